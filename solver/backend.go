@@ -1,0 +1,149 @@
+package solver
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// BackendName names a backend in options, reports, flags and metrics.
+type BackendName string
+
+// The backends.
+const (
+	BackendExact  BackendName = "exact"  // embedded, the default
+	BackendCBC    BackendName = "cbc"    // the MILP on CBC
+	BackendHiGHS  BackendName = "highs"  // the MILP on HiGHS
+	BackendGreedy BackendName = "greedy" // the four rules of the paper
+)
+
+// Formulation is the MILP handed to an external solver.
+type Formulation string
+
+// The formulations. They have the same optimum.
+const (
+	FormulationOneHot Formulation = "one-hot" // one binary per job, step and size
+	FormulationPaper  Formulation = "paper"   // the paper's final formulation, verbatim
+)
+
+// Mode is the kind of moment a decision is made at.
+type Mode string
+
+// The modes.
+const (
+	// ModeRebalance is a scaling moment: every job's nodes may change.
+	ModeRebalance Mode = "rebalance"
+	// ModeFillIdle is a regular time: running jobs keep their nodes and the queue
+	// takes what is idle, in order.
+	ModeFillIdle Mode = "fill-idle"
+)
+
+// Backend finds plans. Implementations are safe for concurrent use and keep no
+// state between calls that could change an answer.
+type Backend interface {
+	// Name returns the backend's name.
+	Name() BackendName
+	// Solve returns the best plan for p that it finds before ctx ends. A plan cut
+	// short by ctx is a result with LimitTime, not an error. An error means that
+	// there is no plan; it wraps ErrUnavailable or ErrTimedOut where those say why.
+	Solve(ctx context.Context, p *Problem, options SolveOptions) (Result, error)
+}
+
+// SolveOptions is what a caller asks of a backend.
+type SolveOptions struct {
+	// RelativeGap ends the search once the plan is proven within this share of
+	// the optimum. 0 means prove optimality.
+	RelativeGap float64
+	// Formulation is the model for a backend that hands one to a solver.
+	Formulation Formulation
+}
+
+// Errors of Backend.Solve.
+var (
+	// ErrUnavailable means that the backend cannot be asked at all now.
+	ErrUnavailable = errors.New("backend is unavailable")
+	// ErrTimedOut means that the backend had no plan when its time was up.
+	ErrTimedOut = errors.New("backend has no plan in time")
+)
+
+// Result is the answer of a backend.
+type Result struct {
+	// Plan is the plan. Whoever asked checks it and works out its objective.
+	Plan Plan
+	// Bound is an upper bound on the optimum that this program has proven itself:
+	// +Inf where the backend proves none. What a solver claims goes into Detail.
+	Bound float64
+	// Limit is what ended the search.
+	Limit Limit
+	// Heuristic says that no search was made. Such a plan may leave an admitted
+	// queued job waiting, so it is checked against Problem.WithWaiting.
+	Heuristic bool
+	// Detail is for a person: what the solver claimed, how large the search was.
+	Detail string
+}
+
+// Reason is what is known about an answer.
+type Reason string
+
+// The reasons.
+const (
+	ReasonOptimal   Reason = "optimal"   // proven: the relative gap is at most OptimalGap
+	ReasonFeasible  Reason = "feasible"  // valid; the gap is open or within the gap asked for
+	ReasonHeuristic Reason = "heuristic" // no search was made
+)
+
+// Limit is what ended a search.
+type Limit string
+
+// The limits.
+const (
+	LimitNone Limit = "none" // the search ran to its end
+	LimitGap  Limit = "gap"  // the gap asked for was reached
+	LimitTime Limit = "time" // the time budget
+)
+
+// Outcome is how a backend's try at a decision ended.
+type Outcome string
+
+// The outcomes.
+const (
+	OutcomeAnswered    Outcome = "answered"     // it gave the answer
+	OutcomeUnavailable Outcome = "unavailable"  // it could not be asked
+	OutcomeTimedOut    Outcome = "timed-out"    // it had no plan when its time was up
+	OutcomeCrashed     Outcome = "crashed"      // it failed
+	OutcomeInvalidPlan Outcome = "invalid-plan" // its plan did not pass the check
+)
+
+// OptimalGap is the relative gap up to which a plan counts as proven optimal.
+const OptimalGap = 1e-9
+
+// tiny keeps the relative gap of a problem that is worth nothing defined.
+const tiny = 1e-12
+
+// RelativeGap returns (bound - objective) / max(bound, tiny), the share by which
+// a better plan could exceed the bound's claim; it is never negative.
+func RelativeGap(objective, bound float64) float64 {
+	return max(0, bound-objective) / max(bound, tiny)
+}
+
+// Options is what a caller asks of a decision.
+type Options struct {
+	Backend     BackendName
+	Formulation Formulation
+	// TimeBudget caps the decision; 0 means that only the context does.
+	TimeBudget time.Duration
+	// RelativeGap ends the search early, as in SolveOptions.
+	RelativeGap float64
+	Mode        Mode
+	Admission   Admission
+}
+
+// DefaultOptions returns the options of an empty request, without a budget.
+func DefaultOptions() Options {
+	return Options{
+		Backend:     BackendExact,
+		Formulation: FormulationOneHot,
+		Mode:        ModeRebalance,
+		Admission:   AdmissionFIFO,
+	}
+}

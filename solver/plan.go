@@ -1,0 +1,120 @@
+package solver
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Plan is the nodes of every admitted job in every step: plan[i][t] for job i of
+// Problem.Jobs and step t counted from 0. Only its first step is carried out; the
+// next decision starts from a new snapshot (the paper's rolling horizon).
+type Plan [][]int
+
+// NewPlan returns a plan of jobs times steps zeros in one block of memory.
+func NewPlan(jobs, steps int) Plan {
+	block := make([]int, jobs*steps)
+	plan := make(Plan, jobs)
+	for i := range plan {
+		plan[i], block = block[:steps:steps], block[steps:]
+	}
+	return plan
+}
+
+// Clone returns a copy that shares nothing with the plan.
+func (plan Plan) Clone() Plan {
+	if len(plan) == 0 {
+		return Plan{}
+	}
+	copied := NewPlan(len(plan), len(plan[0]))
+	for i := range plan {
+		copy(copied[i], plan[i])
+	}
+	return copied
+}
+
+// Check returns nil if the plan is legal for p: one row per admitted job, one
+// legal size per step, and in no step more nodes than the pool has. It is what
+// every plan of every backend must pass, and it trusts nothing.
+func (p *Problem) Check(plan Plan) error {
+	if len(plan) != len(p.Jobs) {
+		return fmt.Errorf("plan has %d jobs; the problem has %d", len(plan), len(p.Jobs))
+	}
+	used := make([]int, p.Steps)
+	for i, row := range plan {
+		if len(row) != p.Steps {
+			return fmt.Errorf("plan of job %d has %d steps; the horizon has %d", i, len(row), p.Steps)
+		}
+		for t, k := range row {
+			if _, legal := slices.BinarySearch(p.Jobs[i].Sizes, k); !legal {
+				return fmt.Errorf("plan gives job %d %d nodes in step %d; its legal sizes are %v",
+					i, k, t+1, p.Jobs[i].Sizes)
+			}
+			used[t] += k
+		}
+	}
+	for t, nodes := range used {
+		if nodes > p.Nodes {
+			return fmt.Errorf("plan uses %d nodes in step %d; the pool has %d", nodes, t+1, p.Nodes)
+		}
+	}
+	return nil
+}
+
+// Objective returns the weighted training progress of a legal plan, the paper's
+// equation (obj): the sum over jobs i and steps t of w_i s_i^t / d_i.
+func (p *Problem) Objective(plan Plan) float64 {
+	total := 0.0
+	for i := range p.Jobs {
+		total += p.Jobs[i].Value(plan[i])
+	}
+	return total
+}
+
+// Value returns the job's part of the objective under the given nodes per step.
+func (j *AdmittedJob) Value(nodes []int) float64 {
+	served, value := 0.0, 0.0
+	for t, k := range nodes {
+		served = j.serve(served, t, k)
+		value += served / j.Demand
+	}
+	return j.Weight * value
+}
+
+// Progress returns the cumulative share of the job's remaining work done at the
+// end of each step, 0 to 1, under the given nodes per step.
+func (j *AdmittedJob) Progress(nodes []int) []float64 {
+	served := 0.0
+	progress := make([]float64, len(nodes))
+	for t, k := range nodes {
+		served = j.serve(served, t, k)
+		progress[t] = served / j.Demand
+	}
+	return progress
+}
+
+// serve returns the demand served by the end of step t, counted from 0, if served
+// were before it and the job holds k nodes, one of its sizes, in it.
+func (j *AdmittedJob) serve(served float64, t, k int) float64 {
+	n, legal := slices.BinarySearch(j.Sizes, k)
+	if !legal {
+		return served
+	}
+	return min(j.Demand, served+j.Work(t)[n])
+}
+
+// ReleaseFinished sets, in place, a job's nodes to its smallest size in every
+// step that begins with the job finished: the convention of the paper's
+// simplified model. The plan stays legal and its objective the same.
+func (p *Problem) ReleaseFinished(plan Plan) {
+	for i := range p.Jobs {
+		job := &p.Jobs[i]
+		served := 0.0
+		for t, k := range plan[i] {
+			if served >= job.Demand {
+				plan[i][t] = job.Sizes[0]
+				continue
+			}
+			served = job.serve(served, t, k)
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package solver
+
+import "time"
+
+// Problem is the optimisation model of one snapshot after admission: the paper's
+// final formulation with its data worked out, so that a backend needs nothing
+// else. It is immutable; backends share it.
+type Problem struct {
+	// Nodes is the size of the pool, N.
+	Nodes int
+	// Steps is the number of steps of the horizon, T.
+	Steps int
+	// Jobs are the admitted jobs in the order of the snapshot; queued ones are in
+	// queue order. Jobs left out by admission are no part of the model.
+	Jobs []AdmittedJob
+}
+
+// AdmittedJob is a job of the model.
+type AdmittedJob struct {
+	// Index is the job's position in Snapshot.Jobs.
+	Index int
+	// Demand is the remaining ETA d_i in seconds on one node.
+	Demand float64
+	// Weight is w_i.
+	Weight float64
+	// Current is the number of nodes held now, 0 = queued.
+	Current int
+	// TrainingTime is how long the job has trained so far.
+	TrainingTime time.Duration
+	// Sizes are the legal sizes K_i, ascending, at least one. The first is 0 where
+	// admission lets the optimiser leave the job without nodes.
+	Sizes []int
+	// FirstStepWork is the demand in seconds on one node that each of Sizes serves
+	// in the first step, after the rescale delay.
+	FirstStepWork []float64
+	// StepWork is the same for every later step.
+	StepWork []float64
+}
+
+// NewProblem admits jobs of a valid snapshot and builds the model over them.
+func NewProblem(s *Snapshot, admission Admission) *Problem {
+	admitted := admit(s, admission)
+	p := &Problem{Nodes: s.TotalNodes, Steps: s.Horizon.Steps, Jobs: make([]AdmittedJob, len(admitted))}
+	for n, a := range admitted {
+		job := &s.Jobs[a.index]
+		sizes := job.LegalSizes()
+		if a.mayWait {
+			sizes = append([]int{0}, sizes...)
+		}
+		p.Jobs[n] = newAdmittedJob(s, a.index, sizes)
+	}
+	return p
+}
+
+// newAdmittedJob works out the model's data of job i of the snapshot.
+func newAdmittedJob(s *Snapshot, i int, sizes []int) AdmittedJob {
+	job := &s.Jobs[i]
+	first, later := work(job, sizes, s.Horizon.Step)
+	return AdmittedJob{
+		Index:         i,
+		Demand:        job.RemainingETA.Seconds(),
+		Weight:        job.Weight,
+		Current:       job.CurrentNodes,
+		TrainingTime:  job.TrainingTime,
+		Sizes:         sizes,
+		FirstStepWork: first,
+		StepWork:      later,
+	}
+}
+
+// work returns what each size serves in the first and in a later step of the
+// given length. In a later step that is p * speed(k), equations (linear 1) and
+// (linear 2) of the paper. In the first step a job that grows from c nodes to k
+// stays on c for the rescale delay r: r * speed(c) + (p - r) * speed(k).
+func work(job *Job, sizes []int, step time.Duration) (first, later []float64) {
+	p := step.Seconds()
+	r := min(job.RescaleDelay, step).Seconds()
+	first, later = make([]float64, len(sizes)), make([]float64, len(sizes))
+	for n, k := range sizes {
+		speed := job.Speed(k)
+		later[n] = p * speed
+		first[n] = later[n]
+		if k > job.CurrentNodes && r > 0 {
+			first[n] = r*job.Speed(job.CurrentNodes) + (p-r)*speed
+		}
+	}
+	return first, later
+}
+
+// Work returns the demand in seconds on one node that each of the job's sizes
+// serves in the given step, counted from 0.
+func (j *AdmittedJob) Work(step int) []float64 {
+	if step == 0 {
+		return j.FirstStepWork
+	}
+	return j.StepWork
+}
+
+// Queued reports whether the job holds no nodes now.
+func (j *AdmittedJob) Queued() bool { return j.Current == 0 }
+
+// SmallestTrainingSize returns the job's smallest legal size above 0.
+func (j *AdmittedJob) SmallestTrainingSize() int {
+	if j.Sizes[0] == 0 {
+		return j.Sizes[1]
+	}
+	return j.Sizes[0]
+}
+
+// WithWaiting returns the relaxation of p in which every queued job may also hold
+// 0 nodes: the model of an allocator with a queue of its own, such as greedy,
+// that may leave an admitted job waiting. Its optimum is at least that of p.
+func (p *Problem) WithWaiting() *Problem {
+	relaxed := &Problem{Nodes: p.Nodes, Steps: p.Steps, Jobs: make([]AdmittedJob, len(p.Jobs))}
+	copy(relaxed.Jobs, p.Jobs)
+	for i := range relaxed.Jobs {
+		job := &relaxed.Jobs[i]
+		if job.Queued() && job.Sizes[0] != 0 {
+			job.Sizes = append([]int{0}, job.Sizes...)
+			job.FirstStepWork = append([]float64{0}, job.FirstStepWork...)
+			job.StepWork = append([]float64{0}, job.StepWork...)
+		}
+	}
+	return relaxed
+}
+
+// Hold returns the model in which every job of a valid snapshot that is given
+// nodes holds exactly those over the whole horizon, legal size or not, and the
+// one plan it has. It values allocations that are not made by optimising, such as
+// those of ModeFillIdle.
+func Hold(s *Snapshot, nodes []int) (*Problem, Plan) {
+	p := &Problem{Nodes: s.TotalNodes, Steps: s.Horizon.Steps}
+	for i := range s.Jobs {
+		if nodes[i] == 0 {
+			continue
+		}
+		p.Jobs = append(p.Jobs, newAdmittedJob(s, i, []int{nodes[i]}))
+	}
+	plan := NewPlan(len(p.Jobs), p.Steps)
+	for n := range p.Jobs {
+		for t := range plan[n] {
+			plan[n][t] = p.Jobs[n].Sizes[0]
+		}
+	}
+	return p, plan
+}

@@ -1,0 +1,149 @@
+package solver
+
+import (
+	"math"
+	"sort"
+	"time"
+)
+
+// Defaults of the fields a caller may leave unset. The core itself takes every
+// field as it stands; whoever builds a Snapshot applies these.
+const (
+	DefaultStep               = 300 * time.Second
+	DefaultSteps              = 5
+	DefaultMinNodes           = 1
+	DefaultMaxNodes           = 16
+	DefaultDoublingEfficiency = 0.8
+	DefaultWeight             = 1.0
+)
+
+// Limits of a snapshot; Validate reports what exceeds them.
+const (
+	MaxSteps       = 24      // steps of a horizon
+	MaxSizes       = 32      // legal sizes of a job
+	DefaultMaxJobs = 100_000 // jobs of a snapshot
+)
+
+// Snapshot is the state of the resource pool and its jobs at one moment.
+type Snapshot struct {
+	// ID names the snapshot in reports; it may be empty.
+	ID string
+	// TotalNodes is the number of nodes in the pool, the paper's N. At least 0.
+	TotalNodes int
+	// Horizon is how far a decision looks ahead.
+	Horizon Horizon
+	// Jobs are all active jobs. Queued jobs stand in queue order.
+	Jobs []Job
+}
+
+// Horizon is the look-ahead of the rolling-horizon model.
+type Horizon struct {
+	// Step is the length of one step, the elastic training frequency f.
+	Step time.Duration
+	// Steps is the number of steps, 1 to MaxSteps.
+	Steps int
+}
+
+// DefaultHorizon returns the horizon of the paper: 5 steps of 5 minutes.
+func DefaultHorizon() Horizon { return Horizon{Step: DefaultStep, Steps: DefaultSteps} }
+
+// Job is one elastic training job, running or queued.
+type Job struct {
+	// ID is unique in the snapshot and not empty.
+	ID string
+	// RemainingETA is the run time left on exactly one node, the paper's d_i.
+	RemainingETA time.Duration
+	// MinNodes and MaxNodes are the range the job may scale in.
+	MinNodes, MaxNodes int
+	// CurrentNodes is what the job holds now, 0 = queued. It may be a size that
+	// is not legal, and the sum over the jobs may exceed the pool.
+	CurrentNodes int
+	// TrainingTime is how long the job has trained so far.
+	TrainingTime time.Duration
+	// AllowedNodes are the legal sizes, ascending and unique; those outside
+	// [MinNodes, MaxNodes] are not used. Nil means the powers of two.
+	AllowedNodes []int
+	// Scaling is the training speed against nodes.
+	Scaling Scaling
+	// Weight is the factor on the job's progress in the objective.
+	Weight float64
+	// RescaleDelay is how long a started or scaled-up job stays on its current
+	// nodes in the first step. Scaling down is free.
+	RescaleDelay time.Duration
+}
+
+// NewJob returns a queued job with every optional field at its default.
+func NewJob(id string, remainingETA time.Duration) Job {
+	return Job{
+		ID:           id,
+		RemainingETA: remainingETA,
+		MinNodes:     DefaultMinNodes,
+		MaxNodes:     DefaultMaxNodes,
+		Scaling:      Scaling{DoublingEfficiency: DefaultDoublingEfficiency},
+		Weight:       DefaultWeight,
+	}
+}
+
+// Queued reports whether the job holds no nodes.
+func (j *Job) Queued() bool { return j.CurrentNodes == 0 }
+
+// LegalSizes returns the sizes the job may hold while it trains, ascending: its
+// allowed sizes within [MinNodes, MaxNodes], the powers of two where it names
+// none. The result may be empty; Validate reports that.
+func (j *Job) LegalSizes() []int {
+	var sizes []int
+	if j.AllowedNodes == nil {
+		for k := 1; k <= j.MaxNodes; k *= 2 {
+			if k >= j.MinNodes {
+				sizes = append(sizes, k)
+			}
+		}
+		return sizes
+	}
+	for _, k := range j.AllowedNodes {
+		if k >= j.MinNodes && k <= j.MaxNodes {
+			sizes = append(sizes, k)
+		}
+	}
+	return sizes
+}
+
+// Scaling is how training speed grows with nodes, relative to one node: the
+// table where there is one, the doubling efficiency otherwise.
+type Scaling struct {
+	// DoublingEfficiency is e in speed(k) = k * e^log2(k): each doubling keeps
+	// the share e of the ideal gain. The paper measured 0.8 (its figure of nodes
+	// against training speed).
+	DoublingEfficiency float64
+	// Speeds are measured speeds, one per entry of AllowedNodes or one per legal
+	// size. Nil means that DoublingEfficiency applies.
+	Speeds []float64
+}
+
+// Speed returns the job's training speed on the given nodes relative to one
+// node: 0 on none. With a speed table, nodes between two measured sizes train at
+// the speed of the smaller one, since a job can leave nodes unused, and nodes
+// below the smallest measured size do not train.
+func (j *Job) Speed(nodes int) float64 {
+	if nodes <= 0 {
+		return 0
+	}
+	if j.Scaling.Speeds == nil {
+		return float64(nodes) * math.Pow(j.Scaling.DoublingEfficiency, math.Log2(float64(nodes)))
+	}
+	sizes := j.tabledSizes()
+	above := sort.SearchInts(sizes, nodes+1)
+	if above == 0 {
+		return 0
+	}
+	return j.Scaling.Speeds[above-1]
+}
+
+// tabledSizes returns the sizes that Scaling.Speeds speaks of, which Validate
+// has made sure is one of the two lists it may be.
+func (j *Job) tabledSizes() []int {
+	if len(j.Scaling.Speeds) == len(j.AllowedNodes) {
+		return j.AllowedNodes
+	}
+	return j.LegalSizes()
+}

@@ -1,0 +1,140 @@
+package solver
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// Violation is one bad field of a request.
+type Violation struct {
+	// Path names the field as the API does, such as jobs[3].max_nodes.
+	Path string
+	// Description says what is wrong and what would be right.
+	Description string
+}
+
+// InvalidError reports every bad field of a request at once.
+type InvalidError struct {
+	Violations []Violation
+}
+
+// Error names every bad field.
+func (e *InvalidError) Error() string {
+	parts := make([]string, len(e.Violations))
+	for i, v := range e.Violations {
+		parts[i] = v.Path + ": " + v.Description
+	}
+	return "invalid request: " + strings.Join(parts, "; ")
+}
+
+// violations collects bad fields.
+type violations []Violation
+
+func (v *violations) addf(path, format string, args ...any) {
+	*v = append(*v, Violation{Path: path, Description: fmt.Sprintf(format, args...)})
+}
+
+// Validate checks a snapshot of at most maxJobs jobs and returns every bad field,
+// in the order of the snapshot; none means that it is valid. A pool that is too
+// small, a current size that is not legal and current sizes that exceed the pool
+// are facts of life, not bad fields.
+func (s *Snapshot) Validate(maxJobs int) []Violation {
+	var bad violations
+	if s.TotalNodes < 0 {
+		bad.addf("total_nodes", "is %d; want at least 0", s.TotalNodes)
+	}
+	if s.Horizon.Step <= 0 {
+		bad.addf("horizon.step", "is %v; want more than 0", s.Horizon.Step)
+	}
+	if s.Horizon.Steps < 1 || s.Horizon.Steps > MaxSteps {
+		bad.addf("horizon.steps", "is %d; want 1 to %d", s.Horizon.Steps, MaxSteps)
+	}
+	if len(s.Jobs) > maxJobs {
+		bad.addf("jobs", "holds %d jobs; want at most %d", len(s.Jobs), maxJobs)
+		return bad
+	}
+	first := make(map[string]int, len(s.Jobs))
+	for i := range s.Jobs {
+		job := &s.Jobs[i]
+		path := fmt.Sprintf("jobs[%d]", i)
+		if job.ID == "" {
+			bad.addf(path+".id", "is empty; every job needs an id")
+		} else if other, seen := first[job.ID]; seen {
+			bad.addf(path+".id", "is %q like jobs[%d].id; ids must be unique", job.ID, other)
+		} else {
+			first[job.ID] = i
+		}
+		job.validate(path, &bad)
+	}
+	return bad
+}
+
+// validate reports the bad fields of one job, apart from its id.
+func (j *Job) validate(path string, bad *violations) {
+	if j.RemainingETA <= 0 {
+		bad.addf(path+".remaining_eta", "is %v; want more than 0", j.RemainingETA)
+	}
+	if j.MinNodes < 1 {
+		bad.addf(path+".min_nodes", "is %d; want at least 1", j.MinNodes)
+	}
+	if j.MaxNodes < j.MinNodes {
+		bad.addf(path+".max_nodes", "is %d; want at least min_nodes (%d)", j.MaxNodes, j.MinNodes)
+	}
+	if j.CurrentNodes < 0 {
+		bad.addf(path+".current_nodes", "is %d; want at least 0", j.CurrentNodes)
+	}
+	if j.TrainingTime < 0 {
+		bad.addf(path+".training_time", "is %v; want at least 0", j.TrainingTime)
+	}
+	j.validateSizes(path, bad)
+	if j.Scaling.Speeds == nil {
+		if e := j.Scaling.DoublingEfficiency; !(e > 0 && e <= 1) {
+			bad.addf(path+".scaling.doubling_efficiency", "is %v; want more than 0 and at most 1", e)
+		}
+	}
+	if !(j.Weight >= 0) || math.IsInf(j.Weight, 1) {
+		bad.addf(path+".weight", "is %v; want a finite number of at least 0", j.Weight)
+	}
+	if j.RescaleDelay < 0 {
+		bad.addf(path+".rescale_delay", "is %v; want at least 0", j.RescaleDelay)
+	}
+}
+
+// validateSizes reports bad legal sizes and a speed table that does not fit them.
+func (j *Job) validateSizes(path string, bad *violations) {
+	known := len(*bad)
+	for i, k := range j.AllowedNodes {
+		if k < 1 {
+			bad.addf(fmt.Sprintf("%s.allowed_nodes[%d]", path, i), "is %d; want at least 1", k)
+		} else if i > 0 && k <= j.AllowedNodes[i-1] {
+			bad.addf(fmt.Sprintf("%s.allowed_nodes[%d]", path, i),
+				"is %d after %d; want ascending and unique sizes", k, j.AllowedNodes[i-1])
+		}
+	}
+	sizes := j.LegalSizes()
+	rangeOK := j.MinNodes >= 1 && j.MaxNodes >= j.MinNodes
+	if len(*bad) == known && rangeOK {
+		if len(sizes) == 0 {
+			bad.addf(path+".allowed_nodes", "has no legal size within [min_nodes, max_nodes] = [%d, %d]",
+				j.MinNodes, j.MaxNodes)
+		}
+		if len(sizes) > MaxSizes {
+			bad.addf(path+".allowed_nodes", "has %d sizes within [min_nodes, max_nodes]; want at most %d",
+				len(sizes), MaxSizes)
+		}
+	}
+	speeds := j.Scaling.Speeds
+	if speeds == nil {
+		return
+	}
+	if rangeOK && len(speeds) != len(sizes) && len(speeds) != len(j.AllowedNodes) {
+		bad.addf(path+".scaling.table.speeds", "has %d speeds; want %d, one per legal size", len(speeds), len(sizes))
+	}
+	for i, v := range speeds {
+		if !(v > 0) || math.IsInf(v, 1) {
+			bad.addf(fmt.Sprintf("%s.scaling.table.speeds[%d]", path, i),
+				"is %v; want a finite number of more than 0", v)
+		}
+	}
+}

@@ -1,0 +1,313 @@
+package exact
+
+import (
+	"context"
+	"math"
+)
+
+// The dual: the best prices.
+//
+// For every lambda >= 0 the Lagrangian bound
+//
+//	L(lambda) = N sum_t lambda_t + sum_i phi_i(lambda)
+//
+// is at least the optimum, because only the pool's T capacity rows couple the
+// jobs. L is convex and piecewise linear in only T dimensions. It is minimised by
+// column generation with a smoothed master: over the plans found so far
+// ("columns"), the maximum in phi_i is replaced by the soft maximum
+//
+//	temperature * log sum_plans exp((u - lambda n) / temperature),
+//
+// and lambda >= 0 by a logarithmic barrier of the same temperature. What results
+// is smooth and strictly convex, so that Newton's method needs a handful of T by
+// T systems; the temperature then falls, and at every temperature the jobs are
+// priced once to find the columns that are missing. See Nesterov, "Smooth
+// minimization of non-smooth functions" (2005), and Fisher, "The Lagrangian
+// relaxation method for solving integer programming problems" (1981).
+
+const (
+	// firstTemperature and lastTemperature are shares of a job's average worth.
+	firstTemperature = 0.1
+	lastTemperature  = 1e-7
+	// cooling is the factor from one temperature to the next.
+	cooling = 0.2
+	// newtonSteps bounds the Newton steps at one temperature.
+	newtonSteps = 30
+)
+
+// box restricts the sizes of the finishing jobs, step by step: a part of the
+// search space.
+type box struct {
+	// allowed holds, per finishing job and step, a bit per size.
+	allowed []uint64
+	// prices and temperature are where the dual search starts.
+	prices      []float64
+	temperature float64
+	// bound is at least the objective of every plan in the box.
+	bound float64
+	// order tells boxes of equal bound apart.
+	order int
+}
+
+// allowedFor returns the restriction of the f-th finishing job.
+func (b *box) allowedFor(f, steps int) []uint64 { return b.allowed[f*steps : (f+1)*steps] }
+
+// columnSet is the plans of one finishing job found so far.
+type columnSet struct {
+	picks  []uint8   // steps per column
+	nodes  []float64 // steps per column
+	values []float64
+	// active are the columns that lie in the current box.
+	active []int32
+}
+
+// dual minimises the Lagrangian bound. It keeps its columns from box to box.
+type dual struct {
+	in      *instance
+	curves  []stepCurve
+	columns []columnSet // one per finishing job
+	pricer  pricer
+	newton  newton
+	// net is scratch for a job's columns: value less price, then probability.
+	net []float64
+}
+
+func newDual(in *instance) *dual {
+	return &dual{
+		in:      in,
+		curves:  newStepCurves(in),
+		columns: make([]columnSet, len(in.finishing)),
+		newton:  newNewton(in.steps),
+	}
+}
+
+// add keeps a plan of the f-th finishing job as a column.
+func (d *dual) add(f int, picks []uint8) {
+	j := &d.in.jobs[d.in.finishing[f]]
+	set := &d.columns[f]
+	set.picks = append(set.picks, picks...)
+	for _, k := range picks {
+		set.nodes = append(set.nodes, float64(j.sizes[k]))
+	}
+	set.active = append(set.active, int32(len(set.values)))
+	set.values = append(set.values, j.value(picks))
+}
+
+// enter makes active the columns that lie in the box.
+func (d *dual) enter(b *box) {
+	steps := d.in.steps
+	for f := range d.columns {
+		set := &d.columns[f]
+		allowed := b.allowedFor(f, steps)
+		set.active = set.active[:0]
+		for c := range set.values {
+			inside := true
+			for t, k := range set.picks[c*steps : (c+1)*steps] {
+				inside = inside && allowed[t]&(1<<k) != 0
+			}
+			if inside {
+				set.active = append(set.active, int32(c))
+			}
+		}
+	}
+}
+
+// bestColumn returns the active column of the f-th finishing job that is worth
+// most at the given prices, and what it is worth; -1 if there is none.
+func (d *dual) bestColumn(f int, prices []float64) (column int, worth float64) {
+	set := &d.columns[f]
+	column, worth = -1, math.Inf(-1)
+	for _, c := range set.active {
+		value := set.values[c]
+		for t, nodes := range set.nodes[int(c)*len(prices) : (int(c)+1)*len(prices)] {
+			value -= prices[t] * nodes
+		}
+		if value > worth {
+			column, worth = int(c), value
+		}
+	}
+	return column, worth
+}
+
+// bound returns L(prices) over the box. Every finishing job is priced; plans that
+// beat its columns become columns, and their number is returned. The bound is
+// -Inf if some job has no plan in the box.
+func (d *dual) bound(b *box, prices []float64) (bound float64, found int) {
+	for t, price := range prices {
+		worth, _ := d.curves[t].at(price)
+		bound += float64(d.in.nodes)*price + worth
+	}
+	for f, i := range d.in.finishing {
+		_, floor := d.bestColumn(f, prices)
+		phi, picks := d.pricer.price(&d.in.jobs[i], prices, b.allowedFor(f, d.in.steps), floor)
+		if picks != nil {
+			// A plan that is better by rounding only would be found again and again.
+			if phi > floor+d.in.precision/8 {
+				found++
+				d.add(f, picks)
+			}
+		}
+		bound += phi
+	}
+	return bound, found
+}
+
+// minimise lowers L over the box, starting from the box's prices, and returns the
+// best bound with its prices. It stops early when ctx ends or when the bound falls
+// to enough.
+func (d *dual) minimise(ctx context.Context, b *box, enough float64) (bound float64, prices []float64) {
+	d.enter(b)
+	average := d.in.worth / float64(max(1, len(d.in.jobs)))
+	at := append([]float64(nil), b.prices...)
+	prices = append([]float64(nil), at...)
+	bound, _ = d.bound(b, at)
+	temperature, last := b.temperature*average, lastTemperature*average
+	if average == 0 {
+		return bound, prices
+	}
+	for rounds := 0; bound > enough && ctx.Err() == nil; rounds++ {
+		d.settle(at, temperature)
+		value, found := d.bound(b, at)
+		if value < bound {
+			bound = value
+			copy(prices, at)
+		}
+		if found == 0 && temperature <= last || rounds > 200 {
+			break
+		}
+		if temperature > last {
+			temperature = max(last, temperature*cooling)
+		}
+	}
+	d.dropIdlePrices(b, &bound, prices)
+	return bound, prices
+}
+
+// dropIdlePrices sets the prices that only the barrier keeps above 0 to 0 where
+// that does not raise the bound.
+func (d *dual) dropIdlePrices(b *box, bound *float64, prices []float64) {
+	largest := 0.0
+	for _, price := range prices {
+		largest = max(largest, price)
+	}
+	trial := append([]float64(nil), prices...)
+	changed := false
+	for t, price := range trial {
+		if price > 0 && price < 1e-5*largest {
+			trial[t], changed = 0, true
+		}
+	}
+	if !changed {
+		return
+	}
+	if value, _ := d.bound(b, trial); value <= *bound {
+		*bound = value
+		copy(prices, trial)
+	}
+}
+
+// settle moves prices to the minimum of the smoothed master at the temperature.
+func (d *dual) settle(prices []float64, temperature float64) {
+	n := &d.newton
+	value := d.smooth(prices, temperature)
+	for range newtonSteps {
+		decrement := n.direction()
+		// Half the decrement is what the step can gain; below the temperature's own
+		// error there is nothing left to gain.
+		if decrement < 1e-2*temperature {
+			return
+		}
+		step := 1.0
+		for t, move := range n.move {
+			if move < 0 {
+				step = min(step, -0.9*prices[t]/move)
+			}
+		}
+		copy(n.origin, prices)
+		improved := false
+		for range 30 {
+			for t := range prices {
+				prices[t] = n.origin[t] + step*n.move[t]
+			}
+			trial := d.smooth(prices, temperature)
+			if trial <= value-1e-4*step*decrement {
+				value, improved = trial, true
+				break
+			}
+			step /= 2
+		}
+		if !improved {
+			copy(prices, n.origin)
+			return
+		}
+	}
+}
+
+// smooth returns the smoothed master at the prices, and leaves its gradient and
+// Hessian in d.newton.
+func (d *dual) smooth(prices []float64, temperature float64) float64 {
+	n := &d.newton
+	n.reset()
+	total := 0.0
+	for t, price := range prices {
+		worth, nodes, curvature := d.curves[t].smooth(price, temperature)
+		total += float64(d.in.nodes)*price + worth - temperature*math.Log(price)
+		n.gradient[t] = float64(d.in.nodes) - nodes - temperature/price
+		n.hessian[t*n.steps+t] = curvature + temperature/(price*price)
+	}
+	for f := range d.columns {
+		total += d.smoothJob(f, prices, temperature, n)
+	}
+	return total
+}
+
+// smoothJob returns the soft maximum of a finishing job's columns and adds its
+// derivatives: less the expected nodes per step, and their covariance divided by
+// the temperature.
+func (d *dual) smoothJob(f int, prices []float64, temperature float64, n *newton) float64 {
+	set := &d.columns[f]
+	steps := len(prices)
+	d.net = d.net[:0]
+	most := math.Inf(-1)
+	for _, c := range set.active {
+		value := set.values[c]
+		for t, nodes := range set.nodes[int(c)*steps : (int(c)+1)*steps] {
+			value -= prices[t] * nodes
+		}
+		d.net = append(d.net, value)
+		most = max(most, value)
+	}
+	sum := 0.0
+	clear(n.mean)
+	for m, c := range set.active {
+		x := (d.net[m] - most) / temperature
+		if x < -36 {
+			d.net[m] = 0
+			continue
+		}
+		weight := math.Exp(x)
+		d.net[m] = weight
+		sum += weight
+		for t, nodes := range set.nodes[int(c)*steps : (int(c)+1)*steps] {
+			n.mean[t] += weight * nodes
+		}
+	}
+	for t := range n.mean {
+		n.mean[t] /= sum
+		n.gradient[t] -= n.mean[t]
+	}
+	for m, c := range set.active {
+		if d.net[m] == 0 || d.net[m] == sum {
+			continue
+		}
+		weight := d.net[m] / sum / temperature
+		nodes := set.nodes[int(c)*steps : (int(c)+1)*steps]
+		for t := range nodes {
+			scaled := weight * (nodes[t] - n.mean[t])
+			for u := 0; u <= t; u++ {
+				n.hessian[t*steps+u] += scaled * (nodes[u] - n.mean[u])
+			}
+		}
+	}
+	return most + temperature*math.Log(sum)
+}

@@ -1,0 +1,67 @@
+// Package exact proves the optimal plan of a problem without an external solver.
+//
+// Only the pool's capacity, one row per step, couples the jobs of the model. That
+// makes it easy: a price per node and step turns it into one small problem per
+// job, the best prices give an upper bound that is hardly above the optimum, and
+// the few jobs that are not settled at those prices are searched exactly. One file
+// an idea, each opening with its mathematics:
+//
+//	instance.go    the problem in the units of the search, and how ties are broken
+//	separable.go   jobs that cannot finish in the horizon, priced by a look-up
+//	pricing.go     a job's best plan at given prices, by label setting
+//	dual.go        the best prices: column generation on a smoothed master
+//	incumbent.go   a legal plan from prices
+//	surviving.go   which plans of a job can still be part of a better solution
+//	steptable.go   the separable jobs of the core, completed exactly per step
+//	core.go        dynamic programming over what survives
+//	search.go      branch and bound around it all
+package exact
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// Solver is the embedded exact backend. It is stateless and safe for concurrent
+// use.
+type Solver struct{}
+
+// New returns the embedded exact backend.
+func New() *Solver { return &Solver{} }
+
+// Name returns solver.BackendExact.
+func (*Solver) Name() solver.BackendName { return solver.BackendExact }
+
+// Solve returns an optimal plan with its proof, or, where ctx ends first, the best
+// plan and the best bound so far. It always has a plan.
+func (*Solver) Solve(ctx context.Context, p *solver.Problem, options solver.SolveOptions) (solver.Result, error) {
+	in := newInstance(p)
+	s := newSearch(in, options.RelativeGap)
+	bound, limit := s.run(ctx)
+
+	result := solver.Result{
+		Plan:   solver.NewPlan(len(p.Jobs), p.Steps),
+		Limit:  limit,
+		Detail: fmt.Sprintf("%d boxes", s.boxes),
+	}
+	for i, picks := range s.incumbent {
+		for t, k := range picks {
+			result.Plan[i][t] = p.Jobs[i].Sizes[k]
+		}
+	}
+	p.ReleaseFinished(result.Plan)
+	// A plan's objective exceeds its value in the search by its tie cost.
+	result.Bound = max(bound+in.tieTotal, p.Objective(result.Plan))
+	return result, nil
+}
+
+// Bound returns a proven upper bound on the optimum of p: the Lagrangian bound at
+// the best prices found before ctx ends.
+func Bound(ctx context.Context, p *solver.Problem) float64 {
+	in := newInstance(p)
+	s := newSearch(in, 0)
+	bound, _ := s.dual.minimise(ctx, s.root(), 0)
+	return min(bound, in.worth) + in.tieTotal
+}

@@ -1,0 +1,156 @@
+package exact
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+)
+
+// The incumbent: a legal plan made from prices.
+//
+// At good prices almost every job's best plan is also its plan in the optimum;
+// only the jobs that are nearly indifferent between two plans decide how the pool
+// is filled to the last node. So the jobs choose one after the other, the least
+// indifferent first, each taking its best plan that leaves everybody after it the
+// smallest size; then the nodes left over are offered to all again at half price
+// and for nothing.
+
+// plan is a size per job and step, by position in the job's sizes.
+type plan [][]uint8
+
+// newPlan returns the plan in which every job holds its smallest size.
+func newPlan(in *instance) plan {
+	block := make([]uint8, len(in.jobs)*in.steps)
+	p := make(plan, len(in.jobs))
+	for i := range p {
+		p[i], block = block[:in.steps:in.steps], block[in.steps:]
+	}
+	return p
+}
+
+// value returns the objective of a plan less its tie cost.
+func (in *instance) value(p plan) float64 {
+	total := 0.0
+	for i := range p {
+		total += in.jobs[i].value(p[i])
+	}
+	return total
+}
+
+// builder makes legal plans.
+type builder struct {
+	in   *instance
+	dual *dual
+	// free is the number of nodes per step that nobody holds.
+	free    []int
+	allowed []uint64
+	scaled  []float64
+}
+
+func newBuilder(in *instance, d *dual) *builder {
+	return &builder{
+		in: in, dual: d,
+		free: make([]int, in.steps), allowed: make([]uint64, in.steps), scaled: make([]float64, in.steps),
+	}
+}
+
+// build returns a legal plan made from the prices. When ctx ends it leaves the
+// jobs it has not come to at their smallest size, which is legal too.
+func (b *builder) build(ctx context.Context, prices []float64) plan {
+	in := b.in
+	p := newPlan(in)
+	for t := range b.free {
+		b.free[t] = in.nodes
+	}
+	for i := range in.jobs {
+		for t := range b.free {
+			b.free[t] -= int(in.jobs[i].sizes[0])
+		}
+	}
+	order := b.byRegret(prices)
+	for n, i := range order {
+		if n%64 == 0 && ctx.Err() != nil {
+			return p
+		}
+		b.choose(p, i, prices)
+	}
+	slices.Reverse(order)
+	for _, share := range []float64{0.5, 0} {
+		for t := range prices {
+			b.scaled[t] = share * prices[t]
+		}
+		for n, i := range order {
+			if n%64 == 0 && (ctx.Err() != nil || slices.Max(b.free) == 0) {
+				return p
+			}
+			b.choose(p, i, b.scaled)
+		}
+	}
+	return p
+}
+
+// choose gives job i its best plan at the prices among those that need no more
+// nodes than it holds and are free.
+func (b *builder) choose(p plan, i int, prices []float64) {
+	j := &b.in.jobs[i]
+	now := 0.0
+	for t, k := range p[i] {
+		held := j.sizes[k]
+		now += prices[t] * float64(held)
+		b.allowed[t] = 0
+		for n, nodes := range j.sizes {
+			if int(nodes-held) <= b.free[t] {
+				b.allowed[t] |= 1 << n
+			}
+		}
+	}
+	// Only a plan that is worth more than the present one by more than rounding
+	// changes anything.
+	_, picks := b.dual.pricer.price(j, prices, b.allowed, j.value(p[i])-now+b.in.precision/8)
+	for t, k := range picks {
+		b.free[t] -= int(j.sizes[k] - j.sizes[p[i][t]])
+		p[i][t] = k
+	}
+}
+
+// byRegret returns all jobs, those that lose most by not getting their best plan
+// at the prices first.
+func (b *builder) byRegret(prices []float64) []int {
+	in := b.in
+	regret := make([]float64, len(in.jobs))
+	for _, i := range in.separable {
+		j := &in.jobs[i]
+		regret[i] = math.Inf(1)
+		for t := range prices {
+			best, second := math.Inf(-1), math.Inf(-1)
+			for k := range j.sizes {
+				worth := j.stepValue(t, in.steps, k) - prices[t]*float64(j.sizes[k])
+				second = max(second, min(best, worth))
+				best = max(best, worth)
+			}
+			regret[i] = min(regret[i], best-second)
+		}
+	}
+	for f, i := range in.finishing {
+		best, worth := b.dual.bestColumn(f, prices)
+		regret[i] = math.Inf(1)
+		set := &b.dual.columns[f]
+		for _, c := range set.active {
+			if int(c) == best {
+				continue
+			}
+			value := set.values[c]
+			for t, nodes := range set.nodes[int(c)*in.steps : (int(c)+1)*in.steps] {
+				value -= prices[t] * nodes
+			}
+			regret[i] = min(regret[i], worth-value)
+		}
+	}
+	order := make([]int, len(in.jobs))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(regret[b], regret[a]) })
+	return order
+}

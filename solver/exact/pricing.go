@@ -1,0 +1,221 @@
+package exact
+
+import (
+	"math"
+	"slices"
+)
+
+// Pricing: a job's best plan when a node in step t costs lambda_t,
+//
+//	phi(lambda) = max over plans of  u(plan) - sum_t lambda_t n_t,
+//
+// for a job that may finish within the horizon. Label setting: a label at the
+// start of step t is a share of the demand served so far and the value collected
+// on the way. Every legal size extends it; one that finishes the job closes the
+// plan, for nothing but holding the smallest size can follow. A label is dropped
+// if another has served at least as much at no less value (whatever follows is
+// worth at least as much from there), or if even the most that can follow does
+// not beat the best plan known. See Desrosiers and Luebbecke, "A primer in column
+// generation" (2005), on labels as a pricing method.
+
+// unfinished reports whether a plan leaves the job short of its demand.
+func (j *job) unfinished(picks []uint8) bool {
+	share := 0.0
+	for t, k := range picks {
+		share += j.shares(t)[k]
+	}
+	return share < finished
+}
+
+// label is a partial plan up to the start of a step.
+type label struct {
+	share, value float64
+	parent       int32
+	pick         uint8
+}
+
+// outlook is what a job can still do from each step on at given prices; bounds on
+// partial plans come from it.
+type outlook struct {
+	// hold[t] is the price of holding the smallest size from step t to the end, as
+	// a finished job does; +Inf where that is not allowed.
+	hold []float64
+	// least[t] is the price of holding the smallest allowed size from step t on.
+	least []float64
+	// reach[t] is the most that the sizes chosen from step t on can add to the
+	// value net of their prices if the demand were without end.
+	reach []float64
+	// reaching are the sizes that attain reach.
+	reaching []uint8
+}
+
+// fill works out the outlook of a job.
+func (o *outlook) fill(j *job, prices []float64, allowed []uint64) {
+	steps := len(prices)
+	o.hold = slices.Grow(o.hold[:0], steps+1)[:steps+1]
+	o.least = slices.Grow(o.least[:0], steps+1)[:steps+1]
+	o.reach = slices.Grow(o.reach[:0], steps+1)[:steps+1]
+	o.reaching = slices.Grow(o.reaching[:0], steps)[:steps]
+	o.hold[steps], o.least[steps], o.reach[steps] = 0, 0, 0
+	for t := steps - 1; t >= 0; t-- {
+		shares := j.shares(t)
+		smallest, most := math.Inf(1), math.Inf(-1)
+		for k, nodes := range j.sizes {
+			if allowed[t]&(1<<k) == 0 {
+				continue
+			}
+			cost := prices[t] * float64(nodes)
+			smallest = min(smallest, cost)
+			if t == 0 {
+				cost += j.tie[k]
+			}
+			if net := j.weight*float64(steps-t)*shares[k] - cost; net > most {
+				most, o.reaching[t] = net, uint8(k)
+			}
+		}
+		o.least[t] = o.least[t+1] + smallest
+		o.reach[t] = o.reach[t+1] + most
+		o.hold[t] = math.Inf(1)
+		if allowed[t]&1 != 0 {
+			o.hold[t] = o.hold[t+1] + prices[t]*float64(j.sizes[0])
+		}
+	}
+}
+
+// most bounds the value of every plan that continues a label at the start of step
+// t: as if the job finished at once, and as if its demand had no end.
+func (o *outlook) most(j *job, t int, share, value float64) float64 {
+	left := float64(len(o.hold) - 1 - t)
+	return value + min(j.weight*left-o.least[t], j.weight*share*left+o.reach[t])
+}
+
+// pricer prices jobs. It owns the memory of the labels and serves one goroutine.
+type pricer struct {
+	outlook outlook
+	layers  [][]label
+	picks   []uint8
+}
+
+// maxLabels bounds the labels of one step. A job of the sizes and horizons that
+// occur stays far below; beyond it, labels are merged in pairs so that the value
+// returned stays an upper bound.
+const maxLabels = 4096
+
+// price returns phi for a job whose sizes in step t are restricted to those in
+// allowed[t], and the plan that attains it. It returns floor and nil if no plan
+// is worth more than floor. The plan is the pricer's memory, valid until the next
+// call.
+func (p *pricer) price(j *job, prices []float64, allowed []uint64, floor float64) (float64, []uint8) {
+	steps := len(prices)
+	p.outlook.fill(j, prices, allowed)
+	if j.unfinished(p.outlook.reaching) {
+		// The best sizes as if the demand had no end do not come to its end.
+		if p.outlook.reach[0] > floor {
+			return p.outlook.reach[0], p.outlook.reaching
+		}
+		return floor, nil
+	}
+	for len(p.layers) <= steps {
+		p.layers = append(p.layers, nil)
+	}
+	p.layers[0] = append(p.layers[0][:0], label{parent: -1})
+	best, end := floor, label{parent: -1}
+	endStep := -1
+	for t := range steps {
+		shares := j.shares(t)
+		next := p.layers[t+1][:0]
+		closed := p.outlook.hold[t+1]
+		for n := range p.layers[t] {
+			from := &p.layers[t][n]
+			if p.outlook.most(j, t, from.share, from.value) <= best {
+				continue
+			}
+			for k, nodes := range j.sizes {
+				if allowed[t]&(1<<k) == 0 {
+					continue
+				}
+				cost := prices[t] * float64(nodes)
+				if t == 0 {
+					cost += j.tie[k]
+				}
+				share := from.share + shares[k]
+				if share >= finished {
+					if value := from.value + j.weight*float64(steps-t) - cost - closed; value > best {
+						best, endStep = value, t
+						end = label{parent: int32(n), pick: uint8(k)}
+					}
+					continue
+				}
+				next = append(next, label{
+					share: share, value: from.value + j.weight*share - cost, parent: int32(n), pick: uint8(k),
+				})
+			}
+		}
+		p.layers[t+1] = undominated(next)
+	}
+	for n, l := range p.layers[steps] {
+		if l.value > best {
+			best, endStep, end = l.value, steps, label{parent: int32(n)}
+		}
+	}
+	if endStep < 0 {
+		return floor, nil
+	}
+	return best, p.trace(endStep, end)
+}
+
+// trace reads off the plan that closes with the given label in the given step; in
+// the steps after it the job holds its smallest size.
+func (p *pricer) trace(step int, end label) []uint8 {
+	steps := len(p.outlook.hold) - 1
+	p.picks = slices.Grow(p.picks[:0], steps)[:steps]
+	clear(p.picks)
+	if step < steps {
+		p.picks[step] = end.pick
+	}
+	at := end.parent
+	for t := step; t > 0; t-- {
+		l := p.layers[t][at]
+		p.picks[t-1] = l.pick
+		at = l.parent
+	}
+	return p.picks
+}
+
+// undominated keeps, in place, the labels that no other label dominates, by
+// falling share and rising value.
+func undominated(labels []label) []label {
+	slices.SortFunc(labels, func(a, b label) int {
+		switch {
+		case a.share > b.share, a.share == b.share && a.value > b.value:
+			return -1
+		case a.share < b.share, a.value < b.value:
+			return 1
+		default:
+			return 0
+		}
+	})
+	kept := labels[:0]
+	most := math.Inf(-1)
+	for _, l := range labels {
+		if l.value > most {
+			most = l.value
+			kept = append(kept, l)
+		}
+	}
+	for len(kept) > maxLabels {
+		// The merged label serves as much as the better served of two neighbours at
+		// the value of the other: no plan is worth more than what follows from it.
+		half := kept[:0]
+		for n := 0; n+1 < len(kept); n += 2 {
+			merged := kept[n+1]
+			merged.share = kept[n].share
+			half = append(half, merged)
+		}
+		if len(kept)%2 == 1 {
+			half = append(half, kept[len(kept)-1])
+		}
+		kept = half
+	}
+	return kept
+}

@@ -1,0 +1,227 @@
+package exact
+
+import (
+	"context"
+	"math"
+	"slices"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// The search: branch and bound over boxes.
+//
+// A box restricts the sizes of finishing jobs in some steps. Its Lagrangian bound
+// is minimised from its parent's prices, its prices give a legal plan, and the
+// core search closes it or lowers its bound. Where the beam had to drop states the
+// box is split in two: by the sizes of one job in one step, the job whose nodes
+// are least settled at the prices. Boxes are taken best bound first. Everything is
+// decided by counts of work, never by the clock, so that the same problem gives
+// the same plan; only ctx can cut the search short.
+
+// round is one core search in a box: how much of the gap between bound and
+// incumbent it takes on, and the width of its beam.
+type round struct {
+	share float64
+	width int
+}
+
+// rounds go from cheap to thorough: a small share of the gap leaves few survivors,
+// and what it finds narrows the gap for the next.
+var rounds = [...]round{{1.0 / 16, 1000}, {1.0 / 4, 1000}, {1, 3000}, {1, 20000}}
+
+// maxBoxes bounds the boxes of one search.
+const maxBoxes = 20_000
+
+// tiesOnly is the relative gap below which all that a search could still find is a
+// plan of the same objective that is preferred among equals. Within one box that is
+// looked for, but no box is opened for it.
+const tiesOnly = solver.OptimalGap / 10
+
+// search finds and proves the best plan of an instance.
+type search struct {
+	in      *instance
+	dual    *dual
+	builder *builder
+
+	incumbent plan
+	value     float64 // of the incumbent, in the units of the search
+	open      []*box
+	boxes     int
+	// gap is the relative gap that is good enough.
+	gap float64
+}
+
+func newSearch(in *instance, gap float64) *search {
+	d := newDual(in)
+	return &search{in: in, dual: d, builder: newBuilder(in, d), value: math.Inf(-1), gap: gap}
+}
+
+// root returns the box without restrictions.
+func (s *search) root() *box {
+	b := &box{
+		allowed:     make([]uint64, len(s.in.finishing)*s.in.steps),
+		prices:      make([]float64, s.in.steps),
+		temperature: firstTemperature,
+		bound:       s.in.worth,
+	}
+	for f, i := range s.in.finishing {
+		for t := range s.in.steps {
+			b.allowed[f*s.in.steps+t] = 1<<len(s.in.jobs[i].sizes) - 1
+		}
+	}
+	// What a node is worth on average, falling to the end of the horizon as served
+	// demand counts for fewer steps.
+	for t := range b.prices {
+		b.prices[t] = max(s.in.worth, math.SmallestNonzeroFloat64) / float64(max(1, s.in.nodes)*s.in.steps) *
+			2 * float64(s.in.steps-t) / float64(s.in.steps+1)
+	}
+	return b
+}
+
+// run searches until the gap is proven, the work is used up or ctx ends. It
+// returns the upper bound and what ended the search.
+func (s *search) run(ctx context.Context) (bound float64, limit solver.Limit) {
+	s.offer(newPlan(s.in))
+	s.open = append(s.open, s.root())
+	for len(s.open) > 0 && s.boxes < maxBoxes {
+		best := 0
+		for n, b := range s.open {
+			if b.bound > s.open[best].bound || b.bound == s.open[best].bound && b.order < s.open[best].order {
+				best = n
+			}
+		}
+		b := s.open[best]
+		if s.closed(b) {
+			break // no other box has a better bound
+		}
+		s.open = slices.Delete(s.open, best, best+1)
+		s.explore(ctx, b)
+		if !s.closed(b) {
+			if ctx.Err() != nil || !s.branch(b) {
+				s.open = append(s.open, b)
+				return s.bound(), solver.LimitTime
+			}
+		}
+		switch gap := s.bound() - s.value; {
+		case gap <= tiesOnly*s.bound():
+			return s.bound(), solver.LimitNone
+		case gap <= s.gap*s.bound():
+			return s.bound(), solver.LimitGap
+		}
+	}
+	if len(s.open) > 0 && s.boxes >= maxBoxes {
+		return s.bound(), solver.LimitTime
+	}
+	return s.bound(), solver.LimitNone
+}
+
+// bound returns an upper bound on the value of every plan.
+func (s *search) bound() float64 {
+	bound := s.value + s.in.precision
+	for _, b := range s.open {
+		bound = max(bound, b.bound)
+	}
+	return bound
+}
+
+// closed reports whether no plan of the box is better than the incumbent.
+func (s *search) closed(b *box) bool { return b.bound <= s.value+s.in.precision }
+
+// offer makes a legal plan the incumbent if it is better.
+func (s *search) offer(p plan) {
+	if value := s.in.value(p); value > s.value {
+		s.incumbent, s.value = p, value
+	}
+}
+
+// explore lowers the bound of a box and looks for better plans in it.
+func (s *search) explore(ctx context.Context, b *box) {
+	s.boxes++
+	bound, prices := s.dual.minimise(ctx, b, s.value+s.in.precision)
+	b.bound = min(b.bound, bound)
+	if s.closed(b) {
+		return
+	}
+	b.prices = prices
+	s.offer(s.builder.build(ctx, prices))
+	for _, r := range rounds {
+		if s.closed(b) || ctx.Err() != nil {
+			return
+		}
+		limit := bound - s.value
+		core := newCoreSearch(ctx, s.dual, b, prices, limit*r.share)
+		if core == nil {
+			return
+		}
+		least := core.run(ctx, r.width)
+		if !math.IsInf(core.best, 1) {
+			s.offer(core.solution())
+		}
+		b.bound = min(b.bound, bound-least)
+	}
+}
+
+// branch splits a box in two. It returns false if the box allows one plan only.
+func (s *search) branch(b *box) bool {
+	f, t, split := s.unsettled(b)
+	if f < 0 {
+		return false
+	}
+	at := f*s.in.steps + t
+	low := b.allowed[at] & (1<<split - 1)
+	for side, allowed := range []uint64{low, b.allowed[at] &^ low} {
+		child := &box{
+			allowed:     slices.Clone(b.allowed),
+			prices:      slices.Clone(b.prices),
+			temperature: 1e-3,
+			bound:       b.bound,
+			order:       2*s.boxes + side,
+		}
+		child.allowed[at] = allowed
+		s.open = append(s.open, child)
+	}
+	return true
+}
+
+// unsettled returns the finishing job and step whose nodes vary most among the
+// plans that are about as good as the best at the box's prices, and the position
+// in its sizes that splits them at their mean; -1 if nothing varies.
+func (s *search) unsettled(b *box) (job, step, split int) {
+	d, steps := s.dual, s.in.steps
+	d.enter(b)
+	temperature := 1e-3 * s.in.worth / float64(len(s.in.jobs))
+	job = -1
+	most := 0.0
+	n := &d.newton
+	for f, i := range s.in.finishing {
+		n.reset()
+		d.smoothJob(f, b.prices, temperature, n)
+		for t := range steps {
+			variance := n.hessian[t*steps+t]
+			if variance <= most {
+				continue
+			}
+			at := slices.IndexFunc(s.in.jobs[i].sizes, func(k int32) bool { return float64(k) > n.mean[t] })
+			low := uint64(1)<<max(at, 0) - 1
+			allowed := b.allowedFor(f, steps)[t]
+			if at > 0 && allowed&low != 0 && allowed&^low != 0 {
+				most, job, step, split = variance, f, t, at
+			}
+		}
+	}
+	if job >= 0 {
+		return job, step, split
+	}
+	// Nothing is undecided by the columns; split whatever can still be split.
+	for f := range s.in.finishing {
+		for t, allowed := range b.allowedFor(f, steps) {
+			for k := 1; k < 64; k++ {
+				low := uint64(1)<<k - 1
+				if allowed&low != 0 && allowed&^low != 0 {
+					return f, t, k
+				}
+			}
+		}
+	}
+	return -1, 0, 0
+}

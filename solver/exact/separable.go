@@ -1,0 +1,151 @@
+package exact
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"sort"
+)
+
+// Jobs that cannot finish within the horizon.
+//
+// For such a job no step caps the demand served, so that its part of the
+// objective is a sum over steps: k nodes in step t (counted from 0) are worth
+//
+//	v_t(k) = w (T-t) share_t(k),
+//
+// since demand served in step t counts in step t and in every later one. At a
+// price lambda per node the job's best is the maximum over k of v_t(k) - lambda k,
+// which depends only on the upper concave hull of the points (k, v_t(k)): starting
+// from the smallest size, the job takes every hull edge whose gain per node
+// exceeds lambda. With the edges of all jobs sorted by gain per node and their
+// sums kept, one binary search prices all these jobs in a step.
+
+// edge is one edge of a job's upper concave hull.
+type edge struct {
+	gain  float64 // value gained
+	nodes float64 // nodes it takes
+}
+
+// perNode is the gain per node of the edge.
+func (e edge) perNode() float64 { return e.gain / e.nodes }
+
+// stepCurve is what all separable jobs are worth together in one step as a
+// function of the price of a node.
+type stepCurve struct {
+	baseGain, baseNodes float64 // every job at its smallest size
+	edges               []edge  // by gain per node, largest first
+	sumGain, sumNodes   []float64
+	// scale multiplies every gain: later steps share one sorted list of edges, for
+	// their values differ only by the factor T-t.
+	scale float64
+}
+
+// newStepCurves builds the curve of every step.
+func newStepCurves(in *instance) []stepCurve {
+	curves := make([]stepCurve, in.steps)
+	for t := range curves {
+		if t < 2 {
+			curves[t] = newStepCurve(in, t)
+		} else {
+			curves[t] = curves[1]
+			curves[t].scale = float64(in.steps-t) / float64(in.steps-1)
+		}
+	}
+	return curves
+}
+
+func newStepCurve(in *instance, t int) stepCurve {
+	c := stepCurve{scale: 1}
+	for _, i := range in.separable {
+		j := &in.jobs[i]
+		c.baseGain += j.stepValue(t, in.steps, 0)
+		c.baseNodes += float64(j.sizes[0])
+		c.edges = appendHull(c.edges, j.sizes, func(k int) float64 { return j.stepValue(t, in.steps, k) })
+	}
+	slices.SortStableFunc(c.edges, func(a, b edge) int { return cmp.Compare(b.perNode(), a.perNode()) })
+	c.sumGain, c.sumNodes = make([]float64, len(c.edges)+1), make([]float64, len(c.edges)+1)
+	for n, e := range c.edges {
+		c.sumGain[n+1] = c.sumGain[n] + e.gain
+		c.sumNodes[n+1] = c.sumNodes[n] + e.nodes
+	}
+	return c
+}
+
+// appendHull appends the rising edges of the upper concave hull of the points
+// (sizes[k], value(k)) that begins at the smallest size.
+func appendHull(edges []edge, sizes []int32, value func(k int) float64) []edge {
+	from := 0
+	for from < len(sizes)-1 {
+		best, next := 0.0, -1
+		for k := from + 1; k < len(sizes); k++ {
+			if slope := (value(k) - value(from)) / float64(sizes[k]-sizes[from]); slope > best {
+				best, next = slope, k
+			}
+		}
+		if next < 0 {
+			break
+		}
+		edges = append(edges, edge{gain: value(next) - value(from), nodes: float64(sizes[next] - sizes[from])})
+		from = next
+	}
+	return edges
+}
+
+// taken returns how many edges are worth their nodes at the given price.
+func (c *stepCurve) taken(price float64) int {
+	return sort.Search(len(c.edges), func(n int) bool { return c.scale*c.edges[n].perNode() <= price })
+}
+
+// at returns the worth of the step at the given price, nodes paid, and the nodes
+// taken.
+func (c *stepCurve) at(price float64) (worth, nodes float64) {
+	n := c.taken(price)
+	nodes = c.baseNodes + c.sumNodes[n]
+	return c.scale*(c.baseGain+c.sumGain[n]) - price*nodes, nodes
+}
+
+// smooth returns the worth at the given price with every edge's max(0, x) replaced
+// by temperature * log(1 + exp(x / temperature)), which is never less, the
+// expected nodes, and their variance divided by the temperature: the value and,
+// but for signs, the first two derivatives by the price.
+func (c *stepCurve) smooth(price, temperature float64) (worth, nodes, curvature float64) {
+	// An edge whose gain is further than this from its price is as good as taken,
+	// or as not. It holds per node too, since an edge takes at least one node.
+	window := 36 * temperature
+	lo := sort.Search(len(c.edges), func(n int) bool { return c.scale*c.edges[n].perNode()-price <= window })
+	nodes = c.baseNodes + c.sumNodes[lo]
+	worth = c.scale*(c.baseGain+c.sumGain[lo]) - price*nodes
+	for _, e := range c.edges[lo:] {
+		if c.scale*e.perNode()-price < -window {
+			break
+		}
+		x := (c.scale*e.gain - price*e.nodes) / temperature
+		if x < -36 {
+			continue
+		}
+		if x > 36 {
+			worth += x * temperature
+			nodes += e.nodes
+			continue
+		}
+		z := math.Exp(-math.Abs(x))
+		worth += temperature * (max(x, 0) + math.Log1p(z))
+		p := 1 / (1 + z)
+		if x < 0 {
+			p = z / (1 + z)
+		}
+		nodes += p * e.nodes
+		curvature += p * (1 - p) * e.nodes * e.nodes / temperature
+	}
+	return worth, nodes, curvature
+}
+
+// stepValue returns what the k-th size in step t adds to the value of a job that
+// does not finish within the given number of steps.
+func (j *job) stepValue(t, steps, k int) float64 {
+	if t == 0 {
+		return j.weight*float64(steps)*j.first[k] - j.tie[k]
+	}
+	return j.weight * float64(steps-t) * j.later[k]
+}

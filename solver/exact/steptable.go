@@ -1,0 +1,176 @@
+package exact
+
+import "math"
+
+// The step tables: the separable jobs of the core, solved exactly.
+//
+// At prices lambda let the loss of a size in a step be what a job gives up by it
+// against its best size there. Within one step the separable jobs form a knapsack
+// whose exact solution for every number of nodes,
+//
+//	D_t(d) = min { sum of losses + lambda_t * nodes left over },
+//
+// fits in a table: d is the number of nodes the separable jobs may hold in step t
+// beyond what they hold at their best sizes. Whatever the finishing jobs choose,
+// the T tables complete that choice exactly. (The knapsack table is Bellman's; see
+// Kellerer, Pferschy and Pisinger, "Knapsack Problems" (2004), section 11.5.)
+
+// series is a function of whole numbers from low to low+len(at)-1, +Inf elsewhere.
+type series struct {
+	low int
+	at  []float64
+}
+
+// value returns the function at x.
+func (s *series) value(x int) float64 {
+	if x < s.low || x >= s.low+len(s.at) {
+		return math.Inf(1)
+	}
+	return s.at[x-s.low]
+}
+
+// choice is a size of a separable job in a step: what it loses against the job's
+// best size there and how many more nodes it takes.
+type choice struct {
+	loss  float64
+	extra int
+	pick  uint8
+}
+
+// stepTable is D_t for one step.
+type stepTable struct {
+	// jobs are the separable jobs with more than one choice worth considering.
+	jobs    []int
+	choices [][]choice
+	// layers[n] is the least loss of the first n jobs by the extra nodes they take
+	// together.
+	layers []series
+	// best is D_t over the extra nodes the finishing jobs can leave.
+	best series
+	// price is lambda_t.
+	price float64
+}
+
+// separableBase sets every separable job in every step to its best size at the
+// prices, and adds the nodes of a step to used.
+func separableBase(in *instance, prices []float64, base plan, used []int) {
+	for _, i := range in.separable {
+		j := &in.jobs[i]
+		for t, price := range prices {
+			best := math.Inf(-1)
+			for k, nodes := range j.sizes {
+				if worth := j.stepValue(t, in.steps, k) - price*float64(nodes); worth > best {
+					best, base[i][t] = worth, uint8(k)
+				}
+			}
+			used[t] += int(j.sizes[base[i][t]])
+		}
+	}
+}
+
+// newStepTable builds D_t on [low, high], leaving out whatever loses limit or more.
+// It returns nil if the table would hold more than maxCells numbers.
+func newStepTable(in *instance, t int, price float64, base plan, low, high int, limit float64, maxCells int) *stepTable {
+	table := &stepTable{price: price}
+	for _, i := range in.separable {
+		j := &in.jobs[i]
+		worth := j.stepValue(t, in.steps, int(base[i][t])) - price*float64(j.sizes[base[i][t]])
+		var choices []choice
+		for k, nodes := range j.sizes {
+			loss := worth - (j.stepValue(t, in.steps, k) - price*float64(nodes))
+			if loss < limit {
+				choices = append(choices, choice{
+					loss: max(0, loss), extra: int(nodes - j.sizes[base[i][t]]), pick: uint8(k),
+				})
+			}
+		}
+		if len(choices) > 1 {
+			table.jobs = append(table.jobs, i)
+			table.choices = append(table.choices, choices)
+		}
+	}
+	least := series{low: 0, at: []float64{0}}
+	table.layers = append(table.layers, least)
+	cells := 1
+	for _, choices := range table.choices {
+		least = combine(least, choices, limit)
+		table.layers = append(table.layers, least)
+		if cells += len(least.at); cells > maxCells {
+			return nil
+		}
+	}
+	table.best = leftOver(least, price, low, high, limit)
+	return table
+}
+
+// combine adds one job to a least-loss function.
+func combine(least series, choices []choice, limit float64) series {
+	lo, hi := 0, 0
+	for _, c := range choices {
+		lo, hi = min(lo, c.extra), max(hi, c.extra)
+	}
+	sum := series{low: least.low + lo, at: make([]float64, len(least.at)+hi-lo)}
+	for x := range sum.at {
+		sum.at[x] = math.Inf(1)
+	}
+	for _, c := range choices {
+		to := sum.at[c.extra-lo:]
+		for x, loss := range least.at {
+			if loss += c.loss; loss < to[x] && loss < limit {
+				to[x] = loss
+			}
+		}
+	}
+	return sum.trimmed()
+}
+
+// trimmed cuts the infinite ends off.
+func (s series) trimmed() series {
+	for len(s.at) > 0 && math.IsInf(s.at[0], 1) {
+		s.low, s.at = s.low+1, s.at[1:]
+	}
+	for len(s.at) > 0 && math.IsInf(s.at[len(s.at)-1], 1) {
+		s.at = s.at[:len(s.at)-1]
+	}
+	return s
+}
+
+// leftOver turns a least-loss function of the nodes taken into one of the nodes
+// there are, on [low, high]: nodes left over cost their price.
+func leftOver(least series, price float64, low, high int, limit float64) series {
+	best := series{low: low, at: make([]float64, max(0, high-low+1))}
+	loss := math.Inf(1)
+	for x := min(low, least.low); x <= high; x++ {
+		loss = min(loss+price, least.value(x))
+		if x >= low {
+			best.at[x-low] = loss
+			if loss >= limit {
+				best.at[x-low] = math.Inf(1)
+			}
+		}
+	}
+	return best
+}
+
+// complete sets the step's sizes of the table's jobs to the best choice where the
+// separable jobs have the given extra nodes.
+func (table *stepTable) complete(base plan, t, extra int) {
+	last := len(table.jobs)
+	taken, least := extra, math.Inf(1)
+	for x := extra; x >= table.layers[last].low; x-- {
+		if loss := table.layers[last].value(x) + table.price*float64(extra-x); loss < least {
+			taken, least = x, loss
+		}
+	}
+	for n := last - 1; n >= 0; n-- {
+		bestLoss := math.Inf(1)
+		var best choice
+		for _, c := range table.choices[n] {
+			if v := table.layers[n].value(taken-c.extra) + c.loss; v < bestLoss {
+				bestLoss, best = v, c
+			}
+		}
+		base[table.jobs[n]][t] = best.pick
+		taken -= best.extra
+	}
+}

@@ -1,0 +1,164 @@
+package exact
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// Reduced-cost fixing: the plans of a finishing job that can still matter.
+//
+// At prices lambda the loss of a plan is phi - (u - lambda n), what the job gives
+// up by it against its best plan. A solution's objective is at most L(lambda) less
+// the losses of its plans, so a plan that loses as much as the bound exceeds the
+// incumbent is in no better solution. The others are enumerated depth first, cut
+// off by a table of the most that can still follow a step: the value-to-go at the
+// ends of lookAheadCells intervals of the share served, each share rounded up.
+// (Dantzig-Wolfe pricing calls this route enumeration: Baldacci, Christofides and
+// Mingozzi, "An exact algorithm for the vehicle routing problem based on the set
+// partitioning formulation with additional cuts" (2008).)
+
+// lookAheadCells is the number of intervals of the share served.
+const lookAheadCells = 256
+
+// survivor is a plan of a job with its loss.
+type survivor struct {
+	loss  float64
+	picks []uint8
+	// extra is the number of nodes it holds per step beyond the job's best plan.
+	extra []int32
+}
+
+// enumerator lists the survivors of jobs. It owns scratch memory.
+type enumerator struct {
+	outlook outlook
+	// ahead[t] bounds what follows from step t on by the interval of the share.
+	ahead [][]float64
+	picks []uint8
+
+	j       *job
+	prices  []float64
+	allowed []uint64
+	least   float64 // value that a plan must exceed
+	most    float64 // value of the best plan
+	room    int     // survivors that may still be listed
+	found   []survivor
+}
+
+// list returns the plans of a job that lose less than limit against the best plan,
+// worth phi at the prices, by rising loss. It returns false if there are more than
+// room.
+func (e *enumerator) list(j *job, prices []float64, allowed []uint64, phi, limit float64, room int) ([]survivor, bool) {
+	e.j, e.prices, e.allowed, e.most, e.least, e.room = j, prices, allowed, phi, phi-limit, room
+	e.outlook.fill(j, prices, allowed)
+	e.lookAhead()
+	e.picks = slices.Grow(e.picks[:0], len(prices))[:len(prices)]
+	e.found = nil
+	e.extend(0, 0, 0)
+	if e.room < 0 {
+		return nil, false
+	}
+	found := e.found
+	slices.SortFunc(found, func(a, b survivor) int {
+		if c := cmp.Compare(a.loss, b.loss); c != 0 {
+			return c
+		}
+		return slices.Compare(a.picks, b.picks)
+	})
+	return found, true
+}
+
+// lookAhead fills the table of the most that can follow. Served shares are rounded
+// up to the end of their interval; what follows never falls with the share, so the
+// table never falls short of the truth.
+func (e *enumerator) lookAhead() {
+	steps := len(e.prices)
+	for len(e.ahead) <= steps {
+		e.ahead = append(e.ahead, make([]float64, lookAheadCells+1))
+	}
+	clear(e.ahead[steps])
+	for t := steps - 1; t >= 0; t-- {
+		shares := e.j.shares(t)
+		now, next := e.ahead[t], e.ahead[t+1]
+		for cell := range now {
+			now[cell] = math.Inf(-1)
+		}
+		for k := range e.j.sizes {
+			if e.allowed[t]&(1<<k) == 0 {
+				continue
+			}
+			cost := e.cost(t, k)
+			whole := e.j.weight*float64(steps-t) - cost - e.outlook.least[t+1]
+			for cell := range now {
+				value := whole
+				if share := float64(cell)/lookAheadCells + shares[k]; share < finished {
+					value = e.j.weight*share - cost + next[interval(share)]
+				}
+				now[cell] = max(now[cell], value)
+			}
+		}
+	}
+}
+
+// interval returns the interval whose end is not below the share.
+func interval(share float64) int {
+	return min(lookAheadCells, int(math.Ceil(share*lookAheadCells)))
+}
+
+// cost returns the price and tie cost of the k-th size in step t.
+func (e *enumerator) cost(t, k int) float64 {
+	cost := e.prices[t] * float64(e.j.sizes[k])
+	if t == 0 {
+		cost += e.j.tie[k]
+	}
+	return cost
+}
+
+// extend lists the survivors that begin with the first t picks, which serve share
+// and are worth value.
+func (e *enumerator) extend(t int, share, value float64) {
+	steps := len(e.prices)
+	if e.room < 0 {
+		return
+	}
+	if t == steps {
+		e.emit(value)
+		return
+	}
+	if value+e.ahead[t][interval(share)] <= e.least || e.outlook.most(e.j, t, share, value) <= e.least {
+		return
+	}
+	shares := e.j.shares(t)
+	closing := math.Inf(-1) // best value of a smaller size that finishes the job
+	for k := range e.j.sizes {
+		if e.allowed[t]&(1<<k) == 0 {
+			continue
+		}
+		e.picks[t] = uint8(k)
+		net, after := value-e.cost(t, k), share+shares[k]
+		if after < finished {
+			e.extend(t+1, after, net+e.j.weight*after)
+			continue
+		}
+		// A larger size that finishes the job too is of use only where it is worth
+		// more, as a size kept is.
+		gross := net + e.prices[t]*float64(e.j.sizes[k])
+		if gross <= closing {
+			continue
+		}
+		closing = gross
+		clear(e.picks[t+1:])
+		e.emit(net + e.j.weight*float64(steps-t) - e.outlook.hold[t+1])
+	}
+}
+
+// emit lists the plan in picks if it is worth enough.
+func (e *enumerator) emit(value float64) {
+	if value <= e.least {
+		return
+	}
+	if e.room--; e.room < 0 {
+		return
+	}
+	e.found = append(e.found, survivor{loss: max(0, e.most-value), picks: slices.Clone(e.picks)})
+}

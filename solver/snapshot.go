@@ -21,6 +21,8 @@ const (
 const (
 	MaxSteps       = 24      // steps of a horizon
 	MaxSizes       = 32      // legal sizes of a job
+	MaxWeight      = 1e12    // weight of a job
+	MaxSpeed       = 1e9     // measured speed relative to one node
 	DefaultMaxJobs = 100_000 // jobs of a snapshot
 )
 

@@ -2,7 +2,6 @@ package solver
 
 import (
 	"fmt"
-	"math"
 	"strings"
 )
 
@@ -93,8 +92,8 @@ func (j *Job) validate(path string, bad *violations) {
 			bad.addf(path+".scaling.doubling_efficiency", "is %v; want more than 0 and at most 1", e)
 		}
 	}
-	if !(j.Weight >= 0) || math.IsInf(j.Weight, 1) {
-		bad.addf(path+".weight", "is %v; want a finite number of at least 0", j.Weight)
+	if !(j.Weight >= 0 && j.Weight <= MaxWeight) {
+		bad.addf(path+".weight", "is %v; want 0 to %g", j.Weight, float64(MaxWeight))
 	}
 	if j.RescaleDelay < 0 {
 		bad.addf(path+".rescale_delay", "is %v; want at least 0", j.RescaleDelay)
@@ -132,9 +131,9 @@ func (j *Job) validateSizes(path string, bad *violations) {
 		bad.addf(path+".scaling.table.speeds", "has %d speeds; want %d, one per legal size", len(speeds), len(sizes))
 	}
 	for i, v := range speeds {
-		if !(v > 0) || math.IsInf(v, 1) {
+		if !(v > 0 && v <= MaxSpeed) {
 			bad.addf(fmt.Sprintf("%s.scaling.table.speeds[%d]", path, i),
-				"is %v; want a finite number of more than 0", v)
+				"is %v; want more than 0 and at most %g", v, float64(MaxSpeed))
 		}
 	}
 }

@@ -3,6 +3,7 @@ package exact
 import (
 	"context"
 	"math"
+	"slices"
 )
 
 // The dual: the best prices.
@@ -18,7 +19,8 @@ import (
 //
 //	temperature * log sum_plans exp((u - lambda n) / temperature),
 //
-// and lambda >= 0 by a logarithmic barrier of the same temperature. What results
+// and 0 <= lambda <= cap, beyond which no job takes a node it need not, by
+// logarithmic barriers of the same temperature. What results
 // is smooth and strictly convex, so that Newton's method needs a handful of T by
 // T systems; the temperature then falls, and at every temperature the jobs are
 // priced once to find the columns that are missing. See Nesterov, "Smooth
@@ -66,6 +68,7 @@ type dual struct {
 	in      *instance
 	curves  []stepCurve
 	columns []columnSet // one per finishing job
+	caps    []float64   // prices from which on every job holds its smallest size
 	pricer  pricer
 	newton  newton
 	// net is scratch for a job's columns: value less price, then probability.
@@ -78,7 +81,26 @@ func newDual(in *instance) *dual {
 		curves:  newStepCurves(in),
 		columns: make([]columnSet, len(in.finishing)),
 		newton:  newNewton(in.steps),
+		caps:    priceCaps(in),
 	}
+}
+
+// priceCaps returns, per step, twice a price at which every job holds its smallest
+// size: k nodes in step t (counted from 0) bring at most w (T-t) min(1, share(k)).
+// Without a cap the prices of a step whose nodes are all spoken for would run away.
+func priceCaps(in *instance) []float64 {
+	caps := make([]float64, in.steps)
+	for t := range caps {
+		caps[t] = 1e-9*in.worth/float64(max(1, in.nodes)) + in.tieTotal
+		for i := range in.jobs {
+			j := &in.jobs[i]
+			for k := 1; k < len(j.sizes); k++ {
+				gain := j.weight * float64(in.steps-t) * min(1, j.shares(t)[k])
+				caps[t] = max(caps[t], 2*gain/float64(j.sizes[k]-j.sizes[0])+2*in.tieTotal)
+			}
+		}
+	}
+	return caps
 }
 
 // add keeps a plan of the f-th finishing job as a column.
@@ -158,8 +180,11 @@ func (d *dual) bound(b *box, prices []float64) (bound float64, found int) {
 func (d *dual) minimise(ctx context.Context, b *box, enough float64) (bound float64, prices []float64) {
 	d.enter(b)
 	average := d.in.worth / float64(max(1, len(d.in.jobs)))
-	at := append([]float64(nil), b.prices...)
-	prices = append([]float64(nil), at...)
+	at := slices.Clone(b.prices)
+	for t := range at {
+		at[t] = min(max(at[t], 1e-9*d.caps[t]), 0.5*d.caps[t])
+	}
+	prices = slices.Clone(at)
 	bound, _ = d.bound(b, at)
 	temperature, last := b.temperature*average, lastTemperature*average
 	if average == 0 {
@@ -190,7 +215,7 @@ func (d *dual) dropIdlePrices(b *box, bound *float64, prices []float64) {
 	for _, price := range prices {
 		largest = max(largest, price)
 	}
-	trial := append([]float64(nil), prices...)
+	trial := slices.Clone(prices)
 	changed := false
 	for t, price := range trial {
 		if price > 0 && price < 1e-5*largest {
@@ -221,6 +246,8 @@ func (d *dual) settle(prices []float64, temperature float64) {
 		for t, move := range n.move {
 			if move < 0 {
 				step = min(step, -0.9*prices[t]/move)
+			} else if move > 0 {
+				step = min(step, 0.9*(d.caps[t]-prices[t])/move)
 			}
 		}
 		copy(n.origin, prices)
@@ -251,9 +278,10 @@ func (d *dual) smooth(prices []float64, temperature float64) float64 {
 	total := 0.0
 	for t, price := range prices {
 		worth, nodes, curvature := d.curves[t].smooth(price, temperature)
-		total += float64(d.in.nodes)*price + worth - temperature*math.Log(price)
-		n.gradient[t] = float64(d.in.nodes) - nodes - temperature/price
-		n.hessian[t*n.steps+t] = curvature + temperature/(price*price)
+		room := d.caps[t] - price
+		total += float64(d.in.nodes)*price + worth - temperature*(math.Log(price)+math.Log(room))
+		n.gradient[t] = float64(d.in.nodes) - nodes - temperature/price + temperature/room
+		n.hessian[t*n.steps+t] = curvature + temperature/(price*price) + temperature/(room*room)
 	}
 	for f := range d.columns {
 		total += d.smoothJob(f, prices, temperature, n)

@@ -24,6 +24,10 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
+// minScale is the smallest scale of the objective, as a share of what the jobs
+// could be worth, that ties are told apart at.
+const minScale = 1e-8
+
 // Solver is the embedded exact backend. It is stateless and safe for concurrent
 // use.
 type Solver struct{}
@@ -35,11 +39,26 @@ func New() *Solver { return &Solver{} }
 func (*Solver) Name() solver.BackendName { return solver.BackendExact }
 
 // Solve returns an optimal plan with its proof, or, where ctx ends first, the best
-// plan and the best bound so far. It always has a plan.
+// plan and the best bound so far. It has a plan for every problem that admission
+// makes; the error is for one whose smallest sizes together exceed the pool.
 func (*Solver) Solve(ctx context.Context, p *solver.Problem, options solver.SolveOptions) (solver.Result, error) {
-	in := newInstance(p)
+	in, err := newInstance(p)
+	if err != nil {
+		return solver.Result{}, err
+	}
 	s := newSearch(in, options.RelativeGap)
 	bound, limit := s.run(ctx)
+	// Where the optimum is far below what the jobs could be worth, as when a job
+	// that hardly progresses holds the only node, the tie costs were too large for
+	// it: search again at the scale now known.
+	for scale := in.worth; limit == solver.LimitNone && in.tieTotal > tiesOnly*s.value && scale > minScale*in.worth; {
+		scale = max(s.value, scale*1e-4)
+		in.setTies(p, scale)
+		again := newSearch(in, options.RelativeGap)
+		again.offer(s.incumbent)
+		s = again
+		bound, limit = s.run(ctx)
+	}
 
 	result := solver.Result{
 		Plan:   solver.NewPlan(len(p.Jobs), p.Steps),
@@ -52,16 +71,29 @@ func (*Solver) Solve(ctx context.Context, p *solver.Problem, options solver.Solv
 		}
 	}
 	p.ReleaseFinished(result.Plan)
-	// A plan's objective exceeds its value in the search by its tie cost.
-	result.Bound = max(bound+in.tieTotal, p.Objective(result.Plan))
+	objective := p.Objective(result.Plan)
+	result.Bound = in.objectiveBound(bound)
+	if result.Bound < objective+noiseShare*in.worth*in.weightUnit {
+		result.Bound = objective // they differ by rounding only
+	}
 	return result, nil
 }
 
 // Bound returns a proven upper bound on the optimum of p: the Lagrangian bound at
-// the best prices found before ctx ends.
+// the best prices found before ctx ends. It is finite for every problem that has a
+// plan, and 0 for one that has none.
 func Bound(ctx context.Context, p *solver.Problem) float64 {
-	in := newInstance(p)
+	in, err := newInstance(p)
+	if err != nil {
+		return 0
+	}
 	s := newSearch(in, 0)
 	bound, _ := s.dual.minimise(ctx, s.root(), 0)
-	return min(bound, in.worth) + in.tieTotal
+	return in.objectiveBound(bound)
+}
+
+// objectiveBound turns a bound in the units of the search into one on the
+// objective, which exceeds a plan's value in the search by its tie cost.
+func (in *instance) objectiveBound(bound float64) float64 {
+	return min(bound+in.tieTotal, in.worth) * in.weightUnit
 }

@@ -127,9 +127,9 @@ func (s *search) bound() float64 {
 // closed reports whether no plan of the box is better than the incumbent.
 func (s *search) closed(b *box) bool { return b.bound <= s.value+s.in.precision }
 
-// offer makes a legal plan the incumbent if it is better.
+// offer makes a legal plan the incumbent if it is better by more than rounding.
 func (s *search) offer(p plan) {
-	if value := s.in.value(p); value > s.value {
+	if value := s.in.value(p); value > s.value+s.in.precision/2 {
 		s.incumbent, s.value = p, value
 	}
 }

@@ -45,7 +45,8 @@ type Backend interface {
 	Name() BackendName
 	// Solve returns the best plan for p that it finds before ctx ends. A plan cut
 	// short by ctx is a result with LimitTime, not an error. An error means that
-	// there is no plan; it wraps ErrUnavailable or ErrTimedOut where those say why.
+	// there is no plan; it wraps ErrUnavailable, ErrTimedOut or ErrInvalidPlan where
+	// those say why.
 	Solve(ctx context.Context, p *Problem, options SolveOptions) (Result, error)
 }
 
@@ -64,6 +65,9 @@ var (
 	ErrUnavailable = errors.New("backend is unavailable")
 	// ErrTimedOut means that the backend had no plan when its time was up.
 	ErrTimedOut = errors.New("backend has no plan in time")
+	// ErrInvalidPlan means that what the backend brought is no plan of the problem:
+	// fractional values, an illegal size, a claim that there is no plan at all.
+	ErrInvalidPlan = errors.New("backend has no valid plan")
 )
 
 // Result is the answer of a backend.
@@ -78,8 +82,20 @@ type Result struct {
 	// Heuristic says that no search was made. Such a plan may leave an admitted
 	// queued job waiting, so it is checked against Problem.WithWaiting.
 	Heuristic bool
-	// Detail is for a person: what the solver claimed, how large the search was.
+	// Claim is what an external solver says of the plan; nil where the backend
+	// proves what it says itself.
+	Claim *Claim
+	// Detail is for a person: what the solver said, how large the search was.
 	Detail string
+}
+
+// Claim is what an external solver says of its plan. It is never passed on as the
+// truth; a claim that is refuted discredits the plan.
+type Claim struct {
+	// Optimal says that the solver calls the plan optimal.
+	Optimal bool
+	// Objective and Bound are the solver's figures, NaN where it gives none.
+	Objective, Bound float64
 }
 
 // Reason is what is known about an answer.

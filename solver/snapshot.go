@@ -99,6 +99,9 @@ func (j *Job) LegalSizes() []int {
 			if k >= j.MinNodes {
 				sizes = append(sizes, k)
 			}
+			if k > j.MaxNodes/2 {
+				break // doubling could overflow
+			}
 		}
 		return sizes
 	}
@@ -144,7 +147,7 @@ func (j *Job) Speed(nodes int) float64 {
 // tabledSizes returns the sizes that Scaling.Speeds speaks of, which Validate
 // has made sure is one of the two lists it may be.
 func (j *Job) tabledSizes() []int {
-	if len(j.Scaling.Speeds) == len(j.AllowedNodes) {
+	if j.AllowedNodes != nil && len(j.Scaling.Speeds) == len(j.AllowedNodes) {
 		return j.AllowedNodes
 	}
 	return j.LegalSizes()

@@ -127,7 +127,7 @@ func (j *Job) validateSizes(path string, bad *violations) {
 	if speeds == nil {
 		return
 	}
-	if rangeOK && len(speeds) != len(sizes) && len(speeds) != len(j.AllowedNodes) {
+	if rangeOK && len(speeds) != len(sizes) && (j.AllowedNodes == nil || len(speeds) != len(j.AllowedNodes)) {
 		bad.addf(path+".scaling.table.speeds", "has %d speeds; want %d, one per legal size", len(speeds), len(sizes))
 	}
 	for i, v := range speeds {

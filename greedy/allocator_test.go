@@ -1,0 +1,395 @@
+package greedy
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/solvertest"
+)
+
+var _ solver.Backend = (*Allocator)(nil)
+
+// running returns a job of the paper's sizes 1, 2, 4, 8 and 16 that would take
+// forever, so that no plan finishes it.
+func running(nodes int, trained time.Duration) solver.Job {
+	job := solver.NewJob("", 10_000*time.Hour)
+	job.CurrentNodes = nodes
+	job.TrainingTime = trained
+	return job
+}
+
+func queued() solver.Job { return running(0, 0) }
+
+// sized gives a job explicit legal sizes.
+func sized(job solver.Job, sizes ...int) solver.Job {
+	job.AllowedNodes = sizes
+	job.MinNodes, job.MaxNodes = sizes[0], sizes[len(sizes)-1]
+	return job
+}
+
+func snapshot(nodes int, jobs ...solver.Job) *solver.Snapshot {
+	s := &solver.Snapshot{TotalNodes: nodes, Horizon: solver.DefaultHorizon(), Jobs: jobs}
+	for i := range s.Jobs {
+		s.Jobs[i].ID = fmt.Sprintf("job %d", i+1)
+	}
+	return s
+}
+
+// solve returns the plan of a snapshot's admitted jobs, which it has checked.
+func solve(t rapid.TB, s *solver.Snapshot, admission solver.Admission) (*solver.Problem, solver.Plan) {
+	t.Helper()
+	if bad := s.Validate(solver.DefaultMaxJobs); len(bad) > 0 {
+		t.Fatalf("bad snapshot: %v", bad)
+	}
+	p := solver.NewProblem(s, admission)
+	result, err := New().Solve(context.Background(), p, solver.SolveOptions{})
+	if err != nil {
+		t.Fatalf("Solve() failed: %v", err)
+	}
+	if err := p.WithWaiting().Check(result.Plan); err != nil {
+		t.Fatalf("Solve() gave an illegal plan: %v", err)
+	}
+	return p, result.Plan
+}
+
+// firstStep returns the nodes per job of the snapshot in the first step.
+func firstStep(s *solver.Snapshot, p *solver.Problem, plan solver.Plan) []int {
+	nodes := make([]int, len(s.Jobs))
+	for n := range p.Jobs {
+		nodes[p.Jobs[n].Index] = plan[n][0]
+	}
+	return nodes
+}
+
+func TestScalingMoment(t *testing.T) {
+	const hour, minute = time.Hour, time.Minute
+	tests := []struct {
+		name      string
+		admission solver.Admission // FIFO if empty
+		nodes     int
+		jobs      []solver.Job
+		want      []int
+	}{
+		{
+			// "the elastic training system has 2 idle nodes but no queueing jobs.
+			// There are four jobs training currently and job 4 has the shortest
+			// training time, so the 2 idle nodes are allocated to it."
+			name: "first example of the paper", nodes: 16,
+			jobs: []solver.Job{
+				running(4, 3*hour), running(4, 2*hour), running(4, 90*minute), running(2, 20*minute),
+			},
+			want: []int{4, 4, 4, 4},
+		},
+		{
+			// "job 8 is waiting but the system has no idle nodes. Job 5 has the
+			// longest training time, so the allocator scales down its node size from
+			// 4 to 2 and assigns the released 2 nodes to job 8."
+			name: "second example of the paper: jobs 5 to 8", nodes: 14,
+			jobs: []solver.Job{
+				running(4, 5*hour), running(8, 1*hour), running(2, 4*hour), queued(),
+			},
+			want: []int{2, 8, 2, 2},
+		},
+
+		{
+			name: "case 1: the front of the queue takes as much as it can", nodes: 22,
+			jobs: []solver.Job{queued(), queued(), queued(), queued()},
+			want: []int{16, 4, 2, 0},
+		},
+		{
+			name: "case 1: nobody passes a job that does not fit", nodes: 6, admission: solver.AdmissionOptimized,
+			jobs: []solver.Job{running(4, hour), sized(queued(), 4, 8), queued()},
+			want: []int{4, 0, 0},
+		},
+		{
+			name: "case 1: idle nodes are all it gives, so nobody is halved", nodes: 10,
+			jobs: []solver.Job{running(8, hour), sized(queued(), 1, 2), queued()},
+			want: []int{8, 2, 0},
+		},
+		{
+			name: "case 1: idle nodes too few for the queue are not those of case 2", nodes: 5,
+			jobs: []solver.Job{sized(running(2, hour), 1, 2, 3), sized(running(2, hour), 1, 2), sized(queued(), 3)},
+			want: []int{2, 2, 0},
+		},
+		{
+			name: "case 1, then case 2 with what is left, the started job first", nodes: 16,
+			jobs: []solver.Job{running(4, hour), sized(queued(), 2, 4), running(2, minute)},
+			want: []int{4, 4, 8},
+		},
+
+		{
+			name: "case 2: the next shortest takes what the shortest cannot", nodes: 24,
+			jobs: []solver.Job{running(2, 3*hour), running(4, 2*hour), sized(running(1, hour), 1, 2)},
+			want: []int{4, 16, 2},
+		},
+		{
+			name: "case 2: a size that does not fit is passed over", nodes: 7,
+			jobs: []solver.Job{running(4, hour), running(1, 2*hour)},
+			want: []int{4, 2},
+		},
+		{
+			name: "case 2: ties go to the first listed", nodes: 6,
+			jobs: []solver.Job{running(2, hour), running(2, hour)},
+			want: []int{4, 2},
+		},
+		{
+			name: "case 2: everybody at the largest size", nodes: 100,
+			jobs: []solver.Job{running(16, hour), running(16, hour)},
+			want: []int{16, 16},
+		},
+
+		{
+			name: "case 3: happens once, however long the queue", nodes: 16,
+			jobs: []solver.Job{running(8, 2*hour), running(8, hour), queued(), queued()},
+			want: []int{4, 8, 4, 0},
+		},
+		{
+			name: "case 3: a job on one node cannot be halved", nodes: 5,
+			jobs: []solver.Job{running(1, 3*hour), running(4, hour), queued()},
+			want: []int{1, 2, 2},
+		},
+		{
+			name: "case 3: nor can one whose minimum is above the half", nodes: 8,
+			jobs: []solver.Job{sized(running(4, 3*hour), 3, 4), running(4, hour), queued()},
+			want: []int{4, 2, 2},
+		},
+		{
+			name: "case 3: no job is halved for nothing", nodes: 12,
+			jobs: []solver.Job{running(4, 3*hour), running(8, hour), sized(queued(), 3, 4)},
+			want: []int{4, 4, 4},
+		},
+		{
+			name: "case 3: nothing changes if nobody frees enough", nodes: 12, admission: solver.AdmissionOptimized,
+			jobs: []solver.Job{running(4, 3*hour), running(8, hour), sized(queued(), 6)},
+			want: []int{4, 8, 0},
+		},
+		{
+			name: "case 3: the half is the largest legal size within it", nodes: 7,
+			jobs: []solver.Job{sized(running(7, hour), 2, 3, 7), sized(queued(), 1, 3)},
+			want: []int{3, 3},
+		},
+		{
+			name: "case 3: ties go to the first listed", nodes: 8,
+			jobs: []solver.Job{running(4, hour), running(4, hour), queued()},
+			want: []int{2, 4, 2},
+		},
+
+		{
+			name: "case 4: nothing changes", nodes: 9,
+			jobs: []solver.Job{running(8, hour), running(1, 2*hour)},
+			want: []int{8, 1},
+		},
+
+		{
+			name: "an illegal size goes down to a legal one", nodes: 7,
+			jobs: []solver.Job{sized(running(7, hour), 1, 2, 4), sized(running(1, minute), 1)},
+			want: []int{4, 1},
+		},
+		{
+			name: "a size below the smallest goes up to it", nodes: 8,
+			jobs: []solver.Job{sized(running(1, hour), 4, 8), running(4, hour)},
+			want: []int{4, 4},
+		},
+		{
+			name: "shrunken pool: the longest training job is halved until the rest fits", nodes: 12,
+			jobs: []solver.Job{running(8, hour), running(16, 5*hour)},
+			want: []int{8, 4},
+		},
+		{
+			name: "shrunken pool: the next longest follows when it can no more be halved", nodes: 5,
+			jobs: []solver.Job{running(8, hour), running(16, 5*hour)},
+			want: []int{4, 1},
+		},
+		{
+			name: "shrunken pool: what a halving freed too much goes to the queue", nodes: 15,
+			jobs: []solver.Job{running(16, hour), queued()},
+			want: []int{8, 4},
+		},
+		{
+			name: "shrunken pool: a job that cannot be halved goes to its smallest size", nodes: 7,
+			jobs: []solver.Job{sized(running(4, 2*hour), 3, 4), sized(running(4, hour), 3, 4)},
+			want: []int{3, 4},
+		},
+		{
+			name: "shrunken pool: admission drops the last running job", nodes: 2,
+			jobs: []solver.Job{running(2, hour), running(1, hour), running(1, hour), queued()},
+			want: []int{1, 1, 0, 0},
+		},
+		{
+			name:  "shrunken pool, preemptive: the last running job is preempted and nobody passes it",
+			nodes: 6, admission: solver.AdmissionPreemptive,
+			jobs: []solver.Job{running(2, hour), sized(running(8, hour), 6, 8), queued()},
+			want: []int{4, 0, 0},
+		},
+
+		{name: "no jobs", nodes: 8, want: []int{}},
+		{name: "zero nodes", jobs: []solver.Job{running(4, hour), queued()}, want: []int{0, 0}},
+		{
+			name: "zero nodes, preemptive", admission: solver.AdmissionPreemptive,
+			jobs: []solver.Job{running(4, hour), queued()}, want: []int{0, 0},
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			s := snapshot(test.nodes, test.jobs...)
+			if test.admission == "" {
+				test.admission = solver.AdmissionFIFO
+			}
+			p, plan := solve(t, s, test.admission)
+			if diff := cmp.Diff(test.want, firstStep(s, p, plan)); diff != "" {
+				t.Errorf("nodes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSolveHoldsNodesUntilTheJobFinishes(t *testing.T) {
+	short := running(1, time.Hour)
+	short.MaxNodes = 1
+	short.RemainingETA = 700 * time.Second // Finishes in the third of five steps.
+	short.CurrentNodes = 0
+	long := running(4, time.Hour)
+	long.MaxNodes = 4
+	for admission, released := range map[solver.Admission]int{
+		solver.AdmissionFIFO:      1, // its smallest legal size
+		solver.AdmissionOptimized: 0,
+	} {
+		_, plan := solve(t, snapshot(5, short, long), admission)
+		want := solver.Plan{{1, 1, 1, released, released}, {4, 4, 4, 4, 4}}
+		if diff := cmp.Diff(want, plan); diff != "" {
+			t.Errorf("%s: plan (-want +got):\n%s", admission, diff)
+		}
+	}
+}
+
+func TestSolveResult(t *testing.T) {
+	p := solver.NewProblem(snapshot(8, queued()), solver.AdmissionFIFO)
+	result, err := New().Solve(t.Context(), p, solver.SolveOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !result.Heuristic || !math.IsInf(result.Bound, 1) || result.Limit != solver.LimitNone {
+		t.Errorf("Solve() = %+v; want a heuristic result without a bound", result)
+	}
+	if name := New().Name(); name != solver.BackendGreedy {
+		t.Errorf("Name() = %q", name)
+	}
+}
+
+func TestSolveRefusesAPoolThatAdmissionWouldNotMake(t *testing.T) {
+	p := &solver.Problem{Nodes: 1, Steps: 1, Jobs: []solver.AdmittedJob{
+		{Demand: 1, Weight: 1, Current: 2, Sizes: []int{2}, FirstStepWork: []float64{1}, StepWork: []float64{1}},
+	}}
+	if result, err := New().Solve(t.Context(), p, solver.SolveOptions{}); err == nil {
+		t.Errorf("Solve() = %v; want an error", result.Plan)
+	}
+}
+
+func drawAdmission(t *rapid.T) solver.Admission {
+	return rapid.SampledFrom([]solver.Admission{
+		solver.AdmissionFIFO, solver.AdmissionOptimized, solver.AdmissionPreemptive,
+	}).Draw(t, "admission")
+}
+
+func snapshots() *rapid.Generator[*solver.Snapshot] {
+	return solvertest.SnapshotsWithin(solvertest.Limits{Jobs: 12, Steps: 3, Sizes: 5, Nodes: 60})
+}
+
+func TestPlansAreLegalAndKeepTheQueueOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := snapshots().Draw(t, "snapshot")
+		p, plan := solve(t, s, drawAdmission(t)) // Checks sizes and pool.
+		var waits, preempted, started, idle = false, false, 0, p.Nodes
+		for n := range p.Jobs {
+			nodes := plan[n][0]
+			idle -= nodes
+			switch job := &p.Jobs[n]; {
+			case !job.Queued():
+				preempted = preempted || nodes == 0
+			case nodes == 0:
+				waits = true
+			case waits:
+				t.Fatalf("job %d starts though one before it in the queue waits: %v", n, plan)
+			default:
+				started++
+			}
+		}
+		if preempted && started > 0 {
+			t.Fatalf("a queued job starts though a running one lost its nodes: %v", plan)
+		}
+		if waits || preempted || isCaseThree(p) {
+			return
+		}
+		for n := range p.Jobs { // Otherwise the pool is used to its fullest extent.
+			if largestWithin(p.Jobs[n].Sizes, plan[n][0]+idle) > plan[n][0] {
+				t.Fatalf("job %d could take idle nodes: %v", n, plan)
+			}
+		}
+	})
+}
+
+// isCaseThree reports whether a moment begins with a queue and no idle nodes. It
+// may leave nodes idle that the front job cannot use.
+func isCaseThree(p *solver.Problem) bool {
+	m := newMoment(p)
+	m.shrink()
+	return m.idle == 0 && len(m.queue) > 0
+}
+
+// TestIdempotent carries a decision out and decides again: nothing is left to do,
+// unless the first decision was case 3 or the second would be.
+func TestIdempotent(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := snapshots().Draw(t, "snapshot")
+		admission := drawAdmission(t)
+		p, plan := solve(t, s, admission)
+		nodes := firstStep(s, p, plan)
+		if isCaseThree(p) || slices.Contains(nodes, 0) {
+			return
+		}
+		for i := range s.Jobs {
+			s.Jobs[i].CurrentNodes = nodes[i]
+		}
+		p, plan = solve(t, s, admission)
+		if diff := cmp.Diff(nodes, firstStep(s, p, plan)); diff != "" {
+			t.Fatalf("second decision (-first +second):\n%s", diff)
+		}
+	})
+}
+
+// largeSnapshot returns jobs of which half are queued, far too many for the pool.
+func largeSnapshot(jobs, nodes int) *solver.Snapshot {
+	random := rand.New(rand.NewPCG(1, 2))
+	s := &solver.Snapshot{TotalNodes: nodes, Horizon: solver.DefaultHorizon()}
+	for i := range jobs {
+		job := running(random.IntN(2)*(1<<random.IntN(5)), time.Duration(random.IntN(1e6))*time.Second)
+		job.ID = fmt.Sprint(i)
+		s.Jobs = append(s.Jobs, job)
+	}
+	return s
+}
+
+func BenchmarkSolve(b *testing.B) {
+	for _, bench := range []struct {
+		name  string
+		nodes int
+	}{{"shrunken", 100_000}, {"idle", 2_000_000}} {
+		b.Run(bench.name, func(b *testing.B) {
+			p := solver.NewProblem(largeSnapshot(100_000, bench.nodes), solver.AdmissionFIFO)
+			for b.Loop() {
+				if _, err := New().Solve(b.Context(), p, solver.SolveOptions{}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,107 @@
+package greedy
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+func TestFillIdle(t *testing.T) {
+	const hour = time.Hour
+	tests := []struct {
+		name  string
+		nodes int
+		jobs  []solver.Job
+		want  []int
+	}{
+		{
+			// "job 1 finishes training at 9:02:09 and releases 8 nodes. Job 2 joins
+			// queue since 9:01:02, so 1 second later the system allocates the 8 nodes
+			// to it." Job 1 is gone from the snapshot of 9:02:10.
+			name: "example of the paper", nodes: 24,
+			jobs: []solver.Job{running(16, hour), queued()},
+			want: []int{16, 8},
+		},
+		{
+			name: "the queue in order, each as much as it can", nodes: 23,
+			jobs: []solver.Job{queued(), running(2, hour), queued(), queued(), queued()},
+			want: []int{16, 2, 4, 1, 0},
+		},
+		{
+			name: "nobody passes a job that does not fit", nodes: 6,
+			jobs: []solver.Job{running(4, hour), sized(queued(), 4), queued()},
+			want: []int{4, 0, 0},
+		},
+		{
+			name: "the job's own cap", nodes: 16,
+			jobs: []solver.Job{sized(queued(), 1, 2, 3), queued()},
+			want: []int{3, 8},
+		},
+		{
+			name: "running jobs do not scale up", nodes: 16,
+			jobs: []solver.Job{running(2, hour)},
+			want: []int{2},
+		},
+		{
+			name: "running jobs keep illegal sizes", nodes: 16,
+			jobs: []solver.Job{running(7, hour), sized(running(1, hour), 4), queued()},
+			want: []int{7, 1, 8},
+		},
+		{
+			name: "shrunken pool: the last running jobs lose theirs and nobody starts", nodes: 9,
+			jobs: []solver.Job{running(4, hour), queued(), running(2, hour), running(4, hour), running(1, hour)},
+			want: []int{4, 0, 2, 0, 0},
+		},
+		{name: "no jobs", nodes: 4, want: []int{}},
+		{name: "zero nodes", jobs: []solver.Job{running(4, hour), queued()}, want: []int{0, 0}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, FillIdle(snapshot(test.nodes, test.jobs...))); diff != "" {
+				t.Errorf("FillIdle() (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestFillIdleProperties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := snapshots().Draw(t, "snapshot")
+		nodes := FillIdle(s)
+		used, held, waits := 0, 0, false
+		for i := range s.Jobs {
+			job := &s.Jobs[i]
+			used += nodes[i]
+			held += job.CurrentNodes
+			switch {
+			case !job.Queued():
+				if nodes[i] != job.CurrentNodes && (held <= s.TotalNodes || nodes[i] != 0) {
+					t.Fatalf("running job %d goes from %d to %d", i, job.CurrentNodes, nodes[i])
+				}
+			case nodes[i] == 0:
+				waits = true
+			case waits:
+				t.Fatalf("job %d starts though one before it in the queue waits: %v", i, nodes)
+			case largestWithin(job.LegalSizes(), nodes[i]) != nodes[i]:
+				t.Fatalf("job %d starts on the illegal size %d", i, nodes[i])
+			}
+		}
+		if used > s.TotalNodes {
+			t.Fatalf("uses %d of %d nodes", used, s.TotalNodes)
+		}
+		// Carried out, the decision leaves nothing to fill, unless jobs lost nodes.
+		if held > s.TotalNodes {
+			return
+		}
+		for i := range s.Jobs {
+			s.Jobs[i].CurrentNodes = nodes[i]
+		}
+		if diff := cmp.Diff(nodes, FillIdle(s)); diff != "" {
+			t.Fatalf("second decision (-first +second):\n%s", diff)
+		}
+	})
+}

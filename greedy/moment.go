@@ -1,0 +1,181 @@
+package greedy
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// moment is a scaling moment: who holds what while the cases change it.
+type moment struct {
+	jobs []solver.AdmittedJob
+	// nodes is what each job holds; those that hold some are training.
+	nodes []int
+	// idle is what the pool has left, negative while the pool is too small.
+	idle int
+	// queue are the jobs that wait for nodes, in order.
+	queue []int
+}
+
+// newMoment brings every running job to a legal size: the largest that is not
+// above what it holds, or its smallest where it holds less than that.
+func newMoment(p *solver.Problem) *moment {
+	m := &moment{jobs: p.Jobs, nodes: make([]int, len(p.Jobs)), idle: p.Nodes}
+	for i := range p.Jobs {
+		job := &p.Jobs[i]
+		if job.Queued() {
+			m.queue = append(m.queue, i)
+			continue
+		}
+		legal := largestWithin(job.Sizes, job.Current)
+		if legal == 0 {
+			legal = job.SmallestTrainingSize()
+		}
+		m.give(i, legal)
+	}
+	return m
+}
+
+// shrink makes the running jobs fit a pool that shrank below what they hold. The
+// job with the longest training time that can be halved is halved, repeatedly. If
+// that is not enough, the same goes for jobs that can only be brought to their
+// smallest size, such as from 4 to 3 nodes. If that is not enough either, the
+// running jobs listed last lose their nodes, where they may hold none; then the
+// queue has to wait, since nobody from it may pass them.
+func (m *moment) shrink() {
+	if m.idle >= 0 {
+		return
+	}
+	byTrainingTime := m.training(func(a, b *solver.AdmittedJob) int { return compareTrainingTime(b, a) })
+	for _, lower := range []func(int) int{m.halved, m.smallest} {
+		for _, i := range byTrainingTime {
+			for m.idle < 0 && lower(i) < m.nodes[i] {
+				m.give(i, lower(i))
+			}
+		}
+	}
+	for i := len(m.jobs) - 1; i >= 0 && m.idle < 0; i-- {
+		if m.nodes[i] > 0 && m.jobs[i].Sizes[0] == 0 {
+			m.give(i, 0)
+			m.queue = nil
+		}
+	}
+}
+
+// allocate applies the paper's four cases. The state that the moment begins with
+// decides which: nothing is halved for the queue in a moment that had idle nodes.
+// But if the queue runs empty in case 1, the nodes still idle are those of case 2.
+func (m *moment) allocate() {
+	switch {
+	case m.idle > 0:
+		m.startQueue()
+		if len(m.queue) == 0 {
+			m.scaleUp()
+		}
+	case len(m.queue) > 0:
+		m.makeRoom()
+	default:
+		// Case 4: no idle nodes and no queue, so nothing changes.
+	}
+}
+
+// startQueue is case 1, idle nodes and a queue: the job at the front takes as many
+// nodes as it can, repeatedly. A job that does not fit blocks those behind it.
+func (m *moment) startQueue() {
+	for len(m.queue) > 0 {
+		front := m.queue[0]
+		size := largestWithin(m.jobs[front].Sizes, m.idle)
+		if size == 0 {
+			return
+		}
+		m.give(front, size)
+		m.queue = m.queue[1:]
+	}
+}
+
+// scaleUp is case 2, idle nodes and no queue: the job with the shortest training
+// time scales up as far as it can, then the next.
+func (m *moment) scaleUp() {
+	for _, i := range m.training(compareTrainingTime) {
+		if m.idle == 0 {
+			return
+		}
+		m.give(i, largestWithin(m.jobs[i].Sizes, m.nodes[i]+m.idle))
+	}
+}
+
+// makeRoom is case 3, a queue and no idle nodes: the job with the longest training
+// time is halved and the job at the front of the queue takes as many of the nodes
+// it freed as it can. That happens once in a moment. A job is not halved for
+// nothing: it must free enough for the front job's smallest size, and if no job
+// does, nothing changes.
+func (m *moment) makeRoom() {
+	front := &m.jobs[m.queue[0]]
+	longest := -1
+	for i := range m.jobs {
+		if m.nodes[i]-m.halved(i) < front.SmallestTrainingSize() {
+			continue
+		}
+		if longest < 0 || compareTrainingTime(&m.jobs[longest], &m.jobs[i]) < 0 {
+			longest = i
+		}
+	}
+	if longest < 0 {
+		return
+	}
+	m.give(longest, m.halved(longest))
+	m.give(m.queue[0], largestWithin(front.Sizes, m.idle))
+	m.queue = m.queue[1:]
+}
+
+// give sets a job's nodes and takes the difference out of the idle ones.
+func (m *moment) give(i, nodes int) {
+	m.idle += m.nodes[i] - nodes
+	m.nodes[i] = nodes
+}
+
+// halved returns the largest legal size that is at most half of what a job holds,
+// or what it holds if there is none.
+func (m *moment) halved(i int) int {
+	if half := largestWithin(m.jobs[i].Sizes, m.nodes[i]/2); half > 0 {
+		return half
+	}
+	return m.nodes[i]
+}
+
+// smallest returns the smallest size at which a job trains.
+func (m *moment) smallest(i int) int { return m.jobs[i].SmallestTrainingSize() }
+
+// training returns the jobs that hold nodes in the given order, ties in that of
+// the snapshot.
+func (m *moment) training(compare func(a, b *solver.AdmittedJob) int) []int {
+	var list []int
+	for i, nodes := range m.nodes {
+		if nodes > 0 {
+			list = append(list, i)
+		}
+	}
+	slices.SortFunc(list, func(a, b int) int {
+		return cmp.Or(compare(&m.jobs[a], &m.jobs[b]), cmp.Compare(a, b))
+	})
+	return list
+}
+
+// compareTrainingTime is the one place that says what jobs are ranked by.
+func compareTrainingTime(a, b *solver.AdmittedJob) int {
+	return cmp.Compare(a.TrainingTime, b.TrainingTime)
+}
+
+// largestWithin returns the largest of ascending sizes that is at most limit, or 0.
+func largestWithin(sizes []int, limit int) int {
+	n, exact := slices.BinarySearch(sizes, limit)
+	switch {
+	case exact:
+		return limit
+	case n == 0:
+		return 0
+	default:
+		return sizes[n-1]
+	}
+}

@@ -1,0 +1,133 @@
+package solver_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/solvertest"
+)
+
+// holding returns a snapshot of jobs that hold the given nodes and need at least
+// the given minimums.
+func holding(nodes int, current, minimums []int) *solver.Snapshot {
+	s := valid(len(current))
+	s.TotalNodes = nodes
+	for i := range s.Jobs {
+		s.Jobs[i].CurrentNodes, s.Jobs[i].MinNodes = current[i], minimums[i]
+	}
+	return s
+}
+
+func TestAdmission(t *testing.T) {
+	// Which jobs are admitted, and the smallest size of each.
+	type smallest map[int]int
+	tests := []struct {
+		name                       string
+		snapshot                   *solver.Snapshot
+		fifo, optimized, preempted smallest
+	}{
+		{
+			name:     "everybody fits",
+			snapshot: holding(4, []int{2, 0, 1}, []int{1, 1, 2}),
+			fifo:     smallest{0: 1, 1: 1, 2: 2}, optimized: smallest{0: 1, 1: 0, 2: 2}, preempted: smallest{0: 0, 1: 0, 2: 0},
+		},
+		{
+			name:     "running jobs come first, wherever they are listed",
+			snapshot: holding(3, []int{0, 1, 0, 1}, []int{1, 1, 1, 1}),
+			fifo:     smallest{0: 1, 1: 1, 3: 1}, optimized: smallest{0: 0, 1: 1, 2: 0, 3: 1},
+			preempted: smallest{0: 0, 1: 0, 2: 0, 3: 0},
+		},
+		{
+			name:     "the queue stops at the first job that does not fit",
+			snapshot: holding(4, []int{1, 0, 0, 0}, []int{1, 2, 2, 1}),
+			fifo:     smallest{0: 1, 1: 2}, optimized: smallest{0: 1, 1: 0, 2: 0, 3: 0},
+			preempted: smallest{0: 0, 1: 0, 2: 0, 3: 0},
+		},
+		{
+			name:     "current sizes do not matter, only minimums do",
+			snapshot: holding(3, []int{16, 0, 9}, []int{1, 1, 1}),
+			fifo:     smallest{0: 1, 1: 1, 2: 1}, optimized: smallest{0: 1, 1: 0, 2: 1}, preempted: smallest{0: 0, 1: 0, 2: 0},
+		},
+		{
+			name:     "shrunken pool: the last running jobs go and nobody passes them",
+			snapshot: holding(5, []int{2, 0, 4, 1}, []int{2, 1, 4, 1}),
+			fifo:     smallest{0: 2}, optimized: smallest{0: 2, 1: 0}, preempted: smallest{0: 0, 1: 0, 2: 0, 3: 0},
+		},
+		{
+			name:     "a minimum that is no legal size counts as the next one",
+			snapshot: holding(3, []int{0}, []int{3}),
+			fifo:     smallest{}, optimized: smallest{0: 0}, preempted: smallest{0: 0},
+		},
+		{
+			name:     "zero nodes",
+			snapshot: holding(0, []int{2, 0}, []int{1, 1}),
+			fifo:     smallest{}, optimized: smallest{1: 0}, preempted: smallest{0: 0, 1: 0},
+		},
+		{
+			name:     "no jobs",
+			snapshot: holding(4, nil, nil),
+			fifo:     smallest{}, optimized: smallest{}, preempted: smallest{},
+		},
+	}
+	for _, test := range tests {
+		for admission, want := range map[solver.Admission]smallest{
+			solver.AdmissionFIFO: test.fifo, solver.AdmissionOptimized: test.optimized, solver.AdmissionPreemptive: test.preempted,
+		} {
+			t.Run(test.name+"/"+string(admission), func(t *testing.T) {
+				p := solver.NewProblem(test.snapshot, admission)
+				got := smallest{}
+				for _, job := range p.Jobs {
+					got[job.Index] = job.Sizes[0]
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("smallest size per admitted job (-want +got):\n%s", diff)
+				}
+				if !slices.IsSortedFunc(p.Jobs, func(a, b solver.AdmittedJob) int { return a.Index - b.Index }) {
+					t.Error("the jobs are not in the order of the snapshot")
+				}
+			})
+		}
+	}
+}
+
+func TestAdmissionProperties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := solvertest.Snapshots().Draw(t, "snapshot")
+		for _, admission := range []solver.Admission{
+			solver.AdmissionFIFO, solver.AdmissionOptimized, solver.AdmissionPreemptive,
+		} {
+			p := solver.NewProblem(s, admission)
+			plan := solver.NewPlan(len(p.Jobs), p.Steps)
+			admitted := make([]bool, len(s.Jobs))
+			for n := range p.Jobs {
+				job := &p.Jobs[n]
+				admitted[job.Index] = true
+				for step := range plan[n] {
+					plan[n][step] = job.Sizes[0]
+				}
+				if !slices.IsSorted(job.Sizes) || len(job.Sizes) != len(slices.Compact(slices.Clone(job.Sizes))) {
+					t.Fatalf("%s: sizes %v are not ascending and unique", admission, job.Sizes)
+				}
+			}
+			if err := p.Check(plan); err != nil {
+				t.Fatalf("%s: not even the smallest sizes are a legal plan: %v", admission, err)
+			}
+			// FIFO: whoever is left out, nobody of the same kind passes it.
+			leftOut := map[bool]bool{}
+			for i := range s.Jobs {
+				queued := s.Jobs[i].Queued()
+				if admitted[i] && leftOut[queued] {
+					t.Fatalf("%s: job %d passes one before it: %v", admission, i, admitted)
+				}
+				leftOut[queued] = leftOut[queued] || !admitted[i]
+			}
+			if admission == solver.AdmissionPreemptive && slices.Contains(admitted, false) {
+				t.Fatalf("preemptive admission leaves a job out: %v", admitted)
+			}
+		}
+	})
+}

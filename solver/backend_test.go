@@ -1,0 +1,41 @@
+package solver_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+func TestRelativeGap(t *testing.T) {
+	tests := []struct {
+		name                   string
+		objective, bound, want float64
+	}{
+		{name: "open", objective: 9, bound: 10, want: 0.1},
+		{name: "closed", objective: 10, bound: 10},
+		{name: "noise", objective: 10 + 1e-12, bound: 10},
+		{name: "nothing to gain", objective: 0, bound: 0},
+		{name: "a problem worth nothing", objective: 0, bound: 1e-13, want: 0.1},
+		{name: "no plan worth anything", objective: 0, bound: 5, want: 1},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if got := solver.RelativeGap(test.objective, test.bound); math.Abs(got-test.want) > 1e-15 {
+				t.Errorf("RelativeGap(%v, %v) = %v; want %v", test.objective, test.bound, got, test.want)
+			}
+		})
+	}
+}
+
+func TestDefaultOptions(t *testing.T) {
+	want := solver.Options{
+		Backend: solver.BackendExact, Formulation: solver.FormulationOneHot,
+		Mode: solver.ModeRebalance, Admission: solver.AdmissionFIFO,
+	}
+	if diff := cmp.Diff(want, solver.DefaultOptions()); diff != "" {
+		t.Errorf("DefaultOptions() (-want +got):\n%s", diff)
+	}
+}

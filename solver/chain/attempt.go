@@ -1,0 +1,96 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// answer is one backend's try at a decision and, if its outcome is
+// solver.OutcomeAnswered, a result whose plan is legal.
+type answer struct {
+	solver.Attempt
+	result    solver.Result
+	objective float64
+}
+
+// tryWithin asks a backend that must be done by a time; the zero time sets none.
+// If that time has come, the backend is not asked.
+func tryWithin(
+	ctx context.Context, end time.Time, backend solver.Backend, p *solver.Problem, options solver.SolveOptions,
+) answer {
+	ctx, cancel := until(ctx, end)
+	defer cancel()
+	if ctx.Err() != nil {
+		return answer{Attempt: solver.Attempt{
+			Backend: backend.Name(), Outcome: solver.OutcomeTimedOut, Detail: "the time budget left it no time",
+		}}
+	}
+	return try(ctx, backend, p, options)
+}
+
+// try asks a backend, checks its plan, brings it to the convention that finished
+// jobs release their nodes, and works out the objective. The plan is then ours.
+func try(ctx context.Context, backend solver.Backend, p *solver.Problem, options solver.SolveOptions) answer {
+	start := time.Now()
+	result, err := solve(ctx, backend, p, options)
+	a := answer{Attempt: solver.Attempt{Backend: backend.Name(), Duration: time.Since(start)}}
+	if err != nil {
+		a.Outcome, a.Detail = outcomeOf(err), err.Error()
+		return a
+	}
+	if err := check(p, result); err != nil {
+		a.Outcome, a.Detail = solver.OutcomeInvalidPlan, err.Error()
+		return a
+	}
+	p.ReleaseFinished(result.Plan)
+	a.Outcome, a.Detail = solver.OutcomeAnswered, result.Detail
+	a.result, a.objective = result, p.Objective(result.Plan)
+	return a
+}
+
+// solve asks a backend and turns a panic into an error, so that a backend with a
+// defect takes no decision down.
+func solve(
+	ctx context.Context, backend solver.Backend, p *solver.Problem, options solver.SolveOptions,
+) (result solver.Result, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("panic: %v", cause)
+		}
+	}()
+	return backend.Solve(ctx, p, options)
+}
+
+// outcomeOf returns what an error of a backend means.
+func outcomeOf(err error) solver.Outcome {
+	switch {
+	case errors.Is(err, solver.ErrUnavailable):
+		return solver.OutcomeUnavailable
+	case errors.Is(err, solver.ErrTimedOut), errors.Is(err, context.DeadlineExceeded):
+		return solver.OutcomeTimedOut
+	default:
+		return solver.OutcomeCrashed
+	}
+}
+
+// check returns nil if a result's plan is legal.
+func check(p *solver.Problem, result solver.Result) error {
+	if result.Heuristic {
+		return p.WithWaiting().Check(result.Plan)
+	}
+	return p.Check(result.Plan)
+}
+
+// noAnswerError says why not even greedy answered.
+func noAnswerError(attempts []solver.Attempt) error {
+	parts := make([]string, len(attempts))
+	for i, a := range attempts {
+		parts[i] = fmt.Sprintf("%s %s: %s", a.Backend, a.Outcome, a.Detail)
+	}
+	return fmt.Errorf("no backend answered: %s", strings.Join(parts, "; "))
+}

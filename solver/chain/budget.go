@@ -1,0 +1,69 @@
+package chain
+
+import (
+	"context"
+	"time"
+)
+
+// How the time for a decision is split.
+const (
+	// The caller's deadline is kept by this share of the time until it, but no more
+	// than the longest margin: the answer has to travel.
+	marginShare   = 1.0 / 10
+	longestMargin = 50 * time.Millisecond
+
+	// What comes after the backends (greedy, the check, the bound) is kept this
+	// share of the budget, or the shortest reserve if that is more, but never more
+	// than half of the budget.
+	reserveShare    = 1.0 / 10
+	shortestReserve = 20 * time.Millisecond
+
+	// A backend that is not the last one before greedy leaves this share of the
+	// time left to those after it, lest one that hangs spend it all.
+	fallbackShare = 1.0 / 4
+)
+
+// budget is until when a decision may take. Zero times mean without limit.
+type budget struct {
+	end       time.Time // of the decision
+	searchEnd time.Time // of the backends before greedy
+}
+
+// newBudget returns the budget that begins now, of the length asked for, or the
+// default where that is 0, within the deadline of ctx.
+func newBudget(ctx context.Context, now time.Time, asked, byDefault time.Duration) budget {
+	length := asked
+	if length == 0 {
+		length = byDefault
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		left := max(0, deadline.Sub(now))
+		left -= min(share(left, marginShare), longestMargin)
+		if length == 0 || length > left {
+			length = left
+		}
+	} else if length == 0 {
+		return budget{}
+	}
+	reserve := min(max(share(length, reserveShare), shortestReserve), length/2)
+	return budget{end: now.Add(length), searchEnd: now.Add(length - reserve)}
+}
+
+// slice returns until when a backend that is asked now may take.
+func (b budget) slice(now time.Time, last bool) time.Time {
+	if b.searchEnd.IsZero() || last {
+		return b.searchEnd
+	}
+	left := b.searchEnd.Sub(now)
+	return b.searchEnd.Add(-share(left, fallbackShare))
+}
+
+// until returns ctx with one more end; the zero time adds none.
+func until(ctx context.Context, end time.Time) (context.Context, context.CancelFunc) {
+	if end.IsZero() {
+		return ctx, func() {}
+	}
+	return context.WithDeadline(ctx, end)
+}
+
+func share(d time.Duration, part float64) time.Duration { return time.Duration(float64(d) * part) }

@@ -1,0 +1,289 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+func TestReport(t *testing.T) {
+	const first, cbc, highs, last = solver.BackendExact, solver.BackendCBC, solver.BackendHiGHS, solver.BackendGreedy
+	answered := func(name solver.BackendName, detail string) solver.Attempt {
+		return solver.Attempt{Backend: name, Outcome: solver.OutcomeAnswered, Detail: detail}
+	}
+	// What most reports of the optimal backend and of greedy have in common.
+	optimum := solver.Report{
+		Backend: first, Reason: solver.ReasonOptimal, Limit: solver.LimitNone,
+		Objective: bestObjective, Bound: bestObjective, GreedyObjective: greedyObjective,
+		Attempts: []solver.Attempt{answered(first, "1 node")},
+	}
+	heuristic := solver.Report{
+		Backend: last, Reason: solver.ReasonHeuristic, Limit: solver.LimitNone,
+		Objective: greedyObjective, Bound: ownBound, RelativeGap: (ownBound - greedyObjective) / ownBound,
+		GreedyObjective: greedyObjective, Attempts: []solver.Attempt{answered(last, "")},
+	}
+	with := func(r solver.Report, change func(*solver.Report)) solver.Report {
+		change(&r)
+		return r
+	}
+	after := func(r solver.Report, attempts ...solver.Attempt) solver.Report {
+		return with(r, func(r *solver.Report) { r.Attempts = append(attempts, r.Attempts...) })
+	}
+	feasible := func(objective, bound float64, limit solver.Limit) solver.Report {
+		return with(optimum, func(r *solver.Report) {
+			r.Reason, r.Limit, r.Objective, r.Bound = solver.ReasonFeasible, limit, objective, bound
+			r.RelativeGap = (bound - objective) / bound
+			r.Attempts = []solver.Attempt{answered(first, "")}
+		})
+	}
+
+	tests := []struct {
+		name     string
+		backends []solver.Backend
+		greedy   solver.Backend // answers if nil
+		options  func(*solver.Options)
+		want     solver.Report
+	}{
+		{
+			name:     "the first backend answers and nobody else is asked",
+			backends: []solver.Backend{exact(), panics(cbc)},
+			want:     optimum,
+		},
+		{
+			name:     "the backend asked for comes first",
+			backends: []solver.Backend{panics(cbc), panics(highs), exact()},
+			want:     optimum,
+		},
+		{
+			name: "then the configured ones in order, then greedy",
+			backends: []solver.Backend{
+				fails(cbc, fmt.Errorf("%w: no such file", solver.ErrUnavailable)),
+				hangs(first),
+				fails(highs, fmt.Errorf("%w: no solution file", solver.ErrTimedOut)),
+			},
+			options: func(o *solver.Options) {
+				o.Backend = highs
+				o.TimeBudget = time.Millisecond
+			},
+			want: after(heuristic,
+				solver.Attempt{Backend: highs, Outcome: solver.OutcomeTimedOut,
+					Detail: "backend has no plan in time: no solution file"},
+				solver.Attempt{Backend: cbc, Outcome: solver.OutcomeUnavailable,
+					Detail: "backend is unavailable: no such file"},
+				solver.Attempt{Backend: first, Outcome: solver.OutcomeTimedOut,
+					Detail: "backend has no plan in time: no solution file"},
+			),
+		},
+		{
+			name:     "a backend that is not configured is unavailable",
+			backends: []solver.Backend{exact()},
+			options:  func(o *solver.Options) { o.Backend = cbc },
+			want: after(optimum, solver.Attempt{
+				Backend: cbc, Outcome: solver.OutcomeUnavailable,
+				Detail: `backend is unavailable: "cbc" is not configured`,
+			}),
+		},
+		{
+			name:     "a bare deadline error is a time-out",
+			backends: []solver.Backend{fails(first, context.DeadlineExceeded)},
+			want: after(heuristic, solver.Attempt{
+				Backend: first, Outcome: solver.OutcomeTimedOut, Detail: "context deadline exceeded",
+			}),
+		},
+		{
+			name:     "any other error is a crash",
+			backends: []solver.Backend{fails(first, errors.New("exit status 255"))},
+			want: after(heuristic, solver.Attempt{
+				Backend: first, Outcome: solver.OutcomeCrashed, Detail: "exit status 255",
+			}),
+		},
+		{
+			name:     "so is a panic",
+			backends: []solver.Backend{panics(first)},
+			want: after(heuristic, solver.Attempt{
+				Backend: first, Outcome: solver.OutcomeCrashed, Detail: "panic: a step of -1",
+			}),
+		},
+		{
+			name: "an illegal plan is refused",
+			backends: []solver.Backend{
+				gives(first, solver.Result{Plan: solver.Plan{{2, 2}, {2, 1}}, Bound: 100}),
+			},
+			want: after(heuristic, solver.Attempt{
+				Backend: first, Outcome: solver.OutcomeInvalidPlan,
+				Detail: "plan uses 4 nodes in step 1; the pool has 3",
+			}),
+		},
+		{
+			name: "only a heuristic may leave an admitted job waiting",
+			backends: []solver.Backend{
+				gives(first, solver.Result{Plan: solver.Plan{{2, 1}, {0, 2}}, Bound: 100}),
+			},
+			greedy: gives(last, solver.Result{
+				Plan: solver.Plan{{2, 2}, {0, 0}}, Bound: math.Inf(1), Limit: solver.LimitNone, Heuristic: true,
+			}),
+			want: after(with(heuristic, func(r *solver.Report) {
+				r.Objective, r.GreedyObjective, r.RelativeGap, r.IdleNodes = 2, 2, (ownBound-2)/ownBound, 1
+			}), solver.Attempt{
+				Backend: first, Outcome: solver.OutcomeInvalidPlan,
+				Detail: "plan gives job 1 0 nodes in step 1; its legal sizes are [1 2]",
+			}),
+		},
+		{
+			name:     "asking for greedy asks only greedy",
+			backends: []solver.Backend{panics(first)},
+			options:  func(o *solver.Options) { o.Backend = last },
+			want:     heuristic,
+		},
+		{
+			name: "no backends but greedy",
+			want: after(heuristic, solver.Attempt{
+				Backend: first, Outcome: solver.OutcomeUnavailable,
+				Detail: `backend is unavailable: "exact" is not configured`,
+			}),
+		},
+		{
+			name:     "greedy fails where only its objective is wanted",
+			backends: []solver.Backend{exact()},
+			greedy:   panics(last),
+			want: with(optimum, func(r *solver.Report) {
+				r.GreedyObjective = 0
+				r.Attempts = append(r.Attempts, solver.Attempt{
+					Backend: last, Outcome: solver.OutcomeCrashed, Detail: "panic: a step of -1",
+				})
+			}),
+		},
+
+		{
+			name: "a search cut short",
+			backends: []solver.Backend{
+				gives(first, solver.Result{Plan: worsePlan(), Bound: 3, Limit: solver.LimitTime}),
+			},
+			want: with(feasible(worseObjective, 3, solver.LimitTime), func(r *solver.Report) { r.IdleNodes = 1 }),
+		},
+		{
+			name: "a search cut short just when it had proven the optimum",
+			backends: []solver.Backend{
+				gives(first, solver.Result{Plan: bestPlan(), Bound: bestObjective, Limit: solver.LimitTime}),
+			},
+			want: with(optimum, func(r *solver.Report) { r.Attempts = []solver.Attempt{answered(first, "")} }),
+		},
+		{
+			name: "the gap asked for is reached",
+			backends: []solver.Backend{
+				gives(first, solver.Result{Plan: bestPlan(), Bound: ownBound, Limit: solver.LimitNone}),
+			},
+			options: func(o *solver.Options) { o.RelativeGap = 0.05 },
+			want:    feasible(bestObjective, ownBound, solver.LimitGap),
+		},
+		{
+			name: "a backend without a bound has ours",
+			backends: []solver.Backend{
+				gives(first, solver.Result{Plan: bestPlan(), Bound: math.Inf(1), Limit: solver.LimitNone}),
+			},
+			want: feasible(bestObjective, ownBound, solver.LimitNone),
+		},
+		{
+			name: "a bound below the objective by noise is raised to it",
+			backends: []solver.Backend{
+				gives(first, solver.Result{Plan: bestPlan(), Bound: bestObjective * (1 - 1e-13), Detail: "1 node"}),
+			},
+			want: optimum,
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if test.greedy == nil {
+				test.greedy = greedy()
+			}
+			synctest.Test(t, func(t *testing.T) { // A fake clock, for the backends that hang.
+				c := newChain(test.greedy, test.backends...)
+				d, err := c.Allocate(t.Context(), twoJobs(), options(test.options))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(test.want, d.Report, equal()); diff != "" {
+					t.Errorf("report (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+func TestHeuristicPlanMayExceedTheBound(t *testing.T) {
+	c := newChain(greedy())
+	c.config.Bound = func(context.Context, *solver.Problem) float64 { return 1 }
+	d, err := c.Allocate(t.Context(), twoJobs(), options(func(o *solver.Options) { o.Backend = solver.BackendGreedy }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := d.Report; r.Bound != r.Objective || r.RelativeGap != 0 || r.Reason != solver.ReasonHeuristic {
+		t.Errorf("report = %+v; want the bound raised to the objective", r)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	const first, last = solver.BackendExact, solver.BackendGreedy
+	broken := errors.New("broken")
+	tests := []struct {
+		name    string
+		greedy  solver.Backend
+		backend solver.Backend
+		bound   float64 // of Config.Bound
+		want    string  // all of it, part by part
+	}{
+		{
+			name: "not even greedy answers", greedy: fails(last, broken), backend: panics(first),
+			want: "no backend answered: exact crashed: panic: a step of -1; greedy crashed: broken",
+		},
+		{
+			name:    "not even greedy has a legal plan",
+			greedy:  gives(last, solver.Result{Plan: solver.Plan{{2, 2}}, Heuristic: true}),
+			backend: fails(first, broken),
+			want:    "no backend answered: exact crashed: broken; greedy invalid-plan: plan has 1 jobs; the problem has 2",
+		},
+		{
+			name: "a backend's bound is wrong", greedy: greedy(),
+			backend: gives(first, solver.Result{Plan: bestPlan(), Bound: 2.39}),
+			want:    "the bound 2.39 is wrong: a legal plan of exact has objective 2.4",
+		},
+		{
+			name: "our bound is wrong", greedy: greedy(),
+			backend: gives(first, solver.Result{Plan: bestPlan(), Bound: math.Inf(1)}), bound: 2.39,
+			want: "the bound 2.39 is wrong: a legal plan of exact has objective 2.4",
+		},
+		{
+			name: "a bound is not a number", greedy: greedy(),
+			backend: gives(first, solver.Result{Plan: bestPlan(), Bound: math.NaN()}),
+			want:    "the bound for the plan of exact is NaN",
+		},
+		{
+			name: "our bound is infinite", greedy: greedy(), backend: fails(first, broken), bound: math.Inf(1),
+			want: "the bound for the plan of greedy is +Inf",
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			c := newChain(test.greedy, test.backend)
+			c.config.Bound = func(context.Context, *solver.Problem) float64 { return test.bound }
+			d, err := c.Allocate(t.Context(), twoJobs(), solver.DefaultOptions())
+			if err == nil {
+				t.Fatalf("Allocate() = %+v; want an error", d)
+			}
+			if err.Error() != test.want {
+				t.Errorf("error %q; want %q", err, test.want)
+			}
+			if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("error %q passes for one of the caller's context", err)
+			}
+		})
+	}
+}

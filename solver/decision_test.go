@@ -1,0 +1,86 @@
+package solver_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+func TestChangeOf(t *testing.T) {
+	tests := []struct {
+		current, nodes int
+		want           solver.Change
+	}{
+		{0, 0, solver.ChangeWait},
+		{0, 1, solver.ChangeStart},
+		{4, 0, solver.ChangePreempt},
+		{4, 8, solver.ChangeScaleUp},
+		{4, 2, solver.ChangeScaleDown},
+		{4, 4, solver.ChangeKeep},
+	}
+	for _, test := range tests {
+		if got := solver.ChangeOf(test.current, test.nodes); got != test.want {
+			t.Errorf("ChangeOf(%d, %d) = %s; want %s", test.current, test.nodes, got, test.want)
+		}
+	}
+}
+
+func TestDecide(t *testing.T) {
+	s := holding(7, []int{0, 2, 0, 1}, []int{1, 1, 8, 1})
+	s.Horizon = solver.Horizon{Step: 900 * time.Second, Steps: 2}
+	p := solver.NewProblem(s, solver.AdmissionFIFO) // without job 2
+	got := solver.Decide(s, p, solver.Plan{{1, 2}, {4, 4}, {1, 1}})
+	want := solver.Decision{
+		Allocations: []solver.Allocation{
+			{JobID: "job-0", Current: 0, Nodes: 1, Change: solver.ChangeStart,
+				PlannedNodes: []int{1, 2}, PlannedProgress: []float64{0.25, 0.65}},
+			{JobID: "job-1", Current: 2, Nodes: 4, Change: solver.ChangeScaleUp,
+				PlannedNodes: []int{4, 4}, PlannedProgress: []float64{0.64, 1}},
+			{JobID: "job-2", Current: 0, Nodes: 0, Change: solver.ChangeWait,
+				PlannedNodes: []int{0, 0}, PlannedProgress: []float64{0, 0}},
+			{JobID: "job-3", Current: 1, Nodes: 1, Change: solver.ChangeKeep,
+				PlannedNodes: []int{1, 1}, PlannedProgress: []float64{0.25, 0.5}},
+		},
+		Report: solver.Report{IdleNodes: 1},
+	}
+	if diff := cmp.Diff(want, got, approx()); diff != "" {
+		t.Errorf("Decide() (-want +got):\n%s", diff)
+	}
+}
+
+func TestDecidePreemptsARunningJobThatWasNotAdmitted(t *testing.T) {
+	s := holding(1, []int{1, 2}, []int{1, 1})
+	p := solver.NewProblem(s, solver.AdmissionFIFO)
+	d := solver.Decide(s, p, solver.Plan{{1, 1, 1, 1, 1}})
+	if a := d.Allocations[1]; a.Change != solver.ChangePreempt || a.Nodes != 0 || a.Current != 2 {
+		t.Errorf("allocation %+v; want the job preempted", a)
+	}
+}
+
+func TestDecideProperties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, p := drawProblem(t)
+		plan := drawPlan(t, p)
+		d := solver.Decide(s, p, plan)
+		if len(d.Allocations) != len(s.Jobs) {
+			t.Fatalf("%d allocations for %d jobs", len(d.Allocations), len(s.Jobs))
+		}
+		used := 0
+		for i, a := range d.Allocations {
+			used += a.Nodes
+			if a.JobID != s.Jobs[i].ID || a.Current != s.Jobs[i].CurrentNodes {
+				t.Fatalf("allocation %d is for %q on %d nodes", i, a.JobID, a.Current)
+			}
+			if len(a.PlannedNodes) != p.Steps || len(a.PlannedProgress) != p.Steps || a.PlannedNodes[0] != a.Nodes {
+				t.Fatalf("allocation %d: %+v", i, a)
+			}
+		}
+		if d.Report.IdleNodes != s.TotalNodes-used {
+			t.Fatalf("%d idle nodes of %d with %d in use", d.Report.IdleNodes, s.TotalNodes, used)
+		}
+	})
+}

@@ -1,0 +1,171 @@
+package solver_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/solvertest"
+)
+
+// approx compares floating-point numbers up to their noise.
+func approx() cmp.Option { return cmpopts.EquateApprox(1e-12, 1e-12) }
+
+func TestNewProblem(t *testing.T) {
+	s := valid(2)
+	s.TotalNodes = 9
+	s.Horizon = solver.Horizon{Step: 100 * time.Second, Steps: 3}
+	s.Jobs[0].MinNodes, s.Jobs[0].MaxNodes = 2, 4
+	s.Jobs[0].RemainingETA = 1500 * time.Millisecond
+	s.Jobs[0].Weight = 3
+	s.Jobs[1].CurrentNodes = 7
+	s.Jobs[1].TrainingTime = time.Minute
+	s.Jobs[1].AllowedNodes = []int{1, 3, 20}
+	s.Jobs[1].Scaling.Speeds = []float64{1, 2.5}
+	want := &solver.Problem{
+		Nodes: 9,
+		Steps: 3,
+		Jobs: []solver.AdmittedJob{
+			{
+				Index: 0, Demand: 1.5, Weight: 3, Sizes: []int{0, 2, 4},
+				FirstStepWork: []float64{0, 160, 256}, StepWork: []float64{0, 160, 256},
+			},
+			{
+				Index: 1, Demand: 3600, Weight: 1, Current: 7, TrainingTime: time.Minute, Sizes: []int{1, 3},
+				FirstStepWork: []float64{100, 250}, StepWork: []float64{100, 250},
+			},
+		},
+	}
+	if diff := cmp.Diff(want, solver.NewProblem(s, solver.AdmissionOptimized), approx()); diff != "" {
+		t.Errorf("NewProblem() (-want +got):\n%s", diff)
+	}
+}
+
+// TestRescaleDelay has steps of 100 s and the sizes 1, 2 and 4 at speeds 1, 1.6
+// and 2.56, so that without delay they serve 100, 160 and 256.
+func TestRescaleDelay(t *testing.T) {
+	tests := []struct {
+		name    string
+		current int
+		delay   time.Duration
+		want    []float64 // of the first step
+	}{
+		{name: "no delay", current: 1, want: []float64{100, 160, 256}},
+		{name: "a queued job trains only after it", current: 0, delay: 15 * time.Second, want: []float64{85, 136, 217.6}},
+		{
+			name: "a growing job trains on its current nodes meanwhile", current: 2, delay: 15 * time.Second,
+			want: []float64{100, 160, 15*1.6 + 85*2.56},
+		},
+		{name: "scaling down is free", current: 4, delay: 15 * time.Second, want: []float64{100, 160, 256}},
+		{
+			name: "current nodes of an illegal size", current: 3, delay: 50 * time.Second,
+			want: []float64{100, 160, 50*math.Pow(3, 1+math.Log2(0.8)) + 50*2.56},
+		},
+		{name: "as long as the step", current: 1, delay: 100 * time.Second, want: []float64{100, 100, 100}},
+		{name: "longer than the step", current: 1, delay: time.Hour, want: []float64{100, 100, 100}},
+		{name: "a queued job that only starts after the step", current: 0, delay: time.Hour, want: []float64{0, 0, 0}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			s := valid(1)
+			s.Horizon.Step = 100 * time.Second
+			s.Jobs[0].MaxNodes = 4
+			s.Jobs[0].CurrentNodes = test.current
+			s.Jobs[0].RescaleDelay = test.delay
+			job := solver.NewProblem(s, solver.AdmissionFIFO).Jobs[0]
+			if diff := cmp.Diff(test.want, job.Work(0), approx()); diff != "" {
+				t.Errorf("work in the first step (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff([]float64{100, 160, 256}, job.Work(1), approx()); diff != "" {
+				t.Errorf("work in a later step (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestRescaleDelayBelowTheTable has a job that holds fewer nodes than its speed
+// table begins with, on which it does not train.
+func TestRescaleDelayBelowTheTable(t *testing.T) {
+	s := valid(1)
+	s.Horizon.Step = 100 * time.Second
+	job := &s.Jobs[0]
+	job.CurrentNodes, job.RescaleDelay = 1, 20*time.Second
+	job.MinNodes, job.MaxNodes, job.Scaling.Speeds = 2, 4, []float64{2, 3}
+	got := solver.NewProblem(s, solver.AdmissionFIFO).Jobs[0]
+	if diff := cmp.Diff([]float64{160, 240}, got.FirstStepWork, approx()); diff != "" {
+		t.Errorf("work in the first step (-want +got):\n%s", diff)
+	}
+}
+
+func TestSmallestTrainingSize(t *testing.T) {
+	for _, sizes := range [][]int{{0, 2, 4}, {2, 4}} {
+		if got := (&solver.AdmittedJob{Sizes: sizes}).SmallestTrainingSize(); got != 2 {
+			t.Errorf("SmallestTrainingSize() = %d of %v; want 2", got, sizes)
+		}
+	}
+}
+
+func TestWithWaiting(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := solvertest.Snapshots().Draw(t, "snapshot")
+		p := solver.NewProblem(s, solver.AdmissionFIFO)
+		before := solver.NewProblem(s, solver.AdmissionFIFO)
+		relaxed := p.WithWaiting()
+		if diff := cmp.Diff(before, p); diff != "" {
+			t.Fatalf("the problem changed (-before +after):\n%s", diff)
+		}
+		if len(relaxed.Jobs) != len(p.Jobs) || relaxed.Nodes != p.Nodes || relaxed.Steps != p.Steps {
+			t.Fatalf("WithWaiting() = %+v of %+v", relaxed, p)
+		}
+		for n := range p.Jobs {
+			// Exactly what optimized admission makes of the job.
+			want := p.Jobs[n]
+			if want.Queued() {
+				for _, job := range solver.NewProblem(s, solver.AdmissionOptimized).Jobs {
+					if job.Index == want.Index {
+						want = job
+					}
+				}
+			}
+			if diff := cmp.Diff(want, relaxed.Jobs[n]); diff != "" {
+				t.Fatalf("job %d (-want +got):\n%s", n, diff)
+			}
+		}
+		if diff := cmp.Diff(relaxed, relaxed.WithWaiting()); diff != "" {
+			t.Fatalf("relaxing twice (-once +twice):\n%s", diff)
+		}
+		optimum, ok := solvertest.Exhaustive(p)
+		more, okMore := solvertest.Exhaustive(relaxed)
+		if !ok || !okMore || more.Objective < optimum.Objective*(1-1e-12) {
+			t.Fatalf("the relaxed optimum %v is below %v", more.Objective, optimum.Objective)
+		}
+	})
+}
+
+func TestHold(t *testing.T) {
+	s := valid(3)
+	s.Horizon = solver.Horizon{Step: 600 * time.Second, Steps: 2}
+	s.Jobs[0].CurrentNodes, s.Jobs[0].MinNodes = 3, 4 // An illegal size.
+	s.Jobs[0].Scaling.DoublingEfficiency = 1
+	s.Jobs[2].RescaleDelay = 15 * time.Second
+	p, plan := solver.Hold(s, []int{3, 0, 2})
+	if diff := cmp.Diff(solver.Plan{{3, 3}, {2, 2}}, plan); diff != "" {
+		t.Errorf("plan (-want +got):\n%s", diff)
+	}
+	if err := p.Check(plan); err != nil {
+		t.Error(err)
+	}
+	if p.Nodes != 8 || p.Jobs[0].Index != 0 || p.Jobs[1].Index != 2 {
+		t.Errorf("problem %+v; want jobs 0 and 2 of the snapshot on 8 nodes", p)
+	}
+	// Half an hour and all of the hour; 585 s, then 600 s more on two nodes.
+	want := 1800.0/3600 + 1 + (585*1.6)/3600 + (1185*1.6)/3600
+	if got := p.Objective(plan); cmp.Diff(want, got, approx()) != "" {
+		t.Errorf("Objective() = %v; want %v", got, want)
+	}
+}

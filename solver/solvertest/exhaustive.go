@@ -1,0 +1,156 @@
+package solvertest
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// TieTolerance is the relative difference up to which Exhaustive takes two
+// objectives for equal.
+const TieTolerance = 1e-12
+
+// Optimum is what exhaustive search knows of a problem.
+type Optimum struct {
+	// Plan is a best plan: among those of an objective within TieTolerance of the
+	// best one of the fewest changed jobs, among these one of the fewest nodes in
+	// the first step.
+	Plan solver.Plan
+	// Objective is the best objective of any plan. That of Plan is within
+	// TieTolerance of it.
+	Objective float64
+	// Changed is the number of jobs whose nodes in the first step of Plan are not
+	// their current ones.
+	Changed int
+	// Nodes is the number of nodes that Plan holds in the first step.
+	Nodes int
+}
+
+// Exhaustive returns the optimum of a problem by looking at every legal plan. It
+// reports false if there is none. The time grows with sizes^(steps*jobs).
+func Exhaustive(p *solver.Problem) (Optimum, bool) {
+	s := &search{
+		problem: p,
+		choices: make([][]choice, len(p.Jobs)),
+		rest:    make([]float64, len(p.Jobs)+1),
+		free:    make([]int, p.Steps),
+		chosen:  make(solver.Plan, len(p.Jobs)),
+		best:    Optimum{Objective: math.Inf(-1)},
+	}
+	for t := range s.free {
+		s.free[t] = p.Nodes
+	}
+	for i := range slices.Backward(p.Jobs) {
+		s.choices[i] = enumerate(&p.Jobs[i], p.Steps)
+		s.rest[i] = s.choices[i][0].value + s.rest[i+1]
+	}
+	s.maximise(0, 0)
+	if math.IsInf(s.best.Objective, -1) {
+		return Optimum{}, false
+	}
+	s.best.Changed, s.best.Nodes = math.MaxInt, math.MaxInt
+	s.breakTies(0, 0, 0, 0)
+	return s.best, true
+}
+
+// choice is one plan of one job.
+type choice struct {
+	nodes   []int
+	value   float64
+	changed int // 1 if the job's nodes in the first step are not its current ones
+}
+
+// enumerate returns every plan of a job, the most valuable first.
+func enumerate(job *solver.AdmittedJob, steps int) []choice {
+	plans := [][]int{nil}
+	for range steps {
+		var longer [][]int
+		for _, nodes := range plans {
+			for _, k := range job.Sizes {
+				longer = append(longer, append(slices.Clone(nodes), k))
+			}
+		}
+		plans = longer
+	}
+	choices := make([]choice, len(plans))
+	for n, nodes := range plans {
+		choices[n] = choice{nodes: nodes, value: job.Value(nodes)}
+		if nodes[0] != job.Current {
+			choices[n].changed = 1
+		}
+	}
+	slices.SortStableFunc(choices, func(a, b choice) int { return cmp.Compare(b.value, a.value) })
+	return choices
+}
+
+// search is the state of the recursion over the jobs.
+type search struct {
+	problem *solver.Problem
+	choices [][]choice
+	// rest[i] is what the jobs from i on are worth at most, capacity aside.
+	rest   []float64
+	free   []int
+	chosen solver.Plan
+	best   Optimum
+}
+
+// maximise finds the best objective over the choices of the jobs from i on, given
+// the value of those before.
+func (s *search) maximise(i int, value float64) {
+	if i == len(s.choices) {
+		s.best.Objective = max(s.best.Objective, value)
+		return
+	}
+	for _, c := range s.choices[i] {
+		if value+c.value+s.rest[i+1] <= s.best.Objective {
+			return // Nor can any of the less valuable choices that follow.
+		}
+		if s.take(c) {
+			s.maximise(i+1, value+c.value)
+			s.giveBack(c)
+		}
+	}
+}
+
+// breakTies finds, among the plans as good as the best objective, that of the
+// fewest changed jobs, then of the fewest nodes in the first step.
+func (s *search) breakTies(i int, value float64, changed, nodes int) {
+	if changed > s.best.Changed || changed == s.best.Changed && nodes >= s.best.Nodes {
+		return
+	}
+	if i == len(s.choices) {
+		s.best.Plan, s.best.Changed, s.best.Nodes = s.chosen.Clone(), changed, nodes
+		return
+	}
+	for _, c := range s.choices[i] {
+		if value+c.value+s.rest[i+1] < s.best.Objective*(1-TieTolerance) {
+			return
+		}
+		if s.take(c) {
+			s.chosen[i] = c.nodes
+			s.breakTies(i+1, value+c.value, changed+c.changed, nodes+c.nodes[0])
+			s.giveBack(c)
+		}
+	}
+}
+
+// take takes a choice's nodes out of the pool, or reports that they do not fit.
+func (s *search) take(c choice) bool {
+	for t, k := range c.nodes {
+		if k > s.free[t] {
+			return false
+		}
+	}
+	for t, k := range c.nodes {
+		s.free[t] -= k
+	}
+	return true
+}
+
+func (s *search) giveBack(c choice) {
+	for t, k := range c.nodes {
+		s.free[t] += k
+	}
+}

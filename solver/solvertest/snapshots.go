@@ -1,0 +1,166 @@
+package solvertest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// Limits is how large a random snapshot may become.
+type Limits struct {
+	Jobs  int // jobs, queued and running
+	Steps int // steps of the horizon
+	Sizes int // legal sizes of a job, above 0
+	Nodes int // nodes of the pool
+}
+
+// SmallLimits returns limits within which Exhaustive answers in milliseconds.
+func SmallLimits() Limits { return Limits{Jobs: 4, Steps: 3, Sizes: 4, Nodes: 20} }
+
+// Snapshots generates valid snapshots within SmallLimits.
+func Snapshots() *rapid.Generator[*solver.Snapshot] { return SnapshotsWithin(SmallLimits()) }
+
+// SnapshotsWithin generates valid snapshots within the given limits, none of
+// which may be below 1. Every feature of the model occurs, alone and together
+// with the others, and values that make ties or sit on an edge are frequent.
+func SnapshotsWithin(limits Limits) *rapid.Generator[*solver.Snapshot] {
+	return rapid.Custom(func(t *rapid.T) *solver.Snapshot {
+		s := &solver.Snapshot{
+			ID: "random",
+			TotalNodes: rapid.OneOf(
+				rapid.IntRange(limits.Nodes/2, limits.Nodes), // Room to choose is the common case.
+				rapid.IntRange(0, limits.Nodes),
+			).Draw(t, "total nodes"),
+			Horizon: solver.Horizon{
+				Step:  rapid.SampledFrom(stepLengths()).Draw(t, "step"),
+				Steps: rapid.IntRange(1, limits.Steps).Draw(t, "steps"),
+			},
+		}
+		jobs := rapid.OneOf(
+			rapid.IntRange(min(2, limits.Jobs), limits.Jobs),
+			rapid.IntRange(0, limits.Jobs),
+		).Draw(t, "jobs")
+		for i := range jobs {
+			var job solver.Job
+			if i > 0 && rapid.IntRange(0, 3).Draw(t, "twin") == 0 {
+				job = s.Jobs[i-1] // Symmetric jobs are what ties are made of.
+			} else {
+				job = drawJob(t, limits, s.Horizon)
+			}
+			if rapid.IntRange(0, 3).Draw(t, "redraw current nodes") == 0 {
+				job.CurrentNodes = drawCurrentNodes(t, limits, &job)
+			}
+			job.ID = fmt.Sprintf("job-%d", i+1)
+			s.Jobs = append(s.Jobs, job)
+		}
+		return s
+	})
+}
+
+func stepLengths() []time.Duration {
+	return []time.Duration{
+		solver.DefaultStep, time.Minute, time.Second, 100 * time.Millisecond, 37 * time.Second, time.Hour,
+	}
+}
+
+func drawJob(t *rapid.T, limits Limits, horizon solver.Horizon) solver.Job {
+	job := solver.NewJob("", drawRemainingETA(t, horizon))
+	drawSizes(t, limits, &job)
+	drawScaling(t, &job)
+	job.CurrentNodes = drawCurrentNodes(t, limits, &job)
+	job.TrainingTime = time.Duration(rapid.IntRange(0, 5).Draw(t, "training time")) * 20 * time.Minute
+	job.Weight = rapid.OneOf(
+		rapid.Just(1.0),
+		rapid.SampledFrom([]float64{0, 0.5, 2, 3, 1e-3, 1e3}),
+		rapid.Float64Range(0, 10),
+	).Draw(t, "weight")
+	job.RescaleDelay = rapid.OneOf(
+		rapid.Just(time.Duration(0)),
+		rapid.SampledFrom([]time.Duration{
+			15 * time.Second, horizon.Step / 3, horizon.Step, horizon.Step + time.Second,
+		}),
+	).Draw(t, "rescale delay")
+	return job
+}
+
+// drawRemainingETA draws jobs that end at once, never, in the horizon, or just
+// at the end of a step.
+func drawRemainingETA(t *rapid.T, horizon solver.Horizon) time.Duration {
+	const year = 365 * 24 * time.Hour
+	anyMagnitude := rapid.Custom(func(t *rapid.T) time.Duration {
+		eta := time.Millisecond
+		for range rapid.IntRange(0, 11).Draw(t, "decades") {
+			eta *= 10
+		}
+		return min(eta*time.Duration(rapid.IntRange(1, 9).Draw(t, "leading digit")), 10*year)
+	})
+	quarterSteps := rapid.Custom(func(t *rapid.T) time.Duration {
+		return horizon.Step / 4 * time.Duration(rapid.IntRange(1, 40*horizon.Steps).Draw(t, "quarter steps"))
+	})
+	uneven := rapid.Custom(func(t *rapid.T) time.Duration {
+		longest := int64(8 * time.Duration(horizon.Steps) * horizon.Step)
+		return time.Duration(rapid.Int64Range(int64(time.Millisecond), longest).Draw(t, "nanoseconds"))
+	})
+	return rapid.OneOf(
+		uneven,
+		quarterSteps,
+		anyMagnitude,
+		rapid.SampledFrom([]time.Duration{time.Second, time.Millisecond, 10 * year}),
+	).Draw(t, "remaining eta")
+}
+
+// drawSizes draws the range and, for half of the jobs, explicit sizes of which
+// some may lie outside the range.
+func drawSizes(t *rapid.T, limits Limits, job *solver.Job) {
+	count := rapid.IntRange(1, limits.Sizes).Draw(t, "sizes")
+	if rapid.Bool().Draw(t, "powers of two") {
+		smallest := 1 << rapid.SampledFrom([]int{0, 0, 0, 0, 1, 2}).Draw(t, "smallest power")
+		largest := smallest << (count - 1)
+		job.MinNodes = rapid.IntRange(smallest/2+1, smallest).Draw(t, "min nodes")
+		job.MaxNodes = rapid.IntRange(largest, 2*largest-1).Draw(t, "max nodes")
+		return
+	}
+	below := rapid.IntRange(0, 1).Draw(t, "sizes below the range")
+	above := rapid.IntRange(0, 1).Draw(t, "sizes above the range")
+	size := 0
+	for range below + count + above {
+		size += rapid.SampledFrom([]int{1, 1, 2, 3}).Draw(t, "distance to the next size")
+		job.AllowedNodes = append(job.AllowedNodes, size)
+	}
+	job.MinNodes = job.AllowedNodes[below]
+	job.MaxNodes = job.AllowedNodes[below+count-1]
+}
+
+// drawScaling draws doubling efficiencies, at 0.5 and below which more nodes do
+// not help, and tables of any shape, neither concave nor growing.
+func drawScaling(t *rapid.T, job *solver.Job) {
+	if rapid.IntRange(0, 2).Draw(t, "speed table") != 0 {
+		job.Scaling.DoublingEfficiency = rapid.OneOf(
+			rapid.SampledFrom([]float64{0.8, 1, 0.5, 0.3}),
+			rapid.Float64Range(0.05, 1),
+		).Draw(t, "doubling efficiency")
+		return
+	}
+	sizes := job.LegalSizes()
+	if job.AllowedNodes != nil && rapid.Bool().Draw(t, "speeds of all allowed sizes") {
+		sizes = job.AllowedNodes
+	}
+	speeds := rapid.SliceOfN(rapid.Float64Range(0.1, 8), len(sizes), len(sizes)).Draw(t, "speeds")
+	if rapid.Bool().Draw(t, "growing speeds") {
+		slices.Sort(speeds)
+	}
+	job.Scaling = solver.Scaling{Speeds: speeds}
+}
+
+// drawCurrentNodes draws queued jobs, legal sizes and any other number.
+func drawCurrentNodes(t *rapid.T, limits Limits, job *solver.Job) int {
+	return rapid.OneOf(
+		rapid.Just(0),
+		rapid.SampledFrom(job.LegalSizes()),
+		rapid.IntRange(0, limits.Nodes+4),
+	).Draw(t, "current nodes")
+}

@@ -1,0 +1,220 @@
+package solvertest
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+func TestSnapshotsAreValidAndWithinLimits(t *testing.T) {
+	limits := SmallLimits()
+	rapid.Check(t, func(t *rapid.T) {
+		s := Snapshots().Draw(t, "snapshot")
+		if bad := s.Validate(limits.Jobs); len(bad) > 0 {
+			t.Fatalf("not valid: %v", bad)
+		}
+		if s.Horizon.Steps > limits.Steps || s.TotalNodes > limits.Nodes {
+			t.Fatalf("exceeds %+v: %+v", limits, s)
+		}
+		for _, job := range s.Jobs {
+			if n := len(job.LegalSizes()); n > limits.Sizes {
+				t.Fatalf("job %s has %d sizes", job.ID, n)
+			}
+			if job.RemainingETA < time.Millisecond || job.RemainingETA > 10*365*24*time.Hour {
+				t.Fatalf("job %s has ETA %v", job.ID, job.RemainingETA)
+			}
+		}
+	})
+}
+
+func TestSnapshotsHaveEveryFeature(t *testing.T) {
+	seen := map[string]int{}
+	note := func(feature string, has bool) {
+		if has {
+			seen[feature]++
+		} else {
+			seen[feature] += 0
+		}
+	}
+	for seed := range 500 {
+		s := Snapshots().Example(seed)
+		held, minimums := 0, 0
+		for i, job := range s.Jobs {
+			sizes := job.LegalSizes()
+			legal := false
+			for _, k := range sizes {
+				legal = legal || k == job.CurrentNodes
+			}
+			held += job.CurrentNodes
+			minimums += sizes[0]
+			note("running", job.CurrentNodes > 0)
+			note("illegal current size", job.CurrentNodes > 0 && !legal)
+			note("weight 0", job.Weight == 0)
+			note("weight above 1", job.Weight > 1)
+			note("speed table", job.Scaling.Speeds != nil)
+			note("non-monotone table", len(job.Scaling.Speeds) > 1 && job.Scaling.Speeds[0] > job.Scaling.Speeds[1])
+			note("speeds of sizes out of range", job.Scaling.Speeds != nil && len(job.Scaling.Speeds) != len(sizes))
+			note("explicit sizes", job.AllowedNodes != nil)
+			note("delay above the step", job.RescaleDelay > s.Horizon.Step)
+			note("shortest ETA", job.RemainingETA == time.Millisecond)
+			note("longest ETA", job.RemainingETA == 10*365*24*time.Hour)
+			note("equal ETAs", i > 0 && job.RemainingETA == s.Jobs[i-1].RemainingETA)
+			note("unfinishable", solver.NewProblem(s, solver.AdmissionPreemptive).Jobs[i].Demand > 1e6)
+		}
+		note("no jobs", len(s.Jobs) == 0)
+		note("no nodes", s.TotalNodes == 0)
+		note("shrunken pool", held > s.TotalNodes)
+		note("ample pool", len(s.Jobs) > 1 && s.TotalNodes > 2*minimums)
+		note("several steps", s.Horizon.Steps > 1)
+	}
+	for feature, times := range seen {
+		if times == 0 {
+			t.Errorf("no snapshot of 500 has: %s", feature)
+		}
+	}
+}
+
+func TestExhaustiveFindsNoPlanWhereThereIsNone(t *testing.T) {
+	p := &solver.Problem{Nodes: 1, Steps: 1, Jobs: []solver.AdmittedJob{
+		{Demand: 1, Weight: 1, Sizes: []int{2}, FirstStepWork: []float64{1}, StepWork: []float64{1}},
+	}}
+	if optimum, ok := Exhaustive(p); ok {
+		t.Errorf("Exhaustive() = %+v; want no plan", optimum)
+	}
+}
+
+func TestExhaustive(t *testing.T) {
+	flat := func(current int) solver.AdmittedJob { // Any size does the same.
+		return solver.AdmittedJob{Demand: 10, Weight: 1, Current: current, Sizes: []int{1, 2},
+			FirstStepWork: []float64{5, 5}, StepWork: []float64{5, 5}}
+	}
+	linear := func(demand float64) solver.AdmittedJob {
+		return solver.AdmittedJob{Demand: demand, Weight: 1, Current: 1, Sizes: []int{1, 2},
+			FirstStepWork: []float64{1, 2}, StepWork: []float64{1, 2}}
+	}
+	tests := []struct {
+		name    string
+		problem solver.Problem
+		want    Optimum
+		any     bool // the plan itself is not unique
+	}{
+		{
+			name:    "no jobs",
+			problem: solver.Problem{Nodes: 3, Steps: 2},
+			want:    Optimum{Plan: solver.Plan{}},
+		},
+		{
+			name:    "ties go to the fewest changed jobs",
+			problem: solver.Problem{Nodes: 4, Steps: 1, Jobs: []solver.AdmittedJob{flat(2), flat(2)}},
+			want:    Optimum{Plan: solver.Plan{{2}, {2}}, Objective: 1, Changed: 0, Nodes: 4},
+		},
+		{
+			name:    "then to the fewest nodes",
+			problem: solver.Problem{Nodes: 4, Steps: 1, Jobs: []solver.AdmittedJob{flat(0), flat(7)}},
+			want:    Optimum{Plan: solver.Plan{{1}, {1}}, Objective: 1, Changed: 2, Nodes: 2},
+		},
+		{
+			// Job 1 first: 2/2 + 2/2 and 1/4 + 3/4, against 1/2 + 2/2 and 2/4 + 4/4.
+			name: "the short job goes first", any: true,
+			problem: solver.Problem{Nodes: 3, Steps: 2, Jobs: []solver.AdmittedJob{linear(2), linear(4)}},
+			want:    Optimum{Objective: 3, Changed: 1, Nodes: 3},
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got, ok := Exhaustive(&test.problem)
+			if !ok {
+				t.Fatal("Exhaustive() found no plan")
+			}
+			if err := test.problem.Check(got.Plan); err != nil {
+				t.Error(err)
+			}
+			if test.any {
+				got.Plan = nil
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("Exhaustive() (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestExhaustiveAgainstCounting counts through all plans of tiny problems without
+// pruning of any kind.
+func TestExhaustiveAgainstCounting(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := SnapshotsWithin(Limits{Jobs: 3, Steps: 2, Sizes: 2, Nodes: 10}).Draw(t, "snapshot")
+		admission := rapid.SampledFrom([]solver.Admission{
+			solver.AdmissionFIFO, solver.AdmissionOptimized, solver.AdmissionPreemptive,
+		}).Draw(t, "admission")
+		p := solver.NewProblem(s, admission)
+		want := Optimum{Objective: math.Inf(-1)}
+		forEachPlan(p, func(plan solver.Plan) { want.Objective = max(want.Objective, p.Objective(plan)) })
+		want.Changed = math.MaxInt
+		forEachPlan(p, func(plan solver.Plan) {
+			if p.Objective(plan) < want.Objective*(1-TieTolerance) {
+				return
+			}
+			changed, nodes := 0, 0
+			for i := range plan {
+				nodes += plan[i][0]
+				if plan[i][0] != p.Jobs[i].Current {
+					changed++
+				}
+			}
+			if changed < want.Changed || changed == want.Changed && nodes < want.Nodes {
+				want.Changed, want.Nodes = changed, nodes
+			}
+		})
+		got, ok := Exhaustive(p)
+		if !ok {
+			t.Fatal("Exhaustive() found no plan of an admitted problem")
+		}
+		if err := p.Check(got.Plan); err != nil {
+			t.Fatal(err)
+		}
+		got.Plan = nil
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("Exhaustive() (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// forEachPlan calls visit for every legal plan, counting through the sizes like an
+// odometer.
+func forEachPlan(p *solver.Problem, visit func(solver.Plan)) {
+	digits := make([]int, len(p.Jobs)*p.Steps)
+	for {
+		plan := solver.NewPlan(len(p.Jobs), p.Steps)
+		for n, digit := range digits {
+			i := n / p.Steps
+			plan[i][n%p.Steps] = p.Jobs[i].Sizes[digit]
+		}
+		if p.Check(plan) == nil {
+			visit(plan)
+		}
+		n := 0
+		for n < len(digits) && digits[n] == len(p.Jobs[n/p.Steps].Sizes)-1 {
+			digits[n] = 0
+			n++
+		}
+		if n == len(digits) {
+			return
+		}
+		digits[n]++
+	}
+}
+
+func TestSharedDir(t *testing.T) {
+	dir := SharedDir(t)
+	if _, err := os.Stat(filepath.Join(dir, "instances")); err != nil {
+		t.Error(err)
+	}
+}

@@ -108,14 +108,15 @@ func newCoreSearch(ctx context.Context, d *dual, b *box, prices []float64, limit
 		s.free[t] = in.nodes - used[t]
 	}
 	slices.SortStableFunc(s.jobs, func(a, b coreJob) int { return cmp.Compare(len(b.plans), len(a.plans)) })
-	if !s.lookAhead() {
+	if !s.lookAhead(ctx) {
 		return nil
 	}
 	return s
 }
 
-// lookAhead builds the step tables and E. It returns false if they are too large.
-func (s *coreSearch) lookAhead() bool {
+// lookAhead builds the step tables and E. It returns false if they are too large or
+// ctx ends.
+func (s *coreSearch) lookAhead(ctx context.Context) bool {
 	steps, jobs := s.in.steps, len(s.jobs)
 	s.ahead = make([][]series, jobs+1)
 	s.tables = make([]*stepTable, steps)
@@ -133,7 +134,7 @@ func (s *coreSearch) lookAhead() bool {
 			}
 			low[n+1], high[n+1] = low[n]+int(lo), high[n]+int(hi)
 		}
-		table := newStepTable(s.in, t, s.prices[t], s.base, s.free[t]-high[jobs], s.free[t]-low[jobs], s.limit, maxCells)
+		table := newStepTable(ctx, s.in, t, s.prices[t], s.base, s.free[t]-high[jobs], s.free[t]-low[jobs], s.limit, maxCells)
 		if table == nil {
 			return false
 		}
@@ -144,7 +145,7 @@ func (s *coreSearch) lookAhead() bool {
 		}
 		s.ahead[jobs][t] = last.trimmed()
 		for n := jobs - 1; n >= 0; n-- {
-			if cells += high[n] - low[n] + 1; cells > maxCells {
+			if cells += high[n] - low[n] + 1; cells > maxCells || ctx.Err() != nil {
 				return false
 			}
 			s.ahead[n][t] = ahead(s.ahead[n+1][t], leastByExtra(s.jobs[n].plans, t), steps, low[n], high[n], s.limit)
@@ -295,9 +296,11 @@ func (s *coreSearch) run(ctx context.Context, width int) float64 {
 	}
 	for n := range s.jobs {
 		s.next.reset(steps)
+		// Looked at often enough that ctx is never overrun by much.
+		every := max(1, 4096/len(s.jobs[n].plans))
 		for from := range s.now.size() {
-			if from%256 == 0 && ctx.Err() != nil {
-				return min(s.dropped, slices.Min(s.now.bound))
+			if from%every == 0 && ctx.Err() != nil {
+				return min(s.dropped, s.limit, slices.Min(s.now.bound))
 			}
 			s.expand(n, from, extra)
 			if s.next.size() > 8*width {

@@ -153,13 +153,17 @@ func (d *dual) bestColumn(f int, prices []float64) (column int, worth float64) {
 
 // bound returns L(prices) over the box. Every finishing job is priced; plans that
 // beat its columns become columns, and their number is returned. The bound is
-// -Inf if some job has no plan in the box.
-func (d *dual) bound(b *box, prices []float64) (bound float64, found int) {
+// -Inf if some job has no plan in the box, and +Inf if ctx ended before it was
+// known.
+func (d *dual) bound(ctx context.Context, b *box, prices []float64) (bound float64, found int) {
 	for t, price := range prices {
 		worth, _ := d.curves[t].at(price)
 		bound += float64(d.in.nodes)*price + worth
 	}
 	for f, i := range d.in.finishing {
+		if f%64 == 0 && ctx.Err() != nil {
+			return math.Inf(1), found
+		}
 		_, floor := d.bestColumn(f, prices)
 		phi, picks := d.pricer.price(&d.in.jobs[i], prices, b.allowedFor(f, d.in.steps), floor)
 		if picks != nil {
@@ -185,14 +189,14 @@ func (d *dual) minimise(ctx context.Context, b *box, enough float64) (bound floa
 		at[t] = min(max(at[t], 1e-9*d.caps[t]), 0.5*d.caps[t])
 	}
 	prices = slices.Clone(at)
-	bound, _ = d.bound(b, at)
+	bound, _ = d.bound(ctx, b, at)
 	temperature, last := b.temperature*average, lastTemperature*average
-	if average == 0 {
+	if average == 0 || ctx.Err() != nil {
 		return bound, prices
 	}
 	for rounds := 0; bound > enough && ctx.Err() == nil; rounds++ {
-		d.settle(at, temperature)
-		value, found := d.bound(b, at)
+		d.settle(ctx, at, temperature)
+		value, found := d.bound(ctx, b, at)
 		if value < bound {
 			bound = value
 			copy(prices, at)
@@ -204,13 +208,13 @@ func (d *dual) minimise(ctx context.Context, b *box, enough float64) (bound floa
 			temperature = max(last, temperature*cooling)
 		}
 	}
-	d.dropIdlePrices(b, &bound, prices)
+	d.dropIdlePrices(ctx, b, &bound, prices)
 	return bound, prices
 }
 
 // dropIdlePrices sets the prices that only the barrier keeps above 0 to 0 where
 // that does not raise the bound.
-func (d *dual) dropIdlePrices(b *box, bound *float64, prices []float64) {
+func (d *dual) dropIdlePrices(ctx context.Context, b *box, bound *float64, prices []float64) {
 	largest := 0.0
 	for _, price := range prices {
 		largest = max(largest, price)
@@ -225,21 +229,22 @@ func (d *dual) dropIdlePrices(b *box, bound *float64, prices []float64) {
 	if !changed {
 		return
 	}
-	if value, _ := d.bound(b, trial); value <= *bound {
+	if value, _ := d.bound(ctx, b, trial); value <= *bound {
 		*bound = value
 		copy(prices, trial)
 	}
 }
 
-// settle moves prices to the minimum of the smoothed master at the temperature.
-func (d *dual) settle(prices []float64, temperature float64) {
+// settle moves prices to the minimum of the smoothed master at the temperature, or
+// towards it until ctx ends.
+func (d *dual) settle(ctx context.Context, prices []float64, temperature float64) {
 	n := &d.newton
 	value := d.smooth(prices, temperature)
 	for range newtonSteps {
 		decrement := n.direction()
 		// Half the decrement is what the step can gain; below the temperature's own
 		// error there is nothing left to gain.
-		if decrement < 1e-2*temperature {
+		if decrement < 1e-2*temperature || ctx.Err() != nil {
 			return
 		}
 		step := 1.0

@@ -21,7 +21,7 @@ type instance struct {
 	steps int
 	// free is the number of nodes left when every job holds its smallest size.
 	free int
-	jobs  []job
+	jobs []job
 	// separable and finishing split the jobs: a job that cannot finish within the
 	// horizon even on its fastest sizes is a sum of independent steps.
 	separable []int

@@ -1,6 +1,9 @@
 package exact
 
-import "math"
+import (
+	"context"
+	"math"
+)
 
 // The step tables: the separable jobs of the core, solved exactly.
 //
@@ -69,8 +72,8 @@ func separableBase(in *instance, prices []float64, base plan, used []int) {
 }
 
 // newStepTable builds D_t on [low, high], leaving out whatever loses limit or more.
-// It returns nil if the table would hold more than maxCells numbers.
-func newStepTable(in *instance, t int, price float64, base plan, low, high int, limit float64, maxCells int) *stepTable {
+// It returns nil if the table would hold more than maxCells numbers or ctx ends.
+func newStepTable(ctx context.Context, in *instance, t int, price float64, base plan, low, high int, limit float64, maxCells int) *stepTable {
 	table := &stepTable{price: price}
 	for _, i := range in.separable {
 		j := &in.jobs[i]
@@ -95,7 +98,7 @@ func newStepTable(in *instance, t int, price float64, base plan, low, high int, 
 	for _, choices := range table.choices {
 		least = combine(least, choices, limit)
 		table.layers = append(table.layers, least)
-		if cells += len(least.at); cells > maxCells {
+		if cells += len(least.at); cells > maxCells || ctx.Err() != nil {
 			return nil
 		}
 	}

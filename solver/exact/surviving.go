@@ -18,8 +18,12 @@ import (
 // Mingozzi, "An exact algorithm for the vehicle routing problem based on the set
 // partitioning formulation with additional cuts" (2008).)
 
-// lookAheadCells is the number of intervals of the share served.
-const lookAheadCells = 256
+const (
+	// lookAheadCells is the number of intervals of the share served.
+	lookAheadCells = 256
+	// visitsPerSurvivor bounds the partial plans looked at per survivor there may be.
+	visitsPerSurvivor = 50
+)
 
 // survivor is a plan of a job with its loss.
 type survivor struct {
@@ -42,20 +46,22 @@ type enumerator struct {
 	least   float64 // value that a plan must exceed
 	most    float64 // value of the best plan
 	room    int     // survivors that may still be listed
+	visits  int     // partial plans that may still be looked at
 	found   []survivor
 }
 
 // list returns the plans of a job that lose less than limit against the best plan,
 // worth phi at the prices, by rising loss. It returns false if there are more than
-// room.
+// room, or if finding them takes too long.
 func (e *enumerator) list(j *job, prices []float64, allowed []uint64, phi, limit float64, room int) ([]survivor, bool) {
-	e.j, e.prices, e.allowed, e.most, e.least, e.room = j, prices, allowed, phi, phi-limit, room
+	e.j, e.prices, e.allowed, e.most, e.least = j, prices, allowed, phi, phi-limit
+	e.room, e.visits = room, visitsPerSurvivor*room
 	e.outlook.fill(j, prices, allowed)
 	e.lookAhead()
 	e.picks = slices.Grow(e.picks[:0], len(prices))[:len(prices)]
 	e.found = nil
 	e.extend(0, 0, 0)
-	if e.room < 0 {
+	if e.room < 0 || e.visits < 0 {
 		return nil, false
 	}
 	found := e.found
@@ -118,7 +124,7 @@ func (e *enumerator) cost(t, k int) float64 {
 // and are worth value.
 func (e *enumerator) extend(t int, share, value float64) {
 	steps := len(e.prices)
-	if e.room < 0 {
+	if e.visits--; e.room < 0 || e.visits < 0 {
 		return
 	}
 	if t == steps {

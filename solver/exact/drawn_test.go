@@ -1,0 +1,132 @@
+package exact_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/exact"
+)
+
+// drawn describes a snapshot drawn from a seed.
+type drawn struct {
+	jobs, nodes, steps int
+	// sizes is the number of legal sizes of a job that brings its own, uneven ones
+	// with a speed table that is not concave, a weight, current nodes and a rescale
+	// delay; 0 means jobs of default sizes and no such features.
+	sizes     int
+	admission solver.Admission
+}
+
+func (d drawn) String() string {
+	return fmt.Sprintf("jobs=%d/nodes=%d/steps=%d/sizes=%d/%s", d.jobs, d.nodes, d.steps, d.sizes, d.admission)
+}
+
+// problem draws the snapshot. Remaining ETAs are log-normal around a few steps, so
+// that a good part of the jobs may finish within the horizon.
+func (d drawn) problem(seed uint64) *solver.Problem {
+	r := rand.New(rand.NewPCG(seed, 0))
+	s := &solver.Snapshot{
+		TotalNodes: d.nodes,
+		Horizon:    solver.Horizon{Step: solver.DefaultStep, Steps: d.steps},
+	}
+	for i := range d.jobs {
+		eta := time.Duration(300 * math.Exp(2*r.NormFloat64()+2) * float64(time.Second))
+		job := solver.NewJob(fmt.Sprint(i), max(eta, time.Millisecond))
+		if d.sizes > 0 {
+			nodes := 0
+			for range d.sizes {
+				nodes += 1 + r.IntN(4)
+				job.AllowedNodes = append(job.AllowedNodes, nodes)
+				job.Scaling.Speeds = append(job.Scaling.Speeds, math.Pow(float64(nodes), 0.6+0.4*r.Float64()))
+			}
+			job.MaxNodes = nodes
+			job.Weight = math.Exp(r.NormFloat64())
+			job.RescaleDelay = 15 * time.Second
+			if r.IntN(2) == 0 {
+				job.CurrentNodes = job.AllowedNodes[r.IntN(d.sizes)]
+			}
+		}
+		s.Jobs = append(s.Jobs, job)
+	}
+	return solver.NewProblem(s, d.admission)
+}
+
+// TestAnytime cuts searches of all kinds short: whenever ctx ends there is a legal
+// plan and a bound, and the result says that time ended it.
+func TestAnytime(t *testing.T) {
+	for _, d := range []drawn{
+		{jobs: 1000, nodes: 4000, steps: 5, admission: solver.AdmissionFIFO},
+		{jobs: 20_000, nodes: 30_000, steps: 5, admission: solver.AdmissionFIFO},
+		{jobs: 20, nodes: 70, steps: 12, sizes: 8, admission: solver.AdmissionPreemptive},
+		{jobs: 100, nodes: 400, steps: 12, sizes: 8, admission: solver.AdmissionOptimized},
+		{jobs: 50, nodes: 300, steps: solver.MaxSteps, sizes: solver.MaxSizes, admission: solver.AdmissionPreemptive},
+	} {
+		p := d.problem(1)
+		for _, budget := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond, 300 * time.Millisecond} {
+			t.Run(fmt.Sprintf("%v/%v", d, budget), func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(context.Background(), budget)
+				defer cancel()
+				result, err := exact.New().Solve(ctx, p, solver.SolveOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				objective := checked(t, p, result)
+				if gap := solver.RelativeGap(objective, result.Bound); gap > solver.OptimalGap && result.Limit != solver.LimitTime {
+					t.Errorf("gap %g open, but limit %s", gap, result.Limit)
+				}
+			})
+		}
+	}
+}
+
+// TestRelativeGap asks for less than a proof.
+func TestRelativeGap(t *testing.T) {
+	p := drawn{jobs: 300, nodes: 1000, steps: 5, admission: solver.AdmissionFIFO}.problem(1)
+	for _, asked := range []float64{0.5, 1e-2, 1e-4} {
+		result, objective := solve(t, p, solver.SolveOptions{RelativeGap: asked})
+		gap := solver.RelativeGap(objective, result.Bound)
+		if gap > asked {
+			t.Errorf("gap %g; asked for %g", gap, asked)
+		}
+		if gap > solver.OptimalGap && result.Limit != solver.LimitGap {
+			t.Errorf("gap %g with limit %s; want %s", gap, result.Limit, solver.LimitGap)
+		}
+	}
+}
+
+// BenchmarkSolve times the proof by size.
+func BenchmarkSolve(b *testing.B) {
+	for _, d := range []drawn{
+		{jobs: 10, nodes: 70, steps: 5, admission: solver.AdmissionFIFO},
+		{jobs: 40, nodes: 150, steps: 5, admission: solver.AdmissionFIFO},
+		{jobs: 100, nodes: 400, steps: 5, admission: solver.AdmissionFIFO},
+		{jobs: 1000, nodes: 4000, steps: 5, admission: solver.AdmissionFIFO},
+		{jobs: 20, nodes: 200, steps: 12, sizes: 8, admission: solver.AdmissionFIFO},
+	} {
+		p := d.problem(1)
+		b.Run(d.String(), func(b *testing.B) {
+			for b.Loop() {
+				if _, err := exact.New().Solve(context.Background(), p, solver.SolveOptions{}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkBound times the bound alone.
+func BenchmarkBound(b *testing.B) {
+	for _, jobs := range []int{100, 1000, 10_000} {
+		p := drawn{jobs: jobs, nodes: 4 * jobs, steps: 5, admission: solver.AdmissionFIFO}.problem(1)
+		b.Run(fmt.Sprint(jobs), func(b *testing.B) {
+			for b.Loop() {
+				exact.Bound(context.Background(), p)
+			}
+		})
+	}
+}

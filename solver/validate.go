@@ -27,15 +27,24 @@ func (e *InvalidError) Error() string {
 	return "invalid request: " + strings.Join(parts, "; ")
 }
 
+// MaxViolations is the number of bad fields after which Validate looks no further:
+// more help nobody, and a hostile request could hold millions.
+const MaxViolations = 1000
+
 // violations collects bad fields.
 type violations []Violation
 
 func (v *violations) addf(path, format string, args ...any) {
-	*v = append(*v, Violation{Path: path, Description: fmt.Sprintf(format, args...)})
+	if !v.full() {
+		*v = append(*v, Violation{Path: path, Description: fmt.Sprintf(format, args...)})
+	}
 }
 
+func (v *violations) full() bool { return len(*v) >= MaxViolations }
+
 // Validate checks a snapshot of at most maxJobs jobs and returns every bad field,
-// in the order of the snapshot; none means that it is valid. A pool that is too
+// in the order of the snapshot and at most MaxViolations of them; none means that
+// it is valid. A pool that is too
 // small, a current size that is not legal and current sizes that exceed the pool
 // are facts of life, not bad fields.
 func (s *Snapshot) Validate(maxJobs int) []Violation {
@@ -55,6 +64,9 @@ func (s *Snapshot) Validate(maxJobs int) []Violation {
 	}
 	first := make(map[string]int, len(s.Jobs))
 	for i := range s.Jobs {
+		if bad.full() {
+			break
+		}
 		job := &s.Jobs[i]
 		path := fmt.Sprintf("jobs[%d]", i)
 		if job.ID == "" {
@@ -104,6 +116,9 @@ func (j *Job) validate(path string, bad *violations) {
 func (j *Job) validateSizes(path string, bad *violations) {
 	known := len(*bad)
 	for i, k := range j.AllowedNodes {
+		if bad.full() {
+			return
+		}
 		if k < 1 {
 			bad.addf(fmt.Sprintf("%s.allowed_nodes[%d]", path, i), "is %d; want at least 1", k)
 		} else if i > 0 && k <= j.AllowedNodes[i-1] {
@@ -131,6 +146,9 @@ func (j *Job) validateSizes(path string, bad *violations) {
 		bad.addf(path+".scaling.table.speeds", "has %d speeds; want %d, one per legal size", len(speeds), len(sizes))
 	}
 	for i, v := range speeds {
+		if bad.full() {
+			return
+		}
 		if !(v > 0 && v <= MaxSpeed) {
 			bad.addf(fmt.Sprintf("%s.scaling.table.speeds[%d]", path, i),
 				"is %v; want more than 0 and at most %g", v, float64(MaxSpeed))

@@ -171,3 +171,13 @@ func TestValidateNamesTheJob(t *testing.T) {
 		}
 	})
 }
+
+// TestValidateStopsAtTooManyViolations promises bounded memory on hostile requests.
+func TestValidateStopsAtTooManyViolations(t *testing.T) {
+	job := solver.NewJob("zeros", time.Hour)
+	job.AllowedNodes = make([]int, 100_000)
+	s := &solver.Snapshot{Horizon: solver.DefaultHorizon(), Jobs: []solver.Job{job, {}, {}}}
+	if got := len(s.Validate(solver.DefaultMaxJobs)); got != solver.MaxViolations {
+		t.Errorf("%d violations; want %d", got, solver.MaxViolations)
+	}
+}

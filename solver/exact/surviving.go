@@ -21,8 +21,10 @@ import (
 const (
 	// lookAheadCells is the number of intervals of the share served.
 	lookAheadCells = 256
-	// visitsPerSurvivor bounds the partial plans looked at per survivor there may be.
-	visitsPerSurvivor = 50
+	// visitsWithoutTable bounds the partial plans looked at before the table is
+	// filled, visitsPerSurvivor those looked at with it per survivor there may be.
+	visitsWithoutTable = 400
+	visitsPerSurvivor  = 50
 )
 
 // survivor is a plan of a job with its loss.
@@ -47,6 +49,7 @@ type enumerator struct {
 	most    float64 // value of the best plan
 	room    int     // survivors that may still be listed
 	visits  int     // partial plans that may still be looked at
+	table   bool    // whether the table is filled
 	found   []survivor
 }
 
@@ -55,16 +58,18 @@ type enumerator struct {
 // room, or if finding them takes too long.
 func (e *enumerator) list(j *job, prices []float64, allowed []uint64, phi, limit float64, room int) ([]survivor, bool) {
 	e.j, e.prices, e.allowed, e.most, e.least = j, prices, allowed, phi, phi-limit
-	e.room, e.visits = room, visitsPerSurvivor*room
 	e.outlook.fill(j, prices, allowed)
-	e.lookAhead()
 	e.picks = slices.Grow(e.picks[:0], len(prices))[:len(prices)]
-	e.found = nil
-	e.extend(0, 0, 0)
+	// Most jobs have few survivors, found sooner than the table could be filled.
+	e.start(room, visitsWithoutTable, false)
+	if e.visits < 0 {
+		e.lookAhead()
+		e.start(room, visitsPerSurvivor*room, true)
+	}
 	if e.room < 0 || e.visits < 0 {
 		return nil, false
 	}
-	found := e.found
+	found := slices.Clone(e.found)
 	slices.SortFunc(found, func(a, b survivor) int {
 		if c := cmp.Compare(a.loss, b.loss); c != 0 {
 			return c
@@ -72,6 +77,12 @@ func (e *enumerator) list(j *job, prices []float64, allowed []uint64, phi, limit
 		return slices.Compare(a.picks, b.picks)
 	})
 	return found, true
+}
+
+// start lists the survivors from the first step on.
+func (e *enumerator) start(room, visits int, table bool) {
+	e.found, e.room, e.visits, e.table = e.found[:0], room, visits, table
+	e.extend(0, 0, 0)
 }
 
 // lookAhead fills the table of the most that can follow. Served shares are rounded
@@ -131,7 +142,8 @@ func (e *enumerator) extend(t int, share, value float64) {
 		e.emit(value)
 		return
 	}
-	if value+e.ahead[t][interval(share)] <= e.least || e.outlook.most(e.j, t, share, value) <= e.least {
+	if e.outlook.most(e.j, t, share, value) <= e.least ||
+		e.table && value+e.ahead[t][interval(share)] <= e.least {
 		return
 	}
 	shares := e.j.shares(t)

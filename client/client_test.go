@@ -1,0 +1,317 @@
+package client_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"math"
+	"net"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/elastalloc/elastalloc/client"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const serviceName = "elastalloc.v1.AllocatorService"
+
+// fakeServer is an allocator that answers as a test says, on a port of its own.
+type fakeServer struct {
+	elastallocv1.UnimplementedAllocatorServiceServer
+	address string
+	grpc    *grpc.Server
+	health  *health.Server
+	calls   atomic.Int64
+	// answer is given the number of the call, counted from 1.
+	answer func(ctx context.Context, call int64) error
+}
+
+// startServer starts a server that answers every call unless answer says otherwise.
+func startServer(t *testing.T, answer func(context.Context, int64) error, options ...grpc.ServerOption) *fakeServer {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &fakeServer{
+		address: listener.Addr().String(), answer: answer, health: health.NewServer(),
+		grpc: grpc.NewServer(append(options, grpc.MaxRecvMsgSize(64<<20))...),
+	}
+	elastallocv1.RegisterAllocatorServiceServer(s.grpc, s)
+	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
+	s.health.SetServingStatus(serviceName, grpc_health_v1.HealthCheckResponse_SERVING)
+	served := make(chan error, 1)
+	go func() { served <- s.grpc.Serve(listener) }()
+	t.Cleanup(func() {
+		s.grpc.Stop()
+		if err := <-served; err != nil {
+			t.Errorf("server ended with %v", err)
+		}
+	})
+	return s
+}
+
+// Allocate answers with the address of the server as the snapshot's id.
+func (s *fakeServer) Allocate(ctx context.Context, _ *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
+	call := s.calls.Add(1)
+	if s.answer != nil {
+		if err := s.answer(ctx, call); err != nil {
+			return nil, err
+		}
+	}
+	return &elastallocv1.AllocateResponse{SnapshotId: s.address}, nil
+}
+
+// newClient returns a client that is closed at the end of the test.
+func newClient(t *testing.T, target string, options ...client.Option) *client.Client {
+	t.Helper()
+	c, err := client.New(target, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Errorf("Close returned %v", err)
+		}
+	})
+	return c
+}
+
+// ask makes a call that has to succeed and returns the address of who answered.
+func ask(t *testing.T, c *client.Client) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	response, err := c.Allocate(ctx, &elastallocv1.AllocateRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.GetSnapshotId()
+}
+
+// askUntilBoth calls until both servers have answered.
+func askUntilBoth(t *testing.T, c *client.Client) {
+	t.Helper()
+	for answered := map[string]bool{}; len(answered) < 2; {
+		answered[ask(t, c)] = true
+	}
+}
+
+func TestCallsAreBalanced(t *testing.T) {
+	t.Parallel()
+	a, b := startServer(t, nil), startServer(t, nil)
+	c := newClient(t, a.address+", "+b.address)
+	askUntilBoth(t, c)
+	// With both connected they answer in turn.
+	turns := map[string]int{}
+	for range 10 {
+		turns[ask(t, c)]++
+	}
+	if turns[a.address] != 5 || turns[b.address] != 5 {
+		t.Errorf("10 calls went to %v", turns)
+	}
+}
+
+func TestServerThatStopsIsNotMissed(t *testing.T) {
+	t.Parallel()
+	a, b := startServer(t, nil), startServer(t, nil)
+	c := newClient(t, a.address+","+b.address)
+	askUntilBoth(t, c)
+	a.grpc.Stop()
+	for range 20 {
+		if by := ask(t, c); by != b.address {
+			t.Errorf("%s answered, which is stopped", by)
+		}
+	}
+}
+
+func TestServerThatDrainsIsLeft(t *testing.T) {
+	t.Parallel()
+	a, b := startServer(t, nil), startServer(t, nil)
+	c := newClient(t, a.address+","+b.address)
+	askUntilBoth(t, c)
+	// It would still answer, but says that it is going away.
+	a.health.SetServingStatus(serviceName, grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+	for inRow := 0; inRow < 10; {
+		if inRow++; ask(t, c) == a.address {
+			inRow = 0
+		}
+	}
+	a.health.SetServingStatus(serviceName, grpc_health_v1.HealthCheckResponse_SERVING)
+	askUntilBoth(t, c)
+}
+
+func TestUnavailableIsRetried(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, func(_ context.Context, call int64) error {
+		if call < 3 {
+			return status.Error(codes.Unavailable, "not now")
+		}
+		return nil
+	})
+	c := newClient(t, s.address)
+	// Larger than what gRPC by default keeps for a retry.
+	large := &elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{Id: strings.Repeat("x", 4<<20)}}
+	if _, err := c.Allocate(t.Context(), large); err != nil {
+		t.Errorf("error is %v", err)
+	}
+	if calls := s.calls.Load(); calls != 3 {
+		t.Errorf("%d calls; want 3", calls)
+	}
+}
+
+func TestBusyServerIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	busy := func(delay time.Duration) error {
+		s, err := status.New(codes.ResourceExhausted, "busy").WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(delay)})
+		if err != nil {
+			return err
+		}
+		return s.Err()
+	}
+	tests := map[string]struct {
+		answer    func(call int64) error
+		wantCode  codes.Code
+		wantCalls int64
+	}{
+		"after the time it names": {func(call int64) error {
+			if call < 3 {
+				return busy(time.Millisecond)
+			}
+			return nil
+		}, codes.OK, 3},
+		"not forever":             {func(int64) error { return busy(time.Millisecond) }, codes.ResourceExhausted, 4},
+		"not beyond the deadline": {func(int64) error { return busy(time.Hour) }, codes.ResourceExhausted, 1},
+		"not where it names none": {func(int64) error { return status.Error(codes.ResourceExhausted, "too large") }, codes.ResourceExhausted, 1},
+		"not for a bug":           {func(int64) error { return status.Error(codes.Internal, "bug") }, codes.Internal, 1},
+		"not for a bad request":   {func(int64) error { return status.Error(codes.InvalidArgument, "bad") }, codes.InvalidArgument, 1},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := startServer(t, func(_ context.Context, call int64) error { return test.answer(call) })
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			_, err := newClient(t, s.address).Allocate(ctx, &elastallocv1.AllocateRequest{})
+			if status.Code(err) != test.wantCode || s.calls.Load() != test.wantCalls {
+				t.Errorf("%d calls end with %v; want %d and %v", s.calls.Load(), err, test.wantCalls, test.wantCode)
+			}
+		})
+	}
+}
+
+func TestDeadline(t *testing.T) {
+	t.Parallel()
+	budget := func(d *durationpb.Duration) *elastallocv1.AllocateRequest {
+		return &elastallocv1.AllocateRequest{Options: &elastallocv1.AllocateOptions{TimeBudget: d}}
+	}
+	tests := map[string]struct {
+		request     *elastallocv1.AllocateRequest
+		own         time.Duration // The deadline of the context, 0 = none.
+		options     []client.Option
+		least, most time.Duration // What the server is left.
+	}{
+		"default":          {&elastallocv1.AllocateRequest{}, 0, nil, 0, client.DefaultTimeout},
+		"option":           {&elastallocv1.AllocateRequest{}, 0, []client.Option{client.WithTimeout(time.Hour)}, 50 * time.Minute, time.Hour},
+		"on top of budget": {budget(durationpb.New(time.Hour)), 0, nil, 50 * time.Minute, time.Hour + client.DefaultTimeout},
+		"senseless budget": {budget(&durationpb.Duration{Seconds: 1e11}), 0, nil, time.Hour, math.MaxInt64},
+		"negative budget":  {budget(durationpb.New(-time.Hour)), 0, nil, 0, client.DefaultTimeout},
+		"context's own":    {budget(durationpb.New(time.Second)), time.Hour, nil, 50 * time.Minute, time.Hour},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			left := make(chan time.Duration, 1)
+			s := startServer(t, func(ctx context.Context, _ int64) error {
+				deadline, limited := ctx.Deadline()
+				if !limited {
+					return status.Error(codes.FailedPrecondition, "no deadline")
+				}
+				left <- time.Until(deadline)
+				return nil
+			})
+			ctx := t.Context()
+			if test.own > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, test.own)
+				defer cancel()
+			}
+			if _, err := newClient(t, s.address, test.options...).Allocate(ctx, test.request); err != nil {
+				t.Fatal(err)
+			}
+			if got := <-left; got <= test.least || got > test.most {
+				t.Errorf("the server has %v left; want more than %v and at most %v", got, test.least, test.most)
+			}
+		})
+	}
+}
+
+func TestNoServer(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newClient(t, nobody).Allocate(t.Context(), nil); status.Code(err) != codes.Unavailable {
+		t.Errorf("error is %v; want UNAVAILABLE", err)
+	}
+	waiting := newClient(t, nobody, client.WithWaitForReady(), client.WithTimeout(50*time.Millisecond))
+	if _, err := waiting.Allocate(t.Context(), nil); status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("error of a waiting client is %v; want DEADLINE_EXCEEDED", err)
+	}
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	// The standard library's test server brings a certificate for 127.0.0.1.
+	https := httptest.NewTLSServer(nil)
+	certificate, authority := https.TLS.Certificates[0], https.Certificate()
+	https.Close()
+	trust := &tls.Config{RootCAs: x509.NewCertPool()}
+	trust.RootCAs.AddCert(authority)
+
+	creds := grpc.Creds(credentials.NewServerTLSFromCert(&certificate))
+	a, b := startServer(t, nil, creds), startServer(t, nil, creds)
+	askUntilBoth(t, newClient(t, a.address+","+b.address, client.WithTLS(trust)))
+	if by := ask(t, newClient(t, a.address, client.WithTLS(trust))); by != a.address {
+		t.Errorf("%s answered", by)
+	}
+	if _, err := newClient(t, a.address).Allocate(t.Context(), nil); status.Code(err) != codes.Unavailable {
+		t.Errorf("error of plain text is %v", err)
+	}
+}
+
+func TestBadOptions(t *testing.T) {
+	t.Parallel()
+	for name, make := range map[string]func() (*client.Client, error){
+		"empty address": func() (*client.Client, error) { return client.New("a:1,,b:1") },
+		"no timeout":    func() (*client.Client, error) { return client.New("a:1", client.WithTimeout(0)) },
+		"bad option": func() (*client.Client, error) {
+			return client.New("a:1", client.WithDialOptions(grpc.WithDefaultServiceConfig("{")))
+		},
+	} {
+		if c, err := make(); err == nil {
+			t.Errorf("%s: no error", name)
+			_ = c.Close()
+		}
+	}
+}

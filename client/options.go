@@ -1,0 +1,44 @@
+package client
+
+import (
+	"crypto/tls"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+)
+
+// Option changes how a client is made.
+type Option func(*settings)
+
+// settings are what options change.
+type settings struct {
+	timeout      time.Duration
+	waitForReady bool
+	credentials  credentials.TransportCredentials
+	dialOptions  []grpc.DialOption
+}
+
+// WithTLS makes connections over TLS. An empty configuration trusts the
+// authorities of the system; Certificates are shown to servers that want one.
+func WithTLS(config *tls.Config) Option {
+	return func(s *settings) { s.credentials = credentials.NewTLS(config) }
+}
+
+// WithTimeout sets the time for a call whose context has no deadline; without
+// this option it is DefaultTimeout.
+func WithTimeout(timeout time.Duration) Option {
+	return func(s *settings) { s.timeout = timeout }
+}
+
+// WithWaitForReady makes calls wait, as long as their deadline allows, while no
+// server can be reached, in place of failing with UNAVAILABLE.
+func WithWaitForReady() Option {
+	return func(s *settings) { s.waitForReady = true }
+}
+
+// WithDialOptions adds options of gRPC, such as interceptors for tracing. They
+// come last and win over the client's own.
+func WithDialOptions(options ...grpc.DialOption) Option {
+	return func(s *settings) { s.dialOptions = append(s.dialOptions, options...) }
+}

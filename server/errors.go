@@ -1,0 +1,158 @@
+package server
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// Errors of the server itself; what they become is below.
+var (
+	errShedding = errors.New("too many requests in flight")
+	errDraining = errors.New("server is draining")
+)
+
+// shedRetryDelay is when a client that was turned away may come back: about the
+// time in which a decision in flight ends.
+const shedRetryDelay = 200 * time.Millisecond
+
+// callError is an error with the status that the caller may see of it. Within the
+// process it remains the error that it was: errors.Is and errors.As see the cause.
+type callError struct {
+	status *status.Status
+	cause  error
+}
+
+// Error returns the cause of a bug for our own logs, and for every other code
+// what the caller reads, which is bounded in length.
+func (e *callError) Error() string {
+	if e.status.Code() == codes.Internal {
+		return e.cause.Error()
+	}
+	return e.status.Message()
+}
+
+// Unwrap returns the cause.
+func (e *callError) Unwrap() error { return e.cause }
+
+// GRPCStatus returns what the caller sees.
+func (e *callError) GRPCStatus() *status.Status { return e.status }
+
+// toCallError is the one place where errors become statuses. What it does not
+// know is our own bug: the caller learns the id under which it is logged, and
+// nothing else.
+func toCallError(ctx context.Context, err error) error {
+	var known *callError
+	if err == nil || errors.As(err, &known) {
+		return err
+	}
+	return &callError{status: statusOf(ctx, err), cause: err}
+}
+
+func statusOf(ctx context.Context, err error) *status.Status {
+	var invalid *solver.InvalidError
+	switch {
+	case errors.As(err, &invalid):
+		return statusOfViolations(invalid.Violations)
+	case errors.Is(err, errShedding):
+		return withDetails(status.New(codes.ResourceExhausted, "too many requests in flight; retry later"),
+			&errdetails.RetryInfo{RetryDelay: durationpb.New(shedRetryDelay)})
+	case errors.Is(err, errDraining):
+		return status.New(codes.Unavailable, "server is draining; retry on another one")
+	case errors.Is(err, context.Canceled):
+		return status.New(codes.Canceled, "call was canceled")
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, solver.ErrTimedOut):
+		return status.New(codes.DeadlineExceeded, "no backend had an allocation in time")
+	case requestID(ctx) == "":
+		return status.New(codes.Internal, "internal error")
+	default:
+		return status.New(codes.Internal, "internal error; request id "+requestID(ctx))
+	}
+}
+
+// What a status says of bad fields. It travels in the trailers of the response,
+// the message twice, and many clients drop trailers of more than 8 KiB.
+const (
+	maxViolations    = 50       // bad fields named, at most
+	maxTrailerLength = 7 * 1024 // bytes of the status in the trailers: 1 KiB is for all others
+)
+
+// statusOfViolations returns INVALID_ARGUMENT with google.rpc.BadRequest. Both
+// its message and its details name the first 50 bad fields, fewer where their
+// texts are so long that the trailers would exceed 8 KiB, and then say how many
+// more there are.
+func statusOfViolations(violations []solver.Violation) *status.Status {
+	for n := min(len(violations), maxViolations); ; n-- {
+		s := statusOfFirst(violations, n)
+		if n <= 1 || trailerLength(s) <= maxTrailerLength {
+			return s
+		}
+	}
+}
+
+// statusOfFirst names the first n violations and the number of the others.
+func statusOfFirst(violations []solver.Violation, n int) *status.Status {
+	named := &solver.InvalidError{}
+	details := &errdetails.BadRequest{}
+	for _, v := range violations[:n] {
+		v.Description = shorten(v.Description)
+		named.Violations = append(named.Violations, v)
+		details.FieldViolations = append(details.FieldViolations,
+			&errdetails.BadRequest_FieldViolation{Field: v.Path, Description: v.Description})
+	}
+	message := named.Error()
+	if more := len(violations) - n; more > 0 {
+		rest := fmt.Sprintf("and %d more", more)
+		message += "; " + rest
+		details.FieldViolations = append(details.FieldViolations, &errdetails.BadRequest_FieldViolation{Description: rest})
+	}
+	return withDetails(status.New(codes.InvalidArgument, message), details)
+}
+
+// shorten cuts a text that a caller may make as long as a message, such as an id,
+// to 200 bytes, at the end of a character.
+func shorten(text string) string {
+	const longest = 200
+	if len(text) <= longest {
+		return text
+	}
+	end := longest
+	for !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + "…"
+}
+
+// trailerLength returns the bytes that a status takes in the trailers: its message
+// percent-encoded, and all of it in base64.
+func trailerLength(s *status.Status) int {
+	encoded := 0
+	for _, b := range []byte(s.Message()) {
+		encoded++
+		if b < ' ' || b > '~' || b == '%' {
+			encoded += 2
+		}
+	}
+	return encoded + base64.RawStdEncoding.EncodedLen(proto.Size(s.Proto()))
+}
+
+// withDetails adds details to a status. That fails only for a status of OK or a
+// message that does not marshal; the status is worth sending without them.
+func withDetails(s *status.Status, details protoadapt.MessageV1) *status.Status {
+	if detailed, err := s.WithDetails(details); err == nil {
+		return detailed
+	}
+	return s
+}

@@ -1,0 +1,169 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
+
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// harness is a running server and a connection to it that crosses everything but
+// the network.
+type harness struct {
+	*Server
+	conn     *grpc.ClientConn
+	client   elastallocv1.AllocatorServiceClient
+	listener *bufconn.Listener
+	logs     *lockedBuffer
+	// stop makes Run drain; result then holds what it returned.
+	stop   context.CancelFunc
+	result chan error
+}
+
+// start runs a server over a fake chain that gives every job its smallest size;
+// change may alter its configuration. At the end of the test the server has to
+// drain without an error.
+func start(t *testing.T, change func(*Config)) *harness {
+	t.Helper()
+	h := &harness{listener: bufconn.Listen(1 << 20), logs: &lockedBuffer{}, result: make(chan error, 1)}
+	config := DefaultConfig()
+	config.Listener = h.listener
+	config.AdminListen = "127.0.0.1:0"
+	config.DrainDelay, config.DrainTimeout = 0, time.Minute
+	config.Chain = fakeChain(smallest)
+	config.Backends = map[solver.BackendName]bool{solver.BackendExact: true, solver.BackendCBC: false, solver.BackendGreedy: true}
+	config.Logger = slog.New(slog.NewJSONHandler(h.logs, nil))
+	config.Version = "v0.0.0-test"
+	if change != nil {
+		change(&config)
+	}
+	var err error
+	if h.Server, err = config.Complete(); err != nil {
+		t.Fatal(err)
+	}
+	h.conn = dial(t, h.listener, insecure.NewCredentials())
+	h.client = elastallocv1.NewAllocatorServiceClient(h.conn)
+
+	ctx, cancel := context.WithCancel(context.Background())
+	h.stop = cancel
+	go func() { h.result <- h.Run(ctx) }()
+	t.Cleanup(func() {
+		_ = h.conn.Close()
+		cancel()
+		if err := <-h.result; err != nil {
+			t.Errorf("Run returned %v", err)
+		}
+	})
+	return h
+}
+
+// get returns the status code and the body of an admin page.
+func (h *harness) get(t *testing.T, path string) (int, string) {
+	t.Helper()
+	// A client of its own: no connection outlives the test.
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Get("http://" + h.AdminAddr().String() + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(body)
+}
+
+// series returns the value of a series of /metrics, written as it is there, and
+// whether it is there.
+func (h *harness) series(t *testing.T, name string) (string, bool) {
+	t.Helper()
+	_, page := h.get(t, "/metrics")
+	for line := range strings.Lines(page) {
+		if value, found := strings.CutPrefix(line, name+" "); found {
+			return strings.TrimSpace(value), true
+		}
+	}
+	return "", false
+}
+
+// dial connects to an in-memory listener.
+func dial(t *testing.T, listener *bufconn.Listener, security credentials.TransportCredentials) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///memory",
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
+		grpc.WithTransportCredentials(security))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// gate is a backend's solve function that lets a test hold calls in flight.
+type gate struct {
+	entered chan struct{}
+	open    chan struct{}
+}
+
+func newGate() *gate { return &gate{entered: make(chan struct{}, 100), open: make(chan struct{})} }
+
+// solve answers with the smallest sizes once the gate is open, or ctx has ended.
+func (g *gate) solve(ctx context.Context, p *solver.Problem) (solver.Result, error) {
+	g.entered <- struct{}{}
+	select {
+	case <-g.open:
+		return smallest(ctx, p)
+	case <-ctx.Done():
+		return solver.Result{}, ctx.Err()
+	}
+}
+
+// lockedBuffer is a buffer that a server's goroutines and a test share.
+type lockedBuffer struct {
+	mu     sync.Mutex
+	buffer bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.String()
+}
+
+// line returns the last line that holds all the given texts, "" if there is none.
+func (b *lockedBuffer) line(texts ...string) string {
+	found := ""
+	for line := range strings.Lines(b.String()) {
+		all := true
+		for _, text := range texts {
+			all = all && strings.Contains(line, text)
+		}
+		if all {
+			found = line
+		}
+	}
+	return found
+}

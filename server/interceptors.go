@@ -1,0 +1,127 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors"
+	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/logging"
+	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
+	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/selector"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// interceptorOptions returns what every call goes through, outermost first.
+// Metrics come before all that refuses, so that refusals count, and the request
+// id before all that logs. Only Allocate is ever refused: health must be told.
+func interceptorOptions(m *Metrics, logger *slog.Logger, a *admission) []grpc.ServerOption {
+	recoverPanic := recovery.WithRecoveryHandlerContext(panicError)
+	return []grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(
+			m.grpc.UnaryServerInterceptor(),
+			identify,
+			selector.UnaryServerInterceptor(
+				logging.UnaryServerInterceptor(logTo(logger), loggingOptions()...), selector.MatchFunc(notHealth)),
+			recovery.UnaryServerInterceptor(recoverPanic),
+			onlyAllocate(a.shedLoad),
+			onlyAllocate(a.refuseWhileDraining),
+		),
+		grpc.ChainStreamInterceptor(
+			m.grpc.StreamServerInterceptor(),
+			selector.StreamServerInterceptor(
+				logging.StreamServerInterceptor(logTo(logger), loggingOptions()...), selector.MatchFunc(notHealth)),
+			recovery.StreamServerInterceptor(recoverPanic),
+		),
+	}
+}
+
+// logTo adapts a logger to the logging interceptor.
+func logTo(logger *slog.Logger) logging.Logger {
+	return logging.LoggerFunc(func(ctx context.Context, level logging.Level, message string, fields ...any) {
+		logger.Log(ctx, slog.Level(level), message, fields...)
+	})
+}
+
+// loggingOptions make one line per call, at its end, with nothing of its content
+// but the snapshot's id and, of a call that failed, the error: for INTERNAL the
+// cause that the caller does not see.
+func loggingOptions() []logging.Option {
+	return []logging.Option{
+		logging.WithLogOnEvents(logging.FinishCall),
+		logging.WithDisableLoggingFields(logging.SystemTag[0], logging.ComponentFieldKey, logging.MethodTypeFieldKey),
+		logging.WithFieldsFromContextAndCallMeta(func(ctx context.Context, call interceptors.CallMeta) logging.Fields {
+			fields := logging.Fields{"request_id", requestID(ctx)}
+			if request, ok := call.ReqOrNil.(*elastallocv1.AllocateRequest); ok {
+				fields = append(fields, "snapshot_id", shorten(request.GetSnapshot().GetId()))
+			}
+			return fields
+		}),
+		logging.WithDurationField(func(d time.Duration) logging.Fields { return logging.Fields{"duration_seconds", d.Seconds()} }),
+	}
+}
+
+// notHealth matches every call but health checks, which come every few seconds
+// and would bury the others.
+func notHealth(_ context.Context, call interceptors.CallMeta) bool {
+	return call.Service != grpc_health_v1.Health_ServiceDesc.ServiceName
+}
+
+// panicError turns a panic into an error: INTERNAL for the caller, its value and
+// stack for the log line of the call.
+func panicError(ctx context.Context, value any) error {
+	return toCallError(ctx, &recovery.PanicError{Panic: value, Stack: debug.Stack()})
+}
+
+// onlyAllocate applies an interceptor to the Allocate method alone.
+func onlyAllocate(interceptor grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		if info.FullMethod != elastallocv1.AllocatorService_Allocate_FullMethodName {
+			return handler(ctx, request)
+		}
+		return interceptor(ctx, request, info, handler)
+	}
+}
+
+// admission says whether the server takes another call.
+type admission struct {
+	// inflight holds one token per call being decided; its capacity is the limit.
+	inflight chan struct{}
+	draining atomic.Bool
+	metrics  *Metrics
+}
+
+func newAdmission(maxInflight int, m *Metrics) *admission {
+	return &admission{inflight: make(chan struct{}, maxInflight), metrics: m}
+}
+
+// shedLoad turns a call away where the limit of calls in flight is reached. There
+// is no queue: a decision is worth most now, and another server may be idle.
+func (a *admission) shedLoad(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	select {
+	case a.inflight <- struct{}{}:
+	default:
+		a.metrics.shed.Inc()
+		return nil, toCallError(ctx, errShedding)
+	}
+	a.metrics.inflight.Inc()
+	defer func() {
+		a.metrics.inflight.Dec()
+		<-a.inflight
+	}()
+	return handler(ctx, request)
+}
+
+// refuseWhileDraining turns away calls that reach a server on its way out, over
+// connections that were open already.
+func (a *admission) refuseWhileDraining(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	if a.draining.Load() {
+		return nil, toCallError(ctx, errDraining)
+	}
+	return handler(ctx, request)
+}

@@ -1,0 +1,137 @@
+package server
+
+import (
+	"errors"
+	"runtime"
+	"time"
+
+	grpcprometheus "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// Metrics are the metrics of a server. A nil *Metrics observes nothing.
+type Metrics struct {
+	solveDuration *prometheus.HistogramVec
+	relativeGap   *prometheus.HistogramVec
+	gain          prometheus.Histogram
+	fallbacks     *prometheus.CounterVec
+	snapshotJobs  prometheus.Histogram
+	snapshotNodes prometheus.Histogram
+	inflight      prometheus.Gauge
+	shed          prometheus.Counter
+	grpc          *grpcprometheus.ServerMetrics
+}
+
+// NewMetrics builds the metrics of a server and registers them, together with
+// those of gRPC, of Go and of the process. The series of every backend named exist
+// from the start; a backend that is not up counts as 0 in elastalloc_backend_up.
+// The error names every metric that the registerer has already.
+func NewMetrics(registerer prometheus.Registerer, version string, backends map[solver.BackendName]bool) (*Metrics, error) {
+	latencies := []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5}
+	sizes := prometheus.ExponentialBuckets(1, 4, 10)
+	m := &Metrics{
+		solveDuration: prometheus.NewHistogramVec(histogram("elastalloc_solve_duration_seconds",
+			"Time inside the backend that answered, by backend and by what is known about the answer.",
+			latencies), []string{"backend", "reason"}),
+		relativeGap: prometheus.NewHistogramVec(histogram("elastalloc_relative_gap",
+			"Share by which the optimum may exceed the answer, of rebalancing decisions. Proven optimal is up to 1e-9.",
+			[]float64{solver.OptimalGap, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1}), []string{"backend"}),
+		gain: prometheus.NewHistogram(histogram("elastalloc_gain_over_greedy_ratio",
+			"Objective of rebalancing decisions divided by what greedy would have scored: 1.1 is 10 % more. Not observed where greedy scores 0.",
+			[]float64{.9, 1, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 5, 10})),
+		fallbacks: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "elastalloc_fallbacks_total",
+			Help: "Tries that gave no answer, so that the next backend was asked, by backend and outcome.",
+		}, []string{"backend", "outcome"}),
+		snapshotJobs: prometheus.NewHistogram(histogram("elastalloc_snapshot_jobs",
+			"Jobs in the snapshots decided.", sizes)),
+		snapshotNodes: prometheus.NewHistogram(histogram("elastalloc_snapshot_nodes",
+			"Nodes in the pools of the snapshots decided.", sizes)),
+		inflight: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "elastalloc_inflight_requests",
+			Help: "Allocate calls being decided now.",
+		}),
+		shed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "elastalloc_shed_total",
+			Help: "Allocate calls turned away because too many were in flight.",
+		}),
+		grpc: grpcprometheus.NewServerMetrics(grpcprometheus.WithServerHandlingTimeHistogram(
+			grpcprometheus.WithHistogramBuckets(latencies))),
+	}
+	backendUp := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "elastalloc_backend_up",
+		Help: "Whether a backend of this server can be asked.",
+	}, []string{"backend"})
+	buildInfo := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name:        "elastalloc_build_info",
+		Help:        "Always 1; the labels say what is running.",
+		ConstLabels: prometheus.Labels{"version": version, "go_version": runtime.Version()},
+	})
+
+	buildInfo.Set(1)
+	for backend, up := range backends {
+		backendUp.WithLabelValues(string(backend)).Set(0)
+		if up {
+			backendUp.WithLabelValues(string(backend)).Set(1)
+		}
+		m.relativeGap.WithLabelValues(string(backend))
+		for _, reason := range reasons()[1:] {
+			m.solveDuration.WithLabelValues(string(backend), string(reason))
+		}
+		for _, outcome := range outcomes()[1:] {
+			if outcome != solver.OutcomeAnswered {
+				m.fallbacks.WithLabelValues(string(backend), string(outcome))
+			}
+		}
+	}
+
+	var failed []error
+	for _, collector := range []prometheus.Collector{
+		m.solveDuration, m.relativeGap, m.gain, m.fallbacks, m.snapshotJobs, m.snapshotNodes, m.inflight, m.shed,
+		m.grpc, backendUp, buildInfo,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	} {
+		failed = append(failed, registerer.Register(collector))
+	}
+	if err := errors.Join(failed...); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// histogram returns the options of a histogram that is both classic, for every
+// scraper, and native, for those that take the finer resolution.
+func histogram(name, help string, buckets []float64) prometheus.HistogramOpts {
+	return prometheus.HistogramOpts{
+		Name: name, Help: help, Buckets: buckets,
+		NativeHistogramBucketFactor:     1.1,
+		NativeHistogramMaxBucketNumber:  160,
+		NativeHistogramMinResetDuration: time.Hour,
+	}
+}
+
+// observe observes a decision on a snapshot. Gap and gain speak of optimising, so
+// a decision that only fills idle nodes has neither.
+func (m *Metrics) observe(s *solver.Snapshot, mode solver.Mode, r *solver.Report) {
+	if m == nil {
+		return
+	}
+	m.snapshotJobs.Observe(float64(len(s.Jobs)))
+	m.snapshotNodes.Observe(float64(s.TotalNodes))
+	m.solveDuration.WithLabelValues(string(r.Backend), string(r.Reason)).Observe(r.SolveTime.Seconds())
+	for _, attempt := range r.Attempts {
+		if attempt.Outcome != solver.OutcomeAnswered {
+			m.fallbacks.WithLabelValues(string(attempt.Backend), string(attempt.Outcome)).Inc()
+		}
+	}
+	if mode != solver.ModeRebalance {
+		return
+	}
+	m.relativeGap.WithLabelValues(string(r.Backend)).Observe(r.RelativeGap)
+	if r.GreedyObjective > 0 {
+		m.gain.Observe(r.Objective / r.GreedyObjective)
+	}
+}

@@ -1,0 +1,120 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	h := start(t, nil)
+	handled := func(code string) string {
+		return `grpc_server_handled_total{grpc_code="` + code +
+			`",grpc_method="Allocate",grpc_service="elastalloc.v1.AllocatorService",grpc_type="unary"}`
+	}
+	check := func(want map[string]string) {
+		t.Helper()
+		for name, value := range want {
+			if got, found := h.series(t, name); !found || value != "" && got != value {
+				t.Errorf("%s is %q, found %v; want %q", name, got, found, value)
+			}
+		}
+	}
+	check(map[string]string{
+		`elastalloc_solve_duration_seconds_bucket{backend="exact",reason="optimal",le="0.0005"}`: "0",
+		`elastalloc_solve_duration_seconds_bucket{backend="greedy",reason="heuristic",le="2.5"}`: "0",
+		`elastalloc_relative_gap_count{backend="exact"}`:                                         "0",
+		`elastalloc_gain_over_greedy_ratio_count`:                                                "0",
+		`elastalloc_fallbacks_total{backend="exact",outcome="invalid-plan"}`:                     "0",
+		`elastalloc_snapshot_jobs_count`:                                                         "0",
+		`elastalloc_snapshot_nodes_count`:                                                        "0",
+		`elastalloc_inflight_requests`:                                                           "0",
+		`elastalloc_shed_total`:                                                                  "0",
+		`elastalloc_backend_up{backend="exact"}`:                                                 "1",
+		`elastalloc_backend_up{backend="cbc"}`:                                                   "0",
+		handled("OK"):                                                                            "0",
+		handled("InvalidArgument"):                                                               "0",
+		"go_goroutines":                                                                          "",
+		"process_open_fds":                                                                       "",
+	})
+	if _, page := h.get(t, "/metrics"); !strings.Contains(page, `version="v0.0.0-test"`) ||
+		strings.Contains(page, `elastalloc_fallbacks_total{backend="exact",outcome="answered"}`) {
+		t.Error("build info is missing or an answer counts as a fallback")
+	}
+
+	for range 2 {
+		if _, err := h.client.Allocate(t.Context(), smallRequest()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := h.client.Allocate(t.Context(), nil); err == nil {
+		t.Fatal("an empty request is answered")
+	}
+	fill := smallRequest()
+	fill.Options.Mode = elastallocv1.Mode_MODE_FILL_IDLE
+	if _, err := h.client.Allocate(t.Context(), fill); err != nil {
+		t.Fatal(err)
+	}
+	h.admission.draining.Store(true)
+	if _, err := h.client.Allocate(t.Context(), smallRequest()); status.Code(err) != codes.Unavailable {
+		t.Fatalf("while draining the error is %v", err)
+	}
+	check(map[string]string{
+		`elastalloc_solve_duration_seconds_count{backend="exact",reason="feasible"}`:   "2",
+		`elastalloc_solve_duration_seconds_count{backend="greedy",reason="heuristic"}`: "1",
+		`elastalloc_relative_gap_count{backend="exact"}`:                               "2",
+		`elastalloc_relative_gap_count{backend="greedy"}`:                              "0", // Nothing is optimised in filling.
+		`elastalloc_gain_over_greedy_ratio_sum`:                                        "2",
+		`elastalloc_snapshot_jobs_sum`:                                                 "6",
+		`elastalloc_snapshot_nodes_sum`:                                                "24",
+		handled("OK"):                                                                  "3",
+		handled("InvalidArgument"):                                                     "1",
+		handled("Unavailable"):                                                         "1",
+	})
+}
+
+func TestHistogramsAreNativeToo(t *testing.T) {
+	t.Parallel()
+	h := start(t, nil)
+	families, err := h.config.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if !strings.HasPrefix(family.GetName(), "elastalloc_") {
+			continue
+		}
+		for _, series := range family.GetMetric() {
+			if histogram := series.GetHistogram(); histogram != nil && (histogram.Schema == nil || len(histogram.GetBucket()) == 0) {
+				t.Errorf("%s is not both native and classic", family.GetName())
+			}
+		}
+	}
+}
+
+func TestFallbackIsCountedAndLogged(t *testing.T) {
+	t.Parallel()
+	h := start(t, func(c *Config) {
+		c.Chain = fakeChain(func(context.Context, *solver.Problem) (solver.Result, error) {
+			return solver.Result{}, errors.New("out of luck")
+		})
+	})
+	got, err := h.client.Allocate(t.Context(), smallRequest())
+	if err != nil || got.GetReport().GetBackend() != elastallocv1.Backend_BACKEND_GREEDY {
+		t.Fatalf("answer is %v, %v", got, err)
+	}
+	if value, _ := h.series(t, `elastalloc_fallbacks_total{backend="exact",outcome="crashed"}`); value != "1" {
+		t.Errorf("%q fallbacks; want 1", value)
+	}
+	if h.logs.line(`"level":"WARN"`, `"snapshot_id":"small"`, "out of luck") == "" {
+		t.Errorf("the broken backend is not logged:\n%s", h.logs)
+	}
+}

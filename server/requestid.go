@@ -1,0 +1,44 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+)
+
+// requestIDKey is the metadata key under which a call may bring its id, and under
+// which the response's header returns it.
+const requestIDKey = "x-request-id"
+
+// maxRequestIDLength is the longest id that is taken over, in bytes.
+const maxRequestIDLength = 128
+
+// requestIDContextKey is the key of the request id in a context.
+type requestIDContextKey struct{}
+
+// requestID returns the id of the call that ctx belongs to, "" outside of one.
+func requestID(ctx context.Context) string {
+	id, _ := ctx.Value(requestIDContextKey{}).(string)
+	return id
+}
+
+// identify gives the call the id it brought, or a new one, and echoes it.
+func identify(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	id := rand.Text()
+	if brought := metadata.ValueFromIncomingContext(ctx, requestIDKey); len(brought) > 0 && acceptable(brought[0]) {
+		id = brought[0]
+	}
+	// The header can be set here for sure: nothing has been sent yet.
+	_ = grpc.SetHeader(ctx, metadata.Pairs(requestIDKey, id))
+	return handler(context.WithValue(ctx, requestIDContextKey{}, id), request)
+}
+
+// acceptable reports whether an id is fit for headers and logs: printable ASCII
+// without spaces, and not too long.
+func acceptable(id string) bool {
+	printable := func(r rune) bool { return r > ' ' && r <= '~' }
+	return id != "" && len(id) <= maxRequestIDLength && strings.IndexFunc(id, func(r rune) bool { return !printable(r) }) < 0
+}

@@ -1,0 +1,165 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+)
+
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	g := newGate()
+	h := start(t, func(c *Config) { c.Chain = fakeChain(g.solve) })
+	// A client that watches health learns of the end before its calls fail.
+	ctx, unwatch := context.WithCancel(t.Context())
+	watch, err := grpc_health_v1.NewHealthClient(h.conn).Watch(ctx,
+		&grpc_health_v1.HealthCheckRequest{Service: "elastalloc.v1.AllocatorService"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want := grpc_health_v1.HealthCheckResponse_SERVING; ; {
+		update, err := watch.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if update.GetStatus() == want {
+			break
+		}
+	}
+	if code, _ := h.get(t, "/readyz"); code != 200 {
+		t.Errorf("/readyz is %d while serving", code)
+	}
+	inflight := make(chan error, 1)
+	go func() {
+		_, err := h.client.Allocate(t.Context(), smallRequest())
+		inflight <- err
+	}()
+	<-g.entered
+
+	h.stop()
+	if update, err := watch.Recv(); err != nil || update.GetStatus() != grpc_health_v1.HealthCheckResponse_NOT_SERVING {
+		t.Errorf("health is %v, %v", update, err)
+	}
+	if code, _ := h.get(t, "/readyz"); code != 503 {
+		t.Errorf("/readyz is %d while draining", code)
+	}
+	if code, _ := h.get(t, "/healthz"); code != 200 {
+		t.Errorf("/healthz is %d while draining", code)
+	}
+	// New calls are refused as soon as the delay, none here, has passed; a bad one
+	// shows that without going through the gate.
+	for code := codes.InvalidArgument; code != codes.Unavailable; {
+		_, err := h.client.Allocate(t.Context(), nil)
+		if code = status.Code(err); code != codes.InvalidArgument && code != codes.Unavailable {
+			t.Fatalf("while draining the error is %v", err)
+		}
+	}
+	close(g.open)
+	if err := <-inflight; err != nil {
+		t.Errorf("the call in flight failed: %v", err)
+	}
+	unwatch()
+	h.result <- <-h.result // Run returns; start checks what.
+}
+
+func TestDrainTimeoutCutsCallsOff(t *testing.T) {
+	t.Parallel()
+	g := newGate() // It never opens.
+	h := start(t, func(c *Config) { c.Chain, c.DrainTimeout = fakeChain(g.solve), time.Millisecond })
+	inflight := make(chan error, 1)
+	go func() {
+		_, err := h.client.Allocate(t.Context(), smallRequest())
+		inflight <- err
+	}()
+	<-g.entered
+	h.stop()
+	if err := <-inflight; status.Code(err) != codes.Unavailable {
+		t.Errorf("the call cut off ends with %v", err)
+	}
+	h.result <- <-h.result
+	if h.logs.line("cut off") == "" {
+		t.Errorf("cutting off is not logged:\n%s", h.logs)
+	}
+}
+
+func TestDeadListenerStopsEverything(t *testing.T) {
+	t.Parallel()
+	for name, kill := range map[string]func(*harness) error{
+		"gRPC":       func(h *harness) error { return h.listener.Close() },
+		"admin HTTP": func(h *harness) error { return h.adminListener.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := start(t, nil)
+			if _, err := h.client.Allocate(t.Context(), smallRequest()); err != nil {
+				t.Fatal(err)
+			}
+			if err := kill(h); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-h.result; err == nil || !strings.Contains(err.Error(), "serving "+name) {
+				t.Errorf("Run returned %v", err)
+			}
+			h.result <- nil
+		})
+	}
+}
+
+func TestRunOfAnEndedContext(t *testing.T) {
+	t.Parallel()
+	config := DefaultConfig()
+	config.Listen, config.AdminListen, config.DrainDelay = "127.0.0.1:0", "127.0.0.1:0", 0
+	config.Chain = fakeChain(smallest)
+	s, err := config.Complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Run(ctx); err != nil {
+		t.Errorf("Run returned %v", err)
+	}
+}
+
+func TestCompleteReportsEverything(t *testing.T) {
+	t.Parallel()
+	_, err := Config{DrainDelay: -1, ClientCA: "ca.pem", TLSKey: "key.pem"}.Complete()
+	if err == nil {
+		t.Fatal("an empty configuration is complete")
+	}
+	for _, want := range []string{"chain", "listen address", "admin listen address", "max inflight", "max jobs",
+		"max message bytes", "drain delay", "drain timeout", "certificate and a key", "client CA"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("error does not speak of %s: %v", want, err)
+		}
+	}
+}
+
+func TestCompleteLeavesNoListenerOpen(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := DefaultConfig()
+	config.Chain = fakeChain(smallest)
+	config.Listener, config.AdminListen = free, taken.Addr().String()
+	if _, err := config.Complete(); err == nil {
+		t.Fatal("a taken address is listened on")
+	}
+	if _, err := free.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the first listener is open: %v", err)
+	}
+}

@@ -1,0 +1,266 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/chain"
+)
+
+// mask removes the times of a response, all that may differ from call to call.
+func mask(response *elastallocv1.AllocateResponse) *elastallocv1.AllocateResponse {
+	response.GetReport().SolveTime = nil
+	for _, attempt := range response.GetReport().GetAttempts() {
+		attempt.Duration = nil
+	}
+	return response
+}
+
+func TestAllocate(t *testing.T) {
+	t.Parallel()
+	h := start(t, nil)
+	got, err := h.client.Allocate(t.Context(), smallRequest())
+	if err != nil {
+		t.Fatal(err)
+	}
+	running, queued := got.GetAllocations()[0], got.GetAllocations()[1]
+	if running.GetChange() != elastallocv1.Change_CHANGE_SCALE_DOWN || running.GetNodes() != 1 ||
+		queued.GetChange() != elastallocv1.Change_CHANGE_START || queued.GetNodes() != 1 {
+		t.Errorf("allocations are %v", got.GetAllocations())
+	}
+	if diff := cmp.Diff([]int32{1, 1, 1, 1, 1}, running.GetPlannedNodes()); diff != "" {
+		t.Errorf("wrong plan (-want +got):\n%s", diff)
+	}
+	if got.GetSnapshotId() != "small" || got.GetReport().GetIdleNodes() != 6 ||
+		got.GetReport().GetBackend() != elastallocv1.Backend_BACKEND_EXACT || got.GetReport().GetObjective() <= 0 {
+		t.Errorf("response is %v", got)
+	}
+
+	again, err := h.client.Allocate(t.Context(), smallRequest())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(mask(got), mask(again), protocmp.Transform()); diff != "" {
+		t.Errorf("the same request is answered differently:\n%s", diff)
+	}
+}
+
+func TestAllocateInProcess(t *testing.T) {
+	t.Parallel()
+	allocator := NewAllocator(AllocatorConfig{Chain: fakeChain(smallest)})
+	if _, err := allocator.Allocate(t.Context(), smallRequest()); err != nil {
+		t.Fatal(err)
+	}
+	_, err := allocator.Allocate(t.Context(), nil)
+	var invalid *solver.InvalidError
+	if !errors.As(err, &invalid) || invalid.Violations[0].Path != "snapshot" {
+		t.Errorf("error of a nil request is %v", err)
+	}
+}
+
+func TestRequestID(t *testing.T) {
+	t.Parallel()
+	h := start(t, nil)
+	tests := map[string]struct {
+		brought string
+		kept    bool
+	}{
+		"taken over":  {"caller-4711", true},
+		"none":        {"", false},
+		"too long":    {strings.Repeat("x", maxRequestIDLength+1), false},
+		"with spaces": {"two words", false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			for _, r := range []*elastallocv1.AllocateRequest{smallRequest(), {}} { // An answer and an error.
+				ctx := t.Context()
+				if test.brought != "" {
+					ctx = metadata.AppendToOutgoingContext(ctx, "x-request-id", test.brought)
+				}
+				var header metadata.MD
+				_, _ = h.client.Allocate(ctx, r, grpc.Header(&header))
+				echoed := header.Get("x-request-id")
+				if len(echoed) != 1 || echoed[0] == "" || (echoed[0] == test.brought) != test.kept {
+					t.Fatalf("%q is echoed as %q", test.brought, echoed)
+				}
+				if h.logs.line(`"request_id":"`+echoed[0]+`"`, `"grpc.code"`) == "" {
+					t.Errorf("no log line has request id %s:\n%s", echoed[0], h.logs)
+				}
+			}
+		})
+	}
+}
+
+func TestBadFieldsOverGRPC(t *testing.T) {
+	t.Parallel()
+	h := start(t, nil)
+	r := smallRequest()
+	r.Snapshot.TotalNodes = -1
+	r.Snapshot.Jobs[1].MaxNodes = proto.Int32(0)
+	_, err := h.client.Allocate(t.Context(), r)
+	s := status.Convert(err)
+	if s.Code() != codes.InvalidArgument {
+		t.Fatalf("error is %v", err)
+	}
+	var fields []string
+	for _, field := range badRequest(t, s).GetFieldViolations() {
+		fields = append(fields, field.GetField())
+		if !strings.Contains(s.Message(), field.GetField()) {
+			t.Errorf("message %q does not name %s", s.Message(), field.GetField())
+		}
+	}
+	if diff := cmp.Diff([]string{"snapshot.total_nodes", "snapshot.jobs[1].max_nodes"}, fields); diff != "" {
+		t.Errorf("wrong fields (-want +got):\n%s", diff)
+	}
+}
+
+func TestBugBecomesInternal(t *testing.T) {
+	t.Parallel()
+	broken := func(context.Context, *solver.Problem) (solver.Result, error) {
+		return solver.Result{}, errors.New("secret of the house")
+	}
+	config := fakeChainConfig(broken)
+	config.Greedy = fakeBackend{name: solver.BackendGreedy, solve: broken}
+	config.FillIdle = func(*solver.Snapshot) []int { panic("secret of the house") }
+	h := start(t, func(c *Config) { c.Chain = chain.New(config) })
+
+	for name, mode := range map[string]elastallocv1.Mode{
+		"error": elastallocv1.Mode_MODE_REBALANCE, "panic": elastallocv1.Mode_MODE_FILL_IDLE,
+	} {
+		r := smallRequest()
+		r.Snapshot.Id, r.Options.Mode = name, mode
+		_, err := h.client.Allocate(t.Context(), r)
+		if s := status.Convert(err); s.Code() != codes.Internal || strings.Contains(s.Message(), "secret") ||
+			!strings.HasPrefix(s.Message(), "internal error; request id ") {
+			t.Errorf("%s: error is %v", name, err)
+		}
+		line := h.logs.line(`"level":"ERROR"`, `"snapshot_id":"`+name+`"`, "secret of the house")
+		if line == "" {
+			t.Errorf("%s: the cause is not logged:\n%s", name, h.logs)
+		}
+		if name == "panic" && !strings.Contains(line, "server.TestBugBecomesInternal") {
+			t.Errorf("the stack is not logged: %s", line)
+		}
+	}
+	// The server lives: a request that reaches no backend is refused as ever.
+	if _, err := h.client.Allocate(t.Context(), nil); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("after a panic the error is %v", err)
+	}
+}
+
+func TestShedding(t *testing.T) {
+	t.Parallel()
+	g := newGate()
+	h := start(t, func(c *Config) { c.Chain, c.MaxInflight = fakeChain(g.solve), 1 })
+	first := make(chan error, 1)
+	go func() {
+		_, err := h.client.Allocate(t.Context(), smallRequest())
+		first <- err
+	}()
+	<-g.entered
+
+	_, err := h.client.Allocate(t.Context(), smallRequest())
+	s := status.Convert(err)
+	if s.Code() != codes.ResourceExhausted || len(s.Details()) != 1 {
+		t.Fatalf("error is %v", err)
+	}
+	if retry, ok := s.Details()[0].(*errdetails.RetryInfo); !ok || retry.GetRetryDelay().AsDuration() <= 0 {
+		t.Errorf("detail is %v; want RetryInfo", s.Details()[0])
+	}
+	if value, _ := h.series(t, "elastalloc_inflight_requests"); value != "1" {
+		t.Errorf("%q requests are in flight; want 1", value)
+	}
+	if check, err := grpc_health_v1.NewHealthClient(h.conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil ||
+		check.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
+		t.Errorf("health under load is %v, %v", check, err)
+	}
+
+	close(g.open)
+	if err := <-first; err != nil {
+		t.Errorf("the call in flight failed: %v", err)
+	}
+	if _, err := h.client.Allocate(t.Context(), smallRequest()); err != nil {
+		t.Errorf("after the load the error is %v", err)
+	}
+	for name, want := range map[string]string{
+		"elastalloc_shed_total":        "1",
+		"elastalloc_inflight_requests": "0",
+		`grpc_server_handled_total{grpc_code="ResourceExhausted",grpc_method="Allocate",grpc_service="elastalloc.v1.AllocatorService",grpc_type="unary"}`: "1",
+	} {
+		if value, _ := h.series(t, name); value != want {
+			t.Errorf("%s is %q; want %s", name, value, want)
+		}
+	}
+}
+
+// rawCodec sends bytes as they are.
+type rawCodec struct{ encoding.CodecV2 }
+
+func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(v.([]byte))}, nil
+}
+func (rawCodec) Unmarshal(mem.BufferSlice, any) error { return nil }
+func (rawCodec) Name() string                         { return "proto" }
+
+func TestHugeMessageIsRefused(t *testing.T) {
+	t.Parallel()
+	h := start(t, nil)
+	err := h.conn.Invoke(t.Context(), elastallocv1.AllocatorService_Allocate_FullMethodName,
+		make([]byte, 200<<20), nil, grpc.ForceCodecV2(rawCodec{}))
+	if s := status.Convert(err); s.Code() != codes.ResourceExhausted || !strings.Contains(s.Message(), "larger than max") {
+		t.Errorf("error is %v", err)
+	}
+	if _, err := h.client.Allocate(t.Context(), smallRequest()); err != nil {
+		t.Errorf("after a huge message the error is %v", err)
+	}
+}
+
+func TestReflection(t *testing.T) {
+	t.Parallel()
+	h := start(t, nil)
+	stream, err := grpc_reflection_v1.NewServerReflectionClient(h.conn).ServerReflectionInfo(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Send(&grpc_reflection_v1.ServerReflectionRequest{
+		MessageRequest: &grpc_reflection_v1.ServerReflectionRequest_ListServices{},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	response, err := stream.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var services []string
+	for _, service := range response.GetListServicesResponse().GetService() {
+		services = append(services, service.GetName())
+	}
+	want := []string{"elastalloc.v1.AllocatorService", "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection"}
+	if diff := cmp.Diff(want, services); diff != "" {
+		t.Errorf("wrong services (-want +got):\n%s", diff)
+	}
+	if err := stream.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
+		t.Errorf("stream ends with %v", err)
+	}
+}

@@ -20,6 +20,7 @@ type drawn struct {
 	// delay; 0 means jobs of default sizes and no such features.
 	sizes     int
 	admission solver.Admission
+	seed      uint64
 }
 
 func (d drawn) String() string {
@@ -28,8 +29,8 @@ func (d drawn) String() string {
 
 // problem draws the snapshot. Remaining ETAs are log-normal around a few steps, so
 // that a good part of the jobs may finish within the horizon.
-func (d drawn) problem(seed uint64) *solver.Problem {
-	r := rand.New(rand.NewPCG(seed, 0))
+func (d drawn) problem() *solver.Problem {
+	r := rand.New(rand.NewPCG(d.seed, 0))
 	s := &solver.Snapshot{
 		TotalNodes: d.nodes,
 		Horizon:    solver.Horizon{Step: solver.DefaultStep, Steps: d.steps},
@@ -66,7 +67,7 @@ func TestAnytime(t *testing.T) {
 		{jobs: 100, nodes: 400, steps: 12, sizes: 8, admission: solver.AdmissionOptimized},
 		{jobs: 50, nodes: 300, steps: solver.MaxSteps, sizes: solver.MaxSizes, admission: solver.AdmissionPreemptive},
 	} {
-		p := d.problem(1)
+		p := d.problem()
 		for _, budget := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond, 300 * time.Millisecond} {
 			t.Run(fmt.Sprintf("%v/%v", d, budget), func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(context.Background(), budget)
@@ -86,7 +87,7 @@ func TestAnytime(t *testing.T) {
 
 // TestRelativeGap asks for less than a proof.
 func TestRelativeGap(t *testing.T) {
-	p := drawn{jobs: 300, nodes: 1000, steps: 5, admission: solver.AdmissionFIFO}.problem(1)
+	p := drawn{jobs: 300, nodes: 1000, steps: 5, admission: solver.AdmissionFIFO}.problem()
 	for _, asked := range []float64{0.5, 1e-2, 1e-4} {
 		result, objective := solve(t, p, solver.SolveOptions{RelativeGap: asked})
 		gap := solver.RelativeGap(objective, result.Bound)
@@ -108,7 +109,7 @@ func BenchmarkSolve(b *testing.B) {
 		{jobs: 1000, nodes: 4000, steps: 5, admission: solver.AdmissionFIFO},
 		{jobs: 20, nodes: 200, steps: 12, sizes: 8, admission: solver.AdmissionFIFO},
 	} {
-		p := d.problem(1)
+		p := d.problem()
 		b.Run(d.String(), func(b *testing.B) {
 			for b.Loop() {
 				if _, err := exact.New().Solve(context.Background(), p, solver.SolveOptions{}); err != nil {
@@ -122,7 +123,7 @@ func BenchmarkSolve(b *testing.B) {
 // BenchmarkBound times the bound alone.
 func BenchmarkBound(b *testing.B) {
 	for _, jobs := range []int{100, 1000, 10_000} {
-		p := drawn{jobs: jobs, nodes: 4 * jobs, steps: 5, admission: solver.AdmissionFIFO}.problem(1)
+		p := drawn{jobs: jobs, nodes: 4 * jobs, steps: 5, admission: solver.AdmissionFIFO}.problem()
 		b.Run(fmt.Sprint(jobs), func(b *testing.B) {
 			for b.Loop() {
 				exact.Bound(context.Background(), p)

@@ -13,7 +13,9 @@
 //	incumbent.go   a legal plan from prices
 //	surviving.go   which plans of a job can still be part of a better solution
 //	steptable.go   the separable jobs of the core, completed exactly per step
+//	lookahead.go   what the jobs not yet decided still lose, at least
 //	core.go        dynamic programming over what survives
+//	beam.go        the states of that search
 //	search.go      branch and bound around it all
 package exact
 

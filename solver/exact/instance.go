@@ -189,12 +189,3 @@ func (j *job) value(picks []uint8) float64 {
 	}
 	return j.weight*value - j.tie[picks[0]]
 }
-
-// tieCost returns the tie cost of a whole plan.
-func (in *instance) tieCost(plan [][]uint8) float64 {
-	cost := 0.0
-	for i := range in.jobs {
-		cost += in.jobs[i].tie[plan[i][0]]
-	}
-	return cost
-}

@@ -19,15 +19,24 @@ import (
 // the same plan; only ctx can cut the search short.
 
 // round is one core search in a box: how much of the gap between bound and
-// incumbent it takes on, and the width of its beam.
+// incumbent it takes on, the width of its beam, and whether its look-ahead is
+// sharpened first.
 type round struct {
-	share float64
-	width int
+	share   float64
+	width   int
+	sharpen bool
 }
 
 // rounds go from cheap to thorough: a small share of the gap leaves few survivors,
 // and what it finds narrows the gap for the next.
-var rounds = [...]round{{1.0 / 16, 1000}, {1.0 / 4, 1000}, {1, 3000}, {1, 20000}}
+func rounds() []round {
+	return []round{
+		{share: 1.0 / 16, width: 1000},
+		{share: 1.0 / 4, width: 1000, sharpen: true},
+		{share: 1, width: 3000, sharpen: true},
+		{share: 1, width: 20_000, sharpen: true},
+	}
+}
 
 // maxBoxes bounds the boxes of one search.
 const maxBoxes = 20_000
@@ -144,7 +153,7 @@ func (s *search) explore(ctx context.Context, b *box) {
 	}
 	b.prices = prices
 	s.offer(s.builder.build(ctx, prices))
-	for _, r := range rounds {
+	for _, r := range rounds() {
 		if s.closed(b) || ctx.Err() != nil {
 			return
 		}
@@ -153,7 +162,7 @@ func (s *search) explore(ctx context.Context, b *box) {
 		if core == nil {
 			return
 		}
-		least := core.run(ctx, r.width)
+		least := core.run(ctx, r.width, r.sharpen)
 		if !math.IsInf(core.best, 1) {
 			s.offer(core.solution())
 		}

@@ -33,6 +33,8 @@ type survivor struct {
 	picks []uint8
 	// extra is the number of nodes it holds per step beyond the job's best plan.
 	extra []int32
+	// at is the position of each of extra among the numbers that occur in the step.
+	at []uint16
 }
 
 // enumerator lists the survivors of jobs. It owns scratch memory.

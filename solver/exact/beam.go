@@ -1,0 +1,106 @@
+package exact
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// beam is a set of states: vectors of extra nodes with the least loss that leads
+// there.
+type beam struct {
+	steps int
+	extra []int32 // steps per state
+	loss  []float64
+	bound []float64
+	link  []int32
+	// slots is an open-addressing hash table of states by their extra nodes, -1
+	// where empty.
+	slots []int32
+}
+
+func (b *beam) size() int { return len(b.loss) }
+
+func (b *beam) state(n int) []int32 { return b.extra[n*b.steps : (n+1)*b.steps] }
+
+// reset empties the beam.
+func (b *beam) reset(steps int) {
+	b.steps = steps
+	b.extra, b.loss, b.bound, b.link = b.extra[:0], b.loss[:0], b.bound[:0], b.link[:0]
+	if b.slots == nil {
+		b.slots = make([]int32, 1024)
+	}
+	for n := range b.slots {
+		b.slots[n] = -1
+	}
+}
+
+// find returns the slot of the state with the given extra nodes, or the empty slot
+// where it belongs.
+func (b *beam) find(extra []int32) int {
+	h := uint64(14695981039346656037)
+	for _, e := range extra {
+		h = (h ^ uint64(uint32(e))) * 1099511628211
+		h ^= h >> 29
+	}
+	mask := len(b.slots) - 1
+	slot := int(h) & mask
+	for b.slots[slot] >= 0 && !slices.Equal(b.state(int(b.slots[slot])), extra) {
+		slot = (slot + 1) & mask
+	}
+	return slot
+}
+
+// put adds a state that is not there yet in the slot that find returned.
+func (b *beam) put(slot int, extra []int32, loss, bound float64, link int32) {
+	b.slots[slot] = int32(b.size())
+	b.extra = append(b.extra, extra...)
+	b.loss = append(b.loss, loss)
+	b.bound = append(b.bound, bound)
+	b.link = append(b.link, link)
+	if 2*b.size() > len(b.slots) {
+		b.rehash(2 * len(b.slots))
+	}
+}
+
+// rehash rebuilds the hash table with the given number of slots.
+func (b *beam) rehash(slots int) {
+	if slots != len(b.slots) {
+		b.slots = make([]int32, slots)
+	}
+	for n := range b.slots {
+		b.slots[n] = -1
+	}
+	for n := range b.size() {
+		b.slots[b.find(b.state(n))] = int32(n)
+	}
+}
+
+// keep keeps the width states of least bound and returns the least bound of the
+// others, +Inf if there are none.
+func (b *beam) keep(width int) float64 {
+	if b.size() <= width {
+		return math.Inf(1)
+	}
+	order := make([]int32, b.size())
+	for n := range order {
+		order[n] = int32(n)
+	}
+	slices.SortFunc(order, func(x, y int32) int {
+		if c := cmp.Compare(b.bound[x], b.bound[y]); c != 0 {
+			return c
+		}
+		return slices.Compare(b.state(int(x)), b.state(int(y)))
+	})
+	least := b.bound[order[width]]
+	kept := beam{steps: b.steps, slots: b.slots}
+	for _, n := range order[:width] {
+		kept.extra = append(kept.extra, b.state(int(n))...)
+		kept.loss = append(kept.loss, b.loss[n])
+		kept.bound = append(kept.bound, b.bound[n])
+		kept.link = append(kept.link, b.link[n])
+	}
+	*b = kept
+	b.rehash(len(b.slots))
+	return least
+}

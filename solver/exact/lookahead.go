@@ -1,0 +1,301 @@
+package exact
+
+import (
+	"context"
+	"math"
+)
+
+// The look-ahead: what the jobs not yet decided still lose.
+//
+// In a state of the core search the finishing jobs from n on must still choose.
+// Split every plan's loss over the steps: for any numbers u_(j,t)(e), one per job,
+// step and extra nodes e that some plan holds there,
+//
+//	c_j = min over plans of  loss - sum_t u_(j,t)(e_t)
+//
+// is what the split leaves of job j's loss, and the choice falls apart into one
+// knapsack per step, exactly solved by
+//
+//	E_(n,t)(a) = min_e [ u_(n,t)(e) + E_(n+1,t)(a + e) ],   E_(end,t)(a) = D_t(free_t - a),
+//
+// so that sum_(j>=n) c_j + sum_t E_(n,t)(a_t) bounds what is still lost in state a.
+// (This is Lagrangian decomposition: Guignard and Kim, "Lagrangean decomposition"
+// (1987).) To start with, u is the least loss of a plan with those extra nodes,
+// divided by T. Sweeps then raise the bound by block coordinate ascent, job after
+// job, forward and backward: with M_t(e) the best that the knapsack of step t does
+// around job j if it holds e, its plans are worth q = loss + sum_t M_t(e_t), and
+//
+//	u_t(e) = min over plans with e of  q / (T+1)  -  M_t(e)
+//
+// shares what is known of q evenly between the T knapsacks and the job itself,
+// which never lowers the bound. (Sequential message passing: Kolmogorov,
+// "Convergent tree-reweighted message passing" (2006).) On the way, a plan whose q,
+// with what the other jobs keep, reaches the limit can be in no better solution,
+// and goes.
+
+const (
+	// maxSweeps bounds the pairs of sweeps, sweepGain is the share of the limit
+	// that a pair must add to the bound for another to follow.
+	maxSweeps = 30
+	sweepGain = 1e-3
+	// maxSweepWork bounds the additions of one sweep; a larger core is not swept.
+	maxSweepWork = 20_000_000
+)
+
+// lookAhead bounds what the core search still loses from a state on.
+type lookAhead struct {
+	steps int
+	limit float64
+	jobs  []coreJob
+	// extras[n][t] are the numbers of extra nodes among job n's plans in step t,
+	// split[n][t] the u of each.
+	extras [][][]int32
+	split  [][][]float64
+	kept   []float64 // c_j
+	// low[n][t] and high[n][t] enclose the extra nodes of the jobs before n.
+	low, high [][]int
+	// after[n][t] is E_(n,t); before[n][t](a) is the least sum of u over the jobs
+	// before n that hold a extra nodes together.
+	after, before [][]series
+	rest          []float64 // rest[n] is the sum of kept from n on, as of after[n]
+	// closed is set when no plan of some job is left.
+	closed bool
+
+	around [][]float64 // scratch: M per step and extra
+	least  [][]float64 // scratch: least q per step and extra
+	worth  []float64   // scratch: q per plan
+}
+
+// newLookAhead prepares the look-ahead over the jobs, whose plans are by rising
+// loss; last[t] is D_t as a function of the extra nodes of all of them.
+func newLookAhead(ctx context.Context, jobs []coreJob, last []series, limit float64) *lookAhead {
+	l := &lookAhead{
+		steps: len(last), limit: limit, jobs: jobs,
+		extras: make([][][]int32, len(jobs)), split: make([][][]float64, len(jobs)),
+		kept: make([]float64, len(jobs)), rest: make([]float64, len(jobs)+1),
+		after: make([][]series, len(jobs)+1), before: make([][]series, len(jobs)+1),
+		around: make([][]float64, len(last)), least: make([][]float64, len(last)),
+	}
+	l.enclose()
+	for n := range jobs {
+		l.extras[n], l.split[n] = make([][]int32, l.steps), make([][]float64, l.steps)
+		for m := range jobs[n].plans {
+			jobs[n].plans[m].at = make([]uint16, l.steps)
+		}
+		for t := range l.steps {
+			l.index(n, t)
+		}
+	}
+	l.after[len(jobs)] = last
+	for n := len(jobs) - 1; n >= 0 && ctx.Err() == nil; n-- {
+		l.after[n] = l.behind(n)
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return l
+}
+
+// index lists job n's extras in step t, notes for each plan which of them it has,
+// and starts the split with their least losses.
+func (l *lookAhead) index(n, t int) {
+	var extras []int32
+	var split []float64
+	for m := range l.jobs[n].plans {
+		p := &l.jobs[n].plans[m]
+		at := 0
+		for at < len(extras) && extras[at] != p.extra[t] {
+			at++
+		}
+		if at == len(extras) {
+			extras = append(extras, p.extra[t])
+			split = append(split, p.loss/float64(l.steps))
+		}
+		p.at[t] = uint16(at)
+	}
+	l.extras[n][t], l.split[n][t] = extras, split
+}
+
+// bound returns a lower bound on what is lost from the start.
+func (l *lookAhead) bound() float64 {
+	if l.closed {
+		return math.Inf(1)
+	}
+	bound := l.rest[0]
+	for t := range l.after[0] {
+		bound += l.after[0][t].value(0)
+	}
+	return bound
+}
+
+// work returns the additions of one sweep.
+func (l *lookAhead) work() int {
+	work := 0
+	for n := range l.jobs {
+		for t := range l.steps {
+			work += len(l.extras[n][t]) * len(l.after[n+1][t].at)
+		}
+	}
+	return work
+}
+
+// sharpen sweeps until that stops paying off.
+func (l *lookAhead) sharpen(ctx context.Context) {
+	if l.work() > maxSweepWork {
+		return
+	}
+	l.before[0] = make([]series, l.steps)
+	for t := range l.before[0] {
+		l.before[0][t] = series{at: []float64{0}}
+	}
+	for range maxSweeps {
+		bound := l.bound()
+		for n := range l.jobs {
+			if l.share(n); l.closed || ctx.Err() != nil {
+				return
+			}
+			l.before[n+1] = l.ahead(n)
+		}
+		for n := len(l.jobs) - 1; n >= 0; n-- {
+			if l.share(n); l.closed || ctx.Err() != nil {
+				return
+			}
+			l.after[n] = l.behind(n)
+			l.rest[n] = l.rest[n+1] + l.kept[n]
+		}
+		if now := l.bound(); now >= l.limit || now-bound < sweepGain*l.limit {
+			return
+		}
+	}
+}
+
+// enclose works out low and high.
+func (l *lookAhead) enclose() {
+	l.low, l.high = make([][]int, len(l.jobs)+1), make([][]int, len(l.jobs)+1)
+	l.low[0], l.high[0] = make([]int, l.steps), make([]int, l.steps)
+	for n, c := range l.jobs {
+		l.low[n+1], l.high[n+1] = make([]int, l.steps), make([]int, l.steps)
+		for t := range l.steps {
+			lo, hi := c.plans[0].extra[t], c.plans[0].extra[t]
+			for _, p := range c.plans {
+				lo, hi = min(lo, p.extra[t]), max(hi, p.extra[t])
+			}
+			l.low[n+1][t], l.high[n+1][t] = l.low[n][t]+int(lo), l.high[n][t]+int(hi)
+		}
+	}
+}
+
+// behind returns E of job n from that of the next job.
+func (l *lookAhead) behind(n int) []series {
+	sums := make([]series, l.steps)
+	for t := range sums {
+		next := &l.after[n+1][t]
+		sum := infinite(l.low[n][t], l.high[n][t])
+		for x, extra := range l.extras[n][t] {
+			addShifted(sum, next, -int(extra), l.split[n][t][x])
+		}
+		sums[t] = sum.trimmed()
+	}
+	return sums
+}
+
+// ahead returns the least sum of u over the jobs up to n from that over the jobs
+// before n.
+func (l *lookAhead) ahead(n int) []series {
+	sums := make([]series, l.steps)
+	for t := range sums {
+		sum := infinite(l.low[n+1][t], l.high[n+1][t])
+		for x, extra := range l.extras[n][t] {
+			addShifted(sum, &l.before[n][t], int(extra), l.split[n][t][x])
+		}
+		sums[t] = sum.trimmed()
+	}
+	return sums
+}
+
+// share shares out anew what is known of job n, and drops its plans that reach the
+// limit.
+func (l *lookAhead) share(n int) {
+	plans := l.jobs[n].plans
+	l.worth = l.worth[:0]
+	for t := range l.steps {
+		l.around[t], l.least[t] = l.around[t][:0], l.least[t][:0]
+		for _, extra := range l.extras[n][t] {
+			l.around[t] = append(l.around[t], leastSum(&l.before[n][t], &l.after[n+1][t], int(extra)))
+			l.least[t] = append(l.least[t], math.Inf(1))
+		}
+	}
+	others := -l.kept[n]
+	for _, kept := range l.kept {
+		others += kept
+	}
+	left := plans[:0]
+	for _, p := range plans {
+		worth := p.loss
+		for t, at := range p.at {
+			worth += l.around[t][at]
+		}
+		if others+worth >= l.limit {
+			continue
+		}
+		for t, at := range p.at {
+			l.least[t][at] = min(l.least[t][at], worth)
+		}
+		left = append(left, p)
+	}
+	if l.jobs[n].plans = left; len(left) == 0 {
+		l.closed = true
+		return
+	}
+	for t, least := range l.least {
+		for x, worth := range least {
+			if l.split[n][t][x] = math.Inf(1); !math.IsInf(worth, 1) {
+				l.split[n][t][x] = worth/float64(l.steps+1) - l.around[t][x]
+			}
+		}
+	}
+	l.kept[n] = math.Inf(1)
+	for _, p := range left {
+		kept := p.loss
+		for t, at := range p.at {
+			kept -= l.split[n][t][at]
+		}
+		l.kept[n] = min(l.kept[n], kept)
+	}
+}
+
+// infinite returns the function that is +Inf everywhere, with room for [low, high].
+func infinite(low, high int) series {
+	s := series{low: low, at: make([]float64, high-low+1)}
+	for x := range s.at {
+		s.at[x] = math.Inf(1)
+	}
+	return s
+}
+
+// addShifted lowers sum to from(x - shift) + plus where that is less.
+func addShifted(sum series, from *series, shift int, plus float64) {
+	if math.IsInf(plus, 1) {
+		return
+	}
+	offset := from.low + shift - sum.low
+	start := max(0, -offset)
+	end := min(len(from.at), len(sum.at)-offset)
+	for x := start; x < end; x++ {
+		if value := from.at[x] + plus; value < sum.at[x+offset] {
+			sum.at[x+offset] = value
+		}
+	}
+}
+
+// leastSum returns the least a(x) + b(x + shift).
+func leastSum(a, b *series, shift int) float64 {
+	offset := a.low + shift - b.low
+	start := max(0, -offset)
+	end := min(len(a.at), len(b.at)-offset)
+	least := math.Inf(1)
+	for x := start; x < end; x++ {
+		least = min(least, a.at[x]+b.at[x+offset])
+	}
+	return least
+}

@@ -1,0 +1,85 @@
+# `make` lists the targets. A machine needs Go and make; what else a target needs,
+# `make tools` builds at its pinned version into .tools/bin.
+
+GO      ?= go
+TOOLS   ?= $(CURDIR)/.tools/bin
+BIN     := bin/elastalloc
+
+# Seconds each fuzzer runs in `make fuzz`.
+FUZZ_SECONDS ?= 30
+# Benchmarks that `make bench` runs, and how often.
+BENCH       ?= .
+BENCH_COUNT ?= 6
+
+# The tools, each as name, package and version. A stamp per version makes
+# installing them idempotent and a changed version effective.
+buf                 := github.com/bufbuild/buf/cmd/buf@v1.57.0
+protoc-gen-go       := google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12
+protoc-gen-go-grpc  := google.golang.org/grpc/cmd/protoc-gen-go-grpc@v1.6.2
+golangci-lint       := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+grpcurl             := github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.4
+
+TOOL_NAMES := buf protoc-gen-go protoc-gen-go-grpc golangci-lint grpcurl
+stamp       = $(TOOLS)/.$(1)@$(lastword $(subst @, ,$($(1))))
+
+.DEFAULT_GOAL := help
+.PHONY: help
+help: ## Show this list.
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: build ## Start a server, have it decide a real-sized snapshot, show the decision, stop it.
+	@$(GO) run ./cmd/elastalloc/demo $(BIN) examples/snapshot.json
+
+.PHONY: test
+test: ## Run all tests; needs Go alone.
+	$(GO) test ./...
+
+.PHONY: build
+build: ## Build the static binary bin/elastalloc.
+	CGO_ENABLED=0 $(GO) build -buildvcs=auto -trimpath -ldflags "-s -w" -o $(BIN) ./cmd/elastalloc
+
+.PHONY: race
+race: ## Run all tests under the race detector; needs a C compiler.
+	CGO_ENABLED=1 $(GO) test -race -short ./...
+
+.PHONY: bench
+bench: ## Run the benchmarks BENCH, BENCH_COUNT times, for benchstat.
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCH_COUNT) ./...
+
+.PHONY: fuzz
+fuzz: ## Run every fuzzer for FUZZ_SECONDS.
+	scripts/fuzz.sh $(FUZZ_SECONDS)
+
+.PHONY: lint
+lint: $(call stamp,golangci-lint) $(call stamp,buf) ## Lint the Go code and the API.
+	$(TOOLS)/golangci-lint run
+	$(TOOLS)/buf lint
+	$(TOOLS)/buf format --diff --exit-code
+
+.PHONY: generate
+generate: $(call stamp,buf) $(call stamp,protoc-gen-go) $(call stamp,protoc-gen-go-grpc) ## Generate the Go code of the API.
+	PATH="$(TOOLS):$$PATH" $(TOOLS)/buf generate
+
+.PHONY: check-generated
+check-generated: $(call stamp,buf) $(call stamp,protoc-gen-go) $(call stamp,protoc-gen-go-grpc) ## Fail where the generated code is not what the API says.
+	PATH="$(TOOLS):$$PATH" scripts/check-generated.sh $(TOOLS)/buf
+
+.PHONY: breaking
+breaking: $(call stamp,buf) ## Fail where the API breaks what main promised.
+	scripts/breaking.sh $(TOOLS)/buf
+
+.PHONY: tools
+tools: $(foreach tool,$(TOOL_NAMES),$(call stamp,$(tool))) ## Install the pinned tools into .tools/bin.
+
+.PHONY: clean
+clean: ## Remove what was built; the tools stay.
+	rm -rf bin
+
+define install-tool
+$(call stamp,$(1)):
+	@mkdir -p $$(TOOLS) && rm -f $$(TOOLS)/.$(1)@*
+	GOBIN=$$(TOOLS) $$(GO) install $$($(1))
+	@touch $$@
+endef
+$(foreach tool,$(TOOL_NAMES),$(eval $(call install-tool,$(tool))))

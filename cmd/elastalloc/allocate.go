@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/elastalloc/elastalloc/client"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/server"
+)
+
+// The output formats.
+const (
+	outputTable = "table"
+	outputJSON  = "json"
+)
+
+// allocateFlags are the flags of allocate.
+type allocateFlags struct {
+	file, server, output                  string
+	backend, formulation, mode, admission enumFlag
+	budget                                time.Duration
+	gap                                   float64
+	plan                                  bool
+}
+
+func newAllocateCommand(env lookupEnv) *cobra.Command {
+	f := allocateFlags{
+		backend:     enumFlag{descriptor: elastallocv1.Backend(0).Descriptor()},
+		formulation: enumFlag{descriptor: elastallocv1.Formulation(0).Descriptor()},
+		mode:        enumFlag{descriptor: elastallocv1.Mode(0).Descriptor()},
+		admission:   enumFlag{descriptor: elastallocv1.Admission(0).Descriptor()},
+	}
+	command := &cobra.Command{
+		Use:   "allocate -f FILE",
+		Short: "Decide one snapshot",
+		Long: `Decide one snapshot, in this process or at a server, and print the decision.
+
+The input is an AllocateRequest in protojson. Flags win over the options in it.`,
+		Example: `  elastalloc allocate -f request.json
+  elastalloc allocate -f request.json --server localhost:50051 -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.output != outputTable && f.output != outputJSON {
+				return fmt.Errorf("--output is %q; want %s or %s", f.output, outputTable, outputJSON)
+			}
+			request, err := readRequest(cmd, f.file)
+			if err != nil {
+				return err
+			}
+			f.apply(cmd, request)
+			return f.allocate(cmd, request, env)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVarP(&f.file, "file", "f", "", "request in protojson, - for standard input")
+	flags.StringVarP(&f.output, "output", "o", outputTable, "output format, table or json")
+	flags.StringVar(&f.server, "server", "", "address of the server to ask instead of deciding in this process")
+	flags.Var(&f.backend, "backend", "backend to ask first (default exact)")
+	flags.Var(&f.formulation, "formulation", "model for cbc and highs (default one-hot)")
+	flags.Var(&f.mode, "mode", "kind of moment (default rebalance)")
+	flags.Var(&f.admission, "admission", "who gets nodes when the minimums do not all fit (default fifo)")
+	flags.DurationVar(&f.budget, "budget", 0, "decision budget (default that of the server, 900ms)")
+	flags.Float64Var(&f.gap, "gap", 0, "stop once proven within this share of the optimum")
+	flags.BoolVar(&f.plan, "plan", false, "show the plan over the horizon")
+	markRequired(command, "file")
+	return command
+}
+
+// apply lets the flags that were set win over the options of the request.
+func (f *allocateFlags) apply(cmd *cobra.Command, request *elastallocv1.AllocateRequest) {
+	if request.Options == nil {
+		request.Options = new(elastallocv1.AllocateOptions)
+	}
+	options := request.Options
+	if number := f.backend.number; number != 0 {
+		options.Backend = elastallocv1.Backend(number)
+	}
+	if number := f.formulation.number; number != 0 {
+		options.Formulation = elastallocv1.Formulation(number)
+	}
+	if number := f.mode.number; number != 0 {
+		options.Mode = elastallocv1.Mode(number)
+	}
+	if number := f.admission.number; number != 0 {
+		options.Admission = elastallocv1.Admission(number)
+	}
+	if cmd.Flags().Changed("budget") {
+		options.TimeBudget = durationpb.New(f.budget)
+	}
+	if cmd.Flags().Changed("gap") {
+		options.RelativeGap = f.gap
+	}
+	if cmd.Flags().Changed("plan") {
+		options.IncludePlan = f.plan
+	}
+}
+
+// allocate has the request decided and prints the decision.
+func (f *allocateFlags) allocate(cmd *cobra.Command, request *elastallocv1.AllocateRequest, env lookupEnv) error {
+	ctx, out := cmd.Context(), cmd.OutOrStdout()
+	allocator, closeAllocator, err := f.newAllocator()
+	if err != nil {
+		return err
+	}
+	defer closeAllocator()
+
+	asked := proto.CloneOf(request)
+	if f.output == outputTable {
+		// The table shows the progress that the plan makes.
+		asked.Options.IncludePlan = true
+	}
+	response, err := allocator.Allocate(ctx, asked)
+	if err != nil {
+		return allocateError(err)
+	}
+	if f.output == outputJSON {
+		return failed(writeJSON(out, response, emitDefaults))
+	}
+	return failed(writeTable(out, request, response, colorsFor(out, env)))
+}
+
+// allocator is the server's Allocate, near or far.
+type allocator interface {
+	Allocate(context.Context, *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error)
+}
+
+// newAllocator returns who decides: the server asked for, or the same code in
+// this process, and what to call when done with it.
+func (f *allocateFlags) newAllocator() (allocator, func(), error) {
+	if f.server != "" {
+		remote, err := client.New(f.server)
+		if err != nil {
+			return nil, nil, err
+		}
+		return remote, func() { remote.Close() }, nil
+	}
+	backends, err := newBackends(defaultBackends())
+	if err != nil {
+		return nil, nil, err
+	}
+	config := server.AllocatorConfig{Chain: newChain(backends, defaultBudget)}
+	return server.NewAllocator(config), func() {}, nil
+}

@@ -1,0 +1,234 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/process"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// binary is the program under test, built once for all tests.
+var binary string
+
+func TestMain(m *testing.M) {
+	os.Exit(buildAndTest(m))
+}
+
+func buildAndTest(m *testing.M) int {
+	directory, err := os.MkdirTemp("", "elastalloc")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(directory)
+	binary = filepath.Join(directory, "elastalloc")
+	build := exec.Command("go", "build", "-o", binary, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "building the binary: %v\n%s", err, output)
+		return 1
+	}
+	return m.Run()
+}
+
+// startServer starts a server that is stopped when the test ends, unless the test
+// has done so itself.
+func startServer(t *testing.T) *process.Server {
+	t.Helper()
+	// The context of the test is cancelled before its cleanup; the server ends there.
+	ctx, cancel := context.WithCancel(context.Background())
+	server, err := process.Start(ctx, binary, "--drain-delay=0s")
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		defer cancel()
+		if err := server.Stop(); err != nil {
+			t.Errorf("the server ended with %v; its log:\n%s", err, server.Logs())
+		}
+	})
+	return server
+}
+
+// runBinary executes the program and returns its output and exit status.
+func runBinary(t *testing.T, stdin io.Reader, args ...string) (stdout, stderr string, status int) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	command := exec.CommandContext(t.Context(), binary, args...)
+	command.Stdin, command.Stdout, command.Stderr = stdin, &out, &errs
+	err := command.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return out.String(), errs.String(), command.ProcessState.ExitCode()
+}
+
+func dial(t *testing.T, server *process.Server) *grpc.ClientConn {
+	t.Helper()
+	connection, err := grpc.NewClient(server.Addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { connection.Close() })
+	return connection
+}
+
+// scrape returns what /metrics of a server shows.
+func scrape(t *testing.T, server *process.Server) string {
+	t.Helper()
+	response, err := http.Get("http://" + server.AdminAddr + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if response.StatusCode != http.StatusOK {
+		t.Fatalf("/metrics answers %s: %s", response.Status, text)
+	}
+	return string(text)
+}
+
+// TestServerAnswersLikeTheProcess checks that a server and the command alone give
+// the same answer, apart from the times.
+func TestServerAnswersLikeTheProcess(t *testing.T) {
+	server := startServer(t)
+	for _, args := range []string{
+		"-f ../../examples/snapshot.json -o json --plan",
+		"-f testdata/queue.json -o table --plan",
+		"-f testdata/queue.json -o json --mode fill-idle",
+		"-f testdata/more_jobs_than_nodes.json -o json --admission preemptive",
+		"-f testdata/shrunken_pool.json -o json --backend greedy",
+		"-f testdata/bad_fields.json",
+	} {
+		t.Run(args, func(t *testing.T) {
+			asked := append([]string{"allocate", "--budget=1m"}, strings.Fields(args)...)
+			hereOut, hereErr, hereStatus := runBinary(t, nil, asked...)
+			thereOut, thereErr, thereStatus := runBinary(t, nil, append(asked, "--server", server.Addr)...)
+			if diff := cmp.Diff(maskTimes(hereOut), maskTimes(thereOut)); diff != "" {
+				t.Errorf("stdout (-here +there):\n%s", diff)
+			}
+			if diff := cmp.Diff(hereErr, thereErr); diff != "" {
+				t.Errorf("stderr (-here +there):\n%s", diff)
+			}
+			if hereStatus != thereStatus {
+				t.Errorf("exit status %d here, %d there", hereStatus, thereStatus)
+			}
+		})
+	}
+}
+
+func TestServerShowsHealthAndMetrics(t *testing.T) {
+	server := startServer(t)
+	health, err := grpc_health_v1.NewHealthClient(dial(t, server)).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{
+		Service: elastallocv1.AllocatorService_ServiceDesc.ServiceName,
+	})
+	if err != nil || health.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
+		t.Errorf("health is %v, %v; want SERVING", health, err)
+	}
+	if _, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--server", server.Addr); status != exitDone {
+		t.Fatalf("exit status %d, stderr %q", status, stderr)
+	}
+	metrics := scrape(t, server)
+	for _, want := range []string{
+		`elastalloc_solve_duration_seconds_count{backend="exact",reason="optimal"} 1`,
+		`elastalloc_snapshot_jobs_sum 4`,
+		`elastalloc_backend_up{backend="exact"} 1`,
+		`elastalloc_build_info{`,
+		`grpc_server_handled_total{grpc_code="OK",grpc_method="Allocate",`,
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("/metrics does not show %s", want)
+		}
+	}
+}
+
+// TestServerDrains checks that SIGTERM ends the server with exit status 0.
+func TestServerDrains(t *testing.T) {
+	server := startServer(t)
+	if err := server.Stop(); err != nil {
+		t.Errorf("the server ended with %v; its log:\n%s", err, server.Logs())
+	}
+	if logs := server.Logs(); !strings.Contains(logs, `"msg":"draining"`) {
+		t.Errorf("the log does not speak of draining:\n%s", logs)
+	}
+	if _, _, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--budget=50ms", "--server", server.Addr); status != exitFailed {
+		t.Errorf("exit status %d when nobody serves; want %d", status, exitFailed)
+	}
+}
+
+func TestServerTakesFlagsFromTheEnvironment(t *testing.T) {
+	t.Setenv("ELASTALLOC_MAX_JOBS", "3")
+	server := startServer(t)
+	_, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--server", server.Addr)
+	if status != exitBadInput || !strings.Contains(stderr, "snapshot.jobs: holds 4 jobs; want at most 3") {
+		t.Errorf("exit status %d, stderr %q; want the fourth job refused", status, stderr)
+	}
+}
+
+func TestServerNeedsItsAddress(t *testing.T) {
+	server := startServer(t)
+	_, stderr, status := runBinary(t, nil, "serve", "--listen", server.Addr, "--admin-listen=127.0.0.1:0")
+	if status != exitFailed || !strings.Contains(stderr, "address already in use") {
+		t.Errorf("exit status %d, stderr %q; want the address in use", status, stderr)
+	}
+}
+
+// TestServerRefusesAHugeMessage sends 200 MB and checks that the refusal is clear
+// and that the server goes on.
+func TestServerRefusesAHugeMessage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a message of 200 MB takes memory")
+	}
+	server := startServer(t)
+	allocator := elastallocv1.NewAllocatorServiceClient(dial(t, server))
+	huge := &elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{Id: strings.Repeat("x", 200<<20)}}
+	_, err := allocator.Allocate(t.Context(), huge)
+	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(status.Convert(err).Message(), "larger than max") {
+		t.Errorf("the error is %v; want RESOURCE_EXHAUSTED for a message larger than the maximum", err)
+	}
+	if _, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--server", server.Addr); status != exitDone {
+		t.Errorf("after the huge message: exit status %d, stderr %q", status, stderr)
+	}
+}
+
+// TestPipe checks snapshot | allocate with the real program on both ends.
+func TestPipe(t *testing.T) {
+	trace, err := os.Open("testdata/trace.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer trace.Close()
+	request, stderr, status := runBinary(t, trace, "snapshot", "--trace=-", "--nodes=12", "--at=10m")
+	if status != exitDone {
+		t.Fatalf("exit status %d, stderr %q", status, stderr)
+	}
+	stdout, stderr, status := runBinary(t, strings.NewReader(request), "allocate", "--file=-", "--budget=1m")
+	if status != exitDone || !strings.Contains(stdout, "proven optimal") {
+		t.Errorf("exit status %d, stderr %q, stdout %s; want a proven optimum", status, stderr, stdout)
+	}
+	if strings.Contains(stdout, "\x1b") {
+		t.Error("there is colour in a pipe")
+	}
+}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// environmentName returns the variable that sets a flag: ELASTALLOC_MAX_JOBS for
+// max-jobs.
+func environmentName(flag *pflag.Flag) string {
+	return "ELASTALLOC_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
+}
+
+// setFromEnvironment gives every flag that the command line left alone the value
+// of its variable. An empty variable counts as unset.
+func setFromEnvironment(flags *pflag.FlagSet, env lookupEnv) error {
+	var bad error
+	flags.VisitAll(func(flag *pflag.Flag) {
+		if flag.Changed || flag.Name == "help" || bad != nil {
+			return
+		}
+		name := environmentName(flag)
+		value, _ := env(name)
+		if value == "" {
+			return
+		}
+		if err := flags.Set(flag.Name, value); err != nil {
+			bad = fmt.Errorf("environment variable %s: %w", name, err)
+		}
+	})
+	return bad
+}
+
+// describeEnvironment names the variable of every flag in the help.
+func describeEnvironment(root *cobra.Command) {
+	for _, command := range root.Commands() {
+		command.Flags().VisitAll(func(flag *pflag.Flag) {
+			flag.Usage += " [$" + environmentName(flag) + "]"
+		})
+	}
+}

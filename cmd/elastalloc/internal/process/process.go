@@ -1,0 +1,143 @@
+// Package process runs the elastalloc server as a process of its own, for the demo
+// and the end-to-end tests.
+package process
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Server is a running server process.
+type Server struct {
+	// Addr and AdminAddr are where it serves gRPC and admin HTTP.
+	Addr, AdminAddr string
+
+	command *exec.Cmd
+	logs    *lockedBuffer
+	// exited is closed when the process has ended, with err saying how.
+	exited chan struct{}
+	err    error
+}
+
+// Start runs "binary serve" with the given further flags on free ports of the
+// loopback interface, and returns when the server is ready. The process is killed
+// when ctx ends.
+func Start(ctx context.Context, binary string, flags ...string) (*Server, error) {
+	arguments := append([]string{"serve", "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0"}, flags...)
+	s := &Server{
+		command: exec.CommandContext(ctx, binary, arguments...),
+		logs:    new(lockedBuffer),
+		exited:  make(chan struct{}),
+	}
+	logs, err := s.command.StderrPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.command.Start(); err != nil {
+		return nil, err
+	}
+	serving := make(chan struct{})
+	go s.follow(logs, serving)
+
+	select {
+	case <-serving:
+		err = s.awaitReady(ctx)
+	case <-s.exited:
+		err = errors.New("server ended before it served")
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%w; its log:\n%s", err, s.Logs()), s.Stop())
+	}
+	return s, nil
+}
+
+// follow keeps the server's log, closes serving when the log has named the
+// addresses, and notes how the process ended.
+func (s *Server) follow(logs io.Reader, serving chan<- struct{}) {
+	kept := io.TeeReader(logs, s.logs)
+	lines := bufio.NewScanner(kept)
+	for lines.Scan() {
+		var entry struct {
+			Message      string `json:"msg"`
+			Address      string `json:"address"`
+			AdminAddress string `json:"admin_address"`
+		}
+		if json.Unmarshal(lines.Bytes(), &entry) == nil && entry.Message == "serving" && s.Addr == "" {
+			s.Addr, s.AdminAddr = entry.Address, entry.AdminAddress
+			close(serving)
+		}
+	}
+	io.Copy(io.Discard, kept) //nolint:errcheck // A line that was too long to scan must not block the server.
+	s.err = s.command.Wait()
+	close(s.exited)
+}
+
+// awaitReady polls /readyz until it says yes.
+func (s *Server) awaitReady(ctx context.Context) error {
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.AdminAddr+"/readyz", http.NoBody)
+		if err != nil {
+			return err
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err == nil {
+			response.Body.Close()
+			if response.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.exited:
+			return errors.New("server ended before it was ready")
+		}
+	}
+}
+
+// Stop asks the server to drain, waits for its end and returns nil if it exited
+// with status 0.
+func (s *Server) Stop() error {
+	if err := s.command.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	<-s.exited
+	return s.err
+}
+
+// Logs returns what the server has logged so far.
+func (s *Server) Logs() string { return s.logs.String() }
+
+// lockedBuffer is a buffer that is written and read at once.
+type lockedBuffer struct {
+	mutex  sync.Mutex
+	buffer bytes.Buffer
+}
+
+// Write appends to the buffer.
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	return b.buffer.Write(p)
+}
+
+// String returns what was written so far.
+func (b *lockedBuffer) String() string {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	return b.buffer.String()
+}

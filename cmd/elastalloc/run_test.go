@@ -1,0 +1,235 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// runWith executes a command line in this process.
+func runWith(t *testing.T, env map[string]string, stdin string, args ...string) (stdout, stderr string, status int) {
+	t.Helper()
+	lookup := func(name string) (string, bool) {
+		value, set := env[name]
+		return value, set
+	}
+	var out, errors bytes.Buffer
+	status = run(t.Context(), args, strings.NewReader(stdin), &out, &errors, lookup)
+	return out.String(), errors.String(), status
+}
+
+// maskTimes hides what differs from run to run in a table or in JSON.
+func maskTimes(text string) string {
+	text = regexp.MustCompile(`\b(in|after) [0-9.]+(ns|µs|ms|s)`).ReplaceAllString(text, "$1 TIME")
+	return regexp.MustCompile(`"(solveTime|duration)": "[^"]*"`).ReplaceAllString(text, `"$1": "TIME"`)
+}
+
+// TestTables compares what allocate shows a person with golden files; go test
+// -update rewrites them. The budget is ample so that no time limit ends a search.
+func TestTables(t *testing.T) {
+	for name, args := range map[string]string{
+		"no_jobs":              "-f testdata/no_jobs.json",
+		"zero_nodes":           "-f testdata/zero_nodes.json --plan",
+		"more_jobs_than_nodes": "-f testdata/more_jobs_than_nodes.json --plan",
+		"optimized":            "-f testdata/more_jobs_than_nodes.json --admission optimized --plan",
+		"preemptive":           "-f testdata/more_jobs_than_nodes.json --admission preemptive --plan",
+		"shrunken_pool":        "-f testdata/shrunken_pool.json --plan",
+		"illegal_size":         "-f testdata/illegal_size.json --plan",
+		"queue":                "-f testdata/queue.json",
+		"fill_idle":            "-f testdata/queue.json --mode fill-idle",
+		"greedy":               "-f testdata/queue.json --backend greedy",
+		"fallback":             "-f testdata/queue.json --backend cbc --formulation paper",
+		"example":              "-f ../../examples/snapshot.json",
+	} {
+		t.Run(name, func(t *testing.T) {
+			stdout, stderr, status := runWith(t, nil, "", append([]string{"allocate", "--budget=1m"}, strings.Fields(args)...)...)
+			if status != exitDone || stderr != "" {
+				t.Fatalf("exit status %d, stderr %q", status, stderr)
+			}
+			compareGolden(t, name+".golden", maskTimes(stdout))
+		})
+	}
+}
+
+func compareGolden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", name, diff)
+	}
+}
+
+// TestREADME compares the table in the README with what the command prints today.
+func TestREADME(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, stderr, status := runWith(t, nil, "", "allocate", "-f", "../../examples/snapshot.json", "--budget=1m")
+	if status != exitDone {
+		t.Fatalf("exit status %d, stderr %q", status, stderr)
+	}
+	_, block, found := strings.Cut(string(text), "```\nJOB ")
+	block, _, closed := strings.Cut("JOB "+block, "```")
+	if !found || !closed {
+		t.Fatal("the README shows no decision")
+	}
+	printed := maskTimes(stdout)
+	for line := range strings.Lines(maskTimes(block)) {
+		if line != "…\n" && !strings.Contains(printed, line) {
+			t.Errorf("the README shows a line that is not printed today: %s", line)
+		}
+	}
+}
+
+// TestJSON checks that -o json prints the response itself, the same every time.
+func TestJSON(t *testing.T) {
+	first, stderr, status := runWith(t, nil, "", "allocate", "-f", "testdata/queue.json", "-o", "json", "--budget=1m")
+	if status != exitDone {
+		t.Fatalf("exit status %d, stderr %q", status, stderr)
+	}
+	response := new(elastallocv1.AllocateResponse)
+	if err := protojson.Unmarshal([]byte(first), response); err != nil {
+		t.Fatal(err)
+	}
+	if response.GetReport().GetReason() != elastallocv1.Reason_REASON_OPTIMAL || len(response.GetAllocations()) != 4 {
+		t.Errorf("the answer is %s; want a proven optimum for 4 jobs", first)
+	}
+	for _, a := range response.GetAllocations() {
+		if len(a.GetPlannedNodes())+len(a.GetPlannedProgress()) > 0 {
+			t.Errorf("the plan of %q was given without being asked for", a.GetJobId())
+		}
+	}
+	again, _, _ := runWith(t, nil, "", "allocate", "-f", "testdata/queue.json", "-o", "json", "--budget=1m")
+	if diff := cmp.Diff(maskTimes(first), maskTimes(again)); diff != "" {
+		t.Errorf("the same request gave different answers:\n%s", diff)
+	}
+}
+
+// TestExitStatus checks who is to blame: 2 for usage and input, 1 for the work.
+func TestExitStatus(t *testing.T) {
+	for name, test := range map[string]struct {
+		args   string
+		env    map[string]string
+		stdin  string
+		status int
+		stderr string
+	}{
+		"help":                   {args: "--help"},
+		"version":                {args: "version"},
+		"completion":             {args: "completion bash"},
+		"unknown command":        {args: "alocate", status: exitBadInput, stderr: "unknown command"},
+		"unknown flag":           {args: "serve --port 1", status: exitBadInput, stderr: "unknown flag: --port"},
+		"an argument":            {args: "allocate request.json", status: exitBadInput, stderr: "request.json"},
+		"no file":                {args: "allocate", status: exitBadInput, stderr: `"file" not set`},
+		"missing file":           {args: "allocate -f missing.json", status: exitBadInput, stderr: "missing.json: no such file"},
+		"bad output":             {args: "allocate -f - -o yaml", status: exitBadInput, stderr: "want table or json"},
+		"bad backend":            {args: "allocate -f - --backend gurobi", status: exitBadInput, stderr: "exact, cbc, highs, greedy"},
+		"bad formulation":        {args: "allocate -f - --formulation onehot", status: exitBadInput, stderr: "one-hot, paper"},
+		"bad gap":                {args: "allocate -f testdata/queue.json --gap 1", status: exitBadInput, stderr: "\n  options.relative_gap: "},
+		"bad budget":             {args: "allocate -f testdata/queue.json --budget -1s", status: exitBadInput, stderr: "\n  options.time_budget: "},
+		"nothing on stdin":       {args: "allocate -f -", status: exitBadInput, stderr: "line 1:1"},
+		"no JSON":                {args: "allocate -f -", stdin: "{\n  nope", status: exitBadInput, stderr: "line 2:3"},
+		"unknown field":          {args: "allocate -f -", stdin: "{\"snapshot\": {},\n \"optoins\": {}}", status: exitBadInput, stderr: `(line 2:2): unknown field "optoins"`},
+		"bad duration":           {args: "allocate -f -", stdin: `{"snapshot": {"jobs": [{"id": "a", "remainingEta": "1h"}]}}`, status: exitBadInput, stderr: "1h"},
+		"no snapshot":            {args: "allocate -f -", stdin: `{}`, status: exitBadInput, stderr: "\n  snapshot: "},
+		"nobody at the server":   {args: "allocate -f testdata/queue.json --budget 50ms --server 127.0.0.1:1", status: exitFailed, stderr: "allocate: "},
+		"bad variable":           {args: "allocate -f -", env: map[string]string{"ELASTALLOC_BUDGET": "soon"}, status: exitBadInput, stderr: "ELASTALLOC_BUDGET"},
+		"unknown backend":        {args: "serve --backends exact,cbc", status: exitBadInput, stderr: `there is no backend "cbc"`},
+		"greedy first":           {args: "serve --backends greedy,exact", status: exitBadInput, stderr: "name it last"},
+		"backend twice":          {args: "serve --backends exact,exact", status: exitBadInput, stderr: "twice"},
+		"bad default budget":     {args: "serve --default-budget 0s", status: exitBadInput, stderr: "--default-budget"},
+		"bad limit":              {args: "serve --max-inflight 0", status: exitBadInput, stderr: "max inflight"},
+		"key without a cert":     {args: "serve --tls-key key.pem", status: exitBadInput, stderr: "certificate"},
+		"address not ours":       {args: "serve --listen 192.0.2.1:1 --admin-listen 127.0.0.1:0", status: exitFailed, stderr: "192.0.2.1:1"},
+		"snapshot without flags": {args: "snapshot", status: exitBadInput, stderr: `"at", "nodes", "trace" not set`},
+		"negative nodes":         {args: "snapshot --trace - --nodes -1 --at 1h", status: exitBadInput, stderr: "--nodes is -1"},
+		"negative time":          {args: "snapshot --trace - --nodes 1 --at -1h", status: exitBadInput, stderr: "--at is -1h"},
+		"no GPUs per node":       {args: "snapshot --trace - --nodes 1 --at 1h --gpus-per-node 0", status: exitBadInput, stderr: "--gpus-per-node is 0"},
+		"bad trace":              {args: "snapshot --trace - --nodes 1 --at 1h", stdin: "job_id\n", status: exitBadInput, stderr: "line 1: column submit_s is missing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stdout, stderr, status := runWith(t, test.env, test.stdin, strings.Fields(test.args)...)
+			if status != test.status {
+				t.Errorf("exit status %d; want %d", status, test.status)
+			}
+			if !strings.Contains(stderr, test.stderr) || (test.stderr == "") != (stderr == "") {
+				t.Errorf("stderr is %q; want it to say %q", stderr, test.stderr)
+			}
+			if (stdout == "") != (test.stderr != "") {
+				t.Errorf("stdout is %q beside stderr %q", stdout, stderr)
+			}
+		})
+	}
+}
+
+func TestBadFieldsAreNamed(t *testing.T) {
+	_, stderr, status := runWith(t, nil, "", "allocate", "-f", "testdata/bad_fields.json")
+	if status != exitBadInput {
+		t.Errorf("exit status %d; want %d", status, exitBadInput)
+	}
+	compareGolden(t, "bad_fields.golden", stderr)
+}
+
+func TestEnvironment(t *testing.T) {
+	env := map[string]string{"ELASTALLOC_FILE": "testdata/queue.json", "ELASTALLOC_OUTPUT": "json", "ELASTALLOC_BACKEND": "greedy", "ELASTALLOC_SERVER": ""}
+	stdout, stderr, status := runWith(t, env, "", "allocate")
+	if status != exitDone || !strings.Contains(stdout, `"backend": "BACKEND_GREEDY"`) {
+		t.Errorf("exit status %d, stderr %q, stdout %q; want greedy's answer in JSON", status, stderr, stdout)
+	}
+	stdout, stderr, status = runWith(t, env, "", "allocate", "--output=table", "--backend=exact")
+	if status != exitDone || !strings.HasPrefix(stdout, "JOB ") || !strings.Contains(stdout, "decided by  exact") {
+		t.Errorf("exit status %d, stderr %q, stdout %q; want the flags to win", status, stderr, stdout)
+	}
+}
+
+// TestSnapshot cuts a request and has it decided, as a pipe of the two would.
+func TestSnapshot(t *testing.T) {
+	request, stderr, status := runWith(t, nil, "", "snapshot", "--trace=testdata/trace.csv", "--nodes=12", "--at=10m")
+	if status != exitDone {
+		t.Fatalf("exit status %d, stderr %q", status, stderr)
+	}
+	compareGolden(t, "snapshot.json.golden", request)
+	stdout, stderr, status := runWith(t, nil, request, "allocate", "-f", "-", "--budget=1m")
+	if status != exitDone {
+		t.Fatalf("exit status %d, stderr %q", status, stderr)
+	}
+	compareGolden(t, "snapshot.golden", maskTimes(stdout))
+}
+
+// TestRealTrace proves the decision of a real moment, where the public traces
+// stand beside the checkout.
+func TestRealTrace(t *testing.T) {
+	const trace = "../../../shared/traces/itp_cluster04_50h.csv"
+	if _, err := os.Stat(trace); err != nil {
+		t.Skip("no ../shared/traces beside the checkout")
+	}
+	request, stderr, status := runWith(t, nil, "", "snapshot", "--trace", trace, "--nodes=110", "--at=26h")
+	if status != exitDone {
+		t.Fatalf("exit status %d, stderr %q", status, stderr)
+	}
+	stdout, stderr, status := runWith(t, nil, request, "allocate", "-f", "-", "--budget=1m")
+	if status != exitDone || !strings.Contains(stdout, "proven optimal") {
+		t.Errorf("exit status %d, stderr %q, stdout %s; want a proven optimum", status, stderr, stdout)
+	}
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+
+	"github.com/spf13/cobra"
+
+	"github.com/elastalloc/elastalloc/server"
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+func newServeCommand() *cobra.Command {
+	config := server.DefaultConfig()
+	config.Version = version()
+	names, budget, level := defaultBackends(), defaultBudget, slog.LevelInfo
+
+	command := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve decisions over gRPC",
+		Long: `Serve the AllocatorService, health and reflection over gRPC, and /metrics, /healthz
+and /readyz over HTTP on the admin address. SIGTERM and SIGINT drain the server:
+it says that it is not ready, waits, refuses new calls, lets those in flight end
+and exits 0. Logs go to stderr, one JSON object per line.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if budget <= 0 {
+				return fmt.Errorf("--default-budget is %v; want more than 0", budget)
+			}
+			backends, err := newBackends(names)
+			if err != nil {
+				return fmt.Errorf("--backends: %w", err)
+			}
+			config.Chain = newChain(backends, budget)
+			config.Backends = map[solver.BackendName]bool{solver.BackendGreedy: true}
+			for _, backend := range backends {
+				config.Backends[backend.Name()] = true
+			}
+			config.Logger = slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
+			ready, err := config.Complete()
+			if errors.As(err, new(*net.OpError)) {
+				return failed(err)
+			}
+			if err != nil {
+				return err
+			}
+			return failed(ready.Run(cmd.Context()))
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&config.Listen, "listen", config.Listen, "address of gRPC")
+	flags.StringVar(&config.AdminListen, "admin-listen", config.AdminListen, "address of metrics, liveness and readiness")
+	flags.StringSliceVar(&names, "backends", names, "backends to ask, in this order; greedy is the last resort anyway")
+	flags.DurationVar(&budget, "default-budget", budget, "decision budget of a request that names none")
+	flags.IntVar(&config.MaxInflight, "max-inflight", config.MaxInflight, "decisions made at once; more requests are shed")
+	flags.IntVar(&config.MaxJobs, "max-jobs", config.MaxJobs, "jobs of a snapshot at most")
+	flags.StringVar(&config.TLSCert, "tls-cert", "", "PEM file of the server's certificate; plain text without")
+	flags.StringVar(&config.TLSKey, "tls-key", "", "PEM file of the server's key")
+	flags.StringVar(&config.ClientCA, "client-ca", "", "PEM file of the CA that every client's certificate must come from")
+	flags.DurationVar(&config.DrainDelay, "drain-delay", config.DrainDelay, "wait between saying not ready and refusing calls")
+	flags.DurationVar(&config.DrainTimeout, "drain-timeout", config.DrainTimeout, "time that calls in flight then have to end")
+	flags.TextVar(&level, "log-level", level, "least level logged: debug, info, warn or error")
+	return command
+}

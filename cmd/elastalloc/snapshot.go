@@ -1,0 +1,80 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/elastalloc/elastalloc/sim"
+)
+
+func newSnapshotCommand() *cobra.Command {
+	var (
+		file        string
+		nodes       int32
+		at          time.Duration
+		gpusPerNode int
+	)
+	command := &cobra.Command{
+		Use:   "snapshot --trace FILE --nodes N --at DURATION",
+		Short: "Cut an AllocateRequest out of a trace",
+		Long: `Print, as JSON for allocate, the decision that a pool would have faced at a
+moment of a trace: the jobs submitted by then and, by the trace's own durations,
+not yet finished, each with the remaining share of its demand. In submission
+order they hold the nodes they asked for while the pool lasts; the first that
+does not fit and all after it are queued.
+
+A trace is CSV with a header and the columns job_id, submit_s, duration_s (in
+seconds from the first submission) and gpus; other columns are ignored.`,
+		Example: `  elastalloc snapshot --trace trace.csv --nodes 110 --at 26h | elastalloc allocate -f -`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case nodes < 0:
+				return fmt.Errorf("--nodes is %d; want at least 0", nodes)
+			case at < 0:
+				return fmt.Errorf("--at is %v; want at least 0", at)
+			case gpusPerNode < 1:
+				return fmt.Errorf("--gpus-per-node is %d; want at least 1", gpusPerNode)
+			}
+			input, err := openInput(cmd, file)
+			if err != nil {
+				return err
+			}
+			defer input.Close()
+			trace, err := sim.ReadTrace(input)
+			if err != nil {
+				return fmt.Errorf("%s: %w", file, err)
+			}
+			request := sim.Cut(trace, nodes, at, gpusPerNode)
+			request.Snapshot.Id = snapshotID(file, at)
+			return failed(writeJSON(cmd.OutOrStdout(), request, omitDefaults))
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&file, "trace", "", "trace in CSV, - for standard input")
+	flags.Int32Var(&nodes, "nodes", 0, "nodes in the pool")
+	flags.DurationVar(&at, "at", 0, "moment of the snapshot, from the first submission, such as 26h")
+	flags.IntVar(&gpusPerNode, "gpus-per-node", sim.DefaultGPUsPerNode, "GPUs of one node")
+	markRequired(command, "trace", "nodes", "at")
+	return command
+}
+
+// snapshotID names a snapshot after its trace and moment.
+func snapshotID(file string, at time.Duration) string {
+	if file == standardInput {
+		file = "trace"
+	}
+	name := strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
+	return fmt.Sprintf("%s@%v", name, at)
+}
+
+// markRequired makes flags of a command required.
+func markRequired(command *cobra.Command, names ...string) {
+	for _, name := range names {
+		_ = command.MarkFlagRequired(name) // Fails only for a flag that is not there.
+	}
+}

@@ -1,0 +1,241 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// writeTable writes a decision for a person: one line per job in the order of the
+// request, then what is known about the decision.
+func writeTable(
+	w io.Writer, request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse, color colors,
+) error {
+	jobs, allocations := request.GetSnapshot().GetJobs(), response.GetAllocations()
+	if len(jobs) != len(allocations) {
+		return fmt.Errorf("the answer speaks of %d jobs; the request of %d", len(allocations), len(jobs))
+	}
+	text := reportTable(request, response).String()
+	if len(jobs) > 0 {
+		text = jobTable(jobs, allocations, request.GetOptions().GetIncludePlan(), color).String() + "\n" + text
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+// jobTable lays out the jobs.
+func jobTable(jobs []*elastallocv1.Job, allocations []*elastallocv1.Allocation, plan bool, color colors) *table {
+	const remainingETA = 3
+	t := &table{rightAligned: map[int]bool{remainingETA: true}}
+	header := []string{"JOB", "NODES", "CHANGE", "REMAINING ETA", "PROGRESS"}
+	if plan {
+		header = append(header, "PLAN")
+	}
+	t.addRow(color.bold, header...)
+
+	width := nodesWidth(jobs, allocations)
+	for i, a := range allocations {
+		row := []string{
+			printable(a.GetJobId()),
+			fmt.Sprintf("%*d → %-*d", width, jobs[i].GetCurrentNodes(), width, a.GetNodes()),
+			words(a.GetChange()),
+			shortDuration(jobs[i].GetRemainingEta().AsDuration()),
+			describeProgress(a.GetPlannedProgress()),
+		}
+		if plan {
+			row = append(row, describePlan(a.GetPlannedNodes(), width))
+		}
+		t.addRow(color.ofChange(a.GetChange()), row...)
+	}
+	return t
+}
+
+// nodesWidth returns how many digits the largest number of nodes has.
+func nodesWidth(jobs []*elastallocv1.Job, allocations []*elastallocv1.Allocation) int {
+	most := int32(0)
+	for i, a := range allocations {
+		most = max(most, jobs[i].GetCurrentNodes(), a.GetNodes())
+		for _, nodes := range a.GetPlannedNodes() {
+			most = max(most, nodes)
+		}
+	}
+	return len(strconv.Itoa(int(most)))
+}
+
+// reportTable lays out what is known about a decision.
+func reportTable(request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse) *table {
+	t := new(table)
+	add := func(name, format string, args ...any) { t.addRow(plain, name, fmt.Sprintf(format, args...)) }
+	report := response.GetReport()
+	if id := response.GetSnapshotId(); id != "" {
+		add("snapshot", "%s", printable(id))
+	}
+	add("jobs", "%s", countChanges(response.GetAllocations()))
+	add("pool", "%d nodes, %d idle", request.GetSnapshot().GetTotalNodes(), report.GetIdleNodes())
+	add("objective", "%.6f", report.GetObjective())
+	// Between scaling moments nothing is optimised, so nothing is proven.
+	if request.GetOptions().GetMode() != elastallocv1.Mode_MODE_FILL_IDLE {
+		add("bound", "%.6f", report.GetBound())
+		add("gap", "%s", describeGap(report))
+		add("greedy", "%s", describeGain(report))
+	}
+	add("decided by", "%s in %s", enumName(report.GetBackend()), roundDuration(report.GetSolveTime().AsDuration()))
+	if len(report.GetAttempts()) > 1 {
+		for i, attempt := range report.GetAttempts() {
+			name := ""
+			if i == 0 {
+				name = "attempts"
+			}
+			add(name, "%s", describeAttempt(attempt))
+		}
+	}
+	return t
+}
+
+// countChanges returns how many jobs there are and what happens to them.
+func countChanges(allocations []*elastallocv1.Allocation) string {
+	counts := make(map[elastallocv1.Change]int)
+	for _, a := range allocations {
+		counts[a.GetChange()]++
+	}
+	text := strconv.Itoa(len(allocations))
+	separator := ": "
+	for change := range elastallocv1.Change(len(elastallocv1.Change_name)) {
+		if counts[change] > 0 {
+			text += fmt.Sprintf("%s%d %s", separator, counts[change], words(change))
+			separator = ", "
+		}
+	}
+	return text
+}
+
+// describeGap returns the gap and what it says about the decision.
+func describeGap(report *elastallocv1.SolveReport) string {
+	if report.GetReason() == elastallocv1.Reason_REASON_OPTIMAL {
+		return "0 %: proven optimal, no plan is better"
+	}
+	text := twoDigits(100*report.GetRelativeGap()) + " %: no plan is better by more"
+	switch {
+	case report.GetReason() == elastallocv1.Reason_REASON_HEURISTIC:
+		text += "; no search was made"
+	case report.GetLimit() == elastallocv1.Limit_LIMIT_GAP:
+		text += "; the gap asked for was reached"
+	case report.GetLimit() == elastallocv1.Limit_LIMIT_TIME:
+		text += "; the time was up"
+	}
+	return text
+}
+
+// twoDigits returns a positive number to two significant digits, without an
+// exponent.
+func twoDigits(x float64) string {
+	if x <= 0 {
+		return "0"
+	}
+	decimals := 1 - int(math.Floor(math.Log10(x)))
+	return strconv.FormatFloat(x, 'f', max(0, decimals), 64)
+}
+
+// describeGain returns what greedy would have scored and the gain over it.
+func describeGain(report *elastallocv1.SolveReport) string {
+	greedy := report.GetGreedyObjective()
+	if greedy <= 0 {
+		return fmt.Sprintf("%.6f", greedy)
+	}
+	return fmt.Sprintf("%.6f, gain over greedy %+.1f %%", greedy, 100*(report.GetObjective()/greedy-1))
+}
+
+// describeAttempt returns how one backend's try ended and, where it failed, why.
+func describeAttempt(attempt *elastallocv1.Attempt) string {
+	text := fmt.Sprintf("%s: %s after %s", enumName(attempt.GetBackend()),
+		words(attempt.GetOutcome()), roundDuration(attempt.GetDuration().AsDuration()))
+	if detail := attempt.GetDetail(); detail != "" && attempt.GetOutcome() != elastallocv1.Outcome_OUTCOME_ANSWERED {
+		text += " (" + printable(detail) + ")"
+	}
+	return text
+}
+
+// describePlan returns the nodes per step, each as wide as the widest of the table.
+func describePlan(nodes []int32, width int) string {
+	steps := make([]string, len(nodes))
+	for i, n := range nodes {
+		steps[i] = fmt.Sprintf("%*d", width, n)
+	}
+	return strings.Join(steps, " ")
+}
+
+// describeProgress draws the cumulative progress at the end of each step and says
+// what it is at the end of the last one, rounded down so that only a finished job
+// shows 100 %.
+func describeProgress(progress []float64) string {
+	if len(progress) == 0 {
+		return ""
+	}
+	last := progress[len(progress)-1]
+	return fmt.Sprintf("%s %5.1f %%", sparkline(progress), math.Floor(1000*last)/10)
+}
+
+// sparkline draws the cumulative progress at the end of each step, 0 to 1: a dot
+// where nothing is done yet, the full block where the job is finished.
+func sparkline(progress []float64) string {
+	levels := []rune("▁▂▃▄▅▆▇")
+	var line strings.Builder
+	for _, share := range progress {
+		switch {
+		case share <= 0:
+			line.WriteRune('·')
+		case share >= 1:
+			line.WriteRune('█')
+		default:
+			line.WriteRune(levels[int(share*float64(len(levels)))])
+		}
+	}
+	return line.String()
+}
+
+// shortDuration returns a duration in its two largest units, as 3h07m.
+func shortDuration(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d >= day:
+		return fmt.Sprintf("%dd%02dh", d/day, d%day/time.Hour)
+	case d >= time.Hour:
+		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+	case d >= time.Minute:
+		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
+	default:
+		return roundDuration(d).String()
+	}
+}
+
+// roundDuration rounds a duration to about three digits.
+func roundDuration(d time.Duration) time.Duration {
+	unit := time.Duration(1)
+	for d >= 1000*unit {
+		unit *= 10
+	}
+	return d.Round(unit)
+}
+
+// words returns the name of an enum's value for reading.
+func words(value protoreflect.Enum) string {
+	return strings.ReplaceAll(enumName(value), "-", " ")
+}
+
+// printable returns a text from outside so that it cannot drive a terminal.
+func printable(text string) string {
+	for _, r := range text {
+		if !unicode.IsPrint(r) {
+			return strconv.Quote(text)
+		}
+	}
+	return text
+}

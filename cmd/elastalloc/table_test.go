@@ -1,0 +1,119 @@
+package main
+
+import (
+	"math"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+func TestDescribeProgress(t *testing.T) {
+	for _, test := range []struct {
+		progress []float64
+		want     string
+	}{
+		{nil, ""},
+		{[]float64{0, 0}, "··   0.0 %"},
+		{[]float64{1e-6, 0.2, 0.5, 0.9, 0.9999}, "▁▂▄▇▇  99.9 %"},
+		{[]float64{math.Nextafter(1, 0), 1}, "▇█ 100.0 %"},
+	} {
+		if got := describeProgress(test.progress); got != test.want {
+			t.Errorf("describeProgress(%v) = %q; want %q", test.progress, got, test.want)
+		}
+	}
+}
+
+func TestShortDuration(t *testing.T) {
+	for _, test := range []struct {
+		duration time.Duration
+		want     string
+	}{
+		{time.Nanosecond, "1ns"},
+		{1234567 * time.Nanosecond, "1.23ms"},
+		{59*time.Second + 940*time.Millisecond, "59.9s"},
+		{time.Minute, "1m00s"},
+		{59*time.Minute + 59*time.Second, "59m59s"},
+		{3*time.Hour + 7*time.Minute, "3h07m"},
+		{3650*24*time.Hour + 5*time.Hour, "3650d05h"},
+	} {
+		if got := shortDuration(test.duration); got != test.want {
+			t.Errorf("shortDuration(%v) = %q; want %q", test.duration, got, test.want)
+		}
+	}
+}
+
+func TestTwoDigits(t *testing.T) {
+	for x, want := range map[float64]string{
+		0: "0", 5.8e-5: "0.000058", 0.0134: "0.013", 1: "1.0", 49.2: "49", 123: "123", 1e-7: "0.00000010",
+	} {
+		if got := twoDigits(x); got != want {
+			t.Errorf("twoDigits(%v) = %q; want %q", x, got, want)
+		}
+	}
+}
+
+// TestTableOfStrangeJobs checks that an id cannot drive the terminal and that wide
+// letters do not break the columns.
+func TestTableOfStrangeJobs(t *testing.T) {
+	request := &elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{Jobs: []*elastallocv1.Job{
+		{Id: "évil\x1b[2J", RemainingEta: durationpb.New(time.Second)}, {Id: "zürich", CurrentNodes: 16},
+	}}}
+	response := &elastallocv1.AllocateResponse{
+		Allocations: []*elastallocv1.Allocation{
+			{JobId: "évil\x1b[2J", Nodes: 1, Change: elastallocv1.Change_CHANGE_START},
+			{JobId: "zürich", Change: elastallocv1.Change_CHANGE_PREEMPT},
+		},
+		Report: &elastallocv1.SolveReport{Backend: 99},
+	}
+	var text strings.Builder
+	if err := writeTable(&text, request, response, colors{}); err != nil {
+		t.Fatal(err)
+	}
+	const want = "" +
+		"JOB            NODES    CHANGE   REMAINING ETA  PROGRESS\n" +
+		"\"évil\\x1b[2J\"   0 → 1   start               1s\n" +
+		"zürich         16 → 0   preempt             0s\n"
+	if got := text.String(); !strings.HasPrefix(got, want) {
+		t.Errorf("table is\n%s\nwant it to begin with\n%s", got, want)
+	}
+	if !strings.Contains(text.String(), "decided by  99 in 0s") {
+		t.Errorf("an unknown backend is not shown by its number:\n%s", text.String())
+	}
+
+	response.Allocations = response.Allocations[:1]
+	if err := writeTable(&text, request, response, colors{}); err == nil {
+		t.Error("an answer that leaves out a job was shown")
+	}
+}
+
+func TestColors(t *testing.T) {
+	noEnv := func(string) (string, bool) { return "", false }
+	if got := colorsFor(new(strings.Builder), noEnv); got != (colors{}) {
+		t.Errorf("colors of a buffer are %+v; want none", got)
+	}
+	file, err := os.Create(t.TempDir() + "/table")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if got := colorsFor(file, noEnv); got != (colors{}) {
+		t.Errorf("colors of a file are %+v; want none", got)
+	}
+	terminal, err := os.OpenFile("/dev/null", os.O_WRONLY, 0) // A character device, as a terminal is.
+	if err != nil {
+		t.Skip("no character device: ", err)
+	}
+	defer terminal.Close()
+	if got := colorsFor(terminal, noEnv); got.start.paint("x") != "\x1b[32mx\x1b[0m" {
+		t.Errorf("a start is painted %q", got.start.paint("x"))
+	}
+	noColor := func(name string) (string, bool) { return "1", name == "NO_COLOR" }
+	if got := colorsFor(terminal, noColor); got != (colors{}) {
+		t.Errorf("colors with NO_COLOR are %+v; want none", got)
+	}
+}

@@ -1,0 +1,124 @@
+package sim
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestReadTrace(t *testing.T) {
+	const text = "\ufeffuser,gpus,submit_s,job_id,duration_s\n" +
+		"ann,8,0,a,60\n" +
+		"bob,1,0,\"b,\nc\",0\n" +
+		",128,2.5,d,1e3\n"
+	got, err := ReadTrace(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Trace{
+		{ID: "a", Submit: 0, Duration: time.Minute, GPUs: 8},
+		{ID: "b,\nc", Submit: 0, Duration: 0, GPUs: 1},
+		{ID: "d", Submit: 2500 * time.Millisecond, Duration: 1000 * time.Second, GPUs: 128},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("trace (-want +got):\n%s", diff)
+	}
+}
+
+func TestReadTraceRefuses(t *testing.T) {
+	const header = "job_id,submit_s,duration_s,gpus\n"
+	for name, test := range map[string]struct{ text, want string }{
+		"nothing":              {"", "trace is empty"},
+		"a missing column":     {"job_id,submit_s,gpus\na,0,1\n", "line 1: column duration_s is missing"},
+		"a column twice":       {"job_id,submit_s,duration_s,gpus,gpus\n", "line 1: column gpus stands there twice"},
+		"an empty id":          {header + ",0,1,1\n", "line 2: job_id is empty"},
+		"a duplicate id":       {header + "a,0,1,1\nb,0,1,1\na,0,1,1\n", `line 4: job_id "a" stands in line 2 already`},
+		"text for a number":    {header + "a,soon,1,1\n", `line 2: submit_s is "soon"`},
+		"a negative time":      {header + "a,-1,1,1\n", `line 2: submit_s is "-1"`},
+		"a negative duration":  {header + "a,0,-0.1,1\n", `line 2: duration_s is "-0.1"`},
+		"not a number":         {header + "a,0,NaN,1\n", `line 2: duration_s is "NaN"`},
+		"infinity":             {header + "a,Inf,1,1\n", `line 2: submit_s is "Inf"`},
+		"an overflowing time":  {header + "a,0,1e10,1\n", `line 2: duration_s is "1e10"`},
+		"unsorted times":       {header + "a,5,1,1\nb,4,1,1\n", "line 3: submit_s is 4 after 5"},
+		"zero GPUs":            {header + "a,0,1,0\n", `line 2: gpus is "0"`},
+		"negative GPUs":        {header + "a,0,1,-8\n", `line 2: gpus is "-8"`},
+		"half a GPU":           {header + "a,0,1,0.5\n", `line 2: gpus is "0.5"`},
+		"more GPUs than fit":   {header + "a,0,1,99999999999999999999\n", "line 2: gpus is"},
+		"a short line":         {header + "a,0,1\n", "line 2: wrong number of fields"},
+		"a quote that is open": {header + "\"a,0,1,1\n", "line 2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			trace, err := ReadTrace(strings.NewReader(test.text))
+			if err == nil {
+				t.Fatalf("read %v; want an error", trace)
+			}
+			if !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error is %q; want it to say %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestNodesAsked(t *testing.T) {
+	for _, test := range []struct{ gpus, gpusPerNode, want int }{
+		{1, 8, 1}, {8, 8, 1}, {9, 8, 2}, {16, 8, 2}, {17, 8, 4}, {24, 8, 4}, {64, 8, 8},
+		{65, 8, 16}, {128, 8, 16}, {129, 8, 16}, {1 << 62, 8, 16}, {3, 1, 4}, {1, 1 << 62, 1},
+	} {
+		if got := NodesAsked(test.gpus, test.gpusPerNode); got != test.want {
+			t.Errorf("NodesAsked(%d, %d) = %d; want %d", test.gpus, test.gpusPerNode, got, test.want)
+		}
+	}
+}
+
+func TestRemainingDemand(t *testing.T) {
+	job := TraceJob{ID: "a", Duration: 1000 * time.Second, GPUs: 32}
+	for _, test := range []struct{ ran, want time.Duration }{
+		{0, 2560 * time.Second},
+		{250 * time.Second, 1920 * time.Second},
+		{1000*time.Second - 1, 3},
+	} {
+		if got := job.RemainingDemand(test.ran, DefaultGPUsPerNode); got != test.want {
+			t.Errorf("RemainingDemand(%v) on 4 nodes = %v; want %v", test.ran, got, test.want)
+		}
+	}
+}
+
+// FuzzReadTrace checks that whatever is read is a trace: valid jobs with unique
+// ids in the order of submission.
+func FuzzReadTrace(f *testing.F) {
+	for _, seed := range []string{
+		"job_id,submit_s,duration_s,gpus\na,0,60,8\nb,0.5,1e3,1\n",
+		"job_id,submit_s,duration_s,gpus,user,status\na,0,1,1,u1,Pass\n",
+		"gpus,duration_s,submit_s,job_id\n8,NaN,-1,\"a\n",
+		"\ufeffjob_id,submit_s,duration_s,gpus\r\na,0,9223372036,1\r\n",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		trace, err := ReadTrace(strings.NewReader(text))
+		if err != nil {
+			if trace != nil {
+				t.Errorf("a trace beside the error %q", err)
+			}
+			return
+		}
+		seen := make(map[string]bool)
+		for i, job := range trace {
+			if job.ID == "" || seen[job.ID] {
+				t.Errorf("job %d has the id %q", i, job.ID)
+			}
+			seen[job.ID] = true
+			if job.GPUs < 1 || job.Duration < 0 || job.Submit < 0 {
+				t.Errorf("job %d is %+v", i, job)
+			}
+			if i > 0 && job.Submit < trace[i-1].Submit {
+				t.Errorf("job %d was submitted before the one above it", i)
+			}
+			if d := job.RemainingDemand(0, DefaultGPUsPerNode); d < job.Duration {
+				t.Errorf("job %d has the demand %v after a duration of %v", i, d, job.Duration)
+			}
+		}
+	})
+}

@@ -33,6 +33,15 @@ const (
 	lastTemperature  = 1e-7
 	// cooling is the factor from one temperature to the next.
 	cooling = 0.2
+	// foundShare is such that the temperature stays while more than one in this many
+	// jobs lacks columns.
+	foundShare = 10
+	// Below fineTemperature, a share of a job's average worth, a fall must gain
+	// enoughGain of the bound for another to follow.
+	fineTemperature = 1e-5
+	enoughGain      = 1e-9
+	// maxRounds bounds the rounds of settling and pricing.
+	maxRounds = 200
 	// newtonSteps bounds the Newton steps at one temperature.
 	newtonSteps = 30
 )
@@ -194,19 +203,23 @@ func (d *dual) minimise(ctx context.Context, b *box, enough float64) (bound floa
 	if average == 0 || ctx.Err() != nil {
 		return bound, prices
 	}
-	for rounds := 0; bound > enough && ctx.Err() == nil; rounds++ {
+	for rounds := 0; bound > enough && ctx.Err() == nil && rounds < maxRounds; rounds++ {
 		d.settle(ctx, at, temperature)
 		value, found := d.bound(ctx, b, at)
-		if value < bound {
+		gain := bound - value
+		if gain > 0 {
 			bound = value
 			copy(prices, at)
 		}
-		if found == 0 && temperature <= last || rounds > 200 {
+		// The minimum moves far as long as many jobs lack columns; only then is it
+		// worth sharpening.
+		if found*foundShare > len(d.in.finishing) {
+			continue
+		}
+		if found == 0 && (temperature <= last || temperature <= fineTemperature*average && gain <= enoughGain*bound) {
 			break
 		}
-		if temperature > last {
-			temperature = max(last, temperature*cooling)
-		}
+		temperature = max(last, temperature*cooling)
 	}
 	d.dropIdlePrices(ctx, b, &bound, prices)
 	return bound, prices

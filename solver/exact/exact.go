@@ -9,6 +9,7 @@
 //	instance.go    the problem in the units of the search, and how ties are broken
 //	separable.go   jobs that cannot finish in the horizon, priced by a look-up
 //	pricing.go     a job's best plan at given prices, by label setting
+//	root.go        where the search for prices starts
 //	dual.go        the best prices: column generation on a smoothed master
 //	incumbent.go   a legal plan from prices
 //	surviving.go   which plans of a job can still be part of a better solution
@@ -89,8 +90,7 @@ func Bound(ctx context.Context, p *solver.Problem) float64 {
 	if err != nil {
 		return 0
 	}
-	s := newSearch(in, 0)
-	bound, _ := s.dual.minimise(ctx, s.root(), 0)
+	bound, _ := newDual(in).minimise(ctx, newRoot(ctx, in), 0)
 	return in.objectiveBound(bound)
 }
 

@@ -65,33 +65,11 @@ func newSearch(in *instance, gap float64) *search {
 	return &search{in: in, dual: d, builder: newBuilder(in, d), value: math.Inf(-1), gap: gap}
 }
 
-// root returns the box without restrictions.
-func (s *search) root() *box {
-	b := &box{
-		allowed:     make([]uint64, len(s.in.finishing)*s.in.steps),
-		prices:      make([]float64, s.in.steps),
-		temperature: firstTemperature,
-		bound:       s.in.worth,
-	}
-	for f, i := range s.in.finishing {
-		for t := range s.in.steps {
-			b.allowed[f*s.in.steps+t] = 1<<len(s.in.jobs[i].sizes) - 1
-		}
-	}
-	// What a node is worth on average, falling to the end of the horizon as served
-	// demand counts for fewer steps.
-	for t := range b.prices {
-		b.prices[t] = max(s.in.worth, math.SmallestNonzeroFloat64) / float64(max(1, s.in.nodes)*s.in.steps) *
-			2 * float64(s.in.steps-t) / float64(s.in.steps+1)
-	}
-	return b
-}
-
 // run searches until the gap is proven, the work is used up or ctx ends. It
 // returns the upper bound and what ended the search.
 func (s *search) run(ctx context.Context) (bound float64, limit solver.Limit) {
 	s.offer(newPlan(s.in))
-	s.open = append(s.open, s.root())
+	s.open = append(s.open, newRoot(ctx, s.in))
 	for len(s.open) > 0 && s.boxes < maxBoxes {
 		best := 0
 		for n, b := range s.open {

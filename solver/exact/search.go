@@ -18,25 +18,17 @@ import (
 // decided by counts of work, never by the clock, so that the same problem gives
 // the same plan; only ctx can cut the search short.
 
-// round is one core search in a box: how much of the gap between bound and
-// incumbent it takes on, the width of its beam, and whether its look-ahead is
-// sharpened first.
-type round struct {
-	share   float64
-	width   int
-	sharpen bool
-}
-
-// rounds go from cheap to thorough: a small share of the gap leaves few survivors,
-// and what it finds narrows the gap for the next.
-func rounds() []round {
-	return []round{
-		{share: 1.0 / 16, width: 1000},
-		{share: 1.0 / 4, width: 1000, sharpen: true},
-		{share: 1, width: 3000, sharpen: true},
-		{share: 1, width: 20_000, sharpen: true},
-	}
-}
+// The core searches of a box go from cheap to thorough. The first takes on a small
+// share of the gap between bound and incumbent, which leaves few survivors; where
+// it finds nothing, the next takes on twice as much; what it finds narrows the gap.
+// Where the beam drops states it is widened, up to a width from which on splitting
+// the box does more.
+const (
+	firstShare = 1.0 / 16
+	firstWidth = 1000
+	lastWidth  = 16_000
+	widening   = 4
+)
 
 // maxBoxes bounds the boxes of one search.
 const maxBoxes = 20_000
@@ -131,20 +123,33 @@ func (s *search) explore(ctx context.Context, b *box) {
 	}
 	b.prices = prices
 	s.offer(s.builder.build(ctx, prices))
-	for _, r := range rounds() {
-		if s.closed(b) || ctx.Err() != nil {
-			return
-		}
-		limit := bound - s.value
-		core := newCoreSearch(ctx, s.dual, b, prices, limit*r.share)
+	limit, width := firstShare*(bound-s.value), firstWidth
+	for sharpen := false; !s.closed(b) && ctx.Err() == nil; sharpen = true {
+		core := newCoreSearch(ctx, s.dual, b, prices, limit)
 		if core == nil {
 			return
 		}
-		least := core.run(ctx, r.width, r.sharpen)
-		if !math.IsInf(core.best, 1) {
+		whole := limit >= bound-s.value
+		least := core.run(ctx, width, sharpen)
+		found := !math.IsInf(core.best, 1)
+		if found {
 			s.offer(core.solution())
 		}
 		b.bound = min(b.bound, bound-least)
+		switch dropped := least < min(limit, core.best); {
+		case !dropped && (found || whole):
+			// The best of the box is known, or that it has nothing better: whatever
+			// is left between bound and value is rounding.
+			b.bound = min(b.bound, s.value)
+			return
+		case !dropped:
+			limit *= 2
+		case width < lastWidth:
+			width *= widening
+		default:
+			return
+		}
+		limit = min(limit, bound-s.value)
 	}
 }
 

@@ -50,6 +50,9 @@ func (*Solver) Solve(ctx context.Context, p *solver.Problem, options solver.Solv
 		return solver.Result{}, err
 	}
 	s := newSearch(in, options.RelativeGap)
+	if p.Check(options.Incumbent) == nil {
+		s.offer(in.planOf(options.Incumbent))
+	}
 	bound, limit := s.run(ctx)
 	// Where the optimum is far below what the jobs could be worth, as when a job
 	// that hardly progresses holds the only node, the tie costs were too large for
@@ -66,7 +69,7 @@ func (*Solver) Solve(ctx context.Context, p *solver.Problem, options solver.Solv
 	result := solver.Result{
 		Plan:   solver.NewPlan(len(p.Jobs), p.Steps),
 		Limit:  limit,
-		Detail: fmt.Sprintf("%d boxes", s.boxes),
+		Detail: fmt.Sprintf("boxes searched: %d", s.boxes),
 	}
 	for i, picks := range s.incumbent {
 		for t, k := range picks {
@@ -97,5 +100,5 @@ func Bound(ctx context.Context, p *solver.Problem) float64 {
 // objectiveBound turns a bound in the units of the search into one on the
 // objective, which exceeds a plan's value in the search by its tie cost.
 func (in *instance) objectiveBound(bound float64) float64 {
-	return min(bound+in.tieTotal, in.worth) * in.weightUnit
+	return max(0, min(bound+in.tieTotal, in.worth)) * in.weightUnit
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"math"
 	"slices"
+
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 // The incumbent: a legal plan made from prices.
@@ -25,6 +27,18 @@ func newPlan(in *instance) plan {
 	p := make(plan, len(in.jobs))
 	for i := range p {
 		p[i], block = block[:in.steps:in.steps], block[in.steps:]
+	}
+	return p
+}
+
+// planOf returns a legal plan of the problem in the units of the search.
+func (in *instance) planOf(nodes solver.Plan) plan {
+	p := newPlan(in)
+	for i := range p {
+		for t, held := range nodes[i] {
+			k, _ := slices.BinarySearch(in.jobs[i].sizes, int32(held))
+			p[i][t] = uint8(k)
+		}
 	}
 	return p
 }

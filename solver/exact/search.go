@@ -26,7 +26,7 @@ import (
 const (
 	firstShare = 1.0 / 16
 	firstWidth = 1000
-	lastWidth  = 16_000
+	lastWidth  = 4_000
 	widening   = 4
 )
 
@@ -60,8 +60,13 @@ func newSearch(in *instance, gap float64) *search {
 // run searches until the gap is proven, the work is used up or ctx ends. It
 // returns the upper bound and what ended the search.
 func (s *search) run(ctx context.Context) (bound float64, limit solver.Limit) {
+	root := newRoot(ctx, s.in)
 	s.offer(newPlan(s.in))
-	s.open = append(s.open, newRoot(ctx, s.in))
+	if len(s.in.jobs) >= minSampled {
+		// The prices of a sample are good for a plan long before the bound is known.
+		s.offer(s.builder.build(ctx, root.prices))
+	}
+	s.open = append(s.open, root)
 	for len(s.open) > 0 && s.boxes < maxBoxes {
 		best := 0
 		for n, b := range s.open {

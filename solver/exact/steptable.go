@@ -32,6 +32,9 @@ func (s *series) value(x int) float64 {
 	return s.at[x-s.low]
 }
 
+// high is the largest number that the function is kept at.
+func (s *series) high() int { return s.low + len(s.at) - 1 }
+
 // choice is a size of a separable job in a step: what it loses against the job's
 // best size there and how many more nodes it takes.
 type choice struct {
@@ -96,22 +99,29 @@ func newStepTable(ctx context.Context, in *instance, t int, price float64, base 
 	table.layers = append(table.layers, least)
 	cells := 1
 	for _, choices := range table.choices {
-		least = combine(least, choices, limit)
-		table.layers = append(table.layers, least)
-		if cells += len(least.at); cells > maxCells || ctx.Err() != nil {
+		lo, hi := span(choices)
+		if cells += len(least.at) + hi - lo; cells > maxCells || ctx.Err() != nil {
 			return nil
 		}
+		least = combine(least, choices, limit)
+		table.layers = append(table.layers, least)
 	}
 	table.best = leftOver(least, price, low, high, limit)
 	return table
 }
 
-// combine adds one job to a least-loss function.
-func combine(least series, choices []choice, limit float64) series {
-	lo, hi := 0, 0
+// span returns the least and the most extra nodes of the choices, 0 being one of
+// them.
+func span(choices []choice) (lo, hi int) {
 	for _, c := range choices {
 		lo, hi = min(lo, c.extra), max(hi, c.extra)
 	}
+	return lo, hi
+}
+
+// combine adds one job to a least-loss function.
+func combine(least series, choices []choice, limit float64) series {
+	lo, hi := span(choices)
 	sum := series{low: least.low + lo, at: make([]float64, len(least.at)+hi-lo)}
 	for x := range sum.at {
 		sum.at[x] = math.Inf(1)
@@ -143,13 +153,16 @@ func (s series) trimmed() series {
 func leftOver(least series, price float64, low, high int, limit float64) series {
 	best := series{low: low, at: make([]float64, max(0, high-low+1))}
 	loss := math.Inf(1)
-	for x := min(low, least.low); x <= high; x++ {
-		loss = min(loss+price, least.value(x))
-		if x >= low {
-			best.at[x-low] = loss
-			if loss >= limit {
-				best.at[x-low] = math.Inf(1)
-			}
+	for x := least.low; x <= min(low-1, least.high()); x++ {
+		loss = min(loss, least.value(x)+price*float64(low-x))
+	}
+	for x := range best.at {
+		if x > 0 {
+			loss += price
+		}
+		loss = min(loss, least.value(low+x))
+		if best.at[x] = loss; loss >= limit {
+			best.at[x] = math.Inf(1)
 		}
 	}
 	return best
@@ -160,7 +173,7 @@ func leftOver(least series, price float64, low, high int, limit float64) series 
 func (table *stepTable) complete(base plan, t, extra int) {
 	last := len(table.jobs)
 	taken, least := extra, math.Inf(1)
-	for x := extra; x >= table.layers[last].low; x-- {
+	for x := min(extra, table.layers[last].high()); x >= table.layers[last].low; x-- {
 		if loss := table.layers[last].value(x) + table.price*float64(extra-x); loss < least {
 			taken, least = x, loss
 		}

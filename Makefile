@@ -32,8 +32,14 @@ demo: build ## Start a server, have it decide a real-sized snapshot, show the de
 	@$(GO) run ./cmd/elastalloc/demo $(BIN) examples/snapshot.json
 
 .PHONY: test
-test: ## Run all tests; needs Go alone.
+test: ## Run all tests; those of CBC and HiGHS only where `make solvers` installed them.
+	@PATH="$(TOOLS):$$PATH"; for solver in cbc highs; do command -v $$solver >/dev/null || \
+		echo "note: $$solver is not installed, so its tests are skipped; make solvers installs it"; done
 	$(GO) test ./...
+
+.PHONY: solvers
+solvers: ## Install CBC and HiGHS, for the backends cbc and highs (Debian, Ubuntu).
+	scripts/solvers.sh
 
 .PHONY: build
 build: ## Build the static binary bin/elastalloc.

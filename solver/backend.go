@@ -57,6 +57,9 @@ type SolveOptions struct {
 	RelativeGap float64
 	// Formulation is the model for a backend that hands one to a solver.
 	Formulation Formulation
+	// Incumbent is a plan to start from, for backends that can use one. They do not
+	// change it, and ignore one that is not legal for the problem; nil is none.
+	Incumbent Plan
 }
 
 // Errors of Backend.Solve.

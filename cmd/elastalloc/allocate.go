@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/elastalloc/elastalloc/client"
+	"github.com/elastalloc/elastalloc/cmd/internal/wiring"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
-	"github.com/elastalloc/elastalloc/server"
 )
 
 // The output formats.
@@ -27,6 +27,7 @@ type allocateFlags struct {
 	budget                                time.Duration
 	gap                                   float64
 	plan                                  bool
+	programs                              wiring.Programs
 }
 
 func newAllocateCommand(env lookupEnv) *cobra.Command {
@@ -68,6 +69,7 @@ The input is an AllocateRequest in protojson. Flags win over the options in it.`
 	flags.DurationVar(&f.budget, "budget", 0, "decision budget (default that of the server, 900ms)")
 	flags.Float64Var(&f.gap, "gap", 0, "stop once proven within this share of the optimum")
 	flags.BoolVar(&f.plan, "plan", false, "show the plan over the horizon")
+	addProgramFlags(flags, &f.programs)
 	markRequired(command, "file")
 	return command
 }
@@ -104,7 +106,7 @@ func (f *allocateFlags) apply(cmd *cobra.Command, request *elastallocv1.Allocate
 // allocate has the request decided and prints the decision.
 func (f *allocateFlags) allocate(cmd *cobra.Command, request *elastallocv1.AllocateRequest, env lookupEnv) error {
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
-	allocator, closeAllocator, err := f.newAllocator()
+	allocator, closeAllocator, err := f.newAllocator(ctx, request)
 	if err != nil {
 		return err
 	}
@@ -130,9 +132,11 @@ type allocator interface {
 	Allocate(context.Context, *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error)
 }
 
-// newAllocator returns who decides: the server asked for, or the same code in
-// this process, and what to call when done with it.
-func (f *allocateFlags) newAllocator() (allocator, func(), error) {
+// newAllocator returns who decides a request: the server asked for, or the same
+// code in this process, and what to call when done with it.
+func (f *allocateFlags) newAllocator(
+	ctx context.Context, request *elastallocv1.AllocateRequest,
+) (allocator, func(), error) {
 	if f.server != "" {
 		remote, err := client.New(f.server)
 		if err != nil {
@@ -140,10 +144,6 @@ func (f *allocateFlags) newAllocator() (allocator, func(), error) {
 		}
 		return remote, func() { remote.Close() }, nil
 	}
-	backends, err := newBackends(defaultBackends())
-	if err != nil {
-		return nil, nil, err
-	}
-	config := server.AllocatorConfig{Chain: newChain(backends, defaultBudget)}
-	return server.NewAllocator(config), func() {}, nil
+	near, err := wiring.Allocator(ctx, request, f.programs)
+	return near, func() {}, err
 }

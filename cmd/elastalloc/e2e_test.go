@@ -22,6 +22,8 @@ import (
 
 	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/process"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
 // binary is the program under test, built once for all tests.
@@ -50,11 +52,11 @@ func buildAndTest(m *testing.M) int {
 
 // startServer starts a server that is stopped when the test ends, unless the test
 // has done so itself.
-func startServer(t *testing.T) *process.Server {
+func startServer(t *testing.T, flags ...string) *process.Server {
 	t.Helper()
 	// The context of the test is cancelled before its cleanup; the server ends there.
 	ctx, cancel := context.WithCancel(context.Background())
-	server, err := process.Start(ctx, binary, "--drain-delay=0s")
+	server, err := process.Start(ctx, binary, append([]string{"--drain-delay=0s"}, flags...)...)
 	if err != nil {
 		cancel()
 		t.Fatal(err)
@@ -160,6 +162,49 @@ func TestServerShowsHealthAndMetrics(t *testing.T) {
 	} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("/metrics does not show %s", want)
+		}
+	}
+}
+
+// TestServerWithoutASolver checks that a missing program shows in the log, in the
+// metrics and in the attempts of a decision, and keeps nobody from an answer.
+func TestServerWithoutASolver(t *testing.T) {
+	server := startServer(t, "--backends=cbc,exact", "--cbc=/nonexistent/cbc")
+	if logs := server.Logs(); !strings.Contains(logs, `"level":"WARN","msg":"backend is missing","backend":"cbc","error":"backend is unavailable: `) {
+		t.Errorf("the log does not say that cbc is missing:\n%s", logs)
+	}
+	for _, backend := range []string{"cbc", "highs"} { // The second is none of the server's.
+		stdout, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--backend", backend, "--server", server.Addr)
+		if status != exitDone || !strings.Contains(stdout, "decided by  exact") || !strings.Contains(stdout, backend+": unavailable after") {
+			t.Errorf("exit status %d, stderr %q, stdout %s; want exact's answer and that %s is unavailable", status, stderr, stdout, backend)
+		}
+	}
+	metrics := scrape(t, server)
+	for _, want := range []string{
+		`elastalloc_backend_up{backend="cbc"} 0`,
+		`elastalloc_backend_up{backend="exact"} 1`,
+		`elastalloc_fallbacks_total{backend="cbc",outcome="unavailable"} 2`,
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("/metrics does not show %s", want)
+		}
+	}
+}
+
+// TestServerWithSolvers checks that the real solvers are probed and answer.
+func TestServerWithSolvers(t *testing.T) {
+	server := startServer(t, "--backends=exact,cbc,highs",
+		"--cbc="+solvertest.Program(t, solver.BackendCBC), "--highs="+solvertest.Program(t, solver.BackendHiGHS))
+	for _, backend := range []string{"cbc", "highs"} {
+		if logs := server.Logs(); !strings.Contains(logs, `"msg":"backend is there","backend":"`+backend+`","version":"`) {
+			t.Errorf("the log does not show the version of %s:\n%s", backend, logs)
+		}
+		if metrics := scrape(t, server); !strings.Contains(metrics, `elastalloc_backend_up{backend="`+backend+`"} 1`) {
+			t.Errorf("/metrics does not show that %s is up", backend)
+		}
+		stdout, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--backend", backend, "--server", server.Addr)
+		if status != exitDone || !strings.Contains(stdout, "decided by  "+backend) || !strings.Contains(stdout, "proven optimal") {
+			t.Errorf("exit status %d, stderr %q, stdout %s; want an optimum of %s", status, stderr, stdout, backend)
 		}
 	}
 }

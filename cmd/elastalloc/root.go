@@ -45,6 +45,7 @@ Exit status: 0 done, 1 the work failed, 2 bad usage or bad input.`,
 	root.AddCommand(
 		newServeCommand(),
 		newAllocateCommand(env),
+		newBenchCommand(env),
 		newSnapshotCommand(),
 		newVersionCommand(),
 	)

@@ -53,7 +53,8 @@ func TestTables(t *testing.T) {
 		"example":              "-f ../../examples/snapshot.json",
 	} {
 		t.Run(name, func(t *testing.T) {
-			stdout, stderr, status := runWith(t, nil, "", append([]string{"allocate", "--budget=1m"}, strings.Fields(args)...)...)
+			env := map[string]string{"ELASTALLOC_CBC": "/nonexistent/cbc"}
+			stdout, stderr, status := runWith(t, env, "", append([]string{"allocate", "--budget=1m"}, strings.Fields(args)...)...)
 			if status != exitDone || stderr != "" {
 				t.Fatalf("exit status %d, stderr %q", status, stderr)
 			}
@@ -155,7 +156,7 @@ func TestExitStatus(t *testing.T) {
 		"no snapshot":            {args: "allocate -f -", stdin: `{}`, status: exitBadInput, stderr: "\n  snapshot: "},
 		"nobody at the server":   {args: "allocate -f testdata/queue.json --budget 50ms --server 127.0.0.1:1", status: exitFailed, stderr: "allocate: "},
 		"bad variable":           {args: "allocate -f -", env: map[string]string{"ELASTALLOC_BUDGET": "soon"}, status: exitBadInput, stderr: "ELASTALLOC_BUDGET"},
-		"unknown backend":        {args: "serve --backends exact,cbc", status: exitBadInput, stderr: `there is no backend "cbc"`},
+		"unknown backend":        {args: "serve --backends exact,gurobi", status: exitBadInput, stderr: `there is no backend "gurobi"`},
 		"greedy first":           {args: "serve --backends greedy,exact", status: exitBadInput, stderr: "name it last"},
 		"backend twice":          {args: "serve --backends exact,exact", status: exitBadInput, stderr: "twice"},
 		"bad default budget":     {args: "serve --default-budget 0s", status: exitBadInput, stderr: "--default-budget"},
@@ -166,6 +167,18 @@ func TestExitStatus(t *testing.T) {
 		"negative nodes":         {args: "snapshot --trace - --nodes -1 --at 1h", status: exitBadInput, stderr: "--nodes is -1"},
 		"negative time":          {args: "snapshot --trace - --nodes 1 --at -1h", status: exitBadInput, stderr: "--at is -1h"},
 		"no GPUs per node":       {args: "snapshot --trace - --nodes 1 --at 1h --gpus-per-node 0", status: exitBadInput, stderr: "--gpus-per-node is 0"},
+		"bench without files":    {args: "bench", status: exitBadInput, stderr: `"file" not set`},
+		"bench of bad fields":    {args: "bench -f testdata/bad_fields.json --backends exact", status: exitBadInput, stderr: "snapshot.total_nodes"},
+		"bench of no request":    {args: "bench -f testdata/trace.csv --backends exact", status: exitBadInput, stderr: "trace.csv is no AllocateRequest"},
+		"bench of no file":       {args: "bench -f missing --backends exact", status: exitBadInput, stderr: "missing: no such file"},
+		"bench of nothing":       {args: "bench -f demo --backends exact", status: exitBadInput, stderr: "no snapshot"},
+		"bench of too many jobs": {args: "bench -f testdata/queue.json --backends exact --max-jobs 3", status: exitBadInput, stderr: "skipped: 1 snapshots of more than 3 jobs"},
+		"bench without time":     {args: "bench -f testdata --limit 0s", status: exitBadInput, stderr: "--limit is 0s"},
+		"bench without jobs":     {args: "bench -f testdata --max-jobs 0", status: exitBadInput, stderr: "--max-jobs is 0"},
+		"bench backend":          {args: "bench -f testdata --backends exact,gurobi", status: exitBadInput, stderr: `--backends: there is no backend "gurobi"`},
+		"bench formulation":      {args: "bench -f testdata --formulation onehot", status: exitBadInput, stderr: `--formulation is "onehot"; want one of one-hot, paper`},
+		"bench formulations":     {args: "bench -f testdata --formulation paper,paper", status: exitBadInput, stderr: "twice"},
+		"bench output":           {args: "bench -f testdata -o yaml", status: exitBadInput, stderr: "want table or json"},
 		"bad trace":              {args: "snapshot --trace - --nodes 1 --at 1h", stdin: "job_id\n", status: exitBadInput, stderr: "line 1: column submit_s is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {

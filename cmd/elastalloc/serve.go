@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/elastalloc/elastalloc/cmd/internal/wiring"
 	"github.com/elastalloc/elastalloc/server"
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -15,7 +17,8 @@ import (
 func newServeCommand() *cobra.Command {
 	config := server.DefaultConfig()
 	config.Version = version()
-	names, budget, level := defaultBackends(), defaultBudget, slog.LevelInfo
+	names, budget, level := wiring.DefaultBackends(), wiring.DefaultBudget, slog.LevelInfo
+	var programs wiring.Programs
 
 	command := &cobra.Command{
 		Use:   "serve",
@@ -29,16 +32,13 @@ and exits 0. Logs go to stderr, one JSON object per line.`,
 			if budget <= 0 {
 				return fmt.Errorf("--default-budget is %v; want more than 0", budget)
 			}
-			backends, err := newBackends(names)
+			backends, err := wiring.Backends(cmd.Context(), names, programs)
 			if err != nil {
 				return fmt.Errorf("--backends: %w", err)
 			}
-			config.Chain = newChain(backends, budget)
-			config.Backends = map[solver.BackendName]bool{solver.BackendGreedy: true}
-			for _, backend := range backends {
-				config.Backends[backend.Name()] = true
-			}
 			config.Logger = slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
+			config.Chain = wiring.Chain(backends, budget)
+			config.Backends = backendsUp(cmd.Context(), config.Logger, backends)
 			ready, err := config.Complete()
 			if errors.As(err, new(*net.OpError)) {
 				return failed(err)
@@ -52,7 +52,8 @@ and exits 0. Logs go to stderr, one JSON object per line.`,
 	flags := command.Flags()
 	flags.StringVar(&config.Listen, "listen", config.Listen, "address of gRPC")
 	flags.StringVar(&config.AdminListen, "admin-listen", config.AdminListen, "address of metrics, liveness and readiness")
-	flags.StringSliceVar(&names, "backends", names, "backends to ask, in this order; greedy is the last resort anyway")
+	flags.StringSliceVar(&names, "backends", names, "backends to ask, in this order: exact, cbc, highs; greedy is the last resort anyway")
+	addProgramFlags(flags, &programs)
 	flags.DurationVar(&budget, "default-budget", budget, "decision budget of a request that names none")
 	flags.IntVar(&config.MaxInflight, "max-inflight", config.MaxInflight, "decisions made at once; more requests are shed")
 	flags.IntVar(&config.MaxJobs, "max-jobs", config.MaxJobs, "jobs of a snapshot at most")
@@ -63,4 +64,21 @@ and exits 0. Logs go to stderr, one JSON object per line.`,
 	flags.DurationVar(&config.DrainTimeout, "drain-timeout", config.DrainTimeout, "time that calls in flight then have to end")
 	flags.TextVar(&level, "log-level", level, "least level logged: debug, info, warn or error")
 	return command
+}
+
+// backendsUp returns whether each backend can be asked, and logs it. One whose
+// program is missing does not keep the server from starting: decisions fall back.
+func backendsUp(ctx context.Context, logger *slog.Logger, backends []wiring.Backend) map[solver.BackendName]bool {
+	up := map[solver.BackendName]bool{solver.BackendGreedy: true}
+	for _, backend := range backends {
+		name := backend.Name()
+		up[name] = backend.Missing == nil
+		switch {
+		case backend.Missing != nil:
+			logger.WarnContext(ctx, "backend is missing", "backend", name, "error", backend.Missing)
+		case backend.Version != "":
+			logger.InfoContext(ctx, "backend is there", "backend", name, "version", backend.Version)
+		}
+	}
+	return up
 }

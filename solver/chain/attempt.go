@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/elastalloc/elastalloc/solver"
@@ -73,6 +72,8 @@ func outcomeOf(err error) solver.Outcome {
 		return solver.OutcomeUnavailable
 	case errors.Is(err, solver.ErrTimedOut), errors.Is(err, context.DeadlineExceeded):
 		return solver.OutcomeTimedOut
+	case errors.Is(err, solver.ErrInvalidPlan):
+		return solver.OutcomeInvalidPlan
 	default:
 		return solver.OutcomeCrashed
 	}
@@ -84,13 +85,4 @@ func check(p *solver.Problem, result solver.Result) error {
 		return p.WithWaiting().Check(result.Plan)
 	}
 	return p.Check(result.Plan)
-}
-
-// noAnswerError says why not even greedy answered.
-func noAnswerError(attempts []solver.Attempt) error {
-	parts := make([]string, len(attempts))
-	for i, a := range attempts {
-		parts[i] = fmt.Sprintf("%s %s: %s", a.Backend, a.Outcome, a.Detail)
-	}
-	return fmt.Errorf("no backend answered: %s", strings.Join(parts, "; "))
 }

@@ -19,7 +19,8 @@ const (
 	shortestReserve = 20 * time.Millisecond
 
 	// A backend that is not the last one before greedy leaves this share of the
-	// time left to those after it, lest one that hangs spend it all.
+	// time left to those after it, lest one that hangs spend it all. So does one
+	// whose claims have to be judged; the judge has until the end of the search.
 	fallbackShare = 1.0 / 4
 )
 

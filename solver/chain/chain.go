@@ -24,6 +24,12 @@ type Config struct {
 	// Bound returns a proven upper bound on the optimum of a problem: the better
 	// the more time the context leaves it, but a finite one always.
 	Bound func(context.Context, *solver.Problem) float64
+	// Judge checks what external solvers claim, for which it must prove its own
+	// bounds: a plan that comes with a claim is answered once the judge has solved
+	// the problem too, so that it is called optimal on our own proof, or is refused
+	// where the judge has a plan that the claim says there is not. It may be one of
+	// Backends as well. Without a judge, such plans have the bound of Bound.
+	Judge solver.Backend
 	// DefaultBudget is the time for a decision that does not ask for a budget
 	// itself; 0 means that only the context's deadline limits it.
 	DefaultBudget time.Duration
@@ -54,24 +60,29 @@ func (c *Chain) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Optio
 	return c.rebalance(ctx, s, o)
 }
 
-// rebalance makes the decision of a scaling moment. Greedy's objective is worked
-// out beside it; should greedy fail at that, the decision stands, the objective is
-// 0 and the failure the last of the attempts.
+// rebalance makes the decision of a scaling moment. Greedy is asked first: its
+// objective is part of every report, its plan one to start from, and its answer
+// there should nobody else have one. Should greedy fail while another backend
+// answers, the decision stands, greedy's objective is 0 and its failure the last of
+// the attempts.
 func (c *Chain) rebalance(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
 	budget := newBudget(ctx, time.Now(), o.TimeBudget, c.config.DefaultBudget)
 	p := solver.NewProblem(s, o.Admission)
-	chosen, attempts, err := c.ask(ctx, budget, p, o)
+	options := solver.SolveOptions{RelativeGap: o.RelativeGap, Formulation: o.Formulation}
+	// Greedy has the caller's context, not what is left of the budget.
+	greedy := try(ctx, c.config.Greedy, p, options)
+	if greedy.Outcome == solver.OutcomeAnswered && p.Check(greedy.result.Plan) == nil {
+		options.Incumbent = greedy.result.Plan
+	}
+	d := &deliberation{chain: c, budget: budget, problem: p, options: options, greedy: greedy}
+	chosen, attempts, err := d.ask(ctx, c.order(o.Backend))
 	if err != nil {
 		return solver.Decision{}, err
 	}
-	greedy := chosen
-	if chosen.Backend != solver.BackendGreedy {
-		greedy = try(ctx, c.config.Greedy, p, solveOptions(o))
-		if greedy.Outcome != solver.OutcomeAnswered {
-			attempts = append(attempts, greedy.Attempt)
-		}
+	if chosen.Backend != solver.BackendGreedy && greedy.Outcome != solver.OutcomeAnswered {
+		attempts = append(attempts, greedy.Attempt)
 	}
-	bound, err := c.bound(ctx, budget, p, chosen)
+	bound, err := d.bound(ctx, chosen)
 	if err != nil {
 		return solver.Decision{}, err
 	}
@@ -82,41 +93,11 @@ func (c *Chain) rebalance(ctx context.Context, s *solver.Snapshot, o solver.Opti
 	report.Objective = chosen.objective
 	report.Bound = bound
 	report.RelativeGap = solver.RelativeGap(report.Objective, report.Bound)
-	report.Reason, report.Limit = judge(chosen.result, report.RelativeGap, o.RelativeGap)
+	report.Reason, report.Limit = conclude(chosen.result, report.RelativeGap, o.RelativeGap)
 	report.GreedyObjective = greedy.objective
 	report.SolveTime = chosen.Duration
 	report.Attempts = attempts
 	return decision, nil
-}
-
-// ask asks one backend after the other and returns the first answer with a legal
-// plan, and the attempts up to it.
-func (c *Chain) ask(
-	ctx context.Context, budget budget, p *solver.Problem, o solver.Options,
-) (answer, []solver.Attempt, error) {
-	var attempts []solver.Attempt
-	backends := c.order(o.Backend)
-	for i, backend := range backends {
-		last := i == len(backends)-1
-		a := tryWithin(ctx, budget.slice(time.Now(), last), backend, p, solveOptions(o))
-		attempts = append(attempts, a.Attempt)
-		if a.Outcome == solver.OutcomeAnswered {
-			return a, attempts, nil
-		}
-		if errors.Is(ctx.Err(), context.Canceled) {
-			return answer{}, nil, ctx.Err()
-		}
-	}
-	// Greedy has the caller's context, not what is left of the budget.
-	a := try(ctx, c.config.Greedy, p, solveOptions(o))
-	attempts = append(attempts, a.Attempt)
-	if a.Outcome == solver.OutcomeAnswered {
-		return a, attempts, nil
-	}
-	if ctx.Err() != nil {
-		return answer{}, nil, ctx.Err()
-	}
-	return answer{}, nil, noAnswerError(attempts)
 }
 
 // order returns the backends to ask before greedy.
@@ -147,10 +128,6 @@ func (n notConfigured) Name() solver.BackendName { return solver.BackendName(n) 
 // Solve returns an error wrapping solver.ErrUnavailable.
 func (n notConfigured) Solve(context.Context, *solver.Problem, solver.SolveOptions) (solver.Result, error) {
 	return solver.Result{}, fmt.Errorf("%w: %q is not configured", solver.ErrUnavailable, string(n))
-}
-
-func solveOptions(o solver.Options) solver.SolveOptions {
-	return solver.SolveOptions{RelativeGap: o.RelativeGap, Formulation: o.Formulation}
 }
 
 // fillIdle makes the decision of a regular time. There is no model to it, so

@@ -12,16 +12,21 @@ import (
 // for the arithmetic of the two to be the reason.
 const boundNoise = 1e-9
 
-// bound returns a proven upper bound on the optimum: the backend's own or, if it
-// has none, that of Config.Bound. A legal plan above the bound disproves it, which
-// is a defect that no answer may hide. Only a heuristic plan may exceed it, since
-// it may leave an admitted job waiting, which the model cannot.
-func (c *Chain) bound(ctx context.Context, budget budget, p *solver.Problem, a answer) (float64, error) {
-	bound := a.result.Bound
-	if math.IsInf(bound, 1) {
-		ctx, cancel := until(ctx, budget.end)
+// bound returns a proven upper bound on the optimum: the backend's own, or that of
+// the judge, and the one of Config.Bound where neither has one or the judge was cut
+// short. A legal plan above the bound disproves it, which is a defect that no
+// answer may hide. Only a heuristic plan may exceed it, since it may leave an
+// admitted job waiting, which the model cannot.
+func (d *deliberation) bound(ctx context.Context, a answer) (float64, error) {
+	bound, complete := a.result.Bound, !math.IsInf(a.result.Bound, 1)
+	if j := d.judgement; j != nil && j.Outcome == solver.OutcomeAnswered {
+		bound = min(bound, j.result.Bound)
+		complete = j.result.Limit != solver.LimitTime
+	}
+	if !complete || math.IsInf(bound, 1) {
+		ctx, cancel := until(ctx, d.budget.end)
 		defer cancel()
-		bound = c.config.Bound(ctx, p)
+		bound = min(bound, d.chain.config.Bound(ctx, d.problem))
 	}
 	if math.IsNaN(bound) || math.IsInf(bound, 0) {
 		return 0, fmt.Errorf("the bound for the plan of %s is %v", a.Backend, bound)
@@ -32,9 +37,9 @@ func (c *Chain) bound(ctx context.Context, budget budget, p *solver.Problem, a a
 	return max(bound, a.objective), nil
 }
 
-// judge returns what is known about an answer of the given relative gap and what
-// ended the search for it.
-func judge(result solver.Result, gap, askedGap float64) (solver.Reason, solver.Limit) {
+// conclude returns what is known about an answer of the given relative gap and
+// what ended the search for it.
+func conclude(result solver.Result, gap, askedGap float64) (solver.Reason, solver.Limit) {
 	switch {
 	case result.Heuristic:
 		return solver.ReasonHeuristic, result.Limit

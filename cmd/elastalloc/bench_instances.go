@@ -1,0 +1,120 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/elastalloc/elastalloc/server"
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// instance is a snapshot to compare backends on.
+type instance struct {
+	// name is that of the file without its folder and extension, or the whole path
+	// where another has the same.
+	name, path string
+
+	snapshot *solver.Snapshot
+	options  solver.Options
+}
+
+// readInstances reads the snapshots of at most maxJobs jobs out of files and
+// folders, in their order. A file must be a request; those of a folder that are
+// none are skipped, with a note on stderr.
+func readInstances(cmd *cobra.Command, paths []string, maxJobs int) ([]instance, error) {
+	var instances []instance
+	larger := 0
+	add := func(one instance) {
+		if len(one.snapshot.Jobs) > maxJobs {
+			larger++
+			return
+		}
+		instances = append(instances, one)
+	}
+	for _, path := range paths {
+		names, isFolder, err := filesOf(path)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			one, err := readInstance(cmd, name)
+			switch {
+			case err == nil:
+				add(one)
+			case isFolder:
+				fmt.Fprintf(cmd.ErrOrStderr(), "skipped: %v\n", err)
+			default:
+				return nil, err
+			}
+		}
+	}
+	if larger > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "skipped: %d snapshots of more than %d jobs\n", larger, maxJobs)
+	}
+	if len(instances) == 0 {
+		return nil, errors.New("there is no snapshot to compare backends on")
+	}
+	tellApart(instances)
+	return instances, nil
+}
+
+// tellApart gives instances of the same name their paths for names.
+func tellApart(instances []instance) {
+	count := make(map[string]int)
+	for _, one := range instances {
+		count[one.name]++
+	}
+	for i := range instances {
+		if one := &instances[i]; count[one.name] > 1 {
+			one.name = one.path
+		}
+	}
+}
+
+// filesOf returns the files *.json of a folder, by name, or the path itself if it
+// is none.
+func filesOf(path string) (names []string, isFolder bool, err error) {
+	if path == standardInput {
+		return []string{path}, false, nil
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, false, err
+	}
+	if !info.IsDir() {
+		return []string{path}, false, nil
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, true, err
+	}
+	for _, entry := range entries {
+		if !entry.IsDir() && filepath.Ext(entry.Name()) == ".json" {
+			names = append(names, filepath.Join(path, entry.Name()))
+		}
+	}
+	return names, true, nil
+}
+
+// readInstance reads a snapshot, and what to optimise, out of a request.
+func readInstance(cmd *cobra.Command, name string) (instance, error) {
+	request, err := readRequest(cmd, name)
+	if err != nil {
+		return instance{}, err
+	}
+	converted, err := server.ConvertRequest(request, solver.DefaultMaxJobs)
+	if err != nil {
+		return instance{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return instance{
+		path:     name,
+		name:     strings.TrimSuffix(filepath.Base(name), filepath.Ext(name)),
+		snapshot: converted.Snapshot,
+		options:  converted.Options,
+	}, nil
+}

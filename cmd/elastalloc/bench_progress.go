@@ -1,0 +1,39 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+)
+
+// progress is a line on a terminal that says what is being done; the zero value
+// shows nothing.
+type progress struct{ terminal io.Writer }
+
+// newProgress returns the progress for a writer: none unless it is a terminal.
+func newProgress(w io.Writer) progress {
+	file, isFile := w.(*os.File)
+	if !isFile {
+		return progress{}
+	}
+	info, err := file.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return progress{}
+	}
+	return progress{terminal: w}
+}
+
+// show puts a text in place of the one before.
+func (p progress) show(format string, args ...any) {
+	if p.terminal != nil {
+		p.clear()
+		fmt.Fprint(p.terminal, printable(fmt.Sprintf(format, args...)))
+	}
+}
+
+// clear takes the line away.
+func (p progress) clear() {
+	if p.terminal != nil {
+		fmt.Fprint(p.terminal, "\r\x1b[K")
+	}
+}

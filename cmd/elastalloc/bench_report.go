@@ -1,0 +1,201 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// nothing stands in a table where there is no figure.
+const nothing = "-"
+
+// writeBenchJSON writes the rows for a program.
+func writeBenchJSON(w io.Writer, rows []benchRow) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(struct {
+		Results []benchRow `json:"results"`
+	}{rows})
+}
+
+// writeBenchTable writes the rows and a summary for a person.
+func writeBenchTable(w io.Writer, rows []benchRow, contenders []contender, color colors) error {
+	_, err := io.WriteString(w, rowTable(rows, color).String()+"\n"+summaryTable(rows, contenders, color).String())
+	return err
+}
+
+// rowTable lays out the rows, with the name of an instance at the first of its own.
+func rowTable(rows []benchRow, color colors) *table {
+	header := []string{
+		"INSTANCE", "JOBS", "NODES", "BACKEND", "FORMULATION", "REASON", "OBJECTIVE", "BOUND", "GAP", "TIME", "TO FASTEST",
+	}
+	t := &table{rightAligned: map[int]bool{1: true, 2: true, 6: true, 7: true, 8: true, 9: true, 10: true}}
+	t.addRow(color.bold, header...)
+	fastest := fastestOptima(rows)
+	for i := range rows {
+		row := &rows[i]
+		name, jobs, nodes := printable(row.Instance), strconv.Itoa(row.Jobs), strconv.Itoa(row.Nodes)
+		if i > 0 && rows[i-1].Instance == row.Instance {
+			name, jobs, nodes = "", "", ""
+		}
+		ratio := nothing
+		if best, known := fastest[row.Instance]; known && row.searched() {
+			ratio = describeRatio(row.WallSeconds / best)
+		}
+		t.addRow(plain, name, jobs, nodes, string(row.Backend), orNothing(string(row.Formulation)), row.Reason,
+			describeFigure(row.Objective), describeFigure(row.Bound), describeShare(row.RelativeGap),
+			describeSeconds(row.WallSeconds), ratio)
+	}
+	return t
+}
+
+// searched says that there is a plan and that it was searched for.
+func (r *benchRow) searched() bool {
+	return r.Objective != nil && r.Reason != string(solver.ReasonHeuristic)
+}
+
+// fastestOptima returns the shortest time to an optimal plan of each instance that
+// has one.
+func fastestOptima(rows []benchRow) map[string]float64 {
+	fastest := make(map[string]float64)
+	for i := range rows {
+		row := &rows[i]
+		best, known := fastest[row.Instance]
+		if row.Reason == string(solver.ReasonOptimal) && (!known || row.WallSeconds < best) {
+			fastest[row.Instance] = row.WallSeconds
+		}
+	}
+	return fastest
+}
+
+// summaryTable lays out what each contender did altogether.
+func summaryTable(rows []benchRow, contenders []contender, color colors) *table {
+	t := &table{rightAligned: map[int]bool{3: true, 4: true, 5: true, 6: true, 7: true, 8: true, 9: true, 10: true}}
+	t.addRow(color.bold, "BACKEND", "FORMULATION", "VERSION", "SNAPSHOTS", "PLANS", "OPTIMAL",
+		"MEDIAN TIME", "MAX TIME", "TO EXACT: MEDIAN", "MAX", "GEOMETRIC MEAN")
+	for _, contender := range contenders {
+		s := summarize(rows, contender)
+		version := orNothing(contender.Version)
+		if contender.Missing != nil {
+			version = "missing"
+		}
+		cells := []string{
+			string(contender.Name()), orNothing(string(contender.formulation)), version,
+			strconv.Itoa(s.snapshots), strconv.Itoa(len(s.seconds)), strconv.Itoa(s.optimal),
+		}
+		if len(s.seconds) > 0 {
+			cells = append(cells, describeSeconds(median(s.seconds)), describeSeconds(slices.Max(s.seconds)))
+		} else {
+			cells = append(cells, nothing, nothing)
+		}
+		if len(s.ratios) > 0 {
+			cells = append(cells, describeRatio(median(s.ratios)), describeRatio(slices.Max(s.ratios)),
+				describeRatio(geometricMean(s.ratios)))
+		} else {
+			cells = append(cells, nothing, nothing, nothing)
+		}
+		t.addRow(plain, cells...)
+	}
+	return t
+}
+
+// summary is what a contender did altogether.
+type summary struct {
+	// snapshots were given to it; to optimal of them its plan is proven optimal.
+	snapshots, optimal int
+	// seconds are the times of those that it has a plan for, and ratios its times
+	// against those of exact where exact has one, too.
+	seconds, ratios []float64
+}
+
+// summarize sums up the rows of a contender.
+func summarize(rows []benchRow, contender contender) summary {
+	exact := make(map[string]float64)
+	for i := range rows {
+		if rows[i].Backend == solver.BackendExact && rows[i].Objective != nil {
+			exact[rows[i].Instance] = rows[i].WallSeconds
+		}
+	}
+	var s summary
+	for i := range rows {
+		row := &rows[i]
+		if row.Backend != contender.Name() || row.Formulation != contender.formulation {
+			continue
+		}
+		s.snapshots++
+		if row.Objective == nil {
+			continue
+		}
+		s.seconds = append(s.seconds, row.WallSeconds)
+		if row.Reason == string(solver.ReasonOptimal) {
+			s.optimal++
+		}
+		if reference, known := exact[row.Instance]; known {
+			s.ratios = append(s.ratios, row.WallSeconds/reference)
+		}
+	}
+	return s
+}
+
+// median returns the middle of numbers, of which there is at least one.
+func median(numbers []float64) float64 {
+	sorted := slices.Sorted(slices.Values(numbers))
+	middle := len(sorted) / 2
+	if len(sorted)%2 == 1 {
+		return sorted[middle]
+	}
+	return (sorted[middle-1] + sorted[middle]) / 2
+}
+
+// geometricMean returns the geometric mean of positive numbers.
+func geometricMean(numbers []float64) float64 {
+	sum := 0.0
+	for _, x := range numbers {
+		sum += math.Log(x)
+	}
+	return math.Exp(sum / float64(len(numbers)))
+}
+
+func orNothing(text string) string {
+	if text == "" {
+		return nothing
+	}
+	return text
+}
+
+func describeFigure(x *float64) string {
+	if x == nil {
+		return nothing
+	}
+	return fmt.Sprintf("%.6f", *x)
+}
+
+func describeShare(x *float64) string {
+	switch {
+	case x == nil:
+		return nothing
+	case *x <= solver.OptimalGap:
+		return "0 %"
+	default:
+		return twoDigits(100**x) + " %"
+	}
+}
+
+func describeSeconds(seconds float64) string {
+	return roundDuration(time.Duration(seconds * float64(time.Second))).String()
+}
+
+// describeRatio returns a ratio to three digits, as far as six decimals go.
+func describeRatio(x float64) string {
+	decimals := 0
+	for scaled := x; scaled < 100 && decimals < 6; scaled *= 10 {
+		decimals++
+	}
+	return strconv.FormatFloat(x, 'f', decimals, 64) + "×"
+}

@@ -1,0 +1,327 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/elastalloc/elastalloc/cmd/internal/wiring"
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/solvertest"
+)
+
+// benchResults runs bench with JSON output and returns its rows.
+func benchResults(t *testing.T, env map[string]string, args ...string) []benchRow {
+	t.Helper()
+	stdout, stderr, status := runWith(t, env, "", append([]string{"bench", "-o", "json"}, args...)...)
+	if status != exitDone {
+		t.Fatalf("exit status %d, stderr %q", status, stderr)
+	}
+	return parseBench(t, stdout)
+}
+
+// parseBench parses the JSON of bench, of which it must know every field.
+func parseBench(t *testing.T, stdout string) []benchRow {
+	t.Helper()
+	var report struct {
+		Results []benchRow `json:"results"`
+	}
+	decoder := json.NewDecoder(strings.NewReader(stdout))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&report); err != nil {
+		t.Fatalf("%v in %s", err, stdout)
+	}
+	return report.Results
+}
+
+func TestBench(t *testing.T) {
+	rows := benchResults(t, nil, "--backends", "exact,greedy", "-f", "testdata/queue.json", "../../examples/snapshot.json")
+	row := func(name string, jobs, nodes int, backend solver.BackendName, reason string, objective float64) benchRow {
+		return benchRow{Instance: name, Jobs: jobs, Nodes: nodes, Backend: backend, Reason: reason, Objective: &objective}
+	}
+	want := []benchRow{
+		row("queue", 4, 16, solver.BackendExact, "optimal", 12.676666667),
+		row("queue", 4, 16, solver.BackendGreedy, "heuristic", 6.733333333),
+		row("snapshot", 40, 110, solver.BackendExact, "optimal", 117.368278),
+		row("snapshot", 40, 110, solver.BackendGreedy, "heuristic", 61.676942),
+	}
+	ignored := cmpopts.IgnoreFields(benchRow{}, "Bound", "RelativeGap", "WallSeconds")
+	if diff := cmp.Diff(want, rows, ignored, cmpopts.EquateApprox(1e-6, 0)); diff != "" {
+		t.Fatalf("rows (-want +got):\n%s", diff)
+	}
+	for i, row := range rows {
+		// Greedy has any bound that is proven, at least the optimum in the row before.
+		optimum := *rows[i-i%2].Objective
+		if row.Bound == nil || *row.Bound < optimum || *row.RelativeGap != solver.RelativeGap(*row.Objective, *row.Bound) {
+			t.Errorf("bound %v and gap %v of %s on %s; the optimum is %v", row.Bound, row.RelativeGap, row.Backend, row.Instance, optimum)
+		}
+		if row.WallSeconds <= 0 {
+			t.Errorf("%s took %v s on %s", row.Backend, row.WallSeconds, row.Instance)
+		}
+	}
+}
+
+// TestBenchJSONNames checks the names of the JSON output, which scripts rely on.
+func TestBenchJSONNames(t *testing.T) {
+	stdout, stderr, status := runWith(t, nil, "", "bench", "-o", "json", "-f", "testdata/queue.json", "--backends", "exact")
+	if status != exitDone || stderr != "" {
+		t.Fatalf("exit status %d, stderr %q", status, stderr)
+	}
+	var report map[string][]map[string]any
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
+		t.Fatal(err)
+	}
+	names := make(map[string]bool)
+	for _, row := range report["results"] {
+		for name := range row {
+			names[name] = true
+		}
+	}
+	want := map[string]bool{
+		"instance": true, "jobs": true, "nodes": true, "backend": true, "formulation": true, "reason": true,
+		"objective": true, "bound": true, "relative_gap": true, "wall_s": true,
+	}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("names (-want +got):\n%s", diff)
+	}
+}
+
+// TestBenchFolder checks what of folders is an instance: every request, under its
+// own name or its path where that stands twice.
+func TestBenchFolder(t *testing.T) {
+	folder := t.TempDir()
+	queue, err := os.ReadFile("testdata/queue.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"a.json": string(queue), "queue.json": string(queue), "b.json": `{"a": 1}`, "c.json": `{}`, "notes.txt": "no JSON",
+	} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(folder, "folder.json"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	stdout, stderr, status := runWith(t, nil, "", "bench", "-o", "json", "--backends", "greedy", "-f", folder, "-f", "testdata/queue.json")
+	if status != exitDone {
+		t.Fatalf("exit status %d, stderr %q", status, stderr)
+	}
+	var names []string
+	for _, row := range parseBench(t, stdout) {
+		names = append(names, row.Instance)
+	}
+	if diff := cmp.Diff([]string{"a", filepath.Join(folder, "queue.json"), "testdata/queue.json"}, names); diff != "" {
+		t.Errorf("instances (-want +got):\n%s", diff)
+	}
+	for _, want := range []string{"b.json is no AllocateRequest", "c.json: invalid request: snapshot: is missing"} {
+		if !strings.Contains(stderr, want) {
+			t.Errorf("stderr is %q; want it to say %q", stderr, want)
+		}
+	}
+	if strings.Count(stderr, "\n") != 2 {
+		t.Errorf("stderr is %q; want a line for each of two files", stderr)
+	}
+}
+
+// TestBenchTable compares the table of given rows with a golden file.
+func TestBenchTable(t *testing.T) {
+	row := func(name string, backend solver.BackendName, formulation solver.Formulation, reason string, seconds float64, figures ...float64) benchRow {
+		r := benchRow{Instance: name, Jobs: 40, Nodes: 110, Backend: backend, Formulation: formulation, Reason: reason, WallSeconds: seconds}
+		if len(figures) == 2 {
+			gap := solver.RelativeGap(figures[0], figures[1])
+			r.Objective, r.Bound, r.RelativeGap = &figures[0], &figures[1], &gap
+		}
+		return r
+	}
+	const exact, highs, cbc, greedy = solver.BackendExact, solver.BackendHiGHS, solver.BackendCBC, solver.BackendGreedy
+	const oneHot, paper = solver.FormulationOneHot, solver.FormulationPaper
+	rows := []benchRow{
+		row("all answer", exact, "", "optimal", 0.002, 100, 100),
+		row("all answer", highs, oneHot, "optimal", 0.2, 100, 100),
+		row("all answer", highs, paper, "feasible", 60, 99, 100),
+		row("all answer", cbc, oneHot, "unavailable", 0),
+		row("all answer", greedy, "", "heuristic", 0.00001, 50, 100),
+		row("exact is slower", exact, "", "optimal", 0.5, 10, 10),
+		row("exact is slower", highs, oneHot, "optimal", 0.25, 10, 10),
+		row("exact is slower", highs, paper, "timed-out", 60),
+		row("exact is slower", cbc, oneHot, "unavailable", 0),
+		row("exact is slower", greedy, "", "heuristic", 0.00002, 5, 10),
+		row("nobody proves it", exact, "", "feasible", 60, 10, 10.01),
+		row("nobody proves it", highs, oneHot, "feasible", 60, 10, 10.01),
+		row("nobody proves it", highs, paper, "crashed", 1),
+		row("nobody proves it", cbc, oneHot, "unavailable", 0),
+		row("nobody proves it", greedy, "", "heuristic", 0.00003, 5, 10.01),
+	}
+	contend := func(name solver.BackendName, formulation solver.Formulation, version string, missing error) contender {
+		return contender{wiring.Backend{Backend: fake{name: name}, Version: version, Missing: missing}, formulation}
+	}
+	contenders := []contender{
+		contend(exact, "", "", nil),
+		contend(highs, oneHot, "1.10.0", nil),
+		contend(highs, paper, "1.10.0", nil),
+		contend(cbc, oneHot, "", solver.ErrUnavailable),
+		contend(greedy, "", "", nil),
+	}
+	var table bytes.Buffer
+	if err := writeBenchTable(&table, rows, contenders, colors{}); err != nil {
+		t.Fatal(err)
+	}
+	compareGolden(t, "bench.golden", table.String())
+}
+
+// fake is a backend that does as it is told.
+type fake struct {
+	name  solver.BackendName
+	solve func(context.Context, *solver.Problem) (solver.Result, error)
+}
+
+func (f fake) Name() solver.BackendName { return f.name }
+
+func (f fake) Solve(ctx context.Context, p *solver.Problem, _ solver.SolveOptions) (solver.Result, error) {
+	return f.solve(ctx, p)
+}
+
+// oneInstance returns an instance with nothing but an unemployed pool.
+func oneInstance(name string) instance {
+	return instance{
+		name:     name,
+		snapshot: &solver.Snapshot{TotalNodes: 1, Horizon: solver.DefaultHorizon(), Jobs: []solver.Job{solver.NewJob("a", time.Hour)}},
+		options:  solver.DefaultOptions(),
+	}
+}
+
+// TestBenchWithoutAPlan checks that the row of a backend without a plan says why,
+// and shows no figures of whoever answered in its place.
+func TestBenchWithoutAPlan(t *testing.T) {
+	for reason, solve := range map[string]func(context.Context, *solver.Problem) (solver.Result, error){
+		"unavailable": func(context.Context, *solver.Problem) (solver.Result, error) {
+			return solver.Result{}, solver.ErrUnavailable
+		},
+		"crashed":      func(context.Context, *solver.Problem) (solver.Result, error) { panic("a step of -1") },
+		"invalid-plan": func(context.Context, *solver.Problem) (solver.Result, error) { return solver.Result{Bound: 1}, nil },
+		"timed-out": func(ctx context.Context, _ *solver.Problem) (solver.Result, error) {
+			<-ctx.Done() // It is the limit that ends it.
+			return solver.Result{}, ctx.Err()
+		},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			backend := contender{wiring.Backend{Backend: fake{solver.BackendHiGHS, solve}}, solver.FormulationPaper}
+			rows, err := compare(t.Context(), []instance{oneInstance("one")}, []contender{backend}, 10*time.Millisecond, progress{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := []benchRow{{
+				Instance: "one", Jobs: 1, Nodes: 1, Backend: solver.BackendHiGHS, Formulation: solver.FormulationPaper, Reason: reason,
+			}}
+			if diff := cmp.Diff(want, rows, cmpopts.IgnoreFields(benchRow{}, "WallSeconds")); diff != "" {
+				t.Errorf("rows (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestBenchIsInterrupted checks that the rows until then remain.
+func TestBenchIsInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	calls := 0
+	backend := contender{Backend: wiring.Backend{Backend: fake{solver.BackendHiGHS, func(ctx context.Context, _ *solver.Problem) (solver.Result, error) {
+		if calls++; calls == 2 {
+			cancel()
+			return solver.Result{}, ctx.Err()
+		}
+		return solver.Result{}, errors.New("broken")
+	}}}}
+	instances := []instance{oneInstance("first"), oneInstance("second"), oneInstance("third")}
+	rows, err := compare(ctx, instances, []contender{backend}, time.Minute, progress{})
+	if err == nil || err.Error() != "interrupted after 1 of 3 rows" {
+		t.Errorf("error %v; want to be told of the interruption", err)
+	}
+	if len(rows) != 1 || rows[0].Instance != "first" {
+		t.Errorf("rows %+v; want that of the first instance", rows)
+	}
+}
+
+// TestBenchEndsOnASignal interrupts the real program while a solver hangs.
+func TestBenchEndsOnASignal(t *testing.T) {
+	folder := t.TempDir()
+	started := filepath.Join(folder, "started")
+	if err := syscall.Mkfifo(started, 0o600); err != nil {
+		t.Skipf("no named pipes here: %v", err)
+	}
+	// It says that it has begun to whoever waits for that, and hangs.
+	program := filepath.Join(folder, "highs")
+	script := "#!/bin/sh\n[ \"$1\" = --version ] && echo 'HiGHS version 1.10.0' && exit\necho >'" + started + "'\nsleep 600\n"
+	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	command := exec.CommandContext(t.Context(), binary, "bench", "-o", "json", "-f", "testdata/queue.json", "--backends", "exact,highs", "--highs", program)
+	command.Stdout, command.Stderr = &stdout, &stderr
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.ReadFile(started); err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	err := command.Wait()
+	if status := command.ProcessState.ExitCode(); status != exitFailed || !strings.Contains(stderr.String(), "interrupted after 1 of 2 rows") {
+		t.Errorf("%v, exit status %d, stderr %q; want %d and the interruption", err, status, stderr.String(), exitFailed)
+	}
+	if rows := parseBench(t, stdout.String()); len(rows) != 1 || rows[0].Reason != "optimal" {
+		t.Errorf("rows %+v; want that of exact", rows)
+	}
+}
+
+// TestBenchWithoutSolvers checks that missing programs show, and hinder nothing.
+func TestBenchWithoutSolvers(t *testing.T) {
+	env := map[string]string{"ELASTALLOC_CBC": "/nonexistent/cbc", "ELASTALLOC_HIGHS": "/nonexistent/highs"}
+	var reasons []string
+	for _, row := range benchResults(t, env, "-f", "testdata/queue.json") {
+		reasons = append(reasons, string(row.Backend)+" "+row.Reason)
+		if (row.Objective == nil) != (row.Reason == "unavailable") {
+			t.Errorf("the objective of %s is %v where it is %s", row.Backend, row.Objective, row.Reason)
+		}
+	}
+	if diff := cmp.Diff([]string{"exact optimal", "highs unavailable", "cbc unavailable"}, reasons); diff != "" {
+		t.Errorf("reasons (-want +got):\n%s", diff)
+	}
+}
+
+// TestBenchSolvers compares exact with the real solvers in both formulations.
+func TestBenchSolvers(t *testing.T) {
+	env := map[string]string{
+		"ELASTALLOC_CBC":   solvertest.Program(t, solver.BackendCBC),
+		"ELASTALLOC_HIGHS": solvertest.Program(t, solver.BackendHiGHS),
+	}
+	rows := benchResults(t, env, "--formulation", "one-hot,paper", "-f", "testdata/queue.json", "testdata/more_jobs_than_nodes.json", "testdata/shrunken_pool.json")
+	if len(rows) != 3*5 {
+		t.Fatalf("%d rows; want those of five contenders on three instances", len(rows))
+	}
+	for i, row := range rows {
+		optimum := rows[i-i%5].Objective
+		if row.Reason != "optimal" || row.Objective == nil || math.Abs(*row.Objective-*optimum) > 1e-6**optimum {
+			t.Errorf("%s: %s %s is %s with %v; want the optimum %v", row.Instance, row.Backend, row.Formulation, row.Reason, row.Objective, *optimum)
+		}
+		if (row.Formulation == "") != (row.Backend == solver.BackendExact) {
+			t.Errorf("%s has the formulation %q", row.Backend, row.Formulation)
+		}
+	}
+}

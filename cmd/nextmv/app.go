@@ -1,0 +1,121 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/nextmv-io/sdk/run"
+	"github.com/nextmv-io/sdk/run/schema"
+	"github.com/nextmv-io/sdk/run/statistics"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/elastalloc/elastalloc/cmd/internal/wiring"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// app decides requests.
+type app struct{ programs wiring.Programs }
+
+// solve decides a request, on which options that are set win over its own.
+func (a app) solve(ctx context.Context, request *elastallocv1.AllocateRequest, o options) (schema.Output, error) {
+	if err := o.apply(request); err != nil {
+		return schema.Output{}, err
+	}
+	allocator, err := wiring.Allocator(ctx, request, a.programs)
+	if err != nil {
+		return schema.Output{}, err
+	}
+	response, err := allocator.Allocate(ctx, request)
+	if err != nil {
+		return schema.Output{}, errors.New(status.Convert(err).Message())
+	}
+	output := schema.NewOutput(o, solution{response})
+	output.Statistics = newStatistics(ctx, response.GetReport())
+	return output, nil
+}
+
+// decodeRequest decodes a request in protojson. A field that the API does not know
+// is an error, for it is one that the caller believes in.
+func decodeRequest(_ context.Context, input any) (*elastallocv1.AllocateRequest, error) {
+	reader, ok := input.(io.Reader)
+	if !ok {
+		return nil, fmt.Errorf("the input is a %T; want a reader", input)
+	}
+	text, err := io.ReadAll(reader)
+	if err != nil && !errors.Is(err, os.ErrClosed) { // The sdk closes an input that is empty.
+		return nil, err
+	}
+	request := new(elastallocv1.AllocateRequest)
+	if err := protojson.Unmarshal(text, request); err != nil {
+		// The library varies the space after its prefix to keep its texts from
+		// being relied on; what follows names the line and the column.
+		message := strings.TrimSpace(strings.TrimPrefix(err.Error(), "proto:"))
+		return nil, fmt.Errorf("the input is no AllocateRequest: %s", message)
+	}
+	return request, nil
+}
+
+// solution is a message that encoding/json writes as protojson.
+type solution struct{ message proto.Message }
+
+// MarshalJSON returns the message in protojson, with the fields that hold their
+// default. The library varies its white space at random; this settles it.
+func (s solution) MarshalJSON() ([]byte, error) {
+	text, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(s.message)
+	if err != nil {
+		return nil, err
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, text); err != nil {
+		return nil, err
+	}
+	return compact.Bytes(), nil
+}
+
+// resultStatistics are the custom statistics of the result.
+type resultStatistics struct {
+	Backend         string             `json:"backend"`
+	Reason          string             `json:"reason"`
+	Limit           string             `json:"limit"`
+	Bound           statistics.Float64 `json:"bound"`
+	RelativeGap     statistics.Float64 `json:"relative_gap"`
+	GreedyObjective statistics.Float64 `json:"greedy_objective"`
+	IdleNodes       int32              `json:"idle_nodes"`
+}
+
+// newStatistics returns Nextmv's statistics of a decision. The value is the
+// objective; the duration of the result is the time inside the backend that
+// answered, that of the run counts from the start of the app. Both are in seconds.
+func newStatistics(ctx context.Context, report *elastallocv1.SolveReport) *statistics.Statistics {
+	solveTime := report.GetSolveTime().AsDuration().Seconds()
+	value := statistics.Float64(report.GetObjective())
+	s := statistics.NewStatistics()
+	s.Result = &statistics.Result{
+		Duration: &solveTime,
+		Value:    &value,
+		Custom: resultStatistics{
+			Backend:         enumName(report.GetBackend()),
+			Reason:          enumName(report.GetReason()),
+			Limit:           enumName(report.GetLimit()),
+			Bound:           statistics.Float64(report.GetBound()),
+			RelativeGap:     statistics.Float64(report.GetRelativeGap()),
+			GreedyObjective: statistics.Float64(report.GetGreedyObjective()),
+			IdleNodes:       report.GetIdleNodes(),
+		},
+	}
+	s.Run = new(statistics.Run)
+	if start, known := ctx.Value(run.Start).(time.Time); known {
+		duration := time.Since(start).Seconds()
+		s.Run.Duration = &duration
+	}
+	return s
+}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/nextmv-io/sdk/golden"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/solvertest"
+)
+
+// program is what golden.Setup builds.
+const program = "./main.exe"
+
+func TestMain(m *testing.M) {
+	golden.Setup()
+	status := m.Run()
+	golden.Teardown()
+	os.Exit(status)
+}
+
+// config returns how to run the app and compare its output. The budget is ample so
+// that no time limit ends a search.
+func config(extension string, attempts int, args ...string) golden.Config {
+	transient := []golden.TransientField{
+		{Key: ".version.sdk", Replacement: golden.StableVersion},
+		{Key: ".statistics.run.duration", Replacement: golden.StableFloat},
+		{Key: ".statistics.result.duration", Replacement: golden.StableFloat},
+		{Key: ".solutions[0].report.solveTime", Replacement: golden.StableDuration},
+	}
+	for i := range attempts {
+		key := fmt.Sprintf(".solutions[0].report.attempts[%d].duration", i)
+		transient = append(transient, golden.TransientField{Key: key, Replacement: golden.StableDuration})
+	}
+	// The last attempt answered; what it tells of its search is its own.
+	detail := fmt.Sprintf(".solutions[0].report.attempts[%d].detail", attempts-1)
+	transient = append(transient, golden.TransientField{Key: detail, Replacement: golden.StableText})
+	return golden.Config{
+		Args:                append([]string{"-solve.budget=1m"}, args...),
+		Envs:                [][2]string{{"ELASTALLOC_CBC", "/nonexistent/cbc"}},
+		GoldenExtension:     extension,
+		VerifyFunc:          verify,
+		OutputProcessConfig: golden.OutputProcessConfig{TransientFields: transient},
+		Thresholds:          golden.Thresholds{Float: 1e-9},
+	}
+}
+
+// TestGolden compares the app's output with golden files; go test -update rewrites
+// them.
+func TestGolden(t *testing.T) {
+	golden.FileTest(t, "testdata/queue.json", config(".golden", 1))
+	golden.FileTest(t, "testdata/queue.json", config(".options.golden", 1,
+		"-solve.backend=exact", "-solve.formulation=paper", "-solve.gap=1e-12", "-solve.mode=rebalance", "-solve.admission=preemptive", "-solve.plan"))
+	golden.FileTest(t, "testdata/queue.json", config(".fill-idle.golden", 1, "-solve.mode=fill-idle"))
+	golden.FileTest(t, "testdata/queue.json", config(".fallback.golden", 2, "-solve.backend=cbc"))
+}
+
+// TestUsage compares the app's help, which names its options, with a golden file.
+func TestUsage(t *testing.T) {
+	golden.BashTest(t, "testdata", golden.BashConfig{DisplayStdout: true, DisplayStderr: true})
+}
+
+// verify checks what holds of every output: it has one solution, an answer to all
+// jobs of the request, of which the statistics tell the truth.
+func verify(input, output []byte) error {
+	request, response := new(elastallocv1.AllocateRequest), new(elastallocv1.AllocateResponse)
+	var parsed struct {
+		Solutions  []json.RawMessage `json:"solutions"`
+		Statistics struct {
+			Schema string `json:"schema"`
+			Run    struct {
+				Duration float64 `json:"duration"`
+			} `json:"run"`
+			Result struct {
+				Duration float64          `json:"duration"`
+				Value    float64          `json:"value"`
+				Custom   resultStatistics `json:"custom"`
+			} `json:"result"`
+		} `json:"statistics"`
+	}
+	if err := errors.Join(protojson.Unmarshal(input, request), json.Unmarshal(output, &parsed)); err != nil {
+		return err
+	}
+	if len(parsed.Solutions) != 1 {
+		return fmt.Errorf("%d solutions; want one", len(parsed.Solutions))
+	}
+	if err := protojson.Unmarshal(parsed.Solutions[0], response); err != nil {
+		return err
+	}
+	if got, want := len(response.GetAllocations()), len(request.GetSnapshot().GetJobs()); got != want {
+		return fmt.Errorf("allocations for %d jobs; want %d", got, want)
+	}
+	report, statistics := response.GetReport(), parsed.Statistics
+	if statistics.Schema != "v1" || statistics.Result.Value != report.GetObjective() ||
+		float64(statistics.Result.Custom.Bound) != report.GetBound() ||
+		statistics.Result.Duration != report.GetSolveTime().AsDuration().Seconds() ||
+		statistics.Run.Duration < statistics.Result.Duration {
+		return fmt.Errorf("the statistics %+v are not those of %v", statistics, report)
+	}
+	return nil
+}
+
+// TestSolvers checks that the real solvers answer.
+func TestSolvers(t *testing.T) {
+	for _, name := range []solver.BackendName{solver.BackendCBC, solver.BackendHiGHS} {
+		t.Run(string(name), func(t *testing.T) {
+			command := exec.CommandContext(t.Context(), program, "-runner.input.path=testdata/queue.json",
+				"-solve.budget=1m", "-solve.formulation=paper", "-solve.backend="+string(name))
+			command.Env = append(os.Environ(), "ELASTALLOC_"+strings.ToUpper(string(name))+"="+solvertest.Program(t, name))
+			output, err := command.Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := fmt.Sprintf(`"custom":{"backend":%q,"reason":"optimal",`, name)
+			if !bytes.Contains(output, []byte(want)) {
+				t.Errorf("the output is %s; want it to have %s", output, want)
+			}
+		})
+	}
+}
+
+// TestErrors checks that what is wrong with input and options is said, and that
+// there is no output then.
+func TestErrors(t *testing.T) {
+	for name, test := range map[string]struct {
+		input string
+		args  []string
+		want  []string
+	}{
+		"nothing":       {want: []string{"the input is no AllocateRequest: syntax error (line 1:1)"}},
+		"unknown field": {input: `{"snapshots": {}}`, want: []string{`unknown field "snapshots"`}},
+		"bad fields": {
+			input: `{"snapshot": {"totalNodes": -1, "jobs": [{"id": "a"}]}, "options": {"relativeGap": -1}}`,
+			want:  []string{"snapshot.total_nodes: ", "snapshot.jobs[0].remaining_eta: ", "options.relative_gap: "},
+		},
+		"bad options": {
+			input: `{"snapshot": {}}`, args: []string{"-solve.backend=gurobi", "-solve.mode=fill"},
+			want: []string{`option solve.backend is "gurobi"; want one of exact, cbc, highs, greedy`, `option solve.mode is "fill"; want one of rebalance, fill-idle`},
+		},
+		"bad budget":     {input: `{"snapshot": {}}`, args: []string{"-solve.budget=-1s"}, want: []string{"options.time_budget: "}},
+		"no such file":   {args: []string{"-runner.input.path=testdata/missing.json"}, want: []string{"testdata/missing.json"}},
+		"unknown option": {args: []string{"-solve.bckend=exact"}, want: []string{"-solve.bckend"}},
+		"bad duration":   {args: []string{"-solve.budget=soon"}, want: []string{"-solve.budget"}},
+		"bad output":     {input: `{"snapshot": {}}`, args: []string{"-runner.output.solutions=both"}, want: []string{"solutions must be"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			command := exec.CommandContext(t.Context(), program, test.args...)
+			command.Stdin, command.Stdout, command.Stderr = strings.NewReader(test.input), &stdout, &stderr
+			var exit *exec.ExitError
+			if err := command.Run(); !errors.As(err, &exit) {
+				t.Errorf("the app ended with %v; want an exit status", err)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(stderr.String(), want) {
+					t.Errorf("stderr is %q; want it to say %q", &stderr, want)
+				}
+			}
+			if stdout.Len() > 0 {
+				t.Errorf("there is output beside an error: %s", &stdout)
+			}
+		})
+	}
+}

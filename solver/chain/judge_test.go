@@ -1,0 +1,266 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// claims returns an external solver with a plan and what it says of it.
+func claims(name solver.BackendName, plan solver.Plan, optimal bool) fake {
+	limit := solver.LimitNone
+	if !optimal {
+		limit = solver.LimitTime
+	}
+	return gives(name, solver.Result{
+		Plan: plan, Bound: math.Inf(1), Limit: limit, Detail: "it says so",
+		Claim: &solver.Claim{Optimal: optimal, Objective: bestObjective, Bound: math.NaN()},
+	})
+}
+
+// once returns a backend that must not be asked twice.
+func once(t *testing.T, backend fake) fake {
+	t.Helper()
+	asked := false
+	return fake{backend.name, func(ctx context.Context, p *solver.Problem, o solver.SolveOptions) (solver.Result, error) {
+		if asked {
+			t.Errorf("%s was asked twice", backend.name)
+		}
+		asked = true
+		return backend.solve(ctx, p, o)
+	}}
+}
+
+func TestJudge(t *testing.T) {
+	const cbc, highs, judge = solver.BackendCBC, solver.BackendHiGHS, solver.BackendExact
+	const refuted = "it says so; refuted: it calls 2.3 optimal, and exact has a plan worth 2.4"
+	attempt := func(name solver.BackendName, outcome solver.Outcome, detail string) solver.Attempt {
+		return solver.Attempt{Backend: name, Outcome: outcome, Detail: detail}
+	}
+	stands := attempt(cbc, solver.OutcomeAnswered, "it says so")
+	report := func(backend solver.BackendName, objective, bound float64, attempts ...solver.Attempt) solver.Report {
+		r := solver.Report{
+			Backend: backend, Reason: solver.ReasonOptimal, Limit: solver.LimitNone,
+			Objective: objective, Bound: bound, RelativeGap: solver.RelativeGap(objective, bound),
+			GreedyObjective: greedyObjective, Attempts: attempts,
+		}
+		if r.RelativeGap > 0 {
+			r.Reason = solver.ReasonFeasible
+		}
+		return r
+	}
+	limited := func(limit solver.Limit, r solver.Report) solver.Report {
+		r.Limit = limit
+		return r
+	}
+	cutShort := func(bound float64) fake {
+		return gives(judge, solver.Result{Plan: greedyPlan(), Bound: bound, Limit: solver.LimitTime})
+	}
+
+	tests := []struct {
+		name     string
+		backends []solver.Backend
+		judge    fake
+		gap      float64
+		want     solver.Report
+	}{
+		{
+			name:     "a claim that holds is called optimal on our proof",
+			backends: []solver.Backend{claims(cbc, bestPlan(), true)}, judge: exact(),
+			want: report(cbc, bestObjective, bestObjective, stands),
+		},
+		{
+			name:     "nobody judges a backend that claims nothing",
+			backends: []solver.Backend{gives(cbc, solver.Result{Plan: bestPlan(), Bound: bestObjective})},
+			judge:    panics(judge),
+			want:     report(cbc, bestObjective, bestObjective, attempt(cbc, solver.OutcomeAnswered, "")),
+		},
+		{
+			name:     "where a claim is refuted, the next backend answers",
+			backends: []solver.Backend{claims(cbc, greedyPlan(), true), claims(highs, bestPlan(), true), panics(judge)},
+			judge:    exact(),
+			want: report(highs, bestObjective, bestObjective,
+				attempt(cbc, solver.OutcomeInvalidPlan, refuted), attempt(highs, solver.OutcomeAnswered, "it says so")),
+		},
+		{
+			name:     "which may be the judge",
+			backends: []solver.Backend{claims(cbc, greedyPlan(), true), panics(judge)}, judge: exact(),
+			want: report(judge, bestObjective, bestObjective,
+				attempt(cbc, solver.OutcomeInvalidPlan, refuted), attempt(judge, solver.OutcomeAnswered, "1 node")),
+		},
+		{
+			name:     "whose plan is not lost where it was not to be asked",
+			backends: []solver.Backend{claims(cbc, greedyPlan(), true), fails(highs, solver.ErrUnavailable)}, judge: exact(),
+			want: report(judge, bestObjective, bestObjective,
+				attempt(cbc, solver.OutcomeInvalidPlan, refuted),
+				attempt(highs, solver.OutcomeUnavailable, "backend is unavailable"),
+				attempt(judge, solver.OutcomeAnswered, "1 node")),
+		},
+		{
+			name: "a wrong objective of the best plan refutes it too",
+			backends: []solver.Backend{gives(cbc, solver.Result{
+				Plan: bestPlan(), Bound: math.Inf(1), Detail: "it says so",
+				Claim: &solver.Claim{Optimal: true, Objective: 2.3, Bound: 2.3},
+			})},
+			judge: exact(),
+			want: report(judge, bestObjective, bestObjective,
+				attempt(cbc, solver.OutcomeInvalidPlan, refuted), attempt(judge, solver.OutcomeAnswered, "1 node")),
+		},
+		{
+			name: "but not one that is no number",
+			backends: []solver.Backend{gives(cbc, solver.Result{
+				Plan: bestPlan(), Bound: math.Inf(1), Detail: "it says so",
+				Claim: &solver.Claim{Optimal: true, Objective: math.NaN(), Bound: math.NaN()},
+			})},
+			judge: exact(),
+			want:  report(cbc, bestObjective, bestObjective, stands),
+		},
+		{
+			name:     "a worse plan that is not called optimal stands",
+			backends: []solver.Backend{claims(cbc, greedyPlan(), false)}, judge: exact(),
+			want: limited(solver.LimitTime, report(cbc, greedyObjective, bestObjective, stands)),
+		},
+		{
+			// 2.3 is 4.1667 % below 2.4.
+			name:     "so does one within the gap asked for",
+			backends: []solver.Backend{claims(cbc, greedyPlan(), true)}, judge: exact(), gap: 0.0417,
+			want: limited(solver.LimitGap, report(cbc, greedyObjective, bestObjective, stands)),
+		},
+		{
+			name:     "or outside it by as little as a solver's tolerance",
+			backends: []solver.Backend{claims(cbc, greedyPlan(), true)}, judge: exact(), gap: 0.0416661,
+			want: report(cbc, greedyObjective, bestObjective, stands),
+		},
+		{
+			name:     "but not by more",
+			backends: []solver.Backend{claims(cbc, greedyPlan(), true)}, judge: exact(), gap: 0.041665,
+			want: report(judge, bestObjective, bestObjective,
+				attempt(cbc, solver.OutcomeInvalidPlan, refuted), attempt(judge, solver.OutcomeAnswered, "1 node")),
+		},
+		{
+			name:     "the bound of a judge cut short counts",
+			backends: []solver.Backend{claims(cbc, bestPlan(), true)}, judge: cutShort(2.45),
+			want: report(cbc, bestObjective, 2.45, stands),
+		},
+		{
+			name:     "unless there is a better one",
+			backends: []solver.Backend{claims(cbc, bestPlan(), true)}, judge: cutShort(2.6),
+			want: report(cbc, bestObjective, ownBound, stands),
+		},
+		{
+			name:     "without a judgement there is our bound",
+			backends: []solver.Backend{claims(cbc, greedyPlan(), true)}, judge: fails(judge, errors.New("broken")),
+			want: report(cbc, greedyObjective, ownBound, stands),
+		},
+		{
+			name:     "a judge that fails is not asked again",
+			backends: []solver.Backend{fails(cbc, solver.ErrInvalidPlan), claims(highs, bestPlan(), true)},
+			judge:    fails(judge, errors.New("broken")),
+			want: report(highs, bestObjective, ownBound,
+				attempt(cbc, solver.OutcomeInvalidPlan, "backend has no valid plan"),
+				attempt(highs, solver.OutcomeAnswered, "it says so")),
+		},
+		{
+			name: "a solver that says that there is no plan errs",
+			backends: []solver.Backend{
+				fails(cbc, fmt.Errorf("%w: CBC says: Infeasible", solver.ErrInvalidPlan)), exact(),
+			},
+			judge: panics(judge),
+			want: report(judge, bestObjective, bestObjective,
+				attempt(cbc, solver.OutcomeInvalidPlan, "backend has no valid plan: CBC says: Infeasible"),
+				attempt(judge, solver.OutcomeAnswered, "1 node")),
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			c := newChain(greedy(), test.backends...)
+			c.config.Judge = once(t, test.judge)
+			d, err := c.Allocate(t.Context(), twoJobs(), options(func(o *solver.Options) {
+				o.Backend, o.RelativeGap = cbc, test.gap
+			}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, d.Report, equal()); diff != "" {
+				t.Errorf("report (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestTimeOfTheJudge runs on a fake clock. Of a second, 100 ms are kept for greedy;
+// a backend that may have to be judged leaves a quarter of the rest to the judge,
+// who has what is left of it.
+func TestTimeOfTheJudge(t *testing.T) {
+	tests := []struct {
+		name          string
+		backend       solver.Backend
+		backends, all time.Duration
+	}{
+		{"the backend hangs", hangs(solver.BackendCBC), 675 * time.Millisecond, 675 * time.Millisecond},
+		{"the judge hangs", claims(solver.BackendCBC, bestPlan(), true), 0, 900 * time.Millisecond},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newChain(greedy(), test.backend)
+				c.config.Judge = hangs(solver.BackendExact)
+				start := time.Now()
+				d, err := c.Allocate(t.Context(), twoJobs(), options(func(o *solver.Options) {
+					o.Backend, o.TimeBudget = solver.BackendCBC, time.Second
+				}))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if all, got := time.Since(start), d.Report.Attempts[0].Duration; all != test.all || got != test.backends {
+					t.Errorf("the decision took %v, the backend %v; want %v and %v", all, got, test.all, test.backends)
+				}
+			})
+		})
+	}
+}
+
+// TestIncumbents checks what plans there are to start from: greedy's, where it is
+// one of the problem, and for the judge the plan that it judges.
+func TestIncumbents(t *testing.T) {
+	waiting := gives(solver.BackendGreedy, solver.Result{
+		Plan: solver.Plan{{2, 2}, {0, 0}}, Bound: math.Inf(1), Heuristic: true,
+	})
+	for name, test := range map[string]struct {
+		greedy solver.Backend
+		want   solver.Plan
+	}{
+		"greedy's":                  {greedy(), solver.Plan{{2, 1}, {1, 1}}},
+		"none where somebody waits": {waiting, nil},
+		"none where greedy fails":   {panics(solver.BackendGreedy), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := make(map[solver.BackendName]solver.Plan)
+			spy := func(backend fake) fake {
+				return fake{backend.name, func(ctx context.Context, p *solver.Problem, o solver.SolveOptions) (solver.Result, error) {
+					got[backend.name] = o.Incumbent
+					return backend.solve(ctx, p, o)
+				}}
+			}
+			c := newChain(test.greedy, spy(claims(solver.BackendCBC, bestPlan(), true)))
+			c.config.Judge = spy(exact())
+			if _, err := c.Allocate(t.Context(), twoJobs(), options(func(o *solver.Options) {
+				o.Backend = solver.BackendCBC
+			})); err != nil {
+				t.Fatal(err)
+			}
+			want := map[solver.BackendName]solver.Plan{solver.BackendCBC: test.want, solver.BackendExact: bestPlan()}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("incumbents (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,233 @@
+package milp
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// file is an MPS file as a solver sees it. The tests judge models by their files,
+// so that they share nothing with the code that builds and writes them.
+type file struct {
+	columns   []string // in order
+	integer   map[string]bool
+	lower     map[string]float64
+	upper     map[string]float64
+	objective map[string]float64 // to minimise
+	rows      map[string]*fileRow
+}
+
+type fileRow struct {
+	sense string
+	terms map[string]float64
+	right float64
+}
+
+// newFile builds and writes the model of a problem and reads it back.
+func newFile(t fataler, p *solver.Problem, f solver.Formulation) (*Model, *file) {
+	t.Helper()
+	m, err := Build(p, f)
+	if err != nil {
+		t.Fatalf("Build(): %v", err)
+	}
+	var text bytes.Buffer
+	if err := m.WriteMPS(&text); err != nil {
+		t.Fatalf("WriteMPS(): %v", err)
+	}
+	read, err := readFile(text.String())
+	if err != nil {
+		t.Fatalf("reading back: %v\n%s", err, text.String())
+	}
+	return m, read
+}
+
+// fataler is a *testing.T or a *rapid.T.
+type fataler interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+// readFile reads free MPS, strictly: no section, column, row or bound out of place.
+func readFile(text string) (*file, error) {
+	f := &file{
+		integer: map[string]bool{}, lower: map[string]float64{}, upper: map[string]float64{},
+		objective: map[string]float64{}, rows: map[string]*fileRow{},
+	}
+	section, inIntegers, objective := "", false, ""
+	for n, line := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
+		if strings.HasPrefix(line, "*") {
+			continue
+		}
+		words := strings.Fields(line)
+		bad := fmt.Errorf("line %d of section %q: %q", n+1, section, line)
+		if section == "ENDATA" || len(words) == 0 {
+			return nil, bad
+		}
+		if line[0] != ' ' {
+			section = words[0]
+			continue
+		}
+		var err error
+		number := func(word string) float64 {
+			v, parseErr := strconv.ParseFloat(word, 64)
+			if parseErr != nil || math.IsInf(v, 0) || math.IsNaN(v) {
+				err = bad
+			}
+			return v
+		}
+		switch {
+		case section == "ROWS" && len(words) == 2 && words[0] == "N" && objective == "":
+			objective = words[1]
+		case section == "ROWS" && len(words) == 2 && strings.Contains("LGE", words[0]) && f.rows[words[1]] == nil:
+			f.rows[words[1]] = &fileRow{sense: words[0], terms: map[string]float64{}}
+		case section == "COLUMNS" && len(words) == 3 && words[1] == "'MARKER'" && inIntegers == (words[2] == "'INTEND'"):
+			inIntegers = !inIntegers
+		case section == "COLUMNS" && len(words) == 3:
+			column := words[0]
+			if last := len(f.columns) - 1; last < 0 || f.columns[last] != column {
+				if _, again := f.integer[column]; again {
+					return nil, bad
+				}
+				f.columns = append(f.columns, column)
+				f.integer[column] = inIntegers
+			}
+			terms := f.objective
+			if words[1] != objective {
+				if f.rows[words[1]] == nil {
+					return nil, bad
+				}
+				terms = f.rows[words[1]].terms
+			}
+			if _, again := terms[column]; again {
+				return nil, bad
+			}
+			terms[column] = number(words[2])
+		case section == "RHS" && len(words) == 3 && f.rows[words[1]] != nil:
+			f.rows[words[1]].right = number(words[2])
+		case section == "BOUNDS" && len(words) == 3 && words[0] == "BV":
+			f.lower[words[2]], f.upper[words[2]] = 0, 1
+		case section == "BOUNDS" && len(words) == 4 && words[0] == "LO":
+			f.lower[words[2]] = number(words[3])
+		case section == "BOUNDS" && len(words) == 4 && words[0] == "UP":
+			f.upper[words[2]] = number(words[3])
+		default:
+			return nil, bad
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if section != "ENDATA" || inIntegers {
+		return nil, fmt.Errorf("file ends in section %q", section)
+	}
+	for _, bounds := range []map[string]float64{f.lower, f.upper} {
+		if len(bounds) != len(f.columns) {
+			return nil, fmt.Errorf("%d columns have %d bounds", len(f.columns), len(bounds))
+		}
+	}
+	return f, nil
+}
+
+// tolerance is what rounding may do to a row, relative to the size of its terms.
+const tolerance = 1e-9
+
+// check returns nil if the values satisfy every bound, row and integrality.
+func (f *file) check(values map[string]float64) error {
+	for _, c := range f.columns {
+		v := values[c]
+		if v < f.lower[c] || v > f.upper[c] {
+			return fmt.Errorf("%s is %v; its bounds are %v and %v", c, v, f.lower[c], f.upper[c])
+		}
+		if f.integer[c] && v != math.Trunc(v) {
+			return fmt.Errorf("%s is %v; it is an integer column", c, v)
+		}
+	}
+	for name, row := range f.rows {
+		left, size := 0.0, 1.0
+		for c, coefficient := range row.terms {
+			left += coefficient * values[c]
+			size = max(size, math.Abs(coefficient*values[c]))
+		}
+		slack := tolerance * max(size, math.Abs(row.right))
+		if row.sense != "G" && left > row.right+slack || row.sense != "L" && left < row.right-slack {
+			return fmt.Errorf("row %s: %v %s %v does not hold", name, left, row.sense, row.right)
+		}
+	}
+	return nil
+}
+
+// minimised returns the objective of the file.
+func (f *file) minimised(values map[string]float64) float64 {
+	total := 0.0
+	for c, coefficient := range f.objective {
+		total += coefficient * values[c]
+	}
+	return total
+}
+
+// serveMost sets the continuous columns, in their order, as high as the bounds and
+// the rows that end in them allow.
+func (f *file) serveMost(values map[string]float64) {
+	for _, c := range f.columns {
+		if f.integer[c] {
+			continue
+		}
+		most := f.upper[c]
+		for _, row := range f.rows {
+			if row.terms[c] <= 0 { // The row of the next step has it on the other side.
+				continue
+			}
+			rest := row.right
+			for other, coefficient := range row.terms {
+				if other != c {
+					rest -= coefficient * values[other]
+				}
+			}
+			most = min(most, rest/row.terms[c])
+		}
+		values[c] = max(most, f.lower[c])
+	}
+}
+
+// forEachInteger calls visit for every value that the integer columns can take
+// within their bounds.
+func (f *file) forEachInteger(visit func(values map[string]float64)) {
+	var integers []string
+	for _, c := range f.columns {
+		if f.integer[c] {
+			integers = append(integers, c)
+		}
+	}
+	values := map[string]float64{}
+	var assign func(n int)
+	assign = func(n int) {
+		if n == len(integers) {
+			visit(values)
+			return
+		}
+		for v := f.lower[integers[n]]; v <= f.upper[integers[n]]; v++ {
+			values[integers[n]] = v
+			assign(n + 1)
+		}
+	}
+	assign(0)
+}
+
+func TestReadFileRefuses(t *testing.T) {
+	for name, text := range map[string]string{
+		"no end":         "NAME x\nROWS\n N o\n",
+		"unknown row":    "ROWS\n N o\nCOLUMNS\n c r 1\nENDATA\n",
+		"split column":   "ROWS\n N o\n L r\nCOLUMNS\n c o 1\n d o 1\n c r 1\nENDATA\n",
+		"missing bounds": "ROWS\n N o\nCOLUMNS\n c o 1\nENDATA\n",
+		"infinite":       "ROWS\n N o\nCOLUMNS\n c o +Inf\nENDATA\n",
+	} {
+		if _, err := readFile(text); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}

@@ -1,0 +1,304 @@
+package milp
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// MaxColumns is the size beyond which Build refuses: a file of some hundred
+// megabytes that no solver is known to finish.
+const MaxColumns = 2_000_000
+
+// Model is a mixed-integer linear program that maximises the weighted training
+// progress of a problem. It is immutable and safe for concurrent use.
+type Model struct {
+	problem     *solver.Problem
+	formulation solver.Formulation
+	columns     []column
+	integers    int // columns before this one are integer, the others continuous
+	families    []family
+	rows        []row
+	terms       []term // those of all rows, one row after the other
+	cells       []cell // of job i and step t at i*Steps + t
+	scale       float64
+}
+
+// kind is what a column stands for.
+type kind uint8
+
+const (
+	nodes  kind = iota // n: nodes held
+	minus              // delta-: whether nodes <= size
+	plus               // delta+: whether nodes >= size
+	choice             // x: whether nodes = size
+	served             // s: demand served since the start, in units of the job
+)
+
+// prefix returns the first part of a column's name.
+func (k kind) prefix() string {
+	return [...]string{nodes: "n", minus: "dm", plus: "dp", choice: "x", served: "s"}[k]
+}
+
+// column is a decision variable.
+type column struct {
+	kind         kind
+	position     position
+	lower, upper float64
+	objective    float64 // coefficient of the objective to maximise
+}
+
+// position is what a column or a row belongs to: a job and a step, counted from 1
+// as in the paper and 0 where it belongs to all of them, and a size.
+type position struct {
+	job, step int32
+	size      int
+}
+
+// noSize is the size of a position that has none.
+const noSize = -1
+
+// cell is where the columns of one job in one step are; those of a kind that has
+// one per size stand in the order of the sizes.
+type cell struct {
+	nodes, minus, plus, choice, served int
+}
+
+// family is a set of rows that are one constraint of the paper.
+type family struct {
+	name     string // first part of the name of each of its rows
+	equation string // what it says, with the label of the paper's equation
+	first    int    // its first row
+}
+
+// sense relates the two sides of a row, in the letters of MPS.
+type sense byte
+
+const (
+	atMost  sense = 'L'
+	atLeast sense = 'G'
+	equal   sense = 'E'
+)
+
+// row is a linear constraint: the sum of its terms on the left.
+type row struct {
+	position position
+	sense    sense
+	right    float64
+	end      int // end of its terms
+}
+
+// term is a coefficient times a column.
+type term struct {
+	column      int
+	coefficient float64
+}
+
+// negligible is the speed below which a size serves nothing. HiGHS leaves smaller
+// coefficients out of a matrix, with a warning.
+const negligible = 1e-9
+
+// Build returns the model of a problem in the given formulation. A problem without
+// jobs makes a model without columns: a valid file in which there is nothing to
+// solve. It fails for an unknown formulation, a job without sizes, and a problem
+// that exceeds MaxColumns, for which the error wraps solver.ErrUnavailable.
+func Build(p *solver.Problem, f solver.Formulation) (*Model, error) {
+	if f != solver.FormulationPaper && f != solver.FormulationOneHot {
+		return nil, fmt.Errorf("formulation is %q; want %q or %q", f, solver.FormulationPaper, solver.FormulationOneHot)
+	}
+	count := 0
+	for i := range p.Jobs {
+		sizes := len(p.Jobs[i].Sizes)
+		if sizes == 0 {
+			return nil, fmt.Errorf("job %d of the problem has no legal size", i+1)
+		}
+		if f == solver.FormulationPaper {
+			count += p.Steps * (2*sizes + 2) // n, delta- and delta+ of each size, s
+		} else {
+			count += p.Steps * (sizes + 1) // x of each size, s
+		}
+	}
+	if count > MaxColumns {
+		return nil, fmt.Errorf("%w: the %s model has %d columns; want at most %d",
+			solver.ErrUnavailable, f, count, MaxColumns)
+	}
+	m := &Model{
+		problem:     p,
+		formulation: f,
+		columns:     make([]column, 0, count),
+		cells:       make([]cell, len(p.Jobs)*p.Steps),
+		scale:       1,
+	}
+	if f == solver.FormulationPaper {
+		m.paper()
+	} else {
+		m.oneHot()
+	}
+	m.scaleObjective()
+	return m, nil
+}
+
+// Columns returns the number of columns.
+func (m *Model) Columns() int { return len(m.columns) }
+
+// Rows returns the number of rows, the objective aside.
+func (m *Model) Rows() int { return len(m.rows) }
+
+// ColumnName returns the name of column i, such as x_3_1_8 for 8 nodes for the
+// third job of the problem in the first step. The names begin with n for nodes, dm
+// and dp for delta- and delta+, x for a choice of a size, and s for served demand.
+func (m *Model) ColumnName(i int) string { return string(m.appendColumnName(nil, i)) }
+
+func (m *Model) appendColumnName(to []byte, i int) []byte {
+	c := &m.columns[i]
+	return c.position.append(append(to, c.kind.prefix()...))
+}
+
+// append writes the position as the later part of a name.
+func (p position) append(to []byte) []byte {
+	if p.job > 0 {
+		to = strconv.AppendInt(append(to, '_'), int64(p.job), 10)
+	}
+	if p.step > 0 {
+		to = strconv.AppendInt(append(to, '_'), int64(p.step), 10)
+	}
+	if p.size != noSize {
+		to = strconv.AppendInt(append(to, '_'), int64(p.size), 10)
+	}
+	return to
+}
+
+// Objective translates an objective or a bound that a solver reports for the file
+// of WriteMPS into that of solver.Problem.Objective: it undoes the negation, which
+// makes a lower bound an upper one, and the scaling.
+func (m *Model) Objective(reported float64) float64 { return -reported * m.scale }
+
+// scaleObjective divides the objective by a power of ten where the best plan is
+// worth so little that a solver's absolute tolerances, about 1e-7, would matter, or
+// so much that they could not be met.
+func (m *Model) scaleObjective() {
+	const little, much = 1e3, 1e6
+	bound, largest := 0.0, 0.0
+	for i := range m.problem.Jobs {
+		bound += potential(&m.problem.Jobs[i], m.problem.Steps)
+	}
+	for i := range m.columns {
+		largest = max(largest, m.columns[i].objective)
+	}
+	if bound < math.SmallestNonzeroFloat32 || bound >= little && bound <= much {
+		return
+	}
+	// No coefficient may exceed much, not even where a job cannot get that far.
+	m.scale = math.Pow10(int(math.Floor(math.Log10(max(bound/little, largest/much)))))
+	for i := range m.columns {
+		m.columns[i].objective /= m.scale
+	}
+}
+
+// potential returns what the job is worth if it has the size that serves most in
+// every step.
+func potential(job *solver.AdmittedJob, steps int) float64 {
+	progress, value := 0.0, 0.0
+	for t := range steps {
+		progress = min(1, progress+slices.Max(job.Work(t))/job.Demand)
+		value += progress
+	}
+	return job.Weight * value
+}
+
+// addColumn appends a column and returns its index.
+func (m *Model) addColumn(c column) int {
+	m.columns = append(m.columns, c)
+	return len(m.columns) - 1
+}
+
+// addFamily begins a family; the rows added next are its rows.
+func (m *Model) addFamily(name, equation string) {
+	m.families = append(m.families, family{name: name, equation: equation, first: len(m.rows)})
+}
+
+// addTerm appends a term to the row that addRow will add next.
+func (m *Model) addTerm(coefficient float64, column int) {
+	if coefficient != 0 {
+		m.terms = append(m.terms, term{column: column, coefficient: coefficient})
+	}
+}
+
+// addRow makes a row of the terms added since the last one.
+func (m *Model) addRow(at position, s sense, right float64) {
+	m.rows = append(m.rows, row{position: at, sense: s, right: right, end: len(m.terms)})
+}
+
+// rowTerms returns the terms of row i.
+func (m *Model) rowTerms(i int) []term {
+	begin := 0
+	if i > 0 {
+		begin = m.rows[i-1].end
+	}
+	return m.terms[begin:m.rows[i].end]
+}
+
+// at returns the position of a job and a step, both counted from 0.
+func at(job, step int) position {
+	return position{job: int32(job) + 1, step: int32(step) + 1, size: noSize}
+}
+
+// of returns the position for one of the sizes.
+func (p position) of(size int) position {
+	p.size = size
+	return p
+}
+
+// cell returns where the columns of a job in a step are.
+func (m *Model) cell(job, step int) *cell { return &m.cells[job*m.problem.Steps+step] }
+
+// forEachCell calls visit for every job and every step, counted from 0.
+func (m *Model) forEachCell(visit func(i, t int, job *solver.AdmittedJob, c *cell)) {
+	for i := range m.problem.Jobs {
+		for t := range m.problem.Steps {
+			visit(i, t, &m.problem.Jobs[i], m.cell(i, t))
+		}
+	}
+}
+
+// unit returns the job's unit of demand in seconds on one node: what its smallest
+// training size serves in a step, or its demand if that is less.
+func unit(job *solver.AdmittedJob) float64 {
+	for _, work := range job.StepWork {
+		if work > 0 {
+			return min(work, job.Demand)
+		}
+	}
+	return job.Demand
+}
+
+// speed returns what serving the given work in a step means in units of the job.
+// A step cannot serve more than the demand, so that is where it stops: no integer
+// point changes, since s <= d anyway. Without the stop a job with a second left
+// would have speeds of thousands, and a binary off by 1e-6, which a solver takes
+// for an integer, would serve some of it. CBC and HiGHS then call worse plans
+// optimal.
+func speed(job *solver.AdmittedJob, work float64) float64 {
+	if speed := min(work, job.Demand) / unit(job); speed >= negligible {
+		return speed
+	}
+	return 0
+}
+
+// servedColumns adds s and with it the objective and two constraints that are
+// bounds, in both formulations:
+//
+//	(obj)              max sum_i sum_t w_i s_i^t / d_i
+//	(< demand)         s_i^t <= d_i
+//	(variable bound s) s_i^t >= 0
+func (m *Model) servedColumns() {
+	m.forEachCell(func(i, t int, job *solver.AdmittedJob, c *cell) {
+		demand := job.Demand / unit(job)
+		c.served = m.addColumn(column{
+			kind: served, position: at(i, t), upper: demand, objective: job.Weight / demand,
+		})
+	})
+}

@@ -1,0 +1,92 @@
+package milp
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// twoJobs is the model of the golden files: a running job of weight 2 that may hold
+// 1 or 2 nodes and ends within the horizon, and a queued one that needs 30 s to start.
+func twoJobs() *solver.Problem {
+	running := solver.NewJob("running", 600*time.Second)
+	running.CurrentNodes, running.MaxNodes, running.Weight = 2, 2, 2
+	queued := solver.NewJob("queued", time.Hour)
+	queued.MaxNodes, queued.RescaleDelay = 4, 30*time.Second
+	return solver.NewProblem(&solver.Snapshot{
+		TotalNodes: 4,
+		Horizon:    solver.Horizon{Step: solver.DefaultStep, Steps: 2},
+		Jobs:       []solver.Job{running, queued},
+	}, solver.AdmissionOptimized)
+}
+
+func TestGolden(t *testing.T) {
+	for _, formulation := range formulations() {
+		t.Run(string(formulation), func(t *testing.T) {
+			m, err := Build(twoJobs(), formulation)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got bytes.Buffer
+			if err := m.WriteMPS(&got); err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join("testdata", "two-jobs."+string(formulation)+".mps")
+			if *update {
+				if err := os.WriteFile(path, got.Bytes(), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got.String()); diff != "" {
+				t.Errorf("the file changed; `go test ./solver/milp -update` writes it anew (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestNothingToSolve checks that a problem without jobs makes a valid file, which
+// CBC calls optimal and HiGHS empty, and has its one plan.
+func TestNothingToSolve(t *testing.T) {
+	p := &solver.Problem{Nodes: 3, Steps: 2}
+	for _, formulation := range formulations() {
+		m, f := newFile(t, p, formulation)
+		if m.Columns() != 0 || len(f.columns) != 0 || len(f.rows) != p.Steps {
+			t.Errorf("%s: %d columns, %d rows in the file", formulation, len(f.columns), len(f.rows))
+		}
+		plan, err := m.Plan(func(string) (float64, bool) { return 0, false })
+		if err != nil || len(plan) != 0 || p.Check(plan) != nil {
+			t.Errorf("%s: Plan() = %v, %v", formulation, plan, err)
+		}
+	}
+}
+
+func TestWriteMPSReportsTheWriter(t *testing.T) {
+	m, err := Build(twoJobs(), solver.FormulationPaper)
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := errors.New("disk is full")
+	if err := m.WriteMPS(failing{full}); !errors.Is(err, full) {
+		t.Errorf("WriteMPS(): %v; want it to wrap %v", err, full)
+	}
+}
+
+// failing is a writer that fails.
+type failing struct{ err error }
+
+// Write fails.
+func (f failing) Write([]byte) (int, error) { return 0, f.err }

@@ -1,0 +1,382 @@
+package solvertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// Agreement is how far apart the objectives of two optimal plans may be, relative
+// to the optimum: a MILP solver works to tolerances.
+const Agreement = 1e-6
+
+// Suite is what every backend must pass, by what it is capable of.
+type Suite struct {
+	// New returns the backend, or skips the test where it cannot be had.
+	New func(testing.TB) solver.Backend
+	// Formulation is the model to hand to a solver, if the backend does so.
+	Formulation solver.Formulation
+	// Optimises says that, given time, its plans are optimal to Agreement.
+	Optimises bool
+	// Proves says that it proves the bounds of its results itself.
+	Proves bool
+	// Claims says that its results hold claims of an external solver.
+	Claims bool
+	// Heuristic says that it makes no search: its plans may leave an admitted job
+	// waiting, and it answers whether there is time or not.
+	Heuristic bool
+	// Examples is the number of random snapshots it is asked about.
+	Examples int
+	// SharedJobs is the number of jobs up to which it is asked about the shared
+	// instances.
+	SharedJobs int
+	// Patience is the time it has for each shared instance. Where that is not enough,
+	// its plan must be legal, but it need not be optimal.
+	Patience time.Duration
+}
+
+// Run runs the suite. What it asks is the same for every backend.
+func Run(t *testing.T, suite Suite) {
+	t.Helper()
+	r := &runner{Suite: suite, backend: suite.New(t)}
+	t.Run("edge cases", r.edgeCases)
+	t.Run("random snapshots", r.randomSnapshots)
+	t.Run("shared instances", r.sharedInstances)
+	t.Run("an incumbent to start from", r.incumbent)
+	t.Run("options that cannot be honoured", r.badOptions)
+	t.Run("the caller has left", r.canceled)
+	t.Run("the time is up", r.timeIsUp)
+	t.Run("too little time", r.tooLittleTime)
+	t.Run("concurrent calls", r.concurrentCalls)
+}
+
+// runner runs a suite on one backend.
+type runner struct {
+	Suite
+	backend solver.Backend
+}
+
+func (r *runner) options() solver.SolveOptions {
+	return solver.SolveOptions{Formulation: r.Formulation}
+}
+
+// admissions returns all kinds of admission.
+func admissions() []solver.Admission {
+	return []solver.Admission{solver.AdmissionFIFO, solver.AdmissionOptimized, solver.AdmissionPreemptive}
+}
+
+// mustSolve asks the backend without a limit of time and returns the objective of
+// its plan, having checked what must hold of any result.
+func (r *runner) mustSolve(t *testing.T, p *solver.Problem, options solver.SolveOptions) (solver.Result, float64) {
+	t.Helper()
+	result, err := r.backend.Solve(t.Context(), p, options)
+	if err != nil {
+		t.Fatalf("Solve() failed: %v", err)
+	}
+	if result.Limit != solver.LimitNone {
+		t.Errorf("limit %s without a limit of time", result.Limit)
+	}
+	return result, r.check(t, p, result)
+}
+
+// check checks what must hold of any result and returns the plan's objective.
+func (r *runner) check(t *testing.T, p *solver.Problem, result solver.Result) float64 {
+	t.Helper()
+	if result.Heuristic != r.Heuristic {
+		t.Errorf("heuristic is %t; want %t", result.Heuristic, r.Heuristic)
+	}
+	legal := p
+	if result.Heuristic {
+		legal = p.WithWaiting()
+	}
+	if err := legal.Check(result.Plan); err != nil {
+		t.Fatalf("the plan is illegal: %v", err)
+	}
+	objective := legal.Objective(result.Plan)
+	switch {
+	case !r.Proves && !math.IsInf(result.Bound, 1):
+		t.Errorf("bound %v; want +Inf of a backend that proves none", result.Bound)
+	case r.Proves && (math.IsInf(result.Bound, 0) || !(result.Bound >= objective*(1-solver.OptimalGap))):
+		t.Errorf("bound %v on the objective %v", result.Bound, objective)
+	case r.Proves && result.Limit == solver.LimitNone &&
+		solver.RelativeGap(objective, result.Bound) > solver.OptimalGap && result.Bound-objective > 1e-12:
+		t.Errorf("bound %v on the objective %v does not prove it", result.Bound, objective)
+	}
+	if (result.Claim != nil) != r.Claims {
+		t.Errorf("claim %+v; want one: %t", result.Claim, r.Claims)
+	}
+	if result.Claim != nil {
+		r.checkClaim(t, result, objective)
+	}
+	return objective
+}
+
+// checkClaim checks that a claim is told as it was made: for a plan of the given
+// objective.
+func (r *runner) checkClaim(t *testing.T, result solver.Result, objective float64) {
+	t.Helper()
+	if result.Detail == "" {
+		t.Error("no detail of the claim")
+	}
+	if difference := math.Abs(result.Claim.Objective - objective); !(difference <= Agreement*objective) {
+		t.Errorf("the solver claims %.12g for a plan of %.12g", result.Claim.Objective, objective)
+	}
+	if result.Claim.Bound < objective*(1-Agreement) {
+		t.Errorf("the solver claims the bound %.12g on a plan of %.12g", result.Claim.Bound, objective)
+	}
+}
+
+// checkOptimal checks an objective against the known optimum.
+func (r *runner) checkOptimal(t *testing.T, objective, optimum float64) {
+	t.Helper()
+	if objective > optimum+Agreement*optimum && !r.Heuristic {
+		t.Errorf("objective %.12g is above the optimum %.12g", objective, optimum)
+	}
+	if objective < optimum-Agreement*optimum && r.Optimises {
+		t.Errorf("objective %.12g; the optimum is %.12g", objective, optimum)
+	}
+}
+
+func (r *runner) edgeCases(t *testing.T) {
+	job := func(current int) solver.Job {
+		j := solver.NewJob("", time.Hour)
+		j.CurrentNodes = current
+		return j
+	}
+	ofSizes := func(j solver.Job, sizes ...int) solver.Job {
+		j.AllowedNodes = sizes
+		return j
+	}
+	illegal := ofSizes(job(5), 1, 2, 4)
+	blink := solver.NewJob("", time.Millisecond)
+	decade := solver.NewJob("", 10*365*24*time.Hour)
+	worthless := job(2)
+	worthless.Weight = 0
+	all := job(3)
+	all.AllowedNodes, all.MaxNodes = []int{1, 3, 6, 12}, 6
+	all.Scaling = solver.Scaling{Speeds: []float64{1, 2.5, 2, 9}}
+	all.Weight, all.RescaleDelay = 2.5, 40*time.Second
+
+	tests := []struct {
+		name  string
+		nodes int
+		jobs  []solver.Job
+	}{
+		{name: "no jobs", nodes: 4},
+		{name: "zero nodes", nodes: 0, jobs: []solver.Job{job(2), job(0)}},
+		{name: "no jobs and zero nodes"},
+		{name: "one job", nodes: 7, jobs: []solver.Job{job(0)}},
+		{name: "one size", nodes: 7, jobs: []solver.Job{ofSizes(job(0), 3), ofSizes(job(3), 3)}},
+		{name: "more jobs than nodes", nodes: 2, jobs: []solver.Job{job(0), job(0), job(0), job(1)}},
+		{name: "a pool that shrank", nodes: 3, jobs: []solver.Job{job(8), job(4), ofSizes(job(4), 4, 8), job(0)}},
+		{name: "an illegal current size", nodes: 6, jobs: []solver.Job{illegal, job(0)}},
+		{name: "a millisecond and ten years", nodes: 5, jobs: []solver.Job{decade, blink, job(1)}},
+		{name: "a job that is worth nothing", nodes: 5, jobs: []solver.Job{worthless, job(1)}},
+		{name: "nothing is worth anything", nodes: 5, jobs: []solver.Job{worthless, worthless}},
+		{name: "every feature", nodes: 9, jobs: []solver.Job{all, illegal, job(0)}},
+	}
+	for _, test := range tests {
+		s := &solver.Snapshot{
+			TotalNodes: test.nodes,
+			Horizon:    solver.Horizon{Step: solver.DefaultStep, Steps: 3},
+			Jobs:       test.jobs,
+		}
+		for i := range s.Jobs {
+			s.Jobs[i].ID = fmt.Sprintf("job-%d", i+1)
+		}
+		if bad := s.Validate(len(s.Jobs)); len(bad) > 0 {
+			t.Fatalf("%s: not valid: %v", test.name, bad)
+		}
+		for _, admission := range admissions() {
+			t.Run(test.name+"/"+string(admission), func(t *testing.T) { r.agreesWithExhaustive(t, s, admission) })
+		}
+	}
+}
+
+// randomSnapshots asks about the same snapshots every time, so that a failure can
+// be looked at.
+func (r *runner) randomSnapshots(t *testing.T) {
+	examples := r.Examples
+	if testing.Short() {
+		examples = min(examples, 9)
+	}
+	for seed := range examples {
+		s := Snapshots().Example(seed)
+		admission := admissions()[seed%3]
+		t.Run(fmt.Sprintf("%d/%s", seed, admission), func(t *testing.T) { r.agreesWithExhaustive(t, s, admission) })
+	}
+}
+
+// agreesWithExhaustive checks a result against exhaustive search.
+func (r *runner) agreesWithExhaustive(t *testing.T, s *solver.Snapshot, admission solver.Admission) {
+	t.Helper()
+	p := solver.NewProblem(s, admission)
+	_, objective := r.mustSolve(t, p, r.options())
+	optimum, ok := Exhaustive(p)
+	if !ok {
+		t.Fatal("an admitted problem without a plan")
+	}
+	r.checkOptimal(t, objective, optimum.Objective)
+}
+
+// sharedInstances checks results against the certified optima.
+func (r *runner) sharedInstances(t *testing.T) {
+	if testing.Short() {
+		t.Skip("in short mode")
+	}
+	instances, finished := Instances(t, r.SharedJobs), 0
+	for _, instance := range instances {
+		t.Run(instance.Name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), r.Patience)
+			defer cancel()
+			p := solver.NewProblem(instance.Snapshot, solver.AdmissionFIFO)
+			result, err := r.backend.Solve(ctx, p, r.options())
+			if errors.Is(err, solver.ErrTimedOut) {
+				t.Skipf("no plan within %v", r.Patience)
+			}
+			if err != nil {
+				t.Fatalf("Solve() failed: %v", err)
+			}
+			objective := r.check(t, p, result)
+			if result.Limit == solver.LimitNone {
+				finished++
+				r.checkOptimal(t, objective, instance.Objective)
+			} else if objective > instance.Objective*(1+Agreement) {
+				t.Errorf("objective %.12g is above the optimum %.12g", objective, instance.Objective)
+			}
+		})
+	}
+	t.Logf("%d of %d instances finished within %v each", finished, len(instances), r.Patience)
+	if finished < len(instances)/2 {
+		t.Errorf("that is less than half of them")
+	}
+}
+
+// incumbent checks that no incumbent, legal or not, makes a result worse.
+func (r *runner) incumbent(t *testing.T) {
+	p := solver.NewProblem(busy(6), solver.AdmissionFIFO)
+	_, want := r.mustSolve(t, p, r.options())
+	smallest := solver.NewPlan(len(p.Jobs), p.Steps)
+	for i := range smallest {
+		for step := range smallest[i] {
+			smallest[i][step] = p.Jobs[i].Sizes[0]
+		}
+	}
+	illegal := smallest.Clone()
+	illegal[0][0] = 3
+	for name, plan := range map[string]solver.Plan{"legal": smallest, "illegal": illegal, "empty": {}} {
+		t.Run(name, func(t *testing.T) {
+			options := r.options()
+			options.Incumbent = plan
+			if _, objective := r.mustSolve(t, p, options); math.Abs(objective-want) > Agreement*want {
+				t.Errorf("objective %.12g with an incumbent, %.12g without", objective, want)
+			}
+		})
+	}
+}
+
+// badOptions checks that a backend that hands a model to a solver refuses what it
+// cannot hand on.
+func (r *runner) badOptions(t *testing.T) {
+	if !r.Claims {
+		t.Skip("the backend hands no model to a solver")
+	}
+	p := solver.NewProblem(busy(2), solver.AdmissionFIFO)
+	for name, options := range map[string]solver.SolveOptions{
+		"formulation":  {Formulation: "quadratic"},
+		"negative gap": {Formulation: r.Formulation, RelativeGap: -1},
+		"infinite gap": {Formulation: r.Formulation, RelativeGap: math.Inf(1)},
+		"gap of NaN":   {Formulation: r.Formulation, RelativeGap: math.NaN()},
+	} {
+		if result, err := r.backend.Solve(t.Context(), p, options); err == nil {
+			t.Errorf("%s: Solve() = %+v; want an error", name, result)
+		}
+	}
+}
+
+func (r *runner) canceled(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	p := solver.NewProblem(busy(60), solver.AdmissionFIFO)
+	result, err := r.backend.Solve(ctx, p, r.options())
+	switch {
+	case err == nil:
+		r.check(t, p, result) // One that needs no time may answer.
+	case !errors.Is(err, context.Canceled):
+		t.Errorf("error %v; want context.Canceled", err)
+	}
+}
+
+func (r *runner) timeIsUp(t *testing.T) {
+	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	r.limited(ctx, t)
+}
+
+// tooLittleTime gives moments in which a solver starts, reads, searches or writes.
+func (r *runner) tooLittleTime(t *testing.T) {
+	for _, limit := range []time.Duration{
+		time.Millisecond, 10 * time.Millisecond, 40 * time.Millisecond, 100 * time.Millisecond, 300 * time.Millisecond,
+	} {
+		t.Run(limit.String(), func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			r.limited(ctx, t)
+		})
+	}
+}
+
+// limited asks about a large snapshot in a context that may end first: there must
+// be a legal plan, or an error that says that the time was up.
+func (r *runner) limited(ctx context.Context, t *testing.T) {
+	t.Helper()
+	p := solver.NewProblem(busy(60), solver.AdmissionFIFO)
+	result, err := r.backend.Solve(ctx, p, r.options())
+	switch {
+	case err == nil:
+		r.check(t, p, result)
+	case !errors.Is(err, solver.ErrTimedOut):
+		t.Errorf("error %v; want one wrapping ErrTimedOut", err)
+	}
+}
+
+// concurrentCalls checks that calls do not get into each other's way: the same
+// problem has the same plan every time.
+func (r *runner) concurrentCalls(t *testing.T) {
+	p := solver.NewProblem(busy(6), solver.AdmissionFIFO)
+	results := make([]solver.Result, 3)
+	errs := make([]error, len(results))
+	var group sync.WaitGroup
+	for n := range results {
+		group.Go(func() { results[n], errs[n] = r.backend.Solve(t.Context(), p, r.options()) })
+	}
+	group.Wait()
+	for n := range results {
+		if errs[n] != nil {
+			t.Fatal(errs[n])
+		}
+		if diff := cmp.Diff(results[0].Plan, results[n].Plan); diff != "" {
+			t.Errorf("the same problem, another plan (-first +call %d):\n%s", n+1, diff)
+		}
+	}
+}
+
+// busy returns a snapshot of the given number of jobs that compete for the nodes
+// and of which some finish within the horizon.
+func busy(jobs int) *solver.Snapshot {
+	s := &solver.Snapshot{ID: "busy", TotalNodes: 2*jobs + 3, Horizon: solver.DefaultHorizon()}
+	for i := range jobs {
+		job := solver.NewJob(fmt.Sprintf("job-%d", i+1), time.Duration(10+37*(i*i%101))*time.Minute)
+		job.CurrentNodes = []int{0, 1, 2, 4}[i%4]
+		s.Jobs = append(s.Jobs, job)
+	}
+	return s
+}

@@ -1,0 +1,291 @@
+package subprocess
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/milp"
+)
+
+const (
+	// outputLimit is how many bytes of a solver's output are kept.
+	outputLimit = 64 << 10
+	// quotedLines is how many of its last lines go into an error.
+	quotedLines = 3
+	// A solution file is read up to this size: a line has a name, two numbers and an
+	// index at most, and there is a head.
+	bytesPerLine, bytesOfHead = 256, 1 << 16
+)
+
+// Backend solves the MILP of a problem with an external solver. Nothing that the
+// solver says is trusted: an answer is a complete solution file of integral values
+// whose plan is legal, and the rest of what it says is its claim.
+type Backend struct {
+	name    solver.BackendName
+	program string
+	dialect Dialect
+}
+
+// NewBackend returns the backend of the given name that runs a program, a path or
+// a name on the PATH, which speaks the dialect.
+func NewBackend(name solver.BackendName, program string, dialect Dialect) *Backend {
+	return &Backend{name: name, program: program, dialect: dialect}
+}
+
+// Name returns the backend's name.
+func (b *Backend) Name() solver.BackendName { return b.name }
+
+// Probe returns the version of the program. The error wraps solver.ErrUnavailable
+// where there is no such program or it is not what it should be.
+func (b *Backend) Probe(ctx context.Context) (version string, err error) {
+	err = withFolder(func(dir string) error {
+		report, err := b.run(ctx, dir, b.dialect.VersionArguments())
+		if err != nil {
+			return err
+		}
+		if version = b.dialect.ParseVersion(report.Output); version == "" {
+			return fmt.Errorf("%w: %s is not %s, which prints its version: %s",
+				solver.ErrUnavailable, b.program, b.dialect.Title(), ending(report))
+		}
+		return nil
+	})
+	return version, err
+}
+
+// Solve writes the model in the formulation asked for, runs the solver until
+// shortly before ctx ends and returns the plan of its solution. The result proves
+// no bound; what the solver says of the plan is the claim.
+func (b *Backend) Solve(ctx context.Context, p *solver.Problem, options solver.SolveOptions) (solver.Result, error) {
+	if !(options.RelativeGap >= 0 && options.RelativeGap <= math.MaxFloat64) {
+		return solver.Result{}, fmt.Errorf("the relative gap is %v; want a number of at least 0", options.RelativeGap)
+	}
+	var result solver.Result
+	err := withFolder(func(dir string) (err error) {
+		result, err = b.solve(ctx, dir, p, options)
+		return err
+	})
+	if err != nil {
+		return solver.Result{}, err
+	}
+	return result, nil
+}
+
+// solve is Solve in a folder of its own.
+func (b *Backend) solve(
+	ctx context.Context, dir string, p *solver.Problem, options solver.SolveOptions,
+) (solver.Result, error) {
+	began := time.Now()
+	task := Task{Dir: dir, Model: "model.mps", Solution: "solution.txt", RelativeGap: options.RelativeGap}
+	model, err := milp.Build(p, options.Formulation)
+	if err != nil {
+		return solver.Result{}, err
+	}
+	if err := writeFile(ctx, dir, task.Model, model.WriteMPS); err != nil {
+		return solver.Result{}, err
+	}
+	if p.Check(options.Incumbent) == nil {
+		task.Start = "start.txt"
+		err := writeFile(ctx, dir, task.Start, func(w io.Writer) error {
+			return b.dialect.WriteStart(w, model.Columns(), model.Start(options.Incumbent))
+		})
+		if err != nil {
+			return solver.Result{}, err
+		}
+	}
+
+	now := time.Now()
+	clock := newClock(ctx, now, now.Sub(began))
+	task.TimeLimit = clock.limit
+	arguments, err := b.dialect.Arguments(task)
+	if err != nil {
+		return solver.Result{}, fmt.Errorf("%w: %w", solver.ErrUnavailable, err)
+	}
+	running, cancel := clock.until(ctx)
+	defer cancel()
+	report, err := b.run(running, dir, arguments)
+	if err != nil {
+		return solver.Result{}, err
+	}
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return solver.Result{}, ctx.Err() // Nobody wants the answer.
+	}
+	ended := time.Since(now) >= clock.limit && clock.limit > 0
+	solution, err := b.read(filepath.Join(dir, task.Solution), model, report, ended)
+	if err != nil {
+		return solver.Result{}, err
+	}
+	return b.result(p, model, solution, report)
+}
+
+// run runs the program in a folder.
+func (b *Backend) run(ctx context.Context, dir string, arguments []string) (Report, error) {
+	if ctx.Err() != nil {
+		return Report{}, timedOut(ctx, "before the solver started")
+	}
+	report, err := Run(ctx, Command{
+		Program: b.program,
+		Args:    arguments,
+		Dir:     dir,
+		Env: []string{
+			// For programs that are scripts, and for numbers with a point.
+			"PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C",
+			"HOME=" + dir, "TMPDIR=" + dir,
+			// One thread is what a decision is given, linear algebra included.
+			"OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1",
+		},
+		OutputLimit: outputLimit,
+		Grace:       grace,
+	})
+	switch {
+	case err == nil:
+		return report, nil
+	case ctx.Err() != nil:
+		return Report{}, timedOut(ctx, "before the solver started")
+	default:
+		return Report{}, fmt.Errorf("%w: %w", solver.ErrUnavailable, err)
+	}
+}
+
+// read reads and parses the solution file of a run that ended as reported. Where
+// there is none that can be read, the error is that the time was up if the run had
+// to be stopped, or if it ended by itself when its limit had passed.
+func (b *Backend) read(name string, model *milp.Model, report Report, limitPassed bool) (Solution, error) {
+	solution, err := b.parse(name, model)
+	switch {
+	case err == nil:
+		return solution, nil
+	case report.Stopped || limitPassed && report.Exited:
+		return Solution{}, fmt.Errorf("%w: %s has no solution: %w; %s",
+			solver.ErrTimedOut, b.dialect.Title(), err, ending(report))
+	default:
+		return Solution{}, fmt.Errorf("%s has no solution: %w; %s", b.dialect.Title(), err, ending(report))
+	}
+}
+
+// parse parses a solution file, if there is one.
+func (b *Backend) parse(name string, model *milp.Model) (Solution, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return Solution{}, errors.New("it wrote none")
+	}
+	defer file.Close()
+	limit := bytesOfHead + bytesPerLine*int64(model.Columns()+model.Rows())
+	return b.dialect.ParseSolution(io.LimitReader(file, limit))
+}
+
+// result turns a solution into a result, or into the error that it amounts to.
+func (b *Backend) result(
+	p *solver.Problem, model *milp.Model, solution Solution, report Report,
+) (solver.Result, error) {
+	said := fmt.Sprintf("%s %s says: %s", b.dialect.Title(), b.dialect.ParseVersion(report.Output), solution.Status)
+	switch solution.Verdict {
+	case Optimal, Feasible:
+	case TimeUp:
+		return solver.Result{}, fmt.Errorf("%w: %s", solver.ErrTimedOut, said)
+	case Infeasible:
+		return solver.Result{}, fmt.Errorf("%w: %s, but every problem has a plan", solver.ErrInvalidPlan, said)
+	default:
+		return solver.Result{}, fmt.Errorf("%s; %s", said, ending(report))
+	}
+
+	// A file that was cut off at the end of a line looks whole otherwise.
+	for i := range model.Columns() {
+		if _, there := solution.Values[model.ColumnName(i)]; !there {
+			return solver.Result{}, fmt.Errorf("%s, but its solution lacks column %s; %s",
+				said, model.ColumnName(i), ending(report))
+		}
+	}
+	plan, err := model.Plan(func(name string) (float64, bool) {
+		value, there := solution.Values[name]
+		return value, there
+	})
+	if err != nil {
+		return solver.Result{}, fmt.Errorf("%s: %w", said, err)
+	}
+	if err := p.Check(plan); err != nil {
+		return solver.Result{}, fmt.Errorf("%w: %s: %w", solver.ErrInvalidPlan, said, err)
+	}
+
+	claim := &solver.Claim{
+		Optimal:   solution.Verdict == Optimal,
+		Objective: model.Objective(solution.Objective),
+		Bound:     model.Objective(b.dialect.ParseBound(report.Output)),
+	}
+	said += fmt.Sprintf(", objective %.10g", claim.Objective)
+	if !math.IsNaN(claim.Bound) {
+		said += fmt.Sprintf(", bound %.10g", claim.Bound)
+	}
+	result := solver.Result{Plan: plan, Bound: math.Inf(1), Limit: solver.LimitNone, Claim: claim, Detail: said}
+	if !claim.Optimal {
+		result.Limit = solver.LimitTime
+	}
+	return result, nil
+}
+
+// ending says how a run ended and what it printed last.
+func ending(report Report) string {
+	if last := LastLines(report.Output, quotedLines); last != "" {
+		return fmt.Sprintf("%s after printing %q", report.Ending, last)
+	}
+	return report.Ending + " without printing anything"
+}
+
+// timedOut returns the error for a context that has ended: that of the caller who
+// left, otherwise one wrapping solver.ErrTimedOut.
+func timedOut(ctx context.Context, when string) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return ctx.Err()
+	}
+	return fmt.Errorf("%w: the time was up %s", solver.ErrTimedOut, when)
+}
+
+// withFolder calls do with a new folder that only this user may enter, and removes
+// it with all that is in it.
+func withFolder(do func(dir string) error) (err error) {
+	dir, err := os.MkdirTemp("", "elastalloc-")
+	if err != nil {
+		return fmt.Errorf("making a folder: %w", err)
+	}
+	defer func() {
+		if failed := os.RemoveAll(dir); failed != nil && err == nil {
+			err = fmt.Errorf("removing a folder: %w", failed)
+		}
+	}()
+	return do(dir)
+}
+
+// writeFile writes a file into a folder until ctx ends.
+func writeFile(ctx context.Context, dir, name string, write func(io.Writer) error) (err error) {
+	file, err := os.Create(filepath.Join(dir, name))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	buffered := bufio.NewWriterSize(&contextWriter{ctx, file}, 64<<10)
+	if err := write(buffered); err != nil {
+		return err
+	}
+	return buffered.Flush()
+}
+
+// contextWriter is a writer that fails once its context has ended.
+type contextWriter struct {
+	ctx context.Context
+	w   io.Writer
+}
+
+// Write writes, unless the context has ended.
+func (c *contextWriter) Write(p []byte) (int, error) {
+	if c.ctx.Err() != nil {
+		return 0, timedOut(c.ctx, "while the model was written")
+	}
+	return c.w.Write(p)
+}

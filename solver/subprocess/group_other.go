@@ -1,0 +1,17 @@
+//go:build !unix
+
+package subprocess
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+)
+
+// ownGroup refuses: without process groups, processes of a solver could outlive
+// their decision.
+func ownGroup(*exec.Cmd) error { return errors.ErrUnsupported }
+
+func terminate(leader *os.Process) error { return leader.Kill() }
+
+func killGroup(*os.Process) {}

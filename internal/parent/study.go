@@ -1,0 +1,112 @@
+package parent
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// Study is a comparison over random snapshots.
+type Study struct {
+	Seed      uint64
+	Snapshots int // of each row of the table
+}
+
+// The snapshots of a study: the paper's horizon, sizes and speeds, as many jobs as
+// exhaustive search can take.
+const (
+	jobs        = 4
+	steps       = 4
+	largestSize = 8
+)
+
+// nodes returns the sizes of the pool, from barely more than a node per job to one
+// that is large enough for almost all of them.
+func (Study) nodes() []int { return []int{5, 6, 8, 12, 16, 24} }
+
+// finding is what a study finds for one kind of snapshot.
+type finding struct {
+	nodes, short   int
+	differs, tied  int
+	loss, worst    float64 // sum and largest
+	snapshotsTaken int
+}
+
+// WriteTable runs the study and writes its table in Markdown, one row for each size
+// of the pool and number of short jobs. The same study writes the same table.
+func (s Study) WriteTable(w io.Writer) error {
+	if _, err := fmt.Fprint(w,
+		"| nodes per job | short jobs | first step differs | by a tie alone | mean loss where it differs | mean loss | largest loss |\n",
+		"|--:|--:|--:|--:|--:|--:|--:|\n"); err != nil {
+		return err
+	}
+	for _, nodes := range s.nodes() {
+		for short := range jobs + 1 {
+			f := s.find(nodes, short)
+			if _, err := fmt.Fprint(w, f.markdown()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// find compares the models on snapshots of one kind. Every kind has random numbers
+// of its own, so that no row depends on the others.
+func (s Study) find(nodes, short int) finding {
+	random := rand.New(rand.NewPCG(s.Seed, uint64(nodes*(jobs+1)+short)))
+	f := finding{nodes: nodes, short: short}
+	for range s.Snapshots {
+		p := solver.NewProblem(randomSnapshot(random, nodes, short), solver.AdmissionFIFO)
+		c, ok := Compare(p)
+		if !ok {
+			continue // Admission leaves no problem without a plan.
+		}
+		f.snapshotsTaken++
+		if c.Differs {
+			f.differs++
+			f.loss += c.Loss()
+			f.worst = max(f.worst, c.Loss())
+		}
+		if c.Tied {
+			f.tied++
+		}
+	}
+	return f
+}
+
+// randomSnapshot draws jobs of which the given number are short: on one node they
+// finish before the last step begins. The others would take two horizons and up to
+// ten. Each is queued or holds one of its sizes.
+func randomSnapshot(random *rand.Rand, nodes, short int) *solver.Snapshot {
+	s := &solver.Snapshot{TotalNodes: nodes, Horizon: solver.Horizon{Step: solver.DefaultStep, Steps: steps}}
+	horizon := s.Horizon.Step * time.Duration(s.Horizon.Steps)
+	for i := range jobs {
+		least, most := 2*horizon, 10*horizon
+		if i < short {
+			least, most = time.Second, horizon-s.Horizon.Step
+		}
+		job := solver.NewJob(strconv.Itoa(i+1), least+time.Duration(random.Int64N(int64(most-least))))
+		job.MaxNodes = largestSize
+		sizes := job.LegalSizes()
+		if n := random.IntN(len(sizes) + 1); n > 0 {
+			job.CurrentNodes = sizes[n-1]
+		}
+		s.Jobs = append(s.Jobs, job)
+	}
+	random.Shuffle(jobs, func(a, b int) { s.Jobs[a], s.Jobs[b] = s.Jobs[b], s.Jobs[a] })
+	return s
+}
+
+// markdown returns the finding as a row of the table.
+func (f finding) markdown() string {
+	taken := float64(max(1, f.snapshotsTaken))
+	return fmt.Sprintf("| %.4g | %d of %d | %.1f %% | %.1f %% | %.2f %% | %.3f %% | %.2f %% |\n",
+		float64(f.nodes)/jobs, f.short, jobs,
+		100*float64(f.differs)/taken, 100*float64(f.tied)/taken,
+		100*f.loss/float64(max(1, f.differs)), 100*f.loss/taken, 100*f.worst)
+}

@@ -6,14 +6,14 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
 	"github.com/elastalloc/elastalloc/solver/highs"
-	. "github.com/elastalloc/elastalloc/solver/solvertest"
+	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
 // TestExactAgreesWithHiGHS holds the exact backend against an independent solver on
 // snapshots too large for exhaustive search, with every feature mixed in.
 func TestExactAgreesWithHiGHS(t *testing.T) {
-	oracle := highs.New(Program(t, solver.BackendHiGHS))
-	snapshots := SnapshotsWithin(Limits{Jobs: 10, Steps: 5, Sizes: 5, Nodes: 60})
+	oracle := highs.New(solvertest.Program(t, solver.BackendHiGHS))
+	snapshots := solvertest.SnapshotsWithin(solvertest.Limits{Jobs: 10, Steps: 5, Sizes: 5, Nodes: 60})
 	admissions := []solver.Admission{solver.AdmissionFIFO, solver.AdmissionOptimized, solver.AdmissionPreemptive}
 	examples := 500
 	if testing.Short() {
@@ -34,7 +34,7 @@ func TestExactAgreesWithHiGHS(t *testing.T) {
 			t.Errorf("snapshot %d: exact's plan is worth %.12g, HiGHS's %.12g", seed, ours, theirs)
 		}
 		// A solver works to absolute tolerances, which an objective this small escapes.
-		if ours > 1e-9 && theirs < ours*(1-Agreement) {
+		if ours > 1e-9 && theirs < ours*(1-solvertest.Agreement) {
 			t.Errorf("snapshot %d: HiGHS's plan is worth %.12g, exact's %.12g, and HiGHS calls it optimal: %t",
 				seed, theirs, ours, want.Claim.Optimal)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"testing"
 	"time"
 
@@ -130,4 +131,72 @@ func BenchmarkBound(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkGrowth times a proof to a relative gap of 1e-4 by the number of jobs, and
+// reports the gap and the memory that the process has taken from the system.
+func BenchmarkGrowth(b *testing.B) {
+	for _, jobs := range []int{100, 1000, 10_000, 100_000} {
+		p := drawn{jobs: jobs, nodes: 4 * jobs, steps: 5, admission: solver.AdmissionFIFO}.problem()
+		b.Run(fmt.Sprintf("jobs=%d", jobs), func(b *testing.B) {
+			var result solver.Result
+			for b.Loop() {
+				var err error
+				if result, err = exact.New().Solve(context.Background(), p, solver.SolveOptions{RelativeGap: 1e-4}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			var memory runtime.MemStats
+			runtime.ReadMemStats(&memory)
+			b.ReportMetric(solver.RelativeGap(p.Objective(result.Plan), result.Bound), "gap")
+			b.ReportMetric(float64(memory.Sys)/1e6, "MB")
+		})
+	}
+}
+
+// BenchmarkHardEnd runs what is hardest within the default budget of 900 ms: few
+// jobs, long horizons, many uneven sizes, tables that are not concave, weights, and
+// size 0. It reports the gap that is left, 0 where the optimum is proven.
+func BenchmarkHardEnd(b *testing.B) {
+	for _, d := range []drawn{
+		{jobs: 10, nodes: 70, steps: 12, sizes: 8},
+		{jobs: 10, nodes: 100, steps: 12, sizes: 8},
+		{jobs: 20, nodes: 70, steps: 12, sizes: 8},
+		{jobs: 20, nodes: 200, steps: 12, sizes: 8},
+		{jobs: 50, nodes: 300, steps: solver.MaxSteps, sizes: solver.MaxSizes},
+	} {
+		for _, d.admission = range admissions {
+			for d.seed = range 3 {
+				p := d.problem()
+				b.Run(fmt.Sprintf("%v/seed=%d", d, d.seed), func(b *testing.B) { benchmarkBudget(b, p, 900*time.Millisecond) })
+			}
+		}
+	}
+}
+
+// BenchmarkBudget cuts the search at 1000 jobs short and reports the gap it has by
+// then. Its time per operation is the budget and what it was overrun by.
+func BenchmarkBudget(b *testing.B) {
+	p := drawn{jobs: 1000, nodes: 4000, steps: 5, admission: solver.AdmissionFIFO}.problem()
+	for _, budget := range []time.Duration{time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond} {
+		b.Run(budget.String(), func(b *testing.B) { benchmarkBudget(b, p, budget) })
+	}
+}
+
+func benchmarkBudget(b *testing.B, p *solver.Problem, budget time.Duration) {
+	b.Helper()
+	var result solver.Result
+	for b.Loop() {
+		ctx, cancel := context.WithTimeout(context.Background(), budget)
+		var err error
+		if result, err = exact.New().Solve(ctx, p, solver.SolveOptions{}); err != nil {
+			b.Fatal(err)
+		}
+		cancel()
+	}
+	gap := solver.RelativeGap(p.Objective(result.Plan), result.Bound)
+	if gap <= solver.OptimalGap {
+		gap = 0
+	}
+	b.ReportMetric(gap, "gap")
 }

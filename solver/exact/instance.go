@@ -104,6 +104,15 @@ func newInstance(p *solver.Problem) (*instance, error) {
 	return in, nil
 }
 
+// size returns the number of sizes over all jobs and steps.
+func (in *instance) size() int {
+	sizes := 0
+	for i := range in.jobs {
+		sizes += len(in.jobs[i].sizes)
+	}
+	return sizes * in.steps
+}
+
 // appraise returns an upper bound on the objective that is within a small factor
 // of it: every job has its smallest size, and they share the free node-steps as in
 // a fractional knapsack, each worth what it gains alone in the pool, at no more per

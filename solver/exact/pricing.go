@@ -94,6 +94,10 @@ type pricer struct {
 	outlook outlook
 	layers  [][]label
 	picks   []uint8
+	// live are the labels of a layer that are worth extending, longer what one size
+	// makes of them, merged the labels of the next layer so far.
+	live           []int32
+	longer, merged []label
 }
 
 // maxLabels bounds the labels of one step. A job of the sizes and horizons that
@@ -123,35 +127,40 @@ func (p *pricer) price(j *job, prices []float64, allowed []uint64, floor float64
 	endStep := -1
 	for t := range steps {
 		shares := j.shares(t)
-		next := p.layers[t+1][:0]
 		closed := p.outlook.hold[t+1]
+		left := j.weight * float64(steps-t)
+		p.live = p.live[:0]
 		for n := range p.layers[t] {
-			from := &p.layers[t][n]
-			if p.outlook.most(j, t, from.share, from.value) <= best {
-				continue
-			}
-			for k, nodes := range j.sizes {
-				if allowed[t]&(1<<k) == 0 {
-					continue
-				}
-				cost := prices[t] * float64(nodes)
-				if t == 0 {
-					cost += j.tie[k]
-				}
-				share := from.share + shares[k]
-				if share >= finished {
-					if value := from.value + j.weight*float64(steps-t) - cost - closed; value > best {
-						best, endStep = value, t
-						end = label{parent: int32(n), pick: uint8(k)}
-					}
-					continue
-				}
-				next = append(next, label{
-					share: share, value: from.value + j.weight*share - cost, parent: int32(n), pick: uint8(k),
-				})
+			if from := &p.layers[t][n]; p.outlook.most(j, t, from.share, from.value) > best {
+				p.live = append(p.live, int32(n))
 			}
 		}
-		p.layers[t+1] = undominated(next)
+		front := p.layers[t+1][:0]
+		for k, nodes := range j.sizes {
+			if allowed[t]&(1<<k) == 0 {
+				continue
+			}
+			cost := prices[t] * float64(nodes)
+			if t == 0 {
+				cost += j.tie[k]
+			}
+			p.longer = p.longer[:0]
+			for _, n := range p.live {
+				from := &p.layers[t][n]
+				share := from.share + shares[k]
+				if share < finished {
+					p.longer = append(p.longer, label{
+						share: share, value: from.value + j.weight*share - cost, parent: n, pick: uint8(k),
+					})
+				} else if value := from.value + left - cost - closed; value > best {
+					best, endStep = value, t
+					end = label{parent: n, pick: uint8(k)}
+				}
+			}
+			p.merged = mergeUndominated(p.merged[:0], front, p.longer)
+			front, p.merged = p.merged, front
+		}
+		p.layers[t+1] = thinned(front)
 	}
 	for n, l := range p.layers[steps] {
 		if l.value > best {
@@ -182,40 +191,40 @@ func (p *pricer) trace(step int, end label) []uint8 {
 	return p.picks
 }
 
-// undominated keeps, in place, the labels that no other label dominates, by
-// falling share and rising value.
-func undominated(labels []label) []label {
-	slices.SortFunc(labels, func(a, b label) int {
-		switch {
-		case a.share > b.share, a.share == b.share && a.value > b.value:
-			return -1
-		case a.share < b.share, a.value < b.value:
-			return 1
-		default:
-			return 0
-		}
-	})
-	kept := labels[:0]
+// mergeUndominated appends to into the labels of a and b, each by falling share,
+// that no other of them dominates: by falling share and rising value.
+func mergeUndominated(into, a, b []label) []label {
 	most := math.Inf(-1)
-	for _, l := range labels {
-		if l.value > most {
-			most = l.value
-			kept = append(kept, l)
+	for len(a) > 0 || len(b) > 0 {
+		var next label
+		if len(b) == 0 || len(a) > 0 && (a[0].share > b[0].share || a[0].share == b[0].share && a[0].value >= b[0].value) {
+			next, a = a[0], a[1:]
+		} else {
+			next, b = b[0], b[1:]
+		}
+		if next.value > most {
+			most = next.value
+			into = append(into, next)
 		}
 	}
-	for len(kept) > maxLabels {
-		// The merged label serves as much as the better served of two neighbours at
-		// the value of the other: no plan is worth more than what follows from it.
-		half := kept[:0]
-		for n := 0; n+1 < len(kept); n += 2 {
-			merged := kept[n+1]
-			merged.share = kept[n].share
+	return into
+}
+
+// thinned merges neighbours, in place, until there are at most maxLabels. A merged
+// label serves as much as the better served of two at the value of the other: no
+// plan is worth more than what follows from it.
+func thinned(labels []label) []label {
+	for len(labels) > maxLabels {
+		half := labels[:0]
+		for n := 0; n+1 < len(labels); n += 2 {
+			merged := labels[n+1]
+			merged.share = labels[n].share
 			half = append(half, merged)
 		}
-		if len(kept)%2 == 1 {
-			half = append(half, kept[len(kept)-1])
+		if len(labels)%2 == 1 {
+			half = append(half, labels[len(labels)-1])
 		}
-		kept = half
+		labels = half
 	}
-	return kept
+	return labels
 }

@@ -19,16 +19,22 @@ import (
 // the same plan; only ctx can cut the search short.
 
 // The core searches of a box go from cheap to thorough. The first takes on a small
-// share of the gap between bound and incumbent, which leaves few survivors; where
-// it finds nothing, the next takes on twice as much; what it finds narrows the gap.
+// share of the gap between bound and incumbent, which leaves few survivors, or a
+// smaller one where it leaves too many; where it finds nothing, the next takes on
+// twice as much; what it finds narrows the gap.
 // Where the beam drops states it is widened, up to a width from which on splitting
 // the box does more.
 const (
 	firstShare = 1.0 / 16
+	leastShare = 1.0 / 1024
 	firstWidth = 1000
 	lastWidth  = 4_000
 	widening   = 4
 )
+
+// largeInstance is the number of sizes, over all jobs and steps, from which on a
+// plan is made before the search for prices.
+const largeInstance = 10_000
 
 // maxBoxes bounds the boxes of one search.
 const maxBoxes = 20_000
@@ -62,8 +68,9 @@ func newSearch(in *instance, gap float64) *search {
 func (s *search) run(ctx context.Context) (bound float64, limit solver.Limit) {
 	root := newRoot(ctx, s.in)
 	s.offer(newPlan(s.in))
-	if len(s.in.jobs) >= minSampled {
-		// The prices of a sample are good for a plan long before the bound is known.
+	if s.in.size() >= largeInstance {
+		// Where finding the best prices takes its time, the first ones are good for a
+		// plan to have until then.
 		s.offer(s.builder.build(ctx, root.prices))
 	}
 	s.open = append(s.open, root)
@@ -128,12 +135,18 @@ func (s *search) explore(ctx context.Context, b *box) {
 	}
 	b.prices = prices
 	s.offer(s.builder.build(ctx, prices))
-	limit, width := firstShare*(bound-s.value), firstWidth
+	limit, width, searched := firstShare*(bound-s.value), firstWidth, false
 	for sharpen := false; !s.closed(b) && ctx.Err() == nil; sharpen = true {
 		core := newCoreSearch(ctx, s.dual, b, prices, limit)
 		if core == nil {
-			return
+			// Too much survives. Take on less, unless less was searched already.
+			if searched || limit < leastShare*(bound-s.value) {
+				return
+			}
+			limit /= 4
+			continue
 		}
+		searched = true
 		whole := limit >= bound-s.value
 		least := core.run(ctx, width, sharpen)
 		found := !math.IsInf(core.best, 1)

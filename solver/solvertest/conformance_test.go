@@ -11,44 +11,51 @@ import (
 	"github.com/elastalloc/elastalloc/solver/cbc"
 	"github.com/elastalloc/elastalloc/solver/exact"
 	"github.com/elastalloc/elastalloc/solver/highs"
-	. "github.com/elastalloc/elastalloc/solver/solvertest"
+	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// TestConformance runs the suite on every backend of this repository.
 func TestConformance(t *testing.T) {
-	newCBC := func(tb testing.TB) solver.Backend { return cbc.New(Program(tb, solver.BackendCBC)) }
-	newHiGHS := func(tb testing.TB) solver.Backend { return highs.New(Program(tb, solver.BackendHiGHS)) }
+	newCBC := func(tb testing.TB) solver.Backend {
+		tb.Helper()
+		return cbc.New(solvertest.Program(tb, solver.BackendCBC))
+	}
+	newHiGHS := func(tb testing.TB) solver.Backend {
+		tb.Helper()
+		return highs.New(solvertest.Program(tb, solver.BackendHiGHS))
+	}
 	suites := []struct {
-		name string
-		Suite
+		name  string
+		suite solvertest.Suite
 	}{
-		{"exact", Suite{
+		{"exact", solvertest.Suite{
 			New:       func(testing.TB) solver.Backend { return exact.New() },
 			Optimises: true, Proves: true, Examples: 300, SharedJobs: 100, Patience: 2 * time.Second,
 		}},
-		{"greedy", Suite{
+		{"greedy", solvertest.Suite{
 			New:       func(testing.TB) solver.Backend { return greedy.New() },
 			Heuristic: true, Examples: 300, SharedJobs: 100, Patience: time.Second,
 		}},
-		{"highs one-hot", Suite{
+		{"highs one-hot", solvertest.Suite{
 			New: newHiGHS, Formulation: solver.FormulationOneHot,
 			Optimises: true, Claims: true, Examples: 60, SharedJobs: 100, Patience: 3 * time.Second,
 		}},
-		{"highs paper", Suite{
+		{"highs paper", solvertest.Suite{
 			New: newHiGHS, Formulation: solver.FormulationPaper,
 			Optimises: true, Claims: true, Examples: 60, SharedJobs: 10, Patience: 5 * time.Second,
 		}},
-		{"cbc one-hot", Suite{
+		{"cbc one-hot", solvertest.Suite{
 			New: newCBC, Formulation: solver.FormulationOneHot,
-			Optimises: true, Claims: true, Examples: 60, SharedJobs: 100, Patience: 3 * time.Second,
+			Optimises: true, Claims: true, Examples: 60, SharedJobs: 100, Patience: 2 * time.Second,
 		}},
-		{"cbc paper", Suite{
+		{"cbc paper", solvertest.Suite{
 			New: newCBC, Formulation: solver.FormulationPaper,
 			Optimises: true, Claims: true, Examples: 60, SharedJobs: 10, Patience: 5 * time.Second,
 		}},
 	}
-	for _, suite := range suites {
-		t.Run(suite.name, func(t *testing.T) { Run(t, suite.Suite) })
+	for _, test := range suites {
+		t.Run(test.name, func(t *testing.T) { solvertest.Run(t, test.suite) })
 	}
 }

@@ -163,14 +163,16 @@ func (b *Backend) read(name string, model *milp.Model, report Report, limitPasse
 	case err == nil:
 		return solution, nil
 	case report.Stopped || limitPassed && report.Exited:
-		return Solution{}, fmt.Errorf("%w: %s has no solution: %w; %s",
+		return Solution{}, fmt.Errorf("%w: %s has no whole solution: %w; %s",
 			solver.ErrTimedOut, b.dialect.Title(), err, ending(report))
 	default:
-		return Solution{}, fmt.Errorf("%s has no solution: %w; %s", b.dialect.Title(), err, ending(report))
+		return Solution{}, fmt.Errorf("%s has no whole solution: %w; %s", b.dialect.Title(), err, ending(report))
 	}
 }
 
-// parse parses a solution file, if there is one.
+// parse parses a solution file, if there is one. A solution must have every column
+// of the model, as a file that was cut off at the end of a line looks whole
+// otherwise.
 func (b *Backend) parse(name string, model *milp.Model) (Solution, error) {
 	file, err := os.Open(name)
 	if err != nil {
@@ -178,7 +180,16 @@ func (b *Backend) parse(name string, model *milp.Model) (Solution, error) {
 	}
 	defer file.Close()
 	limit := bytesOfHead + bytesPerLine*int64(model.Columns()+model.Rows())
-	return b.dialect.ParseSolution(io.LimitReader(file, limit))
+	solution, err := b.dialect.ParseSolution(io.LimitReader(file, limit))
+	if err != nil || solution.Verdict != Feasible && solution.Verdict != Optimal {
+		return solution, err
+	}
+	for i := range model.Columns() {
+		if _, there := solution.Values[model.ColumnName(i)]; !there {
+			return Solution{}, fmt.Errorf("it lacks column %s", model.ColumnName(i))
+		}
+	}
+	return solution, nil
 }
 
 // result turns a solution into a result, or into the error that it amounts to.
@@ -196,13 +207,6 @@ func (b *Backend) result(
 		return solver.Result{}, fmt.Errorf("%s; %s", said, ending(report))
 	}
 
-	// A file that was cut off at the end of a line looks whole otherwise.
-	for i := range model.Columns() {
-		if _, there := solution.Values[model.ColumnName(i)]; !there {
-			return solver.Result{}, fmt.Errorf("%s, but its solution lacks column %s; %s",
-				said, model.ColumnName(i), ending(report))
-		}
-	}
 	plan, err := model.Plan(func(name string) (float64, bool) {
 		value, there := solution.Values[name]
 		return value, there

@@ -46,6 +46,7 @@ Exit status: 0 done, 1 the work failed, 2 bad usage or bad input.`,
 		newServeCommand(),
 		newAllocateCommand(env),
 		newBenchCommand(env),
+		newSimulateCommand(env),
 		newSnapshotCommand(),
 		newVersionCommand(),
 	)

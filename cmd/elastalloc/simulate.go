@@ -1,0 +1,293 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/elastalloc/elastalloc/cmd/internal/wiring"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/server"
+	"github.com/elastalloc/elastalloc/sim"
+	"github.com/elastalloc/elastalloc/sim/results"
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// simulateFlags are the flags of simulate.
+type simulateFlags struct {
+	trace, synthetic string
+	minDuration      time.Duration
+	gpusPerNode      int
+	nodes            []int
+	policies         []string
+	config           sim.Config
+	disturbance      sim.Disturbance
+	seed             uint64
+	workers          int
+	out              string
+	force            bool
+	programs         wiring.Programs
+}
+
+func newSimulateCommand(env lookupEnv) *cobra.Command {
+	f := simulateFlags{config: sim.DefaultConfig(0)}
+	command := &cobra.Command{
+		Use:   "simulate --trace FILE|--synthetic KIND --nodes N,... --out DIR",
+		Short: "Replay a trace under allocation policies",
+		Long: `Replay a trace, or a synthetic workload, under allocation policies on pools of
+given sizes, and write what became of the jobs: summary.json with the measures
+of every run and the comparisons with greedy (without it, with the first
+policy), jobs.csv with every job, and the figures as SVG and PNG.
+
+Decisions are made by the code of the server, second by second in effect. The
+same seed gives the same results, decision times apart, as long as no decision
+needs more than ` + sim.DefaultDecisionBudget.String() + `, its budget.
+
+Runs are made side by side, on all processors; decision times are measured with
+a clock, so --workers 1 measures them undisturbed.
+
+Nothing is written before all is done. A folder that holds files is refused
+unless --force is given: files of the same name are then replaced.
+
+The policies:
+` + describePolicies(),
+		Example: `  elastalloc simulate --trace trace.csv --nodes 70,110,150 --out results
+  elastalloc simulate --synthetic baseline --nodes 110 --policy greedy,optimal,fifo --out results`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.simulate(cmd, env) },
+	}
+	flags := command.Flags()
+	flags.StringVar(&f.trace, "trace", "", "trace in CSV, - for standard input")
+	flags.StringVar(&f.synthetic, "synthetic", "", "synthetic workload: baseline or heterogeneous")
+	flags.IntSliceVar(&f.nodes, "nodes", nil, "sizes of the pool")
+	flags.StringSliceVar(&f.policies, "policy", []string{"greedy", "optimal"}, "policies to run")
+	flags.StringVar(&f.out, "out", "", "folder for the results")
+	flags.BoolVar(&f.force, "force", false, "write into a folder that holds files")
+	flags.Var(newSecondsFlag(&f.minDuration, 0), "min-duration", "drop jobs that ran shorter in the trace, such as 5m")
+	flags.IntVar(&f.gpusPerNode, "gpus-per-node", sim.DefaultGPUsPerNode, "GPUs of one node of the trace")
+	flags.Var(newSecondsFlag(&f.config.Frequency, f.config.Frequency), "frequency", "time between scaling moments")
+	flags.IntVar(&f.config.Steps, "steps", f.config.Steps, "steps of the frequency that a decision looks ahead")
+	flags.Var(newSecondsFlag(&f.config.ScalingDelay, 0), "scaling-delay",
+		"time for which a job that starts or grows trains on as many nodes as before, such as 15s")
+	flags.Float64Var(&f.disturbance.ETAError, "eta-error", 0, "largest error of a told ETA, 0.1 for 10 %")
+	flags.Float64Var(&f.disturbance.BugShare, "bug-share", 0, "share of jobs that hang within 5 minutes of training")
+	flags.Float64Var(&f.disturbance.KillShare, "kill-share", 0, "share of jobs that users kill at a random time")
+	flags.Uint64Var(&f.seed, "seed", 1, "seed of the synthetic workload and of all that happens at random")
+	flags.IntVar(&f.workers, "workers", runtime.GOMAXPROCS(0), "runs made at once")
+	addProgramFlags(flags, &f.programs)
+	markRequired(command, "nodes", "out")
+	command.MarkFlagsOneRequired("trace", "synthetic")
+	command.MarkFlagsMutuallyExclusive("trace", "synthetic")
+	command.MarkFlagsMutuallyExclusive("gpus-per-node", "synthetic")
+	return command
+}
+
+// describePolicies lists the policies for the help.
+func describePolicies() string {
+	t := new(table)
+	for _, policy := range sim.Policies() {
+		t.addRow(plain, " "+policy.Name, policy.Description)
+	}
+	return strings.TrimRight(t.String(), "\n")
+}
+
+// simulate runs the simulations and writes what they found.
+func (f *simulateFlags) simulate(cmd *cobra.Command, env lookupEnv) error {
+	ctx := cmd.Context()
+	policies, err := f.check()
+	if err != nil {
+		return err
+	}
+	workload, err := f.workload(cmd)
+	if err != nil {
+		return err
+	}
+	decider, err := newDecider(ctx, policies, f.programs)
+	if err != nil {
+		return err
+	}
+	directory, err := results.NewDirectory(f.out, f.force)
+	if errors.Is(err, results.ErrNotEmpty) {
+		return fmt.Errorf("--out: %w; --force writes into it", err)
+	}
+	if err != nil {
+		return failed(err)
+	}
+	defer directory.Discard() //nolint:errcheck // What is left is named as partial.
+
+	tasks := f.tasks(workload, policies)
+	bar := newProgress(cmd.ErrOrStderr())
+	done := 0
+	show := func() { bar.show("%s %d of %d runs", drawBar(done, len(tasks)), done, len(tasks)) }
+	show()
+	runs, err := sim.RunAll(ctx, tasks, decider, f.workers, func(*sim.Result) { done++; show() })
+	bar.clear()
+	if ctx.Err() != nil {
+		return failed(errors.New("interrupted; nothing was written"))
+	}
+	if err != nil {
+		return failed(err)
+	}
+	summary := results.Summarize(runs, baselineOf(policies), f.seed)
+	if err := writeResults(directory, runs, summary, baselineOf(policies), f.seed); err != nil {
+		return failed(err)
+	}
+	_, err = fmt.Fprint(cmd.OutOrStdout(), runsTable(runs, summary, colorsFor(cmd.OutOrStdout(), env)))
+	return failed(err)
+}
+
+// check returns the policies, or an error that names every flag that no work can be
+// done with.
+func (f *simulateFlags) check() ([]sim.Policy, error) {
+	var bad []string
+	addf := func(format string, args ...any) { bad = append(bad, fmt.Sprintf(format, args...)) }
+	for i, nodes := range f.nodes {
+		if nodes < 1 || nodes > math.MaxInt32 {
+			addf("--nodes is %d; want at least 1", nodes)
+		}
+		if slices.Contains(f.nodes[:i], nodes) {
+			addf("--nodes names %d twice", nodes)
+		}
+	}
+	if len(f.nodes) == 0 {
+		addf("--nodes is empty")
+	}
+	if len(f.policies) == 0 {
+		addf("--policy is empty")
+	}
+	var policies []sim.Policy
+	for i, name := range f.policies {
+		policy, err := sim.FindPolicy(name)
+		if err != nil {
+			addf("--policy: %v", err)
+		}
+		if slices.Contains(f.policies[:i], name) {
+			addf("--policy names %q twice", name)
+		}
+		policies = append(policies, policy)
+	}
+	if f.synthetic != "" && f.synthetic != string(sim.Baseline) && f.synthetic != string(sim.Heterogeneous) {
+		addf("--synthetic is %q; want %s or %s", f.synthetic, sim.Baseline, sim.Heterogeneous)
+	}
+	if f.minDuration < 0 {
+		addf("--min-duration is %v; want at least 0s", f.minDuration)
+	}
+	if f.gpusPerNode < 1 {
+		addf("--gpus-per-node is %d; want at least 1", f.gpusPerNode)
+	}
+	if f.config.Frequency < time.Second || f.config.Frequency%time.Second != 0 {
+		addf("--frequency is %v; want whole seconds, at least 1s", f.config.Frequency)
+	}
+	if f.config.Steps < 1 || f.config.Steps > solver.MaxSteps {
+		addf("--steps is %d; want 1 to %d", f.config.Steps, solver.MaxSteps)
+	}
+	if delay := f.config.ScalingDelay; delay < 0 || delay%time.Second != 0 || delay >= max(f.config.Frequency, 1) {
+		addf("--scaling-delay is %v; want whole seconds, at least 0s and less than the frequency", delay)
+	}
+	// Written so that NaN, which compares false with everything, is refused too.
+	if !(f.disturbance.ETAError >= 0 && f.disturbance.ETAError < 1) {
+		addf("--eta-error is %v; want at least 0 and less than 1", f.disturbance.ETAError)
+	}
+	bug, kill := f.disturbance.BugShare, f.disturbance.KillShare
+	if !(bug >= 0 && kill >= 0 && bug+kill <= 1) {
+		addf("--bug-share is %v and --kill-share %v; want each at least 0, together at most 1", bug, kill)
+	}
+	if f.workers < 1 {
+		addf("--workers is %d; want at least 1", f.workers)
+	}
+	if len(bad) > 0 {
+		return nil, errors.New(strings.Join(bad, "\n  "))
+	}
+	return policies, nil
+}
+
+// workload reads the trace, or draws the synthetic one, and disturbs it as asked.
+func (f *simulateFlags) workload(cmd *cobra.Command) (sim.Workload, error) {
+	trace, name, err := f.readTrace(cmd)
+	if err != nil {
+		return sim.Workload{}, err
+	}
+	workload := sim.NewWorkload(name, trace, sim.WorkloadOptions{
+		GPUsPerNode: f.gpusPerNode, MinDuration: f.minDuration,
+	})
+	if len(workload.Jobs) == 0 {
+		return sim.Workload{}, fmt.Errorf("%s has no job of at least %v", name, f.minDuration)
+	}
+	return workload.Disturb(f.disturbance, f.seed), nil
+}
+
+// readTrace returns the trace and its name in the results.
+func (f *simulateFlags) readTrace(cmd *cobra.Command) (sim.Trace, string, error) {
+	if f.synthetic != "" {
+		trace, err := sim.Synthetic(sim.SyntheticKind(f.synthetic), f.seed, sim.DefaultNodesAsked)
+		return trace, "synthetic-" + f.synthetic, err
+	}
+	input, err := openInput(cmd, f.trace)
+	if err != nil {
+		return nil, "", err
+	}
+	defer input.Close()
+	trace, err := sim.ReadTrace(input)
+	if err != nil {
+		return nil, "", fmt.Errorf("%s: %w", f.trace, err)
+	}
+	return trace, strings.TrimSuffix(filepath.Base(f.trace), filepath.Ext(f.trace)), nil
+}
+
+// newDecider returns the server's allocator with the backends that policies ask
+// for, in this process. A backend whose program is missing is an error.
+func newDecider(ctx context.Context, policies []sim.Policy, programs wiring.Programs) (sim.Decider, error) {
+	names := wiring.DefaultBackends()
+	for _, policy := range policies {
+		switch policy.Options.GetBackend() {
+		case elastallocv1.Backend_BACKEND_CBC:
+			names = append(names, string(solver.BackendCBC))
+		case elastallocv1.Backend_BACKEND_HIGHS:
+			names = append(names, string(solver.BackendHiGHS))
+		default: // The others need nothing.
+		}
+	}
+	slices.Sort(names)
+	backends, err := wiring.Backends(ctx, slices.Compact(names), programs)
+	if err != nil {
+		return nil, err
+	}
+	for _, backend := range backends {
+		if backend.Missing != nil {
+			return nil, failed(fmt.Errorf("backend %s: %w", backend.Name(), backend.Missing))
+		}
+	}
+	return server.NewAllocator(server.AllocatorConfig{Chain: wiring.Chain(backends, wiring.DefaultBudget)}), nil
+}
+
+// tasks returns the runs, those of a pool together.
+func (f *simulateFlags) tasks(workload sim.Workload, policies []sim.Policy) []sim.Task {
+	var tasks []sim.Task
+	for _, nodes := range f.nodes {
+		for _, policy := range policies {
+			config := f.config
+			config.Nodes = nodes
+			tasks = append(tasks, sim.Task{Workload: workload, Policy: policy, Config: config})
+		}
+	}
+	return tasks
+}
+
+// baselineOf returns the policy that others are compared with: greedy, or the
+// first where greedy is not among them.
+func baselineOf(policies []sim.Policy) string {
+	for _, policy := range policies {
+		if policy.Name == "greedy" {
+			return policy.Name
+		}
+	}
+	return policies[0].Name
+}

@@ -1,0 +1,248 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// filesIn returns the names of the files of a folder, none where it is missing.
+func filesIn(t *testing.T, folder string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(folder)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
+}
+
+func TestSimulate(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "results")
+	stdout, stderr, status := runWith(t, nil, "", "simulate", "--trace=testdata/trace.csv", "--nodes=4,6",
+		"--policy=optimal,greedy,fifo", "--seed=7", "--frequency=60", "--out", out)
+	if status != exitDone || stderr != "" {
+		t.Fatalf("exit status %d, stderr %q", status, stderr)
+	}
+	for _, want := range []string{"NODES", "POLICY", "optimal", "greedy", "fifo", "100.00 %"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("stdout does not show %q:\n%s", want, stdout)
+		}
+	}
+	want := []string{
+		"additional_jobs.png", "additional_jobs.svg", "decision_times.png", "decision_times.svg", "jobs.csv",
+		"queueing_time.png", "queueing_time.svg", "summary.json", "total_time.png", "total_time.svg",
+	}
+	if diff := cmp.Diff(want, filesIn(t, out)); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"results"}, filesIn(t, filepath.Dir(out))); diff != "" {
+		t.Errorf("beside the results (-want +got):\n%s", diff)
+	}
+	checkSummary(t, out)
+	checkJobs(t, out, 6)
+}
+
+// checkSummary checks the fields and the runs of summary.json.
+func checkSummary(t *testing.T, out string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(out, "summary.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var summary struct{ Runs, Comparisons []map[string]any }
+	if err := json.Unmarshal(text, &summary); err != nil {
+		t.Fatal(err)
+	}
+	if len(summary.Runs) != 6 || len(summary.Comparisons) != 4 {
+		t.Fatalf("%d runs and %d comparisons; want 6 and 4", len(summary.Runs), len(summary.Comparisons))
+	}
+	keys := func(object any) []string {
+		return slices.Sorted(maps.Keys(object.(map[string]any)))
+	}
+	run := summary.Runs[0]
+	if diff := cmp.Diff([]string{
+		"completed", "decisions", "jobs", "makespan_s", "mean_queue_s", "mean_total_s", "nodes", "p95_total_s",
+		"policy", "rescales", "seed", "solve_ms", "trace",
+	}, keys(run)); diff != "" {
+		t.Errorf("fields of a run (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"max", "mean", "median", "p95"}, keys(run["solve_ms"])); diff != "" {
+		t.Errorf("fields of solve_ms (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{
+		"baseline", "extra_jobs", "extra_jobs_per_100", "nodes", "policy", "queue_reduction", "total_reduction",
+	}, keys(summary.Comparisons[0])); diff != "" {
+		t.Errorf("fields of a comparison (-want +got):\n%s", diff)
+	}
+	if run["trace"] != "trace" || run["policy"] != "optimal" || run["nodes"] != 4.0 || run["seed"] != 7.0 {
+		t.Errorf("the first run is %v", run)
+	}
+	for _, c := range summary.Comparisons {
+		if c["baseline"] != "greedy" {
+			t.Errorf("the baseline of %v is not greedy", c)
+		}
+	}
+}
+
+// checkJobs checks that jobs.csv has as many jobs of every run.
+func checkJobs(t *testing.T, out string, runs int) {
+	t.Helper()
+	file, err := os.Open(filepath.Join(out, "jobs.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	records, err := csv.NewReader(file).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	jobs := make(map[string]int)
+	for _, record := range records[1:] {
+		jobs[record[1]+record[2]]++
+	}
+	if len(jobs) != runs {
+		t.Errorf("jobs.csv speaks of %d runs; want %d", len(jobs), runs)
+	}
+	for run, n := range jobs {
+		if n != jobs["optimal4"] {
+			t.Errorf("jobs.csv has %d jobs of %s and %d of another run", n, run, jobs["optimal4"])
+		}
+	}
+}
+
+// TestSimulateIsDeterministic compares two runs of a disturbed synthetic workload,
+// with different numbers of workers.
+func TestSimulateIsDeterministic(t *testing.T) {
+	simulate := func(workers string) string {
+		out := filepath.Join(t.TempDir(), "results")
+		_, stderr, status := runWith(t, nil, "", "simulate", "--synthetic=baseline", "--nodes=190,170",
+			"--policy=greedy,max-min", "--eta-error=0.1", "--bug-share=0.15", "--kill-share=0.1",
+			"--scaling-delay=15s", "--workers", workers, "--out", out)
+		if status != exitDone {
+			t.Fatalf("exit status %d, stderr %q", status, stderr)
+		}
+		jobs, err := os.ReadFile(filepath.Join(out, "jobs.csv"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(jobs)
+	}
+	one, three := simulate("1"), simulate("3")
+	if one != three {
+		t.Error("jobs.csv depends on the number of workers")
+	}
+	for _, outcome := range []string{",completed\n", ",hung\n", ",killed\n"} {
+		if !strings.Contains(one, outcome) {
+			t.Errorf("no job has the outcome %q", outcome)
+		}
+	}
+}
+
+func TestSimulateRefuses(t *testing.T) {
+	trace := filepath.Join(t.TempDir(), "bad.csv")
+	if err := os.WriteFile(trace, []byte("job_id,submit_s,duration_s,gpus\na,0,1,1\nb,0,x,1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	good := "--trace=testdata/trace.csv --nodes=4"
+	for args, want := range map[string]string{
+		"--nodes=4":                    "at least one of the flags in the group [trace synthetic] is required",
+		good + " --synthetic=baseline": "none of the others can be",
+		"--synthetic=baseline":         `required flag(s) "nodes" not set`,
+		"--synthetic=baseline --nodes=4 --gpus-per-node=4": "none of the others can be",
+		"--synthetic=other --nodes=4":                      `--synthetic is "other"; want baseline or heterogeneous`,
+		"--trace=missing.csv --nodes=4":                    "no such file",
+		"--nodes=4 --trace=" + trace:                       `bad.csv: trace line 3: duration_s is "x"`,
+		"--trace=testdata/trace.csv --nodes=0,4,4":         "--nodes is 0; want at least 1\n  --nodes names 4 twice",
+		good + " --policy=best":                            `there is no policy "best"; want one of optimal, `,
+		good + " --policy=fifo,fifo":                       `--policy names "fifo" twice`,
+		good + " --min-duration=-1s":                       "--min-duration is -1s",
+		good + " --min-duration=1000h":                     "trace has no job of at least 1000h",
+		good + " --min-duration=soon":                      "want a time such as 5m, 300s or 300",
+		good + " --gpus-per-node=0":                        "--gpus-per-node is 0; want at least 1",
+		good + " --frequency=0":                            "--frequency is 0s",
+		good + " --frequency=1.5s":                         "--frequency is 1.5s; want whole seconds",
+		good + " --steps=25":                               "--steps is 25; want 1 to 24",
+		good + " --scaling-delay=5m":                       "--scaling-delay is 5m0s; want whole seconds, at least 0s and less than the frequency",
+		good + " --eta-error=1":                            "--eta-error is 1; want at least 0 and less than 1",
+		good + " --eta-error=NaN":                          "--eta-error is NaN",
+		good + " --bug-share=0.6 --kill-share=0.5":         "together at most 1",
+		good + " --workers=0":                              "--workers is 0",
+	} {
+		t.Run(args, func(t *testing.T) {
+			parent := t.TempDir()
+			out := filepath.Join(parent, "results")
+			stdout, stderr, status := runWith(t, nil, "", append([]string{"simulate", "--out", out}, strings.Fields(args)...)...)
+			if status != exitBadInput || !strings.Contains(stderr, want) || stdout != "" {
+				t.Errorf("exit status %d, stdout %q, stderr %q; want %d and %q", status, stdout, stderr, exitBadInput, want)
+			}
+			if left := filesIn(t, parent); len(left) != 0 {
+				t.Errorf("written all the same: %v", left)
+			}
+		})
+	}
+}
+
+func TestSimulateKeepsWhatIsThere(t *testing.T) {
+	out := t.TempDir()
+	if err := os.WriteFile(filepath.Join(out, "notes.txt"), []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"simulate", "--trace=testdata/trace.csv", "--nodes=4", "--policy=fifo", "--out", out}
+	_, stderr, status := runWith(t, nil, "", args...)
+	if status != exitBadInput || !strings.Contains(stderr, "is not empty; --force writes into it") {
+		t.Errorf("exit status %d, stderr %q; want the folder refused", status, stderr)
+	}
+	if diff := cmp.Diff([]string{"notes.txt"}, filesIn(t, out)); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	if _, stderr, status := runWith(t, nil, "", append(args, "--force")...); status != exitDone {
+		t.Fatalf("with --force: exit status %d, stderr %q", status, stderr)
+	}
+	files := filesIn(t, out)
+	if !slices.Contains(files, "notes.txt") || !slices.Contains(files, "summary.json") {
+		t.Errorf("the files are %v; want the old one and the results", files)
+	}
+}
+
+func TestSimulateInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	parent := t.TempDir()
+	var stdout, stderr bytes.Buffer
+	status := run(ctx, []string{
+		"simulate", "--synthetic=baseline", "--nodes=70", "--out", filepath.Join(parent, "results"),
+	}, strings.NewReader(""), &stdout, &stderr, func(string) (string, bool) { return "", false })
+	if status != exitFailed || !strings.Contains(stderr.String(), "interrupted; nothing was written") {
+		t.Errorf("exit status %d, stderr %q; want %d", status, &stderr, exitFailed)
+	}
+	if left := filesIn(t, parent); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// TestSimulateNeedsItsSolver checks that no other backend answers in the name of
+// one whose program is missing.
+func TestSimulateNeedsItsSolver(t *testing.T) {
+	parent := t.TempDir()
+	_, stderr, status := runWith(t, nil, "", "simulate", "--trace=testdata/trace.csv", "--nodes=4",
+		"--policy=optimal-cbc", "--cbc=/nonexistent/cbc", "--out", filepath.Join(parent, "results"))
+	if status != exitFailed || !strings.Contains(stderr, "backend cbc:") {
+		t.Errorf("exit status %d, stderr %q; want cbc missed", status, stderr)
+	}
+	if left := filesIn(t, parent); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}

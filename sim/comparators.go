@@ -1,0 +1,201 @@
+package sim
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/elastalloc/elastalloc/greedy"
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// FirstInFirstOut runs jobs of fixed size in the order of arrival and never
+// resizes one: the front of the queue starts as soon as its size fits, and until
+// then nobody passes it.
+func FirstInFirstOut(s *solver.Snapshot) []int { return greedy.FillIdle(s) }
+
+// ShortestRemaining is SRPT over jobs of fixed size, preemptive: in the order of
+// the run time left at that size, each job whose size fits in what is left of the
+// pool runs, and the others wait. Every job takes part, for who waits is what it
+// decides.
+func ShortestRemaining(s *solver.Snapshot) []int {
+	left := make([]float64, len(s.Jobs))
+	for i := range s.Jobs {
+		job := &s.Jobs[i]
+		left[i] = job.RemainingETA.Seconds() / job.Speed(job.LegalSizes()[0])
+	}
+	order := ordered(len(s.Jobs), func(a, b int) int { return cmp.Compare(left[a], left[b]) })
+	nodes := make([]int, len(s.Jobs))
+	idle := s.TotalNodes
+	for _, i := range order {
+		if size := s.Jobs[i].LegalSizes()[0]; size <= idle {
+			nodes[i] = size
+			idle -= size
+		}
+	}
+	return nodes
+}
+
+// MaxMin shares the pool as evenly as it can, as Gavel's max-min policy with one
+// speed curve: admitted jobs begin at their smallest size, and the one whose speed
+// by its weight is the lowest grows to its next size until none can. A job whose
+// next size does not fit any more stays as it is.
+func MaxMin(s *solver.Snapshot) []int {
+	m := newShares(s)
+	growing := make([]int, len(m.jobs))
+	for n := range growing {
+		growing[n] = n
+	}
+	for len(growing) > 0 {
+		at, lowest := 0, math.Inf(1)
+		for g, n := range growing {
+			job := &s.Jobs[m.jobs[n].Index]
+			if speed := job.Speed(m.nodes(n)) / job.Weight; speed < lowest {
+				at, lowest = g, speed
+			}
+		}
+		if !m.grow(growing[at]) {
+			growing = slices.Delete(growing, at, at+1)
+		}
+	}
+	return m.result(s)
+}
+
+// heSRPTPower is 1/(1-a) of speed(k) = k^a, where each doubling of the nodes
+// multiplies the speed by 1.6: a = log2(1.6).
+func heSRPTPower() float64 {
+	return 1 / (1 - math.Log2(2*solver.DefaultDoublingEfficiency))
+}
+
+// HeSRPTShares returns the shares of the pool that heSRPT (Berg et al., arXiv
+// 1903.09346) gives to jobs of the given number, the one with the longest
+// remaining ETA first: (i/m)^(1/(1-a)) - ((i-1)/m)^(1/(1-a)) for the i-th of m.
+// With all jobs present and nodes divisible at will, that is the least mean time.
+func HeSRPTShares(jobs int) []float64 {
+	power := heSRPTPower()
+	shares := make([]float64, jobs)
+	for i := range shares {
+		shares[i] = math.Pow(float64(i+1)/float64(jobs), power) - math.Pow(float64(i)/float64(jobs), power)
+	}
+	return shares
+}
+
+// HeSRPT is heSRPT rounded to legal sizes: admitted jobs begin at their smallest
+// size; then each, the shortest remaining ETA first, grows up to its share of the
+// pool; then what rounding left idle goes to the job that is the furthest below
+// its share, by the ratio of the two at its next size, until no next size fits.
+func HeSRPT(s *solver.Snapshot) []int {
+	m := newShares(s)
+	longestFirst := ordered(len(m.jobs), func(a, b int) int { return cmp.Compare(m.jobs[b].Demand, m.jobs[a].Demand) })
+	due := make([]float64, len(m.jobs))
+	for i, share := range HeSRPTShares(len(m.jobs)) {
+		due[longestFirst[i]] = share * float64(s.TotalNodes)
+	}
+	for _, n := range slices.Backward(longestFirst) {
+		for float64(m.next(n)) <= due[n] && m.grow(n) {
+			continue
+		}
+	}
+	for {
+		furthest, ratio := -1, 0.0
+		for _, n := range slices.Backward(longestFirst) {
+			if next := m.next(n); next-m.nodes(n) <= m.idle && due[n]/float64(next) > ratio {
+				furthest, ratio = n, due[n]/float64(next)
+			}
+		}
+		if furthest < 0 {
+			return m.result(s)
+		}
+		m.grow(furthest)
+	}
+}
+
+// TotalTimeBound returns the least mean total time that any allocator, with any
+// foresight, could reach for a batch of jobs of the given demands, all present at
+// once on a pool of the given nodes: that of heSRPT with nodes divisible at will
+// and no largest size. It is loose where there are more jobs than nodes, since the
+// curve has parts of a node train faster than they could.
+func TotalTimeBound(demands []time.Duration, nodes int) time.Duration {
+	longestFirst := slices.SortedFunc(slices.Values(demands), func(a, b time.Duration) int { return cmp.Compare(b, a) })
+	a := math.Log2(2 * solver.DefaultDoublingEfficiency)
+	left := make([]float64, len(longestFirst))
+	for i, demand := range longestFirst {
+		left[i] = demand.Seconds()
+	}
+	now, sum := 0.0, 0.0
+	// The jobs end in the order of their demands, the shortest first, and the
+	// shares change only then.
+	for m := len(left); m > 0; m-- {
+		shares := HeSRPTShares(m)
+		speed := func(i int) float64 { return math.Pow(shares[i]*float64(nodes), a) }
+		span := left[m-1] / speed(m-1)
+		for i := range m {
+			left[i] -= span * speed(i)
+		}
+		now += span
+		sum += now
+	}
+	return scale(time.Second, sum/float64(max(1, len(demands))))
+}
+
+// shares is the admitted jobs of a snapshot while a rule shares out the pool:
+// each has a position among its legal sizes, the first to begin with.
+type shares struct {
+	jobs  []solver.AdmittedJob
+	level []int
+	idle  int
+}
+
+// newShares admits running jobs, then the queue in order, while their smallest
+// sizes fit.
+func newShares(s *solver.Snapshot) *shares {
+	p := solver.NewProblem(s, solver.AdmissionFIFO)
+	m := &shares{jobs: p.Jobs, level: make([]int, len(p.Jobs)), idle: p.Nodes}
+	for n := range p.Jobs {
+		m.idle -= m.nodes(n)
+	}
+	return m
+}
+
+// nodes returns what admitted job n has.
+func (m *shares) nodes(n int) int { return m.jobs[n].Sizes[m.level[n]] }
+
+// next returns the next size of admitted job n, beyond any pool where it has the
+// largest.
+func (m *shares) next(n int) int {
+	if m.level[n]+1 == len(m.jobs[n].Sizes) {
+		return math.MaxInt
+	}
+	return m.jobs[n].Sizes[m.level[n]+1]
+}
+
+// grow gives admitted job n its next size if the idle nodes allow it.
+func (m *shares) grow(n int) bool {
+	more := m.next(n) - m.nodes(n)
+	if more > m.idle {
+		return false
+	}
+	m.idle -= more
+	m.level[n]++
+	return true
+}
+
+// result returns the nodes of every job of the snapshot.
+func (m *shares) result(s *solver.Snapshot) []int {
+	nodes := make([]int, len(s.Jobs))
+	for n := range m.jobs {
+		nodes[m.jobs[n].Index] = m.nodes(n)
+	}
+	return nodes
+}
+
+// ordered returns the numbers below count in the given order, ties ascending.
+func ordered(count int, compare func(a, b int) int) []int {
+	order := make([]int, count)
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, compare)
+	return order
+}

@@ -1,0 +1,173 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/solvertest"
+)
+
+// told returns a job as an allocator is told of it.
+func told(eta, nodes int, sizes ...int) solver.Job {
+	j := solver.NewJob("", time.Duration(eta)*time.Second)
+	j.CurrentNodes = nodes
+	j.AllowedNodes = sizes
+	return j
+}
+
+func pool(nodes int, jobs ...solver.Job) *solver.Snapshot {
+	for i := range jobs {
+		jobs[i].ID = fmt.Sprint("job ", i+1)
+	}
+	return &solver.Snapshot{TotalNodes: nodes, Horizon: solver.DefaultHorizon(), Jobs: jobs}
+}
+
+func TestComparators(t *testing.T) {
+	weighted := told(100, 0)
+	weighted.Weight = 4
+	// At their sizes the three take 39 s, 125 s and 24 s.
+	fixed := func() []solver.Job { return []solver.Job{told(100, 0, 4), told(200, 0, 2), told(100, 0, 8)} }
+	for name, test := range map[string]struct {
+		rule     Rule
+		snapshot *solver.Snapshot
+		want     []int
+	}{
+		"fifo: in order while they fit":         {FirstInFirstOut, pool(6, fixed()...), []int{4, 2, 0}},
+		"fifo: nobody passes the front":         {FirstInFirstOut, pool(3, fixed()...), []int{0, 0, 0}},
+		"fifo: nobody passes one in the middle": {FirstInFirstOut, pool(7, told(9, 0, 4), told(9, 0, 4), told(9, 0, 1)), []int{4, 0, 0}},
+		"fifo: running jobs keep their nodes":   {FirstInFirstOut, pool(7, told(9, 2, 2), told(1, 0, 8), told(9, 4, 4)), []int{2, 0, 4}},
+
+		"srpt: the shortest at its size first":   {ShortestRemaining, pool(13, fixed()...), []int{4, 0, 8}},
+		"srpt: one that does not fit is passed":  {ShortestRemaining, pool(10, fixed()...), []int{0, 2, 8}},
+		"srpt: a running job is preempted":       {ShortestRemaining, pool(8, told(100, 4, 4), told(200, 2, 2), told(100, 0, 8)), []int{0, 0, 8}},
+		"srpt: ties go to the first submitted":   {ShortestRemaining, pool(4, told(100, 0, 4), told(100, 4, 4)), []int{4, 0}},
+		"srpt: a pool that is too small for all": {ShortestRemaining, pool(1, fixed()...), []int{0, 0, 0}},
+
+		// 1, 1, 1, then 2, 1, 1, then 2, 2, 1, and so on.
+		"max-min: evenly, the first submitted first": {MaxMin, pool(10, told(9, 0), told(900, 0), told(90, 0)), []int{4, 4, 2}},
+		// The last cannot grow to 2, since 3 is its next size.
+		"max-min: others grow where one cannot": {MaxMin, pool(4, told(9, 0), told(9, 0), told(9, 0, 1, 3)), []int{2, 1, 1}},
+		// 0.25, 0.4, 0.64 and 1.02 by weight against 1.
+		"max-min: by weight":            {MaxMin, pool(11, weighted, told(9, 0), told(9, 0)), []int{8, 2, 1}},
+		"max-min: up to the largest":    {MaxMin, pool(40, told(9, 0), told(9, 0)), []int{16, 16}},
+		"max-min: more jobs than nodes": {MaxMin, pool(2, told(9, 0), told(9, 1), told(9, 0)), []int{1, 1, 0}},
+		"max-min: nobody":               {MaxMin, pool(2), []int{}},
+
+		// Shares of two are 0.116 and 0.884. Of 32 nodes that is 3.7 and 28.3: at most
+		// 2 and 16. The 14 that are left go to the longer, 4, then 8, then 16.
+		"hesrpt: what rounding left": {HeSRPT, pool(32, told(1000, 0), told(10, 0)), []int{16, 16}},
+		// Of 12: 1.4 and 10.6, so 1 and 8. Of the 3 left, one makes 2 of the longer's 1
+		// (0.7 of its share's worth), two make 4.
+		"hesrpt: the shortest has the most": {HeSRPT, pool(12, told(1000, 0), told(10, 0)), []int{4, 8}},
+		// Shares of three are 0.033, 0.251 and 0.716; of 8 nodes 0.3, 2.0 and 5.7: 1, 2
+		// and 4. The last goes to nobody but the longest.
+		"hesrpt: everybody has the least": {HeSRPT, pool(8, told(10, 0), told(1000, 0), told(100, 0)), []int{4, 2, 2}},
+		"hesrpt: more jobs than nodes":    {HeSRPT, pool(1, told(10, 0), told(5, 1)), []int{0, 1}},
+		"hesrpt: nobody":                  {HeSRPT, pool(1), []int{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, test.rule(test.snapshot)); diff != "" {
+				t.Errorf("nodes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestComparatorsAreLegal checks on any snapshot that a rule's decision can be
+// carried out and that no rule leaves the pool to nobody.
+func TestComparatorsAreLegal(t *testing.T) {
+	rules := map[string]Rule{"max-min": MaxMin, "hesrpt": HeSRPT, "srpt": ShortestRemaining}
+	rapid.Check(t, func(t *rapid.T) {
+		s := solvertest.SnapshotsWithin(solvertest.Limits{Jobs: 10, Steps: 2, Sizes: 5, Nodes: 60}).Draw(t, "snapshot")
+		for name, rule := range rules {
+			nodes := rule(s)
+			if err := checkNodes(s, nodes); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			idle := s.TotalNodes
+			for _, n := range nodes {
+				idle -= n
+			}
+			for i := range s.Jobs {
+				smallest := s.Jobs[i].LegalSizes()[0]
+				if idle == s.TotalNodes && smallest <= idle && name == "srpt" {
+					t.Fatalf("%s gives nobody any of %d nodes, though job %d could do with %d", name, idle, i, smallest)
+				}
+			}
+		}
+	})
+}
+
+func TestHeSRPTShares(t *testing.T) {
+	for jobs := range 40 {
+		shares := HeSRPTShares(jobs)
+		sum := 0.0
+		for i, share := range shares {
+			sum += share
+			if i > 0 && share <= shares[i-1] {
+				t.Errorf("of %d, job %d has no more than the longer one before it", jobs, i)
+			}
+		}
+		if jobs > 0 && math.Abs(sum-1) > 1e-12 {
+			t.Errorf("the shares of %d jobs add up to %v", jobs, sum)
+		}
+	}
+}
+
+// TestTotalTimeBound compares the bound with the closed form of the heSRPT paper's
+// theorem on the least total flow time: with sizes x_1 >= x_2 >= … it is
+// sum over k of x_k / s(N) * (k s(1+w_k) - (k-1) s(w_k)),
+// where w_k = 1 / ((k/(k-1))^(1/(1-a)) - 1) and s(n) = n^a.
+func TestTotalTimeBound(t *testing.T) {
+	demands := []time.Duration{40 * time.Minute, 3 * time.Hour, 40 * time.Minute, 7 * time.Second, 9 * time.Hour}
+	descending := []float64{32400, 10800, 2400, 2400, 7}
+	const nodes = 70
+	a := math.Log2(1.6)
+	speed := func(n float64) float64 { return math.Pow(n, a) }
+	total := descending[0]
+	for k := 2.0; int(k) <= len(descending); k++ {
+		w := 1 / (math.Pow(k/(k-1), 1/(1-a)) - 1)
+		total += descending[int(k)-1] * (k*speed(1+w) - (k-1)*speed(w))
+	}
+	want := total / speed(nodes) / float64(len(descending))
+	if got := TotalTimeBound(demands, nodes).Seconds(); math.Abs(got-want) > 1e-6*want {
+		t.Errorf("the bound is %v s; want %v", got, want)
+	}
+	if got := TotalTimeBound([]time.Duration{time.Hour}, 1); got != time.Hour {
+		t.Errorf("the bound of an hour on one node is %v", got)
+	}
+	if got := TotalTimeBound(nil, 1); got != 0 {
+		t.Errorf("the bound of nobody is %v", got)
+	}
+}
+
+// TestTotalTimeBoundHolds simulates batches, which no policy may finish faster.
+func TestTotalTimeBoundHolds(t *testing.T) {
+	policies := []string{"optimal", "hesrpt", "optimal-preemptive"}
+	rapid.Check(t, func(t *rapid.T) {
+		var jobs []WorkloadJob
+		var demands []time.Duration
+		for i := range rapid.IntRange(1, 6).Draw(t, "jobs") {
+			demands = append(demands, time.Duration(rapid.IntRange(1, 5000).Draw(t, "demand"))*time.Second)
+			jobs = append(jobs, job(fmt.Sprint(i), 0, demands[i]))
+		}
+		nodes := rapid.IntRange(1, 40).Draw(t, "nodes")
+		for _, name := range policies {
+			p, err := FindPolicy(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			result := run(t, p, DefaultConfig(nodes), jobs...)
+			mean := Summarize(result, 0).MeanTotalSeconds
+			if bound := TotalTimeBound(demands, nodes).Seconds(); mean < bound {
+				t.Fatalf("%s has the mean total time %v s, below the bound %v", name, mean, bound)
+			}
+		}
+	})
+}

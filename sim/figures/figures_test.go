@@ -1,0 +1,155 @@
+package figures
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"image/png"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/elastalloc/elastalloc/sim"
+)
+
+// render draws a figure both ways and checks that each can be read.
+func render(t *testing.T, f *Figure) string {
+	t.Helper()
+	svg, err := f.SVG()
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoder := xml.NewDecoder(bytes.NewReader(svg))
+	for {
+		_, err := decoder.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatalf("the SVG is no XML: %v", err)
+		}
+	}
+	picture, err := f.PNG()
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := png.Decode(bytes.NewReader(picture))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if size := image.Bounds().Size(); size.X < 800 || size.Y < 500 {
+		t.Errorf("the image has %v pixels", size)
+	}
+	colors := make(map[any]bool)
+	for x := range image.Bounds().Dx() {
+		for y := range image.Bounds().Dy() {
+			colors[image.At(x, y)] = true
+		}
+	}
+	if len(colors) < 10 {
+		t.Errorf("the image has %d colours; something is not drawn", len(colors))
+	}
+	return string(svg)
+}
+
+func shows(t *testing.T, svg string, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(svg, ">"+text+"</text>") {
+			t.Errorf("the figure does not show %q", text)
+		}
+	}
+}
+
+func TestLines(t *testing.T) {
+	f, err := Lines("Title", "pool", "time",
+		Series{Name: "one", X: []float64{70, 90, 110}, Y: []float64{3, 2, 1}, Spread: []float64{1, 0.5, 0.2}},
+		Series{Name: "two", X: []float64{70, 110}, Y: []float64{-1, 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	svg := render(t, f)
+	shows(t, svg, "Title", "pool", "time", "one", "two", "70", "90", "110")
+	if !strings.Contains(svg, "sans-serif") {
+		t.Error("a reader without the font would show one with serifs")
+	}
+}
+
+func TestLinesOfLittle(t *testing.T) {
+	for name, series := range map[string][]Series{
+		"nothing":    nil,
+		"no point":   {{Name: "one"}},
+		"one point":  {{Name: "one", X: []float64{70}, Y: []float64{0}}},
+		"all equal":  {{Name: "one", X: []float64{70, 90}, Y: []float64{0, 0}}},
+		"many ticks": {{Name: "one", X: []float64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13}, Y: make([]float64, 13)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, err := Lines("Title", "x", "y", series...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			render(t, f)
+		})
+	}
+}
+
+func TestLinesRefuses(t *testing.T) {
+	if _, err := Lines("", "", "", Series{Name: "one", X: []float64{1}}); err == nil {
+		t.Error("a point can do without a Y")
+	}
+}
+
+func TestHistogram(t *testing.T) {
+	f, err := Histogram("Title", "ms", "share", 0.01,
+		Sample{Name: "one", Values: []float64{0, 0.5, 0.6, 20}}, Sample{Name: "none"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shows(t, render(t, f), "Title", "ms", "share", "one", "0.01", "0.1", "1", "10")
+}
+
+func TestStylesDiffer(t *testing.T) {
+	seen := make(map[any]bool)
+	for i := range 60 {
+		s := styleOf(i)
+		look := [3]any{s.line.Color, len(s.line.Dashes) * 100, s.glyph.Shape}
+		if s.line.Dashes != nil {
+			look[1] = s.line.Dashes[0]
+		}
+		if seen[look] {
+			t.Fatalf("series %d looks like one before", i)
+		}
+		seen[look] = true
+	}
+}
+
+func TestOfRuns(t *testing.T) {
+	var runs []*sim.Result
+	for _, policy := range []string{"optimal", "greedy"} {
+		for _, nodes := range []int{90, 70} {
+			run := &sim.Result{Policy: policy, Nodes: nodes, Decisions: []sim.Decision{{SolveTime: time.Millisecond}}}
+			for n := range 150 {
+				run.Jobs = append(run.Jobs, sim.JobResult{End: time.Duration(n*nodes) * time.Second})
+			}
+			runs = append(runs, run)
+		}
+	}
+	for baseline, want := range map[string][]string{
+		"greedy": {"queueing_time", "total_time", "additional_jobs", "decision_times"},
+		"fifo":   {"queueing_time", "total_time", "decision_times"},
+	} {
+		named, err := OfRuns(runs, baseline)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, n := range named {
+			got = append(got, n.Name)
+			render(t, n.Figure)
+		}
+		if strings.Join(got, " ") != strings.Join(want, " ") {
+			t.Errorf("against %s the figures are %v; want %v", baseline, got, want)
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package figures
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+)
+
+// Sample is a set of values and what the legend calls it.
+type Sample struct {
+	Name   string
+	Values []float64
+}
+
+// binsPerDecade is how finely a histogram divides a tenfold.
+const binsPerDecade = 5
+
+// Histogram draws how samples of positive values are distributed over many orders
+// of magnitude: the share of each sample, in per cent, in bins that are equally
+// wide on a logarithmic axis. Values below smallest count as smallest.
+func Histogram(title, xLabel, yLabel string, smallest float64, samples ...Sample) (*Figure, error) {
+	f := newFigure(title, xLabel, yLabel)
+	f.plot.Add(plotter.NewGrid())
+	bin := func(value float64) int {
+		return int(math.Floor(binsPerDecade * math.Log10(max(value, smallest))))
+	}
+	first, last := bin(smallest), bin(smallest)
+	for _, sample := range samples {
+		for _, value := range sample.Values {
+			last = max(last, bin(value))
+		}
+	}
+	for i, sample := range samples {
+		if len(sample.Values) == 0 {
+			continue
+		}
+		shares := make([]float64, last-first+1)
+		for _, value := range sample.Values {
+			shares[bin(value)-first] += 100 / float64(len(sample.Values))
+		}
+		// The outline goes up and down at the edges of the bins.
+		outline := plotter.XYs{{X: float64(first) / binsPerDecade}}
+		for n, share := range shares {
+			left, right := float64(first+n)/binsPerDecade, float64(first+n+1)/binsPerDecade
+			outline = append(outline, plotter.XY{X: left, Y: share}, plotter.XY{X: right, Y: share})
+		}
+		outline = append(outline, plotter.XY{X: float64(last+1) / binsPerDecade})
+		line, err := plotter.NewLine(outline)
+		if err != nil {
+			return nil, fmt.Errorf("sample %q: %w", sample.Name, err)
+		}
+		line.LineStyle = styleOf(i).line
+		f.plot.Add(line)
+		f.legend.Add(sample.Name, line)
+	}
+	f.plot.X.Min, f.plot.X.Max = float64(first)/binsPerDecade, float64(last+1)/binsPerDecade
+	f.plot.X.Tick.Marker = plot.TickerFunc(powersOfTen)
+	f.plot.Y.Min = 0
+	f.breathe()
+	return f, nil
+}
+
+// powersOfTen marks an axis that shows logarithms: the powers of ten with a label,
+// their multiples without.
+func powersOfTen(lowest, highest float64) []plot.Tick {
+	var ticks []plot.Tick
+	for power := math.Floor(lowest); power <= highest; power++ {
+		for multiple := 1; multiple < 10; multiple++ {
+			at := power + math.Log10(float64(multiple))
+			if at < lowest || at > highest {
+				continue
+			}
+			tick := plot.Tick{Value: at}
+			if multiple == 1 {
+				tick.Label = strconv.FormatFloat(math.Pow(10, power), 'f', max(0, int(-power)), 64)
+			}
+			ticks = append(ticks, tick)
+		}
+	}
+	return ticks
+}

@@ -1,0 +1,202 @@
+package sim
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// literalJob is a job of the literal loop.
+type literalJob struct {
+	WorkloadJob
+	submitted, started, ended bool
+	start, end                int
+	nodes, trainsOn           int
+	waits                     int // seconds until it trains on all its nodes
+	served                    time.Duration
+	trained                   int
+	rescales                  int
+}
+
+// literal is the simulation as the package's documentation tells it: a loop over
+// seconds in which nothing is skipped and nothing is foreseen.
+func literal(t *rapid.T, w Workload, p Policy, config Config, decider Decider) []JobResult {
+	jobs := make([]literalJob, len(w.Jobs))
+	for i := range jobs {
+		jobs[i].WorkloadJob = w.Jobs[i]
+	}
+	active := func() []*literalJob {
+		var list []*literalJob
+		for i := range jobs {
+			if jobs[i].submitted && !jobs[i].ended {
+				list = append(list, &jobs[i])
+			}
+		}
+		return list
+	}
+	carryOut := func(second int, nodes []int) {
+		for i, job := range active() {
+			before := job.nodes
+			if nodes[i] == before {
+				continue
+			}
+			job.nodes = nodes[i]
+			if job.started {
+				job.rescales++
+			} else {
+				job.started, job.start = true, second
+			}
+			if nodes[i] > before {
+				job.waits = int(config.ScalingDelay / time.Second)
+			}
+			if nodes[i] <= job.trainsOn || job.waits == 0 {
+				job.waits, job.trainsOn = 0, nodes[i]
+			}
+		}
+	}
+	decide := func(second int, fill bool) {
+		snapshot := literalSnapshot(active(), p, config)
+		var nodes []int
+		var err error
+		if fill {
+			nodes, err = fillIdle(t.Context(), decider, snapshot)
+		} else {
+			nodes, _, err = p.decide(t.Context(), decider, snapshot, config.DecisionBudget, nil)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		carryOut(second, nodes)
+	}
+
+	left := len(jobs)
+	happened := false
+	for second := 0; left > 0; second++ {
+		if second > 100_000 {
+			t.Fatal("the loop does not end")
+		}
+		moment := time.Duration(second)*time.Second%config.Frequency == 0
+		if !moment && len(active()) > 0 && (!p.EveryEvent || happened) {
+			decide(second, !p.EveryEvent)
+		}
+		happened = false
+		for _, job := range active() {
+			if job.served >= job.Work || (job.Fate == OutcomeHung && time.Duration(job.trained)*time.Second >= job.HangAfter) {
+				job.ended, job.end, happened = true, second, true
+				left--
+			}
+		}
+		for i := range jobs {
+			if jobs[i].Submit == time.Duration(second)*time.Second {
+				jobs[i].submitted, happened = true, true
+			}
+		}
+		if moment && len(active()) > 0 {
+			decide(second, false)
+			happened = false
+		}
+		for _, job := range active() {
+			if job.nodes == 0 {
+				continue
+			}
+			job.served += scale(time.Second, speed(job.trainsOn))
+			job.trained++
+			if job.waits > 0 {
+				if job.waits--; job.waits == 0 {
+					job.trainsOn = job.nodes
+				}
+			}
+		}
+	}
+
+	results := make([]JobResult, len(jobs))
+	for i := range jobs {
+		job := &jobs[i]
+		results[i] = JobResult{
+			ID: job.ID, Submit: job.Submit, Start: time.Duration(job.start) * time.Second,
+			End: time.Duration(job.end) * time.Second, Rescales: job.rescales, Outcome: job.Fate,
+		}
+		if job.Fate == OutcomeHung && job.served >= job.Work {
+			results[i].Outcome = OutcomeCompleted
+		}
+	}
+	return results
+}
+
+func literalSnapshot(jobs []*literalJob, p Policy, config Config) *solver.Snapshot {
+	s := &solver.Snapshot{
+		TotalNodes: config.Nodes,
+		Horizon:    solver.Horizon{Step: config.Frequency, Steps: config.Steps},
+	}
+	for _, job := range jobs {
+		told := solver.NewJob(job.ID, max(time.Second, job.ToldETA-job.served))
+		told.CurrentNodes = job.nodes
+		told.TrainingTime = time.Duration(job.trained) * time.Second
+		told.RescaleDelay = config.ScalingDelay
+		if p.RankByETA {
+			told.TrainingTime = told.RemainingETA
+		}
+		if p.FixedSize {
+			size := 1
+			for size < job.Asked && 2*size <= config.Nodes {
+				size *= 2
+			}
+			told.AllowedNodes = []int{size}
+		}
+		s.Jobs = append(s.Jobs, told)
+	}
+	return s
+}
+
+// TestEqualsTheLiteralLoop compares Run with the literal loop on small workloads,
+// under every policy that needs no external solver.
+func TestEqualsTheLiteralLoop(t *testing.T) {
+	var policies []Policy
+	for _, p := range Policies() {
+		if p.Name != "optimal-cbc" && p.Name != "optimal-highs" {
+			policies = append(policies, p)
+		}
+	}
+	decider := newDecider()
+	rapid.Check(t, func(t *rapid.T) {
+		p := rapid.SampledFrom(policies).Draw(t, "policy")
+		config := Config{
+			Nodes:        rapid.IntRange(1, 12).Draw(t, "nodes"),
+			Steps:        rapid.IntRange(1, 3).Draw(t, "steps"),
+			ScalingDelay: time.Duration(rapid.IntRange(0, 20).Draw(t, "delay")) * time.Second,
+		}
+		config.Frequency = config.ScalingDelay + time.Duration(rapid.IntRange(1, 60).Draw(t, "frequency"))*time.Second
+		w := drawWorkload(t)
+		want := literal(t, w, p, config, decider)
+		got, err := Run(t.Context(), w, p, config, decider)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got.Jobs); diff != "" {
+			t.Errorf("%s: jobs (-literal +event by event):\n%s", p.Name, diff)
+		}
+	})
+}
+
+func drawWorkload(t *rapid.T) Workload {
+	trace := make(Trace, rapid.IntRange(1, 8).Draw(t, "jobs"))
+	submit := time.Duration(0)
+	for i := range trace {
+		trace[i] = TraceJob{
+			ID:       fmt.Sprint("job ", i),
+			Submit:   submit,
+			Duration: time.Duration(rapid.Int64Range(0, int64(3*time.Minute)).Draw(t, "duration")),
+			GPUs:     rapid.IntRange(1, 200).Draw(t, "GPUs"),
+		}
+		submit += time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "wait"))
+	}
+	share := func(name string) float64 { return rapid.Float64Range(0, 0.5).Draw(t, name) }
+	return NewWorkload("drawn", trace, WorkloadOptions{GPUsPerNode: DefaultGPUsPerNode}).Disturb(Disturbance{
+		ETAError: share("ETA error"), BugShare: share("bugs"), KillShare: share("kills"),
+	}, rapid.Uint64().Draw(t, "seed"))
+}

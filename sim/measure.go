@@ -1,0 +1,204 @@
+package sim
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+	"time"
+)
+
+// Summary is the measures of a run. Field names are those of summary.json; times
+// end in their unit.
+type Summary struct {
+	// Trace, Policy and Nodes say what was run, and Seed with what random numbers.
+	Trace  string `json:"trace"`
+	Policy string `json:"policy"`
+	Nodes  int    `json:"nodes"`
+	Seed   uint64 `json:"seed"`
+	// Jobs is the number of jobs, and Completed of those trained to their end.
+	Jobs      int `json:"jobs"`
+	Completed int `json:"completed"`
+	// The means and the 95th percentile are over all jobs, however they ended.
+	MeanQueueSeconds float64 `json:"mean_queue_s"`
+	MeanTotalSeconds float64 `json:"mean_total_s"`
+	P95TotalSeconds  float64 `json:"p95_total_s"`
+	// MakespanSeconds is from the first submission to the last end.
+	MakespanSeconds float64 `json:"makespan_s"`
+	// Decisions is the number of decisions, and SolveMillis how long they took.
+	Decisions   int         `json:"decisions"`
+	SolveMillis SolveMillis `json:"solve_ms"`
+	// Rescales is how often jobs' nodes changed after their start.
+	Rescales int `json:"rescales"`
+}
+
+// SolveMillis is the distribution of decision times in milliseconds.
+type SolveMillis struct {
+	Mean   float64 `json:"mean"`
+	Median float64 `json:"median"`
+	P95    float64 `json:"p95"`
+	Max    float64 `json:"max"`
+}
+
+// Summarize works out the measures of a run that was made with a seed.
+func Summarize(r *Result, seed uint64) Summary {
+	s := Summary{
+		Trace: r.Workload, Policy: r.Policy, Nodes: r.Nodes, Seed: seed,
+		Jobs: len(r.Jobs), Decisions: len(r.Decisions),
+	}
+	var queue, total []float64
+	var begin, end time.Duration
+	for i := range r.Jobs {
+		job := &r.Jobs[i]
+		queue = append(queue, job.QueueTime().Seconds())
+		total = append(total, job.TotalTime().Seconds())
+		if i == 0 {
+			begin = job.Submit
+		}
+		end = max(end, job.End)
+		s.Rescales += job.Rescales
+		if job.Outcome == OutcomeCompleted {
+			s.Completed++
+		}
+	}
+	s.MeanQueueSeconds, s.MeanTotalSeconds = Mean(queue), Mean(total)
+	s.P95TotalSeconds = Quantile(total, 0.95)
+	s.MakespanSeconds = (end - begin).Seconds()
+
+	solve := r.SolveMillis()
+	s.SolveMillis = SolveMillis{
+		Mean: Mean(solve), Median: Quantile(solve, 0.5), P95: Quantile(solve, 0.95), Max: Quantile(solve, 1),
+	}
+	return s
+}
+
+// SolveMillis returns how long each decision took, in milliseconds.
+func (r *Result) SolveMillis() []float64 {
+	times := make([]float64, len(r.Decisions))
+	for i := range r.Decisions {
+		times[i] = float64(r.Decisions[i].SolveTime) / float64(time.Millisecond)
+	}
+	return times
+}
+
+// ProvenShare returns the share of decisions that are proven optimal, NaN where
+// there was no decision.
+func (r *Result) ProvenShare() float64 {
+	proven := 0
+	for i := range r.Decisions {
+		if r.Decisions[i].Proven() {
+			proven++
+		}
+	}
+	return float64(proven) / float64(len(r.Decisions))
+}
+
+// Comparison is what a policy brings against a baseline, both on the same workload
+// and pool. Field names are those of summary.json.
+type Comparison struct {
+	Policy   string `json:"policy"`
+	Baseline string `json:"baseline"`
+	Nodes    int    `json:"nodes"`
+	// QueueReduction and TotalReduction are the shares by which the mean queueing
+	// and total times are less than the baseline's.
+	QueueReduction Share `json:"queue_reduction"`
+	TotalReduction Share `json:"total_reduction"`
+	// ExtraJobs is how many more jobs than the baseline the policy had finished
+	// when the baseline had finished 100, 200, and so on.
+	ExtraJobs []int `json:"extra_jobs"`
+	// ExtraJobsPer100 is the mean of ExtraJobs, each per 100 of the baseline's; 0
+	// where the baseline finished fewer than 100.
+	ExtraJobsPer100 float64 `json:"extra_jobs_per_100"`
+}
+
+// Share is a share of something; NaN, null in JSON, is a share of nothing.
+type Share float64
+
+// MarshalJSON writes a number, or null.
+func (s Share) MarshalJSON() ([]byte, error) {
+	if math.IsNaN(float64(s)) {
+		return []byte("null"), nil
+	}
+	return json.Marshal(float64(s))
+}
+
+// extraJobsEvery is after how many of the baseline's jobs the additional jobs are
+// counted.
+const extraJobsEvery = 100
+
+// Compare works out what a policy brings against a baseline.
+//
+// Additional jobs count jobs that ended, also those that hung or were killed: the
+// allocator is done with them. Jobs that the baseline ended in the same second as
+// its 100th are counted on both sides, so that equal runs have no additional jobs.
+func Compare(policy, baseline *Result) Comparison {
+	c := Comparison{
+		Policy: policy.Policy, Baseline: baseline.Policy, Nodes: policy.Nodes,
+		ExtraJobs: []int{},
+	}
+	p, b := Summarize(policy, 0), Summarize(baseline, 0)
+	c.QueueReduction = reduction(p.MeanQueueSeconds, b.MeanQueueSeconds)
+	c.TotalReduction = reduction(p.MeanTotalSeconds, b.MeanTotalSeconds)
+
+	policyEnds, baselineEnds := policy.ends(), baseline.ends()
+	perHundred := []float64{}
+	for m := extraJobsEvery; m <= len(baselineEnds); m += extraJobsEvery {
+		at := baselineEnds[m-1]
+		extra := endedBy(policyEnds, at) - endedBy(baselineEnds, at)
+		c.ExtraJobs = append(c.ExtraJobs, extra)
+		perHundred = append(perHundred, float64(extra)/float64(m)*100)
+	}
+	if len(perHundred) > 0 {
+		c.ExtraJobsPer100 = Mean(perHundred)
+	}
+	return c
+}
+
+// reduction returns by what share a mean time is less than the baseline's: 0 where both
+// are 0, and NaN where only the baseline's is.
+func reduction(mean, baseline float64) Share {
+	if mean == baseline {
+		return 0
+	}
+	if baseline == 0 {
+		return Share(math.NaN())
+	}
+	return Share(1 - mean/baseline)
+}
+
+// ends returns when the jobs ended, ascending.
+func (r *Result) ends() []time.Duration {
+	ends := make([]time.Duration, len(r.Jobs))
+	for i := range r.Jobs {
+		ends[i] = r.Jobs[i].End
+	}
+	slices.Sort(ends)
+	return ends
+}
+
+// endedBy returns how many of ascending ends are at or before a time.
+func endedBy(ends []time.Duration, at time.Duration) int {
+	n, _ := slices.BinarySearch(ends, at+1)
+	return n
+}
+
+// Mean returns the mean of values, 0 of none.
+func Mean(values []float64) float64 {
+	sum := 0.0
+	for _, v := range values {
+		sum += v
+	}
+	return sum / float64(max(1, len(values)))
+}
+
+// Quantile returns the value below which a share of the values lies, interpolated
+// between the two nearest; 0 of none. The share is in [0, 1].
+func Quantile(values []float64, share float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	at := share * float64(len(sorted)-1)
+	below := int(at)
+	above := min(below+1, len(sorted)-1)
+	return sorted[below] + (at-float64(below))*(sorted[above]-sorted[below])
+}

@@ -1,0 +1,100 @@
+package sim
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+func TestSummarize(t *testing.T) {
+	r := &Result{
+		Workload: "w", Policy: "p", Nodes: 7,
+		Jobs: []JobResult{
+			{Submit: 0, Start: 0, End: 100 * second, Rescales: 2, Outcome: OutcomeCompleted},
+			{Submit: 10 * second, Start: 40 * second, End: 310 * second, Rescales: 1, Outcome: OutcomeHung},
+		},
+		Decisions: []Decision{
+			{SolveTime: 1 * time.Millisecond, Reason: elastallocv1.Reason_REASON_OPTIMAL},
+			{SolveTime: 3 * time.Millisecond},
+			{SolveTime: 8 * time.Millisecond, Reason: elastallocv1.Reason_REASON_OPTIMAL},
+		},
+	}
+	want := `{"trace":"w","policy":"p","nodes":7,"seed":9,"jobs":2,"completed":1,` +
+		`"mean_queue_s":15,"mean_total_s":200,"p95_total_s":290,"makespan_s":310,"decisions":3,` +
+		`"solve_ms":{"mean":4,"median":3,"p95":7.5,"max":8},"rescales":3}`
+	got, err := json.Marshal(Summarize(r, 9))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("summary (-want +got):\n%s", diff)
+	}
+	if share := r.ProvenShare(); math.Abs(share-2.0/3) > 1e-12 {
+		t.Errorf("%v of the decisions are proven; want two thirds", share)
+	}
+}
+
+// ended returns a result whose n-th job ends when end says.
+func ended(policy string, jobs int, queue time.Duration, end func(n int) time.Duration) *Result {
+	r := &Result{Policy: policy, Nodes: 70}
+	for n := range jobs {
+		r.Jobs = append(r.Jobs, JobResult{ID: fmt.Sprint(n), Start: queue, End: end(n + 1)})
+	}
+	return r
+}
+
+func TestCompare(t *testing.T) {
+	greedy := ended("greedy", 250, 100*second, func(n int) time.Duration { return time.Duration(n) * 10 * second })
+	// Twice as fast for the first 120, then later than greedy.
+	optimal := ended("optimal", 250, 75*second, func(n int) time.Duration {
+		if n <= 120 {
+			return time.Duration(n) * 5 * second
+		}
+		return time.Duration(n)*10*second + 500*second
+	})
+	got := Compare(optimal, greedy)
+	// When greedy has finished 100, at 1000 s, the other has finished 120, at 2000 s
+	// 150. Per 100: 20 and -25.
+	if diff := cmp.Diff([]int{20, -50}, got.ExtraJobs); diff != "" {
+		t.Errorf("extra jobs (-want +got):\n%s", diff)
+	}
+	if got.ExtraJobsPer100 != -2.5 || got.QueueReduction != 0.25 {
+		t.Errorf("%v extra jobs per 100, queueing reduced by %v; want -2.5 and 0.25", got.ExtraJobsPer100, got.QueueReduction)
+	}
+	same := Compare(greedy, greedy)
+	if diff := cmp.Diff(Comparison{Policy: "greedy", Baseline: "greedy", Nodes: 70, ExtraJobs: []int{0, 0}}, same); diff != "" {
+		t.Errorf("with itself (-want +got):\n%s", diff)
+	}
+}
+
+func TestCompareOfNothing(t *testing.T) {
+	none := ended("greedy", 3, 0, func(int) time.Duration { return time.Hour })
+	some := ended("optimal", 3, second, func(int) time.Duration { return time.Hour })
+	text, err := json.Marshal(Compare(some, none))
+	want := `{"policy":"optimal","baseline":"greedy","nodes":70,"queue_reduction":null,` +
+		`"total_reduction":0,"extra_jobs":[],"extra_jobs_per_100":0}`
+	if err != nil || string(text) != want {
+		t.Errorf("the comparison is %s, %v; want %s", text, err, want)
+	}
+}
+
+func TestQuantile(t *testing.T) {
+	for _, test := range []struct {
+		values []float64
+		share  float64
+		want   float64
+	}{
+		{nil, 0.5, 0}, {[]float64{7}, 0.95, 7}, {[]float64{3, 1, 2}, 0.5, 2}, {[]float64{4, 1, 2, 3}, 0.5, 2.5},
+		{[]float64{1, 2}, 0, 1}, {[]float64{1, 2}, 1, 2},
+	} {
+		if got := Quantile(test.values, test.share); got != test.want {
+			t.Errorf("Quantile(%v, %v) = %v; want %v", test.values, test.share, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,375 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// Config is the setting of a simulation.
+type Config struct {
+	// Nodes is the size of the pool. At least 1.
+	Nodes int
+	// Frequency is the elastic training frequency f, the time between two scaling
+	// moments and the length of a step: whole seconds, at least one.
+	Frequency time.Duration
+	// Steps is the number of steps a decision looks ahead.
+	Steps int
+	// ScalingDelay is how long a job that starts or grows trains on as many nodes
+	// as before: whole seconds, less than the frequency, or else jobs could be
+	// starting and growing for ever.
+	ScalingDelay time.Duration
+	// DecisionBudget is the time budget of a decision; 0 leaves it to the Decider.
+	DecisionBudget time.Duration
+	// Observe is shown every decision of the Decider at a scaling moment; nil is
+	// nobody.
+	Observe Observer
+}
+
+// Observer is shown a decision. It must keep neither without a copy.
+type Observer func(*elastallocv1.AllocateRequest, *elastallocv1.AllocateResponse)
+
+// DefaultDecisionBudget is ample, so that hardly ever a clock decides what a
+// simulation finds.
+const DefaultDecisionBudget = 10 * time.Second
+
+// DefaultConfig returns the paper's setting for a pool: a decision every 5 minutes
+// that looks 5 steps ahead, and no scaling delay.
+func DefaultConfig(nodes int) Config {
+	return Config{
+		Nodes:          nodes,
+		Frequency:      solver.DefaultStep,
+		Steps:          solver.DefaultSteps,
+		DecisionBudget: DefaultDecisionBudget,
+	}
+}
+
+// Validate says what is wrong with a setting.
+func (c *Config) Validate() error {
+	switch {
+	case c.Nodes < 1 || c.Nodes > math.MaxInt32:
+		return fmt.Errorf("the pool has %d nodes; want at least 1", c.Nodes)
+	case c.Frequency < time.Second || c.Frequency%time.Second != 0:
+		return fmt.Errorf("the frequency is %v; want whole seconds, at least 1s", c.Frequency)
+	case c.Steps < 1 || c.Steps > solver.MaxSteps:
+		return fmt.Errorf("the horizon has %d steps; want 1 to %d", c.Steps, solver.MaxSteps)
+	case c.ScalingDelay < 0 || c.ScalingDelay%time.Second != 0 || c.ScalingDelay >= c.Frequency:
+		return fmt.Errorf("the scaling delay is %v; want whole seconds, at least 0s and less than the frequency", c.ScalingDelay)
+	case c.DecisionBudget < 0:
+		return fmt.Errorf("the decision budget is %v; want at least 0s", c.DecisionBudget)
+	}
+	return nil
+}
+
+// Result is what became of a workload under a policy.
+type Result struct {
+	// Workload and Policy are the names of the two.
+	Workload, Policy string
+	// Nodes is the size of the pool.
+	Nodes int
+	// Jobs are in the order of the workload.
+	Jobs []JobResult
+	// Decisions are those at scaling moments, in the order of time.
+	Decisions []Decision
+}
+
+// JobResult is what became of a job. Times are whole seconds of the simulation.
+type JobResult struct {
+	ID string
+	// Submit, Start and End are when the job was submitted, first got nodes, and
+	// ended.
+	Submit, Start, End time.Duration
+	// Rescales is how often its nodes changed after its start: by growing, by
+	// shrinking, by losing all and by getting some back.
+	Rescales int
+	// Outcome is how it ended.
+	Outcome Outcome
+}
+
+// QueueTime returns how long the job waited for its first nodes.
+func (j *JobResult) QueueTime() time.Duration { return j.Start - j.Submit }
+
+// TotalTime returns how long the job took from its submission to its end.
+func (j *JobResult) TotalTime() time.Duration { return j.End - j.Submit }
+
+// Decision is what is known of one decision.
+type Decision struct {
+	// At is the second of the simulation.
+	At time.Duration
+	// Jobs is the number of active jobs.
+	Jobs int
+	// SolveTime is the report's solve time; of a comparator, the time of its rule.
+	SolveTime time.Duration
+	// Backend is who answered; unspecified for a comparator.
+	Backend elastallocv1.Backend
+	// Reason and RelativeGap are the report's.
+	Reason      elastallocv1.Reason
+	RelativeGap float64
+}
+
+// Proven reports whether the decision is proven optimal.
+func (d *Decision) Proven() bool { return d.Reason == elastallocv1.Reason_REASON_OPTIMAL }
+
+// Run simulates a workload under a policy, second by second in effect (see the
+// package's documentation), until every job has ended. The decider is asked from
+// one goroutine. The result depends on the arguments alone, decision times apart,
+// as long as no decision is cut short by its budget.
+func Run(ctx context.Context, workload Workload, policy Policy, config Config, decider Decider) (*Result, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	s := newSimulation(workload, policy, config, decider)
+	for s.arriving < len(s.jobs) || len(s.active) > 0 {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if err := s.step(ctx); err != nil {
+			return nil, fmt.Errorf("%s under %s on %d nodes, second %d: %w",
+				workload.Name, policy.Name, config.Nodes, s.now/time.Second, err)
+		}
+	}
+	return s.result(), nil
+}
+
+// simulation is the state of a run.
+type simulation struct {
+	workload  Workload
+	policy    Policy
+	config    Config
+	decider   Decider
+	perSecond []time.Duration // work done in a second, by nodes
+	jobs      []simulatedJob  // in the order of submission
+	active    []int           // submitted and not ended, in that order
+	arriving  int             // the first job not yet submitted
+	now       time.Duration
+	// fillAt is when the regular-time rule acts next, or a policy that decides at
+	// every event.
+	fillAt    time.Duration
+	decisions []Decision
+	// idleMoments is how many scaling moments in a row have left everybody waiting.
+	idleMoments int
+}
+
+// never is later than anything that happens.
+const never = time.Duration(math.MaxInt64)
+
+func newSimulation(workload Workload, policy Policy, config Config, decider Decider) *simulation {
+	s := &simulation{
+		workload: workload, policy: policy, config: config, decider: decider,
+		perSecond: make([]time.Duration, solver.DefaultMaxNodes+1),
+		jobs:      make([]simulatedJob, len(workload.Jobs)),
+		fillAt:    never,
+	}
+	for nodes := range s.perSecond {
+		s.perSecond[nodes] = scale(time.Second, speed(nodes))
+	}
+	for i := range s.jobs {
+		s.jobs[i] = simulatedJob{WorkloadJob: &workload.Jobs[i], start: never, end: never, growsAt: never}
+	}
+	return s
+}
+
+// step moves to the next second in which something happens and lets it happen.
+func (s *simulation) step(ctx context.Context) error {
+	s.trainUntil(s.nextEvent())
+	scalingMoment := s.now%s.config.Frequency == 0
+	if s.now == s.fillAt {
+		s.fillAt = never
+		if !scalingMoment {
+			if err := s.regularTime(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	ended := s.endJobs()
+	submitted := s.submitJobs()
+	if ended || submitted {
+		s.fillAt = s.now + time.Second
+	}
+	if scalingMoment && len(s.active) > 0 {
+		return s.scalingMoment(ctx)
+	}
+	return nil
+}
+
+// nextEvent returns the next second in which something can happen. Nothing but
+// training happens before it.
+func (s *simulation) nextEvent() time.Duration {
+	if s.now == 0 && s.arriving == 0 {
+		return s.jobs[0].Submit
+	}
+	next := s.fillAt
+	if s.arriving < len(s.jobs) {
+		next = min(next, s.jobs[s.arriving].Submit)
+	}
+	if len(s.active) > 0 {
+		next = min(next, s.now+s.config.Frequency-s.now%s.config.Frequency)
+	}
+	for _, i := range s.active {
+		next = min(next, s.jobs[i].nextEvent(s.now, s.perSecond))
+	}
+	return next
+}
+
+// trainUntil lets the jobs train until the given second.
+func (s *simulation) trainUntil(at time.Duration) {
+	for _, i := range s.active {
+		s.jobs[i].train(at-s.now, s.perSecond)
+		if s.jobs[i].growsAt == at {
+			s.jobs[i].grown()
+		}
+	}
+	s.now = at
+}
+
+// endJobs ends the jobs that are done and reports whether there were any.
+func (s *simulation) endJobs() bool {
+	kept := s.active[:0]
+	for _, i := range s.active {
+		if job := &s.jobs[i]; job.done() {
+			job.end = s.now
+		} else {
+			kept = append(kept, i)
+		}
+	}
+	ended := len(kept) < len(s.active)
+	s.active = kept
+	return ended
+}
+
+// submitJobs puts the jobs that are submitted now into the queue and reports
+// whether there were any.
+func (s *simulation) submitJobs() bool {
+	before := s.arriving
+	for s.arriving < len(s.jobs) && s.jobs[s.arriving].Submit == s.now {
+		s.active = append(s.active, s.arriving)
+		s.arriving++
+	}
+	return s.arriving > before
+}
+
+// regularTime lets the queue take what is idle, or has a policy that decides at
+// every event decide.
+func (s *simulation) regularTime(ctx context.Context) error {
+	if s.policy.EveryEvent {
+		if len(s.active) == 0 {
+			return nil
+		}
+		return s.rebalance(ctx)
+	}
+	queued, idle := false, s.config.Nodes
+	for _, i := range s.active {
+		queued = queued || s.jobs[i].nodes == 0
+		idle -= s.jobs[i].nodes
+	}
+	if !queued || idle == 0 {
+		return nil // The rule would change nothing.
+	}
+	nodes, err := fillIdle(ctx, s.decider, s.snapshot())
+	if err != nil {
+		return err
+	}
+	s.carryOut(nodes)
+	return nil
+}
+
+// scalingMoment has the policy decide. What it leaves idle is the queue's a second
+// later, unless the policy decides at every event; such a one has seen by now what
+// happened in this second.
+func (s *simulation) scalingMoment(ctx context.Context) error {
+	if err := s.rebalance(ctx); err != nil {
+		return err
+	}
+	s.fillAt = s.now + time.Second
+	if s.policy.EveryEvent {
+		s.fillAt = never
+	}
+	if s.idleMoments++; s.holdsNodes() {
+		s.idleMoments = 0
+	}
+	if s.idleMoments > 1 && s.arriving == len(s.jobs) {
+		return errors.New("nobody has nodes, and nobody gets any")
+	}
+	return nil
+}
+
+// holdsNodes reports whether any job holds nodes.
+func (s *simulation) holdsNodes() bool {
+	return slices.ContainsFunc(s.active, func(i int) bool { return s.jobs[i].nodes > 0 })
+}
+
+// rebalance has the policy decide and carries its decision out.
+func (s *simulation) rebalance(ctx context.Context) error {
+	nodes, decision, err := s.policy.decide(
+		ctx, s.decider, s.snapshot(), s.config.DecisionBudget, s.config.Observe)
+	if err != nil {
+		return err
+	}
+	decision.At = s.now
+	s.decisions = append(s.decisions, decision)
+	s.carryOut(nodes)
+	return nil
+}
+
+// snapshot returns what an allocator is told of the active jobs.
+func (s *simulation) snapshot() *solver.Snapshot {
+	snapshot := &solver.Snapshot{
+		ID:         fmt.Sprintf("%s@%v", s.workload.Name, s.now),
+		TotalNodes: s.config.Nodes,
+		Horizon:    solver.Horizon{Step: s.config.Frequency, Steps: s.config.Steps},
+		Jobs:       make([]solver.Job, len(s.active)),
+	}
+	for n, i := range s.active {
+		job := &s.jobs[i]
+		told := solver.NewJob(job.ID, job.remainingETA())
+		told.CurrentNodes = job.nodes
+		told.TrainingTime = job.trained
+		told.RescaleDelay = s.config.ScalingDelay
+		if s.policy.RankByETA {
+			told.TrainingTime = told.RemainingETA
+		}
+		if s.policy.FixedSize {
+			told.AllowedNodes = []int{fixedSize(job.Asked, s.config.Nodes)}
+		}
+		snapshot.Jobs[n] = told
+	}
+	return snapshot
+}
+
+// fixedSize returns the nodes of a job of fixed size: what it asked for, or as
+// much of that, in powers of two, as the pool has.
+func fixedSize(asked, pool int) int {
+	for asked > pool {
+		asked /= 2
+	}
+	return asked
+}
+
+// carryOut gives the active jobs the nodes of a decision.
+func (s *simulation) carryOut(nodes []int) {
+	for n, i := range s.active {
+		s.jobs[i].give(nodes[n], s.now, s.config.ScalingDelay)
+	}
+}
+
+// result returns what became of the jobs.
+func (s *simulation) result() *Result {
+	r := &Result{
+		Workload: s.workload.Name, Policy: s.policy.Name, Nodes: s.config.Nodes,
+		Jobs: make([]JobResult, len(s.jobs)), Decisions: s.decisions,
+	}
+	for i := range s.jobs {
+		job := &s.jobs[i]
+		r.Jobs[i] = JobResult{
+			ID: job.ID, Submit: job.Submit, Start: job.start, End: job.end,
+			Rescales: job.rescales, Outcome: job.outcome(),
+		}
+	}
+	return r
+}

@@ -1,0 +1,388 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+const second = time.Second
+
+// give is a rule that gives the nodes that a function says for a number of jobs.
+func give(nodes func(jobs int) []int) Policy {
+	return Policy{Name: "given", Rule: func(s *solver.Snapshot) []int { return nodes(len(s.Jobs)) }}
+}
+
+// times returns when a job started and ended, in seconds.
+func times(job JobResult) [2]int64 {
+	return [2]int64{int64(job.Start / second), int64(job.End / second)}
+}
+
+func TestRegularTimes(t *testing.T) {
+	// The paper: "job 1 finishes training at 9:02:09 and releases 8 nodes. Job 2
+	// joins queue since 9:01:02, so 1 second later the system allocates the 8
+	// nodes to it." On 8 nodes, 129 s of the speed 4.096 from 9:00:00 on.
+	first := job("1", 0, time.Duration(129*4.096*float64(second)))
+	second1 := job("2", 62*second, 409600*time.Millisecond)
+	result := run(t, policy(t, "greedy"), DefaultConfig(8), first, second1)
+	if diff := cmp.Diff([2]int64{0, 129}, times(result.Jobs[0])); diff != "" {
+		t.Errorf("job 1 (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([2]int64{130, 230}, times(result.Jobs[1])); diff != "" {
+		t.Errorf("job 2 (-want +got):\n%s", diff)
+	}
+	if got := result.Jobs[1].QueueTime(); got != 68*second {
+		t.Errorf("job 2 waited %v; want 68s", got)
+	}
+}
+
+func TestMoments(t *testing.T) {
+	// A job that is submitted at a scaling moment starts there, one that comes later
+	// a second later, and one that finds no nodes when a job ends, a second after
+	// that.
+	config := DefaultConfig(1)
+	result := run(t, policy(t, "optimal"), config,
+		job("a", 0, 100*second), job("b", 150*second, 10*second), job("c", 160*second, 139*second),
+		job("d", 300*second, 1*second))
+	var got [][2]int64
+	for _, job := range result.Jobs {
+		got = append(got, times(job))
+	}
+	want := [][2]int64{{0, 100}, {151, 161}, {162, 301}, {302, 303}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("starts and ends (-want +got):\n%s", diff)
+	}
+	var at []time.Duration
+	for _, decision := range result.Decisions {
+		at = append(at, decision.At)
+	}
+	if diff := cmp.Diff([]time.Duration{0, 300 * second}, at); diff != "" {
+		t.Errorf("decisions (-want +got):\n%s", diff)
+	}
+}
+
+func TestEveryEvent(t *testing.T) {
+	result := run(t, policy(t, "optimal-event"), DefaultConfig(16),
+		job("a", 0, 1600*second), job("b", 10*second, 16*second))
+	var at []int64
+	for _, decision := range result.Decisions {
+		at = append(at, int64(decision.At/second))
+	}
+	// At the moment 0, after the submission at 10, and after b's end. a needs all
+	// nodes to end before the next moment, and has them but while b trains.
+	end := int64(result.Jobs[1].End / second)
+	if diff := cmp.Diff([]int64{0, 11, end + 1}, at); diff != "" {
+		t.Errorf("decisions (-want +got):\n%s", diff)
+	}
+	if result.Jobs[0].Rescales != 2 {
+		t.Errorf("a was rescaled %d times; want down and up", result.Jobs[0].Rescales)
+	}
+}
+
+func TestScalingDelay(t *testing.T) {
+	config := DefaultConfig(16)
+	config.ScalingDelay = 15 * second
+	// The sizes of a lone job at the moments 0, 300 and 600.
+	moment := 0
+	sizes := []int{1, 4, 2}
+	p := give(func(int) []int { moment++; return []int{sizes[moment-1]} })
+	// 15 s of nothing, 285 s on 1 node, 15 s more on 1, 285 s on 4 (2.56), then 2
+	// nodes (1.6) at once for 100 s.
+	work := 285 + 15 + 285*2.56 + 100*1.6
+	result := run(t, p, config, job("a", 0, time.Duration(work*float64(second))))
+	if got := times(result.Jobs[0]); got != [2]int64{0, 700} {
+		t.Errorf("start and end are %v; want 0 and 700", got)
+	}
+	if got := result.Jobs[0].Rescales; got != 2 {
+		t.Errorf("%d rescales; want 2", got)
+	}
+}
+
+func TestGrowth(t *testing.T) {
+	const delay = 15 * second
+	type change struct{ at, nodes int }
+	for name, test := range map[string]struct {
+		changes  []change
+		training int
+		growsAt  time.Duration
+	}{
+		"a start takes the delay":                    {[]change{{0, 4}}, 0, delay},
+		"growing again takes it again":               {[]change{{0, 4}, {10, 8}}, 0, 10*second + delay},
+		"shrinking while starting still starts then": {[]change{{0, 4}, {10, 2}}, 0, delay},
+		"a preemption ends the start":                {[]change{{0, 4}, {10, 0}}, 0, never},
+		"keeping its nodes changes nothing":          {[]change{{0, 4}, {10, 4}}, 0, delay},
+	} {
+		t.Run(name, func(t *testing.T) {
+			work := job("a", 0, time.Hour)
+			j := simulatedJob{WorkloadJob: &work, start: never, growsAt: never}
+			for _, c := range test.changes {
+				j.give(c.nodes, time.Duration(c.at)*second, delay)
+			}
+			if j.training != test.training || j.growsAt != test.growsAt {
+				t.Errorf("trains on %d until %v; want %d until %v", j.training, j.growsAt, test.training, test.growsAt)
+			}
+		})
+	}
+}
+
+func TestPreemptedJobReturnsToItsPlace(t *testing.T) {
+	// a runs, is preempted for c at 300, and at the regular time after c's end goes
+	// before b, which came later but has waited in the queue all along.
+	moment := 0
+	p := Policy{Name: "given", FixedSize: true, Rule: func(s *solver.Snapshot) []int {
+		moment++
+		nodes := make([]int, len(s.Jobs))
+		if moment == 2 {
+			nodes[2] = 1
+		} else {
+			nodes[0] = 1
+		}
+		return nodes
+	}}
+	result := run(t, p, DefaultConfig(1),
+		job("a", 0, 310*second), job("b", 1*second, 10*second), job("c", 2*second, 10*second))
+	var got [][2]int64
+	for _, job := range result.Jobs {
+		got = append(got, times(job))
+	}
+	if diff := cmp.Diff([][2]int64{{0, 321}, {322, 332}, {300, 310}}, got); diff != "" {
+		t.Errorf("starts and ends (-want +got):\n%s", diff)
+	}
+	if result.Jobs[0].Rescales != 2 {
+		t.Errorf("%d rescales; want the preemption and the return", result.Jobs[0].Rescales)
+	}
+}
+
+func TestToldETA(t *testing.T) {
+	// The allocator believes in 100 s of work; it is 1000 s.
+	outrun := job("a", 0, 1000*second)
+	outrun.ToldETA = 100 * second
+	var told []time.Duration
+	config := DefaultConfig(1)
+	config.Observe = func(request *elastallocv1.AllocateRequest, _ *elastallocv1.AllocateResponse) {
+		told = append(told, request.GetSnapshot().GetJobs()[0].GetRemainingEta().AsDuration())
+	}
+	result := run(t, policy(t, "optimal"), config, outrun)
+	if diff := cmp.Diff([]time.Duration{100 * second, second, second, second}, told); diff != "" {
+		t.Errorf("told remaining ETAs (-want +got):\n%s", diff)
+	}
+	if result.Jobs[0].End != 1000*second {
+		t.Errorf("it ended at %v; want 1000s", result.Jobs[0].End)
+	}
+}
+
+func TestRankByETA(t *testing.T) {
+	trained := func(name string) []time.Duration {
+		var told []time.Duration
+		config := DefaultConfig(1)
+		config.Observe = func(request *elastallocv1.AllocateRequest, _ *elastallocv1.AllocateResponse) {
+			told = append(told, request.GetSnapshot().GetJobs()[0].GetTrainingTime().AsDuration())
+		}
+		run(t, policy(t, name), config, job("a", 0, 400*second))
+		return told
+	}
+	if diff := cmp.Diff([]time.Duration{0, 300 * second}, trained("greedy")); diff != "" {
+		t.Errorf("training times of greedy (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]time.Duration{400 * second, 100 * second}, trained("greedy-eta")); diff != "" {
+		t.Errorf("training times of greedy-eta (-want +got):\n%s", diff)
+	}
+}
+
+func TestFates(t *testing.T) {
+	hung := job("hung", 0, 1000*second)
+	hung.Fate, hung.HangAfter = OutcomeHung, 30*second
+	early := job("early", 31*second, 20*second)
+	early.Fate, early.HangAfter = OutcomeHung, 30*second
+	killed := job("killed", 52*second, 1000*second)
+	killed.Fate, killed.Work = OutcomeKilled, 40*second
+	result := run(t, policy(t, "optimal"), DefaultConfig(1), hung, early, killed)
+	want := []JobResult{
+		{ID: "hung", Start: 0, End: 30 * second, Outcome: OutcomeHung},
+		{ID: "early", Submit: 31 * second, Start: 32 * second, End: 52 * second, Outcome: OutcomeCompleted},
+		{ID: "killed", Submit: 52 * second, Start: 53 * second, End: 93 * second, Outcome: OutcomeKilled},
+	}
+	if diff := cmp.Diff(want, result.Jobs); diff != "" {
+		t.Errorf("jobs (-want +got):\n%s", diff)
+	}
+}
+
+func TestFixedSizeFitsThePool(t *testing.T) {
+	large := job("a", 0, 100*second)
+	large.Asked = 16
+	result := run(t, policy(t, "fifo"), DefaultConfig(3), large)
+	if got := times(result.Jobs[0]); got != [2]int64{0, 63} { // 100 / 1.6 on 2 nodes
+		t.Errorf("start and end are %v; want 0 and 63", got)
+	}
+}
+
+func TestRunFails(t *testing.T) {
+	broken := errors.New("broken")
+	answer := func(nodes int32) deciderFunc {
+		return func(request *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
+			response := new(elastallocv1.AllocateResponse)
+			for range request.GetSnapshot().GetJobs() {
+				response.Allocations = append(response.Allocations, &elastallocv1.Allocation{Nodes: nodes})
+			}
+			return response, nil
+		}
+	}
+	missing := deciderFunc(func(request *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
+		response, err := answer(1)(request)
+		response.Report = &elastallocv1.SolveReport{Attempts: []*elastallocv1.Attempt{{
+			Backend: elastallocv1.Backend_BACKEND_EXACT, Outcome: elastallocv1.Outcome_OUTCOME_UNAVAILABLE, Detail: "gone",
+		}}}
+		return response, err
+	})
+	for name, test := range map[string]struct {
+		decider Decider
+		want    string
+	}{
+		"the decider": {deciderFunc(func(*elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
+			return nil, broken
+		}), "w under optimal on 4 nodes, second 0: broken"},
+		"an illegal size": {answer(3), `gives job "a" 3 nodes`},
+		"a negative size": {answer(-1), `gives job "a" -1 nodes`},
+		"too many nodes":  {answer(8), "gives 8 of 4 nodes"},
+		"no allocation": {deciderFunc(func(*elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
+			return nil, nil //nolint:nilnil // That is the defect.
+		}), "speaks of 0 of 1 jobs"},
+		"a backend that is missing":  {missing, "the backend is unavailable: gone"},
+		"nobody is ever given nodes": {answer(0), "nobody has nodes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := Workload{Name: "w", Jobs: []WorkloadJob{job("a", 0, time.Hour)}}
+			_, err := Run(t.Context(), w, policy(t, "optimal"), DefaultConfig(4), test.decider)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("the error is %v; want one with %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestRunRefusesBadConfigs(t *testing.T) {
+	for want, change := range map[string]func(*Config){
+		"0 nodes":             func(c *Config) { c.Nodes = 0 },
+		"frequency is 1.5s":   func(c *Config) { c.Frequency = 1500 * time.Millisecond },
+		"frequency is 0s":     func(c *Config) { c.Frequency = 0 },
+		"0 steps":             func(c *Config) { c.Steps = 0 },
+		"25 steps":            func(c *Config) { c.Steps = 25 },
+		"scaling delay is -1": func(c *Config) { c.ScalingDelay = -time.Second },
+		"scaling delay is 5m": func(c *Config) { c.ScalingDelay = 5 * time.Minute },
+		"decision budget is":  func(c *Config) { c.DecisionBudget = -1 },
+	} {
+		config := DefaultConfig(4)
+		change(&config)
+		_, err := Run(t.Context(), Workload{}, Policy{}, config, nil)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error is %v; want one with %q", err, want)
+		}
+	}
+}
+
+func TestRunEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	decisions := 0
+	decider := deciderFunc(func(request *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
+		if decisions++; decisions == 3 {
+			cancel()
+		}
+		return newDecider().Allocate(context.Background(), request)
+	})
+	w := Workload{Name: "w", Jobs: []WorkloadJob{job("a", 0, 1000*time.Hour)}}
+	if _, err := Run(ctx, w, policy(t, "optimal"), DefaultConfig(4), decider); !errors.Is(err, context.Canceled) {
+		t.Errorf("the error is %v; want that of the context", err)
+	}
+}
+
+func TestRunOfNobody(t *testing.T) {
+	if result := run(t, policy(t, "optimal"), DefaultConfig(4)); len(result.Jobs)+len(result.Decisions) != 0 {
+		t.Errorf("the result is %+v; want nothing", result)
+	}
+}
+
+// TestRunAll checks that results stand in the order of the tasks and do not depend
+// on the number of workers.
+func TestRunAll(t *testing.T) {
+	trace, err := Synthetic(Heterogeneous, 1, DefaultNodesAsked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	workload := NewWorkload("w", trace[:60], WorkloadOptions{GPUsPerNode: DefaultGPUsPerNode}).
+		Disturb(Disturbance{ETAError: 0.1, BugShare: 0.15, KillShare: 0.1}, 1)
+	var tasks []Task
+	for _, nodes := range []int{8, 12} {
+		for _, name := range []string{"optimal", "greedy", "srpt", "optimal-preemptive"} {
+			tasks = append(tasks, Task{Workload: workload, Policy: policy(t, name), Config: DefaultConfig(nodes)})
+		}
+	}
+	var alone []*Result
+	for i, task := range tasks {
+		alone = append(alone, run(t, task.Policy, task.Config, task.Workload.Jobs...))
+		alone[i].Workload = "w"
+	}
+	done := 0
+	together, err := RunAll(t.Context(), tasks, newDecider(), 4, func(*Result) { done++ })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, results := range [][]*Result{alone, together} {
+		for _, result := range results {
+			for i := range result.Decisions {
+				result.Decisions[i].SolveTime = 0
+			}
+		}
+	}
+	if diff := cmp.Diff(alone, together); diff != "" {
+		t.Errorf("results (-one by one +together):\n%s", diff)
+	}
+	if done != len(tasks) {
+		t.Errorf("%d runs were reported; want %d", done, len(tasks))
+	}
+}
+
+func TestRunAllReturnsTheFirstError(t *testing.T) {
+	w := Workload{Name: "w", Jobs: []WorkloadJob{job("a", 0, time.Hour)}}
+	tasks := slices.Repeat([]Task{{Workload: w, Policy: policy(t, "optimal"), Config: DefaultConfig(4)}}, 5)
+	tasks[0].Config.Nodes = 0
+	if _, err := RunAll(t.Context(), tasks, newDecider(), 1, nil); err == nil || !strings.Contains(err.Error(), "0 nodes") {
+		t.Errorf("the error is %v; want that of the first task", err)
+	}
+}
+
+func TestRequest(t *testing.T) {
+	large := job("large", 0, time.Hour)
+	large.Asked = 8
+	config := Config{Nodes: 4, Frequency: 60 * second, Steps: 3, ScalingDelay: 15 * second, DecisionBudget: 2 * second}
+	var got *elastallocv1.AllocateRequest
+	config.Observe = func(request *elastallocv1.AllocateRequest, _ *elastallocv1.AllocateResponse) {
+		if got == nil {
+			got = proto.CloneOf(request)
+		}
+	}
+	p := policy(t, "optimal-preemptive")
+	p.FixedSize = true
+	run(t, p, config, large)
+	if options := got.GetOptions(); options.GetAdmission() != elastallocv1.Admission_ADMISSION_PREEMPTIVE ||
+		options.GetTimeBudget().AsDuration() != 2*second {
+		t.Errorf("the options are %v", options)
+	}
+	snapshot := got.GetSnapshot()
+	if snapshot.GetTotalNodes() != 4 || snapshot.GetHorizon().GetSteps() != 3 ||
+		snapshot.GetHorizon().GetStep().AsDuration() != 60*second || len(snapshot.GetJobs()) != 1 {
+		t.Fatalf("the snapshot is %v", snapshot)
+	}
+	told := snapshot.GetJobs()[0]
+	if told.GetRescaleDelay().AsDuration() != 15*second || !slices.Equal(told.GetAllowedNodes(), []int32{4}) {
+		t.Errorf("the job is %v", told)
+	}
+}

@@ -1,0 +1,139 @@
+package sim
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestSyntheticHasThePapersFigures(t *testing.T) {
+	mean := func(jobs Trace) float64 {
+		sum := time.Duration(0)
+		for _, job := range jobs {
+			sum += job.Duration
+		}
+		return sum.Minutes() / float64(len(jobs))
+	}
+	near := func(t *testing.T, what string, got, want float64) {
+		t.Helper()
+		if math.Abs(got-want) > 0.01 {
+			t.Errorf("%s train for %.3f min on average; want %.2f", what, got, want)
+		}
+	}
+	for seed := range uint64(20) {
+		all, err := Synthetic(Heterogeneous, seed, DefaultNodesAsked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		baseline, err := Synthetic(Baseline, seed, DefaultNodesAsked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		isShort := func(job TraceJob) bool { return job.Duration < 5*time.Minute }
+		isLong := func(job TraceJob) bool { return !isShort(job) }
+		long := slices.DeleteFunc(slices.Clone(all), isShort)
+		short := slices.DeleteFunc(slices.Clone(all), isLong)
+		if len(all) != 1252 || len(long) != 447 {
+			t.Errorf("%d jobs, %d of them of 5 minutes and more; want 1252 and 447", len(all), len(long))
+		}
+		near(t, "long jobs", mean(long), 232.6)
+		near(t, "short jobs", mean(short), 1.95)
+		if diff := cmp.Diff(baseline, long); diff != "" {
+			t.Errorf("the baseline is not the long jobs (-baseline +long):\n%s", diff)
+		}
+		span := 49*time.Hour + 41*time.Minute + 38*time.Second
+		for _, trace := range []Trace{all, baseline} {
+			if first, last := trace[0].Submit, trace[len(trace)-1].Submit; first != 0 || last != span {
+				t.Errorf("submissions from %v to %v; want 0 to %v", first, last, span)
+			}
+			if !slices.IsSortedFunc(trace, func(a, b TraceJob) int { return int(a.Submit - b.Submit) }) {
+				t.Error("the jobs are not in the order of submission")
+			}
+		}
+	}
+}
+
+func TestSyntheticDependsOnTheSeedAlone(t *testing.T) {
+	draw := func(seed uint64) Trace {
+		trace, err := Synthetic(Heterogeneous, seed, 8)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return trace
+	}
+	if diff := cmp.Diff(draw(7), draw(7)); diff != "" {
+		t.Errorf("the same seed gives (-one +other):\n%s", diff)
+	}
+	if cmp.Equal(draw(7), draw(8)) {
+		t.Error("two seeds give the same workload")
+	}
+	if got := draw(7)[0].Nodes(DefaultGPUsPerNode); got != 8 {
+		t.Errorf("a job asked for %d nodes; want 8", got)
+	}
+}
+
+// TestSyntheticKnowsDayAndNight counts submissions by the hour of the day.
+func TestSyntheticKnowsDayAndNight(t *testing.T) {
+	day, night := 0, 0
+	for seed := range uint64(10) {
+		trace, err := Synthetic(Heterogeneous, seed, DefaultNodesAsked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, job := range trace {
+			switch hour := int((timeOfDay + job.Submit).Hours()) % 24; {
+			case hour >= 12 && hour < 18:
+				day++
+			case hour < 6:
+				night++
+			}
+		}
+	}
+	if day < 2*night {
+		t.Errorf("%d submissions by day, %d by night; want twice as many at least", day, night)
+	}
+}
+
+// TestLoadIsCalibrated checks the two ends of the pool that DefaultNodesAsked was
+// chosen by.
+func TestLoadIsCalibrated(t *testing.T) {
+	var one, sixteen, busiest float64
+	const seeds = 10
+	for seed := range uint64(seeds) {
+		trace, err := Synthetic(Baseline, seed, DefaultNodesAsked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		workload := NewWorkload("", trace, WorkloadOptions{GPUsPerNode: DefaultGPUsPerNode})
+		most := 0
+		for _, at := range workload.Jobs {
+			left := syntheticSpan - at.Submit
+			one += min(at.Demand, left).Hours()
+			sixteen += 16 * min(scale(at.Demand, 1/speed(16)), left).Hours()
+			active := 0
+			for _, job := range workload.Jobs {
+				if job.Submit <= at.Submit && at.Submit < job.Submit+job.Demand {
+					active++
+				}
+			}
+			most = max(most, active)
+		}
+		busiest += float64(most) / seeds
+	}
+	one, sixteen = one/seeds/syntheticSpan.Hours(), sixteen/seeds/syntheticSpan.Hours()
+	if !(one < 70 && 70 < busiest) {
+		t.Errorf("with one node each, %.0f nodes are busy on average and %.0f at most; want 70 between", one, busiest)
+	}
+	if math.Abs(sixteen-190) > 10 {
+		t.Errorf("with 16 nodes each, %.0f nodes are busy; want about 190", sixteen)
+	}
+}
+
+func TestSyntheticRefuses(t *testing.T) {
+	if _, err := Synthetic("other", 1, 4); err == nil {
+		t.Error("there is a synthetic workload of the kind \"other\"")
+	}
+}

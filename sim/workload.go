@@ -1,0 +1,142 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// Workload is the jobs of a simulation in the order of their submission.
+type Workload struct {
+	// Name is that of the trace.
+	Name string
+	// Jobs are in the order of submission, the first at second 0.
+	Jobs []WorkloadJob
+}
+
+// WorkloadJob is one job of a workload.
+type WorkloadJob struct {
+	// ID is unique in the workload.
+	ID string
+	// Submit is when the job is submitted, in whole seconds.
+	Submit time.Duration
+	// Demand is the run time that the job takes on exactly one node if nothing
+	// ends it early. Greater than 0.
+	Demand time.Duration
+	// Asked is the number of nodes the job asked for, a power of two. Policies of
+	// fixed sizes give it as many; the others do not look at it.
+	Asked int
+	// ToldETA is what the allocator is told of Demand at submission.
+	ToldETA time.Duration
+	// Fate is how the job will end, whatever the policy.
+	Fate Outcome
+	// Work is the run time on exactly one node after which a job ends that does
+	// not hang: all of Demand, or less if its user kills it.
+	Work time.Duration
+	// HangAfter is the time after which a job hangs that will: training time, in
+	// whole seconds and at least one.
+	HangAfter time.Duration
+}
+
+// Outcome is how a job ended.
+type Outcome string
+
+// The outcomes.
+const (
+	// OutcomeCompleted means that the job was trained to its end.
+	OutcomeCompleted Outcome = "completed"
+	// OutcomeHung means that a bug hung the job up soon after it had started.
+	OutcomeHung Outcome = "hung"
+	// OutcomeKilled means that its user terminated the job.
+	OutcomeKilled Outcome = "killed"
+)
+
+// WorkloadOptions say how a trace becomes a workload.
+type WorkloadOptions struct {
+	// GPUsPerNode turns GPUs into nodes. At least 1.
+	GPUsPerNode int
+	// MinDuration drops jobs whose duration in the trace is shorter.
+	MinDuration time.Duration
+}
+
+// smallestDemand is what a job of a trace takes at least: a duration of 0 only
+// says that it was shorter than the trace's clock could tell.
+const smallestDemand = time.Second
+
+// NewWorkload returns the workload of a trace: each job's demand is its duration
+// times the speed of the nodes it asked for, rounded up to a second where it is
+// less. Time begins with the first job kept, and submissions are rounded up to
+// whole seconds.
+func NewWorkload(name string, trace Trace, options WorkloadOptions) Workload {
+	workload := Workload{Name: name}
+	var begin time.Duration
+	for i := range trace {
+		traced := &trace[i]
+		if traced.Duration < options.MinDuration {
+			continue
+		}
+		if len(workload.Jobs) == 0 {
+			begin = traced.Submit
+		}
+		demand := max(traced.RemainingDemand(0, options.GPUsPerNode), smallestDemand)
+		workload.Jobs = append(workload.Jobs, WorkloadJob{
+			ID:      traced.ID,
+			Submit:  roundUp(traced.Submit-begin, time.Second),
+			Demand:  demand,
+			Asked:   traced.Nodes(options.GPUsPerNode),
+			ToldETA: demand,
+			Fate:    OutcomeCompleted,
+			Work:    demand,
+		})
+	}
+	return workload
+}
+
+// Disturbance is how reality departs from what the allocator is told, as in the
+// paper's section "Robustness".
+type Disturbance struct {
+	// ETAError is the largest error of a told ETA, 0.1 for 10 %: the ETA of a job
+	// is off by a share drawn uniformly from -ETAError to +ETAError. It applies to
+	// the jobs that neither hang nor are killed. In [0, 1).
+	ETAError float64
+	// BugShare is the share of jobs that hang after a training time drawn
+	// uniformly from the first 5 minutes.
+	BugShare float64
+	// KillShare is the share of jobs that their users kill when a share of their
+	// work is done that is drawn uniformly: at any time, and at the same point of
+	// the training under every policy.
+	KillShare float64
+}
+
+// latestHang is the training time by which a job with a bug hangs.
+const latestHang = 5 * time.Minute
+
+// Disturb returns a workload that departs from what the allocator is told. Each
+// job has a stream of random numbers of its own, so its fate depends on the seed
+// and its position alone: a job that hangs at one share of bugs also does at a
+// larger one, and every policy sees the same workload.
+func (w Workload) Disturb(d Disturbance, seed uint64) Workload {
+	disturbed := Workload{Name: w.Name, Jobs: make([]WorkloadJob, len(w.Jobs))}
+	for i, job := range w.Jobs {
+		random := rand.New(rand.NewPCG(seed, uint64(i)))
+		lot, etaError, killedAt := random.Float64(), 2*random.Float64()-1, random.Float64()
+		hangAfter := time.Duration(1+random.Int64N(int64(latestHang/time.Second))) * time.Second
+		switch {
+		case lot < d.BugShare:
+			job.Fate, job.HangAfter = OutcomeHung, hangAfter
+		case lot < d.BugShare+d.KillShare:
+			job.Fate, job.Work = OutcomeKilled, max(1, scale(job.Demand, killedAt))
+		default:
+			job.ToldETA = max(1, scale(job.Demand, 1+d.ETAError*etaError))
+		}
+		disturbed.Jobs[i] = job
+	}
+	return disturbed
+}
+
+// roundUp rounds d, at least 0, up to a multiple of unit.
+func roundUp(d, unit time.Duration) time.Duration {
+	if rest := d % unit; rest > 0 {
+		return d + unit - rest
+	}
+	return d
+}

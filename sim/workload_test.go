@@ -1,0 +1,96 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestNewWorkload(t *testing.T) {
+	trace := Trace{
+		{ID: "short", Submit: 0, Duration: 299 * second, GPUs: 8},
+		{ID: "a", Submit: 10*second + 1, Duration: 300 * second, GPUs: 8},
+		{ID: "b", Submit: 11*second + 2, Duration: 1000 * second, GPUs: 17},
+		{ID: "empty", Submit: 12 * second, Duration: 0, GPUs: 1000},
+	}
+	whole := func(id string, submit, demand time.Duration, asked int) WorkloadJob {
+		j := job(id, submit, demand)
+		j.Asked = asked
+		return j
+	}
+	got := NewWorkload("w", trace, WorkloadOptions{GPUsPerNode: 8, MinDuration: 5 * time.Minute})
+	want := Workload{Name: "w", Jobs: []WorkloadJob{
+		whole("a", 0, 300*second, 1), whole("b", 2*second, 2560*second, 4),
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("of 5 minutes and more (-want +got):\n%s", diff)
+	}
+	got = NewWorkload("w", trace, WorkloadOptions{GPUsPerNode: 8})
+	if last := got.Jobs[len(got.Jobs)-1]; len(got.Jobs) != 4 || last.Demand != second || last.Asked != 16 {
+		t.Errorf("the job without a duration is %+v; want a second of work", last)
+	}
+}
+
+func TestDisturb(t *testing.T) {
+	var plainJobs []WorkloadJob
+	const jobs = 20_000
+	for i := range jobs {
+		plainJobs = append(plainJobs, job(fmt.Sprint(i), 0, time.Hour))
+	}
+	before := Workload{Name: "w", Jobs: plainJobs}
+	all := Disturbance{ETAError: 0.1, BugShare: 0.15, KillShare: 0.1}
+	disturbed := before.Disturb(all, 1)
+
+	count := make(map[Outcome]float64)
+	sum := make(map[Outcome]float64)
+	for _, job := range disturbed.Jobs {
+		count[job.Fate]++
+		if job.Demand != time.Hour {
+			t.Fatalf("the demand of %+v changed", job)
+		}
+		told, work := job.ToldETA.Hours(), job.Work.Hours()
+		switch job.Fate {
+		case OutcomeHung:
+			if job.HangAfter < second || job.HangAfter > 5*time.Minute || told != 1 {
+				t.Fatalf("a job that hangs is %+v", job)
+			}
+			sum[OutcomeHung] += job.HangAfter.Minutes()
+		case OutcomeKilled:
+			if work <= 0 || work > 1 || told != 1 {
+				t.Fatalf("a job that is killed is %+v", job)
+			}
+			sum[OutcomeKilled] += work
+		default:
+			if told < 0.9 || told > 1.1 || work != 1 {
+				t.Fatalf("a job with an ETA error is %+v", job)
+			}
+			sum[OutcomeCompleted] += math.Abs(told - 1)
+		}
+	}
+	for fate, want := range map[Outcome]struct{ share, mean float64 }{
+		OutcomeHung: {0.15, 2.5}, OutcomeKilled: {0.1, 0.5}, OutcomeCompleted: {0.75, 0.05},
+	} {
+		if got := count[fate] / jobs; math.Abs(got-want.share) > 0.01 {
+			t.Errorf("%.3f of the jobs are %s; want %v", got, fate, want.share)
+		}
+		if got := sum[fate] / count[fate]; math.Abs(got/want.mean-1) > 0.03 {
+			t.Errorf("the mean of %s jobs is %v; want %v", fate, got, want.mean)
+		}
+	}
+	if diff := cmp.Diff(disturbed, before.Disturb(all, 1)); diff != "" {
+		t.Errorf("the same seed gives (-one +other):\n%s", diff)
+	}
+	if diff := cmp.Diff(before, before.Disturb(Disturbance{}, 1)); diff != "" {
+		t.Errorf("no disturbance changes (-before +after):\n%s", diff)
+	}
+	// More bugs take nobody's bug away.
+	more := before.Disturb(Disturbance{BugShare: 0.5}, 1)
+	for i, job := range disturbed.Jobs {
+		if job.Fate == OutcomeHung && (more.Jobs[i].Fate != OutcomeHung || more.Jobs[i].HangAfter != job.HangAfter) {
+			t.Fatalf("job %d hangs at 15 %% of bugs, but not so at 50 %%", i)
+		}
+	}
+}

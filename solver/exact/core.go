@@ -55,8 +55,8 @@ type link struct {
 
 // Limits of one search; beyond them it is given up for a smaller limit on the loss.
 const (
-	maxSurvivorsPerJob = 4_000
-	maxSurvivors       = 20_000
+	maxSurvivorsPerJob = 20_000
+	maxSurvivors       = 200_000
 	maxCells           = 20_000_000
 )
 

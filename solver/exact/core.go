@@ -141,16 +141,18 @@ func (s *coreSearch) look(ctx context.Context) bool {
 }
 
 // run searches with a beam of the given width, after sharpening the look-ahead if
-// that is asked for. It returns a lower bound on the
+// that is asked for; proven is a loss that every solution of the box is known to
+// have. It may lower s.limit. It returns a lower bound on the
 // loss of every solution of the box, at most limit; if a solution that loses less
 // than limit was found, s.best is its loss.
-func (s *coreSearch) run(ctx context.Context, width int, sharpen bool) float64 {
+func (s *coreSearch) run(ctx context.Context, width int, sharpen bool, proven float64) float64 {
 	steps := s.in.steps
 	extra := make([]int32, steps)
 	s.now.reset(steps)
 	s.trail = s.trail[:0]
 	if sharpen {
 		s.ahead.sharpen(ctx)
+		s.narrow(ctx, proven)
 	}
 	bound := s.ahead.bound()
 	if bound >= s.limit {
@@ -175,6 +177,18 @@ func (s *coreSearch) run(ctx context.Context, width int, sharpen bool) float64 {
 		s.now, s.next = s.next, s.now
 	}
 	return min(s.dropped, s.best, s.limit)
+}
+
+// narrow lowers the limit to just above what the sharpened look-ahead says is lost
+// at least, for that is mostly close to the truth, and what loses more can go. It
+// leaves the limit well above what was proven, so that searches get somewhere.
+func (s *coreSearch) narrow(ctx context.Context, proven float64) {
+	limit := max(1.1*s.ahead.bound(), 1.5*proven)
+	if limit >= s.limit {
+		return
+	}
+	s.limit, s.ahead.limit = limit, limit
+	s.ahead.sharpen(ctx)
 }
 
 // expand adds the states that job n's plans lead to from a state.

@@ -200,3 +200,27 @@ func benchmarkBudget(b *testing.B, p *solver.Problem, budget time.Duration) {
 	}
 	b.ReportMetric(gap, "gap")
 }
+
+// TestNearlyEqualJobs proves what a sweep over settings looks like: a batch of jobs
+// that differ by a few per cent, several steps long even on their largest size, next
+// to running ones. No job is settled by prices, since each is as good as the next.
+func TestNearlyEqualJobs(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 0))
+	s := &solver.Snapshot{TotalNodes: 150, Horizon: solver.DefaultHorizon()}
+	for i := range 25 {
+		eta := time.Duration(7400+r.IntN(300)) * time.Second
+		if i < 8 {
+			eta = time.Duration(700*math.Exp(2*r.Float64())) * time.Second
+		}
+		job := solver.NewJob(fmt.Sprint(i), eta)
+		if i < 9 {
+			job.CurrentNodes = 16
+		}
+		s.Jobs = append(s.Jobs, job)
+	}
+	p := solver.NewProblem(s, solver.AdmissionFIFO)
+	result, objective := solve(t, p, solver.SolveOptions{})
+	if gap := solver.RelativeGap(objective, result.Bound); gap > solver.OptimalGap {
+		t.Errorf("not proven: gap %g, %s", gap, result.Detail)
+	}
+}

@@ -147,8 +147,9 @@ func (s *search) explore(ctx context.Context, b *box) {
 			continue
 		}
 		searched = true
+		least := core.run(ctx, width, sharpen, bound-b.bound)
+		limit = core.limit
 		whole := limit >= bound-s.value
-		least := core.run(ctx, width, sharpen)
 		found := !math.IsInf(core.best, 1)
 		if found {
 			s.offer(core.solution())

@@ -18,8 +18,9 @@ protoc-gen-go       := google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12
 protoc-gen-go-grpc  := google.golang.org/grpc/cmd/protoc-gen-go-grpc@v1.6.2
 golangci-lint       := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 grpcurl             := github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.4
+helm                := helm.sh/helm/v3/cmd/helm@v3.22.0
 
-TOOL_NAMES := buf protoc-gen-go protoc-gen-go-grpc golangci-lint grpcurl
+TOOL_NAMES := buf protoc-gen-go protoc-gen-go-grpc golangci-lint grpcurl helm
 stamp       = $(TOOLS)/.$(1)@$(lastword $(subst @, ,$($(1))))
 
 .DEFAULT_GOAL := help
@@ -74,6 +75,12 @@ check-generated: $(call stamp,buf) $(call stamp,protoc-gen-go) $(call stamp,prot
 .PHONY: breaking
 breaking: $(call stamp,buf) ## Fail where the API breaks what main promised.
 	scripts/breaking.sh $(TOOLS)/buf
+
+.PHONY: check-deploy
+check-deploy: $(call stamp,helm) ## Check deploy/: chart, manifests, rules and dashboard, against a real Prometheus.
+	scripts/deploy-prometheus.sh
+	cd deploy/checks && $(GO) mod verify && $(GO) mod tidy -diff && \
+		PATH="$(TOOLS):$$PATH" $(GO) test -count=1 ./...
 
 .PHONY: tools
 tools: $(foreach tool,$(TOOL_NAMES),$(call stamp,$(tool))) ## Install the pinned tools into .tools/bin.

@@ -1,0 +1,255 @@
+package checks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+)
+
+// TestLoadedServer runs a server with the flags of the manifests, loads it, has a real
+// Prometheus scrape it with the configuration and the rules of deploy, and checks that
+// every query of the dashboard and of the rules has an answer.
+func TestLoadedServer(t *testing.T) {
+	prometheus := program(t, "prometheus")
+	container := decode(t, readFile(t, "deploy", "kubernetes", "elastalloc.yaml")).deployments[0].Spec.Template.Spec.Containers[0]
+	path := buildServer(t)
+	// One decision at a time, so that calls are turned away, and CBC besides, which is
+	// missing. Backends add up.
+	address, adminAddress := startServer(t, path, append(container.Args,
+		"--max-inflight=1", "--backends=cbc", "--cbc="+filepath.Join(t.TempDir(), "missing"))...)
+	checkHealth(t, address, container.ReadinessProbe.GRPC.Service, container.LivenessProbe.GRPC.Service)
+	load(t, path, address)
+
+	api := startPrometheus(t, prometheus, adminAddress)
+	within(t, 2*time.Minute, "the server is scraped", func() error { return api.targetsUp(t.Context()) })
+	for _, q := range append(dashboardQueries(t), ruleQueries(t)...) {
+		within(t, 2*time.Minute, q.where+" has data: "+q.expr, func() error { return api.hasData(t.Context(), q.expr) })
+	}
+	within(t, time.Minute, "every rule evaluates", func() error { return api.rulesHealthy(t.Context(), len(alerts(t))) })
+
+	// CBC is missing and calls are turned away, and the server is there.
+	for _, name := range []string{"ElastallocBackendDown", "ElastallocShedding"} {
+		within(t, time.Minute, name+" fires", func() error { return api.hasData(t.Context(), firing(name)) })
+	}
+	for _, name := range []string{"ElastallocAbsent", "ElastallocInstanceDown", "ElastallocRestarting", "ElastallocRequestsFailing"} {
+		if err := api.hasData(t.Context(), firing(name)); !errors.Is(err, errNoData) {
+			t.Errorf("%s fires: %v", name, err)
+		}
+	}
+}
+
+// TestComposeFlags checks that the server takes the flags of the compose file.
+func TestComposeFlags(t *testing.T) {
+	for name, service := range composeProject(t).Services {
+		if name == "elastalloc" {
+			startServer(t, buildServer(t), service.Command...)
+		}
+	}
+}
+
+func firing(alert string) string {
+	return fmt.Sprintf(`ALERTS{alertname=%q,alertstate="firing"}`, alert)
+}
+
+// checkHealth asks for what the probes of the manifests ask.
+func checkHealth(t *testing.T, address string, services ...*string) {
+	t.Helper()
+	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	for _, service := range services {
+		request := new(grpc_health_v1.HealthCheckRequest)
+		if service != nil {
+			request.Service = *service
+		}
+		health, err := grpc_health_v1.NewHealthClient(connection).Check(t.Context(), request, grpc.WaitForReady(true))
+		if err != nil || health.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
+			t.Errorf("health of %q is %v, %v; want SERVING", request.GetService(), health, err)
+		}
+	}
+}
+
+// within checks a condition until it holds, and fails the test where it does not hold
+// in time.
+func within(t *testing.T, limit time.Duration, what string, condition func() error) {
+	t.Helper()
+	ticker := time.NewTicker(250 * time.Millisecond)
+	defer ticker.Stop()
+	timeout := time.NewTimer(limit)
+	defer timeout.Stop()
+	for {
+		err := condition()
+		if err == nil {
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-timeout.C:
+			t.Errorf("not within %v: %s: %v", limit, what, err)
+			return
+		}
+	}
+}
+
+// startPrometheus starts Prometheus on the configuration of deploy, with the server in
+// place of the compose file's, a pace of a second and alerts that do not wait.
+func startPrometheus(t *testing.T, path, target string) api {
+	t.Helper()
+	folder := t.TempDir()
+	write := func(name, content string) {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	replace := func(content, pattern, replacement string) string {
+		if !regexp.MustCompile(pattern).MatchString(content) {
+			t.Fatalf("there is no %s in\n%s", pattern, content)
+		}
+		return regexp.MustCompile(pattern).ReplaceAllString(content, replacement)
+	}
+	config := string(readFile(t, "deploy", "prometheus", "prometheus.yml"))
+	config = replace(config, `elastalloc:9464`, target)
+	config = replace(config, `_interval: \d+s`, "_interval: 1s")
+	write("prometheus.yml", config)
+	write(rulesFile, replace(string(readFile(t, "deploy", "prometheus", rulesFile)), `for: \d+m`, "for: 0s"))
+
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	listener.Close() // Prometheus takes it.
+	log, err := os.Create(filepath.Join(folder, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	prometheus := exec.Command(path, "--config.file="+filepath.Join(folder, "prometheus.yml"),
+		"--storage.tsdb.path="+filepath.Join(folder, "data"), "--web.listen-address="+address)
+	prometheus.Stdout, prometheus.Stderr = log, log
+	if err := prometheus.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = prometheus.Process.Signal(syscall.SIGTERM)
+		err := prometheus.Wait()
+		log.Close()
+		if t.Failed() || err != nil {
+			said, _ := os.ReadFile(log.Name())
+			t.Logf("Prometheus ended with %v; it said\n%s", err, said)
+		}
+	})
+	return api{"http://" + address + "/api/v1/"}
+}
+
+// api is that of a Prometheus.
+type api struct{ url string }
+
+// get reads the data of an answer.
+func (a api) get(ctx context.Context, path string, data any) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url+path, http.NoBody)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	answer := struct {
+		Status, Error string
+		Data          any
+	}{Data: data}
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+		return err
+	}
+	if answer.Status != "success" {
+		return errors.New(answer.Error)
+	}
+	return nil
+}
+
+var errNoData = errors.New("no data")
+
+// hasData returns nil if a query has a finite number in its answer.
+func (a api) hasData(ctx context.Context, expr string) error {
+	var data struct {
+		Result []struct {
+			Metric map[string]string
+			Value  [2]any
+		}
+	}
+	if err := a.get(ctx, "query?query="+url.QueryEscape(expr), &data); err != nil {
+		return err
+	}
+	for _, series := range data.Result {
+		text, _ := series.Value[1].(string)
+		value, err := strconv.ParseFloat(text, 64)
+		if err == nil && !math.IsNaN(value) && !math.IsInf(value, 0) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: %v", errNoData, data.Result)
+}
+
+// targetsUp returns nil if everything is scraped without error.
+func (a api) targetsUp(ctx context.Context) error {
+	var data struct {
+		ActiveTargets []struct{ Health, LastError string }
+	}
+	if err := a.get(ctx, "targets", &data); err != nil {
+		return err
+	}
+	if len(data.ActiveTargets) != 1 || data.ActiveTargets[0].Health != "up" {
+		return fmt.Errorf("the targets are %+v", data.ActiveTargets)
+	}
+	return nil
+}
+
+// rulesHealthy returns nil if every rule was evaluated without error or warning.
+func (a api) rulesHealthy(ctx context.Context, alerts int) error {
+	var data struct {
+		Groups []struct {
+			Rules []struct{ Name, Type, Health, LastError string }
+		}
+	}
+	if err := a.get(ctx, "rules", &data); err != nil {
+		return err
+	}
+	var bad []string
+	for _, group := range data.Groups {
+		for _, rule := range group.Rules {
+			if rule.Health != "ok" {
+				bad = append(bad, rule.Name+" "+rule.Health+" "+rule.LastError)
+			}
+			if rule.Type == "alerting" {
+				alerts--
+			}
+		}
+	}
+	if len(bad) > 0 || alerts != 0 {
+		slices.Sort(bad)
+		return fmt.Errorf("%d alerts missing, not evaluated: %s", alerts, strings.Join(bad, ", "))
+	}
+	return nil
+}

@@ -47,6 +47,7 @@ Exit status: 0 done, 1 the work failed, 2 bad usage or bad input.`,
 		newAllocateCommand(env),
 		newBenchCommand(env),
 		newSimulateCommand(env),
+		newPaperCommand(),
 		newSnapshotCommand(),
 		newVersionCommand(),
 	)

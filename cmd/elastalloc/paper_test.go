@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/elastalloc/elastalloc/sim"
+	"github.com/elastalloc/elastalloc/sim/experiments"
+)
+
+// runPaper executes paper with a small pool and a few jobs in the place of the
+// paper's.
+func runPaper(ctx context.Context, args ...string) (stdout, stderr string, status int) {
+	draw := func(_ sim.SyntheticKind, seed uint64) (sim.Trace, error) {
+		var trace sim.Trace
+		for i := range 8 {
+			trace = append(trace, sim.TraceJob{
+				ID: fmt.Sprint(i), Submit: time.Duration(i) * time.Minute,
+				Duration: time.Duration(10+int(seed)+3*i) * time.Minute, GPUs: 8,
+			})
+		}
+		return trace, nil
+	}
+	command := paperCommand(experiments.Config{Pools: []int{4, 6}, Draw: draw})
+	command.SilenceErrors, command.SilenceUsage = true, true
+	command.SetArgs(args)
+	var out, errors bytes.Buffer
+	command.SetOut(&out)
+	command.SetErr(&errors)
+	command.SetIn(strings.NewReader(""))
+	err := command.ExecuteContext(ctx)
+	if err != nil {
+		printError(&errors, command, err)
+	}
+	return out.String(), errors.String(), exitStatus(err)
+}
+
+func TestPaper(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "results")
+	stdout, stderr, status := runPaper(t.Context(), "--seeds=2", "--trace=testdata/trace.csv", "--out", out)
+	if status != exitDone || stderr != "" {
+		t.Fatalf("exit status %d, stderr %q", status, stderr)
+	}
+	if !strings.Contains(stdout, "Queueing time") || !strings.Contains(stdout, "report.html") {
+		t.Errorf("stdout is %q", stdout)
+	}
+	files := filesIn(t, out)
+	for _, file := range files {
+		if svg, ok := strings.CutSuffix(file, ".svg"); ok && !slices.Contains(files, svg+".png") {
+			t.Errorf("%s has no PNG", file)
+		}
+	}
+	for _, want := range []string{"report.html", "results.json", "figure-queueing-time-trace.svg", "figure-decision-times.png"} {
+		if !slices.Contains(files, want) {
+			t.Errorf("%s is missing in %v", want, files)
+		}
+	}
+	if diff := cmp.Diff([]string{"results"}, filesIn(t, filepath.Dir(out))); diff != "" {
+		t.Errorf("beside the results (-want +got):\n%s", diff)
+	}
+	text, err := os.ReadFile(filepath.Join(out, "results.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read experiments.Results
+	if err := json.Unmarshal(text, &read); err != nil {
+		t.Fatal(err)
+	}
+	if read.Trace != "trace" || read.Seeds != 2 || len(read.Experiments) != 10 || read.Proof.Share != 1 {
+		t.Errorf("trace %q, %d seeds, %d experiments, proof %+v", read.Trace, read.Seeds, len(read.Experiments), read.Proof)
+	}
+}
+
+func TestPaperKeepsWhatIsThere(t *testing.T) {
+	out := t.TempDir()
+	for _, name := range []string{"notes.txt", "results.json"} {
+		if err := os.WriteFile(filepath.Join(out, name), []byte("mine"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, stderr, status := runPaper(t.Context(), "--seeds=1", "--out", out)
+	if status != exitBadInput || !strings.Contains(stderr, "is not empty; --force writes into it") {
+		t.Errorf("exit status %d, stderr %q; want the folder refused", status, stderr)
+	}
+	if diff := cmp.Diff([]string{"notes.txt", "results.json"}, filesIn(t, out)); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	if _, stderr, status := runPaper(t.Context(), "--seeds=1", "--force", "--out", out); status != exitDone {
+		t.Fatalf("with --force: exit status %d, stderr %q", status, stderr)
+	}
+	text, err := os.ReadFile(filepath.Join(out, "results.json"))
+	if err != nil || string(text) == "mine" || !slices.Contains(filesIn(t, out), "notes.txt") {
+		t.Errorf("with --force: %v, files %v", err, filesIn(t, out))
+	}
+}
+
+func TestPaperRefuses(t *testing.T) {
+	trace := filepath.Join(t.TempDir(), "bad.csv")
+	if err := os.WriteFile(trace, []byte("job_id,submit_s,duration_s,gpus\na,0,1,1\nb,0,1,0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]string{
+		"--seeds=0 --workers=0":                         "seeds is 0; want 1 to 100\nworkers is 0",
+		"--trace=missing.csv":                           "no such file",
+		"--trace=" + trace:                              "bad.csv: trace line 3: gpus",
+		"--trace=testdata/trace.csv --gpus-per-node=-1": "gpus-per-node is -1",
+		"--unknown":                                     "unknown flag",
+		"argument":                                      "unknown command",
+	} {
+		t.Run(args, func(t *testing.T) {
+			parent := t.TempDir()
+			stdout, stderr, status := runPaper(t.Context(),
+				append(strings.Fields(args), "--out", filepath.Join(parent, "results"))...)
+			if status != exitBadInput || !strings.Contains(stderr, want) || stdout != "" {
+				t.Errorf("exit status %d, stdout %q, stderr %q; want %d and %q", status, stdout, stderr, exitBadInput, want)
+			}
+			if left := filesIn(t, parent); len(left) != 0 {
+				t.Errorf("written all the same: %v", left)
+			}
+		})
+	}
+	if _, stderr, status := runPaper(t.Context()); status != exitBadInput || !strings.Contains(stderr, `"out" not set`) {
+		t.Errorf("without --out: exit status %d, stderr %q", status, stderr)
+	}
+}
+
+func TestPaperInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	parent := t.TempDir()
+	_, stderr, status := runPaper(ctx, "--seeds=1", "--out", filepath.Join(parent, "results"))
+	if status != exitFailed || !strings.Contains(stderr, "interrupted; nothing was written") {
+		t.Errorf("exit status %d, stderr %q; want %d", status, stderr, exitFailed)
+	}
+	if left := filesIn(t, parent); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// TestWriteUnproven checks that results with unproven decisions come with their
+// folder, in a folder that is new and in one that was there.
+func TestWriteUnproven(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "unproven")
+	list := []experiments.Unproven{{File: "a.json"}, {File: "b.json"}}
+	for range 2 {
+		if err := writeUnproven(folder, list); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"a.json", "b.json"}, filesIn(t, folder)); diff != "" {
+			t.Errorf("files (-want +got):\n%s", diff)
+		}
+	}
+}

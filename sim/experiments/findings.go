@@ -1,0 +1,266 @@
+package experiments
+
+import (
+	"math"
+
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/sim"
+)
+
+// Number is a measure over runs that differ in their seed.
+type Number struct {
+	Mean float64 `json:"mean"`
+	// Spread is the standard deviation from run to run, 0 of a single run.
+	Spread float64 `json:"spread"`
+}
+
+// numberOf returns the mean and the standard deviation of a sample.
+func numberOf(values []float64) Number {
+	n := Number{Mean: sim.Mean(values)}
+	if len(values) > 1 {
+		sum := 0.0
+		for _, v := range values {
+			sum += (v - n.Mean) * (v - n.Mean)
+		}
+		n.Spread = math.Sqrt(sum / float64(len(values)-1))
+	}
+	return n
+}
+
+// Row is the measures of one policy on one pool. Field names are those of
+// results.json; times end in their unit.
+type Row struct {
+	Setting string `json:"setting"`
+	Source  Source `json:"source"`
+	Policy  string `json:"policy"`
+	Nodes   int    `json:"nodes"`
+	// Jobs is the number of jobs, the least of all runs; Runs the number of runs.
+	Jobs int `json:"jobs"`
+	Runs int `json:"runs"`
+	// The means are over all jobs, and then over the runs.
+	QueueSeconds Number `json:"mean_queue_s"`
+	TotalSeconds Number `json:"mean_total_s"`
+	Rescales     Number `json:"rescales"`
+	// CrowdedShare is the share of decisions with more active jobs than nodes.
+	CrowdedShare Number `json:"crowded_share"`
+	// ExtraJobsPer100 and the reductions are against greedy; greedy has none. A
+	// reduction is also missing where greedy had nothing to reduce in any run.
+	ExtraJobsPer100 *Number `json:"extra_jobs_per_100,omitempty"`
+	QueueReduction  *Number `json:"queue_reduction,omitempty"`
+	TotalReduction  *Number `json:"total_reduction,omitempty"`
+	// OverBound is the mean total time by sim.TotalTimeBound; only in a batch.
+	OverBound *Number `json:"total_over_bound,omitempty"`
+	// Decisions counts those of all runs, and Proven those proven optimal.
+	Decisions int `json:"decisions"`
+	Proven    int `json:"proven"`
+}
+
+// Timing is how long decisions took that were made one at a time.
+type Timing struct {
+	Source Source `json:"source"`
+	Nodes  int    `json:"nodes"`
+	// Decisions is the number of decisions, over all runs.
+	Decisions int     `json:"decisions"`
+	Mean      float64 `json:"mean_ms"`
+	Median    float64 `json:"median_ms"`
+	P95       float64 `json:"p95_ms"`
+	P99       float64 `json:"p99_ms"`
+	Max       float64 `json:"max_ms"`
+
+	millis []float64
+}
+
+// Findings is the measures of all runs.
+type Findings struct {
+	pools     []int
+	seeds     int
+	traceName string // empty without a trace
+	rows      []Row
+	timings   []Timing
+	unproven  []Unproven
+	// decisions and proven count the decisions whose aim is a proof.
+	decisions, proven int
+}
+
+// Unproven returns the decisions that were to be proven optimal and were not.
+func (f *Findings) Unproven() []Unproven { return f.unproven }
+
+// newFindings works out the measures of runs, the first of which were timed.
+func newFindings(config *Config, plans []planned, runs []*sim.Result, timed int, unproven []Unproven) *Findings {
+	f := &Findings{pools: config.Pools, seeds: config.Seeds, unproven: unproven}
+	if config.Trace != nil {
+		f.traceName = config.TraceName
+	}
+	type key struct {
+		setting string
+		source  Source
+		policy  string
+		nodes   int
+	}
+	groups := make(map[key][]int)
+	var order []key
+	references := make(map[key]map[uint64]*sim.Result)
+	for i := range plans {
+		k := key{plans[i].setting, plans[i].source, runs[i].Policy, runs[i].Nodes}
+		if groups[k] == nil {
+			order = append(order, k)
+			references[k] = make(map[uint64]*sim.Result)
+		}
+		groups[k] = append(groups[k], i)
+		references[k][plans[i].seed] = runs[i]
+		if backend := plans[i].task.Policy.Options.GetBackend(); backend == elastallocv1.Backend_BACKEND_EXACT {
+			f.decisions += len(runs[i].Decisions)
+			f.proven += provenOf(runs[i])
+		}
+	}
+	for _, k := range order {
+		row := Row{Setting: k.setting, Source: k.source, Policy: k.policy, Nodes: k.nodes}
+		var m sample
+		for _, i := range groups[k] {
+			var greedy *sim.Result
+			if k.policy != greedyPolicy {
+				greedy = references[key{k.setting, k.source, greedyPolicy, k.nodes}][plans[i].seed]
+			}
+			m.add(&row, &plans[i], runs[i], greedy)
+		}
+		m.fill(&row)
+		f.rows = append(f.rows, row)
+	}
+	for _, source := range f.sources() {
+		var millis []float64
+		for i := range plans[:timed] {
+			if plans[i].source == source {
+				millis = append(millis, runs[i].SolveMillis()...)
+			}
+		}
+		f.timings = append(f.timings, newTiming(source, config.Pools[0], millis))
+	}
+	return f
+}
+
+func newTiming(source Source, nodes int, millis []float64) Timing {
+	return Timing{
+		Source: source, Nodes: nodes, Decisions: len(millis), millis: millis,
+		Mean: sim.Mean(millis), Median: sim.Quantile(millis, 0.5), P95: sim.Quantile(millis, 0.95),
+		P99: sim.Quantile(millis, 0.99), Max: sim.Quantile(millis, 1),
+	}
+}
+
+// sample gathers the measures of runs that differ in their seed.
+type sample struct {
+	queue, total, rescales, crowded, extra, queueReduction, totalReduction, overBound []float64
+}
+
+// add adds a run, and its comparison with greedy's unless it is greedy's own.
+func (m *sample) add(row *Row, p *planned, run, greedy *sim.Result) {
+	s := sim.Summarize(run, p.seed)
+	if row.Runs == 0 || s.Jobs < row.Jobs {
+		row.Jobs = s.Jobs
+	}
+	row.Runs++
+	row.Decisions += len(run.Decisions)
+	row.Proven += provenOf(run)
+	m.queue = append(m.queue, s.MeanQueueSeconds)
+	m.total = append(m.total, s.MeanTotalSeconds)
+	m.rescales = append(m.rescales, float64(s.Rescales))
+	crowded := 0
+	for i := range run.Decisions {
+		if run.Decisions[i].Jobs > run.Nodes {
+			crowded++
+		}
+	}
+	m.crowded = append(m.crowded, float64(crowded)/float64(max(1, len(run.Decisions))))
+	if p.bound > 0 {
+		m.overBound = append(m.overBound, s.MeanTotalSeconds/p.bound.Seconds())
+	}
+	if greedy == nil {
+		return
+	}
+	c := sim.Compare(run, greedy)
+	m.extra = append(m.extra, c.ExtraJobsPer100)
+	if !math.IsNaN(float64(c.QueueReduction)) {
+		m.queueReduction = append(m.queueReduction, float64(c.QueueReduction))
+	}
+	if !math.IsNaN(float64(c.TotalReduction)) {
+		m.totalReduction = append(m.totalReduction, float64(c.TotalReduction))
+	}
+}
+
+// fill writes the sample's numbers into the row.
+func (m *sample) fill(row *Row) {
+	row.QueueSeconds, row.TotalSeconds = numberOf(m.queue), numberOf(m.total)
+	row.Rescales, row.CrowdedShare = numberOf(m.rescales), numberOf(m.crowded)
+	row.ExtraJobsPer100 = ifAny(m.extra)
+	row.QueueReduction, row.TotalReduction = ifAny(m.queueReduction), ifAny(m.totalReduction)
+	row.OverBound = ifAny(m.overBound)
+}
+
+// ifAny returns the number of a sample, nil of an empty one.
+func ifAny(values []float64) *Number {
+	if len(values) == 0 {
+		return nil
+	}
+	n := numberOf(values)
+	return &n
+}
+
+func provenOf(run *sim.Result) int {
+	proven := 0
+	for i := range run.Decisions {
+		if run.Decisions[i].Proven() {
+			proven++
+		}
+	}
+	return proven
+}
+
+// sources returns where workloads are from.
+func (f *Findings) sources() []Source {
+	if f.traceName == "" {
+		return []Source{Synthetic}
+	}
+	return []Source{Synthetic, Trace}
+}
+
+// row returns the measures of a policy on a pool. There is one for every policy of
+// the setting, every source and every pool.
+func (f *Findings) row(setting string, source Source, policy string, nodes int) *Row {
+	for i := range f.rows {
+		r := &f.rows[i]
+		if r.Setting == setting && r.Source == source && r.Policy == policy && r.Nodes == nodes {
+			return r
+		}
+	}
+	return new(Row)
+}
+
+// over returns a measure of a policy over the pools.
+func (f *Findings) over(setting string, source Source, policy string, measure func(*Row) Number) []Number {
+	numbers := make([]Number, len(f.pools))
+	for i, nodes := range f.pools {
+		numbers[i] = measure(f.row(setting, source, policy, nodes))
+	}
+	return numbers
+}
+
+// The measures of a row that figures and sentences speak of.
+
+func queueMinutes(r *Row) Number { return r.QueueSeconds.times(1.0 / 60) }
+
+func totalMinutes(r *Row) Number { return r.TotalSeconds.times(1.0 / 60) }
+
+func rescales(r *Row) Number { return r.Rescales }
+
+func extraJobs(r *Row) Number { return deref(r.ExtraJobsPer100) }
+
+func overBound(r *Row) Number { return deref(r.OverBound) }
+
+func deref(n *Number) Number {
+	if n == nil {
+		return Number{}
+	}
+	return *n
+}
+
+// times returns the number in another unit.
+func (n Number) times(factor float64) Number { return Number{n.Mean * factor, n.Spread * factor} }

@@ -1,0 +1,193 @@
+package experiments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/elastalloc/elastalloc/sim"
+)
+
+// Source is where a workload is from.
+type Source string
+
+// The sources.
+const (
+	Synthetic Source = "synthetic"
+	Trace     Source = "trace"
+)
+
+// Config says what to run.
+type Config struct {
+	// Pools are the sizes of the pool in nodes, ascending.
+	Pools []int
+	// Seeds is how many synthetic workloads are drawn, with the seeds 1, 2, and so
+	// on, and how many disturbances of each setting that has one. At least 1.
+	Seeds int
+	// Draw draws a synthetic workload on nodes of sim.DefaultGPUsPerNode.
+	Draw func(kind sim.SyntheticKind, seed uint64) (sim.Trace, error)
+	// Trace, where there is one, is run beside the synthetic workloads.
+	Trace sim.Trace
+	// TraceName is what results call the trace.
+	TraceName string
+	// GPUsPerNode turns the trace's GPUs into nodes. At least 1.
+	GPUsPerNode int
+	// Workers is how many runs are made at once. At least 1.
+	Workers int
+}
+
+// Draw draws the synthetic workloads of package sim.
+func Draw(kind sim.SyntheticKind, seed uint64) (sim.Trace, error) {
+	return sim.Synthetic(kind, seed, sim.DefaultNodesAsked)
+}
+
+// Validate says everything that is wrong with a configuration.
+func (c *Config) Validate() error {
+	var bad []error
+	if c.Seeds < 1 || c.Seeds > maxSeeds {
+		bad = append(bad, fmt.Errorf("seeds is %d; want 1 to %d", c.Seeds, maxSeeds))
+	}
+	if c.Workers < 1 {
+		bad = append(bad, fmt.Errorf("workers is %d; want at least 1", c.Workers))
+	}
+	if c.GPUsPerNode < 1 {
+		bad = append(bad, fmt.Errorf("gpus-per-node is %d; want at least 1", c.GPUsPerNode))
+	}
+	if len(c.Pools) == 0 {
+		bad = append(bad, errors.New("there is no pool"))
+	}
+	for i, nodes := range c.Pools {
+		if nodes < 1 || nodes > math.MaxInt32 || (i > 0 && nodes <= c.Pools[i-1]) {
+			bad = append(bad, fmt.Errorf("a pool has %d nodes; want at least 1, ascending", nodes))
+		}
+	}
+	if c.Trace != nil {
+		for _, setting := range Settings() {
+			if len(setting.apply(c.TraceName, c.Trace, max(1, c.GPUsPerNode), 1).Jobs) == 0 {
+				bad = append(bad, fmt.Errorf("%s has no job of at least %v", c.TraceName, setting.MinDuration))
+				break
+			}
+		}
+	}
+	return errors.Join(bad...)
+}
+
+// maxSeeds keeps a slip of the finger from running for days.
+const maxSeeds = 100
+
+// planned is a run to be made and what it is made for.
+type planned struct {
+	setting string
+	source  Source
+	seed    uint64
+	bound   time.Duration // sim.TotalTimeBound; only in a batch
+	task    sim.Task
+}
+
+// Run makes all runs. First come those whose decision times count, one at a time so
+// that none disturbs another; then the others, side by side. progress, which may
+// be nil, is told after each how many are done. An error leaves nothing.
+func Run(ctx context.Context, config Config, decider sim.Decider, progress func(done, all int)) (*Findings, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	var kept unprovenList
+	timed, rest, err := plan(&config, &kept)
+	if err != nil {
+		return nil, err
+	}
+	done := 0
+	report := func(*sim.Result) {
+		done++
+		if progress != nil {
+			progress(done, len(timed)+len(rest))
+		}
+	}
+	timedRuns, err := sim.RunAll(ctx, tasksOf(timed), decider, 1, report)
+	if err != nil {
+		return nil, err
+	}
+	runs, err := sim.RunAll(ctx, tasksOf(rest), decider, config.Workers, report)
+	if err != nil {
+		return nil, err
+	}
+	return newFindings(&config, append(timed, rest...), append(timedRuns, runs...), len(timed), kept.sorted()), nil
+}
+
+func tasksOf(list []planned) []sim.Task {
+	tasks := make([]sim.Task, len(list))
+	for i := range list {
+		tasks[i] = list[i].task
+	}
+	return tasks
+}
+
+// plan returns the runs to be made: first those whose decision times count, which
+// are optimal's on the baseline and the smallest pool, and then the others.
+func plan(config *Config, kept *unprovenList) (timed, rest []planned, err error) {
+	for _, setting := range Settings() {
+		workloads, err := config.workloads(&setting)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, w := range workloads {
+			for _, nodes := range config.Pools {
+				for _, name := range setting.Policies {
+					policy, err := sim.FindPolicy(name)
+					if err != nil {
+						return nil, nil, err
+					}
+					p := planned{setting: setting.Name, source: w.source, seed: w.seed}
+					p.task = sim.Task{Workload: w.workload, Policy: policy, Config: sim.DefaultConfig(nodes)}
+					p.task.Config.ScalingDelay = setting.ScalingDelay
+					p.task.Config.Observe = kept.observer(&p)
+					if setting.Batch {
+						p.bound = sim.TotalTimeBound(demandsOf(w.workload), nodes)
+					}
+					if setting.Name == baselineSetting && name == optimalPolicy && nodes == config.Pools[0] {
+						timed = append(timed, p)
+					} else {
+						rest = append(rest, p)
+					}
+				}
+			}
+		}
+	}
+	return timed, rest, nil
+}
+
+// drawn is a workload and where it is from.
+type drawn struct {
+	source   Source
+	seed     uint64
+	workload sim.Workload
+}
+
+// workloads returns the workloads of a setting: the synthetic one of every seed,
+// and the trace, once for every seed where they make a difference.
+func (c *Config) workloads(setting *Setting) ([]drawn, error) {
+	var list []drawn
+	for seed := uint64(1); seed <= uint64(c.Seeds); seed++ {
+		trace, err := c.Draw(setting.Kind, seed)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, drawn{
+			Synthetic, seed, setting.apply("synthetic-"+string(setting.Kind), trace, sim.DefaultGPUsPerNode, seed),
+		})
+		if c.Trace != nil && (seed == 1 || setting.random()) {
+			list = append(list, drawn{Trace, seed, setting.apply(c.TraceName, c.Trace, c.GPUsPerNode, seed)})
+		}
+	}
+	return list, nil
+}
+
+func demandsOf(workload sim.Workload) []time.Duration {
+	demands := make([]time.Duration, len(workload.Jobs))
+	for i := range workload.Jobs {
+		demands[i] = workload.Jobs[i].Demand
+	}
+	return demands
+}

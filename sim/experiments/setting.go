@@ -1,0 +1,96 @@
+package experiments
+
+import (
+	"time"
+
+	"github.com/elastalloc/elastalloc/sim"
+)
+
+// The names of settings.
+const (
+	baselineSetting      = "baseline"
+	heterogeneousSetting = "heterogeneous"
+	etaSetting           = "eta-disturbance"
+	bugSetting           = "bugs-and-kills"
+	delaySetting         = "scaling-delay"
+	batchSetting         = "batch"
+)
+
+// The names of the policies that runs are made with.
+const (
+	greedyPolicy     = "greedy"
+	optimalPolicy    = "optimal"
+	eventPolicy      = "optimal-event"
+	preemptivePolicy = "optimal-preemptive"
+	heSRPTPolicy     = "hesrpt"
+)
+
+// Setting is the conditions of some runs.
+type Setting struct {
+	// Name is what results call it.
+	Name string
+	// Kind is the synthetic workload.
+	Kind sim.SyntheticKind
+	// MinDuration drops the shorter jobs of a trace, as Kind has been drawn.
+	MinDuration time.Duration
+	// Disturbance is how reality departs from what the allocator is told.
+	Disturbance sim.Disturbance
+	// ScalingDelay is how long a job that starts or grows trains on as before.
+	ScalingDelay time.Duration
+	// Batch submits all jobs at once. Only then is sim.TotalTimeBound a bound.
+	Batch bool
+	// Policies are the names of the policies compared, greedy among them.
+	Policies []string
+}
+
+// Settings returns the settings of the paper's section "Simulation" and,
+// for the bound, the baseline as a batch.
+func Settings() []Setting {
+	const long = 5 * time.Minute
+	both := []string{greedyPolicy, optimalPolicy}
+	return []Setting{
+		{
+			Name: baselineSetting, Kind: sim.Baseline, MinDuration: long,
+			Policies: []string{greedyPolicy, optimalPolicy, eventPolicy, preemptivePolicy, heSRPTPolicy},
+		},
+		{Name: heterogeneousSetting, Kind: sim.Heterogeneous, Policies: both},
+		{
+			Name: etaSetting, Kind: sim.Baseline, MinDuration: long, Policies: both,
+			Disturbance: sim.Disturbance{ETAError: 0.10},
+		},
+		{
+			Name: bugSetting, Kind: sim.Baseline, MinDuration: long, Policies: both,
+			Disturbance: sim.Disturbance{ETAError: 0.10, BugShare: 0.15, KillShare: 0.10},
+		},
+		{
+			Name: delaySetting, Kind: sim.Baseline, MinDuration: long, Policies: both,
+			ScalingDelay: 15 * time.Second,
+		},
+		{
+			Name: batchSetting, Kind: sim.Baseline, MinDuration: long, Batch: true,
+			Policies: []string{greedyPolicy, optimalPolicy, preemptivePolicy, heSRPTPolicy},
+		},
+	}
+}
+
+// Pools returns the paper's sizes of the pool, in nodes.
+func Pools() []int { return []int{70, 90, 110, 130, 150, 170, 190} }
+
+// apply returns a trace as the workload of the setting.
+func (s *Setting) apply(name string, trace sim.Trace, gpusPerNode int, seed uint64) sim.Workload {
+	workload := sim.NewWorkload(name, trace, sim.WorkloadOptions{
+		GPUsPerNode: gpusPerNode, MinDuration: s.MinDuration,
+	})
+	if s.Batch {
+		for i := range workload.Jobs {
+			workload.Jobs[i].Submit = 0
+		}
+	}
+	if s.random() {
+		workload = workload.Disturb(s.Disturbance, seed)
+	}
+	return workload
+}
+
+// random reports whether a trace differs from seed to seed.
+func (s *Setting) random() bool { return s.Disturbance != sim.Disturbance{} }

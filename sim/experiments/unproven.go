@@ -1,0 +1,85 @@
+package experiments
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/sim"
+)
+
+// Unproven is a decision that should have been proven optimal and was not. Its
+// request is the one that was asked, so it can be asked again.
+type Unproven struct {
+	// File is the name of the file that holds the request.
+	File string `json:"file"`
+	// Reason is why the search ended, and RelativeGap how far it had come.
+	Reason      string  `json:"reason"`
+	RelativeGap float64 `json:"relative_gap"`
+
+	request *elastallocv1.AllocateRequest
+}
+
+// JSON returns the request in protojson, the same bytes every time.
+func (u *Unproven) JSON() ([]byte, error) {
+	text, err := protojson.Marshal(u.request)
+	if err != nil {
+		return nil, err
+	}
+	// The library varies its white space at random; this settles it.
+	var indented bytes.Buffer
+	if err := json.Indent(&indented, text, "", "  "); err != nil {
+		return nil, err
+	}
+	indented.WriteByte('\n')
+	return indented.Bytes(), nil
+}
+
+// unprovenList collects decisions of runs made side by side; the zero value is
+// ready.
+type unprovenList struct {
+	mutex sync.Mutex
+	list  []Unproven
+}
+
+// observer returns what watches the decisions of a run, or nil where a proof is
+// nobody's aim: greedy and the comparators.
+func (l *unprovenList) observer(p *planned) sim.Observer {
+	backend := p.task.Policy.Options.GetBackend()
+	if p.task.Policy.Rule != nil || backend == elastallocv1.Backend_BACKEND_GREEDY {
+		return nil
+	}
+	run := fmt.Sprintf("%s-%s-%s-%03dnodes-seed%d",
+		p.setting, p.source, p.task.Policy.Name, p.task.Config.Nodes, p.seed)
+	number := 0
+	return func(request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse) {
+		number++
+		report := response.GetReport()
+		if report.GetReason() == elastallocv1.Reason_REASON_OPTIMAL {
+			return
+		}
+		l.mutex.Lock()
+		defer l.mutex.Unlock()
+		l.list = append(l.list, Unproven{
+			File:        fmt.Sprintf("%s-decision%05d.json", run, number),
+			Reason:      report.GetReason().String(),
+			RelativeGap: report.GetRelativeGap(),
+			request:     proto.CloneOf(request),
+		})
+	}
+}
+
+// sorted returns what was collected by the names of the files.
+func (l *unprovenList) sorted() []Unproven {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	slices.SortFunc(l.list, func(a, b Unproven) int { return strings.Compare(a.File, b.File) })
+	return l.list
+}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/sim/experiments"
+	"github.com/elastalloc/elastalloc/sim/results"
 )
 
 // runPaper executes paper with a small pool and a few jobs in the place of the
@@ -33,7 +34,7 @@ func runPaper(ctx context.Context, args ...string) (stdout, stderr string, statu
 	}
 	command := paperCommand(experiments.Config{Pools: []int{4, 6}, Draw: draw})
 	command.SilenceErrors, command.SilenceUsage = true, true
-	command.SetArgs(args)
+	command.SetArgs(append([]string{}, args...)) // Of nil, cobra makes the test's own.
 	var out, errors bytes.Buffer
 	command.SetOut(&out)
 	command.SetErr(&errors)
@@ -147,17 +148,27 @@ func TestPaperInterrupted(t *testing.T) {
 	}
 }
 
-// TestWriteUnproven checks that results with unproven decisions come with their
-// folder, in a folder that is new and in one that was there.
-func TestWriteUnproven(t *testing.T) {
-	folder := filepath.Join(t.TempDir(), "unproven")
+// TestPaperWithUnproven checks that results with unproven decisions come with
+// their folder, in a place that is new and in one where results were before.
+func TestPaperWithUnproven(t *testing.T) {
+	f := paperFlags{out: filepath.Join(t.TempDir(), "results"), force: true}
 	list := []experiments.Unproven{{File: "a.json"}, {File: "b.json"}}
 	for range 2 {
-		if err := writeUnproven(folder, list); err != nil {
+		directory, err := results.NewDirectory(f.out, f.force)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]string{"a.json", "b.json"}, filesIn(t, folder)); diff != "" {
+		if err := f.write(directory, new(experiments.Results), list); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"report.html", "results.json", "unproven"}, filesIn(t, f.out)); diff != "" {
 			t.Errorf("files (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]string{"a.json", "b.json"}, filesIn(t, filepath.Join(f.out, "unproven"))); diff != "" {
+			t.Errorf("unproven (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]string{"results"}, filesIn(t, filepath.Dir(f.out))); diff != "" {
+			t.Errorf("beside the results (-want +got):\n%s", diff)
 		}
 	}
 }

@@ -5,8 +5,8 @@ GO      ?= go
 TOOLS   ?= $(CURDIR)/.tools/bin
 BIN     := bin/elastalloc
 
-# Seconds each fuzzer runs in `make fuzz`.
-FUZZ_SECONDS ?= 30
+# How long each fuzzer runs in `make fuzz`: a duration, or a number of inputs as 1000x.
+FUZZ_TIME ?= 30s
 # Benchmarks that `make bench` runs, and how often.
 BENCH       ?= .
 BENCH_COUNT ?= 6
@@ -55,8 +55,8 @@ bench: ## Run the benchmarks BENCH, BENCH_COUNT times, for benchstat.
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCH_COUNT) ./...
 
 .PHONY: fuzz
-fuzz: ## Run every fuzzer for FUZZ_SECONDS.
-	scripts/fuzz.sh $(FUZZ_SECONDS)
+fuzz: ## Run every fuzzer for FUZZ_TIME.
+	scripts/fuzz.sh $(FUZZ_TIME)
 
 .PHONY: lint
 lint: $(call stamp,golangci-lint) $(call stamp,buf) ## Lint the Go code and the API.

@@ -114,12 +114,9 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env lookupEnv) error {
 	if err != nil {
 		return err
 	}
-	directory, err := results.NewDirectory(f.out, f.force)
-	if errors.Is(err, results.ErrNotEmpty) {
-		return fmt.Errorf("--out: %w; --force writes into it", err)
-	}
+	directory, err := openOutput(f.out, f.force)
 	if err != nil {
-		return failed(err)
+		return err
 	}
 	defer directory.Discard() //nolint:errcheck // What is left is named as partial.
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -125,3 +126,16 @@ func (f secondsFlag) Set(text string) error {
 
 // Type returns what the help shows for a value.
 func (secondsFlag) Type() string { return "duration" }
+
+// openOutput opens the folder that --out names, which holds nothing else unless
+// --force says so.
+func openOutput(out string, force bool) (*results.Directory, error) {
+	directory, err := results.NewDirectory(out, force)
+	if errors.Is(err, results.ErrNotEmpty) {
+		return nil, fmt.Errorf("--out: %w; --force writes into it", err)
+	}
+	if err != nil {
+		return nil, failed(err)
+	}
+	return directory, nil
+}

@@ -72,6 +72,15 @@ type columnSet struct {
 	active []int32
 }
 
+// net returns the value of a column less the price of its nodes.
+func (set *columnSet) net(column int32, prices []float64) float64 {
+	net, steps := set.values[column], len(prices)
+	for t, nodes := range set.nodes[int(column)*steps : (int(column)+1)*steps] {
+		net -= prices[t] * nodes
+	}
+	return net
+}
+
 // dual minimises the Lagrangian bound. It keeps its columns from box to box.
 type dual struct {
 	in      *instance
@@ -149,12 +158,8 @@ func (d *dual) bestColumn(f int, prices []float64) (column int, worth float64) {
 	set := &d.columns[f]
 	column, worth = -1, math.Inf(-1)
 	for _, c := range set.active {
-		value := set.values[c]
-		for t, nodes := range set.nodes[int(c)*len(prices) : (int(c)+1)*len(prices)] {
-			value -= prices[t] * nodes
-		}
-		if value > worth {
-			column, worth = int(c), value
+		if net := set.net(c, prices); net > worth {
+			column, worth = int(c), net
 		}
 	}
 	return column, worth
@@ -316,12 +321,9 @@ func (d *dual) smoothJob(f int, prices []float64, temperature float64, n *newton
 	d.net = d.net[:0]
 	most := math.Inf(-1)
 	for _, c := range set.active {
-		value := set.values[c]
-		for t, nodes := range set.nodes[int(c)*steps : (int(c)+1)*steps] {
-			value -= prices[t] * nodes
-		}
-		d.net = append(d.net, value)
-		most = max(most, value)
+		net := set.net(c, prices)
+		d.net = append(d.net, net)
+		most = max(most, net)
 	}
 	sum := 0.0
 	clear(n.mean)

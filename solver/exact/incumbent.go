@@ -151,14 +151,9 @@ func (b *builder) byRegret(prices []float64) []int {
 		regret[i] = math.Inf(1)
 		set := &b.dual.columns[f]
 		for _, c := range set.active {
-			if int(c) == best {
-				continue
+			if int(c) != best {
+				regret[i] = min(regret[i], worth-set.net(c, prices))
 			}
-			value := set.values[c]
-			for t, nodes := range set.nodes[int(c)*in.steps : (int(c)+1)*in.steps] {
-				value -= prices[t] * nodes
-			}
-			regret[i] = min(regret[i], worth-value)
 		}
 	}
 	order := make([]int, len(in.jobs))

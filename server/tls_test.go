@@ -31,12 +31,19 @@ type identity struct {
 
 func newIdentity(t *testing.T) identity {
 	t.Helper()
+	return newIdentityIn(t, t.TempDir())
+}
+
+// newIdentityIn makes an identity whose files are in a directory, in place of those
+// that were there.
+func newIdentityIn(t *testing.T, directory string) identity {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, DNSNames: []string{"allocator.test"},
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "test"}, DNSNames: []string{"allocator.test"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
@@ -52,7 +59,6 @@ func newIdentity(t *testing.T) identity {
 	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
 
-	directory := t.TempDir()
 	id := identity{
 		pool:     x509.NewCertPool(),
 		certFile: filepath.Join(directory, "cert.pem"),
@@ -97,6 +103,87 @@ func TestMutualTLS(t *testing.T) {
 	}
 	if _, err := h.client.Allocate(t.Context(), smallRequest()); status.Code(err) != codes.Unavailable {
 		t.Errorf("plain text is answered with %v", err)
+	}
+}
+
+// TestCertificatesAreReloaded rotates the server's certificate and the clients'
+// authority while the server runs, by way of files that are of no use.
+func TestCertificatesAreReloaded(t *testing.T) {
+	t.Parallel()
+	serverFiles, clientFiles := t.TempDir(), t.TempDir()
+	server, client := newIdentityIn(t, serverFiles), newIdentityIn(t, clientFiles)
+	h := start(t, func(c *Config) {
+		c.TLSCert, c.TLSKey, c.ClientCA = server.certFile, server.keyFile, client.certFile
+	})
+	answers := func(server, client identity) bool {
+		conn := dial(t, h.listener, credentials.NewTLS(&tls.Config{
+			RootCAs: server.pool, ServerName: "allocator.test", Certificates: []tls.Certificate{client.certificate},
+		}))
+		defer func() { _ = conn.Close() }()
+		_, err := elastallocv1.NewAllocatorServiceClient(conn).Allocate(t.Context(), smallRequest())
+		if err != nil && status.Code(err) != codes.Unavailable {
+			t.Fatal(err)
+		}
+		return err == nil
+	}
+	if !answers(server, client) {
+		t.Fatal("the first certificate is of no use")
+	}
+	if expires, found := h.series(t, "elastalloc_certificate_expiration_timestamp_seconds"); !found || expires == "0" {
+		t.Errorf("the certificate expires at %q, found %v", expires, found)
+	}
+
+	// A certificate without its key, as during a rotation: the one before is served.
+	if err := os.WriteFile(server.keyFile, []byte("secret of the house"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	poll(t, "the bad key is noticed", func() bool {
+		if !answers(server, client) {
+			t.Fatal("the certificate before is not served any more")
+		}
+		return h.logs.line(`"level":"WARN"`, "TLS files are of no use") != ""
+	})
+	if h.logs.line("secret of the house") != "" {
+		t.Error("the key is in the log")
+	}
+
+	renewedServer, renewedClient := newIdentityIn(t, serverFiles), newIdentityIn(t, clientFiles)
+	poll(t, "the renewed certificates are served", func() bool { return answers(renewedServer, renewedClient) })
+	if answers(server, renewedClient) || answers(renewedServer, client) {
+		t.Error("a certificate of before the rotation is of use")
+	}
+	if h.logs.line(`"level":"INFO"`, "TLS files changed") == "" {
+		t.Errorf("the rotation is not logged:\n%s", h.logs)
+	}
+}
+
+func TestPlaintextMustBeAskedFor(t *testing.T) {
+	t.Parallel()
+	id := newIdentity(t)
+	for name, test := range map[string]struct {
+		change func(*Config)
+		bad    bool
+	}{
+		"loopback":              {func(c *Config) { c.Listen = "127.0.0.1:0" }, false},
+		"loopback by name":      {func(c *Config) { c.Listen = "localhost:0" }, false},
+		"loopback of IPv6":      {func(c *Config) { c.Listen = "[::1]:0" }, false},
+		"everywhere":            {func(c *Config) { c.Listen = ":0" }, true},
+		"everywhere, in zeros":  {func(c *Config) { c.Listen = "0.0.0.0:0" }, true},
+		"everywhere of IPv6":    {func(c *Config) { c.Listen = "[::]:0" }, true},
+		"another name":          {func(c *Config) { c.Listen = "elastalloc:0" }, true},
+		"everywhere, as asked":  {func(c *Config) { c.Listen, c.Plaintext = ":0", true }, false},
+		"everywhere, encrypted": {func(c *Config) { c.Listen, c.TLSCert, c.TLSKey = ":0", id.certFile, id.keyFile }, false},
+		"no address":            {func(c *Config) { c.Listen = "nowhere" }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config := DefaultConfig()
+			config.Chain = fakeChain(smallest)
+			test.change(&config)
+			if err := config.check(); (err != nil) != test.bad {
+				t.Errorf("error is %v; want one: %v", err, test.bad)
+			}
+		})
 	}
 }
 

@@ -29,6 +29,9 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := measure(ctx, os.Stdout, flag.Arg(0), *ghz, *duration)
+	if err == nil {
+		err = measureMemory(ctx, os.Stdout, flag.Arg(0), *ghz, *duration)
+	}
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "load:", err)

@@ -5,15 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"time"
 
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
@@ -52,7 +49,7 @@ func overRPC(
 	if err := os.WriteFile(file, message, 0o600); err != nil {
 		return figures{}, err
 	}
-	spent, err := serverCPUTime(ctx, server)
+	spent, err := metric(ctx, server, cpuSeconds)
 	if err != nil {
 		return figures{}, err
 	}
@@ -64,7 +61,7 @@ func overRPC(
 	if err := command.Run(); err != nil {
 		return figures{}, fmt.Errorf("ghz: %w: %s", err, errs.String())
 	}
-	after, err := serverCPUTime(ctx, server)
+	after, err := metric(ctx, server, cpuSeconds)
 	if err != nil {
 		return figures{}, err
 	}
@@ -74,7 +71,7 @@ func overRPC(
 	}
 	f := figures{
 		answered: report.StatusCodeDistribution["OK"], shed: report.StatusCodeDistribution["ResourceExhausted"],
-		elapsed: report.Total, cpu: after - spent,
+		elapsed: report.Total, cpu: time.Duration((after - spent) * float64(time.Second)),
 	}
 	for _, latency := range report.LatencyDistribution {
 		switch latency.Percentage {
@@ -104,27 +101,4 @@ func ask(ctx context.Context, server *process.Server, request *elastallocv1.Allo
 		return err
 	}
 	return checkAnswer(response)
-}
-
-// serverCPUTime returns what the server's process has spent.
-func serverCPUTime(ctx context.Context, server *process.Server) (time.Duration, error) {
-	page, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+server.AdminAddr+"/metrics", http.NoBody)
-	if err != nil {
-		return 0, err
-	}
-	response, err := http.DefaultClient.Do(page)
-	if err != nil {
-		return 0, err
-	}
-	defer response.Body.Close()
-	parser := expfmt.NewTextParser(model.LegacyValidation)
-	families, err := parser.TextToMetricFamilies(response.Body)
-	if err != nil {
-		return 0, err
-	}
-	const name = "process_cpu_seconds_total"
-	if len(families[name].GetMetric()) != 1 {
-		return 0, fmt.Errorf("the server has no metric %s", name)
-	}
-	return time.Duration(families[name].GetMetric()[0].GetCounter().GetValue() * float64(time.Second)), nil
 }

@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"math"
+	"runtime/debug"
 	"time"
 
 	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/process"
@@ -38,9 +39,13 @@ func measureMemory(ctx context.Context, out io.Writer, binary, ghz string, durat
 		return err
 	}
 	const mega = 1e6
-	fmt.Fprintf(out, "\n%d clients, %d jobs each, --max-inflight=%d --max-queue=%d, GOMEMLIMIT=%q: "+
+	limit := "no GOMEMLIMIT"
+	if bytes := debug.SetMemoryLimit(-1); bytes != math.MaxInt64 { // The server's variables are ours.
+		limit = fmt.Sprintf("GOMEMLIMIT of %.0f MB", float64(bytes)/mega)
+	}
+	fmt.Fprintf(out, "\n%d clients, %d jobs each, --max-inflight=%d --max-queue=%d, %s: "+
 		"%.0f MB idle, %.0f MB at the most, %d answered, %d turned away in %v.\n",
-		2*(inflight+queue), jobs, inflight, queue, os.Getenv("GOMEMLIMIT"), idle/mega, held/mega, f.answered, f.shed, duration)
+		2*(inflight+queue), jobs, inflight, queue, limit, idle/mega, held/mega, f.answered, f.shed, duration)
 	return nil
 }
 

@@ -39,8 +39,8 @@ type Config struct {
 	Listener, AdminListener net.Listener
 	// Chain decides. Required.
 	Chain *chain.Chain
-	// Backends are the backends of Chain and whether each can be asked.
-	Backends map[solver.BackendName]bool
+	// Backends are the backends of Chain, in its order, greedy last.
+	Backends []Backend
 	// MaxInflight is the most Allocate calls decided at once; more are shed.
 	MaxInflight int
 	// MaxJobs is the most jobs a snapshot may hold.

@@ -47,6 +47,8 @@ type BackendState struct {
 	// Up says that the backend is asked as usual. One whose rest is over is not up
 	// before a trial has succeeded.
 	Up bool
+	// NeverUp says that it was down from the start and has not worked since.
+	NeverUp bool
 	// Since is when it was sent to rest or, if it is up, when its last rest ended;
 	// zero if it never rested.
 	Since time.Time
@@ -80,6 +82,7 @@ type Breaker struct {
 
 	mutex   sync.Mutex
 	circuit circuit
+	wasUp   bool // ever
 }
 
 // NewBreaker returns a breaker for a backend.
@@ -92,6 +95,7 @@ func NewBreaker(backend solver.Backend, config BreakerConfig) *Breaker {
 			longest:  orDefault(config.LongestRest, DefaultLongestRest),
 		},
 	}
+	b.wasUp = config.Down == nil
 	if config.Down != nil {
 		b.circuit.cause = causeOf(config.Down.Error())
 		b.circuit.sendToRest(time.Now())
@@ -185,7 +189,9 @@ func (b *Breaker) judge(ctx context.Context, given time.Duration, a *answer) ver
 func (b *Breaker) settle(ticket int, says verdict, detail string) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
-	if b.circuit.settle(ticket, time.Now(), says, causeOf(detail)) && b.onChange != nil {
+	changed := b.circuit.settle(ticket, time.Now(), says, causeOf(detail))
+	b.wasUp = b.wasUp || !b.circuit.resting()
+	if changed && b.onChange != nil {
 		b.onChange(b.state())
 	}
 }
@@ -193,7 +199,10 @@ func (b *Breaker) settle(ticket int, says verdict, detail string) {
 // state returns what is known of the backend, under the lock.
 func (b *Breaker) state() BackendState {
 	c := &b.circuit
-	s := BackendState{Up: !c.resting(), Since: c.since, OnTrial: c.trial, Failures: c.failures, Cause: c.cause}
+	s := BackendState{
+		Up: !c.resting(), NeverUp: c.resting() && !b.wasUp,
+		Since: c.since, OnTrial: c.trial, Failures: c.failures, Cause: c.cause,
+	}
 	if !s.Up {
 		s.RestsUntil = c.until
 	}

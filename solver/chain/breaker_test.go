@@ -174,7 +174,7 @@ func TestDownFromTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := guard(BreakerConfig{Down: fmt.Errorf("%w: no such file", solver.ErrUnavailable)}, always(claims(solver.BackendCBC, bestPlan(), true)))
 		start := time.Now()
-		want := BackendState{Since: start, RestsUntil: start.Add(DefaultRest), Cause: "no such file"}
+		want := BackendState{NeverUp: true, Since: start, RestsUntil: start.Add(DefaultRest), Cause: "no such file"}
 		if diff := cmp.Diff(want, g.breaker.State()); diff != "" {
 			t.Errorf("state (-want +got):\n%s", diff)
 		}
@@ -186,7 +186,7 @@ func TestDownFromTheStart(t *testing.T) {
 		if g.breaker.State().Up {
 			t.Error("it is up before it was tried")
 		}
-		if a := g.decide(t.Context(), t, time.Second); a.Outcome != solver.OutcomeAnswered || !g.breaker.State().Up {
+		if a := g.decide(t.Context(), t, time.Second); a.Outcome != solver.OutcomeAnswered || !g.breaker.State().Up || g.breaker.State().NeverUp {
 			t.Errorf("attempt %+v, state %+v; want an answer and up", a, g.breaker.State())
 		}
 	})

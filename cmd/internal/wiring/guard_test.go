@@ -45,6 +45,24 @@ func TestGuard(t *testing.T) {
 	}
 }
 
+// TestLiarRests checks that the chain tells the breaker of claims that are refuted.
+func TestLiarRests(t *testing.T) {
+	backends := Guard([]Backend{{Backend: liar{}, program: liar{}}}, time.Minute, nil)
+	snapshot := &solver.Snapshot{
+		TotalNodes: 8, Horizon: solver.DefaultHorizon(), Jobs: []solver.Job{solver.NewJob("a", time.Hour)},
+	}
+	options := solver.DefaultOptions()
+	options.Backend = solver.BackendCBC
+	for range chain.DefaultFailures {
+		if _, err := Chain(backends, time.Minute).Allocate(t.Context(), snapshot, options); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if state := backends[0].Breaker.State(); state.Up || state.Failures != chain.DefaultFailures {
+		t.Errorf("state %+v; want it to rest", state)
+	}
+}
+
 // TestProgramInstalledLater checks that a backend comes back once its program is
 // there, by a decision of its own.
 func TestProgramInstalledLater(t *testing.T) {

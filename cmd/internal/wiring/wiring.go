@@ -46,8 +46,9 @@ type Backend struct {
 	// Breaker rests the backend while it keeps failing; nil where nothing does.
 	Breaker *chain.Breaker
 
-	// program is the backend on an external program, whether that is missing or not.
-	program external
+	// program is the backend on an external program, whether that is missing or not;
+	// nil for an embedded one.
+	program solver.Backend
 }
 
 // DefaultBackends are the backends asked, in order, where the caller names none.

@@ -38,16 +38,10 @@ func try(ctx context.Context, backend solver.Backend, p *solver.Problem, options
 	start := time.Now()
 	result, err := solve(ctx, backend, p, options)
 	a := answer{Attempt: solver.Attempt{Backend: backend.Name(), Duration: time.Since(start)}}
-	if err != nil {
-		a.Outcome, a.Detail = outcomeOf(err), err.Error()
-		return a
-	}
-	if err := check(p, result); err != nil {
-		a.Outcome, a.Detail = solver.OutcomeInvalidPlan, err.Error()
+	if a.Outcome, a.Detail = Outcome(p, result, err); a.Outcome != solver.OutcomeAnswered {
 		return a
 	}
 	p.ReleaseFinished(result.Plan)
-	a.Outcome, a.Detail = solver.OutcomeAnswered, result.Detail
 	a.result, a.objective = result, p.Objective(result.Plan)
 	return a
 }
@@ -63,6 +57,18 @@ func solve(
 		}
 	}()
 	return backend.Solve(ctx, p, options)
+}
+
+// Outcome returns how a backend's try at p ended, as far as its error and its plan
+// tell, and what there is to say of it for a person. A judge may still refute an answer.
+func Outcome(p *solver.Problem, result solver.Result, err error) (outcome solver.Outcome, detail string) {
+	if err != nil {
+		return outcomeOf(err), err.Error()
+	}
+	if err := check(p, result); err != nil {
+		return solver.OutcomeInvalidPlan, err.Error()
+	}
+	return solver.OutcomeAnswered, result.Detail
 }
 
 // outcomeOf returns what an error of a backend means.

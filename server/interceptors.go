@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/elastalloc/elastalloc/internal/tracing"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
@@ -103,9 +104,13 @@ func newAdmission(maxInflight int, m *Metrics) *admission {
 // shedLoad turns a call away where the limit of calls in flight is reached. There
 // is no queue: a decision is worth most now, and another server may be idle.
 func (a *admission) shedLoad(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	_, stage := tracing.Start(ctx, tracing.StageAdmission)
 	select {
 	case a.inflight <- struct{}{}:
+		stage.End()
 	default:
+		tracing.Fail(stage, errShedding.Error())
+		stage.End()
 		a.metrics.shed.Inc()
 		return nil, toCallError(ctx, errShedding)
 	}

@@ -45,6 +45,9 @@ func (c Config) Complete() (*Server, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
+	if c.TracerProvider != nil {
+		c.Logger = slog.New(spanHandler{c.Logger.Handler()})
+	}
 	if c.Registry == nil {
 		c.Registry = prometheus.NewRegistry()
 	}
@@ -53,7 +56,8 @@ func (c Config) Complete() (*Server, error) {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
 	s := &Server{config: c, health: health.NewServer(), admission: newAdmission(c.MaxInflight, metrics)}
-	s.grpc = grpc.NewServer(append(interceptorOptions(metrics, c.Logger, s.admission),
+	options := append(interceptorOptions(metrics, c.Logger, s.admission), c.tracingOptions()...)
+	s.grpc = grpc.NewServer(append(options,
 		credentials,
 		grpc.MaxRecvMsgSize(c.MaxMessageBytes),
 		// Connections end now and then, so that clients spread over new servers.

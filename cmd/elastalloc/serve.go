@@ -9,12 +9,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/elastalloc/elastalloc/cmd/internal/telemetry"
 	"github.com/elastalloc/elastalloc/cmd/internal/wiring"
 	"github.com/elastalloc/elastalloc/server"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-func newServeCommand() *cobra.Command {
+func newServeCommand(env lookupEnv) *cobra.Command {
 	config := server.DefaultConfig()
 	config.Version = version()
 	names, budget, level := wiring.DefaultBackends(), wiring.DefaultBudget, slog.LevelInfo
@@ -26,7 +27,8 @@ func newServeCommand() *cobra.Command {
 		Long: `Serve the AllocatorService, health and reflection over gRPC, and /metrics, /healthz
 and /readyz over HTTP on the admin address. SIGTERM and SIGINT drain the server:
 it says that it is not ready, waits, refuses new calls, lets those in flight end
-and exits 0. Logs go to stderr, one JSON object per line.`,
+and exits 0. Logs go to stderr, one JSON object per line. The standard variables of
+OpenTelemetry, such as OTEL_EXPORTER_OTLP_ENDPOINT, turn traces on.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if budget <= 0 {
@@ -39,6 +41,15 @@ and exits 0. Logs go to stderr, one JSON object per line.`,
 			config.Logger = slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
 			config.Chain = wiring.Chain(backends, budget)
 			config.Backends = backendsUp(cmd.Context(), config.Logger, backends)
+			traces, err := telemetry.New(cmd.Context(), telemetry.Config{
+				Getenv: env.get, Logger: config.Logger, Console: cmd.OutOrStdout(), Version: config.Version,
+			})
+			if err != nil {
+				return err
+			}
+			// After the drain, so that the spans of the last calls are among them.
+			defer traces.Shutdown()
+			config.TracerProvider, config.Propagator = traces.TracerProvider, traces.Propagator
 			ready, err := config.Complete()
 			if errors.As(err, new(*net.OpError)) {
 				return failed(err)

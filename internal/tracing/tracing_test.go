@@ -84,3 +84,12 @@ func TestStartIsFreeOutsideOfATrace(t *testing.T) {
 		t.Errorf("%v allocations; want none", allocations)
 	}
 }
+
+// BenchmarkStart measures a stage of a call that nobody traces.
+func BenchmarkStart(b *testing.B) {
+	ctx := b.Context()
+	for b.Loop() {
+		_, stage := Start(ctx, StageBound)
+		stage.End()
+	}
+}

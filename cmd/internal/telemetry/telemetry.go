@@ -81,7 +81,7 @@ func New(ctx context.Context, config Config) (*Telemetry, error) {
 		options = append(options, sdktrace.WithBatcher(newWatched(lifetime, exporter, config.Logger.With("exporter", name))))
 	}
 	provider := sdktrace.NewTracerProvider(options...)
-	config.Logger.InfoContext(ctx, "tracing is on", "exporters", settings.exporters, "protocol", settings.protocol)
+	config.Logger.InfoContext(ctx, "tracing is on", "exporters", settings.exporters)
 	return &Telemetry{
 		TracerProvider: provider,
 		Propagator:     settings.propagator,

@@ -67,10 +67,12 @@ func describe(span trace.Span, p *solver.Problem, result solver.Result, err erro
 	objective := p.Objective(result.Plan)
 	span.SetAttributes(
 		tracing.Outcome.String(string(outcome)),
-		tracing.Text(tracing.Detail, detail),
 		tracing.Limit.String(string(result.Limit)),
 		tracing.Objective.Float64(objective),
 	)
+	if detail != "" {
+		span.SetAttributes(tracing.Text(tracing.Detail, detail))
+	}
 	// What proves no bound has an infinite one, and a gap of no meaning.
 	if !math.IsInf(result.Bound, 0) && !math.IsNaN(result.Bound) {
 		span.SetAttributes(

@@ -3,8 +3,11 @@ package telemetry
 import (
 	"bytes"
 	"context"
+	"encoding/pem"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -202,6 +205,51 @@ func TestPropagators(t *testing.T) {
 			defer telemetry.Shutdown()
 			if got := slices.Sorted(slices.Values(telemetry.Propagator.Fields())); !slices.Equal(got, test.fields) {
 				t.Errorf("the metadata read is %q; want %q", got, test.fields)
+			}
+		})
+	}
+}
+
+// TestTLS checks that a collector is trusted by the certificate of the variable, and by
+// nothing without it, which is no error before there are spans.
+func TestTLS(t *testing.T) {
+	for name, trusted := range map[string]bool{"trusted": true, "not trusted": false} {
+		t.Run(name, func(t *testing.T) {
+			exported := make(chan string, 1)
+			collector := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				exported <- r.URL.Path
+			}))
+			defer collector.Close()
+			collector.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
+			variables := map[string]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": collector.URL + "/spans"}
+			if trusted {
+				file := filepath.Join(t.TempDir(), "ca.pem")
+				certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: collector.Certificate().Raw})
+				if err := os.WriteFile(file, certificate, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				variables["OTEL_EXPORTER_OTLP_CERTIFICATE"] = file
+			}
+			telemetry, _, logs, err := setUp(t, variables)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, span := telemetry.TracerProvider.Tracer("test").Start(t.Context(), "a call")
+			span.End()
+			telemetry.Shutdown()
+			if !trusted {
+				if len(exported) > 0 || !strings.Contains(logs.String(), "spans cannot be exported") {
+					t.Errorf("the spans went to a stranger; the log:\n%s", logs)
+				}
+				return
+			}
+			select {
+			case path := <-exported:
+				if path != "/spans" {
+					t.Errorf("the spans went to %s", path)
+				}
+			default:
+				t.Errorf("no spans came; the log:\n%s", logs)
 			}
 		})
 	}

@@ -10,10 +10,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// newAdmin returns the admin HTTP server: /metrics, /healthz (the process lives)
-// and /readyz (it takes calls).
-func newAdmin(registry *prometheus.Registry, ready func() bool, logger *slog.Logger) *http.Server {
+// newAdmin returns the admin HTTP server: the status page at /, /metrics, /healthz
+// (the process lives) and /readyz (it takes calls).
+func newAdmin(registry *prometheus.Registry, status http.Handler, ready func() bool, logger *slog.Logger) *http.Server {
 	mux := http.NewServeMux()
+	mux.Handle("GET /{$}", status)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "ok\n")

@@ -93,6 +93,7 @@ type admission struct {
 	// inflight holds one token per call being decided; its capacity is the limit.
 	inflight chan struct{}
 	draining atomic.Bool
+	shed     atomic.Int64 // calls turned away
 	metrics  *Metrics
 }
 
@@ -106,6 +107,7 @@ func (a *admission) shedLoad(ctx context.Context, request any, _ *grpc.UnaryServ
 	select {
 	case a.inflight <- struct{}{}:
 	default:
+		a.shed.Add(1)
 		a.metrics.shed.Inc()
 		return nil, toCallError(ctx, errShedding)
 	}

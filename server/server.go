@@ -30,6 +30,7 @@ type Server struct {
 	health                  *health.Server
 	admission               *admission
 	ready                   atomic.Bool
+	history                 *history
 }
 
 // Complete checks the configuration, builds the server and listens. Its error
@@ -52,7 +53,7 @@ func (c Config) Complete() (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
-	s := &Server{config: c, health: health.NewServer(), admission: newAdmission(c.MaxInflight, metrics)}
+	s := &Server{config: c, health: health.NewServer(), admission: newAdmission(c.MaxInflight, metrics), history: new(history)}
 	s.grpc = grpc.NewServer(append(interceptorOptions(metrics, c.Logger, s.admission),
 		credentials,
 		grpc.MaxRecvMsgSize(c.MaxMessageBytes),
@@ -64,14 +65,18 @@ func (c Config) Complete() (*Server, error) {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 	)...)
 	elastallocv1.RegisterAllocatorServiceServer(s.grpc, NewAllocator(AllocatorConfig{
-		Chain: c.Chain, MaxJobs: c.MaxJobs, Metrics: metrics, Logger: c.Logger,
+		Chain: c.Chain, MaxJobs: c.MaxJobs, Metrics: metrics, Logger: c.Logger, history: s.history,
 	}))
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	reflection.RegisterV1(s.grpc)
 	metrics.grpc.InitializeMetrics(s.grpc)
-	s.admin = newAdmin(c.Registry, s.ready.Load, c.Logger)
 	s.setReady(false)
 
+	page, err := newStatusPage(s)
+	if err != nil {
+		return nil, err
+	}
+	s.admin = newAdmin(c.Registry, page, s.ready.Load, c.Logger)
 	if s.listener, s.adminListener, err = c.listen(); err != nil {
 		return nil, err
 	}

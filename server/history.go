@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/elastalloc/elastalloc/solver"
@@ -37,8 +38,8 @@ type pastDecision struct {
 	mode                  solver.Mode
 	// report says what was decided; of its attempts only failures are kept.
 	report solver.Report
-	// failure is the code of the call if nothing was decided, "" otherwise.
-	failure string
+	// code is OK where a decision was made, and otherwise that of the call.
+	code codes.Code
 }
 
 // tally is how often a backend did what since the start.
@@ -60,7 +61,7 @@ func (h *history) remember(ctx context.Context, at time.Time, request Request, r
 		jobs: len(request.Snapshot.Jobs), nodes: request.Snapshot.TotalNodes, mode: request.Options.Mode,
 	}
 	if err != nil {
-		d.failure = status.Code(err).String()
+		d.code = status.Code(err)
 	} else {
 		d.report = *report
 		d.report.Attempts = keptAttempts(report.Attempts)

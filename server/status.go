@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc/codes"
+
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -103,7 +105,8 @@ type decisionView struct {
 	Snapshot, Backend, Reason string
 	Jobs, Nodes               int
 	Gap, Gain, Took           string
-	Proven, FillIdle, Failed  bool
+	Proven, FillIdle          bool
+	Undecided, Failed         bool // that is, and by our fault
 	NotAsked                  failureView
 	Failures                  []failureView
 }
@@ -146,9 +149,9 @@ func viewDecision(d *pastDecision, now time.Time) decisionView {
 		Exact: d.ended.UTC().Format(time.RFC3339), Time: dayAndTime(d.ended, now), Age: describeAge(now.Sub(d.ended)),
 		Snapshot: printable(d.snapshotID), Jobs: d.jobs, Nodes: d.nodes, Took: describeDuration(d.ended.Sub(d.at)),
 	}
-	if d.failure != "" {
-		v.Failed = true
-		v.Reason = d.failure + ", request id " + d.requestID
+	if d.code != codes.OK {
+		v.Undecided, v.Failed = true, d.code != codes.Canceled
+		v.Reason = describeCode(d.code) + "; request id " + d.requestID
 		return v
 	}
 	v.Backend = string(d.report.Backend)

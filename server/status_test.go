@@ -181,9 +181,34 @@ func TestStatusPageShowsCallsWithoutADecision(t *testing.T) {
 		t.Fatal("there is an answer")
 	}
 	_, page := h.get(t, "/")
-	checkPage(t, page, "<b>0</b> since the start", ">small<", `<td colspan="4" class="bad">no decision: Internal, request id `)
+	checkPage(t, page, "<b>0</b> since the start", ">small<", `<td colspan="4" class="bad">no decision: error Internal; request id `)
 	if strings.Contains(page, "a secret") {
 		t.Error("the page shows the cause, which belongs into the log")
+	}
+}
+
+// TestStatusPageShowsWhoLeft checks that a caller who leaves does not look like a
+// fault of ours.
+func TestStatusPageShowsWhoLeft(t *testing.T) {
+	t.Parallel()
+	g := newGate()
+	h := start(t, func(c *Config) { c.Chain = fakeChain(g.solve) })
+	ctx, leave := context.WithCancel(t.Context())
+	left := make(chan error, 1)
+	go func() {
+		_, err := h.client.Allocate(ctx, smallRequest())
+		left <- err
+	}()
+	<-g.entered
+	leave()
+	if err := <-left; err == nil {
+		t.Fatal("there is an answer")
+	}
+	for { // The server hears of it a little later.
+		if _, page := h.get(t, "/"); strings.Contains(page, "no decision") {
+			checkPage(t, page, ">small<", `class="fill">no decision: the caller left; request id `)
+			return
+		}
 	}
 }
 

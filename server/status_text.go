@@ -8,6 +8,8 @@ import (
 	"time"
 	"unicode"
 
+	"google.golang.org/grpc/codes"
+
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
 )
@@ -16,8 +18,11 @@ import (
 
 // describeState returns how a backend is at a time, and why if it is not up.
 func describeState(s chain.BackendState, now time.Time) (state, why string) {
-	if s.Up {
+	switch {
+	case s.Up && s.Since.IsZero():
 		return "up", ""
+	case s.Up:
+		return "up again since " + dayAndTime(s.Since, now), ""
 	}
 	state = "resting"
 	if s.NeverUp {
@@ -53,6 +58,18 @@ func describeReason(mode solver.Mode, r *solver.Report) string {
 		return string(r.Reason) + ", asked gap reached"
 	default:
 		return string(r.Reason)
+	}
+}
+
+// describeCode returns why a call got no decision.
+func describeCode(code codes.Code) string {
+	switch code {
+	case codes.Canceled:
+		return "the caller left"
+	case codes.DeadlineExceeded:
+		return "the call's deadline passed"
+	default:
+		return "error " + code.String()
 	}
 }
 

@@ -16,7 +16,7 @@ func TestDescribeState(t *testing.T) {
 		text, cause string
 	}{
 		"up":           {chain.BackendState{Up: true}, "up", ""},
-		"up once more": {chain.BackendState{Up: true, Since: since, Failures: 2, Cause: "no matter"}, "up", ""},
+		"up once more": {chain.BackendState{Up: true, Since: since, Failures: 2, Cause: "no matter"}, "up again since 02:58:30", ""},
 		"resting": {
 			chain.BackendState{Since: since, RestsUntil: now.Add(27 * time.Second), Failures: 5, Cause: "signal: killed"},
 			"resting since 02:58:30, next try from 03:00:27, in 27 s", "5 failures in a row, the last: signal: killed",

@@ -231,7 +231,7 @@ func TestStatusPageWhileDraining(t *testing.T) {
 		}
 	}
 	_, page = h.get(t, "/")
-	checkPage(t, page, "<title>draining", `<span class="bad">draining: takes no new calls</span>`, "<b>1</b> of at most 64")
+	checkPage(t, page, "<title>draining", `<span class="bad">draining: on its way out</span>`, "<b>1</b> of at most 64")
 	close(g.open)
 	if err := <-inflight; err != nil {
 		t.Error(err)

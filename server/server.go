@@ -34,6 +34,7 @@ type Server struct {
 	health                  *health.Server
 	admission               *admission
 	ready                   atomic.Bool
+	history                 *history
 }
 
 // Complete checks the configuration, builds the server and listens. Its error
@@ -64,7 +65,7 @@ func (c Config) Complete() (*Server, error) {
 			return nil, fmt.Errorf("registering metrics: %w", err)
 		}
 	}
-	s := &Server{config: c, health: health.NewServer(), admission: newAdmission(&c, metrics)}
+	s := &Server{config: c, health: health.NewServer(), admission: newAdmission(&c, metrics), history: new(history)}
 	options := append(interceptorOptions(metrics, c.Logger, s.admission), c.tracingOptions()...)
 	s.grpc = grpc.NewServer(append(options,
 		grpc.Creds(security),
@@ -80,16 +81,20 @@ func (c Config) Complete() (*Server, error) {
 	)...)
 	requests := &reception{timeout: c.ReceiveTimeout, admission: s.admission}
 	s.grpc.RegisterService(requests.service(), NewAllocator(AllocatorConfig{
-		Chain: c.Chain, MaxJobs: c.MaxJobs, Metrics: metrics, Logger: c.Logger,
+		Chain: c.Chain, MaxJobs: c.MaxJobs, Metrics: metrics, Logger: c.Logger, history: s.history,
 	}))
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	if !c.NoReflection {
 		reflection.RegisterV1(s.grpc)
 	}
 	metrics.grpc.InitializeMetrics(s.grpc)
-	s.admin = newAdmin(c.Registry, s.ready.Load, c.Logger)
 	s.setReady(false)
 
+	page, err := newStatusPage(s)
+	if err != nil {
+		return nil, err
+	}
+	s.admin = newAdmin(c.Registry, page, s.ready.Load, c.Logger)
 	if s.listener, s.adminListener, err = c.listen(); err != nil {
 		return nil, err
 	}

@@ -26,11 +26,12 @@ func newServeCommand(env lookupEnv) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve decisions over gRPC",
-		Long: `Serve the AllocatorService, health and reflection over gRPC, and /metrics, /healthz
-and /readyz over HTTP on the admin address. SIGTERM and SIGINT drain the server:
-it says that it is not ready, waits, refuses new calls, lets those in flight end
-and exits 0. Logs go to stderr, one JSON object per line. The standard variables of
-OpenTelemetry, such as OTEL_EXPORTER_OTLP_ENDPOINT, turn traces on.`,
+		Long: `Serve the AllocatorService, health and reflection over gRPC, and over HTTP on the
+admin address a status page at /, /metrics, /healthz and /readyz. SIGTERM and
+SIGINT drain the server: it says that it is not ready, waits, refuses new calls,
+lets those in flight end and exits 0. Logs go to stderr, one JSON object per line.
+The standard variables of OpenTelemetry, such as OTEL_EXPORTER_OTLP_ENDPOINT, turn
+traces on.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if budget <= 0 {
@@ -67,7 +68,7 @@ OpenTelemetry, such as OTEL_EXPORTER_OTLP_ENDPOINT, turn traces on.`,
 	}
 	flags := command.Flags()
 	flags.StringVar(&config.Listen, "listen", config.Listen, "address of gRPC")
-	flags.StringVar(&config.AdminListen, "admin-listen", config.AdminListen, "address of metrics, liveness and readiness")
+	flags.StringVar(&config.AdminListen, "admin-listen", config.AdminListen, "address of the status page, metrics, liveness and readiness")
 	flags.StringSliceVar(&names, "backends", names, "backends to ask, in this order: exact, cbc, highs; greedy is the last resort anyway")
 	addProgramFlags(flags, &programs)
 	flags.DurationVar(&budget, "default-budget", budget, "decision budget of a request that names none")

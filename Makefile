@@ -10,6 +10,8 @@ FUZZ_TIME ?= 30s
 # Benchmarks that `make bench` runs, and how often.
 BENCH       ?= .
 BENCH_COUNT ?= 6
+# How long `make soak` puts load on a server.
+SOAK_TIME ?= 30m
 
 # The tools, each as name, package and version. A stamp per version makes
 # installing them idempotent and a changed version effective.
@@ -57,6 +59,10 @@ bench: ## Run the benchmarks BENCH, BENCH_COUNT times, for benchstat.
 .PHONY: fuzz
 fuzz: ## Run every fuzzer for FUZZ_TIME.
 	scripts/fuzz.sh $(FUZZ_TIME)
+
+.PHONY: soak
+soak: ## Put a mixed load on a server for SOAK_TIME; it has to stay as small as it was.
+	PATH="$(TOOLS):$$PATH" $(GO) test -run '^TestSoak$$' -v -timeout 0 ./cmd/elastalloc/faults -soak=$(SOAK_TIME)
 
 .PHONY: lint
 lint: $(call stamp,golangci-lint) $(call stamp,buf) ## Lint the Go code and the API.

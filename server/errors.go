@@ -69,6 +69,11 @@ func statusOf(ctx context.Context, err error) *status.Status {
 	case errors.Is(err, errShedding):
 		return withDetails(status.New(codes.ResourceExhausted, "too many requests in flight; retry later"),
 			&errdetails.RetryInfo{RetryDelay: durationpb.New(shedRetryDelay)})
+	case errors.Is(err, errSlow):
+		// Not DEADLINE_EXCEEDED, which would be our failure.
+		return status.New(codes.Canceled, errSlow.Error())
+	case errors.Is(err, errMalformed):
+		return status.New(codes.InvalidArgument, shorten(err.Error()))
 	case errors.Is(err, errDraining):
 		return status.New(codes.Unavailable, "server is draining; retry on another one")
 	case errors.Is(err, context.Canceled):

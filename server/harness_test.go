@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
@@ -102,6 +103,31 @@ func (h *harness) series(t *testing.T, name string) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// handledSeries names the counter of the Allocate calls that ended with a code.
+func handledSeries(code codes.Code) string {
+	return `grpc_server_handled_total{grpc_code="` + code.String() +
+		`",grpc_method="Allocate",grpc_service="elastalloc.v1.AllocatorService",grpc_type="unary"}`
+}
+
+// await waits until a series of /metrics has a value.
+func (h *harness) await(t *testing.T, name, want string) {
+	t.Helper()
+	poll(t, name+" is "+want, func() bool {
+		value, _ := h.series(t, name)
+		return value == want
+	})
+}
+
+// poll waits until something holds, and fails the test if it does not in a minute.
+func poll(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("in a minute it is not true that %s", what)
+		}
+	}
 }
 
 // dial connects to an in-memory listener.

@@ -21,6 +21,8 @@ type Metrics struct {
 	snapshotJobs  prometheus.Histogram
 	snapshotNodes prometheus.Histogram
 	inflight      prometheus.Gauge
+	inflightLimit prometheus.Gauge
+	queued        prometheus.Gauge
 	shed          prometheus.Counter
 	grpc          *grpcprometheus.ServerMetrics
 }
@@ -54,9 +56,17 @@ func NewMetrics(registerer prometheus.Registerer, version string, backends map[s
 			Name: "elastalloc_inflight_requests",
 			Help: "Allocate calls being decided now.",
 		}),
+		inflightLimit: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "elastalloc_inflight_limit",
+			Help: "Allocate calls decided at once at most.",
+		}),
+		queued: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "elastalloc_queued_requests",
+			Help: "Allocate calls that wait for their turn.",
+		}),
 		shed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "elastalloc_shed_total",
-			Help: "Allocate calls turned away because too many were in flight.",
+			Help: "Allocate calls turned away because too many were in flight and waiting.",
 		}),
 		grpc: grpcprometheus.NewServerMetrics(grpcprometheus.WithServerHandlingTimeHistogram(
 			grpcprometheus.WithHistogramBuckets(latencies))),
@@ -90,8 +100,8 @@ func NewMetrics(registerer prometheus.Registerer, version string, backends map[s
 
 	var failed []error
 	for _, collector := range []prometheus.Collector{
-		m.solveDuration, m.relativeGap, m.gain, m.fallbacks, m.snapshotJobs, m.snapshotNodes, m.inflight, m.shed,
-		m.grpc, backendUp, buildInfo,
+		m.solveDuration, m.relativeGap, m.gain, m.fallbacks, m.snapshotJobs, m.snapshotNodes,
+		m.inflight, m.inflightLimit, m.queued, m.shed, m.grpc, backendUp, buildInfo,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	} {
 		failed = append(failed, registerer.Register(collector))
@@ -100,6 +110,14 @@ func NewMetrics(registerer prometheus.Registerer, version string, backends map[s
 		return nil, err
 	}
 	return m, nil
+}
+
+// addCertificate adds when the certificate that a server shows expires.
+func (m *Metrics) addCertificate(registerer prometheus.Registerer, expiry func() time.Time) error {
+	return registerer.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "elastalloc_certificate_expiration_timestamp_seconds",
+		Help: "When the TLS certificate that is served expires, in seconds since 1970.",
+	}, func() float64 { return float64(expiry().Unix()) }))
 }
 
 // histogram returns the options of a histogram that is both classic, for every

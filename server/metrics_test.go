@@ -16,10 +16,6 @@ import (
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	h := start(t, nil)
-	handled := func(code string) string {
-		return `grpc_server_handled_total{grpc_code="` + code +
-			`",grpc_method="Allocate",grpc_service="elastalloc.v1.AllocatorService",grpc_type="unary"}`
-	}
 	check := func(want map[string]string) {
 		t.Helper()
 		for name, value := range want {
@@ -40,8 +36,8 @@ func TestMetrics(t *testing.T) {
 		`elastalloc_shed_total`:                                                                  "0",
 		`elastalloc_backend_up{backend="exact"}`:                                                 "1",
 		`elastalloc_backend_up{backend="cbc"}`:                                                   "0",
-		handled("OK"):                                                                            "0",
-		handled("InvalidArgument"):                                                               "0",
+		handledSeries(codes.OK):                                                                  "0",
+		handledSeries(codes.InvalidArgument):                                                     "0",
 		"go_goroutines":                                                                          "",
 		"process_open_fds":                                                                       "",
 	})
@@ -75,9 +71,9 @@ func TestMetrics(t *testing.T) {
 		`elastalloc_gain_over_greedy_ratio_sum`:                                        "2",
 		`elastalloc_snapshot_jobs_sum`:                                                 "6",
 		`elastalloc_snapshot_nodes_sum`:                                                "24",
-		handled("OK"):                                                                  "3",
-		handled("InvalidArgument"):                                                     "1",
-		handled("Unavailable"):                                                         "1",
+		handledSeries(codes.OK):                                                        "3",
+		handledSeries(codes.InvalidArgument):                                           "1",
+		handledSeries(codes.Unavailable):                                               "1",
 	})
 }
 

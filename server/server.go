@@ -20,6 +20,10 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
+// maxStreams is the most calls open at once over one connection; a client with more
+// waits or opens another.
+const maxStreams = 256
+
 // Server serves Allocate, health and reflection over gRPC, and metrics, liveness
 // and readiness over admin HTTP. Its listeners are open from the start.
 type Server struct {
@@ -38,12 +42,12 @@ func (c Config) Complete() (*Server, error) {
 	if err := c.check(); err != nil {
 		return nil, fmt.Errorf("bad server configuration: %w", err)
 	}
-	credentials, err := c.credentials()
-	if err != nil {
-		return nil, err
-	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	security, expiry, err := c.transportSecurity()
+	if err != nil {
+		return nil, err
 	}
 	if c.Registry == nil {
 		c.Registry = prometheus.NewRegistry()
@@ -52,10 +56,17 @@ func (c Config) Complete() (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
-	s := &Server{config: c, health: health.NewServer(), admission: newAdmission(c.MaxInflight, metrics)}
+	if expiry != nil {
+		if err := metrics.addCertificate(c.Registry, expiry); err != nil {
+			return nil, fmt.Errorf("registering metrics: %w", err)
+		}
+	}
+	s := &Server{config: c, health: health.NewServer(), admission: newAdmission(&c, metrics)}
 	s.grpc = grpc.NewServer(append(interceptorOptions(metrics, c.Logger, s.admission),
-		credentials,
-		grpc.MaxRecvMsgSize(c.MaxMessageBytes),
+		grpc.Creds(security),
+		grpc.MaxRecvMsgSize(c.maxMessageBytes()),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.ForceServerCodecV2(newFrameCodec()),
 		// Connections end now and then, so that clients spread over new servers.
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionAge: 5 * time.Minute, MaxConnectionAgeGrace: 30 * time.Second,
@@ -63,11 +74,14 @@ func (c Config) Complete() (*Server, error) {
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 	)...)
-	elastallocv1.RegisterAllocatorServiceServer(s.grpc, NewAllocator(AllocatorConfig{
+	requests := &reception{timeout: c.ReceiveTimeout, admission: s.admission}
+	s.grpc.RegisterService(requests.service(), NewAllocator(AllocatorConfig{
 		Chain: c.Chain, MaxJobs: c.MaxJobs, Metrics: metrics, Logger: c.Logger,
 	}))
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
-	reflection.RegisterV1(s.grpc)
+	if !c.NoReflection {
+		reflection.RegisterV1(s.grpc)
+	}
 	metrics.grpc.InitializeMetrics(s.grpc)
 	s.admin = newAdmin(c.Registry, s.ready.Load, c.Logger)
 	s.setReady(false)

@@ -19,6 +19,7 @@ func newServeCommand() *cobra.Command {
 	config.Version = version()
 	names, budget, level := wiring.DefaultBackends(), wiring.DefaultBudget, slog.LevelInfo
 	var programs wiring.Programs
+	var reflection bool
 
 	command := &cobra.Command{
 		Use:   "serve",
@@ -37,6 +38,7 @@ and exits 0. Logs go to stderr, one JSON object per line.`,
 				return fmt.Errorf("--backends: %w", err)
 			}
 			config.Logger = slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
+			config.NoReflection = !reflection
 			config.Chain = wiring.Chain(backends, budget)
 			config.Backends = backendsUp(cmd.Context(), config.Logger, backends)
 			ready, err := config.Complete()
@@ -55,9 +57,12 @@ and exits 0. Logs go to stderr, one JSON object per line.`,
 	flags.StringSliceVar(&names, "backends", names, "backends to ask, in this order: exact, cbc, highs; greedy is the last resort anyway")
 	addProgramFlags(flags, &programs)
 	flags.DurationVar(&budget, "default-budget", budget, "decision budget of a request that names none")
-	flags.IntVar(&config.MaxInflight, "max-inflight", config.MaxInflight, "decisions made at once; more requests are shed")
+	flags.IntVar(&config.MaxInflight, "max-inflight", config.MaxInflight, "decisions made at once; by default as many as there are cores")
+	flags.IntVar(&config.MaxQueue, "max-queue", config.MaxQueue, "requests that wait for their turn, half a second at most; more are shed")
 	flags.IntVar(&config.MaxJobs, "max-jobs", config.MaxJobs, "jobs of a snapshot at most")
-	flags.StringVar(&config.TLSCert, "tls-cert", "", "PEM file of the server's certificate; plain text without")
+	flags.BoolVar(&config.Plaintext, "plaintext", false, "allow plain text where --listen is not loopback")
+	flags.BoolVar(&reflection, "reflection", true, "let clients such as grpcurl ask for the API")
+	flags.StringVar(&config.TLSCert, "tls-cert", "", "PEM file of the server's certificate, read again when it changes; plain text without")
 	flags.StringVar(&config.TLSKey, "tls-key", "", "PEM file of the server's key")
 	flags.StringVar(&config.ClientCA, "client-ca", "", "PEM file of the CA that every client's certificate must come from")
 	flags.DurationVar(&config.DrainDelay, "drain-delay", config.DrainDelay, "wait between saying not ready and refusing calls")

@@ -174,23 +174,24 @@ func errOf(err error) error {
 	return err
 }
 
-// hangUp leaves in the middle of a call.
+// hangUp leaves in the middle of a call, unless a burst of others kept it from being
+// taken.
 func (m *mix) hangUp(r *rand.Rand) (codes.Code, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	time.AfterFunc(time.Duration(r.Int64N(int64(50*time.Millisecond))), cancel)
 	request := drawnRequest(100+r.IntN(200), 300, r.Uint64())
 	request.Options = drawOptions(r, time.Second)
-	return ended(m.ask(ctx, request))(codes.OK, codes.Canceled)
+	return ended(m.ask(ctx, request))(codes.OK, codes.Canceled, codes.ResourceExhausted)
 }
 
-// hurry leaves the server hardly any time.
+// hurry leaves the server hardly any time. Of that a call waits half for its turn.
 func (m *mix) hurry(r *rand.Rand) (codes.Code, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(r.Int64N(int64(20*time.Millisecond))))
 	defer cancel()
 	request := drawnRequest(100, 150, r.Uint64())
 	request.Options = drawOptions(r, time.Second)
-	return ended(m.ask(ctx, request))(codes.OK, codes.DeadlineExceeded)
+	return ended(m.ask(ctx, request))(codes.OK, codes.DeadlineExceeded, codes.ResourceExhausted)
 }
 
 // ask makes a call without retries.

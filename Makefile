@@ -7,6 +7,8 @@ BIN     := bin/elastalloc
 
 # How long each fuzzer runs in `make fuzz`: a duration, or a number of inputs as 1000x.
 FUZZ_TIME ?= 30s
+# How long each measurement of `make load` takes.
+LOAD_TIME ?= 10s
 # Benchmarks that `make bench` runs, and how often.
 BENCH       ?= .
 BENCH_COUNT ?= 6
@@ -21,8 +23,9 @@ protoc-gen-go-grpc  := google.golang.org/grpc/cmd/protoc-gen-go-grpc@v1.6.2
 golangci-lint       := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 grpcurl             := github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.4
 helm                := helm.sh/helm/v3/cmd/helm@v3.22.0
+ghz                 := github.com/bojand/ghz/cmd/ghz@v0.120.0
 
-TOOL_NAMES := buf protoc-gen-go protoc-gen-go-grpc golangci-lint grpcurl helm
+TOOL_NAMES := buf protoc-gen-go protoc-gen-go-grpc golangci-lint grpcurl helm ghz
 stamp       = $(TOOLS)/.$(1)@$(lastword $(subst @, ,$($(1))))
 
 .DEFAULT_GOAL := help
@@ -55,6 +58,10 @@ race: ## Run all tests under the race detector; needs a C compiler.
 .PHONY: bench
 bench: ## Run the benchmarks BENCH, BENCH_COUNT times, for benchstat.
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCH_COUNT) ./...
+
+.PHONY: load
+load: build $(call stamp,ghz) ## Measure a server under load against the same decisions in process.
+	@$(GO) run ./cmd/elastalloc/load -ghz $(TOOLS)/ghz -duration $(LOAD_TIME) $(BIN)
 
 .PHONY: fuzz
 fuzz: ## Run every fuzzer for FUZZ_TIME.

@@ -35,8 +35,8 @@ type Config struct {
 	Listener, AdminListener net.Listener
 	// Chain decides. Required.
 	Chain *chain.Chain
-	// Backends are the backends of Chain and whether each can be asked.
-	Backends map[solver.BackendName]bool
+	// Backends are the backends of Chain, in its order, greedy last.
+	Backends []Backend
 	// MaxInflight is the most Allocate calls decided at once. A decision uses one core,
 	// so by default it is the number of cores that this process may use.
 	MaxInflight int

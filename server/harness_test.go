@@ -21,6 +21,7 @@ import (
 
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/chain"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -49,7 +50,7 @@ func start(t *testing.T, change func(*Config)) *harness {
 	config.AdminListen = "127.0.0.1:0"
 	config.DrainDelay, config.DrainTimeout = 0, time.Minute
 	config.Chain = fakeChain(smallest)
-	config.Backends = map[solver.BackendName]bool{solver.BackendExact: true, solver.BackendCBC: false, solver.BackendGreedy: true}
+	config.Backends = []Backend{{Name: solver.BackendExact}, {Name: solver.BackendCBC, State: down}, {Name: solver.BackendGreedy}}
 	config.Logger = slog.New(slog.NewJSONHandler(h.logs, nil))
 	config.Version = "v0.0.0-test"
 	if change != nil {
@@ -73,6 +74,11 @@ func start(t *testing.T, change func(*Config)) *harness {
 		}
 	})
 	return h
+}
+
+// down is the state of a backend that rests.
+func down() chain.BackendState {
+	return chain.BackendState{RestsUntil: time.Now().Add(time.Hour), Cause: "no program"}
 }
 
 // get returns the status code and the body of an admin page.

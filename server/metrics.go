@@ -29,9 +29,8 @@ type Metrics struct {
 
 // NewMetrics builds the metrics of a server and registers them, together with
 // those of gRPC, of Go and of the process. The series of every backend named exist
-// from the start; a backend that is not up counts as 0 in elastalloc_backend_up.
-// The error names every metric that the registerer has already.
-func NewMetrics(registerer prometheus.Registerer, version string, backends map[solver.BackendName]bool) (*Metrics, error) {
+// from the start. The error names every metric that the registerer has already.
+func NewMetrics(registerer prometheus.Registerer, version string, backends []Backend) (*Metrics, error) {
 	latencies := []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5}
 	sizes := prometheus.ExponentialBuckets(1, 4, 10)
 	m := &Metrics{
@@ -71,10 +70,6 @@ func NewMetrics(registerer prometheus.Registerer, version string, backends map[s
 		grpc: grpcprometheus.NewServerMetrics(grpcprometheus.WithServerHandlingTimeHistogram(
 			grpcprometheus.WithHistogramBuckets(latencies))),
 	}
-	backendUp := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "elastalloc_backend_up",
-		Help: "Whether a backend of this server can be asked.",
-	}, []string{"backend"})
 	buildInfo := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name:        "elastalloc_build_info",
 		Help:        "Always 1; the labels say what is running.",
@@ -82,28 +77,27 @@ func NewMetrics(registerer prometheus.Registerer, version string, backends map[s
 	})
 
 	buildInfo.Set(1)
-	for backend, up := range backends {
-		backendUp.WithLabelValues(string(backend)).Set(0)
-		if up {
-			backendUp.WithLabelValues(string(backend)).Set(1)
-		}
-		m.relativeGap.WithLabelValues(string(backend))
+	all := []prometheus.Collector{
+		m.solveDuration, m.relativeGap, m.gain, m.fallbacks, m.snapshotJobs, m.snapshotNodes,
+		m.inflight, m.inflightLimit, m.queued, m.shed, m.grpc, buildInfo,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	}
+	for _, backend := range backends {
+		name := string(backend.Name)
+		m.relativeGap.WithLabelValues(name)
 		for _, reason := range reasons()[1:] {
-			m.solveDuration.WithLabelValues(string(backend), string(reason))
+			m.solveDuration.WithLabelValues(name, string(reason))
 		}
 		for _, outcome := range outcomes()[1:] {
 			if outcome != solver.OutcomeAnswered {
-				m.fallbacks.WithLabelValues(string(backend), string(outcome))
+				m.fallbacks.WithLabelValues(name, string(outcome))
 			}
 		}
+		all = append(all, backendUp(backend))
 	}
 
 	var failed []error
-	for _, collector := range []prometheus.Collector{
-		m.solveDuration, m.relativeGap, m.gain, m.fallbacks, m.snapshotJobs, m.snapshotNodes,
-		m.inflight, m.inflightLimit, m.queued, m.shed, m.grpc, backendUp, buildInfo,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	} {
+	for _, collector := range all {
 		failed = append(failed, registerer.Register(collector))
 	}
 	if err := errors.Join(failed...); err != nil {
@@ -118,6 +112,21 @@ func (m *Metrics) addCertificate(registerer prometheus.Registerer, expiry func()
 		Name: "elastalloc_certificate_expiration_timestamp_seconds",
 		Help: "When the TLS certificate that is served expires, in seconds since 1970.",
 	}, func() float64 { return float64(expiry().Unix()) }))
+}
+
+// backendUp returns the gauge of a backend, which asks it for its state whenever it
+// is scraped, so that the two cannot differ.
+func backendUp(backend Backend) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name:        "elastalloc_backend_up",
+		Help:        "Whether a backend of this server is asked: 0 while its program is missing or it rests after failures, until a try has succeeded.",
+		ConstLabels: prometheus.Labels{"backend": string(backend.Name)},
+	}, func() float64 {
+		if backend.state().Up {
+			return 1
+		}
+		return 0
+	})
 }
 
 // histogram returns the options of a histogram that is both classic, for every

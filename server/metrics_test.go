@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/chain"
 )
 
 func TestMetrics(t *testing.T) {
@@ -112,5 +115,37 @@ func TestFallbackIsCountedAndLogged(t *testing.T) {
 	}
 	if h.logs.line(`"level":"WARN"`, `"snapshot_id":"small"`, "out of luck") == "" {
 		t.Errorf("the broken backend is not logged:\n%s", h.logs)
+	}
+}
+
+// TestGaugeFollowsTheBreaker checks that a backend that keeps failing is down for
+// whoever watches the metrics, and up again once a try has succeeded.
+func TestGaugeFollowsTheBreaker(t *testing.T) {
+	t.Parallel()
+	var works atomic.Bool
+	h := start(t, func(c *Config) {
+		config := fakeChainConfig(func(ctx context.Context, p *solver.Problem) (solver.Result, error) {
+			if works.Load() {
+				return smallest(ctx, p)
+			}
+			return solver.Result{}, errors.New("out of luck")
+		})
+		// A rest is over before the next call is there.
+		breaker := chain.NewBreaker(config.Backends[0], chain.BreakerConfig{Failures: 2, Rest: time.Nanosecond})
+		config.Backends = []solver.Backend{breaker}
+		c.Chain = chain.New(config)
+		c.Backends = []Backend{{Name: breaker.Name(), State: breaker.State}, {Name: solver.BackendGreedy}}
+	})
+	for _, step := range []struct {
+		works bool
+		up    string
+	}{{false, "1"}, {false, "0"}, {false, "0"}, {true, "1"}, {false, "1"}, {false, "0"}} {
+		works.Store(step.works)
+		if _, err := h.client.Allocate(t.Context(), smallRequest()); err != nil {
+			t.Fatal(err)
+		}
+		if value, _ := h.series(t, `elastalloc_backend_up{backend="exact"}`); value != step.up {
+			t.Errorf("works: %t, up: %q; want %q", step.works, value, step.up)
+		}
 	}
 }

@@ -191,6 +191,36 @@ func TestServerWithoutASolver(t *testing.T) {
 	}
 }
 
+// TestServerRestsASolver checks that a solver that crashes each time is asked five
+// times and not a sixth, and that the log and the metrics say so.
+func TestServerRestsASolver(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "cbc")
+	script := "#!/bin/sh\necho Version: 2.10.12\nfor argument; do [ $argument = -solve ] && kill -SEGV $$; done\nexit 0\n"
+	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	server := startServer(t, "--backends=cbc,exact", "--cbc="+program)
+	for range 8 {
+		if _, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--backend=cbc", "--server", server.Addr); status != exitDone {
+			t.Fatalf("exit status %d, stderr %q", status, stderr)
+		}
+	}
+	metrics := scrape(t, server)
+	for _, want := range []string{
+		`elastalloc_backend_up{backend="cbc"} 0`,
+		`elastalloc_fallbacks_total{backend="cbc",outcome="crashed"} 5`,
+		`elastalloc_fallbacks_total{backend="cbc",outcome="unavailable"} 3`,
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("/metrics does not show %s", want)
+		}
+	}
+	if logs := server.Logs(); strings.Count(logs, `"level":"WARN","msg":"backend is resting","backend":"cbc","until":"`) != 1 ||
+		!strings.Contains(logs, `"failures":5,"cause":"CBC has no whole solution: it wrote none; signal: segmentation fault`) {
+		t.Errorf("the log does not say once that cbc rests:\n%s", logs)
+	}
+}
+
 // TestServerWithSolvers checks that the real solvers are probed and answer.
 func TestServerWithSolvers(t *testing.T) {
 	server := startServer(t, "--backends=exact,cbc,highs",

@@ -12,6 +12,7 @@ import (
 	"github.com/elastalloc/elastalloc/cmd/internal/wiring"
 	"github.com/elastalloc/elastalloc/server"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/chain"
 )
 
 func newServeCommand() *cobra.Command {
@@ -39,8 +40,10 @@ and exits 0. Logs go to stderr, one JSON object per line.`,
 			}
 			config.Logger = slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
 			config.NoReflection = !reflection
+			logBackends(cmd.Context(), config.Logger, backends)
+			backends = wiring.Guard(backends, budget, logChanges(config.Logger))
 			config.Chain = wiring.Chain(backends, budget)
-			config.Backends = backendsUp(cmd.Context(), config.Logger, backends)
+			config.Backends = shown(backends)
 			ready, err := config.Complete()
 			if errors.As(err, new(*net.OpError)) {
 				return failed(err)
@@ -71,19 +74,41 @@ and exits 0. Logs go to stderr, one JSON object per line.`,
 	return command
 }
 
-// backendsUp returns whether each backend can be asked, and logs it. One whose
-// program is missing does not keep the server from starting: decisions fall back.
-func backendsUp(ctx context.Context, logger *slog.Logger, backends []wiring.Backend) map[solver.BackendName]bool {
-	up := map[solver.BackendName]bool{solver.BackendGreedy: true}
+// logBackends logs what was found out about the backends. One whose program is
+// missing does not keep the server from starting: decisions fall back.
+func logBackends(ctx context.Context, logger *slog.Logger, backends []wiring.Backend) {
 	for _, backend := range backends {
-		name := backend.Name()
-		up[name] = backend.Missing == nil
 		switch {
 		case backend.Missing != nil:
-			logger.WarnContext(ctx, "backend is missing", "backend", name, "error", backend.Missing)
+			logger.WarnContext(ctx, "backend is missing", "backend", backend.Name(), "error", backend.Missing)
 		case backend.Version != "":
-			logger.InfoContext(ctx, "backend is there", "backend", name, "version", backend.Version)
+			logger.InfoContext(ctx, "backend is there", "backend", backend.Name(), "version", backend.Version)
 		}
 	}
-	return up
+}
+
+// logChanges returns what logs that a backend is sent to rest or is back.
+func logChanges(logger *slog.Logger) func(solver.BackendName, chain.BackendState) {
+	return func(name solver.BackendName, state chain.BackendState) {
+		if state.Up {
+			logger.Info("backend is back", "backend", name)
+			return
+		}
+		logger.Warn("backend is resting", "backend", name,
+			"until", state.RestsUntil.UTC(), "failures", state.Failures, "cause", state.Cause)
+	}
+}
+
+// shown returns what the server shows of the backends, with greedy, which every
+// chain has as its last resort.
+func shown(backends []wiring.Backend) []server.Backend {
+	all := make([]server.Backend, 0, len(backends)+1)
+	for _, backend := range backends {
+		b := server.Backend{Name: backend.Name(), Version: backend.Version}
+		if backend.Breaker != nil {
+			b.State = backend.Breaker.State
+		}
+		all = append(all, b)
+	}
+	return append(all, server.Backend{Name: solver.BackendGreedy})
 }

@@ -15,6 +15,8 @@ type answer struct {
 	solver.Attempt
 	result    solver.Result
 	objective float64
+	// unsuited says that the fault is the problem's and not the backend's.
+	unsuited bool
 }
 
 // tryWithin asks a backend that must be done by a time; the zero time sets none.
@@ -37,11 +39,13 @@ func tryWithin(
 func try(ctx context.Context, backend solver.Backend, p *solver.Problem, options solver.SolveOptions) answer {
 	start := time.Now()
 	result, err := solve(ctx, backend, p, options)
-	a := answer{Attempt: solver.Attempt{Backend: backend.Name(), Duration: time.Since(start)}}
+	duration := time.Since(start)
 	if err != nil {
-		a.Outcome, a.Detail = outcomeOf(err), err.Error()
+		a := failure(backend.Name(), err)
+		a.Duration = duration
 		return a
 	}
+	a := answer{Attempt: solver.Attempt{Backend: backend.Name(), Duration: duration}}
 	if err := check(p, result); err != nil {
 		a.Outcome, a.Detail = solver.OutcomeInvalidPlan, err.Error()
 		return a
@@ -63,6 +67,14 @@ func solve(
 		}
 	}()
 	return backend.Solve(ctx, p, options)
+}
+
+// failure returns the try of a backend that ended with an error.
+func failure(name solver.BackendName, err error) answer {
+	return answer{
+		Attempt:  solver.Attempt{Backend: name, Outcome: outcomeOf(err), Detail: err.Error()},
+		unsuited: errors.Is(err, solver.ErrUnsuited),
+	}
 }
 
 // outcomeOf returns what an error of a backend means.

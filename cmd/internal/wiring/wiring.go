@@ -43,6 +43,12 @@ type Backend struct {
 	// Missing says why it cannot be asked, and is nil where it can. It wraps
 	// solver.ErrUnavailable, and Solve returns it.
 	Missing error
+	// Breaker rests the backend while it keeps failing; nil where nothing does.
+	Breaker *chain.Breaker
+
+	// program is the backend on an external program, whether that is missing or not;
+	// nil for an embedded one.
+	program solver.Backend
 }
 
 // DefaultBackends are the backends asked, in order, where the caller names none.
@@ -112,12 +118,12 @@ func probe(ctx context.Context, backend external) Backend {
 	defer cancel()
 	version, err := backend.Probe(ctx)
 	if err == nil {
-		return Backend{Backend: backend, Version: version}
+		return Backend{Backend: backend, Version: version, program: backend}
 	}
 	if !errors.Is(err, solver.ErrUnavailable) {
 		err = fmt.Errorf("%w: %w", solver.ErrUnavailable, err)
 	}
-	return Backend{Backend: missing{backend.Name(), err}, Missing: err}
+	return Backend{Backend: missing{backend.Name(), err}, Missing: err, program: backend}
 }
 
 // missing stands for a backend whose program is missing.

@@ -80,24 +80,28 @@ func startLoad(t *testing.T, addresses ...string) *load {
 	return l
 }
 
-// slowRequest returns a request that takes most of a second where CBC is that of
+// slowRequest returns a request that takes half a second where CBC is that of
 // sleepingSolver, and hardly any of a core.
 func slowRequest(seed uint64) *elastallocv1.AllocateRequest {
 	request := drawnRequest(10, 16, seed)
 	request.Options = &elastallocv1.AllocateOptions{
-		Backend: elastallocv1.Backend_BACKEND_CBC, TimeBudget: durationpb.New(time.Second),
+		Backend: elastallocv1.Backend_BACKEND_CBC, TimeBudget: durationpb.New(5 * time.Second),
+		// Greedy's plan, with which the solver comes back, is legal then.
+		Admission: elastallocv1.Admission_ADMISSION_OPTIMIZED,
 	}
 	return request
 }
 
-// sleepingSolver returns a program that says it is CBC and then sleeps over every
-// problem, until it is stopped.
+// sleepingSolver returns a program that says it is CBC, sleeps over every problem, and
+// then gives back the plan that it was given to start from.
 func sleepingSolver(t *testing.T) (program string) {
 	t.Helper()
 	program = filepath.Join(t.TempDir(), "cbc")
 	script := "#!/bin/sh\n" +
 		"[ \"$1\" = -quit ] && echo 'Welcome to the CBC MILP Solver' && echo 'Version: 2.10.12' && exit\n" +
-		"exec sleep 60\n"
+		"sleep 0.5\n" +
+		"for solution; do :; done\n" + // The last argument.
+		"cp start.txt \"$solution\"\n"
 	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}

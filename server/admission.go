@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+
+	"github.com/elastalloc/elastalloc/internal/tracing"
 )
 
 const (
@@ -61,10 +63,13 @@ func (a *admission) enter(ctx context.Context, request any, _ *grpc.UnaryServerI
 // call away at once where the queue is full, and later where the call has waited for
 // too long; it returns the context's error if that ends first.
 func (a *admission) await(ctx context.Context) (done func(), err error) {
+	_, stage := tracing.Start(ctx, tracing.StageAdmission)
+	defer stage.End()
 	select {
 	case a.turns <- struct{}{}:
 	default:
 		if err := a.queue(ctx); err != nil {
+			tracing.Fail(stage, err.Error())
 			return nil, err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/elastalloc/elastalloc/internal/tracing"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
@@ -43,18 +44,46 @@ func NewAllocator(config AllocatorConfig) *Allocator {
 
 // Allocate decides one snapshot.
 func (a *Allocator) Allocate(ctx context.Context, request *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
-	converted, err := ConvertRequest(request, a.config.MaxJobs)
+	converted, err := a.convert(ctx, request)
 	if err != nil {
 		return nil, toCallError(ctx, err)
 	}
 	snapshot := converted.Snapshot
-	decision, err := a.config.Chain.Allocate(ctx, snapshot, converted.Options)
+	decision, err := a.decide(ctx, converted)
 	if err != nil {
 		return nil, toCallError(ctx, err)
 	}
-	a.config.Metrics.observe(snapshot, converted.Options.Mode, &decision.Report)
+	a.config.Metrics.observe(ctx, snapshot, converted.Options.Mode, &decision.Report)
 	a.log(ctx, snapshot, &decision.Report)
+	describeDecision(ctx, &decision.Report)
+	_, stage := tracing.Start(ctx, tracing.StageConvertResponse)
+	defer stage.End()
 	return ConvertDecision(snapshot.ID, decision, converted.IncludePlan), nil
+}
+
+// convert converts and validates a request, as a stage of the call.
+func (a *Allocator) convert(ctx context.Context, request *elastallocv1.AllocateRequest) (Request, error) {
+	_, stage := tracing.Start(ctx, tracing.StageConvertRequest)
+	defer stage.End()
+	converted, err := ConvertRequest(request, a.config.MaxJobs)
+	if err != nil {
+		// The error itself quotes the request.
+		tracing.Fail(stage, "the request is invalid")
+		return Request{}, err
+	}
+	describeRequest(ctx, converted)
+	return converted, nil
+}
+
+// decide has the chain decide. Its backends are stages of their own, and where idle
+// nodes are filled, the decision is the stage.
+func (a *Allocator) decide(ctx context.Context, request Request) (solver.Decision, error) {
+	if request.Options.Mode == solver.ModeFillIdle {
+		stageCtx, stage := tracing.Start(ctx, tracing.StageFillIdle)
+		defer stage.End()
+		ctx = stageCtx
+	}
+	return a.config.Chain.Allocate(ctx, request.Snapshot, request.Options)
 }
 
 // log writes a line about a decision and, since the caller gets an answer all the

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
@@ -72,6 +74,12 @@ type Config struct {
 	Version string
 	// Registry takes the metrics and is what /metrics shows; nil means a new one.
 	Registry *prometheus.Registry
+	// TracerProvider makes a span of every Allocate call and of its stages; nil makes
+	// none. The caller shuts it down, after Run has returned.
+	TracerProvider trace.TracerProvider
+	// Propagator reads the span of the caller from a call's metadata; nil reads none,
+	// so that every call begins a trace.
+	Propagator propagation.TextMapPropagator
 }
 
 // DefaultConfig returns the defaults. Chain and Backends are the caller's to set.

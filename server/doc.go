@@ -2,6 +2,6 @@
 // API and the core, the one place where errors become status codes, the
 // interceptors, health, draining, metrics and the admin endpoints.
 //
-// The path of a call is metrics, request id, logging, recovery, load shedding,
+// The path of a call is the span, metrics, request id, logging, recovery, load shedding,
 // draining, Allocator, ConvertRequest, the chain of backends, ConvertDecision.
 package server

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"runtime"
 	"time"
@@ -141,14 +142,15 @@ func histogram(name, help string, buckets []float64) prometheus.HistogramOpts {
 }
 
 // observe observes a decision on a snapshot. Gap and gain speak of optimising, so
-// a decision that only fills idle nodes has neither.
-func (m *Metrics) observe(s *solver.Snapshot, mode solver.Mode, r *solver.Report) {
+// a decision that only fills idle nodes has neither. A sampled span in ctx becomes the
+// exemplar of how long the search took: from a slow bucket to the trace of a call in it.
+func (m *Metrics) observe(ctx context.Context, s *solver.Snapshot, mode solver.Mode, r *solver.Report) {
 	if m == nil {
 		return
 	}
 	m.snapshotJobs.Observe(float64(len(s.Jobs)))
 	m.snapshotNodes.Observe(float64(s.TotalNodes))
-	m.solveDuration.WithLabelValues(string(r.Backend), string(r.Reason)).Observe(r.SolveTime.Seconds())
+	observeWithTrace(ctx, m.solveDuration.WithLabelValues(string(r.Backend), string(r.Reason)), r.SolveTime.Seconds())
 	for _, attempt := range r.Attempts {
 		if attempt.Outcome != solver.OutcomeAnswered {
 			m.fallbacks.WithLabelValues(string(attempt.Backend), string(attempt.Outcome)).Inc()

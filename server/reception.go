@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/elastalloc/elastalloc/internal/tracing"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
@@ -80,7 +81,7 @@ func (r *reception) allocate(
 	request := &elastallocv1.AllocateRequest{}
 	info := &grpc.UnaryServerInfo{Server: server, FullMethod: elastallocv1.AllocatorService_Allocate_FullMethodName}
 	return intercept(ctx, request, info, func(ctx context.Context, _ any) (any, error) {
-		message, err := r.receive(receive)
+		message, err := r.receive(ctx, receive)
 		if err != nil {
 			return nil, toCallError(ctx, err)
 		}
@@ -99,7 +100,9 @@ func (r *reception) allocate(
 // receive waits for a request to arrive, but no longer than the timeout: clients that
 // send slowly, or half a request, must not collect. What still waits then ends with
 // the call.
-func (r *reception) receive(receive func(any) error) (frame, error) {
+func (r *reception) receive(ctx context.Context, receive func(any) error) (frame, error) {
+	_, stage := tracing.Start(ctx, tracing.StageReceive)
+	defer stage.End()
 	var message frame
 	received := make(chan error, 1)
 	go func() { received <- receive(&message) }()

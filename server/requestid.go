@@ -5,8 +5,11 @@ import (
 	"crypto/rand"
 	"strings"
 
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
+
+	"github.com/elastalloc/elastalloc/internal/tracing"
 )
 
 // requestIDKey is the metadata key under which a call may bring its id, and under
@@ -25,12 +28,13 @@ func requestID(ctx context.Context) string {
 	return id
 }
 
-// identify gives the call the id it brought, or a new one, and echoes it.
+// identify gives the call the id it brought, or a new one, tells its span and echoes it.
 func identify(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	id := rand.Text()
 	if brought := metadata.ValueFromIncomingContext(ctx, requestIDKey); len(brought) > 0 && acceptable(brought[0]) {
 		id = brought[0]
 	}
+	trace.SpanFromContext(ctx).SetAttributes(tracing.RequestID.String(id))
 	response, err := handler(context.WithValue(ctx, requestIDContextKey{}, id), request)
 	// Both can be set here for sure: nothing has been sent yet. An error goes without a
 	// header, which would tell clients that the call was begun: gRPC retries no such call.

@@ -56,6 +56,9 @@ func (c Config) Complete() (*Server, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
+	if c.TracerProvider != nil {
+		c.Logger = slog.New(spanHandler{c.Logger.Handler()})
+	}
 	security, expiry, err := c.transportSecurity()
 	if err != nil {
 		return nil, err
@@ -73,7 +76,8 @@ func (c Config) Complete() (*Server, error) {
 		}
 	}
 	s := &Server{config: c, health: health.NewServer(), admission: newAdmission(&c, metrics)}
-	s.grpc = grpc.NewServer(append(interceptorOptions(metrics, c.Logger, s.admission),
+	options := append(interceptorOptions(metrics, c.Logger, s.admission), c.tracingOptions()...)
+	s.grpc = grpc.NewServer(append(options,
 		grpc.Creds(security),
 		grpc.MaxRecvMsgSize(c.maxMessageBytes()),
 		grpc.MaxConcurrentStreams(maxStreams),

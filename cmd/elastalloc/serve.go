@@ -9,13 +9,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/elastalloc/elastalloc/cmd/internal/telemetry"
 	"github.com/elastalloc/elastalloc/cmd/internal/wiring"
 	"github.com/elastalloc/elastalloc/server"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
 )
 
-func newServeCommand() *cobra.Command {
+func newServeCommand(env lookupEnv) *cobra.Command {
 	config := server.DefaultConfig()
 	config.Version = version()
 	names, budget, level := wiring.DefaultBackends(), wiring.DefaultBudget, slog.LevelInfo
@@ -28,7 +29,8 @@ func newServeCommand() *cobra.Command {
 		Long: `Serve the AllocatorService, health and reflection over gRPC, and /metrics, /healthz
 and /readyz over HTTP on the admin address. SIGTERM and SIGINT drain the server:
 it says that it is not ready, waits, refuses new calls, lets those in flight end
-and exits 0. Logs go to stderr, one JSON object per line.`,
+and exits 0. Logs go to stderr, one JSON object per line. The standard variables of
+OpenTelemetry, such as OTEL_EXPORTER_OTLP_ENDPOINT, turn traces on.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if budget <= 0 {
@@ -44,6 +46,15 @@ and exits 0. Logs go to stderr, one JSON object per line.`,
 			backends = wiring.Guard(backends, budget, logChanges(config.Logger))
 			config.Chain = wiring.Chain(backends, budget)
 			config.Backends = shown(backends)
+			traces, err := telemetry.New(cmd.Context(), telemetry.Config{
+				Getenv: env.get, Logger: config.Logger, Console: cmd.OutOrStdout(), Version: config.Version,
+			})
+			if err != nil {
+				return err
+			}
+			// After the drain, so that the spans of the last calls are among them.
+			defer traces.Shutdown()
+			config.TracerProvider, config.Propagator = traces.TracerProvider, traces.Propagator
 			ready, err := config.Complete()
 			if errors.As(err, new(*net.OpError)) {
 				return failed(err)

@@ -39,19 +39,14 @@ func tryWithin(
 func try(ctx context.Context, backend solver.Backend, p *solver.Problem, options solver.SolveOptions) answer {
 	start := time.Now()
 	result, err := solve(ctx, backend, p, options)
-	duration := time.Since(start)
-	if err != nil {
-		a := failure(backend.Name(), err)
-		a.Duration = duration
-		return a
+	a := answer{
+		Attempt:  solver.Attempt{Backend: backend.Name(), Duration: time.Since(start)},
+		unsuited: errors.Is(err, solver.ErrUnsuited),
 	}
-	a := answer{Attempt: solver.Attempt{Backend: backend.Name(), Duration: duration}}
-	if err := check(p, result); err != nil {
-		a.Outcome, a.Detail = solver.OutcomeInvalidPlan, err.Error()
+	if a.Outcome, a.Detail = Outcome(p, result, err); a.Outcome != solver.OutcomeAnswered {
 		return a
 	}
 	p.ReleaseFinished(result.Plan)
-	a.Outcome, a.Detail = solver.OutcomeAnswered, result.Detail
 	a.result, a.objective = result, p.Objective(result.Plan)
 	return a
 }
@@ -75,6 +70,18 @@ func failure(name solver.BackendName, err error) answer {
 		Attempt:  solver.Attempt{Backend: name, Outcome: outcomeOf(err), Detail: err.Error()},
 		unsuited: errors.Is(err, solver.ErrUnsuited),
 	}
+}
+
+// Outcome returns how a backend's try at p ended, as far as its error and its plan
+// tell, and what there is to say of it for a person. A judge may still refute an answer.
+func Outcome(p *solver.Problem, result solver.Result, err error) (outcome solver.Outcome, detail string) {
+	if err != nil {
+		return outcomeOf(err), err.Error()
+	}
+	if err := check(p, result); err != nil {
+		return solver.OutcomeInvalidPlan, err.Error()
+	}
+	return solver.OutcomeAnswered, result.Detail
 }
 
 // outcomeOf returns what an error of a backend means.

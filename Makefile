@@ -12,6 +12,8 @@ LOAD_TIME ?= 10s
 # Benchmarks that `make bench` runs, and how often.
 BENCH       ?= .
 BENCH_COUNT ?= 6
+# How long `make soak` puts load on a server.
+SOAK_TIME ?= 30m
 
 # The tools, each as name, package and version. A stamp per version makes
 # installing them idempotent and a changed version effective.
@@ -64,6 +66,10 @@ load: build $(call stamp,ghz) ## Measure a server under load against the same de
 .PHONY: fuzz
 fuzz: ## Run every fuzzer for FUZZ_TIME.
 	scripts/fuzz.sh $(FUZZ_TIME)
+
+.PHONY: soak
+soak: ## Put a mixed load on a server for SOAK_TIME; it has to stay as small as it was.
+	PATH="$(TOOLS):$$PATH" $(GO) test -run '^TestSoak$$' -v -timeout 0 ./cmd/elastalloc/faults -soak=$(SOAK_TIME)
 
 .PHONY: lint
 lint: $(call stamp,golangci-lint) $(call stamp,buf) ## Lint the Go code and the API.

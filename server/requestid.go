@@ -13,7 +13,7 @@ import (
 )
 
 // requestIDKey is the metadata key under which a call may bring its id, and under
-// which the response's header returns it.
+// which the response's header returns it, or its trailer where the call failed.
 const requestIDKey = "x-request-id"
 
 // maxRequestIDLength is the longest id that is taken over, in bytes.
@@ -35,9 +35,15 @@ func identify(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler
 		id = brought[0]
 	}
 	trace.SpanFromContext(ctx).SetAttributes(tracing.RequestID.String(id))
-	// The header can be set here for sure: nothing has been sent yet.
-	_ = grpc.SetHeader(ctx, metadata.Pairs(requestIDKey, id))
-	return handler(context.WithValue(ctx, requestIDContextKey{}, id), request)
+	response, err := handler(context.WithValue(ctx, requestIDContextKey{}, id), request)
+	// Both can be set here for sure: nothing has been sent yet. An error goes without a
+	// header, which would tell clients that the call was begun: gRPC retries no such call.
+	if echo := metadata.Pairs(requestIDKey, id); err != nil {
+		_ = grpc.SetTrailer(ctx, echo)
+	} else {
+		_ = grpc.SetHeader(ctx, echo)
+	}
+	return response, err
 }
 
 // acceptable reports whether an id is fit for headers and logs: printable ASCII

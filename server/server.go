@@ -20,9 +20,20 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// maxStreams is the most calls open at once over one connection; a client with more
-// waits or opens another.
-const maxStreams = 256
+const (
+	// maxStreams is the most calls open at once over one connection; a client with more
+	// waits or opens another.
+	maxStreams = 256
+
+	// handshakeTimeout is how long a new connection may take to say what it is. gRPC's
+	// own 2 minutes are too long: it does not begin to drain before every connection
+	// has done so, or has been given up.
+	handshakeTimeout = 5 * time.Second
+
+	// maxHeaderBytes is the most metadata that a call may bring. Up to gRPC's own 16 MB
+	// would be kept for a call that has not even begun.
+	maxHeaderBytes = 64 << 10
+)
 
 // Server serves Allocate, health and reflection over gRPC, and metrics, liveness
 // and readiness over admin HTTP. Its listeners are open from the start.
@@ -71,6 +82,8 @@ func (c Config) Complete() (*Server, error) {
 		grpc.Creds(security),
 		grpc.MaxRecvMsgSize(c.maxMessageBytes()),
 		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.ForceServerCodecV2(newFrameCodec()),
 		// Connections end now and then, so that clients spread over new servers.
 		grpc.KeepaliveParams(keepalive.ServerParameters{

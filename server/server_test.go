@@ -91,9 +91,12 @@ func TestRequestID(t *testing.T) {
 				if test.brought != "" {
 					ctx = metadata.AppendToOutgoingContext(ctx, "x-request-id", test.brought)
 				}
-				var header metadata.MD
-				_, _ = h.client.Allocate(ctx, r, grpc.Header(&header))
+				var header, trailer metadata.MD
+				_, err := h.client.Allocate(ctx, r, grpc.Header(&header), grpc.Trailer(&trailer))
 				echoed := header.Get("x-request-id")
+				if err != nil {
+					echoed = trailer.Get("x-request-id")
+				}
 				if len(echoed) != 1 || echoed[0] == "" || (echoed[0] == test.brought) != test.kept {
 					t.Fatalf("%q is echoed as %q", test.brought, echoed)
 				}
@@ -102,6 +105,19 @@ func TestRequestID(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestErrorsCanBeRetried checks that an error comes without a header, since gRPC takes
+// a header for the sign that a call was begun, and then does not retry it.
+func TestErrorsCanBeRetried(t *testing.T) {
+	t.Parallel()
+	h := start(t, nil)
+	h.admission.draining.Store(true)
+	var header metadata.MD
+	_, err := h.client.Allocate(t.Context(), smallRequest(), grpc.Header(&header))
+	if status.Code(err) != codes.Unavailable || len(header) > 0 {
+		t.Errorf("error is %v, header is %v; want UNAVAILABLE and none", err, header)
 	}
 }
 

@@ -34,12 +34,19 @@ type Server struct {
 // loopback interface, and returns when the server is ready. The process is killed
 // when ctx ends.
 func Start(ctx context.Context, binary string, flags ...string) (*Server, error) {
+	return StartWithEnv(ctx, binary, nil, flags...)
+}
+
+// StartWithEnv is Start with an environment of KEY=value; nil means that of this
+// process.
+func StartWithEnv(ctx context.Context, binary string, env []string, flags ...string) (*Server, error) {
 	arguments := append([]string{"serve", "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0"}, flags...)
 	s := &Server{
 		command: exec.CommandContext(ctx, binary, arguments...),
 		logs:    new(lockedBuffer),
 		exited:  make(chan struct{}),
 	}
+	s.command.Env = env
 	logs, err := s.command.StderrPipe()
 	if err != nil {
 		return nil, err
@@ -118,6 +125,30 @@ func (s *Server) Stop() error {
 	<-s.exited
 	return s.err
 }
+
+// Kill ends the server at once with SIGKILL, as a machine out of memory does, and
+// waits for its end.
+func (s *Server) Kill() error {
+	if err := s.command.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	<-s.exited
+	return nil
+}
+
+// Killed reports whether SIGKILL has ended the server.
+func (s *Server) Killed() bool {
+	select {
+	case <-s.exited:
+		status, ok := s.command.ProcessState.Sys().(syscall.WaitStatus)
+		return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
+	default:
+		return false
+	}
+}
+
+// PID returns the number of the server's process.
+func (s *Server) PID() int { return s.command.Process.Pid }
 
 // Logs returns what the server has logged so far.
 func (s *Server) Logs() string { return s.logs.String() }

@@ -1,0 +1,41 @@
+//go:build unix
+
+package faults
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// drawnRequest returns a request of a realistic size and shape, drawn from a seed:
+// heavy-tailed run times, some jobs on nodes and some queued. 40 jobs on 70 nodes
+// are the paper's size.
+func drawnRequest(jobs, nodes int, seed uint64) *elastallocv1.AllocateRequest {
+	r := rand.New(rand.NewPCG(seed, 70))
+	snapshot := &elastallocv1.Snapshot{
+		Id:         fmt.Sprintf("%d-jobs-%d-nodes-seed-%d", jobs, nodes, seed),
+		TotalNodes: int32(nodes),
+	}
+	free := nodes
+	for i := range jobs {
+		eta := 3600 * math.Exp(r.NormFloat64()*1.5+0.5)
+		job := &elastallocv1.Job{
+			Id:           fmt.Sprintf("job-%d", i+1),
+			RemainingEta: durationpb.New(time.Duration(eta*1e3) * time.Millisecond),
+			RescaleDelay: durationpb.New(15 * time.Second),
+			TrainingTime: durationpb.New(time.Duration(r.IntN(7200)) * time.Second),
+		}
+		if held := 1 << r.IntN(3); held <= free && r.IntN(4) > 0 {
+			job.CurrentNodes = int32(held)
+			free -= held
+		}
+		snapshot.Jobs = append(snapshot.Jobs, job)
+	}
+	return &elastallocv1.AllocateRequest{Snapshot: snapshot}
+}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -39,17 +41,38 @@ func try(ctx context.Context, backend solver.Backend, p *solver.Problem, options
 	result, err := solve(ctx, backend, p, options)
 	a := answer{Attempt: solver.Attempt{Backend: backend.Name(), Duration: time.Since(start)}}
 	if err != nil {
-		a.Outcome, a.Detail = outcomeOf(err), err.Error()
+		a.Outcome, a.Detail = outcomeOf(err), legible(err.Error())
 		return a
 	}
 	if err := check(p, result); err != nil {
-		a.Outcome, a.Detail = solver.OutcomeInvalidPlan, err.Error()
+		a.Outcome, a.Detail = solver.OutcomeInvalidPlan, legible(err.Error())
 		return a
 	}
 	p.ReleaseFinished(result.Plan)
-	a.Outcome, a.Detail = solver.OutcomeAnswered, result.Detail
+	a.Outcome, a.Detail = solver.OutcomeAnswered, legible(result.Detail)
 	a.result, a.objective = result, p.Objective(result.Plan)
 	return a
+}
+
+// longestDetail is how many bytes of what a backend says of its attempt are kept.
+const longestDetail = 1000
+
+// legible returns text fit for a report, whatever program it comes from: UTF-8, as
+// a message must be, on one line, and short.
+func legible(text string) string {
+	if len(text) > longestDetail {
+		text = text[:longestDetail] + "…"
+	}
+	return strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case unicode.IsPrint(r):
+			return r
+		default:
+			return unicode.ReplacementChar
+		}
+	}, text)
 }
 
 // solve asks a backend and turns a panic into an error, so that a backend with a

@@ -12,6 +12,7 @@ import (
 	"github.com/elastalloc/elastalloc/cmd/internal/wiring"
 	"github.com/elastalloc/elastalloc/server"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/subprocess"
 )
 
 func newServeCommand() *cobra.Command {
@@ -37,6 +38,7 @@ and exits 0. Logs go to stderr, one JSON object per line.`,
 				return fmt.Errorf("--backends: %w", err)
 			}
 			config.Logger = slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
+			removeAbandoned(cmd.Context(), config.Logger)
 			config.Chain = wiring.Chain(backends, budget)
 			config.Backends = backendsUp(cmd.Context(), config.Logger, backends)
 			ready, err := config.Complete()
@@ -64,6 +66,18 @@ and exits 0. Logs go to stderr, one JSON object per line.`,
 	flags.DurationVar(&config.DrainTimeout, "drain-timeout", config.DrainTimeout, "time that calls in flight then have to end")
 	flags.TextVar(&level, "log-level", level, "least level logged: debug, info, warn or error")
 	return command
+}
+
+// removeAbandoned removes what a server that was killed has left on the disk, and
+// logs it. To fail is no reason not to serve.
+func removeAbandoned(ctx context.Context, logger *slog.Logger) {
+	removed, err := subprocess.RemoveAbandoned()
+	if removed > 0 {
+		logger.InfoContext(ctx, "removed what killed processes have left", "folders", removed)
+	}
+	if err != nil {
+		logger.WarnContext(ctx, "cannot remove what killed processes have left", "error", err)
+	}
 }
 
 // backendsUp returns whether each backend can be asked, and logs it. One whose

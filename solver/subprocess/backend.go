@@ -268,21 +268,6 @@ func timedOut(ctx context.Context, when string) error {
 	return fmt.Errorf("%w: the time was up %s", solver.ErrTimedOut, when)
 }
 
-// withFolder calls do with a new folder that only this user may enter, and removes
-// it with all that is in it.
-func withFolder(do func(dir string) error) (err error) {
-	dir, err := os.MkdirTemp("", "elastalloc-")
-	if err != nil {
-		return fmt.Errorf("making a folder: %w", err)
-	}
-	defer func() {
-		if failed := os.RemoveAll(dir); failed != nil && err == nil {
-			err = fmt.Errorf("removing a folder: %w", failed)
-		}
-	}()
-	return do(dir)
-}
-
 // writeFile writes a file into a folder until ctx ends.
 func writeFile(ctx context.Context, dir, name string, write func(io.Writer) error) (err error) {
 	file, err := os.Create(filepath.Join(dir, name))

@@ -11,15 +11,15 @@ import (
 // come to hold.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	const patience = 20 * time.Second
+	const limit = 20 * time.Second
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
-	timeout := time.After(patience)
+	timeout := time.After(limit)
 	for !holds() {
 		select {
 		case <-ticker.C:
 		case <-timeout:
-			t.Fatalf("after %v there is still not %s", patience, what)
+			t.Fatalf("after %v there is still not %s", limit, what)
 		}
 	}
 }

@@ -21,10 +21,9 @@ import (
 )
 
 const (
-	// budget is what the decisions of these tests may take, and deadline what their
-	// callers allow.
+	// budget is what decisions may take, and patience what their callers wait on top.
 	budget   = 800 * time.Millisecond
-	deadline = 3 * time.Second
+	patience = 2 * time.Second
 	// longestDetail is how much a person wants to read of an attempt, in bytes.
 	longestDetail = 1200
 	// memoryGrowth is how much more memory than before a server may ever have taken
@@ -85,7 +84,7 @@ func TestMissingSolver(t *testing.T) {
 	for _, kind := range solverKinds() {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
-			s := &scene{kind: kind}
+			s := &scene{kind: kind, budget: budget}
 			s.server = startServer(t, "--backends="+kind.name+",exact", "--"+kind.name+"=/nonexistent/"+kind.name)
 			s.client = newAllocator(t, s.server)
 			if logs := s.server.Logs(); !strings.Contains(logs, `"level":"WARN","msg":"backend is missing","backend":"`+kind.name+`"`) {
@@ -152,6 +151,8 @@ type scene struct {
 	client  elastallocv1.AllocatorServiceClient
 	program string
 	tempDir string
+	// budget is what its decisions may take.
+	budget time.Duration
 }
 
 // writesAnswer is the script of a solver that does what it should.
@@ -161,9 +162,16 @@ const writesAnswer = `cp "$ANSWER" solution.txt`
 // write.
 func startScene(t *testing.T, kind solverKind, flags ...string) *scene {
 	t.Helper()
-	s := &scene{kind: kind, program: filepath.Join(t.TempDir(), kind.name), tempDir: t.TempDir()}
-	s.install(t, new(solution), "exit 1") // For the probe.
+	s := newScene(t, kind)
 	s.start(t, flags...)
+	return s
+}
+
+// newScene returns a scene whose server is yet to be started.
+func newScene(t *testing.T, kind solverKind) *scene {
+	t.Helper()
+	s := &scene{kind: kind, program: filepath.Join(t.TempDir(), kind.name), tempDir: t.TempDir(), budget: budget}
+	s.install(t, new(solution), "exit 1") // For the probe.
 	return s
 }
 
@@ -219,12 +227,12 @@ func (s *scene) allocate(t *testing.T, request *elastallocv1.AllocateRequest) *e
 
 // ask asks the server for its solver.
 func (s *scene) ask(ctx context.Context, request *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, deadline)
+	ctx, cancel := context.WithTimeout(ctx, s.budget+patience)
 	defer cancel()
 	return s.client.Allocate(ctx, &elastallocv1.AllocateRequest{
 		Snapshot: request.GetSnapshot(),
 		Options: &elastallocv1.AllocateOptions{
-			Backend: s.kind.backend, TimeBudget: durationpb.New(budget),
+			Backend: s.kind.backend, TimeBudget: durationpb.New(s.budget),
 		},
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/elastalloc/elastalloc/server"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
+	"github.com/elastalloc/elastalloc/solver/subprocess"
 )
 
 func newServeCommand(env lookupEnv) *cobra.Command {
@@ -45,6 +46,7 @@ traces on.`,
 			config.NoReflection = !reflection
 			logBackends(cmd.Context(), config.Logger, backends)
 			backends = wiring.Guard(backends, budget, logChanges(config.Logger))
+			removeAbandoned(cmd.Context(), config.Logger)
 			config.Chain = wiring.Chain(backends, budget)
 			config.Backends = shown(backends)
 			traces, err := telemetry.New(cmd.Context(), telemetry.Config{
@@ -84,6 +86,18 @@ traces on.`,
 	flags.DurationVar(&config.DrainTimeout, "drain-timeout", config.DrainTimeout, "time that calls in flight then have to end")
 	flags.TextVar(&level, "log-level", level, "least level logged: debug, info, warn or error")
 	return command
+}
+
+// removeAbandoned removes what a server that was killed has left on the disk, and
+// logs it. To fail is no reason not to serve.
+func removeAbandoned(ctx context.Context, logger *slog.Logger) {
+	removed, err := subprocess.RemoveAbandoned()
+	if removed > 0 {
+		logger.InfoContext(ctx, "removed what killed processes have left", "folders", removed)
+	}
+	if err != nil {
+		logger.WarnContext(ctx, "cannot remove what killed processes have left", "error", err)
+	}
 }
 
 // logBackends logs what was found out about the backends. One whose program is

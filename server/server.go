@@ -140,6 +140,9 @@ func (s *Server) Run(ctx context.Context) error {
 	go serve("admin HTTP", s.admin.Serve, s.adminListener)
 	s.setReady(true)
 	s.config.Logger.Info("serving", "address", s.Addr().String(), "admin_address", s.AdminAddr().String())
+	if s.config.Ready != nil {
+		s.config.Ready(true)
+	}
 
 	<-ctx.Done()
 	s.drain()
@@ -163,6 +166,9 @@ func (s *Server) drain() {
 	logger, timeout := s.config.Logger, s.config.DrainTimeout
 	logger.Info("draining", "delay", s.config.DrainDelay, "timeout", timeout)
 	s.setReady(false)
+	if s.config.Ready != nil {
+		s.config.Ready(false)
+	}
 	time.Sleep(s.config.DrainDelay)
 	s.admission.draining.Store(true)
 

@@ -12,10 +12,10 @@ import (
 )
 
 // listenAsSystemd returns a socket like that on which systemd hears from a service.
-func listenAsSystemd(t *testing.T) (socket string, listener *net.UnixConn) {
+func listenAsSystemd(t *testing.T) (string, *net.UnixConn) {
 	t.Helper()
-	socket = filepath.Join(t.TempDir(), "notify")
-	listener, err = net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	socket := filepath.Join(t.TempDir(), "notify")
+	listener, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,6 +43,9 @@ func conclude(result solver.Result, gap, askedGap float64) (solver.Reason, solve
 	switch {
 	case result.Heuristic:
 		return solver.ReasonHeuristic, result.Limit
+	case gap <= solver.OptimalGap && result.Limit == solver.LimitTime:
+		// As good as optimal, but with more time it may have been another plan.
+		return solver.ReasonOptimal, solver.LimitTime
 	case gap <= solver.OptimalGap:
 		return solver.ReasonOptimal, solver.LimitNone
 	case gap <= askedGap:

@@ -44,6 +44,7 @@ type Server struct {
 	admin                   *http.Server
 	health                  *health.Server
 	admission               *admission
+	arrivals                *arrivals
 	ready                   atomic.Bool
 }
 
@@ -91,7 +92,8 @@ func (c Config) Complete() (*Server, error) {
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 	)...)
-	requests := &reception{timeout: c.ReceiveTimeout, admission: s.admission}
+	s.arrivals = &arrivals{limit: c.MaxReceiving}
+	requests := &reception{timeout: c.ReceiveTimeout, arrivals: s.arrivals, admission: s.admission}
 	s.grpc.RegisterService(requests.service(), NewAllocator(AllocatorConfig{
 		Chain: c.Chain, MaxJobs: c.MaxJobs, Metrics: metrics, Logger: c.Logger,
 	}))

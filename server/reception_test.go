@@ -8,6 +8,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/gzip"
+	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 
@@ -74,6 +76,22 @@ func TestNoRequestIsTheCallersFault(t *testing.T) {
 	if h.logs.line(`"level":"ERROR"`) != "" {
 		t.Errorf("a caller's fault is logged as an error:\n%s", h.logs)
 	}
+}
+
+// TestCompressedMessagesAreRefused checks that nothing is decompressed, for any
+// service. The code that the caller sees is gRPC's; it is not counted as a bug of ours.
+func TestCompressedMessagesAreRefused(t *testing.T) {
+	t.Parallel()
+	h := start(t, nil)
+	_, err := h.client.Allocate(t.Context(), smallRequest(), grpc.UseCompressor(gzip.Name))
+	_, ofHealth := grpc_health_v1.NewHealthClient(h.conn).Check(t.Context(),
+		&grpc_health_v1.HealthCheckRequest{Service: "x"}, grpc.UseCompressor(gzip.Name))
+	for _, err := range []error{err, ofHealth} {
+		if !strings.Contains(status.Convert(err).Message(), "no compressed messages") {
+			t.Errorf("error is %v", err)
+		}
+	}
+	h.await(t, handledSeries(codes.InvalidArgument), "1")
 }
 
 // openCall begins a call and sends nothing of its request.

@@ -83,6 +83,7 @@ func (c Config) Complete() (*Server, error) {
 		grpc.MaxRecvMsgSize(c.maxMessageBytes()),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
+		refuseCompression(),
 		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.ForceServerCodecV2(newFrameCodec()),
 		// Connections end now and then, so that clients spread over new servers.

@@ -131,6 +131,33 @@ func TestCancelledCalls(t *testing.T) {
 	honest.stop(t)
 }
 
+// TestHalfCallsKeepNobodyOut checks that calls without a request, far more than the
+// server receives at once, take nobody's place.
+func TestHalfCallsKeepNobodyOut(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	honest := startHonestClient(t, server)
+	honest.awaitAnswers(t, 5)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running, acting sync.WaitGroup
+	defer func() {
+		cancel()
+		running.Wait()
+	}()
+	for range 20 {
+		acting.Add(1)
+		running.Go(func() {
+			runAttack(ctx, t, "half calls", server, attack{do: callAndSend(250, lengthPrefix(0, 1000))}, &acting)
+		})
+	}
+	acting.Wait()
+	honest.awaitAnswers(t, 20)
+	if started := sumOf(metrics(t, server), "grpc_server_started_total", `grpc_method="Allocate"`); started < 4000 {
+		t.Errorf("only %v calls were begun", started)
+	}
+	honest.stop(t)
+}
+
 // TestServerHangsUp checks that the server gets rid by itself of connections that say
 // nothing and of calls whose request does not come.
 func TestServerHangsUp(t *testing.T) {

@@ -124,7 +124,8 @@ func askTwice(ctx context.Context, t *testing.T, allocator elastallocv1.Allocato
 		}
 	}
 	if diff := cmp.Diff(nodesOf(answers[0]), nodesOf(answers[1])); diff != "" {
-		t.Errorf("asked twice (-first +second):\n%s\nrequest: %v", diff, request)
+		t.Errorf("asked twice (-first +second):\n%s\n%v\n%v\noptions: %v\nrequest: %v",
+			diff, answers[0].GetReport(), answers[1].GetReport(), request.GetOptions(), request)
 	}
 }
 

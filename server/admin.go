@@ -12,10 +12,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// newAdmin returns the admin HTTP server: /metrics, /healthz (the process lives),
-// /readyz (it takes calls) and, for callers on this machine, /debug/pprof/.
-func newAdmin(registry *prometheus.Registry, ready func() bool, logger *slog.Logger) *http.Server {
+// newAdmin returns the admin HTTP server: the status page at /, /metrics, /healthz
+// (the process lives), /readyz (it takes calls) and, for callers on this machine,
+// /debug/pprof/.
+func newAdmin(registry *prometheus.Registry, status http.Handler, ready func() bool, logger *slog.Logger) *http.Server {
 	mux := http.NewServeMux()
+	mux.Handle("GET /{$}", status)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "ok\n")

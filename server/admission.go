@@ -29,7 +29,9 @@ type admission struct {
 	waiting  atomic.Int64
 	maxQueue int64
 	draining atomic.Bool
-	metrics  *Metrics
+	// turnedAway counts what the metric does, for the status page.
+	turnedAway atomic.Int64
+	metrics    *Metrics
 }
 
 func newAdmission(c *Config, m *Metrics) *admission {
@@ -98,6 +100,7 @@ func (a *admission) queue(ctx context.Context) error {
 
 // shed counts a call that is turned away and returns its error.
 func (a *admission) shed(ctx context.Context) error {
+	a.turnedAway.Add(1)
 	a.metrics.shed.Inc()
 	return toCallError(ctx, errShedding)
 }

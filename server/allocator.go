@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/elastalloc/elastalloc/internal/tracing"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
@@ -21,6 +22,9 @@ type AllocatorConfig struct {
 	// Logger takes a line per decision at debug level and warnings of broken
 	// backends; nil discards them.
 	Logger *slog.Logger
+
+	// history remembers decisions for the status page; nil for nobody.
+	history *history
 }
 
 // Allocator implements the AllocatorService. It knows no transport, so it can be
@@ -49,10 +53,14 @@ func (a *Allocator) Allocate(ctx context.Context, request *elastallocv1.Allocate
 		return nil, toCallError(ctx, err)
 	}
 	snapshot := converted.Snapshot
+	began := time.Now()
 	decision, err := a.decide(ctx, converted)
 	if err != nil {
-		return nil, toCallError(ctx, err)
+		err = toCallError(ctx, err)
+		a.config.history.remember(ctx, began, converted, nil, err)
+		return nil, err
 	}
+	a.config.history.remember(ctx, began, converted, &decision.Report, nil)
 	a.config.Metrics.observe(ctx, snapshot, converted.Options.Mode, &decision.Report)
 	a.log(ctx, snapshot, &decision.Report)
 	describeDecision(ctx, &decision.Report)

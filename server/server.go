@@ -46,6 +46,7 @@ type Server struct {
 	admission               *admission
 	arrivals                *arrivals
 	ready                   atomic.Bool
+	history                 *history
 }
 
 // Complete checks the configuration, builds the server and listens. Its error
@@ -76,7 +77,7 @@ func (c Config) Complete() (*Server, error) {
 			return nil, fmt.Errorf("registering metrics: %w", err)
 		}
 	}
-	s := &Server{config: c, health: health.NewServer(), admission: newAdmission(&c, metrics)}
+	s := &Server{config: c, health: health.NewServer(), admission: newAdmission(&c, metrics), history: new(history)}
 	options := append(interceptorOptions(metrics, c.Logger, s.admission), c.tracingOptions()...)
 	s.grpc = grpc.NewServer(append(options,
 		grpc.Creds(security),
@@ -96,16 +97,20 @@ func (c Config) Complete() (*Server, error) {
 	s.arrivals = &arrivals{limit: c.MaxReceiving}
 	requests := &reception{timeout: c.ReceiveTimeout, arrivals: s.arrivals, admission: s.admission}
 	s.grpc.RegisterService(requests.service(), NewAllocator(AllocatorConfig{
-		Chain: c.Chain, MaxJobs: c.MaxJobs, Metrics: metrics, Logger: c.Logger,
+		Chain: c.Chain, MaxJobs: c.MaxJobs, Metrics: metrics, Logger: c.Logger, history: s.history,
 	}))
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	if !c.NoReflection {
 		reflection.RegisterV1(s.grpc)
 	}
 	metrics.grpc.InitializeMetrics(s.grpc)
-	s.admin = newAdmin(c.Registry, s.ready.Load, c.Logger)
 	s.setReady(false)
 
+	page, err := newStatusPage(s)
+	if err != nil {
+		return nil, err
+	}
+	s.admin = newAdmin(c.Registry, page, s.ready.Load, c.Logger)
 	if s.listener, s.adminListener, err = c.listen(); err != nil {
 		return nil, err
 	}

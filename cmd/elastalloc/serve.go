@@ -14,6 +14,7 @@ import (
 	"github.com/elastalloc/elastalloc/server"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
+	"github.com/elastalloc/elastalloc/solver/subprocess"
 )
 
 func newServeCommand(env lookupEnv) *cobra.Command {
@@ -26,11 +27,12 @@ func newServeCommand(env lookupEnv) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve decisions over gRPC",
-		Long: `Serve the AllocatorService, health and reflection over gRPC, and /metrics, /healthz
-and /readyz over HTTP on the admin address. SIGTERM and SIGINT drain the server:
-it says that it is not ready, waits, refuses new calls, lets those in flight end
-and exits 0. Logs go to stderr, one JSON object per line. The standard variables of
-OpenTelemetry, such as OTEL_EXPORTER_OTLP_ENDPOINT, turn traces on.`,
+		Long: `Serve the AllocatorService, health and reflection over gRPC, and over HTTP on the
+admin address a status page at /, /metrics, /healthz and /readyz. SIGTERM and
+SIGINT drain the server: it says that it is not ready, waits, refuses new calls,
+lets those in flight end and exits 0. Logs go to stderr, one JSON object per line.
+The standard variables of OpenTelemetry, such as OTEL_EXPORTER_OTLP_ENDPOINT, turn
+traces on.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if budget <= 0 {
@@ -44,6 +46,7 @@ OpenTelemetry, such as OTEL_EXPORTER_OTLP_ENDPOINT, turn traces on.`,
 			config.NoReflection = !reflection
 			logBackends(cmd.Context(), config.Logger, backends)
 			backends = wiring.Guard(backends, budget, logChanges(config.Logger))
+			removeAbandoned(cmd.Context(), config.Logger)
 			config.Chain = wiring.Chain(backends, budget)
 			config.Backends = shown(backends)
 			traces, err := telemetry.New(cmd.Context(), telemetry.Config{
@@ -67,7 +70,7 @@ OpenTelemetry, such as OTEL_EXPORTER_OTLP_ENDPOINT, turn traces on.`,
 	}
 	flags := command.Flags()
 	flags.StringVar(&config.Listen, "listen", config.Listen, "address of gRPC")
-	flags.StringVar(&config.AdminListen, "admin-listen", config.AdminListen, "address of metrics, liveness and readiness")
+	flags.StringVar(&config.AdminListen, "admin-listen", config.AdminListen, "address of the status page, metrics, liveness and readiness")
 	flags.StringSliceVar(&names, "backends", names, "backends to ask, in this order: exact, cbc, highs; greedy is the last resort anyway")
 	addProgramFlags(flags, &programs)
 	flags.DurationVar(&budget, "default-budget", budget, "decision budget of a request that names none")
@@ -83,6 +86,18 @@ OpenTelemetry, such as OTEL_EXPORTER_OTLP_ENDPOINT, turn traces on.`,
 	flags.DurationVar(&config.DrainTimeout, "drain-timeout", config.DrainTimeout, "time that calls in flight then have to end")
 	flags.TextVar(&level, "log-level", level, "least level logged: debug, info, warn or error")
 	return command
+}
+
+// removeAbandoned removes what a server that was killed has left on the disk, and
+// logs it. To fail is no reason not to serve.
+func removeAbandoned(ctx context.Context, logger *slog.Logger) {
+	removed, err := subprocess.RemoveAbandoned()
+	if removed > 0 {
+		logger.InfoContext(ctx, "removed what killed processes have left", "folders", removed)
+	}
+	if err != nil {
+		logger.WarnContext(ctx, "cannot remove what killed processes have left", "error", err)
+	}
 }
 
 // logBackends logs what was found out about the backends. One whose program is

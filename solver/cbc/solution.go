@@ -2,6 +2,7 @@ package cbc
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -23,7 +24,7 @@ func (dialect) ParseSolution(r io.Reader) (subprocess.Solution, error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, longestLine)
 	if !lines.Scan() {
-		return subprocess.Solution{}, errors.Join(errors.New("the file is empty"), lines.Err())
+		return subprocess.Solution{}, cmp.Or(lines.Err(), errors.New("the file is empty"))
 	}
 	solution, err := parseStatus(lines.Text())
 	if err != nil {
@@ -63,11 +64,11 @@ func (dialect) ParseSolution(r io.Reader) (subprocess.Solution, error) {
 func parseStatus(line string) (subprocess.Solution, error) {
 	status, objective, found := strings.Cut(line, " - objective value ")
 	if !found {
-		return subprocess.Solution{}, fmt.Errorf("the first line is no status: %q", line)
+		return subprocess.Solution{}, fmt.Errorf("the first line is no status: %.100q", line)
 	}
 	value, err := strconv.ParseFloat(strings.TrimSpace(objective), 64)
 	if err != nil || math.IsNaN(value) {
-		return subprocess.Solution{}, fmt.Errorf("the objective is %q", objective)
+		return subprocess.Solution{}, fmt.Errorf("the objective is %.100q", objective)
 	}
 	s := subprocess.Solution{Status: status, Objective: value}
 	noPlan := strings.Contains(status, "no integer solution")
@@ -92,13 +93,13 @@ func parseValue(line string) (name string, value float64, err error) {
 		fields = fields[1:]
 	}
 	if len(fields) != 4 {
-		return "", 0, fmt.Errorf("want index, name, value and dual value, not %q", line)
+		return "", 0, fmt.Errorf("want index, name, value and dual value, not %.100q", line)
 	}
 	if _, err := strconv.Atoi(fields[0]); err != nil {
-		return "", 0, fmt.Errorf("the index is %q", fields[0])
+		return "", 0, fmt.Errorf("the index is %.100q", fields[0])
 	}
 	if value, err = strconv.ParseFloat(fields[2], 64); err != nil {
-		return "", 0, fmt.Errorf("the value of %s is %q", fields[1], fields[2])
+		return "", 0, fmt.Errorf("the value of %s is %.100q", fields[1], fields[2])
 	}
 	return fields[1], value, nil
 }

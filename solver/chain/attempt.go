@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -51,6 +53,27 @@ func try(ctx context.Context, backend solver.Backend, p *solver.Problem, options
 	return a
 }
 
+// longestDetail is how many bytes of what a backend says of its attempt are kept.
+const longestDetail = 1000
+
+// legible returns text fit for a report, whatever program it comes from: UTF-8, as
+// a message must be, on one line, and short.
+func legible(text string) string {
+	if len(text) > longestDetail {
+		text = text[:longestDetail] + "…"
+	}
+	return strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case unicode.IsPrint(r):
+			return r
+		default:
+			return unicode.ReplacementChar
+		}
+	}, text)
+}
+
 // solve asks a backend and turns a panic into an error, so that a backend with a
 // defect takes no decision down.
 func solve(
@@ -67,7 +90,7 @@ func solve(
 // failure returns the try of a backend that ended with an error.
 func failure(name solver.BackendName, err error) answer {
 	return answer{
-		Attempt:  solver.Attempt{Backend: name, Outcome: outcomeOf(err), Detail: err.Error()},
+		Attempt:  solver.Attempt{Backend: name, Outcome: outcomeOf(err), Detail: legible(err.Error())},
 		unsuited: errors.Is(err, solver.ErrUnsuited),
 	}
 }
@@ -76,12 +99,12 @@ func failure(name solver.BackendName, err error) answer {
 // tell, and what there is to say of it for a person. A judge may still refute an answer.
 func Outcome(p *solver.Problem, result solver.Result, err error) (outcome solver.Outcome, detail string) {
 	if err != nil {
-		return outcomeOf(err), err.Error()
+		return outcomeOf(err), legible(err.Error())
 	}
 	if err := check(p, result); err != nil {
-		return solver.OutcomeInvalidPlan, err.Error()
+		return solver.OutcomeInvalidPlan, legible(err.Error())
 	}
-	return solver.OutcomeAnswered, result.Detail
+	return solver.OutcomeAnswered, legible(result.Detail)
 }
 
 // outcomeOf returns what an error of a backend means.

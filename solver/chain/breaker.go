@@ -28,7 +28,8 @@ type BreakerConfig struct {
 	// Failures in a row send the backend to rest; 0 means DefaultFailures.
 	Failures int
 	// Rest is how long it rests first, and LongestRest the most: each trial that
-	// fails doubles the rest. 0 means DefaultRest and DefaultLongestRest.
+	// fails doubles the rest. 0 means DefaultRest and DefaultLongestRest; a Rest that
+	// is longer than LongestRest is as long as that.
 	Rest, LongestRest time.Duration
 	// Patience is the time that a backend must have had for a time-out to count as
 	// a failure: callers with tiny budgets say nothing about it. 0 means any.
@@ -163,11 +164,14 @@ func (b *Breaker) admit(now time.Time) (ticket int, err error) {
 	if b.circuit.trial {
 		when = "another decision is trying it out"
 	}
-	cause := b.circuit.cause
-	if b.circuit.failures > 0 {
-		cause = fmt.Sprintf("%d failures in a row, the last: %s", b.circuit.failures, cause)
+	switch cause := b.circuit.cause; b.circuit.failures {
+	case 0:
+		return 0, fmt.Errorf("%w: %s: %s", solver.ErrUnavailable, when, cause)
+	case 1:
+		return 0, fmt.Errorf("%w: %s: 1 failure: %s", solver.ErrUnavailable, when, cause)
+	default:
+		return 0, fmt.Errorf("%w: %s: %d failures in a row, the last: %s", solver.ErrUnavailable, when, b.circuit.failures, cause)
 	}
-	return 0, fmt.Errorf("%w: %s: %s", solver.ErrUnavailable, when, cause)
 }
 
 // judge returns what a try of the given time says of the backend.

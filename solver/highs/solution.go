@@ -2,7 +2,6 @@ package highs
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -68,7 +67,7 @@ func (f *file) solution() subprocess.Solution {
 		s.Status += ", solution infeasible"
 		return s
 	default:
-		f.fail(`want "Feasible", "Infeasible" or "None", not %q`, quality)
+		f.fail(`want "Feasible", "Infeasible" or "None", not %.100q`, quality)
 	}
 	s.Objective = f.value("Objective")
 	if math.IsNaN(s.Objective) {
@@ -121,7 +120,7 @@ func (f *file) line() string {
 	if !f.lines.Scan() {
 		f.err = fmt.Errorf("the file ends before line %d", f.number)
 		if err := f.lines.Err(); err != nil {
-			f.err = errors.Join(f.err, err)
+			f.err = fmt.Errorf("line %d: %w", f.number, err)
 		}
 		return ""
 	}
@@ -137,7 +136,7 @@ func (f *file) fail(format string, args ...any) {
 
 func (f *file) expect(want string) {
 	if got := f.line(); got != want {
-		f.fail("want %q, not %q", want, got)
+		f.fail("want %.100q, not %.100q", want, got)
 	}
 }
 
@@ -147,7 +146,7 @@ func (f *file) value(keyword string) float64 {
 	text, found := strings.CutPrefix(line, keyword+" ")
 	value, err := strconv.ParseFloat(text, 64)
 	if !found || err != nil {
-		f.fail("want %s and a number, not %q", keyword, line)
+		f.fail("want %s and a number, not %.100q", keyword, line)
 	}
 	return value
 }
@@ -158,7 +157,7 @@ func (f *file) count(keyword string) int {
 	text, found := strings.CutPrefix(line, keyword+" ")
 	count, err := strconv.Atoi(text)
 	if !found || err != nil || count < 0 {
-		f.fail("want %s and a number of lines, not %q", keyword, line)
+		f.fail("want %s and a number of lines, not %.100q", keyword, line)
 		return 0
 	}
 	return count
@@ -170,7 +169,7 @@ func (f *file) column(values map[string]float64) {
 	name, text, found := strings.Cut(line, " ")
 	value, err := strconv.ParseFloat(text, 64)
 	if !found || err != nil {
-		f.fail("want the name of a column and its value, not %q", line)
+		f.fail("want the name of a column and its value, not %.100q", line)
 		return
 	}
 	if _, twice := values[name]; twice {

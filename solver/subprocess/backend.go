@@ -20,8 +20,10 @@ const (
 	outputLimit = 64 << 10
 	// quotedLines is how many of its last lines go into an error.
 	quotedLines = 3
-	// A solution file is read up to this size: a line has a name, two numbers and an
-	// index at most, and there is a head.
+	// quotedLength is how many characters of each there are at most.
+	quotedLength = 200
+	// A solution file is read, and may be written, up to this size: a line has a
+	// name, two numbers and an index at most, and there is a head.
 	bytesPerLine, bytesOfHead = 256, 1 << 16
 )
 
@@ -47,7 +49,7 @@ func (b *Backend) Name() solver.BackendName { return b.name }
 // where there is no such program or it is not what it should be.
 func (b *Backend) Probe(ctx context.Context) (version string, err error) {
 	err = withFolder(func(dir string) error {
-		report, err := b.run(ctx, dir, b.dialect.VersionArguments())
+		report, err := b.run(ctx, dir, b.dialect.VersionArguments(), bytesOfHead)
 		if err != nil {
 			return err
 		}
@@ -110,7 +112,7 @@ func (b *Backend) solve(
 	}
 	running, cancel := clock.until(ctx)
 	defer cancel()
-	report, err := b.run(running, dir, arguments)
+	report, err := b.run(running, dir, arguments, largestSolution(model))
 	if err != nil {
 		return solver.Result{}, err
 	}
@@ -125,8 +127,9 @@ func (b *Backend) solve(
 	return b.result(p, model, solution, report)
 }
 
-// run runs the program in a folder.
-func (b *Backend) run(ctx context.Context, dir string, arguments []string) (Report, error) {
+// run runs the program in a folder, where none of its files may become larger than
+// the given number of bytes.
+func (b *Backend) run(ctx context.Context, dir string, arguments []string, fileLimit int64) (Report, error) {
 	if ctx.Err() != nil {
 		return Report{}, timedOut(ctx, "before the solver started")
 	}
@@ -142,6 +145,7 @@ func (b *Backend) run(ctx context.Context, dir string, arguments []string) (Repo
 			"OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1",
 		},
 		OutputLimit: outputLimit,
+		FileLimit:   fileLimit,
 		Grace:       grace,
 	})
 	switch {
@@ -174,13 +178,21 @@ func (b *Backend) read(name string, model *milp.Model, report Report, limitPasse
 // of the model, as a file that was cut off at the end of a line looks whole
 // otherwise.
 func (b *Backend) parse(name string, model *milp.Model) (Solution, error) {
-	file, err := os.Open(name)
+	// To open a pipe would wait for somebody to write to it, maybe forever. What is
+	// of the solver has ended, so that nobody makes one of the file now.
+	info, err := os.Lstat(name)
 	if err != nil {
 		return Solution{}, errors.New("it wrote none")
 	}
+	if !info.Mode().IsRegular() {
+		return Solution{}, fmt.Errorf("it is no file but %s", info.Mode())
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return Solution{}, fmt.Errorf("it cannot be opened: %w", err)
+	}
 	defer file.Close()
-	limit := bytesOfHead + bytesPerLine*int64(model.Columns()+model.Rows())
-	solution, err := b.dialect.ParseSolution(io.LimitReader(file, limit))
+	solution, err := b.dialect.ParseSolution(io.LimitReader(file, largestSolution(model)))
 	if err != nil || solution.Verdict != Feasible && solution.Verdict != Optimal {
 		return solution, err
 	}
@@ -190,6 +202,11 @@ func (b *Backend) parse(name string, model *milp.Model) (Solution, error) {
 		}
 	}
 	return solution, nil
+}
+
+// largestSolution returns how many bytes of a solution file are read.
+func largestSolution(model *milp.Model) int64 {
+	return bytesOfHead + bytesPerLine*int64(model.Columns()+model.Rows())
 }
 
 // result turns a solution into a result, or into the error that it amounts to.
@@ -236,7 +253,7 @@ func (b *Backend) result(
 
 // ending says how a run ended and what it printed last.
 func ending(report Report) string {
-	if last := LastLines(report.Output, quotedLines); last != "" {
+	if last := LastLines(report.Output, quotedLines, quotedLength); last != "" {
 		return fmt.Sprintf("%s after printing %q", report.Ending, last)
 	}
 	return report.Ending + " without printing anything"
@@ -249,21 +266,6 @@ func timedOut(ctx context.Context, when string) error {
 		return ctx.Err()
 	}
 	return fmt.Errorf("%w: the time was up %s", solver.ErrTimedOut, when)
-}
-
-// withFolder calls do with a new folder that only this user may enter, and removes
-// it with all that is in it.
-func withFolder(do func(dir string) error) (err error) {
-	dir, err := os.MkdirTemp("", "elastalloc-")
-	if err != nil {
-		return fmt.Errorf("making a folder: %w", err)
-	}
-	defer func() {
-		if failed := os.RemoveAll(dir); failed != nil && err == nil {
-			err = fmt.Errorf("removing a folder: %w", failed)
-		}
-	}()
-	return do(dir)
 }
 
 // writeFile writes a file into a folder until ctx ends.

@@ -191,6 +191,8 @@ func TestBackendErrors(t *testing.T) {
 			says: `it wrote none; signal: aborted`,
 		},
 		{name: "nothing at all", program: script(t), says: "exit status 0 without printing anything"},
+		{name: "a pipe", program: script(t, "mkfifo solution.txt"), says: "no whole solution: it is no file but p"},
+		{name: "a link", program: script(t, "ln -s /dev/zero solution.txt"), says: "no whole solution: it is no file but L"},
 		{name: "a bad solution", program: writes(t, "optimal\nx_1_1_1 one"), says: `parsing "one"`},
 		{name: "a solution cut off", program: writes(t, "optimal\nx_1_1_1 1\nx_1_1_2 0"), says: "no whole solution: it lacks column s_1_1; exit status 0"},
 		{name: "a failure in its words", program: writes(t, "difficulties"), says: "Plain 1.2 says: difficulties; exit status 0"},
@@ -327,7 +329,7 @@ func TestIncumbent(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := LastLines(string(seen), 10); got != test.want {
+			if got := LastLines(string(seen), 10, quotedLength); got != test.want {
 				t.Errorf("the solver saw %q; want %q", got, test.want)
 			}
 		})

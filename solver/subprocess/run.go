@@ -24,6 +24,12 @@ type Command struct {
 	// OutputLimit is how many bytes of its output are kept, half of them the first
 	// and half the last ones. What lies between is read and forgotten.
 	OutputLimit int
+	// FileLimit is how many bytes a file that it writes may have, and 0 is any
+	// number: the signal XFSZ ends it where it writes more. It holds from the first
+	// instant after the start on, for the program and for children that it starts
+	// then, and only where the system can do so. How many files it writes nothing
+	// bounds but its time.
+	FileLimit int64
 	// Grace is how long after the polite signal, TERM, the process group gets KILL.
 	Grace time.Duration
 }
@@ -92,6 +98,9 @@ func Run(ctx context.Context, c Command) (Report, error) {
 	if err != nil {
 		return Report{}, fmt.Errorf("starting %s: %w", c.Program, err)
 	}
+	if c.FileLimit > 0 {
+		limitFiles(cmd.Process, c.FileLimit)
+	}
 
 	output := newHeadAndTail(c.OutputLimit)
 	drained := make(chan struct{})
@@ -128,13 +137,18 @@ func lookUp(program string) (string, error) {
 }
 
 // LastLines returns the last lines of an output that are not empty, at most the
-// given number of them, joined for one line of a report.
-func LastLines(output string, count int) string {
+// given number of them, joined for one line of a report. Of each there are the
+// first characters, at most length of them.
+func LastLines(output string, count, length int) string {
 	var lines []string
 	for line := range strings.Lines(output) {
 		if line = strings.TrimSpace(line); line != "" {
 			lines = append(lines, line)
 		}
 	}
-	return strings.Join(lines[max(0, len(lines)-count):], " | ")
+	lines = lines[max(0, len(lines)-count):]
+	for i, line := range lines {
+		lines[i] = fmt.Sprintf("%.*s", length, line)
+	}
+	return strings.Join(lines, " | ")
 }

@@ -330,9 +330,11 @@ func TestLastLines(t *testing.T) {
 		{"\n \n", ""},
 		{"a\n\n  b  \nc\n\n", "b | c"},
 		{"only", "only"},
+		{"one two three\nfour five six\n", "one tw | four f"},
+		{"äöü\xff\xfeß123", "äöü\xff\xfeß"},
 	} {
-		if got := LastLines(test.output, 2); got != test.want {
-			t.Errorf("LastLines(%q, 2) = %q; want %q", test.output, got, test.want)
+		if got := LastLines(test.output, 2, 6); got != test.want {
+			t.Errorf("LastLines(%q, 2, 6) = %q; want %q", test.output, got, test.want)
 		}
 	}
 }

@@ -1,27 +1,318 @@
-//go:build unix
+//go:build linux
 
 package faults
 
 import (
+	"cmp"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
 	"testing"
+	"time"
+	"unicode/utf8"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/process"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
+const (
+	// budget is what decisions may take, and leeway what their callers wait on top.
+	budget = 800 * time.Millisecond
+	leeway = 2 * time.Second
+	// longestDetail is how much a person wants to read of an attempt, in bytes.
+	longestDetail = 1200
+	// memoryGrowth is how much more memory than before a server may ever have taken
+	// by the end of a fault. A decision of 40 jobs needs a few megabytes; the
+	// programs below offer it up to a gigabyte.
+	memoryGrowth = 64 << 20
+)
+
+// fault is a way in which a solver fails.
+type fault struct {
+	name string
+	// lie changes the solution that the program has at hand, which is right
+	// otherwise, as $ANSWER.
+	lie func(*problem, *solution)
+	// script, by default writesAnswer, is what the program does when it is to solve the model; its working
+	// directory is that of the run.
+	script string
+	// before is done before the solver is asked and during while it runs, if set.
+	before func(t *testing.T, program string)
+	during func(t *testing.T, tempDir string)
+	// outcome is that of the attempt, and detail is what its detail has to say.
+	outcome elastallocv1.Outcome
+	detail  []string
+}
+
+// expectation is what an attempt should be.
+type expectation struct {
+	outcome elastallocv1.Outcome
+	detail  []string
+}
+
+const (
+	answered    = elastallocv1.Outcome_OUTCOME_ANSWERED
+	unavailable = elastallocv1.Outcome_OUTCOME_UNAVAILABLE
+	timedOut    = elastallocv1.Outcome_OUTCOME_TIMED_OUT
+	crashed     = elastallocv1.Outcome_OUTCOME_CRASHED
+	invalidPlan = elastallocv1.Outcome_OUTCOME_INVALID_PLAN
+)
+
+func TestSolverFaults(t *testing.T) {
+	request := drawnRequest(40, 70, 1)
+	p := newProblem(t, request)
+	for _, kind := range solverKinds() {
+		for _, f := range solverFaults() {
+			t.Run(kind.name+" "+f.name, func(t *testing.T) {
+				t.Parallel()
+				testFault(t, kind, &f, request, p)
+			})
+		}
+	}
+}
+
+// TestMissingSolver checks a program that is not there from the start: the server
+// starts, says so, and another backend answers.
 func TestMissingSolver(t *testing.T) {
-	t.Parallel()
-	for name, backend := range map[string]elastallocv1.Backend{
-		"cbc": elastallocv1.Backend_BACKEND_CBC, "highs": elastallocv1.Backend_BACKEND_HIGHS,
-	} {
-		server := startServer(t, "--backends="+name+",exact", "--"+name+"=/nonexistent/"+name)
-		if up, found := metric(t, server, `elastalloc_backend_up{backend="`+name+`"}`); up != 0 || !found {
-			t.Errorf("elastalloc_backend_up of %s is %v, %v; want 0", name, up, found)
+	request := drawnRequest(40, 70, 1)
+	p := newProblem(t, request)
+	for _, kind := range solverKinds() {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			s := &scene{kind: kind, budget: budget}
+			s.server = startServer(t, "--backends="+kind.name+",exact", "--"+kind.name+"=/nonexistent/"+kind.name)
+			s.client = newAllocator(t, s.server)
+			if logs := s.server.Logs(); !strings.Contains(logs, `"level":"WARN","msg":"backend is missing","backend":"`+kind.name+`"`) {
+				t.Errorf("the log does not say that %s is missing:\n%s", kind.name, logs)
+			}
+			if up, there := metric(t, s.server, `elastalloc_backend_up{backend="`+kind.name+`"}`); up != 0 || !there {
+				t.Errorf("elastalloc_backend_up is %v, %v; want 0", up, there)
+			}
+			response := s.allocate(t, request)
+			checkOptimal(t, response, p)
+			attempt := checkAttempts(t, response, kind, expectation{unavailable, []string{"/nonexistent/" + kind.name}})
+			s.checkFallbacks(t, unavailable)
+			t.Log(attempt.GetDetail())
+		})
+	}
+}
+
+// testFault asks a server for a solver that fails: exact answers in its place, the
+// report and the metrics say so, nothing is left behind, and once the solver is
+// well again it answers.
+func testFault(t *testing.T, kind solverKind, f *fault, request *elastallocv1.AllocateRequest, p *problem) {
+	t.Helper()
+	s := startScene(t, kind)
+	lied := p.solution(p.optimal)
+	if f.lie != nil {
+		f.lie(p, lied)
+	}
+	s.install(t, lied, cmp.Or(f.script, writesAnswer))
+	if f.before != nil {
+		f.before(t, s.program)
+	}
+	memory := peakMemory(t, s.server.PID())
+
+	var during sync.WaitGroup
+	if f.during != nil {
+		during.Go(func() { f.during(t, s.tempDir) })
+	}
+	response := s.allocate(t, request)
+	during.Wait()
+
+	want := expectation{f.outcome, f.detail}
+	checkOptimal(t, response, p)
+	attempt := checkAttempts(t, response, kind, want)
+	s.checkFallbacks(t, want.outcome)
+	s.checkNothingLeft(t)
+	grown := peakMemory(t, s.server.PID()) - memory
+	if grown > memoryGrowth {
+		t.Errorf("the server took %d MB more; want at most %d MB", grown>>20, memoryGrowth>>20)
+	}
+	t.Logf("%s after %v, %d KB more memory: %s", outcomeName(attempt.GetOutcome()),
+		attempt.GetDuration().AsDuration().Round(time.Millisecond), grown>>10, attempt.GetDetail())
+
+	s.install(t, p.solution(p.optimal), writesAnswer)
+	response = s.allocate(t, request)
+	checkOptimal(t, response, p)
+	checkAttempts(t, response, kind, expectation{outcome: answered})
+}
+
+// scene is a server with a solver of its own and a folder of its own for
+// temporary files.
+type scene struct {
+	kind    solverKind
+	server  *process.Server
+	client  elastallocv1.AllocatorServiceClient
+	program string
+	tempDir string
+	// budget is what its decisions may take.
+	budget time.Duration
+}
+
+// writesAnswer is the script of a solver that does what it should.
+const writesAnswer = `cp "$ANSWER" solution.txt`
+
+// startScene starts a server whose solver is a program that install has yet to
+// write.
+func startScene(t *testing.T, kind solverKind, flags ...string) *scene {
+	t.Helper()
+	s := newScene(t, kind)
+	s.start(t, flags...)
+	return s
+}
+
+// newScene returns a scene whose server is yet to be started.
+func newScene(t *testing.T, kind solverKind) *scene {
+	t.Helper()
+	s := &scene{kind: kind, program: filepath.Join(t.TempDir(), kind.name), tempDir: t.TempDir(), budget: budget}
+	s.install(t, new(solution), "exit 1") // For the probe.
+	return s
+}
+
+// start starts the server of a scene, once more if there was one.
+func (s *scene) start(t *testing.T, flags ...string) {
+	t.Helper()
+	s.server = startServerWithEnv(t, append(os.Environ(), "TMPDIR="+s.tempDir),
+		append([]string{"--backends=" + s.kind.name + ",exact", "--" + s.kind.name + "=" + s.program}, flags...)...)
+	s.client = newAllocator(t, s.server)
+}
+
+// install puts a program in place of the solver, in one step, which prints the
+// solver's version and then does what the script says.
+func (s *scene) install(t *testing.T, at *solution, script string) {
+	t.Helper()
+	var text strings.Builder
+	s.kind.write(&text, at)
+	answer := s.program + ".answer"
+	writeFile(t, answer, text.String(), 0o600)
+	writeFile(t, s.program, strings.Join([]string{
+		"#!/bin/sh",
+		"echo '" + s.kind.version + "'",
+		`[ "$*" = "` + s.kind.versionFlag + `" ] && exit`,
+		"ANSWER=" + answer,
+		script,
+	}, "\n"), 0o700)
+}
+
+// writeFile replaces a file in one step. A file that is open for writing cannot be
+// executed, and whatever this process starts has its files open for a moment: the
+// lock keeps that moment apart from the writing.
+func writeFile(t *testing.T, path, content string, mode os.FileMode) {
+	t.Helper()
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	if err := os.WriteFile(path+".new", []byte(content), mode); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// allocate asks the server for its solver and wants an answer before the deadline.
+func (s *scene) allocate(t *testing.T, request *elastallocv1.AllocateRequest) *elastallocv1.AllocateResponse {
+	t.Helper()
+	response, err := s.ask(t.Context(), request)
+	if err != nil {
+		t.Fatalf("the call failed: %v; the server's log:\n%s", err, s.server.Logs())
+	}
+	return response
+}
+
+// ask asks the server for its solver.
+func (s *scene) ask(ctx context.Context, request *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.budget+leeway)
+	defer cancel()
+	return s.client.Allocate(ctx, &elastallocv1.AllocateRequest{
+		Snapshot: request.GetSnapshot(),
+		Options: &elastallocv1.AllocateOptions{
+			Backend: s.kind.backend, TimeBudget: durationpb.New(s.budget),
+		},
+	})
+}
+
+// checkOptimal checks that a decision is the proven optimum.
+func checkOptimal(t *testing.T, response *elastallocv1.AllocateResponse, p *problem) {
+	t.Helper()
+	report := response.GetReport()
+	if report.GetReason() != elastallocv1.Reason_REASON_OPTIMAL || !closeTo(report.GetObjective(), p.optimum) {
+		t.Errorf("objective %.12g is called %s; want the optimum %.12g, proven",
+			report.GetObjective(), report.GetReason(), p.optimum)
+	}
+}
+
+// checkAttempts checks what the report says of the solver and of who answered, and
+// returns the solver's attempt.
+func checkAttempts(
+	t *testing.T, response *elastallocv1.AllocateResponse, kind solverKind, want expectation,
+) *elastallocv1.Attempt {
+	t.Helper()
+	attempts := response.GetReport().GetAttempts()
+	wantAttempts, wantBackend := 2, elastallocv1.Backend_BACKEND_EXACT
+	if want.outcome == answered {
+		wantAttempts, wantBackend = 1, kind.backend
+	}
+	if len(attempts) != wantAttempts || response.GetReport().GetBackend() != wantBackend {
+		t.Fatalf("%s answered after the attempts %v; want %s after %d", response.GetReport().GetBackend(), attempts, wantBackend, wantAttempts)
+	}
+	attempt, last := attempts[0], attempts[len(attempts)-1]
+	if attempt.GetBackend() != kind.backend || attempt.GetOutcome() != want.outcome {
+		t.Errorf("the first attempt is %v; want %s of %s", attempt, want.outcome, kind.name)
+	}
+	if last.GetBackend() != wantBackend || last.GetOutcome() != answered {
+		t.Errorf("the last attempt is %v; want the answer of %s", last, wantBackend)
+	}
+	detail := attempt.GetDetail()
+	for _, part := range want.detail {
+		if part = strings.ReplaceAll(part, "SOLVER", kind.title); !strings.Contains(detail, part) {
+			t.Errorf("the detail %q does not say %q", detail, part)
 		}
-		request := drawnRequest(40, 70, 1)
-		request.Options = &elastallocv1.AllocateOptions{Backend: backend}
-		response, err := newAllocator(t, server).Allocate(t.Context(), request)
-		if err != nil || response.GetReport().GetReason() != elastallocv1.Reason_REASON_OPTIMAL {
-			t.Errorf("without %s: %v, %v; want an optimum", name, response.GetReport(), err)
+	}
+	if len(detail) > longestDetail || !utf8.ValidString(detail) || strings.ContainsAny(detail, "\n\x00\x1b") {
+		t.Errorf("the detail of %d bytes is not for a person to read: %.300q", len(detail), detail)
+	}
+	return attempt
+}
+
+// checkFallbacks checks that the metrics count one failure of the solver, if it was
+// one, and that the log warns of a solver that is broken.
+func (s *scene) checkFallbacks(t *testing.T, outcome elastallocv1.Outcome) {
+	t.Helper()
+	for _, o := range []elastallocv1.Outcome{unavailable, timedOut, crashed, invalidPlan} {
+		want := 0.0
+		if o == outcome {
+			want = 1
 		}
+		series := `elastalloc_fallbacks_total{backend="` + s.kind.name + `",outcome="` + outcomeName(o) + `"}`
+		if got, there := metric(t, s.server, series); got != want || !there {
+			t.Errorf("%s is %v, %v; want %v", series, got, there, want)
+		}
+	}
+	warns := strings.Contains(s.server.Logs(), `"msg":"backend is broken","request_id":`)
+	if broken := outcome == crashed || outcome == invalidPlan; warns != broken {
+		t.Errorf("the log warns of a broken backend: %v; want %v:\n%s", warns, broken, s.server.Logs())
+	}
+}
+
+// outcomeName returns the name of an outcome in the metrics.
+func outcomeName(o elastallocv1.Outcome) string {
+	return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(o.String(), "OUTCOME_")), "_", "-")
+}
+
+// checkNothingLeft checks that of the solver there is no process and no file left.
+func (s *scene) checkNothingLeft(t *testing.T) {
+	t.Helper()
+	if left := solverProcesses(t, s.tempDir); len(left) > 0 {
+		t.Errorf("processes left behind:\n%s", describe(left))
+	}
+	files, err := os.ReadDir(s.tempDir)
+	if err != nil || len(files) > 0 {
+		t.Errorf("left in the folder for temporary files: %v, %v", files, err)
 	}
 }

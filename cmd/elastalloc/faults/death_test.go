@@ -1,0 +1,142 @@
+//go:build linux
+
+package faults
+
+import (
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// TestServerKilled kills a server while its solver runs: the solver ends with it,
+// and the next server removes what it has left on the disk.
+func TestServerKilled(t *testing.T) {
+	t.Parallel()
+	request := drawnRequest(40, 70, 1)
+	p := newProblem(t, request)
+	s := startScene(t, solverKinds()[0])
+	s.install(t, p.solution(p.optimal), "trap '' TERM; exec sleep 1000")
+	var calls sync.WaitGroup
+	calls.Go(func() {
+		if _, err := s.ask(t.Context(), request); status.Code(err) != codes.Unavailable {
+			t.Errorf("the call in flight ended with %v; want UNAVAILABLE, which clients repeat elsewhere", err)
+		}
+	})
+	becomes(t, "a solver running", func() bool { return len(solverProcesses(t, s.tempDir)) > 0 })
+	if err := s.server.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	calls.Wait()
+	becomes(t, "the end of the solver", func() bool { return len(solverProcesses(t, s.tempDir)) == 0 })
+	if left, err := os.ReadDir(s.tempDir); err != nil || len(left) != 1 {
+		t.Fatalf("the killed server has left %v, %v; want the folder of its run", left, err)
+	}
+
+	s.start(t)
+	s.checkNothingLeft(t)
+	if logs := s.server.Logs(); !strings.Contains(logs, `"msg":"removed what killed processes have left","folders":1`) {
+		t.Errorf("the log does not say that a folder was removed:\n%s", logs)
+	}
+	s.install(t, p.solution(p.optimal), writesAnswer)
+	checkAttempts(t, s.allocate(t, request), s.kind, expectation{outcome: answered})
+}
+
+// TestServerStartsBesideAnother starts a server on a disk where another has a
+// solver running: it leaves that one's folder alone.
+func TestServerStartsBesideAnother(t *testing.T) {
+	t.Parallel()
+	request := drawnRequest(40, 70, 1)
+	p := newProblem(t, request)
+	s := startScene(t, solverKinds()[0])
+	s.budget = 15 * time.Second
+	started := s.program + ".started"
+	s.install(t, p.solution(p.optimal), "while [ ! -e "+started+" ]; do sleep 0.01; done; "+writesAnswer)
+	var calls sync.WaitGroup
+	calls.Go(func() {
+		response, err := s.ask(t.Context(), request)
+		if err != nil {
+			t.Errorf("the call failed: %v", err)
+			return
+		}
+		if attempts := response.GetReport().GetAttempts(); len(attempts) != 1 || attempts[0].GetOutcome() != answered {
+			t.Errorf("the attempts are %v; want the solver's answer", attempts)
+		}
+	})
+	becomes(t, "a solver running", func() bool { return len(solverProcesses(t, s.tempDir)) > 0 })
+	startServerWithEnv(t, append(os.Environ(), "TMPDIR="+s.tempDir))
+	writeFile(t, started, "", 0o600)
+	calls.Wait()
+	s.checkNothingLeft(t)
+}
+
+// TestManyHangingSolvers asks for 32 decisions at once whose solvers hang and
+// ignore TERM: each is answered in time by another backend, and nothing is left.
+func TestManyHangingSolvers(t *testing.T) {
+	t.Parallel()
+	const calls = 32
+	request := drawnRequest(40, 70, 1)
+	for _, kind := range solverKinds() {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			s := startScene(t, kind, "--max-inflight=64")
+			s.install(t, new(solution), "trap '' TERM; (trap '' TERM; exec sleep 1000) & while :; do sleep 1000; done")
+			var (
+				group    sync.WaitGroup
+				mutex    sync.Mutex
+				outcomes = map[string]int{}
+			)
+			for range calls {
+				group.Go(func() {
+					response, err := s.ask(t.Context(), request)
+					if err != nil {
+						t.Errorf("the call failed: %v", err)
+						return
+					}
+					report := response.GetReport()
+					attempt := report.GetAttempts()[0]
+					// A breaker may have come to rest the solver.
+					if o := attempt.GetOutcome(); attempt.GetBackend() != kind.backend || o != timedOut && o != unavailable {
+						t.Errorf("the first attempt is %v; want that of a solver which hangs", attempt)
+					}
+					if report.GetBackend() == kind.backend {
+						t.Error("a solver that hangs has answered")
+					}
+					checkPool(t, request, response)
+					mutex.Lock()
+					defer mutex.Unlock()
+					outcomes[outcomeName(attempt.GetOutcome())+" then "+report.GetReason().String()]++
+				})
+			}
+			group.Wait()
+			s.checkNothingLeft(t)
+			if got, there := metric(t, s.server, "elastalloc_inflight_requests"); got != 0 || !there {
+				t.Errorf("elastalloc_inflight_requests is %v, %v; want 0", got, there)
+			}
+			t.Log(outcomes)
+		})
+	}
+}
+
+// checkPool checks that a decision has a line for every job and no more nodes than
+// there are.
+func checkPool(t *testing.T, request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse) {
+	t.Helper()
+	snapshot := request.GetSnapshot()
+	if got, want := len(response.GetAllocations()), len(snapshot.GetJobs()); got != want {
+		t.Errorf("there are %d allocations; want %d", got, want)
+	}
+	total := int32(0)
+	for _, allocation := range response.GetAllocations() {
+		total += allocation.GetNodes()
+	}
+	if total+response.GetReport().GetIdleNodes() != snapshot.GetTotalNodes() {
+		t.Errorf("%d nodes are allocated and %d idle; the pool has %d", total, response.GetReport().GetIdleNodes(), snapshot.GetTotalNodes())
+	}
+}

@@ -1,0 +1,129 @@
+//go:build unix
+
+package faults
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"testing"
+	"time"
+
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/server"
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/exact"
+	"github.com/elastalloc/elastalloc/solver/milp"
+)
+
+// problem is what a request asks, worked out in this process: what a good solver
+// would answer, and what bad ones make of it.
+type problem struct {
+	model *milp.Model
+	// optimal and smallest are legal plans: the best one, and the one that gives
+	// every job its least nodes. With the greatest, the pool does not suffice.
+	optimal, smallest, greatest solver.Plan
+	core                        *solver.Problem
+	// optimum is the proven objective.
+	optimum float64
+}
+
+// newProblem works out what a request asks.
+func newProblem(t *testing.T, request *elastallocv1.AllocateRequest) *problem {
+	t.Helper()
+	converted, err := server.ConvertRequest(request, solver.DefaultMaxJobs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	core := solver.NewProblem(converted.Snapshot, converted.Options.Admission)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	result, err := exact.New().Solve(ctx, core, solver.SolveOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &problem{
+		core: core, optimal: result.Plan, optimum: core.Objective(result.Plan),
+		smallest: solver.NewPlan(len(core.Jobs), core.Steps), greatest: solver.NewPlan(len(core.Jobs), core.Steps),
+	}
+	if gap := solver.RelativeGap(p.optimum, result.Bound); gap > solver.OptimalGap {
+		t.Fatalf("the optimum %v is not proven: gap %g", p.optimum, gap)
+	}
+	if p.model, err = milp.Build(core, solver.FormulationOneHot); err != nil {
+		t.Fatal(err)
+	}
+	for i, job := range core.Jobs {
+		for step := range core.Steps {
+			p.smallest[i][step], p.greatest[i][step] = job.Sizes[0], job.Sizes[len(job.Sizes)-1]
+		}
+	}
+	return p
+}
+
+// solution is what a solver writes.
+type solution struct {
+	status    string
+	objective float64 // in the units of the model
+	columns   []column
+}
+
+// column is a line of a solution.
+type column struct{ name, value string }
+
+// solution returns what a solver that is right would write of a plan.
+func (p *problem) solution(plan solver.Plan) *solution {
+	s := &solution{status: "Optimal", objective: p.core.Objective(plan) / p.model.Objective(1)}
+	for name, value := range p.model.Start(plan) {
+		s.columns = append(s.columns, column{name, fmt.Sprintf("%.12g", value)})
+	}
+	return s
+}
+
+// solverKind is one of the solvers that fault programs pose as.
+type solverKind struct {
+	name    string
+	title   string
+	backend elastallocv1.Backend
+	// version is what the program prints of itself, versionFlag asks it to.
+	version, versionFlag string
+	// write writes a solution in the solver's format.
+	write func(io.Writer, *solution)
+}
+
+func solverKinds() []solverKind {
+	return []solverKind{
+		{
+			name: "cbc", title: "CBC", backend: elastallocv1.Backend_BACKEND_CBC,
+			version: "Version: 2.10.8 ", versionFlag: "-quit", write: writeCBC,
+		},
+		{
+			name: "highs", title: "HiGHS", backend: elastallocv1.Backend_BACKEND_HIGHS,
+			version:     "HiGHS version 1.10.0 Githash n/a. Copyright (c) 2025 HiGHS under MIT licence terms",
+			versionFlag: "--version", write: writeHiGHS,
+		},
+	}
+}
+
+func writeCBC(w io.Writer, s *solution) {
+	fmt.Fprintf(w, "%s - objective value %.8f\n", s.status, s.objective)
+	for i, c := range s.columns {
+		fmt.Fprintf(w, "%7d %s %22s %22d\n", i, c.name, c.value, 0)
+	}
+}
+
+func writeHiGHS(w io.Writer, s *solution) {
+	fmt.Fprintf(w, "Model status\n%s\n\n# Primal solution values\n", s.status)
+	if s.status == "Infeasible" {
+		fmt.Fprintln(w, "None")
+		return
+	}
+	fmt.Fprintf(w, "Feasible\nObjective %.12g\n# Columns %d\n", s.objective, len(s.columns))
+	for _, c := range s.columns {
+		fmt.Fprintf(w, "%s %s\n", c.name, c.value)
+	}
+	fmt.Fprintln(w, "# Rows 0")
+}
+
+// closeTo reports whether two objectives are the same but for rounding.
+func closeTo(a, b float64) bool { return math.Abs(a-b) <= 1e-9*math.Max(1, math.Abs(b)) }

@@ -180,6 +180,14 @@ func TestReport(t *testing.T) {
 			}),
 		},
 		{
+			name: "a search cut short within the gap asked for",
+			backends: []solver.Backend{
+				gives(first, solver.Result{Plan: bestPlan(), Bound: ownBound, Limit: solver.LimitTime}),
+			},
+			options: func(o *solver.Options) { o.RelativeGap = 0.05 },
+			want:    feasible(bestObjective, ownBound, solver.LimitTime),
+		},
+		{
 			name: "the gap asked for is reached",
 			backends: []solver.Backend{
 				gives(first, solver.Result{Plan: bestPlan(), Bound: ownBound, Limit: solver.LimitNone}),

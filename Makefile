@@ -7,9 +7,13 @@ BIN     := bin/elastalloc
 
 # How long each fuzzer runs in `make fuzz`: a duration, or a number of inputs as 1000x.
 FUZZ_TIME ?= 30s
+# How long each measurement of `make load` takes.
+LOAD_TIME ?= 10s
 # Benchmarks that `make bench` runs, and how often.
 BENCH       ?= .
 BENCH_COUNT ?= 6
+# How long `make soak` puts load on a server.
+SOAK_TIME ?= 30m
 
 # The tools, each as name, package and version. A stamp per version makes
 # installing them idempotent and a changed version effective.
@@ -19,8 +23,9 @@ protoc-gen-go-grpc  := google.golang.org/grpc/cmd/protoc-gen-go-grpc@v1.6.2
 golangci-lint       := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 grpcurl             := github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.4
 helm                := helm.sh/helm/v3/cmd/helm@v3.22.0
+ghz                 := github.com/bojand/ghz/cmd/ghz@v0.120.0
 
-TOOL_NAMES := buf protoc-gen-go protoc-gen-go-grpc golangci-lint grpcurl helm
+TOOL_NAMES := buf protoc-gen-go protoc-gen-go-grpc golangci-lint grpcurl helm ghz
 stamp       = $(TOOLS)/.$(1)@$(lastword $(subst @, ,$($(1))))
 
 .DEFAULT_GOAL := help
@@ -58,9 +63,17 @@ clock-jump: ## Set the clock far forward and back under a running server, in a v
 bench: ## Run the benchmarks BENCH, BENCH_COUNT times, for benchstat.
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCH_COUNT) ./...
 
+.PHONY: load
+load: build $(call stamp,ghz) ## Measure a server under load against the same decisions in process.
+	@$(GO) run ./cmd/elastalloc/load -ghz $(TOOLS)/ghz -duration $(LOAD_TIME) $(BIN)
+
 .PHONY: fuzz
 fuzz: ## Run every fuzzer for FUZZ_TIME.
 	scripts/fuzz.sh $(FUZZ_TIME)
+
+.PHONY: soak
+soak: ## Put a mixed load on a server for SOAK_TIME; it has to stay as small as it was.
+	PATH="$(TOOLS):$$PATH" $(GO) test -run '^TestSoak$$' -v -timeout 0 ./cmd/elastalloc/faults -soak=$(SOAK_TIME)
 
 .PHONY: lint
 lint: $(call stamp,golangci-lint) $(call stamp,buf) ## Lint the Go code and the API.

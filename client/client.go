@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	_ "google.golang.org/grpc/health" // The health check of the service configuration.
@@ -62,6 +63,13 @@ func New(target string, options ...Option) (*Client, error) {
 		grpc.WithDefaultServiceConfig(serviceConfig(s.waitForReady)),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes), grpc.MaxRetryRPCBufferSize(maxMessageBytes)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+		// A server that was restarted is found again before the next one of a rolling
+		// restart leaves. gRPC alone tries after a second first, and in the end every two
+		// minutes.
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
+			MinConnectTimeout: 5 * time.Second,
+		}),
 	}
 	if strings.Contains(target, ",") {
 		list, err := listResolver(target)
@@ -97,7 +105,8 @@ func listResolver(list string) (*manual.Resolver, error) {
 // serviceConfig is how gRPC itself treats calls: in turn to every server whose
 // health says that it serves, and again, a little later and perhaps elsewhere,
 // where the answer is UNAVAILABLE. Allocate has no side effects, so a retry does
-// no harm; while most calls fail, throttling stops retries from adding to it.
+// no harm; while most calls fail, throttling stops retries from adding to it, but not
+// before hundreds have failed: all that are in flight on a server fail with it.
 func serviceConfig(waitForReady bool) string {
 	return fmt.Sprintf(`{
 		"loadBalancingConfig": [{"round_robin": {}}],
@@ -106,14 +115,14 @@ func serviceConfig(waitForReady bool) string {
 			"name": [{"service": %[1]q}],
 			"waitForReady": %[2]t,
 			"retryPolicy": {
-				"maxAttempts": 4,
+				"maxAttempts": 5,
 				"initialBackoff": "0.05s",
 				"maxBackoff": "0.5s",
 				"backoffMultiplier": 2,
 				"retryableStatusCodes": ["UNAVAILABLE"]
 			}
 		}],
-		"retryThrottling": {"maxTokens": 20, "tokenRatio": 0.5}
+		"retryThrottling": {"maxTokens": 1000, "tokenRatio": 1}
 	}`, elastallocv1.AllocatorService_ServiceDesc.ServiceName, waitForReady)
 }
 

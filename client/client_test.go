@@ -140,6 +140,46 @@ func TestServerThatStopsIsNotMissed(t *testing.T) {
 	}
 }
 
+// TestServerThatDiesWithManyCalls checks that all calls in flight on a server that
+// dies are answered by another: their failing at once must not stop the retries.
+func TestServerThatDiesWithManyCalls(t *testing.T) {
+	t.Parallel()
+	entered, forever := make(chan struct{}, 100), make(chan struct{})
+	a := startServer(t, func(ctx context.Context, _ int64) error {
+		entered <- struct{}{}
+		select {
+		case <-forever:
+		case <-ctx.Done():
+		}
+		return ctx.Err()
+	})
+	b := startServer(t, nil)
+	c := newClient(t, a.address+","+b.address, client.WithTimeout(time.Minute))
+	const calls = 50
+	failed := make(chan error, 2*calls)
+	// Until both are connected one of them gets all calls; then they get half of them each.
+	for range calls {
+		go func() {
+			for {
+				response, err := c.Allocate(context.Background(), &elastallocv1.AllocateRequest{})
+				if err != nil || response.GetSnapshotId() == b.address && a.calls.Load() >= calls {
+					failed <- err
+					return
+				}
+			}
+		}()
+	}
+	for range calls {
+		<-entered
+	}
+	a.grpc.Stop()
+	for range calls {
+		if err := <-failed; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestServerThatDrainsIsLeft(t *testing.T) {
 	t.Parallel()
 	a, b := startServer(t, nil), startServer(t, nil)

@@ -37,8 +37,11 @@ func WithWaitForReady() Option {
 	return func(s *settings) { s.waitForReady = true }
 }
 
-// WithDialOptions adds options of gRPC, such as interceptors for tracing. They
-// come last and win over the client's own.
+// WithDialOptions adds options of gRPC, such as interceptors. They come last and win
+// over the client's own. For traces that go on in the server, with otelgrpc of
+// OpenTelemetry's contrib modules, which the client itself does not depend on:
+//
+//	client.WithDialOptions(grpc.WithStatsHandler(otelgrpc.NewClientHandler()))
 func WithDialOptions(options ...grpc.DialOption) Option {
 	return func(s *settings) { s.dialOptions = append(s.dialOptions, options...) }
 }

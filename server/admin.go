@@ -3,17 +3,21 @@ package server
 import (
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/http/pprof"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// newAdmin returns the admin HTTP server: /metrics, /healthz (the process lives)
-// and /readyz (it takes calls).
-func newAdmin(registry *prometheus.Registry, ready func() bool, logger *slog.Logger) *http.Server {
+// newAdmin returns the admin HTTP server: the status page at /, /metrics, /healthz
+// (the process lives), /readyz (it takes calls) and, for callers on this machine,
+// /debug/pprof/.
+func newAdmin(registry *prometheus.Registry, status http.Handler, ready func() bool, logger *slog.Logger) *http.Server {
 	mux := http.NewServeMux()
+	mux.Handle("GET /{$}", status)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "ok\n")
@@ -25,6 +29,11 @@ func newAdmin(registry *prometheus.Registry, ready func() bool, logger *slog.Log
 		}
 		_, _ = io.WriteString(w, "ready\n")
 	})
+	mux.Handle("GET /debug/pprof/", onlyLoopback(pprof.Index))
+	mux.Handle("GET /debug/pprof/cmdline", onlyLoopback(pprof.Cmdline))
+	mux.Handle("GET /debug/pprof/profile", onlyLoopback(pprof.Profile))
+	mux.Handle("GET /debug/pprof/symbol", onlyLoopback(pprof.Symbol))
+	mux.Handle("GET /debug/pprof/trace", onlyLoopback(pprof.Trace))
 	return &http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: 5 * time.Second,
@@ -33,4 +42,17 @@ func newAdmin(registry *prometheus.Registry, ready func() bool, logger *slog.Log
 		IdleTimeout:       time.Minute,
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 	}
+}
+
+// onlyLoopback refuses callers from beyond this machine: a profile shows memory and
+// costs time, and whoever may see it can forward the port (kubectl port-forward, ssh -L).
+func onlyLoopback(handler http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, _, err := net.SplitHostPort(r.RemoteAddr)
+		if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
+			http.Error(w, "profiles are for callers on this machine only: forward the admin port", http.StatusForbidden)
+			return
+		}
+		handler(w, r)
+	})
 }

@@ -3,7 +3,11 @@ package server
 import (
 	"context"
 	"log/slog"
+	"time"
 
+	"google.golang.org/grpc/status"
+
+	"github.com/elastalloc/elastalloc/internal/tracing"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
@@ -20,6 +24,9 @@ type AllocatorConfig struct {
 	// Logger takes a line per decision at debug level and warnings of broken
 	// backends; nil discards them.
 	Logger *slog.Logger
+
+	// history remembers decisions for the status page; nil for nobody.
+	history *history
 }
 
 // Allocator implements the AllocatorService. It knows no transport, so it can be
@@ -43,18 +50,52 @@ func NewAllocator(config AllocatorConfig) *Allocator {
 
 // Allocate decides one snapshot.
 func (a *Allocator) Allocate(ctx context.Context, request *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
-	converted, err := ConvertRequest(request, a.config.MaxJobs)
+	converted, err := a.convert(ctx, request)
 	if err != nil {
-		return nil, toCallError(ctx, err)
+		err = toCallError(ctx, err)
+		a.config.Logger.DebugContext(ctx, "bad request", "request_id", requestID(ctx), "error", status.Convert(err).Message())
+		return nil, err
 	}
 	snapshot := converted.Snapshot
-	decision, err := a.config.Chain.Allocate(ctx, snapshot, converted.Options)
+	began := time.Now()
+	decision, err := a.decide(ctx, converted)
 	if err != nil {
-		return nil, toCallError(ctx, err)
+		err = toCallError(ctx, err)
+		a.config.history.remember(ctx, began, converted, nil, err)
+		return nil, err
 	}
-	a.config.Metrics.observe(snapshot, converted.Options.Mode, &decision.Report)
+	a.config.history.remember(ctx, began, converted, &decision.Report, nil)
+	a.config.Metrics.observe(ctx, snapshot, converted.Options.Mode, &decision.Report)
 	a.log(ctx, snapshot, &decision.Report)
+	describeDecision(ctx, &decision.Report)
+	_, stage := tracing.Start(ctx, tracing.StageConvertResponse)
+	defer stage.End()
 	return ConvertDecision(snapshot.ID, decision, converted.IncludePlan), nil
+}
+
+// convert converts and validates a request, as a stage of the call.
+func (a *Allocator) convert(ctx context.Context, request *elastallocv1.AllocateRequest) (Request, error) {
+	_, stage := tracing.Start(ctx, tracing.StageConvertRequest)
+	defer stage.End()
+	converted, err := ConvertRequest(request, a.config.MaxJobs)
+	if err != nil {
+		// The error itself quotes the request.
+		tracing.Fail(stage, "the request is invalid")
+		return Request{}, err
+	}
+	describeRequest(ctx, converted)
+	return converted, nil
+}
+
+// decide has the chain decide. Its backends are stages of their own, and where idle
+// nodes are filled, the decision is the stage.
+func (a *Allocator) decide(ctx context.Context, request Request) (solver.Decision, error) {
+	if request.Options.Mode == solver.ModeFillIdle {
+		stageCtx, stage := tracing.Start(ctx, tracing.StageFillIdle)
+		defer stage.End()
+		ctx = stageCtx
+	}
+	return a.config.Chain.Allocate(ctx, request.Snapshot, request.Options)
 }
 
 // log writes a line about a decision and, since the caller gets an answer all the

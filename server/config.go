@@ -1,19 +1,16 @@
 package server
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
+	"runtime"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
@@ -21,12 +18,13 @@ import (
 
 // Defaults of a Config.
 const (
-	DefaultListen          = "127.0.0.1:50051"
-	DefaultAdminListen     = "127.0.0.1:9464"
-	DefaultMaxInflight     = 64
-	DefaultMaxMessageBytes = 64 << 20
-	DefaultDrainDelay      = 2 * time.Second
-	DefaultDrainTimeout    = 10 * time.Second
+	DefaultListen         = "127.0.0.1:50051"
+	DefaultAdminListen    = "127.0.0.1:9464"
+	DefaultMaxQueue       = 256
+	DefaultMaxReceiving   = 1024
+	DefaultReceiveTimeout = 10 * time.Second
+	DefaultDrainDelay     = 2 * time.Second
+	DefaultDrainTimeout   = 10 * time.Second
 )
 
 // Config is what a server is made of. Start from DefaultConfig: every field is
@@ -39,14 +37,23 @@ type Config struct {
 	Listener, AdminListener net.Listener
 	// Chain decides. Required.
 	Chain *chain.Chain
-	// Backends are the backends of Chain and whether each can be asked.
-	Backends map[solver.BackendName]bool
-	// MaxInflight is the most Allocate calls decided at once; more are shed.
+	// Backends are the backends of Chain, in its order, greedy last.
+	Backends []Backend
+	// MaxInflight is the most Allocate calls decided at once. A decision uses one core,
+	// so by default it is the number of cores that this process may use.
 	MaxInflight int
+	// MaxQueue is the most Allocate calls that wait for their turn, for half a second
+	// at most; more are shed. It may be 0.
+	MaxQueue int
+	// MaxReceiving is how many calls beside these may be open, while their requests
+	// arrive; more are shed.
+	MaxReceiving int
 	// MaxJobs is the most jobs a snapshot may hold.
 	MaxJobs int
-	// MaxMessageBytes is the largest request taken.
+	// MaxMessageBytes is the largest request taken; 0 means what MaxJobs jobs need.
 	MaxMessageBytes int
+	// ReceiveTimeout is how long a request may take to arrive.
+	ReceiveTimeout time.Duration
 	// DrainDelay is the wait between saying that the server is not ready and
 	// refusing calls, so that routers notice in time. It may be 0.
 	DrainDelay time.Duration
@@ -54,27 +61,40 @@ type Config struct {
 	DrainTimeout time.Duration
 	// TLSCert and TLSKey are the PEM files of the server's certificate and key;
 	// without them it speaks plain text. With ClientCA, a PEM file too, every
-	// client must show a certificate that it signed.
+	// client must show a certificate that it signed. Files that change are read again.
 	TLSCert, TLSKey, ClientCA string
+	// Plaintext allows plain text on a Listen address that is not loopback.
+	Plaintext bool
+	// NoReflection turns gRPC reflection off, by which clients such as grpcurl learn
+	// of the API.
+	NoReflection bool
 	// Logger takes one line per call; nil discards it.
 	Logger *slog.Logger
 	// Version is what elastalloc_build_info says is running.
 	Version string
 	// Registry takes the metrics and is what /metrics shows; nil means a new one.
 	Registry *prometheus.Registry
+	// TracerProvider makes a span of every Allocate call and of its stages; nil makes
+	// none. The caller shuts it down, after Run has returned.
+	TracerProvider trace.TracerProvider
+	// Propagator reads the span of the caller from a call's metadata; nil reads none,
+	// so that every call begins a trace.
+	Propagator propagation.TextMapPropagator
 }
 
 // DefaultConfig returns the defaults. Chain and Backends are the caller's to set.
 func DefaultConfig() Config {
 	return Config{
-		Listen:          DefaultListen,
-		AdminListen:     DefaultAdminListen,
-		MaxInflight:     DefaultMaxInflight,
-		MaxJobs:         solver.DefaultMaxJobs,
-		MaxMessageBytes: DefaultMaxMessageBytes,
-		DrainDelay:      DefaultDrainDelay,
-		DrainTimeout:    DefaultDrainTimeout,
-		Version:         "unknown",
+		Listen:         DefaultListen,
+		AdminListen:    DefaultAdminListen,
+		MaxInflight:    runtime.GOMAXPROCS(0),
+		MaxQueue:       DefaultMaxQueue,
+		MaxReceiving:   DefaultMaxReceiving,
+		MaxJobs:        solver.DefaultMaxJobs,
+		ReceiveTimeout: DefaultReceiveTimeout,
+		DrainDelay:     DefaultDrainDelay,
+		DrainTimeout:   DefaultDrainTimeout,
+		Version:        "unknown",
 	}
 }
 
@@ -92,36 +112,35 @@ func (c *Config) check() error {
 	require(c.AdminListener != nil || c.AdminListen != "", "admin listen address is empty")
 	require(c.MaxInflight >= 1, "max inflight is %d; want at least 1", c.MaxInflight)
 	require(c.MaxJobs >= 1, "max jobs is %d; want at least 1", c.MaxJobs)
-	require(c.MaxMessageBytes >= 1, "max message bytes is %d; want at least 1", c.MaxMessageBytes)
+	require(c.MaxQueue >= 0, "max queue is %d; want at least 0", c.MaxQueue)
+	require(c.MaxReceiving >= 1, "max receiving is %d; want at least 1", c.MaxReceiving)
+	require(c.MaxMessageBytes >= 0, "max message bytes is %d; want at least 0", c.MaxMessageBytes)
+	require(c.ReceiveTimeout > 0, "receive timeout is %v; want more than 0", c.ReceiveTimeout)
 	require(c.DrainDelay >= 0, "drain delay is %v; want at least 0", c.DrainDelay)
 	require(c.DrainTimeout > 0, "drain timeout is %v; want more than 0", c.DrainTimeout)
 	require((c.TLSCert == "") == (c.TLSKey == ""), "TLS needs both a certificate and a key")
 	require(c.ClientCA == "" || c.TLSCert != "", "a client CA needs TLS")
+	if err := c.checkPlaintext(); err != nil {
+		bad = append(bad, err)
+	}
 	return errors.Join(bad...)
 }
 
-// credentials returns the transport security that the configuration asks for.
-func (c *Config) credentials() (grpc.ServerOption, error) {
-	if c.TLSCert == "" {
-		return grpc.Creds(insecure.NewCredentials()), nil
+// Bytes of a message: a job with a measured speed for each of 32 sizes takes some
+// 500, a server for few jobs still takes a request with too many, to say so, and no
+// message of Protocol Buffers is larger than 2 GiB.
+const (
+	bytesPerJob          = 640
+	leastMaxMessageBytes = 16 << 20
+	mostMaxMessageBytes  = 2<<30 - 1
+)
+
+// maxMessageBytes returns the largest request taken.
+func (c *Config) maxMessageBytes() int {
+	if c.MaxMessageBytes > 0 {
+		return c.MaxMessageBytes
 	}
-	certificate, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
-	if err != nil {
-		return nil, fmt.Errorf("loading TLS certificate and key: %w", err)
-	}
-	config := &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
-	if c.ClientCA != "" {
-		pem, err := os.ReadFile(c.ClientCA)
-		if err != nil {
-			return nil, fmt.Errorf("loading client CA: %w", err)
-		}
-		config.ClientCAs = x509.NewCertPool()
-		if !config.ClientCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("loading client CA: %s holds no PEM certificate", c.ClientCA)
-		}
-		config.ClientAuth = tls.RequireAndVerifyClientCert
-	}
-	return grpc.Creds(credentials.NewTLS(config)), nil
+	return max(leastMaxMessageBytes, bytesPerJob*min(c.MaxJobs, mostMaxMessageBytes/bytesPerJob))
 }
 
 // listen opens both listeners, or none.

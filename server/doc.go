@@ -1,7 +1,8 @@
 // Package server serves the decision core over gRPC: the conversion between the
 // API and the core, the one place where errors become status codes, the
-// interceptors, health, draining, metrics and the admin endpoints.
+// interceptors, health, draining, metrics, the status page and the other admin
+// endpoints.
 //
-// The path of a call is metrics, request id, logging, recovery, load shedding,
+// The path of a call is the span, metrics, request id, logging, recovery, load shedding,
 // draining, Allocator, ConvertRequest, the chain of backends, ConvertDecision.
 package server

@@ -14,12 +14,14 @@ import (
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
 
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/chain"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -48,7 +50,7 @@ func start(t *testing.T, change func(*Config)) *harness {
 	config.AdminListen = "127.0.0.1:0"
 	config.DrainDelay, config.DrainTimeout = 0, time.Minute
 	config.Chain = fakeChain(smallest)
-	config.Backends = map[solver.BackendName]bool{solver.BackendExact: true, solver.BackendCBC: false, solver.BackendGreedy: true}
+	config.Backends = []Backend{{Name: solver.BackendExact}, {Name: solver.BackendCBC, State: down}, {Name: solver.BackendGreedy}}
 	config.Logger = slog.New(slog.NewJSONHandler(h.logs, nil))
 	config.Version = "v0.0.0-test"
 	if change != nil {
@@ -72,6 +74,11 @@ func start(t *testing.T, change func(*Config)) *harness {
 		}
 	})
 	return h
+}
+
+// down is the state of a backend that rests.
+func down() chain.BackendState {
+	return chain.BackendState{RestsUntil: time.Now().Add(time.Hour), Cause: "no program"}
 }
 
 // get returns the status code and the body of an admin page.
@@ -102,6 +109,31 @@ func (h *harness) series(t *testing.T, name string) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// handledSeries names the counter of the Allocate calls that ended with a code.
+func handledSeries(code codes.Code) string {
+	return `grpc_server_handled_total{grpc_code="` + code.String() +
+		`",grpc_method="Allocate",grpc_service="elastalloc.v1.AllocatorService",grpc_type="unary"}`
+}
+
+// await waits until a series of /metrics has a value.
+func (h *harness) await(t *testing.T, name, want string) {
+	t.Helper()
+	poll(t, name+" is "+want, func() bool {
+		value, _ := h.series(t, name)
+		return value == want
+	})
+}
+
+// poll waits until something holds, and fails the test if it does not in a minute.
+func poll(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("in a minute it is not true that %s", what)
+		}
+	}
 }
 
 // dial connects to an in-memory listener.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"runtime/debug"
-	"sync/atomic"
 	"time"
 
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors"
@@ -29,8 +28,7 @@ func interceptorOptions(m *Metrics, logger *slog.Logger, a *admission) []grpc.Se
 			selector.UnaryServerInterceptor(
 				logging.UnaryServerInterceptor(logTo(logger), loggingOptions()...), selector.MatchFunc(notHealth)),
 			recovery.UnaryServerInterceptor(recoverPanic),
-			onlyAllocate(a.shedLoad),
-			onlyAllocate(a.refuseWhileDraining),
+			onlyAllocate(a.enter),
 		),
 		grpc.ChainStreamInterceptor(
 			m.grpc.StreamServerInterceptor(),
@@ -86,42 +84,4 @@ func onlyAllocate(interceptor grpc.UnaryServerInterceptor) grpc.UnaryServerInter
 		}
 		return interceptor(ctx, request, info, handler)
 	}
-}
-
-// admission says whether the server takes another call.
-type admission struct {
-	// inflight holds one token per call being decided; its capacity is the limit.
-	inflight chan struct{}
-	draining atomic.Bool
-	metrics  *Metrics
-}
-
-func newAdmission(maxInflight int, m *Metrics) *admission {
-	return &admission{inflight: make(chan struct{}, maxInflight), metrics: m}
-}
-
-// shedLoad turns a call away where the limit of calls in flight is reached. There
-// is no queue: a decision is worth most now, and another server may be idle.
-func (a *admission) shedLoad(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	select {
-	case a.inflight <- struct{}{}:
-	default:
-		a.metrics.shed.Inc()
-		return nil, toCallError(ctx, errShedding)
-	}
-	a.metrics.inflight.Inc()
-	defer func() {
-		a.metrics.inflight.Dec()
-		<-a.inflight
-	}()
-	return handler(ctx, request)
-}
-
-// refuseWhileDraining turns away calls that reach a server on its way out, over
-// connections that were open already.
-func (a *admission) refuseWhileDraining(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	if a.draining.Load() {
-		return nil, toCallError(ctx, errDraining)
-	}
-	return handler(ctx, request)
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"runtime"
 	"time"
@@ -21,15 +22,16 @@ type Metrics struct {
 	snapshotJobs  prometheus.Histogram
 	snapshotNodes prometheus.Histogram
 	inflight      prometheus.Gauge
+	inflightLimit prometheus.Gauge
+	queued        prometheus.Gauge
 	shed          prometheus.Counter
 	grpc          *grpcprometheus.ServerMetrics
 }
 
 // NewMetrics builds the metrics of a server and registers them, together with
 // those of gRPC, of Go and of the process. The series of every backend named exist
-// from the start; a backend that is not up counts as 0 in elastalloc_backend_up.
-// The error names every metric that the registerer has already.
-func NewMetrics(registerer prometheus.Registerer, version string, backends map[solver.BackendName]bool) (*Metrics, error) {
+// from the start. The error names every metric that the registerer has already.
+func NewMetrics(registerer prometheus.Registerer, version string, backends []Backend) (*Metrics, error) {
 	latencies := []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5}
 	sizes := prometheus.ExponentialBuckets(1, 4, 10)
 	m := &Metrics{
@@ -54,17 +56,21 @@ func NewMetrics(registerer prometheus.Registerer, version string, backends map[s
 			Name: "elastalloc_inflight_requests",
 			Help: "Allocate calls being decided now.",
 		}),
+		inflightLimit: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "elastalloc_inflight_limit",
+			Help: "Allocate calls decided at once at most.",
+		}),
+		queued: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "elastalloc_queued_requests",
+			Help: "Allocate calls that wait for their turn.",
+		}),
 		shed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "elastalloc_shed_total",
-			Help: "Allocate calls turned away because too many were in flight.",
+			Help: "Allocate calls turned away because too many were in flight and waiting.",
 		}),
 		grpc: grpcprometheus.NewServerMetrics(grpcprometheus.WithServerHandlingTimeHistogram(
 			grpcprometheus.WithHistogramBuckets(latencies))),
 	}
-	backendUp := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "elastalloc_backend_up",
-		Help: "Whether a backend of this server can be asked.",
-	}, []string{"backend"})
 	buildInfo := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name:        "elastalloc_build_info",
 		Help:        "Always 1; the labels say what is running.",
@@ -72,34 +78,56 @@ func NewMetrics(registerer prometheus.Registerer, version string, backends map[s
 	})
 
 	buildInfo.Set(1)
-	for backend, up := range backends {
-		backendUp.WithLabelValues(string(backend)).Set(0)
-		if up {
-			backendUp.WithLabelValues(string(backend)).Set(1)
-		}
-		m.relativeGap.WithLabelValues(string(backend))
+	all := []prometheus.Collector{
+		m.solveDuration, m.relativeGap, m.gain, m.fallbacks, m.snapshotJobs, m.snapshotNodes,
+		m.inflight, m.inflightLimit, m.queued, m.shed, m.grpc, buildInfo,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	}
+	for _, backend := range backends {
+		name := string(backend.Name)
+		m.relativeGap.WithLabelValues(name)
 		for _, reason := range reasons()[1:] {
-			m.solveDuration.WithLabelValues(string(backend), string(reason))
+			m.solveDuration.WithLabelValues(name, string(reason))
 		}
 		for _, outcome := range outcomes()[1:] {
 			if outcome != solver.OutcomeAnswered {
-				m.fallbacks.WithLabelValues(string(backend), string(outcome))
+				m.fallbacks.WithLabelValues(name, string(outcome))
 			}
 		}
+		all = append(all, backendUp(backend))
 	}
 
 	var failed []error
-	for _, collector := range []prometheus.Collector{
-		m.solveDuration, m.relativeGap, m.gain, m.fallbacks, m.snapshotJobs, m.snapshotNodes, m.inflight, m.shed,
-		m.grpc, backendUp, buildInfo,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	} {
+	for _, collector := range all {
 		failed = append(failed, registerer.Register(collector))
 	}
 	if err := errors.Join(failed...); err != nil {
 		return nil, err
 	}
 	return m, nil
+}
+
+// addCertificate adds when the certificate that a server shows expires.
+func (m *Metrics) addCertificate(registerer prometheus.Registerer, expiry func() time.Time) error {
+	return registerer.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "elastalloc_certificate_expiration_timestamp_seconds",
+		Help: "When the TLS certificate that is served expires, in seconds since 1970.",
+	}, func() float64 { return float64(expiry().Unix()) }))
+}
+
+// backendUp returns the gauge of a backend, which asks it for its state whenever it
+// is scraped, so that the two cannot differ.
+func backendUp(backend Backend) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name:        "elastalloc_backend_up",
+		Help:        "Whether a backend of this server is asked: 0 while its program is missing or it rests after failures, until a try has succeeded.",
+		ConstLabels: prometheus.Labels{"backend": string(backend.Name)},
+	}, func() float64 {
+		if backend.state().Up {
+			return 1
+		}
+		return 0
+	})
 }
 
 // histogram returns the options of a histogram that is both classic, for every
@@ -114,14 +142,15 @@ func histogram(name, help string, buckets []float64) prometheus.HistogramOpts {
 }
 
 // observe observes a decision on a snapshot. Gap and gain speak of optimising, so
-// a decision that only fills idle nodes has neither.
-func (m *Metrics) observe(s *solver.Snapshot, mode solver.Mode, r *solver.Report) {
+// a decision that only fills idle nodes has neither. A sampled span in ctx becomes the
+// exemplar of how long the search took: from a slow bucket to the trace of a call in it.
+func (m *Metrics) observe(ctx context.Context, s *solver.Snapshot, mode solver.Mode, r *solver.Report) {
 	if m == nil {
 		return
 	}
 	m.snapshotJobs.Observe(float64(len(s.Jobs)))
 	m.snapshotNodes.Observe(float64(s.TotalNodes))
-	m.solveDuration.WithLabelValues(string(r.Backend), string(r.Reason)).Observe(r.SolveTime.Seconds())
+	observeWithTrace(ctx, m.solveDuration.WithLabelValues(string(r.Backend), string(r.Reason)), r.SolveTime.Seconds())
 	for _, attempt := range r.Attempts {
 		if attempt.Outcome != solver.OutcomeAnswered {
 			m.fallbacks.WithLabelValues(string(attempt.Backend), string(attempt.Outcome)).Inc()

@@ -4,22 +4,21 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/chain"
 )
 
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	h := start(t, nil)
-	handled := func(code string) string {
-		return `grpc_server_handled_total{grpc_code="` + code +
-			`",grpc_method="Allocate",grpc_service="elastalloc.v1.AllocatorService",grpc_type="unary"}`
-	}
 	check := func(want map[string]string) {
 		t.Helper()
 		for name, value := range want {
@@ -40,8 +39,8 @@ func TestMetrics(t *testing.T) {
 		`elastalloc_shed_total`:                                                                  "0",
 		`elastalloc_backend_up{backend="exact"}`:                                                 "1",
 		`elastalloc_backend_up{backend="cbc"}`:                                                   "0",
-		handled("OK"):                                                                            "0",
-		handled("InvalidArgument"):                                                               "0",
+		handledSeries(codes.OK):                                                                  "0",
+		handledSeries(codes.InvalidArgument):                                                     "0",
 		"go_goroutines":                                                                          "",
 		"process_open_fds":                                                                       "",
 	})
@@ -75,9 +74,9 @@ func TestMetrics(t *testing.T) {
 		`elastalloc_gain_over_greedy_ratio_sum`:                                        "2",
 		`elastalloc_snapshot_jobs_sum`:                                                 "6",
 		`elastalloc_snapshot_nodes_sum`:                                                "24",
-		handled("OK"):                                                                  "3",
-		handled("InvalidArgument"):                                                     "1",
-		handled("Unavailable"):                                                         "1",
+		handledSeries(codes.OK):                                                        "3",
+		handledSeries(codes.InvalidArgument):                                           "1",
+		handledSeries(codes.Unavailable):                                               "1",
 	})
 }
 
@@ -116,5 +115,37 @@ func TestFallbackIsCountedAndLogged(t *testing.T) {
 	}
 	if h.logs.line(`"level":"WARN"`, `"snapshot_id":"small"`, "out of luck") == "" {
 		t.Errorf("the broken backend is not logged:\n%s", h.logs)
+	}
+}
+
+// TestGaugeFollowsTheBreaker checks that a backend that keeps failing is down for
+// whoever watches the metrics, and up again once a try has succeeded.
+func TestGaugeFollowsTheBreaker(t *testing.T) {
+	t.Parallel()
+	var works atomic.Bool
+	h := start(t, func(c *Config) {
+		config := fakeChainConfig(func(ctx context.Context, p *solver.Problem) (solver.Result, error) {
+			if works.Load() {
+				return smallest(ctx, p)
+			}
+			return solver.Result{}, errors.New("out of luck")
+		})
+		// A rest is over before the next call is there.
+		breaker := chain.NewBreaker(config.Backends[0], chain.BreakerConfig{Failures: 2, Rest: time.Nanosecond})
+		config.Backends = []solver.Backend{breaker}
+		c.Chain = chain.New(config)
+		c.Backends = []Backend{{Name: breaker.Name(), State: breaker.State}, {Name: solver.BackendGreedy}}
+	})
+	for _, step := range []struct {
+		works bool
+		up    string
+	}{{false, "1"}, {false, "0"}, {false, "0"}, {true, "1"}, {false, "1"}, {false, "0"}} {
+		works.Store(step.works)
+		if _, err := h.client.Allocate(t.Context(), smallRequest()); err != nil {
+			t.Fatal(err)
+		}
+		if value, _ := h.series(t, `elastalloc_backend_up{backend="exact"}`); value != step.up {
+			t.Errorf("works: %t, up: %q; want %q", step.works, value, step.up)
+		}
 	}
 }

@@ -5,12 +5,15 @@ import (
 	"crypto/rand"
 	"strings"
 
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
+
+	"github.com/elastalloc/elastalloc/internal/tracing"
 )
 
 // requestIDKey is the metadata key under which a call may bring its id, and under
-// which the response's header returns it.
+// which the response's header returns it, or its trailer where the call failed.
 const requestIDKey = "x-request-id"
 
 // maxRequestIDLength is the longest id that is taken over, in bytes.
@@ -25,15 +28,22 @@ func requestID(ctx context.Context) string {
 	return id
 }
 
-// identify gives the call the id it brought, or a new one, and echoes it.
+// identify gives the call the id it brought, or a new one, tells its span and echoes it.
 func identify(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	id := rand.Text()
 	if brought := metadata.ValueFromIncomingContext(ctx, requestIDKey); len(brought) > 0 && acceptable(brought[0]) {
 		id = brought[0]
 	}
-	// The header can be set here for sure: nothing has been sent yet.
-	_ = grpc.SetHeader(ctx, metadata.Pairs(requestIDKey, id))
-	return handler(context.WithValue(ctx, requestIDContextKey{}, id), request)
+	trace.SpanFromContext(ctx).SetAttributes(tracing.RequestID.String(id))
+	response, err := handler(context.WithValue(ctx, requestIDContextKey{}, id), request)
+	// Both can be set here for sure: nothing has been sent yet. An error goes without a
+	// header, which would tell clients that the call was begun: gRPC retries no such call.
+	if echo := metadata.Pairs(requestIDKey, id); err != nil {
+		_ = grpc.SetTrailer(ctx, echo)
+	} else {
+		_ = grpc.SetHeader(ctx, echo)
+	}
+	return response, err
 }
 
 // acceptable reports whether an id is fit for headers and logs: printable ASCII

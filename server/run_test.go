@@ -130,12 +130,12 @@ func TestRunOfAnEndedContext(t *testing.T) {
 
 func TestCompleteReportsEverything(t *testing.T) {
 	t.Parallel()
-	_, err := Config{DrainDelay: -1, ClientCA: "ca.pem", TLSKey: "key.pem"}.Complete()
+	_, err := Config{DrainDelay: -1, MaxQueue: -1, MaxMessageBytes: -1, ClientCA: "ca.pem", TLSKey: "key.pem"}.Complete()
 	if err == nil {
 		t.Fatal("an empty configuration is complete")
 	}
-	for _, want := range []string{"chain", "listen address", "admin listen address", "max inflight", "max jobs",
-		"max message bytes", "drain delay", "drain timeout", "certificate and a key", "client CA"} {
+	for _, want := range []string{"chain", "listen address", "admin listen address", "max inflight", "max queue", "max receiving",
+		"max jobs", "max message bytes", "receive timeout", "drain delay", "drain timeout", "certificate and a key", "client CA"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error does not speak of %s: %v", want, err)
 		}

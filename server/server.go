@@ -20,6 +20,21 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
+const (
+	// maxStreams is the most calls open at once over one connection; a client with more
+	// waits or opens another.
+	maxStreams = 256
+
+	// handshakeTimeout is how long a new connection may take to say what it is. gRPC's
+	// own 2 minutes are too long: it does not begin to drain before every connection
+	// has done so, or has been given up.
+	handshakeTimeout = 5 * time.Second
+
+	// maxHeaderBytes is the most metadata that a call may bring. Up to gRPC's own 16 MB
+	// would be kept for a call that has not even begun.
+	maxHeaderBytes = 64 << 10
+)
+
 // Server serves Allocate, health and reflection over gRPC, and metrics, liveness
 // and readiness over admin HTTP. Its listeners are open from the start.
 type Server struct {
@@ -30,6 +45,7 @@ type Server struct {
 	health                  *health.Server
 	admission               *admission
 	ready                   atomic.Bool
+	history                 *history
 }
 
 // Complete checks the configuration, builds the server and listens. Its error
@@ -38,12 +54,15 @@ func (c Config) Complete() (*Server, error) {
 	if err := c.check(); err != nil {
 		return nil, fmt.Errorf("bad server configuration: %w", err)
 	}
-	credentials, err := c.credentials()
-	if err != nil {
-		return nil, err
-	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.TracerProvider != nil {
+		c.Logger = slog.New(spanHandler{c.Logger.Handler()})
+	}
+	security, expiry, err := c.transportSecurity()
+	if err != nil {
+		return nil, err
 	}
 	if c.Registry == nil {
 		c.Registry = prometheus.NewRegistry()
@@ -52,10 +71,20 @@ func (c Config) Complete() (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
-	s := &Server{config: c, health: health.NewServer(), admission: newAdmission(c.MaxInflight, metrics)}
-	s.grpc = grpc.NewServer(append(interceptorOptions(metrics, c.Logger, s.admission),
-		credentials,
-		grpc.MaxRecvMsgSize(c.MaxMessageBytes),
+	if expiry != nil {
+		if err := metrics.addCertificate(c.Registry, expiry); err != nil {
+			return nil, fmt.Errorf("registering metrics: %w", err)
+		}
+	}
+	s := &Server{config: c, health: health.NewServer(), admission: newAdmission(&c, metrics), history: new(history)}
+	options := append(interceptorOptions(metrics, c.Logger, s.admission), c.tracingOptions()...)
+	s.grpc = grpc.NewServer(append(options,
+		grpc.Creds(security),
+		grpc.MaxRecvMsgSize(c.maxMessageBytes()),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.ForceServerCodecV2(newFrameCodec()),
 		// Connections end now and then, so that clients spread over new servers.
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionAge: 5 * time.Minute, MaxConnectionAgeGrace: 30 * time.Second,
@@ -63,15 +92,22 @@ func (c Config) Complete() (*Server, error) {
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 	)...)
-	elastallocv1.RegisterAllocatorServiceServer(s.grpc, NewAllocator(AllocatorConfig{
-		Chain: c.Chain, MaxJobs: c.MaxJobs, Metrics: metrics, Logger: c.Logger,
+	requests := &reception{timeout: c.ReceiveTimeout, admission: s.admission}
+	s.grpc.RegisterService(requests.service(), NewAllocator(AllocatorConfig{
+		Chain: c.Chain, MaxJobs: c.MaxJobs, Metrics: metrics, Logger: c.Logger, history: s.history,
 	}))
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
-	reflection.RegisterV1(s.grpc)
+	if !c.NoReflection {
+		reflection.RegisterV1(s.grpc)
+	}
 	metrics.grpc.InitializeMetrics(s.grpc)
-	s.admin = newAdmin(c.Registry, s.ready.Load, c.Logger)
 	s.setReady(false)
 
+	page, err := newStatusPage(s)
+	if err != nil {
+		return nil, err
+	}
+	s.admin = newAdmin(c.Registry, page, s.ready.Load, c.Logger)
 	if s.listener, s.adminListener, err = c.listen(); err != nil {
 		return nil, err
 	}

@@ -8,12 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
@@ -95,9 +91,12 @@ func TestRequestID(t *testing.T) {
 				if test.brought != "" {
 					ctx = metadata.AppendToOutgoingContext(ctx, "x-request-id", test.brought)
 				}
-				var header metadata.MD
-				_, _ = h.client.Allocate(ctx, r, grpc.Header(&header))
+				var header, trailer metadata.MD
+				_, err := h.client.Allocate(ctx, r, grpc.Header(&header), grpc.Trailer(&trailer))
 				echoed := header.Get("x-request-id")
+				if err != nil {
+					echoed = trailer.Get("x-request-id")
+				}
 				if len(echoed) != 1 || echoed[0] == "" || (echoed[0] == test.brought) != test.kept {
 					t.Fatalf("%q is echoed as %q", test.brought, echoed)
 				}
@@ -106,6 +105,19 @@ func TestRequestID(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestErrorsCanBeRetried checks that an error comes without a header, since gRPC takes
+// a header for the sign that a call was begun, and then does not retry it.
+func TestErrorsCanBeRetried(t *testing.T) {
+	t.Parallel()
+	h := start(t, nil)
+	h.admission.draining.Store(true)
+	var header metadata.MD
+	_, err := h.client.Allocate(t.Context(), smallRequest(), grpc.Header(&header))
+	if status.Code(err) != codes.Unavailable || len(header) > 0 {
+		t.Errorf("error is %v, header is %v; want UNAVAILABLE and none", err, header)
 	}
 }
 
@@ -166,70 +178,15 @@ func TestBugBecomesInternal(t *testing.T) {
 	}
 }
 
-func TestShedding(t *testing.T) {
+func TestNoReflection(t *testing.T) {
 	t.Parallel()
-	g := newGate()
-	h := start(t, func(c *Config) { c.Chain, c.MaxInflight = fakeChain(g.solve), 1 })
-	first := make(chan error, 1)
-	go func() {
-		_, err := h.client.Allocate(t.Context(), smallRequest())
-		first <- err
-	}()
-	<-g.entered
-
-	_, err := h.client.Allocate(t.Context(), smallRequest())
-	s := status.Convert(err)
-	if s.Code() != codes.ResourceExhausted || len(s.Details()) != 1 {
-		t.Fatalf("error is %v", err)
+	h := start(t, func(c *Config) { c.NoReflection = true })
+	stream, err := grpc_reflection_v1.NewServerReflectionClient(h.conn).ServerReflectionInfo(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
-	if retry, ok := s.Details()[0].(*errdetails.RetryInfo); !ok || retry.GetRetryDelay().AsDuration() <= 0 {
-		t.Errorf("detail is %v; want RetryInfo", s.Details()[0])
-	}
-	if value, _ := h.series(t, "elastalloc_inflight_requests"); value != "1" {
-		t.Errorf("%q requests are in flight; want 1", value)
-	}
-	if check, err := grpc_health_v1.NewHealthClient(h.conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil ||
-		check.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
-		t.Errorf("health under load is %v, %v", check, err)
-	}
-
-	close(g.open)
-	if err := <-first; err != nil {
-		t.Errorf("the call in flight failed: %v", err)
-	}
-	if _, err := h.client.Allocate(t.Context(), smallRequest()); err != nil {
-		t.Errorf("after the load the error is %v", err)
-	}
-	for name, want := range map[string]string{
-		"elastalloc_shed_total":        "1",
-		"elastalloc_inflight_requests": "0",
-		`grpc_server_handled_total{grpc_code="ResourceExhausted",grpc_method="Allocate",grpc_service="elastalloc.v1.AllocatorService",grpc_type="unary"}`: "1",
-	} {
-		if value, _ := h.series(t, name); value != want {
-			t.Errorf("%s is %q; want %s", name, value, want)
-		}
-	}
-}
-
-// rawCodec sends bytes as they are.
-type rawCodec struct{ encoding.CodecV2 }
-
-func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
-	return mem.BufferSlice{mem.SliceBuffer(v.([]byte))}, nil
-}
-func (rawCodec) Unmarshal(mem.BufferSlice, any) error { return nil }
-func (rawCodec) Name() string                         { return "proto" }
-
-func TestHugeMessageIsRefused(t *testing.T) {
-	t.Parallel()
-	h := start(t, nil)
-	err := h.conn.Invoke(t.Context(), elastallocv1.AllocatorService_Allocate_FullMethodName,
-		make([]byte, 200<<20), nil, grpc.ForceCodecV2(rawCodec{}))
-	if s := status.Convert(err); s.Code() != codes.ResourceExhausted || !strings.Contains(s.Message(), "larger than max") {
-		t.Errorf("error is %v", err)
-	}
-	if _, err := h.client.Allocate(t.Context(), smallRequest()); err != nil {
-		t.Errorf("after a huge message the error is %v", err)
+	if _, err := stream.Recv(); status.Code(err) != codes.Unimplemented {
+		t.Errorf("reflection that was turned off ends with %v", err)
 	}
 }
 

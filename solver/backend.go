@@ -3,6 +3,7 @@ package solver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -66,6 +67,9 @@ type SolveOptions struct {
 var (
 	// ErrUnavailable means that the backend cannot be asked at all now.
 	ErrUnavailable = errors.New("backend is unavailable")
+	// ErrUnsuited means that the backend cannot be asked about this very problem,
+	// such as one that is too large for it. It wraps ErrUnavailable.
+	ErrUnsuited = fmt.Errorf("%w for this problem", ErrUnavailable)
 	// ErrTimedOut means that the backend had no plan when its time was up.
 	ErrTimedOut = errors.New("backend has no plan in time")
 	// ErrInvalidPlan means that what the backend brought is no plan of the problem:

@@ -9,7 +9,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/elastalloc/elastalloc/client"
 	"github.com/elastalloc/elastalloc/cmd/internal/wiring"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
@@ -22,7 +21,8 @@ const (
 
 // allocateFlags are the flags of allocate.
 type allocateFlags struct {
-	file, server, output                  string
+	file, output                          string
+	remote                                remoteFlags
 	backend, formulation, mode, admission enumFlag
 	budget                                time.Duration
 	gap                                   float64
@@ -61,7 +61,7 @@ The input is an AllocateRequest in protojson. Flags win over the options in it.`
 	flags := command.Flags()
 	flags.StringVarP(&f.file, "file", "f", "", "request in protojson, - for standard input")
 	flags.StringVarP(&f.output, "output", "o", outputTable, "output format, table or json")
-	flags.StringVar(&f.server, "server", "", "address of the server to ask instead of deciding in this process")
+	f.remote.add(flags)
 	flags.Var(&f.backend, "backend", "backend to ask first (default exact)")
 	flags.Var(&f.formulation, "formulation", "model for cbc and highs (default one-hot)")
 	flags.Var(&f.mode, "mode", "kind of moment (default rebalance)")
@@ -137,8 +137,8 @@ type allocator interface {
 func (f *allocateFlags) newAllocator(
 	ctx context.Context, request *elastallocv1.AllocateRequest,
 ) (allocator, func(), error) {
-	if f.server != "" {
-		remote, err := client.New(f.server)
+	if f.remote.address != "" {
+		remote, err := f.remote.client()
 		if err != nil {
 			return nil, nil, err
 		}

@@ -97,7 +97,13 @@ func dial(t *testing.T, server *process.Server) *grpc.ClientConn {
 // scrape returns what /metrics of a server shows.
 func scrape(t *testing.T, server *process.Server) string {
 	t.Helper()
-	response, err := http.Get("http://" + server.AdminAddr + "/metrics")
+	return fetch(t, server, "/metrics")
+}
+
+// fetch returns a page of the admin port of a server.
+func fetch(t *testing.T, server *process.Server, path string) string {
+	t.Helper()
+	response, err := http.Get("http://" + server.AdminAddr + path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +113,7 @@ func scrape(t *testing.T, server *process.Server) string {
 		t.Fatal(err)
 	}
 	if response.StatusCode != http.StatusOK {
-		t.Fatalf("/metrics answers %s: %s", response.Status, text)
+		t.Fatalf("%s answers %s: %s", path, response.Status, text)
 	}
 	return string(text)
 }
@@ -188,6 +194,42 @@ func TestServerWithoutASolver(t *testing.T) {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("/metrics does not show %s", want)
 		}
+	}
+}
+
+// TestServerRestsASolver checks that a solver that crashes each time is asked five
+// times and not a sixth, and that log, metrics and status page say so.
+func TestServerRestsASolver(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "cbc")
+	script := "#!/bin/sh\necho Version: 2.10.12\nfor argument; do [ $argument = -solve ] && kill -SEGV $$; done\nexit 0\n"
+	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	server := startServer(t, "--backends=cbc,exact", "--cbc="+program)
+	for range 8 {
+		if _, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--backend=cbc", "--server", server.Addr); status != exitDone {
+			t.Fatalf("exit status %d, stderr %q", status, stderr)
+		}
+	}
+	metrics := scrape(t, server)
+	for _, want := range []string{
+		`elastalloc_backend_up{backend="cbc"} 0`,
+		`elastalloc_fallbacks_total{backend="cbc",outcome="crashed"} 5`,
+		`elastalloc_fallbacks_total{backend="cbc",outcome="unavailable"} 3`,
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("/metrics does not show %s", want)
+		}
+	}
+	page := fetch(t, server, "/")
+	for _, want := range []string{"<b>cbc</b> 2.10.12", "resting since ", "5 failures in a row, the last: CBC has no whole solution", "<b>cbc crashed</b> after "} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the status page does not show %q:\n%s", want, page)
+		}
+	}
+	if logs := server.Logs(); strings.Count(logs, `"level":"WARN","msg":"backend is resting","backend":"cbc","until":"`) != 1 ||
+		!strings.Contains(logs, `"failures":5,"cause":"CBC has no whole solution: it wrote none; signal: segmentation fault`) {
+		t.Errorf("the log does not say once that cbc rests:\n%s", logs)
 	}
 }
 

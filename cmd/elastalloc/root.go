@@ -10,6 +10,12 @@ import (
 // lookupEnv returns the value of an environment variable and whether it is set.
 type lookupEnv func(name string) (string, bool)
 
+// get returns the value of a variable, "" where it is not set.
+func (l lookupEnv) get(name string) string {
+	value, _ := l(name)
+	return value
+}
+
 // run executes the command line args and returns the exit status: 0 done, 1 the
 // work failed, 2 bad usage or bad input. Results go to stdout, errors to stderr.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, env lookupEnv) int {
@@ -43,7 +49,7 @@ Exit status: 0 done, 1 the work failed, 2 bad usage or bad input.`,
 		},
 	}
 	root.AddCommand(
-		newServeCommand(),
+		newServeCommand(env),
 		newAllocateCommand(env),
 		newBenchCommand(env),
 		newSimulateCommand(env),

@@ -9,25 +9,30 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/elastalloc/elastalloc/cmd/internal/telemetry"
 	"github.com/elastalloc/elastalloc/cmd/internal/wiring"
 	"github.com/elastalloc/elastalloc/server"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/chain"
 	"github.com/elastalloc/elastalloc/solver/subprocess"
 )
 
-func newServeCommand() *cobra.Command {
+func newServeCommand(env lookupEnv) *cobra.Command {
 	config := server.DefaultConfig()
 	config.Version = version()
 	names, budget, level := wiring.DefaultBackends(), wiring.DefaultBudget, slog.LevelInfo
 	var programs wiring.Programs
+	var reflection bool
 
 	command := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve decisions over gRPC",
-		Long: `Serve the AllocatorService, health and reflection over gRPC, and /metrics, /healthz
-and /readyz over HTTP on the admin address. SIGTERM and SIGINT drain the server:
-it says that it is not ready, waits, refuses new calls, lets those in flight end
-and exits 0. Logs go to stderr, one JSON object per line.`,
+		Long: `Serve the AllocatorService, health and reflection over gRPC, and over HTTP on the
+admin address a status page at /, /metrics, /healthz and /readyz. SIGTERM and
+SIGINT drain the server: it says that it is not ready, waits, refuses new calls,
+lets those in flight end and exits 0. Logs go to stderr, one JSON object per line.
+The standard variables of OpenTelemetry, such as OTEL_EXPORTER_OTLP_ENDPOINT, turn
+traces on.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if budget <= 0 {
@@ -38,9 +43,21 @@ and exits 0. Logs go to stderr, one JSON object per line.`,
 				return fmt.Errorf("--backends: %w", err)
 			}
 			config.Logger = slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
+			config.NoReflection = !reflection
+			logBackends(cmd.Context(), config.Logger, backends)
+			backends = wiring.Guard(backends, budget, logChanges(config.Logger))
 			removeAbandoned(cmd.Context(), config.Logger)
 			config.Chain = wiring.Chain(backends, budget)
-			config.Backends = backendsUp(cmd.Context(), config.Logger, backends)
+			config.Backends = shown(backends)
+			traces, err := telemetry.New(cmd.Context(), telemetry.Config{
+				Getenv: env.get, Logger: config.Logger, Console: cmd.OutOrStdout(), Version: config.Version,
+			})
+			if err != nil {
+				return err
+			}
+			// After the drain, so that the spans of the last calls are among them.
+			defer traces.Shutdown()
+			config.TracerProvider, config.Propagator = traces.TracerProvider, traces.Propagator
 			ready, err := config.Complete()
 			if errors.As(err, new(*net.OpError)) {
 				return failed(err)
@@ -53,13 +70,16 @@ and exits 0. Logs go to stderr, one JSON object per line.`,
 	}
 	flags := command.Flags()
 	flags.StringVar(&config.Listen, "listen", config.Listen, "address of gRPC")
-	flags.StringVar(&config.AdminListen, "admin-listen", config.AdminListen, "address of metrics, liveness and readiness")
+	flags.StringVar(&config.AdminListen, "admin-listen", config.AdminListen, "address of the status page, metrics, liveness and readiness")
 	flags.StringSliceVar(&names, "backends", names, "backends to ask, in this order: exact, cbc, highs; greedy is the last resort anyway")
 	addProgramFlags(flags, &programs)
 	flags.DurationVar(&budget, "default-budget", budget, "decision budget of a request that names none")
-	flags.IntVar(&config.MaxInflight, "max-inflight", config.MaxInflight, "decisions made at once; more requests are shed")
+	flags.IntVar(&config.MaxInflight, "max-inflight", config.MaxInflight, "decisions made at once; by default as many as there are cores")
+	flags.IntVar(&config.MaxQueue, "max-queue", config.MaxQueue, "requests that wait for their turn, half a second at most; more are shed")
 	flags.IntVar(&config.MaxJobs, "max-jobs", config.MaxJobs, "jobs of a snapshot at most")
-	flags.StringVar(&config.TLSCert, "tls-cert", "", "PEM file of the server's certificate; plain text without")
+	flags.BoolVar(&config.Plaintext, "plaintext", false, "allow plain text where --listen is not loopback")
+	flags.BoolVar(&reflection, "reflection", true, "let clients such as grpcurl ask for the API")
+	flags.StringVar(&config.TLSCert, "tls-cert", "", "PEM file of the server's certificate, read again when it changes; plain text without")
 	flags.StringVar(&config.TLSKey, "tls-key", "", "PEM file of the server's key")
 	flags.StringVar(&config.ClientCA, "client-ca", "", "PEM file of the CA that every client's certificate must come from")
 	flags.DurationVar(&config.DrainDelay, "drain-delay", config.DrainDelay, "wait between saying not ready and refusing calls")
@@ -80,19 +100,41 @@ func removeAbandoned(ctx context.Context, logger *slog.Logger) {
 	}
 }
 
-// backendsUp returns whether each backend can be asked, and logs it. One whose
-// program is missing does not keep the server from starting: decisions fall back.
-func backendsUp(ctx context.Context, logger *slog.Logger, backends []wiring.Backend) map[solver.BackendName]bool {
-	up := map[solver.BackendName]bool{solver.BackendGreedy: true}
+// logBackends logs what was found out about the backends. One whose program is
+// missing does not keep the server from starting: decisions fall back.
+func logBackends(ctx context.Context, logger *slog.Logger, backends []wiring.Backend) {
 	for _, backend := range backends {
-		name := backend.Name()
-		up[name] = backend.Missing == nil
 		switch {
 		case backend.Missing != nil:
-			logger.WarnContext(ctx, "backend is missing", "backend", name, "error", backend.Missing)
+			logger.WarnContext(ctx, "backend is missing", "backend", backend.Name(), "error", backend.Missing)
 		case backend.Version != "":
-			logger.InfoContext(ctx, "backend is there", "backend", name, "version", backend.Version)
+			logger.InfoContext(ctx, "backend is there", "backend", backend.Name(), "version", backend.Version)
 		}
 	}
-	return up
+}
+
+// logChanges returns what logs that a backend is sent to rest or is back.
+func logChanges(logger *slog.Logger) func(solver.BackendName, chain.BackendState) {
+	return func(name solver.BackendName, state chain.BackendState) {
+		if state.Up {
+			logger.Info("backend is back", "backend", name)
+			return
+		}
+		logger.Warn("backend is resting", "backend", name,
+			"until", state.RestsUntil.UTC(), "failures", state.Failures, "cause", state.Cause)
+	}
+}
+
+// shown returns what the server shows of the backends, with greedy, which every
+// chain has as its last resort.
+func shown(backends []wiring.Backend) []server.Backend {
+	all := make([]server.Backend, 0, len(backends)+1)
+	for _, backend := range backends {
+		b := server.Backend{Name: backend.Name(), Version: backend.Version}
+		if backend.Breaker != nil {
+			b.State = backend.Breaker.State
+		}
+		all = append(all, b)
+	}
+	return append(all, server.Backend{Name: solver.BackendGreedy})
 }

@@ -17,6 +17,8 @@ type answer struct {
 	solver.Attempt
 	result    solver.Result
 	objective float64
+	// unsuited says that the fault is the problem's and not the backend's.
+	unsuited bool
 }
 
 // tryWithin asks a backend that must be done by a time; the zero time sets none.
@@ -39,17 +41,14 @@ func tryWithin(
 func try(ctx context.Context, backend solver.Backend, p *solver.Problem, options solver.SolveOptions) answer {
 	start := time.Now()
 	result, err := solve(ctx, backend, p, options)
-	a := answer{Attempt: solver.Attempt{Backend: backend.Name(), Duration: time.Since(start)}}
-	if err != nil {
-		a.Outcome, a.Detail = outcomeOf(err), legible(err.Error())
-		return a
+	a := answer{
+		Attempt:  solver.Attempt{Backend: backend.Name(), Duration: time.Since(start)},
+		unsuited: errors.Is(err, solver.ErrUnsuited),
 	}
-	if err := check(p, result); err != nil {
-		a.Outcome, a.Detail = solver.OutcomeInvalidPlan, legible(err.Error())
+	if a.Outcome, a.Detail = Outcome(p, result, err); a.Outcome != solver.OutcomeAnswered {
 		return a
 	}
 	p.ReleaseFinished(result.Plan)
-	a.Outcome, a.Detail = solver.OutcomeAnswered, legible(result.Detail)
 	a.result, a.objective = result, p.Objective(result.Plan)
 	return a
 }
@@ -86,6 +85,26 @@ func solve(
 		}
 	}()
 	return backend.Solve(ctx, p, options)
+}
+
+// failure returns the try of a backend that ended with an error.
+func failure(name solver.BackendName, err error) answer {
+	return answer{
+		Attempt:  solver.Attempt{Backend: name, Outcome: outcomeOf(err), Detail: legible(err.Error())},
+		unsuited: errors.Is(err, solver.ErrUnsuited),
+	}
+}
+
+// Outcome returns how a backend's try at p ended, as far as its error and its plan
+// tell, and what there is to say of it for a person. A judge may still refute an answer.
+func Outcome(p *solver.Problem, result solver.Result, err error) (outcome solver.Outcome, detail string) {
+	if err != nil {
+		return outcomeOf(err), legible(err.Error())
+	}
+	if err := check(p, result); err != nil {
+		return solver.OutcomeInvalidPlan, legible(err.Error())
+	}
+	return solver.OutcomeAnswered, legible(result.Detail)
 }
 
 // outcomeOf returns what an error of a backend means.

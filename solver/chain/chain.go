@@ -15,7 +15,8 @@ import (
 
 // Config is what a chain is made of. Greedy, FillIdle and Bound are required.
 type Config struct {
-	// Backends are asked in this order, after the one a decision asks for.
+	// Backends are asked in this order, after the one a decision asks for. One that
+	// is a *Breaker is asked only while it does not rest.
 	Backends []solver.Backend
 	// Greedy is the last resort and the reference of Report.GreedyObjective.
 	Greedy solver.Backend
@@ -35,7 +36,8 @@ type Config struct {
 	DefaultBudget time.Duration
 }
 
-// Chain makes decisions. It is safe for concurrent use and keeps no state.
+// Chain makes decisions. It is safe for concurrent use and keeps no state; what
+// breakers remember decides who is asked, never what an answer is.
 type Chain struct {
 	config Config
 }

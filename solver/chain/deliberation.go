@@ -52,13 +52,29 @@ func (d *deliberation) ask(ctx context.Context, backends []solver.Backend) (answ
 }
 
 // try asks a backend within its part of the budget and has what it claims judged.
+// Its breaker, if it has one, learns what became of it.
 func (d *deliberation) try(ctx context.Context, backend solver.Backend, last bool) answer {
 	if d.isJudge(backend) && d.judgement != nil {
 		return *d.judgement
 	}
 	// The judge comes after whoever may have to be judged.
 	last = last && (d.chain.config.Judge == nil || d.isJudge(backend))
-	a := tryWithin(ctx, d.budget.slice(time.Now(), last), backend, d.problem, d.options)
+	end := d.budget.slice(time.Now(), last)
+	breaker, guarded := backend.(*Breaker)
+	if !guarded {
+		return d.tryAndJudge(ctx, end, backend)
+	}
+	a, err := breaker.guard(ctx, end, func() answer { return d.tryAndJudge(ctx, end, breaker.backend) })
+	if err != nil {
+		return failure(breaker.Name(), err)
+	}
+	return a
+}
+
+// tryAndJudge asks a backend that must be done by a time and has what it claims
+// judged.
+func (d *deliberation) tryAndJudge(ctx context.Context, end time.Time, backend solver.Backend) answer {
+	a := tryWithin(ctx, end, backend, d.problem, d.options)
 	if a.Outcome == solver.OutcomeAnswered && a.result.Claim != nil {
 		d.judge(ctx, &a)
 	}

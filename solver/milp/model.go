@@ -104,7 +104,7 @@ const negligible = 1e-9
 // Build returns the model of a problem in the given formulation. A problem without
 // jobs makes a model without columns: a valid file in which there is nothing to
 // solve. It fails for an unknown formulation, a job without sizes, and a problem
-// that exceeds MaxColumns, for which the error wraps solver.ErrUnavailable.
+// that exceeds MaxColumns, for which the error wraps solver.ErrUnsuited.
 func Build(p *solver.Problem, f solver.Formulation) (*Model, error) {
 	if f != solver.FormulationPaper && f != solver.FormulationOneHot {
 		return nil, fmt.Errorf("formulation is %q; want %q or %q", f, solver.FormulationPaper, solver.FormulationOneHot)
@@ -123,7 +123,7 @@ func Build(p *solver.Problem, f solver.Formulation) (*Model, error) {
 	}
 	if count > MaxColumns {
 		return nil, fmt.Errorf("%w: the %s model has %d columns; want at most %d",
-			solver.ErrUnavailable, f, count, MaxColumns)
+			solver.ErrUnsuited, f, count, MaxColumns)
 	}
 	m := &Model{
 		problem:     p,

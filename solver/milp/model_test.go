@@ -44,8 +44,8 @@ func TestBuildRefuses(t *testing.T) {
 	for range MaxColumns / (solver.MaxSteps * 6) {
 		huge.Jobs = append(huge.Jobs, one)
 	}
-	if _, err := Build(huge, solver.FormulationPaper); !errors.Is(err, solver.ErrUnavailable) {
-		t.Errorf("Build() of too large a problem: %v; want it to wrap %v", err, solver.ErrUnavailable)
+	if _, err := Build(huge, solver.FormulationPaper); !errors.Is(err, solver.ErrUnsuited) || !errors.Is(err, solver.ErrUnavailable) {
+		t.Errorf("Build() of too large a problem: %v; want it to wrap %v", err, solver.ErrUnsuited)
 	}
 }
 

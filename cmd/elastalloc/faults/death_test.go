@@ -29,12 +29,12 @@ func TestServerKilled(t *testing.T) {
 			t.Errorf("the call in flight ended with %v; want UNAVAILABLE, which clients repeat elsewhere", err)
 		}
 	})
-	eventually(t, "a solver running", func() bool { return len(solverProcesses(t, s.tempDir)) > 0 })
+	becomes(t, "a solver running", func() bool { return len(solverProcesses(t, s.tempDir)) > 0 })
 	if err := s.server.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	calls.Wait()
-	eventually(t, "the end of the solver", func() bool { return len(solverProcesses(t, s.tempDir)) == 0 })
+	becomes(t, "the end of the solver", func() bool { return len(solverProcesses(t, s.tempDir)) == 0 })
 	if left, err := os.ReadDir(s.tempDir); err != nil || len(left) != 1 {
 		t.Fatalf("the killed server has left %v, %v; want the folder of its run", left, err)
 	}
@@ -69,7 +69,7 @@ func TestServerStartsBesideAnother(t *testing.T) {
 			t.Errorf("the attempts are %v; want the solver's answer", attempts)
 		}
 	})
-	eventually(t, "a solver running", func() bool { return len(solverProcesses(t, s.tempDir)) > 0 })
+	becomes(t, "a solver running", func() bool { return len(solverProcesses(t, s.tempDir)) > 0 })
 	startServerWithEnv(t, append(os.Environ(), "TMPDIR="+s.tempDir))
 	writeFile(t, started, "", 0o600)
 	calls.Wait()

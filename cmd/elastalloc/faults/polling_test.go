@@ -2,24 +2,10 @@
 
 package faults
 
-import (
-	"testing"
-	"time"
-)
+import "testing"
 
-// eventually polls until a condition holds, and fails the test where it does not
-// come to hold.
-func eventually(t *testing.T, what string, holds func() bool) {
+// becomes polls until something is true, and fails the test if it does not become so.
+func becomes(t *testing.T, what string, isTrue func() bool) {
 	t.Helper()
-	const limit = 20 * time.Second
-	ticker := time.NewTicker(5 * time.Millisecond)
-	defer ticker.Stop()
-	timeout := time.After(limit)
-	for !holds() {
-		select {
-		case <-ticker.C:
-		case <-timeout:
-			t.Fatalf("after %v there is still not %s", limit, what)
-		}
-	}
+	eventually(t, what, func() (bool, string) { return isTrue(), "it is not so" })
 }

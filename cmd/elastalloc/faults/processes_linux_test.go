@@ -40,7 +40,7 @@ func solverProcesses(t *testing.T, tempDir string) []int {
 // signalSolver waits for a solver of a server to run and sends it a signal.
 func signalSolver(t *testing.T, tempDir string, signal syscall.Signal) {
 	t.Helper()
-	eventually(t, "a solver running", func() bool {
+	becomes(t, "a solver running", func() bool {
 		for _, pid := range solverProcesses(t, tempDir) {
 			if err := syscall.Kill(pid, signal); err == nil {
 				return true

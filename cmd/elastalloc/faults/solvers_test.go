@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// budget is what decisions may take, and patience what their callers wait on top.
-	budget   = 800 * time.Millisecond
-	patience = 2 * time.Second
+	// budget is what decisions may take, and leeway what their callers wait on top.
+	budget = 800 * time.Millisecond
+	leeway = 2 * time.Second
 	// longestDetail is how much a person wants to read of an attempt, in bytes.
 	longestDetail = 1200
 	// memoryGrowth is how much more memory than before a server may ever have taken
@@ -227,7 +227,7 @@ func (s *scene) allocate(t *testing.T, request *elastallocv1.AllocateRequest) *e
 
 // ask asks the server for its solver.
 func (s *scene) ask(ctx context.Context, request *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.budget+patience)
+	ctx, cancel := context.WithTimeout(ctx, s.budget+leeway)
 	defer cancel()
 	return s.client.Allocate(ctx, &elastallocv1.AllocateRequest{
 		Snapshot: request.GetSnapshot(),

@@ -43,6 +43,12 @@ type Backend struct {
 	// Missing says why it cannot be asked, and is nil where it can. It wraps
 	// solver.ErrUnavailable, and Solve returns it.
 	Missing error
+	// Breaker rests the backend while it keeps failing; nil where nothing does.
+	Breaker *chain.Breaker
+
+	// program is the backend on an external program, whether that is missing or not;
+	// nil for an embedded one.
+	program solver.Backend
 }
 
 // DefaultBackends are the backends asked, in order, where the caller names none.
@@ -71,13 +77,13 @@ func Contenders(ctx context.Context, names []string, programs Programs) ([]Backe
 	for i, name := range names {
 		switch solver.BackendName(name) {
 		case solver.BackendExact:
-			backends[i] = Backend{Backend: exact.New()}
+			backends[i] = Backend{Backend: traced(exact.New())}
 		case solver.BackendCBC:
 			backends[i] = probe(ctx, cbc.New(programs.CBC))
 		case solver.BackendHiGHS:
 			backends[i] = probe(ctx, highs.New(programs.HiGHS))
 		case solver.BackendGreedy:
-			backends[i] = Backend{Backend: greedy.New()}
+			backends[i] = Backend{Backend: traced(greedy.New())}
 		}
 	}
 	return backends, nil
@@ -112,12 +118,12 @@ func probe(ctx context.Context, backend external) Backend {
 	defer cancel()
 	version, err := backend.Probe(ctx)
 	if err == nil {
-		return Backend{Backend: backend, Version: version}
+		return Backend{Backend: traced(backend), Version: version, program: traced(backend)}
 	}
 	if !errors.Is(err, solver.ErrUnavailable) {
 		err = fmt.Errorf("%w: %w", solver.ErrUnavailable, err)
 	}
-	return Backend{Backend: missing{backend.Name(), err}, Missing: err}
+	return Backend{Backend: traced(missing{backend.Name(), err}), Missing: err, program: traced(backend)}
 }
 
 // missing stands for a backend whose program is missing.
@@ -163,10 +169,10 @@ func Alone(backend Backend, limit time.Duration) *chain.Chain {
 // base returns what all chains have in common.
 func base() chain.Config {
 	return chain.Config{
-		Greedy:   greedy.New(),
+		Greedy:   traced(greedy.New()),
 		FillIdle: greedy.FillIdle,
-		Bound:    exact.Bound,
-		Judge:    exact.New(),
+		Bound:    tracedBound(exact.Bound),
+		Judge:    tracedJudge(exact.New()),
 	}
 }
 

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+// TestDocumentedFlags checks that every flag and every variable that the
+// documentation and deploy/ name is one of some command.
+func TestDocumentedFlags(t *testing.T) {
+	known := map[string]bool{"--help": true}
+	for _, command := range newRootCommand(func(string) (string, bool) { return "", false }).Commands() {
+		command.Flags().VisitAll(func(flag *pflag.Flag) {
+			known["--"+flag.Name] = true
+			known[environmentName(flag)] = true
+		})
+	}
+	root := filepath.Join("..", "..")
+	var files []string
+	for _, pattern := range []string{
+		"README.md", "docs/*.md", "deploy/*.md", "deploy/systemd/*", "deploy/compose/compose.yaml", "deploy/kubernetes/*.yaml",
+	} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s matches %v, %v", pattern, found, err)
+		}
+		files = append(files, found...)
+	}
+	// In running text a flag stands in backquotes; in a command or a manifest, anybody's
+	// flags may stand, so only what follows the program's name or the subcommand counts.
+	named := regexp.MustCompile("`(--[a-z-]+)|(ELASTALLOC_[A-Z_]*[A-Z])\\b")
+	commandLine := regexp.MustCompile(`(?m)^.*\b(?:elastalloc (?:serve|allocate|bench|simulate|snapshot|paper)|\[serve,).*$`)
+	flag := regexp.MustCompile(`--[a-z][a-z-]+`)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, match := range named.FindAllStringSubmatch(string(text), -1) {
+			names = append(names, match[1]+match[2])
+		}
+		for _, line := range commandLine.FindAllString(string(text), -1) {
+			names = append(names, flag.FindAllString(line, -1)...)
+		}
+		slices.Sort(names)
+		for _, name := range slices.Compact(names) {
+			if !known[name] {
+				t.Errorf("%s names %s, which no command has", file, name)
+			}
+		}
+	}
+}

@@ -1,0 +1,258 @@
+//go:build unix
+
+package faults
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/elastalloc/elastalloc/client"
+	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/process"
+)
+
+// needFiles skips a test where this process, or a server that it starts, may not open
+// so many files. Go raises what it may to the limit by itself.
+func needFiles(t *testing.T, files uint64) {
+	t.Helper()
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if limit.Max < files {
+		t.Skipf("at most %d files may be open; it takes %d (ulimit -Hn)", limit.Max, files)
+	}
+}
+
+// TestHostileConnections checks that 1,000 hostile connections keep no honest client
+// from its answers, and that the server holds nothing for them once they have gone.
+func TestHostileConnections(t *testing.T) {
+	t.Parallel()
+	needFiles(t, 3000)
+	server := startServer(t)
+	honest := startHonestClient(t, server)
+	honest.awaitAnswers(t, 5)
+	before := readGauges(t, server)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	var running, acting sync.WaitGroup
+	defer func() {
+		cancel()
+		running.Wait()
+	}()
+	connections := 0
+	for name, a := range attacks() {
+		for range a.connections {
+			connections++
+			acting.Add(1)
+			running.Go(func() { runAttack(ctx, t, name, server, a, &acting) })
+		}
+	}
+	if connections < 1000 {
+		t.Errorf("%d connections; want 1,000", connections)
+	}
+	acting.Wait()
+	honest.awaitAnswers(t, 30)
+	under := readGauges(t, server)
+	t.Logf("before: %v; under attack: %v", before, under)
+	if grown := under.Memory - before.Memory; grown > 400<<20 {
+		t.Errorf("the attacks take %.0f MB of memory", grown/1e6)
+	}
+	cancel()
+	running.Wait()
+	honest.awaitAnswers(t, 5)
+	settles(t, server, before, 150<<20)
+	honest.stop(t)
+}
+
+// runAttack makes one connection and does with it what the attack says. It tells
+// acting when there is no more to come, and hangs up when ctx ends.
+func runAttack(ctx context.Context, t *testing.T, name string, server *process.Server, a attack, acting *sync.WaitGroup) {
+	t.Helper()
+	address := server.Addr
+	if a.onAdmin {
+		address = server.AdminAddr
+	}
+	connection, err := net.Dial("tcp", address)
+	if err != nil {
+		acting.Done()
+		t.Errorf("%s: %v", name, err)
+		return
+	}
+	defer connection.Close()
+	done := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() { connection.Close() })
+	defer stop()
+	go func() {
+		defer close(done)
+		_ = a.do(ctx, newHostileConnection(connection))
+	}()
+	select {
+	case <-done:
+	case <-time.After(5 * time.Second): // The server lets it wait, or it goes on by itself.
+	case <-ctx.Done():
+	}
+	acting.Done()
+	<-ctx.Done()
+	<-done
+}
+
+// TestCancelledCalls checks that hundreds of calls given up halfway leave nothing
+// behind, and that nobody else has to wait for them.
+func TestCancelledCalls(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, "--backends=exact,cbc", "--cbc="+sleepingSolver(t), "--max-inflight=64")
+	honest := startHonestClient(t, server)
+	honest.awaitAnswers(t, 5)
+	before := readGauges(t, server)
+	allocator := newAllocator(t, server)
+	var group sync.WaitGroup
+	for range 300 {
+		group.Go(func() {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(100*time.Millisecond, cancel) // CBC sleeps for five times as long.
+			_, err := allocator.Allocate(ctx, slowRequest(1))
+			if code := status.Code(err); code != codes.Canceled && code != codes.ResourceExhausted {
+				t.Errorf("a call that was given up ends with %v", err)
+			}
+		})
+	}
+	group.Wait()
+	settles(t, server, before, 64<<20)
+	honest.stop(t)
+}
+
+// TestServerHangsUp checks that the server gets rid by itself of connections that say
+// nothing and of calls whose request does not come.
+func TestServerHangsUp(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	before := readGauges(t, server)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running, acting sync.WaitGroup
+	defer func() {
+		cancel()
+		running.Wait()
+	}()
+	const each = 50
+	silent := []string{"say nothing", "send half a preface", "speak TLS"}
+	half := []string{"call and send no message", "send half a message", "send a byte at a time"}
+	for _, name := range append(half, silent...) {
+		for range each {
+			acting.Add(1)
+			running.Go(func() { runAttack(ctx, t, name, server, attacks()[name], &acting) })
+		}
+	}
+	acting.Wait()
+	eventually(t, "the server hangs up on silent connections", func() (bool, string) {
+		now := readGauges(t, server)
+		open := now.Files - before.Files
+		return open >= float64(each*len(half)) && open <= float64(each*len(half))+8, fmt.Sprint(now)
+	})
+	eventually(t, "the server ends calls whose request does not come", func() (bool, string) {
+		shown := metrics(t, server)
+		started := sumOf(shown, "grpc_server_started_total", `grpc_method="Allocate"`)
+		handled := sumOf(shown, "grpc_server_handled_total", `grpc_method="Allocate"`)
+		return started >= 150 && handled == started, fmt.Sprintf("%v calls begun, %v ended", started, handled)
+	})
+}
+
+// TestSilentConnectionsDoNotHoldUpADrain checks that a server that shall leave does not
+// wait for connections over which nobody has said anything.
+func TestSilentConnectionsDoNotHoldUpADrain(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	for range 10 {
+		connection, err := net.Dial("tcp", server.Addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer connection.Close()
+	}
+	eventually(t, "the connections are there", func() (bool, string) {
+		now := readGauges(t, server)
+		return now.Files >= 15, fmt.Sprint(now)
+	})
+	if err := server.Stop(); err != nil {
+		t.Errorf("the server ended with %v", err)
+	}
+	if logs := server.Logs(); !strings.Contains(logs, `"msg":"drained"`) || strings.Contains(logs, "cut off") {
+		t.Errorf("the server did not drain:\n%s", logs)
+	}
+}
+
+// honestClient makes one call after the other, each of which has to be answered
+// within its deadline.
+type honestClient struct {
+	answers atomic.Int64
+	cancel  context.CancelFunc
+	ended   chan struct{}
+	failed  []error
+	stopped sync.Once
+}
+
+// startHonestClient starts a client that calls a server until the test ends, or stops it.
+func startHonestClient(t *testing.T, server *process.Server) *honestClient {
+	t.Helper()
+	allocator, err := client.New(server.Addr, client.WithTimeout(5*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &honestClient{cancel: cancel, ended: make(chan struct{})}
+	go func() {
+		defer close(c.ended)
+		defer func() { _ = allocator.Close() }()
+		for seed := uint64(0); ctx.Err() == nil; seed++ {
+			request := drawnRequest(40, 70, seed%50)
+			response, err := allocator.Allocate(ctx, request)
+			if ctx.Err() != nil {
+				return
+			}
+			if err == nil {
+				err = checkAnswer(request, response)
+			}
+			if err != nil {
+				c.failed = append(c.failed, err)
+			}
+			c.answers.Add(1)
+			select {
+			case <-ctx.Done():
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	}()
+	t.Cleanup(func() { c.stop(t) })
+	return c
+}
+
+// awaitAnswers waits until the client has had so many more answers.
+func (c *honestClient) awaitAnswers(t *testing.T, more int64) {
+	t.Helper()
+	want := c.answers.Load() + more
+	eventually(t, "the honest client is answered", func() (bool, string) {
+		return c.answers.Load() >= want, fmt.Sprintf("%d answers", c.answers.Load())
+	})
+}
+
+// stop ends the client and reports every call of it that failed; once is enough.
+func (c *honestClient) stop(t *testing.T) {
+	t.Helper()
+	c.stopped.Do(func() {
+		c.cancel()
+		<-c.ended
+		t.Logf("the honest client: %d calls, %d failed", c.answers.Load(), len(c.failed))
+		for _, err := range c.failed[:min(5, len(c.failed))] {
+			t.Errorf("the honest client: %v", err)
+		}
+	})
+}

@@ -1,0 +1,286 @@
+//go:build unix
+
+package faults
+
+import (
+	"context"
+	"math"
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/process"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// FuzzRunningServer sends a running server whatever the fuzzer comes up with, as the
+// bytes of a message and as a request drawn from them: it has to refuse it in the
+// words of the API or to answer it legally, to answer it alike when asked again, and
+// to go on.
+func FuzzRunningServer(f *testing.F) {
+	for _, request := range []*elastallocv1.AllocateRequest{
+		{}, drawnRequest(3, 4, 1), drawnRequest(40, 70, 1),
+		{Snapshot: &elastallocv1.Snapshot{TotalNodes: math.MaxInt32, Jobs: []*elastallocv1.Job{{Id: "a", MaxNodes: new(int32(math.MaxInt32))}}}},
+	} {
+		message, err := proto.Marshal(request)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(message)
+		f.Add(message[:len(message)/2])
+	}
+	f.Add([]byte("\x0a\x04\x0a\x02\xff\xfe")) // An id that is no UTF-8.
+	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))
+	for seed := range 40 { // Bytes to draw from.
+		bytes := make([]byte, 40*(seed+1))
+		for i := range bytes {
+			bytes[i] = byte((i + 1) * (2*seed + 1) * 37 >> 3)
+		}
+		f.Add(bytes)
+	}
+
+	server := startServerToFuzz(f)
+	connection, err := grpc.NewClient(server.Addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { connection.Close() })
+	allocator := elastallocv1.NewAllocatorServiceClient(connection)
+
+	f.Fuzz(func(t *testing.T, bytes []byte) {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		request := &elastallocv1.AllocateRequest{}
+		malformed := proto.Unmarshal(bytes, request) != nil
+		err := sendRaw(ctx, connection, bytes)
+		switch {
+		case !malformed:
+			checkError(t, err)
+			askTwice(ctx, t, allocator, request)
+		case status.Code(err) != codes.InvalidArgument: // There is no field to name.
+			t.Errorf("bytes that are no request end with %v; want INVALID_ARGUMENT", err)
+		}
+		askTwice(ctx, t, allocator, drawHostile(bytes))
+	})
+}
+
+// startServerToFuzz starts a server with small limits, since what they bound is to be
+// met often. It ends with this process, however that ends: the fuzzing engine ends its
+// workers without a word.
+func startServerToFuzz(f *testing.F) *process.Server {
+	f.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	flags := []string{"--drain-delay=0s", "--max-jobs=2000", "--default-budget=200ms"}
+	server, err := process.Start(ctx, binary, flags...)
+	if err != nil {
+		cancel()
+		f.Fatal(err)
+	}
+	watchdog := exec.Command("/bin/sh", "-c", "while kill -0 $0 2>&-; do sleep 1; done; kill -9 $1 2>&-",
+		strconv.Itoa(os.Getpid()), strconv.Itoa(server.PID()))
+	if err := watchdog.Start(); err != nil {
+		f.Error(err)
+	}
+	f.Cleanup(func() {
+		defer cancel()
+		if err := server.Stop(); err != nil {
+			f.Errorf("the server ended with %v; its log:\n%s", err, server.Logs())
+		}
+		_ = watchdog.Process.Kill()
+		_ = watchdog.Wait()
+	})
+	return server
+}
+
+// askTwice makes the same call twice: the server may refuse it, otherwise the answers
+// have to be legal, and alike unless time cut them short.
+func askTwice(ctx context.Context, t *testing.T, allocator elastallocv1.AllocatorServiceClient, request *elastallocv1.AllocateRequest) {
+	t.Helper()
+	var answers [2]*elastallocv1.AllocateResponse
+	for i := range answers {
+		answer, err := allocator.Allocate(ctx, request)
+		if checkError(t, err); err != nil {
+			return
+		}
+		if err := checkAnswer(request, answer); err != nil {
+			t.Errorf("%v\nrequest: %v\nanswer: %v", err, request, answer)
+		}
+		answers[i] = answer
+	}
+	for _, answer := range answers {
+		if answer.GetReport().GetLimit() == elastallocv1.Limit_LIMIT_TIME {
+			return
+		}
+	}
+	if diff := cmp.Diff(nodesOf(answers[0]), nodesOf(answers[1])); diff != "" {
+		t.Errorf("asked twice (-first +second):\n%s\nrequest: %v", diff, request)
+	}
+}
+
+func nodesOf(answer *elastallocv1.AllocateResponse) (nodes []int32) {
+	for _, allocation := range answer.GetAllocations() {
+		nodes = append(append(nodes, allocation.GetNodes()), allocation.GetPlannedNodes()...)
+	}
+	return nodes
+}
+
+// checkError checks that a call ended as the API allows, where nobody drains and
+// nobody is in a hurry.
+func checkError(t *testing.T, err error) {
+	t.Helper()
+	s := status.Convert(err)
+	switch s.Code() {
+	case codes.OK:
+	case codes.InvalidArgument:
+		for _, detail := range s.Details() {
+			if bad, ok := detail.(*errdetails.BadRequest); ok && len(bad.GetFieldViolations()) > 0 {
+				return
+			}
+		}
+		t.Errorf("no bad field is named by %v", err)
+	default:
+		t.Errorf("the call ends with %v", err)
+	}
+}
+
+// drawHostile draws a request from bytes: valid, with values on every edge, or, one in
+// four, spoilt by bad ones.
+func drawHostile(bytes []byte) *elastallocv1.AllocateRequest {
+	d := &drawer{bytes: bytes}
+	d.wild = d.below(4) == 3
+	request := &elastallocv1.AllocateRequest{Options: &elastallocv1.AllocateOptions{
+		Backend:     elastallocv1.Backend(d.enum(5)),
+		Formulation: elastallocv1.Formulation(d.enum(3)),
+		RelativeGap: spoil(d, pick(d, 0, 0, 0.01, 0.999), -1, 1, math.NaN(), math.Inf(1)),
+		Mode:        elastallocv1.Mode(d.enum(3)),
+		Admission:   elastallocv1.Admission(d.enum(4)),
+		IncludePlan: d.below(2) == 0,
+	}}
+	if d.below(2) == 0 {
+		request.Options.TimeBudget = pick(d, durationpb.New(100*time.Millisecond), durationpb.New(time.Nanosecond),
+			durationpb.New(300*time.Millisecond), d.duration())
+	}
+	snapshot := &elastallocv1.Snapshot{
+		Id:         d.text(),
+		TotalNodes: spoil(d, pick(d, int32(d.below(100)), int32(d.below(250)), int32(d.below(20)), 0, 1<<20, math.MaxInt32), -1, math.MinInt32),
+	}
+	if d.below(3) == 0 {
+		snapshot.Horizon = &elastallocv1.Horizon{Steps: new(spoil(d, pick(d, 1, 2, 24, 1+int32(d.below(24))), 25, 0, -1, math.MaxInt32))}
+		if d.below(2) == 0 {
+			snapshot.Horizon.Step = d.duration()
+		}
+	}
+	for i := range spoil(d, pick(d, d.below(8), d.below(60), d.below(20), 1, 0, d.below(256), d.below(8), 2000), 2001) {
+		job := d.job()
+		job.Id = spoil(d, strconv.Itoa(i), d.text(), "")
+		snapshot.Jobs = append(snapshot.Jobs, job)
+	}
+	request.Snapshot = spoil(d, snapshot, nil)
+	return request
+}
+
+// drawer makes decisions out of bytes, again from the first where it has used the last.
+type drawer struct {
+	bytes []byte
+	used  int
+	// wild says that bad values are drawn as well.
+	wild bool
+}
+
+// below returns a number below n, at most 256 of them.
+func (d *drawer) below(n int) int {
+	if len(d.bytes) == 0 {
+		return 0
+	}
+	// Each round through the bytes decides differently.
+	value := int(d.bytes[d.used%len(d.bytes)]) + d.used/len(d.bytes)*31
+	d.used++
+	return value % 256 % n
+}
+
+// pick draws one of the given values.
+func pick[T any](d *drawer, values ...T) T { return values[d.below(len(values))] }
+
+// spoil returns the value, or now and then, in a wild request, one of some bad ones.
+func spoil[T any](d *drawer, value T, bad ...T) T {
+	if d.wild && d.below(64) == 63 {
+		return pick(d, bad...)
+	}
+	return value
+}
+
+// enum draws the number of an enum with so many values.
+func (d *drawer) enum(values int) int32 {
+	return spoil(d, int32(d.below(values)), int32(values), -1, 99, math.MaxInt32)
+}
+
+// text draws an id.
+func (d *drawer) text() string {
+	return pick(d, "id", "", "\u202e\u0000", "日本語 🚂", "job", "a\nb", "%s%n", string(make([]byte, 5000)))
+}
+
+// duration draws a duration.
+func (d *drawer) duration() *durationpb.Duration {
+	short := int64(1 + d.below(256))
+	seconds := pick(d, short, 60*short, short*short, 3600*short*short, math.MaxInt64/int64(time.Second))
+	return spoil(d, pick(d, &durationpb.Duration{Seconds: seconds}, durationpb.New(time.Duration(seconds))),
+		nil, &durationpb.Duration{}, durationpb.New(-time.Second), durationpb.New(math.MinInt64), &durationpb.Duration{Seconds: math.MaxInt64},
+		&durationpb.Duration{Seconds: 1, Nanos: -1}, &durationpb.Duration{Nanos: math.MaxInt32})
+}
+
+// job draws a job, without its id.
+func (d *drawer) job() *elastallocv1.Job {
+	job := &elastallocv1.Job{
+		RemainingEta: d.duration(),
+		CurrentNodes: spoil(d, pick(d, 0, 0, int32(d.below(16)), 1<<d.below(5), 0, int32(d.below(256)), 1, 3), -1, math.MinInt32),
+	}
+	if d.below(16) == 15 {
+		job.CurrentNodes = math.MaxInt32
+	}
+	if d.below(3) == 0 {
+		job.TrainingTime = d.duration()
+	}
+	if d.below(4) == 0 {
+		job.RescaleDelay = d.duration()
+	}
+	switch d.below(6) {
+	case 0:
+		job.MinNodes = new(spoil(d, pick(d, 1, 2, 4, 1+int32(d.below(8))), 0, -1, math.MaxInt32))
+		job.MaxNodes = new(spoil(d, pick(d, job.GetMinNodes()*2, 16, 1<<20, math.MaxInt32), 0, math.MinInt32))
+	case 1:
+		for size := int32(0); len(job.AllowedNodes) < 1+d.below(6); {
+			size += 1 + int32(d.below(5))
+			job.AllowedNodes = append(job.AllowedNodes, spoil(d, size, math.MaxInt32, 0, -1, 1))
+		}
+		job.MaxNodes = new(int32(64))
+	}
+	switch d.below(6) {
+	case 0:
+		job.Scaling = &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_DoublingEfficiency{
+			DoublingEfficiency: spoil(d, pick(d, 1, 0.5+float64(d.below(128))/256, 0.9, 1e-9, math.SmallestNonzeroFloat64), 0, 1.5, math.NaN()),
+		}}
+	case 1:
+		table := &elastallocv1.SpeedTable{}
+		for range job.GetAllowedNodes() {
+			table.Speeds = append(table.Speeds, spoil(d, pick(d, float64(1+d.below(64))/8, 1, 1e9, 1e-300), 0, -1, math.Inf(1)))
+		}
+		if len(table.Speeds) > 0 {
+			job.Scaling = &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_Table{Table: table}}
+		}
+	}
+	if d.below(4) == 0 {
+		job.Weight = new(spoil(d, pick(d, float64(d.below(16)), 1e-3, 0, 1e12, 1e-300, math.Copysign(0, -1)), 1e13, -1, math.NaN(), math.Inf(1)))
+	}
+	return job
+}

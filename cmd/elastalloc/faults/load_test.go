@@ -1,0 +1,154 @@
+//go:build unix
+
+package faults
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/elastalloc/elastalloc/client"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// load is what honest callers put on servers through one client, as a scheduler
+// would, until it is stopped.
+type load struct {
+	calls, slow atomic.Int64
+
+	client  *client.Client
+	cancel  context.CancelFunc
+	group   sync.WaitGroup
+	stopped sync.Once
+	mutex   sync.Mutex
+	failed  []error
+}
+
+// The callers of a load. Slow ones keep a call in flight nearly all the time, so that
+// whatever happens to a server happens to calls in flight.
+const (
+	smallCallers = 10
+	slowCallers  = 12
+	largeCallers = 1
+)
+
+// startLoad lets callers call the servers of a target, a list of addresses: most of
+// them with 40 jobs on 70 nodes, some with a thousand jobs, and some with a request
+// that takes long, where the servers' CBC is that of sleepingSolver. Every answer is
+// checked. The load ends with the test, unless the test has stopped it.
+func startLoad(t *testing.T, addresses ...string) *load {
+	t.Helper()
+	// The deadline is generous: it is not what a restart is about, and the machine may
+	// be busy. A client's own is 2 s.
+	allocator, err := client.New(strings.Join(addresses, ","), client.WithTimeout(15*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &load{client: allocator, cancel: cancel}
+	t.Cleanup(func() { l.stop(t) })
+
+	caller := func(pause time.Duration, calls *atomic.Int64, request func(seed uint64) *elastallocv1.AllocateRequest) {
+		l.group.Go(func() {
+			for seed := uint64(0); ctx.Err() == nil; seed++ {
+				l.call(ctx, request(seed%50))
+				calls.Add(1)
+				select {
+				case <-ctx.Done():
+				case <-time.After(pause):
+				}
+			}
+		})
+	}
+	for range smallCallers {
+		caller(100*time.Millisecond, &l.calls, func(seed uint64) *elastallocv1.AllocateRequest { return drawnRequest(40, 70, seed) })
+	}
+	for range largeCallers {
+		caller(500*time.Millisecond, &l.calls, func(seed uint64) *elastallocv1.AllocateRequest { return drawnRequest(1000, 1500, seed) })
+	}
+	for range slowCallers {
+		caller(0, &l.slow, slowRequest)
+	}
+	return l
+}
+
+// slowRequest returns a request that takes half a second where CBC is that of
+// sleepingSolver, and hardly any of a core.
+func slowRequest(seed uint64) *elastallocv1.AllocateRequest {
+	request := drawnRequest(10, 16, seed)
+	request.Options = &elastallocv1.AllocateOptions{
+		Backend: elastallocv1.Backend_BACKEND_CBC, TimeBudget: durationpb.New(5 * time.Second),
+		// Greedy's plan, with which the solver comes back, is legal then.
+		Admission: elastallocv1.Admission_ADMISSION_OPTIMIZED,
+	}
+	return request
+}
+
+// sleepingSolver returns a program that says it is CBC, sleeps over every problem, and
+// then gives back the plan that it was given to start from.
+func sleepingSolver(t *testing.T) (program string) {
+	t.Helper()
+	program = filepath.Join(t.TempDir(), "cbc")
+	script := "#!/bin/sh\n" +
+		"[ \"$1\" = -quit ] && echo 'Welcome to the CBC MILP Solver' && echo 'Version: 2.10.12' && exit\n" +
+		"sleep 0.5\n" +
+		"for solution; do :; done\n" + // The last argument.
+		"cp start.txt \"$solution\"\n"
+	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return program
+}
+
+// call makes a call that has to succeed.
+func (l *load) call(ctx context.Context, request *elastallocv1.AllocateRequest) {
+	response, err := l.client.Allocate(ctx, request)
+	if ctx.Err() != nil {
+		return // The load is being stopped.
+	}
+	if err == nil {
+		err = checkAnswer(request, response)
+	}
+	if err != nil {
+		l.mutex.Lock()
+		defer l.mutex.Unlock()
+		l.failed = append(l.failed, fmt.Errorf("%s: %s of %s: %w", time.Now().Format(time.StampMilli),
+			request.GetOptions().GetBackend(), request.GetSnapshot().GetId(), err))
+	}
+}
+
+// awaitCalls waits until so many more calls have been answered, of every kind.
+func (l *load) awaitCalls(t *testing.T, more int64) {
+	t.Helper()
+	calls, slow := l.calls.Load()+more, l.slow.Load()+more
+	eventually(t, "calls are answered", func() (bool, string) {
+		return l.calls.Load() >= calls && l.slow.Load() >= slow, fmt.Sprintf("%d calls, %d slow ones", l.calls.Load(), l.slow.Load())
+	})
+}
+
+// stop ends the load and reports every call that failed; once is enough.
+func (l *load) stop(t *testing.T) {
+	t.Helper()
+	l.stopped.Do(func() {
+		l.cancel()
+		l.group.Wait()
+		if err := l.client.Close(); err != nil {
+			t.Error(err)
+		}
+		t.Logf("%d calls, %d slow ones, %d failed", l.calls.Load(), l.slow.Load(), len(l.failed))
+		for _, err := range l.failed[:min(5, len(l.failed))] {
+			t.Error(err)
+		}
+		if n := len(l.failed); n > 5 {
+			t.Errorf("%d more failed", n-5)
+		}
+	})
+}

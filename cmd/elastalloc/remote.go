@@ -1,0 +1,70 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/pflag"
+
+	"github.com/elastalloc/elastalloc/client"
+)
+
+// remoteFlags say which server to ask, and how to know it and be known by it.
+type remoteFlags struct {
+	address                   string
+	tls                       bool
+	ca, cert, key, serverName string
+}
+
+func (f *remoteFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.address, "server", "", "address of the server to ask instead of deciding in this process")
+	flags.BoolVar(&f.tls, "tls", false, "ask the server over TLS; the other --tls flags imply it")
+	flags.StringVar(&f.ca, "tls-ca", "", "PEM file of the authority of the server's certificate (default those of the system)")
+	flags.StringVar(&f.cert, "tls-cert", "", "PEM file of the certificate to show to the server")
+	flags.StringVar(&f.key, "tls-key", "", "PEM file of its key")
+	flags.StringVar(&f.serverName, "tls-server-name", "", "name in the server's certificate (default that of --server)")
+}
+
+// client returns a client of the server.
+func (f *remoteFlags) client() (*client.Client, error) {
+	config, err := f.tlsConfig()
+	if err != nil {
+		return nil, err
+	}
+	if config == nil {
+		return client.New(f.address)
+	}
+	return client.New(f.address, client.WithTLS(config))
+}
+
+// tlsConfig returns what the flags say of TLS, nil for plain text.
+func (f *remoteFlags) tlsConfig() (*tls.Config, error) {
+	if !f.tls && f.ca == "" && f.cert == "" && f.key == "" && f.serverName == "" {
+		return nil, nil
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: f.serverName}
+	if f.ca != "" {
+		pem, err := os.ReadFile(f.ca)
+		if err != nil {
+			return nil, fmt.Errorf("--tls-ca: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("--tls-ca: %s holds no PEM certificate", f.ca)
+		}
+	}
+	if (f.cert == "") != (f.key == "") {
+		return nil, errors.New("--tls-cert and --tls-key belong together")
+	}
+	if f.cert != "" {
+		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+		if err != nil {
+			return nil, fmt.Errorf("--tls-cert and --tls-key: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}

@@ -1,0 +1,262 @@
+package main
+
+import (
+	"context"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	collectortrace "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+)
+
+// collector is an OpenTelemetry collector that keeps what it is sent.
+type collector struct {
+	collectortrace.UnimplementedTraceServiceServer
+	// requests are taken over by whoever reads them; hang, where set, is closed when
+	// the collector may answer.
+	requests chan received
+	hang     chan struct{}
+}
+
+// received is one export and the metadata that it came with.
+type received struct {
+	*collectortrace.ExportTraceServiceRequest
+	header map[string][]string
+}
+
+func newCollector() *collector { return &collector{requests: make(chan received, 100)} }
+
+// Export takes spans over gRPC.
+func (c *collector) Export(ctx context.Context, request *collectortrace.ExportTraceServiceRequest) (
+	*collectortrace.ExportTraceServiceResponse, error,
+) {
+	header, _ := metadata.FromIncomingContext(ctx)
+	return c.take(ctx, received{request, header})
+}
+
+// ServeHTTP takes spans over HTTP.
+func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	request := new(collectortrace.ExportTraceServiceRequest)
+	if err == nil {
+		err = proto.Unmarshal(body, request)
+	}
+	if err != nil || r.URL.Path != "/v1/traces" {
+		http.Error(w, "no spans", http.StatusBadRequest)
+		return
+	}
+	header := make(map[string][]string)
+	for name, values := range r.Header {
+		header[strings.ToLower(name)] = values
+	}
+	_, _ = c.take(r.Context(), received{request, header})
+	w.Header().Set("Content-Type", "application/x-protobuf")
+}
+
+func (c *collector) take(ctx context.Context, r received) (*collectortrace.ExportTraceServiceResponse, error) {
+	c.requests <- r
+	if c.hang != nil {
+		select {
+		case <-c.hang:
+		case <-ctx.Done():
+		}
+	}
+	return new(collectortrace.ExportTraceServiceResponse), nil
+}
+
+// serveGRPC serves the collector, and returns the value for OTEL_EXPORTER_OTLP_ENDPOINT.
+func (c *collector) serveGRPC(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := grpc.NewServer()
+	collectortrace.RegisterTraceServiceServer(s, c)
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(listener) }()
+	t.Cleanup(func() {
+		s.Stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return "http://" + listener.Addr().String()
+}
+
+// serveHTTP does the same over HTTP.
+func (c *collector) serveHTTP(t *testing.T) string {
+	t.Helper()
+	s := httptest.NewServer(c)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// spans returns the spans received so far by their names, with the attributes of their
+// service, and the metadata that came with each export.
+func (c *collector) spans() (spans map[string]*tracepb.Span, service map[string]string, headers []map[string][]string) {
+	spans, service = make(map[string]*tracepb.Span), make(map[string]string)
+	for {
+		select {
+		case r := <-c.requests:
+			headers = append(headers, r.header)
+			for _, resource := range r.GetResourceSpans() {
+				for _, a := range resource.GetResource().GetAttributes() {
+					service[a.GetKey()] = a.GetValue().GetStringValue()
+				}
+				for _, scope := range resource.GetScopeSpans() {
+					for _, span := range scope.GetSpans() {
+						spans[span.GetName()] = span
+					}
+				}
+			}
+		default:
+			return spans, service, headers
+		}
+	}
+}
+
+// TestServerExportsSpans checks with the real binary that the spans of a decision with a
+// fallback reach a real collector, at the latest when the server ends.
+func TestServerExportsSpans(t *testing.T) {
+	// It says its version and does nothing else.
+	failing := filepath.Join(t.TempDir(), "cbc")
+	if err := os.WriteFile(failing, []byte("#!/bin/sh\necho 'Version: 2.10.8'\necho 'out of licences'\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for protocol, serve := range map[string]func(*collector, *testing.T) string{
+		"grpc": (*collector).serveGRPC, "http/protobuf": (*collector).serveHTTP,
+	} {
+		t.Run(protocol, func(t *testing.T) {
+			c := newCollector()
+			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", serve(c, t))
+			t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
+			t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=a%20team")
+			t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
+			server := startServer(t, "--backends=cbc,exact", "--cbc="+failing)
+			_, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--backend=cbc", "--server", server.Addr)
+			if status != exitDone {
+				t.Fatalf("exit status %d, stderr %q", status, stderr)
+			}
+			if err := server.Stop(); err != nil {
+				t.Fatalf("the server ended with %v; its log:\n%s", err, server.Logs())
+			}
+
+			spans, service, headers := c.spans()
+			want := []string{
+				"await admission", "convert request", "convert response",
+				"elastalloc.v1.AllocatorService/Allocate", "receive request", "solve cbc", "solve exact", "solve greedy",
+			}
+			if diff := cmp.Diff(want, slices.Sorted(maps.Keys(spans))); diff != "" {
+				t.Fatalf("spans (-want +got):\n%s", diff)
+			}
+			call := spans["elastalloc.v1.AllocatorService/Allocate"]
+			for name, span := range spans {
+				if span != call && string(span.GetParentSpanId()) != string(call.GetSpanId()) {
+					t.Errorf("%s is no child of the call", name)
+				}
+			}
+			if failed := spans["solve cbc"].GetStatus(); failed.GetCode() != tracepb.Status_STATUS_CODE_ERROR ||
+				!strings.Contains(failed.GetMessage(), "out of licences") {
+				t.Errorf("the try of cbc has the status %v", failed)
+			}
+			if service["service.name"] != "elastalloc" || service["deployment.environment.name"] != "test" {
+				t.Errorf("the spans are those of %v", service)
+			}
+			for _, header := range headers {
+				if got := header["x-tenant"]; !slices.Equal(got, []string{"a team"}) {
+					t.Errorf("the collector was sent x-tenant %q", got)
+				}
+			}
+		})
+	}
+}
+
+// TestServerWithoutACollector checks that a collector that hangs, and one that is not
+// there, change nothing for a caller and keep the server neither from starting nor from
+// ending in good order.
+func TestServerWithoutACollector(t *testing.T) {
+	for name, endpoint := range map[string]func(*testing.T) string{
+		"absent": func(t *testing.T) string {
+			t.Helper()
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer listener.Close() // Nobody is there afterwards.
+			return "http://" + listener.Addr().String()
+		},
+		"hanging": func(t *testing.T) string {
+			t.Helper()
+			c := newCollector()
+			c.hang = make(chan struct{})
+			// Before the collector ends, which waits for those it serves.
+			url := c.serveGRPC(t)
+			t.Cleanup(func() { close(c.hang) })
+			return url
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint(t))
+			t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+			t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "1") // An export is on its way all the time.
+			server := startServer(t)
+			for range 20 {
+				stdout, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--server", server.Addr)
+				if status != exitDone || !strings.Contains(stdout, "proven optimal") {
+					t.Fatalf("exit status %d, stderr %q, stdout %s", status, stderr, stdout)
+				}
+			}
+			if err := server.Stop(); err != nil {
+				t.Errorf("the server ended with %v", err)
+			}
+			for _, want := range []string{`"msg":"drained"`, `"msg":"the last spans may be lost"`} {
+				if !strings.Contains(server.Logs(), want) {
+					t.Errorf("the log does not say %s:\n%s", want, server.Logs())
+				}
+			}
+		})
+	}
+}
+
+// TestServerRefusesWrongVariables checks that a wrong variable keeps the server from
+// starting.
+func TestServerRefusesWrongVariables(t *testing.T) {
+	for name, value := range map[string]string{
+		"OTEL_TRACES_EXPORTER": "zipkin", "OTEL_EXPORTER_OTLP_ENDPOINT": "collector:4317", "OTEL_SDK_DISABLED": "maybe",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(name, value)
+			_, stderr, status := runBinary(t, nil, "serve", "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0")
+			if status != exitBadInput || !strings.Contains(stderr, "elastalloc serve: environment variable "+name+" ") {
+				t.Errorf("exit status %d, stderr %q; want %d and the variable's name", status, stderr, exitBadInput)
+			}
+		})
+	}
+}
+
+// TestServerWithoutVariables checks that traces are off where nothing asks for them.
+func TestServerWithoutVariables(t *testing.T) {
+	server := startServer(t)
+	if _, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--server", server.Addr); status != exitDone {
+		t.Fatalf("exit status %d, stderr %q", status, stderr)
+	}
+	if err := server.Stop(); err != nil {
+		t.Error(err)
+	}
+	if logs := server.Logs(); strings.Contains(logs, "trac") || strings.Contains(logs, "span") {
+		t.Errorf("the log speaks of traces:\n%s", logs)
+	}
+}

@@ -1,0 +1,342 @@
+package telemetry
+
+import (
+	"bytes"
+	"context"
+	"encoding/pem"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	collectortrace "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+)
+
+// Whatever a test sets up it also shuts down: nothing may be left running.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// lockedBuffer is a buffer that is written and read at once.
+type lockedBuffer struct {
+	mutex  sync.Mutex
+	buffer bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	return b.buffer.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	return b.buffer.String()
+}
+
+// setUp sets telemetry up with the given variables, which the process has as well.
+func setUp(t *testing.T, variables map[string]string) (telemetry *Telemetry, console, logs *lockedBuffer, err error) {
+	t.Helper()
+	for name, value := range variables {
+		t.Setenv(name, value)
+	}
+	console, logs = new(lockedBuffer), new(lockedBuffer)
+	telemetry, err = New(t.Context(), Config{
+		Getenv: os.Getenv, Logger: slog.New(slog.NewJSONHandler(logs, nil)), Console: console, Version: "v1.2.3",
+	})
+	return telemetry, console, logs, err
+}
+
+// TestOff checks that nothing is set up and nothing runs unless it is asked for.
+func TestOff(t *testing.T) {
+	for name, variables := range map[string]map[string]string{
+		"no variables":       {},
+		"empty variables":    {"OTEL_TRACES_EXPORTER": "", "OTEL_EXPORTER_OTLP_ENDPOINT": " "},
+		"no exporter":        {"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318"},
+		"disabled":           {"OTEL_SDK_DISABLED": "true", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318"},
+		"disabled loudly":    {"OTEL_SDK_DISABLED": "TRUE", "OTEL_TRACES_EXPORTER": "otlp"},
+		"metrics alone":      {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://localhost:4318"},
+		"wrong but not read": {"OTEL_TRACES_SAMPLER": "sometimes", "OTEL_EXPORTER_OTLP_PROTOCOL": "pigeon"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			running := goleak.IgnoreCurrent()
+			telemetry, _, logs, err := setUp(t, variables)
+			if err != nil {
+				t.Fatal(err)
+			}
+			goleak.VerifyNone(t, running)
+			if telemetry.TracerProvider != nil || telemetry.Propagator != nil || logs.String() != "" {
+				t.Errorf("tracing is on: %+v, the log is %s", telemetry, logs)
+			}
+			telemetry.Shutdown()
+		})
+	}
+}
+
+// TestWrongVariables checks that every wrong value is an error that names its variable,
+// and does not quote what may be a secret.
+func TestWrongVariables(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "no.pem")
+	if err := os.WriteFile(file, []byte("no certificate"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const secret = "s3cr3t"
+	for name, test := range map[string]struct{ name, value, want string }{
+		"disabled":             {"OTEL_SDK_DISABLED", "yes", `is "yes"; want one of false, true`},
+		"exporter":             {"OTEL_TRACES_EXPORTER", "zipkin", `names "zipkin"; want otlp, console or both, or none alone`},
+		"exporter beside none": {"OTEL_TRACES_EXPORTER", "otlp,none", `names "none"`},
+		"exporter twice":       {"OTEL_TRACES_EXPORTER", "otlp,otlp", `names "otlp" twice`},
+		"protocol":             {"OTEL_EXPORTER_OTLP_PROTOCOL", "http/json", `is "http/json"; want one of http/protobuf, grpc`},
+		"protocol of traces":   {"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "udp", `is "udp"`},
+		"endpoint":             {"OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317", "is no URL of a collector"},
+		"endpoint of traces":   {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://u:" + secret + "@:%zz", "is no URL of a collector"},
+		"insecure":             {"OTEL_EXPORTER_OTLP_INSECURE", "1", `is "1"`},
+		"compression":          {"OTEL_EXPORTER_OTLP_COMPRESSION", "zstd", `is "zstd"; want one of none, gzip`},
+		"compression, loudly":  {"OTEL_EXPORTER_OTLP_COMPRESSION", "GZIP", `is "GZIP"`},
+		"timeout":              {"OTEL_EXPORTER_OTLP_TIMEOUT", "10s", `is "10s"; want milliseconds`},
+		"headers":              {"OTEL_EXPORTER_OTLP_HEADERS", "ok=1,authorization:" + secret, "is wrong in entry 2"},
+		"headers' encoding":    {"OTEL_EXPORTER_OTLP_TRACES_HEADERS", "authorization=%zz" + secret, "is wrong in entry 1"},
+		"certificate missing":  {"OTEL_EXPORTER_OTLP_CERTIFICATE", "/nonexistent.pem", "cannot be used: open /nonexistent.pem"},
+		"no certificate":       {"OTEL_EXPORTER_OTLP_CERTIFICATE", file, "holds no PEM certificate"},
+		"key missing":          {"OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", file, "OTEL_EXPORTER_OTLP_CLIENT_KEY cannot be used"},
+		"sampler":              {"OTEL_TRACES_SAMPLER", "sometimes", `is "sometimes"; want one of parentbased_always_on, `},
+		"propagator":           {"OTEL_PROPAGATORS", "tracecontext,b3", `names "b3"; want tracecontext, baggage`},
+		"resource attributes":  {"OTEL_RESOURCE_ATTRIBUTES", "deployment.environment", "is wrong in entry 1"},
+		"queue":                {"OTEL_BSP_MAX_QUEUE_SIZE", "-1", `is "-1"; want at least 1`},
+		"limit":                {"OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "many", `is "many"; want a number`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			// With a second wrong one, which must be named too.
+			t.Setenv("OTEL_TRACES_EXPORTER", "otlp")
+			t.Setenv("OTEL_TRACES_SAMPLER_ARG", "2")
+			if test.name != "OTEL_TRACES_SAMPLER" {
+				t.Setenv("OTEL_TRACES_SAMPLER", "traceidratio")
+			}
+			_, _, _, err := setUp(t, map[string]string{test.name: test.value})
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, want := range []string{"environment variable " + test.name + " ", test.want} {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("the error does not say %q: %v", want, err)
+				}
+			}
+			if test.name != "OTEL_TRACES_SAMPLER" && !strings.Contains(err.Error(), `OTEL_TRACES_SAMPLER_ARG is "2"; want a share from 0 to 1`) {
+				t.Errorf("the error does not name the second variable: %v", err)
+			}
+			if strings.Contains(err.Error(), secret) {
+				t.Errorf("the error tells a secret: %v", err)
+			}
+		})
+	}
+}
+
+// TestConsole checks that spans come out at the end, and describe the service.
+func TestConsole(t *testing.T) {
+	telemetry, console, _, err := setUp(t, map[string]string{
+		"OTEL_TRACES_EXPORTER":     "console",
+		"OTEL_SERVICE_NAME":        "allocator-of-team-a",
+		"OTEL_RESOURCE_ATTRIBUTES": "deployment.environment.name=test%20bed",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, span := telemetry.TracerProvider.Tracer("test").Start(t.Context(), "a stage")
+	span.End()
+	telemetry.Shutdown()
+	for _, want := range []string{`"Name":"a stage"`, `"allocator-of-team-a"`, `"v1.2.3"`, `"test bed"`, `"host.name"`} {
+		if !strings.Contains(console.String(), want) {
+			t.Errorf("the spans do not say %s: %s", want, console)
+		}
+	}
+}
+
+func TestSampler(t *testing.T) {
+	for name, test := range map[string]struct {
+		sampler, argument string
+		sampled           bool
+	}{
+		"by default":  {"", "", true},
+		"all":         {"always_on", "not read", true},
+		"none":        {"always_off", "", false},
+		"no share":    {"parentbased_traceidratio", "0", false},
+		"every share": {"TraceIDRatio", " 1.0 ", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			telemetry, _, _, err := setUp(t, map[string]string{
+				"OTEL_TRACES_EXPORTER": "console", "OTEL_TRACES_SAMPLER": test.sampler, "OTEL_TRACES_SAMPLER_ARG": test.argument,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer telemetry.Shutdown()
+			_, span := telemetry.TracerProvider.Tracer("test").Start(t.Context(), "a call")
+			if span.SpanContext().IsSampled() != test.sampled {
+				t.Errorf("sampled is %v; want %v", !test.sampled, test.sampled)
+			}
+		})
+	}
+}
+
+func TestPropagators(t *testing.T) {
+	for name, test := range map[string]struct {
+		value  string
+		fields []string
+	}{
+		"by default":        {"", []string{"baggage", "traceparent", "tracestate"}},
+		"the trace alone":   {"tracecontext", []string{"traceparent", "tracestate"}},
+		"the two, spaced":   {" baggage , tracecontext", []string{"baggage", "traceparent", "tracestate"}},
+		"nothing of others": {"none", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			telemetry, _, _, err := setUp(t, map[string]string{"OTEL_TRACES_EXPORTER": "console", "OTEL_PROPAGATORS": test.value})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer telemetry.Shutdown()
+			if got := slices.Sorted(slices.Values(telemetry.Propagator.Fields())); !slices.Equal(got, test.fields) {
+				t.Errorf("the metadata read is %q; want %q", got, test.fields)
+			}
+		})
+	}
+}
+
+// TestTLS checks that a collector is trusted by the certificate of the variable, and by
+// nothing without it, which is no error before there are spans.
+func TestTLS(t *testing.T) {
+	for name, trusted := range map[string]bool{"trusted": true, "not trusted": false} {
+		t.Run(name, func(t *testing.T) {
+			exported := make(chan string, 1)
+			collector := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				exported <- r.URL.Path
+			}))
+			defer collector.Close()
+			collector.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
+			variables := map[string]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": collector.URL + "/spans"}
+			if trusted {
+				file := filepath.Join(t.TempDir(), "ca.pem")
+				certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: collector.Certificate().Raw})
+				if err := os.WriteFile(file, certificate, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				variables["OTEL_EXPORTER_OTLP_CERTIFICATE"] = file
+			}
+			telemetry, _, logs, err := setUp(t, variables)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, span := telemetry.TracerProvider.Tracer("test").Start(t.Context(), "a call")
+			span.End()
+			telemetry.Shutdown()
+			if !trusted {
+				if len(exported) > 0 || !strings.Contains(logs.String(), "spans cannot be exported") {
+					t.Errorf("the spans went to a stranger; the log:\n%s", logs)
+				}
+				return
+			}
+			select {
+			case path := <-exported:
+				if path != "/spans" {
+					t.Errorf("the spans went to %s", path)
+				}
+			default:
+				t.Errorf("no spans came; the log:\n%s", logs)
+			}
+		})
+	}
+}
+
+// hanging is a collector that takes spans and never says that it has them.
+type hanging struct {
+	collectortrace.UnimplementedTraceServiceServer
+	entered chan struct{}
+}
+
+func (h hanging) Export(ctx context.Context, _ *collectortrace.ExportTraceServiceRequest) (*collectortrace.ExportTraceServiceResponse, error) {
+	select {
+	case h.entered <- struct{}{}:
+	default:
+	}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestACollectorThatHangs checks that spans are dropped, that ending a span waits for
+// nobody, and that Shutdown ends, says what is lost and leaves nothing running.
+func TestACollectorThatHangs(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	collector, entered := grpc.NewServer(), make(chan struct{}, 1)
+	collectortrace.RegisterTraceServiceServer(collector, hanging{entered: entered})
+	served := make(chan error, 1)
+	go func() { served <- collector.Serve(listener) }()
+	defer func() {
+		collector.Stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}()
+
+	telemetry, _, logs, err := setUp(t, map[string]string{
+		"OTEL_EXPORTER_OTLP_ENDPOINT": "http://" + listener.Addr().String(),
+		"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
+		"OTEL_BSP_SCHEDULE_DELAY":     "1",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := func(n int) {
+		for range n {
+			_, span := telemetry.TracerProvider.Tracer("test").Start(t.Context(), "a call", trace.WithNewRoot())
+			span.End()
+		}
+	}
+	end(1)
+	<-entered
+	end(10_000) // The queue holds 2,048: this returns only if the others are dropped.
+	telemetry.Shutdown()
+	if !strings.Contains(logs.String(), `"msg":"the last spans may be lost"`) {
+		t.Errorf("the log does not speak of lost spans:\n%s", logs)
+	}
+}
+
+// flaky is an exporter that fails as a test wants it to.
+type flaky struct{ err error }
+
+func (f *flaky) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error { return f.err }
+
+func (f *flaky) Shutdown(context.Context) error { return nil }
+
+// TestACollectorThatComesBack checks that failures are logged once a row, and the end of
+// the row as well.
+func TestACollectorThatComesBack(t *testing.T) {
+	logs := new(lockedBuffer)
+	exporter := &flaky{}
+	watched := newWatched(t.Context(), exporter, slog.New(slog.NewJSONHandler(logs, nil)))
+	for _, exporter.err = range []error{nil, net.ErrClosed, net.ErrClosed, nil, nil, net.ErrClosed} {
+		if err := watched.ExportSpans(t.Context(), make([]sdktrace.ReadOnlySpan, 5)); err != nil {
+			t.Errorf("the SDK is told of %v", err)
+		}
+	}
+	if err := watched.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for text, count := range map[string]int{
+		"spans cannot be exported": 2, `"msg":"spans are exported again","lost":10}`: 1, `"msg":"spans are lost","lost":5}`: 1,
+	} {
+		if got := strings.Count(logs.String(), text); got != count {
+			t.Errorf("the log says %q %d times; want %d:\n%s", text, got, count, logs)
+		}
+	}
+}

@@ -1,0 +1,75 @@
+// Package testcert makes TLS identities for tests.
+package testcert
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// ServerName is a name that every identity is good for, beside localhost and the
+// loopback address.
+const ServerName = "allocator.test"
+
+// Identity is a self-signed certificate, its own authority, good for both ends of a
+// connection and for an hour.
+type Identity struct {
+	// Certificate is the certificate with its key, and Pool trusts it alone.
+	Certificate tls.Certificate
+	Pool        *x509.CertPool
+	// CertFile and KeyFile hold both in PEM.
+	CertFile, KeyFile string
+}
+
+// New makes an identity whose files are in a directory, in place of those of one that
+// was made there before.
+func New(t testing.TB, directory string) Identity {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "test"},
+		DNSNames: []string{ServerName, "localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+
+	id := Identity{
+		Pool:     x509.NewCertPool(),
+		CertFile: filepath.Join(directory, "cert.pem"),
+		KeyFile:  filepath.Join(directory, "key.pem"),
+	}
+	id.Pool.AppendCertsFromPEM(certPEM)
+	if id.Certificate, err = tls.X509KeyPair(certPEM, keyPEM); err != nil {
+		t.Fatal(err)
+	}
+	for file, content := range map[string][]byte{id.CertFile: certPEM, id.KeyFile: keyPEM} {
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return id
+}

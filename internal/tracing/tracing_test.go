@@ -1,0 +1,95 @@
+package tracing
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"go.opentelemetry.io/otel/codes"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+)
+
+func TestShorten(t *testing.T) {
+	for name, test := range map[string]struct{ text, want string }{
+		"empty":                  {"", ""},
+		"short":                  {"größer", "größer"},
+		"as long as may be":      {strings.Repeat("x", 200), strings.Repeat("x", 200)},
+		"too long":               {strings.Repeat("x", 201), strings.Repeat("x", 200) + "…"},
+		"at a character's start": {strings.Repeat("x", 199) + "ßß", strings.Repeat("x", 199) + "…"},
+		"no UTF-8":               {"a\xffb", "a\uFFFDb"},
+		"long and no UTF-8":      {strings.Repeat("\xbf", 300), "\uFFFD…"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := Shorten(test.text)
+			if got != test.want || !utf8.ValidString(got) {
+				t.Errorf("Shorten(%q) = %q; want %q", test.text, got, test.want)
+			}
+		})
+	}
+}
+
+// TestStart checks that a stage is a child of the span in its context, and is nothing
+// where there is none or where it is not sampled.
+func TestStart(t *testing.T) {
+	for name, test := range map[string]struct {
+		sampler sdktrace.Sampler // nil: no span at all
+		stages  int
+	}{
+		"no call":       {},
+		"not sampled":   {sampler: sdktrace.NeverSample()},
+		"a traced call": {sampler: sdktrace.AlwaysSample(), stages: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx := t.Context()
+			recorder := tracetest.NewSpanRecorder()
+			if test.sampler != nil {
+				provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder), sdktrace.WithSampler(test.sampler))
+				t.Cleanup(func() { _ = provider.Shutdown(context.Background()) })
+				spanCtx, call := provider.Tracer("test").Start(ctx, "call")
+				ctx = spanCtx
+				defer func() {
+					if ended := recorder.Ended(); len(ended) != test.stages {
+						t.Errorf("%d spans have ended with the stage; want %d", len(ended), test.stages)
+					}
+					call.End()
+				}()
+			}
+			inner, stage := Start(ctx, StageBound)
+			if test.stages == 0 && inner != ctx {
+				t.Error("a stage without a span changes its context")
+			}
+			stage.SetAttributes(Text(SnapshotID, "a"))
+			Fail(stage, "it failed")
+			stage.End()
+			for _, span := range recorder.Ended() {
+				if span.Name() != StageBound || !span.Parent().IsValid() || span.Status().Code != codes.Error ||
+					len(span.Attributes()) != 1 || span.Attributes()[0] != SnapshotID.String("a") {
+					t.Errorf("the stage is %v", span)
+				}
+			}
+		})
+	}
+}
+
+// TestStartIsFreeOutsideOfATrace checks that a stage of a call without a span
+// allocates nothing.
+func TestStartIsFreeOutsideOfATrace(t *testing.T) {
+	ctx := t.Context()
+	if allocations := testing.AllocsPerRun(100, func() {
+		_, stage := Start(ctx, StageBound)
+		stage.End()
+	}); allocations != 0 {
+		t.Errorf("%v allocations; want none", allocations)
+	}
+}
+
+// BenchmarkStart measures a stage of a call that nobody traces.
+func BenchmarkStart(b *testing.B) {
+	ctx := b.Context()
+	for b.Loop() {
+		_, stage := Start(ctx, StageBound)
+		stage.End()
+	}
+}

@@ -1,0 +1,207 @@
+package server
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+)
+
+func TestShedding(t *testing.T) {
+	t.Parallel()
+	g := newGate()
+	h := start(t, func(c *Config) { c.Chain, c.MaxInflight, c.MaxQueue = fakeChain(g.solve), 1, 0 })
+	first := make(chan error, 1)
+	go func() {
+		_, err := h.client.Allocate(t.Context(), smallRequest())
+		first <- err
+	}()
+	<-g.entered
+
+	_, err := h.client.Allocate(t.Context(), smallRequest())
+	s := status.Convert(err)
+	if s.Code() != codes.ResourceExhausted || len(s.Details()) != 1 {
+		t.Fatalf("error is %v", err)
+	}
+	if retry, ok := s.Details()[0].(*errdetails.RetryInfo); !ok || retry.GetRetryDelay().AsDuration() <= 0 {
+		t.Errorf("detail is %v; want RetryInfo", s.Details()[0])
+	}
+	if value, _ := h.series(t, "elastalloc_inflight_requests"); value != "1" {
+		t.Errorf("%q requests are in flight; want 1", value)
+	}
+	if check, err := grpc_health_v1.NewHealthClient(h.conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil ||
+		check.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
+		t.Errorf("health under load is %v, %v", check, err)
+	}
+
+	close(g.open)
+	if err := <-first; err != nil {
+		t.Errorf("the call in flight failed: %v", err)
+	}
+	if _, err := h.client.Allocate(t.Context(), smallRequest()); err != nil {
+		t.Errorf("after the load the error is %v", err)
+	}
+	for name, want := range map[string]string{
+		"elastalloc_shed_total":        "1",
+		"elastalloc_inflight_requests": "0",
+		`grpc_server_handled_total{grpc_code="ResourceExhausted",grpc_method="Allocate",grpc_service="elastalloc.v1.AllocatorService",grpc_type="unary"}`: "1",
+	} {
+		if value, _ := h.series(t, name); value != want {
+			t.Errorf("%s is %q; want %s", name, value, want)
+		}
+	}
+}
+
+// TestQueue checks that calls beyond those decided at once wait for their turn, and
+// that only those beyond the queue are turned away.
+func TestQueue(t *testing.T) {
+	t.Parallel()
+	g := newGate()
+	h := start(t, func(c *Config) { c.Chain, c.MaxInflight, c.MaxQueue = fakeChain(g.solve), 1, 2 })
+	const calls = 3
+	answered := make(chan error, calls)
+	for range calls {
+		go func() {
+			_, err := h.client.Allocate(t.Context(), smallRequest())
+			answered <- err
+		}()
+	}
+	<-g.entered
+	h.await(t, "elastalloc_queued_requests", "2")
+	if value, _ := h.series(t, "elastalloc_inflight_requests"); value != "1" {
+		t.Errorf("%q requests are decided; want 1", value)
+	}
+	if _, err := h.client.Allocate(t.Context(), smallRequest()); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("the error of a call beyond the queue is %v", err)
+	}
+	close(g.open)
+	for range calls {
+		// A call that has waited for too long is turned away, which a slow machine may
+		// bring about: no answer is lost, though.
+		if err := <-answered; err != nil && status.Code(err) != codes.ResourceExhausted {
+			t.Errorf("a call that was to wait failed: %v", err)
+		}
+	}
+	h.await(t, "elastalloc_queued_requests", "0")
+	h.await(t, "elastalloc_inflight_requests", "0")
+}
+
+// TestCallerLeaves checks that a decision ends when its caller has gone, so that it
+// is the next one's turn.
+func TestCallerLeaves(t *testing.T) {
+	t.Parallel()
+	g := newGate() // It never opens.
+	h := start(t, func(c *Config) { c.Chain, c.MaxInflight = fakeChain(g.solve), 1 })
+	for range 2 {
+		ctx, leave := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := h.client.Allocate(ctx, smallRequest())
+			ended <- err
+		}()
+		<-g.entered
+		leave()
+		if err := <-ended; status.Code(err) != codes.Canceled {
+			t.Errorf("the call ends with %v", err)
+		}
+	}
+	h.await(t, "elastalloc_inflight_requests", "0")
+}
+
+// TestTurns checks how long a call waits for its turn, by a clock of its own.
+func TestTurns(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		deadline time.Duration // Of the call; 0 is none.
+		leaves   time.Duration // When the caller leaves; 0 is never.
+		freed    time.Duration // When the call before it ends.
+		want     codes.Code
+		after    time.Duration
+	}{
+		"its turn comes":                 {freed: 300 * time.Millisecond, want: codes.OK, after: 300 * time.Millisecond},
+		"its turn comes too late":        {freed: time.Minute, want: codes.ResourceExhausted, after: longestWait},
+		"half of the time is for others": {deadline: 100 * time.Millisecond, freed: time.Minute, want: codes.ResourceExhausted, after: 50 * time.Millisecond},
+		"a late deadline changes nothing": {
+			deadline: time.Hour, freed: time.Minute, want: codes.ResourceExhausted, after: longestWait,
+		},
+		"the caller leaves": {leaves: 20 * time.Millisecond, freed: time.Minute, want: codes.Canceled, after: 20 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				a := admissionOf(t, Config{MaxInflight: 1, MaxQueue: 1})
+				done, err := a.await(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.AfterFunc(test.freed, done)
+				ctx, leave := context.WithCancel(t.Context())
+				defer leave()
+				if test.leaves > 0 {
+					time.AfterFunc(test.leaves, leave)
+				}
+				if test.deadline > 0 {
+					limited, cancel := context.WithTimeout(ctx, test.deadline)
+					defer cancel()
+					ctx = limited
+				}
+				start := time.Now()
+				done, err = a.await(ctx)
+				if status.Code(err) != test.want || time.Since(start) != test.after {
+					t.Errorf("after %v: %v; want %v after %v", time.Since(start), err, test.want, test.after)
+				}
+				if err == nil {
+					done()
+				}
+				time.Sleep(test.freed)
+			})
+		})
+	}
+}
+
+// TestTurnsAreInOrder checks that nobody overtakes.
+func TestTurnsAreInOrder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := admissionOf(t, Config{MaxInflight: 1, MaxQueue: 10})
+		done, err := a.await(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		turns := make(chan int, 10)
+		for i := range 10 {
+			go func() {
+				done, err := a.await(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				turns <- i
+				done()
+			}()
+			synctest.Wait()
+		}
+		done()
+		for want := range 10 {
+			if got := <-turns; got != want {
+				t.Errorf("it is the turn of call %d; want %d", got, want)
+			}
+		}
+	})
+}
+
+// admissionOf returns the admission of a server that does not run.
+func admissionOf(t *testing.T, config Config) *admission {
+	t.Helper()
+	metrics, err := NewMetrics(prometheus.NewRegistry(), "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newAdmission(&config, metrics)
+}

@@ -1,0 +1,282 @@
+package server
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel/attribute"
+	otelcodes "go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/elastalloc/elastalloc/internal/tracing"
+)
+
+// A caller's span, as W3C trace context in metadata.
+const (
+	callerTrace = "4bf92f3577b34da6a3ce929d0e0e4736"
+	callerSpan  = "00f067aa0ba902b7"
+)
+
+// collected are the spans that a server has made so far. The span of a call ends a
+// little after the caller has its answer.
+type collected struct {
+	mutex sync.Mutex
+	spans []sdktrace.ReadOnlySpan
+	ended chan struct{}
+}
+
+// OnStart is called by the SDK.
+func (*collected) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
+
+// OnEnd is called by the SDK.
+func (c *collected) OnEnd(span sdktrace.ReadOnlySpan) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.spans = append(c.spans, span)
+	if span.SpanKind() == trace.SpanKindServer {
+		c.ended <- struct{}{}
+	}
+}
+
+// Shutdown is called by the SDK.
+func (*collected) Shutdown(context.Context) error { return nil }
+
+// ForceFlush is called by the SDK.
+func (*collected) ForceFlush(context.Context) error { return nil }
+
+// next waits for the end of a call, and returns its span and those of its stages.
+func (c *collected) next() (call sdktrace.ReadOnlySpan, stages []sdktrace.ReadOnlySpan) {
+	<-c.ended
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	last := len(c.spans) - 1
+	call, stages, c.spans = c.spans[last], c.spans[:last], nil
+	return call, stages
+}
+
+// startTraced starts a server that makes spans, of which the sampler takes some.
+func startTraced(t *testing.T, sampler sdktrace.Sampler, change func(*Config)) (*harness, *collected) {
+	t.Helper()
+	spans := &collected{ended: make(chan struct{}, 100)}
+	return start(t, func(c *Config) {
+		c.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans), sdktrace.WithSampler(sampler))
+		c.Propagator = propagation.TraceContext{}
+		if change != nil {
+			change(c)
+		}
+	}), spans
+}
+
+// names returns the names of spans.
+func names(spans []sdktrace.ReadOnlySpan) []string {
+	var names []string
+	for _, span := range spans {
+		names = append(names, span.Name())
+	}
+	return names
+}
+
+// TestTracedCall checks the span of a call: its parent, its children, what it says, and
+// that the log and the metrics lead to it.
+func TestTracedCall(t *testing.T) {
+	t.Parallel()
+	h, spans := startTraced(t, sdktrace.ParentBased(sdktrace.NeverSample()), nil)
+	ctx := metadata.AppendToOutgoingContext(t.Context(),
+		"traceparent", "00-"+callerTrace+"-"+callerSpan+"-01", requestIDKey, "request-7")
+	if _, err := h.client.Allocate(ctx, smallRequest()); err != nil {
+		t.Fatal(err)
+	}
+	call, stages := spans.next()
+	if call.Name() != "elastalloc.v1.AllocatorService/Allocate" || call.Status().Code != otelcodes.Unset ||
+		call.SpanContext().TraceID().String() != callerTrace || call.Parent().SpanID().String() != callerSpan || !call.Parent().IsRemote() {
+		t.Errorf("the call is %q of %v, status %v; want the caller's child", call.Name(), call.Parent(), call.Status())
+	}
+	// The fake backends are no stages.
+	if diff := cmp.Diff([]string{"receive request", "await admission", "convert request", "convert response"}, names(stages)); diff != "" {
+		t.Errorf("stages (-want +got):\n%s", diff)
+	}
+	for _, stage := range stages {
+		if stage.Parent().SpanID() != call.SpanContext().SpanID() {
+			t.Errorf("%s is no child of the call", stage.Name())
+		}
+	}
+	for _, want := range []attribute.KeyValue{
+		tracing.RequestID.String("request-7"), tracing.SnapshotID.String("small"), tracing.SnapshotJobs.Int(2), tracing.Backend.String("exact"),
+	} {
+		if !slices.Contains(call.Attributes(), want) {
+			t.Errorf("attributes %v; want %v among them", call.Attributes(), want)
+		}
+	}
+	if line := h.logs.line(`"trace_id":"`+callerTrace+`"`, `"span_id":"`+call.SpanContext().SpanID().String()+`"`); !strings.Contains(line, `"request_id":"request-7"`) {
+		t.Errorf("the log does not lead to the trace:\n%s", h.logs)
+	}
+	if page := openMetrics(t, h); !strings.Contains(page, `elastalloc_solve_duration_seconds_bucket{backend="exact",reason="feasible",le="`) ||
+		!strings.Contains(page, `# {trace_id="`+callerTrace+`"}`) {
+		t.Errorf("the metrics do not lead to the trace")
+	}
+}
+
+// TestUnsampledCall checks that a call that nobody traces makes no span of a stage and
+// no exemplar, and still has its place in the log.
+func TestUnsampledCall(t *testing.T) {
+	t.Parallel()
+	h, spans := startTraced(t, sdktrace.ParentBased(sdktrace.AlwaysSample()), nil)
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "traceparent", "00-"+callerTrace+"-"+callerSpan+"-00")
+	if _, err := h.client.Allocate(ctx, smallRequest()); err != nil {
+		t.Fatal(err)
+	}
+	if page := openMetrics(t, h); strings.Contains(page, callerTrace) {
+		t.Error("the metrics lead to a trace that there is not")
+	}
+	// The log line is written before the answer is sent.
+	if h.logs.line(`"trace_id":"`+callerTrace+`"`) == "" {
+		t.Errorf("the log does not name the trace:\n%s", h.logs)
+	}
+	if _, err := h.client.Allocate(t.Context(), smallRequest()); err != nil { // Sampled: no caller says otherwise.
+		t.Fatal(err)
+	}
+	if call, stages := spans.next(); call.Parent().IsValid() || len(stages) != 4 {
+		t.Errorf("the first spans are %q, parent %v; want those of the second call", names(stages), call.Parent())
+	}
+}
+
+// TestSpansOfCallsThatFail checks what a trace says of a bad request, of one turned away
+// and of a defect of ours, and that it quotes nothing of the request.
+func TestSpansOfCallsThatFail(t *testing.T) {
+	t.Parallel()
+	g := newGate()
+	h, spans := startTraced(t, sdktrace.AlwaysSample(), func(c *Config) { c.MaxInflight, c.MaxQueue, c.Chain = 1, 0, fakeChain(g.solve) })
+
+	bad := smallRequest()
+	bad.Snapshot.Jobs[0].Id, bad.Snapshot.Jobs[1].Id = "twice", "twice"
+	if _, err := h.client.Allocate(t.Context(), bad); status.Code(err) != codes.InvalidArgument {
+		t.Fatal(err)
+	}
+	call, stages := spans.next()
+	if len(stages) != 3 || stages[2].Status() != (sdktrace.Status{Code: otelcodes.Error, Description: "the request is invalid"}) {
+		t.Errorf("stages %q of a bad request", names(stages))
+	}
+	for _, span := range append(stages, call) {
+		if strings.Contains(span.Status().Description, "twice") {
+			t.Errorf("%s quotes the request: %v", span.Name(), span.Status())
+		}
+	}
+
+	first := make(chan error, 1)
+	go func() {
+		_, err := h.client.Allocate(t.Context(), smallRequest())
+		first <- err
+	}()
+	<-g.entered
+	if _, err := h.client.Allocate(t.Context(), smallRequest()); status.Code(err) != codes.ResourceExhausted {
+		t.Fatal(err)
+	}
+	call, stages = spans.next()
+	// The first call has begun, and its first stages have ended.
+	if turnedAway := stages[len(stages)-1]; turnedAway.Status().Code != otelcodes.Error || turnedAway.Name() != "await admission" ||
+		turnedAway.Parent().SpanID() != call.SpanContext().SpanID() {
+		t.Errorf("the last stage of a call turned away is %v, status %v", turnedAway.Name(), turnedAway.Status())
+	}
+	close(g.open)
+	if err := <-first; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestNoSpansOfOtherCalls checks that health and reflection are not traced.
+func TestNoSpansOfOtherCalls(t *testing.T) {
+	t.Parallel()
+	h, spans := startTraced(t, sdktrace.AlwaysSample(), nil)
+	if _, err := grpc_health_v1.NewHealthClient(h.conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	stream, err := grpc_reflection_v1.NewServerReflectionClient(h.conn).ServerReflectionInfo(ctx)
+	if err == nil {
+		err = stream.Send(&grpc_reflection_v1.ServerReflectionRequest{
+			MessageRequest: &grpc_reflection_v1.ServerReflectionRequest_ListServices{},
+		})
+	}
+	if err == nil {
+		_, err = stream.Recv()
+	}
+	cancel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.client.Allocate(t.Context(), smallRequest()); err != nil {
+		t.Fatal(err)
+	}
+	if call, stages := spans.next(); !strings.HasSuffix(call.Name(), "/Allocate") || len(stages) != 4 {
+		t.Errorf("the first spans are %q and %q", names(stages), call.Name())
+	}
+}
+
+// TestUntracedCall checks that without a provider there is nothing of a trace, whatever
+// a caller sends.
+func TestUntracedCall(t *testing.T) {
+	t.Parallel()
+	h := start(t, func(c *Config) { c.Propagator = propagation.TraceContext{} })
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "traceparent", "00-"+callerTrace+"-"+callerSpan+"-01")
+	if _, err := h.client.Allocate(ctx, smallRequest()); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(h.logs.String(), "trace_id") || strings.Contains(openMetrics(t, h), "trace_id") {
+		t.Errorf("there is a trace:\n%s", h.logs)
+	}
+}
+
+// TestSpanHandler checks that lines keep their attributes and groups beside the ids.
+func TestSpanHandler(t *testing.T) {
+	t.Parallel()
+	var logs lockedBuffer
+	logger := slog.New(spanHandler{slog.NewJSONHandler(&logs, nil)}).With("a", 1).WithGroup("g")
+	ctx, span := sdktrace.NewTracerProvider().Tracer("test").Start(t.Context(), "call")
+	defer span.End()
+	logger.InfoContext(ctx, "inside", "b", 2)
+	logger.InfoContext(t.Context(), "outside", "b", 2)
+	ids := `,"trace_id":"` + span.SpanContext().TraceID().String() + `","span_id":"` + span.SpanContext().SpanID().String() + `"`
+	for _, want := range []string{`"msg":"inside","a":1,"g":{"b":2` + ids + `}}`, `"msg":"outside","a":1,"g":{"b":2}}`} {
+		if !strings.Contains(logs.String(), want) {
+			t.Errorf("the log does not say %s:\n%s", want, logs.String())
+		}
+	}
+}
+
+// openMetrics returns /metrics in the format that has exemplars.
+func openMetrics(t *testing.T, h *harness) string {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+h.AdminAddr().String()+"/metrics", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Accept", "application/openmetrics-text; version=1.0.0")
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	page, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(response.Header.Get("Content-Type"), "application/openmetrics-text") {
+		t.Fatalf("/metrics answers with %s", response.Header.Get("Content-Type"))
+	}
+	return string(page)
+}

@@ -39,7 +39,7 @@ func TestClockJumps(t *testing.T) {
 	// as it may be emulated.
 	s.budget = 4 * time.Second
 	s.install(t, new(solution), "trap '' TERM; while :; do sleep 1000; done")
-	load := startLoad(t, s, request)
+	load := startSteadyLoad(t, s, request)
 
 	var table strings.Builder
 	rows := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
@@ -62,7 +62,7 @@ func TestClockJumps(t *testing.T) {
 		var hanging sync.WaitGroup
 		var ended string
 		hanging.Go(func() { ended = askHanging(t, s, request, p) })
-		eventually(t, "a solver running", func() bool { return len(solverProcesses(t, s.tempDir)) > 0 })
+		becomes(t, "a solver running", func() bool { return len(solverProcesses(t, s.tempDir)) > 0 })
 		setClock(t, jump.to(time.Now()))
 		hanging.Wait()
 		load.await(t, 50)
@@ -138,8 +138,8 @@ func checkTimes(t *testing.T, s *scene) {
 	}
 }
 
-// load is calls without a pause, each checked.
-type load struct {
+// steadyLoad is calls without a pause, each checked.
+type steadyLoad struct {
 	stop  func()
 	calls atomic.Int64
 
@@ -151,12 +151,12 @@ type load struct {
 	}
 }
 
-// startLoad starts two callers of the exact backend, until stop is called.
-func startLoad(t *testing.T, s *scene, request *elastallocv1.AllocateRequest) *load {
+// startSteadyLoad starts two callers of the exact backend, until stop is called.
+func startSteadyLoad(t *testing.T, s *scene, request *elastallocv1.AllocateRequest) *steadyLoad {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var callers sync.WaitGroup
-	l := &load{}
+	l := &steadyLoad{}
 	l.stop = func() { cancel(); callers.Wait() }
 	t.Cleanup(l.stop)
 	for range 2 {
@@ -170,7 +170,7 @@ func startLoad(t *testing.T, s *scene, request *elastallocv1.AllocateRequest) *l
 }
 
 // call makes one call, with the deadline and the budget that the defaults give it.
-func (l *load) call(ctx context.Context, t *testing.T, s *scene, request *elastallocv1.AllocateRequest) {
+func (l *steadyLoad) call(ctx context.Context, t *testing.T, s *scene, request *elastallocv1.AllocateRequest) {
 	t.Helper()
 	const budget = wiring.DefaultBudget
 	limited, cancel := context.WithTimeout(ctx, budget+patience)
@@ -200,14 +200,14 @@ func (l *load) call(ctx context.Context, t *testing.T, s *scene, request *elasta
 }
 
 // await waits for some more calls to end.
-func (l *load) await(t *testing.T, more int64) {
+func (l *steadyLoad) await(t *testing.T, more int64) {
 	t.Helper()
 	enough := l.calls.Load() + more
-	eventually(t, "another 50 calls answered", func() bool { return l.calls.Load() >= enough })
+	becomes(t, "another 50 calls answered", func() bool { return l.calls.Load() >= enough })
 }
 
 // report writes a row of what was seen since the last one.
-func (l *load) report(rows *tabwriter.Writer, name, hanging string) {
+func (l *steadyLoad) report(rows *tabwriter.Writer, name, hanging string) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	fmt.Fprintf(rows, "%s\t%d\t%d\t%d\t%v\t%v\t%s\n", name, l.seen.calls, l.seen.failed, l.seen.proven,

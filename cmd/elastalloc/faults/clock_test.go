@@ -173,7 +173,7 @@ func startSteadyLoad(t *testing.T, s *scene, request *elastallocv1.AllocateReque
 func (l *steadyLoad) call(ctx context.Context, t *testing.T, s *scene, request *elastallocv1.AllocateRequest) {
 	t.Helper()
 	const budget = wiring.DefaultBudget
-	limited, cancel := context.WithTimeout(ctx, budget+patience)
+	limited, cancel := context.WithTimeout(ctx, budget+leeway)
 	defer cancel()
 	began := time.Now()
 	response, err := s.client.Allocate(limited, request)

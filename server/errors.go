@@ -92,6 +92,8 @@ func statusOf(ctx context.Context, err error) *status.Status {
 	case errors.Is(err, errSlow):
 		// Not DEADLINE_EXCEEDED, which would be our failure.
 		return status.New(codes.Canceled, errSlow.Error())
+	case errors.Is(err, errCompressed):
+		return status.New(codes.Unimplemented, errCompressed.Error())
 	case errors.Is(err, errMalformed):
 		return status.New(codes.InvalidArgument, shorten(err.Error()))
 	case errors.Is(err, errDraining):

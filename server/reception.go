@@ -82,6 +82,9 @@ func (r *reception) allocate(
 	request := &elastallocv1.AllocateRequest{}
 	info := &grpc.UnaryServerInfo{Server: server, FullMethod: elastallocv1.AllocatorService_Allocate_FullMethodName}
 	return intercept(ctx, request, info, func(ctx context.Context, _ any) (any, error) {
+		if compressed(ctx) {
+			return nil, toCallError(ctx, errCompressed)
+		}
 		message, err := r.receive(ctx, receive)
 		if err != nil {
 			return nil, toCallError(ctx, err)

@@ -79,19 +79,25 @@ func TestNoRequestIsTheCallersFault(t *testing.T) {
 }
 
 // TestCompressedMessagesAreRefused checks that nothing is decompressed, for any
-// service. The code that the caller sees is gRPC's; it is not counted as a bug of ours.
+// service, and that the caller of Allocate reads the code that gRPC has for that.
 func TestCompressedMessagesAreRefused(t *testing.T) {
 	t.Parallel()
 	h := start(t, nil)
 	_, err := h.client.Allocate(t.Context(), smallRequest(), grpc.UseCompressor(gzip.Name))
 	_, ofHealth := grpc_health_v1.NewHealthClient(h.conn).Check(t.Context(),
 		&grpc_health_v1.HealthCheckRequest{Service: "x"}, grpc.UseCompressor(gzip.Name))
+	if status.Code(err) != codes.Unimplemented {
+		t.Errorf("error is %v", err)
+	}
 	for _, err := range []error{err, ofHealth} {
 		if !strings.Contains(status.Convert(err).Message(), "no compressed messages") {
 			t.Errorf("error is %v", err)
 		}
 	}
-	h.await(t, handledSeries(codes.InvalidArgument), "1")
+	h.await(t, handledSeries(codes.Unimplemented), "1")
+	if h.logs.line(`"level":"ERROR"`) != "" {
+		t.Errorf("a caller's fault is logged as an error:\n%s", h.logs)
+	}
 }
 
 // openCall begins a call and sends nothing of its request.

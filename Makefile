@@ -55,6 +55,10 @@ build: ## Build the static binary bin/elastalloc.
 race: ## Run all tests under the race detector; needs a C compiler.
 	CGO_ENABLED=1 $(GO) test -race -short ./...
 
+.PHONY: clock-jump
+clock-jump: ## Set the clock far forward and back under a running server, in a virtual machine.
+	scripts/clock-jump.sh
+
 .PHONY: bench
 bench: ## Run the benchmarks BENCH, BENCH_COUNT times, for benchstat.
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCH_COUNT) ./...

@@ -23,9 +23,6 @@ const (
 // admission says which calls are taken, and when it is their turn. A call passes it
 // twice: enter, before its request is received, and await, before it is decided.
 type admission struct {
-	// open counts the calls that are received, wait or are decided.
-	open    atomic.Int64
-	maxOpen int64
 	// turns holds one token per call being decided; its capacity is the limit.
 	// Those who wait for room in it get it in the order in which they came.
 	turns    chan struct{}
@@ -40,7 +37,6 @@ type admission struct {
 func newAdmission(c *Config, m *Metrics) *admission {
 	m.inflightLimit.Set(float64(c.MaxInflight))
 	return &admission{
-		maxOpen:  int64(c.MaxReceiving + c.MaxQueue + c.MaxInflight),
 		turns:    make(chan struct{}, c.MaxInflight),
 		maxQueue: int64(c.MaxQueue),
 		metrics:  m,
@@ -48,15 +44,10 @@ func newAdmission(c *Config, m *Metrics) *admission {
 }
 
 // enter refuses a call while the server drains, which it may reach over a connection
-// that was open already, and where so many are open that even to receive another
-// would take too much memory.
+// that was open already.
 func (a *admission) enter(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	if a.draining.Load() {
 		return nil, toCallError(ctx, errDraining)
-	}
-	defer a.open.Add(-1)
-	if a.open.Add(1) > a.maxOpen {
-		return nil, a.shed(ctx)
 	}
 	return handler(ctx, request)
 }

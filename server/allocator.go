@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"time"
 
+	"google.golang.org/grpc/status"
+
 	"github.com/elastalloc/elastalloc/internal/tracing"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
@@ -50,7 +52,9 @@ func NewAllocator(config AllocatorConfig) *Allocator {
 func (a *Allocator) Allocate(ctx context.Context, request *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
 	converted, err := a.convert(ctx, request)
 	if err != nil {
-		return nil, toCallError(ctx, err)
+		err = toCallError(ctx, err)
+		a.config.Logger.DebugContext(ctx, "bad request", "request_id", requestID(ctx), "error", status.Convert(err).Message())
+		return nil, err
 	}
 	snapshot := converted.Snapshot
 	began := time.Now()

@@ -45,8 +45,8 @@ type Config struct {
 	// MaxQueue is the most Allocate calls that wait for their turn, for half a second
 	// at most; more are shed. It may be 0.
 	MaxQueue int
-	// MaxReceiving is how many calls beside these may be open, while their requests
-	// arrive; more are shed.
+	// MaxReceiving is the most Allocate calls whose requests are being received; one
+	// more, and the one that has been at it longest is shed.
 	MaxReceiving int
 	// MaxJobs is the most jobs a snapshot may hold.
 	MaxJobs int

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -35,13 +36,32 @@ type callError struct {
 	cause  error
 }
 
-// Error returns the cause of a bug for our own logs, and for every other code
-// what the caller reads, which is bounded in length.
+// Error returns what may stand in a log, at any level: of a bug the cause, of a bad
+// request the names of its bad fields and nothing that stands in them, and of every
+// other error what the caller reads, which is bounded in length.
 func (e *callError) Error() string {
-	if e.status.Code() == codes.Internal {
+	var invalid *solver.InvalidError
+	switch {
+	case e.status.Code() == codes.Internal:
 		return e.cause.Error()
+	case errors.As(e.cause, &invalid):
+		return "bad fields: " + badFields(invalid.Violations)
+	default:
+		return e.status.Message()
 	}
-	return e.status.Message()
+}
+
+// badFields names the first bad fields and says how many more there are.
+func badFields(violations []solver.Violation) string {
+	const most = 10
+	var names []string
+	for _, v := range violations[:min(len(violations), most)] {
+		names = append(names, v.Path)
+	}
+	if more := len(violations) - most; more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(names, ", ")
 }
 
 // Unwrap returns the cause.
@@ -72,6 +92,8 @@ func statusOf(ctx context.Context, err error) *status.Status {
 	case errors.Is(err, errSlow):
 		// Not DEADLINE_EXCEEDED, which would be our failure.
 		return status.New(codes.Canceled, errSlow.Error())
+	case errors.Is(err, errCompressed):
+		return status.New(codes.Unimplemented, errCompressed.Error())
 	case errors.Is(err, errMalformed):
 		return status.New(codes.InvalidArgument, shorten(err.Error()))
 	case errors.Is(err, errDraining):

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -122,4 +123,35 @@ func badRequest(t *testing.T, s *status.Status) *errdetails.BadRequest {
 	}
 	t.Fatalf("status %v has no BadRequest", s)
 	return nil
+}
+
+// TestLogsHoldNoContent checks that above debug level no line holds anything of a
+// request but the id of its snapshot and the names of its bad fields.
+func TestLogsHoldNoContent(t *testing.T) {
+	t.Parallel()
+	for level, want := range map[slog.Level]bool{slog.LevelInfo: false, slog.LevelDebug: true} {
+		t.Run(level.String(), func(t *testing.T) {
+			t.Parallel()
+			logs := &lockedBuffer{}
+			h := start(t, func(c *Config) {
+				c.Logger = slog.New(slog.NewJSONHandler(logs, &slog.HandlerOptions{Level: level}))
+			})
+			request := smallRequest()
+			for _, job := range request.GetSnapshot().GetJobs() {
+				job.Id = "secret-" + job.GetId()
+			}
+			h.allocate(t, request)
+			request.Snapshot.Jobs[1].Id = request.GetSnapshot().GetJobs()[0].GetId()
+			if _, err := h.client.Allocate(t.Context(), request); status.Code(err) != codes.InvalidArgument ||
+				!strings.Contains(err.Error(), "secret") {
+				t.Fatalf("error is %v; want one that quotes the id", err)
+			}
+			poll(t, "the call is logged", func() bool {
+				return logs.line(`"level":"INFO"`, `"snapshot_id":"small"`, "bad fields: snapshot.jobs[1].id") != ""
+			})
+			if got := logs.line("secret") != ""; got != want {
+				t.Errorf("the log quotes the request: %v; want %v:\n%s", got, want, logs)
+			}
+		})
+	}
 }

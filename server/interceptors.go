@@ -11,6 +11,7 @@ import (
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/selector"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
@@ -52,6 +53,7 @@ func logTo(logger *slog.Logger) logging.Logger {
 func loggingOptions() []logging.Option {
 	return []logging.Option{
 		logging.WithLogOnEvents(logging.FinishCall),
+		logging.WithLevels(levelOf),
 		logging.WithDisableLoggingFields(logging.SystemTag[0], logging.ComponentFieldKey, logging.MethodTypeFieldKey),
 		logging.WithFieldsFromContextAndCallMeta(func(ctx context.Context, call interceptors.CallMeta) logging.Fields {
 			fields := logging.Fields{"request_id", requestID(ctx)}
@@ -62,6 +64,15 @@ func loggingOptions() []logging.Option {
 		}),
 		logging.WithDurationField(func(d time.Duration) logging.Fields { return logging.Fields{"duration_seconds", d.Seconds()} }),
 	}
+}
+
+// levelOf returns at which level a call is logged. Nothing is unimplemented but what
+// callers should not send, such as compressed messages.
+func levelOf(code codes.Code) logging.Level {
+	if code == codes.Unimplemented {
+		return logging.LevelInfo
+	}
+	return logging.DefaultServerCodeToLevel(code)
 }
 
 // notHealth matches every call but health checks, which come every few seconds

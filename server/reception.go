@@ -57,6 +57,7 @@ func (c frameCodec) Unmarshal(data mem.BufferSlice, v any) error {
 type reception struct {
 	// timeout is how long a request may take to arrive.
 	timeout   time.Duration
+	arrivals  *arrivals
 	admission *admission
 }
 
@@ -81,6 +82,9 @@ func (r *reception) allocate(
 	request := &elastallocv1.AllocateRequest{}
 	info := &grpc.UnaryServerInfo{Server: server, FullMethod: elastallocv1.AllocatorService_Allocate_FullMethodName}
 	return intercept(ctx, request, info, func(ctx context.Context, _ any) (any, error) {
+		if compressed(ctx) {
+			return nil, toCallError(ctx, errCompressed)
+		}
 		message, err := r.receive(ctx, receive)
 		if err != nil {
 			return nil, toCallError(ctx, err)
@@ -97,12 +101,14 @@ func (r *reception) allocate(
 	})
 }
 
-// receive waits for a request to arrive, but no longer than the timeout: clients that
-// send slowly, or half a request, must not collect. What still waits then ends with
-// the call.
+// receive waits for a request to arrive, but no longer than the timeout, or than there
+// is room: clients that send slowly, or half a request, must not collect. What still
+// waits then ends with the call.
 func (r *reception) receive(ctx context.Context, receive func(any) error) (frame, error) {
 	_, stage := tracing.Start(ctx, tracing.StageReceive)
 	defer stage.End()
+	crowdedOut, done := r.arrivals.begin()
+	defer done()
 	var message frame
 	received := make(chan error, 1)
 	go func() { received <- receive(&message) }()
@@ -113,6 +119,8 @@ func (r *reception) receive(ctx context.Context, receive func(any) error) (frame
 		return message, receptionError(err)
 	case <-timer.C:
 		return frame{}, errSlow
+	case <-crowdedOut:
+		return frame{}, r.admission.shed(ctx)
 	}
 }
 

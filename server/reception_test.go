@@ -8,6 +8,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/gzip"
+	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 
@@ -76,6 +78,28 @@ func TestNoRequestIsTheCallersFault(t *testing.T) {
 	}
 }
 
+// TestCompressedMessagesAreRefused checks that nothing is decompressed, for any
+// service, and that the caller of Allocate reads the code that gRPC has for that.
+func TestCompressedMessagesAreRefused(t *testing.T) {
+	t.Parallel()
+	h := start(t, nil)
+	_, err := h.client.Allocate(t.Context(), smallRequest(), grpc.UseCompressor(gzip.Name))
+	_, ofHealth := grpc_health_v1.NewHealthClient(h.conn).Check(t.Context(),
+		&grpc_health_v1.HealthCheckRequest{Service: "x"}, grpc.UseCompressor(gzip.Name))
+	if status.Code(err) != codes.Unimplemented {
+		t.Errorf("error is %v", err)
+	}
+	for _, err := range []error{err, ofHealth} {
+		if !strings.Contains(status.Convert(err).Message(), "no compressed messages") {
+			t.Errorf("error is %v", err)
+		}
+	}
+	h.await(t, handledSeries(codes.Unimplemented), "1")
+	if h.logs.line(`"level":"ERROR"`) != "" {
+		t.Errorf("a caller's fault is logged as an error:\n%s", h.logs)
+	}
+}
+
 // openCall begins a call and sends nothing of its request.
 func (h *harness) openCall(t *testing.T) grpc.ClientStream {
 	t.Helper()
@@ -98,30 +122,33 @@ func TestRequestsMustArrive(t *testing.T) {
 	h.await(t, handledSeries(codes.Canceled), "1")
 }
 
-// TestOpenCallsAreLimited checks that calls whose requests do not come are not taken
-// without end, and that those who end make room.
-func TestOpenCallsAreLimited(t *testing.T) {
+// TestCallsThatDoNotArriveMakeRoom checks that calls whose requests do not come are
+// not taken without end, and that they, not others, are the ones who lose.
+func TestCallsThatDoNotArriveMakeRoom(t *testing.T) {
 	t.Parallel()
-	h := start(t, func(c *Config) {
-		c.MaxInflight, c.MaxQueue, c.MaxReceiving, c.ReceiveTimeout = 1, 0, 1, time.Hour
-	})
-	idle := []grpc.ClientStream{h.openCall(t), h.openCall(t)}
-	poll(t, "two calls are open", func() bool { return h.admission.open.Load() == 2 })
-	if _, err := h.client.Allocate(t.Context(), smallRequest()); status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("the error of a call too many is %v", err)
+	h := start(t, func(c *Config) { c.MaxReceiving, c.ReceiveTimeout = 2, time.Hour })
+	first := h.openCall(t)
+	poll(t, "one request is awaited", func() bool { return h.arrivals.count() == 1 })
+	second := h.openCall(t)
+	poll(t, "two requests are awaited", func() bool { return h.arrivals.count() == 2 })
+	if _, err := h.client.Allocate(t.Context(), smallRequest()); err != nil {
+		t.Errorf("the error of a good call is %v", err)
 	}
+	if err := first.RecvMsg(&elastallocv1.AllocateResponse{}); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("the first of the calls ends with %v", err)
+	}
+	h.await(t, "elastalloc_shed_total", "1")
 	// A request that comes after all is answered.
-	if err := idle[0].SendMsg(smallRequest()); err != nil {
+	if err := second.SendMsg(smallRequest()); err != nil {
 		t.Fatal(err)
 	}
-	if err := idle[0].CloseSend(); err != nil {
+	if err := second.CloseSend(); err != nil {
 		t.Fatal(err)
 	}
-	if err := idle[0].RecvMsg(&elastallocv1.AllocateResponse{}); err != nil {
+	if err := second.RecvMsg(&elastallocv1.AllocateResponse{}); err != nil {
 		t.Errorf("the late request is answered with %v", err)
 	}
-	poll(t, "one call is open", func() bool { return h.admission.open.Load() == 1 })
-	if _, err := h.client.Allocate(t.Context(), smallRequest()); err != nil {
-		t.Errorf("when there is room the error is %v", err)
+	if n := h.arrivals.count(); n != 0 {
+		t.Errorf("%d requests are awaited", n)
 	}
 }

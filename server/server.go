@@ -44,6 +44,7 @@ type Server struct {
 	admin                   *http.Server
 	health                  *health.Server
 	admission               *admission
+	arrivals                *arrivals
 	ready                   atomic.Bool
 	history                 *history
 }
@@ -83,6 +84,7 @@ func (c Config) Complete() (*Server, error) {
 		grpc.MaxRecvMsgSize(c.maxMessageBytes()),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
+		refuseCompression(),
 		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.ForceServerCodecV2(newFrameCodec()),
 		// Connections end now and then, so that clients spread over new servers.
@@ -92,7 +94,8 @@ func (c Config) Complete() (*Server, error) {
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 	)...)
-	requests := &reception{timeout: c.ReceiveTimeout, admission: s.admission}
+	s.arrivals = &arrivals{limit: c.MaxReceiving}
+	requests := &reception{timeout: c.ReceiveTimeout, arrivals: s.arrivals, admission: s.admission}
 	s.grpc.RegisterService(requests.service(), NewAllocator(AllocatorConfig{
 		Chain: c.Chain, MaxJobs: c.MaxJobs, Metrics: metrics, Logger: c.Logger, history: s.history,
 	}))

@@ -207,12 +207,18 @@ func (c *contest) exceptionPools() []int {
 	return pools
 }
 
+// isBaseline reports whether a setting is the baseline again on a source: the
+// heterogeneous one is where no job is too short for the baseline.
+func (f *Findings) isBaseline(setting string, s Source) bool {
+	return setting == heterogeneousSetting && f.bell(setting, s).jobs == f.bell(baselineSetting, s).jobs
+}
+
 // extras is an experiment on additional jobs under a setting, beside the baseline's.
 func (f *Findings) extras(e Experiment, setting string) Experiment {
 	e.Rows = f.rowsOf(setting, greedyPolicy, optimalPolicy)
 	e.Ours = f.ours(func(s Source) string {
-		here, base := f.bell(setting, s), f.bell(baselineSetting, s)
-		if setting == heterogeneousSetting && here.jobs == base.jobs {
+		here := f.bell(setting, s)
+		if f.isBaseline(setting, s) {
 			return here.headline() + "; no job is shorter than 5 minutes, so this is the baseline again"
 		}
 		return here.headline()

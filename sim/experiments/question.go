@@ -66,7 +66,8 @@ func (f *Findings) answer(say func(Source) string) []string {
 }
 
 // everywhere says, for every setting with arrivals, where optimal is lower in a
-// mean time, by how much, and what can be seen where it is not.
+// mean time, by how much, and what can be seen where it is not. Each different pair of a
+// workload and a pool counts once.
 func (f *Findings) everywhere(what string, measure func(*Row) Number) []string {
 	var answers []string
 	held, all := 0, 0
@@ -76,9 +77,13 @@ func (f *Findings) everywhere(what string, measure func(*Row) Number) []string {
 		}
 		for _, s := range f.sources() {
 			c := f.contest(setting.Name, s, measure)
+			text := c.headline()
+			if f.isBaseline(setting.Name, s) {
+				answers = append(answers, sentence("%s, on %s: the baseline again; %s", setting.Name, s.name(), text))
+				continue
+			}
 			held += len(c.lower)
 			all += len(c.pools)
-			text := c.headline()
 			if len(c.notLower) > 0 {
 				text += ". " + f.crowding(setting.Name, s, &c)
 			}

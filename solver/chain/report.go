@@ -38,16 +38,22 @@ func (d *deliberation) bound(ctx context.Context, a answer) (float64, error) {
 }
 
 // conclude returns what is known about an answer of the given relative gap and
-// what ended the search for it.
+// what ended the search for it. A search that time has ended says so however good its
+// plan is: with more time it might have come to another.
 func conclude(result solver.Result, gap, askedGap float64) (solver.Reason, solver.Limit) {
+	optimal := gap <= solver.OptimalGap
+	limit := result.Limit
 	switch {
 	case result.Heuristic:
-		return solver.ReasonHeuristic, result.Limit
-	case gap <= solver.OptimalGap:
-		return solver.ReasonOptimal, solver.LimitNone
+		return solver.ReasonHeuristic, limit
+	case limit == solver.LimitTime: // It stays.
+	case optimal:
+		limit = solver.LimitNone
 	case gap <= askedGap:
-		return solver.ReasonFeasible, solver.LimitGap
-	default:
-		return solver.ReasonFeasible, result.Limit
+		limit = solver.LimitGap
 	}
+	if optimal {
+		return solver.ReasonOptimal, limit
+	}
+	return solver.ReasonFeasible, limit
 }

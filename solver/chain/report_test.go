@@ -174,7 +174,18 @@ func TestReport(t *testing.T) {
 			backends: []solver.Backend{
 				gives(first, solver.Result{Plan: bestPlan(), Bound: bestObjective, Limit: solver.LimitTime}),
 			},
-			want: with(optimum, func(r *solver.Report) { r.Attempts = []solver.Attempt{answered(first, "")} }),
+			// More time may have found another plan as good.
+			want: with(optimum, func(r *solver.Report) {
+				r.Limit, r.Attempts = solver.LimitTime, []solver.Attempt{answered(first, "")}
+			}),
+		},
+		{
+			name: "a search cut short within the gap asked for",
+			backends: []solver.Backend{
+				gives(first, solver.Result{Plan: bestPlan(), Bound: ownBound, Limit: solver.LimitTime}),
+			},
+			options: func(o *solver.Options) { o.RelativeGap = 0.05 },
+			want:    feasible(bestObjective, ownBound, solver.LimitTime),
 		},
 		{
 			name: "the gap asked for is reached",

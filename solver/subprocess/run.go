@@ -57,7 +57,7 @@ type Report struct {
 const drainLimit = 100 * time.Millisecond
 
 // Run runs a program in a process group of its own and returns when the program
-// has ended and nothing of its group is left. When ctx ends, the whole group gets
+// has ended and whatever is left of its group has been sent KILL. When ctx ends, the whole group gets
 // TERM and, after the grace, KILL; whatever the program leaves behind when it ends
 // by itself gets KILL at once. Where the system can do so, the program also ends
 // with this process. An error means that the program could not be started; how it

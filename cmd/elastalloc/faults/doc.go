@@ -4,8 +4,9 @@
 // legal decision, that the report, the log and the metrics say what happened, and
 // that nothing is left behind.
 //
-//	go test ./cmd/elastalloc/faults          all of them, in about a minute
+//	go test ./cmd/elastalloc/faults          all but the clock, in about a minute
 //	go test -short ./cmd/elastalloc/faults   without the heavy ones
+//	make clock-jump                          the clock, in a virtual machine
 //
 // docs/faults.md is the table of the faults and of what these tests have seen.
 package faults

@@ -167,7 +167,7 @@ func (s *Server) setReady(ready bool) {
 // probes are answered and the metrics of the last calls can be scraped.
 func (s *Server) drain() {
 	logger, timeout := s.config.Logger, s.config.DrainTimeout
-	logger.Info("draining", "delay", s.config.DrainDelay, "timeout", timeout)
+	logger.Info("draining", "delay_seconds", s.config.DrainDelay.Seconds(), "timeout_seconds", timeout.Seconds())
 	s.setReady(false)
 	if s.config.Ready != nil {
 		s.config.Ready(false)

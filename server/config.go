@@ -65,6 +65,9 @@ type Config struct {
 	TLSCert, TLSKey, ClientCA string
 	// Plaintext allows plain text on a Listen address that is not loopback.
 	Plaintext bool
+	// Ready, where set, is called with true once the server serves and is ready, and
+	// with false when it begins to drain.
+	Ready func(ready bool)
 	// NoReflection turns gRPC reflection off, by which clients such as grpcurl learn
 	// of the API.
 	NoReflection bool

@@ -143,6 +143,9 @@ func (s *Server) Run(ctx context.Context) error {
 	go serve("admin HTTP", s.admin.Serve, s.adminListener)
 	s.setReady(true)
 	s.config.Logger.Info("serving", "address", s.Addr().String(), "admin_address", s.AdminAddr().String())
+	if s.config.Ready != nil {
+		s.config.Ready(true)
+	}
 
 	<-ctx.Done()
 	s.drain()
@@ -164,8 +167,11 @@ func (s *Server) setReady(ready bool) {
 // probes are answered and the metrics of the last calls can be scraped.
 func (s *Server) drain() {
 	logger, timeout := s.config.Logger, s.config.DrainTimeout
-	logger.Info("draining", "delay", s.config.DrainDelay, "timeout", timeout)
+	logger.Info("draining", "delay_seconds", s.config.DrainDelay.Seconds(), "timeout_seconds", timeout.Seconds())
 	s.setReady(false)
+	if s.config.Ready != nil {
+		s.config.Ready(false)
+	}
 	time.Sleep(s.config.DrainDelay)
 	s.admission.draining.Store(true)
 

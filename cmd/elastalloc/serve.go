@@ -44,6 +44,7 @@ traces on.`,
 			}
 			config.Logger = slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
 			config.NoReflection = !reflection
+			config.Ready = systemdReadiness(env, config.Logger)
 			logBackends(cmd.Context(), config.Logger, backends)
 			backends = wiring.Guard(backends, budget, logChanges(config.Logger))
 			removeAbandoned(cmd.Context(), config.Logger)

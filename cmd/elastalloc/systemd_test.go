@@ -1,0 +1,78 @@
+package main
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/process"
+)
+
+// listenAsSystemd returns a socket like that on which systemd hears from a service.
+func listenAsSystemd(t *testing.T) (string, *net.UnixConn) {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "notify")
+	listener, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	if err := listener.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	return socket, listener
+}
+
+// receive returns the next message to systemd.
+func receive(t *testing.T, listener *net.UnixConn) string {
+	t.Helper()
+	message := make([]byte, 100)
+	length, err := listener.Read(message)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(message[:length])
+}
+
+// TestServerTellsSystemd checks that the real server says when it is ready, not
+// before, and when it drains.
+func TestServerTellsSystemd(t *testing.T) {
+	socket, listener := listenAsSystemd(t)
+	env := append(os.Environ(), "NOTIFY_SOCKET="+socket)
+	// A server that cannot serve never says that it is ready.
+	if _, err := process.StartWithEnv(t.Context(), binary, env, "--tls-cert=absent.crt", "--tls-key=absent.key"); err == nil {
+		t.Fatal("a server without its certificate started")
+	}
+	server, err := process.StartWithEnv(t.Context(), binary, env, "--drain-delay=0s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := receive(t, listener); got != systemdReady {
+		t.Errorf("the first message is %q; want %q", got, systemdReady)
+	}
+	if err := server.Stop(); err != nil {
+		t.Errorf("the server ended with %v; its log:\n%s", err, server.Logs())
+	}
+	if got := receive(t, listener); got != systemdStopping {
+		t.Errorf("the last message is %q; want %q", got, systemdStopping)
+	}
+}
+
+// TestServerWithoutSystemd checks that a socket where nobody listens keeps no server
+// from serving.
+func TestServerWithoutSystemd(t *testing.T) {
+	env := append(os.Environ(), "NOTIFY_SOCKET="+filepath.Join(t.TempDir(), "absent"))
+	server, err := process.StartWithEnv(t.Context(), binary, env, "--drain-delay=0s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Stop(); err != nil {
+		t.Errorf("the server ended with %v; its log:\n%s", err, server.Logs())
+	}
+	if logs := server.Logs(); !strings.Contains(logs, `"msg":"cannot tell systemd"`) {
+		t.Errorf("the log does not say that systemd was not told:\n%s", logs)
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/elastalloc/elastalloc/internal/syncbuffer"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -132,7 +133,7 @@ func TestLogsHoldNoContent(t *testing.T) {
 	for level, want := range map[slog.Level]bool{slog.LevelInfo: false, slog.LevelDebug: true} {
 		t.Run(level.String(), func(t *testing.T) {
 			t.Parallel()
-			logs := &lockedBuffer{}
+			logs := &syncbuffer.Buffer{}
 			h := start(t, func(c *Config) {
 				c.Logger = slog.New(slog.NewJSONHandler(logs, &slog.HandlerOptions{Level: level}))
 			})
@@ -147,9 +148,9 @@ func TestLogsHoldNoContent(t *testing.T) {
 				t.Fatalf("error is %v; want one that quotes the id", err)
 			}
 			poll(t, "the call is logged", func() bool {
-				return logs.line(`"level":"INFO"`, `"snapshot_id":"small"`, "bad fields: snapshot.jobs[1].id") != ""
+				return logs.Line(`"level":"INFO"`, `"snapshot_id":"small"`, "bad fields: snapshot.jobs[1].id") != ""
 			})
-			if got := logs.line("secret") != ""; got != want {
+			if got := logs.Line("secret") != ""; got != want {
 				t.Errorf("the log quotes the request: %v; want %v:\n%s", got, want, logs)
 			}
 		})

@@ -1,14 +1,12 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +17,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/elastalloc/elastalloc/internal/syncbuffer"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
@@ -33,7 +32,7 @@ type harness struct {
 	conn     *grpc.ClientConn
 	client   elastallocv1.AllocatorServiceClient
 	listener *bufconn.Listener
-	logs     *lockedBuffer
+	logs     *syncbuffer.Buffer
 	// stop makes Run drain; result then holds what it returned.
 	stop   context.CancelFunc
 	result chan error
@@ -44,7 +43,7 @@ type harness struct {
 // drain without an error.
 func start(t *testing.T, change func(*Config)) *harness {
 	t.Helper()
-	h := &harness{listener: bufconn.Listen(1 << 20), logs: &lockedBuffer{}, result: make(chan error, 1)}
+	h := &harness{listener: bufconn.Listen(1 << 20), logs: &syncbuffer.Buffer{}, result: make(chan error, 1)}
 	config := DefaultConfig()
 	config.Listener = h.listener
 	config.AdminListen = "127.0.0.1:0"
@@ -165,37 +164,4 @@ func (g *gate) solve(ctx context.Context, p *solver.Problem) (solver.Result, err
 	case <-ctx.Done():
 		return solver.Result{}, ctx.Err()
 	}
-}
-
-// lockedBuffer is a buffer that a server's goroutines and a test share.
-type lockedBuffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.String()
-}
-
-// line returns the last line that holds all the given texts, "" if there is none.
-func (b *lockedBuffer) line(texts ...string) string {
-	found := ""
-	for line := range strings.Lines(b.String()) {
-		all := true
-		for _, text := range texts {
-			all = all && strings.Contains(line, text)
-		}
-		if all {
-			found = line
-		}
-	}
-	return found
 }

@@ -113,7 +113,7 @@ func TestFallbackIsCountedAndLogged(t *testing.T) {
 	if value, _ := h.series(t, `elastalloc_fallbacks_total{backend="exact",outcome="crashed"}`); value != "1" {
 		t.Errorf("%q fallbacks; want 1", value)
 	}
-	if h.logs.line(`"level":"WARN"`, `"snapshot_id":"small"`, "out of luck") == "" {
+	if h.logs.Line(`"level":"WARN"`, `"snapshot_id":"small"`, "out of luck") == "" {
 		t.Errorf("the broken backend is not logged:\n%s", h.logs)
 	}
 }

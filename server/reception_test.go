@@ -73,7 +73,7 @@ func TestNoRequestIsTheCallersFault(t *testing.T) {
 		}
 	}
 	h.await(t, handledSeries(codes.InvalidArgument), "8")
-	if h.logs.line(`"level":"ERROR"`) != "" {
+	if h.logs.Line(`"level":"ERROR"`) != "" {
 		t.Errorf("a caller's fault is logged as an error:\n%s", h.logs)
 	}
 }
@@ -95,7 +95,7 @@ func TestCompressedMessagesAreRefused(t *testing.T) {
 		}
 	}
 	h.await(t, handledSeries(codes.Unimplemented), "1")
-	if h.logs.line(`"level":"ERROR"`) != "" {
+	if h.logs.Line(`"level":"ERROR"`) != "" {
 		t.Errorf("a caller's fault is logged as an error:\n%s", h.logs)
 	}
 }

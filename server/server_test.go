@@ -100,7 +100,7 @@ func TestRequestID(t *testing.T) {
 				if len(echoed) != 1 || echoed[0] == "" || (echoed[0] == test.brought) != test.kept {
 					t.Fatalf("%q is echoed as %q", test.brought, echoed)
 				}
-				if h.logs.line(`"request_id":"`+echoed[0]+`"`, `"grpc.code"`) == "" {
+				if h.logs.Line(`"request_id":"`+echoed[0]+`"`, `"grpc.code"`) == "" {
 					t.Errorf("no log line has request id %s:\n%s", echoed[0], h.logs)
 				}
 			}
@@ -164,7 +164,7 @@ func TestBugBecomesInternal(t *testing.T) {
 			!strings.HasPrefix(s.Message(), "internal error; request id ") {
 			t.Errorf("%s: error is %v", name, err)
 		}
-		line := h.logs.line(`"level":"ERROR"`, `"snapshot_id":"`+name+`"`, "secret of the house")
+		line := h.logs.Line(`"level":"ERROR"`, `"snapshot_id":"`+name+`"`, "secret of the house")
 		if line == "" {
 			t.Errorf("%s: the cause is not logged:\n%s", name, h.logs)
 		}

@@ -79,9 +79,9 @@ func TestCertificatesAreReloaded(t *testing.T) {
 		if !answers(server, client) {
 			t.Fatal("the certificate before is not served any more")
 		}
-		return h.logs.line(`"level":"WARN"`, "TLS files are of no use") != ""
+		return h.logs.Line(`"level":"WARN"`, "TLS files are of no use") != ""
 	})
-	if h.logs.line("secret of the house") != "" {
+	if h.logs.Line("secret of the house") != "" {
 		t.Error("the key is in the log")
 	}
 
@@ -90,7 +90,7 @@ func TestCertificatesAreReloaded(t *testing.T) {
 	if answers(server, renewedClient) || answers(renewedServer, client) {
 		t.Error("a certificate of before the rotation is of use")
 	}
-	if h.logs.line(`"level":"INFO"`, "TLS files changed") == "" {
+	if h.logs.Line(`"level":"INFO"`, "TLS files changed") == "" {
 		t.Errorf("the rotation is not logged:\n%s", h.logs)
 	}
 }

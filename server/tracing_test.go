@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 
+	"github.com/elastalloc/elastalloc/internal/syncbuffer"
 	"github.com/elastalloc/elastalloc/internal/tracing"
 )
 
@@ -121,7 +122,7 @@ func TestTracedCall(t *testing.T) {
 			t.Errorf("attributes %v; want %v among them", call.Attributes(), want)
 		}
 	}
-	if line := h.logs.line(`"trace_id":"`+callerTrace+`"`, `"span_id":"`+call.SpanContext().SpanID().String()+`"`); !strings.Contains(line, `"request_id":"request-7"`) {
+	if line := h.logs.Line(`"trace_id":"`+callerTrace+`"`, `"span_id":"`+call.SpanContext().SpanID().String()+`"`); !strings.Contains(line, `"request_id":"request-7"`) {
 		t.Errorf("the log does not lead to the trace:\n%s", h.logs)
 	}
 	if page := openMetrics(t, h); !strings.Contains(page, `elastalloc_solve_duration_seconds_bucket{backend="exact",reason="feasible",le="`) ||
@@ -143,7 +144,7 @@ func TestUnsampledCall(t *testing.T) {
 		t.Error("the metrics lead to a trace that there is not")
 	}
 	// The log line is written before the answer is sent.
-	if h.logs.line(`"trace_id":"`+callerTrace+`"`) == "" {
+	if h.logs.Line(`"trace_id":"`+callerTrace+`"`) == "" {
 		t.Errorf("the log does not name the trace:\n%s", h.logs)
 	}
 	if _, err := h.client.Allocate(t.Context(), smallRequest()); err != nil { // Sampled: no caller says otherwise.
@@ -243,7 +244,7 @@ func TestUntracedCall(t *testing.T) {
 // TestSpanHandler checks that lines keep their attributes and groups beside the ids.
 func TestSpanHandler(t *testing.T) {
 	t.Parallel()
-	var logs lockedBuffer
+	var logs syncbuffer.Buffer
 	logger := slog.New(spanHandler{slog.NewJSONHandler(&logs, nil)}).With("a", 1).WithGroup("g")
 	ctx, span := sdktrace.NewTracerProvider().Tracer("test").Start(t.Context(), "call")
 	defer span.End()

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -103,19 +102,11 @@ func scrape(t *testing.T, server *process.Server) string {
 // fetch returns a page of the admin port of a server.
 func fetch(t *testing.T, server *process.Server, path string) string {
 	t.Helper()
-	response, err := http.Get("http://" + server.AdminAddr + path)
+	text, err := server.Page(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if response.StatusCode != http.StatusOK {
-		t.Fatalf("%s answers %s: %s", path, response.Status, text)
-	}
-	return string(text)
+	return text
 }
 
 // TestServerAnswersLikeTheProcess checks that a server and the command alone give

@@ -229,7 +229,8 @@ type honestClient struct {
 // startHonestClient starts a client that calls a server until the test ends, or stops it.
 func startHonestClient(t *testing.T, server *process.Server) *honestClient {
 	t.Helper()
-	allocator, err := client.New(server.Addr, client.WithTimeout(5*time.Second))
+	// Far longer than it takes, so that a busy machine fails nobody.
+	allocator, err := client.New(server.Addr, client.WithTimeout(20*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}

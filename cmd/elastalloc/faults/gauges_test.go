@@ -44,18 +44,9 @@ func (g gauges) String() string {
 // metrics returns every series of /metrics by its name and labels.
 func metrics(t *testing.T, server *process.Server) map[string]float64 {
 	t.Helper()
-	shown := map[string]float64{}
-	for line := range strings.Lines(admin(t, server, "/metrics")) {
-		line = strings.TrimSpace(line)
-		space := strings.LastIndexByte(line, ' ')
-		if space < 0 || line[0] == '#' {
-			continue
-		}
-		value, err := strconv.ParseFloat(line[space+1:], 64)
-		if err != nil {
-			t.Fatalf("/metrics shows %q: %v", line, err)
-		}
-		shown[line[:space]] = value
+	shown, err := server.Metrics(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
 	return shown
 }

@@ -5,13 +5,9 @@ package faults
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -95,42 +91,10 @@ func newAllocator(t *testing.T, server *process.Server) elastallocv1.AllocatorSe
 	return elastallocv1.NewAllocatorServiceClient(connection)
 }
 
-// admin performs a GET on the admin address of a server and returns the body.
-func admin(t *testing.T, server *process.Server, path string) string {
-	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+server.AdminAddr+path, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if response.StatusCode != http.StatusOK {
-		t.Fatalf("%s answers %s: %s", path, response.Status, text)
-	}
-	return string(text)
-}
-
 // metric returns the value of a series, written as /metrics shows it, and false
 // where there is no such series.
 func metric(t *testing.T, server *process.Server, series string) (float64, bool) {
 	t.Helper()
-	for line := range strings.Lines(admin(t, server, "/metrics")) {
-		text, found := strings.CutPrefix(line, series+" ")
-		if !found {
-			continue
-		}
-		value, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-		if err != nil {
-			t.Fatalf("/metrics shows %q: %v", line, err)
-		}
-		return value, true
-	}
-	return 0, false
+	value, found := metrics(t, server)[series]
+	return value, found
 }

@@ -1,7 +1,6 @@
 package telemetry
 
 import (
-	"bytes"
 	"context"
 	"encoding/pem"
 	"log/slog"
@@ -12,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -20,36 +18,20 @@ import (
 	collectortrace "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
+
+	"github.com/elastalloc/elastalloc/internal/syncbuffer"
 )
 
 // Whatever a test sets up it also shuts down: nothing may be left running.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// lockedBuffer is a buffer that is written and read at once.
-type lockedBuffer struct {
-	mutex  sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mutex.Lock()
-	defer b.mutex.Unlock()
-	return b.buffer.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mutex.Lock()
-	defer b.mutex.Unlock()
-	return b.buffer.String()
-}
-
 // setUp sets telemetry up with the given variables, which the process has as well.
-func setUp(t *testing.T, variables map[string]string) (telemetry *Telemetry, console, logs *lockedBuffer, err error) {
+func setUp(t *testing.T, variables map[string]string) (telemetry *Telemetry, console, logs *syncbuffer.Buffer, err error) {
 	t.Helper()
 	for name, value := range variables {
 		t.Setenv(name, value)
 	}
-	console, logs = new(lockedBuffer), new(lockedBuffer)
+	console, logs = new(syncbuffer.Buffer), new(syncbuffer.Buffer)
 	telemetry, err = New(t.Context(), Config{
 		Getenv: os.Getenv, Logger: slog.New(slog.NewJSONHandler(logs, nil)), Console: console, Version: "v1.2.3",
 	})
@@ -321,7 +303,7 @@ func (f *flaky) Shutdown(context.Context) error { return nil }
 // TestACollectorThatComesBack checks that failures are logged once a row, and the end of
 // the row as well.
 func TestACollectorThatComesBack(t *testing.T) {
-	logs := new(lockedBuffer)
+	logs := new(syncbuffer.Buffer)
 	exporter := &flaky{}
 	watched := newWatched(t.Context(), exporter, slog.New(slog.NewJSONHandler(logs, nil)))
 	for _, exporter.err = range []error{nil, net.ErrClosed, net.ErrClosed, nil, nil, net.ErrClosed} {

@@ -4,7 +4,6 @@ package process
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,9 +12,10 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"sync"
 	"syscall"
 	"time"
+
+	"github.com/elastalloc/elastalloc/internal/syncbuffer"
 )
 
 // Server is a running server process.
@@ -24,7 +24,7 @@ type Server struct {
 	Addr, AdminAddr string
 
 	command *exec.Cmd
-	logs    *lockedBuffer
+	logs    *syncbuffer.Buffer
 	// exited is closed when the process has ended, with err saying how.
 	exited chan struct{}
 	err    error
@@ -43,7 +43,7 @@ func StartWithEnv(ctx context.Context, binary string, env []string, flags ...str
 	arguments := append([]string{"serve", "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0"}, flags...)
 	s := &Server{
 		command: exec.CommandContext(ctx, binary, arguments...),
-		logs:    new(lockedBuffer),
+		logs:    new(syncbuffer.Buffer),
 		exited:  make(chan struct{}),
 	}
 	s.command.Env = env
@@ -152,23 +152,3 @@ func (s *Server) PID() int { return s.command.Process.Pid }
 
 // Logs returns what the server has logged so far.
 func (s *Server) Logs() string { return s.logs.String() }
-
-// lockedBuffer is a buffer that is written and read at once.
-type lockedBuffer struct {
-	mutex  sync.Mutex
-	buffer bytes.Buffer
-}
-
-// Write appends to the buffer.
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mutex.Lock()
-	defer b.mutex.Unlock()
-	return b.buffer.Write(p)
-}
-
-// String returns what was written so far.
-func (b *lockedBuffer) String() string {
-	b.mutex.Lock()
-	defer b.mutex.Unlock()
-	return b.buffer.String()
-}

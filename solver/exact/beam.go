@@ -9,14 +9,28 @@ import (
 // beam is a set of states: vectors of extra nodes with the least loss that leads
 // there.
 type beam struct {
+	states
+
 	steps int
+	// slots is an open-addressing hash table of states by their extra nodes, -1
+	// where empty.
+	slots []int32
+	// order and spare are what keep works with, here to be used again.
+	order []int32
+	spare states
+}
+
+// states are the states of a beam, by attribute.
+type states struct {
 	extra []int32 // steps per state
 	loss  []float64
 	bound []float64
 	link  []int32
-	// slots is an open-addressing hash table of states by their extra nodes, -1
-	// where empty.
-	slots []int32
+}
+
+// emptied returns no states, in the memory of these.
+func (s states) emptied() states {
+	return states{extra: s.extra[:0], loss: s.loss[:0], bound: s.bound[:0], link: s.link[:0]}
 }
 
 func (b *beam) size() int { return len(b.loss) }
@@ -26,7 +40,7 @@ func (b *beam) state(n int) []int32 { return b.extra[n*b.steps : (n+1)*b.steps] 
 // reset empties the beam.
 func (b *beam) reset(steps int) {
 	b.steps = steps
-	b.extra, b.loss, b.bound, b.link = b.extra[:0], b.loss[:0], b.bound[:0], b.link[:0]
+	b.states = b.emptied()
 	if b.slots == nil {
 		b.slots = make([]int32, 1024)
 	}
@@ -82,25 +96,25 @@ func (b *beam) keep(width int) float64 {
 	if b.size() <= width {
 		return math.Inf(1)
 	}
-	order := make([]int32, b.size())
-	for n := range order {
-		order[n] = int32(n)
+	b.order = b.order[:0]
+	for n := range b.size() {
+		b.order = append(b.order, int32(n))
 	}
-	slices.SortFunc(order, func(x, y int32) int {
+	slices.SortFunc(b.order, func(x, y int32) int {
 		if c := cmp.Compare(b.bound[x], b.bound[y]); c != 0 {
 			return c
 		}
 		return slices.Compare(b.state(int(x)), b.state(int(y)))
 	})
-	least := b.bound[order[width]]
-	kept := beam{steps: b.steps, slots: b.slots}
-	for _, n := range order[:width] {
+	least := b.bound[b.order[width]]
+	kept := b.spare.emptied()
+	for _, n := range b.order[:width] {
 		kept.extra = append(kept.extra, b.state(int(n))...)
 		kept.loss = append(kept.loss, b.loss[n])
 		kept.bound = append(kept.bound, b.bound[n])
 		kept.link = append(kept.link, b.link[n])
 	}
-	*b = kept
+	b.states, b.spare = kept, b.states
 	b.rehash(len(b.slots))
 	return least
 }

@@ -12,21 +12,8 @@ root=$PWD
 cache=$root/.tools/clock-jump
 limit=600 # seconds that the virtual machine may take
 
-say() { echo "clock-jump: $*"; }
-fail() {
-  say "$*" >&2
-  exit 1
-}
-
-as_root() {
-  if [ "$(id -u)" -eq 0 ]; then
-    "$@"
-  elif command -v sudo >/dev/null; then
-    sudo "$@"
-  else
-    fail 'installing packages takes root or sudo'
-  fi
-}
+name=clock-jump
+. scripts/packages.sh
 
 [ "$(uname -m)" = x86_64 ] || fail 'this takes a machine of the architecture amd64'
 command -v apt-get >/dev/null || fail 'this takes Debian or Ubuntu'

@@ -9,21 +9,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
 
-say() { echo "solvers: $*"; }
-fail() {
-  say "$*" >&2
-  exit 1
-}
-
-as_root() {
-  if [ "$(id -u)" -eq 0 ]; then
-    "$@"
-  elif command -v sudo >/dev/null; then
-    sudo "$@"
-  else
-    fail 'installing packages takes root or sudo'
-  fi
-}
+name=solvers
+. scripts/packages.sh
 
 # The version in the banner of a solver; it fails where there is no such program.
 cbc_version() { cbc -quit 2>/dev/null </dev/null | sed -n 's/^Version: *\([^ ]*\).*/\1/p' | grep .; }

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc/status"
 
+	"github.com/elastalloc/elastalloc/internal/text"
 	"github.com/elastalloc/elastalloc/internal/tracing"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
@@ -101,7 +102,7 @@ func (a *Allocator) decide(ctx context.Context, request Request) (solver.Decisio
 // log writes a line about a decision and, since the caller gets an answer all the
 // same, a warning about every backend that is broken.
 func (a *Allocator) log(ctx context.Context, s *solver.Snapshot, r *solver.Report) {
-	logger := a.config.Logger.With("request_id", requestID(ctx), "snapshot_id", shorten(s.ID))
+	logger := a.config.Logger.With("request_id", requestID(ctx), "snapshot_id", text.Shorten(s.ID))
 	logger.DebugContext(ctx, "decided", "jobs", len(s.Jobs), "nodes", s.TotalNodes,
 		"backend", r.Backend, "reason", r.Reason, "limit", r.Limit,
 		"relative_gap", r.RelativeGap, "solve_seconds", r.SolveTime.Seconds())

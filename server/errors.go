@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -16,6 +15,7 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/elastalloc/elastalloc/internal/text"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -95,7 +95,7 @@ func statusOf(ctx context.Context, err error) *status.Status {
 	case errors.Is(err, errCompressed):
 		return status.New(codes.Unimplemented, errCompressed.Error())
 	case errors.Is(err, errMalformed):
-		return status.New(codes.InvalidArgument, shorten(err.Error()))
+		return status.New(codes.InvalidArgument, text.Shorten(err.Error()))
 	case errors.Is(err, errDraining):
 		return status.New(codes.Unavailable, "server is draining; retry on another one")
 	case errors.Is(err, context.Canceled):
@@ -134,7 +134,7 @@ func statusOfFirst(violations []solver.Violation, n int) *status.Status {
 	named := &solver.InvalidError{}
 	details := &errdetails.BadRequest{}
 	for _, v := range violations[:n] {
-		v.Description = shorten(v.Description)
+		v.Description = text.Shorten(v.Description)
 		named.Violations = append(named.Violations, v)
 		details.FieldViolations = append(details.FieldViolations,
 			&errdetails.BadRequest_FieldViolation{Field: v.Path, Description: v.Description})
@@ -146,20 +146,6 @@ func statusOfFirst(violations []solver.Violation, n int) *status.Status {
 		details.FieldViolations = append(details.FieldViolations, &errdetails.BadRequest_FieldViolation{Description: rest})
 	}
 	return withDetails(status.New(codes.InvalidArgument, message), details)
-}
-
-// shorten cuts a text that a caller may make as long as a message, such as an id,
-// to 200 bytes, at the end of a character.
-func shorten(text string) string {
-	const longest = 200
-	if len(text) <= longest {
-		return text
-	}
-	end := longest
-	for !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + "…"
 }
 
 // trailerLength returns the bytes that a status takes in the trailers: its message

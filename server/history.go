@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/elastalloc/elastalloc/internal/text"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -57,7 +58,7 @@ func (h *history) remember(ctx context.Context, at time.Time, request Request, r
 	}
 	d := pastDecision{
 		at: at, ended: time.Now(),
-		requestID: requestID(ctx), snapshotID: strings.Clone(shorten(request.Snapshot.ID)),
+		requestID: requestID(ctx), snapshotID: strings.Clone(text.Shorten(request.Snapshot.ID)),
 		jobs: len(request.Snapshot.Jobs), nodes: request.Snapshot.TotalNodes, mode: request.Options.Mode,
 	}
 	if err != nil {
@@ -101,7 +102,7 @@ func keptAttempts(attempts []solver.Attempt) []solver.Attempt {
 	var kept []solver.Attempt
 	for _, attempt := range attempts {
 		if attempt.Outcome != solver.OutcomeAnswered && len(kept) < keptFailures {
-			attempt.Detail = strings.Clone(shorten(attempt.Detail))
+			attempt.Detail = strings.Clone(text.Shorten(attempt.Detail))
 			kept = append(kept, attempt)
 		}
 	}

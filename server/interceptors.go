@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/elastalloc/elastalloc/internal/text"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
@@ -58,7 +59,7 @@ func loggingOptions() []logging.Option {
 		logging.WithFieldsFromContextAndCallMeta(func(ctx context.Context, call interceptors.CallMeta) logging.Fields {
 			fields := logging.Fields{"request_id", requestID(ctx)}
 			if request, ok := call.ReqOrNil.(*elastallocv1.AllocateRequest); ok {
-				fields = append(fields, "snapshot_id", shorten(request.GetSnapshot().GetId()))
+				fields = append(fields, "snapshot_id", text.Shorten(request.GetSnapshot().GetId()))
 			}
 			return fields
 		}),

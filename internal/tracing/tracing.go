@@ -7,13 +7,13 @@ package tracing
 
 import (
 	"context"
-	"strings"
-	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/elastalloc/elastalloc/internal/text"
 )
 
 // scope names the instrumentation in what it makes.
@@ -67,22 +67,13 @@ func Start(ctx context.Context, stage string) (context.Context, trace.Span) {
 	return parent.TracerProvider().Tracer(scope).Start(ctx, stage)
 }
 
-// Fail marks a span as failed, in words that Shorten makes fit for it.
-func Fail(span trace.Span, description string) { span.SetStatus(codes.Error, Shorten(description)) }
+// Fail marks a span as failed, in words that text.Shorten makes fit for
+// it.
+func Fail(span trace.Span, description string) {
+	span.SetStatus(codes.Error, text.Shorten(description))
+}
 
-// Text returns an attribute with a text that Shorten makes fit for it.
-func Text(key attribute.Key, text string) attribute.KeyValue { return key.String(Shorten(text)) }
-
-// Shorten cuts a text to 200 bytes, at the end of a character, and replaces what is not
-// UTF-8, for one such text would keep all spans of its batch from being exported.
-func Shorten(text string) string {
-	const longest = 200
-	if len(text) <= longest {
-		return strings.ToValidUTF8(text, "\uFFFD")
-	}
-	end := longest
-	for end > longest-utf8.UTFMax && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return strings.ToValidUTF8(text[:end], "\uFFFD") + "…"
+// Text returns an attribute with a value that text.Shorten makes fit for it.
+func Text(key attribute.Key, value string) attribute.KeyValue {
+	return key.String(text.Shorten(value))
 }

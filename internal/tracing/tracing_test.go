@@ -2,33 +2,12 @@ package tracing
 
 import (
 	"context"
-	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 )
-
-func TestShorten(t *testing.T) {
-	for name, test := range map[string]struct{ text, want string }{
-		"empty":                  {"", ""},
-		"short":                  {"größer", "größer"},
-		"as long as may be":      {strings.Repeat("x", 200), strings.Repeat("x", 200)},
-		"too long":               {strings.Repeat("x", 201), strings.Repeat("x", 200) + "…"},
-		"at a character's start": {strings.Repeat("x", 199) + "ßß", strings.Repeat("x", 199) + "…"},
-		"no UTF-8":               {"a\xffb", "a\uFFFDb"},
-		"long and no UTF-8":      {strings.Repeat("\xbf", 300), "\uFFFD…"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := Shorten(test.text)
-			if got != test.want || !utf8.ValidString(got) {
-				t.Errorf("Shorten(%q) = %q; want %q", test.text, got, test.want)
-			}
-		})
-	}
-}
 
 // TestStart checks that a stage is a child of the span in its context, and is nothing
 // where there is none or where it is not sampled.

@@ -29,18 +29,12 @@ type admission struct {
 	waiting  atomic.Int64
 	maxQueue int64
 	draining atomic.Bool
-	// turnedAway counts what the metric does, for the status page.
+	// turnedAway counts the calls that were shed.
 	turnedAway atomic.Int64
-	metrics    *Metrics
 }
 
-func newAdmission(c *Config, m *Metrics) *admission {
-	m.inflightLimit.Set(float64(c.MaxInflight))
-	return &admission{
-		turns:    make(chan struct{}, c.MaxInflight),
-		maxQueue: int64(c.MaxQueue),
-		metrics:  m,
-	}
+func newAdmission(maxInflight, maxQueue int) *admission {
+	return &admission{turns: make(chan struct{}, maxInflight), maxQueue: int64(maxQueue)}
 }
 
 // enter refuses a call while the server drains, which it may reach over a connection
@@ -66,11 +60,7 @@ func (a *admission) await(ctx context.Context) (done func(), err error) {
 			return nil, err
 		}
 	}
-	a.metrics.inflight.Inc()
-	return func() {
-		a.metrics.inflight.Dec()
-		<-a.turns
-	}, nil
+	return func() { <-a.turns }, nil
 }
 
 // queue waits for a turn.
@@ -79,9 +69,6 @@ func (a *admission) queue(ctx context.Context) error {
 	if a.waiting.Add(1) > a.maxQueue {
 		return a.shed(ctx)
 	}
-	a.metrics.queued.Inc()
-	defer a.metrics.queued.Dec()
-
 	wait := longestWait
 	if deadline, limited := ctx.Deadline(); limited {
 		wait = min(wait, time.Duration(float64(time.Until(deadline))*waitShare))
@@ -101,6 +88,5 @@ func (a *admission) queue(ctx context.Context) error {
 // shed counts a call that is turned away and returns its error.
 func (a *admission) shed(ctx context.Context) error {
 	a.turnedAway.Add(1)
-	a.metrics.shed.Inc()
 	return toCallError(ctx, errShedding)
 }

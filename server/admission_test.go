@@ -6,7 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
@@ -135,7 +134,7 @@ func TestTurns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				a := admissionOf(t, Config{MaxInflight: 1, MaxQueue: 1})
+				a := newAdmission(1, 1)
 				done, err := a.await(t.Context())
 				if err != nil {
 					t.Fatal(err)
@@ -169,7 +168,7 @@ func TestTurns(t *testing.T) {
 func TestTurnsAreInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a := admissionOf(t, Config{MaxInflight: 1, MaxQueue: 10})
+		a := newAdmission(1, 10)
 		done, err := a.await(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -194,14 +193,4 @@ func TestTurnsAreInOrder(t *testing.T) {
 			}
 		}
 	})
-}
-
-// admissionOf returns the admission of a server that does not run.
-func admissionOf(t *testing.T, config Config) *admission {
-	t.Helper()
-	metrics, err := NewMetrics(prometheus.NewRegistry(), "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return newAdmission(&config, metrics)
 }

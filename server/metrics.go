@@ -21,16 +21,14 @@ type Metrics struct {
 	fallbacks     *prometheus.CounterVec
 	snapshotJobs  prometheus.Histogram
 	snapshotNodes prometheus.Histogram
-	inflight      prometheus.Gauge
-	inflightLimit prometheus.Gauge
-	queued        prometheus.Gauge
-	shed          prometheus.Counter
 	grpc          *grpcprometheus.ServerMetrics
 }
 
 // NewMetrics builds the metrics of a server and registers them, together with
 // those of gRPC, of Go and of the process. The series of every backend named exist
-// from the start. The error names every metric that the registerer has already.
+// from the start. What only a running server has, its load and its certificate, the
+// server registers beside them. The error names every metric that the registerer has
+// already.
 func NewMetrics(registerer prometheus.Registerer, version string, backends []Backend) (*Metrics, error) {
 	latencies := []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5}
 	sizes := prometheus.ExponentialBuckets(1, 4, 10)
@@ -52,22 +50,6 @@ func NewMetrics(registerer prometheus.Registerer, version string, backends []Bac
 			"Jobs in the snapshots decided.", sizes)),
 		snapshotNodes: prometheus.NewHistogram(histogram("elastalloc_snapshot_nodes",
 			"Nodes in the pools of the snapshots decided.", sizes)),
-		inflight: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "elastalloc_inflight_requests",
-			Help: "Allocate calls being decided now.",
-		}),
-		inflightLimit: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "elastalloc_inflight_limit",
-			Help: "Allocate calls decided at once at most.",
-		}),
-		queued: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "elastalloc_queued_requests",
-			Help: "Allocate calls that wait for their turn.",
-		}),
-		shed: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "elastalloc_shed_total",
-			Help: "Allocate calls turned away because too many were in flight and waiting.",
-		}),
 		grpc: grpcprometheus.NewServerMetrics(grpcprometheus.WithServerHandlingTimeHistogram(
 			grpcprometheus.WithHistogramBuckets(latencies))),
 	}
@@ -80,7 +62,7 @@ func NewMetrics(registerer prometheus.Registerer, version string, backends []Bac
 	buildInfo.Set(1)
 	all := []prometheus.Collector{
 		m.solveDuration, m.relativeGap, m.gain, m.fallbacks, m.snapshotJobs, m.snapshotNodes,
-		m.inflight, m.inflightLimit, m.queued, m.shed, m.grpc, buildInfo,
+		m.grpc, buildInfo,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	}
 	for _, backend := range backends {

@@ -77,7 +77,13 @@ func (c Config) Complete() (*Server, error) {
 			return nil, fmt.Errorf("registering metrics: %w", err)
 		}
 	}
-	s := &Server{config: c, health: health.NewServer(), admission: newAdmission(&c, metrics), history: new(history)}
+	s := &Server{
+		config: c, health: health.NewServer(), history: new(history),
+		admission: newAdmission(c.MaxInflight, c.MaxQueue), arrivals: &arrivals{limit: c.MaxReceiving},
+	}
+	if err := registerLoad(c.Registry, s.admission.load); err != nil {
+		return nil, fmt.Errorf("registering metrics: %w", err)
+	}
 	options := append(interceptorOptions(metrics, c.Logger, s.admission), c.tracingOptions()...)
 	s.grpc = grpc.NewServer(append(options,
 		grpc.Creds(security),
@@ -94,7 +100,6 @@ func (c Config) Complete() (*Server, error) {
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 	)...)
-	s.arrivals = &arrivals{limit: c.MaxReceiving}
 	requests := &reception{timeout: c.ReceiveTimeout, arrivals: s.arrivals, admission: s.admission}
 	s.grpc.RegisterService(requests.service(), NewAllocator(AllocatorConfig{
 		Chain: c.Chain, MaxJobs: c.MaxJobs, Metrics: metrics, Logger: c.Logger, history: s.history,

@@ -3,6 +3,7 @@
 // interceptors, health, draining, metrics, the status page and the other admin
 // endpoints.
 //
-// The path of a call is the span, metrics, request id, logging, recovery, load shedding,
-// draining, Allocator, ConvertRequest, the chain of backends, ConvertDecision.
+// The path of a call is the span, metrics, request id, logging, recovery, draining,
+// the reception of the request, the wait for its turn, Allocator, ConvertRequest, the
+// chain of backends, ConvertDecision.
 package server

@@ -48,8 +48,8 @@ solvers: ## Install CBC and HiGHS, for the backends cbc and highs (Debian, Ubunt
 	scripts/solvers.sh
 
 .PHONY: build
-build: ## Build the static binary bin/elastalloc.
-	CGO_ENABLED=0 $(GO) build -buildvcs=auto -trimpath -ldflags "-s -w" -o $(BIN) ./cmd/elastalloc
+build: ## Build the static binaries bin/elastalloc and bin/elastalloc-lab.
+	CGO_ENABLED=0 $(GO) build -buildvcs=auto -trimpath -ldflags "-s -w" -o $(dir $(BIN)) ./cmd/elastalloc ./cmd/elastalloc-lab
 
 .PHONY: race
 race: ## Run all tests under the race detector; needs a C compiler.

@@ -9,33 +9,28 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/cmd/internal/wiring"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
-)
-
-// The output formats.
-const (
-	outputTable = "table"
-	outputJSON  = "json"
 )
 
 // allocateFlags are the flags of allocate.
 type allocateFlags struct {
 	file, output                          string
 	remote                                remoteFlags
-	backend, formulation, mode, admission enumFlag
+	backend, formulation, mode, admission cli.EnumFlag
 	budget                                time.Duration
 	gap                                   float64
 	plan                                  bool
 	programs                              wiring.Programs
 }
 
-func newAllocateCommand(env lookupEnv) *cobra.Command {
+func newAllocateCommand(env cli.LookupEnv) *cobra.Command {
 	f := allocateFlags{
-		backend:     enumFlag{descriptor: elastallocv1.Backend(0).Descriptor()},
-		formulation: enumFlag{descriptor: elastallocv1.Formulation(0).Descriptor()},
-		mode:        enumFlag{descriptor: elastallocv1.Mode(0).Descriptor()},
-		admission:   enumFlag{descriptor: elastallocv1.Admission(0).Descriptor()},
+		backend:     cli.NewEnumFlag(elastallocv1.Backend(0)),
+		formulation: cli.NewEnumFlag(elastallocv1.Formulation(0)),
+		mode:        cli.NewEnumFlag(elastallocv1.Mode(0)),
+		admission:   cli.NewEnumFlag(elastallocv1.Admission(0)),
 	}
 	command := &cobra.Command{
 		Use:   "allocate -f FILE",
@@ -47,10 +42,10 @@ The input is an AllocateRequest in protojson. Flags win over the options in it.`
   elastalloc allocate -f request.json --server localhost:50051 -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.output != outputTable && f.output != outputJSON {
-				return fmt.Errorf("--output is %q; want %s or %s", f.output, outputTable, outputJSON)
+			if f.output != cli.OutputTable && f.output != cli.OutputJSON {
+				return fmt.Errorf("--output is %q; want %s or %s", f.output, cli.OutputTable, cli.OutputJSON)
 			}
-			request, err := readRequest(cmd, f.file)
+			request, err := cli.ReadRequest(cmd, f.file)
 			if err != nil {
 				return err
 			}
@@ -60,7 +55,7 @@ The input is an AllocateRequest in protojson. Flags win over the options in it.`
 	}
 	flags := command.Flags()
 	flags.StringVarP(&f.file, "file", "f", "", "request in protojson, - for standard input")
-	flags.StringVarP(&f.output, "output", "o", outputTable, "output format, table or json")
+	flags.StringVarP(&f.output, "output", "o", cli.OutputTable, "output format, table or json")
 	f.remote.add(flags)
 	flags.Var(&f.backend, "backend", "backend to ask first (default exact)")
 	flags.Var(&f.formulation, "formulation", "model for cbc and highs (default one-hot)")
@@ -69,8 +64,8 @@ The input is an AllocateRequest in protojson. Flags win over the options in it.`
 	flags.DurationVar(&f.budget, "budget", 0, "decision budget (default that of the server, 900ms)")
 	flags.Float64Var(&f.gap, "gap", 0, "stop once proven within this share of the optimum")
 	flags.BoolVar(&f.plan, "plan", false, "show the plan over the horizon")
-	addProgramFlags(flags, &f.programs)
-	markRequired(command, "file")
+	cli.AddProgramFlags(flags, &f.programs)
+	cli.MarkRequired(command, "file")
 	return command
 }
 
@@ -80,16 +75,16 @@ func (f *allocateFlags) apply(cmd *cobra.Command, request *elastallocv1.Allocate
 		request.Options = new(elastallocv1.AllocateOptions)
 	}
 	options := request.Options
-	if number := f.backend.number; number != 0 {
+	if number := f.backend.Number(); number != 0 {
 		options.Backend = elastallocv1.Backend(number)
 	}
-	if number := f.formulation.number; number != 0 {
+	if number := f.formulation.Number(); number != 0 {
 		options.Formulation = elastallocv1.Formulation(number)
 	}
-	if number := f.mode.number; number != 0 {
+	if number := f.mode.Number(); number != 0 {
 		options.Mode = elastallocv1.Mode(number)
 	}
-	if number := f.admission.number; number != 0 {
+	if number := f.admission.Number(); number != 0 {
 		options.Admission = elastallocv1.Admission(number)
 	}
 	if cmd.Flags().Changed("budget") {
@@ -104,7 +99,7 @@ func (f *allocateFlags) apply(cmd *cobra.Command, request *elastallocv1.Allocate
 }
 
 // allocate has the request decided and prints the decision.
-func (f *allocateFlags) allocate(cmd *cobra.Command, request *elastallocv1.AllocateRequest, env lookupEnv) error {
+func (f *allocateFlags) allocate(cmd *cobra.Command, request *elastallocv1.AllocateRequest, env cli.LookupEnv) error {
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
 	allocator, closeAllocator, err := f.newAllocator(ctx, request)
 	if err != nil {
@@ -113,7 +108,7 @@ func (f *allocateFlags) allocate(cmd *cobra.Command, request *elastallocv1.Alloc
 	defer closeAllocator()
 
 	asked := proto.CloneOf(request)
-	if f.output == outputTable {
+	if f.output == cli.OutputTable {
 		// The table shows the progress that the plan makes.
 		asked.Options.IncludePlan = true
 	}
@@ -121,10 +116,10 @@ func (f *allocateFlags) allocate(cmd *cobra.Command, request *elastallocv1.Alloc
 	if err != nil {
 		return allocateError(err)
 	}
-	if f.output == outputJSON {
-		return failed(writeJSON(out, response, emitDefaults))
+	if f.output == cli.OutputJSON {
+		return cli.Failed(writeJSON(out, response, emitDefaults))
 	}
-	return failed(writeTable(out, request, response, colorsFor(out, env)))
+	return cli.Failed(writeTable(out, request, response, cli.ColorsFor(out, env)))
 }
 
 // allocator is the server's Allocate, near or far.

@@ -2,12 +2,15 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 )
 
 // TestDocumentedFlags checks that every flag and every variable that the
@@ -17,8 +20,20 @@ func TestDocumentedFlags(t *testing.T) {
 	for _, command := range newRootCommand(func(string) (string, bool) { return "", false }).Commands() {
 		command.Flags().VisitAll(func(flag *pflag.Flag) {
 			known["--"+flag.Name] = true
-			known[environmentName(flag)] = true
+			known[cli.EnvironmentName(flag)] = true
 		})
+	}
+	// The other program is asked for its help.
+	described := regexp.MustCompile(`(?m)^ +(?:-\w, )?(--[a-z-]+) .*\[\$(ELASTALLOC_[A-Z_]+)\]`)
+	for _, command := range []string{"simulate", "paper", "bench"} {
+		help, err := exec.Command("go", "run", "../elastalloc-lab", "help", command).Output()
+		matches := described.FindAllStringSubmatch(string(help), -1)
+		if err != nil || len(matches) == 0 {
+			t.Fatalf("the help of %s names %d flags, %v", command, len(matches), err)
+		}
+		for _, match := range matches {
+			known[match[1]], known[match[2]] = true, true
+		}
 	}
 	root := filepath.Join("..", "..")
 	var files []string
@@ -34,7 +49,7 @@ func TestDocumentedFlags(t *testing.T) {
 	// In running text a flag stands in backquotes; in a command or a manifest, anybody's
 	// flags may stand, so only what follows the program's name or the subcommand counts.
 	named := regexp.MustCompile("`(--[a-z-]+)|(ELASTALLOC_[A-Z_]*[A-Z])\\b")
-	commandLine := regexp.MustCompile(`(?m)^.*\b(?:elastalloc (?:serve|allocate|bench|simulate|snapshot|paper)|\[serve,).*$`)
+	commandLine := regexp.MustCompile(`(?m)^.*\b(?:elastalloc(?:-lab)? (?:serve|allocate|bench|simulate|snapshot|paper)|\[serve,).*$`)
 	flag := regexp.MustCompile(`--[a-z][a-z-]+`)
 	for _, file := range files {
 		text, err := os.ReadFile(file)

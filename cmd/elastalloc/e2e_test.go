@@ -1,13 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -20,6 +16,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/process"
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/cmd/internal/clitest"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/solvertest"
@@ -29,24 +27,7 @@ import (
 var binary string
 
 func TestMain(m *testing.M) {
-	os.Exit(buildAndTest(m))
-}
-
-func buildAndTest(m *testing.M) int {
-	directory, err := os.MkdirTemp("", "elastalloc")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(directory)
-	binary = filepath.Join(directory, "elastalloc")
-	build := exec.Command("go", "build", "-o", binary, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if output, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "building the binary: %v\n%s", err, output)
-		return 1
-	}
-	return m.Run()
+	os.Exit(clitest.BuildAndTest(m, &binary))
 }
 
 // startServer starts a server that is stopped when the test ends, unless the test
@@ -72,15 +53,7 @@ func startServer(t *testing.T, flags ...string) *process.Server {
 // runBinary executes the program and returns its output and exit status.
 func runBinary(t *testing.T, stdin io.Reader, args ...string) (stdout, stderr string, status int) {
 	t.Helper()
-	var out, errs bytes.Buffer
-	command := exec.CommandContext(t.Context(), binary, args...)
-	command.Stdin, command.Stdout, command.Stderr = stdin, &out, &errs
-	err := command.Run()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
-	}
-	return out.String(), errs.String(), command.ProcessState.ExitCode()
+	return clitest.RunBinary(t, binary, stdin, args...)
 }
 
 func dial(t *testing.T, server *process.Server) *grpc.ClientConn {
@@ -146,7 +119,7 @@ func TestServerShowsHealthAndMetrics(t *testing.T) {
 	if err != nil || health.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
 		t.Errorf("health is %v, %v; want SERVING", health, err)
 	}
-	if _, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--server", server.Addr); status != exitDone {
+	if _, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--server", server.Addr); status != cli.ExitDone {
 		t.Fatalf("exit status %d, stderr %q", status, stderr)
 	}
 	metrics := scrape(t, server)
@@ -172,7 +145,7 @@ func TestServerWithoutASolver(t *testing.T) {
 	}
 	for _, backend := range []string{"cbc", "highs"} { // The second is none of the server's.
 		stdout, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--backend", backend, "--server", server.Addr)
-		if status != exitDone || !strings.Contains(stdout, "decided by  exact") || !strings.Contains(stdout, backend+": unavailable after") {
+		if status != cli.ExitDone || !strings.Contains(stdout, "decided by  exact") || !strings.Contains(stdout, backend+": unavailable after") {
 			t.Errorf("exit status %d, stderr %q, stdout %s; want exact's answer and that %s is unavailable", status, stderr, stdout, backend)
 		}
 	}
@@ -198,7 +171,7 @@ func TestServerRestsASolver(t *testing.T) {
 	}
 	server := startServer(t, "--backends=cbc,exact", "--cbc="+program)
 	for range 8 {
-		if _, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--backend=cbc", "--server", server.Addr); status != exitDone {
+		if _, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--backend=cbc", "--server", server.Addr); status != cli.ExitDone {
 			t.Fatalf("exit status %d, stderr %q", status, stderr)
 		}
 	}
@@ -236,7 +209,7 @@ func TestServerWithSolvers(t *testing.T) {
 			t.Errorf("/metrics does not show that %s is up", backend)
 		}
 		stdout, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--backend", backend, "--server", server.Addr)
-		if status != exitDone || !strings.Contains(stdout, "decided by  "+backend) || !strings.Contains(stdout, "proven optimal") {
+		if status != cli.ExitDone || !strings.Contains(stdout, "decided by  "+backend) || !strings.Contains(stdout, "proven optimal") {
 			t.Errorf("exit status %d, stderr %q, stdout %s; want an optimum of %s", status, stderr, stdout, backend)
 		}
 	}
@@ -251,8 +224,8 @@ func TestServerDrains(t *testing.T) {
 	if logs := server.Logs(); !strings.Contains(logs, `"msg":"draining"`) {
 		t.Errorf("the log does not speak of draining:\n%s", logs)
 	}
-	if _, _, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--budget=50ms", "--server", server.Addr); status != exitFailed {
-		t.Errorf("exit status %d when nobody serves; want %d", status, exitFailed)
+	if _, _, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--budget=50ms", "--server", server.Addr); status != cli.ExitFailed {
+		t.Errorf("exit status %d when nobody serves; want %d", status, cli.ExitFailed)
 	}
 }
 
@@ -260,7 +233,7 @@ func TestServerTakesFlagsFromTheEnvironment(t *testing.T) {
 	t.Setenv("ELASTALLOC_MAX_JOBS", "3")
 	server := startServer(t)
 	_, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--server", server.Addr)
-	if status != exitBadInput || !strings.Contains(stderr, "snapshot.jobs: holds 4 jobs; want at most 3") {
+	if status != cli.ExitBadInput || !strings.Contains(stderr, "snapshot.jobs: holds 4 jobs; want at most 3") {
 		t.Errorf("exit status %d, stderr %q; want the fourth job refused", status, stderr)
 	}
 }
@@ -268,7 +241,7 @@ func TestServerTakesFlagsFromTheEnvironment(t *testing.T) {
 func TestServerNeedsItsAddress(t *testing.T) {
 	server := startServer(t)
 	_, stderr, status := runBinary(t, nil, "serve", "--listen", server.Addr, "--admin-listen=127.0.0.1:0")
-	if status != exitFailed || !strings.Contains(stderr, "address already in use") {
+	if status != cli.ExitFailed || !strings.Contains(stderr, "address already in use") {
 		t.Errorf("exit status %d, stderr %q; want the address in use", status, stderr)
 	}
 }
@@ -286,7 +259,7 @@ func TestServerRefusesAHugeMessage(t *testing.T) {
 	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(status.Convert(err).Message(), "larger than max") {
 		t.Errorf("the error is %v; want RESOURCE_EXHAUSTED for a message larger than the maximum", err)
 	}
-	if _, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--server", server.Addr); status != exitDone {
+	if _, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--server", server.Addr); status != cli.ExitDone {
 		t.Errorf("after the huge message: exit status %d, stderr %q", status, stderr)
 	}
 }
@@ -299,11 +272,11 @@ func TestPipe(t *testing.T) {
 	}
 	defer trace.Close()
 	request, stderr, status := runBinary(t, trace, "snapshot", "--trace=-", "--nodes=12", "--at=10m")
-	if status != exitDone {
+	if status != cli.ExitDone {
 		t.Fatalf("exit status %d, stderr %q", status, stderr)
 	}
 	stdout, stderr, status := runBinary(t, strings.NewReader(request), "allocate", "--file=-", "--budget=1m")
-	if status != exitDone || !strings.Contains(stdout, "proven optimal") {
+	if status != cli.ExitDone || !strings.Contains(stdout, "proven optimal") {
 		t.Errorf("exit status %d, stderr %q, stdout %s; want a proven optimum", status, stderr, stdout)
 	}
 	if strings.Contains(stdout, "\x1b") {

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/internal/testcert"
 )
 
@@ -17,16 +18,16 @@ func TestAllocateOverTLS(t *testing.T) {
 		status int
 		stderr string
 	}{
-		"both are known":          {known, exitDone, ""},
-		"by another name":         {known + " --tls-server-name " + testcert.ServerName, exitDone, ""},
-		"by a name that is wrong": {known + " --tls-server-name elsewhere", exitFailed, "certificate is valid for"},
-		"the client is unknown":   {"--tls-ca " + serverID.CertFile, exitFailed, "Unavailable"},
-		"the server is unknown":   {"--tls", exitFailed, "certificate signed by unknown authority"},
-		"in plain text":           {"", exitFailed, "Unavailable"},
-		"a key is missing":        {"--tls-cert " + clientID.CertFile, exitBadInput, "--tls-cert and --tls-key belong together"},
-		"a key for another":       {"--tls-cert " + clientID.CertFile + " --tls-key " + serverID.KeyFile, exitBadInput, "does not match"},
-		"no authority":            {"--tls-ca " + clientID.KeyFile, exitBadInput, "holds no PEM certificate"},
-		"no such authority":       {"--tls-ca /nonexistent/ca.pem", exitBadInput, "/nonexistent/ca.pem"},
+		"both are known":          {known, cli.ExitDone, ""},
+		"by another name":         {known + " --tls-server-name " + testcert.ServerName, cli.ExitDone, ""},
+		"by a name that is wrong": {known + " --tls-server-name elsewhere", cli.ExitFailed, "certificate is valid for"},
+		"the client is unknown":   {"--tls-ca " + serverID.CertFile, cli.ExitFailed, "Unavailable"},
+		"the server is unknown":   {"--tls", cli.ExitFailed, "certificate signed by unknown authority"},
+		"in plain text":           {"", cli.ExitFailed, "Unavailable"},
+		"a key is missing":        {"--tls-cert " + clientID.CertFile, cli.ExitBadInput, "--tls-cert and --tls-key belong together"},
+		"a key for another":       {"--tls-cert " + clientID.CertFile + " --tls-key " + serverID.KeyFile, cli.ExitBadInput, "does not match"},
+		"no authority":            {"--tls-ca " + clientID.KeyFile, cli.ExitBadInput, "holds no PEM certificate"},
+		"no such authority":       {"--tls-ca /nonexistent/ca.pem", cli.ExitBadInput, "/nonexistent/ca.pem"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := append([]string{"allocate", "-f", "testdata/queue.json", "--server", server.Addr}, strings.Fields(test.flags)...)

@@ -1,10 +1,7 @@
 package main
 
 import (
-	"bytes"
-	"flag"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -12,21 +9,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/cmd/internal/clitest"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // runWith executes a command line in this process.
 func runWith(t *testing.T, env map[string]string, stdin string, args ...string) (stdout, stderr string, status int) {
 	t.Helper()
-	lookup := func(name string) (string, bool) {
-		value, set := env[name]
-		return value, set
-	}
-	var out, errors bytes.Buffer
-	status = run(t.Context(), args, strings.NewReader(stdin), &out, &errors, lookup)
-	return out.String(), errors.String(), status
+	return clitest.Run(t, run, env, stdin, args...)
 }
 
 // maskTimes hides what differs from run to run in a table or in JSON.
@@ -55,28 +46,11 @@ func TestTables(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			env := map[string]string{"ELASTALLOC_CBC": "/nonexistent/cbc"}
 			stdout, stderr, status := runWith(t, env, "", append([]string{"allocate", "--budget=1m"}, strings.Fields(args)...)...)
-			if status != exitDone || stderr != "" {
+			if status != cli.ExitDone || stderr != "" {
 				t.Fatalf("exit status %d, stderr %q", status, stderr)
 			}
-			compareGolden(t, name+".golden", maskTimes(stdout))
+			clitest.CompareGolden(t, name+".golden", maskTimes(stdout))
 		})
-	}
-}
-
-func compareGolden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", name, diff)
 	}
 }
 
@@ -87,7 +61,7 @@ func TestREADME(t *testing.T) {
 		t.Fatal(err)
 	}
 	stdout, stderr, status := runWith(t, nil, "", "allocate", "-f", "../../examples/snapshot.json", "--budget=1m")
-	if status != exitDone {
+	if status != cli.ExitDone {
 		t.Fatalf("exit status %d, stderr %q", status, stderr)
 	}
 	_, block, found := strings.Cut(string(text), "```\nJOB ")
@@ -106,7 +80,7 @@ func TestREADME(t *testing.T) {
 // TestJSON checks that -o json prints the response itself, the same every time.
 func TestJSON(t *testing.T) {
 	first, stderr, status := runWith(t, nil, "", "allocate", "-f", "testdata/queue.json", "-o", "json", "--budget=1m")
-	if status != exitDone {
+	if status != cli.ExitDone {
 		t.Fatalf("exit status %d, stderr %q", status, stderr)
 	}
 	response := new(elastallocv1.AllocateResponse)
@@ -139,48 +113,36 @@ func TestExitStatus(t *testing.T) {
 		"help":                   {args: "--help"},
 		"version":                {args: "version"},
 		"completion":             {args: "completion bash"},
-		"unknown command":        {args: "alocate", status: exitBadInput, stderr: "unknown command"},
-		"unknown flag":           {args: "serve --port 1", status: exitBadInput, stderr: "unknown flag: --port"},
-		"an argument":            {args: "allocate request.json", status: exitBadInput, stderr: "request.json"},
-		"no file":                {args: "allocate", status: exitBadInput, stderr: `"file" not set`},
-		"missing file":           {args: "allocate -f missing.json", status: exitBadInput, stderr: "missing.json: no such file"},
-		"bad output":             {args: "allocate -f - -o yaml", status: exitBadInput, stderr: "want table or json"},
-		"bad backend":            {args: "allocate -f - --backend gurobi", status: exitBadInput, stderr: "exact, cbc, highs, greedy"},
-		"bad formulation":        {args: "allocate -f - --formulation onehot", status: exitBadInput, stderr: "one-hot, paper"},
-		"bad gap":                {args: "allocate -f testdata/queue.json --gap 1", status: exitBadInput, stderr: "\n  options.relative_gap: "},
-		"bad budget":             {args: "allocate -f testdata/queue.json --budget -1s", status: exitBadInput, stderr: "\n  options.time_budget: "},
-		"nothing on stdin":       {args: "allocate -f -", status: exitBadInput, stderr: "line 1:1"},
-		"no JSON":                {args: "allocate -f -", stdin: "{\n  nope", status: exitBadInput, stderr: "line 2:3"},
-		"unknown field":          {args: "allocate -f -", stdin: "{\"snapshot\": {},\n \"optoins\": {}}", status: exitBadInput, stderr: `(line 2:2): unknown field "optoins"`},
-		"bad duration":           {args: "allocate -f -", stdin: `{"snapshot": {"jobs": [{"id": "a", "remainingEta": "1h"}]}}`, status: exitBadInput, stderr: "1h"},
-		"no snapshot":            {args: "allocate -f -", stdin: `{}`, status: exitBadInput, stderr: "\n  snapshot: "},
-		"nobody at the server":   {args: "allocate -f testdata/queue.json --budget 50ms --server 127.0.0.1:1", status: exitFailed, stderr: "allocate: "},
-		"bad variable":           {args: "allocate -f -", env: map[string]string{"ELASTALLOC_BUDGET": "soon"}, status: exitBadInput, stderr: "ELASTALLOC_BUDGET"},
-		"unknown backend":        {args: "serve --backends exact,gurobi", status: exitBadInput, stderr: `there is no backend "gurobi"`},
-		"greedy first":           {args: "serve --backends greedy,exact", status: exitBadInput, stderr: "name it last"},
-		"backend twice":          {args: "serve --backends exact,exact", status: exitBadInput, stderr: "twice"},
-		"bad default budget":     {args: "serve --default-budget 0s", status: exitBadInput, stderr: "--default-budget"},
-		"bad limit":              {args: "serve --max-inflight 0", status: exitBadInput, stderr: "max inflight"},
-		"key without a cert":     {args: "serve --tls-key key.pem", status: exitBadInput, stderr: "certificate"},
-		"address not ours":       {args: "serve --plaintext --listen 192.0.2.1:1 --admin-listen 127.0.0.1:0", status: exitFailed, stderr: "192.0.2.1:1"},
-		"plain text unasked":     {args: "serve --listen :1 --admin-listen 127.0.0.1:0", status: exitBadInput, stderr: "--plaintext"},
-		"snapshot without flags": {args: "snapshot", status: exitBadInput, stderr: `"at", "nodes", "trace" not set`},
-		"negative nodes":         {args: "snapshot --trace - --nodes -1 --at 1h", status: exitBadInput, stderr: "--nodes is -1"},
-		"negative time":          {args: "snapshot --trace - --nodes 1 --at -1h", status: exitBadInput, stderr: "--at is -1h"},
-		"no GPUs per node":       {args: "snapshot --trace - --nodes 1 --at 1h --gpus-per-node 0", status: exitBadInput, stderr: "--gpus-per-node is 0"},
-		"bench without files":    {args: "bench", status: exitBadInput, stderr: `"file" not set`},
-		"bench of bad fields":    {args: "bench -f testdata/bad_fields.json --backends exact", status: exitBadInput, stderr: "snapshot.total_nodes"},
-		"bench of no request":    {args: "bench -f testdata/trace.csv --backends exact", status: exitBadInput, stderr: "trace.csv is no AllocateRequest"},
-		"bench of no file":       {args: "bench -f missing --backends exact", status: exitBadInput, stderr: "missing: no such file"},
-		"bench of nothing":       {args: "bench -f demo --backends exact", status: exitBadInput, stderr: "no snapshot"},
-		"bench of too many jobs": {args: "bench -f testdata/queue.json --backends exact --max-jobs 3", status: exitBadInput, stderr: "skipped: 1 snapshots of more than 3 jobs"},
-		"bench without time":     {args: "bench -f testdata --limit 0s", status: exitBadInput, stderr: "--limit is 0s"},
-		"bench without jobs":     {args: "bench -f testdata --max-jobs 0", status: exitBadInput, stderr: "--max-jobs is 0"},
-		"bench backend":          {args: "bench -f testdata --backends exact,gurobi", status: exitBadInput, stderr: `--backends: there is no backend "gurobi"`},
-		"bench formulation":      {args: "bench -f testdata --formulation onehot", status: exitBadInput, stderr: `--formulation is "onehot"; want one of one-hot, paper`},
-		"bench formulations":     {args: "bench -f testdata --formulation paper,paper", status: exitBadInput, stderr: "twice"},
-		"bench output":           {args: "bench -f testdata -o yaml", status: exitBadInput, stderr: "want table or json"},
-		"bad trace":              {args: "snapshot --trace - --nodes 1 --at 1h", stdin: "job_id\n", status: exitBadInput, stderr: "line 1: column submit_s is missing"},
+		"unknown command":        {args: "alocate", status: cli.ExitBadInput, stderr: "unknown command"},
+		"unknown flag":           {args: "serve --port 1", status: cli.ExitBadInput, stderr: "unknown flag: --port"},
+		"an argument":            {args: "allocate request.json", status: cli.ExitBadInput, stderr: "request.json"},
+		"no file":                {args: "allocate", status: cli.ExitBadInput, stderr: `"file" not set`},
+		"missing file":           {args: "allocate -f missing.json", status: cli.ExitBadInput, stderr: "missing.json: no such file"},
+		"bad output":             {args: "allocate -f - -o yaml", status: cli.ExitBadInput, stderr: "want table or json"},
+		"bad backend":            {args: "allocate -f - --backend gurobi", status: cli.ExitBadInput, stderr: "exact, cbc, highs, greedy"},
+		"bad formulation":        {args: "allocate -f - --formulation onehot", status: cli.ExitBadInput, stderr: "one-hot, paper"},
+		"bad gap":                {args: "allocate -f testdata/queue.json --gap 1", status: cli.ExitBadInput, stderr: "\n  options.relative_gap: "},
+		"bad budget":             {args: "allocate -f testdata/queue.json --budget -1s", status: cli.ExitBadInput, stderr: "\n  options.time_budget: "},
+		"nothing on stdin":       {args: "allocate -f -", status: cli.ExitBadInput, stderr: "line 1:1"},
+		"no JSON":                {args: "allocate -f -", stdin: "{\n  nope", status: cli.ExitBadInput, stderr: "line 2:3"},
+		"unknown field":          {args: "allocate -f -", stdin: "{\"snapshot\": {},\n \"optoins\": {}}", status: cli.ExitBadInput, stderr: `(line 2:2): unknown field "optoins"`},
+		"bad duration":           {args: "allocate -f -", stdin: `{"snapshot": {"jobs": [{"id": "a", "remainingEta": "1h"}]}}`, status: cli.ExitBadInput, stderr: "1h"},
+		"no snapshot":            {args: "allocate -f -", stdin: `{}`, status: cli.ExitBadInput, stderr: "\n  snapshot: "},
+		"nobody at the server":   {args: "allocate -f testdata/queue.json --budget 50ms --server 127.0.0.1:1", status: cli.ExitFailed, stderr: "allocate: "},
+		"bad variable":           {args: "allocate -f -", env: map[string]string{"ELASTALLOC_BUDGET": "soon"}, status: cli.ExitBadInput, stderr: "ELASTALLOC_BUDGET"},
+		"unknown backend":        {args: "serve --backends exact,gurobi", status: cli.ExitBadInput, stderr: `there is no backend "gurobi"`},
+		"greedy first":           {args: "serve --backends greedy,exact", status: cli.ExitBadInput, stderr: "name it last"},
+		"backend twice":          {args: "serve --backends exact,exact", status: cli.ExitBadInput, stderr: "twice"},
+		"bad default budget":     {args: "serve --default-budget 0s", status: cli.ExitBadInput, stderr: "--default-budget"},
+		"bad limit":              {args: "serve --max-inflight 0", status: cli.ExitBadInput, stderr: "max inflight"},
+		"key without a cert":     {args: "serve --tls-key key.pem", status: cli.ExitBadInput, stderr: "certificate"},
+		"address not ours":       {args: "serve --plaintext --listen 192.0.2.1:1 --admin-listen 127.0.0.1:0", status: cli.ExitFailed, stderr: "192.0.2.1:1"},
+		"plain text unasked":     {args: "serve --listen :1 --admin-listen 127.0.0.1:0", status: cli.ExitBadInput, stderr: "--plaintext"},
+		"snapshot without flags": {args: "snapshot", status: cli.ExitBadInput, stderr: `"at", "nodes", "trace" not set`},
+		"negative nodes":         {args: "snapshot --trace - --nodes -1 --at 1h", status: cli.ExitBadInput, stderr: "--nodes is -1"},
+		"negative time":          {args: "snapshot --trace - --nodes 1 --at -1h", status: cli.ExitBadInput, stderr: "--at is -1h"},
+		"no GPUs per node":       {args: "snapshot --trace - --nodes 1 --at 1h --gpus-per-node 0", status: cli.ExitBadInput, stderr: "--gpus-per-node is 0"},
+		"bad trace":              {args: "snapshot --trace - --nodes 1 --at 1h", stdin: "job_id\n", status: cli.ExitBadInput, stderr: "line 1: column submit_s is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			stdout, stderr, status := runWith(t, test.env, test.stdin, strings.Fields(test.args)...)
@@ -199,20 +161,20 @@ func TestExitStatus(t *testing.T) {
 
 func TestBadFieldsAreNamed(t *testing.T) {
 	_, stderr, status := runWith(t, nil, "", "allocate", "-f", "testdata/bad_fields.json")
-	if status != exitBadInput {
-		t.Errorf("exit status %d; want %d", status, exitBadInput)
+	if status != cli.ExitBadInput {
+		t.Errorf("exit status %d; want %d", status, cli.ExitBadInput)
 	}
-	compareGolden(t, "bad_fields.golden", stderr)
+	clitest.CompareGolden(t, "bad_fields.golden", stderr)
 }
 
 func TestEnvironment(t *testing.T) {
 	env := map[string]string{"ELASTALLOC_FILE": "testdata/queue.json", "ELASTALLOC_OUTPUT": "json", "ELASTALLOC_BACKEND": "greedy", "ELASTALLOC_SERVER": ""}
 	stdout, stderr, status := runWith(t, env, "", "allocate")
-	if status != exitDone || !strings.Contains(stdout, `"backend": "BACKEND_GREEDY"`) {
+	if status != cli.ExitDone || !strings.Contains(stdout, `"backend": "BACKEND_GREEDY"`) {
 		t.Errorf("exit status %d, stderr %q, stdout %q; want greedy's answer in JSON", status, stderr, stdout)
 	}
 	stdout, stderr, status = runWith(t, env, "", "allocate", "--output=table", "--backend=exact")
-	if status != exitDone || !strings.HasPrefix(stdout, "JOB ") || !strings.Contains(stdout, "decided by  exact") {
+	if status != cli.ExitDone || !strings.HasPrefix(stdout, "JOB ") || !strings.Contains(stdout, "decided by  exact") {
 		t.Errorf("exit status %d, stderr %q, stdout %q; want the flags to win", status, stderr, stdout)
 	}
 }
@@ -220,15 +182,15 @@ func TestEnvironment(t *testing.T) {
 // TestSnapshot cuts a request and has it decided, as a pipe of the two would.
 func TestSnapshot(t *testing.T) {
 	request, stderr, status := runWith(t, nil, "", "snapshot", "--trace=testdata/trace.csv", "--nodes=12", "--at=10m")
-	if status != exitDone {
+	if status != cli.ExitDone {
 		t.Fatalf("exit status %d, stderr %q", status, stderr)
 	}
-	compareGolden(t, "snapshot.json.golden", request)
+	clitest.CompareGolden(t, "snapshot.json.golden", request)
 	stdout, stderr, status := runWith(t, nil, request, "allocate", "-f", "-", "--budget=1m")
-	if status != exitDone {
+	if status != cli.ExitDone {
 		t.Fatalf("exit status %d, stderr %q", status, stderr)
 	}
-	compareGolden(t, "snapshot.golden", maskTimes(stdout))
+	clitest.CompareGolden(t, "snapshot.golden", maskTimes(stdout))
 }
 
 // TestRealTrace proves the decision of a real moment, where the public traces
@@ -239,11 +201,11 @@ func TestRealTrace(t *testing.T) {
 		t.Skip("no ../shared/traces beside the checkout")
 	}
 	request, stderr, status := runWith(t, nil, "", "snapshot", "--trace", trace, "--nodes=110", "--at=26h")
-	if status != exitDone {
+	if status != cli.ExitDone {
 		t.Fatalf("exit status %d, stderr %q", status, stderr)
 	}
 	stdout, stderr, status := runWith(t, nil, request, "allocate", "-f", "-", "--budget=1m")
-	if status != exitDone || !strings.Contains(stdout, "proven optimal") {
+	if status != cli.ExitDone || !strings.Contains(stdout, "proven optimal") {
 		t.Errorf("exit status %d, stderr %q, stdout %s; want a proven optimum", status, stderr, stdout)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/cmd/internal/telemetry"
 	"github.com/elastalloc/elastalloc/cmd/internal/wiring"
 	"github.com/elastalloc/elastalloc/server"
@@ -17,9 +18,9 @@ import (
 	"github.com/elastalloc/elastalloc/solver/subprocess"
 )
 
-func newServeCommand(env lookupEnv) *cobra.Command {
+func newServeCommand(env cli.LookupEnv) *cobra.Command {
 	config := server.DefaultConfig()
-	config.Version = version()
+	config.Version = cli.Version()
 	names, budget, level := wiring.DefaultBackends(), wiring.DefaultBudget, slog.LevelInfo
 	var programs wiring.Programs
 	var reflection bool
@@ -51,7 +52,7 @@ traces on.`,
 			config.Chain = wiring.Chain(backends, budget)
 			config.Backends = shown(backends)
 			traces, err := telemetry.New(cmd.Context(), telemetry.Config{
-				Getenv: env.get, Logger: config.Logger, Console: cmd.OutOrStdout(), Version: config.Version,
+				Getenv: env.Get, Logger: config.Logger, Console: cmd.OutOrStdout(), Version: config.Version,
 			})
 			if err != nil {
 				return err
@@ -61,19 +62,19 @@ traces on.`,
 			config.TracerProvider, config.Propagator = traces.TracerProvider, traces.Propagator
 			ready, err := config.Complete()
 			if errors.As(err, new(*net.OpError)) {
-				return failed(err)
+				return cli.Failed(err)
 			}
 			if err != nil {
 				return err
 			}
-			return failed(ready.Run(cmd.Context()))
+			return cli.Failed(ready.Run(cmd.Context()))
 		},
 	}
 	flags := command.Flags()
 	flags.StringVar(&config.Listen, "listen", config.Listen, "address of gRPC")
 	flags.StringVar(&config.AdminListen, "admin-listen", config.AdminListen, "address of the status page, metrics, liveness and readiness")
 	flags.StringSliceVar(&names, "backends", names, "backends to ask, in this order: exact, cbc, highs; greedy is the last resort anyway")
-	addProgramFlags(flags, &programs)
+	cli.AddProgramFlags(flags, &programs)
 	flags.DurationVar(&budget, "default-budget", budget, "decision budget of a request that names none")
 	flags.IntVar(&config.MaxInflight, "max-inflight", config.MaxInflight, "decisions made at once; by default as many as there are cores")
 	flags.IntVar(&config.MaxQueue, "max-queue", config.MaxQueue, "requests that wait for their turn, half a second at most; more are shed")

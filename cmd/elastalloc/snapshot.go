@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/sim"
 )
 
@@ -40,7 +41,7 @@ seconds from the first submission) and gpus; other columns are ignored.`,
 			case gpusPerNode < 1:
 				return fmt.Errorf("--gpus-per-node is %d; want at least 1", gpusPerNode)
 			}
-			input, err := openInput(cmd, file)
+			input, err := cli.OpenInput(cmd, file)
 			if err != nil {
 				return err
 			}
@@ -51,7 +52,7 @@ seconds from the first submission) and gpus; other columns are ignored.`,
 			}
 			request := sim.Cut(trace, nodes, at, gpusPerNode)
 			request.Snapshot.Id = snapshotID(file, at)
-			return failed(writeJSON(cmd.OutOrStdout(), request, omitDefaults))
+			return cli.Failed(writeJSON(cmd.OutOrStdout(), request, omitDefaults))
 		},
 	}
 	flags := command.Flags()
@@ -59,22 +60,15 @@ seconds from the first submission) and gpus; other columns are ignored.`,
 	flags.Int32Var(&nodes, "nodes", 0, "nodes in the pool")
 	flags.DurationVar(&at, "at", 0, "moment of the snapshot, from the first submission, such as 26h")
 	flags.IntVar(&gpusPerNode, "gpus-per-node", sim.DefaultGPUsPerNode, "GPUs of one node")
-	markRequired(command, "trace", "nodes", "at")
+	cli.MarkRequired(command, "trace", "nodes", "at")
 	return command
 }
 
 // snapshotID names a snapshot after its trace and moment.
 func snapshotID(file string, at time.Duration) string {
-	if file == standardInput {
+	if file == cli.StandardInput {
 		file = "trace"
 	}
 	name := strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
 	return fmt.Sprintf("%s@%v", name, at)
-}
-
-// markRequired makes flags of a command required.
-func markRequired(command *cobra.Command, names ...string) {
-	for _, name := range names {
-		_ = command.MarkFlagRequired(name) // Fails only for a flag that is not there.
-	}
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"log/slog"
 	"net"
+
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 )
 
 // What sd_notify(3) says to the service manager.
@@ -16,8 +18,8 @@ const (
 // It does nothing where NOTIFY_SOCKET names no socket: under any other service
 // manager, and in a unit that is not of Type=notify. A message that cannot be sent
 // is logged and no reason not to serve.
-func systemdReadiness(env lookupEnv, logger *slog.Logger) func(ready bool) {
-	socket := env.get("NOTIFY_SOCKET")
+func systemdReadiness(env cli.LookupEnv, logger *slog.Logger) func(ready bool) {
+	socket := env.Get("NOTIFY_SOCKET")
 	if socket == "" {
 		return nil
 	}

@@ -7,17 +7,17 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
 // writeTable writes a decision for a person: one line per job in the order of the
 // request, then what is known about the decision.
 func writeTable(
-	w io.Writer, request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse, color colors,
+	w io.Writer, request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse, color cli.Colors,
 ) error {
 	jobs, allocations := request.GetSnapshot().GetJobs(), response.GetAllocations()
 	if len(jobs) != len(allocations) {
@@ -32,19 +32,19 @@ func writeTable(
 }
 
 // jobTable lays out the jobs.
-func jobTable(jobs []*elastallocv1.Job, allocations []*elastallocv1.Allocation, plan bool, color colors) *table {
+func jobTable(jobs []*elastallocv1.Job, allocations []*elastallocv1.Allocation, plan bool, color cli.Colors) *cli.Table {
 	const remainingETA = 3
-	t := &table{rightAligned: map[int]bool{remainingETA: true}}
+	t := &cli.Table{RightAligned: map[int]bool{remainingETA: true}}
 	header := []string{"JOB", "NODES", "CHANGE", "REMAINING ETA", "PROGRESS"}
 	if plan {
 		header = append(header, "PLAN")
 	}
-	t.addRow(color.bold, header...)
+	t.AddRow(color.Bold, header...)
 
 	width := nodesWidth(jobs, allocations)
 	for i, a := range allocations {
 		row := []string{
-			printable(a.GetJobId()),
+			cli.Printable(a.GetJobId()),
 			fmt.Sprintf("%*d → %-*d", width, jobs[i].GetCurrentNodes(), width, a.GetNodes()),
 			words(a.GetChange()),
 			shortDuration(jobs[i].GetRemainingEta().AsDuration()),
@@ -53,9 +53,27 @@ func jobTable(jobs []*elastallocv1.Job, allocations []*elastallocv1.Allocation, 
 		if plan {
 			row = append(row, describePlan(a.GetPlannedNodes(), width))
 		}
-		t.addRow(color.ofChange(a.GetChange()), row...)
+		t.AddRow(styleOf(a.GetChange(), color), row...)
 	}
 	return t
+}
+
+// styleOf returns the style of a job's line.
+func styleOf(change elastallocv1.Change, color cli.Colors) cli.Style {
+	switch change {
+	case elastallocv1.Change_CHANGE_START:
+		return color.Green
+	case elastallocv1.Change_CHANGE_SCALE_UP:
+		return color.Cyan
+	case elastallocv1.Change_CHANGE_SCALE_DOWN:
+		return color.Yellow
+	case elastallocv1.Change_CHANGE_WAIT:
+		return color.Dim
+	case elastallocv1.Change_CHANGE_PREEMPT:
+		return color.Red
+	default:
+		return cli.Plain
+	}
 }
 
 // nodesWidth returns how many digits the largest number of nodes has.
@@ -71,12 +89,12 @@ func nodesWidth(jobs []*elastallocv1.Job, allocations []*elastallocv1.Allocation
 }
 
 // reportTable lays out what is known about a decision.
-func reportTable(request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse) *table {
-	t := new(table)
-	add := func(name, format string, args ...any) { t.addRow(plain, name, fmt.Sprintf(format, args...)) }
+func reportTable(request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse) *cli.Table {
+	t := new(cli.Table)
+	add := func(name, format string, args ...any) { t.AddRow(cli.Plain, name, fmt.Sprintf(format, args...)) }
 	report := response.GetReport()
 	if id := response.GetSnapshotId(); id != "" {
-		add("snapshot", "%s", printable(id))
+		add("snapshot", "%s", cli.Printable(id))
 	}
 	add("jobs", "%s", countChanges(response.GetAllocations()))
 	add("pool", "%d nodes, %d idle", request.GetSnapshot().GetTotalNodes(), report.GetIdleNodes())
@@ -87,7 +105,7 @@ func reportTable(request *elastallocv1.AllocateRequest, response *elastallocv1.A
 		add("gap", "%s", describeGap(report))
 		add("greedy", "%s", describeGain(report))
 	}
-	add("decided by", "%s in %s", enumName(report.GetBackend()), roundDuration(report.GetSolveTime().AsDuration()))
+	add("decided by", "%s in %s", cli.EnumName(report.GetBackend()), cli.RoundDuration(report.GetSolveTime().AsDuration()))
 	if len(report.GetAttempts()) > 1 {
 		for i, attempt := range report.GetAttempts() {
 			name := ""
@@ -122,7 +140,7 @@ func describeGap(report *elastallocv1.SolveReport) string {
 	if report.GetReason() == elastallocv1.Reason_REASON_OPTIMAL {
 		return "0 %: proven optimal, no plan is better"
 	}
-	text := twoDigits(100*report.GetRelativeGap()) + " %: no plan is better by more"
+	text := cli.TwoDigits(100*report.GetRelativeGap()) + " %: no plan is better by more"
 	switch {
 	case report.GetReason() == elastallocv1.Reason_REASON_HEURISTIC:
 		text += "; no search was made"
@@ -132,16 +150,6 @@ func describeGap(report *elastallocv1.SolveReport) string {
 		text += "; the time was up"
 	}
 	return text
-}
-
-// twoDigits returns a positive number to two significant digits, without an
-// exponent.
-func twoDigits(x float64) string {
-	if x <= 0 {
-		return "0"
-	}
-	decimals := 1 - int(math.Floor(math.Log10(x)))
-	return strconv.FormatFloat(x, 'f', max(0, decimals), 64)
 }
 
 // describeGain returns what greedy would have scored and the gain over it.
@@ -155,10 +163,10 @@ func describeGain(report *elastallocv1.SolveReport) string {
 
 // describeAttempt returns how one backend's try ended and, where it failed, why.
 func describeAttempt(attempt *elastallocv1.Attempt) string {
-	text := fmt.Sprintf("%s: %s after %s", enumName(attempt.GetBackend()),
-		words(attempt.GetOutcome()), roundDuration(attempt.GetDuration().AsDuration()))
+	text := fmt.Sprintf("%s: %s after %s", cli.EnumName(attempt.GetBackend()),
+		words(attempt.GetOutcome()), cli.RoundDuration(attempt.GetDuration().AsDuration()))
 	if detail := attempt.GetDetail(); detail != "" && attempt.GetOutcome() != elastallocv1.Outcome_OUTCOME_ANSWERED {
-		text += " (" + printable(detail) + ")"
+		text += " (" + cli.Printable(detail) + ")"
 	}
 	return text
 }
@@ -212,30 +220,11 @@ func shortDuration(d time.Duration) string {
 	case d >= time.Minute:
 		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
 	default:
-		return roundDuration(d).String()
+		return cli.RoundDuration(d).String()
 	}
-}
-
-// roundDuration rounds a duration to about three digits.
-func roundDuration(d time.Duration) time.Duration {
-	unit := time.Duration(1)
-	for d >= 1000*unit {
-		unit *= 10
-	}
-	return d.Round(unit)
 }
 
 // words returns the name of an enum's value for reading.
 func words(value protoreflect.Enum) string {
-	return strings.ReplaceAll(enumName(value), "-", " ")
-}
-
-// printable returns a text from outside so that it cannot drive a terminal.
-func printable(text string) string {
-	for _, r := range text {
-		if !unicode.IsPrint(r) {
-			return strconv.Quote(text)
-		}
-	}
-	return text
+	return strings.ReplaceAll(cli.EnumName(value), "-", " ")
 }

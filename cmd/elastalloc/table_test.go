@@ -2,13 +2,13 @@ package main
 
 import (
 	"math"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
@@ -47,16 +47,6 @@ func TestShortDuration(t *testing.T) {
 	}
 }
 
-func TestTwoDigits(t *testing.T) {
-	for x, want := range map[float64]string{
-		0: "0", 5.8e-5: "0.000058", 0.0134: "0.013", 1: "1.0", 49.2: "49", 123: "123", 1e-7: "0.00000010",
-	} {
-		if got := twoDigits(x); got != want {
-			t.Errorf("twoDigits(%v) = %q; want %q", x, got, want)
-		}
-	}
-}
-
 // TestTableOfStrangeJobs checks that an id cannot drive the terminal and that wide
 // letters do not break the columns.
 func TestTableOfStrangeJobs(t *testing.T) {
@@ -71,7 +61,7 @@ func TestTableOfStrangeJobs(t *testing.T) {
 		Report: &elastallocv1.SolveReport{Backend: 99},
 	}
 	var text strings.Builder
-	if err := writeTable(&text, request, response, colors{}); err != nil {
+	if err := writeTable(&text, request, response, cli.Colors{}); err != nil {
 		t.Fatal(err)
 	}
 	const want = "" +
@@ -86,34 +76,7 @@ func TestTableOfStrangeJobs(t *testing.T) {
 	}
 
 	response.Allocations = response.Allocations[:1]
-	if err := writeTable(&text, request, response, colors{}); err == nil {
+	if err := writeTable(&text, request, response, cli.Colors{}); err == nil {
 		t.Error("an answer that leaves out a job was shown")
-	}
-}
-
-func TestColors(t *testing.T) {
-	noEnv := func(string) (string, bool) { return "", false }
-	if got := colorsFor(new(strings.Builder), noEnv); got != (colors{}) {
-		t.Errorf("colors of a buffer are %+v; want none", got)
-	}
-	file, err := os.Create(t.TempDir() + "/table")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	if got := colorsFor(file, noEnv); got != (colors{}) {
-		t.Errorf("colors of a file are %+v; want none", got)
-	}
-	terminal, err := os.OpenFile("/dev/null", os.O_WRONLY, 0) // A character device, as a terminal is.
-	if err != nil {
-		t.Skip("no character device: ", err)
-	}
-	defer terminal.Close()
-	if got := colorsFor(terminal, noEnv); got.start.paint("x") != "\x1b[32mx\x1b[0m" {
-		t.Errorf("a start is painted %q", got.start.paint("x"))
-	}
-	noColor := func(name string) (string, bool) { return "1", name == "NO_COLOR" }
-	if got := colorsFor(terminal, noColor); got != (colors{}) {
-		t.Errorf("colors with NO_COLOR are %+v; want none", got)
 	}
 }

@@ -19,6 +19,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 )
 
 // collector is an OpenTelemetry collector that keeps what it is sent.
@@ -147,7 +149,7 @@ func TestServerExportsSpans(t *testing.T) {
 			t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
 			server := startServer(t, "--backends=cbc,exact", "--cbc="+failing)
 			_, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--backend=cbc", "--server", server.Addr)
-			if status != exitDone {
+			if status != cli.ExitDone {
 				t.Fatalf("exit status %d, stderr %q", status, stderr)
 			}
 			if err := server.Stop(); err != nil {
@@ -215,7 +217,7 @@ func TestServerWithoutACollector(t *testing.T) {
 			server := startServer(t)
 			for range 20 {
 				stdout, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--server", server.Addr)
-				if status != exitDone || !strings.Contains(stdout, "proven optimal") {
+				if status != cli.ExitDone || !strings.Contains(stdout, "proven optimal") {
 					t.Fatalf("exit status %d, stderr %q, stdout %s", status, stderr, stdout)
 				}
 			}
@@ -240,8 +242,8 @@ func TestServerRefusesWrongVariables(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(name, value)
 			_, stderr, status := runBinary(t, nil, "serve", "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0")
-			if status != exitBadInput || !strings.Contains(stderr, "elastalloc serve: environment variable "+name+" ") {
-				t.Errorf("exit status %d, stderr %q; want %d and the variable's name", status, stderr, exitBadInput)
+			if status != cli.ExitBadInput || !strings.Contains(stderr, "elastalloc serve: environment variable "+name+" ") {
+				t.Errorf("exit status %d, stderr %q; want %d and the variable's name", status, stderr, cli.ExitBadInput)
 			}
 		})
 	}
@@ -250,7 +252,7 @@ func TestServerRefusesWrongVariables(t *testing.T) {
 // TestServerWithoutVariables checks that traces are off where nothing asks for them.
 func TestServerWithoutVariables(t *testing.T) {
 	server := startServer(t)
-	if _, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--server", server.Addr); status != exitDone {
+	if _, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--server", server.Addr); status != cli.ExitDone {
 		t.Fatalf("exit status %d, stderr %q", status, stderr)
 	}
 	if err := server.Stop(); err != nil {

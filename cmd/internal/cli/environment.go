@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"fmt"
@@ -8,21 +8,21 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// environmentName returns the variable that sets a flag: ELASTALLOC_MAX_JOBS for
+// EnvironmentName returns the variable that sets a flag: ELASTALLOC_MAX_JOBS for
 // max-jobs.
-func environmentName(flag *pflag.Flag) string {
+func EnvironmentName(flag *pflag.Flag) string {
 	return "ELASTALLOC_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
 }
 
 // setFromEnvironment gives every flag that the command line left alone the value
 // of its variable. An empty variable counts as unset.
-func setFromEnvironment(flags *pflag.FlagSet, env lookupEnv) error {
+func setFromEnvironment(flags *pflag.FlagSet, env LookupEnv) error {
 	var bad error
 	flags.VisitAll(func(flag *pflag.Flag) {
 		if flag.Changed || flag.Name == "help" || bad != nil {
 			return
 		}
-		name := environmentName(flag)
+		name := EnvironmentName(flag)
 		value, _ := env(name)
 		if value == "" {
 			return
@@ -38,7 +38,7 @@ func setFromEnvironment(flags *pflag.FlagSet, env lookupEnv) error {
 func describeEnvironment(root *cobra.Command) {
 	for _, command := range root.Commands() {
 		command.Flags().VisitAll(func(flag *pflag.Flag) {
-			flag.Usage += " [$" + environmentName(flag) + "]"
+			flag.Usage += " [$" + EnvironmentName(flag) + "]"
 		})
 	}
 }

@@ -14,9 +14,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/lab/experiments"
+	"github.com/elastalloc/elastalloc/lab/results"
 	"github.com/elastalloc/elastalloc/sim"
-	"github.com/elastalloc/elastalloc/sim/experiments"
-	"github.com/elastalloc/elastalloc/sim/results"
 )
 
 // runPaper executes paper with a small pool and a few jobs in the place of the
@@ -41,15 +42,15 @@ func runPaper(ctx context.Context, args ...string) (stdout, stderr string, statu
 	command.SetIn(strings.NewReader(""))
 	err := command.ExecuteContext(ctx)
 	if err != nil {
-		printError(&errors, command, err)
+		cli.PrintError(&errors, command, err)
 	}
-	return out.String(), errors.String(), exitStatus(err)
+	return out.String(), errors.String(), cli.ExitStatus(err)
 }
 
 func TestPaper(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "results")
-	stdout, stderr, status := runPaper(t.Context(), "--seeds=2", "--trace=testdata/trace.csv", "--out", out)
-	if status != exitDone || stderr != "" {
+	stdout, stderr, status := runPaper(t.Context(), "--seeds=2", "--trace=../elastalloc/testdata/trace.csv", "--out", out)
+	if status != cli.ExitDone || stderr != "" {
 		t.Fatalf("exit status %d, stderr %q", status, stderr)
 	}
 	if !strings.Contains(stdout, "Queueing time") || !strings.Contains(stdout, "report.html") {
@@ -90,13 +91,13 @@ func TestPaperKeepsWhatIsThere(t *testing.T) {
 		}
 	}
 	_, stderr, status := runPaper(t.Context(), "--seeds=1", "--out", out)
-	if status != exitBadInput || !strings.Contains(stderr, "is not empty; --force writes into it") {
+	if status != cli.ExitBadInput || !strings.Contains(stderr, "is not empty; --force writes into it") {
 		t.Errorf("exit status %d, stderr %q; want the folder refused", status, stderr)
 	}
 	if diff := cmp.Diff([]string{"notes.txt", "results.json"}, filesIn(t, out)); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
-	if _, stderr, status := runPaper(t.Context(), "--seeds=1", "--force", "--out", out); status != exitDone {
+	if _, stderr, status := runPaper(t.Context(), "--seeds=1", "--force", "--out", out); status != cli.ExitDone {
 		t.Fatalf("with --force: exit status %d, stderr %q", status, stderr)
 	}
 	text, err := os.ReadFile(filepath.Join(out, "results.json"))
@@ -111,26 +112,26 @@ func TestPaperRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for args, want := range map[string]string{
-		"--seeds=0 --workers=0":                         "seeds is 0; want 1 to 100\nworkers is 0",
-		"--trace=missing.csv":                           "no such file",
-		"--trace=" + trace:                              "bad.csv: trace line 3: gpus",
-		"--trace=testdata/trace.csv --gpus-per-node=-1": "gpus-per-node is -1",
-		"--unknown":                                     "unknown flag",
-		"argument":                                      "unknown command",
+		"--seeds=0 --workers=0": "seeds is 0; want 1 to 100\nworkers is 0",
+		"--trace=missing.csv":   "no such file",
+		"--trace=" + trace:      "bad.csv: trace line 3: gpus",
+		"--trace=../elastalloc/testdata/trace.csv --gpus-per-node=-1": "gpus-per-node is -1",
+		"--unknown": "unknown flag",
+		"argument":  "unknown command",
 	} {
 		t.Run(args, func(t *testing.T) {
 			parent := t.TempDir()
 			stdout, stderr, status := runPaper(t.Context(),
 				append(strings.Fields(args), "--out", filepath.Join(parent, "results"))...)
-			if status != exitBadInput || !strings.Contains(stderr, want) || stdout != "" {
-				t.Errorf("exit status %d, stdout %q, stderr %q; want %d and %q", status, stdout, stderr, exitBadInput, want)
+			if status != cli.ExitBadInput || !strings.Contains(stderr, want) || stdout != "" {
+				t.Errorf("exit status %d, stdout %q, stderr %q; want %d and %q", status, stdout, stderr, cli.ExitBadInput, want)
 			}
 			if left := filesIn(t, parent); len(left) != 0 {
 				t.Errorf("written all the same: %v", left)
 			}
 		})
 	}
-	if _, stderr, status := runPaper(t.Context()); status != exitBadInput || !strings.Contains(stderr, `"out" not set`) {
+	if _, stderr, status := runPaper(t.Context()); status != cli.ExitBadInput || !strings.Contains(stderr, `"out" not set`) {
 		t.Errorf("without --out: exit status %d, stderr %q", status, stderr)
 	}
 }
@@ -140,8 +141,8 @@ func TestPaperInterrupted(t *testing.T) {
 	cancel()
 	parent := t.TempDir()
 	_, stderr, status := runPaper(ctx, "--seeds=1", "--out", filepath.Join(parent, "results"))
-	if status != exitFailed || !strings.Contains(stderr, "interrupted; nothing was written") {
-		t.Errorf("exit status %d, stderr %q; want %d", status, stderr, exitFailed)
+	if status != cli.ExitFailed || !strings.Contains(stderr, "interrupted; nothing was written") {
+		t.Errorf("exit status %d, stderr %q; want %d", status, stderr, cli.ExitFailed)
 	}
 	if left := filesIn(t, parent); len(left) != 0 {
 		t.Errorf("left behind: %v", left)

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -25,22 +26,22 @@ func writeBenchJSON(w io.Writer, rows []benchRow) error {
 }
 
 // writeBenchTable writes the rows and a summary for a person.
-func writeBenchTable(w io.Writer, rows []benchRow, contenders []contender, color colors) error {
+func writeBenchTable(w io.Writer, rows []benchRow, contenders []contender, color cli.Colors) error {
 	_, err := io.WriteString(w, rowTable(rows, color).String()+"\n"+summaryTable(rows, contenders, color).String())
 	return err
 }
 
 // rowTable lays out the rows, with the name of an instance at the first of its own.
-func rowTable(rows []benchRow, color colors) *table {
+func rowTable(rows []benchRow, color cli.Colors) *cli.Table {
 	header := []string{
 		"INSTANCE", "JOBS", "NODES", "BACKEND", "FORMULATION", "REASON", "OBJECTIVE", "BOUND", "GAP", "TIME", "TO FASTEST",
 	}
-	t := &table{rightAligned: map[int]bool{1: true, 2: true, 6: true, 7: true, 8: true, 9: true, 10: true}}
-	t.addRow(color.bold, header...)
+	t := &cli.Table{RightAligned: map[int]bool{1: true, 2: true, 6: true, 7: true, 8: true, 9: true, 10: true}}
+	t.AddRow(color.Bold, header...)
 	fastest := fastestOptima(rows)
 	for i := range rows {
 		row := &rows[i]
-		name, jobs, nodes := printable(row.Instance), strconv.Itoa(row.Jobs), strconv.Itoa(row.Nodes)
+		name, jobs, nodes := cli.Printable(row.Instance), strconv.Itoa(row.Jobs), strconv.Itoa(row.Nodes)
 		if i > 0 && rows[i-1].Instance == row.Instance {
 			name, jobs, nodes = "", "", ""
 		}
@@ -48,7 +49,7 @@ func rowTable(rows []benchRow, color colors) *table {
 		if best, known := fastest[row.Instance]; known && row.searched() {
 			ratio = describeRatio(row.WallSeconds / best)
 		}
-		t.addRow(plain, name, jobs, nodes, string(row.Backend), orNothing(string(row.Formulation)), row.Reason,
+		t.AddRow(cli.Plain, name, jobs, nodes, string(row.Backend), orNothing(string(row.Formulation)), row.Reason,
 			describeFigure(row.Objective), describeFigure(row.Bound), describeShare(row.RelativeGap),
 			describeSeconds(row.WallSeconds), ratio)
 	}
@@ -75,9 +76,9 @@ func fastestOptima(rows []benchRow) map[string]float64 {
 }
 
 // summaryTable lays out what each contender did altogether.
-func summaryTable(rows []benchRow, contenders []contender, color colors) *table {
-	t := &table{rightAligned: map[int]bool{3: true, 4: true, 5: true, 6: true, 7: true, 8: true, 9: true, 10: true}}
-	t.addRow(color.bold, "BACKEND", "FORMULATION", "VERSION", "SNAPSHOTS", "PLANS", "OPTIMAL",
+func summaryTable(rows []benchRow, contenders []contender, color cli.Colors) *cli.Table {
+	t := &cli.Table{RightAligned: map[int]bool{3: true, 4: true, 5: true, 6: true, 7: true, 8: true, 9: true, 10: true}}
+	t.AddRow(color.Bold, "BACKEND", "FORMULATION", "VERSION", "SNAPSHOTS", "PLANS", "OPTIMAL",
 		"MEDIAN TIME", "MAX TIME", "TO EXACT: MEDIAN", "MAX", "GEOMETRIC MEAN")
 	for _, contender := range contenders {
 		s := summarize(rows, contender)
@@ -100,7 +101,7 @@ func summaryTable(rows []benchRow, contenders []contender, color colors) *table 
 		} else {
 			cells = append(cells, nothing, nothing, nothing)
 		}
-		t.addRow(plain, cells...)
+		t.AddRow(cli.Plain, cells...)
 	}
 	return t
 }
@@ -183,12 +184,12 @@ func describeShare(x *float64) string {
 	case *x <= solver.OptimalGap:
 		return "0 %"
 	default:
-		return twoDigits(100**x) + " %"
+		return cli.TwoDigits(100**x) + " %"
 	}
 }
 
 func describeSeconds(seconds float64) string {
-	return roundDuration(time.Duration(seconds * float64(time.Second))).String()
+	return cli.RoundDuration(time.Duration(seconds * float64(time.Second))).String()
 }
 
 // describeRatio returns a ratio to three digits, as far as six decimals go.

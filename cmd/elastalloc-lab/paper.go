@@ -11,11 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/cmd/internal/wiring"
+	"github.com/elastalloc/elastalloc/lab/experiments"
+	"github.com/elastalloc/elastalloc/lab/figures"
+	"github.com/elastalloc/elastalloc/lab/results"
 	"github.com/elastalloc/elastalloc/sim"
-	"github.com/elastalloc/elastalloc/sim/experiments"
-	"github.com/elastalloc/elastalloc/sim/figures"
-	"github.com/elastalloc/elastalloc/sim/results"
 )
 
 // paperFlags are the flags of paper.
@@ -46,8 +47,8 @@ in the folder unproven.
 The runs whose decision times are reported are made first and one at a time, the
 others side by side. Nothing is written before all is done. A folder that holds
 files is refused unless --force is given: files of the same name are then replaced.`,
-		Example: `  elastalloc paper --out paper
-  elastalloc paper --trace trace.csv --out paper --force`,
+		Example: `  elastalloc-lab paper --out paper
+  elastalloc-lab paper --trace trace.csv --out paper --force`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.repeat(cmd) },
 	}
@@ -58,7 +59,7 @@ files is refused unless --force is given: files of the same name are then replac
 	flags.IntVar(&f.config.Seeds, "seeds", 3, "synthetic workloads and disturbances to draw")
 	flags.IntVar(&f.config.Workers, "workers", runtime.GOMAXPROCS(0), "runs made at once")
 	flags.BoolVar(&f.force, "force", false, "write into a folder that holds files")
-	markRequired(command, "out")
+	cli.MarkRequired(command, "out")
 	return command
 }
 
@@ -85,24 +86,24 @@ func (f *paperFlags) repeat(cmd *cobra.Command) error {
 	})
 	bar.clear()
 	if ctx.Err() != nil {
-		return failed(errors.New("interrupted; nothing was written"))
+		return cli.Failed(errors.New("interrupted; nothing was written"))
 	}
 	if err != nil {
-		return failed(err)
+		return cli.Failed(err)
 	}
 	found := findings.Results()
 	if err := f.write(directory, &found, findings.Unproven()); err != nil {
-		return failed(err)
+		return cli.Failed(err)
 	}
 	for i := range found.Experiments {
 		e := &found.Experiments[i]
 		if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s\n  the paper: %s\n  ours:      %s\n",
 			e.Title, e.Paper, e.Difference); err != nil {
-			return failed(err)
+			return cli.Failed(err)
 		}
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "See %s.\n", filepath.Join(f.out, experiments.ReportName))
-	return failed(err)
+	return cli.Failed(err)
 }
 
 // complete reads the trace and returns the configuration, or an error that names
@@ -110,7 +111,7 @@ func (f *paperFlags) repeat(cmd *cobra.Command) error {
 func (f *paperFlags) complete(cmd *cobra.Command) (experiments.Config, error) {
 	config := f.config
 	if f.trace != "" {
-		input, err := openInput(cmd, f.trace)
+		input, err := cli.OpenInput(cmd, f.trace)
 		if err != nil {
 			return config, err
 		}

@@ -17,6 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/cmd/internal/clitest"
 	"github.com/elastalloc/elastalloc/cmd/internal/wiring"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/solvertest"
@@ -25,8 +27,8 @@ import (
 // benchResults runs bench with JSON output and returns its rows.
 func benchResults(t *testing.T, env map[string]string, args ...string) []benchRow {
 	t.Helper()
-	stdout, stderr, status := runWith(t, env, "", append([]string{"bench", "-o", "json"}, args...)...)
-	if status != exitDone {
+	stdout, stderr, status := runWith(t, env, append([]string{"bench", "-o", "json"}, args...)...)
+	if status != cli.ExitDone {
 		t.Fatalf("exit status %d, stderr %q", status, stderr)
 	}
 	return parseBench(t, stdout)
@@ -47,7 +49,7 @@ func parseBench(t *testing.T, stdout string) []benchRow {
 }
 
 func TestBench(t *testing.T) {
-	rows := benchResults(t, nil, "--backends", "exact,greedy", "-f", "testdata/queue.json", "../../examples/snapshot.json")
+	rows := benchResults(t, nil, "--backends", "exact,greedy", "-f", "../elastalloc/testdata/queue.json", "../../examples/snapshot.json")
 	row := func(name string, jobs, nodes int, backend solver.BackendName, reason string, objective float64) benchRow {
 		return benchRow{Instance: name, Jobs: jobs, Nodes: nodes, Backend: backend, Reason: reason, Objective: &objective}
 	}
@@ -75,8 +77,8 @@ func TestBench(t *testing.T) {
 
 // TestBenchJSONNames checks the names of the JSON output, which scripts rely on.
 func TestBenchJSONNames(t *testing.T) {
-	stdout, stderr, status := runWith(t, nil, "", "bench", "-o", "json", "-f", "testdata/queue.json", "--backends", "exact")
-	if status != exitDone || stderr != "" {
+	stdout, stderr, status := runWith(t, nil, "bench", "-o", "json", "-f", "../elastalloc/testdata/queue.json", "--backends", "exact")
+	if status != cli.ExitDone || stderr != "" {
 		t.Fatalf("exit status %d, stderr %q", status, stderr)
 	}
 	var report map[string][]map[string]any
@@ -102,7 +104,7 @@ func TestBenchJSONNames(t *testing.T) {
 // own name or its path where that stands twice.
 func TestBenchFolder(t *testing.T) {
 	folder := t.TempDir()
-	queue, err := os.ReadFile("testdata/queue.json")
+	queue, err := os.ReadFile("../elastalloc/testdata/queue.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,15 +118,15 @@ func TestBenchFolder(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(folder, "folder.json"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	stdout, stderr, status := runWith(t, nil, "", "bench", "-o", "json", "--backends", "greedy", "-f", folder, "-f", "testdata/queue.json")
-	if status != exitDone {
+	stdout, stderr, status := runWith(t, nil, "bench", "-o", "json", "--backends", "greedy", "-f", folder, "-f", "../elastalloc/testdata/queue.json")
+	if status != cli.ExitDone {
 		t.Fatalf("exit status %d, stderr %q", status, stderr)
 	}
 	var names []string
 	for _, row := range parseBench(t, stdout) {
 		names = append(names, row.Instance)
 	}
-	if diff := cmp.Diff([]string{"a", filepath.Join(folder, "queue.json"), "testdata/queue.json"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"a", filepath.Join(folder, "queue.json"), "../elastalloc/testdata/queue.json"}, names); diff != "" {
 		t.Errorf("instances (-want +got):\n%s", diff)
 	}
 	for _, want := range []string{"b.json is no AllocateRequest", "c.json: invalid request: snapshot: is missing"} {
@@ -177,10 +179,10 @@ func TestBenchTable(t *testing.T) {
 		contend(greedy, "", "", nil),
 	}
 	var table bytes.Buffer
-	if err := writeBenchTable(&table, rows, contenders, colors{}); err != nil {
+	if err := writeBenchTable(&table, rows, contenders, cli.Colors{}); err != nil {
 		t.Fatal(err)
 	}
-	compareGolden(t, "bench.golden", table.String())
+	clitest.CompareGolden(t, "bench.golden", table.String())
 }
 
 // fake is a backend that does as it is told.
@@ -270,7 +272,7 @@ func TestBenchEndsOnASignal(t *testing.T) {
 		t.Fatal(err)
 	}
 	var stdout, stderr bytes.Buffer
-	command := exec.CommandContext(t.Context(), binary, "bench", "-o", "json", "-f", "testdata/queue.json", "--backends", "exact,highs", "--highs", program)
+	command := exec.CommandContext(t.Context(), binary, "bench", "-o", "json", "-f", "../elastalloc/testdata/queue.json", "--backends", "exact,highs", "--highs", program)
 	command.Stdout, command.Stderr = &stdout, &stderr
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
@@ -282,8 +284,8 @@ func TestBenchEndsOnASignal(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := command.Wait()
-	if status := command.ProcessState.ExitCode(); status != exitFailed || !strings.Contains(stderr.String(), "interrupted after 1 of 2 rows") {
-		t.Errorf("%v, exit status %d, stderr %q; want %d and the interruption", err, status, stderr.String(), exitFailed)
+	if status := command.ProcessState.ExitCode(); status != cli.ExitFailed || !strings.Contains(stderr.String(), "interrupted after 1 of 2 rows") {
+		t.Errorf("%v, exit status %d, stderr %q; want %d and the interruption", err, status, stderr.String(), cli.ExitFailed)
 	}
 	if rows := parseBench(t, stdout.String()); len(rows) != 1 || rows[0].Reason != "optimal" {
 		t.Errorf("rows %+v; want that of exact", rows)
@@ -294,7 +296,7 @@ func TestBenchEndsOnASignal(t *testing.T) {
 func TestBenchWithoutSolvers(t *testing.T) {
 	env := map[string]string{"ELASTALLOC_CBC": "/nonexistent/cbc", "ELASTALLOC_HIGHS": "/nonexistent/highs"}
 	var reasons []string
-	for _, row := range benchResults(t, env, "-f", "testdata/queue.json") {
+	for _, row := range benchResults(t, env, "-f", "../elastalloc/testdata/queue.json") {
 		reasons = append(reasons, string(row.Backend)+" "+row.Reason)
 		if (row.Objective == nil) != (row.Reason == "unavailable") {
 			t.Errorf("the objective of %s is %v where it is %s", row.Backend, row.Objective, row.Reason)
@@ -311,7 +313,7 @@ func TestBenchSolvers(t *testing.T) {
 		"ELASTALLOC_CBC":   solvertest.Program(t, solver.BackendCBC),
 		"ELASTALLOC_HIGHS": solvertest.Program(t, solver.BackendHiGHS),
 	}
-	rows := benchResults(t, env, "--formulation", "one-hot,paper", "-f", "testdata/queue.json", "testdata/more_jobs_than_nodes.json", "testdata/shrunken_pool.json")
+	rows := benchResults(t, env, "--formulation", "one-hot,paper", "-f", "../elastalloc/testdata/queue.json", "../elastalloc/testdata/more_jobs_than_nodes.json", "../elastalloc/testdata/shrunken_pool.json")
 	if len(rows) != 3*5 {
 		t.Fatalf("%d rows; want those of five contenders on three instances", len(rows))
 	}

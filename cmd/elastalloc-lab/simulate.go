@@ -13,11 +13,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/cmd/internal/wiring"
+	"github.com/elastalloc/elastalloc/lab/results"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/server"
 	"github.com/elastalloc/elastalloc/sim"
-	"github.com/elastalloc/elastalloc/sim/results"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -37,7 +38,7 @@ type simulateFlags struct {
 	programs         wiring.Programs
 }
 
-func newSimulateCommand(env lookupEnv) *cobra.Command {
+func newSimulateCommand(env cli.LookupEnv) *cobra.Command {
 	f := simulateFlags{config: sim.DefaultConfig(0)}
 	command := &cobra.Command{
 		Use:   "simulate --trace FILE|--synthetic KIND --nodes N,... --out DIR",
@@ -59,8 +60,8 @@ unless --force is given: files of the same name are then replaced.
 
 The policies:
 ` + describePolicies(),
-		Example: `  elastalloc simulate --trace trace.csv --nodes 70,110,150 --out results
-  elastalloc simulate --synthetic baseline --nodes 110 --policy greedy,optimal,fifo --out results`,
+		Example: `  elastalloc-lab simulate --trace trace.csv --nodes 70,110,150 --out results
+  elastalloc-lab simulate --synthetic baseline --nodes 110 --policy greedy,optimal,fifo --out results`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.simulate(cmd, env) },
 	}
@@ -82,8 +83,8 @@ The policies:
 	flags.Float64Var(&f.disturbance.KillShare, "kill-share", 0, "share of jobs that users kill at a random time")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of the synthetic workload and of all that happens at random")
 	flags.IntVar(&f.workers, "workers", runtime.GOMAXPROCS(0), "runs made at once")
-	addProgramFlags(flags, &f.programs)
-	markRequired(command, "nodes", "out")
+	cli.AddProgramFlags(flags, &f.programs)
+	cli.MarkRequired(command, "nodes", "out")
 	command.MarkFlagsOneRequired("trace", "synthetic")
 	command.MarkFlagsMutuallyExclusive("trace", "synthetic")
 	command.MarkFlagsMutuallyExclusive("gpus-per-node", "synthetic")
@@ -92,15 +93,15 @@ The policies:
 
 // describePolicies lists the policies for the help.
 func describePolicies() string {
-	t := new(table)
+	t := new(cli.Table)
 	for _, policy := range sim.Policies() {
-		t.addRow(plain, " "+policy.Name, policy.Description)
+		t.AddRow(cli.Plain, " "+policy.Name, policy.Description)
 	}
 	return strings.TrimRight(t.String(), "\n")
 }
 
 // simulate runs the simulations and writes what they found.
-func (f *simulateFlags) simulate(cmd *cobra.Command, env lookupEnv) error {
+func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 	ctx := cmd.Context()
 	policies, err := f.check()
 	if err != nil {
@@ -128,17 +129,17 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env lookupEnv) error {
 	runs, err := sim.RunAll(ctx, tasks, decider, f.workers, func(*sim.Result) { done++; show() })
 	bar.clear()
 	if ctx.Err() != nil {
-		return failed(errors.New("interrupted; nothing was written"))
+		return cli.Failed(errors.New("interrupted; nothing was written"))
 	}
 	if err != nil {
-		return failed(err)
+		return cli.Failed(err)
 	}
 	summary := results.Summarize(runs, baselineOf(policies), f.seed)
 	if err := writeResults(directory, runs, summary, baselineOf(policies), f.seed); err != nil {
-		return failed(err)
+		return cli.Failed(err)
 	}
-	_, err = fmt.Fprint(cmd.OutOrStdout(), runsTable(runs, summary, colorsFor(cmd.OutOrStdout(), env)))
-	return failed(err)
+	_, err = fmt.Fprint(cmd.OutOrStdout(), runsTable(runs, summary, cli.ColorsFor(cmd.OutOrStdout(), env)))
+	return cli.Failed(err)
 }
 
 // check returns the policies, or an error that names every flag that no work can be
@@ -227,7 +228,7 @@ func (f *simulateFlags) readTrace(cmd *cobra.Command) (sim.Trace, string, error)
 		trace, err := sim.Synthetic(sim.SyntheticKind(f.synthetic), f.seed, sim.DefaultNodesAsked)
 		return trace, "synthetic-" + f.synthetic, err
 	}
-	input, err := openInput(cmd, f.trace)
+	input, err := cli.OpenInput(cmd, f.trace)
 	if err != nil {
 		return nil, "", err
 	}
@@ -259,7 +260,7 @@ func newDecider(ctx context.Context, policies []sim.Policy, programs wiring.Prog
 	}
 	for _, backend := range backends {
 		if backend.Missing != nil {
-			return nil, failed(fmt.Errorf("backend %s: %w", backend.Name(), backend.Missing))
+			return nil, cli.Failed(fmt.Errorf("backend %s: %w", backend.Name(), backend.Missing))
 		}
 	}
 	return server.NewAllocator(server.AllocatorConfig{Chain: wiring.Chain(backends, wiring.DefaultBudget)}), nil

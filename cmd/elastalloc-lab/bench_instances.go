@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/server"
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -79,7 +80,7 @@ func tellApart(instances []instance) {
 // filesOf returns the files *.json of a folder, by name, or the path itself if it
 // is none.
 func filesOf(path string) (names []string, isFolder bool, err error) {
-	if path == standardInput {
+	if path == cli.StandardInput {
 		return []string{path}, false, nil
 	}
 	info, err := os.Stat(path)
@@ -103,7 +104,7 @@ func filesOf(path string) (names []string, isFolder bool, err error) {
 
 // readInstance reads a snapshot, and what to optimise, out of a request.
 func readInstance(cmd *cobra.Command, name string) (instance, error) {
-	request, err := readRequest(cmd, name)
+	request, err := cli.ReadRequest(cmd, name)
 	if err != nil {
 		return instance{}, err
 	}

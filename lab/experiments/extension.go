@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/elastalloc/elastalloc/sim/figures"
+	"github.com/elastalloc/elastalloc/lab/figures"
 )
 
 // What the paper says of its decision times, in milliseconds.

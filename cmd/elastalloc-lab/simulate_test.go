@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 )
 
 // filesIn returns the names of the files of a folder, none where it is missing.
@@ -31,9 +33,9 @@ func filesIn(t *testing.T, folder string) []string {
 
 func TestSimulate(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "results")
-	stdout, stderr, status := runWith(t, nil, "", "simulate", "--trace=testdata/trace.csv", "--nodes=4,6",
+	stdout, stderr, status := runWith(t, nil, "simulate", "--trace=../elastalloc/testdata/trace.csv", "--nodes=4,6",
 		"--policy=optimal,greedy,fifo", "--seed=7", "--frequency=60", "--out", out)
-	if status != exitDone || stderr != "" {
+	if status != cli.ExitDone || stderr != "" {
 		t.Fatalf("exit status %d, stderr %q", status, stderr)
 	}
 	for _, want := range []string{"NODES", "POLICY", "optimal", "greedy", "fifo", "100.00 %"} {
@@ -128,10 +130,10 @@ func checkJobs(t *testing.T, out string, runs int) {
 func TestSimulateIsDeterministic(t *testing.T) {
 	simulate := func(workers string) string {
 		out := filepath.Join(t.TempDir(), "results")
-		_, stderr, status := runWith(t, nil, "", "simulate", "--synthetic=baseline", "--nodes=190,170",
+		_, stderr, status := runWith(t, nil, "simulate", "--synthetic=baseline", "--nodes=190,170",
 			"--policy=greedy,max-min", "--eta-error=0.1", "--bug-share=0.15", "--kill-share=0.1",
 			"--scaling-delay=15s", "--workers", workers, "--out", out)
-		if status != exitDone {
+		if status != cli.ExitDone {
 			t.Fatalf("exit status %d, stderr %q", status, stderr)
 		}
 		jobs, err := os.ReadFile(filepath.Join(out, "jobs.csv"))
@@ -156,37 +158,37 @@ func TestSimulateRefuses(t *testing.T) {
 	if err := os.WriteFile(trace, []byte("job_id,submit_s,duration_s,gpus\na,0,1,1\nb,0,x,1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	good := "--trace=testdata/trace.csv --nodes=4"
+	good := "--trace=../elastalloc/testdata/trace.csv --nodes=4"
 	for args, want := range map[string]string{
 		"--nodes=4":                    "at least one of the flags in the group [trace synthetic] is required",
 		good + " --synthetic=baseline": "none of the others can be",
 		"--synthetic=baseline":         `required flag(s) "nodes" not set`,
-		"--synthetic=baseline --nodes=4 --gpus-per-node=4": "none of the others can be",
-		"--synthetic=other --nodes=4":                      `--synthetic is "other"; want baseline or heterogeneous`,
-		"--trace=missing.csv --nodes=4":                    "no such file",
-		"--nodes=4 --trace=" + trace:                       `bad.csv: trace line 3: duration_s is "x"`,
-		"--trace=testdata/trace.csv --nodes=0,4,4":         "--nodes is 0; want at least 1\n  --nodes names 4 twice",
-		good + " --policy=best":                            `there is no policy "best"; want one of optimal, `,
-		good + " --policy=fifo,fifo":                       `--policy names "fifo" twice`,
-		good + " --min-duration=-1s":                       "--min-duration is -1s",
-		good + " --min-duration=1000h":                     "trace has no job of at least 1000h",
-		good + " --min-duration=soon":                      "want a time such as 5m, 300s or 300",
-		good + " --gpus-per-node=0":                        "--gpus-per-node is 0; want at least 1",
-		good + " --frequency=0":                            "--frequency is 0s",
-		good + " --frequency=1.5s":                         "--frequency is 1.5s; want whole seconds",
-		good + " --steps=25":                               "--steps is 25; want 1 to 24",
-		good + " --scaling-delay=5m":                       "--scaling-delay is 5m0s; want whole seconds, at least 0s and less than the frequency",
-		good + " --eta-error=1":                            "--eta-error is 1; want at least 0 and less than 1",
-		good + " --eta-error=NaN":                          "--eta-error is NaN",
-		good + " --bug-share=0.6 --kill-share=0.5":         "together at most 1",
-		good + " --workers=0":                              "--workers is 0",
+		"--synthetic=baseline --nodes=4 --gpus-per-node=4":       "none of the others can be",
+		"--synthetic=other --nodes=4":                            `--synthetic is "other"; want baseline or heterogeneous`,
+		"--trace=missing.csv --nodes=4":                          "no such file",
+		"--nodes=4 --trace=" + trace:                             `bad.csv: trace line 3: duration_s is "x"`,
+		"--trace=../elastalloc/testdata/trace.csv --nodes=0,4,4": "--nodes is 0; want at least 1\n  --nodes names 4 twice",
+		good + " --policy=best":                                  `there is no policy "best"; want one of optimal, `,
+		good + " --policy=fifo,fifo":                             `--policy names "fifo" twice`,
+		good + " --min-duration=-1s":                             "--min-duration is -1s",
+		good + " --min-duration=1000h":                           "trace has no job of at least 1000h",
+		good + " --min-duration=soon":                            "want a time such as 5m, 300s or 300",
+		good + " --gpus-per-node=0":                              "--gpus-per-node is 0; want at least 1",
+		good + " --frequency=0":                                  "--frequency is 0s",
+		good + " --frequency=1.5s":                               "--frequency is 1.5s; want whole seconds",
+		good + " --steps=25":                                     "--steps is 25; want 1 to 24",
+		good + " --scaling-delay=5m":                             "--scaling-delay is 5m0s; want whole seconds, at least 0s and less than the frequency",
+		good + " --eta-error=1":                                  "--eta-error is 1; want at least 0 and less than 1",
+		good + " --eta-error=NaN":                                "--eta-error is NaN",
+		good + " --bug-share=0.6 --kill-share=0.5":               "together at most 1",
+		good + " --workers=0":                                    "--workers is 0",
 	} {
 		t.Run(args, func(t *testing.T) {
 			parent := t.TempDir()
 			out := filepath.Join(parent, "results")
-			stdout, stderr, status := runWith(t, nil, "", append([]string{"simulate", "--out", out}, strings.Fields(args)...)...)
-			if status != exitBadInput || !strings.Contains(stderr, want) || stdout != "" {
-				t.Errorf("exit status %d, stdout %q, stderr %q; want %d and %q", status, stdout, stderr, exitBadInput, want)
+			stdout, stderr, status := runWith(t, nil, append([]string{"simulate", "--out", out}, strings.Fields(args)...)...)
+			if status != cli.ExitBadInput || !strings.Contains(stderr, want) || stdout != "" {
+				t.Errorf("exit status %d, stdout %q, stderr %q; want %d and %q", status, stdout, stderr, cli.ExitBadInput, want)
 			}
 			if left := filesIn(t, parent); len(left) != 0 {
 				t.Errorf("written all the same: %v", left)
@@ -200,15 +202,15 @@ func TestSimulateKeepsWhatIsThere(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(out, "notes.txt"), []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"simulate", "--trace=testdata/trace.csv", "--nodes=4", "--policy=fifo", "--out", out}
-	_, stderr, status := runWith(t, nil, "", args...)
-	if status != exitBadInput || !strings.Contains(stderr, "is not empty; --force writes into it") {
+	args := []string{"simulate", "--trace=../elastalloc/testdata/trace.csv", "--nodes=4", "--policy=fifo", "--out", out}
+	_, stderr, status := runWith(t, nil, args...)
+	if status != cli.ExitBadInput || !strings.Contains(stderr, "is not empty; --force writes into it") {
 		t.Errorf("exit status %d, stderr %q; want the folder refused", status, stderr)
 	}
 	if diff := cmp.Diff([]string{"notes.txt"}, filesIn(t, out)); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
-	if _, stderr, status := runWith(t, nil, "", append(args, "--force")...); status != exitDone {
+	if _, stderr, status := runWith(t, nil, append(args, "--force")...); status != cli.ExitDone {
 		t.Fatalf("with --force: exit status %d, stderr %q", status, stderr)
 	}
 	files := filesIn(t, out)
@@ -224,9 +226,9 @@ func TestSimulateInterrupted(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	status := run(ctx, []string{
 		"simulate", "--synthetic=baseline", "--nodes=70", "--out", filepath.Join(parent, "results"),
-	}, strings.NewReader(""), &stdout, &stderr, func(string) (string, bool) { return "", false })
-	if status != exitFailed || !strings.Contains(stderr.String(), "interrupted; nothing was written") {
-		t.Errorf("exit status %d, stderr %q; want %d", status, &stderr, exitFailed)
+	}, cli.Streams{In: strings.NewReader(""), Out: &stdout, Err: &stderr}, func(string) (string, bool) { return "", false })
+	if status != cli.ExitFailed || !strings.Contains(stderr.String(), "interrupted; nothing was written") {
+		t.Errorf("exit status %d, stderr %q; want %d", status, &stderr, cli.ExitFailed)
 	}
 	if left := filesIn(t, parent); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
@@ -237,9 +239,9 @@ func TestSimulateInterrupted(t *testing.T) {
 // one whose program is missing.
 func TestSimulateNeedsItsSolver(t *testing.T) {
 	parent := t.TempDir()
-	_, stderr, status := runWith(t, nil, "", "simulate", "--trace=testdata/trace.csv", "--nodes=4",
+	_, stderr, status := runWith(t, nil, "simulate", "--trace=../elastalloc/testdata/trace.csv", "--nodes=4",
 		"--policy=optimal-cbc", "--cbc=/nonexistent/cbc", "--out", filepath.Join(parent, "results"))
-	if status != exitFailed || !strings.Contains(stderr, "backend cbc:") {
+	if status != cli.ExitFailed || !strings.Contains(stderr, "backend cbc:") {
 		t.Errorf("exit status %d, stderr %q; want cbc missed", status, stderr)
 	}
 	if left := filesIn(t, parent); len(left) != 0 {

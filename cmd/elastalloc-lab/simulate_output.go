@@ -9,9 +9,10 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/lab/figures"
+	"github.com/elastalloc/elastalloc/lab/results"
 	"github.com/elastalloc/elastalloc/sim"
-	"github.com/elastalloc/elastalloc/sim/figures"
-	"github.com/elastalloc/elastalloc/sim/results"
 )
 
 // writeResults writes the files of runs and lets them appear.
@@ -57,13 +58,13 @@ func writeFigure(directory *results.Directory, named figures.Named) error {
 }
 
 // runsTable lays out the runs for a person.
-func runsTable(runs []*sim.Result, summary results.Summary, color colors) *table {
-	t := &table{rightAligned: map[int]bool{0: true}}
+func runsTable(runs []*sim.Result, summary results.Summary, color cli.Colors) *cli.Table {
+	t := &cli.Table{RightAligned: map[int]bool{0: true}}
 	header := []string{"NODES", "POLICY", "QUEUE", "TOTAL", "EXTRA/100", "RESCALES", "DECISIONS", "PROVEN", "MEDIAN", "P95"}
 	for i := 2; i < len(header); i++ {
-		t.rightAligned[i] = true
+		t.RightAligned[i] = true
 	}
-	t.addRow(color.bold, header...)
+	t.AddRow(color.Bold, header...)
 	extra := make(map[string]string)
 	for _, c := range summary.Comparisons {
 		extra[c.Policy+strconv.Itoa(c.Nodes)] = fmt.Sprintf("%+.1f", c.ExtraJobsPer100)
@@ -74,7 +75,7 @@ func runsTable(runs []*sim.Result, summary results.Summary, color colors) *table
 		if share := run.ProvenShare(); share > 0 {
 			proven = fmt.Sprintf("%.2f %%", 100*share)
 		}
-		t.addRow(plain, strconv.Itoa(s.Nodes), s.Policy, minutes(s.MeanQueueSeconds), minutes(s.MeanTotalSeconds),
+		t.AddRow(cli.Plain, strconv.Itoa(s.Nodes), s.Policy, minutes(s.MeanQueueSeconds), minutes(s.MeanTotalSeconds),
 			extra[s.Policy+strconv.Itoa(s.Nodes)], strconv.Itoa(s.Rescales), strconv.Itoa(s.Decisions), proven,
 			millis(s.SolveMillis.Median), millis(s.SolveMillis.P95))
 	}
@@ -135,7 +136,7 @@ func openOutput(out string, force bool) (*results.Directory, error) {
 		return nil, fmt.Errorf("--out: %w; --force writes into it", err)
 	}
 	if err != nil {
-		return nil, failed(err)
+		return nil, cli.Failed(err)
 	}
 	return directory, nil
 }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"fmt"
@@ -8,21 +8,21 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func newVersionCommand() *cobra.Command {
+func newVersionCommand(program string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "elastalloc %s %s %s/%s\n",
-				version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-			return failed(err)
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s %s %s %s/%s\n",
+				program, Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return Failed(err)
 		},
 	}
 }
 
-// version returns the version that the Go command stamped the binary with.
-func version() string {
+// Version returns the version that the Go command stamped the binary with.
+func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" {
 		return "(unknown)"

@@ -3,8 +3,8 @@ package experiments
 import (
 	"cmp"
 
+	"github.com/elastalloc/elastalloc/lab/figures"
 	"github.com/elastalloc/elastalloc/sim"
-	"github.com/elastalloc/elastalloc/sim/figures"
 )
 
 // series returns a policy's measure over the pools, with its spread where several

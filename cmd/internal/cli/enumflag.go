@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"fmt"
@@ -7,15 +7,23 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// enumFlag is a flag whose values are those of an enum of the API, named as
-// valueName does. The number is 0, unspecified, while nobody set it.
-type enumFlag struct {
+// EnumFlag is a flag whose values are those of an enum of the API, named as
+// EnumName does.
+type EnumFlag struct {
 	descriptor protoreflect.EnumDescriptor
 	number     protoreflect.EnumNumber
 }
 
-// String returns the name of the value, nothing while nobody set one.
-func (f *enumFlag) String() string {
+// NewEnumFlag returns a flag for the values of an enum, which is any value of it.
+func NewEnumFlag(enum protoreflect.Enum) EnumFlag {
+	return EnumFlag{descriptor: enum.Descriptor()}
+}
+
+// Number returns the value that was set, 0, which is unspecified, if none was.
+func (f *EnumFlag) Number() protoreflect.EnumNumber { return f.number }
+
+// String returns the name of the value, "" if none was set.
+func (f *EnumFlag) String() string {
 	if f.number == 0 {
 		return ""
 	}
@@ -23,7 +31,7 @@ func (f *enumFlag) String() string {
 }
 
 // Set takes the value of the given name.
-func (f *enumFlag) Set(text string) error {
+func (f *EnumFlag) Set(text string) error {
 	values := f.descriptor.Values()
 	for i := 1; i < values.Len(); i++ {
 		if number := values.Get(i).Number(); valueName(f.descriptor, number) == text {
@@ -35,10 +43,10 @@ func (f *enumFlag) Set(text string) error {
 }
 
 // Type returns what the help shows for a value.
-func (f *enumFlag) Type() string { return strings.Join(f.names(), "|") }
+func (f *EnumFlag) Type() string { return strings.Join(f.names(), "|") }
 
 // names returns the names of all values but the unspecified one.
-func (f *enumFlag) names() []string {
+func (f *EnumFlag) names() []string {
 	var names []string
 	values := f.descriptor.Values()
 	for i := 1; i < values.Len(); i++ {
@@ -47,13 +55,14 @@ func (f *enumFlag) names() []string {
 	return names
 }
 
-// enumName returns the name of an enum's value as flags and tables have it.
-func enumName(value protoreflect.Enum) string {
+// EnumName returns the name of an enum's value as flags and tables have it: one-hot
+// for FORMULATION_ONE_HOT, and the number itself for a value that this program does
+// not know.
+func EnumName(value protoreflect.Enum) string {
 	return valueName(value.Descriptor(), value.Number())
 }
 
-// valueName returns one-hot for FORMULATION_ONE_HOT, and the number itself for a
-// value that this program does not know.
+// valueName is EnumName for the number of a value.
 func valueName(enum protoreflect.EnumDescriptor, number protoreflect.EnumNumber) string {
 	value := enum.Values().ByNumber(number)
 	if value == nil {

@@ -3,7 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
+
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 )
 
 // progress is a line on a terminal that says what is being done; the zero value
@@ -12,12 +13,7 @@ type progress struct{ terminal io.Writer }
 
 // newProgress returns the progress for a writer: none unless it is a terminal.
 func newProgress(w io.Writer) progress {
-	file, isFile := w.(*os.File)
-	if !isFile {
-		return progress{}
-	}
-	info, err := file.Stat()
-	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+	if !cli.IsTerminal(w) {
 		return progress{}
 	}
 	return progress{terminal: w}
@@ -27,7 +23,7 @@ func newProgress(w io.Writer) progress {
 func (p progress) show(format string, args ...any) {
 	if p.terminal != nil {
 		p.clear()
-		fmt.Fprint(p.terminal, printable(fmt.Sprintf(format, args...)))
+		fmt.Fprint(p.terminal, cli.Printable(fmt.Sprintf(format, args...)))
 	}
 }
 

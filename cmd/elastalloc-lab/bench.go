@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/cmd/internal/wiring"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
@@ -25,7 +26,7 @@ type benchFlags struct {
 	programs                      wiring.Programs
 }
 
-func newBenchCommand(env lookupEnv) *cobra.Command {
+func newBenchCommand(env cli.LookupEnv) *cobra.Command {
 	f := benchFlags{
 		backends: []string{
 			string(solver.BackendExact), string(solver.BackendHiGHS), string(solver.BackendCBC),
@@ -33,7 +34,7 @@ func newBenchCommand(env lookupEnv) *cobra.Command {
 		formulations: []string{string(solver.FormulationOneHot)},
 		limit:        time.Minute,
 		maxJobs:      solver.DefaultMaxJobs,
-		output:       outputTable,
+		output:       cli.OutputTable,
 	}
 	command := &cobra.Command{
 		Use:   "bench -f DIR|FILE [FILE...]",
@@ -59,8 +60,8 @@ the same snapshot, and at its end the times of each backend as multiples of
 those of exact, over the snapshots that both have a plan for.
 
 A signal ends the work; what there is until then is printed.`,
-		Example: `  elastalloc bench -f snapshots/ --backends exact,highs,cbc --limit 60s
-  elastalloc bench -f snapshot.json --formulation one-hot,paper -o json`,
+		Example: `  elastalloc-lab bench -f snapshots/ --backends exact,highs,cbc --limit 60s
+  elastalloc-lab bench -f snapshot.json --formulation one-hot,paper -o json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			// A pattern that the shell expands after -f leaves all but one file here.
 			f.files = append(f.files, args...)
@@ -74,16 +75,16 @@ A signal ends the work; what there is until then is printed.`,
 	flags.DurationVar(&f.limit, "limit", f.limit, "time for each backend and snapshot")
 	flags.IntVar(&f.maxJobs, "max-jobs", f.maxJobs, "skip snapshots of more jobs")
 	flags.StringVarP(&f.output, "output", "o", f.output, "output format, table or json")
-	addProgramFlags(flags, &f.programs)
-	markRequired(command, "file")
+	cli.AddProgramFlags(flags, &f.programs)
+	cli.MarkRequired(command, "file")
 	return command
 }
 
 // check returns an error for a flag that no work can be done with.
 func (f *benchFlags) check() error {
 	switch {
-	case f.output != outputTable && f.output != outputJSON:
-		return fmt.Errorf("--output is %q; want %s or %s", f.output, outputTable, outputJSON)
+	case f.output != cli.OutputTable && f.output != cli.OutputJSON:
+		return fmt.Errorf("--output is %q; want %s or %s", f.output, cli.OutputTable, cli.OutputJSON)
 	case f.limit <= 0:
 		return fmt.Errorf("--limit is %v; want more than 0", f.limit)
 	case f.maxJobs < 1:
@@ -98,7 +99,7 @@ func (f *benchFlags) check() error {
 
 // bench compares the backends and prints the rows. What there is when the work is
 // interrupted or fails is printed as well.
-func (f *benchFlags) bench(cmd *cobra.Command, env lookupEnv) error {
+func (f *benchFlags) bench(cmd *cobra.Command, env cli.LookupEnv) error {
 	if err := f.check(); err != nil {
 		return err
 	}
@@ -111,12 +112,12 @@ func (f *benchFlags) bench(cmd *cobra.Command, env lookupEnv) error {
 		return err
 	}
 	rows, err := compare(cmd.Context(), instances, contenders, f.limit, newProgress(cmd.ErrOrStderr()))
-	if f.output == outputJSON {
+	if f.output == cli.OutputJSON {
 		err = cmp.Or(err, writeBenchJSON(cmd.OutOrStdout(), rows))
 	} else {
-		err = cmp.Or(err, writeBenchTable(cmd.OutOrStdout(), rows, contenders, colorsFor(cmd.OutOrStdout(), env)))
+		err = cmp.Or(err, writeBenchTable(cmd.OutOrStdout(), rows, contenders, cli.ColorsFor(cmd.OutOrStdout(), env)))
 	}
-	return failed(err)
+	return cli.Failed(err)
 }
 
 // contender is a backend with, if it hands one to a solver, a formulation.
@@ -130,7 +131,7 @@ type contender struct {
 func (f *benchFlags) contenders(ctx context.Context) ([]contender, error) {
 	var formulations []solver.Formulation
 	for _, name := range f.formulations {
-		flag := enumFlag{descriptor: elastallocv1.Formulation(0).Descriptor()}
+		flag := cli.NewEnumFlag(elastallocv1.Formulation(0))
 		if err := flag.Set(name); err != nil {
 			return nil, fmt.Errorf("--formulation is %q; %w", name, err)
 		}

@@ -8,7 +8,7 @@ import (
 	"html/template"
 	"strings"
 
-	"github.com/elastalloc/elastalloc/sim/figures"
+	"github.com/elastalloc/elastalloc/lab/figures"
 )
 
 // The names of the files and the folder of results.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/elastalloc/elastalloc/sim/figures"
+	"github.com/elastalloc/elastalloc/lab/figures"
 )
 
 // Experiment is one of the paper's experiments, or one of ours, and what it found.

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+)
+
+// run executes the command line args and returns the exit status: 0 done, 1 the
+// work failed, 2 bad usage or bad input. Results go to stdout, errors to stderr.
+func run(ctx context.Context, args []string, streams cli.Streams, env cli.LookupEnv) int {
+	return cli.Run(ctx, newRootCommand(env), args, streams, env)
+}
+
+func newRootCommand(env cli.LookupEnv) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "elastalloc-lab",
+		Short: "Simulate allocation policies and compare backends",
+		Long: `elastalloc-lab does the offline work around elastalloc: it simulates traces under
+allocation policies, repeats the experiments of the paper and compares backends.
+
+` + cli.Conventions,
+	}
+	root.AddCommand(
+		newSimulateCommand(env),
+		newPaperCommand(),
+		newBenchCommand(env),
+	)
+	return root
+}

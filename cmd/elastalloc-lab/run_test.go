@@ -1,0 +1,61 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/cmd/internal/clitest"
+)
+
+// binary is the program under test, built once for all tests.
+var binary string
+
+func TestMain(m *testing.M) {
+	os.Exit(clitest.BuildAndTest(m, &binary))
+}
+
+// runWith executes a command line in this process.
+func runWith(t *testing.T, env map[string]string, args ...string) (stdout, stderr string, status int) {
+	t.Helper()
+	return clitest.Run(t, run, env, "", args...)
+}
+
+// TestExitStatus checks who is to blame: 2 for usage and input, 1 for the work.
+func TestExitStatus(t *testing.T) {
+	for name, test := range map[string]struct {
+		args   string
+		status int
+		stderr string
+	}{
+		"version":                {args: "version", status: cli.ExitDone},
+		"unknown command":        {args: "decide", status: cli.ExitBadInput, stderr: `unknown command "decide"`},
+		"unknown flag":           {args: "bench --port 1", status: cli.ExitBadInput, stderr: "unknown flag: --port"},
+		"bench without files":    {args: "bench", status: cli.ExitBadInput, stderr: `"file" not set`},
+		"bench of bad fields":    {args: "bench -f ../elastalloc/testdata/bad_fields.json --backends exact", status: cli.ExitBadInput, stderr: "snapshot.total_nodes"},
+		"bench of no request":    {args: "bench -f ../elastalloc/testdata/trace.csv --backends exact", status: cli.ExitBadInput, stderr: "trace.csv is no AllocateRequest"},
+		"bench of no file":       {args: "bench -f missing --backends exact", status: cli.ExitBadInput, stderr: "missing: no such file"},
+		"bench of nothing":       {args: "bench -f ../elastalloc/demo --backends exact", status: cli.ExitBadInput, stderr: "no snapshot"},
+		"bench of too many jobs": {args: "bench -f ../elastalloc/testdata/queue.json --backends exact --max-jobs 3", status: cli.ExitBadInput, stderr: "skipped: 1 snapshots of more than 3 jobs"},
+		"bench without time":     {args: "bench -f testdata --limit 0s", status: cli.ExitBadInput, stderr: "--limit is 0s"},
+		"bench without jobs":     {args: "bench -f testdata --max-jobs 0", status: cli.ExitBadInput, stderr: "--max-jobs is 0"},
+		"bench backend":          {args: "bench -f testdata --backends exact,gurobi", status: cli.ExitBadInput, stderr: `--backends: there is no backend "gurobi"`},
+		"bench formulation":      {args: "bench -f testdata --formulation onehot", status: cli.ExitBadInput, stderr: `--formulation is "onehot"; want one of one-hot, paper`},
+		"bench formulations":     {args: "bench -f testdata --formulation paper,paper", status: cli.ExitBadInput, stderr: "twice"},
+		"bench output":           {args: "bench -f testdata -o yaml", status: cli.ExitBadInput, stderr: "want table or json"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stdout, stderr, status := runWith(t, nil, strings.Fields(test.args)...)
+			if status != test.status {
+				t.Errorf("exit status %d; want %d", status, test.status)
+			}
+			if !strings.Contains(stderr, test.stderr) || (test.stderr == "") != (stderr == "") {
+				t.Errorf("stderr is %q; want it to say %q", stderr, test.stderr)
+			}
+			if (stdout == "") != (test.stderr != "") {
+				t.Errorf("stdout is %q beside stderr %q", stdout, stderr)
+			}
+		})
+	}
+}

@@ -1,0 +1,78 @@
+// Package cli is what the command lines of this module have in common: flags that
+// the environment sets as well, flags of the API's enums and of the external solvers'
+// programs, reading a request, tables for a terminal, the exit status and the version.
+package cli
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/elastalloc/elastalloc/cmd/internal/wiring"
+)
+
+// Conventions is what the help says of every program.
+const Conventions = `Every flag can also be set by an environment variable, named in its description.
+A flag on the command line wins; an empty variable counts as unset.
+
+Exit status: 0 done, 1 the work failed, 2 bad usage or bad input.`
+
+// The output formats of commands that have several.
+const (
+	OutputTable = "table"
+	OutputJSON  = "json"
+)
+
+// LookupEnv returns the value of an environment variable and whether it is set, as
+// os.LookupEnv does.
+type LookupEnv func(name string) (string, bool)
+
+// Get returns the value of a variable, "" where it is not set.
+func (l LookupEnv) Get(name string) string {
+	value, _ := l(name)
+	return value
+}
+
+// Streams are the standard streams of a command.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+// Run executes the command line args with root, whose subcommands it completes with
+// version, and returns the exit status. Flags that args leave alone take the values of
+// their variables. Results go to streams.Out, errors to streams.Err.
+func Run(ctx context.Context, root *cobra.Command, args []string, streams Streams, env LookupEnv) int {
+	root.AddCommand(newVersionCommand(root.Name()))
+	root.SilenceUsage, root.SilenceErrors = true, true
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		return setFromEnvironment(cmd.Flags(), env)
+	}
+	describeEnvironment(root)
+	root.SetArgs(args)
+	root.SetIn(streams.In)
+	root.SetOut(streams.Out)
+	root.SetErr(streams.Err)
+	command, err := root.ExecuteContextC(ctx)
+	if err != nil {
+		PrintError(streams.Err, command, err)
+	}
+	return ExitStatus(err)
+}
+
+// AddProgramFlags adds the flags that name the external solvers' executables.
+// Their variables are ELASTALLOC_CBC and ELASTALLOC_HIGHS.
+func AddProgramFlags(flags *pflag.FlagSet, programs *wiring.Programs) {
+	*programs = wiring.DefaultPrograms()
+	flags.StringVar(&programs.CBC, "cbc", programs.CBC, "program of the backend cbc, a path or a name on the PATH")
+	flags.StringVar(&programs.HiGHS, "highs", programs.HiGHS, "program of the backend highs, a path or a name on the PATH")
+}
+
+// MarkRequired makes flags of a command required.
+func MarkRequired(command *cobra.Command, names ...string) {
+	for _, name := range names {
+		_ = command.MarkFlagRequired(name) // Fails only for a flag that is not there.
+	}
+}

@@ -1,0 +1,44 @@
+package cli
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+func TestTwoDigits(t *testing.T) {
+	for x, want := range map[float64]string{
+		0: "0", 5.8e-5: "0.000058", 0.0134: "0.013", 1: "1.0", 49.2: "49", 123: "123", 1e-7: "0.00000010",
+	} {
+		if got := TwoDigits(x); got != want {
+			t.Errorf("TwoDigits(%v) = %q; want %q", x, got, want)
+		}
+	}
+}
+
+func TestColors(t *testing.T) {
+	noEnv := func(string) (string, bool) { return "", false }
+	if got := ColorsFor(new(strings.Builder), noEnv); got != (Colors{}) {
+		t.Errorf("colors of a buffer are %+v; want none", got)
+	}
+	file, err := os.Create(t.TempDir() + "/table")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if got := ColorsFor(file, noEnv); got != (Colors{}) {
+		t.Errorf("colors of a file are %+v; want none", got)
+	}
+	terminal, err := os.OpenFile("/dev/null", os.O_WRONLY, 0) // A character device, as a terminal is.
+	if err != nil {
+		t.Skip("no character device: ", err)
+	}
+	defer terminal.Close()
+	if got := ColorsFor(terminal, noEnv); got.Green.Paint("x") != "\x1b[32mx\x1b[0m" {
+		t.Errorf("green is painted %q", got.Green.Paint("x"))
+	}
+	noColor := func(name string) (string, bool) { return "1", name == "NO_COLOR" }
+	if got := ColorsFor(terminal, noColor); got != (Colors{}) {
+		t.Errorf("colors with NO_COLOR are %+v; want none", got)
+	}
+}

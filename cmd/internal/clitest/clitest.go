@@ -1,0 +1,90 @@
+// Package clitest tests command lines: in this process, as a built program, and
+// against golden files.
+package clitest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// Main is a program's command line: args to exit status.
+type Main func(ctx context.Context, args []string, streams cli.Streams, env cli.LookupEnv) int
+
+// Run executes a command line in this process, with env as its whole environment.
+func Run(t *testing.T, main Main, env map[string]string, stdin string, args ...string) (stdout, stderr string, status int) {
+	t.Helper()
+	lookup := func(name string) (string, bool) {
+		value, set := env[name]
+		return value, set
+	}
+	var out, errs bytes.Buffer
+	status = main(t.Context(), args, cli.Streams{In: strings.NewReader(stdin), Out: &out, Err: &errs}, lookup)
+	return out.String(), errs.String(), status
+}
+
+// BuildAndTest builds the command in the working directory, sets binary to its path,
+// runs the tests and returns the exit status for TestMain.
+func BuildAndTest(m *testing.M, binary *string) int {
+	directory, err := os.MkdirTemp("", "elastalloc")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(directory)
+	*binary = filepath.Join(directory, "program")
+	build := exec.Command("go", "build", "-o", *binary, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "building the binary: %v\n%s", err, output)
+		return 1
+	}
+	return m.Run()
+}
+
+// RunBinary executes a built program.
+func RunBinary(t *testing.T, binary string, stdin io.Reader, args ...string) (stdout, stderr string, status int) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	command := exec.CommandContext(t.Context(), binary, args...)
+	command.Stdin, command.Stdout, command.Stderr = stdin, &out, &errs
+	err := command.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return out.String(), errs.String(), command.ProcessState.ExitCode()
+}
+
+// CompareGolden compares a text with the file of a name in testdata; go test -update
+// rewrites it.
+func CompareGolden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", name, diff)
+	}
+}

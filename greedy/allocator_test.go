@@ -286,8 +286,8 @@ func TestSolveResult(t *testing.T) {
 }
 
 func TestSolveRefusesAPoolThatAdmissionWouldNotMake(t *testing.T) {
-	p := &solver.Problem{Nodes: 1, Steps: 1, Jobs: []solver.AdmittedJob{
-		{Demand: 1, Weight: 1, Current: 2, Sizes: []int{2}, FirstStepWork: []float64{1}, StepWork: []float64{1}},
+	p := &solver.Problem{Capacity: []int{1}, Steps: 1, Jobs: []solver.AdmittedJob{
+		{Demand: 1, Gain: []float64{1}, Current: 2, Sizes: []int{2}, FirstStepWork: []float64{1}, StepWork: []float64{1}},
 	}}
 	if result, err := New().Solve(t.Context(), p, solver.SolveOptions{}); err == nil {
 		t.Errorf("Solve() = %v; want an error", result.Plan)
@@ -308,7 +308,7 @@ func TestPlansAreLegalAndKeepTheQueueOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := snapshots().Draw(t, "snapshot")
 		p, plan := solve(t, s, drawAdmission(t)) // Checks sizes and pool.
-		var waits, preempted, started, idle = false, false, 0, p.Nodes
+		var waits, preempted, started, idle = false, false, 0, p.Capacity[0]
 		for n := range p.Jobs {
 			nodes := plan[n][0]
 			idle -= nodes

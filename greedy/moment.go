@@ -21,7 +21,7 @@ type moment struct {
 // newMoment brings every running job to a legal size: the largest that is not
 // above what it holds, or its smallest where it holds less than that.
 func newMoment(p *solver.Problem) *moment {
-	m := &moment{jobs: p.Jobs, nodes: make([]int, len(p.Jobs)), idle: p.Nodes}
+	m := &moment{jobs: p.Jobs, nodes: make([]int, len(p.Jobs)), idle: slices.Min(p.Capacity)}
 	for i := range p.Jobs {
 		job := &p.Jobs[i]
 		if job.Queued() {

@@ -34,11 +34,13 @@ func smallest(_ context.Context, p *solver.Problem) (solver.Result, error) {
 	return solver.Result{Plan: plan, Bound: everythingDone(p), Limit: solver.LimitNone}, nil
 }
 
-// everythingDone bounds every plan: all jobs finished after the first step.
+// everythingDone bounds every plan: all jobs finished in the first step.
 func everythingDone(p *solver.Problem) float64 {
 	bound := 0.0
 	for i := range p.Jobs {
-		bound += p.Jobs[i].Weight * float64(p.Steps)
+		for _, gain := range p.Jobs[i].Gain {
+			bound += gain
+		}
 	}
 	return bound
 }

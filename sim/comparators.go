@@ -151,7 +151,7 @@ type shares struct {
 // sizes fit.
 func newShares(s *solver.Snapshot) *shares {
 	p := solver.NewProblem(s, solver.AdmissionFIFO)
-	m := &shares{jobs: p.Jobs, level: make([]int, len(p.Jobs)), idle: p.Nodes}
+	m := &shares{jobs: p.Jobs, level: make([]int, len(p.Jobs)), idle: p.Capacity[0]}
 	for n := range p.Jobs {
 		m.idle -= m.nodes(n)
 	}

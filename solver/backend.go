@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -123,6 +124,7 @@ const (
 	LimitNone Limit = "none" // the search ran to its end
 	LimitGap  Limit = "gap"  // the gap asked for was reached
 	LimitTime Limit = "time" // the time budget
+	LimitWork Limit = "work" // the search used up its count of work; deterministic
 )
 
 // Outcome is how a backend's try at a decision ended.
@@ -140,13 +142,13 @@ const (
 // OptimalGap is the relative gap up to which a plan counts as proven optimal.
 const OptimalGap = 1e-9
 
-// tiny keeps the relative gap of a problem that is worth nothing defined.
+// tiny keeps the relative gap of an objective of 0 defined.
 const tiny = 1e-12
 
-// RelativeGap returns (bound - objective) / max(bound, tiny), the share by which
-// a better plan could exceed the bound's claim; it is never negative.
+// RelativeGap returns (bound - objective) / max(|bound|, |objective|, tiny), how
+// much better than the objective a plan could be; it is never negative.
 func RelativeGap(objective, bound float64) float64 {
-	return max(0, bound-objective) / max(bound, tiny)
+	return max(0, bound-objective) / max(math.Abs(bound), math.Abs(objective), tiny)
 }
 
 // Options is what a caller asks of a decision.

@@ -20,6 +20,8 @@ func TestRelativeGap(t *testing.T) {
 		{name: "nothing to gain", objective: 0, bound: 0},
 		{name: "a problem worth nothing", objective: 0, bound: 1e-13, want: 0.1},
 		{name: "no plan worth anything", objective: 0, bound: 5, want: 1},
+		{name: "a negative objective", objective: -4, bound: -3, want: 0.25},
+		{name: "a positive bound on it", objective: -4, bound: 1, want: 1.25},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

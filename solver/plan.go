@@ -53,15 +53,15 @@ func (p *Problem) Check(plan Plan) error {
 		}
 	}
 	for t, nodes := range used {
-		if nodes > p.Nodes {
-			return fmt.Errorf("plan uses %d nodes in step %d; the pool has %d", nodes, t+1, p.Nodes)
+		if nodes > p.Capacity[t] {
+			return fmt.Errorf("plan uses %d nodes in step %d; the pool has %d", nodes, t+1, p.Capacity[t])
 		}
 	}
 	return nil
 }
 
-// Objective returns the weighted training progress of a legal plan, the paper's
-// equation (obj): the sum over jobs i and steps t of w_i s_i^t / d_i.
+// Objective returns the objective of a legal plan: the sum of the values of its
+// jobs.
 func (p *Problem) Objective(plan Plan) float64 {
 	total := 0.0
 	for i := range p.Jobs {
@@ -70,14 +70,18 @@ func (p *Problem) Objective(plan Plan) float64 {
 	return total
 }
 
-// Value returns the job's part of the objective under the given nodes per step.
+// Value returns the job's part of the objective under the given nodes per step, as
+// AdmittedJob says.
 func (j *AdmittedJob) Value(nodes []int) float64 {
 	served, value := 0.0, 0.0
 	for t, k := range nodes {
 		served = j.serve(served, t, k)
-		value += served / j.Demand
+		value += j.Gain[t] * served / j.Demand
 	}
-	return j.Weight * value
+	if n, legal := slices.BinarySearch(j.Sizes, nodes[0]); legal && j.SizeValue != nil {
+		value += j.SizeValue[n]
+	}
+	return value
 }
 
 // Progress returns the cumulative share of the job's remaining work done at the

@@ -77,6 +77,26 @@ func TestObjectiveAndProgress(t *testing.T) {
 	}
 }
 
+// TestObjectiveIsData values a plan by gains that differ by step and by values of
+// sizes, in steps of different capacity.
+func TestObjectiveIsData(t *testing.T) {
+	p := example()
+	p.Capacity = []int{5, 3, 4}
+	p.Jobs[0].Gain, p.Jobs[1].Gain = []float64{0, 3, 0}, []float64{1, 0, 0}
+	p.Jobs[1].SizeValue = []float64{-7, 2, 5}
+	plan := solver.Plan{{1, 2, 2}, {4, 1, 2}}
+	if err := p.Check(plan); err != nil {
+		t.Error(err)
+	}
+	want := 3*780.0/900 + 768.0/4800 + 5
+	if diff := cmp.Diff(want, p.Objective(plan), approx()); diff != "" {
+		t.Errorf("objective (-want +got):\n%s", diff)
+	}
+	if err := p.Check(solver.Plan{{1, 2, 2}, {4, 2, 2}}); err == nil {
+		t.Error("Check() allows 4 nodes in step 2, which has 3")
+	}
+}
+
 func TestCheck(t *testing.T) {
 	p := example() // two jobs, three steps, five nodes, sizes 1, 2 and 4
 	tests := []struct {
@@ -181,7 +201,7 @@ func TestPlanProperties(t *testing.T) {
 					t.Fatalf("progress of job %d is %v in step %d after %v", n, share, step, before)
 				}
 				before = share
-				total += p.Jobs[n].Weight * share
+				total += p.Jobs[n].Gain[step] * share
 			}
 		}
 		if diff := cmp.Diff(total, objective, approx()); diff != "" {

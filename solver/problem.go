@@ -1,13 +1,17 @@
 package solver
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Problem is the optimisation model of one snapshot after admission: the paper's
 // final formulation with its data worked out, so that a backend needs nothing
 // else. It is immutable; backends share it.
 type Problem struct {
-	// Nodes is the size of the pool, N.
-	Nodes int
+	// Capacity is the number of nodes of the pool in each step, the paper's N. Every
+	// step has the same today.
+	Capacity []int
 	// Steps is the number of steps of the horizon, T.
 	Steps int
 	// Jobs are the admitted jobs in the order of the snapshot; queued ones are in
@@ -15,14 +19,17 @@ type Problem struct {
 	Jobs []AdmittedJob
 }
 
-// AdmittedJob is a job of the model.
+// AdmittedJob is a job of the model. Its part of the objective under a plan is
+//
+//	sum_t Gain[t] * s^t / Demand  +  SizeValue of its size in the first step,
+//
+// where s^t is the demand served by the end of step t. An objective is what fills
+// in Gain and SizeValue; the paper's is in progress.go.
 type AdmittedJob struct {
 	// Index is the job's position in Snapshot.Jobs.
 	Index int
 	// Demand is the remaining ETA d_i in seconds on one node.
 	Demand float64
-	// Weight is w_i.
-	Weight float64
 	// Current is the number of nodes held now, 0 = queued.
 	Current int
 	// TrainingTime is how long the job has trained so far.
@@ -35,12 +42,20 @@ type AdmittedJob struct {
 	FirstStepWork []float64
 	// StepWork is the same for every later step.
 	StepWork []float64
+	// Gain is, for each step, what having served the whole demand by its end adds to
+	// the objective; having served a share of it adds that share. At least 0. Jobs
+	// may share one slice.
+	Gain []float64
+	// SizeValue is what holding each of Sizes in the first step adds to the objective
+	// besides; it may be negative. Nil adds nothing.
+	SizeValue []float64
 }
 
 // NewProblem admits jobs of a valid snapshot and builds the model over them.
 func NewProblem(s *Snapshot, admission Admission) *Problem {
 	admitted := admit(s, admission)
-	p := &Problem{Nodes: s.TotalNodes, Steps: s.Horizon.Steps, Jobs: make([]AdmittedJob, len(admitted))}
+	p := newProblem(s)
+	p.Jobs = make([]AdmittedJob, len(admitted))
 	for n, a := range admitted {
 		job := &s.Jobs[a.index]
 		sizes := job.LegalSizes()
@@ -49,7 +64,13 @@ func NewProblem(s *Snapshot, admission Admission) *Problem {
 		}
 		p.Jobs[n] = newAdmittedJob(s, a.index, sizes)
 	}
+	p.gainProgress(s)
 	return p
+}
+
+// newProblem returns the model of a snapshot without jobs.
+func newProblem(s *Snapshot) *Problem {
+	return &Problem{Capacity: slices.Repeat([]int{s.TotalNodes}, s.Horizon.Steps), Steps: s.Horizon.Steps}
 }
 
 // newAdmittedJob works out the model's data of job i of the snapshot.
@@ -59,7 +80,6 @@ func newAdmittedJob(s *Snapshot, i int, sizes []int) AdmittedJob {
 	return AdmittedJob{
 		Index:         i,
 		Demand:        job.RemainingETA.Seconds(),
-		Weight:        job.Weight,
 		Current:       job.CurrentNodes,
 		TrainingTime:  job.TrainingTime,
 		Sizes:         sizes,
@@ -109,16 +129,19 @@ func (j *AdmittedJob) SmallestTrainingSize() int {
 
 // WithWaiting returns the relaxation of p in which every queued job may also hold
 // 0 nodes: the model of an allocator with a queue of its own, such as greedy,
-// that may leave an admitted job waiting. Its optimum is at least that of p.
+// that may leave an admitted job waiting, which adds nothing to the objective. Its
+// optimum is at least that of p.
 func (p *Problem) WithWaiting() *Problem {
-	relaxed := &Problem{Nodes: p.Nodes, Steps: p.Steps, Jobs: make([]AdmittedJob, len(p.Jobs))}
-	copy(relaxed.Jobs, p.Jobs)
+	relaxed := &Problem{Capacity: p.Capacity, Steps: p.Steps, Jobs: slices.Clone(p.Jobs)}
 	for i := range relaxed.Jobs {
 		job := &relaxed.Jobs[i]
 		if job.Queued() && job.Sizes[0] != 0 {
 			job.Sizes = append([]int{0}, job.Sizes...)
 			job.FirstStepWork = append([]float64{0}, job.FirstStepWork...)
 			job.StepWork = append([]float64{0}, job.StepWork...)
+			if job.SizeValue != nil {
+				job.SizeValue = append([]float64{0}, job.SizeValue...)
+			}
 		}
 	}
 	return relaxed
@@ -129,13 +152,14 @@ func (p *Problem) WithWaiting() *Problem {
 // one plan it has. It values allocations that are not made by optimising, such as
 // those of ModeFillIdle.
 func Hold(s *Snapshot, nodes []int) (*Problem, Plan) {
-	p := &Problem{Nodes: s.TotalNodes, Steps: s.Horizon.Steps}
+	p := newProblem(s)
 	for i := range s.Jobs {
 		if nodes[i] == 0 {
 			continue
 		}
 		p.Jobs = append(p.Jobs, newAdmittedJob(s, i, []int{nodes[i]}))
 	}
+	p.gainProgress(s)
 	plan := NewPlan(len(p.Jobs), p.Steps)
 	for n := range p.Jobs {
 		for t := range plan[n] {

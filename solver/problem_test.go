@@ -2,6 +2,7 @@ package solver_test
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -28,15 +29,15 @@ func TestNewProblem(t *testing.T) {
 	s.Jobs[1].AllowedNodes = []int{1, 3, 20}
 	s.Jobs[1].Scaling.Speeds = []float64{1, 2.5}
 	want := &solver.Problem{
-		Nodes: 9,
-		Steps: 3,
+		Capacity: []int{9, 9, 9},
+		Steps:    3,
 		Jobs: []solver.AdmittedJob{
 			{
-				Index: 0, Demand: 1.5, Weight: 3, Sizes: []int{0, 2, 4},
+				Index: 0, Demand: 1.5, Gain: []float64{3, 3, 3}, Sizes: []int{0, 2, 4},
 				FirstStepWork: []float64{0, 160, 256}, StepWork: []float64{0, 160, 256},
 			},
 			{
-				Index: 1, Demand: 3600, Weight: 1, Current: 7, TrainingTime: time.Minute, Sizes: []int{1, 3},
+				Index: 1, Demand: 3600, Gain: []float64{1, 1, 1}, Current: 7, TrainingTime: time.Minute, Sizes: []int{1, 3},
 				FirstStepWork: []float64{100, 250}, StepWork: []float64{100, 250},
 			},
 		},
@@ -119,7 +120,7 @@ func TestWithWaiting(t *testing.T) {
 		if diff := cmp.Diff(before, p); diff != "" {
 			t.Fatalf("the problem changed (-before +after):\n%s", diff)
 		}
-		if len(relaxed.Jobs) != len(p.Jobs) || relaxed.Nodes != p.Nodes || relaxed.Steps != p.Steps {
+		if len(relaxed.Jobs) != len(p.Jobs) || !slices.Equal(relaxed.Capacity, p.Capacity) || relaxed.Steps != p.Steps {
 			t.Fatalf("WithWaiting() = %+v of %+v", relaxed, p)
 		}
 		for n := range p.Jobs {
@@ -147,6 +148,17 @@ func TestWithWaiting(t *testing.T) {
 	})
 }
 
+func TestWithWaitingAddsNothing(t *testing.T) {
+	p := &solver.Problem{Capacity: []int{2}, Steps: 1, Jobs: []solver.AdmittedJob{{
+		Demand: 1, Gain: []float64{0}, Sizes: []int{1, 2}, SizeValue: []float64{-3, -2},
+		FirstStepWork: []float64{1, 2}, StepWork: []float64{1, 2},
+	}}}
+	got := p.WithWaiting().Jobs[0].SizeValue
+	if diff := cmp.Diff([]float64{0, -3, -2}, got); diff != "" {
+		t.Errorf("values of the sizes (-want +got):\n%s", diff)
+	}
+}
+
 func TestHold(t *testing.T) {
 	s := valid(3)
 	s.Horizon = solver.Horizon{Step: 600 * time.Second, Steps: 2}
@@ -160,7 +172,7 @@ func TestHold(t *testing.T) {
 	if err := p.Check(plan); err != nil {
 		t.Error(err)
 	}
-	if p.Nodes != 8 || p.Jobs[0].Index != 0 || p.Jobs[1].Index != 2 {
+	if !slices.Equal(p.Capacity, []int{8, 8}) || p.Jobs[0].Index != 0 || p.Jobs[1].Index != 2 {
 		t.Errorf("problem %+v; want jobs 0 and 2 of the snapshot on 8 nodes", p)
 	}
 	// Half an hour and all of the hour; 585 s, then 600 s more on two nodes.

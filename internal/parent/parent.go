@@ -101,7 +101,7 @@ func firstSteps(p *solver.Problem) [][]int {
 	nodes := make([]int, len(p.Jobs))
 	var assign func(i, total int)
 	assign = func(i, total int) {
-		if total > p.Nodes {
+		if total > p.Capacity[0] {
 			return
 		}
 		if i == len(nodes) {

@@ -14,13 +14,14 @@ import (
 	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
-// linear returns a queued job that serves one unit of demand per node and step.
+// linear returns a queued job of two steps that serves one unit of demand per node
+// and step.
 func linear(demand float64, sizes ...int) solver.AdmittedJob {
 	work := make([]float64, len(sizes))
 	for n, k := range sizes {
 		work[n] = float64(k)
 	}
-	return solver.AdmittedJob{Demand: demand, Weight: 1, Sizes: sizes, FirstStepWork: work, StepWork: work}
+	return solver.AdmittedJob{Demand: demand, Gain: []float64{1, 1}, Sizes: sizes, FirstStepWork: work, StepWork: work}
 }
 
 // TestWhereTheyDiffer has jobs of demand 2, 3 and 4 on 4 nodes for two steps; each
@@ -32,7 +33,7 @@ func linear(demand float64, sizes ...int) solver.AdmittedJob {
 // job 2 gets the node: 1/2 + 2/3 + 1/4, then 1 + 1 + 3/4, which is 4 1/6. Nobody
 // finishes in the first step, so the parent has it that way as well.
 func TestWhereTheyDiffer(t *testing.T) {
-	p := &solver.Problem{Nodes: 4, Steps: 2, Jobs: []solver.AdmittedJob{
+	p := &solver.Problem{Capacity: []int{4, 4}, Steps: 2, Jobs: []solver.AdmittedJob{
 		linear(2, 1, 2), linear(3, 1, 2), linear(4, 1, 2),
 	}}
 	got, ok := Compare(p)
@@ -55,7 +56,7 @@ func TestWhereTheyDiffer(t *testing.T) {
 // TestTied has two equal jobs of which the simplified model, too, lets either go
 // first; whichever it takes is one of the parent's best.
 func TestTied(t *testing.T) {
-	p := &solver.Problem{Nodes: 3, Steps: 2, Jobs: []solver.AdmittedJob{linear(2, 1, 2), linear(2, 1, 2)}}
+	p := &solver.Problem{Capacity: []int{3, 3}, Steps: 2, Jobs: []solver.AdmittedJob{linear(2, 1, 2), linear(2, 1, 2)}}
 	c, ok := Compare(p)
 	if !ok || c.Differs || c.Tied || c.Loss() != 0 {
 		t.Errorf("Compare() = %+v, %v; want no difference", c, ok)
@@ -63,7 +64,7 @@ func TestTied(t *testing.T) {
 }
 
 func TestNoPlan(t *testing.T) {
-	p := &solver.Problem{Nodes: 1, Steps: 2, Jobs: []solver.AdmittedJob{linear(2, 2)}}
+	p := &solver.Problem{Capacity: []int{1, 1}, Steps: 2, Jobs: []solver.AdmittedJob{linear(2, 2)}}
 	if c, ok := Compare(p); ok {
 		t.Errorf("Compare() = %+v; want no plan", c)
 	}
@@ -129,7 +130,7 @@ func count(p *solver.Problem, f finished, t int, servedBefore []float64, given [
 	after := make([]float64, len(p.Jobs))
 	var assign func(i, total int, value float64)
 	assign = func(i, total int, value float64) {
-		if total > p.Nodes {
+		if total > p.Capacity[t] {
 			return
 		}
 		if i == len(p.Jobs) {
@@ -139,7 +140,7 @@ func count(p *solver.Problem, f finished, t int, servedBefore []float64, given [
 		job := &p.Jobs[i]
 		if f == returnsToZero && servedBefore[i] >= job.Demand {
 			after[i] = job.Demand
-			assign(i+1, total, value+job.Weight)
+			assign(i+1, total, value+job.Gain[t])
 			return
 		}
 		for n, k := range job.Sizes {
@@ -147,7 +148,7 @@ func count(p *solver.Problem, f finished, t int, servedBefore []float64, given [
 				continue
 			}
 			after[i] = min(job.Demand, servedBefore[i]+job.Work(t)[n])
-			assign(i+1, total+k, value+job.Weight*after[i]/job.Demand)
+			assign(i+1, total+k, value+job.Gain[t]*after[i]/job.Demand)
 		}
 	}
 	assign(0, 0, 0)

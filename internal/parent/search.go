@@ -52,8 +52,8 @@ func newSearch(p *solver.Problem, f finished) *search {
 // price works out what every row is worth at the given prices and sorts by it.
 func (s *search) price(prices []float64) {
 	s.pool = 0
-	for _, price := range prices {
-		s.pool += price * float64(s.problem.Nodes)
+	for t, price := range prices {
+		s.pool += price * float64(s.problem.Capacity[t])
 	}
 	for _, byFirst := range s.rows {
 		for _, rows := range byFirst {
@@ -83,8 +83,8 @@ func (s *search) prices() []float64 {
 		bound := 0.0
 		excess := make([]float64, len(prices))
 		for t, price := range prices {
-			bound += price * float64(s.problem.Nodes)
-			excess[t] = -float64(s.problem.Nodes)
+			bound += price * float64(s.problem.Capacity[t])
+			excess[t] = -float64(s.problem.Capacity[t])
 		}
 		for _, byFirst := range s.rows {
 			chosen := mostWorth(byFirst, prices)
@@ -190,7 +190,7 @@ func takesNoMore(a, b []int) bool {
 // best returns the best objective of a plan whose first step is the given one if
 // it exceeds the given value, and that value otherwise.
 func (s *search) best(first []int, exceeding float64) float64 {
-	free := slices.Repeat([]int{s.problem.Nodes}, s.problem.Steps)
+	free := slices.Clone(s.problem.Capacity)
 	best := exceeding
 	var place func(i int, value, bound float64)
 	place = func(i int, value, bound float64) {

@@ -53,9 +53,9 @@ func TestArgumentsAreUnderstood(t *testing.T) {
 				Dir: t.TempDir(), Model: "model.mps", Start: "start.txt", Solution: "solution.txt",
 				TimeLimit: time.Minute, RelativeGap: 1e-3,
 			}
-			p := &solver.Problem{Nodes: 5, Steps: 2, Jobs: []solver.AdmittedJob{
-				{Demand: 3, Weight: 1, Sizes: []int{1, 2, 4}, FirstStepWork: []float64{1, 2, 3}, StepWork: []float64{1, 2, 3}},
-				{Demand: 9, Weight: 1, Sizes: []int{0, 1}, FirstStepWork: []float64{0, 2}, StepWork: []float64{0, 2}},
+			p := &solver.Problem{Capacity: []int{5, 5}, Steps: 2, Jobs: []solver.AdmittedJob{
+				{Demand: 3, Gain: []float64{1, 1}, Sizes: []int{1, 2, 4}, FirstStepWork: []float64{1, 2, 3}, StepWork: []float64{1, 2, 3}},
+				{Demand: 9, Gain: []float64{1, 1}, Sizes: []int{0, 1}, FirstStepWork: []float64{0, 2}, StepWork: []float64{0, 2}},
 			}}
 			writeModel(t, task, p, formulation, solver.Plan{{2, 4}, {1, 0}})
 			arguments, err := dialect{}.Arguments(task)

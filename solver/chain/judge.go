@@ -3,6 +3,7 @@ package chain
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -33,7 +34,7 @@ func (d *deliberation) judge(ctx context.Context, a *answer) {
 	if a.result.Claim.Objective < claimed {
 		claimed = a.result.Claim.Objective
 	}
-	if claimed < j.objective*(1-d.options.RelativeGap-claimTolerance) {
+	if claimed < j.objective-(d.options.RelativeGap+claimTolerance)*math.Abs(j.objective) {
 		a.Outcome = solver.OutcomeInvalidPlan
 		a.Detail = fmt.Sprintf("%s; refuted: it calls %.10g optimal, and %s has a plan worth %.10g",
 			a.Detail, claimed, j.Backend, j.objective)

@@ -31,7 +31,7 @@ func (d *deliberation) bound(ctx context.Context, a answer) (float64, error) {
 	if math.IsNaN(bound) || math.IsInf(bound, 0) {
 		return 0, fmt.Errorf("the bound for the plan of %s is %v", a.Backend, bound)
 	}
-	if !a.result.Heuristic && bound < a.objective*(1-boundNoise)-boundNoise {
+	if !a.result.Heuristic && bound < a.objective-boundNoise*(1+math.Abs(a.objective)) {
 		return 0, fmt.Errorf("the bound %v is wrong: a legal plan of %s has objective %v", bound, a.Backend, a.objective)
 	}
 	return max(bound, a.objective), nil

@@ -97,7 +97,7 @@ func newCoreSearch(ctx context.Context, d *dual, b *box, prices []float64, limit
 		}
 	}
 	for t := range s.free {
-		s.free[t] = in.nodes - used[t]
+		s.free[t] = in.capacity[t] - used[t]
 	}
 	slices.SortStableFunc(s.jobs, func(a, b coreJob) int { return cmp.Compare(len(b.plans), len(a.plans)) })
 	if !s.look(ctx) {

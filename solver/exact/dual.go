@@ -10,7 +10,7 @@ import (
 //
 // For every lambda >= 0 the Lagrangian bound
 //
-//	L(lambda) = N sum_t lambda_t + sum_i phi_i(lambda)
+//	L(lambda) = sum_t N_t lambda_t + sum_i phi_i(lambda)
 //
 // is at least the optimum, because only the pool's T capacity rows couple the
 // jobs. L is convex and piecewise linear in only T dimensions. It is minimised by
@@ -28,7 +28,7 @@ import (
 // relaxation method for solving integer programming problems" (1981).
 
 const (
-	// firstTemperature and lastTemperature are shares of a job's average worth.
+	// firstTemperature and lastTemperature are shares of a job's average value.
 	firstTemperature = 0.1
 	lastTemperature  = 1e-7
 	// cooling is the factor from one temperature to the next.
@@ -104,16 +104,21 @@ func newDual(in *instance) *dual {
 }
 
 // priceCaps returns, per step, twice a price at which every job holds its smallest
-// size: k nodes in step t (counted from 0) bring at most w (T-t) min(1, share(k)).
+// size: k nodes in step t bring at most what serving min(1, share(k)) from step t on
+// gains, and in the first step what the value of the size exceeds that of the
+// smallest.
 // Without a cap the prices of a step whose nodes are all spoken for would run away.
 func priceCaps(in *instance) []float64 {
 	caps := make([]float64, in.steps)
 	for t := range caps {
-		caps[t] = 1e-9*in.worth/float64(max(1, in.nodes)) + in.tieTotal
+		caps[t] = 1e-9*in.scale/float64(max(1, in.capacity[t])) + in.tieTotal
 		for i := range in.jobs {
 			j := &in.jobs[i]
 			for k := 1; k < len(j.sizes); k++ {
-				gain := j.weight * float64(in.steps-t) * min(1, j.shares(t)[k])
+				gain := j.tail[t] * min(1, j.shares(t)[k])
+				if t == 0 {
+					gain += max(0, j.cost[0]-j.cost[k])
+				}
 				caps[t] = max(caps[t], 2*gain/float64(j.sizes[k]-j.sizes[0])+2*in.tieTotal)
 			}
 		}
@@ -172,7 +177,7 @@ func (d *dual) bestColumn(f int, prices []float64) (column int, worth float64) {
 func (d *dual) bound(ctx context.Context, b *box, prices []float64) (bound float64, found int) {
 	for t, price := range prices {
 		worth, _ := d.curves[t].at(price)
-		bound += float64(d.in.nodes)*price + worth
+		bound += float64(d.in.capacity[t])*price + worth
 	}
 	for f, i := range d.in.finishing {
 		if f%64 == 0 && ctx.Err() != nil {
@@ -197,7 +202,7 @@ func (d *dual) bound(ctx context.Context, b *box, prices []float64) (bound float
 // to enough.
 func (d *dual) minimise(ctx context.Context, b *box, enough float64) (bound float64, prices []float64) {
 	d.enter(b)
-	average := d.in.worth / float64(max(1, len(d.in.jobs)))
+	average := d.in.scale / float64(max(1, len(d.in.jobs)))
 	at := slices.Clone(b.prices)
 	for t := range at {
 		at[t] = min(max(at[t], 1e-9*d.caps[t]), 0.5*d.caps[t])
@@ -221,7 +226,7 @@ func (d *dual) minimise(ctx context.Context, b *box, enough float64) (bound floa
 		if found*foundShare > len(d.in.finishing) {
 			continue
 		}
-		if found == 0 && (temperature <= last || temperature <= fineTemperature*average && gain <= enoughGain*bound) {
+		if found == 0 && (temperature <= last || temperature <= fineTemperature*average && gain <= enoughGain*math.Abs(bound)) {
 			break
 		}
 		temperature = max(last, temperature*cooling)
@@ -302,8 +307,8 @@ func (d *dual) smooth(prices []float64, temperature float64) float64 {
 	for t, price := range prices {
 		worth, nodes, curvature := d.curves[t].smooth(price, temperature)
 		room := d.caps[t] - price
-		total += float64(d.in.nodes)*price + worth - temperature*(math.Log(price)+math.Log(room))
-		n.gradient[t] = float64(d.in.nodes) - nodes - temperature/price + temperature/room
+		total += float64(d.in.capacity[t])*price + worth - temperature*(math.Log(price)+math.Log(room))
+		n.gradient[t] = float64(d.in.capacity[t]) - nodes - temperature/price + temperature/room
 		n.hessian[t*n.steps+t] = curvature + temperature/(price*price) + temperature/(room*room)
 	}
 	for f := range d.columns {

@@ -23,12 +23,13 @@ package exact
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// minScale is the smallest scale of the objective, as a share of what the jobs
-// could be worth, that ties are told apart at.
+// minScale is the smallest scale of the objective, as a share of what it could be,
+// that ties are told apart at.
 const minScale = 1e-8
 
 // Solver is the embedded exact backend. It is stateless and safe for concurrent
@@ -54,11 +55,11 @@ func (*Solver) Solve(ctx context.Context, p *solver.Problem, options solver.Solv
 		s.offer(in.planOf(options.Incumbent))
 	}
 	bound, limit := s.run(ctx)
-	// Where the optimum is far below what the jobs could be worth, as when a job
-	// that hardly progresses holds the only node, the tie costs were too large for
-	// it: search again at the scale now known.
-	for scale := in.worth; limit == solver.LimitNone && in.tieTotal > tiesOnly*s.value && scale > minScale*in.worth; {
-		scale = max(s.value, scale*1e-4)
+	// Where the optimum is far below what it could have been, as when a job that
+	// hardly progresses holds the only node, the tie costs were too large for it:
+	// search again at the scale now known.
+	for scale := in.scale; limit == solver.LimitNone && in.tieTotal > tiesOnly*math.Abs(s.value) && scale > minScale*in.scale; {
+		scale = max(math.Abs(s.value), scale*1e-4)
 		in.setTies(p, scale)
 		again := newSearch(in, options.RelativeGap)
 		again.offer(s.incumbent)
@@ -79,7 +80,7 @@ func (*Solver) Solve(ctx context.Context, p *solver.Problem, options solver.Solv
 	p.ReleaseFinished(result.Plan)
 	objective := p.Objective(result.Plan)
 	result.Bound = in.objectiveBound(bound)
-	if result.Bound < objective+noiseShare*in.worth*in.weightUnit {
+	if result.Bound < objective+noiseShare*in.scale*in.unit {
 		result.Bound = objective // they differ by rounding only
 	}
 	return result, nil
@@ -100,5 +101,5 @@ func Bound(ctx context.Context, p *solver.Problem) float64 {
 // objectiveBound turns a bound in the units of the search into one on the
 // objective, which exceeds a plan's value in the search by its tie cost.
 func (in *instance) objectiveBound(bound float64) float64 {
-	return max(0, min(bound+in.tieTotal, in.worth)) * in.weightUnit
+	return max(in.least, min(bound+in.tieTotal, in.most)) * in.unit
 }

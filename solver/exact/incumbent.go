@@ -74,14 +74,7 @@ func newBuilder(in *instance, d *dual) *builder {
 func (b *builder) build(ctx context.Context, prices []float64) plan {
 	in := b.in
 	p := newPlan(in)
-	for t := range b.free {
-		b.free[t] = in.nodes
-	}
-	for i := range in.jobs {
-		for t := range b.free {
-			b.free[t] -= int(in.jobs[i].sizes[0])
-		}
-	}
+	copy(b.free, in.free)
 	order := b.byRegret(prices)
 	for n, i := range order {
 		if n%64 == 0 && ctx.Err() != nil {
@@ -138,8 +131,8 @@ func (b *builder) byRegret(prices []float64) []int {
 		regret[i] = math.Inf(1)
 		for t := range prices {
 			best, second := math.Inf(-1), math.Inf(-1)
-			for k := range j.sizes {
-				worth := j.stepValue(t, in.steps, k) - prices[t]*float64(j.sizes[k])
+			for k := range in.fitting(j, t) {
+				worth := j.stepValue(t, k) - prices[t]*float64(j.sizes[k])
 				second = max(second, min(best, worth))
 				best = max(best, worth)
 			}

@@ -3,6 +3,7 @@ package exact
 import (
 	"cmp"
 	"errors"
+	"math"
 	"slices"
 	"sort"
 
@@ -13,24 +14,29 @@ import (
 // demand, sizes by their position in the job's list.
 //
 // Equal plans are told apart by a tie cost that is taken off the objective: per
-// job tieUnit * ([first-step nodes != current] * (N+1) + first-step nodes), which
-// orders plans of equal objective by changed jobs first and nodes now second. All
-// tie costs together are at most tieShare of the objective's scale, far below what counts as proven optimal, so that one search does both.
+// job tieUnit * ([first-step nodes != current] * (N+1) + first-step nodes), N being
+// the capacity of the first step, which orders plans of equal objective by changed
+// jobs first and nodes now second. All tie costs together are at most tieShare of
+// the objective's scale, far below what counts as proven optimal, so that one search
+// does both.
 type instance struct {
-	nodes int
-	steps int
-	// free is the number of nodes left when every job holds its smallest size.
-	free int
-	jobs []job
-	// separable and finishing split the jobs: a job that cannot finish within the
-	// horizon even on its fastest sizes is a sum of independent steps.
+	capacity []int // per step
+	steps    int
+	// free is the number of nodes left per step when every job holds its smallest
+	// size, mostFree the largest of them.
+	free     []int
+	mostFree int
+	jobs     []job
+	// separable and finishing split the jobs: one whose value no step caps is a sum of
+	// independent steps.
 	separable []int
 	finishing []int
-	// weightUnit is the largest weight. The search has weights as shares of it, since
-	// scaling all weights alike changes no decision.
-	weightUnit float64
-	// worth is a crude upper bound on the objective.
-	worth float64
+	// unit is the largest value that a job can have. The search has values as shares
+	// of it, since scaling the objective changes no decision.
+	unit float64
+	// least is the value of the plan of smallest sizes, most a crude upper bound on
+	// the objective, and scale the magnitude of what is summed up in it.
+	least, most, scale float64
 	// tieUnit and tieTotal are the tie cost of one node and the most that all tie
 	// costs can come to.
 	tieUnit, tieTotal float64
@@ -40,20 +46,22 @@ type instance struct {
 
 // job is an admitted job in the units of the search.
 type job struct {
-	weight float64
-	sizes  []int32
+	// gain is what having served the whole demand by the end of a step adds to the
+	// value, and tail[t] the sum of it from step t on: what serving it in step t adds.
+	gain, tail []float64
+	sizes      []int32
 	// first and later are the shares of the demand served per size in the first
 	// and in every later step.
 	first, later []float64
-	// tie is the tie cost per size in the first step.
-	tie []float64
+	// cost is, per size in the first step, the tie cost less the value of the size.
+	cost []float64
 }
 
 const (
 	// tieShare bounds all tie costs together, as a share of the objective's scale.
 	tieShare = 1e-11
 	// noiseShare is the rounding noise of a sum of plan values, as a share of
-	// instance.worth.
+	// instance.scale.
 	noiseShare = 1e-15
 	// finished is the share of its demand from which on a job is done; the
 	// difference to 1 absorbs the rounding of sums of shares.
@@ -65,43 +73,89 @@ var errInfeasible = errors.New("the smallest sizes of all jobs together exceed t
 
 // newInstance converts a problem.
 func newInstance(p *solver.Problem) (*instance, error) {
-	in := &instance{nodes: p.Nodes, steps: p.Steps, jobs: make([]job, len(p.Jobs))}
-	for i := range p.Jobs {
-		in.weightUnit = max(in.weightUnit, p.Jobs[i].Weight)
-	}
-	// A size that does not fit beside everybody else's smallest size is never used.
-	free := p.Nodes
-	for i := range p.Jobs {
-		free -= p.Jobs[i].Sizes[0]
-	}
-	if free < 0 {
-		return nil, errInfeasible
-	}
+	in := &instance{capacity: p.Capacity, steps: p.Steps, free: slices.Clone(p.Capacity), jobs: make([]job, len(p.Jobs))}
 	for i := range p.Jobs {
 		from := &p.Jobs[i]
-		usable := sort.SearchInts(from.Sizes, from.Sizes[0]+free+1)
-		j := &in.jobs[i]
-		if from.Weight > 0 {
-			j.weight = from.Weight / in.weightUnit
+		in.unit = max(in.unit, slices.Max(from.Gain))
+		for _, value := range from.SizeValue {
+			in.unit = max(in.unit, math.Abs(value))
 		}
-		j.sizes = make([]int32, usable)
-		block := make([]float64, 3*usable)
-		j.first, j.later, j.tie = block[:usable], block[usable:2*usable], block[2*usable:]
-		for k := range j.sizes {
-			j.sizes[k] = int32(from.Sizes[k])
-			j.first[k] = from.FirstStepWork[k] / from.Demand
-			j.later[k] = from.StepWork[k] / from.Demand
-		}
-		if slices.Max(j.first)+float64(p.Steps-1)*slices.Max(j.later) < finished {
-			in.separable = append(in.separable, i)
-		} else {
-			in.finishing = append(in.finishing, i)
+		for t := range in.free {
+			in.free[t] -= from.Sizes[0]
 		}
 	}
-	in.free = free
-	in.worth = in.appraise()
-	in.setTies(p, in.worth)
+	if slices.Min(in.free) < 0 {
+		return nil, errInfeasible
+	}
+	if in.unit == 0 {
+		in.unit = 1
+	}
+	in.mostFree = slices.Max(in.free)
+	for i := range p.Jobs {
+		in.convert(p, i)
+		if in.jobs[i].capped() {
+			in.finishing = append(in.finishing, i)
+		} else {
+			in.separable = append(in.separable, i)
+		}
+	}
+	in.estimate()
+	in.setTies(p, in.scale)
 	return in, nil
+}
+
+// convert works out job i.
+func (in *instance) convert(p *solver.Problem, i int) {
+	from, j := &p.Jobs[i], &in.jobs[i]
+	// A size that does not fit beside everybody else's smallest size is never used.
+	usable := sort.SearchInts(from.Sizes, from.Sizes[0]+in.mostFree+1)
+	j.sizes = make([]int32, usable)
+	block := make([]float64, 3*usable)
+	j.first, j.later, j.cost = block[:usable], block[usable:2*usable], block[2*usable:]
+	for k := range j.sizes {
+		j.sizes[k] = int32(from.Sizes[k])
+		j.first[k] = from.FirstStepWork[k] / from.Demand
+		j.later[k] = from.StepWork[k] / from.Demand
+		if from.SizeValue != nil {
+			j.cost[k] = -from.SizeValue[k] / in.unit
+		}
+	}
+	if i > 0 && slices.Equal(from.Gain, p.Jobs[i-1].Gain) {
+		j.gain, j.tail = in.jobs[i-1].gain, in.jobs[i-1].tail
+	} else {
+		block := make([]float64, 2*in.steps+1)
+		j.gain, j.tail = block[:in.steps], block[in.steps:]
+		for t := in.steps - 1; t >= 0; t-- {
+			if from.Gain[t] > 0 {
+				j.gain[t] = from.Gain[t] / in.unit
+			}
+			j.tail[t] = j.tail[t+1] + j.gain[t]
+		}
+	}
+	if in.steps == 1 {
+		// What is served in the only step is capped right away.
+		for k := range j.first {
+			j.first[k] = min(1, j.first[k])
+		}
+	}
+}
+
+// capped reports whether the job's value is less than the sum of what its steps
+// would add each: whether it can finish within the horizon, and not in the only
+// step.
+func (j *job) capped() bool {
+	steps := len(j.gain)
+	return steps > 1 && j.tail[0] > 0 &&
+		slices.Max(j.first)+float64(steps-1)*slices.Max(j.later) >= finished
+}
+
+// fitting returns how many of the job's sizes, ascending, fit step t beside
+// everybody else's smallest size.
+func (in *instance) fitting(j *job, t int) int {
+	if in.free[t] == in.mostFree {
+		return len(j.sizes)
+	}
+	return sort.Search(len(j.sizes), func(k int) bool { return int(j.sizes[k]-j.sizes[0]) > in.free[t] })
 }
 
 // size returns the number of sizes over all jobs and steps.
@@ -113,44 +167,51 @@ func (in *instance) size() int {
 	return sizes * in.steps
 }
 
-// appraise returns an upper bound on the objective that is within a small factor
-// of it: every job has its smallest size, and they share the free node-steps as in
-// a fractional knapsack, each worth what it gains alone in the pool, at no more per
-// node-step than its best size brings.
-func (in *instance) appraise() float64 {
+// estimate sets least, most and scale. The upper bound is within a small factor of
+// the objective: every job has its smallest size, and they share the free node-steps
+// as in a fractional knapsack, each at what it gains alone in the pool and at no more
+// per node-step than its best size brings.
+func (in *instance) estimate() {
 	type lot struct{ gain, nodeSteps float64 }
 	var lots []lot
-	total := 0.0
 	for i := range in.jobs {
 		j := &in.jobs[i]
-		least := j.progress(in.steps, j.first[0], j.later[0])
-		total += j.weight * least
-		gain := j.weight * (j.progress(in.steps, slices.Max(j.first), slices.Max(j.later)) - least)
+		served := j.progress(j.first[0], j.later[0])
+		in.least += served - j.cost[0]
+		in.scale += served + math.Abs(j.cost[0])
+		gain := j.progress(slices.Max(j.first), slices.Max(j.later)) - served + max(0, j.cost[0]-slices.Min(j.cost))
 		perNode := 0.0
 		for k := 1; k < len(j.sizes); k++ {
-			perNode = max(perNode, max(j.first[k], j.later[k])/float64(j.sizes[k]-j.sizes[0]))
+			value := j.tail[0]*max(j.first[k], j.later[k]) + max(0, j.cost[0]-j.cost[k])
+			perNode = max(perNode, value/float64(j.sizes[k]-j.sizes[0]))
 		}
 		if gain > 0 {
-			lots = append(lots, lot{gain, gain / (j.weight * float64(in.steps) * perNode)})
+			lots = append(lots, lot{gain, gain / perNode})
 		}
 	}
 	slices.SortStableFunc(lots, func(a, b lot) int { return cmp.Compare(b.gain/b.nodeSteps, a.gain/a.nodeSteps) })
-	left := float64(in.free) * float64(in.steps)
+	left := 0.0
+	for _, nodes := range in.free {
+		left += float64(nodes)
+	}
+	gained := 0.0
 	for _, l := range lots {
 		if l.nodeSteps >= left {
-			return total + l.gain*left/l.nodeSteps
+			gained += l.gain * left / l.nodeSteps
+			break
 		}
-		total, left = total+l.gain, left-l.nodeSteps
+		gained, left = gained+l.gain, left-l.nodeSteps
 	}
-	return total
+	in.most = in.least + gained
+	in.scale += gained
 }
 
-// progress returns the progress summed over the steps of a job that serves the
-// given shares in the first and in every later step.
-func (j *job) progress(steps int, first, later float64) float64 {
+// progress returns the value of a job that serves the given shares in the first and
+// in every later step, that of its size in the first step aside.
+func (j *job) progress(first, later float64) float64 {
 	sum, share := 0.0, first
-	for range steps {
-		sum += min(1, share)
+	for _, gain := range j.gain {
+		sum += gain * min(1, share)
 		share += later
 	}
 	return sum
@@ -160,22 +221,27 @@ func (j *job) progress(steps int, first, later float64) float64 {
 // objective of about the given scale.
 func (in *instance) setTies(p *solver.Problem, scale float64) {
 	if scale == 0 {
-		scale = 1 // jobs that are worth nothing still change as little as can be
+		scale = 1 // where nothing has a value, as little as can be still changes
 	}
 	// A job contributes at most one change and its largest size, all jobs together
 	// at most the pool.
-	units := float64(len(in.jobs)*(in.nodes+1) + in.nodes)
+	nodes := in.capacity[0]
+	units := float64(len(in.jobs)*(nodes+1) + nodes)
 	in.tieTotal = tieShare * scale
 	in.tieUnit = in.tieTotal / max(1, units)
-	in.precision = max(in.tieUnit/4, noiseShare*in.worth)
+	in.precision = max(in.tieUnit/4, noiseShare*in.scale)
 	for i := range in.jobs {
 		j := &in.jobs[i]
-		for k, nodes := range j.sizes {
-			cost := float64(nodes)
-			if int(nodes) != p.Jobs[i].Current {
-				cost += float64(in.nodes + 1)
+		from := &p.Jobs[i]
+		for k, size := range j.sizes {
+			cost := float64(size)
+			if int(size) != from.Current {
+				cost += float64(nodes + 1)
 			}
-			j.tie[k] = in.tieUnit * cost
+			j.cost[k] = in.tieUnit * cost
+			if from.SizeValue != nil {
+				j.cost[k] -= from.SizeValue[k] / in.unit
+			}
 		}
 	}
 }
@@ -189,12 +255,12 @@ func (j *job) shares(t int) []float64 {
 }
 
 // value returns what a plan, given as a position in sizes per step, is worth in
-// the search: weighted progress less tie cost.
+// the search: its part of the objective less tie cost.
 func (j *job) value(picks []uint8) float64 {
 	share, value := 0.0, 0.0
 	for t, k := range picks {
 		share = min(1, share+j.shares(t)[k])
-		value += share
+		value += j.gain[t] * share
 	}
-	return j.weight*value - j.tie[picks[0]]
+	return value - j.cost[picks[0]]
 }

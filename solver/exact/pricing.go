@@ -40,7 +40,7 @@ type outlook struct {
 	// hold[t] is the price of holding the smallest size from step t to the end, as
 	// a finished job does; +Inf where that is not allowed.
 	hold []float64
-	// least[t] is the price of holding the smallest allowed size from step t on.
+	// least[t] is the least cost of holding some allowed size from step t on.
 	least []float64
 	// reach[t] is the most that the sizes chosen from step t on can add to the
 	// value net of their prices if the demand were without end.
@@ -65,11 +65,11 @@ func (o *outlook) fill(j *job, prices []float64, allowed []uint64) {
 				continue
 			}
 			cost := prices[t] * float64(nodes)
-			smallest = min(smallest, cost)
 			if t == 0 {
-				cost += j.tie[k]
+				cost += j.cost[k]
 			}
-			if net := j.weight*float64(steps-t)*shares[k] - cost; net > most {
+			smallest = min(smallest, cost)
+			if net := j.tail[t]*shares[k] - cost; net > most {
 				most, o.reaching[t] = net, uint8(k)
 			}
 		}
@@ -85,8 +85,7 @@ func (o *outlook) fill(j *job, prices []float64, allowed []uint64) {
 // most bounds the value of every plan that continues a label at the start of step
 // t: as if the job finished at once, and as if its demand had no end.
 func (o *outlook) most(j *job, t int, share, value float64) float64 {
-	left := float64(len(o.hold) - 1 - t)
-	return value + min(j.weight*left-o.least[t], j.weight*share*left+o.reach[t])
+	return value + min(j.tail[t]-o.least[t], j.tail[t]*share+o.reach[t])
 }
 
 // pricer prices jobs. It owns the memory of the labels and serves one goroutine.
@@ -128,7 +127,6 @@ func (p *pricer) price(j *job, prices []float64, allowed []uint64, floor float64
 	for t := range steps {
 		shares := j.shares(t)
 		closed := p.outlook.hold[t+1]
-		left := j.weight * float64(steps-t)
 		p.live = p.live[:0]
 		for n := range p.layers[t] {
 			if from := &p.layers[t][n]; p.outlook.most(j, t, from.share, from.value) > best {
@@ -142,7 +140,7 @@ func (p *pricer) price(j *job, prices []float64, allowed []uint64, floor float64
 			}
 			cost := prices[t] * float64(nodes)
 			if t == 0 {
-				cost += j.tie[k]
+				cost += j.cost[k]
 			}
 			p.longer = p.longer[:0]
 			for _, n := range p.live {
@@ -150,9 +148,9 @@ func (p *pricer) price(j *job, prices []float64, allowed []uint64, floor float64
 				share := from.share + shares[k]
 				if share < finished {
 					p.longer = append(p.longer, label{
-						share: share, value: from.value + j.weight*share - cost, parent: n, pick: uint8(k),
+						share: share, value: from.value + j.gain[t]*share - cost, parent: n, pick: uint8(k),
 					})
-				} else if value := from.value + left - cost - closed; value > best {
+				} else if value := from.value + j.tail[t] - cost - closed; value > best {
 					best, endStep = value, t
 					end = label{parent: n, pick: uint8(k)}
 				}

@@ -3,6 +3,7 @@ package exact
 import (
 	"context"
 	"math"
+	"slices"
 )
 
 // Where the search for prices starts.
@@ -25,11 +26,11 @@ func newRoot(ctx context.Context, in *instance) *box {
 	b := &box{
 		allowed:     make([]uint64, len(in.finishing)*in.steps),
 		temperature: firstTemperature,
-		bound:       in.worth,
+		bound:       in.most,
 	}
 	for f, i := range in.finishing {
 		for t := range in.steps {
-			b.allowed[f*in.steps+t] = 1<<len(in.jobs[i].sizes) - 1
+			b.allowed[f*in.steps+t] = 1<<in.fitting(&in.jobs[i], t) - 1
 		}
 	}
 	if len(in.jobs) < minSampled {
@@ -42,13 +43,28 @@ func newRoot(ctx context.Context, in *instance) *box {
 	return b
 }
 
-// averagePrices returns what a node is worth on average, falling to the end of the
-// horizon as served demand counts for fewer steps.
+// averagePrices returns what a node gains on average, step by step in proportion to
+// what there is to gain.
 func averagePrices(in *instance) []float64 {
 	prices := make([]float64, in.steps)
+	total, nodes := 0.0, 0
 	for t := range prices {
-		prices[t] = max(in.worth, math.SmallestNonzeroFloat64) / float64(max(1, in.nodes)*in.steps) *
-			2 * float64(in.steps-t) / float64(in.steps+1)
+		for i := range in.jobs {
+			j := &in.jobs[i]
+			prices[t] += j.tail[t]
+			if t == 0 {
+				prices[t] += max(0, j.cost[0]-slices.Min(j.cost))
+			}
+		}
+		total += prices[t]
+		nodes += in.capacity[t]
+	}
+	if total == 0 {
+		total = 1
+	}
+	average := max(in.scale, math.SmallestNonzeroFloat64) / float64(max(1, nodes)) * float64(in.steps)
+	for t := range prices {
+		prices[t] *= average / total
 	}
 	return prices
 }
@@ -56,8 +72,10 @@ func averagePrices(in *instance) []float64 {
 // sample returns every eighth job on its share of the pool.
 func (in *instance) sample() *instance {
 	sample := &instance{
-		steps: in.steps, worth: in.worth / sampling, weightUnit: in.weightUnit,
+		steps: in.steps, mostFree: in.mostFree / sampling, unit: in.unit,
+		least: in.least / sampling, most: in.most / sampling, scale: in.scale / sampling,
 		tieUnit: in.tieUnit, tieTotal: in.tieTotal, precision: in.precision,
+		capacity: make([]int, in.steps), free: make([]int, in.steps),
 	}
 	finishing := 0
 	for i := 0; i < len(in.jobs); i += sampling {
@@ -70,9 +88,13 @@ func (in *instance) sample() *instance {
 			sample.separable = append(sample.separable, len(sample.jobs))
 		}
 		sample.jobs = append(sample.jobs, in.jobs[i])
-		sample.nodes += int(in.jobs[i].sizes[0])
+		for t := range sample.capacity {
+			sample.capacity[t] += int(in.jobs[i].sizes[0])
+		}
 	}
-	sample.free = in.free / sampling
-	sample.nodes += sample.free
+	for t, free := range in.free {
+		sample.free[t] = free / sampling
+		sample.capacity[t] += sample.free[t]
+	}
 	return sample
 }

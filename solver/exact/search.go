@@ -90,20 +90,28 @@ func (s *search) run(ctx context.Context) (bound float64, limit solver.Limit) {
 		if !s.closed(b) {
 			if ctx.Err() != nil || !s.branch(b) {
 				s.open = append(s.open, b)
-				return s.bound(), solver.LimitTime
+				return s.bound(), s.stopped(ctx)
 			}
 		}
-		switch gap := s.bound() - s.value; {
-		case gap <= tiesOnly*s.bound():
+		switch gap := solver.RelativeGap(s.value, s.bound()); {
+		case gap <= tiesOnly:
 			return s.bound(), solver.LimitNone
-		case gap <= s.gap*s.bound():
+		case gap <= s.gap:
 			return s.bound(), solver.LimitGap
 		}
 	}
 	if len(s.open) > 0 && s.boxes >= maxBoxes {
-		return s.bound(), solver.LimitTime
+		return s.bound(), s.stopped(ctx)
 	}
 	return s.bound(), solver.LimitNone
+}
+
+// stopped returns what ended a search that has boxes left.
+func (s *search) stopped(ctx context.Context) solver.Limit {
+	if ctx.Err() != nil {
+		return solver.LimitTime
+	}
+	return solver.LimitWork
 }
 
 // bound returns an upper bound on the value of every plan.
@@ -200,7 +208,7 @@ func (s *search) branch(b *box) bool {
 func (s *search) unsettled(b *box) (job, step, split int) {
 	d, steps := s.dual, s.in.steps
 	d.enter(b)
-	temperature := 1e-3 * s.in.worth / float64(len(s.in.jobs))
+	temperature := 1e-3 * s.in.scale / float64(len(s.in.jobs))
 	job = -1
 	most := 0.0
 	n := &d.newton

@@ -10,11 +10,13 @@ import (
 // Jobs that cannot finish within the horizon.
 //
 // For such a job no step caps the demand served, so that its part of the
-// objective is a sum over steps: k nodes in step t (counted from 0) are worth
+// objective is a sum over steps: k nodes in step t (counted from 0) add
 //
-//	v_t(k) = w (T-t) share_t(k),
+//	v_t(k) = (gain_t + gain_(t+1) + ...) share_t(k),
 //
-// since demand served in step t counts in step t and in every later one. At a
+// since demand served in step t counts in step t and in every later one, and in the
+// first step the value of the size. The same holds for every job where there is only
+// one step, share being capped at 1 there. At a
 // price lambda per node the job's best is the maximum over k of v_t(k) - lambda k,
 // which depends only on the upper concave hull of the points (k, v_t(k)): starting
 // from the smallest size, the job takes every hull edge whose gain per node
@@ -36,8 +38,8 @@ type stepCurve struct {
 	baseGain, baseNodes float64 // every job at its smallest size
 	edges               []edge  // by gain per node, largest first
 	sumGain, sumNodes   []float64
-	// scale multiplies every gain: later steps share one sorted list of edges, for
-	// their values differ only by the factor T-t.
+	// scale multiplies every gain: later steps share one sorted list of edges where
+	// their values differ only by a factor.
 	scale float64
 }
 
@@ -45,23 +47,42 @@ type stepCurve struct {
 func newStepCurves(in *instance) []stepCurve {
 	curves := make([]stepCurve, in.steps)
 	for t := range curves {
-		if t < 2 {
-			curves[t] = newStepCurve(in, t)
-		} else {
+		curves[t].scale = 0
+		if t > 1 {
 			curves[t] = curves[1]
-			curves[t].scale = float64(in.steps-t) / float64(in.steps-1)
+			curves[t].scale = in.factor(t)
+		}
+		if curves[t].scale == 0 {
+			curves[t] = newStepCurve(in, t)
 		}
 	}
 	return curves
+}
+
+// factor returns the number by which the values of all separable jobs in step t are
+// those in step 1, 0 if there is none.
+func (in *instance) factor(t int) float64 {
+	if len(in.separable) == 0 || in.free[t] != in.free[1] {
+		return 0
+	}
+	first := in.jobs[in.separable[0]].tail
+	factor := first[t] / first[1]
+	for _, i := range in.separable {
+		tail := in.jobs[i].tail
+		if !(math.Abs(tail[t]-factor*tail[1]) <= float64(in.steps)*noiseShare*tail[1]) {
+			return 0
+		}
+	}
+	return factor
 }
 
 func newStepCurve(in *instance, t int) stepCurve {
 	c := stepCurve{scale: 1}
 	for _, i := range in.separable {
 		j := &in.jobs[i]
-		c.baseGain += j.stepValue(t, in.steps, 0)
+		c.baseGain += j.stepValue(t, 0)
 		c.baseNodes += float64(j.sizes[0])
-		c.edges = appendHull(c.edges, j.sizes, func(k int) float64 { return j.stepValue(t, in.steps, k) })
+		c.edges = appendHull(c.edges, j.sizes[:in.fitting(j, t)], func(k int) float64 { return j.stepValue(t, k) })
 	}
 	slices.SortStableFunc(c.edges, func(a, b edge) int { return cmp.Compare(b.perNode(), a.perNode()) })
 	c.sumGain, c.sumNodes = make([]float64, len(c.edges)+1), make([]float64, len(c.edges)+1)
@@ -142,10 +163,10 @@ func (c *stepCurve) smooth(price, temperature float64) (worth, nodes, curvature 
 }
 
 // stepValue returns what the k-th size in step t adds to the value of a job that
-// does not finish within the given number of steps.
-func (j *job) stepValue(t, steps, k int) float64 {
+// is not capped.
+func (j *job) stepValue(t, k int) float64 {
 	if t == 0 {
-		return j.weight*float64(steps)*j.first[k] - j.tie[k]
+		return j.tail[0]*j.first[k] - j.cost[k]
 	}
-	return j.weight * float64(steps-t) * j.later[k]
+	return j.tail[t] * j.later[k]
 }

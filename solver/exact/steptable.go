@@ -64,8 +64,8 @@ func separableBase(in *instance, prices []float64, base plan, used []int) {
 		j := &in.jobs[i]
 		for t, price := range prices {
 			best := math.Inf(-1)
-			for k, nodes := range j.sizes {
-				if worth := j.stepValue(t, in.steps, k) - price*float64(nodes); worth > best {
+			for k, nodes := range j.sizes[:in.fitting(j, t)] {
+				if worth := j.stepValue(t, k) - price*float64(nodes); worth > best {
 					best, base[i][t] = worth, uint8(k)
 				}
 			}
@@ -80,10 +80,10 @@ func newStepTable(ctx context.Context, in *instance, t int, price float64, base 
 	table := &stepTable{price: price}
 	for _, i := range in.separable {
 		j := &in.jobs[i]
-		worth := j.stepValue(t, in.steps, int(base[i][t])) - price*float64(j.sizes[base[i][t]])
+		worth := j.stepValue(t, int(base[i][t])) - price*float64(j.sizes[base[i][t]])
 		var choices []choice
-		for k, nodes := range j.sizes {
-			loss := worth - (j.stepValue(t, in.steps, k) - price*float64(nodes))
+		for k, nodes := range j.sizes[:in.fitting(j, t)] {
+			loss := worth - (j.stepValue(t, k) - price*float64(nodes))
 			if loss < limit {
 				choices = append(choices, choice{
 					loss: max(0, loss), extra: int(nodes - j.sizes[base[i][t]]), pick: uint8(k),

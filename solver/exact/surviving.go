@@ -107,11 +107,11 @@ func (e *enumerator) lookAhead() {
 				continue
 			}
 			cost := e.cost(t, k)
-			whole := e.j.weight*float64(steps-t) - cost - e.outlook.least[t+1]
+			whole := e.j.tail[t] - cost - e.outlook.least[t+1]
 			for cell := range now {
 				value := whole
 				if share := float64(cell)/lookAheadCells + shares[k]; share < finished {
-					value = e.j.weight*share - cost + next[interval(share)]
+					value = e.j.gain[t]*share - cost + next[interval(share)]
 				}
 				now[cell] = max(now[cell], value)
 			}
@@ -124,11 +124,11 @@ func interval(share float64) int {
 	return min(lookAheadCells, int(math.Ceil(share*lookAheadCells)))
 }
 
-// cost returns the price and tie cost of the k-th size in step t.
+// cost returns the price of the k-th size in step t and, in the first step, its cost.
 func (e *enumerator) cost(t, k int) float64 {
 	cost := e.prices[t] * float64(e.j.sizes[k])
 	if t == 0 {
-		cost += e.j.tie[k]
+		cost += e.j.cost[k]
 	}
 	return cost
 }
@@ -157,7 +157,7 @@ func (e *enumerator) extend(t int, share, value float64) {
 		e.picks[t] = uint8(k)
 		net, after := value-e.cost(t, k), share+shares[k]
 		if after < finished {
-			e.extend(t+1, after, net+e.j.weight*after)
+			e.extend(t+1, after, net+e.j.gain[t]*after)
 			continue
 		}
 		// A larger size that finishes the job too is of use only where it is worth
@@ -168,7 +168,7 @@ func (e *enumerator) extend(t int, share, value float64) {
 		}
 		closing = gross
 		clear(e.picks[t+1:])
-		e.emit(net + e.j.weight*float64(steps-t) - e.outlook.hold[t+1])
+		e.emit(net + e.j.tail[t] - e.outlook.hold[t+1])
 	}
 }
 

@@ -13,8 +13,8 @@
 // largest of them. A size of 0, which admission may add, is a size like any other
 // that serves nothing. In the first step a size serves what
 // solver.AdmittedJob.FirstStepWork says, which holds the rescale delay, and in
-// later steps StepWork; both stand for p * k * 0.8^log2(k). The objective has the
-// weight of the job as a factor.
+// later steps StepWork; both stand for p * k * 0.8^log2(k). The objective is that of
+// solver.AdmittedJob.Gain; ONE_HOT has SizeValue as well.
 //
 // # The unit of demand
 //

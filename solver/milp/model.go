@@ -13,8 +13,8 @@ import (
 // megabytes that no solver is known to finish.
 const MaxColumns = 2_000_000
 
-// Model is a mixed-integer linear program that maximises the weighted training
-// progress of a problem. It is immutable and safe for concurrent use.
+// Model is a mixed-integer linear program that maximises the objective of a
+// problem. It is immutable and safe for concurrent use.
 type Model struct {
 	problem     *solver.Problem
 	formulation solver.Formulation
@@ -103,8 +103,9 @@ const negligible = 1e-9
 
 // Build returns the model of a problem in the given formulation. A problem without
 // jobs makes a model without columns: a valid file in which there is nothing to
-// solve. It fails for an unknown formulation, a job without sizes, and a problem
-// that exceeds MaxColumns, for which the error wraps solver.ErrUnsuited.
+// solve. It fails for an unknown formulation and a job without sizes, and with
+// solver.ErrUnsuited for a problem that exceeds MaxColumns and for one whose sizes
+// have a value of their own, which the paper's formulation cannot say.
 func Build(p *solver.Problem, f solver.Formulation) (*Model, error) {
 	if f != solver.FormulationPaper && f != solver.FormulationOneHot {
 		return nil, fmt.Errorf("formulation is %q; want %q or %q", f, solver.FormulationPaper, solver.FormulationOneHot)
@@ -114,6 +115,9 @@ func Build(p *solver.Problem, f solver.Formulation) (*Model, error) {
 		sizes := len(p.Jobs[i].Sizes)
 		if sizes == 0 {
 			return nil, fmt.Errorf("job %d of the problem has no legal size", i+1)
+		}
+		if f == solver.FormulationPaper && p.Jobs[i].SizeValue != nil {
+			return nil, fmt.Errorf("%w: the paper's formulation has no value of a size", solver.ErrUnsuited)
 		}
 		if f == solver.FormulationPaper {
 			count += p.Steps * (2*sizes + 2) // n, delta- and delta+ of each size, s
@@ -186,7 +190,7 @@ func (m *Model) scaleObjective() {
 		bound += potential(&m.problem.Jobs[i], m.problem.Steps)
 	}
 	for i := range m.columns {
-		largest = max(largest, m.columns[i].objective)
+		largest = max(largest, math.Abs(m.columns[i].objective))
 	}
 	if bound < math.SmallestNonzeroFloat32 || bound >= little && bound <= much {
 		return
@@ -198,15 +202,19 @@ func (m *Model) scaleObjective() {
 	}
 }
 
-// potential returns what the job is worth if it has the size that serves most in
-// every step.
+// potential returns the magnitude that the job's value may come to: with the size
+// that serves most in every step, and with the value of a size that is largest.
 func potential(job *solver.AdmittedJob, steps int) float64 {
 	progress, value := 0.0, 0.0
 	for t := range steps {
 		progress = min(1, progress+slices.Max(job.Work(t))/job.Demand)
-		value += progress
+		value += job.Gain[t] * progress
 	}
-	return job.Weight * value
+	most := 0.0
+	for _, v := range job.SizeValue {
+		most = max(most, math.Abs(v))
+	}
+	return value + most
 }
 
 // addColumn appends a column and returns its index.
@@ -291,14 +299,14 @@ func speed(job *solver.AdmittedJob, work float64) float64 {
 // servedColumns adds s and with it the objective and two constraints that are
 // bounds, in both formulations:
 //
-//	(obj)              max sum_i sum_t w_i s_i^t / d_i
+//	(obj)              max sum_i sum_t gain_i^t s_i^t / d_i
 //	(< demand)         s_i^t <= d_i
 //	(variable bound s) s_i^t >= 0
 func (m *Model) servedColumns() {
 	m.forEachCell(func(i, t int, job *solver.AdmittedJob, c *cell) {
 		demand := job.Demand / unit(job)
 		c.served = m.addColumn(column{
-			kind: served, position: at(i, t), upper: demand, objective: job.Weight / demand,
+			kind: served, position: at(i, t), upper: demand, objective: job.Gain[t] / demand,
 		})
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -27,19 +28,25 @@ func job(demand float64, sizes ...int) solver.AdmittedJob {
 	for n, k := range sizes {
 		work[n] = float64(k)
 	}
-	return solver.AdmittedJob{Demand: demand, Weight: 1, Sizes: sizes, FirstStepWork: work, StepWork: work}
+	return solver.AdmittedJob{Demand: demand, Gain: []float64{1, 1}, Sizes: sizes, FirstStepWork: work, StepWork: work}
 }
 
 func TestBuildRefuses(t *testing.T) {
-	good := &solver.Problem{Nodes: 1, Steps: 1, Jobs: []solver.AdmittedJob{job(1, 1)}}
+	good := &solver.Problem{Capacity: []int{1}, Steps: 1, Jobs: []solver.AdmittedJob{job(1, 1)}}
 	if _, err := Build(good, "simplex"); err == nil {
 		t.Error("no error for an unknown formulation")
 	}
-	empty := &solver.Problem{Nodes: 1, Steps: 1, Jobs: []solver.AdmittedJob{job(1)}}
+	empty := &solver.Problem{Capacity: []int{1}, Steps: 1, Jobs: []solver.AdmittedJob{job(1)}}
 	if _, err := Build(empty, solver.FormulationPaper); err == nil {
 		t.Error("no error for a job without sizes")
 	}
-	huge := &solver.Problem{Nodes: 1, Steps: solver.MaxSteps}
+	sized := job(1, 1, 2)
+	sized.SizeValue = []float64{0, -1}
+	p := &solver.Problem{Capacity: []int{2}, Steps: 1, Jobs: []solver.AdmittedJob{sized}}
+	if _, err := Build(p, solver.FormulationPaper); !errors.Is(err, solver.ErrUnsuited) {
+		t.Errorf("Build() in the paper's formulation with a value of a size: %v; want it to wrap %v", err, solver.ErrUnsuited)
+	}
+	huge := &solver.Problem{Capacity: slices.Repeat([]int{1}, solver.MaxSteps), Steps: solver.MaxSteps}
 	one := job(1, 1, 2, 4, 8, 16)
 	for range MaxColumns / (solver.MaxSteps * 6) {
 		huge.Jobs = append(huge.Jobs, one)
@@ -56,23 +63,23 @@ func TestEveryAssignment(t *testing.T) {
 	withDelay := job(7, 1, 2, 4)
 	withDelay.FirstStepWork = []float64{0.5, 1, 2}
 	weighted := job(3, 2, 3)
-	weighted.Weight = 5
+	weighted.Gain = []float64{5, 5}
 	falling := job(9, 1, 3)
 	falling.FirstStepWork, falling.StepWork = []float64{2, 1}, []float64{2, 1}
 	tests := []struct {
 		name    string
 		problem solver.Problem
 	}{
-		{"no nodes", solver.Problem{Nodes: 0, Steps: 2, Jobs: []solver.AdmittedJob{job(2, 0, 1)}}},
-		{"only size", solver.Problem{Nodes: 8, Steps: 2, Jobs: []solver.AdmittedJob{job(20, 8)}}},
-		{"only size 0", solver.Problem{Nodes: 8, Steps: 1, Jobs: []solver.AdmittedJob{job(20, 0)}}},
-		{"gaps", solver.Problem{Nodes: 9, Steps: 1, Jobs: []solver.AdmittedJob{job(20, 1, 4, 9)}}},
-		{"neighbours", solver.Problem{Nodes: 3, Steps: 2, Jobs: []solver.AdmittedJob{job(4, 2, 3)}}},
-		{"two jobs", solver.Problem{Nodes: 5, Steps: 1, Jobs: []solver.AdmittedJob{job(3, 1, 2), weighted}}},
-		{"waiting", solver.Problem{Nodes: 3, Steps: 1, Jobs: []solver.AdmittedJob{job(3, 0, 2), job(2, 1, 2)}}},
-		{"first step", solver.Problem{Nodes: 4, Steps: 1, Jobs: []solver.AdmittedJob{withDelay}}},
-		{"more is slower", solver.Problem{Nodes: 3, Steps: 2, Jobs: []solver.AdmittedJob{falling}}},
-		{"ends at once", solver.Problem{Nodes: 2, Steps: 2, Jobs: []solver.AdmittedJob{job(1e-6, 0, 2)}}},
+		{"no nodes", solver.Problem{Capacity: []int{0, 0}, Steps: 2, Jobs: []solver.AdmittedJob{job(2, 0, 1)}}},
+		{"only size", solver.Problem{Capacity: []int{8, 8}, Steps: 2, Jobs: []solver.AdmittedJob{job(20, 8)}}},
+		{"only size 0", solver.Problem{Capacity: []int{8}, Steps: 1, Jobs: []solver.AdmittedJob{job(20, 0)}}},
+		{"gaps", solver.Problem{Capacity: []int{9}, Steps: 1, Jobs: []solver.AdmittedJob{job(20, 1, 4, 9)}}},
+		{"neighbours", solver.Problem{Capacity: []int{3, 3}, Steps: 2, Jobs: []solver.AdmittedJob{job(4, 2, 3)}}},
+		{"two jobs", solver.Problem{Capacity: []int{5}, Steps: 1, Jobs: []solver.AdmittedJob{job(3, 1, 2), weighted}}},
+		{"waiting", solver.Problem{Capacity: []int{3}, Steps: 1, Jobs: []solver.AdmittedJob{job(3, 0, 2), job(2, 1, 2)}}},
+		{"first step", solver.Problem{Capacity: []int{4}, Steps: 1, Jobs: []solver.AdmittedJob{withDelay}}},
+		{"more is slower", solver.Problem{Capacity: []int{3, 3}, Steps: 2, Jobs: []solver.AdmittedJob{falling}}},
+		{"ends at once", solver.Problem{Capacity: []int{2, 2}, Steps: 2, Jobs: []solver.AdmittedJob{job(1e-6, 0, 2)}}},
 	}
 	for _, test := range tests {
 		for _, formulation := range formulations() {
@@ -177,7 +184,7 @@ func sideHolds(difference, bigM float64) bool {
 }
 
 func TestColumnNames(t *testing.T) {
-	p := &solver.Problem{Nodes: 9, Steps: 2, Jobs: []solver.AdmittedJob{job(9, 1), job(9, 0, 2)}}
+	p := &solver.Problem{Capacity: []int{9, 9}, Steps: 2, Jobs: []solver.AdmittedJob{job(9, 1), job(9, 0, 2)}}
 	want := map[solver.Formulation]string{
 		solver.FormulationPaper: "[n_1_1 n_1_2 n_2_1 n_2_2 dm_1_1_1 dm_1_2_1 dm_2_1_0 dm_2_1_2 dm_2_2_0 dm_2_2_2 " +
 			"dp_1_1_1 dp_1_2_1 dp_2_1_0 dp_2_1_2 dp_2_2_0 dp_2_2_2 s_1_1 s_1_2 s_2_1 s_2_2]",
@@ -206,8 +213,8 @@ func TestColumnNames(t *testing.T) {
 func TestObjectiveScale(t *testing.T) {
 	for _, weight := range []float64{0, 5e-324, 1e-300, 1e-58, 1e-6, 1, 1e6, solver.MaxWeight} {
 		first := job(4, 1, 2)
-		first.Weight = weight
-		p := &solver.Problem{Nodes: 3, Steps: 2, Jobs: []solver.AdmittedJob{first}}
+		first.Gain = []float64{weight, weight}
+		p := &solver.Problem{Capacity: []int{3, 3}, Steps: 2, Jobs: []solver.AdmittedJob{first}}
 		plan := solver.Plan{{2, 2}}
 		for _, formulation := range formulations() {
 			m, f := newFile(t, p, formulation)

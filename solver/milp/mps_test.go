@@ -61,7 +61,7 @@ func TestGolden(t *testing.T) {
 // TestNothingToSolve checks that a problem without jobs makes a valid file, which
 // CBC calls optimal and HiGHS empty, and has its one plan.
 func TestNothingToSolve(t *testing.T) {
-	p := &solver.Problem{Nodes: 3, Steps: 2}
+	p := &solver.Problem{Capacity: []int{3, 3}, Steps: 2}
 	for _, formulation := range formulations() {
 		m, f := newFile(t, p, formulation)
 		if m.Columns() != 0 || len(f.columns) != 0 || len(f.rows) != p.Steps {

@@ -16,13 +16,18 @@ func (m *Model) oneHot() {
 	m.laterProgress()
 }
 
-// choiceColumns adds the binaries x. The sizes there are stand for the paper's
-// (< max), (> min) and (variable bound n).
+// choiceColumns adds the binaries x, of which those of the first step may have a
+// value of their own. The sizes there are stand for the paper's (< max), (> min) and
+// (variable bound n).
 func (m *Model) choiceColumns() {
 	m.forEachCell(func(i, t int, job *solver.AdmittedJob, c *cell) {
 		c.choice = len(m.columns)
-		for _, size := range job.Sizes {
-			m.addColumn(column{kind: choice, position: at(i, t).of(size), upper: 1})
+		for n, size := range job.Sizes {
+			x := column{kind: choice, position: at(i, t).of(size), upper: 1}
+			if t == 0 && job.SizeValue != nil {
+				x.objective = job.SizeValue[n]
+			}
+			m.addColumn(x)
 		}
 	})
 }
@@ -39,7 +44,7 @@ func (m *Model) totalChosenNodes() {
 				m.addTerm(float64(k), c.choice+size)
 			}
 		}
-		m.addRow(position{step: int32(t) + 1, size: noSize}, atMost, float64(m.problem.Nodes))
+		m.addRow(position{step: int32(t) + 1, size: noSize}, atMost, float64(m.problem.Capacity[t]))
 	}
 }
 

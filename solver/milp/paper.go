@@ -70,7 +70,7 @@ func (m *Model) totalNodes() {
 		for i := range m.problem.Jobs {
 			m.addTerm(1, m.cell(i, t).nodes)
 		}
-		m.addRow(position{step: int32(t) + 1, size: noSize}, atMost, float64(m.problem.Nodes))
+		m.addRow(position{step: int32(t) + 1, size: noSize}, atMost, float64(m.problem.Capacity[t]))
 	}
 }
 

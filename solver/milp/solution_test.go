@@ -56,7 +56,7 @@ func TestStart(t *testing.T) {
 func drawPlan(t *rapid.T, p *solver.Problem) solver.Plan {
 	plan := solver.NewPlan(len(p.Jobs), p.Steps)
 	for step := range p.Steps {
-		free := p.Nodes
+		free := p.Capacity[step]
 		for i := range p.Jobs {
 			free -= p.Jobs[i].Sizes[0]
 		}
@@ -77,7 +77,7 @@ func drawPlan(t *rapid.T, p *solver.Problem) solver.Plan {
 }
 
 func TestStartStopsWhenAsked(t *testing.T) {
-	p := &solver.Problem{Nodes: 2, Steps: 1, Jobs: []solver.AdmittedJob{job(9, 1, 2)}}
+	p := &solver.Problem{Capacity: []int{2}, Steps: 1, Jobs: []solver.AdmittedJob{job(9, 1, 2)}}
 	m, err := Build(p, solver.FormulationPaper)
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestStartStopsWhenAsked(t *testing.T) {
 }
 
 func TestPlan(t *testing.T) {
-	p := &solver.Problem{Nodes: 9, Steps: 1, Jobs: []solver.AdmittedJob{job(9, 0, 2), job(9, 1, 2)}}
+	p := &solver.Problem{Capacity: []int{9}, Steps: 1, Jobs: []solver.AdmittedJob{job(9, 0, 2), job(9, 1, 2)}}
 	tests := []struct {
 		name        string
 		formulation solver.Formulation

@@ -12,6 +12,9 @@ import (
 // objectives for equal.
 const TieTolerance = 1e-12
 
+// noise is the rounding of a sum, relative to the magnitude of what is summed up.
+const noise = 1e-15
+
 // Optimum is what exhaustive search knows of a problem.
 type Optimum struct {
 	// Plan is a best plan: among those of an objective within TieTolerance of the
@@ -40,16 +43,19 @@ func Exhaustive(p *solver.Problem) (Optimum, bool) {
 		best:    Optimum{Objective: math.Inf(-1)},
 	}
 	for t := range s.free {
-		s.free[t] = p.Nodes
+		s.free[t] = p.Capacity[t]
 	}
 	for i := range slices.Backward(p.Jobs) {
 		s.choices[i] = enumerate(&p.Jobs[i], p.Steps)
-		s.rest[i] = s.choices[i][0].value + s.rest[i+1]
+		best, worst := s.choices[i][0].value, s.choices[i][len(s.choices[i])-1].value
+		s.rest[i] = best + s.rest[i+1]
+		s.tie += noise * max(math.Abs(best), math.Abs(worst))
 	}
 	s.maximise(0, 0)
 	if math.IsInf(s.best.Objective, -1) {
 		return Optimum{}, false
 	}
+	s.tie += TieTolerance * math.Abs(s.best.Objective)
 	s.best.Changed, s.best.Nodes = math.MaxInt, math.MaxInt
 	s.breakTies(0, 0, 0, 0)
 	return s.best, true
@@ -90,7 +96,9 @@ type search struct {
 	problem *solver.Problem
 	choices [][]choice
 	// rest[i] is what the jobs from i on are worth at most, capacity aside.
-	rest   []float64
+	rest []float64
+	// tie is how far below the best objective one is equal to it.
+	tie    float64
 	free   []int
 	chosen solver.Plan
 	best   Optimum
@@ -125,7 +133,7 @@ func (s *search) breakTies(i int, value float64, changed, nodes int) {
 		return
 	}
 	for _, c := range s.choices[i] {
-		if value+c.value+s.rest[i+1] < s.best.Objective*(1-TieTolerance) {
+		if value+c.value+s.rest[i+1] < s.best.Objective-s.tie {
 			return
 		}
 		if s.take(c) {

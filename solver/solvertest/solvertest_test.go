@@ -82,8 +82,8 @@ func TestSnapshotsHaveEveryFeature(t *testing.T) {
 }
 
 func TestExhaustiveFindsNoPlanWhereThereIsNone(t *testing.T) {
-	p := &solver.Problem{Nodes: 1, Steps: 1, Jobs: []solver.AdmittedJob{
-		{Demand: 1, Weight: 1, Sizes: []int{2}, FirstStepWork: []float64{1}, StepWork: []float64{1}},
+	p := &solver.Problem{Capacity: []int{1}, Steps: 1, Jobs: []solver.AdmittedJob{
+		{Demand: 1, Gain: []float64{1, 1}, Sizes: []int{2}, FirstStepWork: []float64{1}, StepWork: []float64{1}},
 	}}
 	if optimum, ok := Exhaustive(p); ok {
 		t.Errorf("Exhaustive() = %+v; want no plan", optimum)
@@ -92,11 +92,11 @@ func TestExhaustiveFindsNoPlanWhereThereIsNone(t *testing.T) {
 
 func TestExhaustive(t *testing.T) {
 	flat := func(current int) solver.AdmittedJob { // Any size does the same.
-		return solver.AdmittedJob{Demand: 10, Weight: 1, Current: current, Sizes: []int{1, 2},
+		return solver.AdmittedJob{Demand: 10, Gain: []float64{1, 1}, Current: current, Sizes: []int{1, 2},
 			FirstStepWork: []float64{5, 5}, StepWork: []float64{5, 5}}
 	}
 	linear := func(demand float64) solver.AdmittedJob {
-		return solver.AdmittedJob{Demand: demand, Weight: 1, Current: 1, Sizes: []int{1, 2},
+		return solver.AdmittedJob{Demand: demand, Gain: []float64{1, 1}, Current: 1, Sizes: []int{1, 2},
 			FirstStepWork: []float64{1, 2}, StepWork: []float64{1, 2}}
 	}
 	tests := []struct {
@@ -107,23 +107,23 @@ func TestExhaustive(t *testing.T) {
 	}{
 		{
 			name:    "no jobs",
-			problem: solver.Problem{Nodes: 3, Steps: 2},
+			problem: solver.Problem{Capacity: []int{3, 3}, Steps: 2},
 			want:    Optimum{Plan: solver.Plan{}},
 		},
 		{
 			name:    "ties go to the fewest changed jobs",
-			problem: solver.Problem{Nodes: 4, Steps: 1, Jobs: []solver.AdmittedJob{flat(2), flat(2)}},
+			problem: solver.Problem{Capacity: []int{4}, Steps: 1, Jobs: []solver.AdmittedJob{flat(2), flat(2)}},
 			want:    Optimum{Plan: solver.Plan{{2}, {2}}, Objective: 1, Changed: 0, Nodes: 4},
 		},
 		{
 			name:    "then to the fewest nodes",
-			problem: solver.Problem{Nodes: 4, Steps: 1, Jobs: []solver.AdmittedJob{flat(0), flat(7)}},
+			problem: solver.Problem{Capacity: []int{4}, Steps: 1, Jobs: []solver.AdmittedJob{flat(0), flat(7)}},
 			want:    Optimum{Plan: solver.Plan{{1}, {1}}, Objective: 1, Changed: 2, Nodes: 2},
 		},
 		{
 			// Job 1 first: 2/2 + 2/2 and 1/4 + 3/4, against 1/2 + 2/2 and 2/4 + 4/4.
 			name: "the short job goes first", any: true,
-			problem: solver.Problem{Nodes: 3, Steps: 2, Jobs: []solver.AdmittedJob{linear(2), linear(4)}},
+			problem: solver.Problem{Capacity: []int{3, 3}, Steps: 2, Jobs: []solver.AdmittedJob{linear(2), linear(4)}},
 			want:    Optimum{Objective: 3, Changed: 1, Nodes: 3},
 		},
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -49,6 +50,7 @@ func Run(t *testing.T, suite Suite) {
 	r := &runner{Suite: suite, backend: suite.New(t)}
 	t.Run("edge cases", r.edgeCases)
 	t.Run("random snapshots", r.randomSnapshots)
+	t.Run("random problems", r.randomProblems)
 	t.Run("shared instances", r.sharedInstances)
 	t.Run("an incumbent to start from", r.incumbent)
 	t.Run("options that cannot be honoured", r.badOptions)
@@ -104,7 +106,7 @@ func (r *runner) check(t *testing.T, p *solver.Problem, result solver.Result) fl
 	switch {
 	case !r.Proves && !math.IsInf(result.Bound, 1):
 		t.Errorf("bound %v; want +Inf of a backend that proves none", result.Bound)
-	case r.Proves && (math.IsInf(result.Bound, 0) || !(result.Bound >= objective*(1-solver.OptimalGap))):
+	case r.Proves && (math.IsInf(result.Bound, 0) || !(result.Bound >= objective-solver.OptimalGap*math.Abs(objective))):
 		t.Errorf("bound %v on the objective %v", result.Bound, objective)
 	case r.Proves && result.Limit == solver.LimitNone &&
 		solver.RelativeGap(objective, result.Bound) > solver.OptimalGap && result.Bound-objective > 1e-12:
@@ -126,21 +128,25 @@ func (r *runner) checkClaim(t *testing.T, result solver.Result, objective float6
 	if result.Detail == "" {
 		t.Error("no detail of the claim")
 	}
-	if difference := math.Abs(result.Claim.Objective - objective); !(difference <= Agreement*objective) {
+	if difference := math.Abs(result.Claim.Objective - objective); !(difference <= agreement(objective)) {
 		t.Errorf("the solver claims %.12g for a plan of %.12g", result.Claim.Objective, objective)
 	}
-	if result.Claim.Bound < objective*(1-Agreement) {
+	if result.Claim.Bound < objective-agreement(objective) {
 		t.Errorf("the solver claims the bound %.12g on a plan of %.12g", result.Claim.Bound, objective)
 	}
 }
 
+// agreement is how far from an objective another may be that agrees with it. Solvers
+// work to absolute tolerances, which matter near 0.
+func agreement(objective float64) float64 { return Agreement * max(1e-5, math.Abs(objective)) }
+
 // checkOptimal checks an objective against the known optimum.
 func (r *runner) checkOptimal(t *testing.T, objective, optimum float64) {
 	t.Helper()
-	if objective > optimum+Agreement*optimum && !r.Heuristic {
+	if objective > optimum+agreement(optimum) && !r.Heuristic {
 		t.Errorf("objective %.12g is above the optimum %.12g", objective, optimum)
 	}
-	if objective < optimum-Agreement*optimum && r.Optimises {
+	if objective < optimum-agreement(optimum) && r.Optimises {
 		t.Errorf("objective %.12g; the optimum is %.12g", objective, optimum)
 	}
 }
@@ -215,10 +221,32 @@ func (r *runner) randomSnapshots(t *testing.T) {
 	}
 }
 
+// randomProblems asks about problems of any objective and capacity. Where a backend
+// says that it cannot be asked about one, that is its answer.
+func (r *runner) randomProblems(t *testing.T) {
+	examples := r.Examples
+	if testing.Short() {
+		examples = min(examples, 9)
+	}
+	for seed := range examples {
+		p := Problems().Example(seed)
+		t.Run(strconv.Itoa(seed), func(t *testing.T) {
+			if _, err := r.backend.Solve(t.Context(), p, r.options()); errors.Is(err, solver.ErrUnsuited) {
+				t.Skip(err)
+			}
+			r.agreesOn(t, p)
+		})
+	}
+}
+
 // agreesWithExhaustive checks a result against exhaustive search.
 func (r *runner) agreesWithExhaustive(t *testing.T, s *solver.Snapshot, admission solver.Admission) {
 	t.Helper()
-	p := solver.NewProblem(s, admission)
+	r.agreesOn(t, solver.NewProblem(s, admission))
+}
+
+func (r *runner) agreesOn(t *testing.T, p *solver.Problem) {
+	t.Helper()
 	objective := r.mustSolve(t, p, r.options())
 	optimum, ok := Exhaustive(p)
 	if !ok {

@@ -78,8 +78,8 @@ func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 // oneJob has one step and a job of the sizes 1 and 2, so the columns x_1_1_1,
 // x_1_1_2 and s_1_1. The pool has a node, or two.
 func oneJob(nodes int) *solver.Problem {
-	return &solver.Problem{Nodes: nodes, Steps: 1, Jobs: []solver.AdmittedJob{{
-		Demand: 2, Weight: 1, Sizes: []int{1, 2}, FirstStepWork: []float64{1, 2}, StepWork: []float64{1, 2},
+	return &solver.Problem{Capacity: []int{nodes}, Steps: 1, Jobs: []solver.AdmittedJob{{
+		Demand: 2, Gain: []float64{1, 1}, Sizes: []int{1, 2}, FirstStepWork: []float64{1, 2}, StepWork: []float64{1, 2},
 	}}}
 }
 

@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// beam is a set of states: vectors of extra nodes with the least loss that leads
+// beam is a set of states: vectors of excess nodes with the least loss that leads
 // there.
 type beam struct {
 	states
 
 	steps int
-	// slots is an open-addressing hash table of states by their extra nodes, -1
+	// slots is an open-addressing hash table of states by their excess nodes, -1
 	// where empty.
 	slots []int32
 	// order and spare are what keep works with, here to be used again.
@@ -22,20 +22,20 @@ type beam struct {
 
 // states are the states of a beam, by attribute.
 type states struct {
-	extra []int32 // steps per state
-	loss  []float64
-	bound []float64
-	link  []int32
+	excess []int32 // steps per state
+	loss   []float64
+	bound  []float64
+	link   []int32
 }
 
 // emptied returns no states, in the memory of these.
 func (s states) emptied() states {
-	return states{extra: s.extra[:0], loss: s.loss[:0], bound: s.bound[:0], link: s.link[:0]}
+	return states{excess: s.excess[:0], loss: s.loss[:0], bound: s.bound[:0], link: s.link[:0]}
 }
 
 func (b *beam) size() int { return len(b.loss) }
 
-func (b *beam) state(n int) []int32 { return b.extra[n*b.steps : (n+1)*b.steps] }
+func (b *beam) state(n int) []int32 { return b.excess[n*b.steps : (n+1)*b.steps] }
 
 // reset empties the beam.
 func (b *beam) reset(steps int) {
@@ -49,26 +49,26 @@ func (b *beam) reset(steps int) {
 	}
 }
 
-// find returns the slot of the state with the given extra nodes, or the empty slot
+// find returns the slot of the state with the given excess nodes, or the empty slot
 // where it belongs.
-func (b *beam) find(extra []int32) int {
+func (b *beam) find(excess []int32) int {
 	h := uint64(14695981039346656037)
-	for _, e := range extra {
+	for _, e := range excess {
 		h = (h ^ uint64(uint32(e))) * 1099511628211
 		h ^= h >> 29
 	}
 	mask := len(b.slots) - 1
 	slot := int(h) & mask
-	for b.slots[slot] >= 0 && !slices.Equal(b.state(int(b.slots[slot])), extra) {
+	for b.slots[slot] >= 0 && !slices.Equal(b.state(int(b.slots[slot])), excess) {
 		slot = (slot + 1) & mask
 	}
 	return slot
 }
 
 // put adds a state that is not there yet in the slot that find returned.
-func (b *beam) put(slot int, extra []int32, loss, bound float64, link int32) {
+func (b *beam) put(slot int, excess []int32, loss, bound float64, link int32) {
 	b.slots[slot] = int32(b.size())
-	b.extra = append(b.extra, extra...)
+	b.excess = append(b.excess, excess...)
 	b.loss = append(b.loss, loss)
 	b.bound = append(b.bound, bound)
 	b.link = append(b.link, link)
@@ -109,7 +109,7 @@ func (b *beam) keep(width int) float64 {
 	least := b.bound[b.order[width]]
 	kept := b.spare.emptied()
 	for _, n := range b.order[:width] {
-		kept.extra = append(kept.extra, b.state(int(n))...)
+		kept.excess = append(kept.excess, b.state(int(n))...)
 		kept.loss = append(kept.loss, b.loss[n])
 		kept.bound = append(kept.bound, b.bound[n])
 		kept.link = append(kept.link, b.link[n])

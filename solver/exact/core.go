@@ -9,7 +9,7 @@ import (
 
 // The core: the search over what survives.
 //
-// In terms of losses the problem at prices lambda reads: choose a surviving plan
+// In terms of losses the problem at prices lambda reads: choose a column
 // per finishing job so that
 //
 //	sum of their losses + sum_t D_t(free_t - extra_t)
@@ -17,18 +17,18 @@ import (
 // is least, where extra_t is what the chosen plans hold in step t beyond the best
 // plans, free_t what the pool has there beyond everybody's best plans, and D_t the
 // step tables. It is solved by dynamic programming over the jobs with the vector
-// of extra nodes as state, a beam of bounded width, and the look-ahead as bound.
+// of excess nodes as state, a beam of bounded width, and the look-ahead as bound.
 // What the beam drops is remembered by its bound, so that the outcome is exact
 // either way: a least loss, or a least loss with a lower bound on it. (Core:
 // Pisinger, "A minimal algorithm for the multiple-choice knapsack problem" (1995).)
 
-// coreJob is a finishing job with more than one surviving plan.
+// coreJob is a finishing job with more than one column.
 type coreJob struct {
 	job   int
-	plans []survivor
+	plans []column
 }
 
-// coreSearch searches one box at given prices.
+// coreSearch searches one subproblem at given prices.
 type coreSearch struct {
 	in     *instance
 	prices []float64
@@ -39,12 +39,12 @@ type coreSearch struct {
 	ahead  *lookAhead
 	limit  float64 // loss that a solution must stay below
 
-	now, next beam
-	trail     []link
-	best      float64 // least loss found
-	bestLink  int32
-	bestExtra []int32
-	dropped   float64 // least bound of what the beam dropped
+	now, next  beam
+	trail      []link
+	best       float64 // least loss found
+	bestLink   int32
+	bestExcess []int32
+	dropped    float64 // least bound of what the beam dropped
 }
 
 // link is a choice on the way to a state.
@@ -55,14 +55,14 @@ type link struct {
 
 // Limits of one search; beyond them it is given up for a smaller limit on the loss.
 const (
-	maxSurvivorsPerJob = 20_000
-	maxSurvivors       = 200_000
-	maxCells           = 20_000_000
+	maxColumnsPerJob = 20_000
+	maxColumns       = 200_000
+	maxCells         = 20_000_000
 )
 
-// newCoreSearch prepares the search for solutions of the box that lose less than
+// newCoreSearch prepares the search for solutions of the subproblem that lose less than
 // limit. It returns nil if there is too much to search.
-func newCoreSearch(ctx context.Context, d *dual, b *box, prices []float64, limit float64) *coreSearch {
+func newCoreSearch(ctx context.Context, d *dual, b *subproblem, prices []float64, limit float64) *coreSearch {
 	in := d.in
 	s := &coreSearch{
 		in: in, prices: prices, base: newPlan(in), free: make([]int, in.steps), limit: limit,
@@ -77,19 +77,19 @@ func newCoreSearch(ctx context.Context, d *dual, b *box, prices []float64, limit
 			return nil
 		}
 		_, phi := d.bestColumn(f, prices)
-		plans, ok := e.list(&in.jobs[i], prices, b.allowedFor(f, in.steps), phi, limit, maxSurvivorsPerJob)
-		if total += len(plans); !ok || len(plans) == 0 || total > maxSurvivors {
+		plans, ok := e.list(&in.jobs[i], prices, b.allowedFor(f, in.steps), phi, limit, maxColumnsPerJob)
+		if total += len(plans); !ok || len(plans) == 0 || total > maxColumns {
 			return nil
 		}
 		j := &in.jobs[i]
-		copy(s.base[i], plans[0].picks)
+		copy(s.base[i], plans[0].chosen)
 		for t, k := range s.base[i] {
 			used[t] += int(j.sizes[k])
 		}
 		for n := range plans {
-			plans[n].extra = make([]int32, in.steps)
-			for t, k := range plans[n].picks {
-				plans[n].extra[t] = j.sizes[k] - j.sizes[s.base[i][t]]
+			plans[n].excess = make([]int32, in.steps)
+			for t, k := range plans[n].chosen {
+				plans[n].excess[t] = j.sizes[k] - j.sizes[s.base[i][t]]
 			}
 		}
 		if len(plans) > 1 {
@@ -118,7 +118,7 @@ func (s *coreSearch) look(ctx context.Context) bool {
 		for n := range s.jobs {
 			lo, hi := int32(0), int32(0)
 			for _, p := range s.jobs[n].plans {
-				lo, hi = min(lo, p.extra[t]), max(hi, p.extra[t])
+				lo, hi = min(lo, p.excess[t]), max(hi, p.excess[t])
 			}
 			low, high = low+int(lo), high+int(hi)
 		}
@@ -141,13 +141,13 @@ func (s *coreSearch) look(ctx context.Context) bool {
 }
 
 // run searches with a beam of the given width, after sharpening the look-ahead if
-// that is asked for; proven is a loss that every solution of the box is known to
+// that is asked for; proven is a loss that every solution of the subproblem is known to
 // have. It may lower s.limit. It returns a lower bound on the
-// loss of every solution of the box, at most limit; if a solution that loses less
+// loss of every solution of the subproblem, at most limit; if a solution that loses less
 // than limit was found, s.best is its loss.
 func (s *coreSearch) run(ctx context.Context, width int, sharpen bool, proven float64) float64 {
 	steps := s.in.steps
-	extra := make([]int32, steps)
+	excess := make([]int32, steps)
 	s.now.reset(steps)
 	s.trail = s.trail[:0]
 	if sharpen {
@@ -158,8 +158,8 @@ func (s *coreSearch) run(ctx context.Context, width int, sharpen bool, proven fl
 	if bound >= s.limit {
 		return s.limit
 	}
-	s.offer(extra, 0, -1)
-	s.now.put(s.now.find(extra), extra, 0, bound, -1)
+	s.offer(excess, 0, -1)
+	s.now.put(s.now.find(excess), excess, 0, bound, -1)
 	for n := range s.jobs {
 		s.next.reset(steps)
 		// Looked at often enough that ctx is never overrun by much.
@@ -168,7 +168,7 @@ func (s *coreSearch) run(ctx context.Context, width int, sharpen bool, proven fl
 			if from%every == 0 && ctx.Err() != nil {
 				return min(s.dropped, s.limit, slices.Min(s.now.bound))
 			}
-			s.expand(n, from, extra)
+			s.expand(n, from, excess)
 			if s.next.size() > 8*width {
 				s.dropped = min(s.dropped, s.next.keep(width))
 			}
@@ -192,37 +192,37 @@ func (s *coreSearch) narrow(ctx context.Context, proven float64) {
 }
 
 // expand adds the states that job n's plans lead to from a state.
-func (s *coreSearch) expand(n, from int, extra []int32) {
+func (s *coreSearch) expand(n, from int, excess []int32) {
 	start, lost, before := s.now.state(from), s.now.loss[from], s.now.link[from]
 	if s.now.bound[from] >= s.cutoff() {
 		return
 	}
-	for choice := range s.jobs[n].plans {
-		p := &s.jobs[n].plans[choice]
+	for m := range s.jobs[n].plans {
+		p := &s.jobs[n].plans[m]
 		loss := lost + p.loss
 		if loss >= s.cutoff() {
 			break
 		}
-		for t := range extra {
-			extra[t] = start[t] + p.extra[t]
+		for t := range excess {
+			excess[t] = start[t] + p.excess[t]
 		}
-		bound := s.boundOf(n+1, extra, loss)
+		bound := s.boundOf(n+1, excess, loss)
 		if bound >= s.cutoff() {
 			continue
 		}
-		slot := s.next.find(extra)
+		slot := s.next.find(excess)
 		at := s.next.slots[slot]
 		if at >= 0 && s.next.loss[at] <= loss {
 			continue
 		}
-		s.trail = append(s.trail, link{parent: before, plan: int32(choice)})
+		s.trail = append(s.trail, link{parent: before, plan: int32(m)})
 		here := int32(len(s.trail) - 1)
 		if at >= 0 {
 			s.next.loss[at], s.next.bound[at], s.next.link[at] = loss, bound, here
 		} else {
-			s.next.put(slot, extra, loss, bound, here)
+			s.next.put(slot, excess, loss, bound, here)
 		}
-		s.offer(extra, loss, here)
+		s.offer(excess, loss, here)
 	}
 }
 
@@ -230,22 +230,22 @@ func (s *coreSearch) expand(n, from int, extra []int32) {
 func (s *coreSearch) cutoff() float64 { return min(s.limit, s.best-s.in.precision) }
 
 // boundOf bounds the loss of every solution that continues a state before job n.
-func (s *coreSearch) boundOf(n int, extra []int32, loss float64) float64 {
+func (s *coreSearch) boundOf(n int, excess []int32, loss float64) float64 {
 	loss += s.ahead.rest[n]
-	for t, e := range extra {
+	for t, e := range excess {
 		loss += s.ahead.after[n][t].value(int(e))
 	}
 	return loss
 }
 
 // offer considers the solution that gives all jobs to come their best plans.
-func (s *coreSearch) offer(extra []int32, loss float64, at int32) {
-	for t, e := range extra {
+func (s *coreSearch) offer(excess []int32, loss float64, at int32) {
+	for t, e := range excess {
 		loss += s.tables[t].best.value(s.free[t] - int(e))
 	}
 	if loss < s.cutoff() {
 		s.best, s.bestLink = loss, at
-		s.bestExtra = append(s.bestExtra[:0], extra...)
+		s.bestExcess = append(s.bestExcess[:0], excess...)
 	}
 }
 
@@ -263,14 +263,14 @@ func (s *coreSearch) solution() plan {
 	for at := s.bestLink; at >= 0; at = s.trail[at].parent {
 		depth--
 		c := &s.jobs[depth]
-		copy(p[c.job], c.plans[s.trail[at].plan].picks)
+		copy(p[c.job], c.plans[s.trail[at].plan].chosen)
 	}
 	for t, table := range s.tables {
-		extra := s.free[t]
-		if s.bestExtra != nil {
-			extra -= int(s.bestExtra[t])
+		excess := s.free[t]
+		if s.bestExcess != nil {
+			excess -= int(s.bestExcess[t])
 		}
-		table.complete(p, t, extra)
+		table.complete(p, t, excess)
 	}
 	return p
 }

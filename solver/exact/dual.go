@@ -36,7 +36,7 @@ const (
 	// foundShare is such that the temperature stays while more than one in this many
 	// jobs lacks columns.
 	foundShare = 10
-	// Below fineTemperature, a share of a job's average worth, a fall must gain
+	// Below fineTemperature, a share of a job's average value, a fall must gain
 	// enoughGain of the bound for another to follow.
 	fineTemperature = 1e-5
 	enoughGain      = 1e-9
@@ -46,29 +46,29 @@ const (
 	newtonSteps = 30
 )
 
-// box restricts the sizes of the finishing jobs, step by step: a part of the
+// subproblem restricts the sizes of the finishing jobs, step by step: a part of the
 // search space.
-type box struct {
+type subproblem struct {
 	// allowed holds, per finishing job and step, a bit per size.
 	allowed []uint64
 	// prices and temperature are where the dual search starts.
 	prices      []float64
 	temperature float64
-	// bound is at least the objective of every plan in the box.
+	// bound is at least the objective of every plan in the subproblem.
 	bound float64
-	// order tells boxes of equal bound apart.
+	// order tells subproblems of equal bound apart.
 	order int
 }
 
 // allowedFor returns the restriction of the f-th finishing job.
-func (b *box) allowedFor(f, steps int) []uint64 { return b.allowed[f*steps : (f+1)*steps] }
+func (b *subproblem) allowedFor(f, steps int) []uint64 { return b.allowed[f*steps : (f+1)*steps] }
 
 // columnSet is the plans of one finishing job found so far.
 type columnSet struct {
-	picks  []uint8   // steps per column
+	chosen []uint8   // steps per column
 	nodes  []float64 // steps per column
 	values []float64
-	// active are the columns that lie in the current box.
+	// active are the columns that lie in the current subproblem.
 	active []int32
 }
 
@@ -81,7 +81,7 @@ func (set *columnSet) net(column int32, prices []float64) float64 {
 	return net
 }
 
-// dual minimises the Lagrangian bound. It keeps its columns from box to box.
+// dual minimises the Lagrangian bound. It keeps its columns from subproblem to subproblem.
 type dual struct {
 	in      *instance
 	curves  []stepCurve
@@ -127,19 +127,19 @@ func priceCaps(in *instance) []float64 {
 }
 
 // add keeps a plan of the f-th finishing job as a column.
-func (d *dual) add(f int, picks []uint8) {
+func (d *dual) add(f int, chosen []uint8) {
 	j := &d.in.jobs[d.in.finishing[f]]
 	set := &d.columns[f]
-	set.picks = append(set.picks, picks...)
-	for _, k := range picks {
+	set.chosen = append(set.chosen, chosen...)
+	for _, k := range chosen {
 		set.nodes = append(set.nodes, float64(j.sizes[k]))
 	}
 	set.active = append(set.active, int32(len(set.values)))
-	set.values = append(set.values, j.value(picks))
+	set.values = append(set.values, j.value(chosen))
 }
 
-// enter makes active the columns that lie in the box.
-func (d *dual) enter(b *box) {
+// enter makes active the columns that lie in the subproblem.
+func (d *dual) enter(b *subproblem) {
 	steps := d.in.steps
 	for f := range d.columns {
 		set := &d.columns[f]
@@ -147,7 +147,7 @@ func (d *dual) enter(b *box) {
 		set.active = set.active[:0]
 		for c := range set.values {
 			inside := true
-			for t, k := range set.picks[c*steps : (c+1)*steps] {
+			for t, k := range set.chosen[c*steps : (c+1)*steps] {
 				inside = inside && allowed[t]&(1<<k) != 0
 			}
 			if inside {
@@ -157,39 +157,39 @@ func (d *dual) enter(b *box) {
 	}
 }
 
-// bestColumn returns the active column of the f-th finishing job that is worth
-// most at the given prices, and what it is worth; -1 if there is none.
-func (d *dual) bestColumn(f int, prices []float64) (column int, worth float64) {
+// bestColumn returns the active column of the f-th finishing job of the
+// largest net value at the given prices, and that value; -1 if there is none.
+func (d *dual) bestColumn(f int, prices []float64) (column int, net float64) {
 	set := &d.columns[f]
-	column, worth = -1, math.Inf(-1)
+	column, net = -1, math.Inf(-1)
 	for _, c := range set.active {
-		if net := set.net(c, prices); net > worth {
-			column, worth = int(c), net
+		if value := set.net(c, prices); value > net {
+			column, net = int(c), value
 		}
 	}
-	return column, worth
+	return column, net
 }
 
-// bound returns L(prices) over the box. Every finishing job is priced; plans that
+// bound returns L(prices) over the subproblem. Every finishing job is priced; plans that
 // beat its columns become columns, and their number is returned. The bound is
-// -Inf if some job has no plan in the box, and +Inf if ctx ended before it was
+// -Inf if some job has no plan in the subproblem, and +Inf if ctx ended before it was
 // known.
-func (d *dual) bound(ctx context.Context, b *box, prices []float64) (bound float64, found int) {
+func (d *dual) bound(ctx context.Context, b *subproblem, prices []float64) (bound float64, found int) {
 	for t, price := range prices {
-		worth, _ := d.curves[t].at(price)
-		bound += float64(d.in.capacity[t])*price + worth
+		net, _ := d.curves[t].at(price)
+		bound += float64(d.in.capacity[t])*price + net
 	}
 	for f, i := range d.in.finishing {
 		if f%64 == 0 && ctx.Err() != nil {
 			return math.Inf(1), found
 		}
 		_, floor := d.bestColumn(f, prices)
-		phi, picks := d.pricer.price(&d.in.jobs[i], prices, b.allowedFor(f, d.in.steps), floor)
-		if picks != nil {
+		phi, chosen := d.pricer.price(&d.in.jobs[i], prices, b.allowedFor(f, d.in.steps), floor)
+		if chosen != nil {
 			// A plan that is better by rounding only would be found again and again.
 			if phi > floor+d.in.precision/8 {
 				found++
-				d.add(f, picks)
+				d.add(f, chosen)
 			}
 		}
 		bound += phi
@@ -197,10 +197,10 @@ func (d *dual) bound(ctx context.Context, b *box, prices []float64) (bound float
 	return bound, found
 }
 
-// minimise lowers L over the box, starting from the box's prices, and returns the
+// minimise lowers L over the subproblem, starting from its prices, and returns the
 // best bound with its prices. It stops early when ctx ends or when the bound falls
 // to enough.
-func (d *dual) minimise(ctx context.Context, b *box, enough float64) (bound float64, prices []float64) {
+func (d *dual) minimise(ctx context.Context, b *subproblem, enough float64) (bound float64, prices []float64) {
 	d.enter(b)
 	average := d.in.scale / float64(max(1, len(d.in.jobs)))
 	at := slices.Clone(b.prices)
@@ -221,8 +221,8 @@ func (d *dual) minimise(ctx context.Context, b *box, enough float64) (bound floa
 			bound = value
 			copy(prices, at)
 		}
-		// The minimum moves far as long as many jobs lack columns; only then is it
-		// worth sharpening.
+		// The minimum moves far as long as many jobs lack columns; only then does
+		// sharpening pay off.
 		if found*foundShare > len(d.in.finishing) {
 			continue
 		}
@@ -237,7 +237,7 @@ func (d *dual) minimise(ctx context.Context, b *box, enough float64) (bound floa
 
 // dropIdlePrices sets the prices that only the barrier keeps above 0 to 0 where
 // that does not raise the bound.
-func (d *dual) dropIdlePrices(ctx context.Context, b *box, bound *float64, prices []float64) {
+func (d *dual) dropIdlePrices(ctx context.Context, b *subproblem, bound *float64, prices []float64) {
 	largest := 0.0
 	for _, price := range prices {
 		largest = max(largest, price)
@@ -305,11 +305,11 @@ func (d *dual) smooth(prices []float64, temperature float64) float64 {
 	n.reset()
 	total := 0.0
 	for t, price := range prices {
-		worth, nodes, curvature := d.curves[t].smooth(price, temperature)
-		room := d.caps[t] - price
-		total += float64(d.in.capacity[t])*price + worth - temperature*(math.Log(price)+math.Log(room))
-		n.gradient[t] = float64(d.in.capacity[t]) - nodes - temperature/price + temperature/room
-		n.hessian[t*n.steps+t] = curvature + temperature/(price*price) + temperature/(room*room)
+		net, nodes, curvature := d.curves[t].smooth(price, temperature)
+		slack := d.caps[t] - price
+		total += float64(d.in.capacity[t])*price + net - temperature*(math.Log(price)+math.Log(slack))
+		n.gradient[t] = float64(d.in.capacity[t]) - nodes - temperature/price + temperature/slack
+		n.hessian[t*n.steps+t] = curvature + temperature/(price*price) + temperature/(slack*slack)
 	}
 	for f := range d.columns {
 		total += d.smoothJob(f, prices, temperature, n)

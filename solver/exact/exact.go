@@ -12,7 +12,7 @@
 //	root.go        where the search for prices starts
 //	dual.go        the best prices: column generation on a smoothed master
 //	incumbent.go   a legal plan from prices
-//	surviving.go   which plans of a job can still be part of a better solution
+//	fixing.go      which plans of a job can still be part of a better solution
 //	steptable.go   the separable jobs of the core, completed exactly per step
 //	lookahead.go   what the jobs not yet decided still lose, at least
 //	core.go        dynamic programming over what survives
@@ -70,17 +70,17 @@ func (*Solver) Solve(ctx context.Context, p *solver.Problem, options solver.Solv
 	result := solver.Result{
 		Plan:   solver.NewPlan(len(p.Jobs), p.Steps),
 		Limit:  limit,
-		Detail: fmt.Sprintf("boxes searched: %d", s.boxes),
+		Detail: fmt.Sprintf("branch-and-bound nodes searched: %d", s.explored),
 	}
-	for i, picks := range s.incumbent {
-		for t, k := range picks {
+	for i, chosen := range s.incumbent {
+		for t, k := range chosen {
 			result.Plan[i][t] = p.Jobs[i].Sizes[k]
 		}
 	}
 	p.ReleaseFinished(result.Plan)
 	objective := p.Objective(result.Plan)
 	result.Bound = in.objectiveBound(bound)
-	if result.Bound < objective+noiseShare*in.scale*in.unit {
+	if result.Bound < objective+noise*in.scale*in.unit {
 		result.Bound = objective // they differ by rounding only
 	}
 	return result, nil

@@ -112,10 +112,10 @@ func (b *builder) choose(p plan, i int, prices []float64) {
 			}
 		}
 	}
-	// Only a plan that is worth more than the present one by more than rounding
+	// Only a plan whose value exceeds the present one's by more than rounding
 	// changes anything.
-	_, picks := b.dual.pricer.price(j, prices, b.allowed, j.value(p[i])-now+b.in.precision/8)
-	for t, k := range picks {
+	_, chosen := b.dual.pricer.price(j, prices, b.allowed, j.value(p[i])-now+b.in.precision/8)
+	for t, k := range chosen {
 		b.free[t] -= int(j.sizes[k] - j.sizes[p[i][t]])
 		p[i][t] = k
 	}
@@ -132,20 +132,20 @@ func (b *builder) byRegret(prices []float64) []int {
 		for t := range prices {
 			best, second := math.Inf(-1), math.Inf(-1)
 			for k := range in.fitting(j, t) {
-				worth := j.stepValue(t, k) - prices[t]*float64(j.sizes[k])
-				second = max(second, min(best, worth))
-				best = max(best, worth)
+				net := j.stepValue(t, k) - prices[t]*float64(j.sizes[k])
+				second = max(second, min(best, net))
+				best = max(best, net)
 			}
 			regret[i] = min(regret[i], best-second)
 		}
 	}
 	for f, i := range in.finishing {
-		best, worth := b.dual.bestColumn(f, prices)
+		best, net := b.dual.bestColumn(f, prices)
 		regret[i] = math.Inf(1)
 		set := &b.dual.columns[f]
 		for _, c := range set.active {
 			if int(c) != best {
-				regret[i] = min(regret[i], worth-set.net(c, prices))
+				regret[i] = min(regret[i], net-set.net(c, prices))
 			}
 		}
 	}

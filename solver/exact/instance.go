@@ -16,7 +16,7 @@ import (
 // Equal plans are told apart by a tie cost that is taken off the objective: per
 // job tieUnit * ([first-step nodes != current] * (N+1) + first-step nodes), N being
 // the capacity of the first step, which orders plans of equal objective by changed
-// jobs first and nodes now second. All tie costs together are at most tieShare of
+// jobs first and nodes now second. All tie costs together are at most tieFraction of
 // the objective's scale, far below what counts as proven optimal, so that one search
 // does both.
 type instance struct {
@@ -58,11 +58,11 @@ type job struct {
 }
 
 const (
-	// tieShare bounds all tie costs together, as a share of the objective's scale.
-	tieShare = 1e-11
-	// noiseShare is the rounding noise of a sum of plan values, as a share of
+	// tieFraction bounds all tie costs together, as a share of the objective's scale.
+	tieFraction = 1e-11
+	// noise is the rounding noise of a sum of plan values, as a share of
 	// instance.scale.
-	noiseShare = 1e-15
+	noise = 1e-15
 	// finished is the share of its demand from which on a job is done; the
 	// difference to 1 absorbs the rounding of sums of shares.
 	finished = 1 - 1e-12
@@ -227,9 +227,9 @@ func (in *instance) setTies(p *solver.Problem, scale float64) {
 	// at most the pool.
 	nodes := in.capacity[0]
 	units := float64(len(in.jobs)*(nodes+1) + nodes)
-	in.tieTotal = tieShare * scale
+	in.tieTotal = tieFraction * scale
 	in.tieUnit = in.tieTotal / max(1, units)
-	in.precision = max(in.tieUnit/4, noiseShare*in.scale)
+	in.precision = max(in.tieUnit/4, noise*in.scale)
 	for i := range in.jobs {
 		j := &in.jobs[i]
 		from := &p.Jobs[i]
@@ -254,13 +254,13 @@ func (j *job) shares(t int) []float64 {
 	return j.later
 }
 
-// value returns what a plan, given as a position in sizes per step, is worth in
+// value returns what a plan, given as a position in sizes per step, has in
 // the search: its part of the objective less tie cost.
-func (j *job) value(picks []uint8) float64 {
+func (j *job) value(chosen []uint8) float64 {
 	share, value := 0.0, 0.0
-	for t, k := range picks {
+	for t, k := range chosen {
 		share = min(1, share+j.shares(t)[k])
 		value += j.gain[t] * share
 	}
-	return value - j.cost[picks[0]]
+	return value - j.cost[chosen[0]]
 }

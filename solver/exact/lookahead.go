@@ -9,7 +9,7 @@ import (
 //
 // In a state of the core search the finishing jobs from n on must still choose.
 // Split every plan's loss over the steps: for any numbers u_(j,t)(e), one per job,
-// step and extra nodes e that some plan holds there,
+// step and excess nodes e that some plan holds there,
 //
 //	c_j = min over plans of  loss - sum_t u_(j,t)(e_t)
 //
@@ -20,10 +20,11 @@ import (
 //
 // so that sum_(j>=n) c_j + sum_t E_(n,t)(a_t) bounds what is still lost in state a.
 // (This is Lagrangian decomposition: Guignard and Kim, "Lagrangean decomposition"
-// (1987).) To start with, u is the least loss of a plan with those extra nodes,
+// (1987).) To start with, u is the least loss of a plan with those excess nodes,
 // divided by T. Sweeps then raise the bound by block coordinate ascent, job after
 // job, forward and backward: with M_t(e) the best that the knapsack of step t does
-// around job j if it holds e, its plans are worth q = loss + sum_t M_t(e_t), and
+// around job j if it holds e, the loss through one of its plans is
+// q = loss + sum_t M_t(e_t), and
 //
 //	u_t(e) = min over plans with e of  q / (T+1)  -  M_t(e)
 //
@@ -47,38 +48,37 @@ type lookAhead struct {
 	steps int
 	limit float64
 	jobs  []coreJob
-	// extras[n][t] are the numbers of extra nodes among job n's plans in step t,
+	// levels[n][t] are the numbers of excess nodes among job n's plans in step t,
 	// split[n][t] the u of each.
-	extras [][][]int32
+	levels [][][]int32
 	split  [][][]float64
 	kept   []float64 // c_j
-	// low[n][t] and high[n][t] enclose the extra nodes of the jobs before n.
+	// low[n][t] and high[n][t] enclose the excess nodes of the jobs before n.
 	low, high [][]int
 	// after[n][t] is E_(n,t); before[n][t](a) is the least sum of u over the jobs
-	// before n that hold a extra nodes together.
+	// before n that hold a excess nodes together.
 	after, before [][]series
 	rest          []float64 // rest[n] is the sum of kept from n on, as of after[n]
 	// closed is set when no plan of some job is left.
 	closed bool
 
-	around [][]float64 // scratch: M per step and extra
-	least  [][]float64 // scratch: least q per step and extra
-	worth  []float64   // scratch: q per plan
+	around [][]float64 // scratch: M per step and excess
+	least  [][]float64 // scratch: least q per step and excess
 }
 
 // newLookAhead prepares the look-ahead over the jobs, whose plans are by rising
-// loss; last[t] is D_t as a function of the extra nodes of all of them.
+// loss; last[t] is D_t as a function of the excess nodes of all of them.
 func newLookAhead(ctx context.Context, jobs []coreJob, last []series, limit float64) *lookAhead {
 	l := &lookAhead{
 		steps: len(last), limit: limit, jobs: jobs,
-		extras: make([][][]int32, len(jobs)), split: make([][][]float64, len(jobs)),
+		levels: make([][][]int32, len(jobs)), split: make([][][]float64, len(jobs)),
 		kept: make([]float64, len(jobs)), rest: make([]float64, len(jobs)+1),
 		after: make([][]series, len(jobs)+1), before: make([][]series, len(jobs)+1),
 		around: make([][]float64, len(last)), least: make([][]float64, len(last)),
 	}
 	l.enclose()
 	for n := range jobs {
-		l.extras[n], l.split[n] = make([][]int32, l.steps), make([][]float64, l.steps)
+		l.levels[n], l.split[n] = make([][]int32, l.steps), make([][]float64, l.steps)
 		for m := range jobs[n].plans {
 			jobs[n].plans[m].at = make([]uint16, l.steps)
 		}
@@ -96,24 +96,24 @@ func newLookAhead(ctx context.Context, jobs []coreJob, last []series, limit floa
 	return l
 }
 
-// index lists job n's extras in step t, notes for each plan which of them it has,
+// index lists job n's levels in step t, notes for each plan which of them it has,
 // and starts the split with their least losses.
 func (l *lookAhead) index(n, t int) {
-	var extras []int32
+	var levels []int32
 	var split []float64
 	for m := range l.jobs[n].plans {
 		p := &l.jobs[n].plans[m]
 		at := 0
-		for at < len(extras) && extras[at] != p.extra[t] {
+		for at < len(levels) && levels[at] != p.excess[t] {
 			at++
 		}
-		if at == len(extras) {
-			extras = append(extras, p.extra[t])
+		if at == len(levels) {
+			levels = append(levels, p.excess[t])
 			split = append(split, p.loss/float64(l.steps))
 		}
 		p.at[t] = uint16(at)
 	}
-	l.extras[n][t], l.split[n][t] = extras, split
+	l.levels[n][t], l.split[n][t] = levels, split
 }
 
 // bound returns a lower bound on what is lost from the start.
@@ -133,7 +133,7 @@ func (l *lookAhead) work() int {
 	work := 0
 	for n := range l.jobs {
 		for t := range l.steps {
-			work += len(l.extras[n][t]) * len(l.after[n+1][t].at)
+			work += len(l.levels[n][t]) * len(l.after[n+1][t].at)
 		}
 	}
 	return work
@@ -176,9 +176,9 @@ func (l *lookAhead) enclose() {
 	for n, c := range l.jobs {
 		l.low[n+1], l.high[n+1] = make([]int, l.steps), make([]int, l.steps)
 		for t := range l.steps {
-			lo, hi := c.plans[0].extra[t], c.plans[0].extra[t]
+			lo, hi := c.plans[0].excess[t], c.plans[0].excess[t]
 			for _, p := range c.plans {
-				lo, hi = min(lo, p.extra[t]), max(hi, p.extra[t])
+				lo, hi = min(lo, p.excess[t]), max(hi, p.excess[t])
 			}
 			l.low[n+1][t], l.high[n+1][t] = l.low[n][t]+int(lo), l.high[n][t]+int(hi)
 		}
@@ -191,8 +191,8 @@ func (l *lookAhead) behind(n int) []series {
 	for t := range sums {
 		next := &l.after[n+1][t]
 		sum := infinite(l.low[n][t], l.high[n][t])
-		for x, extra := range l.extras[n][t] {
-			addShifted(sum, next, -int(extra), l.split[n][t][x])
+		for x, excess := range l.levels[n][t] {
+			addShifted(sum, next, -int(excess), l.split[n][t][x])
 		}
 		sums[t] = sum.trimmed()
 	}
@@ -205,8 +205,8 @@ func (l *lookAhead) ahead(n int) []series {
 	sums := make([]series, l.steps)
 	for t := range sums {
 		sum := infinite(l.low[n+1][t], l.high[n+1][t])
-		for x, extra := range l.extras[n][t] {
-			addShifted(sum, &l.before[n][t], int(extra), l.split[n][t][x])
+		for x, excess := range l.levels[n][t] {
+			addShifted(sum, &l.before[n][t], int(excess), l.split[n][t][x])
 		}
 		sums[t] = sum.trimmed()
 	}
@@ -217,11 +217,10 @@ func (l *lookAhead) ahead(n int) []series {
 // limit.
 func (l *lookAhead) share(n int) {
 	plans := l.jobs[n].plans
-	l.worth = l.worth[:0]
 	for t := range l.steps {
 		l.around[t], l.least[t] = l.around[t][:0], l.least[t][:0]
-		for _, extra := range l.extras[n][t] {
-			l.around[t] = append(l.around[t], leastSum(&l.before[n][t], &l.after[n+1][t], int(extra)))
+		for _, excess := range l.levels[n][t] {
+			l.around[t] = append(l.around[t], leastSum(&l.before[n][t], &l.after[n+1][t], int(excess)))
 			l.least[t] = append(l.least[t], math.Inf(1))
 		}
 	}
@@ -231,15 +230,15 @@ func (l *lookAhead) share(n int) {
 	}
 	left := plans[:0]
 	for _, p := range plans {
-		worth := p.loss
+		through := p.loss
 		for t, at := range p.at {
-			worth += l.around[t][at]
+			through += l.around[t][at]
 		}
-		if others+worth >= l.limit {
+		if others+through >= l.limit {
 			continue
 		}
 		for t, at := range p.at {
-			l.least[t][at] = min(l.least[t][at], worth)
+			l.least[t][at] = min(l.least[t][at], through)
 		}
 		left = append(left, p)
 	}
@@ -248,9 +247,9 @@ func (l *lookAhead) share(n int) {
 		return
 	}
 	for t, least := range l.least {
-		for x, worth := range least {
-			if l.split[n][t][x] = math.Inf(1); !math.IsInf(worth, 1) {
-				l.split[n][t][x] = worth/float64(l.steps+1) - l.around[t][x]
+		for x, through := range least {
+			if l.split[n][t][x] = math.Inf(1); !math.IsInf(through, 1) {
+				l.split[n][t][x] = through/float64(l.steps+1) - l.around[t][x]
 			}
 		}
 	}

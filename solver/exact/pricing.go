@@ -13,15 +13,15 @@ import (
 // start of step t is a share of the demand served so far and the value collected
 // on the way. Every legal size extends it; one that finishes the job closes the
 // plan, for nothing but holding the smallest size can follow. A label is dropped
-// if another has served at least as much at no less value (whatever follows is
-// worth at least as much from there), or if even the most that can follow does
+// if another has served at least as much at no less value (whatever follows
+// adds at least as much from there), or if even the most that can follow does
 // not beat the best plan known. See Desrosiers and Luebbecke, "A primer in column
 // generation" (2005), on labels as a pricing method.
 
 // unfinished reports whether a plan leaves the job short of its demand.
-func (j *job) unfinished(picks []uint8) bool {
+func (j *job) unfinished(chosen []uint8) bool {
 	share := 0.0
-	for t, k := range picks {
+	for t, k := range chosen {
 		share += j.shares(t)[k]
 	}
 	return share < finished
@@ -31,7 +31,7 @@ func (j *job) unfinished(picks []uint8) bool {
 type label struct {
 	share, value float64
 	parent       int32
-	pick         uint8
+	choice       uint8
 }
 
 // outlook is what a job can still do from each step on at given prices; bounds on
@@ -92,8 +92,8 @@ func (o *outlook) most(j *job, t int, share, value float64) float64 {
 type pricer struct {
 	outlook outlook
 	layers  [][]label
-	picks   []uint8
-	// live are the labels of a layer that are worth extending, longer what one size
+	chosen  []uint8
+	// live are the labels of a layer to extend, longer what one size
 	// makes of them, merged the labels of the next layer so far.
 	live           []int32
 	longer, merged []label
@@ -106,7 +106,7 @@ const maxLabels = 4096
 
 // price returns phi for a job whose sizes in step t are restricted to those in
 // allowed[t], and the plan that attains it. It returns floor and nil if no plan
-// is worth more than floor. The plan is the pricer's memory, valid until the next
+// has a value above floor. The plan is the pricer's memory, valid until the next
 // call.
 func (p *pricer) price(j *job, prices []float64, allowed []uint64, floor float64) (float64, []uint8) {
 	steps := len(prices)
@@ -148,11 +148,11 @@ func (p *pricer) price(j *job, prices []float64, allowed []uint64, floor float64
 				share := from.share + shares[k]
 				if share < finished {
 					p.longer = append(p.longer, label{
-						share: share, value: from.value + j.gain[t]*share - cost, parent: n, pick: uint8(k),
+						share: share, value: from.value + j.gain[t]*share - cost, parent: n, choice: uint8(k),
 					})
 				} else if value := from.value + j.tail[t] - cost - closed; value > best {
 					best, endStep = value, t
-					end = label{parent: n, pick: uint8(k)}
+					end = label{parent: n, choice: uint8(k)}
 				}
 			}
 			p.merged = mergeUndominated(p.merged[:0], front, p.longer)
@@ -175,18 +175,18 @@ func (p *pricer) price(j *job, prices []float64, allowed []uint64, floor float64
 // the steps after it the job holds its smallest size.
 func (p *pricer) trace(step int, end label) []uint8 {
 	steps := len(p.outlook.hold) - 1
-	p.picks = slices.Grow(p.picks[:0], steps)[:steps]
-	clear(p.picks)
+	p.chosen = slices.Grow(p.chosen[:0], steps)[:steps]
+	clear(p.chosen)
 	if step < steps {
-		p.picks[step] = end.pick
+		p.chosen[step] = end.choice
 	}
 	at := end.parent
 	for t := step; t > 0; t-- {
 		l := p.layers[t][at]
-		p.picks[t-1] = l.pick
+		p.chosen[t-1] = l.choice
 		at = l.parent
 	}
-	return p.picks
+	return p.chosen
 }
 
 // mergeUndominated appends to into the labels of a and b, each by falling share,
@@ -210,7 +210,7 @@ func mergeUndominated(into, a, b []label) []label {
 
 // thinned merges neighbours, in place, until there are at most maxLabels. A merged
 // label serves as much as the better served of two at the value of the other: no
-// plan is worth more than what follows from it.
+// plan's value exceeds what follows from it.
 func thinned(labels []label) []label {
 	for len(labels) > maxLabels {
 		half := labels[:0]

@@ -21,9 +21,9 @@ const (
 	sampledTemperature = 1e-2
 )
 
-// newRoot returns the box without restrictions.
-func newRoot(ctx context.Context, in *instance) *box {
-	b := &box{
+// newRoot returns the subproblem without restrictions.
+func newRoot(ctx context.Context, in *instance) *subproblem {
+	b := &subproblem{
 		allowed:     make([]uint64, len(in.finishing)*in.steps),
 		temperature: firstTemperature,
 		bound:       in.most,

@@ -8,40 +8,40 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// The search: branch and bound over boxes.
+// The search: branch and bound over subproblems.
 //
-// A box restricts the sizes of finishing jobs in some steps. Its Lagrangian bound
+// A subproblem restricts the sizes of finishing jobs in some steps. Its Lagrangian bound
 // is minimised from its parent's prices, its prices give a legal plan, and the
 // core search closes it or lowers its bound. Where the beam had to drop states the
-// box is split in two: by the sizes of one job in one step, the job whose nodes
-// are least settled at the prices. Boxes are taken best bound first. Everything is
+// subproblem is split in two: by the sizes of one job in one step, the job whose nodes
+// are least settled at the prices. Subproblems are taken best bound first. Everything is
 // decided by counts of work, never by the clock, so that the same problem gives
 // the same plan; only ctx can cut the search short.
 
-// The core searches of a box go from cheap to thorough. The first takes on a small
-// share of the gap between bound and incumbent, which leaves few survivors, or a
+// The core searches of a subproblem go from cheap to thorough. The first takes on a small
+// share of the gap between bound and incumbent, which leaves few columns, or a
 // smaller one where it leaves too many; where it finds nothing, the next takes on
 // twice as much; what it finds narrows the gap.
 // Where the beam drops states it is widened, up to a width from which on splitting
-// the box does more.
+// the subproblem does more.
 const (
-	firstShare = 1.0 / 16
-	leastShare = 1.0 / 1024
-	firstWidth = 1000
-	lastWidth  = 4_000
-	widening   = 4
+	firstFraction = 1.0 / 16
+	leastFraction = 1.0 / 1024
+	firstWidth    = 1000
+	lastWidth     = 4_000
+	widening      = 4
 )
 
 // largeInstance is the number of sizes, over all jobs and steps, from which on a
 // plan is made before the search for prices.
 const largeInstance = 10_000
 
-// maxBoxes bounds the boxes of one search.
-const maxBoxes = 20_000
+// maxSubproblems bounds the subproblems of one search.
+const maxSubproblems = 20_000
 
 // tiesOnly is the relative gap below which all that a search could still find is a
-// plan of the same objective that is preferred among equals. Within one box that is
-// looked for, but no box is opened for it.
+// plan of the same objective that is preferred among equals. Within one subproblem that is
+// looked for, but no subproblem is opened for it.
 const tiesOnly = solver.OptimalGap / 10
 
 // search finds and proves the best plan of an instance.
@@ -52,8 +52,8 @@ type search struct {
 
 	incumbent plan
 	value     float64 // of the incumbent, in the units of the search
-	open      []*box
-	boxes     int
+	open      []*subproblem
+	explored  int
 	// gap is the relative gap that is good enough.
 	gap float64
 }
@@ -74,7 +74,7 @@ func (s *search) run(ctx context.Context) (bound float64, limit solver.Limit) {
 		s.offer(s.builder.build(ctx, root.prices))
 	}
 	s.open = append(s.open, root)
-	for len(s.open) > 0 && s.boxes < maxBoxes {
+	for len(s.open) > 0 && s.explored < maxSubproblems {
 		best := 0
 		for n, b := range s.open {
 			if b.bound > s.open[best].bound || b.bound == s.open[best].bound && b.order < s.open[best].order {
@@ -83,7 +83,7 @@ func (s *search) run(ctx context.Context) (bound float64, limit solver.Limit) {
 		}
 		b := s.open[best]
 		if s.closed(b) {
-			break // no other box has a better bound
+			break // no other subproblem has a better bound
 		}
 		s.open = slices.Delete(s.open, best, best+1)
 		s.explore(ctx, b)
@@ -100,13 +100,13 @@ func (s *search) run(ctx context.Context) (bound float64, limit solver.Limit) {
 			return s.bound(), solver.LimitGap
 		}
 	}
-	if len(s.open) > 0 && s.boxes >= maxBoxes {
+	if len(s.open) > 0 && s.explored >= maxSubproblems {
 		return s.bound(), s.stopped(ctx)
 	}
 	return s.bound(), solver.LimitNone
 }
 
-// stopped returns what ended a search that has boxes left.
+// stopped returns what ended a search that has subproblems left.
 func (s *search) stopped(ctx context.Context) solver.Limit {
 	if ctx.Err() != nil {
 		return solver.LimitTime
@@ -123,8 +123,8 @@ func (s *search) bound() float64 {
 	return bound
 }
 
-// closed reports whether no plan of the box is better than the incumbent.
-func (s *search) closed(b *box) bool { return b.bound <= s.value+s.in.precision }
+// closed reports whether no plan of the subproblem is better than the incumbent.
+func (s *search) closed(b *subproblem) bool { return b.bound <= s.value+s.in.precision }
 
 // offer makes a legal plan the incumbent if it is better by more than rounding.
 func (s *search) offer(p plan) {
@@ -133,9 +133,9 @@ func (s *search) offer(p plan) {
 	}
 }
 
-// explore lowers the bound of a box and looks for better plans in it.
-func (s *search) explore(ctx context.Context, b *box) {
-	s.boxes++
+// explore lowers the bound of a subproblem and looks for better plans in it.
+func (s *search) explore(ctx context.Context, b *subproblem) {
+	s.explored++
 	bound, prices := s.dual.minimise(ctx, b, s.value+s.in.precision)
 	b.bound = min(b.bound, bound)
 	if s.closed(b) {
@@ -143,12 +143,12 @@ func (s *search) explore(ctx context.Context, b *box) {
 	}
 	b.prices = prices
 	s.offer(s.builder.build(ctx, prices))
-	limit, width, searched := firstShare*(bound-s.value), firstWidth, false
+	limit, width, searched := firstFraction*(bound-s.value), firstWidth, false
 	for sharpen := false; !s.closed(b) && ctx.Err() == nil; sharpen = true {
 		core := newCoreSearch(ctx, s.dual, b, prices, limit)
 		if core == nil {
 			// Too much survives. Take on less, unless less was searched already.
-			if searched || limit < leastShare*(bound-s.value) {
+			if searched || limit < leastFraction*(bound-s.value) {
 				return
 			}
 			limit /= 4
@@ -165,7 +165,7 @@ func (s *search) explore(ctx context.Context, b *box) {
 		b.bound = min(b.bound, bound-least)
 		switch dropped := least < min(limit, core.best); {
 		case !dropped && (found || whole):
-			// The best of the box is known, or that it has nothing better: whatever
+			// The best of the subproblem is known, or that it has nothing better: whatever
 			// is left between bound and value is rounding.
 			b.bound = min(b.bound, s.value)
 			return
@@ -180,8 +180,8 @@ func (s *search) explore(ctx context.Context, b *box) {
 	}
 }
 
-// branch splits a box in two. It returns false if the box allows one plan only.
-func (s *search) branch(b *box) bool {
+// branch splits a subproblem in two. It returns false if it allows one plan only.
+func (s *search) branch(b *subproblem) bool {
 	f, t, split := s.unsettled(b)
 	if f < 0 {
 		return false
@@ -189,12 +189,12 @@ func (s *search) branch(b *box) bool {
 	at := f*s.in.steps + t
 	low := b.allowed[at] & (1<<split - 1)
 	for side, allowed := range []uint64{low, b.allowed[at] &^ low} {
-		child := &box{
+		child := &subproblem{
 			allowed:     slices.Clone(b.allowed),
 			prices:      slices.Clone(b.prices),
 			temperature: 1e-3,
 			bound:       b.bound,
-			order:       2*s.boxes + side,
+			order:       2*s.explored + side,
 		}
 		child.allowed[at] = allowed
 		s.open = append(s.open, child)
@@ -203,9 +203,9 @@ func (s *search) branch(b *box) bool {
 }
 
 // unsettled returns the finishing job and step whose nodes vary most among the
-// plans that are about as good as the best at the box's prices, and the position
+// plans that are about as good as the best at the subproblem's prices, and the position
 // in its sizes that splits them at their mean; -1 if nothing varies.
-func (s *search) unsettled(b *box) (job, step, split int) {
+func (s *search) unsettled(b *subproblem) (job, step, split int) {
 	d, steps := s.dual, s.in.steps
 	d.enter(b)
 	temperature := 1e-3 * s.in.scale / float64(len(s.in.jobs))

@@ -32,7 +32,7 @@ type edge struct {
 // perNode is the gain per node of the edge.
 func (e edge) perNode() float64 { return e.gain / e.nodes }
 
-// stepCurve is what all separable jobs are worth together in one step as a
+// stepCurve is the net value of all separable jobs together in one step as a
 // function of the price of a node.
 type stepCurve struct {
 	baseGain, baseNodes float64 // every job at its smallest size
@@ -69,7 +69,7 @@ func (in *instance) factor(t int) float64 {
 	factor := first[t] / first[1]
 	for _, i := range in.separable {
 		tail := in.jobs[i].tail
-		if !(math.Abs(tail[t]-factor*tail[1]) <= float64(in.steps)*noiseShare*tail[1]) {
+		if !(math.Abs(tail[t]-factor*tail[1]) <= float64(in.steps)*noise*tail[1]) {
 			return 0
 		}
 	}
@@ -113,30 +113,30 @@ func appendHull(edges []edge, sizes []int32, value func(k int) float64) []edge {
 	return edges
 }
 
-// taken returns how many edges are worth their nodes at the given price.
+// taken returns how many edges gain more than their nodes cost at the given price.
 func (c *stepCurve) taken(price float64) int {
 	return sort.Search(len(c.edges), func(n int) bool { return c.scale*c.edges[n].perNode() <= price })
 }
 
-// at returns the worth of the step at the given price, nodes paid, and the nodes
+// at returns the net value of the step at the given price, and the nodes
 // taken.
-func (c *stepCurve) at(price float64) (worth, nodes float64) {
+func (c *stepCurve) at(price float64) (net, nodes float64) {
 	n := c.taken(price)
 	nodes = c.baseNodes + c.sumNodes[n]
 	return c.scale*(c.baseGain+c.sumGain[n]) - price*nodes, nodes
 }
 
-// smooth returns the worth at the given price with every edge's max(0, x) replaced
+// smooth returns the net value at the given price with every edge's max(0, x) replaced
 // by temperature * log(1 + exp(x / temperature)), which is never less, the
 // expected nodes, and their variance divided by the temperature: the value and,
 // but for signs, the first two derivatives by the price.
-func (c *stepCurve) smooth(price, temperature float64) (worth, nodes, curvature float64) {
+func (c *stepCurve) smooth(price, temperature float64) (net, nodes, curvature float64) {
 	// An edge whose gain is further than this from its price is as good as taken,
 	// or as not. It holds per node too, since an edge takes at least one node.
 	window := 36 * temperature
 	lo := sort.Search(len(c.edges), func(n int) bool { return c.scale*c.edges[n].perNode()-price <= window })
 	nodes = c.baseNodes + c.sumNodes[lo]
-	worth = c.scale*(c.baseGain+c.sumGain[lo]) - price*nodes
+	net = c.scale*(c.baseGain+c.sumGain[lo]) - price*nodes
 	for _, e := range c.edges[lo:] {
 		if c.scale*e.perNode()-price < -window {
 			break
@@ -146,12 +146,12 @@ func (c *stepCurve) smooth(price, temperature float64) (worth, nodes, curvature 
 			continue
 		}
 		if x > 36 {
-			worth += x * temperature
+			net += x * temperature
 			nodes += e.nodes
 			continue
 		}
 		z := math.Exp(-math.Abs(x))
-		worth += temperature * (max(x, 0) + math.Log1p(z))
+		net += temperature * (max(x, 0) + math.Log1p(z))
 		p := 1 / (1 + z)
 		if x < 0 {
 			p = z / (1 + z)
@@ -159,7 +159,7 @@ func (c *stepCurve) smooth(price, temperature float64) (worth, nodes, curvature 
 		nodes += p * e.nodes
 		curvature += p * (1 - p) * e.nodes * e.nodes / temperature
 	}
-	return worth, nodes, curvature
+	return net, nodes, curvature
 }
 
 // stepValue returns what the k-th size in step t adds to the value of a job that

@@ -35,23 +35,23 @@ func (s *series) value(x int) float64 {
 // high is the largest number that the function is kept at.
 func (s *series) high() int { return s.low + len(s.at) - 1 }
 
-// choice is a size of a separable job in a step: what it loses against the job's
+// option is a size of a separable job in a step: what it loses against the job's
 // best size there and how many more nodes it takes.
-type choice struct {
-	loss  float64
-	extra int
-	pick  uint8
+type option struct {
+	loss   float64
+	excess int
+	choice uint8
 }
 
 // stepTable is D_t for one step.
 type stepTable struct {
-	// jobs are the separable jobs with more than one choice worth considering.
+	// jobs are the separable jobs with more than one option to consider.
 	jobs    []int
-	choices [][]choice
-	// layers[n] is the least loss of the first n jobs by the extra nodes they take
+	options [][]option
+	// layers[n] is the least loss of the first n jobs by the excess nodes they take
 	// together.
 	layers []series
-	// best is D_t over the extra nodes the finishing jobs can leave.
+	// best is D_t over the excess nodes the finishing jobs can leave.
 	best series
 	// price is lambda_t.
 	price float64
@@ -65,8 +65,8 @@ func separableBase(in *instance, prices []float64, base plan, used []int) {
 		for t, price := range prices {
 			best := math.Inf(-1)
 			for k, nodes := range j.sizes[:in.fitting(j, t)] {
-				if worth := j.stepValue(t, k) - price*float64(nodes); worth > best {
-					best, base[i][t] = worth, uint8(k)
+				if net := j.stepValue(t, k) - price*float64(nodes); net > best {
+					best, base[i][t] = net, uint8(k)
 				}
 			}
 			used[t] += int(j.sizes[base[i][t]])
@@ -80,54 +80,54 @@ func newStepTable(ctx context.Context, in *instance, t int, price float64, base 
 	table := &stepTable{price: price}
 	for _, i := range in.separable {
 		j := &in.jobs[i]
-		worth := j.stepValue(t, int(base[i][t])) - price*float64(j.sizes[base[i][t]])
-		var choices []choice
+		net := j.stepValue(t, int(base[i][t])) - price*float64(j.sizes[base[i][t]])
+		var options []option
 		for k, nodes := range j.sizes[:in.fitting(j, t)] {
-			loss := worth - (j.stepValue(t, k) - price*float64(nodes))
+			loss := net - (j.stepValue(t, k) - price*float64(nodes))
 			if loss < limit {
-				choices = append(choices, choice{
-					loss: max(0, loss), extra: int(nodes - j.sizes[base[i][t]]), pick: uint8(k),
+				options = append(options, option{
+					loss: max(0, loss), excess: int(nodes - j.sizes[base[i][t]]), choice: uint8(k),
 				})
 			}
 		}
-		if len(choices) > 1 {
+		if len(options) > 1 {
 			table.jobs = append(table.jobs, i)
-			table.choices = append(table.choices, choices)
+			table.options = append(table.options, options)
 		}
 	}
 	least := series{low: 0, at: []float64{0}}
 	table.layers = append(table.layers, least)
 	cells := 1
-	for _, choices := range table.choices {
-		lo, hi := span(choices)
+	for _, options := range table.options {
+		lo, hi := span(options)
 		if cells += len(least.at) + hi - lo; cells > maxCells || ctx.Err() != nil {
 			return nil
 		}
-		least = combine(least, choices, limit)
+		least = combine(least, options, limit)
 		table.layers = append(table.layers, least)
 	}
 	table.best = leftOver(least, price, low, high, limit)
 	return table
 }
 
-// span returns the least and the most extra nodes of the choices, 0 being one of
+// span returns the least and the most excess nodes of the options, 0 being one of
 // them.
-func span(choices []choice) (lo, hi int) {
-	for _, c := range choices {
-		lo, hi = min(lo, c.extra), max(hi, c.extra)
+func span(options []option) (lo, hi int) {
+	for _, c := range options {
+		lo, hi = min(lo, c.excess), max(hi, c.excess)
 	}
 	return lo, hi
 }
 
 // combine adds one job to a least-loss function.
-func combine(least series, choices []choice, limit float64) series {
-	lo, hi := span(choices)
+func combine(least series, options []option, limit float64) series {
+	lo, hi := span(options)
 	sum := series{low: least.low + lo, at: make([]float64, len(least.at)+hi-lo)}
 	for x := range sum.at {
 		sum.at[x] = math.Inf(1)
 	}
-	for _, c := range choices {
-		to := sum.at[c.extra-lo:]
+	for _, c := range options {
+		to := sum.at[c.excess-lo:]
 		for x, loss := range least.at {
 			if loss += c.loss; loss < to[x] && loss < limit {
 				to[x] = loss
@@ -168,25 +168,25 @@ func leftOver(least series, price float64, low, high int, limit float64) series 
 	return best
 }
 
-// complete sets the step's sizes of the table's jobs to the best choice where the
-// separable jobs have the given extra nodes.
-func (table *stepTable) complete(base plan, t, extra int) {
+// complete sets the step's sizes of the table's jobs to the best options where the
+// separable jobs have the given excess nodes.
+func (table *stepTable) complete(base plan, t, excess int) {
 	last := len(table.jobs)
-	taken, least := extra, math.Inf(1)
-	for x := min(extra, table.layers[last].high()); x >= table.layers[last].low; x-- {
-		if loss := table.layers[last].value(x) + table.price*float64(extra-x); loss < least {
+	taken, least := excess, math.Inf(1)
+	for x := min(excess, table.layers[last].high()); x >= table.layers[last].low; x-- {
+		if loss := table.layers[last].value(x) + table.price*float64(excess-x); loss < least {
 			taken, least = x, loss
 		}
 	}
 	for n := last - 1; n >= 0; n-- {
 		bestLoss := math.Inf(1)
-		var best choice
-		for _, c := range table.choices[n] {
-			if v := table.layers[n].value(taken-c.extra) + c.loss; v < bestLoss {
+		var best option
+		for _, c := range table.options[n] {
+			if v := table.layers[n].value(taken-c.excess) + c.loss; v < bestLoss {
 				bestLoss, best = v, c
 			}
 		}
-		base[table.jobs[n]][t] = best.pick
-		taken -= best.extra
+		base[table.jobs[n]][t] = best.choice
+		taken -= best.excess
 	}
 }

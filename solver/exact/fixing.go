@@ -22,68 +22,68 @@ const (
 	// lookAheadCells is the number of intervals of the share served.
 	lookAheadCells = 256
 	// visitsWithoutTable bounds the partial plans looked at before the table is
-	// filled, visitsPerSurvivor those looked at with it per survivor there may be.
+	// filled, visitsPerColumn those looked at with it per column there may be.
 	visitsWithoutTable = 400
-	visitsPerSurvivor  = 50
+	visitsPerColumn    = 50
 )
 
-// survivor is a plan of a job with its loss.
-type survivor struct {
-	loss  float64
-	picks []uint8
-	// extra is the number of nodes it holds per step beyond the job's best plan.
-	extra []int32
-	// at is the position of each of extra among the numbers that occur in the step.
+// column is a plan of a job with its loss.
+type column struct {
+	loss   float64
+	chosen []uint8
+	// excess is the number of nodes it holds per step beyond the job's best plan.
+	excess []int32
+	// at is the position of each of excess among the numbers that occur in the step.
 	at []uint16
 }
 
-// enumerator lists the survivors of jobs. It owns scratch memory.
+// enumerator lists the columns of jobs. It owns scratch memory.
 type enumerator struct {
 	outlook outlook
 	// ahead[t] bounds what follows from step t on by the interval of the share.
-	ahead [][]float64
-	picks []uint8
+	ahead  [][]float64
+	chosen []uint8
 
-	j       *job
-	prices  []float64
-	allowed []uint64
-	least   float64 // value that a plan must exceed
-	most    float64 // value of the best plan
-	room    int     // survivors that may still be listed
-	visits  int     // partial plans that may still be looked at
-	table   bool    // whether the table is filled
-	found   []survivor
+	j         *job
+	prices    []float64
+	allowed   []uint64
+	least     float64 // value that a plan must exceed
+	most      float64 // value of the best plan
+	remaining int     // columns that may still be listed
+	visits    int     // partial plans that may still be looked at
+	table     bool    // whether the table is filled
+	found     []column
 }
 
 // list returns the plans of a job that lose less than limit against the best plan,
-// worth phi at the prices, by rising loss. It returns false if there are more than
-// room, or if finding them takes too long.
-func (e *enumerator) list(j *job, prices []float64, allowed []uint64, phi, limit float64, room int) ([]survivor, bool) {
+// whose net value at the prices is phi, by rising loss. It returns false if there are
+// more than remaining, or if finding them takes too long.
+func (e *enumerator) list(j *job, prices []float64, allowed []uint64, phi, limit float64, remaining int) ([]column, bool) {
 	e.j, e.prices, e.allowed, e.most, e.least = j, prices, allowed, phi, phi-limit
 	e.outlook.fill(j, prices, allowed)
-	e.picks = slices.Grow(e.picks[:0], len(prices))[:len(prices)]
-	// Most jobs have few survivors, found sooner than the table could be filled.
-	e.start(room, visitsWithoutTable, false)
+	e.chosen = slices.Grow(e.chosen[:0], len(prices))[:len(prices)]
+	// Most jobs have few columns, found sooner than the table could be filled.
+	e.start(remaining, visitsWithoutTable, false)
 	if e.visits < 0 {
 		e.lookAhead()
-		e.start(room, visitsPerSurvivor*room, true)
+		e.start(remaining, visitsPerColumn*remaining, true)
 	}
-	if e.room < 0 || e.visits < 0 {
+	if e.remaining < 0 || e.visits < 0 {
 		return nil, false
 	}
 	found := slices.Clone(e.found)
-	slices.SortFunc(found, func(a, b survivor) int {
+	slices.SortFunc(found, func(a, b column) int {
 		if c := cmp.Compare(a.loss, b.loss); c != 0 {
 			return c
 		}
-		return slices.Compare(a.picks, b.picks)
+		return slices.Compare(a.chosen, b.chosen)
 	})
 	return found, true
 }
 
-// start lists the survivors from the first step on.
-func (e *enumerator) start(room, visits int, table bool) {
-	e.found, e.room, e.visits, e.table = e.found[:0], room, visits, table
+// start lists the columns from the first step on.
+func (e *enumerator) start(remaining, visits int, table bool) {
+	e.found, e.remaining, e.visits, e.table = e.found[:0], remaining, visits, table
 	e.extend(0, 0, 0)
 }
 
@@ -133,11 +133,11 @@ func (e *enumerator) cost(t, k int) float64 {
 	return cost
 }
 
-// extend lists the survivors that begin with the first t picks, which serve share
-// and are worth value.
+// extend lists the columns that begin with the first t sizes chosen, which serve
+// share and have value.
 func (e *enumerator) extend(t int, share, value float64) {
 	steps := len(e.prices)
-	if e.visits--; e.room < 0 || e.visits < 0 {
+	if e.visits--; e.remaining < 0 || e.visits < 0 {
 		return
 	}
 	if t == steps {
@@ -154,31 +154,31 @@ func (e *enumerator) extend(t int, share, value float64) {
 		if e.allowed[t]&(1<<k) == 0 {
 			continue
 		}
-		e.picks[t] = uint8(k)
+		e.chosen[t] = uint8(k)
 		net, after := value-e.cost(t, k), share+shares[k]
 		if after < finished {
 			e.extend(t+1, after, net+e.j.gain[t]*after)
 			continue
 		}
-		// A larger size that finishes the job too is of use only where it is worth
+		// A larger size that finishes the job too is of use only where it gains
 		// more, as a size kept is.
 		gross := net + e.prices[t]*float64(e.j.sizes[k])
 		if gross <= closing {
 			continue
 		}
 		closing = gross
-		clear(e.picks[t+1:])
+		clear(e.chosen[t+1:])
 		e.emit(net + e.j.tail[t] - e.outlook.hold[t+1])
 	}
 }
 
-// emit lists the plan in picks if it is worth enough.
+// emit lists the plan in chosen if its value is large enough.
 func (e *enumerator) emit(value float64) {
 	if value <= e.least {
 		return
 	}
-	if e.room--; e.room < 0 {
+	if e.remaining--; e.remaining < 0 {
 		return
 	}
-	e.found = append(e.found, survivor{loss: max(0, e.most-value), picks: slices.Clone(e.picks)})
+	e.found = append(e.found, column{loss: max(0, e.most-value), chosen: slices.Clone(e.chosen)})
 }

@@ -150,9 +150,8 @@ func (s *coreSearch) run(ctx context.Context, width int, sharpen bool, proven fl
 	excess := make([]int32, steps)
 	s.now.reset(steps)
 	s.trail = s.trail[:0]
-	if sharpen {
-		s.ahead.sharpen(ctx)
-		s.narrow(ctx, proven)
+	if sharpen && !(s.ahead.sharpen(ctx) && s.narrow(ctx, proven)) {
+		return min(proven, s.limit)
 	}
 	bound := s.ahead.bound()
 	if bound >= s.limit {
@@ -181,14 +180,15 @@ func (s *coreSearch) run(ctx context.Context, width int, sharpen bool, proven fl
 
 // narrow lowers the limit to just above what the sharpened look-ahead says is lost
 // at least, for that is mostly close to the truth, and what loses more can go. It
-// leaves the limit well above what was proven, so that searches get somewhere.
-func (s *coreSearch) narrow(ctx context.Context, proven float64) {
+// leaves the limit well above what was proven, so that searches get somewhere. It
+// returns false if ctx ended meanwhile.
+func (s *coreSearch) narrow(ctx context.Context, proven float64) bool {
 	limit := max(1.1*s.ahead.bound(), 1.5*proven)
 	if limit >= s.limit {
-		return
+		return true
 	}
 	s.limit, s.ahead.limit = limit, limit
-	s.ahead.sharpen(ctx)
+	return s.ahead.sharpen(ctx)
 }
 
 // expand adds the states that job n's plans lead to from a state.

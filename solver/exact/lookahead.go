@@ -139,10 +139,12 @@ func (l *lookAhead) work() int {
 	return work
 }
 
-// sharpen sweeps until that stops paying off.
-func (l *lookAhead) sharpen(ctx context.Context) {
+// sharpen sweeps until that stops paying off. It returns false if ctx ended in the
+// middle of a sweep: the split is then no longer that of the functions made from it,
+// and the look-ahead bounds nothing.
+func (l *lookAhead) sharpen(ctx context.Context) bool {
 	if l.work() > maxSweepWork {
-		return
+		return true
 	}
 	l.before[0] = make([]series, l.steps)
 	for t := range l.before[0] {
@@ -151,22 +153,29 @@ func (l *lookAhead) sharpen(ctx context.Context) {
 	for range maxSweeps {
 		bound := l.bound()
 		for n := range l.jobs {
-			if l.share(n); l.closed || ctx.Err() != nil {
-				return
+			if ctx.Err() != nil {
+				return false
+			}
+			if l.share(n); l.closed {
+				return true
 			}
 			l.before[n+1] = l.ahead(n)
 		}
 		for n := len(l.jobs) - 1; n >= 0; n-- {
-			if l.share(n); l.closed || ctx.Err() != nil {
-				return
+			if ctx.Err() != nil {
+				return false
+			}
+			if l.share(n); l.closed {
+				return true
 			}
 			l.after[n] = l.behind(n)
 			l.rest[n] = l.rest[n+1] + l.kept[n]
 		}
 		if now := l.bound(); now >= l.limit || now-bound < sweepGain*l.limit {
-			return
+			return true
 		}
 	}
+	return true
 }
 
 // enclose works out low and high.

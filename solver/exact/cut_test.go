@@ -1,0 +1,107 @@
+package exact_test
+
+import (
+	"context"
+	"flag"
+	"math"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/exact"
+	"github.com/elastalloc/elastalloc/solver/solvertest"
+)
+
+// countdown is a context that ends after a number of questions whether it has.
+type countdown struct {
+	context.Context
+	left, asked int
+}
+
+// Err returns nil as often as the countdown began with.
+func (c *countdown) Err() error {
+	c.asked++
+	if c.left--; c.left < 0 {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// cutsPerSearch is how many cuts a search is tested at, 0 for every question it asks.
+//
+//nolint:gochecknoglobals // A flag of the test binary.
+var cutsPerSearch = flag.Int("cuts", 40, "cuts of each search, 0 for every question about time")
+
+// endless is more questions than any search asks.
+const endless = math.MaxInt / 2
+
+// checkCuts cuts a search at questions about time from the first to the last: the plan
+// must be legal, the objective at most the optimum, the bound at least the optimum. It
+// returns the number of cuts.
+func checkCuts(t rapid.TB, p *solver.Problem) int {
+	t.Helper()
+	whole := &countdown{Context: context.Background(), left: endless}
+	result, err := exact.New().Solve(whole, p, solver.SolveOptions{})
+	if err != nil || result.Limit != solver.LimitNone {
+		t.Fatalf("the search without a cut: limit %s, error %v", result.Limit, err)
+	}
+	optimum := checked(t, p, result)
+	least := optimum - 1e-12*math.Abs(optimum)
+	most := optimum + 2*solver.OptimalGap*math.Abs(optimum) + 1e-12
+	cuts := 0
+	for left := 0; left < whole.asked; left += stride(whole.asked) {
+		result, err := exact.New().Solve(&countdown{Context: context.Background(), left: left}, p, solver.SolveOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if objective := checked(t, p, result); objective > most {
+			t.Fatalf("cut at question %d of %d: objective %.15g, optimum %.15g", left, whole.asked, objective, optimum)
+		}
+		if result.Bound < least {
+			t.Fatalf("cut at question %d of %d: bound %.15g, optimum %.15g", left, whole.asked, result.Bound, optimum)
+		}
+		cuts++
+	}
+	bounding := &countdown{Context: context.Background(), left: endless}
+	exact.Bound(bounding, p)
+	for left := 0; left < bounding.asked; left += stride(bounding.asked) {
+		if bound := exact.Bound(&countdown{Context: context.Background(), left: left}, p); bound < least || math.IsInf(bound, 1) {
+			t.Fatalf("bound cut at question %d of %d: %.15g, optimum %.15g", left, bounding.asked, bound, optimum)
+		}
+		cuts++
+	}
+	return cuts
+}
+
+// stride is the distance between cuts of a search that asks so many questions.
+func stride(asked int) int {
+	if *cutsPerSearch == 0 {
+		return 1
+	}
+	return 1 + asked / *cutsPerSearch
+}
+
+// TestCutAnywhere cuts the searches of drawn problems short.
+func TestCutAnywhere(t *testing.T) {
+	cuts := 0
+	rapid.Check(t, func(t *rapid.T) {
+		limits := solvertest.Limits{Jobs: 8, Steps: 5, Sizes: 5, Nodes: 40}
+		cuts += checkCuts(t, solvertest.ProblemsWithin(limits).Draw(t, "problem"))
+	})
+	t.Logf("%d cuts", cuts)
+}
+
+// TestCutSharedInstances cuts the proofs of shared instances short.
+func TestCutSharedInstances(t *testing.T) {
+	if testing.Short() {
+		t.Skip("in short mode")
+	}
+	cuts := 0
+	for _, instance := range solvertest.Instances(t, 60) {
+		t.Run(instance.Name, func(t *testing.T) {
+			cuts += checkCuts(t, solver.NewProblem(instance.Snapshot, solver.AdmissionFIFO))
+		})
+	}
+	t.Logf("%d cuts", cuts)
+}

@@ -15,6 +15,13 @@ BENCH_COUNT ?= 6
 # How long `make soak` puts load on a server.
 SOAK_TIME ?= 30m
 
+# Only a test that hangs takes that long, on a busy machine as well.
+TEST_TIMEOUT := 30m
+# How often `make conformance` draws for a property, and the packages that have any:
+# others do not know the flag.
+CHECKS ?= 5000
+PROPERTY_PACKAGES = $(shell grep -rl --include='*_test.go' pgregory.net/rapid . | xargs -n 1 dirname | sort -u)
+
 # The tools, each as name, package and version. A stamp per version makes
 # installing them idempotent and a changed version effective.
 buf                 := github.com/bufbuild/buf/cmd/buf@v1.57.0
@@ -38,10 +45,22 @@ demo: build ## Start a server, have it decide a real-sized snapshot, show the de
 	@$(GO) run ./cmd/elastalloc/demo $(BIN) examples/snapshot.json
 
 .PHONY: test
-test: ## Run all tests; those of CBC and HiGHS only where `make solvers` installed them.
+test: note-solvers ## Run the tests; the slow ones are those of faults and conformance.
+	$(GO) test -timeout $(TEST_TIMEOUT) ./...
+
+.PHONY: faults
+faults: note-solvers ## Test the server among failing solvers, disks, clients and servers.
+	ELASTALLOC_TESTS=faults $(GO) test -count=1 -parallel 8 -timeout $(TEST_TIMEOUT) ./cmd/elastalloc/faults
+
+.PHONY: conformance
+conformance: note-solvers ## Run the conformance suite of every backend and the property tests in full length.
+	ELASTALLOC_TESTS=conformance $(GO) test -count=1 -timeout $(TEST_TIMEOUT) $(PROPERTY_PACKAGES) -rapid.checks=$(CHECKS)
+
+# Tests of CBC and HiGHS are skipped where they are not installed.
+.PHONY: note-solvers
+note-solvers:
 	@PATH="$(TOOLS):$$PATH"; for solver in cbc highs; do command -v $$solver >/dev/null || \
 		echo "note: $$solver is not installed, so its tests are skipped; make solvers installs it"; done
-	$(GO) test ./...
 
 .PHONY: solvers
 solvers: ## Install CBC and HiGHS, for the backends cbc and highs (Debian, Ubuntu).
@@ -52,9 +71,8 @@ build: ## Build the static binaries bin/elastalloc and bin/elastalloc-lab.
 	CGO_ENABLED=0 $(GO) build -buildvcs=auto -trimpath -ldflags "-s -w" -o $(dir $(BIN)) ./cmd/elastalloc ./cmd/elastalloc-lab
 
 .PHONY: race
-race: ## Run all tests under the race detector; needs a C compiler.
-	# Not those of faults/: their server is a process of its own, without the detector.
-	CGO_ENABLED=1 $(GO) test -race -short $$($(GO) list ./... | grep -v /faults$$)
+race: ## Run the tests under the race detector; needs a C compiler.
+	CGO_ENABLED=1 $(GO) test -race -short -timeout $(TEST_TIMEOUT) ./...
 
 .PHONY: clock-jump
 clock-jump: ## Set the clock far forward and back under a running server, in a virtual machine.
@@ -74,7 +92,7 @@ fuzz: ## Run every fuzzer for FUZZ_TIME.
 
 .PHONY: soak
 soak: ## Put a mixed load on a server for SOAK_TIME; it has to stay as small as it was.
-	PATH="$(TOOLS):$$PATH" $(GO) test -run '^TestSoak$$' -v -timeout 0 ./cmd/elastalloc/faults -soak=$(SOAK_TIME)
+	ELASTALLOC_TESTS=faults $(GO) test -run '^TestSoak$$' -v -timeout 0 ./cmd/elastalloc/faults -soak=$(SOAK_TIME)
 
 .PHONY: lint
 lint: $(call stamp,golangci-lint) $(call stamp,buf) ## Lint the Go code and the API.

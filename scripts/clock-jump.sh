@@ -66,7 +66,7 @@ mount -t tmpfs tmp /tmp
 ifconfig lo 127.0.0.1 up
 echo "clock-jump: $(uname -sr), $(date -u), $(elastalloc version)"
 cd /tmp
-ELASTALLOC_FAULTS_SET_CLOCK=1 ELASTALLOC_FAULTS_BINARY=/bin/elastalloc \
+ELASTALLOC_TESTS=faults ELASTALLOC_FAULTS_SET_CLOCK=1 ELASTALLOC_FAULTS_BINARY=/bin/elastalloc \
   faults.test -test.run '^TestClockJumps$' -test.v -test.timeout 300s
 echo "clock-jump: the test ended with status $?"
 poweroff -f

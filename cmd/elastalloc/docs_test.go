@@ -11,12 +11,13 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/internal/testtier"
 )
 
 // TestDocumentedFlags checks that every flag and every variable that the
 // documentation and deploy/ name is one of some command.
 func TestDocumentedFlags(t *testing.T) {
-	known := map[string]bool{"--help": true}
+	known := map[string]bool{"--help": true, testtier.Variable: true}
 	for _, command := range newRootCommand(func(string) (string, bool) { return "", false }).Commands() {
 		command.Flags().VisitAll(func(flag *pflag.Flag) {
 			known["--"+flag.Name] = true

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"io"
 	"os"
 	"path/filepath"
@@ -9,13 +8,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
 	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/process"
+	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/servertest"
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/cmd/internal/clitest"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
@@ -30,24 +28,10 @@ func TestMain(m *testing.M) {
 	os.Exit(clitest.BuildAndTest(m, &binary))
 }
 
-// startServer starts a server that is stopped when the test ends, unless the test
-// has done so itself.
+// startServer starts a server that is stopped when the test ends.
 func startServer(t *testing.T, flags ...string) *process.Server {
 	t.Helper()
-	// The context of the test is cancelled before its cleanup; the server ends there.
-	ctx, cancel := context.WithCancel(context.Background())
-	server, err := process.Start(ctx, binary, append([]string{"--drain-delay=0s"}, flags...)...)
-	if err != nil {
-		cancel()
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		defer cancel()
-		if err := server.Stop(); err != nil {
-			t.Errorf("the server ended with %v; its log:\n%s", err, server.Logs())
-		}
-	})
-	return server
+	return servertest.Start(t, binary, nil, flags...)
 }
 
 // runBinary executes the program and returns its output and exit status.
@@ -56,30 +40,10 @@ func runBinary(t *testing.T, stdin io.Reader, args ...string) (stdout, stderr st
 	return clitest.RunBinary(t, binary, stdin, args...)
 }
 
-func dial(t *testing.T, server *process.Server) *grpc.ClientConn {
-	t.Helper()
-	connection, err := grpc.NewClient(server.Addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { connection.Close() })
-	return connection
-}
-
 // scrape returns what /metrics of a server shows.
 func scrape(t *testing.T, server *process.Server) string {
 	t.Helper()
-	return fetch(t, server, "/metrics")
-}
-
-// fetch returns a page of the admin port of a server.
-func fetch(t *testing.T, server *process.Server, path string) string {
-	t.Helper()
-	text, err := server.Page(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
+	return servertest.Page(t, server, "/metrics")
 }
 
 // TestServerAnswersLikeTheProcess checks that a server and the command alone give
@@ -113,7 +77,7 @@ func TestServerAnswersLikeTheProcess(t *testing.T) {
 
 func TestServerShowsHealthAndMetrics(t *testing.T) {
 	server := startServer(t)
-	health, err := grpc_health_v1.NewHealthClient(dial(t, server)).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{
+	health, err := grpc_health_v1.NewHealthClient(servertest.Dial(t, server)).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{
 		Service: elastallocv1.AllocatorService_ServiceDesc.ServiceName,
 	})
 	if err != nil || health.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
@@ -185,7 +149,7 @@ func TestServerRestsASolver(t *testing.T) {
 			t.Errorf("/metrics does not show %s", want)
 		}
 	}
-	page := fetch(t, server, "/")
+	page := servertest.Page(t, server, "/")
 	for _, want := range []string{"<b>cbc</b> 2.10.12", "resting since ", "5 failures in a row, the last: CBC has no whole solution", "<b>cbc crashed</b> after "} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the status page does not show %q:\n%s", want, page)
@@ -253,7 +217,7 @@ func TestServerRefusesAHugeMessage(t *testing.T) {
 		t.Skip("a message of 200 MB takes memory")
 	}
 	server := startServer(t)
-	allocator := elastallocv1.NewAllocatorServiceClient(dial(t, server))
+	allocator := elastallocv1.NewAllocatorServiceClient(servertest.Dial(t, server))
 	huge := &elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{Id: strings.Repeat("x", 200<<20)}}
 	_, err := allocator.Allocate(t.Context(), huge)
 	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(status.Convert(err).Message(), "larger than max") {

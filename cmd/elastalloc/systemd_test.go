@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/process"
+	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/servertest"
 )
 
 // listenAsSystemd returns a socket like that on which systemd hears from a service.
@@ -46,10 +47,7 @@ func TestServerTellsSystemd(t *testing.T) {
 	if _, err := process.StartWithEnv(t.Context(), binary, env, "--tls-cert=absent.crt", "--tls-key=absent.key"); err == nil {
 		t.Fatal("a server without its certificate started")
 	}
-	server, err := process.StartWithEnv(t.Context(), binary, env, "--drain-delay=0s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := servertest.Start(t, binary, env)
 	if got := receive(t, listener); got != systemdReady {
 		t.Errorf("the first message is %q; want %q", got, systemdReady)
 	}
@@ -65,10 +63,7 @@ func TestServerTellsSystemd(t *testing.T) {
 // from serving.
 func TestServerWithoutSystemd(t *testing.T) {
 	env := append(os.Environ(), "NOTIFY_SOCKET="+filepath.Join(t.TempDir(), "absent"))
-	server, err := process.StartWithEnv(t.Context(), binary, env, "--drain-delay=0s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := servertest.Start(t, binary, env)
 	if err := server.Stop(); err != nil {
 		t.Errorf("the server ended with %v; its log:\n%s", err, server.Logs())
 	}

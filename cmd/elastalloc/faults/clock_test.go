@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/wiring"
+	"github.com/elastalloc/elastalloc/internal/wait"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
@@ -62,7 +63,7 @@ func TestClockJumps(t *testing.T) {
 		var hanging sync.WaitGroup
 		var ended string
 		hanging.Go(func() { ended = askHanging(t, s, request, p) })
-		becomes(t, "a solver running", func() bool { return len(solverProcesses(t, s.tempDir)) > 0 })
+		wait.Until(t, "a solver running", func() bool { return len(solverProcesses(t, s.tempDir)) > 0 })
 		setClock(t, jump.to(time.Now()))
 		hanging.Wait()
 		load.await(t, 50)
@@ -173,7 +174,7 @@ func startSteadyLoad(t *testing.T, s *scene, request *elastallocv1.AllocateReque
 func (l *steadyLoad) call(ctx context.Context, t *testing.T, s *scene, request *elastallocv1.AllocateRequest) {
 	t.Helper()
 	const budget = wiring.DefaultBudget
-	limited, cancel := context.WithTimeout(ctx, budget+leeway)
+	limited, cancel := context.WithTimeout(ctx, budget+generous)
 	defer cancel()
 	began := time.Now()
 	response, err := s.client.Allocate(limited, request)
@@ -203,7 +204,7 @@ func (l *steadyLoad) call(ctx context.Context, t *testing.T, s *scene, request *
 func (l *steadyLoad) await(t *testing.T, more int64) {
 	t.Helper()
 	enough := l.calls.Load() + more
-	becomes(t, "another 50 calls answered", func() bool { return l.calls.Load() >= enough })
+	wait.Until(t, "another 50 calls answered", func() bool { return l.calls.Load() >= enough })
 }
 
 // report writes a row of what was seen since the last one.

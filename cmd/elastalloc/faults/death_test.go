@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/elastalloc/elastalloc/internal/wait"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
@@ -29,12 +30,12 @@ func TestServerKilled(t *testing.T) {
 			t.Errorf("the call in flight ended with %v; want UNAVAILABLE, which clients repeat elsewhere", err)
 		}
 	})
-	becomes(t, "a solver running", func() bool { return len(solverProcesses(t, s.tempDir)) > 0 })
+	wait.Until(t, "a solver running", func() bool { return len(solverProcesses(t, s.tempDir)) > 0 })
 	if err := s.server.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	calls.Wait()
-	becomes(t, "the end of the solver", func() bool { return len(solverProcesses(t, s.tempDir)) == 0 })
+	wait.Until(t, "the end of the solver", func() bool { return len(solverProcesses(t, s.tempDir)) == 0 })
 	if left, err := os.ReadDir(s.tempDir); err != nil || len(left) != 1 {
 		t.Fatalf("the killed server has left %v, %v; want the folder of its run", left, err)
 	}
@@ -69,7 +70,7 @@ func TestServerStartsBesideAnother(t *testing.T) {
 			t.Errorf("the attempts are %v; want the solver's answer", attempts)
 		}
 	})
-	becomes(t, "a solver running", func() bool { return len(solverProcesses(t, s.tempDir)) > 0 })
+	wait.Until(t, "a solver running", func() bool { return len(solverProcesses(t, s.tempDir)) > 0 })
 	startServerWithEnv(t, append(os.Environ(), "TMPDIR="+s.tempDir))
 	writeFile(t, started, "", 0o600)
 	calls.Wait()
@@ -86,6 +87,7 @@ func TestManyHangingSolvers(t *testing.T) {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
 			s := startScene(t, kind, "--max-inflight=64")
+			s.budget = hangBudget
 			s.install(t, new(solution), "trap '' TERM; (trap '' TERM; exec sleep 1000) & while :; do sleep 1000; done")
 			var (
 				group    sync.WaitGroup

@@ -4,9 +4,10 @@
 // legal decision, that the report, the log and the metrics say what happened, and
 // that nothing is left behind.
 //
-//	go test ./cmd/elastalloc/faults          all but the clock, in about a minute
-//	go test -short ./cmd/elastalloc/faults   without the heavy ones
-//	make clock-jump                          the clock, in a virtual machine
+//	make faults       all but the clock, in half a minute; go test runs them where
+//	                  the environment has ELASTALLOC_TESTS=faults
+//	make soak         half an hour of mixed load
+//	make clock-jump   the clock, in a virtual machine
 //
 // docs/faults.md is the table of the faults and of what these tests have seen.
 package faults

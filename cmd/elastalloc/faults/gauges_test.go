@@ -10,9 +10,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/process"
+	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/servertest"
+	"github.com/elastalloc/elastalloc/internal/wait"
 )
 
 // gauges are what a server holds of the machine at one moment. Memory is in bytes.
@@ -25,7 +26,7 @@ type gauges struct {
 // that are still there, where the system can tell.
 func readGauges(t *testing.T, server *process.Server) gauges {
 	t.Helper()
-	shown := metrics(t, server)
+	shown := servertest.Metrics(t, server)
 	return gauges{
 		Memory:     shown["process_resident_memory_bytes"],
 		Heap:       shown["go_memstats_heap_inuse_bytes"],
@@ -39,16 +40,6 @@ func readGauges(t *testing.T, server *process.Server) gauges {
 func (g gauges) String() string {
 	return fmt.Sprintf("memory %.0f MB, heap %.0f MB, %.0f goroutines, %.0f files, %.0f calls in flight, %.0f processes",
 		g.Memory/1e6, g.Heap/1e6, g.Goroutines, g.Files, g.Inflight, g.Processes)
-}
-
-// metrics returns every series of /metrics by its name and labels.
-func metrics(t *testing.T, server *process.Server) map[string]float64 {
-	t.Helper()
-	shown, err := server.Metrics(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return shown
 }
 
 // sumOf adds up the series whose names and labels hold all the given texts.
@@ -92,34 +83,13 @@ func childrenOf(t *testing.T, pid int) (children []int) {
 	return children
 }
 
-// patience is how long a test waits for what has to come: far longer than it takes,
-// so that a busy machine fails nobody.
-const patience = time.Minute
-
-// eventually polls until the condition holds, and fails the test with what it last
-// said where that takes too long.
-func eventually(t *testing.T, what string, condition func() (holds bool, state string)) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		holds, state := condition()
-		if holds {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not after %v; %s", what, patience, state)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-}
-
 // settles waits until a server holds hardly more than it did before: as many open
 // files and goroutines but for a few, no process and no call. Go gives memory back
 // slowly, so that has a margin of its own.
 func settles(t *testing.T, server *process.Server, before gauges, memoryMargin float64) {
 	t.Helper()
 	const few = 8 // Connections of this test's own, and goroutines of the runtime.
-	eventually(t, "what the server holds returns to where it was", func() (bool, string) {
+	wait.For(t, "what the server holds returns to where it was", func() (bool, string) {
 		now := readGauges(t, server)
 		return now.Files <= before.Files+few && now.Goroutines <= before.Goroutines+2*few &&
 				now.Inflight == 0 && now.Processes == 0 && now.Memory <= before.Memory+memoryMargin,

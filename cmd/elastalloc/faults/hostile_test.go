@@ -24,9 +24,26 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// hostileDeadline is that of a call of the fuzzer, which may ask for a budget of years.
-// The engine takes an input that needs more than ten seconds for a deadlock.
-const hostileDeadline = 1500 * time.Millisecond
+// hostileDeadlines are those of a call of the fuzzer, one after the other where the
+// server does not answer, as on a busy machine: the call may ask for a budget of years,
+// of which it takes all, and the engine takes an input that needs more than ten seconds
+// for a deadlock.
+func hostileDeadlines() []time.Duration {
+	return []time.Duration{1500 * time.Millisecond, 15 * time.Second, generous}
+}
+
+// inTime makes a call with the first of the deadlines by which it is answered.
+func inTime(ctx context.Context, call func(context.Context) error) (err error) {
+	for _, deadline := range hostileDeadlines() {
+		limited, cancel := context.WithTimeout(ctx, deadline)
+		err = call(limited)
+		cancel()
+		if status.Code(err) != codes.DeadlineExceeded {
+			break
+		}
+	}
+	return err
+}
 
 // FuzzRunningServer sends a running server whatever the fuzzer comes up with, as the
 // bytes of a message and as a request drawn from them: it has to refuse it in the
@@ -65,9 +82,7 @@ func FuzzRunningServer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, bytes []byte) {
 		request := &elastallocv1.AllocateRequest{}
 		malformed := proto.Unmarshal(bytes, request) != nil
-		ctx, cancel := context.WithTimeout(t.Context(), hostileDeadline)
-		defer cancel()
-		err := sendRaw(ctx, connection, bytes)
+		err := inTime(t.Context(), func(ctx context.Context) error { return sendRaw(ctx, connection, bytes) })
 		switch {
 		case !malformed:
 			checkError(t, err)
@@ -113,9 +128,11 @@ func askTwice(t *testing.T, allocator elastallocv1.AllocatorServiceClient, reque
 	t.Helper()
 	var answers [2]*elastallocv1.AllocateResponse
 	for i := range answers {
-		ctx, cancel := context.WithTimeout(t.Context(), hostileDeadline)
-		answer, err := allocator.Allocate(ctx, request)
-		cancel()
+		var answer *elastallocv1.AllocateResponse
+		err := inTime(t.Context(), func(ctx context.Context) (err error) {
+			answer, err = allocator.Allocate(ctx, request)
+			return err
+		})
 		if checkError(t, err); err != nil {
 			return
 		}

@@ -13,9 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/elastalloc/elastalloc/client"
+	"github.com/elastalloc/elastalloc/internal/wait"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
@@ -46,9 +49,8 @@ const (
 // checked. The load ends with the test, unless the test has stopped it.
 func startLoad(t *testing.T, addresses ...string) *load {
 	t.Helper()
-	// The deadline is generous: it is not what a restart is about, and the machine may
-	// be busy. A client's own is 2 s.
-	allocator, err := client.New(strings.Join(addresses, ","), client.WithTimeout(15*time.Second))
+	// A deadline is not what a restart is about. A client's own is 2 s.
+	allocator, err := client.New(strings.Join(addresses, ","), client.WithTimeout(generous))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,12 +82,12 @@ func startLoad(t *testing.T, addresses ...string) *load {
 	return l
 }
 
-// slowRequest returns a request that takes half a second where CBC is that of
-// sleepingSolver, and hardly any of a core.
+// slowRequest returns a request that takes as long as the CBC of sleepingSolver sleeps,
+// and hardly any of a core.
 func slowRequest(seed uint64) *elastallocv1.AllocateRequest {
 	request := drawnRequest(10, 16, seed)
 	request.Options = &elastallocv1.AllocateOptions{
-		Backend: elastallocv1.Backend_BACKEND_CBC, TimeBudget: durationpb.New(5 * time.Second),
+		Backend: elastallocv1.Backend_BACKEND_CBC, TimeBudget: durationpb.New(generous),
 		// Greedy's plan, with which the solver comes back, is legal then.
 		Admission: elastallocv1.Admission_ADMISSION_OPTIMIZED,
 	}
@@ -94,12 +96,12 @@ func slowRequest(seed uint64) *elastallocv1.AllocateRequest {
 
 // sleepingSolver returns a program that says it is CBC, sleeps over every problem, and
 // then gives back the plan that it was given to start from.
-func sleepingSolver(t *testing.T) (program string) {
+func sleepingSolver(t *testing.T, seconds float64) (program string) {
 	t.Helper()
 	program = filepath.Join(t.TempDir(), "cbc")
 	script := "#!/bin/sh\n" +
 		"[ \"$1\" = -quit ] && echo 'Welcome to the CBC MILP Solver' && echo 'Version: 2.10.12' && exit\n" +
-		"sleep 0.5\n" +
+		fmt.Sprintf("sleep %g\n", seconds) +
 		"for solution; do :; done\n" + // The last argument.
 		"cp start.txt \"$solution\"\n"
 	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
@@ -108,9 +110,24 @@ func sleepingSolver(t *testing.T) (program string) {
 	return program
 }
 
+// allocateWhenNotBusy makes a call again for as long as the server says that it is too
+// busy: how often that is, is up to the machine.
+func allocateWhenNotBusy(
+	ctx context.Context, c *client.Client, request *elastallocv1.AllocateRequest,
+) (*elastallocv1.AllocateResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, generous)
+	defer cancel()
+	for {
+		response, err := c.Allocate(ctx, request)
+		if status.Code(err) != codes.ResourceExhausted || ctx.Err() != nil {
+			return response, err
+		}
+	}
+}
+
 // call makes a call that has to succeed.
 func (l *load) call(ctx context.Context, request *elastallocv1.AllocateRequest) {
-	response, err := l.client.Allocate(ctx, request)
+	response, err := allocateWhenNotBusy(ctx, l.client, request)
 	if ctx.Err() != nil {
 		return // The load is being stopped.
 	}
@@ -129,7 +146,7 @@ func (l *load) call(ctx context.Context, request *elastallocv1.AllocateRequest) 
 func (l *load) awaitCalls(t *testing.T, more int64) {
 	t.Helper()
 	calls, slow := l.calls.Load()+more, l.slow.Load()+more
-	eventually(t, "calls are answered", func() (bool, string) {
+	wait.For(t, "calls are answered", func() (bool, string) {
 		return l.calls.Load() >= calls && l.slow.Load() >= slow, fmt.Sprintf("%d calls, %d slow ones", l.calls.Load(), l.slow.Load())
 	})
 }

@@ -24,6 +24,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/client"
 	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/process"
+	"github.com/elastalloc/elastalloc/internal/wait"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
@@ -41,7 +42,7 @@ type mix struct {
 
 func newMix(server *process.Server) (*mix, error) {
 	// What a decision may take is up to its budget, not to the deadline.
-	allocator, err := client.New(server.Addr, client.WithTimeout(patience))
+	allocator, err := client.New(server.Addr, client.WithTimeout(wait.Patience))
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +52,7 @@ func newMix(server *process.Server) (*mix, error) {
 	}
 	return &mix{
 		server: server, allocator: allocator, connection: connection,
-		http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience},
+		http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: wait.Patience},
 		seen: map[string]map[codes.Code]int{},
 	}, nil
 }
@@ -125,7 +126,7 @@ func drawOptions(r *rand.Rand, budget time.Duration) *elastallocv1.AllocateOptio
 
 // decide makes a call that has to succeed, and checks its answer.
 func (m *mix) decide(request *elastallocv1.AllocateRequest) (codes.Code, error) {
-	response, err := m.allocator.Allocate(context.Background(), request)
+	response, err := allocateWhenNotBusy(context.Background(), m.allocator, request)
 	if err != nil {
 		return status.Code(err), err
 	}
@@ -159,7 +160,7 @@ func (m *mix) askBadly(r *rand.Rand) (codes.Code, error) {
 		func() { request.Options.Backend = 99 },
 		func() { request.Snapshot = nil },
 	)()
-	_, err := m.allocator.Allocate(context.Background(), request)
+	_, err := allocateWhenNotBusy(context.Background(), m.allocator, request)
 	if status.Code(err) != codes.InvalidArgument {
 		return status.Code(err), fmt.Errorf("want INVALID_ARGUMENT, not %w", errOf(err))
 	}
@@ -214,13 +215,13 @@ func ended(err error) func(wanted ...codes.Code) (codes.Code, error) {
 
 // callOnce makes a connection for a single call.
 func (m *mix) callOnce(r *rand.Rand) (code codes.Code, err error) {
-	allocator, err := client.New(m.server.Addr, client.WithTimeout(patience))
+	allocator, err := client.New(m.server.Addr, client.WithTimeout(wait.Patience))
 	if err != nil {
 		return codes.Unknown, err
 	}
 	defer func() { err = errors.Join(err, allocator.Close()) }()
 	request := drawnRequest(10, 16, r.Uint64())
-	response, err := allocator.Allocate(context.Background(), request)
+	response, err := allocateWhenNotBusy(context.Background(), allocator, request)
 	if err != nil {
 		return status.Code(err), err
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/elastalloc/elastalloc/internal/wait"
 )
 
 // A solver is given a folder of its own below the server's TMPDIR as its home, and
@@ -40,7 +42,7 @@ func solverProcesses(t *testing.T, tempDir string) []int {
 // signalSolver waits for a solver of a server to run and sends it a signal.
 func signalSolver(t *testing.T, tempDir string, signal syscall.Signal) {
 	t.Helper()
-	becomes(t, "a solver running", func() bool {
+	wait.Until(t, "a solver running", func() bool {
 		for _, pid := range solverProcesses(t, tempDir) {
 			if err := syscall.Kill(pid, signal); err == nil {
 				return true

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/process"
+	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/servertest"
+	"github.com/elastalloc/elastalloc/internal/wait"
 )
 
 // fleet are servers behind one client.
@@ -19,7 +21,7 @@ type fleet struct {
 // since those of a load mostly wait.
 func startFleet(t *testing.T, size int, flags ...string) *fleet {
 	t.Helper()
-	f := &fleet{flags: append([]string{"--backends=exact,cbc", "--cbc=" + sleepingSolver(t), "--max-inflight=32"}, flags...)}
+	f := &fleet{flags: append([]string{"--backends=exact,cbc", "--cbc=" + sleepingSolver(t, 0.5), "--max-inflight=32"}, flags...)}
 	for range size {
 		f.servers = append(f.servers, startServer(t, f.flags...))
 	}
@@ -56,8 +58,8 @@ func (f *fleet) restart(t *testing.T, i int) {
 // awaitAnswers waits until a server has answered calls.
 func (f *fleet) awaitAnswers(t *testing.T, i int) {
 	t.Helper()
-	eventually(t, "the server answers calls", func() (bool, string) {
-		return sumOf(metrics(t, f.servers[i]), "grpc_server_handled_total", `grpc_code="OK"`, `grpc_method="Allocate"`) > 10, ""
+	wait.For(t, "the server answers calls", func() (bool, string) {
+		return sumOf(servertest.Metrics(t, f.servers[i]), "grpc_server_handled_total", `grpc_code="OK"`, `grpc_method="Allocate"`) > 10, ""
 	})
 }
 
@@ -115,8 +117,8 @@ func TestKill(t *testing.T) {
 	l := startLoad(t, f.addresses()...)
 	f.awaitAnswers(t, 0)
 	f.awaitAnswers(t, 1)
-	eventually(t, "calls are in flight", func() (bool, string) {
-		return metrics(t, f.servers[0])["elastalloc_inflight_requests"] >= slowCallers/2, ""
+	wait.For(t, "calls are in flight", func() (bool, string) {
+		return servertest.Metrics(t, f.servers[0])["elastalloc_inflight_requests"] >= slowCallers/2, ""
 	})
 	if err := f.servers[0].Kill(); err != nil {
 		t.Fatal(err)

@@ -40,20 +40,32 @@ func Run(t *testing.T, main Main, env map[string]string, stdin string, args ...s
 // BuildAndTest builds the command in the working directory, sets binary to its path,
 // runs the tests and returns the exit status for TestMain.
 func BuildAndTest(m *testing.M, binary *string) int {
-	directory, err := os.MkdirTemp("", "elastalloc")
+	program, remove, err := Build(".")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer os.RemoveAll(directory)
-	*binary = filepath.Join(directory, "program")
-	build := exec.Command("go", "build", "-o", *binary, ".")
+	defer remove()
+	*binary = program
+	return m.Run()
+}
+
+// Build builds the command of a package as it is shipped, statically, into a folder
+// of its own, which remove removes.
+func Build(pkg string) (binary string, remove func(), err error) {
+	directory, err := os.MkdirTemp("", "elastalloc")
+	if err != nil {
+		return "", nil, err
+	}
+	remove = func() { os.RemoveAll(directory) }
+	binary = filepath.Join(directory, "program")
+	build := exec.Command("go", "build", "-o", binary, pkg)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if output, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "building the binary: %v\n%s", err, output)
-		return 1
+		remove()
+		return "", nil, fmt.Errorf("building %s: %w\n%s", pkg, err, output)
 	}
-	return m.Run()
+	return binary, remove, nil
 }
 
 // RunBinary executes a built program.

@@ -4,9 +4,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
-	"strconv"
+	"slices"
 	"strings"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 )
 
 // Page returns what the admin address of the server answers to a GET of a path. It is
@@ -31,25 +35,25 @@ func (s *Server) Page(ctx context.Context, path string) (string, error) {
 	return string(text), nil
 }
 
-// Metrics returns every series of /metrics by its name and labels, as they stand
-// there.
+// Metrics returns every series of /metrics by its name and labels, written as in
+// `name{label="value", other="value"}` in the order of the labels' names.
 func (s *Server) Metrics(ctx context.Context) (map[string]float64, error) {
 	page, err := s.Page(ctx, "/metrics")
 	if err != nil {
 		return nil, err
 	}
-	shown := map[string]float64{}
-	for line := range strings.Lines(page) {
-		line = strings.TrimSpace(line)
-		space := strings.LastIndexByte(line, ' ')
-		if space < 0 || line[0] == '#' {
-			continue
-		}
-		value, err := strconv.ParseFloat(line[space+1:], 64)
-		if err != nil {
-			return nil, fmt.Errorf("/metrics shows %q: %w", line, err)
-		}
-		shown[line[:space]] = value
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(page))
+	if err != nil {
+		return nil, fmt.Errorf("parse /metrics: %w", err)
 	}
-	return shown, nil
+	samples, err := expfmt.ExtractSamples(&expfmt.DecodeOptions{}, slices.Collect(maps.Values(families))...)
+	if err != nil {
+		return nil, fmt.Errorf("parse /metrics: %w", err)
+	}
+	series := make(map[string]float64, len(samples))
+	for _, sample := range samples {
+		series[sample.Metric.String()] = float64(sample.Value)
+	}
+	return series, nil
 }

@@ -4,6 +4,7 @@ package subprocess
 
 import (
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 )
@@ -15,3 +16,5 @@ func ownGroup(*exec.Cmd) error { return errors.ErrUnsupported }
 func terminate(leader *os.Process) error { return leader.Kill() }
 
 func killGroup(*os.Process) {}
+
+func readRest(*os.File, io.Writer) {}

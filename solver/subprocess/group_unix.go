@@ -3,9 +3,11 @@
 package subprocess
 
 import (
+	"io"
 	"os"
 	"os/exec"
 	"syscall"
+	"time"
 )
 
 // ownGroup has the command start as the leader of a process group of its own.
@@ -27,3 +29,31 @@ func terminate(leader *os.Process) error {
 // where it has none there is nothing to kill, as process numbers do not come up
 // again at once.
 func killGroup(leader *os.Process) { _ = syscall.Kill(-leader.Pid, syscall.SIGKILL) }
+
+// largestPipe is the most that a pipe holds where nobody has the rights of root.
+const largestPipe = 1 << 20
+
+// readRest copies what a pipe holds, and waits for no more.
+func readRest(pipe *os.File, to io.Writer) {
+	_ = pipe.SetReadDeadline(time.Time{})
+	connection, err := pipe.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = connection.Read(func(fd uintptr) (done bool) {
+		buffer := make([]byte, 32<<10)
+		// Without the bound, one that writes on would keep us here.
+		for left := largestPipe; left > 0; {
+			n, err := syscall.Read(int(fd), buffer)
+			if err == syscall.EINTR {
+				continue
+			}
+			if n <= 0 { // It is empty, or at its end.
+				break
+			}
+			_, _ = to.Write(buffer[:n])
+			left -= n
+		}
+		return true
+	})
+}

@@ -52,10 +52,6 @@ type Report struct {
 	Ending string
 }
 
-// drainLimit is how long output is still read after the process group has gone,
-// for the case that a process has left the group and holds the pipe.
-const drainLimit = 100 * time.Millisecond
-
 // Run runs a program in a process group of its own and returns when the program
 // has ended and whatever is left of its group has been sent KILL. When ctx ends, the whole group gets
 // TERM and, after the grace, KILL; whatever the program leaves behind when it ends
@@ -106,13 +102,16 @@ func Run(ctx context.Context, c Command) (Report, error) {
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)
-		// It ends with the last writer, or with the deadline below.
+		// It ends with the last writer, or below.
 		_, _ = io.Copy(output, reader)
 	}()
 	err = cmd.Wait()
 	killGroup(cmd.Process)
-	_ = reader.SetReadDeadline(time.Now().Add(drainLimit))
+	// All that the program wrote is in the pipe. One that has left its group may still
+	// hold the other end, so the reading is ended and what is there is taken.
+	_ = reader.SetReadDeadline(time.Now())
 	<-drained
+	readRest(reader, output)
 
 	if cmd.ProcessState == nil {
 		return Report{}, fmt.Errorf("waiting for %s: %w", c.Program, err)

@@ -338,3 +338,25 @@ func TestLastLines(t *testing.T) {
 		}
 	}
 }
+
+// TestReadRest checks that what a program has printed is there however late the
+// reading of it was ended, and that nobody waits for a writer that is left.
+func TestReadRest(t *testing.T) {
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	defer writer.Close()
+	if _, err := writer.WriteString("Version: 2.10.8\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := reader.SetReadDeadline(time.Now().Add(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	var rest strings.Builder
+	readRest(reader, &rest)
+	if got := rest.String(); got != "Version: 2.10.8\n" {
+		t.Errorf("%q was read", got)
+	}
+}

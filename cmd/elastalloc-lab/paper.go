@@ -3,13 +3,14 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
+	"path"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/cmd/internal/wiring"
@@ -23,48 +24,44 @@ import (
 type paperFlags struct {
 	config     experiments.Config
 	trace, out string
-	force      bool
 }
 
 // newPaperCommand returns the command with the paper's pools and the synthetic
 // workloads.
-func newPaperCommand() *cobra.Command {
-	return paperCommand(experiments.Config{Pools: experiments.Pools(), Draw: experiments.Draw})
+func newPaperCommand(env cli.LookupEnv) *cobra.Command {
+	return paperCommand(experiments.Config{Pools: experiments.Pools(), Draw: experiments.Draw}, env)
 }
 
 // paperCommand returns the command for given pools and workloads.
-func paperCommand(config experiments.Config) *cobra.Command {
+func paperCommand(config experiments.Config, env cli.LookupEnv) *cobra.Command {
 	f := paperFlags{config: config}
 	command := &cobra.Command{
 		Use:   "paper --out DIR",
-		Short: "Repeat the paper's experiments and report what they find",
+		Short: "Repeat the experiments of the paper",
 		Long: `Repeat all experiments of the paper on synthetic workloads of several seeds, and
-on a trace if one is given, and set what they find beside the paper's results:
-report.html is a page to read, results.json has the numbers, and every figure is
-there as SVG and PNG. Decisions that were not proven optimal are kept as requests
-in the folder unproven.
+on a trace if one is given. The results are set beside the paper's in report.html;
+results.json has all numbers, every figure is there as SVG and PNG, and the
+folder unproven has the requests of decisions that were not proven optimal.
 
-The runs whose decision times are reported are made first and one at a time, the
-others side by side. Nothing is written before all is done. A folder that holds
-files is refused unless --force is given: files of the same name are then replaced.`,
+The runs whose decision times are reported come first and one at a time, the
+others side by side. Nothing is written before all are done.`,
 		Example: `  elastalloc-lab paper --out paper
-  elastalloc-lab paper --trace trace.csv --out paper --force`,
+  elastalloc-lab paper --trace trace.csv --out paper`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.repeat(cmd) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, env) },
 	}
 	flags := command.Flags()
-	flags.StringVar(&f.out, "out", "", "folder for the results")
+	flags.StringVar(&f.out, "out", "", "new or empty folder for the results")
 	flags.StringVar(&f.trace, "trace", "", "trace in CSV to run as well, - for standard input")
 	flags.IntVar(&f.config.GPUsPerNode, "gpus-per-node", sim.DefaultGPUsPerNode, "GPUs of one node of the trace")
-	flags.IntVar(&f.config.Seeds, "seeds", 3, "synthetic workloads and disturbances to draw")
-	flags.IntVar(&f.config.Workers, "workers", runtime.GOMAXPROCS(0), "runs made at once")
-	flags.BoolVar(&f.force, "force", false, "write into a folder that holds files")
+	flags.IntVar(&f.config.Seeds, "seeds", 3, "number of synthetic workloads and of disturbances")
+	flags.IntVar(&f.config.Workers, "workers", runtime.GOMAXPROCS(0), "number of runs at once")
 	cli.MarkRequired(command, "out")
 	return command
 }
 
-// repeat makes the experiments and writes what they found.
-func (f *paperFlags) repeat(cmd *cobra.Command) error {
+// run makes the experiments and writes their results.
+func (f *paperFlags) run(cmd *cobra.Command, env cli.LookupEnv) error {
 	ctx := cmd.Context()
 	config, err := f.complete(cmd)
 	if err != nil {
@@ -74,14 +71,14 @@ func (f *paperFlags) repeat(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	directory, err := openOutput(f.out, f.force)
+	directory, err := openOutput(f.out)
 	if err != nil {
 		return err
 	}
 	defer directory.Discard() //nolint:errcheck // What is left is named as partial.
 
 	bar := newProgress(cmd.ErrOrStderr())
-	findings, err := experiments.Run(ctx, config, decider, func(done, all int) {
+	found, err := experiments.Run(ctx, config, decider, func(done, all int) {
 		bar.show("%s %d of %d runs", drawBar(done, all), done, all)
 	})
 	bar.clear()
@@ -91,25 +88,22 @@ func (f *paperFlags) repeat(cmd *cobra.Command) error {
 	if err != nil {
 		return cli.Failed(err)
 	}
-	found := findings.Results()
-	if err := f.write(directory, &found, findings.Unproven()); err != nil {
+	if err := writePaper(directory, found); err != nil {
 		return cli.Failed(err)
 	}
-	for i := range found.Experiments {
-		e := &found.Experiments[i]
-		if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s\n  the paper: %s\n  ours:      %s\n",
-			e.Title, e.Paper, e.Difference); err != nil {
-			return cli.Failed(err)
-		}
-	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "See %s.\n", filepath.Join(f.out, experiments.ReportName))
+	out := cmd.OutOrStdout()
+	_, err = fmt.Fprintf(out, "%s\nSee %s.\n", paperTable(found, cli.ColorsFor(out, env)), filepath.Join(f.out, experiments.ReportName))
 	return cli.Failed(err)
 }
 
 // complete reads the trace and returns the configuration, or an error that names
-// all that no work can be done with.
+// every bad flag.
 func (f *paperFlags) complete(cmd *cobra.Command) (experiments.Config, error) {
 	config := f.config
+	config.Origin = experiments.Origin{
+		Command: commandLine(cmd), Version: cli.Version(), Time: time.Now().UTC().Truncate(time.Second),
+		Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, Cores: runtime.NumCPU(),
+	}
 	if f.trace != "" {
 		input, err := cli.OpenInput(cmd, f.trace)
 		if err != nil {
@@ -125,13 +119,18 @@ func (f *paperFlags) complete(cmd *cobra.Command) (experiments.Config, error) {
 	return config, err
 }
 
-// write writes all files and lets them appear. The page and the numbers are what
-// says that results are whole: they are gone while others are replaced, and come
-// after the folder of unproven decisions, which appears on its own.
-func (f *paperFlags) write(
-	directory *results.Directory, found *experiments.Results, unproven []experiments.Unproven,
-) error {
-	drawn, err := experiments.Figures(found.Experiments)
+// commandLine returns the command with the flags that were set.
+func commandLine(cmd *cobra.Command) string {
+	words := []string{cmd.CommandPath()}
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		words = append(words, "--"+flag.Name, flag.Value.String())
+	})
+	return strings.Join(words, " ")
+}
+
+// writePaper writes all files of the results.
+func writePaper(directory *results.Directory, found *experiments.Results) error {
+	drawn, err := found.Figures()
 	if err != nil {
 		return err
 	}
@@ -148,49 +147,42 @@ func (f *paperFlags) write(
 			return err
 		}
 	}
-	for _, name := range []string{experiments.ResultsName, experiments.ReportName} {
-		if err := os.Remove(filepath.Join(f.out, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	last := directory
-	if len(unproven) > 0 {
-		if err := directory.Commit(); err != nil {
-			return err
-		}
-		if err := writeUnproven(filepath.Join(f.out, experiments.UnprovenName), unproven); err != nil {
-			return err
-		}
-		// The figures are there by now.
-		if last, err = results.NewDirectory(f.out, true); err != nil {
-			return err
-		}
-		defer last.Discard() //nolint:errcheck // What is left is named as partial.
-	}
-	if err := last.Write(experiments.ReportName, page); err != nil {
-		return err
-	}
-	if err := last.Write(experiments.ResultsName, text); err != nil {
-		return err
-	}
-	return last.Commit()
-}
-
-// writeUnproven writes the requests of decisions that were not proven optimal.
-func writeUnproven(folder string, unproven []experiments.Unproven) error {
-	directory, err := results.NewDirectory(folder, true)
-	if err != nil {
-		return err
-	}
-	defer directory.Discard() //nolint:errcheck // What is left is named as partial.
-	for i := range unproven {
-		text, err := unproven[i].JSON()
+	for i := range found.Proof.Unproven {
+		unproven := &found.Proof.Unproven[i]
+		request, err := unproven.JSON()
 		if err != nil {
 			return err
 		}
-		if err := directory.Write(unproven[i].File, text); err != nil {
+		if err := directory.Write(path.Join(experiments.UnprovenName, unproven.File), request); err != nil {
 			return err
 		}
 	}
+	if err := directory.Write(experiments.ReportName, page); err != nil {
+		return err
+	}
+	if err := directory.Write(experiments.ResultsName, text); err != nil {
+		return err
+	}
 	return directory.Commit()
+}
+
+// paperTable lays out our results beside the paper's.
+func paperTable(found *experiments.Results, color cli.Colors) *cli.Table {
+	t := &cli.Table{RightAligned: map[int]bool{2: true, 3: true, 4: true}}
+	header := []string{"EXPERIMENT", "RESULT", "PAPER"}
+	for _, source := range found.Sources() {
+		header = append(header, strings.ToUpper(string(source)))
+	}
+	t.AddRow(color.Bold, header...)
+	for i := range found.Experiments {
+		e := &found.Experiments[i]
+		for n := range e.Results {
+			name := ""
+			if n == 0 {
+				name = e.Title
+			}
+			t.AddRow(cli.Plain, append([]string{name}, e.Results[n].Cells(found.Sources())...)...)
+		}
+	}
+	return t
 }

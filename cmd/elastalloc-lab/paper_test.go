@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -15,15 +16,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/cmd/internal/wiring"
 	"github.com/elastalloc/elastalloc/lab/experiments"
 	"github.com/elastalloc/elastalloc/lab/results"
 	"github.com/elastalloc/elastalloc/sim"
 )
 
-// runPaper executes paper with a small pool and a few jobs in the place of the
+// smallPaper is the configuration with a small pool and a few jobs in the place of the
 // paper's.
-func runPaper(ctx context.Context, args ...string) (stdout, stderr string, status int) {
-	draw := func(_ sim.SyntheticKind, seed uint64) (sim.Trace, error) {
+func smallPaper() experiments.Config {
+	return experiments.Config{Pools: []int{4, 6}, Draw: func(_ sim.SyntheticKind, seed uint64) (sim.Trace, error) {
 		var trace sim.Trace
 		for i := range 8 {
 			trace = append(trace, sim.TraceJob{
@@ -32,8 +34,12 @@ func runPaper(ctx context.Context, args ...string) (stdout, stderr string, statu
 			})
 		}
 		return trace, nil
-	}
-	command := paperCommand(experiments.Config{Pools: []int{4, 6}, Draw: draw})
+	}}
+}
+
+// runPaper executes paper with the small configuration.
+func runPaper(ctx context.Context, args ...string) (stdout, stderr string, status int) {
+	command := paperCommand(smallPaper(), func(string) (string, bool) { return "", false })
 	command.SilenceErrors, command.SilenceUsage = true, true
 	command.SetArgs(append([]string{}, args...)) // Of nil, cobra makes the test's own.
 	var out, errors bytes.Buffer
@@ -53,8 +59,10 @@ func TestPaper(t *testing.T) {
 	if status != cli.ExitDone || stderr != "" {
 		t.Fatalf("exit status %d, stderr %q", status, stderr)
 	}
-	if !strings.Contains(stdout, "Queueing time") || !strings.Contains(stdout, "report.html") {
-		t.Errorf("stdout is %q", stdout)
+	for _, want := range []string{"EXPERIMENT", "PAPER", "SYNTHETIC", "TRACE", "Queueing time", "32.0 %", "report.html"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("stdout does not show %q:\n%s", want, stdout)
+		}
 	}
 	files := filesIn(t, out)
 	for _, file := range files {
@@ -62,7 +70,7 @@ func TestPaper(t *testing.T) {
 			t.Errorf("%s has no PNG", file)
 		}
 	}
-	for _, want := range []string{"report.html", "results.json", "figure-queueing-time-trace.svg", "figure-decision-times.png"} {
+	for _, want := range []string{"report.html", "results.json", "figure-summary.svg", "figure-queueing-time-trace.svg", "figure-decision-times.png"} {
 		if !slices.Contains(files, want) {
 			t.Errorf("%s is missing in %v", want, files)
 		}
@@ -78,31 +86,30 @@ func TestPaper(t *testing.T) {
 	if err := json.Unmarshal(text, &read); err != nil {
 		t.Fatal(err)
 	}
-	if read.Trace != "trace" || read.Seeds != 2 || len(read.Experiments) != 10 || read.Proof.Share != 1 {
+	origin := read.Origin
+	if want := "paper --out " + out + " --seeds 2 --trace ../elastalloc/testdata/trace.csv"; origin.Command != want {
+		t.Errorf("the command is %q; want %q", origin.Command, want)
+	}
+	if origin.Version == "" || origin.Go != runtime.Version() || origin.Cores < 1 || time.Since(origin.Time) > time.Hour {
+		t.Errorf("the origin is %+v", origin)
+	}
+	if read.Trace != "trace" || read.Seeds != 2 || len(read.Experiments) != 10 ||
+		read.Proof.Decisions == 0 || read.Proof.Proven != read.Proof.Decisions {
 		t.Errorf("trace %q, %d seeds, %d experiments, proof %+v", read.Trace, read.Seeds, len(read.Experiments), read.Proof)
 	}
 }
 
 func TestPaperKeepsWhatIsThere(t *testing.T) {
 	out := t.TempDir()
-	for _, name := range []string{"notes.txt", "results.json"} {
-		if err := os.WriteFile(filepath.Join(out, name), []byte("mine"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	if err := os.WriteFile(filepath.Join(out, "notes.txt"), []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	_, stderr, status := runPaper(t.Context(), "--seeds=1", "--out", out)
-	if status != cli.ExitBadInput || !strings.Contains(stderr, "is not empty; --force writes into it") {
+	if status != cli.ExitBadInput || !strings.Contains(stderr, "exists and is not empty") {
 		t.Errorf("exit status %d, stderr %q; want the folder refused", status, stderr)
 	}
-	if diff := cmp.Diff([]string{"notes.txt", "results.json"}, filesIn(t, out)); diff != "" {
+	if diff := cmp.Diff([]string{"notes.txt"}, filesIn(t, out)); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
-	}
-	if _, stderr, status := runPaper(t.Context(), "--seeds=1", "--force", "--out", out); status != cli.ExitDone {
-		t.Fatalf("with --force: exit status %d, stderr %q", status, stderr)
-	}
-	text, err := os.ReadFile(filepath.Join(out, "results.json"))
-	if err != nil || string(text) == "mine" || !slices.Contains(filesIn(t, out), "notes.txt") {
-		t.Errorf("with --force: %v, files %v", err, filesIn(t, out))
 	}
 }
 
@@ -149,27 +156,28 @@ func TestPaperInterrupted(t *testing.T) {
 	}
 }
 
-// TestPaperWithUnproven checks that results with unproven decisions come with
-// their folder, in a place that is new and in one where results were before.
+// TestPaperWithUnproven checks that the requests of unproven decisions are written.
 func TestPaperWithUnproven(t *testing.T) {
-	f := paperFlags{out: filepath.Join(t.TempDir(), "results"), force: true}
-	list := []experiments.Unproven{{File: "a.json"}, {File: "b.json"}}
-	for range 2 {
-		directory, err := results.NewDirectory(f.out, f.force)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := f.write(directory, new(experiments.Results), list); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff([]string{"report.html", "results.json", "unproven"}, filesIn(t, f.out)); diff != "" {
-			t.Errorf("files (-want +got):\n%s", diff)
-		}
-		if diff := cmp.Diff([]string{"a.json", "b.json"}, filesIn(t, filepath.Join(f.out, "unproven"))); diff != "" {
-			t.Errorf("unproven (-want +got):\n%s", diff)
-		}
-		if diff := cmp.Diff([]string{"results"}, filesIn(t, filepath.Dir(f.out))); diff != "" {
-			t.Errorf("beside the results (-want +got):\n%s", diff)
-		}
+	decider, err := newDecider(t.Context(), nil, wiring.DefaultPrograms())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := smallPaper()
+	config.Seeds, config.Workers, config.GPUsPerNode = 1, 1, 8
+	found, err := experiments.Run(t.Context(), config, decider, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found.Proof.Unproven = []experiments.Unproven{{File: "a.json"}, {File: "b.json"}}
+	out := filepath.Join(t.TempDir(), "results")
+	directory, err := results.NewDirectory(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := writePaper(directory, found); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"a.json", "b.json"}, filesIn(t, filepath.Join(out, "unproven"))); diff != "" {
+		t.Errorf("unproven (-want +got):\n%s", diff)
 	}
 }

@@ -25,7 +25,7 @@ allocation policies, repeats the experiments of the paper and compares backends.
 	}
 	root.AddCommand(
 		newSimulateCommand(env),
-		newPaperCommand(),
+		newPaperCommand(env),
 		newBenchCommand(env),
 	)
 	return root

@@ -34,7 +34,6 @@ type simulateFlags struct {
 	seed             uint64
 	workers          int
 	out              string
-	force            bool
 	programs         wiring.Programs
 }
 
@@ -55,8 +54,7 @@ needs more than ` + sim.DefaultDecisionBudget.String() + `, its budget.
 Runs are made side by side, on all processors; decision times are measured with
 a clock, so --workers 1 measures them undisturbed.
 
-Nothing is written before all is done. A folder that holds files is refused
-unless --force is given: files of the same name are then replaced.
+Nothing is written before all runs are done.
 
 The policies:
 ` + describePolicies(),
@@ -70,8 +68,7 @@ The policies:
 	flags.StringVar(&f.synthetic, "synthetic", "", "synthetic workload: baseline or heterogeneous")
 	flags.IntSliceVar(&f.nodes, "nodes", nil, "sizes of the pool")
 	flags.StringSliceVar(&f.policies, "policy", []string{"greedy", "optimal"}, "policies to run")
-	flags.StringVar(&f.out, "out", "", "folder for the results")
-	flags.BoolVar(&f.force, "force", false, "write into a folder that holds files")
+	flags.StringVar(&f.out, "out", "", "new or empty folder for the results")
 	flags.Var(newSecondsFlag(&f.minDuration, 0), "min-duration", "drop jobs that ran shorter in the trace, such as 5m")
 	flags.IntVar(&f.gpusPerNode, "gpus-per-node", sim.DefaultGPUsPerNode, "GPUs of one node of the trace")
 	flags.Var(newSecondsFlag(&f.config.Frequency, f.config.Frequency), "frequency", "time between scaling moments")
@@ -115,7 +112,7 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 	if err != nil {
 		return err
 	}
-	directory, err := openOutput(f.out, f.force)
+	directory, err := openOutput(f.out)
 	if err != nil {
 		return err
 	}

@@ -128,15 +128,11 @@ func (f secondsFlag) Set(text string) error {
 // Type returns what the help shows for a value.
 func (secondsFlag) Type() string { return "duration" }
 
-// openOutput opens the folder that --out names, which holds nothing else unless
-// --force says so.
-func openOutput(out string, force bool) (*results.Directory, error) {
-	directory, err := results.NewDirectory(out, force)
+// openOutput prepares the folder that --out names, which must be new or empty.
+func openOutput(out string) (*results.Directory, error) {
+	directory, err := results.NewDirectory(out)
 	if errors.Is(err, results.ErrNotEmpty) {
-		return nil, fmt.Errorf("--out: %w; --force writes into it", err)
+		return nil, fmt.Errorf("--out: %w", err)
 	}
-	if err != nil {
-		return nil, cli.Failed(err)
-	}
-	return directory, nil
+	return directory, cli.Failed(err)
 }

@@ -1,10 +1,9 @@
 // Package experiments repeats the experiments of Hu et al., "An Optimal Resource
-// Allocator of Elastic Training for Deep Learning Jobs on Cloud", and sets what it
-// finds beside what the paper says.
+// Allocator of Elastic Training for Deep Learning Jobs on Cloud", and sets its numbers
+// beside the paper's.
 //
-// Run makes all runs: under each Setting, on synthetic workloads of several seeds
-// and on a trace if one is given, over the paper's pools. Findings holds their
-// measures; its Results, Figures and Report are the numbers, the drawings and a
-// page to read. Every sentence on a result is put together from the numbers of that
-// very run, so it is as true on another trace.
+// Run makes all runs: under each setting, on synthetic workloads of several seeds
+// and on a trace if one is given, over the paper's pools. Results holds the numbers,
+// which JSON, Figures and Report turn into results.json, drawings and a page. The text
+// of the page is in report.html.tmpl and the same for every run.
 package experiments

@@ -1,25 +1,20 @@
 package experiments
 
 import (
-	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/elastalloc/elastalloc/lab/figures"
 )
 
-// Experiment is one of the paper's experiments, or one of ours, and what it found.
-// Field names are those of results.json.
+// Experiment is one of the paper's experiments, or one of ours. Field names are those
+// of results.json.
 type Experiment struct {
 	Name  string `json:"name"`
 	Title string `json:"title"`
-	Setup string `json:"setup"`
-	// Paper is the paper's result in words, and PaperNumbers its numbers.
-	Paper        string             `json:"paper"`
-	PaperNumbers map[string]float64 `json:"paper_numbers,omitempty"`
-	// Ours is our result in words, by source, and Difference what sets it apart.
-	Ours       map[Source]string `json:"ours"`
-	Difference string            `json:"difference"`
-	// Rows are the numbers behind it, and Timings those of decision times.
+	// Results set our numbers beside the paper's, the most telling one first.
+	Results []Result `json:"results"`
+	// Rows are the measures behind them, and Timings those of decision times.
 	Rows    []Row    `json:"rows,omitempty"`
 	Timings []Timing `json:"timings,omitempty"`
 
@@ -27,10 +22,126 @@ type Experiment struct {
 	figures []drawing
 }
 
-// drawing is a figure that is drawn when it is asked for.
-type drawing struct {
-	name string
-	draw func() (*figures.Figure, error)
+// Result is a quantity in the paper and in our runs: one number, or the least and the
+// largest over the pools.
+type Result struct {
+	Quantity string `json:"quantity"`
+	Unit     string `json:"unit,omitempty"`
+	// Paper is empty where the paper has no number.
+	Paper []float64 `json:"paper,omitempty"`
+	// Ours lacks a source without a number, such as the additional jobs of a trace of
+	// fewer than 100.
+	Ours map[Source][]float64 `json:"ours"`
+
+	format format
+}
+
+// Cells returns the result for a table: the quantity, the paper's number and those of
+// the sources.
+func (r *Result) Cells(sources []Source) []string {
+	cells := []string{r.Quantity, r.write(r.Paper)}
+	for _, source := range sources {
+		cells = append(cells, r.write(r.Ours[source]))
+	}
+	return cells
+}
+
+func (r *Result) write(values []float64) string {
+	text := r.format.writeRange(values)
+	if len(values) > 0 && r.Unit != "" {
+		text += " " + r.Unit
+	}
+	return text
+}
+
+// result returns a quantity of every source.
+func (m *measures) result(quantity, unit string, f format, paper []float64, ours func(Source) []float64) Result {
+	r := Result{Quantity: quantity, Unit: unit, Paper: paper, Ours: make(map[Source][]float64), format: f}
+	for _, source := range m.sources {
+		if values := ours(source); len(values) > 0 {
+			r.Ours[source] = values
+		}
+	}
+	return r
+}
+
+// span returns the least and the largest of values, nothing of none.
+func span(values []float64) []float64 {
+	if len(values) == 0 {
+		return nil
+	}
+	return []float64{slices.Min(values), slices.Max(values)}
+}
+
+// comparison is a mean time of optimal and of greedy over the pools.
+type comparison struct{ optimal, greedy []float64 }
+
+func (m *measures) compare(setting string, source Source, of func(*Row) Number) comparison {
+	return comparison{
+		optimal: m.means(setting, source, optimalPolicy, of),
+		greedy:  m.means(setting, source, greedyPolicy, of),
+	}
+}
+
+// decreases returns by how many per cent optimal's mean is less than greedy's on each
+// pool, 0 where greedy's is 0.
+func (c comparison) decreases() []float64 {
+	decreases := make([]float64, len(c.greedy))
+	for i, greedy := range c.greedy {
+		if greedy != 0 {
+			decreases[i] = 100 * (1 - c.optimal[i]/greedy)
+		}
+	}
+	return decreases
+}
+
+// notLower returns on how many pools optimal's mean is not less than greedy's.
+func (c comparison) notLower() float64 {
+	count := 0
+	for i := range c.greedy {
+		if c.optimal[i] >= c.greedy[i] {
+			count++
+		}
+	}
+	return float64(count)
+}
+
+// notLower returns on how many pools a mean time of optimal is not less than greedy's.
+func (m *measures) notLower(name, setting string, paper []float64, of func(*Row) Number) Result {
+	return m.result("pool sizes without a lower mean "+name, "", whole, paper, func(s Source) []float64 {
+		return []float64{m.compare(setting, s, of).notLower()}
+	})
+}
+
+// largest returns the position of the largest value.
+func largest(values []float64) int {
+	best := 0
+	for i, v := range values {
+		if v > values[best] {
+			best = i
+		}
+	}
+	return best
+}
+
+// changes returns 100 * (a/b - 1), value by value, without those where b is 0.
+func changes(a, b []float64) []float64 {
+	var list []float64
+	for i := range a {
+		if b[i] != 0 {
+			list = append(list, 100*(a[i]/b[i]-1))
+		}
+	}
+	return list
+}
+
+// differences returns a - b, value by value.
+func differences(a, b []float64) []float64 {
+	list := make([]float64, len(a))
+	for i := range a {
+		list[i] = a[i] - b[i]
+	}
+	return list
 }
 
 // table is numbers laid out for a person.
@@ -42,306 +153,103 @@ type table struct {
 // column is a column of a table over pools.
 type column struct {
 	header string
-	cell   func(nodes int) string
-}
-
-// Experiments returns all experiments.
-func (f *Findings) Experiments() []Experiment {
-	return []Experiment{
-		f.queueing(), f.totalTime(), f.additionalJobs(), f.heterogeneous(), f.etaDisturbance(),
-		f.bugs(), f.scalingDelay(), f.decisionTimes(), f.variants(), f.bound(),
-	}
-}
-
-// ours fills what is said of every source.
-func (f *Findings) ours(say func(Source) string) map[Source]string {
-	result := make(map[Source]string)
-	for _, source := range f.sources() {
-		result[source] = say(source)
-	}
-	return result
-}
-
-// eachSource joins what is said of every source: on the synthetic workload …, on
-// the trace ….
-func (f *Findings) eachSource(say func(Source) string) string {
-	var words []string
-	for _, source := range f.sources() {
-		words = append(words, say(source)+" on "+source.name())
-	}
-	return listed(words)
-}
-
-// rowsOf returns the rows of a setting and some policies.
-func (f *Findings) rowsOf(setting string, policies ...string) []Row {
-	var rows []Row
-	for _, row := range f.rows {
-		for _, policy := range policies {
-			if row.Setting == setting && row.Policy == policy {
-				rows = append(rows, row)
-			}
-		}
-	}
-	return rows
+	cell   func(pool int) string
 }
 
 // tabulate lays out columns over the pools, those of every source side by side.
-func (f *Findings) tabulate(columns func(Source) []column) table {
+func (m *measures) tabulate(columns func(Source) []column) table {
 	t := table{Header: []string{"nodes"}}
-	for _, nodes := range f.pools {
+	for _, nodes := range m.pools {
 		t.Rows = append(t.Rows, []string{strconv.Itoa(nodes)})
 	}
-	for _, source := range f.sources() {
+	for _, source := range m.sources {
 		for _, c := range columns(source) {
 			t.Header = append(t.Header, string(source)+": "+c.header)
-			for i, nodes := range f.pools {
-				t.Rows[i] = append(t.Rows[i], c.cell(nodes))
+			for i := range m.pools {
+				t.Rows[i] = append(t.Rows[i], c.cell(i))
 			}
 		}
 	}
 	return t
 }
 
-// cell returns a column of a measure of a policy.
-func (f *Findings) cell(
-	header, setting string, source Source, policy string, measure func(*Row) Number, decimals int,
+// column returns the column of a measure of a policy.
+func (m *measures) column(
+	header, setting string, source Source, policy string, of func(*Row) Number, f format,
 ) column {
-	return column{header, func(nodes int) string {
-		row := f.row(setting, source, policy, nodes)
-		return row.spread(measure(row), decimals)
+	return column{header, func(pool int) string {
+		row := m.row(setting, source, policy, m.pools[pool])
+		return f.writeSpread(of(row), row.Runs)
 	}}
 }
 
-// compared is an experiment on a mean time of the baseline.
-func (f *Findings) compared(e Experiment, label string, measure func(*Row) Number) Experiment {
-	e.Rows = f.rowsOf(baselineSetting, greedyPolicy, optimalPolicy)
-	e.Ours = f.ours(func(s Source) string {
-		c := f.contest(baselineSetting, s, measure)
-		return c.headline()
-	})
-	e.table = f.tabulate(func(s Source) []column {
-		c := f.contest(baselineSetting, s, measure)
-		return []column{
-			f.cell("greedy (min)", baselineSetting, s, greedyPolicy, measure, 1),
-			f.cell("optimal (min)", baselineSetting, s, optimalPolicy, measure, 1),
-			{"change", func(nodes int) string { return signedPercent(-c.reduction(c.at(nodes))) }},
-		}
-	})
-	for _, s := range f.sources() {
-		e.figures = append(e.figures, f.lines(e.Name+"-"+string(s), e.Title+", "+string(s), label,
-			f.series(greedyPolicy, baselineSetting, s, greedyPolicy, measure),
-			f.series(optimalPolicy, baselineSetting, s, optimalPolicy, measure)))
+// drawing is a figure that is drawn when it is asked for.
+type drawing struct {
+	name string
+	draw func() (*figures.Figure, error)
+}
+
+// series returns a policy's measure over the pools, with its spread where several
+// runs were made.
+func (m *measures) series(name, setting string, source Source, policy string, of func(*Row) Number) figures.Series {
+	s := figures.Series{Name: name}
+	runs := 1
+	for _, nodes := range m.pools {
+		row := m.row(setting, source, policy, nodes)
+		n := of(row)
+		runs = max(runs, row.Runs)
+		s.X, s.Y, s.Spread = append(s.X, float64(nodes)), append(s.Y, n.Mean), append(s.Spread, n.Spread)
 	}
-	return e
-}
-
-func (f *Findings) queueing() Experiment {
-	const paper = 0.32
-	e := f.compared(Experiment{
-		Name: "queueing-time", Title: "Queueing time",
-		Setup:        "Jobs of 5 minutes and more; mean time from submission to first nodes, greedy against optimal.",
-		Paper:        "Optimal always lower; largest decrease 32 %, at 150 nodes.",
-		PaperNumbers: map[string]float64{"largest_decrease": paper, "at_nodes": 150},
-	}, "mean queueing time (min)", queueMinutes)
-	e.Difference = f.always(queueMinutes) + " " + sentence("the largest decrease is %s",
-		f.eachSource(func(s Source) string {
-			c := f.contest(baselineSetting, s, queueMinutes)
-			best := c.reduction(c.largest())
-			return fmt.Sprintf("%s (%s the paper's)", percent(best), against(100*best, 100*paper, 1))
-		}))
-	return e
-}
-
-func (f *Findings) totalTime() Experiment {
-	e := f.compared(Experiment{
-		Name: "total-time", Title: "Total time",
-		Setup: "The same runs; mean time from submission to end.",
-		Paper: "Optimal always lower; the curves are a figure without numbers.",
-	}, "mean total time (min)", totalMinutes)
-	e.Difference = f.always(totalMinutes) + " " + sentence("the change runs over the pools from %s",
-		f.eachSource(func(s Source) string {
-			c := f.contest(baselineSetting, s, totalMinutes)
-			return spanned(changes(c.optimal, c.greedy), signedPercent)
-		}))
-	return e
-}
-
-// always says whether optimal is always lower, as it is in the paper.
-func (f *Findings) always(measure func(*Row) Number) string {
-	var always, not string
-	for _, s := range f.sources() {
-		if c := f.contest(baselineSetting, s, measure); len(c.notLower) == 0 {
-			always += " and on " + s.name()
-		} else {
-			not += " and on " + s.name() + " at " + nodesList(c.exceptionPools())
-		}
+	if runs == 1 {
+		s.Spread = nil
 	}
-	const and = len(" and ")
-	switch {
-	case not == "":
-		return sentence("as in the paper, optimal is lower at every pool size, %s", always[and:])
-	case always == "":
-		return sentence("unlike in the paper, optimal is not always lower: %s it is not", not[and:])
-	default:
-		return sentence("as in the paper, optimal is lower at every pool size %s; unlike there, it is not %s",
-			always[and:], not[and:])
-	}
+	return s
 }
 
-// at returns the position of a pool.
-func (c *contest) at(nodes int) int {
-	for i := range c.pools {
-		if c.pools[i] == nodes {
-			return i
-		}
-	}
-	return 0
+// lines returns a drawing of series over the pools.
+func lines(name, title, label string, series ...figures.Series) drawing {
+	return drawing{name, func() (*figures.Figure, error) {
+		return figures.Lines(title, "nodes in the pool", label, series...)
+	}}
 }
 
-// exceptionPools returns the pools where optimal is not lower.
-func (c *contest) exceptionPools() []int {
-	pools := make([]int, len(c.notLower))
-	for n, i := range c.notLower {
-		pools[n] = c.pools[i]
-	}
-	return pools
-}
-
-// isBaseline reports whether a setting is the baseline again on a source: the
-// heterogeneous one is where no job is too short for the baseline.
-func (f *Findings) isBaseline(setting string, s Source) bool {
-	return setting == heterogeneousSetting && f.bell(setting, s).jobs == f.bell(baselineSetting, s).jobs
-}
-
-// extras is an experiment on additional jobs under a setting, beside the baseline's.
-func (f *Findings) extras(e Experiment, setting string) Experiment {
-	e.Rows = f.rowsOf(setting, greedyPolicy, optimalPolicy)
-	e.Ours = f.ours(func(s Source) string {
-		here := f.bell(setting, s)
-		if f.isBaseline(setting, s) {
-			return here.headline() + "; no job is shorter than 5 minutes, so this is the baseline again"
-		}
-		return here.headline()
-	})
-	e.table = f.tabulate(func(s Source) []column {
-		columns := []column{f.cell("additional per 100", setting, s, optimalPolicy, extraJobs, 1)}
-		if setting != baselineSetting {
-			columns = append(columns, f.cell("baseline", baselineSetting, s, optimalPolicy, extraJobs, 1))
-		}
-		return append(columns, column{"total time against greedy", func(nodes int) string {
-			c := f.contest(setting, s, totalMinutes)
-			return signedPercent(-c.reduction(c.at(nodes)))
-		}})
-	})
+// linesOf returns a drawing of a measure of policies over the pools.
+func (m *measures) linesOf(
+	name, title, label, setting string, source Source, policies []string, of func(*Row) Number,
+) drawing {
 	var series []figures.Series
-	for _, s := range f.sources() {
-		series = append(series, f.series(string(s), setting, s, optimalPolicy, extraJobs))
-		if setting != baselineSetting {
-			series = append(series, f.series(string(s)+", baseline", baselineSetting, s, optimalPolicy, extraJobs))
+	for _, policy := range policies {
+		series = append(series, m.series(policy, setting, source, policy, of))
+	}
+	return lines(name+"-"+string(source), title+", "+string(source), label, series...)
+}
+
+// summary returns the drawing of what optimal saves over greedy in the baseline.
+func (m *measures) summary() drawing {
+	var series []figures.Series
+	for _, source := range m.sources {
+		for _, measure := range []struct {
+			name string
+			of   func(*Row) Number
+		}{{"queueing time", queueMinutes}, {"total time", totalMinutes}} {
+			s := figures.Series{Name: measure.name + ", " + string(source)}
+			for _, nodes := range m.pools {
+				s.X = append(s.X, float64(nodes))
+			}
+			s.Y = m.compare(baselineSetting, source, measure.of).decreases()
+			series = append(series, s)
 		}
 	}
-	e.figures = append(e.figures, f.lines(e.Name, e.Title, "additional jobs per 100 of greedy", series...))
-	return e
-}
-
-// largestAgainst says how the largest numbers of additional jobs relate to the paper's.
-func (f *Findings) largestAgainst(setting string, paper float64) string {
-	return f.eachSource(func(s Source) string {
-		b := f.bell(setting, s)
-		if !b.countable() {
-			return "not counted"
-		}
-		return fmt.Sprintf("%s (%s the paper's %s)", signed(b.largest()), against(b.largest(), paper, 1), rounded(paper, 1))
+	series = append(series, figures.Series{
+		Name: "queueing time, the paper", X: []float64{paperQueuePool}, Y: []float64{paperQueueDecrease},
 	})
+	return lines(summaryName, "What optimal saves over greedy", "decrease of the mean (%)", series...)
 }
 
-const paperExtra, paperHeterogeneous, paperBugs = 17.4, 24.1, 15.0
-
-func (f *Findings) additionalJobs() Experiment {
-	e := f.extras(Experiment{
-		Name: "additional-jobs", Title: "Additional jobs",
-		Setup: "The same runs; how many more jobs optimal has finished when greedy has finished 100, 200, …, " +
-			"per 100, mean of these.",
-		Paper:        "Up to 17.4 per 100, at 110 nodes; bell-shaped over the pool sizes.",
-		PaperNumbers: map[string]float64{"largest": paperExtra, "at_nodes": 110},
-	}, baselineSetting)
-	e.Difference = sentence("the largest number is %s; %s", f.largestAgainst(baselineSetting, paperExtra), f.shape())
-	return e
-}
-
-// shape says whether the additional jobs have the shape of a bell.
-func (f *Findings) shape() string {
-	return "over the pool sizes there is " + f.eachSource(func(s Source) string {
-		b := f.bell(baselineSetting, s)
-		switch {
-		case !b.countable():
-			return "nothing to count"
-		case b.isBell():
-			return fmt.Sprintf("a peak inside, at %d nodes, as in the paper,", b.pools[b.peak])
-		default:
-			return fmt.Sprintf("no bell but a largest number at the end, at %d nodes,", b.pools[b.peak])
-		}
-	})
-}
-
-func (f *Findings) heterogeneous() Experiment {
-	e := f.extras(Experiment{
-		Name: "heterogeneous-eta", Title: "Heterogeneous ETA",
-		Setup:        "All jobs, also those of less than 5 minutes: 1,252 of the synthetic workload.",
-		Paper:        "Up to 24.1 per 100, against 17.4 in the baseline.",
-		PaperNumbers: map[string]float64{"largest": paperHeterogeneous, "largest_baseline": paperExtra},
-	}, heterogeneousSetting)
-	e.Difference = sentence("the paper's largest number rises by %s over the baseline's; ours changes by %s, and is %s",
-		rounded(paperHeterogeneous-paperExtra, 1), f.eachSource(func(s Source) string {
-			all, base := f.bell(heterogeneousSetting, s), f.bell(baselineSetting, s)
-			return signed(all.largest() - base.largest())
-		}), f.largestAgainst(heterogeneousSetting, paperHeterogeneous))
-	return e
-}
-
-// changed returns how many additional jobs more than in the baseline there are,
-// pool by pool.
-func (f *Findings) changed(setting string, source Source) []float64 {
-	return differences(means(f.over(setting, source, optimalPolicy, extraJobs)),
-		means(f.over(baselineSetting, source, optimalPolicy, extraJobs)))
-}
-
-func (f *Findings) etaDisturbance() Experiment {
-	e := f.extras(Experiment{
-		Name: "eta-disturbance", Title: "ETA off by up to 10 %",
-		Setup:        "The baseline, every ETA off by a share drawn from −10 % to +10 %.",
-		Paper:        "0.6 to 2.4 additional jobs per 100 fewer than in the baseline.",
-		PaperNumbers: map[string]float64{"least_fewer": 0.6, "most_fewer": 2.4},
-	}, etaSetting)
-	e.Difference = sentence("against the paper's −2.4 to −0.6, the additional jobs change over the pools by %s",
-		f.eachSource(func(s Source) string { return spanned(f.changed(etaSetting, s), signed) }))
-	return e
-}
-
-func (f *Findings) bugs() Experiment {
-	e := f.extras(Experiment{
-		Name: "bugs-and-kills", Title: "Bugs and killed jobs",
-		Setup: "15 % of the jobs hang within 5 minutes of training, users kill 10 % at a random point of their work, " +
-			"and the ETA of the other 75 % is off by up to 10 %.",
-		Paper:        "Up to 15.0 per 100.",
-		PaperNumbers: map[string]float64{"largest": paperBugs},
-	}, bugSetting)
-	e.Difference = sentence("the largest number is %s; against the baseline's it changes by %s, and the paper's by %s",
-		f.largestAgainst(bugSetting, paperBugs), f.eachSource(func(s Source) string {
-			base, here := f.bell(baselineSetting, s), f.bell(bugSetting, s)
-			return signed(here.largest() - base.largest())
-		}), signed(paperBugs-paperExtra))
-	return e
-}
-
-func (f *Findings) scalingDelay() Experiment {
-	e := f.extras(Experiment{
-		Name: "scaling-delay", Title: "Scaling delay of 15 s",
-		Setup:        "A job that starts or grows trains on as many nodes as before for 15 s.",
-		Paper:        "0.9 additional jobs per 100 fewer to 1.8 more than in the baseline.",
-		PaperNumbers: map[string]float64{"least_more": -0.9, "most_more": 1.8},
-	}, delaySetting)
-	e.Difference = sentence("against the paper's −0.9 to +1.8, the additional jobs change over the pools by %s",
-		f.eachSource(func(s Source) string { return spanned(f.changed(delaySetting, s), signed) }))
-	return e
+// experiments returns all experiments.
+func (m *measures) experiments() []Experiment {
+	return []Experiment{
+		m.queueing(), m.totalTime(), m.additionalJobs(), m.heterogeneous(), m.etaDisturbance(),
+		m.bugs(), m.scalingDelay(), m.decisionTimes(), m.variants(), m.bound(),
+	}
 }

@@ -89,19 +89,19 @@ func tinyConfig(withTrace bool) Config {
 	return config
 }
 
-func find(t *testing.T, config Config, decider sim.Decider) *Findings {
+func runAll(t *testing.T, config Config, decider sim.Decider) *Results {
 	t.Helper()
-	findings, err := Run(t.Context(), config, decider, nil)
+	results, err := Run(t.Context(), config, decider, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return findings
+	return results
 }
 
 func TestRunCounts(t *testing.T) {
 	config := tinyConfig(true)
 	var calls, last int
-	f, err := Run(t.Context(), config, oneNodeEach{}, func(done, all int) {
+	results, err := Run(t.Context(), config, oneNodeEach{}, func(done, all int) {
 		if calls++; done != calls {
 			t.Errorf("call %d says that %d are done", calls, done)
 		}
@@ -113,7 +113,19 @@ func TestRunCounts(t *testing.T) {
 	if calls != last {
 		t.Errorf("%d of %d runs were reported", calls, last)
 	}
-	for _, setting := range Settings() {
+	type key struct {
+		setting string
+		source  Source
+		policy  string
+		nodes   int
+	}
+	rows := make(map[key]Row)
+	for _, e := range results.Experiments {
+		for _, row := range e.Rows {
+			rows[key{row.Setting, row.Source, row.Policy, row.Nodes}] = row
+		}
+	}
+	for _, setting := range settings() {
 		for _, source := range []Source{Synthetic, Trace} {
 			runs := 2
 			if source == Trace && setting.Disturbance == (sim.Disturbance{}) {
@@ -121,7 +133,7 @@ func TestRunCounts(t *testing.T) {
 			}
 			for _, policy := range setting.Policies {
 				for _, nodes := range config.Pools {
-					row := f.row(setting.Name, source, policy, nodes)
+					row := rows[key{setting.Name, source, policy, nodes}]
 					if row.Runs != runs || row.Jobs != 120 || row.Decisions == 0 {
 						t.Errorf("%s, %s, %s, %d nodes: %d runs of %d jobs; want %d of 120",
 							setting.Name, source, policy, nodes, row.Runs, row.Jobs, runs)
@@ -136,8 +148,8 @@ func TestRunCounts(t *testing.T) {
 			}
 		}
 	}
-	if f.proven != f.decisions || f.decisions == 0 || len(f.Unproven()) != 0 {
-		t.Errorf("%d of %d decisions proven, %d kept", f.proven, f.decisions, len(f.Unproven()))
+	if p := results.Proof; p.Proven != p.Decisions || p.Decisions == 0 || len(p.Unproven) != 0 {
+		t.Errorf("%d of %d decisions proven, %d kept", p.Proven, p.Decisions, len(p.Unproven))
 	}
 }
 
@@ -153,23 +165,28 @@ func TestNumberOf(t *testing.T) {
 }
 
 func TestResultsJSON(t *testing.T) {
-	results := find(t, tinyConfig(true), oneNodeEach{}).Results()
-	text, err := results.JSON()
+	config := tinyConfig(true)
+	config.Origin = Origin{Command: "lab paper", Version: "v1", Time: time.Unix(0, 0).UTC(), Go: "go1", OS: "os", Arch: "arch", Cores: 3}
+	text, err := runAll(t, config, oneNodeEach{}).JSON()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var read struct {
+		Origin      map[string]any
 		Seeds       int
 		Pools       []int
 		Trace       string
 		Experiments []struct {
-			Name, Title, Setup, Paper, Difference string
-			Ours                                  map[string]string
-			Rows                                  []map[string]any
-			Timings                               []map[string]any
+			Name, Title string
+			Results     []struct {
+				Quantity, Unit string
+				Paper          []float64
+				Ours           map[string][]float64
+			}
+			Rows    []map[string]any
+			Timings []map[string]any
 		}
-		Questions []Question
-		Proof     map[string]any
+		Proof map[string]any
 	}
 	if err := json.Unmarshal(text, &read); err != nil {
 		t.Fatal(err)
@@ -177,42 +194,45 @@ func TestResultsJSON(t *testing.T) {
 	if read.Seeds != 2 || len(read.Pools) != 3 || read.Trace != "some<trace>" {
 		t.Errorf("seeds %d, pools %v, trace %q", read.Seeds, read.Pools, read.Trace)
 	}
-	var names []string
+	origin := map[string]any{
+		"command": "lab paper", "version": "v1", "time": "1970-01-01T00:00:00Z", "go": "go1", "os": "os", "arch": "arch", "cores": 3.0,
+	}
+	if diff := gocmp.Diff(origin, read.Origin); diff != "" {
+		t.Errorf("origin (-want +got):\n%s", diff)
+	}
+	papers := make(map[string][]float64)
 	for _, e := range read.Experiments {
-		names = append(names, e.Name)
-		if e.Title == "" || e.Setup == "" || e.Paper == "" || e.Difference == "" {
-			t.Errorf("%s lacks a text: %+v", e.Name, e)
+		if e.Title == "" || len(e.Rows)+len(e.Timings) == 0 {
+			t.Errorf("%s has the title %q, %d rows and %d timings", e.Name, e.Title, len(e.Rows), len(e.Timings))
 		}
-		if e.Ours["synthetic"] == "" || e.Ours["trace"] == "" {
-			t.Errorf("%s says %v of the sources", e.Name, e.Ours)
+		for _, r := range e.Results {
+			if r.Quantity == "" || len(r.Ours["synthetic"]) == 0 || len(r.Ours["trace"]) == 0 {
+				t.Errorf("%s has the result %+v", e.Name, r)
+			}
 		}
-		if len(e.Rows) == 0 && len(e.Timings) == 0 {
-			t.Errorf("%s has no numbers", e.Name)
-		}
+		papers[e.Name] = e.Results[0].Paper
 	}
-	want := []string{
-		"queueing-time", "total-time", "additional-jobs", "heterogeneous-eta", "eta-disturbance", "bugs-and-kills",
-		"scaling-delay", "decision-times", "variants", "hesrpt-bound",
+	want := map[string][]float64{
+		"queueing-time": {32}, "total-time": nil, "additional-jobs": {17.4}, "heterogeneous-eta": {24.1},
+		"eta-disturbance": {-2.4, -0.6}, "bugs-and-kills": {15}, "scaling-delay": {-0.9, 1.8}, "decision-times": {400},
+		"variants": nil, "hesrpt-bound": nil,
 	}
-	if diff := gocmp.Diff(want, names); diff != "" {
-		t.Errorf("experiments (-want +got):\n%s", diff)
+	if diff := gocmp.Diff(want, papers); diff != "" {
+		t.Errorf("the paper's numbers (-want +got):\n%s", diff)
 	}
-	for _, q := range read.Questions {
-		if len(q.Answers) == 0 {
-			t.Errorf("no answer to %q", q.Question)
-		}
-	}
-	if read.Proof["share"] != 1.0 {
+	if read.Proof["decisions"] == 0.0 || read.Proof["proven"] != read.Proof["decisions"] {
 		t.Errorf("the proof is %v", read.Proof)
 	}
 }
 
-// TestReport checks that the page stands alone, is well-formed and has everything,
-// with a trace and without.
+// TestReport checks that the page stands alone, is well-formed and has everything
+// once, with a trace and without.
 func TestReport(t *testing.T) {
 	for _, withTrace := range []bool{false, true} {
-		results := find(t, tinyConfig(withTrace), oneNodeEach{}).Results()
-		drawn, err := Figures(results.Experiments)
+		config := tinyConfig(withTrace)
+		config.Origin = Origin{Command: "lab paper --seeds 2", Version: "v1.2.3", Time: time.Unix(0, 0), Go: "go1.99", OS: "plan9", Arch: "mips", Cores: 3}
+		results := runAll(t, config, oneNodeEach{})
+		drawn, err := results.Figures()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -222,6 +242,7 @@ func TestReport(t *testing.T) {
 		}
 		decoder := xml.NewDecoder(bytes.NewReader(page))
 		pictures := 0
+		ids, targets := make(map[string]int), make(map[string]bool)
 		for {
 			token, err := decoder.Token()
 			if errors.Is(err, io.EOF) {
@@ -230,26 +251,60 @@ func TestReport(t *testing.T) {
 			if err != nil {
 				t.Fatalf("not well-formed: %v", err)
 			}
-			if element, ok := token.(xml.StartElement); ok && element.Name.Local == "svg" {
+			element, ok := token.(xml.StartElement)
+			if !ok {
+				continue
+			}
+			if element.Name.Local == "svg" {
 				pictures++
+			}
+			for _, attribute := range element.Attr {
+				switch target, internal := strings.CutPrefix(attribute.Value, "#"); {
+				case element.Name.Local == "h2" && attribute.Name.Local == "id":
+					ids[attribute.Value]++
+				case attribute.Name.Local == "href" && internal:
+					targets[target] = true
+				}
 			}
 		}
 		if pictures != len(drawn) {
 			t.Errorf("%d of %d figures are in the page", pictures, len(drawn))
 		}
-		for _, bad := range []string{"http:", "https:", "<script", "<link", "src=", "@import", "url(", "NaN", "Inf"} {
+		for _, bad := range []string{"http:", "https:", "<script", "<link", "src=", "@import", "url(", "NaN", "Inf", "0.0\u00a0%"} {
 			if bytes.Contains(page, []byte(bad)) {
 				t.Errorf("the page contains %q", bad)
 			}
 		}
 		text := string(page)
 		for i := range results.Experiments {
-			e := &results.Experiments[i]
-			if !strings.Contains(text, `<h2 id="`+e.Name+`">`) {
-				t.Errorf("the page lacks %s", e.Name)
+			if name := results.Experiments[i].Name; ids[name] != 1 || !targets[name] {
+				t.Errorf("%d sections %s, in the table of contents: %v", ids[name], name, targets[name])
 			}
 		}
-		if strings.Contains(text, "some&lt;trace&gt;") != withTrace || strings.Contains(text, "<dt>Trace</dt>") != withTrace {
+		for target := range targets {
+			if ids[target] != 1 {
+				t.Errorf("the table of contents has %s, which is nowhere", target)
+			}
+		}
+		for _, want := range []string{
+			"lab paper --seeds 2", "v1.2.3", "1970-01-01 00:00 UTC", "3 cores", "plan9/mips", "go1.99", "prefers-color-scheme: dark",
+		} {
+			if !strings.Contains(text, want) {
+				t.Errorf("the page lacks %q", want)
+			}
+		}
+		if svg, heading := strings.Index(text, "<svg"), strings.Index(text, "<h2"); svg > heading {
+			t.Error("the first figure comes after the first section begins")
+		}
+		paragraphs := make(map[string]bool)
+		for _, block := range strings.Split(text, "<p>")[1:] {
+			paragraph, _, _ := strings.Cut(block, "</p>")
+			if paragraphs[paragraph] {
+				t.Errorf("twice in the page: %s", paragraph)
+			}
+			paragraphs[paragraph] = true
+		}
+		if strings.Contains(text, "some&lt;trace&gt;") != withTrace || strings.Contains(text, "<th>trace</th>") != withTrace {
 			t.Errorf("with a trace: %v, and the page disagrees", withTrace)
 		}
 	}
@@ -258,18 +313,19 @@ func TestReport(t *testing.T) {
 // TestUnproven checks that decisions that are not proven are counted, named and
 // kept as they were asked.
 func TestUnproven(t *testing.T) {
-	f := find(t, tinyConfig(false), oneNodeEach{unprovenAt: 5})
-	kept := f.Unproven()
-	if len(kept) == 0 || len(kept) != f.decisions-f.proven {
-		t.Fatalf("%d kept; %d of %d proven", len(kept), f.proven, f.decisions)
+	results := runAll(t, tinyConfig(false), oneNodeEach{unprovenAt: 5})
+	proof := results.Proof
+	if len(proof.Unproven) == 0 || len(proof.Unproven) != proof.Decisions-proof.Proven {
+		t.Fatalf("%d kept; %d of %d proven", len(proof.Unproven), proof.Proven, proof.Decisions)
 	}
 	seen := make(map[string]bool)
-	for i := range kept {
-		if seen[kept[i].File] {
-			t.Errorf("%s is there twice", kept[i].File)
+	for i := range proof.Unproven {
+		kept := &proof.Unproven[i]
+		if seen[kept.File] {
+			t.Errorf("%s is there twice", kept.File)
 		}
-		seen[kept[i].File] = true
-		text, err := kept[i].JSON()
+		seen[kept.File] = true
+		text, err := kept.JSON()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -277,14 +333,9 @@ func TestUnproven(t *testing.T) {
 		if err := protojson.Unmarshal(text, request); err != nil {
 			t.Fatal(err)
 		}
-		if len(request.GetSnapshot().GetJobs()) != 5 || strings.Contains(kept[i].File, "greedy") {
-			t.Errorf("%s has %d jobs; only those with 5 are unproven", kept[i].File, len(request.GetSnapshot().GetJobs()))
+		if len(request.GetSnapshot().GetJobs()) != 5 || strings.Contains(kept.File, "greedy") {
+			t.Errorf("%s has %d jobs; only those with 5 are unproven", kept.File, len(request.GetSnapshot().GetJobs()))
 		}
-	}
-	results := f.Results()
-	answer := f.proof()
-	if results.Proof.Share >= 1 || strings.Contains(answer, "100.0000 %") || !strings.Contains(answer, kept[0].File) {
-		t.Errorf("share %v, answer %q", results.Proof.Share, answer)
 	}
 }
 
@@ -311,52 +362,93 @@ func TestRunRefuses(t *testing.T) {
 
 func TestRunInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	f, err := Run(ctx, tinyConfig(false), oneNodeEach{}, func(done, _ int) {
+	results, err := Run(ctx, tinyConfig(false), oneNodeEach{}, func(done, _ int) {
 		if done == 3 {
 			cancel()
 		}
 	})
-	if f != nil || !errors.Is(err, context.Canceled) {
-		t.Errorf("findings %v, error %v; want it canceled", f, err)
+	if results != nil || !errors.Is(err, context.Canceled) {
+		t.Errorf("results %v, error %v; want it canceled", results, err)
 	}
 }
 
-// TestSentences checks sentences on numbers made up for them.
-func TestSentences(t *testing.T) {
-	f := &Findings{pools: []int{70, 150, 190}, seeds: 1}
-	for i, nodes := range f.pools {
-		add := func(policy string, queue, crowded float64, extra *Number) {
-			f.rows = append(f.rows, Row{
-				Setting: baselineSetting, Source: Synthetic, Policy: policy, Nodes: nodes, Jobs: 447, Runs: 1,
-				QueueSeconds: Number{Mean: 60 * queue}, CrowdedShare: Number{Mean: crowded}, ExtraJobsPer100: extra,
+// TestResults checks the results of measures made up for them.
+func TestResults(t *testing.T) {
+	m := &measures{pools: []int{70, 150, 190}, sources: []Source{Synthetic, Trace}}
+	for i, nodes := range m.pools {
+		add := func(source Source, setting, policy string, jobs int, queue, total float64, extra *Number) {
+			m.rows = append(m.rows, Row{
+				Setting: setting, Source: source, Policy: policy, Nodes: nodes, Jobs: jobs, Runs: 1, ExtraJobsPer100: extra,
+				QueueSeconds: Number{Mean: 60 * queue}, TotalSeconds: Number{Mean: 60 * total}, Rescales: Number{Mean: 10 * total},
 			})
 		}
-		add(greedyPolicy, []float64{10, 10, 0}[i], 0.1, nil)
-		add(optimalPolicy, []float64{12, 5, 0}[i], []float64{0.25, 0, 0}[i], &Number{Mean: []float64{1, 18, 2}[i]})
+		add(Synthetic, baselineSetting, greedyPolicy, 447, []float64{10, 10, 0}[i], 200, nil)
+		add(Synthetic, baselineSetting, optimalPolicy, 447, []float64{12, 5, 0}[i], 100, &Number{Mean: []float64{1, 18, 2}[i]})
+		add(Synthetic, baselineSetting, heSRPTPolicy, 447, 1, []float64{90, 100.04, 110}[i], &Number{})
+		add(Synthetic, etaSetting, optimalPolicy, 447, 5, 103, &Number{Mean: []float64{0.5, 16, 2}[i]})
+		add(Synthetic, bugSetting, optimalPolicy, 447, 5, 50, &Number{Mean: 14.5})
+		add(Trace, baselineSetting, optimalPolicy, 99, 1, 1, &Number{}) // Too few to count.
 	}
-	c := f.contest(baselineSetting, Synthetic, queueMinutes)
-	b := f.bell(baselineSetting, Synthetic)
-	for got, want := range map[string]string{
-		c.headline(): "optimal lower at 1 of 3 pool sizes, not at 70 nodes (12.0 against 10.0 min) and 190 nodes " +
-			"(0.0 against 0.0 min); largest decrease 50.0 %, at 150 nodes",
-		b.headline(): "up to +18.0 per 100, at 150 nodes; +1.0 at 70 and +2.0 at 190 nodes",
-		f.always(queueMinutes): "Unlike in the paper, optimal is not always lower: " +
-			"on the synthetic workload at 70 and 190 nodes it is not.",
-		f.largestAgainst(baselineSetting, paperExtra): "+18.0 (more than the paper's 17.4) on the synthetic workload",
-		rounded(-0.04, 1):                      "0.0",
-		signed(-1.25):                          "−1.2",
-		spanned([]float64{2, -1, 1}, signed):   "−1.0 to +2.0",
-		spanned([]float64{1.01, 0.99}, signed): "+1.0",
-	} {
-		if got != want {
-			t.Errorf("got  %q\nwant %q", got, want)
+	got := make(map[string]string)
+	for _, e := range m.experiments() {
+		for _, r := range e.Results {
+			got[e.Name+" "+r.Quantity] = strings.Join(r.Cells(m.sources)[1:], "|")
 		}
 	}
-	if text := f.crowding(baselineSetting, Synthetic, &c); !strings.Contains(text, "25.0 % of optimal's decisions") ||
-		!strings.Contains(text, "at most 0.0 %") || strings.Contains(text, "At such a moment") {
-		t.Errorf("of crowding it says %q", text)
+	for quantity, want := range map[string]string{
+		"queueing-time largest decrease":                              "32.0 %|50.0 %|0 %",
+		"queueing-time at":                                            "150 nodes|150 nodes|70 nodes",
+		"queueing-time decrease at 150 nodes":                         "32.0 %|50.0 %|0 %",
+		"queueing-time pool sizes without a lower mean queueing time": "0|2|3",
+		"total-time largest decrease":                                 "–|50.0 %|0 %",
+		"total-time pool sizes without a lower mean total time":       "0|0|3",
+		"additional-jobs largest number per 100":                      "+17.4|+18.0|–",
+		"additional-jobs at":                                          "110 nodes|150 nodes|–",
+		"additional-jobs number at 70 nodes":                          "–|+1.0|–",
+		"additional-jobs number at 190 nodes":                         "–|+2.0|–",
+		"eta-disturbance change over the pools":                       "−2.4 to −0.6|−2.0 to 0|–",
+		"eta-disturbance change of optimal's mean total time":         "–|+3.0 %|−100.0 %",
+		"bugs-and-kills largest number per 100":                       "+15.0|+14.5|–",
+		"bugs-and-kills change of the largest number":                 "−2.4|−3.5|–",
+		"variants hesrpt: mean total time":                            "–|−10.0 to +10.0 %|−100.0 %",
+		"variants hesrpt: mean queueing time":                         "–|−11.0 to +1.0 min|−1.0 min",
+		"decision-times mean":                                         "400.00 ms|0 ms|0 ms",
+	} {
+		if got[quantity] != want {
+			t.Errorf("%s: %q; want %q", quantity, got[quantity], want)
+		}
 	}
-	if !b.isBell() {
-		t.Error("1, 18, 2 is no bell")
+}
+
+func TestFormat(t *testing.T) {
+	for _, test := range []struct {
+		format format
+		value  float64
+		want   string
+	}{
+		{whole, 70, "70"},
+		{whole, 0.4, "0.4"},
+		{tenths, -1.25, "−1.2"},
+		{tenths, 0.004, "0.004"},
+		{tenths, 0, "0"},
+		{tenths, 4e-9, "0"},
+		{signedTenths, 2, "+2.0"},
+		{signedTenths, -0.04, "−0.04"},
+		{signedTenths, -1e-12, "0"},
+		{hundredths, 1.234, "1.23"},
+	} {
+		if got := test.format.write(test.value); got != test.want {
+			t.Errorf("%v in format %v is %q; want %q", test.value, test.format, got, test.want)
+		}
+	}
+	for want, values := range map[string][]float64{
+		"–": nil, "+2.0": {2}, "−1.0 to +2.0": {2, -1, 1}, "+1.0": {1.01, 0.99},
+	} {
+		if got := signedTenths.writeRange(values); got != want {
+			t.Errorf("the range of %v is %q; want %q", values, got, want)
+		}
+	}
+	if one, two := tenths.writeSpread(Number{3, 1}, 1), tenths.writeSpread(Number{3, 1}, 2); one != "3.0" || two != "3.0 ± 1.0" {
+		t.Errorf("the number is %q of one run and %q of two", one, two)
 	}
 }

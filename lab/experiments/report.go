@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"html/template"
 	"strings"
+	"time"
 
 	"github.com/elastalloc/elastalloc/lab/figures"
 )
@@ -16,40 +17,46 @@ const (
 	ResultsName  = "results.json"
 	ReportName   = "report.html"
 	UnprovenName = "unproven"
+
+	summaryName = "summary"
 )
 
-// Results is the content of results.json.
+// Results is what all runs have shown, and the content of results.json.
 type Results struct {
+	Origin Origin `json:"origin"`
 	// Seeds and Pools are what was run, and Trace the name of the trace, if any.
 	Seeds       int          `json:"seeds"`
 	Pools       []int        `json:"pools"`
 	Trace       string       `json:"trace,omitempty"`
 	Experiments []Experiment `json:"experiments"`
-	Questions   []Question   `json:"questions"`
 	Proof       Proof        `json:"proof"`
+
+	sources []Source
+	summary drawing
 }
 
-// Proof is what share of the decisions of optimal and its variants, in all runs, is
-// proven optimal.
+// Origin says by what, when and where results were made.
+type Origin struct {
+	Command string    `json:"command"`
+	Version string    `json:"version"`
+	Time    time.Time `json:"time"`
+	// Go is the version of Go, and OS, Arch and Cores describe the machine.
+	Go    string `json:"go"`
+	OS    string `json:"os"`
+	Arch  string `json:"arch"`
+	Cores int    `json:"cores"`
+}
+
+// Proof counts the decisions of optimal and its variants in all runs, and those of
+// them that were proven optimal.
 type Proof struct {
 	Decisions int        `json:"decisions"`
 	Proven    int        `json:"proven"`
-	Share     float64    `json:"share"`
 	Unproven  []Unproven `json:"unproven"`
 }
 
-// Results returns the numbers and the sentences on them.
-func (f *Findings) Results() Results {
-	return Results{
-		Seeds: f.seeds, Pools: f.pools, Trace: f.traceName,
-		Experiments: f.Experiments(), Questions: f.Questions(),
-		Proof: Proof{
-			Decisions: f.decisions, Proven: f.proven,
-			Share:    float64(f.proven) / float64(max(1, f.decisions)),
-			Unproven: append([]Unproven{}, f.unproven...),
-		},
-	}
-}
+// Sources returns where the workloads are from.
+func (r *Results) Sources() []Source { return r.sources }
 
 // JSON returns the text of results.json.
 func (r *Results) JSON() ([]byte, error) {
@@ -61,55 +68,87 @@ func (r *Results) JSON() ([]byte, error) {
 	return text.Bytes(), err
 }
 
+// Figures draws all figures: the summary, then those of the experiments.
+func (r *Results) Figures() ([]figures.Named, error) {
+	drawings := []drawing{r.summary}
+	for i := range r.Experiments {
+		drawings = append(drawings, r.Experiments[i].figures...)
+	}
+	named := make([]figures.Named, len(drawings))
+	for i, d := range drawings {
+		figure, err := d.draw()
+		if err != nil {
+			return nil, fmt.Errorf("figure %s: %w", d.name, err)
+		}
+		named[i] = figures.Named{Name: d.name, Figure: figure}
+	}
+	return named, nil
+}
+
 //go:embed report.html.tmpl
 var reportTemplate string
 
-// Report returns report.html: one page that needs nothing but itself, with the
-// figures given in it.
-func (r *Results) Report(drawn []figures.Named) ([]byte, error) {
-	pictures := make(map[string]template.HTML)
-	for _, figure := range drawn {
-		svg, err := figure.Figure.SVG()
-		if err != nil {
-			return nil, err
-		}
-		pictures[figure.Name] = inline(svg)
-	}
-	page, err := template.New(ReportName).Parse(reportTemplate)
-	if err != nil {
-		return nil, err
-	}
-	type section struct {
-		*Experiment
-		Synthetic, Trace string
-		Table            table
-		Pictures         []picture
-	}
-	data := struct {
-		*Results
-		Sections []section
-	}{Results: r}
-	for i := range r.Experiments {
-		e := &r.Experiments[i]
-		s := section{Experiment: e, Synthetic: e.Ours[Synthetic], Trace: e.Ours[Trace], Table: e.table}
-		for _, d := range e.figures {
-			if _, ok := pictures[d.name]; !ok {
-				return nil, fmt.Errorf("figure %s is missing", d.name)
-			}
-			s.Pictures = append(s.Pictures, picture{d.name, pictures[d.name]})
-		}
-		data.Sections = append(data.Sections, s)
-	}
-	var text bytes.Buffer
-	err = page.Execute(&text, data)
-	// A line does not break between a number and its per cent.
-	return bytes.ReplaceAll(text.Bytes(), []byte(" %"), []byte("\u00a0%")), err
+// section is an experiment in the page.
+type section struct {
+	*Experiment
+	// Text is what the template says of the experiment.
+	Text     template.HTML
+	Table    table
+	Pictures []picture
 }
 
 // picture is a figure in the page.
 type picture struct {
 	Name string
 	SVG  template.HTML
+}
+
+// Report returns report.html: one page that needs nothing but itself, with the
+// figures that Figures has drawn.
+func (r *Results) Report(drawn []figures.Named) ([]byte, error) {
+	page, err := template.New(ReportName).Parse(reportTemplate)
+	if err != nil {
+		return nil, err
+	}
+	pictures := make([]picture, len(drawn))
+	for i, figure := range drawn {
+		svg, err := figure.Figure.SVG()
+		if err != nil {
+			return nil, err
+		}
+		pictures[i] = picture{figure.Name, inline(svg)}
+	}
+	data := struct {
+		*Results
+		Summary  picture
+		Sections []section
+	}{Results: r, Summary: pictures[0]}
+	pictures = pictures[1:]
+	for i := range r.Experiments {
+		e := &r.Experiments[i]
+		var text strings.Builder
+		if err := page.ExecuteTemplate(&text, e.Name, r); err != nil {
+			return nil, err
+		}
+		data.Sections = append(data.Sections, section{
+			Experiment: e, Table: e.table, Pictures: pictures[:len(e.figures)],
+			Text: template.HTML(text.String()), //nolint:gosec // Of the template, which has escaped it.
+		})
+		pictures = pictures[len(e.figures):]
+	}
+	var text bytes.Buffer
+	err = page.Execute(&text, data)
+	// A line does not break between a number and its unit.
+	return bytes.ReplaceAll(text.Bytes(), []byte(" %"), []byte("\u00a0%")), err
+}
+
+// Headline returns the result that the summary shows beside the paper's, nil of an
+// experiment that is not the paper's.
+func (s section) Headline() *Result {
+	if len(s.Results) == 0 || len(s.Results[0].Paper) == 0 {
+		return nil
+	}
+	return &s.Results[0]
 }
 
 // inline turns a document of SVG into an element of a page: without what comes

@@ -36,6 +36,8 @@ type Config struct {
 	GPUsPerNode int
 	// Workers is how many runs are made at once. At least 1.
 	Workers int
+	// Origin is what results say of how they were made.
+	Origin Origin
 }
 
 // Draw draws the synthetic workloads of package sim.
@@ -64,7 +66,7 @@ func (c *Config) Validate() error {
 		}
 	}
 	if c.Trace != nil {
-		for _, setting := range Settings() {
+		for _, setting := range settings() {
 			if len(setting.apply(c.TraceName, c.Trace, max(1, c.GPUsPerNode), 1).Jobs) == 0 {
 				bad = append(bad, fmt.Errorf("%s has no job of at least %v", c.TraceName, setting.MinDuration))
 				break
@@ -89,7 +91,7 @@ type planned struct {
 // Run makes all runs. First come those whose decision times count, one at a time so
 // that none disturbs another; then the others, side by side. progress, which may
 // be nil, is told after each how many are done. An error leaves nothing.
-func Run(ctx context.Context, config Config, decider sim.Decider, progress func(done, all int)) (*Findings, error) {
+func Run(ctx context.Context, config Config, decider sim.Decider, progress func(done, all int)) (*Results, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
@@ -113,7 +115,17 @@ func Run(ctx context.Context, config Config, decider sim.Decider, progress func(
 	if err != nil {
 		return nil, err
 	}
-	return newFindings(&config, append(timed, rest...), append(timedRuns, runs...), len(timed), kept.sorted()), nil
+	m := measure(&config, append(timed, rest...), append(timedRuns, runs...), len(timed))
+	results := &Results{
+		Origin: config.Origin, Seeds: config.Seeds, Pools: config.Pools,
+		Experiments: m.experiments(),
+		Proof:       Proof{Decisions: m.decisions, Proven: m.proven, Unproven: append([]Unproven{}, kept.sorted()...)},
+		sources:     m.sources, summary: m.summary(),
+	}
+	if config.Trace != nil {
+		results.Trace = config.TraceName
+	}
+	return results, nil
 }
 
 func tasksOf(list []planned) []sim.Task {
@@ -127,7 +139,7 @@ func tasksOf(list []planned) []sim.Task {
 // plan returns the runs to be made: first those whose decision times count, which
 // are optimal's on the baseline and the smallest pool, and then the others.
 func plan(config *Config, kept *unprovenList) (timed, rest []planned, err error) {
-	for _, setting := range Settings() {
+	for _, setting := range settings() {
 		workloads, err := config.workloads(&setting)
 		if err != nil {
 			return nil, nil, err
@@ -167,7 +179,7 @@ type drawn struct {
 
 // workloads returns the workloads of a setting: the synthetic one of every seed,
 // and the trace, once for every seed where they make a difference.
-func (c *Config) workloads(setting *Setting) ([]drawn, error) {
+func (c *Config) workloads(setting *setting) ([]drawn, error) {
 	var list []drawn
 	for seed := uint64(1); seed <= uint64(c.Seeds); seed++ {
 		trace, err := c.Draw(setting.Kind, seed)

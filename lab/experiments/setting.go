@@ -23,10 +23,11 @@ const (
 	eventPolicy      = "optimal-event"
 	preemptivePolicy = "optimal-preemptive"
 	heSRPTPolicy     = "hesrpt"
+	maxMinPolicy     = "max-min"
 )
 
-// Setting is the conditions of some runs.
-type Setting struct {
+// setting is the conditions of some runs.
+type setting struct {
 	// Name is what results call it.
 	Name string
 	// Kind is the synthetic workload.
@@ -43,15 +44,20 @@ type Setting struct {
 	Policies []string
 }
 
-// Settings returns the settings of the paper's section "Simulation" and,
+// variantPolicies returns the policies that are compared with optimal beyond the paper.
+func variantPolicies() []string {
+	return []string{eventPolicy, preemptivePolicy, heSRPTPolicy, maxMinPolicy}
+}
+
+// settings returns the settings of the paper's section "Simulation" and,
 // for the bound, the baseline as a batch.
-func Settings() []Setting {
+func settings() []setting {
 	const long = 5 * time.Minute
 	both := []string{greedyPolicy, optimalPolicy}
-	return []Setting{
+	return []setting{
 		{
 			Name: baselineSetting, Kind: sim.Baseline, MinDuration: long,
-			Policies: []string{greedyPolicy, optimalPolicy, eventPolicy, preemptivePolicy, heSRPTPolicy},
+			Policies: append(both, variantPolicies()...),
 		},
 		{Name: heterogeneousSetting, Kind: sim.Heterogeneous, Policies: both},
 		{
@@ -77,7 +83,7 @@ func Settings() []Setting {
 func Pools() []int { return []int{70, 90, 110, 130, 150, 170, 190} }
 
 // apply returns a trace as the workload of the setting.
-func (s *Setting) apply(name string, trace sim.Trace, gpusPerNode int, seed uint64) sim.Workload {
+func (s *setting) apply(name string, trace sim.Trace, gpusPerNode int, seed uint64) sim.Workload {
 	workload := sim.NewWorkload(name, trace, sim.WorkloadOptions{
 		GPUsPerNode: gpusPerNode, MinDuration: s.MinDuration,
 	})
@@ -93,4 +99,4 @@ func (s *Setting) apply(name string, trace sim.Trace, gpusPerNode int, seed uint
 }
 
 // random reports whether a trace differs from seed to seed.
-func (s *Setting) random() bool { return s.Disturbance != sim.Disturbance{} }
+func (s *setting) random() bool { return s.Disturbance != sim.Disturbance{} }

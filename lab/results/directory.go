@@ -8,96 +8,66 @@ import (
 	"path/filepath"
 )
 
-// Directory is a directory of results in the making. Everything is written beside
-// the place where it is to stand, and appears there at the end.
-type Directory struct {
-	target, staging string
-	force           bool
-}
+// Directory is a directory of results in the making: files are written into a fresh
+// directory beside the target, which Commit renames, so that results are whole or
+// not there at all.
+type Directory struct{ target, staging string }
 
-// ErrNotEmpty means that a directory holds files already, and that nobody said
-// that they may be replaced.
+// ErrNotEmpty means that the target holds files already.
 var ErrNotEmpty = errors.New("exists and is not empty")
 
-// NewDirectory prepares results for the directory target, which need not exist. A
-// target that holds files already is refused with ErrNotEmpty unless force is set:
-// then files of the same name are replaced and others stay.
-func NewDirectory(target string, force bool) (*Directory, error) {
-	target = filepath.Clean(target)
-	entries, err := os.ReadDir(target)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return nil, err
-	case len(entries) > 0 && !force:
-		return nil, fmt.Errorf("%s %w", target, ErrNotEmpty)
-	}
-	absolute, err := filepath.Abs(target)
+// NewDirectory prepares results for the directory target, which must not exist or be
+// empty; ErrNotEmpty otherwise.
+func NewDirectory(target string) (*Directory, error) {
+	target, err := filepath.Abs(target)
 	if err != nil {
 		return nil, err
 	}
-	parent := filepath.Dir(absolute)
-	if err := os.MkdirAll(parent, 0o750); err != nil {
+	if err := checkFree(target); err != nil {
 		return nil, err
 	}
-	staging, err := os.MkdirTemp(parent, "."+filepath.Base(absolute)+".partial-")
-	if err != nil {
+	if err := os.MkdirAll(filepath.Dir(target), 0o750); err != nil {
 		return nil, err
 	}
-	return &Directory{target: absolute, staging: staging, force: force}, nil
+	staging, err := os.MkdirTemp(filepath.Dir(target), "."+filepath.Base(target)+".partial-")
+	return &Directory{target, staging}, err
 }
 
-// Write writes a file of the results; name is a plain file name.
+// Write writes a file of the results; name is its slash-separated path within the
+// directory.
 func (d *Directory) Write(name string, content []byte) error {
-	return os.WriteFile(filepath.Join(d.staging, name), content, 0o644) //nolint:gosec // Results are for everybody to read.
+	path := filepath.Join(d.staging, filepath.FromSlash(name))
+	//nolint:gosec // Results are for everybody to read.
+	return errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, content, 0o644))
 }
 
-// Commit makes the results appear in the target. A new or empty target appears all
-// at once; one that holds files is changed file by file, without a summary while
-// that goes on, since the summary is what says that results are whole.
+// Commit makes the results appear in the target.
 func (d *Directory) Commit() error {
 	if err := os.Chmod(d.staging, 0o755); err != nil { //nolint:gosec // As above.
 		return err
 	}
-	// Removes an empty directory only.
-	if err := os.Remove(d.target); err == nil || errors.Is(err, fs.ErrNotExist) {
-		return os.Rename(d.staging, d.target)
+	if err := checkFree(d.target); err != nil {
+		return err
 	}
-	if !d.force {
-		return fmt.Errorf("%s %w", d.target, ErrNotEmpty)
+	// A directory is not renamed onto another, not even onto an empty one.
+	if err := os.Remove(d.target); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	return d.replace()
+	return os.Rename(d.staging, d.target)
 }
 
-// replace moves the results into a target that holds files, the summary last.
-func (d *Directory) replace() error {
-	summary := filepath.Join(d.target, SummaryName)
-	if err := os.Remove(summary); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+// checkFree returns ErrNotEmpty for a directory that holds files, and an error for what
+// is no directory.
+func checkFree(target string) error {
+	entries, err := os.ReadDir(target)
+	if len(entries) > 0 {
+		return fmt.Errorf("%s %w", target, ErrNotEmpty)
 	}
-	entries, err := os.ReadDir(d.staging)
-	if err != nil {
-		return err
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	hasSummary := false
-	for _, entry := range entries {
-		if entry.Name() == SummaryName {
-			hasSummary = true
-			continue
-		}
-		if err := os.Rename(filepath.Join(d.staging, entry.Name()), filepath.Join(d.target, entry.Name())); err != nil {
-			return err
-		}
-	}
-	if hasSummary {
-		if err := os.Rename(filepath.Join(d.staging, SummaryName), summary); err != nil {
-			return err
-		}
-	}
-	return os.Remove(d.staging)
+	return err
 }
 
 // Discard removes what was written and not committed.
-func (d *Directory) Discard() error {
-	return os.RemoveAll(d.staging)
-}
+func (d *Directory) Discard() error { return os.RemoveAll(d.staging) }

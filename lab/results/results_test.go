@@ -76,9 +76,9 @@ func names(t *testing.T, folder string) map[string]string {
 }
 
 // write makes results of two files, without letting them appear.
-func write(t *testing.T, target string, force bool) *Directory {
+func write(t *testing.T, target string) *Directory {
 	t.Helper()
-	d, err := NewDirectory(target, force)
+	d, err := NewDirectory(target)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestDirectoryAppearsAtOnce(t *testing.T) {
 			if err := prepare(target); err != nil {
 				t.Fatal(err)
 			}
-			d := write(t, target, false)
+			d := write(t, target)
 			if entries, err := os.ReadDir(target); err == nil && len(entries) > 0 {
 				t.Errorf("there is something before the end: %v", entries)
 			}
@@ -128,21 +128,17 @@ func TestDirectoryThatHoldsFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := NewDirectory(target, false); !errors.Is(err, ErrNotEmpty) {
+	if _, err := NewDirectory(target); !errors.Is(err, ErrNotEmpty) {
 		t.Fatalf("the error is %v; want that it is not empty", err)
 	}
-	if err := write(t, target, true).Commit(); err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]string{"notes.txt": "mine", SummaryName: "new", JobsName: "new"}
-	if diff := cmp.Diff(want, names(t, target)); diff != "" {
+	if diff := cmp.Diff(map[string]string{"notes.txt": "mine", SummaryName: "old"}, names(t, target)); diff != "" {
 		t.Errorf("content (-want +got):\n%s", diff)
 	}
 }
 
 func TestDirectoryThatFillsMeanwhile(t *testing.T) {
 	target := filepath.Join(t.TempDir(), "out")
-	d := write(t, target, false)
+	d := write(t, target)
 	if err := os.Mkdir(target, 0o750); err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +152,7 @@ func TestDirectoryThatFillsMeanwhile(t *testing.T) {
 
 func TestDirectoryDiscarded(t *testing.T) {
 	parent := t.TempDir()
-	d := write(t, filepath.Join(parent, "out"), false)
+	d := write(t, filepath.Join(parent, "out"))
 	if err := d.Discard(); err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +166,21 @@ func TestDirectoryThatIsAFile(t *testing.T) {
 	if err := os.WriteFile(target, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := NewDirectory(target, true); err == nil {
+	if _, err := NewDirectory(target); err == nil {
 		t.Error("a file can be a directory of results")
+	}
+}
+
+func TestDirectoryWithFolders(t *testing.T) {
+	target := filepath.Join(t.TempDir(), "out")
+	d := write(t, target)
+	if err := d.Write("folder/a.json", []byte("a")); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{"a.json": "a"}, names(t, filepath.Join(target, "folder"))); diff != "" {
+		t.Errorf("content (-want +got):\n%s", diff)
 	}
 }

@@ -2,6 +2,7 @@ package experiments
 
 import (
 	"math"
+	"slices"
 
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/sim"
@@ -27,7 +28,7 @@ func numberOf(values []float64) Number {
 	return n
 }
 
-// Row is the measures of one policy on one pool. Field names are those of
+// Row is what was measured of one policy on one pool. Field names are those of
 // results.json; times end in their unit.
 type Row struct {
 	Setting string `json:"setting"`
@@ -70,26 +71,21 @@ type Timing struct {
 	millis []float64
 }
 
-// Findings is the measures of all runs.
-type Findings struct {
-	pools     []int
-	seeds     int
-	traceName string // empty without a trace
-	rows      []Row
-	timings   []Timing
-	unproven  []Unproven
-	// decisions and proven count the decisions whose aim is a proof.
+// measures are those of all runs.
+type measures struct {
+	pools   []int
+	sources []Source
+	rows    []Row
+	timings []Timing
+	// decisions and proven count the decisions of the policies that ask for an optimum.
 	decisions, proven int
 }
 
-// Unproven returns the decisions that were to be proven optimal and were not.
-func (f *Findings) Unproven() []Unproven { return f.unproven }
-
-// newFindings works out the measures of runs, the first of which were timed.
-func newFindings(config *Config, plans []planned, runs []*sim.Result, timed int, unproven []Unproven) *Findings {
-	f := &Findings{pools: config.Pools, seeds: config.Seeds, unproven: unproven}
+// measure returns the measures of runs, the first of which were timed.
+func measure(config *Config, plans []planned, runs []*sim.Result, timed int) *measures {
+	m := &measures{pools: config.Pools, sources: []Source{Synthetic}}
 	if config.Trace != nil {
-		f.traceName = config.TraceName
+		m.sources = append(m.sources, Trace)
 	}
 	type key struct {
 		setting string
@@ -109,33 +105,33 @@ func newFindings(config *Config, plans []planned, runs []*sim.Result, timed int,
 		groups[k] = append(groups[k], i)
 		references[k][plans[i].seed] = runs[i]
 		if backend := plans[i].task.Policy.Options.GetBackend(); backend == elastallocv1.Backend_BACKEND_EXACT {
-			f.decisions += len(runs[i].Decisions)
-			f.proven += provenOf(runs[i])
+			m.decisions += len(runs[i].Decisions)
+			m.proven += provenOf(runs[i])
 		}
 	}
 	for _, k := range order {
 		row := Row{Setting: k.setting, Source: k.source, Policy: k.policy, Nodes: k.nodes}
-		var m sample
+		var numbers sample
 		for _, i := range groups[k] {
 			var greedy *sim.Result
 			if k.policy != greedyPolicy {
 				greedy = references[key{k.setting, k.source, greedyPolicy, k.nodes}][plans[i].seed]
 			}
-			m.add(&row, &plans[i], runs[i], greedy)
+			numbers.add(&row, &plans[i], runs[i], greedy)
 		}
-		m.fill(&row)
-		f.rows = append(f.rows, row)
+		numbers.fill(&row)
+		m.rows = append(m.rows, row)
 	}
-	for _, source := range f.sources() {
+	for _, source := range m.sources {
 		var millis []float64
 		for i := range plans[:timed] {
 			if plans[i].source == source {
 				millis = append(millis, runs[i].SolveMillis()...)
 			}
 		}
-		f.timings = append(f.timings, newTiming(source, config.Pools[0], millis))
+		m.timings = append(m.timings, newTiming(source, config.Pools[0], millis))
 	}
-	return f
+	return m
 }
 
 func newTiming(source Source, nodes int, millis []float64) Timing {
@@ -214,19 +210,11 @@ func provenOf(run *sim.Result) int {
 	return proven
 }
 
-// sources returns where workloads are from.
-func (f *Findings) sources() []Source {
-	if f.traceName == "" {
-		return []Source{Synthetic}
-	}
-	return []Source{Synthetic, Trace}
-}
-
 // row returns the measures of a policy on a pool. There is one for every policy of
 // the setting, every source and every pool.
-func (f *Findings) row(setting string, source Source, policy string, nodes int) *Row {
-	for i := range f.rows {
-		r := &f.rows[i]
+func (m *measures) row(setting string, source Source, policy string, nodes int) *Row {
+	for i := range m.rows {
+		r := &m.rows[i]
 		if r.Setting == setting && r.Source == source && r.Policy == policy && r.Nodes == nodes {
 			return r
 		}
@@ -234,20 +222,43 @@ func (f *Findings) row(setting string, source Source, policy string, nodes int) 
 	return new(Row)
 }
 
-// over returns a measure of a policy over the pools.
-func (f *Findings) over(setting string, source Source, policy string, measure func(*Row) Number) []Number {
-	numbers := make([]Number, len(f.pools))
-	for i, nodes := range f.pools {
-		numbers[i] = measure(f.row(setting, source, policy, nodes))
+// rowsOf returns the rows of a setting and some policies.
+func (m *measures) rowsOf(setting string, policies ...string) []Row {
+	var rows []Row
+	for i := range m.rows {
+		if r := &m.rows[i]; r.Setting == setting && slices.Contains(policies, r.Policy) {
+			rows = append(rows, *r)
+		}
 	}
-	return numbers
+	return rows
 }
 
-// The measures of a row that figures and sentences speak of.
+// timing returns the decision times of a source.
+func (m *measures) timing(source Source) *Timing {
+	for i := range m.timings {
+		if m.timings[i].Source == source {
+			return &m.timings[i]
+		}
+	}
+	return new(Timing)
+}
+
+// means returns a measure of a policy over the pools.
+func (m *measures) means(setting string, source Source, policy string, of func(*Row) Number) []float64 {
+	values := make([]float64, len(m.pools))
+	for i, nodes := range m.pools {
+		values[i] = of(m.row(setting, source, policy, nodes)).Mean
+	}
+	return values
+}
+
+// The measures of a row that tables and figures show.
 
 func queueMinutes(r *Row) Number { return r.QueueSeconds.times(1.0 / 60) }
 
 func totalMinutes(r *Row) Number { return r.TotalSeconds.times(1.0 / 60) }
+
+func crowded(r *Row) Number { return r.CrowdedShare.times(100) }
 
 func rescales(r *Row) Number { return r.Rescales }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"image/color"
+	"math"
 	"slices"
 	"strconv"
 
@@ -18,8 +19,8 @@ import (
 
 // The size of a figure, and the pixels per inch of one in PNG.
 const (
-	width         = 17 * vg.Centimeter
-	height        = 10 * vg.Centimeter
+	width         = 15 * vg.Centimeter
+	height        = 9 * vg.Centimeter
 	margin        = 0.3 * vg.Centimeter
 	pixelsPerInch = 160
 )
@@ -80,6 +81,24 @@ func ticksAt(series []Series) plot.Ticker {
 	return ticks
 }
 
+// roundTicks marks an axis at multiples of 1, 2 or 5 times a power of ten.
+func roundTicks(lowest, highest float64) []plot.Tick {
+	const most = 7
+	step := math.Pow(10, math.Floor(math.Log10((highest-lowest)/most)))
+	for _, factor := range []float64{2, 2.5, 2} {
+		if (highest-lowest)/step < most {
+			break
+		}
+		step *= factor
+	}
+	decimals := max(0, -int(math.Floor(math.Log10(step))))
+	var ticks []plot.Tick
+	for n := math.Ceil(lowest/step) + 0; n*step <= highest; n++ { // -0 + 0 = 0
+		ticks = append(ticks, plot.Tick{Value: n * step, Label: strconv.FormatFloat(n*step, 'f', decimals, 64)})
+	}
+	return ticks
+}
+
 // addSeries draws the points, the line through them and their spread.
 func (f *Figure) addSeries(s Series, style style) error {
 	points := make(plotter.XYs, len(s.X))
@@ -121,6 +140,7 @@ func newFigure(title, xLabel, yLabel string) *Figure {
 	sans := func(size vg.Length) font.Font {
 		return font.Font{Typeface: "Liberation", Variant: "Sans", Size: size}
 	}
+	p.Y.Tick.Marker = plot.TickerFunc(roundTicks)
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, xLabel, yLabel
 	p.Title.TextStyle.Font = sans(13)
 	p.Title.Padding = vg.Points(10)

@@ -146,6 +146,17 @@ func (c *Client) Allocate(ctx context.Context, request *elastallocv1.AllocateReq
 	}
 }
 
+// FillIdle gives the idle nodes of a snapshot to its queue, with the timeout and the
+// errors of Allocate.
+func (c *Client) FillIdle(ctx context.Context, request *elastallocv1.FillIdleRequest) (*elastallocv1.FillIdleResponse, error) {
+	if _, limited := ctx.Deadline(); !limited {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.timeout)
+		defer cancel()
+	}
+	return c.stub.FillIdle(ctx, request)
+}
+
 // timeLimit returns the time for a call without a deadline. A budget that makes no
 // sense is for the server to refuse.
 func (c *Client) timeLimit(request *elastallocv1.AllocateRequest) time.Duration {

@@ -5,10 +5,11 @@ import "github.com/elastalloc/elastalloc/solver"
 // FillIdle returns the nodes of every job of a valid snapshot at a regular time,
 // between scaling moments: running jobs keep what they hold, legal or not, and
 // the jobs of the queue, in order, take their largest legal size that the idle
-// nodes allow, up to the first that does not fit.
+// nodes allow, up to the first that does not fit now. A job whose smallest size
+// exceeds the whole pool is passed over, since it would block the queue for ever.
 //
 // Where the pool shrank below what the running jobs hold, those listed last lose
-// their nodes until the rest fits, and then nobody is started.
+// their nodes until the rest fits, and then no job is started.
 func FillIdle(s *solver.Snapshot) []int {
 	nodes := make([]int, len(s.Jobs))
 	idle := s.TotalNodes
@@ -25,10 +26,11 @@ func FillIdle(s *solver.Snapshot) []int {
 	}
 	for i := range s.Jobs {
 		job := &s.Jobs[i]
-		if !job.Queued() {
+		sizes := job.LegalSizes()
+		if !job.Queued() || sizes[0] > s.TotalNodes {
 			continue
 		}
-		size := largestWithin(job.LegalSizes(), idle)
+		size := largestWithin(sizes, idle)
 		if size == 0 {
 			break
 		}

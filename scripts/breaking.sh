@@ -1,19 +1,12 @@
 #!/usr/bin/env bash
-# Compares the API with that of main and fails where a client of main would break.
-# On main itself it is compared with main's previous commit.
+# Compares the API with that of the last release and fails where a client of it would
+# break.
 set -euo pipefail
 buf=$1
 cd "$(dirname "$0")/.."
 
-if ! base=$(git rev-parse --verify --quiet main || git rev-parse --verify --quiet origin/main); then
-  echo 'breaking: no branch main to compare with; skipped'
-  exit 0
-fi
-if [ "$base" = "$(git rev-parse HEAD)" ] && git diff --quiet HEAD -- proto; then
-  base=$(git rev-parse --verify --quiet HEAD~1 || true)
-fi
-if [ -z "$base" ] || ! git cat-file -e "$base:proto" 2>/dev/null; then
-  echo 'breaking: main has no API yet; skipped'
+if ! release=$(git describe --tags --abbrev=0 --match 'v*' 2>/dev/null); then
+  echo 'breaking: nothing is released yet; skipped'
   exit 0
 fi
 
@@ -21,5 +14,5 @@ fi
 # head would defeat.
 old=$(mktemp -d)
 trap 'rm -rf "$old"' EXIT
-git archive "$base" proto buf.yaml | tar -x -C "$old"
+git archive "$release" proto buf.yaml | tar -x -C "$old"
 "$buf" breaking --against "$old"

@@ -15,7 +15,7 @@ import (
 func TestShedding(t *testing.T) {
 	t.Parallel()
 	g := newGate()
-	h := start(t, func(c *Config) { c.Chain, c.MaxInflight, c.MaxQueue = fakeChain(g.solve), 1, 0 })
+	h := start(t, func(c *Config) { c.Allocator, c.MaxInflight, c.MaxQueue = fakeAllocator(g.solve), 1, 0 })
 	first := make(chan error, 1)
 	go func() {
 		_, err := h.client.Allocate(t.Context(), smallRequest())
@@ -62,7 +62,7 @@ func TestShedding(t *testing.T) {
 func TestQueue(t *testing.T) {
 	t.Parallel()
 	g := newGate()
-	h := start(t, func(c *Config) { c.Chain, c.MaxInflight, c.MaxQueue = fakeChain(g.solve), 1, 2 })
+	h := start(t, func(c *Config) { c.Allocator, c.MaxInflight, c.MaxQueue = fakeAllocator(g.solve), 1, 2 })
 	const calls = 3
 	answered := make(chan error, calls)
 	for range calls {
@@ -96,7 +96,7 @@ func TestQueue(t *testing.T) {
 func TestCallerLeaves(t *testing.T) {
 	t.Parallel()
 	g := newGate() // It never opens.
-	h := start(t, func(c *Config) { c.Chain, c.MaxInflight = fakeChain(g.solve), 1 })
+	h := start(t, func(c *Config) { c.Allocator, c.MaxInflight = fakeAllocator(g.solve), 1 })
 	for range 2 {
 		ctx, leave := context.WithCancel(t.Context())
 		ended := make(chan error, 1)

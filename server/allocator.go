@@ -2,24 +2,24 @@ package server
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc/status"
 
+	"github.com/elastalloc/elastalloc/internal/apiconv"
 	"github.com/elastalloc/elastalloc/internal/text"
 	"github.com/elastalloc/elastalloc/internal/tracing"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
-	"github.com/elastalloc/elastalloc/solver/chain"
 )
 
 // AllocatorConfig is what an Allocator is made of.
 type AllocatorConfig struct {
-	// Chain decides.
-	Chain *chain.Chain
-	// MaxJobs is the most jobs a snapshot may hold; 0 means solver.DefaultMaxJobs.
-	MaxJobs int
+	// Allocator decides.
+	Allocator apiconv.Allocator
 	// Metrics observes the decisions; it may be nil.
 	Metrics *Metrics
 	// Logger takes a line per decision at debug level and warnings of broken
@@ -40,9 +40,6 @@ type Allocator struct {
 
 // NewAllocator returns an allocator. It is safe for concurrent use.
 func NewAllocator(config AllocatorConfig) *Allocator {
-	if config.MaxJobs == 0 {
-		config.MaxJobs = solver.DefaultMaxJobs
-	}
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -51,52 +48,82 @@ func NewAllocator(config AllocatorConfig) *Allocator {
 
 // Allocate decides one snapshot.
 func (a *Allocator) Allocate(ctx context.Context, request *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
-	converted, err := a.convert(ctx, request)
-	if err != nil {
-		err = toCallError(ctx, err)
-		a.config.Logger.DebugContext(ctx, "bad request", "request_id", requestID(ctx), "error", status.Convert(err).Message())
-		return nil, err
-	}
-	snapshot := converted.Snapshot
-	began := time.Now()
-	decision, err := a.decide(ctx, converted)
-	if err != nil {
-		err = toCallError(ctx, err)
-		a.config.history.remember(ctx, began, converted, nil, err)
-		return nil, err
-	}
-	a.config.history.remember(ctx, began, converted, &decision.Report, nil)
-	a.config.Metrics.observe(ctx, snapshot, converted.Options.Mode, &decision.Report)
-	a.log(ctx, snapshot, &decision.Report)
-	describeDecision(ctx, &decision.Report)
-	_, stage := tracing.Start(ctx, tracing.StageConvertResponse)
-	defer stage.End()
-	return ConvertDecision(snapshot.ID, decision, converted.IncludePlan), nil
-}
-
-// convert converts and validates a request, as a stage of the call.
-func (a *Allocator) convert(ctx context.Context, request *elastallocv1.AllocateRequest) (Request, error) {
 	_, stage := tracing.Start(ctx, tracing.StageConvertRequest)
-	defer stage.End()
-	converted, err := ConvertRequest(request, a.config.MaxJobs)
+	converted, err := apiconv.FromAllocateRequest(request, a.config.Allocator.MaxJobs())
 	if err != nil {
-		// The error itself quotes the request.
-		tracing.Fail(stage, "the request is invalid")
-		return Request{}, err
+		return nil, a.refuse(ctx, stage, err)
 	}
-	describeRequest(ctx, converted)
-	return converted, nil
+	stage.End()
+	call := call{snapshot: converted.Snapshot}
+	describeRequest(ctx, call)
+	began := time.Now()
+	decision, err := a.config.Allocator.Allocate(ctx, converted.Snapshot, converted.Options)
+	if err := a.observe(ctx, began, call, &decision, err); err != nil {
+		return nil, err
+	}
+	_, stage = tracing.Start(ctx, tracing.StageConvertResponse)
+	defer stage.End()
+	return apiconv.ToAllocateResponse(converted.Snapshot.ID, decision, converted.IncludePlan), nil
 }
 
-// decide has the chain decide. Its backends are stages of their own, and where idle
-// nodes are filled, the decision is the stage.
-func (a *Allocator) decide(ctx context.Context, request Request) (solver.Decision, error) {
-	if request.Options.Mode == solver.ModeFillIdle {
-		stageCtx, stage := tracing.Start(ctx, tracing.StageFillIdle)
-		defer stage.End()
-		ctx = stageCtx
+// FillIdle gives the idle nodes of one snapshot to its queue.
+func (a *Allocator) FillIdle(ctx context.Context, request *elastallocv1.FillIdleRequest) (*elastallocv1.FillIdleResponse, error) {
+	_, stage := tracing.Start(ctx, tracing.StageConvertRequest)
+	snapshot, err := apiconv.FromSnapshot(request.GetSnapshot(), a.config.Allocator.MaxJobs())
+	if err != nil {
+		return nil, a.refuse(ctx, stage, err)
 	}
-	return a.config.Chain.Allocate(ctx, request.Snapshot, request.Options)
+	stage.End()
+	call := call{snapshot: snapshot, filling: true}
+	describeRequest(ctx, call)
+	began := time.Now()
+	fillCtx, stage := tracing.Start(ctx, tracing.StageFillIdle)
+	decision, err := a.config.Allocator.FillIdle(fillCtx, snapshot)
+	stage.End()
+	if err := a.observe(ctx, began, call, &decision, err); err != nil {
+		return nil, err
+	}
+	_, stage = tracing.Start(ctx, tracing.StageConvertResponse)
+	defer stage.End()
+	return apiconv.ToFillIdleResponse(snapshot.ID, decision), nil
+}
+
+// call is what is decided: a snapshot, or only what its queue takes of the idle nodes.
+type call struct {
+	snapshot *solver.Snapshot
+	filling  bool
+}
+
+// refuse ends the conversion of a request that is invalid and returns its error.
+func (a *Allocator) refuse(ctx context.Context, stage trace.Span, err error) error {
+	// The error itself quotes the request.
+	tracing.Fail(stage, "the request is invalid")
+	stage.End()
+	return a.badRequest(ctx, toCallError(ctx, err))
+}
+
+// badRequest logs an error of a request with bad fields and returns it.
+func (a *Allocator) badRequest(ctx context.Context, err error) error {
+	a.config.Logger.DebugContext(ctx, "bad request", "request_id", requestID(ctx), "error", status.Convert(err).Message())
+	return err
+}
+
+// observe tells everything that observes decisions how one ended and returns the error
+// of the call.
+func (a *Allocator) observe(ctx context.Context, began time.Time, c call, decision *solver.Decision, err error) error {
+	if errors.As(err, new(*solver.InvalidError)) {
+		return a.badRequest(ctx, toCallError(ctx, err))
+	}
+	if err != nil {
+		err = toCallError(ctx, err)
+		a.config.history.remember(ctx, began, c, nil, err)
+		return err
+	}
+	a.config.history.remember(ctx, began, c, &decision.Report, nil)
+	a.config.Metrics.observe(ctx, c, &decision.Report)
+	a.log(ctx, c.snapshot, &decision.Report)
+	describeDecision(ctx, c, &decision.Report)
+	return nil
 }
 
 // log writes a line about a decision and, since the caller gets an answer all the

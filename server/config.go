@@ -12,8 +12,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/elastalloc/elastalloc/solver"
-	"github.com/elastalloc/elastalloc/solver/chain"
+	"github.com/elastalloc/elastalloc/internal/apiconv"
 )
 
 // Defaults of a Config.
@@ -35,9 +34,9 @@ type Config struct {
 	// Listener and AdminListener, where set, are used in place of the addresses.
 	// The server closes them.
 	Listener, AdminListener net.Listener
-	// Chain decides. Required.
-	Chain *chain.Chain
-	// Backends are the backends of Chain, in its order, greedy last.
+	// Allocator decides. Required.
+	Allocator apiconv.Allocator
+	// Backends are the backends of Allocator, in its order, greedy last.
 	Backends []Backend
 	// MaxInflight is the most Allocate calls decided at once. A decision uses one core,
 	// so by default it is the number of cores that this process may use.
@@ -48,9 +47,7 @@ type Config struct {
 	// MaxReceiving is the most Allocate calls whose requests are being received; one
 	// more, and the one that has been at it longest is shed.
 	MaxReceiving int
-	// MaxJobs is the most jobs a snapshot may hold.
-	MaxJobs int
-	// MaxMessageBytes is the largest request taken; 0 means what MaxJobs jobs need.
+	// MaxMessageBytes is the largest request taken; 0 means what the most jobs of a snapshot need.
 	MaxMessageBytes int
 	// ReceiveTimeout is how long a request may take to arrive.
 	ReceiveTimeout time.Duration
@@ -85,7 +82,7 @@ type Config struct {
 	Propagator propagation.TextMapPropagator
 }
 
-// DefaultConfig returns the defaults. Chain and Backends are the caller's to set.
+// DefaultConfig returns the defaults. Allocator and Backends are the caller's to set.
 func DefaultConfig() Config {
 	return Config{
 		Listen:         DefaultListen,
@@ -93,7 +90,6 @@ func DefaultConfig() Config {
 		MaxInflight:    runtime.GOMAXPROCS(0),
 		MaxQueue:       DefaultMaxQueue,
 		MaxReceiving:   DefaultMaxReceiving,
-		MaxJobs:        solver.DefaultMaxJobs,
 		ReceiveTimeout: DefaultReceiveTimeout,
 		DrainDelay:     DefaultDrainDelay,
 		DrainTimeout:   DefaultDrainTimeout,
@@ -110,11 +106,10 @@ func (c *Config) check() error {
 			bad = append(bad, fmt.Errorf(format, args...))
 		}
 	}
-	require(c.Chain != nil, "no chain of backends")
+	require(c.Allocator != nil, "no allocator")
 	require(c.Listener != nil || c.Listen != "", "listen address is empty")
 	require(c.AdminListener != nil || c.AdminListen != "", "admin listen address is empty")
 	require(c.MaxInflight >= 1, "max inflight is %d; want at least 1", c.MaxInflight)
-	require(c.MaxJobs >= 1, "max jobs is %d; want at least 1", c.MaxJobs)
 	require(c.MaxQueue >= 0, "max queue is %d; want at least 0", c.MaxQueue)
 	require(c.MaxReceiving >= 1, "max receiving is %d; want at least 1", c.MaxReceiving)
 	require(c.MaxMessageBytes >= 0, "max message bytes is %d; want at least 0", c.MaxMessageBytes)
@@ -143,7 +138,7 @@ func (c *Config) maxMessageBytes() int {
 	if c.MaxMessageBytes > 0 {
 		return c.MaxMessageBytes
 	}
-	return max(leastMaxMessageBytes, bytesPerJob*min(c.MaxJobs, mostMaxMessageBytes/bytesPerJob))
+	return max(leastMaxMessageBytes, bytesPerJob*min(c.Allocator.MaxJobs(), mostMaxMessageBytes/bytesPerJob))
 }
 
 // listen opens both listeners, or none.

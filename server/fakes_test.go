@@ -45,11 +45,40 @@ func everythingDone(p *solver.Problem) float64 {
 	return bound
 }
 
-// fakeChain returns a chain over one exact backend that solves as given and a
-// greedy one that plans the smallest sizes.
-func fakeChain(solve func(context.Context, *solver.Problem) (solver.Result, error)) *chain.Chain {
-	return chain.New(fakeChainConfig(solve))
+// decider is an allocator over a chain. A snapshot named panic panics in FillIdle.
+type decider struct{ chain *chain.Chain }
+
+func (d decider) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
+	s, o = s.WithDefaults(), o.WithDefaults()
+	if bad := solver.Validate(s, o, d.MaxJobs(), []solver.BackendName{o.Backend}); len(bad) > 0 {
+		return solver.Decision{}, &solver.InvalidError{Violations: bad}
+	}
+	return d.chain.Allocate(ctx, s, o)
 }
+
+func (d decider) FillIdle(_ context.Context, s *solver.Snapshot) (solver.Decision, error) {
+	if s.ID == "panic" {
+		panic("secret of the house")
+	}
+	nodes := make([]int, len(s.Jobs))
+	for i := range s.Jobs {
+		nodes[i] = s.Jobs[i].CurrentNodes
+	}
+	return solver.DecideNow(s, nodes), nil
+}
+
+func (decider) MaxJobs() int { return 1000 }
+
+// fakeAllocator returns an allocator over one exact backend that solves as given and a
+// greedy one that plans the smallest sizes.
+func fakeAllocator(solve func(context.Context, *solver.Problem) (solver.Result, error)) decider {
+	return decider{chain.New(fakeChainConfig(solve))}
+}
+
+// fakeProver bounds every plan, and solves nothing.
+type fakeProver struct{ fakeBackend }
+
+func (fakeProver) Bound(_ context.Context, p *solver.Problem) float64 { return everythingDone(p) }
 
 func fakeChainConfig(solve func(context.Context, *solver.Problem) (solver.Result, error)) chain.Config {
 	return chain.Config{
@@ -59,14 +88,9 @@ func fakeChainConfig(solve func(context.Context, *solver.Problem) (solver.Result
 			result.Heuristic = true
 			return result, err
 		}},
-		FillIdle: func(s *solver.Snapshot) []int {
-			nodes := make([]int, len(s.Jobs))
-			for i := range s.Jobs {
-				nodes[i] = s.Jobs[i].CurrentNodes
-			}
-			return nodes
-		},
-		Bound:         func(_ context.Context, p *solver.Problem) float64 { return everythingDone(p) },
+		Prover: fakeProver{fakeBackend{"prover", func(context.Context, *solver.Problem) (solver.Result, error) {
+			return solver.Result{}, solver.ErrUnavailable
+		}}},
 		DefaultBudget: time.Minute,
 	}
 }

@@ -48,7 +48,7 @@ func start(t *testing.T, change func(*Config)) *harness {
 	config.Listener = h.listener
 	config.AdminListen = "127.0.0.1:0"
 	config.DrainDelay, config.DrainTimeout = 0, time.Minute
-	config.Chain = fakeChain(smallest)
+	config.Allocator = fakeAllocator(smallest)
 	config.Backends = []Backend{{Name: solver.BackendExact}, {Name: solver.BackendCBC, State: down}, {Name: solver.BackendGreedy}}
 	config.Logger = slog.New(slog.NewJSONHandler(h.logs, nil))
 	config.Version = "v0.0.0-test"

@@ -36,7 +36,7 @@ type pastDecision struct {
 	at, ended             time.Time
 	requestID, snapshotID string
 	jobs, nodes           int
-	mode                  solver.Mode
+	filling               bool // idle nodes only, without a search
 	// report says what was decided; of its attempts only failures are kept.
 	report solver.Report
 	// code is OK where a decision was made, and otherwise that of the call.
@@ -52,14 +52,14 @@ type tally struct {
 
 // remember takes note of what became of a valid request that came at a time: of a
 // report, or of the error of the call.
-func (h *history) remember(ctx context.Context, at time.Time, request Request, report *solver.Report, err error) {
+func (h *history) remember(ctx context.Context, at time.Time, c call, report *solver.Report, err error) {
 	if h == nil {
 		return
 	}
 	d := pastDecision{
 		at: at, ended: time.Now(),
-		requestID: requestID(ctx), snapshotID: strings.Clone(text.Shorten(request.Snapshot.ID)),
-		jobs: len(request.Snapshot.Jobs), nodes: request.Snapshot.TotalNodes, mode: request.Options.Mode,
+		requestID: requestID(ctx), snapshotID: strings.Clone(text.Shorten(c.snapshot.ID)),
+		jobs: len(c.snapshot.Jobs), nodes: c.snapshot.TotalNodes, filling: c.filling,
 	}
 	if err != nil {
 		d.code = status.Code(err)

@@ -14,23 +14,20 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/elastalloc/elastalloc/greedy"
+	"github.com/elastalloc/elastalloc"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
-	"github.com/elastalloc/elastalloc/solver/chain"
-	"github.com/elastalloc/elastalloc/solver/exact"
 )
 
 // startReal runs a server over the real backends, with all the time they want.
 func startReal(t *testing.T) *harness {
 	t.Helper()
 	return start(t, func(c *Config) {
-		c.Chain = chain.New(chain.Config{
-			Backends: []solver.Backend{exact.New()},
-			Greedy:   greedy.New(),
-			FillIdle: greedy.FillIdle,
-			Bound:    exact.Bound,
-		})
+		allocator, err := elastalloc.New(elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Allocator = allocator
 	})
 }
 

@@ -58,7 +58,7 @@ func loggingOptions() []logging.Option {
 		logging.WithDisableLoggingFields(logging.SystemTag[0], logging.ComponentFieldKey, logging.MethodTypeFieldKey),
 		logging.WithFieldsFromContextAndCallMeta(func(ctx context.Context, call interceptors.CallMeta) logging.Fields {
 			fields := logging.Fields{"request_id", requestID(ctx)}
-			if request, ok := call.ReqOrNil.(*elastallocv1.AllocateRequest); ok {
+			if request, ok := call.ReqOrNil.(interface{ GetSnapshot() *elastallocv1.Snapshot }); ok {
 				fields = append(fields, "snapshot_id", text.Shorten(request.GetSnapshot().GetId()))
 			}
 			return fields

@@ -10,6 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/elastalloc/elastalloc/internal/apiconv"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -68,12 +70,12 @@ func NewMetrics(registerer prometheus.Registerer, version string, backends []Bac
 	for _, backend := range backends {
 		name := string(backend.Name)
 		m.relativeGap.WithLabelValues(name)
-		for _, reason := range reasons()[1:] {
-			m.solveDuration.WithLabelValues(name, string(reason))
+		for _, reason := range apiconv.Names[elastallocv1.Reason]() {
+			m.solveDuration.WithLabelValues(name, reason)
 		}
-		for _, outcome := range outcomes()[1:] {
-			if outcome != solver.OutcomeAnswered {
-				m.fallbacks.WithLabelValues(name, string(outcome))
+		for _, outcome := range apiconv.Names[elastallocv1.Outcome]() {
+			if outcome != string(solver.OutcomeAnswered) {
+				m.fallbacks.WithLabelValues(name, outcome)
 			}
 		}
 		all = append(all, backendUp(backend))
@@ -123,23 +125,23 @@ func histogram(name, help string, buckets []float64) prometheus.HistogramOpts {
 	}
 }
 
-// observe observes a decision on a snapshot. Gap and gain speak of optimising, so
-// a decision that only fills idle nodes has neither. A sampled span in ctx becomes the
+// observe observes a decision on a snapshot. One that only fills idle nodes has no
+// search, no gap and no gain. A sampled span in ctx becomes the
 // exemplar of how long the search took: from a slow bucket to the trace of a call in it.
-func (m *Metrics) observe(ctx context.Context, s *solver.Snapshot, mode solver.Mode, r *solver.Report) {
+func (m *Metrics) observe(ctx context.Context, c call, r *solver.Report) {
 	if m == nil {
 		return
 	}
-	m.snapshotJobs.Observe(float64(len(s.Jobs)))
-	m.snapshotNodes.Observe(float64(s.TotalNodes))
+	m.snapshotJobs.Observe(float64(len(c.snapshot.Jobs)))
+	m.snapshotNodes.Observe(float64(c.snapshot.TotalNodes))
+	if c.filling {
+		return
+	}
 	observeWithTrace(ctx, m.solveDuration.WithLabelValues(string(r.Backend), string(r.Reason)), r.SolveTime.Seconds())
 	for _, attempt := range r.Attempts {
 		if attempt.Outcome != solver.OutcomeAnswered {
 			m.fallbacks.WithLabelValues(string(attempt.Backend), string(attempt.Outcome)).Inc()
 		}
-	}
-	if mode != solver.ModeRebalance {
-		return
 	}
 	m.relativeGap.WithLabelValues(string(r.Backend)).Observe(r.RelativeGap)
 	if r.GreedyObjective > 0 {

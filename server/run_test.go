@@ -16,7 +16,7 @@ import (
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	g := newGate()
-	h := start(t, func(c *Config) { c.Chain = fakeChain(g.solve) })
+	h := start(t, func(c *Config) { c.Allocator = fakeAllocator(g.solve) })
 	// A client that watches health learns of the end before its calls fail.
 	ctx, unwatch := context.WithCancel(t.Context())
 	watch, err := grpc_health_v1.NewHealthClient(h.conn).Watch(ctx,
@@ -72,7 +72,7 @@ func TestDrain(t *testing.T) {
 func TestDrainTimeoutCutsCallsOff(t *testing.T) {
 	t.Parallel()
 	g := newGate() // It never opens.
-	h := start(t, func(c *Config) { c.Chain, c.DrainTimeout = fakeChain(g.solve), time.Millisecond })
+	h := start(t, func(c *Config) { c.Allocator, c.DrainTimeout = fakeAllocator(g.solve), time.Millisecond })
 	inflight := make(chan error, 1)
 	go func() {
 		_, err := h.client.Allocate(t.Context(), smallRequest())
@@ -116,7 +116,7 @@ func TestRunOfAnEndedContext(t *testing.T) {
 	t.Parallel()
 	config := DefaultConfig()
 	config.Listen, config.AdminListen, config.DrainDelay = "127.0.0.1:0", "127.0.0.1:0", 0
-	config.Chain = fakeChain(smallest)
+	config.Allocator = fakeAllocator(smallest)
 	s, err := config.Complete()
 	if err != nil {
 		t.Fatal(err)
@@ -134,8 +134,8 @@ func TestCompleteReportsEverything(t *testing.T) {
 	if err == nil {
 		t.Fatal("an empty configuration is complete")
 	}
-	for _, want := range []string{"chain", "listen address", "admin listen address", "max inflight", "max queue", "max receiving",
-		"max jobs", "max message bytes", "receive timeout", "drain delay", "drain timeout", "certificate and a key", "client CA"} {
+	for _, want := range []string{"allocator", "listen address", "admin listen address", "max inflight", "max queue", "max receiving",
+		"max message bytes", "receive timeout", "drain delay", "drain timeout", "certificate and a key", "client CA"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error does not speak of %s: %v", want, err)
 		}
@@ -154,7 +154,7 @@ func TestCompleteLeavesNoListenerOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := DefaultConfig()
-	config.Chain = fakeChain(smallest)
+	config.Allocator = fakeAllocator(smallest)
 	config.Listener, config.AdminListen = free, taken.Addr().String()
 	if _, err := config.Complete(); err == nil {
 		t.Fatal("a taken address is listened on")

@@ -102,7 +102,7 @@ func (c Config) Complete() (*Server, error) {
 	)...)
 	requests := &reception{timeout: c.ReceiveTimeout, arrivals: s.arrivals, admission: s.admission}
 	s.grpc.RegisterService(requests.service(), NewAllocator(AllocatorConfig{
-		Chain: c.Chain, MaxJobs: c.MaxJobs, Metrics: metrics, Logger: c.Logger, history: s.history,
+		Allocator: c.Allocator, Metrics: metrics, Logger: c.Logger, history: s.history,
 	}))
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	if !c.NoReflection {

@@ -61,7 +61,7 @@ func TestAllocate(t *testing.T) {
 
 func TestAllocateInProcess(t *testing.T) {
 	t.Parallel()
-	allocator := NewAllocator(AllocatorConfig{Chain: fakeChain(smallest)})
+	allocator := NewAllocator(AllocatorConfig{Allocator: fakeAllocator(smallest)})
 	if _, err := allocator.Allocate(t.Context(), smallRequest()); err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestBadFieldsOverGRPC(t *testing.T) {
 			t.Errorf("message %q does not name %s", s.Message(), field.GetField())
 		}
 	}
-	if diff := cmp.Diff([]string{"snapshot.total_nodes", "snapshot.jobs[1].max_nodes"}, fields); diff != "" {
+	if diff := cmp.Diff([]string{"snapshot.jobs[1].max_nodes", "snapshot.total_nodes"}, fields); diff != "" {
 		t.Errorf("wrong fields (-want +got):\n%s", diff)
 	}
 }
@@ -151,15 +151,17 @@ func TestBugBecomesInternal(t *testing.T) {
 	}
 	config := fakeChainConfig(broken)
 	config.Greedy = fakeBackend{name: solver.BackendGreedy, solve: broken}
-	config.FillIdle = func(*solver.Snapshot) []int { panic("secret of the house") }
-	h := start(t, func(c *Config) { c.Chain = chain.New(config) })
+	h := start(t, func(c *Config) { c.Allocator = decider{chain: chain.New(config)} })
 
-	for name, mode := range map[string]elastallocv1.Mode{
-		"error": elastallocv1.Mode_MODE_REBALANCE, "panic": elastallocv1.Mode_MODE_FILL_IDLE,
-	} {
+	for _, name := range []string{"error", "panic"} {
 		r := smallRequest()
-		r.Snapshot.Id, r.Options.Mode = name, mode
-		_, err := h.client.Allocate(t.Context(), r)
+		r.Snapshot.Id = name
+		var err error
+		if name == "error" {
+			_, err = h.client.Allocate(t.Context(), r)
+		} else {
+			_, err = h.client.FillIdle(t.Context(), &elastallocv1.FillIdleRequest{Snapshot: r.Snapshot})
+		}
 		if s := status.Convert(err); s.Code() != codes.Internal || strings.Contains(s.Message(), "secret") ||
 			!strings.HasPrefix(s.Message(), "internal error; request id ") {
 			t.Errorf("%s: error is %v", name, err)
@@ -168,7 +170,7 @@ func TestBugBecomesInternal(t *testing.T) {
 		if line == "" {
 			t.Errorf("%s: the cause is not logged:\n%s", name, h.logs)
 		}
-		if name == "panic" && !strings.Contains(line, "server.TestBugBecomesInternal") {
+		if name == "panic" && !strings.Contains(line, "server.decider.FillIdle") {
 			t.Errorf("the stack is not logged: %s", line)
 		}
 	}

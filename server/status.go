@@ -155,9 +155,9 @@ func viewDecision(d *pastDecision, now time.Time) decisionView {
 		return v
 	}
 	v.Backend = string(d.report.Backend)
-	v.Reason = describeReason(d.mode, &d.report)
-	v.Gap, v.Gain = describeGap(d.mode, &d.report), describeGain(d.mode, &d.report)
-	v.Proven, v.FillIdle = d.report.Reason == solver.ReasonOptimal, d.mode == solver.ModeFillIdle
+	v.Reason = describeReason(d.filling, &d.report)
+	v.Gap, v.Gain = describeGap(d.filling, &d.report), describeGain(d.filling, &d.report)
+	v.Proven, v.FillIdle = d.report.Reason == solver.ReasonOptimal, d.filling
 	v.NotAsked, v.Failures = viewFailures(d.report.Attempts)
 	return v
 }

@@ -118,7 +118,7 @@ func TestStatusPageShowsDecisions(t *testing.T) {
 		}}
 		breaker := chain.NewBreaker(broken, chain.BreakerConfig{Failures: 1, Rest: time.Hour})
 		config.Backends = append(config.Backends, breaker)
-		c.Chain = chain.New(config)
+		c.Allocator = decider{chain: chain.New(config)}
 		c.Backends = []Backend{
 			{Name: solver.BackendExact}, {Name: solver.BackendCBC, Version: "2.10.12", State: breaker.State}, {Name: solver.BackendGreedy},
 		}
@@ -132,14 +132,19 @@ func TestStatusPageShowsDecisions(t *testing.T) {
 		func(r *elastallocv1.AllocateRequest) {
 			r.Snapshot.Id, r.Options.Backend = "refused", elastallocv1.Backend_BACKEND_CBC
 		},
-		func(r *elastallocv1.AllocateRequest) {
-			r.Snapshot.Id, r.Options.Mode = "filled", elastallocv1.Mode_MODE_FILL_IDLE
-		},
+		nil, // The idle nodes are filled.
 		func(r *elastallocv1.AllocateRequest) {
 			r.Snapshot.Id = "</td><script>alert(1)</script>\u202e\x00" + strings.Repeat("long ", 100)
 		},
 	} {
 		request := proto.CloneOf(smallRequest())
+		if change == nil {
+			request.Snapshot.Id = "filled"
+			if _, err := h.client.FillIdle(t.Context(), &elastallocv1.FillIdleRequest{Snapshot: request.Snapshot}); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
 		change(request)
 		if _, err := h.client.Allocate(t.Context(), request); err != nil {
 			t.Fatal(err)
@@ -154,9 +159,9 @@ func TestStatusPageShowsDecisions(t *testing.T) {
 		"<b>exact</b>", `data-label="answered">4<`, `data-label="failed">0<`, `data-label="not asked">0<`,
 		"<b>cbc</b> 2.10.12", "resting since ", ", next try from ", "1 failure: it printed &#34;&lt;img",
 		`data-label="answered">0<`, `class="n warn" data-label="failed">1<`, `data-label="not asked">1<`,
-		"<b>greedy</b>", `data-label="answered">1<`,
+		"<b>greedy</b>", `data-label="answered">0<`,
 		"&lt;/td&gt;&lt;script&gt;alert(1)&lt;/script&gt;��long ",
-		">filled<", `data-label="jobs">2<`, `data-label="nodes">8<`, `data-label="by">greedy<`, "filled idle nodes", `data-label="gap">–<`, `data-label="over greedy">–<`,
+		">filled<", `data-label="jobs">2<`, `data-label="nodes">8<`, "filled idle nodes", `data-label="gap">–<`, `data-label="over greedy">–<`,
 		">refused<", `data-label="by">exact<`, ">feasible<", `data-label="over greedy">&#43;0.0 %<`,
 		"cbc not asked: <bdi>resting until ",
 		">broken<", `data-label="by">exact<`, "<b>cbc crashed</b> after ", "<bdi>it printed",
@@ -170,12 +175,11 @@ func TestStatusPageShowsCallsWithoutADecision(t *testing.T) {
 	t.Parallel()
 	h := start(t, func(c *Config) {
 		config := fakeChainConfig(smallest)
-		config.Bound = func(context.Context, *solver.Problem) float64 { return -1 }
 		config.Backends = nil
 		config.Greedy = fakeBackend{name: solver.BackendGreedy, solve: func(context.Context, *solver.Problem) (solver.Result, error) {
 			return solver.Result{}, errors.New("a secret")
 		}}
-		c.Chain = chain.New(config)
+		c.Allocator = decider{chain: chain.New(config)}
 	})
 	if _, err := h.client.Allocate(t.Context(), smallRequest()); err == nil {
 		t.Fatal("there is an answer")
@@ -192,7 +196,7 @@ func TestStatusPageShowsCallsWithoutADecision(t *testing.T) {
 func TestStatusPageShowsWhoLeft(t *testing.T) {
 	t.Parallel()
 	g := newGate()
-	h := start(t, func(c *Config) { c.Chain = fakeChain(g.solve) })
+	h := start(t, func(c *Config) { c.Allocator = fakeAllocator(g.solve) })
 	ctx, leave := context.WithCancel(t.Context())
 	left := make(chan error, 1)
 	go func() {
@@ -215,7 +219,7 @@ func TestStatusPageShowsWhoLeft(t *testing.T) {
 func TestStatusPageWhileDraining(t *testing.T) {
 	t.Parallel()
 	g := newGate()
-	h := start(t, func(c *Config) { c.Chain, c.MaxInflight = fakeChain(g.solve), 64 })
+	h := start(t, func(c *Config) { c.Allocator, c.MaxInflight = fakeAllocator(g.solve), 64 })
 	inflight := make(chan error, 1)
 	go func() {
 		_, err := h.client.Allocate(t.Context(), smallRequest())
@@ -261,7 +265,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	h := new(history)
 	const many = 3*keptDecisions + 7
 	for i := range many {
-		request := Request{Snapshot: &solver.Snapshot{ID: fmt.Sprint(i, strings.Repeat("x", 1<<20))}}
+		request := call{snapshot: &solver.Snapshot{ID: fmt.Sprint(i, strings.Repeat("x", 1<<20))}}
 		report := &solver.Report{Backend: solver.BackendExact}
 		for range 100 {
 			report.Attempts = append(report.Attempts,
@@ -303,7 +307,7 @@ func TestHistoryIsShared(t *testing.T) {
 		group.Go(func() {
 			for range 100 {
 				report := &solver.Report{Attempts: []solver.Attempt{{Backend: solver.BackendExact, Outcome: solver.OutcomeAnswered}}}
-				h.remember(t.Context(), time.Now(), Request{Snapshot: new(solver.Snapshot)}, report, nil)
+				h.remember(t.Context(), time.Now(), call{snapshot: new(solver.Snapshot)}, report, nil)
 				h.recall()
 			}
 		})
@@ -313,7 +317,7 @@ func TestHistoryIsShared(t *testing.T) {
 		t.Errorf("%d decisions, %+v; want 400", decided, tallies)
 	}
 	var nobody *history
-	nobody.remember(t.Context(), time.Now(), Request{}, nil, nil)
+	nobody.remember(t.Context(), time.Now(), call{}, nil, nil)
 }
 
 func TestPrintable(t *testing.T) {

@@ -48,9 +48,9 @@ func describeState(s chain.BackendState, now time.Time) (state, why string) {
 }
 
 // describeReason returns what is known of an answer.
-func describeReason(mode solver.Mode, r *solver.Report) string {
+func describeReason(filling bool, r *solver.Report) string {
 	switch {
-	case mode == solver.ModeFillIdle:
+	case filling:
 		return "filled idle nodes"
 	case r.Limit == solver.LimitTime:
 		return string(r.Reason) + ", time was up"
@@ -74,11 +74,11 @@ func describeCode(code codes.Code) string {
 }
 
 // describeGap returns by how much the best plan could exceed an answer, rounded up.
-func describeGap(mode solver.Mode, r *solver.Report) string {
+func describeGap(filling bool, r *solver.Report) string {
 	const least = 0.001 // per cent
 	percent := 100 * r.RelativeGap
 	switch {
-	case mode == solver.ModeFillIdle:
+	case filling:
 		return "–"
 	case r.Reason == solver.ReasonOptimal:
 		return "0 %"
@@ -99,8 +99,8 @@ func twoDigits(x float64) string {
 }
 
 // describeGain returns what an answer is worth over greedy's.
-func describeGain(mode solver.Mode, r *solver.Report) string {
-	if mode == solver.ModeFillIdle || r.GreedyObjective <= 0 {
+func describeGain(filling bool, r *solver.Report) string {
+	if filling || r.GreedyObjective <= 0 {
 		return "–"
 	}
 	return fmt.Sprintf("%+.1f %%", 100*(r.Objective/r.GreedyObjective-1))

@@ -48,43 +48,43 @@ func TestDescribeState(t *testing.T) {
 
 func TestDescribeResult(t *testing.T) {
 	for name, test := range map[string]struct {
-		mode              solver.Mode
+		filling           bool
 		report            solver.Report
 		reason, gap, gain string
 	}{
 		"optimal": {
-			solver.ModeRebalance,
+			false,
 			solver.Report{Reason: solver.ReasonOptimal, Limit: solver.LimitNone, RelativeGap: 3e-10, Objective: 19.03, GreedyObjective: 10},
 			"optimal", "0 %", "+90.3 %",
 		},
 		"cut short": {
-			solver.ModeRebalance,
+			false,
 			solver.Report{Reason: solver.ReasonFeasible, Limit: solver.LimitTime, RelativeGap: 0.0012, Objective: 9, GreedyObjective: 10},
 			"feasible, time was up", "0.12 %", "-10.0 %",
 		},
 		"good enough": {
-			solver.ModeRebalance,
+			false,
 			solver.Report{Reason: solver.ReasonFeasible, Limit: solver.LimitGap, RelativeGap: 0.04321, Objective: 10, GreedyObjective: 10},
 			"feasible, asked gap reached", "4.4 %", "+0.0 %",
 		},
 		"a tiny gap": {
-			solver.ModeRebalance,
+			false,
 			solver.Report{Reason: solver.ReasonFeasible, Limit: solver.LimitTime, RelativeGap: 2e-9, Objective: 1},
 			"feasible, time was up", "< 0.001 %", "–",
 		},
 		"by greedy": {
-			solver.ModeRebalance,
+			false,
 			solver.Report{Reason: solver.ReasonHeuristic, Limit: solver.LimitNone, RelativeGap: 1, Objective: 0, GreedyObjective: 0},
 			"heuristic", "100 %", "–",
 		},
 		"filled": {
-			solver.ModeFillIdle,
+			true,
 			solver.Report{Reason: solver.ReasonHeuristic, Limit: solver.LimitNone, Objective: 3, GreedyObjective: 3},
 			"filled idle nodes", "–", "–",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			reason, gap, gain := describeReason(test.mode, &test.report), describeGap(test.mode, &test.report), describeGain(test.mode, &test.report)
+			reason, gap, gain := describeReason(test.filling, &test.report), describeGap(test.filling, &test.report), describeGain(test.filling, &test.report)
 			if reason != test.reason || gap != test.gap || gain != test.gain {
 				t.Errorf("%q, gap %q, gain %q; want %q, %q, %q", reason, gap, gain, test.reason, test.gap, test.gain)
 			}

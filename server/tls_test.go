@@ -116,7 +116,7 @@ func TestPlaintextMustBeAskedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			config := DefaultConfig()
-			config.Chain = fakeChain(smallest)
+			config.Allocator = fakeAllocator(smallest)
 			test.change(&config)
 			if err := config.check(); (err != nil) != test.bad {
 				t.Errorf("error is %v; want one: %v", err, test.bad)
@@ -141,7 +141,7 @@ func TestBadTLSFiles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			config := DefaultConfig()
-			config.Chain = fakeChain(smallest)
+			config.Allocator = fakeAllocator(smallest)
 			config.TLSCert, config.TLSKey = id.CertFile, id.KeyFile
 			test.change(&config)
 			if _, err := config.Complete(); err == nil || !strings.Contains(err.Error(), test.want) {

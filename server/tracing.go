@@ -42,26 +42,25 @@ func (c *Config) tracingOptions() []grpc.ServerOption {
 
 // describeRequest tells the span of a call what is to be decided: its size and its id,
 // and nothing else of the request.
-func describeRequest(ctx context.Context, request Request) {
+func describeRequest(ctx context.Context, c call) {
 	span := trace.SpanFromContext(ctx)
 	if !span.IsRecording() {
 		return
 	}
 	span.SetAttributes(
-		tracing.Text(tracing.SnapshotID, request.Snapshot.ID),
-		tracing.SnapshotJobs.Int(len(request.Snapshot.Jobs)),
-		tracing.SnapshotNodes.Int(request.Snapshot.TotalNodes),
-		tracing.SnapshotSteps.Int(request.Snapshot.Horizon.Steps),
-		tracing.Mode.String(string(request.Options.Mode)),
+		tracing.Text(tracing.SnapshotID, c.snapshot.ID),
+		tracing.SnapshotJobs.Int(len(c.snapshot.Jobs)),
+		tracing.SnapshotNodes.Int(c.snapshot.TotalNodes),
+		tracing.SnapshotSteps.Int(c.snapshot.Horizon.Steps),
 	)
 }
 
 // describeDecision tells the span of a call what was decided. A try that gave no answer
 // is an event: its own span ended before a judge could refute it, and a backend that was
 // not asked at all has none.
-func describeDecision(ctx context.Context, r *solver.Report) {
+func describeDecision(ctx context.Context, c call, r *solver.Report) {
 	span := trace.SpanFromContext(ctx)
-	if !span.IsRecording() {
+	if c.filling || !span.IsRecording() {
 		return
 	}
 	span.SetAttributes(

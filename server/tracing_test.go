@@ -160,10 +160,11 @@ func TestUnsampledCall(t *testing.T) {
 func TestSpansOfCallsThatFail(t *testing.T) {
 	t.Parallel()
 	g := newGate()
-	h, spans := startTraced(t, sdktrace.AlwaysSample(), func(c *Config) { c.MaxInflight, c.MaxQueue, c.Chain = 1, 0, fakeChain(g.solve) })
+	h, spans := startTraced(t, sdktrace.AlwaysSample(), func(c *Config) { c.MaxInflight, c.MaxQueue, c.Allocator = 1, 0, fakeAllocator(g.solve) })
 
 	bad := smallRequest()
 	bad.Snapshot.Jobs[0].Id, bad.Snapshot.Jobs[1].Id = "twice", "twice"
+	bad.Snapshot.Jobs[0].MinNodes = new(int32(0))
 	if _, err := h.client.Allocate(t.Context(), bad); status.Code(err) != codes.InvalidArgument {
 		t.Fatal(err)
 	}

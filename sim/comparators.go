@@ -51,7 +51,7 @@ func MaxMin(s *solver.Snapshot) []int {
 		at, lowest := 0, math.Inf(1)
 		for g, n := range growing {
 			job := &s.Jobs[m.jobs[n].Index]
-			if speed := job.Speed(m.nodes(n)) / job.Weight; speed < lowest {
+			if speed := job.Speed(m.nodes(n)) / job.WeightOrDefault(); speed < lowest {
 				at, lowest = g, speed
 			}
 		}

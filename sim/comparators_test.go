@@ -30,7 +30,7 @@ func pool(nodes int, jobs ...solver.Job) *solver.Snapshot {
 
 func TestComparators(t *testing.T) {
 	weighted := told(100, 0)
-	weighted.Weight = 4
+	weighted.Weight = new(4.0)
 	// At their sizes the three take 39 s, 125 s and 24 s.
 	fixed := func() []solver.Job { return []solver.Job{told(100, 0, 4), told(200, 0, 2), told(100, 0, 8)} }
 	for name, test := range map[string]struct {
@@ -39,8 +39,9 @@ func TestComparators(t *testing.T) {
 		want     []int
 	}{
 		"fifo: in order while they fit":         {FirstInFirstOut, pool(6, fixed()...), []int{4, 2, 0}},
-		"fifo: nobody passes the front":         {FirstInFirstOut, pool(3, fixed()...), []int{0, 0, 0}},
-		"fifo: nobody passes one in the middle": {FirstInFirstOut, pool(7, told(9, 0, 4), told(9, 0, 4), told(9, 0, 1)), []int{4, 0, 0}},
+		"fifo: no job passes the front":         {FirstInFirstOut, pool(7, told(9, 4, 4), told(9, 0, 4), told(9, 0, 1)), []int{4, 0, 0}},
+		"fifo: one that never fits is passed":   {FirstInFirstOut, pool(3, fixed()...), []int{0, 2, 0}},
+		"fifo: no job passes one in the middle": {FirstInFirstOut, pool(7, told(9, 0, 4), told(9, 0, 4), told(9, 0, 1)), []int{4, 0, 0}},
 		"fifo: running jobs keep their nodes":   {FirstInFirstOut, pool(7, told(9, 2, 2), told(1, 0, 8), told(9, 4, 4)), []int{2, 0, 4}},
 
 		"srpt: the shortest at its size first":   {ShortestRemaining, pool(13, fixed()...), []int{4, 0, 8}},

@@ -3,14 +3,10 @@ package sim
 import (
 	"time"
 
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/durationpb"
-
-	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Cut returns the decision a pool of the given nodes would have faced at a moment
+// Cut returns the snapshot that a pool of the given nodes would have had at a moment
 // of a trace, counted from the first submission. nodes is at least 0 and
 // gpusPerNode at least 1.
 //
@@ -21,16 +17,9 @@ import (
 // the first that does not fit and all after it are queued, first in, first out,
 // and have not trained. The horizon and the range of nodes are the defaults,
 // written out.
-func Cut(trace Trace, nodes int32, at time.Duration, gpusPerNode int) *elastallocv1.AllocateRequest {
-	horizon := solver.DefaultHorizon()
-	snapshot := &elastallocv1.Snapshot{
-		TotalNodes: nodes,
-		Horizon: &elastallocv1.Horizon{
-			Step:  durationpb.New(horizon.Step),
-			Steps: proto.Int32(int32(horizon.Steps)),
-		},
-	}
-	idle, queuing := int(nodes), false
+func Cut(trace Trace, nodes int, at time.Duration, gpusPerNode int) *solver.Snapshot {
+	snapshot := &solver.Snapshot{TotalNodes: nodes, Horizon: solver.DefaultHorizon()}
+	idle, queuing := nodes, false
 	for i := range trace {
 		traced := &trace[i]
 		if traced.Submit > at {
@@ -40,20 +29,20 @@ func Cut(trace Trace, nodes int32, at time.Duration, gpusPerNode int) *elastallo
 		if elapsed >= traced.Duration {
 			continue
 		}
-		job := &elastallocv1.Job{
-			Id:           traced.ID,
-			RemainingEta: durationpb.New(traced.RemainingDemand(elapsed, gpusPerNode)),
-			MinNodes:     proto.Int32(solver.DefaultMinNodes),
-			MaxNodes:     proto.Int32(solver.DefaultMaxNodes),
+		job := solver.Job{
+			ID:           traced.ID,
+			RemainingETA: traced.RemainingDemand(elapsed, gpusPerNode),
+			MinNodes:     solver.DefaultMinNodes,
+			MaxNodes:     solver.DefaultMaxNodes,
 		}
 		asked := traced.Nodes(gpusPerNode)
 		queuing = queuing || asked > idle
 		if !queuing {
 			idle -= asked
-			job.CurrentNodes = int32(asked)
-			job.TrainingTime = durationpb.New(elapsed)
+			job.CurrentNodes = asked
+			job.TrainingTime = elapsed
 		}
 		snapshot.Jobs = append(snapshot.Jobs, job)
 	}
-	return &elastallocv1.AllocateRequest{Snapshot: snapshot}
+	return snapshot
 }

@@ -8,11 +8,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/testing/protocmp"
 	"pgregory.net/rapid"
 
-	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 func TestCut(t *testing.T) {
@@ -29,26 +27,28 @@ func TestCut(t *testing.T) {
 	// for whom the last node would do, do not overtake it.
 	got := Cut(trace, 5, 100*time.Second, 8)
 
-	const job = `{"id": %q, "remainingEta": %q, "minNodes": 1, "maxNodes": 16}`
-	want := new(elastallocv1.AllocateRequest)
-	err := protojson.Unmarshal([]byte(`{"snapshot": {
-		"totalNodes": 5, "horizon": {"step": "300s", "steps": 5}, "jobs": [
-		{"id": "running", "remainingEta": "2304s", "minNodes": 1, "maxNodes": 16,
-		 "currentNodes": 4, "trainingTime": "100s"},`+
-		fmt.Sprintf(job+","+job+","+job, "blocked", "80s", "behind", "1s", "now", "1s")+`]}}`), want)
-	if err != nil {
-		t.Fatal(err)
+	running := solver.NewJob("running", 2304*time.Second)
+	running.CurrentNodes, running.TrainingTime = 4, 100*time.Second
+	want := &solver.Snapshot{
+		TotalNodes: 5, Horizon: solver.DefaultHorizon(),
+		Jobs: []solver.Job{
+			running, solver.NewJob("blocked", 80*time.Second),
+			solver.NewJob("behind", time.Second), solver.NewJob("now", time.Second),
+		},
 	}
-	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
-		t.Errorf("request (-want +got):\n%s", diff)
+	for i := range want.Jobs {
+		want.Jobs[i].Scaling = solver.Scaling{} // The default is left out.
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("snapshot (-want +got):\n%s", diff)
 	}
 }
 
 func TestCutOfNothing(t *testing.T) {
 	trace := Trace{{ID: "a", Submit: time.Minute, Duration: time.Minute, GPUs: 8}}
 	for _, at := range []time.Duration{0, time.Minute - 1, 2 * time.Minute} {
-		if jobs := Cut(trace, 8, at, 8).GetSnapshot().GetJobs(); len(jobs) != 0 {
-			t.Errorf("at %v the snapshot holds %v; want nobody", at, jobs)
+		if jobs := Cut(trace, 8, at, 8).Jobs; len(jobs) != 0 {
+			t.Errorf("at %v the snapshot holds %v; want none", at, jobs)
 		}
 	}
 }
@@ -58,46 +58,46 @@ func TestCutOfNothing(t *testing.T) {
 func TestCutProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		trace := drawTrace(t)
-		nodes := rapid.Int32Range(0, 60).Draw(t, "nodes")
+		nodes := rapid.IntRange(0, 60).Draw(t, "nodes")
 		gpusPerNode := rapid.IntRange(1, 16).Draw(t, "GPUs per node")
 		at := time.Duration(rapid.Int64Range(0, int64(20*time.Second)).Draw(t, "at"))
-		jobs := Cut(trace, nodes, at, gpusPerNode).GetSnapshot().GetJobs()
+		jobs := Cut(trace, nodes, at, gpusPerNode).Jobs
 
-		next, held, blockedBy := 0, int32(0), int32(0)
+		next, held, blockedBy := 0, 0, 0
 		for _, traced := range trace {
 			if traced.Submit > at || traced.Submit+traced.Duration <= at {
 				continue
 			}
-			if next == len(jobs) || jobs[next].GetId() != traced.ID {
+			if next == len(jobs) || jobs[next].ID != traced.ID {
 				t.Fatalf("job %d of the snapshot is not the active job %q", next, traced.ID)
 			}
 			job := jobs[next]
 			next++
 
-			asked := int32(NodesAsked(traced.GPUs, gpusPerNode))
-			switch job.GetCurrentNodes() {
+			asked := NodesAsked(traced.GPUs, gpusPerNode)
+			switch job.CurrentNodes {
 			case 0:
 				if blockedBy == 0 {
 					blockedBy = asked
 				}
-				if job.GetTrainingTime().AsDuration() != 0 {
-					t.Errorf("queued job %q has trained %v", traced.ID, job.GetTrainingTime().AsDuration())
+				if job.TrainingTime != 0 {
+					t.Errorf("queued job %q has trained %v", traced.ID, job.TrainingTime)
 				}
 			case asked:
 				held += asked
 				if blockedBy != 0 {
 					t.Errorf("job %q overtook the queue", traced.ID)
 				}
-				if got := job.GetTrainingTime().AsDuration(); got != at-traced.Submit {
+				if got := job.TrainingTime; got != at-traced.Submit {
 					t.Errorf("job %q has trained %v; want %v", traced.ID, got, at-traced.Submit)
 				}
 			default:
-				t.Errorf("job %q holds %d nodes; it asked for %d", traced.ID, job.GetCurrentNodes(), asked)
+				t.Errorf("job %q holds %d nodes; it asked for %d", traced.ID, job.CurrentNodes, asked)
 			}
 
 			share := 1 - float64(at-traced.Submit)/float64(traced.Duration)
-			demand := traced.Duration.Seconds() * speed(int(asked))
-			got := job.GetRemainingEta().AsDuration()
+			demand := traced.Duration.Seconds() * speed(asked)
+			got := job.RemainingETA
 			if want := demand * share; got <= 0 || got.Seconds() > want+1e-6 || got.Seconds() < want-1e-6 {
 				t.Errorf("job %q has the remaining ETA %v; want %v s", traced.ID, got, want)
 			}
@@ -150,18 +150,18 @@ func TestCutOfRealTraces(t *testing.T) {
 			}
 			busy := 0
 			for hour := range 50 {
-				snapshot := Cut(trace, 110, time.Duration(hour)*time.Hour, DefaultGPUsPerNode).GetSnapshot()
-				held := int32(0)
-				for _, job := range snapshot.GetJobs() {
-					held += job.GetCurrentNodes()
+				snapshot := Cut(trace, 110, time.Duration(hour)*time.Hour, DefaultGPUsPerNode)
+				held := 0
+				for _, job := range snapshot.Jobs {
+					held += job.CurrentNodes
 				}
 				if held > 110 {
 					t.Errorf("at hour %d the jobs hold %d of 110 nodes", hour, held)
 				}
-				busy += len(snapshot.GetJobs())
+				busy += len(snapshot.Jobs)
 			}
 			if busy == 0 {
-				t.Error("nobody was active in 50 hours")
+				t.Error("no job was active in 50 hours")
 			}
 		})
 	}

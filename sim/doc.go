@@ -4,8 +4,8 @@
 //
 // A Trace, read from CSV or drawn by Synthetic, becomes a Workload; Run simulates
 // it under a Policy and returns what became of every job; Summarize and Compare
-// work out the measures. Decisions come from a Decider, which is the server's own
-// Allocate. Cut makes a single decision's request out of a moment of a trace.
+// work out the measures. Decisions come from an Allocator, the one of the root
+// package. Cut makes a single decision's snapshot out of a moment of a trace.
 //
 // # The model of time
 //
@@ -13,7 +13,7 @@
 // submission, in which second s does in this order:
 //
 //  1. Unless s is a scaling moment, the queue takes the nodes that were idle by the
-//     end of second s-1 (MODE_FILL_IDLE). That is the paper's example: a job ends
+//     end of second s-1 (FillIdle). That is the paper's example: a job ends
 //     at 9:02:09 and a queued job starts on its nodes at 9:02:10.
 //  2. Jobs whose work is done end, and free their nodes.
 //  3. Jobs that were submitted join the queue.

@@ -25,7 +25,7 @@ type literalJob struct {
 
 // literal is the simulation as the package's documentation tells it: a loop over
 // seconds in which nothing is skipped and nothing is foreseen.
-func literal(t *rapid.T, w Workload, p Policy, config Config, decider Decider) []JobResult {
+func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocator) []JobResult {
 	jobs := make([]literalJob, len(w.Jobs))
 	for i := range jobs {
 		jobs[i].WorkloadJob = w.Jobs[i]
@@ -64,9 +64,9 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, decider Decider) [
 		var nodes []int
 		var err error
 		if fill {
-			nodes, err = fillIdle(t.Context(), decider, snapshot)
+			nodes, err = fillIdle(t.Context(), allocator, snapshot)
 		} else {
-			nodes, _, err = p.decide(t.Context(), decider, snapshot, config.DecisionBudget, nil)
+			nodes, _, err = p.decide(t.Context(), allocator, snapshot, config.DecisionBudget, nil)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -162,7 +162,7 @@ func TestEqualsTheLiteralLoop(t *testing.T) {
 			policies = append(policies, p)
 		}
 	}
-	decider := newDecider()
+	allocator := newAllocator()
 	rapid.Check(t, func(t *rapid.T) {
 		p := rapid.SampledFrom(policies).Draw(t, "policy")
 		config := Config{
@@ -172,8 +172,8 @@ func TestEqualsTheLiteralLoop(t *testing.T) {
 		}
 		config.Frequency = config.ScalingDelay + time.Duration(rapid.IntRange(1, 60).Draw(t, "frequency"))*time.Second
 		w := drawWorkload(t)
-		want := literal(t, w, p, config, decider)
-		got, err := Run(t.Context(), w, p, config, decider)
+		want := literal(t, w, p, config, allocator)
+		got, err := Run(t.Context(), w, p, config, allocator)
 		if err != nil {
 			t.Fatal(err)
 		}

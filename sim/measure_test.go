@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 func TestSummarize(t *testing.T) {
@@ -20,9 +20,9 @@ func TestSummarize(t *testing.T) {
 			{Submit: 10 * second, Start: 40 * second, End: 310 * second, Rescales: 1, Outcome: OutcomeHung},
 		},
 		Decisions: []Decision{
-			{SolveTime: 1 * time.Millisecond, Reason: elastallocv1.Reason_REASON_OPTIMAL},
+			{SolveTime: 1 * time.Millisecond, Reason: solver.ReasonOptimal},
 			{SolveTime: 3 * time.Millisecond},
-			{SolveTime: 8 * time.Millisecond, Reason: elastallocv1.Reason_REASON_OPTIMAL},
+			{SolveTime: 8 * time.Millisecond, Reason: solver.ReasonOptimal},
 		},
 	}
 	want := `{"trace":"w","policy":"p","nodes":7,"seed":9,"jobs":2,"completed":1,` +

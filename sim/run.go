@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -25,15 +24,14 @@ type Config struct {
 	// as before: whole seconds, less than the frequency, or else jobs could be
 	// starting and growing for ever.
 	ScalingDelay time.Duration
-	// DecisionBudget is the time budget of a decision; 0 leaves it to the Decider.
+	// DecisionBudget is the time budget of a decision; 0 leaves it to the Allocator.
 	DecisionBudget time.Duration
-	// Observe is shown every decision of the Decider at a scaling moment; nil is
-	// nobody.
+	// Observe, where set, is shown every decision of the Allocator at a scaling moment.
 	Observe Observer
 }
 
 // Observer is shown a decision. It must keep neither without a copy.
-type Observer func(*elastallocv1.AllocateRequest, *elastallocv1.AllocateResponse)
+type Observer func(*solver.Snapshot, solver.Decision)
 
 // DefaultDecisionBudget is ample, so that hardly ever a clock decides what a
 // simulation finds.
@@ -106,25 +104,25 @@ type Decision struct {
 	Jobs int
 	// SolveTime is the report's solve time; of a comparator, the time of its rule.
 	SolveTime time.Duration
-	// Backend is who answered; unspecified for a comparator.
-	Backend elastallocv1.Backend
+	// Backend is the one that answered; "" for a comparator.
+	Backend solver.BackendName
 	// Reason and RelativeGap are the report's.
-	Reason      elastallocv1.Reason
+	Reason      solver.Reason
 	RelativeGap float64
 }
 
 // Proven reports whether the decision is proven optimal.
-func (d *Decision) Proven() bool { return d.Reason == elastallocv1.Reason_REASON_OPTIMAL }
+func (d *Decision) Proven() bool { return d.Reason == solver.ReasonOptimal }
 
 // Run simulates a workload under a policy, second by second in effect (see the
-// package's documentation), until every job has ended. The decider is asked from
+// package's documentation), until every job has ended. The allocator is asked from
 // one goroutine. The result depends on the arguments alone, decision times apart,
 // as long as no decision is cut short by its budget.
-func Run(ctx context.Context, workload Workload, policy Policy, config Config, decider Decider) (*Result, error) {
+func Run(ctx context.Context, workload Workload, policy Policy, config Config, allocator Allocator) (*Result, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	s := newSimulation(workload, policy, config, decider)
+	s := newSimulation(workload, policy, config, allocator)
 	for s.arriving < len(s.jobs) || len(s.active) > 0 {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -142,7 +140,7 @@ type simulation struct {
 	workload  Workload
 	policy    Policy
 	config    Config
-	decider   Decider
+	allocator Allocator
 	perSecond []time.Duration // work done in a second, by nodes
 	jobs      []simulatedJob  // in the order of submission
 	active    []int           // submitted and not ended, in that order
@@ -159,9 +157,9 @@ type simulation struct {
 // never is later than anything that happens.
 const never = time.Duration(math.MaxInt64)
 
-func newSimulation(workload Workload, policy Policy, config Config, decider Decider) *simulation {
+func newSimulation(workload Workload, policy Policy, config Config, allocator Allocator) *simulation {
 	s := &simulation{
-		workload: workload, policy: policy, config: config, decider: decider,
+		workload: workload, policy: policy, config: config, allocator: allocator,
 		perSecond: make([]time.Duration, solver.DefaultMaxNodes+1),
 		jobs:      make([]simulatedJob, len(workload.Jobs)),
 		fillAt:    never,
@@ -271,7 +269,7 @@ func (s *simulation) regularTime(ctx context.Context) error {
 	if !queued || idle == 0 {
 		return nil // The rule would change nothing.
 	}
-	nodes, err := fillIdle(ctx, s.decider, s.snapshot())
+	nodes, err := fillIdle(ctx, s.allocator, s.snapshot())
 	if err != nil {
 		return err
 	}
@@ -294,7 +292,7 @@ func (s *simulation) scalingMoment(ctx context.Context) error {
 		s.idleMoments = 0
 	}
 	if s.idleMoments > 1 && s.arriving == len(s.jobs) {
-		return errors.New("nobody has nodes, and nobody gets any")
+		return errors.New("no job holds nodes, and the policy gives none any")
 	}
 	return nil
 }
@@ -307,7 +305,7 @@ func (s *simulation) holdsNodes() bool {
 // rebalance has the policy decide and carries its decision out.
 func (s *simulation) rebalance(ctx context.Context) error {
 	nodes, decision, err := s.policy.decide(
-		ctx, s.decider, s.snapshot(), s.config.DecisionBudget, s.config.Observe)
+		ctx, s.allocator, s.snapshot(), s.config.DecisionBudget, s.config.Observe)
 	if err != nil {
 		return err
 	}

@@ -9,9 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/protobuf/proto"
 
-	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -168,8 +166,8 @@ func TestToldETA(t *testing.T) {
 	outrun.ToldETA = 100 * second
 	var told []time.Duration
 	config := DefaultConfig(1)
-	config.Observe = func(request *elastallocv1.AllocateRequest, _ *elastallocv1.AllocateResponse) {
-		told = append(told, request.GetSnapshot().GetJobs()[0].GetRemainingEta().AsDuration())
+	config.Observe = func(s *solver.Snapshot, _ solver.Decision) {
+		told = append(told, s.Jobs[0].RemainingETA)
 	}
 	result := run(t, policy(t, "optimal"), config, outrun)
 	if diff := cmp.Diff([]time.Duration{100 * second, second, second, second}, told); diff != "" {
@@ -184,8 +182,8 @@ func TestRankByETA(t *testing.T) {
 	trained := func(name string) []time.Duration {
 		var told []time.Duration
 		config := DefaultConfig(1)
-		config.Observe = func(request *elastallocv1.AllocateRequest, _ *elastallocv1.AllocateResponse) {
-			told = append(told, request.GetSnapshot().GetJobs()[0].GetTrainingTime().AsDuration())
+		config.Observe = func(s *solver.Snapshot, _ solver.Decision) {
+			told = append(told, s.Jobs[0].TrainingTime)
 		}
 		run(t, policy(t, name), config, job("a", 0, 400*second))
 		return told
@@ -227,41 +225,37 @@ func TestFixedSizeFitsThePool(t *testing.T) {
 
 func TestRunFails(t *testing.T) {
 	broken := errors.New("broken")
-	answer := func(nodes int32) deciderFunc {
-		return func(request *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
-			response := new(elastallocv1.AllocateResponse)
-			for range request.GetSnapshot().GetJobs() {
-				response.Allocations = append(response.Allocations, &elastallocv1.Allocation{Nodes: nodes})
-			}
-			return response, nil
+	answer := func(nodes int) allocatorFunc {
+		return func(s *solver.Snapshot) (solver.Decision, error) {
+			return solver.DecideNow(s, slices.Repeat([]int{nodes}, len(s.Jobs))), nil
 		}
 	}
-	missing := deciderFunc(func(request *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
-		response, err := answer(1)(request)
-		response.Report = &elastallocv1.SolveReport{Attempts: []*elastallocv1.Attempt{{
-			Backend: elastallocv1.Backend_BACKEND_EXACT, Outcome: elastallocv1.Outcome_OUTCOME_UNAVAILABLE, Detail: "gone",
-		}}}
-		return response, err
+	missing := allocatorFunc(func(s *solver.Snapshot) (solver.Decision, error) {
+		decision, err := answer(1)(s)
+		decision.Report.Attempts = []solver.Attempt{{
+			Backend: solver.BackendExact, Outcome: solver.OutcomeUnavailable, Detail: "gone",
+		}}
+		return decision, err
 	})
 	for name, test := range map[string]struct {
-		decider Decider
-		want    string
+		allocator Allocator
+		want      string
 	}{
-		"the decider": {deciderFunc(func(*elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
-			return nil, broken
+		"the allocator": {allocatorFunc(func(*solver.Snapshot) (solver.Decision, error) {
+			return solver.Decision{}, broken
 		}), "w under optimal on 4 nodes, second 0: broken"},
 		"an illegal size": {answer(3), `gives job "a" 3 nodes`},
 		"a negative size": {answer(-1), `gives job "a" -1 nodes`},
 		"too many nodes":  {answer(8), "gives 8 of 4 nodes"},
-		"no allocation": {deciderFunc(func(*elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
-			return nil, nil //nolint:nilnil // That is the defect.
-		}), "speaks of 0 of 1 jobs"},
-		"a backend that is missing":  {missing, "the backend is unavailable: gone"},
-		"nobody is ever given nodes": {answer(0), "nobody has nodes"},
+		"no allocation": {allocatorFunc(func(*solver.Snapshot) (solver.Decision, error) {
+			return solver.Decision{}, nil
+		}), "has 0 of 1 jobs"},
+		"a backend that is missing": {missing, "the backend is unavailable: gone"},
+		"no job ever gets nodes":    {answer(0), "no job holds nodes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := Workload{Name: "w", Jobs: []WorkloadJob{job("a", 0, time.Hour)}}
-			_, err := Run(t.Context(), w, policy(t, "optimal"), DefaultConfig(4), test.decider)
+			_, err := Run(t.Context(), w, policy(t, "optimal"), DefaultConfig(4), test.allocator)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("the error is %v; want one with %q", err, test.want)
 			}
@@ -292,14 +286,14 @@ func TestRunRefusesBadConfigs(t *testing.T) {
 func TestRunEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	decisions := 0
-	decider := deciderFunc(func(request *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
+	allocator := allocatorFunc(func(s *solver.Snapshot) (solver.Decision, error) {
 		if decisions++; decisions == 3 {
 			cancel()
 		}
-		return newDecider().Allocate(context.Background(), request)
+		return newAllocator().Allocate(context.Background(), s, solver.Options{})
 	})
 	w := Workload{Name: "w", Jobs: []WorkloadJob{job("a", 0, 1000*time.Hour)}}
-	if _, err := Run(ctx, w, policy(t, "optimal"), DefaultConfig(4), decider); !errors.Is(err, context.Canceled) {
+	if _, err := Run(ctx, w, policy(t, "optimal"), DefaultConfig(4), allocator); !errors.Is(err, context.Canceled) {
 		t.Errorf("the error is %v; want that of the context", err)
 	}
 }
@@ -331,7 +325,7 @@ func TestRunAll(t *testing.T) {
 		alone[i].Workload = "w"
 	}
 	done := 0
-	together, err := RunAll(t.Context(), tasks, newDecider(), 4, func(*Result) { done++ })
+	together, err := RunAll(t.Context(), tasks, newAllocator(), 4, func(*Result) { done++ })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -354,35 +348,59 @@ func TestRunAllReturnsTheFirstError(t *testing.T) {
 	w := Workload{Name: "w", Jobs: []WorkloadJob{job("a", 0, time.Hour)}}
 	tasks := slices.Repeat([]Task{{Workload: w, Policy: policy(t, "optimal"), Config: DefaultConfig(4)}}, 5)
 	tasks[0].Config.Nodes = 0
-	if _, err := RunAll(t.Context(), tasks, newDecider(), 1, nil); err == nil || !strings.Contains(err.Error(), "0 nodes") {
+	if _, err := RunAll(t.Context(), tasks, newAllocator(), 1, nil); err == nil || !strings.Contains(err.Error(), "0 nodes") {
 		t.Errorf("the error is %v; want that of the first task", err)
 	}
 }
 
-func TestRequest(t *testing.T) {
+func TestSnapshot(t *testing.T) {
 	large := job("large", 0, time.Hour)
 	large.Asked = 8
 	config := Config{Nodes: 4, Frequency: 60 * second, Steps: 3, ScalingDelay: 15 * second, DecisionBudget: 2 * second}
-	var got *elastallocv1.AllocateRequest
-	config.Observe = func(request *elastallocv1.AllocateRequest, _ *elastallocv1.AllocateResponse) {
+	var got *solver.Snapshot
+	config.Observe = func(s *solver.Snapshot, _ solver.Decision) {
 		if got == nil {
-			got = proto.CloneOf(request)
+			got = s
 		}
 	}
 	p := policy(t, "optimal-preemptive")
 	p.FixedSize = true
 	run(t, p, config, large)
-	if options := got.GetOptions(); options.GetAdmission() != elastallocv1.Admission_ADMISSION_PREEMPTIVE ||
-		options.GetTimeBudget().AsDuration() != 2*second {
-		t.Errorf("the options are %v", options)
+	want := &solver.Snapshot{
+		ID: "test@0s", TotalNodes: 4, Horizon: solver.Horizon{Step: 60 * second, Steps: 3},
+		Jobs: []solver.Job{solver.NewJob("large", time.Hour)},
 	}
-	snapshot := got.GetSnapshot()
-	if snapshot.GetTotalNodes() != 4 || snapshot.GetHorizon().GetSteps() != 3 ||
-		snapshot.GetHorizon().GetStep().AsDuration() != 60*second || len(snapshot.GetJobs()) != 1 {
-		t.Fatalf("the snapshot is %v", snapshot)
+	want.Jobs[0].AllowedNodes, want.Jobs[0].RescaleDelay = []int{4}, 15*second
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("snapshot (-want +got):\n%s", diff)
 	}
-	told := snapshot.GetJobs()[0]
-	if told.GetRescaleDelay().AsDuration() != 15*second || !slices.Equal(told.GetAllowedNodes(), []int32{4}) {
-		t.Errorf("the job is %v", told)
+}
+
+// TestOptions checks what an allocator is asked with.
+func TestOptions(t *testing.T) {
+	var got solver.Options
+	config := DefaultConfig(4)
+	config.DecisionBudget = 2 * second
+	spy := optionsSpy{newAllocator(), &got}
+	w := Workload{Name: "w", Jobs: []WorkloadJob{job("a", 0, time.Minute)}}
+	if _, err := Run(t.Context(), w, policy(t, "optimal-preemptive"), config, spy); err != nil {
+		t.Fatal(err)
 	}
+	want := solver.Options{
+		Backend: solver.BackendExact, Admission: solver.AdmissionPreemptive, TimeBudget: 2 * second,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("options (-want +got):\n%s", diff)
+	}
+}
+
+// optionsSpy keeps the options that it was asked with.
+type optionsSpy struct {
+	realAllocator
+	got *solver.Options
+}
+
+func (s optionsSpy) Allocate(ctx context.Context, snapshot *solver.Snapshot, o solver.Options) (solver.Decision, error) {
+	*s.got = o
+	return s.realAllocator.Allocate(ctx, snapshot, o)
 }

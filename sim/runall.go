@@ -19,7 +19,7 @@ type Task struct {
 //
 // Decision times are wall-clock times, so they are only worth reading with no more
 // workers than idle processors: a decision is made by one goroutine.
-func RunAll(ctx context.Context, tasks []Task, decider Decider, workers int, done func(*Result)) ([]*Result, error) {
+func RunAll(ctx context.Context, tasks []Task, allocator Allocator, workers int, done func(*Result)) ([]*Result, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	results := make([]*Result, len(tasks))
@@ -35,7 +35,7 @@ func RunAll(ctx context.Context, tasks []Task, decider Decider, workers int, don
 		workersDone.Go(func() {
 			for i := range queue {
 				task := &tasks[i]
-				result, err := Run(ctx, task.Workload, task.Policy, task.Config, decider)
+				result, err := Run(ctx, task.Workload, task.Policy, task.Config, allocator)
 				if err != nil {
 					cancel(err) // The first cause is kept.
 					return

@@ -14,7 +14,7 @@ func TestNearAnIndependentSimulator(t *testing.T) {
 		t.Skip("whole traces take seconds")
 	}
 	type mean struct{ queue, total float64 }
-	decider := newDecider()
+	allocator := newAllocator()
 	for _, test := range []struct {
 		trace           string
 		nodes           int
@@ -35,7 +35,7 @@ func TestNearAnIndependentSimulator(t *testing.T) {
 		}
 		w := NewWorkload(test.trace, trace, WorkloadOptions{GPUsPerNode: DefaultGPUsPerNode, MinDuration: 5 * time.Minute})
 		for name, want := range map[string]mean{"greedy": test.greedy, "optimal": test.optimal} {
-			result, err := Run(t.Context(), w, policy(t, name), DefaultConfig(test.nodes), decider)
+			result, err := Run(t.Context(), w, policy(t, name), DefaultConfig(test.nodes), allocator)
 			if err != nil {
 				t.Fatal(err)
 			}

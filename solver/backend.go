@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"time"
 )
 
 // BackendName names a backend in options, reports, flags and metrics.
@@ -28,18 +27,6 @@ const (
 	FormulationPaper  Formulation = "paper"   // the paper's final formulation, verbatim
 )
 
-// Mode is the kind of moment a decision is made at.
-type Mode string
-
-// The modes.
-const (
-	// ModeRebalance is a scaling moment: every job's nodes may change.
-	ModeRebalance Mode = "rebalance"
-	// ModeFillIdle is a regular time: running jobs keep their nodes and the queue
-	// takes what is idle, in order.
-	ModeFillIdle Mode = "fill-idle"
-)
-
 // Backend finds plans. Implementations are safe for concurrent use and keep no
 // state between calls that could change an answer.
 type Backend interface {
@@ -50,6 +37,15 @@ type Backend interface {
 	// there is no plan; it wraps ErrUnavailable, ErrTimedOut or ErrInvalidPlan where
 	// those say why.
 	Solve(ctx context.Context, p *Problem, options SolveOptions) (Result, error)
+}
+
+// Prover is a backend that also proves bounds for plans that are not its own. What
+// external solvers and heuristics return is verified against it.
+type Prover interface {
+	Backend
+	// Bound returns a proven upper bound on the optimum of p: finite for every
+	// problem that has a plan, and the tighter the later ctx ends.
+	Bound(ctx context.Context, p *Problem) float64
 }
 
 // SolveOptions is what a caller asks of a backend.
@@ -149,26 +145,4 @@ const tiny = 1e-12
 // much better than the objective a plan could be; it is never negative.
 func RelativeGap(objective, bound float64) float64 {
 	return max(0, bound-objective) / max(math.Abs(bound), math.Abs(objective), tiny)
-}
-
-// Options is what a caller asks of a decision.
-type Options struct {
-	Backend     BackendName
-	Formulation Formulation
-	// TimeBudget caps the decision; 0 means that only the context does.
-	TimeBudget time.Duration
-	// RelativeGap ends the search early, as in SolveOptions.
-	RelativeGap float64
-	Mode        Mode
-	Admission   Admission
-}
-
-// DefaultOptions returns the options of an empty request, without a budget.
-func DefaultOptions() Options {
-	return Options{
-		Backend:     BackendExact,
-		Formulation: FormulationOneHot,
-		Mode:        ModeRebalance,
-		Admission:   AdmissionFIFO,
-	}
 }

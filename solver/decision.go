@@ -62,9 +62,9 @@ type Report struct {
 	Limit   Limit
 	// Objective is that of the returned plan, recomputed from it.
 	Objective float64
-	// Bound is a proven upper bound on the optimum, 0 in ModeFillIdle.
+	// Bound is a proven upper bound on the optimum.
 	Bound float64
-	// RelativeGap is as the function of that name has it.
+	// RelativeGap is RelativeGap(Objective, Bound).
 	RelativeGap float64
 	// GreedyObjective is what the greedy allocator would have scored.
 	GreedyObjective float64
@@ -82,6 +82,22 @@ type Attempt struct {
 	Outcome  Outcome
 	Detail   string
 	Duration time.Duration
+}
+
+// DecideNow turns the nodes of every job of the snapshot from now on, which together do
+// not exceed the pool, into a decision without a plan. Of its report only IdleNodes is
+// set.
+func DecideNow(s *Snapshot, nodes []int) Decision {
+	d := Decision{Allocations: make([]Allocation, len(s.Jobs))}
+	d.Report.IdleNodes = s.TotalNodes
+	for i := range s.Jobs {
+		job := &s.Jobs[i]
+		d.Allocations[i] = Allocation{
+			JobID: job.ID, Current: job.CurrentNodes, Nodes: nodes[i], Change: ChangeOf(job.CurrentNodes, nodes[i]),
+		}
+		d.Report.IdleNodes -= nodes[i]
+	}
+	return d
 }
 
 // Decide turns a plan into the decision for every job of the snapshot p was built

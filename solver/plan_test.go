@@ -19,7 +19,7 @@ func example() *solver.Problem {
 	s.Horizon = solver.Horizon{Step: 300 * time.Second, Steps: 3}
 	s.Jobs[0].RemainingETA = 900 * time.Second
 	s.Jobs[1].RemainingETA = 4800 * time.Second
-	s.Jobs[1].Weight = 2
+	s.Jobs[1].Weight = new(2.0)
 	s.Jobs[0].MaxNodes, s.Jobs[1].MaxNodes = 4, 4
 	return solver.NewProblem(s, solver.AdmissionFIFO)
 }

@@ -146,25 +146,3 @@ func (p *Problem) WithWaiting() *Problem {
 	}
 	return relaxed
 }
-
-// Hold returns the model in which every job of a valid snapshot that is given
-// nodes holds exactly those over the whole horizon, legal size or not, and the
-// one plan it has. It values allocations that are not made by optimising, such as
-// those of ModeFillIdle.
-func Hold(s *Snapshot, nodes []int) (*Problem, Plan) {
-	p := newProblem(s)
-	for i := range s.Jobs {
-		if nodes[i] == 0 {
-			continue
-		}
-		p.Jobs = append(p.Jobs, newAdmittedJob(s, i, []int{nodes[i]}))
-	}
-	p.gainProgress(s)
-	plan := NewPlan(len(p.Jobs), p.Steps)
-	for n := range p.Jobs {
-		for t := range plan[n] {
-			plan[n][t] = p.Jobs[n].Sizes[0]
-		}
-	}
-	return p, plan
-}

@@ -23,7 +23,7 @@ func TestNewProblem(t *testing.T) {
 	s.Horizon = solver.Horizon{Step: 100 * time.Second, Steps: 3}
 	s.Jobs[0].MinNodes, s.Jobs[0].MaxNodes = 2, 4
 	s.Jobs[0].RemainingETA = 1500 * time.Millisecond
-	s.Jobs[0].Weight = 3
+	s.Jobs[0].Weight = new(3.0)
 	s.Jobs[1].CurrentNodes = 7
 	s.Jobs[1].TrainingTime = time.Minute
 	s.Jobs[1].AllowedNodes = []int{1, 3, 20}
@@ -156,28 +156,5 @@ func TestWithWaitingAddsNothing(t *testing.T) {
 	got := p.WithWaiting().Jobs[0].SizeValue
 	if diff := cmp.Diff([]float64{0, -3, -2}, got); diff != "" {
 		t.Errorf("values of the sizes (-want +got):\n%s", diff)
-	}
-}
-
-func TestHold(t *testing.T) {
-	s := valid(3)
-	s.Horizon = solver.Horizon{Step: 600 * time.Second, Steps: 2}
-	s.Jobs[0].CurrentNodes, s.Jobs[0].MinNodes = 3, 4 // An illegal size.
-	s.Jobs[0].Scaling.DoublingEfficiency = 1
-	s.Jobs[2].RescaleDelay = 15 * time.Second
-	p, plan := solver.Hold(s, []int{3, 0, 2})
-	if diff := cmp.Diff(solver.Plan{{3, 3}, {2, 2}}, plan); diff != "" {
-		t.Errorf("plan (-want +got):\n%s", diff)
-	}
-	if err := p.Check(plan); err != nil {
-		t.Error(err)
-	}
-	if !slices.Equal(p.Capacity, []int{8, 8}) || p.Jobs[0].Index != 0 || p.Jobs[1].Index != 2 {
-		t.Errorf("problem %+v; want jobs 0 and 2 of the snapshot on 8 nodes", p)
-	}
-	// Half an hour and all of the hour; 585 s, then 600 s more on two nodes.
-	want := 1800.0/3600 + 1 + (585*1.6)/3600 + (1185*1.6)/3600
-	if got := p.Objective(plan); cmp.Diff(want, got, approx()) != "" {
-		t.Errorf("Objective() = %v; want %v", got, want)
 	}
 }

@@ -14,7 +14,7 @@ import "slices"
 func (p *Problem) gainProgress(s *Snapshot) {
 	var gain []float64
 	for n := range p.Jobs {
-		weight := s.Jobs[p.Jobs[n].Index].Weight
+		weight := s.Jobs[p.Jobs[n].Index].WeightOrDefault()
 		if n == 0 || weight != gain[0] {
 			gain = slices.Repeat([]float64{weight}, p.Steps)
 		}

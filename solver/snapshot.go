@@ -2,12 +2,12 @@ package solver
 
 import (
 	"math"
+	"slices"
 	"sort"
 	"time"
 )
 
-// Defaults of the fields a caller may leave unset. The core itself takes every
-// field as it stands; whoever builds a Snapshot applies these.
+// Defaults of the fields that a caller may leave unset; WithDefaults fills them in.
 const (
 	DefaultStep               = 300 * time.Second
 	DefaultSteps              = 5
@@ -26,7 +26,10 @@ const (
 	DefaultMaxJobs = 100_000 // jobs of a snapshot
 )
 
-// Snapshot is the state of the resource pool and its jobs at one moment.
+// Snapshot is the state of the resource pool and its jobs at one moment. In a
+// snapshot given to an allocator, the zero value of a field that has a default, such
+// as Horizon.Steps or Job.MaxNodes, means that default. Everything below the allocator
+// takes snapshots with defaults filled in.
 type Snapshot struct {
 	// ID names the snapshot in reports; it may be empty.
 	ID string
@@ -49,13 +52,41 @@ type Horizon struct {
 // DefaultHorizon returns the horizon of the paper: 5 steps of 5 minutes.
 func DefaultHorizon() Horizon { return Horizon{Step: DefaultStep, Steps: DefaultSteps} }
 
+// WithDefaults returns the snapshot with every field that is not set at its default:
+// s itself where nothing is missing, a copy otherwise.
+func (s *Snapshot) WithDefaults() *Snapshot {
+	filled := *s
+	if filled.Horizon.Step == 0 {
+		filled.Horizon.Step = DefaultStep
+	}
+	if filled.Horizon.Steps == 0 {
+		filled.Horizon.Steps = DefaultSteps
+	}
+	copied := false
+	for i := range s.Jobs {
+		job, missing := s.Jobs[i].withDefaults()
+		if !missing {
+			continue
+		}
+		if !copied {
+			filled.Jobs, copied = slices.Clone(s.Jobs), true
+		}
+		filled.Jobs[i] = job
+	}
+	if !copied && filled.Horizon == s.Horizon {
+		return s
+	}
+	return &filled
+}
+
 // Job is one elastic training job, running or queued.
 type Job struct {
 	// ID is unique in the snapshot and not empty.
 	ID string
 	// RemainingETA is the run time left on exactly one node, the paper's d_i.
 	RemainingETA time.Duration
-	// MinNodes and MaxNodes are the range the job may scale in.
+	// MinNodes and MaxNodes are the range the job may scale in. 0 means 1 and the
+	// largest of AllowedNodes, or 16 where there are none.
 	MinNodes, MaxNodes int
 	// CurrentNodes is what the job holds now, 0 = queued. It may be a size that
 	// is not legal, and the sum over the jobs may exceed the pool.
@@ -63,12 +94,13 @@ type Job struct {
 	// TrainingTime is how long the job has trained so far.
 	TrainingTime time.Duration
 	// AllowedNodes are the legal sizes, ascending and unique; those outside
-	// [MinNodes, MaxNodes] are not used. Nil means the powers of two.
+	// [MinNodes, MaxNodes] are not used. Nil means the powers of two, or exactly
+	// MinNodes where the two ends of the range are equal.
 	AllowedNodes []int
 	// Scaling is the training speed against nodes.
 	Scaling Scaling
-	// Weight is the factor on the job's progress in the objective.
-	Weight float64
+	// Weight is the factor on the job's progress in the objective; nil means 1.
+	Weight *float64
 	// RescaleDelay is how long a started or scaled-up job stays on its current
 	// nodes in the first step. Scaling down is free.
 	RescaleDelay time.Duration
@@ -82,18 +114,53 @@ func NewJob(id string, remainingETA time.Duration) Job {
 		MinNodes:     DefaultMinNodes,
 		MaxNodes:     DefaultMaxNodes,
 		Scaling:      Scaling{DoublingEfficiency: DefaultDoublingEfficiency},
-		Weight:       DefaultWeight,
 	}
+}
+
+// withDefaults returns the job with the default of every field that is not set, and
+// whether any was missing.
+func (j *Job) withDefaults() (filled Job, missing bool) {
+	filled = *j
+	if filled.MinNodes == 0 {
+		filled.MinNodes, missing = DefaultMinNodes, true
+	}
+	if filled.MaxNodes == 0 {
+		filled.MaxNodes, missing = defaultMaxNodes(j.AllowedNodes), true
+	}
+	if filled.Scaling.Speeds == nil && filled.Scaling.DoublingEfficiency == 0 {
+		filled.Scaling.DoublingEfficiency, missing = DefaultDoublingEfficiency, true
+	}
+	return filled, missing
+}
+
+// defaultMaxNodes returns the largest size that a job may have which names none.
+func defaultMaxNodes(allowed []int) int {
+	if len(allowed) == 0 {
+		return DefaultMaxNodes
+	}
+	return slices.Max(allowed)
+}
+
+// WeightOrDefault returns the job's weight.
+func (j *Job) WeightOrDefault() float64 {
+	if j.Weight == nil {
+		return DefaultWeight
+	}
+	return *j.Weight
 }
 
 // Queued reports whether the job holds no nodes.
 func (j *Job) Queued() bool { return j.CurrentNodes == 0 }
 
 // LegalSizes returns the sizes the job may hold while it trains, ascending: its
-// allowed sizes within [MinNodes, MaxNodes], the powers of two where it names
-// none. The result may be empty; Validate reports that.
+// allowed sizes within [MinNodes, MaxNodes]; where it names none the powers of two,
+// or the one size that the range holds. The result may be empty; Validate reports
+// that.
 func (j *Job) LegalSizes() []int {
 	var sizes []int
+	if j.AllowedNodes == nil && j.MinNodes == j.MaxNodes {
+		return []int{j.MinNodes}
+	}
 	if j.AllowedNodes == nil {
 		for k := 1; k <= j.MaxNodes; k *= 2 {
 			if k >= j.MinNodes {

@@ -7,7 +7,8 @@ import (
 
 // Violation is one bad field of a request.
 type Violation struct {
-	// Path names the field as the API does, such as jobs[3].max_nodes.
+	// Path names the field as the API does, such as snapshot.jobs[3].max_nodes; the
+	// validation of a part of a request names it from there.
 	Path string
 	// Description says what is wrong and what would be right.
 	Description string
@@ -27,8 +28,22 @@ func (e *InvalidError) Error() string {
 	return "invalid request: " + strings.Join(parts, "; ")
 }
 
-// MaxViolations is the number of bad fields after which Validate looks no further:
-// more help nobody, and a hostile request could hold millions.
+// Validate returns every bad field of a request for a decision, with their defaults
+// filled in, of at most maxJobs jobs and on one of the known backends.
+func Validate(s *Snapshot, o Options, maxJobs int, known []BackendName) []Violation {
+	return append(under("snapshot", s.Validate(maxJobs)), under("options", o.Validate(known))...)
+}
+
+// under puts the path of a message in front of those of its fields.
+func under(message string, bad []Violation) []Violation {
+	for i := range bad {
+		bad[i].Path = message + "." + bad[i].Path
+	}
+	return bad
+}
+
+// MaxViolations is the number of bad fields after which Validate stops: a hostile
+// request could hold millions.
 const MaxViolations = 1000
 
 // violations collects bad fields.
@@ -59,7 +74,7 @@ func (s *Snapshot) Validate(maxJobs int) []Violation {
 		bad.addf("horizon.steps", "is %d; want 1 to %d", s.Horizon.Steps, MaxSteps)
 	}
 	if len(s.Jobs) > maxJobs {
-		bad.addf("jobs", "holds %d jobs; want at most %d", len(s.Jobs), maxJobs)
+		bad.addf("jobs", "has %d jobs; want at most %d", len(s.Jobs), maxJobs)
 		return bad
 	}
 	first := make(map[string]int, len(s.Jobs))
@@ -104,8 +119,8 @@ func (j *Job) validate(path string, bad *violations) {
 			bad.addf(path+".scaling.doubling_efficiency", "is %v; want more than 0 and at most 1", e)
 		}
 	}
-	if !(j.Weight >= 0 && j.Weight <= MaxWeight) {
-		bad.addf(path+".weight", "is %v; want 0 to %g", j.Weight, float64(MaxWeight))
+	if weight := j.WeightOrDefault(); !(weight >= 0 && weight <= MaxWeight) {
+		bad.addf(path+".weight", "is %v; want 0 to %g", weight, float64(MaxWeight))
 	}
 	if j.RescaleDelay < 0 {
 		bad.addf(path+".rescale_delay", "is %v; want at least 0", j.RescaleDelay)

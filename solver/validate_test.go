@@ -37,7 +37,7 @@ func TestValidateReportsEverything(t *testing.T) {
 	s.TotalNodes = -1
 	s.Horizon = solver.Horizon{Step: -time.Second, Steps: 25}
 	s.Jobs[0] = solver.Job{ // Everything is bad, including what is just unset.
-		MinNodes: 0, MaxNodes: -1, CurrentNodes: -2, TrainingTime: -1, Weight: math.NaN(), RescaleDelay: -1,
+		MinNodes: 0, MaxNodes: -1, CurrentNodes: -2, TrainingTime: -1, Weight: new(math.NaN()), RescaleDelay: -1,
 		AllowedNodes: []int{0, 2, 2, 1},
 		Scaling:      solver.Scaling{Speeds: []float64{0, math.NaN(), math.Inf(1), -1, 1}},
 	}
@@ -135,11 +135,11 @@ func TestValidateOneField(t *testing.T) {
 				s.Jobs[1].Scaling.Speeds = []float64{1, 2}
 			}, "",
 		},
-		{"weight 0", func(s *solver.Snapshot) { s.Jobs[1].Weight = 0 }, ""},
-		{"negative weight", func(s *solver.Snapshot) { s.Jobs[1].Weight = -1 }, "jobs[1].weight"},
-		{"the largest weight", func(s *solver.Snapshot) { s.Jobs[1].Weight = solver.MaxWeight }, ""},
-		{"a weight above it", func(s *solver.Snapshot) { s.Jobs[1].Weight = 1.1 * solver.MaxWeight }, "jobs[1].weight"},
-		{"infinite weight", func(s *solver.Snapshot) { s.Jobs[1].Weight = math.Inf(1) }, "jobs[1].weight"},
+		{"weight 0", func(s *solver.Snapshot) { s.Jobs[1].Weight = new(0.0) }, ""},
+		{"negative weight", func(s *solver.Snapshot) { s.Jobs[1].Weight = new(-1.0) }, "jobs[1].weight"},
+		{"the largest weight", func(s *solver.Snapshot) { s.Jobs[1].Weight = new(solver.MaxWeight + 0.0) }, ""},
+		{"a weight above it", func(s *solver.Snapshot) { s.Jobs[1].Weight = new(1.1 * solver.MaxWeight) }, "jobs[1].weight"},
+		{"infinite weight", func(s *solver.Snapshot) { s.Jobs[1].Weight = new(math.Inf(1)) }, "jobs[1].weight"},
 		{"a delay above the step", func(s *solver.Snapshot) { s.Jobs[1].RescaleDelay = time.Hour }, ""},
 	}
 	for _, test := range tests {
@@ -162,7 +162,7 @@ func TestValidateNamesTheJob(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := solvertest.Snapshots().Filter(func(s *solver.Snapshot) bool { return len(s.Jobs) > 0 }).Draw(t, "snapshot")
 		i := rapid.IntRange(0, len(s.Jobs)-1).Draw(t, "job")
-		s.Jobs[i].Weight = -1
+		s.Jobs[i].Weight = new(-1.0)
 		s.Jobs[i].RescaleDelay = -1
 		bad := s.Validate(len(s.Jobs))
 		want := []string{fmt.Sprintf("jobs[%d].weight", i), fmt.Sprintf("jobs[%d].rescale_delay", i)}

@@ -11,9 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
-	"github.com/elastalloc/elastalloc/cmd/internal/wiring"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -23,7 +24,7 @@ type benchFlags struct {
 	limit                         time.Duration
 	maxJobs                       int
 	output                        string
-	programs                      wiring.Programs
+	programs                      cli.Programs
 }
 
 func newBenchCommand(env cli.LookupEnv) *cobra.Command {
@@ -103,7 +104,7 @@ func (f *benchFlags) bench(cmd *cobra.Command, env cli.LookupEnv) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	contenders, err := f.contenders(cmd.Context())
+	contenders, err := f.contenders()
 	if err != nil {
 		return err
 	}
@@ -111,7 +112,7 @@ func (f *benchFlags) bench(cmd *cobra.Command, env cli.LookupEnv) error {
 	if err != nil {
 		return err
 	}
-	rows, err := compare(cmd.Context(), instances, contenders, f.limit, newProgress(cmd.ErrOrStderr()))
+	rows, err := compare(cmd.Context(), instances, contenders, newProgress(cmd.ErrOrStderr()))
 	if f.output == cli.OutputJSON {
 		err = cmp.Or(err, writeBenchJSON(cmd.OutOrStdout(), rows))
 	} else {
@@ -122,16 +123,71 @@ func (f *benchFlags) bench(cmd *cobra.Command, env cli.LookupEnv) error {
 
 // contender is a backend with, if it hands one to a solver, a formulation.
 type contender struct {
-	wiring.Backend
+	backend     elastalloc.Backend
 	formulation solver.Formulation
+	// allocator asks the backend and no other but greedy.
+	allocator sim.Allocator
+}
+
+// newContender returns the backend of the given name with as much time as limit for
+// every search. The prover that verifies its plans has as much again. wrap, which may be
+// nil, is applied to the backend first.
+func newContender(
+	name solver.BackendName, programs cli.Programs, limit time.Duration, wrap func(solver.Backend) solver.Backend,
+) (contender, error) {
+	allocator, err := elastalloc.New(elastalloc.Options{
+		Backends:      []solver.BackendName{name},
+		Programs:      programs,
+		DefaultBudget: elastalloc.NoBudget,
+		NoBreakers:    true,
+		Middleware: func(b solver.Backend) solver.Backend {
+			if wrap != nil {
+				b = wrap(b)
+			}
+			return limited{b, limit}
+		},
+		ProverMiddleware: func(p solver.Prover) solver.Prover {
+			return limitedProver{limited{p, limit}, p}
+		},
+	})
+	if err != nil {
+		return contender{}, err
+	}
+	return contender{backend: allocator.Backends()[0], allocator: allocator}, nil
+}
+
+// limited is a backend whose every search has a limit of time.
+type limited struct {
+	solver.Backend
+	limit time.Duration
+}
+
+// Solve returns the best plan found within the limit.
+func (l limited) Solve(ctx context.Context, p *solver.Problem, options solver.SolveOptions) (solver.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.limit)
+	defer cancel()
+	return l.Backend.Solve(ctx, p, options)
+}
+
+// limitedProver is a prover whose every search and bound has a limit of time.
+type limitedProver struct {
+	limited
+	prover solver.Prover
+}
+
+// Bound returns the best bound found within the limit.
+func (l limitedProver) Bound(ctx context.Context, p *solver.Problem) float64 {
+	ctx, cancel := context.WithTimeout(ctx, l.limit)
+	defer cancel()
+	return l.prover.Bound(ctx, p)
 }
 
 // contenders returns what is to be compared: every backend, the external solvers
 // with every formulation.
-func (f *benchFlags) contenders(ctx context.Context) ([]contender, error) {
+func (f *benchFlags) contenders() ([]contender, error) {
 	var formulations []solver.Formulation
 	for _, name := range f.formulations {
-		flag := cli.NewEnumFlag(elastallocv1.Formulation(0))
+		var flag cli.EnumFlag[elastallocv1.Formulation]
 		if err := flag.Set(name); err != nil {
 			return nil, fmt.Errorf("--formulation is %q; %w", name, err)
 		}
@@ -140,19 +196,23 @@ func (f *benchFlags) contenders(ctx context.Context) ([]contender, error) {
 		}
 		formulations = append(formulations, solver.Formulation(name))
 	}
-	backends, err := wiring.Contenders(ctx, f.backends, f.programs)
-	if err != nil {
+	names := cli.BackendNames(f.backends)
+	if err := elastalloc.CheckBackends(names); err != nil {
 		return nil, fmt.Errorf("--backends: %w", err)
 	}
 	var contenders []contender
-	for _, backend := range backends {
-		switch backend.Name() {
-		case solver.BackendCBC, solver.BackendHiGHS:
-			for _, formulation := range formulations {
-				contenders = append(contenders, contender{backend, formulation})
-			}
-		default:
-			contenders = append(contenders, contender{Backend: backend})
+	for _, name := range names {
+		one, err := newContender(name, f.programs, f.limit, nil)
+		if err != nil {
+			return nil, fmt.Errorf("--backends: %w", err)
+		}
+		if !one.backend.External() {
+			contenders = append(contenders, one)
+			continue
+		}
+		for _, formulation := range formulations {
+			one.formulation = formulation
+			contenders = append(contenders, one)
 		}
 	}
 	return contenders, nil
@@ -177,20 +237,20 @@ type benchRow struct {
 // compare has every contender decide every instance and returns the rows, grouped
 // by instance. With an error it returns the rows until then.
 func compare(
-	ctx context.Context, instances []instance, contenders []contender, limit time.Duration, shown progress,
+	ctx context.Context, instances []instance, contenders []contender, shown progress,
 ) ([]benchRow, error) {
 	defer shown.clear()
 	total := len(instances) * len(contenders)
 	rows := make([]benchRow, 0, total)
 	for _, instance := range instances {
 		for _, contender := range contenders {
-			shown.show("%d/%d  %s: %s %s", len(rows)+1, total, instance.name, contender.Name(), contender.formulation)
-			row, err := measure(ctx, instance, contender, limit)
+			shown.show("%d/%d  %s: %s %s", len(rows)+1, total, instance.name, contender.backend.Name, contender.formulation)
+			row, err := measure(ctx, instance, contender)
 			switch {
 			case ctx.Err() != nil:
 				return rows, fmt.Errorf("interrupted after %d of %d rows", len(rows), total)
 			case err != nil:
-				return rows, fmt.Errorf("%s: %s: %w", instance.name, contender.Name(), err)
+				return rows, fmt.Errorf("%s: %s: %w", instance.name, contender.backend.Name, err)
 			}
 			rows = append(rows, row)
 		}
@@ -199,14 +259,14 @@ func compare(
 }
 
 // measure has one contender decide one instance.
-func measure(ctx context.Context, instance instance, contender contender, limit time.Duration) (benchRow, error) {
+func measure(ctx context.Context, instance instance, contender contender) (benchRow, error) {
 	options := instance.options
-	options.Backend, options.Formulation = contender.Name(), cmp.Or(contender.formulation, options.Formulation)
-	options.Mode, options.TimeBudget = solver.ModeRebalance, 0
+	options.Backend, options.Formulation = contender.backend.Name, cmp.Or(contender.formulation, options.Formulation)
+	options.TimeBudget = 0
 
-	// Nobody pays for the garbage of the one before.
+	// No contender pays for the garbage of the one before.
 	runtime.GC()
-	decision, err := wiring.Alone(contender.Backend, limit).Allocate(ctx, instance.snapshot, options)
+	decision, err := contender.allocator.Allocate(ctx, instance.snapshot, options)
 	if err != nil {
 		return benchRow{}, err
 	}
@@ -215,7 +275,7 @@ func measure(ctx context.Context, instance instance, contender contender, limit 
 		Instance:    instance.name,
 		Jobs:        len(instance.snapshot.Jobs),
 		Nodes:       instance.snapshot.TotalNodes,
-		Backend:     contender.Name(),
+		Backend:     contender.backend.Name,
 		Formulation: contender.formulation,
 		Reason:      string(attempt.Outcome),
 		WallSeconds: attempt.Duration.Seconds(),

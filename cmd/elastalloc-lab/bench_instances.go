@@ -9,8 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
-	"github.com/elastalloc/elastalloc/server"
+	"github.com/elastalloc/elastalloc/internal/apiconv"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -108,9 +109,14 @@ func readInstance(cmd *cobra.Command, name string) (instance, error) {
 	if err != nil {
 		return instance{}, err
 	}
-	converted, err := server.ConvertRequest(request, solver.DefaultMaxJobs)
+	converted, err := apiconv.FromAllocateRequest(request, solver.DefaultMaxJobs)
 	if err != nil {
 		return instance{}, fmt.Errorf("%s: %w", name, err)
+	}
+	converted.Snapshot, converted.Options = converted.Snapshot.WithDefaults(), converted.Options.WithDefaults()
+	bad := solver.Validate(converted.Snapshot, converted.Options, solver.DefaultMaxJobs, elastalloc.BackendNames())
+	if len(bad) > 0 {
+		return instance{}, fmt.Errorf("%s: %w", name, &solver.InvalidError{Violations: bad})
 	}
 	return instance{
 		path:     name,

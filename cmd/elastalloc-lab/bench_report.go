@@ -82,12 +82,12 @@ func summaryTable(rows []benchRow, contenders []contender, color cli.Colors) *cl
 		"MEDIAN TIME", "MAX TIME", "TO EXACT: MEDIAN", "MAX", "GEOMETRIC MEAN")
 	for _, contender := range contenders {
 		s := summarize(rows, contender)
-		version := orNothing(contender.Version)
-		if contender.Missing != nil {
+		version := orNothing(contender.backend.Version)
+		if contender.backend.Missing != nil {
 			version = "missing"
 		}
 		cells := []string{
-			string(contender.Name()), orNothing(string(contender.formulation)), version,
+			string(contender.backend.Name), orNothing(string(contender.formulation)), version,
 			strconv.Itoa(s.snapshots), strconv.Itoa(len(s.seconds)), strconv.Itoa(s.optimal),
 		}
 		if len(s.seconds) > 0 {
@@ -126,7 +126,7 @@ func summarize(rows []benchRow, contender contender) summary {
 	var s summary
 	for i := range rows {
 		row := &rows[i]
-		if row.Backend != contender.Name() || row.Formulation != contender.formulation {
+		if row.Backend != contender.backend.Name || row.Formulation != contender.formulation {
 			continue
 		}
 		s.snapshots++

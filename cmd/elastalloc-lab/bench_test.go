@@ -17,9 +17,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/cmd/internal/clitest"
-	"github.com/elastalloc/elastalloc/cmd/internal/wiring"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
@@ -129,7 +129,7 @@ func TestBenchFolder(t *testing.T) {
 	if diff := cmp.Diff([]string{"a", filepath.Join(folder, "queue.json"), "../elastalloc/testdata/queue.json"}, names); diff != "" {
 		t.Errorf("instances (-want +got):\n%s", diff)
 	}
-	for _, want := range []string{"b.json is no AllocateRequest", "c.json: invalid request: snapshot: is missing"} {
+	for _, want := range []string{"parse AllocateRequest in ", "c.json: invalid request: snapshot: is missing"} {
 		if !strings.Contains(stderr, want) {
 			t.Errorf("stderr is %q; want it to say %q", stderr, want)
 		}
@@ -169,7 +169,8 @@ func TestBenchTable(t *testing.T) {
 		row("nobody proves it", greedy, "", "heuristic", 0.00003, 5, 10.01),
 	}
 	contend := func(name solver.BackendName, formulation solver.Formulation, version string, missing error) contender {
-		return contender{wiring.Backend{Backend: fake{name: name}, Version: version, Missing: missing}, formulation}
+		backend := elastalloc.Backend{Spec: elastalloc.Spec{Name: name}, Version: version, Missing: missing}
+		return contender{backend: backend, formulation: formulation}
 	}
 	contenders := []contender{
 		contend(exact, "", "", nil),
@@ -197,6 +198,23 @@ func (f fake) Solve(ctx context.Context, p *solver.Problem, _ solver.SolveOption
 	return f.solve(ctx, p)
 }
 
+// fakeContender returns HiGHS, which solves as given.
+func fakeContender(
+	t *testing.T, limit time.Duration, solve func(context.Context, *solver.Problem) (solver.Result, error),
+) contender {
+	t.Helper()
+	c, err := newContender(solver.BackendHiGHS, nil, limit, func(b solver.Backend) solver.Backend {
+		if b.Name() == solver.BackendHiGHS {
+			return fake{solver.BackendHiGHS, solve}
+		}
+		return b
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 // oneInstance returns an instance with nothing but an unemployed pool.
 func oneInstance(name string) instance {
 	return instance{
@@ -221,8 +239,9 @@ func TestBenchWithoutAPlan(t *testing.T) {
 		},
 	} {
 		t.Run(reason, func(t *testing.T) {
-			backend := contender{wiring.Backend{Backend: fake{solver.BackendHiGHS, solve}}, solver.FormulationPaper}
-			rows, err := compare(t.Context(), []instance{oneInstance("one")}, []contender{backend}, 10*time.Millisecond, progress{})
+			backend := fakeContender(t, 10*time.Millisecond, solve)
+			backend.formulation = solver.FormulationPaper
+			rows, err := compare(t.Context(), []instance{oneInstance("one")}, []contender{backend}, progress{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -241,15 +260,15 @@ func TestBenchIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	calls := 0
-	backend := contender{Backend: wiring.Backend{Backend: fake{solver.BackendHiGHS, func(ctx context.Context, _ *solver.Problem) (solver.Result, error) {
+	backend := fakeContender(t, time.Minute, func(ctx context.Context, _ *solver.Problem) (solver.Result, error) {
 		if calls++; calls == 2 {
 			cancel()
 			return solver.Result{}, ctx.Err()
 		}
 		return solver.Result{}, errors.New("broken")
-	}}}}
+	})
 	instances := []instance{oneInstance("first"), oneInstance("second"), oneInstance("third")}
-	rows, err := compare(ctx, instances, []contender{backend}, time.Minute, progress{})
+	rows, err := compare(ctx, instances, []contender{backend}, progress{})
 	if err == nil || err.Error() != "interrupted after 1 of 3 rows" {
 		t.Errorf("error %v; want to be told of the interruption", err)
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
-	"github.com/elastalloc/elastalloc/cmd/internal/wiring"
 	"github.com/elastalloc/elastalloc/lab/experiments"
 	"github.com/elastalloc/elastalloc/lab/figures"
 	"github.com/elastalloc/elastalloc/lab/results"
@@ -67,7 +66,7 @@ func (f *paperFlags) run(cmd *cobra.Command, env cli.LookupEnv) error {
 	if err != nil {
 		return err
 	}
-	decider, err := newDecider(ctx, nil, wiring.DefaultPrograms())
+	allocator, err := newAllocator(nil, nil)
 	if err != nil {
 		return err
 	}
@@ -78,7 +77,7 @@ func (f *paperFlags) run(cmd *cobra.Command, env cli.LookupEnv) error {
 	defer directory.Discard() //nolint:errcheck // What is left is named as partial.
 
 	bar := newProgress(cmd.ErrOrStderr())
-	found, err := experiments.Run(ctx, config, decider, func(done, all int) {
+	found, err := experiments.Run(ctx, config, allocator, func(done, all int) {
 		bar.show("%s %d of %d runs", drawBar(done, all), done, all)
 	})
 	bar.clear()

@@ -16,7 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
-	"github.com/elastalloc/elastalloc/cmd/internal/wiring"
 	"github.com/elastalloc/elastalloc/lab/experiments"
 	"github.com/elastalloc/elastalloc/lab/results"
 	"github.com/elastalloc/elastalloc/sim"
@@ -158,7 +157,7 @@ func TestPaperInterrupted(t *testing.T) {
 
 // TestPaperWithUnproven checks that the requests of unproven decisions are written.
 func TestPaperWithUnproven(t *testing.T) {
-	decider, err := newDecider(t.Context(), nil, wiring.DefaultPrograms())
+	decider, err := newAllocator(nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -13,11 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
-	"github.com/elastalloc/elastalloc/cmd/internal/wiring"
 	"github.com/elastalloc/elastalloc/lab/results"
-	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
-	"github.com/elastalloc/elastalloc/server"
 	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -34,7 +31,7 @@ type simulateFlags struct {
 	seed             uint64
 	workers          int
 	out              string
-	programs         wiring.Programs
+	programs         cli.Programs
 }
 
 func newSimulateCommand(env cli.LookupEnv) *cobra.Command {
@@ -108,7 +105,7 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 	if err != nil {
 		return err
 	}
-	decider, err := newDecider(ctx, policies, f.programs)
+	allocator, err := newAllocator(policies, f.programs)
 	if err != nil {
 		return err
 	}
@@ -123,7 +120,7 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 	done := 0
 	show := func() { bar.show("%s %d of %d runs", drawBar(done, len(tasks)), done, len(tasks)) }
 	show()
-	runs, err := sim.RunAll(ctx, tasks, decider, f.workers, func(*sim.Result) { done++; show() })
+	runs, err := sim.RunAll(ctx, tasks, allocator, f.workers, func(*sim.Result) { done++; show() })
 	bar.clear()
 	if ctx.Err() != nil {
 		return cli.Failed(errors.New("interrupted; nothing was written"))
@@ -237,30 +234,27 @@ func (f *simulateFlags) readTrace(cmd *cobra.Command) (sim.Trace, string, error)
 	return trace, strings.TrimSuffix(filepath.Base(f.trace), filepath.Ext(f.trace)), nil
 }
 
-// newDecider returns the server's allocator with the backends that policies ask
-// for, in this process. A backend whose program is missing is an error.
-func newDecider(ctx context.Context, policies []sim.Policy, programs wiring.Programs) (sim.Decider, error) {
-	names := wiring.DefaultBackends()
+// newAllocator returns an allocator with the backends that policies ask for. A backend
+// whose program is missing is an error.
+func newAllocator(policies []sim.Policy, programs cli.Programs) (*elastalloc.Allocator, error) {
+	names := elastalloc.DefaultBackends()
 	for _, policy := range policies {
-		switch policy.Options.GetBackend() {
-		case elastallocv1.Backend_BACKEND_CBC:
-			names = append(names, string(solver.BackendCBC))
-		case elastallocv1.Backend_BACKEND_HIGHS:
-			names = append(names, string(solver.BackendHiGHS))
-		default: // The others need nothing.
+		for _, name := range elastalloc.BackendsFor(policy.Options.Backend) {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
 		}
 	}
-	slices.Sort(names)
-	backends, err := wiring.Backends(ctx, slices.Compact(names), programs)
+	allocator, err := elastalloc.New(elastalloc.Options{Backends: names, Programs: programs, MaxJobs: math.MaxInt32})
 	if err != nil {
 		return nil, err
 	}
-	for _, backend := range backends {
+	for _, backend := range allocator.Backends() {
 		if backend.Missing != nil {
-			return nil, cli.Failed(fmt.Errorf("backend %s: %w", backend.Name(), backend.Missing))
+			return nil, cli.Failed(fmt.Errorf("backend %s: %w", backend.Name, backend.Missing))
 		}
 	}
-	return server.NewAllocator(server.AllocatorConfig{Chain: wiring.Chain(backends, wiring.DefaultBudget)}), nil
+	return allocator, nil
 }
 
 // tasks returns the runs, those of a pool together.

@@ -168,7 +168,7 @@ func TestSimulateRefuses(t *testing.T) {
 		"--trace=missing.csv --nodes=4":                          "no such file",
 		"--nodes=4 --trace=" + trace:                             `bad.csv: trace line 3: duration_s is "x"`,
 		"--trace=../elastalloc/testdata/trace.csv --nodes=0,4,4": "--nodes is 0; want at least 1\n  --nodes names 4 twice",
-		good + " --policy=best":                                  `there is no policy "best"; want one of optimal, `,
+		good + " --policy=best":                                  `unknown policy "best" (want one of optimal, `,
 		good + " --policy=fifo,fifo":                             `--policy names "fifo" twice`,
 		good + " --min-duration=-1s":                             "--min-duration is -1s",
 		good + " --min-duration=1000h":                           "trace has no job of at least 1000h",

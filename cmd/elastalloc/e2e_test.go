@@ -53,13 +53,16 @@ func TestServerAnswersLikeTheProcess(t *testing.T) {
 	for _, args := range []string{
 		"-f ../../examples/snapshot.json -o json --plan",
 		"-f testdata/queue.json -o table --plan",
-		"-f testdata/queue.json -o json --mode fill-idle",
+		"fill-idle -f testdata/queue.json -o json",
 		"-f testdata/more_jobs_than_nodes.json -o json --admission preemptive",
 		"-f testdata/shrunken_pool.json -o json --backend greedy",
 		"-f testdata/bad_fields.json",
 	} {
 		t.Run(args, func(t *testing.T) {
-			asked := append([]string{"allocate", "--budget=1m"}, strings.Fields(args)...)
+			asked := strings.Fields(args)
+			if asked[0] == "-f" {
+				asked = append([]string{"allocate", "--budget=1m"}, asked...)
+			}
 			hereOut, hereErr, hereStatus := runBinary(t, nil, asked...)
 			thereOut, thereErr, thereStatus := runBinary(t, nil, append(asked, "--server", server.Addr)...)
 			if diff := cmp.Diff(maskTimes(hereOut), maskTimes(thereOut)); diff != "" {
@@ -166,7 +169,7 @@ func TestServerWithSolvers(t *testing.T) {
 	server := startServer(t, "--backends=exact,cbc,highs",
 		"--cbc="+solvertest.Program(t, solver.BackendCBC), "--highs="+solvertest.Program(t, solver.BackendHiGHS))
 	for _, backend := range []string{"cbc", "highs"} {
-		if logs := server.Logs(); !strings.Contains(logs, `"msg":"backend is there","backend":"`+backend+`","version":"`) {
+		if logs := server.Logs(); !strings.Contains(logs, `"msg":"backend found","backend":"`+backend+`","version":"`) {
 			t.Errorf("the log does not show the version of %s:\n%s", backend, logs)
 		}
 		if metrics := scrape(t, server); !strings.Contains(metrics, `elastalloc_backend_up{backend="`+backend+`"} 1`) {
@@ -197,7 +200,7 @@ func TestServerTakesFlagsFromTheEnvironment(t *testing.T) {
 	t.Setenv("ELASTALLOC_MAX_JOBS", "3")
 	server := startServer(t)
 	_, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--server", server.Addr)
-	if status != cli.ExitBadInput || !strings.Contains(stderr, "snapshot.jobs: holds 4 jobs; want at most 3") {
+	if status != cli.ExitBadInput || !strings.Contains(stderr, "snapshot.jobs: has 4 jobs; want at most 3") {
 		t.Errorf("exit status %d, stderr %q; want the fourth job refused", status, stderr)
 	}
 }

@@ -10,16 +10,28 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/solver"
 )
 
-// allocateError turns the status an allocator refused a request with into an
-// error of this program: a bad request is bad input, anything else is a failure.
-func allocateError(err error) error {
-	refusal := status.Convert(err)
+// requestError turns an allocator's error into one of this program: a bad request is
+// bad input, anything else is a failure. A request that is decided in this process has
+// errors of the core, one at a server those of gRPC.
+func requestError(err error) error {
+	var lines []string
+	var invalid *solver.InvalidError
+	if errors.As(err, &invalid) {
+		for _, v := range invalid.Violations {
+			lines = append(lines, "\n  "+v.Path+": "+v.Description)
+		}
+		return errors.New("the request is invalid" + strings.Join(lines, ""))
+	}
+	refusal, remote := status.FromError(err)
+	if !remote {
+		return cli.Failed(err)
+	}
 	if refusal.Code() != codes.InvalidArgument {
 		return cli.Failed(fmt.Errorf("%s: %s", refusal.Code(), refusal.Message()))
 	}
-	var lines []string
 	for _, detail := range refusal.Details() {
 		if request, ok := detail.(*errdetails.BadRequest); ok {
 			for _, field := range request.GetFieldViolations() {

@@ -25,7 +25,7 @@ a look-ahead horizon, and proves how good the decision is.
 	}
 	root.AddCommand(
 		newServeCommand(env),
-		newAllocateCommand(env),
+		newAllocateCommand(env), newFillIdleCommand(env),
 		newSnapshotCommand(),
 	)
 	return root

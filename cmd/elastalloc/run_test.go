@@ -38,7 +38,6 @@ func TestTables(t *testing.T) {
 		"shrunken_pool":        "-f testdata/shrunken_pool.json --plan",
 		"illegal_size":         "-f testdata/illegal_size.json --plan",
 		"queue":                "-f testdata/queue.json",
-		"fill_idle":            "-f testdata/queue.json --mode fill-idle",
 		"greedy":               "-f testdata/queue.json --backend greedy",
 		"fallback":             "-f testdata/queue.json --backend cbc --formulation paper",
 		"example":              "-f ../../examples/snapshot.json",
@@ -52,6 +51,14 @@ func TestTables(t *testing.T) {
 			clitest.CompareGolden(t, name+".golden", maskTimes(stdout))
 		})
 	}
+}
+
+func TestFillIdle(t *testing.T) {
+	stdout, stderr, status := runWith(t, nil, "", "fill-idle", "-f", "testdata/queue.json")
+	if status != cli.ExitDone || stderr != "" {
+		t.Fatalf("exit status %d, stderr %q", status, stderr)
+	}
+	clitest.CompareGolden(t, "fill_idle.golden", stdout)
 }
 
 // TestREADME compares the table in the README with what the command prints today.
@@ -130,7 +137,7 @@ func TestExitStatus(t *testing.T) {
 		"no snapshot":            {args: "allocate -f -", stdin: `{}`, status: cli.ExitBadInput, stderr: "\n  snapshot: "},
 		"nobody at the server":   {args: "allocate -f testdata/queue.json --budget 50ms --server 127.0.0.1:1", status: cli.ExitFailed, stderr: "allocate: "},
 		"bad variable":           {args: "allocate -f -", env: map[string]string{"ELASTALLOC_BUDGET": "soon"}, status: cli.ExitBadInput, stderr: "ELASTALLOC_BUDGET"},
-		"unknown backend":        {args: "serve --backends exact,gurobi", status: cli.ExitBadInput, stderr: `there is no backend "gurobi"`},
+		"unknown backend":        {args: "serve --backends exact,gurobi", status: cli.ExitBadInput, stderr: `unknown backend "gurobi" (want one of exact, cbc, highs, greedy)`},
 		"greedy first":           {args: "serve --backends greedy,exact", status: cli.ExitBadInput, stderr: "name it last"},
 		"backend twice":          {args: "serve --backends exact,exact", status: cli.ExitBadInput, stderr: "twice"},
 		"bad default budget":     {args: "serve --default-budget 0s", status: cli.ExitBadInput, stderr: "--default-budget"},

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/cmd/internal/telemetry"
-	"github.com/elastalloc/elastalloc/cmd/internal/wiring"
+	"github.com/elastalloc/elastalloc/internal/tracing"
 	"github.com/elastalloc/elastalloc/server"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
@@ -21,8 +23,10 @@ import (
 func newServeCommand(env cli.LookupEnv) *cobra.Command {
 	config := server.DefaultConfig()
 	config.Version = cli.Version()
-	names, budget, level := wiring.DefaultBackends(), wiring.DefaultBudget, slog.LevelInfo
-	var programs wiring.Programs
+	level := slog.LevelInfo
+	options := elastalloc.Options{DefaultBudget: elastalloc.DefaultBudget, MaxJobs: solver.DefaultMaxJobs}
+	var names []string
+	var programs cli.Programs
 	var reflection bool
 
 	command := &cobra.Command{
@@ -36,21 +40,25 @@ The standard variables of OpenTelemetry, such as OTEL_EXPORTER_OTLP_ENDPOINT, tu
 traces on.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if budget <= 0 {
-				return fmt.Errorf("--default-budget is %v; want more than 0", budget)
+			if options.DefaultBudget <= 0 {
+				return fmt.Errorf("--default-budget is %v; want more than 0", options.DefaultBudget)
 			}
-			backends, err := wiring.Backends(cmd.Context(), names, programs)
-			if err != nil {
-				return fmt.Errorf("--backends: %w", err)
+			if options.MaxJobs < 1 {
+				return fmt.Errorf("--max-jobs is %d; want at least 1", options.MaxJobs)
 			}
 			config.Logger = slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
 			config.NoReflection = !reflection
 			config.Ready = systemdReadiness(env, config.Logger)
-			logBackends(cmd.Context(), config.Logger, backends)
-			backends = wiring.Guard(backends, budget, logChanges(config.Logger))
+			options.Backends, options.Programs = cli.BackendNames(names), programs
+			options.Middleware, options.ProverMiddleware = tracing.TraceBackend, tracing.TraceProver
+			options.OnBackendChange = logChanges(config.Logger)
+			allocator, err := elastalloc.New(options)
+			if err != nil {
+				return fmt.Errorf("--backends: %w", err)
+			}
+			logBackends(cmd.Context(), config.Logger, allocator.Backends())
 			removeAbandoned(cmd.Context(), config.Logger)
-			config.Chain = wiring.Chain(backends, budget)
-			config.Backends = shown(backends)
+			config.Allocator, config.Backends = allocator, shown(allocator.Backends())
 			traces, err := telemetry.New(cmd.Context(), telemetry.Config{
 				Getenv: env.Get, Logger: config.Logger, Console: cmd.OutOrStdout(), Version: config.Version,
 			})
@@ -73,12 +81,13 @@ traces on.`,
 	flags := command.Flags()
 	flags.StringVar(&config.Listen, "listen", config.Listen, "address of gRPC")
 	flags.StringVar(&config.AdminListen, "admin-listen", config.AdminListen, "address of the status page, metrics, liveness and readiness")
-	flags.StringSliceVar(&names, "backends", names, "backends to ask, in this order: exact, cbc, highs; greedy is the last resort anyway")
+	flags.StringSliceVar(&names, "backends", cli.Names(elastalloc.DefaultBackends()),
+		"backends to ask, in this order, out of "+strings.Join(cli.Names(elastalloc.BackendNames()), ", ")+"; greedy is the last resort of all")
 	cli.AddProgramFlags(flags, &programs)
-	flags.DurationVar(&budget, "default-budget", budget, "decision budget of a request that names none")
+	flags.DurationVar(&options.DefaultBudget, "default-budget", options.DefaultBudget, "decision budget of a request that names none")
 	flags.IntVar(&config.MaxInflight, "max-inflight", config.MaxInflight, "decisions made at once; by default as many as there are cores")
 	flags.IntVar(&config.MaxQueue, "max-queue", config.MaxQueue, "requests that wait for their turn, half a second at most; more are shed")
-	flags.IntVar(&config.MaxJobs, "max-jobs", config.MaxJobs, "jobs of a snapshot at most")
+	flags.IntVar(&options.MaxJobs, "max-jobs", options.MaxJobs, "maximum number of jobs per snapshot")
 	flags.BoolVar(&config.Plaintext, "plaintext", false, "allow plain text where --listen is not loopback")
 	flags.BoolVar(&reflection, "reflection", true, "let clients such as grpcurl ask for the API")
 	flags.StringVar(&config.TLSCert, "tls-cert", "", "PEM file of the server's certificate, read again when it changes; plain text without")
@@ -104,18 +113,18 @@ func removeAbandoned(ctx context.Context, logger *slog.Logger) {
 
 // logBackends logs what was found out about the backends. One whose program is
 // missing does not keep the server from starting: decisions fall back.
-func logBackends(ctx context.Context, logger *slog.Logger, backends []wiring.Backend) {
+func logBackends(ctx context.Context, logger *slog.Logger, backends []elastalloc.Backend) {
 	for _, backend := range backends {
 		switch {
 		case backend.Missing != nil:
-			logger.WarnContext(ctx, "backend is missing", "backend", backend.Name(), "error", backend.Missing)
+			logger.WarnContext(ctx, "backend is missing", "backend", backend.Name, "error", backend.Missing)
 		case backend.Version != "":
-			logger.InfoContext(ctx, "backend is there", "backend", backend.Name(), "version", backend.Version)
+			logger.InfoContext(ctx, "backend found", "backend", backend.Name, "version", backend.Version)
 		}
 	}
 }
 
-// logChanges returns what logs that a backend is sent to rest or is back.
+// logChanges returns what logs that a backend is taken out of use or is back.
 func logChanges(logger *slog.Logger) func(solver.BackendName, chain.BackendState) {
 	return func(name solver.BackendName, state chain.BackendState) {
 		if state.Up {
@@ -127,16 +136,11 @@ func logChanges(logger *slog.Logger) func(solver.BackendName, chain.BackendState
 	}
 }
 
-// shown returns what the server shows of the backends, with greedy, which every
-// chain has as its last resort.
-func shown(backends []wiring.Backend) []server.Backend {
-	all := make([]server.Backend, 0, len(backends)+1)
-	for _, backend := range backends {
-		b := server.Backend{Name: backend.Name(), Version: backend.Version}
-		if backend.Breaker != nil {
-			b.State = backend.Breaker.State
-		}
-		all = append(all, b)
+// shown returns what the server shows of the backends.
+func shown(backends []elastalloc.Backend) []server.Backend {
+	all := make([]server.Backend, len(backends))
+	for i, backend := range backends {
+		all[i] = server.Backend{Name: backend.Name, Version: backend.Version, State: backend.State}
 	}
-	return append(all, server.Backend{Name: solver.BackendGreedy})
+	return all
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/internal/apiconv"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/sim"
 )
 
@@ -50,8 +52,9 @@ seconds from the first submission) and gpus; other columns are ignored.`,
 			if err != nil {
 				return fmt.Errorf("%s: %w", file, err)
 			}
-			request := sim.Cut(trace, nodes, at, gpusPerNode)
-			request.Snapshot.Id = snapshotID(file, at)
+			snapshot := sim.Cut(trace, int(nodes), at, gpusPerNode)
+			snapshot.ID = snapshotID(file, at)
+			request := &elastallocv1.AllocateRequest{Snapshot: apiconv.ToSnapshot(snapshot)}
 			return cli.Failed(writeJSON(cmd.OutOrStdout(), request, omitDefaults))
 		},
 	}

@@ -21,7 +21,7 @@ func writeTable(
 ) error {
 	jobs, allocations := request.GetSnapshot().GetJobs(), response.GetAllocations()
 	if len(jobs) != len(allocations) {
-		return fmt.Errorf("the answer speaks of %d jobs; the request of %d", len(allocations), len(jobs))
+		return fmt.Errorf("the answer has %d jobs; the request has %d", len(allocations), len(jobs))
 	}
 	text := reportTable(request, response).String()
 	if len(jobs) > 0 {
@@ -29,6 +29,30 @@ func writeTable(
 	}
 	_, err := io.WriteString(w, text)
 	return err
+}
+
+// writeFillTable writes for a person what the queue takes of the idle nodes.
+func writeFillTable(
+	w io.Writer, snapshot *elastallocv1.Snapshot, response *elastallocv1.FillIdleResponse, color cli.Colors,
+) error {
+	jobs, allocations := snapshot.GetJobs(), response.GetAllocations()
+	if len(jobs) != len(allocations) {
+		return fmt.Errorf("the answer has %d jobs; the request has %d", len(allocations), len(jobs))
+	}
+	width := nodesWidth(jobs, allocations)
+	t := new(cli.Table)
+	t.AddRow(color.Bold, "JOB", "NODES", "CHANGE")
+	for i, a := range allocations {
+		t.AddRow(styleOf(a.GetChange(), color), cli.Printable(a.GetJobId()), nodesChange(jobs[i], a, width), words(a.GetChange()))
+	}
+	_, err := fmt.Fprintf(w, "%s\njobs  %s\npool  %d nodes, %d idle\n",
+		t, countChanges(allocations), snapshot.GetTotalNodes(), response.GetIdleNodes())
+	return err
+}
+
+// nodesChange returns a job's nodes before and from now on.
+func nodesChange(job *elastallocv1.Job, a *elastallocv1.Allocation, width int) string {
+	return fmt.Sprintf("%*d → %-*d", width, job.GetCurrentNodes(), width, a.GetNodes())
 }
 
 // jobTable lays out the jobs.
@@ -45,7 +69,7 @@ func jobTable(jobs []*elastallocv1.Job, allocations []*elastallocv1.Allocation, 
 	for i, a := range allocations {
 		row := []string{
 			cli.Printable(a.GetJobId()),
-			fmt.Sprintf("%*d → %-*d", width, jobs[i].GetCurrentNodes(), width, a.GetNodes()),
+			nodesChange(jobs[i], a, width),
 			words(a.GetChange()),
 			shortDuration(jobs[i].GetRemainingEta().AsDuration()),
 			describeProgress(a.GetPlannedProgress()),
@@ -99,12 +123,9 @@ func reportTable(request *elastallocv1.AllocateRequest, response *elastallocv1.A
 	add("jobs", "%s", countChanges(response.GetAllocations()))
 	add("pool", "%d nodes, %d idle", request.GetSnapshot().GetTotalNodes(), report.GetIdleNodes())
 	add("objective", "%.6f", report.GetObjective())
-	// Between scaling moments nothing is optimised, so nothing is proven.
-	if request.GetOptions().GetMode() != elastallocv1.Mode_MODE_FILL_IDLE {
-		add("bound", "%.6f", report.GetBound())
-		add("gap", "%s", describeGap(report))
-		add("greedy", "%s", describeGain(report))
-	}
+	add("bound", "%.6f", report.GetBound())
+	add("gap", "%s", describeGap(report))
+	add("greedy", "%s", describeGain(report))
 	add("decided by", "%s in %s", cli.EnumName(report.GetBackend()), cli.RoundDuration(report.GetSolveTime().AsDuration()))
 	if len(report.GetAttempts()) > 1 {
 		for i, attempt := range report.GetAttempts() {

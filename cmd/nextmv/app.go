@@ -14,29 +14,35 @@ import (
 	"github.com/nextmv-io/sdk/run"
 	"github.com/nextmv-io/sdk/run/schema"
 	"github.com/nextmv-io/sdk/run/statistics"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/elastalloc/elastalloc/cmd/internal/wiring"
+	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/internal/apiconv"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 // app decides requests.
-type app struct{ programs wiring.Programs }
+type app struct{ programs map[solver.BackendName]string }
 
 // solve decides a request, on which options that are set win over its own.
 func (a app) solve(ctx context.Context, request *elastallocv1.AllocateRequest, o options) (schema.Output, error) {
 	if err := o.apply(request); err != nil {
 		return schema.Output{}, err
 	}
-	allocator, err := wiring.Allocator(ctx, request, a.programs)
+	allocator, err := elastalloc.New(elastalloc.Options{
+		Backends: elastalloc.BackendsFor(solver.BackendName(apiconv.Name(request.GetOptions().GetBackend()))),
+		Programs: a.programs,
+		// For one decision there is no later try.
+		NoBreakers: true,
+	})
 	if err != nil {
 		return schema.Output{}, err
 	}
-	response, err := allocator.Allocate(ctx, request)
+	response, err := apiconv.InProcess{Allocator: allocator}.Allocate(ctx, request)
 	if err != nil {
-		return schema.Output{}, errors.New(status.Convert(err).Message())
+		return schema.Output{}, err
 	}
 	output := schema.NewOutput(o, solution{response})
 	output.Statistics = newStatistics(ctx, response.GetReport())
@@ -59,7 +65,7 @@ func decodeRequest(_ context.Context, input any) (*elastallocv1.AllocateRequest,
 		// The library varies the space after its prefix to keep its texts from
 		// being relied on; what follows names the line and the column.
 		message := strings.TrimSpace(strings.TrimPrefix(err.Error(), "proto:"))
-		return nil, fmt.Errorf("the input is no AllocateRequest: %s", message)
+		return nil, fmt.Errorf("parse AllocateRequest: %s", message)
 	}
 	return request, nil
 }
@@ -103,9 +109,9 @@ func newStatistics(ctx context.Context, report *elastallocv1.SolveReport) *stati
 		Duration: &solveTime,
 		Value:    &value,
 		Custom: resultStatistics{
-			Backend:         enumName(report.GetBackend()),
-			Reason:          enumName(report.GetReason()),
-			Limit:           enumName(report.GetLimit()),
+			Backend:         apiconv.Name(report.GetBackend()),
+			Reason:          apiconv.Name(report.GetReason()),
+			Limit:           apiconv.Name(report.GetLimit()),
 			Bound:           statistics.Float64(report.GetBound()),
 			RelativeGap:     statistics.Float64(report.GetRelativeGap()),
 			GreedyObjective: statistics.Float64(report.GetGreedyObjective()),

@@ -9,25 +9,27 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/nextmv-io/sdk/run"
 	"github.com/nextmv-io/sdk/run/schema"
 
-	"github.com/elastalloc/elastalloc/cmd/internal/wiring"
+	"github.com/elastalloc/elastalloc"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	programs := wiring.DefaultPrograms()
-	programs.CBC = cmp.Or(os.Getenv("ELASTALLOC_CBC"), programs.CBC)
-	programs.HiGHS = cmp.Or(os.Getenv("ELASTALLOC_HIGHS"), programs.HiGHS)
+	programs := make(map[solver.BackendName]string)
+	for _, spec := range elastalloc.Specs() {
+		programs[spec.Name] = os.Getenv("ELASTALLOC_" + strings.ToUpper(string(spec.Name)))
+	}
 
 	err := run.CLI(
 		app{programs}.solve,

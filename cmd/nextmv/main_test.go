@@ -59,8 +59,7 @@ func config(extension string, attempts int, args ...string) golden.Config {
 func TestGolden(t *testing.T) {
 	golden.FileTest(t, "testdata/queue.json", config(".golden", 1))
 	golden.FileTest(t, "testdata/queue.json", config(".options.golden", 1,
-		"-solve.backend=exact", "-solve.formulation=paper", "-solve.gap=1e-12", "-solve.mode=rebalance", "-solve.admission=preemptive", "-solve.plan"))
-	golden.FileTest(t, "testdata/queue.json", config(".fill-idle.golden", 1, "-solve.mode=fill-idle"))
+		"-solve.backend=exact", "-solve.formulation=paper", "-solve.gap=1e-12", "-solve.admission=preemptive", "-solve.plan"))
 	golden.FileTest(t, "testdata/queue.json", config(".fallback.golden", 2, "-solve.backend=cbc"))
 }
 
@@ -136,15 +135,15 @@ func TestErrors(t *testing.T) {
 		args  []string
 		want  []string
 	}{
-		"nothing":       {want: []string{"the input is no AllocateRequest: syntax error (line 1:1)"}},
+		"nothing":       {want: []string{"parse AllocateRequest: syntax error (line 1:1)"}},
 		"unknown field": {input: `{"snapshots": {}}`, want: []string{`unknown field "snapshots"`}},
 		"bad fields": {
 			input: `{"snapshot": {"totalNodes": -1, "jobs": [{"id": "a"}]}, "options": {"relativeGap": -1}}`,
 			want:  []string{"snapshot.total_nodes: ", "snapshot.jobs[0].remaining_eta: ", "options.relative_gap: "},
 		},
 		"bad options": {
-			input: `{"snapshot": {}}`, args: []string{"-solve.backend=gurobi", "-solve.mode=fill"},
-			want: []string{`option solve.backend is "gurobi"; want one of exact, cbc, highs, greedy`, `option solve.mode is "fill"; want one of rebalance, fill-idle`},
+			input: `{"snapshot": {}}`, args: []string{"-solve.backend=gurobi"},
+			want: []string{`option solve.backend is "gurobi"; want one of exact, cbc, highs, greedy`},
 		},
 		"bad budget":     {input: `{"snapshot": {}}`, args: []string{"-solve.budget=-1s"}, want: []string{"options.time_budget: "}},
 		"no such file":   {args: []string{"-runner.input.path=testdata/missing.json"}, want: []string{"testdata/missing.json"}},

@@ -84,14 +84,14 @@ func load(t *testing.T, path, address string) {
 	stop := make(chan struct{})
 	var callers sync.WaitGroup
 	for _, args := range [][]string{
-		{"--file", example},
-		{"--file", example, "--backend", "greedy"},
-		{"--file", example, "--backend", "cbc"},
-		{"--file", example, "--mode", "fill-idle"},
-		{"--file", hard, "--budget", "1ms"},
-		{"--file", hard},
-		{"--file", hard},
-		{"--file", bad},
+		{"allocate", "--file", example},
+		{"allocate", "--file", example, "--backend", "greedy"},
+		{"allocate", "--file", example, "--backend", "cbc"},
+		{"fill-idle", "--file", example},
+		{"allocate", "--file", hard, "--budget", "1ms"},
+		{"allocate", "--file", hard},
+		{"allocate", "--file", hard},
+		{"allocate", "--file", bad},
 	} {
 		callers.Go(func() {
 			for {
@@ -100,7 +100,7 @@ func load(t *testing.T, path, address string) {
 					return
 				default:
 					// Some are turned away or refused, as they should be.
-					_ = exec.Command(path, append([]string{"allocate", "--server", address}, args...)...).Run()
+					_ = exec.Command(path, append([]string{args[0], "--server", address}, args[1:]...)...).Run()
 				}
 			}
 		})

@@ -25,9 +25,9 @@ const (
 	StageReceive         = "receive request"  // until the whole request has arrived
 	StageAdmission       = "await admission"  // until it is the call's turn or it is turned away
 	StageConvertRequest  = "convert request"  // from the API to the core, and validation
-	StageFillIdle        = "fill idle"        // the whole of a decision in that mode
+	StageFillIdle        = "fill idle"        // the whole of a FillIdle decision
 	StageSolve           = "solve "           // one backend's try
-	StageJudge           = "judge with "      // what an external solver claims, put to the proof
+	StageVerify          = "verify with "     // the prover's own search, against an external solver's claim
 	StageBound           = "bound"            // a bound where the backend brought none
 	StageConvertResponse = "convert response" // from the core to the API
 )
@@ -43,7 +43,6 @@ const (
 	SnapshotJobs    = attribute.Key("elastalloc.snapshot.jobs")
 	SnapshotNodes   = attribute.Key("elastalloc.snapshot.nodes")
 	SnapshotSteps   = attribute.Key("elastalloc.snapshot.steps")
-	Mode            = attribute.Key("elastalloc.mode")
 	Backend         = attribute.Key("elastalloc.backend")
 	Outcome         = attribute.Key("elastalloc.outcome")
 	Detail          = attribute.Key("elastalloc.detail")

@@ -20,6 +20,7 @@ import (
 
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/sim"
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -30,40 +31,43 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type oneNodeEach struct{ unprovenAt int }
 
 func (d oneNodeEach) Allocate(
-	ctx context.Context, request *elastallocv1.AllocateRequest,
-) (*elastallocv1.AllocateResponse, error) {
+	ctx context.Context, s *solver.Snapshot, o solver.Options,
+) (solver.Decision, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return solver.Decision{}, err
 	}
-	jobs := request.GetSnapshot().GetJobs()
+	jobs := s.Jobs
 	order := make([]int, len(jobs))
 	for i := range order {
 		order[i] = i
 	}
-	report := &elastallocv1.SolveReport{Reason: elastallocv1.Reason_REASON_HEURISTIC}
-	exact := request.GetOptions().GetBackend() == elastallocv1.Backend_BACKEND_EXACT
+	exact := o.Backend == solver.BackendExact
 	slices.SortStableFunc(order, func(a, b int) int {
 		if exact {
-			return cmp.Compare(jobs[a].GetRemainingEta().AsDuration(), jobs[b].GetRemainingEta().AsDuration())
+			return cmp.Compare(jobs[a].RemainingETA, jobs[b].RemainingETA)
 		}
-		return -cmp.Compare(jobs[a].GetCurrentNodes(), jobs[b].GetCurrentNodes())
+		return -cmp.Compare(jobs[a].CurrentNodes, jobs[b].CurrentNodes)
 	})
-	if exact {
-		report.Reason = elastallocv1.Reason_REASON_OPTIMAL
-		if len(jobs) == d.unprovenAt {
-			report.Reason, report.RelativeGap = elastallocv1.Reason_REASON_FEASIBLE, 0.01
-		}
-	}
-	response := &elastallocv1.AllocateResponse{Report: report}
-	for _, job := range jobs {
-		response.Allocations = append(response.Allocations, &elastallocv1.Allocation{JobId: job.GetId()})
-	}
+	nodes := make([]int, len(jobs))
 	for n, i := range order {
-		if n < int(request.GetSnapshot().GetTotalNodes()) {
-			response.Allocations[i].Nodes = 1
+		if n < s.TotalNodes {
+			nodes[i] = 1
 		}
 	}
-	return response, nil
+	decision := solver.DecideNow(s, nodes)
+	report := &decision.Report
+	report.Reason = solver.ReasonHeuristic
+	if exact {
+		report.Reason = solver.ReasonOptimal
+		if len(jobs) == d.unprovenAt {
+			report.Reason, report.RelativeGap = solver.ReasonFeasible, 0.01
+		}
+	}
+	return decision, nil
+}
+
+func (d oneNodeEach) FillIdle(ctx context.Context, s *solver.Snapshot) (solver.Decision, error) {
+	return d.Allocate(ctx, s, solver.Options{Backend: solver.BackendGreedy})
 }
 
 // tiny returns a workload of 120 jobs that come by threes.
@@ -89,9 +93,9 @@ func tinyConfig(withTrace bool) Config {
 	return config
 }
 
-func runAll(t *testing.T, config Config, decider sim.Decider) *Results {
+func runAll(t *testing.T, config Config, allocator sim.Allocator) *Results {
 	t.Helper()
-	results, err := Run(t.Context(), config, decider, nil)
+	results, err := Run(t.Context(), config, allocator, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -397,22 +401,22 @@ func TestResults(t *testing.T) {
 	}
 	for quantity, want := range map[string]string{
 		"queueing-time largest decrease":                              "32.0 %|50.0 %|0 %",
-		"queueing-time at a pool of":                                  "150 nodes|150 nodes|70 nodes",
+		"queueing-time at":                                            "150 nodes|150 nodes|70 nodes",
 		"queueing-time decrease at 150 nodes":                         "32.0 %|50.0 %|0 %",
 		"queueing-time pool sizes without a lower mean queueing time": "0|2|3",
 		"total-time largest decrease":                                 "–|50.0 %|0 %",
 		"total-time pool sizes without a lower mean total time":       "0|0|3",
-		"additional-jobs most additional jobs per 100":                "+17.4|+18.0|–",
-		"additional-jobs at a pool of":                                "110 nodes|150 nodes|–",
-		"additional-jobs at 70 nodes":                                 "–|+1.0|–",
-		"additional-jobs at 190 nodes":                                "–|+2.0|–",
-		"eta-disturbance change of additional jobs per 100":           "−2.4 to −0.6|−2.0 to 0|–",
+		"additional-jobs largest number per 100":                      "+17.4|+18.0|–",
+		"additional-jobs at":                                          "110 nodes|150 nodes|–",
+		"additional-jobs number at 70 nodes":                          "–|+1.0|–",
+		"additional-jobs number at 190 nodes":                         "–|+2.0|–",
+		"eta-disturbance change over the pools":                       "−2.4 to −0.6|−2.0 to 0|–",
 		"eta-disturbance change of optimal's mean total time":         "–|+3.0 %|−100.0 %",
-		"bugs-and-kills most additional jobs per 100":                 "+15.0|+14.5|–",
-		"bugs-and-kills change of the most":                           "−2.4|−3.5|–",
+		"bugs-and-kills largest number per 100":                       "+15.0|+14.5|–",
+		"bugs-and-kills change of the largest number":                 "−2.4|−3.5|–",
 		"variants hesrpt: mean total time":                            "–|−10.0 to +10.0 %|−100.0 %",
 		"variants hesrpt: mean queueing time":                         "–|−11.0 to +1.0 min|−1.0 min",
-		"decision-times mean":                                         "400 ms|0 ms|0 ms",
+		"decision-times mean":                                         "400.00 ms|0 ms|0 ms",
 	} {
 		if got[quantity] != want {
 			t.Errorf("%s: %q; want %q", quantity, got[quantity], want)
@@ -435,12 +439,7 @@ func TestFormat(t *testing.T) {
 		{signedTenths, 2, "+2.0"},
 		{signedTenths, -0.04, "−0.04"},
 		{signedTenths, -1e-12, "0"},
-		{threeDigits, 1.234, "1.23"},
-		{threeDigits, 0.2345, "0.234"},
-		{threeDigits, 12.34, "12.3"},
-		{threeDigits, 1234, "1234"},
-		{threeDigits, 0, "0"},
-		{threeDigits, 0.0004, "0.0004"},
+		{hundredths, 1.234, "1.23"},
 	} {
 		if got := test.format.write(test.value); got != test.want {
 			t.Errorf("%v in format %v is %q; want %q", test.value, test.format, got, test.want)

@@ -91,7 +91,7 @@ type planned struct {
 // Run makes all runs. First come those whose decision times count, one at a time so
 // that none disturbs another; then the others, side by side. progress, which may
 // be nil, is told after each how many are done. An error leaves nothing.
-func Run(ctx context.Context, config Config, decider sim.Decider, progress func(done, all int)) (*Results, error) {
+func Run(ctx context.Context, config Config, allocator sim.Allocator, progress func(done, all int)) (*Results, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
@@ -107,11 +107,11 @@ func Run(ctx context.Context, config Config, decider sim.Decider, progress func(
 			progress(done, len(timed)+len(rest))
 		}
 	}
-	timedRuns, err := sim.RunAll(ctx, tasksOf(timed), decider, 1, report)
+	timedRuns, err := sim.RunAll(ctx, tasksOf(timed), allocator, 1, report)
 	if err != nil {
 		return nil, err
 	}
-	runs, err := sim.RunAll(ctx, tasksOf(rest), decider, config.Workers, report)
+	runs, err := sim.RunAll(ctx, tasksOf(rest), allocator, config.Workers, report)
 	if err != nil {
 		return nil, err
 	}

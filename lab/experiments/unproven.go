@@ -9,10 +9,10 @@ import (
 	"sync"
 
 	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
 
-	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/internal/apiconv"
 	"github.com/elastalloc/elastalloc/sim"
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 // Unproven is a decision that should have been proven optimal and was not. Its
@@ -24,12 +24,12 @@ type Unproven struct {
 	Reason      string  `json:"reason"`
 	RelativeGap float64 `json:"relative_gap"`
 
-	request *elastallocv1.AllocateRequest
+	request apiconv.Request
 }
 
 // JSON returns the request in protojson, the same bytes every time.
 func (u *Unproven) JSON() ([]byte, error) {
-	text, err := protojson.Marshal(u.request)
+	text, err := protojson.Marshal(apiconv.ToAllocateRequest(u.request))
 	if err != nil {
 		return nil, err
 	}
@@ -52,26 +52,26 @@ type unprovenList struct {
 // observer returns what watches the decisions of a run, or nil where a proof is
 // nobody's aim: greedy and the comparators.
 func (l *unprovenList) observer(p *planned) sim.Observer {
-	backend := p.task.Policy.Options.GetBackend()
-	if p.task.Policy.Rule != nil || backend == elastallocv1.Backend_BACKEND_GREEDY {
+	backend := p.task.Policy.Options.Backend
+	if p.task.Policy.Rule != nil || backend == solver.BackendGreedy {
 		return nil
 	}
 	run := fmt.Sprintf("%s-%s-%s-%03dnodes-seed%d",
 		p.setting, p.source, p.task.Policy.Name, p.task.Config.Nodes, p.seed)
 	number := 0
-	return func(request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse) {
+	return func(snapshot *solver.Snapshot, decision solver.Decision) {
 		number++
-		report := response.GetReport()
-		if report.GetReason() == elastallocv1.Reason_REASON_OPTIMAL {
+		report := decision.Report
+		if report.Reason == solver.ReasonOptimal {
 			return
 		}
 		l.mutex.Lock()
 		defer l.mutex.Unlock()
 		l.list = append(l.list, Unproven{
 			File:        fmt.Sprintf("%s-decision%05d.json", run, number),
-			Reason:      report.GetReason().String(),
-			RelativeGap: report.GetRelativeGap(),
-			request:     proto.CloneOf(request),
+			Reason:      string(report.Reason),
+			RelativeGap: report.RelativeGap,
+			request:     apiconv.Request{Snapshot: snapshot, Options: p.task.Policy.Options},
 		})
 	}
 }

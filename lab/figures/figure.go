@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"image/color"
-	"math"
 	"slices"
 	"strconv"
 
@@ -19,8 +18,8 @@ import (
 
 // The size of a figure, and the pixels per inch of one in PNG.
 const (
-	width         = 15 * vg.Centimeter
-	height        = 9 * vg.Centimeter
+	width         = 17 * vg.Centimeter
+	height        = 10 * vg.Centimeter
 	margin        = 0.3 * vg.Centimeter
 	pixelsPerInch = 160
 )
@@ -33,15 +32,16 @@ type Figure struct {
 
 // Series is points of one kind, joined by a line.
 type Series struct {
-	// Name is shown in the legend.
+	// Name is what the legend calls the series.
 	Name string
-	// X and Y are the coordinates of the points, of equal length.
+	// X and Y are the points, as many of both.
 	X, Y []float64
-	// Spread, if not nil, is the length of each point's error bar to either side.
+	// Spread, where there is one, is how far each point's Y varies to either side,
+	// drawn as a bar.
 	Spread []float64
 }
 
-// Lines draws series over a common x axis. The y axis includes 0.
+// Lines draws series over a common axis, whose zero is always in the picture.
 func Lines(title, xLabel, yLabel string, series ...Series) (*Figure, error) {
 	f := newFigure(title, xLabel, yLabel)
 	f.plot.Add(plotter.NewGrid())
@@ -55,14 +55,14 @@ func Lines(title, xLabel, yLabel string, series ...Series) (*Figure, error) {
 		}
 	}
 	f.plot.X.Tick.Marker = ticksAt(series)
-	f.padAxes()
+	f.breathe()
 	return f, nil
 }
 
-// mostTicks is the largest number of points that are labelled one by one.
+// mostTicks is how many points an axis names one by one.
 const mostTicks = 12
 
-// ticksAt marks an axis at the points of series, if these are at most mostTicks.
+// ticksAt marks an axis where the points of series are, if they are few.
 func ticksAt(series []Series) plot.Ticker {
 	var at []float64
 	for _, s := range series {
@@ -76,24 +76,6 @@ func ticksAt(series []Series) plot.Ticker {
 	ticks := make(plot.ConstantTicks, len(at))
 	for i, x := range at {
 		ticks[i] = plot.Tick{Value: x, Label: strconv.FormatFloat(x, 'f', -1, 64)}
-	}
-	return ticks
-}
-
-// roundTicks marks an axis at multiples of 1, 2 or 5 times a power of ten.
-func roundTicks(lowest, highest float64) []plot.Tick {
-	const most = 7
-	step := math.Pow(10, math.Floor(math.Log10((highest-lowest)/most)))
-	for _, factor := range []float64{2, 2.5, 2} {
-		if (highest-lowest)/step < most {
-			break
-		}
-		step *= factor
-	}
-	decimals := max(0, -int(math.Floor(math.Log10(step))))
-	var ticks []plot.Tick
-	for n := math.Ceil(lowest/step) + 0; n*step <= highest; n++ { // -0 + 0 = 0
-		ticks = append(ticks, plot.Tick{Value: n * step, Label: strconv.FormatFloat(n*step, 'f', decimals, 64)})
 	}
 	return ticks
 }
@@ -124,22 +106,21 @@ func (f *Figure) addSeries(s Series, style style) error {
 	return nil
 }
 
-// spreadPoints implements plotter.YErrorer.
+// spreadPoints is points and how far each varies.
 type spreadPoints struct {
 	plotter.XYs
 	spread []float64
 }
 
-// YError returns the spread of point i, downwards and upwards.
+// YError returns how far point i varies downwards and upwards.
 func (p spreadPoints) YError(i int) (low, high float64) { return p.spread[i], p.spread[i] }
 
-// newFigure returns an empty figure.
+// newFigure returns an empty figure with readable letters.
 func newFigure(title, xLabel, yLabel string) *Figure {
 	p := plot.New()
 	sans := func(size vg.Length) font.Font {
 		return font.Font{Typeface: "Liberation", Variant: "Sans", Size: size}
 	}
-	p.Y.Tick.Marker = plot.TickerFunc(roundTicks)
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, xLabel, yLabel
 	p.Title.TextStyle.Font = sans(13)
 	p.Title.Padding = vg.Points(10)
@@ -156,9 +137,8 @@ func newFigure(title, xLabel, yLabel string) *Figure {
 	return &Figure{plot: p, legend: legend}
 }
 
-// padAxes gives an axis on which all values are equal some length, and the figure some
-// room at the top.
-func (f *Figure) padAxes() {
+// breathe gives axes on which all values are the same some length.
+func (f *Figure) breathe() {
 	for _, axis := range []*plot.Axis{&f.plot.X, &f.plot.Y} {
 		if axis.Min >= axis.Max {
 			axis.Min, axis.Max = axis.Min-1, axis.Max+1
@@ -173,7 +153,7 @@ func (f *Figure) SVG() ([]byte, error) {
 	f.draw(draw.New(canvas))
 	var text bytes.Buffer
 	_, err := canvas.WriteTo(&text)
-	// Without a fallback, viewers that lack the font would use one with serifs.
+	// Where that font is missing, a reader would fall back to one with serifs.
 	return bytes.ReplaceAll(text.Bytes(), []byte("font-family:Liberation Sans;"),
 		[]byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")), err
 }
@@ -187,7 +167,7 @@ func (f *Figure) PNG() ([]byte, error) {
 	return content.Bytes(), err
 }
 
-// draw draws the plot, and the legend to its right, so that neither hides the other.
+// draw draws the plot and, to its right where nothing can hide it, the legend.
 func (f *Figure) draw(c draw.Canvas) {
 	c.SetColor(color.White)
 	c.Fill(c.Path())

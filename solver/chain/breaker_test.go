@@ -36,7 +36,7 @@ func guard(config BreakerConfig, tries func(n int) fake) *guarded {
 	config.OnChange = func(s BackendState) { g.changes = append(g.changes, s) }
 	g.breaker = NewBreaker(backend, config)
 	g.Chain = newChain(greedy(), g.breaker, exact())
-	g.config.Judge = exact()
+	g.config.Prover = proves(exact())
 	return g
 }
 
@@ -79,7 +79,7 @@ func TestWhatCounts(t *testing.T) {
 		"a panic":                   {always(panics(cbc)), 0, true, "panic: a step of -1"},
 		"a plan that it calls none": {always(fails(cbc, fmt.Errorf("%w: Infeasible", solver.ErrInvalidPlan))), 0, true, "backend has no valid plan: Infeasible"},
 		"an illegal plan":           {always(illegal), 0, true, "plan uses 4 nodes in step 1; the pool has 3"},
-		"a claim that is refuted":   {always(claims(cbc, greedyPlan(), true)), 0, true, "it says so; refuted: it calls 2.3 optimal, and exact has a plan worth 2.4"},
+		"a claim that is refuted":   {always(claims(cbc, greedyPlan(), true)), 0, true, "it says so; refuted: it calls 2.3 optimal, and exact has a plan of 2.4"},
 		"a hang":                    {always(hangs(cbc)), 0, true, "backend has no plan in time: no solution file"},
 		"a hang of all the time that counts": {
 			always(hangs(cbc)), 450 * time.Millisecond, true, "backend has no plan in time: no solution file",

@@ -20,7 +20,7 @@ const (
 
 	// A backend that is not the last one before greedy leaves this share of the
 	// time left to those after it, lest one that hangs spend it all. So does one
-	// whose claims have to be judged; the judge has until the end of the search.
+	// whose claims have to be verified; the prover has until the end of the search.
 	fallbackShare = 1.0 / 4
 )
 

@@ -13,24 +13,19 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Config is what a chain is made of. Greedy, FillIdle and Bound are required.
+// Config is the parts of a chain. Greedy and Prover are required.
 type Config struct {
-	// Backends are asked in this order, after the one a decision asks for. One that
-	// is a *Breaker is asked only while it does not rest.
+	// Backends are asked in this order, after the one a decision asks for. A *Breaker
+	// is asked only while it is closed.
 	Backends []solver.Backend
 	// Greedy is the last resort and the reference of Report.GreedyObjective.
 	Greedy solver.Backend
-	// FillIdle returns the nodes of every job of a snapshot in ModeFillIdle.
-	FillIdle func(*solver.Snapshot) []int
-	// Bound returns a proven upper bound on the optimum of a problem: the better
-	// the more time the context leaves it, but a finite one always.
-	Bound func(context.Context, *solver.Problem) float64
-	// Judge checks what external solvers claim, for which it must prove its own
-	// bounds: a plan that comes with a claim is answered once the judge has solved
-	// the problem too, so that it is called optimal on our own proof, or is refused
-	// where the judge has a plan that the claim says there is not. It may be one of
-	// Backends as well. Without a judge, such plans have the bound of Bound.
-	Judge solver.Backend
+	// Prover proves the bound of every plan that comes without one, and verifies what
+	// external solvers claim: a plan that comes with a claim is returned once the
+	// prover has solved the problem too, so that it is called optimal on our own
+	// proof, or refused where the prover has a plan that refutes the claim. It may be
+	// one of Backends as well.
+	Prover solver.Prover
 	// DefaultBudget is the time for a decision that does not ask for a budget
 	// itself; 0 means that only the context's deadline limits it.
 	DefaultBudget time.Duration
@@ -49,6 +44,11 @@ func New(config Config) *Chain { return &Chain{config: config} }
 // then the configured ones in order, then greedy, until one has a legal plan; if
 // the options name greedy, it asks only that.
 //
+// Greedy runs first: its objective is part of every report, its plan one to start
+// from, and its answer is there should no backend have one. Should greedy fail while
+// another backend answers, the decision stands, greedy's objective is 0 and its
+// failure the last of the attempts.
+//
 // An error is context.Canceled if the caller left, context.DeadlineExceeded if not
 // even greedy had answered when the caller's deadline passed, and otherwise a
 // defect of this program: no backend has a legal plan, or a bound is wrong.
@@ -56,18 +56,6 @@ func (c *Chain) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Optio
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return solver.Decision{}, ctx.Err()
 	}
-	if o.Mode == solver.ModeFillIdle {
-		return c.fillIdle(s)
-	}
-	return c.rebalance(ctx, s, o)
-}
-
-// rebalance makes the decision of a scaling moment. Greedy is asked first: its
-// objective is part of every report, its plan one to start from, and its answer
-// there should nobody else have one. Should greedy fail while another backend
-// answers, the decision stands, greedy's objective is 0 and its failure the last of
-// the attempts.
-func (c *Chain) rebalance(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
 	budget := newBudget(ctx, time.Now(), o.TimeBudget, c.config.DefaultBudget)
 	p := solver.NewProblem(s, o.Admission)
 	options := solver.SolveOptions{RelativeGap: o.RelativeGap, Formulation: o.Formulation}
@@ -76,15 +64,15 @@ func (c *Chain) rebalance(ctx context.Context, s *solver.Snapshot, o solver.Opti
 	if greedy.Outcome == solver.OutcomeAnswered && p.Check(greedy.result.Plan) == nil {
 		options.Incumbent = greedy.result.Plan
 	}
-	d := &deliberation{chain: c, budget: budget, problem: p, options: options, greedy: greedy}
-	chosen, attempts, err := d.ask(ctx, c.order(o.Backend))
+	r := &run{chain: c, budget: budget, problem: p, options: options, greedy: greedy}
+	chosen, attempts, err := r.ask(ctx, c.order(o.Backend))
 	if err != nil {
 		return solver.Decision{}, err
 	}
 	if chosen.Backend != solver.BackendGreedy && greedy.Outcome != solver.OutcomeAnswered {
 		attempts = append(attempts, greedy.Attempt)
 	}
-	bound, err := d.bound(ctx, chosen)
+	bound, err := r.bound(ctx, chosen)
 	if err != nil {
 		return solver.Decision{}, err
 	}
@@ -130,29 +118,4 @@ func (n notConfigured) Name() solver.BackendName { return solver.BackendName(n) 
 // Solve returns an error wrapping solver.ErrUnavailable.
 func (n notConfigured) Solve(context.Context, *solver.Problem, solver.SolveOptions) (solver.Result, error) {
 	return solver.Result{}, fmt.Errorf("%w: %q is not configured", solver.ErrUnavailable, string(n))
-}
-
-// fillIdle makes the decision of a regular time. There is no model to it, so
-// there is no bound either.
-func (c *Chain) fillIdle(s *solver.Snapshot) (solver.Decision, error) {
-	start := time.Now()
-	nodes := c.config.FillIdle(s)
-	duration := time.Since(start)
-
-	p, plan := solver.Hold(s, nodes)
-	if err := p.Check(plan); err != nil {
-		return solver.Decision{}, fmt.Errorf("filling idle nodes: %w", err)
-	}
-	decision := solver.Decide(s, p, plan)
-	report := &decision.Report
-	report.Backend = solver.BackendGreedy
-	report.Reason = solver.ReasonHeuristic
-	report.Limit = solver.LimitNone
-	report.Objective = p.Objective(plan)
-	report.GreedyObjective = report.Objective
-	report.SolveTime = duration
-	report.Attempts = []solver.Attempt{
-		{Backend: solver.BackendGreedy, Outcome: solver.OutcomeAnswered, Duration: duration},
-	}
-	return decision, nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,7 +83,7 @@ const (
 	greedyObjective = 2.3
 	// 100/150 + 1 + 0.1 + 0.2.
 	worseObjective = 100.0/150 + 1.3
-	ownBound       = 2.5 // of Config.Bound
+	ownBound       = 2.5 // of the prover
 )
 
 func greedy() fake {
@@ -103,9 +102,28 @@ func newChain(greedy solver.Backend, backends ...solver.Backend) *Chain {
 	return New(Config{
 		Backends: backends,
 		Greedy:   greedy,
-		FillIdle: func(s *solver.Snapshot) []int { return []int{2, 1} },
-		Bound:    func(context.Context, *solver.Problem) float64 { return ownBound },
+		Prover:   proves(fails("prover", solver.ErrUnavailable)),
 	})
+}
+
+// prover is a backend with a bound beside it.
+type prover struct {
+	solver.Backend
+	bound func(context.Context, *solver.Problem) float64
+}
+
+func (p prover) Bound(ctx context.Context, problem *solver.Problem) float64 {
+	return p.bound(ctx, problem)
+}
+
+// proves returns a prover that solves as the backend does and proves ownBound.
+func proves(backend solver.Backend) prover {
+	return prover{backend, func(context.Context, *solver.Problem) float64 { return ownBound }}
+}
+
+// bounds returns a prover that proves the given bound and nothing else.
+func bounds(bound func(context.Context, *solver.Problem) float64) prover {
+	return prover{fails(solver.BackendExact, solver.ErrUnavailable), bound}
 }
 
 func options(change func(*solver.Options)) solver.Options {
@@ -221,6 +239,7 @@ func TestBackendsThatHang(t *testing.T) {
 				}
 				c := newChain(greedy(), hangs(solver.BackendExact), hangs(solver.BackendCBC), hangs(solver.BackendHiGHS))
 				c.config.DefaultBudget = test.fallback
+				c.config.Prover = proves(hangs(solver.BackendHiGHS)) // Or time is kept for verifying HiGHS.
 				d, err := c.Allocate(ctx, twoJobs(), options(func(o *solver.Options) { o.TimeBudget = test.budget }))
 				if err != nil {
 					t.Fatal(err)
@@ -249,10 +268,10 @@ func TestNoBudgetAtAll(t *testing.T) {
 			return solver.Result{Plan: bestPlan(), Bound: math.Inf(1)}, nil
 		}}
 	c := newChain(greedy(), spy)
-	c.config.Bound = func(ctx context.Context, _ *solver.Problem) float64 {
+	c.config.Prover = bounds(func(ctx context.Context, _ *solver.Problem) float64 {
 		unlimited("bound", ctx)
 		return ownBound
-	}
+	})
 	if _, err := c.Allocate(t.Context(), twoJobs(), solver.DefaultOptions()); err != nil {
 		t.Fatal(err)
 	}
@@ -263,10 +282,10 @@ func TestBoundEndsWithTheBudget(t *testing.T) {
 		start := time.Now()
 		c := newChain(greedy(), hangs(solver.BackendExact))
 		c.config.DefaultBudget = time.Second
-		c.config.Bound = func(ctx context.Context, _ *solver.Problem) float64 {
+		c.config.Prover = bounds(func(ctx context.Context, _ *solver.Problem) float64 {
 			<-ctx.Done()
 			return ownBound
-		}
+		})
 		d, err := c.Allocate(t.Context(), twoJobs(), solver.DefaultOptions())
 		if err != nil {
 			t.Fatal(err)
@@ -296,36 +315,6 @@ func TestSolveOptionsReachTheBackend(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("options (-want +got):\n%s", diff)
-	}
-}
-
-func TestFillIdle(t *testing.T) {
-	c := newChain(panics(solver.BackendGreedy), panics(solver.BackendExact))
-	fill := options(func(o *solver.Options) { o.Mode = solver.ModeFillIdle })
-	got, err := c.Allocate(t.Context(), twoJobs(), fill)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := solver.Decision{
-		Allocations: []solver.Allocation{
-			{JobID: "short", Current: 2, Nodes: 2, Change: solver.ChangeKeep,
-				PlannedNodes: []int{2, 2}, PlannedProgress: []float64{1, 1}},
-			{JobID: "long", Current: 0, Nodes: 1, Change: solver.ChangeStart,
-				PlannedNodes: []int{1, 1}, PlannedProgress: []float64{0.1, 0.2}},
-		},
-		Report: solver.Report{
-			Backend: solver.BackendGreedy, Reason: solver.ReasonHeuristic, Limit: solver.LimitNone,
-			Objective: greedyObjective, GreedyObjective: greedyObjective,
-			Attempts: []solver.Attempt{{Backend: solver.BackendGreedy, Outcome: solver.OutcomeAnswered}},
-		},
-	}
-	if diff := cmp.Diff(want, got, equal()); diff != "" {
-		t.Errorf("decision (-want +got):\n%s", diff)
-	}
-
-	c.config.FillIdle = func(*solver.Snapshot) []int { return []int{2, 2} }
-	if _, err := c.Allocate(t.Context(), twoJobs(), fill); err == nil || !strings.Contains(err.Error(), "4 nodes") {
-		t.Errorf("error %v; want one about 4 nodes in a pool of 3", err)
 	}
 }
 

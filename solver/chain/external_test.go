@@ -45,9 +45,7 @@ func newChain(program string) *chain.Chain {
 	return chain.New(chain.Config{
 		Backends: []solver.Backend{cbc.New(program), exact.New()},
 		Greedy:   greedy.New(),
-		FillIdle: greedy.FillIdle,
-		Bound:    exact.Bound,
-		Judge:    exact.New(),
+		Prover:   exact.New(),
 	})
 }
 
@@ -163,7 +161,7 @@ func TestWhatCBCHasSaid(t *testing.T) {
 			"a wrong optimum", program(file("Optimal", want*142.088/143.108)),
 			solver.OutcomeInvalidPlan, []string{
 				"CBC 2.10.8 says: Optimal", "refuted: it calls ",
-				fmt.Sprintf("exact has a plan worth %.10g", want),
+				fmt.Sprintf("exact has a plan of %.10g", want),
 			},
 		},
 		{

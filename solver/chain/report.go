@@ -13,20 +13,20 @@ import (
 const boundNoise = 1e-9
 
 // bound returns a proven upper bound on the optimum: the backend's own, or that of
-// the judge, and the one of Config.Bound where neither has one or the judge was cut
-// short. A legal plan above the bound disproves it, which is a defect that no
+// the prover's verification, and the prover's Bound where neither has one or the
+// verification was cut short. A legal plan above the bound disproves it, which is a defect that no
 // answer may hide. Only a heuristic plan may exceed it, since it may leave an
 // admitted job waiting, which the model cannot.
-func (d *deliberation) bound(ctx context.Context, a answer) (float64, error) {
+func (r *run) bound(ctx context.Context, a answer) (float64, error) {
 	bound, complete := a.result.Bound, !math.IsInf(a.result.Bound, 1)
-	if j := d.judgement; j != nil && j.Outcome == solver.OutcomeAnswered {
-		bound = min(bound, j.result.Bound)
-		complete = j.result.Limit != solver.LimitTime
+	if own := r.verification; own != nil && own.Outcome == solver.OutcomeAnswered {
+		bound = min(bound, own.result.Bound)
+		complete = own.result.Limit != solver.LimitTime
 	}
 	if !complete || math.IsInf(bound, 1) {
-		ctx, cancel := until(ctx, d.budget.end)
+		ctx, cancel := until(ctx, r.budget.end)
 		defer cancel()
-		bound = min(bound, d.chain.config.Bound(ctx, d.problem))
+		bound = min(bound, r.chain.config.Prover.Bound(ctx, r.problem))
 	}
 	if math.IsNaN(bound) || math.IsInf(bound, 0) {
 		return 0, fmt.Errorf("the bound for the plan of %s is %v", a.Backend, bound)

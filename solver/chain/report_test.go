@@ -231,7 +231,7 @@ func TestReport(t *testing.T) {
 
 func TestHeuristicPlanMayExceedTheBound(t *testing.T) {
 	c := newChain(greedy())
-	c.config.Bound = func(context.Context, *solver.Problem) float64 { return 1 }
+	c.config.Prover = bounds(func(context.Context, *solver.Problem) float64 { return 1 })
 	d, err := c.Allocate(t.Context(), twoJobs(), options(func(o *solver.Options) { o.Backend = solver.BackendGreedy }))
 	if err != nil {
 		t.Fatal(err)
@@ -284,7 +284,7 @@ func TestErrors(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newChain(test.greedy, test.backend)
-			c.config.Bound = func(context.Context, *solver.Problem) float64 { return test.bound }
+			c.config.Prover = bounds(func(context.Context, *solver.Problem) float64 { return test.bound })
 			d, err := c.Allocate(t.Context(), twoJobs(), solver.DefaultOptions())
 			if err == nil {
 				t.Fatalf("Allocate() = %+v; want an error", d)

@@ -41,9 +41,8 @@ const endless = math.MaxInt / 2
 // returns the number of cuts.
 func checkCuts(t rapid.TB, p *solver.Problem) int {
 	t.Helper()
-	const work = 100 // asks a thousand times as often as the product does
 	whole := &countdown{Context: context.Background(), left: endless}
-	result, err := exact.NewAsking(work).Solve(whole, p, solver.SolveOptions{})
+	result, err := exact.New().Solve(whole, p, solver.SolveOptions{})
 	if err != nil || result.Limit != solver.LimitNone {
 		t.Fatalf("the search without a cut: limit %s, error %v", result.Limit, err)
 	}
@@ -52,7 +51,7 @@ func checkCuts(t rapid.TB, p *solver.Problem) int {
 	most := optimum + 2*solver.OptimalGap*math.Abs(optimum) + 1e-12
 	cuts := 0
 	for left := 0; left < whole.asked; left += stride(whole.asked) {
-		result, err := exact.NewAsking(work).Solve(&countdown{Context: context.Background(), left: left}, p, solver.SolveOptions{})
+		result, err := exact.New().Solve(&countdown{Context: context.Background(), left: left}, p, solver.SolveOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,9 +64,9 @@ func checkCuts(t rapid.TB, p *solver.Problem) int {
 		cuts++
 	}
 	bounding := &countdown{Context: context.Background(), left: endless}
-	exact.Bound(bounding, p)
+	exact.New().Bound(bounding, p)
 	for left := 0; left < bounding.asked; left += stride(bounding.asked) {
-		if bound := exact.Bound(&countdown{Context: context.Background(), left: left}, p); bound < least || math.IsInf(bound, 1) {
+		if bound := exact.New().Bound(&countdown{Context: context.Background(), left: left}, p); bound < least || math.IsInf(bound, 1) {
 			t.Fatalf("bound cut at question %d of %d: %.15g, optimum %.15g", left, bounding.asked, bound, optimum)
 		}
 		cuts++

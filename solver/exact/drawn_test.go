@@ -47,7 +47,7 @@ func (d drawn) problem() *solver.Problem {
 				job.Scaling.Speeds = append(job.Scaling.Speeds, math.Pow(float64(nodes), 0.6+0.4*r.Float64()))
 			}
 			job.MaxNodes = nodes
-			job.Weight = math.Exp(r.NormFloat64())
+			job.Weight = new(math.Exp(r.NormFloat64()))
 			job.RescaleDelay = 15 * time.Second
 			if r.IntN(2) == 0 {
 				job.CurrentNodes = job.AllowedNodes[r.IntN(d.sizes)]
@@ -127,7 +127,7 @@ func BenchmarkBound(b *testing.B) {
 		p := drawn{jobs: jobs, nodes: 4 * jobs, steps: 5, admission: solver.AdmissionFIFO}.problem()
 		b.Run(fmt.Sprint(jobs), func(b *testing.B) {
 			for b.Loop() {
-				exact.Bound(context.Background(), p)
+				exact.New().Bound(context.Background(), p)
 			}
 		})
 	}

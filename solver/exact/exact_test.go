@@ -119,7 +119,7 @@ func TestScalingAllWeightsChangesNothing(t *testing.T) {
 		p := solver.NewProblem(s, admission)
 		before, objective := solve(t, p, solver.SolveOptions{})
 		for i := range s.Jobs {
-			s.Jobs[i].Weight *= factor
+			s.Jobs[i].Weight = new(factor * s.Jobs[i].WeightOrDefault())
 		}
 		after, scaled := solve(t, solver.NewProblem(s, admission), solver.SolveOptions{})
 		if diff := cmp.Diff(before.Plan, after.Plan); diff != "" {
@@ -164,12 +164,12 @@ func TestBoundAlone(t *testing.T) {
 		p := solvertest.Problems().Draw(t, "problem")
 		want, _ := solvertest.Exhaustive(p)
 		least := want.Objective - 1e-14*max(1, math.Abs(want.Objective))
-		if bound := exact.Bound(context.Background(), p); bound < least || math.IsInf(bound, 1) {
+		if bound := exact.New().Bound(context.Background(), p); bound < least || math.IsInf(bound, 1) {
 			t.Fatalf("bound %.15g on an optimum of %.15g", bound, want.Objective)
 		}
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
-		if bound := exact.Bound(ended, p); bound < least || math.IsInf(bound, 1) {
+		if bound := exact.New().Bound(ended, p); bound < least || math.IsInf(bound, 1) {
 			t.Fatalf("bound %.15g without any time, on an optimum of %.15g", bound, want.Objective)
 		}
 	})

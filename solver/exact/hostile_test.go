@@ -48,7 +48,7 @@ func (h *hostile) snapshot() *solver.Snapshot {
 			job.MaxNodes = []int{1, 16, 1 << 30}[h.below(3)]
 			job.Scaling.DoublingEfficiency = []float64{1e-30, 0.5, 0.8, 1}[h.below(4)]
 		}
-		job.Weight = []float64{0, 1, 1e-30, 1e-9, 1e9, solver.MaxWeight}[h.below(6)]
+		job.Weight = new([]float64{0, 1, 1e-30, 1e-9, 1e9, solver.MaxWeight}[h.below(6)])
 		job.CurrentNodes = []int{0, 1, 3, 16, math.MaxInt32}[h.below(5)]
 		job.RescaleDelay = []time.Duration{0, 15 * time.Second, math.MaxInt64}[h.below(3)]
 		for range 1 + h.below(3)*h.below(20) {
@@ -79,7 +79,7 @@ func FuzzHostileNumbers(f *testing.F) {
 			t.Fatal(err)
 		}
 		checked(t, p, result)
-		if bound := exact.Bound(ctx, p); math.IsNaN(bound) || math.IsInf(bound, 0) || bound < p.Objective(result.Plan)*(1-1e-12) {
+		if bound := exact.New().Bound(ctx, p); math.IsNaN(bound) || math.IsInf(bound, 0) || bound < p.Objective(result.Plan)*(1-1e-12) {
 			t.Fatalf("bound %v, objective %v", bound, p.Objective(result.Plan))
 		}
 	})

@@ -1,6 +1,7 @@
 package exact
 
 import (
+	"context"
 	"math"
 	"slices"
 )
@@ -21,7 +22,7 @@ const (
 )
 
 // newRoot returns the subproblem without restrictions.
-func newRoot(c *clock, in *instance) *subproblem {
+func newRoot(ctx context.Context, in *instance) *subproblem {
 	b := &subproblem{
 		allowed:     make([]uint64, len(in.finishing)*in.steps),
 		temperature: firstTemperature,
@@ -37,7 +38,7 @@ func newRoot(c *clock, in *instance) *subproblem {
 		return b
 	}
 	sample := in.sample()
-	_, b.prices = newDual(sample).minimise(c, newRoot(c, sample), 0)
+	_, b.prices = newDual(sample).minimise(ctx, newRoot(ctx, sample), 0)
 	b.temperature = sampledTemperature
 	return b
 }

@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // 1 or 2 nodes and ends within the horizon, and a queued one that needs 30 s to start.
 func twoJobs() *solver.Problem {
 	running := solver.NewJob("running", 600*time.Second)
-	running.CurrentNodes, running.MaxNodes, running.Weight = 2, 2, 2
+	running.CurrentNodes, running.MaxNodes, running.Weight = 2, 2, new(2.0)
 	queued := solver.NewJob("queued", time.Hour)
 	queued.MaxNodes, queued.RescaleDelay = 4, 30*time.Second
 	return solver.NewProblem(&solver.Snapshot{

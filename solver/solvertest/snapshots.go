@@ -73,11 +73,12 @@ func drawJob(t *rapid.T, limits Limits, horizon solver.Horizon) solver.Job {
 	drawScaling(t, &job)
 	job.CurrentNodes = drawCurrentNodes(t, limits, &job)
 	job.TrainingTime = time.Duration(rapid.IntRange(0, 5).Draw(t, "training time")) * 20 * time.Minute
-	job.Weight = rapid.OneOf(
+	weight := rapid.OneOf(
 		rapid.Just(1.0),
 		rapid.SampledFrom([]float64{0, 0.5, 2, 3, 1e-3, 1e3}),
 		rapid.Float64Range(0, 10),
 	).Draw(t, "weight")
+	job.Weight = &weight
 	job.RescaleDelay = rapid.OneOf(
 		rapid.Just(time.Duration(0)),
 		rapid.SampledFrom([]time.Duration{

@@ -56,8 +56,8 @@ func TestSnapshotsHaveEveryFeature(t *testing.T) {
 			minimums += sizes[0]
 			note("running", job.CurrentNodes > 0)
 			note("illegal current size", job.CurrentNodes > 0 && !legal)
-			note("weight 0", job.Weight == 0)
-			note("weight above 1", job.Weight > 1)
+			note("weight 0", job.WeightOrDefault() == 0)
+			note("weight above 1", job.WeightOrDefault() > 1)
 			note("speed table", job.Scaling.Speeds != nil)
 			note("non-monotone table", len(job.Scaling.Speeds) > 1 && job.Scaling.Speeds[0] > job.Scaling.Speeds[1])
 			note("speeds of sizes out of range", job.Scaling.Speeds != nil && len(job.Scaling.Speeds) != len(sizes))

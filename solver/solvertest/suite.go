@@ -165,11 +165,11 @@ func (r *runner) edgeCases(t *testing.T) {
 	blink := solver.NewJob("", time.Millisecond)
 	decade := solver.NewJob("", 10*365*24*time.Hour)
 	worthless := job(2)
-	worthless.Weight = 0
+	worthless.Weight = new(0.0)
 	all := job(3)
 	all.AllowedNodes, all.MaxNodes = []int{1, 3, 6, 12}, 6
 	all.Scaling = solver.Scaling{Speeds: []float64{1, 2.5, 2, 9}}
-	all.Weight, all.RescaleDelay = 2.5, 40*time.Second
+	all.Weight, all.RescaleDelay = new(2.5), 40*time.Second
 
 	tests := []struct {
 		name  string

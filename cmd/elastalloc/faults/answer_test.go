@@ -99,16 +99,8 @@ func changeOf(before, after int32) elastallocv1.Change {
 	}
 }
 
-// checkWhoHasNodes checks every job's nodes against mode and admission.
+// checkWhoHasNodes checks every job's nodes against the admission.
 func (a *answer) checkWhoHasNodes() {
-	if a.request.GetOptions().GetMode() == elastallocv1.Mode_MODE_FILL_IDLE {
-		for i, want := range a.filled() {
-			if got := int(a.response.GetAllocations()[i].GetNodes()); got != want {
-				a.addf("job %d has %d nodes after filling; want %d", i, got, want)
-			}
-		}
-		return
-	}
 	admitted := a.admitted()
 	for i, allocation := range a.response.GetAllocations() {
 		planned := allocation.GetPlannedNodes()
@@ -167,37 +159,6 @@ func (a *answer) admitted() []bool {
 	return admitted
 }
 
-// filled returns the nodes of every job where idle nodes are to be filled.
-func (a *answer) filled() []int {
-	nodes, idle := make([]int, len(a.jobs)), int(a.request.GetSnapshot().GetTotalNodes())
-	for i := range a.jobs {
-		nodes[i] = a.jobs[i].current
-		idle -= nodes[i]
-	}
-	if idle < 0 { // The pool shrank: those listed last lose theirs.
-		for i := len(nodes) - 1; idle < 0; i-- {
-			idle += nodes[i]
-			nodes[i] = 0
-		}
-		return nodes
-	}
-	for i := range a.jobs {
-		if a.jobs[i].current > 0 {
-			continue
-		}
-		for _, size := range a.jobs[i].sizes {
-			if size <= idle {
-				nodes[i] = size
-			}
-		}
-		if nodes[i] == 0 {
-			return nodes
-		}
-		idle -= nodes[i]
-	}
-	return nodes
-}
-
 // checkPlan checks the plan over the horizon where it was asked for: that it fits
 // the pool, and that progress and objective are what the speeds make of it.
 func (a *answer) checkPlan() {
@@ -245,7 +206,6 @@ func near(a, b float64) bool {
 // checkReport checks that the report agrees with itself.
 func (a *answer) checkReport() {
 	r, options := a.response.GetReport(), a.request.GetOptions()
-	filling := options.GetMode() == elastallocv1.Mode_MODE_FILL_IDLE
 	for name, value := range map[string]float64{
 		"objective": r.GetObjective(), "bound": r.GetBound(),
 		"gap": r.GetRelativeGap(), "greedy objective": r.GetGreedyObjective(),
@@ -255,14 +215,11 @@ func (a *answer) checkReport() {
 		}
 	}
 	gap := (r.GetBound() - r.GetObjective()) / max(r.GetBound(), 1e-12)
-	switch {
-	case filling && (r.GetBound() != 0 || r.GetRelativeGap() != 0):
-		a.addf("bound %v and gap %v of filling", r.GetBound(), r.GetRelativeGap())
-	case !filling && (r.GetBound() < r.GetObjective() || math.Abs(gap-r.GetRelativeGap()) > 1e-9):
+	if r.GetBound() < r.GetObjective() || math.Abs(gap-r.GetRelativeGap()) > 1e-9 {
 		a.addf("objective %v, bound %v and gap %v", r.GetObjective(), r.GetBound(), r.GetRelativeGap())
 	}
-	heuristic := filling || r.GetBackend() == elastallocv1.Backend_BACKEND_GREEDY
-	if known := r.GetBackend() >= 1 && r.GetBackend() <= 4; !known || r.GetLimit() < 1 || r.GetLimit() > 3 {
+	heuristic := r.GetBackend() == elastallocv1.Backend_BACKEND_GREEDY
+	if known := r.GetBackend() >= 1 && r.GetBackend() <= 4; !known || r.GetLimit() < 1 || r.GetLimit() > 4 {
 		a.addf("backend %v, limit %v", r.GetBackend(), r.GetLimit())
 	}
 	switch reason := r.GetReason(); {
@@ -305,8 +262,13 @@ func newAskedJob(job *elastallocv1.Job) askedJob {
 	}
 	if job.MaxNodes != nil {
 		largest = int(job.GetMaxNodes())
+	} else if sizes := job.GetAllowedNodes(); len(sizes) > 0 {
+		largest = int(slices.Max(sizes))
 	}
 	candidates := job.GetAllowedNodes()
+	if len(candidates) == 0 && smallest == largest {
+		candidates = []int32{int32(smallest)}
+	}
 	if len(candidates) == 0 {
 		for exponent := range 31 {
 			candidates = append(candidates, 1<<exponent)

@@ -20,7 +20,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 
-	"github.com/elastalloc/elastalloc/cmd/internal/wiring"
+	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/internal/wait"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
@@ -173,7 +173,7 @@ func startSteadyLoad(t *testing.T, s *scene, request *elastallocv1.AllocateReque
 // call makes one call, with the deadline and the budget that the defaults give it.
 func (l *steadyLoad) call(ctx context.Context, t *testing.T, s *scene, request *elastallocv1.AllocateRequest) {
 	t.Helper()
-	const budget = wiring.DefaultBudget
+	const budget = elastalloc.DefaultBudget
 	limited, cancel := context.WithTimeout(ctx, budget+generous)
 	defer cancel()
 	began := time.Now()

@@ -187,7 +187,6 @@ func drawHostile(bytes []byte) *elastallocv1.AllocateRequest {
 		Backend:     elastallocv1.Backend(d.enum(5)),
 		Formulation: elastallocv1.Formulation(d.enum(3)),
 		RelativeGap: spoil(d, pick(d, 0, 0, 0.01, 0.999), -1, 1, math.NaN(), math.Inf(1)),
-		Mode:        elastallocv1.Mode(d.enum(3)),
 		Admission:   elastallocv1.Admission(d.enum(4)),
 		IncludePlan: d.below(2) == 0,
 	}}

@@ -118,7 +118,6 @@ func drawOptions(r *rand.Rand, budget time.Duration) *elastallocv1.AllocateOptio
 		Formulation: elastallocv1.Formulation(r.IntN(3)),
 		TimeBudget:  durationpb.New(budget),
 		RelativeGap: oneOf(r, 0, 0, 0.01),
-		Mode:        oneOf(r, elastallocv1.Mode(r.IntN(3)), elastallocv1.Mode_MODE_REBALANCE),
 		Admission:   elastallocv1.Admission(r.IntN(4)),
 		IncludePlan: r.IntN(2) == 0,
 	}

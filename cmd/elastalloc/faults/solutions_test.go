@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/elastalloc/elastalloc/internal/apiconv"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
-	"github.com/elastalloc/elastalloc/server"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
 	"github.com/elastalloc/elastalloc/solver/milp"
@@ -32,11 +32,11 @@ type problem struct {
 // newProblem works out what a request asks.
 func newProblem(t *testing.T, request *elastallocv1.AllocateRequest) *problem {
 	t.Helper()
-	converted, err := server.ConvertRequest(request, solver.DefaultMaxJobs)
+	converted, err := apiconv.FromAllocateRequest(request, solver.DefaultMaxJobs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	core := solver.NewProblem(converted.Snapshot, converted.Options.Admission)
+	core := solver.NewProblem(converted.Snapshot.WithDefaults(), converted.Options.WithDefaults().Admission)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	result, err := exact.New().Solve(ctx, core, solver.SolveOptions{})

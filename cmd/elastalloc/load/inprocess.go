@@ -7,13 +7,13 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/elastalloc/elastalloc/cmd/internal/wiring"
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
 // inProcess has a request decided over and over by callers within this process.
 func inProcess(ctx context.Context, request *elastallocv1.AllocateRequest, callers int, duration time.Duration) (figures, error) {
-	allocator, err := wiring.Allocator(ctx, request, wiring.DefaultPrograms())
+	allocator, err := cli.NewInProcess(request.GetOptions(), nil)
 	if err != nil {
 		return figures{}, err
 	}

@@ -8,9 +8,6 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-
-	"github.com/elastalloc/elastalloc/cmd/internal/wiring"
 )
 
 // Conventions is what the help says of every program.
@@ -60,14 +57,6 @@ func Run(ctx context.Context, root *cobra.Command, args []string, streams Stream
 		PrintError(streams.Err, command, err)
 	}
 	return ExitStatus(err)
-}
-
-// AddProgramFlags adds the flags that name the external solvers' executables.
-// Their variables are ELASTALLOC_CBC and ELASTALLOC_HIGHS.
-func AddProgramFlags(flags *pflag.FlagSet, programs *wiring.Programs) {
-	*programs = wiring.DefaultPrograms()
-	flags.StringVar(&programs.CBC, "cbc", programs.CBC, "program of the backend cbc, a path or a name on the PATH")
-	flags.StringVar(&programs.HiGHS, "highs", programs.HiGHS, "program of the backend highs, a path or a name on the PATH")
 }
 
 // MarkRequired makes flags of a command required.

@@ -40,7 +40,7 @@ func ReadRequest(cmd *cobra.Command, name string) (*elastallocv1.AllocateRequest
 		// The library varies the space after its prefix to keep its texts from
 		// being relied on; what follows names the line and the column.
 		message := strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0")
-		return nil, fmt.Errorf("%s is no AllocateRequest: %s", name, message)
+		return nil, fmt.Errorf("parse AllocateRequest in %s: %s", name, message)
 	}
 	return request, nil
 }

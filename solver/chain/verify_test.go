@@ -41,7 +41,7 @@ func once(t *testing.T, backend fake) fake {
 
 func TestJudge(t *testing.T) {
 	const cbc, highs, judge = solver.BackendCBC, solver.BackendHiGHS, solver.BackendExact
-	const refuted = "it says so; refuted: it calls 2.3 optimal, and exact has a plan worth 2.4"
+	const refuted = "it says so; refuted: it calls 2.3 optimal, and exact has a plan of 2.4"
 	attempt := func(name solver.BackendName, outcome solver.Outcome, detail string) solver.Attempt {
 		return solver.Attempt{Backend: name, Outcome: outcome, Detail: detail}
 	}
@@ -182,7 +182,7 @@ func TestJudge(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newChain(greedy(), test.backends...)
-			c.config.Judge = once(t, test.judge)
+			c.config.Prover = proves(once(t, test.judge))
 			d, err := c.Allocate(t.Context(), twoJobs(), options(func(o *solver.Options) {
 				o.Backend, o.RelativeGap = cbc, test.gap
 			}))
@@ -212,7 +212,7 @@ func TestTimeOfTheJudge(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newChain(greedy(), test.backend)
-				c.config.Judge = hangs(solver.BackendExact)
+				c.config.Prover = proves(hangs(solver.BackendExact))
 				start := time.Now()
 				d, err := c.Allocate(t.Context(), twoJobs(), options(func(o *solver.Options) {
 					o.Backend, o.TimeBudget = solver.BackendCBC, time.Second
@@ -251,7 +251,7 @@ func TestIncumbents(t *testing.T) {
 				}}
 			}
 			c := newChain(test.greedy, spy(claims(solver.BackendCBC, bestPlan(), true)))
-			c.config.Judge = spy(exact())
+			c.config.Prover = proves(spy(exact()))
 			if _, err := c.Allocate(t.Context(), twoJobs(), options(func(o *solver.Options) {
 				o.Backend = solver.BackendCBC
 			})); err != nil {

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+func newFillIdleCommand(env cli.LookupEnv) *cobra.Command {
+	var f decideFlags
+	command := &cobra.Command{
+		Use:   "fill-idle -f FILE",
+		Short: "Give the idle nodes of one snapshot to its queue",
+		Long: `Apply the paper's rule for regular times, between two decisions, in this process or
+at a server: running jobs keep their nodes, and each queued job in order takes its
+largest legal size that the idle nodes allow, stopping at the first that does not
+fit now.
+
+The input is a FillIdleRequest in protojson. It may be an AllocateRequest, whose
+options are then ignored.`,
+		Example: `  elastalloc fill-idle -f request.json`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			request, err := f.read(cmd)
+			if err != nil {
+				return err
+			}
+			allocator, closeAllocator, err := f.newAllocator(nil)
+			if err != nil {
+				return err
+			}
+			defer closeAllocator()
+			snapshot, out := request.GetSnapshot(), cmd.OutOrStdout()
+			response, err := allocator.FillIdle(cmd.Context(), &elastallocv1.FillIdleRequest{Snapshot: snapshot})
+			if err != nil {
+				return requestError(err)
+			}
+			if f.output == cli.OutputJSON {
+				return cli.Failed(writeJSON(out, response, emitDefaults))
+			}
+			return cli.Failed(writeFillTable(out, snapshot, response, cli.ColorsFor(out, env)))
+		},
+	}
+	f.add(command)
+	return command
+}

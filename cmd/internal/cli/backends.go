@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/pflag"
+
+	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/internal/apiconv"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// Programs are the executables of external backends that the command line names.
+type Programs map[solver.BackendName]string
+
+// AddProgramFlags adds a flag for the executable of each external backend, named as the
+// backend is. Their variables are ELASTALLOC_CBC and so on.
+func AddProgramFlags(flags *pflag.FlagSet, programs *Programs) {
+	*programs = make(Programs)
+	for _, spec := range elastalloc.Specs() {
+		if spec.External() {
+			(*programs)[spec.Name] = spec.Program
+			flags.Var(programFlag{*programs, spec.Name}, string(spec.Name),
+				fmt.Sprintf("program of the backend %s, a path or a name on the PATH", spec.Name))
+		}
+	}
+}
+
+// programFlag is the flag of one backend's program.
+type programFlag struct {
+	programs Programs
+	backend  solver.BackendName
+}
+
+// String returns the program.
+func (f programFlag) String() string { return f.programs[f.backend] }
+
+// Type returns what the help shows for a value.
+func (programFlag) Type() string { return "string" }
+
+// Set takes a program.
+func (f programFlag) Set(program string) error {
+	f.programs[f.backend] = program
+	return nil
+}
+
+// BackendNames converts names of backends.
+func BackendNames(names []string) []solver.BackendName {
+	converted := make([]solver.BackendName, len(names))
+	for i, name := range names {
+		converted[i] = solver.BackendName(name)
+	}
+	return converted
+}
+
+// Names converts names of backends back.
+func Names(backends []solver.BackendName) []string {
+	converted := make([]string, len(backends))
+	for i, name := range backends {
+		converted[i] = string(name)
+	}
+	return converted
+}
+
+// NewInProcess returns what answers a request with the given options in this process:
+// an allocator with the default backends and, where the options name an external one,
+// that too.
+func NewInProcess(o *elastallocv1.AllocateOptions, programs Programs) (apiconv.InProcess, error) {
+	allocator, err := elastalloc.New(elastalloc.Options{
+		Backends: elastalloc.BackendsFor(solver.BackendName(apiconv.Name(o.GetBackend()))),
+		Programs: programs,
+		// For one decision there is no later try.
+		NoBreakers: true,
+	})
+	if err != nil {
+		return apiconv.InProcess{}, err
+	}
+	return apiconv.InProcess{Allocator: allocator}, nil
+}

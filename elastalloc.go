@@ -1,0 +1,168 @@
+// Package elastalloc decides how many nodes each elastic deep-learning training job
+// of a shared pool gets, with a proof of how good the decision is.
+//
+// An Allocator takes a snapshot of the pool and its jobs and returns the nodes of
+// every job. It keeps no state between decisions: the same snapshot and options give
+// the same allocations unless a time limit cut the search short. The model is that of
+// Hu et al., "An Optimal Resource Allocator of Elastic Training for Deep Learning Jobs
+// on Cloud"; package solver defines it.
+//
+// Use this package to decide in process, the Go client of package client to ask an
+// elastalloc server.
+package elastalloc
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/elastalloc/elastalloc/greedy"
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/chain"
+	"github.com/elastalloc/elastalloc/solver/exact"
+)
+
+// DefaultBudget is the time for a decision that names no budget of its own.
+const DefaultBudget = 900 * time.Millisecond
+
+// NoBudget as Options.DefaultBudget leaves a decision that names no budget without
+// one: only its context ends it.
+const NoBudget time.Duration = -1
+
+// Options configure an Allocator. The zero value decides with the embedded exact
+// backend.
+type Options struct {
+	// Backends are asked in this order after the one that a decision names; each at
+	// most once, see Backends for those that exist. Greedy is the last resort of every
+	// allocator: it may be named last or left out. Nil means DefaultBackends, an empty
+	// list greedy alone.
+	Backends []solver.BackendName
+	// Programs are the executables of external backends, paths or names on the PATH.
+	// One that is not named is Spec.Program.
+	Programs map[solver.BackendName]string
+	// DefaultBudget is the time for a decision that names no budget of its own: 0 means
+	// the constant of that name, NoBudget none.
+	DefaultBudget time.Duration
+	// MaxJobs is the maximum number of jobs per snapshot; 0 means
+	// solver.DefaultMaxJobs.
+	MaxJobs int
+	// Middleware, where set, wraps every backend, for example to trace its searches. It
+	// is inside of what decides whether the backend is asked at all.
+	Middleware func(solver.Backend) solver.Backend
+	// ProverMiddleware, where set, wraps the prover that verifies what external
+	// backends claim and bounds what has no bound.
+	ProverMiddleware func(solver.Prover) solver.Prover
+	// NoBreakers has every decision ask an external backend however often it failed
+	// before, for measurements. Otherwise one that keeps failing is not asked for a
+	// while.
+	NoBreakers bool
+	// OnBackendChange, where set, is called each time that a backend's breaker opens or
+	// closes: one call at a time, in order. It must not call the allocator.
+	OnBackendChange func(solver.BackendName, chain.BackendState)
+}
+
+// Allocator decides. It is safe for concurrent use.
+type Allocator struct {
+	chain    *chain.Chain
+	backends []Backend
+	known    []solver.BackendName
+	maxJobs  int
+}
+
+// New returns an allocator. It asks every external backend for its version; one whose
+// program is missing is no error, see Backend.Missing. The error names what is wrong
+// with the options.
+func New(options Options) (*Allocator, error) {
+	names := options.Backends
+	if names == nil {
+		names = DefaultBackends()
+	}
+	names, err := fallbackOrder(names)
+	if err != nil {
+		return nil, err
+	}
+	if options.MaxJobs < 0 {
+		return nil, fmt.Errorf("maximum number of jobs is %d; want at least 0", options.MaxJobs)
+	}
+	if options.MaxJobs == 0 {
+		options.MaxJobs = solver.DefaultMaxJobs
+	}
+	switch {
+	case options.DefaultBudget == 0:
+		options.DefaultBudget = DefaultBudget
+	case options.DefaultBudget < 0:
+		options.DefaultBudget = 0 // The chain's word for none.
+	}
+
+	a := &Allocator{known: BackendNames(), maxJobs: options.MaxJobs}
+	config := chain.Config{
+		Greedy:        options.wrap(greedy.New()),
+		Prover:        exact.New(),
+		DefaultBudget: options.DefaultBudget,
+	}
+	if options.ProverMiddleware != nil {
+		config.Prover = options.ProverMiddleware(config.Prover)
+	}
+	for _, name := range names {
+		backend := options.build(name)
+		config.Backends = append(config.Backends, backend.asked)
+		a.backends = append(a.backends, backend)
+	}
+	a.chain = chain.New(config)
+	return a, nil
+}
+
+// Allocate decides how many nodes each job of a snapshot gets. It fills in the
+// defaults of fields that are not set and changes neither argument.
+//
+// A request with bad fields is a *solver.InvalidError that names every one of them. An
+// error is context.Canceled if the caller left, context.DeadlineExceeded if not even
+// greedy had answered when the caller's deadline passed, and otherwise a defect of
+// this program. Too many jobs, a pool that shrank and a time limit are no errors.
+func (a *Allocator) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
+	o = o.WithDefaults()
+	s, err := a.valid(s, o)
+	if err != nil {
+		return solver.Decision{}, err
+	}
+	return a.chain.Allocate(ctx, s, o)
+}
+
+// FillIdle applies the paper's rule for regular times, between two decisions: running
+// jobs keep their nodes, and each queued job in order takes its largest legal size that
+// the idle nodes allow, stopping at the first that does not fit now. A job whose
+// smallest size exceeds the pool is passed over. Nothing is optimised: of the report
+// only IdleNodes is set. Errors are those of Allocate.
+func (a *Allocator) FillIdle(ctx context.Context, s *solver.Snapshot) (solver.Decision, error) {
+	s, err := a.valid(s, solver.DefaultOptions())
+	if err != nil {
+		return solver.Decision{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return solver.Decision{}, err
+	}
+	return solver.DecideNow(s, greedy.FillIdle(s)), nil
+}
+
+// valid returns a snapshot with its defaults, or an error that names its bad fields
+// and those of the options.
+func (a *Allocator) valid(s *solver.Snapshot, o solver.Options) (*solver.Snapshot, error) {
+	if s == nil {
+		return nil, &solver.InvalidError{Violations: []solver.Violation{{Path: "snapshot", Description: "is missing"}}}
+	}
+	s = s.WithDefaults()
+	if bad := solver.Validate(s, o, a.maxJobs, a.known); len(bad) > 0 {
+		return nil, &solver.InvalidError{Violations: bad}
+	}
+	return s, nil
+}
+
+// MaxJobs returns the maximum number of jobs per snapshot.
+func (a *Allocator) MaxJobs() int { return a.maxJobs }
+
+// Backends returns the backends of the allocator in the order in which they are asked,
+// greedy last.
+func (a *Allocator) Backends() []Backend {
+	resort := Backend{Spec: mustFind(solver.BackendGreedy)}
+	return append(append([]Backend{}, a.backends...), resort)
+}

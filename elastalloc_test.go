@@ -1,0 +1,388 @@
+package elastalloc_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/chain"
+	"github.com/elastalloc/elastalloc/solver/solvertest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// nowhere names programs that do not exist.
+func nowhere() map[solver.BackendName]string {
+	return map[solver.BackendName]string{"cbc": "/nonexistent/cbc", "highs": "/nonexistent/highs"}
+}
+
+// newAllocator returns an allocator that takes as long as it wants.
+func newAllocator(t *testing.T, options elastalloc.Options) *elastalloc.Allocator {
+	t.Helper()
+	if options.DefaultBudget == 0 {
+		options.DefaultBudget = elastalloc.NoBudget
+	}
+	a, err := elastalloc.New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// twoJobs returns a snapshot as a caller writes it: everything that has a default is
+// left out.
+func twoJobs() *solver.Snapshot {
+	return &solver.Snapshot{TotalNodes: 8, Jobs: []solver.Job{
+		{ID: "a", RemainingETA: time.Hour}, {ID: "b", RemainingETA: 3 * time.Hour},
+	}}
+}
+
+func TestBackends(t *testing.T) {
+	for name, test := range map[string]struct {
+		names   []solver.BackendName
+		want    []solver.BackendName
+		problem string
+	}{
+		"the default":    {want: []solver.BackendName{"exact", "greedy"}},
+		"all":            {names: []solver.BackendName{"highs", "exact", "cbc", "greedy"}, want: []solver.BackendName{"highs", "exact", "cbc", "greedy"}},
+		"greedy alone":   {names: []solver.BackendName{"greedy"}, want: []solver.BackendName{"greedy"}},
+		"none":           {names: []solver.BackendName{}, want: []solver.BackendName{"greedy"}},
+		"greedy first":   {names: []solver.BackendName{"greedy", "exact"}, problem: `backend "greedy" always answers`},
+		"unknown":        {names: []solver.BackendName{"exact", "gurobi"}, problem: `unknown backend "gurobi" (want one of exact, cbc, highs, greedy)`},
+		"in upper case":  {names: []solver.BackendName{"EXACT"}, problem: `unknown backend "EXACT"`},
+		"one twice":      {names: []solver.BackendName{"exact", "cbc", "exact"}, problem: `backend "exact" is named twice`},
+		"without a name": {names: []solver.BackendName{""}, problem: `unknown backend ""`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, err := elastalloc.New(elastalloc.Options{Backends: test.names, Programs: nowhere()})
+			if test.problem != "" {
+				if err == nil || !strings.Contains(err.Error(), test.problem) {
+					t.Fatalf("error %v; want %q", err, test.problem)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []solver.BackendName
+			for _, backend := range a.Backends() {
+				names = append(names, backend.Name)
+			}
+			if diff := cmp.Diff(test.want, names); diff != "" {
+				t.Errorf("backends (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestTheTable holds what the rest of the program derives from the table of backends
+// against it.
+func TestTheTable(t *testing.T) {
+	for _, spec := range elastalloc.Specs() {
+		if got := spec.New(spec.Program).Name(); got != spec.Name {
+			t.Errorf("the row of %s makes the backend %s", spec.Name, got)
+		}
+		if spec.Description == "" {
+			t.Errorf("%s has no description", spec.Name)
+		}
+	}
+}
+
+func TestBackendsFor(t *testing.T) {
+	for requested, want := range map[solver.BackendName][]solver.BackendName{
+		"": {"exact"}, "exact": {"exact"}, "greedy": {"exact"}, "cbc": {"exact", "cbc"}, "gurobi": {"exact"},
+	} {
+		if got := elastalloc.BackendsFor(requested); !slices.Equal(got, want) {
+			t.Errorf("BackendsFor(%q) = %q; want %q", requested, got, want)
+		}
+	}
+}
+
+// TestLiteralSnapshot decides a snapshot in which only what has no default is set, as
+// it decides the same one written out.
+func TestLiteralSnapshot(t *testing.T) {
+	written := twoJobs()
+	written.Horizon = solver.DefaultHorizon()
+	for i := range written.Jobs {
+		written.Jobs[i] = solver.NewJob(written.Jobs[i].ID, written.Jobs[i].RemainingETA)
+	}
+	a := newAllocator(t, elastalloc.Options{})
+	literal := twoJobs()
+	got, err := a.Allocate(t.Context(), literal, solver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := a.Allocate(t.Context(), written, solver.DefaultOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want.Allocations, got.Allocations); diff != "" {
+		t.Errorf("allocations (-written out +literal):\n%s", diff)
+	}
+	if got.Report.Reason != solver.ReasonOptimal || got.Report.Objective != want.Report.Objective {
+		t.Errorf("report %+v; want the proven optimum %v", got.Report, want.Report.Objective)
+	}
+	if diff := cmp.Diff(twoJobs(), literal); diff != "" {
+		t.Errorf("the caller's snapshot was changed (-before +after):\n%s", diff)
+	}
+}
+
+// TestBadFields hands over what a caller in process may get wrong. None of it panics.
+func TestBadFields(t *testing.T) {
+	a := newAllocator(t, elastalloc.Options{MaxJobs: 3})
+	job := func(change func(*solver.Job)) *solver.Snapshot {
+		s := twoJobs()
+		change(&s.Jobs[1])
+		return s
+	}
+	for name, test := range map[string]struct {
+		snapshot *solver.Snapshot
+		options  solver.Options
+		want     []string
+	}{
+		"no snapshot":    {nil, solver.Options{}, []string{"snapshot"}},
+		"negative pool":  {&solver.Snapshot{TotalNodes: -1}, solver.Options{}, []string{"snapshot.total_nodes"}},
+		"empty job":      {&solver.Snapshot{Jobs: make([]solver.Job, 1)}, solver.Options{}, []string{"snapshot.jobs[0].id", "snapshot.jobs[0].remaining_eta"}},
+		"same id":        {job(func(j *solver.Job) { j.ID = "a" }), solver.Options{}, []string{"snapshot.jobs[1].id"}},
+		"ETA of 0":       {job(func(j *solver.Job) { j.RemainingETA = 0 }), solver.Options{}, []string{"snapshot.jobs[1].remaining_eta"}},
+		"negative range": {job(func(j *solver.Job) { j.MinNodes, j.MaxNodes = -1, -1 }), solver.Options{}, []string{"snapshot.jobs[1].min_nodes"}},
+		"NaN weight":     {job(func(j *solver.Job) { j.Weight = new(math.NaN()) }), solver.Options{}, []string{"snapshot.jobs[1].weight"}},
+		"empty speeds":   {job(func(j *solver.Job) { j.Scaling.Speeds = []float64{} }), solver.Options{}, []string{"snapshot.jobs[1].scaling.table.speeds"}},
+		"empty sizes":    {job(func(j *solver.Job) { j.AllowedNodes = []int{} }), solver.Options{}, []string{"snapshot.jobs[1].allowed_nodes"}},
+		"too many jobs":  {&solver.Snapshot{Jobs: make([]solver.Job, 4)}, solver.Options{}, []string{"snapshot.jobs"}},
+		"options": {
+			twoJobs(), solver.Options{Backend: "gurobi", Formulation: "two-hot", TimeBudget: -1, RelativeGap: math.NaN(), Admission: "lifo"},
+			[]string{"options.backend", "options.formulation", "options.time_budget", "options.relative_gap", "options.admission"},
+		},
+		"both": {job(func(j *solver.Job) { j.ID = "" }), solver.Options{RelativeGap: 1}, []string{"snapshot.jobs[1].id", "options.relative_gap"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := a.Allocate(t.Context(), test.snapshot, test.options)
+			var invalid *solver.InvalidError
+			if !errors.As(err, &invalid) {
+				t.Fatalf("error %v; want bad fields", err)
+			}
+			var paths []string
+			for _, v := range invalid.Violations {
+				paths = append(paths, v.Path)
+			}
+			if diff := cmp.Diff(test.want, paths); diff != "" {
+				t.Errorf("bad fields (-want +got):\n%s", diff)
+			}
+			if strings.HasPrefix(paths[0], "snapshot") {
+				if _, err := a.FillIdle(t.Context(), test.snapshot); !errors.As(err, &invalid) {
+					t.Errorf("filling idle nodes ends with %v; want bad fields", err)
+				}
+			}
+		})
+	}
+}
+
+func TestFillIdle(t *testing.T) {
+	s := twoJobs()
+	s.Jobs[0].CurrentNodes = 4
+	s.Jobs = append(s.Jobs, solver.Job{ID: "never", RemainingETA: time.Hour, MinNodes: 9}, solver.Job{ID: "c", RemainingETA: time.Hour})
+	s.TotalNodes = 8
+	s.Jobs[1], s.Jobs[2] = s.Jobs[2], s.Jobs[1] // The job that never fits comes first in the queue.
+	got, err := newAllocator(t, elastalloc.Options{}).FillIdle(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := solver.Decision{Allocations: []solver.Allocation{
+		{JobID: "a", Current: 4, Nodes: 4, Change: solver.ChangeKeep},
+		{JobID: "never", Change: solver.ChangeWait},
+		{JobID: "b", Nodes: 4, Change: solver.ChangeStart},
+		{JobID: "c", Change: solver.ChangeWait},
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("decision (-want +got):\n%s", diff)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := newAllocator(t, elastalloc.Options{}).FillIdle(ctx, s); !errors.Is(err, context.Canceled) {
+		t.Errorf("the error of a caller that left is %v", err)
+	}
+}
+
+// TestMissingPrograms checks that a backend without its program says so, and that
+// decisions fall back.
+func TestMissingPrograms(t *testing.T) {
+	for _, noBreakers := range []bool{false, true} {
+		a := newAllocator(t, elastalloc.Options{
+			Backends: []solver.BackendName{"cbc", "exact"}, Programs: nowhere(), NoBreakers: noBreakers,
+		})
+		cbc, exact := a.Backends()[0], a.Backends()[1]
+		if !errors.Is(cbc.Missing, solver.ErrUnavailable) || cbc.Version != "" || cbc.State().Up {
+			t.Errorf("cbc of version %q is missing for %v, up %v", cbc.Version, cbc.Missing, cbc.State().Up)
+		}
+		if exact.Missing != nil || !exact.State().Up {
+			t.Errorf("exact is missing for %v", exact.Missing)
+		}
+		d, err := a.Allocate(t.Context(), twoJobs(), solver.Options{Backend: solver.BackendCBC})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Report.Backend != solver.BackendExact || d.Report.Attempts[0].Outcome != solver.OutcomeUnavailable {
+			t.Errorf("report %+v; want the answer of exact after cbc", d.Report)
+		}
+	}
+}
+
+func TestPrograms(t *testing.T) {
+	programs := map[solver.BackendName]string{
+		"cbc": solvertest.Program(t, solver.BackendCBC), "highs": solvertest.Program(t, solver.BackendHiGHS),
+	}
+	a := newAllocator(t, elastalloc.Options{Backends: []solver.BackendName{"cbc", "highs"}, Programs: programs})
+	for _, backend := range a.Backends()[:2] {
+		if backend.Missing != nil || backend.Version == "" || !backend.State().Up {
+			t.Errorf("%s has version %q and is missing for %v", backend.Name, backend.Version, backend.Missing)
+		}
+	}
+}
+
+// TestProbeOfAnotherProgram checks that a program that is not the solver counts as a
+// missing one.
+func TestProbeOfAnotherProgram(t *testing.T) {
+	a := newAllocator(t, elastalloc.Options{
+		Backends: []solver.BackendName{"cbc"}, Programs: map[solver.BackendName]string{"cbc": "true"},
+	})
+	if missing := a.Backends()[0].Missing; !errors.Is(missing, solver.ErrUnavailable) {
+		t.Errorf("missing is %v; want it to wrap %v", missing, solver.ErrUnavailable)
+	}
+}
+
+// liar is a solver that calls the plan of one node for every job optimal.
+type liar struct{}
+
+func (liar) Name() solver.BackendName { return solver.BackendCBC }
+
+func (liar) Solve(_ context.Context, p *solver.Problem, _ solver.SolveOptions) (solver.Result, error) {
+	plan := make(solver.Plan, len(p.Jobs))
+	for i := range plan {
+		plan[i] = []int{1, 1, 1, 1, 1}
+	}
+	return solver.Result{
+		Plan: plan, Bound: math.Inf(1), Claim: &solver.Claim{Optimal: true, Objective: 1, Bound: 1}, Detail: "Optimal",
+	}, nil
+}
+
+// TestClaimsAreVerified checks that a lie is refuted, that the optimum takes its place,
+// and that the liar's breaker opens.
+func TestClaimsAreVerified(t *testing.T) {
+	var opened []solver.BackendName
+	// A program that answers its probe, so that the breaker begins closed.
+	program := filepath.Join(t.TempDir(), "cbc")
+	script := "#!/bin/sh\necho 'Welcome to the CBC MILP Solver'\necho 'Version: 2.10.8'\n"
+	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	a := newAllocator(t, elastalloc.Options{
+		Backends: []solver.BackendName{"cbc"}, Programs: map[solver.BackendName]string{"cbc": program},
+		Middleware: func(b solver.Backend) solver.Backend {
+			if b.Name() == solver.BackendCBC {
+				return liar{}
+			}
+			return b
+		},
+		OnBackendChange: func(name solver.BackendName, state chain.BackendState) {
+			if !state.Up {
+				opened = append(opened, name)
+			}
+		},
+	})
+	if missing := a.Backends()[0].Missing; missing != nil {
+		t.Fatal(missing)
+	}
+	for range chain.DefaultFailures {
+		d, err := a.Allocate(t.Context(), twoJobs(), solver.Options{Backend: solver.BackendCBC})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := d.Report; r.Attempts[0].Outcome != solver.OutcomeInvalidPlan || r.Reason != solver.ReasonOptimal {
+			t.Fatalf("report %+v; want the lie refuted and the optimum in its place", r)
+		}
+	}
+	if diff := cmp.Diff([]solver.BackendName{"cbc"}, opened); diff != "" {
+		t.Errorf("opened breakers (-want +got):\n%s", diff)
+	}
+}
+
+// TestProgramInstalledLater checks that a backend comes back by a decision of its own
+// once its program is installed.
+func TestProgramInstalledLater(t *testing.T) {
+	installed, err := exec.LookPath(solvertest.Program(t, solver.BackendCBC))
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		program := filepath.Join(t.TempDir(), "cbc")
+		var changes []bool
+		a := newAllocator(t, elastalloc.Options{
+			Backends: []solver.BackendName{"cbc", "exact"}, Programs: map[solver.BackendName]string{"cbc": program},
+			OnBackendChange: func(_ solver.BackendName, state chain.BackendState) { changes = append(changes, state.Up) },
+		})
+		decide := func(want solver.Outcome) {
+			t.Helper()
+			// A context without a deadline and no budget: the clock of the bubble stands
+			// still while the program runs.
+			d, err := a.Allocate(context.Background(), twoJobs(), solver.Options{Backend: solver.BackendCBC})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if attempt := d.Report.Attempts[0]; attempt.Backend != solver.BackendCBC || attempt.Outcome != want {
+				t.Errorf("attempt %+v; want %s", attempt, want)
+			}
+		}
+		decide(solver.OutcomeUnavailable)
+		time.Sleep(chain.DefaultRest)
+		decide(solver.OutcomeUnavailable) // The trial: it is still missing.
+		if err := os.Symlink(installed, program); err != nil {
+			t.Fatal(err)
+		}
+		decide(solver.OutcomeUnavailable) // The breaker stays open for longer now.
+		time.Sleep(2 * chain.DefaultRest)
+		decide(solver.OutcomeAnswered)
+		if diff := cmp.Diff([]bool{false, true}, changes); diff != "" {
+			t.Errorf("changes to up (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// counted counts the searches of a backend.
+type counted struct {
+	solver.Backend
+	searches *int
+}
+
+func (c counted) Solve(ctx context.Context, p *solver.Problem, o solver.SolveOptions) (solver.Result, error) {
+	*c.searches++
+	return c.Backend.Solve(ctx, p, o)
+}
+
+// TestMiddleware checks that every backend is wrapped, greedy included.
+func TestMiddleware(t *testing.T) {
+	searches := make(map[solver.BackendName]*int)
+	a := newAllocator(t, elastalloc.Options{Middleware: func(b solver.Backend) solver.Backend {
+		searches[b.Name()] = new(int)
+		return counted{b, searches[b.Name()]}
+	}})
+	if _, err := a.Allocate(t.Context(), twoJobs(), solver.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if len(searches) != 2 || *searches["exact"] != 1 || *searches["greedy"] != 1 {
+		t.Errorf("searches %v; want one of exact and one of greedy", searches)
+	}
+}

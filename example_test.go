@@ -1,0 +1,94 @@
+package elastalloc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// A scheduler decides in process: two running jobs and one that waits share 16 nodes.
+func Example() {
+	allocator, err := elastalloc.New(elastalloc.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	snapshot := &solver.Snapshot{
+		TotalNodes: 16,
+		Jobs: []solver.Job{
+			{ID: "bert", RemainingETA: 40 * time.Hour, CurrentNodes: 8, TrainingTime: 2 * time.Hour},
+			{ID: "resnet", RemainingETA: 30 * time.Minute, CurrentNodes: 4, MaxNodes: 8},
+			{ID: "gpt", RemainingETA: 12 * time.Hour, MinNodes: 2, Weight: new(2.0)},
+		},
+	}
+	decision, err := allocator.Allocate(context.Background(), snapshot, solver.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, a := range decision.Allocations {
+		fmt.Printf("%-6s %d -> %d (%s)\n", a.JobID, a.Current, a.Nodes, a.Change)
+	}
+	fmt.Println(decision.Report.Reason)
+	// Output:
+	// bert   8 -> 4 (scale-down)
+	// resnet 4 -> 8 (scale-up)
+	// gpt    0 -> 4 (start)
+	// optimal
+}
+
+// Between two decisions, the queue takes the nodes that a finished job has freed.
+func ExampleAllocator_FillIdle() {
+	allocator, err := elastalloc.New(elastalloc.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	decision, err := allocator.FillIdle(context.Background(), &solver.Snapshot{
+		TotalNodes: 16,
+		Jobs: []solver.Job{
+			{ID: "running", RemainingETA: time.Hour, CurrentNodes: 8},
+			{ID: "first", RemainingETA: time.Hour, MaxNodes: 4},
+			{ID: "second", RemainingETA: time.Hour},
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, a := range decision.Allocations {
+		fmt.Printf("%-7s %d -> %d\n", a.JobID, a.Current, a.Nodes)
+	}
+	// Output:
+	// running 8 -> 8
+	// first   0 -> 4
+	// second  0 -> 4
+}
+
+// A bad request is one error that names every bad field.
+func ExampleAllocator_Allocate_badFields() {
+	allocator, err := elastalloc.New(elastalloc.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = allocator.Allocate(context.Background(), &solver.Snapshot{
+		TotalNodes: -1,
+		Jobs:       []solver.Job{{ID: "a"}},
+	}, solver.Options{RelativeGap: 2})
+
+	var invalid *solver.InvalidError
+	if errors.As(err, &invalid) {
+		for _, v := range invalid.Violations {
+			fmt.Println(v.Path, v.Description)
+		}
+	}
+	// Output:
+	// snapshot.total_nodes is -1; want at least 0
+	// snapshot.jobs[0].remaining_eta is 0s; want more than 0
+	// options.relative_gap is 2; want at least 0 and less than 1
+}

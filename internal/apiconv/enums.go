@@ -1,0 +1,58 @@
+package apiconv
+
+import (
+	"strings"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// Enum is an enum of the API. Its values and those of the core name each other by
+// convention: FORMULATION_ONE_HOT is the core's "one-hot". So a value that both have
+// needs no line here, and flags show the same names.
+type Enum interface {
+	~int32
+	protoreflect.Enum
+}
+
+// prefix returns what the names of an enum's values begin with, such as WAIT_REASON_.
+func prefix(d protoreflect.EnumDescriptor) string {
+	return strings.TrimSuffix(string(d.Values().ByNumber(0).Name()), "UNSPECIFIED")
+}
+
+// coreName returns the core's name of a value of an enum.
+func coreName(d protoreflect.EnumValueDescriptor) string {
+	name := strings.TrimPrefix(string(d.Name()), prefix(d.Parent().(protoreflect.EnumDescriptor)))
+	return strings.ToLower(strings.ReplaceAll(name, "_", "-"))
+}
+
+// Name returns the core's name of a number of an enum, "" for 0 and for a number that
+// the API does not know.
+func Name(number protoreflect.Enum) string {
+	value := number.Descriptor().Values().ByNumber(number.Number())
+	if number.Number() == 0 || value == nil {
+		return ""
+	}
+	return coreName(value)
+}
+
+// Names returns the core's names of all values of an enum, 0 left out.
+func Names[E Enum]() []string {
+	var zero E
+	values := zero.Descriptor().Values()
+	names := make([]string, 0, values.Len()-1)
+	for i := 1; i < values.Len(); i++ {
+		names = append(names, coreName(values.Get(i)))
+	}
+	return names
+}
+
+// Number returns the number of a value of the core, 0 where the API has none.
+func Number[E Enum, Value ~string](value Value) E {
+	var zero E
+	d := zero.Descriptor()
+	name := prefix(d) + strings.ToUpper(strings.ReplaceAll(string(value), "-", "_"))
+	if known := d.Values().ByName(protoreflect.Name(name)); known != nil {
+		return E(known.Number())
+	}
+	return zero
+}

@@ -1,0 +1,302 @@
+// Package apiconv converts between the API and the decision core, in both directions.
+// It is the only place that knows the two.
+package apiconv
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// Request is an AllocateRequest in the terms of the decision core. A field that the
+// request leaves unset has its zero value, which means the default.
+type Request struct {
+	Snapshot *solver.Snapshot
+	Options  solver.Options
+	// IncludePlan asks for every job's plan over the horizon.
+	IncludePlan bool
+}
+
+// FromAllocateRequest converts a request of at most maxJobs jobs. The error is a
+// *solver.InvalidError that names every bad field of the request by its path in the
+// API, such as snapshot.jobs[3].max_nodes. It reports what the core's types cannot
+// express, such as a duration beyond 292 years, and only then also what the core's own
+// validation finds: that of a request which converts is left to the allocator.
+func FromAllocateRequest(request *elastallocv1.AllocateRequest, maxJobs int) (Request, error) {
+	var c converter
+	converted := Request{
+		Snapshot:    c.snapshot(request.GetSnapshot(), maxJobs),
+		Options:     c.options(request.GetOptions()),
+		IncludePlan: request.GetOptions().GetIncludePlan(),
+	}
+	if err := c.err(converted.Snapshot, converted.Options, maxJobs); err != nil {
+		return Request{}, err
+	}
+	return converted, nil
+}
+
+// FromSnapshot converts a snapshot of at most maxJobs jobs, with the errors of
+// FromAllocateRequest.
+func FromSnapshot(snapshot *elastallocv1.Snapshot, maxJobs int) (*solver.Snapshot, error) {
+	var c converter
+	converted := c.snapshot(snapshot, maxJobs)
+	if err := c.err(converted, solver.Options{}, maxJobs); err != nil {
+		return nil, err
+	}
+	return converted, nil
+}
+
+// converter converts parts of a request and collects their bad fields.
+type converter struct {
+	violations []solver.Violation
+}
+
+func (c *converter) addf(path, format string, args ...any) {
+	c.violations = append(c.violations, solver.Violation{Path: path, Description: fmt.Sprintf(format, args...)})
+}
+
+// err returns the bad fields found in the conversion and, if there are any, those that
+// the core's validation adds. Where both name a path, the conversion knows better: the
+// core saw only what was put in the place of the bad field.
+func (c *converter) err(s *solver.Snapshot, o solver.Options, maxJobs int) error {
+	if len(c.violations) == 0 {
+		return nil
+	}
+	if s == nil {
+		s = &solver.Snapshot{}
+	}
+	seen := make(map[string]bool, len(c.violations))
+	for _, v := range c.violations {
+		seen[v.Path] = true
+	}
+	o = o.WithDefaults()
+	for _, v := range solver.Validate(s.WithDefaults(), o, maxJobs, []solver.BackendName{o.Backend}) {
+		if !seen[v.Path] {
+			c.violations = append(c.violations, v)
+		}
+	}
+	return &solver.InvalidError{Violations: c.violations}
+}
+
+// snapshot converts a snapshot.
+func (c *converter) snapshot(s *elastallocv1.Snapshot, maxJobs int) *solver.Snapshot {
+	if s == nil {
+		c.addf("snapshot", "is missing")
+		return nil
+	}
+	horizon := s.GetHorizon()
+	if horizon == nil {
+		horizon = &elastallocv1.Horizon{}
+	}
+	converted := &solver.Snapshot{
+		ID:         s.GetId(),
+		TotalNodes: int(s.GetTotalNodes()),
+		Horizon: solver.Horizon{
+			Step:  c.positive(horizon.GetStep(), "snapshot.horizon.step"),
+			Steps: c.atLeastOne(horizon.Steps, "snapshot.horizon.steps"),
+		},
+	}
+	if n := len(s.GetJobs()); n > maxJobs {
+		// Single jobs are not looked at then, and no memory is spent on them.
+		c.addf("snapshot.jobs", "has %d jobs; want at most %d", n, maxJobs)
+		return converted
+	}
+	converted.Jobs = make([]solver.Job, len(s.GetJobs()))
+	for i, job := range s.GetJobs() {
+		converted.Jobs[i] = c.job(i, job)
+	}
+	return converted
+}
+
+// job converts job i. A null entry, which only a caller in process can make, is an
+// empty job.
+func (c *converter) job(i int, job *elastallocv1.Job) solver.Job {
+	if job == nil {
+		job = &elastallocv1.Job{}
+	}
+	converted := solver.Job{
+		ID:           job.GetId(),
+		RemainingETA: c.duration(job.GetRemainingEta(), "snapshot.jobs[%d].remaining_eta", i),
+		MinNodes:     c.atLeastOne(job.MinNodes, "snapshot.jobs[%d].min_nodes", i),
+		MaxNodes:     c.atLeastOne(job.MaxNodes, "snapshot.jobs[%d].max_nodes", i),
+		CurrentNodes: int(job.GetCurrentNodes()),
+		TrainingTime: c.duration(job.GetTrainingTime(), "snapshot.jobs[%d].training_time", i),
+		Scaling:      c.scaling(i, job.GetScaling()),
+		Weight:       job.Weight,
+		RescaleDelay: c.duration(job.GetRescaleDelay(), "snapshot.jobs[%d].rescale_delay", i),
+	}
+	if len(job.GetAllowedNodes()) > 0 {
+		converted.AllowedNodes = convertInts[int](job.GetAllowedNodes())
+	}
+	return converted
+}
+
+// scaling converts the scaling of job i.
+func (c *converter) scaling(i int, scaling *elastallocv1.Scaling) solver.Scaling {
+	var converted solver.Scaling
+	switch curve := scaling.GetCurve().(type) {
+	case *elastallocv1.Scaling_DoublingEfficiency:
+		converted.DoublingEfficiency = curve.DoublingEfficiency
+		if curve.DoublingEfficiency == 0 {
+			c.addf(fmt.Sprintf("snapshot.jobs[%d].scaling.doubling_efficiency", i), "is 0; want more than 0 and at most 1")
+		}
+	case *elastallocv1.Scaling_Table:
+		converted.Speeds = slices.Clone(curve.Table.GetSpeeds())
+		if len(converted.Speeds) == 0 {
+			c.addf(fmt.Sprintf("snapshot.jobs[%d].scaling.table.speeds", i), "is empty; want one speed per legal size")
+		}
+	}
+	return converted
+}
+
+// options converts the options of a request.
+func (c *converter) options(o *elastallocv1.AllocateOptions) solver.Options {
+	return solver.Options{
+		Backend:     fromEnum[solver.BackendName](c, "options.backend", o.GetBackend()),
+		Formulation: fromEnum[solver.Formulation](c, "options.formulation", o.GetFormulation()),
+		TimeBudget:  c.positive(o.GetTimeBudget(), "options.time_budget"),
+		RelativeGap: o.GetRelativeGap(),
+		Admission:   fromEnum[solver.Admission](c, "options.admission", o.GetAdmission()),
+	}
+}
+
+// fromEnum returns the core's value for a number of an enum and reports a number that
+// the API does not know, such as one of a newer client.
+func fromEnum[Value ~string, E Enum](c *converter, path string, number E) Value {
+	name := Name(number)
+	if name == "" && number != 0 {
+		c.addf(path, "is %d; want a value of the enum, 0 to %d", int32(number), number.Descriptor().Values().Len()-1)
+	}
+	return Value(name)
+}
+
+// duration converts a Duration, 0 where it is unset, and reports one that is invalid or
+// does not fit a time.Duration. The path is formatted only then, for nearly all are
+// good.
+func (c *converter) duration(d *durationpb.Duration, path string, args ...any) time.Duration {
+	if d == nil {
+		return 0
+	}
+	converted := d.AsDuration()
+	// AsDuration saturates, so only what fits survives the way back.
+	if back := durationpb.New(converted); !d.IsValid() {
+		c.addf(fmt.Sprintf(path, args...), "is not a valid duration (%d s and %d ns)", d.GetSeconds(), d.GetNanos())
+	} else if back.GetSeconds() != d.GetSeconds() || back.GetNanos() != d.GetNanos() {
+		c.addf(fmt.Sprintf(path, args...), "is out of range (%d s); want at most 292 years", d.GetSeconds())
+	}
+	return converted
+}
+
+// positive converts a Duration for which 0 is bad and unset is not.
+func (c *converter) positive(d *durationpb.Duration, path string) time.Duration {
+	converted := c.duration(d, "%s", path)
+	if d != nil && converted == 0 && d.IsValid() {
+		c.addf(path, "is 0s; want more than 0")
+	}
+	return converted
+}
+
+// atLeastOne converts an optional number for which 0 is bad and unset is not.
+func (c *converter) atLeastOne(value *int32, path string, args ...any) int {
+	if value == nil {
+		return 0
+	}
+	if *value == 0 {
+		c.addf(fmt.Sprintf(path, args...), "is 0; want at least 1")
+	}
+	return int(*value)
+}
+
+// convertInts converts a list of numbers of nodes.
+func convertInts[To, From int | int32](list []From) []To {
+	converted := make([]To, len(list))
+	for i, v := range list {
+		converted[i] = To(v)
+	}
+	return converted
+}
+
+// ToAllocateRequest converts a request of the core. Numbers of nodes must fit in 32
+// bits.
+func ToAllocateRequest(r Request) *elastallocv1.AllocateRequest {
+	request := &elastallocv1.AllocateRequest{
+		Snapshot: ToSnapshot(r.Snapshot),
+		Options: &elastallocv1.AllocateOptions{
+			Backend:     Number[elastallocv1.Backend](r.Options.Backend),
+			Formulation: Number[elastallocv1.Formulation](r.Options.Formulation),
+			RelativeGap: r.Options.RelativeGap,
+			Admission:   Number[elastallocv1.Admission](r.Options.Admission),
+			IncludePlan: r.IncludePlan,
+		},
+	}
+	request.Options.TimeBudget = optionalDuration(r.Options.TimeBudget)
+	return request
+}
+
+// ToSnapshot converts a snapshot of the core. A field of value 0 that has a default is
+// left unset, nil stays nil. Numbers of nodes must fit in 32 bits.
+func ToSnapshot(s *solver.Snapshot) *elastallocv1.Snapshot {
+	if s == nil {
+		return nil
+	}
+	converted := &elastallocv1.Snapshot{
+		Id: s.ID, TotalNodes: int32(s.TotalNodes),
+		Jobs: make([]*elastallocv1.Job, len(s.Jobs)),
+	}
+	if s.Horizon != (solver.Horizon{}) {
+		converted.Horizon = &elastallocv1.Horizon{Step: optionalDuration(s.Horizon.Step), Steps: optionalInt(s.Horizon.Steps)}
+	}
+	for i := range s.Jobs {
+		job := &s.Jobs[i]
+		converted.Jobs[i] = &elastallocv1.Job{
+			Id:           job.ID,
+			RemainingEta: durationpb.New(job.RemainingETA),
+			MinNodes:     optionalInt(job.MinNodes),
+			MaxNodes:     optionalInt(job.MaxNodes),
+			CurrentNodes: int32(job.CurrentNodes),
+			TrainingTime: optionalDuration(job.TrainingTime),
+			AllowedNodes: convertInts[int32](job.AllowedNodes),
+			Scaling:      toScaling(job.Scaling),
+			Weight:       job.Weight,
+			RescaleDelay: optionalDuration(job.RescaleDelay),
+		}
+	}
+	return converted
+}
+
+// toScaling converts a scaling, nil where it is not set.
+func toScaling(s solver.Scaling) *elastallocv1.Scaling {
+	switch {
+	case s.Speeds != nil:
+		return &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_Table{
+			Table: &elastallocv1.SpeedTable{Speeds: slices.Clone(s.Speeds)},
+		}}
+	case s.DoublingEfficiency != 0:
+		return &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_DoublingEfficiency{
+			DoublingEfficiency: s.DoublingEfficiency,
+		}}
+	default:
+		return nil
+	}
+}
+
+// optionalDuration converts a duration, 0 to unset.
+func optionalDuration(d time.Duration) *durationpb.Duration {
+	if d == 0 {
+		return nil
+	}
+	return durationpb.New(d)
+}
+
+// optionalInt converts a number, 0 to unset.
+func optionalInt(value int) *int32 {
+	if value == 0 {
+		return nil
+	}
+	return new(int32(value))
+}

@@ -1,0 +1,118 @@
+package apiconv
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// ToAllocateResponse converts the decision on the snapshot of the given id, with the
+// plans over the horizon where they are asked for.
+func ToAllocateResponse(snapshotID string, d solver.Decision, includePlan bool) *elastallocv1.AllocateResponse {
+	return &elastallocv1.AllocateResponse{
+		SnapshotId:  snapshotID,
+		Allocations: toAllocations(d.Allocations, includePlan),
+		Report:      toReport(&d.Report),
+	}
+}
+
+// ToFillIdleResponse converts the decision that filled idle nodes of the snapshot of
+// the given id.
+func ToFillIdleResponse(snapshotID string, d solver.Decision) *elastallocv1.FillIdleResponse {
+	return &elastallocv1.FillIdleResponse{
+		SnapshotId:  snapshotID,
+		Allocations: toAllocations(d.Allocations, false),
+		IdleNodes:   int32(d.Report.IdleNodes),
+	}
+}
+
+// toAllocations converts allocations, with their plans where they are asked for.
+func toAllocations(allocations []solver.Allocation, includePlan bool) []*elastallocv1.Allocation {
+	converted := make([]*elastallocv1.Allocation, len(allocations))
+	block := make([]elastallocv1.Allocation, len(allocations))
+	changes := make(map[solver.Change]elastallocv1.Change)
+	for i := range allocations {
+		a := &allocations[i]
+		change, known := changes[a.Change]
+		if !known {
+			change = Number[elastallocv1.Change](a.Change)
+			changes[a.Change] = change
+		}
+		converted[i] = &block[i]
+		converted[i].JobId, converted[i].Nodes, converted[i].Change = a.JobID, int32(a.Nodes), change
+		if includePlan {
+			converted[i].PlannedNodes = convertInts[int32](a.PlannedNodes)
+			converted[i].PlannedProgress = a.PlannedProgress
+		}
+	}
+	return converted
+}
+
+// toReport converts the report of a decision.
+func toReport(r *solver.Report) *elastallocv1.SolveReport {
+	converted := &elastallocv1.SolveReport{
+		Backend:         Number[elastallocv1.Backend](r.Backend),
+		Reason:          Number[elastallocv1.Reason](r.Reason),
+		Limit:           Number[elastallocv1.Limit](r.Limit),
+		Objective:       r.Objective,
+		Bound:           r.Bound,
+		RelativeGap:     r.RelativeGap,
+		GreedyObjective: r.GreedyObjective,
+		SolveTime:       durationpb.New(r.SolveTime),
+		IdleNodes:       int32(r.IdleNodes),
+	}
+	for _, attempt := range r.Attempts {
+		converted.Attempts = append(converted.Attempts, &elastallocv1.Attempt{
+			Backend:  Number[elastallocv1.Backend](attempt.Backend),
+			Outcome:  Number[elastallocv1.Outcome](attempt.Outcome),
+			Detail:   attempt.Detail,
+			Duration: durationpb.New(attempt.Duration),
+		})
+	}
+	return converted
+}
+
+// Allocator decides in the terms of the core, as *elastalloc.Allocator does.
+type Allocator interface {
+	Allocate(context.Context, *solver.Snapshot, solver.Options) (solver.Decision, error)
+	FillIdle(context.Context, *solver.Snapshot) (solver.Decision, error)
+	// MaxJobs returns the maximum number of jobs per snapshot.
+	MaxJobs() int
+}
+
+// InProcess answers the API's requests by an allocator in this process, as a server
+// does, with the allocator's own errors.
+type InProcess struct{ Allocator Allocator }
+
+// Allocate decides one snapshot.
+func (p InProcess) Allocate(
+	ctx context.Context, request *elastallocv1.AllocateRequest,
+) (*elastallocv1.AllocateResponse, error) {
+	converted, err := FromAllocateRequest(request, p.Allocator.MaxJobs())
+	if err != nil {
+		return nil, err
+	}
+	decision, err := p.Allocator.Allocate(ctx, converted.Snapshot, converted.Options)
+	if err != nil {
+		return nil, err
+	}
+	return ToAllocateResponse(converted.Snapshot.ID, decision, converted.IncludePlan), nil
+}
+
+// FillIdle gives the idle nodes of one snapshot to its queue.
+func (p InProcess) FillIdle(
+	ctx context.Context, request *elastallocv1.FillIdleRequest,
+) (*elastallocv1.FillIdleResponse, error) {
+	snapshot, err := FromSnapshot(request.GetSnapshot(), p.Allocator.MaxJobs())
+	if err != nil {
+		return nil, err
+	}
+	decision, err := p.Allocator.FillIdle(ctx, snapshot)
+	if err != nil {
+		return nil, err
+	}
+	return ToFillIdleResponse(snapshot.ID, decision), nil
+}

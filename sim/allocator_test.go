@@ -1,0 +1,69 @@
+package sim
+
+import (
+	"context"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc/greedy"
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/chain"
+	"github.com/elastalloc/elastalloc/solver/exact"
+)
+
+// realAllocator is what the root package makes of the embedded backends; that package
+// cannot be imported here, since it imports this one.
+type realAllocator struct{ chain *chain.Chain }
+
+func newAllocator() realAllocator {
+	return realAllocator{chain.New(chain.Config{
+		Backends: []solver.Backend{exact.New()}, Greedy: greedy.New(), Prover: exact.New(),
+	})}
+}
+
+func (a realAllocator) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
+	return a.chain.Allocate(ctx, s, o.WithDefaults())
+}
+
+func (realAllocator) FillIdle(_ context.Context, s *solver.Snapshot) (solver.Decision, error) {
+	return solver.DecideNow(s, greedy.FillIdle(s)), nil
+}
+
+// allocatorFunc decides by a function.
+type allocatorFunc func(*solver.Snapshot) (solver.Decision, error)
+
+func (f allocatorFunc) Allocate(_ context.Context, s *solver.Snapshot, _ solver.Options) (solver.Decision, error) {
+	return f(s)
+}
+
+func (f allocatorFunc) FillIdle(_ context.Context, s *solver.Snapshot) (solver.Decision, error) {
+	return f(s)
+}
+
+// policy returns the policy of a name.
+func policy(t rapid.TB, name string) Policy {
+	t.Helper()
+	p, err := FindPolicy(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// job returns a job that does what the allocator is told.
+func job(id string, submit, demand time.Duration) WorkloadJob {
+	return WorkloadJob{
+		ID: id, Submit: submit, Demand: demand, Asked: 1, ToldETA: demand, Fate: OutcomeCompleted, Work: demand,
+	}
+}
+
+// run simulates a workload with the real allocator.
+func run(t rapid.TB, p Policy, config Config, jobs ...WorkloadJob) *Result {
+	t.Helper()
+	result, err := Run(context.Background(), Workload{Name: "test", Jobs: jobs}, p, config, newAllocator())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}

@@ -1,0 +1,39 @@
+package chain
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// claimTolerance is how much better, relative to its objective, a plan must be to
+// refute that another is optimal: a MILP solver works to tolerances.
+const claimTolerance = 1e-6
+
+// verify has the prover solve the problem in the time left for searching, once per
+// decision, and refuses an answer whose claim does not hold.
+func (r *run) verify(ctx context.Context, a *answer) {
+	if r.verification == nil {
+		options := r.options
+		options.Incumbent = a.result.Plan
+		own := tryWithin(ctx, r.budget.searchEnd, r.chain.config.Prover, r.problem, options)
+		r.verification = &own
+	}
+	own := r.verification
+	if own.Outcome != solver.OutcomeAnswered || !a.result.Claim.Optimal {
+		return
+	}
+	// A solver that works out a wrong objective is refuted as is one whose plan is
+	// not the best. Within the gap asked for, it calls a plan optimal.
+	claimed := a.objective
+	if a.result.Claim.Objective < claimed {
+		claimed = a.result.Claim.Objective
+	}
+	if claimed < own.objective-(r.options.RelativeGap+claimTolerance)*math.Abs(own.objective) {
+		a.Outcome = solver.OutcomeInvalidPlan
+		a.Detail = fmt.Sprintf("%s; refuted: it calls %.10g optimal, and %s has a plan of %.10g",
+			a.Detail, claimed, own.Backend, own.objective)
+	}
+}

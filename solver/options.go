@@ -1,0 +1,72 @@
+package solver
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// Options is what a caller asks of a decision. The zero value asks for the default
+// of every field.
+type Options struct {
+	// Backend is asked first; "" means BackendExact.
+	Backend BackendName
+	// Formulation is the model for a backend that hands one to an external solver; ""
+	// means FormulationOneHot.
+	Formulation Formulation
+	// TimeBudget caps the decision; 0 leaves that to the allocator's default and to
+	// the context.
+	TimeBudget time.Duration
+	// RelativeGap ends the search once the plan is proven within this share of the
+	// optimum. At least 0 and less than 1; 0 means prove optimality.
+	RelativeGap float64
+	// Admission is who gets nodes when the minimums do not all fit; "" means
+	// AdmissionFIFO.
+	Admission Admission
+}
+
+// DefaultOptions returns the options of an empty request.
+func DefaultOptions() Options { return Options{}.WithDefaults() }
+
+// WithDefaults returns the options with the default of every field that is not set,
+// but for TimeBudget, whose default is the allocator's.
+func (o Options) WithDefaults() Options {
+	if o.Backend == "" {
+		o.Backend = BackendExact
+	}
+	if o.Formulation == "" {
+		o.Formulation = FormulationOneHot
+	}
+	if o.Admission == "" {
+		o.Admission = AdmissionFIFO
+	}
+	return o
+}
+
+// Validate returns every bad field of options that have their defaults. known are
+// the backends that exist.
+func (o Options) Validate(known []BackendName) []Violation {
+	var bad violations
+	validateName(&bad, "backend", o.Backend, known)
+	validateName(&bad, "formulation", o.Formulation, []Formulation{FormulationOneHot, FormulationPaper})
+	if o.TimeBudget < 0 {
+		bad.addf("time_budget", "is %v; want more than 0", o.TimeBudget)
+	}
+	if gap := o.RelativeGap; !(gap >= 0 && gap < 1) {
+		bad.addf("relative_gap", "is %v; want at least 0 and less than 1", gap)
+	}
+	validateName(&bad, "admission", o.Admission, []Admission{AdmissionFIFO, AdmissionOptimized, AdmissionPreemptive})
+	return bad
+}
+
+// validateName reports a value that is not one of those known.
+func validateName[Name ~string](bad *violations, path string, value Name, known []Name) {
+	if slices.Contains(known, value) {
+		return
+	}
+	names := make([]string, len(known))
+	for i, name := range known {
+		names[i] = string(name)
+	}
+	bad.addf(path, "is %q; want one of %s", string(value), strings.Join(names, ", "))
+}

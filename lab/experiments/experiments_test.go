@@ -401,22 +401,22 @@ func TestResults(t *testing.T) {
 	}
 	for quantity, want := range map[string]string{
 		"queueing-time largest decrease":                              "32.0 %|50.0 %|0 %",
-		"queueing-time at":                                            "150 nodes|150 nodes|70 nodes",
+		"queueing-time at a pool of":                                  "150 nodes|150 nodes|70 nodes",
 		"queueing-time decrease at 150 nodes":                         "32.0 %|50.0 %|0 %",
 		"queueing-time pool sizes without a lower mean queueing time": "0|2|3",
 		"total-time largest decrease":                                 "–|50.0 %|0 %",
 		"total-time pool sizes without a lower mean total time":       "0|0|3",
-		"additional-jobs largest number per 100":                      "+17.4|+18.0|–",
-		"additional-jobs at":                                          "110 nodes|150 nodes|–",
-		"additional-jobs number at 70 nodes":                          "–|+1.0|–",
-		"additional-jobs number at 190 nodes":                         "–|+2.0|–",
-		"eta-disturbance change over the pools":                       "−2.4 to −0.6|−2.0 to 0|–",
+		"additional-jobs most additional jobs per 100":                "+17.4|+18.0|–",
+		"additional-jobs at a pool of":                                "110 nodes|150 nodes|–",
+		"additional-jobs at 70 nodes":                                 "–|+1.0|–",
+		"additional-jobs at 190 nodes":                                "–|+2.0|–",
+		"eta-disturbance change of additional jobs per 100":           "−2.4 to −0.6|−2.0 to 0|–",
 		"eta-disturbance change of optimal's mean total time":         "–|+3.0 %|−100.0 %",
-		"bugs-and-kills largest number per 100":                       "+15.0|+14.5|–",
-		"bugs-and-kills change of the largest number":                 "−2.4|−3.5|–",
+		"bugs-and-kills most additional jobs per 100":                 "+15.0|+14.5|–",
+		"bugs-and-kills change of the most":                           "−2.4|−3.5|–",
 		"variants hesrpt: mean total time":                            "–|−10.0 to +10.0 %|−100.0 %",
 		"variants hesrpt: mean queueing time":                         "–|−11.0 to +1.0 min|−1.0 min",
-		"decision-times mean":                                         "400.00 ms|0 ms|0 ms",
+		"decision-times mean":                                         "400 ms|0 ms|0 ms",
 	} {
 		if got[quantity] != want {
 			t.Errorf("%s: %q; want %q", quantity, got[quantity], want)
@@ -439,7 +439,12 @@ func TestFormat(t *testing.T) {
 		{signedTenths, 2, "+2.0"},
 		{signedTenths, -0.04, "−0.04"},
 		{signedTenths, -1e-12, "0"},
-		{hundredths, 1.234, "1.23"},
+		{threeDigits, 1.234, "1.23"},
+		{threeDigits, 0.2345, "0.234"},
+		{threeDigits, 12.34, "12.3"},
+		{threeDigits, 1234, "1234"},
+		{threeDigits, 0, "0"},
+		{threeDigits, 0.0004, "0.0004"},
 	} {
 		if got := test.format.write(test.value); got != test.want {
 			t.Errorf("%v in format %v is %q; want %q", test.value, test.format, got, test.want)

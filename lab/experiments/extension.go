@@ -52,13 +52,13 @@ func (m *measures) bound() Experiment {
 		table: m.tabulate(func(s Source) []column {
 			var columns []column
 			for _, policy := range policies {
-				columns = append(columns, m.column(policy, batchSetting, s, policy, overBound, hundredths))
+				columns = append(columns, m.column(policy, batchSetting, s, policy, overBound, threeDigits))
 			}
 			return columns
 		}),
 	}
 	for _, policy := range policies {
-		e.Results = append(e.Results, m.result(policy, "", hundredths, nil, func(s Source) []float64 {
+		e.Results = append(e.Results, m.result(policy, "", threeDigits, nil, func(s Source) []float64 {
 			return span(m.means(batchSetting, s, policy, overBound))
 		}))
 	}

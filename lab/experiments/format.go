@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,8 +13,8 @@ type format int
 const (
 	whole        format = iota // 12
 	tenths                     // 1.2
-	hundredths                 // 1.23
 	signedTenths               // +1.2
+	threeDigits                // 0.123, 1.23, 12.3, 123
 )
 
 // maxDecimals is how far a small number is written out.
@@ -25,9 +26,10 @@ const nothing = "–"
 // write returns a number as text. One that would round to zero gets more decimals, so
 // that "0" means zero, or less than 10^-maxDecimals.
 func (f format) write(value float64) string {
-	text := strconv.FormatFloat(value, 'f', f.decimals(), 64)
-	for decimals := f.decimals() + 1; isZero(text); decimals++ {
-		if decimals > maxDecimals {
+	decimals := f.decimals(value)
+	text := strconv.FormatFloat(value, 'f', decimals, 64)
+	for isZero(text) {
+		if decimals++; decimals > maxDecimals {
 			return "0"
 		}
 		text = strconv.FormatFloat(value, 'f', decimals, 64)
@@ -43,12 +45,12 @@ func (f format) write(value float64) string {
 }
 
 // decimals returns how many decimals a number usually has.
-func (f format) decimals() int {
+func (f format) decimals(value float64) int {
 	switch f {
 	case whole:
 		return 0
-	case hundredths:
-		return 2
+	case threeDigits:
+		return max(0, 2-int(math.Floor(math.Log10(max(math.Abs(value), 0.1)))))
 	default:
 		return 1
 	}

@@ -28,14 +28,14 @@ func numberOf(values []float64) Number {
 	return n
 }
 
-// Row is what was measured of one policy on one pool. Field names are those of
-// results.json; times end in their unit.
+// Row is the measures of one policy on one pool. Field names are those of results.json;
+// the names of times end in their unit.
 type Row struct {
 	Setting string `json:"setting"`
 	Source  Source `json:"source"`
 	Policy  string `json:"policy"`
 	Nodes   int    `json:"nodes"`
-	// Jobs is the number of jobs, the least of all runs; Runs the number of runs.
+	// Jobs is the smallest number of jobs of the runs, and Runs the number of runs.
 	Jobs int `json:"jobs"`
 	Runs int `json:"runs"`
 	// The means are over all jobs, and then over the runs.
@@ -44,19 +44,19 @@ type Row struct {
 	Rescales     Number `json:"rescales"`
 	// CrowdedShare is the share of decisions with more active jobs than nodes.
 	CrowdedShare Number `json:"crowded_share"`
-	// ExtraJobsPer100 and the reductions are against greedy; greedy has none. A
-	// reduction is also missing where greedy had nothing to reduce in any run.
+	// ExtraJobsPer100 and the reductions compare with greedy, which has none. A
+	// reduction is also missing if greedy's time was 0 in every run.
 	ExtraJobsPer100 *Number `json:"extra_jobs_per_100,omitempty"`
 	QueueReduction  *Number `json:"queue_reduction,omitempty"`
 	TotalReduction  *Number `json:"total_reduction,omitempty"`
-	// OverBound is the mean total time by sim.TotalTimeBound; only in a batch.
+	// OverBound is the mean total time divided by sim.TotalTimeBound; only in a batch.
 	OverBound *Number `json:"total_over_bound,omitempty"`
 	// Decisions counts those of all runs, and Proven those proven optimal.
 	Decisions int `json:"decisions"`
 	Proven    int `json:"proven"`
 }
 
-// Timing is how long decisions took that were made one at a time.
+// Timing is the distribution of decision times of runs made one at a time.
 type Timing struct {
 	Source Source `json:"source"`
 	Nodes  int    `json:"nodes"`
@@ -71,13 +71,13 @@ type Timing struct {
 	millis []float64
 }
 
-// measures are those of all runs.
+// measures holds the measures of all runs.
 type measures struct {
 	pools   []int
 	sources []Source
 	rows    []Row
 	timings []Timing
-	// decisions and proven count the decisions of the policies that ask for an optimum.
+	// decisions and proven count the decisions of policies that ask for an optimum.
 	decisions, proven int
 }
 
@@ -142,7 +142,7 @@ func newTiming(source Source, nodes int, millis []float64) Timing {
 	}
 }
 
-// sample gathers the measures of runs that differ in their seed.
+// sample holds the measures of runs that differ only in their seed, one value per run.
 type sample struct {
 	queue, total, rescales, crowded, extra, queueReduction, totalReduction, overBound []float64
 }
@@ -273,5 +273,5 @@ func deref(n *Number) Number {
 	return *n
 }
 
-// times returns the number in another unit.
+// times converts the number to another unit.
 func (n Number) times(factor float64) Number { return Number{n.Mean * factor, n.Spread * factor} }

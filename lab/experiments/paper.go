@@ -23,7 +23,7 @@ func (m *measures) meanTime(e Experiment, label string, of func(*Row) Number, pa
 		m.result("largest decrease", "%", tenths, paperLargest, func(s Source) []float64 {
 			return []float64{slices.Max(decreases(s))}
 		}),
-		m.result("at", "nodes", whole, paperPool, func(s Source) []float64 {
+		m.result("at a pool of", "nodes", whole, paperPool, func(s Source) []float64 {
 			return []float64{float64(m.pools[largest(decreases(s))])}
 		}),
 		m.notLower(label, baselineSetting, []float64{0}, of),
@@ -73,30 +73,30 @@ func (m *measures) extra(setting string, of func(here, baseline []float64) []flo
 // The numbers on additional jobs.
 
 func (m *measures) largestExtra(setting string, paper float64) Result {
-	return m.result("largest number per 100", "", signedTenths, []float64{paper},
+	return m.result("most additional jobs per 100", "", signedTenths, []float64{paper},
 		m.extra(setting, func(here, _ []float64) []float64 { return []float64{slices.Max(here)} }))
 }
 
 func (m *measures) largestExtraPool(setting string, paper []float64) Result {
-	return m.result("at", "nodes", whole, paper, m.extra(setting, func(here, _ []float64) []float64 {
+	return m.result("at a pool of", "nodes", whole, paper, m.extra(setting, func(here, _ []float64) []float64 {
 		return []float64{float64(m.pools[largest(here)])}
 	}))
 }
 
 func (m *measures) extraAt(setting string, pool int) Result {
-	return m.result(fmt.Sprintf("number at %d nodes", m.pools[pool]), "", signedTenths, nil,
+	return m.result(fmt.Sprintf("at %d nodes", m.pools[pool]), "", signedTenths, nil,
 		m.extra(setting, func(here, _ []float64) []float64 { return []float64{here[pool]} }))
 }
 
 func (m *measures) largestExtraChange(setting string, paper float64) Result {
-	return m.result("change of the largest number", "", signedTenths, []float64{paper},
+	return m.result("change of the most", "", signedTenths, []float64{paper},
 		m.extra(setting, func(here, baseline []float64) []float64 {
 			return []float64{slices.Max(here) - slices.Max(baseline)}
 		}))
 }
 
 func (m *measures) extraChange(setting string, paper ...float64) Result {
-	return m.result("change over the pools", "", signedTenths, paper,
+	return m.result("change of additional jobs per 100", "", signedTenths, paper,
 		m.extra(setting, func(here, baseline []float64) []float64 { return span(differences(here, baseline)) }))
 }
 
@@ -198,7 +198,7 @@ func (m *measures) decisionTimes() Experiment {
 		{"99th percentile", nil, func(t *Timing) float64 { return t.P99 }},
 		{"maximum", []float64{2480}, func(t *Timing) float64 { return t.Max }},
 	} {
-		e.Results = append(e.Results, m.result(quantity.name, "ms", hundredths, quantity.paper, func(s Source) []float64 {
+		e.Results = append(e.Results, m.result(quantity.name, "ms", threeDigits, quantity.paper, func(s Source) []float64 {
 			return []float64{quantity.of(m.timing(s))}
 		}))
 	}

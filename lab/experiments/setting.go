@@ -16,7 +16,7 @@ const (
 	batchSetting         = "batch"
 )
 
-// The names of the policies that runs are made with.
+// The names of the policies.
 const (
 	greedyPolicy     = "greedy"
 	optimalPolicy    = "optimal"
@@ -26,21 +26,23 @@ const (
 	maxMinPolicy     = "max-min"
 )
 
-// setting is the conditions of some runs.
+// setting is the conditions of a set of runs.
 type setting struct {
-	// Name is what results call it.
+	// Name identifies it in results.
 	Name string
 	// Kind is the synthetic workload.
 	Kind sim.SyntheticKind
-	// MinDuration drops the shorter jobs of a trace, as Kind has been drawn.
+	// MinDuration is the duration below which jobs of a trace are dropped; Kind is drawn
+	// with the same limit.
 	MinDuration time.Duration
-	// Disturbance is how reality departs from what the allocator is told.
+	// Disturbance is how the jobs differ from what the allocator knows of them.
 	Disturbance sim.Disturbance
-	// ScalingDelay is how long a job that starts or grows trains on as before.
+	// ScalingDelay is how long a job that starts or grows trains on as many nodes as
+	// before.
 	ScalingDelay time.Duration
-	// Batch submits all jobs at once. Only then is sim.TotalTimeBound a bound.
+	// Batch submits all jobs at time 0, as sim.TotalTimeBound requires.
 	Batch bool
-	// Policies are the names of the policies compared, greedy among them.
+	// Policies are the names of the policies to run; greedy is one of them.
 	Policies []string
 }
 
@@ -98,5 +100,5 @@ func (s *setting) apply(name string, trace sim.Trace, gpusPerNode int, seed uint
 	return workload
 }
 
-// random reports whether a trace differs from seed to seed.
+// random reports whether the jobs of a trace depend on the seed.
 func (s *setting) random() bool { return s.Disturbance != sim.Disturbance{} }

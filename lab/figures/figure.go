@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"image/color"
+	"math"
 	"slices"
 	"strconv"
 
@@ -18,8 +19,8 @@ import (
 
 // The size of a figure, and the pixels per inch of one in PNG.
 const (
-	width         = 17 * vg.Centimeter
-	height        = 10 * vg.Centimeter
+	width         = 15 * vg.Centimeter
+	height        = 9 * vg.Centimeter
 	margin        = 0.3 * vg.Centimeter
 	pixelsPerInch = 160
 )
@@ -32,16 +33,15 @@ type Figure struct {
 
 // Series is points of one kind, joined by a line.
 type Series struct {
-	// Name is what the legend calls the series.
+	// Name is shown in the legend.
 	Name string
-	// X and Y are the points, as many of both.
+	// X and Y are the coordinates of the points, of equal length.
 	X, Y []float64
-	// Spread, where there is one, is how far each point's Y varies to either side,
-	// drawn as a bar.
+	// Spread, if not nil, is the length of each point's error bar to either side.
 	Spread []float64
 }
 
-// Lines draws series over a common axis, whose zero is always in the picture.
+// Lines draws series over a common x axis. The y axis includes 0.
 func Lines(title, xLabel, yLabel string, series ...Series) (*Figure, error) {
 	f := newFigure(title, xLabel, yLabel)
 	f.plot.Add(plotter.NewGrid())
@@ -55,14 +55,14 @@ func Lines(title, xLabel, yLabel string, series ...Series) (*Figure, error) {
 		}
 	}
 	f.plot.X.Tick.Marker = ticksAt(series)
-	f.breathe()
+	f.padAxes()
 	return f, nil
 }
 
-// mostTicks is how many points an axis names one by one.
+// mostTicks is the largest number of points that are labelled one by one.
 const mostTicks = 12
 
-// ticksAt marks an axis where the points of series are, if they are few.
+// ticksAt marks an axis at the points of series, if these are at most mostTicks.
 func ticksAt(series []Series) plot.Ticker {
 	var at []float64
 	for _, s := range series {
@@ -76,6 +76,24 @@ func ticksAt(series []Series) plot.Ticker {
 	ticks := make(plot.ConstantTicks, len(at))
 	for i, x := range at {
 		ticks[i] = plot.Tick{Value: x, Label: strconv.FormatFloat(x, 'f', -1, 64)}
+	}
+	return ticks
+}
+
+// roundTicks marks an axis at multiples of 1, 2 or 5 times a power of ten.
+func roundTicks(lowest, highest float64) []plot.Tick {
+	const most = 7
+	step := math.Pow(10, math.Floor(math.Log10((highest-lowest)/most)))
+	for _, factor := range []float64{2, 2.5, 2} {
+		if (highest-lowest)/step < most {
+			break
+		}
+		step *= factor
+	}
+	decimals := max(0, -int(math.Floor(math.Log10(step))))
+	var ticks []plot.Tick
+	for n := math.Ceil(lowest/step) + 0; n*step <= highest; n++ { // -0 + 0 = 0
+		ticks = append(ticks, plot.Tick{Value: n * step, Label: strconv.FormatFloat(n*step, 'f', decimals, 64)})
 	}
 	return ticks
 }
@@ -106,21 +124,22 @@ func (f *Figure) addSeries(s Series, style style) error {
 	return nil
 }
 
-// spreadPoints is points and how far each varies.
+// spreadPoints implements plotter.YErrorer.
 type spreadPoints struct {
 	plotter.XYs
 	spread []float64
 }
 
-// YError returns how far point i varies downwards and upwards.
+// YError returns the spread of point i, downwards and upwards.
 func (p spreadPoints) YError(i int) (low, high float64) { return p.spread[i], p.spread[i] }
 
-// newFigure returns an empty figure with readable letters.
+// newFigure returns an empty figure.
 func newFigure(title, xLabel, yLabel string) *Figure {
 	p := plot.New()
 	sans := func(size vg.Length) font.Font {
 		return font.Font{Typeface: "Liberation", Variant: "Sans", Size: size}
 	}
+	p.Y.Tick.Marker = plot.TickerFunc(roundTicks)
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, xLabel, yLabel
 	p.Title.TextStyle.Font = sans(13)
 	p.Title.Padding = vg.Points(10)
@@ -137,8 +156,9 @@ func newFigure(title, xLabel, yLabel string) *Figure {
 	return &Figure{plot: p, legend: legend}
 }
 
-// breathe gives axes on which all values are the same some length.
-func (f *Figure) breathe() {
+// padAxes gives an axis on which all values are equal some length, and the figure some
+// room at the top.
+func (f *Figure) padAxes() {
 	for _, axis := range []*plot.Axis{&f.plot.X, &f.plot.Y} {
 		if axis.Min >= axis.Max {
 			axis.Min, axis.Max = axis.Min-1, axis.Max+1
@@ -153,7 +173,7 @@ func (f *Figure) SVG() ([]byte, error) {
 	f.draw(draw.New(canvas))
 	var text bytes.Buffer
 	_, err := canvas.WriteTo(&text)
-	// Where that font is missing, a reader would fall back to one with serifs.
+	// Without a fallback, viewers that lack the font would use one with serifs.
 	return bytes.ReplaceAll(text.Bytes(), []byte("font-family:Liberation Sans;"),
 		[]byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")), err
 }
@@ -167,7 +187,7 @@ func (f *Figure) PNG() ([]byte, error) {
 	return content.Bytes(), err
 }
 
-// draw draws the plot and, to its right where nothing can hide it, the legend.
+// draw draws the plot, and the legend to its right, so that neither hides the other.
 func (f *Figure) draw(c draw.Canvas) {
 	c.SetColor(color.White)
 	c.Fill(c.Path())

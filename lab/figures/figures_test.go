@@ -76,6 +76,31 @@ func TestLines(t *testing.T) {
 	}
 }
 
+func TestRoundTicks(t *testing.T) {
+	for _, test := range []struct {
+		lowest, highest float64
+		want            string
+	}{
+		{-31, 97, "-20 0 20 40 60 80"},
+		{0, 100, "0 20 40 60 80 100"},
+		{0, 13.7, "0 2 4 6 8 10 12"},
+		{0, 0.013, "0.000 0.002 0.004 0.006 0.008 0.010 0.012"},
+		{1.2, 2.1, "1.2 1.4 1.6 1.8 2.0"},
+		{-1, 1, "-1.0 -0.5 0.0 0.5 1.0"},
+		{-0.3, 1, "-0.2 0.0 0.2 0.4 0.6 0.8 1.0"},
+		{-0.1, 1, "0.0 0.2 0.4 0.6 0.8 1.0"},
+		{0, 1252, "0 200 400 600 800 1000 1200"},
+	} {
+		var labels []string
+		for _, tick := range roundTicks(test.lowest, test.highest) {
+			labels = append(labels, tick.Label)
+		}
+		if got := strings.Join(labels, " "); got != test.want {
+			t.Errorf("%v to %v has the ticks %s; want %s", test.lowest, test.highest, got, test.want)
+		}
+	}
+}
+
 func TestLinesOfLittle(t *testing.T) {
 	for name, series := range map[string][]Series{
 		"nothing":    nil,

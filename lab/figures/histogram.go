@@ -9,18 +9,18 @@ import (
 	"gonum.org/v1/plot/plotter"
 )
 
-// Sample is a set of values and what the legend calls it.
+// Sample is a set of values and its name in the legend.
 type Sample struct {
 	Name   string
 	Values []float64
 }
 
-// binsPerDecade is how finely a histogram divides a tenfold.
+// binsPerDecade is the number of bins per power of ten.
 const binsPerDecade = 5
 
-// Histogram draws how samples of positive values are distributed over many orders
-// of magnitude: the share of each sample, in per cent, in bins that are equally
-// wide on a logarithmic axis. Values below smallest count as smallest.
+// Histogram draws the distribution of positive values on a logarithmic axis: the
+// percentage of each sample in bins of equal width. Values below smallest count as
+// smallest.
 func Histogram(title, xLabel, yLabel string, smallest float64, samples ...Sample) (*Figure, error) {
 	f := newFigure(title, xLabel, yLabel)
 	f.plot.Add(plotter.NewGrid())
@@ -59,7 +59,7 @@ func Histogram(title, xLabel, yLabel string, smallest float64, samples ...Sample
 	f.plot.X.Min, f.plot.X.Max = float64(first)/binsPerDecade, float64(last+1)/binsPerDecade
 	f.plot.X.Tick.Marker = plot.TickerFunc(powersOfTen)
 	f.plot.Y.Min = 0
-	f.breathe()
+	f.padAxes()
 	return f, nil
 }
 

@@ -6,19 +6,19 @@ import (
 	"github.com/elastalloc/elastalloc/sim"
 )
 
-// Named is a figure and the name of its files without their endings.
+// Named is a figure and the name of its files without the extension.
 type Named struct {
 	Name   string
 	Figure *Figure
 }
 
-// smallestSolve is the decision time in milliseconds below which a histogram tells
-// no differences.
+// smallestSolve is the shortest decision time, in milliseconds, that the histogram
+// shows.
 const smallestSolve = 0.001
 
 // OfRuns draws runs of policies over pools: the mean queueing time, the mean total
-// time, the additional jobs against the baseline policy where that is among the
-// runs, and the histogram of decision times.
+// time, the additional jobs compared with the baseline policy if it is among the runs,
+// and the histogram of decision times.
 func OfRuns(runs []*sim.Result, baseline string) ([]Named, error) {
 	var policies []string
 	for _, run := range runs {

@@ -14,7 +14,7 @@ type style struct {
 }
 
 // styleOf returns the style of the i-th series. Colours, shapes and dashes repeat
-// after different numbers, so that 60 series have different looks.
+// with different periods, so that up to 105 series look different.
 func styleOf(i int) style {
 	// The palette of Okabe and Ito without its yellow, which is faint on white.
 	colors := []color.RGBA{

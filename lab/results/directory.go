@@ -8,16 +8,15 @@ import (
 	"path/filepath"
 )
 
-// Directory is a directory of results in the making: files are written into a fresh
-// directory beside the target, which Commit renames, so that results are whole or
-// not there at all.
+// Directory is a directory of results. Files are written into a fresh directory beside
+// the target, which Commit renames, so that results appear complete or not at all.
 type Directory struct{ target, staging string }
 
 // ErrNotEmpty means that the target holds files already.
 var ErrNotEmpty = errors.New("exists and is not empty")
 
-// NewDirectory prepares results for the directory target, which must not exist or be
-// empty; ErrNotEmpty otherwise.
+// NewDirectory returns a Directory for target, which must not exist or be empty; the
+// error is ErrNotEmpty otherwise.
 func NewDirectory(target string) (*Directory, error) {
 	target, err := filepath.Abs(target)
 	if err != nil {
@@ -37,11 +36,11 @@ func NewDirectory(target string) (*Directory, error) {
 // directory.
 func (d *Directory) Write(name string, content []byte) error {
 	path := filepath.Join(d.staging, filepath.FromSlash(name))
-	//nolint:gosec // Results are for everybody to read.
+	//nolint:gosec // Results are not secret.
 	return errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, content, 0o644))
 }
 
-// Commit makes the results appear in the target.
+// Commit renames the results to the target.
 func (d *Directory) Commit() error {
 	if err := os.Chmod(d.staging, 0o755); err != nil { //nolint:gosec // As above.
 		return err
@@ -56,8 +55,7 @@ func (d *Directory) Commit() error {
 	return os.Rename(d.staging, d.target)
 }
 
-// checkFree returns ErrNotEmpty for a directory that holds files, and an error for what
-// is no directory.
+// checkFree returns an error unless target is missing or an empty directory.
 func checkFree(target string) error {
 	entries, err := os.ReadDir(target)
 	if len(entries) > 0 {

@@ -1,3 +1,3 @@
-// Package results writes what a simulation found: summary.json, jobs.csv and the
-// directory they stand in, which is whole or not there at all.
+// Package results writes the results of simulations: summary.json, jobs.csv and the
+// directory that holds them, which appears complete or not at all.
 package results

@@ -22,9 +22,8 @@ type Summary struct {
 	Comparisons []sim.Comparison `json:"comparisons"`
 }
 
-// Summarize returns the measures of runs on one workload that was made with a
-// seed, and the comparison of every run with that of the baseline policy on the
-// same pool.
+// Summarize returns the measures of runs on one workload, drawn with the given seed,
+// and the comparison of every run with the baseline policy on the same pool.
 func Summarize(runs []*sim.Result, baseline string, seed uint64) Summary {
 	summary := Summary{Runs: []sim.Summary{}, Comparisons: []sim.Comparison{}}
 	for _, run := range runs {
@@ -38,14 +37,14 @@ func Summarize(runs []*sim.Result, baseline string, seed uint64) Summary {
 	return summary
 }
 
-// JSON returns the text of summary.json.
+// JSON returns the content of summary.json.
 func (s Summary) JSON() ([]byte, error) {
 	text, err := json.MarshalIndent(s, "", "  ")
 	return append(text, '\n'), err
 }
 
-// JobsCSV returns the text of jobs.csv: a line per run and job, times in seconds
-// from the first submission, in the order of runs and of submission.
+// JobsCSV returns the content of jobs.csv: one line per run and job, in the order of
+// runs and of submission; times are seconds from the first submission.
 func JobsCSV(runs []*sim.Result, seed uint64) []byte {
 	var text bytes.Buffer
 	w := csv.NewWriter(&text)

@@ -2,7 +2,6 @@ package exact
 
 import (
 	"cmp"
-	"context"
 	"math"
 	"slices"
 )
@@ -62,7 +61,7 @@ const (
 
 // newCoreSearch prepares the search for solutions of the subproblem that lose less than
 // limit. It returns nil if there is too much to search.
-func newCoreSearch(ctx context.Context, d *dual, b *subproblem, prices []float64, limit float64) *coreSearch {
+func newCoreSearch(c *clock, d *dual, b *subproblem, prices []float64, limit float64) *coreSearch {
 	in := d.in
 	s := &coreSearch{
 		in: in, prices: prices, base: newPlan(in), free: make([]int, in.steps), limit: limit,
@@ -73,11 +72,11 @@ func newCoreSearch(ctx context.Context, d *dual, b *subproblem, prices []float64
 	var e enumerator
 	total := 0
 	for f, i := range in.finishing {
-		if ctx.Err() != nil {
+		if c.up(len(d.columns[f].active) * in.steps) {
 			return nil
 		}
 		_, phi := d.bestColumn(f, prices)
-		plans, ok := e.list(&in.jobs[i], prices, b.allowedFor(f, in.steps), phi, limit, maxColumnsPerJob)
+		plans, ok := e.list(c, &in.jobs[i], prices, b.allowedFor(f, in.steps), phi, limit, maxColumnsPerJob)
 		if total += len(plans); !ok || len(plans) == 0 || total > maxColumns {
 			return nil
 		}
@@ -100,15 +99,15 @@ func newCoreSearch(ctx context.Context, d *dual, b *subproblem, prices []float64
 		s.free[t] = in.capacity[t] - used[t]
 	}
 	slices.SortStableFunc(s.jobs, func(a, b coreJob) int { return cmp.Compare(len(b.plans), len(a.plans)) })
-	if !s.look(ctx) {
+	if !s.look(c) {
 		return nil
 	}
 	return s
 }
 
 // look builds the step tables and the look-ahead. It returns false if they are too
-// large or ctx ends.
-func (s *coreSearch) look(ctx context.Context) bool {
+// large or time is up.
+func (s *coreSearch) look(c *clock) bool {
 	steps := s.in.steps
 	s.tables = make([]*stepTable, steps)
 	last := make([]series, steps)
@@ -117,15 +116,19 @@ func (s *coreSearch) look(ctx context.Context) bool {
 		low, high := 0, 0
 		for n := range s.jobs {
 			lo, hi := int32(0), int32(0)
-			for _, p := range s.jobs[n].plans {
+			for m := range s.jobs[n].plans {
+				p := &s.jobs[n].plans[m]
 				lo, hi = min(lo, p.excess[t]), max(hi, p.excess[t])
 			}
 			low, high = low+int(lo), high+int(hi)
+			if c.up(len(s.jobs[n].plans)) {
+				return false
+			}
 		}
 		if cells += len(s.jobs) * (high - low + 1); cells > maxCells {
 			return false
 		}
-		table := newStepTable(ctx, s.in, t, s.prices[t], s.base, s.free[t]-high, s.free[t]-low, s.limit, maxCells)
+		table := newStepTable(c, s.in, t, s.prices[t], s.base, s.free[t]-high, s.free[t]-low, s.limit, maxCells)
 		if table == nil {
 			return false
 		}
@@ -136,7 +139,7 @@ func (s *coreSearch) look(ctx context.Context) bool {
 		}
 		last[t] = last[t].trimmed()
 	}
-	s.ahead = newLookAhead(ctx, s.jobs, last, s.limit)
+	s.ahead = newLookAhead(c, s.jobs, last, s.limit)
 	return s.ahead != nil
 }
 
@@ -145,12 +148,12 @@ func (s *coreSearch) look(ctx context.Context) bool {
 // have. It may lower s.limit. It returns a lower bound on the
 // loss of every solution of the subproblem, at most limit; if a solution that loses less
 // than limit was found, s.best is its loss.
-func (s *coreSearch) run(ctx context.Context, width int, sharpen bool, proven float64) float64 {
+func (s *coreSearch) run(c *clock, width int, sharpen bool, proven float64) float64 {
 	steps := s.in.steps
 	excess := make([]int32, steps)
 	s.now.reset(steps)
 	s.trail = s.trail[:0]
-	if sharpen && !(s.ahead.sharpen(ctx) && s.narrow(ctx, proven)) {
+	if sharpen && !(s.ahead.sharpen(c) && s.narrow(c, proven)) {
 		return min(proven, s.limit)
 	}
 	bound := s.ahead.bound()
@@ -161,10 +164,8 @@ func (s *coreSearch) run(ctx context.Context, width int, sharpen bool, proven fl
 	s.now.put(s.now.find(excess), excess, 0, bound, -1)
 	for n := range s.jobs {
 		s.next.reset(steps)
-		// Looked at often enough that ctx is never overrun by much.
-		every := max(1, 4096/len(s.jobs[n].plans))
 		for from := range s.now.size() {
-			if from%every == 0 && ctx.Err() != nil {
+			if c.up(len(s.jobs[n].plans) * steps) {
 				return min(s.dropped, s.limit, slices.Min(s.now.bound))
 			}
 			s.expand(n, from, excess)
@@ -181,14 +182,14 @@ func (s *coreSearch) run(ctx context.Context, width int, sharpen bool, proven fl
 // narrow lowers the limit to just above what the sharpened look-ahead says is lost
 // at least, for that is mostly close to the truth, and what loses more can go. It
 // leaves the limit well above what was proven, so that searches get somewhere. It
-// returns false if ctx ended meanwhile.
-func (s *coreSearch) narrow(ctx context.Context, proven float64) bool {
+// returns false if time was up meanwhile.
+func (s *coreSearch) narrow(c *clock, proven float64) bool {
 	limit := max(1.1*s.ahead.bound(), 1.5*proven)
 	if limit >= s.limit {
 		return true
 	}
 	s.limit, s.ahead.limit = limit, limit
-	return s.ahead.sharpen(ctx)
+	return s.ahead.sharpen(c)
 }
 
 // expand adds the states that job n's plans lead to from a state.
@@ -262,8 +263,8 @@ func (s *coreSearch) solution() plan {
 	}
 	for at := s.bestLink; at >= 0; at = s.trail[at].parent {
 		depth--
-		c := &s.jobs[depth]
-		copy(p[c.job], c.plans[s.trail[at].plan].chosen)
+		j := &s.jobs[depth]
+		copy(p[j.job], j.plans[s.trail[at].plan].chosen)
 	}
 	for t, table := range s.tables {
 		excess := s.free[t]

@@ -41,8 +41,9 @@ const endless = math.MaxInt / 2
 // returns the number of cuts.
 func checkCuts(t rapid.TB, p *solver.Problem) int {
 	t.Helper()
+	const work = 100 // asks a thousand times as often as the product does
 	whole := &countdown{Context: context.Background(), left: endless}
-	result, err := exact.New().Solve(whole, p, solver.SolveOptions{})
+	result, err := exact.NewAsking(work).Solve(whole, p, solver.SolveOptions{})
 	if err != nil || result.Limit != solver.LimitNone {
 		t.Fatalf("the search without a cut: limit %s, error %v", result.Limit, err)
 	}
@@ -51,7 +52,7 @@ func checkCuts(t rapid.TB, p *solver.Problem) int {
 	most := optimum + 2*solver.OptimalGap*math.Abs(optimum) + 1e-12
 	cuts := 0
 	for left := 0; left < whole.asked; left += stride(whole.asked) {
-		result, err := exact.New().Solve(&countdown{Context: context.Background(), left: left}, p, solver.SolveOptions{})
+		result, err := exact.NewAsking(work).Solve(&countdown{Context: context.Background(), left: left}, p, solver.SolveOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

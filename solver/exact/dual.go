@@ -1,7 +1,6 @@
 package exact
 
 import (
-	"context"
 	"math"
 	"slices"
 )
@@ -172,19 +171,19 @@ func (d *dual) bestColumn(f int, prices []float64) (column int, net float64) {
 
 // bound returns L(prices) over the subproblem. Every finishing job is priced; plans that
 // beat its columns become columns, and their number is returned. The bound is
-// -Inf if some job has no plan in the subproblem, and +Inf if ctx ended before it was
+// -Inf if some job has no plan in the subproblem, and +Inf if time was up before it was
 // known.
-func (d *dual) bound(ctx context.Context, b *subproblem, prices []float64) (bound float64, found int) {
+func (d *dual) bound(c *clock, b *subproblem, prices []float64) (bound float64, found int) {
 	for t, price := range prices {
 		net, _ := d.curves[t].at(price)
 		bound += float64(d.in.capacity[t])*price + net
 	}
 	for f, i := range d.in.finishing {
-		if f%64 == 0 && ctx.Err() != nil {
+		_, floor := d.bestColumn(f, prices)
+		phi, chosen := d.pricer.price(c, &d.in.jobs[i], prices, b.allowedFor(f, d.in.steps), floor)
+		if c.up(len(d.columns[f].active) * d.in.steps) {
 			return math.Inf(1), found
 		}
-		_, floor := d.bestColumn(f, prices)
-		phi, chosen := d.pricer.price(&d.in.jobs[i], prices, b.allowedFor(f, d.in.steps), floor)
 		if chosen != nil {
 			// A plan that is better by rounding only would be found again and again.
 			if phi > floor+d.in.precision/8 {
@@ -198,9 +197,9 @@ func (d *dual) bound(ctx context.Context, b *subproblem, prices []float64) (boun
 }
 
 // minimise lowers L over the subproblem, starting from its prices, and returns the
-// best bound with its prices. It stops early when ctx ends or when the bound falls
+// best bound with its prices. It stops early when time is up or when the bound falls
 // to enough.
-func (d *dual) minimise(ctx context.Context, b *subproblem, enough float64) (bound float64, prices []float64) {
+func (d *dual) minimise(c *clock, b *subproblem, enough float64) (bound float64, prices []float64) {
 	d.enter(b)
 	average := d.in.scale / float64(max(1, len(d.in.jobs)))
 	at := slices.Clone(b.prices)
@@ -208,14 +207,14 @@ func (d *dual) minimise(ctx context.Context, b *subproblem, enough float64) (bou
 		at[t] = min(max(at[t], 1e-9*d.caps[t]), 0.5*d.caps[t])
 	}
 	prices = slices.Clone(at)
-	bound, _ = d.bound(ctx, b, at)
+	bound, _ = d.bound(c, b, at)
 	temperature, last := b.temperature*average, lastTemperature*average
-	if average == 0 || ctx.Err() != nil {
+	if average == 0 || c.ended {
 		return bound, prices
 	}
-	for rounds := 0; bound > enough && ctx.Err() == nil && rounds < maxRounds; rounds++ {
-		d.settle(ctx, at, temperature)
-		value, found := d.bound(ctx, b, at)
+	for rounds := 0; bound > enough && !c.ended && rounds < maxRounds; rounds++ {
+		d.settle(c, at, temperature)
+		value, found := d.bound(c, b, at)
 		gain := bound - value
 		if gain > 0 {
 			bound = value
@@ -231,13 +230,13 @@ func (d *dual) minimise(ctx context.Context, b *subproblem, enough float64) (bou
 		}
 		temperature = max(last, temperature*cooling)
 	}
-	d.dropIdlePrices(ctx, b, &bound, prices)
+	d.dropIdlePrices(c, b, &bound, prices)
 	return bound, prices
 }
 
 // dropIdlePrices sets the prices that only the barrier keeps above 0 to 0 where
 // that does not raise the bound.
-func (d *dual) dropIdlePrices(ctx context.Context, b *subproblem, bound *float64, prices []float64) {
+func (d *dual) dropIdlePrices(c *clock, b *subproblem, bound *float64, prices []float64) {
 	largest := 0.0
 	for _, price := range prices {
 		largest = max(largest, price)
@@ -252,22 +251,22 @@ func (d *dual) dropIdlePrices(ctx context.Context, b *subproblem, bound *float64
 	if !changed {
 		return
 	}
-	if value, _ := d.bound(ctx, b, trial); value <= *bound {
+	if value, _ := d.bound(c, b, trial); value <= *bound {
 		*bound = value
 		copy(prices, trial)
 	}
 }
 
 // settle moves prices to the minimum of the smoothed master at the temperature, or
-// towards it until ctx ends.
-func (d *dual) settle(ctx context.Context, prices []float64, temperature float64) {
+// towards it until time is up.
+func (d *dual) settle(c *clock, prices []float64, temperature float64) {
 	n := &d.newton
-	value := d.smooth(prices, temperature)
+	value := d.smooth(c, prices, temperature)
 	for range newtonSteps {
 		decrement := n.direction()
 		// Half the decrement is what the step can gain; below the temperature's own
 		// error there is nothing left to gain.
-		if decrement < 1e-2*temperature || ctx.Err() != nil {
+		if decrement < 1e-2*temperature || c.ended {
 			return
 		}
 		step := 1.0
@@ -284,7 +283,10 @@ func (d *dual) settle(ctx context.Context, prices []float64, temperature float64
 			for t := range prices {
 				prices[t] = n.origin[t] + step*n.move[t]
 			}
-			trial := d.smooth(prices, temperature)
+			trial := d.smooth(c, prices, temperature)
+			if c.ended {
+				break
+			}
 			if trial <= value-1e-4*step*decrement {
 				value, improved = trial, true
 				break
@@ -299,8 +301,8 @@ func (d *dual) settle(ctx context.Context, prices []float64, temperature float64
 }
 
 // smooth returns the smoothed master at the prices, and leaves its gradient and
-// Hessian in d.newton.
-func (d *dual) smooth(prices []float64, temperature float64) float64 {
+// Hessian in d.newton. Where time is up they are not what they should be.
+func (d *dual) smooth(c *clock, prices []float64, temperature float64) float64 {
 	n := &d.newton
 	n.reset()
 	total := 0.0
@@ -313,6 +315,9 @@ func (d *dual) smooth(prices []float64, temperature float64) float64 {
 	}
 	for f := range d.columns {
 		total += d.smoothJob(f, prices, temperature, n)
+		if c.up(len(d.columns[f].active) * 2 * len(prices)) {
+			break
+		}
 	}
 	return total
 }

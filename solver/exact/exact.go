@@ -7,20 +7,25 @@
 // an idea, each opening with its mathematics:
 //
 //	instance.go    the problem in the units of the search, and how ties are broken
+//	knapsack.go    one step by itself, solved exactly
 //	separable.go   jobs that cannot finish in the horizon, priced by a look-up
 //	pricing.go     a job's best plan at given prices, by label setting
 //	root.go        where the search for prices starts
 //	dual.go        the best prices: column generation on a smoothed master
-//	incumbent.go   a legal plan from prices
+//	incumbent.go   a legal plan from prices, job by job
+//	rollout.go     a legal plan from prices, step by step
+//	classes.go     which jobs are equal
 //	fixing.go      which plans of a job can still be part of a better solution
 //	steptable.go   the separable jobs of the core, completed exactly per step
 //	lookahead.go   what the jobs not yet decided still lose, at least
 //	core.go        dynamic programming over what survives
 //	beam.go        the states of that search
 //	search.go      branch and bound around it all
+//	clock.go       when to ask whether time is up
 package exact
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -34,7 +39,10 @@ const minScale = 1e-8
 
 // Solver is the embedded exact backend. It is stateless and safe for concurrent
 // use.
-type Solver struct{}
+type Solver struct {
+	// every is the work between two questions about time, 0 for quantum.
+	every int
+}
 
 // New returns the embedded exact backend.
 func New() *Solver { return &Solver{} }
@@ -45,34 +53,35 @@ func (*Solver) Name() solver.BackendName { return solver.BackendExact }
 // Solve returns an optimal plan with its proof, or, where ctx ends first, the best
 // plan and the best bound so far. It has a plan for every problem that admission
 // makes; the error is for one whose smallest sizes together exceed the pool.
-func (*Solver) Solve(ctx context.Context, p *solver.Problem, options solver.SolveOptions) (solver.Result, error) {
+func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.SolveOptions) (solver.Result, error) {
 	in, err := newInstance(p)
 	if err != nil {
 		return solver.Result{}, err
 	}
-	s := newSearch(in, options.RelativeGap)
+	c := newClock(ctx, cmp.Or(s.every, quantum))
+	search := newSearch(in, options.RelativeGap)
 	if p.Check(options.Incumbent) == nil {
-		s.offer(in.planOf(options.Incumbent))
+		search.offer(in.planOf(options.Incumbent))
 	}
-	bound, limit := s.run(ctx)
+	bound, limit := search.run(c)
 	// Where the optimum is far below what it could have been, as when a job that
 	// hardly progresses holds the only node, the tie costs were too large for it:
 	// search again at the scale now known.
-	for scale := in.scale; limit == solver.LimitNone && in.tieTotal > tiesOnly*math.Abs(s.value) && scale > minScale*in.scale; {
-		scale = max(math.Abs(s.value), scale*1e-4)
+	for scale := in.scale; limit == solver.LimitNone && in.tieTotal > tiesOnly*math.Abs(search.value) && scale > minScale*in.scale; {
+		scale = max(math.Abs(search.value), scale*1e-4)
 		in.setTies(p, scale)
 		again := newSearch(in, options.RelativeGap)
-		again.offer(s.incumbent)
-		s = again
-		bound, limit = s.run(ctx)
+		again.offer(search.incumbent)
+		search = again
+		bound, limit = search.run(c)
 	}
 
 	result := solver.Result{
 		Plan:   solver.NewPlan(len(p.Jobs), p.Steps),
 		Limit:  limit,
-		Detail: fmt.Sprintf("branch-and-bound nodes searched: %d", s.explored),
+		Detail: fmt.Sprintf("branch-and-bound nodes searched: %d", search.explored),
 	}
-	for i, chosen := range s.incumbent {
+	for i, chosen := range search.incumbent {
 		for t, k := range chosen {
 			result.Plan[i][t] = p.Jobs[i].Sizes[k]
 		}
@@ -94,7 +103,8 @@ func (*Solver) Bound(ctx context.Context, p *solver.Problem) float64 {
 	if err != nil {
 		return 0
 	}
-	bound, _ := newDual(in).minimise(ctx, newRoot(ctx, in), 0)
+	c := newClock(ctx, quantum)
+	bound, _ := newDual(in).minimise(c, newRoot(c, in), 0)
 	return in.objectiveBound(bound)
 }
 

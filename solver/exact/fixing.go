@@ -44,6 +44,7 @@ type enumerator struct {
 	ahead  [][]float64
 	chosen []uint8
 
+	clock     *clock
 	j         *job
 	prices    []float64
 	allowed   []uint64
@@ -57,18 +58,18 @@ type enumerator struct {
 
 // list returns the plans of a job that lose less than limit against the best plan,
 // whose net value at the prices is phi, by rising loss. It returns false if there are
-// more than remaining, or if finding them takes too long.
-func (e *enumerator) list(j *job, prices []float64, allowed []uint64, phi, limit float64, remaining int) ([]column, bool) {
-	e.j, e.prices, e.allowed, e.most, e.least = j, prices, allowed, phi, phi-limit
+// more than remaining, if finding them takes too long, or if time is up.
+func (e *enumerator) list(c *clock, j *job, prices []float64, allowed []uint64, phi, limit float64, remaining int) ([]column, bool) {
+	e.clock, e.j, e.prices, e.allowed, e.most, e.least = c, j, prices, allowed, phi, phi-limit
 	e.outlook.fill(j, prices, allowed)
 	e.chosen = slices.Grow(e.chosen[:0], len(prices))[:len(prices)]
 	// Most jobs have few columns, found sooner than the table could be filled.
 	e.start(remaining, visitsWithoutTable, false)
-	if e.visits < 0 {
+	if e.visits < 0 && !c.up(2*len(prices)*len(j.sizes)*lookAheadCells) {
 		e.lookAhead()
 		e.start(remaining, visitsPerColumn*remaining, true)
 	}
-	if e.remaining < 0 || e.visits < 0 {
+	if e.remaining < 0 || e.visits < 0 || c.ended {
 		return nil, false
 	}
 	found := slices.Clone(e.found)
@@ -137,7 +138,7 @@ func (e *enumerator) cost(t, k int) float64 {
 // share and have value.
 func (e *enumerator) extend(t int, share, value float64) {
 	steps := len(e.prices)
-	if e.visits--; e.remaining < 0 || e.visits < 0 {
+	if e.visits--; e.remaining < 0 || e.visits < 0 || e.clock.up(len(e.j.sizes)) {
 		return
 	}
 	if t == steps {

@@ -2,7 +2,6 @@ package exact
 
 import (
 	"cmp"
-	"context"
 	"math"
 	"slices"
 
@@ -69,29 +68,29 @@ func newBuilder(in *instance, d *dual) *builder {
 	}
 }
 
-// build returns a legal plan made from the prices. When ctx ends it leaves the
+// build returns a legal plan made from the prices. When time is up it leaves the
 // jobs it has not come to at their smallest size, which is legal too.
-func (b *builder) build(ctx context.Context, prices []float64) plan {
+func (b *builder) build(c *clock, prices []float64) plan {
 	in := b.in
 	p := newPlan(in)
 	copy(b.free, in.free)
 	order := b.byRegret(prices)
-	for n, i := range order {
-		if n%64 == 0 && ctx.Err() != nil {
+	for _, i := range order {
+		if c.ended {
 			return p
 		}
-		b.choose(p, i, prices)
+		b.choose(c, p, i, prices)
 	}
 	slices.Reverse(order)
 	for _, share := range []float64{0.5, 0} {
 		for t := range prices {
 			b.scaled[t] = share * prices[t]
 		}
-		for n, i := range order {
-			if n%64 == 0 && (ctx.Err() != nil || slices.Max(b.free) == 0) {
+		for _, i := range order {
+			if c.ended || slices.Max(b.free) == 0 {
 				return p
 			}
-			b.choose(p, i, b.scaled)
+			b.choose(c, p, i, b.scaled)
 		}
 	}
 	return p
@@ -99,7 +98,7 @@ func (b *builder) build(ctx context.Context, prices []float64) plan {
 
 // choose gives job i its best plan at the prices among those that need no more
 // nodes than it holds and are free.
-func (b *builder) choose(p plan, i int, prices []float64) {
+func (b *builder) choose(c *clock, p plan, i int, prices []float64) {
 	j := &b.in.jobs[i]
 	now := 0.0
 	for t, k := range p[i] {
@@ -114,7 +113,7 @@ func (b *builder) choose(p plan, i int, prices []float64) {
 	}
 	// Only a plan whose value exceeds the present one's by more than rounding
 	// changes anything.
-	_, chosen := b.dual.pricer.price(j, prices, b.allowed, j.value(p[i])-now+b.in.precision/8)
+	_, chosen := b.dual.pricer.price(c, j, prices, b.allowed, j.value(p[i])-now+b.in.precision/8)
 	for t, k := range chosen {
 		b.free[t] -= int(j.sizes[k] - j.sizes[p[i][t]])
 		p[i][t] = k

@@ -1,7 +1,6 @@
 package exact
 
 import (
-	"context"
 	"math"
 )
 
@@ -68,7 +67,7 @@ type lookAhead struct {
 
 // newLookAhead prepares the look-ahead over the jobs, whose plans are by rising
 // loss; last[t] is D_t as a function of the excess nodes of all of them.
-func newLookAhead(ctx context.Context, jobs []coreJob, last []series, limit float64) *lookAhead {
+func newLookAhead(c *clock, jobs []coreJob, last []series, limit float64) *lookAhead {
 	l := &lookAhead{
 		steps: len(last), limit: limit, jobs: jobs,
 		levels: make([][][]int32, len(jobs)), split: make([][][]float64, len(jobs)),
@@ -84,14 +83,17 @@ func newLookAhead(ctx context.Context, jobs []coreJob, last []series, limit floa
 		}
 		for t := range l.steps {
 			l.index(n, t)
+			if c.up(len(jobs[n].plans) * (1 + len(l.levels[n][t])/4)) {
+				return nil
+			}
 		}
 	}
 	l.after[len(jobs)] = last
-	for n := len(jobs) - 1; n >= 0 && ctx.Err() == nil; n-- {
+	for n := len(jobs) - 1; n >= 0; n-- {
 		l.after[n] = l.behind(n)
-	}
-	if ctx.Err() != nil {
-		return nil
+		if c.up(l.width(n)) {
+			return nil
+		}
 	}
 	return l
 }
@@ -132,17 +134,24 @@ func (l *lookAhead) bound() float64 {
 func (l *lookAhead) work() int {
 	work := 0
 	for n := range l.jobs {
-		for t := range l.steps {
-			work += len(l.levels[n][t]) * len(l.after[n+1][t].at)
-		}
+		work += l.width(n)
 	}
 	return work
 }
 
-// sharpen sweeps until that stops paying off. It returns false if ctx ended in the
+// width returns the additions of a sweep that job n takes.
+func (l *lookAhead) width(n int) int {
+	width := 0
+	for t := range l.steps {
+		width += len(l.levels[n][t]) * len(l.after[n+1][t].at)
+	}
+	return width
+}
+
+// sharpen sweeps until that stops paying off. It returns false if time was up in the
 // middle of a sweep: the split is then no longer that of the functions made from it,
 // and the look-ahead bounds nothing.
-func (l *lookAhead) sharpen(ctx context.Context) bool {
+func (l *lookAhead) sharpen(c *clock) bool {
 	if l.work() > maxSweepWork {
 		return true
 	}
@@ -153,7 +162,7 @@ func (l *lookAhead) sharpen(ctx context.Context) bool {
 	for range maxSweeps {
 		bound := l.bound()
 		for n := range l.jobs {
-			if ctx.Err() != nil {
+			if c.up(2*l.width(n) + len(l.jobs[n].plans)*l.steps) {
 				return false
 			}
 			if l.share(n); l.closed {
@@ -162,7 +171,7 @@ func (l *lookAhead) sharpen(ctx context.Context) bool {
 			l.before[n+1] = l.ahead(n)
 		}
 		for n := len(l.jobs) - 1; n >= 0; n-- {
-			if ctx.Err() != nil {
+			if c.up(2*l.width(n) + len(l.jobs[n].plans)*l.steps) {
 				return false
 			}
 			if l.share(n); l.closed {

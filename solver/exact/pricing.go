@@ -107,9 +107,12 @@ const maxLabels = 4096
 // price returns phi for a job whose sizes in step t are restricted to those in
 // allowed[t], and the plan that attains it. It returns floor and nil if no plan
 // has a value above floor. The plan is the pricer's memory, valid until the next
-// call.
-func (p *pricer) price(j *job, prices []float64, allowed []uint64, floor float64) (float64, []uint8) {
+// call. Where time is up phi is +Inf.
+func (p *pricer) price(c *clock, j *job, prices []float64, allowed []uint64, floor float64) (float64, []uint8) {
 	steps := len(prices)
+	if c.up(2 * steps * len(j.sizes)) {
+		return math.Inf(1), nil
+	}
 	p.outlook.fill(j, prices, allowed)
 	if j.unfinished(p.outlook.reaching) {
 		// The best sizes as if the demand had no end do not come to its end.
@@ -132,6 +135,9 @@ func (p *pricer) price(j *job, prices []float64, allowed []uint64, floor float64
 			if from := &p.layers[t][n]; p.outlook.most(j, t, from.share, from.value) > best {
 				p.live = append(p.live, int32(n))
 			}
+		}
+		if c.up(len(p.layers[t]) + 4*len(p.live)*len(j.sizes)) {
+			return math.Inf(1), nil
 		}
 		front := p.layers[t+1][:0]
 		for k, nodes := range j.sizes {

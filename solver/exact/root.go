@@ -1,7 +1,6 @@
 package exact
 
 import (
-	"context"
 	"math"
 	"slices"
 )
@@ -22,7 +21,7 @@ const (
 )
 
 // newRoot returns the subproblem without restrictions.
-func newRoot(ctx context.Context, in *instance) *subproblem {
+func newRoot(c *clock, in *instance) *subproblem {
 	b := &subproblem{
 		allowed:     make([]uint64, len(in.finishing)*in.steps),
 		temperature: firstTemperature,
@@ -38,7 +37,7 @@ func newRoot(ctx context.Context, in *instance) *subproblem {
 		return b
 	}
 	sample := in.sample()
-	_, b.prices = newDual(sample).minimise(ctx, newRoot(ctx, sample), 0)
+	_, b.prices = newDual(sample).minimise(c, newRoot(c, sample), 0)
 	b.temperature = sampledTemperature
 	return b
 }

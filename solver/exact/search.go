@@ -1,7 +1,6 @@
 package exact
 
 import (
-	"context"
 	"math"
 	"slices"
 
@@ -16,7 +15,7 @@ import (
 // subproblem is split in two: by the sizes of one job in one step, the job whose nodes
 // are least settled at the prices. Subproblems are taken best bound first. Everything is
 // decided by counts of work, never by the clock, so that the same problem gives
-// the same plan; only ctx can cut the search short.
+// the same plan; only time can cut the search short.
 
 // The core searches of a subproblem go from cheap to thorough. The first takes on a small
 // share of the gap between bound and incumbent, which leaves few columns, or a
@@ -49,6 +48,8 @@ type search struct {
 	in      *instance
 	dual    *dual
 	builder *builder
+	// rollout is nil where it takes too long.
+	rollout *rollout
 
 	incumbent plan
 	value     float64 // of the incumbent, in the units of the search
@@ -63,15 +64,23 @@ func newSearch(in *instance, gap float64) *search {
 	return &search{in: in, dual: d, builder: newBuilder(in, d), value: math.Inf(-1), gap: gap}
 }
 
-// run searches until the gap is proven, the work is used up or ctx ends. It
+// run searches until the gap is proven, the work is used up or time is up. It
 // returns the upper bound and what ended the search.
-func (s *search) run(ctx context.Context) (bound float64, limit solver.Limit) {
-	root := newRoot(ctx, s.in)
+func (s *search) run(c *clock) (bound float64, limit solver.Limit) {
 	s.offer(newPlan(s.in))
-	if s.in.size() >= largeInstance {
+	if len(s.in.finishing) == 0 {
+		return s.separate(c)
+	}
+	root := newRoot(c, s.in)
+	if s.rollout = newRollout(s.in); s.rollout.work() > maxRolloutWork {
+		s.rollout = nil
+	}
+	if s.rollout != nil && len(s.in.jobs) < minSampled {
+		s.offer(s.rollout.plan(c, root.prices))
+	} else if s.in.size() >= largeInstance {
 		// Where finding the best prices takes its time, the first ones are good for a
 		// plan to have until then.
-		s.offer(s.builder.build(ctx, root.prices))
+		s.offer(s.builder.build(c, root.prices))
 	}
 	s.open = append(s.open, root)
 	for len(s.open) > 0 && s.explored < maxSubproblems {
@@ -86,11 +95,11 @@ func (s *search) run(ctx context.Context) (bound float64, limit solver.Limit) {
 			break // no other subproblem has a better bound
 		}
 		s.open = slices.Delete(s.open, best, best+1)
-		s.explore(ctx, b)
+		s.explore(c, b)
 		if !s.closed(b) {
-			if ctx.Err() != nil || !s.branch(b) {
+			if c.ended || !s.branch(b) {
 				s.open = append(s.open, b)
-				return s.bound(), s.stopped(ctx)
+				return s.bound(), s.stopped(c)
 			}
 		}
 		switch gap := solver.RelativeGap(s.value, s.bound()); {
@@ -101,14 +110,49 @@ func (s *search) run(ctx context.Context) (bound float64, limit solver.Limit) {
 		}
 	}
 	if len(s.open) > 0 && s.explored >= maxSubproblems {
-		return s.bound(), s.stopped(ctx)
+		return s.bound(), s.stopped(c)
 	}
 	return s.bound(), solver.LimitNone
 }
 
+// separate solves an instance of separable jobs alone, of which each step is a
+// knapsack of its own.
+func (s *search) separate(c *clock) (bound float64, limit solver.Limit) {
+	p := newPlan(s.in)
+	var k knapsack
+	for t := range s.in.steps {
+		k.reset()
+		for i := range s.in.jobs {
+			j := &s.in.jobs[i]
+			for n, nodes := range j.sizes[:s.in.fitting(j, t)] {
+				k.option(nodes, j.stepValue(t, n))
+			}
+			k.item()
+		}
+		step, ok := k.solve(c, s.in.capacity[t], s.in.precision/float64(s.in.steps))
+		if !ok {
+			s.offer(p)
+			return s.in.most, solver.LimitTime
+		}
+		bound += step.bound
+		for i, n := range step.choices {
+			p[i][t] = n
+		}
+	}
+	s.offer(p)
+	bound = max(bound, s.value)
+	if bound-s.value <= s.in.precision {
+		return s.value, solver.LimitNone
+	}
+	if solver.RelativeGap(s.value, bound) <= s.gap {
+		return bound, solver.LimitGap
+	}
+	return bound, s.stopped(c)
+}
+
 // stopped returns what ended a search that has subproblems left.
-func (s *search) stopped(ctx context.Context) solver.Limit {
-	if ctx.Err() != nil {
+func (s *search) stopped(c *clock) solver.Limit {
+	if c.ended {
 		return solver.LimitTime
 	}
 	return solver.LimitWork
@@ -128,24 +172,30 @@ func (s *search) closed(b *subproblem) bool { return b.bound <= s.value+s.in.pre
 
 // offer makes a legal plan the incumbent if it is better by more than rounding.
 func (s *search) offer(p plan) {
+	if p == nil {
+		return
+	}
 	if value := s.in.value(p); value > s.value+s.in.precision/2 {
 		s.incumbent, s.value = p, value
 	}
 }
 
 // explore lowers the bound of a subproblem and looks for better plans in it.
-func (s *search) explore(ctx context.Context, b *subproblem) {
+func (s *search) explore(c *clock, b *subproblem) {
 	s.explored++
-	bound, prices := s.dual.minimise(ctx, b, s.value+s.in.precision)
+	bound, prices := s.dual.minimise(c, b, s.value+s.in.precision)
 	b.bound = min(b.bound, bound)
 	if s.closed(b) {
 		return
 	}
 	b.prices = prices
-	s.offer(s.builder.build(ctx, prices))
+	s.offer(s.builder.build(c, prices))
+	if s.rollout != nil {
+		s.offer(s.rollout.plan(c, prices))
+	}
 	limit, width, searched := firstFraction*(bound-s.value), firstWidth, false
-	for sharpen := false; !s.closed(b) && ctx.Err() == nil; sharpen = true {
-		core := newCoreSearch(ctx, s.dual, b, prices, limit)
+	for sharpen := false; !s.closed(b) && !c.ended; sharpen = true {
+		core := newCoreSearch(c, s.dual, b, prices, limit)
 		if core == nil {
 			// Too much survives. Take on less, unless less was searched already.
 			if searched || limit < leastFraction*(bound-s.value) {
@@ -155,7 +205,7 @@ func (s *search) explore(ctx context.Context, b *subproblem) {
 			continue
 		}
 		searched = true
-		least := core.run(ctx, width, sharpen, bound-b.bound)
+		least := core.run(c, width, sharpen, bound-b.bound)
 		limit = core.limit
 		whole := limit >= bound-s.value
 		found := !math.IsInf(core.best, 1)

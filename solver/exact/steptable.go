@@ -1,7 +1,6 @@
 package exact
 
 import (
-	"context"
 	"math"
 )
 
@@ -75,8 +74,8 @@ func separableBase(in *instance, prices []float64, base plan, used []int) {
 }
 
 // newStepTable builds D_t on [low, high], leaving out whatever loses limit or more.
-// It returns nil if the table would hold more than maxCells numbers or ctx ends.
-func newStepTable(ctx context.Context, in *instance, t int, price float64, base plan, low, high int, limit float64, maxCells int) *stepTable {
+// It returns nil if the table would hold more than maxCells numbers or time is up.
+func newStepTable(c *clock, in *instance, t int, price float64, base plan, low, high int, limit float64, maxCells int) *stepTable {
 	table := &stepTable{price: price}
 	for _, i := range in.separable {
 		j := &in.jobs[i]
@@ -100,7 +99,7 @@ func newStepTable(ctx context.Context, in *instance, t int, price float64, base 
 	cells := 1
 	for _, options := range table.options {
 		lo, hi := span(options)
-		if cells += len(least.at) + hi - lo; cells > maxCells || ctx.Err() != nil {
+		if cells += len(least.at) + hi - lo; cells > maxCells || c.up(len(options)*(len(least.at)+hi-lo)) {
 			return nil
 		}
 		least = combine(least, options, limit)

@@ -1,0 +1,160 @@
+package exact
+
+// The rollout: a good plan from any prices.
+//
+// At prices lambda a job that has been served the share s of its demand by the start
+// of step t can still add
+//
+//	V_t(s) = max over sizes k of  gain_t s' - lambda_t n_k + V_(t+1)(s'),
+//	s'     = min(1, s + share_k),
+//
+// kept at the ends of rolloutCells intervals of the share and interpolated between
+// them. From the first step to the last, the nodes of each step are then given out by
+// an exact knapsack over all jobs, a job's size having the value gain_t s' +
+// V_(t+1)(s') at the share s that it was really served. Prices only say what the
+// future is like; in the step itself they play no part. The plan is always legal and
+// fills every step, and jobs that are equal are told apart by what they were served.
+// (Bertsekas, "Rollout Algorithms for Discrete Optimization" (2013).)
+
+const (
+	// rolloutCells is the number of intervals of the share served.
+	rolloutCells = 64
+	// maxRolloutWork bounds the operations of one rollout.
+	maxRolloutWork = 20_000_000
+)
+
+// rollout makes plans from prices.
+type rollout struct {
+	in *instance
+	// classOf is the class of each finishing job, classes one job of each.
+	classOf []int
+	classes []int
+	// ahead[c] holds V of class c for every step but the first, the ends of the
+	// intervals one after the other.
+	ahead    [][]float64
+	knapsack knapsack
+	served   []float64
+}
+
+func newRollout(in *instance) *rollout {
+	r := &rollout{in: in, served: make([]float64, len(in.finishing))}
+	r.classOf, r.classes = in.classes()
+	return r
+}
+
+// work estimates the operations of one rollout.
+func (r *rollout) work() int {
+	work := 0
+	for _, i := range r.classes {
+		work += len(r.in.jobs[i].sizes) * rolloutCells
+	}
+	for i := range r.in.jobs {
+		work += 8 * len(r.in.jobs[i].sizes)
+	}
+	return work * r.in.steps
+}
+
+// plan returns a legal plan made from prices, nil if time is up before there is one.
+func (r *rollout) plan(c *clock, prices []float64) plan {
+	if r.ahead == nil {
+		r.ahead = make([][]float64, len(r.classes))
+	}
+	for n, i := range r.classes {
+		if !r.lookAhead(c, n, &r.in.jobs[i], prices) {
+			return nil
+		}
+	}
+	clear(r.served)
+	p := newPlan(r.in)
+	for t := range r.in.steps {
+		r.options(t)
+		s, ok := r.knapsack.solve(c, r.in.capacity[t], r.in.precision/float64(r.in.steps))
+		if !ok {
+			return p // the steps to come keep their smallest sizes
+		}
+		for n, i := range r.in.separable {
+			p[i][t] = s.choices[n]
+		}
+		for f, i := range r.in.finishing {
+			k := s.choices[len(r.in.separable)+f]
+			p[i][t] = k
+			r.served[f] = min(1, r.served[f]+r.in.jobs[i].shares(t)[k])
+		}
+	}
+	return p
+}
+
+// lookAhead fills V of the n-th class. It returns false if time is up.
+func (r *rollout) lookAhead(c *clock, n int, j *job, prices []float64) bool {
+	const width = rolloutCells + 1
+	steps := r.in.steps
+	if r.ahead[n] == nil {
+		r.ahead[n] = make([]float64, (steps+1)*width)
+	}
+	for t := steps - 1; t > 0; t-- {
+		if c.up(2 * width * len(j.sizes)) {
+			return false
+		}
+		now, next := r.ahead[n][t*width:(t+1)*width], r.ahead[n][(t+1)*width:(t+2)*width]
+		for k, share := range j.shares(t)[:r.in.fitting(j, t)] {
+			cost := prices[t] * float64(j.sizes[k])
+			whole, part := cellsOf(share)
+			for cell := range now {
+				value := j.gain[t] + next[rolloutCells] - cost
+				if at := cell + whole; at < rolloutCells {
+					served := float64(cell)/rolloutCells + share
+					value = j.gain[t]*min(1, served) + next[at] + part*(next[at+1]-next[at]) - cost
+				}
+				if k == 0 || value > now[cell] {
+					now[cell] = value
+				}
+			}
+		}
+	}
+	return true
+}
+
+// cellsOf splits a share into whole intervals and a part of one.
+func cellsOf(share float64) (whole int, part float64) {
+	if share >= 1 {
+		return rolloutCells, 0
+	}
+	whole = int(share * rolloutCells)
+	return whole, share*rolloutCells - float64(whole)
+}
+
+// options sets up the knapsack of a step: the separable jobs, then the finishing ones
+// at what they were served.
+func (r *rollout) options(t int) {
+	const width = rolloutCells + 1
+	in := r.in
+	r.knapsack.reset()
+	for _, i := range in.separable {
+		j := &in.jobs[i]
+		for k, nodes := range j.sizes[:in.fitting(j, t)] {
+			r.knapsack.option(nodes, j.stepValue(t, k))
+		}
+		r.knapsack.item()
+	}
+	for f, i := range in.finishing {
+		j := &in.jobs[i]
+		next := r.ahead[r.classOf[f]][(t+1)*width : (t+2)*width]
+		shares := j.shares(t)
+		for k, nodes := range j.sizes[:in.fitting(j, t)] {
+			served := min(1, r.served[f]+shares[k])
+			at, part := cellsOf(served)
+			value := j.gain[t]*served + next[at]
+			if part > 0 {
+				value += part * (next[at+1] - next[at])
+			}
+			if t == 0 {
+				value -= j.cost[k]
+			}
+			r.knapsack.option(nodes, value)
+			if r.served[f] >= finished {
+				break // it holds its smallest size
+			}
+		}
+		r.knapsack.item()
+	}
+}

@@ -1,107 +1,88 @@
 package cbc
 
 import (
-	"errors"
-	"os"
-	"path/filepath"
+	"math"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
-	"github.com/elastalloc/elastalloc/solver"
-	"github.com/elastalloc/elastalloc/solver/milp"
-	"github.com/elastalloc/elastalloc/solver/solvertest"
 	"github.com/elastalloc/elastalloc/solver/subprocess"
+	"github.com/elastalloc/elastalloc/solver/subprocess/programtest"
 )
-
-// The tests of this file run the program; what it answers is the matter of the
-// conformance suite in solvertest.
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestProbe(t *testing.T) {
-	version, err := New(solvertest.Program(t, solver.BackendCBC)).Probe(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.HasPrefix(version, "2.") && !strings.HasPrefix(version, "3.") && version != "devel" {
-		t.Errorf("version %q; want one of CBC", version)
-	}
-}
-
-func TestMissingProgram(t *testing.T) {
-	s := New(filepath.Join(t.TempDir(), "cbc"))
-	if version, err := s.Probe(t.Context()); !errors.Is(err, solver.ErrUnavailable) {
-		t.Errorf("Probe() = %q, %v; want an error wrapping ErrUnavailable", version, err)
-	}
-	p := solver.NewProblem(solvertest.Snapshots().Example(1), solver.AdmissionFIFO)
-	options := solver.SolveOptions{Formulation: solver.FormulationOneHot}
-	if result, err := s.Solve(t.Context(), p, options); !errors.Is(err, solver.ErrUnavailable) {
-		t.Errorf("Solve() = %+v, %v; want an error wrapping ErrUnavailable", result, err)
-	}
-}
-
-// TestArgumentsAreUnderstood checks that the program knows each of its arguments
-// and takes the warm start, of which only its output tells.
-func TestArgumentsAreUnderstood(t *testing.T) {
-	program := solvertest.Program(t, solver.BackendCBC)
-	for _, formulation := range []solver.Formulation{solver.FormulationOneHot, solver.FormulationPaper} {
-		t.Run(string(formulation), func(t *testing.T) {
-			task := subprocess.Task{
-				Dir: t.TempDir(), Model: "model.mps", Start: "start.txt", Solution: "solution.txt",
-				TimeLimit: time.Minute, RelativeGap: 1e-3,
-			}
-			p := &solver.Problem{Capacity: []int{5, 5}, Steps: 2, Jobs: []solver.AdmittedJob{
-				{Demand: 3, Gain: []float64{1, 1}, Sizes: []int{1, 2, 4}, FirstStepWork: []float64{1, 2, 3}, StepWork: []float64{1, 2, 3}},
-				{Demand: 9, Gain: []float64{1, 1}, Sizes: []int{0, 1}, FirstStepWork: []float64{0, 2}, StepWork: []float64{0, 2}},
-			}}
-			writeModel(t, task, p, formulation, solver.Plan{{2, 4}, {1, 0}})
-			arguments, err := dialect{}.Arguments(task)
-			if err != nil {
-				t.Fatal(err)
-			}
-			report, err := subprocess.Run(t.Context(), subprocess.Command{
-				Program: program, Args: arguments, Dir: task.Dir, OutputLimit: 1 << 20,
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, complaint := range []string{"No match", "out of range", "not valid", "errors on input", "mipstart values could not"} {
-				if strings.Contains(report.Output, complaint) {
-					t.Errorf("the program complains: %q", complaint)
-				}
-			}
-			for _, want := range []string{
-				"MIPStart values read for", "timeMode changed from cpu to elapsed", "seconds was changed", "MIPStart provided solution",
-			} {
-				if !strings.Contains(report.Output, want) {
-					t.Errorf("the output does not say %q", want)
-				}
-			}
-			if t.Failed() {
-				t.Log(report.Output)
-			}
-		})
-	}
-}
-
-// writeModel writes the files of a task.
-func writeModel(t *testing.T, task subprocess.Task, p *solver.Problem, f solver.Formulation, start solver.Plan) {
-	t.Helper()
-	model, err := milp.Build(p, f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var mps, values strings.Builder
-	err = errors.Join(
-		model.WriteMPS(&mps),
-		dialect{}.WriteStart(&values, model.Columns(), model.Start(start)),
-		os.WriteFile(filepath.Join(task.Dir, task.Model), []byte(mps.String()), 0o600),
-		os.WriteFile(filepath.Join(task.Dir, task.Start), []byte(values.String()), 0o600),
+// TestProgram checks that the backend and CBC understand each other. What CBC answers
+// is the matter of the conformance suite. The files in testdata are what CBC 2.10.8
+// wrote; the models are one of two jobs, that of an instance of six jobs where the
+// search was cut short, and ones made infeasible.
+func TestProgram(t *testing.T) {
+	const (
+		head    = "Optimal - objective value -1.5\n"
+		noPlan  = "Stopped on time (no integer solution - continuous used)"
+		stopped = "Stopped on difficulties (no integer solution - continuous used)"
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	programtest.Suite{
+		New:        func(program string) programtest.Backend { return New(program) },
+		Dialect:    dialect{},
+		Versions:   []string{"2.", "3.", "devel"},
+		Complaints: []string{"No match", "out of range", "not valid", "errors on input", "mipstart values could not"},
+		Says: []string{
+			"MIPStart values read for", "timeMode changed from cpu to elapsed", "seconds was changed", "MIPStart provided solution",
+		},
+		Real: map[string]programtest.Solution{
+			"optimal_one_hot": {
+				Status: "Optimal", Verdict: subprocess.Optimal, Objective: -1790, Values: 26,
+				Some: map[string]float64{"x_1_1_4": 1, "x_2_1_1": 1, "x_1_1_1": 0, "pool_1": 5},
+			},
+			"optimal_paper": {
+				Status: "Optimal", Verdict: subprocess.Optimal, Objective: -1790, Values: 90,
+				Some: map[string]float64{"n_1_1": 4, "n_2_1": 1, "dm_1_1_4": 1, "dm_1_1_2": 0},
+			},
+			"empty":               {Status: "Optimal", Verdict: subprocess.Optimal, Objective: 0, Values: 2},
+			"time_with_plan":      {Status: "Stopped on time", Verdict: subprocess.Feasible, Objective: -3034.85464851, Values: 245},
+			"solutions_with_plan": {Status: "Stopped on iterations", Verdict: subprocess.Feasible, Objective: -3034.85464851, Values: 245},
+			"time_without_plan":   {Status: noPlan, Verdict: subprocess.TimeUp, Objective: -3062.56564691, Values: 0},
+			"infeasible":          {Status: "Infeasible", Verdict: subprocess.Infeasible, Objective: -765, Values: 0},
+			"integer_infeasible":  {Status: "Integer infeasible", Verdict: subprocess.Infeasible, Objective: -1605.83333333, Values: 0},
+		},
+		Files: map[string]programtest.SolutionFile{
+			"nothing":         {Content: "", Error: "the file is empty"},
+			"no status":       {Content: "0 x 1 0\n", Error: "no status"},
+			"no objective":    {Content: "Optimal - objective value\n", Error: "no status"},
+			"a bad objective": {Content: "Optimal - objective value one\n", Error: `the objective is "one"`},
+			"a status of another kind": {
+				Content: "Unbounded - objective value 0\n0 x 1 0\n",
+				Want:    subprocess.Solution{Status: "Unbounded", Verdict: subprocess.Failed},
+			},
+			"difficulties without a plan": {
+				Content: stopped + " - objective value 0\n",
+				Want:    subprocess.Solution{Status: stopped, Verdict: subprocess.Failed},
+			},
+			"values that break their bounds": {
+				Content: head + "** 0 x 1e-3 0\n   1 y -2 5\n",
+				Want: subprocess.Solution{
+					Status: "Optimal", Verdict: subprocess.Optimal, Objective: -1.5, Values: map[string]float64{"x": 1e-3, "y": -2},
+				},
+			},
+			"cut off in a line":        {Content: head + "0 x 1 0\n1 y", Error: "line 3: want index"},
+			"cut off in a number":      {Content: head + "0 x 1e 0\n", Error: `line 2: the value of x is "1e"`},
+			"no index":                 {Content: head + "x x 1 0\n", Error: `the index is "x"`},
+			"one value too many":       {Content: head + "0 x 1 0\n0 x 1 0\n", Error: "line 3: x has two values"},
+			"a line without end":       {Content: head + strings.Repeat("x", 5000), Error: "token too long"},
+			"a first line without end": {Content: strings.Repeat("x", 5000), Error: "token too long"},
+		},
+		Outputs: map[string]programtest.Output{
+			"optimal_one_hot":   {Version: "2.10.8", Bound: math.NaN()},
+			"infeasible":        {Version: "2.10.8", Bound: math.NaN()},
+			"time_with_plan":    {Version: "2.10.8", Bound: -3062.566},
+			"time_without_plan": {Version: "2.10.8", Bound: -3062.566},
+			"version":           {Version: "2.10.8", Bound: math.NaN()},
+		},
+	}.Run(t)
 }
+
+func FuzzParseSolution(f *testing.F) { programtest.FuzzSolution(f, dialect{}) }
+
+func FuzzParseOutput(f *testing.F) { programtest.FuzzOutput(f, dialect{}) }

@@ -1,0 +1,292 @@
+// Package programtest is what the tests of every backend on the program of an
+// external solver share.
+package programtest
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/milp"
+	"github.com/elastalloc/elastalloc/solver/solvertest"
+	"github.com/elastalloc/elastalloc/solver/subprocess"
+)
+
+// Suite is what every such backend must pass beside that of solvertest: that it speaks
+// the language of the program. The folder testdata of the backend has files of the real
+// program: its solutions *.txt and its outputs *.log.
+type Suite struct {
+	// New returns the backend that runs a program.
+	New     func(program string) Backend
+	Dialect subprocess.Dialect
+	// Versions are what the versions of the program begin with.
+	Versions []string
+	// Complaints are what the program prints where it does not understand its
+	// arguments, Harmless what it may print all the same, and Says what it prints
+	// where it has understood all, the warm start with it.
+	Complaints, Harmless, Says []string
+	// Real are solutions in testdata by their names, and Files other contents of
+	// solution files, with what they say.
+	Real  map[string]Solution
+	Files map[string]SolutionFile
+	// Outputs are the outputs in testdata by their names.
+	Outputs map[string]Output
+}
+
+// Backend is a backend on a program.
+type Backend interface {
+	solver.Backend
+	// Probe returns the version of the program.
+	Probe(context.Context) (version string, err error)
+}
+
+// Solution is what a solution in testdata says.
+type Solution struct {
+	Status    string
+	Verdict   subprocess.Verdict
+	Objective float64
+	// Values is how many it has, and Some are some of them.
+	Values int
+	Some   map[string]float64
+}
+
+// SolutionFile is the content of a solution file, and what it says or a part of the
+// error that it is.
+type SolutionFile struct {
+	Content string
+	Want    subprocess.Solution
+	Error   string
+}
+
+// Output is what the output of the program says. The bound is NaN where it
+// says none.
+type Output struct {
+	Version string
+	Bound   float64
+}
+
+// Run runs the suite.
+func (s Suite) Run(t *testing.T) {
+	t.Helper()
+	t.Run("probe", s.probe)
+	t.Run("missing program", s.missingProgram)
+	t.Run("arguments are understood", s.argumentsAreUnderstood)
+	t.Run("real solutions", s.realSolutions)
+	t.Run("solution files", s.solutionFiles)
+	t.Run("outputs", s.outputs)
+}
+
+func (s Suite) probe(t *testing.T) {
+	version, err := s.New(solvertest.Program(t, s.New("").Name())).Probe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(s.Versions, func(prefix string) bool { return strings.HasPrefix(version, prefix) }) {
+		t.Errorf("version %q; want one that begins with one of %q", version, s.Versions)
+	}
+}
+
+func (s Suite) missingProgram(t *testing.T) {
+	backend := s.New(filepath.Join(t.TempDir(), "program"))
+	if version, err := backend.Probe(t.Context()); !errors.Is(err, solver.ErrUnavailable) {
+		t.Errorf("Probe() = %q, %v; want an error wrapping ErrUnavailable", version, err)
+	}
+	p := solver.NewProblem(solvertest.Snapshots().Example(1), solver.AdmissionFIFO)
+	options := solver.SolveOptions{Formulation: solver.FormulationOneHot}
+	if result, err := backend.Solve(t.Context(), p, options); !errors.Is(err, solver.ErrUnavailable) {
+		t.Errorf("Solve() = %+v, %v; want an error wrapping ErrUnavailable", result, err)
+	}
+}
+
+// argumentsAreUnderstood checks that the program knows each of its arguments and takes
+// the warm start, of which only its output tells.
+func (s Suite) argumentsAreUnderstood(t *testing.T) {
+	program := solvertest.Program(t, s.New("").Name())
+	p := &solver.Problem{Capacity: []int{5, 5}, Steps: 2, Jobs: []solver.AdmittedJob{
+		{Demand: 3, Gain: []float64{1, 1}, Sizes: []int{1, 2, 4}, FirstStepWork: []float64{1, 2, 3}, StepWork: []float64{1, 2, 3}},
+		{Demand: 9, Gain: []float64{1, 1}, Sizes: []int{0, 1}, FirstStepWork: []float64{0, 2}, StepWork: []float64{0, 2}},
+	}}
+	for _, formulation := range []solver.Formulation{solver.FormulationOneHot, solver.FormulationPaper} {
+		t.Run(string(formulation), func(t *testing.T) {
+			task := subprocess.Task{
+				Dir: t.TempDir(), Model: "model.mps", Start: "start.txt", Solution: "solution.txt",
+				TimeLimit: time.Minute, RelativeGap: 1e-3,
+			}
+			s.writeModel(t, task, p, formulation, solver.Plan{{2, 4}, {1, 0}})
+			arguments, err := s.Dialect.Arguments(task)
+			if err != nil {
+				t.Fatal(err)
+			}
+			report, err := subprocess.Run(t.Context(), subprocess.Command{
+				Program: program, Args: arguments, Dir: task.Dir, Env: []string{"PATH=/usr/bin:/bin"}, OutputLimit: 1 << 20,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			output := report.Output
+			for _, harmless := range s.Harmless {
+				output = strings.ReplaceAll(output, harmless, "")
+			}
+			for _, complaint := range s.Complaints {
+				if strings.Contains(output, complaint) {
+					t.Errorf("the program complains: %q", complaint)
+				}
+			}
+			for _, want := range s.Says {
+				if !strings.Contains(output, want) {
+					t.Errorf("the output does not say %q", want)
+				}
+			}
+			if t.Failed() {
+				t.Log(report.Output)
+			}
+		})
+	}
+}
+
+// writeModel writes the files of a task.
+func (s Suite) writeModel(t *testing.T, task subprocess.Task, p *solver.Problem, f solver.Formulation, start solver.Plan) {
+	t.Helper()
+	model, err := milp.Build(p, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mps, values strings.Builder
+	err = errors.Join(
+		model.WriteMPS(&mps),
+		s.Dialect.WriteStart(&values, model.Columns(), model.Start(start)),
+		os.WriteFile(filepath.Join(task.Dir, task.Model), []byte(mps.String()), 0o600),
+		os.WriteFile(filepath.Join(task.Dir, task.Start), []byte(values.String()), 0o600),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s Suite) realSolutions(t *testing.T) {
+	for name, test := range s.Real {
+		t.Run(name, func(t *testing.T) {
+			got, err := s.Dialect.ParseSolution(strings.NewReader(readTestdata(t, name+".txt")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(got.Values) != test.Values {
+				t.Errorf("%d values; want %d", len(got.Values), test.Values)
+			}
+			for name, want := range test.Some {
+				if value, there := got.Values[name]; !there || value != want {
+					t.Errorf("%s is %v, there: %t; want %v", name, value, there, want)
+				}
+			}
+			got.Values = nil
+			want := subprocess.Solution{Status: test.Status, Verdict: test.Verdict, Objective: test.Objective}
+			if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" {
+				t.Errorf("solution (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func (s Suite) solutionFiles(t *testing.T) {
+	for name, test := range s.Files {
+		t.Run(name, func(t *testing.T) {
+			got, err := s.Dialect.ParseSolution(strings.NewReader(test.Content))
+			if test.Error != "" {
+				if err == nil || !strings.Contains(err.Error(), test.Error) {
+					t.Errorf("ParseSolution() = %+v, %v; want error %q", got, err, test.Error)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.Want, got, cmpopts.EquateNaNs()); diff != "" {
+				t.Errorf("ParseSolution() (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func (s Suite) outputs(t *testing.T) {
+	for name, want := range s.Outputs {
+		t.Run(name, func(t *testing.T) {
+			output := readTestdata(t, name+".log")
+			got := Output{Version: s.Dialect.ParseVersion(output), Bound: s.Dialect.ParseBound(output)}
+			if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" {
+				t.Errorf("output (-want +got):\n%s", diff)
+			}
+		})
+	}
+	if got := s.Dialect.ParseVersion("bash: no such thing\n"); got != "" {
+		t.Errorf("version %q of something else; want none", got)
+	}
+}
+
+func readTestdata(tb testing.TB, name string) string {
+	tb.Helper()
+	content, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return string(content)
+}
+
+// FuzzSolution has the dialect parse whatever the fuzzer makes of the solutions in
+// testdata: what is no solution is an error or a failure, and what is one is whole.
+func FuzzSolution(f *testing.F, dialect subprocess.Dialect) {
+	f.Helper()
+	addTestdata(f, "*.txt")
+	f.Fuzz(func(t *testing.T, file string) {
+		s, err := dialect.ParseSolution(strings.NewReader(file))
+		switch {
+		case err != nil && (s.Verdict != subprocess.Failed || s.Values != nil):
+			t.Errorf("error %v and solution %+v", err, s)
+		case err == nil && s.Verdict == subprocess.Feasible && (s.Values == nil || math.IsNaN(s.Objective)):
+			t.Errorf("a plan without values or objective: %+v", s)
+		case len(s.Values) > strings.Count(file, "\n"):
+			t.Errorf("%d values of %d lines", len(s.Values), strings.Count(file, "\n"))
+		}
+		for name := range s.Values {
+			if name == "" || !strings.Contains(file, name) {
+				t.Errorf("the file has no column %q", name)
+			}
+		}
+	})
+}
+
+// FuzzOutput has the dialect read version and bound off whatever the fuzzer makes of
+// the outputs in testdata.
+func FuzzOutput(f *testing.F, dialect subprocess.Dialect) {
+	f.Helper()
+	addTestdata(f, "*.log")
+	f.Fuzz(func(t *testing.T, output string) {
+		if version := dialect.ParseVersion(output); strings.TrimSpace(version) != version || strings.Contains(version, "\n") {
+			t.Errorf("version %q is not a word of one line", version)
+		}
+		if bound := dialect.ParseBound(output); math.IsInf(bound, 0) {
+			t.Errorf("bound %v", bound)
+		}
+	})
+}
+
+// addTestdata adds the files in testdata whose names match a pattern.
+func addTestdata(f *testing.F, pattern string) {
+	f.Helper()
+	names, err := filepath.Glob(filepath.Join("testdata", pattern))
+	if err != nil || len(names) == 0 {
+		f.Fatalf("no files %s in testdata: %v", pattern, err)
+	}
+	for _, name := range names {
+		f.Add(readTestdata(f, filepath.Base(name)))
+	}
+}

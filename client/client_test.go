@@ -28,6 +28,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// ample is time enough for anything, on a busy machine as well.
+var ample = client.WithTimeout(time.Minute)
+
 const serviceName = "elastalloc.v1.AllocatorService"
 
 // fakeServer is an allocator that answers as a test says, on a port of its own.
@@ -154,7 +157,7 @@ func TestServerThatDiesWithManyCalls(t *testing.T) {
 		return ctx.Err()
 	})
 	b := startServer(t, nil)
-	c := newClient(t, a.address+","+b.address, client.WithTimeout(time.Minute))
+	c := newClient(t, a.address+","+b.address, ample)
 	const calls = 50
 	failed := make(chan error, 2*calls)
 	// Until both are connected one of them gets all calls; then they get half of them each.
@@ -204,7 +207,7 @@ func TestUnavailableIsRetried(t *testing.T) {
 		}
 		return nil
 	})
-	c := newClient(t, s.address)
+	c := newClient(t, s.address, ample)
 	// Larger than what gRPC by default keeps for a retry.
 	large := &elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{Id: strings.Repeat("x", 4<<20)}}
 	if _, err := c.Allocate(t.Context(), large); err != nil {
@@ -311,7 +314,7 @@ func TestNoServer(t *testing.T) {
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newClient(t, nobody).Allocate(t.Context(), nil); status.Code(err) != codes.Unavailable {
+	if _, err := newClient(t, nobody, ample).Allocate(t.Context(), nil); status.Code(err) != codes.Unavailable {
 		t.Errorf("error is %v; want UNAVAILABLE", err)
 	}
 	waiting := newClient(t, nobody, client.WithWaitForReady(), client.WithTimeout(50*time.Millisecond))
@@ -335,7 +338,7 @@ func TestTLS(t *testing.T) {
 	if by := ask(t, newClient(t, a.address, client.WithTLS(trust))); by != a.address {
 		t.Errorf("%s answered", by)
 	}
-	if _, err := newClient(t, a.address).Allocate(t.Context(), nil); status.Code(err) != codes.Unavailable {
+	if _, err := newClient(t, a.address, ample).Allocate(t.Context(), nil); status.Code(err) != codes.Unavailable {
 		t.Errorf("error of plain text is %v", err)
 	}
 }

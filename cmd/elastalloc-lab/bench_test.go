@@ -239,7 +239,11 @@ func TestBenchWithoutAPlan(t *testing.T) {
 		},
 	} {
 		t.Run(reason, func(t *testing.T) {
-			backend := fakeContender(t, 10*time.Millisecond, solve)
+			limit := time.Minute
+			if reason == "timed-out" {
+				limit = 10 * time.Millisecond
+			}
+			backend := fakeContender(t, limit, solve)
 			backend.formulation = solver.FormulationPaper
 			rows, err := compare(t.Context(), []instance{oneInstance("one")}, []contender{backend}, progress{})
 			if err != nil {

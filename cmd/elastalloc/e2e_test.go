@@ -86,7 +86,7 @@ func TestServerShowsHealthAndMetrics(t *testing.T) {
 	if err != nil || health.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
 		t.Errorf("health is %v, %v; want SERVING", health, err)
 	}
-	if _, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--server", server.Addr); status != cli.ExitDone {
+	if _, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--server", server.Addr); status != cli.ExitDone {
 		t.Fatalf("exit status %d, stderr %q", status, stderr)
 	}
 	metrics := scrape(t, server)
@@ -111,7 +111,7 @@ func TestServerWithoutASolver(t *testing.T) {
 		t.Errorf("the log does not say that cbc is missing:\n%s", logs)
 	}
 	for _, backend := range []string{"cbc", "highs"} { // The second is none of the server's.
-		stdout, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--backend", backend, "--server", server.Addr)
+		stdout, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--backend", backend, "--server", server.Addr)
 		if status != cli.ExitDone || !strings.Contains(stdout, "decided by  exact") || !strings.Contains(stdout, backend+": unavailable after") {
 			t.Errorf("exit status %d, stderr %q, stdout %s; want exact's answer and that %s is unavailable", status, stderr, stdout, backend)
 		}
@@ -138,7 +138,7 @@ func TestServerRestsASolver(t *testing.T) {
 	}
 	server := startServer(t, "--backends=cbc,exact", "--cbc="+program)
 	for range 8 {
-		if _, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--backend=cbc", "--server", server.Addr); status != cli.ExitDone {
+		if _, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--backend=cbc", "--server", server.Addr); status != cli.ExitDone {
 			t.Fatalf("exit status %d, stderr %q", status, stderr)
 		}
 	}
@@ -199,7 +199,7 @@ func TestServerDrains(t *testing.T) {
 func TestServerTakesFlagsFromTheEnvironment(t *testing.T) {
 	t.Setenv("ELASTALLOC_MAX_JOBS", "3")
 	server := startServer(t)
-	_, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--server", server.Addr)
+	_, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--server", server.Addr)
 	if status != cli.ExitBadInput || !strings.Contains(stderr, "snapshot.jobs: has 4 jobs; want at most 3") {
 		t.Errorf("exit status %d, stderr %q; want the fourth job refused", status, stderr)
 	}
@@ -226,7 +226,7 @@ func TestServerRefusesAHugeMessage(t *testing.T) {
 	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(status.Convert(err).Message(), "larger than max") {
 		t.Errorf("the error is %v; want RESOURCE_EXHAUSTED for a message larger than the maximum", err)
 	}
-	if _, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--server", server.Addr); status != cli.ExitDone {
+	if _, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--server", server.Addr); status != cli.ExitDone {
 		t.Errorf("after the huge message: exit status %d, stderr %q", status, stderr)
 	}
 }

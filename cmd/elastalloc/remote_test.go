@@ -30,7 +30,7 @@ func TestAllocateOverTLS(t *testing.T) {
 		"no such authority":       {"--tls-ca /nonexistent/ca.pem", cli.ExitBadInput, "/nonexistent/ca.pem"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			args := append([]string{"allocate", "-f", "testdata/queue.json", "--server", server.Addr}, strings.Fields(test.flags)...)
+			args := append([]string{"allocate", "-f", "testdata/queue.json", "--budget=1m", "--server", server.Addr}, strings.Fields(test.flags)...)
 			_, stderr, status := runBinary(t, nil, args...)
 			if status != test.status || !strings.Contains(stderr, test.stderr) {
 				t.Errorf("exit status %d, stderr %q; want %d, %q", status, stderr, test.status, test.stderr)

@@ -148,7 +148,7 @@ func TestServerExportsSpans(t *testing.T) {
 			t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=a%20team")
 			t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
 			server := startServer(t, "--backends=cbc,exact", "--cbc="+failing)
-			_, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--backend=cbc", "--server", server.Addr)
+			_, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--backend=cbc", "--server", server.Addr)
 			if status != cli.ExitDone {
 				t.Fatalf("exit status %d, stderr %q", status, stderr)
 			}
@@ -216,7 +216,7 @@ func TestServerWithoutACollector(t *testing.T) {
 			t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "1") // An export is on its way all the time.
 			server := startServer(t)
 			for range 20 {
-				stdout, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--server", server.Addr)
+				stdout, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--server", server.Addr)
 				if status != cli.ExitDone || !strings.Contains(stdout, "proven optimal") {
 					t.Fatalf("exit status %d, stderr %q, stdout %s", status, stderr, stdout)
 				}
@@ -252,7 +252,7 @@ func TestServerRefusesWrongVariables(t *testing.T) {
 // TestServerWithoutVariables checks that traces are off where nothing asks for them.
 func TestServerWithoutVariables(t *testing.T) {
 	server := startServer(t)
-	if _, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--server", server.Addr); status != cli.ExitDone {
+	if _, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--server", server.Addr); status != cli.ExitDone {
 		t.Fatalf("exit status %d, stderr %q", status, stderr)
 	}
 	if err := server.Stop(); err != nil {

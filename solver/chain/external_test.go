@@ -82,7 +82,7 @@ func TestWhateverCBCSays(t *testing.T) {
 	for _, s := range snapshots {
 		t.Run(fmt.Sprintf("%d jobs on %d nodes, seed %s", len(s.Jobs), s.TotalNodes, s.ID), func(t *testing.T) {
 			o := paperOnCBC()
-			o.TimeBudget = 10 * time.Second
+			o.TimeBudget = time.Minute
 			d, err := newChain(program).Allocate(t.Context(), s, o)
 			if err != nil {
 				t.Fatal(err)

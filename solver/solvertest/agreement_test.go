@@ -3,6 +3,7 @@ package solvertest_test
 import (
 	"testing"
 
+	"github.com/elastalloc/elastalloc/internal/testtier"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
 	"github.com/elastalloc/elastalloc/solver/highs"
@@ -15,10 +16,7 @@ func TestExactAgreesWithHiGHS(t *testing.T) {
 	oracle := highs.New(solvertest.Program(t, solver.BackendHiGHS))
 	snapshots := solvertest.SnapshotsWithin(solvertest.Limits{Jobs: 10, Steps: 5, Sizes: 5, Nodes: 60})
 	admissions := []solver.Admission{solver.AdmissionFIFO, solver.AdmissionOptimized, solver.AdmissionPreemptive}
-	examples := 500
-	if testing.Short() {
-		examples = 25
-	}
+	examples := testtier.Conformance.Draws(50, 3000)
 	for seed := range examples {
 		p := solver.NewProblem(snapshots.Example(seed), admissions[seed%len(admissions)])
 		want, err := oracle.Solve(t.Context(), p, solver.SolveOptions{Formulation: solver.FormulationOneHot})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -34,10 +35,13 @@ type Suite struct {
 	// Heuristic says that it makes no search: its plans may leave an admitted job
 	// waiting, and it answers whether there is time or not.
 	Heuristic bool
-	// Examples is the number of random snapshots it is asked about.
+	// Examples is the number of random snapshots it is asked about, and as many problems.
 	Examples int
+	// MayErr are those of them, of either kind, to which the external solver is known to
+	// give a wrong answer, which the backend then refuses.
+	MayErr []int
 	// SharedJobs is the number of jobs up to which it is asked about the shared
-	// instances.
+	// instances, none where it is 0.
 	SharedJobs int
 	// Patience is the time it has for each shared instance. Where that is not enough,
 	// its plan must be legal, but it need not be optimal.
@@ -217,7 +221,22 @@ func (r *runner) randomSnapshots(t *testing.T) {
 	for seed := range examples {
 		s := Snapshots().Example(seed)
 		admission := admissions()[seed%3]
-		t.Run(fmt.Sprintf("%d/%s", seed, admission), func(t *testing.T) { r.agreesWithExhaustive(t, s, admission) })
+		t.Run(fmt.Sprintf("%d/%s", seed, admission), func(t *testing.T) {
+			p := solver.NewProblem(s, admission)
+			r.skipErrors(t, seed, p)
+			r.agreesOn(t, p)
+		})
+	}
+}
+
+// skipErrors skips the test where the solver makes a mistake that it is known for.
+func (r *runner) skipErrors(t *testing.T, seed int, p *solver.Problem) {
+	t.Helper()
+	if !slices.Contains(r.MayErr, seed) {
+		return
+	}
+	if _, err := r.backend.Solve(t.Context(), p, r.options()); errors.Is(err, solver.ErrInvalidPlan) {
+		t.Skip(err)
 	}
 }
 
@@ -234,6 +253,7 @@ func (r *runner) randomProblems(t *testing.T) {
 			if _, err := r.backend.Solve(t.Context(), p, r.options()); errors.Is(err, solver.ErrUnsuited) {
 				t.Skip(err)
 			}
+			r.skipErrors(t, seed, p)
 			r.agreesOn(t, p)
 		})
 	}
@@ -257,8 +277,8 @@ func (r *runner) agreesOn(t *testing.T, p *solver.Problem) {
 
 // sharedInstances checks results against the certified optima.
 func (r *runner) sharedInstances(t *testing.T) {
-	if testing.Short() {
-		t.Skip("in short mode")
+	if testing.Short() || r.SharedJobs == 0 {
+		t.Skip("they take long")
 	}
 	instances, finished := Instances(t, r.SharedJobs), 0
 	for _, instance := range instances {

@@ -247,9 +247,10 @@ func TestEndOfTheContext(t *testing.T) {
 			life := newLifeline(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			grace := 50 * time.Millisecond
-			if test.want.Exited {
-				grace = time.Minute
+			// One that TERM ends has all the time for that.
+			grace := time.Minute
+			if test.want.Ending == "signal: killed" {
+				grace = 50 * time.Millisecond
 			}
 			r := start(ctx, Command{
 				Program: script(t, append([]string{`exec 3>"$1"`}, test.script...)...),

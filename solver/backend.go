@@ -56,8 +56,12 @@ type SolveOptions struct {
 	// Formulation is the model for a backend that hands one to a solver.
 	Formulation Formulation
 	// Incumbent is a plan to start from, for backends that can use one. They do not
-	// change it, and ignore one that is not legal for the problem; nil is none.
+	// change it; one that is not legal they make legal or ignore; nil is none.
 	Incumbent Plan
+	// PriceHint is what one more node was worth per step to a problem much like this
+	// one: Result.NodePrices of the decision before. It may make a backend faster and
+	// changes no answer; one of another length is ignored.
+	PriceHint []float64
 }
 
 // Errors of Backend.Solve.
@@ -81,6 +85,9 @@ type Result struct {
 	// Bound is an upper bound on the optimum that this program has proven itself:
 	// +Inf where the backend proves none. What a solver claims goes into Detail.
 	Bound float64
+	// NodePrices are what one more node is worth per step, in units of the objective;
+	// nil where the backend does not know.
+	NodePrices []float64
 	// Limit is what ended the search.
 	Limit Limit
 	// Heuristic says that no search was made. Such a plan may leave an admitted

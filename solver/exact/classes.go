@@ -5,13 +5,12 @@ import (
 	"slices"
 )
 
-// classes tells which finishing jobs are equal to the search: of equal gains, sizes,
-// shares and costs. It returns the class of each finishing job and one job of each
-// class.
-func (in *instance) classes() (classOf, classes []int) {
-	classOf = make([]int, len(in.finishing))
+// classes tells which of the given jobs are equal to the search: of equal gains, sizes,
+// shares and costs. It returns the class of each, and one job of each class.
+func (in *instance) classes(jobs []int) (classOf, classes []int) {
+	classOf = make([]int, len(jobs))
 	byHash := make(map[uint64][]int)
-	for f, i := range in.finishing {
+	for n, i := range jobs {
 		j := &in.jobs[i]
 		hash := uint64(len(j.sizes))
 		for k := range j.sizes {
@@ -19,9 +18,9 @@ func (in *instance) classes() (classOf, classes []int) {
 			hash = (hash ^ math.Float64bits(j.cost[k])) * 1099511628211
 		}
 		class := -1
-		for _, n := range byHash[hash] {
-			if j.equals(&in.jobs[classes[n]]) {
-				class = n
+		for _, known := range byHash[hash] {
+			if j.equals(&in.jobs[classes[known]]) {
+				class = known
 				break
 			}
 		}
@@ -30,9 +29,36 @@ func (in *instance) classes() (classOf, classes []int) {
 			classes = append(classes, i)
 			byHash[hash] = append(byHash[hash], class)
 		}
-		classOf[f] = class
+		classOf[n] = class
 	}
 	return classOf, classes
+}
+
+// order gives the rows of a plan to equal jobs in an order of their own, the largest
+// sizes first, so that the plan does not depend on the way the search took.
+func (in *instance) order(p plan) {
+	all := make([]int, len(in.jobs))
+	for i := range all {
+		all[i] = i
+	}
+	classOf, classes := in.classes(all)
+	members := make([][]int, len(classes))
+	for i, class := range classOf {
+		members[class] = append(members[class], i)
+	}
+	for _, equal := range members {
+		if len(equal) < 2 {
+			continue
+		}
+		rows := make([][]uint8, len(equal))
+		for n, i := range equal {
+			rows[n] = p[i]
+		}
+		slices.SortStableFunc(rows, func(a, b []uint8) int { return slices.Compare(b, a) })
+		for n, i := range equal {
+			p[i] = rows[n]
+		}
+	}
 }
 
 // equals reports whether two jobs are equal to the search.

@@ -65,9 +65,9 @@ func checkCuts(t rapid.TB, p *solver.Problem) int {
 		cuts++
 	}
 	bounding := &countdown{Context: context.Background(), left: endless}
-	exact.New().Bound(bounding, p)
+	exact.NewAsking(100).Bound(bounding, p)
 	for left := 0; left < bounding.asked; left += stride(bounding.asked) {
-		if bound := exact.New().Bound(&countdown{Context: context.Background(), left: left}, p); bound < least || math.IsInf(bound, 1) {
+		if bound := exact.NewAsking(100).Bound(&countdown{Context: context.Background(), left: left}, p); bound < least || math.IsInf(bound, 1) {
 			t.Fatalf("bound cut at question %d of %d: %.15g, optimum %.15g", left, bounding.asked, bound, optimum)
 		}
 		cuts++

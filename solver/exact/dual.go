@@ -92,13 +92,14 @@ type dual struct {
 	net []float64
 }
 
-func newDual(in *instance) *dual {
+// newDual prepares the search for prices. Where time is up it is not complete.
+func newDual(c *clock, in *instance) *dual {
 	return &dual{
 		in:      in,
-		curves:  newStepCurves(in),
+		curves:  newStepCurves(c, in),
 		columns: make([]columnSet, len(in.finishing)),
 		newton:  newNewton(in.steps),
-		caps:    priceCaps(in),
+		caps:    priceCaps(c, in),
 	}
 }
 
@@ -107,19 +108,25 @@ func newDual(in *instance) *dual {
 // gains, and in the first step what the value of the size exceeds that of the
 // smallest.
 // Without a cap the prices of a step whose nodes are all spoken for would run away.
-func priceCaps(in *instance) []float64 {
+func priceCaps(c *clock, in *instance) []float64 {
 	caps := make([]float64, in.steps)
 	for t := range caps {
 		caps[t] = 1e-9*in.scale/float64(max(1, in.capacity[t])) + in.tieTotal
-		for i := range in.jobs {
-			j := &in.jobs[i]
-			for k := 1; k < len(j.sizes); k++ {
-				gain := j.tail[t] * min(1, j.shares(t)[k])
-				if t == 0 {
-					gain += max(0, j.cost[0]-j.cost[k])
-				}
-				caps[t] = max(caps[t], 2*gain/float64(j.sizes[k]-j.sizes[0])+2*in.tieTotal)
-			}
+	}
+	for i := range in.jobs {
+		j := &in.jobs[i]
+		first, later := 0.0, 0.0 // the most gained per node
+		for k := 1; k < len(j.sizes); k++ {
+			nodes := float64(j.sizes[k] - j.sizes[0])
+			first = max(first, (j.tail[0]*min(1, j.first[k])+max(0, j.cost[0]-j.cost[k]))/nodes)
+			later = max(later, min(1, j.later[k])/nodes)
+		}
+		caps[0] = max(caps[0], 2*first+2*in.tieTotal)
+		for t := 1; t < in.steps; t++ {
+			caps[t] = max(caps[t], 2*j.tail[t]*later+2*in.tieTotal)
+		}
+		if c.up(4*len(j.sizes) + in.steps) {
+			break
 		}
 	}
 	return caps

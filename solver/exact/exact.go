@@ -29,6 +29,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -54,15 +55,16 @@ func (*Solver) Name() solver.BackendName { return solver.BackendExact }
 // plan and the best bound so far. It has a plan for every problem that admission
 // makes; the error is for one whose smallest sizes together exceed the pool.
 func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.SolveOptions) (solver.Result, error) {
-	in, err := newInstance(p)
+	c := newClock(ctx, cmp.Or(s.every, quantum))
+	in, err := newInstance(c, p)
 	if err != nil {
 		return solver.Result{}, err
 	}
-	c := newClock(ctx, cmp.Or(s.every, quantum))
-	search := newSearch(in, options.RelativeGap)
-	if p.Check(options.Incumbent) == nil {
-		search.offer(in.planOf(options.Incumbent))
+	if c.ended {
+		return unsearched(p, options.Incumbent), nil
 	}
+	search := newSearch(in, options)
+	search.offer(in.planOf(options.Incumbent))
 	bound, limit := search.run(c)
 	// Where the optimum is far below what it could have been, as when a job that
 	// hardly progresses holds the only node, the tie costs were too large for it:
@@ -70,12 +72,12 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 	for scale := in.scale; limit == solver.LimitNone && in.tieTotal > tiesOnly*math.Abs(search.value) && scale > minScale*in.scale; {
 		scale = max(math.Abs(search.value), scale*1e-4)
 		in.setTies(p, scale)
-		again := newSearch(in, options.RelativeGap)
+		again := newSearch(in, options)
 		again.offer(search.incumbent)
 		search = again
 		bound, limit = search.run(c)
 	}
-
+	in.order(search.incumbent)
 	result := solver.Result{
 		Plan:   solver.NewPlan(len(p.Jobs), p.Steps),
 		Limit:  limit,
@@ -86,6 +88,9 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 			result.Plan[i][t] = p.Jobs[i].Sizes[k]
 		}
 	}
+	for _, price := range search.prices {
+		result.NodePrices = append(result.NodePrices, price*in.unit)
+	}
 	p.ReleaseFinished(result.Plan)
 	objective := p.Objective(result.Plan)
 	result.Bound = in.objectiveBound(bound)
@@ -95,16 +100,53 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 	return result, nil
 }
 
+// unsearched is the result where time was up before there was anything to search: the
+// incumbent if it is legal, else everybody's smallest size.
+func unsearched(p *solver.Problem, incumbent solver.Plan) solver.Result {
+	plan := incumbent
+	if p.Check(plan) != nil {
+		plan = solver.NewPlan(len(p.Jobs), p.Steps)
+		for i := range plan {
+			for t := range plan[i] {
+				plan[i][t] = p.Jobs[i].Sizes[0]
+			}
+		}
+	}
+	bound := max(everythingServed(p), p.Objective(plan)) // Sums may differ by rounding.
+	return solver.Result{Plan: plan.Clone(), Bound: bound, Limit: solver.LimitTime}
+}
+
+// everythingServed bounds the objective: every job finished in the first step, on the
+// size of the largest value.
+func everythingServed(p *solver.Problem) float64 {
+	bound := 0.0
+	for i := range p.Jobs {
+		for _, gain := range p.Jobs[i].Gain {
+			bound += gain
+		}
+		if value := p.Jobs[i].SizeValue; value != nil {
+			bound += slices.Max(value)
+		}
+	}
+	return bound
+}
+
 // Bound returns a proven upper bound on the optimum of p: the Lagrangian bound at
 // the best prices found before ctx ends. It is finite for every problem that has a
 // plan, and 0 for one that has none.
-func (*Solver) Bound(ctx context.Context, p *solver.Problem) float64 {
-	in, err := newInstance(p)
+func (s *Solver) Bound(ctx context.Context, p *solver.Problem) float64 {
+	c := newClock(ctx, cmp.Or(s.every, quantum))
+	in, err := newInstance(c, p)
 	if err != nil {
 		return 0
 	}
-	c := newClock(ctx, quantum)
-	bound, _ := newDual(in).minimise(c, newRoot(c, in), 0)
+	if c.ended {
+		return everythingServed(p)
+	}
+	bound := in.most
+	if root, d := newRoot(c, in, nil), newDual(c, in); !c.ended {
+		bound, _ = d.minimise(c, root, math.Inf(-1))
+	}
 	return in.objectiveBound(bound)
 }
 

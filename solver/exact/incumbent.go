@@ -30,16 +30,61 @@ func newPlan(in *instance) plan {
 	return p
 }
 
-// planOf returns a legal plan of the problem in the units of the search.
+// planOf returns a plan of the problem in the units of the search, made legal: a size
+// that is not becomes the next smaller one, or the smallest, and where that takes more
+// nodes than there are, the jobs that hold most beyond their smallest size give some
+// back. It returns nil for what is no plan of these jobs and steps.
 func (in *instance) planOf(nodes solver.Plan) plan {
+	if len(nodes) != len(in.jobs) {
+		return nil
+	}
 	p := newPlan(in)
+	free := slices.Clone(in.free)
 	for i := range p {
+		if len(nodes[i]) != in.steps {
+			return nil
+		}
+		sizes := in.jobs[i].sizes
 		for t, held := range nodes[i] {
-			k, _ := slices.BinarySearch(in.jobs[i].sizes, int32(held))
+			k, legal := slices.BinarySearch(sizes, int32(min(held, math.MaxInt32)))
+			if !legal {
+				k = max(0, k-1)
+			}
 			p[i][t] = uint8(k)
+			free[t] -= int(sizes[k] - sizes[0])
 		}
 	}
+	for t := range free {
+		in.shrink(p, t, -free[t])
+	}
 	return p
+}
+
+// shrink takes at least so many nodes from the jobs in step t, those first that hold
+// most beyond their smallest size.
+func (in *instance) shrink(p plan, t, nodes int) {
+	if nodes <= 0 {
+		return
+	}
+	beyond := func(i int) int32 { return in.jobs[i].sizes[p[i][t]] - in.jobs[i].sizes[0] }
+	var order []int
+	for i := range p {
+		if p[i][t] > 0 {
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(beyond(b), beyond(a)) })
+	for {
+		for _, i := range order {
+			if nodes <= 0 {
+				return
+			}
+			if k := p[i][t]; k > 0 {
+				nodes -= int(in.jobs[i].sizes[k] - in.jobs[i].sizes[k-1])
+				p[i][t]--
+			}
+		}
+	}
 }
 
 // value returns the objective of a plan less its tie cost.

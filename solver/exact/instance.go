@@ -15,8 +15,8 @@ import (
 //
 // Equal plans are told apart by a tie cost that is taken off the objective: per
 // job tieUnit * ([first-step nodes != current] * (N+1) + first-step nodes), N being
-// the capacity of the first step, which orders plans of equal objective by changed
-// jobs first and nodes now second. All tie costs together are at most tieFraction of
+// the most nodes that can be held in the first step, which orders plans of equal
+// objective by changed jobs first and nodes now second. All tie costs together are at most tieFraction of
 // the objective's scale, far below what counts as proven optimal, so that one search
 // does both.
 type instance struct {
@@ -71,8 +71,8 @@ const (
 // errInfeasible is returned for a problem that admission cannot have made.
 var errInfeasible = errors.New("the smallest sizes of all jobs together exceed the pool")
 
-// newInstance converts a problem.
-func newInstance(p *solver.Problem) (*instance, error) {
+// newInstance converts a problem. Where time is up it is not complete.
+func newInstance(c *clock, p *solver.Problem) (*instance, error) {
 	in := &instance{capacity: p.Capacity, steps: p.Steps, free: slices.Clone(p.Capacity), jobs: make([]job, len(p.Jobs))}
 	for i := range p.Jobs {
 		from := &p.Jobs[i]
@@ -82,6 +82,9 @@ func newInstance(p *solver.Problem) (*instance, error) {
 		}
 		for t := range in.free {
 			in.free[t] -= from.Sizes[0]
+		}
+		if c.up(2 * in.steps) {
+			return in, nil
 		}
 	}
 	if slices.Min(in.free) < 0 {
@@ -98,8 +101,11 @@ func newInstance(p *solver.Problem) (*instance, error) {
 		} else {
 			in.separable = append(in.separable, i)
 		}
+		if c.up(20*len(in.jobs[i].sizes) + 2*in.steps) {
+			return in, nil
+		}
 	}
-	in.estimate()
+	in.estimate(c)
 	in.setTies(p, in.scale)
 	return in, nil
 }
@@ -171,7 +177,7 @@ func (in *instance) size() int {
 // the objective: every job has its smallest size, and they share the free node-steps
 // as in a fractional knapsack, each at what it gains alone in the pool and at no more
 // per node-step than its best size brings.
-func (in *instance) estimate() {
+func (in *instance) estimate(c *clock) {
 	type lot struct{ gain, nodeSteps float64 }
 	var lots []lot
 	for i := range in.jobs {
@@ -187,6 +193,9 @@ func (in *instance) estimate() {
 		}
 		if gain > 0 {
 			lots = append(lots, lot{gain, gain / perNode})
+		}
+		if c.up(8*len(j.sizes) + 8*in.steps) {
+			return
 		}
 	}
 	slices.SortStableFunc(lots, func(a, b lot) int { return cmp.Compare(b.gain/b.nodeSteps, a.gain/a.nodeSteps) })
@@ -225,7 +234,11 @@ func (in *instance) setTies(p *solver.Problem, scale float64) {
 	}
 	// A job contributes at most one change and its largest size, all jobs together
 	// at most the pool.
-	nodes := in.capacity[0]
+	nodes := 0
+	for i := range in.jobs {
+		nodes += int(in.jobs[i].sizes[len(in.jobs[i].sizes)-1])
+	}
+	nodes = min(nodes, in.capacity[0])
 	units := float64(len(in.jobs)*(nodes+1) + nodes)
 	in.tieTotal = tieFraction * scale
 	in.tieUnit = in.tieTotal / max(1, units)

@@ -56,6 +56,8 @@ type solution struct {
 	choices []uint8
 	// value is that of the choices, bound at least that of every solution.
 	value, bound float64
+	// price is what one more node is worth.
+	price float64
 }
 
 const (
@@ -95,7 +97,7 @@ func (k *knapsack) solve(c *clock, capacity int, precision float64) (solution, b
 		return solution{}, false
 	}
 	k.fill(free)
-	s := solution{choices: k.choices, value: k.value(), bound: bound}
+	s := solution{choices: k.choices, value: k.value(), bound: bound, price: price}
 	gap := bound - s.value
 	if gap <= precision {
 		return s, true

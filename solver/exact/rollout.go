@@ -38,7 +38,7 @@ type rollout struct {
 
 func newRollout(in *instance) *rollout {
 	r := &rollout{in: in, served: make([]float64, len(in.finishing))}
-	r.classOf, r.classes = in.classes()
+	r.classOf, r.classes = in.classes(in.finishing)
 	return r
 }
 

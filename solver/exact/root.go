@@ -16,12 +16,14 @@ const (
 	// taken.
 	sampling   = 8
 	minSampled = 400
-	// sampledTemperature is where the search starts from a sample's prices.
+	// sampledTemperature is where the search starts from a sample's prices, or from a
+	// hint.
 	sampledTemperature = 1e-2
 )
 
-// newRoot returns the subproblem without restrictions.
-func newRoot(c *clock, in *instance) *subproblem {
+// newRoot returns the subproblem without restrictions. Its prices are the hint, if
+// there is one.
+func newRoot(c *clock, in *instance, hint []float64) *subproblem {
 	b := &subproblem{
 		allowed:     make([]uint64, len(in.finishing)*in.steps),
 		temperature: firstTemperature,
@@ -32,14 +34,34 @@ func newRoot(c *clock, in *instance) *subproblem {
 			b.allowed[f*in.steps+t] = 1<<in.fitting(&in.jobs[i], t) - 1
 		}
 	}
+	if hint != nil {
+		b.prices, b.temperature = hint, sampledTemperature
+		return b
+	}
+	b.prices = averagePrices(in)
 	if len(in.jobs) < minSampled {
-		b.prices = averagePrices(in)
 		return b
 	}
 	sample := in.sample()
-	_, b.prices = newDual(sample).minimise(c, newRoot(c, sample), 0)
-	b.temperature = sampledTemperature
+	if root, d := newRoot(c, sample, nil), newDual(c, sample); !c.ended {
+		_, b.prices = d.minimise(c, root, math.Inf(-1))
+		b.temperature = sampledTemperature
+	}
 	return b
+}
+
+// hinted returns a hint in the units of the search, nil if it is none.
+func (in *instance) hinted(hint []float64) []float64 {
+	if len(hint) != in.steps {
+		return nil
+	}
+	prices := make([]float64, len(hint))
+	for t, price := range hint {
+		if prices[t] = price / in.unit; !(prices[t] >= 0 && !math.IsInf(prices[t], 1)) {
+			return nil
+		}
+	}
+	return prices
 }
 
 // averagePrices returns what a node gains on average, step by step in proportion to

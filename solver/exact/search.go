@@ -57,11 +57,12 @@ type search struct {
 	explored  int
 	// gap is the relative gap that is good enough.
 	gap float64
+	// hint are prices to start from, nil if there are none, prices those of the root.
+	hint, prices []float64
 }
 
-func newSearch(in *instance, gap float64) *search {
-	d := newDual(in)
-	return &search{in: in, dual: d, builder: newBuilder(in, d), value: math.Inf(-1), gap: gap}
+func newSearch(in *instance, options solver.SolveOptions) *search {
+	return &search{in: in, value: math.Inf(-1), gap: options.RelativeGap, hint: in.hinted(options.PriceHint)}
 }
 
 // run searches until the gap is proven, the work is used up or time is up. It
@@ -71,7 +72,12 @@ func (s *search) run(c *clock) (bound float64, limit solver.Limit) {
 	if len(s.in.finishing) == 0 {
 		return s.separate(c)
 	}
-	root := newRoot(c, s.in)
+	root := newRoot(c, s.in, s.hint)
+	s.dual = newDual(c, s.in)
+	if c.ended {
+		return s.in.most, solver.LimitTime
+	}
+	s.builder = newBuilder(s.in, s.dual)
 	if s.rollout = newRollout(s.in); s.rollout.work() > maxRolloutWork {
 		s.rollout = nil
 	}
@@ -135,6 +141,7 @@ func (s *search) separate(c *clock) (bound float64, limit solver.Limit) {
 			return s.in.most, solver.LimitTime
 		}
 		bound += step.bound
+		s.prices = append(s.prices, step.price)
 		for i, n := range step.choices {
 			p[i][t] = n
 		}
@@ -189,6 +196,9 @@ func (s *search) explore(c *clock, b *subproblem) {
 		return
 	}
 	b.prices = prices
+	if s.prices == nil {
+		s.prices = prices
+	}
 	s.offer(s.builder.build(c, prices))
 	if s.rollout != nil {
 		s.offer(s.rollout.plan(c, prices))

@@ -44,7 +44,7 @@ type stepCurve struct {
 }
 
 // newStepCurves builds the curve of every step.
-func newStepCurves(in *instance) []stepCurve {
+func newStepCurves(c *clock, in *instance) []stepCurve {
 	curves := make([]stepCurve, in.steps)
 	for t := range curves {
 		curves[t].scale = 0
@@ -53,7 +53,7 @@ func newStepCurves(in *instance) []stepCurve {
 			curves[t].scale = in.factor(t)
 		}
 		if curves[t].scale == 0 {
-			curves[t] = newStepCurve(in, t)
+			curves[t] = newStepCurve(c, in, t)
 		}
 	}
 	return curves
@@ -76,21 +76,62 @@ func (in *instance) factor(t int) float64 {
 	return factor
 }
 
-func newStepCurve(in *instance, t int) stepCurve {
-	c := stepCurve{scale: 1}
+func newStepCurve(c *clock, in *instance, t int) stepCurve {
+	curve := stepCurve{scale: 1}
 	for _, i := range in.separable {
 		j := &in.jobs[i]
-		c.baseGain += j.stepValue(t, 0)
-		c.baseNodes += float64(j.sizes[0])
-		c.edges = appendHull(c.edges, j.sizes[:in.fitting(j, t)], func(k int) float64 { return j.stepValue(t, k) })
+		curve.baseGain += j.stepValue(t, 0)
+		curve.baseNodes += float64(j.sizes[0])
+		curve.edges = appendHull(curve.edges, j.sizes[:in.fitting(j, t)], func(k int) float64 { return j.stepValue(t, k) })
+		if c.up(8 * len(j.sizes)) {
+			return curve
+		}
 	}
-	slices.SortStableFunc(c.edges, func(a, b edge) int { return cmp.Compare(b.perNode(), a.perNode()) })
-	c.sumGain, c.sumNodes = make([]float64, len(c.edges)+1), make([]float64, len(c.edges)+1)
-	for n, e := range c.edges {
-		c.sumGain[n+1] = c.sumGain[n] + e.gain
-		c.sumNodes[n+1] = c.sumNodes[n] + e.nodes
+	if !sortEdges(c, curve.edges) {
+		return curve
 	}
-	return c
+	curve.sumGain, curve.sumNodes = make([]float64, len(curve.edges)+1), make([]float64, len(curve.edges)+1)
+	for n, e := range curve.edges {
+		curve.sumGain[n+1] = curve.sumGain[n] + e.gain
+		curve.sumNodes[n+1] = curve.sumNodes[n] + e.nodes
+	}
+	return curve
+}
+
+// sortEdges sorts edges by falling gain per node, equal ones in the order they are in:
+// in pieces, so that time is kept. It returns false if time is up.
+func sortEdges(c *clock, edges []edge) bool {
+	const piece = 4096
+	falling := func(a, b edge) int { return cmp.Compare(b.perNode(), a.perNode()) }
+	for from := 0; from < len(edges); from += piece {
+		part := edges[from:min(from+piece, len(edges))]
+		slices.SortStableFunc(part, falling)
+		if c.up(32 * len(part)) {
+			return false
+		}
+	}
+	from, to := edges, make([]edge, len(edges))
+	for width := piece; width < len(edges); width *= 2 {
+		for start := 0; start < len(edges); start += 2 * width {
+			middle, end := min(start+width, len(edges)), min(start+2*width, len(edges))
+			a, b, out := from[start:middle], from[middle:end], to[start:start]
+			for len(a) > 0 && len(b) > 0 {
+				if falling(a[0], b[0]) <= 0 {
+					out, a = append(out, a[0]), a[1:]
+				} else {
+					out, b = append(out, b[0]), b[1:]
+				}
+				if c.up(4) {
+					return false
+				}
+			}
+			copy(to[start+len(out):end], a)
+			copy(to[start+len(out)+len(a):end], b)
+		}
+		from, to = to, from
+	}
+	copy(edges, from)
+	return true
 }
 
 // appendHull appends the rising edges of the upper concave hull of the points

@@ -101,11 +101,13 @@ lint: $(call stamp,golangci-lint) $(call stamp,buf) ## Lint the Go code and the 
 	$(TOOLS)/buf format --diff --exit-code
 
 .PHONY: generate
-generate: $(call stamp,buf) $(call stamp,protoc-gen-go) $(call stamp,protoc-gen-go-grpc) ## Generate the Go code of the API.
+generate: $(call stamp,buf) $(call stamp,protoc-gen-go) $(call stamp,protoc-gen-go-grpc) ## Generate the Go code of the API, docs/flags.md and NOTICE.
 	PATH="$(TOOLS):$$PATH" $(TOOLS)/buf generate
+	scripts/flags.sh > docs/flags.md
+	scripts/notice.sh > NOTICE
 
 .PHONY: check-generated
-check-generated: $(call stamp,buf) $(call stamp,protoc-gen-go) $(call stamp,protoc-gen-go-grpc) ## Fail where the generated code is not what the API says.
+check-generated: $(call stamp,buf) $(call stamp,protoc-gen-go) $(call stamp,protoc-gen-go-grpc) ## Fail where a generated file is stale.
 	PATH="$(TOOLS):$$PATH" scripts/check-generated.sh $(TOOLS)/buf
 
 .PHONY: breaking

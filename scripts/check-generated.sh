@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Generates the API's Go code into a temporary folder and fails where the code
-# beside the API differs from it. The checkout is not touched.
+# Generates the API's Go code, docs/flags.md and NOTICE into a temporary folder and fails
+# where the files in the checkout differ. The checkout is not touched.
 set -euo pipefail
 buf=$1
 cd "$(dirname "$0")/.."
@@ -8,11 +8,14 @@ fresh=$(mktemp -d)
 trap 'rm -rf "$fresh"' EXIT
 
 "$buf" generate --output "$fresh"
+mkdir "$fresh/docs"
+scripts/flags.sh >"$fresh/docs/flags.md"
+scripts/notice.sh >"$fresh/NOTICE"
 stale=0
 while IFS= read -r file; do
   diff -u "$file" "$fresh/$file" || stale=1
-done < <({ find proto -name '*.pb.go'; cd "$fresh"; find proto -name '*.pb.go'; } | sort -u)
+done < <({ find proto -name '*.pb.go'; cd "$fresh"; find proto -name '*.pb.go'; } | sort -u; printf '%s\n' docs/flags.md NOTICE)
 if [ "$stale" -ne 0 ]; then
-  echo 'generated code is not what the API says; run: make generate' >&2
+  echo 'generated files are stale; run: make generate' >&2
   exit 1
 fi

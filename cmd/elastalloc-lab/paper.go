@@ -55,6 +55,7 @@ others side by side. Nothing is written before all are done.`,
 	flags.IntVar(&f.config.GPUsPerNode, "gpus-per-node", sim.DefaultGPUsPerNode, "GPUs of one node of the trace")
 	flags.IntVar(&f.config.Seeds, "seeds", 3, "number of synthetic workloads and of disturbances")
 	flags.IntVar(&f.config.Workers, "workers", runtime.GOMAXPROCS(0), "number of runs at once")
+	cli.OnePerCore(flags, "workers")
 	cli.MarkRequired(command, "out")
 	return command
 }

@@ -77,6 +77,7 @@ The policies:
 	flags.Float64Var(&f.disturbance.KillShare, "kill-share", 0, "share of jobs that users kill at a random time")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of the synthetic workload and of all that happens at random")
 	flags.IntVar(&f.workers, "workers", runtime.GOMAXPROCS(0), "runs made at once")
+	cli.OnePerCore(flags, "workers")
 	cli.AddProgramFlags(flags, &f.programs)
 	cli.MarkRequired(command, "nodes", "out")
 	command.MarkFlagsOneRequired("trace", "synthetic")

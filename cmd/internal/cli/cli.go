@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Conventions is what the help says of every program.
@@ -42,7 +43,7 @@ type Streams struct {
 // version, and returns the exit status. Flags that args leave alone take the values of
 // their variables. Results go to streams.Out, errors to streams.Err.
 func Run(ctx context.Context, root *cobra.Command, args []string, streams Streams, env LookupEnv) int {
-	root.AddCommand(newVersionCommand(root.Name()))
+	root.AddCommand(newVersionCommand(root.Name()), newFlagsCommand(root))
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		return setFromEnvironment(cmd.Flags(), env)
@@ -58,6 +59,10 @@ func Run(ctx context.Context, root *cobra.Command, args []string, streams Stream
 	}
 	return ExitStatus(err)
 }
+
+// OnePerCore says in the help that the default of a flag is the number of cores, which
+// differs from machine to machine.
+func OnePerCore(flags *pflag.FlagSet, name string) { flags.Lookup(name).DefValue = "one per core" }
 
 // MarkRequired makes flags of a command required.
 func MarkRequired(command *cobra.Command, names ...string) {

@@ -30,7 +30,8 @@ type Config struct {
 	Observe Observer
 }
 
-// Observer is shown a decision. It must keep neither without a copy.
+// Observer is shown a snapshot and its decision. It may keep both and must change
+// neither.
 type Observer func(*solver.Snapshot, solver.Decision)
 
 // DefaultDecisionBudget is ample, so that hardly ever a clock decides what a

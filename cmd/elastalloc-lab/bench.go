@@ -40,27 +40,26 @@ func newBenchCommand(env cli.LookupEnv) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "bench -f DIR|FILE [FILE...]",
 		Short: "Compare backends on the same snapshots",
-		Long: `Have backends decide the same snapshots, in turn and one at a time, each in one
-thread, and print how long each took and what its answer is worth.
+		Long: `Decide the same snapshots with several backends, one at a time and in one thread,
+and print the time and the quality of each answer.
 
-The snapshots are AllocateRequests in protojson: files, or all files *.json of
-a folder, of which those that are none are skipped. Their options count for
-admission and gap.
+The snapshots are AllocateRequests in protojson: files, or every *.json file of a
+folder; files of a folder that are not requests are skipped. Of their options,
+admission and gap apply.
 
 The time is that inside the backend; for an external solver it includes writing
-the model, starting the program and reading its answer. The limit holds for
-each backend and snapshot. Objective, bound and reason are never a solver's
-word: the objective is worked out from its plan, and the plan is optimal if the
-embedded exact backend, which has the same limit for that afterwards and whose
-time for it does not count, proves that none is better, whether the solver was
-sure of it or was stopped. Where a backend has no plan, the reason says why:
-unavailable, timed-out, crashed or invalid-plan.
+the model, starting the program and reading its solution. The limit applies to
+each backend and snapshot. Nothing relies on a solver's word: the objective is
+recomputed from the plan, and a plan is optimal if the exact backend proves so
+afterwards, within the same limit and in time that is not counted. If a backend
+has no plan, the reason is the outcome: unavailable, timed-out, crashed or
+invalid-plan.
 
-The table shows each time as a multiple of the fastest of an optimal plan for
-the same snapshot, and at its end the times of each backend as multiples of
-those of exact, over the snapshots that both have a plan for.
+The table shows each time as a multiple of the fastest optimal plan's for the
+same snapshot and, at the end, the times of each backend as multiples of those
+of exact, over the snapshots for which both have a plan.
 
-A signal ends the work; what there is until then is printed.`,
+On a signal the work stops, and the rows so far are printed.`,
 		Example: `  elastalloc-lab bench -f snapshots/ --backends exact,highs,cbc --limit 60s
   elastalloc-lab bench -f snapshot.json --formulation one-hot,paper -o json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -70,18 +69,18 @@ A signal ends the work; what there is until then is printed.`,
 		},
 	}
 	flags := command.Flags()
-	flags.StringArrayVarP(&f.files, "file", "f", nil, "request in protojson, or a folder of such; may be repeated")
+	flags.StringArrayVarP(&f.files, "file", "f", nil, "request in protojson, or a folder of requests; may be repeated")
 	flags.StringSliceVar(&f.backends, "backends", f.backends, "backends to compare: exact, highs, cbc, greedy")
-	flags.StringSliceVar(&f.formulations, "formulation", f.formulations, "models for highs and cbc: one-hot, paper")
-	flags.DurationVar(&f.limit, "limit", f.limit, "time for each backend and snapshot")
-	flags.IntVar(&f.maxJobs, "max-jobs", f.maxJobs, "skip snapshots of more jobs")
+	flags.StringSliceVar(&f.formulations, "formulation", f.formulations, "formulations for highs and cbc: one-hot, paper")
+	flags.DurationVar(&f.limit, "limit", f.limit, "time limit for each backend and snapshot")
+	flags.IntVar(&f.maxJobs, "max-jobs", f.maxJobs, "skip snapshots with more jobs")
 	flags.StringVarP(&f.output, "output", "o", f.output, "output format, table or json")
 	cli.AddProgramFlags(flags, &f.programs)
 	cli.MarkRequired(command, "file")
 	return command
 }
 
-// check returns an error for a flag that no work can be done with.
+// check returns an error for an invalid flag.
 func (f *benchFlags) check() error {
 	switch {
 	case f.output != cli.OutputTable && f.output != cli.OutputJSON:
@@ -98,13 +97,13 @@ func (f *benchFlags) check() error {
 	return nil
 }
 
-// bench compares the backends and prints the rows. What there is when the work is
-// interrupted or fails is printed as well.
+// bench compares the backends and prints the rows, those so far if the work is
+// interrupted or fails.
 func (f *benchFlags) bench(cmd *cobra.Command, env cli.LookupEnv) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	contenders, err := f.contenders()
+	candidates, err := f.candidates()
 	if err != nil {
 		return err
 	}
@@ -112,29 +111,29 @@ func (f *benchFlags) bench(cmd *cobra.Command, env cli.LookupEnv) error {
 	if err != nil {
 		return err
 	}
-	rows, err := compare(cmd.Context(), instances, contenders, newProgress(cmd.ErrOrStderr()))
+	rows, err := compare(cmd.Context(), instances, candidates, newProgress(cmd.ErrOrStderr()))
 	if f.output == cli.OutputJSON {
 		err = cmp.Or(err, writeBenchJSON(cmd.OutOrStdout(), rows))
 	} else {
-		err = cmp.Or(err, writeBenchTable(cmd.OutOrStdout(), rows, contenders, cli.ColorsFor(cmd.OutOrStdout(), env)))
+		err = cmp.Or(err, writeBenchTable(cmd.OutOrStdout(), rows, candidates, cli.ColorsFor(cmd.OutOrStdout(), env)))
 	}
 	return cli.Failed(err)
 }
 
-// contender is a backend with, if it hands one to a solver, a formulation.
-type contender struct {
+// candidate is a backend to compare, an external one with a formulation.
+type candidate struct {
 	backend     elastalloc.Backend
 	formulation solver.Formulation
 	// allocator asks the backend and no other but greedy.
 	allocator sim.Allocator
 }
 
-// newContender returns the backend of the given name with as much time as limit for
-// every search. The prover that verifies its plans has as much again. wrap, which may be
-// nil, is applied to the backend first.
-func newContender(
+// newCandidate returns the backend of the given name with a time limit for every search.
+// The prover that verifies its plans has the same limit. wrap, which may be nil, is
+// applied to the backend first.
+func newCandidate(
 	name solver.BackendName, programs cli.Programs, limit time.Duration, wrap func(solver.Backend) solver.Backend,
-) (contender, error) {
+) (candidate, error) {
 	allocator, err := elastalloc.New(elastalloc.Options{
 		Backends:      []solver.BackendName{name},
 		Programs:      programs,
@@ -151,12 +150,12 @@ func newContender(
 		},
 	})
 	if err != nil {
-		return contender{}, err
+		return candidate{}, err
 	}
-	return contender{backend: allocator.Backends()[0], allocator: allocator}, nil
+	return candidate{backend: allocator.Backends()[0], allocator: allocator}, nil
 }
 
-// limited is a backend whose every search has a limit of time.
+// limited is a backend with a time limit for every search.
 type limited struct {
 	solver.Backend
 	limit time.Duration
@@ -169,7 +168,7 @@ func (l limited) Solve(ctx context.Context, p *solver.Problem, options solver.So
 	return l.Backend.Solve(ctx, p, options)
 }
 
-// limitedProver is a prover whose every search and bound has a limit of time.
+// limitedProver is a prover with a time limit for every search and bound.
 type limitedProver struct {
 	limited
 	prover solver.Prover
@@ -182,9 +181,8 @@ func (l limitedProver) Bound(ctx context.Context, p *solver.Problem) float64 {
 	return l.prover.Bound(ctx, p)
 }
 
-// contenders returns what is to be compared: every backend, the external solvers
-// with every formulation.
-func (f *benchFlags) contenders() ([]contender, error) {
+// candidates returns the backends to compare, the external ones with each formulation.
+func (f *benchFlags) candidates() ([]candidate, error) {
 	var formulations []solver.Formulation
 	for _, name := range f.formulations {
 		var flag cli.EnumFlag[elastallocv1.Formulation]
@@ -200,33 +198,33 @@ func (f *benchFlags) contenders() ([]contender, error) {
 	if err := elastalloc.CheckBackends(names); err != nil {
 		return nil, fmt.Errorf("--backends: %w", err)
 	}
-	var contenders []contender
+	var candidates []candidate
 	for _, name := range names {
-		one, err := newContender(name, f.programs, f.limit, nil)
+		one, err := newCandidate(name, f.programs, f.limit, nil)
 		if err != nil {
 			return nil, fmt.Errorf("--backends: %w", err)
 		}
 		if !one.backend.External() {
-			contenders = append(contenders, one)
+			candidates = append(candidates, one)
 			continue
 		}
 		for _, formulation := range formulations {
 			one.formulation = formulation
-			contenders = append(contenders, one)
+			candidates = append(candidates, one)
 		}
 	}
-	return contenders, nil
+	return candidates, nil
 }
 
-// benchRow is what one contender did on one instance. The names are those of the
-// JSON output; the figures of a plan are null where there is none.
+// benchRow is the result of one candidate on one instance. Field names are those of the
+// JSON output; the numbers of a plan are null if there is none.
 type benchRow struct {
 	Instance    string             `json:"instance"`
 	Jobs        int                `json:"jobs"`
 	Nodes       int                `json:"nodes"`
 	Backend     solver.BackendName `json:"backend"`
 	Formulation solver.Formulation `json:"formulation"`
-	// Reason is that of the answer or, where there is no plan, the outcome.
+	// Reason is the reason of the answer or, if there is no plan, the outcome.
 	Reason      string   `json:"reason"`
 	Objective   *float64 `json:"objective"`
 	Bound       *float64 `json:"bound"`
@@ -234,23 +232,23 @@ type benchRow struct {
 	WallSeconds float64  `json:"wall_s"`
 }
 
-// compare has every contender decide every instance and returns the rows, grouped
-// by instance. With an error it returns the rows until then.
+// compare decides every instance with every candidate and returns the rows, grouped by
+// instance. With an error it returns the rows so far.
 func compare(
-	ctx context.Context, instances []instance, contenders []contender, shown progress,
+	ctx context.Context, instances []instance, candidates []candidate, shown progress,
 ) ([]benchRow, error) {
 	defer shown.clear()
-	total := len(instances) * len(contenders)
+	total := len(instances) * len(candidates)
 	rows := make([]benchRow, 0, total)
 	for _, instance := range instances {
-		for _, contender := range contenders {
-			shown.show("%d/%d  %s: %s %s", len(rows)+1, total, instance.name, contender.backend.Name, contender.formulation)
-			row, err := measure(ctx, instance, contender)
+		for _, candidate := range candidates {
+			shown.show("%d/%d  %s: %s %s", len(rows)+1, total, instance.name, candidate.backend.Name, candidate.formulation)
+			row, err := measure(ctx, instance, candidate)
 			switch {
 			case ctx.Err() != nil:
 				return rows, fmt.Errorf("interrupted after %d of %d rows", len(rows), total)
 			case err != nil:
-				return rows, fmt.Errorf("%s: %s: %w", instance.name, contender.backend.Name, err)
+				return rows, fmt.Errorf("%s: %s: %w", instance.name, candidate.backend.Name, err)
 			}
 			rows = append(rows, row)
 		}
@@ -258,15 +256,15 @@ func compare(
 	return rows, nil
 }
 
-// measure has one contender decide one instance.
-func measure(ctx context.Context, instance instance, contender contender) (benchRow, error) {
+// measure decides one instance with one candidate.
+func measure(ctx context.Context, instance instance, candidate candidate) (benchRow, error) {
 	options := instance.options
-	options.Backend, options.Formulation = contender.backend.Name, cmp.Or(contender.formulation, options.Formulation)
+	options.Backend, options.Formulation = candidate.backend.Name, cmp.Or(candidate.formulation, options.Formulation)
 	options.TimeBudget = 0
 
-	// No contender pays for the garbage of the one before.
+	// The garbage of one candidate must not slow down the next.
 	runtime.GC()
-	decision, err := contender.allocator.Allocate(ctx, instance.snapshot, options)
+	decision, err := candidate.allocator.Allocate(ctx, instance.snapshot, options)
 	if err != nil {
 		return benchRow{}, err
 	}
@@ -275,8 +273,8 @@ func measure(ctx context.Context, instance instance, contender contender) (bench
 		Instance:    instance.name,
 		Jobs:        len(instance.snapshot.Jobs),
 		Nodes:       instance.snapshot.TotalNodes,
-		Backend:     contender.backend.Name,
-		Formulation: contender.formulation,
+		Backend:     candidate.backend.Name,
+		Formulation: candidate.formulation,
 		Reason:      string(attempt.Outcome),
 		WallSeconds: attempt.Duration.Seconds(),
 	}

@@ -17,17 +17,17 @@ import (
 
 // instance is a snapshot to compare backends on.
 type instance struct {
-	// name is that of the file without its folder and extension, or the whole path
-	// where another has the same.
+	// name is the file name without extension, or the path if another instance has the
+	// same file name.
 	name, path string
 
 	snapshot *solver.Snapshot
 	options  solver.Options
 }
 
-// readInstances reads the snapshots of at most maxJobs jobs out of files and
-// folders, in their order. A file must be a request; those of a folder that are
-// none are skipped, with a note on stderr.
+// readInstances reads the snapshots with at most maxJobs jobs from files and folders, in
+// their order. A file that is not a request is an error, or skipped with a note on
+// stderr if it is in a folder.
 func readInstances(cmd *cobra.Command, paths []string, maxJobs int) ([]instance, error) {
 	var instances []instance
 	larger := 0
@@ -56,17 +56,17 @@ func readInstances(cmd *cobra.Command, paths []string, maxJobs int) ([]instance,
 		}
 	}
 	if larger > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "skipped: %d snapshots of more than %d jobs\n", larger, maxJobs)
+		fmt.Fprintf(cmd.ErrOrStderr(), "skipped: %d snapshots with more than %d jobs\n", larger, maxJobs)
 	}
 	if len(instances) == 0 {
-		return nil, errors.New("there is no snapshot to compare backends on")
+		return nil, errors.New("no snapshot to compare backends on")
 	}
-	tellApart(instances)
+	nameByPath(instances)
 	return instances, nil
 }
 
-// tellApart gives instances of the same name their paths for names.
-func tellApart(instances []instance) {
+// nameByPath renames instances of the same name to their paths.
+func nameByPath(instances []instance) {
 	count := make(map[string]int)
 	for _, one := range instances {
 		count[one.name]++
@@ -78,8 +78,8 @@ func tellApart(instances []instance) {
 	}
 }
 
-// filesOf returns the files *.json of a folder, by name, or the path itself if it
-// is none.
+// filesOf returns the *.json files of a folder, by name, or the path itself if it is
+// not a folder.
 func filesOf(path string) (names []string, isFolder bool, err error) {
 	if path == cli.StandardInput {
 		return []string{path}, false, nil
@@ -103,7 +103,7 @@ func filesOf(path string) (names []string, isFolder bool, err error) {
 	return names, true, nil
 }
 
-// readInstance reads a snapshot, and what to optimise, out of a request.
+// readInstance reads a snapshot and its options from a request.
 func readInstance(cmd *cobra.Command, name string) (instance, error) {
 	request, err := cli.ReadRequest(cmd, name)
 	if err != nil {

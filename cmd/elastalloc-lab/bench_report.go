@@ -13,7 +13,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// nothing stands in a table where there is no figure.
+// nothing is shown in a table for a missing value.
 const nothing = "-"
 
 // writeBenchJSON writes the rows for a program.
@@ -26,12 +26,12 @@ func writeBenchJSON(w io.Writer, rows []benchRow) error {
 }
 
 // writeBenchTable writes the rows and a summary for a person.
-func writeBenchTable(w io.Writer, rows []benchRow, contenders []contender, color cli.Colors) error {
-	_, err := io.WriteString(w, rowTable(rows, color).String()+"\n"+summaryTable(rows, contenders, color).String())
+func writeBenchTable(w io.Writer, rows []benchRow, candidates []candidate, color cli.Colors) error {
+	_, err := io.WriteString(w, rowTable(rows, color).String()+"\n"+summaryTable(rows, candidates, color).String())
 	return err
 }
 
-// rowTable lays out the rows, with the name of an instance at the first of its own.
+// rowTable lays out the rows; an instance is named in its first row only.
 func rowTable(rows []benchRow, color cli.Colors) *cli.Table {
 	header := []string{
 		"INSTANCE", "JOBS", "NODES", "BACKEND", "FORMULATION", "REASON", "OBJECTIVE", "BOUND", "GAP", "TIME", "TO FASTEST",
@@ -56,13 +56,12 @@ func rowTable(rows []benchRow, color cli.Colors) *cli.Table {
 	return t
 }
 
-// searched says that there is a plan and that it was searched for.
+// searched reports whether the row has a plan that a search has found.
 func (r *benchRow) searched() bool {
 	return r.Objective != nil && r.Reason != string(solver.ReasonHeuristic)
 }
 
-// fastestOptima returns the shortest time to an optimal plan of each instance that
-// has one.
+// fastestOptima returns the shortest time to an optimal plan by instance.
 func fastestOptima(rows []benchRow) map[string]float64 {
 	fastest := make(map[string]float64)
 	for i := range rows {
@@ -75,19 +74,19 @@ func fastestOptima(rows []benchRow) map[string]float64 {
 	return fastest
 }
 
-// summaryTable lays out what each contender did altogether.
-func summaryTable(rows []benchRow, contenders []contender, color cli.Colors) *cli.Table {
+// summaryTable lays out the totals of each candidate.
+func summaryTable(rows []benchRow, candidates []candidate, color cli.Colors) *cli.Table {
 	t := &cli.Table{RightAligned: map[int]bool{3: true, 4: true, 5: true, 6: true, 7: true, 8: true, 9: true, 10: true}}
 	t.AddRow(color.Bold, "BACKEND", "FORMULATION", "VERSION", "SNAPSHOTS", "PLANS", "OPTIMAL",
 		"MEDIAN TIME", "MAX TIME", "TO EXACT: MEDIAN", "MAX", "GEOMETRIC MEAN")
-	for _, contender := range contenders {
-		s := summarize(rows, contender)
-		version := orNothing(contender.backend.Version)
-		if contender.backend.Missing != nil {
+	for _, candidate := range candidates {
+		s := summarize(rows, candidate)
+		version := orNothing(candidate.backend.Version)
+		if candidate.backend.Missing != nil {
 			version = "missing"
 		}
 		cells := []string{
-			string(contender.backend.Name), orNothing(string(contender.formulation)), version,
+			string(candidate.backend.Name), orNothing(string(candidate.formulation)), version,
 			strconv.Itoa(s.snapshots), strconv.Itoa(len(s.seconds)), strconv.Itoa(s.optimal),
 		}
 		if len(s.seconds) > 0 {
@@ -106,17 +105,17 @@ func summaryTable(rows []benchRow, contenders []contender, color cli.Colors) *cl
 	return t
 }
 
-// summary is what a contender did altogether.
+// summary is the totals of a candidate.
 type summary struct {
-	// snapshots were given to it; to optimal of them its plan is proven optimal.
+	// snapshots counts the snapshots, and optimal those with a plan proven optimal.
 	snapshots, optimal int
-	// seconds are the times of those that it has a plan for, and ratios its times
-	// against those of exact where exact has one, too.
+	// seconds are the times of the snapshots with a plan, and ratios those times divided
+	// by exact's, if exact has a plan as well.
 	seconds, ratios []float64
 }
 
-// summarize sums up the rows of a contender.
-func summarize(rows []benchRow, contender contender) summary {
+// summarize sums up the rows of a candidate.
+func summarize(rows []benchRow, candidate candidate) summary {
 	exact := make(map[string]float64)
 	for i := range rows {
 		if rows[i].Backend == solver.BackendExact && rows[i].Objective != nil {
@@ -126,7 +125,7 @@ func summarize(rows []benchRow, contender contender) summary {
 	var s summary
 	for i := range rows {
 		row := &rows[i]
-		if row.Backend != contender.backend.Name || row.Formulation != contender.formulation {
+		if row.Backend != candidate.backend.Name || row.Formulation != candidate.formulation {
 			continue
 		}
 		s.snapshots++
@@ -144,7 +143,7 @@ func summarize(rows []benchRow, contender contender) summary {
 	return s
 }
 
-// median returns the middle of numbers, of which there is at least one.
+// median returns the median of at least one number.
 func median(numbers []float64) float64 {
 	sorted := slices.Sorted(slices.Values(numbers))
 	middle := len(sorted) / 2
@@ -192,7 +191,7 @@ func describeSeconds(seconds float64) string {
 	return cli.RoundDuration(time.Duration(seconds * float64(time.Second))).String()
 }
 
-// describeRatio returns a ratio to three digits, as far as six decimals go.
+// describeRatio returns a ratio to three digits, with at most six decimals.
 func describeRatio(x float64) string {
 	decimals := 0
 	for scaled := x; scaled < 100 && decimals < 6; scaled *= 10 {

@@ -34,7 +34,7 @@ func benchResults(t *testing.T, env map[string]string, args ...string) []benchRo
 	return parseBench(t, stdout)
 }
 
-// parseBench parses the JSON of bench, of which it must know every field.
+// parseBench parses the JSON of bench and fails for an unknown field.
 func parseBench(t *testing.T, stdout string) []benchRow {
 	t.Helper()
 	var report struct {
@@ -100,8 +100,7 @@ func TestBenchJSONNames(t *testing.T) {
 	}
 }
 
-// TestBenchFolder checks what of folders is an instance: every request, under its
-// own name or its path where that stands twice.
+// TestBenchFolder checks which files of folders are instances, and their names.
 func TestBenchFolder(t *testing.T) {
 	folder := t.TempDir()
 	queue, err := os.ReadFile("../elastalloc/testdata/queue.json")
@@ -162,31 +161,31 @@ func TestBenchTable(t *testing.T) {
 		row("exact is slower", highs, paper, "timed-out", 60),
 		row("exact is slower", cbc, oneHot, "unavailable", 0),
 		row("exact is slower", greedy, "", "heuristic", 0.00002, 5, 10),
-		row("nobody proves it", exact, "", "feasible", 60, 10, 10.01),
-		row("nobody proves it", highs, oneHot, "feasible", 60, 10, 10.01),
-		row("nobody proves it", highs, paper, "crashed", 1),
-		row("nobody proves it", cbc, oneHot, "unavailable", 0),
-		row("nobody proves it", greedy, "", "heuristic", 0.00003, 5, 10.01),
+		row("no proof", exact, "", "feasible", 60, 10, 10.01),
+		row("no proof", highs, oneHot, "feasible", 60, 10, 10.01),
+		row("no proof", highs, paper, "crashed", 1),
+		row("no proof", cbc, oneHot, "unavailable", 0),
+		row("no proof", greedy, "", "heuristic", 0.00003, 5, 10.01),
 	}
-	contend := func(name solver.BackendName, formulation solver.Formulation, version string, missing error) contender {
+	candidateOf := func(name solver.BackendName, formulation solver.Formulation, version string, missing error) candidate {
 		backend := elastalloc.Backend{Spec: elastalloc.Spec{Name: name}, Version: version, Missing: missing}
-		return contender{backend: backend, formulation: formulation}
+		return candidate{backend: backend, formulation: formulation}
 	}
-	contenders := []contender{
-		contend(exact, "", "", nil),
-		contend(highs, oneHot, "1.10.0", nil),
-		contend(highs, paper, "1.10.0", nil),
-		contend(cbc, oneHot, "", solver.ErrUnavailable),
-		contend(greedy, "", "", nil),
+	candidates := []candidate{
+		candidateOf(exact, "", "", nil),
+		candidateOf(highs, oneHot, "1.10.0", nil),
+		candidateOf(highs, paper, "1.10.0", nil),
+		candidateOf(cbc, oneHot, "", solver.ErrUnavailable),
+		candidateOf(greedy, "", "", nil),
 	}
 	var table bytes.Buffer
-	if err := writeBenchTable(&table, rows, contenders, cli.Colors{}); err != nil {
+	if err := writeBenchTable(&table, rows, candidates, cli.Colors{}); err != nil {
 		t.Fatal(err)
 	}
 	clitest.CompareGolden(t, "bench.golden", table.String())
 }
 
-// fake is a backend that does as it is told.
+// fake is a backend with a given Solve.
 type fake struct {
 	name  solver.BackendName
 	solve func(context.Context, *solver.Problem) (solver.Result, error)
@@ -198,12 +197,12 @@ func (f fake) Solve(ctx context.Context, p *solver.Problem, _ solver.SolveOption
 	return f.solve(ctx, p)
 }
 
-// fakeContender returns HiGHS, which solves as given.
-func fakeContender(
+// fakeCandidate returns HiGHS with a given Solve.
+func fakeCandidate(
 	t *testing.T, limit time.Duration, solve func(context.Context, *solver.Problem) (solver.Result, error),
-) contender {
+) candidate {
 	t.Helper()
-	c, err := newContender(solver.BackendHiGHS, nil, limit, func(b solver.Backend) solver.Backend {
+	c, err := newCandidate(solver.BackendHiGHS, nil, limit, func(b solver.Backend) solver.Backend {
 		if b.Name() == solver.BackendHiGHS {
 			return fake{solver.BackendHiGHS, solve}
 		}
@@ -215,7 +214,7 @@ func fakeContender(
 	return c
 }
 
-// oneInstance returns an instance with nothing but an unemployed pool.
+// oneInstance returns an instance of one node and one job.
 func oneInstance(name string) instance {
 	return instance{
 		name:     name,
@@ -224,8 +223,8 @@ func oneInstance(name string) instance {
 	}
 }
 
-// TestBenchWithoutAPlan checks that the row of a backend without a plan says why,
-// and shows no figures of whoever answered in its place.
+// TestBenchWithoutAPlan checks that the row of a backend without a plan has the outcome
+// and no numbers of the backend that answered instead.
 func TestBenchWithoutAPlan(t *testing.T) {
 	for reason, solve := range map[string]func(context.Context, *solver.Problem) (solver.Result, error){
 		"unavailable": func(context.Context, *solver.Problem) (solver.Result, error) {
@@ -234,7 +233,7 @@ func TestBenchWithoutAPlan(t *testing.T) {
 		"crashed":      func(context.Context, *solver.Problem) (solver.Result, error) { panic("a step of -1") },
 		"invalid-plan": func(context.Context, *solver.Problem) (solver.Result, error) { return solver.Result{Bound: 1}, nil },
 		"timed-out": func(ctx context.Context, _ *solver.Problem) (solver.Result, error) {
-			<-ctx.Done() // It is the limit that ends it.
+			<-ctx.Done() // The limit ends it.
 			return solver.Result{}, ctx.Err()
 		},
 	} {
@@ -243,9 +242,9 @@ func TestBenchWithoutAPlan(t *testing.T) {
 			if reason == "timed-out" {
 				limit = 10 * time.Millisecond
 			}
-			backend := fakeContender(t, limit, solve)
+			backend := fakeCandidate(t, limit, solve)
 			backend.formulation = solver.FormulationPaper
-			rows, err := compare(t.Context(), []instance{oneInstance("one")}, []contender{backend}, progress{})
+			rows, err := compare(t.Context(), []instance{oneInstance("one")}, []candidate{backend}, progress{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -259,12 +258,12 @@ func TestBenchWithoutAPlan(t *testing.T) {
 	}
 }
 
-// TestBenchIsInterrupted checks that the rows until then remain.
+// TestBenchIsInterrupted checks that the rows so far are kept.
 func TestBenchIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	calls := 0
-	backend := fakeContender(t, time.Minute, func(ctx context.Context, _ *solver.Problem) (solver.Result, error) {
+	backend := fakeCandidate(t, time.Minute, func(ctx context.Context, _ *solver.Problem) (solver.Result, error) {
 		if calls++; calls == 2 {
 			cancel()
 			return solver.Result{}, ctx.Err()
@@ -272,9 +271,9 @@ func TestBenchIsInterrupted(t *testing.T) {
 		return solver.Result{}, errors.New("broken")
 	})
 	instances := []instance{oneInstance("first"), oneInstance("second"), oneInstance("third")}
-	rows, err := compare(ctx, instances, []contender{backend}, progress{})
+	rows, err := compare(ctx, instances, []candidate{backend}, progress{})
 	if err == nil || err.Error() != "interrupted after 1 of 3 rows" {
-		t.Errorf("error %v; want to be told of the interruption", err)
+		t.Errorf("error %v; want the interruption", err)
 	}
 	if len(rows) != 1 || rows[0].Instance != "first" {
 		t.Errorf("rows %+v; want that of the first instance", rows)
@@ -288,7 +287,7 @@ func TestBenchEndsOnASignal(t *testing.T) {
 	if err := syscall.Mkfifo(started, 0o600); err != nil {
 		t.Skipf("no named pipes here: %v", err)
 	}
-	// It says that it has begun to whoever waits for that, and hangs.
+	// A solver that says when it has started, and hangs.
 	program := filepath.Join(folder, "highs")
 	script := "#!/bin/sh\n[ \"$1\" = --version ] && echo 'HiGHS version 1.10.0' && exit\necho >'" + started + "'\nsleep 600\n"
 	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
@@ -315,7 +314,7 @@ func TestBenchEndsOnASignal(t *testing.T) {
 	}
 }
 
-// TestBenchWithoutSolvers checks that missing programs show, and hinder nothing.
+// TestBenchWithoutSolvers checks that a missing program does not stop the others.
 func TestBenchWithoutSolvers(t *testing.T) {
 	env := map[string]string{"ELASTALLOC_CBC": "/nonexistent/cbc", "ELASTALLOC_HIGHS": "/nonexistent/highs"}
 	var reasons []string
@@ -338,7 +337,7 @@ func TestBenchSolvers(t *testing.T) {
 	}
 	rows := benchResults(t, env, "--formulation", "one-hot,paper", "-f", "../elastalloc/testdata/queue.json", "../elastalloc/testdata/more_jobs_than_nodes.json", "../elastalloc/testdata/shrunken_pool.json")
 	if len(rows) != 3*5 {
-		t.Fatalf("%d rows; want those of five contenders on three instances", len(rows))
+		t.Fatalf("%d rows; want those of five candidates on three instances", len(rows))
 	}
 	for i, row := range rows {
 		optimum := rows[i-i%5].Objective

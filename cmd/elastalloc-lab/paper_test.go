@@ -21,8 +21,7 @@ import (
 	"github.com/elastalloc/elastalloc/sim"
 )
 
-// smallPaper is the configuration with a small pool and a few jobs in the place of the
-// paper's.
+// smallPaper is the configuration with small pools and few jobs.
 func smallPaper() experiments.Config {
 	return experiments.Config{Pools: []int{4, 6}, Draw: func(_ sim.SyntheticKind, seed uint64) (sim.Trace, error) {
 		var trace sim.Trace
@@ -98,7 +97,7 @@ func TestPaper(t *testing.T) {
 	}
 }
 
-func TestPaperKeepsWhatIsThere(t *testing.T) {
+func TestPaperKeepsExistingFiles(t *testing.T) {
 	out := t.TempDir()
 	if err := os.WriteFile(filepath.Join(out, "notes.txt"), []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
@@ -133,7 +132,7 @@ func TestPaperRefuses(t *testing.T) {
 				t.Errorf("exit status %d, stdout %q, stderr %q; want %d and %q", status, stdout, stderr, cli.ExitBadInput, want)
 			}
 			if left := filesIn(t, parent); len(left) != 0 {
-				t.Errorf("written all the same: %v", left)
+				t.Errorf("unexpected files: %v", left)
 			}
 		})
 	}

@@ -7,11 +7,11 @@ import (
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 )
 
-// progress is a line on a terminal that says what is being done; the zero value
-// shows nothing.
+// progress is a status line on a terminal; the zero value shows nothing.
 type progress struct{ terminal io.Writer }
 
-// newProgress returns the progress for a writer: none unless it is a terminal.
+// newProgress returns the progress for a writer; it shows nothing unless the writer is a
+// terminal.
 func newProgress(w io.Writer) progress {
 	if !cli.IsTerminal(w) {
 		return progress{}
@@ -19,7 +19,7 @@ func newProgress(w io.Writer) progress {
 	return progress{terminal: w}
 }
 
-// show puts a text in place of the one before.
+// show replaces the text.
 func (p progress) show(format string, args ...any) {
 	if p.terminal != nil {
 		p.clear()
@@ -27,7 +27,7 @@ func (p progress) show(format string, args ...any) {
 	}
 }
 
-// clear takes the line away.
+// clear removes the text.
 func (p progress) clear() {
 	if p.terminal != nil {
 		fmt.Fprint(p.terminal, "\r\x1b[K")

@@ -38,20 +38,21 @@ func newSimulateCommand(env cli.LookupEnv) *cobra.Command {
 	f := simulateFlags{config: sim.DefaultConfig(0)}
 	command := &cobra.Command{
 		Use:   "simulate --trace FILE|--synthetic KIND --nodes N,... --out DIR",
-		Short: "Replay a trace under allocation policies",
-		Long: `Replay a trace, or a synthetic workload, under allocation policies on pools of
-given sizes, and write what became of the jobs: summary.json with the measures
-of every run and the comparisons with greedy (without it, with the first
-policy), jobs.csv with every job, and the figures as SVG and PNG.
+		Short: "Simulate allocation policies on a trace",
+		Long: `Simulate allocation policies on a trace, or on a synthetic workload, for pools of
+the given sizes, and write the results: summary.json has the measures of every
+run and the comparisons with greedy (or the first policy), jobs.csv every job, and
+every figure is there as SVG and PNG. Nothing is written before all runs are done.
 
-Decisions are made by the code of the server, second by second in effect. The
+The table shows mean times per job, QUEUE from submission to the first nodes and
+TOTAL from submission to the end; EXTRA/100, the jobs that a policy has finished
+beyond each 100 of greedy; RESCALES, the changes of nodes after the start; and the
+DECISIONS with the share PROVEN optimal and their time.
+
+A simulation is exact to the second and decides with the code of the server. The
 same seed gives the same results, decision times apart, as long as no decision
-needs more than ` + sim.DefaultDecisionBudget.String() + `, its budget.
-
-Runs are made side by side, on all processors; decision times are measured with
-a clock, so --workers 1 measures them undisturbed.
-
-Nothing is written before all runs are done.
+takes longer than its budget, ` + sim.DefaultDecisionBudget.String() + `. Runs share all processors; use
+--workers 1 for undisturbed decision times.
 
 The policies:
 ` + describePolicies(),
@@ -66,17 +67,17 @@ The policies:
 	flags.IntSliceVar(&f.nodes, "nodes", nil, "sizes of the pool")
 	flags.StringSliceVar(&f.policies, "policy", []string{"greedy", "optimal"}, "policies to run")
 	flags.StringVar(&f.out, "out", "", "new or empty folder for the results")
-	flags.Var(newSecondsFlag(&f.minDuration, 0), "min-duration", "drop jobs that ran shorter in the trace, such as 5m")
+	flags.Var(newSecondsFlag(&f.minDuration, 0), "min-duration", "drop jobs with a shorter duration in the trace, such as 5m")
 	flags.IntVar(&f.gpusPerNode, "gpus-per-node", sim.DefaultGPUsPerNode, "GPUs of one node of the trace")
-	flags.Var(newSecondsFlag(&f.config.Frequency, f.config.Frequency), "frequency", "time between scaling moments")
-	flags.IntVar(&f.config.Steps, "steps", f.config.Steps, "steps of the frequency that a decision looks ahead")
+	flags.Var(newSecondsFlag(&f.config.Frequency, f.config.Frequency), "frequency", "time between decisions")
+	flags.IntVar(&f.config.Steps, "steps", f.config.Steps, "number of steps, each as long as the frequency, that a decision looks ahead")
 	flags.Var(newSecondsFlag(&f.config.ScalingDelay, 0), "scaling-delay",
 		"time for which a job that starts or grows trains on as many nodes as before, such as 15s")
-	flags.Float64Var(&f.disturbance.ETAError, "eta-error", 0, "largest error of a told ETA, 0.1 for 10 %")
+	flags.Float64Var(&f.disturbance.ETAError, "eta-error", 0, "largest relative error of the ETA that policies see, 0.1 for 10 %")
 	flags.Float64Var(&f.disturbance.BugShare, "bug-share", 0, "share of jobs that hang within 5 minutes of training")
 	flags.Float64Var(&f.disturbance.KillShare, "kill-share", 0, "share of jobs that users kill at a random time")
-	flags.Uint64Var(&f.seed, "seed", 1, "seed of the synthetic workload and of all that happens at random")
-	flags.IntVar(&f.workers, "workers", runtime.GOMAXPROCS(0), "runs made at once")
+	flags.Uint64Var(&f.seed, "seed", 1, "seed of all random numbers")
+	flags.IntVar(&f.workers, "workers", runtime.GOMAXPROCS(0), "number of runs at once")
 	cli.OnePerCore(flags, "workers")
 	cli.AddProgramFlags(flags, &f.programs)
 	cli.MarkRequired(command, "nodes", "out")
@@ -95,7 +96,7 @@ func describePolicies() string {
 	return strings.TrimRight(t.String(), "\n")
 }
 
-// simulate runs the simulations and writes what they found.
+// simulate runs the simulations and writes the results.
 func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 	ctx := cmd.Context()
 	policies, err := f.check()
@@ -133,12 +134,12 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 	if err := writeResults(directory, runs, summary, baselineOf(policies), f.seed); err != nil {
 		return cli.Failed(err)
 	}
-	_, err = fmt.Fprint(cmd.OutOrStdout(), runsTable(runs, summary, cli.ColorsFor(cmd.OutOrStdout(), env)))
+	out := cmd.OutOrStdout()
+	_, err = fmt.Fprintf(out, "%s\nResults are in %s.\n", runsTable(runs, summary, cli.ColorsFor(out, env)), f.out)
 	return cli.Failed(err)
 }
 
-// check returns the policies, or an error that names every flag that no work can be
-// done with.
+// check returns the policies, or an error that names every invalid flag.
 func (f *simulateFlags) check() ([]sim.Policy, error) {
 	var bad []string
 	addf := func(format string, args ...any) { bad = append(bad, fmt.Sprintf(format, args...)) }
@@ -185,7 +186,7 @@ func (f *simulateFlags) check() ([]sim.Policy, error) {
 	if delay := f.config.ScalingDelay; delay < 0 || delay%time.Second != 0 || delay >= max(f.config.Frequency, 1) {
 		addf("--scaling-delay is %v; want whole seconds, at least 0s and less than the frequency", delay)
 	}
-	// Written so that NaN, which compares false with everything, is refused too.
+	// NaN compares false with everything, so the conditions are negated.
 	if !(f.disturbance.ETAError >= 0 && f.disturbance.ETAError < 1) {
 		addf("--eta-error is %v; want at least 0 and less than 1", f.disturbance.ETAError)
 	}
@@ -202,7 +203,7 @@ func (f *simulateFlags) check() ([]sim.Policy, error) {
 	return policies, nil
 }
 
-// workload reads the trace, or draws the synthetic one, and disturbs it as asked.
+// workload reads the trace, or draws the synthetic one, and applies the disturbance.
 func (f *simulateFlags) workload(cmd *cobra.Command) (sim.Workload, error) {
 	trace, name, err := f.readTrace(cmd)
 	if err != nil {
@@ -258,7 +259,7 @@ func newAllocator(policies []sim.Policy, programs cli.Programs) (*elastalloc.All
 	return allocator, nil
 }
 
-// tasks returns the runs, those of a pool together.
+// tasks returns the runs, grouped by pool.
 func (f *simulateFlags) tasks(workload sim.Workload, policies []sim.Policy) []sim.Task {
 	var tasks []sim.Task
 	for _, nodes := range f.nodes {
@@ -271,8 +272,8 @@ func (f *simulateFlags) tasks(workload sim.Workload, policies []sim.Policy) []si
 	return tasks
 }
 
-// baselineOf returns the policy that others are compared with: greedy, or the
-// first where greedy is not among them.
+// baselineOf returns the policy that others are compared with: greedy, or the first if
+// greedy is not among them.
 func baselineOf(policies []sim.Policy) string {
 	for _, policy := range policies {
 		if policy.Name == "greedy" {

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -15,7 +16,7 @@ import (
 	"github.com/elastalloc/elastalloc/sim"
 )
 
-// writeResults writes the files of runs and lets them appear.
+// writeResults writes the files of runs and commits them.
 func writeResults(
 	directory *results.Directory, runs []*sim.Result, summary results.Summary, baseline string, seed uint64,
 ) error {
@@ -60,7 +61,7 @@ func writeFigure(directory *results.Directory, named figures.Named) error {
 // runsTable lays out the runs for a person.
 func runsTable(runs []*sim.Result, summary results.Summary, color cli.Colors) *cli.Table {
 	t := &cli.Table{RightAligned: map[int]bool{0: true}}
-	header := []string{"NODES", "POLICY", "QUEUE", "TOTAL", "EXTRA/100", "RESCALES", "DECISIONS", "PROVEN", "MEDIAN", "P95"}
+	header := []string{"NODES", "POLICY", "QUEUE", "TOTAL", "EXTRA/100", "RESCALES", "DECISIONS", "PROVEN", "MEDIAN TIME", "P95"}
 	for i := 2; i < len(header); i++ {
 		t.RightAligned[i] = true
 	}
@@ -73,7 +74,7 @@ func runsTable(runs []*sim.Result, summary results.Summary, color cli.Colors) *c
 		s := &summary.Runs[i]
 		proven := ""
 		if share := run.ProvenShare(); share > 0 {
-			proven = fmt.Sprintf("%.2f %%", 100*share)
+			proven = fmt.Sprintf("%.2f %%", math.Floor(1e4*share)/100) // 100 % means all.
 		}
 		t.AddRow(cli.Plain, strconv.Itoa(s.Nodes), s.Policy, minutes(s.MeanQueueSeconds), minutes(s.MeanTotalSeconds),
 			extra[s.Policy+strconv.Itoa(s.Nodes)], strconv.Itoa(s.Rescales), strconv.Itoa(s.Decisions), proven,
@@ -88,23 +89,23 @@ func minutes(seconds float64) string { return fmt.Sprintf("%.1f min", seconds/60
 // millis writes milliseconds.
 func millis(ms float64) string { return fmt.Sprintf("%.2f ms", ms) }
 
-// drawBar draws how much of a work is done.
+// drawBar draws the progress of the work.
 func drawBar(done, all int) string {
 	const width = 30
 	full := width * done / max(1, all)
 	return "[" + strings.Repeat("█", full) + strings.Repeat("·", width-full) + "]"
 }
 
-// secondsFlag is a flag for a time, such as 5m or 300s; a number alone is seconds.
+// secondsFlag is a flag for a duration, such as 5m or 300s; a number alone is seconds.
 type secondsFlag struct{ value *time.Duration }
 
-// newSecondsFlag returns a flag that sets value, which is unset to begin with.
-func newSecondsFlag(value *time.Duration, unset time.Duration) pflag.Value {
-	*value = unset
+// newSecondsFlag returns a flag that sets value, with the given default.
+func newSecondsFlag(value *time.Duration, byDefault time.Duration) pflag.Value {
+	*value = byDefault
 	return secondsFlag{value: value}
 }
 
-// String returns the time.
+// String returns the duration.
 func (f secondsFlag) String() string {
 	if f.value == nil {
 		return ""
@@ -112,23 +113,23 @@ func (f secondsFlag) String() string {
 	return f.value.String()
 }
 
-// Set takes a time.
+// Set parses a duration.
 func (f secondsFlag) Set(text string) error {
 	if _, err := strconv.ParseFloat(text, 64); err == nil {
 		text += "s"
 	}
 	value, err := time.ParseDuration(text)
 	if err != nil {
-		return fmt.Errorf("want a time such as 5m, 300s or 300: %w", err)
+		return fmt.Errorf("want a duration such as 5m, 300s or 300: %w", err)
 	}
 	*f.value = value
 	return nil
 }
 
-// Type returns what the help shows for a value.
+// Type returns the type shown in the help.
 func (secondsFlag) Type() string { return "duration" }
 
-// openOutput prepares the folder that --out names, which must be new or empty.
+// openOutput opens the folder of --out, which must be new or empty.
 func openOutput(out string) (*results.Directory, error) {
 	directory, err := results.NewDirectory(out)
 	if errors.Is(err, results.ErrNotEmpty) {

@@ -17,7 +17,7 @@ import (
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 )
 
-// filesIn returns the names of the files of a folder, none where it is missing.
+// filesIn returns the names of the files of a folder, none if it is missing.
 func filesIn(t *testing.T, folder string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(folder)
@@ -99,7 +99,7 @@ func checkSummary(t *testing.T, out string) {
 	}
 }
 
-// checkJobs checks that jobs.csv has as many jobs of every run.
+// checkJobs checks that jobs.csv has the same number of jobs for every run.
 func checkJobs(t *testing.T, out string, runs int) {
 	t.Helper()
 	file, err := os.Open(filepath.Join(out, "jobs.csv"))
@@ -116,7 +116,7 @@ func checkJobs(t *testing.T, out string, runs int) {
 		jobs[record[1]+record[2]]++
 	}
 	if len(jobs) != runs {
-		t.Errorf("jobs.csv speaks of %d runs; want %d", len(jobs), runs)
+		t.Errorf("jobs.csv has %d runs; want %d", len(jobs), runs)
 	}
 	for run, n := range jobs {
 		if n != jobs["optimal4"] {
@@ -172,7 +172,7 @@ func TestSimulateRefuses(t *testing.T) {
 		good + " --policy=fifo,fifo":                             `--policy names "fifo" twice`,
 		good + " --min-duration=-1s":                             "--min-duration is -1s",
 		good + " --min-duration=1000h":                           "trace has no job of at least 1000h",
-		good + " --min-duration=soon":                            "want a time such as 5m, 300s or 300",
+		good + " --min-duration=soon":                            "want a duration such as 5m, 300s or 300",
 		good + " --gpus-per-node=0":                              "--gpus-per-node is 0; want at least 1",
 		good + " --frequency=0":                                  "--frequency is 0s",
 		good + " --frequency=1.5s":                               "--frequency is 1.5s; want whole seconds",
@@ -191,13 +191,13 @@ func TestSimulateRefuses(t *testing.T) {
 				t.Errorf("exit status %d, stdout %q, stderr %q; want %d and %q", status, stdout, stderr, cli.ExitBadInput, want)
 			}
 			if left := filesIn(t, parent); len(left) != 0 {
-				t.Errorf("written all the same: %v", left)
+				t.Errorf("unexpected files: %v", left)
 			}
 		})
 	}
 }
 
-func TestSimulateKeepsWhatIsThere(t *testing.T) {
+func TestSimulateKeepsExistingFiles(t *testing.T) {
 	out := t.TempDir()
 	if err := os.WriteFile(filepath.Join(out, "notes.txt"), []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
@@ -228,8 +228,8 @@ func TestSimulateInterrupted(t *testing.T) {
 	}
 }
 
-// TestSimulateNeedsItsSolver checks that no other backend answers in the name of
-// one whose program is missing.
+// TestSimulateNeedsItsSolver checks that a missing program is an error instead of a
+// fallback to another backend.
 func TestSimulateNeedsItsSolver(t *testing.T) {
 	parent := t.TempDir()
 	_, stderr, status := runWith(t, nil, "simulate", "--trace=../elastalloc/testdata/trace.csv", "--nodes=4",

@@ -25,9 +25,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// oneNodeEach decides by a rule so simple that tests can foresee it: one node for
-// everybody while nodes last, running jobs first or, asked for the optimum, the
-// shortest first. It calls a decision with the given number of jobs unproven.
+// oneNodeEach decides by a simple rule: one node for each job while there are nodes,
+// running jobs first or, if asked for the optimum, the shortest first. It reports
+// decisions with unprovenAt jobs as not proven.
 type oneNodeEach struct{ unprovenAt int }
 
 func (d oneNodeEach) Allocate(
@@ -337,6 +337,9 @@ func TestUnproven(t *testing.T) {
 		if err := protojson.Unmarshal(text, request); err != nil {
 			t.Fatal(err)
 		}
+		if budget := request.GetOptions().GetTimeBudget().AsDuration(); budget != sim.DefaultDecisionBudget {
+			t.Errorf("%s has the budget %v; want that of the decision", kept.File, budget)
+		}
 		if len(request.GetSnapshot().GetJobs()) != 5 || strings.Contains(kept.File, "greedy") {
 			t.Errorf("%s has %d jobs; only those with 5 are unproven", kept.File, len(request.GetSnapshot().GetJobs()))
 		}
@@ -352,8 +355,8 @@ func TestRunRefuses(t *testing.T) {
 		"seeds is 0":               func(c *Config) { c.Seeds = 0 },
 		"workers is 0":             func(c *Config) { c.Workers = 0 },
 		"gpus-per-node is 0":       func(c *Config) { c.GPUsPerNode = 0 },
-		"there is no pool":         func(c *Config) { c.Pools = nil },
-		"a pool has 3 nodes":       func(c *Config) { c.Pools = []int{3, 3} },
+		"pools is empty":           func(c *Config) { c.Pools = nil },
+		"pools has 3 nodes":        func(c *Config) { c.Pools = []int{3, 3} },
 		"has no job of at least 5": func(c *Config) { c.Trace = short },
 	} {
 		config := tinyConfig(true)

@@ -10,7 +10,7 @@ import (
 	"github.com/elastalloc/elastalloc/sim"
 )
 
-// Source is where a workload is from.
+// Source is the origin of a workload.
 type Source string
 
 // The sources.
@@ -19,24 +19,24 @@ const (
 	Trace     Source = "trace"
 )
 
-// Config says what to run.
+// Config is the configuration of Run.
 type Config struct {
 	// Pools are the sizes of the pool in nodes, ascending.
 	Pools []int
-	// Seeds is how many synthetic workloads are drawn, with the seeds 1, 2, and so
-	// on, and how many disturbances of each setting that has one. At least 1.
+	// Seeds is the number of synthetic workloads, drawn with the seeds 1, 2, and so on,
+	// and of disturbances in settings that have them. At least 1.
 	Seeds int
 	// Draw draws a synthetic workload on nodes of sim.DefaultGPUsPerNode.
 	Draw func(kind sim.SyntheticKind, seed uint64) (sim.Trace, error)
-	// Trace, where there is one, is run beside the synthetic workloads.
+	// Trace, if not nil, is run as well as the synthetic workloads.
 	Trace sim.Trace
-	// TraceName is what results call the trace.
+	// TraceName names the trace in results.
 	TraceName string
-	// GPUsPerNode turns the trace's GPUs into nodes. At least 1.
+	// GPUsPerNode converts the trace's GPUs to nodes. At least 1.
 	GPUsPerNode int
-	// Workers is how many runs are made at once. At least 1.
+	// Workers is the number of runs at once. At least 1.
 	Workers int
-	// Origin is what results say of how they were made.
+	// Origin is copied to the results.
 	Origin Origin
 }
 
@@ -45,7 +45,7 @@ func Draw(kind sim.SyntheticKind, seed uint64) (sim.Trace, error) {
 	return sim.Synthetic(kind, seed, sim.DefaultNodesAsked)
 }
 
-// Validate says everything that is wrong with a configuration.
+// Validate returns an error that names every invalid field.
 func (c *Config) Validate() error {
 	var bad []error
 	if c.Seeds < 1 || c.Seeds > maxSeeds {
@@ -58,11 +58,11 @@ func (c *Config) Validate() error {
 		bad = append(bad, fmt.Errorf("gpus-per-node is %d; want at least 1", c.GPUsPerNode))
 	}
 	if len(c.Pools) == 0 {
-		bad = append(bad, errors.New("there is no pool"))
+		bad = append(bad, errors.New("pools is empty"))
 	}
 	for i, nodes := range c.Pools {
 		if nodes < 1 || nodes > math.MaxInt32 || (i > 0 && nodes <= c.Pools[i-1]) {
-			bad = append(bad, fmt.Errorf("a pool has %d nodes; want at least 1, ascending", nodes))
+			bad = append(bad, fmt.Errorf("pools has %d nodes; want at least 1, ascending", nodes))
 		}
 	}
 	if c.Trace != nil {
@@ -76,10 +76,10 @@ func (c *Config) Validate() error {
 	return errors.Join(bad...)
 }
 
-// maxSeeds keeps a slip of the finger from running for days.
+// maxSeeds keeps a typing error from running for days.
 const maxSeeds = 100
 
-// planned is a run to be made and what it is made for.
+// planned is a run to be made.
 type planned struct {
 	setting string
 	source  Source
@@ -88,9 +88,9 @@ type planned struct {
 	task    sim.Task
 }
 
-// Run makes all runs. First come those whose decision times count, one at a time so
-// that none disturbs another; then the others, side by side. progress, which may
-// be nil, is told after each how many are done. An error leaves nothing.
+// Run makes all runs: first those whose decision times are reported, one at a time so
+// that none disturbs another, then the others, config.Workers at once. It calls progress,
+// which may be nil, after each run.
 func Run(ctx context.Context, config Config, allocator sim.Allocator, progress func(done, all int)) (*Results, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -136,8 +136,8 @@ func tasksOf(list []planned) []sim.Task {
 	return tasks
 }
 
-// plan returns the runs to be made: first those whose decision times count, which
-// are optimal's on the baseline and the smallest pool, and then the others.
+// plan returns the runs to be made: those whose decision times are reported, which are
+// optimal's in the baseline on the smallest pool, and the rest.
 func plan(config *Config, kept *unprovenList) (timed, rest []planned, err error) {
 	for _, setting := range settings() {
 		workloads, err := config.workloads(&setting)
@@ -170,15 +170,15 @@ func plan(config *Config, kept *unprovenList) (timed, rest []planned, err error)
 	return timed, rest, nil
 }
 
-// drawn is a workload and where it is from.
+// drawn is a workload and its origin.
 type drawn struct {
 	source   Source
 	seed     uint64
 	workload sim.Workload
 }
 
-// workloads returns the workloads of a setting: the synthetic one of every seed,
-// and the trace, once for every seed where they make a difference.
+// workloads returns the workloads of a setting: the synthetic one of every seed, and
+// the trace, once per seed if the setting is random.
 func (c *Config) workloads(setting *setting) ([]drawn, error) {
 	var list []drawn
 	for seed := uint64(1); seed <= uint64(c.Seeds); seed++ {

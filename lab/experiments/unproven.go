@@ -15,12 +15,12 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Unproven is a decision that should have been proven optimal and was not. Its
-// request is the one that was asked, so it can be asked again.
+// Unproven is a decision that was not proven optimal, with its request, so that the
+// decision can be repeated.
 type Unproven struct {
-	// File is the name of the file that holds the request.
+	// File is the name of the file with the request.
 	File string `json:"file"`
-	// Reason is why the search ended, and RelativeGap how far it had come.
+	// Reason and RelativeGap are those of the report.
 	Reason      string  `json:"reason"`
 	RelativeGap float64 `json:"relative_gap"`
 
@@ -33,7 +33,7 @@ func (u *Unproven) JSON() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The library varies its white space at random; this settles it.
+	// protojson varies its white space at random.
 	var indented bytes.Buffer
 	if err := json.Indent(&indented, text, "", "  "); err != nil {
 		return nil, err
@@ -42,20 +42,22 @@ func (u *Unproven) JSON() ([]byte, error) {
 	return indented.Bytes(), nil
 }
 
-// unprovenList collects decisions of runs made side by side; the zero value is
+// unprovenList collects the unproven decisions of concurrent runs; the zero value is
 // ready.
 type unprovenList struct {
 	mutex sync.Mutex
 	list  []Unproven
 }
 
-// observer returns what watches the decisions of a run, or nil where a proof is
-// nobody's aim: greedy and the comparators.
+// observer returns the observer of a run, nil for policies that do not ask for an
+// optimum: greedy and the comparators.
 func (l *unprovenList) observer(p *planned) sim.Observer {
 	backend := p.task.Policy.Options.Backend
 	if p.task.Policy.Rule != nil || backend == solver.BackendGreedy {
 		return nil
 	}
+	options := p.task.Policy.Options
+	options.TimeBudget = p.task.Config.DecisionBudget
 	run := fmt.Sprintf("%s-%s-%s-%03dnodes-seed%d",
 		p.setting, p.source, p.task.Policy.Name, p.task.Config.Nodes, p.seed)
 	number := 0
@@ -71,12 +73,12 @@ func (l *unprovenList) observer(p *planned) sim.Observer {
 			File:        fmt.Sprintf("%s-decision%05d.json", run, number),
 			Reason:      string(report.Reason),
 			RelativeGap: report.RelativeGap,
-			request:     apiconv.Request{Snapshot: snapshot, Options: p.task.Policy.Options},
+			request:     apiconv.Request{Snapshot: snapshot, Options: options},
 		})
 	}
 }
 
-// sorted returns what was collected by the names of the files.
+// sorted returns the decisions sorted by file name.
 func (l *unprovenList) sorted() []Unproven {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()

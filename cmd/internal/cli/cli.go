@@ -1,6 +1,6 @@
-// Package cli is what the command lines of this module have in common: flags that
-// the environment sets as well, flags of the API's enums and of the external solvers'
-// programs, reading a request, tables for a terminal, the exit status and the version.
+// Package cli is shared by the command lines of this module: flags that environment
+// variables set as well, flags for the API's enums and the external solvers' programs,
+// reading requests, tables for a terminal, the exit status and the version.
 package cli
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Conventions is what the help says of every program.
+// Conventions is the part of the help that all programs share.
 const Conventions = `Every flag can also be set by an environment variable, named in its description.
 A flag on the command line wins; an empty variable counts as unset.
 
@@ -39,9 +39,9 @@ type Streams struct {
 	Out, Err io.Writer
 }
 
-// Run executes the command line args with root, whose subcommands it completes with
-// version, and returns the exit status. Flags that args leave alone take the values of
-// their variables. Results go to streams.Out, errors to streams.Err.
+// Run executes the command line args with root, to which it adds the subcommand version,
+// and returns the exit status. Flags that args do not set take the values of their
+// variables. Results go to streams.Out, errors to streams.Err.
 func Run(ctx context.Context, root *cobra.Command, args []string, streams Streams, env LookupEnv) int {
 	root.AddCommand(newVersionCommand(root.Name()), newFlagsCommand(root))
 	root.SilenceUsage, root.SilenceErrors = true, true

@@ -14,8 +14,8 @@ func EnvironmentName(flag *pflag.Flag) string {
 	return "ELASTALLOC_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
 }
 
-// setFromEnvironment gives every flag that the command line left alone the value
-// of its variable. An empty variable counts as unset.
+// setFromEnvironment sets every flag that the command line has not set from its
+// variable. An empty variable counts as unset.
 func setFromEnvironment(flags *pflag.FlagSet, env LookupEnv) error {
 	var bad error
 	flags.VisitAll(func(flag *pflag.Flag) {

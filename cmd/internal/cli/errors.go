@@ -15,13 +15,12 @@ const (
 	ExitBadInput = 2
 )
 
-// failedError marks an error of the work itself. Every other error is one of
-// usage or of input.
+// failedError marks a failure of the work. Every other error is bad usage or bad input.
 type failedError struct{ error }
 
 func (e failedError) Unwrap() error { return e.error }
 
-// Failed marks an error, unless it is nil, as one of the work itself.
+// Failed marks an error, unless it is nil, as a failure of the work.
 func Failed(err error) error {
 	if err == nil {
 		return nil
@@ -29,8 +28,8 @@ func Failed(err error) error {
 	return failedError{err}
 }
 
-// ExitStatus returns the exit status that an error stands for: ExitBadInput unless
-// Failed has marked it.
+// ExitStatus returns the exit status for an error: ExitFailed if Failed has marked it,
+// else ExitBadInput.
 func ExitStatus(err error) int {
 	switch {
 	case err == nil:

@@ -26,7 +26,8 @@ func RoundDuration(d time.Duration) time.Duration {
 	return d.Round(unit)
 }
 
-// Printable returns a text from outside so that it cannot drive a terminal.
+// Printable returns a text, quoted if it has characters that are not printable and could
+// control a terminal.
 func Printable(text string) string {
 	for _, r := range text {
 		if !unicode.IsPrint(r) {

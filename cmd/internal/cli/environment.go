@@ -8,9 +8,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// EnvironmentName returns the variable that sets a flag: ELASTALLOC_MAX_JOBS for
+// environmentName returns the variable that sets a flag: ELASTALLOC_MAX_JOBS for
 // max-jobs.
-func EnvironmentName(flag *pflag.Flag) string {
+func environmentName(flag *pflag.Flag) string {
 	return "ELASTALLOC_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
 }
 
@@ -22,7 +22,7 @@ func setFromEnvironment(flags *pflag.FlagSet, env LookupEnv) error {
 		if flag.Changed || flag.Name == "help" || bad != nil {
 			return
 		}
-		name := EnvironmentName(flag)
+		name := environmentName(flag)
 		value, _ := env(name)
 		if value == "" {
 			return
@@ -38,7 +38,7 @@ func setFromEnvironment(flags *pflag.FlagSet, env LookupEnv) error {
 func describeEnvironment(root *cobra.Command) {
 	for _, command := range root.Commands() {
 		command.Flags().VisitAll(func(flag *pflag.Flag) {
-			flag.Usage += " [$" + EnvironmentName(flag) + "]"
+			flag.Usage += " [$" + environmentName(flag) + "]"
 		})
 	}
 }

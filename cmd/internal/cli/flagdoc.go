@@ -40,8 +40,8 @@ func writeFlags(w io.Writer, root *cobra.Command) error {
 			if flag.Shorthand != "" {
 				name += ", `-" + flag.Shorthand + "`"
 			}
-			usage := strings.TrimSuffix(flag.Usage, " [$"+EnvironmentName(flag)+"]")
-			fmt.Fprintf(&text, "| %s | %s | `%s` | %s |\n", name, defaultOf(flag), EnvironmentName(flag),
+			usage := strings.TrimSuffix(flag.Usage, " [$"+environmentName(flag)+"]")
+			fmt.Fprintf(&text, "| %s | %s | `%s` | %s |\n", name, defaultOf(flag), environmentName(flag),
 				strings.ReplaceAll(usage, "|", `\|`))
 		})
 	}

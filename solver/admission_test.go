@@ -1,8 +1,10 @@
 package solver_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -97,9 +99,7 @@ func TestAdmission(t *testing.T) {
 func TestAdmissionProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := solvertest.Snapshots().Draw(t, "snapshot")
-		for _, admission := range []solver.Admission{
-			solver.AdmissionFIFO, solver.AdmissionOptimized, solver.AdmissionPreemptive,
-		} {
+		for _, admission := range solver.Admissions() {
 			p := solver.NewProblem(s, admission)
 			plan := solver.NewPlan(len(p.Jobs), p.Steps)
 			admitted := make([]bool, len(s.Jobs))
@@ -116,18 +116,66 @@ func TestAdmissionProperties(t *testing.T) {
 			if err := p.Check(plan); err != nil {
 				t.Fatalf("%s: not even the smallest sizes are a legal plan: %v", admission, err)
 			}
-			// FIFO: whoever is left out, nobody of the same kind passes it.
+			// FIFO: no job of the same kind passes one that is left out, unless that one never
+			// fits.
 			leftOut := map[bool]bool{}
 			for i := range s.Jobs {
 				queued := s.Jobs[i].Queued()
+				if s.Jobs[i].LegalSizes()[0] > s.TotalNodes {
+					continue
+				}
 				if admitted[i] && leftOut[queued] {
 					t.Fatalf("%s: job %d passes one before it: %v", admission, i, admitted)
 				}
 				leftOut[queued] = leftOut[queued] || !admitted[i]
 			}
-			if admission == solver.AdmissionPreemptive && slices.Contains(admitted, false) {
-				t.Fatalf("preemptive admission leaves a job out: %v", admitted)
+			everyJob := admission == solver.AdmissionPreemptive || admission == solver.AdmissionStartFirst
+			if everyJob && slices.Contains(admitted, false) {
+				t.Fatalf("%s admission leaves a job out: %v", admission, admitted)
 			}
 		}
 	})
+}
+
+// TestStartFirst looks at which sizes START_FIRST leaves to whom.
+func TestStartFirst(t *testing.T) {
+	job := func(smallest, current int, trained time.Duration) solver.Job {
+		j := solver.NewJob(fmt.Sprint(smallest, current, trained), time.Hour)
+		j.MinNodes, j.CurrentNodes, j.TrainingTime = smallest, current, trained
+		return j
+	}
+	s := &solver.Snapshot{TotalNodes: 8, Horizon: solver.DefaultHorizon(), Jobs: []solver.Job{
+		job(1, 8, time.Hour), // runs: may be paused
+		job(16, 0, 0),        // never fits: blocks nobody
+		job(4, 0, 0),         // starts
+		job(4, 0, time.Hour), // paused: may wait
+		job(8, 0, 0),         // does not fit beside the 4 before it
+		job(1, 0, 0),         // comes after one that does not fit
+		job(2, 4, 0),         // runs, if only just
+	}}
+	p := solver.NewProblem(s, solver.AdmissionStartFirst)
+	mayWait := make(map[int]bool)
+	for i := range p.Jobs {
+		mayWait[p.Jobs[i].Index] = p.Jobs[i].Sizes[0] == 0
+	}
+	want := map[int]bool{0: true, 1: true, 2: false, 3: true, 4: true, 5: true, 6: true}
+	if fmt.Sprint(mayWait) != fmt.Sprint(want) {
+		t.Errorf("jobs that may hold no nodes: %v; want %v", mayWait, want)
+	}
+}
+
+// TestNeverFittingBlocksNobody holds for every admission.
+func TestNeverFittingBlocksNobody(t *testing.T) {
+	for _, current := range []int{0, 16} {
+		big := solver.NewJob("big", time.Hour)
+		big.MinNodes, big.CurrentNodes = 16, current
+		small := solver.NewJob("small", time.Hour)
+		s := &solver.Snapshot{TotalNodes: 8, Horizon: solver.DefaultHorizon(), Jobs: []solver.Job{big, small}}
+		for _, admission := range solver.Admissions() {
+			p := solver.NewProblem(s, admission)
+			if !slices.ContainsFunc(p.Jobs, func(j solver.AdmittedJob) bool { return j.Index == 1 }) {
+				t.Errorf("%s, with %d nodes held: the job that fits is not admitted", admission, current)
+			}
+		}
+	}
 }

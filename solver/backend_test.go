@@ -35,7 +35,7 @@ func TestRelativeGap(t *testing.T) {
 func TestDefaultOptions(t *testing.T) {
 	want := solver.Options{
 		Backend: solver.BackendExact, Formulation: solver.FormulationOneHot,
-		Admission: solver.AdmissionFIFO,
+		Objective: solver.ObjectiveProgress, Admission: solver.AdmissionFIFO,
 	}
 	if diff := cmp.Diff(want, solver.DefaultOptions()); diff != "" {
 		t.Errorf("DefaultOptions() (-want +got):\n%s", diff)

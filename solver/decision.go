@@ -106,7 +106,7 @@ func DecideNow(s *Snapshot, nodes []int) Decision {
 // model has, such as 0.
 func Decide(s *Snapshot, p *Problem, plan Plan) Decision {
 	d := Decision{Allocations: make([]Allocation, len(s.Jobs))}
-	noNodes, noProgress := make([]int, s.Horizon.Steps), make([]float64, s.Horizon.Steps)
+	noNodes, noProgress := make([]int, p.Steps), make([]float64, p.Steps)
 	for i := range s.Jobs {
 		job := &s.Jobs[i]
 		d.Allocations[i] = Allocation{

@@ -20,6 +20,10 @@ type Options struct {
 	// RelativeGap ends the search once the plan is proven within this share of the
 	// optimum. At least 0 and less than 1; 0 means prove optimality.
 	RelativeGap float64
+	// Objective is what is maximised; "" means ObjectiveProgress.
+	Objective Objective
+	// TotalTime are the parameters of ObjectiveTotalTime.
+	TotalTime TotalTimeOptions
 	// Admission is who gets nodes when the minimums do not all fit; "" means
 	// AdmissionFIFO.
 	Admission Admission
@@ -36,6 +40,9 @@ func (o Options) WithDefaults() Options {
 	}
 	if o.Formulation == "" {
 		o.Formulation = FormulationOneHot
+	}
+	if o.Objective == "" {
+		o.Objective = ObjectiveProgress
 	}
 	if o.Admission == "" {
 		o.Admission = AdmissionFIFO
@@ -55,7 +62,12 @@ func (o Options) Validate(known []BackendName) []Violation {
 	if gap := o.RelativeGap; !(gap >= 0 && gap < 1) {
 		bad.addf("relative_gap", "is %v; want at least 0 and less than 1", gap)
 	}
-	validateName(&bad, "admission", o.Admission, []Admission{AdmissionFIFO, AdmissionOptimized, AdmissionPreemptive})
+	validateName(&bad, "objective", o.Objective, []Objective{ObjectiveProgress, ObjectiveTotalTime})
+	if o.Objective == ObjectiveTotalTime && o.Formulation == FormulationPaper {
+		bad.addf("formulation", "is %q, which has no objective %q; want %q", o.Formulation, o.Objective, FormulationOneHot)
+	}
+	o.TotalTime.validate(&bad)
+	validateName(&bad, "admission", o.Admission, Admissions())
 	return bad
 }
 

@@ -51,35 +51,50 @@ type AdmittedJob struct {
 	SizeValue []float64
 }
 
-// NewProblem admits jobs of a valid snapshot and builds the model over them.
+// NewProblem admits jobs of a valid snapshot and builds the paper's model over them,
+// that of ObjectiveProgress.
 func NewProblem(s *Snapshot, admission Admission) *Problem {
-	admitted := admit(s, admission)
-	p := newProblem(s)
+	return NewProblemFor(s, Options{Objective: ObjectiveProgress, Admission: admission})
+}
+
+// NewProblemFor admits jobs of a valid snapshot and builds the model over them, as
+// options with their defaults ask.
+func NewProblemFor(s *Snapshot, o Options) *Problem {
+	horizon := s.Horizon
+	if o.Objective == ObjectiveTotalTime {
+		horizon = o.TotalTime.horizon()
+	}
+	admitted := admit(s, o.Admission)
+	p := newProblem(s.TotalNodes, horizon.Steps)
 	p.Jobs = make([]AdmittedJob, len(admitted))
 	for n, a := range admitted {
-		job := &s.Jobs[a.index]
-		sizes := job.LegalSizes()
+		sizes := s.Jobs[a.index].LegalSizes()
 		if a.mayWait {
 			sizes = append([]int{0}, sizes...)
 		}
-		p.Jobs[n] = newAdmittedJob(s, a.index, sizes)
+		p.Jobs[n] = newAdmittedJob(s, a.index, sizes, horizon.Step)
 	}
-	p.gainProgress(s)
+	if o.Objective == ObjectiveTotalTime {
+		p.valueTotalTime(s, &o.TotalTime, o.Admission)
+	} else {
+		p.gainProgress(s)
+	}
 	return p
 }
 
-// newProblem returns the model of a snapshot without jobs.
-func newProblem(s *Snapshot) *Problem {
-	return &Problem{Capacity: slices.Repeat([]int{s.TotalNodes}, s.Horizon.Steps), Steps: s.Horizon.Steps}
+// newProblem returns a model without jobs.
+func newProblem(nodes, steps int) *Problem {
+	return &Problem{Capacity: slices.Repeat([]int{nodes}, steps), Steps: steps}
 }
 
-// newAdmittedJob works out the model's data of job i of the snapshot.
-func newAdmittedJob(s *Snapshot, i int, sizes []int) AdmittedJob {
+// newAdmittedJob works out the model's data of job i of the snapshot for steps of the
+// given length.
+func newAdmittedJob(s *Snapshot, i int, sizes []int, step time.Duration) AdmittedJob {
 	job := &s.Jobs[i]
-	first, later := work(job, sizes, s.Horizon.Step)
+	first, later := work(job, sizes, step)
 	return AdmittedJob{
 		Index:         i,
-		Demand:        job.RemainingETA.Seconds(),
+		Demand:        job.Demand(),
 		Current:       job.CurrentNodes,
 		TrainingTime:  job.TrainingTime,
 		Sizes:         sizes,
@@ -91,10 +106,15 @@ func newAdmittedJob(s *Snapshot, i int, sizes []int) AdmittedJob {
 // work returns what each size serves in the first and in a later step of the
 // given length. In a later step that is p * speed(k), equations (linear 1) and
 // (linear 2) of the paper. In the first step a job that grows from c nodes to k
-// stays on c for the rescale delay r: r * speed(c) + (p - r) * speed(k).
+// stays on c for the rescale delay r: r * speed(c) + (p - r) * speed(k). One with a
+// restart time r that changes or resumes serves (p - r) * speed(k).
 func work(job *Job, sizes []int, step time.Duration) (first, later []float64) {
 	p := step.Seconds()
 	r := min(job.RescaleDelay, step).Seconds()
+	restart := min(job.RestartTime, step).Seconds()
+	if job.NeverStarted() {
+		restart = 0
+	}
 	first, later = make([]float64, len(sizes)), make([]float64, len(sizes))
 	for n, k := range sizes {
 		speed := job.Speed(k)
@@ -102,6 +122,9 @@ func work(job *Job, sizes []int, step time.Duration) (first, later []float64) {
 		first[n] = later[n]
 		if k > job.CurrentNodes && r > 0 {
 			first[n] = r*job.Speed(job.CurrentNodes) + (p-r)*speed
+		}
+		if k != job.CurrentNodes && restart > 0 {
+			first[n] = (p - restart) * speed
 		}
 	}
 	return first, later

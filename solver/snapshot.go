@@ -83,8 +83,11 @@ func (s *Snapshot) WithDefaults() *Snapshot {
 type Job struct {
 	// ID is unique in the snapshot and not empty.
 	ID string
-	// RemainingETA is the run time left on exactly one node, the paper's d_i.
+	// RemainingETA is the run time left on ETANodes nodes.
 	RemainingETA time.Duration
+	// ETANodes is the number of nodes that RemainingETA is measured on; 0 means one
+	// node. With a speed table it lies within the table.
+	ETANodes int
 	// MinNodes and MaxNodes are the range the job may scale in. 0 means 1 and the
 	// largest of AllowedNodes, or 16 where there are none.
 	MinNodes, MaxNodes int
@@ -102,8 +105,16 @@ type Job struct {
 	// Weight is the factor on the job's progress in the objective; nil means 1.
 	Weight *float64
 	// RescaleDelay is how long a started or scaled-up job stays on its current
-	// nodes in the first step. Scaling down is free.
+	// nodes in the first step. Scaling down is free. ObjectiveTotalTime does not look
+	// at it.
 	RescaleDelay time.Duration
+	// RestartTime is how long a job that holds nodes or has trained makes no progress
+	// when its nodes change, up or down, or when it resumes. Not together with
+	// RescaleDelay.
+	RestartTime time.Duration
+	// WaitingTime is the time without nodes since the job's submission, queueing and
+	// pauses together. ObjectiveTotalTime ages by it.
+	WaitingTime time.Duration
 }
 
 // NewJob returns a queued job with every optional field at its default.
@@ -151,6 +162,17 @@ func (j *Job) WeightOrDefault() float64 {
 
 // Queued reports whether the job holds no nodes.
 func (j *Job) Queued() bool { return j.CurrentNodes == 0 }
+
+// NeverStarted reports whether the job holds no nodes and has not trained.
+func (j *Job) NeverStarted() bool { return j.CurrentNodes == 0 && j.TrainingTime == 0 }
+
+// Demand returns the run time left on exactly one node in seconds, the paper's d_i.
+func (j *Job) Demand() float64 {
+	if j.ETANodes == 0 {
+		return j.RemainingETA.Seconds()
+	}
+	return j.RemainingETA.Seconds() * j.speedAt(float64(j.ETANodes))
+}
 
 // LegalSizes returns the sizes the job may hold while it trains, ascending: its
 // allowed sizes within [MinNodes, MaxNodes]; where it names none the powers of two,
@@ -209,6 +231,29 @@ func (j *Job) Speed(nodes int) float64 {
 		return 0
 	}
 	return j.Scaling.Speeds[above-1]
+}
+
+// speedAt returns the job's training speed on the given nodes, not necessarily a whole
+// number, relative to one node: 0 on none. Between two sizes of a speed table it is
+// interpolated as a straight line of logarithms, beyond its ends it is the nearest end's.
+func (j *Job) speedAt(nodes float64) float64 {
+	if nodes <= 0 {
+		return 0
+	}
+	if j.Scaling.Speeds == nil {
+		return nodes * math.Pow(j.Scaling.DoublingEfficiency, math.Log2(nodes))
+	}
+	sizes, speeds := j.tabledSizes(), j.Scaling.Speeds
+	above := sort.Search(len(sizes), func(n int) bool { return float64(sizes[n]) >= nodes })
+	switch {
+	case above == len(sizes):
+		return speeds[len(speeds)-1]
+	case above == 0 || float64(sizes[above]) == nodes:
+		return speeds[above]
+	}
+	from, to := float64(sizes[above-1]), float64(sizes[above])
+	share := math.Log(nodes/from) / math.Log(to/from)
+	return speeds[above-1] * math.Pow(speeds[above]/speeds[above-1], share)
 }
 
 // tabledSizes returns the sizes that Scaling.Speeds speaks of, which Validate

@@ -2,6 +2,7 @@ package solver
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -119,11 +120,21 @@ func (j *Job) validate(path string, bad *violations) {
 			bad.addf(path+".scaling.doubling_efficiency", "is %v; want more than 0 and at most 1", e)
 		}
 	}
+	j.validateETANodes(path, bad)
 	if weight := j.WeightOrDefault(); !(weight >= 0 && weight <= MaxWeight) {
 		bad.addf(path+".weight", "is %v; want 0 to %g", weight, float64(MaxWeight))
 	}
 	if j.RescaleDelay < 0 {
 		bad.addf(path+".rescale_delay", "is %v; want at least 0", j.RescaleDelay)
+	}
+	if j.RestartTime < 0 {
+		bad.addf(path+".restart_time", "is %v; want at least 0", j.RestartTime)
+	}
+	if j.RestartTime > 0 && j.RescaleDelay > 0 {
+		bad.addf(path+".restart_time", "is %v beside a rescale_delay of %v; want one of the two", j.RestartTime, j.RescaleDelay)
+	}
+	if j.WaitingTime < 0 {
+		bad.addf(path+".waiting_time", "is %v; want at least 0", j.WaitingTime)
 	}
 }
 
@@ -168,5 +179,22 @@ func (j *Job) validateSizes(path string, bad *violations) {
 			bad.addf(fmt.Sprintf("%s.scaling.table.speeds[%d]", path, i),
 				"is %v; want more than 0 and at most %g", v, float64(MaxSpeed))
 		}
+	}
+}
+
+// validateETANodes reports nodes that the remaining ETA cannot have been measured on.
+func (j *Job) validateETANodes(path string, bad *violations) {
+	if j.ETANodes < 0 {
+		bad.addf(path+".eta_nodes", "is %d; want at least 1", j.ETANodes)
+	}
+	if j.ETANodes <= 0 || j.Scaling.Speeds == nil {
+		return
+	}
+	sizes := j.tabledSizes()
+	if len(sizes) == 0 {
+		return // It is reported as such.
+	}
+	if smallest, largest := slices.Min(sizes), slices.Max(sizes); j.ETANodes < smallest || j.ETANodes > largest {
+		bad.addf(path+".eta_nodes", "is %d; want %d to %d, which the speed table covers", j.ETANodes, smallest, largest)
 	}
 }

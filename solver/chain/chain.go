@@ -57,7 +57,7 @@ func (c *Chain) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Optio
 		return solver.Decision{}, ctx.Err()
 	}
 	budget := newBudget(ctx, time.Now(), o.TimeBudget, c.config.DefaultBudget)
-	p := solver.NewProblem(s, o.Admission)
+	p := solver.NewProblemFor(s, o)
 	options := solver.SolveOptions{RelativeGap: o.RelativeGap, Formulation: o.Formulation}
 	// Greedy has the caller's context, not what is left of the budget.
 	greedy := try(ctx, c.config.Greedy, p, options)

@@ -8,16 +8,19 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Problems generates the problems of random snapshots under any admission, half of
-// them with an objective that no snapshot leads to: gains that differ by step and
-// job, values of sizes of any sign, and a capacity that varies.
+// Problems generates the problems of random snapshots under any objective and admission,
+// half of them with an objective that no snapshot leads to: gains that differ by step
+// and job, values of sizes of any sign, and a capacity that varies.
 func Problems() *rapid.Generator[*solver.Problem] { return ProblemsWithin(SmallLimits()) }
 
 // ProblemsWithin is Problems for snapshots within the given limits.
 func ProblemsWithin(limits Limits) *rapid.Generator[*solver.Problem] {
 	return rapid.Custom(func(t *rapid.T) *solver.Problem {
 		s := SnapshotsWithin(limits).Draw(t, "snapshot")
-		p := solver.NewProblem(s, rapid.SampledFrom(admissions()).Draw(t, "admission"))
+		p := solver.NewProblemFor(s, solver.Options{
+			Objective: rapid.SampledFrom([]solver.Objective{solver.ObjectiveProgress, solver.ObjectiveTotalTime}).Draw(t, "objective"),
+			Admission: rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"),
+		})
 		if rapid.Bool().Draw(t, "gains") {
 			for i := range p.Jobs {
 				p.Jobs[i].Gain = drawGain(t, p.Steps)

@@ -79,13 +79,43 @@ func drawJob(t *rapid.T, limits Limits, horizon solver.Horizon) solver.Job {
 		rapid.Float64Range(0, 10),
 	).Draw(t, "weight")
 	job.Weight = &weight
-	job.RescaleDelay = rapid.OneOf(
+	drawChangeCost(t, &job, horizon)
+	if rapid.IntRange(0, 2).Draw(t, "has waited") == 0 {
+		job.WaitingTime = time.Duration(rapid.IntRange(1, 50).Draw(t, "waiting time")) * time.Hour / 2
+	}
+	drawETANodes(t, limits, &job)
+	return job
+}
+
+// drawChangeCost draws a rescale delay or a restart time.
+func drawChangeCost(t *rapid.T, job *solver.Job, horizon solver.Horizon) {
+	cost := rapid.OneOf(
 		rapid.Just(time.Duration(0)),
 		rapid.SampledFrom([]time.Duration{
 			15 * time.Second, horizon.Step / 3, horizon.Step, horizon.Step + time.Second,
 		}),
-	).Draw(t, "rescale delay")
-	return job
+	).Draw(t, "cost of a change")
+	if rapid.Bool().Draw(t, "restarts") {
+		job.RestartTime = cost
+	} else {
+		job.RescaleDelay = cost
+	}
+}
+
+// drawETANodes draws the nodes that the remaining ETA is measured on: for most jobs one.
+func drawETANodes(t *rapid.T, limits Limits, job *solver.Job) {
+	if rapid.IntRange(0, 2).Draw(t, "eta on several nodes") != 0 {
+		return
+	}
+	smallest, largest := 1, limits.Nodes
+	if job.Scaling.Speeds != nil {
+		sizes := job.LegalSizes()
+		if len(job.Scaling.Speeds) == len(job.AllowedNodes) {
+			sizes = job.AllowedNodes
+		}
+		smallest, largest = sizes[0], sizes[len(sizes)-1]
+	}
+	job.ETANodes = rapid.IntRange(smallest, largest).Draw(t, "eta nodes")
 }
 
 // drawRemainingETA draws jobs that end at once, never, in the horizon, or just

@@ -74,11 +74,6 @@ func (r *runner) options() solver.SolveOptions {
 	return solver.SolveOptions{Formulation: r.Formulation}
 }
 
-// admissions returns all kinds of admission.
-func admissions() []solver.Admission {
-	return []solver.Admission{solver.AdmissionFIFO, solver.AdmissionOptimized, solver.AdmissionPreemptive}
-}
-
 // mustSolve asks the backend without a limit of time and returns the objective of
 // its plan, having checked what must hold of any result.
 func (r *runner) mustSolve(t *testing.T, p *solver.Problem, options solver.SolveOptions) float64 {
@@ -205,7 +200,7 @@ func (r *runner) edgeCases(t *testing.T) {
 		if bad := s.Validate(len(s.Jobs)); len(bad) > 0 {
 			t.Fatalf("%s: not valid: %v", test.name, bad)
 		}
-		for _, admission := range admissions() {
+		for _, admission := range solver.Admissions() {
 			t.Run(test.name+"/"+string(admission), func(t *testing.T) { r.agreesWithExhaustive(t, s, admission) })
 		}
 	}
@@ -220,7 +215,7 @@ func (r *runner) randomSnapshots(t *testing.T) {
 	}
 	for seed := range examples {
 		s := Snapshots().Example(seed)
-		admission := admissions()[seed%3]
+		admission := solver.Admissions()[seed%len(solver.Admissions())]
 		t.Run(fmt.Sprintf("%d/%s", seed, admission), func(t *testing.T) {
 			p := solver.NewProblem(s, admission)
 			r.skipErrors(t, seed, p)

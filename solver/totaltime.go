@@ -1,0 +1,231 @@
+package solver
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+)
+
+// The objective of total time.
+//
+// What is to be small is the sum over jobs of weight times the time from submission to
+// end. A job of remaining demand d_i, the longest first, in a pool of N nodes on which k
+// nodes train at u k^a, contributes c_i d_i to the least such sum, where
+//
+//	c_i = V_i (1 - (V_(i-1)/V_i)^p)^(1/p) / (N^a u_i),   p = 1/(1-a),
+//
+// V_i being the weight of the jobs up to i and of those still to come (Berg, Vesilo and
+// Harchol-Balter, "heSRPT: Parallel scheduling to minimize mean slowdown" (2020)). So
+// c_i is what a second of one-node work on the job saves, and a decision maximises
+//
+//	sum_i c_i s_i(k_i) - chi_i(k_i)
+//
+// over legal sizes k_i within the pool: a knapsack, where chi_i(k) is what it costs to
+// change to k nodes. docs/total-time.md derives it.
+
+// Defaults of TotalTimeOptions.
+const (
+	DefaultFairness         = 1.0
+	DefaultAging            = 8 * time.Hour
+	DefaultRescalePrice     = 75 * time.Second
+	DefaultPayback          = 900 * time.Second
+	DefaultPausePriceFactor = 1.0
+	DefaultStartBonus       = 500 * time.Second
+)
+
+// TotalTimeOptions are the parameters of ObjectiveTotalTime. Nil means the default of
+// each.
+type TotalTimeOptions struct {
+	// Fairness scales the weight of the jobs still to come, F: the larger, the nearer to
+	// equal shares; 0 expects none, as heSRPT does. At least 0.
+	Fairness *float64
+	// Aging is the time without nodes after which a job counts twice, A; 0 is off.
+	Aging *time.Duration
+	// RescalePrice is how many job-seconds of an average job a change of a job's nodes
+	// must save, beta. At least 0.
+	RescalePrice *time.Duration
+	// Payback is the time that a change is paid back over, L. More than 0.
+	Payback *time.Duration
+	// PausePriceFactor is what taking all nodes from a running job costs, in rescale
+	// prices. At least 0.
+	PausePriceFactor *float64
+	// StartBonus is what starting a job that never had nodes is worth beyond its share,
+	// in job-seconds of an average job, under AdmissionOptimized. At least 0.
+	StartBonus *time.Duration
+}
+
+// totalTime is the objective's parameters, in seconds, and what it takes from all jobs
+// of a snapshot.
+type totalTime struct {
+	fairness, aging, price, payback, pauseFactor, startBonus float64
+	// exponent is a of speed(k) = u k^a, power is 1/(1-a).
+	exponent, power float64
+	// meanWeight is that of the jobs with their aging, wbar.
+	meanWeight float64
+}
+
+// valueOr returns what a points to, or the default.
+func valueOr[T any](a *T, fallback T) T {
+	if a == nil {
+		return fallback
+	}
+	return *a
+}
+
+// horizon returns the one step that the objective decides: its length matters only to
+// the progress that a plan shows.
+func (o *TotalTimeOptions) horizon() Horizon {
+	return Horizon{Step: valueOr(o.Payback, DefaultPayback), Steps: 1}
+}
+
+// valueTotalTime fills in the values of the sizes of the jobs of p, which are jobs of s.
+// All jobs of the snapshot count, admitted or not.
+func (p *Problem) valueTotalTime(s *Snapshot, o *TotalTimeOptions, admission Admission) {
+	m := totalTime{
+		fairness:    valueOr(o.Fairness, DefaultFairness),
+		aging:       valueOr(o.Aging, DefaultAging).Seconds(),
+		price:       valueOr(o.RescalePrice, DefaultRescalePrice).Seconds(),
+		payback:     valueOr(o.Payback, DefaultPayback).Seconds(),
+		pauseFactor: valueOr(o.PausePriceFactor, DefaultPausePriceFactor),
+	}
+	if admission == AdmissionOptimized {
+		m.startBonus = valueOr(o.StartBonus, DefaultStartBonus).Seconds()
+	}
+	gradient := m.gradient(s)
+	gain := []float64{0}
+	for n := range p.Jobs {
+		admitted := &p.Jobs[n]
+		admitted.Gain = gain
+		admitted.SizeValue = m.values(&s.Jobs[admitted.Index], gradient[admitted.Index], admitted.Sizes)
+	}
+}
+
+// gradient returns c_i of every job of the snapshot: the job-seconds that a second of
+// work on it saves, in units of work of one node.
+func (m *totalTime) gradient(s *Snapshot) []float64 {
+	jobs := len(s.Jobs)
+	if jobs == 0 {
+		return nil
+	}
+	pool := float64(s.TotalNodes)
+	smallest, largest := make([]float64, jobs), make([]float64, jobs)
+	weight := make([]float64, jobs)
+	meanLargest := 0.0
+	var exponents []float64
+	for i := range s.Jobs {
+		job := &s.Jobs[i]
+		sizes := job.LegalSizes()
+		smallest[i], largest[i] = float64(sizes[0]), float64(sizes[len(sizes)-1])
+		weight[i] = job.WeightOrDefault()
+		if m.aging > 0 {
+			weight[i] *= 1 + job.WaitingTime.Seconds()/m.aging
+		}
+		m.meanWeight += weight[i] / float64(jobs)
+		meanLargest += min(largest[i], pool) / float64(jobs)
+		if largest[i] > 1 {
+			exponents = append(exponents, math.Log(job.speedAt(largest[i]))/math.Log(largest[i]))
+		}
+	}
+	m.exponent = min(max(median(exponents, math.Log2(2*DefaultDoublingEfficiency)), 0.05), 0.97)
+	m.power = 1 / (1 - m.exponent)
+
+	// The key of the order is the logarithm of d_i / w'_i^a, +Inf for a weight of 0.
+	key := make([]float64, jobs)
+	order := make([]int, jobs)
+	for i := range order {
+		order[i] = i
+		key[i] = math.Log(s.Jobs[i].Demand()) - m.exponent*math.Log(weight[i])
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(key[b], key[a]) })
+
+	c := make([]float64, jobs)
+	before := 0.0
+	if pool > 0 {
+		before = m.fairness * pool / meanLargest * m.meanWeight
+	}
+	share := max(1, pool/float64(jobs))
+	for _, i := range order {
+		if weight[i] == 0 {
+			continue
+		}
+		job := &s.Jobs[i]
+		upTo := before + weight[i]
+		if pool > 0 {
+			nodes := min(max(share, smallest[i]), largest[i])
+			u := job.speedAt(nodes) / math.Pow(nodes, m.exponent)
+			// 1 - (before/upTo)^p, without cancellation where there are many jobs.
+			left := -math.Expm1(m.power * math.Log1p(-weight[i]/upTo))
+			c[i] = upTo * math.Pow(left, 1/m.power) / (math.Pow(pool, m.exponent) * u)
+		}
+		c[i] = max(c[i], weight[i]/job.speedAt(largest[i]))
+		before = upTo
+	}
+	return c
+}
+
+// median returns the middle of the values, the mean of the two in the middle of an even
+// number, fallback of none. It sorts them.
+func median(values []float64, fallback float64) float64 {
+	if len(values) == 0 {
+		return fallback
+	}
+	slices.Sort(values)
+	half := len(values) / 2
+	if len(values)%2 == 1 {
+		return values[half]
+	}
+	return (values[half-1] + values[half]) / 2
+}
+
+// values returns what each of a job's sizes is worth: what its speed saves, less what the
+// change costs.
+func (m *totalTime) values(job *Job, c float64, sizes []int) []float64 {
+	values := make([]float64, len(sizes))
+	neverStarted := job.NeverStarted()
+	bonus := m.startBonus * m.meanWeight / m.payback
+	now := job.speedAt(float64(job.CurrentNodes))
+	for n, k := range sizes {
+		speed := job.speedAt(float64(k))
+		values[n] = c * speed
+		switch {
+		case k == job.CurrentNodes:
+		case neverStarted:
+			values[n] += bonus
+		case job.Queued():
+			// Capped, so that a paused job comes back to an idle pool.
+			values[n] -= min((m.price*m.meanWeight+job.RestartTime.Seconds()*c*speed)/m.payback, c*speed/2)
+		default:
+			price := m.price
+			if k == 0 {
+				price *= m.pauseFactor
+			}
+			left := job.Demand() / max(speed, now)
+			values[n] -= (price*m.meanWeight + job.RestartTime.Seconds()*c*speed) / min(max(left, 1), m.payback)
+		}
+	}
+	return values
+}
+
+// validate reports the bad parameters.
+func (o *TotalTimeOptions) validate(bad *violations) {
+	for _, share := range []struct {
+		name  string
+		value *float64
+	}{{"fairness", o.Fairness}, {"pause_price_factor", o.PausePriceFactor}} {
+		if v := share.value; v != nil && !(*v >= 0 && *v <= MaxWeight) {
+			bad.addf("total_time."+share.name, "is %v; want 0 to %g", *v, float64(MaxWeight))
+		}
+	}
+	for _, duration := range []struct {
+		name  string
+		value *time.Duration
+	}{{"aging", o.Aging}, {"rescale_price", o.RescalePrice}, {"start_bonus", o.StartBonus}} {
+		if v := duration.value; v != nil && *v < 0 {
+			bad.addf("total_time."+duration.name, "is %v; want at least 0", *v)
+		}
+	}
+	if v := o.Payback; v != nil && *v <= 0 {
+		bad.addf("total_time.payback", "is %v; want more than 0", *v)
+	}
+}

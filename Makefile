@@ -19,7 +19,7 @@ SOAK_TIME ?= 30m
 TEST_TIMEOUT := 30m
 # How often `make conformance` draws for a property, and the packages that have any:
 # others do not know the flag.
-CHECKS ?= 5000
+CHECKS ?= 2000
 PROPERTY_PACKAGES = $(shell grep -rl --include='*_test.go' pgregory.net/rapid . | xargs -n 1 dirname | sort -u)
 
 # The tools, each as name, package and version. A stamp per version makes
@@ -118,7 +118,7 @@ breaking: $(call stamp,buf) ## Fail where the API breaks what main promised.
 check-deploy: $(call stamp,helm) ## Check deploy/: chart, manifests, rules and dashboard, against a real Prometheus.
 	scripts/deploy-prometheus.sh
 	cd deploy/checks && $(GO) mod verify && $(GO) mod tidy -diff && \
-		PATH="$(TOOLS):$$PATH" $(GO) test -count=1 ./...
+		PATH="$(TOOLS):$$PATH" $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./...
 
 .PHONY: tools
 tools: $(foreach tool,$(TOOL_NAMES),$(call stamp,$(tool))) ## Install the pinned tools into .tools/bin.

@@ -180,7 +180,7 @@ func (o *Options) build(name solver.BackendName) Backend {
 		}
 		return b
 	}
-	config := chain.BreakerConfig{Patience: o.DefaultBudget / 2, Down: b.Missing}
+	config := chain.BreakerConfig{MinAttemptTime: o.DefaultBudget / 2, Down: b.Missing}
 	if o.OnBackendChange != nil {
 		config.OnChange = func(state chain.BackendState) { o.OnBackendChange(name, state) }
 	}

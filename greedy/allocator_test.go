@@ -106,12 +106,12 @@ func TestScalingMoment(t *testing.T) {
 			want: []int{16, 4, 2, 0},
 		},
 		{
-			name: "case 1: nobody passes a job that does not fit", nodes: 6, admission: solver.AdmissionOptimized,
+			name: "case 1: no job passes one that does not fit", nodes: 6, admission: solver.AdmissionOptimized,
 			jobs: []solver.Job{running(4, hour), sized(queued(), 4, 8), queued()},
 			want: []int{4, 0, 0},
 		},
 		{
-			name: "case 1: idle nodes are all it gives, so nobody is halved", nodes: 10,
+			name: "case 1: idle nodes are all it gives, so no job is halved", nodes: 10,
 			jobs: []solver.Job{running(8, hour), sized(queued(), 1, 2), queued()},
 			want: []int{8, 2, 0},
 		},
@@ -142,7 +142,7 @@ func TestScalingMoment(t *testing.T) {
 			want: []int{4, 2},
 		},
 		{
-			name: "case 2: everybody at the largest size", nodes: 100,
+			name: "case 2: every job at its largest size", nodes: 100,
 			jobs: []solver.Job{running(16, hour), running(16, hour)},
 			want: []int{16, 16},
 		},
@@ -168,7 +168,7 @@ func TestScalingMoment(t *testing.T) {
 			want: []int{4, 4, 4},
 		},
 		{
-			name: "case 3: nothing changes if nobody frees enough", nodes: 12, admission: solver.AdmissionOptimized,
+			name: "case 3: nothing changes if no job frees enough", nodes: 12, admission: solver.AdmissionOptimized,
 			jobs: []solver.Job{running(4, 3*hour), running(8, hour), sized(queued(), 6)},
 			want: []int{4, 8, 0},
 		},
@@ -225,7 +225,7 @@ func TestScalingMoment(t *testing.T) {
 			want: []int{1, 1, 0, 0},
 		},
 		{
-			name:  "shrunken pool, preemptive: the last running job is preempted and nobody passes it",
+			name:  "shrunken pool, preemptive: the last running job is preempted and no job passes it",
 			nodes: 6, admission: solver.AdmissionPreemptive,
 			jobs: []solver.Job{running(2, hour), sized(running(8, hour), 6, 8), queued()},
 			want: []int{4, 0, 0},

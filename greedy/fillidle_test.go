@@ -32,7 +32,7 @@ func TestFillIdle(t *testing.T) {
 			want: []int{16, 2, 4, 1, 0},
 		},
 		{
-			name: "nobody passes a job that does not fit", nodes: 6,
+			name: "no job passes one that does not fit", nodes: 6,
 			jobs: []solver.Job{running(4, hour), sized(queued(), 4), queued()},
 			want: []int{4, 0, 0},
 		},
@@ -52,7 +52,7 @@ func TestFillIdle(t *testing.T) {
 			want: []int{7, 1, 8},
 		},
 		{
-			name: "shrunken pool: the last running jobs lose theirs and nobody starts", nodes: 9,
+			name: "shrunken pool: the last running jobs lose theirs and no job starts", nodes: 9,
 			jobs: []solver.Job{running(4, hour), queued(), running(2, hour), running(4, hour), running(1, hour)},
 			want: []int{4, 0, 2, 0, 0},
 		},

@@ -42,7 +42,7 @@ func newMoment(p *solver.Problem) *moment {
 // that is not enough, the same goes for jobs that can only be brought to their
 // smallest size, such as from 4 to 3 nodes. If that is not enough either, the
 // running jobs listed last lose their nodes, where they may hold none; then the
-// queue has to wait, since nobody from it may pass them.
+// queue has to wait, since no job of it may pass them.
 func (m *moment) shrink() {
 	if m.idle >= 0 {
 		return

@@ -77,7 +77,7 @@ func start(t *testing.T, change func(*Config)) *harness {
 
 // down is the state of a backend that rests.
 func down() chain.BackendState {
-	return chain.BackendState{RestsUntil: time.Now().Add(time.Hour), Cause: "no program"}
+	return chain.BackendState{OpenUntil: time.Now().Add(time.Hour), Cause: "no program"}
 }
 
 // get returns the status code and the body of an admin page.

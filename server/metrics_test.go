@@ -129,7 +129,7 @@ func TestGaugeFollowsTheBreaker(t *testing.T) {
 			return solver.Result{}, errors.New("out of luck")
 		})
 		// A rest is over before the next call is there.
-		breaker := chain.NewBreaker(config.Backends[0], chain.BreakerConfig{Failures: 2, Rest: time.Nanosecond})
+		breaker := chain.NewBreaker(config.Backends[0], chain.BreakerConfig{Failures: 2, OpenTime: time.Nanosecond})
 		config.Backends = []solver.Backend{breaker}
 		c.Allocator = decider{chain: chain.New(config)}
 		c.Backends = []Backend{{Name: breaker.Name(), State: breaker.State}, {Name: solver.BackendGreedy}}

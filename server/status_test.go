@@ -116,7 +116,7 @@ func TestStatusPageShowsDecisions(t *testing.T) {
 		broken := fakeBackend{name: solver.BackendCBC, solve: func(context.Context, *solver.Problem) (solver.Result, error) {
 			return solver.Result{}, errors.New(`it printed "<img src=x onerror=alert(1)>"`)
 		}}
-		breaker := chain.NewBreaker(broken, chain.BreakerConfig{Failures: 1, Rest: time.Hour})
+		breaker := chain.NewBreaker(broken, chain.BreakerConfig{Failures: 1, OpenTime: time.Hour})
 		config.Backends = append(config.Backends, breaker)
 		c.Allocator = decider{chain: chain.New(config)}
 		c.Backends = []Backend{
@@ -163,7 +163,7 @@ func TestStatusPageShowsDecisions(t *testing.T) {
 		"&lt;/td&gt;&lt;script&gt;alert(1)&lt;/script&gt;��long ",
 		">filled<", `data-label="jobs">2<`, `data-label="nodes">8<`, "filled idle nodes", `data-label="gap">–<`, `data-label="over greedy">–<`,
 		">refused<", `data-label="by">exact<`, ">feasible<", `data-label="over greedy">&#43;0.0 %<`,
-		"cbc not asked: <bdi>resting until ",
+		"cbc not asked: <bdi>circuit open until ",
 		">broken<", `data-label="by">exact<`, "<b>cbc crashed</b> after ", "<bdi>it printed",
 		">first<", `data-label="took">`,
 	)

@@ -30,10 +30,10 @@ func describeState(s chain.BackendState, now time.Time) (state, why string) {
 	}
 	state += " since " + dayAndTime(s.Since, now)
 	switch {
-	case s.OnTrial:
+	case s.HalfOpen:
 		state += ", a decision is trying it now"
-	case now.Before(s.RestsUntil):
-		state += fmt.Sprintf(", next try from %s, in %s", clockTime(s.RestsUntil), describeAge(s.RestsUntil.Sub(now)))
+	case now.Before(s.OpenUntil):
+		state += fmt.Sprintf(", next try from %s, in %s", clockTime(s.OpenUntil), describeAge(s.OpenUntil.Sub(now)))
 	default:
 		state += ", the next decision tries it"
 	}

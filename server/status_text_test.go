@@ -18,23 +18,23 @@ func TestDescribeState(t *testing.T) {
 		"up":           {chain.BackendState{Up: true}, "up", ""},
 		"up once more": {chain.BackendState{Up: true, Since: since, Failures: 2, Cause: "no matter"}, "up again since 02:58:30", ""},
 		"resting": {
-			chain.BackendState{Since: since, RestsUntil: now.Add(27 * time.Second), Failures: 5, Cause: "signal: killed"},
+			chain.BackendState{Since: since, OpenUntil: now.Add(27 * time.Second), Failures: 5, Cause: "signal: killed"},
 			"resting since 02:58:30, next try from 03:00:27, in 27 s", "5 failures in a row, the last: signal: killed",
 		},
 		"resting since yesterday": {
-			chain.BackendState{Since: now.Add(-4 * time.Hour), RestsUntil: now.Add(4 * time.Minute), Failures: 40, Cause: "signal: killed"},
+			chain.BackendState{Since: now.Add(-4 * time.Hour), OpenUntil: now.Add(4 * time.Minute), Failures: 40, Cause: "signal: killed"},
 			"resting since Feb 28 23:00:00, next try from 03:04:00, in 4 min", "40 failures in a row, the last: signal: killed",
 		},
 		"rested": {
-			chain.BackendState{Since: since, RestsUntil: now, Failures: 5, Cause: "x"},
+			chain.BackendState{Since: since, OpenUntil: now, Failures: 5, Cause: "x"},
 			"resting since 02:58:30, the next decision tries it", "5 failures in a row, the last: x",
 		},
 		"on trial": {
-			chain.BackendState{Since: since, RestsUntil: now, OnTrial: true, Failures: 1, Cause: "x"},
+			chain.BackendState{Since: since, OpenUntil: now, HalfOpen: true, Failures: 1, Cause: "x"},
 			"resting since 02:58:30, a decision is trying it now", "1 failure: x",
 		},
 		"missing": {
-			chain.BackendState{NeverUp: true, Since: since, RestsUntil: now.Add(time.Second), Cause: "no such\tfile"},
+			chain.BackendState{NeverUp: true, Since: since, OpenUntil: now.Add(time.Second), Cause: "no such\tfile"},
 			"missing since 02:58:30, next try from 03:00:01, in 1 s", "no such\uFFFDfile",
 		},
 	} {

@@ -12,7 +12,7 @@ import (
 
 // FirstInFirstOut runs jobs of fixed size in the order of arrival and never
 // resizes one: the front of the queue starts as soon as its size fits, and until
-// then nobody passes it.
+// then no job passes it.
 func FirstInFirstOut(s *solver.Snapshot) []int { return greedy.FillIdle(s) }
 
 // ShortestRemaining is SRPT over jobs of fixed size, preemptive: in the order of

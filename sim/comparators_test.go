@@ -58,7 +58,7 @@ func TestComparators(t *testing.T) {
 		"max-min: by weight":            {MaxMin, pool(11, weighted, told(9, 0), told(9, 0)), []int{8, 2, 1}},
 		"max-min: up to the largest":    {MaxMin, pool(40, told(9, 0), told(9, 0)), []int{16, 16}},
 		"max-min: more jobs than nodes": {MaxMin, pool(2, told(9, 0), told(9, 1), told(9, 0)), []int{1, 1, 0}},
-		"max-min: nobody":               {MaxMin, pool(2), []int{}},
+		"max-min: no jobs":              {MaxMin, pool(2), []int{}},
 
 		// Shares of two are 0.116 and 0.884. Of 32 nodes that is 3.7 and 28.3: at most
 		// 2 and 16. The 14 that are left go to the longer, 4, then 8, then 16.
@@ -67,10 +67,10 @@ func TestComparators(t *testing.T) {
 		// (0.7 of its share's worth), two make 4.
 		"hesrpt: the shortest has the most": {HeSRPT, pool(12, told(1000, 0), told(10, 0)), []int{4, 8}},
 		// Shares of three are 0.033, 0.251 and 0.716; of 8 nodes 0.3, 2.0 and 5.7: 1, 2
-		// and 4. The last goes to nobody but the longest.
-		"hesrpt: everybody has the least": {HeSRPT, pool(8, told(10, 0), told(1000, 0), told(100, 0)), []int{4, 2, 2}},
+		// and 4. The last goes to the longest.
+		"hesrpt: every job has the least": {HeSRPT, pool(8, told(10, 0), told(1000, 0), told(100, 0)), []int{4, 2, 2}},
 		"hesrpt: more jobs than nodes":    {HeSRPT, pool(1, told(10, 0), told(5, 1)), []int{0, 1}},
-		"hesrpt: nobody":                  {HeSRPT, pool(1), []int{}},
+		"hesrpt: no jobs":                 {HeSRPT, pool(1), []int{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, test.rule(test.snapshot)); diff != "" {
@@ -81,7 +81,7 @@ func TestComparators(t *testing.T) {
 }
 
 // TestComparatorsAreLegal checks on any snapshot that a rule's decision can be
-// carried out and that no rule leaves the pool to nobody.
+// carried out and that no rule leaves the pool idle.
 func TestComparatorsAreLegal(t *testing.T) {
 	rules := map[string]Rule{"max-min": MaxMin, "hesrpt": HeSRPT, "srpt": ShortestRemaining}
 	rapid.Check(t, func(t *rapid.T) {
@@ -98,7 +98,7 @@ func TestComparatorsAreLegal(t *testing.T) {
 			for i := range s.Jobs {
 				smallest := s.Jobs[i].LegalSizes()[0]
 				if idle == s.TotalNodes && smallest <= idle && name == "srpt" {
-					t.Fatalf("%s gives nobody any of %d nodes, though job %d could do with %d", name, idle, i, smallest)
+					t.Fatalf("%s gives no job any of %d nodes, though job %d could do with %d", name, idle, i, smallest)
 				}
 			}
 		}
@@ -144,7 +144,7 @@ func TestTotalTimeBound(t *testing.T) {
 		t.Errorf("the bound of an hour on one node is %v", got)
 	}
 	if got := TotalTimeBound(nil, 1); got != 0 {
-		t.Errorf("the bound of nobody is %v", got)
+		t.Errorf("the bound of no jobs is %v", got)
 	}
 }
 

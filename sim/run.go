@@ -151,7 +151,7 @@ type simulation struct {
 	// every event.
 	fillAt    time.Duration
 	decisions []Decision
-	// idleMoments is how many scaling moments in a row have left everybody waiting.
+	// idleMoments is how many scaling moments in a row have left every job waiting.
 	idleMoments int
 }
 

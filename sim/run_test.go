@@ -298,7 +298,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestRunOfNobody(t *testing.T) {
+func TestRunWithoutJobs(t *testing.T) {
 	if result := run(t, policy(t, "optimal"), DefaultConfig(4)); len(result.Jobs)+len(result.Decisions) != 0 {
 		t.Errorf("the result is %+v; want nothing", result)
 	}

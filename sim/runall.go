@@ -17,7 +17,7 @@ type Task struct {
 // one call at a time. The first error ends all and is returned; the results are
 // those of Run, whatever the number of workers.
 //
-// Decision times are wall-clock times, so they are only worth reading with no more
+// Decision times are wall-clock times, so they mean something only with no more
 // workers than idle processors: a decision is made by one goroutine.
 func RunAll(ctx context.Context, tasks []Task, allocator Allocator, workers int, done func(*Result)) ([]*Result, error) {
 	ctx, cancel := context.WithCancelCause(ctx)

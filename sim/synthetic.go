@@ -72,7 +72,7 @@ const (
 // another of 1, 2, 4, 8 and 16 to see what the load changes.
 func Synthetic(kind SyntheticKind, seed uint64, nodesAsked int) (Trace, error) {
 	if kind != Baseline && kind != Heterogeneous {
-		return nil, fmt.Errorf("there is no synthetic workload %q; want %s or %s", kind, Baseline, Heterogeneous)
+		return nil, fmt.Errorf("unknown synthetic workload %q (want %s or %s)", kind, Baseline, Heterogeneous)
 	}
 	// Each property has a stream of its own, so that the kinds agree.
 	stream := func(n uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, n)) }

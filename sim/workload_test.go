@@ -86,7 +86,7 @@ func TestDisturb(t *testing.T) {
 	if diff := cmp.Diff(before, before.Disturb(Disturbance{}, 1)); diff != "" {
 		t.Errorf("no disturbance changes (-before +after):\n%s", diff)
 	}
-	// More bugs take nobody's bug away.
+	// More bugs take no job's bug away.
 	more := before.Disturb(Disturbance{BugShare: 0.5}, 1)
 	for i, job := range disturbed.Jobs {
 		if job.Fate == OutcomeHung && (more.Jobs[i].Fate != OutcomeHung || more.Jobs[i].HangAfter != job.HangAfter) {

@@ -33,7 +33,7 @@ func TestAdmission(t *testing.T) {
 		fifo, optimized, preempted smallest
 	}{
 		{
-			name:     "everybody fits",
+			name:     "every job fits",
 			snapshot: holding(4, []int{2, 0, 1}, []int{1, 1, 2}),
 			fifo:     smallest{0: 1, 1: 1, 2: 2}, optimized: smallest{0: 1, 1: 0, 2: 2}, preempted: smallest{0: 0, 1: 0, 2: 0},
 		},
@@ -55,12 +55,12 @@ func TestAdmission(t *testing.T) {
 			fifo:     smallest{0: 1, 1: 1, 2: 1}, optimized: smallest{0: 1, 1: 0, 2: 1}, preempted: smallest{0: 0, 1: 0, 2: 0},
 		},
 		{
-			name:     "shrunken pool: the last running jobs go and nobody passes them",
+			name:     "shrunken pool: the last running jobs go and no job passes them",
 			snapshot: holding(5, []int{2, 0, 4, 1}, []int{2, 1, 4, 1}),
 			fifo:     smallest{0: 2}, optimized: smallest{0: 2, 1: 0}, preempted: smallest{0: 0, 1: 0, 2: 0, 3: 0},
 		},
 		{
-			name:     "a minimum that is no legal size counts as the next one",
+			name:     "a minimum that is not a legal size counts as the next one",
 			snapshot: holding(3, []int{0}, []int{3}),
 			fifo:     smallest{}, optimized: smallest{0: 0}, preempted: smallest{0: 0},
 		},

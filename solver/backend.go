@@ -34,7 +34,7 @@ type Backend interface {
 	Name() BackendName
 	// Solve returns the best plan for p that it finds before ctx ends. A plan cut
 	// short by ctx is a result with LimitTime, not an error. An error means that
-	// there is no plan; it wraps ErrUnavailable, ErrTimedOut or ErrInvalidPlan where
+	// no plan was found; it wraps ErrUnavailable, ErrTimedOut or ErrInvalidPlan where
 	// those say why.
 	Solve(ctx context.Context, p *Problem, options SolveOptions) (Result, error)
 }
@@ -73,14 +73,14 @@ var (
 	ErrUnsuited = fmt.Errorf("%w for this problem", ErrUnavailable)
 	// ErrTimedOut means that the backend had no plan when its time was up.
 	ErrTimedOut = errors.New("backend has no plan in time")
-	// ErrInvalidPlan means that what the backend brought is no plan of the problem:
-	// fractional values, an illegal size, a claim that there is no plan at all.
+	// ErrInvalidPlan means that the backend returned something that is not a plan of the
+	// problem: fractional values, an illegal size, a claim of infeasibility.
 	ErrInvalidPlan = errors.New("backend has no valid plan")
 )
 
 // Result is the answer of a backend.
 type Result struct {
-	// Plan is the plan. Whoever asked checks it and works out its objective.
+	// Plan is the plan. The caller checks it and computes its objective.
 	Plan Plan
 	// Bound is an upper bound on the optimum that this program has proven itself:
 	// +Inf where the backend proves none. What a solver claims goes into Detail.

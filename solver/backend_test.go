@@ -18,8 +18,8 @@ func TestRelativeGap(t *testing.T) {
 		{name: "closed", objective: 10, bound: 10},
 		{name: "noise", objective: 10 + 1e-12, bound: 10},
 		{name: "nothing to gain", objective: 0, bound: 0},
-		{name: "a problem worth nothing", objective: 0, bound: 1e-13, want: 0.1},
-		{name: "no plan worth anything", objective: 0, bound: 5, want: 1},
+		{name: "a bound below tiny", objective: 0, bound: 1e-13, want: 0.1},
+		{name: "an objective of 0", objective: 0, bound: 5, want: 1},
 		{name: "a negative objective", objective: -4, bound: -3, want: 0.25},
 		{name: "a positive bound on it", objective: -4, bound: 1, want: 1.25},
 	}

@@ -7,7 +7,7 @@ import "slices"
 //
 //	sum_i sum_t w_i s_i^t / d_i,
 //
-// so that to have finished a job is worth its weight in every step from then on.
+// so that a finished job gains its weight in every step from then on.
 
 // gainProgress fills in the gains of the jobs of p, which are jobs of s. Jobs of
 // the same weight in a row share one slice.

@@ -256,8 +256,8 @@ func (j *Job) speedAt(nodes float64) float64 {
 	return speeds[above-1] * math.Pow(speeds[above]/speeds[above-1], share)
 }
 
-// tabledSizes returns the sizes that Scaling.Speeds speaks of, which Validate
-// has made sure is one of the two lists it may be.
+// tabledSizes returns the sizes that Scaling.Speeds is measured at; Validate has made
+// sure that it is one of the two lists it may be.
 func (j *Job) tabledSizes() []int {
 	if j.AllowedNodes != nil && len(j.Scaling.Speeds) == len(j.AllowedNodes) {
 		return j.AllowedNodes

@@ -104,7 +104,7 @@ func TestServerShowsHealthAndMetrics(t *testing.T) {
 }
 
 // TestServerWithoutASolver checks that a missing program shows in the log, in the
-// metrics and in the attempts of a decision, and keeps nobody from an answer.
+// metrics and in the attempts of a decision, and keeps no call from an answer.
 func TestServerWithoutASolver(t *testing.T) {
 	server := startServer(t, "--backends=cbc,exact", "--cbc=/nonexistent/cbc")
 	if logs := server.Logs(); !strings.Contains(logs, `"level":"WARN","msg":"backend is missing","backend":"cbc","error":"backend is unavailable: `) {
@@ -158,7 +158,7 @@ func TestServerRestsASolver(t *testing.T) {
 			t.Errorf("the status page does not show %q:\n%s", want, page)
 		}
 	}
-	if logs := server.Logs(); strings.Count(logs, `"level":"WARN","msg":"backend is resting","backend":"cbc","until":"`) != 1 ||
+	if logs := server.Logs(); strings.Count(logs, `"level":"WARN","msg":"backend circuit is open","backend":"cbc","until":"`) != 1 ||
 		!strings.Contains(logs, `"failures":5,"cause":"CBC has no whole solution: it wrote none; signal: segmentation fault`) {
 		t.Errorf("the log does not say once that cbc rests:\n%s", logs)
 	}
@@ -189,10 +189,10 @@ func TestServerDrains(t *testing.T) {
 		t.Errorf("the server ended with %v; its log:\n%s", err, server.Logs())
 	}
 	if logs := server.Logs(); !strings.Contains(logs, `"msg":"draining"`) {
-		t.Errorf("the log does not speak of draining:\n%s", logs)
+		t.Errorf("the log does not mention draining:\n%s", logs)
 	}
 	if _, _, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--budget=50ms", "--server", server.Addr); status != cli.ExitFailed {
-		t.Errorf("exit status %d when nobody serves; want %d", status, cli.ExitFailed)
+		t.Errorf("exit status %d without a server; want %d", status, cli.ExitFailed)
 	}
 }
 

@@ -135,7 +135,7 @@ func TestExitStatus(t *testing.T) {
 		"unknown field":          {args: "allocate -f -", stdin: "{\"snapshot\": {},\n \"optoins\": {}}", status: cli.ExitBadInput, stderr: `(line 2:2): unknown field "optoins"`},
 		"bad duration":           {args: "allocate -f -", stdin: `{"snapshot": {"jobs": [{"id": "a", "remainingEta": "1h"}]}}`, status: cli.ExitBadInput, stderr: "1h"},
 		"no snapshot":            {args: "allocate -f -", stdin: `{}`, status: cli.ExitBadInput, stderr: "\n  snapshot: "},
-		"nobody at the server":   {args: "allocate -f testdata/queue.json --budget 50ms --server 127.0.0.1:1", status: cli.ExitFailed, stderr: "allocate: "},
+		"no server":              {args: "allocate -f testdata/queue.json --budget 50ms --server 127.0.0.1:1", status: cli.ExitFailed, stderr: "allocate: "},
 		"bad variable":           {args: "allocate -f -", env: map[string]string{"ELASTALLOC_BUDGET": "soon"}, status: cli.ExitBadInput, stderr: "ELASTALLOC_BUDGET"},
 		"unknown backend":        {args: "serve --backends exact,gurobi", status: cli.ExitBadInput, stderr: `unknown backend "gurobi" (want one of exact, cbc, highs, greedy)`},
 		"greedy first":           {args: "serve --backends greedy,exact", status: cli.ExitBadInput, stderr: "name it last"},
@@ -186,7 +186,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// TestSnapshot cuts a request and has it decided, as a pipe of the two would.
+// TestSnapshot cuts a request and decides it, as a pipe of the two would.
 func TestSnapshot(t *testing.T) {
 	request, stderr, status := runWith(t, nil, "", "snapshot", "--trace=testdata/trace.csv", "--nodes=12", "--at=10m")
 	if status != cli.ExitDone {

@@ -101,7 +101,7 @@ traces on.`,
 }
 
 // removeAbandoned removes what a server that was killed has left on the disk, and
-// logs it. To fail is no reason not to serve.
+// logs it. A failure does not keep the server from starting.
 func removeAbandoned(ctx context.Context, logger *slog.Logger) {
 	removed, err := subprocess.RemoveAbandoned()
 	if removed > 0 {
@@ -129,11 +129,11 @@ func logBackends(ctx context.Context, logger *slog.Logger, backends []elastalloc
 func logChanges(logger *slog.Logger) func(solver.BackendName, chain.BackendState) {
 	return func(name solver.BackendName, state chain.BackendState) {
 		if state.Up {
-			logger.Info("backend is back", "backend", name)
+			logger.Info("backend circuit is closed", "backend", name)
 			return
 		}
-		logger.Warn("backend is resting", "backend", name,
-			"until", state.RestsUntil.UTC(), "failures", state.Failures, "cause", state.Cause)
+		logger.Warn("backend circuit is open", "backend", name,
+			"until", state.OpenUntil.UTC(), "failures", state.Failures, "cause", state.Cause)
 	}
 }
 

@@ -59,7 +59,7 @@ func TestServerTellsSystemd(t *testing.T) {
 	}
 }
 
-// TestServerWithoutSystemd checks that a socket where nobody listens keeps no server
+// TestServerWithoutSystemd checks that a socket without a listener keeps no server
 // from serving.
 func TestServerWithoutSystemd(t *testing.T) {
 	env := append(os.Environ(), "NOTIFY_SOCKET="+filepath.Join(t.TempDir(), "absent"))

@@ -26,7 +26,7 @@ import (
 // collector is an OpenTelemetry collector that keeps what it is sent.
 type collector struct {
 	collectortrace.UnimplementedTraceServiceServer
-	// requests are taken over by whoever reads them; hang, where set, is closed when
+	// requests are taken over by the reader; hang, where set, is closed when
 	// the collector may answer.
 	requests chan received
 	hang     chan struct{}
@@ -167,7 +167,7 @@ func TestServerExportsSpans(t *testing.T) {
 			call := spans["elastalloc.v1.AllocatorService/Allocate"]
 			for name, span := range spans {
 				if span != call && string(span.GetParentSpanId()) != string(call.GetSpanId()) {
-					t.Errorf("%s is no child of the call", name)
+					t.Errorf("%s is not a child of the call", name)
 				}
 			}
 			if failed := spans["solve cbc"].GetStatus(); failed.GetCode() != tracepb.Status_STATUS_CODE_ERROR ||
@@ -197,7 +197,7 @@ func TestServerWithoutACollector(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer listener.Close() // Nobody is there afterwards.
+			defer listener.Close() // No collector is there afterwards.
 			return "http://" + listener.Addr().String()
 		},
 		"hanging": func(t *testing.T) string {
@@ -259,6 +259,6 @@ func TestServerWithoutVariables(t *testing.T) {
 		t.Error(err)
 	}
 	if logs := server.Logs(); strings.Contains(logs, "trac") || strings.Contains(logs, "span") {
-		t.Errorf("the log speaks of traces:\n%s", logs)
+		t.Errorf("the log mentions traces:\n%s", logs)
 	}
 }

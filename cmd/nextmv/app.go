@@ -34,7 +34,7 @@ func (a app) solve(ctx context.Context, request *elastallocv1.AllocateRequest, o
 	allocator, err := elastalloc.New(elastalloc.Options{
 		Backends: elastalloc.BackendsFor(solver.BackendName(apiconv.Name(request.GetOptions().GetBackend()))),
 		Programs: a.programs,
-		// For one decision there is no later try.
+		// One decision has no later try.
 		NoBreakers: true,
 	})
 	if err != nil {

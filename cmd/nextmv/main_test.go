@@ -128,7 +128,7 @@ func TestSolvers(t *testing.T) {
 }
 
 // TestErrors checks that what is wrong with input and options is said, and that
-// there is no output then.
+// then without any output.
 func TestErrors(t *testing.T) {
 	for name, test := range map[string]struct {
 		input string

@@ -167,25 +167,25 @@ func checkObjects(t *testing.T, all objects) {
 			t.Error("the deployment has replicas of its own, which every upgrade would reset")
 		}
 		if container.Resources.Requests.Cpu().IsZero() {
-			t.Error("there is no request of CPU that utilization could be a share of")
+			t.Error("no request of CPU that utilization could be a share of")
 		}
 	}
 	for _, network := range all.networkPolicies {
 		selects("the network policy", &network.Spec.PodSelector, pods)
 		for _, rule := range network.Spec.Ingress {
 			if len(rule.From) == 0 || len(rule.Ports) == 0 {
-				t.Error("a rule of the network policy lets everybody in, or to every port")
+				t.Error("a rule of the network policy lets every pod in, or to every port")
 			}
 			for _, port := range rule.Ports {
 				if portNumber(&container, *port.Port) == 0 {
-					t.Errorf("the network policy speaks of a port %v, which no container has", port.Port)
+					t.Errorf("the network policy names port %v, which no container has", port.Port)
 				}
 			}
 		}
 	}
 	for _, account := range all.accounts {
 		if account.Name != deployment.Spec.Template.Spec.ServiceAccountName {
-			t.Errorf("nobody uses the service account %s", account.Name)
+			t.Errorf("no pod uses the service account %s", account.Name)
 		}
 		if account.AutomountServiceAccountToken == nil || *account.AutomountServiceAccountToken {
 			t.Error("the service account's token is mounted")
@@ -287,7 +287,7 @@ func checkPod(t *testing.T, template *corev1.PodTemplateSpec) {
 		}
 	}
 	if mounts["/tmp"] == "" {
-		t.Error("there is no room for the external solvers")
+		t.Error("no room for the external solvers")
 	}
 
 	var drain time.Duration

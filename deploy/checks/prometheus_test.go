@@ -128,7 +128,7 @@ func startPrometheus(t *testing.T, path, target string) api {
 	}
 	replace := func(content, pattern, replacement string) string {
 		if !regexp.MustCompile(pattern).MatchString(content) {
-			t.Fatalf("there is no %s in\n%s", pattern, content)
+			t.Fatalf("%s is not in\n%s", pattern, content)
 		}
 		return regexp.MustCompile(pattern).ReplaceAllString(content, replacement)
 	}

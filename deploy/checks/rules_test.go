@@ -46,7 +46,7 @@ func alerts(t *testing.T) []rulefmt.Rule {
 	return all
 }
 
-// TestAlertsTellWhatToDo checks that whoever an alert wakes knows how bad it is, what
+// TestAlertsTellWhatToDo checks that the person an alert wakes knows how bad it is, what
 // it is and where to read on.
 func TestAlertsTellWhatToDo(t *testing.T) {
 	headings := map[string]string{} // by anchor
@@ -82,7 +82,7 @@ func TestAlertsTellWhatToDo(t *testing.T) {
 	}
 	for _, title := range headings {
 		if strings.HasPrefix(title, "Elastalloc") && !named[title] {
-			t.Errorf("the runbook speaks of %s, and there is no such alert", title)
+			t.Errorf("the runbook has a heading %s, which is not an alert", title)
 		}
 	}
 }

@@ -22,21 +22,21 @@ const (
 
 // row is the nodes of one job in every step.
 type row struct {
-	nodes []int
-	value float64 // the job's part of the objective
-	worth float64 // value less the price of the nodes
+	nodes   []int
+	value   float64 // the job's part of the objective
+	reduced float64 // value less the price of the nodes
 }
 
 // search finds the best plan of a model by looking at every combination of the
 // jobs' rows, except for those that a bound shows to be worse.
 //
 // The bound puts a price on a node in each step. Whatever the prices, a plan is
-// worth at most what the whole pool costs plus what its rows are worth beyond the
+// bounded by what the whole pool costs plus what its rows gain beyond the
 // price of their nodes, since it uses no more than the pool. Good prices only make
 // the search fast.
 type search struct {
 	problem *solver.Problem
-	rows    []map[int][]row // of each job by nodes in the first step, most worth first
+	rows    []map[int][]row // of each job by nodes in the first step, largest reduced value first
 	pool    float64         // price of the whole pool over all steps
 }
 
@@ -49,7 +49,7 @@ func newSearch(p *solver.Problem, f finished) *search {
 	return s
 }
 
-// price works out what every row is worth at the given prices and sorts by it.
+// price works out the reduced value of every row at the given prices and sorts by it.
 func (s *search) price(prices []float64) {
 	s.pool = 0
 	for t, price := range prices {
@@ -58,9 +58,9 @@ func (s *search) price(prices []float64) {
 	for _, byFirst := range s.rows {
 		for _, rows := range byFirst {
 			for n := range rows {
-				rows[n].worth = rows[n].value - cost(rows[n].nodes, prices)
+				rows[n].reduced = rows[n].value - cost(rows[n].nodes, prices)
 			}
-			slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(b.worth, a.worth) })
+			slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(b.reduced, a.reduced) })
 		}
 	}
 }
@@ -87,8 +87,8 @@ func (s *search) prices() []float64 {
 			excess[t] = -float64(s.problem.Capacity[t])
 		}
 		for _, byFirst := range s.rows {
-			chosen := mostWorth(byFirst, prices)
-			bound += chosen.worth
+			chosen := bestRow(byFirst, prices)
+			bound += chosen.reduced
 			for t, k := range chosen.nodes {
 				excess[t] += float64(k)
 			}
@@ -111,14 +111,14 @@ func (s *search) prices() []float64 {
 	return best
 }
 
-// mostWorth returns the row of a job that is worth most at the given prices.
-func mostWorth(byFirst map[int][]row, prices []float64) row {
-	best := row{worth: math.Inf(-1)}
+// bestRow returns the row of a job with the largest reduced value at the given prices.
+func bestRow(byFirst map[int][]row, prices []float64) row {
+	best := row{reduced: math.Inf(-1)}
 	for _, rows := range byFirst {
 		for _, r := range rows {
-			r.worth = r.value - cost(r.nodes, prices)
+			r.reduced = r.value - cost(r.nodes, prices)
 			// The order of a map must not decide between equals.
-			if r.worth > best.worth || r.worth == best.worth && slices.Compare(r.nodes, best.nodes) < 0 {
+			if r.reduced > best.reduced || r.reduced == best.reduced && slices.Compare(r.nodes, best.nodes) < 0 {
 				best = r
 			}
 		}
@@ -126,7 +126,7 @@ func mostWorth(byFirst map[int][]row, prices []float64) row {
 	return best
 }
 
-// rowsByFirst returns every row of a job that is worth a look, by its nodes in the
+// rowsByFirst returns every row of a job that can be part of an optimum, by its nodes in the
 // first step and best first.
 func rowsByFirst(job *solver.AdmittedJob, steps int, f finished) map[int][]row {
 	byFirst := map[int][]row{}
@@ -200,9 +200,9 @@ func (s *search) best(first []int, exceeding float64) float64 {
 		}
 		rows := s.rows[i][first[i]]
 		for _, r := range rows {
-			bound := bound - rows[0].worth + r.worth
+			bound := bound - rows[0].reduced + r.reduced
 			if bound <= best {
-				return // The rows that follow are worth even less.
+				return // The rows that follow are worse.
 			}
 			if take(free, r.nodes) {
 				place(i+1, value+r.value, bound)
@@ -214,11 +214,11 @@ func (s *search) best(first []int, exceeding float64) float64 {
 	return best
 }
 
-// bound returns what a plan with the given first step is worth at most.
+// bound bounds the value of a plan with the given first step.
 func (s *search) bound(first []int) float64 {
 	bound := s.pool
 	for i, k := range first {
-		bound += s.rows[i][k][0].worth
+		bound += s.rows[i][k][0].reduced
 	}
 	return bound
 }

@@ -54,7 +54,7 @@ const (
 	RelativeGap     = attribute.Key("elastalloc.relative_gap")
 )
 
-// Start begins a stage of the call that ctx belongs to; whoever starts it ends it. The
+// Start begins a stage of the call that ctx belongs to; the caller that starts it ends it. The
 // span is a child of the one in ctx and has its provider. Where that one is not
 // recorded, neither is the stage, and ctx comes back as it is.
 func Start(ctx context.Context, stage string) (context.Context, trace.Span) {

@@ -64,7 +64,7 @@ func TestStartIsFreeOutsideOfATrace(t *testing.T) {
 	}
 }
 
-// BenchmarkStart measures a stage of a call that nobody traces.
+// BenchmarkStart measures a stage of a call that is not traced.
 func BenchmarkStart(b *testing.B) {
 	ctx := b.Context()
 	for b.Loop() {

@@ -49,8 +49,8 @@ func TestProgram(t *testing.T) {
 		},
 		Files: map[string]programtest.SolutionFile{
 			"nothing":         {Content: "", Error: "the file is empty"},
-			"no status":       {Content: "0 x 1 0\n", Error: "no status"},
-			"no objective":    {Content: "Optimal - objective value\n", Error: "no status"},
+			"unknown status":  {Content: "0 x 1 0\n", Error: "unknown status"},
+			"no objective":    {Content: "Optimal - objective value\n", Error: "unknown status"},
 			"a bad objective": {Content: "Optimal - objective value one\n", Error: `the objective is "one"`},
 			"a status of another kind": {
 				Content: "Unbounded - objective value 0\n0 x 1 0\n",

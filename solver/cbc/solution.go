@@ -64,7 +64,7 @@ func (dialect) ParseSolution(r io.Reader) (subprocess.Solution, error) {
 func parseStatus(line string) (subprocess.Solution, error) {
 	status, objective, found := strings.Cut(line, " - objective value ")
 	if !found {
-		return subprocess.Solution{}, fmt.Errorf("the first line is no status: %.100q", line)
+		return subprocess.Solution{}, fmt.Errorf("unknown status in the first line: %.100q", line)
 	}
 	value, err := strconv.ParseFloat(strings.TrimSpace(objective), 64)
 	if err != nil || math.IsNaN(value) {

@@ -16,70 +16,69 @@ import (
 // Defaults of a BreakerConfig.
 const (
 	DefaultFailures    = 5
-	DefaultRest        = 30 * time.Second
-	DefaultLongestRest = 5 * time.Minute
+	DefaultOpenTime    = 30 * time.Second
+	DefaultMaxOpenTime = 5 * time.Minute
 )
 
 // longestCause is how many bytes of a failure's detail a breaker keeps.
 const longestCause = 300
 
-// BreakerConfig is when a breaker rests its backend, and for how long.
+// BreakerConfig is when a breaker opens, and for how long.
 type BreakerConfig struct {
-	// Failures in a row send the backend to rest; 0 means DefaultFailures.
+	// Failures in a row open the breaker; 0 means DefaultFailures.
 	Failures int
-	// Rest is how long it rests first, and LongestRest the most: each trial that
-	// fails doubles the rest. 0 means DefaultRest and DefaultLongestRest; a Rest that
-	// is longer than LongestRest is as long as that.
-	Rest, LongestRest time.Duration
-	// Patience is the time that a backend must have had for a time-out to count as
-	// a failure: callers with tiny budgets say nothing about it. 0 means any.
-	Patience time.Duration
-	// Down says why the backend does not work from the start, such as that its
-	// program is missing: it begins with a rest. nil is none.
+	// OpenTime is how long it stays open first, and MaxOpenTime the longest: each try
+	// of the half-open breaker that fails doubles it. 0 means DefaultOpenTime and
+	// DefaultMaxOpenTime; an OpenTime beyond MaxOpenTime is capped.
+	OpenTime, MaxOpenTime time.Duration
+	// MinAttemptTime is the least time that a backend must have had for a time-out to
+	// count as a failure: tiny budgets say nothing about it. 0 means any.
+	MinAttemptTime time.Duration
+	// Down says why the backend does not work from the start, such as that its program
+	// is missing: the breaker begins open. nil is none.
 	Down error
-	// OnChange, where set, is called each time that the backend is sent to rest,
-	// also when a trial fails, and when it is up again. Calls come one at a time and
+	// OnChange, where set, is called each time that the breaker opens, also when the
+	// try of a half-open one fails, and when it closes. Calls come one at a time and
 	// in order. It must not call the breaker.
 	OnChange func(BackendState)
 }
 
 // BackendState is what a breaker knows of its backend.
 type BackendState struct {
-	// Up says that the backend is asked as usual. One whose rest is over is not up
-	// before a trial has succeeded.
+	// Up says that the breaker is closed: the backend is asked as usual.
 	Up bool
 	// NeverUp says that it was down from the start and has not worked since.
 	NeverUp bool
-	// Since is when it was sent to rest or, if it is up, when its last rest ended;
-	// zero if it never rested.
+	// Since is when the breaker opened or, if it is up, when it closed again; zero if it
+	// never opened.
 	Since time.Time
-	// RestsUntil is when the next try may be made; zero if it is up.
-	RestsUntil time.Time
-	// OnTrial says that this one try is under way.
-	OnTrial bool
+	// OpenUntil is when the breaker becomes half-open; zero if it is up.
+	OpenUntil time.Time
+	// HalfOpen says that its one try is under way.
+	HalfOpen bool
 	// Failures is how often it has failed since it last worked.
 	Failures int
 	// Cause is the last of these failures, or why it never worked; "" is none.
 	Cause string
 }
 
-// Breaker is a backend that rests another one that keeps failing, so that it costs
-// decisions no time: it refuses at once, with an error wrapping
-// solver.ErrUnavailable. A rest over, it lets a single try through and refuses all
-// others until that try has shown how the backend is.
+// Breaker is a circuit breaker around a backend, so that one that keeps failing costs
+// decisions no time: while it is open, it refuses at once, with an error wrapping
+// solver.ErrUnavailable. Half-open, it lets a single try through and refuses all others
+// until that try has ended.
 //
 // It is for backends that depend on something outside of this process: a program
 // that is missing, hangs or crashes. A backend of our own fails fast and for a
-// reason that lies in the snapshot, and one bad snapshot must not rest it for all.
+// reason that lies in the snapshot, and one bad snapshot must not shut it out for all.
 //
 // A chain tells its breakers what became of a try in the end, so a plan that is
 // illegal or whose claim is refuted is a failure as well. A try counts for nothing
-// if the caller left, if it had no time (BreakerConfig.Patience), or if the problem
+// if the caller left, if it had no time (BreakerConfig.MinAttemptTime), or if the problem
 // does not suit the backend (solver.ErrUnsuited). It is safe for concurrent use.
 type Breaker struct {
-	backend  solver.Backend
-	patience time.Duration
-	onChange func(BackendState)
+	backend        solver.Backend
+	minAttemptTime time.Duration
+	onChange       func(BackendState)
 
 	mutex   sync.Mutex
 	circuit circuit
@@ -89,17 +88,17 @@ type Breaker struct {
 // NewBreaker returns a breaker for a backend.
 func NewBreaker(backend solver.Backend, config BreakerConfig) *Breaker {
 	b := &Breaker{
-		backend: backend, patience: config.Patience, onChange: config.OnChange,
+		backend: backend, minAttemptTime: config.MinAttemptTime, onChange: config.OnChange,
 		circuit: circuit{
 			allowed:  orDefault(config.Failures, DefaultFailures),
-			shortest: orDefault(config.Rest, DefaultRest),
-			longest:  orDefault(config.LongestRest, DefaultLongestRest),
+			shortest: orDefault(config.OpenTime, DefaultOpenTime),
+			longest:  orDefault(config.MaxOpenTime, DefaultMaxOpenTime),
 		},
 	}
 	b.wasUp = config.Down == nil
 	if config.Down != nil {
 		b.circuit.cause = causeOf(config.Down.Error())
-		b.circuit.sendToRest(time.Now())
+		b.circuit.trip(time.Now())
 	}
 	return b
 }
@@ -107,7 +106,7 @@ func NewBreaker(backend solver.Backend, config BreakerConfig) *Breaker {
 // Name returns the name of the backend.
 func (b *Breaker) Name() solver.BackendName { return b.backend.Name() }
 
-// Solve asks the backend unless it rests. It cannot know whether the plan is legal;
+// Solve asks the backend unless the breaker is open. It cannot know whether the plan is legal;
 // a chain of this package, which does, asks the backend itself.
 func (b *Breaker) Solve(
 	ctx context.Context, p *solver.Problem, options solver.SolveOptions,
@@ -145,7 +144,7 @@ func (b *Breaker) guard(ctx context.Context, end time.Time, try func() answer) (
 	if !end.IsZero() {
 		given = end.Sub(now)
 	}
-	// This stands should the try panic: a trial must not stay under way for ever.
+	// This stands should the try panic: a half-open circuit must not wait for ever.
 	a := answer{Attempt: solver.Attempt{Outcome: solver.OutcomeCrashed, Detail: "the try panicked"}}
 	defer func() { b.settle(ticket, b.judge(ctx, given, &a), a.Detail) }()
 	a = try()
@@ -160,9 +159,9 @@ func (b *Breaker) admit(now time.Time) (ticket int, err error) {
 	if admitted {
 		return ticket, nil
 	}
-	when := "resting until " + b.circuit.until.UTC().Format(time.RFC3339)
+	when := "circuit open until " + b.circuit.until.UTC().Format(time.RFC3339)
 	if b.circuit.trial {
-		when = "another decision is trying it out"
+		when = "circuit half-open, another decision is trying it"
 	}
 	switch cause := b.circuit.cause; b.circuit.failures {
 	case 0:
@@ -181,7 +180,7 @@ func (b *Breaker) judge(ctx context.Context, given time.Duration, a *answer) ver
 		return saysNothing
 	case a.Outcome == solver.OutcomeAnswered:
 		return saysWorks
-	case a.Outcome == solver.OutcomeTimedOut && (given <= 0 || given < b.patience):
+	case a.Outcome == solver.OutcomeTimedOut && (given <= 0 || given < b.minAttemptTime):
 		return saysNothing
 	default:
 		return saysFails
@@ -194,7 +193,7 @@ func (b *Breaker) settle(ticket int, says verdict, detail string) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	changed := b.circuit.settle(ticket, time.Now(), says, causeOf(detail))
-	b.wasUp = b.wasUp || !b.circuit.resting()
+	b.wasUp = b.wasUp || !b.circuit.open()
 	if changed && b.onChange != nil {
 		b.onChange(b.state())
 	}
@@ -204,11 +203,11 @@ func (b *Breaker) settle(ticket int, says verdict, detail string) {
 func (b *Breaker) state() BackendState {
 	c := &b.circuit
 	s := BackendState{
-		Up: !c.resting(), NeverUp: c.resting() && !b.wasUp,
-		Since: c.since, OnTrial: c.trial, Failures: c.failures, Cause: c.cause,
+		Up: !c.open(), NeverUp: c.open() && !b.wasUp,
+		Since: c.since, HalfOpen: c.trial, Failures: c.failures, Cause: c.cause,
 	}
 	if !s.Up {
-		s.RestsUntil = c.until
+		s.OpenUntil = c.until
 	}
 	return s
 }

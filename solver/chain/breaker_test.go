@@ -71,7 +71,7 @@ func TestWhatCounts(t *testing.T) {
 	for name, test := range map[string]struct {
 		tries func(int) fake
 		gives time.Duration // 0 means a second
-		rests bool
+		opens bool
 		cause string
 	}{
 		"a program that is missing": {always(fails(cbc, fmt.Errorf("%w: no such file", solver.ErrUnavailable))), 0, true, "no such file"},
@@ -98,15 +98,15 @@ func TestWhatCounts(t *testing.T) {
 				if test.gives == 0 {
 					test.gives = time.Second
 				}
-				g := guard(BreakerConfig{Patience: 450 * time.Millisecond}, test.tries)
+				g := guard(BreakerConfig{MinAttemptTime: 450 * time.Millisecond}, test.tries)
 				for range 3 * DefaultFailures {
 					g.decide(t.Context(), t, test.gives)
 				}
 				state := g.breaker.State()
-				if state.Up == test.rests || state.Up != (g.asked == 3*DefaultFailures) || test.rests && g.asked != DefaultFailures {
-					t.Errorf("after %d tries its state is %+v; want rest: %t", g.asked, state, test.rests)
+				if state.Up == test.opens || state.Up != (g.asked == 3*DefaultFailures) || test.opens && g.asked != DefaultFailures {
+					t.Errorf("after %d tries its state is %+v; want rest: %t", g.asked, state, test.opens)
 				}
-				if test.rests && !strings.Contains(state.Cause, test.cause) {
+				if test.opens && !strings.Contains(state.Cause, test.cause) {
 					t.Errorf("cause %q; want %q", state.Cause, test.cause)
 				}
 			})
@@ -133,15 +133,15 @@ func TestRestAndReturn(t *testing.T) {
 		// Refused at once, with all that a caller may want to know.
 		want := solver.Attempt{
 			Backend: solver.BackendCBC, Outcome: solver.OutcomeUnavailable,
-			Detail: "backend is unavailable: resting until " + opened.Add(DefaultRest).UTC().Format(time.RFC3339) +
+			Detail: "backend is unavailable: circuit open until " + opened.Add(DefaultOpenTime).UTC().Format(time.RFC3339) +
 				": 5 failures in a row, the last: no licence",
 		}
 		if diff := cmp.Diff(want, g.decide(t.Context(), t, time.Second)); diff != "" {
 			t.Errorf("attempt (-want +got):\n%s", diff)
 		}
-		time.Sleep(DefaultRest)
+		time.Sleep(DefaultOpenTime)
 		g.decide(t.Context(), t, time.Second) // The trial fails.
-		time.Sleep(2*DefaultRest - 1)
+		time.Sleep(2*DefaultOpenTime - 1)
 		g.decide(t.Context(), t, time.Second) // The longer rest is not quite over.
 		if g.asked != DefaultFailures+1 {
 			t.Errorf("asked %d times; want %d and one trial", g.asked, DefaultFailures)
@@ -153,10 +153,10 @@ func TestRestAndReturn(t *testing.T) {
 				t.Errorf("attempt %+v; want an answer", a)
 			}
 		}
-		back := opened.Add(3 * DefaultRest)
+		back := opened.Add(3 * DefaultOpenTime)
 		wantChanges := []BackendState{
-			{Since: opened, RestsUntil: opened.Add(DefaultRest), Failures: 5, Cause: "no licence"},
-			{Since: opened, RestsUntil: back, Failures: 6, Cause: "no licence"},
+			{Since: opened, OpenUntil: opened.Add(DefaultOpenTime), Failures: 5, Cause: "no licence"},
+			{Since: opened, OpenUntil: back, Failures: 6, Cause: "no licence"},
 			{Up: true, Since: back},
 		}
 		if diff := cmp.Diff(wantChanges, g.changes); diff != "" {
@@ -169,20 +169,20 @@ func TestRestAndReturn(t *testing.T) {
 }
 
 // TestDownFromTheStart checks a backend of which it is known that it does not work:
-// it rests before anybody has asked, and comes back.
+// it is open before the first decision, and closes again.
 func TestDownFromTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := guard(BreakerConfig{Down: fmt.Errorf("%w: no such file", solver.ErrUnavailable)}, always(claims(solver.BackendCBC, bestPlan(), true)))
 		start := time.Now()
-		want := BackendState{NeverUp: true, Since: start, RestsUntil: start.Add(DefaultRest), Cause: "no such file"}
+		want := BackendState{NeverUp: true, Since: start, OpenUntil: start.Add(DefaultOpenTime), Cause: "no such file"}
 		if diff := cmp.Diff(want, g.breaker.State()); diff != "" {
 			t.Errorf("state (-want +got):\n%s", diff)
 		}
-		detail := "backend is unavailable: resting until " + want.RestsUntil.UTC().Format(time.RFC3339) + ": no such file"
+		detail := "backend is unavailable: circuit open until " + want.OpenUntil.UTC().Format(time.RFC3339) + ": no such file"
 		if a := g.decide(t.Context(), t, time.Second); a.Detail != detail || g.asked != 0 {
 			t.Errorf("attempt %+v after %d tries; want detail %q", a, g.asked, detail)
 		}
-		time.Sleep(DefaultRest)
+		time.Sleep(DefaultOpenTime)
 		if g.breaker.State().Up {
 			t.Error("it is up before it was tried")
 		}
@@ -192,7 +192,7 @@ func TestDownFromTheStart(t *testing.T) {
 	})
 }
 
-// TestTrialsThatSayNothing checks that whoever makes the trial may leave or have no
+// TestTrialsThatSayNothing checks that the caller of a trial may leave or have no
 // time: the next one makes it then.
 func TestTrialsThatSayNothing(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -204,13 +204,13 @@ func TestTrialsThatSayNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g := guard(BreakerConfig{Patience: time.Second, Down: errors.New("it hung")}, func(n int) fake {
+				g := guard(BreakerConfig{MinAttemptTime: time.Second, Down: errors.New("it hung")}, func(n int) fake {
 					if n <= 3 {
 						return hangs(solver.BackendCBC)
 					}
 					return claims(solver.BackendCBC, bestPlan(), true)
 				})
-				time.Sleep(DefaultRest)
+				time.Sleep(DefaultOpenTime)
 				before := g.breaker.State()
 				for range 3 {
 					ctx, cancel := context.WithCancel(t.Context())
@@ -221,11 +221,11 @@ func TestTrialsThatSayNothing(t *testing.T) {
 					}()
 					synctest.Wait()
 					want := before
-					want.OnTrial = true
+					want.HalfOpen = true
 					if diff := cmp.Diff(want, g.breaker.State()); diff != "" {
 						t.Errorf("state during the trial (-want +got):\n%s", diff)
 					}
-					if a := g.decide(t.Context(), t, time.Minute); a.Detail != "backend is unavailable: another decision is trying it out: it hung" {
+					if a := g.decide(t.Context(), t, time.Minute); a.Detail != "backend is unavailable: circuit half-open, another decision is trying it: it hung" {
 						t.Errorf("attempt during the trial: %+v", a)
 					}
 					if test.leaves {
@@ -278,7 +278,7 @@ func TestManyAtOnce(t *testing.T) {
 		if state := breaker.State(); len(asked) != many || state.Failures != DefaultFailures {
 			t.Errorf("after %d tries: %+v; want the failures that made it rest to count", len(asked), state)
 		}
-		time.Sleep(DefaultRest)
+		time.Sleep(DefaultOpenTime)
 		together()
 		if state := breaker.State(); len(asked) != many+1 || state.Failures != DefaultFailures+1 {
 			t.Errorf("after %d tries: %+v; want one trial", len(asked)-many, state)
@@ -291,7 +291,7 @@ func TestManyAtOnce(t *testing.T) {
 func TestPanicOfATry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := guard(BreakerConfig{Down: errors.New("it hung")}, always(gives(solver.BackendCBC, solver.Result{})))
-		time.Sleep(DefaultRest)
+		time.Sleep(DefaultOpenTime)
 		func() {
 			defer func() {
 				if recover() == nil {
@@ -300,7 +300,7 @@ func TestPanicOfATry(t *testing.T) {
 			}()
 			_, _ = g.breaker.guard(t.Context(), time.Time{}, func() answer { panic("a defect") })
 		}()
-		if state := g.breaker.State(); state.OnTrial || state.Cause != "the try panicked" {
+		if state := g.breaker.State(); state.HalfOpen || state.Cause != "the try panicked" {
 			t.Errorf("state %+v; want a trial that failed", state)
 		}
 	})
@@ -324,7 +324,7 @@ func TestBreakerAlone(t *testing.T) {
 		if _, err := solve(); !errors.Is(err, solver.ErrUnavailable) || g.asked != 1 {
 			t.Errorf("error %v after %d tries; want it to wrap %v after one", err, g.asked, solver.ErrUnavailable)
 		}
-		time.Sleep(DefaultRest)
+		time.Sleep(DefaultOpenTime)
 		if result, err := solve(); err != nil || result.Bound != bestObjective || !g.breaker.State().Up {
 			t.Errorf("Solve() = %+v, %v in state %+v; want a result", result, err, g.breaker.State())
 		}

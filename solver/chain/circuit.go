@@ -15,33 +15,33 @@ const (
 // circuit is what a breaker knows of its backend. The time is handed to it, and it
 // is not safe for concurrent use.
 //
-// It is up until the backend has failed so many times in a row. Then it rests, and
-// once the rest is over a single try, the trial, decides whether it is up again or
-// rests for longer.
+// It is closed until the backend has failed so many times in a row. Then it opens, and
+// once its open time is over it is half-open: a single try decides whether it closes or
+// stays open for longer.
 type circuit struct {
-	// allowed is how many failures in a row make it rest: first for shortest, then
-	// twice as long each time, up to longest.
+	// allowed is how many failures in a row open it: first for shortest, then twice as
+	// long each time, up to longest.
 	allowed           int
 	shortest, longest time.Duration
 
 	failures int       // in a row
 	cause    string    // of the last of them
-	since    time.Time // of the last change between up and resting
-	rest     time.Duration
-	until    time.Time // the end of the rest
-	trial    bool      // whether a trial is under way
+	since    time.Time // of the last change between closed and open
+	openFor  time.Duration
+	until    time.Time // the end of the open time
+	trial    bool      // half-open: whether its one try is under way
 	// epoch is that of the tries that count. Those begun before the state changed
-	// speak of a time that is over.
+	// are about a time that is over.
 	epoch int
 }
 
-// resting reports whether no try but the trial is admitted.
-func (c *circuit) resting() bool { return c.rest > 0 }
+// open reports whether no try but the one of a half-open circuit is admitted.
+func (c *circuit) open() bool { return c.openFor > 0 }
 
 // admit returns a ticket for a try, which has to be settled once, and whether the
 // try may be made now.
 func (c *circuit) admit(now time.Time) (ticket int, admitted bool) {
-	if c.resting() {
+	if c.open() {
 		if c.trial || now.Before(c.until) {
 			return 0, false
 		}
@@ -51,7 +51,7 @@ func (c *circuit) admit(now time.Time) (ticket int, admitted bool) {
 }
 
 // settle takes note of what a try says, with the cause where it failed, and reports
-// whether the backend came up or was sent to rest by it.
+// whether that closed or opened the circuit.
 func (c *circuit) settle(ticket int, now time.Time, says verdict, cause string) (changed bool) {
 	if ticket != c.epoch {
 		return false
@@ -60,31 +60,31 @@ func (c *circuit) settle(ticket int, now time.Time, says verdict, cause string) 
 	switch says {
 	case saysWorks:
 		c.failures, c.cause = 0, ""
-		if !c.resting() {
+		if !c.open() {
 			return false
 		}
-		c.rest, c.since = 0, now
+		c.openFor, c.since = 0, now
 		c.epoch++
 		return true
 	case saysFails:
 		c.failures++
 		c.cause = cause
-		if !c.resting() && c.failures < c.allowed {
+		if !c.open() && c.failures < c.allowed {
 			return false
 		}
-		c.sendToRest(now)
+		c.trip(now)
 		return true
 	default:
 		return false
 	}
 }
 
-// sendToRest begins a rest, twice as long as the last one where one has just ended.
-func (c *circuit) sendToRest(now time.Time) {
-	if !c.resting() {
+// trip opens the circuit, for twice as long as before where it was half-open.
+func (c *circuit) trip(now time.Time) {
+	if !c.open() {
 		c.since = now
 	}
-	c.rest = min(max(2*c.rest, c.shortest), c.longest)
-	c.until = now.Add(c.rest)
+	c.openFor = min(max(2*c.openFor, c.shortest), c.longest)
+	c.until = now.Add(c.openFor)
 	c.epoch++
 }

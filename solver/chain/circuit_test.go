@@ -9,12 +9,12 @@ import (
 )
 
 func newCircuit() *circuit {
-	return &circuit{allowed: DefaultFailures, shortest: DefaultRest, longest: DefaultLongestRest}
+	return &circuit{allowed: DefaultFailures, shortest: DefaultOpenTime, longest: DefaultMaxOpenTime}
 }
 
-// TestRests checks how long the rests are: each trial that fails doubles the next,
+// TestOpenTimes checks how long the circuit stays open: each trial that fails doubles it,
 // up to the longest, and success makes the next one short again.
-func TestRests(t *testing.T) {
+func TestOpenTimes(t *testing.T) {
 	now := time.Unix(0, 0)
 	c := newCircuit()
 	fail := func() {
@@ -29,13 +29,13 @@ func TestRests(t *testing.T) {
 		for range DefaultFailures - 1 {
 			fail()
 		}
-		if c.resting() {
-			t.Fatalf("it rests after %d failures", c.failures)
+		if c.open() {
+			t.Fatalf("it is open after %d failures", c.failures)
 		}
 		for _, want := range []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 5 * time.Minute, 5 * time.Minute} {
 			fail()
-			if got := c.until.Sub(now); !c.resting() || got != want {
-				t.Fatalf("after %d failures it rests for %v; want %v", c.failures, got, want)
+			if got := c.until.Sub(now); !c.open() || got != want {
+				t.Fatalf("after %d failures it is open for %v; want %v", c.failures, got, want)
 			}
 			if _, admitted := c.admit(c.until.Add(-1)); admitted {
 				t.Fatal("a try is admitted during a rest")
@@ -43,7 +43,7 @@ func TestRests(t *testing.T) {
 			now = c.until
 		}
 		ticket, _ := c.admit(now)
-		if !c.settle(ticket, now, saysWorks, "") || c.resting() || c.failures != 0 || c.since != now {
+		if !c.settle(ticket, now, saysWorks, "") || c.open() || c.failures != 0 || c.since != now {
 			t.Fatalf("after a trial that succeeded: %+v", c)
 		}
 	}
@@ -63,7 +63,7 @@ func TestTryOfAnotherTime(t *testing.T) {
 			}
 			want := *c
 			if c.settle(late, now, says, "late"); *c != want {
-				t.Errorf("resting, it is now %+v; want %+v", *c, want)
+				t.Errorf("open, it is now %+v; want %+v", *c, want)
 			}
 			now = c.until
 			trial, _ := c.admit(now)
@@ -80,9 +80,9 @@ func TestTryOfAnotherTime(t *testing.T) {
 	}
 }
 
-// phase is a time in the model of a circuit during which it was up or rested.
+// phase is a time in the model of a circuit during which it was closed or open.
 type phase struct {
-	rest     time.Duration // 0 is up
+	openFor  time.Duration // 0 is up
 	began    time.Time
 	verdicts []verdict // on the tries admitted in it, in the order of their ends
 	underWay int
@@ -90,15 +90,15 @@ type phase struct {
 
 // admits is the model's word on another try.
 func (p *phase) admits(now time.Time) bool {
-	return p.rest == 0 || p.underWay == 0 && now.Sub(p.began) >= p.rest
+	return p.openFor == 0 || p.underWay == 0 && now.Sub(p.began) >= p.openFor
 }
 
-// next returns how long the phase that follows rests and whether there is one yet.
-func (p *phase) next() (rest time.Duration, over bool) {
+// next returns how long the phase that follows is open and whether there is one yet.
+func (p *phase) next() (openFor time.Duration, over bool) {
 	failures := 0
 	for _, says := range p.verdicts {
 		switch {
-		case says == saysWorks && p.rest > 0:
+		case says == saysWorks && p.openFor > 0:
 			return 0, true
 		case says == saysWorks:
 			failures = 0
@@ -107,10 +107,10 @@ func (p *phase) next() (rest time.Duration, over bool) {
 		}
 	}
 	switch {
-	case p.rest > 0 && failures > 0:
-		return min(2*p.rest, DefaultLongestRest), true
+	case p.openFor > 0 && failures > 0:
+		return min(2*p.openFor, DefaultMaxOpenTime), true
 	case failures >= DefaultFailures:
-		return DefaultRest, true
+		return DefaultOpenTime, true
 	default:
 		return 0, false
 	}
@@ -145,9 +145,9 @@ func TestCircuitIsAsItsModel(t *testing.T) {
 			ended.phase.verdicts = append(ended.phase.verdicts, says)
 			over := false
 			if ended.phase == current {
-				var rest time.Duration
-				if rest, over = current.next(); over {
-					current = &phase{rest: rest, began: now}
+				var openFor time.Duration
+				if openFor, over = current.next(); over {
+					current = &phase{openFor: openFor, began: now}
 				}
 			}
 			if changed := c.settle(ended.ticket, now, says, "broken"); changed != over {
@@ -163,7 +163,7 @@ func TestCircuitIsAsItsModel(t *testing.T) {
 				says := rapid.SampledFrom([]verdict{saysFails, saysWorks, saysNothing}).Draw(t, "says")
 				end(t, rapid.IntRange(0, len(tries)-1).Draw(t, "try"), says)
 			},
-			// Without many of these it would hardly ever rest.
+			// Without many of these it would hardly ever open.
 			"fail often": func(t *rapid.T) {
 				for range rapid.IntRange(1, DefaultFailures).Draw(t, "times") {
 					before := len(tries)
@@ -176,10 +176,10 @@ func TestCircuitIsAsItsModel(t *testing.T) {
 				now = now.Add(time.Duration(rapid.IntRange(1, 200).Draw(t, "seconds")) * time.Second)
 			},
 			"": func(t *rapid.T) {
-				if c.rest != current.rest || c.resting() && c.until != current.began.Add(current.rest) {
+				if c.openFor != current.openFor || c.open() && c.until != current.began.Add(current.openFor) {
 					t.Fatalf("it is %+v; want %+v", c, current)
 				}
-				if onTrial := current.rest > 0 && current.underWay > 0; c.trial != onTrial {
+				if onTrial := current.openFor > 0 && current.underWay > 0; c.trial != onTrial {
 					t.Fatalf("on trial is %t; want %t", c.trial, onTrial)
 				}
 			},

@@ -53,7 +53,7 @@ func TestReport(t *testing.T) {
 		want     solver.Report
 	}{
 		{
-			name:     "the first backend answers and nobody else is asked",
+			name:     "the first backend answers and no other is asked",
 			backends: []solver.Backend{exact(), panics(cbc)},
 			want:     optimum,
 		},

@@ -78,7 +78,7 @@ func TestJudge(t *testing.T) {
 			want: report(cbc, bestObjective, bestObjective, stands),
 		},
 		{
-			name:     "nobody judges a backend that claims nothing",
+			name:     "a backend that claims nothing is not verified",
 			backends: []solver.Backend{gives(cbc, solver.Result{Plan: bestPlan(), Bound: bestObjective})},
 			judge:    panics(judge),
 			want:     report(cbc, bestObjective, bestObjective, attempt(cbc, solver.OutcomeAnswered, "")),
@@ -115,7 +115,7 @@ func TestJudge(t *testing.T) {
 				attempt(cbc, solver.OutcomeInvalidPlan, refuted), attempt(judge, solver.OutcomeAnswered, "1 node")),
 		},
 		{
-			name: "but not one that is no number",
+			name: "but not one that is NaN",
 			backends: []solver.Backend{gives(cbc, solver.Result{
 				Plan: bestPlan(), Bound: math.Inf(1), Detail: "it says so",
 				Claim: &solver.Claim{Optimal: true, Objective: math.NaN(), Bound: math.NaN()},
@@ -169,7 +169,7 @@ func TestJudge(t *testing.T) {
 				attempt(highs, solver.OutcomeAnswered, "it says so")),
 		},
 		{
-			name: "a solver that says that there is no plan errs",
+			name: "a solver that claims infeasibility errs",
 			backends: []solver.Backend{
 				fails(cbc, fmt.Errorf("%w: CBC says: Infeasible", solver.ErrInvalidPlan)), exact(),
 			},

@@ -27,7 +27,7 @@ const longestLine = 4096
 //	...
 //	# Rows 105
 //
-// Where there is no solution, "None" stands in place of "Feasible" and nothing
+// Without a solution, "None" stands in place of "Feasible" and nothing
 // follows. What comes after the columns is not read, but the line of the rows must
 // be there, so that a file that was cut off shows. The memory it takes is
 // proportional to the file.
@@ -101,7 +101,7 @@ func verdict(status string) subprocess.Verdict {
 func verdictWithoutSolution(status string) subprocess.Verdict {
 	switch status {
 	case "Empty":
-		return subprocess.Optimal // There is no column to have a value.
+		return subprocess.Optimal // The model has no columns.
 	case "Infeasible", "Primal infeasible or unbounded":
 		return subprocess.Infeasible
 	case "Time limit reached":

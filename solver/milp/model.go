@@ -181,7 +181,7 @@ func (p position) append(to []byte) []byte {
 func (m *Model) Objective(reported float64) float64 { return -reported * m.scale }
 
 // scaleObjective divides the objective by a power of ten where the best plan is
-// worth so little that a solver's absolute tolerances, about 1e-7, would matter, or
+// of so small a value that a solver's absolute tolerances, about 1e-7, would matter, or
 // so much that they could not be met.
 func (m *Model) scaleObjective() {
 	const little, much = 1e3, 1e6

@@ -209,7 +209,7 @@ func TestColumnNames(t *testing.T) {
 }
 
 // TestObjectiveScale checks that the objective of the file is neither negligible
-// nor overwhelming, however much the jobs are worth.
+// nor overwhelming, whatever the weights of the jobs.
 func TestObjectiveScale(t *testing.T) {
 	for _, weight := range []float64{0, 5e-324, 1e-300, 1e-58, 1e-6, 1, 1e6, solver.MaxWeight} {
 		first := job(4, 1, 2)

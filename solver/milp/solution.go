@@ -16,7 +16,7 @@ const integrality = 1e-5
 // column by its name; a column that the solver does not list is 0. A value that is
 // not integral within 1e-5 or outside the column's bounds, and a job that has not
 // exactly one size in a step, is an error that wraps solver.ErrInvalidPlan. The
-// plan may still break the limit of the pool: whoever asked checks it.
+// plan may still exceed the pool: the caller checks it.
 func (m *Model) Plan(value func(name string) (float64, bool)) (solver.Plan, error) {
 	values := make([]int, m.integers)
 	for i := range values {

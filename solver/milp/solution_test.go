@@ -13,8 +13,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
-// TestStart checks that the warm start of any legal plan is feasible, is worth what
-// the plan is worth, cannot be improved by serving more, and leads back to the plan.
+// TestStart checks that the warm start of any legal plan is feasible, has the
+// value of the plan, cannot be improved by serving more, and leads back to the plan.
 func TestStart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := solvertest.Snapshots().Draw(t, "snapshot")
@@ -34,7 +34,7 @@ func TestStart(t *testing.T) {
 			}
 			objective := m.Objective(f.minimised(values))
 			if want := p.Objective(plan); math.Abs(objective-want) > 1e-8*want {
-				t.Fatalf("%s: the start is worth %v; want %v", formulation, objective, want)
+				t.Fatalf("%s: the start has the value %v; want %v", formulation, objective, want)
 			}
 			got, err := m.Plan(listed(values))
 			if err != nil {
@@ -45,7 +45,7 @@ func TestStart(t *testing.T) {
 			}
 			f.serveMost(values)
 			if most := m.Objective(f.minimised(values)); most > objective+1e-8*max(1, objective) {
-				t.Fatalf("%s: serving more is worth %v; the start %v", formulation, most, objective)
+				t.Fatalf("%s: serving more has the value %v; the start %v", formulation, most, objective)
 			}
 		}
 	})

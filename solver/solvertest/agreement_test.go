@@ -29,15 +29,15 @@ func TestExactAgreesWithHiGHS(t *testing.T) {
 		}
 		ours, theirs := p.Objective(got.Plan), p.Objective(want.Plan)
 		if ours < theirs*(1-solver.OptimalGap) {
-			t.Errorf("snapshot %d: exact's plan is worth %.12g, HiGHS's %.12g", seed, ours, theirs)
+			t.Errorf("snapshot %d: the objective of exact's plan is %.12g, of HiGHS's %.12g", seed, ours, theirs)
 		}
 		// A solver works to absolute tolerances, which an objective this small escapes.
 		if ours > 1e-9 && theirs < ours*(1-solvertest.Agreement) {
-			t.Errorf("snapshot %d: HiGHS's plan is worth %.12g, exact's %.12g, and HiGHS calls it optimal: %t",
+			t.Errorf("snapshot %d: the objective of HiGHS's plan is %.12g, of exact's %.12g, and HiGHS calls it optimal: %t",
 				seed, theirs, ours, want.Claim.Optimal)
 		}
 		if gap := solver.RelativeGap(ours, got.Bound); gap > solver.OptimalGap && got.Bound-ours > 1e-12 {
-			t.Errorf("snapshot %d: exact's plan is worth %.12g, its bound %.12g", seed, ours, got.Bound)
+			t.Errorf("snapshot %d: the objective of exact's plan is %.12g, its bound %.12g", seed, ours, got.Bound)
 		}
 	}
 }

@@ -95,7 +95,7 @@ func enumerate(job *solver.AdmittedJob, steps int) []choice {
 type search struct {
 	problem *solver.Problem
 	choices [][]choice
-	// rest[i] is what the jobs from i on are worth at most, capacity aside.
+	// rest[i] bounds the value of the jobs from i on, capacity aside.
 	rest []float64
 	// tie is how far below the best objective one is equal to it.
 	tie    float64

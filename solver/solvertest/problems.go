@@ -38,7 +38,7 @@ func ProblemsWithin(limits Limits) *rapid.Generator[*solver.Problem] {
 	})
 }
 
-// drawGain draws what finishing is worth per step: in the last one alone, in none,
+// drawGain draws the gain of having finished per step: in the last one alone, in none,
 // or anything.
 func drawGain(t *rapid.T, steps int) []float64 {
 	gain := make([]float64, steps)

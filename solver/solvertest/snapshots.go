@@ -47,7 +47,7 @@ func SnapshotsWithin(limits Limits) *rapid.Generator[*solver.Snapshot] {
 		for i := range jobs {
 			var job solver.Job
 			if i > 0 && rapid.IntRange(0, 3).Draw(t, "twin") == 0 {
-				job = s.Jobs[i-1] // Symmetric jobs are what ties are made of.
+				job = s.Jobs[i-1] // Symmetric jobs make ties.
 			} else {
 				job = drawJob(t, limits, s.Horizon)
 			}

@@ -184,8 +184,8 @@ func (r *runner) edgeCases(t *testing.T) {
 		{name: "a pool that shrank", nodes: 3, jobs: []solver.Job{job(8), job(4), ofSizes(job(4), 4, 8), job(0)}},
 		{name: "an illegal current size", nodes: 6, jobs: []solver.Job{illegal, job(0)}},
 		{name: "a millisecond and ten years", nodes: 5, jobs: []solver.Job{decade, blink, job(1)}},
-		{name: "a job that is worth nothing", nodes: 5, jobs: []solver.Job{worthless, job(1)}},
-		{name: "nothing is worth anything", nodes: 5, jobs: []solver.Job{worthless, worthless}},
+		{name: "a job of weight 0", nodes: 5, jobs: []solver.Job{worthless, job(1)}},
+		{name: "only jobs of weight 0", nodes: 5, jobs: []solver.Job{worthless, worthless}},
 		{name: "every feature", nodes: 9, jobs: []solver.Job{all, illegal, job(0)}},
 	}
 	for _, test := range tests {

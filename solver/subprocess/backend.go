@@ -46,7 +46,7 @@ func NewBackend(name solver.BackendName, program string, dialect Dialect) *Backe
 func (b *Backend) Name() solver.BackendName { return b.name }
 
 // Probe returns the version of the program. The error wraps solver.ErrUnavailable
-// where there is no such program or it is not what it should be.
+// where the program is missing or is not the solver.
 func (b *Backend) Probe(ctx context.Context) (version string, err error) {
 	err = withFolder(func(dir string) error {
 		report, err := b.run(ctx, dir, b.dialect.VersionArguments(), bytesOfHead)
@@ -117,7 +117,7 @@ func (b *Backend) solve(
 		return solver.Result{}, err
 	}
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return solver.Result{}, ctx.Err() // Nobody wants the answer.
+		return solver.Result{}, ctx.Err() // The caller has left.
 	}
 	ended := time.Since(now) >= clock.limit && clock.limit > 0
 	solution, err := b.read(filepath.Join(dir, task.Solution), model, report, ended)
@@ -179,13 +179,13 @@ func (b *Backend) read(name string, model *milp.Model, report Report, limitPasse
 // otherwise.
 func (b *Backend) parse(name string, model *milp.Model) (Solution, error) {
 	// To open a pipe would wait for somebody to write to it, maybe forever. What is
-	// of the solver has ended, so that nobody makes one of the file now.
+	// of the solver has ended, so that none can turn the file into one now.
 	info, err := os.Lstat(name)
 	if err != nil {
 		return Solution{}, errors.New("it wrote none")
 	}
 	if !info.Mode().IsRegular() {
-		return Solution{}, fmt.Errorf("it is no file but %s", info.Mode())
+		return Solution{}, fmt.Errorf("not a regular file: %s", info.Mode())
 	}
 	file, err := os.Open(name)
 	if err != nil {

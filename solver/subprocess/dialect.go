@@ -34,7 +34,7 @@ type Task struct {
 	// Dir is the folder of the run, where the solver works.
 	Dir string
 	// Model, Start and Solution are the names of files in it. Start is empty where
-	// there is no warm start; Solution is for the solver to write.
+	// without a warm start; Solution is for the solver to write.
 	Model, Start, Solution string
 	// TimeLimit is on the clock on the wall; 0 is none.
 	TimeLimit time.Duration

@@ -21,12 +21,12 @@ func hold(dir string) (release func(), err error) {
 		folder.Close()
 		return nil, errSwept
 	default:
-		// On a file system without locks nobody removes the folder either.
+		// On a file system without locks no process removes the folder either.
 		return func() { folder.Close() }, nil
 	}
 }
 
-// removeUnheld removes a folder of this user that nobody holds, and holds it as it
+// removeUnheld removes a folder of this user that no process holds, and holds it as it
 // does so.
 func removeUnheld(dir string) (done bool, err error) {
 	folder, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_DIRECTORY, 0)

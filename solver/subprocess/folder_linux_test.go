@@ -11,7 +11,7 @@ import (
 )
 
 // TestRemoveAbandoned checks that of what lies in the folder for temporary files,
-// the folders of runs that nobody holds are removed and nothing else.
+// the folders of runs that no process holds are removed and nothing else.
 func TestRemoveAbandoned(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)

@@ -30,7 +30,7 @@ func terminate(leader *os.Process) error {
 // again at once.
 func killGroup(leader *os.Process) { _ = syscall.Kill(-leader.Pid, syscall.SIGKILL) }
 
-// largestPipe is the most that a pipe holds where nobody has the rights of root.
+// largestPipe is the most that a pipe holds without the rights of root.
 const largestPipe = 1 << 20
 
 // readRest copies what a pipe holds, and waits for no more.

@@ -37,7 +37,7 @@ func TestFileLimit(t *testing.T) {
 	tests := map[string]struct{ script, ending string }{
 		"more than the limit": {"exec yes > file", "signal: file size limit exceeded"},
 		"just the limit":      {"head -c 100000 /dev/zero > file", "exit status 0"},
-		"output is no file":   {"head -c 300000 /dev/zero", "exit status 0"},
+		"output is a pipe":    {"head -c 300000 /dev/zero", "exit status 0"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -291,7 +291,7 @@ func TestChildrenLeftBehind(t *testing.T) {
 // got away.
 func TestChildInAnotherGroup(t *testing.T) {
 	if _, err := exec.LookPath("setsid"); err != nil {
-		t.Skip("there is no program setsid")
+		t.Skip("the program setsid is missing")
 	}
 	life, end := newLifeline(t), newLifeline(t)
 	r := start(t.Context(), Command{
@@ -341,7 +341,7 @@ func TestLastLines(t *testing.T) {
 }
 
 // TestReadRest checks that what a program has printed is there however late the
-// reading of it was ended, and that nobody waits for a writer that is left.
+// reading of it was ended, and that nothing waits for a writer that is left.
 func TestReadRest(t *testing.T) {
 	reader, writer, err := os.Pipe()
 	if err != nil {

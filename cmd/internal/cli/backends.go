@@ -70,7 +70,7 @@ func NewInProcess(o *elastallocv1.AllocateOptions, programs Programs) (apiconv.I
 	allocator, err := elastalloc.New(elastalloc.Options{
 		Backends: elastalloc.BackendsFor(solver.BackendName(apiconv.Name(o.GetBackend()))),
 		Programs: programs,
-		// For one decision there is no later try.
+		// One decision has no later try.
 		NoBreakers: true,
 	})
 	if err != nil {

@@ -403,7 +403,7 @@ const (
 	Outcome_OUTCOME_UNSPECIFIED Outcome = 0
 	// It gave the answer.
 	Outcome_OUTCOME_ANSWERED Outcome = 1
-	// It could not be asked: not installed, or resting after failures.
+	// It could not be asked: not installed, or its circuit breaker is open.
 	Outcome_OUTCOME_UNAVAILABLE Outcome = 2
 	// It had no plan when its time was up.
 	Outcome_OUTCOME_TIMED_OUT Outcome = 3

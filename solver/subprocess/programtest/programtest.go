@@ -242,7 +242,7 @@ func readTestdata(tb testing.TB, name string) string {
 }
 
 // FuzzSolution has the dialect parse whatever the fuzzer makes of the solutions in
-// testdata: what is no solution is an error or a failure, and what is one is whole.
+// testdata: a file without a whole solution is an error or a failure.
 func FuzzSolution(f *testing.F, dialect subprocess.Dialect) {
 	f.Helper()
 	addTestdata(f, "*.txt")

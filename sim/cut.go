@@ -15,8 +15,8 @@ import (
 // share of its demand that the trace leaves it, 1 - (at-submit)/duration. In the
 // order of submission they hold the nodes they asked for while the pool lasts:
 // the first that does not fit and all after it are queued, first in, first out,
-// and have not trained. The horizon and the range of nodes are the defaults,
-// written out.
+// and have not trained. The horizon is the default and so, where the trace does not
+// say otherwise, is the range of nodes; both are written out.
 func Cut(trace Trace, nodes int, at time.Duration, gpusPerNode int) *solver.Snapshot {
 	snapshot := &solver.Snapshot{TotalNodes: nodes, Horizon: solver.DefaultHorizon()}
 	idle, queuing := nodes, false
@@ -29,12 +29,9 @@ func Cut(trace Trace, nodes int, at time.Duration, gpusPerNode int) *solver.Snap
 		if elapsed >= traced.Duration {
 			continue
 		}
-		job := solver.Job{
-			ID:           traced.ID,
-			RemainingETA: traced.RemainingDemand(elapsed, gpusPerNode),
-			MinNodes:     solver.DefaultMinNodes,
-			MaxNodes:     solver.DefaultMaxNodes,
-		}
+		job := traced.job(traced.ID)
+		job.Scaling.DoublingEfficiency = traced.DoublingEfficiency // 0 where it is the default
+		job.RemainingETA = traced.RemainingDemand(elapsed, gpusPerNode)
 		asked := traced.Nodes(gpusPerNode)
 		queuing = queuing || asked > idle
 		if !queuing {

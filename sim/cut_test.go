@@ -74,7 +74,7 @@ func TestCutProperties(t *testing.T) {
 			job := jobs[next]
 			next++
 
-			asked := NodesAsked(traced.GPUs, gpusPerNode)
+			asked := traced.NodesAsked(traced.GPUs, gpusPerNode)
 			switch job.CurrentNodes {
 			case 0:
 				if blockedBy == 0 {
@@ -96,7 +96,7 @@ func TestCutProperties(t *testing.T) {
 			}
 
 			share := 1 - float64(at-traced.Submit)/float64(traced.Duration)
-			demand := traced.Duration.Seconds() * speed(asked)
+			demand := traced.Duration.Seconds() * traced.speed(asked)
 			got := job.RemainingETA
 			if want := demand * share; got <= 0 || got.Seconds() > want+1e-6 || got.Seconds() < want-1e-6 {
 				t.Errorf("job %q has the remaining ETA %v; want %v s", traced.ID, got, want)

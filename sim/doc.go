@@ -26,8 +26,14 @@
 // can happen between two events, Run moves from event to event; work is counted
 // in whole nanoseconds of one node's time, so that the two are equal exactly.
 //
-// Jobs adapt without losing work. With a scaling delay, a job that starts or
-// grows trains on as many nodes as before for the delay, while the nodes given to
-// it are its own already. A preempted job returns to its place in the queue, which
-// is ordered by submission.
+// A change of nodes costs what the setting says, and never work done. With nothing
+// set a job trains on its new nodes at once. With a scaling delay, as in the paper, a
+// job that starts or grows trains on as many nodes as before for the delay, while the
+// nodes given to it are its own already; shrinking is free. With a restart time, as
+// where a job is stopped and started again from a checkpoint, every change stops the
+// training for that long, down as well as up, its start and its return from a pause
+// included; the nodes are held meanwhile. A change during a restart begins the restart
+// anew. It may be longer than the frequency.
+//
+// A preempted job returns to its place in the queue, which is ordered by submission.
 package sim

@@ -1,19 +1,34 @@
 package sim
 
-import "time"
+import (
+	"time"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
 
 // simulatedJob is the state of a job in a run.
 type simulatedJob struct {
 	*WorkloadJob
-	// nodes is what the job holds, and training what it trains on: less while it
-	// is starting or growing, until growsAt.
+	// told is what an allocator is told of the job, apart from its state.
+	told solver.Job
+	// nodes is what the job holds, and training what it trains on, which serves
+	// perSecond: less while it is starting or growing, none while it restarts, until
+	// growsAt.
 	nodes, training int
+	perSecond       time.Duration
 	growsAt         time.Duration
 	// served is the work done, in run time on one node, and trained the time for
 	// which the job held nodes.
 	served, trained time.Duration
 	start, end      time.Duration
 	rescales        int
+}
+
+// newSimulatedJob returns the state of a job before its submission.
+func newSimulatedJob(job *WorkloadJob) simulatedJob {
+	return simulatedJob{
+		WorkloadJob: job, told: job.job(job.ID), start: never, end: never, growsAt: never,
+	}
 }
 
 // leastRemainingETA is what the allocator is told of a job that has outrun its
@@ -43,10 +58,10 @@ func (j *simulatedJob) outcome() Outcome {
 
 // nextEvent returns the second in which the job ends or has grown, if its nodes
 // stay as they are; never if it has none.
-func (j *simulatedJob) nextEvent(now time.Duration, perSecond []time.Duration) time.Duration {
+func (j *simulatedJob) nextEvent(now time.Duration) time.Duration {
 	next := j.growsAt
-	if work := perSecond[j.training]; work > 0 {
-		seconds := int64((j.Work - j.served + work - 1) / work)
+	if j.perSecond > 0 {
+		seconds := int64((j.Work - j.served + j.perSecond - 1) / j.perSecond)
 		next = min(next, now+time.Duration(seconds)*time.Second)
 	}
 	if j.Fate == OutcomeHung && j.nodes > 0 {
@@ -55,22 +70,36 @@ func (j *simulatedJob) nextEvent(now time.Duration, perSecond []time.Duration) t
 	return next
 }
 
-// train lets the job train for whole seconds, if it holds nodes.
-func (j *simulatedJob) train(span time.Duration, perSecond []time.Duration) {
+// train lets the job train for whole seconds, if it holds nodes, and reports whether it
+// made progress.
+func (j *simulatedJob) train(span time.Duration) bool {
 	if j.nodes > 0 {
 		seconds := int64(span / time.Second)
-		j.served += time.Duration(seconds * int64(perSecond[j.training]))
+		j.served += time.Duration(seconds * int64(j.perSecond))
 		j.trained += span
 	}
+	return j.perSecond > 0 && span > 0
+}
+
+// trainOn has the job train on the given nodes from now on.
+func (j *simulatedJob) trainOn(nodes int) {
+	j.training = nodes
+	j.perSecond = scale(time.Second, j.told.Speed(nodes))
 }
 
 // grown lets the job train on all its nodes.
-func (j *simulatedJob) grown() { j.training, j.growsAt = j.nodes, never }
+func (j *simulatedJob) grown() {
+	j.trainOn(j.nodes)
+	j.growsAt = never
+}
 
-// give changes the job's nodes now. Growing takes the delay, and growing again
-// takes it again; shrinking is free, and shrinking to no less than what the job
-// trains on cuts a growth short of its end but not off.
-func (j *simulatedJob) give(nodes int, now, delay time.Duration) {
+// give changes the job's nodes now.
+//
+// With a restart time every change stops the training for that long, and another
+// change meanwhile begins the restart anew. With a scaling delay growing takes the
+// delay, and growing again takes it again; shrinking is free, and shrinking to no less
+// than what the job trains on cuts a growth short of its end but not off.
+func (j *simulatedJob) give(nodes int, now time.Duration, config *Config) {
 	if nodes == j.nodes {
 		return
 	}
@@ -82,9 +111,12 @@ func (j *simulatedJob) give(nodes int, now, delay time.Duration) {
 	grows := nodes > j.nodes
 	j.nodes = nodes
 	switch {
-	case nodes <= j.training || delay == 0:
+	case config.RestartTime > 0 && nodes > 0:
+		j.trainOn(0)
+		j.growsAt = now + config.RestartTime
+	case nodes <= j.training || config.ScalingDelay == 0:
 		j.grown()
 	case grows:
-		j.growsAt = now + delay
+		j.growsAt = now + config.ScalingDelay
 	}
 }

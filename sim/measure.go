@@ -18,10 +18,27 @@ type Summary struct {
 	// Jobs is the number of jobs, and Completed of those trained to their end.
 	Jobs      int `json:"jobs"`
 	Completed int `json:"completed"`
-	// The means and the 95th percentile are over all jobs, however they ended.
+	// Means and quantiles are over all jobs, however they ended.
 	MeanQueueSeconds float64 `json:"mean_queue_s"`
 	MeanTotalSeconds float64 `json:"mean_total_s"`
+	P50TotalSeconds  float64 `json:"p50_total_s"`
 	P95TotalSeconds  float64 `json:"p95_total_s"`
+	P99TotalSeconds  float64 `json:"p99_total_s"`
+	MaxTotalSeconds  float64 `json:"max_total_s"`
+	// WeightedTotalSeconds is the mean total time in which every job counts by its
+	// weight.
+	WeightedTotalSeconds float64 `json:"weighted_mean_total_s"`
+	// MeanUnservedSeconds is the mean time without nodes, in the queue and in pauses;
+	// MaxUnservedBigSeconds the longest of a job that needs BigMinimum nodes or more.
+	MeanUnservedSeconds   float64 `json:"mean_unserved_s"`
+	MaxUnservedBigSeconds float64 `json:"max_unserved_big_s"`
+	// MaxSlowdown is the largest JobResult.Slowdown.
+	MaxSlowdown float64 `json:"max_slowdown"`
+	// LaterShare is the share of jobs that end later than under equal shares, the
+	// policy MaxMinPolicy, and WorstLater the largest ratio of a job's total time to
+	// the one it has there. Missing where that was not run on the same pool.
+	LaterShare *float64 `json:"later_than_max_min,omitempty"`
+	WorstLater *float64 `json:"worst_ratio_to_max_min,omitempty"`
 	// MakespanSeconds is from the first submission to the last end.
 	MakespanSeconds float64 `json:"makespan_s"`
 	// Decisions is the number of decisions, and SolveMillis how long they took.
@@ -30,6 +47,13 @@ type Summary struct {
 	// Rescales is how often jobs' nodes changed after their start.
 	Rescales int `json:"rescales"`
 }
+
+// BigMinimum is the least nodes from which on the smallest size of a job counts as big:
+// half of what an elastic job may hold by default.
+const BigMinimum = 8
+
+// MaxMinPolicy is the name of the policy of equal shares.
+const MaxMinPolicy = "max-min"
 
 // SolveMillis is the distribution of decision times in milliseconds.
 type SolveMillis struct {
@@ -45,12 +69,20 @@ func Summarize(r *Result, seed uint64) Summary {
 		Trace: r.Workload, Policy: r.Policy, Nodes: r.Nodes, Seed: seed,
 		Jobs: len(r.Jobs), Decisions: len(r.Decisions),
 	}
-	var queue, total []float64
+	var queue, total, unserved []float64
+	var weights, weighted float64
 	var begin, end time.Duration
 	for i := range r.Jobs {
 		job := &r.Jobs[i]
 		queue = append(queue, job.QueueTime().Seconds())
 		total = append(total, job.TotalTime().Seconds())
+		unserved = append(unserved, job.Unserved.Seconds())
+		weights += job.Weight
+		weighted += job.Weight * job.TotalTime().Seconds()
+		s.MaxSlowdown = max(s.MaxSlowdown, job.Slowdown())
+		if job.Smallest >= BigMinimum {
+			s.MaxUnservedBigSeconds = max(s.MaxUnservedBigSeconds, job.Unserved.Seconds())
+		}
 		if i == 0 {
 			begin = job.Submit
 		}
@@ -60,8 +92,12 @@ func Summarize(r *Result, seed uint64) Summary {
 			s.Completed++
 		}
 	}
-	s.MeanQueueSeconds, s.MeanTotalSeconds = Mean(queue), Mean(total)
-	s.P95TotalSeconds = Quantile(total, 0.95)
+	s.MeanQueueSeconds, s.MeanTotalSeconds, s.MeanUnservedSeconds = Mean(queue), Mean(total), Mean(unserved)
+	s.P50TotalSeconds, s.P95TotalSeconds = Quantile(total, 0.5), Quantile(total, 0.95)
+	s.P99TotalSeconds, s.MaxTotalSeconds = Quantile(total, 0.99), Quantile(total, 1)
+	if weights > 0 {
+		s.WeightedTotalSeconds = weighted / weights
+	}
 	s.MakespanSeconds = (end - begin).Seconds()
 
 	solve := r.SolveMillis()
@@ -69,6 +105,20 @@ func Summarize(r *Result, seed uint64) Summary {
 		Mean: Mean(solve), Median: Quantile(solve, 0.5), P95: Quantile(solve, 0.95), Max: Quantile(solve, 1),
 	}
 	return s
+}
+
+// CompareWithEqualShares fills in LaterShare and WorstLater. Both runs are of the same
+// workload.
+func (s *Summary) CompareWithEqualShares(r, maxMin *Result) {
+	later, worst := 0, 0.0
+	for i := range r.Jobs {
+		job, equal := &r.Jobs[i], &maxMin.Jobs[i]
+		if job.End > equal.End {
+			later++
+		}
+		worst = max(worst, job.TotalTime().Seconds()/max(1, equal.TotalTime().Seconds()))
+	}
+	s.LaterShare, s.WorstLater = new(float64(later)/float64(max(1, len(r.Jobs)))), &worst
 }
 
 // SolveMillis returns how long each decision took, in milliseconds.

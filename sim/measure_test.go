@@ -16,8 +16,11 @@ func TestSummarize(t *testing.T) {
 	r := &Result{
 		Workload: "w", Policy: "p", Nodes: 7,
 		Jobs: []JobResult{
-			{Submit: 0, Start: 0, End: 100 * second, Rescales: 2, Outcome: OutcomeCompleted},
-			{Submit: 10 * second, Start: 40 * second, End: 310 * second, Rescales: 1, Outcome: OutcomeHung},
+			{End: 100 * second, Weight: 3, Smallest: 8, Alone: 80 * second, Unserved: 5 * second, Rescales: 2, Outcome: OutcomeCompleted},
+			{
+				Submit: 10 * second, Start: 40 * second, End: 310 * second, Weight: 1, Smallest: 4, Alone: 75 * second,
+				Unserved: 35 * second, Rescales: 1, Outcome: OutcomeHung,
+			},
 		},
 		Decisions: []Decision{
 			{SolveTime: 1 * time.Millisecond, Reason: solver.ReasonOptimal},
@@ -26,7 +29,8 @@ func TestSummarize(t *testing.T) {
 		},
 	}
 	want := `{"trace":"w","policy":"p","nodes":7,"seed":9,"jobs":2,"completed":1,` +
-		`"mean_queue_s":15,"mean_total_s":200,"p95_total_s":290,"makespan_s":310,"decisions":3,` +
+		`"mean_queue_s":15,"mean_total_s":200,"p50_total_s":200,"p95_total_s":290,"p99_total_s":298,"max_total_s":300,` +
+		`"weighted_mean_total_s":150,"mean_unserved_s":20,"max_unserved_big_s":5,"max_slowdown":4,"makespan_s":310,"decisions":3,` +
 		`"solve_ms":{"mean":4,"median":3,"p95":7.5,"max":8},"rescales":3}`
 	got, err := json.Marshal(Summarize(r, 9))
 	if err != nil {
@@ -37,6 +41,21 @@ func TestSummarize(t *testing.T) {
 	}
 	if share := r.ProvenShare(); math.Abs(share-2.0/3) > 1e-12 {
 		t.Errorf("%v of the decisions are proven; want two thirds", share)
+	}
+}
+
+func TestCompareWithEqualShares(t *testing.T) {
+	ends := func(seconds ...int) *Result {
+		r := new(Result)
+		for _, end := range seconds {
+			r.Jobs = append(r.Jobs, JobResult{Submit: 10 * second, End: time.Duration(end) * second})
+		}
+		return r
+	}
+	var s Summary
+	s.CompareWithEqualShares(ends(110, 60, 310, 20), ends(110, 70, 210, 19))
+	if *s.LaterShare != 0.5 || *s.WorstLater != 1.5 {
+		t.Errorf("%v end later, at worst %v times; want half of them, 1.5 times", *s.LaterShare, *s.WorstLater)
 	}
 }
 

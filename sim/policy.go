@@ -37,6 +37,8 @@ type Policy struct {
 	// EveryEvent makes decisions also one second after a job was submitted or
 	// ended, in the place of the regular-time rule.
 	EveryEvent bool
+	// Recorded replays what really happened to the jobs and decides nothing.
+	Recorded bool
 }
 
 // Rule returns the nodes of every job of a valid snapshot, whose jobs are in the
@@ -93,6 +95,10 @@ func Policies() []Policy {
 			Description: "greedy that ranks by remaining ETA",
 		},
 		{
+			Name: "recorded", Recorded: true,
+			Description: "what really happened: the trace's start_s and duration_s, on any pool",
+		},
+		{
 			Name: "fifo", Rule: FirstInFirstOut, FixedSize: true,
 			Description: "fixed sizes, in the order of arrival",
 		},
@@ -101,7 +107,7 @@ func Policies() []Policy {
 			Description: "fixed sizes, the shortest remaining first, preemptive",
 		},
 		{
-			Name: "max-min", Rule: MaxMin,
+			Name: MaxMinPolicy, Rule: MaxMin,
 			Description: "equal shares as far as sizes allow",
 		},
 		{

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/elastalloc/elastalloc/solver"
@@ -24,6 +23,9 @@ type Config struct {
 	// as before: whole seconds, less than the frequency, or else jobs could be
 	// starting and growing for ever.
 	ScalingDelay time.Duration
+	// RestartTime is how long a job makes no progress after every change of its nodes,
+	// its start included: whole seconds, of any length. Not together with ScalingDelay.
+	RestartTime time.Duration
 	// DecisionBudget is the time budget of a decision; 0 leaves it to the Allocator.
 	DecisionBudget time.Duration
 	// Observe, where set, is shown every decision of the Allocator at a scaling moment.
@@ -60,6 +62,10 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("the horizon has %d steps; want 1 to %d", c.Steps, solver.MaxSteps)
 	case c.ScalingDelay < 0 || c.ScalingDelay%time.Second != 0 || c.ScalingDelay >= c.Frequency:
 		return fmt.Errorf("the scaling delay is %v; want whole seconds, at least 0s and less than the frequency", c.ScalingDelay)
+	case c.RestartTime < 0 || c.RestartTime%time.Second != 0:
+		return fmt.Errorf("the restart time is %v; want whole seconds, at least 0s", c.RestartTime)
+	case c.RestartTime > 0 && c.ScalingDelay > 0:
+		return errors.New("both a scaling delay and a restart time; want at most one of them")
 	case c.DecisionBudget < 0:
 		return fmt.Errorf("the decision budget is %v; want at least 0s", c.DecisionBudget)
 	}
@@ -81,9 +87,19 @@ type Result struct {
 // JobResult is what became of a job. Times are whole seconds of the simulation.
 type JobResult struct {
 	ID string
+	// Weight is the job's, 1 where it names none, and Smallest the least nodes it can
+	// train on.
+	Weight   float64
+	Smallest int
+	// Alone is how long the job would have taken, to its own end, alone in the pool on
+	// its largest size there, in whole seconds and at least one.
+	Alone time.Duration
 	// Submit, Start and End are when the job was submitted, first got nodes, and
 	// ended.
 	Submit, Start, End time.Duration
+	// Unserved is how long it held no nodes between its submission and its end, in the
+	// queue and in pauses.
+	Unserved time.Duration
 	// Rescales is how often its nodes changed after its start: by growing, by
 	// shrinking, by losing all and by getting some back.
 	Rescales int
@@ -96,6 +112,11 @@ func (j *JobResult) QueueTime() time.Duration { return j.Start - j.Submit }
 
 // TotalTime returns how long the job took from its submission to its end.
 func (j *JobResult) TotalTime() time.Duration { return j.End - j.Submit }
+
+// Slowdown returns by what factor the job took longer than alone in the pool.
+func (j *JobResult) Slowdown() float64 {
+	return j.TotalTime().Seconds() / max(j.Alone, time.Second).Seconds()
+}
 
 // Decision is what is known of one decision.
 type Decision struct {
@@ -123,6 +144,12 @@ func Run(ctx context.Context, workload Workload, policy Policy, config Config, a
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
+	if err := workload.Suits(&policy, config.Nodes); err != nil {
+		return nil, err
+	}
+	if policy.Recorded {
+		return recorded(workload, policy, config), nil
+	}
 	s := newSimulation(workload, policy, config, allocator)
 	for s.arriving < len(s.jobs) || len(s.active) > 0 {
 		if err := ctx.Err(); err != nil {
@@ -142,17 +169,16 @@ type simulation struct {
 	policy    Policy
 	config    Config
 	allocator Allocator
-	perSecond []time.Duration // work done in a second, by nodes
-	jobs      []simulatedJob  // in the order of submission
-	active    []int           // submitted and not ended, in that order
-	arriving  int             // the first job not yet submitted
+	jobs      []simulatedJob // in the order of submission
+	active    []int          // submitted and not ended, in that order
+	arriving  int            // the first job not yet submitted
 	now       time.Duration
 	// fillAt is when the regular-time rule acts next, or a policy that decides at
 	// every event.
 	fillAt    time.Duration
 	decisions []Decision
-	// idleMoments is how many scaling moments in a row have left every job waiting.
-	idleMoments int
+	// servedAt is the last second in which a job made progress.
+	servedAt time.Duration
 }
 
 // never is later than anything that happens.
@@ -161,15 +187,11 @@ const never = time.Duration(math.MaxInt64)
 func newSimulation(workload Workload, policy Policy, config Config, allocator Allocator) *simulation {
 	s := &simulation{
 		workload: workload, policy: policy, config: config, allocator: allocator,
-		perSecond: make([]time.Duration, solver.DefaultMaxNodes+1),
-		jobs:      make([]simulatedJob, len(workload.Jobs)),
-		fillAt:    never,
-	}
-	for nodes := range s.perSecond {
-		s.perSecond[nodes] = scale(time.Second, speed(nodes))
+		jobs:   make([]simulatedJob, len(workload.Jobs)),
+		fillAt: never,
 	}
 	for i := range s.jobs {
-		s.jobs[i] = simulatedJob{WorkloadJob: &workload.Jobs[i], start: never, end: never, growsAt: never}
+		s.jobs[i] = newSimulatedJob(&workload.Jobs[i])
 	}
 	return s
 }
@@ -211,7 +233,7 @@ func (s *simulation) nextEvent() time.Duration {
 		next = min(next, s.now+s.config.Frequency-s.now%s.config.Frequency)
 	}
 	for _, i := range s.active {
-		next = min(next, s.jobs[i].nextEvent(s.now, s.perSecond))
+		next = min(next, s.jobs[i].nextEvent(s.now))
 	}
 	return next
 }
@@ -219,7 +241,9 @@ func (s *simulation) nextEvent() time.Duration {
 // trainUntil lets the jobs train until the given second.
 func (s *simulation) trainUntil(at time.Duration) {
 	for _, i := range s.active {
-		s.jobs[i].train(at-s.now, s.perSecond)
+		if s.jobs[i].train(at - s.now) {
+			s.servedAt = at
+		}
 		if s.jobs[i].growsAt == at {
 			s.jobs[i].grown()
 		}
@@ -289,19 +313,16 @@ func (s *simulation) scalingMoment(ctx context.Context) error {
 	if s.policy.EveryEvent {
 		s.fillAt = never
 	}
-	if s.idleMoments++; s.holdsNodes() {
-		s.idleMoments = 0
-	}
-	if s.idleMoments > 1 && s.arriving == len(s.jobs) {
-		return errors.New("no job holds nodes, and the policy gives none any")
+	if stalled := s.now - s.servedAt; s.arriving == len(s.jobs) && stalled > mostStalledMoments*s.config.Frequency {
+		return fmt.Errorf("no job has made progress for %v under the decisions of the policy", stalled)
 	}
 	return nil
 }
 
-// holdsNodes reports whether any job holds nodes.
-func (s *simulation) holdsNodes() bool {
-	return slices.ContainsFunc(s.active, func(i int) bool { return s.jobs[i].nodes > 0 })
-}
+// mostStalledMoments is how many scaling moments in a row, after the last submission,
+// may pass without progress of any job: more than a restart takes in any sensible
+// setting.
+const mostStalledMoments = 1000
 
 // rebalance has the policy decide and carries its decision out.
 func (s *simulation) rebalance(ctx context.Context) error {
@@ -326,7 +347,8 @@ func (s *simulation) snapshot() *solver.Snapshot {
 	}
 	for n, i := range s.active {
 		job := &s.jobs[i]
-		told := solver.NewJob(job.ID, job.remainingETA())
+		told := job.told
+		told.RemainingETA = job.remainingETA()
 		told.CurrentNodes = job.nodes
 		told.TrainingTime = job.trained
 		told.RescaleDelay = s.config.ScalingDelay
@@ -334,26 +356,17 @@ func (s *simulation) snapshot() *solver.Snapshot {
 			told.TrainingTime = told.RemainingETA
 		}
 		if s.policy.FixedSize {
-			told.AllowedNodes = []int{fixedSize(job.Asked, s.config.Nodes)}
+			told.AllowedNodes = []int{job.atMost(min(job.Asked, s.config.Nodes))}
 		}
 		snapshot.Jobs[n] = told
 	}
 	return snapshot
 }
 
-// fixedSize returns the nodes of a job of fixed size: what it asked for, or as
-// much of that, in powers of two, as the pool has.
-func fixedSize(asked, pool int) int {
-	for asked > pool {
-		asked /= 2
-	}
-	return asked
-}
-
 // carryOut gives the active jobs the nodes of a decision.
 func (s *simulation) carryOut(nodes []int) {
 	for n, i := range s.active {
-		s.jobs[i].give(nodes[n], s.now, s.config.ScalingDelay)
+		s.jobs[i].give(nodes[n], s.now, &s.config)
 	}
 }
 
@@ -366,7 +379,8 @@ func (s *simulation) result() *Result {
 	for i := range s.jobs {
 		job := &s.jobs[i]
 		r.Jobs[i] = JobResult{
-			ID: job.ID, Submit: job.Submit, Start: job.start, End: job.end,
+			ID: job.ID, Weight: job.weight(), Smallest: job.smallest(), Alone: job.alone(s.config.Nodes),
+			Submit: job.Submit, Start: job.start, End: job.end, Unserved: job.end - job.Submit - job.trained,
 			Rescales: job.rescales, Outcome: job.outcome(),
 		}
 	}

@@ -105,6 +105,53 @@ func TestScalingDelay(t *testing.T) {
 	}
 }
 
+func TestRestartTime(t *testing.T) {
+	config := DefaultConfig(16)
+	config.RestartTime = 400 * second // longer than the frequency
+	moment := 0
+	sizes := []int{1, 1, 4, 4, 2, 1, 1, 1}
+	p := give(func(int) []int { moment++; return []int{sizes[moment-1]} })
+	// 1 node from 0 trains from 400; 4 from 600 would from 1000; 2 from 1200 do not
+	// before 1 from 1500 begins its restart anew, which ends at 1900.
+	work := 200 + 200*2.56 + 50
+	result := run(t, p, config, job("a", 0, time.Duration(work*float64(second))))
+	if got := times(result.Jobs[0]); got != [2]int64{0, 1950} {
+		t.Errorf("start and end are %v; want 0 and 1950", got)
+	}
+	if got := result.Jobs[0].Rescales; got != 3 {
+		t.Errorf("%d rescales; want 3", got)
+	}
+}
+
+func TestRecorded(t *testing.T) {
+	a, b := job("a", 0, 100*second), job("b", 10*second, 100*second)
+	a.Started, a.RanFor, b.Started, b.RanFor = new(5*second), 50*second, new(30*second), 20*second
+	result := run(t, policy(t, "recorded"), DefaultConfig(1), a, b)
+	want := []JobResult{
+		{ID: "a", Weight: 1, Smallest: 1, Alone: 100 * second, Start: 5 * second, End: 55 * second, Unserved: 5 * second, Outcome: OutcomeCompleted},
+		{
+			ID: "b", Weight: 1, Smallest: 1, Alone: 100 * second, Submit: 10 * second, Start: 30 * second, End: 50 * second,
+			Unserved: 20 * second, Outcome: OutcomeCompleted,
+		},
+	}
+	if diff := cmp.Diff(want, result.Jobs); diff != "" {
+		t.Errorf("jobs (-want +got):\n%s", diff)
+	}
+	_, err := Run(t.Context(), Workload{Name: "w", Jobs: []WorkloadJob{job("c", 0, second)}}, policy(t, "recorded"), DefaultConfig(1), nil)
+	if err == nil || !strings.Contains(err.Error(), `job "c" of w has no start_s`) {
+		t.Errorf("the error is %v; want one on start_s", err)
+	}
+}
+
+func TestJobThatNeverFits(t *testing.T) {
+	large := job("large", 0, second)
+	large.MinNodes = 8
+	_, err := Run(t.Context(), Workload{Name: "w", Jobs: []WorkloadJob{large}}, policy(t, "optimal"), DefaultConfig(4), newAllocator())
+	if err == nil || !strings.Contains(err.Error(), `job "large" of w needs at least 8 nodes; the pool has 4`) {
+		t.Errorf("the error is %v; want one that names the job", err)
+	}
+}
+
 func TestGrowth(t *testing.T) {
 	const delay = 15 * second
 	type change struct{ at, nodes int }
@@ -121,9 +168,9 @@ func TestGrowth(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			work := job("a", 0, time.Hour)
-			j := simulatedJob{WorkloadJob: &work, start: never, growsAt: never}
+			j := newSimulatedJob(&work)
 			for _, c := range test.changes {
-				j.give(c.nodes, time.Duration(c.at)*second, delay)
+				j.give(c.nodes, time.Duration(c.at)*second, &Config{ScalingDelay: delay})
 			}
 			if j.training != test.training || j.growsAt != test.growsAt {
 				t.Errorf("trains on %d until %v; want %d until %v", j.training, j.growsAt, test.training, test.growsAt)
@@ -205,9 +252,9 @@ func TestFates(t *testing.T) {
 	killed.Fate, killed.Work = OutcomeKilled, 40*second
 	result := run(t, policy(t, "optimal"), DefaultConfig(1), hung, early, killed)
 	want := []JobResult{
-		{ID: "hung", Start: 0, End: 30 * second, Outcome: OutcomeHung},
-		{ID: "early", Submit: 31 * second, Start: 32 * second, End: 52 * second, Outcome: OutcomeCompleted},
-		{ID: "killed", Submit: 52 * second, Start: 53 * second, End: 93 * second, Outcome: OutcomeKilled},
+		{ID: "hung", Weight: 1, Smallest: 1, Alone: 30 * second, Start: 0, End: 30 * second, Outcome: OutcomeHung},
+		{ID: "early", Weight: 1, Smallest: 1, Alone: 20 * second, Submit: 31 * second, Start: 32 * second, End: 52 * second, Unserved: second, Outcome: OutcomeCompleted},
+		{ID: "killed", Weight: 1, Smallest: 1, Alone: 40 * second, Submit: 52 * second, Start: 53 * second, End: 93 * second, Unserved: second, Outcome: OutcomeKilled},
 	}
 	if diff := cmp.Diff(want, result.Jobs); diff != "" {
 		t.Errorf("jobs (-want +got):\n%s", diff)
@@ -251,7 +298,7 @@ func TestRunFails(t *testing.T) {
 			return solver.Decision{}, nil
 		}), "has 0 of 1 jobs"},
 		"a backend that is missing": {missing, "the backend is unavailable: gone"},
-		"no job ever gets nodes":    {answer(0), "no job holds nodes"},
+		"no job ever gets nodes":    {answer(0), "no job has made progress for"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := Workload{Name: "w", Jobs: []WorkloadJob{job("a", 0, time.Hour)}}
@@ -265,14 +312,16 @@ func TestRunFails(t *testing.T) {
 
 func TestRunRefusesBadConfigs(t *testing.T) {
 	for want, change := range map[string]func(*Config){
-		"0 nodes":             func(c *Config) { c.Nodes = 0 },
-		"frequency is 1.5s":   func(c *Config) { c.Frequency = 1500 * time.Millisecond },
-		"frequency is 0s":     func(c *Config) { c.Frequency = 0 },
-		"0 steps":             func(c *Config) { c.Steps = 0 },
-		"25 steps":            func(c *Config) { c.Steps = 25 },
-		"scaling delay is -1": func(c *Config) { c.ScalingDelay = -time.Second },
-		"scaling delay is 5m": func(c *Config) { c.ScalingDelay = 5 * time.Minute },
-		"decision budget is":  func(c *Config) { c.DecisionBudget = -1 },
+		"0 nodes":              func(c *Config) { c.Nodes = 0 },
+		"frequency is 1.5s":    func(c *Config) { c.Frequency = 1500 * time.Millisecond },
+		"frequency is 0s":      func(c *Config) { c.Frequency = 0 },
+		"0 steps":              func(c *Config) { c.Steps = 0 },
+		"25 steps":             func(c *Config) { c.Steps = 25 },
+		"scaling delay is -1":  func(c *Config) { c.ScalingDelay = -time.Second },
+		"scaling delay is 5m":  func(c *Config) { c.ScalingDelay = 5 * time.Minute },
+		"restart time is 1.5s": func(c *Config) { c.RestartTime = 1500 * time.Millisecond },
+		"want at most one":     func(c *Config) { c.ScalingDelay, c.RestartTime = second, second },
+		"decision budget is":   func(c *Config) { c.DecisionBudget = -1 },
 	} {
 		config := DefaultConfig(4)
 		change(&config)

@@ -27,6 +27,48 @@ func TestReadTrace(t *testing.T) {
 	}
 }
 
+func TestReadTraceOptionalColumns(t *testing.T) {
+	const text = "job_id,submit_s,duration_s,gpus,start_s,min_nodes,max_nodes,doubling_efficiency,weight\n" +
+		"all,5,60,8,7.5,2,32,0.9,4\n" +
+		"none,5,60,8,,,,,\n" +
+		"one size,5,60,8,,3,3,,\n"
+	got, err := ReadTrace(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := TraceJob{
+		ID: "all", Submit: 5 * time.Second, Duration: time.Minute, GPUs: 8, Start: new(7500 * time.Millisecond),
+		Shape: Shape{MinNodes: 2, MaxNodes: 32, DoublingEfficiency: 0.9, Weight: 4},
+	}
+	none, oneSize := all, all
+	none.ID, none.Start, none.Shape = "none", nil, Shape{}
+	oneSize.ID, oneSize.Start, oneSize.Shape = "one size", nil, Shape{MinNodes: 3, MaxNodes: 3}
+	if diff := cmp.Diff(Trace{all, none, oneSize}, got); diff != "" {
+		t.Errorf("trace (-want +got):\n%s", diff)
+	}
+}
+
+func TestReadTraceRefusesOptionalColumns(t *testing.T) {
+	for line, want := range map[string]string{
+		"4.9,,,,":        "start_s is 4.9; want at least submit_s (5)",
+		",0,,,":          `min_nodes is "0"`,
+		",,1.5,,":        `max_nodes is "1.5"`,
+		",32,,,":         "min_nodes is 32 and max_nodes is 16; want a range",
+		",5,7,,":         "min_nodes is 5 and max_nodes is 7; want a range",
+		",,,0,":          `doubling_efficiency is "0"`,
+		",,,1.1,":        `doubling_efficiency is "1.1"`,
+		",,,,0":          `weight is "0"`,
+		",,,,NaN":        `weight is "NaN"`,
+		",,2000000000,,": `duration_s is "60"; want at most 5 where max_nodes is 2000000000`,
+	} {
+		_, err := ReadTrace(strings.NewReader(
+			"job_id,submit_s,duration_s,gpus,start_s,min_nodes,max_nodes,doubling_efficiency,weight\na,5,60,8," + line + "\n"))
+		if err == nil || !strings.Contains(err.Error(), "trace line 2: "+want) {
+			t.Errorf("%s: the error is %v; want %q", line, err, want)
+		}
+	}
+}
+
 func TestReadTraceRefuses(t *testing.T) {
 	const header = "job_id,submit_s,duration_s,gpus\n"
 	for name, test := range map[string]struct{ text, want string }{
@@ -66,8 +108,23 @@ func TestNodesAsked(t *testing.T) {
 		{1, 8, 1}, {8, 8, 1}, {9, 8, 2}, {16, 8, 2}, {17, 8, 4}, {24, 8, 4}, {64, 8, 8},
 		{65, 8, 16}, {128, 8, 16}, {129, 8, 16}, {1 << 62, 8, 16}, {3, 1, 4}, {1, 1 << 62, 1},
 	} {
-		if got := NodesAsked(test.gpus, test.gpusPerNode); got != test.want {
+		if got := new(Shape).NodesAsked(test.gpus, test.gpusPerNode); got != test.want {
 			t.Errorf("NodesAsked(%d, %d) = %d; want %d", test.gpus, test.gpusPerNode, got, test.want)
+		}
+	}
+}
+
+func TestNodesAskedBeyondTheDefault(t *testing.T) {
+	for _, test := range []struct {
+		shape Shape
+		gpus  int
+		want  int
+	}{
+		{Shape{MaxNodes: 64}, 500, 64}, {Shape{MaxNodes: 64}, 100, 16}, {Shape{MaxNodes: 4}, 64, 8},
+		{Shape{MinNodes: 3, MaxNodes: 3}, 64, 3}, {Shape{MaxNodes: 50}, 500, 32},
+	} {
+		if got := test.shape.NodesAsked(test.gpus, 8); got != test.want {
+			t.Errorf("a job of %+v with %d GPUs asks for %d nodes; want %d", test.shape, test.gpus, got, test.want)
 		}
 	}
 }

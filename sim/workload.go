@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"time"
 )
@@ -11,6 +12,20 @@ type Workload struct {
 	Name string
 	// Jobs are in the order of submission, the first at second 0.
 	Jobs []WorkloadJob
+	// Cut is what the workload leaves out of its trace.
+	Cut Cuts
+}
+
+// Cuts is what a workload leaves out of its trace. Field names are those of
+// summary.json.
+type Cuts struct {
+	// TooShort is the number of jobs below WorkloadOptions.MinDuration.
+	TooShort int `json:"jobs_too_short"`
+	// Jobs is how many of the others asked for more GPUs than the most nodes hold,
+	// GPUs how many more in sum, and MostGPUs the most that one of them asked for.
+	Jobs     int `json:"jobs_cut"`
+	GPUs     int `json:"gpus_cut"`
+	MostGPUs int `json:"most_gpus"`
 }
 
 // WorkloadJob is one job of a workload.
@@ -22,9 +37,16 @@ type WorkloadJob struct {
 	// Demand is the run time that the job takes on exactly one node if nothing
 	// ends it early. Greater than 0.
 	Demand time.Duration
-	// Asked is the number of nodes the job asked for, a power of two. Policies of
-	// fixed sizes give it as many; the others do not look at it.
+	// Asked is the number of nodes the job asked for. Policies of fixed sizes give it
+	// as many, as far as its legal sizes and the pool allow; the others do not look at
+	// it.
 	Asked int
+	// Shape is how it scales and how much it counts.
+	Shape
+	// Started is when the job really started, nil where the trace does not say, and
+	// RanFor how long it then ran: whole seconds.
+	Started *time.Duration
+	RanFor  time.Duration
 	// ToldETA is what the allocator is told of Demand at submission.
 	ToldETA time.Duration
 	// Fate is how the job will end, whatever the policy.
@@ -72,23 +94,62 @@ func NewWorkload(name string, trace Trace, options WorkloadOptions) Workload {
 	for i := range trace {
 		traced := &trace[i]
 		if traced.Duration < options.MinDuration {
+			workload.Cut.TooShort++
 			continue
 		}
 		if len(workload.Jobs) == 0 {
 			begin = traced.Submit
 		}
 		demand := max(traced.RemainingDemand(0, options.GPUsPerNode), smallestDemand)
-		workload.Jobs = append(workload.Jobs, WorkloadJob{
+		job := WorkloadJob{
 			ID:      traced.ID,
 			Submit:  roundUp(traced.Submit-begin, time.Second),
 			Demand:  demand,
 			Asked:   traced.Nodes(options.GPUsPerNode),
+			Shape:   traced.Shape,
 			ToldETA: demand,
 			Fate:    OutcomeCompleted,
 			Work:    demand,
-		})
+		}
+		if traced.Start != nil {
+			job.Started = new(roundUp(*traced.Start-begin, time.Second))
+			job.RanFor = roundUp(traced.Duration, time.Second)
+		}
+		workload.Jobs = append(workload.Jobs, job)
+		if held := job.Asked * options.GPUsPerNode; traced.GPUs > held {
+			workload.Cut.Jobs++
+			workload.Cut.GPUs += traced.GPUs - held
+			workload.Cut.MostGPUs = max(workload.Cut.MostGPUs, traced.GPUs)
+		}
 	}
 	return workload
+}
+
+// alone returns how long the job takes, to the end it will come to, alone in a pool on
+// its largest size there: whole seconds, at least one.
+func (j *WorkloadJob) alone(pool int) time.Duration {
+	perSecond := scale(time.Second, j.speed(j.atMost(pool)))
+	span := roundUp(time.Duration(float64(j.Work)/float64(perSecond)*float64(time.Second)), time.Second)
+	if j.Fate == OutcomeHung {
+		span = min(span, j.HangAfter)
+	}
+	return max(span, time.Second)
+}
+
+// Suits returns an error if a policy cannot run the workload on a pool: a job needs more
+// nodes, and would wait for ever, or the trace does not say what a recorded policy needs.
+func (w *Workload) Suits(policy *Policy, nodes int) error {
+	for i := range w.Jobs {
+		job := &w.Jobs[i]
+		smallest := job.smallest()
+		switch {
+		case policy.Recorded && job.Started == nil:
+			return fmt.Errorf("job %q of %s has no %s; the policy %s needs it", job.ID, w.Name, columnStart, policy.Name)
+		case !policy.Recorded && smallest > nodes:
+			return fmt.Errorf("job %q of %s needs at least %d nodes; the pool has %d", job.ID, w.Name, smallest, nodes)
+		}
+	}
+	return nil
 }
 
 // Disturbance is how reality departs from what the allocator is told, as in the
@@ -115,7 +176,7 @@ const latestHang = 5 * time.Minute
 // and its position alone: a job that hangs at one share of bugs also does at a
 // larger one, and every policy sees the same workload.
 func (w Workload) Disturb(d Disturbance, seed uint64) Workload {
-	disturbed := Workload{Name: w.Name, Jobs: make([]WorkloadJob, len(w.Jobs))}
+	disturbed := Workload{Name: w.Name, Jobs: make([]WorkloadJob, len(w.Jobs)), Cut: w.Cut}
 	for i, job := range w.Jobs {
 		random := rand.New(rand.NewPCG(seed, uint64(i)))
 		lot, etaError, killedAt := random.Float64(), 2*random.Float64()-1, random.Float64()

@@ -24,13 +24,16 @@ func TestNewWorkload(t *testing.T) {
 	got := NewWorkload("w", trace, WorkloadOptions{GPUsPerNode: 8, MinDuration: 5 * time.Minute})
 	want := Workload{Name: "w", Jobs: []WorkloadJob{
 		whole("a", 0, 300*second, 1), whole("b", 2*second, 2560*second, 4),
-	}}
+	}, Cut: Cuts{TooShort: 2}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("of 5 minutes and more (-want +got):\n%s", diff)
 	}
 	got = NewWorkload("w", trace, WorkloadOptions{GPUsPerNode: 8})
 	if last := got.Jobs[len(got.Jobs)-1]; len(got.Jobs) != 4 || last.Demand != second || last.Asked != 16 {
 		t.Errorf("the job without a duration is %+v; want a second of work", last)
+	}
+	if diff := cmp.Diff(Cuts{Jobs: 1, GPUs: 1000 - 16*8, MostGPUs: 1000}, got.Cut); diff != "" {
+		t.Errorf("what is cut (-want +got):\n%s", diff)
 	}
 }
 

@@ -28,6 +28,7 @@ type simulateFlags struct {
 	policies         []string
 	config           sim.Config
 	disturbance      sim.Disturbance
+	vary             []string
 	seed             uint64
 	workers          int
 	out              string
@@ -44,10 +45,10 @@ the given sizes, and write the results: summary.json has the measures of every
 run and the comparisons with greedy (or the first policy), jobs.csv every job, and
 every figure is there as SVG and PNG. Nothing is written before all runs are done.
 
-The table shows mean times per job, QUEUE from submission to the first nodes and
-TOTAL from submission to the end; EXTRA/100, the jobs that a policy has finished
-beyond each 100 of greedy; RESCALES, the changes of nodes after the start; and the
-DECISIONS with the share PROVEN optimal and their time.
+A trace is CSV with the columns job_id, submit_s, duration_s and gpus; start_s,
+min_nodes, max_nodes, doubling_efficiency and weight are read where they are
+there. --vary draws the last four instead, and every policy is told the same:
+` + describeVariations() + `
 
 A simulation is exact to the second and decides with the code of the server. The
 same seed gives the same results, decision times apart, as long as no decision
@@ -65,7 +66,7 @@ The policies:
 	flags.StringVar(&f.trace, "trace", "", "trace in CSV, - for standard input")
 	flags.StringVar(&f.synthetic, "synthetic", "", "synthetic workload: baseline or heterogeneous")
 	flags.IntSliceVar(&f.nodes, "nodes", nil, "sizes of the pool")
-	flags.StringSliceVar(&f.policies, "policy", []string{"greedy", "optimal"}, "policies to run")
+	flags.StringSliceVar(&f.policies, "policy", defaultPolicies(), "policies to run")
 	flags.StringVar(&f.out, "out", "", "new or empty folder for the results")
 	flags.Var(newSecondsFlag(&f.minDuration, 0), "min-duration", "drop jobs with a shorter duration in the trace, such as 5m")
 	flags.IntVar(&f.gpusPerNode, "gpus-per-node", sim.DefaultGPUsPerNode, "GPUs of one node of the trace")
@@ -73,6 +74,9 @@ The policies:
 	flags.IntVar(&f.config.Steps, "steps", f.config.Steps, "number of steps, each as long as the frequency, that a decision looks ahead")
 	flags.Var(newSecondsFlag(&f.config.ScalingDelay, 0), "scaling-delay",
 		"time for which a job that starts or grows trains on as many nodes as before, such as 15s")
+	flags.Var(newSecondsFlag(&f.config.RestartTime, 0), "restart-time",
+		"time without progress after every change of a job's nodes, its start included, such as 3m; of any length")
+	flags.StringSliceVar(&f.vary, "vary", nil, "draw jobs that differ: weights, efficiencies, minimums (see above)")
 	flags.Float64Var(&f.disturbance.ETAError, "eta-error", 0, "largest relative error of the ETA that policies see, 0.1 for 10 %")
 	flags.Float64Var(&f.disturbance.BugShare, "bug-share", 0, "share of jobs that hang within 5 minutes of training")
 	flags.Float64Var(&f.disturbance.KillShare, "kill-share", 0, "share of jobs that users kill at a random time")
@@ -96,6 +100,22 @@ func describePolicies() string {
 	return strings.TrimRight(t.String(), "\n")
 }
 
+// defaultPolicies are the paper's two, the objective beyond it, and what is no more than
+// a rule.
+func defaultPolicies() []string {
+	return []string{"greedy", "optimal", sim.MaxMinPolicy, "fifo", "srpt"}
+}
+
+// describeVariations lists what --vary draws.
+func describeVariations() string {
+	t := new(cli.Table)
+	t.AddRow(cli.Plain, " weights", "1, 2, 4 or 8")
+	t.AddRow(cli.Plain, " weights-rising", "the same by size, 1 for the smallest jobs; weights-falling the opposite")
+	t.AddRow(cli.Plain, " efficiencies", "the doubling efficiency, from 0.6 to 0.95")
+	t.AddRow(cli.Plain, " minimums", "one job in five of one size alone, two in five with a minimum of 2, 4 or 8")
+	return strings.TrimRight(t.String(), "\n")
+}
+
 // simulate runs the simulations and writes the results.
 func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 	ctx := cmd.Context()
@@ -106,6 +126,13 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 	workload, err := f.workload(cmd)
 	if err != nil {
 		return err
+	}
+	for i := range policies {
+		for _, nodes := range f.nodes {
+			if err := workload.Suits(&policies[i], nodes); err != nil {
+				return err
+			}
+		}
 	}
 	allocator, err := newAllocator(policies, f.programs)
 	if err != nil {
@@ -130,12 +157,13 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 	if err != nil {
 		return cli.Failed(err)
 	}
-	summary := results.Summarize(runs, baselineOf(policies), f.seed)
+	summary := results.Summarize(runs, baselineOf(policies), f.seed, workload.Cut)
 	if err := writeResults(directory, runs, summary, baselineOf(policies), f.seed); err != nil {
 		return cli.Failed(err)
 	}
 	out := cmd.OutOrStdout()
-	_, err = fmt.Fprintf(out, "%s\nResults are in %s.\n", runsTable(runs, summary, cli.ColorsFor(out, env)), f.out)
+	_, err = fmt.Fprintf(out, "%s\n%s%swrote %d files to %s\n", runsTable(runs, summary, cli.ColorsFor(out, env)),
+		tableFooter(baselineOf(policies)), describeCuts(summary.Cut, f.minDuration), directory.Files(), f.out)
 	return cli.Failed(err)
 }
 
@@ -183,6 +211,24 @@ func (f *simulateFlags) check() ([]sim.Policy, error) {
 	if f.config.Steps < 1 || f.config.Steps > solver.MaxSteps {
 		addf("--steps is %d; want 1 to %d", f.config.Steps, solver.MaxSteps)
 	}
+	if restart := f.config.RestartTime; restart < 0 || restart%time.Second != 0 {
+		addf("--restart-time is %v; want whole seconds, at least 0s", restart)
+	}
+	if f.config.RestartTime > 0 && f.config.ScalingDelay > 0 {
+		addf("--scaling-delay and --restart-time are both set; want at most one of them")
+	}
+	weights := 0
+	for _, name := range f.vary {
+		if !slices.Contains(sim.Variations(), sim.Variation(name)) {
+			addf("--vary names %q; want some of %s", name, joinNames(sim.Variations()))
+		}
+		if strings.HasPrefix(name, "weights") {
+			weights++
+		}
+	}
+	if weights > 1 {
+		addf("--vary sets weights %d times; want at most once", weights)
+	}
 	if delay := f.config.ScalingDelay; delay < 0 || delay%time.Second != 0 || delay >= max(f.config.Frequency, 1) {
 		addf("--scaling-delay is %v; want whole seconds, at least 0s and less than the frequency", delay)
 	}
@@ -203,11 +249,30 @@ func (f *simulateFlags) check() ([]sim.Policy, error) {
 	return policies, nil
 }
 
+// joinNames lists names.
+func joinNames[Name ~string](names []Name) string {
+	texts := make([]string, len(names))
+	for i, name := range names {
+		texts[i] = string(name)
+	}
+	return strings.Join(texts, ", ")
+}
+
 // workload reads the trace, or draws the synthetic one, and applies the disturbance.
 func (f *simulateFlags) workload(cmd *cobra.Command) (sim.Workload, error) {
 	trace, name, err := f.readTrace(cmd)
 	if err != nil {
 		return sim.Workload{}, err
+	}
+	if len(f.vary) > 0 {
+		variations := make([]sim.Variation, len(f.vary))
+		for i, v := range f.vary {
+			variations[i] = sim.Variation(v)
+		}
+		if trace, err = trace.Vary(variations, f.seed, f.gpusPerNode); err != nil {
+			return sim.Workload{}, err
+		}
+		name += "+" + strings.Join(f.vary, "+")
 	}
 	workload := sim.NewWorkload(name, trace, sim.WorkloadOptions{
 		GPUsPerNode: f.gpusPerNode, MinDuration: f.minDuration,

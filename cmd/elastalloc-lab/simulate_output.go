@@ -14,6 +14,7 @@ import (
 	"github.com/elastalloc/elastalloc/lab/figures"
 	"github.com/elastalloc/elastalloc/lab/results"
 	"github.com/elastalloc/elastalloc/sim"
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 // writeResults writes the files of runs and commits them.
@@ -61,7 +62,9 @@ func writeFigure(directory *results.Directory, named figures.Named) error {
 // runsTable lays out the runs for a person.
 func runsTable(runs []*sim.Result, summary results.Summary, color cli.Colors) *cli.Table {
 	t := &cli.Table{RightAligned: map[int]bool{0: true}}
-	header := []string{"NODES", "POLICY", "QUEUE", "TOTAL", "EXTRA/100", "RESCALES", "DECISIONS", "PROVEN", "MEDIAN TIME", "P95"}
+	header := []string{
+		"NODES", "POLICY", "QUEUE", "UNSERVED", "TOTAL", "P95", "MAX", "SLOWDOWN", "RESCALES", "LATER", "EXTRA/100", "PROVEN", "MEDIAN TIME",
+	}
 	for i := 2; i < len(header); i++ {
 		t.RightAligned[i] = true
 	}
@@ -72,19 +75,50 @@ func runsTable(runs []*sim.Result, summary results.Summary, color cli.Colors) *c
 	}
 	for i, run := range runs {
 		s := &summary.Runs[i]
-		proven := ""
+		proven, later := "", ""
 		if share := run.ProvenShare(); share > 0 {
 			proven = fmt.Sprintf("%.2f %%", math.Floor(1e4*share)/100) // 100 % means all.
 		}
-		t.AddRow(cli.Plain, strconv.Itoa(s.Nodes), s.Policy, minutes(s.MeanQueueSeconds), minutes(s.MeanTotalSeconds),
-			extra[s.Policy+strconv.Itoa(s.Nodes)], strconv.Itoa(s.Rescales), strconv.Itoa(s.Decisions), proven,
-			millis(s.SolveMillis.Median), millis(s.SolveMillis.P95))
+		if s.LaterShare != nil && s.Policy != sim.MaxMinPolicy {
+			later = fmt.Sprintf("%.0f %%", 100**s.LaterShare)
+		}
+		t.AddRow(cli.Plain, strconv.Itoa(s.Nodes), s.Policy,
+			minutes(s.MeanQueueSeconds), minutes(s.MeanUnservedSeconds), minutes(s.MeanTotalSeconds),
+			minutes(s.P95TotalSeconds), minutes(s.MaxTotalSeconds), fmt.Sprintf("%.1f", s.MaxSlowdown),
+			fmt.Sprintf("%.2f", float64(s.Rescales)/float64(max(1, s.Jobs))), later,
+			extra[s.Policy+strconv.Itoa(s.Nodes)], proven, millis(s.SolveMillis.Median))
 	}
 	return t
 }
 
+// tableFooter says what the columns are.
+func tableFooter(baseline string) string {
+	return `QUEUE     mean time to the first nodes, in minutes, as all times of jobs
+UNSERVED  mean time without nodes: in the queue and in pauses
+TOTAL     mean time from submission to end; P95 and MAX, its 95th percentile and maximum
+SLOWDOWN  the largest of total time by the time alone in the pool
+RESCALES  changes of nodes per job after its start
+LATER     share of jobs that end later than under equal shares, the policy max-min
+EXTRA/100 jobs that had ended beyond each 100 of ` + baseline + `
+PROVEN    share of decisions proven optimal; MEDIAN TIME, how long one took
+`
+}
+
+// describeCuts says what the runs leave out of the trace, "" where that is nothing.
+func describeCuts(cut sim.Cuts, minDuration time.Duration) string {
+	text := ""
+	if cut.TooShort > 0 {
+		text += fmt.Sprintf("%d jobs shorter than %v are left out\n", cut.TooShort, minDuration)
+	}
+	if cut.Jobs > 0 {
+		text += fmt.Sprintf("%d jobs asked for more GPUs than %d nodes have, up to %d; %d GPUs are not simulated\n",
+			cut.Jobs, solver.DefaultMaxNodes, cut.MostGPUs, cut.GPUs)
+	}
+	return text
+}
+
 // minutes writes seconds as minutes.
-func minutes(seconds float64) string { return fmt.Sprintf("%.1f min", seconds/60) }
+func minutes(seconds float64) string { return fmt.Sprintf("%.1f", seconds/60) }
 
 // millis writes milliseconds.
 func millis(ms float64) string { return fmt.Sprintf("%.2f ms", ms) }

@@ -38,7 +38,7 @@ func TestSimulate(t *testing.T) {
 	if status != cli.ExitDone || stderr != "" {
 		t.Fatalf("exit status %d, stderr %q", status, stderr)
 	}
-	for _, want := range []string{"NODES", "POLICY", "optimal", "greedy", "fifo", "100.00 %"} {
+	for _, want := range []string{"NODES", "POLICY", "optimal", "greedy", "fifo", "100.00 %", "UNSERVED  mean time", "wrote 10 files to " + out} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("stdout does not show %q:\n%s", want, stdout)
 		}
@@ -76,8 +76,9 @@ func checkSummary(t *testing.T, out string) {
 	}
 	run := summary.Runs[0]
 	if diff := cmp.Diff([]string{
-		"completed", "decisions", "jobs", "makespan_s", "mean_queue_s", "mean_total_s", "nodes", "p95_total_s",
-		"policy", "rescales", "seed", "solve_ms", "trace",
+		"completed", "decisions", "jobs", "makespan_s", "max_slowdown", "max_total_s", "max_unserved_big_s",
+		"mean_queue_s", "mean_total_s", "mean_unserved_s", "nodes", "p50_total_s", "p95_total_s", "p99_total_s",
+		"policy", "rescales", "seed", "solve_ms", "trace", "weighted_mean_total_s",
 	}, keys(run)); diff != "" {
 		t.Errorf("fields of a run (-want +got):\n%s", diff)
 	}
@@ -121,6 +122,38 @@ func checkJobs(t *testing.T, out string, runs int) {
 	for run, n := range jobs {
 		if n != jobs["optimal4"] {
 			t.Errorf("jobs.csv has %d jobs of %s and %d of another run", n, run, jobs["optimal4"])
+		}
+	}
+}
+
+// TestSimulateSaysWhatIsCut checks the counts of what is left out of a trace.
+func TestSimulateSaysWhatIsCut(t *testing.T) {
+	folder := t.TempDir()
+	trace := filepath.Join(folder, "own.csv")
+	text := "job_id,submit_s,duration_s,gpus,start_s,max_nodes\nhuge,0,600,500,10,\nwide,1,600,500,11,64\nshort,2,9,8,12,\n"
+	if err := os.WriteFile(trace, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(folder, "results")
+	stdout, stderr, status := runWith(t, nil, "simulate", "--trace", trace, "--nodes=64", "--min-duration=10s",
+		"--policy=recorded,optimal,max-min", "--restart-time=10m", "--vary=weights", "--out", out)
+	if status != cli.ExitDone {
+		t.Fatalf("exit status %d, stderr %q", status, stderr)
+	}
+	for _, want := range []string{
+		"1 jobs shorter than 10s are left out", "1 jobs asked for more GPUs than 16 nodes have, up to 500; 372 GPUs are not simulated",
+	} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("stdout does not show %q:\n%s", want, stdout)
+		}
+	}
+	content, err := os.ReadFile(filepath.Join(out, "summary.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"jobs_cut": 1`, `"gpus_cut": 372`, `"most_gpus": 500`, `"later_than_max_min": `, `"trace": "own+weights"`} {
+		if !strings.Contains(string(content), want) {
+			t.Errorf("summary.json lacks %s", want)
 		}
 	}
 }
@@ -178,6 +211,11 @@ func TestSimulateRefuses(t *testing.T) {
 		good + " --frequency=1.5s":                               "--frequency is 1.5s; want whole seconds",
 		good + " --steps=25":                                     "--steps is 25; want 1 to 24",
 		good + " --scaling-delay=5m":                             "--scaling-delay is 5m0s; want whole seconds, at least 0s and less than the frequency",
+		good + " --restart-time=1.5s":                            "--restart-time is 1.5s; want whole seconds",
+		good + " --restart-time=15s --scaling-delay=15s":         "both set; want at most one",
+		good + " --vary=colours":                                 `--vary names "colours"; want some of weights, `,
+		good + " --vary=weights,weights-rising":                  "--vary sets weights 2 times",
+		good + " --policy=recorded":                              "has no start_s",
 		good + " --eta-error=1":                                  "--eta-error is 1; want at least 0 and less than 1",
 		good + " --eta-error=NaN":                                "--eta-error is NaN",
 		good + " --bug-share=0.6 --kill-share=0.5":               "together at most 1",

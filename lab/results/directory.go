@@ -10,7 +10,10 @@ import (
 
 // Directory is a directory of results. Files are written into a fresh directory beside
 // the target, which Commit renames, so that results appear complete or not at all.
-type Directory struct{ target, staging string }
+type Directory struct {
+	target, staging string
+	files           int
+}
 
 // ErrNotEmpty means that the target holds files already.
 var ErrNotEmpty = errors.New("exists and is not empty")
@@ -29,16 +32,20 @@ func NewDirectory(target string) (*Directory, error) {
 		return nil, err
 	}
 	staging, err := os.MkdirTemp(filepath.Dir(target), "."+filepath.Base(target)+".partial-")
-	return &Directory{target, staging}, err
+	return &Directory{target: target, staging: staging}, err
 }
 
 // Write writes a file of the results; name is its slash-separated path within the
 // directory.
 func (d *Directory) Write(name string, content []byte) error {
+	d.files++
 	path := filepath.Join(d.staging, filepath.FromSlash(name))
 	//nolint:gosec // Results are not secret.
 	return errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, content, 0o644))
 }
+
+// Files returns the number of files written.
+func (d *Directory) Files() int { return d.files }
 
 // Commit renames the results to the target.
 func (d *Directory) Commit() error {

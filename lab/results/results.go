@@ -20,19 +20,28 @@ const (
 type Summary struct {
 	Runs        []sim.Summary    `json:"runs"`
 	Comparisons []sim.Comparison `json:"comparisons"`
+	// Cut is what the workload leaves out of its trace.
+	Cut sim.Cuts `json:"cut"`
 }
 
 // Summarize returns the measures of runs on one workload, drawn with the given seed,
 // and the comparison of every run with the baseline policy on the same pool.
-func Summarize(runs []*sim.Result, baseline string, seed uint64) Summary {
-	summary := Summary{Runs: []sim.Summary{}, Comparisons: []sim.Comparison{}}
+func Summarize(runs []*sim.Result, baseline string, seed uint64, cut sim.Cuts) Summary {
+	summary := Summary{Runs: []sim.Summary{}, Comparisons: []sim.Comparison{}, Cut: cut}
 	for _, run := range runs {
-		summary.Runs = append(summary.Runs, sim.Summarize(run, seed))
+		measures := sim.Summarize(run, seed)
 		for _, reference := range runs {
-			if reference.Policy == baseline && reference.Nodes == run.Nodes && run.Policy != baseline {
+			if reference.Nodes != run.Nodes {
+				continue
+			}
+			if reference.Policy == sim.MaxMinPolicy {
+				measures.CompareWithEqualShares(run, reference)
+			}
+			if reference.Policy == baseline && run.Policy != baseline {
 				summary.Comparisons = append(summary.Comparisons, sim.Compare(run, reference))
 			}
 		}
+		summary.Runs = append(summary.Runs, measures)
 	}
 	return summary
 }
@@ -51,13 +60,14 @@ func JobsCSV(runs []*sim.Result, seed uint64) []byte {
 	// Writing to memory does not fail.
 	write := func(record ...string) { _ = w.Write(record) }
 	write("trace", "policy", "nodes", "seed", "job_id",
-		"submit_s", "start_s", "end_s", "queue_s", "total_s", "rescales", "outcome")
+		"submit_s", "start_s", "end_s", "queue_s", "total_s", "unserved_s", "slowdown", "weight", "rescales", "outcome")
 	for _, run := range runs {
 		for i := range run.Jobs {
 			job := &run.Jobs[i]
 			write(run.Workload, run.Policy, strconv.Itoa(run.Nodes), strconv.FormatUint(seed, 10), job.ID,
 				seconds(job.Submit), seconds(job.Start), seconds(job.End),
-				seconds(job.QueueTime()), seconds(job.TotalTime()),
+				seconds(job.QueueTime()), seconds(job.TotalTime()), seconds(job.Unserved),
+				strconv.FormatFloat(job.Slowdown(), 'f', 3, 64), strconv.FormatFloat(job.Weight, 'g', -1, 64),
 				strconv.Itoa(job.Rescales), string(job.Outcome))
 		}
 	}

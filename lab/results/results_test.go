@@ -18,14 +18,14 @@ func result(policy string, nodes int) *sim.Result {
 		Workload: "w", Policy: policy, Nodes: nodes,
 		Jobs: []sim.JobResult{{
 			ID: "a,b", Submit: 5 * time.Second, Start: 7 * time.Second, End: 67 * time.Second,
-			Rescales: 3, Outcome: sim.OutcomeCompleted,
+			Alone: 31 * time.Second, Unserved: 12 * time.Second, Weight: 2, Rescales: 3, Outcome: sim.OutcomeCompleted,
 		}},
 	}
 }
 
 func TestSummarize(t *testing.T) {
 	runs := []*sim.Result{result("optimal", 70), result("greedy", 70), result("optimal", 90), result("fifo", 70)}
-	summary := Summarize(runs, "greedy", 3)
+	summary := Summarize(runs, "greedy", 3, sim.Cuts{})
 	if len(summary.Runs) != 4 || summary.Runs[3].Policy != "fifo" || summary.Runs[3].Seed != 3 {
 		t.Errorf("the runs are %+v", summary.Runs)
 	}
@@ -33,28 +33,43 @@ func TestSummarize(t *testing.T) {
 	for _, c := range summary.Comparisons {
 		compared = append(compared, c.Policy+" with "+c.Baseline)
 	}
+	if summary.Runs[0].LaterShare != nil {
+		t.Error("a run is compared with equal shares, which were not run")
+	}
 	if diff := cmp.Diff([]string{"optimal with greedy", "fifo with greedy"}, compared); diff != "" {
 		t.Errorf("comparisons (-want +got):\n%s", diff)
 	}
 }
 
+func TestSummarizeBesideEqualShares(t *testing.T) {
+	summary := Summarize([]*sim.Result{result("optimal", 70), result("max-min", 70), result("optimal", 90)}, "optimal", 3, sim.Cuts{})
+	for i, compared := range []bool{true, true, false} {
+		if got := summary.Runs[i].LaterShare != nil; got != compared {
+			t.Errorf("run %d is compared with equal shares: %v; want %v", i, got, compared)
+		}
+	}
+}
+
 func TestSummaryOfNothingHasLists(t *testing.T) {
-	text, err := Summarize(nil, "greedy", 1).JSON()
+	text, err := Summarize(nil, "greedy", 1, sim.Cuts{Jobs: 2}).JSON()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got map[string][]any
+	var got struct {
+		Runs, Comparisons []any
+		Cut               map[string]int
+	}
 	if err := json.Unmarshal(text, &got); err != nil {
 		t.Fatal(err)
 	}
-	if got["runs"] == nil || got["comparisons"] == nil {
+	if got.Runs == nil || got.Comparisons == nil || got.Cut["jobs_cut"] != 2 {
 		t.Errorf("the summary is %s", text)
 	}
 }
 
 func TestJobsCSV(t *testing.T) {
-	const want = "trace,policy,nodes,seed,job_id,submit_s,start_s,end_s,queue_s,total_s,rescales,outcome\n" +
-		"w,optimal,70,3,\"a,b\",5,7,67,2,62,3,completed\n"
+	const want = "trace,policy,nodes,seed,job_id,submit_s,start_s,end_s,queue_s,total_s,unserved_s,slowdown,weight,rescales,outcome\n" +
+		"w,optimal,70,3,\"a,b\",5,7,67,2,62,12,2.000,2,3,completed\n"
 	if diff := cmp.Diff(want, string(JobsCSV([]*sim.Result{result("optimal", 70)}, 3))); diff != "" {
 		t.Errorf("jobs.csv (-want +got):\n%s", diff)
 	}

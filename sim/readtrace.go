@@ -1,0 +1,213 @@
+package sim
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// The columns of a trace, in any order.
+const (
+	columnID       = "job_id"
+	columnSubmit   = "submit_s"
+	columnDuration = "duration_s"
+	columnGPUs     = "gpus"
+
+	columnStart      = "start_s"
+	columnMinNodes   = "min_nodes"
+	columnMaxNodes   = "max_nodes"
+	columnEfficiency = "doubling_efficiency"
+	columnWeight     = "weight"
+)
+
+// ReadTrace reads a trace in CSV: a header that names at least the columns job_id,
+// submit_s, duration_s and gpus, then one job per line in the order of submission,
+// times in seconds from the first submission. The columns start_s, min_nodes,
+// max_nodes, doubling_efficiency and weight are read where they are there; others are
+// ignored. The error names the first line that is bad and what is wrong with it.
+func ReadTrace(r io.Reader) (Trace, error) {
+	reader := csv.NewReader(r)
+	reader.ReuseRecord = true
+	header, err := reader.Read()
+	if errors.Is(err, io.EOF) {
+		return nil, errors.New("trace is empty; want a header line")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("trace: %w", err)
+	}
+	column, err := findColumns(header)
+	if err != nil {
+		return nil, fmt.Errorf("trace line 1: %w", err)
+	}
+
+	var trace Trace
+	firstLine := make(map[string]int)
+	for {
+		record, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return trace, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("trace: %w", err)
+		}
+		line, _ := reader.FieldPos(0)
+		job, err := traceLine{record, column}.job()
+		if err != nil {
+			return nil, fmt.Errorf("trace line %d: %w", line, err)
+		}
+		if first, seen := firstLine[job.ID]; seen {
+			return nil, fmt.Errorf("trace line %d: %s %q stands in line %d already", line, columnID, job.ID, first)
+		}
+		firstLine[job.ID] = line
+		if last := len(trace) - 1; last >= 0 && job.Submit < trace[last].Submit {
+			return nil, fmt.Errorf("trace line %d: %s is %v after %v; want jobs in the order of submission",
+				line, columnSubmit, job.Submit.Seconds(), trace[last].Submit.Seconds())
+		}
+		trace = append(trace, job)
+	}
+}
+
+// findColumns returns where each column stands in the header.
+func findColumns(header []string) (map[string]int, error) {
+	// Spreadsheets like to begin a file with a byte order mark.
+	header[0] = strings.TrimPrefix(header[0], "\ufeff")
+	required := []string{columnID, columnSubmit, columnDuration, columnGPUs}
+	// These may be missing or, in a line, empty, and have their defaults then.
+	optional := []string{columnStart, columnMinNodes, columnMaxNodes, columnEfficiency, columnWeight}
+	column := make(map[string]int)
+	for _, name := range slices.Concat(required, optional) {
+		at := slices.Index(header, name)
+		if at < 0 {
+			if slices.Contains(required, name) {
+				return nil, fmt.Errorf("column %s is missing", name)
+			}
+			continue
+		}
+		if slices.Contains(header[at+1:], name) {
+			return nil, fmt.Errorf("column %s stands there twice", name)
+		}
+		column[name] = at
+	}
+	return column, nil
+}
+
+// traceLine is one line of a trace.
+type traceLine struct {
+	record []string
+	column map[string]int
+}
+
+// text returns the text of a column, "" where the trace does not have it.
+func (l traceLine) text(name string) string {
+	if at, ok := l.column[name]; ok {
+		return l.record[at]
+	}
+	return ""
+}
+
+// job reads the line.
+func (l traceLine) job() (TraceJob, error) {
+	// The record's memory is used again for the next line.
+	job := TraceJob{ID: strings.Clone(l.text(columnID))}
+	if job.ID == "" {
+		return job, fmt.Errorf("%s is empty", columnID)
+	}
+	var err error
+	if job.Submit, err = l.seconds(columnSubmit); err != nil {
+		return job, err
+	}
+	if job.Duration, err = l.seconds(columnDuration); err != nil {
+		return job, err
+	}
+	if job.GPUs, err = l.count(columnGPUs); err != nil {
+		return job, err
+	}
+	if l.text(columnStart) != "" {
+		start, err := l.seconds(columnStart)
+		if err != nil {
+			return job, err
+		}
+		if start < job.Submit {
+			return job, fmt.Errorf("%s is %v; want at least %s (%v)", columnStart, start.Seconds(), columnSubmit, job.Submit.Seconds())
+		}
+		job.Start = &start
+	}
+	job.Shape, err = l.shape()
+	if err != nil {
+		return job, err
+	}
+	// The demand, at most the duration times the nodes, must fit a time.Duration.
+	if most := time.Duration(math.MaxInt64 / max(solver.DefaultMaxNodes, job.MaxNodes)); job.Duration > most {
+		return job, fmt.Errorf("%s is %q; want at most %.0f where %s is %d",
+			columnDuration, l.text(columnDuration), most.Seconds(), columnMaxNodes, job.MaxNodes)
+	}
+	return job, nil
+}
+
+// shape reads the columns on how the job scales and how much it counts.
+func (l traceLine) shape() (Shape, error) {
+	var s Shape
+	var err error
+	if l.text(columnMinNodes) != "" {
+		if s.MinNodes, err = l.count(columnMinNodes); err != nil {
+			return s, err
+		}
+	}
+	if l.text(columnMaxNodes) != "" {
+		if s.MaxNodes, err = l.count(columnMaxNodes); err != nil {
+			return s, err
+		}
+	}
+	job := s.job("")
+	if job.MinNodes > job.MaxNodes || len(job.LegalSizes()) == 0 {
+		return s, fmt.Errorf("%s is %d and %s is %d; want a range with a power of two, or one size",
+			columnMinNodes, job.MinNodes, columnMaxNodes, job.MaxNodes)
+	}
+	if l.text(columnEfficiency) != "" {
+		if s.DoublingEfficiency, err = l.number(columnEfficiency, 1); err != nil {
+			return s, err
+		}
+	}
+	if l.text(columnWeight) != "" {
+		if s.Weight, err = l.number(columnWeight, solver.MaxWeight); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// seconds reads a column of seconds, rounded to whole nanoseconds.
+func (l traceLine) seconds(name string) (time.Duration, error) {
+	seconds, err := strconv.ParseFloat(l.text(name), 64)
+	// Written so that NaN, which compares false with everything, is refused too.
+	if err != nil || !(seconds >= 0 && seconds <= maxTraceTime.Seconds()) {
+		return 0, fmt.Errorf("%s is %q; want seconds, a number from 0 to %.0f", name, l.text(name), maxTraceTime.Seconds())
+	}
+	return scale(time.Second, seconds), nil
+}
+
+// count reads a column of whole numbers.
+func (l traceLine) count(name string) (int, error) {
+	n, err := strconv.ParseInt(l.text(name), 10, 32)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("%s is %q; want a whole number of at least 1", name, l.text(name))
+	}
+	return int(n), nil
+}
+
+// number reads a column of numbers greater than 0 and at most the given one.
+func (l traceLine) number(name string, most float64) (float64, error) {
+	x, err := strconv.ParseFloat(l.text(name), 64)
+	if err != nil || !(x > 0 && x <= most) {
+		return 0, fmt.Errorf("%s is %q; want a number greater than 0 and at most %g", name, l.text(name), most)
+	}
+	return x, nil
+}

@@ -1,0 +1,82 @@
+package sim
+
+import "github.com/elastalloc/elastalloc/solver"
+
+// Shape is how a job scales and how much it counts. The zero value of each field means
+// the default of solver.Job: 1 to 16 nodes, the paper's speed curve, the weight 1.
+type Shape struct {
+	// MinNodes and MaxNodes are the range of nodes. Legal sizes are the powers of two
+	// within, or MinNodes alone where the two are equal.
+	MinNodes, MaxNodes int
+	// DoublingEfficiency is e in speed(k) = k * e^log2(k).
+	DoublingEfficiency float64
+	// Weight is the factor on the job's part of an objective.
+	Weight float64
+}
+
+// job returns the queued job that an allocator is told of, every default filled in.
+func (s *Shape) job(id string) solver.Job {
+	job := solver.NewJob(id, 0)
+	if s.MinNodes != 0 {
+		job.MinNodes = s.MinNodes
+	}
+	if s.MaxNodes != 0 {
+		job.MaxNodes = s.MaxNodes
+	}
+	if s.DoublingEfficiency != 0 {
+		job.Scaling.DoublingEfficiency = s.DoublingEfficiency
+	}
+	if s.Weight != 0 {
+		job.Weight = new(s.Weight)
+	}
+	return job
+}
+
+// speed returns the training speed on the given nodes relative to one.
+func (s *Shape) speed(nodes int) float64 {
+	job := s.job("")
+	return job.Speed(nodes)
+}
+
+// weight returns the factor on the job's part of an objective.
+func (s *Shape) weight() float64 {
+	job := s.job("")
+	return job.WeightOrDefault()
+}
+
+// smallest returns the least nodes the job can train on.
+func (s *Shape) smallest() int {
+	job := s.job("")
+	return job.LegalSizes()[0]
+}
+
+// atMost returns the largest legal size of at most the given nodes, or the smallest
+// where there is none.
+func (s *Shape) atMost(nodes int) int {
+	job := s.job("")
+	sizes := job.LegalSizes()
+	size := sizes[0]
+	for _, k := range sizes {
+		if k <= nodes {
+			size = k
+		}
+	}
+	return size
+}
+
+// NodesAsked returns the nodes that hold the given GPUs, both arguments at least 1:
+// rounded up to a power of two, which is what an elastic job may hold, and at most 16,
+// the most that one may hold by default, or MaxNodes where that is more. A job of one
+// size alone asked for that.
+func (s *Shape) NodesAsked(gpus, gpusPerNode int) int {
+	if s.MinNodes != 0 && s.MinNodes == s.MaxNodes {
+		return s.MinNodes
+	}
+	needed := (gpus-1)/gpusPerNode + 1
+	most := max(solver.DefaultMaxNodes, s.MaxNodes)
+	nodes := 1
+	for nodes < needed && 2*nodes <= most {
+		nodes *= 2
+	}
+	return nodes
+}

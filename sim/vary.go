@@ -1,0 +1,105 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+)
+
+// Variation is a way in which the jobs of a trace are made to differ.
+type Variation string
+
+// The variations. What each draws, it draws for every job.
+const (
+	// VaryWeights draws the weight from 1, 2, 4 and 8.
+	VaryWeights Variation = "weights"
+	// VaryWeightsRising gives those weights by size: 1 to the quarter of the jobs with
+	// the least demand, 8 to the one with the most. VaryWeightsFalling does the
+	// opposite.
+	VaryWeightsRising  Variation = "weights-rising"
+	VaryWeightsFalling Variation = "weights-falling"
+	// VaryEfficiencies draws the doubling efficiency uniformly from 0.6 to 0.95.
+	VaryEfficiencies Variation = "efficiencies"
+	// VaryMinimums makes one job in five inelastic, of 1, 2, 4 or 8 nodes, and gives
+	// another two in five a minimum of 2, 4 or 8.
+	VaryMinimums Variation = "minimums"
+)
+
+// Variations returns all variations.
+func Variations() []Variation {
+	return []Variation{VaryWeights, VaryWeightsRising, VaryWeightsFalling, VaryEfficiencies, VaryMinimums}
+}
+
+// The random numbers of each variation come from a stream of their own, beyond those
+// of the synthetic workloads, so that several together draw what each draws alone.
+const (
+	streamWeights = iota + 100
+	streamEfficiencies
+	streamMinimums
+)
+
+// Vary returns the trace with jobs that differ as the variations say, whatever their
+// columns said; at most one of them sets weights. Sizes are by demand on nodes of the
+// given GPUs.
+func (t Trace) Vary(variations []Variation, seed uint64, gpusPerNode int) (Trace, error) {
+	varied := slices.Clone(t)
+	// Weights by size come last, since demands depend on the efficiency.
+	ordered := slices.SortedStableFunc(slices.Values(variations), func(a, b Variation) int {
+		return cmp.Compare(strings.Count(string(a), "weights"), strings.Count(string(b), "weights"))
+	})
+	weighted := false
+	for _, variation := range ordered {
+		switch variation {
+		case VaryEfficiencies:
+			random := rand.New(rand.NewPCG(seed, streamEfficiencies))
+			for i := range varied {
+				varied[i].DoublingEfficiency = 0.6 + 0.35*random.Float64()
+			}
+			continue
+		case VaryMinimums:
+			random := rand.New(rand.NewPCG(seed, streamMinimums))
+			for i := range varied {
+				lot, size := random.Float64(), random.IntN(4)
+				varied[i].MinNodes, varied[i].MaxNodes = 0, 0
+				switch {
+				case lot < 0.2:
+					varied[i].MinNodes, varied[i].MaxNodes = 1<<size, 1<<size
+				case lot < 0.6:
+					varied[i].MinNodes = 2 << (size % 3)
+				}
+			}
+			continue
+		case VaryWeights, VaryWeightsRising, VaryWeightsFalling:
+		default:
+			return nil, fmt.Errorf("unknown variation %q", variation)
+		}
+		if weighted {
+			return nil, fmt.Errorf("variation %q is one too many; want one that sets weights", variation)
+		}
+		weighted = true
+		varied.weigh(variation, seed, gpusPerNode)
+	}
+	return varied, nil
+}
+
+// weigh sets the weights.
+func (t Trace) weigh(variation Variation, seed uint64, gpusPerNode int) {
+	if variation == VaryWeights {
+		random := rand.New(rand.NewPCG(seed, streamWeights))
+		for i := range t {
+			t[i].Weight = float64(int(1) << random.IntN(4))
+		}
+		return
+	}
+	bySize := ordered(len(t), func(a, b int) int {
+		return cmp.Compare(t[a].RemainingDemand(0, gpusPerNode), t[b].RemainingDemand(0, gpusPerNode))
+	})
+	if variation == VaryWeightsFalling {
+		slices.Reverse(bySize)
+	}
+	for rank, i := range bySize {
+		t[i].Weight = float64(int(1) << (4 * rank / len(t)))
+	}
+}

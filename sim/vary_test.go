@@ -1,0 +1,87 @@
+package sim
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func drawnTrace(t *testing.T, variations ...Variation) Trace {
+	t.Helper()
+	trace, err := Synthetic(Heterogeneous, 3, DefaultNodesAsked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	varied, err := trace.Vary(variations, 5, DefaultGPUsPerNode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return varied
+}
+
+// TestVary checks what each variation draws on 1,252 jobs.
+func TestVary(t *testing.T) {
+	count := func(trace Trace, is func(*TraceJob) bool) float64 {
+		n := 0
+		for i := range trace {
+			if is(&trace[i]) {
+				n++
+			}
+		}
+		return float64(n) / float64(len(trace))
+	}
+	near := func(what string, got, want float64) {
+		t.Helper()
+		if got < want-0.05 || got > want+0.05 {
+			t.Errorf("%s: the share of jobs is %.2f; want about %.2f", what, got, want)
+		}
+	}
+	all := drawnTrace(t, VaryWeightsRising, VaryEfficiencies, VaryMinimums)
+	for _, weight := range []float64{1, 2, 4, 8} {
+		is := func(j *TraceJob) bool { return j.Weight == weight }
+		near("drawn", count(drawnTrace(t, VaryWeights), is), 0.25)
+		near("rising", count(all, is), 0.25)
+	}
+	near("below the middle", count(all, func(j *TraceJob) bool { return j.DoublingEfficiency >= 0.6 && j.DoublingEfficiency < 0.775 }), 0.5)
+	near("above the middle", count(all, func(j *TraceJob) bool { return j.DoublingEfficiency >= 0.775 && j.DoublingEfficiency <= 0.95 }), 0.5)
+	near("inelastic", count(all, func(j *TraceJob) bool { return j.MinNodes > 0 && j.MinNodes == j.MaxNodes }), 0.2)
+	near("with a minimum", count(all, func(j *TraceJob) bool { return j.MinNodes > 1 && j.MaxNodes == 0 }), 0.4)
+
+	// By size: no job of a greater weight has less demand.
+	for _, trace := range []Trace{all, drawnTrace(t, VaryWeightsFalling)} {
+		bySize := slices.Clone(trace)
+		slices.SortFunc(bySize, func(a, b TraceJob) int {
+			return int(a.RemainingDemand(0, DefaultGPUsPerNode) - b.RemainingDemand(0, DefaultGPUsPerNode))
+		})
+		if trace[0].Weight != all[0].Weight {
+			slices.Reverse(bySize)
+		}
+		if !slices.IsSortedFunc(bySize, func(a, b TraceJob) int { return int(a.Weight - b.Weight) }) {
+			t.Error("the weights do not follow the sizes")
+		}
+	}
+
+	// Together they draw what each draws alone.
+	alone := drawnTrace(t, VaryMinimums)
+	for i := range all {
+		if all[i].MinNodes != alone[i].MinNodes || all[i].MaxNodes != alone[i].MaxNodes {
+			t.Fatalf("job %d: the minimums depend on the other variations", i)
+		}
+	}
+	if diff := cmp.Diff(all, drawnTrace(t, VaryMinimums, VaryEfficiencies, VaryWeightsRising)); diff != "" {
+		t.Errorf("the order of variations matters:\n%s", diff)
+	}
+}
+
+func TestVaryRefuses(t *testing.T) {
+	for want, variations := range map[string][]Variation{
+		`unknown variation "colours"`: {"colours"},
+		"one too many":                {VaryWeights, VaryWeightsRising},
+	} {
+		if _, err := (Trace{}).Vary(variations, 1, 8); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error is %v; want one with %q", err, want)
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/internal/format"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -41,7 +42,7 @@ func rowTable(rows []benchRow, color cli.Colors) *cli.Table {
 	fastest := fastestOptima(rows)
 	for i := range rows {
 		row := &rows[i]
-		name, jobs, nodes := cli.Printable(row.Instance), strconv.Itoa(row.Jobs), strconv.Itoa(row.Nodes)
+		name, jobs, nodes := format.Printable(row.Instance), strconv.Itoa(row.Jobs), strconv.Itoa(row.Nodes)
 		if i > 0 && rows[i-1].Instance == row.Instance {
 			name, jobs, nodes = "", "", ""
 		}
@@ -177,18 +178,14 @@ func describeFigure(x *float64) string {
 }
 
 func describeShare(x *float64) string {
-	switch {
-	case x == nil:
+	if x == nil {
 		return nothing
-	case *x <= solver.OptimalGap:
-		return "0 %"
-	default:
-		return cli.TwoDigits(100**x) + " %"
 	}
+	return format.Gap(*x)
 }
 
 func describeSeconds(seconds float64) string {
-	return cli.RoundDuration(time.Duration(seconds * float64(time.Second))).String()
+	return format.Duration(time.Duration(seconds * float64(time.Second)))
 }
 
 // describeRatio returns a ratio to three digits, with at most six decimals.

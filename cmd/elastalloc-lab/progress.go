@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/internal/format"
 )
 
 // progress is a status line on a terminal; the zero value shows nothing.
@@ -20,10 +21,10 @@ func newProgress(w io.Writer) progress {
 }
 
 // show replaces the text.
-func (p progress) show(format string, args ...any) {
+func (p progress) show(layout string, args ...any) {
 	if p.terminal != nil {
 		p.clear()
-		fmt.Fprint(p.terminal, cli.Printable(fmt.Sprintf(format, args...)))
+		fmt.Fprint(p.terminal, format.Printable(fmt.Sprintf(layout, args...)))
 	}
 }
 

@@ -6,12 +6,14 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"time"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/internal/apiconv"
+	"github.com/elastalloc/elastalloc/internal/format"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 // writeTable writes a decision for a person: one line per job in the order of the
@@ -43,7 +45,7 @@ func writeFillTable(
 	t := new(cli.Table)
 	t.AddRow(color.Bold, "JOB", "NODES", "CHANGE")
 	for i, a := range allocations {
-		t.AddRow(styleOf(a.GetChange(), color), cli.Printable(a.GetJobId()), nodesChange(jobs[i], a, width), words(a.GetChange()))
+		t.AddRow(styleOf(a.GetChange(), color), format.Printable(a.GetJobId()), nodesChange(jobs[i], a, width), words(a.GetChange()))
 	}
 	_, err := fmt.Fprintf(w, "%s\njobs  %s\npool  %d nodes, %d idle\n",
 		t, countChanges(allocations), snapshot.GetTotalNodes(), response.GetIdleNodes())
@@ -68,10 +70,10 @@ func jobTable(jobs []*elastallocv1.Job, allocations []*elastallocv1.Allocation, 
 	width := nodesWidth(jobs, allocations)
 	for i, a := range allocations {
 		row := []string{
-			cli.Printable(a.GetJobId()),
+			format.Printable(a.GetJobId()),
 			nodesChange(jobs[i], a, width),
 			words(a.GetChange()),
-			shortDuration(jobs[i].GetRemainingEta().AsDuration()),
+			format.Span(jobs[i].GetRemainingEta().AsDuration()),
 			describeProgress(a.GetPlannedProgress()),
 		}
 		if plan {
@@ -115,10 +117,10 @@ func nodesWidth(jobs []*elastallocv1.Job, allocations []*elastallocv1.Allocation
 // reportTable lays out what is known about a decision.
 func reportTable(request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse) *cli.Table {
 	t := new(cli.Table)
-	add := func(name, format string, args ...any) { t.AddRow(cli.Plain, name, fmt.Sprintf(format, args...)) }
+	add := func(name, layout string, args ...any) { t.AddRow(cli.Plain, name, fmt.Sprintf(layout, args...)) }
 	report := response.GetReport()
 	if id := response.GetSnapshotId(); id != "" {
-		add("snapshot", "%s", cli.Printable(id))
+		add("snapshot", "%s", format.Printable(id))
 	}
 	add("jobs", "%s", countChanges(response.GetAllocations()))
 	add("pool", "%d nodes, %d idle", request.GetSnapshot().GetTotalNodes(), report.GetIdleNodes())
@@ -126,7 +128,7 @@ func reportTable(request *elastallocv1.AllocateRequest, response *elastallocv1.A
 	add("bound", "%.6f", report.GetBound())
 	add("gap", "%s", describeGap(report))
 	add("greedy", "%s", describeGain(report))
-	add("decided by", "%s in %s", cli.EnumName(report.GetBackend()), cli.RoundDuration(report.GetSolveTime().AsDuration()))
+	add("decided by", "%s in %s", cli.EnumName(report.GetBackend()), format.Duration(report.GetSolveTime().AsDuration()))
 	if len(report.GetAttempts()) > 1 {
 		for i, attempt := range report.GetAttempts() {
 			name := ""
@@ -158,36 +160,35 @@ func countChanges(allocations []*elastallocv1.Allocation) string {
 
 // describeGap returns the gap and what it says about the decision.
 func describeGap(report *elastallocv1.SolveReport) string {
+	text := format.Gap(report.GetRelativeGap())
 	if report.GetReason() == elastallocv1.Reason_REASON_OPTIMAL {
-		return "0 %: proven optimal, no plan is better"
+		return text + ": proven optimal, no plan is better"
 	}
-	text := cli.TwoDigits(100*report.GetRelativeGap()) + " %: no plan is better by more"
-	switch {
-	case report.GetReason() == elastallocv1.Reason_REASON_HEURISTIC:
-		text += "; no search was made"
-	case report.GetLimit() == elastallocv1.Limit_LIMIT_GAP:
-		text += "; the gap asked for was reached"
-	case report.GetLimit() == elastallocv1.Limit_LIMIT_TIME:
-		text += "; the time was up"
+	text += ": no plan is better by more"
+	if report.GetReason() == elastallocv1.Reason_REASON_HEURISTIC {
+		return text + "; no search was made"
+	}
+	if limit := format.Limit(solver.Limit(apiconv.Name(report.GetLimit()))); limit != "" {
+		text += "; " + limit
 	}
 	return text
 }
 
 // describeGain returns what greedy would have scored and the gain over it.
 func describeGain(report *elastallocv1.SolveReport) string {
-	greedy := report.GetGreedyObjective()
-	if greedy <= 0 {
-		return fmt.Sprintf("%.6f", greedy)
+	text := fmt.Sprintf("%.6f", report.GetGreedyObjective())
+	if gain := format.Gain(report.GetObjective(), report.GetGreedyObjective()); gain != format.None {
+		text += ", gain over greedy " + gain
 	}
-	return fmt.Sprintf("%.6f, gain over greedy %+.1f %%", greedy, 100*(report.GetObjective()/greedy-1))
+	return text
 }
 
-// describeAttempt returns how one backend's try ended and, where it failed, why.
+// describeAttempt returns how one backend's attempt ended and, where it failed, why.
 func describeAttempt(attempt *elastallocv1.Attempt) string {
 	text := fmt.Sprintf("%s: %s after %s", cli.EnumName(attempt.GetBackend()),
-		words(attempt.GetOutcome()), cli.RoundDuration(attempt.GetDuration().AsDuration()))
+		words(attempt.GetOutcome()), format.Duration(attempt.GetDuration().AsDuration()))
 	if detail := attempt.GetDetail(); detail != "" && attempt.GetOutcome() != elastallocv1.Outcome_OUTCOME_ANSWERED {
-		text += " (" + cli.Printable(detail) + ")"
+		text += " (" + format.Printable(detail) + ")"
 	}
 	return text
 }
@@ -230,22 +231,7 @@ func sparkline(progress []float64) string {
 	return line.String()
 }
 
-// shortDuration returns a duration in its two largest units, as 3h07m.
-func shortDuration(d time.Duration) string {
-	const day = 24 * time.Hour
-	switch {
-	case d >= day:
-		return fmt.Sprintf("%dd%02dh", d/day, d%day/time.Hour)
-	case d >= time.Hour:
-		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
-	case d >= time.Minute:
-		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
-	default:
-		return cli.RoundDuration(d).String()
-	}
-}
-
 // words returns the name of an enum's value for reading.
 func words(value protoreflect.Enum) string {
-	return strings.ReplaceAll(cli.EnumName(value), "-", " ")
+	return format.Words(cli.EnumName(value))
 }

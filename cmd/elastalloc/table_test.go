@@ -28,25 +28,6 @@ func TestDescribeProgress(t *testing.T) {
 	}
 }
 
-func TestShortDuration(t *testing.T) {
-	for _, test := range []struct {
-		duration time.Duration
-		want     string
-	}{
-		{time.Nanosecond, "1ns"},
-		{1234567 * time.Nanosecond, "1.23ms"},
-		{59*time.Second + 940*time.Millisecond, "59.9s"},
-		{time.Minute, "1m00s"},
-		{59*time.Minute + 59*time.Second, "59m59s"},
-		{3*time.Hour + 7*time.Minute, "3h07m"},
-		{3650*24*time.Hour + 5*time.Hour, "3650d05h"},
-	} {
-		if got := shortDuration(test.duration); got != test.want {
-			t.Errorf("shortDuration(%v) = %q; want %q", test.duration, got, test.want)
-		}
-	}
-}
-
 // TestTableOfStrangeJobs checks that an id cannot drive the terminal and that wide
 // letters do not break the columns.
 func TestTableOfStrangeJobs(t *testing.T) {

@@ -6,16 +6,6 @@ import (
 	"testing"
 )
 
-func TestTwoDigits(t *testing.T) {
-	for x, want := range map[float64]string{
-		0: "0", 5.8e-5: "0.000058", 0.0134: "0.013", 1: "1.0", 49.2: "49", 123: "123", 1e-7: "0.00000010",
-	} {
-		if got := TwoDigits(x); got != want {
-			t.Errorf("TwoDigits(%v) = %q; want %q", x, got, want)
-		}
-	}
-}
-
 func TestColors(t *testing.T) {
 	noEnv := func(string) (string, bool) { return "", false }
 	if got := ColorsFor(new(strings.Builder), noEnv); got != (Colors{}) {

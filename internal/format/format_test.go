@@ -1,0 +1,107 @@
+package format_test
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc/internal/format"
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+func TestGap(t *testing.T) {
+	t.Parallel()
+	for gap, want := range map[float64]string{
+		0: "0 %", -1e-17: "0 %", solver.OptimalGap: "0 %",
+		2e-9: "< 0.001 %", 0.00001: "0.001 %",
+		0.0012: "0.12 %", 0.00121: "0.13 %", 0.01234: "1.3 %", 0.04321: "4.4 %", 0.05: "5 %",
+		0.099: "9.9 %", 0.0991: "10 %", 0.5: "50 %", 0.501: "51 %", 1: "100 %",
+	} {
+		if got := format.Gap(gap); got != want {
+			t.Errorf("Gap(%v) = %q; want %q", gap, got, want)
+		}
+	}
+}
+
+// TestGapNeverUnderstates checks that what is printed is at least the gap, and not much more.
+func TestGapNeverUnderstates(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		gap := math.Pow(10, rapid.Float64Range(-8.9, 0).Draw(t, "exponent"))
+		text := strings.TrimSuffix(strings.TrimPrefix(format.Gap(gap), "< "), " %")
+		printed, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if percent := 100 * gap; printed < percent*(1-1e-6) || printed > max(0.001, percent*1.1+1e-9) {
+			t.Errorf("a gap of %v %% is printed as %v %%", percent, printed)
+		}
+	})
+}
+
+func TestGain(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		objective, greedy float64
+		want              string
+	}{{19.03, 10, "+90.3 %"}, {9, 10, "-10.0 %"}, {10, 10, "+0.0 %"}, {1, 0, format.None}} {
+		if got := format.Gain(test.objective, test.greedy); got != test.want {
+			t.Errorf("Gain(%v, %v) = %q; want %q", test.objective, test.greedy, got, test.want)
+		}
+	}
+}
+
+func TestTimes(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]struct{ duration, span string }{
+		0:                               {"0s", "0s"},
+		3456 * time.Microsecond:         {"3.46ms", "3.46ms"},
+		607 * time.Millisecond:          {"607ms", "607ms"},
+		1234 * time.Millisecond:         {"1.23s", "1.23s"},
+		27 * time.Second:                {"27s", "27s"},
+		119 * time.Second:               {"1m59s", "1m59s"},
+		187 * time.Minute:               {"3h7m0s", "3h07m"},
+		49*time.Hour + 59*time.Minute:   {"49h59m0s", "2d01h"},
+		3*time.Hour + 7*time.Minute - 1: {"3h7m0s", "3h06m"},
+	} {
+		if duration, span := format.Duration(d), format.Span(d); duration != want.duration || span != want.span {
+			t.Errorf("%v is %q and %q; want %q and %q", d, duration, span, want.duration, want.span)
+		}
+	}
+}
+
+func TestWords(t *testing.T) {
+	t.Parallel()
+	if got := format.Words(solver.OutcomeInvalidPlan); got != "invalid plan" {
+		t.Errorf("Words = %q", got)
+	}
+	for limit, want := range map[solver.Limit]string{
+		solver.LimitNone: "", solver.LimitGap: "requested gap reached", solver.LimitTime: "time limit reached", solver.LimitWork: "work limit reached",
+	} {
+		if got := format.Limit(limit); got != want {
+			t.Errorf("Limit(%v) = %q; want %q", limit, got, want)
+		}
+	}
+}
+
+func TestPrintable(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"plain-id_1": "plain-id_1",
+		"two words":  "two words",
+		"Größe 大きさ":  "Größe 大きさ",
+		"a\u202eb":   `"a\u202eb"`,
+		"\x1b[2J":    `"\x1b[2J"`,
+		"a\u009bb":   `"a\u009bb"`,
+		"a\nb":       `"a\nb"`,
+		"a\xff":      `"a\xff"`,
+	} {
+		if got := format.Printable(in); got != want {
+			t.Errorf("Printable(%q) = %q; want %q", in, got, want)
+		}
+	}
+}

@@ -1,16 +1,21 @@
 // Package telemetry turns the standard variables of OpenTelemetry into what a server
-// needs to be traced. The SDK reads these variables itself but passes over what it does
-// not understand; here a wrong value is an error, so that nobody looks for traces that a
-// typing error has swallowed.
+// needs to be traced. The SDK reads most of them itself; what it says about a wrong value
+// is an error here, so that a typing error does not silently cost all traces.
 package telemetry
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net/url"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
@@ -27,8 +32,7 @@ const FlushTimeout = 3 * time.Second
 // Config is what telemetry is set up with.
 type Config struct {
 	// Getenv returns the value of an environment variable, "" where it is not set. It
-	// has to speak of the environment of this process, of which the SDK reads what is
-	// not passed on.
+	// must be the environment of this process, which the SDK reads too.
 	Getenv func(name string) string
 	// Logger takes what goes wrong with exporting.
 	Logger *slog.Logger
@@ -38,107 +42,181 @@ type Config struct {
 	Version string
 }
 
-// Telemetry is what spans are made with. Where tracing is off, both of its fields are
-// nil and nothing runs.
+// Telemetry is what spans are made with. If tracing is off, both of its fields are nil
+// and nothing runs.
 type Telemetry struct {
 	TracerProvider trace.TracerProvider
 	Propagator     propagation.TextMapPropagator
 
-	logger *slog.Logger
-	// shutdown exports what is left and ends the exporters, abandon ends those that do
-	// not come to an end.
+	logger   *slog.Logger
 	shutdown func(context.Context) error
-	abandon  context.CancelFunc
 }
 
 // New sets tracing up as the variables say: off, unless OTEL_TRACES_EXPORTER,
-// OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set. No global of
-// OpenTelemetry is read or set. The error names every variable of a wrong value; it
-// connects nowhere, so that a collector that is not there is none.
+// OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set. It connects
+// nowhere: a collector that is away is not an error. It sets the global error handler and
+// logger of OpenTelemetry, so a process calls it once.
 func New(ctx context.Context, config Config) (*Telemetry, error) {
-	settings, err := read(config.Getenv)
+	get := func(name string) string { return strings.TrimSpace(config.Getenv(name)) }
+	exporters, err := exporterNames(get)
+	if err != nil || len(exporters) == 0 {
+		return &Telemetry{}, err
+	}
+	propagator, err := newPropagator(get)
 	if err != nil {
 		return nil, err
 	}
-	if len(settings.exporters) == 0 {
-		return &Telemetry{}, nil
+	var wrong strings.Builder // What OpenTelemetry says about the variables that it reads.
+	complaints := slog.NewTextHandler(&wrong, &slog.HandlerOptions{Level: slog.LevelError, ReplaceAttr: withoutValues})
+	otel.SetLogger(logr.FromSlogHandler(complaints))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { slog.New(complaints).Error("OpenTelemetry", "err", err) }))
+	provider, err := newProvider(ctx, config, get, exporters)
+	if err == nil && wrong.Len() > 0 {
+		err = errors.New(strings.TrimSpace(wrong.String()))
 	}
-	described, err := describe(ctx, config.Version)
 	if err != nil {
-		return nil, err
-	}
-	// The exporters outlive the context that they are built in.
-	lifetime, abandon := context.WithCancel(context.WithoutCancel(ctx))
-	options := []sdktrace.TracerProviderOption{sdktrace.WithResource(described)}
-	for _, name := range settings.exporters {
-		exporter, err := newExporter(ctx, name, settings, config.Console)
-		if err != nil {
-			abandon()
-			return nil, fmt.Errorf("exporter %s of traces: %w", name, err)
+		if provider != nil {
+			_ = provider.Shutdown(ctx) // Nothing has been traced.
 		}
-		// Spans wait in a bounded queue, and are dropped where it is full: nobody
-		// waits for a collector.
-		options = append(options, sdktrace.WithBatcher(newWatched(lifetime, exporter, config.Logger.With("exporter", name))))
+		return nil, fmt.Errorf("set up tracing from the OTEL_ environment variables: %w", err)
 	}
-	provider := sdktrace.NewTracerProvider(options...)
-	config.Logger.InfoContext(ctx, "tracing is on", "exporters", settings.exporters)
-	return &Telemetry{
-		TracerProvider: provider,
-		Propagator:     settings.propagator,
-		logger:         config.Logger,
-		shutdown:       provider.Shutdown,
-		abandon:        abandon,
-	}, nil
+	otel.SetLogger(logr.Discard())
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { config.Logger.Warn("OpenTelemetry", "error", err) }))
+	config.Logger.InfoContext(ctx, "tracing is on", "exporters", exporters)
+	return &Telemetry{TracerProvider: provider, Propagator: propagator, logger: config.Logger, shutdown: provider.Shutdown}, nil
 }
 
 // Shutdown exports the last spans and ends the exporters. It takes no longer than
-// FlushTimeout; what is not exported by then is lost, and logged.
+// FlushTimeout: what is not exported by then is lost, which is logged, and an export that
+// hangs ends with the process.
 func (t *Telemetry) Shutdown() {
 	if t.shutdown == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), FlushTimeout)
 	defer cancel()
-	// An export on its way ends with the time for it.
-	defer context.AfterFunc(ctx, t.abandon)()
-	defer t.abandon()
 	if err := t.shutdown(ctx); err != nil {
 		t.logger.Warn("the last spans may be lost", "error", err)
 	}
 }
 
-// describe returns what the spans of this process have in common. The variables win
-// over what is known otherwise.
-func describe(ctx context.Context, version string) (*resource.Resource, error) {
+// exporterNames returns the exporters that the variables ask for, none if tracing is off.
+func exporterNames(get func(string) string) ([]string, error) {
+	names := list(get("OTEL_TRACES_EXPORTER"))
+	switch {
+	case strings.EqualFold(get("OTEL_SDK_DISABLED"), "true"), slices.Equal(names, []string{"none"}):
+		return nil, nil
+	case len(names) == 0 && hasEndpoint(get):
+		return []string{"otlp"}, nil
+	}
+	for _, name := range names {
+		if name != "otlp" && name != "console" {
+			return nil, fmt.Errorf("environment variable OTEL_TRACES_EXPORTER: unknown exporter %q (want otlp, console or both, or none)", name)
+		}
+	}
+	return names, nil
+}
+
+// list returns the parts of a value that commas separate.
+func list(value string) []string {
+	var parts []string
+	for part := range strings.SplitSeq(value, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}
+
+// hasEndpoint reports whether the variables name a collector.
+func hasEndpoint(get func(string) string) bool {
+	return get("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
+}
+
+// newPropagator returns what reads the caller's span: by default W3C trace context and
+// baggage.
+func newPropagator(get func(string) string) (propagation.TextMapPropagator, error) {
+	names := list(get("OTEL_PROPAGATORS"))
+	if len(names) == 0 {
+		names = []string{"tracecontext", "baggage"}
+	}
+	var chosen []propagation.TextMapPropagator
+	for _, name := range names {
+		switch name {
+		case "tracecontext":
+			chosen = append(chosen, propagation.TraceContext{})
+		case "baggage":
+			chosen = append(chosen, propagation.Baggage{})
+		case "none":
+		default:
+			return nil, fmt.Errorf("environment variable OTEL_PROPAGATORS: unknown propagator %q (want tracecontext, baggage or both, or none)", name)
+		}
+	}
+	return propagation.NewCompositeTextMapPropagator(chosen...), nil
+}
+
+// newProvider returns a provider whose spans wait in a bounded queue, and are dropped if
+// that is full: no call waits for a collector.
+func newProvider(ctx context.Context, config Config, get func(string) string, exporters []string) (*sdktrace.TracerProvider, error) {
 	described, err := resource.New(ctx,
-		resource.WithAttributes(attribute.String("service.name", "elastalloc"), attribute.String("service.version", version)),
+		resource.WithAttributes(attribute.String("service.name", "elastalloc"), attribute.String("service.version", config.Version)),
 		resource.WithTelemetrySDK(),
 		resource.WithHost(),
 		resource.WithFromEnv(),
 	)
 	if err != nil {
-		return nil, fmt.Errorf("describing the service for its traces: %w", err)
+		return nil, err
 	}
-	return described, nil
+	options := []sdktrace.TracerProviderOption{sdktrace.WithResource(described)}
+	for _, name := range exporters {
+		exporter, err := newExporter(ctx, name, config.Console, get)
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, sdktrace.WithBatcher(exporter))
+	}
+	return sdktrace.NewTracerProvider(options...), nil
 }
 
-// newExporter returns an exporter of the given name. Headers, certificates and the like
-// are for it to read. Where no endpoint is named, it is the one of the specification;
-// the SDK's own would want TLS of it.
-func newExporter(ctx context.Context, name string, s settings, console io.Writer) (sdktrace.SpanExporter, error) {
-	if name == exporterConsole {
+// newExporter returns an exporter, which reads its variables itself. Without an endpoint it
+// is that of the specification; the SDK's own would expect TLS there.
+func newExporter(ctx context.Context, name string, console io.Writer, get func(string) string) (sdktrace.SpanExporter, error) {
+	if name == "console" {
 		return stdouttrace.New(stdouttrace.WithWriter(console))
 	}
-	if s.protocol == protocolGRPC {
+	for _, name := range []string{"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"} {
+		// A wrong one may hold a password, so it is not quoted.
+		if u, err := url.Parse(get(name)); get(name) != "" && (err != nil || u.Host == "") {
+			return nil, fmt.Errorf("%s is not the URL of a collector (want one like http://collector:4318)", name)
+		}
+	}
+	protocol := get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")
+	if protocol == "" {
+		protocol = get("OTEL_EXPORTER_OTLP_PROTOCOL")
+	}
+	switch protocol {
+	case "grpc":
 		var options []otlptracegrpc.Option
-		if !s.hasEndpoint {
+		if !hasEndpoint(get) {
 			options = append(options, otlptracegrpc.WithEndpointURL("http://localhost:4317"))
 		}
 		return otlptracegrpc.New(ctx, options...)
+	case "", "http/protobuf":
+		var options []otlptracehttp.Option
+		if !hasEndpoint(get) {
+			options = append(options, otlptracehttp.WithEndpointURL("http://localhost:4318/v1/traces"))
+		}
+		return otlptracehttp.New(ctx, options...)
+	default:
+		return nil, fmt.Errorf("unknown OTEL_EXPORTER_OTLP_PROTOCOL %q (want http/protobuf or grpc)", protocol)
 	}
-	var options []otlptracehttp.Option
-	if !s.hasEndpoint {
-		options = append(options, otlptracehttp.WithEndpointURL("http://localhost:4318/v1/traces"))
+}
+
+// withoutValues removes from a line of OpenTelemetry's log all but its message and its
+// error: what remains are values of variables, which may be secrets.
+func withoutValues(_ []string, a slog.Attr) slog.Attr {
+	if a.Key != slog.MessageKey && a.Key != "err" {
+		return slog.Attr{}
 	}
-	return otlptracehttp.New(ctx, options...)
+	return a
 }

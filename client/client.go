@@ -1,6 +1,6 @@
 // Package client calls an allocator: it spreads calls over all servers behind a
-// name, leaves those that are going away, gives every call a deadline and retries
-// what another try may cure.
+// name, avoids those that are draining, gives every call a deadline and retries
+// calls that failed for want of a server.
 package client
 
 import (
@@ -10,16 +10,13 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	_ "google.golang.org/grpc/health" // The health check of the service configuration.
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
-	"google.golang.org/grpc/status"
 
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
@@ -31,15 +28,10 @@ const DefaultTimeout = 2 * time.Second
 // a retry: 100,000 jobs with their plans need about a third of it.
 const maxMessageBytes = 128 << 20
 
-// maxShedRetries is how often a call is tried again that a server turned away
-// because it was busy.
-const maxShedRetries = 3
-
 // Client calls an allocator. It is safe for concurrent use; a program needs one.
 type Client struct {
-	conn    *grpc.ClientConn
-	stub    elastallocv1.AllocatorServiceClient
-	timeout time.Duration
+	conn *grpc.ClientConn
+	stub elastallocv1.AllocatorServiceClient
 }
 
 // New returns a client of the servers behind a target, which is one of
@@ -61,6 +53,7 @@ func New(target string, options ...Option) (*Client, error) {
 	dialOptions := []grpc.DialOption{
 		grpc.WithTransportCredentials(s.credentials),
 		grpc.WithDefaultServiceConfig(serviceConfig(s.waitForReady)),
+		grpc.WithChainUnaryInterceptor(limitTime(s.timeout)),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes), grpc.MaxRetryRPCBufferSize(maxMessageBytes)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
 		// A server that was restarted is found again before the next one of a rolling
@@ -83,7 +76,7 @@ func New(target string, options ...Option) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client of %q: %w", target, err)
 	}
-	return &Client{conn: conn, stub: elastallocv1.NewAllocatorServiceClient(conn), timeout: s.timeout}, nil
+	return &Client{conn: conn, stub: elastallocv1.NewAllocatorServiceClient(conn)}, nil
 }
 
 // listResolver resolves to a comma-separated list of servers.
@@ -102,11 +95,11 @@ func listResolver(list string) (*manual.Resolver, error) {
 	return r, nil
 }
 
-// serviceConfig is how gRPC itself treats calls: in turn to every server whose
-// health says that it serves, and again, a little later and perhaps elsewhere,
-// where the answer is UNAVAILABLE. Allocate has no side effects, so a retry does
-// no harm; while most calls fail, throttling stops retries from adding to it, but not
-// before hundreds have failed: all that are in flight on a server fail with it.
+// serviceConfig is how gRPC itself treats calls: in turn to every server whose health
+// says that it serves, and again, perhaps elsewhere, if the answer is UNAVAILABLE, or
+// RESOURCE_EXHAUSTED of a busy server, which then says when. Calls have no side effects, so a
+// retry does no harm. While most calls fail, throttling stops retries from adding to it, but
+// not before hundreds have failed: all that are in flight on a server fail with it.
 func serviceConfig(waitForReady bool) string {
 	return fmt.Sprintf(`{
 		"loadBalancingConfig": [{"round_robin": {}}],
@@ -119,79 +112,44 @@ func serviceConfig(waitForReady bool) string {
 				"initialBackoff": "0.05s",
 				"maxBackoff": "0.5s",
 				"backoffMultiplier": 2,
-				"retryableStatusCodes": ["UNAVAILABLE"]
+				"retryableStatusCodes": ["UNAVAILABLE", "RESOURCE_EXHAUSTED"]
 			}
 		}],
 		"retryThrottling": {"maxTokens": 1000, "tokenRatio": 1}
 	}`, elastallocv1.AllocatorService_ServiceDesc.ServiceName, waitForReady)
 }
 
-// Allocate asks for one decision. A context without a deadline gets the client's
-// timeout, on top of the time budget where the request names one. UNAVAILABLE is
-// retried, and so is RESOURCE_EXHAUSTED of a busy server, after the time it names
-// and only if the deadline allows. Errors carry a gRPC status; for INVALID_ARGUMENT
+// Allocate asks for one decision. UNAVAILABLE and RESOURCE_EXHAUSTED are retried, four
+// times at most and within the deadline. Errors carry a gRPC status; for INVALID_ARGUMENT
 // google.rpc.BadRequest among its details names the bad fields.
 func (c *Client) Allocate(ctx context.Context, request *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
-	if _, limited := ctx.Deadline(); !limited {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, c.timeLimit(request))
-		defer cancel()
-	}
-	for retries := 0; ; retries++ {
-		response, err := c.stub.Allocate(ctx, request)
-		delay, retry := retryDelay(err)
-		if !retry || retries == maxShedRetries || !wait(ctx, delay) {
-			return response, err
-		}
-	}
+	return c.stub.Allocate(ctx, request)
 }
 
-// FillIdle gives the idle nodes of a snapshot to its queue, with the timeout and the
-// errors of Allocate.
+// FillIdle gives the idle nodes of a snapshot to its queue, with the retries and errors
+// of Allocate.
 func (c *Client) FillIdle(ctx context.Context, request *elastallocv1.FillIdleRequest) (*elastallocv1.FillIdleResponse, error) {
-	if _, limited := ctx.Deadline(); !limited {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, c.timeout)
-		defer cancel()
-	}
 	return c.stub.FillIdle(ctx, request)
 }
 
-// timeLimit returns the time for a call without a deadline. A budget that makes no
-// sense is for the server to refuse.
-func (c *Client) timeLimit(request *elastallocv1.AllocateRequest) time.Duration {
-	budget := max(0, request.GetOptions().GetTimeBudget().AsDuration())
-	return c.timeout + min(budget, math.MaxInt64-c.timeout)
-}
-
-// retryDelay returns after what time a call may be tried again: one that a busy
-// server turned away, which says so with RetryInfo.
-func retryDelay(err error) (delay time.Duration, retry bool) {
-	s := status.Convert(err)
-	if s.Code() != codes.ResourceExhausted {
-		return 0, false
-	}
-	for _, detail := range s.Details() {
-		if info, ok := detail.(*errdetails.RetryInfo); ok {
-			return info.GetRetryDelay().AsDuration(), true
+// limitTime returns an interceptor that gives a call whose context has no deadline a
+// timeout, on top of the time budget if the request has one. It is up to the server to
+// refuse a senseless budget.
+func limitTime(timeout time.Duration) grpc.UnaryClientInterceptor {
+	return func(ctx context.Context, method string, request, response any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+		if _, limited := ctx.Deadline(); !limited {
+			limit := timeout
+			if r, ok := request.(interface {
+				GetOptions() *elastallocv1.AllocateOptions
+			}); ok {
+				budget := max(0, r.GetOptions().GetTimeBudget().AsDuration())
+				limit += min(budget, math.MaxInt64-timeout)
+			}
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, limit)
+			defer cancel()
 		}
-	}
-	return 0, false
-}
-
-// wait waits for the delay and reports whether there is time left after it; if
-// the deadline is going to pass before, it does not wait at all.
-func wait(ctx context.Context, delay time.Duration) bool {
-	if deadline, limited := ctx.Deadline(); limited && time.Until(deadline) <= delay {
-		return false
-	}
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
+		return invoke(ctx, method, request, response, conn, options...)
 	}
 }
 

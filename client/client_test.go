@@ -13,12 +13,12 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -220,34 +220,35 @@ func TestUnavailableIsRetried(t *testing.T) {
 
 func TestBusyServerIsAskedAgain(t *testing.T) {
 	t.Parallel()
-	busy := func(delay time.Duration) error {
-		s, err := status.New(codes.ResourceExhausted, "busy").WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(delay)})
-		if err != nil {
-			return err
+	busy := func(ctx context.Context, pushback string) error {
+		if pushback != "" {
+			if err := grpc.SetTrailer(ctx, metadata.Pairs("grpc-retry-pushback-ms", pushback)); err != nil {
+				return err
+			}
 		}
-		return s.Err()
+		return status.Error(codes.ResourceExhausted, "busy")
 	}
 	tests := map[string]struct {
-		answer    func(call int64) error
+		answer    func(ctx context.Context, call int64) error
 		wantCode  codes.Code
 		wantCalls int64
 	}{
-		"after the time it names": {func(call int64) error {
+		"after the time it names": {func(ctx context.Context, call int64) error {
 			if call < 3 {
-				return busy(time.Millisecond)
+				return busy(ctx, "1")
 			}
 			return nil
 		}, codes.OK, 3},
-		"not forever":             {func(int64) error { return busy(time.Millisecond) }, codes.ResourceExhausted, 4},
-		"not beyond the deadline": {func(int64) error { return busy(time.Hour) }, codes.ResourceExhausted, 1},
-		"not where it names none": {func(int64) error { return status.Error(codes.ResourceExhausted, "too large") }, codes.ResourceExhausted, 1},
-		"not for a bug":           {func(int64) error { return status.Error(codes.Internal, "bug") }, codes.Internal, 1},
-		"not for a bad request":   {func(int64) error { return status.Error(codes.InvalidArgument, "bad") }, codes.InvalidArgument, 1},
+		"not forever":             {func(ctx context.Context, _ int64) error { return busy(ctx, "1") }, codes.ResourceExhausted, 5},
+		"not if it asks not to":   {func(ctx context.Context, _ int64) error { return busy(ctx, "-1") }, codes.ResourceExhausted, 1},
+		"a while after a refusal": {func(ctx context.Context, _ int64) error { return busy(ctx, "") }, codes.ResourceExhausted, 5},
+		"not for a bug":           {func(context.Context, int64) error { return status.Error(codes.Internal, "bug") }, codes.Internal, 1},
+		"not for a bad request":   {func(context.Context, int64) error { return status.Error(codes.InvalidArgument, "bad") }, codes.InvalidArgument, 1},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := startServer(t, func(_ context.Context, call int64) error { return test.answer(call) })
+			s := startServer(t, test.answer)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			_, err := newClient(t, s.address).Allocate(ctx, &elastallocv1.AllocateRequest{})

@@ -13,7 +13,7 @@ import (
 )
 
 // newAdmin returns the admin HTTP server: the status page at /, /metrics, /healthz
-// (the process lives), /readyz (it takes calls) and, for callers on this machine,
+// (the process lives), /readyz (it accepts calls) and, for callers on this machine,
 // /debug/pprof/.
 func newAdmin(registry *prometheus.Registry, status http.Handler, ready func() bool, logger *slog.Logger) *http.Server {
 	mux := http.NewServeMux()
@@ -44,13 +44,13 @@ func newAdmin(registry *prometheus.Registry, status http.Handler, ready func() b
 	}
 }
 
-// onlyLoopback refuses callers from beyond this machine: a profile shows memory and
-// costs time, and whoever may see it can forward the port (kubectl port-forward, ssh -L).
+// onlyLoopback refuses callers from other machines: a profile shows memory and costs
+// time, and who may see it can forward the port (kubectl port-forward, ssh -L).
 func onlyLoopback(handler http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.RemoteAddr)
 		if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
-			http.Error(w, "profiles are for callers on this machine only: forward the admin port", http.StatusForbidden)
+			http.Error(w, "profiles are served to this machine only; forward the admin port", http.StatusForbidden)
 			return
 		}
 		handler(w, r)

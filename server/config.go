@@ -26,8 +26,8 @@ const (
 	DefaultDrainTimeout   = 10 * time.Second
 )
 
-// Config is what a server is made of. Start from DefaultConfig: every field is
-// taken as it stands.
+// Config configures a server. Start from DefaultConfig: zero values have no defaults
+// unless their comments say so.
 type Config struct {
 	// Listen and AdminListen are the TCP addresses of gRPC and of admin HTTP.
 	Listen, AdminListen string
@@ -38,47 +38,48 @@ type Config struct {
 	Allocator apiconv.Allocator
 	// Backends are the backends of Allocator, in its order, greedy last.
 	Backends []Backend
-	// MaxInflight is the most Allocate calls decided at once. A decision uses one core,
+	// MaxInflight is the maximum number of calls decided at once. A decision uses one core,
 	// so by default it is the number of cores that this process may use.
 	MaxInflight int
-	// MaxQueue is the most Allocate calls that wait for their turn, for half a second
-	// at most; more are shed. It may be 0.
+	// MaxQueue is the maximum number of calls that wait for their turn, for half a second
+	// at most; more are turned away. It may be 0.
 	MaxQueue int
-	// MaxReceiving is the most Allocate calls whose requests are being received; one
-	// more, and the one that has been at it longest is shed.
+	// MaxReceiving is the maximum number of calls whose requests are arriving; one more,
+	// and the oldest of them is turned away.
 	MaxReceiving int
-	// MaxMessageBytes is the largest request taken; 0 means what the most jobs of a snapshot need.
+	// MaxMessageBytes is the size of the largest request accepted; 0 means what the maximum
+	// number of jobs per snapshot needs.
 	MaxMessageBytes int
 	// ReceiveTimeout is how long a request may take to arrive.
 	ReceiveTimeout time.Duration
-	// DrainDelay is the wait between saying that the server is not ready and
-	// refusing calls, so that routers notice in time. It may be 0.
+	// DrainDelay is the time between turning not ready and refusing calls, so that
+	// routers notice in time. It may be 0.
 	DrainDelay time.Duration
 	// DrainTimeout is how long calls in flight then have to end.
 	DrainTimeout time.Duration
 	// TLSCert and TLSKey are the PEM files of the server's certificate and key;
-	// without them it speaks plain text. With ClientCA, a PEM file too, every
-	// client must show a certificate that it signed. Files that change are read again.
+	// without them it speaks plain text. With ClientCA, a PEM file too, every client must
+	// present a certificate signed by it. Files that change are read again.
 	TLSCert, TLSKey, ClientCA string
 	// Plaintext allows plain text on a Listen address that is not loopback.
 	Plaintext bool
-	// Ready, where set, is called with true once the server serves and is ready, and
-	// with false when it begins to drain.
+	// Ready, if set, is called with true once the server serves, and with false when it
+	// begins to drain.
 	Ready func(ready bool)
-	// NoReflection turns gRPC reflection off, by which clients such as grpcurl learn
-	// of the API.
+	// NoReflection turns off gRPC reflection, from which clients such as grpcurl learn
+	// the API.
 	NoReflection bool
-	// Logger takes one line per call; nil discards it.
+	// Logger takes a line per call; nil discards it.
 	Logger *slog.Logger
-	// Version is what elastalloc_build_info says is running.
+	// Version is the version shown by elastalloc_build_info and on the status page.
 	Version string
-	// Registry takes the metrics and is what /metrics shows; nil means a new one.
+	// Registry takes the metrics that /metrics shows; nil means a new one.
 	Registry *prometheus.Registry
-	// TracerProvider makes a span of every Allocate call and of its stages; nil makes
-	// none. The caller shuts it down, after Run has returned.
+	// TracerProvider makes a span of every call and of its stages; nil makes none. The
+	// caller shuts it down after Run has returned.
 	TracerProvider trace.TracerProvider
-	// Propagator reads the span of the caller from a call's metadata; nil reads none,
-	// so that every call begins a trace.
+	// Propagator reads the caller's span from the metadata of a call; nil reads none, so
+	// that every call begins a trace.
 	Propagator propagation.TextMapPropagator
 }
 
@@ -97,8 +98,8 @@ func DefaultConfig() Config {
 	}
 }
 
-// check returns an error that names everything wrong with the configuration, in
-// the words of the command line where it has a flag.
+// check returns an error that names everything wrong with the configuration, in the
+// words of the command line if there is a flag.
 func (c *Config) check() error {
 	var bad []error
 	require := func(ok bool, format string, args ...any) {
@@ -109,13 +110,13 @@ func (c *Config) check() error {
 	require(c.Allocator != nil, "no allocator")
 	require(c.Listener != nil || c.Listen != "", "listen address is empty")
 	require(c.AdminListener != nil || c.AdminListen != "", "admin listen address is empty")
-	require(c.MaxInflight >= 1, "max inflight is %d; want at least 1", c.MaxInflight)
-	require(c.MaxQueue >= 0, "max queue is %d; want at least 0", c.MaxQueue)
-	require(c.MaxReceiving >= 1, "max receiving is %d; want at least 1", c.MaxReceiving)
-	require(c.MaxMessageBytes >= 0, "max message bytes is %d; want at least 0", c.MaxMessageBytes)
-	require(c.ReceiveTimeout > 0, "receive timeout is %v; want more than 0", c.ReceiveTimeout)
-	require(c.DrainDelay >= 0, "drain delay is %v; want at least 0", c.DrainDelay)
-	require(c.DrainTimeout > 0, "drain timeout is %v; want more than 0", c.DrainTimeout)
+	require(c.MaxInflight >= 1, "max inflight is %d (want at least 1)", c.MaxInflight)
+	require(c.MaxQueue >= 0, "max queue is %d (want at least 0)", c.MaxQueue)
+	require(c.MaxReceiving >= 1, "max receiving is %d (want at least 1)", c.MaxReceiving)
+	require(c.MaxMessageBytes >= 0, "max message bytes is %d (want at least 0)", c.MaxMessageBytes)
+	require(c.ReceiveTimeout > 0, "receive timeout is %v (want more than 0)", c.ReceiveTimeout)
+	require(c.DrainDelay >= 0, "drain delay is %v (want at least 0)", c.DrainDelay)
+	require(c.DrainTimeout > 0, "drain timeout is %v (want more than 0)", c.DrainTimeout)
 	require((c.TLSCert == "") == (c.TLSKey == ""), "TLS needs both a certificate and a key")
 	require(c.ClientCA == "" || c.TLSCert != "", "a client CA needs TLS")
 	if err := c.checkPlaintext(); err != nil {
@@ -124,16 +125,33 @@ func (c *Config) check() error {
 	return errors.Join(bad...)
 }
 
-// Bytes of a message: a job with a measured speed for each of 32 sizes takes some
-// 500, a server for few jobs still takes a request with too many, to say so, and no
-// message of Protocol Buffers is larger than 2 GiB.
+// checkPlaintext returns an error if a server that speaks plain text can be reached from
+// other machines and this was not asked for.
+func (c *Config) checkPlaintext() error {
+	if c.TLSCert != "" || c.Plaintext || c.Listener != nil || c.Listen == "" {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return fmt.Errorf("listen address: %w", err)
+	}
+	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
+		return nil
+	}
+	return fmt.Errorf("listen address %s is not loopback: set a TLS certificate and key, "+
+		"or allow plain text (--plaintext) on a trusted network", c.Listen)
+}
+
+// Bytes of a message: a job with a measured speed for each of 32 sizes needs some 500, a
+// server for few jobs still accepts a request with too many, to say so, and no message of
+// Protocol Buffers is larger than 2 GiB.
 const (
 	bytesPerJob          = 640
 	leastMaxMessageBytes = 16 << 20
 	mostMaxMessageBytes  = 2<<30 - 1
 )
 
-// maxMessageBytes returns the largest request taken.
+// maxMessageBytes returns the size of the largest request accepted.
 func (c *Config) maxMessageBytes() int {
 	if c.MaxMessageBytes > 0 {
 		return c.MaxMessageBytes

@@ -1,9 +1,8 @@
-// Package server serves the decision core over gRPC: the conversion between the
-// API and the core, the one place where errors become status codes, the
-// interceptors, health, draining, metrics, the status page and the other admin
-// endpoints.
+// Package server serves the AllocatorService over gRPC, with health and reflection, and
+// over HTTP the status page, metrics, liveness and readiness.
 //
-// The path of a call is the span, metrics, request id, logging, recovery, draining,
-// the reception of the request, the wait for its turn, Allocator, ConvertRequest, the
-// chain of backends, ConvertDecision.
+// A call passes the span, the metrics, then internal/ingress (request id, observers,
+// recovery, draining, receiving, its turn, decoding), and then the method: from the API to
+// the core, the allocator, and back. Observers are the metrics of decisions, the status
+// page, the span and the log.
 package server

@@ -43,6 +43,12 @@ type harness struct {
 // drain without an error.
 func start(t *testing.T, change func(*Config)) *harness {
 	t.Helper()
+	return startWith(t, change, func(*Server) {})
+}
+
+// startWith is start for a server that is prepared before it runs.
+func startWith(t *testing.T, change func(*Config), prepare func(*Server)) *harness {
+	t.Helper()
 	h := &harness{listener: bufconn.Listen(1 << 20), logs: &syncbuffer.Buffer{}, result: make(chan error, 1)}
 	config := DefaultConfig()
 	config.Listener = h.listener
@@ -59,6 +65,7 @@ func start(t *testing.T, change func(*Config)) *harness {
 	if h.Server, err = config.Complete(); err != nil {
 		t.Fatal(err)
 	}
+	prepare(h.Server)
 	h.conn = dial(t, h.listener, insecure.NewCredentials())
 	h.client = elastallocv1.NewAllocatorServiceClient(h.conn)
 

@@ -12,66 +12,62 @@ import (
 
 	"github.com/elastalloc/elastalloc/internal/apiconv"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/server/internal/ingress"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Metrics are the metrics of a server. A nil *Metrics observes nothing.
-type Metrics struct {
+// objectiveProgress is the value of the label objective.
+const objectiveProgress = "progress"
+
+// metrics are the metrics of the decisions of a server. They are an observer of calls.
+type metrics struct {
 	solveDuration *prometheus.HistogramVec
 	relativeGap   *prometheus.HistogramVec
 	gain          prometheus.Histogram
 	fallbacks     *prometheus.CounterVec
 	snapshotJobs  prometheus.Histogram
 	snapshotNodes prometheus.Histogram
-	grpc          *grpcprometheus.ServerMetrics
 }
 
-// NewMetrics builds the metrics of a server and registers them, together with
-// those of gRPC, of Go and of the process. The series of every backend named exist
-// from the start. What only a running server has, its load and its certificate, the
-// server registers beside them. The error names every metric that the registerer has
-// already.
-func NewMetrics(registerer prometheus.Registerer, version string, backends []Backend) (*Metrics, error) {
-	latencies := []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5}
+// newMetrics registers the metrics of decisions, those of the backends and of the build,
+// and those of Go and of the process. All series of the backends exist from the start. The
+// error names every metric that the registerer has already.
+func newMetrics(registerer prometheus.Registerer, version string, backends []Backend) (*metrics, error) {
 	sizes := prometheus.ExponentialBuckets(1, 4, 10)
-	m := &Metrics{
+	m := &metrics{
 		solveDuration: prometheus.NewHistogramVec(histogram("elastalloc_solve_duration_seconds",
-			"Time inside the backend that answered, by backend and by what is known about the answer.",
-			latencies), []string{"backend", "reason"}),
+			"Time inside the backend that answered, by backend, objective and the limit that ended the search.",
+			latencies()), []string{"backend", "objective", "limit"}),
 		relativeGap: prometheus.NewHistogramVec(histogram("elastalloc_relative_gap",
-			"Share by which the optimum may exceed the answer, of rebalancing decisions. Proven optimal is up to 1e-9.",
+			"Fraction by which the optimum may exceed the answer. Proven optimal is up to 1e-9.",
 			[]float64{solver.OptimalGap, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1}), []string{"backend"}),
 		gain: prometheus.NewHistogram(histogram("elastalloc_gain_over_greedy_ratio",
-			"Objective of rebalancing decisions divided by what greedy would have scored: 1.1 is 10 % more. Not observed where greedy scores 0.",
+			"Objective divided by what greedy would have scored: 1.1 is 10 % more. Not observed where greedy scores 0.",
 			[]float64{.9, 1, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 5, 10})),
 		fallbacks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "elastalloc_fallbacks_total",
-			Help: "Tries that gave no answer, so that the next backend was asked, by backend and outcome.",
+			Help: "Attempts that gave no answer, so that the next backend was asked, by backend and outcome.",
 		}, []string{"backend", "outcome"}),
 		snapshotJobs: prometheus.NewHistogram(histogram("elastalloc_snapshot_jobs",
 			"Jobs in the snapshots decided.", sizes)),
 		snapshotNodes: prometheus.NewHistogram(histogram("elastalloc_snapshot_nodes",
 			"Nodes in the pools of the snapshots decided.", sizes)),
-		grpc: grpcprometheus.NewServerMetrics(grpcprometheus.WithServerHandlingTimeHistogram(
-			grpcprometheus.WithHistogramBuckets(latencies))),
 	}
 	buildInfo := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name:        "elastalloc_build_info",
 		Help:        "Always 1; the labels say what is running.",
 		ConstLabels: prometheus.Labels{"version": version, "go_version": runtime.Version()},
 	})
-
 	buildInfo.Set(1)
 	all := []prometheus.Collector{
-		m.solveDuration, m.relativeGap, m.gain, m.fallbacks, m.snapshotJobs, m.snapshotNodes,
-		m.grpc, buildInfo,
+		m.solveDuration, m.relativeGap, m.gain, m.fallbacks, m.snapshotJobs, m.snapshotNodes, buildInfo,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	}
 	for _, backend := range backends {
 		name := string(backend.Name)
 		m.relativeGap.WithLabelValues(name)
-		for _, reason := range apiconv.Names[elastallocv1.Reason]() {
-			m.solveDuration.WithLabelValues(name, reason)
+		for _, limit := range apiconv.Names[elastallocv1.Limit]() {
+			m.solveDuration.WithLabelValues(name, objectiveProgress, limit)
 		}
 		for _, outcome := range apiconv.Names[elastallocv1.Outcome]() {
 			if outcome != string(solver.OutcomeAnswered) {
@@ -80,31 +76,71 @@ func NewMetrics(registerer prometheus.Registerer, version string, backends []Bac
 		}
 		all = append(all, backendUp(backend))
 	}
-
-	var failed []error
-	for _, collector := range all {
-		failed = append(failed, registerer.Register(collector))
-	}
-	if err := errors.Join(failed...); err != nil {
-		return nil, err
-	}
-	return m, nil
+	return m, register(registerer, all...)
 }
 
-// addCertificate adds when the certificate that a server shows expires.
-func (m *Metrics) addCertificate(registerer prometheus.Registerer, expiry func() time.Time) error {
+// Observe observes a decision. A sampled span in ctx becomes the exemplar of how long the
+// search took: from a slow bucket to the trace of a call in it.
+func (m *metrics) Observe(ctx context.Context, e *ingress.Event) {
+	if e.Err != nil || !e.HasSnapshot {
+		return
+	}
+	m.snapshotJobs.Observe(float64(e.Jobs))
+	m.snapshotNodes.Observe(float64(e.Nodes))
+	r := e.Report
+	if r == nil {
+		return
+	}
+	observeWithTrace(ctx, m.solveDuration.WithLabelValues(string(r.Backend), objectiveProgress, string(r.Limit)), r.SolveTime.Seconds())
+	for _, attempt := range r.Attempts {
+		if attempt.Outcome != solver.OutcomeAnswered {
+			m.fallbacks.WithLabelValues(string(attempt.Backend), string(attempt.Outcome)).Inc()
+		}
+	}
+	m.relativeGap.WithLabelValues(string(r.Backend)).Observe(r.RelativeGap)
+	if r.GreedyObjective > 0 {
+		m.gain.Observe(r.Objective / r.GreedyObjective)
+	}
+}
+
+// newGRPCMetrics registers the metrics of gRPC.
+func newGRPCMetrics(registerer prometheus.Registerer) (*grpcprometheus.ServerMetrics, error) {
+	m := grpcprometheus.NewServerMetrics(grpcprometheus.WithServerHandlingTimeHistogram(
+		grpcprometheus.WithHistogramBuckets(latencies())))
+	return m, registerer.Register(m)
+}
+
+// registerLoad registers the metrics of a server's load, which ask for it whenever they
+// are scraped, so that they and the status page agree.
+func registerLoad(registerer prometheus.Registerer, load func() ingress.Load) error {
+	gauge := func(name, help string, value func(ingress.Load) int) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
+			func() float64 { return float64(value(load())) })
+	}
+	return register(registerer,
+		gauge("elastalloc_inflight_requests", "Calls being decided.", func(l ingress.Load) int { return l.Inflight }),
+		gauge("elastalloc_inflight_limit", "Maximum number of calls decided at once.", func(l ingress.Load) int { return l.MaxInflight }),
+		gauge("elastalloc_queued_requests", "Calls that wait for their turn.", func(l ingress.Load) int { return l.Queued }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "elastalloc_shed_total", Help: "Calls turned away because there were too many.",
+		}, func() float64 { return float64(load().Shed) }),
+	)
+}
+
+// registerCertificate registers when the certificate that is served expires.
+func registerCertificate(registerer prometheus.Registerer, expiry func() time.Time) error {
 	return registerer.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "elastalloc_certificate_expiration_timestamp_seconds",
 		Help: "When the TLS certificate that is served expires, in seconds since 1970.",
 	}, func() float64 { return float64(expiry().Unix()) }))
 }
 
-// backendUp returns the gauge of a backend, which asks it for its state whenever it
-// is scraped, so that the two cannot differ.
+// backendUp returns the gauge of a backend, which asks it for its state whenever it is
+// scraped.
 func backendUp(backend Backend) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name:        "elastalloc_backend_up",
-		Help:        "Whether a backend of this server is asked: 0 while its program is missing or it rests after failures, until a try has succeeded.",
+		Help:        "Whether a backend of this server is asked: 0 while its program is missing or it rests after failures, until an attempt has succeeded.",
 		ConstLabels: prometheus.Labels{"backend": string(backend.Name)},
 	}, func() float64 {
 		if backend.state().Up {
@@ -114,37 +150,27 @@ func backendUp(backend Backend) prometheus.Collector {
 	})
 }
 
-// histogram returns the options of a histogram that is both classic, for every
-// scraper, and native, for those that take the finer resolution.
+// register registers collectors; its error names every one that there is already.
+func register(registerer prometheus.Registerer, all ...prometheus.Collector) error {
+	var failed []error
+	for _, collector := range all {
+		failed = append(failed, registerer.Register(collector))
+	}
+	return errors.Join(failed...)
+}
+
+// latencies are the buckets of times, in seconds.
+func latencies() []float64 {
+	return []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5}
+}
+
+// histogram returns the options of a histogram that is both classic, for every scraper,
+// and native, for those that support the finer resolution.
 func histogram(name, help string, buckets []float64) prometheus.HistogramOpts {
 	return prometheus.HistogramOpts{
 		Name: name, Help: help, Buckets: buckets,
 		NativeHistogramBucketFactor:     1.1,
 		NativeHistogramMaxBucketNumber:  160,
 		NativeHistogramMinResetDuration: time.Hour,
-	}
-}
-
-// observe observes a decision on a snapshot. One that only fills idle nodes has no
-// search, no gap and no gain. A sampled span in ctx becomes the
-// exemplar of how long the search took: from a slow bucket to the trace of a call in it.
-func (m *Metrics) observe(ctx context.Context, c call, r *solver.Report) {
-	if m == nil {
-		return
-	}
-	m.snapshotJobs.Observe(float64(len(c.snapshot.Jobs)))
-	m.snapshotNodes.Observe(float64(c.snapshot.TotalNodes))
-	if c.filling {
-		return
-	}
-	observeWithTrace(ctx, m.solveDuration.WithLabelValues(string(r.Backend), string(r.Reason)), r.SolveTime.Seconds())
-	for _, attempt := range r.Attempts {
-		if attempt.Outcome != solver.OutcomeAnswered {
-			m.fallbacks.WithLabelValues(string(attempt.Backend), string(attempt.Outcome)).Inc()
-		}
-	}
-	m.relativeGap.WithLabelValues(string(r.Backend)).Observe(r.RelativeGap)
-	if r.GreedyObjective > 0 {
-		m.gain.Observe(r.Objective / r.GreedyObjective)
 	}
 }

@@ -28,21 +28,21 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	check(map[string]string{
-		`elastalloc_solve_duration_seconds_bucket{backend="exact",reason="optimal",le="0.0005"}`: "0",
-		`elastalloc_solve_duration_seconds_bucket{backend="greedy",reason="heuristic",le="2.5"}`: "0",
-		`elastalloc_relative_gap_count{backend="exact"}`:                                         "0",
-		`elastalloc_gain_over_greedy_ratio_count`:                                                "0",
-		`elastalloc_fallbacks_total{backend="exact",outcome="invalid-plan"}`:                     "0",
-		`elastalloc_snapshot_jobs_count`:                                                         "0",
-		`elastalloc_snapshot_nodes_count`:                                                        "0",
-		`elastalloc_inflight_requests`:                                                           "0",
-		`elastalloc_shed_total`:                                                                  "0",
-		`elastalloc_backend_up{backend="exact"}`:                                                 "1",
-		`elastalloc_backend_up{backend="cbc"}`:                                                   "0",
-		handledSeries(codes.OK):                                                                  "0",
-		handledSeries(codes.InvalidArgument):                                                     "0",
-		"go_goroutines":                                                                          "",
-		"process_open_fds":                                                                       "",
+		`elastalloc_solve_duration_seconds_bucket{backend="exact",limit="time",objective="progress",le="0.0005"}`: "0",
+		`elastalloc_solve_duration_seconds_bucket{backend="greedy",limit="none",objective="progress",le="2.5"}`:   "0",
+		`elastalloc_relative_gap_count{backend="exact"}`:                                                          "0",
+		`elastalloc_gain_over_greedy_ratio_count`:                                                                 "0",
+		`elastalloc_fallbacks_total{backend="exact",outcome="invalid-plan"}`:                                      "0",
+		`elastalloc_snapshot_jobs_count`:                                                                          "0",
+		`elastalloc_snapshot_nodes_count`:                                                                         "0",
+		`elastalloc_inflight_requests`:                                                                            "0",
+		`elastalloc_shed_total`:                                                                                   "0",
+		`elastalloc_backend_up{backend="exact"}`:                                                                  "1",
+		`elastalloc_backend_up{backend="cbc"}`:                                                                    "0",
+		handledSeries(codes.OK):                                                                                   "0",
+		handledSeries(codes.InvalidArgument):                                                                      "0",
+		"go_goroutines":                                                                                           "",
+		"process_open_fds":                                                                                        "",
 	})
 	if _, page := h.get(t, "/metrics"); !strings.Contains(page, `version="v0.0.0-test"`) ||
 		strings.Contains(page, `elastalloc_fallbacks_total{backend="exact",outcome="answered"}`) {
@@ -60,21 +60,21 @@ func TestMetrics(t *testing.T) {
 	if _, err := h.client.FillIdle(t.Context(), &elastallocv1.FillIdleRequest{Snapshot: smallRequest().GetSnapshot()}); err != nil {
 		t.Fatal(err)
 	}
-	h.admission.draining.Store(true)
+	h.ingress.Drain()
 	if _, err := h.client.Allocate(t.Context(), smallRequest()); status.Code(err) != codes.Unavailable {
 		t.Fatalf("while draining the error is %v", err)
 	}
 	check(map[string]string{
-		`elastalloc_solve_duration_seconds_count{backend="exact",reason="feasible"}`:   "2",
-		`elastalloc_solve_duration_seconds_count{backend="greedy",reason="heuristic"}`: "0", // Nothing is optimised in filling.
-		`elastalloc_relative_gap_count{backend="exact"}`:                               "2",
-		`elastalloc_relative_gap_count{backend="greedy"}`:                              "0",
-		`elastalloc_gain_over_greedy_ratio_sum`:                                        "2",
-		`elastalloc_snapshot_jobs_sum`:                                                 "6",
-		`elastalloc_snapshot_nodes_sum`:                                                "24",
-		handledSeries(codes.OK):                                                        "2",
-		handledSeries(codes.InvalidArgument):                                           "1",
-		handledSeries(codes.Unavailable):                                               "1",
+		`elastalloc_solve_duration_seconds_count{backend="exact",limit="none",objective="progress"}`:  "2",
+		`elastalloc_solve_duration_seconds_count{backend="greedy",limit="none",objective="progress"}`: "0",
+		`elastalloc_relative_gap_count{backend="exact"}`:                                              "2",
+		`elastalloc_relative_gap_count{backend="greedy"}`:                                             "0", // Nothing is optimised in filling.
+		`elastalloc_gain_over_greedy_ratio_sum`:                                                       "2",
+		`elastalloc_snapshot_jobs_sum`:                                                                "6",
+		`elastalloc_snapshot_nodes_sum`:                                                               "24",
+		handledSeries(codes.OK):                                                                       "2",
+		handledSeries(codes.InvalidArgument):                                                          "1",
+		handledSeries(codes.Unavailable):                                                              "1",
 	})
 }
 

@@ -104,7 +104,7 @@ func TestDeadListenerStopsEverything(t *testing.T) {
 			if err := kill(h); err != nil {
 				t.Fatal(err)
 			}
-			if err := <-h.result; err == nil || !strings.Contains(err.Error(), "serving "+name) {
+			if err := <-h.result; err == nil || !strings.Contains(err.Error(), "serve "+name) {
 				t.Errorf("Run returned %v", err)
 			}
 			h.result <- nil

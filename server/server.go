@@ -7,46 +7,48 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/server/internal/ingress"
+	"github.com/elastalloc/elastalloc/server/internal/status"
 )
 
 const (
-	// maxStreams is the most calls open at once over one connection; a client with more
-	// waits or opens another.
+	// maxStreams is the maximum number of calls open at once over one connection; a client
+	// with more waits or opens another.
 	maxStreams = 256
 
-	// handshakeTimeout is how long a new connection may take to say what it is. gRPC's
-	// own 2 minutes are too long: it does not begin to drain before every connection
-	// has done so, or has been given up.
+	// handshakeTimeout is how long a new connection may take for its handshake. gRPC's own
+	// 2 minutes are too long, since draining waits for it.
 	handshakeTimeout = 5 * time.Second
 
-	// maxHeaderBytes is the most metadata that a call may bring. Up to gRPC's own 16 MB
-	// would be kept for a call that has not even begun.
+	// maxHeaderBytes is the maximum size of a call's metadata. gRPC's own 16 MB would be
+	// held for calls that have not even begun.
 	maxHeaderBytes = 64 << 10
 )
 
-// Server serves Allocate, health and reflection over gRPC, and metrics, liveness
-// and readiness over admin HTTP. Its listeners are open from the start.
+// Server serves the AllocatorService, health and reflection over gRPC, and the status
+// page, metrics, liveness and readiness over admin HTTP. Its listeners are open from the
+// start.
 type Server struct {
 	config                  Config
 	listener, adminListener net.Listener
 	grpc                    *grpc.Server
 	admin                   *http.Server
 	health                  *health.Server
-	admission               *admission
-	arrivals                *arrivals
+	ingress                 *ingress.Ingress
 	ready                   atomic.Bool
-	history                 *history
 }
 
 // Complete checks the configuration, builds the server and listens. Its error
@@ -61,38 +63,64 @@ func (c Config) Complete() (*Server, error) {
 	if c.TracerProvider != nil {
 		c.Logger = slog.New(spanHandler{c.Logger.Handler()})
 	}
-	security, expiry, err := c.transportSecurity()
-	if err != nil {
-		return nil, err
-	}
 	if c.Registry == nil {
 		c.Registry = prometheus.NewRegistry()
 	}
-	metrics, err := NewMetrics(c.Registry, c.Version, c.Backends)
+	s := &Server{config: c, health: health.NewServer()}
+	if err := s.build(); err != nil {
+		return nil, err
+	}
+	s.setReady(false)
+	var err error
+	if s.listener, s.adminListener, err = c.listen(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// build makes the two servers and what they share.
+func (s *Server) build() error {
+	c := &s.config
+	page, err := status.New(status.Config{
+		Version: c.Version, Backends: c.shownBackends(), Address: s.Addr, Ready: s.ready.Load,
+		Load: func() ingress.Load { return s.ingress.Load() },
+	})
 	if err != nil {
-		return nil, fmt.Errorf("registering metrics: %w", err)
+		return err
 	}
-	if expiry != nil {
-		if err := metrics.addCertificate(c.Registry, expiry); err != nil {
-			return nil, fmt.Errorf("registering metrics: %w", err)
+	decisions, err := newMetrics(c.Registry, c.Version, c.Backends)
+	if err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	calls, err := newGRPCMetrics(c.Registry)
+	if err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	s.ingress = ingress.New(ingress.Config{
+		MaxInflight: c.MaxInflight, MaxQueue: c.MaxQueue, MaxReceiving: c.MaxReceiving, ReceiveTimeout: c.ReceiveTimeout,
+		Observers: []ingress.Observer{decisions, page, spanObserver{}, logObserver{c.Logger}},
+	})
+	if err := registerLoad(c.Registry, s.ingress.Load); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	security := insecure.NewCredentials()
+	if c.TLSCert != "" {
+		certificates, err := newCertificates(c)
+		if err != nil {
+			return err
 		}
+		if err := registerCertificate(c.Registry, certificates.expiry); err != nil {
+			return fmt.Errorf("register metrics: %w", err)
+		}
+		security = certificates.credentials()
 	}
-	s := &Server{
-		config: c, health: health.NewServer(), history: new(history),
-		admission: newAdmission(c.MaxInflight, c.MaxQueue), arrivals: &arrivals{limit: c.MaxReceiving},
-	}
-	if err := registerLoad(c.Registry, s.admission.load); err != nil {
-		return nil, fmt.Errorf("registering metrics: %w", err)
-	}
-	options := append(interceptorOptions(metrics, c.Logger, s.admission), c.tracingOptions()...)
+	options := slices.Concat(interceptors(calls, c.Logger), c.tracingOptions(), ingress.ServerOptions())
 	s.grpc = grpc.NewServer(append(options,
 		grpc.Creds(security),
 		grpc.MaxRecvMsgSize(c.maxMessageBytes()),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
-		refuseCompression(),
 		grpc.ConnectionTimeout(handshakeTimeout),
-		grpc.ForceServerCodecV2(newFrameCodec()),
 		// Connections end now and then, so that clients spread over new servers.
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionAge: 5 * time.Minute, MaxConnectionAgeGrace: 30 * time.Second,
@@ -100,26 +128,19 @@ func (c Config) Complete() (*Server, error) {
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 	)...)
-	requests := &reception{timeout: c.ReceiveTimeout, arrivals: s.arrivals, admission: s.admission}
-	s.grpc.RegisterService(requests.service(), NewAllocator(AllocatorConfig{
-		Allocator: c.Allocator, Metrics: metrics, Logger: c.Logger, history: s.history,
-	}))
+	s.register(&elastallocv1.AllocatorService_ServiceDesc, newService(c.Allocator))
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	if !c.NoReflection {
 		reflection.RegisterV1(s.grpc)
 	}
-	metrics.grpc.InitializeMetrics(s.grpc)
-	s.setReady(false)
-
-	page, err := newStatusPage(s)
-	if err != nil {
-		return nil, err
-	}
+	calls.InitializeMetrics(s.grpc)
 	s.admin = newAdmin(c.Registry, page, s.ready.Load, c.Logger)
-	if s.listener, s.adminListener, err = c.listen(); err != nil {
-		return nil, err
-	}
-	return s, nil
+	return nil
+}
+
+// register serves a service, all of whose calls take the path of the ingress.
+func (s *Server) register(description *grpc.ServiceDesc, implementation any) {
+	s.grpc.RegisterService(s.ingress.Service(description), implementation)
 }
 
 // Addr returns the address that gRPC listens on.
@@ -128,10 +149,10 @@ func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 // AdminAddr returns the address that admin HTTP listens on.
 func (s *Server) AdminAddr() net.Addr { return s.adminListener.Addr() }
 
-// Run serves until ctx ends, then drains and returns nil: health and readiness
-// say no, DrainDelay passes, new calls are refused, and those in flight have
-// DrainTimeout to end before they are cut off. A listener that dies ends
-// everything in the same way, and Run returns why. A server runs once.
+// Run serves until ctx ends, then drains and returns nil: health and readiness turn
+// negative, DrainDelay passes, new calls are refused, and those in flight have
+// DrainTimeout to end before they are cut off. A listener that dies ends everything in
+// the same way, and Run returns its error. A server runs once.
 func (s *Server) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 2)
@@ -142,7 +163,7 @@ func (s *Server) Run(ctx context.Context) error {
 			ended <- nil
 			return
 		}
-		ended <- fmt.Errorf("serving %s on %v: %w", name, listener.Addr(), err)
+		ended <- fmt.Errorf("serve %s on %v: %w", name, listener.Addr(), err)
 	}
 	go serve("gRPC", s.grpc.Serve, s.listener)
 	go serve("admin HTTP", s.admin.Serve, s.adminListener)
@@ -157,19 +178,19 @@ func (s *Server) Run(ctx context.Context) error {
 	return errors.Join(<-ended, <-ended)
 }
 
-// setReady makes health and /readyz say whether calls are welcome.
+// setReady sets what health and /readyz say.
 func (s *Server) setReady(ready bool) {
-	status := grpc_health_v1.HealthCheckResponse_NOT_SERVING
+	serving := grpc_health_v1.HealthCheckResponse_NOT_SERVING
 	if ready {
-		status = grpc_health_v1.HealthCheckResponse_SERVING
+		serving = grpc_health_v1.HealthCheckResponse_SERVING
 	}
 	s.ready.Store(ready)
-	s.health.SetServingStatus("", status)
-	s.health.SetServingStatus(elastallocv1.AllocatorService_ServiceDesc.ServiceName, status)
+	s.health.SetServingStatus("", serving)
+	s.health.SetServingStatus(elastallocv1.AllocatorService_ServiceDesc.ServiceName, serving)
 }
 
-// drain ends the server as Run says. Admin HTTP is the last to go: until then
-// probes are answered and the metrics of the last calls can be scraped.
+// drain ends the server as Run says. Admin HTTP ends last, so that probes are answered
+// and the metrics of the last calls can be scraped.
 func (s *Server) drain() {
 	logger, timeout := s.config.Logger, s.config.DrainTimeout
 	logger.Info("draining", "delay_seconds", s.config.DrainDelay.Seconds(), "timeout_seconds", timeout.Seconds())
@@ -178,7 +199,7 @@ func (s *Server) drain() {
 		s.config.Ready(false)
 	}
 	time.Sleep(s.config.DrainDelay)
-	s.admission.draining.Store(true)
+	s.ingress.Drain()
 
 	drained := make(chan struct{})
 	go func() {

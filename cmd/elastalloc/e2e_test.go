@@ -91,7 +91,7 @@ func TestServerShowsHealthAndMetrics(t *testing.T) {
 	}
 	metrics := scrape(t, server)
 	for _, want := range []string{
-		`elastalloc_solve_duration_seconds_count{backend="exact",reason="optimal"} 1`,
+		`elastalloc_solve_duration_seconds_count{backend="exact",limit="none",objective="progress"} 1`,
 		`elastalloc_snapshot_jobs_sum 4`,
 		`elastalloc_backend_up{backend="exact"} 1`,
 		`elastalloc_build_info{`,
@@ -153,7 +153,7 @@ func TestServerRestsASolver(t *testing.T) {
 		}
 	}
 	page := servertest.Page(t, server, "/")
-	for _, want := range []string{"<b>cbc</b> 2.10.12", "resting since ", "5 failures in a row, the last: CBC has no whole solution", "<b>cbc crashed</b> after "} {
+	for _, want := range []string{"<b>cbc</b> 2.10.12", "down since ", "5 failed in a row: CBC has no whole solution", "<b>cbc crashed</b> after "} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the status page does not show %q:\n%s", want, page)
 		}

@@ -158,7 +158,7 @@ func TestServerExportsSpans(t *testing.T) {
 
 			spans, service, headers := c.spans()
 			want := []string{
-				"await admission", "convert request", "convert response",
+				"await turn",
 				"elastalloc.v1.AllocatorService/Allocate", "receive request", "solve cbc", "solve exact", "solve greedy",
 			}
 			if diff := cmp.Diff(want, slices.Sorted(maps.Keys(spans))); diff != "" {

@@ -1,8 +1,7 @@
-// Package tracing says what a trace of a decision looks like: the names of the stages
-// and of the attributes, and how a stage becomes a span. It knows the OpenTelemetry API
-// only, not its SDK, and keeps no state: a stage belongs to the span in its context and
-// goes wherever that one goes, so that nothing has to be handed down for it, and outside
-// of a traced call a stage costs a look into the context.
+// Package tracing defines what a trace of a decision looks like: the names of stages and
+// attributes, and how a stage becomes a span. It uses the API of OpenTelemetry, not its
+// SDK, and keeps no state: a stage belongs to the span in its context, and outside of a
+// traced call it costs one look into the context.
 package tracing
 
 import (
@@ -22,17 +21,14 @@ const scope = "github.com/elastalloc/elastalloc"
 // The stages of a decision, in the order in which they come. Those of a backend are
 // followed by its name.
 const (
-	StageReceive         = "receive request"  // until the whole request has arrived
-	StageAdmission       = "await admission"  // until it is the call's turn or it is turned away
-	StageConvertRequest  = "convert request"  // from the API to the core, and validation
-	StageFillIdle        = "fill idle"        // the whole of a FillIdle decision
-	StageSolve           = "solve "           // one backend's try
-	StageVerify          = "verify with "     // the prover's own search, against an external solver's claim
-	StageBound           = "bound"            // a bound where the backend brought none
-	StageConvertResponse = "convert response" // from the core to the API
+	StageReceive = "receive request" // until the whole request has arrived
+	StageTurn    = "await turn"      // until it is the call's turn, or it is turned away
+	StageSolve   = "solve "          // one backend's attempt
+	StageVerify  = "verify with "    // the prover's own search, against an external solver's claim
+	StageBound   = "bound"           // a bound where the backend brought none
 )
 
-// EventFallback is the event, on the span of a call, of a try that gave no answer.
+// EventFallback is the event, on the span of a call, of an attempt that gave no answer.
 const EventFallback = "elastalloc.fallback"
 
 // The attributes of spans. Of what a caller sends only sizes and the two ids are among
@@ -42,7 +38,6 @@ const (
 	SnapshotID      = attribute.Key("elastalloc.snapshot.id")
 	SnapshotJobs    = attribute.Key("elastalloc.snapshot.jobs")
 	SnapshotNodes   = attribute.Key("elastalloc.snapshot.nodes")
-	SnapshotSteps   = attribute.Key("elastalloc.snapshot.steps")
 	Backend         = attribute.Key("elastalloc.backend")
 	Outcome         = attribute.Key("elastalloc.outcome")
 	Detail          = attribute.Key("elastalloc.detail")
@@ -54,9 +49,9 @@ const (
 	RelativeGap     = attribute.Key("elastalloc.relative_gap")
 )
 
-// Start begins a stage of the call that ctx belongs to; the caller that starts it ends it. The
+// Start begins a stage of the call that ctx belongs to; who starts it must end it. The
 // span is a child of the one in ctx and has its provider. Where that one is not
-// recorded, neither is the stage, and ctx comes back as it is.
+// recorded, neither is the stage, and ctx is returned as it is.
 func Start(ctx context.Context, stage string) (context.Context, trace.Span) {
 	parent := trace.SpanFromContext(ctx)
 	if !parent.IsRecording() {

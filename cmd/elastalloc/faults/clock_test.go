@@ -131,7 +131,7 @@ func askByCommand(t *testing.T, s *scene, request *elastallocv1.AllocateRequest)
 // checkTimes checks that the metrics hold no time that cannot be.
 func checkTimes(t *testing.T, s *scene) {
 	t.Helper()
-	const series = `elastalloc_solve_duration_seconds_%s{backend="exact",reason="optimal"}`
+	const series = `elastalloc_solve_duration_seconds_%s{backend="exact",limit="none",objective="progress"}`
 	sum, _ := metric(t, s.server, fmt.Sprintf(series, "sum"))
 	count, there := metric(t, s.server, fmt.Sprintf(series, "count"))
 	if !there || math.IsNaN(sum) || sum <= 0 || sum > count*s.budget.Seconds() {

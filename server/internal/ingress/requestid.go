@@ -1,4 +1,4 @@
-package server
+package ingress
 
 import (
 	"context"
@@ -12,11 +12,11 @@ import (
 	"github.com/elastalloc/elastalloc/internal/tracing"
 )
 
-// requestIDKey is the metadata key under which a call may bring its id, and under
-// which the response's header returns it, or its trailer where the call failed.
+// requestIDKey is the metadata key of a call's id: in the request, in the trailer of the
+// response, and in its header if the call succeeds.
 const requestIDKey = "x-request-id"
 
-// maxRequestIDLength is the longest id that is taken over, in bytes.
+// maxRequestIDLength is the length of the longest id that is accepted, in bytes.
 const maxRequestIDLength = 128
 
 // requestIDContextKey is the key of the request id in a context.
@@ -28,19 +28,19 @@ func requestID(ctx context.Context) string {
 	return id
 }
 
-// identify gives the call the id it brought, or a new one, tells its span and echoes it.
-func identify(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+// identify gives the call the id it brought, or a new one, and returns it to the caller.
+func identify(ctx context.Context, _ *call, next func(context.Context) (any, error)) (any, error) {
 	id := rand.Text()
 	if brought := metadata.ValueFromIncomingContext(ctx, requestIDKey); len(brought) > 0 && acceptable(brought[0]) {
 		id = brought[0]
 	}
 	trace.SpanFromContext(ctx).SetAttributes(tracing.RequestID.String(id))
-	response, err := handler(context.WithValue(ctx, requestIDContextKey{}, id), request)
-	// Both can be set here for sure: nothing has been sent yet. An error goes without a
-	// header, which would tell clients that the call was begun: gRPC retries no such call.
-	if echo := metadata.Pairs(requestIDKey, id); err != nil {
-		_ = grpc.SetTrailer(ctx, echo)
-	} else {
+	echo := metadata.Pairs(requestIDKey, id)
+	// Now, since gRPC itself answers a request that is too large, and only in the trailer of
+	// a call that fails: to gRPC a header means that it was begun, and must not be retried.
+	_ = grpc.SetTrailer(ctx, echo)
+	response, err := next(context.WithValue(ctx, requestIDContextKey{}, id))
+	if err == nil {
 		_ = grpc.SetHeader(ctx, echo)
 	}
 	return response, err

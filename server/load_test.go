@@ -3,8 +3,6 @@ package server
 import (
 	"context"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -111,86 +109,4 @@ func TestCallerLeaves(t *testing.T) {
 		}
 	}
 	h.await(t, "elastalloc_inflight_requests", "0")
-}
-
-// TestTurns checks how long a call waits for its turn, by a clock of its own.
-func TestTurns(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		deadline time.Duration // Of the call; 0 is none.
-		leaves   time.Duration // When the caller leaves; 0 is never.
-		freed    time.Duration // When the call before it ends.
-		want     codes.Code
-		after    time.Duration
-	}{
-		"its turn comes":                 {freed: 300 * time.Millisecond, want: codes.OK, after: 300 * time.Millisecond},
-		"its turn comes too late":        {freed: time.Minute, want: codes.ResourceExhausted, after: longestWait},
-		"half of the time is for others": {deadline: 100 * time.Millisecond, freed: time.Minute, want: codes.ResourceExhausted, after: 50 * time.Millisecond},
-		"a late deadline changes nothing": {
-			deadline: time.Hour, freed: time.Minute, want: codes.ResourceExhausted, after: longestWait,
-		},
-		"the caller leaves": {leaves: 20 * time.Millisecond, freed: time.Minute, want: codes.Canceled, after: 20 * time.Millisecond},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				a := newAdmission(1, 1)
-				done, err := a.await(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
-				time.AfterFunc(test.freed, done)
-				ctx, leave := context.WithCancel(t.Context())
-				defer leave()
-				if test.leaves > 0 {
-					time.AfterFunc(test.leaves, leave)
-				}
-				if test.deadline > 0 {
-					limited, cancel := context.WithTimeout(ctx, test.deadline)
-					defer cancel()
-					ctx = limited
-				}
-				start := time.Now()
-				done, err = a.await(ctx)
-				if status.Code(err) != test.want || time.Since(start) != test.after {
-					t.Errorf("after %v: %v; want %v after %v", time.Since(start), err, test.want, test.after)
-				}
-				if err == nil {
-					done()
-				}
-				time.Sleep(test.freed)
-			})
-		})
-	}
-}
-
-// TestTurnsAreInOrder checks that nobody overtakes.
-func TestTurnsAreInOrder(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		a := newAdmission(1, 10)
-		done, err := a.await(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		turns := make(chan int, 10)
-		for i := range 10 {
-			go func() {
-				done, err := a.await(t.Context())
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				turns <- i
-				done()
-			}()
-			synctest.Wait()
-		}
-		done()
-		for want := range 10 {
-			if got := <-turns; got != want {
-				t.Errorf("it is the turn of call %d; want %d", got, want)
-			}
-		}
-	})
 }

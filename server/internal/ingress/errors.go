@@ -1,10 +1,11 @@
-package server
+package ingress
 
 import (
 	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -19,26 +20,38 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Errors of the server itself; what they become is below.
 var (
-	errShedding = errors.New("too many requests in flight")
 	errDraining = errors.New("server is draining")
+	errSlow     = errors.New("the request did not arrive in time")
 )
 
-// shedRetryDelay is when a client that was turned away may come back: about the
-// time in which a decision in flight ends.
-const shedRetryDelay = 200 * time.Millisecond
+// malformedError means that what the caller sent is not a request.
+type malformedError struct{ error }
 
-// callError is an error with the status that the caller may see of it. Within the
-// process it remains the error that it was: errors.Is and errors.As see the cause.
+// Unwrap returns the cause.
+func (e malformedError) Unwrap() error { return e.error }
+
+// overloadError means that there are too many calls.
+type overloadError struct{ retryAfter time.Duration }
+
+// newOverloadError returns an error for a call that may be retried after about the time
+// in which a decision ends. Calls that are turned away together do not return together.
+func newOverloadError() overloadError {
+	return overloadError{retryAfter: time.Duration(100+rand.IntN(200)) * time.Millisecond}
+}
+
+// Error returns what the caller reads.
+func (overloadError) Error() string { return "too many requests in flight; retry later" }
+
+// callError is an error with the status that the caller sees. Within the process
+// errors.Is and errors.As find the cause.
 type callError struct {
 	status *status.Status
 	cause  error
 }
 
-// Error returns what may stand in a log, at any level: of a bug the cause, of a bad
-// request the names of its bad fields and nothing that stands in them, and of every
-// other error what the caller reads, which is bounded in length.
+// Error returns a text for logs at any level: the cause of a bug, the names of bad fields
+// without their values, and otherwise what the caller reads, which is bounded in length.
 func (e *callError) Error() string {
 	var invalid *solver.InvalidError
 	switch {
@@ -70,9 +83,8 @@ func (e *callError) Unwrap() error { return e.cause }
 // GRPCStatus returns what the caller sees.
 func (e *callError) GRPCStatus() *status.Status { return e.status }
 
-// toCallError is the one place where errors become statuses. What it does not
-// know is our own bug: the caller learns the id under which it is logged, and
-// nothing else.
+// toCallError is the one place where errors become statuses. An unknown error is a bug of
+// ours: the caller learns the id under which it is logged, and nothing else.
 func toCallError(ctx context.Context, err error) error {
 	var known *callError
 	if err == nil || errors.As(err, &known) {
@@ -83,18 +95,18 @@ func toCallError(ctx context.Context, err error) error {
 
 func statusOf(ctx context.Context, err error) *status.Status {
 	var invalid *solver.InvalidError
+	var overload overloadError
+	var malformed malformedError
 	switch {
 	case errors.As(err, &invalid):
 		return statusOfViolations(invalid.Violations)
-	case errors.Is(err, errShedding):
-		return withDetails(status.New(codes.ResourceExhausted, "too many requests in flight; retry later"),
-			&errdetails.RetryInfo{RetryDelay: durationpb.New(shedRetryDelay)})
+	case errors.As(err, &overload):
+		return withDetails(status.New(codes.ResourceExhausted, overload.Error()),
+			&errdetails.RetryInfo{RetryDelay: durationpb.New(overload.retryAfter)})
 	case errors.Is(err, errSlow):
 		// Not DEADLINE_EXCEEDED, which would be our failure.
 		return status.New(codes.Canceled, errSlow.Error())
-	case errors.Is(err, errCompressed):
-		return status.New(codes.Unimplemented, errCompressed.Error())
-	case errors.Is(err, errMalformed):
+	case errors.As(err, &malformed):
 		return status.New(codes.InvalidArgument, text.Shorten(err.Error()))
 	case errors.Is(err, errDraining):
 		return status.New(codes.Unavailable, "server is draining; retry on another one")
@@ -102,14 +114,12 @@ func statusOf(ctx context.Context, err error) *status.Status {
 		return status.New(codes.Canceled, "call was canceled")
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, solver.ErrTimedOut):
 		return status.New(codes.DeadlineExceeded, "no backend had an allocation in time")
-	case requestID(ctx) == "":
-		return status.New(codes.Internal, "internal error")
 	default:
 		return status.New(codes.Internal, "internal error; request id "+requestID(ctx))
 	}
 }
 
-// What a status says of bad fields. It travels in the trailers of the response,
+// What a status says about bad fields. It travels in the trailers of the response,
 // the message twice, and many clients drop trailers of more than 8 KiB.
 const (
 	maxViolations    = 50       // bad fields named, at most

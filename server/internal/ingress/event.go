@@ -1,0 +1,124 @@
+package ingress
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strconv"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// Event is what there is to say about a call that has ended.
+type Event struct {
+	// Method is the name of the method, without its service.
+	Method string
+	// RequestID is the id that the call brought, or was given.
+	RequestID string
+	// Caller is the name in the client's certificate, or else its address without the port.
+	Caller string
+	// Began is when the server heard of the call. Received is how long the request
+	// took to arrive, Waited how long the call waited for its turn, Total the whole.
+	Began                   time.Time
+	Received, Waited, Total time.Duration
+	// RequestBytes is the size of the request; 0 if it did not arrive.
+	RequestBytes int
+	// HasSnapshot says that the request holds a snapshot, and the others describe it. It
+	// may be invalid, and its id may be as long as the request and of any characters.
+	HasSnapshot bool
+	SnapshotID  string
+	Jobs, Nodes int
+	// Report is that of the decision; nil if there is none.
+	Report *solver.Report
+	// Err is nil for a call that was answered. Its text is fit for a log, its status is
+	// what the caller sees.
+	Err error
+}
+
+// Code returns the status code of the call.
+func (e *Event) Code() codes.Code { return status.Code(e.Err) }
+
+// Observer is told of every call when it ends, also of those that were refused.
+type Observer interface {
+	// Observe takes note of an event. The context is that of the call. The event is
+	// shared with other observers, and its parts are not to be kept or changed.
+	Observe(ctx context.Context, event *Event)
+}
+
+// eventKey is the key of the event in the context of a call.
+type eventKey struct{}
+
+// Report tells the observers of the call that ctx belongs to what was decided.
+func Report(ctx context.Context, report *solver.Report) {
+	if event, ok := ctx.Value(eventKey{}).(*Event); ok {
+		event.Report = report
+	}
+}
+
+// observe makes the error of a call one that its caller may see, and tells the observers.
+func (in *Ingress) observe(ctx context.Context, c *call, next func(context.Context) (any, error)) (any, error) {
+	event := &c.event
+	event.Began, event.RequestID, event.Caller = time.Now(), requestID(ctx), caller(ctx)
+	response, err := next(context.WithValue(ctx, eventKey{}, event))
+	if err != nil {
+		err = toCallError(ctx, err)
+		in.pushBack(ctx, err)
+	}
+	event.Total, event.Err = time.Since(event.Began), err
+	for _, observer := range in.config.Observers {
+		observer.Observe(ctx, event)
+	}
+	return response, err
+}
+
+// pushbackKey is the trailer that tells a client of gRPC after how many milliseconds to
+// retry, or, if negative, not to (gRFC A6).
+const pushbackKey = "grpc-retry-pushback-ms"
+
+// pushBack counts a call that is turned away for load, and tells its client when to
+// retry: not at all if the deadline comes before that.
+func (in *Ingress) pushBack(ctx context.Context, err error) {
+	var overload overloadError
+	if !errors.As(err, &overload) {
+		return
+	}
+	in.shed.Add(1)
+	retry := int(overload.retryAfter.Milliseconds())
+	if deadline, limited := ctx.Deadline(); limited && time.Until(deadline) < overload.retryAfter {
+		retry = -1
+	}
+	// An error means that the caller has gone.
+	_ = grpc.SetTrailer(ctx, metadata.Pairs(pushbackKey, strconv.Itoa(retry)))
+}
+
+// caller returns who makes a call.
+func caller(ctx context.Context) string {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return ""
+	}
+	if info, ok := p.AuthInfo.(credentials.TLSInfo); ok && len(info.State.VerifiedChains) > 0 {
+		certificate := info.State.PeerCertificates[0]
+		switch {
+		case len(certificate.DNSNames) > 0:
+			return certificate.DNSNames[0]
+		case len(certificate.URIs) > 0:
+			return certificate.URIs[0].String()
+		case certificate.Subject.CommonName != "":
+			return certificate.Subject.CommonName
+		}
+	}
+	address := p.Addr.String()
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		return host
+	}
+	return address
+}

@@ -1,0 +1,44 @@
+package ingress
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+)
+
+// observed keeps the last event.
+type observed struct{ event *Event }
+
+// Observe keeps an event.
+func (o *observed) Observe(_ context.Context, event *Event) { o.event = event }
+
+// TestOrder checks the order of the stages: whichever of them refuses a call, or panics,
+// the observers are told of it, and know its id. That metrics come before all stages is
+// up to Service, whose handlers run the interceptors first.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	refuse := func(context.Context, *call, func(context.Context) (any, error)) (any, error) {
+		return nil, errors.New("no")
+	}
+	fall := func(context.Context, *call, func(context.Context) (any, error)) (any, error) { panic("no") }
+	count := len(New(Config{}).stages())
+	for i := range count {
+		for name, replacement := range map[string]stage{"refuses": {run: refuse}, "panics": {run: fall}} {
+			var o observed
+			in := New(Config{MaxInflight: 1, MaxReceiving: 1, ReceiveTimeout: 1e9, Observers: []Observer{&o}})
+			stages := in.stages()
+			stage := stages[i].name
+			if stage == "identify" || stage == "observe" || stage == "recover" {
+				continue
+			}
+			stages[i] = replacement
+			c := &call{receive: func(any) error { return nil }}
+			_, err := join(stages, c, func(context.Context) (any, error) { return nil, nil })(t.Context())
+			if err == nil || o.event == nil || o.event.RequestID == "" || o.event.Code() != codes.Internal {
+				t.Errorf("%q %s: error %v, event %+v", stage, name, err, o.event)
+			}
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package status
+
+import (
+	"context"
+	"maps"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/elastalloc/elastalloc/internal/text"
+	"github.com/elastalloc/elastalloc/server/internal/ingress"
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// What a history keeps, at most, so that its memory is bounded whatever callers send.
+const (
+	keptCalls    = 50 // answered calls, and as many that were not
+	keptAttempts = 8  // failed attempts of a decision
+)
+
+// history remembers the last calls, and how often each backend answered. It is an
+// observer of calls.
+type history struct {
+	mutex             sync.Mutex
+	answered, refused ring
+	tallies           map[solver.BackendName]tally
+}
+
+// ring holds the last calls.
+type ring struct {
+	calls [keptCalls]pastCall
+	count int // since the start
+}
+
+// add adds a call in the place of the oldest.
+func (r *ring) add(c pastCall) {
+	r.calls[r.count%keptCalls] = c
+	r.count++
+}
+
+// last returns the calls, newest first.
+func (r *ring) last(now time.Time) []pastCall {
+	var last []pastCall
+	for i := r.count - 1; i >= max(0, r.count-keptCalls); i-- {
+		call := r.calls[i%keptCalls]
+		call.Age = span(call.Ended, now)
+		last = append(last, call)
+	}
+	return last
+}
+
+// pastCall is what is remembered of a call.
+type pastCall struct {
+	Ended                                 time.Time
+	Age                                   string // when the page is shown
+	Took                                  time.Duration
+	Method, Caller, RequestID, SnapshotID string
+	HasSnapshot                           bool
+	Jobs, Nodes                           int
+	// Report is that of the decision, with failed attempts only; nil if there is none.
+	Report *solver.Report
+	// Code and Error say why there was no answer.
+	Code  codes.Code
+	Error string
+}
+
+// tally is how often a backend did what since the start.
+type tally struct {
+	Answered int
+	Failed   int // no plan in time, a crash, an invalid plan
+	NotAsked int // missing, resting, or not suited to the problem
+}
+
+// Observe remembers a call.
+func (h *history) Observe(_ context.Context, event *ingress.Event) {
+	call := pastCall{
+		Ended: event.Began.Add(event.Total), Took: event.Total,
+		Method: event.Method, Caller: event.Caller, RequestID: event.RequestID, SnapshotID: strings.Clone(text.Shorten(event.SnapshotID)),
+		HasSnapshot: event.HasSnapshot, Jobs: event.Jobs, Nodes: event.Nodes,
+	}
+	if event.Report != nil {
+		report := *event.Report
+		report.Attempts = failedAttempts(event.Report.Attempts)
+		call.Report = &report
+	}
+
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	if event.Err != nil {
+		call.Code, call.Error = event.Code(), "internal error, see the log"
+		if call.Code != codes.Internal {
+			call.Error = strings.Clone(text.Shorten(event.Err.Error()))
+		}
+		h.refused.add(call)
+		return
+	}
+	h.answered.add(call)
+	if event.Report != nil {
+		h.tally(event.Report.Attempts)
+	}
+}
+
+// tally counts attempts, under the lock.
+func (h *history) tally(attempts []solver.Attempt) {
+	if h.tallies == nil {
+		h.tallies = make(map[solver.BackendName]tally)
+	}
+	for _, attempt := range attempts {
+		t := h.tallies[attempt.Backend]
+		switch attempt.Outcome {
+		case solver.OutcomeAnswered:
+			t.Answered++
+		case solver.OutcomeUnavailable:
+			t.NotAsked++
+		default:
+			t.Failed++
+		}
+		h.tallies[attempt.Backend] = t
+	}
+}
+
+// failedAttempts returns the attempts that gave no answer, in brief.
+func failedAttempts(attempts []solver.Attempt) []solver.Attempt {
+	var failed []solver.Attempt
+	for _, attempt := range attempts {
+		if attempt.Outcome != solver.OutcomeAnswered && len(failed) < keptAttempts {
+			attempt.Detail = strings.Clone(text.Shorten(attempt.Detail))
+			failed = append(failed, attempt)
+		}
+	}
+	return failed
+}
+
+// recall fills in what the page shows of the calls.
+func (h *history) recall(v *view) map[solver.BackendName]tally {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	v.Answered, v.AnsweredCount = h.answered.last(v.Now), h.answered.count
+	v.Refused, v.RefusedCount = h.refused.last(v.Now), h.refused.count
+	return maps.Clone(h.tallies)
+}

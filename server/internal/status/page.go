@@ -1,0 +1,140 @@
+// Package status is the page that shows a person at a glance how a server does: its
+// load, its backends, the last decisions and the last calls that got none.
+package status
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"html/template"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/elastalloc/elastalloc/internal/format"
+	"github.com/elastalloc/elastalloc/server/internal/ingress"
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/chain"
+)
+
+var (
+	//go:embed page.html
+	pageTemplate string
+	//go:embed page.css
+	pageStyle string
+)
+
+// Backend is a backend of the server.
+type Backend struct {
+	Name    solver.BackendName
+	Version string
+	State   func() chain.BackendState
+}
+
+// Config is what a page shows.
+type Config struct {
+	Version  string
+	Backends []Backend
+	// Address returns the address of gRPC.
+	Address func() net.Addr
+	Ready   func() bool
+	Load    func() ingress.Load
+}
+
+// Page serves the status page over HTTP, and observes the calls that it shows. It needs
+// no script, and what callers sent is always escaped.
+type Page struct {
+	history
+	config  Config
+	started time.Time
+	host    string
+	page    *template.Template
+	policy  string // what a browser may do with the page
+}
+
+// New returns the page of a server that starts now.
+func New(config Config) (*Page, error) {
+	page, err := template.New("status").Funcs(template.FuncMap{
+		"gap": format.Gap, "gain": format.Gain, "limit": format.Limit, "duration": format.Duration, "printable": format.Printable,
+		"outcome": format.Words[solver.Outcome],
+		"span":    span,
+	}).Parse(pageTemplate)
+	if err != nil {
+		return nil, err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host"
+	}
+	digest := sha256.Sum256([]byte(pageStyle))
+	return &Page{
+		config: config, started: time.Now(), host: host, page: page,
+		policy: "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(digest[:]) +
+			"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+	}, nil
+}
+
+// span returns the time between two times, to the second.
+func span(from, to time.Time) string {
+	return format.Span(max(0, to.Sub(from)).Truncate(time.Second))
+}
+
+// ServeHTTP writes the page. With the query "paused" it does not refresh itself.
+func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	view := p.view(time.Now())
+	view.Paused = r.URL.Query().Has("paused")
+	var text bytes.Buffer
+	if err := p.page.Execute(&text, view); err != nil {
+		http.Error(w, "status page: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	header := w.Header()
+	header.Set("Content-Type", "text/html; charset=utf-8")
+	header.Set("Content-Security-Policy", p.policy)
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("Cache-Control", "no-store")
+	_, _ = text.WriteTo(w) // An error means that the reader has gone.
+}
+
+// view is what the template shows.
+type view struct {
+	Style                       template.CSS
+	Paused, Ready               bool
+	Host, Version, GoVersion    string
+	Address                     net.Addr
+	Started, Now                time.Time // UTC
+	Load                        ingress.Load
+	Backends                    []backendView
+	Kept                        int
+	Answered, Refused           []pastCall
+	AnsweredCount, RefusedCount int
+}
+
+// backendView is a line of the table of backends.
+type backendView struct {
+	Backend
+	chain.BackendState
+	tally
+	Trying bool // the next decision tries a backend that is down
+}
+
+// view returns what there is to show at a time.
+func (p *Page) view(now time.Time) view {
+	v := view{
+		Style: template.CSS(pageStyle), Ready: p.config.Ready(), //nolint:gosec // The style is a file of ours.
+		Host: p.host, Address: p.config.Address(), Version: p.config.Version, GoVersion: runtime.Version(),
+		Started: p.started.UTC(), Now: now.UTC(), Load: p.config.Load(), Kept: keptCalls,
+	}
+	tallies := p.recall(&v)
+	for _, backend := range p.config.Backends {
+		state := backend.State()
+		v.Backends = append(v.Backends, backendView{
+			Backend: backend, BackendState: state, tally: tallies[backend.Name], Trying: !now.Before(state.OpenUntil),
+		})
+	}
+	return v
+}

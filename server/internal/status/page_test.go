@@ -1,0 +1,201 @@
+package status
+
+import (
+	"errors"
+	"fmt"
+	"html"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/elastalloc/elastalloc/server/internal/ingress"
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/chain"
+)
+
+// newPage returns the page of a server with a busy load and the given backends.
+func newPage(t *testing.T, backends ...Backend) *Page {
+	t.Helper()
+	page, err := New(Config{
+		Version: "v1", Backends: backends,
+		Address: func() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 50051} },
+		Ready:   func() bool { return true },
+		Load: func() ingress.Load {
+			return ingress.Load{Inflight: 3, MaxInflight: 3, Queued: 2, MaxQueue: 9, Shed: 17}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return page
+}
+
+// text returns what a reader sees of the page at a time: without tags and entities.
+func (p *Page) text(t *testing.T, now time.Time) string {
+	t.Helper()
+	var written strings.Builder
+	if err := p.page.Execute(&written, p.view(now)); err != nil {
+		t.Fatal(err)
+	}
+	_, body, _ := strings.Cut(written.String(), "<body>")
+	var text strings.Builder
+	for part := range strings.SplitSeq(body, "<") {
+		_, after, _ := strings.Cut(part, ">")
+		text.WriteString(" " + after)
+	}
+	return strings.Join(strings.Fields(html.UnescapeString(text.String())), " ")
+}
+
+func TestLoad(t *testing.T) {
+	t.Parallel()
+	got := newPage(t).text(t, time.Now())
+	for _, want := range []string{"3 of at most 3", "2 of at most 9", "of these for load 17", "127.0.0.1:50051", "Last answers None since the start."} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the page does not say %q: %s", want, got)
+		}
+	}
+}
+
+func TestBackends(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
+	since := now.Add(-90 * time.Second)
+	for name, test := range map[string]struct {
+		state chain.BackendState
+		want  string
+	}{
+		"up":            {chain.BackendState{Up: true}, "cbc 2.10 up 0 0 0"},
+		"up once more":  {chain.BackendState{Up: true, Since: since, Failures: 2, Cause: "no matter"}, "up again since 2026-03-01 02:58:30 0 0 0"},
+		"down":          {chain.BackendState{Since: since, OpenUntil: now.Add(27 * time.Second), Failures: 5, Cause: "signal: killed"}, "down since 2026-03-01 02:58:30, next try in 27s 5 failed in a row: signal: killed"},
+		"about to try":  {chain.BackendState{Since: since, OpenUntil: now, Failures: 5, Cause: "x"}, "down since 2026-03-01 02:58:30, the next decision tries it"},
+		"being tried":   {chain.BackendState{Since: since, OpenUntil: now, HalfOpen: true, Failures: 1, Cause: "x"}, "a decision is trying it now 1 failed in a row: x"},
+		"missing":       {chain.BackendState{NeverUp: true, Since: since, OpenUntil: now.Add(time.Second), Cause: "no such file"}, "missing since 2026-03-01 02:58:30, next try in 1s no such file"},
+		"control codes": {chain.BackendState{Since: since, Cause: "a\u202eb\x1b[2J<b>"}, `"a\u202eb\x1b[2J<b>"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			page := newPage(t, Backend{Name: solver.BackendCBC, Version: "2.10", State: func() chain.BackendState { return test.state }})
+			if got := page.text(t, now); !strings.Contains(got, test.want) {
+				t.Errorf("the page does not say %q: %s", test.want, got)
+			}
+		})
+	}
+}
+
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
+	for name, test := range map[string]struct {
+		report *solver.Report
+		want   string
+	}{
+		"optimal":     {&solver.Report{Backend: "exact", Reason: solver.ReasonOptimal, Limit: solver.LimitNone, RelativeGap: 3e-10, Objective: 19.03, GreedyObjective: 10}, "exact optimal 0 % +90.3 % 607ms"},
+		"cut short":   {&solver.Report{Backend: "exact", Reason: solver.ReasonFeasible, Limit: solver.LimitTime, RelativeGap: 0.0012, Objective: 9, GreedyObjective: 10}, "exact feasible, time limit reached 0.12 % -10.0 %"},
+		"good enough": {&solver.Report{Backend: "exact", Reason: solver.ReasonFeasible, Limit: solver.LimitGap, RelativeGap: 0.01234, Objective: 1, GreedyObjective: 0}, "exact feasible, requested gap reached 1.3 % –"},
+		"no report":   {nil, "queue 40 70 607ms"},
+		"fallback": {&solver.Report{Backend: "exact", Reason: solver.ReasonOptimal, Attempts: []solver.Attempt{
+			{Backend: "highs", Outcome: solver.OutcomeUnavailable, Detail: "resting"},
+			{Backend: "cbc", Outcome: solver.OutcomeInvalidPlan, Detail: "<img>", Duration: time.Second},
+			{Backend: "exact", Outcome: solver.OutcomeAnswered},
+		}}, "highs unavailable after 0s: resting cbc invalid plan after 1s: <img> Last"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			page := newPage(t)
+			page.Observe(t.Context(), &ingress.Event{
+				Method: "Allocate", Began: now.Add(-65 * time.Second), Total: 607 * time.Millisecond,
+				HasSnapshot: true, SnapshotID: "queue", Jobs: 40, Nodes: 70, Report: test.report,
+			})
+			got := page.text(t, now)
+			for _, want := range []string{"Answered 1 since the start", "02:58:55 1m04s ago Allocate queue 40 70", test.want} {
+				if !strings.Contains(got, want) {
+					t.Errorf("the page does not say %q: %s", want, got)
+				}
+			}
+		})
+	}
+}
+
+// TestRefusedCallsHideNoAnswers checks that however many calls are refused, the last
+// answers stay, and how a refused call is shown.
+func TestRefusedCallsHideNoAnswers(t *testing.T) {
+	t.Parallel()
+	page := newPage(t)
+	page.Observe(t.Context(), &ingress.Event{Method: "Allocate", SnapshotID: "answered"})
+	for i := range 2 * keptCalls {
+		page.Observe(t.Context(), &ingress.Event{
+			Method: "Allocate", Caller: "10.0.0.7", RequestID: fmt.Sprint("id-", i), Err: errors.New("bad fields: snapshot.jobs[1].id"),
+		})
+	}
+	got := page.text(t, time.Now())
+	for _, want := range []string{"Not answered 100 since the start", " answered ", "Allocate – 10.0.0.7 Unknown bad fields: snapshot.jobs[1].id id-99 0s"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the page does not say %q: %s", want, got)
+		}
+	}
+	if strings.Contains(got, "id-49 ") || !strings.Contains(got, "id-50 ") {
+		t.Errorf("other than the last %d refused calls are kept", keptCalls)
+	}
+}
+
+// TestHistoryIsBounded checks what is kept of many decisions with long ids and details.
+func TestHistoryIsBounded(t *testing.T) {
+	t.Parallel()
+	var h history
+	const many = 3*keptCalls + 7
+	report := &solver.Report{Backend: solver.BackendExact}
+	for range 100 {
+		report.Attempts = append(report.Attempts,
+			solver.Attempt{Backend: solver.BackendCBC, Outcome: solver.OutcomeCrashed, Detail: strings.Repeat("y", 1<<10)})
+	}
+	var v view
+	for i := range many {
+		h.Observe(t.Context(), &ingress.Event{SnapshotID: fmt.Sprint(i, strings.Repeat("x", 1<<20)), Report: report})
+		h.recall(&v)
+		if v.AnsweredCount != i+1 || len(v.Answered) != min(i+1, keptCalls) {
+			t.Fatalf("after %d answers it knows of %d and keeps %d", i+1, v.AnsweredCount, len(v.Answered))
+		}
+		for j := range v.Answered {
+			if want := fmt.Sprint(i-j, "x"); !strings.HasPrefix(v.Answered[j].SnapshotID, want) {
+				t.Fatalf("answer %d from the end is %.10q; want %q", j, v.Answered[j].SnapshotID, want)
+			}
+		}
+	}
+	size := 0
+	for _, call := range v.Answered {
+		size += len(call.SnapshotID)
+		for _, attempt := range call.Report.Attempts {
+			size += len(attempt.Detail)
+		}
+	}
+	if most := keptCalls * (1 + keptAttempts) * 210; size > most {
+		t.Errorf("%d bytes of text are kept; want at most %d", size, most)
+	}
+	if got := h.recall(&v)[solver.BackendCBC]; got != (tally{Failed: 100 * many}) {
+		t.Errorf("tally %+v; want every failure counted", got)
+	}
+}
+
+// TestHistoryIsShared checks, under the race detector, that calls end while the page is
+// shown.
+func TestHistoryIsShared(t *testing.T) {
+	t.Parallel()
+	var h history
+	var v view
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			for range 100 {
+				report := &solver.Report{Attempts: []solver.Attempt{{Backend: solver.BackendExact, Outcome: solver.OutcomeAnswered}}}
+				h.Observe(t.Context(), &ingress.Event{Report: report})
+				h.recall(new(view))
+			}
+		})
+	}
+	group.Wait()
+	if tallies := h.recall(&v); v.AnsweredCount != 400 || tallies[solver.BackendExact].Answered != 400 {
+		t.Errorf("%d answers, %+v; want 400", v.AnsweredCount, tallies)
+	}
+}

@@ -42,7 +42,7 @@ func ShortestRemaining(s *solver.Snapshot) []int {
 // by its weight is the lowest grows to its next size until none can. A job whose
 // next size does not fit any more stays as it is.
 func MaxMin(s *solver.Snapshot) []int {
-	m := newShares(s)
+	m := newShares(s, solver.AdmissionFIFO)
 	growing := make([]int, len(m.jobs))
 	for n := range growing {
 		growing[n] = n
@@ -85,8 +85,14 @@ func HeSRPTShares(jobs int) []float64 {
 // size; then each, the shortest remaining ETA first, grows up to its share of the
 // pool; then what rounding left idle goes to the job that is the furthest below
 // its share, by the ratio of the two at its next size, until no next size fits.
-func HeSRPT(s *solver.Snapshot) []int {
-	m := newShares(s)
+func HeSRPT(s *solver.Snapshot) []int { return heSRPT(s, solver.AdmissionFIFO) }
+
+// HeSRPTStartFirst is the same where jobs that never started have their smallest size
+// and every other job begins at none, so that it may be paused.
+func HeSRPTStartFirst(s *solver.Snapshot) []int { return heSRPT(s, solver.AdmissionStartFirst) }
+
+func heSRPT(s *solver.Snapshot, admission solver.Admission) []int {
+	m := newShares(s, admission)
 	longestFirst := ordered(len(m.jobs), func(a, b int) int { return cmp.Compare(m.jobs[b].Demand, m.jobs[a].Demand) })
 	due := make([]float64, len(m.jobs))
 	for i, share := range HeSRPTShares(len(m.jobs)) {
@@ -147,10 +153,9 @@ type shares struct {
 	idle  int
 }
 
-// newShares admits running jobs, then the queue in order, while their smallest
-// sizes fit.
-func newShares(s *solver.Snapshot) *shares {
-	p := solver.NewProblem(s, solver.AdmissionFIFO)
+// newShares admits jobs.
+func newShares(s *solver.Snapshot, admission solver.Admission) *shares {
+	p := solver.NewProblem(s, admission)
 	m := &shares{jobs: p.Jobs, level: make([]int, len(p.Jobs)), idle: p.Capacity[0]}
 	for n := range p.Jobs {
 		m.idle -= m.nodes(n)

@@ -21,6 +21,12 @@ func told(eta, nodes int, sizes ...int) solver.Job {
 	return j
 }
 
+// trained returns the job as one that has trained for a minute.
+func trained(j solver.Job) solver.Job {
+	j.TrainingTime = time.Minute
+	return j
+}
+
 func pool(nodes int, jobs ...solver.Job) *solver.Snapshot {
 	for i := range jobs {
 		jobs[i].ID = fmt.Sprint("job ", i+1)
@@ -70,7 +76,11 @@ func TestComparators(t *testing.T) {
 		// and 4. The last goes to the longest.
 		"hesrpt: every job has the least": {HeSRPT, pool(8, told(10, 0), told(1000, 0), told(100, 0)), []int{4, 2, 2}},
 		"hesrpt: more jobs than nodes":    {HeSRPT, pool(1, told(10, 0), told(5, 1)), []int{0, 1}},
-		"hesrpt: no jobs":                 {HeSRPT, pool(1), []int{}},
+		// A new job has its node; of the two others, the short paused one has a share of
+		// 2.1 nodes and the long running one of 0.1.
+		"hesrpt-event: a pause":          {HeSRPTStartFirst, pool(3, told(1000, 1), trained(told(10, 0)), told(100, 0)), []int{0, 2, 1}},
+		"hesrpt-event: the queue starts": {HeSRPTStartFirst, pool(2, told(1, 2), told(1000, 0), told(1000, 0)), []int{0, 1, 1}},
+		"hesrpt: no jobs":                {HeSRPT, pool(1), []int{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, test.rule(test.snapshot)); diff != "" {
@@ -83,7 +93,7 @@ func TestComparators(t *testing.T) {
 // TestComparatorsAreLegal checks on any snapshot that a rule's decision can be
 // carried out and that no rule leaves the pool idle.
 func TestComparatorsAreLegal(t *testing.T) {
-	rules := map[string]Rule{"max-min": MaxMin, "hesrpt": HeSRPT, "srpt": ShortestRemaining}
+	rules := map[string]Rule{"max-min": MaxMin, "hesrpt": HeSRPT, "hesrpt-event": HeSRPTStartFirst, "srpt": ShortestRemaining}
 	rapid.Check(t, func(t *rapid.T) {
 		s := solvertest.SnapshotsWithin(solvertest.Limits{Jobs: 10, Steps: 2, Sizes: 5, Nodes: 60}).Draw(t, "snapshot")
 		for name, rule := range rules {

@@ -144,7 +144,9 @@ func literalSnapshot(jobs []*literalJob, p Policy, config Config) *solver.Snapsh
 		told.RemainingETA = max(time.Second, job.ToldETA-job.served)
 		told.CurrentNodes = job.nodes
 		told.TrainingTime = time.Duration(job.trained) * time.Second
+		told.WaitingTime = time.Duration(job.unserved) * time.Second
 		told.RescaleDelay = config.ScalingDelay
+		told.RestartTime = config.RestartTime
 		if p.RankByETA {
 			told.TrainingTime = told.RemainingETA
 		}

@@ -60,7 +60,13 @@ func Policies() []Policy {
 		fifo       = solver.AdmissionFIFO
 		optimized  = solver.AdmissionOptimized
 		preemptive = solver.AdmissionPreemptive
+		startFirst = solver.AdmissionStartFirst
 	)
+	totalTime := func(admission solver.Admission) solver.Options {
+		return solver.Options{Backend: exact, Objective: solver.ObjectiveTotalTime, Admission: admission}
+	}
+	steady := totalTime(fifo)
+	steady.TotalTime.RescalePrice = new(15 * time.Second)
 	return []Policy{
 		{
 			Name: "optimal", Options: options(exact, fifo),
@@ -85,6 +91,18 @@ func Policies() []Policy {
 		{
 			Name: "optimal-event", Options: options(exact, fifo), EveryEvent: true,
 			Description: "optimal that decides at every submission and end of a job, too",
+		},
+		{
+			Name: "total-time", Options: totalTime(startFirst), EveryEvent: true,
+			Description: "the least total time, deciding at every submission and end, too; may pause jobs",
+		},
+		{
+			Name: "total-time-waiting", Options: totalTime(optimized), EveryEvent: true,
+			Description: "total-time that pauses no job and may leave queued ones waiting",
+		},
+		{
+			Name: "total-time-steady", Options: steady,
+			Description: "the least total time by a decision every 5 minutes, first in, first out",
 		},
 		{
 			Name: "greedy", Options: options(greedy, fifo),
@@ -113,6 +131,10 @@ func Policies() []Policy {
 		{
 			Name: "hesrpt", Rule: HeSRPT,
 			Description: "heSRPT, the best mean time for divisible nodes, rounded to sizes",
+		},
+		{
+			Name: "hesrpt-event", Rule: HeSRPTStartFirst, EveryEvent: true,
+			Description: "hesrpt that decides at every submission and end, too, and may pause jobs",
 		},
 	}
 }

@@ -351,7 +351,9 @@ func (s *simulation) snapshot() *solver.Snapshot {
 		told.RemainingETA = job.remainingETA()
 		told.CurrentNodes = job.nodes
 		told.TrainingTime = job.trained
+		told.WaitingTime = s.now - job.Submit - job.trained
 		told.RescaleDelay = s.config.ScalingDelay
+		told.RestartTime = s.config.RestartTime
 		if s.policy.RankByETA {
 			told.TrainingTime = told.RemainingETA
 		}

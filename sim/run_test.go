@@ -225,6 +225,55 @@ func TestToldETA(t *testing.T) {
 	}
 }
 
+// TestToldTimes checks what a job that is paused and resumed tells of its past.
+func TestToldTimes(t *testing.T) {
+	config := DefaultConfig(1)
+	config.RestartTime = 30 * second
+	type told struct{ trained, waited, restart time.Duration }
+	var got []told
+	// Job b is submitted at 100 s; the node is a's at 101 and 300 s, b's at 600, a's at 900
+	// and b's from 1200 on.
+	p := Policy{Name: "given", EveryEvent: true, Rule: func(s *solver.Snapshot) []int {
+		nodes := make([]int, len(s.Jobs))
+		if len(s.Jobs) == 1 {
+			return []int{1}
+		}
+		b := &s.Jobs[1]
+		got = append(got, told{b.TrainingTime, b.WaitingTime, b.RestartTime})
+		nodes[[]int{0, 0, 1, 0, 1}[len(got)-1]] = 1
+		return nodes
+	}}
+	// With their restarts, 30 s each, b has trained for 270 s by 900 and ends at 1240.
+	run(t, p, config, job("a", 0, 900*second), job("b", 100*second, 280*second))
+	const restart = 30 * second
+	want := []told{
+		{0, 1 * second, restart}, {0, 200 * second, restart}, {0, 500 * second, restart},
+		{300 * second, 500 * second, restart}, {300 * second, 800 * second, restart},
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(told{})); diff != "" {
+		t.Errorf("what job b tells (-want +got):\n%s", diff)
+	}
+}
+
+// TestPolicyOptions checks what the policies of total time ask for.
+func TestPolicyOptions(t *testing.T) {
+	for name, want := range map[string]struct {
+		admission  solver.Admission
+		everyEvent bool
+		price      *time.Duration
+	}{
+		"total-time":         {solver.AdmissionStartFirst, true, nil},
+		"total-time-waiting": {solver.AdmissionOptimized, true, nil},
+		"total-time-steady":  {solver.AdmissionFIFO, false, new(15 * second)},
+	} {
+		p := policy(t, name)
+		if p.Options.Objective != solver.ObjectiveTotalTime || p.Options.Admission != want.admission ||
+			p.EveryEvent != want.everyEvent || !cmp.Equal(p.Options.TotalTime.RescalePrice, want.price) {
+			t.Errorf("%s is %+v; want %+v", name, p, want)
+		}
+	}
+}
+
 func TestRankByETA(t *testing.T) {
 	trained := func(name string) []time.Duration {
 		var told []time.Duration

@@ -103,7 +103,7 @@ func NewWorkload(name string, trace Trace, options WorkloadOptions) Workload {
 		demand := max(traced.RemainingDemand(0, options.GPUsPerNode), smallestDemand)
 		job := WorkloadJob{
 			ID:      traced.ID,
-			Submit:  roundUp(traced.Submit-begin, time.Second),
+			Submit:  wholeSeconds(traced.Submit - begin),
 			Demand:  demand,
 			Asked:   traced.Nodes(options.GPUsPerNode),
 			Shape:   traced.Shape,
@@ -112,8 +112,8 @@ func NewWorkload(name string, trace Trace, options WorkloadOptions) Workload {
 			Work:    demand,
 		}
 		if traced.Start != nil {
-			job.Started = new(roundUp(*traced.Start-begin, time.Second))
-			job.RanFor = roundUp(traced.Duration, time.Second)
+			job.Started = new(wholeSeconds(*traced.Start - begin))
+			job.RanFor = wholeSeconds(traced.Duration)
 		}
 		workload.Jobs = append(workload.Jobs, job)
 		if held := job.Asked * options.GPUsPerNode; traced.GPUs > held {
@@ -129,7 +129,7 @@ func NewWorkload(name string, trace Trace, options WorkloadOptions) Workload {
 // its largest size there: whole seconds, at least one.
 func (j *WorkloadJob) alone(pool int) time.Duration {
 	perSecond := scale(time.Second, j.speed(j.atMost(pool)))
-	span := roundUp(time.Duration(float64(j.Work)/float64(perSecond)*float64(time.Second)), time.Second)
+	span := wholeSeconds(time.Duration(float64(j.Work) / float64(perSecond) * float64(time.Second)))
 	if j.Fate == OutcomeHung {
 		span = min(span, j.HangAfter)
 	}
@@ -194,10 +194,10 @@ func (w Workload) Disturb(d Disturbance, seed uint64) Workload {
 	return disturbed
 }
 
-// roundUp rounds d, at least 0, up to a multiple of unit.
-func roundUp(d, unit time.Duration) time.Duration {
-	if rest := d % unit; rest > 0 {
-		return d + unit - rest
+// wholeSeconds rounds d, at least 0, up to whole seconds.
+func wholeSeconds(d time.Duration) time.Duration {
+	if rest := d % time.Second; rest > 0 {
+		return d + time.Second - rest
 	}
 	return d
 }

@@ -103,7 +103,7 @@ func describePolicies() string {
 // defaultPolicies are the paper's two, the objective beyond it, and what is no more than
 // a rule.
 func defaultPolicies() []string {
-	return []string{"greedy", "optimal", sim.MaxMinPolicy, "fifo", "srpt"}
+	return []string{"greedy", "optimal", "total-time", sim.MaxMinPolicy, "fifo", "srpt"}
 }
 
 // describeVariations lists what --vary draws.

@@ -167,6 +167,7 @@ func (p *Policy) decide(
 	}
 	options := p.Options
 	options.TimeBudget = budget
+	options.NoBound = true // A simulation wants the nodes of greedy, not how good they are.
 	answer, err := allocator.Allocate(ctx, s, options)
 	if err != nil {
 		return nil, decision, err

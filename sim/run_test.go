@@ -485,7 +485,7 @@ func TestOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := solver.Options{
-		Backend: solver.BackendExact, Admission: solver.AdmissionPreemptive, TimeBudget: 2 * second,
+		Backend: solver.BackendExact, Admission: solver.AdmissionPreemptive, TimeBudget: 2 * second, NoBound: true,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("options (-want +got):\n%s", diff)

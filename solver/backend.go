@@ -149,7 +149,11 @@ const OptimalGap = 1e-9
 const tiny = 1e-12
 
 // RelativeGap returns (bound - objective) / max(|bound|, |objective|, tiny), how
-// much better than the objective a plan could be; it is never negative.
+// much better than the objective a plan could be; it is never negative, and +Inf where
+// the bound is.
 func RelativeGap(objective, bound float64) float64 {
+	if math.IsInf(bound, 1) {
+		return bound
+	}
 	return max(0, bound-objective) / max(math.Abs(bound), math.Abs(objective), tiny)
 }

@@ -27,6 +27,10 @@ type Options struct {
 	// Admission is who gets nodes when the minimums do not all fit; "" means
 	// AdmissionFIFO.
 	Admission Admission
+	// NoBound leaves out the bound of an answer without a search, greedy's: it is +Inf
+	// then, and so is the gap. For callers that only want the nodes, such as a simulation,
+	// since the bound takes far longer than the rules do.
+	NoBound bool
 }
 
 // DefaultOptions returns the options of an empty request.

@@ -72,7 +72,7 @@ func (c *Chain) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Optio
 	if chosen.Backend != solver.BackendGreedy && greedy.Outcome != solver.OutcomeAnswered {
 		attempts = append(attempts, greedy.Attempt)
 	}
-	bound, err := r.bound(ctx, chosen)
+	bound, err := r.bound(ctx, chosen, o.NoBound)
 	if err != nil {
 		return solver.Decision{}, err
 	}

@@ -17,7 +17,12 @@ const boundNoise = 1e-9
 // verification was cut short. A legal plan above the bound disproves it, which is a defect that no
 // answer may hide. Only a heuristic plan may exceed it, since it may leave an
 // admitted job waiting, which the model cannot.
-func (r *run) bound(ctx context.Context, a answer) (float64, error) {
+//
+// With noBound the bound of a heuristic plan is left at +Inf.
+func (r *run) bound(ctx context.Context, a answer, noBound bool) (float64, error) {
+	if noBound && a.result.Heuristic {
+		return math.Inf(1), nil
+	}
 	bound, complete := a.result.Bound, !math.IsInf(a.result.Bound, 1)
 	if own := r.verification; own != nil && own.Outcome == solver.OutcomeAnswered {
 		bound = min(bound, own.result.Bound)

@@ -241,6 +241,30 @@ func TestHeuristicPlanMayExceedTheBound(t *testing.T) {
 	}
 }
 
+func TestNoBound(t *testing.T) {
+	c := newChain(greedy(), exact())
+	c.config.Prover = bounds(func(context.Context, *solver.Problem) float64 {
+		t.Error("a bound is worked out that is not wanted")
+		return ownBound
+	})
+	o := solver.Options{Backend: solver.BackendGreedy, NoBound: true}.WithDefaults()
+	d, err := c.Allocate(t.Context(), twoJobs(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := d.Report; !math.IsInf(r.Bound, 1) || !math.IsInf(r.RelativeGap, 1) || r.Reason != solver.ReasonHeuristic {
+		t.Errorf("report = %+v; want no bound", r)
+	}
+	o.Backend = solver.BackendExact
+	d, err = c.Allocate(t.Context(), twoJobs(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := d.Report; r.Bound != bestObjective || r.Reason != solver.ReasonOptimal {
+		t.Errorf("report = %+v; want the bound that exact proves anyway", r)
+	}
+}
+
 func TestErrors(t *testing.T) {
 	const first, last = solver.BackendExact, solver.BackendGreedy
 	broken := errors.New("broken")

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/elastalloc/elastalloc/internal/parent"
+	"github.com/elastalloc/elastalloc/lab/parent"
 )
 
 func main() {

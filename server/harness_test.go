@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/elastalloc/elastalloc/internal/syncbuffer"
+	"github.com/elastalloc/elastalloc/internal/wait"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
@@ -126,20 +127,10 @@ func handledSeries(code codes.Code) string {
 // await waits until a series of /metrics has a value.
 func (h *harness) await(t *testing.T, name, want string) {
 	t.Helper()
-	poll(t, name+" is "+want, func() bool {
+	wait.Until(t, name+" is "+want, func() bool {
 		value, _ := h.series(t, name)
 		return value == want
 	})
-}
-
-// poll waits until something holds, and fails the test if it does not in a minute.
-func poll(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("in a minute it is not true that %s", what)
-		}
-	}
 }
 
 // dial connects to an in-memory listener.

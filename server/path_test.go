@@ -24,6 +24,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/elastalloc/elastalloc/internal/tracing"
+	"github.com/elastalloc/elastalloc/internal/wait"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -283,7 +284,7 @@ func TestCallsWithoutOneRequest(t *testing.T) {
 			t.Errorf("%s: answered", name)
 		}
 	}
-	poll(t, "both are logged", func() bool { return strings.Count(h.logs.String(), `"code":"InvalidArgument"`) == 2 })
+	wait.Until(t, "both are logged", func() bool { return strings.Count(h.logs.String(), `"code":"InvalidArgument"`) == 2 })
 	if h.logs.Line(`"level":"ERROR"`) != "" {
 		t.Errorf("a caller's fault is logged as an error:\n%s", h.logs)
 	}
@@ -302,7 +303,7 @@ func TestCompressedRequestsAreRefused(t *testing.T) {
 			t.Errorf("error is %v", err)
 		}
 	}
-	poll(t, "the call is logged", func() bool {
+	wait.Until(t, "the call is logged", func() bool {
 		return h.logs.Line(`"level":"INFO"`, `"code":"InvalidArgument"`, "no compressed requests") != ""
 	})
 }

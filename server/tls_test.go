@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/elastalloc/elastalloc/internal/testcert"
+	"github.com/elastalloc/elastalloc/internal/wait"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
@@ -75,7 +76,7 @@ func TestCertificatesAreReloaded(t *testing.T) {
 	if err := os.WriteFile(server.KeyFile, []byte("secret of the house"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	poll(t, "the bad key is noticed", func() bool {
+	wait.Until(t, "the bad key is noticed", func() bool {
 		if !answers(server, client) {
 			t.Fatal("the certificate before is not served any more")
 		}
@@ -86,7 +87,7 @@ func TestCertificatesAreReloaded(t *testing.T) {
 	}
 
 	renewedServer, renewedClient := testcert.New(t, serverFiles), testcert.New(t, clientFiles)
-	poll(t, "the renewed certificates are served", func() bool { return answers(renewedServer, renewedClient) })
+	wait.Until(t, "the renewed certificates are served", func() bool { return answers(renewedServer, renewedClient) })
 	if answers(server, renewedClient) || answers(renewedServer, client) {
 		t.Error("a certificate of before the rotation is of use")
 	}

@@ -141,12 +141,14 @@ func (a *answer) admission() elastallocv1.Admission {
 }
 
 // admitted returns which jobs the first come, first served rule admits: the running
-// ones, then the queue in order, up to the first whose smallest size does not fit.
+// ones, then the queue in order, up to the first whose smallest size does not fit. One
+// that the whole pool would not hold is passed over.
 func (a *answer) admitted() []bool {
-	admitted, free := make([]bool, len(a.jobs)), int(a.request.GetSnapshot().GetTotalNodes())
+	pool := int(a.request.GetSnapshot().GetTotalNodes())
+	admitted, free := make([]bool, len(a.jobs)), pool
 	for _, running := range []bool{true, false} {
 		for i := range a.jobs {
-			if (a.jobs[i].current > 0) != running {
+			if (a.jobs[i].current > 0) != running || a.jobs[i].sizes[0] > pool {
 				continue
 			}
 			if a.jobs[i].sizes[0] > free {

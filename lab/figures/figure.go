@@ -29,6 +29,8 @@ const (
 type Figure struct {
 	plot   *plot.Plot
 	legend plot.Legend
+	// below are the further plots of a figure that has several.
+	below []*plot.Plot
 }
 
 // Series is points of one kind, joined by a line.
@@ -169,7 +171,7 @@ func (f *Figure) padAxes() {
 
 // SVG returns the figure as a document of scalable vector graphics.
 func (f *Figure) SVG() ([]byte, error) {
-	canvas := vgsvg.New(width, height)
+	canvas := vgsvg.New(width, f.height())
 	f.draw(draw.New(canvas))
 	var text bytes.Buffer
 	_, err := canvas.WriteTo(&text)
@@ -180,7 +182,7 @@ func (f *Figure) SVG() ([]byte, error) {
 
 // PNG returns the figure as an image.
 func (f *Figure) PNG() ([]byte, error) {
-	canvas := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(pixelsPerInch))}
+	canvas := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(width, f.height()), vgimg.UseDPI(pixelsPerInch))}
 	f.draw(draw.New(canvas))
 	var content bytes.Buffer
 	_, err := canvas.WriteTo(&content)
@@ -193,7 +195,7 @@ func (f *Figure) draw(c draw.Canvas) {
 	c.Fill(c.Path())
 	c = draw.Crop(c, margin, -margin, margin, -margin)
 	legendWidth := f.legend.Rectangle(c).Size().X + 2*margin
-	f.plot.Draw(draw.Crop(c, 0, -legendWidth, 0, 0))
+	f.drawPlots(draw.Crop(c, 0, -legendWidth, 0, 0))
 	below := f.plot.Title.TextStyle.Font.Size + 2*f.plot.Title.Padding
 	f.legend.Draw(draw.Crop(c, c.Size().X-legendWidth+margin, 0, 0, -below))
 }

@@ -134,6 +134,26 @@ func TestHistogram(t *testing.T) {
 	shows(t, render(t, f), "Title", "ms", "share", "one", "0.01", "0.1", "1", "10")
 }
 
+func TestCumulative(t *testing.T) {
+	f, err := Cumulative("Title", "slowdown", "share", Sample{Name: "one", Values: []float64{1, 2, 50}}, Sample{Name: "none"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shows(t, render(t, f), "Title", "slowdown", "share", "one", "1", "2", "5", "10", "20", "50")
+}
+
+func TestStack(t *testing.T) {
+	var panels []*Figure
+	for _, title := range []string{"Above", "Below"} {
+		f, err := Lines(title, "x", "y", Series{Name: "one", X: []float64{1, 2}, Y: []float64{3, 4}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		panels = append(panels, f)
+	}
+	shows(t, render(t, Stack(panels...)), "Above", "Below", "one")
+}
+
 func TestStylesDiffer(t *testing.T) {
 	seen := make(map[any]bool)
 	for i := range 60 {
@@ -161,8 +181,8 @@ func TestOfRuns(t *testing.T) {
 		}
 	}
 	for baseline, want := range map[string][]string{
-		"greedy": {"queueing_time", "total_time", "additional_jobs", "decision_times"},
-		"fifo":   {"queueing_time", "total_time", "decision_times"},
+		"greedy": {"queueing_time", "total_time", "additional_jobs", "total_time_and_changes", "slowdown", "decision_times"},
+		"fifo":   {"queueing_time", "total_time", "total_time_and_changes", "slowdown", "decision_times"},
 	} {
 		named, err := OfRuns(runs, baseline)
 		if err != nil {

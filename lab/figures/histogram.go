@@ -3,6 +3,7 @@ package figures
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 
 	"gonum.org/v1/plot"
@@ -65,7 +66,14 @@ func Histogram(title, xLabel, yLabel string, smallest float64, samples ...Sample
 
 // powersOfTen marks an axis that shows logarithms: the powers of ten with a label,
 // their multiples without.
-func powersOfTen(lowest, highest float64) []plot.Tick {
+func powersOfTen(lowest, highest float64) []plot.Tick { return logTicks(lowest, highest, 1) }
+
+// oneTwoFive is powersOfTen with labels at 2 and 5 times each power, too.
+func oneTwoFive(lowest, highest float64) []plot.Tick { return logTicks(lowest, highest, 1, 2, 5) }
+
+// logTicks marks an axis that shows logarithms, with labels at some multiples of the
+// powers of ten.
+func logTicks(lowest, highest float64, labelled ...int) []plot.Tick {
 	var ticks []plot.Tick
 	for power := math.Floor(lowest); power <= highest; power++ {
 		for multiple := 1; multiple < 10; multiple++ {
@@ -74,8 +82,8 @@ func powersOfTen(lowest, highest float64) []plot.Tick {
 				continue
 			}
 			tick := plot.Tick{Value: at}
-			if multiple == 1 {
-				tick.Label = strconv.FormatFloat(math.Pow(10, power), 'f', max(0, int(-power)), 64)
+			if slices.Contains(labelled, multiple) {
+				tick.Label = strconv.FormatFloat(float64(multiple)*math.Pow(10, power), 'f', max(0, int(-power)), 64)
 			}
 			ticks = append(ticks, tick)
 		}

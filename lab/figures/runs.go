@@ -1,6 +1,7 @@
 package figures
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/elastalloc/elastalloc/sim"
@@ -18,7 +19,8 @@ const smallestSolve = 0.001
 
 // OfRuns draws runs of policies over pools: the mean queueing time, the mean total
 // time, the additional jobs compared with the baseline policy if it is among the runs,
-// and the histogram of decision times.
+// what the total time costs in time without nodes and rescales, the slowdown of short and
+// of long jobs, and the histogram of decision times.
 func OfRuns(runs []*sim.Result, baseline string) ([]Named, error) {
 	var policies []string
 	for _, run := range runs {
@@ -67,12 +69,96 @@ func OfRuns(runs []*sim.Result, baseline string) ([]Named, error) {
 			return nil, err
 		}
 	}
+	figure, err = costs(runs, policies, pool)
+	if err := add("total_time_and_changes", figure, err); err != nil {
+		return nil, err
+	}
+	figure, err = slowdowns(runs, policies)
+	if err := add("slowdown", figure, err); err != nil {
+		return nil, err
+	}
 	figure, err = Histogram("Decision times", "time of a decision (ms)", "share of decisions (%)", smallestSolve, times...)
 	if err := add("decision_times", figure, err); err != nil {
 		return nil, err
 	}
 	return figures, nil
 }
+
+// costs draws the mean total time and, below it, the time without nodes and the rescales
+// that it takes.
+func costs(runs []*sim.Result, policies []string, pool string) (*Figure, error) {
+	const minute = 60.0
+	var panels []*Figure
+	for _, panel := range []struct {
+		title, label string
+		of           func(*sim.Summary) float64
+	}{
+		{"Total time", "mean total time (min)", func(s *sim.Summary) float64 { return s.MeanTotalSeconds / minute }},
+		{"Time without nodes, in the queue and in pauses", "mean per job (min)", func(s *sim.Summary) float64 {
+			return s.MeanUnservedSeconds / minute
+		}},
+		{"Changes of nodes after the start", "rescales per job", func(s *sim.Summary) float64 {
+			return float64(s.Rescales) / float64(max(1, s.Jobs))
+		}},
+	} {
+		var series []Series
+		for _, policy := range policies {
+			s := Series{Name: policy}
+			for _, run := range sortedByNodes(runs, policy) {
+				summary := sim.Summarize(run, 0)
+				s.X, s.Y = append(s.X, float64(run.Nodes)), append(s.Y, panel.of(&summary))
+			}
+			series = append(series, s)
+		}
+		figure, err := Lines(panel.title, pool, panel.label, series...)
+		if err != nil {
+			return nil, err
+		}
+		panels = append(panels, figure)
+	}
+	return Stack(panels...), nil
+}
+
+// slowdowns draws how the slowdown is distributed on the smallest pool: among the half of
+// the jobs that are the shortest, and among the others.
+func slowdowns(runs []*sim.Result, policies []string) (*Figure, error) {
+	smallest := slices.MinFunc(runs, func(a, b *sim.Result) int { return a.Nodes - b.Nodes }).Nodes
+	var short, long []Sample
+	for _, policy := range policies {
+		run := find(runs, policy, smallest)
+		if run == nil {
+			continue
+		}
+		var alone []float64
+		for i := range run.Jobs {
+			alone = append(alone, run.Jobs[i].Alone.Seconds())
+		}
+		median := sim.Quantile(alone, 0.5)
+		of := []Sample{{Name: policy}, {Name: policy}}
+		for i := range run.Jobs {
+			half := 0
+			if alone[i] > median {
+				half = 1
+			}
+			of[half].Values = append(of[half].Values, max(run.Jobs[i].Slowdown(), smallestSlowdown))
+		}
+		short, long = append(short, of[0]), append(long, of[1])
+	}
+	const label, share = "slowdown: total time by the time alone in the pool", "share of jobs at most (%)"
+	above, err := Cumulative(fmt.Sprintf("Slowdown of the shorter half of the jobs, %d nodes", smallest), label, share, short...)
+	if err != nil {
+		return nil, err
+	}
+	below, err := Cumulative("Slowdown of the longer half", label, share, long...)
+	if err != nil {
+		return nil, err
+	}
+	return Stack(above, below), nil
+}
+
+// smallestSlowdown is the least slowdown that a figure shows: a recorded job may have
+// been faster than alone in the pool.
+const smallestSlowdown = 0.1
 
 // sortedByNodes returns the runs of a policy by the size of their pools.
 func sortedByNodes(runs []*sim.Result, policy string) []*sim.Result {

@@ -1,0 +1,74 @@
+package figures
+
+import (
+	"math"
+	"slices"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// panelHeight is the height of one of several plots in a figure.
+const panelHeight = 7 * vg.Centimeter
+
+// Stack returns a figure of plots one below the other. They show the same series, so that
+// the legend is the first one's.
+func Stack(panels ...*Figure) *Figure {
+	stacked := *panels[0]
+	for _, panel := range panels[1:] {
+		stacked.below = append(stacked.below, panel.plot)
+	}
+	return &stacked
+}
+
+// height returns the height of the figure.
+func (f *Figure) height() vg.Length {
+	if len(f.below) == 0 {
+		return height
+	}
+	return vg.Length(1+len(f.below)) * panelHeight
+}
+
+// drawPlots draws the plots one below the other.
+func (f *Figure) drawPlots(c draw.Canvas) {
+	plots := append([]*plot.Plot{f.plot}, f.below...)
+	rest := c.Size().Y / vg.Length(len(plots))
+	for i, p := range plots {
+		top := vg.Length(i) * rest
+		bottom := vg.Length(len(plots)-1-i) * rest
+		if i > 0 {
+			top += margin // to the plot above
+		}
+		p.Draw(draw.Crop(c, 0, 0, bottom, -top))
+	}
+}
+
+// Cumulative draws the distribution of values greater than 0 on a logarithmic axis: the
+// percentage of each sample that is at most a value.
+func Cumulative(title, xLabel, yLabel string, samples ...Sample) (*Figure, error) {
+	f := newFigure(title, xLabel, yLabel)
+	f.plot.Add(plotter.NewGrid())
+	for i, sample := range samples {
+		if len(sample.Values) == 0 {
+			continue
+		}
+		var steps plotter.XYs
+		for n, value := range slices.Sorted(slices.Values(sample.Values)) {
+			x, share := math.Log10(value), 100/float64(len(sample.Values))
+			steps = append(steps, plotter.XY{X: x, Y: float64(n) * share}, plotter.XY{X: x, Y: float64(n+1) * share})
+		}
+		line, err := plotter.NewLine(steps)
+		if err != nil {
+			return nil, err
+		}
+		line.LineStyle = styleOf(i).line
+		f.plot.Add(line)
+		f.legend.Add(sample.Name, line)
+	}
+	f.plot.X.Tick.Marker = plot.TickerFunc(oneTwoFive)
+	f.plot.Y.Min = 0
+	f.padAxes()
+	return f, nil
+}

@@ -2,6 +2,7 @@ package exact
 
 import (
 	"math"
+	"math/bits"
 	"slices"
 )
 
@@ -9,27 +10,28 @@ import (
 // shares and costs. It returns the class of each, and one job of each class.
 func (in *instance) classes(jobs []int) (classOf, classes []int) {
 	classOf = make([]int, len(jobs))
-	byHash := make(map[uint64][]int)
+	// An open-addressing hash table of classes, -1 where empty.
+	table := make([]int32, 1<<bits.Len(uint(2*len(jobs))))
+	for slot := range table {
+		table[slot] = -1
+	}
+	mask := len(table) - 1
 	for n, i := range jobs {
 		j := &in.jobs[i]
 		hash := uint64(len(j.sizes))
 		for k := range j.sizes {
-			hash = (hash ^ math.Float64bits(j.later[k])) * 1099511628211
-			hash = (hash ^ math.Float64bits(j.cost[k])) * 1099511628211
+			hash = (hash ^ math.Float64bits(j.later[k]) ^ math.Float64bits(j.cost[k])<<1) * 1099511628211
+			hash ^= hash >> 29
 		}
-		class := -1
-		for _, known := range byHash[hash] {
-			if j.equals(&in.jobs[classes[known]]) {
-				class = known
-				break
-			}
+		slot := int(hash) & mask
+		for table[slot] >= 0 && !j.equals(&in.jobs[classes[table[slot]]]) {
+			slot = (slot + 1) & mask
 		}
-		if class < 0 {
-			class = len(classes)
+		if table[slot] < 0 {
+			table[slot] = int32(len(classes))
 			classes = append(classes, i)
-			byHash[hash] = append(byHash[hash], class)
 		}
-		classOf[n] = class
+		classOf[n] = int(table[slot])
 	}
 	return classOf, classes
 }

@@ -13,13 +13,16 @@ type clock struct {
 	ctx context.Context
 	// every is the work between two questions, left what remains of it.
 	every, left int
-	ended       bool
+	// work is all that was counted.
+	work  int
+	ended bool
 }
 
 func newClock(ctx context.Context, every int) *clock { return &clock{ctx: ctx, every: every} }
 
 // up counts work and reports whether time is up.
 func (c *clock) up(work int) bool {
+	c.work += work
 	if c.left -= work; c.left < 0 && !c.ended {
 		c.left = c.every
 		c.ended = c.ctx.Err() != nil

@@ -38,6 +38,11 @@ type coreSearch struct {
 	ahead  *lookAhead
 	limit  float64 // loss that a solution must stay below
 
+	// until is the clock's count of work at which the search is given up, 0 for never;
+	// gaveUp says that it was.
+	until  int
+	gaveUp bool
+
 	now, next  beam
 	trail      []link
 	best       float64 // least loss found
@@ -59,27 +64,50 @@ const (
 	maxCells         = 20_000_000
 )
 
-// newCoreSearch prepares the search for solutions of the subproblem that lose less than
-// limit. It returns nil if there is too much to search.
-func newCoreSearch(c *clock, d *dual, b *subproblem, prices []float64, limit float64) *coreSearch {
+// newCoreSearch prepares the search for solutions of the subproblem that was entered
+// last, those that lose less than limit, over at most so many columns a job. It returns nil
+// if there is too much to search.
+func newCoreSearch(c *clock, d *dual, prices []float64, limit float64, most int) *coreSearch {
 	in := d.in
+	lists, byUnit := make([][]column, len(in.finishing)), make([][]column, len(d.units))
+	var e enumerator
+	total := 0
+	for f := range in.finishing {
+		n := d.unitOf[f]
+		if byUnit[n] == nil {
+			u := &d.units[n]
+			_, phi := d.bestColumn(u, prices)
+			if c.up(len(u.active) * in.steps) {
+				return nil
+			}
+			plans, ok := e.list(c, &in.jobs[u.job], prices, u.allowed, phi, limit, most)
+			if !ok || len(plans) == 0 {
+				return nil
+			}
+			byUnit[n] = plans
+		}
+		if total += len(byUnit[n]); total > maxColumns {
+			return nil
+		}
+		lists[f] = slices.Clone(byUnit[n])
+	}
+	return newCoreSearchOver(c, in, prices, lists, limit, nil)
+}
+
+// newCoreSearchOver prepares the search over the given columns of each finishing job,
+// by rising loss, at least one of each. The look-ahead starts from start, if that is not
+// nil. It returns nil if there is too much to search.
+func newCoreSearchOver(
+	c *clock, in *instance, prices []float64, lists [][]column, limit float64, start func(i, t, k int) float64,
+) *coreSearch {
 	s := &coreSearch{
 		in: in, prices: prices, base: newPlan(in), free: make([]int, in.steps), limit: limit,
 		best: math.Inf(1), bestLink: -1, dropped: math.Inf(1),
 	}
 	used := make([]int, in.steps)
 	separableBase(in, prices, s.base, used)
-	var e enumerator
-	total := 0
 	for f, i := range in.finishing {
-		if c.up(len(d.columns[f].active) * in.steps) {
-			return nil
-		}
-		_, phi := d.bestColumn(f, prices)
-		plans, ok := e.list(c, &in.jobs[i], prices, b.allowedFor(f, in.steps), phi, limit, maxColumnsPerJob)
-		if total += len(plans); !ok || len(plans) == 0 || total > maxColumns {
-			return nil
-		}
+		plans := lists[f]
 		j := &in.jobs[i]
 		copy(s.base[i], plans[0].chosen)
 		for t, k := range s.base[i] {
@@ -99,7 +127,7 @@ func newCoreSearch(c *clock, d *dual, b *subproblem, prices []float64, limit flo
 		s.free[t] = in.capacity[t] - used[t]
 	}
 	slices.SortStableFunc(s.jobs, func(a, b coreJob) int { return cmp.Compare(len(b.plans), len(a.plans)) })
-	if !s.look(c) {
+	if !s.look(c, start) {
 		return nil
 	}
 	return s
@@ -107,7 +135,7 @@ func newCoreSearch(c *clock, d *dual, b *subproblem, prices []float64, limit flo
 
 // look builds the step tables and the look-ahead. It returns false if they are too
 // large or time is up.
-func (s *coreSearch) look(c *clock) bool {
+func (s *coreSearch) look(c *clock, start func(i, t, k int) float64) bool {
 	steps := s.in.steps
 	s.tables = make([]*stepTable, steps)
 	last := make([]series, steps)
@@ -139,23 +167,26 @@ func (s *coreSearch) look(c *clock) bool {
 		}
 		last[t] = last[t].trimmed()
 	}
-	s.ahead = newLookAhead(c, s.jobs, last, s.limit)
+	s.ahead = newLookAhead(c, s.jobs, last, s.limit, start)
 	return s.ahead != nil
 }
 
-// run searches with a beam of the given width, after sharpening the look-ahead if
-// that is asked for; proven is a loss that every solution of the subproblem is known to
-// have. It may lower s.limit. It returns a lower bound on the
-// loss of every solution of the subproblem, at most limit; if a solution that loses less
-// than limit was found, s.best is its loss.
-func (s *coreSearch) run(c *clock, width int, sharpen bool, proven float64) float64 {
+// prepare sharpens the look-ahead, if that is asked for, and then may lower s.limit;
+// proven is a loss that every solution of the subproblem is known to have. It returns
+// false if time was up meanwhile: the search must not be run.
+func (s *coreSearch) prepare(c *clock, sharpen bool, proven float64) bool {
+	return !sharpen || s.ahead.sharpen(c, s.until) && s.narrow(c, proven)
+}
+
+// run searches with a beam of the given width. It returns a lower bound on the loss of
+// every solution of the subproblem, at most limit; if a solution that loses less than
+// limit was found, s.best is its loss.
+func (s *coreSearch) run(c *clock, width int) float64 {
 	steps := s.in.steps
 	excess := make([]int32, steps)
 	s.now.reset(steps)
 	s.trail = s.trail[:0]
-	if sharpen && !(s.ahead.sharpen(c) && s.narrow(c, proven)) {
-		return min(proven, s.limit)
-	}
+	s.best, s.bestLink, s.bestExcess, s.dropped = math.Inf(1), -1, nil, math.Inf(1)
 	bound := s.ahead.bound()
 	if bound >= s.limit {
 		return s.limit
@@ -165,7 +196,7 @@ func (s *coreSearch) run(c *clock, width int, sharpen bool, proven float64) floa
 	for n := range s.jobs {
 		s.next.reset(steps)
 		for from := range s.now.size() {
-			if c.up(len(s.jobs[n].plans) * steps) {
+			if s.gaveUp = s.until > 0 && c.work > s.until; s.gaveUp || c.up(len(s.jobs[n].plans)*steps) {
 				return min(s.dropped, s.limit, slices.Min(s.now.bound))
 			}
 			s.expand(n, from, excess)
@@ -189,7 +220,7 @@ func (s *coreSearch) narrow(c *clock, proven float64) bool {
 		return true
 	}
 	s.limit, s.ahead.limit = limit, limit
-	return s.ahead.sharpen(c)
+	return s.ahead.sharpen(c, s.until)
 }
 
 // expand adds the states that job n's plans lead to from a state.

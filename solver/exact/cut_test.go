@@ -33,15 +33,17 @@ func (c *countdown) Err() error {
 //nolint:gochecknoglobals // A flag of the test binary.
 var cutsPerSearch = flag.Int("cuts", 40, "cuts of each search, 0 for every question about time")
 
+// asksOften is work between two questions, a thousandth of what the product does.
+const asksOften = 100
+
 // endless is more questions than any search asks.
 const endless = math.MaxInt / 2
 
 // checkCuts cuts a search at questions about time from the first to the last: the plan
 // must be legal, the objective at most the optimum, the bound at least the optimum. It
-// returns the number of cuts.
-func checkCuts(t rapid.TB, p *solver.Problem) int {
+// returns the number of cuts. The search asks whenever it has done so much work.
+func checkCuts(t rapid.TB, p *solver.Problem, work int) int {
 	t.Helper()
-	const work = 100 // asks a thousand times as often as the product does
 	whole := &countdown{Context: context.Background(), left: endless}
 	result, err := exact.NewAsking(work).Solve(whole, p, solver.SolveOptions{})
 	if err != nil || result.Limit != solver.LimitNone {
@@ -65,9 +67,9 @@ func checkCuts(t rapid.TB, p *solver.Problem) int {
 		cuts++
 	}
 	bounding := &countdown{Context: context.Background(), left: endless}
-	exact.NewAsking(100).Bound(bounding, p)
+	exact.NewAsking(work).Bound(bounding, p)
 	for left := 0; left < bounding.asked; left += stride(bounding.asked) {
-		if bound := exact.NewAsking(100).Bound(&countdown{Context: context.Background(), left: left}, p); bound < least || math.IsInf(bound, 1) {
+		if bound := exact.NewAsking(work).Bound(&countdown{Context: context.Background(), left: left}, p); bound < least || math.IsInf(bound, 1) {
 			t.Fatalf("bound cut at question %d of %d: %.15g, optimum %.15g", left, bounding.asked, bound, optimum)
 		}
 		cuts++
@@ -88,7 +90,7 @@ func TestCutAnywhere(t *testing.T) {
 	cuts := 0
 	rapid.Check(t, func(t *rapid.T) {
 		limits := solvertest.Limits{Jobs: 8, Steps: 5, Sizes: 5, Nodes: 40}
-		cuts += checkCuts(t, solvertest.ProblemsWithin(limits).Draw(t, "problem"))
+		cuts += checkCuts(t, solvertest.ProblemsWithin(limits).Draw(t, "problem"), asksOften)
 	})
 	t.Logf("%d cuts", cuts)
 }
@@ -101,8 +103,24 @@ func TestCutSharedInstances(t *testing.T) {
 	cuts := 0
 	for _, instance := range solvertest.Instances(t, 60) {
 		t.Run(instance.Name, func(t *testing.T) {
-			cuts += checkCuts(t, solver.NewProblem(instance.Snapshot, solver.AdmissionFIFO))
+			cuts += checkCuts(t, solver.NewProblem(instance.Snapshot, solver.AdmissionFIFO), asksOften)
 		})
+	}
+	t.Logf("%d cuts", cuts)
+}
+
+// TestCutSweeps cuts proofs that need prices per size.
+func TestCutSweeps(t *testing.T) {
+	if testing.Short() {
+		t.Skip("in short mode")
+	}
+	cuts := 0
+	for _, s := range []shape{
+		{jobs: 24, nodes: 48, steps: 5, groups: 1, sizes: 4, running: true, admission: solver.AdmissionPreemptive},
+		{jobs: 30, nodes: 90, steps: 12, groups: 1, admission: solver.AdmissionFIFO},
+		{jobs: 9, nodes: 40, steps: 6, groups: 2, sizes: 4, running: true, admission: solver.AdmissionOptimized},
+	} {
+		t.Run(s.String(), func(t *testing.T) { cuts += checkCuts(t, s.problem(), 10_000) })
 	}
 	t.Logf("%d cuts", cuts)
 }

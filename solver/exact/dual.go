@@ -62,12 +62,20 @@ type subproblem struct {
 // allowedFor returns the restriction of the f-th finishing job.
 func (b *subproblem) allowedFor(f, steps int) []uint64 { return b.allowed[f*steps : (f+1)*steps] }
 
-// columnSet is the plans of one finishing job found so far.
+// columnSet is the plans found so far of a class of equal finishing jobs.
 type columnSet struct {
 	chosen []uint8   // steps per column
 	nodes  []float64 // steps per column
 	values []float64
-	// active are the columns that lie in the current subproblem.
+}
+
+// unit is the jobs of a class that a subproblem restricts alike: they have the same
+// best plan at any prices.
+type unit struct {
+	class, job int
+	count      float64
+	allowed    []uint64
+	// active are the columns of the class that lie in the subproblem.
 	active []int32
 }
 
@@ -84,22 +92,32 @@ func (set *columnSet) net(column int32, prices []float64) float64 {
 type dual struct {
 	in      *instance
 	curves  []stepCurve
-	columns []columnSet // one per finishing job
+	classOf []int       // of each finishing job
+	columns []columnSet // one per class
 	caps    []float64   // prices from which on every job holds its smallest size
 	pricer  pricer
 	newton  newton
+	// units are those of the current subproblem, unitOf that of each finishing job, and
+	// unitsOf those of each class.
+	units   []unit
+	unitOf  []int
+	unitsOf [][]int
 	// net is scratch for a job's columns: value less price, then probability.
 	net []float64
 }
 
 // newDual prepares the search for prices. Where time is up it is not complete.
 func newDual(c *clock, in *instance) *dual {
+	classOf, classes := in.classes(in.finishing)
 	return &dual{
 		in:      in,
 		curves:  newStepCurves(c, in),
-		columns: make([]columnSet, len(in.finishing)),
+		classOf: classOf,
+		columns: make([]columnSet, len(classes)),
 		newton:  newNewton(in.steps),
 		caps:    priceCaps(c, in),
+		unitOf:  make([]int, len(classOf)),
+		unitsOf: make([][]int, len(classes)),
 	}
 }
 
@@ -132,43 +150,65 @@ func priceCaps(c *clock, in *instance) []float64 {
 	return caps
 }
 
-// add keeps a plan of the f-th finishing job as a column.
-func (d *dual) add(f int, chosen []uint8) {
-	j := &d.in.jobs[d.in.finishing[f]]
-	set := &d.columns[f]
+// add keeps a plan of a class as a column.
+func (d *dual) add(class int, j *job, chosen []uint8) {
+	set := &d.columns[class]
 	set.chosen = append(set.chosen, chosen...)
 	for _, k := range chosen {
 		set.nodes = append(set.nodes, float64(j.sizes[k]))
 	}
-	set.active = append(set.active, int32(len(set.values)))
 	set.values = append(set.values, j.value(chosen))
-}
-
-// enter makes active the columns that lie in the subproblem.
-func (d *dual) enter(b *subproblem) {
-	steps := d.in.steps
-	for f := range d.columns {
-		set := &d.columns[f]
-		allowed := b.allowedFor(f, steps)
-		set.active = set.active[:0]
-		for c := range set.values {
-			inside := true
-			for t, k := range set.chosen[c*steps : (c+1)*steps] {
-				inside = inside && allowed[t]&(1<<k) != 0
-			}
-			if inside {
-				set.active = append(set.active, int32(c))
-			}
-		}
+	for _, n := range d.unitsOf[class] {
+		d.units[n].admit(int32(len(set.values)-1), chosen)
 	}
 }
 
-// bestColumn returns the active column of the f-th finishing job of the
-// largest net value at the given prices, and that value; -1 if there is none.
-func (d *dual) bestColumn(f int, prices []float64) (column int, net float64) {
-	set := &d.columns[f]
+// admit makes a column active if it lies in the subproblem.
+func (u *unit) admit(column int32, chosen []uint8) {
+	for t, k := range chosen {
+		if u.allowed[t]&(1<<k) == 0 {
+			return
+		}
+	}
+	u.active = append(u.active, column)
+}
+
+// enter makes the units of a subproblem and the columns that lie in it active.
+func (d *dual) enter(b *subproblem) {
+	steps := d.in.steps
+	old := d.units
+	d.units = d.units[:0]
+	for class := range d.unitsOf {
+		d.unitsOf[class] = d.unitsOf[class][:0]
+	}
+	for f, class := range d.classOf {
+		allowed := b.allowedFor(f, steps)
+		at := slices.IndexFunc(d.unitsOf[class], func(n int) bool { return slices.Equal(d.units[n].allowed, allowed) })
+		if at >= 0 {
+			d.unitOf[f] = d.unitsOf[class][at]
+			d.units[d.unitOf[f]].count++
+			continue
+		}
+		n := len(d.units)
+		d.unitOf[f], d.unitsOf[class] = n, append(d.unitsOf[class], n)
+		u := unit{class: class, job: d.in.finishing[f], count: 1, allowed: allowed}
+		if n < len(old) {
+			u.active = old[n].active[:0]
+		}
+		set := &d.columns[class]
+		for column := range set.values {
+			u.admit(int32(column), set.chosen[column*steps:(column+1)*steps])
+		}
+		d.units = append(d.units, u)
+	}
+}
+
+// bestColumn returns the active column of a unit of the largest net value at the given
+// prices, and that value; -1 if there is none.
+func (d *dual) bestColumn(u *unit, prices []float64) (column int, net float64) {
+	set := &d.columns[u.class]
 	column, net = -1, math.Inf(-1)
-	for _, c := range set.active {
+	for _, c := range u.active {
 		if value := set.net(c, prices); value > net {
 			column, net = int(c), value
 		}
@@ -176,8 +216,11 @@ func (d *dual) bestColumn(f int, prices []float64) (column int, net float64) {
 	return column, net
 }
 
-// bound returns L(prices) over the subproblem. Every finishing job is priced; plans that
-// beat its columns become columns, and their number is returned. The bound is
+// unit returns the unit of the f-th finishing job.
+func (d *dual) unit(f int) *unit { return &d.units[d.unitOf[f]] }
+
+// bound returns L(prices) over the subproblem. Every unit is priced; plans that beat
+// its columns become columns, and the number of jobs they are for is returned. The bound is
 // -Inf if some job has no plan in the subproblem, and +Inf if time was up before it was
 // known.
 func (d *dual) bound(c *clock, b *subproblem, prices []float64) (bound float64, found int) {
@@ -185,20 +228,20 @@ func (d *dual) bound(c *clock, b *subproblem, prices []float64) (bound float64, 
 		net, _ := d.curves[t].at(price)
 		bound += float64(d.in.capacity[t])*price + net
 	}
-	for f, i := range d.in.finishing {
-		_, floor := d.bestColumn(f, prices)
-		phi, chosen := d.pricer.price(c, &d.in.jobs[i], prices, b.allowedFor(f, d.in.steps), floor)
-		if c.up(len(d.columns[f].active) * d.in.steps) {
+	for n := range d.units {
+		u := &d.units[n]
+		j := &d.in.jobs[u.job]
+		_, floor := d.bestColumn(u, prices)
+		phi, chosen := d.pricer.price(c, j, prices, u.allowed, floor)
+		if c.up(len(u.active) * d.in.steps) {
 			return math.Inf(1), found
 		}
-		if chosen != nil {
-			// A plan that is better by rounding only would be found again and again.
-			if phi > floor+d.in.precision/8 {
-				found++
-				d.add(f, chosen)
-			}
+		// A plan that is better by rounding only would be found again and again.
+		if chosen != nil && phi > floor+d.in.precision/8 {
+			found += int(u.count)
+			d.add(u.class, j, chosen)
 		}
-		bound += phi
+		bound += u.count * phi
 	}
 	return bound, found
 }
@@ -320,31 +363,32 @@ func (d *dual) smooth(c *clock, prices []float64, temperature float64) float64 {
 		n.gradient[t] = float64(d.in.capacity[t]) - nodes - temperature/price + temperature/slack
 		n.hessian[t*n.steps+t] = curvature + temperature/(price*price) + temperature/(slack*slack)
 	}
-	for f := range d.columns {
-		total += d.smoothJob(f, prices, temperature, n)
-		if c.up(len(d.columns[f].active) * 2 * len(prices)) {
+	for m := range d.units {
+		u := &d.units[m]
+		total += d.smoothUnit(u, u.count, prices, temperature)
+		if c.up(len(u.active) * 2 * len(prices)) {
 			break
 		}
 	}
 	return total
 }
 
-// smoothJob returns the soft maximum of a finishing job's columns and adds its
-// derivatives: less the expected nodes per step, and their covariance divided by
-// the temperature.
-func (d *dual) smoothJob(f int, prices []float64, temperature float64, n *newton) float64 {
-	set := &d.columns[f]
+// smoothUnit returns the soft maximum of a unit's columns times a count of jobs, and
+// adds its derivatives to those in d.newton: less the expected nodes per step, and their
+// covariance divided by the temperature.
+func (d *dual) smoothUnit(u *unit, count float64, prices []float64, temperature float64) float64 {
+	n, set := &d.newton, &d.columns[u.class]
 	steps := len(prices)
 	d.net = d.net[:0]
 	most := math.Inf(-1)
-	for _, c := range set.active {
+	for _, c := range u.active {
 		net := set.net(c, prices)
 		d.net = append(d.net, net)
 		most = max(most, net)
 	}
 	sum := 0.0
 	clear(n.mean)
-	for m, c := range set.active {
+	for m, c := range u.active {
 		x := (d.net[m] - most) / temperature
 		if x < -36 {
 			d.net[m] = 0
@@ -359,13 +403,13 @@ func (d *dual) smoothJob(f int, prices []float64, temperature float64, n *newton
 	}
 	for t := range n.mean {
 		n.mean[t] /= sum
-		n.gradient[t] -= n.mean[t]
+		n.gradient[t] -= count * n.mean[t]
 	}
-	for m, c := range set.active {
+	for m, c := range u.active {
 		if d.net[m] == 0 || d.net[m] == sum {
 			continue
 		}
-		weight := d.net[m] / sum / temperature
+		weight := count * d.net[m] / sum / temperature
 		nodes := set.nodes[int(c)*steps : (int(c)+1)*steps]
 		for t := range nodes {
 			scaled := weight * (nodes[t] - n.mean[t])
@@ -374,5 +418,5 @@ func (d *dual) smoothJob(f int, prices []float64, temperature float64, n *newton
 			}
 		}
 	}
-	return most + temperature*math.Log(sum)
+	return count * (most + temperature*math.Log(sum))
 }

@@ -12,6 +12,9 @@
 //	pricing.go     a job's best plan at given prices, by label setting
 //	root.go        where the search for prices starts
 //	dual.go        the best prices: column generation on a smoothed master
+//	sizeprices.go  a price per size in the place of one per node
+//	bundle.go      the best of those, by a proximal bundle
+//	decompose.go   the search at those prices
 //	incumbent.go   a legal plan from prices, job by job
 //	rollout.go     a legal plan from prices, step by step
 //	classes.go     which jobs are equal
@@ -94,7 +97,7 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 	p.ReleaseFinished(result.Plan)
 	objective := p.Objective(result.Plan)
 	result.Bound = in.objectiveBound(bound)
-	if result.Bound < objective+noise*in.scale*in.unit {
+	if result.Bound < objective+4*noise*in.scale*in.unit {
 		result.Bound = objective // they differ by rounding only
 	}
 	return result, nil

@@ -184,10 +184,11 @@ func (b *builder) byRegret(prices []float64) []int {
 		}
 	}
 	for f, i := range in.finishing {
-		best, net := b.dual.bestColumn(f, prices)
+		u := b.dual.unit(f)
+		best, net := b.dual.bestColumn(u, prices)
 		regret[i] = math.Inf(1)
-		set := &b.dual.columns[f]
-		for _, c := range set.active {
+		set := &b.dual.columns[u.class]
+		for _, c := range u.active {
 			if int(c) != best {
 				regret[i] = min(regret[i], net-set.net(c, prices))
 			}

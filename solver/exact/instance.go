@@ -211,7 +211,7 @@ func (in *instance) estimate(c *clock) {
 		}
 		gained, left = gained+l.gain, left-l.nodeSteps
 	}
-	in.most = in.least + gained
+	in.most = in.least + gained + noise*(in.scale+gained)
 	in.scale += gained
 }
 

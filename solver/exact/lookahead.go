@@ -20,7 +20,7 @@ import (
 // so that sum_(j>=n) c_j + sum_t E_(n,t)(a_t) bounds what is still lost in state a.
 // (This is Lagrangian decomposition: Guignard and Kim, "Lagrangean decomposition"
 // (1987).) To start with, u is the least loss of a plan with those excess nodes,
-// divided by T. Sweeps then raise the bound by block coordinate ascent, job after
+// divided by T, or what prices per size say. Sweeps then raise the bound by block coordinate ascent, job after
 // job, forward and backward: with M_t(e) the best that the knapsack of step t does
 // around job j if it holds e, the loss through one of its plans is
 // q = loss + sum_t M_t(e_t), and
@@ -44,6 +44,7 @@ const (
 
 // lookAhead bounds what the core search still loses from a state on.
 type lookAhead struct {
+	start func(i, t, k int) float64
 	steps int
 	limit float64
 	jobs  []coreJob
@@ -67,9 +68,10 @@ type lookAhead struct {
 
 // newLookAhead prepares the look-ahead over the jobs, whose plans are by rising
 // loss; last[t] is D_t as a function of the excess nodes of all of them.
-func newLookAhead(c *clock, jobs []coreJob, last []series, limit float64) *lookAhead {
+// start, if not nil, is the u to start with, by job of the instance, step and size.
+func newLookAhead(c *clock, jobs []coreJob, last []series, limit float64, start func(i, t, k int) float64) *lookAhead {
 	l := &lookAhead{
-		steps: len(last), limit: limit, jobs: jobs,
+		start: start, steps: len(last), limit: limit, jobs: jobs,
 		levels: make([][][]int32, len(jobs)), split: make([][][]float64, len(jobs)),
 		kept: make([]float64, len(jobs)), rest: make([]float64, len(jobs)+1),
 		after: make([][]series, len(jobs)+1), before: make([][]series, len(jobs)+1),
@@ -90,7 +92,10 @@ func newLookAhead(c *clock, jobs []coreJob, last []series, limit float64) *lookA
 	}
 	l.after[len(jobs)] = last
 	for n := len(jobs) - 1; n >= 0; n-- {
-		l.after[n] = l.behind(n)
+		if start != nil {
+			l.keep(n)
+		}
+		l.after[n], l.rest[n] = l.behind(n), l.rest[n+1]+l.kept[n]
 		if c.up(l.width(n)) {
 			return nil
 		}
@@ -111,7 +116,11 @@ func (l *lookAhead) index(n, t int) {
 		}
 		if at == len(levels) {
 			levels = append(levels, p.excess[t])
-			split = append(split, p.loss/float64(l.steps))
+			if l.start != nil {
+				split = append(split, l.start(l.jobs[n].job, t, int(p.chosen[t])))
+			} else {
+				split = append(split, p.loss/float64(l.steps))
+			}
 		}
 		p.at[t] = uint16(at)
 	}
@@ -148,10 +157,11 @@ func (l *lookAhead) width(n int) int {
 	return width
 }
 
-// sharpen sweeps until that stops paying off. It returns false if time was up in the
+// sharpen sweeps until that stops paying off or the clock's work reaches until, 0 for
+// never. It returns false if time was up in the
 // middle of a sweep: the split is then no longer that of the functions made from it,
 // and the look-ahead bounds nothing.
-func (l *lookAhead) sharpen(c *clock) bool {
+func (l *lookAhead) sharpen(c *clock, until int) bool {
 	if l.work() > maxSweepWork {
 		return true
 	}
@@ -160,6 +170,9 @@ func (l *lookAhead) sharpen(c *clock) bool {
 		l.before[0][t] = series{at: []float64{0}}
 	}
 	for range maxSweeps {
+		if until > 0 && c.work > until {
+			return true
+		}
 		bound := l.bound()
 		for n := range l.jobs {
 			if c.up(2*l.width(n) + len(l.jobs[n].plans)*l.steps) {
@@ -271,8 +284,14 @@ func (l *lookAhead) share(n int) {
 			}
 		}
 	}
+	l.keep(n)
+}
+
+// keep sets what the split leaves of job n's loss.
+func (l *lookAhead) keep(n int) {
 	l.kept[n] = math.Inf(1)
-	for _, p := range left {
+	for m := range l.jobs[n].plans {
+		p := &l.jobs[n].plans[m]
 		kept := p.loss
 		for t, at := range p.at {
 			kept -= l.split[n][t][at]

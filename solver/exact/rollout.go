@@ -20,7 +20,7 @@ const (
 	// rolloutCells is the number of intervals of the share served.
 	rolloutCells = 64
 	// maxRolloutWork bounds the operations of one rollout.
-	maxRolloutWork = 20_000_000
+	maxRolloutWork = 4_000_000
 )
 
 // rollout makes plans from prices.
@@ -56,11 +56,17 @@ func (r *rollout) work() int {
 
 // plan returns a legal plan made from prices, nil if time is up before there is one.
 func (r *rollout) plan(c *clock, prices []float64) plan {
+	return r.planAt(c, func(n, t, k int) float64 { return prices[t] * float64(r.in.jobs[r.classes[n]].sizes[k]) })
+}
+
+// planAt returns a legal plan made from what the k-th size costs a job of the n-th class
+// in step t.
+func (r *rollout) planAt(c *clock, cost func(n, t, k int) float64) plan {
 	if r.ahead == nil {
 		r.ahead = make([][]float64, len(r.classes))
 	}
 	for n, i := range r.classes {
-		if !r.lookAhead(c, n, &r.in.jobs[i], prices) {
+		if !r.lookAhead(c, n, &r.in.jobs[i], cost) {
 			return nil
 		}
 	}
@@ -85,7 +91,7 @@ func (r *rollout) plan(c *clock, prices []float64) plan {
 }
 
 // lookAhead fills V of the n-th class. It returns false if time is up.
-func (r *rollout) lookAhead(c *clock, n int, j *job, prices []float64) bool {
+func (r *rollout) lookAhead(c *clock, n int, j *job, costOf func(n, t, k int) float64) bool {
 	const width = rolloutCells + 1
 	steps := r.in.steps
 	if r.ahead[n] == nil {
@@ -97,7 +103,7 @@ func (r *rollout) lookAhead(c *clock, n int, j *job, prices []float64) bool {
 		}
 		now, next := r.ahead[n][t*width:(t+1)*width], r.ahead[n][(t+1)*width:(t+2)*width]
 		for k, share := range j.shares(t)[:r.in.fitting(j, t)] {
-			cost := prices[t] * float64(j.sizes[k])
+			cost := costOf(n, t, k)
 			whole, part := cellsOf(share)
 			for cell := range now {
 				value := j.gain[t] + next[rolloutCells] - cost

@@ -38,6 +38,10 @@ const largeInstance = 10_000
 // maxSubproblems bounds the subproblems of one search.
 const maxSubproblems = 20_000
 
+// columnsBeforeDecomposing bounds the columns of a job before the root is searched at
+// prices per size.
+const columnsBeforeDecomposing = 2_000
+
 // tiesOnly is the relative gap below which all that a search could still find is a
 // plan of the same objective that is preferred among equals. Within one subproblem that is
 // looked for, but no subproblem is opened for it.
@@ -57,6 +61,10 @@ type search struct {
 	explored  int
 	// gap is the relative gap that is good enough.
 	gap float64
+	// sizes are the prices per size, and decomposable says that the root is still to be
+	// searched at them.
+	sizes        *sizePrices
+	decomposable bool
 	// hint are prices to start from, nil if there are none, prices those of the root.
 	hint, prices []float64
 }
@@ -77,11 +85,12 @@ func (s *search) run(c *clock) (bound float64, limit solver.Limit) {
 	if c.ended {
 		return s.in.most, solver.LimitTime
 	}
+	s.dual.enter(root)
 	s.builder = newBuilder(s.in, s.dual)
-	if s.rollout = newRollout(s.in); s.rollout.work() > maxRolloutWork {
-		s.rollout = nil
+	if len(s.in.jobs) < minSampled {
+		s.plan()
 	}
-	if s.rollout != nil && len(s.in.jobs) < minSampled {
+	if s.rollout != nil {
 		s.offer(s.rollout.plan(c, root.prices))
 	} else if s.in.size() >= largeInstance {
 		// Where finding the best prices takes its time, the first ones are good for a
@@ -165,6 +174,16 @@ func (s *search) stopped(c *clock) solver.Limit {
 	return solver.LimitWork
 }
 
+// plan decides which ways of searching the instance suits.
+func (s *search) plan() {
+	if s.rollout = newRollout(s.in); s.rollout.work() > maxRolloutWork {
+		s.rollout = nil
+		return
+	}
+	s.sizes = newSizePrices(s.in)
+	s.decomposable = s.sizes.prices <= maxBundlePrices
+}
+
 // bound returns an upper bound on the value of every plan.
 func (s *search) bound() float64 {
 	bound := s.value + s.in.precision
@@ -203,19 +222,36 @@ func (s *search) explore(c *clock, b *subproblem) {
 	if s.rollout != nil {
 		s.offer(s.rollout.plan(c, prices))
 	}
+	s.searchCore(c, b, bound)
+}
+
+// searchCore searches the columns of the subproblem, of which bound is the Lagrangian
+// bound at its prices, from cheap to thorough.
+func (s *search) searchCore(c *clock, b *subproblem, bound float64) {
+	until := c.work + s.workBeforeDecomposing()
 	limit, width, searched := firstFraction*(bound-s.value), firstWidth, false
 	for sharpen := false; !s.closed(b) && !c.ended; sharpen = true {
-		core := newCoreSearch(c, s.dual, b, prices, limit)
+		most := maxColumnsPerJob
+		if s.decomposable {
+			most = columnsBeforeDecomposing
+		}
+		core := newCoreSearch(c, s.dual, b.prices, limit, most)
 		if core == nil {
 			// Too much survives. Take on less, unless less was searched already.
-			if searched || limit < leastFraction*(bound-s.value) {
+			if s.decompose(c, b, bound) && s.settled(b) || searched || limit < leastFraction*(bound-s.value) {
 				return
 			}
 			limit /= 4
 			continue
 		}
 		searched = true
-		least := core.run(c, width, sharpen, bound-b.bound)
+		if s.decomposable {
+			core.until = until
+		}
+		if !core.prepare(c, sharpen, bound-b.bound) {
+			return
+		}
+		least := core.run(c, width)
 		limit = core.limit
 		whole := limit >= bound-s.value
 		found := !math.IsInf(core.best, 1)
@@ -224,6 +260,10 @@ func (s *search) explore(c *clock, b *subproblem) {
 		}
 		b.bound = min(b.bound, bound-least)
 		switch dropped := least < min(limit, core.best); {
+		case core.gaveUp:
+			if s.decompose(c, b, bound) && s.settled(b) {
+				return
+			}
 		case !dropped && (found || whole):
 			// The best of the subproblem is known, or that it has nothing better: whatever
 			// is left between bound and value is rounding.
@@ -233,11 +273,21 @@ func (s *search) explore(c *clock, b *subproblem) {
 			limit *= 2
 		case width < lastWidth:
 			width *= widening
-		default:
+		case !s.decompose(c, b, bound):
 			return
 		}
 		limit = min(limit, bound-s.value)
 	}
+}
+
+// workBeforeDecomposing is the work of core searches before the root is searched at
+// prices per size: about as much as that takes.
+func (s *search) workBeforeDecomposing() int {
+	if !s.decomposable {
+		return 0
+	}
+	n := s.sizes.prices
+	return 2_000_000 + 20*n*n*n
 }
 
 // branch splits a subproblem in two. It returns false if it allows one plan only.
@@ -274,7 +324,7 @@ func (s *search) unsettled(b *subproblem) (job, step, split int) {
 	n := &d.newton
 	for f, i := range s.in.finishing {
 		n.reset()
-		d.smoothJob(f, b.prices, temperature, n)
+		d.smoothUnit(d.unit(f), 1, b.prices, temperature)
 		for t := range steps {
 			variance := n.hessian[t*steps+t]
 			if variance <= most {

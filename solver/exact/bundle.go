@@ -1,0 +1,362 @@
+package exact
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// The best prices per size: a proximal bundle.
+//
+// As for prices per node the master takes the soft maximum over the columns found so
+// far in the place of every maximum, here over the plans of a class and over the
+// choices in a step. There are many more prices than nodes have, and between few
+// columns nothing holds them, so each round stays near the best prices known, the
+// centre: it minimises
+//
+//	smoothed L(x) + mu/2 |x - centre|^2
+//
+// by Newton's method, evaluates L there, which brings the missing columns, and moves
+// the centre if L has fallen by a good part of what the master promised. Temperature
+// and mu fall as the promises shrink. The incumbent's plans and choices are columns
+// from the beginning; without them the master is not bounded. (Kiwiel, "Proximity
+// control in bundle methods for convex nondifferentiable minimization" (1990).)
+
+const (
+	// seeds is the number of columns of a class that the search for node prices hands on.
+	seeds = 30
+	// bundleRounds and bundleSteps bound the rounds, and Newton's steps of each.
+	bundleRounds = 150
+	bundleSteps  = 12
+	// lastBundleTemperature is where the search ends, as a share of the objective.
+	lastBundleTemperature = 1e-14
+	// maxBundlePrices is the number of prices beyond which Newton's steps take too long.
+	maxBundlePrices = 400
+	// rolloutEvery is the number of moves of the centre from one rollout to the next.
+	rolloutEvery = 4
+)
+
+// bundle minimises L over prices per size.
+type bundle struct {
+	*sizePrices
+
+	weights []float64       // of the blocks: classes, then steps
+	columns [][]priceColumn // per block
+
+	// row[v] is the row of price v in Newton's system, -1 if no column has it.
+	row      []int
+	used     []int // the price of each row
+	gradient []float64
+	hessian  []float64
+	move     []float64
+	mean     []float64
+	net      []float64
+}
+
+func newBundle(s *sizePrices) *bundle {
+	b := &bundle{sizePrices: s, row: make([]int, s.prices)}
+	for v := range b.row {
+		b.row[v] = -1
+	}
+	for _, count := range s.count {
+		b.weights = append(b.weights, float64(count))
+	}
+	for range s.in.steps {
+		b.weights = append(b.weights, 1)
+	}
+	b.columns = make([][]priceColumn, len(b.weights))
+	return b
+}
+
+// add keeps a column of a block and reports whether it is new.
+func (b *bundle) add(block int, column priceColumn) bool {
+	for n := range b.columns[block] {
+		if b.columns[block][n].equals(&column) {
+			return false
+		}
+	}
+	for _, v := range column.prices {
+		if b.row[v] < 0 {
+			b.row[v] = len(b.used)
+			b.used = append(b.used, int(v))
+		}
+	}
+	b.columns[block] = append(b.columns[block], column)
+	return true
+}
+
+// addPlan keeps the columns of a legal plan.
+func (b *bundle) addPlan(p plan) {
+	for f, i := range b.in.finishing {
+		b.add(b.classOf[f], b.planColumn(b.classOf[f], p[i]))
+	}
+	for t := range b.in.steps {
+		b.add(len(b.jobs)+t, b.stepColumn(t, func(i, _ int) uint8 { return p[i][t] }))
+	}
+}
+
+// addColumns keeps the columns that the search for node prices likes best.
+func (b *bundle) addColumns(d *dual, prices []float64) {
+	steps := b.in.steps
+	for n := range d.units {
+		class := d.units[n].class
+		set, best := &d.columns[class], slices.Clone(d.units[n].active)
+		slices.SortStableFunc(best, func(m, n int32) int { return cmp.Compare(set.net(n, prices), set.net(m, prices)) })
+		for _, n := range best[:min(seeds, len(best))] {
+			b.add(class, b.planColumn(class, set.chosen[int(n)*steps:(int(n)+1)*steps]))
+		}
+	}
+}
+
+// evaluate returns L(x) and the number of columns found; false if time is up.
+func (b *bundle) evaluate(c *clock, x []float64) (bound float64, found int, ok bool) {
+	b.set(x)
+	for class := range b.jobs {
+		phi, chosen, ok := b.job(c, class)
+		if !ok {
+			return 0, 0, false
+		}
+		bound += b.weights[class] * phi
+		if b.add(class, b.planColumn(class, chosen)) {
+			found++
+		}
+	}
+	for t := range b.in.steps {
+		s, ok := b.step(c, t)
+		if !ok {
+			return 0, 0, false
+		}
+		bound += s.bound
+		if b.add(len(b.jobs)+t, b.stepColumn(t, func(_, n int) uint8 { return s.choices[n] })) {
+			found++
+		}
+	}
+	return bound, found, true
+}
+
+// minimise lowers L from the given prices until it is proven to be within precision of
+// the incumbent, nothing is gained any more, or time is up, and returns the least bound
+// with its prices; +Inf if time was up before there was one. At times it offers the
+// prices for a plan; offer returns the incumbent and its value.
+func (b *bundle) minimise(c *clock, x []float64, offer func(x []float64) (plan, float64)) (float64, []float64) {
+	incumbent, value := offer(nil)
+	b.addPlan(incumbent)
+	bound, _, ok := b.evaluate(c, x)
+	if !ok {
+		return math.Inf(1), x
+	}
+	blocks := 0.0
+	for _, weight := range b.weights {
+		blocks += weight
+	}
+	centre := slices.Clone(x)
+	gap := max(bound-value, 1e-4*b.in.scale)
+	largest := max(slices.Max(x), b.in.scale*1e-9)
+	mu := 4 * gap / (0.01 * float64(b.in.steps) * largest * largest)
+	temperature := gap / (3 * blocks)
+	moves := 0
+	for range bundleRounds {
+		if bound-value <= b.in.precision || blocks*temperature < lastBundleTemperature*b.in.scale {
+			break
+		}
+		x, smooth := b.settle(c, centre, mu, temperature)
+		here, found, ok := b.evaluate(c, x)
+		if !ok || c.ended {
+			break
+		}
+		promised := bound - smooth
+		if here < bound-0.05*max(promised, 0) {
+			if bound-here > promised/2 {
+				mu *= 0.3
+			}
+			bound, centre = here, x
+			if moves++; moves%rolloutEvery == 0 {
+				if better, now := offer(centre); now > value {
+					incumbent, value = better, now
+					b.addPlan(incumbent)
+				}
+			}
+		} else if found > 0 {
+			mu *= 1.3
+		}
+		switch {
+		case found == 0 && promised <= 1e-13*b.in.scale && promised >= -1e-13*b.in.scale:
+			temperature = 0 // the master is exact, and has nothing more to offer
+		case found == 0:
+			temperature *= 0.16
+		case promised < blocks*temperature:
+			temperature *= 0.4
+		}
+	}
+	offer(centre)
+	return bound, centre
+}
+
+// settle returns the prices at which the master near the centre is least, or towards
+// them, and the smoothed L there.
+func (b *bundle) settle(c *clock, centre []float64, mu, temperature float64) ([]float64, float64) {
+	x := slices.Clone(centre)
+	trial := slices.Clone(centre)
+	value, smooth := b.master(x, centre, mu, temperature, true)
+	rows := len(b.used)
+	for range bundleSteps {
+		if c.up(rows*rows*rows/4 + 20*rows*rows) {
+			break
+		}
+		decrement := b.direction()
+		if decrement < 0.1*temperature {
+			break
+		}
+		improved := false
+		for step := 1.0; step > 1e-3; step /= 2 {
+			for r, v := range b.used {
+				trial[v] = x[v] + step*b.move[r]
+			}
+			now, _ := b.master(trial, centre, mu, temperature, false)
+			if now <= value-1e-4*step*decrement {
+				improved = true
+				break
+			}
+		}
+		if !improved {
+			break
+		}
+		copy(x, trial)
+		value, smooth = b.master(x, centre, mu, temperature, true)
+	}
+	return x, smooth
+}
+
+// master returns the smoothed L at x with and without the proximal term, and, if
+// derivatives are asked for, leaves gradient and Hessian of the former.
+func (b *bundle) master(x, centre []float64, mu, temperature float64, derivatives bool) (value, smooth float64) {
+	rows := len(b.used)
+	if derivatives {
+		b.gradient = zeros(b.gradient, rows)
+		b.hessian = zeros(b.hessian, rows*rows)
+		b.mean = zeros(b.mean, rows)
+	}
+	for block, columns := range b.columns {
+		b.net = b.net[:0]
+		most := math.Inf(-1)
+		for n := range columns {
+			net := columns[n].at(x)
+			b.net = append(b.net, net)
+			most = max(most, net)
+		}
+		sum := 0.0
+		for n, net := range b.net {
+			b.net[n] = 0
+			if z := (net - most) / temperature; z > -36 {
+				b.net[n] = math.Exp(z)
+				sum += b.net[n]
+			}
+		}
+		smooth += b.weights[block] * (most + temperature*math.Log(sum))
+		if derivatives {
+			b.derive(columns, b.weights[block], sum, temperature)
+		}
+	}
+	value = smooth
+	for r, v := range b.used {
+		away := x[v] - centre[v]
+		value += mu / 2 * away * away
+		if derivatives {
+			b.gradient[r] += mu * away
+			b.hessian[r*rows+r] += mu
+		}
+	}
+	return value, smooth
+}
+
+// derive adds the derivatives of a block's soft maximum, of which net holds the
+// probabilities times sum: the expected factors, and their covariance divided by the
+// temperature.
+func (b *bundle) derive(columns []priceColumn, weight, sum, temperature float64) {
+	rows := len(b.used)
+	var touched []int
+	for n := range columns {
+		p := b.net[n] / sum
+		if p < 1e-13 {
+			continue
+		}
+		column := &columns[n]
+		for m, v := range column.prices {
+			r := b.row[v]
+			if b.mean[r] == 0 {
+				touched = append(touched, r)
+			}
+			b.mean[r] += p * column.factors[m]
+			scaled := weight / temperature * p * column.factors[m]
+			for l, u := range column.prices[:m+1] {
+				low, high := b.row[u], r
+				if low > high {
+					low, high = high, low
+				}
+				b.hessian[high*rows+low] += scaled * column.factors[l]
+			}
+		}
+	}
+	slices.Sort(touched)
+	touched = slices.Compact(touched)
+	for m, r := range touched {
+		b.gradient[r] += weight * b.mean[r]
+		scaled := weight / temperature * b.mean[r]
+		for _, l := range touched[:m+1] {
+			b.hessian[r*rows+l] -= scaled * b.mean[l]
+		}
+	}
+	for _, r := range touched {
+		b.mean[r] = 0
+	}
+}
+
+// direction solves for Newton's step, and returns the decrease that the gradient
+// promises for it.
+func (b *bundle) direction() float64 {
+	rows := len(b.used)
+	h := b.hessian
+	for r := range rows {
+		hr := h[r*rows : r*rows+r+1]
+		diagonal := hr[r]
+		for k := range r {
+			hk := h[k*rows : k*rows+k+1]
+			sum := hr[k]
+			for n, v := range hk[:k] {
+				sum -= hr[n] * v
+			}
+			hr[k] = sum / hk[k]
+		}
+		sum := diagonal
+		for _, v := range hr[:r] {
+			sum -= v * v
+		}
+		hr[r] = math.Sqrt(max(sum, 1e-12*diagonal, math.SmallestNonzeroFloat64))
+	}
+	b.move = zeros(b.move, rows)
+	for r := range rows {
+		sum := -b.gradient[r]
+		for k, v := range h[r*rows : r*rows+r] {
+			sum -= v * b.move[k]
+		}
+		b.move[r] = sum / h[r*rows+r]
+	}
+	for r := rows - 1; r >= 0; r-- {
+		b.move[r] /= h[r*rows+r]
+		for k, v := range h[r*rows : r*rows+r] {
+			b.move[k] -= v * b.move[r]
+		}
+	}
+	decrement := 0.0
+	for r, g := range b.gradient {
+		decrement -= g * b.move[r]
+	}
+	return decrement
+}
+
+// zeros returns so many zeros, in the memory given if it suffices.
+func zeros(memory []float64, n int) []float64 {
+	memory = slices.Grow(memory[:0], n)[:n]
+	clear(memory)
+	return memory
+}

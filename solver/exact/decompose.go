@@ -1,0 +1,229 @@
+package exact
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// What is left of the root at the best prices per size.
+//
+// There a plan that loses as much as the bound exceeds the incumbent is in no better
+// solution, as in fixing.go, but far fewer plans lose less: often few dozens where
+// prices per node leave tens of thousands. They go into the core search with the
+// losses that they have at the prices per node.
+
+// tieWork is the work spent on a better one among equals.
+const tieWork = 5_000_000
+
+// beamWidths are the widths of the core searches over what is left.
+func beamWidths() []int { return []int{2_000, 16_000, 128_000} }
+
+// decompose searches the root at prices per size, once and if there are not too many of
+// them. It returns false if it did not.
+func (s *search) decompose(c *clock, b *subproblem, bound float64) bool {
+	if !s.decomposable || b.order != 0 {
+		return false
+	}
+	s.decomposable = false
+	sizes := s.sizes
+	bundle := newBundle(sizes)
+	bundle.addColumns(s.dual, b.prices)
+	least, x := bundle.minimise(c, sizes.at(b.prices), func(x []float64) (plan, float64) {
+		if x != nil {
+			s.offer(s.rollout.planAt(c, sizes.costAt(x)))
+		}
+		return s.incumbent, s.value
+	})
+	b.bound = min(b.bound, least)
+	if s.closed(b) || c.ended {
+		return true
+	}
+	s.searchLeft(c, b, bound, sizes, x, least)
+	return true
+}
+
+// searchLeft searches the columns of the root that lose little at prices per size x,
+// where the bound is least, from cheap to thorough; bound is that at the prices of the
+// subproblem. Where the columns lose a share of what there is to lose together, so does
+// every better solution.
+func (s *search) searchLeft(c *clock, b *subproblem, bound float64, sizes *sizePrices, x []float64, least float64) {
+	width := beamWidths()
+	for limit := firstFraction * (least - s.value); ; limit *= 2 {
+		whole := limit >= least-s.value
+		limit = min(limit, least-s.value)
+		lists, fixed, ok := s.left(c, b, sizes, x, limit)
+		if !ok {
+			return
+		}
+		core := newCoreSearchOver(c, s.in, b.prices, lists, bound-fixed-least+limit, s.startAt(b, sizes, x))
+		if core == nil {
+			return
+		}
+		if s.settled(b) {
+			core.until = c.work + tieWork
+		}
+		loss := core.run(c, width[0])
+		for len(width) > 1 && core.dropped < min(core.limit, core.best) && !core.gaveUp && !c.ended {
+			width = width[1:]
+			loss = core.run(c, width[0])
+		}
+		found := !math.IsInf(core.best, 1)
+		if found {
+			s.offer(core.solution())
+		}
+		b.bound = min(b.bound, max(s.value, bound-fixed-loss))
+		switch {
+		case c.ended || core.gaveUp || loss < min(core.limit, core.best):
+			return // more than the beam holds
+		case found || whole:
+			b.bound = min(b.bound, s.value) // whatever is left between them is rounding
+			return
+		}
+	}
+}
+
+// startAt returns how prices per size split the losses at the prices of a subproblem.
+func (s *search) startAt(b *subproblem, sizes *sizePrices, x []float64) func(i, t, k int) float64 {
+	cost := sizes.costAt(x)
+	classes := make([]int, len(s.in.jobs))
+	for f, i := range s.in.finishing {
+		classes[i] = sizes.classOf[f]
+	}
+	return func(i, t, k int) float64 {
+		return b.prices[t]*float64(s.in.jobs[i].sizes[k]-s.in.jobs[i].sizes[0]) - cost(classes[i], t, k)
+	}
+}
+
+// settled reports whether all that a subproblem can still bring is a better one among
+// equals.
+func (s *search) settled(b *subproblem) bool { return solver.RelativeGap(s.value, b.bound) <= tiesOnly }
+
+// left lists the columns of each finishing job that lose less than limit at prices per
+// size, with their losses at the prices of the subproblem less the smallest of the job,
+// and the sum of those smallest. It returns false if there are too many or time is up.
+func (s *search) left(c *clock, b *subproblem, sizes *sizePrices, x []float64, limit float64) (lists [][]column, fixed float64, ok bool) {
+	byClass := make([][]column, len(sizes.jobs))
+	lists = make([][]column, len(s.in.finishing))
+	total := 0
+	for f, i := range s.in.finishing {
+		class := sizes.classOf[f]
+		if byClass[class] == nil {
+			columns, ok := sizes.list(c, class, x, limit, maxColumnsPerJob)
+			if !ok {
+				return nil, 0, false
+			}
+			if len(columns) == 0 {
+				// Nothing is better than the incumbent.
+				b.bound = min(b.bound, s.value)
+				return nil, 0, false
+			}
+			s.loseAt(b.prices, &s.in.jobs[i], f, columns)
+			byClass[class] = columns
+		}
+		if total += len(byClass[class]); total > maxColumns {
+			return nil, 0, false
+		}
+		lists[f] = slices.Clone(byClass[class])
+		least := lists[f][0].loss
+		fixed += least
+		for n := range lists[f] {
+			lists[f][n].loss -= least
+		}
+	}
+	return lists, fixed, true
+}
+
+// loseAt sets the losses of columns of the f-th finishing job to those at node prices,
+// and sorts by them.
+func (s *search) loseAt(prices []float64, j *job, f int, columns []column) {
+	_, phi := s.dual.bestColumn(s.dual.unit(f), prices)
+	for n := range columns {
+		net := j.value(columns[n].chosen)
+		for t, k := range columns[n].chosen {
+			net -= prices[t] * float64(j.sizes[k])
+		}
+		columns[n].loss = max(0, phi-net)
+	}
+	slices.SortFunc(columns, func(a, b column) int {
+		return cmp.Or(cmp.Compare(a.loss, b.loss), slices.Compare(a.chosen, b.chosen))
+	})
+}
+
+// costAt returns what the sizes of a class cost at prices per size.
+func (s *sizePrices) costAt(x []float64) func(class, t, k int) float64 {
+	return func(class, t, k int) float64 {
+		if k == 0 {
+			return 0
+		}
+		return x[s.first[s.groupOf[class]][t]+k-1]
+	}
+}
+
+// list returns the plans of a class that lose less than limit at prices per size, of
+// those that hold the smallest size once they have finished. It returns false if there
+// are more than remaining, or if time is up.
+func (s *sizePrices) list(c *clock, class int, x []float64, limit float64, remaining int) ([]column, bool) {
+	s.set(x)
+	phi, _, ok := s.job(c, class) // which fills costs and the table
+	if !ok {
+		return nil, false
+	}
+	l := lister{
+		clock: c, sizes: s, table: &s.tables[s.groupOf[class]], j: &s.in.jobs[s.jobs[class]], fits: s.sizes[s.groupOf[class]],
+		least: phi - limit, remaining: remaining, visits: visitsPerColumn * remaining,
+		chosen: make([]uint8, s.in.steps),
+	}
+	l.extend(0, 0, 0)
+	return l.found, l.remaining >= 0 && l.visits >= 0 && !c.ended
+}
+
+// lister lists plans at the costs of sizes.
+type lister struct {
+	clock             *clock
+	sizes             *sizePrices
+	table             *followTable
+	j                 *job
+	fits              []int
+	least             float64
+	remaining, visits int
+	chosen            []uint8
+	found             []column
+}
+
+// extend lists the plans that begin with the first t sizes chosen, which serve share and
+// have value.
+func (l *lister) extend(t int, share, value float64) {
+	if l.visits--; l.remaining < 0 || l.visits < 0 || l.clock.up(2*len(l.j.sizes)) {
+		return
+	}
+	if t == len(l.fits) {
+		l.emit(value)
+		return
+	}
+	shares := l.j.shares(t)
+	for k := range l.fits[t] {
+		l.chosen[t] = uint8(k)
+		net, after := value-l.sizes.costs[t*l.sizes.stride+k], share+shares[k]
+		if after >= finished {
+			clear(l.chosen[t+1:])
+			l.emit(net + l.j.tail[t])
+			continue
+		}
+		if net += l.j.gain[t] * after; net+l.table.most(t+1, after) > l.least {
+			l.extend(t+1, after, net)
+		}
+	}
+}
+
+// emit lists the plan in chosen if it loses less than the limit.
+func (l *lister) emit(value float64) {
+	if value <= l.least {
+		return
+	}
+	if l.remaining--; l.remaining >= 0 {
+		l.found = append(l.found, column{chosen: slices.Clone(l.chosen)})
+	}
+}

@@ -1,0 +1,396 @@
+package exact
+
+import (
+	"math"
+	"slices"
+)
+
+// Prices per size: Lagrangian decomposition.
+//
+// A price per node and step cannot see that the nodes of a step are a knapsack, nor
+// what a plan makes of many small sizes against few large ones. So let every job and
+// every step choose on its own: the job a plan, the step a size for each job, and let
+// x_(g,t,k) be the price of a disagreement on size k in step t, one for all jobs of a
+// group g that differ in nothing but their first step. With m_c jobs in class c,
+//
+//	L(x) = sum_c m_c phi_c(x) + sum_t K_t(x),
+//	phi_c(x) = max over plans of  u_c(plan) - sum_t x_(g(c),t,k_t),
+//	K_t(x)   = max over sizes that fit step t of  sum over jobs of x_(g,t,k),
+//
+// is at least the optimum for every x; the smallest size costs nothing. The jobs that
+// cannot finish choose in the knapsacks alone, where their sizes have the values they
+// have. x = lambda_t (size_k - size_0) is where it starts, and its bound there is no
+// worse than that of the prices. Among equal jobs one set of prices loses nothing: L is
+// convex and symmetric. (Guignard and Kim, "Lagrangean decomposition" (1987).)
+
+// sizePrices is the decomposition at some prices per size.
+type sizePrices struct {
+	in *instance
+	// classOf is the class of each finishing job. Of a class: one job, how many there
+	// are, and its group.
+	classOf []int
+	jobs    []int
+	count   []int
+	groupOf []int
+	// first[g][t] is the index of the price of the second size of group g in step t,
+	// that of the k-th being first[g][t]+k-1; sizes[g][t] is how many sizes fit.
+	first, sizes [][]int
+	prices       int // their number
+
+	// x are the prices that job and step work at, tables what can follow at them, by
+	// group; ready says whether it was filled since.
+	x      []float64
+	tables []followTable
+	ready  []bool
+
+	pricer   sizePricer
+	knapsack knapsack
+	costs    []float64
+	stride   int
+	// scratch: the use of each price by the step, or the plan, evaluated last.
+	use []float64
+}
+
+func newSizePrices(in *instance) *sizePrices {
+	s := &sizePrices{in: in}
+	s.classOf, s.jobs = in.classes(in.finishing)
+	s.count = make([]int, len(s.jobs))
+	for _, class := range s.classOf {
+		s.count[class]++
+	}
+	var leaders []int
+	for _, i := range s.jobs {
+		j := &in.jobs[i]
+		group := slices.IndexFunc(leaders, func(other int) bool { return j.similar(&in.jobs[other]) })
+		if group < 0 {
+			group = len(leaders)
+			leaders = append(leaders, i)
+			first, sizes := make([]int, in.steps), make([]int, in.steps)
+			for t := range first {
+				first[t], sizes[t] = s.prices, in.fitting(j, t)
+				s.prices += sizes[t] - 1
+			}
+			s.first, s.sizes = append(s.first, first), append(s.sizes, sizes)
+		}
+		s.groupOf = append(s.groupOf, group)
+		s.stride = max(s.stride, len(j.sizes))
+	}
+	s.costs = make([]float64, in.steps*s.stride)
+	s.tables, s.ready = make([]followTable, len(leaders)), make([]bool, len(leaders))
+	return s
+}
+
+// similar reports whether two jobs differ at most in their first step.
+func (j *job) similar(other *job) bool {
+	return slices.Equal(j.sizes, other.sizes) && slices.Equal(j.later, other.later) && slices.Equal(j.gain, other.gain)
+}
+
+// at returns the prices per size that node prices come to.
+func (s *sizePrices) at(prices []float64) []float64 {
+	x := make([]float64, s.prices)
+	for class, i := range s.jobs {
+		j := &s.in.jobs[i]
+		g := s.groupOf[class]
+		for t, first := range s.first[g] {
+			for k := 1; k < s.sizes[g][t]; k++ {
+				x[first+k-1] = prices[t] * float64(j.sizes[k]-j.sizes[0])
+			}
+		}
+	}
+	return x
+}
+
+// set sets the prices for job and step.
+func (s *sizePrices) set(x []float64) {
+	s.x = x
+	clear(s.ready)
+}
+
+// job returns phi of a class and a plan that attains it, in memory that is used again;
+// false if time is up.
+func (s *sizePrices) job(c *clock, class int) (phi float64, chosen []uint8, ok bool) {
+	s.fill(class)
+	g := s.groupOf[class]
+	j, table := &s.in.jobs[s.jobs[class]], &s.tables[g]
+	if !s.ready[g] {
+		table.fill(j, s.costs, s.stride, s.sizes[g])
+		s.ready[g] = true
+		if c.up(s.in.steps * s.stride * table.cells) {
+			return 0, nil, false
+		}
+	}
+	return s.pricer.price(c, j, table, s.costs, s.stride, s.sizes[g])
+}
+
+// fill sets costs to what the sizes of a class cost in every step.
+func (s *sizePrices) fill(class int) {
+	j, g := &s.in.jobs[s.jobs[class]], s.groupOf[class]
+	for t, first := range s.first[g] {
+		row := s.costs[t*s.stride : (t+1)*s.stride]
+		row[0] = 0
+		copy(row[1:], s.x[first:first+s.sizes[g][t]-1])
+		if t == 0 {
+			for k := range s.sizes[g][0] {
+				row[k] += j.cost[k]
+			}
+		}
+	}
+}
+
+// step returns a bound on K of a step with the choices that (nearly) attain it, those
+// of the separable jobs first, in memory that is used again; false if time is up.
+func (s *sizePrices) step(c *clock, t int) (solution, bool) {
+	in := s.in
+	s.knapsack.reset()
+	for _, i := range in.separable {
+		j := &in.jobs[i]
+		for k, nodes := range j.sizes[:in.fitting(j, t)] {
+			s.knapsack.option(nodes, j.stepValue(t, k))
+		}
+		s.knapsack.item()
+	}
+	for f, i := range in.finishing {
+		j, g := &in.jobs[i], s.groupOf[s.classOf[f]]
+		s.knapsack.option(j.sizes[0], 0)
+		for k := 1; k < s.sizes[g][t]; k++ {
+			s.knapsack.option(j.sizes[k], s.x[s.first[g][t]+k-1])
+		}
+		s.knapsack.item()
+	}
+	return s.knapsack.solve(c, in.capacity[t], in.precision/float64(8*in.steps))
+}
+
+// planColumn returns a plan of a class as a column: its value and, with factor -1, the
+// prices that it pays.
+func (s *sizePrices) planColumn(class int, chosen []uint8) priceColumn {
+	g := s.groupOf[class]
+	column := priceColumn{value: s.in.jobs[s.jobs[class]].value(chosen)}
+	for t, k := range chosen {
+		if k > 0 {
+			column.prices = append(column.prices, int32(s.first[g][t]+int(k)-1))
+			column.factors = append(column.factors, -1)
+		}
+	}
+	return column
+}
+
+// stepColumn returns the choices of all jobs in a step as a column: the value of the
+// separable ones and the prices that the others bring, with their number as factors.
+func (s *sizePrices) stepColumn(t int, choice func(i, n int) uint8) priceColumn {
+	column := priceColumn{}
+	for n, i := range s.in.separable {
+		column.value += s.in.jobs[i].stepValue(t, int(choice(i, n)))
+	}
+	if s.use == nil {
+		s.use = make([]float64, s.prices)
+	}
+	for f, i := range s.in.finishing {
+		if k := choice(i, len(s.in.separable)+f); k > 0 {
+			v := s.first[s.groupOf[s.classOf[f]]][t] + int(k) - 1
+			if s.use[v] == 0 {
+				column.prices = append(column.prices, int32(v))
+			}
+			s.use[v]++
+		}
+	}
+	slices.Sort(column.prices)
+	for _, v := range column.prices {
+		column.factors = append(column.factors, s.use[v])
+		s.use[v] = 0
+	}
+	return column
+}
+
+// priceColumn is a choice of one job or one step: a value and how often it brings or
+// pays which prices.
+type priceColumn struct {
+	value   float64
+	prices  []int32
+	factors []float64
+}
+
+// at returns the value of the column at prices.
+func (p *priceColumn) at(x []float64) float64 {
+	value := p.value
+	for n, v := range p.prices {
+		value += p.factors[n] * x[v]
+	}
+	return value
+}
+
+// equals reports whether two columns are the same choice.
+func (p *priceColumn) equals(other *priceColumn) bool {
+	return p.value == other.value && slices.Equal(p.prices, other.prices) && slices.Equal(p.factors, other.factors)
+}
+
+// sizePricer finds a job's best plan where every size of every step has a cost of its
+// own: label setting as for prices per node, cut by a table of the most that can
+// follow. It owns scratch memory.
+type sizePricer struct {
+	layers         [][]label
+	chosen         []uint8
+	longer, merged []label
+}
+
+// price returns the largest value net of costs and a plan that attains it, in memory
+// that is used again; false if time is up. costs[t*stride+k] is that of the k-th of
+// sizes[t] sizes, and table is filled for them.
+func (p *sizePricer) price(c *clock, j *job, table *followTable, costs []float64, stride int, sizes []int) (float64, []uint8, bool) {
+	steps := len(sizes)
+	best := p.follow(j, table, costs, stride, sizes)
+	for len(p.layers) <= steps {
+		p.layers = append(p.layers, nil)
+	}
+	p.layers[0] = append(p.layers[0][:0], label{parent: -1})
+	endStep, end := -1, label{}
+	for t := range steps {
+		shares := j.shares(t)
+		front := p.layers[t+1][:0]
+		if c.up(4 * len(p.layers[t]) * sizes[t]) {
+			return 0, nil, false
+		}
+		for k := range sizes[t] {
+			cost := costs[t*stride+k]
+			p.longer = p.longer[:0]
+			for n := range p.layers[t] {
+				from := &p.layers[t][n]
+				share := from.share + shares[k]
+				if share >= finished {
+					if value := from.value + j.tail[t] - cost + table.cheapest[t+1]; value > best {
+						best, endStep, end = value, t, label{parent: int32(n), choice: uint8(k)}
+					}
+					continue
+				}
+				value := from.value + j.gain[t]*share - cost
+				if value+table.most(t+1, share) > best {
+					p.longer = append(p.longer, label{share: share, value: value, parent: int32(n), choice: uint8(k)})
+				}
+			}
+			p.merged = mergeUndominated(p.merged[:0], front, p.longer)
+			front, p.merged = p.merged, front
+		}
+		p.layers[t+1] = thinned(front)
+	}
+	for n, l := range p.layers[steps] {
+		if l.value > best {
+			best, endStep, end = l.value, steps, label{parent: int32(n)}
+		}
+	}
+	if endStep >= 0 {
+		p.trace(table, endStep, end)
+	}
+	return best, p.chosen, true
+}
+
+// follow sets chosen to the plan that the table leads to and returns its value.
+func (p *sizePricer) follow(j *job, table *followTable, costs []float64, stride int, sizes []int) float64 {
+	p.chosen = p.chosen[:0]
+	share, total := 0.0, 0.0
+	for t := range sizes {
+		if share >= finished {
+			p.chosen = append(p.chosen, table.cheapestSize[t])
+			total += j.gain[t] - costs[t*stride+int(table.cheapestSize[t])]
+			continue
+		}
+		most, best := math.Inf(-1), 0
+		for k, serves := range j.shares(t)[:sizes[t]] {
+			value := j.tail[t] - costs[t*stride+k] + table.cheapest[t+1]
+			if after := share + serves; after < finished {
+				value = j.gain[t]*after - costs[t*stride+k] + table.most(t+1, after)
+			}
+			if value > most {
+				most, best = value, k
+			}
+		}
+		p.chosen = append(p.chosen, uint8(best))
+		if share += j.shares(t)[best]; share >= finished {
+			share = 1
+		}
+		total += j.gain[t]*share - costs[t*stride+best]
+	}
+	return total
+}
+
+// trace sets chosen to the plan that closes with the given label in the given step.
+func (p *sizePricer) trace(table *followTable, step int, end label) {
+	if step < len(p.chosen) {
+		p.chosen[step] = end.choice
+		copy(p.chosen[step+1:], table.cheapestSize[step+1:])
+	}
+	at := end.parent
+	for t := step; t > 0; t-- {
+		l := p.layers[t][at]
+		p.chosen[t-1] = l.choice
+		at = l.parent
+	}
+}
+
+// followTable bounds what can follow from a step on, by the share served: the
+// value-to-go at the ends of its intervals, each share rounded up.
+type followTable struct {
+	cells int
+	value [][]float64
+	// cheapest[t] is the least cost of holding any sizes from step t on, less than 0
+	// where sizes are paid for; cheapestSize[t] is that of step t.
+	cheapest     []float64
+	cheapestSize []uint8
+}
+
+// Number of intervals of a follow table, by the length of the horizon.
+const (
+	followCells     = 256
+	longFollowCells = 1024
+	longHorizon     = 12
+)
+
+// fill fills the table for a job.
+func (f *followTable) fill(j *job, costs []float64, stride int, sizes []int) {
+	steps := len(sizes)
+	f.cells = followCells
+	if steps > longHorizon {
+		f.cells = longFollowCells
+	}
+	for len(f.value) <= steps {
+		f.value = append(f.value, make([]float64, longFollowCells+1))
+	}
+	f.cheapest = slices.Grow(f.cheapest[:0], steps+1)[:steps+1]
+	f.cheapestSize = slices.Grow(f.cheapestSize[:0], steps)[:steps]
+	f.cheapest[steps] = 0
+	clear(f.value[steps])
+	for t := steps - 1; t >= 0; t-- {
+		least, at := math.Inf(1), 0
+		for k, cost := range costs[t*stride : t*stride+sizes[t]] {
+			if cost < least {
+				least, at = cost, k
+			}
+		}
+		f.cheapest[t], f.cheapestSize[t] = f.cheapest[t+1]-least, uint8(at)
+		if t == 0 {
+			break // nothing is asked of it
+		}
+		now, next := f.value[t][:f.cells+1], f.value[t+1]
+		for cell := range now {
+			now[cell] = math.Inf(-1)
+		}
+		unit := 1 / float64(f.cells)
+		for k, serves := range j.shares(t)[:sizes[t]] {
+			cost := costs[t*stride+k]
+			whole := j.tail[t] - cost + f.cheapest[t+1]
+			// The share after the step is the end of an interval and serves more, which is
+			// so many intervals, rounded up.
+			ahead := int(math.Ceil(serves * float64(f.cells)))
+			for cell := range now {
+				value := whole
+				if share := float64(cell)*unit + serves; share < finished {
+					value = j.gain[t]*share - cost + next[min(f.cells, cell+ahead)]
+				}
+				now[cell] = max(now[cell], value)
+			}
+		}
+	}
+}
+
+// most bounds what follows from step t on where the share was served.
+func (f *followTable) most(t int, share float64) float64 {
+	return f.value[t][min(f.cells, int(math.Ceil(share*float64(f.cells))))]
+}

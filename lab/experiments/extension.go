@@ -34,18 +34,25 @@ func (m *measures) variants() Experiment {
 			}
 		}
 	}
-	for _, s := range m.sources {
-		e.figures = append(e.figures,
-			m.linesOf(e.Name+"-queueing", "Queueing time", "mean queueing time (min)", baselineSetting, s, policies, queueMinutes),
-			m.linesOf(e.Name+"-total", "Total time", "mean total time (min)", baselineSetting, s, policies, totalMinutes),
-			m.linesOf(e.Name+"-rescales", "Rescales", "rescales of all jobs", baselineSetting, s, policies, rescales))
+	for _, drawn := range []struct {
+		name, title, label string
+		of                 func(*Row) Number
+	}{
+		{"queueing", "Queueing time", "mean queueing time (min)", queueMinutes},
+		{"total", "Total time", "mean total time (min)", totalMinutes},
+		{"rescales", "Rescales", "rescales of all jobs", rescales},
+	} {
+		for _, s := range m.sources {
+			e.figures = append(e.figures,
+				m.linesOf(e.Name+"-"+drawn.name, drawn.title, drawn.label, baselineSetting, s, policies, drawn.of))
+		}
 	}
 	return e
 }
 
 // bound compares policies with a bound on every policy's mean total time.
 func (m *measures) bound() Experiment {
-	policies := []string{optimalPolicy, preemptivePolicy, heSRPTPolicy, greedyPolicy}
+	policies := batchPolicies()
 	e := Experiment{
 		Name: "hesrpt-bound", Title: "Beyond the paper: the heSRPT bound",
 		Rows: m.rowsOf(batchSetting, policies...),

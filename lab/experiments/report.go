@@ -47,8 +47,8 @@ type Origin struct {
 	Cores int    `json:"cores"`
 }
 
-// Proof counts the decisions of optimal and its variants in all runs, and those of
-// them that were proven optimal.
+// Proof counts the decisions that ask for an optimum, in all runs, and those of them that
+// were proven optimal.
 type Proof struct {
 	Decisions int        `json:"decisions"`
 	Proven    int        `json:"proven"`

@@ -24,6 +24,7 @@ const (
 	preemptivePolicy = "optimal-preemptive"
 	heSRPTPolicy     = "hesrpt"
 	maxMinPolicy     = "max-min"
+	totalTimePolicy  = "total-time"
 )
 
 // setting is the conditions of a set of runs.
@@ -48,7 +49,12 @@ type setting struct {
 
 // variantPolicies returns the policies that are compared with optimal beyond the paper.
 func variantPolicies() []string {
-	return []string{eventPolicy, preemptivePolicy, heSRPTPolicy, maxMinPolicy}
+	return []string{eventPolicy, preemptivePolicy, heSRPTPolicy, maxMinPolicy, totalTimePolicy}
+}
+
+// batchPolicies returns the policies that are compared with the heSRPT bound.
+func batchPolicies() []string {
+	return []string{optimalPolicy, preemptivePolicy, heSRPTPolicy, totalTimePolicy, greedyPolicy}
 }
 
 // settings returns the settings of the paper's section "Simulation" and,
@@ -76,7 +82,7 @@ func settings() []setting {
 		},
 		{
 			Name: batchSetting, Kind: sim.Baseline, MinDuration: long, Batch: true,
-			Policies: []string{greedyPolicy, optimalPolicy, preemptivePolicy, heSRPTPolicy},
+			Policies: batchPolicies(),
 		},
 	}
 }

@@ -84,7 +84,7 @@ func ticksAt(series []Series) plot.Ticker {
 
 // roundTicks marks an axis at multiples of 1, 2 or 5 times a power of ten.
 func roundTicks(lowest, highest float64) []plot.Tick {
-	const most = 7
+	const most = 9
 	step := math.Pow(10, math.Floor(math.Log10((highest-lowest)/most)))
 	for _, factor := range []float64{2, 2.5, 2} {
 		if (highest-lowest)/step < most {

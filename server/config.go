@@ -15,17 +15,6 @@ import (
 	"github.com/elastalloc/elastalloc/internal/apiconv"
 )
 
-// Defaults of a Config.
-const (
-	DefaultListen         = "127.0.0.1:50051"
-	DefaultAdminListen    = "127.0.0.1:9464"
-	DefaultMaxQueue       = 256
-	DefaultMaxReceiving   = 1024
-	DefaultReceiveTimeout = 10 * time.Second
-	DefaultDrainDelay     = 2 * time.Second
-	DefaultDrainTimeout   = 10 * time.Second
-)
-
 // Config configures a server. Start from DefaultConfig: zero values have no defaults
 // unless their comments say so.
 type Config struct {
@@ -86,14 +75,14 @@ type Config struct {
 // DefaultConfig returns the defaults. Allocator and Backends are the caller's to set.
 func DefaultConfig() Config {
 	return Config{
-		Listen:         DefaultListen,
-		AdminListen:    DefaultAdminListen,
+		Listen:         "127.0.0.1:50051",
+		AdminListen:    "127.0.0.1:9464",
 		MaxInflight:    runtime.GOMAXPROCS(0),
-		MaxQueue:       DefaultMaxQueue,
-		MaxReceiving:   DefaultMaxReceiving,
-		ReceiveTimeout: DefaultReceiveTimeout,
-		DrainDelay:     DefaultDrainDelay,
-		DrainTimeout:   DefaultDrainTimeout,
+		MaxQueue:       256,
+		MaxReceiving:   1024,
+		ReceiveTimeout: 10 * time.Second,
+		DrainDelay:     2 * time.Second,
+		DrainTimeout:   10 * time.Second,
 		Version:        "unknown",
 	}
 }

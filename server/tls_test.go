@@ -40,6 +40,9 @@ func TestMutualTLS(t *testing.T) {
 			}
 		})
 	}
+	if h.logs.Line(`"caller":"`+testcert.ServerName+`"`, `"code":"OK"`) == "" {
+		t.Errorf("the log does not name the caller by its certificate:\n%s", h.logs)
+	}
 	if _, err := h.client.Allocate(t.Context(), smallRequest()); status.Code(err) != codes.Unavailable {
 		t.Errorf("plain text is answered with %v", err)
 	}

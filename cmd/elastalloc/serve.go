@@ -34,17 +34,17 @@ func newServeCommand(env cli.LookupEnv) *cobra.Command {
 		Short: "Serve decisions over gRPC",
 		Long: `Serve the AllocatorService, health and reflection over gRPC, and over HTTP on the
 admin address a status page at /, /metrics, /healthz and /readyz. SIGTERM and
-SIGINT drain the server: it says that it is not ready, waits, refuses new calls,
-lets those in flight end and exits 0. Logs go to stderr, one JSON object per line.
+SIGINT drain the server: it turns not ready, waits, refuses new calls, lets those in
+flight end and exits 0. Logs go to stderr, one JSON object per line.
 The standard variables of OpenTelemetry, such as OTEL_EXPORTER_OTLP_ENDPOINT, turn
 traces on.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if options.DefaultBudget <= 0 {
-				return fmt.Errorf("--default-budget is %v; want more than 0", options.DefaultBudget)
+				return fmt.Errorf("--default-budget is %v (want more than 0)", options.DefaultBudget)
 			}
 			if options.MaxJobs < 1 {
-				return fmt.Errorf("--max-jobs is %d; want at least 1", options.MaxJobs)
+				return fmt.Errorf("--max-jobs is %d (want at least 1)", options.MaxJobs)
 			}
 			config.Logger = slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
 			config.NoReflection = !reflection
@@ -84,19 +84,19 @@ traces on.`,
 	flags.StringSliceVar(&names, "backends", cli.Names(elastalloc.DefaultBackends()),
 		"backends to ask, in this order, out of "+strings.Join(cli.Names(elastalloc.BackendNames()), ", ")+"; greedy is the last resort of all")
 	cli.AddProgramFlags(flags, &programs)
-	flags.DurationVar(&options.DefaultBudget, "default-budget", options.DefaultBudget, "decision budget of a request that names none")
-	flags.IntVar(&config.MaxInflight, "max-inflight", config.MaxInflight, "decisions made at once")
+	flags.DurationVar(&options.DefaultBudget, "default-budget", options.DefaultBudget, "time budget of a request that has none")
+	flags.IntVar(&config.MaxInflight, "max-inflight", config.MaxInflight, "maximum number of decisions made at once")
 	cli.OnePerCore(flags, "max-inflight")
-	flags.IntVar(&config.MaxQueue, "max-queue", config.MaxQueue, "requests that wait for their turn, half a second at most; more are shed")
+	flags.IntVar(&config.MaxQueue, "max-queue", config.MaxQueue, "maximum number of requests that wait for their turn, half a second at most; more are turned away")
 	flags.IntVar(&options.MaxJobs, "max-jobs", options.MaxJobs, "maximum number of jobs per snapshot")
-	flags.BoolVar(&config.Plaintext, "plaintext", false, "allow plain text where --listen is not loopback")
-	flags.BoolVar(&reflection, "reflection", true, "let clients such as grpcurl ask for the API")
-	flags.StringVar(&config.TLSCert, "tls-cert", "", "PEM file of the server's certificate, read again when it changes; plain text without")
+	flags.BoolVar(&config.Plaintext, "plaintext", false, "allow plain text on a --listen address that is not loopback")
+	flags.BoolVar(&reflection, "reflection", true, "serve gRPC reflection, from which clients such as grpcurl learn the API")
+	flags.StringVar(&config.TLSCert, "tls-cert", "", "PEM file of the server's certificate, read again when it changes; without it the server speaks plain text")
 	flags.StringVar(&config.TLSKey, "tls-key", "", "PEM file of the server's key")
-	flags.StringVar(&config.ClientCA, "client-ca", "", "PEM file of the CA that every client's certificate must come from")
-	flags.DurationVar(&config.DrainDelay, "drain-delay", config.DrainDelay, "wait between saying not ready and refusing calls")
-	flags.DurationVar(&config.DrainTimeout, "drain-timeout", config.DrainTimeout, "time that calls in flight then have to end")
-	flags.TextVar(&level, "log-level", level, "least level logged: debug, info, warn or error")
+	flags.StringVar(&config.ClientCA, "client-ca", "", "PEM file of the CA that must have signed every client's certificate")
+	flags.DurationVar(&config.DrainDelay, "drain-delay", config.DrainDelay, "time between turning not ready and refusing calls")
+	flags.DurationVar(&config.DrainTimeout, "drain-timeout", config.DrainTimeout, "time that calls in flight then have to end before they are cut off")
+	flags.TextVar(&level, "log-level", level, "minimum level to log: debug, info, warn or error")
 	return command
 }
 

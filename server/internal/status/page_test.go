@@ -51,7 +51,7 @@ func (p *Page) text(t *testing.T, now time.Time) string {
 func TestLoad(t *testing.T) {
 	t.Parallel()
 	got := newPage(t).text(t, time.Now())
-	for _, want := range []string{"3 of at most 3", "2 of at most 9", "of these for load 17", "127.0.0.1:50051", "Last answers None since the start."} {
+	for _, want := range []string{"3 of at most 3", "2 of at most 9", "of these, for load 17", "127.0.0.1:50051", "Last answers None since the start."} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the page does not say %q: %s", want, got)
 		}
@@ -130,7 +130,7 @@ func TestRefusedCallsHideNoAnswers(t *testing.T) {
 		})
 	}
 	got := page.text(t, time.Now())
-	for _, want := range []string{"Not answered 100 since the start", " answered ", "Allocate – 10.0.0.7 Unknown bad fields: snapshot.jobs[1].id id-99 0s"} {
+	for _, want := range []string{"Not answered 100 since the start", " answered ", "Allocate – 10.0.0.7 Unknown id-99 0s bad fields: snapshot.jobs[1].id"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the page does not say %q: %s", want, got)
 		}

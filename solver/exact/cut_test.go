@@ -29,8 +29,6 @@ func (c *countdown) Err() error {
 }
 
 // cutsPerSearch is how many cuts a search is tested at, 0 for every question it asks.
-//
-//nolint:gochecknoglobals // A flag of the test binary.
 var cutsPerSearch = flag.Int("cuts", 40, "cuts of each search, 0 for every question about time")
 
 // asksOften is work between two questions, a thousandth of what the product does.

@@ -42,13 +42,13 @@ type harness struct {
 // start runs a server over a fake chain that gives every job its smallest size;
 // change may alter its configuration. At the end of the test the server has to
 // drain without an error.
-func start(t *testing.T, change func(*Config)) *harness {
+func start(t testing.TB, change func(*Config)) *harness {
 	t.Helper()
 	return startWith(t, change, func(*Server) {})
 }
 
 // startWith is start for a server that is prepared before it runs.
-func startWith(t *testing.T, change func(*Config), prepare func(*Server)) *harness {
+func startWith(t testing.TB, change func(*Config), prepare func(*Server)) *harness {
 	t.Helper()
 	h := &harness{listener: bufconn.Listen(1 << 20), logs: &syncbuffer.Buffer{}, result: make(chan error, 1)}
 	config := DefaultConfig()
@@ -134,7 +134,7 @@ func (h *harness) await(t *testing.T, name, want string) {
 }
 
 // dial connects to an in-memory listener.
-func dial(t *testing.T, listener *bufconn.Listener, security credentials.TransportCredentials) *grpc.ClientConn {
+func dial(t testing.TB, listener *bufconn.Listener, security credentials.TransportCredentials) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///memory",
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),

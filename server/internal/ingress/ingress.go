@@ -94,9 +94,10 @@ func (in *Ingress) Service(service *grpc.ServiceDesc) *grpc.ServiceDesc {
 // handler returns the handler of a method: the interceptors, the stages, and at the end
 // the generated handler, which decodes what was received and calls the method.
 func (in *Ingress) handler(service string, method grpc.MethodDesc) grpc.MethodHandler {
+	stages := in.stages()
 	return func(server any, ctx context.Context, receive func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
 		c := &call{receive: receive, event: Event{Method: method.MethodName}}
-		run := join(in.stages(), c, func(ctx context.Context) (any, error) { return method.Handler(server, ctx, c.decode, nil) })
+		run := join(stages, c, func(ctx context.Context) (any, error) { return method.Handler(server, ctx, c.decode, nil) })
 		info := &grpc.UnaryServerInfo{Server: server, FullMethod: "/" + service + "/" + method.MethodName}
 		return intercept(ctx, nil, info, func(ctx context.Context, _ any) (any, error) { return run(ctx) })
 	}

@@ -121,20 +121,24 @@ func New(options Options) (*Allocator, error) {
 // this program. Too many jobs, a pool that shrank and a time limit are no errors.
 func (a *Allocator) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
 	o = o.WithDefaults()
-	s, err := a.valid(s, o)
+	s, held, err := a.valid(s, o)
 	if err != nil {
 		return solver.Decision{}, err
 	}
-	return a.chain.Allocate(ctx, s, o)
+	decision, err := a.chain.Allocate(ctx, s, o)
+	if err != nil {
+		return solver.Decision{}, err
+	}
+	return held.Restore(decision, o.Horizon(s).Steps), nil
 }
 
 // FillIdle applies the paper's rule for regular times, between two decisions: running
 // jobs keep their nodes, and each queued job in order takes its largest legal size that
 // the idle nodes allow, stopping at the first that does not fit now. A job whose
 // smallest size exceeds the pool is passed over. Nothing is optimised: of the report
-// only IdleNodes is set. Errors are those of Allocate.
+// only IdleNodes and Warnings are set. Errors are those of Allocate.
 func (a *Allocator) FillIdle(ctx context.Context, s *solver.Snapshot) (solver.Decision, error) {
-	s, err := a.valid(s, solver.DefaultOptions())
+	s, _, err := a.valid(s, solver.DefaultOptions())
 	if err != nil {
 		return solver.Decision{}, err
 	}
@@ -144,17 +148,22 @@ func (a *Allocator) FillIdle(ctx context.Context, s *solver.Snapshot) (solver.De
 	return solver.DecideNow(s, greedy.FillIdle(s)), nil
 }
 
-// valid returns a snapshot with its defaults, or an error that names its bad fields
-// and those of the options.
-func (a *Allocator) valid(s *solver.Snapshot, o solver.Options) (*solver.Snapshot, error) {
+// valid returns a snapshot with its defaults and without the jobs that are held because
+// they have bad fields, or an error that names all bad fields and those of the options.
+func (a *Allocator) valid(s *solver.Snapshot, o solver.Options) (*solver.Snapshot, solver.Held, error) {
 	if s == nil {
-		return nil, &solver.InvalidError{Violations: []solver.Violation{{Path: "snapshot", Description: "is missing"}}}
+		missing := []solver.Violation{{Path: "snapshot", Description: "is missing"}}
+		return nil, solver.Held{}, &solver.InvalidError{Violations: missing}
 	}
 	s = s.WithDefaults()
-	if bad := solver.Validate(s, o, a.maxJobs, a.known); len(bad) > 0 {
-		return nil, &solver.InvalidError{Violations: bad}
+	var held solver.Held
+	if o.BadJobs == solver.BadJobsHold && len(s.Jobs) <= a.maxJobs {
+		s, held = s.Hold()
 	}
-	return s, nil
+	if bad := solver.Validate(s, o, a.maxJobs, a.known); len(bad) > 0 {
+		return nil, solver.Held{}, &solver.InvalidError{Violations: bad}
+	}
+	return s, held, nil
 }
 
 // MaxJobs returns the maximum number of jobs per snapshot.

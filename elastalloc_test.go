@@ -194,19 +194,26 @@ func TestBadFields(t *testing.T) {
 func TestFillIdle(t *testing.T) {
 	s := twoJobs()
 	s.Jobs[0].CurrentNodes = 4
-	s.Jobs = append(s.Jobs, solver.Job{ID: "never", RemainingETA: time.Hour, MinNodes: 9}, solver.Job{ID: "c", RemainingETA: time.Hour})
+	s.Jobs = append(s.Jobs, solver.Job{ID: "never", RemainingETA: time.Hour, MinNodes: 9},
+		solver.Job{ID: "c", RemainingETA: time.Hour}, solver.Job{ID: "d", RemainingETA: time.Hour})
 	s.TotalNodes = 8
 	s.Jobs[1], s.Jobs[2] = s.Jobs[2], s.Jobs[1] // The job that never fits comes first in the queue.
 	got, err := newAllocator(t, elastalloc.Options{}).FillIdle(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := solver.Decision{Allocations: []solver.Allocation{
-		{JobID: "a", Current: 4, Nodes: 4, Change: solver.ChangeKeep},
-		{JobID: "never", Change: solver.ChangeWait},
-		{JobID: "b", Nodes: 4, Change: solver.ChangeStart},
-		{JobID: "c", Change: solver.ChangeWait},
-	}}
+	want := solver.Decision{
+		Allocations: []solver.Allocation{
+			{JobID: "a", Current: 4, Nodes: 4, Change: solver.ChangeKeep},
+			{JobID: "never", Change: solver.ChangeWait, WaitReason: solver.WaitNeverFits},
+			{JobID: "b", Nodes: 4, Change: solver.ChangeStart},
+			{JobID: "c", Change: solver.ChangeWait, WaitReason: solver.WaitNoRoom},
+			{JobID: "d", Change: solver.ChangeWait, WaitReason: solver.WaitBehind, BehindJobID: "c"},
+		},
+		Report: solver.Report{Warnings: []solver.Warning{
+			{Code: solver.WarningNeverFits, JobID: "never", Message: `job "never" needs at least 16 nodes; the pool has 8`},
+		}},
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("decision (-want +got):\n%s", diff)
 	}

@@ -36,7 +36,7 @@ func TestRelativeGap(t *testing.T) {
 func TestDefaultOptions(t *testing.T) {
 	want := solver.Options{
 		Backend: solver.BackendExact, Formulation: solver.FormulationOneHot,
-		Objective: solver.ObjectiveProgress, Admission: solver.AdmissionFIFO,
+		Objective: solver.ObjectiveProgress, Admission: solver.AdmissionFIFO, BadJobs: solver.BadJobsRefuse,
 	}
 	if diff := cmp.Diff(want, solver.DefaultOptions()); diff != "" {
 		t.Errorf("DefaultOptions() (-want +got):\n%s", diff)

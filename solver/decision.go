@@ -17,6 +17,10 @@ type Allocation struct {
 	Current, Nodes int
 	// Change is what that means for the job.
 	Change Change
+	// WaitReason is why the job holds no nodes, and BehindJobID the job that it is
+	// behind where that is why.
+	WaitReason  WaitReason
+	BehindJobID string
 	// PlannedNodes are the nodes per step of the horizon.
 	PlannedNodes []int
 	// PlannedProgress is the share of the remaining work done by the end of each
@@ -74,6 +78,8 @@ type Report struct {
 	Attempts []Attempt
 	// IdleNodes is what the decision leaves unallocated.
 	IdleNodes int
+	// Warnings are what an operator should know.
+	Warnings []Warning
 }
 
 // Attempt is one backend's try at a decision.
@@ -85,44 +91,52 @@ type Attempt struct {
 }
 
 // DecideNow turns the nodes of every job of the snapshot from now on, which together do
-// not exceed the pool, into a decision without a plan. Of its report only IdleNodes is
-// set.
+// not exceed the pool, into a decision without a plan. Of its report only IdleNodes and
+// Warnings are set.
 func DecideNow(s *Snapshot, nodes []int) Decision {
 	d := Decision{Allocations: make([]Allocation, len(s.Jobs))}
-	d.Report.IdleNodes = s.TotalNodes
 	for i := range s.Jobs {
-		job := &s.Jobs[i]
-		d.Allocations[i] = Allocation{
-			JobID: job.ID, Current: job.CurrentNodes, Nodes: nodes[i], Change: ChangeOf(job.CurrentNodes, nodes[i]),
-		}
-		d.Report.IdleNodes -= nodes[i]
+		d.Allocations[i] = Allocation{Nodes: nodes[i]}
 	}
+	d.complete(s, noRooms(s))
 	return d
 }
 
-// Decide turns a plan into the decision for every job of the snapshot p was built
+// Decide turns a result into the decision for every job of the snapshot p was built
 // from; jobs that were not admitted get no nodes. The report holds only what
 // follows from the allocations. The plan may hold sizes of jobs that p's relaxed
 // model has, such as 0.
-func Decide(s *Snapshot, p *Problem, plan Plan) Decision {
+func Decide(s *Snapshot, p *Problem, result Result) Decision {
 	d := Decision{Allocations: make([]Allocation, len(s.Jobs))}
 	noNodes, noProgress := make([]int, p.Steps), make([]float64, p.Steps)
 	for i := range s.Jobs {
-		job := &s.Jobs[i]
-		d.Allocations[i] = Allocation{
-			JobID: job.ID, Current: job.CurrentNodes, Change: ChangeOf(job.CurrentNodes, 0),
-			PlannedNodes: noNodes, PlannedProgress: noProgress,
-		}
+		d.Allocations[i] = Allocation{PlannedNodes: noNodes, PlannedProgress: noProgress}
 	}
-	d.Report.IdleNodes = s.TotalNodes
 	for n := range p.Jobs {
 		job := &p.Jobs[n]
 		a := &d.Allocations[job.Index]
-		a.Nodes = plan[n][0]
+		a.Nodes = result.Plan[n][0]
+		a.PlannedNodes = result.Plan[n]
+		a.PlannedProgress = job.Progress(result.Plan[n])
+	}
+	rooms := noRooms(s)
+	if !result.Heuristic {
+		rooms = p.rooms(s)
+	}
+	d.complete(s, rooms)
+	return d
+}
+
+// complete fills in what follows from the nodes of every job; rooms are those of
+// explainWaits.
+func (d *Decision) complete(s *Snapshot, rooms []int) {
+	d.Report.IdleNodes = s.TotalNodes
+	for i := range s.Jobs {
+		job, a := &s.Jobs[i], &d.Allocations[i]
+		a.JobID, a.Current = job.ID, job.CurrentNodes
 		a.Change = ChangeOf(a.Current, a.Nodes)
-		a.PlannedNodes = plan[n]
-		a.PlannedProgress = job.Progress(plan[n])
 		d.Report.IdleNodes -= a.Nodes
 	}
-	return d
+	d.explainWaits(s, rooms)
+	d.warn(s)
 }

@@ -33,19 +33,21 @@ func TestDecide(t *testing.T) {
 	s := holding(7, []int{0, 2, 0, 1}, []int{1, 1, 8, 1})
 	s.Horizon = solver.Horizon{Step: 900 * time.Second, Steps: 2}
 	p := solver.NewProblem(s, solver.AdmissionFIFO) // without job 2
-	got := solver.Decide(s, p, solver.Plan{{1, 2}, {4, 4}, {1, 1}})
+	got := solver.Decide(s, p, solver.Result{Plan: solver.Plan{{1, 2}, {4, 4}, {1, 1}}})
 	want := solver.Decision{
 		Allocations: []solver.Allocation{
 			{JobID: "job-0", Current: 0, Nodes: 1, Change: solver.ChangeStart,
 				PlannedNodes: []int{1, 2}, PlannedProgress: []float64{0.25, 0.65}},
 			{JobID: "job-1", Current: 2, Nodes: 4, Change: solver.ChangeScaleUp,
 				PlannedNodes: []int{4, 4}, PlannedProgress: []float64{0.64, 1}},
-			{JobID: "job-2", Current: 0, Nodes: 0, Change: solver.ChangeWait,
+			{JobID: "job-2", Current: 0, Nodes: 0, Change: solver.ChangeWait, WaitReason: solver.WaitNeverFits,
 				PlannedNodes: []int{0, 0}, PlannedProgress: []float64{0, 0}},
 			{JobID: "job-3", Current: 1, Nodes: 1, Change: solver.ChangeKeep,
 				PlannedNodes: []int{1, 1}, PlannedProgress: []float64{0.25, 0.5}},
 		},
-		Report: solver.Report{IdleNodes: 1},
+		Report: solver.Report{IdleNodes: 1, Warnings: []solver.Warning{
+			{Code: solver.WarningNeverFits, JobID: "job-2", Message: `job "job-2" needs at least 8 nodes; the pool has 7`},
+		}},
 	}
 	if diff := cmp.Diff(want, got, approx()); diff != "" {
 		t.Errorf("Decide() (-want +got):\n%s", diff)
@@ -55,7 +57,7 @@ func TestDecide(t *testing.T) {
 func TestDecidePreemptsARunningJobThatWasNotAdmitted(t *testing.T) {
 	s := holding(1, []int{1, 2}, []int{1, 1})
 	p := solver.NewProblem(s, solver.AdmissionFIFO)
-	d := solver.Decide(s, p, solver.Plan{{1, 1, 1, 1, 1}})
+	d := solver.Decide(s, p, solver.Result{Plan: solver.Plan{{1, 1, 1, 1, 1}}})
 	if a := d.Allocations[1]; a.Change != solver.ChangePreempt || a.Nodes != 0 || a.Current != 2 {
 		t.Errorf("allocation %+v; want the job preempted", a)
 	}
@@ -65,7 +67,7 @@ func TestDecideProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, p := drawProblem(t)
 		plan := drawPlan(t, p)
-		d := solver.Decide(s, p, plan)
+		d := solver.Decide(s, p, solver.Result{Plan: plan})
 		if len(d.Allocations) != len(s.Jobs) {
 			t.Fatalf("%d allocations for %d jobs", len(d.Allocations), len(s.Jobs))
 		}

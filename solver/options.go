@@ -31,6 +31,9 @@ type Options struct {
 	// then, and so is the gap. For callers that only want the nodes, such as a simulation,
 	// since the bound takes far longer than the rules do.
 	NoBound bool
+	// BadJobs is what becomes of a snapshot in which a job has bad fields; "" means
+	// BadJobsRefuse.
+	BadJobs BadJobs
 }
 
 // DefaultOptions returns the options of an empty request.
@@ -51,7 +54,19 @@ func (o Options) WithDefaults() Options {
 	if o.Admission == "" {
 		o.Admission = AdmissionFIFO
 	}
+	if o.BadJobs == "" {
+		o.BadJobs = BadJobsRefuse
+	}
 	return o
+}
+
+// Horizon returns how far the decision on a snapshot with its defaults looks ahead.
+func (o *Options) Horizon(s *Snapshot) Horizon {
+	if o.Objective == ObjectiveTotalTime {
+		// The length of the one step matters only to the progress that a plan shows.
+		return Horizon{Step: valueOr(o.TotalTime.Payback, DefaultPayback), Steps: 1}
+	}
+	return s.Horizon
 }
 
 // Validate returns every bad field of options that have their defaults. known are
@@ -72,6 +87,7 @@ func (o Options) Validate(known []BackendName) []Violation {
 	}
 	o.TotalTime.validate(&bad)
 	validateName(&bad, "admission", o.Admission, Admissions())
+	validateName(&bad, "bad_jobs", o.BadJobs, []BadJobs{BadJobsRefuse, BadJobsHold})
 	return bad
 }
 

@@ -60,10 +60,7 @@ func NewProblem(s *Snapshot, admission Admission) *Problem {
 // NewProblemFor admits jobs of a valid snapshot and builds the model over them, as
 // options with their defaults ask.
 func NewProblemFor(s *Snapshot, o Options) *Problem {
-	horizon := s.Horizon
-	if o.Objective == ObjectiveTotalTime {
-		horizon = o.TotalTime.horizon()
-	}
+	horizon := o.Horizon(s)
 	admitted := admit(s, o.Admission)
 	p := newProblem(s.TotalNodes, horizon.Steps)
 	p.Jobs = make([]AdmittedJob, len(admitted))

@@ -115,6 +115,9 @@ type Job struct {
 	// WaitingTime is the time without nodes since the job's submission, queueing and
 	// pauses together. ObjectiveTotalTime ages by it.
 	WaitingTime time.Duration
+	// Bad is what is wrong with fields that a Job cannot express, as whoever made it
+	// from another form knows; Validate reports it. Paths begin within the job.
+	Bad []Violation
 }
 
 // NewJob returns a queued job with every optional field at its default.
@@ -165,6 +168,9 @@ func (j *Job) Queued() bool { return j.CurrentNodes == 0 }
 
 // NeverStarted reports whether the job holds no nodes and has not trained.
 func (j *Job) NeverStarted() bool { return j.CurrentNodes == 0 && j.TrainingTime == 0 }
+
+// fits reports whether a pool of the given nodes can hold the job at all.
+func (j *Job) fits(pool int) bool { return j.LegalSizes()[0] <= pool }
 
 // Demand returns the run time left on exactly one node in seconds, the paper's d_i.
 func (j *Job) Demand() float64 {

@@ -73,12 +73,6 @@ func valueOr[T any](a *T, fallback T) T {
 	return *a
 }
 
-// horizon returns the one step that the objective decides: its length matters only to
-// the progress that a plan shows.
-func (o *TotalTimeOptions) horizon() Horizon {
-	return Horizon{Step: valueOr(o.Payback, DefaultPayback), Steps: 1}
-}
-
 // valueTotalTime fills in the values of the sizes of the jobs of p, which are jobs of s.
 // All jobs of the snapshot count, admitted or not.
 func (p *Problem) valueTotalTime(s *Snapshot, o *TotalTimeOptions, admission Admission) {

@@ -83,18 +83,43 @@ func (s *Snapshot) Validate(maxJobs int) []Violation {
 		if bad.full() {
 			break
 		}
-		job := &s.Jobs[i]
-		path := fmt.Sprintf("jobs[%d]", i)
-		if job.ID == "" {
-			bad.addf(path+".id", "is empty; every job needs an id")
-		} else if other, seen := first[job.ID]; seen {
-			bad.addf(path+".id", "is %q like jobs[%d].id; ids must be unique", job.ID, other)
-		} else {
-			first[job.ID] = i
-		}
-		job.validate(path, &bad)
+		s.validateJob(i, first, &bad)
 	}
 	return bad
+}
+
+// validateJob reports the bad fields of job i. first has the jobs before it by id.
+func (s *Snapshot) validateJob(i int, first map[string]int, bad *violations) {
+	job := &s.Jobs[i]
+	path := fmt.Sprintf("jobs[%d]", i)
+	if job.ID == "" {
+		bad.addf(path+".id", "is empty; every job needs an id")
+	} else if other, seen := first[job.ID]; seen {
+		bad.addf(path+".id", "is %q like jobs[%d].id; ids must be unique", job.ID, other)
+	} else {
+		first[job.ID] = i
+	}
+	known := len(*bad)
+	job.validate(path, bad)
+	if len(job.Bad) == 0 {
+		return
+	}
+	// Where both name a field, whoever filled it in knows better: here is only what was
+	// put in the place of the bad value.
+	seen := make(map[string]bool, len(job.Bad))
+	for _, v := range job.Bad {
+		seen[path+"."+v.Path] = true
+	}
+	own := slices.Clone((*bad)[known:])
+	*bad = (*bad)[:known]
+	for _, v := range job.Bad {
+		bad.addf(path+"."+v.Path, "%s", v.Description)
+	}
+	for _, v := range own {
+		if !seen[v.Path] {
+			bad.addf(v.Path, "%s", v.Description)
+		}
+	}
 }
 
 // validate reports the bad fields of one job, apart from its id.
@@ -155,7 +180,10 @@ func (j *Job) validateSizes(path string, bad *violations) {
 	sizes := j.LegalSizes()
 	rangeOK := j.MinNodes >= 1 && j.MaxNodes >= j.MinNodes
 	if len(*bad) == known && rangeOK {
-		if len(sizes) == 0 {
+		if len(sizes) == 0 && j.AllowedNodes == nil {
+			bad.addf(path+".allowed_nodes", "is unset, which means the powers of two, and none is within "+
+				"[min_nodes, max_nodes] = [%d, %d]; name the sizes", j.MinNodes, j.MaxNodes)
+		} else if len(sizes) == 0 {
 			bad.addf(path+".allowed_nodes", "has no legal size within [min_nodes, max_nodes] = [%d, %d]",
 				j.MinNodes, j.MaxNodes)
 		}

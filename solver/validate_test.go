@@ -68,7 +68,8 @@ func TestValidateReportsEverything(t *testing.T) {
 		{Path: "jobs[0].weight", Description: "is NaN; want 0 to 1e+12"},
 		{Path: "jobs[0].rescale_delay", Description: "is -1ns; want at least 0"},
 		{Path: "jobs[2].id", Description: `is "job-1" like jobs[1].id; ids must be unique`},
-		{Path: "jobs[3].allowed_nodes", Description: "has no legal size within [min_nodes, max_nodes] = [5, 7]"},
+		{Path: "jobs[3].allowed_nodes", Description: "is unset, which means the powers of two, and none is within " +
+			"[min_nodes, max_nodes] = [5, 7]; name the sizes"},
 		{Path: "jobs[4].scaling.table.speeds", Description: "has 2 speeds; want 5, one per legal size"},
 		{Path: "jobs[5].allowed_nodes", Description: "has 33 sizes within [min_nodes, max_nodes]; want at most 32"},
 	}

@@ -77,7 +77,7 @@ func (c *Chain) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Optio
 		return solver.Decision{}, err
 	}
 
-	decision := solver.Decide(s, p, chosen.result.Plan)
+	decision := solver.Decide(s, p, chosen.result)
 	report := &decision.Report
 	report.Backend = chosen.Backend
 	report.Objective = chosen.objective

@@ -1,0 +1,126 @@
+package solver
+
+import (
+	"fmt"
+	"strings"
+)
+
+// BadJobs is what becomes of a request in which a job has bad fields.
+type BadJobs string
+
+// The ways to treat bad jobs.
+const (
+	// BadJobsRefuse refuses the request.
+	BadJobsRefuse BadJobs = "refuse"
+	// BadJobsHold lets a job with bad fields keep its current nodes, which leave the
+	// pool, and decides on all others; a warning names it.
+	BadJobsHold BadJobs = "hold"
+)
+
+// Held are the jobs of a snapshot that keep their nodes because they have bad fields.
+type Held struct {
+	snapshot *Snapshot
+	// bad are the bad fields by the job's position in the snapshot.
+	bad map[int][]Violation
+}
+
+// Hold takes the jobs with bad fields, and the nodes they hold, out of a snapshot that
+// has its defaults. It returns s itself where all jobs are good.
+func (s *Snapshot) Hold() (*Snapshot, Held) {
+	held := Held{snapshot: s}
+	first := make(map[string]int, len(s.Jobs))
+	for i := range s.Jobs {
+		var bad violations
+		if s.validateJob(i, first, &bad); len(bad) > 0 {
+			if held.bad == nil {
+				held.bad = make(map[int][]Violation)
+			}
+			held.bad[i] = bad
+		}
+	}
+	if len(held.bad) == 0 {
+		return s, held
+	}
+	rest := *s
+	rest.Jobs = make([]Job, 0, len(s.Jobs)-len(held.bad))
+	for i := range s.Jobs {
+		if held.bad[i] == nil {
+			rest.Jobs = append(rest.Jobs, s.Jobs[i])
+		} else if rest.TotalNodes > 0 {
+			rest.TotalNodes = max(0, rest.TotalNodes-s.Jobs[i].heldNodes())
+		}
+	}
+	return &rest, held
+}
+
+// heldNodes returns what a job with bad fields keeps.
+func (j *Job) heldNodes() int { return max(0, j.CurrentNodes) }
+
+// Restore puts the held jobs back into the decision on the others, with a plan over as
+// many steps that keeps their nodes, and no word on their progress.
+func (h Held) Restore(d Decision, steps int) Decision {
+	if len(h.bad) == 0 {
+		return d
+	}
+	h.restoreWarnings(&d)
+	others := d.Allocations
+	d.Allocations = make([]Allocation, len(h.snapshot.Jobs))
+	for i := range h.snapshot.Jobs {
+		job, bad := &h.snapshot.Jobs[i], h.bad[i]
+		if bad == nil {
+			d.Allocations[i], others = others[0], others[1:]
+			if a := &d.Allocations[i]; a.WaitReason == WaitNeverFits && job.fits(h.snapshot.TotalNodes) {
+				a.WaitReason = WaitNoRoom
+			}
+			continue
+		}
+		nodes := job.heldNodes()
+		plan := NewPlan(1, steps)[0]
+		for t := range plan {
+			plan[t] = nodes
+		}
+		d.Allocations[i] = Allocation{
+			JobID: job.ID, Current: nodes, Nodes: nodes, Change: ChangeOf(nodes, nodes), PlannedNodes: plan,
+		}
+		d.Report.Warnings = append(d.Report.Warnings, Warning{
+			Code: WarningBadJobHeld, JobID: job.ID,
+			Message: fmt.Sprintf("job %q keeps its %d nodes: %s", job.ID, nodes, describe(bad)),
+		})
+	}
+	return d
+}
+
+// restoreWarnings corrects what was said of jobs that never fit: those that would fit but
+// for the nodes that bad jobs keep have no room now.
+func (h Held) restoreWarnings(d *Decision) {
+	warnings := d.Report.Warnings
+	d.Report.Warnings = nil
+	jobs := make(map[string]*Job)
+	for i := range h.snapshot.Jobs {
+		if h.bad[i] == nil {
+			jobs[h.snapshot.Jobs[i].ID] = &h.snapshot.Jobs[i]
+		}
+	}
+	for _, w := range warnings {
+		if w.Code == WarningNeverFits {
+			if jobs[w.JobID].fits(h.snapshot.TotalNodes) {
+				continue
+			}
+			w = neverFits(jobs[w.JobID], h.snapshot.TotalNodes)
+		}
+		d.Report.Warnings = append(d.Report.Warnings, w)
+	}
+}
+
+// describe names the first few of the bad fields of a job.
+func describe(bad []Violation) string {
+	const most = 3
+	var parts []string
+	for _, v := range under("snapshot", bad[:min(most, len(bad))]) {
+		parts = append(parts, v.Path+": "+v.Description)
+	}
+	if more := len(bad) - most; more > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(parts, "; ")
+}

@@ -1,0 +1,72 @@
+package solver
+
+import "fmt"
+
+// WarningCode names what an operator should know of a decision.
+type WarningCode string
+
+// The warnings.
+const (
+	// WarningNeverFits means that a job's smallest size exceeds the pool.
+	WarningNeverFits WarningCode = "never-fits"
+	// WarningIdleWithQueue means that nodes stay idle though a job waits that the pool
+	// could hold.
+	WarningIdleWithQueue WarningCode = "idle-with-queue"
+	// WarningEmptyPool means that there are jobs and no nodes.
+	WarningEmptyPool WarningCode = "empty-pool"
+	// WarningBadJobHeld means that a job with bad fields keeps its nodes.
+	WarningBadJobHeld WarningCode = "bad-job-held"
+	// WarningLoadShedToGreedy means that no search was made because of load.
+	WarningLoadShedToGreedy WarningCode = "load-shed-to-greedy"
+)
+
+// Warning is something that an operator should know of a decision.
+type Warning struct {
+	Code WarningCode
+	// JobID is the job it is about; "" where it is about none.
+	JobID string
+	// Message says it in a sentence.
+	Message string
+}
+
+// warn adds what there is to say of the allocations of a snapshot, which have their wait
+// reasons.
+func (d *Decision) warn(s *Snapshot) {
+	add := func(code WarningCode, id, format string, args ...any) {
+		d.Report.Warnings = append(d.Report.Warnings, Warning{Code: code, JobID: id, Message: fmt.Sprintf(format, args...)})
+	}
+	if s.TotalNodes == 0 {
+		if len(s.Jobs) > 0 {
+			add(WarningEmptyPool, "", "the pool has no nodes for %d jobs", len(s.Jobs))
+		}
+		return
+	}
+	waiting, first := 0, -1
+	for i := range s.Jobs {
+		job := &s.Jobs[i]
+		if !job.fits(s.TotalNodes) {
+			d.Report.Warnings = append(d.Report.Warnings, neverFits(job, s.TotalNodes))
+			continue
+		}
+		if d.Allocations[i].Nodes > 0 {
+			continue
+		}
+		waiting++
+		if first < 0 || d.Allocations[first].WaitReason != WaitNoRoom && d.Allocations[i].WaitReason == WaitNoRoom {
+			first = i
+		}
+	}
+	if waiting > 0 && d.Report.IdleNodes > 0 {
+		job := &s.Jobs[first]
+		add(WarningIdleWithQueue, job.ID, "%d nodes stay idle while %d jobs wait; job %q needs at least %d",
+			d.Report.IdleNodes, waiting, job.ID, job.LegalSizes()[0])
+	}
+}
+
+// neverFits warns of a job whose smallest size exceeds the pool.
+func neverFits(job *Job, pool int) Warning {
+	return Warning{
+		Code: WarningNeverFits, JobID: job.ID,
+		Message: fmt.Sprintf("job %q needs at least %d nodes; the pool has %d", job.ID, job.LegalSizes()[0], pool),
+	}
+}

@@ -1,0 +1,245 @@
+package elastalloc_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/solvertest"
+)
+
+// sized returns a job of one size that holds the given nodes.
+func sized(id string, size, current int) solver.Job {
+	return solver.Job{ID: id, RemainingETA: time.Hour, AllowedNodes: []int{size}, CurrentNodes: current}
+}
+
+// TestWaitReasons decides small queues, in which it is plain why a job waits.
+func TestWaitReasons(t *testing.T) {
+	lowly := sized("lowly", 4, 0)
+	lowly.Weight = new(0.001)
+	for _, test := range []struct {
+		name    string
+		nodes   int
+		jobs    []solver.Job
+		options solver.Options
+		// want is the reason by job, and after a space the job it is behind; warnings are
+		// code and job.
+		want, warnings []string
+	}{
+		{
+			name: "a job that never fits blocks nobody", nodes: 8,
+			jobs:     []solver.Job{sized("big", 16, 0), sized("s1", 4, 0), sized("s2", 4, 0)},
+			want:     []string{"never-fits", "", ""},
+			warnings: []string{"never-fits big"},
+		},
+		{
+			name: "the line behind a job without room", nodes: 8,
+			jobs:     []solver.Job{sized("runs", 4, 4), sized("big", 8, 0), sized("s1", 4, 0), sized("huge", 9, 0), sized("s2", 2, 0)},
+			want:     []string{"", "no-room", "behind big", "never-fits", "behind big"},
+			warnings: []string{"never-fits huge", "idle-with-queue big"},
+		},
+		{
+			name: "a pool that shrank", nodes: 4,
+			jobs: []solver.Job{sized("queued", 1, 0), sized("stays", 4, 4), sized("goes", 2, 2), sized("goes too", 1, 1)},
+			want: []string{"behind goes", "", "no-room", "behind goes"},
+		},
+		{
+			name: "the optimiser decides", nodes: 8,
+			jobs:    []solver.Job{sized("runs", 8, 8), lowly},
+			options: solver.Options{Admission: solver.AdmissionPreemptive},
+			want:    []string{"", "not-worth-it"},
+		},
+		{
+			name: "running jobs leave the optimiser no room", nodes: 8,
+			jobs:     []solver.Job{sized("runs", 6, 6), sized("queued", 4, 0)},
+			options:  solver.Options{Admission: solver.AdmissionOptimized},
+			want:     []string{"", "no-room"},
+			warnings: []string{"idle-with-queue queued"},
+		},
+		{
+			name: "greedy keeps a line", nodes: 8,
+			jobs:     []solver.Job{sized("runs", 6, 6), sized("front", 4, 0), sized("next", 2, 0)},
+			options:  solver.Options{Admission: solver.AdmissionOptimized, Backend: solver.BackendGreedy},
+			want:     []string{"", "no-room", "behind front"},
+			warnings: []string{"idle-with-queue front"},
+		},
+		{
+			name: "no pool", jobs: []solver.Job{sized("runs", 6, 6), sized("queued", 4, 0)},
+			want:     []string{"never-fits", "never-fits"},
+			warnings: []string{"empty-pool "},
+		},
+		{name: "no pool for no jobs"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := &solver.Snapshot{TotalNodes: test.nodes, Jobs: test.jobs}
+			d, err := newAllocator(t, elastalloc.Options{}).Allocate(t.Context(), s, test.options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var reasons, warnings []string
+			for _, a := range d.Allocations {
+				reasons = append(reasons, strings.TrimSpace(string(a.WaitReason)+" "+a.BehindJobID))
+			}
+			for _, w := range d.Report.Warnings {
+				warnings = append(warnings, string(w.Code)+" "+w.JobID)
+			}
+			if diff := cmp.Diff(test.want, reasons); diff != "" {
+				t.Errorf("reasons (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.warnings, warnings); diff != "" {
+				t.Errorf("warnings (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// anyOptions draws what a decision is asked for.
+func anyOptions(t *rapid.T) solver.Options {
+	return solver.Options{
+		Objective: rapid.SampledFrom([]solver.Objective{solver.ObjectiveProgress, solver.ObjectiveTotalTime}).Draw(t, "objective"),
+		Admission: rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"),
+		Backend:   rapid.SampledFrom([]solver.BackendName{solver.BackendExact, solver.BackendGreedy}).Draw(t, "backend"),
+	}
+}
+
+// TestWaitReasonProperties holds of every decision: there is a reason exactly where a
+// job holds no nodes, and it is true.
+func TestWaitReasonProperties(t *testing.T) {
+	allocator := newAllocator(t, elastalloc.Options{})
+	rapid.Check(t, func(rt *rapid.T) {
+		s := solvertest.Snapshots().Draw(rt, "snapshot")
+		o := anyOptions(rt)
+		d, err := allocator.Allocate(t.Context(), s, o)
+		if rapid.Bool().Draw(rt, "fill idle") {
+			o.Admission = solver.AdmissionFIFO
+			d, err = allocator.FillIdle(t.Context(), s)
+		}
+		if err != nil {
+			rt.Fatal(err)
+		}
+		reasons := make(map[string]solver.WaitReason)
+		waiting := 0
+		for i, a := range d.Allocations {
+			reasons[a.JobID] = a.WaitReason
+			smallest := s.Jobs[i].LegalSizes()[0]
+			if (a.Nodes == 0) != (a.WaitReason != "") || (a.WaitReason == solver.WaitBehind) != (a.BehindJobID != "") {
+				rt.Fatalf("allocation %+v", a)
+			}
+			if a.Nodes == 0 && (a.WaitReason == solver.WaitNeverFits) != (smallest > s.TotalNodes) {
+				rt.Fatalf("job of at least %d nodes, pool of %d: %s", smallest, s.TotalNodes, a.WaitReason)
+			}
+			if a.WaitReason == solver.WaitNotWorthIt && o.Admission == solver.AdmissionFIFO {
+				rt.Fatalf("FIFO gives the optimiser no say: %+v", a)
+			}
+			if a.Nodes == 0 && smallest <= s.TotalNodes {
+				waiting++
+			}
+		}
+		for _, a := range d.Allocations {
+			if a.BehindJobID != "" && reasons[a.BehindJobID] != solver.WaitNoRoom {
+				rt.Fatalf("%+v is behind a job that is %q", a, reasons[a.BehindJobID])
+			}
+		}
+		warned := func(code solver.WarningCode) bool {
+			return slices.ContainsFunc(d.Report.Warnings, func(w solver.Warning) bool { return w.Code == code && w.Message != "" })
+		}
+		if got, want := warned(solver.WarningIdleWithQueue), waiting > 0 && d.Report.IdleNodes > 0; got != want {
+			rt.Fatalf("%d jobs wait and %d nodes are idle: %+v", waiting, d.Report.IdleNodes, d.Report.Warnings)
+		}
+		if got, want := warned(solver.WarningEmptyPool), s.TotalNodes == 0 && len(s.Jobs) > 0; got != want {
+			rt.Fatalf("%d jobs in a pool of %d: %+v", len(s.Jobs), s.TotalNodes, d.Report.Warnings)
+		}
+	})
+}
+
+// TestHold puts bad jobs among good ones: with BadJobsHold the good ones get what they
+// would get alone in what is left of the pool.
+func TestHold(t *testing.T) {
+	allocator := newAllocator(t, elastalloc.Options{})
+	rapid.Check(t, func(rt *rapid.T) {
+		s := solvertest.Snapshots().Draw(rt, "snapshot")
+		o := anyOptions(rt)
+		mixed := &solver.Snapshot{ID: s.ID, TotalNodes: s.TotalNodes, Horizon: s.Horizon}
+		held := make(map[int]int) // nodes by position
+		rest := slices.Clone(s.Jobs)
+		for n := rapid.IntRange(1, 3).Draw(rt, "bad jobs"); n > 0 || len(rest) > 0; {
+			if n > 0 && (len(rest) == 0 || rapid.Bool().Draw(rt, "bad next")) {
+				bad := solver.Job{ID: fmt.Sprint("bad", n), CurrentNodes: rapid.IntRange(0, 3).Draw(rt, "held")}
+				held[len(mixed.Jobs)] = bad.CurrentNodes
+				mixed.TotalNodes += bad.CurrentNodes
+				mixed.Jobs = append(mixed.Jobs, bad)
+				n--
+				continue
+			}
+			mixed.Jobs, rest = append(mixed.Jobs, rest[0]), rest[1:]
+		}
+		if s.TotalNodes == 0 {
+			mixed.TotalNodes = 0 // The bad jobs may hold more than there is.
+		}
+		if _, err := allocator.Allocate(t.Context(), mixed, o); err == nil {
+			rt.Fatal("a bad job was accepted")
+		}
+		want, err := allocator.Allocate(t.Context(), s, o)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		o.BadJobs = solver.BadJobsHold
+		got, err := allocator.Allocate(t.Context(), mixed, o)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		// A job that fits the pool but for the nodes of bad jobs has no room, and there is no
+		// warning of it.
+		want.Report.Warnings = slices.DeleteFunc(want.Report.Warnings, func(w solver.Warning) bool {
+			i := slices.IndexFunc(s.Jobs, func(j solver.Job) bool { return j.ID == w.JobID })
+			return w.Code == solver.WarningNeverFits && s.Jobs[i].LegalSizes()[0] <= mixed.TotalNodes
+		})
+		for i := range want.Allocations {
+			if a := &want.Allocations[i]; a.WaitReason == solver.WaitNeverFits && s.Jobs[i].LegalSizes()[0] <= mixed.TotalNodes {
+				a.WaitReason = solver.WaitNoRoom
+			}
+		}
+		var good []solver.Allocation
+		for i, a := range got.Allocations {
+			nodes, bad := held[i]
+			if !bad {
+				good = append(good, a)
+			} else if a.JobID != mixed.Jobs[i].ID || a.Nodes != nodes || a.Current != nodes || a.WaitReason != "" {
+				rt.Fatalf("a job that is held on %d nodes: %+v", nodes, a)
+			}
+		}
+		if diff := cmp.Diff(want.Allocations, good, cmpopts.EquateEmpty()); diff != "" {
+			rt.Fatalf("the good jobs (-alone +beside bad ones):\n%s", diff)
+		}
+		warnings := got.Report.Warnings[len(want.Report.Warnings):]
+		if len(warnings) != len(held) {
+			rt.Fatalf("%d jobs are held: %+v", len(held), warnings)
+		}
+		for _, w := range warnings {
+			if w.Code != solver.WarningBadJobHeld || !strings.Contains(w.Message, "].remaining_eta: is 0s; want more than 0") {
+				rt.Fatalf("warning %+v", w)
+			}
+		}
+		if got.Report.Objective != want.Report.Objective || got.Report.IdleNodes != want.Report.IdleNodes {
+			rt.Fatalf("report %+v; want %+v", got.Report, want.Report)
+		}
+	})
+}
+
+// TestHoldRefuses what is wrong beside the jobs.
+func TestHoldRefuses(t *testing.T) {
+	s := twoJobs()
+	s.TotalNodes, s.Jobs[0].RemainingETA = -1, 0
+	_, err := newAllocator(t, elastalloc.Options{}).Allocate(t.Context(), s, solver.Options{BadJobs: solver.BadJobsHold})
+	if err == nil || !strings.Contains(err.Error(), "snapshot.total_nodes: is -1") {
+		t.Errorf("error %v; want one of total_nodes", err)
+	}
+}

@@ -127,7 +127,7 @@ func TestBadFieldsOverGRPC(t *testing.T) {
 			t.Errorf("message %q does not name %s", s.Message(), field.GetField())
 		}
 	}
-	if diff := cmp.Diff([]string{"snapshot.jobs[1].max_nodes", "snapshot.total_nodes"}, fields); diff != "" {
+	if diff := cmp.Diff([]string{"snapshot.total_nodes", "snapshot.jobs[1].max_nodes"}, fields); diff != "" {
 		t.Errorf("wrong fields (-want +got):\n%s", diff)
 	}
 }

@@ -164,7 +164,7 @@ func TestSpansOfCallsThatFail(t *testing.T) {
 
 	bad := smallRequest()
 	bad.Snapshot.Jobs[0].Id, bad.Snapshot.Jobs[1].Id = "twice", "twice"
-	bad.Snapshot.Jobs[0].MinNodes = new(int32(0))
+	bad.Options.Backend = 99
 	if _, err := h.client.Allocate(t.Context(), bad); status.Code(err) != codes.InvalidArgument {
 		t.Fatal(err)
 	}

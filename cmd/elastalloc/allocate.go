@@ -16,6 +16,7 @@ type allocateFlags struct {
 	decideFlags
 	backend     cli.EnumFlag[elastallocv1.Backend]
 	formulation cli.EnumFlag[elastallocv1.Formulation]
+	objective   cli.EnumFlag[elastallocv1.Objective]
 	admission   cli.EnumFlag[elastallocv1.Admission]
 	budget      time.Duration
 	gap         float64
@@ -46,6 +47,7 @@ The input is an AllocateRequest in protojson. Flags win over the options in it.`
 	f.add(command)
 	flags.Var(&f.backend, "backend", "backend to ask first (default exact)")
 	flags.Var(&f.formulation, "formulation", "model for cbc and highs (default one-hot)")
+	flags.Var(&f.objective, "objective", "what is maximised (default progress)")
 	flags.Var(&f.admission, "admission", "who gets nodes when the minimums do not all fit (default fifo)")
 	flags.DurationVar(&f.budget, "budget", 0, "decision budget (default that of the server, 900ms)")
 	flags.Float64Var(&f.gap, "gap", 0, "stop once proven within this share of the optimum")
@@ -64,6 +66,9 @@ func (f *allocateFlags) apply(cmd *cobra.Command, request *elastallocv1.Allocate
 	}
 	if number := f.formulation.Number(); number != 0 {
 		options.Formulation = number
+	}
+	if number := f.objective.Number(); number != 0 {
+		options.Objective = number
 	}
 	if number := f.admission.Number(); number != 0 {
 		options.Admission = number

@@ -45,7 +45,7 @@ func writeFillTable(
 	t := new(cli.Table)
 	t.AddRow(color.Bold, "JOB", "NODES", "CHANGE")
 	for i, a := range allocations {
-		t.AddRow(styleOf(a.GetChange(), color), format.Printable(a.GetJobId()), nodesChange(jobs[i], a, width), words(a.GetChange()))
+		t.AddRow(styleOf(a.GetChange(), color), format.Printable(a.GetJobId()), nodesChange(jobs[i], a, width), describeChange(a))
 	}
 	_, err := fmt.Fprintf(w, "%s\njobs  %s\npool  %d nodes, %d idle\n",
 		t, countChanges(allocations), snapshot.GetTotalNodes(), response.GetIdleNodes())
@@ -72,7 +72,7 @@ func jobTable(jobs []*elastallocv1.Job, allocations []*elastallocv1.Allocation, 
 		row := []string{
 			format.Printable(a.GetJobId()),
 			nodesChange(jobs[i], a, width),
-			words(a.GetChange()),
+			describeChange(a),
 			format.Span(jobs[i].GetRemainingEta().AsDuration()),
 			describeProgress(a.GetPlannedProgress()),
 		}
@@ -124,21 +124,56 @@ func reportTable(request *elastallocv1.AllocateRequest, response *elastallocv1.A
 	}
 	add("jobs", "%s", countChanges(response.GetAllocations()))
 	add("pool", "%d nodes, %d idle", request.GetSnapshot().GetTotalNodes(), report.GetIdleNodes())
-	add("objective", "%.6f", report.GetObjective())
+	add("objective", "%.6f%s", report.GetObjective(), unit(request.GetOptions().GetObjective()))
 	add("bound", "%.6f", report.GetBound())
 	add("gap", "%s", describeGap(report))
 	add("greedy", "%s", describeGain(report))
 	add("decided by", "%s in %s", cli.EnumName(report.GetBackend()), format.Duration(report.GetSolveTime().AsDuration()))
 	if len(report.GetAttempts()) > 1 {
 		for i, attempt := range report.GetAttempts() {
-			name := ""
-			if i == 0 {
-				name = "attempts"
-			}
-			add(name, "%s", describeAttempt(attempt))
+			add(firstOnly(i, "attempts"), "%s", describeAttempt(attempt))
 		}
 	}
+	for i, warning := range report.GetWarnings() {
+		if i == mostWarnings {
+			add("", "and %d more", len(report.GetWarnings())-i)
+			break
+		}
+		add(firstOnly(i, "warnings"), "%s", format.Printable(warning.GetMessage()))
+	}
 	return t
+}
+
+// mostWarnings is how many warnings a person is shown; JSON has all.
+const mostWarnings = 10
+
+// firstOnly returns the name for the first row of several, and none for the others.
+func firstOnly(row int, name string) string {
+	if row == 0 {
+		return name
+	}
+	return ""
+}
+
+// unit returns the unit of an objective, to stand after a number.
+func unit(objective elastallocv1.Objective) string {
+	if objective == elastallocv1.Objective_OBJECTIVE_TOTAL_TIME {
+		return " job-seconds saved per second"
+	}
+	return " job shares times steps"
+}
+
+// describeChange returns what a decision means for a job and, if it holds no nodes, why.
+func describeChange(a *elastallocv1.Allocation) string {
+	text := words(a.GetChange())
+	switch a.GetWaitReason() {
+	case elastallocv1.WaitReason_WAIT_REASON_UNSPECIFIED:
+		return text
+	case elastallocv1.WaitReason_WAIT_REASON_BEHIND:
+		return text + ": behind " + format.Printable(a.GetBehindJobId())
+	default:
+		return text + ": " + words(a.GetWaitReason())
+	}
 }
 
 // countChanges returns how many jobs there are and what happens to them.

@@ -56,3 +56,16 @@ func Number[E Enum, Value ~string](value Value) E {
 	}
 	return zero
 }
+
+// numbers remembers the numbers of values, for lists in which they come again and again.
+type numbers[E Enum, Value ~string] map[Value]E
+
+// of returns Number of the value.
+func (n numbers[E, Value]) of(value Value) E {
+	number, known := n[value]
+	if !known {
+		number = Number[E](value)
+		n[value] = number
+	}
+	return number
+}

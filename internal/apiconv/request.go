@@ -26,7 +26,8 @@ type Request struct {
 // *solver.InvalidError that names every bad field of the request by its path in the
 // API, such as snapshot.jobs[3].max_nodes. It reports what the core's types cannot
 // express, such as a duration beyond 292 years, and only then also what the core's own
-// validation finds: that of a request which converts is left to the allocator.
+// validation finds: that of a request which converts is left to the allocator. What a
+// job cannot express goes into its Bad, which is no error.
 func FromAllocateRequest(request *elastallocv1.AllocateRequest, maxJobs int) (Request, error) {
 	var c converter
 	converted := Request{
@@ -51,7 +52,8 @@ func FromSnapshot(snapshot *elastallocv1.Snapshot, maxJobs int) (*solver.Snapsho
 	return converted, nil
 }
 
-// converter converts parts of a request and collects their bad fields.
+// converter converts parts of a request and collects their bad fields; within a job
+// their paths begin there.
 type converter struct {
 	violations []solver.Violation
 }
@@ -74,8 +76,11 @@ func (c *converter) err(s *solver.Snapshot, o solver.Options, maxJobs int) error
 	for _, v := range c.violations {
 		seen[v.Path] = true
 	}
-	o = o.WithDefaults()
-	for _, v := range solver.Validate(s.WithDefaults(), o, maxJobs, []solver.BackendName{o.Backend}) {
+	o, s = o.WithDefaults(), s.WithDefaults()
+	if o.BadJobs == solver.BadJobsHold {
+		s, _ = s.Hold()
+	}
+	for _, v := range solver.Validate(s, o, maxJobs, []solver.BackendName{o.Backend}) {
 		if !seen[v.Path] {
 			c.violations = append(c.violations, v)
 		}
@@ -108,47 +113,52 @@ func (c *converter) snapshot(s *elastallocv1.Snapshot, maxJobs int) *solver.Snap
 	}
 	converted.Jobs = make([]solver.Job, len(s.GetJobs()))
 	for i, job := range s.GetJobs() {
-		converted.Jobs[i] = c.job(i, job)
+		converted.Jobs[i] = convertJob(job)
 	}
 	return converted
 }
 
-// job converts job i. A null entry, which only a caller in process can make, is an
-// empty job.
-func (c *converter) job(i int, job *elastallocv1.Job) solver.Job {
+// convertJob converts a job. A null entry, which only a caller in process can make, is
+// an empty job.
+func convertJob(job *elastallocv1.Job) solver.Job {
 	if job == nil {
 		job = &elastallocv1.Job{}
 	}
+	var c converter
 	converted := solver.Job{
 		ID:           job.GetId(),
-		RemainingETA: c.duration(job.GetRemainingEta(), "snapshot.jobs[%d].remaining_eta", i),
-		MinNodes:     c.atLeastOne(job.MinNodes, "snapshot.jobs[%d].min_nodes", i),
-		MaxNodes:     c.atLeastOne(job.MaxNodes, "snapshot.jobs[%d].max_nodes", i),
+		RemainingETA: c.duration(job.GetRemainingEta(), "remaining_eta"),
+		MinNodes:     c.atLeastOne(job.MinNodes, "min_nodes"),
+		MaxNodes:     c.atLeastOne(job.MaxNodes, "max_nodes"),
 		CurrentNodes: int(job.GetCurrentNodes()),
-		TrainingTime: c.duration(job.GetTrainingTime(), "snapshot.jobs[%d].training_time", i),
-		Scaling:      c.scaling(i, job.GetScaling()),
+		TrainingTime: c.duration(job.GetTrainingTime(), "training_time"),
+		Scaling:      c.scaling(job.GetScaling()),
 		Weight:       job.Weight,
-		RescaleDelay: c.duration(job.GetRescaleDelay(), "snapshot.jobs[%d].rescale_delay", i),
+		RescaleDelay: c.duration(job.GetRescaleDelay(), "rescale_delay"),
+		RestartTime:  c.duration(job.GetRestartTime(), "restart_time"),
+		WaitingTime:  c.duration(job.GetWaitingTime(), "waiting_time"),
+		ETANodes:     c.atLeastOne(job.EtaNodes, "eta_nodes"),
 	}
 	if len(job.GetAllowedNodes()) > 0 {
 		converted.AllowedNodes = convertInts[int](job.GetAllowedNodes())
 	}
+	converted.Bad = c.violations
 	return converted
 }
 
-// scaling converts the scaling of job i.
-func (c *converter) scaling(i int, scaling *elastallocv1.Scaling) solver.Scaling {
+// scaling converts the scaling of a job.
+func (c *converter) scaling(scaling *elastallocv1.Scaling) solver.Scaling {
 	var converted solver.Scaling
 	switch curve := scaling.GetCurve().(type) {
 	case *elastallocv1.Scaling_DoublingEfficiency:
 		converted.DoublingEfficiency = curve.DoublingEfficiency
 		if curve.DoublingEfficiency == 0 {
-			c.addf(fmt.Sprintf("snapshot.jobs[%d].scaling.doubling_efficiency", i), "is 0; want more than 0 and at most 1")
+			c.addf("scaling.doubling_efficiency", "is 0; want more than 0 and at most 1")
 		}
 	case *elastallocv1.Scaling_Table:
 		converted.Speeds = slices.Clone(curve.Table.GetSpeeds())
 		if len(converted.Speeds) == 0 {
-			c.addf(fmt.Sprintf("snapshot.jobs[%d].scaling.table.speeds", i), "is empty; want one speed per legal size")
+			c.addf("scaling.table.speeds", "is empty; want one speed per legal size")
 		}
 	}
 	return converted
@@ -161,7 +171,31 @@ func (c *converter) options(o *elastallocv1.AllocateOptions) solver.Options {
 		Formulation: fromEnum[solver.Formulation](c, "options.formulation", o.GetFormulation()),
 		TimeBudget:  c.positive(o.GetTimeBudget(), "options.time_budget"),
 		RelativeGap: o.GetRelativeGap(),
+		Objective:   fromEnum[solver.Objective](c, "options.objective", o.GetObjective()),
+		TotalTime:   c.totalTime(o.GetTotalTime()),
 		Admission:   fromEnum[solver.Admission](c, "options.admission", o.GetAdmission()),
+		BadJobs:     fromEnum[solver.BadJobs](c, "options.bad_jobs", o.GetBadJobs()),
+	}
+}
+
+// totalTime converts the parameters of the objective of total time.
+func (c *converter) totalTime(o *elastallocv1.TotalTimeOptions) solver.TotalTimeOptions {
+	if o == nil {
+		return solver.TotalTimeOptions{}
+	}
+	optional := func(d *durationpb.Duration, name string) *time.Duration {
+		if d == nil {
+			return nil
+		}
+		return new(c.duration(d, "options.total_time."+name))
+	}
+	return solver.TotalTimeOptions{
+		Fairness:         o.Fairness,
+		Aging:            optional(o.GetAging(), "aging"),
+		RescalePrice:     optional(o.GetRescalePrice(), "rescale_price"),
+		Payback:          optional(o.GetPayback(), "payback"),
+		PausePriceFactor: o.PausePriceFactor,
+		StartBonus:       optional(o.GetStartBonus(), "start_bonus"),
 	}
 }
 
@@ -176,25 +210,24 @@ func fromEnum[Value ~string, E Enum](c *converter, path string, number E) Value 
 }
 
 // duration converts a Duration, 0 where it is unset, and reports one that is invalid or
-// does not fit a time.Duration. The path is formatted only then, for nearly all are
-// good.
-func (c *converter) duration(d *durationpb.Duration, path string, args ...any) time.Duration {
+// does not fit a time.Duration.
+func (c *converter) duration(d *durationpb.Duration, path string) time.Duration {
 	if d == nil {
 		return 0
 	}
 	converted := d.AsDuration()
 	// AsDuration saturates, so only what fits survives the way back.
 	if back := durationpb.New(converted); !d.IsValid() {
-		c.addf(fmt.Sprintf(path, args...), "is not a valid duration (%d s and %d ns)", d.GetSeconds(), d.GetNanos())
+		c.addf(path, "is not a valid duration (%d s and %d ns)", d.GetSeconds(), d.GetNanos())
 	} else if back.GetSeconds() != d.GetSeconds() || back.GetNanos() != d.GetNanos() {
-		c.addf(fmt.Sprintf(path, args...), "is out of range (%d s); want at most 292 years", d.GetSeconds())
+		c.addf(path, "is out of range (%d s); want at most 292 years", d.GetSeconds())
 	}
 	return converted
 }
 
 // positive converts a Duration for which 0 is bad and unset is not.
 func (c *converter) positive(d *durationpb.Duration, path string) time.Duration {
-	converted := c.duration(d, "%s", path)
+	converted := c.duration(d, path)
 	if d != nil && converted == 0 && d.IsValid() {
 		c.addf(path, "is 0s; want more than 0")
 	}
@@ -202,12 +235,12 @@ func (c *converter) positive(d *durationpb.Duration, path string) time.Duration 
 }
 
 // atLeastOne converts an optional number for which 0 is bad and unset is not.
-func (c *converter) atLeastOne(value *int32, path string, args ...any) int {
+func (c *converter) atLeastOne(value *int32, path string) int {
 	if value == nil {
 		return 0
 	}
 	if *value == 0 {
-		c.addf(fmt.Sprintf(path, args...), "is 0; want at least 1")
+		c.addf(path, "is 0; want at least 1")
 	}
 	return int(*value)
 }
@@ -230,12 +263,36 @@ func ToAllocateRequest(r Request) *elastallocv1.AllocateRequest {
 			Backend:     Number[elastallocv1.Backend](r.Options.Backend),
 			Formulation: Number[elastallocv1.Formulation](r.Options.Formulation),
 			RelativeGap: r.Options.RelativeGap,
+			Objective:   Number[elastallocv1.Objective](r.Options.Objective),
+			TotalTime:   toTotalTime(&r.Options.TotalTime),
 			Admission:   Number[elastallocv1.Admission](r.Options.Admission),
+			BadJobs:     Number[elastallocv1.BadJobs](r.Options.BadJobs),
 			IncludePlan: r.IncludePlan,
 		},
 	}
 	request.Options.TimeBudget = optionalDuration(r.Options.TimeBudget)
 	return request
+}
+
+// toTotalTime converts parameters, nil where none is set.
+func toTotalTime(o *solver.TotalTimeOptions) *elastallocv1.TotalTimeOptions {
+	if *o == (solver.TotalTimeOptions{}) {
+		return nil
+	}
+	optional := func(d *time.Duration) *durationpb.Duration {
+		if d == nil {
+			return nil
+		}
+		return durationpb.New(*d)
+	}
+	return &elastallocv1.TotalTimeOptions{
+		Fairness:         o.Fairness,
+		Aging:            optional(o.Aging),
+		RescalePrice:     optional(o.RescalePrice),
+		Payback:          optional(o.Payback),
+		PausePriceFactor: o.PausePriceFactor,
+		StartBonus:       optional(o.StartBonus),
+	}
 }
 
 // ToSnapshot converts a snapshot of the core. A field of value 0 that has a default is
@@ -264,6 +321,9 @@ func ToSnapshot(s *solver.Snapshot) *elastallocv1.Snapshot {
 			Scaling:      toScaling(job.Scaling),
 			Weight:       job.Weight,
 			RescaleDelay: optionalDuration(job.RescaleDelay),
+			RestartTime:  optionalDuration(job.RestartTime),
+			WaitingTime:  optionalDuration(job.WaitingTime),
+			EtaNodes:     optionalInt(job.ETANodes),
 		}
 	}
 	return converted

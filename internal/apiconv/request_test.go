@@ -58,12 +58,16 @@ func TestFromAllocateRequest(t *testing.T) {
 						{"id": "a", "remainingEta": "0.001s", "minNodes": 2, "maxNodes": 6, "currentNodes": 5,
 						 "trainingTime": "7s", "allowedNodes": [1, 2, 4, 6], "scaling": {"table": {"speeds": [2, 3, 4]}},
 						 "weight": 0, "rescaleDelay": "15s"},
-						{"id": "b", "remainingEta": "315360000s", "scaling": {"doublingEfficiency": 1}, "weight": 2.5}
+						{"id": "b", "remainingEta": "315360000s", "scaling": {"doublingEfficiency": 1}, "weight": 2.5,
+						 "restartTime": "90s", "waitingTime": "3600s", "etaNodes": 8}
 					]
 				},
 				"options": {
 					"backend": "BACKEND_HIGHS", "formulation": "FORMULATION_PAPER", "timeBudget": "2s", "relativeGap": 0.01,
-					"admission": "ADMISSION_PREEMPTIVE", "includePlan": true
+					"admission": "ADMISSION_START_FIRST", "includePlan": true,
+					"objective": "OBJECTIVE_TOTAL_TIME", "badJobs": "BAD_JOBS_HOLD",
+					"totalTime": {"fairness": 0, "aging": "0s", "rescalePrice": "15s", "payback": "300s", "pausePriceFactor": 8,
+						"startBonus": "60s"}
 				}
 			}`,
 			want: Request{
@@ -79,12 +83,18 @@ func TestFromAllocateRequest(t *testing.T) {
 						{
 							ID: "b", RemainingETA: 3650 * 24 * time.Hour,
 							Scaling: solver.Scaling{DoublingEfficiency: 1}, Weight: new(2.5),
+							RestartTime: 90 * time.Second, WaitingTime: time.Hour, ETANodes: 8,
 						},
 					},
 				},
 				Options: solver.Options{
 					Backend: solver.BackendHiGHS, Formulation: solver.FormulationPaper, TimeBudget: 2 * time.Second,
-					RelativeGap: 0.01, Admission: solver.AdmissionPreemptive,
+					RelativeGap: 0.01, Admission: solver.AdmissionStartFirst,
+					Objective: solver.ObjectiveTotalTime, BadJobs: solver.BadJobsHold,
+					TotalTime: solver.TotalTimeOptions{
+						Fairness: new(0.0), Aging: new(time.Duration(0)), RescalePrice: new(15 * time.Second),
+						Payback: new(5 * time.Minute), PausePriceFactor: new(8.0), StartBonus: new(time.Minute),
+					},
 				},
 				IncludePlan: true,
 			},
@@ -206,8 +216,29 @@ func TestFromAllocateRequestReportsBadField(t *testing.T) {
 		"null job":        {&elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{Jobs: []*job{nil}}}, []string{"snapshot.jobs[0].id", "snapshot.jobs[0].remaining_eta"}},
 		"unknown backend": {onOptions(func(o *options) { o.Backend = 99 }), []string{"options.backend"}},
 		"negative enum":   {onOptions(func(o *options) { o.Admission = -1 }), []string{"options.admission"}},
-		"unknown others": {onOptions(func(o *options) { o.Formulation, o.Admission = 3, 4 }),
-			[]string{"options.formulation", "options.admission"}},
+		"unknown others": {onOptions(func(o *options) { o.Formulation, o.Admission, o.Objective, o.BadJobs = 3, 5, 3, 3 }),
+			[]string{"options.formulation", "options.objective", "options.admission", "options.bad_jobs"}},
+		"parameters of total time": {onOptions(func(o *options) {
+			o.TotalTime = &elastallocv1.TotalTimeOptions{
+				Fairness: new(-1.0), Aging: durationpb.New(-1), RescalePrice: durationpb.New(-1), Payback: &durationpb.Duration{},
+				PausePriceFactor: new(math.NaN()), StartBonus: &durationpb.Duration{Seconds: 1e10},
+			}
+		}), []string{
+			"options.total_time.start_bonus", "options.total_time.fairness", "options.total_time.pause_price_factor",
+			"options.total_time.aging", "options.total_time.rescale_price", "options.total_time.payback",
+		}},
+		"total time in the paper's formulation": {onOptions(func(o *options) {
+			o.Objective, o.Formulation = elastallocv1.Objective_OBJECTIVE_TOTAL_TIME, elastallocv1.Formulation_FORMULATION_PAPER
+		}), []string{"options.formulation"}},
+		"two costs of a change": {onJob(func(j *job) { j.RescaleDelay, j.RestartTime = durationpb.New(1), durationpb.New(1) }),
+			[]string{"snapshot.jobs[1].restart_time"}},
+		"restart time below 0":   {onJob(func(j *job) { j.RestartTime = durationpb.New(-1) }), []string{"snapshot.jobs[1].restart_time"}},
+		"waiting time below 0":   {onJob(func(j *job) { j.WaitingTime = durationpb.New(-1) }), []string{"snapshot.jobs[1].waiting_time"}},
+		"explicitly 0 eta nodes": {onJob(func(j *job) { j.EtaNodes = new(int32(0)) }), []string{"snapshot.jobs[1].eta_nodes"}},
+		"negative eta nodes":     {onJob(func(j *job) { j.EtaNodes = new(int32(-8)) }), []string{"snapshot.jobs[1].eta_nodes"}},
+		"eta nodes beyond the table": {onJob(func(j *job) {
+			j.EtaNodes, j.AllowedNodes, j.Scaling = new(int32(1)), []int32{2, 4}, table(1.5, 2)
+		}), []string{"snapshot.jobs[1].eta_nodes"}},
 		"budget of 0":       {onOptions(func(o *options) { o.TimeBudget = &durationpb.Duration{} }), []string{"options.time_budget"}},
 		"budget below 0":    {onOptions(func(o *options) { o.TimeBudget = durationpb.New(-1) }), []string{"options.time_budget"}},
 		"budget far below":  {onOptions(func(o *options) { o.TimeBudget = &durationpb.Duration{Seconds: -1e10} }), []string{"options.time_budget"}},
@@ -284,7 +315,13 @@ func TestEnums(t *testing.T) {
 	}
 	checkEnum[elastallocv1.Backend](t, backends...)
 	checkEnum[elastallocv1.Formulation](t, solver.FormulationOneHot, solver.FormulationPaper)
-	checkEnum[elastallocv1.Admission](t, solver.AdmissionFIFO, solver.AdmissionOptimized, solver.AdmissionPreemptive)
+	checkEnum[elastallocv1.Objective](t, solver.ObjectiveProgress, solver.ObjectiveTotalTime)
+	checkEnum[elastallocv1.Admission](t, solver.Admissions()...)
+	checkEnum[elastallocv1.BadJobs](t, solver.BadJobsRefuse, solver.BadJobsHold)
+	checkEnum[elastallocv1.WaitReason](t, solver.WaitNoRoom, solver.WaitBehind, solver.WaitNeverFits, solver.WaitGroupLimit,
+		solver.WaitNotWorthIt)
+	checkEnum[elastallocv1.WarningCode](t, solver.WarningNeverFits, solver.WarningIdleWithQueue, solver.WarningEmptyPool,
+		solver.WarningBadJobHeld, solver.WarningLoadShedToGreedy)
 	checkEnum[elastallocv1.Change](t, solver.ChangeStart, solver.ChangeScaleUp, solver.ChangeScaleDown,
 		solver.ChangeKeep, solver.ChangeWait, solver.ChangePreempt)
 	checkEnum[elastallocv1.Reason](t, solver.ReasonOptimal, solver.ReasonFeasible, solver.ReasonHeuristic)
@@ -315,7 +352,7 @@ func TestToAllocateResponse(t *testing.T) {
 	decision := solver.Decision{
 		Allocations: []solver.Allocation{
 			{JobID: "a", Current: 0, Nodes: 4, Change: solver.ChangeStart, PlannedNodes: []int{4, 8}, PlannedProgress: []float64{.25, 1}},
-			{JobID: "b", Current: 2, Nodes: 0, Change: solver.ChangePreempt, PlannedNodes: []int{0, 0}, PlannedProgress: []float64{0, 0}},
+			{JobID: "b", Current: 2, Nodes: 0, Change: solver.ChangePreempt, WaitReason: solver.WaitBehind, BehindJobID: "c", PlannedNodes: []int{0, 0}, PlannedProgress: []float64{0, 0}},
 		},
 		Report: solver.Report{
 			Backend: solver.BackendGreedy, Reason: solver.ReasonHeuristic, Limit: solver.LimitTime,
@@ -324,6 +361,7 @@ func TestToAllocateResponse(t *testing.T) {
 				{Backend: solver.BackendCBC, Outcome: solver.OutcomeUnavailable, Detail: "not installed"},
 				{Backend: solver.BackendGreedy, Outcome: solver.OutcomeAnswered, Duration: 2 * time.Millisecond},
 			},
+			Warnings: []solver.Warning{{Code: solver.WarningNeverFits, JobID: "b", Message: "too large"}},
 		},
 	}
 	want := &elastallocv1.AllocateResponse{}
@@ -331,7 +369,7 @@ func TestToAllocateResponse(t *testing.T) {
 		"snapshotId": "s",
 		"allocations": [
 			{"jobId": "a", "nodes": 4, "change": "CHANGE_START", "plannedNodes": [4, 8], "plannedProgress": [0.25, 1]},
-			{"jobId": "b", "change": "CHANGE_PREEMPT", "plannedNodes": [0, 0], "plannedProgress": [0, 0]}
+			{"jobId": "b", "change": "CHANGE_PREEMPT", "waitReason": "WAIT_REASON_BEHIND", "behindJobId": "c", "plannedNodes": [0, 0], "plannedProgress": [0, 0]}
 		],
 		"report": {
 			"backend": "BACKEND_GREEDY", "reason": "REASON_HEURISTIC", "limit": "LIMIT_TIME",
@@ -339,7 +377,8 @@ func TestToAllocateResponse(t *testing.T) {
 			"attempts": [
 				{"backend": "BACKEND_CBC", "outcome": "OUTCOME_UNAVAILABLE", "detail": "not installed", "duration": "0s"},
 				{"backend": "BACKEND_GREEDY", "outcome": "OUTCOME_ANSWERED", "duration": "0.002s"}
-			]
+			],
+			"warnings": [{"code": "WARNING_CODE_NEVER_FITS", "jobId": "b", "message": "too large"}]
 		}
 	}`), want); err != nil {
 		t.Fatal(err)
@@ -378,6 +417,9 @@ func FuzzConvert(f *testing.F) {
 		j.Scaling = &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_Table{Table: &elastallocv1.SpeedTable{Speeds: []float64{1, 2}}}}
 		j.Weight, j.MinNodes, j.MaxNodes = proto.Float64(math.NaN()), proto.Int32(1), proto.Int32(math.MaxInt32)
 		j.RescaleDelay = durationpb.New(math.MaxInt64)
+	}))
+	seed(onOptions(func(o *elastallocv1.AllocateOptions) {
+		o.Objective, o.TotalTime = elastallocv1.Objective_OBJECTIVE_TOTAL_TIME, &elastallocv1.TotalTimeOptions{Aging: durationpb.New(0)}
 	}))
 	const maxJobs = 50
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -33,16 +33,13 @@ func ToFillIdleResponse(snapshotID string, d solver.Decision) *elastallocv1.Fill
 func toAllocations(allocations []solver.Allocation, includePlan bool) []*elastallocv1.Allocation {
 	converted := make([]*elastallocv1.Allocation, len(allocations))
 	block := make([]elastallocv1.Allocation, len(allocations))
-	changes := make(map[solver.Change]elastallocv1.Change)
+	changes := make(numbers[elastallocv1.Change, solver.Change])
+	reasons := make(numbers[elastallocv1.WaitReason, solver.WaitReason])
 	for i := range allocations {
 		a := &allocations[i]
-		change, known := changes[a.Change]
-		if !known {
-			change = Number[elastallocv1.Change](a.Change)
-			changes[a.Change] = change
-		}
 		converted[i] = &block[i]
-		converted[i].JobId, converted[i].Nodes, converted[i].Change = a.JobID, int32(a.Nodes), change
+		converted[i].JobId, converted[i].Nodes, converted[i].Change = a.JobID, int32(a.Nodes), changes.of(a.Change)
+		converted[i].WaitReason, converted[i].BehindJobId = reasons.of(a.WaitReason), a.BehindJobID
 		if includePlan {
 			converted[i].PlannedNodes = convertInts[int32](a.PlannedNodes)
 			converted[i].PlannedProgress = a.PlannedProgress
@@ -70,6 +67,11 @@ func toReport(r *solver.Report) *elastallocv1.SolveReport {
 			Outcome:  Number[elastallocv1.Outcome](attempt.Outcome),
 			Detail:   attempt.Detail,
 			Duration: durationpb.New(attempt.Duration),
+		})
+	}
+	for _, w := range r.Warnings {
+		converted.Warnings = append(converted.Warnings, &elastallocv1.Warning{
+			Code: Number[elastallocv1.WarningCode](w.Code), JobId: w.JobID, Message: w.Message,
 		})
 	}
 	return converted

@@ -57,7 +57,7 @@ func New(target string, options ...Option) (*Client, error) {
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes), grpc.MaxRetryRPCBufferSize(maxMessageBytes)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
 		// A server that was restarted is found again before the next one of a rolling
-		// restart leaves. gRPC alone tries after a second first, and in the end every two
+		// restart leaves. gRPC's own backoff begins with a second and ends with two
 		// minutes.
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},

@@ -11,7 +11,7 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// A scheduler asks for a decision at each of its scaling moments and carries out
+// A scheduler asks for a decision at each of its scaling points and carries out
 // the changes.
 func Example() {
 	allocator, err := client.New("elastalloc.training.svc:50051")

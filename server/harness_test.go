@@ -83,7 +83,7 @@ func startWith(t testing.TB, change func(*Config), prepare func(*Server)) *harne
 	return h
 }
 
-// down is the state of a backend that rests.
+// down is the state of a backend whose breaker is open.
 func down() chain.BackendState {
 	return chain.BackendState{OpenUntil: time.Now().Add(time.Hour), Cause: "no program"}
 }

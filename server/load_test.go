@@ -1,13 +1,21 @@
 package server
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
+	"net"
+	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+
+	"github.com/elastalloc/elastalloc/client"
 )
 
 func TestShedding(t *testing.T) {
@@ -109,4 +117,47 @@ func TestCallerLeaves(t *testing.T) {
 		}
 	}
 	h.await(t, "elastalloc_inflight_requests", "0")
+}
+
+// TestTheClientComesBack checks that our client, which leaves retries to gRPC, returns to a
+// server that was too busy for it.
+func TestTheClientComesBack(t *testing.T) {
+	t.Parallel()
+	g := newGate()
+	h := start(t, func(c *Config) {
+		c.Allocator, c.MaxInflight, c.MaxQueue = fakeAllocator(g.solve), 1, 0
+		c.Logger = slog.New(slog.NewTextHandler(onTurnedAway(sync.OnceFunc(func() { close(g.open) })), nil))
+	})
+	first := make(chan error, 1)
+	go func() {
+		_, err := h.client.Allocate(t.Context(), smallRequest())
+		first <- err
+	}()
+	<-g.entered
+	c, err := client.New("passthrough:///memory", client.WithTimeout(time.Minute), client.WithDialOptions(
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return h.listener.DialContext(ctx) })))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	if _, err := c.Allocate(t.Context(), smallRequest()); err != nil {
+		t.Errorf("the call that was turned away at first failed: %v", err)
+	}
+	if err := <-first; err != nil {
+		t.Errorf("the call in flight failed: %v", err)
+	}
+	if shed, _ := h.series(t, "elastalloc_shed_total"); shed == "0" {
+		t.Error("no call was turned away")
+	}
+}
+
+// onTurnedAway takes a log and is called for each line of a call that is turned away.
+type onTurnedAway func()
+
+// Write takes a line.
+func (f onTurnedAway) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte("code=ResourceExhausted")) {
+		f()
+	}
+	return len(line), nil
 }

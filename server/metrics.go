@@ -140,7 +140,7 @@ func registerCertificate(registerer prometheus.Registerer, expiry func() time.Ti
 func backendUp(backend Backend) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name:        "elastalloc_backend_up",
-		Help:        "Whether a backend of this server is asked: 0 while its program is missing or it rests after failures, until an attempt has succeeded.",
+		Help:        "Whether a backend of this server is asked: 0 while its program is missing or its breaker is open, until an attempt has succeeded.",
 		ConstLabels: prometheus.Labels{"backend": string(backend.Name)},
 	}, func() float64 {
 		if backend.state().Up {

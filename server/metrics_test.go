@@ -117,7 +117,7 @@ func TestFallbackIsCountedAndLogged(t *testing.T) {
 }
 
 // TestGaugeFollowsTheBreaker checks that a backend that keeps failing is down for
-// whoever watches the metrics, and up again once a try has succeeded.
+// an operator who watches the metrics, and up again once an attempt has succeeded.
 func TestGaugeFollowsTheBreaker(t *testing.T) {
 	t.Parallel()
 	var works atomic.Bool

@@ -220,6 +220,9 @@ func TestPath(t *testing.T) {
 			if !strings.Contains(line, `"level":"`+test.level+`"`) || !strings.Contains(line, test.logged) {
 				t.Errorf("the log does not say %s, %q:\n%s", test.level, test.logged, h.logs)
 			}
+			if name == "answered" && !strings.Contains(line, fmt.Sprintf(`"request_bytes":%d`, len(encoded))) {
+				t.Errorf("the log does not say how large the request is: %s", line)
+			}
 			if name == "bad fields" && strings.Contains(h.logs.String(), "secret") {
 				t.Errorf("the log quotes the request:\n%s", h.logs)
 			}

@@ -137,7 +137,7 @@ func TestCompleteReportsEverything(t *testing.T) {
 	for _, want := range []string{"allocator", "listen address", "admin listen address", "max inflight", "max queue", "max receiving",
 		"max message bytes", "receive timeout", "drain delay", "drain timeout", "certificate and a key", "client CA"} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("error does not speak of %s: %v", want, err)
+			t.Errorf("error does not name %s: %v", want, err)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func TestMutualTLS(t *testing.T) {
 }
 
 // TestCertificatesAreReloaded rotates the server's certificate and the clients'
-// authority while the server runs, by way of files that are of no use.
+// authority while the server runs, by way of unusable files.
 func TestCertificatesAreReloaded(t *testing.T) {
 	t.Parallel()
 	serverFiles, clientFiles := t.TempDir(), t.TempDir()
@@ -69,7 +69,7 @@ func TestCertificatesAreReloaded(t *testing.T) {
 		return err == nil
 	}
 	if !answers(server, client) {
-		t.Fatal("the first certificate is of no use")
+		t.Fatal("the first certificate is not accepted")
 	}
 	if expires, found := h.series(t, "elastalloc_certificate_expiration_timestamp_seconds"); !found || expires == "0" {
 		t.Errorf("the certificate expires at %q, found %v", expires, found)
@@ -137,9 +137,9 @@ func TestBadTLSFiles(t *testing.T) {
 		want   string
 	}{
 		"no such certificate": {func(c *Config) { c.TLSCert = "absent.pem" }, "absent.pem"},
-		"key of no use":       {func(c *Config) { c.TLSKey = id.CertFile }, "key"},
+		"unusable key":       {func(c *Config) { c.TLSKey = id.CertFile }, "key"},
 		"no such client CA":   {func(c *Config) { c.ClientCA = "absent.pem" }, "absent.pem"},
-		"client CA of no use": {func(c *Config) { c.ClientCA = id.KeyFile }, "no PEM certificate"},
+		"unusable client CA": {func(c *Config) { c.ClientCA = id.KeyFile }, "no PEM certificate"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestBadTLSFiles(t *testing.T) {
 			config.TLSCert, config.TLSKey = id.CertFile, id.KeyFile
 			test.change(&config)
 			if _, err := config.Complete(); err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("error is %v; want one that speaks of %q", err, test.want)
+				t.Errorf("error is %v; want one with %q", err, test.want)
 			}
 		})
 	}

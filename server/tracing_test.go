@@ -112,7 +112,7 @@ func TestTracedCall(t *testing.T) {
 	}
 	for _, stage := range stages {
 		if stage.Parent().SpanID() != call.SpanContext().SpanID() {
-			t.Errorf("%s is no child of the call", stage.Name())
+			t.Errorf("%s is not a child of the call", stage.Name())
 		}
 	}
 	for _, want := range []attribute.KeyValue{
@@ -131,7 +131,7 @@ func TestTracedCall(t *testing.T) {
 	}
 }
 
-// TestUnsampledCall checks that a call that nobody traces makes no span of a stage and
+// TestUnsampledCall checks that a call that is not sampled makes no span of a stage and
 // no exemplar, and still has its place in the log.
 func TestUnsampledCall(t *testing.T) {
 	t.Parallel()
@@ -141,7 +141,7 @@ func TestUnsampledCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	if page := openMetrics(t, h); strings.Contains(page, callerTrace) {
-		t.Error("the metrics lead to a trace that there is not")
+		t.Error("the metrics lead to a trace that does not exist")
 	}
 	// The log line is written before the answer is sent.
 	if h.logs.Line(`"trace_id":"`+callerTrace+`"`) == "" {

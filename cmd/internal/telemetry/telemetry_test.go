@@ -92,7 +92,7 @@ func TestWrongVariables(t *testing.T) {
 		"certificate missing":  {"OTEL_EXPORTER_OTLP_CERTIFICATE", "/nonexistent.pem", "/nonexistent.pem: no such file"},
 		"no certificate":       {"OTEL_EXPORTER_OTLP_CERTIFICATE", file, "cert pool"},
 		"sampler":              {"OTEL_TRACES_SAMPLER", "sometimes", "unsupported sampler: sometimes"},
-		"share":                {"OTEL_TRACES_SAMPLER_ARG", "2", "trace ID ratio"},
+		"ratio":                {"OTEL_TRACES_SAMPLER_ARG", "2", "trace ID ratio"},
 		"resource attributes":  {"OTEL_RESOURCE_ATTRIBUTES", "deployment.environment", "resource"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -140,8 +140,8 @@ func TestSampler(t *testing.T) {
 		"by default":  {"", "", true},
 		"all":         {"always_on", "not read", true},
 		"none":        {"always_off", "", false},
-		"no share":    {"parentbased_traceidratio", "0", false},
-		"every share": {"TraceIDRatio", " 1.0 ", true},
+		"ratio 0":    {"parentbased_traceidratio", "0", false},
+		"ratio 1": {"TraceIDRatio", " 1.0 ", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			telemetry, _, _, err := setUp(t, map[string]string{
@@ -183,7 +183,7 @@ func TestPropagators(t *testing.T) {
 }
 
 // TestTLS checks that a collector is trusted by the certificate of the variable, and by
-// nothing without it, which is no error before there are spans.
+// nothing without it, which is not an error before there are spans.
 func TestTLS(t *testing.T) {
 	for name, trusted := range map[string]bool{"trusted": true, "not trusted": false} {
 		t.Run(name, func(t *testing.T) {
@@ -279,6 +279,6 @@ func TestACollectorThatHangs(t *testing.T) {
 	end(10_000) // The queue holds 2,048: this returns only if the others are dropped.
 	telemetry.Shutdown()
 	if !strings.Contains(logs.String(), `"msg":"the last spans may be lost"`) {
-		t.Errorf("the log does not speak of lost spans:\n%s", logs)
+		t.Errorf("the log does not mention lost spans:\n%s", logs)
 	}
 }

@@ -172,7 +172,7 @@ func trailerLength(s *status.Status) int {
 }
 
 // withDetails adds details to a status. That fails only for a status of OK or a
-// message that does not marshal; the status is worth sending without them.
+// message that does not marshal; the status is sent without them then.
 func withDetails(s *status.Status, details protoadapt.MessageV1) *status.Status {
 	if detailed, err := s.WithDetails(details); err == nil {
 		return detailed

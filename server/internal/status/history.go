@@ -70,7 +70,7 @@ type pastCall struct {
 type tally struct {
 	Answered int
 	Failed   int // no plan in time, a crash, an invalid plan
-	NotAsked int // missing, resting, or not suited to the problem
+	NotAsked int // missing, its breaker open, or not suited to the problem
 }
 
 // Observe remembers a call.

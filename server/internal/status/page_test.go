@@ -96,10 +96,10 @@ func TestAnswers(t *testing.T) {
 		"good enough": {&solver.Report{Backend: "exact", Reason: solver.ReasonFeasible, Limit: solver.LimitGap, RelativeGap: 0.01234, Objective: 1, GreedyObjective: 0}, "exact feasible, requested gap reached 1.3 % –"},
 		"no report":   {nil, "queue 40 70 607ms"},
 		"fallback": {&solver.Report{Backend: "exact", Reason: solver.ReasonOptimal, Attempts: []solver.Attempt{
-			{Backend: "highs", Outcome: solver.OutcomeUnavailable, Detail: "resting"},
+			{Backend: "highs", Outcome: solver.OutcomeUnavailable, Detail: "circuit open"},
 			{Backend: "cbc", Outcome: solver.OutcomeInvalidPlan, Detail: "<img>", Duration: time.Second},
 			{Backend: "exact", Outcome: solver.OutcomeAnswered},
-		}}, "highs unavailable after 0s: resting cbc invalid plan after 1s: <img> Last"},
+		}}, "highs unavailable after 0s: circuit open cbc invalid plan after 1s: <img> Last"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

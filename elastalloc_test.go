@@ -163,6 +163,21 @@ func TestBadFields(t *testing.T) {
 		"empty speeds":   {job(func(j *solver.Job) { j.Scaling.Speeds = []float64{} }), solver.Options{}, []string{"snapshot.jobs[1].scaling.table.speeds"}},
 		"empty sizes":    {job(func(j *solver.Job) { j.AllowedNodes = []int{} }), solver.Options{}, []string{"snapshot.jobs[1].allowed_nodes"}},
 		"too many jobs":  {&solver.Snapshot{Jobs: make([]solver.Job, 4)}, solver.Options{}, []string{"snapshot.jobs"}},
+		"huge pool":      {&solver.Snapshot{TotalNodes: math.MaxInt}, solver.Options{}, []string{"snapshot.total_nodes"}},
+		"huge sizes": {
+			job(func(j *solver.Job) {
+				j.MinNodes, j.MaxNodes, j.CurrentNodes, j.ETANodes = math.MaxInt, math.MaxInt, math.MaxInt, math.MaxInt
+				j.AllowedNodes = []int{1, math.MaxInt}
+			}), solver.Options{},
+			[]string{
+				"snapshot.jobs[1].min_nodes", "snapshot.jobs[1].max_nodes", "snapshot.jobs[1].current_nodes",
+				"snapshot.jobs[1].allowed_nodes[1]", "snapshot.jobs[1].eta_nodes",
+			},
+		},
+		"no demand": {
+			job(func(j *solver.Job) { j.ETANodes, j.Scaling.DoublingEfficiency = 1<<20, 1e-300 }),
+			solver.Options{}, []string{"snapshot.jobs[1].eta_nodes"},
+		},
 		"options": {
 			twoJobs(), solver.Options{Backend: "gurobi", Formulation: "two-hot", TimeBudget: -1, RelativeGap: math.NaN(), Admission: "lifo"},
 			[]string{"options.backend", "options.formulation", "options.time_budget", "options.relative_gap", "options.admission"},

@@ -19,11 +19,12 @@ const (
 
 // Limits of a snapshot; Validate reports what exceeds them.
 const (
-	MaxSteps       = 24      // steps of a horizon
-	MaxSizes       = 32      // legal sizes of a job
-	MaxWeight      = 1e12    // weight of a job
-	MaxSpeed       = 1e9     // measured speed relative to one node
-	DefaultMaxJobs = 100_000 // jobs of a snapshot
+	MaxSteps       = 24            // steps of a horizon
+	MaxSizes       = 32            // legal sizes of a job
+	MaxWeight      = 1e12          // weight of a job
+	MaxSpeed       = 1e9           // measured speed relative to one node
+	MaxNodes       = math.MaxInt32 // nodes of the pool, and those of a job
+	DefaultMaxJobs = 100_000       // jobs of a snapshot
 )
 
 // Snapshot is the state of the resource pool and its jobs at one moment. In a

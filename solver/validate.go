@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Violation is one bad field of a request.
@@ -58,6 +59,16 @@ func (v *violations) addf(path, format string, args ...any) {
 
 func (v *violations) full() bool { return len(*v) >= MaxViolations }
 
+// checkNodes reports a number of nodes that is not within [least, MaxNodes]. Sums over
+// all jobs then fit an int.
+func (v *violations) checkNodes(path string, nodes, least int) {
+	if nodes < least {
+		v.addf(path, "is %d; want at least %d", nodes, least)
+	} else if nodes > MaxNodes {
+		v.addf(path, "is %d; want at most %d", nodes, MaxNodes)
+	}
+}
+
 // Validate checks a snapshot of at most maxJobs jobs and returns every bad field,
 // in the order of the snapshot and at most MaxViolations of them; none means that
 // it is valid. A pool that is too
@@ -65,9 +76,7 @@ func (v *violations) full() bool { return len(*v) >= MaxViolations }
 // are facts of life, not bad fields.
 func (s *Snapshot) Validate(maxJobs int) []Violation {
 	var bad violations
-	if s.TotalNodes < 0 {
-		bad.addf("total_nodes", "is %d; want at least 0", s.TotalNodes)
-	}
+	bad.checkNodes("total_nodes", s.TotalNodes, 0)
 	if s.Horizon.Step <= 0 {
 		bad.addf("horizon.step", "is %v; want more than 0", s.Horizon.Step)
 	}
@@ -124,18 +133,17 @@ func (s *Snapshot) validateJob(i int, first map[string]int, bad *violations) {
 
 // validate reports the bad fields of one job, apart from its id.
 func (j *Job) validate(path string, bad *violations) {
+	known := len(*bad)
 	if j.RemainingETA <= 0 {
 		bad.addf(path+".remaining_eta", "is %v; want more than 0", j.RemainingETA)
 	}
-	if j.MinNodes < 1 {
-		bad.addf(path+".min_nodes", "is %d; want at least 1", j.MinNodes)
-	}
+	bad.checkNodes(path+".min_nodes", j.MinNodes, 1)
 	if j.MaxNodes < j.MinNodes {
 		bad.addf(path+".max_nodes", "is %d; want at least min_nodes (%d)", j.MaxNodes, j.MinNodes)
+	} else {
+		bad.checkNodes(path+".max_nodes", j.MaxNodes, j.MinNodes)
 	}
-	if j.CurrentNodes < 0 {
-		bad.addf(path+".current_nodes", "is %d; want at least 0", j.CurrentNodes)
-	}
+	bad.checkNodes(path+".current_nodes", j.CurrentNodes, 0)
 	if j.TrainingTime < 0 {
 		bad.addf(path+".training_time", "is %v; want at least 0", j.TrainingTime)
 	}
@@ -161,6 +169,9 @@ func (j *Job) validate(path string, bad *violations) {
 	if j.WaitingTime < 0 {
 		bad.addf(path+".waiting_time", "is %v; want at least 0", j.WaitingTime)
 	}
+	if len(*bad) == known {
+		j.validateDemand(path, bad)
+	}
 }
 
 // validateSizes reports bad legal sizes and a speed table that does not fit them.
@@ -170,8 +181,8 @@ func (j *Job) validateSizes(path string, bad *violations) {
 		if bad.full() {
 			return
 		}
-		if k < 1 {
-			bad.addf(fmt.Sprintf("%s.allowed_nodes[%d]", path, i), "is %d; want at least 1", k)
+		if k < 1 || k > MaxNodes {
+			bad.checkNodes(fmt.Sprintf("%s.allowed_nodes[%d]", path, i), k, 1)
 		} else if i > 0 && k <= j.AllowedNodes[i-1] {
 			bad.addf(fmt.Sprintf("%s.allowed_nodes[%d]", path, i),
 				"is %d after %d; want ascending and unique sizes", k, j.AllowedNodes[i-1])
@@ -212,8 +223,8 @@ func (j *Job) validateSizes(path string, bad *violations) {
 
 // validateETANodes reports nodes that the remaining ETA cannot have been measured on.
 func (j *Job) validateETANodes(path string, bad *violations) {
-	if j.ETANodes < 0 {
-		bad.addf(path+".eta_nodes", "is %d; want at least 1", j.ETANodes)
+	if j.ETANodes < 0 || j.ETANodes > MaxNodes {
+		bad.checkNodes(path+".eta_nodes", j.ETANodes, 1)
 	}
 	if j.ETANodes <= 0 || j.Scaling.Speeds == nil {
 		return
@@ -224,5 +235,14 @@ func (j *Job) validateETANodes(path string, bad *violations) {
 	}
 	if smallest, largest := slices.Min(sizes), slices.Max(sizes); j.ETANodes < smallest || j.ETANodes > largest {
 		bad.addf(path+".eta_nodes", "is %d; want %d to %d, which the speed table covers", j.ETANodes, smallest, largest)
+	}
+}
+
+// validateDemand reports a speed on ETANodes so small that nothing is left of the demand,
+// by which the objective divides. The job has no other bad field.
+func (j *Job) validateDemand(path string, bad *violations) {
+	if j.Demand() < time.Nanosecond.Seconds() {
+		bad.addf(path+".eta_nodes", "is %d, where the speed is so low that remaining_eta (%v) is less than 1ns on one node",
+			j.ETANodes, j.RemainingETA)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// A scheduler asks for a decision at each of its scaling points and carries out
-// the changes.
+// A scheduler asks for a decision at each of its scaling points and carries the
+// changes out in the order that never takes more nodes than there are.
 func Example() {
 	allocator, err := client.New("elastalloc.training.svc:50051")
 	if err != nil {
@@ -34,9 +34,24 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	for _, allocation := range decision.GetAllocations() {
-		fmt.Println(allocation.GetJobId(), allocation.GetChange(), allocation.GetNodes())
+	for _, step := range client.Steps(decision) {
+		fmt.Println("resize", step.JobID, "to", step.Nodes)
 	}
+}
+
+// In the order of the answer this decision would need 11 of 8 nodes.
+func ExampleSteps() {
+	decision := &elastallocv1.AllocateResponse{Allocations: []*elastallocv1.Allocation{
+		{JobId: "short", Nodes: 4, Change: elastallocv1.Change_CHANGE_SCALE_UP},
+		{JobId: "long", Nodes: 4, Change: elastallocv1.Change_CHANGE_SCALE_DOWN},
+		{JobId: "queued", Change: elastallocv1.Change_CHANGE_WAIT},
+	}}
+	for _, step := range client.Steps(decision) {
+		fmt.Println("resize", step.JobID, "to", step.Nodes)
+	}
+	// Output:
+	// resize long to 4
+	// resize short to 4
 }
 
 // Servers without a common name in DNS are listed.

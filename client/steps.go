@@ -1,0 +1,46 @@
+package client
+
+import (
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// Step is one job to resize when a decision is carried out.
+type Step struct {
+	JobID string
+	// Nodes is what the job holds once the step is done; 0 = none.
+	Nodes int32
+	// Change is CHANGE_PREEMPT or CHANGE_SCALE_DOWN for a step that frees nodes,
+	// CHANGE_START or CHANGE_SCALE_UP for one that takes some.
+	Change elastallocv1.Change
+}
+
+// Frees reports whether the step frees nodes.
+func (s Step) Frees() bool {
+	return s.Change == elastallocv1.Change_CHANGE_PREEMPT || s.Change == elastallocv1.Change_CHANGE_SCALE_DOWN
+}
+
+// Steps returns the order to carry a decision out in, that of an AllocateResponse or a
+// FillIdleResponse: first every job that frees nodes, then, in the order of the snapshot,
+// every job that takes some, each in one step as a gang. So the jobs never hold more
+// nodes than the pool has, or than they held before where it shrank. Jobs that keep
+// their nodes or go on waiting need no step.
+//
+// Steps that free nodes may be done at the same time, and so may those that take some,
+// once all that free any are done. Where a step fails or a job ended meanwhile, leave
+// out the rest and ask for a new decision on what is then: a later step may count on the
+// nodes of an earlier one.
+func Steps(response interface {
+	GetAllocations() []*elastallocv1.Allocation
+}) []Step {
+	var frees, takes []Step
+	for _, a := range response.GetAllocations() {
+		step := Step{JobID: a.GetJobId(), Nodes: a.GetNodes(), Change: a.GetChange()}
+		switch {
+		case step.Frees():
+			frees = append(frees, step)
+		case step.Change == elastallocv1.Change_CHANGE_START, step.Change == elastallocv1.Change_CHANGE_SCALE_UP:
+			takes = append(takes, step)
+		}
+	}
+	return append(frees, takes...)
+}

@@ -27,7 +27,7 @@ type reporting struct{ apiconv.Allocator }
 func (r reporting) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
 	decision, err := r.Allocator.Allocate(ctx, s, o)
 	if err == nil {
-		ingress.Report(ctx, &decision.Report)
+		ingress.Report(ctx, o.WithDefaults().Objective, &decision.Report)
 	}
 	return decision, err
 }

@@ -16,9 +16,6 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// objectiveProgress is the value of the label objective.
-const objectiveProgress = "progress"
-
 // metrics are the metrics of the decisions of a server. They are an observer of calls.
 type metrics struct {
 	solveDuration *prometheus.HistogramVec
@@ -66,8 +63,10 @@ func newMetrics(registerer prometheus.Registerer, version string, backends []Bac
 	for _, backend := range backends {
 		name := string(backend.Name)
 		m.relativeGap.WithLabelValues(name)
-		for _, limit := range apiconv.Names[elastallocv1.Limit]() {
-			m.solveDuration.WithLabelValues(name, objectiveProgress, limit)
+		for _, objective := range apiconv.Names[elastallocv1.Objective]() {
+			for _, limit := range apiconv.Names[elastallocv1.Limit]() {
+				m.solveDuration.WithLabelValues(name, objective, limit)
+			}
 		}
 		for _, outcome := range apiconv.Names[elastallocv1.Outcome]() {
 			if outcome != string(solver.OutcomeAnswered) {
@@ -91,7 +90,7 @@ func (m *metrics) Observe(ctx context.Context, e *ingress.Event) {
 	if r == nil {
 		return
 	}
-	observeWithTrace(ctx, m.solveDuration.WithLabelValues(string(r.Backend), objectiveProgress, string(r.Limit)), r.SolveTime.Seconds())
+	observeWithTrace(ctx, m.solveDuration.WithLabelValues(string(r.Backend), string(e.Objective), string(r.Limit)), r.SolveTime.Seconds())
 	for _, attempt := range r.Attempts {
 		if attempt.Outcome != solver.OutcomeAnswered {
 			m.fallbacks.WithLabelValues(string(attempt.Backend), string(attempt.Outcome)).Inc()

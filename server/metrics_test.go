@@ -78,6 +78,27 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
+// TestObjectivesAreToldApart checks the label objective.
+func TestObjectivesAreToldApart(t *testing.T) {
+	t.Parallel()
+	h := startReal(t)
+	for objective, calls := range map[elastallocv1.Objective]int{
+		elastallocv1.Objective_OBJECTIVE_UNSPECIFIED: 1, elastallocv1.Objective_OBJECTIVE_TOTAL_TIME: 2,
+	} {
+		for range calls {
+			request := smallRequest()
+			request.Options.Objective = objective
+			h.allocate(t, request)
+		}
+	}
+	for objective, want := range map[string]string{"progress": "1", "total-time": "2"} {
+		name := `elastalloc_solve_duration_seconds_count{backend="exact",limit="none",objective="` + objective + `"}`
+		if got, _ := h.series(t, name); got != want {
+			t.Errorf("%s is %q; want %s", name, got, want)
+		}
+	}
+}
+
 func TestHistogramsAreNativeToo(t *testing.T) {
 	t.Parallel()
 	h := start(t, nil)

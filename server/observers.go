@@ -29,7 +29,7 @@ func (o logObserver) Observe(ctx context.Context, e *ingress.Event) {
 		fields = append(fields, "snapshot_id", text.Shorten(e.SnapshotID), "jobs", e.Jobs, "nodes", e.Nodes)
 	}
 	if r := e.Report; r != nil {
-		fields = append(fields, "backend", r.Backend, "reason", r.Reason, "limit", r.Limit,
+		fields = append(fields, "objective", e.Objective, "backend", r.Backend, "reason", r.Reason, "limit", r.Limit,
 			"relative_gap", r.RelativeGap, "solve_seconds", r.SolveTime.Seconds())
 		for _, attempt := range r.Attempts {
 			if attempt.Outcome == solver.OutcomeCrashed || attempt.Outcome == solver.OutcomeInvalidPlan {

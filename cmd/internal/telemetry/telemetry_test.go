@@ -137,11 +137,11 @@ func TestSampler(t *testing.T) {
 		sampler, argument string
 		sampled           bool
 	}{
-		"by default":  {"", "", true},
-		"all":         {"always_on", "not read", true},
-		"none":        {"always_off", "", false},
+		"by default": {"", "", true},
+		"all":        {"always_on", "not read", true},
+		"none":       {"always_off", "", false},
 		"ratio 0":    {"parentbased_traceidratio", "0", false},
-		"ratio 1": {"TraceIDRatio", " 1.0 ", true},
+		"ratio 1":    {"TraceIDRatio", " 1.0 ", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			telemetry, _, _, err := setUp(t, map[string]string{

@@ -36,8 +36,9 @@ type Event struct {
 	HasSnapshot bool
 	SnapshotID  string
 	Jobs, Nodes int
-	// Report is that of the decision; nil if there is none.
-	Report *solver.Report
+	// Objective is what the decision maximised, and Report its report; nil if there is none.
+	Objective solver.Objective
+	Report    *solver.Report
 	// Err is nil for a call that was answered. Its text is fit for a log, its status is
 	// what the caller sees.
 	Err error
@@ -57,9 +58,9 @@ type Observer interface {
 type eventKey struct{}
 
 // Report tells the observers of the call that ctx belongs to what was decided.
-func Report(ctx context.Context, report *solver.Report) {
+func Report(ctx context.Context, objective solver.Objective, report *solver.Report) {
 	if event, ok := ctx.Value(eventKey{}).(*Event); ok {
-		event.Report = report
+		event.Objective, event.Report = objective, report
 	}
 }
 

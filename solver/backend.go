@@ -116,7 +116,7 @@ type Reason string
 const (
 	ReasonOptimal   Reason = "optimal"   // proven: the relative gap is at most OptimalGap
 	ReasonFeasible  Reason = "feasible"  // valid; the gap is open or within the gap asked for
-	ReasonHeuristic Reason = "heuristic" // no search was made
+	ReasonHeuristic Reason = "heuristic" // no search was made, or none had a plan in time
 )
 
 // Limit is what ended a search.

@@ -200,11 +200,11 @@ func describeGap(report *elastallocv1.SolveReport) string {
 		return text + ": proven optimal, no plan is better"
 	}
 	text += ": no plan is better by more"
-	if report.GetReason() == elastallocv1.Reason_REASON_HEURISTIC {
-		return text + "; no search was made"
-	}
 	if limit := format.Limit(solver.Limit(apiconv.Name(report.GetLimit()))); limit != "" {
-		text += "; " + limit
+		return text + "; " + limit
+	}
+	if report.GetReason() == elastallocv1.Reason_REASON_HEURISTIC {
+		text += "; no search was made"
 	}
 	return text
 }

@@ -83,7 +83,7 @@ func (c *Chain) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Optio
 	report.Objective = chosen.objective
 	report.Bound = bound
 	report.RelativeGap = solver.RelativeGap(report.Objective, report.Bound)
-	report.Reason, report.Limit = conclude(chosen.result, report.RelativeGap, o.RelativeGap)
+	report.Reason, report.Limit = conclude(chosen.result, attempts, report.RelativeGap, o.RelativeGap)
 	report.GreedyObjective = greedy.objective
 	report.SolveTime = chosen.Duration
 	report.Attempts = attempts

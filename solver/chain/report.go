@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -31,7 +32,11 @@ func (r *run) bound(ctx context.Context, a answer, noBound bool) (float64, error
 	if !complete || math.IsInf(bound, 1) {
 		ctx, cancel := until(ctx, r.budget.end)
 		defer cancel()
-		bound = min(bound, r.chain.config.Prover.Bound(ctx, r.problem))
+		proven, err := prove(ctx, r.chain.config.Prover, r.problem)
+		if err != nil {
+			return 0, err
+		}
+		bound = min(bound, proven)
 	}
 	if math.IsNaN(bound) || math.IsInf(bound, 0) {
 		return 0, fmt.Errorf("the bound for the plan of %s is %v", a.Backend, bound)
@@ -42,14 +47,30 @@ func (r *run) bound(ctx context.Context, a answer, noBound bool) (float64, error
 	return max(bound, a.objective), nil
 }
 
+// prove asks a prover for a bound and turns a panic into an error, as solve does.
+func prove(ctx context.Context, prover solver.Prover, p *solver.Problem) (bound float64, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("bound of %s: panic: %v", prover.Name(), cause)
+		}
+	}()
+	return prover.Bound(ctx, p), nil
+}
+
 // conclude returns what is known about an answer of the given relative gap and
 // what ended the search for it. A search that time has ended says so however good its
-// plan is: with more time it might have come to another.
-func conclude(result solver.Result, gap, askedGap float64) (solver.Reason, solver.Limit) {
+// plan is: with more time it might have come to another. So does a heuristic answer
+// in the place of one that was not found in time.
+func conclude(
+	result solver.Result, attempts []solver.Attempt, gap, askedGap float64,
+) (solver.Reason, solver.Limit) {
 	optimal := gap <= solver.OptimalGap
 	limit := result.Limit
 	switch {
 	case result.Heuristic:
+		if slices.ContainsFunc(attempts, func(a solver.Attempt) bool { return a.Outcome == solver.OutcomeTimedOut }) {
+			limit = solver.LimitTime
+		}
 		return solver.ReasonHeuristic, limit
 	case limit == solver.LimitTime: // It stays.
 	case optimal:

@@ -34,6 +34,8 @@ func TestReport(t *testing.T) {
 		change(&r)
 		return r
 	}
+	// What greedy's is where the time was too short for another.
+	late := with(heuristic, func(r *solver.Report) { r.Limit = solver.LimitTime })
 	after := func(r solver.Report, attempts ...solver.Attempt) solver.Report {
 		return with(r, func(r *solver.Report) { r.Attempts = append(attempts, r.Attempts...) })
 	}
@@ -73,7 +75,7 @@ func TestReport(t *testing.T) {
 				o.Backend = highs
 				o.TimeBudget = time.Millisecond
 			},
-			want: after(heuristic,
+			want: after(late,
 				solver.Attempt{Backend: highs, Outcome: solver.OutcomeTimedOut,
 					Detail: "backend has no plan in time: no solution file"},
 				solver.Attempt{Backend: cbc, Outcome: solver.OutcomeUnavailable,
@@ -94,7 +96,7 @@ func TestReport(t *testing.T) {
 		{
 			name:     "a bare deadline error is a time-out",
 			backends: []solver.Backend{fails(first, context.DeadlineExceeded)},
-			want: after(heuristic, solver.Attempt{
+			want: after(late, solver.Attempt{
 				Backend: first, Outcome: solver.OutcomeTimedOut, Detail: "context deadline exceeded",
 			}),
 		},
@@ -301,6 +303,10 @@ func TestErrors(t *testing.T) {
 			want:    "the bound for the plan of exact is NaN",
 		},
 		{
+			name: "our bound panics", greedy: greedy(), backend: fails(first, broken), bound: -1,
+			want: "bound of exact: panic: a bound below 0",
+		},
+		{
 			name: "our bound is infinite", greedy: greedy(), backend: fails(first, broken), bound: math.Inf(1),
 			want: "the bound for the plan of greedy is +Inf",
 		},
@@ -308,7 +314,12 @@ func TestErrors(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newChain(test.greedy, test.backend)
-			c.config.Prover = bounds(func(context.Context, *solver.Problem) float64 { return test.bound })
+			c.config.Prover = bounds(func(context.Context, *solver.Problem) float64 {
+				if test.bound < 0 {
+					panic("a bound below 0")
+				}
+				return test.bound
+			})
 			d, err := c.Allocate(t.Context(), twoJobs(), solver.DefaultOptions())
 			if err == nil {
 				t.Fatalf("Allocate() = %+v; want an error", d)

@@ -135,8 +135,10 @@ func (a *Allocator) Allocate(ctx context.Context, s *solver.Snapshot, o solver.O
 // FillIdle applies the paper's rule for regular times, between two decisions: running
 // jobs keep their nodes, and each queued job in order takes its largest legal size that
 // the idle nodes allow, stopping at the first that does not fit now. A job whose
-// smallest size exceeds the pool is passed over. Nothing is optimised: of the report
-// only IdleNodes and Warnings are set. Errors are those of Allocate.
+// smallest size exceeds the pool is passed over. Where the pool shrank below what the
+// running jobs hold, those listed last lose their nodes until the rest fits, and no job is
+// started. Nothing is optimised: of the report only IdleNodes and Warnings are set. Errors
+// are those of Allocate.
 func (a *Allocator) FillIdle(ctx context.Context, s *solver.Snapshot) (solver.Decision, error) {
 	s, _, err := a.valid(s, solver.DefaultOptions())
 	if err != nil {

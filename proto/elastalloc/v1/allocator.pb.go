@@ -533,8 +533,8 @@ const (
 	// The plan is legal, and a better one may exist: it could be better by
 	// relative_gap at most. limit says what ended the search.
 	Reason_REASON_FEASIBLE Reason = 2
-	// The plan is that of the greedy allocator; no search was made. The bound holds
-	// for it all the same.
+	// The plan is that of the greedy allocator: no search was made or, with LIMIT_TIME,
+	// none had a plan in time. The bound holds for it all the same.
 	Reason_REASON_HEURISTIC Reason = 3
 )
 
@@ -883,8 +883,7 @@ type FillIdleResponse struct {
 	// One allocation per job of the snapshot, in the order of the request. A plan
 	// is never part of it.
 	Allocations []*Allocation `protobuf:"bytes,2,rep,name=allocations,proto3" json:"allocations,omitempty"`
-	// Nodes of the pool left unallocated. 0 where the pool shrank below what the
-	// running jobs hold.
+	// Nodes of the pool left unallocated.
 	IdleNodes     int32 `protobuf:"varint,3,opt,name=idle_nodes,json=idleNodes,proto3" json:"idle_nodes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

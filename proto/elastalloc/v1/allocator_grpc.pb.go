@@ -52,7 +52,9 @@ type AllocatorServiceClient interface {
 	// FillIdle applies the paper's rule for regular times, between two decisions:
 	// running jobs keep their nodes, and each queued job in order takes its largest
 	// legal size that the idle nodes allow, stopping at the first that does not fit
-	// now. A job whose smallest size exceeds the pool is passed over.
+	// now. A job whose smallest size exceeds the pool is passed over. Where the pool
+	// shrank below what the running jobs hold, those listed last lose their nodes until
+	// the rest fits, and no job is started.
 	FillIdle(ctx context.Context, in *FillIdleRequest, opts ...grpc.CallOption) (*FillIdleResponse, error)
 }
 
@@ -105,7 +107,9 @@ type AllocatorServiceServer interface {
 	// FillIdle applies the paper's rule for regular times, between two decisions:
 	// running jobs keep their nodes, and each queued job in order takes its largest
 	// legal size that the idle nodes allow, stopping at the first that does not fit
-	// now. A job whose smallest size exceeds the pool is passed over.
+	// now. A job whose smallest size exceeds the pool is passed over. Where the pool
+	// shrank below what the running jobs hold, those listed last lose their nodes until
+	// the rest fits, and no job is started.
 	FillIdle(context.Context, *FillIdleRequest) (*FillIdleResponse, error)
 	mustEmbedUnimplementedAllocatorServiceServer()
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -187,11 +188,14 @@ func TestEqualsTheLiteralLoop(t *testing.T) {
 		}
 		config.Frequency = config.ScalingDelay + time.Duration(rapid.IntRange(1, 60).Draw(t, "frequency"))*time.Second
 		w := drawWorkload(t)
-		want := literal(t, w, p, config, allocator)
 		got, err := Run(t.Context(), w, p, config, allocator)
+		if errors.Is(err, errStalled) {
+			return // The loop would not end either.
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
+		want := literal(t, w, p, config, allocator)
 		if diff := cmp.Diff(want, got.Jobs); diff != "" {
 			t.Errorf("%s: jobs (-literal +event by event):\n%s", p.Name, diff)
 		}

@@ -314,10 +314,13 @@ func (s *simulation) scalingMoment(ctx context.Context) error {
 		s.fillAt = never
 	}
 	if stalled := s.now - s.servedAt; s.arriving == len(s.jobs) && stalled > mostStalledMoments*s.config.Frequency {
-		return fmt.Errorf("no job has made progress for %v under the decisions of the policy", stalled)
+		return fmt.Errorf("%w for %v under the decisions of the policy", errStalled, stalled)
 	}
 	return nil
 }
+
+// errStalled means that a simulation would not end.
+var errStalled = errors.New("no job has made progress")
 
 // mostStalledMoments is how many scaling moments in a row, after the last submission,
 // may pass without progress of any job: more than a restart takes in any sensible

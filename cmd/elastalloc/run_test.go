@@ -41,6 +41,7 @@ func TestTables(t *testing.T) {
 		"greedy":               "-f testdata/queue.json --backend greedy",
 		"fallback":             "-f testdata/queue.json --backend cbc --formulation paper",
 		"example":              "-f ../../examples/snapshot.json",
+		"busy":                 "-f ../../examples/busy.json",
 	} {
 		t.Run(name, func(t *testing.T) {
 			env := map[string]string{"ELASTALLOC_CBC": "/nonexistent/cbc"}
@@ -67,7 +68,7 @@ func TestREADME(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stdout, stderr, status := runWith(t, nil, "", "allocate", "-f", "../../examples/snapshot.json", "--budget=1m")
+	stdout, stderr, status := runWith(t, nil, "", "allocate", "-f", "../../examples/busy.json", "--budget=1m")
 	if status != cli.ExitDone {
 		t.Fatalf("exit status %d, stderr %q", status, stderr)
 	}

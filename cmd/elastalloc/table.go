@@ -25,9 +25,10 @@ func writeTable(
 	if len(jobs) != len(allocations) {
 		return fmt.Errorf("the answer has %d jobs; the request has %d", len(allocations), len(jobs))
 	}
-	text := reportTable(request, response).String()
+	outlook := newOutlook(request, allocations)
+	text := reportTable(request, response, outlook).String()
 	if len(jobs) > 0 {
-		text = jobTable(jobs, allocations, request.GetOptions().GetIncludePlan(), color).String() + "\n" + text
+		text = jobTable(request, allocations, outlook, color).String() + "\n" + text
 	}
 	_, err := io.WriteString(w, text)
 	return err
@@ -57,11 +58,18 @@ func nodesChange(job *elastallocv1.Job, a *elastallocv1.Allocation, width int) s
 	return fmt.Sprintf("%*d → %-*d", width, job.GetCurrentNodes(), width, a.GetNodes())
 }
 
-// jobTable lays out the jobs.
-func jobTable(jobs []*elastallocv1.Job, allocations []*elastallocv1.Allocation, plan bool, color cli.Colors) *cli.Table {
-	const remainingETA = 3
-	t := &cli.Table{RightAligned: map[int]bool{remainingETA: true}}
-	header := []string{"JOB", "NODES", "CHANGE", "REMAINING ETA", "PROGRESS"}
+// jobTable lays out the jobs: what they hold now and next, when they end with either and,
+// for an objective that looks ahead, what is done of them by the end of the horizon.
+func jobTable(
+	request *elastallocv1.AllocateRequest, allocations []*elastallocv1.Allocation, o outlook, color cli.Colors,
+) *cli.Table {
+	t := new(cli.Table)
+	jobs, plan := request.GetSnapshot().GetJobs(), request.GetOptions().GetIncludePlan()
+	progress := request.GetOptions().GetObjective() != elastallocv1.Objective_OBJECTIVE_TOTAL_TIME
+	header := []string{"JOB", "NODES", "CHANGE", "ENDS IN"}
+	if progress {
+		header = append(header, "AFTER "+horizonOf(request.GetSnapshot()))
+	}
 	if plan {
 		header = append(header, "PLAN")
 	}
@@ -73,8 +81,10 @@ func jobTable(jobs []*elastallocv1.Job, allocations []*elastallocv1.Allocation, 
 			format.Printable(a.GetJobId()),
 			nodesChange(jobs[i], a, width),
 			describeChange(a),
-			format.Span(jobs[i].GetRemainingEta().AsDuration()),
-			describeProgress(a.GetPlannedProgress()),
+			o.describe(i),
+		}
+		if progress {
+			row = append(row, describeProgress(a.GetPlannedProgress()))
 		}
 		if plan {
 			row = append(row, describePlan(a.GetPlannedNodes(), width))
@@ -115,7 +125,9 @@ func nodesWidth(jobs []*elastallocv1.Job, allocations []*elastallocv1.Allocation
 }
 
 // reportTable lays out what is known about a decision.
-func reportTable(request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse) *cli.Table {
+func reportTable(
+	request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse, o outlook,
+) *cli.Table {
 	t := new(cli.Table)
 	add := func(name, layout string, args ...any) { t.AddRow(cli.Plain, name, fmt.Sprintf(layout, args...)) }
 	report := response.GetReport()
@@ -124,6 +136,11 @@ func reportTable(request *elastallocv1.AllocateRequest, response *elastallocv1.A
 	}
 	add("jobs", "%s", countChanges(response.GetAllocations()))
 	add("pool", "%d nodes, %d idle", request.GetSnapshot().GetTotalNodes(), report.GetIdleNodes())
+	if len(response.GetAllocations()) > 0 {
+		for _, row := range o.rows() {
+			add(row[0], "%s", row[1])
+		}
+	}
 	add("objective", "%.6f%s", report.GetObjective(), unit(request.GetOptions().GetObjective()))
 	add("bound", "%.6f", report.GetBound())
 	add("gap", "%s", describeGap(report))

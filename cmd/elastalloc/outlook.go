@@ -1,0 +1,120 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/elastalloc/elastalloc/internal/apiconv"
+	"github.com/elastalloc/elastalloc/internal/format"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// outlook is when each job of a snapshot ends if it keeps the nodes it holds now, and if
+// it has those of a decision from now on; either way it keeps them to its end.
+type outlook struct{ now, then []ending }
+
+// ending is the time to a job's end; a job without nodes does not end.
+type ending struct {
+	in   time.Duration
+	ends bool
+}
+
+// newOutlook returns the outlook of a decision on a request, without the endings of jobs
+// with bad fields.
+func newOutlook(request *elastallocv1.AllocateRequest, allocations []*elastallocv1.Allocation) outlook {
+	o := outlook{now: make([]ending, len(allocations)), then: make([]ending, len(allocations))}
+	snapshot, err := apiconv.FromSnapshot(request.GetSnapshot(), len(allocations))
+	if err != nil {
+		return o
+	}
+	good, _ := snapshot.WithDefaults().Hold()
+	for i, rest := 0, good.Jobs; i < len(allocations) && len(rest) > 0; i++ {
+		job := &rest[0]
+		if job.ID != snapshot.Jobs[i].ID {
+			continue // It has bad fields.
+		}
+		rest = rest[1:]
+		o.now[i] = endingOf(job, job.CurrentNodes)
+		o.then[i] = endingOf(job, int(allocations[i].GetNodes()))
+	}
+	return o
+}
+
+// endingOf returns when a job ends that has the given nodes from now on: after its restart
+// if they change, and with its present speed during its rescale delay if they grow.
+func endingOf(job *solver.Job, nodes int) ending {
+	left, before, speed := job.Demand(), job.Speed(job.CurrentNodes), job.Speed(nodes)
+	if speed <= 0 {
+		return ending{}
+	}
+	seconds := left / speed
+	switch delay := job.RescaleDelay.Seconds(); {
+	case nodes == job.CurrentNodes:
+	case job.RestartTime > 0 && !job.NeverStarted():
+		seconds += job.RestartTime.Seconds()
+	case nodes > job.CurrentNodes && delay*before >= left:
+		seconds = left / before
+	case nodes > job.CurrentNodes:
+		seconds = delay + (left-delay*before)/speed
+	}
+	return ending{in: time.Duration(seconds * float64(time.Second)), ends: true}
+}
+
+// describe returns when job i ends now and then, once where that is the same.
+func (o *outlook) describe(i int) string {
+	now, then := o.now[i].String(), o.then[i].String()
+	if now == then {
+		return now
+	}
+	return now + " → " + then
+}
+
+// String returns the time for reading, a dash where there is none.
+func (e ending) String() string {
+	if !e.ends {
+		return "–"
+	}
+	return format.Span(e.in)
+}
+
+// soon is what the summary of an outlook counts to.
+const soon = time.Hour
+
+// rows returns what a decision changes for the jobs as a whole: a name and a text each.
+func (o *outlook) rows() [][2]string {
+	count := func(endings []ending, is func(ending) bool) (n int) {
+		for _, e := range endings {
+			if is(e) {
+				n++
+			}
+		}
+		return n
+	}
+	row := func(name string, is func(ending) bool) [2]string {
+		return [2]string{name, fmt.Sprintf("%d; %d if every job keeps the nodes it has", count(o.then, is), count(o.now, is))}
+	}
+	return [][2]string{
+		row("end in 1h", func(e ending) bool { return e.ends && e.in <= soon }),
+		row("no nodes", func(e ending) bool { return !e.ends }),
+	}
+}
+
+// horizonOf returns how far a plan looks ahead, for a heading: 25m.
+func horizonOf(s *elastallocv1.Snapshot) string {
+	horizon := solver.DefaultHorizon()
+	if step := s.GetHorizon().GetStep(); step != nil {
+		horizon.Step = step.AsDuration()
+	}
+	if h := s.GetHorizon(); h != nil && h.Steps != nil {
+		horizon.Steps = int(h.GetSteps())
+	}
+	text := (time.Duration(horizon.Steps) * horizon.Step).String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = text[:len(text)-2]
+		}
+	}
+	return text
+}

@@ -2,6 +2,7 @@ package solver_test
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
@@ -241,4 +243,48 @@ func TestRestartTime(t *testing.T) {
 	if got, want := solver.NewProblem(s, solver.AdmissionFIFO).Jobs[0].FirstStepWork, []float64{300, 0, 0}; !slices.Equal(got, want) {
 		t.Errorf("a restart beyond the step: the first step serves %v; want %v", got, want)
 	}
+}
+
+// TestTotalTimeIsHeSRPT checks the special case that theory knows: equal weights, one
+// curve, no jobs still to come, and no largest size below the pool. There the sum of
+// c_i d_i is the least total time of any allocation of divisible nodes, so that c is its
+// gradient, and the best divisible nodes are heSRPT's shares.
+func TestTotalTimeIsHeSRPT(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		pool := 1 << rapid.IntRange(0, 9).Draw(t, "log2 of the pool")
+		s := &solver.Snapshot{TotalNodes: pool, Horizon: solver.DefaultHorizon()}
+		weight := rapid.SampledFrom([]float64{1, 1, 7, 0.25}).Draw(t, "weight of all")
+		var demands []time.Duration
+		for i := range rapid.IntRange(1, 40).Draw(t, "jobs") {
+			demands = append(demands, time.Duration(rapid.IntRange(1e4, 1e6).Draw(t, "demand"))*time.Second)
+			job := solver.NewJob(fmt.Sprint(i), demands[i])
+			job.MaxNodes, job.Weight = pool, &weight
+			s.Jobs = append(s.Jobs, job)
+		}
+		p := totalTimeProblem(s, solver.AdmissionPreemptive, solver.TotalTimeOptions{
+			Fairness: new(0.0), RescalePrice: new(time.Duration(0)),
+		})
+		total, powers, sum := 0.0, make([]float64, len(p.Jobs)), 0.0
+		for i := range p.Jobs {
+			c := p.Jobs[i].SizeValue[1] // of one node
+			total += c * p.Jobs[i].Demand / weight
+			powers[i] = math.Pow(c/weight, 1/(1-math.Log2(1.6)))
+			sum += powers[i]
+		}
+		least := sim.TotalTimeBound(demands, pool).Seconds() * float64(len(demands))
+		rounding := 1e-9 * float64(len(demands)) // The bound is in whole nanoseconds.
+		if math.Abs(total-least) > 1e-12*least+rounding {
+			t.Fatalf("sum of c_i d_i is %.15g; the least total time is %.15g", total, least)
+		}
+		longestFirst := make([]int, len(demands))
+		for i := range longestFirst {
+			longestFirst[i] = i
+		}
+		slices.SortStableFunc(longestFirst, func(a, b int) int { return cmp.Compare(demands[b], demands[a]) })
+		for n, want := range sim.HeSRPTShares(len(demands)) {
+			if got := powers[longestFirst[n]] / sum; math.Abs(got-want) > 1e-12 {
+				t.Fatalf("job %d of %d, the longest first, has the share %.15g; heSRPT gives %.15g", n+1, len(demands), got, want)
+			}
+		}
+	})
 }

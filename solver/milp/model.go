@@ -304,6 +304,9 @@ func speed(job *solver.AdmittedJob, work float64) float64 {
 //	(variable bound s) s_i^t >= 0
 func (m *Model) servedColumns() {
 	m.forEachCell(func(i, t int, job *solver.AdmittedJob, c *cell) {
+		if m.formulation == solver.FormulationOneHot && !progresses(job) {
+			return
+		}
 		demand := job.Demand / unit(job)
 		c.served = m.addColumn(column{
 			kind: served, position: at(i, t), upper: demand, objective: job.Gain[t] / demand,

@@ -18,10 +18,6 @@ func formulations() []solver.Formulation {
 	return []solver.Formulation{solver.FormulationPaper, solver.FormulationOneHot}
 }
 
-func admissions() []solver.Admission {
-	return []solver.Admission{solver.AdmissionFIFO, solver.AdmissionOptimized, solver.AdmissionPreemptive}
-}
-
 // job returns a job that serves one unit of demand per node and step.
 func job(demand float64, sizes ...int) solver.AdmittedJob {
 	work := make([]float64, len(sizes))
@@ -66,6 +62,9 @@ func TestEveryAssignment(t *testing.T) {
 	weighted.Gain = []float64{5, 5}
 	falling := job(9, 1, 3)
 	falling.FirstStepWork, falling.StepWork = []float64{2, 1}, []float64{2, 1}
+	valued, costly := job(3, 0, 1, 2), job(9, 1, 3)
+	valued.Gain, valued.SizeValue = []float64{0, 0}, []float64{-1, 4, 5}
+	costly.SizeValue = []float64{-2, -1}
 	tests := []struct {
 		name    string
 		problem solver.Problem
@@ -79,12 +78,17 @@ func TestEveryAssignment(t *testing.T) {
 		{"waiting", solver.Problem{Capacity: []int{3}, Steps: 1, Jobs: []solver.AdmittedJob{job(3, 0, 2), job(2, 1, 2)}}},
 		{"first step", solver.Problem{Capacity: []int{4}, Steps: 1, Jobs: []solver.AdmittedJob{withDelay}}},
 		{"more is slower", solver.Problem{Capacity: []int{3, 3}, Steps: 2, Jobs: []solver.AdmittedJob{falling}}},
+		{"values of sizes alone", solver.Problem{Capacity: []int{3}, Steps: 1, Jobs: []solver.AdmittedJob{valued, valued}}},
+		{"values and progress", solver.Problem{Capacity: []int{4}, Steps: 1, Jobs: []solver.AdmittedJob{valued, costly}}},
 		{"ends at once", solver.Problem{Capacity: []int{2, 2}, Steps: 2, Jobs: []solver.AdmittedJob{job(1e-6, 0, 2)}}},
 	}
 	for _, test := range tests {
 		for _, formulation := range formulations() {
 			t.Run(fmt.Sprintf("%s/%s", test.name, formulation), func(t *testing.T) {
 				p := &test.problem
+				if formulation == solver.FormulationPaper && p.Jobs[0].SizeValue != nil {
+					t.Skip("the paper's formulation has no value of a size")
+				}
 				optimum, ok := solvertest.Exhaustive(p)
 				if !ok {
 					t.Fatal("the problem has no plan")

@@ -1,6 +1,10 @@
 package milp
 
-import "github.com/elastalloc/elastalloc/solver"
+import (
+	"slices"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
 
 // oneHot builds the formulation with a binary x_(i,t,k) for every job, step and
 // size. Nodes and speed are sums over them, so that the paper's n and its deltas
@@ -67,7 +71,7 @@ func (m *Model) oneSize() {
 func (m *Model) firstProgress() {
 	m.addFamily("first", "(training progress 1) s^1 <= p sum_k speed(k) x_k, after the rescale delay")
 	m.forEachCell(func(i, t int, job *solver.AdmittedJob, c *cell) {
-		if t == 0 {
+		if t == 0 && progresses(job) {
 			m.addTerm(1, c.served)
 			m.choiceTerms(job, t, c)
 			m.addRow(at(i, t), atMost, 0)
@@ -81,7 +85,7 @@ func (m *Model) firstProgress() {
 func (m *Model) laterProgress() {
 	m.addFamily("later", "(training progress 2) s^t <= s^(t-1) + p sum_k speed(k) x_k")
 	m.forEachCell(func(i, t int, job *solver.AdmittedJob, c *cell) {
-		if t > 0 {
+		if t > 0 && progresses(job) {
 			m.addTerm(1, c.served)
 			m.addTerm(-1, m.cell(i, t-1).served)
 			m.choiceTerms(job, t, c)
@@ -96,3 +100,6 @@ func (m *Model) choiceTerms(job *solver.AdmittedJob, t int, c *cell) {
 		m.addTerm(-speed(job, work), c.choice+size)
 	}
 }
+
+// progresses reports whether the job's progress is worth anything.
+func progresses(job *solver.AdmittedJob) bool { return slices.Max(job.Gain) > 0 }

@@ -18,7 +18,7 @@ import (
 func TestStart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := solvertest.Snapshots().Draw(t, "snapshot")
-		p := solver.NewProblem(s, rapid.SampledFrom(admissions()).Draw(t, "admission"))
+		p := solver.NewProblem(s, rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"))
 		plan := drawPlan(t, p)
 		for _, formulation := range formulations() {
 			m, f := newFile(t, p, formulation)

@@ -64,7 +64,10 @@ func TestSoak(t *testing.T) {
 	if n := len(callers.failures); n > 10 {
 		t.Errorf("%d more failures", n-10)
 	}
-	checkFlat(t, samples)
+	// The trend of a few seconds is that of the last burst.
+	if *soakTime > time.Minute {
+		checkFlat(t, samples)
+	}
 	settles(t, server, before, 64<<20)
 	wait.For(t, "no folder is left", func() (bool, string) {
 		left := foldersIn(t, temporary)

@@ -27,7 +27,7 @@ func render(t *testing.T, f *Figure) string {
 			break
 		}
 		if err != nil {
-			t.Fatalf("the SVG is no XML: %v", err)
+			t.Fatalf("parse the SVG: %v", err)
 		}
 	}
 	picture, err := f.PNG()

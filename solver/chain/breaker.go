@@ -131,9 +131,9 @@ func (b *Breaker) State() BackendState {
 	return b.state()
 }
 
-// guard has a try made and takes note of what became of it. The try has until end;
-// the zero time is without limit. The error, which wraps solver.ErrUnavailable, is
-// why no try is made now.
+// guard makes a try unless the breaker is open, and records its outcome. The try has
+// until end; the zero time is without limit. The error, which wraps
+// solver.ErrUnavailable, says why no try is made now.
 func (b *Breaker) guard(ctx context.Context, end time.Time, try func() answer) (answer, error) {
 	now := time.Now()
 	ticket, err := b.admit(now)
@@ -146,7 +146,7 @@ func (b *Breaker) guard(ctx context.Context, end time.Time, try func() answer) (
 	}
 	// This stands should the try panic: a half-open circuit must not wait for ever.
 	a := answer{Attempt: solver.Attempt{Outcome: solver.OutcomeCrashed, Detail: "the try panicked"}}
-	defer func() { b.settle(ticket, b.judge(ctx, given, &a), a.Detail) }()
+	defer func() { b.settle(ticket, b.verdictOn(ctx, given, &a), a.Detail) }()
 	a = try()
 	return a, nil
 }
@@ -173,8 +173,8 @@ func (b *Breaker) admit(now time.Time) (ticket int, err error) {
 	}
 }
 
-// judge returns what a try of the given time says of the backend.
-func (b *Breaker) judge(ctx context.Context, given time.Duration, a *answer) verdict {
+// verdictOn returns what a try of the given time says of the backend.
+func (b *Breaker) verdictOn(ctx context.Context, given time.Duration, a *answer) verdict {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled), a.unsuited:
 		return saysNothing

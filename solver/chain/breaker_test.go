@@ -14,7 +14,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// guarded is a chain of a backend behind a breaker, with the exact one as judge and
+// guarded is a chain of a backend behind a breaker, with the exact one as prover and
 // as next.
 type guarded struct {
 	*Chain

@@ -40,7 +40,7 @@ func once(t *testing.T, backend fake) fake {
 }
 
 func TestJudge(t *testing.T) {
-	const cbc, highs, judge = solver.BackendCBC, solver.BackendHiGHS, solver.BackendExact
+	const cbc, highs, prover = solver.BackendCBC, solver.BackendHiGHS, solver.BackendExact
 	const refuted = "it says so; refuted: it calls 2.3 optimal, and exact has a plan of 2.4"
 	attempt := func(name solver.BackendName, outcome solver.Outcome, detail string) solver.Attempt {
 		return solver.Attempt{Backend: name, Outcome: outcome, Detail: detail}
@@ -62,47 +62,47 @@ func TestJudge(t *testing.T) {
 		return r
 	}
 	cutShort := func(bound float64) fake {
-		return gives(judge, solver.Result{Plan: greedyPlan(), Bound: bound, Limit: solver.LimitTime})
+		return gives(prover, solver.Result{Plan: greedyPlan(), Bound: bound, Limit: solver.LimitTime})
 	}
 
 	tests := []struct {
 		name     string
 		backends []solver.Backend
-		judge    fake
+		prover   fake
 		gap      float64
 		want     solver.Report
 	}{
 		{
 			name:     "a claim that holds is called optimal on our proof",
-			backends: []solver.Backend{claims(cbc, bestPlan(), true)}, judge: exact(),
+			backends: []solver.Backend{claims(cbc, bestPlan(), true)}, prover: exact(),
 			want: report(cbc, bestObjective, bestObjective, stands),
 		},
 		{
 			name:     "a backend that claims nothing is not verified",
 			backends: []solver.Backend{gives(cbc, solver.Result{Plan: bestPlan(), Bound: bestObjective})},
-			judge:    panics(judge),
+			prover:   panics(prover),
 			want:     report(cbc, bestObjective, bestObjective, attempt(cbc, solver.OutcomeAnswered, "")),
 		},
 		{
 			name:     "where a claim is refuted, the next backend answers",
-			backends: []solver.Backend{claims(cbc, greedyPlan(), true), claims(highs, bestPlan(), true), panics(judge)},
-			judge:    exact(),
+			backends: []solver.Backend{claims(cbc, greedyPlan(), true), claims(highs, bestPlan(), true), panics(prover)},
+			prover:   exact(),
 			want: report(highs, bestObjective, bestObjective,
 				attempt(cbc, solver.OutcomeInvalidPlan, refuted), attempt(highs, solver.OutcomeAnswered, "it says so")),
 		},
 		{
-			name:     "which may be the judge",
-			backends: []solver.Backend{claims(cbc, greedyPlan(), true), panics(judge)}, judge: exact(),
-			want: report(judge, bestObjective, bestObjective,
-				attempt(cbc, solver.OutcomeInvalidPlan, refuted), attempt(judge, solver.OutcomeAnswered, "1 node")),
+			name:     "which may be the prover",
+			backends: []solver.Backend{claims(cbc, greedyPlan(), true), panics(prover)}, prover: exact(),
+			want: report(prover, bestObjective, bestObjective,
+				attempt(cbc, solver.OutcomeInvalidPlan, refuted), attempt(prover, solver.OutcomeAnswered, "1 node")),
 		},
 		{
 			name:     "whose plan is not lost where it was not to be asked",
-			backends: []solver.Backend{claims(cbc, greedyPlan(), true), fails(highs, solver.ErrUnavailable)}, judge: exact(),
-			want: report(judge, bestObjective, bestObjective,
+			backends: []solver.Backend{claims(cbc, greedyPlan(), true), fails(highs, solver.ErrUnavailable)}, prover: exact(),
+			want: report(prover, bestObjective, bestObjective,
 				attempt(cbc, solver.OutcomeInvalidPlan, refuted),
 				attempt(highs, solver.OutcomeUnavailable, "backend is unavailable"),
-				attempt(judge, solver.OutcomeAnswered, "1 node")),
+				attempt(prover, solver.OutcomeAnswered, "1 node")),
 		},
 		{
 			name: "a wrong objective of the best plan refutes it too",
@@ -110,9 +110,9 @@ func TestJudge(t *testing.T) {
 				Plan: bestPlan(), Bound: math.Inf(1), Detail: "it says so",
 				Claim: &solver.Claim{Optimal: true, Objective: 2.3, Bound: 2.3},
 			})},
-			judge: exact(),
-			want: report(judge, bestObjective, bestObjective,
-				attempt(cbc, solver.OutcomeInvalidPlan, refuted), attempt(judge, solver.OutcomeAnswered, "1 node")),
+			prover: exact(),
+			want: report(prover, bestObjective, bestObjective,
+				attempt(cbc, solver.OutcomeInvalidPlan, refuted), attempt(prover, solver.OutcomeAnswered, "1 node")),
 		},
 		{
 			name: "but not one that is NaN",
@@ -120,50 +120,50 @@ func TestJudge(t *testing.T) {
 				Plan: bestPlan(), Bound: math.Inf(1), Detail: "it says so",
 				Claim: &solver.Claim{Optimal: true, Objective: math.NaN(), Bound: math.NaN()},
 			})},
-			judge: exact(),
-			want:  report(cbc, bestObjective, bestObjective, stands),
+			prover: exact(),
+			want:   report(cbc, bestObjective, bestObjective, stands),
 		},
 		{
 			name:     "a worse plan that is not called optimal stands",
-			backends: []solver.Backend{claims(cbc, greedyPlan(), false)}, judge: exact(),
+			backends: []solver.Backend{claims(cbc, greedyPlan(), false)}, prover: exact(),
 			want: limited(solver.LimitTime, report(cbc, greedyObjective, bestObjective, stands)),
 		},
 		{
 			// 2.3 is 4.1667 % below 2.4.
 			name:     "so does one within the gap asked for",
-			backends: []solver.Backend{claims(cbc, greedyPlan(), true)}, judge: exact(), gap: 0.0417,
+			backends: []solver.Backend{claims(cbc, greedyPlan(), true)}, prover: exact(), gap: 0.0417,
 			want: limited(solver.LimitGap, report(cbc, greedyObjective, bestObjective, stands)),
 		},
 		{
 			name:     "or outside it by as little as a solver's tolerance",
-			backends: []solver.Backend{claims(cbc, greedyPlan(), true)}, judge: exact(), gap: 0.0416661,
+			backends: []solver.Backend{claims(cbc, greedyPlan(), true)}, prover: exact(), gap: 0.0416661,
 			want: report(cbc, greedyObjective, bestObjective, stands),
 		},
 		{
 			name:     "but not by more",
-			backends: []solver.Backend{claims(cbc, greedyPlan(), true)}, judge: exact(), gap: 0.041665,
-			want: report(judge, bestObjective, bestObjective,
-				attempt(cbc, solver.OutcomeInvalidPlan, refuted), attempt(judge, solver.OutcomeAnswered, "1 node")),
+			backends: []solver.Backend{claims(cbc, greedyPlan(), true)}, prover: exact(), gap: 0.041665,
+			want: report(prover, bestObjective, bestObjective,
+				attempt(cbc, solver.OutcomeInvalidPlan, refuted), attempt(prover, solver.OutcomeAnswered, "1 node")),
 		},
 		{
-			name:     "the bound of a judge cut short counts",
-			backends: []solver.Backend{claims(cbc, bestPlan(), true)}, judge: cutShort(2.45),
+			name:     "the bound of a prover cut short counts",
+			backends: []solver.Backend{claims(cbc, bestPlan(), true)}, prover: cutShort(2.45),
 			want: report(cbc, bestObjective, 2.45, stands),
 		},
 		{
 			name:     "unless there is a better one",
-			backends: []solver.Backend{claims(cbc, bestPlan(), true)}, judge: cutShort(2.6),
+			backends: []solver.Backend{claims(cbc, bestPlan(), true)}, prover: cutShort(2.6),
 			want: report(cbc, bestObjective, ownBound, stands),
 		},
 		{
-			name:     "without a judgement there is our bound",
-			backends: []solver.Backend{claims(cbc, greedyPlan(), true)}, judge: fails(judge, errors.New("broken")),
+			name:     "without a verification there is our bound",
+			backends: []solver.Backend{claims(cbc, greedyPlan(), true)}, prover: fails(prover, errors.New("broken")),
 			want: report(cbc, greedyObjective, ownBound, stands),
 		},
 		{
-			name:     "a judge that fails is not asked again",
+			name:     "a prover that fails is not asked again",
 			backends: []solver.Backend{fails(cbc, solver.ErrInvalidPlan), claims(highs, bestPlan(), true)},
-			judge:    fails(judge, errors.New("broken")),
+			prover:   fails(prover, errors.New("broken")),
 			want: report(highs, bestObjective, ownBound,
 				attempt(cbc, solver.OutcomeInvalidPlan, "backend has no valid plan"),
 				attempt(highs, solver.OutcomeAnswered, "it says so")),
@@ -173,16 +173,16 @@ func TestJudge(t *testing.T) {
 			backends: []solver.Backend{
 				fails(cbc, fmt.Errorf("%w: CBC says: Infeasible", solver.ErrInvalidPlan)), exact(),
 			},
-			judge: panics(judge),
-			want: report(judge, bestObjective, bestObjective,
+			prover: panics(prover),
+			want: report(prover, bestObjective, bestObjective,
 				attempt(cbc, solver.OutcomeInvalidPlan, "backend has no valid plan: CBC says: Infeasible"),
-				attempt(judge, solver.OutcomeAnswered, "1 node")),
+				attempt(prover, solver.OutcomeAnswered, "1 node")),
 		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newChain(greedy(), test.backends...)
-			c.config.Prover = proves(once(t, test.judge))
+			c.config.Prover = proves(once(t, test.prover))
 			d, err := c.Allocate(t.Context(), twoJobs(), options(func(o *solver.Options) {
 				o.Backend, o.RelativeGap = cbc, test.gap
 			}))
@@ -197,7 +197,7 @@ func TestJudge(t *testing.T) {
 }
 
 // TestTimeOfTheJudge runs on a fake clock. Of a second, 100 ms are kept for greedy;
-// a backend that may have to be judged leaves a quarter of the rest to the judge,
+// a backend whose claim may have to be verified leaves a quarter of the rest to the prover,
 // who has what is left of it.
 func TestTimeOfTheJudge(t *testing.T) {
 	tests := []struct {
@@ -206,7 +206,7 @@ func TestTimeOfTheJudge(t *testing.T) {
 		backends, all time.Duration
 	}{
 		{"the backend hangs", hangs(solver.BackendCBC), 675 * time.Millisecond, 675 * time.Millisecond},
-		{"the judge hangs", claims(solver.BackendCBC, bestPlan(), true), 0, 900 * time.Millisecond},
+		{"the prover hangs", claims(solver.BackendCBC, bestPlan(), true), 0, 900 * time.Millisecond},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -229,7 +229,7 @@ func TestTimeOfTheJudge(t *testing.T) {
 }
 
 // TestIncumbents checks what plans there are to start from: greedy's, where it is
-// one of the problem, and for the judge the plan that it judges.
+// one of the problem, and for the prover the plan that it verifies.
 func TestIncumbents(t *testing.T) {
 	waiting := gives(solver.BackendGreedy, solver.Result{
 		Plan: solver.Plan{{2, 2}, {0, 0}}, Bound: math.Inf(1), Heuristic: true,

@@ -46,7 +46,7 @@ The runs whose decision times are reported come first and one at a time, the
 others side by side. Nothing is written before all are done.`,
 		Example: `  elastalloc-lab paper --out paper
   elastalloc-lab paper --trace trace.csv --out paper`,
-		Args: cobra.NoArgs,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, env) },
 	}
 	flags := command.Flags()

@@ -122,7 +122,7 @@ func TestPaperRefuses(t *testing.T) {
 		"--trace=" + trace:      "bad.csv: trace line 3: gpus",
 		"--trace=../elastalloc/testdata/trace.csv --gpus-per-node=-1": "gpus-per-node is -1",
 		"--unknown": "unknown flag",
-		"argument":  "unknown command",
+		"argument":  "unexpected argument",
 	} {
 		t.Run(args, func(t *testing.T) {
 			parent := t.TempDir()

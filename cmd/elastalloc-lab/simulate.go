@@ -59,7 +59,7 @@ The policies:
 ` + describePolicies(),
 		Example: `  elastalloc-lab simulate --trace trace.csv --nodes 70,110,150 --out results
   elastalloc-lab simulate --synthetic baseline --nodes 110 --policy greedy,optimal,fifo --out results`,
-		Args: cobra.NoArgs,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.simulate(cmd, env) },
 	}
 	flags := command.Flags()

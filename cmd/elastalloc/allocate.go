@@ -37,7 +37,7 @@ keeps that, its restart counted; AFTER is the share of its work done by the end 
 the horizon. Nothing else is foreseen: no submissions, no later decisions.`,
 		Example: `  elastalloc allocate -f request.json
   elastalloc allocate -f request.json --server localhost:50051 -o json`,
-		Args: cobra.NoArgs,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			request, err := f.read(cmd)
 			if err != nil {
@@ -49,6 +49,7 @@ the horizon. Nothing else is foreseen: no submissions, no later decisions.`,
 	}
 	flags := command.Flags()
 	f.add(command)
+	cli.AddProgramFlags(flags, &f.programs)
 	flags.Var(&f.backend, "backend", "backend to ask first (default exact)")
 	flags.Var(&f.formulation, "formulation", "model for cbc and highs (default one-hot)")
 	flags.Var(&f.objective, "objective", "what is maximised (default progress)")

@@ -24,7 +24,6 @@ func (f *decideFlags) add(command *cobra.Command) {
 	flags.StringVarP(&f.file, "file", "f", "", "request in protojson, - for standard input")
 	flags.StringVarP(&f.output, "output", "o", cli.OutputTable, "output format, table or json")
 	f.remote.add(flags)
-	cli.AddProgramFlags(flags, &f.programs)
 	cli.MarkRequired(command, "file")
 }
 
@@ -32,6 +31,9 @@ func (f *decideFlags) add(command *cobra.Command) {
 func (f *decideFlags) read(cmd *cobra.Command) (*elastallocv1.AllocateRequest, error) {
 	if f.output != cli.OutputTable && f.output != cli.OutputJSON {
 		return nil, fmt.Errorf("--output is %q; want %s or %s", f.output, cli.OutputTable, cli.OutputJSON)
+	}
+	if err := f.remote.check(); err != nil {
+		return nil, err
 	}
 	return cli.ReadRequest(cmd, f.file)
 }

@@ -20,7 +20,7 @@ fit now.
 The input is a FillIdleRequest in protojson. It may be an AllocateRequest, whose
 options are then ignored.`,
 		Example: `  elastalloc fill-idle -f request.json`,
-		Args:    cobra.NoArgs,
+		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			request, err := f.read(cmd)
 			if err != nil {

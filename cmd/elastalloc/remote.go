@@ -28,6 +28,16 @@ func (f *remoteFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.serverName, "tls-server-name", "", "name in the server's certificate (default that of --server)")
 }
 
+// check returns an error for flags that would be ignored without a server to ask: who
+// gives them believes that one decides. --tls-cert and --tls-key may be variables that
+// are meant for serve.
+func (f *remoteFlags) check() error {
+	if f.address == "" && (f.tls || f.ca != "" || f.serverName != "") {
+		return errors.New("--tls, --tls-ca and --tls-server-name need --server")
+	}
+	return nil
+}
+
 // client returns a client of the server.
 func (f *remoteFlags) client() (*client.Client, error) {
 	config, err := f.tlsConfig()

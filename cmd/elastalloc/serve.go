@@ -38,7 +38,7 @@ SIGINT drain the server: it turns not ready, waits, refuses new calls, lets thos
 flight end and exits 0. Logs go to stderr, one JSON object per line.
 The standard variables of OpenTelemetry, such as OTEL_EXPORTER_OTLP_ENDPOINT, turn
 traces on.`,
-		Args: cobra.NoArgs,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if options.DefaultBudget <= 0 {
 				return fmt.Errorf("--default-budget is %v (want more than 0)", options.DefaultBudget)

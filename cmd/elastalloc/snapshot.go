@@ -33,7 +33,7 @@ does not fit and all after it are queued.
 A trace is CSV with a header and the columns job_id, submit_s, duration_s (in
 seconds from the first submission) and gpus; other columns are ignored.`,
 		Example: `  elastalloc snapshot --trace trace.csv --nodes 110 --at 26h | elastalloc allocate -f -`,
-		Args:    cobra.NoArgs,
+		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case nodes < 0:

@@ -16,7 +16,7 @@ func newFlagsCommand(root *cobra.Command) *cobra.Command {
 		Use:    "flags",
 		Short:  "Print the reference of all flags as Markdown",
 		Hidden: true,
-		Args:   cobra.NoArgs,
+		Args:   NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return Failed(writeFlags(cmd.OutOrStdout(), root))
 		},

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +15,19 @@ import (
 
 // StandardInput is the file name that means standard input.
 const StandardInput = "-"
+
+// NoArgs returns an error for arguments, and says how to name a file to a command that
+// reads one.
+func NoArgs(cmd *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0:
+		return nil
+	case cmd.Flags().ShorthandLookup("f") != nil:
+		return fmt.Errorf("unexpected argument %q (a file is named by -f)", args[0])
+	default:
+		return fmt.Errorf("unexpected argument %q", args[0])
+	}
+}
 
 // OpenInput opens a file, or standard input for StandardInput.
 func OpenInput(cmd *cobra.Command, name string) (io.ReadCloser, error) {
@@ -34,6 +48,9 @@ func ReadRequest(cmd *cobra.Command, name string) (*elastallocv1.AllocateRequest
 	text, err := io.ReadAll(input)
 	if err != nil {
 		return nil, err
+	}
+	if len(bytes.TrimSpace(text)) == 0 {
+		return nil, fmt.Errorf("parse AllocateRequest in %s: the input is empty", name)
 	}
 	request := new(elastallocv1.AllocateRequest)
 	if err := protojson.Unmarshal(text, request); err != nil {

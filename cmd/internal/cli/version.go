@@ -12,7 +12,7 @@ func newVersionCommand(program string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Args:  cobra.NoArgs,
+		Args:  NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s %s %s %s/%s\n",
 				program, Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)

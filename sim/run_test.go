@@ -268,7 +268,7 @@ func TestPolicyOptions(t *testing.T) {
 	} {
 		p := policy(t, name)
 		if p.Options.Objective != solver.ObjectiveTotalTime || p.Options.Admission != want.admission ||
-			p.EveryEvent != want.everyEvent || !cmp.Equal(p.Options.TotalTime.RescalePrice, want.price) {
+			p.EveryEvent != want.everyEvent || p.Options.TotalTime.Cadence != nil || !cmp.Equal(p.Options.TotalTime.RescalePrice, want.price) {
 			t.Errorf("%s is %+v; want %+v", name, p, want)
 		}
 	}
@@ -471,6 +471,22 @@ func TestSnapshot(t *testing.T) {
 	want.Jobs[0].AllowedNodes, want.Jobs[0].RescaleDelay = []int{4}, 15*second
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("snapshot (-want +got):\n%s", diff)
+	}
+}
+
+// TestCadence checks that a policy of total time that decides at scaling moments only
+// says how long it is to the next one.
+func TestCadence(t *testing.T) {
+	for name, want := range map[string]*time.Duration{"total-time-steady": new(300 * second), "total-time": nil, "optimal": nil} {
+		var got solver.Options
+		spy := optionsSpy{newAllocator(), &got}
+		w := Workload{Name: "w", Jobs: []WorkloadJob{job("a", 0, time.Minute)}}
+		if _, err := Run(t.Context(), w, policy(t, name), DefaultConfig(4), spy); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got.TotalTime.Cadence); diff != "" {
+			t.Errorf("%s: cadence (-want +got):\n%s", name, diff)
+		}
 	}
 }
 

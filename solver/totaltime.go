@@ -53,12 +53,17 @@ type TotalTimeOptions struct {
 	// StartBonus is what starting a job that never had nodes is worth beyond its share,
 	// in job-seconds of an average job, under AdmissionOptimized. At least 0.
 	StartBonus *time.Duration
+	// Cadence is the time to the next decision of callers that decide at fixed times only:
+	// no job is then worth more work than it has left, and one that ends earlier saves its
+	// weight for the rest. At least 0; nil or 0 means that the next decision is at the next
+	// submission or end.
+	Cadence *time.Duration
 }
 
 // totalTime is the objective's parameters, in seconds, and what it takes from all jobs
 // of a snapshot.
 type totalTime struct {
-	fairness, aging, price, payback, pauseFactor, startBonus float64
+	fairness, aging, price, payback, pauseFactor, startBonus, cadence float64
 	// exponent is a of speed(k) = u k^a, power is 1/(1-a).
 	exponent, power float64
 	// meanWeight is that of the jobs with their aging, wbar.
@@ -82,6 +87,7 @@ func (p *Problem) valueTotalTime(s *Snapshot, o *TotalTimeOptions, admission Adm
 		price:       valueOr(o.RescalePrice, DefaultRescalePrice).Seconds(),
 		payback:     valueOr(o.Payback, DefaultPayback).Seconds(),
 		pauseFactor: valueOr(o.PausePriceFactor, DefaultPausePriceFactor),
+		cadence:     valueOr(o.Cadence, 0).Seconds(),
 	}
 	if admission == AdmissionOptimized {
 		m.startBonus = valueOr(o.StartBonus, DefaultStartBonus).Seconds()
@@ -111,10 +117,7 @@ func (m *totalTime) gradient(s *Snapshot) []float64 {
 		job := &s.Jobs[i]
 		sizes := job.LegalSizes()
 		smallest[i], largest[i] = float64(sizes[0]), float64(sizes[len(sizes)-1])
-		weight[i] = job.WeightOrDefault()
-		if m.aging > 0 {
-			weight[i] *= 1 + job.WaitingTime.Seconds()/m.aging
-		}
+		weight[i] = m.weight(job)
 		m.meanWeight += weight[i] / float64(jobs)
 		meanLargest += min(largest[i], pool) / float64(jobs)
 		if largest[i] > 1 {
@@ -158,6 +161,24 @@ func (m *totalTime) gradient(s *Snapshot) []float64 {
 	return c
 }
 
+// weight returns the weight of a job with its aging, w'_i.
+func (m *totalTime) weight(job *Job) float64 {
+	weight := job.WeightOrDefault()
+	if m.aging > 0 {
+		weight *= 1 + job.WaitingTime.Seconds()/m.aging
+	}
+	return weight
+}
+
+// saving returns the job-seconds that a job saves per second at a speed above 0.
+func (m *totalTime) saving(job *Job, c, speed float64) float64 {
+	if m.cadence == 0 {
+		return c * speed
+	}
+	left := job.Demand()
+	return (c*min(m.cadence*speed, left) + m.weight(job)*max(0, m.cadence-left/speed)) / m.cadence
+}
+
 // median returns the middle of the values, the mean of the two in the middle of an even
 // number, fallback of none. It sorts them.
 func median(values []float64, fallback float64) float64 {
@@ -181,14 +202,16 @@ func (m *totalTime) values(job *Job, c float64, sizes []int) []float64 {
 	now := job.speedAt(float64(job.CurrentNodes))
 	for n, k := range sizes {
 		speed := job.speedAt(float64(k))
-		values[n] = c * speed
+		if speed > 0 {
+			values[n] = m.saving(job, c, speed)
+		}
 		switch {
 		case k == job.CurrentNodes:
 		case neverStarted:
 			values[n] += bonus
 		case job.Queued():
 			// Capped, so that a paused job comes back to an idle pool.
-			values[n] -= min((m.price*m.meanWeight+job.RestartTime.Seconds()*c*speed)/m.payback, c*speed/2)
+			values[n] -= min((m.price*m.meanWeight+job.RestartTime.Seconds()*c*speed)/m.payback, values[n]/2)
 		default:
 			price := m.price
 			if k == 0 {
@@ -214,7 +237,7 @@ func (o *TotalTimeOptions) validate(bad *violations) {
 	for _, duration := range []struct {
 		name  string
 		value *time.Duration
-	}{{"aging", o.Aging}, {"rescale_price", o.RescalePrice}, {"start_bonus", o.StartBonus}} {
+	}{{"aging", o.Aging}, {"rescale_price", o.RescalePrice}, {"start_bonus", o.StartBonus}, {"cadence", o.Cadence}} {
 		if v := duration.value; v != nil && *v < 0 {
 			bad.addf("total_time."+duration.name, "is %v; want at least 0", *v)
 		}

@@ -63,6 +63,14 @@ func (m spec) demand(i int) float64 {
 	return job.RemainingETA.Seconds() * m.speed(i, float64(job.ETANodes))
 }
 
+func (m spec) weight(job *solver.Job) float64 {
+	w := *job.Weight
+	if aging := m.options.Aging.Seconds(); aging > 0 {
+		w *= 1 + job.WaitingTime.Seconds()/aging
+	}
+	return w
+}
+
 // coefficients returns c_i of every job with its rounding error, relative, and the mean
 // weight.
 func (m spec) coefficients() (c, rounding []float64, meanWeight float64) {
@@ -72,10 +80,7 @@ func (m spec) coefficients() (c, rounding []float64, meanWeight float64) {
 	meanLargest := 0.0
 	for i := range m.snapshot.Jobs {
 		job := &m.snapshot.Jobs[i]
-		w := *job.Weight
-		if aging := m.options.Aging.Seconds(); aging > 0 {
-			w *= 1 + job.WaitingTime.Seconds()/aging
-		}
+		w := m.weight(job)
 		weights = append(weights, w)
 		meanWeight += w / count
 		most := slices.Max(job.LegalSizes())
@@ -127,14 +132,20 @@ func (m spec) value(i, k int, c, meanWeight float64) float64 {
 	o := &m.options
 	beta, payback, r := o.RescalePrice.Seconds(), o.Payback.Seconds(), job.RestartTime.Seconds()
 	s := m.speed(i, float64(k))
-	value := c * s
+	saved := c * s
+	if p := o.Cadence.Seconds(); p > 0 && k > 0 {
+		if end := m.demand(i) / s; end < p {
+			saved = c*m.demand(i)/p + m.weight(job)*(p-end)/p
+		}
+	}
+	value := saved
 	started := job.CurrentNodes > 0 || job.TrainingTime > 0
 	switch {
 	case k > 0 && !started && m.bonus:
 		value += o.StartBonus.Seconds() * meanWeight / payback
 	case k == job.CurrentNodes || !started:
 	case job.CurrentNodes == 0:
-		value -= min((beta*meanWeight+r*c*s)/payback, c*s/2)
+		value -= min((beta*meanWeight+r*c*s)/payback, saved/2)
 	default:
 		if k == 0 {
 			beta *= *o.PausePriceFactor
@@ -157,6 +168,7 @@ func drawTotalTime(t *rapid.T) solver.TotalTimeOptions {
 		Payback:          seconds("payback", 900, 1, 300),
 		PausePriceFactor: new(rapid.SampledFrom([]float64{0, 1, 8}).Draw(t, "pause price factor")),
 		StartBonus:       seconds("start bonus", 0, 500),
+		Cadence:          seconds("cadence", 0, 0, 300, 3600),
 	}
 }
 
@@ -184,7 +196,7 @@ func TestTotalTime(t *testing.T) {
 				want := m.value(job.Index, k, c[job.Index], meanWeight)
 				r := s.Jobs[job.Index].RestartTime.Seconds()
 				saved := c[job.Index] * m.speed(job.Index, float64(k))
-				tolerance := rounding[job.Index]*saved*(1+r) + 1e-12*math.Abs(want) + 1e-300
+				tolerance := rounding[job.Index]*saved*(1+r) + 1e-12*(math.Abs(want)+m.weight(&s.Jobs[job.Index])) + 1e-300
 				if got := job.SizeValue[at]; math.IsNaN(got) || math.Abs(got-want) > tolerance {
 					t.Fatalf("%d nodes for job %d are worth %.15g; want %.15g", k, job.Index, got, want)
 				}

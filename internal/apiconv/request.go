@@ -196,6 +196,7 @@ func (c *converter) totalTime(o *elastallocv1.TotalTimeOptions) solver.TotalTime
 		Payback:          optional(o.GetPayback(), "payback"),
 		PausePriceFactor: o.PausePriceFactor,
 		StartBonus:       optional(o.GetStartBonus(), "start_bonus"),
+		Cadence:          optional(o.GetCadence(), "cadence"),
 	}
 }
 
@@ -292,6 +293,7 @@ func toTotalTime(o *solver.TotalTimeOptions) *elastallocv1.TotalTimeOptions {
 		Payback:          optional(o.Payback),
 		PausePriceFactor: o.PausePriceFactor,
 		StartBonus:       optional(o.StartBonus),
+		Cadence:          optional(o.Cadence),
 	}
 }
 

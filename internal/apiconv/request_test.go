@@ -67,7 +67,7 @@ func TestFromAllocateRequest(t *testing.T) {
 					"admission": "ADMISSION_START_FIRST", "includePlan": true,
 					"objective": "OBJECTIVE_TOTAL_TIME", "badJobs": "BAD_JOBS_HOLD",
 					"totalTime": {"fairness": 0, "aging": "0s", "rescalePrice": "15s", "payback": "300s", "pausePriceFactor": 8,
-						"startBonus": "60s"}
+						"startBonus": "60s", "cadence": "300s"}
 				}
 			}`,
 			want: Request{
@@ -93,7 +93,7 @@ func TestFromAllocateRequest(t *testing.T) {
 					Objective: solver.ObjectiveTotalTime, BadJobs: solver.BadJobsHold,
 					TotalTime: solver.TotalTimeOptions{
 						Fairness: new(0.0), Aging: new(time.Duration(0)), RescalePrice: new(15 * time.Second),
-						Payback: new(5 * time.Minute), PausePriceFactor: new(8.0), StartBonus: new(time.Minute),
+						Payback: new(5 * time.Minute), PausePriceFactor: new(8.0), StartBonus: new(time.Minute), Cadence: new(5 * time.Minute),
 					},
 				},
 				IncludePlan: true,
@@ -221,11 +221,11 @@ func TestFromAllocateRequestReportsBadField(t *testing.T) {
 		"parameters of total time": {onOptions(func(o *options) {
 			o.TotalTime = &elastallocv1.TotalTimeOptions{
 				Fairness: new(-1.0), Aging: durationpb.New(-1), RescalePrice: durationpb.New(-1), Payback: &durationpb.Duration{},
-				PausePriceFactor: new(math.NaN()), StartBonus: &durationpb.Duration{Seconds: 1e10},
+				PausePriceFactor: new(math.NaN()), StartBonus: &durationpb.Duration{Seconds: 1e10}, Cadence: durationpb.New(-1),
 			}
 		}), []string{
 			"options.total_time.start_bonus", "options.total_time.fairness", "options.total_time.pause_price_factor",
-			"options.total_time.aging", "options.total_time.rescale_price", "options.total_time.payback",
+			"options.total_time.aging", "options.total_time.rescale_price", "options.total_time.cadence", "options.total_time.payback",
 		}},
 		"total time in the paper's formulation": {onOptions(func(o *options) {
 			o.Objective, o.Formulation = elastallocv1.Objective_OBJECTIVE_TOTAL_TIME, elastallocv1.Formulation_FORMULATION_PAPER

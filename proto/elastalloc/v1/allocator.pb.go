@@ -1522,7 +1522,12 @@ type TotalTimeOptions struct {
 	// What starting a job that never had nodes is worth beyond its share, in
 	// job-seconds of a job of mean weight. Under ADMISSION_OPTIMIZED only. At least 0;
 	// unset means 500 s.
-	StartBonus    *durationpb.Duration `protobuf:"bytes,6,opt,name=start_bonus,json=startBonus,proto3" json:"start_bonus,omitempty"`
+	StartBonus *durationpb.Duration `protobuf:"bytes,6,opt,name=start_bonus,json=startBonus,proto3" json:"start_bonus,omitempty"`
+	// Time to the next decision, of callers that decide at fixed times only: no job is
+	// then worth more work than it has left, and one that ends earlier saves its weight
+	// for the rest. At least 0; unset or 0: the next decision is at the next submission
+	// or end of a job.
+	Cadence       *durationpb.Duration `protobuf:"bytes,8,opt,name=cadence,proto3" json:"cadence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1595,6 +1600,13 @@ func (x *TotalTimeOptions) GetPausePriceFactor() float64 {
 func (x *TotalTimeOptions) GetStartBonus() *durationpb.Duration {
 	if x != nil {
 		return x.StartBonus
+	}
+	return nil
+}
+
+func (x *TotalTimeOptions) GetCadence() *durationpb.Duration {
+	if x != nil {
+		return x.Cadence
 	}
 	return nil
 }
@@ -2051,7 +2063,7 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\tobjective\x18\a \x01(\x0e2\x18.elastalloc.v1.ObjectiveR\tobjective\x12>\n" +
 	"\n" +
 	"total_time\x18\b \x01(\v2\x1f.elastalloc.v1.TotalTimeOptionsR\ttotalTime\x121\n" +
-	"\bbad_jobs\x18\t \x01(\x0e2\x16.elastalloc.v1.BadJobsR\abadJobs\"\xec\x02\n" +
+	"\bbad_jobs\x18\t \x01(\x0e2\x16.elastalloc.v1.BadJobsR\abadJobs\"\xa1\x03\n" +
 	"\x10TotalTimeOptions\x12\x1f\n" +
 	"\bfairness\x18\x01 \x01(\x01H\x00R\bfairness\x88\x01\x01\x12/\n" +
 	"\x05aging\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05aging\x12>\n" +
@@ -2059,7 +2071,8 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\apayback\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\apayback\x121\n" +
 	"\x12pause_price_factor\x18\x05 \x01(\x01H\x01R\x10pausePriceFactor\x88\x01\x01\x12:\n" +
 	"\vstart_bonus\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"startBonusB\v\n" +
+	"startBonus\x123\n" +
+	"\acadence\x18\b \x01(\v2\x19.google.protobuf.DurationR\acadenceB\v\n" +
 	"\t_fairnessB\x15\n" +
 	"\x13_pause_price_factor\"\x98\x02\n" +
 	"\n" +
@@ -2239,27 +2252,28 @@ var file_elastalloc_v1_allocator_proto_depIdxs = []int32{
 	26, // 24: elastalloc.v1.TotalTimeOptions.rescale_price:type_name -> google.protobuf.Duration
 	26, // 25: elastalloc.v1.TotalTimeOptions.payback:type_name -> google.protobuf.Duration
 	26, // 26: elastalloc.v1.TotalTimeOptions.start_bonus:type_name -> google.protobuf.Duration
-	6,  // 27: elastalloc.v1.Allocation.change:type_name -> elastalloc.v1.Change
-	5,  // 28: elastalloc.v1.Allocation.wait_reason:type_name -> elastalloc.v1.WaitReason
-	2,  // 29: elastalloc.v1.SolveReport.backend:type_name -> elastalloc.v1.Backend
-	8,  // 30: elastalloc.v1.SolveReport.reason:type_name -> elastalloc.v1.Reason
-	9,  // 31: elastalloc.v1.SolveReport.limit:type_name -> elastalloc.v1.Limit
-	26, // 32: elastalloc.v1.SolveReport.solve_time:type_name -> google.protobuf.Duration
-	25, // 33: elastalloc.v1.SolveReport.attempts:type_name -> elastalloc.v1.Attempt
-	24, // 34: elastalloc.v1.SolveReport.warnings:type_name -> elastalloc.v1.Warning
-	7,  // 35: elastalloc.v1.Warning.code:type_name -> elastalloc.v1.WarningCode
-	2,  // 36: elastalloc.v1.Attempt.backend:type_name -> elastalloc.v1.Backend
-	10, // 37: elastalloc.v1.Attempt.outcome:type_name -> elastalloc.v1.Outcome
-	26, // 38: elastalloc.v1.Attempt.duration:type_name -> google.protobuf.Duration
-	11, // 39: elastalloc.v1.AllocatorService.Allocate:input_type -> elastalloc.v1.AllocateRequest
-	13, // 40: elastalloc.v1.AllocatorService.FillIdle:input_type -> elastalloc.v1.FillIdleRequest
-	12, // 41: elastalloc.v1.AllocatorService.Allocate:output_type -> elastalloc.v1.AllocateResponse
-	14, // 42: elastalloc.v1.AllocatorService.FillIdle:output_type -> elastalloc.v1.FillIdleResponse
-	41, // [41:43] is the sub-list for method output_type
-	39, // [39:41] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	26, // 27: elastalloc.v1.TotalTimeOptions.cadence:type_name -> google.protobuf.Duration
+	6,  // 28: elastalloc.v1.Allocation.change:type_name -> elastalloc.v1.Change
+	5,  // 29: elastalloc.v1.Allocation.wait_reason:type_name -> elastalloc.v1.WaitReason
+	2,  // 30: elastalloc.v1.SolveReport.backend:type_name -> elastalloc.v1.Backend
+	8,  // 31: elastalloc.v1.SolveReport.reason:type_name -> elastalloc.v1.Reason
+	9,  // 32: elastalloc.v1.SolveReport.limit:type_name -> elastalloc.v1.Limit
+	26, // 33: elastalloc.v1.SolveReport.solve_time:type_name -> google.protobuf.Duration
+	25, // 34: elastalloc.v1.SolveReport.attempts:type_name -> elastalloc.v1.Attempt
+	24, // 35: elastalloc.v1.SolveReport.warnings:type_name -> elastalloc.v1.Warning
+	7,  // 36: elastalloc.v1.Warning.code:type_name -> elastalloc.v1.WarningCode
+	2,  // 37: elastalloc.v1.Attempt.backend:type_name -> elastalloc.v1.Backend
+	10, // 38: elastalloc.v1.Attempt.outcome:type_name -> elastalloc.v1.Outcome
+	26, // 39: elastalloc.v1.Attempt.duration:type_name -> google.protobuf.Duration
+	11, // 40: elastalloc.v1.AllocatorService.Allocate:input_type -> elastalloc.v1.AllocateRequest
+	13, // 41: elastalloc.v1.AllocatorService.FillIdle:input_type -> elastalloc.v1.FillIdleRequest
+	12, // 42: elastalloc.v1.AllocatorService.Allocate:output_type -> elastalloc.v1.AllocateResponse
+	14, // 43: elastalloc.v1.AllocatorService.FillIdle:output_type -> elastalloc.v1.FillIdleResponse
+	42, // [42:44] is the sub-list for method output_type
+	40, // [40:42] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_elastalloc_v1_allocator_proto_init() }

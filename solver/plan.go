@@ -99,6 +99,9 @@ func (j *AdmittedJob) Progress(nodes []int) []float64 {
 // serve returns the demand served by the end of step t, counted from 0, if served
 // were before it and the job holds k nodes, one of its sizes, in it.
 func (j *AdmittedJob) serve(served float64, t, k int) float64 {
+	if served >= j.Demand {
+		return served
+	}
 	n, legal := slices.BinarySearch(j.Sizes, k)
 	if !legal {
 		return served

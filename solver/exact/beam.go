@@ -1,7 +1,6 @@
 package exact
 
 import (
-	"cmp"
 	"math"
 	"slices"
 )
@@ -90,6 +89,54 @@ func (b *beam) rehash(slots int) {
 	}
 }
 
+// selectLeast reorders order so that the width states of least bound come first, and
+// returns the least bound of the others. States of equal bound are told apart by their
+// excess nodes.
+func (b *beam) selectLeast(width int) float64 {
+	before := func(x, y int32) bool {
+		if b.bound[x] != b.bound[y] {
+			return b.bound[x] < b.bound[y]
+		}
+		return slices.Compare(b.state(int(x)), b.state(int(y))) < 0
+	}
+	from, to := 0, len(b.order)
+	for to-from > 1 {
+		// The median of three goes where it belongs.
+		low, middle, high := from, from+(to-from)/2, to-1
+		if before(b.order[middle], b.order[low]) {
+			low, middle = middle, low
+		}
+		if before(b.order[high], b.order[middle]) {
+			middle = high
+			if before(b.order[middle], b.order[low]) {
+				middle = low
+			}
+		}
+		b.order[from], b.order[middle] = b.order[middle], b.order[from]
+		pivot, at := b.order[from], from
+		for n := from + 1; n < to; n++ {
+			if before(b.order[n], pivot) {
+				at++
+				b.order[n], b.order[at] = b.order[at], b.order[n]
+			}
+		}
+		b.order[from], b.order[at] = b.order[at], b.order[from]
+		switch {
+		case at == width:
+			from, to = at, at
+		case at < width:
+			from = at + 1
+		default:
+			to = at
+		}
+	}
+	least := math.Inf(1)
+	for _, n := range b.order[width:] {
+		least = min(least, b.bound[n])
+	}
+	return least
+}
+
 // keep keeps the width states of least bound and returns the least bound of the
 // others, +Inf if there are none.
 func (b *beam) keep(width int) float64 {
@@ -100,13 +147,7 @@ func (b *beam) keep(width int) float64 {
 	for n := range b.size() {
 		b.order = append(b.order, int32(n))
 	}
-	slices.SortFunc(b.order, func(x, y int32) int {
-		if c := cmp.Compare(b.bound[x], b.bound[y]); c != 0 {
-			return c
-		}
-		return slices.Compare(b.state(int(x)), b.state(int(y)))
-	})
-	least := b.bound[b.order[width]]
+	least := b.selectLeast(width)
 	kept := b.spare.emptied()
 	for _, n := range b.order[:width] {
 		kept.excess = append(kept.excess, b.state(int(n))...)

@@ -16,7 +16,8 @@ import (
 //
 //	smoothed L(x) + mu/2 |x - centre|^2
 //
-// by Newton's method, evaluates L there, which brings the missing columns, and moves
+// by Newton's method, of which a large system is solved by conjugate gradients,
+// evaluates L there, which brings the missing columns, and moves
 // the centre if L has fallen by a good part of what the master promised. Temperature
 // and mu fall as the promises shrink. The incumbent's plans and choices are columns
 // from the beginning; without them the master is not bounded. (Kiwiel, "Proximity
@@ -30,8 +31,12 @@ const (
 	bundleSteps  = 12
 	// lastBundleTemperature is where the search ends, as a share of the objective.
 	lastBundleTemperature = 1e-14
-	// maxBundlePrices is the number of prices beyond which Newton's steps take too long.
-	maxBundlePrices = 400
+	// denseRows is the size of Newton's system up to which it is factorised; a larger one
+	// is solved by conjugateSteps of the conjugate gradient method.
+	denseRows      = 120
+	conjugateSteps = 30
+	// maxBundleWork bounds the operations of one evaluation of L.
+	maxBundleWork = 10_000_000
 	// rolloutEvery is the number of moves of the centre from one rollout to the next.
 	rolloutEvery = 4
 )
@@ -51,6 +56,13 @@ type bundle struct {
 	move     []float64
 	mean     []float64
 	net      []float64
+	// Of a large system: the probability of each column as of the last derivatives, the
+	// diagonal, and what the conjugate gradients work with.
+	weight                       float64 // mu
+	temperature                  float64
+	likely                       [][]float64
+	diagonal                     []float64
+	residual, search, multiplied []float64
 }
 
 func newBundle(s *sizePrices) *bundle {
@@ -200,10 +212,16 @@ func (b *bundle) settle(c *clock, centre []float64, mu, temperature float64) ([]
 	value, smooth := b.master(x, centre, mu, temperature, true)
 	rows := len(b.used)
 	for range bundleSteps {
-		if c.up(rows*rows*rows/4 + 20*rows*rows) {
+		decrement := 0.0
+		if rows <= denseRows {
+			c.up(rows*rows*rows/4 + 20*rows*rows)
+			decrement = b.direction()
+		} else {
+			decrement = b.conjugate(c)
+		}
+		if c.ended {
 			break
 		}
-		decrement := b.direction()
 		if decrement < 0.1*temperature {
 			break
 		}
@@ -233,8 +251,14 @@ func (b *bundle) master(x, centre []float64, mu, temperature float64, derivative
 	rows := len(b.used)
 	if derivatives {
 		b.gradient = zeros(b.gradient, rows)
-		b.hessian = zeros(b.hessian, rows*rows)
 		b.mean = zeros(b.mean, rows)
+		if rows <= denseRows {
+			b.hessian = zeros(b.hessian, rows*rows)
+		} else {
+			b.diagonal = zeros(b.diagonal, rows)
+			b.weight, b.temperature = mu, temperature
+			b.likely = slices.Grow(b.likely[:0], len(b.columns))[:len(b.columns)]
+		}
 	}
 	for block, columns := range b.columns {
 		b.net = b.net[:0]
@@ -254,7 +278,11 @@ func (b *bundle) master(x, centre []float64, mu, temperature float64, derivative
 		}
 		smooth += b.weights[block] * (most + temperature*math.Log(sum))
 		if derivatives {
-			b.derive(columns, b.weights[block], sum, temperature)
+			if rows <= denseRows {
+				b.derive(columns, b.weights[block], sum, temperature)
+			} else {
+				b.deriveLarge(block, sum)
+			}
 		}
 	}
 	value = smooth
@@ -263,7 +291,11 @@ func (b *bundle) master(x, centre []float64, mu, temperature float64, derivative
 		value += mu / 2 * away * away
 		if derivatives {
 			b.gradient[r] += mu * away
-			b.hessian[r*rows+r] += mu
+			if rows <= denseRows {
+				b.hessian[r*rows+r] += mu
+			} else {
+				b.diagonal[r] += mu
+			}
 		}
 	}
 	return value, smooth
@@ -346,6 +378,121 @@ func (b *bundle) direction() float64 {
 		for k, v := range h[r*rows : r*rows+r] {
 			b.move[k] -= v * b.move[r]
 		}
+	}
+	decrement := 0.0
+	for r, g := range b.gradient {
+		decrement -= g * b.move[r]
+	}
+	return decrement
+}
+
+// deriveLarge adds the gradient of a block's soft maximum and the diagonal of its
+// Hessian, and keeps the probabilities.
+func (b *bundle) deriveLarge(block int, sum float64) {
+	columns, weight := b.columns[block], b.weights[block]
+	likely := zeros(b.likely[block], len(columns))
+	b.likely[block] = likely
+	for n := range columns {
+		p := b.net[n] / sum
+		if p < 1e-13 {
+			continue
+		}
+		likely[n] = p
+		column := &columns[n]
+		for m, v := range column.prices {
+			r, factor := b.row[v], column.factors[m]
+			b.mean[r] += p * factor
+			b.gradient[r] += weight * p * factor
+			b.diagonal[r] += weight / b.temperature * p * factor * factor
+		}
+	}
+	for n, p := range likely {
+		if p == 0 {
+			continue
+		}
+		for _, v := range columns[n].prices {
+			r := b.row[v]
+			b.diagonal[r] -= weight / b.temperature * b.mean[r] * b.mean[r]
+			b.mean[r] = 0
+		}
+	}
+}
+
+// multiply sets b.multiplied to the Hessian times a vector.
+func (b *bundle) multiply(vector []float64) {
+	b.multiplied = zeros(b.multiplied, len(vector))
+	for r, v := range vector {
+		b.multiplied[r] = b.weight * v
+	}
+	for block, columns := range b.columns {
+		scale := b.weights[block] / b.temperature
+		b.net = b.net[:0]
+		mean := 0.0
+		for n, p := range b.likely[block] {
+			along := 0.0
+			if p > 0 {
+				column := &columns[n]
+				for m, v := range column.prices {
+					along += column.factors[m] * vector[b.row[v]]
+				}
+			}
+			b.net = append(b.net, along)
+			mean += p * along
+		}
+		for n, p := range b.likely[block] {
+			if p == 0 {
+				continue
+			}
+			column := &columns[n]
+			add := scale * p * (b.net[n] - mean)
+			for m, v := range column.prices {
+				b.multiplied[b.row[v]] += add * column.factors[m]
+			}
+		}
+	}
+}
+
+// conjugate solves for Newton's step by conjugate gradients, scaled by the diagonal, and
+// returns the decrease that the gradient promises for it.
+func (b *bundle) conjugate(c *clock) float64 {
+	rows := len(b.used)
+	work := 0
+	for _, columns := range b.columns {
+		for n := range columns {
+			work += 2 * len(columns[n].prices)
+		}
+	}
+	b.move = zeros(b.move, rows)
+	b.residual, b.search = zeros(b.residual, rows), zeros(b.search, rows)
+	product := 0.0
+	for r, g := range b.gradient {
+		b.residual[r] = -g
+		b.search[r] = -g / max(b.diagonal[r], b.weight)
+		product += b.residual[r] * b.search[r]
+	}
+	first := product
+	for range conjugateSteps {
+		if product <= 0.1*first || c.up(work+8*rows) {
+			break
+		}
+		b.multiply(b.search)
+		curvature := 0.0
+		for r, v := range b.search {
+			curvature += v * b.multiplied[r]
+		}
+		if curvature <= 0 {
+			break
+		}
+		stride, next := product/curvature, 0.0
+		for r := range b.move {
+			b.move[r] += stride * b.search[r]
+			b.residual[r] -= stride * b.multiplied[r]
+			next += b.residual[r] * b.residual[r] / max(b.diagonal[r], b.weight)
+		}
+		for r := range b.search {
+			b.search[r] = b.residual[r]/max(b.diagonal[r], b.weight) + next/product*b.search[r]
+		}
+		product = next
 	}
 	decrement := 0.0
 	for r, g := range b.gradient {

@@ -200,7 +200,7 @@ func (s *coreSearch) run(c *clock, width int) float64 {
 				return min(s.dropped, s.limit, slices.Min(s.now.bound))
 			}
 			s.expand(n, from, excess)
-			if s.next.size() > 8*width {
+			if s.next.size() > 4*width {
 				s.dropped = min(s.dropped, s.next.keep(width))
 			}
 		}

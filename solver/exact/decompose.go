@@ -19,7 +19,7 @@ import (
 const tieWork = 5_000_000
 
 // beamWidths are the widths of the core searches over what is left.
-func beamWidths() []int { return []int{2_000, 16_000, 128_000} }
+func beamWidths() []int { return []int{2_000, 16_000, 64_000} }
 
 // decompose searches the root at prices per size, once and if there are not too many of
 // them. It returns false if it did not.

@@ -80,7 +80,9 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 		search = again
 		bound, limit = search.run(c)
 	}
-	in.order(search.incumbent)
+	if limit != solver.LimitTime {
+		in.order(search.incumbent)
+	}
 	result := solver.Result{
 		Plan:   solver.NewPlan(len(p.Jobs), p.Steps),
 		Limit:  limit,

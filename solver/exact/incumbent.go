@@ -87,6 +87,48 @@ func (in *instance) shrink(p plan, t, nodes int) {
 	}
 }
 
+// constantPlan returns the best plan in which every job holds one size as long as it
+// trains: a single knapsack, which even many jobs have time for. It is nil if they have
+// not.
+func constantPlan(c *clock, in *instance) plan {
+	var k knapsack
+	k.reset()
+	free := slices.Min(in.free)
+	for i := range in.jobs {
+		j := &in.jobs[i]
+		for n, nodes := range j.sizes {
+			if int(nodes-j.sizes[0]) > free {
+				break
+			}
+			k.option(nodes, j.progress(j.first[n], j.later[n])-j.cost[n])
+		}
+		k.item()
+		if c.up(2 * in.steps * len(j.sizes)) {
+			return nil
+		}
+	}
+	s, ok := k.solve(c, slices.Min(in.capacity), constantPrecision*in.scale)
+	if !ok {
+		return nil
+	}
+	p := newPlan(in)
+	for i, n := range s.choices {
+		share := 0.0
+		for t := 0; t < in.steps && share < finished; t++ {
+			p[i][t] = n
+			share += in.jobs[i].shares(t)[n]
+		}
+		if c.up(in.steps) {
+			break
+		}
+	}
+	return p
+}
+
+// constantPrecision is how good a constant plan is, as a share of the objective: there
+// are better ones.
+const constantPrecision = 1e-5
+
 // value returns the objective of a plan less its tie cost.
 func (in *instance) value(p plan) float64 {
 	total := 0.0

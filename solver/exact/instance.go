@@ -1,7 +1,6 @@
 package exact
 
 import (
-	"cmp"
 	"errors"
 	"math"
 	"slices"
@@ -178,8 +177,7 @@ func (in *instance) size() int {
 // as in a fractional knapsack, each at what it gains alone in the pool and at no more
 // per node-step than its best size brings.
 func (in *instance) estimate(c *clock) {
-	type lot struct{ gain, nodeSteps float64 }
-	var lots []lot
+	var lots []rate
 	for i := range in.jobs {
 		j := &in.jobs[i]
 		served := j.progress(j.first[0], j.later[0])
@@ -192,24 +190,23 @@ func (in *instance) estimate(c *clock) {
 			perNode = max(perNode, value/float64(j.sizes[k]-j.sizes[0]))
 		}
 		if gain > 0 {
-			lots = append(lots, lot{gain, gain / perNode})
+			lots = append(lots, rate{perNode: perNode, nodes: gain / perNode})
 		}
 		if c.up(8*len(j.sizes) + 8*in.steps) {
 			return
 		}
 	}
-	slices.SortStableFunc(lots, func(a, b lot) int { return cmp.Compare(b.gain/b.nodeSteps, a.gain/a.nodeSteps) })
 	left := 0.0
 	for _, nodes := range in.free {
 		left += float64(nodes)
 	}
-	gained := 0.0
+	price, ok := breakRate(c, lots, left)
+	if !ok {
+		return
+	}
+	gained := price * left
 	for _, l := range lots {
-		if l.nodeSteps >= left {
-			gained += l.gain * left / l.nodeSteps
-			break
-		}
-		gained, left = gained+l.gain, left-l.nodeSteps
+		gained += max(0, l.perNode-price) * l.nodes
 	}
 	in.most = in.least + gained + noise*(in.scale+gained)
 	in.scale += gained

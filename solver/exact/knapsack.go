@@ -131,7 +131,13 @@ func (k *knapsack) price(c *clock, capacity int) (float64, bool) {
 			return 0, false
 		}
 	}
-	rates := k.rates
+	return breakRate(c, k.rates, need)
+}
+
+// breakRate returns the rate at which so many nodes run out when rates are taken by
+// falling rate, 0 if they do not, by selection: it reorders the rates. It returns false
+// if time is up.
+func breakRate(c *clock, rates []rate, need float64) (float64, bool) {
 	for len(rates) > 0 {
 		if c.up(len(rates)) {
 			return 0, false

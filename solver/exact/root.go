@@ -33,12 +33,15 @@ func newRoot(c *clock, in *instance, hint []float64) *subproblem {
 		for t := range in.steps {
 			b.allowed[f*in.steps+t] = 1<<in.fitting(&in.jobs[i], t) - 1
 		}
+		if c.up(in.steps) {
+			break
+		}
 	}
 	if hint != nil {
 		b.prices, b.temperature = hint, sampledTemperature
 		return b
 	}
-	b.prices = averagePrices(in)
+	b.prices = averagePrices(c, in)
 	if len(in.jobs) < minSampled {
 		return b
 	}
@@ -66,19 +69,22 @@ func (in *instance) hinted(hint []float64) []float64 {
 
 // averagePrices returns what a node gains on average, step by step in proportion to
 // what there is to gain.
-func averagePrices(in *instance) []float64 {
+func averagePrices(c *clock, in *instance) []float64 {
 	prices := make([]float64, in.steps)
-	total, nodes := 0.0, 0
-	for t := range prices {
-		for i := range in.jobs {
-			j := &in.jobs[i]
-			prices[t] += j.tail[t]
-			if t == 0 {
-				prices[t] += max(0, j.cost[0]-slices.Min(j.cost))
-			}
+	for i := range in.jobs {
+		j := &in.jobs[i]
+		prices[0] += max(0, j.cost[0]-slices.Min(j.cost))
+		for t, tail := range j.tail[:in.steps] {
+			prices[t] += tail
 		}
+		if c.up(len(j.cost) + in.steps) {
+			break
+		}
+	}
+	total, nodes := 0.0, 0
+	for t, capacity := range in.capacity {
 		total += prices[t]
-		nodes += in.capacity[t]
+		nodes += capacity
 	}
 	if total == 0 {
 		total = 1

@@ -89,6 +89,8 @@ func (s *search) run(c *clock) (bound float64, limit solver.Limit) {
 	s.builder = newBuilder(s.in, s.dual)
 	if len(s.in.jobs) < minSampled {
 		s.plan()
+	} else {
+		s.offer(constantPlan(c, s.in))
 	}
 	if s.rollout != nil {
 		s.offer(s.rollout.plan(c, root.prices))
@@ -181,7 +183,7 @@ func (s *search) plan() {
 		return
 	}
 	s.sizes = newSizePrices(s.in)
-	s.decomposable = s.sizes.prices <= maxBundlePrices
+	s.decomposable = s.sizes.work() <= maxBundleWork
 }
 
 // bound returns an upper bound on the value of every plan.
@@ -286,8 +288,8 @@ func (s *search) workBeforeDecomposing() int {
 	if !s.decomposable {
 		return 0
 	}
-	n := s.sizes.prices
-	return 2_000_000 + 20*n*n*n
+	n := min(s.sizes.prices, denseRows)
+	return 2_000_000 + 20*n*n*n + 20*s.sizes.work()
 }
 
 // branch splits a subproblem in two. It returns false if it allows one plan only.

@@ -80,6 +80,11 @@ func newSizePrices(in *instance) *sizePrices {
 	return s
 }
 
+// work estimates the operations of one evaluation of L.
+func (s *sizePrices) work() int {
+	return len(s.jobs)*s.in.steps*s.stride*followCells + 8*s.in.size()
+}
+
 // similar reports whether two jobs differ at most in their first step.
 func (j *job) similar(other *job) bool {
 	return slices.Equal(j.sizes, other.sizes) && slices.Equal(j.later, other.later) && slices.Equal(j.gain, other.gain)

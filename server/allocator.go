@@ -27,7 +27,16 @@ type reporting struct{ apiconv.Allocator }
 func (r reporting) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
 	decision, err := r.Allocator.Allocate(ctx, s, o)
 	if err == nil {
-		ingress.Report(ctx, o.WithDefaults().Objective, &decision.Report)
+		ingress.Decided(ctx, o.WithDefaults().Objective, &decision)
+	}
+	return decision, err
+}
+
+// FillIdle gives the idle nodes of a snapshot to its queue.
+func (r reporting) FillIdle(ctx context.Context, s *solver.Snapshot) (solver.Decision, error) {
+	decision, err := r.Allocator.FillIdle(ctx, s)
+	if err == nil {
+		ingress.Decided(ctx, "", &decision)
 	}
 	return decision, err
 }

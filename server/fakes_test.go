@@ -60,6 +60,7 @@ func (d decider) FillIdle(_ context.Context, s *solver.Snapshot) (solver.Decisio
 	if s.ID == "panic" {
 		panic("secret of the house")
 	}
+	s = s.WithDefaults()
 	nodes := make([]int, len(s.Jobs))
 	for i := range s.Jobs {
 		nodes[i] = s.Jobs[i].CurrentNodes

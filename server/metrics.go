@@ -24,6 +24,10 @@ type metrics struct {
 	fallbacks     *prometheus.CounterVec
 	snapshotJobs  prometheus.Histogram
 	snapshotNodes prometheus.Histogram
+	changes       *prometheus.CounterVec
+	idleNodes     prometheus.Histogram
+	waitingJobs   prometheus.Histogram
+	warnings      *prometheus.CounterVec
 }
 
 // newMetrics registers the metrics of decisions, those of the backends and of the build,
@@ -31,6 +35,7 @@ type metrics struct {
 // error names every metric that the registerer has already.
 func newMetrics(registerer prometheus.Registerer, version string, backends []Backend) (*metrics, error) {
 	sizes := prometheus.ExponentialBuckets(1, 4, 10)
+	fromNone := append([]float64{0}, sizes...)
 	m := &metrics{
 		solveDuration: prometheus.NewHistogramVec(histogram("elastalloc_solve_duration_seconds",
 			"Time inside the backend that answered, by backend, objective and the limit that ended the search.",
@@ -49,6 +54,24 @@ func newMetrics(registerer prometheus.Registerer, version string, backends []Bac
 			"Jobs in the snapshots decided.", sizes)),
 		snapshotNodes: prometheus.NewHistogram(histogram("elastalloc_snapshot_nodes",
 			"Nodes in the pools of the snapshots decided.", sizes)),
+		changes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "elastalloc_changes_total",
+			Help: "Jobs in decisions, by what the decision means for them.",
+		}, []string{"change"}),
+		idleNodes: prometheus.NewHistogram(histogram("elastalloc_idle_nodes",
+			"Nodes that a decision leaves idle.", fromNone)),
+		waitingJobs: prometheus.NewHistogram(histogram("elastalloc_waiting_jobs",
+			"Jobs that a decision leaves without nodes.", fromNone)),
+		warnings: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "elastalloc_warnings_total",
+			Help: "Warnings in decisions, by code.",
+		}, []string{"code"}),
+	}
+	for _, change := range apiconv.Names[elastallocv1.Change]() {
+		m.changes.WithLabelValues(change)
+	}
+	for _, code := range apiconv.Names[elastallocv1.WarningCode]() {
+		m.warnings.WithLabelValues(code)
 	}
 	buildInfo := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name:        "elastalloc_build_info",
@@ -57,7 +80,8 @@ func newMetrics(registerer prometheus.Registerer, version string, backends []Bac
 	})
 	buildInfo.Set(1)
 	all := []prometheus.Collector{
-		m.solveDuration, m.relativeGap, m.gain, m.fallbacks, m.snapshotJobs, m.snapshotNodes, buildInfo,
+		m.solveDuration, m.relativeGap, m.gain, m.fallbacks, m.snapshotJobs, m.snapshotNodes,
+		m.changes, m.idleNodes, m.waitingJobs, m.warnings, buildInfo,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	}
 	for _, backend := range backends {
@@ -86,6 +110,9 @@ func (m *metrics) Observe(ctx context.Context, e *ingress.Event) {
 	}
 	m.snapshotJobs.Observe(float64(e.Jobs))
 	m.snapshotNodes.Observe(float64(e.Nodes))
+	if e.Decision != nil {
+		m.observeOutcome(e.Decision)
+	}
 	r := e.Report
 	if r == nil {
 		return
@@ -99,6 +126,26 @@ func (m *metrics) Observe(ctx context.Context, e *ingress.Event) {
 	m.relativeGap.WithLabelValues(string(r.Backend)).Observe(r.RelativeGap)
 	if r.GreedyObjective > 0 {
 		m.gain.Observe(r.Objective / r.GreedyObjective)
+	}
+}
+
+// observeOutcome observes what a decision does to the jobs.
+func (m *metrics) observeOutcome(d *solver.Decision) {
+	counts := make(map[solver.Change]int)
+	waiting := 0
+	for i := range d.Allocations {
+		counts[d.Allocations[i].Change]++
+		if d.Allocations[i].Nodes == 0 {
+			waiting++
+		}
+	}
+	for change, count := range counts {
+		m.changes.WithLabelValues(string(change)).Add(float64(count))
+	}
+	m.idleNodes.Observe(float64(d.Report.IdleNodes))
+	m.waitingJobs.Observe(float64(waiting))
+	for _, warning := range d.Report.Warnings {
+		m.warnings.WithLabelValues(string(warning.Code)).Inc()
 	}
 }
 

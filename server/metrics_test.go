@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
@@ -35,6 +36,10 @@ func TestMetrics(t *testing.T) {
 		`elastalloc_fallbacks_total{backend="exact",outcome="invalid-plan"}`:                                      "0",
 		`elastalloc_snapshot_jobs_count`:                                                                          "0",
 		`elastalloc_snapshot_nodes_count`:                                                                         "0",
+		`elastalloc_changes_total{change="scale-down"}`:                                                           "0",
+		`elastalloc_idle_nodes_count`:                                                                             "0",
+		`elastalloc_waiting_jobs_count`:                                                                           "0",
+		`elastalloc_warnings_total{code="load-shed-to-greedy"}`:                                                   "0",
 		`elastalloc_inflight_requests`:                                                                            "0",
 		`elastalloc_shed_total`:                                                                                   "0",
 		`elastalloc_backend_up{backend="exact"}`:                                                                  "1",
@@ -95,6 +100,40 @@ func TestObjectivesAreToldApart(t *testing.T) {
 		name := `elastalloc_solve_duration_seconds_count{backend="exact",limit="none",objective="` + objective + `"}`
 		if got, _ := h.series(t, name); got != want {
 			t.Errorf("%s is %q; want %s", name, got, want)
+		}
+	}
+}
+
+// TestOutcomesAreCounted checks what the metrics say of what decisions do to jobs.
+func TestOutcomesAreCounted(t *testing.T) {
+	t.Parallel()
+	h := start(t, func(c *Config) { c.Allocator = fakeAllocator(smallest) })
+	r := smallRequest() // A job on 2 of 8 nodes, and one that is queued.
+	r.Snapshot.Jobs = append(r.Snapshot.Jobs, &elastallocv1.Job{
+		Id: "big", RemainingEta: durationpb.New(time.Hour), MinNodes: new(int32(16)),
+	})
+	if _, err := h.client.Allocate(t.Context(), r); err != nil { // Two get a node each.
+		t.Fatal(err)
+	}
+	if _, err := h.client.FillIdle(t.Context(), &elastallocv1.FillIdleRequest{Snapshot: r.GetSnapshot()}); err != nil { // Nothing changes.
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		`elastalloc_changes_total{change="start"}`:          "1",
+		`elastalloc_changes_total{change="scale-down"}`:     "1",
+		`elastalloc_changes_total{change="keep"}`:           "1",
+		`elastalloc_changes_total{change="wait"}`:           "3",
+		`elastalloc_changes_total{change="preempt"}`:        "0",
+		`elastalloc_idle_nodes_count`:                       "2",
+		`elastalloc_idle_nodes_sum`:                         "12",
+		`elastalloc_waiting_jobs_sum`:                       "3",
+		`elastalloc_warnings_total{code="never-fits"}`:      "2",
+		`elastalloc_warnings_total{code="idle-with-queue"}`: "1",
+		`elastalloc_warnings_total{code="empty-pool"}`:      "0",
+		`elastalloc_relative_gap_count{backend="exact"}`:    "1",
+	} {
+		if got, _ := h.series(t, name); got != want {
+			t.Errorf("%s is %q; want %q", name, got, want)
 		}
 	}
 }

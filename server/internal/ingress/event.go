@@ -39,6 +39,8 @@ type Event struct {
 	// Objective is what the decision maximised, and Report its report; nil if there is none.
 	Objective solver.Objective
 	Report    *solver.Report
+	// Decision is what was decided, by FillIdle as well; nil if nothing was.
+	Decision *solver.Decision
 	// Err is nil for a call that was answered. Its text is fit for a log, its status is
 	// what the caller sees.
 	Err error
@@ -57,10 +59,16 @@ type Observer interface {
 // eventKey is the key of the event in the context of a call.
 type eventKey struct{}
 
-// Report tells the observers of the call that ctx belongs to what was decided.
-func Report(ctx context.Context, objective solver.Objective, report *solver.Report) {
-	if event, ok := ctx.Value(eventKey{}).(*Event); ok {
-		event.Objective, event.Report = objective, report
+// Decided tells the observers of the call that ctx belongs to what was decided: towards
+// an objective, or towards none where the rule of regular times filled idle nodes.
+func Decided(ctx context.Context, objective solver.Objective, decision *solver.Decision) {
+	event, ok := ctx.Value(eventKey{}).(*Event)
+	if !ok {
+		return
+	}
+	event.Objective, event.Decision = objective, decision
+	if objective != "" {
+		event.Report = &decision.Report
 	}
 }
 

@@ -83,6 +83,7 @@ func (h *history) Observe(_ context.Context, event *ingress.Event) {
 	if event.Report != nil {
 		report := *event.Report
 		report.Attempts = failedAttempts(event.Report.Attempts)
+		report.Warnings = nil // There may be one per job.
 		call.Report = &report
 	}
 

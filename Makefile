@@ -111,7 +111,7 @@ check-generated: $(call stamp,buf) $(call stamp,protoc-gen-go) $(call stamp,prot
 	PATH="$(TOOLS):$$PATH" scripts/check-generated.sh $(TOOLS)/buf
 
 .PHONY: breaking
-breaking: $(call stamp,buf) ## Fail where the API breaks what main promised.
+breaking: $(call stamp,buf) ## Fail where the API breaks what the last release promised.
 	scripts/breaking.sh $(TOOLS)/buf
 
 .PHONY: check-deploy

@@ -17,8 +17,8 @@ import (
 )
 
 // Spec describes a backend: the row of the table from which flags, help, names in the
-// API and environment variables follow. To add a backend is to add its package, a row
-// here, its number in the API's enum and its conformance test.
+// API and environment variables follow. A new backend takes its package, a row here, a
+// value of the API's enum and its conformance test.
 type Spec struct {
 	Name solver.BackendName
 	// Description says in a few words what it is.
@@ -59,8 +59,8 @@ func Specs() []Spec {
 // DefaultBackends returns the backends that are asked, in order, where none are named.
 func DefaultBackends() []solver.BackendName { return []solver.BackendName{solver.BackendExact} }
 
-// BackendsFor returns the default backends and the one that a decision names, for an
-// allocator that makes this decision and no other.
+// BackendsFor returns the default backends and the requested one, for an allocator that
+// makes a single decision.
 func BackendsFor(requested solver.BackendName) []solver.BackendName {
 	names := DefaultBackends()
 	if spec, known := find(requested); known && spec.External() {
@@ -94,7 +94,7 @@ func mustFind(name solver.BackendName) Spec {
 	return spec
 }
 
-// CheckBackends returns an error for names of which one is unknown or named twice.
+// CheckBackends returns an error if a name is unknown or given twice.
 func CheckBackends(names []solver.BackendName) error {
 	for i, name := range names {
 		if _, known := find(name); !known {
@@ -132,9 +132,9 @@ type Backend struct {
 	Spec
 	// Version is that of an external backend's program, "" of an embedded one.
 	Version string
-	// Missing says why an external backend could not be asked when the allocator was
-	// made, nil where it could. It wraps solver.ErrUnavailable. One that is installed
-	// later is found by itself, unless Options.NoBreakers was set.
+	// Missing says why an external backend was not available when the allocator was
+	// made, nil if it was. It wraps solver.ErrUnavailable. A program that is installed
+	// later is found, unless Options.NoBreakers was set.
 	Missing error
 
 	asked   solver.Backend

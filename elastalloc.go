@@ -22,46 +22,45 @@ import (
 	"github.com/elastalloc/elastalloc/solver/exact"
 )
 
-// DefaultBudget is the time for a decision that names no budget of its own.
+// DefaultBudget is the time budget of a decision whose options set none.
 const DefaultBudget = 900 * time.Millisecond
 
-// NoBudget as Options.DefaultBudget leaves a decision that names no budget without
-// one: only its context ends it.
+// NoBudget as Options.DefaultBudget means no default: a decision whose options set no
+// budget is limited by its context alone.
 const NoBudget time.Duration = -1
 
 // Options configure an Allocator. The zero value decides with the embedded exact
 // backend.
 type Options struct {
-	// Backends are asked in this order after the one that a decision names; each at
-	// most once, see Backends for those that exist. Greedy is the last resort of every
-	// allocator: it may be named last or left out. Nil means DefaultBackends, an empty
-	// list greedy alone.
+	// Backends are asked in this order, after the one that a decision's options name;
+	// Specs lists all that exist. Greedy is the last resort of every allocator: it may
+	// be named last or left out. Nil means DefaultBackends, an empty list greedy alone.
 	Backends []solver.BackendName
 	// Programs are the executables of external backends, paths or names on the PATH.
-	// One that is not named is Spec.Program.
+	// Spec.Program is the default.
 	Programs map[solver.BackendName]string
-	// DefaultBudget is the time for a decision that names no budget of its own: 0 means
+	// DefaultBudget is the time budget of a decision whose options set none: 0 means
 	// the constant of that name, NoBudget none.
 	DefaultBudget time.Duration
 	// MaxJobs is the maximum number of jobs per snapshot; 0 means
 	// solver.DefaultMaxJobs.
 	MaxJobs int
-	// Middleware, where set, wraps every backend, for example to trace its searches. It
-	// is inside of what decides whether the backend is asked at all.
+	// Middleware, where set, wraps every backend, for example to trace its searches. A
+	// backend that is not asked because it keeps failing does not reach it.
 	Middleware func(solver.Backend) solver.Backend
 	// ProverMiddleware, where set, wraps the prover that verifies what external
 	// backends claim and bounds what has no bound.
 	ProverMiddleware func(solver.Prover) solver.Prover
-	// NoBreakers has every decision ask an external backend however often it failed
-	// before, for measurements. Otherwise one that keeps failing is not asked for a
-	// while.
+	// NoBreakers makes every decision ask external backends however often they failed
+	// before; it is meant for measurements. Otherwise a backend that keeps failing is
+	// not asked for a while.
 	NoBreakers bool
 	// OnBackendChange, where set, is called each time that a backend's breaker opens or
 	// closes: one call at a time, in order. It must not call the allocator.
 	OnBackendChange func(solver.BackendName, chain.BackendState)
 }
 
-// Allocator decides. It is safe for concurrent use.
+// Allocator makes decisions. It is safe for concurrent use.
 type Allocator struct {
 	chain    *chain.Chain
 	backends []Backend
@@ -69,9 +68,9 @@ type Allocator struct {
 	maxJobs  int
 }
 
-// New returns an allocator. It asks every external backend for its version; one whose
-// program is missing is no error, see Backend.Missing. The error names what is wrong
-// with the options.
+// New returns an allocator. It asks every external backend for its version; a missing
+// program is not an error, see Backend.Missing. The error says what is wrong with the
+// options.
 func New(options Options) (*Allocator, error) {
 	names := options.Backends
 	if names == nil {
@@ -113,12 +112,12 @@ func New(options Options) (*Allocator, error) {
 }
 
 // Allocate decides how many nodes each job of a snapshot gets. It fills in the
-// defaults of fields that are not set and changes neither argument.
+// defaults of unset fields and modifies neither argument.
 //
-// A request with bad fields is a *solver.InvalidError that names every one of them. An
-// error is context.Canceled if the caller left, context.DeadlineExceeded if not even
-// greedy had answered when the caller's deadline passed, and otherwise a defect of
-// this program. Too many jobs, a pool that shrank and a time limit are no errors.
+// The error is a *solver.InvalidError that names every bad field, context.Canceled if ctx
+// was cancelled, context.DeadlineExceeded if not even greedy answered before its deadline,
+// and otherwise a bug of this module. More jobs than nodes, a pool that shrank and a time
+// limit are not errors.
 func (a *Allocator) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
 	o = o.WithDefaults()
 	s, held, err := a.valid(s, o)

@@ -18,9 +18,9 @@ const (
 	reserveShare    = 1.0 / 10
 	shortestReserve = 20 * time.Millisecond
 
-	// A backend that is not the last one before greedy leaves this share of the
-	// time left to those after it, lest one that hangs spend it all. So does one
-	// whose claims have to be verified; the prover has until the end of the search.
+	// A backend leaves this share of the time left to those after it and to the
+	// verification of what it claims, lest one that hangs spend it all; the prover has
+	// until the end of the search.
 	fallbackShare = 1.0 / 4
 )
 
@@ -50,9 +50,10 @@ func newBudget(ctx context.Context, now time.Time, asked, byDefault time.Duratio
 	return budget{end: now.Add(length), searchEnd: now.Add(length - reserve)}
 }
 
-// slice returns until when a backend that is asked now may take.
-func (b budget) slice(now time.Time, last bool) time.Time {
-	if b.searchEnd.IsZero() || last {
+// slice returns until when a backend that is asked now may take, all the time there is
+// or a part of it.
+func (b budget) slice(now time.Time, all bool) time.Time {
+	if b.searchEnd.IsZero() || all {
 		return b.searchEnd
 	}
 	left := b.searchEnd.Sub(now)

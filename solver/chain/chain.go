@@ -61,7 +61,7 @@ func (c *Chain) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Optio
 	options := solver.SolveOptions{RelativeGap: o.RelativeGap, Formulation: o.Formulation}
 	// Greedy has the caller's context, not what is left of the budget.
 	greedy := try(ctx, c.config.Greedy, p, options)
-	if greedy.Outcome == solver.OutcomeAnswered && p.Check(greedy.result.Plan) == nil {
+	if greedy.Outcome == solver.OutcomeAnswered {
 		options.Incumbent = greedy.result.Plan
 	}
 	r := &run{chain: c, budget: budget, problem: p, options: options, greedy: greedy}
@@ -83,7 +83,7 @@ func (c *Chain) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Optio
 	report.Objective = chosen.objective
 	report.Bound = bound
 	report.RelativeGap = solver.RelativeGap(report.Objective, report.Bound)
-	report.Reason, report.Limit = conclude(chosen.result, attempts, report.RelativeGap, o.RelativeGap)
+	report.Reason, report.Limit = r.conclude(chosen.result, attempts, report.RelativeGap)
 	report.GreedyObjective = greedy.objective
 	report.SolveTime = chosen.Duration
 	report.Attempts = attempts

@@ -60,10 +60,9 @@ func prove(ctx context.Context, prover solver.Prover, p *solver.Problem) (bound 
 // conclude returns what is known about an answer of the given relative gap and
 // what ended the search for it. A search that time has ended says so however good its
 // plan is: with more time it might have come to another. So does a heuristic answer
-// in the place of one that was not found in time.
-func conclude(
-	result solver.Result, attempts []solver.Attempt, gap, askedGap float64,
-) (solver.Reason, solver.Limit) {
+// in the place of one that was not found in time. A gap that is open although a solver
+// was done is open because our own proof has ended.
+func (r *run) conclude(result solver.Result, attempts []solver.Attempt, gap float64) (solver.Reason, solver.Limit) {
 	optimal := gap <= solver.OptimalGap
 	limit := result.Limit
 	switch {
@@ -75,8 +74,12 @@ func conclude(
 	case limit == solver.LimitTime: // It stays.
 	case optimal:
 		limit = solver.LimitNone
-	case gap <= askedGap:
+	case gap <= r.options.RelativeGap:
 		limit = solver.LimitGap
+	case limit == solver.LimitNone && r.verification != nil && r.verification.Outcome == solver.OutcomeAnswered:
+		limit = r.verification.result.Limit
+	case limit == solver.LimitNone && r.verification != nil && r.verification.Outcome == solver.OutcomeTimedOut:
+		limit = solver.LimitTime
 	}
 	if optimal {
 		return solver.ReasonOptimal, limit

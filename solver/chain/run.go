@@ -22,13 +22,17 @@ type run struct {
 }
 
 // ask asks one backend after the other, then greedy, and returns the first answer
-// with a legal plan that nothing refutes, and the attempts up to it.
+// with a legal plan that nothing refutes, or the prover's where its verification found a
+// better plan, and the attempts up to it.
 func (r *run) ask(ctx context.Context, backends []solver.Backend) (answer, []solver.Attempt, error) {
 	var attempts []solver.Attempt
-	for i, backend := range backends {
-		a := r.try(ctx, backend, i == len(backends)-1)
+	for _, backend := range backends {
+		a := r.try(ctx, backend)
 		attempts = append(attempts, a.Attempt)
 		if a.Outcome == solver.OutcomeAnswered {
+			if r.verifiedBetter(a) {
+				return *r.verification, append(attempts, r.verification.Attempt), nil
+			}
 			return a, attempts, nil
 		}
 		if errors.Is(ctx.Err(), context.Canceled) {
@@ -53,13 +57,13 @@ func (r *run) ask(ctx context.Context, backends []solver.Backend) (answer, []sol
 
 // try asks a backend within its part of the budget and verifies what it claims. Its
 // breaker, if it has one, is told how that ended.
-func (r *run) try(ctx context.Context, backend solver.Backend, last bool) answer {
+func (r *run) try(ctx context.Context, backend solver.Backend) answer {
 	if r.isProver(backend) && r.verification != nil {
 		return *r.verification
 	}
-	// A claim has to be verified after the backend that makes it.
-	last = last && r.isProver(backend)
-	end := r.budget.slice(time.Now(), last)
+	// The prover keeps its time and has a plan always: nothing is asked after it. A claim
+	// has to be verified after the backend that makes it.
+	end := r.budget.slice(time.Now(), r.isProver(backend))
 	breaker, guarded := backend.(*Breaker)
 	if !guarded {
 		return r.tryAndVerify(ctx, end, backend)

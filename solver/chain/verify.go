@@ -12,6 +12,14 @@ import (
 // refute that another is optimal: a MILP solver works to tolerances.
 const claimTolerance = 1e-6
 
+// verifiedBetter reports whether the verification of an answer found a plan that is
+// better by more than rounding.
+func (r *run) verifiedBetter(a answer) bool {
+	own := r.verification
+	return own != nil && own.Outcome == solver.OutcomeAnswered && own.Backend != a.Backend &&
+		own.objective-a.objective > boundNoise*math.Abs(own.objective)
+}
+
 // verify has the prover solve the problem in the time left for searching, once per
 // decision, and refuses an answer whose claim does not hold.
 func (r *run) verify(ctx context.Context, a *answer) {

@@ -124,23 +124,23 @@ func TestJudge(t *testing.T) {
 			want:   report(cbc, bestObjective, bestObjective, stands),
 		},
 		{
-			name:     "a worse plan that is not called optimal stands",
+			name:     "a worse plan that is not called optimal gives way to the prover's",
 			backends: []solver.Backend{claims(cbc, greedyPlan(), false)}, prover: exact(),
-			want: limited(solver.LimitTime, report(cbc, greedyObjective, bestObjective, stands)),
+			want: report(prover, bestObjective, bestObjective, stands, attempt(prover, solver.OutcomeAnswered, "1 node")),
 		},
 		{
 			// 2.3 is 4.1667 % below 2.4.
 			name:     "so does one within the gap asked for",
 			backends: []solver.Backend{claims(cbc, greedyPlan(), true)}, prover: exact(), gap: 0.0417,
-			want: limited(solver.LimitGap, report(cbc, greedyObjective, bestObjective, stands)),
+			want: report(prover, bestObjective, bestObjective, stands, attempt(prover, solver.OutcomeAnswered, "1 node")),
 		},
 		{
 			name:     "or outside it by as little as a solver's tolerance",
 			backends: []solver.Backend{claims(cbc, greedyPlan(), true)}, prover: exact(), gap: 0.0416661,
-			want: report(cbc, greedyObjective, bestObjective, stands),
+			want: report(prover, bestObjective, bestObjective, stands, attempt(prover, solver.OutcomeAnswered, "1 node")),
 		},
 		{
-			name:     "but not by more",
+			name:     "by more it is refuted",
 			backends: []solver.Backend{claims(cbc, greedyPlan(), true)}, prover: exact(), gap: 0.041665,
 			want: report(prover, bestObjective, bestObjective,
 				attempt(cbc, solver.OutcomeInvalidPlan, refuted), attempt(prover, solver.OutcomeAnswered, "1 node")),
@@ -148,12 +148,12 @@ func TestJudge(t *testing.T) {
 		{
 			name:     "the bound of a prover cut short counts",
 			backends: []solver.Backend{claims(cbc, bestPlan(), true)}, prover: cutShort(2.45),
-			want: report(cbc, bestObjective, 2.45, stands),
+			want: limited(solver.LimitTime, report(cbc, bestObjective, 2.45, stands)),
 		},
 		{
 			name:     "unless there is a better one",
 			backends: []solver.Backend{claims(cbc, bestPlan(), true)}, prover: cutShort(2.6),
-			want: report(cbc, bestObjective, ownBound, stands),
+			want: limited(solver.LimitTime, report(cbc, bestObjective, ownBound, stands)),
 		},
 		{
 			name:     "without a verification there is our bound",
@@ -228,8 +228,31 @@ func TestTimeOfTheJudge(t *testing.T) {
 	}
 }
 
-// TestIncumbents checks what plans there are to start from: greedy's, where it is
-// one of the problem, and for the prover the plan that it verifies.
+// TestTimeOfTheProver runs on a fake clock: where the prover is asked for itself, it has
+// all the time there is for searching, whatever comes after it, for nothing will.
+func TestTimeOfTheProver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		prover := fake{solver.BackendExact, func(ctx context.Context, _ *solver.Problem, _ solver.SolveOptions) (solver.Result, error) {
+			<-ctx.Done()
+			return solver.Result{Plan: greedyPlan(), Bound: bestObjective, Limit: solver.LimitTime}, nil
+		}}
+		c := newChain(greedy(), prover, panics(solver.BackendCBC), panics(solver.BackendHiGHS))
+		c.config.Prover = proves(prover)
+		d, err := c.Allocate(t.Context(), twoJobs(), options(func(o *solver.Options) {
+			o.Backend, o.TimeBudget = solver.BackendExact, time.Second
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := d.Report.Attempts[0].Duration; got != 900*time.Millisecond {
+			t.Errorf("the prover had %v; want 900ms", got)
+		}
+	})
+}
+
+// TestIncumbents checks what plans there are to start from: greedy's, which a backend
+// makes legal or ignores where it is none of the problem, and for the prover the plan
+// that it verifies.
 func TestIncumbents(t *testing.T) {
 	waiting := gives(solver.BackendGreedy, solver.Result{
 		Plan: solver.Plan{{2, 2}, {0, 0}}, Bound: math.Inf(1), Heuristic: true,
@@ -239,7 +262,7 @@ func TestIncumbents(t *testing.T) {
 		want   solver.Plan
 	}{
 		"greedy's":                  {greedy(), solver.Plan{{2, 1}, {1, 1}}},
-		"none where somebody waits": {waiting, nil},
+		"one where somebody waits":  {waiting, solver.Plan{{2, 1}, {0, 0}}},
 		"none where greedy fails":   {panics(solver.BackendGreedy), nil},
 	} {
 		t.Run(name, func(t *testing.T) {

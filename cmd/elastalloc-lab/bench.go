@@ -20,11 +20,12 @@ import (
 
 // benchFlags are the flags of bench.
 type benchFlags struct {
-	files, backends, formulations []string
-	limit                         time.Duration
-	maxJobs                       int
-	output                        string
-	programs                      cli.Programs
+	files, backends, formulations, objectives []string
+
+	limit    time.Duration
+	maxJobs  int
+	output   string
+	programs cli.Programs
 }
 
 func newBenchCommand(env cli.LookupEnv) *cobra.Command {
@@ -45,7 +46,9 @@ and print the time and the quality of each answer.
 
 The snapshots are AllocateRequests in protojson: files, or every *.json file of a
 folder; files of a folder that are not requests are skipped. Of their options,
-admission and gap apply.
+objective, admission and gap apply. With several objectives each snapshot is decided
+under each, and its name has the objective; the paper's formulation has none but
+progress.
 
 The time is that inside the backend; for an external solver it includes writing
 the model, starting the program and reading its solution. The limit applies to
@@ -61,7 +64,8 @@ of exact, over the snapshots for which both have a plan.
 
 On a signal the work stops, and the rows so far are printed.`,
 		Example: `  elastalloc-lab bench -f snapshots/ --backends exact,highs,cbc --limit 60s
-  elastalloc-lab bench -f snapshot.json --formulation one-hot,paper -o json`,
+  elastalloc-lab bench -f snapshot.json --formulation one-hot,paper -o json
+  elastalloc-lab bench -f snapshots/ --objective progress,total-time`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			// A pattern that the shell expands after -f leaves all but one file here.
 			f.files = append(f.files, args...)
@@ -72,6 +76,7 @@ On a signal the work stops, and the rows so far are printed.`,
 	flags.StringArrayVarP(&f.files, "file", "f", nil, "request in protojson, or a folder of requests; may be repeated")
 	flags.StringSliceVar(&f.backends, "backends", f.backends, "backends to compare: exact, highs, cbc, greedy")
 	flags.StringSliceVar(&f.formulations, "formulation", f.formulations, "formulations for highs and cbc: one-hot, paper")
+	flags.StringSliceVar(&f.objectives, "objective", nil, "objectives: progress, total-time (default those of the requests)")
 	flags.DurationVar(&f.limit, "limit", f.limit, "time limit for each backend and snapshot")
 	flags.IntVar(&f.maxJobs, "max-jobs", f.maxJobs, "skip snapshots with more jobs")
 	flags.StringVarP(&f.output, "output", "o", f.output, "output format, table or json")
@@ -111,6 +116,10 @@ func (f *benchFlags) bench(cmd *cobra.Command, env cli.LookupEnv) error {
 	if err != nil {
 		return err
 	}
+	instances, err = f.underObjectives(instances)
+	if err != nil {
+		return err
+	}
 	rows, err := compare(cmd.Context(), instances, candidates, newProgress(cmd.ErrOrStderr()))
 	if f.output == cli.OutputJSON {
 		err = cmp.Or(err, writeBenchJSON(cmd.OutOrStdout(), rows))
@@ -120,12 +129,45 @@ func (f *benchFlags) bench(cmd *cobra.Command, env cli.LookupEnv) error {
 	return cli.Failed(err)
 }
 
+// underObjectives returns the instances under each of the objectives asked for.
+func (f *benchFlags) underObjectives(instances []instance) ([]instance, error) {
+	for i, name := range f.objectives {
+		var flag cli.EnumFlag[elastallocv1.Objective]
+		if err := flag.Set(name); err != nil {
+			return nil, fmt.Errorf("--objective is %q; %w", name, err)
+		}
+		if slices.Contains(f.objectives[:i], name) {
+			return nil, fmt.Errorf("--objective names %q twice", name)
+		}
+	}
+	if len(f.objectives) == 0 {
+		return instances, nil
+	}
+	var all []instance
+	for _, one := range instances {
+		base := one.name
+		for _, name := range f.objectives {
+			one.options.Objective = solver.Objective(name)
+			if len(f.objectives) > 1 {
+				one.name = base + " " + name
+			}
+			all = append(all, one)
+		}
+	}
+	return all, nil
+}
+
 // candidate is a backend to compare, an external one with a formulation.
 type candidate struct {
 	backend     elastalloc.Backend
 	formulation solver.Formulation
 	// allocator asks the backend and no other but greedy.
 	allocator sim.Allocator
+}
+
+// suits reports whether the candidate has the instance's objective.
+func (c *candidate) suits(one *instance) bool {
+	return c.formulation != solver.FormulationPaper || one.options.Objective != solver.ObjectiveTotalTime
 }
 
 // newCandidate returns the backend of the given name with a time limit for every search.
@@ -238,10 +280,20 @@ func compare(
 	ctx context.Context, instances []instance, candidates []candidate, shown progress,
 ) ([]benchRow, error) {
 	defer shown.clear()
-	total := len(instances) * len(candidates)
+	total := 0
+	for i := range instances {
+		for j := range candidates {
+			if candidates[j].suits(&instances[i]) {
+				total++
+			}
+		}
+	}
 	rows := make([]benchRow, 0, total)
 	for _, instance := range instances {
 		for _, candidate := range candidates {
+			if !candidate.suits(&instance) {
+				continue
+			}
 			shown.show("%d/%d  %s: %s %s", len(rows)+1, total, instance.name, candidate.backend.Name, candidate.formulation)
 			row, err := measure(ctx, instance, candidate)
 			switch {
@@ -259,7 +311,7 @@ func compare(
 // measure decides one instance with one candidate.
 func measure(ctx context.Context, instance instance, candidate candidate) (benchRow, error) {
 	options := instance.options
-	options.Backend, options.Formulation = candidate.backend.Name, cmp.Or(candidate.formulation, options.Formulation)
+	options.Backend, options.Formulation = candidate.backend.Name, cmp.Or(candidate.formulation, solver.FormulationOneHot)
 	options.TimeBudget = 0
 
 	// The garbage of one candidate must not slow down the next.

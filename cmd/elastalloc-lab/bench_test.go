@@ -100,6 +100,33 @@ func TestBenchJSONNames(t *testing.T) {
 	}
 }
 
+// TestBenchObjectives decides a snapshot under both objectives. The paper's formulation
+// takes no part in total time.
+func TestBenchObjectives(t *testing.T) {
+	const file = "../elastalloc/testdata/queue.json"
+	rows := benchResults(t, nil, "--backends", "exact,greedy", "--objective", "progress,total-time", "-f", file)
+	var names []string
+	for _, row := range rows {
+		names = append(names, row.Instance)
+	}
+	want := []string{"queue progress", "queue progress", "queue total-time", "queue total-time"}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("instances (-want +got):\n%s", diff)
+	}
+	if *rows[0].Objective == *rows[2].Objective || *rows[2].Objective < *rows[3].Objective {
+		t.Errorf("objectives %v, %v, greedy's %v", *rows[0].Objective, *rows[2].Objective, *rows[3].Objective)
+	}
+	rows = benchResults(t, map[string]string{"ELASTALLOC_CBC": "/nonexistent/cbc"}, "--backends", "cbc", "--formulation", "one-hot,paper", "--objective", "total-time", "-f", file)
+	if len(rows) != 1 || rows[0].Formulation != solver.FormulationOneHot || rows[0].Instance != "queue" {
+		t.Errorf("rows %+v; want one of one-hot", rows)
+	}
+	for _, objectives := range []string{"speed", "progress,progress"} {
+		if _, stderr, status := runWith(t, nil, "bench", "--objective", objectives, "-f", file); status != cli.ExitBadInput || !strings.Contains(stderr, "--objective") {
+			t.Errorf("--objective %s: exit status %d, stderr %q", objectives, status, stderr)
+		}
+	}
+}
+
 // TestBenchFolder checks which files of folders are instances, and their names.
 func TestBenchFolder(t *testing.T) {
 	folder := t.TempDir()

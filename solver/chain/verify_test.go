@@ -261,9 +261,9 @@ func TestIncumbents(t *testing.T) {
 		greedy solver.Backend
 		want   solver.Plan
 	}{
-		"greedy's":                  {greedy(), solver.Plan{{2, 1}, {1, 1}}},
-		"one where somebody waits":  {waiting, solver.Plan{{2, 1}, {0, 0}}},
-		"none where greedy fails":   {panics(solver.BackendGreedy), nil},
+		"greedy's":                 {greedy(), solver.Plan{{2, 1}, {1, 1}}},
+		"one where somebody waits": {waiting, solver.Plan{{2, 1}, {0, 0}}},
+		"none where greedy fails":  {panics(solver.BackendGreedy), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := make(map[solver.BackendName]solver.Plan)

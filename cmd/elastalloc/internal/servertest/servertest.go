@@ -3,12 +3,14 @@ package servertest
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/process"
+	"github.com/elastalloc/elastalloc/internal/wait"
 )
 
 // Start starts a server that drains without a delay, with an environment of KEY=value,
@@ -43,22 +45,25 @@ func Dial(tb testing.TB, server *process.Server) *grpc.ClientConn {
 	return connection
 }
 
-// Page returns a page of the admin address of a server.
-func Page(tb testing.TB, server *process.Server, path string) string {
+// Page returns a page of the admin address of a server. It asks again where the server
+// hangs up, as it does on a busy machine where a request takes too long to arrive.
+func Page(tb testing.TB, server *process.Server, path string) (text string) {
 	tb.Helper()
-	text, err := server.Page(tb.Context(), path)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	wait.For(tb, "the page "+path, func() (bool, string) {
+		var err error
+		text, err = server.Page(tb.Context(), path)
+		return err == nil, fmt.Sprint(err)
+	})
 	return text
 }
 
 // Metrics returns every series of /metrics by its name and labels.
-func Metrics(tb testing.TB, server *process.Server) map[string]float64 {
+func Metrics(tb testing.TB, server *process.Server) (series map[string]float64) {
 	tb.Helper()
-	series, err := server.Metrics(tb.Context())
-	if err != nil {
-		tb.Fatal(err)
-	}
+	wait.For(tb, "the metrics", func() (bool, string) {
+		var err error
+		series, err = server.Metrics(tb.Context())
+		return err == nil, fmt.Sprint(err)
+	})
 	return series
 }

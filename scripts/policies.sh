@@ -1,0 +1,112 @@
+#!/bin/sh
+# The tables of docs/policies.md. Needs jq.
+#
+#   scripts/policies.sh run LAB TRACES OUT   simulate into the new folder OUT, about ten minutes
+#   scripts/policies.sh tables OUT           print the tables as Markdown
+#
+# LAB is the program elastalloc-lab, TRACES a folder with itp_cluster04_50h.csv and
+# helios_venus_may2020_50h.csv (docs/traces.md says how to make them).
+set -eu
+
+pools=70,90,110,130,150,170,190
+policies=total-time,total-time-waiting,total-time-steady,hesrpt-event,optimal,optimal-event,hesrpt,max-min,greedy,fifo,srpt
+
+# simulate FLAGS... runs the four workloads into folders of their own.
+simulate() {
+	name=$1
+	shift
+	for trace in itp_cluster04_50h helios_venus_may2020_50h; do
+		"$lab" simulate --trace "$traces/$trace.csv" --min-duration 5m --workers 1 --out "$out/$name/$trace" "$@"
+	done
+	for seed in 1 2; do
+		"$lab" simulate --synthetic baseline --seed "$seed" --workers 1 --out "$out/$name/synthetic-$seed" "$@"
+	done
+}
+
+run() {
+	for restart in 0 60 180; do
+		simulate "restart-$restart" --nodes "$pools" --policy "$policies" --restart-time "$restart"
+	done
+	for vary in weights weights-rising weights-falling efficiencies minimums weights,efficiencies,minimums; do
+		simulate "$vary" --nodes 70,130,190 --policy "$policies" --vary "$vary"
+	done
+}
+
+# against is a jq function: every run beside the run of optimal on the same workload and
+# pool, the runs of each policy together.
+against='
+def mean: add / length;
+def point: tostring | if contains(".") then . else . + ".0" end;
+def percent: (. * 1000 | round) / 10 | if . > 0 then "+" + point elif . < 0 then "−" + (-. | point) else "0" end;
+def tenth: . * 10 | round / 10 | point;
+def policies: ["total-time", "total-time-waiting", "total-time-steady", "hesrpt-event", "optimal", "optimal-event",
+  "hesrpt", "max-min", "greedy", "fifo", "srpt"];
+def pairs: . as $runs | [$runs[] | select(.policy == "optimal")] | INDEX("\(.trace) \(.seed) \(.nodes)") as $optimal |
+  [$runs[] | . + {optimal: $optimal["\(.trace) \(.seed) \(.nodes)"]}];
+def change(of): [.[] | of / (.optimal | of) - 1];
+'
+
+# restarts FILE... prints the table of runs over all workloads and pools.
+restarts() {
+	jq -rs "$against"'
+		[.[].runs[]] | pairs as $pairs |
+		"| policy | mean total (%) | worst, best pair (%) | p95 (%) | max (%) | without nodes (min) | largest slowdown | rescales per job | later than equal shares (% of jobs) | worst ratio to equal shares |",
+		"|---|---|---|---|---|---|---|---|---|---|",
+		(policies[] as $policy | [$pairs[] | select(.policy == $policy)] |
+			change(.mean_total_s) as $total |
+			"| `\($policy)` | \($total | mean | percent) | \($total | max | percent), \($total | min | percent) | \(
+				change(.p95_total_s) | mean | percent) | \(change(.max_total_s) | mean | percent) | \(
+				[.[].mean_unserved_s / 60] | mean | tenth) | \([.[].max_slowdown] | max | tenth) | \(
+				[.[] | .rescales / .jobs] | mean * 100 | round / 100) | \([.[].later_than_max_min * 100] | mean | round) | \(
+				[.[].worst_ratio_to_max_min] | max | tenth) |")' "$@"
+}
+
+# minutes FILE... prints mean total times by workload and pool.
+minutes() {
+	jq -rs "$against"'
+		[.[].runs[]] as $runs | policies as $policies |
+		"| workload | nodes | " + ($policies | map("`\(.)`") | join(" | ")) + " |",
+		"|---|---|" + ($policies | map("---|") | add),
+		($runs | map(select(.nodes == 70 or .nodes == 130 or .nodes == 190)) |
+			group_by([.trace, .seed, .nodes])[] | . as $group | .[0] |
+			"| \(.trace)\(if .trace | startswith("synthetic") then ", seed \(.seed)" else "" end) | \(.nodes) | " +
+			([$policies[] as $policy | $group[] | select(.policy == $policy) | .mean_total_s / 60 | tenth] | join(" | ")) + " |")' "$@"
+}
+
+# differing OUT prints the tables of jobs that differ.
+differing() {
+	echo "| jobs | $(echo "$policies" | sed 's/,/ | /g') |"
+	echo "|---|$(echo "$policies" | sed 's/[^,]*,\{0,1\}/---|/g')"
+	for vary in weights weights-rising weights-falling efficiencies minimums weights,efficiencies,minimums; do
+		jq -rs --arg vary "$vary" "$against"'
+			[.[].runs[]] | pairs as $pairs | "| \($vary) | " + ([policies[] as $policy | [$pairs[] | select(.policy == $policy)] |
+				change(.weighted_mean_total_s) | "\(mean | percent) (\(max | percent))"] | join(" | ")) + " |"' "$1/$vary"/*/summary.json
+	done
+	for nodes in 70 130; do
+		jq -rs --argjson nodes "$nodes" "$against"'
+			[.[].runs[] | select(.nodes == $nodes)] as $runs | "| longest wait of a big minimum, \($nodes) nodes (min) | " +
+			([policies[] as $policy | [$runs[] | select(.policy == $policy) | .max_unserved_big_s / 60] | max | round | tostring] |
+				join(" | ")) + " |"' "$1"/minimums/*/summary.json
+	done
+}
+
+case ${1-} in
+run)
+	lab=$2 traces=$3 out=$4
+	run
+	;;
+tables)
+	for restart in 0 60 180; do
+		printf '\nA restart of %s s\n\n' "$restart"
+		restarts "$2/restart-$restart"/*/summary.json
+	done
+	printf '\nMean total time in minutes, without restarts\n\n'
+	minutes "$2"/restart-0/*/summary.json
+	printf '\nJobs that differ: weighted mean total time against optimal, mean (worst pair), %%\n\n'
+	differing "$2"
+	;;
+*)
+	sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
+	exit 2
+	;;
+esac

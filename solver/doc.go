@@ -14,6 +14,8 @@
 // where d_i is the remaining ETA on one node, s_i^t the demand served by the end
 // of step t, and work the demand served in one step at a given size.
 //
+// ObjectiveTotalTime decides one step towards another objective, see totaltime.go.
+//
 // The path of a decision is Snapshot -> Validate -> NewProblem (admission) -> a
 // Backend -> Problem.Check -> Problem.Objective. The package uses the standard
 // library only; it knows no transport, no clock but context, no logging and no
@@ -40,7 +42,8 @@
 //   - plan: nodes per admitted job and step. A legal plan keeps to sizes and capacity. Its
 //     first step is the decision; the rest is only looked ahead.
 //   - objective: what is maximised; gain is what a share of a job's demand adds to it.
-//   - bound: a proven upper bound on the optimum; gap is (bound - objective) / bound.
+//   - bound: a proven upper bound on the optimum; gap is how far above the objective it
+//     is, as a share of the larger of the two.
 //   - incumbent: the best legal plan that a search has so far.
 //   - reason, limit: what is proven about an answer, and what ended the search.
 //   - claim: what an external solver reports about its plan; verification is our own proof

@@ -166,7 +166,7 @@ type candidate struct {
 }
 
 // suits reports whether the candidate has the instance's objective.
-func (c *candidate) suits(one *instance) bool {
+func (c candidate) suits(one instance) bool {
 	return c.formulation != solver.FormulationPaper || one.options.Objective != solver.ObjectiveTotalTime
 }
 
@@ -281,9 +281,9 @@ func compare(
 ) ([]benchRow, error) {
 	defer shown.clear()
 	total := 0
-	for i := range instances {
-		for j := range candidates {
-			if candidates[j].suits(&instances[i]) {
+	for _, instance := range instances {
+		for _, candidate := range candidates {
+			if candidate.suits(instance) {
 				total++
 			}
 		}
@@ -291,7 +291,7 @@ func compare(
 	rows := make([]benchRow, 0, total)
 	for _, instance := range instances {
 		for _, candidate := range candidates {
-			if !candidate.suits(&instance) {
+			if !candidate.suits(instance) {
 				continue
 			}
 			shown.show("%d/%d  %s: %s %s", len(rows)+1, total, instance.name, candidate.backend.Name, candidate.formulation)

@@ -27,6 +27,10 @@ type row struct {
 	reduced float64 // value less the price of the nodes
 }
 
+// noise is the rounding of a bound, relative to the price of the pool, which most of it
+// cancels.
+const noise = 1e-14
+
 // search finds the best plan of a model by looking at every combination of the
 // jobs' rows, except for those that a bound shows to be worse.
 //
@@ -201,7 +205,7 @@ func (s *search) best(first []int, exceeding float64) float64 {
 		rows := s.rows[i][first[i]]
 		for _, r := range rows {
 			bound := bound - rows[0].reduced + r.reduced
-			if bound <= best {
+			if bound+noise*s.pool <= best {
 				return // The rows that follow are worse.
 			}
 			if take(free, r.nodes) {

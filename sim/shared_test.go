@@ -24,16 +24,7 @@ func TestNearAnIndependentSimulator(t *testing.T) {
 		{"itp_cluster04_50h", 190, mean{8.3, 56}, mean{1.3, 52}},
 		{"helios_venus_may2020_50h", 70, mean{10.4, 210}, mean{2.0, 164}},
 	} {
-		file, err := os.Open(filepath.Join("../../shared/traces", test.trace+".csv"))
-		if err != nil {
-			t.Skip("no ../shared/traces beside the checkout")
-		}
-		defer file.Close()
-		trace, err := ReadTrace(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w := NewWorkload(test.trace, trace, WorkloadOptions{GPUsPerNode: DefaultGPUsPerNode, MinDuration: 5 * time.Minute})
+		w := sharedWorkload(t, test.trace)
 		for name, want := range map[string]mean{"greedy": test.greedy, "optimal": test.optimal} {
 			result, err := Run(t.Context(), w, policy(t, name), DefaultConfig(test.nodes), allocator)
 			if err != nil {
@@ -50,4 +41,58 @@ func TestNearAnIndependentSimulator(t *testing.T) {
 			near("total time", s.MeanTotalSeconds, want.total)
 		}
 	}
+}
+
+// TestTotalTimeNearAnIndependentSimulator compares total-time with what that simulator
+// found: mean total time and time without nodes in minutes, and rescales per job.
+func TestTotalTimeNearAnIndependentSimulator(t *testing.T) {
+	if testing.Short() {
+		t.Skip("whole traces take seconds")
+	}
+	allocator := newAllocator()
+	for _, test := range []struct {
+		trace                     string
+		nodes                     int
+		total, unserved, rescales float64
+	}{
+		{"itp_cluster04_50h", 70, 97.8, 9.0, 3.0},
+		{"itp_cluster04_50h", 130, 59.9, 1.7, 2.1},
+		{"itp_cluster04_50h", 190, 49.8, 0.3, 1.7},
+		{"helios_venus_may2020_50h", 70, 152.8, 4.4, 3.0},
+		{"helios_venus_may2020_50h", 130, 87.6, 0.03, 2.6},
+		{"helios_venus_may2020_50h", 190, 73.0, 0.02, 1.3},
+	} {
+		w := sharedWorkload(t, test.trace)
+		result, err := Run(t.Context(), w, policy(t, "total-time"), DefaultConfig(test.nodes), allocator)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := Summarize(result, 0)
+		near := func(what string, got, want, tolerance float64) {
+			if got < want-tolerance || got > want+tolerance {
+				t.Errorf("%s on %d nodes: %s is %.2f; want about %v", test.trace, test.nodes, what, got, want)
+			}
+		}
+		near("mean total time", s.MeanTotalSeconds/60, test.total, 0.01*test.total)
+		near("time without nodes", s.MeanUnservedSeconds/60, test.unserved, 0.2)
+		near("rescales per job", float64(s.Rescales)/float64(s.Jobs), test.rescales, 0.2)
+		if share := result.ProvenShare(); share != 1 {
+			t.Errorf("%s on %d nodes: %v of the decisions are proven", test.trace, test.nodes, share)
+		}
+	}
+}
+
+// sharedWorkload reads a public trace beside the checkout: jobs of 5 minutes and more.
+func sharedWorkload(t *testing.T, name string) Workload {
+	t.Helper()
+	file, err := os.Open(filepath.Join("../../shared/traces", name+".csv"))
+	if err != nil {
+		t.Skip("no ../shared/traces beside the checkout")
+	}
+	defer file.Close()
+	trace, err := ReadTrace(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return NewWorkload(name, trace, WorkloadOptions{GPUsPerNode: DefaultGPUsPerNode, MinDuration: 5 * time.Minute})
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -56,7 +55,6 @@ func TestServerStartsBesideAnother(t *testing.T) {
 	request := drawnRequest(40, 70, 1)
 	p := newProblem(t, request)
 	s := startScene(t, solverKinds()[0])
-	s.budget = 15 * time.Second
 	started := s.program + ".started"
 	s.install(t, p.solution(p.optimal), "while [ ! -e "+started+" ]; do sleep 0.01; done; "+writesAnswer)
 	var calls sync.WaitGroup

@@ -1,0 +1,146 @@
+package sim
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+func TestRankByETA(t *testing.T) {
+	trained := func(name string) []time.Duration {
+		var told []time.Duration
+		config := DefaultConfig(1)
+		config.Observe = func(s *solver.Snapshot, _ solver.Decision) {
+			told = append(told, s.Jobs[0].TrainingTime)
+		}
+		run(t, policy(t, name), config, job("a", 0, 400*second))
+		return told
+	}
+	if diff := cmp.Diff([]time.Duration{0, 300 * second}, trained("greedy")); diff != "" {
+		t.Errorf("training times of greedy (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]time.Duration{400 * second, 100 * second}, trained("greedy-eta")); diff != "" {
+		t.Errorf("training times of greedy-eta (-want +got):\n%s", diff)
+	}
+}
+
+// TestToldTimes checks what a job that is paused and resumed tells of its past.
+func TestToldTimes(t *testing.T) {
+	config := DefaultConfig(1)
+	config.RestartTime = 30 * second
+	type told struct{ trained, waited, restart time.Duration }
+	var got []told
+	// Job b is submitted at 100 s; the node is a's at 101 and 300 s, b's at 600, a's at 900
+	// and b's from 1200 on.
+	p := Policy{Name: "given", EveryEvent: true, Rule: func(s *solver.Snapshot) []int {
+		nodes := make([]int, len(s.Jobs))
+		if len(s.Jobs) == 1 {
+			return []int{1}
+		}
+		b := &s.Jobs[1]
+		got = append(got, told{b.TrainingTime, b.WaitingTime, b.RestartTime})
+		nodes[[]int{0, 0, 1, 0, 1}[len(got)-1]] = 1
+		return nodes
+	}}
+	// With their restarts, 30 s each, b has trained for 270 s by 900 and ends at 1240.
+	run(t, p, config, job("a", 0, 900*second), job("b", 100*second, 280*second))
+	const restart = 30 * second
+	want := []told{
+		{0, 1 * second, restart}, {0, 200 * second, restart}, {0, 500 * second, restart},
+		{300 * second, 500 * second, restart}, {300 * second, 800 * second, restart},
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(told{})); diff != "" {
+		t.Errorf("what job b tells (-want +got):\n%s", diff)
+	}
+}
+
+// TestPolicyOptions checks what the policies of total time ask for.
+func TestPolicyOptions(t *testing.T) {
+	for name, want := range map[string]struct {
+		admission  solver.Admission
+		everyEvent bool
+		price      *time.Duration
+	}{
+		"total-time":         {solver.AdmissionStartFirst, true, nil},
+		"total-time-waiting": {solver.AdmissionOptimized, true, nil},
+		"total-time-steady":  {solver.AdmissionFIFO, false, new(15 * second)},
+	} {
+		p := policy(t, name)
+		if p.Options.Objective != solver.ObjectiveTotalTime || p.Options.Admission != want.admission ||
+			p.EveryEvent != want.everyEvent || p.Options.TotalTime.Cadence != nil || !cmp.Equal(p.Options.TotalTime.RescalePrice, want.price) {
+			t.Errorf("%s is %+v; want %+v", name, p, want)
+		}
+	}
+}
+
+// TestCadence checks that a policy of total time that decides at scaling moments only
+// says how long it is to the next one.
+func TestCadence(t *testing.T) {
+	for name, want := range map[string]*time.Duration{"total-time-steady": new(300 * second), "total-time": nil, "optimal": nil} {
+		var got solver.Options
+		spy := optionsSpy{newAllocator(), &got}
+		w := Workload{Name: "w", Jobs: []WorkloadJob{job("a", 0, time.Minute)}}
+		if _, err := Run(t.Context(), w, policy(t, name), DefaultConfig(4), spy); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got.TotalTime.Cadence); diff != "" {
+			t.Errorf("%s: cadence (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestOptions checks what an allocator is asked with.
+func TestOptions(t *testing.T) {
+	var got solver.Options
+	config := DefaultConfig(4)
+	config.DecisionBudget = 2 * second
+	spy := optionsSpy{newAllocator(), &got}
+	w := Workload{Name: "w", Jobs: []WorkloadJob{job("a", 0, time.Minute)}}
+	if _, err := Run(t.Context(), w, policy(t, "optimal-preemptive"), config, spy); err != nil {
+		t.Fatal(err)
+	}
+	want := solver.Options{
+		Backend: solver.BackendExact, Admission: solver.AdmissionPreemptive, TimeBudget: 2 * second, NoBound: true,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("options (-want +got):\n%s", diff)
+	}
+}
+
+func TestSnapshot(t *testing.T) {
+	large := job("large", 0, time.Hour)
+	large.Asked = 8
+	config := Config{Nodes: 4, Frequency: 60 * second, Steps: 3, ScalingDelay: 15 * second, DecisionBudget: 2 * second}
+	var got *solver.Snapshot
+	config.Observe = func(s *solver.Snapshot, _ solver.Decision) {
+		if got == nil {
+			got = s
+		}
+	}
+	p := policy(t, "optimal-preemptive")
+	p.FixedSize = true
+	run(t, p, config, large)
+	want := &solver.Snapshot{
+		ID: "test@0s", TotalNodes: 4, Horizon: solver.Horizon{Step: 60 * second, Steps: 3},
+		Jobs: []solver.Job{solver.NewJob("large", time.Hour)},
+	}
+	want.Jobs[0].AllowedNodes, want.Jobs[0].RescaleDelay = []int{4}, 15*second
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("snapshot (-want +got):\n%s", diff)
+	}
+}
+
+// optionsSpy keeps the options that it was asked with.
+type optionsSpy struct {
+	realAllocator
+	got *solver.Options
+}
+
+func (s optionsSpy) Allocate(ctx context.Context, snapshot *solver.Snapshot, o solver.Options) (solver.Decision, error) {
+	*s.got = o
+	return s.realAllocator.Allocate(ctx, snapshot, o)
+}

@@ -67,7 +67,7 @@ minutes() {
 		[.[].runs[]] as $runs | policies as $policies |
 		"| workload | nodes | " + ($policies | map("`\(.)`") | join(" | ")) + " |",
 		"|---|---|" + ($policies | map("---|") | add),
-		($runs | map(select(.nodes == 70 or .nodes == 130 or .nodes == 190)) |
+		($runs |
 			group_by([.trace, .seed, .nodes])[] | . as $group | .[0] |
 			"| \(.trace)\(if .trace | startswith("synthetic") then ", seed \(.seed)" else "" end) | \(.nodes) | " +
 			([$policies[] as $policy | $group[] | select(.policy == $policy) | .mean_total_s / 60 | tenth] | join(" | ")) + " |")' "$@"

@@ -121,7 +121,7 @@ func (m *totalTime) gradient(s *Snapshot) []float64 {
 		m.meanWeight += weight[i] / float64(jobs)
 		meanLargest += min(largest[i], pool) / float64(jobs)
 		if largest[i] > 1 {
-			exponents = append(exponents, math.Log(job.speedAt(largest[i]))/math.Log(largest[i]))
+			exponents = append(exponents, math.Log(speedOf(job, largest[i]))/math.Log(largest[i]))
 		}
 	}
 	m.exponent = min(max(median(exponents, math.Log2(2*DefaultDoublingEfficiency)), 0.05), 0.97)
@@ -150,12 +150,12 @@ func (m *totalTime) gradient(s *Snapshot) []float64 {
 		upTo := before + weight[i]
 		if pool > 0 {
 			nodes := min(max(share, smallest[i]), largest[i])
-			u := job.speedAt(nodes) / math.Pow(nodes, m.exponent)
+			u := speedOf(job, nodes) / math.Pow(nodes, m.exponent)
 			// 1 - (before/upTo)^p, without cancellation where there are many jobs.
 			left := -math.Expm1(m.power * math.Log1p(-weight[i]/upTo))
 			c[i] = upTo * math.Pow(left, 1/m.power) / (math.Pow(pool, m.exponent) * u)
 		}
-		c[i] = max(c[i], weight[i]/job.speedAt(largest[i]))
+		c[i] = max(c[i], weight[i]/speedOf(job, largest[i]))
 		before = upTo
 	}
 	return c
@@ -179,6 +179,18 @@ func (m *totalTime) saving(job *Job, c, speed float64) float64 {
 	return (c*min(m.cadence*speed, left) + m.weight(job)*max(0, m.cadence-left/speed)) / m.cadence
 }
 
+// leastSpeed is the lowest speed that the objective tells from others: below it the
+// quotients of the model leave the range of floating-point numbers.
+const leastSpeed = 1e-30
+
+// speedOf returns the job's speed on the given nodes, 0 on none.
+func speedOf(job *Job, nodes float64) float64 {
+	if nodes <= 0 {
+		return 0
+	}
+	return max(job.speedAt(nodes), leastSpeed)
+}
+
 // median returns the middle of the values, the mean of the two in the middle of an even
 // number, fallback of none. It sorts them.
 func median(values []float64, fallback float64) float64 {
@@ -199,9 +211,9 @@ func (m *totalTime) values(job *Job, c float64, sizes []int) []float64 {
 	values := make([]float64, len(sizes))
 	neverStarted := job.NeverStarted()
 	bonus := m.startBonus * m.meanWeight / m.payback
-	now := job.speedAt(float64(job.CurrentNodes))
+	now := speedOf(job, float64(job.CurrentNodes))
 	for n, k := range sizes {
-		speed := job.speedAt(float64(k))
+		speed := speedOf(job, float64(k))
 		if speed > 0 {
 			values[n] = m.saving(job, c, speed)
 		}

@@ -65,6 +65,9 @@ const (
 	// finished is the share of its demand from which on a job is done; the
 	// difference to 1 absorbs the rounding of sums of shares.
 	finished = 1 - 1e-12
+	// leastGain is the smallest gain or value of a size, as a share of the unit, that is
+	// not taken for 0: quotients of smaller ones leave the range of floating-point numbers.
+	leastGain = 1e-290
 )
 
 // errInfeasible is returned for a problem that admission cannot have made.
@@ -121,7 +124,7 @@ func (in *instance) convert(p *solver.Problem, i int) {
 		j.sizes[k] = int32(from.Sizes[k])
 		j.first[k] = from.FirstStepWork[k] / from.Demand
 		j.later[k] = from.StepWork[k] / from.Demand
-		if from.SizeValue != nil {
+		if from.SizeValue != nil && math.Abs(from.SizeValue[k]) > leastGain*in.unit {
 			j.cost[k] = -from.SizeValue[k] / in.unit
 		}
 	}
@@ -131,7 +134,7 @@ func (in *instance) convert(p *solver.Problem, i int) {
 		block := make([]float64, 2*in.steps+1)
 		j.gain, j.tail = block[:in.steps], block[in.steps:]
 		for t := in.steps - 1; t >= 0; t-- {
-			if from.Gain[t] > 0 {
+			if from.Gain[t] > leastGain*in.unit {
 				j.gain[t] = from.Gain[t] / in.unit
 			}
 			j.tail[t] = j.tail[t+1] + j.gain[t]

@@ -70,7 +70,8 @@ func TestSteps(t *testing.T) {
 			}
 		}
 	})
-	if !t.Failed() && overSubscribed == 0 {
+	// In short mode there are too few of them for that to be sure.
+	if !t.Failed() && overSubscribed == 0 && !testing.Short() {
 		t.Error("no snapshot needed an order at all")
 	}
 }

@@ -147,10 +147,11 @@ func (b *bundle) evaluate(c *clock, x []float64) (bound float64, found int, ok b
 }
 
 // minimise lowers L from the given prices until it is proven to be within precision of
-// the incumbent, nothing is gained any more, or time is up, and returns the least bound
+// the incumbent, nothing is gained any more, the clock's work reaches until, or time is
+// up, and returns the least bound
 // with its prices; +Inf if time was up before there was one. At times it offers the
 // prices for a plan; offer returns the incumbent and its value.
-func (b *bundle) minimise(c *clock, x []float64, offer func(x []float64) (plan, float64)) (float64, []float64) {
+func (b *bundle) minimise(c *clock, x []float64, until int, offer func(x []float64) (plan, float64)) (float64, []float64) {
 	incumbent, value := offer(nil)
 	b.addPlan(incumbent)
 	bound, _, ok := b.evaluate(c, x)
@@ -173,7 +174,7 @@ func (b *bundle) minimise(c *clock, x []float64, offer func(x []float64) (plan, 
 		}
 		x, smooth := b.settle(c, centre, mu, temperature)
 		here, found, ok := b.evaluate(c, x)
-		if !ok || c.ended {
+		if !ok || c.ended || c.past(until) {
 			break
 		}
 		promised := bound - smooth
@@ -189,14 +190,14 @@ func (b *bundle) minimise(c *clock, x []float64, offer func(x []float64) (plan, 
 				}
 			}
 		} else if found > 0 {
-			mu *= 1.3
+			mu *= 1.1
 		}
 		switch {
 		case found == 0 && promised <= 1e-13*b.in.scale && promised >= -1e-13*b.in.scale:
 			temperature = 0 // the master is exact, and has nothing more to offer
 		case found == 0:
 			temperature *= 0.16
-		case promised < blocks*temperature:
+		case promised < 0.25*blocks*temperature:
 			temperature *= 0.4
 		}
 	}

@@ -20,6 +20,9 @@ type clock struct {
 
 func newClock(ctx context.Context, every int) *clock { return &clock{ctx: ctx, every: every} }
 
+// past reports whether a count of work was reached, 0 being never.
+func (c *clock) past(until int) bool { return until > 0 && c.work > until }
+
 // up counts work and reports whether time is up.
 func (c *clock) up(work int) bool {
 	c.work += work

@@ -65,12 +65,12 @@ const (
 )
 
 // newCoreSearch prepares the search for solutions of the subproblem that was entered
-// last, those that lose less than limit, over at most so many columns a job. It returns nil
-// if there is too much to search.
-func newCoreSearch(c *clock, d *dual, prices []float64, limit float64, most int) *coreSearch {
+// last, those that lose less than limit. It returns nil if there is too much to search, or if
+// the clock's work reaches until, 0 for never.
+func newCoreSearch(c *clock, d *dual, prices []float64, limit float64, until int) *coreSearch {
 	in := d.in
 	lists, byUnit := make([][]column, len(in.finishing)), make([][]column, len(d.units))
-	var e enumerator
+	e := enumerator{until: until}
 	total := 0
 	for f := range in.finishing {
 		n := d.unitOf[f]
@@ -80,7 +80,7 @@ func newCoreSearch(c *clock, d *dual, prices []float64, limit float64, most int)
 			if c.up(len(u.active) * in.steps) {
 				return nil
 			}
-			plans, ok := e.list(c, &in.jobs[u.job], prices, u.allowed, phi, limit, most)
+			plans, ok := e.list(c, &in.jobs[u.job], prices, u.allowed, phi, limit, maxColumnsPerJob)
 			if !ok || len(plans) == 0 {
 				return nil
 			}
@@ -91,17 +91,20 @@ func newCoreSearch(c *clock, d *dual, prices []float64, limit float64, most int)
 		}
 		lists[f] = slices.Clone(byUnit[n])
 	}
-	return newCoreSearchOver(c, in, prices, lists, limit, nil)
+	return newCoreSearchOver(c, in, prices, lists, limit, nil, until)
 }
 
 // newCoreSearchOver prepares the search over the given columns of each finishing job,
 // by rising loss, at least one of each. The look-ahead starts from start, if that is not
-// nil. It returns nil if there is too much to search.
+// nil. It returns nil if there is too much to search, or if the clock's work reaches
+// until, 0 for never.
 func newCoreSearchOver(
-	c *clock, in *instance, prices []float64, lists [][]column, limit float64, start func(i, t, k int) float64,
+	c *clock, in *instance, prices []float64, lists [][]column, limit float64,
+	start func(i, t, k int) float64, until int,
 ) *coreSearch {
 	s := &coreSearch{
-		in: in, prices: prices, base: newPlan(in), free: make([]int, in.steps), limit: limit,
+		until: until,
+		in:    in, prices: prices, base: newPlan(in), free: make([]int, in.steps), limit: limit,
 		best: math.Inf(1), bestLink: -1, dropped: math.Inf(1),
 	}
 	used := make([]int, in.steps)
@@ -167,7 +170,7 @@ func (s *coreSearch) look(c *clock, start func(i, t, k int) float64) bool {
 		}
 		last[t] = last[t].trimmed()
 	}
-	s.ahead = newLookAhead(c, s.jobs, last, s.limit, start)
+	s.ahead = newLookAhead(c, s.jobs, last, s.limit, start, s.until)
 	return s.ahead != nil
 }
 
@@ -196,7 +199,7 @@ func (s *coreSearch) run(c *clock, width int) float64 {
 	for n := range s.jobs {
 		s.next.reset(steps)
 		for from := range s.now.size() {
-			if s.gaveUp = s.until > 0 && c.work > s.until; s.gaveUp || c.up(len(s.jobs[n].plans)*steps) {
+			if s.gaveUp = c.past(s.until); s.gaveUp || c.up(len(s.jobs[n].plans)*steps) {
 				return min(s.dropped, s.limit, slices.Min(s.now.bound))
 			}
 			s.expand(n, from, excess)

@@ -15,23 +15,32 @@ import (
 // prices per node leave tens of thousands. They go into the core search with the
 // losses that they have at the prices per node.
 
-// tieWork is the work spent on a better one among equals.
-const tieWork = 5_000_000
+const (
+	// bundleWork and leftWork are how many times the work that core searches had before
+	// goes into the prices per size, and into searching what is left at them, each
+	// besides sizesWork.
+	sizesWork  = 100_000_000
+	bundleWork = 8
+	leftWork   = 4
+	// tieWork is the work spent on a better one among equals.
+	tieWork = 5_000_000
+)
 
 // beamWidths are the widths of the core searches over what is left.
 func beamWidths() []int { return []int{2_000, 16_000, 64_000} }
 
 // decompose searches the root at prices per size, once and if there are not too many of
-// them. It returns false if it did not.
-func (s *search) decompose(c *clock, b *subproblem, bound float64) bool {
+// them, with some times the work that was spent before. It returns false if it did not.
+func (s *search) decompose(c *clock, b *subproblem, bound float64, before int) bool {
 	if !s.decomposable || b.order != 0 {
 		return false
 	}
 	s.decomposable = false
 	sizes := s.sizes
+	until := c.work + sizesWork + bundleWork*before
 	bundle := newBundle(sizes)
 	bundle.addColumns(s.dual, b.prices)
-	least, x := bundle.minimise(c, sizes.at(b.prices), func(x []float64) (plan, float64) {
+	least, x := bundle.minimise(c, sizes.at(b.prices), until, func(x []float64) (plan, float64) {
 		if x != nil {
 			s.offer(s.rollout.planAt(c, sizes.costAt(x)))
 		}
@@ -41,15 +50,20 @@ func (s *search) decompose(c *clock, b *subproblem, bound float64) bool {
 	if s.closed(b) || c.ended {
 		return true
 	}
-	s.searchLeft(c, b, bound, sizes, x, least)
+	s.searchLeft(c, b, bound, sizes, x, least, c.work+sizesWork+leftWork*before)
 	return true
 }
 
 // searchLeft searches the columns of the root that lose little at prices per size x,
 // where the bound is least, from cheap to thorough; bound is that at the prices of the
-// subproblem. Where the columns lose a share of what there is to lose together, so does
+// subproblem. It ends where the clock's work reaches until. Where the columns lose a share of what there is to lose together, so does
 // every better solution.
-func (s *search) searchLeft(c *clock, b *subproblem, bound float64, sizes *sizePrices, x []float64, least float64) {
+func (s *search) searchLeft(
+	c *clock, b *subproblem, bound float64, sizes *sizePrices, x []float64, least float64, until int,
+) {
+	if s.settled(b) {
+		until = min(until, c.work+tieWork)
+	}
 	width := beamWidths()
 	for limit := firstFraction * (least - s.value); ; limit *= 2 {
 		whole := limit >= least-s.value
@@ -58,12 +72,9 @@ func (s *search) searchLeft(c *clock, b *subproblem, bound float64, sizes *sizeP
 		if !ok {
 			return
 		}
-		core := newCoreSearchOver(c, s.in, b.prices, lists, bound-fixed-least+limit, s.startAt(b, sizes, x))
+		core := newCoreSearchOver(c, s.in, b.prices, lists, bound-fixed-least+limit, s.startAt(b, sizes, x), until)
 		if core == nil {
 			return
-		}
-		if s.settled(b) {
-			core.until = c.work + tieWork
 		}
 		loss := core.run(c, width[0])
 		for len(width) > 1 && core.dropped < min(core.limit, core.best) && !core.gaveUp && !c.ended {
@@ -111,7 +122,7 @@ func (s *search) left(c *clock, b *subproblem, sizes *sizePrices, x []float64, l
 	for f, i := range s.in.finishing {
 		class := sizes.classOf[f]
 		if byClass[class] == nil {
-			columns, ok := sizes.list(c, class, x, limit, maxColumnsPerJob)
+			columns, ok := sizes.list(c, class, x, limit, max(maxColumnsPerJob, maxColumns/len(s.in.finishing)))
 			if !ok {
 				return nil, 0, false
 			}

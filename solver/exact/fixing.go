@@ -39,6 +39,8 @@ type column struct {
 
 // enumerator lists the columns of jobs. It owns scratch memory.
 type enumerator struct {
+	// until is the clock's count of work at which listing is given up, 0 for never.
+	until   int
 	outlook outlook
 	// ahead[t] bounds what follows from step t on by the interval of the share.
 	ahead  [][]float64
@@ -69,7 +71,7 @@ func (e *enumerator) list(c *clock, j *job, prices []float64, allowed []uint64, 
 		e.lookAhead()
 		e.start(remaining, visitsPerColumn*remaining, true)
 	}
-	if e.remaining < 0 || e.visits < 0 || c.ended {
+	if e.remaining < 0 || e.visits < 0 || c.ended || c.past(e.until) {
 		return nil, false
 	}
 	found := slices.Clone(e.found)
@@ -138,7 +140,7 @@ func (e *enumerator) cost(t, k int) float64 {
 // share and have value.
 func (e *enumerator) extend(t int, share, value float64) {
 	steps := len(e.prices)
-	if e.visits--; e.remaining < 0 || e.visits < 0 || e.clock.up(len(e.j.sizes)) {
+	if e.visits--; e.remaining < 0 || e.visits < 0 || e.clock.up(len(e.j.sizes)) || e.clock.past(e.until) {
 		return
 	}
 	if t == steps {

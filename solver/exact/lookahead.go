@@ -68,8 +68,9 @@ type lookAhead struct {
 
 // newLookAhead prepares the look-ahead over the jobs, whose plans are by rising
 // loss; last[t] is D_t as a function of the excess nodes of all of them.
-// start, if not nil, is the u to start with, by job of the instance, step and size.
-func newLookAhead(c *clock, jobs []coreJob, last []series, limit float64, start func(i, t, k int) float64) *lookAhead {
+// start, if not nil, is the u to start with, by job of the instance, step and size. It
+// returns nil if time is up or the clock's work reaches until.
+func newLookAhead(c *clock, jobs []coreJob, last []series, limit float64, start func(i, t, k int) float64, until int) *lookAhead {
 	l := &lookAhead{
 		start: start, steps: len(last), limit: limit, jobs: jobs,
 		levels: make([][][]int32, len(jobs)), split: make([][][]float64, len(jobs)),
@@ -85,7 +86,7 @@ func newLookAhead(c *clock, jobs []coreJob, last []series, limit float64, start 
 		}
 		for t := range l.steps {
 			l.index(n, t)
-			if c.up(len(jobs[n].plans) * (1 + len(l.levels[n][t])/4)) {
+			if c.up(len(jobs[n].plans)*(1+len(l.levels[n][t])/4)) || c.past(until) {
 				return nil
 			}
 		}
@@ -96,7 +97,7 @@ func newLookAhead(c *clock, jobs []coreJob, last []series, limit float64, start 
 			l.keep(n)
 		}
 		l.after[n], l.rest[n] = l.behind(n), l.rest[n+1]+l.kept[n]
-		if c.up(l.width(n)) {
+		if c.up(l.width(n)) || c.past(until) {
 			return nil
 		}
 	}
@@ -170,7 +171,7 @@ func (l *lookAhead) sharpen(c *clock, until int) bool {
 		l.before[0][t] = series{at: []float64{0}}
 	}
 	for range maxSweeps {
-		if until > 0 && c.work > until {
+		if c.past(until) {
 			return true
 		}
 		bound := l.bound()

@@ -38,10 +38,6 @@ const largeInstance = 10_000
 // maxSubproblems bounds the subproblems of one search.
 const maxSubproblems = 20_000
 
-// columnsBeforeDecomposing bounds the columns of a job before the root is searched at
-// prices per size.
-const columnsBeforeDecomposing = 2_000
-
 // tiesOnly is the relative gap below which all that a search could still find is a
 // plan of the same objective that is preferred among equals. Within one subproblem that is
 // looked for, but no subproblem is opened for it.
@@ -230,26 +226,33 @@ func (s *search) explore(c *clock, b *subproblem) {
 // searchCore searches the columns of the subproblem, of which bound is the Lagrangian
 // bound at its prices, from cheap to thorough.
 func (s *search) searchCore(c *clock, b *subproblem, bound float64) {
-	until := c.work + s.workBeforeDecomposing()
+	before := s.workBeforeDecomposing()
+	until := 0
+	if s.decomposable {
+		until = c.work + before
+	}
 	limit, width, searched := firstFraction*(bound-s.value), firstWidth, false
 	for sharpen := false; !s.closed(b) && !c.ended; sharpen = true {
-		most := maxColumnsPerJob
-		if s.decomposable {
-			most = columnsBeforeDecomposing
+		core := newCoreSearch(c, s.dual, b.prices, limit, until)
+		if core == nil && c.past(until) {
+			until = 0
+			if s.decompose(c, b, bound, before) && s.settled(b) {
+				return
+			}
+			continue
 		}
-		core := newCoreSearch(c, s.dual, b.prices, limit, most)
 		if core == nil {
 			// Too much survives. Take on less, unless less was searched already.
-			if s.decompose(c, b, bound) && s.settled(b) || searched || limit < leastFraction*(bound-s.value) {
+			if searched || limit < leastFraction*(bound-s.value) {
+				if until > 0 {
+					s.decompose(c, b, bound, before)
+				}
 				return
 			}
 			limit /= 4
 			continue
 		}
 		searched = true
-		if s.decomposable {
-			core.until = until
-		}
 		if !core.prepare(c, sharpen, bound-b.bound) {
 			return
 		}
@@ -263,7 +266,8 @@ func (s *search) searchCore(c *clock, b *subproblem, bound float64) {
 		b.bound = min(b.bound, bound-least)
 		switch dropped := least < min(limit, core.best); {
 		case core.gaveUp:
-			if s.decompose(c, b, bound) && s.settled(b) {
+			until = 0
+			if s.decompose(c, b, bound, before) && s.settled(b) {
 				return
 			}
 		case !dropped && (found || whole):
@@ -275,7 +279,10 @@ func (s *search) searchCore(c *clock, b *subproblem, bound float64) {
 			limit *= 2
 		case width < lastWidth:
 			width *= widening
-		case !s.decompose(c, b, bound):
+		default:
+			if until > 0 {
+				s.decompose(c, b, bound, before)
+			}
 			return
 		}
 		limit = min(limit, bound-s.value)

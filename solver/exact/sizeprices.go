@@ -82,7 +82,11 @@ func newSizePrices(in *instance) *sizePrices {
 
 // work estimates the operations of one evaluation of L.
 func (s *sizePrices) work() int {
-	return len(s.jobs)*s.in.steps*s.stride*followCells + 8*s.in.size()
+	cells := followCells
+	if s.in.steps > longHorizon {
+		cells = longFollowCells
+	}
+	return len(s.first)*s.in.steps*s.stride*cells + 8*s.in.size()
 }
 
 // similar reports whether two jobs differ at most in their first step.

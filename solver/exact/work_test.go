@@ -1,0 +1,55 @@
+package exact_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/exact"
+)
+
+// midTrace draws a snapshot like those that a cluster's trace leads to: a score of jobs
+// of the default sizes on a pool of 90 or 130 nodes, some about to finish, two that take
+// long, and a batch of nearly equal ones.
+func midTrace(seed uint64) *solver.Problem {
+	r := rand.New(rand.NewPCG(seed, 1))
+	s := &solver.Snapshot{TotalNodes: []int{90, 130}[seed%2], Horizon: solver.DefaultHorizon()}
+	for i := range 20 + int(seed%3) {
+		eta := 7000 + r.IntN(600) // of a batch
+		switch {
+		case i < 2:
+			eta = 25_000 + r.IntN(50_000)
+		case i < 10:
+			eta = 300 + r.IntN(6000)
+		}
+		job := solver.NewJob(fmt.Sprint(i), time.Duration(eta)*time.Second)
+		if i > 2 {
+			job.CurrentNodes = 4 << r.IntN(3)
+		}
+		s.Jobs = append(s.Jobs, job)
+	}
+	return solver.NewProblem(s, solver.AdmissionFIFO)
+}
+
+// TestWorkOfAProof bounds what proofs of everyday snapshots may cost, counted in
+// questions about time, each after the same work: the hardest took 144 when this was
+// written, most take a few dozens.
+func TestWorkOfAProof(t *testing.T) {
+	total, most := 0, 0
+	for seed := range uint64(60) {
+		ctx := &countdown{Context: context.Background(), left: 2_000}
+		p := midTrace(seed)
+		result, err := exact.New().Solve(ctx, p, solver.SolveOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if objective := checked(t, p, result); result.Limit != solver.LimitNone {
+			t.Errorf("seed %d: limit %s, gap %g", seed, result.Limit, solver.RelativeGap(objective, result.Bound))
+		}
+		total, most = total+ctx.asked, max(most, ctx.asked)
+	}
+	t.Logf("%d questions, at most %d of one proof", total, most)
+}

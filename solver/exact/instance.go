@@ -124,8 +124,11 @@ func (in *instance) convert(p *solver.Problem, i int) {
 		j.sizes[k] = int32(from.Sizes[k])
 		j.first[k] = from.FirstStepWork[k] / from.Demand
 		j.later[k] = from.StepWork[k] / from.Demand
-		if from.SizeValue != nil && math.Abs(from.SizeValue[k]) > leastGain*in.unit {
-			j.cost[k] = -from.SizeValue[k] / in.unit
+		if from.SizeValue == nil {
+			continue
+		}
+		if value := from.SizeValue[k]; math.Abs(value) > leastGain*in.unit {
+			j.cost[k] = -value / in.unit
 		}
 	}
 	if i > 0 && slices.Equal(from.Gain, p.Jobs[i-1].Gain) {

@@ -63,6 +63,24 @@ func (in *instance) order(p plan) {
 	}
 }
 
+// trim takes nodes that bring nothing from the finishing jobs in later steps, such as
+// those beyond what finishes a job.
+func (in *instance) trim(p plan) {
+	for _, i := range in.finishing {
+		j := &in.jobs[i]
+		value := j.value(p[i])
+		for t := 1; t < in.steps; t++ {
+			held := p[i][t]
+			for k := range held {
+				if p[i][t] = k; j.value(p[i]) >= value {
+					break
+				}
+				p[i][t] = held
+			}
+		}
+	}
+}
+
 // equals reports whether two jobs are equal to the search.
 func (j *job) equals(other *job) bool {
 	return slices.Equal(j.sizes, other.sizes) && slices.Equal(j.later, other.later) && slices.Equal(j.first, other.first) &&

@@ -81,6 +81,7 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 		bound, limit = search.run(c)
 	}
 	if limit != solver.LimitTime {
+		in.trim(search.incumbent)
 		in.order(search.incumbent)
 	}
 	result := solver.Result{

@@ -313,6 +313,7 @@ func TestPlansAreLegalAndKeepTheQueueOrder(t *testing.T) {
 			nodes := plan[n][0]
 			idle -= nodes
 			switch job := &p.Jobs[n]; {
+			case job.SmallestTrainingSize() > p.Capacity[0]: // It never fits, and blocks nobody.
 			case !job.Queued():
 				preempted = preempted || nodes == 0
 			case nodes == 0:
@@ -391,5 +392,24 @@ func BenchmarkSolve(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// TestNeverFittingBlocksNobody checks that a job which exceeds the whole pool does not
+// stop the queue, whichever admission lets it in.
+func TestNeverFittingBlocksNobody(t *testing.T) {
+	for _, admission := range solver.Admissions() {
+		for _, s := range []*solver.Snapshot{
+			snapshot(8, sized(queued(), 16), sized(queued(), 4)),                           // idle nodes
+			snapshot(8, sized(queued(), 16), running(8, time.Hour), sized(queued(), 1, 2)), // room to be made
+			snapshot(8, sized(running(16, time.Hour), 16), sized(queued(), 4)),             // a pool that shrank
+		} {
+			p, plan := solve(t, s, admission)
+			last := len(s.Jobs) - 1
+			n := slices.IndexFunc(p.Jobs, func(j solver.AdmittedJob) bool { return j.Index == last })
+			if n < 0 || plan[n][0] == 0 {
+				t.Errorf("%s: the job behind one that never fits gets nothing: %v", admission, plan)
+			}
+		}
 	}
 }

@@ -14,16 +14,21 @@ type moment struct {
 	nodes []int
 	// idle is what the pool has left, negative while the pool is too small.
 	idle int
-	// queue are the jobs that wait for nodes, in order.
+	// queue are the jobs that wait for nodes, in order, without those that exceed the
+	// pool.
 	queue []int
 }
 
 // newMoment brings every running job to a legal size: the largest that is not
 // above what it holds, or its smallest where it holds less than that.
 func newMoment(p *solver.Problem) *moment {
-	m := &moment{jobs: p.Jobs, nodes: make([]int, len(p.Jobs)), idle: slices.Min(p.Capacity)}
+	pool := slices.Min(p.Capacity)
+	m := &moment{jobs: p.Jobs, nodes: make([]int, len(p.Jobs)), idle: pool}
 	for i := range p.Jobs {
 		job := &p.Jobs[i]
+		if job.SmallestTrainingSize() > pool && (job.Queued() || job.Sizes[0] == 0) {
+			continue // It gets nothing, and blocks nobody.
+		}
 		if job.Queued() {
 			m.queue = append(m.queue, i)
 			continue

@@ -38,7 +38,7 @@ const (
 // each.
 type TotalTimeOptions struct {
 	// Fairness scales the weight of the jobs still to come, F: the larger, the nearer to
-	// equal shares; 0 expects none, as heSRPT does. At least 0.
+	// equal shares; 0 expects none, as heSRPT does. 0 to MaxFactor.
 	Fairness *float64
 	// Aging is the time without nodes after which a job counts twice, A; 0 is off.
 	Aging *time.Duration
@@ -48,7 +48,7 @@ type TotalTimeOptions struct {
 	// Payback is the time that a change is paid back over, L. More than 0.
 	Payback *time.Duration
 	// PausePriceFactor is what taking all nodes from a running job costs, in rescale
-	// prices. At least 0.
+	// prices. 0 to MaxFactor.
 	PausePriceFactor *float64
 	// StartBonus is what starting a job that never had nodes is worth beyond its share,
 	// in job-seconds of an average job, under AdmissionOptimized. At least 0.
@@ -236,25 +236,32 @@ func (m *totalTime) values(job *Job, c float64, sizes []int) []float64 {
 	return values
 }
 
+// Limits of TotalTimeOptions, beyond which sums of values would lose their digits.
+const (
+	MaxFactor        = 1e6                  // fairness, price of a pause
+	MaxTotalTimeSpan = 365 * 24 * time.Hour // every duration
+	MinTotalTimeSpan = time.Second          // payback, and aging that is not off
+)
+
 // validate reports the bad parameters.
 func (o *TotalTimeOptions) validate(bad *violations) {
-	for _, share := range []struct {
-		name  string
-		value *float64
-	}{{"fairness", o.Fairness}, {"pause_price_factor", o.PausePriceFactor}} {
-		if v := share.value; v != nil && !(*v >= 0 && *v <= MaxWeight) {
-			bad.addf("total_time."+share.name, "is %v; want 0 to %g", *v, float64(MaxWeight))
+	factor := func(name string, v *float64) {
+		if v != nil && !(*v >= 0 && *v <= MaxFactor) {
+			bad.addf("total_time."+name, "is %v; want 0 to %g", *v, float64(MaxFactor))
 		}
 	}
-	for _, duration := range []struct {
-		name  string
-		value *time.Duration
-	}{{"aging", o.Aging}, {"rescale_price", o.RescalePrice}, {"start_bonus", o.StartBonus}, {"cadence", o.Cadence}} {
-		if v := duration.value; v != nil && *v < 0 {
-			bad.addf("total_time."+duration.name, "is %v; want at least 0", *v)
+	span := func(name string, v *time.Duration, least time.Duration) {
+		if v != nil && (*v < least || *v > MaxTotalTimeSpan) {
+			bad.addf("total_time."+name, "is %v; want %v to %v", *v, least, MaxTotalTimeSpan)
 		}
 	}
-	if v := o.Payback; v != nil && *v <= 0 {
-		bad.addf("total_time.payback", "is %v; want more than 0", *v)
+	factor("fairness", o.Fairness)
+	factor("pause_price_factor", o.PausePriceFactor)
+	if v := o.Aging; v != nil && *v != 0 {
+		span("aging", v, MinTotalTimeSpan)
 	}
+	span("rescale_price", o.RescalePrice, 0)
+	span("payback", o.Payback, MinTotalTimeSpan)
+	span("start_bonus", o.StartBonus, 0)
+	span("cadence", o.Cadence, 0)
 }

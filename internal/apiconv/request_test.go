@@ -225,7 +225,7 @@ func TestFromAllocateRequestReportsBadField(t *testing.T) {
 			}
 		}), []string{
 			"options.total_time.start_bonus", "options.total_time.fairness", "options.total_time.pause_price_factor",
-			"options.total_time.aging", "options.total_time.rescale_price", "options.total_time.cadence", "options.total_time.payback",
+			"options.total_time.aging", "options.total_time.rescale_price", "options.total_time.payback", "options.total_time.cadence",
 		}},
 		"total time in the paper's formulation": {onOptions(func(o *options) {
 			o.Objective, o.Formulation = elastallocv1.Objective_OBJECTIVE_TOTAL_TIME, elastallocv1.Formulation_FORMULATION_PAPER

@@ -37,6 +37,9 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
+// noEffect is a difference of objectives that matters to nobody.
+const noEffect = 1e-12
+
 // minScale is the smallest scale of the objective, as a share of what it could be,
 // that ties are told apart at.
 const minScale = 1e-8
@@ -100,8 +103,11 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 	p.ReleaseFinished(result.Plan)
 	objective := p.Objective(result.Plan)
 	result.Bound = in.objectiveBound(bound)
-	if result.Bound < objective+4*noise*in.scale*in.unit {
-		result.Bound = objective // they differ by rounding only
+	// They may differ by rounding only, unless sizes that nobody wants are worth so much
+	// less than nothing that no digit of the objective is left.
+	rounding := 4 * noise * in.magnitude * in.unit
+	if result.Bound < objective || result.Bound < objective+rounding && rounding <= max(noEffect, solver.OptimalGap*math.Abs(objective)) {
+		result.Bound = objective
 	}
 	return result, nil
 }
@@ -157,7 +163,8 @@ func (s *Solver) Bound(ctx context.Context, p *solver.Problem) float64 {
 }
 
 // objectiveBound turns a bound in the units of the search into one on the
-// objective, which exceeds a plan's value in the search by its tie cost.
+// objective, which exceeds a plan's value in the search by its tie cost and the rounding
+// of the sums that the bound is made of.
 func (in *instance) objectiveBound(bound float64) float64 {
-	return max(in.least, min(bound+in.tieTotal, in.most)) * in.unit
+	return max(in.least, min(bound+in.tieTotal, in.most)+noise*in.magnitude) * in.unit
 }

@@ -51,12 +51,30 @@ func (h *hostile) snapshot() *solver.Snapshot {
 		job.Weight = new([]float64{0, 1, 1e-30, 1e-9, 1e9, solver.MaxWeight}[h.below(6)])
 		job.CurrentNodes = []int{0, 1, 3, 16, math.MaxInt32}[h.below(5)]
 		job.RescaleDelay = []time.Duration{0, 15 * time.Second, math.MaxInt64}[h.below(3)]
+		if job.RescaleDelay == 0 {
+			job.RestartTime = []time.Duration{0, time.Minute, math.MaxInt64}[h.below(3)]
+		}
+		job.TrainingTime, job.WaitingTime = time.Duration(h.below(2)), []time.Duration{0, math.MaxInt64}[h.below(2)]
 		for range 1 + h.below(3)*h.below(20) {
 			job.ID = string(binary.AppendUvarint([]byte{'j'}, uint64(len(s.Jobs))))
 			s.Jobs = append(s.Jobs, job)
 		}
 	}
 	return s
+}
+
+// options draws an objective, with parameters of every magnitude, and an admission.
+func (h *hostile) options() solver.Options {
+	factors := []float64{0, 1e-30, 1, solver.MaxFactor}
+	spans := []time.Duration{0, solver.MinTotalTimeSpan, time.Hour, solver.MaxTotalTimeSpan}
+	return solver.Options{
+		Objective: []solver.Objective{solver.ObjectiveProgress, solver.ObjectiveTotalTime}[h.below(2)],
+		TotalTime: solver.TotalTimeOptions{
+			Fairness: &factors[h.below(4)], Aging: &spans[h.below(4)], RescalePrice: &spans[h.below(4)],
+			Payback: &spans[1+h.below(3)], PausePriceFactor: &factors[h.below(4)], StartBonus: &spans[h.below(4)],
+		},
+		Admission: solver.Admissions()[h.below(4)],
+	}
 }
 
 // FuzzHostileNumbers checks that whatever a valid snapshot holds, there is a legal
@@ -71,16 +89,16 @@ func FuzzHostileNumbers(f *testing.F) {
 		if bad := s.Validate(solver.DefaultMaxJobs); len(bad) > 0 {
 			t.Fatalf("not a valid snapshot: %v", bad)
 		}
-		p := solver.NewProblem(s, admissions[h.below(3)])
+		p := solver.NewProblemFor(s, h.options())
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 		defer cancel()
 		result, err := exact.New().Solve(ctx, p, solver.SolveOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		checked(t, p, result)
-		if bound := exact.New().Bound(ctx, p); math.IsNaN(bound) || math.IsInf(bound, 0) || bound < p.Objective(result.Plan)*(1-1e-12) {
-			t.Fatalf("bound %v, objective %v", bound, p.Objective(result.Plan))
+		objective := checked(t, p, result)
+		if bound := exact.New().Bound(ctx, p); math.IsNaN(bound) || math.IsInf(bound, 0) || bound < objective-1e-12*math.Abs(objective) {
+			t.Fatalf("bound %v, objective %v", bound, objective)
 		}
 	})
 }

@@ -36,6 +36,9 @@ type instance struct {
 	// least is the value of the plan of smallest sizes, most a crude upper bound on
 	// the objective, and scale the magnitude of what is summed up in it.
 	least, most, scale float64
+	// magnitude is that of all values of sizes together, of those as well that are worth so
+	// much less than nothing that nobody wants them. It bounds the rounding of sums.
+	magnitude float64
 	// tieUnit and tieTotal are the tie cost of one node and the most that all tie
 	// costs can come to.
 	tieUnit, tieTotal float64
@@ -189,6 +192,7 @@ func (in *instance) estimate(c *clock) {
 		served := j.progress(j.first[0], j.later[0])
 		in.least += served - j.cost[0]
 		in.scale += served + math.Abs(j.cost[0])
+		in.magnitude += max(math.Abs(slices.Min(j.cost)), math.Abs(slices.Max(j.cost)))
 		gain := j.progress(slices.Max(j.first), slices.Max(j.later)) - served + max(0, j.cost[0]-slices.Min(j.cost))
 		perNode := 0.0
 		for k := 1; k < len(j.sizes); k++ {
@@ -216,6 +220,7 @@ func (in *instance) estimate(c *clock) {
 	}
 	in.most = in.least + gained + noise*(in.scale+gained)
 	in.scale += gained
+	in.magnitude += in.scale
 }
 
 // progress returns the value of a job that serves the given shares in the first and

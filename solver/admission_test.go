@@ -179,3 +179,28 @@ func TestNeverFittingBlocksNobody(t *testing.T) {
 		}
 	}
 }
+
+// TestStartFirstProperties holds of random snapshots: those that must start are new and
+// fit the pool together; no new job is passed over but one that never fits; and the first
+// that may wait does not fit beside those that must start.
+func TestStartFirstProperties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := solvertest.SnapshotsWithin(solvertest.Limits{Jobs: 9, Steps: 2, Sizes: 3, Nodes: 20}).Draw(t, "snapshot")
+		mustStart, first := 0, 0 // nodes, and those that the first new job left out needs
+		for _, job := range solver.NewProblem(s, solver.AdmissionStartFirst).Jobs {
+			of := &s.Jobs[job.Index]
+			smallest := of.LegalSizes()[0]
+			switch {
+			case job.Sizes[0] > 0 && (!of.NeverStarted() || first > 0):
+				t.Fatalf("job %d must hold nodes: %+v", job.Index, of)
+			case job.Sizes[0] > 0:
+				mustStart += smallest
+			case of.NeverStarted() && smallest <= s.TotalNodes && first == 0:
+				first = smallest
+			}
+		}
+		if mustStart > s.TotalNodes || first > 0 && mustStart+first <= s.TotalNodes {
+			t.Fatalf("new jobs must hold %d of %d nodes, and the first left out needs %d", mustStart, s.TotalNodes, first)
+		}
+	})
+}

@@ -126,3 +126,29 @@ func TestEveryLegalSizeTrains(t *testing.T) {
 		}
 	})
 }
+
+// TestDemand checks what a remaining ETA on several nodes means on one.
+func TestDemand(t *testing.T) {
+	table := solver.Job{RemainingETA: time.Hour, AllowedNodes: []int{2, 8}, MaxNodes: 8, MinNodes: 2, Scaling: solver.Scaling{Speeds: []float64{2, 6}}}
+	curve := solver.NewJob("", time.Hour)
+	for _, test := range []struct {
+		name     string
+		job      solver.Job
+		etaNodes int
+		want     float64 // hours on one node
+	}{
+		{"unset", curve, 0, 1},
+		{"one node", curve, 1, 1},
+		{"eight nodes of a curve", curve, 8, 4.096},
+		{"three nodes, which are no legal size", curve, 3, math.Pow(3, 1+math.Log2(0.8))},
+		{"unset beside a table that begins at two", table, 0, 1},
+		{"a size of the table", table, 8, 6},
+		{"the middle of two sizes, in logarithms", table, 4, math.Sqrt(2 * 6)},
+	} {
+		job := test.job
+		job.ETANodes = test.etaNodes
+		if got := job.Demand() / 3600; math.Abs(got-test.want) > 1e-12*test.want {
+			t.Errorf("%s: the demand is %v h; want %v", test.name, got, test.want)
+		}
+	}
+}

@@ -21,7 +21,8 @@ type options struct {
 		Formulation string        `json:"formulation,omitempty" usage:"Model for cbc and highs: one-hot or paper"`
 		Budget      time.Duration `json:"budget,omitempty" usage:"Decision budget; 0 leaves that of the request, 900ms by default"`
 		Gap         float64       `json:"gap,omitempty" usage:"Stop once proven within this share of the optimum"`
-		Admission   string        `json:"admission,omitempty" usage:"Who gets nodes when the minimums do not all fit: fifo, optimized or preemptive"`
+		Objective   string        `json:"objective,omitempty" usage:"What is maximised: progress or total-time"`
+		Admission   string        `json:"admission,omitempty" usage:"Who gets nodes when the minimums do not all fit: fifo, optimized, preemptive or start-first"`
 		Plan        bool          `json:"plan,omitempty" usage:"Also return the plan over the horizon"`
 	} `json:"solve"`
 }
@@ -43,6 +44,7 @@ func (o *options) apply(request *elastallocv1.AllocateRequest) error {
 	return errors.Join(
 		setEnum(&to.Backend, "solve.backend", from.Backend),
 		setEnum(&to.Formulation, "solve.formulation", from.Formulation),
+		setEnum(&to.Objective, "solve.objective", from.Objective),
 		setEnum(&to.Admission, "solve.admission", from.Admission),
 	)
 }

@@ -213,7 +213,7 @@ func (b *bundle) settle(c *clock, centre []float64, mu, temperature float64) ([]
 	value, smooth := b.master(x, centre, mu, temperature, true)
 	rows := len(b.used)
 	for range bundleSteps {
-		decrement := 0.0
+		var decrement float64
 		if rows <= denseRows {
 			c.up(rows*rows*rows/4 + 20*rows*rows)
 			decrement = b.direction()

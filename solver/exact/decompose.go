@@ -32,6 +32,9 @@ func beamWidths() []int { return []int{2_000, 16_000, 64_000} }
 // decompose searches the root at prices per size, once and if there are not too many of
 // them, with some times the work that was spent before. It returns false if it did not.
 func (s *search) decompose(c *clock, b *subproblem, bound float64, before int) bool {
+	if s.decomposable && before == 0 {
+		before = s.workBeforeDecomposing()
+	}
 	if !s.decomposable || b.order != 0 {
 		return false
 	}

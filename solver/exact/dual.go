@@ -53,6 +53,8 @@ type subproblem struct {
 	// prices and temperature are where the dual search starts.
 	prices      []float64
 	temperature float64
+	// trust, if not 0, is the factor by which a price may change in one round.
+	trust float64
 	// bound is at least the objective of every plan in the subproblem.
 	bound float64
 	// order tells subproblems of equal bound apart.
@@ -219,11 +221,11 @@ func (d *dual) bestColumn(u *unit, prices []float64) (column int, net float64) {
 // unit returns the unit of the f-th finishing job.
 func (d *dual) unit(f int) *unit { return &d.units[d.unitOf[f]] }
 
-// bound returns L(prices) over the subproblem. Every unit is priced; plans that beat
+// bound returns L(prices) over the subproblem entered last. Every unit is priced; plans that beat
 // its columns become columns, and the number of jobs they are for is returned. The bound is
 // -Inf if some job has no plan in the subproblem, and +Inf if time was up before it was
 // known.
-func (d *dual) bound(c *clock, b *subproblem, prices []float64) (bound float64, found int) {
+func (d *dual) bound(c *clock, prices []float64) (bound float64, found int) {
 	for t, price := range prices {
 		net, _ := d.curves[t].at(price)
 		bound += float64(d.in.capacity[t])*price + net
@@ -257,14 +259,14 @@ func (d *dual) minimise(c *clock, b *subproblem, enough float64) (bound float64,
 		at[t] = min(max(at[t], 1e-9*d.caps[t]), 0.5*d.caps[t])
 	}
 	prices = slices.Clone(at)
-	bound, _ = d.bound(c, b, at)
+	bound, _ = d.bound(c, at)
 	temperature, last := b.temperature*average, lastTemperature*average
 	if average == 0 || c.ended {
 		return bound, prices
 	}
 	for rounds := 0; bound > enough && !c.ended && rounds < maxRounds; rounds++ {
-		d.settle(c, at, temperature)
-		value, found := d.bound(c, b, at)
+		d.settle(c, at, temperature, b.trust)
+		value, found := d.bound(c, at)
 		gain := bound - value
 		if gain > 0 {
 			bound = value
@@ -280,13 +282,13 @@ func (d *dual) minimise(c *clock, b *subproblem, enough float64) (bound float64,
 		}
 		temperature = max(last, temperature*cooling)
 	}
-	d.dropIdlePrices(c, b, &bound, prices)
+	d.dropIdlePrices(c, &bound, prices)
 	return bound, prices
 }
 
 // dropIdlePrices sets the prices that only the barrier keeps above 0 to 0 where
 // that does not raise the bound.
-func (d *dual) dropIdlePrices(c *clock, b *subproblem, bound *float64, prices []float64) {
+func (d *dual) dropIdlePrices(c *clock, bound *float64, prices []float64) {
 	largest := 0.0
 	for _, price := range prices {
 		largest = max(largest, price)
@@ -301,7 +303,7 @@ func (d *dual) dropIdlePrices(c *clock, b *subproblem, bound *float64, prices []
 	if !changed {
 		return
 	}
-	if value, _ := d.bound(c, b, trial); value <= *bound {
+	if value, _ := d.bound(c, trial); value <= *bound {
 		*bound = value
 		copy(prices, trial)
 	}
@@ -309,8 +311,9 @@ func (d *dual) dropIdlePrices(c *clock, b *subproblem, bound *float64, prices []
 
 // settle moves prices to the minimum of the smoothed master at the temperature, or
 // towards it until time is up.
-func (d *dual) settle(c *clock, prices []float64, temperature float64) {
+func (d *dual) settle(c *clock, prices []float64, temperature, trust float64) {
 	n := &d.newton
+	copy(n.centre, prices)
 	value := d.smooth(c, prices, temperature)
 	for range newtonSteps {
 		decrement := n.direction()
@@ -326,6 +329,14 @@ func (d *dual) settle(c *clock, prices []float64, temperature float64) {
 			} else if move > 0 {
 				step = min(step, 0.9*(d.caps[t]-prices[t])/move)
 			}
+			if trust > 0 && move < 0 {
+				step = min(step, (prices[t]-n.centre[t]/trust)/-move)
+			} else if trust > 0 && move > 0 {
+				step = min(step, (n.centre[t]*trust-prices[t])/move)
+			}
+		}
+		if step <= 1e-6 {
+			return
 		}
 		copy(n.origin, prices)
 		improved := false

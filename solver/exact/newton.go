@@ -11,6 +11,7 @@ type newton struct {
 	factor   []float64
 	move     []float64 // Newton's step
 	origin   []float64 // where a line search starts
+	centre   []float64 // where a round starts
 	mean     []float64 // scratch: a job's expected nodes per step
 }
 
@@ -22,6 +23,7 @@ func newNewton(steps int) newton {
 		factor:   make([]float64, steps*steps),
 		move:     make([]float64, steps),
 		origin:   make([]float64, steps),
+		centre:   make([]float64, steps),
 		mean:     make([]float64, steps),
 	}
 }

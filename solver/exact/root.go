@@ -18,7 +18,9 @@ const (
 	minSampled = 400
 	// sampledTemperature is where the search starts from a sample's prices, or from a
 	// hint.
-	sampledTemperature = 1e-2
+	sampledTemperature = 1e-3
+	// sampledTrust is the factor by which prices may then change in one round.
+	sampledTrust = 1.1
 )
 
 // newRoot returns the subproblem without restrictions. Its prices are the hint, if
@@ -38,7 +40,7 @@ func newRoot(c *clock, in *instance, hint []float64) *subproblem {
 		}
 	}
 	if hint != nil {
-		b.prices, b.temperature = hint, sampledTemperature
+		b.prices, b.temperature, b.trust = hint, sampledTemperature, sampledTrust
 		return b
 	}
 	b.prices = averagePrices(c, in)
@@ -48,7 +50,7 @@ func newRoot(c *clock, in *instance, hint []float64) *subproblem {
 	sample := in.sample()
 	if root, d := newRoot(c, sample, nil), newDual(c, sample); !c.ended {
 		_, b.prices = d.minimise(c, root, math.Inf(-1))
-		b.temperature = sampledTemperature
+		b.temperature, b.trust = sampledTemperature, sampledTrust
 	}
 	return b
 }

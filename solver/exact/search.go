@@ -178,8 +178,7 @@ func (s *search) plan() {
 		s.rollout = nil
 		return
 	}
-	s.sizes = newSizePrices(s.in)
-	s.decomposable = s.sizes.work() <= maxBundleWork
+	s.decomposable = true
 }
 
 // bound returns an upper bound on the value of every plan.
@@ -226,15 +225,19 @@ func (s *search) explore(c *clock, b *subproblem) {
 // searchCore searches the columns of the subproblem, of which bound is the Lagrangian
 // bound at its prices, from cheap to thorough.
 func (s *search) searchCore(c *clock, b *subproblem, bound float64) {
-	before := s.workBeforeDecomposing()
-	until := 0
+	before, until := 0, 0
 	if s.decomposable {
-		until = c.work + before
+		until = c.work + easyWork
 	}
-	limit, width, searched := firstFraction*(bound-s.value), firstWidth, false
+	limit, width, searched := s.firstLimit(c, b.prices, bound-s.value), firstWidth, false
 	for sharpen := false; !s.closed(b) && !c.ended; sharpen = true {
 		core := newCoreSearch(c, s.dual, b.prices, limit, until)
 		if core == nil && c.past(until) {
+			if before == 0 {
+				before = s.workBeforeDecomposing()
+				until = c.work + before
+				continue
+			}
 			until = 0
 			if s.decompose(c, b, bound, before) && s.settled(b) {
 				return
@@ -265,6 +268,9 @@ func (s *search) searchCore(c *clock, b *subproblem, bound float64) {
 		}
 		b.bound = min(b.bound, bound-least)
 		switch dropped := least < min(limit, core.best); {
+		case core.gaveUp && before == 0:
+			before = s.workBeforeDecomposing()
+			until = c.work + before
 		case core.gaveUp:
 			until = 0
 			if s.decompose(c, b, bound, before) && s.settled(b) {
@@ -289,14 +295,48 @@ func (s *search) searchCore(c *clock, b *subproblem, bound float64) {
 	}
 }
 
+// firstLimit returns the loss that the first core search takes on: a small share of the
+// gap, or the one of firstRegrets columns, if that is less. With many jobs even a small
+// share of the gap to a first plan is far more than the best one loses.
+func (s *search) firstLimit(c *clock, prices []float64, gap float64) float64 {
+	var losses []float64
+	for n := range s.dual.units {
+		u := &s.dual.units[n]
+		set := &s.dual.columns[u.class]
+		best, net := s.dual.bestColumn(u, prices)
+		for _, m := range u.active {
+			if loss := net - set.net(m, prices); int(m) != best && loss < firstFraction*gap {
+				losses = append(losses, loss)
+			}
+		}
+		if c.up(2 * len(u.active) * len(prices)) {
+			break
+		}
+	}
+	if len(losses) <= firstRegrets {
+		return firstFraction * gap
+	}
+	slices.Sort(losses)
+	return max(losses[firstRegrets], leastFraction*gap)
+}
+
+const (
+	// easyWork is the work in which most instances are solved, before anything is made
+	// ready for the others.
+	easyWork = 2_000_000
+	// neverDecomposing is more work than there is.
+	neverDecomposing = 1 << 60
+)
+
 // workBeforeDecomposing is the work of core searches before the root is searched at
 // prices per size: about as much as that takes.
 func (s *search) workBeforeDecomposing() int {
-	if !s.decomposable {
-		return 0
+	if s.sizes = newSizePrices(s.in); s.sizes.work() > maxBundleWork {
+		s.decomposable = false
+		return neverDecomposing
 	}
 	n := min(s.sizes.prices, denseRows)
-	return 2_000_000 + 20*n*n*n + 20*s.sizes.work()
+	return easyWork + 20*n*n*n + 20*s.sizes.work()
 }
 
 // branch splits a subproblem in two. It returns false if it allows one plan only.

@@ -69,7 +69,7 @@ func fit(s *Snapshot, holds []bool, free int, kind func(*Job) bool) (left int, a
 		if !kind(job) {
 			continue
 		}
-		smallest := job.LegalSizes()[0]
+		smallest := job.smallestSize()
 		if smallest > s.TotalNodes {
 			continue
 		}

@@ -2,6 +2,7 @@ package solver
 
 import (
 	"math"
+	"math/bits"
 	"slices"
 	"sort"
 	"time"
@@ -171,7 +172,19 @@ func (j *Job) Queued() bool { return j.CurrentNodes == 0 }
 func (j *Job) NeverStarted() bool { return j.CurrentNodes == 0 && j.TrainingTime == 0 }
 
 // fits reports whether a pool of the given nodes can hold the job at all.
-func (j *Job) fits(pool int) bool { return j.LegalSizes()[0] <= pool }
+func (j *Job) fits(pool int) bool { return j.smallestSize() <= pool }
+
+// smallestSize returns the first of LegalSizes of a valid job.
+func (j *Job) smallestSize() int {
+	if j.AllowedNodes == nil && j.MinNodes == j.MaxNodes {
+		return j.MinNodes
+	}
+	if j.AllowedNodes == nil {
+		return 1 << bits.Len(uint(j.MinNodes-1))
+	}
+	first, _ := slices.BinarySearch(j.AllowedNodes, j.MinNodes)
+	return j.AllowedNodes[first]
+}
 
 // Demand returns the run time left on exactly one node in seconds, the paper's d_i.
 func (j *Job) Demand() float64 {

@@ -152,3 +152,21 @@ func TestDemand(t *testing.T) {
 		}
 	}
 }
+
+// TestAdmissionTakesTheSmallestSize ties the size that admission reckons with to the
+// first of the legal ones: a job is admitted where exactly that fits, and not below.
+func TestAdmissionTakesTheSmallestSize(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := solvertest.Snapshots().Draw(t, "snapshot")
+		for i := range s.Jobs {
+			job := s.Jobs[i]
+			smallest := job.LegalSizes()[0]
+			for pool, want := range map[int]int{smallest: 1, smallest - 1: 0} {
+				alone := &solver.Snapshot{TotalNodes: pool, Horizon: s.Horizon, Jobs: []solver.Job{job}}
+				if got := len(solver.NewProblem(alone, solver.AdmissionFIFO).Jobs); got != want {
+					t.Fatalf("%d jobs admitted to %d nodes where the smallest size is %d; want %d", got, pool, smallest, want)
+				}
+			}
+		}
+	})
+}

@@ -97,7 +97,7 @@ func (p *Problem) valueTotalTime(s *Snapshot, o *TotalTimeOptions, admission Adm
 	for n := range p.Jobs {
 		admitted := &p.Jobs[n]
 		admitted.Gain = gain
-		admitted.SizeValue = m.values(&s.Jobs[admitted.Index], gradient[admitted.Index], admitted.Sizes)
+		admitted.SizeValue = m.values(&s.Jobs[admitted.Index], gradient[admitted.Index], admitted)
 	}
 }
 
@@ -110,18 +110,18 @@ func (m *totalTime) gradient(s *Snapshot) []float64 {
 	}
 	pool := float64(s.TotalNodes)
 	smallest, largest := make([]float64, jobs), make([]float64, jobs)
-	weight := make([]float64, jobs)
+	weight, fastest := make([]float64, jobs), make([]float64, jobs) // the speed at the largest size
 	meanLargest := 0.0
 	var exponents []float64
 	for i := range s.Jobs {
 		job := &s.Jobs[i]
 		sizes := job.LegalSizes()
 		smallest[i], largest[i] = float64(sizes[0]), float64(sizes[len(sizes)-1])
-		weight[i] = m.weight(job)
+		weight[i], fastest[i] = m.weight(job), speedOf(job, largest[i])
 		m.meanWeight += weight[i] / float64(jobs)
 		meanLargest += min(largest[i], pool) / float64(jobs)
 		if largest[i] > 1 {
-			exponents = append(exponents, math.Log(speedOf(job, largest[i]))/math.Log(largest[i]))
+			exponents = append(exponents, math.Log(fastest[i])/math.Log(largest[i]))
 		}
 	}
 	m.exponent = min(max(median(exponents, math.Log2(2*DefaultDoublingEfficiency)), 0.05), 0.97)
@@ -134,14 +134,14 @@ func (m *totalTime) gradient(s *Snapshot) []float64 {
 		order[i] = i
 		key[i] = math.Log(s.Jobs[i].Demand()) - m.exponent*math.Log(weight[i])
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(key[b], key[a]) })
+	slices.SortFunc(order, func(a, b int) int { return cmp.Or(cmp.Compare(key[b], key[a]), cmp.Compare(a, b)) })
 
 	c := make([]float64, jobs)
 	before := 0.0
 	if pool > 0 {
 		before = m.fairness * pool / meanLargest * m.meanWeight
 	}
-	share := max(1, pool/float64(jobs))
+	share, poolSpeed := max(1, pool/float64(jobs)), math.Pow(pool, m.exponent)
 	for _, i := range order {
 		if weight[i] == 0 {
 			continue
@@ -153,9 +153,9 @@ func (m *totalTime) gradient(s *Snapshot) []float64 {
 			u := speedOf(job, nodes) / math.Pow(nodes, m.exponent)
 			// 1 - (before/upTo)^p, without cancellation where there are many jobs.
 			left := -math.Expm1(m.power * math.Log1p(-weight[i]/upTo))
-			c[i] = upTo * math.Pow(left, 1/m.power) / (math.Pow(pool, m.exponent) * u)
+			c[i] = upTo * math.Pow(left, 1/m.power) / (poolSpeed * u)
 		}
-		c[i] = max(c[i], weight[i]/speedOf(job, largest[i]))
+		c[i] = max(c[i], weight[i]/fastest[i])
 		before = upTo
 	}
 	return c
@@ -207,14 +207,15 @@ func median(values []float64, fallback float64) float64 {
 
 // values returns what each of a job's sizes is worth: what its speed saves, less what the
 // change costs.
-func (m *totalTime) values(job *Job, c float64, sizes []int) []float64 {
-	values := make([]float64, len(sizes))
+func (m *totalTime) values(job *Job, c float64, admitted *AdmittedJob) []float64 {
+	values := make([]float64, len(admitted.Sizes))
 	neverStarted := job.NeverStarted()
 	bonus := m.startBonus * m.meanWeight / m.payback
 	now := speedOf(job, float64(job.CurrentNodes))
-	for n, k := range sizes {
-		speed := speedOf(job, float64(k))
-		if speed > 0 {
+	for n, k := range admitted.Sizes {
+		speed := 0.0
+		if k > 0 {
+			speed = max(admitted.StepWork[n]/m.payback, leastSpeed) // A step is as long as payback.
 			values[n] = m.saving(job, c, speed)
 		}
 		switch {

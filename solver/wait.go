@@ -33,7 +33,7 @@ func (d *Decision) explainWaits(s *Snapshot, rooms []int) {
 			if a.Nodes > 0 || job.Queued() != queued {
 				continue
 			}
-			switch smallest := job.LegalSizes()[0]; {
+			switch smallest := job.smallestSize(); {
 			case !job.fits(s.TotalNodes):
 				a.WaitReason = WaitNeverFits
 			case rooms[i] >= smallest:

@@ -59,7 +59,7 @@ func (d *Decision) warn(s *Snapshot) {
 	if waiting > 0 && d.Report.IdleNodes > 0 {
 		job := &s.Jobs[first]
 		add(WarningIdleWithQueue, job.ID, "%d nodes stay idle while %d jobs wait; job %q needs at least %d",
-			d.Report.IdleNodes, waiting, job.ID, job.LegalSizes()[0])
+			d.Report.IdleNodes, waiting, job.ID, job.smallestSize())
 	}
 }
 
@@ -67,6 +67,6 @@ func (d *Decision) warn(s *Snapshot) {
 func neverFits(job *Job, pool int) Warning {
 	return Warning{
 		Code: WarningNeverFits, JobID: job.ID,
-		Message: fmt.Sprintf("job %q needs at least %d nodes; the pool has %d", job.ID, job.LegalSizes()[0], pool),
+		Message: fmt.Sprintf("job %q needs at least %d nodes; the pool has %d", job.ID, job.smallestSize(), pool),
 	}
 }

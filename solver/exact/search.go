@@ -76,6 +76,11 @@ func (s *search) run(c *clock) (bound float64, limit solver.Limit) {
 	if len(s.in.finishing) == 0 {
 		return s.separate(c)
 	}
+	if len(s.in.jobs) < minSampled {
+		s.plan()
+	} else {
+		s.offer(constantPlan(c, s.in))
+	}
 	root := newRoot(c, s.in, s.hint)
 	s.dual = newDual(c, s.in)
 	if c.ended {
@@ -83,11 +88,6 @@ func (s *search) run(c *clock) (bound float64, limit solver.Limit) {
 	}
 	s.dual.enter(root)
 	s.builder = newBuilder(s.in, s.dual)
-	if len(s.in.jobs) < minSampled {
-		s.plan()
-	} else {
-		s.offer(constantPlan(c, s.in))
-	}
 	if s.rollout != nil {
 		s.offer(s.rollout.plan(c, root.prices))
 	} else if s.in.size() >= largeInstance {
@@ -109,10 +109,11 @@ func (s *search) run(c *clock) (bound float64, limit solver.Limit) {
 		}
 		s.open = slices.Delete(s.open, best, best+1)
 		s.explore(c, b)
-		if !s.closed(b) {
-			if c.ended || !s.branch(b) {
-				s.open = append(s.open, b)
-				return s.bound(), s.stopped(c)
+		closed, rest := s.closed(b), len(s.open)
+		if !closed {
+			s.open = append(s.open, b)
+			if c.ended {
+				return s.bound(), solver.LimitTime
 			}
 		}
 		switch gap := solver.RelativeGap(s.value, s.bound()); {
@@ -120,6 +121,12 @@ func (s *search) run(c *clock) (bound float64, limit solver.Limit) {
 			return s.bound(), solver.LimitNone
 		case gap <= s.gap:
 			return s.bound(), solver.LimitGap
+		}
+		if !closed {
+			if s.open = s.open[:rest]; !s.branch(b) {
+				s.open = append(s.open, b)
+				return s.bound(), solver.LimitWork
+			}
 		}
 	}
 	if len(s.open) > 0 && s.explored >= maxSubproblems {
@@ -141,6 +148,13 @@ func (s *search) separate(c *clock) (bound float64, limit solver.Limit) {
 				k.option(nodes, j.stepValue(t, n))
 			}
 			k.item()
+			if c.up(2 * len(j.sizes)) {
+				break
+			}
+		}
+		if c.ended {
+			s.offer(p)
+			return s.in.most, solver.LimitTime
 		}
 		step, ok := k.solve(c, s.in.capacity[t], s.in.precision/float64(s.in.steps))
 		if !ok {
@@ -206,7 +220,7 @@ func (s *search) offer(p plan) {
 // explore lowers the bound of a subproblem and looks for better plans in it.
 func (s *search) explore(c *clock, b *subproblem) {
 	s.explored++
-	bound, prices := s.dual.minimise(c, b, s.value+s.in.precision)
+	bound, prices := s.dual.minimise(c, b, s.value+max(s.in.precision, s.gap*math.Abs(s.value)))
 	b.bound = min(b.bound, bound)
 	if s.closed(b) {
 		return
@@ -214,6 +228,9 @@ func (s *search) explore(c *clock, b *subproblem) {
 	b.prices = prices
 	if s.prices == nil {
 		s.prices = prices
+	}
+	if solver.RelativeGap(s.value, b.bound) <= s.gap {
+		return // good enough
 	}
 	s.offer(s.builder.build(c, prices))
 	if s.rollout != nil {

@@ -243,3 +243,21 @@ func TestHoldRefuses(t *testing.T) {
 		t.Errorf("error %v; want one of total_nodes", err)
 	}
 }
+
+// TestHoldOfTheWholePool leaves the good jobs no room, which is not to say that there is
+// no pool or that they never fit.
+func TestHoldOfTheWholePool(t *testing.T) {
+	s := &solver.Snapshot{TotalNodes: 4, Jobs: []solver.Job{
+		{ID: "bad", CurrentNodes: 5}, sized("good", 4, 0), sized("large", 8, 0),
+	}}
+	d, err := newAllocator(t, elastalloc.Options{}).Allocate(t.Context(), s, solver.Options{BadJobs: solver.BadJobsHold})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if good, large := d.Allocations[1].WaitReason, d.Allocations[2].WaitReason; good != solver.WaitNoRoom || large != solver.WaitNeverFits {
+		t.Errorf("the jobs wait for %q and %q; want %q and %q", good, large, solver.WaitNoRoom, solver.WaitNeverFits)
+	}
+	if w := d.Report.Warnings; len(w) != 1 || w[0].Code != solver.WarningBadJobHeld || d.Report.IdleNodes != 0 {
+		t.Errorf("warnings %+v, %d idle nodes; want one warning and none", w, d.Report.IdleNodes)
+	}
+}

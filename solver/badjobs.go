@@ -90,8 +90,8 @@ func (h Held) Restore(d Decision, steps int) Decision {
 	return d
 }
 
-// restoreWarnings corrects what was said of jobs that never fit: those that would fit but
-// for the nodes that bad jobs keep have no room now.
+// restoreWarnings corrects what was said of a pool without the nodes that bad jobs keep:
+// it is not empty, and jobs that would fit but for those nodes have no room now.
 func (h Held) restoreWarnings(d *Decision) {
 	warnings := d.Report.Warnings
 	d.Report.Warnings = nil
@@ -102,6 +102,9 @@ func (h Held) restoreWarnings(d *Decision) {
 		}
 	}
 	for _, w := range warnings {
+		if w.Code == WarningEmptyPool && h.snapshot.TotalNodes > 0 {
+			continue
+		}
 		if w.Code == WarningNeverFits {
 			if jobs[w.JobID].fits(h.snapshot.TotalNodes) {
 				continue

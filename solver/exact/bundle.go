@@ -227,7 +227,7 @@ func (b *bundle) settle(c *clock, centre []float64, mu, temperature float64) ([]
 			break
 		}
 		improved := false
-		for step := 1.0; step > 1e-3; step /= 2 {
+		for step := 1.0; step > 1e-9; step /= 4 {
 			for r, v := range b.used {
 				trial[v] = x[v] + step*b.move[r]
 			}

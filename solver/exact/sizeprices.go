@@ -347,8 +347,8 @@ type followTable struct {
 
 // Number of intervals of a follow table, by the length of the horizon.
 const (
-	followCells     = 256
-	longFollowCells = 1024
+	followCells     = 128
+	longFollowCells = 512
 	longHorizon     = 12
 )
 
@@ -377,7 +377,7 @@ func (f *followTable) fill(j *job, costs []float64, stride int, sizes []int) {
 		if t == 0 {
 			break // nothing is asked of it
 		}
-		now, next := f.value[t][:f.cells+1], f.value[t+1]
+		now, next := f.value[t][:f.cells+1], f.value[t+1][:f.cells+1]
 		for cell := range now {
 			now[cell] = math.Inf(-1)
 		}
@@ -388,10 +388,20 @@ func (f *followTable) fill(j *job, costs []float64, stride int, sizes []int) {
 			// The share after the step is the end of an interval and serves more, which is
 			// so many intervals, rounded up.
 			ahead := int(math.Ceil(serves * float64(f.cells)))
-			for cell := range now {
+			open := 0 // intervals from whose end the job does not finish yet
+			for gain, from := j.gain[t], next[min(ahead, f.cells):]; open < len(from); open++ {
+				share := float64(open)*unit + serves
+				if share >= finished {
+					break
+				}
+				if value := gain*share - cost + from[open]; value > now[open] {
+					now[open] = value
+				}
+			}
+			for cell := open; cell < len(now); cell++ {
 				value := whole
 				if share := float64(cell)*unit + serves; share < finished {
-					value = j.gain[t]*share - cost + next[min(f.cells, cell+ahead)]
+					value = j.gain[t]*share - cost + next[f.cells]
 				}
 				now[cell] = max(now[cell], value)
 			}

@@ -301,8 +301,8 @@ func (k *knapsack) search(c *clock, free int, price, limit float64) (found, ok b
 		// States that the items to come cannot bring back into the capacity are left out,
 		// as are those that leave nodes over whose price reaches the limit.
 		low, high := last.low+lo, min(last.high()+hi, free-fall)
-		if price > 0 {
-			low = max(low, int(math.Ceil(float64(free-rise)-limit/price)))
+		if least := math.Ceil(float64(free-rise) - limit/price); price > 0 && least > float64(low) {
+			low = int(least)
 		}
 		if high < low {
 			return false, true

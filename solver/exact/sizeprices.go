@@ -387,9 +387,9 @@ func (f *followTable) fill(j *job, costs []float64, stride int, sizes []int) {
 			whole := j.tail[t] - cost + f.cheapest[t+1]
 			// The share after the step is the end of an interval and serves more, which is
 			// so many intervals, rounded up.
-			ahead := int(math.Ceil(serves * float64(f.cells)))
+			ahead := int(math.Ceil(min(1, serves) * float64(f.cells)))
 			open := 0 // intervals from whose end the job does not finish yet
-			for gain, from := j.gain[t], next[min(ahead, f.cells):]; open < len(from); open++ {
+			for gain, from := j.gain[t], next[ahead:]; open < len(from); open++ {
 				share := float64(open)*unit + serves
 				if share >= finished {
 					break

@@ -61,7 +61,7 @@ type link struct {
 const (
 	maxColumnsPerJob = 20_000
 	maxColumns       = 200_000
-	maxCells         = 20_000_000
+	maxCells         = 5_000_000
 )
 
 // newCoreSearch prepares the search for solutions of the subproblem that was entered
@@ -156,7 +156,7 @@ func (s *coreSearch) look(c *clock, start func(i, t, k int) float64) bool {
 				return false
 			}
 		}
-		if cells += len(s.jobs) * (high - low + 1); cells > maxCells {
+		if cells += len(s.jobs) * (high - low + 1); cells > maxCells || c.up(4*(high-low+1)) {
 			return false
 		}
 		table := newStepTable(c, s.in, t, s.prices[t], s.base, s.free[t]-high, s.free[t]-low, s.limit, maxCells)

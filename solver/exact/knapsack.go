@@ -62,7 +62,7 @@ type solution struct {
 
 const (
 	// maxLayerCells bounds the numbers in one table of a knapsack.
-	maxLayerCells = 4_000_000
+	maxLayerCells = 1_000_000
 	// firstRegrets is how many options the first table takes on besides the best of
 	// each item.
 	firstRegrets = 40

@@ -53,7 +53,7 @@ type subproblem struct {
 	// prices and temperature are where the dual search starts.
 	prices      []float64
 	temperature float64
-	// trust, if not 0, is the factor by which a price may change in one round.
+	// trust, if not 0, is the share by which a price may change in one round.
 	trust float64
 	// bound is at least the objective of every plan in the subproblem.
 	bound float64
@@ -265,7 +265,7 @@ func (d *dual) minimise(c *clock, b *subproblem, enough float64) (bound float64,
 		return bound, prices
 	}
 	for rounds := 0; bound > enough && !c.ended && rounds < maxRounds; rounds++ {
-		d.settle(c, at, temperature, b.trust)
+		held := d.settle(c, at, temperature, b.trust)
 		value, found := d.bound(c, at)
 		gain := bound - value
 		if gain > 0 {
@@ -274,7 +274,7 @@ func (d *dual) minimise(c *clock, b *subproblem, enough float64) (bound float64,
 		}
 		// The minimum moves far as long as many jobs lack columns; only then does
 		// sharpening pay off.
-		if found*foundShare > len(d.in.finishing) {
+		if held || found*foundShare > len(d.in.finishing) {
 			continue
 		}
 		if found == 0 && (temperature <= last || temperature <= fineTemperature*average && gain <= enoughGain*math.Abs(bound)) {
@@ -310,17 +310,22 @@ func (d *dual) dropIdlePrices(c *clock, bound *float64, prices []float64) {
 }
 
 // settle moves prices to the minimum of the smoothed master at the temperature, or
-// towards it until time is up.
-func (d *dual) settle(c *clock, prices []float64, temperature, trust float64) {
+// towards it until time is up, no further than they are trusted. It returns true if that
+// held them.
+func (d *dual) settle(c *clock, prices []float64, temperature, trust float64) (held bool) {
 	n := &d.newton
 	copy(n.centre, prices)
+	average := 0.0
+	for _, price := range prices {
+		average += price / float64(len(prices)) / 4
+	}
 	value := d.smooth(c, prices, temperature)
 	for range newtonSteps {
 		decrement := n.direction()
 		// Half the decrement is what the step can gain; below the temperature's own
 		// error there is nothing left to gain.
 		if decrement < 1e-2*temperature || c.ended {
-			return
+			return false
 		}
 		step := 1.0
 		for t, move := range n.move {
@@ -329,14 +334,13 @@ func (d *dual) settle(c *clock, prices []float64, temperature, trust float64) {
 			} else if move > 0 {
 				step = min(step, 0.9*(d.caps[t]-prices[t])/move)
 			}
-			if trust > 0 && move < 0 {
-				step = min(step, (prices[t]-n.centre[t]/trust)/-move)
-			} else if trust > 0 && move > 0 {
-				step = min(step, (n.centre[t]*trust-prices[t])/move)
+			if trust > 0 {
+				region := trust * max(n.centre[t], average)
+				step = min(step, (region-math.Abs(prices[t]-n.centre[t]))/math.Abs(move))
 			}
 		}
 		if step <= 1e-6 {
-			return
+			return true
 		}
 		copy(n.origin, prices)
 		improved := false
@@ -356,9 +360,10 @@ func (d *dual) settle(c *clock, prices []float64, temperature, trust float64) {
 		}
 		if !improved {
 			copy(prices, n.origin)
-			return
+			return false
 		}
 	}
+	return false
 }
 
 // smooth returns the smoothed master at the prices, and leaves its gradient and

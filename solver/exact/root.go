@@ -19,8 +19,8 @@ const (
 	// sampledTemperature is where the search starts from a sample's prices, or from a
 	// hint.
 	sampledTemperature = 1e-3
-	// sampledTrust is the factor by which prices may then change in one round.
-	sampledTrust = 1.1
+	// sampledTrust is the share by which a price may then change in one round.
+	sampledTrust = 0.1
 )
 
 // newRoot returns the subproblem without restrictions. Its prices are the hint, if
@@ -60,11 +60,15 @@ func (in *instance) hinted(hint []float64) []float64 {
 	if len(hint) != in.steps {
 		return nil
 	}
-	prices := make([]float64, len(hint))
+	prices, sum := make([]float64, len(hint)), 0.0
 	for t, price := range hint {
 		if prices[t] = price / in.unit; !(prices[t] >= 0 && !math.IsInf(prices[t], 1)) {
 			return nil
 		}
+		sum += prices[t]
+	}
+	if sum == 0 {
+		return nil
 	}
 	return prices
 }

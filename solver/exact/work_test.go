@@ -59,7 +59,7 @@ func TestWorkOfAProof(t *testing.T) {
 func TestWorkOfSweeps(t *testing.T) {
 	open := map[string]float64{
 		"jobs=18/nodes=90/steps=12/groups=1/sizes=0/running=true/preemptive/seed=0": 2e-4,
-		"jobs=12/nodes=48/steps=12/groups=4/sizes=5/running=false/fifo/seed=0":       2e-3,
+		"jobs=12/nodes=48/steps=12/groups=4/sizes=5/running=false/fifo/seed=0":      2e-3,
 	}
 	most := 0
 	for _, s := range shapes() {

@@ -27,7 +27,7 @@ const (
 )
 
 // beamWidths are the widths of the core searches over what is left.
-func beamWidths() []int { return []int{2_000, 16_000, 64_000} }
+func beamWidths() []int { return []int{2_000, 16_000} }
 
 // decompose searches the root at prices per size, once and if there are not too many of
 // them, with some times the work that was spent before. It returns false if it did not.

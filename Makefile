@@ -83,8 +83,8 @@ bench: ## Run the benchmarks BENCH, BENCH_COUNT times, for benchstat.
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCH_COUNT) ./...
 
 .PHONY: load
-load: build $(call stamp,ghz) ## Measure a server under load against the same decisions in process.
-	@$(GO) run ./cmd/elastalloc/load -ghz $(TOOLS)/ghz -duration $(LOAD_TIME) $(BIN)
+load: build $(call stamp,ghz) ## Measure a server under load with ghz.
+	@scripts/load.sh $(BIN) $(TOOLS)/ghz $(LOAD_TIME)
 
 .PHONY: fuzz
 fuzz: ## Run every fuzzer for FUZZ_TIME.

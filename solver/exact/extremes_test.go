@@ -57,7 +57,8 @@ func extremeSnapshot(r *rand.Rand) *solver.Snapshot {
 		}
 		switch r.IntN(3) {
 		case 0:
-			job.Scaling.DoublingEfficiency = oneOf(r, 1e-300, 1e-100, 1e-30, 0.8, 1)
+			job.Scaling.DoublingEfficiency = oneOf(r, 5e-324, 1e-300, 1e-100, 1e-30, 0.8, 1)
+			job.MinNodes = r.IntN(3)
 		case 1:
 			job.AllowedNodes = []int{1, 3}
 			job.Scaling.Speeds = []float64{oneOf(r, 1e-320, 1e-300, 1, solver.MaxSpeed), oneOf(r, 1e-320, 1e-300, 1, solver.MaxSpeed)}

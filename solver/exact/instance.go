@@ -68,10 +68,19 @@ const (
 	// finished is the share of its demand from which on a job is done; the
 	// difference to 1 absorbs the rounding of sums of shares.
 	finished = 1 - 1e-12
-	// leastGain is the smallest gain or value of a size, as a share of the unit, that is
-	// not taken for 0: quotients of smaller ones leave the range of floating-point numbers.
-	leastGain = 1e-290
+	// tiny is the smallest gain or value of a size, as a share of the unit, and the
+	// smallest share of a job's demand, that is not taken for 0: quotients of smaller ones
+	// leave the range of floating-point numbers.
+	tiny = 1e-290
 )
+
+// notTiny returns x, or 0 where it is too small to calculate with.
+func notTiny(x float64) float64 {
+	if math.Abs(x) < tiny {
+		return 0
+	}
+	return x
+}
 
 // errInfeasible is returned for a problem that admission cannot have made.
 var errInfeasible = errors.New("the smallest sizes of all jobs together exceed the pool")
@@ -125,13 +134,10 @@ func (in *instance) convert(p *solver.Problem, i int) {
 	j.first, j.later, j.cost = block[:usable], block[usable:2*usable], block[2*usable:]
 	for k := range j.sizes {
 		j.sizes[k] = int32(from.Sizes[k])
-		j.first[k] = from.FirstStepWork[k] / from.Demand
-		j.later[k] = from.StepWork[k] / from.Demand
-		if from.SizeValue == nil {
-			continue
-		}
-		if value := from.SizeValue[k]; math.Abs(value) > leastGain*in.unit {
-			j.cost[k] = -value / in.unit
+		j.first[k] = notTiny(from.FirstStepWork[k] / from.Demand)
+		j.later[k] = notTiny(from.StepWork[k] / from.Demand)
+		if from.SizeValue != nil {
+			j.cost[k] = notTiny(-from.SizeValue[k] / in.unit)
 		}
 	}
 	if i > 0 && slices.Equal(from.Gain, p.Jobs[i-1].Gain) {
@@ -140,9 +146,7 @@ func (in *instance) convert(p *solver.Problem, i int) {
 		block := make([]float64, 2*in.steps+1)
 		j.gain, j.tail = block[:in.steps], block[in.steps:]
 		for t := in.steps - 1; t >= 0; t-- {
-			if from.Gain[t] > leastGain*in.unit {
-				j.gain[t] = from.Gain[t] / in.unit
-			}
+			j.gain[t] = notTiny(from.Gain[t] / in.unit)
 			j.tail[t] = j.tail[t+1] + j.gain[t]
 		}
 	}

@@ -118,6 +118,7 @@ func (a *answer) mayHold(i, nodes int, admitted bool) bool {
 	job := &a.jobs[i]
 	if nodes > 0 {
 		optional := a.admission() == elastallocv1.Admission_ADMISSION_PREEMPTIVE ||
+			a.admission() == elastallocv1.Admission_ADMISSION_START_FIRST ||
 			a.admission() == elastallocv1.Admission_ADMISSION_OPTIMIZED && job.current == 0
 		return (admitted || optional) && slices.Contains(job.sizes, nodes)
 	}
@@ -142,13 +143,15 @@ func (a *answer) admission() elastallocv1.Admission {
 
 // admitted returns which jobs the first come, first served rule admits: the running
 // ones, then the queue in order, up to the first whose smallest size does not fit. One
-// that the whole pool would not hold is passed over.
+// that the whole pool would not hold is passed over. Under START_FIRST it returns which
+// jobs must hold nodes: by the same rule those that never started.
 func (a *answer) admitted() []bool {
 	pool := int(a.request.GetSnapshot().GetTotalNodes())
 	admitted, free := make([]bool, len(a.jobs)), pool
+	startFirst := a.admission() == elastallocv1.Admission_ADMISSION_START_FIRST
 	for _, running := range []bool{true, false} {
 		for i := range a.jobs {
-			if (a.jobs[i].current > 0) != running || a.jobs[i].sizes[0] > pool {
+			if (a.jobs[i].current > 0) != running || a.jobs[i].sizes[0] > pool || startFirst && a.jobs[i].started {
 				continue
 			}
 			if a.jobs[i].sizes[0] > free {
@@ -252,6 +255,7 @@ func (a *answer) checkReport() {
 // askedJob is a job of a request with every default applied.
 type askedJob struct {
 	current               int
+	started               bool // holds nodes, or has trained
 	sizes                 []int
 	demand, weight, delay float64 // demand and delay in seconds
 	speed                 func(nodes int) float64
@@ -278,6 +282,7 @@ func newAskedJob(job *elastallocv1.Job) askedJob {
 	}
 	asked := askedJob{
 		current: int(job.GetCurrentNodes()),
+		started: job.GetCurrentNodes() > 0 || job.GetTrainingTime().AsDuration() > 0,
 		demand:  job.GetRemainingEta().AsDuration().Seconds(),
 		weight:  1,
 		delay:   job.GetRescaleDelay().AsDuration().Seconds(),

@@ -99,11 +99,11 @@ func (k *knapsack) solve(c *clock, capacity int, precision float64) (solution, b
 	k.fill(free)
 	s := solution{choices: k.choices, value: k.value(), bound: bound, price: price}
 	gap := bound - s.value
-	if gap <= precision {
+	if !(gap > precision) { // Also where rounding left no number to search with.
 		return s, true
 	}
 	for limit := k.firstLimit(gap); ; limit *= 4 {
-		whole := limit >= gap
+		whole := !(limit < gap)
 		found, ok := k.search(c, free, price, min(limit, gap))
 		switch {
 		case c.ended:

@@ -65,6 +65,9 @@ func (in *instance) hinted(hint []float64) []float64 {
 		if prices[t] = price / in.unit; !(prices[t] >= 0 && !math.IsInf(prices[t], 1)) {
 			return nil
 		}
+		// No node brings more than all jobs together, and sums of higher prices would
+		// leave the range of floating-point numbers.
+		prices[t] = min(prices[t], in.magnitude)
 		sum += prices[t]
 	}
 	if sum == 0 {

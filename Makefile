@@ -20,6 +20,8 @@ TEST_TIMEOUT := 30m
 # How often `make conformance` draws for a property, and the packages that have any:
 # others do not know the flag.
 CHECKS ?= 2000
+# Where their draws begin; 0 is somewhere else each time.
+SEED ?= 0
 PROPERTY_PACKAGES = $(shell grep -rl --include='*_test.go' pgregory.net/rapid . | xargs -n 1 dirname | sort -u)
 
 # The tools, each as name, package and version. A stamp per version makes
@@ -54,7 +56,7 @@ faults: note-solvers ## Test the server among failing solvers, disks, clients an
 
 .PHONY: conformance
 conformance: note-solvers ## Run the conformance suite of every backend and the property tests in full length.
-	ELASTALLOC_TESTS=conformance $(GO) test -count=1 -timeout $(TEST_TIMEOUT) $(PROPERTY_PACKAGES) -rapid.checks=$(CHECKS)
+	ELASTALLOC_TESTS=conformance $(GO) test -count=1 -timeout $(TEST_TIMEOUT) $(PROPERTY_PACKAGES) -rapid.checks=$(CHECKS) -rapid.seed=$(SEED)
 
 # Tests of CBC and HiGHS are skipped where they are not installed.
 .PHONY: note-solvers

@@ -134,14 +134,7 @@ func cellsOf(share float64) (whole int, part float64) {
 func (r *rollout) options(t int) {
 	const width = rolloutCells + 1
 	in := r.in
-	r.knapsack.reset()
-	for _, i := range in.separable {
-		j := &in.jobs[i]
-		for k, nodes := range j.sizes[:in.fitting(j, t)] {
-			r.knapsack.option(nodes, j.stepValue(t, k))
-		}
-		r.knapsack.item()
-	}
+	in.separableItems(&r.knapsack, t)
 	for f, i := range in.finishing {
 		j := &in.jobs[i]
 		next := r.ahead[r.classOf[f]][(t+1)*width : (t+2)*width]

@@ -211,3 +211,15 @@ func (j *job) stepValue(t, k int) float64 {
 	}
 	return j.tail[t] * j.later[k]
 }
+
+// separableItems empties a knapsack and adds the separable jobs as the items of step t.
+func (in *instance) separableItems(k *knapsack, t int) {
+	k.reset()
+	for _, i := range in.separable {
+		j := &in.jobs[i]
+		for n, nodes := range j.sizes[:in.fitting(j, t)] {
+			k.option(nodes, j.stepValue(t, n))
+		}
+		k.item()
+	}
+}

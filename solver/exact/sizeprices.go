@@ -150,14 +150,7 @@ func (s *sizePrices) fill(class int) {
 // of the separable jobs first, in memory that is used again; false if time is up.
 func (s *sizePrices) step(c *clock, t int) (solution, bool) {
 	in := s.in
-	s.knapsack.reset()
-	for _, i := range in.separable {
-		j := &in.jobs[i]
-		for k, nodes := range j.sizes[:in.fitting(j, t)] {
-			s.knapsack.option(nodes, j.stepValue(t, k))
-		}
-		s.knapsack.item()
-	}
+	in.separableItems(&s.knapsack, t)
 	for f, i := range in.finishing {
 		j, g := &in.jobs[i], s.groupOf[s.classOf[f]]
 		s.knapsack.option(j.sizes[0], 0)

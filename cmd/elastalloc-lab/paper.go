@@ -105,15 +105,10 @@ func (f *paperFlags) complete(cmd *cobra.Command) (experiments.Config, error) {
 		Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, Cores: runtime.NumCPU(),
 	}
 	if f.trace != "" {
-		input, err := cli.OpenInput(cmd, f.trace)
-		if err != nil {
+		var err error
+		if config.Trace, config.TraceName, err = readTraceFile(cmd, f.trace); err != nil {
 			return config, err
 		}
-		defer input.Close()
-		if config.Trace, err = sim.ReadTrace(input); err != nil {
-			return config, fmt.Errorf("%s: %w", f.trace, err)
-		}
-		config.TraceName = strings.TrimSuffix(filepath.Base(f.trace), filepath.Ext(f.trace))
 	}
 	err := config.Validate()
 	return config, err

@@ -100,8 +100,7 @@ func describePolicies() string {
 	return strings.TrimRight(t.String(), "\n")
 }
 
-// defaultPolicies are the paper's two, the objective beyond it, and what is no more than
-// a rule.
+// defaultPolicies are the paper's two, the objective beyond it, and plain rules.
 func defaultPolicies() []string {
 	return []string{"greedy", "optimal", "total-time", sim.MaxMinPolicy, "fifo", "srpt"}
 }
@@ -289,16 +288,22 @@ func (f *simulateFlags) readTrace(cmd *cobra.Command) (sim.Trace, string, error)
 		trace, err := sim.Synthetic(sim.SyntheticKind(f.synthetic), f.seed, sim.DefaultNodesAsked)
 		return trace, "synthetic-" + f.synthetic, err
 	}
-	input, err := cli.OpenInput(cmd, f.trace)
+	return readTraceFile(cmd, f.trace)
+}
+
+// readTraceFile reads a trace from a file or standard input and returns it with its name
+// in the results.
+func readTraceFile(cmd *cobra.Command, file string) (sim.Trace, string, error) {
+	input, err := cli.OpenInput(cmd, file)
 	if err != nil {
 		return nil, "", err
 	}
 	defer input.Close()
 	trace, err := sim.ReadTrace(input)
 	if err != nil {
-		return nil, "", fmt.Errorf("%s: %w", f.trace, err)
+		return nil, "", fmt.Errorf("%s: %w", file, err)
 	}
-	return trace, strings.TrimSuffix(filepath.Base(f.trace), filepath.Ext(f.trace)), nil
+	return trace, strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)), nil
 }
 
 // newAllocator returns an allocator with the backends that policies ask for. A backend

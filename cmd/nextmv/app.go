@@ -17,30 +17,24 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/internal/apiconv"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
-	"github.com/elastalloc/elastalloc/solver"
 )
 
 // app decides requests.
-type app struct{ programs map[solver.BackendName]string }
+type app struct{ programs cli.Programs }
 
 // solve decides a request, on which options that are set win over its own.
 func (a app) solve(ctx context.Context, request *elastallocv1.AllocateRequest, o options) (schema.Output, error) {
 	if err := o.apply(request); err != nil {
 		return schema.Output{}, err
 	}
-	allocator, err := elastalloc.New(elastalloc.Options{
-		Backends: elastalloc.BackendsFor(solver.BackendName(apiconv.Name(request.GetOptions().GetBackend()))),
-		Programs: a.programs,
-		// One decision has no later try.
-		NoBreakers: true,
-	})
+	allocator, err := cli.NewInProcess(request.GetOptions(), a.programs)
 	if err != nil {
 		return schema.Output{}, err
 	}
-	response, err := apiconv.InProcess{Allocator: allocator}.Allocate(ctx, request)
+	response, err := allocator.Allocate(ctx, request)
 	if err != nil {
 		return schema.Output{}, err
 	}

@@ -20,13 +20,13 @@ import (
 	"github.com/nextmv-io/sdk/run/schema"
 
 	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
-	"github.com/elastalloc/elastalloc/solver"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	programs := make(map[solver.BackendName]string)
+	programs := make(cli.Programs)
 	for _, spec := range elastalloc.Specs() {
 		programs[spec.Name] = os.Getenv("ELASTALLOC_" + strings.ToUpper(string(spec.Name)))
 	}

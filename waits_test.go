@@ -35,7 +35,7 @@ func TestWaitReasons(t *testing.T) {
 		want, warnings []string
 	}{
 		{
-			name: "a job that never fits blocks nobody", nodes: 8,
+			name: "a job that never fits blocks no other", nodes: 8,
 			jobs:     []solver.Job{sized("big", 16, 0), sized("s1", 4, 0), sized("s2", 4, 0)},
 			want:     []string{"never-fits", "", ""},
 			warnings: []string{"never-fits big"},

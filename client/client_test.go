@@ -311,14 +311,14 @@ func TestNoServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody := listener.Addr().String()
+	unserved := listener.Addr().String()
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newClient(t, nobody, ample).Allocate(t.Context(), nil); status.Code(err) != codes.Unavailable {
+	if _, err := newClient(t, unserved, ample).Allocate(t.Context(), nil); status.Code(err) != codes.Unavailable {
 		t.Errorf("error is %v; want UNAVAILABLE", err)
 	}
-	waiting := newClient(t, nobody, client.WithWaitForReady(), client.WithTimeout(50*time.Millisecond))
+	waiting := newClient(t, unserved, client.WithWaitForReady(), client.WithTimeout(50*time.Millisecond))
 	if _, err := waiting.Allocate(t.Context(), nil); status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("error of a waiting client is %v; want DEADLINE_EXCEEDED", err)
 	}

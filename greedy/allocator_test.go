@@ -313,7 +313,7 @@ func TestPlansAreLegalAndKeepTheQueueOrder(t *testing.T) {
 			nodes := plan[n][0]
 			idle -= nodes
 			switch job := &p.Jobs[n]; {
-			case job.SmallestTrainingSize() > p.Capacity[0]: // It never fits, and blocks nobody.
+			case job.SmallestTrainingSize() > p.Capacity[0]: // It never fits, and blocks no other.
 			case !job.Queued():
 				preempted = preempted || nodes == 0
 			case nodes == 0:

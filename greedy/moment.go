@@ -27,7 +27,7 @@ func newMoment(p *solver.Problem) *moment {
 	for i := range p.Jobs {
 		job := &p.Jobs[i]
 		if job.SmallestTrainingSize() > pool && (job.Queued() || job.Sizes[0] == 0) {
-			continue // It gets nothing, and blocks nobody.
+			continue // It gets nothing, and blocks no other.
 		}
 		if job.Queued() {
 			m.queue = append(m.queue, i)

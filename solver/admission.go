@@ -4,7 +4,7 @@ package solver
 type Admission string
 
 // The admissions. FIFO is the paper's model made feasible; the others go beyond it.
-// Under each, a job whose smallest legal size exceeds the pool blocks nobody.
+// Under each, a job whose smallest legal size exceeds the pool blocks no other.
 const (
 	// AdmissionFIFO admits running jobs first, then the queue in order, stopping
 	// at the first whose smallest legal size does not fit.
@@ -40,7 +40,7 @@ func admit(s *Snapshot, admission Admission) []admittedIndex {
 		fit(s, holds, s.TotalNodes, (*Job).NeverStarted)
 	case AdmissionFIFO, AdmissionOptimized:
 		// Where the pool shrank below the running jobs' minimums, the running jobs listed
-		// last are preempted until the others fit; nobody from the queue is then admitted
+		// last are preempted until the others fit; no queued job is then admitted
 		// past them.
 		free, all := fit(s, holds, s.TotalNodes, func(j *Job) bool { return !j.Queued() })
 		if all && admission == AdmissionFIFO {

@@ -146,7 +146,7 @@ func TestStartFirst(t *testing.T) {
 	}
 	s := &solver.Snapshot{TotalNodes: 8, Horizon: solver.DefaultHorizon(), Jobs: []solver.Job{
 		job(1, 8, time.Hour), // runs: may be paused
-		job(16, 0, 0),        // never fits: blocks nobody
+		job(16, 0, 0),        // never fits: blocks no other
 		job(4, 0, 0),         // starts
 		job(4, 0, time.Hour), // paused: may wait
 		job(8, 0, 0),         // does not fit beside the 4 before it

@@ -117,7 +117,7 @@ type Job struct {
 	// WaitingTime is the time without nodes since the job's submission, queueing and
 	// pauses together. ObjectiveTotalTime ages by it.
 	WaitingTime time.Duration
-	// Bad is what is wrong with fields that a Job cannot express, as whoever made it
+	// Bad is what is wrong with fields that a Job cannot express, as the code that made it
 	// from another form knows; Validate reports it. Paths begin within the job.
 	Bad []Violation
 }

@@ -178,7 +178,7 @@ func TestTotalTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := solvertest.Snapshots().Draw(t, "snapshot")
 		if s.TotalNodes == 0 {
-			t.Skip("nobody can get anything")
+			t.Skip("no job can get anything")
 		}
 		admission := rapid.SampledFrom(solver.Admissions()).Draw(t, "admission")
 		m := spec{snapshot: s, options: drawTotalTime(t), bonus: admission == solver.AdmissionOptimized}

@@ -113,7 +113,7 @@ func (s *Snapshot) validateJob(i int, first map[string]int, bad *violations) {
 	if len(job.Bad) == 0 {
 		return
 	}
-	// Where both name a field, whoever filled it in knows better: here is only what was
+	// Where both name a field, the code that filled it in knows better: here is only what was
 	// put in the place of the bad value.
 	seen := make(map[string]bool, len(job.Bad))
 	for _, v := range job.Bad {

@@ -10,7 +10,7 @@ const (
 	// WaitNoRoom means that not even the job's smallest size fits beside what goes before
 	// it.
 	WaitNoRoom WaitReason = "no-room"
-	// WaitBehind means that the job stands behind one that has no room, which nobody
+	// WaitBehind means that the job stands behind one that has no room, which no job
 	// passes.
 	WaitBehind WaitReason = "behind"
 	// WaitNeverFits means that the job's smallest size exceeds the pool.
@@ -52,7 +52,7 @@ func (d *Decision) explainWaits(s *Snapshot, rooms []int) {
 }
 
 // rooms returns, by job of a snapshot, how many nodes an optimiser of p could give it
-// beside everybody else's smallest size, and -1 for a job that is not in p.
+// beside all other jobs' smallest sizes, and -1 for a job that is not in p.
 func (p *Problem) rooms(s *Snapshot) []int {
 	free := slices.Min(p.Capacity)
 	for i := range p.Jobs {

@@ -266,7 +266,7 @@ type benchRow struct {
 	Nodes       int                `json:"nodes"`
 	Backend     solver.BackendName `json:"backend"`
 	Formulation solver.Formulation `json:"formulation"`
-	// Reason is the reason of the answer or, if there is no plan, the outcome.
+	// Reason is that of the answer or, without a plan, the outcome.
 	Reason      string   `json:"reason"`
 	Objective   *float64 `json:"objective"`
 	Bound       *float64 `json:"bound"`

@@ -30,7 +30,7 @@ func linear(demand float64, sizes ...int) solver.AdmittedJob {
 // In the parent job 1 gets it: it finishes, returns both nodes, and the others hold
 // two each: 1 + 1/3 + 1/4, then 1 + 1 + 3/4, which is 4 1/3. In the simplified
 // model it would keep one node, and 1/4 of job 3 would be lost: 4 1/12. So there
-// job 2 gets the node: 1/2 + 2/3 + 1/4, then 1 + 1 + 3/4, which is 4 1/6. Nobody
+// job 2 gets the node: 1/2 + 2/3 + 1/4, then 1 + 1 + 3/4, which is 4 1/6. No job
 // finishes in the first step, so the parent has it that way as well.
 func TestWhereTheyDiffer(t *testing.T) {
 	p := &solver.Problem{Capacity: []int{4, 4}, Steps: 2, Jobs: []solver.AdmittedJob{

@@ -164,7 +164,7 @@ func (b *bundle) minimise(c *clock, x []float64, until int, offer func(x []float
 	}
 	centre := slices.Clone(x)
 	gap := max(bound-value, 1e-4*b.in.scale)
-	largest := slices.Max(append(slices.Clone(x), b.in.scale*1e-9)) // Nobody may have a size to price.
+	largest := slices.Max(append(slices.Clone(x), b.in.scale*1e-9)) // No job may have a size to price.
 	mu := 4 * gap / (0.01 * float64(b.in.steps) * largest * largest)
 	temperature := gap / (3 * blocks)
 	moves := 0

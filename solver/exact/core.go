@@ -14,7 +14,7 @@ import (
 //	sum of their losses + sum_t D_t(free_t - extra_t)
 //
 // is least, where extra_t is what the chosen plans hold in step t beyond the best
-// plans, free_t what the pool has there beyond everybody's best plans, and D_t the
+// plans, free_t what the pool has there beyond the best plans of all jobs, and D_t the
 // step tables. It is solved by dynamic programming over the jobs with the vector
 // of excess nodes as state, a beam of bounded width, and the look-ahead as bound.
 // What the beam drops is remembered by its bound, so that the outcome is exact
@@ -31,7 +31,7 @@ type coreJob struct {
 type coreSearch struct {
 	in     *instance
 	prices []float64
-	base   plan // everybody's best plan at the prices
+	base   plan // every job's best plan at the prices
 	free   []int
 	jobs   []coreJob
 	tables []*stepTable

@@ -37,7 +37,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// noEffect is a difference of objectives that matters to nobody.
+// noEffect is a difference of objectives that does not matter.
 const noEffect = 1e-12
 
 // minScale is the smallest scale of the objective, as a share of what it could be,
@@ -103,7 +103,7 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 	p.ReleaseFinished(result.Plan)
 	objective := p.Objective(result.Plan)
 	result.Bound = in.objectiveBound(bound)
-	// They may differ by rounding only, unless sizes that nobody wants are worth so much
+	// They may differ by rounding only, unless sizes that no job takes are worth so much
 	// less than nothing that no digit of the objective is left.
 	rounding := 4 * noise * in.magnitude * in.unit
 	if result.Bound < objective || result.Bound < objective+rounding && rounding <= max(noEffect, solver.OptimalGap*math.Abs(objective)) {
@@ -113,7 +113,7 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 }
 
 // unsearched is the result where time was up before there was anything to search: the
-// incumbent if it is legal, else everybody's smallest size.
+// incumbent if it is legal, else every job's smallest size.
 func unsearched(p *solver.Problem, incumbent solver.Plan) solver.Result {
 	plan := incumbent
 	if p.Check(plan) != nil {

@@ -13,7 +13,7 @@ import (
 // At good prices almost every job's best plan is also its plan in the optimum;
 // only the jobs that are nearly indifferent between two plans decide how the pool
 // is filled to the last node. So the jobs choose one after the other, the least
-// indifferent first, each taking its best plan that leaves everybody after it the
+// indifferent first, each taking its best plan that leaves all jobs after it the
 // smallest size; then the nodes left over are offered to all again at half price
 // and for nothing.
 
@@ -142,7 +142,7 @@ func (in *instance) value(p plan) float64 {
 type builder struct {
 	in   *instance
 	dual *dual
-	// free is the number of nodes per step that nobody holds.
+	// free is the number of nodes per step that no job holds.
 	free    []int
 	allowed []uint64
 	scaled  []float64

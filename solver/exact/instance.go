@@ -36,8 +36,8 @@ type instance struct {
 	// least is the value of the plan of smallest sizes, most a crude upper bound on
 	// the objective, and scale the magnitude of what is summed up in it.
 	least, most, scale float64
-	// magnitude is that of all values of sizes together, of those as well that are worth so
-	// much less than nothing that nobody wants them. It bounds the rounding of sums.
+	// magnitude is that of all values of sizes together, those included that are so far
+	// below 0 that no job takes them. It bounds the rounding of sums.
 	magnitude float64
 	// tieUnit and tieTotal are the tie cost of one node and the most that all tie
 	// costs can come to.
@@ -127,7 +127,7 @@ func newInstance(c *clock, p *solver.Problem) (*instance, error) {
 // convert works out job i.
 func (in *instance) convert(p *solver.Problem, i int) {
 	from, j := &p.Jobs[i], &in.jobs[i]
-	// A size that does not fit beside everybody else's smallest size is never used.
+	// A size that does not fit beside all other jobs' smallest sizes is never used.
 	usable := sort.SearchInts(from.Sizes, from.Sizes[0]+in.mostFree+1)
 	j.sizes = make([]int32, usable)
 	block := make([]float64, 3*usable)
@@ -168,7 +168,7 @@ func (j *job) capped() bool {
 }
 
 // fitting returns how many of the job's sizes, ascending, fit step t beside
-// everybody else's smallest size.
+// all other jobs' smallest sizes.
 func (in *instance) fitting(j *job, t int) int {
 	if in.free[t] == in.mostFree {
 		return len(j.sizes)

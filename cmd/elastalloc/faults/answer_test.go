@@ -170,7 +170,7 @@ func (a *answer) checkPlan() {
 	if !a.request.GetOptions().GetIncludePlan() {
 		for i, allocation := range a.response.GetAllocations() {
 			if allocation.GetPlannedNodes() != nil || allocation.GetPlannedProgress() != nil {
-				a.addf("job %d has a plan that nobody asked for", i)
+				a.addf("job %d has a plan that was not requested", i)
 			}
 		}
 		return

@@ -76,8 +76,8 @@ func TestHostileConnections(t *testing.T) {
 	honest.stop(t)
 }
 
-// runAttack makes one connection and does with it what the attack says. It tells
-// acting when there is no more to come, and hangs up when ctx ends.
+// runAttack makes one connection and does with it what the attack says. It is
+// done with acting once it has sent everything, and hangs up when ctx ends.
 func runAttack(ctx context.Context, t *testing.T, name string, server *process.Server, a attack, acting *sync.WaitGroup) {
 	t.Helper()
 	address := server.Addr
@@ -109,7 +109,7 @@ func runAttack(ctx context.Context, t *testing.T, name string, server *process.S
 }
 
 // TestCancelledCalls checks that hundreds of calls given up halfway leave nothing
-// behind, and that nobody else has to wait for them.
+// behind, and that no other caller has to wait for them.
 func TestCancelledCalls(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, "--backends=exact,cbc", "--cbc="+sleepingSolver(t, 1000), "--max-inflight=64")
@@ -134,7 +134,7 @@ func TestCancelledCalls(t *testing.T) {
 }
 
 // TestHalfCallsKeepNobodyOut checks that calls without a request, far more than the
-// server receives at once, take nobody's place.
+// server receives at once, take no other call's place.
 func TestHalfCallsKeepNobodyOut(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -196,7 +196,7 @@ func TestServerHangsUp(t *testing.T) {
 }
 
 // TestSilentConnectionsDoNotHoldUpADrain checks that a server that shall leave does not
-// wait for connections over which nobody has said anything.
+// wait for connections that have sent nothing.
 func TestSilentConnectionsDoNotHoldUpADrain(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)

@@ -159,7 +159,7 @@ func nodesOf(answer *elastallocv1.AllocateResponse) (nodes []int32) {
 	return nodes
 }
 
-// checkError checks that a call ended as the API allows, where nobody drains and
+// checkError checks that a call ended as the API allows, where no server drains and
 // greedy has the time to answer.
 func checkError(t *testing.T, err error) {
 	t.Helper()

@@ -79,7 +79,9 @@ func fakeAllocator(solve func(context.Context, *solver.Problem) (solver.Result, 
 // fakeProver bounds every plan, and solves nothing.
 type fakeProver struct{ fakeBackend }
 
-func (fakeProver) Bound(_ context.Context, p *solver.Problem) float64 { return everythingDone(p) }
+func (fakeProver) Bound(_ context.Context, p *solver.Problem) (float64, []float64) {
+	return everythingDone(p), nil
+}
 
 func fakeChainConfig(solve func(context.Context, *solver.Problem) (solver.Result, error)) chain.Config {
 	return chain.Config{

@@ -44,8 +44,9 @@ type Backend interface {
 type Prover interface {
 	Backend
 	// Bound returns a proven upper bound on the optimum of p: finite for every
-	// problem that has a plan, and the tighter the later ctx ends.
-	Bound(ctx context.Context, p *Problem) float64
+	// problem that has a plan, and the tighter the later ctx ends. With it come what
+	// Result.NodePrices are, nil where ctx ends before they are known.
+	Bound(ctx context.Context, p *Problem) (bound float64, nodePrices []float64)
 }
 
 // SolveOptions is what a caller asks of a backend.
@@ -59,7 +60,7 @@ type SolveOptions struct {
 	// change it; one that is not legal they make legal or ignore; nil is none.
 	Incumbent Plan
 	// PriceHint is what one more node was worth per step to a problem much like this
-	// one: Result.NodePrices of the decision before. It may make a backend faster and
+	// one: Report.NodePrices of the decision before. It may make a backend faster and
 	// changes no answer; one of another length is ignored.
 	PriceHint []float64
 }

@@ -76,6 +76,10 @@ type Report struct {
 	SolveTime time.Duration
 	// Attempts are all backends tried, in order.
 	Attempts []Attempt
+	// NodePrices are what one more node would bring, per step (one for ObjectiveTotalTime),
+	// in units of the objective: the prices of the Lagrangian bound. nil where time ended
+	// before they were known, or where no bound was asked for.
+	NodePrices []float64
 	// IdleNodes is what the decision leaves unallocated.
 	IdleNodes int
 	// Warnings are what an operator should know.

@@ -1,6 +1,8 @@
 package solver
 
 import (
+	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -27,6 +29,10 @@ type Options struct {
 	// Admission is who gets nodes when the minimums do not all fit; "" means
 	// AdmissionFIFO.
 	Admission Admission
+	// PriceHint is Report.NodePrices of the caller's decision before, each finite and at
+	// least 0. It may make this one faster and changes no answer; one of another horizon
+	// is ignored.
+	PriceHint []float64
 	// NoBound leaves out the bound of an answer without a search, greedy's: it is +Inf
 	// then, and so is the gap. For callers that only want the nodes, such as a simulation,
 	// since the bound takes far longer than the rules do.
@@ -88,6 +94,15 @@ func (o Options) Validate(known []BackendName) []Violation {
 	o.TotalTime.validate(&bad)
 	validateName(&bad, "admission", o.Admission, Admissions())
 	validateName(&bad, "bad_jobs", o.BadJobs, []BadJobs{BadJobsRefuse, BadJobsHold})
+	if n := len(o.PriceHint); n > MaxSteps {
+		bad.addf("price_hint", "has %d prices; want at most one per step, %d", n, MaxSteps)
+		return bad
+	}
+	for t, price := range o.PriceHint {
+		if !(price >= 0 && !math.IsInf(price, 1)) {
+			bad.addf(fmt.Sprintf("price_hint[%d]", t), "is %v; want a finite price of at least 0", price)
+		}
+	}
 	return bad
 }
 

@@ -217,7 +217,7 @@ type limitedProver struct {
 }
 
 // Bound returns the best bound found within the limit.
-func (l limitedProver) Bound(ctx context.Context, p *solver.Problem) float64 {
+func (l limitedProver) Bound(ctx context.Context, p *solver.Problem) (bound float64, nodePrices []float64) {
 	ctx, cancel := context.WithTimeout(ctx, l.limit)
 	defer cancel()
 	return l.prover.Bound(ctx, p)

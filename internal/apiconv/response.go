@@ -60,6 +60,7 @@ func toReport(r *solver.Report) *elastallocv1.SolveReport {
 		GreedyObjective: r.GreedyObjective,
 		SolveTime:       durationpb.New(r.SolveTime),
 		IdleNodes:       int32(r.IdleNodes),
+		NodePrices:      r.NodePrices,
 	}
 	for _, attempt := range r.Attempts {
 		converted.Attempts = append(converted.Attempts, &elastallocv1.Attempt{

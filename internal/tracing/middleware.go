@@ -92,10 +92,10 @@ type provingStage struct {
 }
 
 // Bound returns what the prover returns.
-func (s provingStage) Bound(ctx context.Context, p *solver.Problem) float64 {
+func (s provingStage) Bound(ctx context.Context, p *solver.Problem) (bound float64, nodePrices []float64) {
 	ctx, span := Start(ctx, StageBound)
 	defer span.End()
-	value := s.prover.Bound(ctx, p)
-	span.SetAttributes(Bound.Float64(value))
-	return value
+	bound, nodePrices = s.prover.Bound(ctx, p)
+	span.SetAttributes(Bound.Float64(bound))
+	return bound, nodePrices
 }

@@ -58,7 +58,7 @@ func (c *Chain) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Optio
 	}
 	budget := newBudget(ctx, time.Now(), o.TimeBudget, c.config.DefaultBudget)
 	p := solver.NewProblemFor(s, o)
-	options := solver.SolveOptions{RelativeGap: o.RelativeGap, Formulation: o.Formulation}
+	options := solver.SolveOptions{RelativeGap: o.RelativeGap, Formulation: o.Formulation, PriceHint: o.PriceHint}
 	// Greedy has the caller's context, not what is left of the budget.
 	greedy := try(ctx, c.config.Greedy, p, options)
 	if greedy.Outcome == solver.OutcomeAnswered {
@@ -72,7 +72,7 @@ func (c *Chain) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Optio
 	if chosen.Backend != solver.BackendGreedy && greedy.Outcome != solver.OutcomeAnswered {
 		attempts = append(attempts, greedy.Attempt)
 	}
-	bound, err := r.bound(ctx, chosen, o.NoBound)
+	bound, prices, err := r.bound(ctx, chosen, o.NoBound)
 	if err != nil {
 		return solver.Decision{}, err
 	}
@@ -81,7 +81,7 @@ func (c *Chain) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Optio
 	report := &decision.Report
 	report.Backend = chosen.Backend
 	report.Objective = chosen.objective
-	report.Bound = bound
+	report.Bound, report.NodePrices = bound, prices
 	report.RelativeGap = solver.RelativeGap(report.Objective, report.Bound)
 	report.Reason, report.Limit = r.conclude(chosen.result, attempts, report.RelativeGap)
 	report.GreedyObjective = greedy.objective

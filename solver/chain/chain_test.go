@@ -112,8 +112,8 @@ type prover struct {
 	bound func(context.Context, *solver.Problem) float64
 }
 
-func (p prover) Bound(ctx context.Context, problem *solver.Problem) float64 {
-	return p.bound(ctx, problem)
+func (p prover) Bound(ctx context.Context, problem *solver.Problem) (float64, []float64) {
+	return p.bound(ctx, problem), nil
 }
 
 // proves returns a prover that solves as the backend does and proves ownBound.

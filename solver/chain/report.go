@@ -17,44 +17,53 @@ const boundNoise = 1e-9
 // the prover's verification, and the prover's Bound where neither has one or the
 // verification was cut short. A legal plan above the bound disproves it, which is a defect that no
 // answer may hide. Only a heuristic plan may exceed it, since it may leave an
-// admitted job waiting, which the model cannot.
+// admitted job waiting, which the model cannot. With it come the prices of nodes, those of
+// the backend if it knows them.
 //
 // With noBound the bound of a heuristic plan is left at +Inf.
-func (r *run) bound(ctx context.Context, a answer, noBound bool) (float64, error) {
+func (r *run) bound(ctx context.Context, a answer, noBound bool) (float64, []float64, error) {
 	if noBound && a.result.Heuristic {
-		return math.Inf(1), nil
+		return math.Inf(1), nil, nil
 	}
 	bound, complete := a.result.Bound, !math.IsInf(a.result.Bound, 1)
+	prices := a.result.NodePrices
 	if own := r.verification; own != nil && own.Outcome == solver.OutcomeAnswered {
 		bound = min(bound, own.result.Bound)
 		complete = own.result.Limit != solver.LimitTime
+		if prices == nil {
+			prices = own.result.NodePrices
+		}
 	}
 	if !complete || math.IsInf(bound, 1) {
 		ctx, cancel := until(ctx, r.budget.end)
 		defer cancel()
-		proven, err := prove(ctx, r.chain.config.Prover, r.problem)
+		proven, provers, err := prove(ctx, r.chain.config.Prover, r.problem)
 		if err != nil {
-			return 0, err
+			return 0, nil, err
 		}
 		bound = min(bound, proven)
+		if prices == nil {
+			prices = provers
+		}
 	}
 	if math.IsNaN(bound) || math.IsInf(bound, 0) {
-		return 0, fmt.Errorf("the bound for the plan of %s is %v", a.Backend, bound)
+		return 0, nil, fmt.Errorf("the bound for the plan of %s is %v", a.Backend, bound)
 	}
 	if !a.result.Heuristic && bound < a.objective-boundNoise*(1+math.Abs(a.objective)) {
-		return 0, fmt.Errorf("the bound %v is wrong: a legal plan of %s has objective %v", bound, a.Backend, a.objective)
+		return 0, nil, fmt.Errorf("the bound %v is wrong: a legal plan of %s has objective %v", bound, a.Backend, a.objective)
 	}
-	return max(bound, a.objective), nil
+	return max(bound, a.objective), prices, nil
 }
 
 // prove asks a prover for a bound and turns a panic into an error, as solve does.
-func prove(ctx context.Context, prover solver.Prover, p *solver.Problem) (bound float64, err error) {
+func prove(ctx context.Context, prover solver.Prover, p *solver.Problem) (bound float64, nodePrices []float64, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = fmt.Errorf("bound of %s: panic: %v", prover.Name(), cause)
 		}
 	}()
-	return prover.Bound(ctx, p), nil
+	bound, nodePrices = prover.Bound(ctx, p)
+	return bound, nodePrices, nil
 }
 
 // conclude returns what is known about an answer of the given relative gap and

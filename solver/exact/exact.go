@@ -88,17 +88,19 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 		in.order(search.incumbent)
 	}
 	result := solver.Result{
-		Plan:   solver.NewPlan(len(p.Jobs), p.Steps),
-		Limit:  limit,
-		Detail: fmt.Sprintf("branch-and-bound nodes searched: %d", search.explored),
+		Plan:       solver.NewPlan(len(p.Jobs), p.Steps),
+		NodePrices: in.nodePrices(search.prices),
+		Limit:      limit,
+		Detail:     fmt.Sprintf("branch-and-bound nodes searched: %d", search.explored),
 	}
 	for i, chosen := range search.incumbent {
 		for t, k := range chosen {
 			result.Plan[i][t] = p.Jobs[i].Sizes[k]
 		}
 	}
-	for _, price := range search.prices {
-		result.NodePrices = append(result.NodePrices, price*in.unit)
+	if result.NodePrices == nil && limit == solver.LimitNone {
+		// The search was over before it asked for prices.
+		_, result.NodePrices = in.lagrangian(c)
 	}
 	p.ReleaseFinished(result.Plan)
 	objective := p.Objective(result.Plan)
@@ -146,20 +148,37 @@ func everythingServed(p *solver.Problem) float64 {
 // Bound returns a proven upper bound on the optimum of p: the Lagrangian bound at
 // the best prices found before ctx ends. It is finite for every problem that has a
 // plan, and 0 for one that has none.
-func (s *Solver) Bound(ctx context.Context, p *solver.Problem) float64 {
+func (s *Solver) Bound(ctx context.Context, p *solver.Problem) (bound float64, nodePrices []float64) {
 	c := newClock(ctx, cmp.Or(s.every, quantum))
 	in, err := newInstance(c, p)
 	if err != nil {
-		return 0
+		return 0, nil
 	}
 	if c.ended {
-		return everythingServed(p)
+		return everythingServed(p), nil
 	}
-	bound := in.most
-	if root, d := newRoot(c, in, nil), newDual(c, in); !c.ended {
-		bound, _ = d.minimise(c, root, math.Inf(-1))
+	bound, nodePrices = in.lagrangian(c)
+	return in.objectiveBound(bound), nodePrices
+}
+
+// lagrangian returns the Lagrangian bound in units of the search and its prices in
+// those of the objective, nil where time ends before there are any.
+func (in *instance) lagrangian(c *clock) (bound float64, nodePrices []float64) {
+	root, d := newRoot(c, in, nil), newDual(c, in)
+	if c.ended {
+		return in.most, nil
 	}
-	return in.objectiveBound(bound)
+	bound, prices := d.minimise(c, root, math.Inf(-1))
+	return bound, in.nodePrices(prices)
+}
+
+// nodePrices returns what prices of the search are in units of the objective.
+func (in *instance) nodePrices(prices []float64) []float64 {
+	var converted []float64
+	for _, price := range prices {
+		converted = append(converted, price*in.unit)
+	}
+	return converted
 }
 
 // objectiveBound turns a bound in the units of the search into one on the

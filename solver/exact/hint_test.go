@@ -24,11 +24,15 @@ func firstStep(p *solver.Problem, plan solver.Plan) (nodes []int, total, changed
 }
 
 // TestPriceHintChangesNoAnswer solves with the prices that the problem itself ends
-// with, and with others.
+// with, and with others: problems that are too small to use them and larger ones.
 func TestPriceHintChangesNoAnswer(t *testing.T) {
 	for seed := range uint64(60) {
+		jobs := 2 + int(seed%23)
+		if seed%3 == 0 {
+			jobs += 400
+		}
 		d := drawn{
-			jobs: 2 + int(seed%23), nodes: 70, steps: 1 + int(seed%6), sizes: int(seed % 5),
+			jobs: jobs, nodes: 70 + 2*jobs, steps: 1 + int(seed%6), sizes: int(seed % 5),
 			admission: admissions[seed%3], seed: seed,
 		}
 		p := d.problem()

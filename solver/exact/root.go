@@ -23,8 +23,10 @@ const (
 	sampledTrust = 0.1
 )
 
-// newRoot returns the subproblem without restrictions. Its prices are the hint, if
-// there is one.
+// newRoot returns the subproblem without restrictions. A hint, if there is one, takes the
+// place of the sample's prices. Smaller instances do without it: their prices are found in
+// microseconds, and among plans that are equal in everything the order of the search
+// decides, which other prices might change.
 func newRoot(c *clock, in *instance, hint []float64) *subproblem {
 	b := &subproblem{
 		allowed:     make([]uint64, len(in.finishing)*in.steps),
@@ -39,14 +41,15 @@ func newRoot(c *clock, in *instance, hint []float64) *subproblem {
 			break
 		}
 	}
+	if len(in.jobs) < minSampled {
+		b.prices = averagePrices(c, in)
+		return b
+	}
 	if hint != nil {
 		b.prices, b.temperature, b.trust = hint, sampledTemperature, sampledTrust
 		return b
 	}
 	b.prices = averagePrices(c, in)
-	if len(in.jobs) < minSampled {
-		return b
-	}
 	sample := in.sample()
 	if root, d := newRoot(c, sample, nil), newDual(c, sample); !c.ended {
 		_, b.prices = d.minimise(c, root, math.Inf(-1))

@@ -222,13 +222,13 @@ func (s *search) explore(c *clock, b *subproblem) {
 	s.explored++
 	bound, prices := s.dual.minimise(c, b, s.value+max(s.in.precision, s.gap*math.Abs(s.value)))
 	b.bound = min(b.bound, bound)
+	if s.prices == nil {
+		s.prices = prices
+	}
 	if s.closed(b) {
 		return
 	}
 	b.prices = prices
-	if s.prices == nil {
-		s.prices = prices
-	}
 	if solver.RelativeGap(s.value, b.bound) <= s.gap {
 		return // good enough
 	}

@@ -1402,7 +1402,11 @@ type AllocateOptions struct {
 	TotalTime *TotalTimeOptions `protobuf:"bytes,8,opt,name=total_time,json=totalTime,proto3" json:"total_time,omitempty"`
 	// What becomes of the request where a job has bad fields. Unset means
 	// BAD_JOBS_REFUSE.
-	BadJobs       BadJobs `protobuf:"varint,9,opt,name=bad_jobs,json=badJobs,proto3,enum=elastalloc.v1.BadJobs" json:"bad_jobs,omitempty"`
+	BadJobs BadJobs `protobuf:"varint,9,opt,name=bad_jobs,json=badJobs,proto3,enum=elastalloc.v1.BadJobs" json:"bad_jobs,omitempty"`
+	// SolveReport.node_prices of the caller's decision before, each finite and at least 0,
+	// at most 24. May make this decision faster and never changes it; prices of another
+	// horizon are ignored.
+	PriceHint     []float64 `protobuf:"fixed64,10,rep,packed,name=price_hint,json=priceHint,proto3" json:"price_hint,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1498,6 +1502,13 @@ func (x *AllocateOptions) GetBadJobs() BadJobs {
 		return x.BadJobs
 	}
 	return BadJobs_BAD_JOBS_UNSPECIFIED
+}
+
+func (x *AllocateOptions) GetPriceHint() []float64 {
+	if x != nil {
+		return x.PriceHint
+	}
+	return nil
 }
 
 // TotalTimeOptions are the parameters of OBJECTIVE_TOTAL_TIME. Every unset field has
@@ -1743,7 +1754,11 @@ type SolveReport struct {
 	// Nodes of the pool left unallocated.
 	IdleNodes int32 `protobuf:"varint,10,opt,name=idle_nodes,json=idleNodes,proto3" json:"idle_nodes,omitempty"`
 	// What an operator should know.
-	Warnings      []*Warning `protobuf:"bytes,11,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	Warnings []*Warning `protobuf:"bytes,11,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	// What one more node would bring, per step of the horizon (one for
+	// OBJECTIVE_TOTAL_TIME), in units of the objective. Empty where time ended before they
+	// were known.
+	NodePrices    []float64 `protobuf:"fixed64,12,rep,packed,name=node_prices,json=nodePrices,proto3" json:"node_prices,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1851,6 +1866,13 @@ func (x *SolveReport) GetIdleNodes() int32 {
 func (x *SolveReport) GetWarnings() []*Warning {
 	if x != nil {
 		return x.Warnings
+	}
+	return nil
+}
+
+func (x *SolveReport) GetNodePrices() []float64 {
+	if x != nil {
+		return x.NodePrices
 	}
 	return nil
 }
@@ -2051,7 +2073,7 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\x05curve\"$\n" +
 	"\n" +
 	"SpeedTable\x12\x16\n" +
-	"\x06speeds\x18\x01 \x03(\x01R\x06speeds\"\xe6\x03\n" +
+	"\x06speeds\x18\x01 \x03(\x01R\x06speeds\"\x85\x04\n" +
 	"\x0fAllocateOptions\x120\n" +
 	"\abackend\x18\x01 \x01(\x0e2\x16.elastalloc.v1.BackendR\abackend\x12<\n" +
 	"\vformulation\x18\x02 \x01(\x0e2\x1a.elastalloc.v1.FormulationR\vformulation\x12:\n" +
@@ -2063,7 +2085,10 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\tobjective\x18\a \x01(\x0e2\x18.elastalloc.v1.ObjectiveR\tobjective\x12>\n" +
 	"\n" +
 	"total_time\x18\b \x01(\v2\x1f.elastalloc.v1.TotalTimeOptionsR\ttotalTime\x121\n" +
-	"\bbad_jobs\x18\t \x01(\x0e2\x16.elastalloc.v1.BadJobsR\abadJobs\"\xa1\x03\n" +
+	"\bbad_jobs\x18\t \x01(\x0e2\x16.elastalloc.v1.BadJobsR\abadJobs\x12\x1d\n" +
+	"\n" +
+	"price_hint\x18\n" +
+	" \x03(\x01R\tpriceHint\"\xa1\x03\n" +
 	"\x10TotalTimeOptions\x12\x1f\n" +
 	"\bfairness\x18\x01 \x01(\x01H\x00R\bfairness\x88\x01\x01\x12/\n" +
 	"\x05aging\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05aging\x12>\n" +
@@ -2084,7 +2109,7 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\x10planned_progress\x18\x05 \x03(\x01R\x0fplannedProgress\x12:\n" +
 	"\vwait_reason\x18\x06 \x01(\x0e2\x19.elastalloc.v1.WaitReasonR\n" +
 	"waitReason\x12\"\n" +
-	"\rbehind_job_id\x18\a \x01(\tR\vbehindJobId\"\xdd\x03\n" +
+	"\rbehind_job_id\x18\a \x01(\tR\vbehindJobId\"\xfe\x03\n" +
 	"\vSolveReport\x120\n" +
 	"\abackend\x18\x01 \x01(\x0e2\x16.elastalloc.v1.BackendR\abackend\x12-\n" +
 	"\x06reason\x18\x02 \x01(\x0e2\x15.elastalloc.v1.ReasonR\x06reason\x12*\n" +
@@ -2099,7 +2124,9 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\n" +
 	"idle_nodes\x18\n" +
 	" \x01(\x05R\tidleNodes\x122\n" +
-	"\bwarnings\x18\v \x03(\v2\x16.elastalloc.v1.WarningR\bwarnings\"j\n" +
+	"\bwarnings\x18\v \x03(\v2\x16.elastalloc.v1.WarningR\bwarnings\x12\x1f\n" +
+	"\vnode_prices\x18\f \x03(\x01R\n" +
+	"nodePrices\"j\n" +
 	"\aWarning\x12.\n" +
 	"\x04code\x18\x01 \x01(\x0e2\x1a.elastalloc.v1.WarningCodeR\x04code\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\tR\x05jobId\x12\x18\n" +

@@ -1,0 +1,50 @@
+package elastalloc_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/solvertest"
+)
+
+// TestPriceHintChangesNoDecision decides again with the prices of the decision itself,
+// of one on a neighbouring pool, and with prices of nothing at all.
+func TestPriceHintChangesNoDecision(t *testing.T) {
+	allocator, err := elastalloc.New(elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		s := solvertest.SnapshotsWithin(solvertest.Limits{Jobs: 10, Steps: 5, Sizes: 5, Nodes: 60}).Draw(rt, "snapshot")
+		o := anyOptions(rt)
+		o.Backend = solver.BackendExact
+		decide := func(total int, hint []float64) solver.Decision {
+			s, o := *s, o
+			s.TotalNodes, o.PriceHint = total, hint
+			decision, err := allocator.Allocate(t.Context(), &s, o)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			return decision
+		}
+		want := decide(s.TotalNodes, nil)
+		steps := o.Horizon(s.WithDefaults()).Steps
+		if got := len(want.Report.NodePrices); got != steps {
+			rt.Fatalf("%d node prices; want %d", got, steps)
+		}
+		hints := [][]float64{
+			want.Report.NodePrices,
+			decide(s.TotalNodes+3, nil).Report.NodePrices,
+			rapid.SliceOfN(rapid.Float64Range(0, 1e9), steps, steps).Draw(rt, "hint"),
+		}
+		for _, hint := range hints {
+			if diff := cmp.Diff(want.Allocations, decide(s.TotalNodes, hint).Allocations); diff != "" {
+				rt.Fatalf("hint %v changes the decision (-without +with):\n%s", hint, diff)
+			}
+		}
+	})
+}

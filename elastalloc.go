@@ -139,7 +139,7 @@ func (a *Allocator) Allocate(ctx context.Context, s *solver.Snapshot, o solver.O
 // started. Nothing is optimised: of the report only IdleNodes and Warnings are set. Errors
 // are those of Allocate.
 func (a *Allocator) FillIdle(ctx context.Context, s *solver.Snapshot) (solver.Decision, error) {
-	s, _, err := a.valid(s, solver.DefaultOptions())
+	s, _, err := a.valid(s, solver.FillIdleOptions())
 	if err != nil {
 		return solver.Decision{}, err
 	}
@@ -161,7 +161,11 @@ func (a *Allocator) valid(s *solver.Snapshot, o solver.Options) (*solver.Snapsho
 	if o.BadJobs == solver.BadJobsHold && len(s.Jobs) <= a.maxJobs {
 		s, held = s.Hold()
 	}
-	if bad := solver.Validate(s, o, a.maxJobs, a.known); len(bad) > 0 {
+	bad := solver.Validate(s, o, a.maxJobs, a.known)
+	if len(s.Groups) > 0 { // Until all backends know them.
+		bad = append(bad, solver.Violation{Path: "snapshot.groups", Description: "are not decided on yet"})
+	}
+	if len(bad) > 0 {
 		return nil, solver.Held{}, &solver.InvalidError{Violations: bad}
 	}
 	return s, held, nil

@@ -29,9 +29,10 @@ type Held struct {
 func (s *Snapshot) Hold() (*Snapshot, Held) {
 	held := Held{snapshot: s}
 	first := make(map[string]int, len(s.Jobs))
+	tree := s.groupTree()
 	for i := range s.Jobs {
 		var bad violations
-		if s.validateJob(i, first, &bad); len(bad) > 0 {
+		if s.validateJob(i, first, tree, &bad); len(bad) > 0 {
 			if held.bad == nil {
 				held.bad = make(map[int][]Violation)
 			}

@@ -84,6 +84,8 @@ type Report struct {
 	IdleNodes int
 	// Warnings are what an operator should know.
 	Warnings []Warning
+	// Groups are in the order of Snapshot.Groups, one each.
+	Groups []GroupReport
 }
 
 // Attempt is one backend's try at a decision.

@@ -45,6 +45,10 @@ type Options struct {
 // DefaultOptions returns the options of an empty request.
 func DefaultOptions() Options { return Options{}.WithDefaults() }
 
+// FillIdleOptions returns the options that a snapshot to fill is valid under: with no
+// objective that limits what it may hold.
+func FillIdleOptions() Options { return Options{Objective: ObjectiveTotalTime}.WithDefaults() }
+
 // WithDefaults returns the options with the default of every field that is not set,
 // but for TimeBudget, whose default is the allocator's.
 func (o Options) WithDefaults() Options {

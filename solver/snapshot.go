@@ -26,6 +26,8 @@ const (
 	MaxSpeed       = 1e9           // measured speed relative to one node
 	MaxNodes       = math.MaxInt32 // nodes of the pool, and those of a job
 	DefaultMaxJobs = 100_000       // jobs of a snapshot
+	MaxGroups      = 10_000        // groups of a snapshot
+	MaxGroupDepth  = 4             // groups on the way from one without a parent to a job
 )
 
 // Snapshot is the state of the resource pool and its jobs at one moment. In a
@@ -41,6 +43,8 @@ type Snapshot struct {
 	Horizon Horizon
 	// Jobs are all active jobs. Queued jobs stand in queue order.
 	Jobs []Job
+	// Groups are the teams that share the pool, see groups.go; nil means none.
+	Groups []Group
 }
 
 // Horizon is the look-ahead of the rolling-horizon model.
@@ -117,6 +121,9 @@ type Job struct {
 	// WaitingTime is the time without nodes since the job's submission, queueing and
 	// pauses together. ObjectiveTotalTime ages by it.
 	WaitingTime time.Duration
+	// GroupID is the group that the job belongs to. It is not looked at where the snapshot
+	// has no groups.
+	GroupID string
 	// Bad is what is wrong with fields that a Job cannot express, as the code that made it
 	// from another form knows; Validate reports it. Paths begin within the job.
 	Bad []Violation

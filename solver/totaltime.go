@@ -32,6 +32,7 @@ const (
 	DefaultPayback          = 900 * time.Second
 	DefaultPausePriceFactor = 1.0
 	DefaultStartBonus       = 500 * time.Second
+	DefaultQuotaPrice       = 0.3
 )
 
 // TotalTimeOptions are the parameters of ObjectiveTotalTime. Nil means the default of
@@ -58,6 +59,9 @@ type TotalTimeOptions struct {
 	// weight for the rest. At least 0; nil or 0 means that the next decision is at the next
 	// submission or end.
 	Cadence *time.Duration
+	// QuotaPrice is what each node that a group is short of its quota costs, in
+	// job-seconds per second. 0 to MaxFactor.
+	QuotaPrice *float64
 }
 
 // totalTime is the objective's parameters, in seconds, and what it takes from all jobs
@@ -239,7 +243,7 @@ func (m *totalTime) values(job *Job, c float64, admitted *AdmittedJob) []float64
 
 // Limits of TotalTimeOptions, beyond which sums of values would lose their digits.
 const (
-	MaxFactor        = 1e6                  // fairness, price of a pause
+	MaxFactor        = 1e6                  // fairness, price of a pause, price of a quota
 	MaxTotalTimeSpan = 365 * 24 * time.Hour // every duration
 	MinTotalTimeSpan = time.Second          // payback, and aging that is not off
 )
@@ -258,6 +262,7 @@ func (o *TotalTimeOptions) validate(bad *violations) {
 	}
 	factor("fairness", o.Fairness)
 	factor("pause_price_factor", o.PausePriceFactor)
+	factor("quota_price", o.QuotaPrice)
 	if v := o.Aging; v != nil && *v != 0 {
 		span("aging", v, MinTotalTimeSpan)
 	}

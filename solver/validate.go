@@ -33,7 +33,12 @@ func (e *InvalidError) Error() string {
 // Validate returns every bad field of a request for a decision, with their defaults
 // filled in, of at most maxJobs jobs and on one of the known backends.
 func Validate(s *Snapshot, o Options, maxJobs int, known []BackendName) []Violation {
-	return append(under("snapshot", s.Validate(maxJobs)), under("options", o.Validate(known))...)
+	bad := violations(under("snapshot", s.Validate(maxJobs)))
+	if len(s.Groups) > 0 && o.Objective == ObjectiveProgress {
+		bad.addf("snapshot.groups", "has %d groups, which options.objective %q does not know; want %q",
+			len(s.Groups), o.Objective, ObjectiveTotalTime)
+	}
+	return append(bad, under("options", o.Validate(known))...)
 }
 
 // under puts the path of a message in front of those of its fields.
@@ -87,18 +92,24 @@ func (s *Snapshot) Validate(maxJobs int) []Violation {
 		bad.addf("jobs", "has %d jobs; want at most %d", len(s.Jobs), maxJobs)
 		return bad
 	}
+	if len(s.Groups) > MaxGroups {
+		bad.addf("groups", "has %d groups; want at most %d", len(s.Groups), MaxGroups)
+		return bad
+	}
+	tree := s.groupTree()
+	s.validateGroups(tree, &bad)
 	first := make(map[string]int, len(s.Jobs))
 	for i := range s.Jobs {
 		if bad.full() {
 			break
 		}
-		s.validateJob(i, first, &bad)
+		s.validateJob(i, first, tree, &bad)
 	}
 	return bad
 }
 
 // validateJob reports the bad fields of job i. first has the jobs before it by id.
-func (s *Snapshot) validateJob(i int, first map[string]int, bad *violations) {
+func (s *Snapshot) validateJob(i int, first map[string]int, tree groupTree, bad *violations) {
 	job := &s.Jobs[i]
 	path := fmt.Sprintf("jobs[%d]", i)
 	if job.ID == "" {
@@ -110,6 +121,7 @@ func (s *Snapshot) validateJob(i int, first map[string]int, bad *violations) {
 	}
 	known := len(*bad)
 	job.validate(path, bad)
+	tree.validateJob(job, path, bad)
 	if len(job.Bad) == 0 {
 		return
 	}

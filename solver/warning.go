@@ -18,6 +18,8 @@ const (
 	WarningBadJobHeld WarningCode = "bad-job-held"
 	// WarningLoadShedToGreedy means that no search was made because of load.
 	WarningLoadShedToGreedy WarningCode = "load-shed-to-greedy"
+	// WarningQuotasExceedPool means that the quotas of all groups together exceed the pool.
+	WarningQuotasExceedPool WarningCode = "quotas-exceed-pool"
 )
 
 // Warning is something that an operator should know of a decision.

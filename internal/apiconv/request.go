@@ -46,7 +46,7 @@ func FromAllocateRequest(request *elastallocv1.AllocateRequest, maxJobs int) (Re
 func FromSnapshot(snapshot *elastallocv1.Snapshot, maxJobs int) (*solver.Snapshot, error) {
 	var c converter
 	converted := c.snapshot(snapshot, maxJobs)
-	if err := c.err(converted, solver.Options{}, maxJobs); err != nil {
+	if err := c.err(converted, solver.FillIdleOptions(), maxJobs); err != nil {
 		return nil, err
 	}
 	return converted, nil
@@ -111,9 +111,30 @@ func (c *converter) snapshot(s *elastallocv1.Snapshot, maxJobs int) *solver.Snap
 		c.addf("snapshot.jobs", "has %d jobs; want at most %d", n, maxJobs)
 		return converted
 	}
+	if n := len(s.GetGroups()); n > solver.MaxGroups {
+		c.addf("snapshot.groups", "has %d groups; want at most %d", n, solver.MaxGroups)
+		return converted
+	}
+	converted.Groups = convertGroups(s.GetGroups())
 	converted.Jobs = make([]solver.Job, len(s.GetJobs()))
 	for i, job := range s.GetJobs() {
 		converted.Jobs[i] = convertJob(job)
+	}
+	return converted
+}
+
+// convertGroups converts groups, nil where there are none. A null entry, which only a
+// caller in process can make, is an empty group.
+func convertGroups(groups []*elastallocv1.Group) []solver.Group {
+	if len(groups) == 0 {
+		return nil
+	}
+	converted := make([]solver.Group, len(groups))
+	for i, g := range groups {
+		converted[i] = solver.Group{ID: g.GetId(), ParentID: g.GetParentId(), Quota: int(g.GetQuota())}
+		if g != nil && g.Limit != nil {
+			converted[i].Limit = new(int(*g.Limit))
+		}
 	}
 	return converted
 }
@@ -138,6 +159,7 @@ func convertJob(job *elastallocv1.Job) solver.Job {
 		RestartTime:  c.duration(job.GetRestartTime(), "restart_time"),
 		WaitingTime:  c.duration(job.GetWaitingTime(), "waiting_time"),
 		ETANodes:     c.atLeastOne(job.EtaNodes, "eta_nodes"),
+		GroupID:      job.GetGroupId(),
 	}
 	if len(job.GetAllowedNodes()) > 0 {
 		converted.AllowedNodes = convertInts[int](job.GetAllowedNodes())
@@ -198,6 +220,7 @@ func (c *converter) totalTime(o *elastallocv1.TotalTimeOptions) solver.TotalTime
 		PausePriceFactor: o.PausePriceFactor,
 		StartBonus:       optional(o.GetStartBonus(), "start_bonus"),
 		Cadence:          optional(o.GetCadence(), "cadence"),
+		QuotaPrice:       o.QuotaPrice,
 	}
 }
 
@@ -296,6 +319,7 @@ func toTotalTime(o *solver.TotalTimeOptions) *elastallocv1.TotalTimeOptions {
 		PausePriceFactor: o.PausePriceFactor,
 		StartBonus:       optional(o.StartBonus),
 		Cadence:          optional(o.Cadence),
+		QuotaPrice:       o.QuotaPrice,
 	}
 }
 
@@ -328,7 +352,15 @@ func ToSnapshot(s *solver.Snapshot) *elastallocv1.Snapshot {
 			RestartTime:  optionalDuration(job.RestartTime),
 			WaitingTime:  optionalDuration(job.WaitingTime),
 			EtaNodes:     optionalInt(job.ETANodes),
+			GroupId:      job.GroupID,
 		}
+	}
+	for _, g := range s.Groups {
+		group := &elastallocv1.Group{Id: g.ID, ParentId: g.ParentID, Quota: int32(g.Quota)}
+		if g.Limit != nil {
+			group.Limit = new(int32(*g.Limit))
+		}
+		converted.Groups = append(converted.Groups, group)
 	}
 	return converted
 }

@@ -59,15 +59,16 @@ func TestFromAllocateRequest(t *testing.T) {
 						 "trainingTime": "7s", "allowedNodes": [1, 2, 4, 6], "scaling": {"table": {"speeds": [2, 3, 4]}},
 						 "weight": 0, "rescaleDelay": "15s"},
 						{"id": "b", "remainingEta": "315360000s", "scaling": {"doublingEfficiency": 1}, "weight": 2.5,
-						 "restartTime": "90s", "waitingTime": "3600s", "etaNodes": 8}
-					]
+						 "restartTime": "90s", "waitingTime": "3600s", "etaNodes": 8, "groupId": "vision"}
+					],
+					"groups": [{"id": "vision", "parentId": "all", "limit": 0, "quota": 7}, {"id": "all"}]
 				},
 				"options": {
 					"backend": "BACKEND_HIGHS", "formulation": "FORMULATION_PAPER", "timeBudget": "2s", "relativeGap": 0.01,
 					"admission": "ADMISSION_START_FIRST", "includePlan": true,
 					"objective": "OBJECTIVE_TOTAL_TIME", "badJobs": "BAD_JOBS_HOLD",
 					"totalTime": {"fairness": 0, "aging": "0s", "rescalePrice": "15s", "payback": "300s", "pausePriceFactor": 8,
-						"startBonus": "60s", "cadence": "300s"}
+						"startBonus": "60s", "cadence": "300s", "quotaPrice": 0}
 				}
 			}`,
 			want: Request{
@@ -83,9 +84,10 @@ func TestFromAllocateRequest(t *testing.T) {
 						{
 							ID: "b", RemainingETA: 3650 * 24 * time.Hour,
 							Scaling: solver.Scaling{DoublingEfficiency: 1}, Weight: new(2.5),
-							RestartTime: 90 * time.Second, WaitingTime: time.Hour, ETANodes: 8,
+							RestartTime: 90 * time.Second, WaitingTime: time.Hour, ETANodes: 8, GroupID: "vision",
 						},
 					},
+					Groups: []solver.Group{{ID: "vision", ParentID: "all", Limit: new(0), Quota: 7}, {ID: "all"}},
 				},
 				Options: solver.Options{
 					Backend: solver.BackendHiGHS, Formulation: solver.FormulationPaper, TimeBudget: 2 * time.Second,
@@ -94,6 +96,7 @@ func TestFromAllocateRequest(t *testing.T) {
 					TotalTime: solver.TotalTimeOptions{
 						Fairness: new(0.0), Aging: new(time.Duration(0)), RescalePrice: new(15 * time.Second),
 						Payback: new(5 * time.Minute), PausePriceFactor: new(8.0), StartBonus: new(time.Minute), Cadence: new(5 * time.Minute),
+						QuotaPrice: new(0.0),
 					},
 				},
 				IncludePlan: true,
@@ -222,10 +225,11 @@ func TestFromAllocateRequestReportsBadField(t *testing.T) {
 			o.TotalTime = &elastallocv1.TotalTimeOptions{
 				Fairness: new(-1.0), Aging: durationpb.New(-1), RescalePrice: durationpb.New(-1), Payback: &durationpb.Duration{},
 				PausePriceFactor: new(math.NaN()), StartBonus: &durationpb.Duration{Seconds: 1e10}, Cadence: durationpb.New(-1),
+				QuotaPrice: new(math.Inf(1)),
 			}
 		}), []string{
 			"options.total_time.start_bonus", "options.total_time.fairness", "options.total_time.pause_price_factor",
-			"options.total_time.aging", "options.total_time.rescale_price", "options.total_time.payback", "options.total_time.cadence",
+			"options.total_time.quota_price", "options.total_time.aging", "options.total_time.rescale_price", "options.total_time.payback", "options.total_time.cadence",
 		}},
 		"total time in the paper's formulation": {onOptions(func(o *options) {
 			o.Objective, o.Formulation = elastallocv1.Objective_OBJECTIVE_TOTAL_TIME, elastallocv1.Formulation_FORMULATION_PAPER
@@ -239,6 +243,18 @@ func TestFromAllocateRequestReportsBadField(t *testing.T) {
 		"eta nodes beyond the table": {onJob(func(j *job) {
 			j.EtaNodes, j.AllowedNodes, j.Scaling = new(int32(1)), []int32{2, 4}, table(1.5, 2)
 		}), []string{"snapshot.jobs[1].eta_nodes"}},
+		"groups of every kind of fault": {request(t, `{"snapshot": {
+			"groups": [{"id": "a", "parentId": "b"}, {"id": "b", "parentId": "a", "quota": -1}, {"limit": -1}, {"id": "a", "parentId": "x"}],
+			"jobs": [{"id": "1", "remainingEta": "1s"}, {"id": "2", "remainingEta": "1s", "groupId": "y"}, {"id": "3", "remainingEta": "1s", "groupId": "b"}]
+		}}`), []string{
+			"snapshot.groups[0].parent_id", "snapshot.groups[1].quota", "snapshot.groups[1].parent_id", "snapshot.groups[2].id",
+			"snapshot.groups[2].limit", "snapshot.groups[3].id", "snapshot.groups[3].parent_id",
+			"snapshot.jobs[0].group_id", "snapshot.jobs[1].group_id", "snapshot.jobs[2].group_id", "snapshot.groups",
+		}},
+		"null group": {&elastallocv1.AllocateRequest{
+			Snapshot: &elastallocv1.Snapshot{Groups: []*elastallocv1.Group{nil}},
+			Options:  &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME},
+		}, []string{"snapshot.groups[0].id"}},
 		"budget of 0":       {onOptions(func(o *options) { o.TimeBudget = &durationpb.Duration{} }), []string{"options.time_budget"}},
 		"budget below 0":    {onOptions(func(o *options) { o.TimeBudget = durationpb.New(-1) }), []string{"options.time_budget"}},
 		"budget far below":  {onOptions(func(o *options) { o.TimeBudget = &durationpb.Duration{Seconds: -1e10} }), []string{"options.time_budget"}},
@@ -321,7 +337,7 @@ func TestEnums(t *testing.T) {
 	checkEnum[elastallocv1.WaitReason](t, solver.WaitNoRoom, solver.WaitBehind, solver.WaitNeverFits, solver.WaitGroupLimit,
 		solver.WaitNotWorthIt)
 	checkEnum[elastallocv1.WarningCode](t, solver.WarningNeverFits, solver.WarningIdleWithQueue, solver.WarningEmptyPool,
-		solver.WarningBadJobHeld, solver.WarningLoadShedToGreedy)
+		solver.WarningBadJobHeld, solver.WarningLoadShedToGreedy, solver.WarningQuotasExceedPool)
 	checkEnum[elastallocv1.Change](t, solver.ChangeStart, solver.ChangeScaleUp, solver.ChangeScaleDown,
 		solver.ChangeKeep, solver.ChangeWait, solver.ChangePreempt)
 	checkEnum[elastallocv1.Reason](t, solver.ReasonOptimal, solver.ReasonFeasible, solver.ReasonHeuristic)
@@ -362,6 +378,7 @@ func TestToAllocateResponse(t *testing.T) {
 				{Backend: solver.BackendGreedy, Outcome: solver.OutcomeAnswered, Duration: 2 * time.Millisecond},
 			},
 			Warnings: []solver.Warning{{Code: solver.WarningNeverFits, JobID: "b", Message: "too large"}},
+			Groups:   []solver.GroupReport{{ID: "vision", Nodes: 4, Short: 2, Price: 0.5}, {ID: "speech"}},
 		},
 	}
 	want := &elastallocv1.AllocateResponse{}
@@ -378,7 +395,8 @@ func TestToAllocateResponse(t *testing.T) {
 				{"backend": "BACKEND_CBC", "outcome": "OUTCOME_UNAVAILABLE", "detail": "not installed", "duration": "0s"},
 				{"backend": "BACKEND_GREEDY", "outcome": "OUTCOME_ANSWERED", "duration": "0.002s"}
 			],
-			"warnings": [{"code": "WARNING_CODE_NEVER_FITS", "jobId": "b", "message": "too large"}]
+			"warnings": [{"code": "WARNING_CODE_NEVER_FITS", "jobId": "b", "message": "too large"}],
+			"groups": [{"id": "vision", "nodes": 4, "short": 2, "price": 0.5}, {"id": "speech"}]
 		}
 	}`), want); err != nil {
 		t.Fatal(err)
@@ -421,6 +439,13 @@ func FuzzConvert(f *testing.F) {
 	seed(onOptions(func(o *elastallocv1.AllocateOptions) {
 		o.Objective, o.TotalTime = elastallocv1.Objective_OBJECTIVE_TOTAL_TIME, &elastallocv1.TotalTimeOptions{Aging: durationpb.New(0)}
 	}))
+	grouped := smallRequest()
+	grouped.Options.Objective = elastallocv1.Objective_OBJECTIVE_TOTAL_TIME
+	grouped.Snapshot.Groups = []*elastallocv1.Group{{Id: "a", Limit: new(int32(3)), Quota: 2, ParentId: "b"}, {Id: "b"}}
+	for _, j := range grouped.GetSnapshot().GetJobs() {
+		j.GroupId = "a"
+	}
+	seed(grouped)
 	const maxJobs = 50
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r := &elastallocv1.AllocateRequest{}

@@ -75,6 +75,11 @@ func toReport(r *solver.Report) *elastallocv1.SolveReport {
 			Code: Number[elastallocv1.WarningCode](w.Code), JobId: w.JobID, Message: w.Message,
 		})
 	}
+	for _, g := range r.Groups {
+		converted.Groups = append(converted.Groups, &elastallocv1.GroupReport{
+			Id: g.ID, Nodes: int32(g.Nodes), Short: int32(g.Short), Price: g.Price,
+		})
+	}
 	return converted
 }
 

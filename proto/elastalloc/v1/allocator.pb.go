@@ -471,6 +471,8 @@ const (
 	WarningCode_WARNING_CODE_BAD_JOB_HELD WarningCode = 4
 	// The server had no turn to give: greedy answered.
 	WarningCode_WARNING_CODE_LOAD_SHED_TO_GREEDY WarningCode = 5
+	// The quotas of all groups together exceed the pool.
+	WarningCode_WARNING_CODE_QUOTAS_EXCEED_POOL WarningCode = 6
 )
 
 // Enum value maps for WarningCode.
@@ -482,6 +484,7 @@ var (
 		3: "WARNING_CODE_EMPTY_POOL",
 		4: "WARNING_CODE_BAD_JOB_HELD",
 		5: "WARNING_CODE_LOAD_SHED_TO_GREEDY",
+		6: "WARNING_CODE_QUOTAS_EXCEED_POOL",
 	}
 	WarningCode_value = map[string]int32{
 		"WARNING_CODE_UNSPECIFIED":         0,
@@ -490,6 +493,7 @@ var (
 		"WARNING_CODE_EMPTY_POOL":          3,
 		"WARNING_CODE_BAD_JOB_HELD":        4,
 		"WARNING_CODE_LOAD_SHED_TO_GREEDY": 5,
+		"WARNING_CODE_QUOTAS_EXCEED_POOL":  6,
 	}
 )
 
@@ -950,7 +954,10 @@ type Snapshot struct {
 	// How far the decision looks ahead. Unset means 5 steps of 300 s.
 	Horizon *Horizon `protobuf:"bytes,3,opt,name=horizon,proto3" json:"horizon,omitempty"`
 	// Every active job. Queued jobs (current_nodes = 0) stand in queue order.
-	Jobs          []*Job `protobuf:"bytes,4,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	Jobs []*Job `protobuf:"bytes,4,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	// Teams that share the pool, for OBJECTIVE_TOTAL_TIME and FillIdle: a forest at most
+	// 4 deep, of at most 10,000 groups in any order. Empty: no groups.
+	Groups        []*Group `protobuf:"bytes,5,rep,name=groups,proto3" json:"groups,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1013,6 +1020,91 @@ func (x *Snapshot) GetJobs() []*Job {
 	return nil
 }
 
+func (x *Snapshot) GetGroups() []*Group {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+// Group is a team, or a department of several, that shares the pool with others.
+type Group struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required, unique among the groups.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The group it is part of; empty where it is part of none. Jobs belong to groups that
+	// no other is part of.
+	ParentId string `protobuf:"bytes,2,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"`
+	// Most nodes that the jobs of the group and of all groups within it hold together
+	// (Kueue's nominal quota and borrowing limit). At least 0; unset means no limit. Where
+	// it is below what its running jobs hold, they shrink or pause.
+	Limit *int32 `protobuf:"varint,3,opt,name=limit,proto3,oneof" json:"limit,omitempty"`
+	// Soft floor: each node that they hold together below the quota, or below what the
+	// admission lets them hold at most if that is less, costs total_time.quota_price. At
+	// least 0; what quotas together exceed the pool by is a warning.
+	Quota         int32 `protobuf:"varint,4,opt,name=quota,proto3" json:"quota,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Group) Reset() {
+	*x = Group{}
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Group) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Group) ProtoMessage() {}
+
+func (x *Group) ProtoReflect() protoreflect.Message {
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Group.ProtoReflect.Descriptor instead.
+func (*Group) Descriptor() ([]byte, []int) {
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Group) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Group) GetParentId() string {
+	if x != nil {
+		return x.ParentId
+	}
+	return ""
+}
+
+func (x *Group) GetLimit() int32 {
+	if x != nil && x.Limit != nil {
+		return *x.Limit
+	}
+	return 0
+}
+
+func (x *Group) GetQuota() int32 {
+	if x != nil {
+		return x.Quota
+	}
+	return 0
+}
+
 // Horizon is the look-ahead of the rolling-horizon model.
 type Horizon struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1027,7 +1119,7 @@ type Horizon struct {
 
 func (x *Horizon) Reset() {
 	*x = Horizon{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[5]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1039,7 +1131,7 @@ func (x *Horizon) String() string {
 func (*Horizon) ProtoMessage() {}
 
 func (x *Horizon) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[5]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1052,7 +1144,7 @@ func (x *Horizon) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Horizon.ProtoReflect.Descriptor instead.
 func (*Horizon) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{5}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Horizon) GetStep() *durationpb.Duration {
@@ -1113,14 +1205,17 @@ type Job struct {
 	// from its smallest size to its largest; between two sizes the speed is
 	// interpolated as a straight line of logarithms. Unset means 1. A job that would
 	// end in 2 h on its 8 nodes has a remaining_eta of 2 h and eta_nodes 8.
-	EtaNodes      *int32 `protobuf:"varint,13,opt,name=eta_nodes,json=etaNodes,proto3,oneof" json:"eta_nodes,omitempty"`
+	EtaNodes *int32 `protobuf:"varint,13,opt,name=eta_nodes,json=etaNodes,proto3,oneof" json:"eta_nodes,omitempty"`
+	// The group the job belongs to, one that no other group is part of. Required where
+	// the snapshot has groups, not looked at where it has none.
+	GroupId       string `protobuf:"bytes,14,opt,name=group_id,json=groupId,proto3" json:"group_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[6]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1132,7 +1227,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[6]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1145,7 +1240,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{6}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Job) GetId() string {
@@ -1239,6 +1334,13 @@ func (x *Job) GetEtaNodes() int32 {
 	return 0
 }
 
+func (x *Job) GetGroupId() string {
+	if x != nil {
+		return x.GroupId
+	}
+	return ""
+}
+
 // Scaling is how a job's training speed grows with its nodes, relative to the
 // speed on one node.
 type Scaling struct {
@@ -1256,7 +1358,7 @@ type Scaling struct {
 
 func (x *Scaling) Reset() {
 	*x = Scaling{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[7]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1268,7 +1370,7 @@ func (x *Scaling) String() string {
 func (*Scaling) ProtoMessage() {}
 
 func (x *Scaling) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[7]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1281,7 +1383,7 @@ func (x *Scaling) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scaling.ProtoReflect.Descriptor instead.
 func (*Scaling) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{7}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Scaling) GetCurve() isScaling_Curve {
@@ -1342,7 +1444,7 @@ type SpeedTable struct {
 
 func (x *SpeedTable) Reset() {
 	*x = SpeedTable{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[8]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1354,7 +1456,7 @@ func (x *SpeedTable) String() string {
 func (*SpeedTable) ProtoMessage() {}
 
 func (x *SpeedTable) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[8]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1367,7 +1469,7 @@ func (x *SpeedTable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpeedTable.ProtoReflect.Descriptor instead.
 func (*SpeedTable) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{8}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SpeedTable) GetSpeeds() []float64 {
@@ -1413,7 +1515,7 @@ type AllocateOptions struct {
 
 func (x *AllocateOptions) Reset() {
 	*x = AllocateOptions{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[9]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1425,7 +1527,7 @@ func (x *AllocateOptions) String() string {
 func (*AllocateOptions) ProtoMessage() {}
 
 func (x *AllocateOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[9]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1438,7 +1540,7 @@ func (x *AllocateOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocateOptions.ProtoReflect.Descriptor instead.
 func (*AllocateOptions) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{9}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *AllocateOptions) GetBackend() Backend {
@@ -1538,14 +1640,17 @@ type TotalTimeOptions struct {
 	// then worth more work than it has left, and one that ends earlier saves its weight
 	// for the rest. 0 to 365 days; unset or 0: the next decision is at the next submission
 	// or end of a job.
-	Cadence       *durationpb.Duration `protobuf:"bytes,8,opt,name=cadence,proto3" json:"cadence,omitempty"`
+	Cadence *durationpb.Duration `protobuf:"bytes,8,opt,name=cadence,proto3" json:"cadence,omitempty"`
+	// What each node that a group is short of its quota costs, in job-seconds per second.
+	// 0 to 1e6; unset means 0.3.
+	QuotaPrice    *float64 `protobuf:"fixed64,9,opt,name=quota_price,json=quotaPrice,proto3,oneof" json:"quota_price,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TotalTimeOptions) Reset() {
 	*x = TotalTimeOptions{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[10]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1557,7 +1662,7 @@ func (x *TotalTimeOptions) String() string {
 func (*TotalTimeOptions) ProtoMessage() {}
 
 func (x *TotalTimeOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[10]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1570,7 +1675,7 @@ func (x *TotalTimeOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TotalTimeOptions.ProtoReflect.Descriptor instead.
 func (*TotalTimeOptions) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{10}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TotalTimeOptions) GetFairness() float64 {
@@ -1622,6 +1727,13 @@ func (x *TotalTimeOptions) GetCadence() *durationpb.Duration {
 	return nil
 }
 
+func (x *TotalTimeOptions) GetQuotaPrice() float64 {
+	if x != nil && x.QuotaPrice != nil {
+		return *x.QuotaPrice
+	}
+	return 0
+}
+
 // Allocation is the decision for one job.
 type Allocation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1648,7 +1760,7 @@ type Allocation struct {
 
 func (x *Allocation) Reset() {
 	*x = Allocation{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[11]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1660,7 +1772,7 @@ func (x *Allocation) String() string {
 func (*Allocation) ProtoMessage() {}
 
 func (x *Allocation) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[11]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1673,7 +1785,7 @@ func (x *Allocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Allocation.ProtoReflect.Descriptor instead.
 func (*Allocation) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{11}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Allocation) GetJobId() string {
@@ -1758,14 +1870,16 @@ type SolveReport struct {
 	// What one more node would bring, per step of the horizon (one for
 	// OBJECTIVE_TOTAL_TIME), in units of the objective. Empty where time ended before they
 	// were known.
-	NodePrices    []float64 `protobuf:"fixed64,12,rep,packed,name=node_prices,json=nodePrices,proto3" json:"node_prices,omitempty"`
+	NodePrices []float64 `protobuf:"fixed64,12,rep,packed,name=node_prices,json=nodePrices,proto3" json:"node_prices,omitempty"`
+	// One per group of the snapshot, in the order of the request.
+	Groups        []*GroupReport `protobuf:"bytes,13,rep,name=groups,proto3" json:"groups,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SolveReport) Reset() {
 	*x = SolveReport{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[12]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1777,7 +1891,7 @@ func (x *SolveReport) String() string {
 func (*SolveReport) ProtoMessage() {}
 
 func (x *SolveReport) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[12]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1790,7 +1904,7 @@ func (x *SolveReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SolveReport.ProtoReflect.Descriptor instead.
 func (*SolveReport) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{12}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SolveReport) GetBackend() Backend {
@@ -1877,6 +1991,88 @@ func (x *SolveReport) GetNodePrices() []float64 {
 	return nil
 }
 
+func (x *SolveReport) GetGroups() []*GroupReport {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+// GroupReport is what a decision means for a group.
+type GroupReport struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id of the group.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Nodes that its jobs and those of all groups within it hold together from now on.
+	Nodes int32 `protobuf:"varint,2,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	// Nodes that they are short of the quota, or of what the admission lets them hold at
+	// most if that is less.
+	Short int32 `protobuf:"varint,3,opt,name=short,proto3" json:"short,omitempty"`
+	// What one more node of its limit is worth, in units of the objective: 0 where the
+	// limit does not bind, where there is none, and where no search was made.
+	Price         float64 `protobuf:"fixed64,4,opt,name=price,proto3" json:"price,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupReport) Reset() {
+	*x = GroupReport{}
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupReport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupReport) ProtoMessage() {}
+
+func (x *GroupReport) ProtoReflect() protoreflect.Message {
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupReport.ProtoReflect.Descriptor instead.
+func (*GroupReport) Descriptor() ([]byte, []int) {
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *GroupReport) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *GroupReport) GetNodes() int32 {
+	if x != nil {
+		return x.Nodes
+	}
+	return 0
+}
+
+func (x *GroupReport) GetShort() int32 {
+	if x != nil {
+		return x.Short
+	}
+	return 0
+}
+
+func (x *GroupReport) GetPrice() float64 {
+	if x != nil {
+		return x.Price
+	}
+	return 0
+}
+
 // Warning is something that an operator should know of a decision.
 type Warning struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1892,7 +2088,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[13]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1904,7 +2100,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[13]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1917,7 +2113,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{13}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Warning) GetCode() WarningCode {
@@ -1958,7 +2154,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[14]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1970,7 +2166,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[14]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1983,7 +2179,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{14}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Attempt) GetBackend() Backend {
@@ -2034,17 +2230,24 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"snapshotId\x12;\n" +
 	"\vallocations\x18\x02 \x03(\v2\x19.elastalloc.v1.AllocationR\vallocations\x12\x1d\n" +
 	"\n" +
-	"idle_nodes\x18\x03 \x01(\x05R\tidleNodes\"\x95\x01\n" +
+	"idle_nodes\x18\x03 \x01(\x05R\tidleNodes\"\xc3\x01\n" +
 	"\bSnapshot\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1f\n" +
 	"\vtotal_nodes\x18\x02 \x01(\x05R\n" +
 	"totalNodes\x120\n" +
 	"\ahorizon\x18\x03 \x01(\v2\x16.elastalloc.v1.HorizonR\ahorizon\x12&\n" +
-	"\x04jobs\x18\x04 \x03(\v2\x12.elastalloc.v1.JobR\x04jobs\"]\n" +
+	"\x04jobs\x18\x04 \x03(\v2\x12.elastalloc.v1.JobR\x04jobs\x12,\n" +
+	"\x06groups\x18\x05 \x03(\v2\x14.elastalloc.v1.GroupR\x06groups\"o\n" +
+	"\x05Group\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
+	"\tparent_id\x18\x02 \x01(\tR\bparentId\x12\x19\n" +
+	"\x05limit\x18\x03 \x01(\x05H\x00R\x05limit\x88\x01\x01\x12\x14\n" +
+	"\x05quota\x18\x04 \x01(\x05R\x05quotaB\b\n" +
+	"\x06_limit\"]\n" +
 	"\aHorizon\x12-\n" +
 	"\x04step\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x04step\x12\x19\n" +
 	"\x05steps\x18\x02 \x01(\x05H\x00R\x05steps\x88\x01\x01B\b\n" +
-	"\x06_steps\"\x85\x05\n" +
+	"\x06_steps\"\xa0\x05\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12>\n" +
 	"\rremaining_eta\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\fremainingEta\x12 \n" +
@@ -2059,7 +2262,8 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	" \x01(\v2\x19.google.protobuf.DurationR\frescaleDelay\x12<\n" +
 	"\frestart_time\x18\v \x01(\v2\x19.google.protobuf.DurationR\vrestartTime\x12<\n" +
 	"\fwaiting_time\x18\f \x01(\v2\x19.google.protobuf.DurationR\vwaitingTime\x12 \n" +
-	"\teta_nodes\x18\r \x01(\x05H\x03R\betaNodes\x88\x01\x01B\f\n" +
+	"\teta_nodes\x18\r \x01(\x05H\x03R\betaNodes\x88\x01\x01\x12\x19\n" +
+	"\bgroup_id\x18\x0e \x01(\tR\agroupIdB\f\n" +
 	"\n" +
 	"_min_nodesB\f\n" +
 	"\n" +
@@ -2088,7 +2292,7 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\bbad_jobs\x18\t \x01(\x0e2\x16.elastalloc.v1.BadJobsR\abadJobs\x12\x1d\n" +
 	"\n" +
 	"price_hint\x18\n" +
-	" \x03(\x01R\tpriceHint\"\xa1\x03\n" +
+	" \x03(\x01R\tpriceHint\"\xd7\x03\n" +
 	"\x10TotalTimeOptions\x12\x1f\n" +
 	"\bfairness\x18\x01 \x01(\x01H\x00R\bfairness\x88\x01\x01\x12/\n" +
 	"\x05aging\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05aging\x12>\n" +
@@ -2097,9 +2301,12 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\x12pause_price_factor\x18\x05 \x01(\x01H\x01R\x10pausePriceFactor\x88\x01\x01\x12:\n" +
 	"\vstart_bonus\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"startBonus\x123\n" +
-	"\acadence\x18\b \x01(\v2\x19.google.protobuf.DurationR\acadenceB\v\n" +
+	"\acadence\x18\b \x01(\v2\x19.google.protobuf.DurationR\acadence\x12$\n" +
+	"\vquota_price\x18\t \x01(\x01H\x02R\n" +
+	"quotaPrice\x88\x01\x01B\v\n" +
 	"\t_fairnessB\x15\n" +
-	"\x13_pause_price_factor\"\x98\x02\n" +
+	"\x13_pause_price_factorB\x0e\n" +
+	"\f_quota_price\"\x98\x02\n" +
 	"\n" +
 	"Allocation\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x14\n" +
@@ -2109,7 +2316,7 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\x10planned_progress\x18\x05 \x03(\x01R\x0fplannedProgress\x12:\n" +
 	"\vwait_reason\x18\x06 \x01(\x0e2\x19.elastalloc.v1.WaitReasonR\n" +
 	"waitReason\x12\"\n" +
-	"\rbehind_job_id\x18\a \x01(\tR\vbehindJobId\"\xfe\x03\n" +
+	"\rbehind_job_id\x18\a \x01(\tR\vbehindJobId\"\xb2\x04\n" +
 	"\vSolveReport\x120\n" +
 	"\abackend\x18\x01 \x01(\x0e2\x16.elastalloc.v1.BackendR\abackend\x12-\n" +
 	"\x06reason\x18\x02 \x01(\x0e2\x15.elastalloc.v1.ReasonR\x06reason\x12*\n" +
@@ -2126,7 +2333,13 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	" \x01(\x05R\tidleNodes\x122\n" +
 	"\bwarnings\x18\v \x03(\v2\x16.elastalloc.v1.WarningR\bwarnings\x12\x1f\n" +
 	"\vnode_prices\x18\f \x03(\x01R\n" +
-	"nodePrices\"j\n" +
+	"nodePrices\x122\n" +
+	"\x06groups\x18\r \x03(\v2\x1a.elastalloc.v1.GroupReportR\x06groups\"_\n" +
+	"\vGroupReport\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05nodes\x18\x02 \x01(\x05R\x05nodes\x12\x14\n" +
+	"\x05short\x18\x03 \x01(\x05R\x05short\x12\x14\n" +
+	"\x05price\x18\x04 \x01(\x01R\x05price\"j\n" +
 	"\aWarning\x12.\n" +
 	"\x04code\x18\x01 \x01(\x0e2\x1a.elastalloc.v1.WarningCodeR\x04code\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\tR\x05jobId\x12\x18\n" +
@@ -2175,14 +2388,15 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\x11CHANGE_SCALE_DOWN\x10\x03\x12\x0f\n" +
 	"\vCHANGE_KEEP\x10\x04\x12\x0f\n" +
 	"\vCHANGE_WAIT\x10\x05\x12\x12\n" +
-	"\x0eCHANGE_PREEMPT\x10\x06*\xcc\x01\n" +
+	"\x0eCHANGE_PREEMPT\x10\x06*\xf1\x01\n" +
 	"\vWarningCode\x12\x1c\n" +
 	"\x18WARNING_CODE_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17WARNING_CODE_NEVER_FITS\x10\x01\x12 \n" +
 	"\x1cWARNING_CODE_IDLE_WITH_QUEUE\x10\x02\x12\x1b\n" +
 	"\x17WARNING_CODE_EMPTY_POOL\x10\x03\x12\x1d\n" +
 	"\x19WARNING_CODE_BAD_JOB_HELD\x10\x04\x12$\n" +
-	" WARNING_CODE_LOAD_SHED_TO_GREEDY\x10\x05*_\n" +
+	" WARNING_CODE_LOAD_SHED_TO_GREEDY\x10\x05\x12#\n" +
+	"\x1fWARNING_CODE_QUOTAS_EXCEED_POOL\x10\x06*_\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eREASON_OPTIMAL\x10\x01\x12\x13\n" +
@@ -2221,7 +2435,7 @@ func file_elastalloc_v1_allocator_proto_rawDescGZIP() []byte {
 }
 
 var file_elastalloc_v1_allocator_proto_enumTypes = make([]protoimpl.EnumInfo, 11)
-var file_elastalloc_v1_allocator_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_elastalloc_v1_allocator_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_elastalloc_v1_allocator_proto_goTypes = []any{
 	(Objective)(0),              // 0: elastalloc.v1.Objective
 	(BadJobs)(0),                // 1: elastalloc.v1.BadJobs
@@ -2239,68 +2453,72 @@ var file_elastalloc_v1_allocator_proto_goTypes = []any{
 	(*FillIdleRequest)(nil),     // 13: elastalloc.v1.FillIdleRequest
 	(*FillIdleResponse)(nil),    // 14: elastalloc.v1.FillIdleResponse
 	(*Snapshot)(nil),            // 15: elastalloc.v1.Snapshot
-	(*Horizon)(nil),             // 16: elastalloc.v1.Horizon
-	(*Job)(nil),                 // 17: elastalloc.v1.Job
-	(*Scaling)(nil),             // 18: elastalloc.v1.Scaling
-	(*SpeedTable)(nil),          // 19: elastalloc.v1.SpeedTable
-	(*AllocateOptions)(nil),     // 20: elastalloc.v1.AllocateOptions
-	(*TotalTimeOptions)(nil),    // 21: elastalloc.v1.TotalTimeOptions
-	(*Allocation)(nil),          // 22: elastalloc.v1.Allocation
-	(*SolveReport)(nil),         // 23: elastalloc.v1.SolveReport
-	(*Warning)(nil),             // 24: elastalloc.v1.Warning
-	(*Attempt)(nil),             // 25: elastalloc.v1.Attempt
-	(*durationpb.Duration)(nil), // 26: google.protobuf.Duration
+	(*Group)(nil),               // 16: elastalloc.v1.Group
+	(*Horizon)(nil),             // 17: elastalloc.v1.Horizon
+	(*Job)(nil),                 // 18: elastalloc.v1.Job
+	(*Scaling)(nil),             // 19: elastalloc.v1.Scaling
+	(*SpeedTable)(nil),          // 20: elastalloc.v1.SpeedTable
+	(*AllocateOptions)(nil),     // 21: elastalloc.v1.AllocateOptions
+	(*TotalTimeOptions)(nil),    // 22: elastalloc.v1.TotalTimeOptions
+	(*Allocation)(nil),          // 23: elastalloc.v1.Allocation
+	(*SolveReport)(nil),         // 24: elastalloc.v1.SolveReport
+	(*GroupReport)(nil),         // 25: elastalloc.v1.GroupReport
+	(*Warning)(nil),             // 26: elastalloc.v1.Warning
+	(*Attempt)(nil),             // 27: elastalloc.v1.Attempt
+	(*durationpb.Duration)(nil), // 28: google.protobuf.Duration
 }
 var file_elastalloc_v1_allocator_proto_depIdxs = []int32{
 	15, // 0: elastalloc.v1.AllocateRequest.snapshot:type_name -> elastalloc.v1.Snapshot
-	20, // 1: elastalloc.v1.AllocateRequest.options:type_name -> elastalloc.v1.AllocateOptions
-	22, // 2: elastalloc.v1.AllocateResponse.allocations:type_name -> elastalloc.v1.Allocation
-	23, // 3: elastalloc.v1.AllocateResponse.report:type_name -> elastalloc.v1.SolveReport
+	21, // 1: elastalloc.v1.AllocateRequest.options:type_name -> elastalloc.v1.AllocateOptions
+	23, // 2: elastalloc.v1.AllocateResponse.allocations:type_name -> elastalloc.v1.Allocation
+	24, // 3: elastalloc.v1.AllocateResponse.report:type_name -> elastalloc.v1.SolveReport
 	15, // 4: elastalloc.v1.FillIdleRequest.snapshot:type_name -> elastalloc.v1.Snapshot
-	22, // 5: elastalloc.v1.FillIdleResponse.allocations:type_name -> elastalloc.v1.Allocation
-	16, // 6: elastalloc.v1.Snapshot.horizon:type_name -> elastalloc.v1.Horizon
-	17, // 7: elastalloc.v1.Snapshot.jobs:type_name -> elastalloc.v1.Job
-	26, // 8: elastalloc.v1.Horizon.step:type_name -> google.protobuf.Duration
-	26, // 9: elastalloc.v1.Job.remaining_eta:type_name -> google.protobuf.Duration
-	26, // 10: elastalloc.v1.Job.training_time:type_name -> google.protobuf.Duration
-	18, // 11: elastalloc.v1.Job.scaling:type_name -> elastalloc.v1.Scaling
-	26, // 12: elastalloc.v1.Job.rescale_delay:type_name -> google.protobuf.Duration
-	26, // 13: elastalloc.v1.Job.restart_time:type_name -> google.protobuf.Duration
-	26, // 14: elastalloc.v1.Job.waiting_time:type_name -> google.protobuf.Duration
-	19, // 15: elastalloc.v1.Scaling.table:type_name -> elastalloc.v1.SpeedTable
-	2,  // 16: elastalloc.v1.AllocateOptions.backend:type_name -> elastalloc.v1.Backend
-	3,  // 17: elastalloc.v1.AllocateOptions.formulation:type_name -> elastalloc.v1.Formulation
-	26, // 18: elastalloc.v1.AllocateOptions.time_budget:type_name -> google.protobuf.Duration
-	4,  // 19: elastalloc.v1.AllocateOptions.admission:type_name -> elastalloc.v1.Admission
-	0,  // 20: elastalloc.v1.AllocateOptions.objective:type_name -> elastalloc.v1.Objective
-	21, // 21: elastalloc.v1.AllocateOptions.total_time:type_name -> elastalloc.v1.TotalTimeOptions
-	1,  // 22: elastalloc.v1.AllocateOptions.bad_jobs:type_name -> elastalloc.v1.BadJobs
-	26, // 23: elastalloc.v1.TotalTimeOptions.aging:type_name -> google.protobuf.Duration
-	26, // 24: elastalloc.v1.TotalTimeOptions.rescale_price:type_name -> google.protobuf.Duration
-	26, // 25: elastalloc.v1.TotalTimeOptions.payback:type_name -> google.protobuf.Duration
-	26, // 26: elastalloc.v1.TotalTimeOptions.start_bonus:type_name -> google.protobuf.Duration
-	26, // 27: elastalloc.v1.TotalTimeOptions.cadence:type_name -> google.protobuf.Duration
-	6,  // 28: elastalloc.v1.Allocation.change:type_name -> elastalloc.v1.Change
-	5,  // 29: elastalloc.v1.Allocation.wait_reason:type_name -> elastalloc.v1.WaitReason
-	2,  // 30: elastalloc.v1.SolveReport.backend:type_name -> elastalloc.v1.Backend
-	8,  // 31: elastalloc.v1.SolveReport.reason:type_name -> elastalloc.v1.Reason
-	9,  // 32: elastalloc.v1.SolveReport.limit:type_name -> elastalloc.v1.Limit
-	26, // 33: elastalloc.v1.SolveReport.solve_time:type_name -> google.protobuf.Duration
-	25, // 34: elastalloc.v1.SolveReport.attempts:type_name -> elastalloc.v1.Attempt
-	24, // 35: elastalloc.v1.SolveReport.warnings:type_name -> elastalloc.v1.Warning
-	7,  // 36: elastalloc.v1.Warning.code:type_name -> elastalloc.v1.WarningCode
-	2,  // 37: elastalloc.v1.Attempt.backend:type_name -> elastalloc.v1.Backend
-	10, // 38: elastalloc.v1.Attempt.outcome:type_name -> elastalloc.v1.Outcome
-	26, // 39: elastalloc.v1.Attempt.duration:type_name -> google.protobuf.Duration
-	11, // 40: elastalloc.v1.AllocatorService.Allocate:input_type -> elastalloc.v1.AllocateRequest
-	13, // 41: elastalloc.v1.AllocatorService.FillIdle:input_type -> elastalloc.v1.FillIdleRequest
-	12, // 42: elastalloc.v1.AllocatorService.Allocate:output_type -> elastalloc.v1.AllocateResponse
-	14, // 43: elastalloc.v1.AllocatorService.FillIdle:output_type -> elastalloc.v1.FillIdleResponse
-	42, // [42:44] is the sub-list for method output_type
-	40, // [40:42] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	23, // 5: elastalloc.v1.FillIdleResponse.allocations:type_name -> elastalloc.v1.Allocation
+	17, // 6: elastalloc.v1.Snapshot.horizon:type_name -> elastalloc.v1.Horizon
+	18, // 7: elastalloc.v1.Snapshot.jobs:type_name -> elastalloc.v1.Job
+	16, // 8: elastalloc.v1.Snapshot.groups:type_name -> elastalloc.v1.Group
+	28, // 9: elastalloc.v1.Horizon.step:type_name -> google.protobuf.Duration
+	28, // 10: elastalloc.v1.Job.remaining_eta:type_name -> google.protobuf.Duration
+	28, // 11: elastalloc.v1.Job.training_time:type_name -> google.protobuf.Duration
+	19, // 12: elastalloc.v1.Job.scaling:type_name -> elastalloc.v1.Scaling
+	28, // 13: elastalloc.v1.Job.rescale_delay:type_name -> google.protobuf.Duration
+	28, // 14: elastalloc.v1.Job.restart_time:type_name -> google.protobuf.Duration
+	28, // 15: elastalloc.v1.Job.waiting_time:type_name -> google.protobuf.Duration
+	20, // 16: elastalloc.v1.Scaling.table:type_name -> elastalloc.v1.SpeedTable
+	2,  // 17: elastalloc.v1.AllocateOptions.backend:type_name -> elastalloc.v1.Backend
+	3,  // 18: elastalloc.v1.AllocateOptions.formulation:type_name -> elastalloc.v1.Formulation
+	28, // 19: elastalloc.v1.AllocateOptions.time_budget:type_name -> google.protobuf.Duration
+	4,  // 20: elastalloc.v1.AllocateOptions.admission:type_name -> elastalloc.v1.Admission
+	0,  // 21: elastalloc.v1.AllocateOptions.objective:type_name -> elastalloc.v1.Objective
+	22, // 22: elastalloc.v1.AllocateOptions.total_time:type_name -> elastalloc.v1.TotalTimeOptions
+	1,  // 23: elastalloc.v1.AllocateOptions.bad_jobs:type_name -> elastalloc.v1.BadJobs
+	28, // 24: elastalloc.v1.TotalTimeOptions.aging:type_name -> google.protobuf.Duration
+	28, // 25: elastalloc.v1.TotalTimeOptions.rescale_price:type_name -> google.protobuf.Duration
+	28, // 26: elastalloc.v1.TotalTimeOptions.payback:type_name -> google.protobuf.Duration
+	28, // 27: elastalloc.v1.TotalTimeOptions.start_bonus:type_name -> google.protobuf.Duration
+	28, // 28: elastalloc.v1.TotalTimeOptions.cadence:type_name -> google.protobuf.Duration
+	6,  // 29: elastalloc.v1.Allocation.change:type_name -> elastalloc.v1.Change
+	5,  // 30: elastalloc.v1.Allocation.wait_reason:type_name -> elastalloc.v1.WaitReason
+	2,  // 31: elastalloc.v1.SolveReport.backend:type_name -> elastalloc.v1.Backend
+	8,  // 32: elastalloc.v1.SolveReport.reason:type_name -> elastalloc.v1.Reason
+	9,  // 33: elastalloc.v1.SolveReport.limit:type_name -> elastalloc.v1.Limit
+	28, // 34: elastalloc.v1.SolveReport.solve_time:type_name -> google.protobuf.Duration
+	27, // 35: elastalloc.v1.SolveReport.attempts:type_name -> elastalloc.v1.Attempt
+	26, // 36: elastalloc.v1.SolveReport.warnings:type_name -> elastalloc.v1.Warning
+	25, // 37: elastalloc.v1.SolveReport.groups:type_name -> elastalloc.v1.GroupReport
+	7,  // 38: elastalloc.v1.Warning.code:type_name -> elastalloc.v1.WarningCode
+	2,  // 39: elastalloc.v1.Attempt.backend:type_name -> elastalloc.v1.Backend
+	10, // 40: elastalloc.v1.Attempt.outcome:type_name -> elastalloc.v1.Outcome
+	28, // 41: elastalloc.v1.Attempt.duration:type_name -> google.protobuf.Duration
+	11, // 42: elastalloc.v1.AllocatorService.Allocate:input_type -> elastalloc.v1.AllocateRequest
+	13, // 43: elastalloc.v1.AllocatorService.FillIdle:input_type -> elastalloc.v1.FillIdleRequest
+	12, // 44: elastalloc.v1.AllocatorService.Allocate:output_type -> elastalloc.v1.AllocateResponse
+	14, // 45: elastalloc.v1.AllocatorService.FillIdle:output_type -> elastalloc.v1.FillIdleResponse
+	44, // [44:46] is the sub-list for method output_type
+	42, // [42:44] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_elastalloc_v1_allocator_proto_init() }
@@ -2310,18 +2528,19 @@ func file_elastalloc_v1_allocator_proto_init() {
 	}
 	file_elastalloc_v1_allocator_proto_msgTypes[5].OneofWrappers = []any{}
 	file_elastalloc_v1_allocator_proto_msgTypes[6].OneofWrappers = []any{}
-	file_elastalloc_v1_allocator_proto_msgTypes[7].OneofWrappers = []any{
+	file_elastalloc_v1_allocator_proto_msgTypes[7].OneofWrappers = []any{}
+	file_elastalloc_v1_allocator_proto_msgTypes[8].OneofWrappers = []any{
 		(*Scaling_DoublingEfficiency)(nil),
 		(*Scaling_Table)(nil),
 	}
-	file_elastalloc_v1_allocator_proto_msgTypes[10].OneofWrappers = []any{}
+	file_elastalloc_v1_allocator_proto_msgTypes[11].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_elastalloc_v1_allocator_proto_rawDesc), len(file_elastalloc_v1_allocator_proto_rawDesc)),
 			NumEnums:      11,
-			NumMessages:   15,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -50,17 +50,18 @@ objective, admission and gap apply. With several objectives each snapshot is dec
 under each, and its name has the objective; the paper's formulation has none but
 progress.
 
-The time is that inside the backend; for an external solver it includes writing
-the model, starting the program and reading its solution. The limit applies to
-each backend and snapshot. Nothing relies on a solver's word: the objective is
-recomputed from the plan, and a plan is optimal if the exact backend proves so
-afterwards, within the same limit and in time that is not counted. If a backend
-has no plan, the reason is the outcome: unavailable, timed-out, crashed or
-invalid-plan.
+The time is that inside the backend, to its own proof of an optimum or to the
+limit, which applies to each backend and snapshot; for an external solver it
+includes writing the model, starting the program and reading its solution.
+Nothing relies on a solver's word: the objective is recomputed from the plan, and
+a plan is optimal if the exact backend proves so in a check afterwards, which has
+the same limit and is not counted. If a backend has no plan, the reason is the
+outcome: unavailable, timed-out, crashed or invalid-plan.
 
-The table shows each time as a multiple of the fastest optimal plan's for the
-same snapshot and, at the end, the times of each backend as multiples of those
-of exact, over the snapshots for which both have a plan.
+The table shows each time as a multiple of the fastest proof's for the same
+snapshot, a solver's own included where the check ended before it had one, and, at the
+end, the times of each backend as multiples of those of exact, over the snapshots for
+which both have a plan.
 
 On a signal the work stops, and the rows so far are printed.`,
 		Example: `  elastalloc-lab bench -f snapshots/ --backends exact,highs,cbc --limit 60s
@@ -163,6 +164,17 @@ type candidate struct {
 	formulation solver.Formulation
 	// allocator asks the backend and no other but greedy.
 	allocator sim.Allocator
+	trial     *trial
+}
+
+// trial is what one decision of a candidate has come to.
+type trial struct {
+	// objective is that of the backend's own plan, which the decision replaces where the
+	// check has a better one; claimed says that the backend calls it optimal.
+	objective float64
+	claimed   bool
+	// checked is the time that the check of the plan has taken.
+	checked time.Duration
 }
 
 // suits reports whether the candidate has the instance's objective.
@@ -176,6 +188,7 @@ func (c candidate) suits(one instance) bool {
 func newCandidate(
 	name solver.BackendName, programs cli.Programs, limit time.Duration, wrap func(solver.Backend) solver.Backend,
 ) (candidate, error) {
+	var last trial
 	allocator, err := elastalloc.New(elastalloc.Options{
 		Backends:      []solver.BackendName{name},
 		Programs:      programs,
@@ -185,42 +198,66 @@ func newCandidate(
 			if wrap != nil {
 				b = wrap(b)
 			}
-			return limited{b, limit}
+			return limited{b, limit, &last}
 		},
 		ProverMiddleware: func(p solver.Prover) solver.Prover {
-			return limitedProver{limited{p, limit}, p}
+			return check{p, limit, &last}
 		},
 	})
 	if err != nil {
 		return candidate{}, err
 	}
-	return candidate{backend: allocator.Backends()[0], allocator: allocator}, nil
+	return candidate{backend: allocator.Backends()[0], allocator: allocator, trial: &last}, nil
 }
 
 // limited is a backend with a time limit for every search.
 type limited struct {
 	solver.Backend
 	limit time.Duration
+	last  *trial
 }
 
 // Solve returns the best plan found within the limit.
 func (l limited) Solve(ctx context.Context, p *solver.Problem, options solver.SolveOptions) (solver.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.limit)
 	defer cancel()
-	return l.Backend.Solve(ctx, p, options)
+	result, err := l.Backend.Solve(ctx, p, options)
+	if err == nil && p.Check(result.Plan) == nil {
+		l.last.objective = p.Objective(result.Plan)
+		l.last.claimed = result.Claim != nil && result.Claim.Optimal
+	}
+	return result, err
 }
 
-// limitedProver is a prover with a time limit for every search and bound.
-type limitedProver struct {
-	limited
-	prover solver.Prover
+// check is a prover that has a time limit for a search and a bound together.
+type check struct {
+	solver.Prover
+	limit time.Duration
+	last  *trial
 }
 
-// Bound returns the best bound found within the limit.
-func (l limitedProver) Bound(ctx context.Context, p *solver.Problem) (bound float64, nodePrices []float64) {
-	ctx, cancel := context.WithTimeout(ctx, l.limit)
-	defer cancel()
-	return l.prover.Bound(ctx, p)
+// Solve returns the best plan found within what is left of the limit.
+func (c check) Solve(ctx context.Context, p *solver.Problem, options solver.SolveOptions) (solver.Result, error) {
+	ctx, done := c.begin(ctx)
+	defer done()
+	return c.Prover.Solve(ctx, p, options)
+}
+
+// Bound returns the best bound found within what is left of the limit.
+func (c check) Bound(ctx context.Context, p *solver.Problem) (bound float64, nodePrices []float64) {
+	ctx, done := c.begin(ctx)
+	defer done()
+	return c.Prover.Bound(ctx, p)
+}
+
+// begin returns a context that ends with the limit, and what to call at the end.
+func (c check) begin(ctx context.Context) (context.Context, func()) {
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, c.limit-c.last.checked)
+	return ctx, func() {
+		cancel()
+		c.last.checked += time.Since(began)
+	}
 }
 
 // candidates returns the backends to compare, the external ones with each formulation.
@@ -272,6 +309,8 @@ type benchRow struct {
 	Bound       *float64 `json:"bound"`
 	RelativeGap *float64 `json:"relative_gap"`
 	WallSeconds float64  `json:"wall_s"`
+	// Claimed says that the solver calls its plan optimal, and nothing refutes it.
+	Claimed bool `json:"-"`
 }
 
 // compare decides every instance with every candidate and returns the rows, grouped by
@@ -314,6 +353,7 @@ func measure(ctx context.Context, instance instance, candidate candidate) (bench
 	options.Backend, options.Formulation = candidate.backend.Name, cmp.Or(candidate.formulation, solver.FormulationOneHot)
 	options.TimeBudget = 0
 
+	*candidate.trial = trial{}
 	// The garbage of one candidate must not slow down the next.
 	runtime.GC()
 	decision, err := candidate.allocator.Allocate(ctx, instance.snapshot, options)
@@ -331,7 +371,13 @@ func measure(ctx context.Context, instance instance, candidate candidate) (bench
 		WallSeconds: attempt.Duration.Seconds(),
 	}
 	if attempt.Outcome == solver.OutcomeAnswered {
-		row.Reason = string(report.Reason)
+		row.Reason, row.Claimed = string(report.Reason), candidate.trial.claimed
+		if report.Backend != candidate.backend.Name {
+			// The check has a better plan, which is not the backend's.
+			report.Objective = candidate.trial.objective
+			report.RelativeGap = solver.RelativeGap(report.Objective, report.Bound)
+			row.Reason, row.Claimed = string(solver.ReasonFeasible), false
+		}
 		row.Objective, row.Bound, row.RelativeGap = &report.Objective, &report.Bound, &report.RelativeGap
 	}
 	return row, nil

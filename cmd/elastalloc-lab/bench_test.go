@@ -285,6 +285,59 @@ func TestBenchWithoutAPlan(t *testing.T) {
 	}
 }
 
+// TestBenchKeepsTheBackendsOwnPlan checks that the row of a backend whose plan the check
+// improves has the backend's objective, and against the check's bound.
+func TestBenchKeepsTheBackendsOwnPlan(t *testing.T) {
+	one := oneInstance("one")
+	one.snapshot.TotalNodes = 4
+	backend := fakeCandidate(t, time.Minute, func(_ context.Context, p *solver.Problem) (solver.Result, error) {
+		plan := solver.NewPlan(len(p.Jobs), p.Steps)
+		for i := range plan {
+			for step := range plan[i] {
+				plan[i][step] = p.Jobs[i].Sizes[0]
+			}
+		}
+		return solver.Result{Plan: plan, Bound: math.Inf(1), Claim: &solver.Claim{Objective: math.NaN(), Bound: math.NaN()}}, nil
+	})
+	row, err := measure(t.Context(), one, backend)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exact, err := newCandidate(solver.BackendExact, nil, time.Minute, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	best, err := measure(t.Context(), one, exact)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if row.Reason != "feasible" || *row.Objective >= *best.Objective || *row.Bound != *best.Bound ||
+		*row.RelativeGap != solver.RelativeGap(*row.Objective, *row.Bound) {
+		t.Errorf("%s: objective %v, bound %v, gap %v; the optimum is %v",
+			row.Reason, *row.Objective, *row.Bound, *row.RelativeGap, *best.Objective)
+	}
+}
+
+// TestBenchCheckKeepsTheLimit checks that search and bound of the check share one limit,
+// and that a solver's own proof counts where the check ended without one.
+func TestBenchCheckKeepsTheLimit(t *testing.T) {
+	last := trial{checked: time.Minute}
+	c := check{limit: time.Minute, last: &last}
+	ctx, done := c.begin(t.Context())
+	defer done()
+	if ctx.Err() == nil {
+		t.Error("a check that has used up its limit goes on")
+	}
+	rows := []benchRow{
+		{Instance: "one", Reason: "feasible", WallSeconds: 2, Claimed: true},
+		{Instance: "one", Reason: "optimal", WallSeconds: 3},
+		{Instance: "one", Reason: "feasible", WallSeconds: 1},
+	}
+	if diff := cmp.Diff(map[string]float64{"one": 2}, fastestOptima(rows)); diff != "" {
+		t.Errorf("fastest proofs (-want +got):\n%s", diff)
+	}
+}
+
 // TestBenchIsInterrupted checks that the rows so far are kept.
 func TestBenchIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())

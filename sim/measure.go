@@ -46,6 +46,24 @@ type Summary struct {
 	SolveMillis SolveMillis `json:"solve_ms"`
 	// Rescales is how often jobs' nodes changed after their start.
 	Rescales int `json:"rescales"`
+	// Utilization is Result.Utilization.
+	Utilization Share `json:"utilization"`
+	// Teams are the teams that shared the pool, and WorstTeam is the largest of their
+	// ratios to their partitions. Missing where there are none.
+	Teams     []TeamSummary `json:"teams,omitempty"`
+	WorstTeam *float64      `json:"worst_team_to_partition,omitempty"`
+}
+
+// TeamSummary is the measures of a team in a run.
+type TeamSummary struct {
+	Team  string `json:"team"`
+	Quota int    `json:"quota"`
+	// Jobs is the number of its jobs, and MeanTotalSeconds their mean total time.
+	Jobs             int     `json:"jobs"`
+	MeanTotalSeconds float64 `json:"mean_total_s"`
+	// ToPartition is the ratio of that time to the one that the team has in a partition
+	// of its own, the policy PartitionsPolicy. Missing where that was not run.
+	ToPartition *float64 `json:"ratio_to_partition,omitempty"`
 }
 
 // BigMinimum is the least nodes from which on the smallest size of a job counts as big:
@@ -54,6 +72,9 @@ const BigMinimum = 8
 
 // MaxMinPolicy is the name of the policy of equal shares.
 const MaxMinPolicy = "max-min"
+
+// PartitionsPolicy is the name of the policy of a partition for each team.
+const PartitionsPolicy = "static-partitions"
 
 // SolveMillis is the distribution of decision times in milliseconds.
 type SolveMillis struct {
@@ -99,6 +120,8 @@ func Summarize(r *Result, seed uint64) Summary {
 		s.WeightedTotalSeconds = weighted / weights
 	}
 	s.MakespanSeconds = (end - begin).Seconds()
+	s.Utilization = Share(r.Utilization)
+	s.Teams = r.teams()
 
 	solve := r.SolveMillis()
 	s.SolveMillis = SolveMillis{
@@ -119,6 +142,37 @@ func (s *Summary) CompareWithEqualShares(r, maxMin *Result) {
 		worst = max(worst, job.TotalTime().Seconds()/max(1, equal.TotalTime().Seconds()))
 	}
 	s.LaterShare, s.WorstLater = new(float64(later)/float64(max(1, len(r.Jobs)))), &worst
+}
+
+// teams returns the measures of the teams that have jobs.
+func (r *Result) teams() []TeamSummary {
+	var teams []TeamSummary
+	for _, team := range teamsOf(r.Groups) {
+		var total []float64
+		for i := range r.Jobs {
+			if r.Jobs[i].Group == team.ID {
+				total = append(total, r.Jobs[i].TotalTime().Seconds())
+			}
+		}
+		if len(total) > 0 {
+			teams = append(teams, TeamSummary{
+				Team: team.ID, Quota: team.Quota, Jobs: len(total), MeanTotalSeconds: Mean(total),
+			})
+		}
+	}
+	return teams
+}
+
+// CompareWithPartitions fills in the ratios of the teams to their partitions. Both runs
+// are of the same workload and teams.
+func (s *Summary) CompareWithPartitions(partitions *Result) {
+	worst := 0.0
+	for i, own := range partitions.teams() {
+		team := &s.Teams[i]
+		team.ToPartition = new(team.MeanTotalSeconds / max(1, own.MeanTotalSeconds))
+		worst = max(worst, *team.ToPartition)
+	}
+	s.WorstTeam = &worst
 }
 
 // SolveMillis returns how long each decision took, in milliseconds.

@@ -14,7 +14,7 @@ import (
 
 func TestSummarize(t *testing.T) {
 	r := &Result{
-		Workload: "w", Policy: "p", Nodes: 7,
+		Workload: "w", Policy: "p", Nodes: 7, Utilization: 0.5,
 		Jobs: []JobResult{
 			{End: 100 * second, Weight: 3, Smallest: 8, Alone: 80 * second, Unserved: 5 * second, Rescales: 2, Outcome: OutcomeCompleted},
 			{
@@ -31,7 +31,7 @@ func TestSummarize(t *testing.T) {
 	want := `{"trace":"w","policy":"p","nodes":7,"seed":9,"jobs":2,"completed":1,` +
 		`"mean_queue_s":15,"mean_total_s":200,"p50_total_s":200,"p95_total_s":290,"p99_total_s":298,"max_total_s":300,` +
 		`"weighted_mean_total_s":150,"mean_unserved_s":20,"max_unserved_big_s":5,"max_slowdown":4,"makespan_s":310,"decisions":3,` +
-		`"solve_ms":{"mean":4,"median":3,"p95":7.5,"max":8},"rescales":3}`
+		`"solve_ms":{"mean":4,"median":3,"p95":7.5,"max":8},"rescales":3,"utilization":0.5}`
 	got, err := json.Marshal(Summarize(r, 9))
 	if err != nil {
 		t.Fatal(err)

@@ -37,6 +37,8 @@ type Policy struct {
 	// EveryEvent makes decisions also one second after a job was submitted or
 	// ended, in the place of the regular-time rule.
 	EveryEvent bool
+	// Partitioned gives every team a partition of the pool of its own.
+	Partitioned bool
 	// Recorded replays what really happened to the jobs and decides nothing.
 	Recorded bool
 }
@@ -111,6 +113,14 @@ func Policies() []Policy {
 		{
 			Name: "greedy-eta", Options: options(greedy, fifo), RankByETA: true,
 			Description: "greedy that ranks by remaining ETA",
+		},
+		{
+			Name: PartitionsPolicy, Options: totalTime(startFirst), EveryEvent: true, Partitioned: true,
+			Description: "total-time in a partition of the pool for every team, by quota",
+		},
+		{
+			Name: "fifo-partitions", Rule: FirstInFirstOut, FixedSize: true, Partitioned: true,
+			Description: "fixed sizes, in the order of arrival, in those partitions",
 		},
 		{
 			Name: "recorded", Recorded: true,

@@ -26,13 +26,16 @@ const (
 	columnMaxNodes   = "max_nodes"
 	columnEfficiency = "doubling_efficiency"
 	columnWeight     = "weight"
+
+	columnUser  = "user"
+	columnGroup = "group"
 )
 
 // ReadTrace reads a trace in CSV: a header that names at least the columns job_id,
 // submit_s, duration_s and gpus, then one job per line in the order of submission,
 // times in seconds from the first submission. The columns start_s, min_nodes,
-// max_nodes, doubling_efficiency and weight are read where they are there; others are
-// ignored. The error names the first line that is bad and what is wrong with it.
+// max_nodes, doubling_efficiency, weight, user and group are read where they are there;
+// others are ignored. The error names the first line that is bad and what is wrong with it.
 func ReadTrace(r io.Reader) (Trace, error) {
 	reader := csv.NewReader(r)
 	reader.ReuseRecord = true
@@ -81,7 +84,7 @@ func findColumns(header []string) (map[string]int, error) {
 	header[0] = strings.TrimPrefix(header[0], "\ufeff")
 	required := []string{columnID, columnSubmit, columnDuration, columnGPUs}
 	// These may be missing or, in a line, empty, and have their defaults then.
-	optional := []string{columnStart, columnMinNodes, columnMaxNodes, columnEfficiency, columnWeight}
+	optional := []string{columnStart, columnMinNodes, columnMaxNodes, columnEfficiency, columnWeight, columnUser, columnGroup}
 	column := make(map[string]int)
 	for _, name := range slices.Concat(required, optional) {
 		at := slices.Index(header, name)
@@ -116,7 +119,9 @@ func (l traceLine) text(name string) string {
 // job reads the line.
 func (l traceLine) job() (TraceJob, error) {
 	// The record's memory is used again for the next line.
-	job := TraceJob{ID: strings.Clone(l.text(columnID))}
+	job := TraceJob{
+		ID: strings.Clone(l.text(columnID)), User: strings.Clone(l.text(columnUser)), Group: strings.Clone(l.text(columnGroup)),
+	}
 	if job.ID == "" {
 		return job, fmt.Errorf("%s is empty", columnID)
 	}

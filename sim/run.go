@@ -28,6 +28,9 @@ type Config struct {
 	RestartTime time.Duration
 	// DecisionBudget is the time budget of a decision; 0 leaves it to the Allocator.
 	DecisionBudget time.Duration
+	// Groups are the teams that share the pool, with their departments; empty where the
+	// jobs belong to none. Policies that know of teams need them.
+	Groups []Group
 	// Observe, where set, is shown every decision of the Allocator at a scaling moment.
 	Observe Observer
 }
@@ -76,8 +79,12 @@ func (c *Config) Validate() error {
 type Result struct {
 	// Workload and Policy are the names of the two.
 	Workload, Policy string
-	// Nodes is the size of the pool.
-	Nodes int
+	// Nodes is the size of the pool, and Groups are those that shared it.
+	Nodes  int
+	Groups []Group
+	// Utilization is the share of the pool's nodes that jobs held, on average from the
+	// first submission to the last; NaN where the two are one or nothing is known.
+	Utilization float64
 	// Jobs are in the order of the workload.
 	Jobs []JobResult
 	// Decisions are those at scaling moments, in the order of time.
@@ -87,6 +94,8 @@ type Result struct {
 // JobResult is what became of a job. Times are whole seconds of the simulation.
 type JobResult struct {
 	ID string
+	// Group is the team it belongs to, "" for none.
+	Group string
 	// Weight is the job's, 1 where it names none, and Smallest the least nodes it can
 	// train on.
 	Weight   float64
@@ -144,21 +153,18 @@ func Run(ctx context.Context, workload Workload, policy Policy, config Config, a
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	if err := workload.Suits(&policy, config.Nodes); err != nil {
+	if err := workload.Suits(&policy, &config); err != nil {
 		return nil, err
 	}
-	if policy.Recorded {
+	switch {
+	case policy.Recorded:
 		return recorded(workload, policy, config), nil
+	case policy.Partitioned:
+		return runPartitions(ctx, workload, policy, config, allocator)
 	}
 	s := newSimulation(workload, policy, config, allocator)
-	for s.arriving < len(s.jobs) || len(s.active) > 0 {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		if err := s.step(ctx); err != nil {
-			return nil, fmt.Errorf("%s under %s on %d nodes, second %d: %w",
-				workload.Name, policy.Name, config.Nodes, s.now/time.Second, err)
-		}
+	if err := s.run(ctx); err != nil {
+		return nil, err
 	}
 	return s.result(), nil
 }
@@ -179,6 +185,10 @@ type simulation struct {
 	decisions []Decision
 	// servedAt is the last second in which a job made progress.
 	servedAt time.Duration
+	// held is the nodes that jobs held times how long, until measuredUntil, the last
+	// submission.
+	held          time.Duration
+	measuredUntil time.Duration
 }
 
 // never is later than anything that happens.
@@ -192,8 +202,23 @@ func newSimulation(workload Workload, policy Policy, config Config, allocator Al
 	}
 	for i := range s.jobs {
 		s.jobs[i] = newSimulatedJob(&workload.Jobs[i])
+		s.measuredUntil = workload.Jobs[i].Submit
 	}
 	return s
+}
+
+// run simulates until every job has ended.
+func (s *simulation) run(ctx context.Context) error {
+	for s.arriving < len(s.jobs) || len(s.active) > 0 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := s.step(ctx); err != nil {
+			return fmt.Errorf("%s under %s on %d nodes, second %d: %w",
+				s.workload.Name, s.policy.Name, s.config.Nodes, s.now/time.Second, err)
+		}
+	}
+	return nil
 }
 
 // step moves to the next second in which something happens and lets it happen.
@@ -240,7 +265,9 @@ func (s *simulation) nextEvent() time.Duration {
 
 // trainUntil lets the jobs train until the given second.
 func (s *simulation) trainUntil(at time.Duration) {
+	measured := max(0, min(at, s.measuredUntil)-s.now)
 	for _, i := range s.active {
+		s.held += time.Duration(s.jobs[i].nodes) * measured
 		if s.jobs[i].train(at - s.now) {
 			s.servedAt = at
 		}
@@ -378,16 +405,25 @@ func (s *simulation) carryOut(nodes []int) {
 // result returns what became of the jobs.
 func (s *simulation) result() *Result {
 	r := &Result{
-		Workload: s.workload.Name, Policy: s.policy.Name, Nodes: s.config.Nodes,
-		Jobs: make([]JobResult, len(s.jobs)), Decisions: s.decisions,
+		Workload: s.workload.Name, Policy: s.policy.Name, Nodes: s.config.Nodes, Groups: s.config.Groups,
+		Utilization: s.utilization(), Jobs: make([]JobResult, len(s.jobs)), Decisions: s.decisions,
 	}
 	for i := range s.jobs {
 		job := &s.jobs[i]
 		r.Jobs[i] = JobResult{
-			ID: job.ID, Weight: job.weight(), Smallest: job.smallest(), Alone: job.alone(s.config.Nodes),
+			ID: job.ID, Group: job.Group, Weight: job.weight(), Smallest: job.smallest(), Alone: job.alone(s.config.Nodes),
 			Submit: job.Submit, Start: job.start, End: job.end, Unserved: job.end - job.Submit - job.trained,
 			Rescales: job.rescales, Outcome: job.outcome(),
 		}
 	}
 	return r
+}
+
+// utilization returns the share of the pool that jobs held until the last submission.
+func (s *simulation) utilization() float64 {
+	if len(s.jobs) == 0 {
+		return math.NaN()
+	}
+	span := s.measuredUntil - s.jobs[0].Submit
+	return s.held.Seconds() / (span.Seconds() * float64(s.config.Nodes))
 }

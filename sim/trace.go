@@ -29,6 +29,9 @@ type TraceJob struct {
 	Duration time.Duration
 	// GPUs is how many GPUs the job asked for, at least 1.
 	GPUs int
+	// User submitted the job, and Group is the team it belongs to; "" where the trace does
+	// not say.
+	User, Group string
 	// Start is when the job really started, counted as Submit and not before it; nil
 	// where the trace does not say.
 	Start *time.Duration

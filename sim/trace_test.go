@@ -18,8 +18,8 @@ func TestReadTrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Trace{
-		{ID: "a", Submit: 0, Duration: time.Minute, GPUs: 8},
-		{ID: "b,\nc", Submit: 0, Duration: 0, GPUs: 1},
+		{ID: "a", Submit: 0, Duration: time.Minute, GPUs: 8, User: "ann"},
+		{ID: "b,\nc", Submit: 0, Duration: 0, GPUs: 1, User: "bob"},
 		{ID: "d", Submit: 2500 * time.Millisecond, Duration: 1000 * time.Second, GPUs: 128},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -28,21 +28,22 @@ func TestReadTrace(t *testing.T) {
 }
 
 func TestReadTraceOptionalColumns(t *testing.T) {
-	const text = "job_id,submit_s,duration_s,gpus,start_s,min_nodes,max_nodes,doubling_efficiency,weight\n" +
-		"all,5,60,8,7.5,2,32,0.9,4\n" +
-		"none,5,60,8,,,,,\n" +
-		"one size,5,60,8,,3,3,,\n"
+	const text = "job_id,submit_s,duration_s,gpus,start_s,min_nodes,max_nodes,doubling_efficiency,weight,user,group\n" +
+		"all,5,60,8,7.5,2,32,0.9,4,ann,vision\n" +
+		"none,5,60,8,,,,,,,\n" +
+		"one size,5,60,8,,3,3,,,,\n"
 	got, err := ReadTrace(strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
 	all := TraceJob{
 		ID: "all", Submit: 5 * time.Second, Duration: time.Minute, GPUs: 8, Start: new(7500 * time.Millisecond),
-		Shape: Shape{MinNodes: 2, MaxNodes: 32, DoublingEfficiency: 0.9, Weight: 4},
+		Shape: Shape{MinNodes: 2, MaxNodes: 32, DoublingEfficiency: 0.9, Weight: 4}, User: "ann", Group: "vision",
 	}
-	none, oneSize := all, all
-	none.ID, none.Start, none.Shape = "none", nil, Shape{}
-	oneSize.ID, oneSize.Start, oneSize.Shape = "one size", nil, Shape{MinNodes: 3, MaxNodes: 3}
+	none := all
+	none.ID, none.Start, none.Shape, none.User, none.Group = "none", nil, Shape{}, "", ""
+	oneSize := none
+	oneSize.ID, oneSize.Shape = "one size", Shape{MinNodes: 3, MaxNodes: 3}
 	if diff := cmp.Diff(Trace{all, none, oneSize}, got); diff != "" {
 		t.Errorf("trace (-want +got):\n%s", diff)
 	}

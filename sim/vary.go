@@ -32,12 +32,13 @@ func Variations() []Variation {
 	return []Variation{VaryWeights, VaryWeightsRising, VaryWeightsFalling, VaryEfficiencies, VaryMinimums}
 }
 
-// The random numbers of each variation come from a stream of their own, beyond those
+// The random numbers of each variation, and of teams, come from a stream of their own, beyond those
 // of the synthetic workloads, so that several together draw what each draws alone.
 const (
 	streamWeights = iota + 100
 	streamEfficiencies
 	streamMinimums
+	streamTeams
 )
 
 // Vary returns the trace with jobs that differ as the variations say, whatever their

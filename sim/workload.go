@@ -43,6 +43,9 @@ type WorkloadJob struct {
 	Asked int
 	// Shape is how it scales and how much it counts.
 	Shape
+	// User submitted the job, and Group is the team it belongs to; "" where that is not
+	// known.
+	User, Group string
 	// Started is when the job really started, nil where the trace does not say, and
 	// RanFor how long it then ran: whole seconds.
 	Started *time.Duration
@@ -107,6 +110,8 @@ func NewWorkload(name string, trace Trace, options WorkloadOptions) Workload {
 			Demand:  demand,
 			Asked:   traced.Nodes(options.GPUsPerNode),
 			Shape:   traced.Shape,
+			User:    traced.User,
+			Group:   traced.Group,
 			ToldETA: demand,
 			Fate:    OutcomeCompleted,
 			Work:    demand,
@@ -136,9 +141,14 @@ func (j *WorkloadJob) alone(pool int) time.Duration {
 	return max(span, time.Second)
 }
 
-// Suits returns an error if a policy cannot run the workload on a pool: a job needs more
-// nodes, and would wait for ever, or the trace does not say what a recorded policy needs.
-func (w *Workload) Suits(policy *Policy, nodes int) error {
+// Suits returns an error if a policy cannot run the workload in a setting: a job needs
+// more nodes, and would wait for ever, or it is not known what the policy needs: when the
+// job really started, or its team.
+func (w *Workload) Suits(policy *Policy, config *Config) error {
+	nodes := config.Nodes
+	if err := w.suitsTeams(policy, config); err != nil {
+		return err
+	}
 	for i := range w.Jobs {
 		job := &w.Jobs[i]
 		smallest := job.smallest()

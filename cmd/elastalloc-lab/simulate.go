@@ -29,6 +29,7 @@ type simulateFlags struct {
 	config           sim.Config
 	disturbance      sim.Disturbance
 	vary             []string
+	teams            teamFlags
 	seed             uint64
 	workers          int
 	out              string
@@ -46,9 +47,14 @@ run and the comparisons with greedy (or the first policy), jobs.csv every job, a
 every figure is there as SVG and PNG. Nothing is written before all runs are done.
 
 A trace is CSV with the columns job_id, submit_s, duration_s and gpus; start_s,
-min_nodes, max_nodes, doubling_efficiency and weight are read where they are
-there. --vary draws the last four instead, and every policy is told the same:
+min_nodes, max_nodes, doubling_efficiency, weight, user and group are read where
+they are there. --vary draws jobs that differ instead, and every policy is told the
+same:
 ` + describeVariations() + `
+
+Teams are the column group, or the users shuffled into --teams; --groups names a
+file with their quotas, CSV with the columns id and quota, and if need be parent_id
+and limit, in nodes. Without one the pool is divided by --quotas.
 
 A simulation is exact to the second and decides with the code of the server. The
 same seed gives the same results, decision times apart, as long as no decision
@@ -77,6 +83,7 @@ The policies:
 	flags.Var(newSecondsFlag(&f.config.RestartTime, 0), "restart-time",
 		"time without progress after every change of a job's nodes, its start included, such as 3m; of any length")
 	flags.StringSliceVar(&f.vary, "vary", nil, "draw jobs that differ: weights, efficiencies, minimums (see above)")
+	f.teams.add(command)
 	flags.Float64Var(&f.disturbance.ETAError, "eta-error", 0, "largest relative error of the ETA that policies see, 0.1 for 10 %")
 	flags.Float64Var(&f.disturbance.BugShare, "bug-share", 0, "share of jobs that hang within 5 minutes of training")
 	flags.Float64Var(&f.disturbance.KillShare, "kill-share", 0, "share of jobs that users kill at a random time")
@@ -126,9 +133,13 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 	if err != nil {
 		return err
 	}
+	configs, err := f.configs(cmd, &workload)
+	if err != nil {
+		return err
+	}
 	for i := range policies {
-		for _, nodes := range f.nodes {
-			if err := workload.Suits(&policies[i], nodes); err != nil {
+		for n := range configs {
+			if err := workload.Suits(&policies[i], &configs[n]); err != nil {
 				return err
 			}
 		}
@@ -143,7 +154,7 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 	}
 	defer directory.Discard() //nolint:errcheck // What is left is named as partial.
 
-	tasks := f.tasks(workload, policies)
+	tasks := tasksOf(workload, policies, configs)
 	bar := newProgress(cmd.ErrOrStderr())
 	done := 0
 	show := func() { bar.show("%s %d of %d runs", drawBar(done, len(tasks)), done, len(tasks)) }
@@ -162,7 +173,7 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 	}
 	out := cmd.OutOrStdout()
 	_, err = fmt.Fprintf(out, "%s\n%s%swrote %d files to %s\n", runsTable(runs, summary, cli.ColorsFor(out, env)),
-		tableFooter(baselineOf(policies)), describeCuts(summary.Cut, f.minDuration), directory.Files(), f.out)
+		tableFooter(baselineOf(policies), hasTeams(summary)), describeCuts(summary.Cut, f.minDuration), directory.Files(), f.out)
 	return cli.Failed(err)
 }
 
@@ -239,6 +250,7 @@ func (f *simulateFlags) check() ([]sim.Policy, error) {
 	if !(bug >= 0 && kill >= 0 && bug+kill <= 1) {
 		addf("--bug-share is %v and --kill-share %v; want each at least 0, together at most 1", bug, kill)
 	}
+	f.teams.check(addf)
 	if f.workers < 1 {
 		addf("--workers is %d; want at least 1", f.workers)
 	}
@@ -278,6 +290,11 @@ func (f *simulateFlags) workload(cmd *cobra.Command) (sim.Workload, error) {
 	})
 	if len(workload.Jobs) == 0 {
 		return sim.Workload{}, fmt.Errorf("%s has no job of at least %v", name, f.minDuration)
+	}
+	if f.teams.count > 0 {
+		if workload, err = workload.AssignTeams(f.teams.count, f.seed); err != nil {
+			return sim.Workload{}, err
+		}
 	}
 	return workload.Disturb(f.disturbance, f.seed), nil
 }
@@ -329,13 +346,28 @@ func newAllocator(policies []sim.Policy, programs cli.Programs) (*elastalloc.All
 	return allocator, nil
 }
 
-// tasks returns the runs, grouped by pool.
-func (f *simulateFlags) tasks(workload sim.Workload, policies []sim.Policy) []sim.Task {
+// configs returns the setting of every pool, with its teams.
+func (f *simulateFlags) configs(cmd *cobra.Command, workload *sim.Workload) ([]sim.Config, error) {
+	groups, err := f.teams.read(cmd)
+	if err != nil {
+		return nil, err
+	}
+	configs := make([]sim.Config, len(f.nodes))
+	for i, nodes := range f.nodes {
+		configs[i] = f.config
+		configs[i].Nodes = nodes
+		if configs[i].Groups, err = f.teams.of(workload, groups, nodes); err != nil {
+			return nil, err
+		}
+	}
+	return configs, nil
+}
+
+// tasksOf returns the runs, grouped by pool.
+func tasksOf(workload sim.Workload, policies []sim.Policy, configs []sim.Config) []sim.Task {
 	var tasks []sim.Task
-	for _, nodes := range f.nodes {
+	for _, config := range configs {
 		for _, policy := range policies {
-			config := f.config
-			config.Nodes = nodes
 			tasks = append(tasks, sim.Task{Workload: workload, Policy: policy, Config: config})
 		}
 	}

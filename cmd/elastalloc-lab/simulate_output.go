@@ -65,6 +65,9 @@ func runsTable(runs []*sim.Result, summary results.Summary, color cli.Colors) *c
 	header := []string{
 		"NODES", "POLICY", "QUEUE", "UNSERVED", "TOTAL", "P95", "MAX", "SLOWDOWN", "RESCALES", "LATER", "EXTRA/100", "PROVEN", "MEDIAN TIME",
 	}
+	if hasTeams(summary) {
+		header = append(header, "HELD", "WORST TEAM")
+	}
 	for i := 2; i < len(header); i++ {
 		t.RightAligned[i] = true
 	}
@@ -82,18 +85,31 @@ func runsTable(runs []*sim.Result, summary results.Summary, color cli.Colors) *c
 		if s.LaterShare != nil && s.Policy != sim.MaxMinPolicy {
 			later = fmt.Sprintf("%.0f %%", 100**s.LaterShare)
 		}
-		t.AddRow(cli.Plain, strconv.Itoa(s.Nodes), s.Policy,
+		cells := []string{
+			strconv.Itoa(s.Nodes), s.Policy,
 			minutes(s.MeanQueueSeconds), minutes(s.MeanUnservedSeconds), minutes(s.MeanTotalSeconds),
 			minutes(s.P95TotalSeconds), minutes(s.MaxTotalSeconds), fmt.Sprintf("%.1f", s.MaxSlowdown),
 			fmt.Sprintf("%.2f", float64(s.Rescales)/float64(max(1, s.Jobs))), later,
-			extra[s.Policy+strconv.Itoa(s.Nodes)], proven, millis(s.SolveMillis.Median))
+			extra[s.Policy+strconv.Itoa(s.Nodes)], proven, millis(s.SolveMillis.Median),
+		}
+		if hasTeams(summary) {
+			worst := ""
+			if s.WorstTeam != nil {
+				worst = fmt.Sprintf("%.2f", *s.WorstTeam)
+			}
+			cells = append(cells, fmt.Sprintf("%.0f %%", 100*s.Utilization), worst)
+		}
+		t.AddRow(cli.Plain, cells...)
 	}
 	return t
 }
 
+// hasTeams reports whether teams shared the pools of the runs.
+func hasTeams(summary results.Summary) bool { return len(summary.Runs[0].Teams) > 0 }
+
 // tableFooter says what the columns are.
-func tableFooter(baseline string) string {
-	return `QUEUE     mean time to the first nodes, in minutes, as all times of jobs
+func tableFooter(baseline string, teams bool) string {
+	text := `QUEUE     mean time to the first nodes, in minutes, as all times of jobs
 UNSERVED  mean time without nodes: in the queue and in pauses
 TOTAL     mean time from submission to end; P95 and MAX, its 95th percentile and maximum
 SLOWDOWN  the largest of total time by the time alone in the pool
@@ -102,6 +118,12 @@ LATER     share of jobs that end later than under equal shares, the policy max-m
 EXTRA/100 jobs that had ended beyond each 100 of ` + baseline + `
 PROVEN    share of decisions proven optimal; MEDIAN TIME, how long one took
 `
+	if teams {
+		text += `HELD      share of the pool's nodes held until the last submission
+WORST TEAM  the largest ratio of a team's mean total time to the one under ` + sim.PartitionsPolicy + `
+`
+	}
+	return text
 }
 
 // describeCuts says what the runs leave out of the trace, "" where that is nothing.

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/sim"
 )
 
 // filesIn returns the names of the files of a folder, none if it is missing.
@@ -79,7 +80,7 @@ func checkSummary(t *testing.T, out string) {
 	if diff := cmp.Diff([]string{
 		"completed", "decisions", "jobs", "makespan_s", "max_slowdown", "max_total_s", "max_unserved_big_s",
 		"mean_queue_s", "mean_total_s", "mean_unserved_s", "nodes", "p50_total_s", "p95_total_s", "p99_total_s",
-		"policy", "rescales", "seed", "solve_ms", "trace", "weighted_mean_total_s",
+		"policy", "rescales", "seed", "solve_ms", "trace", "utilization", "weighted_mean_total_s",
 	}, keys(run)); diff != "" {
 		t.Errorf("fields of a run (-want +got):\n%s", diff)
 	}
@@ -159,6 +160,49 @@ func TestSimulateSaysWhatIsCut(t *testing.T) {
 	}
 }
 
+// TestSimulateTeams checks what is written where teams share the pool.
+func TestSimulateTeams(t *testing.T) {
+	folder := t.TempDir()
+	write := func(name, text string) string {
+		file := filepath.Join(folder, name)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	trace := write("own.csv", "job_id,submit_s,duration_s,gpus,group\na,0,600,32,vision\nb,1,600,32,speech\nc,2,60,8,speech\n")
+	groups := write("groups.csv", "id,quota\nvision,3\nspeech,5\n")
+	out := filepath.Join(folder, "results")
+	stdout, stderr, status := runWith(t, nil, "simulate", "--trace", trace, "--groups", groups, "--nodes=8",
+		"--policy=static-partitions,total-time", "--out", out)
+	if status != cli.ExitDone {
+		t.Fatalf("exit status %d, stderr %q", status, stderr)
+	}
+	for _, want := range []string{"HELD", "WORST TEAM", "1.00\n"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("stdout does not show %q:\n%s", want, stdout)
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(out, "summary.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var summary struct{ Runs []sim.Summary }
+	if err := json.Unmarshal(text, &summary); err != nil {
+		t.Fatal(err)
+	}
+	for _, run := range summary.Runs {
+		if len(run.Teams) != 2 || run.Teams[0].Team != "vision" || run.Teams[0].Quota != 3 || run.Teams[1].Jobs != 2 ||
+			run.WorstTeam == nil || run.Policy == sim.PartitionsPolicy && *run.WorstTeam != 1 {
+			t.Errorf("the run is %+v; want two teams, each beside its partition", run)
+		}
+	}
+	jobs, err := os.ReadFile(filepath.Join(out, "jobs.csv"))
+	if err != nil || !strings.Contains(string(jobs), ",speech,completed\n") {
+		t.Errorf("jobs.csv has no team: %v\n%s", err, jobs)
+	}
+}
+
 // TestSimulateIsDeterministic compares two runs of a disturbed synthetic workload,
 // with different numbers of workers.
 func TestSimulateIsDeterministic(t *testing.T) {
@@ -221,6 +265,13 @@ func TestSimulateRefuses(t *testing.T) {
 		good + " --eta-error=NaN":                                "--eta-error is NaN",
 		good + " --bug-share=0.6 --kill-share=0.5":               "together at most 1",
 		good + " --workers=0":                                    "--workers is 0",
+		good + " --teams=-1 --quotas=fair --team-limit=0.5":      "--teams is -1; want at least 1\n  --quotas is \"fair\"; want one of demand, equal\n  --team-limit is 0.5; want 1 to 1e+06",
+		good + " --team-limit=2":                                 "--team-limit has no teams",
+		good + " --teams=1000":                                   "trace has 2 users; want at least one for each of 1000 teams",
+		good + " --quotas=equal":                                 "of trace has no group",
+		good + " --groups=missing.csv":                           "no such file",
+		good + " --groups=" + trace:                              "bad.csv: groups line 1: column id is missing\n  line 1: column quota is missing",
+		good + " --policy=static-partitions":                     "the policy static-partitions needs teams",
 	} {
 		t.Run(args, func(t *testing.T) {
 			parent := t.TempDir()

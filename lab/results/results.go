@@ -37,6 +37,9 @@ func Summarize(runs []*sim.Result, baseline string, seed uint64, cut sim.Cuts) S
 			if reference.Policy == sim.MaxMinPolicy {
 				measures.CompareWithEqualShares(run, reference)
 			}
+			if reference.Policy == sim.PartitionsPolicy {
+				measures.CompareWithPartitions(reference)
+			}
 			if reference.Policy == baseline && run.Policy != baseline {
 				summary.Comparisons = append(summary.Comparisons, sim.Compare(run, reference))
 			}
@@ -60,7 +63,7 @@ func JobsCSV(runs []*sim.Result, seed uint64) []byte {
 	// Writing to memory does not fail.
 	write := func(record ...string) { _ = w.Write(record) }
 	write("trace", "policy", "nodes", "seed", "job_id",
-		"submit_s", "start_s", "end_s", "queue_s", "total_s", "unserved_s", "slowdown", "weight", "rescales", "outcome")
+		"submit_s", "start_s", "end_s", "queue_s", "total_s", "unserved_s", "slowdown", "weight", "rescales", "group", "outcome")
 	for _, run := range runs {
 		for i := range run.Jobs {
 			job := &run.Jobs[i]
@@ -68,7 +71,7 @@ func JobsCSV(runs []*sim.Result, seed uint64) []byte {
 				seconds(job.Submit), seconds(job.Start), seconds(job.End),
 				seconds(job.QueueTime()), seconds(job.TotalTime()), seconds(job.Unserved),
 				strconv.FormatFloat(job.Slowdown(), 'f', 3, 64), strconv.FormatFloat(job.Weight, 'g', -1, 64),
-				strconv.Itoa(job.Rescales), string(job.Outcome))
+				strconv.Itoa(job.Rescales), job.Group, string(job.Outcome))
 		}
 	}
 	w.Flush()

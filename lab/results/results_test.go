@@ -17,7 +17,7 @@ func result(policy string, nodes int) *sim.Result {
 	return &sim.Result{
 		Workload: "w", Policy: policy, Nodes: nodes,
 		Jobs: []sim.JobResult{{
-			ID: "a,b", Submit: 5 * time.Second, Start: 7 * time.Second, End: 67 * time.Second,
+			ID: "a,b", Group: "t", Submit: 5 * time.Second, Start: 7 * time.Second, End: 67 * time.Second,
 			Alone: 31 * time.Second, Unserved: 12 * time.Second, Weight: 2, Rescales: 3, Outcome: sim.OutcomeCompleted,
 		}},
 	}
@@ -68,8 +68,8 @@ func TestSummaryOfNothingHasLists(t *testing.T) {
 }
 
 func TestJobsCSV(t *testing.T) {
-	const want = "trace,policy,nodes,seed,job_id,submit_s,start_s,end_s,queue_s,total_s,unserved_s,slowdown,weight,rescales,outcome\n" +
-		"w,optimal,70,3,\"a,b\",5,7,67,2,62,12,2.000,2,3,completed\n"
+	const want = "trace,policy,nodes,seed,job_id,submit_s,start_s,end_s,queue_s,total_s,unserved_s,slowdown,weight,rescales,group,outcome\n" +
+		"w,optimal,70,3,\"a,b\",5,7,67,2,62,12,2.000,2,3,t,completed\n"
 	if diff := cmp.Diff(want, string(JobsCSV([]*sim.Result{result("optimal", 70)}, 3))); diff != "" {
 		t.Errorf("jobs.csv (-want +got):\n%s", diff)
 	}

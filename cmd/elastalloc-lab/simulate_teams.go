@@ -1,0 +1,80 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/sim"
+)
+
+// teamFlags are the flags that say which teams share the pool.
+type teamFlags struct {
+	count  int
+	file   string
+	quotas string
+	limit  float64
+}
+
+// add defines the flags.
+func (f *teamFlags) add(command *cobra.Command) {
+	flags := command.Flags()
+	flags.IntVar(&f.count, "teams", 0, "shuffle the users into so many teams (default those of the column group)")
+	flags.StringVar(&f.file, "groups", "", "groups with their quotas in CSV, - for standard input")
+	flags.StringVar(&f.quotas, "quotas", "",
+		"divide each pool into quotas: by the demand of each team's jobs, or equal (default demand where there are --teams)")
+	flags.Float64Var(&f.limit, "team-limit", 0, "limit of each team, in times of its quota (default none)")
+	command.MarkFlagsMutuallyExclusive("groups", "quotas")
+	command.MarkFlagsMutuallyExclusive("groups", "team-limit")
+}
+
+// check reports every bad flag.
+func (f *teamFlags) check(addf func(format string, args ...any)) {
+	if f.count < 0 {
+		addf("--teams is %d; want at least 1", f.count)
+	}
+	if f.quotas != "" && !slices.Contains(sim.QuotaRules(), sim.QuotaRule(f.quotas)) {
+		addf("--quotas is %q; want one of %s", f.quotas, joinNames(sim.QuotaRules()))
+	}
+	if !(f.limit == 0 || f.limit >= 1 && f.limit <= sim.MostTeamLimit) {
+		addf("--team-limit is %v; want 1 to %v", f.limit, sim.MostTeamLimit)
+	}
+	if f.count > 0 && f.file == "" && f.quotas == "" {
+		f.quotas = string(sim.QuotaByDemand)
+	}
+	if f.limit > 0 && f.quotas == "" {
+		addf("--team-limit has no teams; want --teams or --quotas as well")
+	}
+}
+
+// read returns the groups of the file, nil where none is named.
+func (f *teamFlags) read(cmd *cobra.Command) ([]sim.Group, error) {
+	if f.file == "" {
+		return nil, nil
+	}
+	input, err := cli.OpenInput(cmd, f.file)
+	if err != nil {
+		return nil, err
+	}
+	defer input.Close()
+	groups, err := sim.ReadGroups(input)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.file, err)
+	}
+	return groups, nil
+}
+
+// of returns the groups that share a pool: those of the file, or the pool divided into
+// quotas; none where the flags name no teams.
+func (f *teamFlags) of(workload *sim.Workload, groups []sim.Group, nodes int) ([]sim.Group, error) {
+	if f.quotas == "" {
+		return groups, nil
+	}
+	groups, err := workload.Quotas(sim.QuotaRule(f.quotas), nodes)
+	if err != nil || f.limit == 0 {
+		return groups, err
+	}
+	return sim.Limited(groups, f.limit), nil
+}

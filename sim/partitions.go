@@ -1,0 +1,71 @@
+package sim
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+)
+
+// runPartitions simulates a policy in a partition of the pool for every team. A partition
+// is the team's share of all teams' quotas and is never lent, so that the partitions are
+// simulations of their own.
+func runPartitions(
+	ctx context.Context, workload Workload, policy Policy, config Config, allocator Allocator,
+) (*Result, error) {
+	partitions := workload.partitions(&config)
+	whole := newSimulation(workload, policy, config, allocator)
+	result := whole.result()
+	for _, partition := range partitions {
+		config := config
+		config.Nodes, config.Groups = partition.nodes, nil
+		part := workload
+		part.Jobs = make([]WorkloadJob, len(partition.jobs))
+		for n, i := range partition.jobs {
+			part.Jobs[n] = workload.Jobs[i]
+		}
+		s := newSimulation(part, policy, config, allocator)
+		s.measuredUntil = whole.measuredUntil
+		if err := s.run(ctx); err != nil {
+			return nil, fmt.Errorf("partition of %s: %w", partition.team, err)
+		}
+		for n, job := range s.result().Jobs {
+			i := partition.jobs[n]
+			job.Alone = result.Jobs[i].Alone // in the whole pool, as under every policy
+			result.Jobs[i] = job
+		}
+		result.Decisions = append(result.Decisions, s.decisions...)
+		whole.held += s.held
+	}
+	slices.SortStableFunc(result.Decisions, func(a, b Decision) int { return cmp.Compare(a.At, b.At) })
+	result.Utilization = whole.utilization()
+	return result, nil
+}
+
+// partition is a team's part of the pool.
+type partition struct {
+	team  string
+	nodes int
+	jobs  []int // of the workload
+}
+
+// partitions returns the partitions of the teams that have jobs.
+func (w *Workload) partitions(config *Config) []partition {
+	teams := teamsOf(config.Groups)
+	all := make([]partition, len(teams))
+	at := make(map[string]int)
+	shares := make([]float64, len(teams))
+	for i, team := range teams {
+		all[i].team = team.ID
+		at[team.ID] = i
+		shares[i] = float64(team.Quota)
+	}
+	for i, nodes := range apportion(config.Nodes, shares) {
+		all[i].nodes = nodes
+	}
+	for i := range w.Jobs {
+		team := at[w.Jobs[i].Group]
+		all[team].jobs = append(all[team].jobs, i)
+	}
+	return slices.DeleteFunc(all, func(p partition) bool { return len(p.jobs) == 0 })
+}

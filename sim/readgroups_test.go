@@ -1,0 +1,96 @@
+package sim
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestReadGroups(t *testing.T) {
+	const text = "\ufeffquota,id,notes,limit,parent_id\n" +
+		"10,vision,x,20,research\n" +
+		"0,research,,,\n" +
+		"5,\"speech, old\",,0,\n"
+	got, err := ReadGroups(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Group{
+		{ID: "vision", ParentID: "research", Limit: new(20), Quota: 10},
+		{ID: "research"},
+		{ID: "speech, old", Limit: new(0), Quota: 5},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("groups (-want +got):\n%s", diff)
+	}
+}
+
+// TestReadGroupsNamesEveryBadField checks that one error has them all.
+func TestReadGroupsNamesEveryBadField(t *testing.T) {
+	for name, test := range map[string]struct{ text, want string }{
+		"nothing":       {"", "groups are empty; want a header line"},
+		"no group":      {"id,quota\n", "groups have no line below the header"},
+		"columns":       {"name,quota,quota\n", "groups line 1: column id is missing\n  line 1: column quota stands there twice"},
+		"a short line":  {"id,quota\na\n", "groups: record on line 2: wrong number of fields"},
+		"every field":   {"id,quota,limit,parent_id\na,-1,x,b\n,1e3,2147483648,\n", "groups line 2: quota is \"-1\"; want a whole number of at least 0\n  line 2: limit is \"x\"; want a whole number of at least 0\n  line 3: quota is \"1e3\"; want a whole number of at least 0\n  line 3: limit is \"2147483648\"; want a whole number of at least 0\n  line 3: id is empty\n  line 2: parent_id \"b\" is no group"},
+		"the same id":   {"id,quota\na,1\n\nb,2\na,3\n", "groups line 5: id \"a\" stands there twice"},
+		"its own child": {"id,quota,parent_id\na,1,a\n", "groups line 2: parent_id \"a\" leads up more than 4 levels, or in a circle"},
+		"a circle":      {"id,quota,parent_id\na,1,b\nb,1,a\n", "line 3: parent_id \"a\" leads up more than 4 levels, or in a circle"},
+		"five levels": {
+			"id,quota,parent_id\na,1,\nb,1,a\nc,1,b\nd,1,c\ne,1,d\n",
+			"groups line 6: parent_id \"d\" leads up more than 4 levels",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			groups, err := ReadGroups(strings.NewReader(test.text))
+			if err == nil || !strings.Contains(err.Error(), test.want) || groups != nil {
+				t.Errorf("the groups are %v and the error\n%v; want\n%s", groups, err, test.want)
+			}
+		})
+	}
+}
+
+// FuzzReadGroups checks that whatever is read is a tree of at most four levels.
+func FuzzReadGroups(f *testing.F) {
+	for _, seed := range []string{
+		"id,quota,parent_id,limit\na,1,,\nb,2,a,3\n",
+		"id,quota,parent_id\na,1,b\nb,1,a\n",
+		"quota,id\n-1,\"a\n",
+		"\ufeffid,quota,limit\r\na,0,2147483647\r\n",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		groups, err := ReadGroups(strings.NewReader(text))
+		if err != nil {
+			if groups != nil {
+				t.Errorf("groups beside the error %q", err)
+			}
+			return
+		}
+		parents := make(map[string]string)
+		for i, group := range groups {
+			if _, seen := parents[group.ID]; seen || group.ID == "" || group.Quota < 0 || group.Limit != nil && *group.Limit < 0 {
+				t.Errorf("group %d is %+v", i, group)
+			}
+			parents[group.ID] = group.ParentID
+		}
+		for id := range parents {
+			levels := 0
+			for at := id; at != "" && levels <= 4; levels++ {
+				parent, known := parents[at]
+				if !known {
+					t.Fatalf("group %q is below %q, which is none", id, at)
+				}
+				at = parent
+			}
+			if levels > 4 {
+				t.Errorf("group %q stands more than 4 levels deep", id)
+			}
+		}
+		if len(teamsOf(groups)) == 0 {
+			t.Error("no group is a team")
+		}
+	})
+}

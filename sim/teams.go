@@ -1,0 +1,203 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+)
+
+// AssignTeams returns the workload with every job in one of so many teams, team-1 and so
+// on: its users, shuffled with the seed, are dealt out to the teams in turn. A job without
+// a user counts as a user of its own. teams is at least 1.
+func (w Workload) AssignTeams(teams int, seed uint64) (Workload, error) {
+	team := make(map[string]string)
+	users := make([]string, len(w.Jobs)) // of every job
+	var all []string
+	for i := range w.Jobs {
+		users[i] = "user " + w.Jobs[i].User
+		if w.Jobs[i].User == "" {
+			users[i] = "job " + w.Jobs[i].ID
+		}
+		if _, seen := team[users[i]]; !seen {
+			team[users[i]] = ""
+			all = append(all, users[i])
+		}
+	}
+	if teams > len(all) {
+		return Workload{}, fmt.Errorf("%s has %d users; want at least one for each of %d teams", w.Name, len(all), teams)
+	}
+	random := rand.New(rand.NewPCG(seed, streamTeams))
+	random.Shuffle(len(all), func(a, b int) { all[a], all[b] = all[b], all[a] })
+	digits := len(strconv.Itoa(teams))
+	for n, user := range all {
+		team[user] = fmt.Sprintf("team-%0*d", digits, n%teams+1)
+	}
+	w.Jobs = slices.Clone(w.Jobs)
+	for i := range w.Jobs {
+		w.Jobs[i].Group = team[users[i]]
+	}
+	return w, nil
+}
+
+// QuotaRule says how a pool is divided into quotas.
+type QuotaRule string
+
+// The rules.
+const (
+	// QuotaByDemand gives each team the share that its jobs have of all demand, which is
+	// known only in hindsight.
+	QuotaByDemand QuotaRule = "demand"
+	// QuotaEqual gives every team as much.
+	QuotaEqual QuotaRule = "equal"
+)
+
+// QuotaRules returns all rules.
+func QuotaRules() []QuotaRule { return []QuotaRule{QuotaByDemand, QuotaEqual} }
+
+// Quotas returns the teams of the workload's jobs by name, each with a quota of at least
+// one node; together they are the pool. Every job has a team, and there are at most as
+// many teams as nodes.
+func (w *Workload) Quotas(rule QuotaRule, nodes int) ([]Group, error) {
+	share := make(map[string]float64)
+	for i := range w.Jobs {
+		job := &w.Jobs[i]
+		if job.Group == "" {
+			return nil, fmt.Errorf("job %q of %s has no %s", job.ID, w.Name, columnGroup)
+		}
+		switch rule {
+		case QuotaByDemand:
+			share[job.Group] += job.Demand.Seconds()
+		case QuotaEqual:
+			share[job.Group] = 1
+		default:
+			return nil, fmt.Errorf("unknown rule %q for quotas", rule)
+		}
+	}
+	if len(share) > nodes {
+		return nil, fmt.Errorf("%s has %d teams; a pool of %d nodes has none for some", w.Name, len(share), nodes)
+	}
+	groups := make([]Group, 0, len(share))
+	for id := range share {
+		groups = append(groups, Group{ID: id})
+	}
+	slices.SortFunc(groups, func(a, b Group) int { return cmp.Compare(a.ID, b.ID) })
+	shares := make([]float64, len(groups))
+	for i := range groups {
+		shares[i] = share[groups[i].ID]
+	}
+	for i, quota := range apportion(nodes, shares) {
+		groups[i].Quota = quota
+	}
+	return groups, nil
+}
+
+// apportion divides nodes in proportion to shares, which are at least 0 and not all 0:
+// what rounding down leaves goes to those that it took the most from. A share above 0
+// brings at least one node, if need be from those that are the furthest above theirs.
+// There are at least as many nodes as such shares.
+func apportion(nodes int, shares []float64) []int {
+	sum := 0.0
+	for _, share := range shares {
+		sum += share
+	}
+	parts, left := make([]int, len(shares)), nodes
+	above := func(i int) float64 { return float64(parts[i]) - shares[i]/sum*float64(nodes) }
+	for i, share := range shares {
+		parts[i] = int(share / sum * float64(nodes))
+		if share > 0 {
+			parts[i] = max(parts[i], 1)
+		}
+		left -= parts[i]
+	}
+	for ; left != 0; left -= cmp.Compare(left, 0) {
+		chosen := -1
+		for i := range parts {
+			switch {
+			case left > 0 && shares[i] > 0 && (chosen < 0 || above(i) < above(chosen)):
+				chosen = i
+			case left < 0 && parts[i] > 1 && (chosen < 0 || above(i) > above(chosen)):
+				chosen = i
+			}
+		}
+		parts[chosen] += cmp.Compare(left, 0)
+	}
+	return parts
+}
+
+// Group is a team that shares the pool, or a department of teams.
+type Group struct {
+	// ID is unique and not empty.
+	ID string
+	// ParentID is the department it belongs to, "" for none.
+	ParentID string
+	// Limit is the most nodes of the group and all below it; nil means no limit.
+	Limit *int
+	// Quota is the nodes that are the group's while its jobs can use them.
+	Quota int
+}
+
+// teamsOf returns the teams among groups, which are those that are no other's parent, in
+// their order.
+func teamsOf(groups []Group) []Group {
+	var teams []Group
+	for _, group := range groups {
+		if !slices.ContainsFunc(groups, func(other Group) bool { return other.ParentID == group.ID }) {
+			teams = append(teams, group)
+		}
+	}
+	return teams
+}
+
+// suitsTeams returns an error if a job belongs to none of the teams, or if a policy of
+// partitions has none for a job.
+func (w *Workload) suitsTeams(policy *Policy, config *Config) error {
+	if len(config.Groups) == 0 {
+		if policy.Partitioned {
+			return fmt.Errorf("the policy %s needs teams", policy.Name)
+		}
+		return nil
+	}
+	teams := teamsOf(config.Groups)
+	withQuota := 0
+	for i := range teams {
+		withQuota += min(teams[i].Quota, 1)
+	}
+	if policy.Partitioned && (withQuota == 0 || withQuota > config.Nodes) {
+		return fmt.Errorf("%d teams have a quota; the policy %s wants at least one, and a node for each of the pool's %d",
+			withQuota, policy.Name, config.Nodes)
+	}
+	for i := range w.Jobs {
+		job := &w.Jobs[i]
+		if !slices.ContainsFunc(teams, func(team Group) bool { return team.ID == job.Group }) {
+			return fmt.Errorf("job %q of %s has the %s %q, which is none of the teams", job.ID, w.Name, columnGroup, job.Group)
+		}
+	}
+	if !policy.Partitioned {
+		return nil
+	}
+	for _, partition := range w.partitions(config) {
+		for _, i := range partition.jobs {
+			if job := &w.Jobs[i]; job.smallest() > partition.nodes {
+				return fmt.Errorf("job %q of %s needs at least %d nodes; the partition of %s has %d",
+					job.ID, w.Name, job.smallest(), partition.team, partition.nodes)
+			}
+		}
+	}
+	return nil
+}
+
+// MostTeamLimit is the largest factor of Limited.
+const MostTeamLimit = 1e6
+
+// Limited returns the groups with a limit of so many times their quota, at least once and
+// at most MostTeamLimit times, rounded to whole nodes.
+func Limited(groups []Group, times float64) []Group {
+	groups = slices.Clone(groups)
+	for i := range groups {
+		groups[i].Limit = new(int(min(math.Round(times*float64(groups[i].Quota)), math.MaxInt32)))
+	}
+	return groups
+}

@@ -1,0 +1,261 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// of puts a job into a team.
+func of(team string, job WorkloadJob) WorkloadJob {
+	job.Group = team
+	return job
+}
+
+func TestAssignTeams(t *testing.T) {
+	var w Workload
+	for i := range 40 {
+		j := job(fmt.Sprint(i), 0, time.Hour)
+		if i < 30 {
+			j.User = fmt.Sprint("user ", i%10)
+		}
+		w.Jobs = append(w.Jobs, j)
+	}
+	teamsOf := func(seed uint64) []string {
+		assigned, err := w.AssignTeams(8, seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var teams []string
+		for _, job := range assigned.Jobs {
+			teams = append(teams, job.Group)
+		}
+		return teams
+	}
+	teams := teamsOf(1)
+	users := make(map[string]int) // of each team, those with several jobs once
+	for i, team := range teams {
+		if i < 30 && team != teams[i%10] {
+			t.Errorf("job %d is in %s; want its user's %s", i, team, teams[i%10])
+		}
+		if i < 10 || i >= 30 {
+			users[team]++
+		}
+	}
+	// 10 users and 10 jobs without one.
+	want := map[string]int{
+		"team-1": 3, "team-2": 3, "team-3": 3, "team-4": 3, "team-5": 2, "team-6": 2, "team-7": 2, "team-8": 2,
+	}
+	if diff := cmp.Diff(want, users); diff != "" {
+		t.Errorf("users of each team (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(teams, teamsOf(1)); diff != "" {
+		t.Errorf("the same seed gives (-one +other):\n%s", diff)
+	}
+	if slices.Equal(teams, teamsOf(2)) {
+		t.Error("another seed gives the same teams")
+	}
+	if w.Jobs[0].Group != "" {
+		t.Error("the workload itself has teams now")
+	}
+	if _, err := w.AssignTeams(21, 1); err == nil || !strings.Contains(err.Error(), "has 20 users") {
+		t.Errorf("the error is %v; want that there are too few users", err)
+	}
+}
+
+func TestQuotas(t *testing.T) {
+	w := Workload{Name: "w", Jobs: []WorkloadJob{
+		of("b", job("1", 0, 60*time.Hour)), of("a", job("2", 0, 20*time.Hour)), of("b", job("3", 0, 19*time.Hour)),
+		of("c", job("4", 0, time.Hour)),
+	}}
+	for _, test := range []struct {
+		rule  QuotaRule
+		nodes int
+		want  [3]int
+	}{
+		{QuotaByDemand, 100, [3]int{20, 79, 1}}, {QuotaByDemand, 10, [3]int{2, 7, 1}}, {QuotaByDemand, 3, [3]int{1, 1, 1}},
+		{QuotaEqual, 12, [3]int{4, 4, 4}}, {QuotaEqual, 11, [3]int{4, 4, 3}},
+	} {
+		got, err := w.Quotas(test.rule, test.nodes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []Group{{ID: "a", Quota: test.want[0]}, {ID: "b", Quota: test.want[1]}, {ID: "c", Quota: test.want[2]}}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s on %d nodes (-want +got):\n%s", test.rule, test.nodes, diff)
+		}
+	}
+	if _, err := w.Quotas(QuotaEqual, 2); err == nil || !strings.Contains(err.Error(), "3 teams; a pool of 2 nodes") {
+		t.Errorf("the error is %v; want that there are too few nodes", err)
+	}
+	w.Jobs[2].Group = ""
+	if _, err := w.Quotas(QuotaEqual, 9); err == nil || !strings.Contains(err.Error(), `job "3" of w has no group`) {
+		t.Errorf("the error is %v; want that a job has no team", err)
+	}
+}
+
+func TestLimited(t *testing.T) {
+	groups := []Group{{ID: "a", Quota: 3}, {ID: "b", Quota: 5000}}
+	want := []Group{{ID: "a", Quota: 3, Limit: new(5)}, {ID: "b", Quota: 5000, Limit: new(7500)}}
+	if diff := cmp.Diff(want, Limited(groups, 1.5)); diff != "" {
+		t.Errorf("groups (-want +got):\n%s", diff)
+	}
+	if groups[0].Limit != nil {
+		t.Error("the groups themselves have limits now")
+	}
+	if got := *Limited(groups, MostTeamLimit)[1].Limit; got != 1<<31-1 {
+		t.Errorf("the limit is %d; want the most that there is", got)
+	}
+}
+
+// TestApportion checks that the parts are the nodes, one of each share above 0, and off
+// by less than a node but for those that have only one.
+func TestApportion(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		shares := rapid.SliceOfN(rapid.Float64Range(0, 10), 1, 8).Draw(t, "shares")
+		shares[0]++
+		positive, sum := 0, 0.0
+		for _, share := range shares {
+			sum += share
+			if share > 0 {
+				positive++
+			}
+		}
+		nodes := rapid.IntRange(positive, 100).Draw(t, "nodes")
+		parts, all := apportion(nodes, shares), 0
+		for i, part := range parts {
+			all += part
+			if exact := shares[i] / sum * float64(nodes); (part == 0) != (shares[i] == 0) || float64(part) >= max(1, exact)+1 {
+				t.Errorf("share %d of %v in %d nodes is %d; want about %v", i, shares, nodes, part, exact)
+			}
+		}
+		if all != nodes {
+			t.Errorf("the parts %v are not %d nodes", parts, nodes)
+		}
+	})
+}
+
+// TestPartitionsNeverLend checks that the nodes of a team without jobs stay idle, and that
+// a partition is the team's share of the quotas.
+func TestPartitionsNeverLend(t *testing.T) {
+	config := DefaultConfig(16)
+	config.Groups = []Group{{ID: "a", Quota: 1}, {ID: "b", Quota: 1}}
+	result := run(t, policy(t, PartitionsPolicy), config, of("a", job("1", 0, 409600*time.Millisecond)), of("a", job("2", 300*second, second)))
+	if got := times(result.Jobs[0]); got != [2]int64{0, 100} { // 8 nodes train 4.096 times as fast
+		t.Errorf("start and end are %v; want 0 and 100", got)
+	}
+	// 8 of 16 nodes for 100 of the 300 seconds until the last submission.
+	if result.Utilization != 1.0/6 {
+		t.Errorf("the utilization is %v; want a sixth", result.Utilization)
+	}
+	if result.Jobs[0].Alone != wholeSeconds(scale(409600*time.Millisecond, 1/6.5536)) {
+		t.Errorf("alone it takes %v; want the time in the whole pool", result.Jobs[0].Alone)
+	}
+}
+
+// TestPartitionsEqualTheLiteralLoop compares every policy of partitions with the literal
+// loop on each team's jobs alone: what other teams do changes nothing.
+func TestPartitionsEqualTheLiteralLoop(t *testing.T) {
+	var policies []Policy
+	for _, p := range Policies() {
+		if p.Partitioned {
+			policies = append(policies, p)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		p := rapid.SampledFrom(policies).Draw(t, "policy")
+		config := Config{
+			Nodes: rapid.IntRange(2*mostMinNodes, 24).Draw(t, "nodes"), Steps: 1,
+			Frequency:   time.Duration(rapid.IntRange(1, 60).Draw(t, "frequency")) * time.Second,
+			RestartTime: time.Duration(rapid.IntRange(0, 20).Draw(t, "restart")) * time.Second,
+			Groups: []Group{
+				{ID: "a", Quota: rapid.IntRange(0, 9).Draw(t, "quota")}, {ID: "b", Quota: 5},
+				{ID: "c", Quota: rapid.IntRange(0, 9).Draw(t, "quota")},
+			},
+		}
+		w := drawWorkload(t)
+		for i := range w.Jobs {
+			w.Jobs[i].Group = rapid.SampledFrom(config.Groups).Draw(t, "team").ID
+		}
+		if err := w.Suits(&p, &config); err != nil {
+			return // A partition is too small.
+		}
+		got, err := Run(t.Context(), w, p, config, newAllocator())
+		if errors.Is(err, errStalled) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, sum := make([]JobResult, len(w.Jobs)), 0
+		for _, partition := range w.partitions(&config) {
+			part, own := Workload{}, config
+			own.Nodes = partition.nodes
+			sum += partition.nodes
+			for _, i := range partition.jobs {
+				part.Jobs = append(part.Jobs, w.Jobs[i])
+			}
+			for n, job := range literal(t, part, p, own, newAllocator()) {
+				job.Alone = w.Jobs[partition.jobs[n]].alone(config.Nodes)
+				want[partition.jobs[n]] = job
+			}
+		}
+		if sum > config.Nodes {
+			t.Errorf("the partitions have %d of %d nodes", sum, config.Nodes)
+		}
+		if diff := cmp.Diff(want, got.Jobs); diff != "" {
+			t.Errorf("%s: jobs (-literal +event by event):\n%s", p.Name, diff)
+		}
+	})
+}
+
+func TestSuitsTeams(t *testing.T) {
+	big := of("b", job("big", 0, time.Hour))
+	big.MinNodes = 4
+	w := Workload{Name: "w", Jobs: []WorkloadJob{of("a", job("small", 0, time.Hour)), big}}
+	groups := func(a, b int) []Group { return []Group{{ID: "a", Quota: a}, {ID: "b", Quota: b}} }
+	for want, test := range map[string]struct {
+		policy string
+		groups []Group
+	}{
+		"the policy static-partitions needs teams":                        {PartitionsPolicy, nil},
+		`job "big" of w has the group "b", which is none of the teams`:    {"total-time", groups(1, 1)[:1]},
+		"0 teams have a quota":                                            {PartitionsPolicy, groups(0, 0)},
+		`job "small" of w needs at least 1 nodes; the partition of a has`: {PartitionsPolicy, groups(0, 8)},
+		`job "big" of w needs at least 4 nodes; the partition of b has 2`: {PartitionsPolicy, groups(6, 2)},
+	} {
+		config := DefaultConfig(8)
+		config.Groups = test.groups
+		_, err := Run(t.Context(), w, policy(t, test.policy), config, newAllocator())
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error is %v; want one with %q", err, want)
+		}
+	}
+}
+
+func TestCompareWithPartitions(t *testing.T) {
+	of := func(first, other time.Duration) *Result {
+		return &Result{
+			Groups: []Group{{ID: "dept"}, {ID: "a", ParentID: "dept", Quota: 3}, {ID: "b", Quota: 4}, {ID: "idle", Quota: 5}},
+			Jobs:   []JobResult{{Group: "a", End: first}, {Group: "b", End: other}, {Group: "a", End: first + 2*other}},
+		}
+	}
+	s := Summarize(of(60*second, 30*second), 0)
+	s.CompareWithPartitions(of(90*second, 20*second))
+	want := []TeamSummary{
+		{Team: "a", Quota: 3, Jobs: 2, MeanTotalSeconds: 90, ToPartition: new(90.0 / 110)},
+		{Team: "b", Quota: 4, Jobs: 1, MeanTotalSeconds: 30, ToPartition: new(1.5)},
+	}
+	if diff := cmp.Diff(want, s.Teams); diff != "" {
+		t.Errorf("teams (-want +got):\n%s", diff)
+	}
+	if *s.WorstTeam != 1.5 {
+		t.Errorf("the worst is %v; want 1.5", *s.WorstTeam)
+	}
+}

@@ -1,12 +1,12 @@
-// Package client calls an allocator: it spreads calls over all servers behind a
-// name, avoids those that are draining, gives every call a deadline and retries
-// calls that failed for want of a server.
+// Package client calls an allocator: it spreads calls over all servers behind a name,
+// avoids those that are draining or hang, gives every call a deadline and every attempt a
+// share of it, and retries calls that failed for want of a server.
 package client
 
 import (
 	"context"
+	_ "embed" // The service configuration.
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
@@ -24,9 +24,24 @@ import (
 // DefaultTimeout is the time for a call whose context has no deadline.
 const DefaultTimeout = 2 * time.Second
 
-// maxMessageBytes is the largest response taken, and the largest request kept for
-// a retry: 100,000 jobs with their plans need about a third of it.
-const maxMessageBytes = 128 << 20
+// ServiceConfig is how gRPC itself treats the calls of a client, in the JSON that clients
+// of any language take. Calls go in turn to every server whose health says that it serves,
+// and again, perhaps elsewhere, if the answer is UNAVAILABLE, or RESOURCE_EXHAUSTED of a
+// busy server, which then says when. Calls have no side effects, so a retry does no harm.
+// The retries have a budget: one at first, and one for five calls that were answered.
+//
+//go:embed service_config.json
+var ServiceConfig string
+
+const (
+	// maxResponseBytes is the largest response taken: 100,000 jobs with their plans need
+	// about a third of it.
+	maxResponseBytes = 128 << 20
+
+	// maxRetriedBytes is the largest request that gRPC retries. Every server takes one of
+	// that size; a larger one may be refused for it, with the code of a busy server.
+	maxRetriedBytes = 16 << 20
+)
 
 // Client calls an allocator. It is safe for concurrent use; a program needs one.
 type Client struct {
@@ -52,10 +67,11 @@ func New(target string, options ...Option) (*Client, error) {
 	}
 	dialOptions := []grpc.DialOption{
 		grpc.WithTransportCredentials(s.credentials),
-		grpc.WithDefaultServiceConfig(serviceConfig(s.waitForReady)),
-		grpc.WithChainUnaryInterceptor(limitTime(s.timeout)),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes), grpc.MaxRetryRPCBufferSize(maxMessageBytes)),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+		grpc.WithDefaultServiceConfig(ServiceConfig),
+		grpc.WithChainUnaryInterceptor(newAttempts(s.timeout).intercept),
+		grpc.WithDefaultCallOptions(
+			grpc.WaitForReady(s.waitForReady), grpc.MaxCallRecvMsgSize(maxResponseBytes), grpc.MaxRetryRPCBufferSize(maxRetriedBytes)),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 15 * time.Second, Timeout: 5 * time.Second}),
 		// A server that was restarted is found again before the next one of a rolling
 		// restart leaves. gRPC's own backoff begins with a second and ends with two
 		// minutes.
@@ -95,32 +111,10 @@ func listResolver(list string) (*manual.Resolver, error) {
 	return r, nil
 }
 
-// serviceConfig is how gRPC itself treats calls: in turn to every server whose health
-// says that it serves, and again, perhaps elsewhere, if the answer is UNAVAILABLE, or
-// RESOURCE_EXHAUSTED of a busy server, which then says when. Calls have no side effects, so a
-// retry does no harm. While most calls fail, throttling stops retries from adding to it, but
-// not before hundreds have failed: all that are in flight on a server fail with it.
-func serviceConfig(waitForReady bool) string {
-	return fmt.Sprintf(`{
-		"loadBalancingConfig": [{"round_robin": {}}],
-		"healthCheckConfig": {"serviceName": %[1]q},
-		"methodConfig": [{
-			"name": [{"service": %[1]q}],
-			"waitForReady": %[2]t,
-			"retryPolicy": {
-				"maxAttempts": 5,
-				"initialBackoff": "0.05s",
-				"maxBackoff": "0.5s",
-				"backoffMultiplier": 2,
-				"retryableStatusCodes": ["UNAVAILABLE", "RESOURCE_EXHAUSTED"]
-			}
-		}],
-		"retryThrottling": {"maxTokens": 1000, "tokenRatio": 1}
-	}`, elastallocv1.AllocatorService_ServiceDesc.ServiceName, waitForReady)
-}
-
-// Allocate asks for one decision. UNAVAILABLE and RESOURCE_EXHAUSTED are retried, four
-// times at most and within the deadline. Errors carry a gRPC status; for INVALID_ARGUMENT
+// Allocate asks for one decision. An attempt has the time budget of the request and half of
+// the rest of the time; then, or after UNAVAILABLE, the next server is asked, within the
+// deadline. RESOURCE_EXHAUSTED is retried when the server says, as far as a budget allows:
+// in the long run once in five calls. Errors carry a gRPC status; for INVALID_ARGUMENT
 // google.rpc.BadRequest among its details names the bad fields.
 func (c *Client) Allocate(ctx context.Context, request *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
 	return c.stub.Allocate(ctx, request)
@@ -130,27 +124,6 @@ func (c *Client) Allocate(ctx context.Context, request *elastallocv1.AllocateReq
 // of Allocate.
 func (c *Client) FillIdle(ctx context.Context, request *elastallocv1.FillIdleRequest) (*elastallocv1.FillIdleResponse, error) {
 	return c.stub.FillIdle(ctx, request)
-}
-
-// limitTime returns an interceptor that gives a call whose context has no deadline a
-// timeout, on top of the time budget if the request has one. It is up to the server to
-// refuse a senseless budget.
-func limitTime(timeout time.Duration) grpc.UnaryClientInterceptor {
-	return func(ctx context.Context, method string, request, response any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
-		if _, limited := ctx.Deadline(); !limited {
-			limit := timeout
-			if r, ok := request.(interface {
-				GetOptions() *elastallocv1.AllocateOptions
-			}); ok {
-				budget := max(0, r.GetOptions().GetTimeBudget().AsDuration())
-				limit += min(budget, math.MaxInt64-timeout)
-			}
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, limit)
-			defer cancel()
-		}
-		return invoke(ctx, method, request, response, conn, options...)
-	}
 }
 
 // Close ends all connections; calls in flight fail.

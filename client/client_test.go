@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"math"
 	"net"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,10 +18,14 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/elastalloc/elastalloc/client"
@@ -53,7 +59,7 @@ func startServer(t *testing.T, answer func(context.Context, int64) error, option
 	}
 	s := &fakeServer{
 		address: listener.Addr().String(), answer: answer, health: health.NewServer(),
-		grpc: grpc.NewServer(append(options, grpc.MaxRecvMsgSize(64<<20))...),
+		grpc: grpc.NewServer(append([]grpc.ServerOption{grpc.MaxRecvMsgSize(64 << 20)}, options...)...),
 	}
 	elastallocv1.RegisterAllocatorServiceServer(s.grpc, s)
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
@@ -234,14 +240,14 @@ func TestBusyServerIsAskedAgain(t *testing.T) {
 		wantCalls int64
 	}{
 		"after the time it names": {func(ctx context.Context, call int64) error {
-			if call < 3 {
+			if call < 2 {
 				return busy(ctx, "1")
 			}
 			return nil
-		}, codes.OK, 3},
-		"not forever":             {func(ctx context.Context, _ int64) error { return busy(ctx, "1") }, codes.ResourceExhausted, 5},
+		}, codes.OK, 2},
+		"not forever":             {func(ctx context.Context, _ int64) error { return busy(ctx, "1") }, codes.ResourceExhausted, 2},
 		"not if it asks not to":   {func(ctx context.Context, _ int64) error { return busy(ctx, "-1") }, codes.ResourceExhausted, 1},
-		"a while after a refusal": {func(ctx context.Context, _ int64) error { return busy(ctx, "") }, codes.ResourceExhausted, 5},
+		"a while after a refusal": {func(ctx context.Context, _ int64) error { return busy(ctx, "") }, codes.ResourceExhausted, 2},
 		"not for a bug":           {func(context.Context, int64) error { return status.Error(codes.Internal, "bug") }, codes.Internal, 1},
 		"not for a bad request":   {func(context.Context, int64) error { return status.Error(codes.InvalidArgument, "bad") }, codes.InvalidArgument, 1},
 	}
@@ -259,6 +265,135 @@ func TestBusyServerIsAskedAgain(t *testing.T) {
 	}
 }
 
+// TestFrozenServerIsLeft checks that no call is lost to a server that hangs, and that after
+// the first ones it is not asked again for a while.
+func TestFrozenServerIsLeft(t *testing.T) {
+	t.Parallel()
+	frozen := startServer(t, func(ctx context.Context, _ int64) error {
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	awake := startServer(t, nil)
+	// An attempt has 3 s, the call as much again.
+	c := newClient(t, frozen.address+","+awake.address, client.WithTimeout(6*time.Second))
+	const callers, calls = 4, 100
+	failed := make(chan error, callers*calls)
+	var group sync.WaitGroup
+	for range callers {
+		group.Go(func() {
+			for range calls {
+				if response, err := c.Allocate(t.Context(), &elastallocv1.AllocateRequest{}); err != nil || response.GetSnapshotId() != awake.address {
+					failed <- fmt.Errorf("%v answered with %w", response.GetSnapshotId(), err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	close(failed)
+	for err := range failed {
+		t.Error(err)
+	}
+	// Those in flight together, and again each time that it is tried again.
+	if lost := frozen.calls.Load(); lost > 10*callers {
+		t.Errorf("%d of %d calls went to the server that hangs", lost, callers*calls)
+	}
+}
+
+// TestRetryBudget checks that clients do not multiply the load of a server that turns
+// everybody away, whatever it says about when to come back.
+func TestRetryBudget(t *testing.T) {
+	t.Parallel()
+	for name, pushback := range map[string]string{"with pushback": "1", "at once": "0", "silent": ""} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := startServer(t, func(ctx context.Context, _ int64) error {
+				if pushback != "" {
+					if err := grpc.SetTrailer(ctx, metadata.Pairs("grpc-retry-pushback-ms", pushback)); err != nil {
+						return err
+					}
+				}
+				return status.Error(codes.ResourceExhausted, "busy")
+			})
+			const clients, calls = 100, 5
+			var group sync.WaitGroup
+			for range clients {
+				c := newClient(t, s.address, ample)
+				group.Go(func() {
+					for range calls {
+						if _, err := c.Allocate(t.Context(), &elastallocv1.AllocateRequest{}); status.Code(err) != codes.ResourceExhausted {
+							t.Errorf("error is %v; want RESOURCE_EXHAUSTED", err)
+						}
+					}
+				})
+			}
+			group.Wait()
+			if perCall := float64(s.calls.Load()) / (clients * calls); perCall >= 1.3 {
+				t.Errorf("%.2f attempts a call", perCall)
+			}
+		})
+	}
+}
+
+// TestTooLargeRequestIsSentOnce checks that a request which gRPC refuses for its size, with
+// the code of a busy server, is not sent again.
+func TestTooLargeRequestIsSentOnce(t *testing.T) {
+	t.Parallel()
+	var received atomic.Int64
+	s := startServer(t, nil, grpc.MaxRecvMsgSize(16<<20), grpc.InTapHandle(func(ctx context.Context, info *tap.Info) (context.Context, error) {
+		if strings.HasSuffix(info.FullMethodName, "/Allocate") {
+			received.Add(1)
+		}
+		return ctx, nil
+	}))
+	large := &elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{Id: strings.Repeat("x", 16<<20)}}
+	if _, err := newClient(t, s.address, ample).Allocate(t.Context(), large); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("error is %v; want RESOURCE_EXHAUSTED", err)
+	}
+	if received.Load() != 1 {
+		t.Errorf("%d calls; want 1", received.Load())
+	}
+}
+
+// TestServiceConfigAlone checks that the service configuration does for clients without
+// our code, in other languages, what the documentation says.
+func TestServiceConfigAlone(t *testing.T) {
+	t.Parallel()
+	a, b := startServer(t, func(_ context.Context, call int64) error {
+		if call == 3 {
+			return status.Error(codes.Unavailable, "not now")
+		}
+		return nil
+	}), startServer(t, nil)
+	list := manual.NewBuilderWithScheme("both")
+	list.InitialState(resolver.State{Addresses: []resolver.Address{{Addr: a.address}, {Addr: b.address}}})
+	// As in a language that does not know our own policy.
+	config := strings.Replace(client.ServiceConfig, `{"elastalloc_awake": {}}, `, "", 1)
+	if config == client.ServiceConfig {
+		t.Fatal("the policy is not in the configuration")
+	}
+	conn, err := grpc.NewClient("both:///", grpc.WithResolvers(list), grpc.WithDefaultServiceConfig(config),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	for a.calls.Load() < 5 || b.calls.Load() < 5 {
+		if _, err := elastallocv1.NewAllocatorServiceClient(conn).Allocate(t.Context(), &elastallocv1.AllocateRequest{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.health.SetServingStatus(serviceName, grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+	for inRow := 0; inRow < 10; inRow++ {
+		response, err := elastallocv1.NewAllocatorServiceClient(conn).Allocate(t.Context(), &elastallocv1.AllocateRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if response.GetSnapshotId() == a.address {
+			inRow = 0
+		}
+	}
+}
+
 func TestDeadline(t *testing.T) {
 	t.Parallel()
 	budget := func(d *durationpb.Duration) *elastallocv1.AllocateRequest {
@@ -270,12 +405,14 @@ func TestDeadline(t *testing.T) {
 		options     []client.Option
 		least, most time.Duration // What the server is left.
 	}{
-		"default":          {&elastallocv1.AllocateRequest{}, 0, nil, 0, client.DefaultTimeout},
-		"option":           {&elastallocv1.AllocateRequest{}, 0, []client.Option{client.WithTimeout(time.Hour)}, 50 * time.Minute, time.Hour},
+		"default": {&elastallocv1.AllocateRequest{}, 0, nil, 0, client.DefaultTimeout},
+		// An attempt has half of the time beyond the budget.
+		"option":           {&elastallocv1.AllocateRequest{}, 0, []client.Option{client.WithTimeout(time.Hour)}, 25 * time.Minute, 30 * time.Minute},
 		"on top of budget": {budget(durationpb.New(time.Hour)), 0, nil, 50 * time.Minute, time.Hour + client.DefaultTimeout},
 		"senseless budget": {budget(&durationpb.Duration{Seconds: 1e11}), 0, nil, time.Hour, math.MaxInt64},
 		"negative budget":  {budget(durationpb.New(-time.Hour)), 0, nil, 0, client.DefaultTimeout},
-		"context's own":    {budget(durationpb.New(time.Second)), time.Hour, nil, 50 * time.Minute, time.Hour},
+		"context's own":    {budget(durationpb.New(time.Minute)), time.Hour, nil, 29 * time.Minute, 31 * time.Minute},
+		"all for a budget": {budget(durationpb.New(time.Hour)), time.Hour, nil, 50 * time.Minute, time.Hour},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

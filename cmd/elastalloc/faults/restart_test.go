@@ -59,8 +59,14 @@ func (f *fleet) restart(t *testing.T, i int) {
 func (f *fleet) awaitAnswers(t *testing.T, i int) {
 	t.Helper()
 	wait.For(t, "the server answers calls", func() (bool, string) {
-		return sumOf(servertest.Metrics(t, f.servers[i]), "grpc_server_handled_total", `grpc_code="OK"`, `grpc_method="Allocate"`) > 10, ""
+		return f.answered(t, i) > 10, ""
 	})
+}
+
+// answered returns how many calls a server has answered.
+func (f *fleet) answered(t *testing.T, i int) float64 {
+	t.Helper()
+	return sumOf(servertest.Metrics(t, f.servers[i]), "grpc_server_handled_total", `grpc_code="OK"`, `grpc_method="Allocate"`)
 }
 
 // drains are the ways in which a server may be told to leave: with a delay, by the end

@@ -1,0 +1,102 @@
+package client
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+const (
+	// maxAttempts is how often a call is attempted here. Each attempt has the retries of
+	// the service configuration on top, as far as gRPC's budget allows.
+	maxAttempts = 4
+
+	// firstPause is the mean pause before the second attempt; each further one is twice
+	// as long.
+	firstPause = 50 * time.Millisecond
+
+	// The retries of a client: so many at once, for all calls in flight on a server that
+	// dies fail together, and so many a second in the long run.
+	retryBurst, retryRate = 500, 10
+)
+
+// attempts makes the attempts of the calls of one client. gRPC itself has no time limit
+// for an attempt, and its retry budget is as small as a server that sheds load wants it:
+// most of the calls that fail together with a server would exhaust it.
+type attempts struct {
+	timeout time.Duration
+	retries *rate.Limiter
+}
+
+func newAttempts(timeout time.Duration) *attempts {
+	return &attempts{timeout: timeout, retries: rate.NewLimiter(retryRate, retryBurst)}
+}
+
+// intercept gives a call whose context has no deadline one, and each attempt its share.
+func (a *attempts) intercept(
+	ctx context.Context, method string, request, response any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption,
+) error {
+	budget := budgetOf(request)
+	if _, limited := ctx.Deadline(); !limited {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, a.timeout+min(budget, math.MaxInt64-a.timeout))
+		defer cancel()
+	}
+	for attempt := 1; ; attempt++ {
+		err := limited(ctx, budget, attempt == maxAttempts, func(ctx context.Context) error {
+			return invoke(ctx, method, request, response, conn, options...)
+		})
+		if attempt == maxAttempts || ctx.Err() != nil {
+			return err
+		}
+		// DEADLINE_EXCEEDED is of the attempt alone: the server hangs.
+		code := status.Code(err)
+		if code != codes.Unavailable && code != codes.DeadlineExceeded || !a.retries.Allow() || !pause(ctx, attempt) {
+			return err
+		}
+	}
+}
+
+// budgetOf returns the time budget of a request, 0 if it has none. It is up to the
+// server to refuse a senseless one.
+func budgetOf(request any) time.Duration {
+	if r, ok := request.(interface {
+		GetOptions() *elastallocv1.AllocateOptions
+	}); ok {
+		return max(0, r.GetOptions().GetTimeBudget().AsDuration())
+	}
+	return 0
+}
+
+// limited makes an attempt, which has the time that the decision may take and half of the
+// rest until the deadline. The last one has all that is left.
+func limited(ctx context.Context, budget time.Duration, last bool, attempt func(context.Context) error) error {
+	deadline, _ := ctx.Deadline()
+	if rest := time.Until(deadline) - budget; rest > 0 && !last {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, budget+rest/2)
+		defer cancel()
+	}
+	return attempt(ctx)
+}
+
+// pause waits before the next attempt, and reports whether there is time left for it.
+func pause(ctx context.Context, attempt int) bool {
+	mean := firstPause << (attempt - 1)
+	timer := time.NewTimer(mean/2 + rand.N(mean))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

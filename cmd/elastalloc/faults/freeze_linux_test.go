@@ -1,0 +1,60 @@
+package faults
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/elastalloc/elastalloc/client"
+)
+
+// TestFreeze stops one of two servers in the middle of its work, as a machine that swaps
+// or a debugger does: its connections stay open, and nothing answers.
+func TestFreeze(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 2)
+	// Time for an attempt on a busy machine; the client's own is a second.
+	allocator, err := client.New(strings.Join(f.addresses(), ","), client.WithTimeout(10*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = allocator.Close() }()
+	calls, failed, slow := 0, 0, 0
+	ask := func(number int) {
+		for range number {
+			calls++
+			began := time.Now()
+			if _, err := allocator.Allocate(t.Context(), drawnRequest(40, 70, uint64(calls%50))); err != nil {
+				failed++
+				t.Log(err)
+			}
+			if time.Since(began) > 4*time.Second {
+				slow++
+			}
+		}
+	}
+	ask(50)
+	f.awaitAnswers(t, 0)
+	f.awaitAnswers(t, 1)
+	if err := syscall.Kill(f.servers[0].PID(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(f.servers[0].PID(), syscall.SIGCONT) })
+	for end := time.Now().Add(37 * time.Second); time.Now().Before(end); {
+		ask(10)
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Logf("%d calls, %d failed, %d waited for the frozen server", calls, failed, slow)
+	if failed > 2 {
+		t.Errorf("%d of %d calls failed", failed, calls)
+	}
+	// It is found again once it goes on.
+	if err := syscall.Kill(f.servers[0].PID(), syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	before := f.answered(t, 0)
+	for f.answered(t, 0) < before+5 {
+		ask(1)
+	}
+}

@@ -64,6 +64,8 @@ type Config struct {
 	Version string
 	// Registry takes the metrics that /metrics shows; nil means a new one.
 	Registry *prometheus.Registry
+	// Recorder, if set, keeps every call.
+	Recorder Recorder
 	// TracerProvider makes a span of every call and of its stages; nil makes none. The
 	// caller shuts it down after Run has returned.
 	TracerProvider trace.TracerProvider

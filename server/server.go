@@ -96,9 +96,16 @@ func (s *Server) build() error {
 	if err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
+	observers := []ingress.Observer{decisions, page, spanObserver{}, logObserver{c.Logger}}
+	if c.Recorder != nil {
+		observers = append(observers, recordObserver{c.Recorder})
+		if err := registerRecorder(c.Registry, c.Recorder); err != nil {
+			return fmt.Errorf("register metrics: %w", err)
+		}
+	}
 	s.ingress = ingress.New(ingress.Config{
 		MaxInflight: c.MaxInflight, MaxQueue: c.MaxQueue, MaxReceiving: c.MaxReceiving, ReceiveTimeout: c.ReceiveTimeout,
-		Observers: []ingress.Observer{decisions, page, spanObserver{}, logObserver{c.Logger}},
+		Observers: observers,
 	})
 	if err := registerLoad(c.Registry, s.ingress.Load); err != nil {
 		return fmt.Errorf("register metrics: %w", err)

@@ -7,12 +7,14 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/cmd/internal/telemetry"
+	"github.com/elastalloc/elastalloc/internal/recording"
 	"github.com/elastalloc/elastalloc/internal/tracing"
 	"github.com/elastalloc/elastalloc/server"
 	"github.com/elastalloc/elastalloc/solver"
@@ -28,6 +30,7 @@ func newServeCommand(env cli.LookupEnv) *cobra.Command {
 	var names []string
 	var programs cli.Programs
 	var reflection bool
+	record := recording.Config{MaxBytes: recording.DefaultMaxBytes}
 
 	command := &cobra.Command{
 		Use:   "serve",
@@ -36,6 +39,7 @@ func newServeCommand(env cli.LookupEnv) *cobra.Command {
 admin address a status page at /, /metrics, /healthz and /readyz. SIGTERM and
 SIGINT drain the server: it turns not ready, waits, refuses new calls, lets those in
 flight end and exits 0. Logs go to stderr, one JSON object per line.
+With --record every call is kept, job ids and all, for elastalloc-lab replay.
 The standard variables of OpenTelemetry, such as OTEL_EXPORTER_OTLP_ENDPOINT, turn
 traces on.`,
 		Args: cli.NoArgs,
@@ -68,6 +72,11 @@ traces on.`,
 			// After the drain, so that the spans of the last calls are among them.
 			defer traces.Shutdown()
 			config.TracerProvider, config.Propagator = traces.TracerProvider, traces.Propagator
+			stopRecording, err := startRecording(&config, record)
+			if err != nil {
+				return err
+			}
+			defer stopRecording() // After the drain, as well.
 			ready, err := config.Complete()
 			if errors.As(err, new(*net.OpError)) {
 				return cli.Failed(err)
@@ -96,8 +105,38 @@ traces on.`,
 	flags.StringVar(&config.ClientCA, "client-ca", "", "PEM file of the CA that must have signed every client's certificate")
 	flags.DurationVar(&config.DrainDelay, "drain-delay", config.DrainDelay, "time between turning not ready and refusing calls")
 	flags.DurationVar(&config.DrainTimeout, "drain-timeout", config.DrainTimeout, "time that calls in flight then have to end before they are cut off")
+	flags.StringVar(&record.Dir, "record", "", "folder to keep every call in, for elastalloc-lab replay; one of its own for each server")
+	flags.Var(cli.NewBytesFlag(&record.MaxBytes), "record-max-bytes", "bytes that the recordings may take; the oldest are deleted beyond")
 	flags.TextVar(&level, "log-level", level, "minimum level to log: debug, info, warn or error")
 	return command
+}
+
+// recordingCloseTimeout is how long the disk has to take the last recordings.
+const recordingCloseTimeout = 5 * time.Second
+
+// startRecording has a server record its calls, if there is a folder for them. The function
+// writes out the last of them.
+func startRecording(config *server.Config, record recording.Config) (stop func(), err error) {
+	if record.Dir == "" {
+		return func() {}, nil
+	}
+	logger := config.Logger
+	record.Logger = logger
+	if record.MaxBytes < recording.MinMaxBytes {
+		return nil, fmt.Errorf("--record-max-bytes is %d (want at least 1MiB)", record.MaxBytes)
+	}
+	writer, err := recording.New(record)
+	if err != nil {
+		return nil, err
+	}
+	config.Recorder = writer
+	return func() {
+		ctx, cancel := context.WithTimeout(context.Background(), recordingCloseTimeout)
+		defer cancel()
+		if err := writer.Close(ctx); err != nil {
+			logger.Warn("the last recordings are lost", "error", err)
+		}
+	}, nil
 }
 
 // removeAbandoned removes what a server that was killed has left on the disk, and

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -36,6 +37,9 @@ type Event struct {
 	HasSnapshot bool
 	SnapshotID  string
 	Jobs, Nodes int
+	// Request is the request, nil if it was not decoded, and Response the answer, nil if
+	// there is none. Nothing changes them any more, so that they alone may be kept.
+	Request, Response proto.Message
 	// Objective is what the decision maximised, and Report its report; nil if there is none.
 	Objective solver.Objective
 	Report    *solver.Report
@@ -52,7 +56,8 @@ func (e *Event) Code() codes.Code { return status.Code(e.Err) }
 // Observer is told of every call when it ends, also of those that were refused.
 type Observer interface {
 	// Observe takes note of an event. The context is that of the call. The event is
-	// shared with other observers, and its parts are not to be kept or changed.
+	// shared with other observers, and its parts are not to be changed or, but for the
+	// messages, kept.
 	Observe(ctx context.Context, event *Event)
 }
 
@@ -82,6 +87,9 @@ func (in *Ingress) observe(ctx context.Context, c *call, next func(context.Conte
 		in.pushBack(ctx, err)
 	}
 	event.Total, event.Err = time.Since(event.Began), err
+	if err == nil {
+		event.Response, _ = response.(proto.Message)
+	}
 	for _, observer := range in.config.Observers {
 		observer.Observe(ctx, event)
 	}

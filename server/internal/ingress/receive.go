@@ -97,6 +97,7 @@ func (c *call) decode(request any) error {
 	if err := proto.Unmarshal(buffer.ReadOnlyData(), message); err != nil {
 		return malformedError{fmt.Errorf("parse %s: %w", message.ProtoReflect().Descriptor().Name(), err)}
 	}
+	c.event.Request = message
 	if r, ok := request.(interface{ GetSnapshot() *elastallocv1.Snapshot }); ok && r.GetSnapshot() != nil {
 		snapshot := r.GetSnapshot()
 		c.event.HasSnapshot, c.event.SnapshotID = true, snapshot.GetId()

@@ -1,0 +1,149 @@
+//go:build linux
+
+package faults
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/elastalloc/elastalloc/internal/recording"
+	"github.com/elastalloc/elastalloc/internal/wait"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+const (
+	recordedSeries = "elastalloc_recording_written_total"
+	lostSeries     = `elastalloc_recording_dropped_total{reason="disk"}`
+)
+
+// TestRecordingSurvivesKill kills a server that records: every call that was written out,
+// which takes a second, is read again, whole and with its answer.
+func TestRecordingSurvivesKill(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "recording")
+	server := startServer(t, "--record="+dir)
+	client := newAllocator(t, server)
+	const calls = 40
+	var requests []*elastallocv1.AllocateRequest
+	var responses []*elastallocv1.AllocateResponse
+	began := time.Now()
+	for i := range calls {
+		request := drawnRequest(20, 40, uint64(i))
+		response, err := client.Allocate(t.Context(), request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		requests, responses = append(requests, request), append(responses, response)
+	}
+	if _, err := client.Allocate(t.Context(), &elastallocv1.AllocateRequest{}); status.Code(err) != codes.InvalidArgument {
+		t.Fatalf("a call without a snapshot ended with %v", err)
+	}
+	awaitSeries(t, func() (bool, string) {
+		value, _ := metric(t, server, recordedSeries)
+		return value == calls+1, fmt.Sprint(recordedSeries, " is ", value)
+	})
+	if err := server.Kill(); err != nil {
+		t.Fatal(err)
+	}
+
+	entries, cuts, err := recording.ReadAll([]string{dir})
+	if err != nil || len(cuts) != 1 || len(entries) != calls+1 {
+		t.Fatalf("%d calls, cuts %v, error %v; want %d calls and the cut of the kill", len(entries), cuts, err, calls+1)
+	}
+	for i, e := range entries[:calls] {
+		if e.Method != "Allocate" || e.Caller != "127.0.0.1" || e.Time.Before(began) || e.Status != nil {
+			t.Fatalf("call %d is %s by %s at %v, status %v", i, e.Method, e.Caller, e.Time, e.Status)
+		}
+		if !proto.Equal(e.Request, requests[i]) || !proto.Equal(e.Response, responses[i]) {
+			t.Errorf("call %d was recorded otherwise than it was made", i)
+		}
+	}
+	last := entries[calls]
+	if codes.Code(last.Status.GetCode()) != codes.InvalidArgument || !strings.Contains(last.Status.GetMessage(), "snapshot") ||
+		last.Response != nil {
+		t.Errorf("the refused call was recorded as %v", last)
+	}
+}
+
+func awaitSeries(t *testing.T, condition func() (bool, string)) {
+	t.Helper()
+	wait.For(t, "the metrics", condition)
+}
+
+// TestRecordingOnABadDisk takes the disk from a server that records: every call is
+// answered, what is lost is counted and logged once, and with the disk back it records.
+func TestRecordingOnABadDisk(t *testing.T) {
+	tests := map[string]struct {
+		spoil, repair func(t *testing.T, disk string)
+	}{
+		"full": {
+			spoil:  func(t *testing.T, disk string) { t.Helper(); fill(t, disk, 0) },
+			repair: func(t *testing.T, disk string) { t.Helper(); remove(t, filepath.Join(disk, filler)) },
+		},
+		"read-only": {
+			// A file open for writing would keep the disk from turning read-only.
+			spoil: func(t *testing.T, disk string) {
+				t.Helper()
+				unmount(t, disk)
+				mount(t, disk, syscall.MS_RDONLY)
+			},
+			repair: func(t *testing.T, disk string) { t.Helper(); mount(t, disk, syscall.MS_REMOUNT) },
+		},
+	}
+	request := drawnRequest(20, 40, 1)
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			disk := smallDisk(t)
+			dir := filepath.Join(disk, "recording")
+			test.spoil(t, disk)
+			server := startServer(t, "--record="+dir)
+			client := newAllocator(t, server)
+			// Calls are made until the series has grown, each of which has to be answered.
+			callUntil := func(series string) {
+				t.Helper()
+				before, _ := metric(t, server, series)
+				awaitSeries(t, func() (bool, string) {
+					if _, err := client.Allocate(t.Context(), request); err != nil {
+						t.Fatalf("the call failed: %v", err)
+					}
+					value, found := metric(t, server, series)
+					return found && value > before, fmt.Sprint(series, " is ", value)
+				})
+			}
+			callUntil(lostSeries)
+			if logs := server.Logs(); strings.Count(logs, `"msg":"recordings are lost"`) != 1 {
+				t.Errorf("the log does not say once that recordings are lost:\n%s", logs)
+			}
+			test.repair(t, disk)
+			callUntil(recordedSeries)
+			if logs := server.Logs(); strings.Count(logs, `"msg":"recordings are written again"`) != 1 {
+				t.Errorf("the log does not say that recordings are written again:\n%s", logs)
+			}
+			fill(t, disk, 0)
+			callUntil(lostSeries)
+			remove(t, filepath.Join(disk, filler))
+			callUntil(recordedSeries)
+			if err := server.Stop(); err != nil {
+				t.Fatal(err)
+			}
+			entries, _, err := recording.ReadAll([]string{dir})
+			if err != nil || len(entries) < 2 {
+				t.Fatalf("%d calls, %v; want those around the failure", len(entries), err)
+			}
+			for _, e := range entries {
+				if !proto.Equal(e.Request, request) {
+					t.Error("a call was recorded otherwise than it was made")
+				}
+			}
+		})
+	}
+}

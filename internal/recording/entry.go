@@ -1,0 +1,141 @@
+// Package recording keeps the calls of a server in files and reads them again: a history
+// of snapshots and decisions that can be replayed. See docs/shadow.md.
+//
+// A file holds one JSON object a line, compressed by zstd. A new one is begun by size and
+// by age, and the oldest are deleted beyond a total.
+package recording
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// Entry is a call.
+type Entry struct {
+	// Time is when the call came.
+	Time time.Time
+	// Method is the name of the method, without its service.
+	Method string
+	// Caller is the name in the caller's certificate, or else its address.
+	Caller string
+	// Request is nil where it did not arrive or was no request, or where an entry was read
+	// whose method is not known here.
+	Request proto.Message
+	// Response is nil where the call failed; Status then says why, and is nil otherwise.
+	Response proto.Message
+	Status   *spb.Status
+}
+
+// line is an entry as it is written.
+type line struct {
+	Time     time.Time       `json:"time"`
+	Method   string          `json:"method"`
+	Caller   string          `json:"caller"`
+	Request  json.RawMessage `json:"request,omitempty"`
+	Response json.RawMessage `json:"response,omitempty"`
+	Status   json.RawMessage `json:"status,omitempty"`
+}
+
+// appendTo appends the entry as a line. What JSON cannot express, such as a duration
+// beyond its range in a request that was refused for it, is left out.
+func (e *Entry) appendTo(text []byte) []byte {
+	text = append(text, `{"time":"`...)
+	text = e.Time.UTC().AppendFormat(text, time.RFC3339Nano)
+	text = append(text, `","method":`...)
+	text = appendString(text, e.Method)
+	text = append(text, `,"caller":`...)
+	text = appendString(text, e.Caller)
+	text = appendMessage(text, `,"request":`, e.Request)
+	text = appendMessage(text, `,"response":`, e.Response)
+	if e.Status != nil {
+		text = appendMessage(text, `,"status":`, e.Status)
+	}
+	return append(text, '}', '\n')
+}
+
+// appendString appends a string in JSON.
+func appendString(text []byte, s string) []byte {
+	quoted, err := json.Marshal(s)
+	if err != nil { // Strings always marshal.
+		return append(text, `""`...)
+	}
+	return append(text, quoted...)
+}
+
+// appendMessage appends a field with a message, or nothing where there is none.
+func appendMessage(text []byte, field string, message proto.Message) []byte {
+	if message == nil || !message.ProtoReflect().IsValid() {
+		return text
+	}
+	with, err := protojson.MarshalOptions{}.MarshalAppend(append(text, field...), message)
+	if err != nil {
+		return text
+	}
+	return with
+}
+
+// parse reads a line.
+func parse(text []byte) (Entry, error) {
+	var l line
+	if err := json.Unmarshal(text, &l); err != nil {
+		return Entry{}, err
+	}
+	if l.Time.IsZero() || l.Method == "" {
+		return Entry{}, errors.New("no time or no method")
+	}
+	e := Entry{Time: l.Time, Method: l.Method, Caller: l.Caller}
+	input, output := messagesOf(l.Method)
+	var err error
+	if e.Request, err = parseMessage(l.Request, input); err != nil {
+		return Entry{}, fmt.Errorf("request: %w", err)
+	}
+	if e.Response, err = parseMessage(l.Response, output); err != nil {
+		return Entry{}, fmt.Errorf("response: %w", err)
+	}
+	if l.Status != nil {
+		e.Status = new(spb.Status)
+		// Details of kinds that are not known here do not matter, code and message do.
+		if err := json.Unmarshal(l.Status, e.Status); err != nil {
+			return Entry{}, fmt.Errorf("status: %w", err)
+		}
+	}
+	return e, nil
+}
+
+// messagesOf returns the types of the request and the response of a method of the
+// AllocatorService; nil for one that is not known.
+func messagesOf(method string) (request, response protoreflect.MessageType) {
+	service := elastallocv1.File_elastalloc_v1_allocator_proto.Services().ByName("AllocatorService")
+	descriptor := service.Methods().ByName(protoreflect.Name(method))
+	if descriptor == nil {
+		return nil, nil
+	}
+	find := func(message protoreflect.MessageDescriptor) protoreflect.MessageType {
+		found, err := protoregistry.GlobalTypes.FindMessageByName(message.FullName())
+		if err != nil {
+			return nil
+		}
+		return found
+	}
+	return find(descriptor.Input()), find(descriptor.Output())
+}
+
+// parseMessage reads a message, nil where there is none or its type is not known. Fields
+// that a newer version has written are ignored.
+func parseMessage(text json.RawMessage, kind protoreflect.MessageType) (proto.Message, error) {
+	if text == nil || kind == nil {
+		return nil, nil //nolint:nilnil // Nothing there is a normal answer.
+	}
+	message := kind.New().Interface()
+	return message, protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(text, message)
+}

@@ -1,0 +1,115 @@
+package recording
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// Cut is what could not be read of a recording.
+type Cut struct {
+	// Path is that of the file.
+	Path string
+	// Calls is how many calls were read of it before the cut.
+	Calls int
+	// Err says where reading ended: a file that a crash or a full disk cut short ends in
+	// the middle, and so does one that is being written.
+	Err error
+}
+
+// maxLine is the longest line that is read: far longer than that of the largest request.
+const maxLine = 1 << 30
+
+// Read calls yield with the calls in the recordings of some folders, in the order of their
+// files and within a file of their writing, until yield returns an error, which it
+// returns. A file is read up to where it is cut off, and the cuts are returned; other
+// errors are those of opening a folder or file, and there being none.
+func Read(dirs []string, yield func(Entry) error) ([]Cut, error) {
+	var cuts []Cut
+	found := false
+	for _, dir := range dirs {
+		paths, err := files(dir)
+		if err != nil {
+			return nil, err
+		}
+		for _, path := range paths {
+			found = true
+			cut, err := readFile(path, yield)
+			if err != nil {
+				return nil, err
+			}
+			if cut != nil {
+				cuts = append(cuts, *cut)
+			}
+		}
+	}
+	if !found {
+		return nil, fmt.Errorf("no recordings, %sYYYYMMDDTHHMMSSZ%s, in %v", namePrefix, nameSuffix, dirs)
+	}
+	return cuts, nil
+}
+
+// ReadAll returns the calls in the recordings of some folders in the order of time, and
+// what could not be read.
+func ReadAll(dirs []string) ([]Entry, []Cut, error) {
+	var entries []Entry
+	cuts, err := Read(dirs, func(e Entry) error {
+		entries = append(entries, e)
+		return nil
+	})
+	slices.SortStableFunc(entries, func(a, b Entry) int { return a.Time.Compare(b.Time) })
+	slices.SortFunc(cuts, func(a, b Cut) int { return cmp.Compare(a.Path, b.Path) })
+	return entries, cuts, err
+}
+
+// readFile calls yield with the calls of a file.
+func readFile(path string, yield func(Entry) error) (*Cut, error) {
+	disk, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer disk.Close()
+	decoder, err := zstd.NewReader(disk, zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return nil, err
+	}
+	defer decoder.Close()
+	lines := bufio.NewReaderSize(decoder, 1<<16)
+	for calls := 0; ; calls++ {
+		text, err := readLine(lines)
+		if errors.Is(err, io.EOF) && len(text) == 0 {
+			return nil, nil //nolint:nilnil // Read to its end: no cut.
+		}
+		if err != nil {
+			return &Cut{path, calls, err}, nil
+		}
+		entry, err := parse(text)
+		if err != nil {
+			return &Cut{path, calls, err}, nil
+		}
+		if err := yield(entry); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// readLine reads a line. io.EOF comes with what there is of one that has no end.
+func readLine(r *bufio.Reader) ([]byte, error) {
+	var text []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		text = append(text, part...)
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return text, err
+		}
+		if len(text) > maxLine {
+			return nil, errors.New("a line is too long")
+		}
+	}
+}

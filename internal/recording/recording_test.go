@@ -1,0 +1,351 @@
+package recording
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// call returns a call of n jobs at a time.
+func call(at time.Time, n int) Entry {
+	snapshot := &elastallocv1.Snapshot{Id: fmt.Sprint(at.Unix()), TotalNodes: int32(n)}
+	response := &elastallocv1.AllocateResponse{SnapshotId: snapshot.Id}
+	random := rand.New(rand.NewPCG(1, uint64(at.UnixNano())))
+	for i := range n {
+		id := fmt.Sprintf("job-%d-%x", i, random.Uint64())
+		snapshot.Jobs = append(snapshot.Jobs, &elastallocv1.Job{Id: id, RemainingEta: durationpb.New(time.Duration(random.Int64N(1e15)))})
+		response.Allocations = append(response.Allocations, &elastallocv1.Allocation{JobId: id, Nodes: 1})
+	}
+	return Entry{
+		Time: at, Method: "Allocate", Caller: `scheduler "a" of 10.0.0.1`,
+		Request: &elastallocv1.AllocateRequest{Snapshot: snapshot}, Response: response,
+	}
+}
+
+// start is when the tests' calls begin.
+var start = time.Date(2026, 11, 21, 10, 0, 0, 123456789, time.UTC)
+
+// open returns a writer into a folder that is not there yet.
+func open(t *testing.T, maxBytes int64) (*Writer, string) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	w, err := New(Config{Dir: dir, MaxBytes: maxBytes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w, dir
+}
+
+func closeWriter(t *testing.T, w *Writer) {
+	t.Helper()
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readAll reads a folder in which nothing is cut off.
+func readAll(t *testing.T, dir string) []Entry {
+	t.Helper()
+	entries, cuts, err := ReadAll([]string{dir})
+	if err != nil || len(cuts) > 0 {
+		t.Fatalf("read with cuts %v, error %v", cuts, err)
+	}
+	return entries
+}
+
+func diff(want, got any) string { return cmp.Diff(want, got, protocmp.Transform()) }
+
+func TestWhatIsWrittenIsRead(t *testing.T) {
+	t.Parallel()
+	want := []Entry{
+		call(start, 3),
+		{
+			Time: start.Add(time.Second), Method: "FillIdle", Caller: "b\n\x00ü",
+			Request:  &elastallocv1.FillIdleRequest{Snapshot: &elastallocv1.Snapshot{Id: "é \" \n"}},
+			Response: &elastallocv1.FillIdleResponse{IdleNodes: 4},
+		},
+		{
+			Time: start.Add(2 * time.Second), Method: "Allocate", Request: &elastallocv1.AllocateRequest{},
+			Status: &spb.Status{Code: 3, Message: "snapshot: is missing"},
+		},
+		{Time: start.Add(3 * time.Second), Method: "Allocate", Status: &spb.Status{Code: 8, Message: "too many"}},
+	}
+	w, dir := open(t, 0)
+	for _, e := range want {
+		w.Record(e, 100)
+	}
+	closeWriter(t, w)
+	if d := diff(want, readAll(t, dir)); d != "" {
+		t.Errorf("read otherwise than written (-want +got):\n%s", d)
+	}
+	if s := w.Stats(); s != (Stats{Written: int64(len(want))}) {
+		t.Errorf("stats are %+v", s)
+	}
+	for path, mode := range map[string]fs.FileMode{dir: 0o700, mustFiles(t, dir)[0]: 0o600} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != mode {
+			t.Errorf("%s has mode %v, %v; want %v: job ids are private", path, info.Mode(), err, mode)
+		}
+	}
+}
+
+func TestWhatJSONCannotExpressIsLeftOut(t *testing.T) {
+	t.Parallel()
+	bad := call(start, 1)
+	bad.Request.(*elastallocv1.AllocateRequest).Snapshot.Jobs[0].RemainingEta = &durationpb.Duration{Seconds: 1 << 60}
+	bad.Response, bad.Status = nil, &spb.Status{Code: 3, Message: "remaining_eta"}
+	w, dir := open(t, 0)
+	w.Record(bad, 100)
+	w.Record(call(start, 1), 100)
+	closeWriter(t, w)
+	bad.Request = nil
+	if d := diff([]Entry{bad, call(start, 1)}, readAll(t, dir)); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// TestReadableWithinASecond reads a file while it is written, as after kill -9.
+func TestReadableWithinASecond(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, dir := open(t, 0)
+		w.Record(call(start, 1), 100)
+		time.Sleep(flushEvery)
+		synctest.Wait()
+		w.Record(call(start.Add(time.Hour), 1), 100)
+		synctest.Wait()
+		got, cuts, err := ReadAll([]string{dir})
+		if err != nil || len(cuts) != 1 || cuts[0].Calls != 1 {
+			t.Errorf("read %d calls, cuts %v, %v; want one call and a cut", len(got), cuts, err)
+		}
+		if d := diff([]Entry{call(start, 1)}, got); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+		closeWriter(t, w)
+		if got := readAll(t, dir); len(got) != 2 {
+			t.Errorf("after the end there are %d calls; want 2", len(got))
+		}
+	})
+}
+
+// TestCutAnywhere cuts a file at every byte: what is read are the first calls.
+func TestCutAnywhere(t *testing.T) {
+	t.Parallel()
+	w, dir := open(t, 0)
+	var want []Entry
+	for i := range 5 {
+		want = append(want, call(start.Add(time.Duration(i)*time.Second), 2))
+		w.Record(want[i], 100)
+	}
+	closeWriter(t, w)
+	path := mustFiles(t, dir)[0]
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for length := range text {
+		if err := os.WriteFile(path, text[:length], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, _, err := ReadAll([]string{dir})
+		if err != nil || len(got) > len(want) {
+			t.Fatalf("%d bytes: %d calls, %v", length, len(got), err)
+		}
+		if d := diff(want[:len(got)], slices.Concat(got)); len(got) > 0 && d != "" {
+			t.Fatalf("%d bytes (-want +got):\n%s", length, d)
+		}
+	}
+}
+
+func TestFilesEndByAge(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, dir := open(t, 0)
+		for i := range 3 {
+			w.Record(call(start.Add(time.Duration(i)*time.Hour), 1), 100)
+			time.Sleep(maxFileAge + flushEvery)
+		}
+		synctest.Wait()
+		closeWriter(t, w)
+		if n := len(mustFiles(t, dir)); n != 3 {
+			t.Errorf("there are %d files; want one an hour, 3", n)
+		}
+		if n := len(readAll(t, dir)); n != 3 {
+			t.Errorf("there are %d calls; want 3", n)
+		}
+	})
+}
+
+func TestOldestAreDeleted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, dir := open(t, MinMaxBytes)
+		foreign := filepath.Join(dir, "decisions-notes.txt")
+		const calls = 400
+		for i := range calls {
+			w.Record(call(start.Add(time.Duration(i)*time.Second), 300), 100)
+			time.Sleep(flushEvery)
+			synctest.Wait()
+			if i == 0 {
+				if err := os.WriteFile(foreign, []byte("not a recording"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		closeWriter(t, w)
+		total := int64(0)
+		for _, path := range mustFiles(t, dir) {
+			info, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			total += info.Size()
+		}
+		if total > MinMaxBytes || total < MinMaxBytes/2 {
+			t.Errorf("%d bytes are kept; want at most %d, and no less than half of it", total, MinMaxBytes)
+		}
+		got := readAll(t, dir)
+		if len(got) == calls || !got[len(got)-1].Time.Equal(start.Add((calls-1)*time.Second)) {
+			t.Errorf("%d calls are kept until %v; want the newest", len(got), got[len(got)-1].Time)
+		}
+		for i := 1; i < len(got); i++ {
+			if got[i].Time.Sub(got[i-1].Time) != time.Second {
+				t.Fatalf("calls between %v and %v are missing", got[i-1].Time, got[i].Time)
+			}
+		}
+		if _, err := os.Stat(foreign); err != nil {
+			t.Errorf("another file was deleted: %v", err)
+		}
+		if s := w.Stats(); s.Written != calls {
+			t.Errorf("stats are %+v", s)
+		}
+	})
+}
+
+// TestBrokenDisk has no folder at first and then loses what it had.
+func TestBrokenDisk(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, dir := open(t, 0)
+		parent := filepath.Dir(dir)
+		if err := os.WriteFile(parent, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w.Record(call(start, 1), 100)
+		w.Record(call(start, 1), 100)
+		synctest.Wait()
+		if s := w.Stats(); s != (Stats{Failed: 2}) {
+			t.Errorf("without a folder the stats are %+v; want 2 failed", s)
+		}
+		if err := os.Remove(parent); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(flushEvery)
+		w.Record(call(start, 1), 100)
+		closeWriter(t, w)
+		if s := w.Stats(); s != (Stats{Written: 1, Failed: 2}) {
+			t.Errorf("with the folder back the stats are %+v; want 1 written", s)
+		}
+		if n := len(readAll(t, dir)); n != 1 {
+			t.Errorf("there are %d calls; want 1", n)
+		}
+	})
+}
+
+// TestOverflow records faster than a writer can write, which is stuck: calls are dropped
+// by number and by size, and none waits.
+func TestOverflow(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct{ bytes, fit int }{
+		"many":  {100, maxQueued},
+		"large": {maxQueuedBytes / 16, 8},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := call(start, 1)
+			w := &Writer{queue: make(chan queued, maxQueued)} // Nobody writes.
+			for range test.fit + 7 {
+				w.Record(e, test.bytes)
+			}
+			if s := w.Stats(); s.Overflowed != 7 || len(w.queue) != test.fit {
+				t.Errorf("%d calls wait and %d were dropped; want %d and 7", len(w.queue), s.Overflowed, test.fit)
+			}
+		})
+	}
+}
+
+func TestCloseDoesNotWaitForEver(t *testing.T) {
+	t.Parallel()
+	w := &Writer{queue: make(chan queued), quit: make(chan struct{}), ended: make(chan struct{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := w.Close(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("close returned %v; want that of its context", err)
+	}
+	w.Record(call(start, 1), 100)
+	if s := w.Stats(); s.Overflowed != 1 {
+		t.Errorf("a call after the end counts as %+v; want dropped", s)
+	}
+}
+
+func TestBadConfig(t *testing.T) {
+	t.Parallel()
+	for _, config := range []Config{{}, {Dir: "x", MaxBytes: -1}, {Dir: "x", MaxBytes: MinMaxBytes - 1}} {
+		if _, err := New(config); err == nil {
+			t.Errorf("%+v is accepted", config)
+		}
+	}
+}
+
+func TestNothingToRead(t *testing.T) {
+	t.Parallel()
+	for _, dir := range []string{t.TempDir(), filepath.Join(t.TempDir(), "none")} {
+		if _, _, err := ReadAll([]string{dir}); err == nil {
+			t.Errorf("reading %s succeeds; want an error: there are no recordings", dir)
+		}
+	}
+}
+
+func mustFiles(t *testing.T, dir string) []string {
+	t.Helper()
+	paths, err := files(dir)
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("files are %v, %v", paths, err)
+	}
+	return paths
+}
+
+func FuzzParse(f *testing.F) {
+	e := call(start, 2)
+	f.Add(e.appendTo(nil))
+	f.Add([]byte(`{"time":"2026-11-21T10:00:00Z","method":"FillIdle","status":{"code":3,"details":[{"@type":"x"}]}}`))
+	f.Add([]byte(`{"time":"2026-11-21T10:00:00Z","method":"New","request":{"a":1}}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		e, err := parse(text)
+		if err != nil {
+			return
+		}
+		again, err := parse(e.appendTo(nil))
+		if err != nil {
+			t.Fatalf("%q is read, but not what is written of it: %v", text, err)
+		}
+		if !again.Time.Equal(e.Time) || again.Method != e.Method {
+			t.Errorf("%q becomes %v", text, again)
+		}
+	})
+}

@@ -50,6 +50,11 @@ demo: build ## Start a server, have it decide a real-sized snapshot, show the de
 test: note-solvers ## Run the tests; the slow ones are those of faults and conformance.
 	$(GO) test -timeout $(TEST_TIMEOUT) ./...
 
+# A module of its own, for the sake of what Kubernetes takes.
+.PHONY: test-kube
+test-kube: ## Test the controller in kube/, without a cluster.
+	cd kube && $(GO) test -timeout $(TEST_TIMEOUT) ./...
+
 .PHONY: faults
 faults: note-solvers ## Test the server among failing solvers, disks, clients and servers.
 	ELASTALLOC_TESTS=faults $(GO) test -count=1 -parallel 8 -timeout $(TEST_TIMEOUT) ./cmd/elastalloc/faults
@@ -71,6 +76,10 @@ solvers: ## Install CBC and HiGHS, for the backends cbc and highs (Debian, Ubunt
 .PHONY: build
 build: ## Build the static binaries bin/elastalloc and bin/elastalloc-lab.
 	CGO_ENABLED=0 $(GO) build -buildvcs=auto -trimpath -ldflags "-s -w" -o $(dir $(BIN)) ./cmd/elastalloc ./cmd/elastalloc-lab
+
+.PHONY: controller
+controller: ## Build the static binary bin/elastalloc-controller.
+	cd kube && CGO_ENABLED=0 $(GO) build -buildvcs=auto -trimpath -ldflags "-s -w" -o ../bin/elastalloc-controller ./cmd/elastalloc-controller
 
 .PHONY: race
 race: ## Run the tests under the race detector; needs a C compiler.
@@ -99,6 +108,7 @@ soak: ## Put a mixed load on a server for SOAK_TIME; it has to stay as small as 
 .PHONY: lint
 lint: $(call stamp,golangci-lint) $(call stamp,buf) ## Lint the Go code and the API.
 	$(TOOLS)/golangci-lint run --allow-parallel-runners
+	cd kube && $(TOOLS)/golangci-lint run --allow-parallel-runners
 	$(TOOLS)/buf lint
 	$(TOOLS)/buf format --diff --exit-code
 

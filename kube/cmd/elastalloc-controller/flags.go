@@ -1,0 +1,126 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/elastalloc/elastalloc/client"
+)
+
+// The modes.
+const (
+	recommend = "recommend"
+	apply     = "apply"
+)
+
+// flags are what the command line says.
+type flags struct {
+	config, mode                                    string
+	server, tlsCA, tlsCert, tlsKey, tlsServerName   string
+	inProcess, leaderElect                          bool
+	leaderNamespace, kubeconfig, adminListen, level string
+}
+
+// set returns the set of flags that fills f.
+func (f *flags) set() *pflag.FlagSet {
+	set := pflag.NewFlagSet("elastalloc-controller", pflag.ContinueOnError)
+	set.StringVar(&f.config, "config", "", "file that names the pools; see docs/kubernetes.md (required)")
+	set.StringVar(&f.mode, "mode", recommend, "recommend: write annotations and events only; apply: resize jobs too")
+	set.StringVar(&f.server, "server", "", "address of the elastalloc server to ask")
+	set.BoolVar(&f.inProcess, "in-process", false, "decide in this process instead of asking a server")
+	set.StringVar(&f.tlsCA, "tls-ca", "", "PEM file of the authority of the server's certificate; any --tls flag means TLS")
+	set.StringVar(&f.tlsCert, "tls-cert", "", "PEM file of the certificate to show to the server")
+	set.StringVar(&f.tlsKey, "tls-key", "", "PEM file of its key")
+	set.StringVar(&f.tlsServerName, "tls-server-name", "", "name in the server's certificate (default that of --server)")
+	set.BoolVar(&f.leaderElect, "leader-elect", true, "act only while holding the Lease elastalloc-controller")
+	set.StringVar(&f.leaderNamespace, "leader-election-namespace", "", "namespace of the Lease (default that of the pod)")
+	set.StringVar(&f.kubeconfig, "kubeconfig", "", "file that says how to reach the cluster (default: in the cluster, else as kubectl)")
+	set.StringVar(&f.adminListen, "admin-listen", "127.0.0.1:9464", "address of admin HTTP: /metrics, /healthz, /readyz and the last decisions at /")
+	set.StringVar(&f.level, "log-level", "info", "debug, info, warn or error")
+	set.VisitAll(func(flag *pflag.Flag) { flag.Usage += " [$" + variable(flag) + "]" })
+	return set
+}
+
+// variable returns the environment variable of a flag.
+func variable(flag *pflag.Flag) string {
+	return "ELASTALLOC_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
+}
+
+// parse reads the command line and, for flags that it does not set, the environment. The
+// error names every bad flag.
+func (f *flags) parse(set *pflag.FlagSet, args []string, env func(string) (string, bool)) (slog.Level, error) {
+	if err := set.Parse(args); err != nil {
+		return 0, err
+	}
+	var bad []error
+	if set.NArg() > 0 {
+		bad = append(bad, fmt.Errorf("unexpected argument %q", set.Arg(0)))
+	}
+	set.VisitAll(func(flag *pflag.Flag) {
+		if value, _ := env(variable(flag)); value != "" && !flag.Changed {
+			if err := set.Set(flag.Name, value); err != nil {
+				bad = append(bad, fmt.Errorf("environment variable %s: %w", variable(flag), err))
+			}
+		}
+	})
+	if f.config == "" {
+		bad = append(bad, errors.New("--config is missing"))
+	}
+	if f.mode != recommend && f.mode != apply {
+		bad = append(bad, fmt.Errorf("--mode is %q; want %s or %s", f.mode, recommend, apply))
+	}
+	if (f.server == "") == !f.inProcess {
+		bad = append(bad, errors.New("want one of --server and --in-process"))
+	}
+	if f.inProcess && f.tls() {
+		bad = append(bad, errors.New("--tls flags need --server"))
+	}
+	if (f.tlsCert == "") != (f.tlsKey == "") {
+		bad = append(bad, errors.New("--tls-cert and --tls-key belong together"))
+	}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(f.level)); err != nil {
+		bad = append(bad, fmt.Errorf("--log-level is %q; want debug, info, warn or error", f.level))
+	}
+	return level, errors.Join(bad...)
+}
+
+func (f *flags) tls() bool {
+	return f.tlsCA != "" || f.tlsCert != "" || f.tlsKey != "" || f.tlsServerName != ""
+}
+
+// client returns a client of the server.
+func (f *flags) client() (*client.Client, error) {
+	if !f.tls() {
+		return client.New(f.server)
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: f.tlsServerName}
+	if f.tlsCA != "" {
+		pem, err := os.ReadFile(f.tlsCA)
+		if err != nil {
+			return nil, fmt.Errorf("--tls-ca: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("--tls-ca: %s holds no PEM certificate", f.tlsCA)
+		}
+	}
+	if f.tlsCert != "" {
+		// A renewed certificate is shown to the next server that is connected to.
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(f.tlsCert, f.tlsKey)
+			return &pair, err
+		}
+		if _, err := config.GetClientCertificate(nil); err != nil {
+			return nil, fmt.Errorf("--tls-cert and --tls-key: %w", err)
+		}
+	}
+	return client.New(f.server, client.WithTLS(config))
+}

@@ -1,0 +1,280 @@
+// Package config reads the configuration file of elastalloc-controller.
+package config
+
+import (
+	"fmt"
+	"math"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	sigsjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// Config is what the controller manages.
+type Config struct {
+	// Kinds are the kinds of jobs to watch, such as "Job" and "JobSet". Their definitions
+	// must be installed.
+	Kinds []string
+	// Prometheus is the address that the pools' queries are sent to, "" for none.
+	Prometheus string
+	Pools      []Pool
+}
+
+// Objective is what the decisions of a pool maximise.
+type Objective string
+
+// The objectives.
+const (
+	TotalTime Objective = "total-time"
+	Progress  Objective = "progress"
+)
+
+// Pool is a set of equal nodes that elastic jobs share.
+type Pool struct {
+	// Name is the value of the label elastalloc.dev/pool on its jobs.
+	Name string
+	// NodeSelector are the labels of its nodes.
+	NodeSelector map[string]string
+	// Tolerations are the taints that its jobs tolerate; a node with another taint that
+	// keeps pods away does not count.
+	Tolerations []corev1.Toleration
+	// Unit is the resource whose requests make a pod hold a node.
+	Unit string
+	// Cadence is the time between two decisions if nothing happens.
+	Cadence time.Duration
+	// Debounce is how long events are gathered before a decision.
+	Debounce time.Duration
+	// MinInterval is the time between two changes of one job.
+	MinInterval time.Duration
+	// SettleTimeout is how long after its grace period a pod may take to go.
+	SettleTimeout time.Duration
+	// MaxShrink is the share of the nodes in use that may vanish at once before the
+	// controller takes it for an outage and changes nothing.
+	MaxShrink float64
+	Objective Objective
+	// RemainingQuery is a PromQL query of the jobs' remaining time, "" for none.
+	RemainingQuery string
+	// RemainingIn is what the query answers in.
+	RemainingIn RemainingUnit
+	// LearnSpeeds makes the controller learn speeds from progress where none are declared.
+	LearnSpeeds bool
+	// Paused stops the pool: nothing is decided or changed.
+	Paused bool
+}
+
+// RemainingUnit is what the answers of a RemainingQuery mean.
+type RemainingUnit string
+
+// What the query may answer in.
+const (
+	// Seconds to the end at the job's present nodes.
+	Seconds RemainingUnit = "seconds"
+	// Ratio of the work that is done, from 0 to 1.
+	Ratio RemainingUnit = "ratio"
+)
+
+// Defaults of fields that a file leaves out.
+const (
+	DefaultUnit          = "nvidia.com/gpu"
+	DefaultCadence       = 5 * time.Minute
+	DefaultDebounce      = 10 * time.Second
+	DefaultMinInterval   = 10 * time.Minute
+	DefaultSettleTimeout = time.Minute
+	DefaultMaxShrink     = 0.3
+)
+
+// scalar is a string or a number of the file, as it is written.
+type scalar string
+
+// UnmarshalJSON reads a string or a number.
+func (s *scalar) UnmarshalJSON(data []byte) error {
+	text := string(data)
+	if unquoted, err := strconv.Unquote(text); err == nil {
+		text = unquoted
+	}
+	*s = scalar(text)
+	return nil
+}
+
+// file is the form of the configuration file.
+type file struct {
+	Kinds      []string   `json:"kinds"`
+	Prometheus string     `json:"prometheus"`
+	Pools      []poolFile `json:"pools"`
+}
+
+type poolFile struct {
+	Name           string              `json:"name"`
+	NodeSelector   map[string]string   `json:"nodeSelector"`
+	Tolerations    []corev1.Toleration `json:"tolerations"`
+	Unit           string              `json:"unit"`
+	Cadence        scalar              `json:"cadence"`
+	Debounce       scalar              `json:"debounce"`
+	MinInterval    scalar              `json:"minInterval"`
+	SettleTimeout  scalar              `json:"settleTimeout"`
+	MaxShrink      scalar              `json:"maxShrink"`
+	Objective      Objective           `json:"objective"`
+	RemainingQuery string              `json:"remainingQuery"`
+	RemainingIn    RemainingUnit       `json:"remainingIn"`
+	LearnSpeeds    bool                `json:"learnSpeeds"`
+	Paused         bool                `json:"paused"`
+}
+
+// Error is a configuration with bad fields.
+type Error struct {
+	// Fields say one each what is wrong, beginning with its path.
+	Fields []string
+}
+
+// Error names every bad field.
+func (e *Error) Error() string { return "bad configuration: " + strings.Join(e.Fields, "; ") }
+
+// Parse reads a configuration in YAML or JSON for a controller that knows the given
+// kinds. The error is an *Error that names every bad field, unless the text is not YAML or
+// a field has the wrong type.
+func Parse(data []byte, knownKinds []string) (*Config, error) {
+	asJSON, err := yaml.YAMLToJSONStrict(data)
+	if err != nil {
+		return nil, fmt.Errorf("parse configuration: %w", err)
+	}
+	var f file
+	unknown, err := sigsjson.UnmarshalStrict(asJSON, &f)
+	if err != nil {
+		return nil, fmt.Errorf("parse configuration: %w", err)
+	}
+	c := &checker{}
+	for _, field := range unknown {
+		c.fields = append(c.fields, field.Error())
+	}
+	config := c.config(&f, knownKinds)
+	if len(c.fields) > 0 {
+		return nil, &Error{Fields: c.fields}
+	}
+	return config, nil
+}
+
+// checker gathers what is wrong with a file.
+type checker struct{ fields []string }
+
+func (c *checker) bad(path, format string, args ...any) {
+	c.fields = append(c.fields, path+": "+fmt.Sprintf(format, args...))
+}
+
+func (c *checker) config(f *file, knownKinds []string) *Config {
+	config := &Config{Kinds: f.Kinds, Prometheus: f.Prometheus}
+	if f.Kinds == nil {
+		config.Kinds = []string{"Job"}
+	}
+	for i, kind := range config.Kinds {
+		path := fmt.Sprintf("kinds[%d]", i)
+		if !slices.Contains(knownKinds, kind) {
+			c.bad(path, "unknown kind %q (want one of %s)", kind, strings.Join(knownKinds, ", "))
+		} else if slices.Contains(config.Kinds[:i], kind) {
+			c.bad(path, "%q is named twice", kind)
+		}
+	}
+	if f.Kinds != nil && len(f.Kinds) == 0 {
+		c.bad("kinds", "is empty; want at least one")
+	}
+	if u, err := url.Parse(f.Prometheus); f.Prometheus != "" &&
+		(err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+		c.bad("prometheus", "is %q; want an address such as http://prometheus.monitoring.svc:9090", f.Prometheus)
+	}
+	if len(f.Pools) == 0 {
+		c.bad("pools", "is empty; want at least one pool")
+	}
+	names := make(map[string]bool)
+	for i := range f.Pools {
+		path := fmt.Sprintf("pools[%d]", i)
+		p := c.pool(path, &f.Pools[i])
+		if names[p.Name] {
+			c.bad(path+".name", "%q is the name of another pool too", p.Name)
+		}
+		names[p.Name] = true
+		if p.RemainingQuery != "" && f.Prometheus == "" {
+			c.bad(path+".remainingQuery", "needs prometheus, the address to send it to")
+		}
+		config.Pools = append(config.Pools, p)
+	}
+	return config
+}
+
+func (c *checker) pool(path string, f *poolFile) Pool {
+	p := Pool{
+		Name: f.Name, NodeSelector: f.NodeSelector, Tolerations: f.Tolerations, Unit: or(f.Unit, DefaultUnit),
+		Cadence:        c.duration(path+".cadence", f.Cadence, DefaultCadence, time.Second),
+		Debounce:       c.duration(path+".debounce", f.Debounce, DefaultDebounce, 0),
+		MinInterval:    c.duration(path+".minInterval", f.MinInterval, DefaultMinInterval, 0),
+		SettleTimeout:  c.duration(path+".settleTimeout", f.SettleTimeout, DefaultSettleTimeout, time.Second),
+		MaxShrink:      c.share(path+".maxShrink", f.MaxShrink, DefaultMaxShrink),
+		Objective:      or(f.Objective, TotalTime),
+		RemainingQuery: f.RemainingQuery, RemainingIn: or(f.RemainingIn, Seconds),
+		LearnSpeeds: f.LearnSpeeds, Paused: f.Paused,
+	}
+	switch {
+	case p.Name == "":
+		c.bad(path+".name", "is missing")
+	case len(validation.IsValidLabelValue(p.Name)) > 0:
+		c.bad(path+".name", "%q is no label value: %s", p.Name, strings.Join(validation.IsValidLabelValue(p.Name), ", "))
+	}
+	if len(p.NodeSelector) == 0 {
+		c.bad(path+".nodeSelector", "is empty; want the labels of the pool's nodes")
+	}
+	for key, value := range p.NodeSelector {
+		for _, problem := range slices.Concat(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)) {
+			c.bad(fmt.Sprintf("%s.nodeSelector[%q]", path, key), "%s", problem)
+		}
+	}
+	if problems := validation.IsQualifiedName(p.Unit); len(problems) > 0 {
+		c.bad(path+".unit", "%q is no name of a resource: %s", p.Unit, strings.Join(problems, ", "))
+	}
+	if p.Objective != TotalTime && p.Objective != Progress {
+		c.bad(path+".objective", "unknown objective %q (want one of %s, %s)", p.Objective, TotalTime, Progress)
+	}
+	if p.RemainingIn != Seconds && p.RemainingIn != Ratio {
+		c.bad(path+".remainingIn", "is %q; want %s or %s", p.RemainingIn, Seconds, Ratio)
+	}
+	return p
+}
+
+// duration reads a duration such as 5m, at least the given one.
+func (c *checker) duration(path string, text scalar, otherwise, least time.Duration) time.Duration {
+	if text == "" {
+		return otherwise
+	}
+	d, err := time.ParseDuration(string(text))
+	if err != nil || d < least {
+		c.bad(path, "is %q; want a duration such as %v, at least %v", text, otherwise, least)
+	}
+	return d
+}
+
+// share reads a share such as 30% or 0.3.
+func (c *checker) share(path string, text scalar, otherwise float64) float64 {
+	if text == "" {
+		return otherwise
+	}
+	digits, percent := strings.CutSuffix(string(text), "%")
+	share, err := strconv.ParseFloat(digits, 64)
+	if percent {
+		share /= 100
+	}
+	if err != nil || math.IsNaN(share) || share < 0 || share > 1 {
+		c.bad(path, "is %q; want a share from 0%% to 100%%", text)
+	}
+	return share
+}
+
+// or returns a value, or another where it is not set.
+func or[T ~string](value, otherwise T) T {
+	if value == "" {
+		return otherwise
+	}
+	return value
+}

@@ -1,0 +1,129 @@
+package config_test
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/elastalloc/elastalloc/kube/config"
+)
+
+func known() []string { return []string{"Job", "JobSet"} }
+
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	got, err := config.Parse([]byte("pools: [{name: training, nodeSelector: {pool: training}}]"), known())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &config.Config{Kinds: []string{"Job"}, Pools: []config.Pool{{
+		Name: "training", NodeSelector: map[string]string{"pool": "training"}, Unit: "nvidia.com/gpu",
+		Cadence: 5 * time.Minute, Debounce: 10 * time.Second, MinInterval: 10 * time.Minute, SettleTimeout: time.Minute,
+		MaxShrink: 0.3, Objective: config.TotalTime, RemainingIn: config.Seconds,
+	}}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v; want %+v", got, want)
+	}
+}
+
+func TestEveryField(t *testing.T) {
+	t.Parallel()
+	got, err := config.Parse([]byte(`
+kinds: [Job, JobSet]
+prometheus: http://prometheus:9090
+pools:
+  - name: training
+    nodeSelector: {pool: training}
+    tolerations: [{key: gpu, operator: Exists}]
+    unit: amd.com/gpu
+    cadence: 2m
+    debounce: 0s
+    minInterval: 0s
+    settleTimeout: 90s
+    maxShrink: 50%
+    objective: progress
+    remainingQuery: training_progress_ratio
+    remainingIn: ratio
+    learnSpeeds: true
+    paused: true
+`), known())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := got.Pools[0]
+	if p.Unit != "amd.com/gpu" || p.Cadence != 2*time.Minute || p.Debounce != 0 || p.MinInterval != 0 ||
+		p.SettleTimeout != 90*time.Second || p.MaxShrink != 0.5 || p.Objective != config.Progress ||
+		p.RemainingQuery != "training_progress_ratio" || p.RemainingIn != config.Ratio || !p.LearnSpeeds || !p.Paused ||
+		p.Tolerations[0].Key != "gpu" || got.Prometheus != "http://prometheus:9090" || len(got.Kinds) != 2 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestOneErrorNamesEveryBadField(t *testing.T) {
+	t.Parallel()
+	_, err := config.Parse([]byte(`
+kinds: [Job, CronJob, Job]
+prometheus: prometheus:9090
+colour: red
+pools:
+  - name: training
+    nodeSelector: {pool: training, "a b": c}
+    cadence: 5
+    debounce: -1s
+    minInterval: soon
+    settleTimeout: 0s
+    maxShrink: 130%
+    objective: fairness
+    remainingIn: minutes
+    minIntervall: 5m
+    unit: a/b/c
+  - name: training
+    maxShrink: NaN
+    remainingQuery: up
+  - nodeSelector: {pool: other}
+`), known())
+	var bad *config.Error
+	if !errors.As(err, &bad) {
+		t.Fatalf("error is %v", err)
+	}
+	want := []string{
+		`"colour"`, `"pools[0].minIntervall"`, `kinds[1]: unknown kind "CronJob" (want one of Job, JobSet)`, "kinds[2]:", "prometheus:",
+		"pools[0].cadence:", "pools[0].debounce:", "pools[0].minInterval:", "pools[0].settleTimeout:", "pools[0].maxShrink:",
+		`pools[0].nodeSelector["a b"]:`, "pools[0].unit:", "pools[0].objective:", "pools[0].remainingIn:",
+		"pools[1].maxShrink:", "pools[1].nodeSelector:", "pools[1].name:", "pools[2].name:",
+	}
+	for _, field := range want {
+		if !strings.Contains(err.Error(), field) {
+			t.Errorf("error does not name %s: %v", field, err)
+		}
+	}
+	if len(bad.Fields) != len(want) {
+		t.Errorf("%d bad fields; want %d: %v", len(bad.Fields), len(want), err)
+	}
+}
+
+func TestNoConfiguration(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"", "kinds: []", "pools: 3", "- 1", "pools: [", "a: 1\na: 2"} {
+		if c, err := config.Parse([]byte(text), known()); err == nil {
+			t.Errorf("%q gives %+v", text, c)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte("pools: [{name: a, nodeSelector: {b: c}, maxShrink: 0.5, cadence: 5m}]"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := config.Parse(data, known())
+		if err != nil {
+			return
+		}
+		for _, p := range c.Pools {
+			if p.Name == "" || p.Cadence < time.Second || p.MaxShrink < 0 || p.MaxShrink > 1 {
+				t.Errorf("%q gives %+v", data, p)
+			}
+		}
+	})
+}

@@ -153,8 +153,7 @@ func (a *Allocator) FillIdle(ctx context.Context, s *solver.Snapshot) (solver.De
 // they have bad fields, or an error that names all bad fields and those of the options.
 func (a *Allocator) valid(s *solver.Snapshot, o solver.Options) (*solver.Snapshot, solver.Held, error) {
 	if s == nil {
-		missing := []solver.Violation{{Path: "snapshot", Description: "is missing"}}
-		return nil, solver.Held{}, &solver.InvalidError{Violations: missing}
+		return nil, solver.Held{}, invalid("snapshot", "is missing")
 	}
 	s = s.WithDefaults()
 	var held solver.Held

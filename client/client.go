@@ -126,5 +126,22 @@ func (c *Client) FillIdle(ctx context.Context, request *elastallocv1.FillIdleReq
 	return c.stub.FillIdle(ctx, request)
 }
 
+// Explain asks for a decision with its reasons, with the retries and errors of Allocate.
+func (c *Client) Explain(ctx context.Context, request *elastallocv1.ExplainRequest) (*elastallocv1.ExplainResponse, error) {
+	return c.stub.Explain(ctx, request)
+}
+
+// WhatIf asks for the decision on a snapshot and on variations of it, with the retries and
+// errors of Allocate. What is wrong with one variation is in its result.
+func (c *Client) WhatIf(ctx context.Context, request *elastallocv1.WhatIfRequest) (*elastallocv1.WhatIfResponse, error) {
+	return c.stub.WhatIf(ctx, request)
+}
+
+// Forecast asks when the jobs of a snapshot start and end, with the retries and errors of
+// Allocate.
+func (c *Client) Forecast(ctx context.Context, request *elastallocv1.ForecastRequest) (*elastallocv1.ForecastResponse, error) {
+	return c.stub.Forecast(ctx, request)
+}
+
 // Close ends all connections; calls in flight fail.
 func (c *Client) Close() error { return c.conn.Close() }

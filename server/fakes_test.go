@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/elastalloc/elastalloc/internal/apiconv"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
@@ -45,8 +46,12 @@ func everythingDone(p *solver.Problem) float64 {
 	return bound
 }
 
-// decider is an allocator over a chain. A snapshot named panic panics in FillIdle.
-type decider struct{ chain *chain.Chain }
+// decider is an allocator over a chain. A snapshot named panic panics in FillIdle, and
+// every one in the methods that it does not have.
+type decider struct {
+	apiconv.Allocator
+	chain *chain.Chain
+}
 
 func (d decider) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
 	s, o = s.WithDefaults(), o.WithDefaults()
@@ -73,7 +78,7 @@ func (decider) MaxJobs() int { return 1000 }
 // fakeAllocator returns an allocator over one exact backend that solves as given and a
 // greedy one that plans the smallest sizes.
 func fakeAllocator(solve func(context.Context, *solver.Problem) (solver.Result, error)) decider {
-	return decider{chain.New(fakeChainConfig(solve))}
+	return decider{chain: chain.New(fakeChainConfig(solve))}
 }
 
 // fakeProver bounds every plan, and solves nothing.

@@ -114,7 +114,7 @@ func TestStatusPageShowsCalls(t *testing.T) {
 			return solver.Result{}, errors.New(`it printed "<img src=x onerror=alert(1)>"`)
 		}}
 		config.Backends = append(config.Backends, broken)
-		c.Allocator = decider{chain.New(config)}
+		c.Allocator = decider{chain: chain.New(config)}
 	})
 	request := smallRequest()
 	request.Options.Backend = elastallocv1.Backend_BACKEND_CBC

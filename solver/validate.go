@@ -30,6 +30,11 @@ func (e *InvalidError) Error() string {
 	return "invalid request: " + strings.Join(parts, "; ")
 }
 
+// Within returns the error with the path of a message in front of those of its fields.
+func (e *InvalidError) Within(message string) *InvalidError {
+	return &InvalidError{Violations: under(message, slices.Clone(e.Violations))}
+}
+
 // Validate returns every bad field of a request for a decision, with their defaults
 // filled in, of at most maxJobs jobs and on one of the known backends.
 func Validate(s *Snapshot, o Options, maxJobs int, known []BackendName) []Violation {

@@ -15,6 +15,7 @@
 package elastallocv1
 
 import (
+	status "google.golang.org/genproto/googleapis/rpc/status"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -712,6 +713,91 @@ func (x Outcome) Number() protoreflect.EnumNumber {
 // Deprecated: Use Outcome.Descriptor instead.
 func (Outcome) EnumDescriptor() ([]byte, []int) {
 	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{10}
+}
+
+// Why is the reason for the nodes of a job.
+type Why int32
+
+const (
+	// No reason was found in time.
+	Why_WHY_UNSPECIFIED Why = 0
+	// It has its largest legal size, or the largest that fits the pool.
+	Why_WHY_LARGEST Why = 1
+	// More nodes would bring nothing.
+	Why_WHY_ENOUGH Why = 2
+	// More nodes are worth more elsewhere.
+	Why_WHY_PRICED_OUT Why = 3
+	// A change of its nodes would cost more than it brings.
+	Why_WHY_CHANGE_COST Why = 4
+	// It has only this size.
+	Why_WHY_ONLY_SIZE Why = 5
+	// It waits: WAIT_REASON_NO_ROOM.
+	Why_WHY_NO_ROOM Why = 6
+	// It waits: WAIT_REASON_BEHIND.
+	Why_WHY_BEHIND Why = 7
+	// It waits: WAIT_REASON_NEVER_FITS.
+	Why_WHY_NEVER_FITS Why = 8
+	// The limit of its group leaves it no more.
+	Why_WHY_GROUP_LIMIT Why = 9
+	// It waits: WAIT_REASON_NOT_WORTH_IT.
+	Why_WHY_NOT_WORTH_IT Why = 10
+)
+
+// Enum value maps for Why.
+var (
+	Why_name = map[int32]string{
+		0:  "WHY_UNSPECIFIED",
+		1:  "WHY_LARGEST",
+		2:  "WHY_ENOUGH",
+		3:  "WHY_PRICED_OUT",
+		4:  "WHY_CHANGE_COST",
+		5:  "WHY_ONLY_SIZE",
+		6:  "WHY_NO_ROOM",
+		7:  "WHY_BEHIND",
+		8:  "WHY_NEVER_FITS",
+		9:  "WHY_GROUP_LIMIT",
+		10: "WHY_NOT_WORTH_IT",
+	}
+	Why_value = map[string]int32{
+		"WHY_UNSPECIFIED":  0,
+		"WHY_LARGEST":      1,
+		"WHY_ENOUGH":       2,
+		"WHY_PRICED_OUT":   3,
+		"WHY_CHANGE_COST":  4,
+		"WHY_ONLY_SIZE":    5,
+		"WHY_NO_ROOM":      6,
+		"WHY_BEHIND":       7,
+		"WHY_NEVER_FITS":   8,
+		"WHY_GROUP_LIMIT":  9,
+		"WHY_NOT_WORTH_IT": 10,
+	}
+)
+
+func (x Why) Enum() *Why {
+	p := new(Why)
+	*p = x
+	return p
+}
+
+func (x Why) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Why) Descriptor() protoreflect.EnumDescriptor {
+	return file_elastalloc_v1_allocator_proto_enumTypes[11].Descriptor()
+}
+
+func (Why) Type() protoreflect.EnumType {
+	return &file_elastalloc_v1_allocator_proto_enumTypes[11]
+}
+
+func (x Why) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Why.Descriptor instead.
+func (Why) EnumDescriptor() ([]byte, []int) {
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{11}
 }
 
 // AllocateRequest asks for one decision.
@@ -2210,11 +2296,999 @@ func (x *Attempt) GetDuration() *durationpb.Duration {
 	return nil
 }
 
+// ExplainRequest asks why jobs get the nodes they get.
+type ExplainRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the platform looks like now. Required.
+	Snapshot *Snapshot `protobuf:"bytes,1,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
+	// How to decide. Every unset field has a default; time_budget is for the whole call.
+	Options *AllocateOptions `protobuf:"bytes,2,opt,name=options,proto3" json:"options,omitempty"`
+	// The jobs to explain, each one of the snapshot. Empty means all.
+	JobIds        []string `protobuf:"bytes,3,rep,name=job_ids,json=jobIds,proto3" json:"job_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainRequest) Reset() {
+	*x = ExplainRequest{}
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainRequest) ProtoMessage() {}
+
+func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
+func (*ExplainRequest) Descriptor() ([]byte, []int) {
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ExplainRequest) GetSnapshot() *Snapshot {
+	if x != nil {
+		return x.Snapshot
+	}
+	return nil
+}
+
+func (x *ExplainRequest) GetOptions() *AllocateOptions {
+	if x != nil {
+		return x.Options
+	}
+	return nil
+}
+
+func (x *ExplainRequest) GetJobIds() []string {
+	if x != nil {
+		return x.JobIds
+	}
+	return nil
+}
+
+// ExplainResponse is a decision with its reasons.
+type ExplainResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The decision, as Allocate gives it.
+	Decision *AllocateResponse `protobuf:"bytes,1,opt,name=decision,proto3" json:"decision,omitempty"`
+	// One explanation per job asked for, in the order of the snapshot.
+	Jobs          []*JobExplanation `protobuf:"bytes,2,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainResponse) Reset() {
+	*x = ExplainResponse{}
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainResponse) ProtoMessage() {}
+
+func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
+func (*ExplainResponse) Descriptor() ([]byte, []int) {
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ExplainResponse) GetDecision() *AllocateResponse {
+	if x != nil {
+		return x.Decision
+	}
+	return nil
+}
+
+func (x *ExplainResponse) GetJobs() []*JobExplanation {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+// JobExplanation is why a job gets its nodes.
+type JobExplanation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id of the job.
+	JobId string `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	// Nodes from now on; 0 = none.
+	Nodes int32 `protobuf:"varint,2,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	// The reason.
+	Why Why `protobuf:"varint,3,opt,name=why,proto3,enum=elastalloc.v1.Why" json:"why,omitempty"`
+	// The reason in a sentence for a person, with the numbers.
+	Text string `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
+	// Every size that the admission allows the job and that fits beside what other jobs
+	// must have, ascending, 0 included where the job may wait. Empty for a job that is
+	// no part of the model, such as one that waits in line.
+	Sizes []*SizeOption `protobuf:"bytes,5,rep,name=sizes,proto3" json:"sizes,omitempty"`
+	// What would give the job its next larger size or more: the smallest change of each
+	// kind. Absent where none does within 1,000 times its weight or twice the pool.
+	Remedies      []*Remedy `protobuf:"bytes,6,rep,name=remedies,proto3" json:"remedies,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobExplanation) Reset() {
+	*x = JobExplanation{}
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobExplanation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobExplanation) ProtoMessage() {}
+
+func (x *JobExplanation) ProtoReflect() protoreflect.Message {
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobExplanation.ProtoReflect.Descriptor instead.
+func (*JobExplanation) Descriptor() ([]byte, []int) {
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *JobExplanation) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *JobExplanation) GetNodes() int32 {
+	if x != nil {
+		return x.Nodes
+	}
+	return 0
+}
+
+func (x *JobExplanation) GetWhy() Why {
+	if x != nil {
+		return x.Why
+	}
+	return Why_WHY_UNSPECIFIED
+}
+
+func (x *JobExplanation) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *JobExplanation) GetSizes() []*SizeOption {
+	if x != nil {
+		return x.Sizes
+	}
+	return nil
+}
+
+func (x *JobExplanation) GetRemedies() []*Remedy {
+	if x != nil {
+		return x.Remedies
+	}
+	return nil
+}
+
+// SizeOption is a size that a job could hold from now on.
+type SizeOption struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The size in nodes; 0 = none.
+	Nodes int32 `protobuf:"varint,1,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	// How much less the best plan is worth in which the job holds that size now, in
+	// units of the objective: all prices and other jobs' data stay as they are. 0 for the
+	// size it gets.
+	Loss float64 `protobuf:"fixed64,2,opt,name=loss,proto3" json:"loss,omitempty"`
+	// Whether both plans are proven optimal. If not, loss is that of the best plans found.
+	Proven        bool `protobuf:"varint,3,opt,name=proven,proto3" json:"proven,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SizeOption) Reset() {
+	*x = SizeOption{}
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SizeOption) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SizeOption) ProtoMessage() {}
+
+func (x *SizeOption) ProtoReflect() protoreflect.Message {
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SizeOption.ProtoReflect.Descriptor instead.
+func (*SizeOption) Descriptor() ([]byte, []int) {
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *SizeOption) GetNodes() int32 {
+	if x != nil {
+		return x.Nodes
+	}
+	return 0
+}
+
+func (x *SizeOption) GetLoss() float64 {
+	if x != nil {
+		return x.Loss
+	}
+	return 0
+}
+
+func (x *SizeOption) GetProven() bool {
+	if x != nil {
+		return x.Proven
+	}
+	return false
+}
+
+// Remedy is the smallest change of one kind that gives a job more nodes, checked by
+// deciding the changed snapshot.
+type Remedy struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What to change.
+	//
+	// Types that are valid to be assigned to Change:
+	//
+	//	*Remedy_Weight
+	//	*Remedy_TotalNodes
+	//	*Remedy_MinNodes
+	Change isRemedy_Change `protobuf_oneof:"change"`
+	// What the job then gets.
+	Nodes         int32 `protobuf:"varint,4,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Remedy) Reset() {
+	*x = Remedy{}
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Remedy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Remedy) ProtoMessage() {}
+
+func (x *Remedy) ProtoReflect() protoreflect.Message {
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Remedy.ProtoReflect.Descriptor instead.
+func (*Remedy) Descriptor() ([]byte, []int) {
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Remedy) GetChange() isRemedy_Change {
+	if x != nil {
+		return x.Change
+	}
+	return nil
+}
+
+func (x *Remedy) GetWeight() float64 {
+	if x != nil {
+		if x, ok := x.Change.(*Remedy_Weight); ok {
+			return x.Weight
+		}
+	}
+	return 0
+}
+
+func (x *Remedy) GetTotalNodes() int32 {
+	if x != nil {
+		if x, ok := x.Change.(*Remedy_TotalNodes); ok {
+			return x.TotalNodes
+		}
+	}
+	return 0
+}
+
+func (x *Remedy) GetMinNodes() int32 {
+	if x != nil {
+		if x, ok := x.Change.(*Remedy_MinNodes); ok {
+			return x.MinNodes
+		}
+	}
+	return 0
+}
+
+func (x *Remedy) GetNodes() int32 {
+	if x != nil {
+		return x.Nodes
+	}
+	return 0
+}
+
+type isRemedy_Change interface {
+	isRemedy_Change()
+}
+
+type Remedy_Weight struct {
+	// The weight of the job, to 2 significant digits.
+	Weight float64 `protobuf:"fixed64,1,opt,name=weight,proto3,oneof"`
+}
+
+type Remedy_TotalNodes struct {
+	// The nodes of the pool.
+	TotalNodes int32 `protobuf:"varint,2,opt,name=total_nodes,json=totalNodes,proto3,oneof"`
+}
+
+type Remedy_MinNodes struct {
+	// The least nodes of the job.
+	MinNodes int32 `protobuf:"varint,3,opt,name=min_nodes,json=minNodes,proto3,oneof"`
+}
+
+func (*Remedy_Weight) isRemedy_Change() {}
+
+func (*Remedy_TotalNodes) isRemedy_Change() {}
+
+func (*Remedy_MinNodes) isRemedy_Change() {}
+
+// WhatIfRequest asks for the decision on a snapshot and on variations of it.
+type WhatIfRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the platform looks like now. Required.
+	Snapshot *Snapshot `protobuf:"bytes,1,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
+	// How to decide. Every unset field has a default.
+	Options *AllocateOptions `protobuf:"bytes,2,opt,name=options,proto3" json:"options,omitempty"`
+	// The variations, at most 64.
+	Scenarios     []*Scenario `protobuf:"bytes,3,rep,name=scenarios,proto3" json:"scenarios,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhatIfRequest) Reset() {
+	*x = WhatIfRequest{}
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhatIfRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhatIfRequest) ProtoMessage() {}
+
+func (x *WhatIfRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhatIfRequest.ProtoReflect.Descriptor instead.
+func (*WhatIfRequest) Descriptor() ([]byte, []int) {
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *WhatIfRequest) GetSnapshot() *Snapshot {
+	if x != nil {
+		return x.Snapshot
+	}
+	return nil
+}
+
+func (x *WhatIfRequest) GetOptions() *AllocateOptions {
+	if x != nil {
+		return x.Options
+	}
+	return nil
+}
+
+func (x *WhatIfRequest) GetScenarios() []*Scenario {
+	if x != nil {
+		return x.Scenarios
+	}
+	return nil
+}
+
+// Scenario is a variation of a snapshot.
+type Scenario struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A name for the result, echoed.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Nodes of the pool. Unset means those of the snapshot.
+	TotalNodes *int32 `protobuf:"varint,2,opt,name=total_nodes,json=totalNodes,proto3,oneof" json:"total_nodes,omitempty"`
+	// Jobs that take the place of the job of the same id or else join the end of the
+	// queue.
+	PutJobs []*Job `protobuf:"bytes,3,rep,name=put_jobs,json=putJobs,proto3" json:"put_jobs,omitempty"`
+	// Jobs that are taken out, before others are put in. An id that the snapshot does not
+	// have is an error of the scenario.
+	RemoveJobIds []string `protobuf:"bytes,4,rep,name=remove_job_ids,json=removeJobIds,proto3" json:"remove_job_ids,omitempty"`
+	// Options in the place of the request's, all of them. Unset means the request's.
+	Options       *AllocateOptions `protobuf:"bytes,5,opt,name=options,proto3" json:"options,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Scenario) Reset() {
+	*x = Scenario{}
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Scenario) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Scenario) ProtoMessage() {}
+
+func (x *Scenario) ProtoReflect() protoreflect.Message {
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Scenario.ProtoReflect.Descriptor instead.
+func (*Scenario) Descriptor() ([]byte, []int) {
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *Scenario) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Scenario) GetTotalNodes() int32 {
+	if x != nil && x.TotalNodes != nil {
+		return *x.TotalNodes
+	}
+	return 0
+}
+
+func (x *Scenario) GetPutJobs() []*Job {
+	if x != nil {
+		return x.PutJobs
+	}
+	return nil
+}
+
+func (x *Scenario) GetRemoveJobIds() []string {
+	if x != nil {
+		return x.RemoveJobIds
+	}
+	return nil
+}
+
+func (x *Scenario) GetOptions() *AllocateOptions {
+	if x != nil {
+		return x.Options
+	}
+	return nil
+}
+
+// WhatIfResponse is the decision on a snapshot and on variations of it.
+type WhatIfResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The decision on the snapshot as it is.
+	Base *AllocateResponse `protobuf:"bytes,1,opt,name=base,proto3" json:"base,omitempty"`
+	// One result per scenario, in the order of the request.
+	Results       []*ScenarioResult `protobuf:"bytes,2,rep,name=results,proto3" json:"results,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhatIfResponse) Reset() {
+	*x = WhatIfResponse{}
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhatIfResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhatIfResponse) ProtoMessage() {}
+
+func (x *WhatIfResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhatIfResponse.ProtoReflect.Descriptor instead.
+func (*WhatIfResponse) Descriptor() ([]byte, []int) {
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *WhatIfResponse) GetBase() *AllocateResponse {
+	if x != nil {
+		return x.Base
+	}
+	return nil
+}
+
+func (x *WhatIfResponse) GetResults() []*ScenarioResult {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+// ScenarioResult is the decision on a variation, or why there is none.
+type ScenarioResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the scenario.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The decision; unset where there is an error.
+	Decision *AllocateResponse `protobuf:"bytes,2,opt,name=decision,proto3" json:"decision,omitempty"`
+	// The jobs whose nodes are others than in the decision on the snapshot as it is, a job
+	// that is in one of the two alone counting as 0 nodes in the other.
+	ChangedJobIds []string `protobuf:"bytes,3,rep,name=changed_job_ids,json=changedJobIds,proto3" json:"changed_job_ids,omitempty"`
+	// Why there is no decision, such as INVALID_ARGUMENT with google.rpc.BadRequest, whose
+	// paths begin with scenarios[…]. It leaves the other scenarios alone.
+	Error         *status.Status `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScenarioResult) Reset() {
+	*x = ScenarioResult{}
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScenarioResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScenarioResult) ProtoMessage() {}
+
+func (x *ScenarioResult) ProtoReflect() protoreflect.Message {
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScenarioResult.ProtoReflect.Descriptor instead.
+func (*ScenarioResult) Descriptor() ([]byte, []int) {
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ScenarioResult) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ScenarioResult) GetDecision() *AllocateResponse {
+	if x != nil {
+		return x.Decision
+	}
+	return nil
+}
+
+func (x *ScenarioResult) GetChangedJobIds() []string {
+	if x != nil {
+		return x.ChangedJobIds
+	}
+	return nil
+}
+
+func (x *ScenarioResult) GetError() *status.Status {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
+// ForecastRequest asks when the jobs of a snapshot start and end.
+type ForecastRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the platform looks like now. Required.
+	Snapshot *Snapshot `protobuf:"bytes,1,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
+	// How to decide. Every unset field has a default; time_budget is for the whole call.
+	Options *AllocateOptions `protobuf:"bytes,2,opt,name=options,proto3" json:"options,omitempty"`
+	// Time between two decisions, whole seconds. Unset means the step of the horizon.
+	Cadence *durationpb.Duration `protobuf:"bytes,3,opt,name=cadence,proto3" json:"cadence,omitempty"`
+	// Whether to decide, as well, a second after each end of a job. If not, FillIdle
+	// gives the queue what has become idle.
+	EveryEvent bool `protobuf:"varint,4,opt,name=every_event,json=everyEvent,proto3" json:"every_event,omitempty"`
+	// How far remaining ETAs may be off: what is really left of each job is drawn
+	// uniformly from (1 - eta_error) to (1 + eta_error) times what the snapshot says, but at
+	// least a second. 0 to 1.
+	EtaError float64 `protobuf:"fixed64,5,opt,name=eta_error,json=etaError,proto3" json:"eta_error,omitempty"`
+	// How many simulations, at most 100. Unset means 1, with an eta_error 20.
+	Samples int32 `protobuf:"varint,6,opt,name=samples,proto3" json:"samples,omitempty"`
+	// Seed of all that is drawn.
+	Seed uint64 `protobuf:"varint,7,opt,name=seed,proto3" json:"seed,omitempty"`
+	// How far to simulate, greater than 0. Unset means 30 days.
+	Until         *durationpb.Duration `protobuf:"bytes,8,opt,name=until,proto3" json:"until,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForecastRequest) Reset() {
+	*x = ForecastRequest{}
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForecastRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForecastRequest) ProtoMessage() {}
+
+func (x *ForecastRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForecastRequest.ProtoReflect.Descriptor instead.
+func (*ForecastRequest) Descriptor() ([]byte, []int) {
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ForecastRequest) GetSnapshot() *Snapshot {
+	if x != nil {
+		return x.Snapshot
+	}
+	return nil
+}
+
+func (x *ForecastRequest) GetOptions() *AllocateOptions {
+	if x != nil {
+		return x.Options
+	}
+	return nil
+}
+
+func (x *ForecastRequest) GetCadence() *durationpb.Duration {
+	if x != nil {
+		return x.Cadence
+	}
+	return nil
+}
+
+func (x *ForecastRequest) GetEveryEvent() bool {
+	if x != nil {
+		return x.EveryEvent
+	}
+	return false
+}
+
+func (x *ForecastRequest) GetEtaError() float64 {
+	if x != nil {
+		return x.EtaError
+	}
+	return 0
+}
+
+func (x *ForecastRequest) GetSamples() int32 {
+	if x != nil {
+		return x.Samples
+	}
+	return 0
+}
+
+func (x *ForecastRequest) GetSeed() uint64 {
+	if x != nil {
+		return x.Seed
+	}
+	return 0
+}
+
+func (x *ForecastRequest) GetUntil() *durationpb.Duration {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+// ForecastResponse says when the jobs of a snapshot start and end.
+type ForecastResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One forecast per job, in the order of the snapshot.
+	Jobs []*JobForecast `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	// Mean time from now to the end, over jobs that end and over samples.
+	MeanTotal *durationpb.Duration `protobuf:"bytes,2,opt,name=mean_total,json=meanTotal,proto3" json:"mean_total,omitempty"`
+	// Mean time from now to the first nodes, over jobs that get some and over samples; 0
+	// for those that hold nodes from now on.
+	MeanQueue *durationpb.Duration `protobuf:"bytes,3,opt,name=mean_queue,json=meanQueue,proto3" json:"mean_queue,omitempty"`
+	// Decisions of all samples, those of FillIdle apart.
+	Decisions int64 `protobuf:"varint,4,opt,name=decisions,proto3" json:"decisions,omitempty"`
+	// Whether all samples came to their end. If the time budget ended the call, this is
+	// what was simulated: the samples that came to their end or, where none did, the first
+	// one up to then.
+	Complete      bool `protobuf:"varint,5,opt,name=complete,proto3" json:"complete,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForecastResponse) Reset() {
+	*x = ForecastResponse{}
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForecastResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForecastResponse) ProtoMessage() {}
+
+func (x *ForecastResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForecastResponse.ProtoReflect.Descriptor instead.
+func (*ForecastResponse) Descriptor() ([]byte, []int) {
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ForecastResponse) GetJobs() []*JobForecast {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+func (x *ForecastResponse) GetMeanTotal() *durationpb.Duration {
+	if x != nil {
+		return x.MeanTotal
+	}
+	return nil
+}
+
+func (x *ForecastResponse) GetMeanQueue() *durationpb.Duration {
+	if x != nil {
+		return x.MeanQueue
+	}
+	return nil
+}
+
+func (x *ForecastResponse) GetDecisions() int64 {
+	if x != nil {
+		return x.Decisions
+	}
+	return 0
+}
+
+func (x *ForecastResponse) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
+}
+
+// JobForecast is when a job starts and ends, from now on. Over several samples, start,
+// end and rescales are the medians, and low and high the 10th and 90th percentiles. A
+// time beyond the end of the simulation is unset.
+type JobForecast struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id of the job.
+	JobId string `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	// When the job first holds nodes; 0 if it holds some from now on.
+	Start *durationpb.Duration `protobuf:"bytes,2,opt,name=start,proto3" json:"start,omitempty"`
+	// When the job ends.
+	End *durationpb.Duration `protobuf:"bytes,3,opt,name=end,proto3" json:"end,omitempty"`
+	// The 10th percentile of start.
+	StartLow *durationpb.Duration `protobuf:"bytes,4,opt,name=start_low,json=startLow,proto3" json:"start_low,omitempty"`
+	// The 90th percentile of start.
+	StartHigh *durationpb.Duration `protobuf:"bytes,5,opt,name=start_high,json=startHigh,proto3" json:"start_high,omitempty"`
+	// The 10th percentile of end.
+	EndLow *durationpb.Duration `protobuf:"bytes,6,opt,name=end_low,json=endLow,proto3" json:"end_low,omitempty"`
+	// The 90th percentile of end.
+	EndHigh *durationpb.Duration `protobuf:"bytes,7,opt,name=end_high,json=endHigh,proto3" json:"end_high,omitempty"`
+	// How often its nodes change, its first start not counted.
+	Rescales int32 `protobuf:"varint,8,opt,name=rescales,proto3" json:"rescales,omitempty"`
+	// Whether the job ends within the simulation, in at least half of the samples.
+	Ended         bool `protobuf:"varint,9,opt,name=ended,proto3" json:"ended,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobForecast) Reset() {
+	*x = JobForecast{}
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobForecast) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobForecast) ProtoMessage() {}
+
+func (x *JobForecast) ProtoReflect() protoreflect.Message {
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobForecast.ProtoReflect.Descriptor instead.
+func (*JobForecast) Descriptor() ([]byte, []int) {
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *JobForecast) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *JobForecast) GetStart() *durationpb.Duration {
+	if x != nil {
+		return x.Start
+	}
+	return nil
+}
+
+func (x *JobForecast) GetEnd() *durationpb.Duration {
+	if x != nil {
+		return x.End
+	}
+	return nil
+}
+
+func (x *JobForecast) GetStartLow() *durationpb.Duration {
+	if x != nil {
+		return x.StartLow
+	}
+	return nil
+}
+
+func (x *JobForecast) GetStartHigh() *durationpb.Duration {
+	if x != nil {
+		return x.StartHigh
+	}
+	return nil
+}
+
+func (x *JobForecast) GetEndLow() *durationpb.Duration {
+	if x != nil {
+		return x.EndLow
+	}
+	return nil
+}
+
+func (x *JobForecast) GetEndHigh() *durationpb.Duration {
+	if x != nil {
+		return x.EndHigh
+	}
+	return nil
+}
+
+func (x *JobForecast) GetRescales() int32 {
+	if x != nil {
+		return x.Rescales
+	}
+	return 0
+}
+
+func (x *JobForecast) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
 var File_elastalloc_v1_allocator_proto protoreflect.FileDescriptor
 
 const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\n" +
-	"\x1delastalloc/v1/allocator.proto\x12\relastalloc.v1\x1a\x1egoogle/protobuf/duration.proto\"\x80\x01\n" +
+	"\x1delastalloc/v1/allocator.proto\x12\relastalloc.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x17google/rpc/status.proto\"\x80\x01\n" +
 	"\x0fAllocateRequest\x123\n" +
 	"\bsnapshot\x18\x01 \x01(\v2\x17.elastalloc.v1.SnapshotR\bsnapshot\x128\n" +
 	"\aoptions\x18\x02 \x01(\v2\x1e.elastalloc.v1.AllocateOptionsR\aoptions\"\xa4\x01\n" +
@@ -2348,7 +3422,82 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\abackend\x18\x01 \x01(\x0e2\x16.elastalloc.v1.BackendR\abackend\x120\n" +
 	"\aoutcome\x18\x02 \x01(\x0e2\x16.elastalloc.v1.OutcomeR\aoutcome\x12\x16\n" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x125\n" +
-	"\bduration\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\bduration*X\n" +
+	"\bduration\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\bduration\"\x98\x01\n" +
+	"\x0eExplainRequest\x123\n" +
+	"\bsnapshot\x18\x01 \x01(\v2\x17.elastalloc.v1.SnapshotR\bsnapshot\x128\n" +
+	"\aoptions\x18\x02 \x01(\v2\x1e.elastalloc.v1.AllocateOptionsR\aoptions\x12\x17\n" +
+	"\ajob_ids\x18\x03 \x03(\tR\x06jobIds\"\x81\x01\n" +
+	"\x0fExplainResponse\x12;\n" +
+	"\bdecision\x18\x01 \x01(\v2\x1f.elastalloc.v1.AllocateResponseR\bdecision\x121\n" +
+	"\x04jobs\x18\x02 \x03(\v2\x1d.elastalloc.v1.JobExplanationR\x04jobs\"\xdb\x01\n" +
+	"\x0eJobExplanation\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x14\n" +
+	"\x05nodes\x18\x02 \x01(\x05R\x05nodes\x12$\n" +
+	"\x03why\x18\x03 \x01(\x0e2\x12.elastalloc.v1.WhyR\x03why\x12\x12\n" +
+	"\x04text\x18\x04 \x01(\tR\x04text\x12/\n" +
+	"\x05sizes\x18\x05 \x03(\v2\x19.elastalloc.v1.SizeOptionR\x05sizes\x121\n" +
+	"\bremedies\x18\x06 \x03(\v2\x15.elastalloc.v1.RemedyR\bremedies\"N\n" +
+	"\n" +
+	"SizeOption\x12\x14\n" +
+	"\x05nodes\x18\x01 \x01(\x05R\x05nodes\x12\x12\n" +
+	"\x04loss\x18\x02 \x01(\x01R\x04loss\x12\x16\n" +
+	"\x06proven\x18\x03 \x01(\bR\x06proven\"\x84\x01\n" +
+	"\x06Remedy\x12\x18\n" +
+	"\x06weight\x18\x01 \x01(\x01H\x00R\x06weight\x12!\n" +
+	"\vtotal_nodes\x18\x02 \x01(\x05H\x00R\n" +
+	"totalNodes\x12\x1d\n" +
+	"\tmin_nodes\x18\x03 \x01(\x05H\x00R\bminNodes\x12\x14\n" +
+	"\x05nodes\x18\x04 \x01(\x05R\x05nodesB\b\n" +
+	"\x06change\"\xb5\x01\n" +
+	"\rWhatIfRequest\x123\n" +
+	"\bsnapshot\x18\x01 \x01(\v2\x17.elastalloc.v1.SnapshotR\bsnapshot\x128\n" +
+	"\aoptions\x18\x02 \x01(\v2\x1e.elastalloc.v1.AllocateOptionsR\aoptions\x125\n" +
+	"\tscenarios\x18\x03 \x03(\v2\x17.elastalloc.v1.ScenarioR\tscenarios\"\xe3\x01\n" +
+	"\bScenario\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12$\n" +
+	"\vtotal_nodes\x18\x02 \x01(\x05H\x00R\n" +
+	"totalNodes\x88\x01\x01\x12-\n" +
+	"\bput_jobs\x18\x03 \x03(\v2\x12.elastalloc.v1.JobR\aputJobs\x12$\n" +
+	"\x0eremove_job_ids\x18\x04 \x03(\tR\fremoveJobIds\x128\n" +
+	"\aoptions\x18\x05 \x01(\v2\x1e.elastalloc.v1.AllocateOptionsR\aoptionsB\x0e\n" +
+	"\f_total_nodes\"~\n" +
+	"\x0eWhatIfResponse\x123\n" +
+	"\x04base\x18\x01 \x01(\v2\x1f.elastalloc.v1.AllocateResponseR\x04base\x127\n" +
+	"\aresults\x18\x02 \x03(\v2\x1d.elastalloc.v1.ScenarioResultR\aresults\"\xb3\x01\n" +
+	"\x0eScenarioResult\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12;\n" +
+	"\bdecision\x18\x02 \x01(\v2\x1f.elastalloc.v1.AllocateResponseR\bdecision\x12&\n" +
+	"\x0fchanged_job_ids\x18\x03 \x03(\tR\rchangedJobIds\x12(\n" +
+	"\x05error\x18\x04 \x01(\v2\x12.google.rpc.StatusR\x05error\"\xd2\x02\n" +
+	"\x0fForecastRequest\x123\n" +
+	"\bsnapshot\x18\x01 \x01(\v2\x17.elastalloc.v1.SnapshotR\bsnapshot\x128\n" +
+	"\aoptions\x18\x02 \x01(\v2\x1e.elastalloc.v1.AllocateOptionsR\aoptions\x123\n" +
+	"\acadence\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\acadence\x12\x1f\n" +
+	"\vevery_event\x18\x04 \x01(\bR\n" +
+	"everyEvent\x12\x1b\n" +
+	"\teta_error\x18\x05 \x01(\x01R\betaError\x12\x18\n" +
+	"\asamples\x18\x06 \x01(\x05R\asamples\x12\x12\n" +
+	"\x04seed\x18\a \x01(\x04R\x04seed\x12/\n" +
+	"\x05until\x18\b \x01(\v2\x19.google.protobuf.DurationR\x05until\"\xf0\x01\n" +
+	"\x10ForecastResponse\x12.\n" +
+	"\x04jobs\x18\x01 \x03(\v2\x1a.elastalloc.v1.JobForecastR\x04jobs\x128\n" +
+	"\n" +
+	"mean_total\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\tmeanTotal\x128\n" +
+	"\n" +
+	"mean_queue\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\tmeanQueue\x12\x1c\n" +
+	"\tdecisions\x18\x04 \x01(\x03R\tdecisions\x12\x1a\n" +
+	"\bcomplete\x18\x05 \x01(\bR\bcomplete\"\x90\x03\n" +
+	"\vJobForecast\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12/\n" +
+	"\x05start\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05start\x12+\n" +
+	"\x03end\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03end\x126\n" +
+	"\tstart_low\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\bstartLow\x128\n" +
+	"\n" +
+	"start_high\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\tstartHigh\x122\n" +
+	"\aend_low\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x06endLow\x124\n" +
+	"\bend_high\x18\a \x01(\v2\x19.google.protobuf.DurationR\aendHigh\x12\x1a\n" +
+	"\brescales\x18\b \x01(\x05R\brescales\x12\x14\n" +
+	"\x05ended\x18\t \x01(\bR\x05ended*X\n" +
 	"\tObjective\x12\x19\n" +
 	"\x15OBJECTIVE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12OBJECTIVE_PROGRESS\x10\x01\x12\x18\n" +
@@ -2417,10 +3566,28 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\x13OUTCOME_UNAVAILABLE\x10\x02\x12\x15\n" +
 	"\x11OUTCOME_TIMED_OUT\x10\x03\x12\x13\n" +
 	"\x0fOUTCOME_CRASHED\x10\x04\x12\x18\n" +
-	"\x14OUTCOME_INVALID_PLAN\x10\x052\xb6\x01\n" +
+	"\x14OUTCOME_INVALID_PLAN\x10\x05*\xd7\x01\n" +
+	"\x03Why\x12\x13\n" +
+	"\x0fWHY_UNSPECIFIED\x10\x00\x12\x0f\n" +
+	"\vWHY_LARGEST\x10\x01\x12\x0e\n" +
+	"\n" +
+	"WHY_ENOUGH\x10\x02\x12\x12\n" +
+	"\x0eWHY_PRICED_OUT\x10\x03\x12\x13\n" +
+	"\x0fWHY_CHANGE_COST\x10\x04\x12\x11\n" +
+	"\rWHY_ONLY_SIZE\x10\x05\x12\x0f\n" +
+	"\vWHY_NO_ROOM\x10\x06\x12\x0e\n" +
+	"\n" +
+	"WHY_BEHIND\x10\a\x12\x12\n" +
+	"\x0eWHY_NEVER_FITS\x10\b\x12\x13\n" +
+	"\x0fWHY_GROUP_LIMIT\x10\t\x12\x14\n" +
+	"\x10WHY_NOT_WORTH_IT\x10\n" +
+	"2\xa3\x03\n" +
 	"\x10AllocatorService\x12P\n" +
 	"\bAllocate\x12\x1e.elastalloc.v1.AllocateRequest\x1a\x1f.elastalloc.v1.AllocateResponse\"\x03\x90\x02\x01\x12P\n" +
-	"\bFillIdle\x12\x1e.elastalloc.v1.FillIdleRequest\x1a\x1f.elastalloc.v1.FillIdleResponse\"\x03\x90\x02\x01BCZAgithub.com/elastalloc/elastalloc/proto/elastalloc/v1;elastallocv1b\x06proto3"
+	"\bFillIdle\x12\x1e.elastalloc.v1.FillIdleRequest\x1a\x1f.elastalloc.v1.FillIdleResponse\"\x03\x90\x02\x01\x12M\n" +
+	"\aExplain\x12\x1d.elastalloc.v1.ExplainRequest\x1a\x1e.elastalloc.v1.ExplainResponse\"\x03\x90\x02\x01\x12J\n" +
+	"\x06WhatIf\x12\x1c.elastalloc.v1.WhatIfRequest\x1a\x1d.elastalloc.v1.WhatIfResponse\"\x03\x90\x02\x01\x12P\n" +
+	"\bForecast\x12\x1e.elastalloc.v1.ForecastRequest\x1a\x1f.elastalloc.v1.ForecastResponse\"\x03\x90\x02\x01BCZAgithub.com/elastalloc/elastalloc/proto/elastalloc/v1;elastallocv1b\x06proto3"
 
 var (
 	file_elastalloc_v1_allocator_proto_rawDescOnce sync.Once
@@ -2434,8 +3601,8 @@ func file_elastalloc_v1_allocator_proto_rawDescGZIP() []byte {
 	return file_elastalloc_v1_allocator_proto_rawDescData
 }
 
-var file_elastalloc_v1_allocator_proto_enumTypes = make([]protoimpl.EnumInfo, 11)
-var file_elastalloc_v1_allocator_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_elastalloc_v1_allocator_proto_enumTypes = make([]protoimpl.EnumInfo, 12)
+var file_elastalloc_v1_allocator_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_elastalloc_v1_allocator_proto_goTypes = []any{
 	(Objective)(0),              // 0: elastalloc.v1.Objective
 	(BadJobs)(0),                // 1: elastalloc.v1.BadJobs
@@ -2448,77 +3615,126 @@ var file_elastalloc_v1_allocator_proto_goTypes = []any{
 	(Reason)(0),                 // 8: elastalloc.v1.Reason
 	(Limit)(0),                  // 9: elastalloc.v1.Limit
 	(Outcome)(0),                // 10: elastalloc.v1.Outcome
-	(*AllocateRequest)(nil),     // 11: elastalloc.v1.AllocateRequest
-	(*AllocateResponse)(nil),    // 12: elastalloc.v1.AllocateResponse
-	(*FillIdleRequest)(nil),     // 13: elastalloc.v1.FillIdleRequest
-	(*FillIdleResponse)(nil),    // 14: elastalloc.v1.FillIdleResponse
-	(*Snapshot)(nil),            // 15: elastalloc.v1.Snapshot
-	(*Group)(nil),               // 16: elastalloc.v1.Group
-	(*Horizon)(nil),             // 17: elastalloc.v1.Horizon
-	(*Job)(nil),                 // 18: elastalloc.v1.Job
-	(*Scaling)(nil),             // 19: elastalloc.v1.Scaling
-	(*SpeedTable)(nil),          // 20: elastalloc.v1.SpeedTable
-	(*AllocateOptions)(nil),     // 21: elastalloc.v1.AllocateOptions
-	(*TotalTimeOptions)(nil),    // 22: elastalloc.v1.TotalTimeOptions
-	(*Allocation)(nil),          // 23: elastalloc.v1.Allocation
-	(*SolveReport)(nil),         // 24: elastalloc.v1.SolveReport
-	(*GroupReport)(nil),         // 25: elastalloc.v1.GroupReport
-	(*Warning)(nil),             // 26: elastalloc.v1.Warning
-	(*Attempt)(nil),             // 27: elastalloc.v1.Attempt
-	(*durationpb.Duration)(nil), // 28: google.protobuf.Duration
+	(Why)(0),                    // 11: elastalloc.v1.Why
+	(*AllocateRequest)(nil),     // 12: elastalloc.v1.AllocateRequest
+	(*AllocateResponse)(nil),    // 13: elastalloc.v1.AllocateResponse
+	(*FillIdleRequest)(nil),     // 14: elastalloc.v1.FillIdleRequest
+	(*FillIdleResponse)(nil),    // 15: elastalloc.v1.FillIdleResponse
+	(*Snapshot)(nil),            // 16: elastalloc.v1.Snapshot
+	(*Group)(nil),               // 17: elastalloc.v1.Group
+	(*Horizon)(nil),             // 18: elastalloc.v1.Horizon
+	(*Job)(nil),                 // 19: elastalloc.v1.Job
+	(*Scaling)(nil),             // 20: elastalloc.v1.Scaling
+	(*SpeedTable)(nil),          // 21: elastalloc.v1.SpeedTable
+	(*AllocateOptions)(nil),     // 22: elastalloc.v1.AllocateOptions
+	(*TotalTimeOptions)(nil),    // 23: elastalloc.v1.TotalTimeOptions
+	(*Allocation)(nil),          // 24: elastalloc.v1.Allocation
+	(*SolveReport)(nil),         // 25: elastalloc.v1.SolveReport
+	(*GroupReport)(nil),         // 26: elastalloc.v1.GroupReport
+	(*Warning)(nil),             // 27: elastalloc.v1.Warning
+	(*Attempt)(nil),             // 28: elastalloc.v1.Attempt
+	(*ExplainRequest)(nil),      // 29: elastalloc.v1.ExplainRequest
+	(*ExplainResponse)(nil),     // 30: elastalloc.v1.ExplainResponse
+	(*JobExplanation)(nil),      // 31: elastalloc.v1.JobExplanation
+	(*SizeOption)(nil),          // 32: elastalloc.v1.SizeOption
+	(*Remedy)(nil),              // 33: elastalloc.v1.Remedy
+	(*WhatIfRequest)(nil),       // 34: elastalloc.v1.WhatIfRequest
+	(*Scenario)(nil),            // 35: elastalloc.v1.Scenario
+	(*WhatIfResponse)(nil),      // 36: elastalloc.v1.WhatIfResponse
+	(*ScenarioResult)(nil),      // 37: elastalloc.v1.ScenarioResult
+	(*ForecastRequest)(nil),     // 38: elastalloc.v1.ForecastRequest
+	(*ForecastResponse)(nil),    // 39: elastalloc.v1.ForecastResponse
+	(*JobForecast)(nil),         // 40: elastalloc.v1.JobForecast
+	(*durationpb.Duration)(nil), // 41: google.protobuf.Duration
+	(*status.Status)(nil),       // 42: google.rpc.Status
 }
 var file_elastalloc_v1_allocator_proto_depIdxs = []int32{
-	15, // 0: elastalloc.v1.AllocateRequest.snapshot:type_name -> elastalloc.v1.Snapshot
-	21, // 1: elastalloc.v1.AllocateRequest.options:type_name -> elastalloc.v1.AllocateOptions
-	23, // 2: elastalloc.v1.AllocateResponse.allocations:type_name -> elastalloc.v1.Allocation
-	24, // 3: elastalloc.v1.AllocateResponse.report:type_name -> elastalloc.v1.SolveReport
-	15, // 4: elastalloc.v1.FillIdleRequest.snapshot:type_name -> elastalloc.v1.Snapshot
-	23, // 5: elastalloc.v1.FillIdleResponse.allocations:type_name -> elastalloc.v1.Allocation
-	17, // 6: elastalloc.v1.Snapshot.horizon:type_name -> elastalloc.v1.Horizon
-	18, // 7: elastalloc.v1.Snapshot.jobs:type_name -> elastalloc.v1.Job
-	16, // 8: elastalloc.v1.Snapshot.groups:type_name -> elastalloc.v1.Group
-	28, // 9: elastalloc.v1.Horizon.step:type_name -> google.protobuf.Duration
-	28, // 10: elastalloc.v1.Job.remaining_eta:type_name -> google.protobuf.Duration
-	28, // 11: elastalloc.v1.Job.training_time:type_name -> google.protobuf.Duration
-	19, // 12: elastalloc.v1.Job.scaling:type_name -> elastalloc.v1.Scaling
-	28, // 13: elastalloc.v1.Job.rescale_delay:type_name -> google.protobuf.Duration
-	28, // 14: elastalloc.v1.Job.restart_time:type_name -> google.protobuf.Duration
-	28, // 15: elastalloc.v1.Job.waiting_time:type_name -> google.protobuf.Duration
-	20, // 16: elastalloc.v1.Scaling.table:type_name -> elastalloc.v1.SpeedTable
+	16, // 0: elastalloc.v1.AllocateRequest.snapshot:type_name -> elastalloc.v1.Snapshot
+	22, // 1: elastalloc.v1.AllocateRequest.options:type_name -> elastalloc.v1.AllocateOptions
+	24, // 2: elastalloc.v1.AllocateResponse.allocations:type_name -> elastalloc.v1.Allocation
+	25, // 3: elastalloc.v1.AllocateResponse.report:type_name -> elastalloc.v1.SolveReport
+	16, // 4: elastalloc.v1.FillIdleRequest.snapshot:type_name -> elastalloc.v1.Snapshot
+	24, // 5: elastalloc.v1.FillIdleResponse.allocations:type_name -> elastalloc.v1.Allocation
+	18, // 6: elastalloc.v1.Snapshot.horizon:type_name -> elastalloc.v1.Horizon
+	19, // 7: elastalloc.v1.Snapshot.jobs:type_name -> elastalloc.v1.Job
+	17, // 8: elastalloc.v1.Snapshot.groups:type_name -> elastalloc.v1.Group
+	41, // 9: elastalloc.v1.Horizon.step:type_name -> google.protobuf.Duration
+	41, // 10: elastalloc.v1.Job.remaining_eta:type_name -> google.protobuf.Duration
+	41, // 11: elastalloc.v1.Job.training_time:type_name -> google.protobuf.Duration
+	20, // 12: elastalloc.v1.Job.scaling:type_name -> elastalloc.v1.Scaling
+	41, // 13: elastalloc.v1.Job.rescale_delay:type_name -> google.protobuf.Duration
+	41, // 14: elastalloc.v1.Job.restart_time:type_name -> google.protobuf.Duration
+	41, // 15: elastalloc.v1.Job.waiting_time:type_name -> google.protobuf.Duration
+	21, // 16: elastalloc.v1.Scaling.table:type_name -> elastalloc.v1.SpeedTable
 	2,  // 17: elastalloc.v1.AllocateOptions.backend:type_name -> elastalloc.v1.Backend
 	3,  // 18: elastalloc.v1.AllocateOptions.formulation:type_name -> elastalloc.v1.Formulation
-	28, // 19: elastalloc.v1.AllocateOptions.time_budget:type_name -> google.protobuf.Duration
+	41, // 19: elastalloc.v1.AllocateOptions.time_budget:type_name -> google.protobuf.Duration
 	4,  // 20: elastalloc.v1.AllocateOptions.admission:type_name -> elastalloc.v1.Admission
 	0,  // 21: elastalloc.v1.AllocateOptions.objective:type_name -> elastalloc.v1.Objective
-	22, // 22: elastalloc.v1.AllocateOptions.total_time:type_name -> elastalloc.v1.TotalTimeOptions
+	23, // 22: elastalloc.v1.AllocateOptions.total_time:type_name -> elastalloc.v1.TotalTimeOptions
 	1,  // 23: elastalloc.v1.AllocateOptions.bad_jobs:type_name -> elastalloc.v1.BadJobs
-	28, // 24: elastalloc.v1.TotalTimeOptions.aging:type_name -> google.protobuf.Duration
-	28, // 25: elastalloc.v1.TotalTimeOptions.rescale_price:type_name -> google.protobuf.Duration
-	28, // 26: elastalloc.v1.TotalTimeOptions.payback:type_name -> google.protobuf.Duration
-	28, // 27: elastalloc.v1.TotalTimeOptions.start_bonus:type_name -> google.protobuf.Duration
-	28, // 28: elastalloc.v1.TotalTimeOptions.cadence:type_name -> google.protobuf.Duration
+	41, // 24: elastalloc.v1.TotalTimeOptions.aging:type_name -> google.protobuf.Duration
+	41, // 25: elastalloc.v1.TotalTimeOptions.rescale_price:type_name -> google.protobuf.Duration
+	41, // 26: elastalloc.v1.TotalTimeOptions.payback:type_name -> google.protobuf.Duration
+	41, // 27: elastalloc.v1.TotalTimeOptions.start_bonus:type_name -> google.protobuf.Duration
+	41, // 28: elastalloc.v1.TotalTimeOptions.cadence:type_name -> google.protobuf.Duration
 	6,  // 29: elastalloc.v1.Allocation.change:type_name -> elastalloc.v1.Change
 	5,  // 30: elastalloc.v1.Allocation.wait_reason:type_name -> elastalloc.v1.WaitReason
 	2,  // 31: elastalloc.v1.SolveReport.backend:type_name -> elastalloc.v1.Backend
 	8,  // 32: elastalloc.v1.SolveReport.reason:type_name -> elastalloc.v1.Reason
 	9,  // 33: elastalloc.v1.SolveReport.limit:type_name -> elastalloc.v1.Limit
-	28, // 34: elastalloc.v1.SolveReport.solve_time:type_name -> google.protobuf.Duration
-	27, // 35: elastalloc.v1.SolveReport.attempts:type_name -> elastalloc.v1.Attempt
-	26, // 36: elastalloc.v1.SolveReport.warnings:type_name -> elastalloc.v1.Warning
-	25, // 37: elastalloc.v1.SolveReport.groups:type_name -> elastalloc.v1.GroupReport
+	41, // 34: elastalloc.v1.SolveReport.solve_time:type_name -> google.protobuf.Duration
+	28, // 35: elastalloc.v1.SolveReport.attempts:type_name -> elastalloc.v1.Attempt
+	27, // 36: elastalloc.v1.SolveReport.warnings:type_name -> elastalloc.v1.Warning
+	26, // 37: elastalloc.v1.SolveReport.groups:type_name -> elastalloc.v1.GroupReport
 	7,  // 38: elastalloc.v1.Warning.code:type_name -> elastalloc.v1.WarningCode
 	2,  // 39: elastalloc.v1.Attempt.backend:type_name -> elastalloc.v1.Backend
 	10, // 40: elastalloc.v1.Attempt.outcome:type_name -> elastalloc.v1.Outcome
-	28, // 41: elastalloc.v1.Attempt.duration:type_name -> google.protobuf.Duration
-	11, // 42: elastalloc.v1.AllocatorService.Allocate:input_type -> elastalloc.v1.AllocateRequest
-	13, // 43: elastalloc.v1.AllocatorService.FillIdle:input_type -> elastalloc.v1.FillIdleRequest
-	12, // 44: elastalloc.v1.AllocatorService.Allocate:output_type -> elastalloc.v1.AllocateResponse
-	14, // 45: elastalloc.v1.AllocatorService.FillIdle:output_type -> elastalloc.v1.FillIdleResponse
-	44, // [44:46] is the sub-list for method output_type
-	42, // [42:44] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	41, // 41: elastalloc.v1.Attempt.duration:type_name -> google.protobuf.Duration
+	16, // 42: elastalloc.v1.ExplainRequest.snapshot:type_name -> elastalloc.v1.Snapshot
+	22, // 43: elastalloc.v1.ExplainRequest.options:type_name -> elastalloc.v1.AllocateOptions
+	13, // 44: elastalloc.v1.ExplainResponse.decision:type_name -> elastalloc.v1.AllocateResponse
+	31, // 45: elastalloc.v1.ExplainResponse.jobs:type_name -> elastalloc.v1.JobExplanation
+	11, // 46: elastalloc.v1.JobExplanation.why:type_name -> elastalloc.v1.Why
+	32, // 47: elastalloc.v1.JobExplanation.sizes:type_name -> elastalloc.v1.SizeOption
+	33, // 48: elastalloc.v1.JobExplanation.remedies:type_name -> elastalloc.v1.Remedy
+	16, // 49: elastalloc.v1.WhatIfRequest.snapshot:type_name -> elastalloc.v1.Snapshot
+	22, // 50: elastalloc.v1.WhatIfRequest.options:type_name -> elastalloc.v1.AllocateOptions
+	35, // 51: elastalloc.v1.WhatIfRequest.scenarios:type_name -> elastalloc.v1.Scenario
+	19, // 52: elastalloc.v1.Scenario.put_jobs:type_name -> elastalloc.v1.Job
+	22, // 53: elastalloc.v1.Scenario.options:type_name -> elastalloc.v1.AllocateOptions
+	13, // 54: elastalloc.v1.WhatIfResponse.base:type_name -> elastalloc.v1.AllocateResponse
+	37, // 55: elastalloc.v1.WhatIfResponse.results:type_name -> elastalloc.v1.ScenarioResult
+	13, // 56: elastalloc.v1.ScenarioResult.decision:type_name -> elastalloc.v1.AllocateResponse
+	42, // 57: elastalloc.v1.ScenarioResult.error:type_name -> google.rpc.Status
+	16, // 58: elastalloc.v1.ForecastRequest.snapshot:type_name -> elastalloc.v1.Snapshot
+	22, // 59: elastalloc.v1.ForecastRequest.options:type_name -> elastalloc.v1.AllocateOptions
+	41, // 60: elastalloc.v1.ForecastRequest.cadence:type_name -> google.protobuf.Duration
+	41, // 61: elastalloc.v1.ForecastRequest.until:type_name -> google.protobuf.Duration
+	40, // 62: elastalloc.v1.ForecastResponse.jobs:type_name -> elastalloc.v1.JobForecast
+	41, // 63: elastalloc.v1.ForecastResponse.mean_total:type_name -> google.protobuf.Duration
+	41, // 64: elastalloc.v1.ForecastResponse.mean_queue:type_name -> google.protobuf.Duration
+	41, // 65: elastalloc.v1.JobForecast.start:type_name -> google.protobuf.Duration
+	41, // 66: elastalloc.v1.JobForecast.end:type_name -> google.protobuf.Duration
+	41, // 67: elastalloc.v1.JobForecast.start_low:type_name -> google.protobuf.Duration
+	41, // 68: elastalloc.v1.JobForecast.start_high:type_name -> google.protobuf.Duration
+	41, // 69: elastalloc.v1.JobForecast.end_low:type_name -> google.protobuf.Duration
+	41, // 70: elastalloc.v1.JobForecast.end_high:type_name -> google.protobuf.Duration
+	12, // 71: elastalloc.v1.AllocatorService.Allocate:input_type -> elastalloc.v1.AllocateRequest
+	14, // 72: elastalloc.v1.AllocatorService.FillIdle:input_type -> elastalloc.v1.FillIdleRequest
+	29, // 73: elastalloc.v1.AllocatorService.Explain:input_type -> elastalloc.v1.ExplainRequest
+	34, // 74: elastalloc.v1.AllocatorService.WhatIf:input_type -> elastalloc.v1.WhatIfRequest
+	38, // 75: elastalloc.v1.AllocatorService.Forecast:input_type -> elastalloc.v1.ForecastRequest
+	13, // 76: elastalloc.v1.AllocatorService.Allocate:output_type -> elastalloc.v1.AllocateResponse
+	15, // 77: elastalloc.v1.AllocatorService.FillIdle:output_type -> elastalloc.v1.FillIdleResponse
+	30, // 78: elastalloc.v1.AllocatorService.Explain:output_type -> elastalloc.v1.ExplainResponse
+	36, // 79: elastalloc.v1.AllocatorService.WhatIf:output_type -> elastalloc.v1.WhatIfResponse
+	39, // 80: elastalloc.v1.AllocatorService.Forecast:output_type -> elastalloc.v1.ForecastResponse
+	76, // [76:81] is the sub-list for method output_type
+	71, // [71:76] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_elastalloc_v1_allocator_proto_init() }
@@ -2534,13 +3750,19 @@ func file_elastalloc_v1_allocator_proto_init() {
 		(*Scaling_Table)(nil),
 	}
 	file_elastalloc_v1_allocator_proto_msgTypes[11].OneofWrappers = []any{}
+	file_elastalloc_v1_allocator_proto_msgTypes[21].OneofWrappers = []any{
+		(*Remedy_Weight)(nil),
+		(*Remedy_TotalNodes)(nil),
+		(*Remedy_MinNodes)(nil),
+	}
+	file_elastalloc_v1_allocator_proto_msgTypes[23].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_elastalloc_v1_allocator_proto_rawDesc), len(file_elastalloc_v1_allocator_proto_rawDesc)),
-			NumEnums:      11,
-			NumMessages:   17,
+			NumEnums:      12,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -29,6 +29,9 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	AllocatorService_Allocate_FullMethodName = "/elastalloc.v1.AllocatorService/Allocate"
 	AllocatorService_FillIdle_FullMethodName = "/elastalloc.v1.AllocatorService/FillIdle"
+	AllocatorService_Explain_FullMethodName  = "/elastalloc.v1.AllocatorService/Explain"
+	AllocatorService_WhatIf_FullMethodName   = "/elastalloc.v1.AllocatorService/WhatIf"
+	AllocatorService_Forecast_FullMethodName = "/elastalloc.v1.AllocatorService/Forecast"
 )
 
 // AllocatorServiceClient is the client API for AllocatorService service.
@@ -56,6 +59,20 @@ type AllocatorServiceClient interface {
 	// shrank below what the running jobs hold, those listed last lose their nodes until
 	// the rest fits, and no job is started.
 	FillIdle(ctx context.Context, in *FillIdleRequest, opts ...grpc.CallOption) (*FillIdleResponse, error)
+	// Explain decides as Allocate does and says why each job got its size, what every
+	// other size would cost, and the smallest change that would give it more. All of it
+	// is found by deciding again. options.time_budget is for the whole call: what it
+	// leaves no time for is missing or not proven.
+	Explain(ctx context.Context, in *ExplainRequest, opts ...grpc.CallOption) (*ExplainResponse, error)
+	// WhatIf decides a snapshot and up to 64 variations of it, each as Allocate alone
+	// would. options.time_budget is for each decision; the deadline of the call is shared
+	// among those that are left.
+	WhatIf(ctx context.Context, in *WhatIfRequest, opts ...grpc.CallOption) (*WhatIfResponse, error)
+	// Forecast simulates the cluster from a snapshot on, to the second, deciding again
+	// and again: when each job starts and ends if no other is submitted.
+	// options.time_budget is for the whole call: what it ends is returned as far as it
+	// was simulated.
+	Forecast(ctx context.Context, in *ForecastRequest, opts ...grpc.CallOption) (*ForecastResponse, error)
 }
 
 type allocatorServiceClient struct {
@@ -80,6 +97,36 @@ func (c *allocatorServiceClient) FillIdle(ctx context.Context, in *FillIdleReque
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(FillIdleResponse)
 	err := c.cc.Invoke(ctx, AllocatorService_FillIdle_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *allocatorServiceClient) Explain(ctx context.Context, in *ExplainRequest, opts ...grpc.CallOption) (*ExplainResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExplainResponse)
+	err := c.cc.Invoke(ctx, AllocatorService_Explain_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *allocatorServiceClient) WhatIf(ctx context.Context, in *WhatIfRequest, opts ...grpc.CallOption) (*WhatIfResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(WhatIfResponse)
+	err := c.cc.Invoke(ctx, AllocatorService_WhatIf_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *allocatorServiceClient) Forecast(ctx context.Context, in *ForecastRequest, opts ...grpc.CallOption) (*ForecastResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ForecastResponse)
+	err := c.cc.Invoke(ctx, AllocatorService_Forecast_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -111,6 +158,20 @@ type AllocatorServiceServer interface {
 	// shrank below what the running jobs hold, those listed last lose their nodes until
 	// the rest fits, and no job is started.
 	FillIdle(context.Context, *FillIdleRequest) (*FillIdleResponse, error)
+	// Explain decides as Allocate does and says why each job got its size, what every
+	// other size would cost, and the smallest change that would give it more. All of it
+	// is found by deciding again. options.time_budget is for the whole call: what it
+	// leaves no time for is missing or not proven.
+	Explain(context.Context, *ExplainRequest) (*ExplainResponse, error)
+	// WhatIf decides a snapshot and up to 64 variations of it, each as Allocate alone
+	// would. options.time_budget is for each decision; the deadline of the call is shared
+	// among those that are left.
+	WhatIf(context.Context, *WhatIfRequest) (*WhatIfResponse, error)
+	// Forecast simulates the cluster from a snapshot on, to the second, deciding again
+	// and again: when each job starts and ends if no other is submitted.
+	// options.time_budget is for the whole call: what it ends is returned as far as it
+	// was simulated.
+	Forecast(context.Context, *ForecastRequest) (*ForecastResponse, error)
 	mustEmbedUnimplementedAllocatorServiceServer()
 }
 
@@ -126,6 +187,15 @@ func (UnimplementedAllocatorServiceServer) Allocate(context.Context, *AllocateRe
 }
 func (UnimplementedAllocatorServiceServer) FillIdle(context.Context, *FillIdleRequest) (*FillIdleResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method FillIdle not implemented")
+}
+func (UnimplementedAllocatorServiceServer) Explain(context.Context, *ExplainRequest) (*ExplainResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Explain not implemented")
+}
+func (UnimplementedAllocatorServiceServer) WhatIf(context.Context, *WhatIfRequest) (*WhatIfResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method WhatIf not implemented")
+}
+func (UnimplementedAllocatorServiceServer) Forecast(context.Context, *ForecastRequest) (*ForecastResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Forecast not implemented")
 }
 func (UnimplementedAllocatorServiceServer) mustEmbedUnimplementedAllocatorServiceServer() {}
 func (UnimplementedAllocatorServiceServer) testEmbeddedByValue()                          {}
@@ -184,6 +254,60 @@ func _AllocatorService_FillIdle_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AllocatorService_Explain_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExplainRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AllocatorServiceServer).Explain(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AllocatorService_Explain_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AllocatorServiceServer).Explain(ctx, req.(*ExplainRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AllocatorService_WhatIf_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(WhatIfRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AllocatorServiceServer).WhatIf(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AllocatorService_WhatIf_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AllocatorServiceServer).WhatIf(ctx, req.(*WhatIfRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AllocatorService_Forecast_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ForecastRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AllocatorServiceServer).Forecast(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AllocatorService_Forecast_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AllocatorServiceServer).Forecast(ctx, req.(*ForecastRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AllocatorService_ServiceDesc is the grpc.ServiceDesc for AllocatorService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -198,6 +322,18 @@ var AllocatorService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "FillIdle",
 			Handler:    _AllocatorService_FillIdle_Handler,
+		},
+		{
+			MethodName: "Explain",
+			Handler:    _AllocatorService_Explain_Handler,
+		},
+		{
+			MethodName: "WhatIf",
+			Handler:    _AllocatorService_WhatIf_Handler,
+		},
+		{
+			MethodName: "Forecast",
+			Handler:    _AllocatorService_Forecast_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

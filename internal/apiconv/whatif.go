@@ -1,0 +1,87 @@
+package apiconv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// fromScenarios converts scenarios with at most maxJobs jobs each to put in, and says of
+// each whether its decision is to include the plan. More scenarios than there may be are
+// one bad field, and are not looked at.
+func (c *converter) fromScenarios(
+	request *elastallocv1.WhatIfRequest, maxJobs int,
+) (scenarios []solver.Scenario, plans []bool) {
+	if n := len(request.GetScenarios()); n > solver.MaxScenarios {
+		c.addf("scenarios", "has %d scenarios; want at most %d", n, solver.MaxScenarios)
+		return nil, nil
+	}
+	for _, s := range request.GetScenarios() {
+		var own converter
+		scenario := solver.Scenario{Name: s.GetName(), RemoveJobIDs: s.GetRemoveJobIds()}
+		if s != nil && s.TotalNodes != nil {
+			scenario.TotalNodes = new(int(s.GetTotalNodes()))
+		}
+		if n := len(s.GetPutJobs()); n > maxJobs {
+			own.addf("put_jobs", "has %d jobs; want at most %d", n, maxJobs)
+		} else {
+			scenario.PutJobs = make([]solver.Job, n)
+			for i, job := range s.GetPutJobs() {
+				scenario.PutJobs[i] = convertJob(job)
+			}
+		}
+		plan := request.GetOptions().GetIncludePlan()
+		if s.GetOptions() != nil {
+			scenario.Options = new(own.options(s.GetOptions()))
+			plan = s.GetOptions().GetIncludePlan()
+		}
+		scenario.Bad = own.violations
+		scenarios, plans = append(scenarios, scenario), append(plans, plan)
+	}
+	return scenarios, plans
+}
+
+// WhatIf decides a snapshot and variations of it.
+func (p InProcess) WhatIf(ctx context.Context, request *elastallocv1.WhatIfRequest) (*elastallocv1.WhatIfResponse, error) {
+	maxJobs := p.Allocator.MaxJobs()
+	var c converter
+	snapshot, options := c.snapshot(request.GetSnapshot(), maxJobs), c.options(request.GetOptions())
+	scenarios, plans := c.fromScenarios(request, maxJobs)
+	if err := c.err(snapshot, options, maxJobs); err != nil {
+		return nil, err
+	}
+	answer, err := p.Allocator.WhatIf(ctx, snapshot, options, scenarios)
+	if err != nil {
+		return nil, err
+	}
+	response := &elastallocv1.WhatIfResponse{
+		Base: ToAllocateResponse(snapshot.ID, answer.Base, request.GetOptions().GetIncludePlan()),
+	}
+	for n := range answer.Results {
+		result := &answer.Results[n]
+		converted := &elastallocv1.ScenarioResult{Name: result.Name}
+		if result.Err != nil {
+			converted.Error = scenarioError(result.Err)
+		} else {
+			converted.Decision = ToAllocateResponse(snapshot.ID, result.Decision, plans[n])
+			converted.ChangedJobIds = result.ChangedJobIDs
+		}
+		response.Results = append(response.Results, converted)
+	}
+	return response, nil
+}
+
+// scenarioError returns the status of a scenario that has no decision.
+func scenarioError(err error) *status.Status {
+	var invalid *solver.InvalidError
+	if errors.As(err, &invalid) {
+		return StatusOfViolations(invalid.Violations).Proto()
+	}
+	return &status.Status{Code: int32(codes.DeadlineExceeded), Message: fmt.Sprintf("no allocation in time: %v", err)}
+}

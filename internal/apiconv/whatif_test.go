@@ -1,0 +1,62 @@
+package apiconv
+
+import (
+	"testing"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/elastalloc/elastalloc"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// TestWhatIf asks in the terms of the API, good scenarios beside bad ones.
+func TestWhatIf(t *testing.T) {
+	t.Parallel()
+	request := new(elastallocv1.WhatIfRequest)
+	err := protojson.Unmarshal([]byte(`{
+		"snapshot": {"id": "now", "totalNodes": 8, "jobs": [{"id": "a", "remainingEta": "3600s"}, {"id": "b", "remainingEta": "7200s"}]},
+		"options": {"timeBudget": "60s"},
+		"scenarios": [
+			{"name": "as it is"},
+			{"name": "more", "totalNodes": 32, "removeJobIds": ["a"], "options": {"includePlan": true, "timeBudget": "60s"}},
+			{"name": "bad job", "putJobs": [{"id": "b", "remainingEta": "60s", "maxNodes": 0}]},
+			{"name": "bad options", "options": {"timeBudget": "0s"}},
+			{"name": "bad pool", "totalNodes": -1}
+		]}`), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	allocator, err := elastalloc.New(elastalloc.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := InProcess{Allocator: allocator}.WhatIf(t.Context(), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	results := response.GetResults()
+	if len(results) != 5 || len(response.GetBase().GetAllocations()) != 2 {
+		t.Fatalf("response %v", response)
+	}
+	if r := results[0]; len(r.GetChangedJobIds()) != 0 || r.GetDecision().GetAllocations()[0].GetPlannedNodes() != nil {
+		t.Errorf("result %v; want the base decision", r)
+	}
+	if r := results[1]; len(r.GetChangedJobIds()) != 2 || r.GetDecision().GetAllocations()[0].GetPlannedNodes() == nil || r.GetDecision().GetSnapshotId() != "now" {
+		t.Errorf("result %v; want both jobs changed, and the plan", r)
+	}
+	for n, want := range map[int]string{
+		2: "scenarios[2].put_jobs[0].max_nodes", 3: "scenarios[3].options.time_budget", 4: "scenarios[4].total_nodes",
+	} {
+		s := status.FromProto(results[n].GetError())
+		if s.Code() != codes.InvalidArgument || len(s.Details()) != 1 || results[n].GetDecision() != nil {
+			t.Fatalf("error %v of scenario %d", s, n)
+		}
+		fields := s.Details()[0].(*errdetails.BadRequest).GetFieldViolations()
+		if len(fields) != 1 || fields[0].GetField() != want {
+			t.Errorf("bad fields %v; want %s", fields, want)
+		}
+	}
+}

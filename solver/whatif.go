@@ -1,0 +1,165 @@
+package solver
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// MaxScenarios is the maximum number of variations that are decided in one request.
+const MaxScenarios = 64
+
+// Scenario is a variation of a snapshot. Its snapshot is Apply's.
+type Scenario struct {
+	// Name is echoed in the result.
+	Name string
+	// TotalNodes are the nodes of the pool; nil means those of the snapshot.
+	TotalNodes *int
+	// PutJobs take the place of the jobs of the same ids, or else join the end of the
+	// queue.
+	PutJobs []Job
+	// RemoveJobIDs are the jobs that are taken out, before others are put in.
+	RemoveJobIDs []string
+	// Options stand in the place of the request's; nil means those.
+	Options *Options
+	// Bad is what is wrong with fields that a Scenario cannot express, as the code that
+	// made it from another form knows. Paths begin within the scenario.
+	Bad []Violation
+}
+
+// ScenarioResult is the decision on a variation, or why there is none.
+type ScenarioResult struct {
+	// Name is the scenario's.
+	Name string
+	// Decision is that on the varied snapshot.
+	Decision Decision
+	// ChangedJobIDs are the jobs whose nodes are others than in the base decision, in
+	// its order and then that of the varied snapshot. A job that one of the two does not
+	// have counts as 0 nodes there.
+	ChangedJobIDs []string
+	// Err is nil, an *InvalidError or an error that wraps context.DeadlineExceeded.
+	Err error
+}
+
+// WhatIf is the decision on a snapshot and on variations of it.
+type WhatIf struct {
+	// Base is the decision on the snapshot as it is.
+	Base Decision
+	// Results are in the order of the scenarios.
+	Results []ScenarioResult
+}
+
+// Apply returns the snapshot that a scenario makes of s, which stays as it is. The error
+// is an *InvalidError that names jobs to take out that s does not have, and jobs that are
+// put in twice; its paths begin within the scenario.
+func (c *Scenario) Apply(s *Snapshot) (*Varied, error) {
+	var bad violations
+	at := make(map[string]int, len(s.Jobs)) // The first of an id; Validate reports the others.
+	for i := len(s.Jobs) - 1; i >= 0; i-- {
+		at[s.Jobs[i].ID] = i
+	}
+	removed := make(map[int]bool, len(c.RemoveJobIDs))
+	for n, id := range c.RemoveJobIDs {
+		i, known := at[id]
+		if !known {
+			bad.addf(fmt.Sprintf("remove_job_ids[%d]", n), "is %q; want a job of the snapshot that is not removed already", id)
+			continue
+		}
+		removed[i] = true
+		delete(at, id)
+	}
+	varied := &Varied{Snapshot: *s, total: c.TotalNodes != nil, options: c.Options != nil}
+	if varied.total {
+		varied.TotalNodes = *c.TotalNodes
+	}
+	replaced := make(map[int]int)
+	first := make(map[string]int, len(c.PutJobs))
+	var joining []int
+	for n := range c.PutJobs {
+		id := c.PutJobs[n].ID
+		if other, twice := first[id]; twice {
+			bad.addf(fmt.Sprintf("put_jobs[%d].id", n), "is %q like put_jobs[%d].id; ids must be unique", id, other)
+			continue
+		}
+		first[id] = n
+		if i, known := at[id]; known {
+			replaced[i] = n
+		} else {
+			joining = append(joining, n)
+		}
+	}
+	if len(bad) > 0 {
+		return nil, &InvalidError{Violations: bad}
+	}
+	varied.Jobs = make([]Job, 0, len(s.Jobs)+len(joining))
+	add := func(job Job, path string) {
+		varied.Jobs, varied.paths = append(varied.Jobs, job), append(varied.paths, path)
+	}
+	put := func(n int) { add(c.PutJobs[n], fmt.Sprintf("put_jobs[%d]", n)) }
+	for i := range s.Jobs {
+		if n, known := replaced[i]; known {
+			put(n)
+		} else if !removed[i] {
+			add(s.Jobs[i], "")
+		}
+	}
+	for _, n := range joining {
+		put(n)
+	}
+	return varied, nil
+}
+
+// Varied is the snapshot that a scenario makes of another one.
+type Varied struct {
+	Snapshot
+	// paths are those of its jobs within the scenario, "" for jobs of the original;
+	// total and options say whether the scenario has its own.
+	paths          []string
+	total, options bool
+}
+
+// Rename returns bad fields of the varied snapshot and of its options with paths that
+// name them where the caller wrote them: in the scenario of the given path, or in the
+// original request.
+func (v *Varied) Rename(bad []Violation, scenario string) []Violation {
+	renamed := slices.Clone(bad)
+	for n := range renamed {
+		path := &renamed[n].Path
+		message, field, _ := strings.Cut(*path, ".")
+		var i int
+		switch _, err := fmt.Sscanf(field, "jobs[%d]", &i); {
+		case message == "options" && v.options:
+			*path = scenario + "." + *path
+		case field == "total_nodes" && v.total, field == "jobs":
+			*path = scenario + "." + field
+		case err == nil && i < len(v.paths) && v.paths[i] != "":
+			_, field, _ = strings.Cut(field, "]")
+			*path = scenario + "." + v.paths[i] + field
+		}
+	}
+	return renamed
+}
+
+// ChangedJobIDs returns the jobs whose nodes differ between two decisions, as
+// ScenarioResult says.
+func ChangedJobIDs(base, other Decision) []string {
+	nodes := make(map[string]int, len(other.Allocations))
+	for i := range other.Allocations {
+		nodes[other.Allocations[i].JobID] = other.Allocations[i].Nodes
+	}
+	var changed []string
+	for i := range base.Allocations {
+		a := &base.Allocations[i]
+		if nodes[a.JobID] != a.Nodes {
+			changed = append(changed, a.JobID)
+		}
+		delete(nodes, a.JobID)
+	}
+	for i := range other.Allocations {
+		a := &other.Allocations[i]
+		if n, only := nodes[a.JobID]; only && n != 0 {
+			changed = append(changed, a.JobID)
+		}
+	}
+	return changed
+}

@@ -1,0 +1,205 @@
+package elastalloc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/solvertest"
+)
+
+// ignoreTimes leaves out of a comparison what depends on the clock.
+func ignoreTimes() cmp.Options {
+	return cmp.Options{
+		cmpopts.IgnoreFields(solver.Report{}, "SolveTime"), cmpopts.IgnoreFields(solver.Attempt{}, "Duration", "Detail"),
+	}
+}
+
+// TestWhatIfIsAllocate checks that each scenario has the decision of Allocate alone, on
+// the snapshot that the scenario describes, made here in another way.
+func TestWhatIfIsAllocate(t *testing.T) {
+	t.Parallel()
+	a := newAllocator(t, elastalloc.Options{})
+	rapid.Check(t, func(t *rapid.T) {
+		s := solvertest.Snapshots().Draw(t, "snapshot")
+		o := solver.Options{
+			Objective: rapid.SampledFrom([]solver.Objective{solver.ObjectiveProgress, solver.ObjectiveTotalTime}).Draw(t, "objective"),
+			Admission: rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"),
+		}
+		var scenarios []solver.Scenario
+		var varied []*solver.Snapshot
+		var options []solver.Options
+		for n := range rapid.IntRange(0, 4).Draw(t, "scenarios") {
+			scenario, changed := solver.Scenario{Name: fmt.Sprint("scenario ", n)}, *s
+			changed.Jobs, options = slices.Clone(s.Jobs), append(options, o)
+			if rapid.Bool().Draw(t, "other pool") {
+				changed.TotalNodes = rapid.IntRange(0, 40).Draw(t, "nodes")
+				scenario.TotalNodes = new(changed.TotalNodes)
+			}
+			if len(s.Jobs) > 0 && rapid.Bool().Draw(t, "removes") {
+				i := rapid.IntRange(0, len(s.Jobs)-1).Draw(t, "removed")
+				scenario.RemoveJobIDs = []string{s.Jobs[i].ID}
+				changed.Jobs = slices.Delete(changed.Jobs, i, i+1)
+			}
+			if rapid.Bool().Draw(t, "joins") {
+				job := solver.NewJob("joins", time.Hour)
+				scenario.PutJobs = append(scenario.PutJobs, job)
+				changed.Jobs = append(changed.Jobs, job)
+			}
+			if len(changed.Jobs) > 1 && rapid.Bool().Draw(t, "replaces") {
+				job := &changed.Jobs[0]
+				job.Weight = new(rapid.Float64Range(0, 10).Draw(t, "weight"))
+				scenario.PutJobs = append(scenario.PutJobs, *job)
+			}
+			if rapid.Bool().Draw(t, "other options") {
+				options[n] = solver.Options{Admission: solver.AdmissionPreemptive}
+				scenario.Options = new(options[n])
+			}
+			scenarios, varied = append(scenarios, scenario), append(varied, &changed)
+		}
+		got, err := a.WhatIf(context.Background(), s, o, scenarios)
+		if err != nil {
+			t.Fatal(err)
+		}
+		alone := func(name string, s *solver.Snapshot, o solver.Options, got solver.Decision) solver.Decision {
+			want, err := a.Allocate(context.Background(), s, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got, ignoreTimes()); diff != "" {
+				t.Fatalf("%s (-alone +got):\n%s", name, diff)
+			}
+			return want
+		}
+		base := alone("base", s, o, got.Base)
+		for n, result := range got.Results {
+			if result.Err != nil || result.Name != scenarios[n].Name {
+				t.Fatalf("scenario %q: %v", result.Name, result.Err)
+			}
+			decision := alone(result.Name, varied[n], options[n], result.Decision)
+			if want := differing(base, decision); !slices.Equal(want, slices.Sorted(slices.Values(result.ChangedJobIDs))) {
+				t.Fatalf("changed jobs %q; want %q", result.ChangedJobIDs, want)
+			}
+		}
+	})
+}
+
+// differing returns the jobs whose nodes differ between two decisions, sorted.
+func differing(a, b solver.Decision) []string {
+	var ids []string
+	nodes := func(d solver.Decision, id string) int {
+		for i := range d.Allocations {
+			if d.Allocations[i].JobID == id {
+				return d.Allocations[i].Nodes
+			}
+		}
+		return 0
+	}
+	for _, d := range []solver.Decision{a, b} {
+		for i := range d.Allocations {
+			if id := d.Allocations[i].JobID; nodes(a, id) != nodes(b, id) {
+				ids = append(ids, id)
+			}
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// TestWhatIfErrors checks that what is wrong with a scenario is said where the caller
+// wrote it, and leaves the others alone.
+func TestWhatIfErrors(t *testing.T) {
+	t.Parallel()
+	a := newAllocator(t, elastalloc.Options{MaxJobs: 4})
+	bad := solver.NewJob("a", time.Hour)
+	bad.MaxNodes, bad.MinNodes = 1, 2
+	many := make([]solver.Job, 3)
+	for i := range many {
+		many[i] = solver.NewJob(fmt.Sprint("new", i), time.Hour)
+	}
+	for name, test := range map[string]struct {
+		scenario solver.Scenario
+		want     []solver.Violation
+	}{
+		"a bad job in the place of another": {
+			solver.Scenario{PutJobs: []solver.Job{many[0], bad}},
+			[]solver.Violation{{Path: "scenarios[1].put_jobs[1].max_nodes", Description: "is 1; want at least min_nodes (2)"}},
+		},
+		"an unknown job": {
+			solver.Scenario{RemoveJobIDs: []string{"b", "c", "b"}},
+			[]solver.Violation{
+				{Path: "scenarios[1].remove_job_ids[1]", Description: `is "c"; want a job of the snapshot that is not removed already`},
+				{Path: "scenarios[1].remove_job_ids[2]", Description: `is "b"; want a job of the snapshot that is not removed already`},
+			},
+		},
+		"one id twice": {
+			solver.Scenario{PutJobs: []solver.Job{many[0], many[0]}},
+			[]solver.Violation{{Path: "scenarios[1].put_jobs[1].id", Description: `is "new0" like put_jobs[0].id; ids must be unique`}},
+		},
+		"a pool of less than nothing": {
+			solver.Scenario{TotalNodes: new(-1)},
+			[]solver.Violation{{Path: "scenarios[1].total_nodes", Description: "is -1; want at least 0"}},
+		},
+		"options": {
+			solver.Scenario{Options: &solver.Options{RelativeGap: 2}},
+			[]solver.Violation{{Path: "scenarios[1].options.relative_gap", Description: "is 2; want at least 0 and less than 1"}},
+		},
+		"too many jobs": {
+			solver.Scenario{PutJobs: many},
+			[]solver.Violation{{Path: "scenarios[1].jobs", Description: "has 5 jobs; want at most 4"}},
+		},
+		"what another form could not express": {
+			solver.Scenario{Bad: []solver.Violation{{Path: "put_jobs", Description: "is bad"}}},
+			[]solver.Violation{{Path: "scenarios[1].put_jobs", Description: "is bad"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, err := a.WhatIf(t.Context(), twoJobs(), solver.Options{}, []solver.Scenario{{}, test.scenario, {}})
+			if err != nil || len(w.Results) != 3 {
+				t.Fatalf("%d results, %v; want 3", len(w.Results), err)
+			}
+			for _, n := range []int{0, 2} {
+				if w.Results[n].Err != nil || len(w.Results[n].Decision.Allocations) != 2 {
+					t.Errorf("scenario %d: %v; want it undisturbed", n, w.Results[n].Err)
+				}
+			}
+			var invalid *solver.InvalidError
+			if !errors.As(w.Results[1].Err, &invalid) {
+				t.Fatalf("error %v; want bad fields", w.Results[1].Err)
+			}
+			if diff := cmp.Diff(test.want, invalid.Violations); diff != "" {
+				t.Errorf("bad fields (-want +got):\n%s", diff)
+			}
+		})
+	}
+	t.Run("too many scenarios", func(t *testing.T) {
+		t.Parallel()
+		_, err := a.WhatIf(t.Context(), twoJobs(), solver.Options{}, make([]solver.Scenario, solver.MaxScenarios+1))
+		if want := "invalid request: scenarios: has 65 scenarios; want at most 64"; err == nil || err.Error() != want {
+			t.Errorf("error %v; want %q", err, want)
+		}
+	})
+	t.Run("too many jobs in all", func(t *testing.T) {
+		t.Parallel()
+		w, err := a.WhatIf(t.Context(), twoJobs(), solver.Options{}, make([]solver.Scenario, 5))
+		if err != nil || w.Results[3].Err != nil || w.Results[4].Err == nil {
+			t.Errorf("%+v, %v; want an error of the fifth scenario", w.Results, err)
+		}
+	})
+	t.Run("a bad snapshot", func(t *testing.T) {
+		t.Parallel()
+		if _, err := a.WhatIf(t.Context(), nil, solver.Options{}, nil); err == nil {
+			t.Error("no error")
+		}
+	})
+}

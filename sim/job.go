@@ -26,9 +26,9 @@ type simulatedJob struct {
 
 // newSimulatedJob returns the state of a job before its submission.
 func newSimulatedJob(job *WorkloadJob) simulatedJob {
-	return simulatedJob{
-		WorkloadJob: job, told: job.job(job.ID), start: never, end: never, growsAt: never,
-	}
+	told := job.job(job.ID)
+	told.GroupID = job.Group
+	return simulatedJob{WorkloadJob: job, told: told, start: never, end: never, growsAt: never}
 }
 
 // leastRemainingETA is what the allocator is told of a job that has outrun its

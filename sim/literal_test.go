@@ -140,8 +140,12 @@ func literalSnapshot(jobs []*literalJob, p Policy, config Config) *solver.Snapsh
 		TotalNodes: config.Nodes,
 		Horizon:    solver.Horizon{Step: config.Frequency, Steps: config.Steps},
 	}
+	if p.Teams {
+		s.Groups = config.Groups
+	}
 	for _, job := range jobs {
 		told := job.job(job.ID)
+		told.GroupID = job.Group
 		told.RemainingETA = max(time.Second, job.ToldETA-job.served)
 		told.CurrentNodes = job.nodes
 		told.TrainingTime = time.Duration(job.trained) * time.Second
@@ -153,7 +157,7 @@ func literalSnapshot(jobs []*literalJob, p Policy, config Config) *solver.Snapsh
 		}
 		if p.FixedSize {
 			for _, size := range told.LegalSizes() {
-				if told.AllowedNodes == nil || size <= min(job.Asked, config.Nodes) {
+				if told.AllowedNodes == nil || size <= min(job.Asked, mostNodes(config.Nodes, s.Groups, job.Group)) {
 					told.AllowedNodes = []int{size}
 				}
 			}
@@ -188,6 +192,7 @@ func TestEqualsTheLiteralLoop(t *testing.T) {
 		}
 		config.Frequency = config.ScalingDelay + time.Duration(rapid.IntRange(1, 60).Draw(t, "frequency"))*time.Second
 		w := drawWorkload(t)
+		config.Groups = drawTeams(t, w.Jobs)
 		got, err := Run(t.Context(), w, p, config, allocator)
 		if errors.Is(err, errStalled) {
 			return // The loop would not end either.
@@ -216,6 +221,24 @@ func drawShape(t *rapid.T) Shape {
 		DoublingEfficiency: rapid.SampledFrom([]float64{0, 0.6, 0.95, 1}).Draw(t, "efficiency"),
 		Weight:             rapid.SampledFrom([]float64{0, 0.5, 1, 8}).Draw(t, "weight"),
 	}
+}
+
+// drawTeams draws a tree of groups and puts the jobs into its teams.
+func drawTeams(t *rapid.T, jobs []WorkloadJob) []solver.Group {
+	draw := func(name string, least int) int { return rapid.IntRange(least, 12).Draw(t, name) }
+	groups := []solver.Group{
+		{ID: "a", ParentID: "department", Quota: draw("quota", 0)}, {ID: "department", Quota: draw("quota", 0)},
+		{ID: "b", ParentID: "department", Quota: draw("quota", 0)}, {ID: "c", Quota: draw("quota", 0)},
+	}
+	for i := range groups {
+		if rapid.Bool().Draw(t, "has a limit") {
+			groups[i].Limit = new(draw("limit", mostMinNodes))
+		}
+	}
+	for i := range jobs {
+		jobs[i].Group = rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "team")
+	}
+	return groups
 }
 
 func drawWorkload(t *rapid.T) Workload {

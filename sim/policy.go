@@ -37,6 +37,9 @@ type Policy struct {
 	// EveryEvent makes decisions also one second after a job was submitted or
 	// ended, in the place of the regular-time rule.
 	EveryEvent bool
+	// Teams tells of the groups that share the pool, whose limits then hold. It needs some
+	// where there is a Rule.
+	Teams bool
 	// Partitioned gives every team a partition of the pool of its own.
 	Partitioned bool
 	// Recorded replays what really happened to the jobs and decides nothing.
@@ -121,6 +124,14 @@ func Policies() []Policy {
 		{
 			Name: "fifo-partitions", Rule: FirstInFirstOut, FixedSize: true, Partitioned: true,
 			Description: "fixed sizes, in the order of arrival, in those partitions",
+		},
+		{
+			Name: "borrowing", Rule: Borrowing, FixedSize: true, Teams: true, EveryEvent: true,
+			Description: "fixed sizes, teams borrow what others leave of their quotas until they reclaim it, as Kueue",
+		},
+		{
+			Name: "borrowing-waiting", Rule: BorrowingWaiting, FixedSize: true, Teams: true, EveryEvent: true,
+			Description: "borrowing where no job loses its nodes, so that teams wait for their quotas",
 		},
 		{
 			Name: "recorded", Recorded: true,
@@ -222,7 +233,8 @@ func nodesOf(d solver.Decision) []int {
 	return nodes
 }
 
-// checkNodes returns nil if nodes can be carried out.
+// checkNodes returns nil if nodes can be carried out: legal sizes, within the pool and the
+// limits of the groups.
 func checkNodes(s *solver.Snapshot, nodes []int) error {
 	if len(nodes) != len(s.Jobs) {
 		return fmt.Errorf("decision has %d of %d jobs", len(nodes), len(s.Jobs))
@@ -236,6 +248,15 @@ func checkNodes(s *solver.Snapshot, nodes []int) error {
 	}
 	if total > s.TotalNodes {
 		return fmt.Errorf("decision gives %d of %d nodes", total, s.TotalNodes)
+	}
+	used := make([]int, len(s.Groups))
+	for i, n := range nodes {
+		for _, g := range groupsAbove(s.Groups, s.Jobs[i].GroupID) {
+			used[g] += n
+			if limit := s.Groups[g].Limit; limit != nil && used[g] > *limit {
+				return fmt.Errorf("decision gives group %q %d nodes or more; its limit is %d", s.Groups[g].ID, used[g], *limit)
+			}
+		}
 	}
 	return nil
 }

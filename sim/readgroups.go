@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 // The columns of a file of groups, in any order.
@@ -18,14 +20,11 @@ const (
 	columnQuota   = "quota"
 )
 
-// MostGroupLevels is how deep a tree of groups may be.
-const MostGroupLevels = 4
-
 // ReadGroups reads the groups that share a pool in CSV: a header that names at least the
 // columns id and quota, then one group per line. The columns parent_id and limit are read
 // where they are there, and may be empty; others are ignored. The error names every bad
 // field by line and column.
-func ReadGroups(r io.Reader) ([]Group, error) {
+func ReadGroups(r io.Reader) ([]solver.Group, error) {
 	reader := csv.NewReader(r)
 	header, err := reader.Read()
 	if errors.Is(err, io.EOF) {
@@ -55,7 +54,7 @@ func ReadGroups(r io.Reader) ([]Group, error) {
 		return nil, groupsError(bad)
 	}
 
-	var groups []Group
+	var groups []solver.Group
 	var lines []int
 	for {
 		record, err := reader.Read()
@@ -73,13 +72,14 @@ func ReadGroups(r io.Reader) ([]Group, error) {
 			return ""
 		}
 		count := func(name string) int {
-			n, err := strconv.ParseInt(text(name), 10, 32)
-			if err != nil || n < 0 {
-				addf(line, "%s is %q; want a whole number of at least 0", name, text(name))
+			n, err := strconv.ParseUint(text(name), 10, 31)
+			if err != nil {
+				addf(line, "%s is %q; want a whole number from 0 to %d", name, text(name), solver.MaxNodes)
+				return 0
 			}
 			return int(n)
 		}
-		group := Group{ID: text(columnGroupID), ParentID: text(columnParent), Quota: count(columnQuota)}
+		group := solver.Group{ID: text(columnGroupID), ParentID: text(columnParent), Quota: count(columnQuota)}
 		if text(columnLimit) != "" {
 			group.Limit = new(count(columnLimit))
 		}
@@ -88,7 +88,16 @@ func ReadGroups(r io.Reader) ([]Group, error) {
 	if len(groups) == 0 {
 		return nil, errors.New("groups have no line below the header; want at least one group")
 	}
-	checkGroups(groups, func(i int, format string, args ...any) { addf(lines[i], format, args...) })
+	// A request's rules for groups are those of the file.
+	snapshot := solver.Snapshot{Horizon: solver.DefaultHorizon(), Groups: groups}
+	for _, violation := range snapshot.Validate(0) {
+		var at int
+		var field string
+		if _, err := fmt.Sscanf(violation.Path, "groups[%d].%s", &at, &field); err != nil {
+			return nil, fmt.Errorf("groups: %s", violation.Description) // too many
+		}
+		addf(lines[at], "%s %s", field, violation.Description)
+	}
 	if len(bad) > 0 {
 		return nil, groupsError(bad)
 	}
@@ -98,40 +107,4 @@ func ReadGroups(r io.Reader) ([]Group, error) {
 // groupsError returns an error that names everything bad.
 func groupsError(bad []string) error {
 	return errors.New("groups " + strings.Join(bad, "\n  "))
-}
-
-// checkGroups reports every group that has no place in a tree.
-func checkGroups(groups []Group, addf func(group int, format string, args ...any)) {
-	at := make(map[string]int)
-	for i := range groups {
-		id := groups[i].ID
-		if id == "" {
-			addf(i, "%s is empty", columnGroupID)
-		} else if _, seen := at[id]; seen {
-			addf(i, "%s %q stands there twice", columnGroupID, id)
-		} else {
-			at[id] = i
-		}
-	}
-	for i := range groups {
-		if parent := groups[i].ParentID; parent != "" {
-			if _, known := at[parent]; !known {
-				addf(i, "%s %q is no group", columnParent, parent)
-			}
-		}
-	}
-	for i := range groups {
-		levels, parent := 1, groups[i].ParentID
-		for parent != "" && levels <= MostGroupLevels {
-			next, known := at[parent]
-			if !known {
-				break
-			}
-			levels, parent = levels+1, groups[next].ParentID
-		}
-		if levels > MostGroupLevels {
-			addf(i, "%s %q leads up more than %d levels, or in a circle; want a tree of at most %d levels",
-				columnParent, groups[i].ParentID, MostGroupLevels, MostGroupLevels)
-		}
-	}
 }

@@ -30,7 +30,7 @@ type Config struct {
 	DecisionBudget time.Duration
 	// Groups are the teams that share the pool, with their departments; empty where the
 	// jobs belong to none. Policies that know of teams need them.
-	Groups []Group
+	Groups []solver.Group
 	// Observe, where set, is shown every decision of the Allocator at a scaling moment.
 	Observe Observer
 }
@@ -81,7 +81,7 @@ type Result struct {
 	Workload, Policy string
 	// Nodes is the size of the pool, and Groups are those that shared it.
 	Nodes  int
-	Groups []Group
+	Groups []solver.Group
 	// Utilization is the share of the pool's nodes that jobs held, on average from the
 	// first submission to the last; NaN where the two are one or nothing is known.
 	Utilization float64
@@ -375,6 +375,9 @@ func (s *simulation) snapshot() *solver.Snapshot {
 		Horizon:    solver.Horizon{Step: s.config.Frequency, Steps: s.config.Steps},
 		Jobs:       make([]solver.Job, len(s.active)),
 	}
+	if s.policy.Teams {
+		snapshot.Groups = s.config.Groups
+	}
 	for n, i := range s.active {
 		job := &s.jobs[i]
 		told := job.told
@@ -388,7 +391,7 @@ func (s *simulation) snapshot() *solver.Snapshot {
 			told.TrainingTime = told.RemainingETA
 		}
 		if s.policy.FixedSize {
-			told.AllowedNodes = []int{job.atMost(min(job.Asked, s.config.Nodes))}
+			told.AllowedNodes = []int{job.atMost(min(job.Asked, mostNodes(snapshot.TotalNodes, snapshot.Groups, told.GroupID)))}
 		}
 		snapshot.Jobs[n] = told
 	}

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 // AssignTeams returns the workload with every job in one of so many teams, team-1 and so
@@ -60,7 +62,7 @@ func QuotaRules() []QuotaRule { return []QuotaRule{QuotaByDemand, QuotaEqual} }
 // Quotas returns the teams of the workload's jobs by name, each with a quota of at least
 // one node; together they are the pool. Every job has a team, and there are at most as
 // many teams as nodes.
-func (w *Workload) Quotas(rule QuotaRule, nodes int) ([]Group, error) {
+func (w *Workload) Quotas(rule QuotaRule, nodes int) ([]solver.Group, error) {
 	share := make(map[string]float64)
 	for i := range w.Jobs {
 		job := &w.Jobs[i]
@@ -79,11 +81,11 @@ func (w *Workload) Quotas(rule QuotaRule, nodes int) ([]Group, error) {
 	if len(share) > nodes {
 		return nil, fmt.Errorf("%s has %d teams; a pool of %d nodes has none for some", w.Name, len(share), nodes)
 	}
-	groups := make([]Group, 0, len(share))
+	groups := make([]solver.Group, 0, len(share))
 	for id := range share {
-		groups = append(groups, Group{ID: id})
+		groups = append(groups, solver.Group{ID: id})
 	}
-	slices.SortFunc(groups, func(a, b Group) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(groups, func(a, b solver.Group) int { return cmp.Compare(a.ID, b.ID) })
 	shares := make([]float64, len(groups))
 	for i := range groups {
 		shares[i] = share[groups[i].ID]
@@ -127,35 +129,48 @@ func apportion(nodes int, shares []float64) []int {
 	return parts
 }
 
-// Group is a team that shares the pool, or a department of teams.
-type Group struct {
-	// ID is unique and not empty.
-	ID string
-	// ParentID is the department it belongs to, "" for none.
-	ParentID string
-	// Limit is the most nodes of the group and all below it; nil means no limit.
-	Limit *int
-	// Quota is the nodes that are the group's while its jobs can use them.
-	Quota int
-}
-
 // teamsOf returns the teams among groups, which are those that are no other's parent, in
 // their order.
-func teamsOf(groups []Group) []Group {
-	var teams []Group
+func teamsOf(groups []solver.Group) []solver.Group {
+	var teams []solver.Group
 	for _, group := range groups {
-		if !slices.ContainsFunc(groups, func(other Group) bool { return other.ParentID == group.ID }) {
+		if !slices.ContainsFunc(groups, func(other solver.Group) bool { return other.ParentID == group.ID }) {
 			teams = append(teams, group)
 		}
 	}
 	return teams
 }
 
-// suitsTeams returns an error if a job belongs to none of the teams, or if a policy of
-// partitions has none for a job.
+// groupsAbove returns the positions of the group of an id and of all it is part of; none
+// where there are no groups.
+func groupsAbove(groups []solver.Group, id string) []int {
+	if len(groups) == 0 {
+		return nil
+	}
+	var list []int
+	for id != "" {
+		at := slices.IndexFunc(groups, func(group solver.Group) bool { return group.ID == id })
+		list = append(list, at)
+		id = groups[at].ParentID
+	}
+	return list
+}
+
+// mostNodes returns the most nodes that a job of a group may ever hold.
+func mostNodes(pool int, groups []solver.Group, id string) int {
+	for _, g := range groupsAbove(groups, id) {
+		if limit := groups[g].Limit; limit != nil {
+			pool = min(pool, *limit)
+		}
+	}
+	return pool
+}
+
+// suitsTeams returns an error if a job belongs to none of the teams, or if limits or
+// partitions are too small for one.
 func (w *Workload) suitsTeams(policy *Policy, config *Config) error {
 	if len(config.Groups) == 0 {
-		if policy.Partitioned {
+		if policy.Partitioned || policy.Teams && policy.Rule != nil {
 			return fmt.Errorf("the policy %s needs teams", policy.Name)
 		}
 		return nil
@@ -171,8 +186,12 @@ func (w *Workload) suitsTeams(policy *Policy, config *Config) error {
 	}
 	for i := range w.Jobs {
 		job := &w.Jobs[i]
-		if !slices.ContainsFunc(teams, func(team Group) bool { return team.ID == job.Group }) {
+		if !slices.ContainsFunc(teams, func(team solver.Group) bool { return team.ID == job.Group }) {
 			return fmt.Errorf("job %q of %s has the %s %q, which is none of the teams", job.ID, w.Name, columnGroup, job.Group)
+		}
+		if most := mostNodes(config.Nodes, config.Groups, job.Group); policy.Teams && job.smallest() > most {
+			return fmt.Errorf("job %q of %s needs at least %d nodes; the limits of %s allow %d",
+				job.ID, w.Name, job.smallest(), job.Group, most)
 		}
 	}
 	if !policy.Partitioned {
@@ -194,7 +213,7 @@ const MostTeamLimit = 1e6
 
 // Limited returns the groups with a limit of so many times their quota, at least once and
 // at most MostTeamLimit times, rounded to whole nodes.
-func Limited(groups []Group, times float64) []Group {
+func Limited(groups []solver.Group, times float64) []solver.Group {
 	groups = slices.Clone(groups)
 	for i := range groups {
 		groups[i].Limit = new(int(min(math.Round(times*float64(groups[i].Quota)), math.MaxInt32)))

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 // of puts a job into a team.
@@ -86,7 +88,7 @@ func TestQuotas(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := []Group{{ID: "a", Quota: test.want[0]}, {ID: "b", Quota: test.want[1]}, {ID: "c", Quota: test.want[2]}}
+		want := []solver.Group{{ID: "a", Quota: test.want[0]}, {ID: "b", Quota: test.want[1]}, {ID: "c", Quota: test.want[2]}}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s on %d nodes (-want +got):\n%s", test.rule, test.nodes, diff)
 		}
@@ -101,8 +103,8 @@ func TestQuotas(t *testing.T) {
 }
 
 func TestLimited(t *testing.T) {
-	groups := []Group{{ID: "a", Quota: 3}, {ID: "b", Quota: 5000}}
-	want := []Group{{ID: "a", Quota: 3, Limit: new(5)}, {ID: "b", Quota: 5000, Limit: new(7500)}}
+	groups := []solver.Group{{ID: "a", Quota: 3}, {ID: "b", Quota: 5000}}
+	want := []solver.Group{{ID: "a", Quota: 3, Limit: new(5)}, {ID: "b", Quota: 5000, Limit: new(7500)}}
 	if diff := cmp.Diff(want, Limited(groups, 1.5)); diff != "" {
 		t.Errorf("groups (-want +got):\n%s", diff)
 	}
@@ -145,7 +147,7 @@ func TestApportion(t *testing.T) {
 // a partition is the team's share of the quotas.
 func TestPartitionsNeverLend(t *testing.T) {
 	config := DefaultConfig(16)
-	config.Groups = []Group{{ID: "a", Quota: 1}, {ID: "b", Quota: 1}}
+	config.Groups = []solver.Group{{ID: "a", Quota: 1}, {ID: "b", Quota: 1}}
 	result := run(t, policy(t, PartitionsPolicy), config, of("a", job("1", 0, 409600*time.Millisecond)), of("a", job("2", 300*second, second)))
 	if got := times(result.Jobs[0]); got != [2]int64{0, 100} { // 8 nodes train 4.096 times as fast
 		t.Errorf("start and end are %v; want 0 and 100", got)
@@ -174,7 +176,7 @@ func TestPartitionsEqualTheLiteralLoop(t *testing.T) {
 			Nodes: rapid.IntRange(2*mostMinNodes, 24).Draw(t, "nodes"), Steps: 1,
 			Frequency:   time.Duration(rapid.IntRange(1, 60).Draw(t, "frequency")) * time.Second,
 			RestartTime: time.Duration(rapid.IntRange(0, 20).Draw(t, "restart")) * time.Second,
-			Groups: []Group{
+			Groups: []solver.Group{
 				{ID: "a", Quota: rapid.IntRange(0, 9).Draw(t, "quota")}, {ID: "b", Quota: 5},
 				{ID: "c", Quota: rapid.IntRange(0, 9).Draw(t, "quota")},
 			},
@@ -219,10 +221,10 @@ func TestSuitsTeams(t *testing.T) {
 	big := of("b", job("big", 0, time.Hour))
 	big.MinNodes = 4
 	w := Workload{Name: "w", Jobs: []WorkloadJob{of("a", job("small", 0, time.Hour)), big}}
-	groups := func(a, b int) []Group { return []Group{{ID: "a", Quota: a}, {ID: "b", Quota: b}} }
+	groups := func(a, b int) []solver.Group { return []solver.Group{{ID: "a", Quota: a}, {ID: "b", Quota: b}} }
 	for want, test := range map[string]struct {
 		policy string
-		groups []Group
+		groups []solver.Group
 	}{
 		"the policy static-partitions needs teams":                        {PartitionsPolicy, nil},
 		`job "big" of w has the group "b", which is none of the teams`:    {"total-time", groups(1, 1)[:1]},
@@ -242,7 +244,7 @@ func TestSuitsTeams(t *testing.T) {
 func TestCompareWithPartitions(t *testing.T) {
 	of := func(first, other time.Duration) *Result {
 		return &Result{
-			Groups: []Group{{ID: "dept"}, {ID: "a", ParentID: "dept", Quota: 3}, {ID: "b", Quota: 4}, {ID: "idle", Quota: 5}},
+			Groups: []solver.Group{{ID: "dept"}, {ID: "a", ParentID: "dept", Quota: 3}, {ID: "b", Quota: 4}, {ID: "idle", Quota: 5}},
 			Jobs:   []JobResult{{Group: "a", End: first}, {Group: "b", End: other}, {Group: "a", End: first + 2*other}},
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/sim"
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 // teamFlags are the flags that say which teams share the pool.
@@ -50,7 +51,7 @@ func (f *teamFlags) check(addf func(format string, args ...any)) {
 }
 
 // read returns the groups of the file, nil where none is named.
-func (f *teamFlags) read(cmd *cobra.Command) ([]sim.Group, error) {
+func (f *teamFlags) read(cmd *cobra.Command) ([]solver.Group, error) {
 	if f.file == "" {
 		return nil, nil
 	}
@@ -68,7 +69,7 @@ func (f *teamFlags) read(cmd *cobra.Command) ([]sim.Group, error) {
 
 // of returns the groups that share a pool: those of the file, or the pool divided into
 // quotas; none where the flags name no teams.
-func (f *teamFlags) of(workload *sim.Workload, groups []sim.Group, nodes int) ([]sim.Group, error) {
+func (f *teamFlags) of(workload *sim.Workload, groups []solver.Group, nodes int) ([]solver.Group, error) {
 	if f.quotas == "" {
 		return groups, nil
 	}

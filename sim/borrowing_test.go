@@ -1,0 +1,197 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// fixed returns a job of one size in a team: it holds that size where it has trained.
+func fixed(team string, size int, trained time.Duration) solver.Job {
+	job := solver.NewJob("", time.Hour)
+	job.GroupID, job.MinNodes, job.MaxNodes, job.TrainingTime = team, size, size, trained
+	if trained > 0 {
+		job.CurrentNodes = size
+	}
+	return job
+}
+
+func TestBorrowing(t *testing.T) {
+	quotas := func(a, b, c int) []solver.Group {
+		return []solver.Group{{ID: "a", Quota: a}, {ID: "b", Quota: b}, {ID: "c", Quota: c}}
+	}
+	limited := quotas(4, 4, 0)
+	limited[0].Limit = new(6)
+	nested := []solver.Group{{ID: "a", ParentID: "both", Quota: 4}, {ID: "both", Limit: new(6)}, {ID: "b", ParentID: "both", Quota: 4}, {ID: "c"}}
+	for name, test := range map[string]struct {
+		groups        []solver.Group
+		jobs          []solver.Job
+		want, waiting []int
+	}{
+		"idle quota is borrowed": {
+			quotas(4, 4, 0), []solver.Job{fixed("a", 4, 0), fixed("a", 4, 0)},
+			[]int{4, 4}, []int{4, 4},
+		},
+		"what a quota covers comes first": {
+			quotas(4, 4, 0), []solver.Job{fixed("c", 8, 0), fixed("b", 4, 0)},
+			[]int{0, 4}, []int{0, 4},
+		},
+		"a job that does not fit lets others of its team pass": {
+			quotas(4, 4, 0), []solver.Job{fixed("a", 2, 1), fixed("a", 8, 0), fixed("a", 1, 0), fixed("c", 2, 0)},
+			[]int{2, 0, 1, 2}, []int{2, 0, 1, 2},
+		},
+		"a quota is reclaimed from those above theirs, the last to start": {
+			quotas(4, 2, 2), []solver.Job{fixed("b", 2, 9), fixed("c", 2, 5), fixed("c", 2, 8), fixed("c", 2, 7), fixed("a", 4, 0)},
+			[]int{2, 0, 2, 0, 4}, []int{2, 2, 2, 2, 0},
+		},
+		"no more is reclaimed than needed": {
+			quotas(4, 4, 0), []solver.Job{fixed("c", 1, 5), fixed("c", 4, 6), fixed("c", 3, 7), fixed("a", 4, 0)},
+			[]int{1, 0, 3, 4}, []int{1, 4, 3, 0},
+		},
+		"who borrows reclaims nothing": {
+			quotas(4, 0, 4), []solver.Job{fixed("b", 2, 5), fixed("b", 6, 6), fixed("a", 8, 0)},
+			[]int{2, 6, 0}, []int{2, 6, 0},
+		},
+		"a limit ends the borrowing": {
+			limited, []solver.Job{fixed("a", 4, 1), fixed("a", 2, 0), fixed("a", 1, 0)},
+			[]int{4, 2, 0}, []int{4, 2, 0},
+		},
+		"a department's limit is reclaimed within it": {
+			nested, []solver.Job{fixed("c", 2, 1), fixed("b", 2, 5), fixed("b", 4, 4), fixed("a", 4, 0)},
+			[]int{2, 2, 0, 4}, []int{2, 2, 4, 0},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &solver.Snapshot{TotalNodes: 8, Groups: test.groups, Jobs: test.jobs}
+			if diff := cmp.Diff(test.want, Borrowing(s)); diff != "" {
+				t.Errorf("borrowing (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.waiting, BorrowingWaiting(s)); diff != "" {
+				t.Errorf("borrowing without preemption (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestBorrowingKeepsItsWord checks on drawn snapshots that no limit is exceeded, that no
+// job waits for which there is room and, where quotas fit the pool and nothing is limited,
+// none that its team's quota covers.
+func TestBorrowingKeepsItsWord(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := &solver.Snapshot{TotalNodes: rapid.IntRange(6, 24).Draw(t, "nodes")}
+		limited := rapid.Bool().Draw(t, "limited")
+		left := s.TotalNodes
+		for i := range rapid.IntRange(1, 4).Draw(t, "teams") {
+			group := solver.Group{ID: fmt.Sprint(i), Quota: rapid.IntRange(0, left).Draw(t, "quota")}
+			left -= group.Quota
+			if limited && rapid.Bool().Draw(t, "has a limit") {
+				group.Limit = new(rapid.IntRange(0, s.TotalNodes).Draw(t, "limit"))
+			}
+			s.Groups = append(s.Groups, group)
+		}
+		for i := range rapid.IntRange(0, 12).Draw(t, "jobs") {
+			team := rapid.SampledFrom(s.Groups).Draw(t, "team").ID
+			s.Jobs = append(s.Jobs, fixed(team, rapid.IntRange(1, 6).Draw(t, "size"), 0))
+			s.Jobs[i].TrainingTime = time.Duration(rapid.IntRange(0, 3).Draw(t, "trained"))
+		}
+		// Whatever runs has been started by the rule.
+		for i, nodes := range BorrowingWaiting(s) {
+			s.Jobs[i].CurrentNodes = nodes
+		}
+		for i := range s.Jobs {
+			if rapid.IntRange(0, 2).Draw(t, "ended") == 0 {
+				s.Jobs[i].CurrentNodes = 0
+			}
+		}
+		for name, rule := range map[string]Rule{"borrowing": Borrowing, "borrowing-waiting": BorrowingWaiting} {
+			nodes := rule(s)
+			if err := checkNodes(s, nodes); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			after := newCohort(s)
+			for i, n := range nodes {
+				after.give(i, n)
+			}
+			for i, n := range nodes {
+				held := s.Jobs[i].CurrentNodes > 0
+				switch {
+				case n > 0 || held && name == "borrowing":
+				case held:
+					t.Errorf("%s: job %d lost its nodes", name, i)
+				case after.fits(i):
+					t.Errorf("%s: job %d waits beside room for it", name, i)
+				case name == "borrowing" && !limited && !after.borrows(i, after.size(i)):
+					t.Errorf("%s: job %d waits, which its quota covers", name, i)
+				}
+			}
+		}
+	})
+}
+
+// TestLimitsHoldAtEveryMoment simulates drawn workloads and trees of groups and checks
+// every decision of the policies that know of teams, those between scaling moments too.
+func TestLimitsHoldAtEveryMoment(t *testing.T) {
+	var policies []Policy
+	for _, p := range Policies() {
+		if p.Teams {
+			policies = append(policies, p)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		p := rapid.SampledFrom(policies).Draw(t, "policy")
+		w := drawWorkload(t)
+		config := DefaultConfig(rapid.IntRange(mostMinNodes, 24).Draw(t, "nodes"))
+		config.Frequency = 20 * time.Second
+		config.RestartTime = time.Duration(rapid.IntRange(0, 20).Draw(t, "restart")) * time.Second
+		config.Groups = drawTeams(t, w.Jobs)
+		check := func(s *solver.Snapshot, nodes []int) {
+			used := make(map[string]int)
+			parent := map[string]string{"a": "department", "b": "department"}
+			for i, n := range nodes {
+				for id := s.Jobs[i].GroupID; id != ""; id = parent[id] {
+					used[id] += n
+				}
+			}
+			for _, group := range config.Groups {
+				if group.Limit != nil && used[group.ID] > *group.Limit {
+					t.Fatalf("%s: group %q holds %d nodes; its limit is %d", p.Name, group.ID, used[group.ID], *group.Limit)
+				}
+			}
+		}
+		if rule := p.Rule; rule != nil {
+			p.Rule = func(s *solver.Snapshot) []int {
+				nodes := rule(s)
+				check(s, nodes)
+				return nodes
+			}
+		}
+		if _, err := Run(t.Context(), w, p, config, checkedAllocator{newAllocator(), check}); err != nil && !errors.Is(err, errStalled) {
+			t.Fatal(err)
+		}
+	})
+}
+
+// checkedAllocator shows its decisions to check.
+type checkedAllocator struct {
+	realAllocator
+	check func(*solver.Snapshot, []int)
+}
+
+func (a checkedAllocator) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
+	d, err := a.realAllocator.Allocate(ctx, s, o)
+	a.check(s, nodesOf(d))
+	return d, err
+}
+
+func (a checkedAllocator) FillIdle(ctx context.Context, s *solver.Snapshot) (solver.Decision, error) {
+	d, err := a.realAllocator.FillIdle(ctx, s)
+	a.check(s, nodesOf(d))
+	return d, err
+}

@@ -132,6 +132,10 @@ check-deploy: $(call stamp,helm) ## Check deploy/: chart, manifests, rules and d
 	cd deploy/checks && $(GO) mod verify && $(GO) mod tidy -diff && \
 		PATH="$(TOOLS):$$PATH" $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./...
 
+.PHONY: kube
+kube: ## Build the programs of a Kubernetes into .tools/kube: 6 minutes once, on two cores.
+	scripts/kube.sh .tools/kube
+
 .PHONY: tools
 tools: $(foreach tool,$(TOOL_NAMES),$(call stamp,$(tool))) ## Install the pinned tools into .tools/bin.
 

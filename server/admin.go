@@ -6,19 +6,20 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"slices"
+	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // newAdmin returns the admin HTTP server: the status page at /, /metrics, /healthz
 // (the process lives), /readyz (it accepts calls) and, for callers on this machine,
-// /debug/pprof/.
-func newAdmin(registry *prometheus.Registry, status http.Handler, ready func() bool, logger *slog.Logger) *http.Server {
+// /debug/pprof/. It answers to names of its own only.
+func (c *Config) newAdmin(status http.Handler, ready func() bool) *http.Server {
 	mux := http.NewServeMux()
 	mux.Handle("GET /{$}", status)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(c.Registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "ok\n")
 	})
@@ -35,13 +36,32 @@ func newAdmin(registry *prometheus.Registry, status http.Handler, ready func() b
 	mux.Handle("GET /debug/pprof/symbol", onlyLoopback(pprof.Symbol))
 	mux.Handle("GET /debug/pprof/trace", onlyLoopback(pprof.Trace))
 	return &http.Server{
-		Handler:           mux,
+		Handler:           c.onlyOwnHosts(mux),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      30 * time.Second,
 		IdleTimeout:       time.Minute,
-		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+		ErrorLog:          slog.NewLogLogger(c.Logger.Handler(), slog.LevelWarn),
 	}
+}
+
+// onlyOwnHosts refuses requests for names that are not this server's: a page in a browser
+// can let a name of its own resolve to our address (DNS rebinding), and would be shown what
+// only people on this network may see. It has no such name without a dot, and no address.
+func (c *Config) onlyOwnHosts(handler http.Handler) http.Handler {
+	own, _, _ := net.SplitHostPort(c.AdminListen)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+		host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
+		if strings.Contains(host, ".") && net.ParseIP(host) == nil && host != own && !slices.Contains(c.AdminHosts, host) {
+			http.Error(w, "this server has another name; --admin-hosts is for more of them", http.StatusForbidden)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})
 }
 
 // onlyLoopback refuses callers from other machines: a profile shows memory and costs

@@ -20,11 +20,33 @@ func TestProfiles(t *testing.T) {
 		"192.0.2.1:5": http.StatusForbidden, "[2001:db8::1]:5": http.StatusForbidden, "": http.StatusForbidden,
 	} {
 		request := httptest.NewRequest(http.MethodGet, "/debug/pprof/cmdline", http.NoBody)
-		request.RemoteAddr = address
+		request.RemoteAddr, request.Host = address, "localhost"
 		recorder := httptest.NewRecorder()
 		h.admin.Handler.ServeHTTP(recorder, request)
 		if recorder.Code != want {
 			t.Errorf("a caller from %q gets %d; want %d", address, recorder.Code, want)
+		}
+	}
+}
+
+// TestOnlyOwnHosts checks that a page in a browser cannot see the admin port under a name
+// of its own.
+func TestOnlyOwnHosts(t *testing.T) {
+	t.Parallel()
+	h := start(t, func(c *Config) { c.AdminHosts = []string{"allocator.example"} })
+	for host, want := range map[string]int{
+		"localhost:9464": http.StatusOK, "127.0.0.1:9464": http.StatusOK, "[::1]:9464": http.StatusOK, "10.1.2.3": http.StatusOK,
+		"elastalloc:9464": http.StatusOK, "allocator.example:9464": http.StatusOK, "Allocator.Example.": http.StatusOK,
+		"evil.example:9464": http.StatusForbidden, "localhost.evil.example": http.StatusForbidden, "127.0.0.1.evil.example:9464": http.StatusForbidden,
+	} {
+		for _, path := range []string{"/", "/metrics", "/readyz", "/debug/pprof/cmdline"} {
+			request := httptest.NewRequest(http.MethodGet, path, http.NoBody)
+			request.RemoteAddr, request.Host = "127.0.0.1:5", host
+			recorder := httptest.NewRecorder()
+			h.admin.Handler.ServeHTTP(recorder, request)
+			if recorder.Code != want {
+				t.Errorf("%s of %s is %d; want %d", path, host, recorder.Code, want)
+			}
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -50,6 +51,12 @@ type Config struct {
 	// without them it speaks plain text. With ClientCA, a PEM file too, every client must
 	// present a certificate signed by it. Files that change are read again.
 	TLSCert, TLSKey, ClientCA string
+	// ClientNames are the names, of which a client's certificate must have one among its
+	// subject alternative names; none: any certificate of ClientCA will do.
+	ClientNames []string
+	// AdminHosts are the names by which admin HTTP may be asked for, beside addresses,
+	// names without a dot, and that of AdminListen.
+	AdminHosts []string
 	// Plaintext allows plain text on a Listen address that is not loopback.
 	Plaintext bool
 	// Ready, if set, is called with true once the server serves, and with false when it
@@ -110,6 +117,8 @@ func (c *Config) check() error {
 	require(c.DrainTimeout > 0, "drain timeout is %v (want more than 0)", c.DrainTimeout)
 	require((c.TLSCert == "") == (c.TLSKey == ""), "TLS needs both a certificate and a key")
 	require(c.ClientCA == "" || c.TLSCert != "", "a client CA needs TLS")
+	require(len(c.ClientNames) == 0 || c.ClientCA != "", "client names need a client CA")
+	require(!slices.Contains(c.ClientNames, ""), "a client name is empty")
 	if err := c.checkPlaintext(); err != nil {
 		bad = append(bad, err)
 	}

@@ -16,11 +16,25 @@ import (
 
 // logObserver writes a line per call, with nothing of the request but the id and the size
 // of its snapshot, and a warning for every backend that is broken, since the caller gets
-// an answer all the same.
-type logObserver struct{ logger *slog.Logger }
+// an answer all the same. Beyond 100 lines a second about a caller, and 500 at once, they
+// are left out.
+type logObserver struct {
+	logger *slog.Logger
+	lines  *lineLimit
+}
+
+func newLogObserver(logger *slog.Logger) logObserver {
+	return logObserver{logger: logger, lines: newLineLimit(100, 500)}
+}
 
 // Observe logs a call.
 func (o logObserver) Observe(ctx context.Context, e *ingress.Event) {
+	// Lines that need somebody's attention are not left out for those that do not.
+	level := levelOf(e.Code())
+	leftOut, ok := o.lines.allow(level.String() + " " + e.Caller)
+	if !ok {
+		return
+	}
 	fields := []any{
 		"method", e.Method, "code", e.Code().String(), "request_id", e.RequestID, "caller", e.Caller,
 		"duration_seconds", e.Total.Seconds(), "waited_seconds", e.Waited.Seconds(), "request_bytes", e.RequestBytes,
@@ -41,7 +55,10 @@ func (o logObserver) Observe(ctx context.Context, e *ingress.Event) {
 	if e.Err != nil {
 		fields = append(fields, "error", e.Err.Error())
 	}
-	o.logger.Log(ctx, levelOf(e.Code()), "call", fields...)
+	if leftOut > 0 {
+		fields = append(fields, "lines_left_out", leftOut)
+	}
+	o.logger.Log(ctx, level, "call", fields...)
 }
 
 // levelOf returns the level at which a call is logged: error for a bug of ours, warning

@@ -96,7 +96,7 @@ func (s *Server) build() error {
 	if err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
-	observers := []ingress.Observer{decisions, page, spanObserver{}, logObserver{c.Logger}}
+	observers := []ingress.Observer{decisions, page, spanObserver{}, newLogObserver(c.Logger)}
 	if c.Recorder != nil {
 		observers = append(observers, recordObserver{c.Recorder})
 		if err := registerRecorder(c.Registry, c.Recorder); err != nil {
@@ -120,6 +120,12 @@ func (s *Server) build() error {
 			return fmt.Errorf("register metrics: %w", err)
 		}
 		security = certificates.credentials()
+		if c.ClientCA != "" && len(c.ClientNames) == 0 {
+			c.Logger.Info("any certificate of the client CA may call; client names would say which")
+		}
+	}
+	if security, err = watchHandshakes(security, c.Registry, c.Logger); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
 	}
 	options := slices.Concat(interceptors(calls, c.Logger), c.tracingOptions(), ingress.ServerOptions())
 	s.grpc = grpc.NewServer(append(options,
@@ -141,7 +147,7 @@ func (s *Server) build() error {
 		reflection.RegisterV1(s.grpc)
 	}
 	calls.InitializeMetrics(s.grpc)
-	s.admin = newAdmin(c.Registry, page, s.ready.Load, c.Logger)
+	s.admin = c.newAdmin(page, s.ready.Load)
 	return nil
 }
 

@@ -23,6 +23,7 @@ const certificateCheckInterval = time.Second
 // nothing of their content.
 type certificates struct {
 	files  [3]string // certificate, key, client CA; the last may be ""
+	names  []string  // of clients that may call; none: any of the CA
 	logger *slog.Logger
 
 	mutex  sync.Mutex
@@ -33,7 +34,7 @@ type certificates struct {
 
 // newCertificates reads the files for the first time, when an error still counts.
 func newCertificates(c *Config) (*certificates, error) {
-	r := &certificates{files: [3]string{c.TLSCert, c.TLSKey, c.ClientCA}, logger: c.Logger}
+	r := &certificates{files: [3]string{c.TLSCert, c.TLSKey, c.ClientCA}, names: c.ClientNames, logger: c.Logger}
 	if err := r.reload(); err != nil {
 		return nil, err
 	}
@@ -98,6 +99,9 @@ func (r *certificates) reload() error {
 		config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
 		if !config.ClientCAs.AppendCertsFromPEM(content[2]) {
 			return fmt.Errorf("client CA: no PEM certificate in %s", r.files[2])
+		}
+		if len(r.names) > 0 {
+			config.VerifyConnection = checkNames(r.names)
 		}
 	}
 	r.config = config

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/elastalloc/elastalloc/client"
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 )
 
 // remoteFlags say which server to ask, and how to know it and be known by it.
@@ -25,15 +26,17 @@ func (f *remoteFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.ca, "tls-ca", "", "PEM file of the authority of the server's certificate (default those of the system)")
 	flags.StringVar(&f.cert, "tls-cert", "", "PEM file of the certificate to show to the server")
 	flags.StringVar(&f.key, "tls-key", "", "PEM file of its key")
+	// Without client in their names they would be those of the certificate of serve.
+	cli.SetVariable(flags, "tls-cert", "ELASTALLOC_CLIENT_TLS_CERT")
+	cli.SetVariable(flags, "tls-key", "ELASTALLOC_CLIENT_TLS_KEY")
 	flags.StringVar(&f.serverName, "tls-server-name", "", "name in the server's certificate (default that of --server)")
 }
 
 // check returns an error for flags that would be ignored without a server to ask: who
-// gives them believes that one decides. --tls-cert and --tls-key may be variables that
-// are meant for serve.
+// gives them believes that one decides.
 func (f *remoteFlags) check() error {
-	if f.address == "" && (f.tls || f.ca != "" || f.serverName != "") {
-		return errors.New("--tls, --tls-ca and --tls-server-name need --server")
+	if f.address == "" && (f.tls || f.ca != "" || f.cert != "" || f.key != "" || f.serverName != "") {
+		return errors.New("--tls and the other --tls flags need --server")
 	}
 	return nil
 }

@@ -103,6 +103,10 @@ traces on.`,
 	flags.StringVar(&config.TLSCert, "tls-cert", "", "PEM file of the server's certificate, read again when it changes; without it the server speaks plain text")
 	flags.StringVar(&config.TLSKey, "tls-key", "", "PEM file of the server's key")
 	flags.StringVar(&config.ClientCA, "client-ca", "", "PEM file of the CA that must have signed every client's certificate")
+	flags.StringSliceVar(&config.ClientNames, "client-names", nil,
+		"names of clients that may call: one of the subject alternative names of their certificates (default any certificate of --client-ca)")
+	flags.StringSliceVar(&config.AdminHosts, "admin-hosts", nil,
+		"names by which --admin-listen may be asked for, beside addresses and names without a dot")
 	flags.DurationVar(&config.DrainDelay, "drain-delay", config.DrainDelay, "time between turning not ready and refusing calls")
 	flags.DurationVar(&config.DrainTimeout, "drain-timeout", config.DrainTimeout, "time that calls in flight then have to end before they are cut off")
 	flags.StringVar(&record.Dir, "record", "", "folder to keep every call in, for elastalloc-lab replay; one of its own for each server")

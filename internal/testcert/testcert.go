@@ -32,17 +32,26 @@ type Identity struct {
 }
 
 // New makes an identity whose files are in a directory, in place of those of one that
-// was made there before.
-func New(t testing.TB, directory string) Identity {
+// was made there before. Names take the place of its own.
+func New(t testing.TB, directory string, names ...string) Identity {
 	t.Helper()
+	return NewAt(t, directory, time.Now(), names...)
+}
+
+// NewAt makes an identity that is good for an hour before and after a time.
+func NewAt(t testing.TB, directory string, now time.Time, names ...string) Identity {
+	t.Helper()
+	if len(names) == 0 {
+		names = []string{ServerName, "localhost"}
+	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "test"},
-		DNSNames: []string{ServerName, "localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		DNSNames: names, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}

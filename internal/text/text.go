@@ -2,21 +2,42 @@
 package text
 
 import (
+	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
 // Shorten cuts a text that somebody else may make as long as a message, such as an id,
 // to 200 bytes, at the end of a character, and replaces what is not UTF-8: one such text
-// would keep a status from being sent, and all spans of its batch from being exported.
+// would keep a status from being sent, and all spans of its batch from being exported. What
+// a terminal or a browser would obey in place of showing it is escaped as in Go.
 func Shorten(text string) string {
 	const longest = 200
 	if len(text) <= longest {
-		return strings.ToValidUTF8(text, "\uFFFD")
+		return printable(text)
 	}
 	end := longest
 	for end > longest-utf8.UTFMax && !utf8.RuneStart(text[end]) {
 		end--
 	}
-	return strings.ToValidUTF8(text[:end], "\uFFFD") + "…"
+	return printable(text[:end]) + "…"
+}
+
+// printable replaces what is not UTF-8 and escapes what is not printable.
+func printable(text string) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) < 0 {
+		return text
+	}
+	var escaped strings.Builder
+	for _, r := range text {
+		if unicode.IsPrint(r) {
+			escaped.WriteRune(r)
+			continue
+		}
+		quoted := strconv.QuoteRune(r)
+		escaped.WriteString(quoted[1 : len(quoted)-1])
+	}
+	return escaped.String()
 }

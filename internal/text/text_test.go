@@ -14,6 +14,7 @@ func TestShorten(t *testing.T) {
 		"too long":               {strings.Repeat("x", 201), strings.Repeat("x", 200) + "…"},
 		"at a character's start": {strings.Repeat("x", 199) + "ßß", strings.Repeat("x", 199) + "…"},
 		"no UTF-8":               {"a\xffb", "a\uFFFDb"},
+		"not to be obeyed":       {"a\x1b[2J\u009b2J\u202eb\x7f\n", `a\x1b[2J\u009b2J\u202eb\x7f\n`},
 		"long and no UTF-8":      {strings.Repeat("\xbf", 300), "\uFFFD…"},
 	} {
 		t.Run(name, func(t *testing.T) {

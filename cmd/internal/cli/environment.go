@@ -8,9 +8,21 @@ import (
 	"github.com/spf13/pflag"
 )
 
+// variableAnnotation is the annotation of a flag whose variable has a name of its own.
+const variableAnnotation = "elastalloc_variable"
+
+// SetVariable gives the variable of a flag another name: where commands share a flag's name
+// but not its meaning, one variable must not set both.
+func SetVariable(flags *pflag.FlagSet, name, variable string) {
+	_ = flags.SetAnnotation(name, variableAnnotation, []string{variable}) // Fails only for a flag that is not there.
+}
+
 // environmentName returns the variable that sets a flag: ELASTALLOC_MAX_JOBS for
 // max-jobs.
 func environmentName(flag *pflag.Flag) string {
+	if own := flag.Annotations[variableAnnotation]; len(own) > 0 {
+		return own[0]
+	}
 	return "ELASTALLOC_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
 }
 

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -81,9 +82,34 @@ func New(ctx context.Context, config Config) (*Telemetry, error) {
 		return nil, fmt.Errorf("set up tracing from the OTEL_ environment variables: %w", err)
 	}
 	otel.SetLogger(logr.Discard())
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { config.Logger.Warn("OpenTelemetry", "error", err) }))
+	otel.SetErrorHandler(&occasionally{logger: config.Logger})
 	config.Logger.InfoContext(ctx, "tracing is on", "exporters", exporters)
 	return &Telemetry{TracerProvider: provider, Propagator: propagator, logger: config.Logger, shutdown: provider.Shutdown}, nil
+}
+
+// errorInterval is the shortest time between two lines about errors.
+const errorInterval = time.Minute
+
+// occasionally logs the errors of exporting, of which a collector that is away makes one
+// every few seconds, and says how many it has left out.
+type occasionally struct {
+	logger *slog.Logger
+
+	mutex   sync.Mutex
+	last    time.Time
+	leftOut int
+}
+
+// Handle logs an error, or counts it.
+func (o *occasionally) Handle(err error) {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	if o.last.IsZero() || time.Since(o.last) >= errorInterval {
+		o.logger.Warn("OpenTelemetry", "error", err, "lines_left_out", o.leftOut)
+		o.last, o.leftOut = time.Now(), 0
+		return
+	}
+	o.leftOut++
 }
 
 // Shutdown exports the last spans and ends the exporters. It takes no longer than

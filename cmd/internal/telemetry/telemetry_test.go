@@ -3,6 +3,7 @@ package telemetry
 import (
 	"context"
 	"encoding/pem"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -12,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"go.opentelemetry.io/otel/trace"
 	collectortrace "go.opentelemetry.io/proto/otlp/collector/trace/v1"
@@ -281,4 +284,19 @@ func TestACollectorThatHangs(t *testing.T) {
 	if !strings.Contains(logs.String(), `"msg":"the last spans may be lost"`) {
 		t.Errorf("the log does not mention lost spans:\n%s", logs)
 	}
+}
+
+// TestErrorsAreBounded checks that a collector that is away for hours does not fill the log.
+func TestErrorsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logs syncbuffer.Buffer
+		handler := &occasionally{logger: slog.New(slog.NewJSONHandler(&logs, nil))}
+		for range 3 * 60 {
+			handler.Handle(errors.New("connection refused"))
+			time.Sleep(time.Second)
+		}
+		if lines := strings.Count(logs.String(), "\n"); lines != 3 || logs.Line(`"error":"connection refused"`, `"lines_left_out":59`) == "" {
+			t.Errorf("%d lines; want 3, which say how many are left out:\n%s", lines, logs.String())
+		}
+	})
 }

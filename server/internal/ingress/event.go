@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/elastalloc/elastalloc/internal/text"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -130,7 +131,7 @@ func caller(ctx context.Context) string {
 		case len(certificate.URIs) > 0:
 			return certificate.URIs[0].String()
 		case certificate.Subject.CommonName != "":
-			return certificate.Subject.CommonName
+			return text.Shorten(certificate.Subject.CommonName)
 		}
 	}
 	address := p.Addr.String()

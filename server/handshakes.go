@@ -1,0 +1,162 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/credentials"
+
+	"github.com/elastalloc/elastalloc/internal/text"
+)
+
+// Why a handshake is refused, as the metric says it.
+const (
+	reasonName          = "name"           // the certificate has none of ClientNames
+	reasonUnknownCA     = "unknown-ca"     // it is not of the client CA
+	reasonExpired       = "expired"        // it is, but not of now
+	reasonCertificate   = "certificate"    // something else is wrong with it
+	reasonNoCertificate = "no-certificate" // there is none
+	reasonNoTLS         = "no-tls"         // the client speaks plain text
+	reasonClient        = "client"         // the client refused, such as our certificate
+	reasonTimeout       = "timeout"        // the client was silent
+	reasonHungUp        = "hung-up"        // the client went, as probes of a port do
+	reasonProtocol      = "protocol"       // an old version of TLS, or none that we know
+)
+
+// nameError means that a certificate of the client CA has none of the names that may call.
+type nameError struct{ names []string }
+
+// Error names what the certificate has.
+func (e *nameError) Error() string {
+	if len(e.names) == 0 {
+		return "the client's certificate has no subject alternative name"
+	}
+	return fmt.Sprintf("the client's certificate is of %s, which may not call", strings.Join(e.names, ", "))
+}
+
+// namesOf returns the subject alternative names of a certificate.
+func namesOf(certificate *x509.Certificate) []string {
+	names := slices.Concat(certificate.DNSNames, certificate.EmailAddresses)
+	for _, uri := range certificate.URIs {
+		names = append(names, uri.String())
+	}
+	for _, ip := range certificate.IPAddresses {
+		names = append(names, ip.String())
+	}
+	return names
+}
+
+// checkNames returns what refuses clients whose certificate has none of the names. It is
+// asked in resumed sessions as well.
+func checkNames(allowed []string) func(tls.ConnectionState) error {
+	return func(state tls.ConnectionState) error {
+		names := namesOf(state.PeerCertificates[0])
+		if !slices.ContainsFunc(names, func(name string) bool { return slices.Contains(allowed, name) }) {
+			return &nameError{names}
+		}
+		return nil
+	}
+}
+
+// handshakes are transport credentials that count and log the handshakes that fail.
+type handshakes struct {
+	credentials.TransportCredentials
+	logger  *slog.Logger
+	lines   *lineLimit
+	refused *prometheus.CounterVec
+}
+
+// watchHandshakes adds counting and logging to credentials.
+func watchHandshakes(c credentials.TransportCredentials, registerer prometheus.Registerer, logger *slog.Logger) (credentials.TransportCredentials, error) {
+	h := &handshakes{
+		TransportCredentials: c, logger: logger, lines: newLineLimit(1, 10),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "elastalloc_refused_handshakes_total",
+			Help: "TLS handshakes that failed, by reason.",
+		}, []string{"reason"}),
+	}
+	for _, reason := range []string{
+		reasonName, reasonUnknownCA, reasonExpired, reasonCertificate, reasonNoCertificate, reasonNoTLS,
+		reasonClient, reasonTimeout, reasonHungUp, reasonProtocol,
+	} {
+		h.refused.WithLabelValues(reason)
+	}
+	return h, registerer.Register(h.refused)
+}
+
+// ServerHandshake makes a handshake.
+func (h *handshakes) ServerHandshake(connection net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	secured, info, err := h.TransportCredentials.ServerHandshake(connection)
+	if err == nil {
+		return secured, info, nil
+	}
+	reason := reasonOf(err)
+	h.refused.WithLabelValues(reason).Inc()
+	peer := hostOf(connection.RemoteAddr())
+	if leftOut, ok := h.lines.allow(peer); ok {
+		level := slog.LevelWarn
+		if reason == reasonHungUp {
+			level = slog.LevelInfo
+		}
+		h.logger.Log(context.Background(), level, "TLS handshake failed", "reason", reason, "caller", peer, "error", text.Shorten(err.Error()), "lines_left_out", leftOut)
+	}
+	return nil, nil, err
+}
+
+// Clone returns a copy.
+func (h *handshakes) Clone() credentials.TransportCredentials {
+	clone := *h
+	clone.TransportCredentials = h.TransportCredentials.Clone()
+	return &clone
+}
+
+// hostOf returns an address without its port.
+func hostOf(address net.Addr) string {
+	if host, _, err := net.SplitHostPort(address.String()); err == nil {
+		return host
+	}
+	return address.String()
+}
+
+// reasonOf returns why a handshake failed.
+func reasonOf(err error) string {
+	var invalid x509.CertificateInvalidError
+	switch {
+	case errors.As(err, new(*nameError)):
+		return reasonName
+	case errors.As(err, new(x509.UnknownAuthorityError)):
+		return reasonUnknownCA
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return reasonExpired
+	case errors.As(err, new(*tls.CertificateVerificationError)):
+		return reasonCertificate
+	case errors.As(err, new(tls.RecordHeaderError)):
+		return reasonNoTLS
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return reasonTimeout
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, net.ErrClosed):
+		return reasonHungUp
+	}
+	// An alert of the client is a *net.OpError of "remote error"; that it has no certificate
+	// is known by its words alone.
+	var remote *net.OpError
+	switch {
+	case errors.As(err, &remote) && remote.Op == "remote error":
+		return reasonClient
+	case strings.Contains(err.Error(), "didn't provide a certificate"):
+		return reasonNoCertificate
+	default:
+		return reasonProtocol
+	}
+}

@@ -1,0 +1,182 @@
+package server
+
+import (
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+
+	"github.com/elastalloc/elastalloc/internal/syncbuffer"
+	"github.com/elastalloc/elastalloc/internal/testcert"
+	"github.com/elastalloc/elastalloc/internal/wait"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/server/internal/ingress"
+)
+
+// TestRefusedHandshakes checks who may call, and that every handshake that fails is counted
+// by its reason and logged with what the client calls itself.
+func TestRefusedHandshakes(t *testing.T) {
+	t.Parallel()
+	server := testcert.New(t, t.TempDir())
+	scheduler := testcert.New(t, t.TempDir(), "scheduler.example")
+	other := testcert.New(t, t.TempDir(), "other.example")
+	expired := testcert.NewAt(t, t.TempDir(), time.Now().Add(-24*time.Hour), "scheduler.example")
+	stranger := testcert.New(t, t.TempDir(), "scheduler.example")
+	authorities := filepath.Join(t.TempDir(), "ca.pem")
+	var pem []byte
+	for _, id := range []testcert.Identity{scheduler, other, expired} {
+		content, err := os.ReadFile(id.CertFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pem = append(pem, content...)
+	}
+	if err := os.WriteFile(authorities, pem, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h := start(t, func(c *Config) {
+		c.TLSCert, c.TLSKey, c.ClientCA = server.CertFile, server.KeyFile, authorities
+		c.ClientNames = []string{"spiffe://cluster/backup", "scheduler.example"}
+	})
+	trusting := func(certificates ...tls.Certificate) *tls.Config {
+		// A client that looks at the authorities which the server names would show none.
+		return &tls.Config{
+			RootCAs: server.Pool, ServerName: testcert.ServerName,
+			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+				return &append(certificates, tls.Certificate{})[0], nil
+			},
+		}
+	}
+	old := trusting(scheduler.Certificate)
+	old.MaxVersion = tls.VersionTLS11
+	old.MinVersion = tls.VersionTLS10
+	distrusting := trusting(scheduler.Certificate)
+	distrusting.RootCAs = other.Pool
+	for name, test := range map[string]struct {
+		config *tls.Config
+		reason string // "" where it may call
+		logged string
+	}{
+		"a name that may call":   {trusting(scheduler.Certificate), "", ""},
+		"a name that may not":    {trusting(other.Certificate), reasonName, "other.example"},
+		"another authority":      {trusting(stranger.Certificate), reasonUnknownCA, "unknown authority"},
+		"a certificate too old":  {trusting(expired.Certificate), reasonExpired, "expired"},
+		"no certificate":         {trusting(), reasonNoCertificate, "didn't provide"},
+		"an old version of TLS":  {old, reasonProtocol, "unsupported versions"},
+		"distrust in the server": {distrusting, reasonClient, "bad certificate"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			series := fmt.Sprintf(`elastalloc_refused_handshakes_total{reason=%q}`, test.reason)
+			before, _ := h.series(t, series)
+			conn := dial(t, h.listener, credentials.NewTLS(test.config))
+			defer func() { _ = conn.Close() }()
+			_, err := elastallocv1.NewAllocatorServiceClient(conn).Allocate(t.Context(), smallRequest())
+			if test.reason == "" {
+				if err != nil || h.logs.Line(`"caller":"scheduler.example"`, `"code":"OK"`) == "" {
+					t.Errorf("error is %v; want none, and the name in the log:\n%s", err, h.logs)
+				}
+				return
+			}
+			if status.Code(err) != codes.Unavailable {
+				t.Errorf("error is %v; want UNAVAILABLE", err)
+			}
+			wait.Until(t, "the handshake is counted", func() bool {
+				after, _ := h.series(t, series)
+				return after != before
+			})
+			if h.logs.Line("TLS handshake failed", `"reason":"`+test.reason+`"`, test.logged) == "" {
+				t.Errorf("it is not logged:\n%s", h.logs)
+			}
+		})
+	}
+
+	// What is not TLS at all, and what is silent.
+	for reason, hello := range map[string]string{reasonNoTLS: "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", reasonHungUp: ""} {
+		series := fmt.Sprintf(`elastalloc_refused_handshakes_total{reason=%q}`, reason)
+		connection, err := h.listener.Dial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { _, _ = connection.Write([]byte(hello)) }()
+		if hello == "" {
+			_ = connection.Close()
+		}
+		wait.For(t, "it is counted", func() (bool, string) {
+			count, _ := h.series(t, series)
+			return count != "0", reason
+		})
+		_ = connection.Close()
+	}
+}
+
+// TestReasons checks reasons that are hard to provoke.
+func TestReasons(t *testing.T) {
+	t.Parallel()
+	for reason, err := range map[string]error{
+		reasonTimeout: &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded},
+		reasonHungUp:  fmt.Errorf("read: %w", net.ErrClosed),
+	} {
+		if got := reasonOf(err); got != reason {
+			t.Errorf("%v is %q; want %q", err, got, reason)
+		}
+	}
+}
+
+// TestLineLimit checks that one caller's lines are bounded, counted where they are left
+// out, and take nothing from the others' but where all of them shout.
+func TestLineLimit(t *testing.T) {
+	t.Parallel()
+	limit := newLineLimit(1e-9, 5)
+	count := func(caller string, lines int) (allowed int) {
+		for range lines {
+			if _, ok := limit.allow(caller); ok {
+				allowed++
+			}
+		}
+		return allowed
+	}
+	if allowed := count("attacker", 1000); allowed != 5 {
+		t.Errorf("%d lines of 1,000; want 5", allowed)
+	}
+	if leftOut := limit.callers["attacker"].leftOut; leftOut != 995 {
+		t.Errorf("%d lines are left out; want 995", leftOut)
+	}
+	if allowed := count("honest", 3); allowed != 3 {
+		t.Errorf("%d lines of an honest caller; want 3", allowed)
+	}
+	all := 8
+	for i := range 5000 {
+		all += count(fmt.Sprint("attacker", i), 10)
+	}
+	if all != 50 || len(limit.callers) > maxLimitedCallers {
+		t.Errorf("%d lines about %d callers; want 50 about at most %d", all, len(limit.callers), maxLimitedCallers)
+	}
+}
+
+// TestLogIsBounded checks that a caller that is refused without end does not fill the disk.
+func TestLogIsBounded(t *testing.T) {
+	t.Parallel()
+	var logs syncbuffer.Buffer
+	observer := newLogObserver(slog.New(slog.NewJSONHandler(&logs, nil)))
+	began := time.Now()
+	for range 20_000 {
+		observer.Observe(t.Context(), &ingress.Event{Method: "Allocate", Caller: "attacker", Err: status.Error(codes.InvalidArgument, "bad")})
+	}
+	lines, most := strings.Count(logs.String(), "\n"), 500+100*(1+int(time.Since(began)/time.Second))
+	if lines > most {
+		t.Errorf("20,000 calls make %d lines; want at most %d", lines, most)
+	}
+	wait.Until(t, "a line that says how many are left out", func() bool {
+		observer.Observe(t.Context(), &ingress.Event{Method: "Allocate", Caller: "attacker"})
+		return logs.Line(`"msg":"call"`, `"lines_left_out":`) != ""
+	})
+}

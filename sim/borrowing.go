@@ -45,6 +45,10 @@ func newCohort(s *solver.Snapshot) *cohort {
 		c.above[i] = groupsAbove(s.Groups, s.Jobs[i].GroupID)
 		c.give(i, s.Jobs[i].CurrentNodes)
 	}
+	// Where the pool has shrunk, the jobs listed last lose their nodes, as in FillIdle.
+	for i := len(s.Jobs) - 1; c.idle < 0; i-- {
+		c.give(i, 0)
+	}
 	return c
 }
 

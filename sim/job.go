@@ -22,13 +22,41 @@ type simulatedJob struct {
 	served, trained time.Duration
 	start, end      time.Duration
 	rescales        int
+	// held is what the job held so far.
+	held []NodesAt
+	// delay and restart are how long it takes to grow and to restart.
+	delay, restart time.Duration
 }
 
 // newSimulatedJob returns the state of a job before its submission.
-func newSimulatedJob(job *WorkloadJob) simulatedJob {
+func newSimulatedJob(job *WorkloadJob, config *Config) simulatedJob {
 	told := job.job(job.ID)
 	told.GroupID = job.Group
-	return simulatedJob{WorkloadJob: job, told: told, start: never, end: never, growsAt: never}
+	return simulatedJob{
+		WorkloadJob: job, told: told, start: never, end: never, growsAt: never,
+		delay:   max(config.ScalingDelay, job.RescaleDelay),
+		restart: max(config.RestartTime, job.RestartTime),
+	}
+}
+
+// arrive has the job be as its history leaves it.
+func (j *simulatedJob) arrive(now time.Duration) {
+	if j.History.Nodes > 0 || j.History.Trained > 0 {
+		j.start = now
+	}
+	if j.History.Nodes > 0 {
+		j.nodes = j.History.Nodes
+		j.held = append(j.held, NodesAt{now, j.nodes})
+		j.grown()
+	}
+}
+
+// endAt ends the job.
+func (j *simulatedJob) endAt(now time.Duration) {
+	j.end = now
+	if j.nodes > 0 {
+		j.held = append(j.held, NodesAt{now, 0})
+	}
 }
 
 // leastRemainingETA is what the allocator is told of a job that has outrun its
@@ -36,9 +64,15 @@ func newSimulatedJob(job *WorkloadJob) simulatedJob {
 const leastRemainingETA = time.Second
 
 // remainingETA returns what the allocator is told of the work left: what it was
-// told at first less what is done, and a second once that has run out.
+// told last less what is done since, and a second once that has run out.
 func (j *simulatedJob) remainingETA() time.Duration {
-	return max(j.ToldETA-j.served, leastRemainingETA)
+	told := ETAAt{ETA: j.ToldETA}
+	for _, later := range j.Retold {
+		if later.Served <= j.served {
+			told = later
+		}
+	}
+	return max(told.ETA-(j.served-told.Served), leastRemainingETA)
 }
 
 // done reports whether the job has come to its end.
@@ -99,7 +133,7 @@ func (j *simulatedJob) grown() {
 // change meanwhile begins the restart anew. With a scaling delay growing takes the
 // delay, and growing again takes it again; shrinking is free, and shrinking to no less
 // than what the job trains on cuts a growth short of its end but not off.
-func (j *simulatedJob) give(nodes int, now time.Duration, config *Config) {
+func (j *simulatedJob) give(nodes int, now time.Duration) {
 	if nodes == j.nodes {
 		return
 	}
@@ -110,13 +144,14 @@ func (j *simulatedJob) give(nodes int, now time.Duration, config *Config) {
 	}
 	grows := nodes > j.nodes
 	j.nodes = nodes
+	j.held = append(j.held, NodesAt{now, nodes})
 	switch {
-	case config.RestartTime > 0 && nodes > 0:
+	case j.restart > 0 && nodes > 0:
 		j.trainOn(0)
-		j.growsAt = now + config.RestartTime
-	case nodes <= j.training || config.ScalingDelay == 0:
+		j.growsAt = now + j.restart
+	case nodes <= j.training || j.delay == 0:
 		j.grown()
 	case grows:
-		j.growsAt = now + config.ScalingDelay
+		j.growsAt = now + j.delay
 	}
 }

@@ -22,6 +22,7 @@ type literalJob struct {
 	served                    time.Duration
 	trained, unserved         int
 	rescales                  int
+	held                      []NodesAt
 }
 
 // literal is the simulation as the package's documentation tells it: a loop over
@@ -47,12 +48,13 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 				continue
 			}
 			job.nodes = nodes[i]
+			job.held = append(job.held, NodesAt{time.Duration(second) * time.Second, nodes[i]})
 			if job.started {
 				job.rescales++
 			} else {
 				job.started, job.start = true, second
 			}
-			if restart := int(config.RestartTime / time.Second); restart > 0 && nodes[i] > 0 {
+			if restart := int(max(config.RestartTime, job.RestartTime) / time.Second); restart > 0 && nodes[i] > 0 {
 				job.trainsOn, job.waits = 0, restart
 				continue
 			}
@@ -66,6 +68,11 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 	}
 	decide := func(second int, fill bool) {
 		snapshot := literalSnapshot(active(), p, config)
+		for _, change := range config.Resized {
+			if change.At <= time.Duration(second)*time.Second {
+				snapshot.TotalNodes = change.Nodes
+			}
+		}
 		var nodes []int
 		var err error
 		if fill {
@@ -86,6 +93,9 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 			t.Fatal("the loop does not end")
 		}
 		moment := time.Duration(second)*time.Second%config.Frequency == 0
+		for _, change := range config.Resized {
+			moment = moment || change.At == time.Duration(second)*time.Second
+		}
 		if !moment && len(active()) > 0 && (!p.EveryEvent || happened) {
 			decide(second, !p.EveryEvent)
 		}
@@ -93,12 +103,22 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 		for _, job := range active() {
 			if job.served >= job.Work || (job.Fate == OutcomeHung && time.Duration(job.trained)*time.Second >= job.HangAfter) {
 				job.ended, job.end, happened = true, second, true
+				if job.nodes > 0 {
+					job.held = append(job.held, NodesAt{time.Duration(second) * time.Second, 0})
+				}
 				left--
 			}
 		}
 		for i := range jobs {
 			if jobs[i].Submit == time.Duration(second)*time.Second {
 				jobs[i].submitted, happened = true, true
+				if before := jobs[i].History; before.Nodes > 0 || before.Trained > 0 {
+					jobs[i].started, jobs[i].start = true, second
+					jobs[i].nodes, jobs[i].trainsOn = before.Nodes, before.Nodes
+				}
+				if jobs[i].nodes > 0 {
+					jobs[i].held = []NodesAt{{time.Duration(second) * time.Second, jobs[i].nodes}}
+				}
 			}
 		}
 		if moment && len(active()) > 0 {
@@ -126,7 +146,7 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 		results[i] = JobResult{
 			ID: job.ID, Group: job.Group, Weight: job.weight(), Smallest: job.smallest(), Alone: job.alone(config.Nodes),
 			Submit: job.Submit, Start: time.Duration(job.start) * time.Second, End: time.Duration(job.end) * time.Second,
-			Unserved: time.Duration(job.unserved) * time.Second, Rescales: job.rescales, Outcome: job.Fate,
+			Unserved: time.Duration(job.unserved) * time.Second, Rescales: job.rescales, Nodes: job.held, Outcome: job.Fate,
 		}
 		if job.Fate == OutcomeHung && job.served >= job.Work {
 			results[i].Outcome = OutcomeCompleted
@@ -147,11 +167,16 @@ func literalSnapshot(jobs []*literalJob, p Policy, config Config) *solver.Snapsh
 		told := job.job(job.ID)
 		told.GroupID = job.Group
 		told.RemainingETA = max(time.Second, job.ToldETA-job.served)
+		for _, later := range job.Retold {
+			if later.Served <= job.served {
+				told.RemainingETA = max(time.Second, later.ETA+later.Served-job.served)
+			}
+		}
 		told.CurrentNodes = job.nodes
-		told.TrainingTime = time.Duration(job.trained) * time.Second
-		told.WaitingTime = time.Duration(job.unserved) * time.Second
+		told.TrainingTime = job.History.Trained + time.Duration(job.trained)*time.Second
+		told.WaitingTime = job.History.Waited + time.Duration(job.unserved)*time.Second
 		told.RescaleDelay = config.ScalingDelay
-		told.RestartTime = config.RestartTime
+		told.RestartTime = max(config.RestartTime, job.RestartTime)
 		if p.RankByETA {
 			told.TrainingTime = told.RemainingETA
 		}
@@ -193,6 +218,9 @@ func TestEqualsTheLiteralLoop(t *testing.T) {
 		config.Frequency = config.ScalingDelay + time.Duration(rapid.IntRange(1, 60).Draw(t, "frequency"))*time.Second
 		w := drawWorkload(t)
 		config.Groups = drawTeams(t, w.Jobs)
+		if rapid.Bool().Draw(t, "continued") {
+			drawContinuation(t, &w, &config)
+		}
 		got, err := Run(t.Context(), w, p, config, allocator)
 		if errors.Is(err, errStalled) {
 			return // The loop would not end either.
@@ -203,6 +231,96 @@ func TestEqualsTheLiteralLoop(t *testing.T) {
 		want := literal(t, w, p, config, allocator)
 		if diff := cmp.Diff(want, got.Jobs); diff != "" {
 			t.Errorf("%s: jobs (-literal +event by event):\n%s", p.Name, diff)
+		}
+	})
+}
+
+// drawContinuation has a workload go on from where a cluster is, and the pool change.
+func drawContinuation(t *rapid.T, w *Workload, config *Config) {
+	seconds := func(most int, name string) time.Duration {
+		return time.Duration(rapid.IntRange(0, most).Draw(t, name)) * time.Second
+	}
+	idle := config.Nodes
+	for i := range w.Jobs {
+		job := &w.Jobs[i]
+		if rapid.Bool().Draw(t, "as a snapshot") {
+			like := job.job("another")
+			job.Shape = Shape{As: &like}
+		}
+		for n, served := 0, time.Duration(0); n < rapid.IntRange(0, 3).Draw(t, "retold"); n++ {
+			served += 1 + seconds(100, "served")
+			job.Retold = append(job.Retold, ETAAt{Served: served, ETA: 1 + seconds(300, "ETA")})
+		}
+		if config.ScalingDelay == 0 && rapid.Bool().Draw(t, "own restart") {
+			job.RestartTime = seconds(50, "restart")
+		}
+		if job.Submit == 0 {
+			job.History = History{Trained: seconds(100, "trained"), Waited: seconds(100, "waited")}
+			sizes := append([]int{0}, like(job).LegalSizes()...)
+			if held := rapid.SampledFrom(sizes).Draw(t, "held"); held <= idle {
+				job.History.Nodes = held
+				idle -= held
+			}
+		}
+	}
+	at := time.Duration(-1) * time.Second
+	for range rapid.IntRange(0, 3).Draw(t, "resizes") {
+		at += time.Second + seconds(100, "resize after")
+		config.Resized = append(config.Resized, NodesAt{at, rapid.IntRange(0, config.Nodes).Draw(t, "to")})
+	}
+	if n := len(config.Resized); n > 0 {
+		config.Resized[n-1].Nodes = config.Nodes
+	}
+}
+
+func like(job *WorkloadJob) *solver.Job {
+	told := job.job(job.ID)
+	return &told
+}
+
+// TestCourse has a course hold what a job held in a simulation: it does the same work, and
+// foresees the end.
+func TestCourse(t *testing.T) {
+	p, err := FindPolicy("total-time")
+	if err != nil {
+		t.Fatal(err)
+	}
+	allocator := newAllocator()
+	rapid.Check(t, func(t *rapid.T) {
+		config := Config{Nodes: 8, Steps: 2, Frequency: 45 * time.Second}
+		w := drawWorkload(t)
+		drawContinuation(t, &w, &config)
+		result, err := Run(t.Context(), w, p, config, allocator)
+		if errors.Is(err, errStalled) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range w.Jobs {
+			job, got := &w.Jobs[i], &result.Jobs[i]
+			if got.Outcome == OutcomeHung {
+				continue
+			}
+			course := NewCourse(job)
+			for n, held := range got.Nodes {
+				if n == 0 && job.History.Nodes > 0 {
+					continue
+				}
+				if n == len(got.Nodes)-1 {
+					if end, ends := course.End(job.Work); !ends || end != got.End {
+						t.Fatalf("%s ends at %v, %v; want %v", job.ID, end, ends, got.End)
+					}
+				}
+				course.Give(held.Nodes, held.At)
+			}
+			if served := course.Served(got.End); served < job.Work || course.Served(got.End+time.Hour) != served {
+				t.Fatalf("%s did %v of %v", job.ID, served, job.Work)
+			}
+		}
+		until := config.Frequency
+		if held, most := NodeTime(config.Resized, config.Nodes, 0, until), time.Duration(config.Nodes)*until; held > most {
+			t.Fatalf("the pool had %v of %v", held, most)
 		}
 	})
 }

@@ -2,8 +2,8 @@ package sim
 
 import "math"
 
-// recorded returns what really became of the jobs of a workload whose trace says when
-// each started. The pool plays no part in it.
+// recorded returns what really became of the jobs of a workload that says what each held.
+// The pool plays no part in it.
 func recorded(workload Workload, policy Policy, config Config) *Result {
 	r := &Result{
 		Workload: workload.Name, Policy: policy.Name, Nodes: config.Nodes, Groups: config.Groups,
@@ -11,11 +11,18 @@ func recorded(workload Workload, policy Policy, config Config) *Result {
 	}
 	for i := range workload.Jobs {
 		job := &workload.Jobs[i]
-		r.Jobs[i] = JobResult{
+		result := JobResult{
 			ID: job.ID, Group: job.Group, Weight: job.weight(), Smallest: job.smallest(), Alone: job.alone(config.Nodes),
-			Submit: job.Submit, Start: *job.Started, End: *job.Started + job.RanFor, Unserved: *job.Started - job.Submit,
-			Outcome: OutcomeCompleted,
+			Submit: job.Submit, Start: job.Recorded[0].At, End: job.Recorded[len(job.Recorded)-1].At,
+			Nodes: job.Recorded, Rescales: len(job.Recorded) - 2, Outcome: OutcomeCompleted,
 		}
+		result.Unserved = result.Start - result.Submit
+		for n, held := range job.Recorded[:len(job.Recorded)-1] {
+			if held.Nodes == 0 {
+				result.Unserved += job.Recorded[n+1].At - held.At
+			}
+		}
+		r.Jobs[i] = result
 	}
 	return r
 }

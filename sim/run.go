@@ -31,6 +31,10 @@ type Config struct {
 	// Groups are the teams that share the pool, with their departments; empty where the
 	// jobs belong to none. Policies that know of teams need them.
 	Groups []solver.Group
+	// Resized is when the size of the pool changes, ascending, in whole seconds: to at most
+	// Nodes, and to Nodes in the end. Policies decide then as well. Empty for a pool that
+	// always has Nodes.
+	Resized []NodesAt
 	// Observe, where set, is shown every decision of the Allocator at a scaling moment.
 	Observe Observer
 }
@@ -72,7 +76,7 @@ func (c *Config) Validate() error {
 	case c.DecisionBudget < 0:
 		return fmt.Errorf("the decision budget is %v; want at least 0s", c.DecisionBudget)
 	}
-	return nil
+	return c.checkResized()
 }
 
 // Result is what became of a workload under a policy.
@@ -112,6 +116,8 @@ type JobResult struct {
 	// Rescales is how often its nodes changed after its start: by growing, by
 	// shrinking, by losing all and by getting some back.
 	Rescales int
+	// Nodes is what the job held, from its start to its end.
+	Nodes []NodesAt
 	// Outcome is how it ended.
 	Outcome Outcome
 }
@@ -183,6 +189,9 @@ type simulation struct {
 	// every event.
 	fillAt    time.Duration
 	decisions []Decision
+	// nodes is the size of the pool now, and resized are the changes to come.
+	nodes   int
+	resized []NodesAt
 	// servedAt is the last second in which a job made progress.
 	servedAt time.Duration
 	// held is the nodes that jobs held times how long, until measuredUntil, the last
@@ -198,10 +207,10 @@ func newSimulation(workload Workload, policy Policy, config Config, allocator Al
 	s := &simulation{
 		workload: workload, policy: policy, config: config, allocator: allocator,
 		jobs:   make([]simulatedJob, len(workload.Jobs)),
-		fillAt: never,
+		fillAt: never, nodes: config.Nodes, resized: config.Resized,
 	}
 	for i := range s.jobs {
-		s.jobs[i] = newSimulatedJob(&workload.Jobs[i])
+		s.jobs[i] = newSimulatedJob(&workload.Jobs[i], &config)
 		s.measuredUntil = workload.Jobs[i].Submit
 	}
 	return s
@@ -224,7 +233,7 @@ func (s *simulation) run(ctx context.Context) error {
 // step moves to the next second in which something happens and lets it happen.
 func (s *simulation) step(ctx context.Context) error {
 	s.trainUntil(s.nextEvent())
-	scalingMoment := s.now%s.config.Frequency == 0
+	scalingMoment := s.resize() || s.now%s.config.Frequency == 0
 	if s.now == s.fillAt {
 		s.fillAt = never
 		if !scalingMoment {
@@ -251,6 +260,9 @@ func (s *simulation) nextEvent() time.Duration {
 		return s.jobs[0].Submit
 	}
 	next := s.fillAt
+	if len(s.resized) > 0 {
+		next = min(next, s.resized[0].At)
+	}
 	if s.arriving < len(s.jobs) {
 		next = min(next, s.jobs[s.arriving].Submit)
 	}
@@ -283,7 +295,7 @@ func (s *simulation) endJobs() bool {
 	kept := s.active[:0]
 	for _, i := range s.active {
 		if job := &s.jobs[i]; job.done() {
-			job.end = s.now
+			job.endAt(s.now)
 		} else {
 			kept = append(kept, i)
 		}
@@ -299,6 +311,7 @@ func (s *simulation) submitJobs() bool {
 	before := s.arriving
 	for s.arriving < len(s.jobs) && s.jobs[s.arriving].Submit == s.now {
 		s.active = append(s.active, s.arriving)
+		s.jobs[s.arriving].arrive(s.now)
 		s.arriving++
 	}
 	return s.arriving > before
@@ -313,12 +326,12 @@ func (s *simulation) regularTime(ctx context.Context) error {
 		}
 		return s.rebalance(ctx)
 	}
-	queued, idle := false, s.config.Nodes
+	queued, idle := false, s.nodes
 	for _, i := range s.active {
 		queued = queued || s.jobs[i].nodes == 0
 		idle -= s.jobs[i].nodes
 	}
-	if !queued || idle == 0 {
+	if !queued || idle <= 0 {
 		return nil // The rule would change nothing.
 	}
 	nodes, err := fillIdle(ctx, s.allocator, s.snapshot())
@@ -371,7 +384,7 @@ func (s *simulation) rebalance(ctx context.Context) error {
 func (s *simulation) snapshot() *solver.Snapshot {
 	snapshot := &solver.Snapshot{
 		ID:         fmt.Sprintf("%s@%v", s.workload.Name, s.now),
-		TotalNodes: s.config.Nodes,
+		TotalNodes: s.nodes,
 		Horizon:    solver.Horizon{Step: s.config.Frequency, Steps: s.config.Steps},
 		Jobs:       make([]solver.Job, len(s.active)),
 	}
@@ -383,15 +396,19 @@ func (s *simulation) snapshot() *solver.Snapshot {
 		told := job.told
 		told.RemainingETA = job.remainingETA()
 		told.CurrentNodes = job.nodes
-		told.TrainingTime = job.trained
-		told.WaitingTime = s.now - job.Submit - job.trained
-		told.RescaleDelay = s.config.ScalingDelay
-		told.RestartTime = s.config.RestartTime
+		told.TrainingTime = job.History.Trained + job.trained
+		told.WaitingTime = job.History.Waited + s.now - job.Submit - job.trained
+		told.RescaleDelay = job.delay
+		told.RestartTime = job.restart
 		if s.policy.RankByETA {
 			told.TrainingTime = told.RemainingETA
 		}
 		if s.policy.FixedSize {
-			told.AllowedNodes = []int{job.atMost(min(job.Asked, mostNodes(snapshot.TotalNodes, snapshot.Groups, told.GroupID)))}
+			size := job.atMost(min(job.Asked, mostNodes(s.config.Nodes, snapshot.Groups, told.GroupID)))
+			told.AllowedNodes = []int{size}
+			if told.Scaling.Speeds != nil {
+				told.Scaling.Speeds = []float64{job.speed(size)}
+			}
 		}
 		snapshot.Jobs[n] = told
 	}
@@ -401,7 +418,7 @@ func (s *simulation) snapshot() *solver.Snapshot {
 // carryOut gives the active jobs the nodes of a decision.
 func (s *simulation) carryOut(nodes []int) {
 	for n, i := range s.active {
-		s.jobs[i].give(nodes[n], s.now, &s.config)
+		s.jobs[i].give(nodes[n], s.now)
 	}
 }
 
@@ -416,7 +433,7 @@ func (s *simulation) result() *Result {
 		r.Jobs[i] = JobResult{
 			ID: job.ID, Group: job.Group, Weight: job.weight(), Smallest: job.smallest(), Alone: job.alone(s.config.Nodes),
 			Submit: job.Submit, Start: job.start, End: job.end, Unserved: job.end - job.Submit - job.trained,
-			Rescales: job.rescales, Outcome: job.outcome(),
+			Rescales: job.rescales, Nodes: job.held, Outcome: job.outcome(),
 		}
 	}
 	return r

@@ -125,13 +125,14 @@ func TestRestartTime(t *testing.T) {
 
 func TestRecorded(t *testing.T) {
 	a, b := job("a", 0, 100*second), job("b", 10*second, 100*second)
-	a.Started, a.RanFor, b.Started, b.RanFor = new(5*second), 50*second, new(30*second), 20*second
+	a.Recorded = []NodesAt{{5 * second, 4}, {20 * second, 0}, {30 * second, 8}, {55 * second, 0}}
+	b.Recorded = []NodesAt{{30 * second, 2}, {50 * second, 0}}
 	result := run(t, policy(t, "recorded"), DefaultConfig(1), a, b)
 	want := []JobResult{
-		{ID: "a", Weight: 1, Smallest: 1, Alone: 100 * second, Start: 5 * second, End: 55 * second, Unserved: 5 * second, Outcome: OutcomeCompleted},
+		{ID: "a", Weight: 1, Smallest: 1, Alone: 100 * second, Start: 5 * second, End: 55 * second, Unserved: 15 * second, Rescales: 2, Nodes: a.Recorded, Outcome: OutcomeCompleted},
 		{
 			ID: "b", Weight: 1, Smallest: 1, Alone: 100 * second, Submit: 10 * second, Start: 30 * second, End: 50 * second,
-			Unserved: 20 * second, Outcome: OutcomeCompleted,
+			Unserved: 20 * second, Nodes: b.Recorded, Outcome: OutcomeCompleted,
 		},
 	}
 	if diff := cmp.Diff(want, result.Jobs); diff != "" {
@@ -168,9 +169,9 @@ func TestGrowth(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			work := job("a", 0, time.Hour)
-			j := newSimulatedJob(&work)
+			j := newSimulatedJob(&work, &Config{ScalingDelay: delay})
 			for _, c := range test.changes {
-				j.give(c.nodes, time.Duration(c.at)*second, &Config{ScalingDelay: delay})
+				j.give(c.nodes, time.Duration(c.at)*second)
 			}
 			if j.training != test.training || j.growsAt != test.growsAt {
 				t.Errorf("trains on %d until %v; want %d until %v", j.training, j.growsAt, test.training, test.growsAt)
@@ -234,9 +235,9 @@ func TestFates(t *testing.T) {
 	killed.Fate, killed.Work = OutcomeKilled, 40*second
 	result := run(t, policy(t, "optimal"), DefaultConfig(1), hung, early, killed)
 	want := []JobResult{
-		{ID: "hung", Weight: 1, Smallest: 1, Alone: 30 * second, Start: 0, End: 30 * second, Outcome: OutcomeHung},
-		{ID: "early", Weight: 1, Smallest: 1, Alone: 20 * second, Submit: 31 * second, Start: 32 * second, End: 52 * second, Unserved: second, Outcome: OutcomeCompleted},
-		{ID: "killed", Weight: 1, Smallest: 1, Alone: 40 * second, Submit: 52 * second, Start: 53 * second, End: 93 * second, Unserved: second, Outcome: OutcomeKilled},
+		{ID: "hung", Weight: 1, Smallest: 1, Alone: 30 * second, Start: 0, End: 30 * second, Nodes: []NodesAt{{0, 1}, {30 * second, 0}}, Outcome: OutcomeHung},
+		{ID: "early", Weight: 1, Smallest: 1, Alone: 20 * second, Submit: 31 * second, Start: 32 * second, End: 52 * second, Unserved: second, Nodes: []NodesAt{{32 * second, 1}, {52 * second, 0}}, Outcome: OutcomeCompleted},
+		{ID: "killed", Weight: 1, Smallest: 1, Alone: 40 * second, Submit: 52 * second, Start: 53 * second, End: 93 * second, Unserved: second, Nodes: []NodesAt{{53 * second, 1}, {93 * second, 0}}, Outcome: OutcomeKilled},
 	}
 	if diff := cmp.Diff(want, result.Jobs); diff != "" {
 		t.Errorf("jobs (-want +got):\n%s", diff)

@@ -12,10 +12,19 @@ type Shape struct {
 	DoublingEfficiency float64
 	// Weight is the factor on the job's part of an objective.
 	Weight float64
+	// As, where set, is a job of a snapshot, defaults filled in, whose range, sizes, speeds
+	// and weight it has in place of the other fields.
+	As *solver.Job
 }
 
 // job returns the queued job that an allocator is told of, every default filled in.
 func (s *Shape) job(id string) solver.Job {
+	if s.As != nil {
+		return solver.Job{
+			ID: id, MinNodes: s.As.MinNodes, MaxNodes: s.As.MaxNodes, AllowedNodes: s.As.AllowedNodes,
+			Scaling: s.As.Scaling, Weight: s.As.Weight,
+		}
+	}
 	job := solver.NewJob(id, 0)
 	if s.MinNodes != 0 {
 		job.MinNodes = s.MinNodes

@@ -46,12 +46,20 @@ type WorkloadJob struct {
 	// User submitted the job, and Group is the team it belongs to; "" where that is not
 	// known.
 	User, Group string
-	// Started is when the job really started, nil where the trace does not say, and
-	// RanFor how long it then ran: whole seconds.
-	Started *time.Duration
-	RanFor  time.Duration
+	// Recorded is what the job really held, from its start to its end, which is where it
+	// holds none for the last time; empty where that is not known. In whole seconds, not
+	// before Submit.
+	Recorded []NodesAt
+	// History is what the job has behind it at Submit, for one that does not begin there.
+	History History
+	// RescaleDelay and RestartTime are those of Config for this job where they are longer
+	// than for all: whole seconds, RescaleDelay less than the frequency, not both.
+	RescaleDelay, RestartTime time.Duration
 	// ToldETA is what the allocator is told of Demand at submission.
 	ToldETA time.Duration
+	// Retold is what the allocator is told of the work left as the job advances, in that
+	// order; empty where that is ToldETA less what is done.
+	Retold []ETAAt
 	// Fate is how the job will end, whatever the policy.
 	Fate Outcome
 	// Work is the run time on exactly one node after which a job ends that does
@@ -117,8 +125,8 @@ func NewWorkload(name string, trace Trace, options WorkloadOptions) Workload {
 			Work:    demand,
 		}
 		if traced.Start != nil {
-			job.Started = new(wholeSeconds(*traced.Start - begin))
-			job.RanFor = wholeSeconds(traced.Duration)
+			started := wholeSeconds(*traced.Start - begin)
+			job.Recorded = []NodesAt{{started, job.Asked}, {started + wholeSeconds(traced.Duration), 0}}
 		}
 		workload.Jobs = append(workload.Jobs, job)
 		if held := job.Asked * options.GPUsPerNode; traced.GPUs > held {
@@ -153,7 +161,7 @@ func (w *Workload) Suits(policy *Policy, config *Config) error {
 		job := &w.Jobs[i]
 		smallest := job.smallest()
 		switch {
-		case policy.Recorded && job.Started == nil:
+		case policy.Recorded && len(job.Recorded) == 0:
 			return fmt.Errorf("job %q of %s has no %s; the policy %s needs it", job.ID, w.Name, columnStart, policy.Name)
 		case !policy.Recorded && smallest > nodes:
 			return fmt.Errorf("job %q of %s needs at least %d nodes; the pool has %d", job.ID, w.Name, smallest, nodes)

@@ -1,0 +1,68 @@
+package sim
+
+import "time"
+
+// Course is one job on nodes that are given to it from outside, with the delays and
+// restarts of a simulation. It says how much work a real job did on the nodes that it
+// really held.
+type Course struct {
+	job simulatedJob
+	now time.Duration
+}
+
+// NewCourse returns the course of a job from its submission on.
+func NewCourse(job *WorkloadJob) *Course {
+	c := &Course{job: newSimulatedJob(job, new(Config)), now: job.Submit}
+	c.job.arrive(c.now)
+	return c
+}
+
+// Give changes the job's nodes at a time, in whole seconds and not before the last.
+func (c *Course) Give(nodes int, at time.Duration) {
+	c.trainUntil(at)
+	c.job.give(nodes, at)
+}
+
+// Served returns the work done by a time, as Give has it, in run time on one node.
+func (c *Course) Served(at time.Duration) time.Duration {
+	c.trainUntil(at)
+	return c.job.served
+}
+
+// End returns when so much work is done if the nodes stay as they are, and false for never.
+func (c *Course) End(work time.Duration) (time.Duration, bool) {
+	if c.job.served >= work {
+		return c.now, true
+	}
+	rest := c.job // a copy, so that the course goes on from where it is
+	if rest.growsAt != never {
+		if done := rest.served + time.Duration(int64((rest.growsAt-c.now)/time.Second)*int64(rest.perSecond)); done < work {
+			at := rest.growsAt
+			rest.train(at - c.now)
+			rest.grown()
+			return endOf(&rest, work, at)
+		}
+	}
+	rest.growsAt = never
+	return endOf(&rest, work, c.now)
+}
+
+// endOf returns when a job that has all its nodes has done the work.
+func endOf(job *simulatedJob, work, now time.Duration) (time.Duration, bool) {
+	if job.perSecond == 0 {
+		return 0, false
+	}
+	seconds := max(0, int64((work-job.served+job.perSecond-1)/job.perSecond))
+	return now + time.Duration(seconds)*time.Second, true
+}
+
+// trainUntil lets the job train.
+func (c *Course) trainUntil(at time.Duration) {
+	if c.job.growsAt <= at {
+		c.job.train(c.job.growsAt - c.now)
+		c.now = c.job.growsAt
+		c.job.grown()
+	}
+	c.job.train(at - c.now)
+	c.now = at
+}

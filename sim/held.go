@@ -1,0 +1,63 @@
+package sim
+
+import (
+	"errors"
+	"time"
+)
+
+// NodesAt is a number of nodes from a time on, until that of the next.
+type NodesAt struct {
+	At    time.Duration
+	Nodes int
+}
+
+// NodeTime returns the sum of nodes times how long they were there between two times.
+// Before the first change there were as many as before says.
+func NodeTime(changes []NodesAt, before int, from, until time.Duration) time.Duration {
+	sum, at, nodes := time.Duration(0), from, before
+	for _, change := range changes {
+		if to := min(max(change.At, at), until); to > at {
+			sum += time.Duration(nodes) * (to - at)
+			at = to
+		}
+		nodes = change.Nodes
+	}
+	return sum + time.Duration(nodes)*max(0, until-at)
+}
+
+// History is what a job has behind it that was there before a simulation began.
+type History struct {
+	// Nodes is what it holds.
+	Nodes int
+	// Trained is how long it held nodes so far, and Waited how long it held none.
+	Trained, Waited time.Duration
+}
+
+// ETAAt is what an allocator is told of the work left, in run time on one node, once so
+// much is done of it.
+type ETAAt struct{ Served, ETA time.Duration }
+
+// resize changes the size of the pool where it is time and reports whether it did.
+func (s *simulation) resize() bool {
+	if len(s.resized) == 0 || s.resized[0].At != s.now {
+		return false
+	}
+	s.nodes, s.resized = s.resized[0].Nodes, s.resized[1:]
+	return true
+}
+
+// checkResized says what is wrong with the changes of the pool.
+func (c *Config) checkResized() error {
+	for i, change := range c.Resized {
+		switch {
+		case change.At < 0 || change.At%time.Second != 0 || i > 0 && change.At <= c.Resized[i-1].At:
+			return errors.New("the pool changes at times that are not ascending whole seconds")
+		case change.Nodes < 0 || change.Nodes > c.Nodes:
+			return errors.New("the pool changes to more nodes than it has")
+		}
+	}
+	if n := len(c.Resized); n > 0 && c.Resized[n-1].Nodes != c.Nodes {
+		return errors.New("the pool ends with fewer nodes than it has, so that jobs could wait for ever")
+	}
+	return nil
+}

@@ -1,0 +1,340 @@
+//go:build linux
+
+// Package cluster runs a real Kubernetes on this machine, without containers: etcd, the
+// API server with RBAC, the controller manager and the scheduler as released, and kwok,
+// which plays the nodes and their pods. It listens on loopback only and ends with the
+// program that started it. `make kube` builds what it runs.
+//
+// What it does not show is what containers do: images, probes, signals, networking.
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	_ "embed"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	mathrand "math/rand/v2"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// patience is how long a program has to be ready: far longer than any takes, so that only
+// what hangs fails, on a busy machine as well.
+const patience = 5 * time.Minute
+
+//go:embed stages.yaml
+var podStages string
+
+//go:embed audit.yaml
+var auditPolicy []byte
+
+// Options say what cluster to start.
+type Options struct {
+	// Programs is the folder that `make kube` fills, .tools/kube.
+	Programs string
+	// Directory is where state and logs go. It must exist; the caller removes it.
+	Directory string
+	// RequestsPerSecond is what the controller manager and the scheduler may ask of the
+	// API server. Zero is their own default, 20 and 50, as most real clusters have it.
+	RequestsPerSecond int
+	// JobSet says to run JobSet's controller and webhooks, with elastic JobSets on.
+	JobSet bool
+}
+
+// Cluster is a running Kubernetes.
+type Cluster struct {
+	// Kubeconfig is the path of the administrator's.
+	Kubeconfig string
+	// Config is the administrator's, without a limit on requests.
+	Config *rest.Config
+	// Client uses Config.
+	Client kubernetes.Interface
+	// AuditLog is the path of the API server's audit log: every write, one JSON object per
+	// line, with what was written.
+	AuditLog string
+
+	options   Options
+	processes *processes
+	apiserver *Process
+	url       string
+	ca        []byte
+}
+
+// Start starts a cluster without nodes and returns once it takes requests. Where it fails
+// nothing keeps running.
+func Start(ctx context.Context, options Options) (_ *Cluster, err error) {
+	c := &Cluster{
+		Kubeconfig: filepath.Join(options.Directory, "kubeconfig"),
+		AuditLog:   filepath.Join(options.Directory, "audit.log"),
+		options:    options,
+		processes:  newProcesses(options.Directory),
+	}
+	defer func() {
+		if err != nil {
+			c.Stop()
+		}
+	}()
+	ports, err := freePorts(5)
+	if err != nil {
+		return nil, err
+	}
+	c.url = "https://127.0.0.1:" + ports[0]
+	token, err := c.writeSecrets()
+	if err != nil {
+		return nil, err
+	}
+
+	etcd := "http://127.0.0.1:" + ports[1]
+	peer := "http://127.0.0.1:" + ports[2]
+	if _, err := c.start("etcd", "--data-dir", c.path("etcd"), "--unsafe-no-fsync", "--log-level", "warn",
+		"--listen-client-urls", etcd, "--advertise-client-urls", etcd,
+		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer); err != nil {
+		return nil, err
+	}
+	if err := c.startAPIServer(ports[0], etcd); err != nil {
+		return nil, err
+	}
+	// The server makes its certificate when it starts; its own authority is within.
+	err = until(ctx, c.apiserver, "a certificate", func() error {
+		c.ca, err = os.ReadFile(c.path("certs/apiserver.crt"))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := c.WriteKubeconfig(c.Kubeconfig, c.url, token); err != nil {
+		return nil, err
+	}
+	if c.Config, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig); err != nil {
+		return nil, err
+	}
+	c.Config.QPS, c.Config.Burst = -1, -1
+	if c.Client, err = kubernetes.NewForConfig(c.Config); err != nil {
+		return nil, err
+	}
+	if err := c.untilReady(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.startControllers(); err != nil {
+		return nil, err
+	}
+	err = until(ctx, c.apiserver, "the default service account", func() error {
+		_, err := c.Client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+	if err == nil && options.JobSet {
+		err = c.startJobSet(ctx, ports[3], ports[4])
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Stop ends every process of the cluster, at once: what they hold is forgotten anyway.
+func (c *Cluster) Stop() { c.processes.killAll() }
+
+// RestartAPIServer kills the API server, leaves it away for a while and starts it again.
+func (c *Cluster) RestartAPIServer(ctx context.Context, away time.Duration) error {
+	args := c.apiserver.command.Args[1:]
+	c.apiserver.Kill()
+	select {
+	case <-time.After(away):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	var err error
+	if c.apiserver, err = c.start("kube-apiserver", args...); err != nil {
+		return err
+	}
+	return c.untilReady(ctx)
+}
+
+// Run starts a program that ends with the cluster at the latest.
+func (c *Cluster) Run(name, path string, args ...string) (*Process, error) {
+	return c.processes.start(name, path, args...)
+}
+
+// Program returns the path of a program that `make kube` builds.
+func (c *Cluster) Program(name string) string {
+	return filepath.Join(c.options.Programs, "bin", name)
+}
+
+// Kubectl runs kubectl as the administrator, with standard input, and returns what it
+// printed; the error has it as well.
+func (c *Cluster) Kubectl(ctx context.Context, stdin string, args ...string) (string, error) {
+	command := exec.CommandContext(ctx, c.Program("kubectl"), append([]string{"--kubeconfig", c.Kubeconfig}, args...)...)
+	command.Stdin = strings.NewReader(stdin)
+	output, err := command.CombinedOutput()
+	if err != nil {
+		return string(output), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, output)
+	}
+	return string(output), nil
+}
+
+// WriteKubeconfig writes a kubeconfig for a bearer token at a URL that leads to the API
+// server, such as that of a proxy with the API server's certificate.
+func (c *Cluster) WriteKubeconfig(path, url, token string) error {
+	config := clientcmdapi.NewConfig()
+	config.Clusters["kube"] = &clientcmdapi.Cluster{Server: url}
+	if strings.HasPrefix(url, "https:") {
+		config.Clusters["kube"].CertificateAuthorityData = c.ca
+	}
+	config.AuthInfos["user"] = &clientcmdapi.AuthInfo{Token: token}
+	config.Contexts["kube"] = &clientcmdapi.Context{Cluster: "kube", AuthInfo: "user"}
+	config.CurrentContext = "kube"
+	return clientcmd.WriteToFile(*config, path)
+}
+
+// ServiceAccountToken returns a token of a service account that is good for an hour.
+func (c *Cluster) ServiceAccountToken(ctx context.Context, namespace, name string) (string, error) {
+	request, err := c.Client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name,
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		return "", err
+	}
+	return request.Status.Token, nil
+}
+
+// URL returns where the API server listens.
+func (c *Cluster) URL() string { return c.url }
+
+func (c *Cluster) path(name string) string { return filepath.Join(c.options.Directory, name) }
+
+func (c *Cluster) start(name string, args ...string) (*Process, error) {
+	return c.processes.start(name, c.Program(name), args...)
+}
+
+// writeSecrets writes the key of service accounts and the administrator's token.
+func (c *Cluster) writeSecrets() (token string, err error) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		return "", err
+	}
+	block := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
+	random := make([]byte, 16)
+	_, _ = rand.Read(random) // It does not fail.
+	token = hex.EncodeToString(random)
+	return token, errors.Join(
+		os.WriteFile(c.path("sa.key"), block, 0o600),
+		os.WriteFile(c.path("tokens.csv"), []byte(token+",admin,admin,system:masters\n"), 0o600),
+		os.WriteFile(c.path("audit.yaml"), auditPolicy, 0o600),
+	)
+}
+
+func (c *Cluster) startAPIServer(port, etcd string) (err error) {
+	c.apiserver, err = c.start("kube-apiserver", "--etcd-servers", etcd,
+		"--bind-address", "127.0.0.1", "--advertise-address", "127.0.0.1", "--secure-port", port, "--cert-dir", c.path("certs"),
+		"--endpoint-reconciler-type", "none", "--service-cluster-ip-range", "10.0.0.0/16",
+		"--service-account-issuer", "https://kubernetes.default.svc",
+		"--service-account-key-file", c.path("sa.key"), "--service-account-signing-key-file", c.path("sa.key"),
+		"--token-auth-file", c.path("tokens.csv"), "--authorization-mode", "RBAC", "--anonymous-auth=true",
+		"--audit-policy-file", c.path("audit.yaml"), "--audit-log-path", c.AuditLog, "--audit-log-maxsize", "1000")
+	return err
+}
+
+func (c *Cluster) startControllers() error {
+	limits := []string{}
+	if qps := c.options.RequestsPerSecond; qps > 0 {
+		limits = []string{"--kube-api-qps", strconv.Itoa(qps), "--kube-api-burst", strconv.Itoa(qps)}
+	}
+	// They serve nothing, so their own ports are off.
+	common := append([]string{"--kubeconfig", c.Kubeconfig, "--leader-elect=false", "--secure-port", "0"}, limits...)
+	if _, err := c.start("kube-controller-manager", append(common,
+		"--service-account-private-key-file", c.path("sa.key"), "--root-ca-file", c.path("certs/apiserver.crt"))...); err != nil {
+		return err
+	}
+	if _, err := c.start("kube-scheduler", common...); err != nil {
+		return err
+	}
+	nodeStage, err := os.ReadFile(filepath.Join(c.options.Programs, "manifests", "kwok-node.yaml"))
+	if err != nil {
+		return err
+	}
+	// A lost node does not come up by itself.
+	const selector = "matchExpressions:\n"
+	if strings.Count(string(nodeStage), selector) != 1 {
+		return fmt.Errorf("kwok's stage of nodes is another than expected:\n%s", nodeStage)
+	}
+	upUnlessLost := strings.Replace(string(nodeStage), selector,
+		selector+"    - {key: '.metadata.labels[\""+lostLabel+"\"]', operator: DoesNotExist}\n", 1)
+	stages := upUnlessLost + "\n---\n" + podStages
+	//nolint:gosec // The folder is the caller's.
+	if err := os.WriteFile(c.path("stages.yaml"), []byte(stages), 0o600); err != nil {
+		return err
+	}
+	// Without leases nodes would be taken for dead after 50 s.
+	_, err = c.start("kwok", "--kubeconfig", c.Kubeconfig, "--manage-all-nodes", "--config", c.path("stages.yaml"),
+		"--node-lease-duration-seconds", "40")
+	return err
+}
+
+func (c *Cluster) untilReady(ctx context.Context) error {
+	return until(ctx, c.apiserver, "readyz", func() error {
+		return c.Client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+	})
+}
+
+// until waits for a condition, as long as a process that it depends on runs.
+func until(ctx context.Context, process *Process, what string, condition func() error) error {
+	deadline := time.Now().Add(patience)
+	for {
+		err := condition()
+		if err == nil {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s: not after %v: %w\n%s", what, patience, err, process.Tail())
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-process.Exited():
+			return fmt.Errorf("%s: it has ended: %s", what, process.Tail())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// freePorts returns ports of loopback that nothing listens at. They are below those from
+// which the system takes the ends of outgoing connections, so that none of these comes to
+// sit on one meanwhile.
+func freePorts(n int) ([]string, error) {
+	var ports []string
+	var listeners []net.Listener // All are held until all are found.
+	defer func() {
+		for _, listener := range listeners {
+			_ = listener.Close()
+		}
+	}()
+	for range 1000 {
+		port := strconv.Itoa(20000 + mathrand.IntN(12000))
+		listener, err := net.Listen("tcp", "127.0.0.1:"+port)
+		if err != nil {
+			continue
+		}
+		listeners = append(listeners, listener)
+		if ports = append(ports, port); len(ports) == n {
+			return ports, nil
+		}
+	}
+	return nil, errors.New("no free ports between 20000 and 32000")
+}

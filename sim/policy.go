@@ -40,6 +40,9 @@ type Policy struct {
 	// Teams tells of the groups that share the pool, whose limits then hold. It needs some
 	// where there is a Rule.
 	Teams bool
+	// Weighted gives every job a weight in the place of teams: its team's quota, at least
+	// one node, by the number of the team's jobs.
+	Weighted bool
 	// Partitioned gives every team a partition of the pool of its own.
 	Partitioned bool
 	// Recorded replays what really happened to the jobs and decides nothing.
@@ -132,6 +135,10 @@ func Policies() []Policy {
 		{
 			Name: "borrowing-waiting", Rule: BorrowingWaiting, FixedSize: true, Teams: true, EveryEvent: true,
 			Description: "borrowing where no job loses its nodes, so that teams wait for their quotas",
+		},
+		{
+			Name: "total-time-weights", Options: totalTime(startFirst), EveryEvent: true, Weighted: true,
+			Description: "total-time that knows of teams only by weights: quota by the jobs the team has now",
 		},
 		{
 			Name: "recorded", Recorded: true,

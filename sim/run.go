@@ -391,9 +391,16 @@ func (s *simulation) snapshot() *solver.Snapshot {
 	if s.policy.Teams {
 		snapshot.Groups = s.config.Groups
 	}
+	var weights map[string]float64
+	if s.policy.Weighted {
+		weights = s.teamWeights()
+	}
 	for n, i := range s.active {
 		job := &s.jobs[i]
 		told := job.told
+		if s.policy.Weighted {
+			told.Weight = new(job.weight() * weights[job.Group])
+		}
 		told.RemainingETA = job.remainingETA()
 		told.CurrentNodes = job.nodes
 		told.TrainingTime = job.History.Trained + job.trained
@@ -413,6 +420,19 @@ func (s *simulation) snapshot() *solver.Snapshot {
 		snapshot.Jobs[n] = told
 	}
 	return snapshot
+}
+
+// teamWeights returns by team the quota, at least one node, by the number of active jobs.
+func (s *simulation) teamWeights() map[string]float64 {
+	jobs := make(map[string]float64)
+	for _, i := range s.active {
+		jobs[s.jobs[i].Group]++
+	}
+	weights := make(map[string]float64)
+	for _, team := range teamsOf(s.config.Groups) {
+		weights[team.ID] = float64(max(1, team.Quota)) / max(1, jobs[team.ID])
+	}
+	return weights
 }
 
 // carryOut gives the active jobs the nodes of a decision.

@@ -43,6 +43,9 @@ const (
 	// 4 times as high at 3 pm as at 3 am.
 	busiest  = 15 * time.Hour
 	dayNight = 0.6
+	// users is how many submit the jobs, as many as on Helios Venus in such a span; the
+	// n-th submits 1/n as many as the first, which is about how jobs are spread there.
+	users = 35
 
 	// DefaultNodesAsked is the number of nodes that every job is said to have run
 	// on, so that its demand is its duration times the speed on those. The paper
@@ -77,22 +80,23 @@ func Synthetic(kind SyntheticKind, seed uint64, nodesAsked int) (Trace, error) {
 	// Each property has a stream of its own, so that the kinds agree.
 	stream := func(n uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, n)) }
 	trace := make(Trace, 0, longJobs+shortJobs)
-	add := func(prefix string, durations, submissions []time.Duration) {
+	add := func(prefix string, durations, submissions []time.Duration, user func() string) {
 		for i, duration := range durations {
 			trace = append(trace, TraceJob{
 				ID:       fmt.Sprintf("%s-%03d", prefix, i+1),
 				Submit:   submissions[i],
 				Duration: duration,
 				GPUs:     nodesAsked * DefaultGPUsPerNode,
+				User:     user(),
 			})
 		}
 	}
 	submissions := drawSubmissions(stream(1), longJobs)
 	// Both kinds span what the paper's workload spans.
 	submissions[0], submissions[longJobs-1] = 0, syntheticSpan
-	add("long", longDurations(stream(0)), submissions)
+	add("long", longDurations(stream(0)), submissions, drawUsers(stream(4)))
 	if kind == Heterogeneous {
-		add("short", shortDurations(stream(2)), drawSubmissions(stream(3), shortJobs))
+		add("short", shortDurations(stream(2)), drawSubmissions(stream(3), shortJobs), drawUsers(stream(5)))
 	}
 	sort.SliceStable(trace, func(a, b int) bool { return trace[a].Submit < trace[b].Submit })
 	return trace, nil
@@ -132,6 +136,20 @@ func shortDurations(random *rand.Rand) []time.Duration {
 		durations[i] = min(max(time.Second, scale(time.Second, seconds)), longest-time.Second)
 	}
 	return durations
+}
+
+// drawUsers draws the users of one job after the other.
+func drawUsers(random *rand.Rand) func() string {
+	var below [users]float64 // the shares of users up to each
+	sum := 0.0
+	for n := range below {
+		sum += 1 / float64(n+1)
+		below[n] = sum
+	}
+	return func() string {
+		lot := random.Float64() * sum
+		return fmt.Sprintf("user-%d", 1+sort.Search(users-1, func(n int) bool { return lot < below[n] }))
+	}
 }
 
 // drawSubmissions draws times of submission, ascending, in whole seconds.

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -135,5 +136,28 @@ func TestLoadIsCalibrated(t *testing.T) {
 func TestSyntheticRefuses(t *testing.T) {
 	if _, err := Synthetic("other", 1, 4); err == nil {
 		t.Error("there is a synthetic workload of the kind \"other\"")
+	}
+}
+
+// TestSyntheticUsers checks how jobs are spread over users: on Helios Venus the first five
+// of 35 have 59 % of the jobs.
+func TestSyntheticUsers(t *testing.T) {
+	count, all := make(map[string]int), 0
+	for seed := range uint64(20) {
+		trace, err := Synthetic(Heterogeneous, seed, DefaultNodesAsked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, job := range trace {
+			count[job.User]++
+			all++
+		}
+	}
+	first := 0
+	for n := range 5 {
+		first += count[fmt.Sprint("user-", n+1)]
+	}
+	if share := float64(first) / float64(all); len(count) != 35 || share < 0.53 || share > 0.57 {
+		t.Errorf("%d users, %.3f of the jobs of the first five; want 35 and 0.55", len(count), share)
 	}
 }

@@ -170,7 +170,7 @@ func mostNodes(pool int, groups []solver.Group, id string) int {
 // partitions are too small for one.
 func (w *Workload) suitsTeams(policy *Policy, config *Config) error {
 	if len(config.Groups) == 0 {
-		if policy.Partitioned || policy.Teams && policy.Rule != nil {
+		if policy.Partitioned || policy.Weighted || policy.Teams && policy.Rule != nil {
 			return fmt.Errorf("the policy %s needs teams", policy.Name)
 		}
 		return nil

@@ -261,3 +261,25 @@ func TestCompareWithPartitions(t *testing.T) {
 		t.Errorf("the worst is %v; want 1.5", *s.WorstTeam)
 	}
 }
+
+// TestWeighted checks the weights in the place of teams.
+func TestWeighted(t *testing.T) {
+	heavy := of("b", job("3", 0, time.Hour))
+	heavy.Weight = 3
+	config := DefaultConfig(8)
+	config.Groups = []solver.Group{{ID: "a", Quota: 6}, {ID: "b", Quota: 0}}
+	var got []float64
+	config.Observe = func(s *solver.Snapshot, _ solver.Decision) {
+		if len(s.Groups) > 0 {
+			t.Error("it is told of teams")
+		}
+		for i := range s.Jobs {
+			got = append(got, s.Jobs[i].WeightOrDefault())
+		}
+	}
+	run(t, policy(t, "total-time-weights"), config, of("a", job("1", 0, time.Second)), of("a", job("2", 0, time.Hour)), heavy)
+	// Both at second 0, the first gone by second 2.
+	if diff := cmp.Diff([]float64{3, 3, 3, 6, 3}, got[:5]); diff != "" {
+		t.Errorf("weights (-want +got):\n%s", diff)
+	}
+}

@@ -30,6 +30,7 @@ type simulateFlags struct {
 	disturbance      sim.Disturbance
 	vary             []string
 	teams            teamFlags
+	totalTime        map[string]string
 	seed             uint64
 	workers          int
 	out              string
@@ -83,6 +84,8 @@ The policies:
 	flags.Var(newSecondsFlag(&f.config.RestartTime, 0), "restart-time",
 		"time without progress after every change of a job's nodes, its start included, such as 3m; of any length")
 	flags.StringSliceVar(&f.vary, "vary", nil, "draw jobs that differ: weights, efficiencies, minimums (see above)")
+	flags.StringToStringVar(&f.totalTime, "total-time", nil,
+		"parameters of the policies of total time, such as aging=0s,quota_price=1, by their names in the API")
 	f.teams.add(command)
 	flags.Float64Var(&f.disturbance.ETAError, "eta-error", 0, "largest relative error of the ETA that policies see, 0.1 for 10 %")
 	flags.Float64Var(&f.disturbance.BugShare, "bug-share", 0, "share of jobs that hang within 5 minutes of training")
@@ -251,6 +254,7 @@ func (f *simulateFlags) check() ([]sim.Policy, error) {
 		addf("--bug-share is %v and --kill-share %v; want each at least 0, together at most 1", bug, kill)
 	}
 	f.teams.check(addf)
+	totalTimeFlag(f.totalTime).apply(policies, addf)
 	if f.workers < 1 {
 		addf("--workers is %d; want at least 1", f.workers)
 	}

@@ -203,6 +203,31 @@ func TestSimulateTeams(t *testing.T) {
 	}
 }
 
+// TestSimulateTotalTime checks that parameters of the objective reach the policies.
+func TestSimulateTotalTime(t *testing.T) {
+	simulate := func(args ...string) string {
+		out := filepath.Join(t.TempDir(), "results")
+		_, stderr, status := runWith(t, nil, append([]string{
+			"simulate", "--synthetic=baseline", "--nodes=70", "--policy=total-time,greedy", "--out", out,
+		}, args...)...)
+		if status != cli.ExitDone {
+			t.Fatalf("exit status %d, stderr %q", status, stderr)
+		}
+		jobs, err := os.ReadFile(filepath.Join(out, "jobs.csv"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(jobs)
+	}
+	plain := simulate()
+	if plain != simulate("--total-time=rescale_price=75,fairness=1,aging=8h") {
+		t.Error("the defaults are others than said")
+	}
+	if plain == simulate("--total-time=rescale_price=1h") {
+		t.Error("a price of changes changes nothing")
+	}
+}
+
 // TestSimulateIsDeterministic compares two runs of a disturbed synthetic workload,
 // with different numbers of workers.
 func TestSimulateIsDeterministic(t *testing.T) {
@@ -268,10 +293,14 @@ func TestSimulateRefuses(t *testing.T) {
 		good + " --teams=-1 --quotas=fair --team-limit=0.5":      "--teams is -1; want at least 1\n  --quotas is \"fair\"; want one of demand, equal\n  --team-limit is 0.5; want 1 to 1e+06",
 		good + " --team-limit=2":                                 "--team-limit has no teams",
 		good + " --teams=1000":                                   "trace has 2 users; want at least one for each of 1000 teams",
-		good + " --quotas=equal":                                 "of trace has no group",
-		good + " --groups=missing.csv":                           "no such file",
-		good + " --groups=" + trace:                              "bad.csv: groups line 1: column id is missing\n  line 1: column quota is missing",
-		good + " --policy=static-partitions":                     "the policy static-partitions needs teams",
+		good + " --total-time=speed=1,aging=soon,fairness=x": "--total-time: aging is \"soon\"; want a duration such as 5m, 300s or 300: time: invalid duration \"soon\"\n" +
+			"  --total-time: fairness is \"x\"; want a number\n  --total-time: unknown parameter \"speed\" (want some of aging, fairness, ",
+		good + " --total-time=quota_price=-1":        "--total-time: quota_price is -1; want 0 to 1e+06",
+		good + " --policy=fifo --total-time=aging=0": "--total-time sets aging; want a policy of total time",
+		good + " --quotas=equal":                     "of trace has no group",
+		good + " --groups=missing.csv":               "no such file",
+		good + " --groups=" + trace:                  "bad.csv: groups line 1: column id is missing\n  line 1: column quota is missing",
+		good + " --policy=static-partitions":         "the policy static-partitions needs teams",
 	} {
 		t.Run(args, func(t *testing.T) {
 			parent := t.TempDir()

@@ -274,7 +274,7 @@ func TestReport(t *testing.T) {
 		if pictures != len(drawn) {
 			t.Errorf("%d of %d figures are in the page", pictures, len(drawn))
 		}
-		for _, bad := range []string{"http:", "https:", "<script", "<link", "src=", "@import", "url(", "NaN", "Inf", "0.0\u00a0%"} {
+		for _, bad := range []string{"http:", "https:", "<script", "<link", "src=", "@import", "url(", "NaN", "Inf", " 0.0\u00a0%", ">0.0\u00a0%"} {
 			if bytes.Contains(page, []byte(bad)) {
 				t.Errorf("the page contains %q", bad)
 			}

@@ -25,6 +25,8 @@ const (
 	heSRPTPolicy     = "hesrpt"
 	maxMinPolicy     = "max-min"
 	totalTimePolicy  = "total-time"
+	fifoPolicy       = "fifo"
+	srptPolicy       = "srpt"
 )
 
 // setting is the conditions of a set of runs.
@@ -49,12 +51,12 @@ type setting struct {
 
 // variantPolicies returns the policies that are compared with optimal beyond the paper.
 func variantPolicies() []string {
-	return []string{eventPolicy, preemptivePolicy, heSRPTPolicy, maxMinPolicy, totalTimePolicy}
+	return []string{eventPolicy, preemptivePolicy, heSRPTPolicy, maxMinPolicy, totalTimePolicy, fifoPolicy, srptPolicy}
 }
 
 // batchPolicies returns the policies that are compared with the heSRPT bound.
 func batchPolicies() []string {
-	return []string{optimalPolicy, preemptivePolicy, heSRPTPolicy, totalTimePolicy, greedyPolicy}
+	return []string{optimalPolicy, preemptivePolicy, heSRPTPolicy, totalTimePolicy, greedyPolicy, maxMinPolicy, fifoPolicy, srptPolicy}
 }
 
 // settings returns the settings of the paper's section "Simulation" and,

@@ -73,9 +73,10 @@ func (p *Problem) Objective(plan Plan) float64 {
 // Value returns the job's part of the objective under the given nodes per step, as
 // AdmittedJob says.
 func (j *AdmittedJob) Value(nodes []int) float64 {
-	served, value := 0.0, 0.0
+	served, value, n := 0.0, 0.0, 0
 	for t, k := range nodes {
-		served = j.serve(served, t, k)
+		n = j.position(k, n)
+		served = j.serve(served, t, n)
 		value += j.Gain[t] * served / j.Demand
 	}
 	if n, legal := slices.BinarySearch(j.Sizes, nodes[0]); legal && j.SizeValue != nil {
@@ -87,41 +88,55 @@ func (j *AdmittedJob) Value(nodes []int) float64 {
 // Progress returns the cumulative share of the job's remaining work done at the
 // end of each step, 0 to 1, under the given nodes per step.
 func (j *AdmittedJob) Progress(nodes []int) []float64 {
-	served := 0.0
+	served, n := 0.0, 0
 	progress := make([]float64, len(nodes))
 	for t, k := range nodes {
-		served = j.serve(served, t, k)
+		n = j.position(k, n)
+		served = j.serve(served, t, n)
 		progress[t] = served / j.Demand
 	}
 	return progress
 }
 
-// serve returns the demand served by the end of step t, counted from 0, if served
-// were before it and the job holds k nodes, one of its sizes, in it.
-func (j *AdmittedJob) serve(served float64, t, k int) float64 {
-	if served >= j.Demand {
-		return served
+// position returns the position of k nodes in Sizes, -1 where they are none of them. near
+// is where to look first: the position in the step before, which is most often that.
+func (j *AdmittedJob) position(k, near int) int {
+	if near >= 0 && j.Sizes[near] == k {
+		return near
 	}
-	n, legal := slices.BinarySearch(j.Sizes, k)
-	if !legal {
+	if n, legal := slices.BinarySearch(j.Sizes, k); legal {
+		return n
+	}
+	return -1
+}
+
+// serve returns the demand served by the end of step t, counted from 0, if served
+// were before it and the job holds the n-th of its sizes in it, none of them if n is -1.
+func (j *AdmittedJob) serve(served float64, t, n int) float64 {
+	if served >= j.Demand || n < 0 {
 		return served
 	}
 	return min(j.Demand, served+j.Work(t)[n])
 }
 
-// ReleaseFinished sets, in place, a job's nodes to its smallest size in every
-// step that begins with the job finished: the convention of the paper's
-// simplified model. The plan stays legal and its objective the same.
+// ReleaseFinished applies AdmittedJob.ReleaseFinished to every job of a plan.
 func (p *Problem) ReleaseFinished(plan Plan) {
 	for i := range p.Jobs {
-		job := &p.Jobs[i]
-		served := 0.0
-		for t, k := range plan[i] {
-			if served >= job.Demand {
-				plan[i][t] = job.Sizes[0]
-				continue
-			}
-			served = job.serve(served, t, k)
+		p.Jobs[i].ReleaseFinished(plan[i])
+	}
+}
+
+// ReleaseFinished sets, in place, the job's nodes to its smallest size in every
+// step that begins with the job finished: the convention of the paper's
+// simplified model. A plan stays legal and its objective the same.
+func (j *AdmittedJob) ReleaseFinished(nodes []int) {
+	served, n := 0.0, 0
+	for t, k := range nodes {
+		if served >= j.Demand {
+			nodes[t] = j.Sizes[0]
+			continue
 		}
+		n = j.position(k, n)
+		served = j.serve(served, t, n)
 	}
 }

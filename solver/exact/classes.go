@@ -7,8 +7,9 @@ import (
 )
 
 // classes tells which of the given jobs are equal to the search: of equal gains, sizes,
-// shares and costs. It returns the class of each, and one job of each class.
-func (in *instance) classes(jobs []int) (classOf, classes []int) {
+// shares and costs. It returns the class of each, and one job of each class, whatever the
+// time.
+func (in *instance) classes(c *clock, jobs []int) (classOf, classes []int) {
 	classOf = make([]int, len(jobs))
 	// An open-addressing hash table of classes, -1 where empty.
 	table := make([]int32, 1<<bits.Len(uint(2*len(jobs))))
@@ -32,18 +33,19 @@ func (in *instance) classes(jobs []int) (classOf, classes []int) {
 			classes = append(classes, i)
 		}
 		classOf[n] = int(table[slot])
+		c.up(4 * len(j.sizes))
 	}
 	return classOf, classes
 }
 
 // order gives the rows of a plan to equal jobs in an order of their own, the largest
 // sizes first, so that the plan does not depend on the way the search took.
-func (in *instance) order(p plan) {
+func (in *instance) order(c *clock, p plan) {
 	all := make([]int, len(in.jobs))
 	for i := range all {
 		all[i] = i
 	}
-	classOf, classes := in.classes(all)
+	classOf, classes := in.classes(c, all)
 	members := make([][]int, len(classes))
 	for i, class := range classOf {
 		members[class] = append(members[class], i)

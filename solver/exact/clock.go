@@ -1,6 +1,9 @@
 package exact
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // quantum is the work between two questions about time, in operations of an inner
 // loop: well below a millisecond of one core.
@@ -22,6 +25,45 @@ func newClock(ctx context.Context, every int) *clock { return &clock{ctx: ctx, e
 
 // past reports whether a count of work was reached, 0 being never.
 func (c *clock) past(until int) bool { return until > 0 && c.work > until }
+
+// stableSort sorts items, equal ones in the order they are in, in pieces, so that time is
+// kept. It returns false, and leaves them in any order, if time is up.
+func stableSort[Item any](c *clock, items []Item, compare func(a, b Item) int) bool {
+	const piece = 4096
+	for from := 0; from < len(items); from += piece {
+		part := items[from:min(from+piece, len(items))]
+		slices.SortStableFunc(part, compare)
+		if c.up(32 * len(part)) {
+			return false
+		}
+	}
+	if len(items) <= piece {
+		return true
+	}
+	from, to := items, make([]Item, len(items))
+	for width := piece; width < len(items); width *= 2 {
+		for start := 0; start < len(items); start += 2 * width {
+			middle, end := min(start+width, len(items)), min(start+2*width, len(items))
+			a, b, out := from[start:middle], from[middle:end], to[start:start]
+			for len(a) > 0 && len(b) > 0 {
+				if compare(a[0], b[0]) <= 0 {
+					out, a = append(out, a[0]), a[1:]
+				} else {
+					out, b = append(out, b[0]), b[1:]
+				}
+				if c.up(4) {
+					copy(items, from)
+					return false
+				}
+			}
+			copy(to[start+len(out):end], a)
+			copy(to[start+len(out)+len(a):end], b)
+		}
+		from, to = to, from
+	}
+	copy(items, from)
+	return true
+}
 
 // up counts work and reports whether time is up.
 func (c *clock) up(work int) bool {

@@ -108,7 +108,7 @@ func newCoreSearchOver(
 		best: math.Inf(1), bestLink: -1, dropped: math.Inf(1),
 	}
 	used := make([]int, in.steps)
-	separableBase(in, prices, s.base, used)
+	separableBase(c, in, prices, s.base, used)
 	for f, i := range in.finishing {
 		plans := lists[f]
 		j := &in.jobs[i]

@@ -33,7 +33,7 @@ func beamWidths() []int { return []int{2_000, 16_000} }
 // them, with some times the work that was spent before. It returns false if it did not.
 func (s *search) decompose(c *clock, b *subproblem, bound float64, before int) bool {
 	if s.decomposable && before == 0 {
-		before = s.workBeforeDecomposing()
+		before = s.workBeforeDecomposing(c)
 	}
 	if !s.decomposable || b.order != 0 {
 		return false
@@ -45,7 +45,7 @@ func (s *search) decompose(c *clock, b *subproblem, bound float64, before int) b
 	bundle.addColumns(s.dual, b.prices)
 	least, x := bundle.minimise(c, sizes.at(b.prices), until, func(x []float64) (plan, float64) {
 		if x != nil {
-			s.offer(s.rollout.planAt(c, sizes.costAt(x)))
+			s.offer(c, s.rollout.planAt(c, sizes.costAt(x)))
 		}
 		return s.incumbent, s.value
 	})
@@ -86,7 +86,7 @@ func (s *search) searchLeft(
 		}
 		found := !math.IsInf(core.best, 1)
 		if found {
-			s.offer(core.solution())
+			s.offer(c, core.solution())
 		}
 		b.bound = min(b.bound, max(s.value, bound-fixed-loss))
 		switch {

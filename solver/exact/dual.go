@@ -49,7 +49,7 @@ const (
 // search space.
 type subproblem struct {
 	// allowed holds, per finishing job and step, a bit per size.
-	allowed []uint64
+	allowed []uint32
 	// prices and temperature are where the dual search starts.
 	prices      []float64
 	temperature float64
@@ -62,7 +62,7 @@ type subproblem struct {
 }
 
 // allowedFor returns the restriction of the f-th finishing job.
-func (b *subproblem) allowedFor(f, steps int) []uint64 { return b.allowed[f*steps : (f+1)*steps] }
+func (b *subproblem) allowedFor(f, steps int) []uint32 { return b.allowed[f*steps : (f+1)*steps] }
 
 // columnSet is the plans found so far of a class of equal finishing jobs.
 type columnSet struct {
@@ -76,7 +76,7 @@ type columnSet struct {
 type unit struct {
 	class, job int
 	count      float64
-	allowed    []uint64
+	allowed    []uint32
 	// active are the columns of the class that lie in the subproblem.
 	active []int32
 }
@@ -110,7 +110,7 @@ type dual struct {
 
 // newDual prepares the search for prices. Where time is up it is not complete.
 func newDual(c *clock, in *instance) *dual {
-	classOf, classes := in.classes(in.finishing)
+	classOf, classes := in.classes(c, in.finishing)
 	return &dual{
 		in:      in,
 		curves:  newStepCurves(c, in),
@@ -176,7 +176,7 @@ func (u *unit) admit(column int32, chosen []uint8) {
 }
 
 // enter makes the units of a subproblem and the columns that lie in it active.
-func (d *dual) enter(b *subproblem) {
+func (d *dual) enter(c *clock, b *subproblem) {
 	steps := d.in.steps
 	old := d.units
 	d.units = d.units[:0]
@@ -184,6 +184,7 @@ func (d *dual) enter(b *subproblem) {
 		d.unitsOf[class] = d.unitsOf[class][:0]
 	}
 	for f, class := range d.classOf {
+		c.up(2 * steps)
 		allowed := b.allowedFor(f, steps)
 		at := slices.IndexFunc(d.unitsOf[class], func(n int) bool { return slices.Equal(d.units[n].allowed, allowed) })
 		if at >= 0 {
@@ -252,7 +253,7 @@ func (d *dual) bound(c *clock, prices []float64) (bound float64, found int) {
 // best bound with its prices. It stops early when time is up or when the bound falls
 // to enough.
 func (d *dual) minimise(c *clock, b *subproblem, enough float64) (bound float64, prices []float64) {
-	d.enter(b)
+	d.enter(c, b)
 	average := d.in.scale / float64(max(1, len(d.in.jobs)))
 	at := slices.Clone(b.prices)
 	for t := range at {
@@ -378,6 +379,9 @@ func (d *dual) smooth(c *clock, prices []float64, temperature float64) float64 {
 		total += float64(d.in.capacity[t])*price + net - temperature*(math.Log(price)+math.Log(slack))
 		n.gradient[t] = float64(d.in.capacity[t]) - nodes - temperature/price + temperature/slack
 		n.hessian[t*n.steps+t] = curvature + temperature/(price*price) + temperature/(slack*slack)
+		if c.up(len(d.curves[t].edges)) {
+			return total
+		}
 	}
 	for m := range d.units {
 		u := &d.units[m]

@@ -70,22 +70,22 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 		return unsearched(p, options.Incumbent), nil
 	}
 	search := newSearch(in, options)
-	search.offer(in.planOf(options.Incumbent))
+	search.offer(c, in.planOf(options.Incumbent))
 	bound, limit := search.run(c)
 	// Where the optimum is far below what it could have been, as when a job that
 	// hardly progresses holds the only node, the tie costs were too large for it:
 	// search again at the scale now known.
 	for scale := in.scale; limit == solver.LimitNone && in.tieTotal > tiesOnly*math.Abs(search.value) && scale > minScale*in.scale; {
 		scale = max(math.Abs(search.value), scale*1e-4)
-		in.setTies(p, scale)
+		in.setTies(c, p, scale)
 		again := newSearch(in, options)
-		again.offer(search.incumbent)
+		again.offer(c, search.incumbent)
 		search = again
 		bound, limit = search.run(c)
 	}
 	if limit != solver.LimitTime {
 		in.trim(search.incumbent)
-		in.order(search.incumbent)
+		in.order(c, search.incumbent)
 	}
 	result := solver.Result{
 		Plan:       solver.NewPlan(len(p.Jobs), p.Steps),
@@ -93,17 +93,19 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 		Limit:      limit,
 		Detail:     fmt.Sprintf("branch-and-bound nodes searched: %d", search.explored),
 	}
-	for i, chosen := range search.incumbent {
-		for t, k := range chosen {
-			result.Plan[i][t] = p.Jobs[i].Sizes[k]
-		}
-	}
 	if result.NodePrices == nil && limit == solver.LimitNone {
 		// The search was over before it asked for prices.
 		_, result.NodePrices = in.lagrangian(c)
 	}
-	p.ReleaseFinished(result.Plan)
-	objective := p.Objective(result.Plan)
+	objective := 0.0
+	for i, chosen := range search.incumbent {
+		job, nodes := &p.Jobs[i], result.Plan[i]
+		for t, k := range chosen {
+			nodes[t] = job.Sizes[k]
+		}
+		job.ReleaseFinished(nodes)
+		objective += job.Value(nodes)
+	}
 	result.Bound = in.objectiveBound(bound)
 	// They may differ by rounding only, unless sizes that no job takes are worth so much
 	// less than nothing that no digit of the objective is left.
@@ -164,7 +166,11 @@ func (s *Solver) Bound(ctx context.Context, p *solver.Problem) (bound float64, n
 // lagrangian returns the Lagrangian bound in units of the search and its prices in
 // those of the objective, nil where time ends before there are any.
 func (in *instance) lagrangian(c *clock) (bound float64, nodePrices []float64) {
-	root, d := newRoot(c, in, nil), newDual(c, in)
+	root := newRoot(c, in, nil)
+	if c.ended {
+		return in.most, nil
+	}
+	d := newDual(c, in)
 	if c.ended {
 		return in.most, nil
 	}

@@ -91,7 +91,7 @@ func (in *instance) shrink(p plan, t, nodes int) {
 // trains: a single knapsack, which even many jobs have time for. It is nil if they have
 // not.
 func constantPlan(c *clock, in *instance) plan {
-	var k knapsack
+	k := newKnapsack(in.size() / in.steps)
 	k.reset()
 	free := slices.Min(in.free)
 	for i := range in.jobs {
@@ -129,11 +129,12 @@ func constantPlan(c *clock, in *instance) plan {
 // are better ones.
 const constantPrecision = 1e-5
 
-// value returns the objective of a plan less its tie cost.
-func (in *instance) value(p plan) float64 {
+// value returns the objective of a plan less its tie cost, whatever the time.
+func (in *instance) value(c *clock, p plan) float64 {
 	total := 0.0
 	for i := range p {
 		total += in.jobs[i].value(p[i])
+		c.up(in.steps)
 	}
 	return total
 }
@@ -144,14 +145,14 @@ type builder struct {
 	dual *dual
 	// free is the number of nodes per step that no job holds.
 	free    []int
-	allowed []uint64
+	allowed []uint32
 	scaled  []float64
 }
 
 func newBuilder(in *instance, d *dual) *builder {
 	return &builder{
 		in: in, dual: d,
-		free: make([]int, in.steps), allowed: make([]uint64, in.steps), scaled: make([]float64, in.steps),
+		free: make([]int, in.steps), allowed: make([]uint32, in.steps), scaled: make([]float64, in.steps),
 	}
 }
 
@@ -161,7 +162,7 @@ func (b *builder) build(c *clock, prices []float64) plan {
 	in := b.in
 	p := newPlan(in)
 	copy(b.free, in.free)
-	order := b.byRegret(prices)
+	order := b.byRegret(c, prices)
 	for _, i := range order {
 		if c.ended {
 			return p
@@ -208,8 +209,8 @@ func (b *builder) choose(c *clock, p plan, i int, prices []float64) {
 }
 
 // byRegret returns all jobs, those that lose most by not getting their best plan
-// at the prices first.
-func (b *builder) byRegret(prices []float64) []int {
+// at the prices first. It returns nil if time is up.
+func (b *builder) byRegret(c *clock, prices []float64) []int {
 	in := b.in
 	regret := make([]float64, len(in.jobs))
 	for _, i := range in.separable {
@@ -224,22 +225,30 @@ func (b *builder) byRegret(prices []float64) []int {
 			}
 			regret[i] = min(regret[i], best-second)
 		}
+		if c.up(2 * len(prices) * len(j.sizes)) {
+			return nil
+		}
 	}
 	for f, i := range in.finishing {
 		u := b.dual.unit(f)
 		best, net := b.dual.bestColumn(u, prices)
 		regret[i] = math.Inf(1)
 		set := &b.dual.columns[u.class]
-		for _, c := range u.active {
-			if int(c) != best {
-				regret[i] = min(regret[i], net-set.net(c, prices))
+		for _, column := range u.active {
+			if int(column) != best {
+				regret[i] = min(regret[i], net-set.net(column, prices))
 			}
+		}
+		if c.up(2 * len(u.active) * len(prices)) {
+			return nil
 		}
 	}
 	order := make([]int, len(in.jobs))
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(regret[b], regret[a]) })
+	if !stableSort(c, order, func(a, b int) int { return cmp.Compare(regret[b], regret[a]) }) {
+		return nil
+	}
 	return order
 }

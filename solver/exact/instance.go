@@ -120,7 +120,7 @@ func newInstance(c *clock, p *solver.Problem) (*instance, error) {
 		}
 	}
 	in.estimate(c)
-	in.setTies(p, in.scale)
+	in.setTies(c, p, in.scale)
 	return in, nil
 }
 
@@ -240,7 +240,7 @@ func (j *job) progress(first, later float64) float64 {
 
 // setTies sets the tie cost of every size and the precision of the search for an
 // objective of about the given scale.
-func (in *instance) setTies(p *solver.Problem, scale float64) {
+func (in *instance) setTies(c *clock, p *solver.Problem, scale float64) {
 	if scale == 0 {
 		scale = 1 // where nothing has a value, as little as can be still changes
 	}
@@ -268,6 +268,7 @@ func (in *instance) setTies(p *solver.Problem, scale float64) {
 				j.cost[k] -= from.SizeValue[k] / in.unit
 			}
 		}
+		c.up(len(j.sizes)) // All costs are set, whatever the time.
 	}
 }
 

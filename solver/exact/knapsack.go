@@ -76,6 +76,12 @@ func (k *knapsack) reset() {
 	k.nodes, k.values = k.nodes[:0], k.values[:0]
 }
 
+// newKnapsack returns a knapsack with room for so many options, so that no stretch goes
+// into moving them.
+func newKnapsack(options int) knapsack {
+	return knapsack{nodes: make([]int32, 0, options), values: make([]float64, 0, options), losses: make([]float64, 0, options)}
+}
+
 // option adds an option to the item that is being added.
 func (k *knapsack) option(nodes int32, value float64) {
 	k.nodes, k.values = append(k.nodes, nodes), append(k.values, value)
@@ -92,8 +98,8 @@ func (k *knapsack) solve(c *clock, capacity int, precision float64) (solution, b
 	if !ok {
 		return solution{}, false
 	}
-	bound, free := k.relax(price, capacity)
-	if c.up(4 * len(k.nodes)) {
+	bound, free, ok := k.relax(c, price, capacity)
+	if !ok {
 		return solution{}, false
 	}
 	k.fill(free)
@@ -139,15 +145,15 @@ func (k *knapsack) price(c *clock, capacity int) (float64, bool) {
 // if time is up.
 func breakRate(c *clock, rates []rate, need float64) (float64, bool) {
 	for len(rates) > 0 {
-		if c.up(len(rates)) {
-			return 0, false
-		}
 		a, b, d := rates[0].perNode, rates[len(rates)/2].perNode, rates[len(rates)-1].perNode
 		pivot := max(min(a, b), min(max(a, b), d))
 		// Above the pivot from the left, below it from the right.
 		above, below := 0, len(rates)
 		more, same := 0.0, 0.0
-		for n := 0; n < below; {
+		for n, seen := 0, 0; n < below; seen++ {
+			if seen%4096 == 0 && c.up(4096) {
+				return 0, false
+			}
 			switch r := rates[n]; {
 			case r.perNode > pivot:
 				rates[n], rates[above] = rates[above], r
@@ -198,8 +204,8 @@ func appendRates(rates []rate, nodes []int32, values []float64) []rate {
 }
 
 // relax sets base and losses at a price and returns the bound and the nodes that base
-// leaves of the capacity.
-func (k *knapsack) relax(price float64, capacity int) (bound float64, free int) {
+// leaves of the capacity, false if time is up.
+func (k *knapsack) relax(c *clock, price float64, capacity int) (bound float64, free int, ok bool) {
 	bound, free = price*float64(capacity), capacity
 	k.base = k.base[:0]
 	k.losses = slices.Grow(k.losses[:0], len(k.nodes))[:len(k.nodes)]
@@ -223,13 +229,16 @@ func (k *knapsack) relax(price float64, capacity int) (bound float64, free int) 
 		bound += most
 		free -= int(k.nodes[at])
 		k.base = append(k.base, uint8(at-from))
+		if c.up(4 * (to - from)) {
+			return 0, 0, false
+		}
 	}
 	for n := 0; free < 0; n++ {
 		from := k.starts[n]
 		free += int(k.nodes[from+int(k.base[n])] - k.nodes[from])
 		k.base[n] = 0
 	}
-	return bound, free
+	return bound, free, true
 }
 
 // fill sets the choices to base and raises the options that gain most of what is free.

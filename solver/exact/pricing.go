@@ -50,7 +50,7 @@ type outlook struct {
 }
 
 // fill works out the outlook of a job.
-func (o *outlook) fill(j *job, prices []float64, allowed []uint64) {
+func (o *outlook) fill(j *job, prices []float64, allowed []uint32) {
 	steps := len(prices)
 	o.hold = slices.Grow(o.hold[:0], steps+1)[:steps+1]
 	o.least = slices.Grow(o.least[:0], steps+1)[:steps+1]
@@ -108,7 +108,7 @@ const maxLabels = 4096
 // allowed[t], and the plan that attains it. It returns floor and nil if no plan
 // has a value above floor. The plan is the pricer's memory, valid until the next
 // call. Where time is up phi is +Inf.
-func (p *pricer) price(c *clock, j *job, prices []float64, allowed []uint64, floor float64) (float64, []uint8) {
+func (p *pricer) price(c *clock, j *job, prices []float64, allowed []uint32, floor float64) (float64, []uint8) {
 	steps := len(prices)
 	if c.up(2 * steps * len(j.sizes)) {
 		return math.Inf(1), nil

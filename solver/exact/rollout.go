@@ -36,9 +36,9 @@ type rollout struct {
 	served   []float64
 }
 
-func newRollout(in *instance) *rollout {
+func newRollout(c *clock, in *instance) *rollout {
 	r := &rollout{in: in, served: make([]float64, len(in.finishing))}
-	r.classOf, r.classes = in.classes(in.finishing)
+	r.classOf, r.classes = in.classes(c, in.finishing)
 	return r
 }
 

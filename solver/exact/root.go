@@ -29,7 +29,7 @@ const (
 // decides, which other prices might change.
 func newRoot(c *clock, in *instance, hint []float64) *subproblem {
 	b := &subproblem{
-		allowed:     make([]uint64, len(in.finishing)*in.steps),
+		allowed:     make([]uint32, len(in.finishing)*in.steps),
 		temperature: firstTemperature,
 		bound:       in.most,
 	}
@@ -51,7 +51,11 @@ func newRoot(c *clock, in *instance, hint []float64) *subproblem {
 	}
 	b.prices = averagePrices(c, in)
 	sample := in.sample()
-	if root, d := newRoot(c, sample, nil), newDual(c, sample); !c.ended {
+	root := newRoot(c, sample, nil)
+	if c.ended {
+		return b
+	}
+	if d := newDual(c, sample); !c.ended {
 		_, b.prices = d.minimise(c, root, math.Inf(-1))
 		b.temperature, b.trust = sampledTemperature, sampledTrust
 	}

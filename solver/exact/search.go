@@ -72,28 +72,31 @@ func newSearch(in *instance, options solver.SolveOptions) *search {
 // run searches until the gap is proven, the work is used up or time is up. It
 // returns the upper bound and what ended the search.
 func (s *search) run(c *clock) (bound float64, limit solver.Limit) {
-	s.offer(newPlan(s.in))
+	s.offer(c, newPlan(s.in))
 	if len(s.in.finishing) == 0 {
 		return s.separate(c)
 	}
 	if len(s.in.jobs) < minSampled {
-		s.plan()
+		s.plan(c)
 	} else {
-		s.offer(constantPlan(c, s.in))
+		s.offer(c, constantPlan(c, s.in))
 	}
 	root := newRoot(c, s.in, s.hint)
+	if c.ended {
+		return s.in.most, solver.LimitTime
+	}
 	s.dual = newDual(c, s.in)
 	if c.ended {
 		return s.in.most, solver.LimitTime
 	}
-	s.dual.enter(root)
+	s.dual.enter(c, root)
 	s.builder = newBuilder(s.in, s.dual)
 	if s.rollout != nil {
-		s.offer(s.rollout.plan(c, root.prices))
+		s.offer(c, s.rollout.plan(c, root.prices))
 	} else if s.in.size() >= largeInstance {
 		// Where finding the best prices takes its time, the first ones are good for a
 		// plan to have until then.
-		s.offer(s.builder.build(c, root.prices))
+		s.offer(c, s.builder.build(c, root.prices))
 	}
 	s.open = append(s.open, root)
 	for len(s.open) > 0 && s.explored < maxSubproblems {
@@ -123,7 +126,7 @@ func (s *search) run(c *clock) (bound float64, limit solver.Limit) {
 			return s.bound(), solver.LimitGap
 		}
 		if !closed {
-			if s.open = s.open[:rest]; !s.branch(b) {
+			if s.open = s.open[:rest]; !s.branch(c, b) {
 				s.open = append(s.open, b)
 				return s.bound(), solver.LimitWork
 			}
@@ -139,7 +142,7 @@ func (s *search) run(c *clock) (bound float64, limit solver.Limit) {
 // knapsack of its own.
 func (s *search) separate(c *clock) (bound float64, limit solver.Limit) {
 	p := newPlan(s.in)
-	var k knapsack
+	k := newKnapsack(s.in.size() / s.in.steps)
 	for t := range s.in.steps {
 		k.reset()
 		for i := range s.in.jobs {
@@ -153,12 +156,12 @@ func (s *search) separate(c *clock) (bound float64, limit solver.Limit) {
 			}
 		}
 		if c.ended {
-			s.offer(p)
+			s.offer(c, p)
 			return s.in.most, solver.LimitTime
 		}
 		step, ok := k.solve(c, s.in.capacity[t], s.in.precision/float64(s.in.steps))
 		if !ok {
-			s.offer(p)
+			s.offer(c, p)
 			return s.in.most, solver.LimitTime
 		}
 		bound += step.bound
@@ -167,7 +170,7 @@ func (s *search) separate(c *clock) (bound float64, limit solver.Limit) {
 			p[i][t] = n
 		}
 	}
-	s.offer(p)
+	s.offer(c, p)
 	bound = max(bound, s.value)
 	if bound-s.value <= s.in.precision {
 		return s.value, solver.LimitNone
@@ -187,8 +190,8 @@ func (s *search) stopped(c *clock) solver.Limit {
 }
 
 // plan decides which ways of searching the instance suits.
-func (s *search) plan() {
-	if s.rollout = newRollout(s.in); s.rollout.work() > maxRolloutWork {
+func (s *search) plan(c *clock) {
+	if s.rollout = newRollout(c, s.in); s.rollout.work() > maxRolloutWork {
 		s.rollout = nil
 		return
 	}
@@ -208,11 +211,11 @@ func (s *search) bound() float64 {
 func (s *search) closed(b *subproblem) bool { return b.bound <= s.value+s.in.precision }
 
 // offer makes a legal plan the incumbent if it is better by more than rounding.
-func (s *search) offer(p plan) {
+func (s *search) offer(c *clock, p plan) {
 	if p == nil {
 		return
 	}
-	if value := s.in.value(p); value > s.value+s.in.precision/2 {
+	if value := s.in.value(c, p); value > s.value+s.in.precision/2 {
 		s.incumbent, s.value = p, value
 	}
 }
@@ -232,9 +235,9 @@ func (s *search) explore(c *clock, b *subproblem) {
 	if solver.RelativeGap(s.value, b.bound) <= s.gap {
 		return // good enough
 	}
-	s.offer(s.builder.build(c, prices))
+	s.offer(c, s.builder.build(c, prices))
 	if s.rollout != nil {
-		s.offer(s.rollout.plan(c, prices))
+		s.offer(c, s.rollout.plan(c, prices))
 	}
 	s.searchCore(c, b, bound)
 }
@@ -251,7 +254,7 @@ func (s *search) searchCore(c *clock, b *subproblem, bound float64) {
 		core := newCoreSearch(c, s.dual, b.prices, limit, until)
 		if core == nil && c.past(until) {
 			if before == 0 {
-				before = s.workBeforeDecomposing()
+				before = s.workBeforeDecomposing(c)
 				until = c.work + before
 				continue
 			}
@@ -281,12 +284,12 @@ func (s *search) searchCore(c *clock, b *subproblem, bound float64) {
 		whole := limit >= bound-s.value
 		found := !math.IsInf(core.best, 1)
 		if found {
-			s.offer(core.solution())
+			s.offer(c, core.solution())
 		}
 		b.bound = min(b.bound, bound-least)
 		switch dropped := least < min(limit, core.best); {
 		case core.gaveUp && before == 0:
-			before = s.workBeforeDecomposing()
+			before = s.workBeforeDecomposing(c)
 			until = c.work + before
 		case core.gaveUp:
 			until = 0
@@ -347,8 +350,8 @@ const (
 
 // workBeforeDecomposing is the work of core searches before the root is searched at
 // prices per size: about as much as that takes.
-func (s *search) workBeforeDecomposing() int {
-	if s.sizes = newSizePrices(s.in); s.sizes.work() > maxBundleWork {
+func (s *search) workBeforeDecomposing(c *clock) int {
+	if s.sizes = newSizePrices(c, s.in); s.sizes.work() > maxBundleWork {
 		s.decomposable = false
 		return neverDecomposing
 	}
@@ -357,14 +360,14 @@ func (s *search) workBeforeDecomposing() int {
 }
 
 // branch splits a subproblem in two. It returns false if it allows one plan only.
-func (s *search) branch(b *subproblem) bool {
-	f, t, split := s.unsettled(b)
+func (s *search) branch(c *clock, b *subproblem) bool {
+	f, t, split := s.unsettled(c, b)
 	if f < 0 {
 		return false
 	}
 	at := f*s.in.steps + t
 	low := b.allowed[at] & (1<<split - 1)
-	for side, allowed := range []uint64{low, b.allowed[at] &^ low} {
+	for side, allowed := range []uint32{low, b.allowed[at] &^ low} {
 		child := &subproblem{
 			allowed:     slices.Clone(b.allowed),
 			prices:      slices.Clone(b.prices),
@@ -381,9 +384,9 @@ func (s *search) branch(b *subproblem) bool {
 // unsettled returns the finishing job and step whose nodes vary most among the
 // plans that are about as good as the best at the subproblem's prices, and the position
 // in its sizes that splits them at their mean; -1 if nothing varies.
-func (s *search) unsettled(b *subproblem) (job, step, split int) {
+func (s *search) unsettled(c *clock, b *subproblem) (job, step, split int) {
 	d, steps := s.dual, s.in.steps
-	d.enter(b)
+	d.enter(c, b)
 	temperature := 1e-3 * s.in.scale / float64(len(s.in.jobs))
 	job = -1
 	most := 0.0
@@ -397,7 +400,7 @@ func (s *search) unsettled(b *subproblem) (job, step, split int) {
 				continue
 			}
 			at := slices.IndexFunc(s.in.jobs[i].sizes, func(k int32) bool { return float64(k) > n.mean[t] })
-			low := uint64(1)<<max(at, 0) - 1
+			low := uint32(1)<<max(at, 0) - 1
 			allowed := b.allowedFor(f, steps)[t]
 			if at > 0 && allowed&low != 0 && allowed&^low != 0 {
 				most, job, step, split = variance, f, t, at
@@ -411,7 +414,7 @@ func (s *search) unsettled(b *subproblem) (job, step, split int) {
 	for f := range s.in.finishing {
 		for t, allowed := range b.allowedFor(f, steps) {
 			for k := 1; k < 64; k++ {
-				low := uint64(1)<<k - 1
+				low := uint32(1)<<k - 1
 				if allowed&low != 0 && allowed&^low != 0 {
 					return f, t, k
 				}

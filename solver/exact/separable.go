@@ -3,7 +3,6 @@ package exact
 import (
 	"cmp"
 	"math"
-	"slices"
 	"sort"
 )
 
@@ -87,7 +86,7 @@ func newStepCurve(c *clock, in *instance, t int) stepCurve {
 			return curve
 		}
 	}
-	if !sortEdges(c, curve.edges) {
+	if !stableSort(c, curve.edges, fallingGain) {
 		return curve
 	}
 	curve.sumGain, curve.sumNodes = make([]float64, len(curve.edges)+1), make([]float64, len(curve.edges)+1)
@@ -98,41 +97,8 @@ func newStepCurve(c *clock, in *instance, t int) stepCurve {
 	return curve
 }
 
-// sortEdges sorts edges by falling gain per node, equal ones in the order they are in:
-// in pieces, so that time is kept. It returns false if time is up.
-func sortEdges(c *clock, edges []edge) bool {
-	const piece = 4096
-	falling := func(a, b edge) int { return cmp.Compare(b.perNode(), a.perNode()) }
-	for from := 0; from < len(edges); from += piece {
-		part := edges[from:min(from+piece, len(edges))]
-		slices.SortStableFunc(part, falling)
-		if c.up(32 * len(part)) {
-			return false
-		}
-	}
-	from, to := edges, make([]edge, len(edges))
-	for width := piece; width < len(edges); width *= 2 {
-		for start := 0; start < len(edges); start += 2 * width {
-			middle, end := min(start+width, len(edges)), min(start+2*width, len(edges))
-			a, b, out := from[start:middle], from[middle:end], to[start:start]
-			for len(a) > 0 && len(b) > 0 {
-				if falling(a[0], b[0]) <= 0 {
-					out, a = append(out, a[0]), a[1:]
-				} else {
-					out, b = append(out, b[0]), b[1:]
-				}
-				if c.up(4) {
-					return false
-				}
-			}
-			copy(to[start+len(out):end], a)
-			copy(to[start+len(out)+len(a):end], b)
-		}
-		from, to = to, from
-	}
-	copy(edges, from)
-	return true
-}
+// fallingGain orders edges by falling gain per node.
+func fallingGain(a, b edge) int { return cmp.Compare(b.perNode(), a.perNode()) }
 
 // appendHull appends the rising edges of the upper concave hull of the points
 // (sizes[k], value(k)) that begins at the smallest size.

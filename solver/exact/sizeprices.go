@@ -51,9 +51,9 @@ type sizePrices struct {
 	use []float64
 }
 
-func newSizePrices(in *instance) *sizePrices {
+func newSizePrices(c *clock, in *instance) *sizePrices {
 	s := &sizePrices{in: in}
-	s.classOf, s.jobs = in.classes(in.finishing)
+	s.classOf, s.jobs = in.classes(c, in.finishing)
 	s.count = make([]int, len(s.jobs))
 	for _, class := range s.classOf {
 		s.count[class]++

@@ -57,8 +57,8 @@ type stepTable struct {
 }
 
 // separableBase sets every separable job in every step to its best size at the
-// prices, and adds the nodes of a step to used.
-func separableBase(in *instance, prices []float64, base plan, used []int) {
+// prices, and adds the nodes of a step to used, whatever the time.
+func separableBase(c *clock, in *instance, prices []float64, base plan, used []int) {
 	for _, i := range in.separable {
 		j := &in.jobs[i]
 		for t, price := range prices {
@@ -70,6 +70,7 @@ func separableBase(in *instance, prices []float64, base plan, used []int) {
 			}
 			used[t] += int(j.sizes[base[i][t]])
 		}
+		c.up(2 * len(prices) * len(j.sizes))
 	}
 }
 
@@ -88,6 +89,9 @@ func newStepTable(c *clock, in *instance, t int, price float64, base plan, low, 
 					loss: max(0, loss), excess: int(nodes - j.sizes[base[i][t]]), choice: uint8(k),
 				})
 			}
+		}
+		if c.up(4 * len(j.sizes)) {
+			return nil
 		}
 		if len(options) > 1 {
 			table.jobs = append(table.jobs, i)

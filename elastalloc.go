@@ -12,8 +12,11 @@
 package elastalloc
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/elastalloc/elastalloc/greedy"
@@ -66,6 +69,7 @@ type Allocator struct {
 	backends []Backend
 	known    []solver.BackendName
 	maxJobs  int
+	budget   time.Duration // of a decision whose options set none; 0 is none
 }
 
 // New returns an allocator. It asks every external backend for its version; a missing
@@ -93,7 +97,7 @@ func New(options Options) (*Allocator, error) {
 		options.DefaultBudget = 0 // The chain's word for none.
 	}
 
-	a := &Allocator{known: BackendNames(), maxJobs: options.MaxJobs}
+	a := &Allocator{known: BackendNames(), maxJobs: options.MaxJobs, budget: options.DefaultBudget}
 	config := chain.Config{
 		Greedy:        options.wrap(greedy.New()),
 		Prover:        exact.New(),
@@ -168,6 +172,32 @@ func (a *Allocator) valid(s *solver.Snapshot, o solver.Options) (*solver.Snapsho
 		return nil, solver.Held{}, &solver.InvalidError{Violations: bad}
 	}
 	return s, held, nil
+}
+
+// limit limits ctx to the time budget of a call that makes many decisions, and leaves its
+// answer time to travel before the caller's own deadline.
+func (a *Allocator) limit(ctx context.Context, o solver.Options) (context.Context, context.CancelFunc) {
+	budget := cmp.Or(o.TimeBudget, a.budget)
+	if deadline, limited := ctx.Deadline(); limited {
+		left := time.Until(deadline)
+		left -= min(left/10, 50*time.Millisecond)
+		budget = min(cmp.Or(budget, left), left)
+	} else if budget == 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, budget)
+}
+
+// also adds bad fields to those of an error, which may be nil.
+func also(err error, bad []solver.Violation) error {
+	var invalid *solver.InvalidError
+	if len(bad) == 0 || err != nil && !errors.As(err, &invalid) {
+		return err
+	}
+	if invalid != nil {
+		bad = append(slices.Clone(invalid.Violations), bad...)
+	}
+	return &solver.InvalidError{Violations: bad}
 }
 
 // MaxJobs returns the maximum number of jobs per snapshot.

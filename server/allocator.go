@@ -45,8 +45,3 @@ func (r reporting) FillIdle(ctx context.Context, s *solver.Snapshot) (solver.Dec
 func (service) Explain(ctx context.Context, request *elastallocv1.ExplainRequest) (*elastallocv1.ExplainResponse, error) {
 	return elastallocv1.UnimplementedAllocatorServiceServer{}.Explain(ctx, request)
 }
-
-// Forecast is not there yet.
-func (service) Forecast(ctx context.Context, request *elastallocv1.ForecastRequest) (*elastallocv1.ForecastResponse, error) {
-	return elastallocv1.UnimplementedAllocatorServiceServer{}.Forecast(ctx, request)
-}

@@ -195,7 +195,7 @@ func (p *Policy) decide(
 	}
 	options := p.Options
 	options.TimeBudget = budget
-	if options.Objective == solver.ObjectiveTotalTime && !p.EveryEvent {
+	if options.Objective == solver.ObjectiveTotalTime && !p.EveryEvent && options.TotalTime.Cadence == nil {
 		options.TotalTime.Cadence = &s.Horizon.Step
 	}
 	options.NoBound = true // A simulation wants the nodes of greedy, not how good they are.

@@ -181,6 +181,7 @@ type simulation struct {
 	policy    Policy
 	config    Config
 	allocator Allocator
+	horizon   solver.Horizon // of a decision
 	jobs      []simulatedJob // in the order of submission
 	active    []int          // submitted and not ended, in that order
 	arriving  int            // the first job not yet submitted
@@ -206,8 +207,9 @@ const never = time.Duration(math.MaxInt64)
 func newSimulation(workload Workload, policy Policy, config Config, allocator Allocator) *simulation {
 	s := &simulation{
 		workload: workload, policy: policy, config: config, allocator: allocator,
-		jobs:   make([]simulatedJob, len(workload.Jobs)),
-		fillAt: never, nodes: config.Nodes, resized: config.Resized,
+		horizon: solver.Horizon{Step: config.Frequency, Steps: config.Steps},
+		jobs:    make([]simulatedJob, len(workload.Jobs)),
+		fillAt:  never, nodes: config.Nodes, resized: config.Resized,
 	}
 	for i := range s.jobs {
 		s.jobs[i] = newSimulatedJob(&workload.Jobs[i], &config)
@@ -385,7 +387,7 @@ func (s *simulation) snapshot() *solver.Snapshot {
 	snapshot := &solver.Snapshot{
 		ID:         fmt.Sprintf("%s@%v", s.workload.Name, s.now),
 		TotalNodes: s.nodes,
-		Horizon:    solver.Horizon{Step: s.config.Frequency, Steps: s.config.Steps},
+		Horizon:    s.horizon,
 		Jobs:       make([]solver.Job, len(s.active)),
 	}
 	if s.policy.Teams {

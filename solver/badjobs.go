@@ -57,6 +57,9 @@ func (s *Snapshot) Hold() (*Snapshot, Held) {
 // heldNodes returns what a job with bad fields keeps.
 func (j *Job) heldNodes() int { return max(0, j.CurrentNodes) }
 
+// Has reports whether job i of the snapshot is held.
+func (h Held) Has(i int) bool { return h.bad[i] != nil }
+
 // Restore puts the held jobs back into the decision on the others, with a plan over as
 // many steps that keeps their nodes, and no word on their progress.
 func (h Held) Restore(d Decision, steps int) Decision {

@@ -88,6 +88,7 @@ type Allocator interface {
 	Allocate(context.Context, *solver.Snapshot, solver.Options) (solver.Decision, error)
 	FillIdle(context.Context, *solver.Snapshot) (solver.Decision, error)
 	WhatIf(context.Context, *solver.Snapshot, solver.Options, []solver.Scenario) (solver.WhatIf, error)
+	Forecast(context.Context, *solver.Snapshot, solver.Options, solver.ForecastOptions) (solver.Forecast, error)
 	// MaxJobs returns the maximum number of jobs per snapshot.
 	MaxJobs() int
 }

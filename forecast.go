@@ -1,0 +1,162 @@
+package elastalloc
+
+import (
+	"cmp"
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/elastalloc/elastalloc/sim"
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// Forecast simulates the cluster from a snapshot on, to the second, as package sim
+// describes: it decides again and again as the options say, without submissions. The time
+// budget is for the whole: what it ends is returned as far as it was simulated.
+//
+// Jobs that are held because they have bad fields keep their nodes and do not end. Errors
+// are those of Allocate.
+func (a *Allocator) Forecast(
+	ctx context.Context, s *solver.Snapshot, o solver.Options, f solver.ForecastOptions,
+) (solver.Forecast, error) {
+	if s == nil {
+		return solver.Forecast{}, invalid("snapshot", "is missing")
+	}
+	all, o := s.WithDefaults(), o.WithDefaults()
+	f = f.WithDefaults(all.Horizon)
+	s, held, err := a.valid(all, o)
+	if err := also(err, f.Validate()); err != nil {
+		return solver.Forecast{}, err
+	}
+	if o.Objective == solver.ObjectiveTotalTime && !f.EveryEvent && o.TotalTime.Cadence == nil {
+		o.TotalTime.Cadence = &f.Cadence
+	}
+	limited, cancel := a.limit(ctx, o)
+	defer cancel()
+	policy := sim.Policy{Name: "forecast", Options: o, EveryEvent: f.EveryEvent}
+	asked := &steadyAllocator{Allocator: a, budget: a.budget}
+
+	forecast := solver.Forecast{Complete: true}
+	var futures []sim.Future
+	for sample := range f.Samples {
+		future, err := sim.Forecast(limited, s, remainingWork(s, &f, sample), policy, f.Cadence, f.Until, asked)
+		if err != nil {
+			return solver.Forecast{}, err
+		}
+		forecast.Decisions += int64(future.Decisions)
+		if !future.Cut || len(futures) == 0 {
+			futures = append(futures, future)
+		}
+		if future.Cut {
+			forecast.Complete = false
+			break
+		}
+	}
+	// The caller left, or set a deadline that is over.
+	if err := ctx.Err(); err != nil {
+		return solver.Forecast{}, err
+	}
+	forecast.Jobs = make([]solver.JobForecast, len(all.Jobs))
+	total, queue := mean{}, mean{}
+	n := 0
+	for i := range all.Jobs {
+		forecast.Jobs[i].JobID = all.Jobs[i].ID
+		if !held.Has(i) {
+			summarize(&forecast.Jobs[i], futures, n, &total, &queue)
+			n++
+		}
+	}
+	forecast.MeanTotal, forecast.MeanQueue = total.value(), queue.value()
+	return forecast, nil
+}
+
+// remainingWork draws what is really left of each job in a sample, in run time on one node.
+func remainingWork(s *solver.Snapshot, f *solver.ForecastOptions, sample int) []time.Duration {
+	random := rand.New(rand.NewPCG(f.Seed, uint64(sample)))
+	work := make([]time.Duration, len(s.Jobs))
+	for i := range s.Jobs {
+		work[i] = sim.DemandOf(&s.Jobs[i])
+		if off := f.ETAError * (2*random.Float64() - 1); off != 0 {
+			work[i] = max(time.Second, time.Duration(float64(work[i])*(1+off)))
+		}
+	}
+	return work
+}
+
+// summarize fills in the forecast of job n of the futures.
+func summarize(job *solver.JobForecast, futures []sim.Future, n int, total, queue *mean) {
+	var starts, ends, rescales []time.Duration
+	for i := range futures {
+		future := &futures[i].Jobs[n]
+		starts, ends = append(starts, orNever(future.Start)), append(ends, orNever(future.End))
+		rescales = append(rescales, time.Duration(future.Rescales))
+		queue.add(future.Start)
+		total.add(future.End)
+	}
+	job.Start, job.StartLow, job.StartHigh = percentiles(starts)
+	job.End, job.EndLow, job.EndHigh = percentiles(ends)
+	median, _, _ := percentiles(rescales)
+	job.Rescales = int(*median)
+}
+
+// never is later than all that is simulated.
+const never = time.Duration(1<<63 - 1)
+
+// orNever returns what a points to.
+func orNever(t *time.Duration) time.Duration { return *cmp.Or(t, new(never)) }
+
+// percentiles returns the median, the 10th and the 90th percentile of at least one time, by
+// nearest rank; nil for one that never comes.
+func percentiles(times []time.Duration) (median, low, high *time.Duration) {
+	slices.Sort(times)
+	at := func(percent int) *time.Duration {
+		rank := (percent*len(times) + 99) / 100
+		if t := times[max(1, rank)-1]; t != never {
+			return &t
+		}
+		return nil
+	}
+	return at(50), at(10), at(90)
+}
+
+// mean is that of the times that come.
+type mean struct {
+	sum   float64
+	count int
+}
+
+func (m *mean) add(t *time.Duration) {
+	if t != nil {
+		m.sum, m.count = m.sum+t.Seconds(), m.count+1
+	}
+}
+
+func (m *mean) value() time.Duration {
+	if m.count == 0 {
+		return 0
+	}
+	return time.Duration(m.sum / float64(m.count) * float64(time.Second))
+}
+
+// steadyAllocator decides for a forecast: each decision is told the prices of the one
+// before, and one that the end of the forecast cuts short is none, for with more time the
+// future would be another.
+type steadyAllocator struct {
+	*Allocator
+	budget time.Duration
+	prices []float64
+}
+
+// Allocate decides, or returns the context's error where its end cut the decision short.
+func (a *steadyAllocator) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
+	o.PriceHint = a.prices
+	deadline, limited := ctx.Deadline()
+	hasty := limited && (a.budget == 0 || time.Until(deadline) < a.budget)
+	decision, err := a.Allocator.Allocate(ctx, s, o)
+	if err == nil && hasty && decision.Report.Limit == solver.LimitTime {
+		return decision, context.DeadlineExceeded
+	}
+	a.prices = decision.Report.NodePrices
+	return decision, err
+}

@@ -1,0 +1,255 @@
+package elastalloc_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/sim"
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// TestForecastIsTheSimulation checks that a forecast from the last moments of a simulation,
+// when all jobs have been submitted, ends every job in the second in which the simulation
+// does.
+func TestForecastIsTheSimulation(t *testing.T) {
+	t.Parallel()
+	trace, err := sim.Synthetic(sim.Heterogeneous, 5, sim.DefaultNodesAsked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trace, err = trace[:40].Vary([]sim.Variation{sim.VaryEfficiencies, sim.VaryWeights, sim.VaryMinimums}, 3, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	workload := sim.NewWorkload("synthetic", trace, sim.WorkloadOptions{GPUsPerNode: 8})
+	a := newAllocator(t, elastalloc.Options{})
+	for _, name := range []string{"optimal", "optimal-event", "total-time", "total-time-steady"} {
+		for _, restart := range []time.Duration{0, 17 * time.Second} {
+			t.Run(name+" "+restart.String(), func(t *testing.T) {
+				t.Parallel()
+				policy, err := sim.FindPolicy(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				last := workload.Jobs[len(workload.Jobs)-1].Submit
+				var snapshots []*solver.Snapshot
+				config := sim.DefaultConfig(30)
+				config.RestartTime = restart
+				config.Observe = func(s *solver.Snapshot, _ solver.Decision) { snapshots = append(snapshots, s) }
+				result, err := sim.Run(t.Context(), workload, policy, config, a)
+				if err != nil {
+					t.Fatal(err)
+				}
+				compared := 0
+				for n, at := range moments(result, last, restart, config.Frequency) {
+					if n%25 != 0 { // Some of them.
+						continue
+					}
+					s := snapshots[slices.IndexFunc(result.Decisions, func(d sim.Decision) bool { return d.At == at })]
+					got, err := a.Forecast(t.Context(), s, policy.Options, solver.ForecastOptions{EveryEvent: policy.EveryEvent})
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, job := range got.Jobs {
+						i := slices.IndexFunc(result.Jobs, func(j sim.JobResult) bool { return j.ID == job.JobID })
+						if want := result.Jobs[i].End - at; job.End == nil || *job.End != want {
+							t.Fatalf("from %v on job %s ends after %v; in the simulation after %v", at, job.JobID, job.End, want)
+						}
+						if want := result.Jobs[i].Start - at; want >= 0 && *job.Start != want {
+							t.Fatalf("from %v on job %s starts after %v; in the simulation after %v", at, job.JobID, job.Start, want)
+						}
+						compared++
+					}
+				}
+				if compared == 0 {
+					t.Error("nothing was compared")
+				}
+			})
+		}
+	}
+}
+
+// moments are the scaling moments of a simulation after the last submission in which no job
+// is in the middle of a restart, which a snapshot does not tell: no decision and no filling of
+// idle nodes, a second after an end, was made within a restart before.
+func moments(r *sim.Result, last, restart, frequency time.Duration) []time.Duration {
+	quiet := func(at time.Duration) bool {
+		for i := range r.Decisions {
+			if d := at - r.Decisions[i].At; d > 0 && d < restart+2*time.Second {
+				return false
+			}
+		}
+		for i := range r.Jobs {
+			if d := at - r.Jobs[i].End; d >= 0 && d < restart+2*time.Second {
+				return false
+			}
+		}
+		return true
+	}
+	var list []time.Duration
+	for i := range r.Decisions {
+		if at := r.Decisions[i].At; at > last && at%frequency == 0 && quiet(at) {
+			list = append(list, at)
+		}
+	}
+	return list
+}
+
+// TestForecast tells the future of few jobs, which is easy to work out.
+func TestForecast(t *testing.T) {
+	t.Parallel()
+	pinned := func(id string, eta time.Duration, nodes, current int) solver.Job {
+		return solver.Job{ID: id, RemainingETA: eta, ETANodes: nodes, MinNodes: nodes, MaxNodes: nodes, CurrentNodes: current}
+	}
+	held := pinned("held", time.Hour, 2, 2)
+	held.Weight = new(-1.0)
+	restarting := pinned("restarting", 10*time.Minute, 4, 0)
+	restarting.RestartTime = time.Minute
+	at := func(minutes, seconds int) *time.Duration {
+		return new(time.Duration(minutes)*time.Minute + time.Duration(seconds)*time.Second)
+	}
+	same := func(id string, start, end *time.Duration) solver.JobForecast {
+		return solver.JobForecast{JobID: id, Start: start, StartLow: start, StartHigh: start, End: end, EndLow: end, EndHigh: end}
+	}
+	const half = 500 * time.Millisecond
+	for name, test := range map[string]struct {
+		snapshot solver.Snapshot
+		options  solver.Options
+		forecast solver.ForecastOptions
+		want     solver.Forecast
+	}{
+		"the queue waits for the end of the first, and a second": {
+			snapshot: solver.Snapshot{TotalNodes: 4, Jobs: []solver.Job{pinned("a", 7*time.Minute, 4, 4), pinned("b", 10*time.Minute, 4, 0)}},
+			want: solver.Forecast{
+				Jobs:      []solver.JobForecast{same("a", at(0, 0), at(7, 0)), same("b", at(7, 1), at(17, 1))},
+				MeanTotal: *at(12, 0) + half, MeanQueue: *at(3, 30) + half, Decisions: 4, Complete: true,
+			},
+		},
+		"a restart delays": {
+			snapshot: solver.Snapshot{TotalNodes: 4, Jobs: []solver.Job{restarting}},
+			want: solver.Forecast{
+				Jobs: []solver.JobForecast{same("restarting", at(0, 0), at(11, 0))}, MeanTotal: *at(11, 0), Decisions: 3, Complete: true,
+			},
+		},
+		"until": {
+			snapshot: solver.Snapshot{TotalNodes: 4, Jobs: []solver.Job{pinned("a", 7*time.Minute, 4, 4), pinned("b", 10*time.Minute, 4, 0)}},
+			forecast: solver.ForecastOptions{Until: 10 * time.Minute, Cadence: time.Hour},
+			want: solver.Forecast{
+				Jobs:      []solver.JobForecast{same("a", at(0, 0), at(7, 0)), same("b", at(7, 1), nil)},
+				MeanTotal: *at(7, 0), MeanQueue: *at(3, 30) + half, Decisions: 1, Complete: true,
+			},
+		},
+		"what never fits, and what is held": {
+			snapshot: solver.Snapshot{TotalNodes: 4, Jobs: []solver.Job{pinned("large", time.Hour, 8, 0), held, pinned("b", time.Minute, 2, 0)}},
+			options:  solver.Options{BadJobs: solver.BadJobsHold},
+			want: solver.Forecast{
+				Jobs:      []solver.JobForecast{same("large", nil, nil), {JobID: "held"}, same("b", at(0, 0), at(1, 0))},
+				MeanTotal: *at(1, 0), Decisions: 1, Complete: true,
+			},
+		},
+		"no nodes": {
+			snapshot: solver.Snapshot{Jobs: []solver.Job{pinned("a", time.Hour, 2, 2)}},
+			want:     solver.Forecast{Jobs: []solver.JobForecast{{JobID: "a", Rescales: 1}}, Decisions: 1, Complete: true},
+		},
+		"no jobs": {
+			snapshot: solver.Snapshot{TotalNodes: 4}, want: solver.Forecast{Jobs: []solver.JobForecast{}, Complete: true},
+		},
+		"times beyond all reason": {
+			snapshot: solver.Snapshot{TotalNodes: 1 << 30, Jobs: []solver.Job{{
+				ID: "a", RemainingETA: 1<<63 - 1, TrainingTime: 1<<63 - 1, WaitingTime: 1<<63 - 1, RestartTime: 1<<63 - 1,
+			}}},
+			forecast: solver.ForecastOptions{Cadence: solver.MaxForecastSpan, Until: solver.MaxForecastSpan},
+			want:     solver.Forecast{Jobs: []solver.JobForecast{same("a", at(0, 0), nil)}, Decisions: 2, Complete: true},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := newAllocator(t, elastalloc.Options{}).Forecast(t.Context(), &test.snapshot, test.options, test.forecast)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name == "times beyond all reason" { // Only that it ends, and in good order, counts.
+				got.Jobs[0].Rescales, test.want.Jobs[0].Rescales = 0, 0
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("forecast (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestForecastWithErrors checks that errors of ETAs widen the forecast around the same
+// middle, and that the seed alone decides what is drawn.
+func TestForecastWithErrors(t *testing.T) {
+	t.Parallel()
+	s := &solver.Snapshot{TotalNodes: 6}
+	for _, id := range []string{"a", "b", "c", "d"} {
+		s.Jobs = append(s.Jobs, solver.Job{ID: id, RemainingETA: 3 * time.Hour, MaxNodes: 2})
+	}
+	a := newAllocator(t, elastalloc.Options{})
+	ask := func(f solver.ForecastOptions) solver.Forecast {
+		got, err := a.Forecast(t.Context(), s, solver.Options{}, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	exact, wide := ask(solver.ForecastOptions{}), ask(solver.ForecastOptions{ETAError: 0.5, Seed: 7})
+	if diff := cmp.Diff(wide, ask(solver.ForecastOptions{ETAError: 0.5, Seed: 7, Samples: 20})); diff != "" {
+		t.Errorf("the same seed and the default of 20 samples (-first +second):\n%s", diff)
+	}
+	if diff := cmp.Diff(wide, ask(solver.ForecastOptions{ETAError: 0.5, Seed: 8})); diff == "" {
+		t.Error("another seed has the same forecast")
+	}
+	if diff := cmp.Diff(exact, ask(solver.ForecastOptions{Samples: 50})); diff != "" {
+		t.Errorf("without an error samples are alike (-one +fifty):\n%s", diff)
+	}
+	for i, job := range wide.Jobs {
+		if *job.EndLow >= *job.End || *job.End >= *job.EndHigh {
+			t.Errorf("job %s ends after %v, %v to %v; want a range", job.JobID, job.End, job.EndLow, job.EndHigh)
+		}
+		if end := *exact.Jobs[i].End; *job.EndLow > end || *job.EndHigh < end {
+			t.Errorf("job %s ends after %v to %v; want a range around %v", job.JobID, job.EndLow, job.EndHigh, end)
+		}
+	}
+}
+
+// TestForecastIsCut checks that a forecast without time says so, and what it has.
+func TestForecastIsCut(t *testing.T) {
+	t.Parallel()
+	s := &solver.Snapshot{TotalNodes: 6, Jobs: []solver.Job{{ID: "short", RemainingETA: time.Minute, MaxNodes: 1}, {ID: "long", RemainingETA: 1e6 * time.Hour}}}
+	a := newAllocator(t, elastalloc.Options{})
+	got, err := a.Forecast(t.Context(), s, solver.Options{TimeBudget: 200 * time.Millisecond}, solver.ForecastOptions{Cadence: time.Second, Until: solver.MaxForecastSpan})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Complete || len(got.Jobs) != 2 || got.Jobs[1].End != nil {
+		t.Errorf("forecast %+v; want one that is cut", got)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := a.Forecast(ctx, s, solver.Options{}, solver.ForecastOptions{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v; want that the caller left", err)
+	}
+}
+
+// TestForecastNamesBadFields checks that all bad fields are named.
+func TestForecastNamesBadFields(t *testing.T) {
+	t.Parallel()
+	s := twoJobs()
+	s.TotalNodes = -1
+	_, err := newAllocator(t, elastalloc.Options{}).Forecast(t.Context(), s, solver.Options{}, solver.ForecastOptions{
+		Cadence: 1500 * time.Millisecond, ETAError: 2, Samples: 101, Until: -1,
+	})
+	want := "invalid request: snapshot.total_nodes: is -1; want at least 0; cadence: is 1.5s; want whole seconds, 1s to 87600h0m0s; " +
+		"eta_error: is 2; want 0 to 1; samples: is 101; want 1 to 100; until: is -1ns; want more than 0s and at most 87600h0m0s"
+	if err == nil || err.Error() != want {
+		t.Errorf("error\n%v; want\n%s", err, want)
+	}
+}

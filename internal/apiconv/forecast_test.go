@@ -1,0 +1,73 @@
+package apiconv
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/elastalloc/elastalloc"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// forecast asks for a forecast in protojson.
+func forecast(t *testing.T, text string) (*elastallocv1.ForecastResponse, error) {
+	t.Helper()
+	request := new(elastallocv1.ForecastRequest)
+	if err := protojson.Unmarshal([]byte(text), request); err != nil {
+		t.Fatal(err)
+	}
+	allocator, err := elastalloc.New(elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return InProcess{Allocator: allocator}.Forecast(t.Context(), request)
+}
+
+// TestForecast asks in the terms of the API.
+func TestForecast(t *testing.T) {
+	t.Parallel()
+	got, err := forecast(t, `{
+		"snapshot": {"totalNodes": 2, "jobs": [
+			{"id": "a", "remainingEta": "100s", "currentNodes": 2, "minNodes": 2, "etaNodes": 2},
+			{"id": "b", "remainingEta": "400s", "minNodes": 2, "etaNodes": 2},
+			{"id": "c", "remainingEta": "400s", "minNodes": 4}]},
+		"everyEvent": true, "cadence": "60s", "until": "500s"}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := new(elastallocv1.ForecastResponse)
+	err = protojson.Unmarshal([]byte(`{
+		"jobs": [
+			{"jobId": "a", "start": "0s", "startLow": "0s", "startHigh": "0s", "end": "100s", "endLow": "100s", "endHigh": "100s", "ended": true},
+			{"jobId": "b", "start": "101s", "startLow": "101s", "startHigh": "101s"},
+			{"jobId": "c"}],
+		"meanTotal": "100s", "meanQueue": "50.5s", "decisions": "10", "complete": true}`), want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+		t.Errorf("response (-want +got):\n%s", diff)
+	}
+}
+
+// TestForecastBadFields checks that what the core cannot express is named beside what it
+// finds itself.
+func TestForecastBadFields(t *testing.T) {
+	t.Parallel()
+	_, err := forecast(t, `{"snapshot": {"totalNodes": -2}, "cadence": "0s", "until": "0s", "etaError": 2}`)
+	var invalid *solver.InvalidError
+	if !errors.As(err, &invalid) {
+		t.Fatalf("error %v; want bad fields", err)
+	}
+	var paths []string
+	for _, v := range invalid.Violations {
+		paths = append(paths, v.Path)
+	}
+	if diff := cmp.Diff([]string{"snapshot.total_nodes", "cadence", "until", "eta_error"}, paths); diff != "" {
+		t.Errorf("bad fields (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,140 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// Future is what becomes of the jobs of a snapshot.
+type Future struct {
+	// Jobs are in the order of the snapshot.
+	Jobs []JobFuture
+	// Decisions is the number of those at scaling moments and events.
+	Decisions int
+	// Cut says that the context ended the simulation.
+	Cut bool
+}
+
+// JobFuture is what becomes of a job. Times are whole seconds from the snapshot on.
+type JobFuture struct {
+	// Start is when the job first holds nodes, and End when it ends; nil where that does
+	// not happen within the simulation.
+	Start, End *time.Duration
+	// Rescales is how often its nodes change, its first start not counted.
+	Rescales int
+}
+
+// Forecast simulates on from a valid snapshot with its defaults, without submissions, as
+// Run does from a scaling moment on: a decision of the policy at once and then every
+// frequency, each looking ahead as far as the snapshot's horizon. Changes cost the
+// rescale_delay or the restart_time that each job names, and a job that holds nodes now
+// trains on all of them.
+//
+// work is what is really left of each job, in run time on one node; the allocator is told
+// what the snapshot says. The simulation ends with the last job, at the given time, or
+// where it is clear that no more jobs will train. It ends early, and says so, when ctx
+// ends, or the allocator for want of time: with what was simulated by then.
+func Forecast(
+	ctx context.Context, s *solver.Snapshot, work []time.Duration, policy Policy, frequency, until time.Duration, allocator Allocator,
+) (Future, error) {
+	policy.Teams = len(s.Groups) > 0
+	sim := &simulation{
+		policy: policy, allocator: allocator, horizon: s.Horizon, nodes: s.TotalNodes, fillAt: never,
+		config:   Config{Nodes: s.TotalNodes, Frequency: frequency, Groups: s.Groups},
+		workload: Workload{Name: s.ID, Jobs: make([]WorkloadJob, len(s.Jobs))},
+		jobs:     make([]simulatedJob, len(s.Jobs)),
+		arriving: len(s.Jobs),
+	}
+	for i := range s.Jobs {
+		sim.jobs[i] = goingOn(&s.Jobs[i], work[i], &sim.workload.Jobs[i])
+		sim.active = append(sim.active, i)
+	}
+	err := sim.forecast(ctx, until)
+	future := Future{Jobs: make([]JobFuture, len(sim.jobs)), Decisions: len(sim.decisions)}
+	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) {
+		future.Cut, err = true, nil
+	}
+	for i := range sim.jobs {
+		job := &sim.jobs[i]
+		future.Jobs[i].Rescales = job.rescales
+		future.Jobs[i].Start = job.firstHeld()
+		if job.end != never {
+			future.Jobs[i].End = &job.end
+		}
+	}
+	return future, err
+}
+
+// longestSpan is the longest time of a job that a forecast tells from longer ones, 73 years:
+// sums of such times fit a time.Duration.
+const longestSpan = never / 4
+
+// goingOn returns the state of a job of a snapshot, whose data go into job.
+func goingOn(told *solver.Job, work time.Duration, job *WorkloadJob) simulatedJob {
+	work = min(work, longestSpan)
+	*job = WorkloadJob{
+		ID: told.ID, Group: told.GroupID, Demand: work, Work: work,
+		ToldETA: min(DemandOf(told), longestSpan), Fate: OutcomeCompleted,
+		History: History{Nodes: told.CurrentNodes, Trained: min(told.TrainingTime, longestSpan), Waited: min(told.WaitingTime, longestSpan)},
+	}
+	j := simulatedJob{
+		WorkloadJob: job, told: *told, start: never, end: never, growsAt: never,
+		delay: wholeSeconds(min(told.RescaleDelay, longestSpan)), restart: wholeSeconds(min(told.RestartTime, longestSpan)),
+	}
+	j.told.ETANodes = 0 // ToldETA is on one node.
+	j.arrive(0)
+	return j
+}
+
+// firstHeld returns when the job first held nodes for a while, nil if it never did.
+func (j *simulatedJob) firstHeld() *time.Duration {
+	for n, now := range j.held {
+		if now.Nodes > 0 && (n+1 == len(j.held) || j.held[n+1].At > now.At || j.held[n+1].Nodes > 0) {
+			return &now.At
+		}
+	}
+	return nil
+}
+
+// DemandOf returns the run time left on exactly one node.
+func DemandOf(job *solver.Job) time.Duration {
+	if job.ETANodes == 0 {
+		return job.RemainingETA
+	}
+	return max(1, scale(time.Second, job.Demand()))
+}
+
+// forecast simulates up to a time, the first decision at once.
+func (s *simulation) forecast(ctx context.Context, until time.Duration) error {
+	if len(s.active) == 0 {
+		return nil
+	}
+	if err := s.scalingMoment(ctx); err != nil {
+		return err
+	}
+	for s.canGoOn() && s.nextEvent() <= until {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := s.step(ctx); errors.Is(err, errStalled) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// canGoOn reports whether there is a job that holds nodes or that the pool can hold.
+func (s *simulation) canGoOn() bool {
+	for _, i := range s.active {
+		job := &s.jobs[i]
+		if job.nodes > 0 || job.told.LegalSizes()[0] <= s.nodes {
+			return true
+		}
+	}
+	return false
+}

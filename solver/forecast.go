@@ -1,0 +1,99 @@
+package solver
+
+import "time"
+
+// Limits and defaults of a forecast.
+const (
+	MaxSamples          = 100                   // simulations
+	DefaultErrorSamples = 20                    // simulations where ETAs may be off
+	DefaultUntil        = 30 * 24 * time.Hour   // how far to simulate
+	MaxForecastSpan     = 3650 * 24 * time.Hour // how far to simulate, and time between decisions
+)
+
+// ForecastOptions say how the future of a snapshot is simulated. The zero value of each
+// field means its default.
+type ForecastOptions struct {
+	// Cadence is the time between two decisions, whole seconds; 0 means the step of the
+	// horizon, rounded up to whole seconds.
+	Cadence time.Duration
+	// EveryEvent decides, as well, a second after each end of a job. If not, the queue
+	// then takes what is idle.
+	EveryEvent bool
+	// ETAError is how far remaining ETAs may be off: what is really left of a job is drawn
+	// uniformly from (1 - ETAError) to (1 + ETAError) times what the snapshot says, but at
+	// least a second. 0 to 1.
+	ETAError float64
+	// Samples is the number of simulations, at most MaxSamples; 0 means 1, with an
+	// ETAError DefaultErrorSamples. Without an ETAError all are alike, and one is made.
+	Samples int
+	// Seed is that of all that is drawn.
+	Seed uint64
+	// Until is how far to simulate; 0 means DefaultUntil.
+	Until time.Duration
+	// Bad is what is wrong with fields that cannot be expressed here, as the code that made
+	// these from another form knows.
+	Bad []Violation
+}
+
+// WithDefaults returns the options with the default of every field that is not set.
+func (o ForecastOptions) WithDefaults(h Horizon) ForecastOptions {
+	if o.Cadence == 0 {
+		o.Cadence = min((h.Step + time.Second - 1).Truncate(time.Second), MaxForecastSpan)
+	}
+	if o.Samples == 0 && o.ETAError > 0 {
+		o.Samples = DefaultErrorSamples
+	}
+	if o.Samples == 0 || o.ETAError == 0 && o.Samples > 0 && o.Samples <= MaxSamples {
+		o.Samples = 1
+	}
+	if o.Until == 0 {
+		o.Until = DefaultUntil
+	}
+	return o
+}
+
+// Validate returns every bad field of options that have their defaults.
+func (o *ForecastOptions) Validate() []Violation {
+	bad := violations(o.Bad)
+	if o.Cadence < time.Second || o.Cadence > MaxForecastSpan || o.Cadence%time.Second != 0 {
+		bad.addf("cadence", "is %v; want whole seconds, 1s to %v", o.Cadence, MaxForecastSpan)
+	}
+	if !(o.ETAError >= 0 && o.ETAError <= 1) {
+		bad.addf("eta_error", "is %v; want 0 to 1", o.ETAError)
+	}
+	if o.Samples < 1 || o.Samples > MaxSamples {
+		bad.addf("samples", "is %d; want 1 to %d", o.Samples, MaxSamples)
+	}
+	if o.Until < 0 || o.Until > MaxForecastSpan {
+		bad.addf("until", "is %v; want more than 0s and at most %v", o.Until, MaxForecastSpan)
+	}
+	return bad
+}
+
+// Forecast is when the jobs of a snapshot start and end, if no other is submitted.
+type Forecast struct {
+	// Jobs are in the order of the snapshot.
+	Jobs []JobForecast
+	// MeanTotal is the mean time to the end, over jobs that end and over samples, and
+	// MeanQueue that to the first nodes, over jobs that get some.
+	MeanTotal, MeanQueue time.Duration
+	// Decisions is the number of those of all samples, the filling of idle nodes apart.
+	Decisions int64
+	// Complete says that all samples came to their end. If not, time was up, and this is
+	// what was simulated: the samples that came to their end or, where none did, the first
+	// one up to then.
+	Complete bool
+}
+
+// JobForecast is when a job starts and ends, from the snapshot on: over several samples
+// the medians and, as Low and High, the 10th and 90th percentiles. A time beyond the end of
+// the simulation is nil.
+type JobForecast struct {
+	JobID string
+	// Start is when the job first holds nodes, 0 if it does from now on.
+	Start, StartLow, StartHigh *time.Duration
+	// End is when the job ends.
+	End, EndLow, EndHigh *time.Duration
+	// Rescales is how often its nodes change, its first start not counted.
+	Rescales int
+}

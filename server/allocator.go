@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"time"
 
 	"github.com/elastalloc/elastalloc/internal/apiconv"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
@@ -16,20 +17,52 @@ type service struct {
 	apiconv.InProcess
 }
 
-func newService(allocator apiconv.Allocator) service {
-	return service{InProcess: apiconv.InProcess{Allocator: reporting{allocator}}}
+func newService(allocator apiconv.Allocator, maxBudget time.Duration) service {
+	return service{InProcess: apiconv.InProcess{Allocator: reporting{allocator, maxBudget}}}
 }
 
-// reporting is an allocator that reports its decisions.
-type reporting struct{ apiconv.Allocator }
+// shedBudget is the time for the bound of an answer for which there is no turn.
+const shedBudget = 50 * time.Millisecond
+
+// reporting is an allocator that reports its decisions. It keeps them within the longest
+// time budget, and makes them without a search where there is no turn for one.
+type reporting struct {
+	apiconv.Allocator
+	maxBudget time.Duration
+}
 
 // Allocate decides a snapshot.
 func (r reporting) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
-	decision, err := r.Allocator.Allocate(ctx, s, o)
-	if err == nil {
-		ingress.Decided(ctx, o.WithDefaults().Objective, &decision)
+	shed := ingress.Shed(ctx)
+	o.TimeBudget = min(o.TimeBudget, r.maxBudget)
+	if shed {
+		o.Backend, o.TimeBudget = solver.BackendGreedy, shedBudget
 	}
-	return decision, err
+	decision, err := r.Allocator.Allocate(ctx, s, o)
+	if err != nil {
+		return decision, err
+	}
+	if shed {
+		decision.Report.Warnings = append(decision.Report.Warnings, solver.Warning{
+			Code:    solver.WarningLoadShedToGreedy,
+			Message: "the server had no turn for a search in time, so this is greedy's allocation",
+		})
+	}
+	ingress.Decided(ctx, o.WithDefaults().Objective, &decision)
+	return decision, nil
+}
+
+// WhatIf decides variations of a snapshot.
+func (r reporting) WhatIf(
+	ctx context.Context, s *solver.Snapshot, o solver.Options, scenarios []solver.Scenario,
+) (solver.WhatIf, error) {
+	o.TimeBudget = min(o.TimeBudget, r.maxBudget)
+	for i := range scenarios {
+		if own := scenarios[i].Options; own != nil {
+			own.TimeBudget = min(own.TimeBudget, r.maxBudget)
+		}
+	}
+	return r.Allocator.WhatIf(ctx, s, o, scenarios)
 }
 
 // FillIdle gives the idle nodes of a snapshot to its queue.

@@ -32,16 +32,24 @@ type Config struct {
 	// so by default it is the number of cores that this process may use.
 	MaxInflight int
 	// MaxQueue is the maximum number of calls that wait for their turn, for half a second
-	// at most; more are turned away. It may be 0.
+	// at most. It may be 0.
 	MaxQueue int
+	// MaxMemory is the maximum number of bytes that all calls hold together: received,
+	// decoded, work space, and answers that are not read. Others wait, or are turned away.
+	// The process takes BaseMemory beside it, at most.
+	MaxMemory int64
+	// MaxBudget is the longest time budget of a decision; a request that asks for more
+	// gets this.
+	MaxBudget time.Duration
 	// MaxReceiving is the maximum number of calls whose requests are arriving; one more,
 	// and the oldest of them is turned away.
 	MaxReceiving int
 	// MaxMessageBytes is the size of the largest request accepted; 0 means what the maximum
 	// number of jobs per snapshot needs.
 	MaxMessageBytes int
-	// ReceiveTimeout is how long a request may take to arrive.
-	ReceiveTimeout time.Duration
+	// ReceiveTimeout is how long a request may take to arrive, and ReadTimeout how long
+	// a caller may take to read an answer before the server hangs up.
+	ReceiveTimeout, ReadTimeout time.Duration
 	// DrainDelay is the time between turning not ready and refusing calls, so that
 	// routers notice in time. It may be 0.
 	DrainDelay time.Duration
@@ -81,6 +89,14 @@ type Config struct {
 	Propagator propagation.TextMapPropagator
 }
 
+const (
+	// BaseMemory is what a server takes at most beside what its calls hold: the program,
+	// its connections, what the estimates of a search leave out, and garbage.
+	BaseMemory = 192 << 20
+
+	leastMaxMemory = 16 << 20
+)
+
 // DefaultConfig returns the defaults. Allocator and Backends are the caller's to set.
 func DefaultConfig() Config {
 	return Config{
@@ -89,7 +105,10 @@ func DefaultConfig() Config {
 		MaxInflight:    runtime.GOMAXPROCS(0),
 		MaxQueue:       256,
 		MaxReceiving:   1024,
+		MaxMemory:      256 << 20,
+		MaxBudget:      10 * time.Second,
 		ReceiveTimeout: 10 * time.Second,
+		ReadTimeout:    10 * time.Second,
 		DrainDelay:     2 * time.Second,
 		DrainTimeout:   10 * time.Second,
 		Version:        "unknown",
@@ -113,6 +132,9 @@ func (c *Config) check() error {
 	require(c.MaxReceiving >= 1, "max receiving is %d (want at least 1)", c.MaxReceiving)
 	require(c.MaxMessageBytes >= 0, "max message bytes is %d (want at least 0)", c.MaxMessageBytes)
 	require(c.ReceiveTimeout > 0, "receive timeout is %v (want more than 0)", c.ReceiveTimeout)
+	require(c.ReadTimeout > 0, "read timeout is %v (want more than 0)", c.ReadTimeout)
+	require(c.MaxMemory >= leastMaxMemory, "max memory is %d (want at least 16MiB)", c.MaxMemory)
+	require(c.MaxBudget > 0, "max budget is %v (want more than 0)", c.MaxBudget)
 	require(c.DrainDelay >= 0, "drain delay is %v (want at least 0)", c.DrainDelay)
 	require(c.DrainTimeout > 0, "drain timeout is %v (want more than 0)", c.DrainTimeout)
 	require((c.TLSCert == "") == (c.TLSKey == ""), "TLS needs both a certificate and a key")

@@ -73,6 +73,11 @@ func (d decider) FillIdle(_ context.Context, s *solver.Snapshot) (solver.Decisio
 	return solver.DecideNow(s, nodes), nil
 }
 
+func (d decider) WhatIf(ctx context.Context, s *solver.Snapshot, o solver.Options, _ []solver.Scenario) (solver.WhatIf, error) {
+	base, err := d.Allocate(ctx, s, o)
+	return solver.WhatIf{Base: base}, err
+}
+
 func (decider) MaxJobs() int { return 1000 }
 
 // fakeAllocator returns an allocator over one exact backend that solves as given and a
@@ -101,6 +106,13 @@ func fakeChainConfig(solve func(context.Context, *solver.Problem) (solver.Result
 		}}},
 		DefaultBudget: time.Minute,
 	}
+}
+
+// searchRequest is a good request of a method that is turned away where there is no turn
+// for a search.
+func searchRequest() *elastallocv1.WhatIfRequest {
+	small := smallRequest()
+	return &elastallocv1.WhatIfRequest{Snapshot: small.GetSnapshot(), Options: small.GetOptions()}
 }
 
 // smallRequest is a good request: one running job, one queued job.

@@ -14,8 +14,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/elastalloc/elastalloc/client"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 func TestShedding(t *testing.T) {
@@ -29,7 +32,7 @@ func TestShedding(t *testing.T) {
 	}()
 	<-g.entered
 
-	_, err := h.client.Allocate(t.Context(), smallRequest())
+	_, err := h.client.WhatIf(t.Context(), searchRequest())
 	s := status.Convert(err)
 	if s.Code() != codes.ResourceExhausted || len(s.Details()) != 1 {
 		t.Fatalf("error is %v", err)
@@ -55,11 +58,74 @@ func TestShedding(t *testing.T) {
 	for name, want := range map[string]string{
 		"elastalloc_shed_total":        "1",
 		"elastalloc_inflight_requests": "0",
-		`grpc_server_handled_total{grpc_code="ResourceExhausted",grpc_method="Allocate",grpc_service="elastalloc.v1.AllocatorService",grpc_type="unary"}`: "1",
+		`grpc_server_handled_total{grpc_code="ResourceExhausted",grpc_method="WhatIf",grpc_service="elastalloc.v1.AllocatorService",grpc_type="unary"}`: "1",
 	} {
 		if value, _ := h.series(t, name); value != want {
 			t.Errorf("%s is %q; want %s", name, value, want)
 		}
+	}
+}
+
+// TestGreedyWithoutATurn checks that an Allocate call that gets no turn for a search is
+// answered by greedy, and says so, and that a FillIdle call needs no such turn.
+func TestGreedyWithoutATurn(t *testing.T) {
+	t.Parallel()
+	g := newGate()
+	h := start(t, func(c *Config) { c.Allocator, c.MaxInflight = fakeAllocator(g.solve), 1 })
+	first := make(chan error, 1)
+	go func() {
+		_, err := h.client.Allocate(t.Context(), smallRequest())
+		first <- err
+	}()
+	<-g.entered
+	answer, err := h.client.Allocate(t.Context(), smallRequest())
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := answer.GetReport()
+	if report.GetBackend() != elastallocv1.Backend_BACKEND_GREEDY || report.GetReason() != elastallocv1.Reason_REASON_HEURISTIC ||
+		report.GetBound() < report.GetObjective() || report.GetBound() == 0 {
+		t.Errorf("the report is %v", report)
+	}
+	if w := report.GetWarnings(); len(w) == 0 || w[len(w)-1].GetCode() != elastallocv1.WarningCode_WARNING_CODE_LOAD_SHED_TO_GREEDY {
+		t.Errorf("the warnings are %v", w)
+	}
+	if _, err := h.client.FillIdle(t.Context(), &elastallocv1.FillIdleRequest{Snapshot: smallRequest().GetSnapshot()}); err != nil {
+		t.Error(err)
+	}
+	for name, want := range map[string]string{
+		"elastalloc_shed_total":                                 "0",
+		`elastalloc_warnings_total{code="load-shed-to-greedy"}`: "1",
+	} {
+		if value, _ := h.series(t, name); value != want {
+			t.Errorf("%s is %q; want %s", name, value, want)
+		}
+	}
+	close(g.open)
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestMaxBudget checks that no request gets more time than the server allows.
+func TestMaxBudget(t *testing.T) {
+	t.Parallel()
+	left := make(chan time.Duration, 1)
+	h := start(t, func(c *Config) {
+		c.MaxBudget = 5 * time.Second
+		c.Allocator = fakeAllocator(func(ctx context.Context, p *solver.Problem) (solver.Result, error) {
+			deadline, _ := ctx.Deadline()
+			left <- time.Until(deadline)
+			return smallest(ctx, p)
+		})
+	})
+	request := smallRequest()
+	request.Options.TimeBudget = durationpb.New(time.Hour)
+	if _, err := h.client.Allocate(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-left; got > 5*time.Second {
+		t.Errorf("the search has %v; want at most 5 s", got)
 	}
 }
 
@@ -73,7 +139,7 @@ func TestQueue(t *testing.T) {
 	answered := make(chan error, calls)
 	for range calls {
 		go func() {
-			_, err := h.client.Allocate(t.Context(), smallRequest())
+			_, err := h.client.WhatIf(t.Context(), searchRequest())
 			answered <- err
 		}()
 	}
@@ -82,7 +148,7 @@ func TestQueue(t *testing.T) {
 	if value, _ := h.series(t, "elastalloc_inflight_requests"); value != "1" {
 		t.Errorf("%q requests are decided; want 1", value)
 	}
-	if _, err := h.client.Allocate(t.Context(), smallRequest()); status.Code(err) != codes.ResourceExhausted {
+	if _, err := h.client.WhatIf(t.Context(), searchRequest()); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("the error of a call beyond the queue is %v", err)
 	}
 	close(g.open)
@@ -140,7 +206,7 @@ func TestTheClientComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }()
-	if _, err := c.Allocate(t.Context(), smallRequest()); err != nil {
+	if _, err := c.WhatIf(t.Context(), searchRequest()); err != nil {
 		t.Errorf("the call that was turned away at first failed: %v", err)
 	}
 	if err := <-first; err != nil {

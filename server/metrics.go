@@ -166,6 +166,9 @@ func registerLoad(registerer prometheus.Registerer, load func() ingress.Load) er
 	return register(registerer,
 		gauge("elastalloc_inflight_requests", "Calls being decided.", func(l ingress.Load) int { return l.Inflight }),
 		gauge("elastalloc_inflight_limit", "Maximum number of calls decided at once.", func(l ingress.Load) int { return l.MaxInflight }),
+		gauge("elastalloc_memory_bytes", "Bytes that calls hold, by estimate: received, decoded, work space and answers that are not read.",
+			func(l ingress.Load) int { return l.Memory }),
+		gauge("elastalloc_memory_limit_bytes", "Maximum number of bytes that calls hold.", func(l ingress.Load) int { return l.MaxMemory }),
 		gauge("elastalloc_queued_requests", "Calls that wait for their turn.", func(l ingress.Load) int { return l.Queued }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "elastalloc_shed_total", Help: "Calls turned away because there were too many.",

@@ -72,7 +72,7 @@ func startEcho(t *testing.T, method echo, change func(*Config)) (*harness, *coll
 		if change != nil {
 			change(c)
 		}
-	}, func(s *Server) { s.register(testService(), method) }), spans
+	}, func(s *Server) { s.register(testService(), method, nil) }), spans
 }
 
 // rawCodec sends bytes as they are.

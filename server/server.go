@@ -104,7 +104,9 @@ func (s *Server) build() error {
 		}
 	}
 	s.ingress = ingress.New(ingress.Config{
-		MaxInflight: c.MaxInflight, MaxQueue: c.MaxQueue, MaxReceiving: c.MaxReceiving, ReceiveTimeout: c.ReceiveTimeout,
+		MaxInflight: c.MaxInflight, MaxQueue: c.MaxQueue, LongestTurn: c.MaxBudget,
+		MaxMemory: int(c.MaxMemory), MaxMessageBytes: c.maxMessageBytes(),
+		MaxReceiving: c.MaxReceiving, ReceiveTimeout: c.ReceiveTimeout, ReadTimeout: c.ReadTimeout,
 		Observers: observers,
 	})
 	if err := registerLoad(c.Registry, s.ingress.Load); err != nil {
@@ -130,7 +132,6 @@ func (s *Server) build() error {
 	options := slices.Concat(interceptors(calls, c.Logger), c.tracingOptions(), ingress.ServerOptions())
 	s.grpc = grpc.NewServer(append(options,
 		grpc.Creds(security),
-		grpc.MaxRecvMsgSize(c.maxMessageBytes()),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.ConnectionTimeout(handshakeTimeout),
@@ -141,7 +142,7 @@ func (s *Server) build() error {
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 	)...)
-	s.register(&elastallocv1.AllocatorService_ServiceDesc, newService(c.Allocator))
+	s.register(&elastallocv1.AllocatorService_ServiceDesc, newService(c.Allocator, c.MaxBudget), methods(c.Allocator.MaxJobs()))
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	if !c.NoReflection {
 		reflection.RegisterV1(s.grpc)
@@ -152,8 +153,8 @@ func (s *Server) build() error {
 }
 
 // register serves a service, all of whose calls take the path of the ingress.
-func (s *Server) register(description *grpc.ServiceDesc, implementation any) {
-	s.grpc.RegisterService(s.ingress.Service(description), implementation)
+func (s *Server) register(description *grpc.ServiceDesc, implementation any, methods map[string]ingress.Method) {
+	s.grpc.RegisterService(s.ingress.Service(description, methods), implementation)
 }
 
 // Addr returns the address that gRPC listens on.
@@ -178,7 +179,7 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 		ended <- fmt.Errorf("serve %s on %v: %w", name, listener.Addr(), err)
 	}
-	go serve("gRPC", s.grpc.Serve, s.listener)
+	go serve("gRPC", s.grpc.Serve, ingress.Listen(s.listener))
 	go serve("admin HTTP", s.admin.Serve, s.adminListener)
 	s.setReady(true)
 	s.config.Logger.Info("serving", "address", s.Addr().String(), "admin_address", s.AdminAddr().String())

@@ -184,7 +184,7 @@ func TestSpansOfCallsThatFail(t *testing.T) {
 		first <- err
 	}()
 	<-g.entered
-	if _, err := h.client.Allocate(t.Context(), smallRequest()); status.Code(err) != codes.ResourceExhausted {
+	if _, err := h.client.WhatIf(t.Context(), searchRequest()); status.Code(err) != codes.ResourceExhausted {
 		t.Fatal(err)
 	}
 	call, stages = spans.next()

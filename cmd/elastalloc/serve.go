@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -47,6 +48,9 @@ traces on.`,
 			if options.DefaultBudget <= 0 {
 				return fmt.Errorf("--default-budget is %v (want more than 0)", options.DefaultBudget)
 			}
+			if options.DefaultBudget > config.MaxBudget {
+				return fmt.Errorf("--default-budget is %v (want at most --max-budget, %v)", options.DefaultBudget, config.MaxBudget)
+			}
 			if options.MaxJobs < 1 {
 				return fmt.Errorf("--max-jobs is %d (want at least 1)", options.MaxJobs)
 			}
@@ -59,6 +63,9 @@ traces on.`,
 			allocator, err := elastalloc.New(options)
 			if err != nil {
 				return fmt.Errorf("--backends: %w", err)
+			}
+			if _, set := env("GOMEMLIMIT"); !set {
+				debug.SetMemoryLimit(config.MaxMemory + server.BaseMemory*3/4)
 			}
 			logBackends(cmd.Context(), config.Logger, allocator.Backends())
 			removeAbandoned(cmd.Context(), config.Logger)
@@ -94,9 +101,11 @@ traces on.`,
 		"backends to ask, in this order, out of "+strings.Join(cli.Names(elastalloc.BackendNames()), ", ")+"; greedy is the last resort of all")
 	cli.AddProgramFlags(flags, &programs)
 	flags.DurationVar(&options.DefaultBudget, "default-budget", options.DefaultBudget, "time budget of a request that has none")
-	flags.IntVar(&config.MaxInflight, "max-inflight", config.MaxInflight, "maximum number of decisions made at once")
+	flags.DurationVar(&config.MaxBudget, "max-budget", config.MaxBudget, "longest time budget of a request; one that asks for more gets this")
+	flags.IntVar(&config.MaxInflight, "max-inflight", config.MaxInflight, "maximum number of searches made at once, and as many short decisions beside")
 	cli.OnePerCore(flags, "max-inflight")
-	flags.IntVar(&config.MaxQueue, "max-queue", config.MaxQueue, "maximum number of requests that wait for their turn, half a second at most; more are turned away")
+	flags.IntVar(&config.MaxQueue, "max-queue", config.MaxQueue, "maximum number of requests that wait for their turn, half a second at most; more are answered by greedy or turned away")
+	flags.Var(cli.NewBytesFlag(&config.MaxMemory), "max-memory", "memory that all requests together may hold: received, decoded, work space, unread answers; the server takes up to 192MiB beside")
 	flags.IntVar(&options.MaxJobs, "max-jobs", options.MaxJobs, "maximum number of jobs per snapshot")
 	flags.BoolVar(&config.Plaintext, "plaintext", false, "allow plain text on a --listen address that is not loopback")
 	flags.BoolVar(&reflection, "reflection", true, "serve gRPC reflection, from which clients such as grpcurl learn the API")

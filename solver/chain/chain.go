@@ -65,14 +65,16 @@ func (c *Chain) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Optio
 		options.Incumbent = greedy.result.Plan
 	}
 	r := &run{chain: c, budget: budget, problem: p, options: options, greedy: greedy}
-	chosen, attempts, err := r.ask(ctx, c.order(o.Backend))
+	search, release := solver.Hurried(ctx)
+	defer release()
+	chosen, attempts, err := r.ask(search, c.order(o.Backend))
 	if err != nil {
 		return solver.Decision{}, err
 	}
 	if chosen.Backend != solver.BackendGreedy && greedy.Outcome != solver.OutcomeAnswered {
 		attempts = append(attempts, greedy.Attempt)
 	}
-	bound, prices, err := r.bound(ctx, chosen, o.NoBound)
+	bound, prices, err := r.bound(search, chosen, o.NoBound)
 	if err != nil {
 		return solver.Decision{}, err
 	}

@@ -42,6 +42,14 @@ func newOverloadError() overloadError {
 // Error returns what the caller reads.
 func (overloadError) Error() string { return "too many requests in flight; retry later" }
 
+// tooLargeError means that a call needs more memory than any may hold.
+type tooLargeError struct{ need, most int }
+
+// Error returns what the caller reads.
+func (e tooLargeError) Error() string {
+	return fmt.Sprintf("the request needs some %d MiB of memory; a call may hold %d (--max-memory of the server)", e.need>>20, e.most>>20)
+}
+
 // callError is an error with the status that the caller sees. Within the process
 // errors.Is and errors.As find the cause.
 type callError struct {
@@ -102,6 +110,8 @@ func statusOf(ctx context.Context, err error) *status.Status {
 	case errors.As(err, &overload):
 		return withDetails(status.New(codes.ResourceExhausted, overload.Error()),
 			&errdetails.RetryInfo{RetryDelay: durationpb.New(overload.retryAfter)})
+	case errors.As(err, new(tooLargeError)):
+		return status.New(codes.ResourceExhausted, err.Error())
 	case errors.Is(err, errSlow):
 		// Not DEADLINE_EXCEEDED, which would be our failure.
 		return status.New(codes.Canceled, errSlow.Error())

@@ -102,16 +102,19 @@ func (in *Ingress) observe(ctx context.Context, c *call, next func(context.Conte
 const pushbackKey = "grpc-retry-pushback-ms"
 
 // pushBack counts a call that is turned away for load, and tells its client when to
-// retry: not at all if the deadline comes before that.
+// retry: not at all if the deadline comes before that, or if it never fits.
 func (in *Ingress) pushBack(ctx context.Context, err error) {
 	var overload overloadError
-	if !errors.As(err, &overload) {
+	retry := -1
+	switch {
+	case errors.As(err, &overload):
+		in.shed.Add(1)
+		if deadline, limited := ctx.Deadline(); !limited || time.Until(deadline) >= overload.retryAfter {
+			retry = int(overload.retryAfter.Milliseconds())
+		}
+	case errors.As(err, new(tooLargeError)): // It will be no smaller.
+	default:
 		return
-	}
-	in.shed.Add(1)
-	retry := int(overload.retryAfter.Milliseconds())
-	if deadline, limited := ctx.Deadline(); limited && time.Until(deadline) < overload.retryAfter {
-		retry = -1
 	}
 	// An error means that the caller has gone.
 	_ = grpc.SetTrailer(ctx, metadata.Pairs(pushbackKey, strconv.Itoa(retry)))

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/elastalloc/elastalloc/internal/tracing"
 )
@@ -23,10 +24,17 @@ type Config struct {
 	MaxInflight int
 	// MaxQueue is the maximum number of calls that wait for their turn.
 	MaxQueue int
+	// LongestTurn is after how long a method is asked to end its search.
+	LongestTurn time.Duration
 	// MaxReceiving is the maximum number of calls whose requests are arriving.
 	MaxReceiving int
-	// ReceiveTimeout is how long a request may take to arrive.
-	ReceiveTimeout time.Duration
+	// ReceiveTimeout is how long a request may take to arrive, and ReadTimeout how long
+	// its caller may take to read the answer.
+	ReceiveTimeout, ReadTimeout time.Duration
+	// MaxMemory is the maximum number of bytes that all calls hold together.
+	MaxMemory int
+	// MaxMessageBytes is the maximum size of a request.
+	MaxMessageBytes int
 	// Observers are told of every call when it ends, in this order.
 	Observers []Observer
 }
@@ -34,19 +42,23 @@ type Config struct {
 // Ingress is the path of the calls of one server. It is safe for concurrent use.
 type Ingress struct {
 	config    Config
+	memory    *memory
 	receiving receiving
-	turns     turns
+	turns     *turns
 	draining  atomic.Bool
 	shed      atomic.Int64
 }
 
 // New returns the path that a configuration describes.
 func New(config Config) *Ingress {
-	return &Ingress{
+	in := &Ingress{
 		config:    config,
+		memory:    newMemory(config.MaxMemory),
 		receiving: receiving{limit: config.MaxReceiving},
 		turns:     newTurns(config.MaxInflight, config.MaxQueue),
 	}
+	in.memory.onFreed = in.turns.memoryFreed
+	return in
 }
 
 // Drain makes all calls from now on fail with UNAVAILABLE; those that have been let in
@@ -59,54 +71,94 @@ type Load struct {
 	Inflight, MaxInflight int
 	// Queued is the number of calls that wait for their turn, and MaxQueue its limit.
 	Queued, MaxQueue int
+	// Memory is the bytes that all calls hold, and MaxMemory their limit.
+	Memory, MaxMemory int
 	// Shed is the number of calls turned away since the start.
 	Shed int64
 }
 
 // Load returns how busy the server is now.
 func (in *Ingress) Load() Load {
+	held, limit := in.memory.state()
 	return Load{
-		Inflight: len(in.turns.taken), MaxInflight: cap(in.turns.taken),
-		Queued: in.turns.queued(), MaxQueue: in.turns.maxQueue,
+		Inflight: in.turns.inflight(), MaxInflight: in.config.MaxInflight,
+		Queued: int(in.turns.waiting.Load()), MaxQueue: in.config.MaxQueue,
+		Memory: held, MaxMemory: limit,
 		Shed: in.shed.Load(),
 	}
 }
 
-// ServerOptions make a gRPC server hand over requests as they arrived, which the methods
-// described by Service need, and refuse compressed ones.
-func ServerOptions() []grpc.ServerOption {
-	return []grpc.ServerOption{grpc.ForceServerCodecV2(newCodec()), refuseCompression()}
+// Method is what the path has to know of a method.
+type Method struct {
+	// Work is what it does, and so whose turn it waits for.
+	Work Work
+	// Need returns the bytes that a call holds while its method runs, decoded and work
+	// space and answer, at most, given its message as it arrived. It may refuse a message
+	// that needs more than most. Nil means that it needs no more than the message.
+	Need func(message []byte, most int) (int, error)
 }
 
-// Service returns a service description whose unary methods take the path. gRPC's
-// generated handlers receive and decode a request before they run the interceptors; here
-// the interceptors run first, so that they see every call, also one whose request is too
-// large, malformed or never arrives.
-func (in *Ingress) Service(service *grpc.ServiceDesc) *grpc.ServiceDesc {
+// otherMessageBytes is the size of the largest request to gRPC's own services, which
+// take no path of ours.
+const otherMessageBytes = 64 << 10
+
+// windowBytes is how much of a message gRPC receives before it is read. That it grows
+// with the bandwidth is turned off: it would grow for every call.
+const windowBytes = 64<<10 - 1
+
+// ServerOptions make a gRPC server count what answers take and bound what it receives
+// before anybody reads it, for the methods described by Service, and refuse compressed
+// requests.
+func ServerOptions() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.ForceServerCodecV2(newCodec()), refuseCompression(),
+		grpc.MaxRecvMsgSize(otherMessageBytes), grpc.StaticStreamWindowSize(windowBytes),
+	}
+}
+
+// Service returns a service description whose unary methods take the path; methods says
+// by name what is to be known of them. gRPC's generated handlers receive and decode a
+// request before they run the interceptors; here the interceptors run first, so that they
+// see every call, also one whose request is too large, malformed or never arrives.
+func (in *Ingress) Service(service *grpc.ServiceDesc, methods map[string]Method) *grpc.ServiceDesc {
 	wrapped := *service
 	wrapped.Methods = slices.Clone(service.Methods)
-	for i := range wrapped.Methods {
-		wrapped.Methods[i].Handler = in.handler(service.ServiceName, service.Methods[i])
+	for i, method := range service.Methods {
+		wrapped.Methods[i].Handler = in.handler(service.ServiceName, method, methods[method.MethodName])
 	}
 	return &wrapped
 }
 
 // handler returns the handler of a method: the interceptors, the stages, and at the end
 // the generated handler, which decodes what was received and calls the method.
-func (in *Ingress) handler(service string, method grpc.MethodDesc) grpc.MethodHandler {
+func (in *Ingress) handler(service string, method grpc.MethodDesc, about Method) grpc.MethodHandler {
 	stages := in.stages()
-	return func(server any, ctx context.Context, receive func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
-		c := &call{receive: receive, event: Event{Method: method.MethodName}}
+	return func(server any, ctx context.Context, _ func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
+		c := &call{method: about, memory: in.memory.reservation(""), event: Event{Method: method.MethodName}}
+		var err error
+		if c.reader, err = readerOf(ctx); err != nil {
+			return nil, err
+		}
+		defer func() { c.memory.release() }()
 		run := join(stages, c, func(ctx context.Context) (any, error) { return method.Handler(server, ctx, c.decode, nil) })
 		info := &grpc.UnaryServerInfo{Server: server, FullMethod: "/" + service + "/" + method.MethodName}
-		return intercept(ctx, nil, info, func(ctx context.Context, _ any) (any, error) { return run(ctx) })
+		response, err := intercept(ctx, nil, info, func(ctx context.Context, _ any) (any, error) { return run(ctx) })
+		message, ok := response.(proto.Message)
+		if err != nil || !ok {
+			return response, err
+		}
+		memory := c.memory
+		c.memory = in.memory.reservation("")
+		return &answer{message: message, memory: memory, hangUp: hangUpOf(ctx), timeout: in.config.ReadTimeout}, nil
 	}
 }
 
 // call is a call on its way.
 type call struct {
-	receive func(any) error
-	message frame
+	method  Method
+	reader  messageReader
+	memory  *reservation
+	message []byte // As it arrived.
 	event   Event
 }
 
@@ -158,22 +210,23 @@ func (in *Ingress) refuseWhileDraining(ctx context.Context, _ *call, next func(c
 // receive waits for the request.
 func (in *Ingress) receive(ctx context.Context, c *call, next func(context.Context) (any, error)) (any, error) {
 	_, span := tracing.Start(ctx, tracing.StageReceive)
-	err := in.receiving.receive(c, in.config.ReceiveTimeout)
+	c.memory.caller = c.event.Caller
+	err := in.receiveMessage(ctx, c)
 	c.event.Received = time.Since(c.event.Began)
 	span.End()
 	if err != nil {
 		return nil, err
 	}
-	c.event.RequestBytes = c.message.data.Len()
-	defer c.message.free()
+	c.event.RequestBytes = len(c.message)
 	return next(ctx)
 }
 
-// awaitTurn waits until the method may run.
+// awaitTurn waits until the method may run: for its turn, and for the memory that it
+// needs.
 func (in *Ingress) awaitTurn(ctx context.Context, c *call, next func(context.Context) (any, error)) (any, error) {
 	_, span := tracing.Start(ctx, tracing.StageTurn)
 	began := time.Now()
-	err := in.turns.take(ctx)
+	turn, err := in.takeTurn(ctx, c)
 	c.event.Waited = time.Since(began)
 	if err != nil {
 		tracing.Fail(span, err.Error())
@@ -181,6 +234,22 @@ func (in *Ingress) awaitTurn(ctx context.Context, c *call, next func(context.Con
 		return nil, err
 	}
 	span.End()
-	defer in.turns.release()
-	return next(ctx)
+	defer in.turns.release(turn)
+	defer time.AfterFunc(in.config.LongestTurn, turn.hurry).Stop()
+	return next(turn.context(ctx))
+}
+
+func (in *Ingress) takeTurn(ctx context.Context, c *call) (*turn, error) {
+	bytes := callBytes + 2*len(c.message)
+	if c.method.Need != nil {
+		need, err := c.method.Need(c.message, in.memory.most()-bytes)
+		if err != nil {
+			return nil, err
+		}
+		bytes += need
+	}
+	if bytes > in.memory.most() {
+		return nil, tooLargeError{bytes, in.memory.most()}
+	}
+	return in.turns.take(ctx, c.method.Work, c.event.Caller, bytes, func() bool { return c.memory.set(bytes) })
 }

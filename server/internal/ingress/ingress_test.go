@@ -3,9 +3,11 @@ package ingress
 import (
 	"context"
 	"errors"
+	"io"
 	"testing"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
 )
 
 // observed keeps the last event.
@@ -13,6 +15,21 @@ type observed struct{ event *Event }
 
 // Observe keeps an event.
 func (o *observed) Observe(_ context.Context, event *Event) { o.event = event }
+
+// emptyMessage is the stream of a call whose request is empty.
+type emptyMessage struct{ read bool }
+
+// ReadMessageHeader reads a length of 0, and then the end.
+func (m *emptyMessage) ReadMessageHeader([]byte) error {
+	if m.read {
+		return io.EOF
+	}
+	m.read = true
+	return nil
+}
+
+// Read reads nothing.
+func (*emptyMessage) Read(int) (mem.BufferSlice, error) { return nil, io.EOF }
 
 // TestOrder checks the order of the stages: whichever of them refuses a call, or panics,
 // the observers are told of it, and know its id. That metrics come before all stages is
@@ -27,14 +44,14 @@ func TestOrder(t *testing.T) {
 	for i := range count {
 		for name, replacement := range map[string]stage{"refuses": {run: refuse}, "panics": {run: fall}} {
 			var o observed
-			in := New(Config{MaxInflight: 1, MaxReceiving: 1, ReceiveTimeout: 1e9, Observers: []Observer{&o}})
+			in := New(Config{MaxInflight: 1, MaxReceiving: 1, MaxMemory: 1 << 20, ReceiveTimeout: 1e9, LongestTurn: 1e9, Observers: []Observer{&o}})
 			stages := in.stages()
 			stage := stages[i].name
 			if stage == "identify" || stage == "observe" || stage == "recover" {
 				continue
 			}
 			stages[i] = replacement
-			c := &call{receive: func(any) error { return nil }}
+			c := &call{reader: &emptyMessage{}, memory: in.memory.reservation("")}
 			_, err := join(stages, c, func(context.Context) (any, error) { return nil, nil })(t.Context())
 			if err == nil || o.event == nil || o.event.RequestID == "" || o.event.Code() != codes.Internal {
 				t.Errorf("%q %s: error %v, event %+v", stage, name, err, o.event)

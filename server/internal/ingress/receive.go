@@ -2,18 +2,35 @@ package ingress
 
 import (
 	"container/list"
+	"context"
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/encoding"
-	grpcproto "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+const (
+	// headerBytes is the length of what goes before a message: whether it is compressed,
+	// and its length.
+	headerBytes = 5
+
+	// readBytes is how much of a message is read at once. gRPC allocates for every frame
+	// of what is read, and a frame may have a single byte.
+	readBytes = 4 << 10
+
+	// partBytes is the largest part in which a message is kept while it arrives, so that
+	// no memory is set aside for what is only announced.
+	partBytes = 1 << 20
 )
 
 // receiving are the calls whose requests are arriving, oldest first. One too many, and
@@ -23,66 +40,203 @@ type receiving struct {
 	limit int
 
 	mutex sync.Mutex
-	calls list.List // of chan struct{}, closed for a call that is turned away
+	calls list.List // of *arrival
 }
 
-// begin adds a call. The channel is closed when it is turned away; end removes it.
-func (r *receiving) begin() (turnedAway <-chan struct{}, end func()) {
+// arrival is a call whose request is arriving.
+type arrival struct {
+	memory *reservation
+	// turnedAway is closed for a call that is turned away.
+	turnedAway chan struct{}
+}
+
+// begin adds a call; end removes it.
+func (r *receiving) begin(memory *reservation) (a *arrival, end func()) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	for r.calls.Len() >= r.limit {
-		close(r.calls.Remove(r.calls.Front()).(chan struct{}))
+		r.turnAway(r.calls.Front())
 	}
-	channel := make(chan struct{})
-	element := r.calls.PushBack(channel)
-	return channel, func() {
+	a = &arrival{memory: memory, turnedAway: make(chan struct{})}
+	element := r.calls.PushBack(a)
+	return a, func() {
 		r.mutex.Lock()
 		defer r.mutex.Unlock()
 		r.calls.Remove(element) // Does nothing if it has been turned away.
 	}
 }
 
+func (r *receiving) turnAway(element *list.Element) {
+	close(r.calls.Remove(element).(*arrival).turnedAway)
+}
+
+// makeRoom turns away the oldest other call of the same caller that holds at least as
+// much memory as this one. It reports whether there is one.
+func (r *receiving) makeRoom(a *arrival) bool {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	held := a.memory.held()
+	for element := r.calls.Front(); element != nil; element = element.Next() {
+		if other := element.Value.(*arrival); other != a && other.memory.caller == a.memory.caller && other.memory.held() >= held {
+			r.turnAway(element)
+			return true
+		}
+	}
+	return false
+}
+
+// messageReader is what the streams of gRPC's transport offer beside their public
+// interface: a message in parts. gRPC's own way returns a message when it is there as a
+// whole, with no word about its length before.
+type messageReader interface {
+	ReadMessageHeader(header []byte) error
+	Read(n int) (mem.BufferSlice, error)
+}
+
+// readerOf returns what reads the message of the call that ctx belongs to.
+func readerOf(ctx context.Context) (messageReader, error) {
+	stream := grpc.ServerTransportStreamFromContext(ctx)
+	reader, ok := stream.(messageReader)
+	if !ok {
+		return nil, fmt.Errorf("gRPC's stream %T cannot be read in parts", stream)
+	}
+	return reader, nil
+}
+
 // receive receives the request of a call. When it fails, what still waits for the
-// request ends with the call.
-func (r *receiving) receive(c *call, timeout time.Duration) error {
-	turnedAway, end := r.begin()
+// request ends with the call, which holds its memory until then.
+func (in *Ingress) receiveMessage(ctx context.Context, c *call) error {
+	a, end := in.receiving.begin(c.memory)
 	defer end()
-	var message frame
-	received := make(chan error, 1)
-	go func() { received <- c.receive(&message) }()
-	timer := time.NewTimer(timeout)
+	type result struct {
+		message []byte
+		err     error
+	}
+	received := make(chan result, 1)
+	go func() {
+		message, err := in.read(ctx, c.reader, a)
+		received <- result{message, err}
+	}()
+	timer := time.NewTimer(in.config.ReceiveTimeout)
 	defer timer.Stop()
+	abandon := func(err error) error {
+		memory := c.memory
+		c.memory = in.memory.reservation(memory.caller)
+		go func() {
+			<-received
+			memory.release()
+		}()
+		return err
+	}
 	select {
-	case err := <-received:
-		c.message = message
-		return transportError(err)
+	case r := <-received:
+		c.message = r.message
+		return transportError(r.err)
 	case <-timer.C:
-		return errSlow
-	case <-turnedAway:
-		return newOverloadError()
+		return abandon(errSlow)
+	case <-a.turnedAway:
+		return abandon(newOverloadError())
 	}
 }
 
-// transportError returns what an error of gRPC's transport means here. INTERNAL is none
-// of our bugs but a call with no message or two, or with a compressed one.
-func transportError(err error) error {
-	if err == nil {
+// read reads the only message of a stream, and takes the memory for each part of it
+// before it is read.
+func (in *Ingress) read(ctx context.Context, reader messageReader, a *arrival) ([]byte, error) {
+	if err := in.reserve(ctx, a, callBytes); err != nil {
+		return nil, err
+	}
+	var header [headerBytes]byte
+	if err := reader.ReadMessageHeader(header[:]); err != nil {
+		return nil, err
+	}
+	if header[0] != 0 {
+		return nil, malformedError{errCompressed}
+	}
+	length := int(binary.BigEndian.Uint32(header[1:]))
+	if length > in.config.MaxMessageBytes {
+		return nil, status.Errorf(codes.ResourceExhausted, "received message larger than max (%d vs. %d)", length, in.config.MaxMessageBytes)
+	}
+	var parts [][]byte
+	for had := 0; had < length; {
+		part := make([]byte, 0, min(length-had, partBytes, max(had, 16*readBytes)))
+		if err := in.reserve(ctx, a, callBytes+had+cap(part)); err != nil {
+			return nil, err
+		}
+		for len(part) < cap(part) {
+			data, err := reader.Read(min(readBytes, cap(part)-len(part)))
+			if err != nil {
+				return nil, err
+			}
+			for _, buffer := range data {
+				part = append(part, buffer.ReadOnlyData()...)
+			}
+			data.Free()
+		}
+		had += len(part)
+		parts = append(parts, part)
+	}
+	// The end, or a second message.
+	switch err := reader.ReadMessageHeader(header[:]); {
+	case err == nil:
+		return nil, errors.New("more than one message")
+	case !errors.Is(err, io.EOF):
+		return nil, err
+	}
+	if len(parts) == 1 {
+		return parts[0], nil
+	}
+	if err := in.reserve(ctx, a, callBytes+2*length); err != nil {
+		return nil, err
+	}
+	message := make([]byte, 0, length)
+	for i, part := range parts {
+		message = append(message, part...)
+		parts[i] = nil
+	}
+	return message, nil
+}
+
+// reserve makes the memory of an arriving call so much. Where there is no room, older
+// calls of its caller that are still arriving are turned away, and it waits for what they
+// and others give back.
+func (in *Ingress) reserve(ctx context.Context, a *arrival, bytes int) error {
+	if a.memory.set(bytes) {
 		return nil
 	}
-	s := status.Convert(err)
-	if s.Code() == codes.Internal || s.Code() == codes.Unknown {
-		return malformedError{fmt.Errorf("receive request: %s", s.Message())}
+	timer := time.NewTimer(longestWait)
+	defer timer.Stop()
+	for {
+		freed := in.memory.awaitFreed()
+		if a.memory.set(bytes) {
+			return nil
+		}
+		in.receiving.makeRoom(a)
+		select {
+		case <-freed:
+		case <-timer.C:
+			return newOverloadError()
+		case <-a.turnedAway:
+			return newOverloadError()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
-	return &callError{status: s, cause: err}
 }
 
-// frame is a request as it arrived.
-type frame struct{ data mem.BufferSlice }
-
-// free gives the memory back, at the latest when the call ends.
-func (f *frame) free() {
-	f.data.Free()
-	f.data = nil
+// transportError returns what an error of gRPC's transport means here. What is unknown
+// is a call with no message or two, or with half of one.
+func transportError(err error) error {
+	if err == nil || errors.As(err, new(overloadError)) || errors.As(err, new(malformedError)) {
+		return err
+	}
+	s := status.FromContextError(err)
+	if s.Code() == codes.Unknown {
+		s = status.Convert(err)
+	}
+	if s.Code() == codes.Internal || s.Code() == codes.Unknown {
+		return malformedError{fmt.Errorf("receive request: %w", err)}
+	}
+	return &callError{status: s, cause: err}
 }
 
 // decode is what a generated handler decodes its request with.
@@ -91,10 +245,9 @@ func (c *call) decode(request any) error {
 	if !ok {
 		return fmt.Errorf("request is a %T; want a protobuf message", request)
 	}
-	buffer := c.message.data.MaterializeToBuffer(mem.DefaultBufferPool())
-	c.message.free()
-	defer buffer.Free()
-	if err := proto.Unmarshal(buffer.ReadOnlyData(), message); err != nil {
+	err := proto.Unmarshal(c.message, message)
+	c.message = nil
+	if err != nil {
 		return malformedError{fmt.Errorf("parse %s: %w", message.ProtoReflect().Descriptor().Name(), err)}
 	}
 	c.event.Request = message
@@ -104,20 +257,4 @@ func (c *call) decode(request any) error {
 		c.event.Jobs, c.event.Nodes = len(snapshot.GetJobs()), int(snapshot.GetTotalNodes())
 	}
 	return nil
-}
-
-// codec is gRPC's codec of Protocol Buffers, but keeps a frame as it is. A request that
-// gRPC cannot decode would be INTERNAL, which is for bugs of ours.
-type codec struct{ encoding.CodecV2 }
-
-func newCodec() codec { return codec{encoding.GetCodecV2(grpcproto.Name)} }
-
-// Unmarshal decodes what was received, or keeps it.
-func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
-	if f, ok := v.(*frame); ok {
-		data.Ref()
-		f.data = data
-		return nil
-	}
-	return c.CodecV2.Unmarshal(data, v)
 }

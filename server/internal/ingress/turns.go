@@ -1,9 +1,14 @@
 package ingress
 
 import (
+	"cmp"
 	"context"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 const (
@@ -14,50 +19,304 @@ const (
 	// maxWaitFraction is the fraction of the time until a call's deadline that it may
 	// wait: the rest must suffice for deciding, or for asking another server.
 	maxWaitFraction = 1.0 / 2
+
+	// longestSearchWait and maxSearchWaitFraction are the same for a call that can be
+	// answered without a search.
+	longestSearchWait     = 150 * time.Millisecond
+	maxSearchWaitFraction = 1.0 / 4
+
+	// fairTime is how long a call may run undisturbed while others wait, though its
+	// caller has no more turns than they.
+	fairTime = time.Second
 )
 
-// turns limits how many methods run at once. Calls that wait get their turn in the order
-// in which they came.
+// Work is what a method does for a call.
+type Work int
+
+// The kinds of work.
+const (
+	// WorkSearch waits for a turn, and is turned away if none comes in time.
+	WorkSearch Work = iota
+	// WorkSearchOrShed is like it, but where no turn comes in time the method runs all the
+	// same, among those of WorkShort: Shed says so, and it must be done soon.
+	WorkSearchOrShed
+	// WorkShort is done in little time. It never waits for searches.
+	WorkShort
+)
+
+// turns limits how many methods run at once, and is fair to callers: who has fewer
+// turns comes first, small calls come before large ones, callers take turns, and of one
+// caller the smallest call comes first. Where a
+// caller has more turns than one that waits, one of its calls is asked to end its search.
 type turns struct {
-	// taken holds one token per method that runs; its capacity is the limit.
-	taken    chan struct{}
-	waiting  *atomic.Int64
-	maxQueue int
+	mutex         sync.Mutex
+	search, short lane
+	waiting       atomic.Int64
 }
 
-func newTurns(maxInflight, maxQueue int) turns {
-	return turns{taken: make(chan struct{}, maxInflight), waiting: new(atomic.Int64), maxQueue: maxQueue}
+// lane is turns of one kind.
+type lane struct {
+	limit, maxQueue int
+	running         []*turn
+	waiting         []*turn // In the order in which they came.
+	// served numbers the turns of those who wait, so that they take turns.
+	served map[string]int
+	number int
 }
 
-// take waits for a turn, which release ends. It fails at once if the queue is full, and
-// later if the turn does not come in time or ctx ends.
-func (t turns) take(ctx context.Context) error {
-	select {
-	case t.taken <- struct{}{}:
-		return nil
-	default:
+// turn is a call that waits for its turn or has it.
+type turn struct {
+	caller string
+	// bytes is how large the call is, and reserve takes them; it reports whether there
+	// is room.
+	bytes   int
+	reserve func() bool
+	// shed says that it runs without a turn for a search.
+	shed bool
+
+	// granted is closed when the turn has come, refused when it will not.
+	granted, refused chan struct{}
+	began            time.Time
+	// hurried ends when the call is to end its search.
+	hurried context.Context
+	hurry   context.CancelFunc
+}
+
+func newTurns(maxInflight, maxQueue int) *turns {
+	return &turns{
+		search: lane{limit: maxInflight, maxQueue: maxQueue},
+		short:  lane{limit: maxInflight, maxQueue: maxQueue},
 	}
-	defer t.waiting.Add(-1)
-	if t.waiting.Add(1) > int64(t.maxQueue) {
-		return newOverloadError()
+}
+
+// take waits for a turn, which release ends. It fails if the turn does not come in time,
+// if too many others wait or if ctx ends.
+func (t *turns) take(ctx context.Context, work Work, caller string, bytes int, reserve func() bool) (*turn, error) {
+	began := time.Now()
+	within := func(longest time.Duration, fraction float64) time.Time {
+		if deadline, limited := ctx.Deadline(); limited {
+			longest = min(longest, time.Duration(float64(deadline.Sub(began))*fraction))
+		}
+		return began.Add(longest)
 	}
-	wait := longestWait
-	if deadline, limited := ctx.Deadline(); limited {
-		wait = min(wait, time.Duration(float64(time.Until(deadline))*maxWaitFraction))
+	u := &turn{caller: caller, bytes: bytes, reserve: reserve, shed: work == WorkSearchOrShed}
+	if work == WorkSearchOrShed {
+		u.shed = false
+		ok, err := t.await(ctx, &t.search, u, within(longestSearchWait, maxSearchWaitFraction))
+		if ok || err != nil {
+			return u, err
+		}
+		u.shed, work = true, WorkShort
 	}
-	timer := time.NewTimer(wait)
+	l := &t.search
+	if work == WorkShort {
+		l = &t.short
+	}
+	ok, err := t.await(ctx, l, u, within(longestWait, maxWaitFraction))
+	if !ok && err == nil {
+		err = newOverloadError()
+	}
+	return u, err
+}
+
+// await reports whether the turn of a call has come in a lane before a time.
+func (t *turns) await(ctx context.Context, l *lane, u *turn, end time.Time) (bool, error) {
+	u.granted, u.refused = make(chan struct{}), make(chan struct{})
+	u.hurried, u.hurry = context.WithCancel(context.Background())
+	t.mutex.Lock()
+	l.waiting = append(l.waiting, u)
+	t.dispatch(l)
+	if !u.isGranted() {
+		l.trim()
+		l.hurryFor(u)
+	}
+	t.mutex.Unlock()
+	if u.isGranted() {
+		return true, nil
+	}
+	timer := time.NewTimer(time.Until(end))
 	defer timer.Stop()
+	var err error
 	select {
-	case t.taken <- struct{}{}:
-		return nil
+	case <-u.granted:
+		return true, nil
+	case <-u.refused:
 	case <-timer.C:
-		return newOverloadError()
 	case <-ctx.Done():
-		return ctx.Err()
+		err = ctx.Err()
+	}
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if u.isGranted() {
+		if err == nil {
+			return true, nil
+		}
+		l.end(u)
+		t.dispatch(l)
+	}
+	l.leave(u)
+	t.count()
+	u.hurry()
+	return false, err
+}
+
+func (u *turn) isGranted() bool {
+	select {
+	case <-u.granted:
+		return true
+	default:
+		return false
 	}
 }
 
-func (t turns) release() { <-t.taken }
+// release ends a turn.
+func (t *turns) release(u *turn) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	u.hurry()
+	for _, l := range []*lane{&t.search, &t.short} {
+		l.end(u)
+		t.dispatch(l)
+	}
+}
 
-// queued returns how many calls wait.
-func (t turns) queued() int { return int(min(t.waiting.Load(), int64(t.maxQueue))) }
+// memoryFreed lets calls in that have waited for memory.
+func (t *turns) memoryFreed() {
+	if t.waiting.Load() == 0 {
+		return
+	}
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	t.dispatch(&t.search)
+	t.dispatch(&t.short)
+}
+
+// dispatch grants the turns that are free.
+func (t *turns) dispatch(l *lane) {
+	defer t.count()
+	if len(l.waiting) == 0 {
+		l.served = nil
+		return
+	}
+	if len(l.running) >= l.limit {
+		return
+	}
+	has := counts(l.running)
+	candidates := slices.Clone(l.waiting)
+	for len(l.running) < l.limit && len(candidates) > 0 {
+		next := 0
+		for i, u := range candidates {
+			best := candidates[next]
+			if cmp.Or(
+				cmp.Compare(has[u.caller], has[best.caller]),
+				cmp.Compare(u.bytes/smallCall, best.bytes/smallCall),
+				cmp.Compare(l.served[u.caller], l.served[best.caller]),
+				cmp.Compare(u.bytes, best.bytes),
+			) < 0 {
+				next = i
+			}
+		}
+		u := candidates[next]
+		candidates = slices.Delete(candidates, next, next+1)
+		if !u.reserve() {
+			continue
+		}
+		l.leave(u)
+		u.began = time.Now()
+		l.running = append(l.running, u)
+		has[u.caller]++
+		if l.served == nil {
+			l.served = make(map[string]int)
+		}
+		l.number++
+		l.served[u.caller] = l.number
+		close(u.granted)
+	}
+}
+
+// trim turns a call away where too many wait: the largest of the caller of which most
+// wait, and of several the last.
+func (l *lane) trim() {
+	if len(l.waiting) <= l.maxQueue {
+		return
+	}
+	has := counts(l.waiting)
+	last := l.waiting[0]
+	for _, u := range l.waiting {
+		if cmp.Or(cmp.Compare(has[u.caller], has[last.caller]), cmp.Compare(u.bytes, last.bytes)) >= 0 {
+			last = u
+		}
+	}
+	l.leave(last)
+	close(last.refused)
+}
+
+// hurryFor asks a running call to end its search, so that it is the turn of one that
+// waits: the one that has run for longest of those whose callers have more turns than
+// that of the waiting one would have, or that have had their fair time. It asks no more
+// calls than wait.
+func (l *lane) hurryFor(waiting *turn) {
+	has := counts(l.running)
+	hurried := 0
+	var longest *turn
+	for _, u := range l.running {
+		if u.hurried.Err() != nil {
+			hurried++
+			continue
+		}
+		if has[u.caller] < has[waiting.caller]+2 && time.Since(u.began) < fairTime {
+			continue
+		}
+		if longest == nil || u.began.Before(longest.began) {
+			longest = u
+		}
+	}
+	if longest != nil && hurried < len(l.waiting) {
+		longest.hurry()
+	}
+}
+
+func (l *lane) leave(u *turn) { l.waiting = remove(l.waiting, u) }
+
+func (l *lane) end(u *turn) { l.running = remove(l.running, u) }
+
+func remove(list []*turn, u *turn) []*turn {
+	if i := slices.Index(list, u); i >= 0 {
+		return slices.Delete(list, i, i+1)
+	}
+	return list
+}
+
+// counts returns how many calls each caller has among these.
+func counts(list []*turn) map[string]int {
+	has := make(map[string]int, len(list))
+	for _, u := range list {
+		has[u.caller]++
+	}
+	return has
+}
+
+// count takes note of how many calls wait.
+func (t *turns) count() { t.waiting.Store(int64(len(t.search.waiting) + len(t.short.waiting))) }
+
+// inflight returns how many methods run.
+func (t *turns) inflight() int {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	return len(t.search.running) + len(t.short.running)
+}
+
+// turnKey is the key of the turn in the context of a call.
+type turnKey struct{}
+
+// context returns the context that a method runs with.
+func (u *turn) context(ctx context.Context) context.Context {
+	return solver.WithHurry(context.WithValue(ctx, turnKey{}, u), u.hurried)
+}
+
+// Shed reports whether the method of a call that was to wait for its turn runs without
+// one: there were too many, and it must be done soon.
+func Shed(ctx context.Context) bool {
+	u, ok := ctx.Value(turnKey{}).(*turn)
+	return ok && u.shed
+}

@@ -2,6 +2,8 @@ package ingress
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,14 +12,29 @@ import (
 	"google.golang.org/grpc/status"
 )
 
+// always reserves memory of which there is enough.
+func always() bool { return true }
+
+// mustTake takes a turn that is free.
+func mustTake(t *testing.T, turns *turns, caller string) *turn {
+	t.Helper()
+	u, err := turns.take(t.Context(), WorkSearch, caller, 1, always)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
 // TestTurns checks how long a call waits for its turn, by a clock of its own.
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
+		work     Work
 		deadline time.Duration // Of the call; 0 is none.
 		leaves   time.Duration // When the caller leaves; 0 is never.
 		freed    time.Duration // When the call before it ends.
 		want     codes.Code
+		shed     bool
 		after    time.Duration
 	}{
 		"its turn comes":                 {freed: 300 * time.Millisecond, want: codes.OK, after: 300 * time.Millisecond},
@@ -27,15 +44,19 @@ func TestTurns(t *testing.T) {
 			deadline: time.Hour, freed: time.Minute, want: codes.ResourceExhausted, after: longestWait,
 		},
 		"the caller leaves": {leaves: 20 * time.Millisecond, freed: time.Minute, want: codes.Canceled, after: 20 * time.Millisecond},
+
+		"a search in time":                {work: WorkSearchOrShed, freed: 100 * time.Millisecond, want: codes.OK, after: 100 * time.Millisecond},
+		"no search in time":               {work: WorkSearchOrShed, freed: time.Minute, want: codes.OK, shed: true, after: longestSearchWait},
+		"a quarter is for others":         {work: WorkSearchOrShed, deadline: 100 * time.Millisecond, freed: time.Minute, want: codes.OK, shed: true, after: 25 * time.Millisecond},
+		"short work waits for no search":  {work: WorkShort, freed: time.Minute, want: codes.OK},
+		"the caller of a search has left": {work: WorkSearchOrShed, leaves: time.Millisecond, freed: time.Minute, want: codes.Canceled, after: time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				turns := newTurns(1, 1)
-				if err := turns.take(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				time.AfterFunc(test.freed, turns.release)
+				first := mustTake(t, turns, "a")
+				time.AfterFunc(test.freed, func() { turns.release(first) })
 				ctx, leave := context.WithCancel(t.Context())
 				defer leave()
 				if test.leaves > 0 {
@@ -47,44 +68,157 @@ func TestTurns(t *testing.T) {
 					ctx = limited
 				}
 				start := time.Now()
-				err := turns.take(ctx)
+				u, err := turns.take(ctx, test.work, "a", 1, always)
 				if status.Code(toCallError(ctx, err)) != test.want || time.Since(start) != test.after {
 					t.Errorf("after %v: %v; want %v after %v", time.Since(start), err, test.want, test.after)
 				}
 				if err == nil {
-					turns.release()
+					if Shed(u.context(ctx)) != test.shed {
+						t.Errorf("shed is %t", u.shed)
+					}
+					turns.release(u)
 				}
 				time.Sleep(test.freed)
+				if turns.inflight() != 0 || turns.waiting.Load() != 0 {
+					t.Errorf("%d calls run and %d wait", turns.inflight(), turns.waiting.Load())
+				}
 			})
 		})
 	}
 }
 
-// TestTurnsAreInOrder checks that calls do not overtake each other.
-func TestTurnsAreInOrder(t *testing.T) {
+// TestTurnsAreFair checks whose turn it is: the caller's who has fewest, then the
+// smallest call's, then the first's.
+func TestTurnsAreFair(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		turns := newTurns(1, 10)
-		if err := turns.take(t.Context()); err != nil {
-			t.Fatal(err)
+		turns := newTurns(2, 10)
+		first, second := mustTake(t, turns, "a"), mustTake(t, turns, "b")
+		type waiting struct {
+			caller string
+			bytes  int
 		}
-		order := make(chan int, 10)
-		for i := range 10 {
+		var order []string
+		for i, w := range []waiting{{"a", 1}, {"b", 20}, {"b", 10}, {"c", 100}, {"b", 10}} {
 			go func() {
-				if err := turns.take(t.Context()); err != nil {
+				u, err := turns.take(t.Context(), WorkSearch, w.caller, w.bytes, always)
+				if err != nil {
 					t.Error(err)
 					return
 				}
-				order <- i
-				turns.release()
+				order = append(order, fmt.Sprint(w.caller, i))
+				time.Sleep(time.Millisecond)
+				turns.release(u)
 			}()
 			synctest.Wait()
 		}
-		turns.release()
-		for want := range 10 {
-			if got := <-order; got != want {
-				t.Errorf("it is the turn of call %d; want %d", got, want)
+		turns.release(second)
+		time.Sleep(time.Second)
+		turns.release(first)
+		// c has no turn; then b has none while a still has one; a comes when there is no one else.
+		if want := []string{"c3", "b2", "b4", "b1", "a0"}; !slices.Equal(order, want) {
+			t.Errorf("the order is %v; want %v", order, want)
+		}
+	})
+}
+
+// TestTurnsWaitForMemory checks that a call for which there is no memory lets those pass
+// for which there is, and gets its turn when there is enough.
+func TestTurnsWaitForMemory(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		turns := newTurns(1, 10)
+		room := false
+		got := make(chan *turn, 1)
+		go func() {
+			u, err := turns.take(t.Context(), WorkSearch, "a", 1000, func() bool { return room })
+			if err != nil {
+				t.Error(err)
+			}
+			got <- u
+		}()
+		synctest.Wait()
+		turns.release(mustTake(t, turns, "b"))
+		select {
+		case <-got:
+			t.Fatal("a call runs without its memory")
+		default:
+		}
+		room = true
+		turns.memoryFreed()
+		turns.release(<-got)
+	})
+}
+
+// TestTooManyWait checks who is turned away when too many calls wait: the largest of
+// the caller with the most.
+func TestTooManyWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		turns := newTurns(1, 3)
+		first := mustTake(t, turns, "a")
+		errs := make([]error, 5)
+		for i, w := range []struct {
+			caller string
+			bytes  int
+		}{{"a", 10}, {"a", 30}, {"a", 20}, {"b", 1000}, {"a", 40}} {
+			go func() {
+				u, err := turns.take(t.Context(), WorkSearch, w.caller, w.bytes, always)
+				if errs[i] = err; err == nil {
+					turns.release(u)
+				}
+			}()
+			synctest.Wait()
+		}
+		turns.release(first)
+		synctest.Wait()
+		for i, refused := range []bool{false, true, false, false, true} {
+			if (errs[i] != nil) != refused {
+				t.Errorf("call %d ends with %v", i, errs[i])
 			}
 		}
 	})
+}
+
+// TestHurry checks which running calls are asked to end for those that wait.
+func TestHurry(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		running []string // The callers of those that run, the oldest first.
+		age     time.Duration
+		waiting []string
+		want    []bool
+	}{
+		"no one waits":                       {running: []string{"a", "a"}, want: []bool{false, false}},
+		"a caller has all turns":             {running: []string{"a", "a"}, waiting: []string{"b"}, want: []bool{true, false}},
+		"each has one":                       {running: []string{"a", "b"}, waiting: []string{"c"}, want: []bool{false, false}},
+		"its own calls are in the way":       {running: []string{"a", "a"}, waiting: []string{"a"}, want: []bool{false, false}},
+		"its own calls have run for long":    {running: []string{"a", "a"}, age: fairTime, waiting: []string{"a"}, want: []bool{true, false}},
+		"who has most":                       {running: []string{"a", "b", "b", "b"}, waiting: []string{"c"}, want: []bool{false, true, false, false}},
+		"no more than wait":                  {running: []string{"a", "a", "a"}, waiting: []string{"b"}, want: []bool{true, false, false}},
+		"as many as wait, of different ones": {running: []string{"a", "a", "a", "a"}, waiting: []string{"b", "c"}, want: []bool{true, true, false, false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				turns := newTurns(len(test.running), 10)
+				var running []*turn
+				for _, caller := range test.running {
+					running = append(running, mustTake(t, turns, caller))
+					time.Sleep(time.Millisecond)
+				}
+				time.Sleep(test.age)
+				for _, caller := range test.waiting {
+					go func() { _, _ = turns.take(t.Context(), WorkSearch, caller, 1, always) }()
+					synctest.Wait()
+				}
+				for i, u := range running {
+					if hurried := u.hurried.Err() != nil; hurried != test.want[i] {
+						t.Errorf("call %d is asked to end: %t", i, hurried)
+					}
+				}
+				time.Sleep(time.Minute)
+			})
+		})
+	}
 }

@@ -1,0 +1,77 @@
+package ingress
+
+import (
+	"fmt"
+	"runtime"
+	"time"
+
+	"google.golang.org/grpc/encoding"
+	grpcproto "google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+)
+
+// answer is the answer of a call, on its way to gRPC. Its caller may leave it unread, so
+// the call holds memory for it until it is on the wire.
+type answer struct {
+	message proto.Message
+	memory  *reservation
+	// hangUp, where set, closes the connection of a caller that reads too slowly.
+	hangUp  func()
+	timeout time.Duration
+}
+
+// codec is gRPC's codec of Protocol Buffers, but counts the bytes of answers.
+type codec struct{ encoding.CodecV2 }
+
+func newCodec() codec { return codec{encoding.GetCodecV2(grpcproto.Name)} }
+
+// leastCounted is the smallest capacity of which gRPC tells that a buffer is free.
+const leastCounted = 1025
+
+// Marshal encodes a message. An answer's memory shrinks to its bytes, and is given back
+// when they have been sent, or will not be.
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	a, ok := v.(*answer)
+	if !ok {
+		return c.CodecV2.Marshal(v)
+	}
+	data := make([]byte, 0, max(proto.Size(a.message), leastCounted))
+	data, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(data, a.message)
+	if err != nil {
+		a.memory.release()
+		return nil, fmt.Errorf("marshal %s: %w", a.message.ProtoReflect().Descriptor().Name(), err)
+	}
+	a.message = nil
+	a.memory.set(callBytes + cap(data))
+	sent := &unread{memory: a.memory}
+	if a.hangUp != nil {
+		sent.timer = time.AfterFunc(a.timeout, a.hangUp)
+	}
+	// gRPC does not free what is queued for a connection that has ended.
+	runtime.AddCleanup(&data, (*unread).end, sent)
+	return mem.BufferSlice{mem.NewBuffer(&data, sent)}, nil
+}
+
+// unread is an answer that is not yet on the wire. It is the pool to which gRPC returns
+// the answer's buffer.
+type unread struct {
+	memory *reservation
+	timer  *time.Timer
+}
+
+// Get is for buffers to be filled, of which there are none.
+func (*unread) Get(length int) *[]byte {
+	buffer := make([]byte, length)
+	return &buffer
+}
+
+// Put takes the answer's buffer back.
+func (u *unread) Put(*[]byte) { u.end() }
+
+func (u *unread) end() {
+	if u.timer != nil {
+		u.timer.Stop()
+	}
+	u.memory.release()
+}

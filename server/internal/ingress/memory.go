@@ -1,0 +1,158 @@
+package ingress
+
+import "sync"
+
+const (
+	// callBytes is what an open call takes beside its message: its stream, the frames
+	// that gRPC holds of it, and stacks.
+	callBytes = 32 << 10
+
+	// smallCall is how much a call may hold that is small. A part of the memory is for
+	// those alone, so that large ones never keep them out.
+	smallCall = 256 << 10
+
+	// smallFraction is that part of the memory.
+	smallFraction = 1.0 / 8
+
+	// freeShare is how many times what is left free one caller may hold: three quarters
+	// of the memory if it is alone, and as much as the others if there are many. So there
+	// is always something left for the next one.
+	freeShare = 3
+)
+
+// memory is the bytes that all calls of a server hold together, and their limit.
+type memory struct {
+	mutex        sync.Mutex
+	small, large pool
+	// freed is closed, and replaced, when bytes are given back.
+	freed chan struct{}
+	// onFreed, where set, is called then.
+	onFreed func()
+}
+
+// pool is a part of the memory.
+type pool struct {
+	limit, held int
+	callers     map[string]int // What each of them holds.
+}
+
+func newMemory(limit int) *memory {
+	small := int(float64(limit) * smallFraction)
+	return &memory{
+		small: pool{limit: small, callers: make(map[string]int)},
+		large: pool{limit: limit - small, callers: make(map[string]int)},
+		freed: make(chan struct{}),
+	}
+}
+
+// most returns the bytes that a single call can hold.
+func (m *memory) most() int { return m.large.limit }
+
+// held returns the bytes that all calls hold, and their limit.
+func (m *memory) state() (held, limit int) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	return m.small.held + m.large.held, m.small.limit + m.large.limit
+}
+
+// awaitFreed returns a channel that is closed when bytes are given back.
+func (m *memory) awaitFreed() <-chan struct{} {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	return m.freed
+}
+
+// admits reports whether a caller may hold so many more bytes. It may take what it
+// likes of what is free if it holds nothing, for otherwise there would be calls that are
+// never let in, and else no more than its share.
+func (p *pool) admits(caller string, bytes int) bool {
+	free := p.limit - p.held - bytes
+	held := p.callers[caller]
+	return free >= 0 && (held == 0 || held+bytes <= freeShare*free)
+}
+
+// add changes what a caller holds.
+func (p *pool) add(caller string, bytes int) {
+	p.held += bytes
+	if held := p.callers[caller] + bytes; held > 0 {
+		p.callers[caller] = held
+	} else {
+		delete(p.callers, caller)
+	}
+}
+
+// reservation is what one call holds of the memory. It is safe for concurrent use.
+type reservation struct {
+	memory *memory
+	caller string
+
+	pool   *pool // nil while nothing is held
+	bytes  int
+	closed bool
+}
+
+func (m *memory) reservation(caller string) *reservation {
+	return &reservation{memory: m, caller: caller}
+}
+
+// set changes what the call holds in all, and reports whether there is room. There
+// always is for less.
+func (r *reservation) set(bytes int) bool {
+	r.memory.mutex.Lock()
+	had, ok := r.bytes, r.change(bytes)
+	freed := ok && r.bytes < had
+	if freed {
+		close(r.memory.freed)
+		r.memory.freed = make(chan struct{})
+	}
+	r.memory.mutex.Unlock()
+	if freed && r.memory.onFreed != nil {
+		r.memory.onFreed()
+	}
+	return ok
+}
+
+// change is set, with the memory locked.
+func (r *reservation) change(bytes int) bool {
+	if r.closed {
+		return bytes == 0
+	}
+	had, from := r.bytes, r.pool
+	if from != nil {
+		from.add(r.caller, -had)
+	}
+	r.bytes, r.pool = bytes, nil
+	switch m := r.memory; {
+	case bytes == 0:
+		return true
+	case bytes <= smallCall && m.small.admits(r.caller, bytes):
+		r.pool = &m.small
+	case from != nil && bytes <= had:
+		r.pool = from
+	case m.large.admits(r.caller, bytes):
+		r.pool = &m.large
+	default:
+		r.bytes, r.pool = had, from
+		if from != nil {
+			from.add(r.caller, had)
+		}
+		return false
+	}
+	r.pool.add(r.caller, bytes)
+	return true
+}
+
+// held returns how much the call holds.
+func (r *reservation) held() int {
+	r.memory.mutex.Lock()
+	defer r.memory.mutex.Unlock()
+	return r.bytes
+}
+
+// release gives everything back, for good.
+func (r *reservation) release() {
+	r.set(0)
+	r.memory.mutex.Lock()
+	r.closed = true
+	r.memory.mutex.Unlock()
+}

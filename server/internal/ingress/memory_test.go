@@ -1,0 +1,78 @@
+package ingress
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestMemory checks what the budget promises whatever calls take and give back: it is
+// never exceeded, what is held is what calls hold, and a caller that holds nothing always
+// finds room for a small call.
+func TestMemory(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		const limit = 64 << 20
+		m := newMemory(limit)
+		var calls []*reservation
+		for range rapid.IntRange(1, 200).Draw(t, "changes") {
+			if len(calls) == 0 || rapid.Bool().Draw(t, "new") {
+				calls = append(calls, m.reservation(fmt.Sprint(rapid.IntRange(1, 8).Draw(t, "caller"))))
+			}
+			r := calls[rapid.IntRange(0, len(calls)-1).Draw(t, "call")]
+			if rapid.IntRange(0, 9).Draw(t, "what") == 0 {
+				r.release()
+			} else {
+				r.set(rapid.IntRange(0, limit).Draw(t, "bytes") >> rapid.IntRange(0, 16).Draw(t, "shift"))
+			}
+			sum := 0
+			for _, r := range calls {
+				sum += r.held()
+			}
+			if held, most := m.state(); held != sum || held > limit || most != limit {
+				t.Fatalf("%d of %d bytes are held; the calls hold %d", held, most, sum)
+			}
+		}
+		calls = append(calls, m.reservation("newcomer"))
+		if !calls[len(calls)-1].set(smallCall / 4) {
+			t.Fatalf("no room for a newcomer beside %v and %v", m.small, m.large)
+		}
+		for _, r := range calls {
+			r.release()
+			if r.set(1) {
+				t.Fatal("a call that has ended takes memory")
+			}
+		}
+		if len(m.small.callers)+len(m.large.callers) != 0 {
+			t.Fatalf("callers are left: %v, %v", m.small.callers, m.large.callers)
+		}
+	})
+}
+
+// TestMemoryShares checks what one caller, and several, can hold with calls of one size.
+func TestMemoryShares(t *testing.T) {
+	t.Parallel()
+	const limit, call = 64 << 20, 1 << 20
+	for callers, want := range map[int]int{1: 42, 2: 24, 10: 5} { // Of the 56 that are not for small calls.
+		m := newMemory(limit)
+		took := make([]int, callers)
+		for grew := true; grew; {
+			grew = false
+			for caller := range callers {
+				if m.reservation(fmt.Sprint(caller)).set(call) {
+					took[caller]++
+					grew = true
+				}
+			}
+		}
+		for caller, n := range took {
+			if n < want-1 || n > want+1 {
+				t.Errorf("of %d callers, number %d holds %d calls; want about %d", callers, caller, n, want)
+			}
+		}
+	}
+	if m := newMemory(limit); !m.reservation("alone").set(m.most()) {
+		t.Error("a caller alone cannot make the largest call")
+	}
+}

@@ -1,0 +1,169 @@
+// Package wiresize estimates what a message of Protocol Buffers takes in memory once it
+// is decoded, by counting its elements in the wire format before any object is made: two
+// bytes on the wire may become an object of hundreds.
+package wiresize
+
+import (
+	"reflect"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+)
+
+// What the decoder allocates, in bytes, at most: what it discards as its slices grow
+// counts as well, until the garbage collector has come by.
+const (
+	pointerBytes = 48 // of a message in a list: its pointer, in slices that grow by a quarter
+	scalarBytes  = 40 // of a number: in such a list, behind a pointer or in a oneof
+	packedBytes  = 12 // of a number in a packed list, whose length the decoder knows
+	stringBytes  = 16 // of a string or bytes, beside its content
+)
+
+// Shape is what the messages of a type look like. It is safe for concurrent use.
+type Shape struct {
+	name   protoreflect.FullName
+	bytes  int // of an empty message
+	fields map[protowire.Number]field
+	few    [32]field // those of low numbers, which nearly all are
+}
+
+type field struct {
+	known   bool
+	message *Shape // nil for a scalar
+	// packed is the wire type of a packed list's elements; -1 where there is no such list.
+	packed protowire.Type
+}
+
+// Of returns the shape of the messages of m's type.
+func Of(m proto.Message) *Shape {
+	return shapeOf(m.ProtoReflect().Type(), make(map[protoreflect.FullName]*Shape))
+}
+
+func shapeOf(t protoreflect.MessageType, seen map[protoreflect.FullName]*Shape) *Shape {
+	d := t.Descriptor()
+	if shape := seen[d.FullName()]; shape != nil {
+		return shape
+	}
+	shape := &Shape{name: d.FullName(), fields: make(map[protowire.Number]field)}
+	seen[d.FullName()] = shape
+	object := int(reflect.TypeOf(t.Zero().Interface()).Elem().Size())
+	shape.bytes = object + object/8 // Objects are allocated in classes of sizes.
+	for i := range d.Fields().Len() {
+		fd := d.Fields().Get(i)
+		f := field{known: true, packed: -1}
+		switch fd.Kind() {
+		case protoreflect.MessageKind, protoreflect.GroupKind:
+			if inner, err := protoregistry.GlobalTypes.FindMessageByName(fd.Message().FullName()); err == nil {
+				f.message = shapeOf(inner, seen)
+			}
+		case protoreflect.StringKind, protoreflect.BytesKind:
+		case protoreflect.DoubleKind, protoreflect.Fixed64Kind, protoreflect.Sfixed64Kind:
+			f.packed = protowire.Fixed64Type
+		case protoreflect.FloatKind, protoreflect.Fixed32Kind, protoreflect.Sfixed32Kind:
+			f.packed = protowire.Fixed32Type
+		default:
+			f.packed = protowire.VarintType
+		}
+		if number := fd.Number(); int(number) < len(shape.few) {
+			shape.few[number] = f
+		} else {
+			shape.fields[number] = f
+		}
+	}
+	return shape
+}
+
+// Size is the estimated size of a message.
+type Size struct {
+	// Bytes are those in memory, at most.
+	Bytes int
+	// Messages is how many messages of the type asked for it holds, at any depth.
+	Messages int
+	// Scalars is how many numbers it holds.
+	Scalars int
+}
+
+// maxDepth is how deep the decoder goes.
+const maxDepth = 100
+
+// Size estimates the size of a message of this shape, and counts its messages of a
+// type. It is that of the part before the first malformed byte, where the decoder ends too.
+func (s *Shape) Size(wire []byte, counted protoreflect.FullName) Size {
+	var size Size
+	s.count(wire, counted, &size, maxDepth)
+	return size
+}
+
+// count adds a message to a size, and reports whether it is well-formed.
+func (s *Shape) count(wire []byte, counted protoreflect.FullName, size *Size, depth int) bool {
+	size.Bytes += s.bytes
+	if s.name == counted {
+		size.Messages++
+	}
+	for len(wire) > 0 {
+		number, kind, n := protowire.ConsumeTag(wire)
+		if n < 0 {
+			return false
+		}
+		var f field
+		if int(number) < len(s.few) {
+			f = s.few[number]
+		} else {
+			f = s.fields[number]
+		}
+		if kind != protowire.BytesType {
+			length := protowire.ConsumeFieldValue(number, kind, wire[n:])
+			if length < 0 {
+				return false
+			}
+			size.Bytes += scalarBytes
+			size.Scalars++
+			if !f.known || kind == protowire.StartGroupType {
+				size.Bytes += 4 * (n + length) // Kept as it is.
+			}
+			wire = wire[n+length:]
+			continue
+		}
+		value, length := protowire.ConsumeBytes(wire[n:])
+		if length < 0 {
+			return false
+		}
+		wire = wire[n+length:]
+		switch {
+		case f.message != nil && depth > 0:
+			size.Bytes += pointerBytes
+			if !f.message.count(value, counted, size, depth-1) {
+				return false
+			}
+		case f.known && f.packed >= 0:
+			elements := countPacked(value, f.packed)
+			size.Bytes += elements * packedBytes
+			size.Scalars += elements
+		case f.known:
+			size.Bytes += stringBytes + len(value)*5/4
+		default:
+			size.Bytes += 4 * (n + length)
+		}
+	}
+	return true
+}
+
+// countPacked counts the elements of a packed list.
+func countPacked(value []byte, kind protowire.Type) int {
+	switch kind {
+	case protowire.Fixed64Type:
+		return len(value) / 8
+	case protowire.Fixed32Type:
+		return len(value) / 4
+	default:
+		elements := 0
+		for _, b := range value {
+			if b < 0x80 { // The last byte of a number.
+				elements++
+			}
+		}
+		return elements
+	}
+}

@@ -1,0 +1,119 @@
+package wiresize_test
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"pgregory.net/rapid"
+
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/server/internal/wiresize"
+)
+
+const job = "elastalloc.v1.Job"
+
+// allocated returns the bytes that decoding a request allocates.
+func allocated(wire []byte) uint64 {
+	var before, after runtime.MemStats
+	least := ^uint64(0)
+	for range 3 { // Other goroutines may allocate too.
+		request := new(elastallocv1.AllocateRequest)
+		runtime.ReadMemStats(&before)
+		_ = proto.Unmarshal(wire, request)
+		runtime.ReadMemStats(&after)
+		least = min(least, after.TotalAlloc-before.TotalAlloc)
+		runtime.KeepAlive(request)
+	}
+	return least
+}
+
+// shapes are requests whose objects take many times their bytes.
+func shapes() map[string][]byte {
+	request := func(jobs int, one *elastallocv1.Job) []byte {
+		snapshot := &elastallocv1.Snapshot{Id: "s"}
+		for range jobs {
+			snapshot.Jobs = append(snapshot.Jobs, one)
+		}
+		wire, err := proto.Marshal(&elastallocv1.AllocateRequest{Snapshot: snapshot})
+		if err != nil {
+			panic(err)
+		}
+		return wire
+	}
+	table := func(n int) *elastallocv1.Job {
+		return &elastallocv1.Job{
+			Id: "job", RemainingEta: durationpb.New(1e9), AllowedNodes: make([]int32, n),
+			Scaling: &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_Table{Table: &elastallocv1.SpeedTable{Speeds: make([]float64, n)}}},
+		}
+	}
+	return map[string][]byte{
+		"nothing":         nil,
+		"empty jobs":      request(100_000, &elastallocv1.Job{}),
+		"usual jobs":      request(1000, &elastallocv1.Job{Id: "some-job-00001", RemainingEta: durationpb.New(1e12), MaxNodes: proto.Int32(8), CurrentNodes: 3, Weight: proto.Float64(2)}),
+		"tables":          request(1000, table(32)),
+		"one large table": request(1, table(100_000)),
+		"empty messages": request(10_000, &elastallocv1.Job{
+			RemainingEta: &durationpb.Duration{}, TrainingTime: &durationpb.Duration{}, RescaleDelay: &durationpb.Duration{},
+			Scaling: &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_Table{Table: &elastallocv1.SpeedTable{}}},
+		}),
+		"a long id":      request(1, &elastallocv1.Job{Id: strings.Repeat("x", 1<<20)}),
+		"unknown fields": []byte(strings.Repeat("\xf8\x3f\x01", 100_000)),
+		// A list whose elements are not packed, as old clients send it.
+		"unpacked": append([]byte("\x0a\xc4\x9a\x0c\x22\xc0\x9a\x0c"), []byte(strings.Repeat("\x38\x01", 100_000))...),
+		"a oneof set again and again": append([]byte("\x0a\xc8\x9a\x0c\x22\xc4\x9a\x0c\x42\xc0\x9a\x0c"),
+			[]byte(strings.Repeat("\x12\x00", 100_000))...),
+	}
+}
+
+// TestSizeIsAnUpperBound checks the estimate against what the decoder allocates, and
+// that it is no more than a few times as much, but for a oneof that is set again and
+// again: the decoder merges what is set into one object.
+func TestSizeIsAnUpperBound(t *testing.T) {
+	shape := wiresize.Of(&elastallocv1.AllocateRequest{})
+	for name, wire := range shapes() {
+		size, took := shape.Size(wire, job), allocated(wire)
+		t.Logf("%s: %d bytes, estimated %d, allocated %d", name, len(wire), size.Bytes, took)
+		if uint64(size.Bytes) < took-min(took, 512) {
+			t.Errorf("%s: estimated %d bytes, and decoding allocates %d", name, size.Bytes, took)
+		}
+		if uint64(size.Bytes) > 8*took+4096 && name != "a oneof set again and again" {
+			t.Errorf("%s: estimated %d bytes, and decoding allocates only %d", name, size.Bytes, took)
+		}
+	}
+}
+
+// TestSizeCounts checks that messages are counted as the decoder makes them.
+func TestSizeCounts(t *testing.T) {
+	t.Parallel()
+	shape := wiresize.Of(&elastallocv1.AllocateRequest{})
+	rapid.Check(t, func(t *rapid.T) {
+		wire := rapid.SliceOfN(rapid.SampledFrom([]byte{0x0a, 0x22, 0x02, 0x04, 0x00, 0x06, 0x12, 0x08, 0x38, 0x3a, 0x42, 0x80}), 0, 40).Draw(t, "wire")
+		request := new(elastallocv1.AllocateRequest)
+		if proto.Unmarshal(wire, request) != nil {
+			shape.Size(wire, job) // It must not panic.
+			return
+		}
+		if got, want := shape.Size(wire, job).Messages, len(request.GetSnapshot().GetJobs()); got != want {
+			t.Fatalf("%d jobs are counted in %x; the decoder makes %d", got, wire, want)
+		}
+	})
+}
+
+// FuzzSize looks for bytes that break the estimate.
+func FuzzSize(f *testing.F) {
+	for _, wire := range shapes() {
+		if len(wire) < 1<<16 {
+			f.Add(wire)
+		}
+	}
+	shape := wiresize.Of(&elastallocv1.AllocateRequest{})
+	f.Fuzz(func(t *testing.T, wire []byte) {
+		size := shape.Size(wire, job)
+		if request := new(elastallocv1.AllocateRequest); proto.Unmarshal(wire, request) == nil && size.Messages != len(request.GetSnapshot().GetJobs()) {
+			t.Errorf("%d jobs are counted; the decoder makes %d", size.Messages, len(request.GetSnapshot().GetJobs()))
+		}
+	})
+}

@@ -257,7 +257,7 @@ func drawContinuation(t *rapid.T, w *Workload, config *Config) {
 		if job.Submit == 0 {
 			job.History = History{Trained: seconds(100, "trained"), Waited: seconds(100, "waited")}
 			sizes := append([]int{0}, like(job).LegalSizes()...)
-			if held := rapid.SampledFrom(sizes).Draw(t, "held"); held <= idle {
+			if held := rapid.SampledFrom(sizes).Draw(t, "held"); held <= idle && config.Groups == nil {
 				job.History.Nodes = held
 				idle -= held
 			}

@@ -178,6 +178,9 @@ func (u *unit) admit(column int32, chosen []uint8) {
 // enter makes the units of a subproblem and the columns that lie in it active.
 func (d *dual) enter(c *clock, b *subproblem) {
 	steps := d.in.steps
+	if cap(d.units) < len(d.classOf) {
+		d.units = make([]unit, 0, len(d.classOf))
+	}
 	old := d.units
 	d.units = d.units[:0]
 	for class := range d.unitsOf {

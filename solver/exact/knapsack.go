@@ -79,7 +79,10 @@ func (k *knapsack) reset() {
 // newKnapsack returns a knapsack with room for so many options, so that no stretch goes
 // into moving them.
 func newKnapsack(options int) knapsack {
-	return knapsack{nodes: make([]int32, 0, options), values: make([]float64, 0, options), losses: make([]float64, 0, options)}
+	return knapsack{
+		nodes: make([]int32, 0, options), values: make([]float64, 0, options), losses: make([]float64, 0, options),
+		rates: make([]rate, 0, options),
+	}
 }
 
 // option adds an option to the item that is being added.

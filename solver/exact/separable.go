@@ -76,7 +76,7 @@ func (in *instance) factor(t int) float64 {
 }
 
 func newStepCurve(c *clock, in *instance, t int) stepCurve {
-	curve := stepCurve{scale: 1}
+	curve := stepCurve{scale: 1, edges: make([]edge, 0, in.size()/in.steps)}
 	for _, i := range in.separable {
 		j := &in.jobs[i]
 		curve.baseGain += j.stepValue(t, 0)

@@ -9,7 +9,7 @@ import (
 
 // runPartitions simulates a policy in a partition of the pool for every team. A partition
 // is the team's share of all teams' quotas and is never lent, so that the partitions are
-// simulations of their own.
+// simulations of their own. Where the pool changes they do in proportion, rounded down.
 func runPartitions(
 	ctx context.Context, workload Workload, policy Policy, config Config, allocator Allocator,
 ) (*Result, error) {
@@ -19,6 +19,11 @@ func runPartitions(
 	for _, partition := range partitions {
 		config := config
 		config.Nodes, config.Groups = partition.nodes, nil
+		config.Resized = slices.Clone(config.Resized)
+		for n := range config.Resized {
+			nodes := &config.Resized[n].Nodes
+			*nodes = *nodes * partition.nodes / whole.config.Nodes
+		}
 		part := workload
 		part.Jobs = make([]WorkloadJob, len(partition.jobs))
 		for n, i := range partition.jobs {

@@ -258,9 +258,6 @@ func (s *simulation) step(ctx context.Context) error {
 // nextEvent returns the next second in which something can happen. Nothing but
 // training happens before it.
 func (s *simulation) nextEvent() time.Duration {
-	if s.now == 0 && s.arriving == 0 {
-		return s.jobs[0].Submit
-	}
 	next := s.fillAt
 	if len(s.resized) > 0 {
 		next = min(next, s.resized[0].At)

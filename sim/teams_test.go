@@ -188,6 +188,9 @@ func TestPartitionsEqualTheLiteralLoop(t *testing.T) {
 		if err := w.Suits(&p, &config); err != nil {
 			return // A partition is too small.
 		}
+		if rapid.Bool().Draw(t, "continued") {
+			drawContinuation(t, &w, &config)
+		}
 		got, err := Run(t.Context(), w, p, config, newAllocator())
 		if errors.Is(err, errStalled) {
 			return
@@ -198,7 +201,10 @@ func TestPartitionsEqualTheLiteralLoop(t *testing.T) {
 		want, sum := make([]JobResult, len(w.Jobs)), 0
 		for _, partition := range w.partitions(&config) {
 			part, own := Workload{}, config
-			own.Nodes = partition.nodes
+			own.Nodes, own.Resized = partition.nodes, nil
+			for _, change := range config.Resized {
+				own.Resized = append(own.Resized, NodesAt{change.At, change.Nodes * partition.nodes / config.Nodes})
+			}
 			sum += partition.nodes
 			for _, i := range partition.jobs {
 				part.Jobs = append(part.Jobs, w.Jobs[i])

@@ -140,12 +140,21 @@ kube: ## Build the programs of a Kubernetes into .tools/kube: 6 minutes once, on
 sandbox: kube ## Run a Kubernetes of 16 played GPU nodes until interrupted, to try the controller.
 	cd kube && $(GO) run ./cmd/kube-sandbox -programs ../.tools/kube -jobset
 
+.PHONY: release
+release: $(call stamp,helm) ## Build the archives, charts, bills of materials and checksums of a release into dist/.
+	rm -rf dist
+	HELM=$(TOOLS)/helm scripts/release.sh dist
+
+.PHONY: check-release
+check-release: $(call stamp,helm) ## Build a release twice and compare the two, byte for byte.
+	HELM=$(TOOLS)/helm scripts/check-release.sh
+
 .PHONY: tools
 tools: $(foreach tool,$(TOOL_NAMES),$(call stamp,$(tool))) ## Install the pinned tools into .tools/bin.
 
 .PHONY: clean
 clean: ## Remove what was built; the tools stay.
-	rm -rf bin
+	rm -rf bin dist
 
 define install-tool
 $(call stamp,$(1)):

@@ -42,16 +42,22 @@ licence() {
   [ -n "$found" ] && echo "$found"
 }
 
-modules() { GOOS=linux go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}' "$1" | sort -u; }
+# modules lists those of others that a program links: of a folder and a package in it.
+modules() {
+  GOOS=linux go -C "$1" list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}' "$2" |
+    sed '/^github.com\/elastalloc\/elastalloc /d' | sort -u
+}
 
-for program in elastalloc elastalloc-lab nextmv; do
-  echo "cmd/$program:"
+for program in cmd/elastalloc cmd/elastalloc-lab cmd/nextmv kube/cmd/elastalloc-controller; do
+  module=${program%cmd/*}
+  linked=$(modules "./$module" "./${program#"$module"}")
+  echo "$program:"
   while read -r path directory; do
     if ! name=$(licence "$directory"); then
       echo "notice: the licence of $path is not known" >&2
       exit 1
     fi
     echo "  $path ($name)"
-  done < <(modules "./cmd/$program")
+  done <<<"$linked"
   echo
 done

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Builds a release twice, of a clone each in a folder of its own and the second time with
+# an empty build cache, and fails where a byte differs. Then it runs what is in it: the
+# binaries of this platform, the checksums, the charts.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export HELM=${HELM:-$PWD/.tools/bin/helm}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+say() { echo "check-release: $*"; }
+fail() {
+  say "$*" >&2
+  exit 1
+}
+
+for build in one two/in/another/folder; do
+  git clone --quiet --no-hardlinks . "$work/$build"
+  cache=$(go env GOCACHE)
+  [ "$build" = one ] || cache=$work/cache
+  (cd "$work/$build" && GOCACHE=$cache scripts/release.sh "$work/$(basename "$build").out")
+done
+diff --recursive "$work/one.out" "$work/folder.out" || fail 'two builds of the same commit differ'
+
+cd "$work/one.out"
+sha256sum --check --quiet --strict SHA256SUMS
+archive=$(ls elastalloc_*_"$(go env GOOS)_$(go env GOARCH)".tar.gz)
+tar --extract --gzip --file "$archive"
+for program in elastalloc elastalloc-lab elastalloc-controller; do
+  file=$(basename "$archive" .tar.gz)/$program
+  [ -x "$file" ] || fail "$archive has no $program"
+  ! ldd "$file" >/dev/null 2>&1 || fail "$program is not static"
+done
+for file in LICENSE NOTICE; do
+  [ -s "$(basename "$archive" .tar.gz)/$file" ] || fail "$archive has no $file"
+done
+"$(basename "$archive" .tar.gz)/elastalloc" version
+for chart in *.tgz; do
+  "$HELM" template release "$chart" --kube-version 1.33.0 >/dev/null || fail "$chart does not render"
+done
+say "two builds are equal: $(ls | wc -l) files"

@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# Builds what a release consists of, in a folder that must not exist: for each platform
+# an archive of the static binaries, the charts, the Python wheel, a bill of materials
+# and the checksums. The same commit gives the same bytes, anywhere.
+#
+#   scripts/release.sh FOLDER
+#
+# PLATFORMS lists the platforms, HELM names helm where it is not in .tools/bin. The
+# version is that of git, as the Go command stamps it: the tag, or one made of the commit.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+out=$1
+platforms=${PLATFORMS:-linux/amd64 linux/arm64 darwin/amd64 darwin/arm64}
+helm=${HELM:-.tools/bin/helm}
+export SOURCE_DATE_EPOCH TZ=UTC LC_ALL=C CGO_ENABLED=0 GOFLAGS=-mod=readonly
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+
+say() { echo "release: $*"; }
+fail() {
+  say "$*" >&2
+  exit 1
+}
+[ ! -e "$out" ] || fail "$out exists"
+[ -z "$(git status --porcelain)" ] || say 'note: the checkout has changes, so this is no release'
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# pack makes an archive of a folder, of which nothing but its content tells.
+pack() { # archive, parent, folder
+  tar --create --directory "$2" --sort=name --format=ustar --owner=0 --group=0 --numeric-owner \
+    --mode=u=rwX,go=rX --mtime="@$SOURCE_DATE_EPOCH" "$3" | gzip -9 --no-name >"$1"
+}
+
+build() { # folder
+  go build -buildvcs=true -trimpath -ldflags '-s -w' -o "$1/" ./cmd/elastalloc ./cmd/elastalloc-lab
+  (cd kube && go build -buildvcs=true -trimpath -ldflags '-s -w' -o "$1/" ./cmd/elastalloc-controller)
+}
+
+version=
+for platform in $platforms; do
+  export GOOS=${platform%/*} GOARCH=${platform#*/}
+  say "$platform"
+  build "$work/bin"
+  # As `elastalloc version` says, which a binary of another platform cannot.
+  version=$(go version -m "$work/bin/elastalloc" | awk '$1 == "mod" {print $3}')
+  [ -n "$version" ] && [ "$version" != '(devel)' ] || fail 'the binaries have no version: there is no git checkout'
+  name=elastalloc_${version#v}_${GOOS}_$GOARCH
+  mkdir "$work/$name"
+  mv "$work/bin"/* "$work/$name"
+  cp LICENSE NOTICE README.md CHANGELOG.md "$work/$name"
+  env -u GOOS -u GOARCH go run ./scripts/sbom elastalloc "$work/$name"/elastalloc{,-controller,-lab} >"$out/$name.sbom.json"
+  pack "$out/$name.tar.gz" "$work" "$name"
+done
+unset GOOS GOARCH
+
+# Helm writes the time of day into its archives.
+for chart in deploy/helm/*/; do
+  "$helm" package "$chart" --destination "$work/charts" >/dev/null
+done
+for package in "$work"/charts/*.tgz; do
+  mkdir "$work/chart"
+  tar --extract --file "$package" --directory "$work/chart"
+  pack "$out/$(basename "$package")" "$work/chart" "$(ls "$work/chart")"
+  rm -r "$work/chart"
+done
+
+if grep -q '^python:' Makefile; then
+  make --no-print-directory python PYTHON_OUT="$work/python"
+  cp "$work"/python/*.whl "$out"
+fi
+
+cd "$out"
+sha256sum -- * >"$work/SHA256SUMS"
+mv "$work/SHA256SUMS" .
+say "$version in $out:"
+ls -l | awk 'NR > 1 {print "  " $5, $9}'

@@ -28,10 +28,11 @@ esac
   exit 1
 }
 
-# The chart without what says that Helm manages the objects.
+# The chart without what says that Helm manages the objects. Each time that they are
+# applied, a number of replicas would undo what the autoscaler has done.
 render() {
   echo '# Rendered from deploy/helm/elastalloc by scripts/deploy-render.sh; change it there.'
-  "$helm" template elastalloc deploy/helm/elastalloc --namespace elastalloc --kube-version 1.33.0 "$@" 2>"$work/errors" |
+  "$helm" template elastalloc deploy/helm/elastalloc --namespace elastalloc --kube-version 1.33.0 --set autoscaling.keepReplicas=false "$@" 2>"$work/errors" |
     sed -e '/^ *app.kubernetes.io\/managed-by: /d' -e '/^ *helm.sh\/chart: /d' -e '/^# Source: /d' || {
     cat "$work/errors" >&2
     return 1

@@ -29,7 +29,7 @@ func variants() map[string][]string {
 			"--set=serviceMonitor.labels.release=prometheus,prometheusRule.labels.release=prometheus",
 		},
 		"TLS":                 {"--set=tls.secretName=elastalloc-tls"},
-		"client certificates": {"--set=tls.secretName=elastalloc-tls,tls.clientCertificates=true"},
+		"client certificates": {"--set=tls.secretName=elastalloc-tls,tls.clientCertificates=true,tls.clientNames={scheduler.example,spiffe://cluster/backup}"},
 		"least": {
 			"--set=autoscaling.enabled=false,podDisruptionBudget.enabled=false,networkPolicy.enabled=false",
 			"--set=serviceAccount.create=false,replicas=1",
@@ -72,7 +72,7 @@ func TestChartRefusesBadValues(t *testing.T) {
 	for _, bad := range []string{
 		"server.backends={exakt}", "server.backends=null", "server.defaultBudget=900", "server.maxInflight=0",
 		"server.longestDeadlineSeconds=-1", "image.repository=", "replica=3", "image.digest=latest",
-		"podDisruptionBudget.maxUnavailable=0", "tls.clientCertificates=true", "autoscaling.minReplicas=0",
+		"podDisruptionBudget.maxUnavailable=0", "tls.clientCertificates=true", "autoscaling.minReplicas=0", "server.maxMemory=a lot", "tls.clientNames={a\\,b}",
 	} {
 		t.Run(bad, func(t *testing.T) {
 			t.Parallel()
@@ -95,6 +95,9 @@ func TestPlainManifests(t *testing.T) {
 	monitoring := decode(t, readFile(t, "deploy", "kubernetes", "monitoring.yaml"))
 	monitoring.services = plain.services
 	checkMonitoring(t, monitoring)
+	if plain.deployments[0].Spec.Replicas != nil {
+		t.Error("the deployment has replicas of its own, and to apply it again would undo what the autoscaler has done")
+	}
 	if len(monitoring.monitors) != 1 || len(monitoring.rules) != 1 || len(monitoring.configMaps) != 1 {
 		t.Errorf("there is not one of each kind: %+v", monitoring)
 	}
@@ -163,8 +166,8 @@ func checkObjects(t *testing.T, all objects) {
 		if target.APIVersion != "apps/v1" || target.Kind != "Deployment" || target.Name != deployment.Name {
 			t.Errorf("the autoscaler scales %+v", target)
 		}
-		if deployment.Spec.Replicas != nil {
-			t.Error("the deployment has replicas of its own, which every upgrade would reset")
+		if own := deployment.Spec.Replicas; own != nil && *own != *autoscaler.Spec.MinReplicas {
+			t.Errorf("a fresh install has %d servers; want %d", *own, *autoscaler.Spec.MinReplicas)
 		}
 		if container.Resources.Requests.Cpu().IsZero() {
 			t.Error("no request of CPU that utilization could be a share of")

@@ -27,6 +27,18 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
+{{/* How many servers the deployment asks for; "" where that is up to the autoscaler. A
+     number is needed all the same: without one a fresh install has a single server, and
+     to turn autoscaling on would take all others away until the autoscaler has looked. */}}
+{{- define "elastalloc.replicas" -}}
+{{- if not .Values.autoscaling.enabled -}}
+{{ .Values.replicas }}
+{{- else if .Values.autoscaling.keepReplicas -}}
+{{- $present := lookup "apps/v1" "Deployment" .Release.Namespace (include "elastalloc.fullname" .) -}}
+{{ max (int .Values.autoscaling.minReplicas) (dig "spec" "replicas" 0 $present | int) }}
+{{- end -}}
+{{- end -}}
+
 {{/* Pods run as the image's user, cannot become another, and write to /tmp alone. */}}
 {{- define "elastalloc.podSecurityContext" -}}
 runAsNonRoot: true

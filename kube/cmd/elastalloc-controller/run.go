@@ -7,20 +7,24 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/client/config"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/internal/apiconv"
 	"github.com/elastalloc/elastalloc/kube/config"
+	"github.com/elastalloc/elastalloc/kube/controller"
 	"github.com/elastalloc/elastalloc/kube/kinds"
-	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
 // usageError is a mistake of whoever called the program.
@@ -58,25 +62,58 @@ func run(ctx context.Context, args []string, env func(string) (string, bool), st
 		return usageError{fmt.Errorf("%s: %w", f.config, err)}
 	}
 
-	if _, err := f.allocator(); err != nil {
+	decides, err := f.allocator()
+	if err != nil {
 		return usageError{err}
 	}
-
-	logger := slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: level}))
-	ctrl.SetLogger(logr.FromSlogHandler(logger.Handler()))
 	cluster, err := f.restConfig()
 	if err != nil {
 		return usageError{err}
 	}
+	logger := slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: level}))
+	ctrl.SetLogger(logr.FromSlogHandler(logger.Handler()))
+	return f.manage(ctx, pools, decides, cluster, logger)
+}
+
+// manage runs the controller until ctx ends or the lease is lost.
+func (f *flags) manage(ctx context.Context, c *config.Config, decides controller.Allocator, cluster *rest.Config, logger *slog.Logger) error {
+	watched := kinds.Named(c.Kinds)
+	caches, err := controller.CacheOptions(watched)
+	if err != nil {
+		return err
+	}
 	manager, err := ctrl.NewManager(cluster, ctrl.Options{
+		Cache: caches,
+		// Jobs are unstructured: one adapter a kind, and no dependency on their modules.
+		Client:         client.Options{Cache: &client.CacheOptions{Unstructured: true}},
 		LeaderElection: f.leaderElect, LeaderElectionID: "elastalloc-controller",
 		LeaderElectionNamespace: f.leaderNamespace, LeaderElectionReleaseOnCancel: true,
-		Metrics: metricsserver.Options{BindAddress: f.adminListen},
+		Metrics: metricsserver.Options{BindAddress: "0"}, // The admin address has them.
 	})
 	if err != nil {
 		return err
 	}
-	_ = pools
+	var querier controller.Querier
+	if c.Prometheus != "" {
+		if querier, err = controller.NewPrometheus(c.Prometheus); err != nil {
+			return err
+		}
+	}
+	registry := prometheus.NewRegistry()
+	loops, err := controller.Add(manager, c.Pools, controller.Options{
+		Mode: f.mode, Kinds: watched, Client: manager.GetClient(), Live: manager.GetAPIReader(),
+		Allocator: decides, Querier: querier, Recorder: manager.GetEventRecorder("elastalloc-controller"),
+		Metrics: controller.NewMetrics(registry, f.mode), Log: logger, Now: time.Now,
+	})
+	if err != nil {
+		return err
+	}
+	if err := manager.Add(&controller.Admin{
+		Address: f.adminListen, Metrics: prometheus.Gatherers{registry, ctrlmetrics.Registry},
+		Ready: controller.Synced(manager.GetCache()), Loops: loops,
+	}); err != nil {
+		return err
+	}
 	return manager.Start(ctx)
 }
 
@@ -88,14 +125,8 @@ func (f *flags) restConfig() (*rest.Config, error) {
 	return ctrlconfig.GetConfig()
 }
 
-// allocator makes decisions: a client of a server, or an allocator in this process.
-type allocator interface {
-	Allocate(context.Context, *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error)
-	FillIdle(context.Context, *elastallocv1.FillIdleRequest) (*elastallocv1.FillIdleResponse, error)
-}
-
 // allocator returns what the flags say shall decide.
-func (f *flags) allocator() (allocator, error) {
+func (f *flags) allocator() (controller.Allocator, error) {
 	if !f.inProcess {
 		return f.client()
 	}

@@ -1,0 +1,169 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastalloc/elastalloc/kube/kinds"
+	"github.com/elastalloc/elastalloc/kube/plan"
+	"github.com/elastalloc/elastalloc/kube/world"
+)
+
+const (
+	normal  = corev1.EventTypeNormal
+	warning = corev1.EventTypeWarning
+	// maxNote is how long the text of an event may be.
+	maxNote = 1024
+	// maxConflicts is after how many conflicts in one decision a job is left alone.
+	maxConflicts = 5
+)
+
+// carryOut takes the steps of a plan that may be taken now, and reports whether there were
+// any. Those that free nodes come first.
+func (l *Loop) carryOut(ctx context.Context, w *world.World, p plan.Plan) (acted bool, err error) {
+	for _, step := range p.Conflicts {
+		l.pin(step.Job, world.Conflict, "somebody else resized it while a decision was carried out")
+	}
+	var frees, takes []plan.Step
+	for _, step := range p.Now {
+		if step.Frees() {
+			frees = append(frees, step)
+		} else {
+			takes = append(takes, step)
+		}
+	}
+	take := func(step plan.Step) error { return l.resize(ctx, w, step) }
+	for _, steps := range [][]plan.Step{frees, takes} {
+		if err := inParallel(steps, take); err != nil {
+			return true, err
+		}
+	}
+	if p.Done() && len(p.Conflicts) == 0 && l.settled != p.ID {
+		l.settled = p.ID
+		for _, j := range w.Jobs {
+			if j.Record != nil && j.Record.ID == p.ID {
+				took := w.Now.Sub(j.Record.At)
+				l.Metrics.settle.WithLabelValues(l.pool.Name).Observe(took.Seconds())
+				l.Log.InfoContext(ctx, "settled", "pool", l.pool.Name, "decision", p.ID, "after", took)
+				break
+			}
+		}
+	}
+	return len(p.Now) > 0 || len(p.Conflicts) > 0, nil
+}
+
+// resize takes a step: its size, its suspension and its record in one write, for a kind
+// that keeps them in one object, and only if the object is still what the step was planned on.
+func (l *Loop) resize(ctx context.Context, w *world.World, step plan.Step) error {
+	j := step.Job
+	record := j.NextRecord(step.To, w.Now)
+	for _, patch := range j.Kind.Resize(j.Shape, step.To) {
+		object := j.Object
+		if patch.Child {
+			object = j.Child
+		} else {
+			patch.Operations = append(patch.Operations, kinds.Operation{
+				Op: "add", Path: "/metadata/annotations/elastalloc.dev~1decision", Value: record.String(),
+			})
+		}
+		body, err := patch.JSON(object.GetResourceVersion())
+		if err != nil {
+			return err
+		}
+		switch err := l.patch(ctx, object.DeepCopy(), client.RawPatch(types.JSONPatchType, body)); {
+		case err == nil:
+		case apierrors.IsNotFound(err):
+			return nil // It ended; its nodes become free.
+		case apierrors.IsConflict(err):
+			return l.conflict(j)
+		case refused(err):
+			l.pin(j, world.Refused, err.Error())
+			l.event(j, warning, string(world.Refused), "%v: %v", step, err)
+			return nil
+		default:
+			return fmt.Errorf("resize %s: %w", j.ID, err)
+		}
+	}
+	change, reason := changeOf(step)
+	l.Metrics.changes.WithLabelValues(l.pool.Name, j.Kind.Name, change).Inc()
+	l.event(j, normal, reason, "%s", l.gain(step, record.Gap))
+	l.Log.InfoContext(ctx, "resized", "pool", l.pool.Name, "job", j.ID, "from", step.From, "to", step.To, "decision", record.ID)
+	return nil
+}
+
+// conflict counts a write that came too late. What the job is now is in the caches soon,
+// and the step is planned again on it, a few times.
+func (l *Loop) conflict(j *world.Job) error {
+	l.writing.Lock()
+	l.conflicts[j.UID]++
+	n := l.conflicts[j.UID]
+	l.writing.Unlock()
+	if n >= maxConflicts {
+		l.pin(j, world.Conflict, "somebody else writes to it all the time")
+	}
+	return nil
+}
+
+// pin leaves a job alone until the next decision.
+func (l *Loop) pin(j *world.Job, reason world.Reason, why string) {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	l.pins[j.UID] = world.Pin{Reason: reason, Why: why}
+}
+
+// changeOf names a step as metrics and as events do.
+func changeOf(s plan.Step) (change, reason string) {
+	switch {
+	case s.From == 0:
+		return "start", "Started"
+	case s.To == 0:
+		return "preempt", "Preempted"
+	case s.Frees():
+		return "scale_down", "ScaledDown"
+	}
+	return "scale_up", "ScaledUp"
+}
+
+// gain says what a step means for its job.
+func (l *Loop) gain(step plan.Step, gap *float64) string {
+	j, text := step.Job, step.String()
+	ends := func(nodes int) time.Duration {
+		return time.Duration(float64(j.Estimate.Remaining) / j.Speed(nodes)).Round(time.Second)
+	}
+	restart := j.Restart
+	if j.Trained == 0 {
+		restart = 0
+	}
+	switch {
+	case step.To == 0:
+		text += " for other jobs"
+	case step.From == 0:
+		text += fmt.Sprintf("; ends in %v", restart+ends(step.To))
+	default:
+		text += fmt.Sprintf("; ends in %v instead of %v", restart+ends(step.To), ends(step.From))
+	}
+	text += fmt.Sprintf(" (remaining time by %s)", j.Estimate.Source)
+	if gap != nil {
+		if *gap <= 1e-9 {
+			text += "; no allocation of the pool is better"
+		} else {
+			text += fmt.Sprintf("; the best allocation is at most %.2g %% better", 100**gap)
+		}
+	}
+	return text
+}
+
+// event posts an event on a job.
+func (l *Loop) event(j *world.Job, kind, reason, format string, args ...any) {
+	note := fmt.Sprintf(format, args...)
+	if len(note) > maxNote {
+		note = note[:maxNote-3] + "..."
+	}
+	l.Recorder.Eventf(j.Object, nil, kind, reason, "Allocate", "%s", note)
+}

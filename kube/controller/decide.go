@@ -1,0 +1,247 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastalloc/elastalloc/kube/config"
+	"github.com/elastalloc/elastalloc/kube/plan"
+	"github.com/elastalloc/elastalloc/kube/world"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+const (
+	// allocateTimeout is how long an allocator may take for an answer.
+	allocateTimeout = 10 * time.Second
+	// writers is how many writes are under way at the same time.
+	writers = 8
+	// outageCadences is after how many cadences nodes that are missing are believed to be
+	// gone.
+	outageCadences = 3
+)
+
+// The results of a moment, as metrics name them.
+const (
+	resultDecided = "decided"
+	resultEmpty   = "empty"   // no job can be given other nodes
+	resultFailed  = "failed"  // no answer, or it could not be written down
+	resultRefused = "refused" // the answer is not one to the question
+	resultOutage  = "outage"  // too many nodes are missing
+)
+
+// decide asks for a decision and writes its targets. Whatever fails, no job changes.
+func (l *Loop) decide(ctx context.Context, w *world.World, trigger string) error {
+	began := l.last
+	l.last = w.Now
+	dirty := l.dirty
+	l.dirty = time.Time{}
+	l.pins, l.conflicts = make(map[types.UID]world.Pin), make(map[types.UID]int)
+	l.ask(ctx)
+	w, err := l.observe(ctx)
+	if err != nil {
+		l.last, l.dirty = began, dirty
+		return err
+	}
+	report := &DecisionReport{
+		ID: l.pool.Name + "-" + w.Now.UTC().Format("20060102T150405.000Z"), Time: w.Now, Trigger: trigger,
+	}
+	answer, r, result, err := l.answer(ctx, w, report.ID, trigger)
+	report.Jobs, report.Left = len(r.Jobs), len(r.Left)
+	if result == resultDecided {
+		if err = l.commit(ctx, w, report, r, answer); err != nil {
+			result = resultFailed
+		}
+	}
+	if report.Result = result; err != nil {
+		report.Detail = err.Error()
+	}
+	l.Metrics.moments.WithLabelValues(l.pool.Name, trigger, result).Inc()
+	l.status.Lock()
+	l.report.Decision = report
+	l.status.Unlock()
+	log := l.Log.With("pool", l.pool.Name, "decision", report.ID, "trigger", trigger, "jobs", report.Jobs, "left", report.Left)
+	if err != nil {
+		l.failures++
+		log.WarnContext(ctx, "no decision: every job keeps what it has", "result", result, "error", err)
+		return nil // The next moment is set already.
+	}
+	l.failures = 0
+	l.Metrics.lastDecision.WithLabelValues(l.pool.Name).Set(float64(w.Now.Unix()))
+	log.InfoContext(ctx, "decided", "result", result, "gap", report.Gap)
+	return nil
+}
+
+// ask queries the remaining times, and gathers what they say of speeds.
+func (l *Loop) ask(ctx context.Context) {
+	if l.pool.RemainingQuery == "" || l.Querier == nil {
+		return
+	}
+	samples, err := l.Querier.Query(ctx, l.pool.RemainingQuery, l.Now())
+	if err != nil {
+		// What was known before carries on until it is too old.
+		l.Metrics.queryFailures.WithLabelValues(l.pool.Name).Inc()
+		l.Log.WarnContext(ctx, "remaining times are not known", "pool", l.pool.Name, "error", err)
+		return
+	}
+	for name, sample := range l.query {
+		if _, found := samples[name]; !found {
+			samples[name] = sample
+		}
+	}
+	l.query = samples
+	for name, sample := range l.query {
+		if l.Now().Sub(sample.Time) > 24*time.Hour {
+			delete(l.query, name)
+		}
+	}
+}
+
+// answer asks the allocator and checks what it says.
+func (l *Loop) answer(ctx context.Context, w *world.World, id, trigger string) (plan.Answer, plan.Request, string, error) {
+	r := plan.Snapshot(w, id, nil)
+	if len(r.Jobs) == 0 {
+		return nil, r, resultEmpty, nil
+	}
+	if err := plan.Outage(w, r); err == nil {
+		l.outage = time.Time{}
+	} else {
+		if l.outage.IsZero() {
+			l.outage = w.Now
+		}
+		if w.Now.Sub(l.outage) < outageCadences*l.pool.Cadence {
+			return nil, r, resultOutage, err
+		}
+	}
+	answer, err := l.call(ctx, r, trigger)
+	if err != nil {
+		return nil, r, resultFailed, err
+	}
+	if err := plan.Check(r, answer); err != nil {
+		return nil, r, resultRefused, err
+	}
+	hold := plan.Unwanted(w, r, answer)
+	if hold == nil {
+		return answer, r, resultDecided, nil
+	}
+	// The decision that pauses none of them.
+	r = plan.Snapshot(w, id, hold)
+	if len(r.Jobs) == 0 {
+		return nil, r, resultEmpty, nil
+	}
+	if answer, err = l.call(ctx, r, trigger); err != nil {
+		return nil, r, resultFailed, err
+	}
+	if err := plan.Check(r, answer); err != nil {
+		return nil, r, resultRefused, err
+	}
+	return answer, r, resultDecided, nil
+}
+
+// call asks the allocator. Between its decisions, the objective progress only fills what
+// is idle.
+func (l *Loop) call(ctx context.Context, r plan.Request, trigger string) (plan.Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, allocateTimeout)
+	defer cancel()
+	if l.pool.Objective == config.Progress && (trigger == triggerJob || trigger == triggerNode) {
+		return l.Allocator.FillIdle(ctx, &elastallocv1.FillIdleRequest{Snapshot: r.Allocate.GetSnapshot()})
+	}
+	return l.Allocator.Allocate(ctx, r.Allocate)
+}
+
+// commit writes the targets of a decision on the jobs. Until all are written none counts.
+func (l *Loop) commit(ctx context.Context, w *world.World, report *DecisionReport, r plan.Request, answer plan.Answer) error {
+	d := plan.Decision{ID: report.ID, Mode: l.Mode}
+	if allocated, ok := answer.(*elastallocv1.AllocateResponse); ok {
+		solved := allocated.GetReport()
+		gap := solved.GetRelativeGap()
+		d.Gap = &gap
+		report.Objective, report.Greedy, report.Gap = solved.GetObjective(), solved.GetGreedyObjective(), gap
+		l.Metrics.gap.WithLabelValues(l.pool.Name).Set(gap)
+		l.Metrics.objective.WithLabelValues(l.pool.Name).Set(solved.GetObjective())
+		l.Metrics.greedy.WithLabelValues(l.pool.Name).Set(solved.GetGreedyObjective())
+	}
+	targets := plan.Targets(w, d, r, answer)
+	if len(targets) == 0 {
+		l.current = report.ID // So that no earlier one counts.
+		return nil
+	}
+	err := inParallel(targets, func(t plan.Target) error {
+		object := t.Job.Object.DeepCopy()
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+			// Not for another one of the same name.
+			"uid": t.Job.UID,
+			"annotations": map[string]string{
+				world.TargetAnnotation:   strconv.Itoa(t.Nodes),
+				world.DecisionAnnotation: t.Record.String(),
+			},
+		}})
+		if err != nil {
+			return err
+		}
+		switch err := l.patch(ctx, object, client.RawPatch(types.MergePatchType, patch)); {
+		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+			return nil // It is gone, and its nodes will be.
+		case err != nil && refused(err):
+			l.Log.WarnContext(ctx, "job is left alone", "job", t.Job.ID, "error", err)
+			return fmt.Errorf("%s: %w", t.Job.ID, err)
+		default:
+			return err
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("write targets: %w", err)
+	}
+	l.current = report.ID
+	if l.Mode == plan.ModeRecommend {
+		for _, t := range targets {
+			if step := (plan.Step{Job: t.Job, From: t.Job.Nodes(), To: t.Nodes}); step.From != step.To {
+				l.event(t.Job, normal, "Recommended", "%s", l.gain(step, d.Gap))
+			}
+		}
+	}
+	return nil
+}
+
+// refused reports whether the API server will refuse the same write again.
+func refused(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err)
+}
+
+// patch writes to an object and remembers how it came back.
+func (l *Loop) patch(ctx context.Context, object *unstructured.Unstructured, patch client.Patch) error {
+	err := l.Client.Patch(ctx, object, patch, client.FieldOwner("elastalloc-controller"))
+	if err != nil {
+		l.Metrics.patchErrors.WithLabelValues(l.pool.Name, object.GetKind(), string(apierrors.ReasonForError(err))).Inc()
+		return err
+	}
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	l.wrote[object.GetUID()] = object
+	return nil
+}
+
+// inParallel does something to every item, a few at a time, and returns all errors.
+func inParallel[T any](items []T, do func(T) error) error {
+	var wait sync.WaitGroup
+	errs := make([]error, len(items))
+	turns := make(chan struct{}, writers)
+	for i, item := range items {
+		turns <- struct{}{}
+		wait.Go(func() {
+			defer func() { <-turns }()
+			errs[i] = do(item)
+		})
+	}
+	wait.Wait()
+	return errors.Join(errs...)
+}

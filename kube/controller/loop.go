@@ -1,0 +1,344 @@
+// Package controller carries decisions out on a cluster: one loop per pool, which looks at
+// the cluster, decides when it is time to, and takes the steps that are left to take.
+package controller
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastalloc/elastalloc/kube/config"
+	"github.com/elastalloc/elastalloc/kube/kinds"
+	"github.com/elastalloc/elastalloc/kube/plan"
+	"github.com/elastalloc/elastalloc/kube/world"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// Allocator makes decisions: a client of a server, or an allocator in this process.
+type Allocator interface {
+	Allocate(context.Context, *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error)
+	FillIdle(context.Context, *elastallocv1.FillIdleRequest) (*elastallocv1.FillIdleResponse, error)
+}
+
+// Options are what a loop needs beside its pool.
+type Options struct {
+	// Mode is plan.ModeRecommend or plan.ModeApply.
+	Mode  string
+	Kinds []kinds.Kind
+	// Client reads from caches and writes to the API server; Live reads from the API server.
+	Client    client.Client
+	Live      client.Reader
+	Allocator Allocator
+	// Querier is nil without a Prometheus.
+	Querier  Querier
+	Recorder events.EventRecorder
+	Metrics  *Metrics
+	Log      *slog.Logger
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// Loop is the loop of one pool. Its passes are made one at a time.
+type Loop struct {
+	Options
+	pool config.Pool
+
+	// Everything below can be lost at any time: the cluster has what is needed to go on.
+
+	// writing guards wrote, conflicts and pins while writes are under way.
+	writing sync.Mutex
+	// wrote are objects as they came back from writes, until the caches have them.
+	wrote map[types.UID]*unstructured.Unstructured
+	// primed says that the jobs were read from the API server once: caches may be behind
+	// what an earlier leader wrote.
+	primed bool
+	query  map[types.NamespacedName]world.Sample
+	speeds *learner
+
+	// facts are what a decision depends on beside the time, as the last pass saw them.
+	facts  map[types.UID]uint64
+	usable int
+	// dirty is when the first event since the last decision happened, and why; zero is never.
+	dirty       time.Time
+	dirtyReason string
+	// last is when the last decision was tried, failures how many in a row failed since.
+	last     time.Time
+	failures int
+	// outage is since when too many nodes are missing.
+	outage time.Time
+	// current is the decision that was written to its end, "" before there is one.
+	current string
+	// settled is the last decision that is known to be carried out or given up.
+	settled   string
+	conflicts map[types.UID]int
+	pins      map[types.UID]world.Pin
+	// told are the pins that events told of.
+	told map[types.UID]string
+
+	status sync.Mutex
+	report Report
+}
+
+// NewLoop returns the loop of a pool.
+func NewLoop(pool config.Pool, o Options) *Loop {
+	return &Loop{
+		Options: o, pool: pool, speeds: newLearner(),
+		wrote: make(map[types.UID]*unstructured.Unstructured), conflicts: make(map[types.UID]int),
+		pins: make(map[types.UID]world.Pin), told: make(map[types.UID]string),
+		report: Report{Pool: pool.Name, Mode: o.Mode},
+	}
+}
+
+// The triggers of a decision, as metrics name them.
+const (
+	triggerStart   = "start"
+	triggerCadence = "cadence"
+	triggerJob     = "job"
+	triggerNode    = "node"
+	triggerLost    = "node-lost"
+	triggerStuck   = "stuck"
+	triggerRetry   = "retry"
+)
+
+// soon is when to look again after something was written.
+const soon = 100 * time.Millisecond
+
+// Pass looks at the cluster once and does what there is to do. It returns when to look
+// again at the latest.
+func (l *Loop) Pass(ctx context.Context) (time.Duration, error) {
+	w, err := l.observe(ctx)
+	if err != nil {
+		return 0, err
+	}
+	l.show(w)
+	p := plan.Steps(w, l.current)
+	l.tellPins(w)
+	if l.pool.Paused {
+		return l.pool.Cadence, nil
+	}
+	trigger, due := l.moment(w, p)
+	if !due.After(w.Now) {
+		return soon, l.decide(ctx, w, trigger)
+	}
+	again := due.Sub(w.Now)
+	if l.Mode == plan.ModeApply && p.ID != "" {
+		acted, err := l.carryOut(ctx, w, p)
+		if err != nil || acted {
+			return min(again, soon), err
+		}
+		if !p.Done() {
+			again = min(again, max(soon, p.Expires.Sub(w.Now)))
+		}
+	}
+	return again, nil
+}
+
+// moment returns when the next decision is due and what brings it about.
+func (l *Loop) moment(w *world.World, p plan.Plan) (trigger string, due time.Time) {
+	facts := factsOf(w)
+	lost := l.facts != nil && w.Nodes.Usable < l.usable
+	came := l.facts != nil && w.Nodes.Usable > l.usable
+	changed := l.facts != nil && !maps.Equal(facts, l.facts)
+	l.facts, l.usable = facts, w.Nodes.Usable
+	if l.dirty.IsZero() && (changed || came) {
+		l.dirty, l.dirtyReason = w.Now, triggerJob
+		if came {
+			l.dirtyReason = triggerNode
+		}
+	}
+	if lost {
+		// As if the event were old enough.
+		l.dirty, l.dirtyReason = w.Now.Add(-l.pool.Debounce), triggerLost
+	}
+
+	switch {
+	case l.failures > 0:
+		wait := min(l.pool.Cadence, time.Second<<min(l.failures, 10))
+		return triggerRetry, l.last.Add(wait)
+	case l.last.IsZero() && p.ID != "" && len(p.Conflicts) == 0 && !w.Now.After(p.Expires) && !p.Done():
+		// An earlier leader's decision is under way.
+		trigger, due = triggerStart, p.Expires
+	case l.last.IsZero():
+		return triggerStart, w.Now
+	case p.ID != "" && p.ID != l.settled && w.Now.After(p.Expires) && len(p.Waiting) > 0:
+		l.stuck(w, p)
+		return triggerStuck, w.Now
+	default:
+		trigger, due = triggerCadence, l.last.Add(l.pool.Cadence)
+	}
+	if !l.dirty.IsZero() && l.dirty.Add(l.pool.Debounce).Before(due) {
+		trigger, due = l.dirtyReason, l.dirty.Add(l.pool.Debounce)
+	}
+	return trigger, due
+}
+
+// factsOf returns what a decision depends on that is neither time nor our own doing: which
+// jobs there are, whether they may be resized, and what their annotations say.
+func factsOf(w *world.World) map[types.UID]uint64 {
+	facts := make(map[types.UID]uint64, len(w.Jobs))
+	for _, j := range w.Jobs {
+		h := fnv.New64a()
+		pinned := j.Pinned
+		if pinned == world.Conflict || pinned == world.Refused {
+			pinned = ""
+		}
+		_, _ = fmt.Fprintln(h, j.Shape.Finished, pinned, j.Sizes, j.Speeds, j.Efficiency, j.Weight, j.Restart, j.Work, j.Remaining)
+		facts[j.UID] = h.Sum64()
+	}
+	return facts
+}
+
+// stuck gives up a decision some of whose nodes did not become free in time.
+func (l *Loop) stuck(w *world.World, p plan.Plan) {
+	l.settled = p.ID
+	l.Metrics.stuck.WithLabelValues(l.pool.Name).Inc()
+	for _, j := range w.Jobs {
+		if j.Pods.Overdue > 0 {
+			l.event(j, warning, "Stuck", "%d of its pods outlived their grace period by more than %v", j.Pods.Overdue, l.pool.SettleTimeout)
+		}
+	}
+	for _, step := range p.Waiting {
+		l.event(step.Job, warning, "Stuck", "gave up %v of decision %s: the nodes did not become free in time", step, p.ID)
+	}
+}
+
+// Report is what the admin page shows of a pool.
+type Report struct {
+	Pool     string           `json:"pool"`
+	Mode     string           `json:"mode"`
+	Seen     time.Time        `json:"seen"`
+	Nodes    world.NodeCounts `json:"nodes"`
+	Free     int              `json:"free"`
+	Decision *DecisionReport  `json:"decision,omitempty"`
+	Jobs     []JobReport      `json:"jobs"`
+}
+
+// DecisionReport is the last moment of a pool.
+type DecisionReport struct {
+	ID      string    `json:"id"`
+	Time    time.Time `json:"time"`
+	Trigger string    `json:"trigger"`
+	Result  string    `json:"result"`
+	Detail  string    `json:"detail,omitempty"`
+	// Jobs asked about, and left out.
+	Jobs      int     `json:"jobs"`
+	Left      int     `json:"left"`
+	Objective float64 `json:"objective,omitempty"`
+	Greedy    float64 `json:"greedy_objective,omitempty"`
+	Gap       float64 `json:"gap,omitempty"`
+}
+
+// JobReport is a job of a pool.
+type JobReport struct {
+	Job       string       `json:"job"`
+	Nodes     int          `json:"nodes"`
+	Held      int          `json:"held"`
+	Target    *int         `json:"target,omitempty"`
+	Remaining string       `json:"remaining,omitempty"`
+	Source    world.Source `json:"source,omitempty"`
+	Age       string       `json:"age,omitempty"`
+	Pinned    world.Reason `json:"pinned,omitempty"`
+	Why       string       `json:"why,omitempty"`
+	Cooling   bool         `json:"cooling,omitempty"`
+}
+
+// Report returns what was seen last.
+func (l *Loop) Report() Report {
+	l.status.Lock()
+	defer l.status.Unlock()
+	return l.report
+}
+
+// show tells metrics and the admin page what the world looks like.
+func (l *Loop) show(w *world.World) {
+	pool, m := l.pool.Name, l.Metrics
+	jobs := map[string]int{"running": 0, "queued": 0, "pinned": 0, "cooling": 0, "finished": 0}
+	pinned := make(map[world.Reason]int)
+	ages := make(map[world.Source]time.Duration)
+	reports := make([]JobReport, 0, len(w.Jobs))
+	held, terminating, overdue := 0, 0, 0
+	for _, j := range w.Jobs {
+		held, terminating, overdue = held+j.Held(), terminating+j.Pods.Terminating, overdue+j.Pods.Overdue
+		switch {
+		case j.Shape.Finished:
+			jobs["finished"]++
+			continue
+		case j.Pinned != "":
+			jobs["pinned"]++
+			pinned[j.Pinned]++
+		case j.Nodes() > 0:
+			jobs["running"]++
+		default:
+			jobs["queued"]++
+		}
+		r := JobReport{Job: j.ID, Nodes: j.Nodes(), Held: j.Held(), Pinned: j.Pinned, Why: j.Why, Cooling: j.Cooling}
+		if j.Cooling {
+			jobs["cooling"]++
+		}
+		if j.HasTarget {
+			r.Target = &j.Target
+		}
+		if e := j.Estimate; e.Source != "" {
+			ages[e.Source] = max(ages[e.Source], e.Age)
+			r.Remaining, r.Source, r.Age = e.Remaining.Round(time.Second).String(), e.Source, e.Age.Round(time.Second).String()
+		}
+		reports = append(reports, r)
+	}
+	for state, n := range jobs {
+		m.jobs.WithLabelValues(pool, state).Set(float64(n))
+	}
+	for _, reason := range world.Reasons() {
+		m.pinned.WithLabelValues(pool, string(reason)).Set(float64(pinned[reason]))
+	}
+	m.etaAge.DeletePartialMatch(map[string]string{"pool": pool})
+	for source, age := range ages {
+		m.etaAge.WithLabelValues(pool, string(source)).Set(age.Seconds())
+	}
+	for state, n := range map[string]int{
+		"usable": w.Nodes.Usable, "not_ready": w.Nodes.NotReady, "cordoned": w.Nodes.Cordoned, "tainted": w.Nodes.Tainted,
+		"foreign": w.Nodes.Foreign, "held": held, "terminating": terminating, "overdue": overdue, "free": max(0, w.Free()),
+	} {
+		m.nodes.WithLabelValues(pool, state).Set(float64(n))
+	}
+	l.status.Lock()
+	defer l.status.Unlock()
+	l.report.Seen, l.report.Nodes, l.report.Free, l.report.Jobs = w.Now, w.Nodes, w.Free(), reports
+}
+
+// tellPins posts an event on every job that is pinned for another reason than before.
+func (l *Loop) tellPins(w *world.World) {
+	present := make(map[types.UID]bool, len(w.Jobs))
+	for _, j := range w.Jobs {
+		present[j.UID] = true
+		pinned := string(j.Pinned)
+		if j.Pinned == world.BadAnnotations || j.Pinned == world.NotElastic {
+			pinned += j.Why // Others have times in it.
+		}
+		if !quiet(j.Pinned) && l.told[j.UID] != pinned {
+			l.event(j, warning, string(j.Pinned), "keeps its %d nodes: %s", j.Nodes(), j.Why)
+		}
+		l.told[j.UID] = pinned
+	}
+	maps.DeleteFunc(l.told, func(uid types.UID, _ string) bool { return !present[uid] })
+	maps.DeleteFunc(l.wrote, func(uid types.UID, _ *unstructured.Unstructured) bool {
+		return !slices.ContainsFunc(w.Jobs, func(j *world.Job) bool {
+			return j.UID == uid || j.Child != nil && j.Child.GetUID() == uid
+		})
+	})
+	l.speeds.forget(present)
+}
+
+// quiet reports whether a reason is no news to the job's user.
+func quiet(reason world.Reason) bool {
+	return reason == "" || reason == world.Deleting || reason == world.Paused
+}

@@ -1,0 +1,59 @@
+package controller
+
+import (
+	"runtime/debug"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics are what the controller tells Prometheus.
+type Metrics struct {
+	moments, changes, stuck, patchErrors, queryFailures *prometheus.CounterVec
+	settle                                              *prometheus.HistogramVec
+	nodes, jobs, pinned, etaAge, gap, lastDecision      *prometheus.GaugeVec
+	objective, greedy                                   *prometheus.GaugeVec
+}
+
+// NewMetrics returns metrics that are registered with a registry.
+func NewMetrics(registry prometheus.Registerer, mode string) *Metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "elastalloc_controller_" + name, Help: help}, append([]string{"pool"}, labels...))
+		registry.MustRegister(c)
+		return c
+	}
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "elastalloc_controller_" + name, Help: help}, append([]string{"pool"}, labels...))
+		registry.MustRegister(g)
+		return g
+	}
+	m := &Metrics{
+		moments:       counter("moments_total", "Times to decide, by what brought them about and what became of them.", "trigger", "result"),
+		changes:       counter("changes_total", "Jobs resized, by kind and change.", "kind", "change"),
+		stuck:         counter("stuck_total", "Decisions given up because pods did not go in time."),
+		patchErrors:   counter("patch_errors_total", "Writes that the API server refused, by its reason.", "kind", "reason"),
+		queryFailures: counter("query_failures_total", "Queries of remaining times that failed."),
+		settle: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "elastalloc_controller_settle_seconds", Help: "Time from a decision to the last pod of it.",
+			Buckets: []float64{1, 2, 5, 10, 20, 30, 60, 120, 300, 600},
+		}, []string{"pool"}),
+		nodes:        gauge("pool_nodes", "Nodes of the pool, by state.", "state"),
+		jobs:         gauge("jobs", "Jobs of the pool, by state.", "state"),
+		pinned:       gauge("pinned", "Jobs that keep what they hold, by reason.", "reason"),
+		etaAge:       gauge("eta_age_seconds", "Age of the oldest remaining time in use, by source.", "source"),
+		gap:          gauge("relative_gap", "How much better than the last decision the best one may be, as a share."),
+		objective:    gauge("objective", "What the last decision is worth, in units of its objective."),
+		greedy:       gauge("greedy_objective", "What the greedy allocator's would have been worth."),
+		lastDecision: gauge("last_decision_timestamp_seconds", "When the last decision was made."),
+	}
+	registry.MustRegister(m.settle)
+	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "elastalloc_controller_info", Help: "1, with the mode and the version.",
+	}, []string{"mode", "version"})
+	registry.MustRegister(info)
+	version := "unknown"
+	if build, ok := debug.ReadBuildInfo(); ok {
+		version = build.Main.Version
+	}
+	info.WithLabelValues(mode, version).Set(1)
+	return m
+}

@@ -1,0 +1,118 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastalloc/elastalloc/kube/world"
+)
+
+// observe returns the pool as the caches and the loop's own writes have it.
+func (l *Loop) observe(ctx context.Context) (*world.World, error) {
+	if !l.primed {
+		if err := l.prime(ctx); err != nil {
+			return nil, err
+		}
+		l.primed = true
+	}
+	in := world.Input{
+		Now: l.Now(), Pool: l.pool, Apply: l.Mode == "apply", Query: l.query, Efficiencies: l.speeds.efficiencies(), Pins: l.pins,
+	}
+	var nodes corev1.NodeList
+	if err := l.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	for i := range nodes.Items {
+		in.Nodes = append(in.Nodes, &nodes.Items[i])
+	}
+	// Pods before jobs: a job that was resized in between then counts with more, not less.
+	var pods corev1.PodList
+	if err := l.Client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list pods: %w", err)
+	}
+	for i := range pods.Items {
+		in.Pods = append(in.Pods, &pods.Items[i])
+	}
+	var err error
+	if in.Jobs, err = l.jobs(ctx, l.Client); err != nil {
+		return nil, err
+	}
+	w := world.Observe(in)
+	if l.pool.LearnSpeeds {
+		l.speeds.learn(w)
+	}
+	return w, nil
+}
+
+// jobs lists the jobs of the pool.
+func (l *Loop) jobs(ctx context.Context, from client.Reader) ([]world.Object, error) {
+	var jobs []world.Object
+	for _, kind := range l.Kinds {
+		var children map[types.NamespacedName]*unstructured.Unstructured
+		if kind.Child != nil {
+			list, err := l.list(ctx, from, *kind.Child)
+			if err != nil {
+				return nil, err
+			}
+			children = make(map[types.NamespacedName]*unstructured.Unstructured, len(list))
+			for _, child := range list {
+				children[client.ObjectKeyFromObject(child)] = child
+			}
+		}
+		list, err := l.list(ctx, from, kind.GVK, client.MatchingLabels{world.PoolLabel: l.pool.Name})
+		if err != nil {
+			return nil, err
+		}
+		for _, job := range list {
+			jobs = append(jobs, world.Object{Kind: kind, Job: job, Child: children[client.ObjectKeyFromObject(job)]})
+		}
+	}
+	return jobs, nil
+}
+
+// list lists objects of a kind, in place of which it takes what the loop wrote where the
+// caches do not have it yet.
+func (l *Loop) list(ctx context.Context, from client.Reader, gvk schema.GroupVersionKind, options ...client.ListOption) ([]*unstructured.Unstructured, error) {
+	var list unstructured.UnstructuredList
+	list.SetGroupVersionKind(gvk)
+	if err := from.List(ctx, &list, options...); err != nil {
+		return nil, fmt.Errorf("list %s: %w", gvk.Kind, err)
+	}
+	objects := make([]*unstructured.Unstructured, len(list.Items))
+	for i := range list.Items {
+		objects[i] = &list.Items[i]
+		ours := l.wrote[objects[i].GetUID()]
+		if ours == nil {
+			continue
+		}
+		if order, err := resourceversion.CompareResourceVersion(objects[i].GetResourceVersion(), ours.GetResourceVersion()); err != nil || order < 0 {
+			objects[i] = ours
+		} else {
+			delete(l.wrote, objects[i].GetUID())
+		}
+	}
+	return objects, nil
+}
+
+// prime reads the jobs from the API server itself: caches may lack the last writes of
+// another leader.
+func (l *Loop) prime(ctx context.Context) error {
+	jobs, err := l.jobs(ctx, l.Live)
+	if err != nil {
+		return err
+	}
+	for _, job := range jobs {
+		l.wrote[job.Job.GetUID()] = job.Job
+		if job.Child != nil {
+			l.wrote[job.Child.GetUID()] = job.Child
+		}
+	}
+	return nil
+}

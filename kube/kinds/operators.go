@@ -1,0 +1,96 @@
+package kinds
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// readRayCluster reads a RayCluster of KubeRay: the worker group whose pods request the
+// unit is resized. Which of its pods go is not ours to choose.
+func readRayCluster(job, _ *unstructured.Unstructured, unit corev1.ResourceName) (Shape, error) {
+	s := Shape{
+		Suspended: boolean(job.Object, "spec", "suspend"),
+		Selector:  map[string]string{"ray.io/cluster": job.GetName()},
+		suspend:   "/spec/suspend",
+	}
+	for _, owner := range job.GetOwnerReferences() {
+		// Its driver runs on the head, which a pause would end.
+		s.NoPause = s.NoPause || owner.Kind == "RayJob"
+	}
+	elastic := -1
+	for i, group := range entries(job.Object, "spec", "workerGroupSpecs") {
+		var pods Shape
+		pods.pods(group, unit, "template")
+		if pods.Unit == 0 {
+			continue
+		}
+		if elastic >= 0 {
+			return s, notElastic("several worker groups request %s; want one", unit)
+		}
+		elastic, s.Unit, s.Grace = i, pods.Unit, pods.Grace
+	}
+	if elastic < 0 {
+		return s, notElastic("no worker group requests %s", unit)
+	}
+	group := entries(job.Object, "spec", "workerGroupSpecs")[elastic]
+	s.Selector["ray.io/group"] = text(group, "groupName")
+	s.sizes = []string{fmt.Sprintf("/spec/workerGroupSpecs/%d/replicas", elastic)}
+	s.Multiple = 1
+	if hosts, set := number(group, "numOfHosts"); set {
+		s.Multiple = max(1, hosts)
+	}
+	least, _ := number(group, "minReplicas")
+	most, _ := number(group, "maxReplicas")
+	replicas, set := number(group, "replicas")
+	if !set {
+		replicas = least // KubeRay's default.
+	}
+	s.Size, s.Min, s.Max = replicas*s.Multiple, least*s.Multiple, most*s.Multiple
+	s.Suspended = s.Suspended || s.Size == 0
+	switch {
+	case boolean(job.Object, "spec", "enableInTreeAutoscaling"):
+		return s, notElastic("spec.enableInTreeAutoscaling is true: Ray's own autoscaler sets its size")
+	case boolean(group, "suspend"):
+		return s, notElastic("worker group %q is suspended by itself", text(group, "groupName"))
+	}
+	return s, nil
+}
+
+// readPyTorchJob reads a PyTorchJob of training-operator v1 with an elastic policy: its
+// workers are resized.
+func readPyTorchJob(job, _ *unstructured.Unstructured, unit corev1.ResourceName) (Shape, error) {
+	s := Shape{
+		Suspended: boolean(job.Object, "spec", "runPolicy", "suspend"),
+		Finished:  condition(job, "Succeeded", "Failed"),
+		Started:   moment(job.Object, "status", "startTime"),
+		Selector: map[string]string{
+			"training.kubeflow.org/job-name":     job.GetName(),
+			"training.kubeflow.org/replica-type": "worker",
+		},
+		sizes:   []string{"/spec/pytorchReplicaSpecs/Worker/replicas"},
+		suspend: "/spec/runPolicy/suspend",
+	}
+	size, set := number(job.Object, "spec", "pytorchReplicaSpecs", "Worker", "replicas")
+	if s.Size = size; !set {
+		s.Size = 1
+	}
+	s.pods(job.Object, unit, "spec", "pytorchReplicaSpecs", "Worker", "template")
+	if _, found, _ := unstructured.NestedMap(job.Object, "spec", "runPolicy"); !found {
+		s.suspend, s.suspendIn = "/spec/runPolicy", "suspend"
+	}
+	policy, found, _ := unstructured.NestedMap(job.Object, "spec", "elasticPolicy")
+	s.Min, _ = number(policy, "minReplicas")
+	s.Max, _ = number(policy, "maxReplicas")
+	metrics := entries(policy, "metrics")
+	switch _, worker, _ := unstructured.NestedMap(job.Object, "spec", "pytorchReplicaSpecs", "Worker"); {
+	case !worker:
+		return s, notElastic("it has no workers")
+	case !found:
+		return s, notElastic("spec.elasticPolicy is unset, so its processes expect a fixed number of nodes")
+	case len(metrics) > 0:
+		return s, notElastic("spec.elasticPolicy.metrics makes a HorizontalPodAutoscaler set its size")
+	}
+	return s, nil
+}

@@ -1,0 +1,214 @@
+// Package plan turns a world into a request for a decision, checks the answer, and turns
+// targets into the steps that carry them out. It is pure.
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/elastalloc/elastalloc/kube/config"
+	"github.com/elastalloc/elastalloc/kube/world"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// Request is a snapshot of a world, and what was left out of it.
+type Request struct {
+	Allocate *elastallocv1.AllocateRequest
+	// Jobs are those that the request asks about, in its order.
+	Jobs []*world.Job
+	// Left are the jobs that it leaves out, as they keep what they hold.
+	Left []Left
+}
+
+// Left is a job that a request leaves out.
+type Left struct {
+	Job    *world.Job
+	Reason world.Reason
+	Why    string
+}
+
+// The reasons to leave out a job that is not pinned.
+const (
+	// Cooldown: it was paused or changed less than the pool's MinInterval ago.
+	Cooldown world.Reason = "Cooldown"
+	// NoPause: the decision would pause it, which it does not allow.
+	NoPause world.Reason = "NoPause"
+)
+
+// Snapshot asks for a decision on a world. Jobs that are pinned, and those of hold with
+// the nodes that they hold, are left out, and so are their nodes.
+func Snapshot(w *world.World, id string, hold map[string]world.Reason) Request {
+	r := Request{Allocate: &elastallocv1.AllocateRequest{
+		Snapshot: &elastallocv1.Snapshot{Id: id},
+		// One job that the allocator does not like keeps its nodes.
+		Options: &elastallocv1.AllocateOptions{BadJobs: elastallocv1.BadJobs_BAD_JOBS_HOLD},
+	}}
+	total := w.Nodes.Usable
+	for _, j := range w.Jobs {
+		reason, held := hold[j.ID]
+		switch {
+		case j.Shape.Finished:
+		case j.Pinned != "":
+			r.Left = append(r.Left, Left{j, j.Pinned, j.Why})
+			total -= j.Held()
+			continue
+		case held:
+			r.Left = append(r.Left, Left{j, reason, "the decision would take all its nodes"})
+			total -= j.Held()
+			continue
+		case j.Cooling && j.Nodes() == 0:
+			r.Left = append(r.Left, Left{j, Cooldown, fmt.Sprintf("it was paused less than %v ago", w.Pool.MinInterval)})
+		default:
+			r.Jobs = append(r.Jobs, j)
+			r.Allocate.Snapshot.Jobs = append(r.Allocate.Snapshot.Jobs, request(j))
+		}
+		// Other pods that leave are gone before anything takes their nodes.
+		total -= j.Pods.Overdue
+	}
+	r.Allocate.Snapshot.TotalNodes = int32(max(0, total))
+	if w.Pool.Objective == config.TotalTime {
+		r.Allocate.Options.Objective = elastallocv1.Objective_OBJECTIVE_TOTAL_TIME
+		r.Allocate.Options.Admission = elastallocv1.Admission_ADMISSION_START_FIRST
+	} else {
+		r.Allocate.Options.Objective = elastallocv1.Objective_OBJECTIVE_PROGRESS
+		r.Allocate.Snapshot.Horizon = &elastallocv1.Horizon{Step: durationpb.New(w.Pool.Cadence)}
+	}
+	return r
+}
+
+// request describes a job. While it cools down its present size is the only legal one.
+func request(j *world.Job) *elastallocv1.Job {
+	described := &elastallocv1.Job{
+		Id:           j.ID,
+		RemainingEta: durationpb.New(max(time.Second, j.Estimate.Remaining)),
+		CurrentNodes: int32(j.Nodes()),
+		TrainingTime: durationpb.New(j.Trained),
+		WaitingTime:  durationpb.New(j.Waited),
+		RestartTime:  durationpb.New(j.Restart),
+		Weight:       proto.Float64(j.Weight),
+	}
+	sizes := Legal(j)
+	speeds := make([]float64, len(sizes))
+	for i, n := range sizes {
+		described.AllowedNodes = append(described.AllowedNodes, int32(n))
+		speeds[i] = j.Speed(n)
+	}
+	described.MinNodes, described.MaxNodes = proto.Int32(int32(sizes[0])), proto.Int32(int32(sizes[len(sizes)-1]))
+	if j.Speeds != nil {
+		described.Scaling = &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_Table{Table: &elastallocv1.SpeedTable{Speeds: speeds}}}
+	} else if j.Efficiency > 0 {
+		described.Scaling = &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_DoublingEfficiency{DoublingEfficiency: j.Efficiency}}
+	}
+	return described
+}
+
+// Legal returns the sizes that a job may be given now, beside none.
+func Legal(j *world.Job) []int {
+	switch {
+	case j.Cooling && j.Nodes() > 0:
+		return []int{j.Nodes()}
+	case j.Nodes() == 0 && j.Shape.StartSize > 0:
+		return []int{j.Shape.StartSize}
+	}
+	return j.Sizes
+}
+
+// Answer is what FillIdle and Allocate answer alike.
+type Answer interface {
+	GetSnapshotId() string
+	GetAllocations() []*elastallocv1.Allocation
+}
+
+// Check reports whether an answer is one to a request: an allocation for every job, each
+// of a legal size or as it is, and together no more than there is. It trusts no server.
+func Check(r Request, a Answer) error {
+	snapshot := r.Allocate.GetSnapshot()
+	if a.GetSnapshotId() != snapshot.GetId() {
+		return fmt.Errorf("answer is to snapshot %q; want %q", a.GetSnapshotId(), snapshot.GetId())
+	}
+	if len(a.GetAllocations()) != len(r.Jobs) {
+		return fmt.Errorf("answer has %d allocations; want %d", len(a.GetAllocations()), len(r.Jobs))
+	}
+	var bad []error
+	var sum, present int64
+	for i, j := range r.Jobs {
+		allocation := a.GetAllocations()[i]
+		nodes := int(allocation.GetNodes())
+		switch {
+		case allocation.GetJobId() != j.ID:
+			bad = append(bad, fmt.Errorf("allocation %d is for job %q; want %q", i, allocation.GetJobId(), j.ID))
+		case nodes != 0 && nodes != j.Nodes() && !slices.Contains(Legal(j), nodes):
+			bad = append(bad, fmt.Errorf("job %q gets %d nodes; want one of %v", j.ID, nodes, Legal(j)))
+		}
+		sum += int64(nodes)
+		present += int64(j.Nodes())
+	}
+	// Where the pool shrank, jobs that the allocator holds may keep more than there is.
+	if most := int64(snapshot.GetTotalNodes()); sum > most && (sum > present || !held(a)) {
+		bad = append(bad, fmt.Errorf("jobs get %d nodes; the pool has %d", sum, most))
+	}
+	if report, ok := a.(interface {
+		GetReport() *elastallocv1.SolveReport
+	}); ok {
+		if gap := report.GetReport().GetRelativeGap(); math.IsNaN(gap) || math.IsInf(gap, 0) || gap < 0 {
+			bad = append(bad, fmt.Errorf("relative gap is %v", gap))
+		}
+	}
+	return errors.Join(bad...)
+}
+
+// held reports whether the allocator held a job because of its fields.
+func held(a Answer) bool {
+	report, ok := a.(interface {
+		GetReport() *elastallocv1.SolveReport
+	})
+	return ok && slices.ContainsFunc(report.GetReport().GetWarnings(), func(w *elastallocv1.Warning) bool {
+		return w.GetCode() == elastallocv1.WarningCode_WARNING_CODE_BAD_JOB_HELD
+	})
+}
+
+// Unwanted returns the jobs that an answer to a request pauses against their will: those
+// that cool down and those that must not be paused. A decision with these held may be asked
+// for instead. None are returned where they would not fit: the pool shrank.
+func Unwanted(w *world.World, r Request, a Answer) map[string]world.Reason {
+	hold := make(map[string]world.Reason)
+	most := int(r.Allocate.GetSnapshot().GetTotalNodes())
+	paused := false
+	for i, j := range r.Jobs {
+		if j.Nodes() == 0 || !j.Cooling && !j.Shape.NoPause {
+			continue
+		}
+		// All of them, so that the second decision does not pause another one.
+		if hold[j.ID] = Cooldown; j.Shape.NoPause {
+			hold[j.ID] = NoPause
+		}
+		most -= j.Held()
+		paused = paused || a.GetAllocations()[i].GetNodes() == 0
+	}
+	if !paused || most < 0 {
+		return nil
+	}
+	return hold
+}
+
+// Outage reports whether so many nodes vanished that it is more likely an outage than the
+// truth: the jobs that can be moved would have to give up more than the pool's share of what
+// they hold.
+func Outage(w *world.World, r Request) error {
+	held := 0
+	for _, j := range r.Jobs {
+		held += j.Nodes()
+	}
+	missing := held - int(r.Allocate.GetSnapshot().GetTotalNodes())
+	if missing > 0 && float64(missing) > w.Pool.MaxShrink*float64(held) {
+		return fmt.Errorf("%d of the %d nodes in use are gone, more than the %.0f %% of maxShrink",
+			missing, held, 100*w.Pool.MaxShrink)
+	}
+	return nil
+}

@@ -1,0 +1,170 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/elastalloc/elastalloc/kube/world"
+)
+
+// Target is a size that was decided for a job, and the record to note with it.
+type Target struct {
+	Job    *world.Job
+	Nodes  int
+	Record world.Record
+}
+
+// Decision is what is known of a decision beside its targets.
+type Decision struct {
+	ID   string
+	Mode string
+	Gap  *float64
+}
+
+// Targets returns what is to be written on the jobs of a request before anything is
+// resized, given an answer that passed Check: every job whose target or record is not what
+// it should be. All carry their number, so that half of them are known as half of them.
+func Targets(w *world.World, d Decision, r Request, a Answer) []Target {
+	var targets []Target
+	write := func(j *world.Job, nodes int) {
+		record := j.NextRecord(j.Nodes(), w.Now)
+		record.ID, record.At, record.Mode, record.Gap, record.From = d.ID, w.Now.UTC().Truncate(time.Millisecond), d.Mode, d.Gap, j.Nodes()
+		targets = append(targets, Target{Job: j, Nodes: nodes, Record: record})
+	}
+	for i, j := range r.Jobs {
+		nodes := int(a.GetAllocations()[i].GetNodes())
+		// In recommend mode a job may differ from its target for long.
+		pending := nodes != j.Nodes() && (w.Apply || j.Record == nil || j.Record.Mode != d.Mode)
+		if !j.HasTarget || j.Target != nodes || j.NeedsRecord() || pending {
+			write(j, nodes)
+		}
+	}
+	for _, left := range r.Left {
+		// What an earlier decision wanted of it is void.
+		if j := left.Job; left.Reason == Cooldown || left.Reason == NoPause {
+			if !j.HasTarget || j.Target != j.Nodes() || j.NeedsRecord() {
+				write(j, j.Nodes())
+			}
+		}
+	}
+	for i := range targets {
+		targets[i].Record.Jobs = len(targets)
+	}
+	return targets
+}
+
+// Step is one job to resize.
+type Step struct {
+	Job *world.Job
+	// From and To are its nodes before and after; 0 is suspended.
+	From, To int
+}
+
+// Frees reports whether the step frees nodes.
+func (s Step) Frees() bool { return s.To < s.From }
+
+// Plan is what a decision still asks for.
+type Plan struct {
+	// ID is the decision, "" where there is none to carry out.
+	ID string
+	// Now are the steps that may be taken now, all at once: those that free nodes, and those
+	// that take nodes that are free. Waiting are those whose nodes are not free yet.
+	Now, Waiting []Step
+	// Conflicts are jobs that hold neither what they held nor what they were to get:
+	// somebody else resized them.
+	Conflicts []Step
+	// Settling says that pods are still leaving.
+	Settling bool
+	// Expires is when Waiting steps are given up.
+	Expires time.Time
+}
+
+// Done reports whether the cluster is as was decided.
+func (p *Plan) Done() bool { return len(p.Now) == 0 && len(p.Waiting) == 0 && !p.Settling }
+
+// Steps returns what is left to do of the last decision noted on the jobs of a world, the
+// decisions of recommend mode apart. It depends on nothing else, so that a controller which
+// ended at any point goes on where it was. A decision that was not written to its end asks
+// for nothing. A controller that knows which decision is the current one and that it was
+// written names it; any other is void then.
+func Steps(w *world.World, current string) Plan {
+	var p Plan
+	last, written := lastDecision(w)
+	switch {
+	case last == nil || last.Mode != ModeApply || !w.Apply:
+		return p
+	case current == "" && written < last.Jobs, current != "" && current != last.ID:
+		return p
+	}
+	p.ID = last.ID
+	progress, grace := last.At, time.Duration(0)
+	free := w.Free()
+	var takes []Step
+	for _, j := range w.Jobs {
+		p.Settling = p.Settling || j.Pods.Terminating > 0 || j.Pods.Live > j.Nodes() && j.Movable()
+		if j.Record == nil || j.Record.ID != last.ID || !j.HasTarget {
+			continue
+		}
+		if changed := j.Record.Changed; changed != nil && changed.After(progress) {
+			progress = *changed
+		}
+		grace = max(grace, j.Shape.Grace)
+		switch step := (Step{Job: j, From: j.Nodes(), To: j.Target}); {
+		case !j.Movable() || step.From == step.To:
+		case step.From != j.Record.From, j.Record.Changed != nil && !j.Record.Changed.Before(j.Record.At):
+			p.Conflicts = append(p.Conflicts, step)
+		case step.Frees():
+			p.Now = append(p.Now, step)
+		default:
+			takes = append(takes, step)
+		}
+	}
+	p.Expires = progress.Add(grace + w.Pool.SettleTimeout)
+	if w.Now.After(p.Expires) {
+		p.Now, p.Waiting = nil, slices.Concat(p.Now, takes)
+		return p
+	}
+	// Each as a whole, in order; one that does not fit yet keeps nobody from taking what
+	// would not be enough for it, since all targets together fit.
+	for _, step := range takes {
+		if more := step.To - step.From; more <= free {
+			free -= more
+			p.Now = append(p.Now, step)
+		} else {
+			p.Waiting = append(p.Waiting, step)
+		}
+	}
+	return p
+}
+
+// The modes, as records name them.
+const (
+	ModeRecommend = "recommend"
+	ModeApply     = "apply"
+)
+
+// lastDecision returns the record of the latest decision and how many jobs carry it.
+func lastDecision(w *world.World) (last *world.Record, written int) {
+	for _, j := range w.Jobs {
+		switch r := j.Record; {
+		case r == nil || r.ID == "":
+		case last == nil || r.At.After(last.At) || r.At.Equal(last.At) && r.ID > last.ID:
+			last, written = r, 1
+		case r.ID == last.ID:
+			written++
+		}
+	}
+	return last, written
+}
+
+// String describes the step.
+func (s Step) String() string {
+	switch {
+	case s.From == 0:
+		return fmt.Sprintf("start with %d nodes", s.To)
+	case s.To == 0:
+		return fmt.Sprintf("pause, freeing %d nodes", s.From)
+	}
+	return fmt.Sprintf("%d -> %d nodes", s.From, s.To)
+}

@@ -1,0 +1,337 @@
+package world
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/elastalloc/elastalloc/kube/config"
+	"github.com/elastalloc/elastalloc/kube/kinds"
+)
+
+// kueueLabel is on jobs that Kueue admits and suspends.
+const kueueLabel = "kueue.x-k8s.io/queue-name"
+
+// Input is what a world is observed from.
+type Input struct {
+	Now   time.Time
+	Pool  config.Pool
+	Apply bool
+	// Nodes and Pods are those of the cluster; none of them is modified.
+	Nodes []*corev1.Node
+	Pods  []*corev1.Pod
+	// Jobs are those of the pool.
+	Jobs []Object
+	// Query is what the pool's query answered, by the jobs' namespaces and names.
+	Query map[types.NamespacedName]Sample
+	// Efficiencies are learnt doubling efficiencies of jobs that declare no speeds.
+	Efficiencies map[types.UID]float64
+	// Pins are jobs that the controller leaves alone until its next decision.
+	Pins map[types.UID]Pin
+}
+
+// Object is a job as the API holds it.
+type Object struct {
+	Kind  kinds.Kind
+	Job   *unstructured.Unstructured
+	Child *unstructured.Unstructured
+}
+
+// Sample is an answer of a pool's query for one job.
+type Sample struct {
+	Value float64
+	Time  time.Time
+}
+
+// Pin is why a job is left alone.
+type Pin struct {
+	Reason Reason
+	Why    string
+}
+
+// staleAfter is after how many cadences a report of the remaining time is too old.
+const staleAfter = 2
+
+// Observe returns the world.
+func Observe(in Input) *World {
+	w := &World{Now: in.Now, Pool: in.Pool, Apply: in.Apply}
+	o := &observer{Input: in, world: w, taken: make(map[types.UID]bool)}
+	for _, object := range in.Jobs {
+		w.Jobs = append(w.Jobs, o.identify(object))
+	}
+	slices.SortFunc(w.Jobs, func(a, b *Job) int {
+		if c := a.Object.GetCreationTimestamp().Compare(b.Object.GetCreationTimestamp().Time); c != 0 {
+			return c
+		}
+		return strings.Compare(a.ID, b.ID)
+	})
+	o.assignPods()
+	o.countNodes()
+	for _, j := range w.Jobs {
+		o.countPods(j)
+		o.judge(j)
+	}
+	return w
+}
+
+// observer is a world in the making.
+type observer struct {
+	Input
+	world *World
+	// podsOf are the pods of each job, and taken all of them.
+	podsOf map[*Job][]*corev1.Pod
+	taken  map[types.UID]bool
+	// usable are the names of the nodes that count; allocatable is the least and the most
+	// of the unit that one of them has.
+	usable                        map[string]bool
+	leastAllocatable, allocatable int64
+}
+
+// identify reads what an object says.
+func (o *observer) identify(object Object) *Job {
+	j := &Job{
+		ID:  object.Kind.Name + "/" + object.Job.GetNamespace() + "/" + object.Job.GetName(),
+		UID: object.Job.GetUID(), Kind: object.Kind, Object: object.Job, Child: object.Child,
+	}
+	annotations := object.Job.GetAnnotations()
+	var notElastic error
+	j.Shape, notElastic = object.Kind.Read(object.Job, object.Child, corev1.ResourceName(o.Pool.Unit))
+	var bad error
+	j.Wishes, bad = ParseWishes(annotations, j.Shape.Min, j.Shape.Max, j.Shape.Multiple)
+	if learnt := o.Efficiencies[j.UID]; learnt > 0 && j.Speeds == nil && j.Efficiency == 0 {
+		j.Efficiency = learnt
+	}
+	j.Record = parseRecord(annotations)
+	if target, err := strconv.Atoi(annotations[TargetAnnotation]); err == nil && target >= 0 {
+		j.Target, j.HasTarget = target, true
+	}
+	switch owner := owner(object.Job); {
+	case object.Job.GetDeletionTimestamp() != nil:
+		j.pin(Deleting, "it is being deleted")
+	case j.Shape.Finished:
+	case bad != nil:
+		j.pin(BadAnnotations, bad.Error())
+	case j.Paused:
+		j.pin(Paused, "its annotation "+PausedAnnotation+" says so")
+	case owner != "":
+		j.pin(Owned, "it belongs to a "+owner+": label that instead")
+	case o.Apply && object.Job.GetLabels()[kueueLabel] != "":
+		j.pin(KueueOwned, "Kueue sets when it runs and with how many nodes")
+	case notElastic != nil:
+		j.pin(NotElastic, notElastic.Error())
+	}
+	return j
+}
+
+// owner returns the kind of the controller that resizes and suspends the job, "" where
+// there is none.
+func owner(job *unstructured.Unstructured) string {
+	if reference := metav1.GetControllerOf(job); reference != nil {
+		switch reference.Kind {
+		case "JobSet", "TrainJob", "PyTorchJob", "MPIJob", "AppWrapper":
+			return reference.Kind
+		}
+	}
+	return ""
+}
+
+func (j *Job) pin(reason Reason, why string) {
+	if j.Pinned == "" {
+		j.Pinned, j.Why = reason, why
+	}
+}
+
+// assignPods finds the pods of each job.
+func (o *observer) assignPods() {
+	type label struct{ namespace, key, value string }
+	byLabel := make(map[label][]*Job)
+	keys := make(map[string]bool)
+	for _, j := range o.world.Jobs {
+		for key, value := range j.Shape.Selector {
+			// The name of a job is among its labels and tells it from most others.
+			if value == j.Object.GetName() {
+				l := label{j.Object.GetNamespace(), key, value}
+				byLabel[l] = append(byLabel[l], j)
+				keys[key] = true
+				break
+			}
+		}
+	}
+	o.podsOf = make(map[*Job][]*corev1.Pod)
+	for _, pod := range o.Pods {
+		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		for key := range keys {
+			value, found := pod.Labels[key]
+			if !found {
+				continue
+			}
+			for _, j := range byLabel[label{pod.Namespace, key, value}] {
+				if !o.taken[pod.UID] && labels.SelectorFromSet(j.Shape.Selector).Matches(labels.Set(pod.Labels)) {
+					o.podsOf[j] = append(o.podsOf[j], pod)
+					o.taken[pod.UID] = true
+				}
+			}
+		}
+	}
+}
+
+// countNodes counts the nodes of the pool.
+func (o *observer) countNodes() {
+	foreign := make(map[string]bool)
+	for _, pod := range o.Pods {
+		if pod.Spec.NodeName != "" && !o.taken[pod.UID] && pod.Status.Phase != corev1.PodSucceeded &&
+			pod.Status.Phase != corev1.PodFailed && kinds.Requests(&pod.Spec, corev1.ResourceName(o.Pool.Unit)) > 0 {
+			foreign[pod.Spec.NodeName] = true
+		}
+	}
+	o.usable = make(map[string]bool)
+	selector := labels.SelectorFromSet(o.Pool.NodeSelector)
+	for _, node := range o.Nodes {
+		quantity := node.Status.Allocatable[corev1.ResourceName(o.Pool.Unit)]
+		switch allocatable := quantity.Value(); {
+		case !selector.Matches(labels.Set(node.Labels)):
+		case !Ready(node) || allocatable <= 0 || node.DeletionTimestamp != nil:
+			o.world.Nodes.NotReady++
+		case node.Spec.Unschedulable:
+			o.world.Nodes.Cordoned++
+		case !o.tolerated(node):
+			o.world.Nodes.Tainted++
+		case foreign[node.Name]:
+			o.world.Nodes.Foreign++
+		default:
+			if o.world.Nodes.Usable == 0 || allocatable < o.leastAllocatable {
+				o.leastAllocatable = allocatable
+			}
+			o.world.Nodes.Usable++
+			o.usable[node.Name] = true
+			o.allocatable = max(o.allocatable, allocatable)
+		}
+	}
+}
+
+// Ready reports whether a node says that it is.
+func Ready(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// tolerated reports whether the pool's pods may be put on the node.
+func (o *observer) tolerated(node *corev1.Node) bool {
+	return !slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
+		return taint.Effect != corev1.TaintEffectPreferNoSchedule &&
+			!slices.ContainsFunc(o.Pool.Tolerations, func(t corev1.Toleration) bool {
+				return t.ToleratesTaint(klog.Background(), &taint, false)
+			})
+	})
+}
+
+// countPods counts the pods of a job that hold a node or are about to.
+func (o *observer) countPods(j *Job) {
+	for _, pod := range o.podsOf[j] {
+		switch {
+		case pod.Spec.NodeName != "" && !o.usable[pod.Spec.NodeName]:
+			// Its node is out of the count already.
+		case pod.DeletionTimestamp == nil:
+			j.Pods.Live++
+			if pod.Status.Phase == corev1.PodRunning {
+				j.Pods.Running++
+			}
+		case pod.Spec.NodeName == "":
+			// Nothing runs that could take its time.
+		default:
+			j.Pods.Terminating++
+			// The deletion is to be done by its timestamp, which has the grace in it.
+			if o.Now.Sub(pod.DeletionTimestamp.Time) > o.Pool.SettleTimeout {
+				j.Pods.Overdue++
+			}
+		}
+	}
+}
+
+// judge fills in what remains of the job, and pins it where it must be left alone.
+func (o *observer) judge(j *Job) {
+	created := j.Object.GetCreationTimestamp().Time
+	j.history = newHistory(&j.Wishes, j.Record, o.Now, j.Shape.Started, created, j.Nodes())
+	if j.Shape.Finished {
+		return
+	}
+	j.Trained = j.history.trainedFor()
+	j.Waited = max(0, o.Now.Sub(created)-j.Trained)
+	j.Cooling = j.Record != nil && j.Record.Changed != nil && o.Now.Sub(*j.Record.Changed) < o.Pool.MinInterval
+	j.reports = o.reports(j)
+	estimate, err := j.history.estimate(j.reports, staleAfter*o.Pool.Cadence)
+	if err == nil {
+		j.Estimate = estimate
+	}
+	pin, pinned := o.Pins[j.UID]
+	switch unit := j.Shape.Unit; {
+	case o.world.Nodes.Usable > 0 && (unit > o.leastAllocatable || 2*unit <= o.allocatable):
+		j.pin(NotWholeNodes, fmt.Sprintf("its pods request %d %s; want a whole node of %d",
+			unit, o.Pool.Unit, o.leastAllocatable))
+	case pinned:
+		j.pin(pin.Reason, pin.Why)
+	case err != nil:
+		j.pin(NoRemainingTime, err.Error())
+	case estimate.Remaining <= 0:
+		j.pin(PastItsEnd, fmt.Sprintf("by its %s it would have ended %v ago",
+			estimate.Source, (-estimate.Remaining).Round(time.Second)))
+	}
+}
+
+// reports returns what the sources say of a job, best first.
+func (o *observer) reports(j *Job) []report {
+	var reports []report
+	present := j.Speed(j.Shape.Size)
+	if r := j.Shape.Report; r != nil {
+		fromStatus := report{source: SourceStatus, at: r.Time, progress: r.Progress}
+		if r.Known {
+			fromStatus.remaining = times(r.Remaining, present)
+		}
+		reports = append(reports, fromStatus)
+	}
+	if j.Remaining > 0 {
+		reports = append(reports, report{
+			source: SourceRemaining, at: written(j.Object, RemainingAnnotation), remaining: j.Remaining,
+		})
+	}
+	if j.HasProgress {
+		reports = append(reports, report{
+			source: SourceProgress, at: written(j.Object, ProgressAnnotation), progress: j.Wishes.Progress,
+		})
+	}
+	if s, found := o.Query[types.NamespacedName{Namespace: j.Object.GetNamespace(), Name: j.Object.GetName()}]; found {
+		r := report{source: SourceQuery, at: s.Time}
+		if o.Pool.RemainingIn == config.Ratio {
+			r.progress = s.Value
+		} else {
+			r.remaining = times(time.Second, s.Value*present)
+		}
+		reports = append(reports, r)
+	}
+	return reports
+}
+
+// written returns when an annotation was last written, as far as the API server knows.
+func written(job *unstructured.Unstructured, annotation string) time.Time {
+	last := job.GetCreationTimestamp().Time
+	field := []byte(`"f:` + annotation + `"`)
+	for _, entry := range job.GetManagedFields() {
+		if entry.Time != nil && entry.FieldsV1 != nil && entry.Time.After(last) && bytes.Contains(entry.FieldsV1.GetRawBytes(), field) {
+			last = entry.Time.Time
+		}
+	}
+	return last
+}

@@ -1,0 +1,72 @@
+package world
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Record is what the controller notes on a job, in the annotation elastalloc.dev/decision.
+// It is all the memory that the controller needs: a new one goes on from it.
+type Record struct {
+	// ID and At are the decision that set the target, Mode the mode it was made in, and
+	// Jobs how many jobs were given a target by it. Fewer means that it was not written
+	// to its end, and nobody acts on it.
+	ID   string    `json:"id"`
+	At   time.Time `json:"at"`
+	Mode string    `json:"mode"`
+	Jobs int       `json:"jobs"`
+	// Gap is the relative gap of the decision, 0 if it is proven optimal; nil where nothing
+	// was optimised.
+	Gap *float64 `json:"gap,omitempty"`
+	// From is the job's size when it was decided.
+	From int `json:"from"`
+
+	// What the job had done at the time Since, from when on it held Nodes: Done and
+	// Trained are the work, as run time on one node, and the time with nodes. Changed is
+	// when the controller last changed its size.
+	Since   time.Time  `json:"since"`
+	Nodes   int        `json:"nodes"`
+	Done    Duration   `json:"done,omitzero"`
+	Trained Duration   `json:"trained,omitzero"`
+	Changed *time.Time `json:"changed,omitempty"`
+	// Remaining is the run time on one node that was left then, its source, and how long
+	// the job had held nodes since that source said so.
+	Remaining Duration `json:"remaining,omitzero"`
+	Source    Source   `json:"source,omitempty"`
+	Age       Duration `json:"age,omitzero"`
+}
+
+// Duration is a duration that JSON shows as 1h30m0s.
+type Duration time.Duration
+
+// MarshalText writes the duration to the second.
+func (d Duration) MarshalText() ([]byte, error) {
+	return []byte(time.Duration(d).Round(time.Second).String()), nil
+}
+
+// UnmarshalText reads a duration.
+func (d *Duration) UnmarshalText(text []byte) error {
+	parsed, err := time.ParseDuration(string(text))
+	*d = Duration(parsed)
+	return err
+}
+
+// String returns the record as the text of the annotation.
+func (r *Record) String() string {
+	text, err := json.Marshal(r)
+	if err != nil {
+		panic(err) // Only a gap that is no number could fail, and answers are checked.
+	}
+	return string(text)
+}
+
+// parseRecord reads the annotation, nil where there is none or somebody broke it: the job
+// is then as one that is seen for the first time.
+func parseRecord(annotations map[string]string) *Record {
+	var r Record
+	if json.Unmarshal([]byte(annotations[DecisionAnnotation]), &r) != nil || r.Since.IsZero() || r.Nodes < 0 ||
+		r.Done < 0 || r.Trained < 0 || r.Remaining < 0 {
+		return nil
+	}
+	return &r
+}

@@ -1,0 +1,166 @@
+package world
+
+import (
+	"fmt"
+	"time"
+)
+
+// Source is where the remaining time of a job is from.
+type Source string
+
+// The sources, best first.
+const (
+	SourceStatus    Source = "status"    // the job's own status
+	SourceRemaining Source = "remaining" // the annotation of that name
+	SourceProgress  Source = "progress"  // the annotation of that name
+	SourceQuery     Source = "query"     // the pool's query
+	SourceWork      Source = "work"      // declared work less what the job was seen to do
+)
+
+// Estimate is what is left of a job.
+type Estimate struct {
+	// Remaining is the run time on one node that is left now.
+	Remaining time.Duration
+	Source    Source
+	// Age is how long the job has held nodes since the source said so.
+	Age time.Duration
+}
+
+// report is what a source says: at a time, either the run time on one node that was left,
+// or the share of the work that was done.
+type report struct {
+	source    Source
+	at        time.Time
+	remaining time.Duration
+	progress  float64
+}
+
+// history is what the job has done: what its record says, carried on to now at the speed
+// of the nodes that it holds.
+type history struct {
+	wishes *Wishes
+	now    time.Time
+	// since is when the job came to its nodes, and nodes how many; 0 while it holds none.
+	since time.Time
+	nodes int
+	// restart is how long it then made no progress.
+	restart       time.Duration
+	done, trained time.Duration
+	// last is what was known then.
+	last *Estimate
+}
+
+// newHistory continues a record. Without one the job is taken to have held its nodes ever
+// since it started.
+func newHistory(w *Wishes, r *Record, now, started, created time.Time, nodes int) history {
+	h := history{wishes: w, now: now, since: created}
+	if r == nil {
+		if h.nodes = nodes; nodes > 0 && !started.IsZero() {
+			h.since = started
+		}
+		return h
+	}
+	h.since, h.nodes, h.done, h.trained = r.Since, r.Nodes, time.Duration(r.Done), time.Duration(r.Trained)
+	if r.Trained > 0 && r.Nodes > 0 && r.Changed != nil && r.Changed.Equal(r.Since) {
+		h.restart = w.Restart
+	}
+	if r.Source != "" {
+		h.last = &Estimate{Remaining: time.Duration(r.Remaining), Source: r.Source, Age: time.Duration(r.Age)}
+	}
+	return h
+}
+
+// held returns the time with nodes from a moment to now, as far as it is known.
+func (h *history) held(from time.Time) time.Duration {
+	if h.nodes == 0 {
+		return 0
+	}
+	if from.Before(h.since) {
+		from = h.since
+	}
+	return max(0, h.now.Sub(from))
+}
+
+// worked returns the work, as run time on one node, from a moment to now.
+func (h *history) worked(from time.Time) time.Duration {
+	lost := max(0, h.restart-max(0, from.Sub(h.since)))
+	return times(max(0, h.held(from)-lost), h.wishes.Speed(h.nodes))
+}
+
+// workDone returns all work up to now, trainedFor the time with nodes.
+func (h *history) workDone() time.Duration   { return h.done + h.worked(h.since) }
+func (h *history) trainedFor() time.Duration { return h.trained + h.held(h.since) }
+
+// age returns how long the job has held nodes since a moment. What was before its last
+// change counts as if it had held some all the time.
+func (h *history) age(from time.Time) time.Duration {
+	before := max(0, h.since.Sub(from))
+	if h.trained == 0 {
+		before = 0
+	}
+	return before + h.held(from)
+}
+
+// estimate returns what is left of the job: by the first report that is younger than a
+// limit, else by what was known when its nodes last changed, else by its declared work.
+// Where there is nothing, the error says what there was.
+func (h *history) estimate(reports []report, limit time.Duration) (Estimate, error) {
+	var stale Source
+	for _, r := range reports {
+		if age := h.age(r.at); age > limit {
+			stale = r.source
+			continue
+		} else if e, ok := h.read(r); ok {
+			e.Age = age
+			return e, nil
+		}
+	}
+	if h.last != nil && h.last.Source != SourceWork {
+		e := *h.last
+		e.Age += h.held(h.since)
+		if e.Age <= limit {
+			e.Remaining -= h.worked(h.since)
+			return e, nil
+		}
+		stale = e.Source
+	}
+	if h.wishes.Work > 0 {
+		return Estimate{Remaining: h.wishes.Work - h.workDone(), Source: SourceWork, Age: h.held(h.since)}, nil
+	}
+	if stale != "" {
+		return Estimate{}, fmt.Errorf("what its %s said is older than %v, and no work is declared", stale, limit)
+	}
+	return Estimate{}, fmt.Errorf("no source tells its remaining time; annotate %s or %s", WorkAnnotation, RemainingAnnotation)
+}
+
+// read returns what a report says of now, and false where it says nothing.
+func (h *history) read(r report) (Estimate, bool) {
+	e := Estimate{Source: r.source}
+	switch {
+	case r.remaining > 0:
+		e.Remaining = r.remaining - h.worked(r.at)
+	case r.progress > 0 && h.wishes.Work > 0:
+		e.Remaining = times(h.wishes.Work, 1-r.progress) - h.worked(r.at)
+	case r.progress > 0:
+		// As much work again for each share as it took so far.
+		done := h.workDone() - h.worked(r.at)
+		if done <= 0 {
+			return e, false
+		}
+		e.Remaining = times(done, 1/r.progress-1) - h.worked(r.at)
+	case h.wishes.Work > 0:
+		e.Remaining = h.wishes.Work - h.worked(r.at)
+	default:
+		return e, false
+	}
+	return e, true
+}
+
+// times returns a multiple of a duration, at most the longest there is.
+func times(d time.Duration, factor float64) time.Duration {
+	product := float64(d) * factor
+	if product > float64(maxDuration) {
+		return maxDuration
+	}
+	return time.Duration(product)
+}

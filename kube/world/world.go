@@ -1,0 +1,153 @@
+// Package world turns what the cluster's API holds into what a pool looks like: its
+// nodes, and its jobs with what they hold, may hold and still have to do. It is pure: the
+// same objects at the same time give the same world.
+package world
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/elastalloc/elastalloc/kube/config"
+	"github.com/elastalloc/elastalloc/kube/kinds"
+)
+
+// World is a pool at one moment.
+type World struct {
+	Now  time.Time
+	Pool config.Pool
+	// Apply says that jobs may be resized; otherwise targets are recommendations.
+	Apply bool
+	Nodes NodeCounts
+	// Jobs are the pool's jobs, those that end included, oldest first.
+	Jobs []*Job
+}
+
+// NodeCounts are the nodes of a pool by what they are good for.
+type NodeCounts struct {
+	// Usable nodes count: they are ready, take new pods of the pool and serve no others.
+	Usable int
+	// NotReady, Cordoned and Tainted nodes do not, nor do Foreign ones, which serve pods that
+	// are no job's of the pool.
+	NotReady, Cordoned, Tainted, Foreign int
+}
+
+// Job is a job of the pool.
+type Job struct {
+	// ID names the job: kind, namespace and name.
+	ID     string
+	UID    types.UID
+	Kind   kinds.Kind
+	Object *unstructured.Unstructured
+	// Child is the object that keeps the size for a kind that has one, or nil.
+	Child *unstructured.Unstructured
+	Shape kinds.Shape
+	Wishes
+	// Pods.
+	Pods PodCounts
+
+	// Estimate is what is left to do; Trained and Waited are the time since its creation
+	// with and without nodes.
+	Estimate        Estimate
+	Trained, Waited time.Duration
+	// Record is what the controller noted on it, or nil; Target is the size that it decided
+	// on, and HasTarget whether it did.
+	Record    *Record
+	Target    int
+	HasTarget bool
+	// Pinned says why the job keeps what it holds and Why explains it to a person; both are
+	// empty for one that may be resized.
+	Pinned Reason
+	Why    string
+	// Cooling jobs were changed less than the pool's MinInterval ago.
+	Cooling bool
+
+	history history
+	reports []report
+}
+
+// PodCounts are the pods of a job that have not ended.
+type PodCounts struct {
+	// Live pods are not being deleted. Those on nodes that do not count are left out.
+	Live int
+	// Terminating pods still hold a node; Overdue ones of them have outlived their grace
+	// period and the pool's SettleTimeout.
+	Terminating, Overdue int
+	// Running pods are the live ones that run.
+	Running int
+}
+
+// Reason is why a job is pinned, as events and metrics name it.
+type Reason string
+
+// The reasons.
+const (
+	BadAnnotations  Reason = "BadAnnotations"
+	Paused          Reason = "Paused"
+	NotElastic      Reason = "NotElastic"
+	NotWholeNodes   Reason = "NotWholeNodes"
+	Owned           Reason = "Owned"
+	KueueOwned      Reason = "KueueOwned"
+	NoRemainingTime Reason = "NoRemainingTime"
+	PastItsEnd      Reason = "PastItsEnd"
+	Deleting        Reason = "Deleting"
+	Conflict        Reason = "Conflict"
+	Refused         Reason = "Refused"
+)
+
+// Reasons returns all reasons.
+func Reasons() []Reason {
+	return []Reason{
+		BadAnnotations, Paused, NotElastic, NotWholeNodes, Owned, KueueOwned,
+		NoRemainingTime, PastItsEnd, Deleting, Conflict, Refused,
+	}
+}
+
+// Nodes returns how many nodes the job asks for now: 0 while it is suspended.
+func (j *Job) Nodes() int {
+	if j.Shape.Suspended || j.Shape.Finished {
+		return 0
+	}
+	return j.Shape.Size
+}
+
+// Held returns how many nodes the job holds or may get without another word of ours: what
+// it asks for, or more while its pods leave.
+func (j *Job) Held() int { return max(j.Nodes(), j.Pods.Live) + j.Pods.Terminating }
+
+// Movable reports whether the job may be given other nodes.
+func (j *Job) Movable() bool { return !j.Shape.Finished && j.Pinned == "" }
+
+// NeedsRecord reports whether what is noted on the job is not what it holds.
+func (j *Job) NeedsRecord() bool { return j.Record == nil || j.Record.Nodes != j.Nodes() }
+
+// NextRecord returns a record of the job as it is now, from when on it holds so many nodes.
+// Where they differ from what it holds, now is when it was changed.
+func (j *Job) NextRecord(nodes int, now time.Time) Record {
+	r := Record{
+		Since: now.UTC().Truncate(time.Millisecond), Nodes: nodes,
+		Done: Duration(j.history.workDone()), Trained: Duration(j.history.trainedFor()),
+	}
+	if j.Estimate.Source != "" {
+		r.Remaining, r.Source, r.Age = Duration(j.Estimate.Remaining), j.Estimate.Source, Duration(j.Estimate.Age)
+	}
+	if j.Record != nil {
+		r.ID, r.At, r.Mode, r.Jobs, r.Gap, r.From, r.Changed = j.Record.ID, j.Record.At, j.Record.Mode, j.Record.Jobs,
+			j.Record.Gap, j.Record.From, j.Record.Changed
+	}
+	if nodes != j.Nodes() {
+		r.Changed = &r.Since
+	}
+	return r
+}
+
+// Free returns how many usable nodes no job of the pool holds. Where nodes went it is less
+// than 0.
+func (w *World) Free() int {
+	free := w.Nodes.Usable
+	for _, j := range w.Jobs {
+		free -= j.Held()
+	}
+	return free
+}

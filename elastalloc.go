@@ -164,11 +164,7 @@ func (a *Allocator) valid(s *solver.Snapshot, o solver.Options) (*solver.Snapsho
 	if o.BadJobs == solver.BadJobsHold && len(s.Jobs) <= a.maxJobs {
 		s, held = s.Hold()
 	}
-	bad := solver.Validate(s, o, a.maxJobs, a.known)
-	if len(s.Groups) > 0 { // Until all backends know them.
-		bad = append(bad, solver.Violation{Path: "snapshot.groups", Description: "are not decided on yet"})
-	}
-	if len(bad) > 0 {
+	if bad := solver.Validate(s, o, a.maxJobs, a.known); len(bad) > 0 {
 		return nil, solver.Held{}, &solver.InvalidError{Violations: bad}
 	}
 	return s, held, nil

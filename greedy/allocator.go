@@ -27,7 +27,7 @@ func New() *Allocator { return &Allocator{} }
 func (*Allocator) Name() solver.BackendName { return solver.BackendGreedy }
 
 // errPoolTooSmall cannot happen to a problem that admission made.
-var errPoolTooSmall = errors.New("greedy: the smallest sizes of the running jobs exceed the pool")
+var errPoolTooSmall = errors.New("greedy: the smallest sizes of the running jobs exceed the pool or the limit of a group")
 
 // Solve returns the plan of the paper's four cases: the nodes they give, held
 // until the job finishes. It may leave an admitted queued job waiting, so the plan
@@ -37,7 +37,7 @@ var errPoolTooSmall = errors.New("greedy: the smallest sizes of the running jobs
 func (*Allocator) Solve(_ context.Context, p *solver.Problem, _ solver.SolveOptions) (solver.Result, error) {
 	m := newMoment(p)
 	m.shrink()
-	if m.idle < 0 {
+	if m.room.Exceeded() {
 		return solver.Result{}, errPoolTooSmall
 	}
 	m.allocate()

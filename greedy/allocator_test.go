@@ -343,7 +343,7 @@ func TestPlansAreLegalAndKeepTheQueueOrder(t *testing.T) {
 func isCaseThree(p *solver.Problem) bool {
 	m := newMoment(p)
 	m.shrink()
-	return m.idle == 0 && len(m.queue) > 0
+	return m.room.Idle == 0 && len(m.queue) > 0
 }
 
 // TestIdempotent carries a decision out and decides again: nothing is left to do,

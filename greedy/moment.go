@@ -12,8 +12,9 @@ type moment struct {
 	jobs []solver.AdmittedJob
 	// nodes is what each job holds; those that hold some are training.
 	nodes []int
-	// idle is what the pool has left, negative while the pool is too small.
-	idle int
+	// room is what the pool and the limits of groups have left, negative while they are too
+	// small.
+	room *solver.Room
 	// queue are the jobs that wait for nodes, in order, without those that exceed the
 	// pool.
 	queue []int
@@ -23,10 +24,11 @@ type moment struct {
 // above what it holds, or its smallest where it holds less than that.
 func newMoment(p *solver.Problem) *moment {
 	pool := slices.Min(p.Capacity)
-	m := &moment{jobs: p.Jobs, nodes: make([]int, len(p.Jobs)), idle: pool}
+	m := &moment{jobs: p.Jobs, nodes: make([]int, len(p.Jobs)), room: solver.NewRoom(pool, p.Groups)}
 	for i := range p.Jobs {
 		job := &p.Jobs[i]
-		if job.SmallestTrainingSize() > pool && (job.Queued() || job.Sizes[0] == 0) {
+		most := min(pool, m.room.Limit(job.Group))
+		if job.SmallestTrainingSize() > most && (job.Queued() || job.Sizes[0] == 0) {
 			continue // It gets nothing, and blocks no other.
 		}
 		if job.Queued() {
@@ -42,40 +44,49 @@ func newMoment(p *solver.Problem) *moment {
 	return m
 }
 
-// shrink makes the running jobs fit a pool that shrank below what they hold. The
-// job with the longest training time that can be halved is halved, repeatedly. If
-// that is not enough, the same goes for jobs that can only be brought to their
-// smallest size, such as from 4 to 3 nodes. If that is not enough either, the
+// shrink makes the running jobs fit a pool that shrank below what they hold, and groups
+// whose limits are below that. The job with the longest training time that can be halved is
+// halved, repeatedly. If that is not enough, the same goes for jobs that can only be brought
+// to their smallest size, such as from 4 to 3 nodes. If that is not enough either, the
 // running jobs listed last lose their nodes, where they may hold none; then the
-// queue has to wait, since no job of it may pass them.
+// queue has to wait, that of the group where only its limit is too small, since no job of it
+// may pass them.
 func (m *moment) shrink() {
-	if m.idle >= 0 {
+	if !m.room.Exceeded() {
 		return
 	}
 	byTrainingTime := m.training(func(a, b *solver.AdmittedJob) int { return compareTrainingTime(b, a) })
 	for _, lower := range []func(int) int{m.halved, m.smallest} {
 		for _, i := range byTrainingTime {
-			for m.idle < 0 && lower(i) < m.nodes[i] {
+			for m.over(i) && lower(i) < m.nodes[i] {
 				m.give(i, lower(i))
 			}
 		}
 	}
-	for i := len(m.jobs) - 1; i >= 0 && m.idle < 0; i-- {
-		if m.nodes[i] > 0 && m.jobs[i].Sizes[0] == 0 {
-			m.give(i, 0)
+	for i := len(m.jobs) - 1; i >= 0; i-- {
+		if m.nodes[i] == 0 || !m.over(i) || m.jobs[i].Sizes[0] != 0 {
+			continue
+		}
+		if m.room.Idle < 0 {
 			m.queue = nil
 		}
+		m.room.CloseFor(m.jobs[i].Group, 0)
+		m.give(i, 0)
 	}
 }
 
+// over reports whether the pool or a limit is too small for those that hold nodes, job i
+// among them.
+func (m *moment) over(i int) bool { return m.room.For(m.jobs[i].Group) < 0 }
+
 // allocate applies the paper's four cases. The state that the moment begins with
 // decides which: nothing is halved for the queue in a moment that had idle nodes.
-// But if the queue runs empty in case 1, the nodes still idle are those of case 2.
+// But if the queue runs empty in case 1, the nodes still idle are those of case 2; so are
+// those that only limits of groups keep from the queue.
 func (m *moment) allocate() {
 	switch {
-	case m.idle > 0:
-		m.startQueue()
-		if len(m.queue) == 0 {
+	case m.room.Idle > 0:
+		if m.startQueue() {
 			m.scaleUp()
 		}
 	case len(m.queue) > 0:
@@ -86,27 +97,47 @@ func (m *moment) allocate() {
 }
 
 // startQueue is case 1, idle nodes and a queue: the job at the front takes as many
-// nodes as it can, repeatedly. A job that does not fit blocks those behind it.
-func (m *moment) startQueue() {
+// nodes as it can, repeatedly. A job that does not fit the pool blocks those behind it, one
+// that does not fit the limit of a group those of that group. It reports whether it came to
+// the end of the queue.
+func (m *moment) startQueue() bool {
 	for len(m.queue) > 0 {
 		front := m.queue[0]
-		size := largestWithin(m.jobs[front].Sizes, m.idle)
-		if size == 0 {
-			return
+		job := &m.jobs[front]
+		if !m.limited(job) {
+			size := largestWithin(job.Sizes, m.room.For(job.Group))
+			if size == 0 {
+				return false
+			}
+			m.give(front, size)
 		}
-		m.give(front, size)
 		m.queue = m.queue[1:]
 	}
+	return true
+}
+
+// limited reports whether the limit of a group keeps a job of the queue from starting, which
+// then keeps those of that group behind it.
+func (m *moment) limited(job *solver.AdmittedJob) bool {
+	smallest := job.SmallestTrainingSize()
+	if m.room.Closed(job.Group) {
+		return true
+	}
+	if m.room.Within(job.Group) >= smallest {
+		return false
+	}
+	m.room.CloseFor(job.Group, smallest)
+	return true
 }
 
 // scaleUp is case 2, idle nodes and no queue: the job with the shortest training
 // time scales up as far as it can, then the next.
 func (m *moment) scaleUp() {
 	for _, i := range m.training(compareTrainingTime) {
-		if m.idle == 0 {
+		if m.room.Idle == 0 {
 			return
 		}
-		m.give(i, largestWithin(m.jobs[i].Sizes, m.nodes[i]+m.idle))
+		m.give(i, largestWithin(m.jobs[i].Sizes, m.nodes[i]+m.room.For(m.jobs[i].Group)))
 	}
 }
 
@@ -114,8 +145,14 @@ func (m *moment) scaleUp() {
 // time is halved and the job at the front of the queue takes as many of the nodes
 // it freed as it can. That happens once in a moment. A job is not halved for
 // nothing: it must free enough for the front job's smallest size, and if no job
-// does, nothing changes.
+// does, nothing changes. Jobs that the limit of a group keeps from starting are passed over.
 func (m *moment) makeRoom() {
+	for len(m.queue) > 0 && m.limited(&m.jobs[m.queue[0]]) {
+		m.queue = m.queue[1:]
+	}
+	if len(m.queue) == 0 {
+		return
+	}
 	front := &m.jobs[m.queue[0]]
 	longest := -1
 	for i := range m.jobs {
@@ -130,13 +167,13 @@ func (m *moment) makeRoom() {
 		return
 	}
 	m.give(longest, m.halved(longest))
-	m.give(m.queue[0], largestWithin(front.Sizes, m.idle))
+	m.give(m.queue[0], largestWithin(front.Sizes, m.room.For(front.Group)))
 	m.queue = m.queue[1:]
 }
 
-// give sets a job's nodes and takes the difference out of the idle ones.
+// give sets a job's nodes and takes the difference out of the room.
 func (m *moment) give(i, nodes int) {
-	m.idle += m.nodes[i] - nodes
+	m.room.Take(m.jobs[i].Group, nodes-m.nodes[i])
 	m.nodes[i] = nodes
 }
 

@@ -34,17 +34,19 @@ type admittedIndex struct {
 
 // admit returns the admitted jobs in the order of the snapshot.
 func admit(s *Snapshot, admission Admission) []admittedIndex {
-	holds := make([]bool, len(s.Jobs)) // at least its smallest size
+	m := &minimums{s: s, holds: make([]bool, len(s.Jobs))}
+	m.room, m.group = SnapshotRoom(s)
 	switch admission {
 	case AdmissionStartFirst:
-		fit(s, holds, s.TotalNodes, (*Job).NeverStarted)
+		m.passing = true
+		m.fit((*Job).NeverStarted)
 	case AdmissionFIFO, AdmissionOptimized:
 		// Where the pool shrank below the running jobs' minimums, the running jobs listed
 		// last are preempted until the others fit; no queued job is then admitted
-		// past them.
-		free, all := fit(s, holds, s.TotalNodes, func(j *Job) bool { return !j.Queued() })
+		// past them. The same goes for a group and its limit.
+		all := m.fit(func(j *Job) bool { return !j.Queued() })
 		if all && admission == AdmissionFIFO {
-			fit(s, holds, free, (*Job).Queued)
+			m.fit((*Job).Queued)
 		}
 	case AdmissionPreemptive:
 	}
@@ -53,31 +55,48 @@ func admit(s *Snapshot, admission Admission) []admittedIndex {
 	for i := range s.Jobs {
 		mayWait := admission == AdmissionPreemptive || admission == AdmissionStartFirst ||
 			admission == AdmissionOptimized && s.Jobs[i].Queued()
-		if holds[i] || mayWait {
-			list = append(list, admittedIndex{index: i, mayWait: !holds[i]})
+		if m.holds[i] || mayWait {
+			list = append(list, admittedIndex{index: i, mayWait: !m.holds[i]})
 		}
 	}
 	return list
 }
 
-// fit marks those jobs of a kind whose smallest sizes fit the free nodes, in order up to
-// the first that does not; one that exceeds the whole pool is passed over. It returns
-// the nodes then free, and whether it came to the end.
-func fit(s *Snapshot, holds []bool, free int, kind func(*Job) bool) (left int, all bool) {
-	for i := range s.Jobs {
-		job := &s.Jobs[i]
+// minimums gives jobs at least their smallest sizes, one after the other.
+type minimums struct {
+	s     *Snapshot
+	group []int // of each job
+	room  *Room
+	holds []bool
+	// passing says that a job may pass others of its group that its limit has no room for.
+	passing bool
+}
+
+// fit marks those jobs of a kind whose smallest sizes fit, in order up to the first that
+// the pool has no room for; one that exceeds the whole pool is passed over. A job that
+// the limit of a group has no room for blocks no others than those of that group. It reports
+// whether it came to the end.
+func (m *minimums) fit(kind func(*Job) bool) bool {
+	for i := range m.s.Jobs {
+		job := &m.s.Jobs[i]
 		if !kind(job) {
 			continue
 		}
 		smallest := job.smallestSize()
-		if smallest > s.TotalNodes {
+		if smallest > m.s.TotalNodes || m.room.Closed(m.group[i]) {
 			continue
 		}
-		if smallest > free {
-			return free, false
+		if smallest > m.room.Within(m.group[i]) {
+			if !m.passing && smallest <= m.room.Limit(m.group[i]) {
+				m.room.CloseFor(m.group[i], smallest)
+			}
+			continue
 		}
-		free -= smallest
-		holds[i] = true
+		if smallest > m.room.Idle {
+			return false
+		}
+		m.room.Take(m.group[i], smallest)
+		m.holds[i] = true
 	}
-	return free, true
+	return true
 }

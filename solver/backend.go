@@ -89,6 +89,9 @@ type Result struct {
 	// NodePrices are what one more node is worth per step, in units of the objective;
 	// nil where the backend does not know.
 	NodePrices []float64
+	// GroupPrices are what one more node of each group's limit is worth, in units of the
+	// objective; nil where the backend does not know and where there are no groups.
+	GroupPrices []float64
 	// Limit is what ended the search.
 	Limit Limit
 	// Heuristic says that no search was made. Such a plan may leave an admitted

@@ -2,6 +2,7 @@ package solver
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -43,15 +44,33 @@ func (s *Snapshot) Hold() (*Snapshot, Held) {
 		return s, held
 	}
 	rest := *s
+	rest.Groups = slices.Clone(s.Groups)
 	rest.Jobs = make([]Job, 0, len(s.Jobs)-len(held.bad))
 	for i := range s.Jobs {
 		if held.bad[i] == nil {
 			rest.Jobs = append(rest.Jobs, s.Jobs[i])
-		} else if rest.TotalNodes > 0 {
-			rest.TotalNodes = max(0, rest.TotalNodes-s.Jobs[i].heldNodes())
+			continue
+		}
+		nodes := s.Jobs[i].heldNodes()
+		if rest.TotalNodes > 0 {
+			rest.TotalNodes = max(0, rest.TotalNodes-nodes)
+		}
+		for g := range tree.above(s.Jobs[i].GroupID) {
+			rest.Groups[g].take(nodes)
 		}
 	}
 	return &rest, held
+}
+
+// take takes the nodes that a held job keeps out of the limit and the quota of a group.
+// What is not valid stays so.
+func (g *Group) take(nodes int) {
+	if g.Limit != nil && *g.Limit > 0 {
+		g.Limit = new(max(0, *g.Limit-nodes))
+	}
+	if g.Quota > 0 {
+		g.Quota = max(0, g.Quota-nodes)
+	}
 }
 
 // heldNodes returns what a job with bad fields keeps.
@@ -67,6 +86,7 @@ func (h Held) Restore(d Decision, steps int) Decision {
 		return d
 	}
 	h.restoreWarnings(&d)
+	tree := h.snapshot.groupTree()
 	others := d.Allocations
 	d.Allocations = make([]Allocation, len(h.snapshot.Jobs))
 	for i := range h.snapshot.Jobs {
@@ -79,6 +99,11 @@ func (h Held) Restore(d Decision, steps int) Decision {
 			continue
 		}
 		nodes := job.heldNodes()
+		if len(d.Report.Groups) > 0 {
+			for g := range tree.above(job.GroupID) {
+				d.Report.Groups[g].Nodes += nodes
+			}
+		}
 		plan := NewPlan(1, steps)[0]
 		for t := range plan {
 			plan[t] = nodes

@@ -104,7 +104,7 @@ func DecideNow(s *Snapshot, nodes []int) Decision {
 	for i := range s.Jobs {
 		d.Allocations[i] = Allocation{Nodes: nodes[i]}
 	}
-	d.complete(s, noRooms(s))
+	d.complete(s, d.reach(s))
 	return d
 }
 
@@ -125,17 +125,21 @@ func Decide(s *Snapshot, p *Problem, result Result) Decision {
 		a.PlannedNodes = result.Plan[n]
 		a.PlannedProgress = job.Progress(result.Plan[n])
 	}
-	rooms := noRooms(s)
-	if !result.Heuristic {
-		rooms = p.rooms(s)
+	d.Report.Groups = p.reportGroups(s, result.Plan)
+	for g, price := range result.GroupPrices {
+		d.Report.Groups[g].Price = price
 	}
-	d.complete(s, rooms)
+	if result.Heuristic {
+		d.complete(s, d.reach(s))
+	} else {
+		d.complete(s, p.reach(s))
+	}
 	return d
 }
 
-// complete fills in what follows from the nodes of every job; rooms are those of
+// complete fills in what follows from the nodes of every job; reaches are those of
 // explainWaits.
-func (d *Decision) complete(s *Snapshot, rooms []int) {
+func (d *Decision) complete(s *Snapshot, reaches []reach) {
 	d.Report.IdleNodes = s.TotalNodes
 	for i := range s.Jobs {
 		job, a := &s.Jobs[i], &d.Allocations[i]
@@ -143,6 +147,6 @@ func (d *Decision) complete(s *Snapshot, rooms []int) {
 		a.Change = ChangeOf(a.Current, a.Nodes)
 		d.Report.IdleNodes -= a.Nodes
 	}
-	d.explainWaits(s, rooms)
+	d.explainWaits(s, reaches)
 	d.warn(s)
 }

@@ -1,6 +1,10 @@
 package solver
 
-import "fmt"
+import (
+	"fmt"
+	"iter"
+	"math"
+)
 
 // Groups are teams that share one pool. They form a forest: a job belongs to a group that
 // no other is part of, and counts towards that group and all above it. The jobs of a
@@ -75,6 +79,32 @@ func (tree *groupTree) find(id string) int {
 		return i
 	}
 	return -1
+}
+
+// ofJobs returns the group of every job of the snapshot, -1 where there is none.
+func (tree *groupTree) ofJobs(s *Snapshot) []int {
+	of := make([]int, len(s.Jobs))
+	for i := range of {
+		of[i] = -1
+		if len(tree.groups) > 0 {
+			of[i] = tree.find(s.Jobs[i].GroupID)
+		}
+	}
+	return of
+}
+
+// above yields the group of an id and those it is part of, as far as they are known. The
+// tree need not be valid.
+func (tree *groupTree) above(id string) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		depth := 0
+		for g := tree.find(id); g >= 0 && depth < MaxGroupDepth; g = tree.parents[g] {
+			if !yield(g) {
+				return
+			}
+			depth++
+		}
+	}
 }
 
 // cyclic is the depth of a group whose parents lead round in a circle.
@@ -153,4 +183,108 @@ func (tree *groupTree) validateJob(job *Job, path string, bad *violations) {
 	case tree.inner[group]:
 		bad.addf(path+".group_id", "is %q, which other groups are part of; jobs belong to one that none is part of", job.GroupID)
 	}
+}
+
+// NoLimit is the limit of a group that has none.
+const NoLimit = math.MaxInt
+
+// AdmittedGroup is a group of the model.
+type AdmittedGroup struct {
+	// Parent is the position in Problem.Groups of the group that this one is part of, -1
+	// where it is part of none.
+	Parent int
+	// Limit is the most nodes that the jobs of the group and of all groups within it hold
+	// together in a step, NoLimit where it has none.
+	Limit int
+	// Floor is the number of nodes below which each one short costs Problem.QuotaPrice: the
+	// quota, or the sum of the largest sizes of the admitted jobs if that is less.
+	Floor int
+}
+
+// admitted returns the groups of the tree for a model, whose floors are the quotas.
+func (tree *groupTree) admitted() []AdmittedGroup {
+	var groups []AdmittedGroup
+	for i := range tree.groups {
+		group := AdmittedGroup{Parent: tree.parents[i], Limit: NoLimit, Floor: tree.groups[i].Quota}
+		if limit := tree.groups[i].Limit; limit != nil {
+			group.Limit = *limit
+		}
+		groups = append(groups, group)
+	}
+	return groups
+}
+
+// admitGroups gives the admitted jobs of p their groups, and the groups their floors.
+func (p *Problem) admitGroups(s *Snapshot) {
+	tree := s.groupTree()
+	p.Groups = tree.admitted()
+	largest := make([]int, len(p.Groups))
+	if len(p.Groups) == 0 {
+		return
+	}
+	of := tree.ofJobs(s)
+	for n := range p.Jobs {
+		job := &p.Jobs[n]
+		job.Group = of[job.Index]
+		for g := job.Group; g >= 0; g = p.Groups[g].Parent {
+			largest[g] += job.Sizes[len(job.Sizes)-1]
+		}
+	}
+	for g := range p.Groups {
+		p.Groups[g].Floor = min(p.Groups[g].Floor, largest[g])
+	}
+}
+
+// groupNodes returns the nodes of every group of p under a plan in the given step.
+func (p *Problem) groupNodes(plan Plan, step int) []int {
+	nodes := make([]int, len(p.Groups))
+	for i := range plan {
+		for g := p.Jobs[i].Group; g >= 0; g = p.Groups[g].Parent {
+			nodes[g] += plan[i][step]
+		}
+	}
+	return nodes
+}
+
+// shortfall returns what the nodes that groups are short of their floors cost in all, in
+// the first step.
+func (p *Problem) shortfall(plan Plan) float64 {
+	short := 0
+	for g, nodes := range p.groupNodes(plan, 0) {
+		short += max(0, p.Groups[g].Floor-nodes)
+	}
+	return p.QuotaPrice * float64(short)
+}
+
+// reportGroups returns the reports of the groups of p under a plan, prices aside.
+func (p *Problem) reportGroups(s *Snapshot, plan Plan) []GroupReport {
+	if len(p.Groups) == 0 {
+		return nil
+	}
+	reports := make([]GroupReport, len(p.Groups))
+	for g, nodes := range p.groupNodes(plan, 0) {
+		reports[g] = GroupReport{ID: s.Groups[g].ID, Nodes: nodes, Short: max(0, p.Groups[g].Floor-nodes)}
+	}
+	return reports
+}
+
+// quotas returns the number of nodes that the groups have a claim to together: of a group
+// and those within it the larger of its quota and theirs.
+func (tree *groupTree) quotas() int {
+	claims, total := make([]int, len(tree.groups)), 0
+	depths := tree.depths()
+	for depth := MaxGroupDepth; depth > 0; depth-- {
+		for g := range tree.groups {
+			if depths[g] != depth {
+				continue
+			}
+			claim := max(claims[g], tree.groups[g].Quota)
+			if parent := tree.parents[g]; parent >= 0 {
+				claims[parent] += claim
+			} else {
+				total += claim
+			}
+		}
+	}
+	return total
 }

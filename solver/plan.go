@@ -33,8 +33,8 @@ func (plan Plan) Clone() Plan {
 }
 
 // Check returns nil if the plan is legal for p: one row per admitted job, one
-// legal size per step, and in no step more nodes than the pool has. It is what
-// every plan of every backend must pass, and it trusts nothing.
+// legal size per step, and in no step more nodes than the pool has or than the limit of a
+// group allows. It is what every plan of every backend must pass, and it trusts nothing.
 func (p *Problem) Check(plan Plan) error {
 	if len(plan) != len(p.Jobs) {
 		return fmt.Errorf("plan has %d jobs; the problem has %d", len(plan), len(p.Jobs))
@@ -57,15 +57,33 @@ func (p *Problem) Check(plan Plan) error {
 			return fmt.Errorf("plan uses %d nodes in step %d; the pool has %d", nodes, t+1, p.Capacity[t])
 		}
 	}
+	return p.checkLimits(plan)
+}
+
+// checkLimits returns nil if no group exceeds its limit under a plan of legal sizes.
+func (p *Problem) checkLimits(plan Plan) error {
+	if len(p.Groups) == 0 {
+		return nil
+	}
+	for t := range p.Steps {
+		for g, nodes := range p.groupNodes(plan, t) {
+			if limit := p.Groups[g].Limit; nodes > limit {
+				return fmt.Errorf("plan gives group %d %d nodes in step %d; its limit is %d", g, nodes, t+1, limit)
+			}
+		}
+	}
 	return nil
 }
 
 // Objective returns the objective of a legal plan: the sum of the values of its
-// jobs.
+// jobs, less what the nodes that groups are short of their floors cost.
 func (p *Problem) Objective(plan Plan) float64 {
 	total := 0.0
 	for i := range p.Jobs {
 		total += p.Jobs[i].Value(plan[i])
+	}
+	if len(p.Groups) > 0 {
+		total -= p.shortfall(plan)
 	}
 	return total
 }

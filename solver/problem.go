@@ -17,6 +17,12 @@ type Problem struct {
 	// Jobs are the admitted jobs in the order of the snapshot; queued ones are in
 	// queue order. Jobs left out by admission are no part of the model.
 	Jobs []AdmittedJob
+	// Groups are those of the snapshot, in its order; nil means none. Only a problem of
+	// one step has any.
+	Groups []AdmittedGroup
+	// QuotaPrice is what each node that a group is short of its floor takes off the
+	// objective.
+	QuotaPrice float64
 }
 
 // AdmittedJob is a job of the model. Its part of the objective under a plan is
@@ -28,6 +34,9 @@ type Problem struct {
 type AdmittedJob struct {
 	// Index is the job's position in Snapshot.Jobs.
 	Index int
+	// Group is the position in Problem.Groups of the job's group; it is not looked at where
+	// there are none.
+	Group int
 	// Demand is the remaining ETA d_i in seconds on one node.
 	Demand float64
 	// Current is the number of nodes held now, 0 = queued.
@@ -73,6 +82,8 @@ func NewProblemFor(s *Snapshot, o Options) *Problem {
 	}
 	if o.Objective == ObjectiveTotalTime {
 		p.valueTotalTime(s, &o.TotalTime, o.Admission)
+		p.QuotaPrice = valueOr(o.TotalTime.QuotaPrice, DefaultQuotaPrice)
+		p.admitGroups(s)
 	} else {
 		p.gainProgress(s)
 	}
@@ -152,7 +163,8 @@ func (j *AdmittedJob) SmallestTrainingSize() int {
 // that may leave an admitted job waiting, which adds nothing to the objective. Its
 // optimum is at least that of p.
 func (p *Problem) WithWaiting() *Problem {
-	relaxed := &Problem{Capacity: p.Capacity, Steps: p.Steps, Jobs: slices.Clone(p.Jobs)}
+	relaxed := new(*p)
+	relaxed.Jobs = slices.Clone(p.Jobs)
 	for i := range relaxed.Jobs {
 		job := &relaxed.Jobs[i]
 		if job.Queued() && job.Sizes[0] != 0 {

@@ -21,12 +21,22 @@ const (
 	WaitNotWorthIt WaitReason = "not-worth-it"
 )
 
-// explainWaits says of every job without nodes why. rooms are, by job, the nodes that an
-// optimiser could have given it, and negative where it had no say. Jobs over which it had
-// none wait in line: the first of them, running jobs before the queue, has no room, and
-// the others are behind it.
-func (d *Decision) explainWaits(s *Snapshot, rooms []int) {
-	blocker := ""
+// reach is what was within the reach of a job.
+type reach struct {
+	// pool is how many nodes of the pool an optimiser could have given the job, negative
+	// where it had no say.
+	pool int
+	// limits is how many the limits of its groups left it, NoLimit where there are none.
+	limits int
+}
+
+// explainWaits says of every job without nodes why. Jobs over which an optimiser had no
+// say wait in line: the first of them, running jobs before the queue, has no room, and the
+// others are behind it; one that only the limit of a group stops has behind it only those
+// of that group.
+func (d *Decision) explainWaits(s *Snapshot, reaches []reach) {
+	left, group := d.room(s)
+	blocker, blockers := "", make(map[int]string) // of all, and by group
 	explain := func(queued bool) {
 		for i := range s.Jobs {
 			job, a := &s.Jobs[i], &d.Allocations[i]
@@ -36,14 +46,25 @@ func (d *Decision) explainWaits(s *Snapshot, rooms []int) {
 			switch smallest := job.smallestSize(); {
 			case !job.fits(s.TotalNodes):
 				a.WaitReason = WaitNeverFits
-			case rooms[i] >= smallest:
+			case reaches[i].limits < smallest:
+				a.WaitReason = WaitGroupLimit
+				if reaches[i].pool < 0 {
+					left.blocks(group[i], smallest, job.ID, blockers)
+				}
+			case reaches[i].pool >= smallest:
 				a.WaitReason = WaitNotWorthIt
-			case rooms[i] >= 0:
+				if d.atLimit(left, group[i], smallest) {
+					a.WaitReason = WaitGroupLimit
+				}
+			case reaches[i].pool >= 0:
 				a.WaitReason = WaitNoRoom
-			case blocker == "":
-				a.WaitReason, blocker = WaitNoRoom, job.ID
 			default:
-				a.WaitReason, a.BehindJobID = WaitBehind, blocker
+				if a.BehindJobID = left.behind(group[i], blockers); a.BehindJobID == "" {
+					a.BehindJobID = blocker
+				}
+				if a.WaitReason = WaitBehind; a.BehindJobID == "" {
+					a.WaitReason, blocker = WaitNoRoom, job.ID
+				}
 			}
 		}
 	}
@@ -51,19 +72,80 @@ func (d *Decision) explainWaits(s *Snapshot, rooms []int) {
 	explain(true)
 }
 
-// rooms returns, by job of a snapshot, how many nodes an optimiser of p could give it
-// beside all other jobs' smallest sizes, and -1 for a job that is not in p.
-func (p *Problem) rooms(s *Snapshot) []int {
-	free := slices.Min(p.Capacity)
-	for i := range p.Jobs {
-		free -= p.Jobs[i].Sizes[0]
+// room returns what a decision leaves of the pool and of the limits of its groups, and
+// the group of every job.
+func (d *Decision) room(s *Snapshot) (left *Room, group []int) {
+	left, group = SnapshotRoom(s)
+	for i := range s.Jobs {
+		left.Take(group[i], d.Allocations[i].Nodes)
 	}
-	rooms := noRooms(s)
-	for i := range p.Jobs {
-		rooms[p.Jobs[i].Index] = free + p.Jobs[i].Sizes[0]
-	}
-	return rooms
+	return left, group
 }
 
-// noRooms are the rooms where no optimiser had a say.
-func noRooms(s *Snapshot) []int { return slices.Repeat([]int{-1}, len(s.Jobs)) }
+// atLimit reports whether a limit keeps a job of a group from its smallest size: the
+// decision leaves more of the pool than of the limit, or the limit has a price.
+func (d *Decision) atLimit(left *Room, group, smallest int) bool {
+	if within := left.Within(group); within >= smallest {
+		return false
+	} else if within < left.Idle {
+		return true
+	}
+	for g := group; g >= 0; g = left.groups[g].Parent {
+		if left.left[g] < smallest && g < len(d.Report.Groups) && d.Report.Groups[g].Price > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// blocks notes that a job of the given smallest size blocks the queues of the groups whose
+// limits leave it no room.
+func (r *Room) blocks(group, smallest int, id string, blockers map[int]string) {
+	for g := group; g >= 0; g = r.groups[g].Parent {
+		if r.left[g] < smallest && smallest <= r.groups[g].Limit && blockers[g] == "" {
+			blockers[g] = id
+		}
+	}
+}
+
+// behind returns the job that blocks the queue of a group, "" where none does.
+func (r *Room) behind(group int, blockers map[int]string) string {
+	for g := r.first(group); g >= 0; g = r.groups[g].Parent {
+		if blockers[g] != "" {
+			return blockers[g]
+		}
+	}
+	return ""
+}
+
+// reach returns what an optimiser of p could give every job of a snapshot beside all
+// other jobs' smallest sizes.
+func (p *Problem) reach(s *Snapshot) []reach {
+	room := NewRoom(slices.Min(p.Capacity), p.Groups)
+	for i := range p.Jobs {
+		room.Take(p.Jobs[i].Group, p.Jobs[i].Sizes[0])
+	}
+	tree := s.groupTree()
+	reaches := make([]reach, len(s.Jobs))
+	for i, group := range tree.ofJobs(s) {
+		reaches[i] = reach{pool: -1, limits: room.Within(group)}
+	}
+	for i := range p.Jobs {
+		job, r := &p.Jobs[i], &reaches[p.Jobs[i].Index]
+		r.pool = room.Idle + job.Sizes[0]
+		if r.limits != NoLimit {
+			r.limits += job.Sizes[0]
+		}
+	}
+	return reaches
+}
+
+// reach returns what a decision in which no optimiser had a say leaves every job.
+func (d *Decision) reach(s *Snapshot) []reach {
+	left, group := d.room(s)
+	reaches := make([]reach, len(s.Jobs))
+	for i := range reaches {
+		reaches[i] = reach{pool: -1, limits: left.Within(group[i])}
+	}
+	return reaches
+}

@@ -43,14 +43,24 @@ func (d *Decision) warn(s *Snapshot) {
 		}
 		return
 	}
-	waiting, first := 0, -1
+	if len(s.Groups) > 0 {
+		tree := s.groupTree()
+		if quotas := tree.quotas(); quotas > s.TotalNodes {
+			add(WarningQuotasExceedPool, "", "the groups have quotas of %d nodes together; the pool has %d", quotas, s.TotalNodes)
+		}
+	}
+	waiting, first, limited := 0, -1, make(map[string]bool)
 	for i := range s.Jobs {
 		job := &s.Jobs[i]
 		if !job.fits(s.TotalNodes) {
 			d.Report.Warnings = append(d.Report.Warnings, neverFits(job, s.TotalNodes))
 			continue
 		}
-		if d.Allocations[i].Nodes > 0 {
+		a := &d.Allocations[i]
+		if a.WaitReason == WaitGroupLimit {
+			limited[job.ID] = true // The pool could hold it, but may not.
+		}
+		if a.Nodes > 0 || limited[job.ID] || limited[a.BehindJobID] {
 			continue
 		}
 		waiting++

@@ -79,6 +79,9 @@ func (c *Chain) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Optio
 		return solver.Decision{}, err
 	}
 
+	if own := r.verification; chosen.result.GroupPrices == nil && own != nil && own.Outcome == solver.OutcomeAnswered {
+		chosen.result.GroupPrices = own.result.GroupPrices
+	}
 	decision := solver.Decide(s, p, chosen.result)
 	report := &decision.Report
 	report.Backend = chosen.Backend

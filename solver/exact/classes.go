@@ -7,8 +7,8 @@ import (
 )
 
 // classes tells which of the given jobs are equal to the search: of equal gains, sizes,
-// shares and costs. It returns the class of each, and one job of each class, whatever the
-// time.
+// shares and costs in one group. It returns the class of each, and one job of each class,
+// whatever the time.
 func (in *instance) classes(c *clock, jobs []int) (classOf, classes []int) {
 	classOf = make([]int, len(jobs))
 	// An open-addressing hash table of classes, -1 where empty.
@@ -19,7 +19,7 @@ func (in *instance) classes(c *clock, jobs []int) (classOf, classes []int) {
 	mask := len(table) - 1
 	for n, i := range jobs {
 		j := &in.jobs[i]
-		hash := uint64(len(j.sizes))
+		hash := uint64(len(j.sizes)) ^ uint64(j.group)<<32
 		for k := range j.sizes {
 			hash = (hash ^ math.Float64bits(j.later[k]) ^ math.Float64bits(j.cost[k])<<1) * 1099511628211
 			hash ^= hash >> 29
@@ -41,11 +41,7 @@ func (in *instance) classes(c *clock, jobs []int) (classOf, classes []int) {
 // order gives the rows of a plan to equal jobs in an order of their own, the largest
 // sizes first, so that the plan does not depend on the way the search took.
 func (in *instance) order(c *clock, p plan) {
-	all := make([]int, len(in.jobs))
-	for i := range all {
-		all[i] = i
-	}
-	classOf, classes := in.classes(c, all)
+	classOf, classes := in.classes(c, in.everyJob())
 	members := make([][]int, len(classes))
 	for i, class := range classOf {
 		members[class] = append(members[class], i)
@@ -85,6 +81,6 @@ func (in *instance) trim(p plan) {
 
 // equals reports whether two jobs are equal to the search.
 func (j *job) equals(other *job) bool {
-	return slices.Equal(j.sizes, other.sizes) && slices.Equal(j.later, other.later) && slices.Equal(j.first, other.first) &&
+	return j.group == other.group && slices.Equal(j.sizes, other.sizes) && slices.Equal(j.later, other.later) && slices.Equal(j.first, other.first) &&
 		slices.Equal(j.cost, other.cost) && slices.Equal(j.gain, other.gain)
 }

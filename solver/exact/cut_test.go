@@ -90,6 +90,9 @@ func magnitude(p *solver.Problem) float64 {
 		}
 		sum += largest
 	}
+	for g := range p.Groups {
+		sum += p.QuotaPrice * float64(p.Groups[g].Floor)
+	}
 	return sum
 }
 
@@ -106,7 +109,8 @@ func TestCutAnywhere(t *testing.T) {
 	cuts := 0
 	rapid.Check(t, func(t *rapid.T) {
 		limits := solvertest.Limits{Jobs: 8, Steps: 5, Sizes: 5, Nodes: 40}
-		cuts += checkCuts(t, solvertest.ProblemsWithin(limits).Draw(t, "problem"), asksOften)
+		problems := rapid.OneOf(solvertest.ProblemsWithin(limits), solvertest.GroupedProblems(limits))
+		cuts += checkCuts(t, problems.Draw(t, "problem"), asksOften)
 	})
 	t.Logf("%d cuts", cuts)
 }

@@ -8,6 +8,8 @@
 //
 //	instance.go    the problem in the units of the search, and how ties are broken
 //	knapsack.go    one step by itself, solved exactly
+//	groups.go      a tree of limits and floors, and its prices
+//	grouptable.go  tables merged along that tree
 //	separable.go   jobs that cannot finish in the horizon, priced by a look-up
 //	pricing.go     a job's best plan at given prices, by label setting
 //	root.go        where the search for prices starts
@@ -89,9 +91,9 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 	}
 	result := solver.Result{
 		Plan:       solver.NewPlan(len(p.Jobs), p.Steps),
-		NodePrices: in.nodePrices(search.prices),
-		Limit:      limit,
-		Detail:     fmt.Sprintf("branch-and-bound nodes searched: %d", search.explored),
+		NodePrices: in.nodePrices(search.prices), GroupPrices: in.nodePrices(search.groupPrices),
+		Limit:  limit,
+		Detail: fmt.Sprintf("branch-and-bound nodes searched: %d", search.explored),
 	}
 	if result.NodePrices == nil && limit == solver.LimitNone {
 		// The search was over before it asked for prices.
@@ -105,6 +107,9 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 		}
 		job.ReleaseFinished(nodes)
 		objective += job.Value(nodes)
+	}
+	if len(p.Groups) > 0 {
+		objective = p.Objective(result.Plan)
 	}
 	result.Bound = in.objectiveBound(bound)
 	// They may differ by rounding only, unless sizes that no job takes are worth so much
@@ -158,6 +163,11 @@ func (s *Solver) Bound(ctx context.Context, p *solver.Problem) (bound float64, n
 	}
 	if c.ended {
 		return everythingServed(p), nil
+	}
+	if len(in.groups) > 0 {
+		search := newSearch(in, solver.SolveOptions{})
+		bound, _ = search.run(c)
+		return in.objectiveBound(bound), in.nodePrices(search.prices)
 	}
 	bound, nodePrices = in.lagrangian(c)
 	return in.objectiveBound(bound), nodePrices

@@ -54,37 +54,49 @@ func (in *instance) planOf(nodes solver.Plan) plan {
 			free[t] -= int(sizes[k] - sizes[0])
 		}
 	}
+	if len(in.groups) > 0 {
+		free[0] += in.shrinkGroups(p)
+	}
 	for t := range free {
-		in.shrink(p, t, -free[t])
+		if free[t] < 0 {
+			in.shrink(p, t, -free[t], in.everyJob())
+		}
 	}
 	return p
 }
 
-// shrink takes at least so many nodes from the jobs in step t, those first that hold
-// most beyond their smallest size.
-func (in *instance) shrink(p plan, t, nodes int) {
-	if nodes <= 0 {
-		return
+// everyJob returns the positions of all jobs.
+func (in *instance) everyJob() []int {
+	all := make([]int, len(in.jobs))
+	for i := range all {
+		all[i] = i
 	}
+	return all
+}
+
+// shrink takes at least so many nodes from the given jobs in step t, those first that hold
+// most beyond their smallest size, and returns how many it took.
+func (in *instance) shrink(p plan, t, nodes int, jobs []int) (taken int) {
 	beyond := func(i int) int32 { return in.jobs[i].sizes[p[i][t]] - in.jobs[i].sizes[0] }
 	var order []int
-	for i := range p {
+	for _, i := range jobs {
 		if p[i][t] > 0 {
 			order = append(order, i)
 		}
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(beyond(b), beyond(a)) })
-	for {
+	for taken < nodes {
 		for _, i := range order {
-			if nodes <= 0 {
-				return
+			if taken >= nodes {
+				break
 			}
 			if k := p[i][t]; k > 0 {
-				nodes -= int(in.jobs[i].sizes[k] - in.jobs[i].sizes[k-1])
+				taken += int(in.jobs[i].sizes[k] - in.jobs[i].sizes[k-1])
 				p[i][t]--
 			}
 		}
 	}
+	return taken
 }
 
 // constantPlan returns the best plan in which every job holds one size as long as it
@@ -135,6 +147,9 @@ func (in *instance) value(c *clock, p plan) float64 {
 	for i := range p {
 		total += in.jobs[i].value(p[i])
 		c.up(in.steps)
+	}
+	if len(in.groups) > 0 {
+		total -= in.shortfall(p)
 	}
 	return total
 }

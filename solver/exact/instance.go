@@ -39,6 +39,9 @@ type instance struct {
 	// magnitude is that of all values of sizes together, those included that are so far
 	// below 0 that no job takes them. It bounds the rounding of sums.
 	magnitude float64
+	// groups are those of the jobs, and quotaPrice what a node short of a floor costs.
+	groups     []solver.AdmittedGroup
+	quotaPrice float64
 	// tieUnit and tieTotal are the tie cost of one node and the most that all tie
 	// costs can come to.
 	tieUnit, tieTotal float64
@@ -57,6 +60,8 @@ type job struct {
 	first, later []float64
 	// cost is, per size in the first step, the tie cost less the value of the size.
 	cost []float64
+	// group is the job's group; it is not looked at where there are none.
+	group int
 }
 
 const (
@@ -107,6 +112,11 @@ func newInstance(c *clock, p *solver.Problem) (*instance, error) {
 	if in.unit == 0 {
 		in.unit = 1
 	}
+	if len(p.Groups) > 0 {
+		if err := in.convertGroups(p); err != nil {
+			return nil, err
+		}
+	}
 	in.mostFree = slices.Max(in.free)
 	for i := range p.Jobs {
 		in.convert(p, i)
@@ -127,6 +137,7 @@ func newInstance(c *clock, p *solver.Problem) (*instance, error) {
 // convert works out job i.
 func (in *instance) convert(p *solver.Problem, i int) {
 	from, j := &p.Jobs[i], &in.jobs[i]
+	j.group = from.Group
 	// A size that does not fit beside all other jobs' smallest sizes is never used.
 	usable := sort.SearchInts(from.Sizes, from.Sizes[0]+in.mostFree+1)
 	j.sizes = make([]int32, usable)
@@ -224,6 +235,12 @@ func (in *instance) estimate(c *clock) {
 	}
 	in.most = in.least + gained + noise*(in.scale+gained)
 	in.scale += gained
+	if len(in.groups) > 0 {
+		in.least -= in.shortfall(newPlan(in))
+		for g := range in.groups {
+			in.scale += in.quotaPrice * float64(in.groups[g].Floor)
+		}
+	}
 	in.magnitude += in.scale
 }
 

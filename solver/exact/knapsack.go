@@ -188,6 +188,16 @@ func breakRate(c *clock, rates []rate, need float64) (float64, bool) {
 // (nodes, values), by falling rate.
 func appendRates(rates []rate, nodes []int32, values []float64) []rate {
 	first := len(rates)
+	rates = appendAllRates(rates, nodes, values)
+	for len(rates) > first && rates[len(rates)-1].perNode <= 0 {
+		rates = rates[:len(rates)-1]
+	}
+	return rates
+}
+
+// appendAllRates appends the edges of the hull, falling ones as well.
+func appendAllRates(rates []rate, nodes []int32, values []float64) []rate {
+	first := len(rates)
 	for m := 1; m < len(nodes); m++ {
 		at := m
 		from := m - 1
@@ -199,9 +209,6 @@ func appendRates(rates []rate, nodes []int32, values []float64) []rate {
 			rates = rates[:len(rates)-1]
 		}
 		rates = append(rates, rate{perNode: gain / width, nodes: width})
-	}
-	for len(rates) > first && rates[len(rates)-1].perNode <= 0 {
-		rates = rates[:len(rates)-1]
 	}
 	return rates
 }

@@ -63,6 +63,8 @@ type search struct {
 	decomposable bool
 	// hint are prices to start from, nil if there are none, prices those of the root.
 	hint, prices []float64
+	// groupPrices are those of the limits of groups.
+	groupPrices []float64
 }
 
 func newSearch(in *instance, options solver.SolveOptions) *search {
@@ -73,6 +75,9 @@ func newSearch(in *instance, options solver.SolveOptions) *search {
 // returns the upper bound and what ended the search.
 func (s *search) run(c *clock) (bound float64, limit solver.Limit) {
 	s.offer(c, newPlan(s.in))
+	if len(s.in.groups) > 0 {
+		return s.searchGroups(c)
+	}
 	if len(s.in.finishing) == 0 {
 		return s.separate(c)
 	}

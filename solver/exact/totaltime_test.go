@@ -17,6 +17,12 @@ import (
 // queued and new, some paused, most running, with ETAs over four orders of magnitude.
 // Mixed jobs have weights, efficiencies, minimums and restarts of their own.
 func totalTimeProblem(jobs, nodes int, seed uint64, mixed bool) *solver.Problem {
+	return solver.NewProblemFor(totalTimeSnapshot(jobs, nodes, seed, mixed), solver.Options{
+		Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionStartFirst,
+	})
+}
+
+func totalTimeSnapshot(jobs, nodes int, seed uint64, mixed bool) *solver.Snapshot {
 	r := rand.New(rand.NewPCG(seed, 1))
 	s := &solver.Snapshot{TotalNodes: nodes, Horizon: solver.DefaultHorizon()}
 	free := nodes
@@ -42,9 +48,7 @@ func totalTimeProblem(jobs, nodes int, seed uint64, mixed bool) *solver.Problem 
 		}
 		s.Jobs = append(s.Jobs, job)
 	}
-	return solver.NewProblemFor(s, solver.Options{
-		Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionStartFirst,
-	})
+	return s
 }
 
 // bySteppingThrough solves a problem of one step by the plain dynamic program over jobs

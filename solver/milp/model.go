@@ -36,11 +36,12 @@ const (
 	plus               // delta+: whether nodes >= size
 	choice             // x: whether nodes = size
 	served             // s: demand served since the start, in units of the job
+	short              // u: nodes that a group is short of its floor
 )
 
 // prefix returns the first part of a column's name.
 func (k kind) prefix() string {
-	return [...]string{nodes: "n", minus: "dm", plus: "dp", choice: "x", served: "s"}[k]
+	return [...]string{nodes: "n", minus: "dm", plus: "dp", choice: "x", served: "s", short: "u"}[k]
 }
 
 // column is a decision variable.
@@ -52,7 +53,8 @@ type column struct {
 }
 
 // position is what a column or a row belongs to: a job and a step, counted from 1
-// as in the paper and 0 where it belongs to all of them, and a size.
+// as in the paper and 0 where it belongs to all of them, and a size. Those of a group
+// have its number in the place of the job's.
 type position struct {
 	job, step int32
 	size      int
@@ -104,13 +106,16 @@ const negligible = 1e-9
 // Build returns the model of a problem in the given formulation. A problem without
 // jobs makes a model without columns: a valid file in which there is nothing to
 // solve. It fails for an unknown formulation and a job without sizes, and with
-// solver.ErrUnsuited for a problem that exceeds MaxColumns and for one whose sizes
-// have a value of their own, which the paper's formulation cannot say.
+// solver.ErrUnsuited for a problem that exceeds MaxColumns and for one with groups or whose
+// sizes have a value of their own, which the paper's formulation cannot say.
 func Build(p *solver.Problem, f solver.Formulation) (*Model, error) {
 	if f != solver.FormulationPaper && f != solver.FormulationOneHot {
 		return nil, fmt.Errorf("formulation is %q; want %q or %q", f, solver.FormulationPaper, solver.FormulationOneHot)
 	}
-	count := 0
+	if f == solver.FormulationPaper && len(p.Groups) > 0 {
+		return nil, fmt.Errorf("%w: the paper's formulation has no groups", solver.ErrUnsuited)
+	}
+	count := len(p.Groups)
 	for i := range p.Jobs {
 		sizes := len(p.Jobs[i].Sizes)
 		if sizes == 0 {
@@ -188,6 +193,9 @@ func (m *Model) scaleObjective() {
 	bound, largest := 0.0, 0.0
 	for i := range m.problem.Jobs {
 		bound += potential(&m.problem.Jobs[i], m.problem.Steps)
+	}
+	for g := range m.problem.Groups {
+		bound += m.problem.QuotaPrice * float64(m.problem.Groups[g].Floor)
 	}
 	for i := range m.columns {
 		largest = max(largest, math.Abs(m.columns[i].objective))

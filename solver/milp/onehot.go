@@ -13,8 +13,11 @@ func (m *Model) oneHot() {
 	m.choiceColumns()
 	m.integers = len(m.columns)
 	m.servedColumns()
+	m.shortColumns()
 
 	m.totalChosenNodes()
+	m.groupLimits()
+	m.groupFloors()
 	m.oneSize()
 	m.firstProgress()
 	m.laterProgress()
@@ -49,6 +52,78 @@ func (m *Model) totalChosenNodes() {
 			}
 		}
 		m.addRow(position{step: int32(t) + 1, size: noSize}, atMost, float64(m.problem.Capacity[t]))
+	}
+}
+
+// shortColumns adds, for every group with a floor, the nodes that it is short of it, which
+// are as continuous as they are worth.
+func (m *Model) shortColumns() {
+	for g := range m.problem.Groups {
+		if floor := m.problem.Groups[g].Floor; floor > 0 {
+			m.addColumn(column{
+				kind: short, position: at(g, 0), upper: float64(floor), objective: -m.problem.QuotaPrice,
+			})
+		}
+	}
+}
+
+// groupLimits is, for every group that its jobs could exceed the limit of,
+//
+//	sum over the jobs within it of sum_k k x_(i,1,k) <= limit
+func (m *Model) groupLimits() {
+	if len(m.problem.Groups) == 0 {
+		return
+	}
+	m.addFamily("limit", "limits of groups: sum_i sum_k k x_k <= limit")
+	members, largest := m.members()
+	for g := range m.problem.Groups {
+		if limit := m.problem.Groups[g].Limit; limit < largest[g] {
+			m.memberTerms(members[g])
+			m.addRow(at(g, 0), atMost, float64(limit))
+		}
+	}
+}
+
+// groupFloors is, for every group with a floor,
+//
+//	sum over the jobs within it of sum_k k x_(i,1,k) + u >= floor
+func (m *Model) groupFloors() {
+	if len(m.problem.Groups) == 0 {
+		return
+	}
+	m.addFamily("floor", "floors of groups: sum_i sum_k k x_k + u >= floor")
+	members, _ := m.members()
+	for column := range m.columns {
+		if c := &m.columns[column]; c.kind == short {
+			g := int(c.position.job) - 1
+			m.memberTerms(members[g])
+			m.addTerm(1, column)
+			m.addRow(at(g, 0), atLeast, float64(m.problem.Groups[g].Floor))
+		}
+	}
+}
+
+// members returns the jobs that count towards each group, and the most nodes they can hold
+// together.
+func (m *Model) members() (members [][]int, largest []int) {
+	groups := m.problem.Groups
+	members, largest = make([][]int, len(groups)), make([]int, len(groups))
+	for i := range m.problem.Jobs {
+		for g := m.problem.Jobs[i].Group; g >= 0; g = groups[g].Parent {
+			members[g] = append(members[g], i)
+			largest[g] += slices.Max(m.problem.Jobs[i].Sizes)
+		}
+	}
+	return members, largest
+}
+
+// memberTerms adds the nodes of jobs in the first step.
+func (m *Model) memberTerms(jobs []int) {
+	for _, i := range jobs {
+		c := m.cell(i, 0)
+		for size, k := range m.problem.Jobs[i].Sizes {
+			m.addTerm(float64(k), c.choice+size)
+		}
 	}
 }
 

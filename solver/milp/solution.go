@@ -82,9 +82,14 @@ func (m *Model) values(plan solver.Plan) []float64 {
 	for i := range plan {
 		progress[i] = m.problem.Jobs[i].Progress(plan[i])
 	}
+	groups := m.groupNodes(plan)
 	values := make([]float64, len(m.columns))
 	for i := range m.columns {
 		c := &m.columns[i]
+		if c.kind == short {
+			values[i] = max(0, c.upper-float64(groups[c.position.job-1])) // The upper bound is the floor.
+			continue
+		}
 		job, step, size := int(c.position.job)-1, int(c.position.step)-1, c.position.size
 		held := plan[job][step]
 		switch c.kind {
@@ -101,6 +106,20 @@ func (m *Model) values(plan solver.Plan) []float64 {
 		}
 	}
 	return values
+}
+
+// groupNodes returns the nodes of every group in the first step of a plan.
+func (m *Model) groupNodes(plan solver.Plan) []int {
+	nodes := make([]int, len(m.problem.Groups))
+	if len(nodes) == 0 {
+		return nodes
+	}
+	for i := range plan {
+		for g := m.problem.Jobs[i].Group; g >= 0; g = m.problem.Groups[g].Parent {
+			nodes[g] += plan[i][0]
+		}
+	}
+	return nodes
 }
 
 func indicator(holds bool) float64 {

@@ -39,6 +39,7 @@ func Exhaustive(p *solver.Problem) (Optimum, bool) {
 		choices: make([][]choice, len(p.Jobs)),
 		rest:    make([]float64, len(p.Jobs)+1),
 		free:    make([]int, p.Steps),
+		held:    make([]int, len(p.Groups)),
 		chosen:  make(solver.Plan, len(p.Jobs)),
 		best:    Optimum{Objective: math.Inf(-1)},
 	}
@@ -50,6 +51,9 @@ func Exhaustive(p *solver.Problem) (Optimum, bool) {
 		best, worst := s.choices[i][0].value, s.choices[i][len(s.choices[i])-1].value
 		s.rest[i] = best + s.rest[i+1]
 		s.tie += noise * max(math.Abs(best), math.Abs(worst))
+	}
+	for g := range p.Groups {
+		s.tie += noise * p.QuotaPrice * float64(p.Groups[g].Floor)
 	}
 	s.maximise(0, 0)
 	if math.IsInf(s.best.Objective, -1) {
@@ -100,6 +104,7 @@ type search struct {
 	// tie is how far below the best objective one is equal to it.
 	tie    float64
 	free   []int
+	held   []int // by each group in the first step, the only one where there are groups
 	chosen solver.Plan
 	best   Optimum
 }
@@ -108,16 +113,16 @@ type search struct {
 // the value of those before.
 func (s *search) maximise(i int, value float64) {
 	if i == len(s.choices) {
-		s.best.Objective = max(s.best.Objective, value)
+		s.best.Objective = max(s.best.Objective, value-s.shortfall())
 		return
 	}
 	for _, c := range s.choices[i] {
 		if value+c.value+s.rest[i+1] <= s.best.Objective {
 			return // Nor can any of the less valuable choices that follow.
 		}
-		if s.take(c) {
+		if s.take(i, c) {
 			s.maximise(i+1, value+c.value)
-			s.giveBack(c)
+			s.giveBack(i, c)
 		}
 	}
 }
@@ -129,6 +134,9 @@ func (s *search) breakTies(i int, value float64, changed, nodes int) {
 		return
 	}
 	if i == len(s.choices) {
+		if value-s.shortfall() < s.best.Objective-s.tie {
+			return
+		}
 		s.best.Plan, s.best.Changed, s.best.Nodes = s.chosen.Clone(), changed, nodes
 		return
 	}
@@ -136,29 +144,64 @@ func (s *search) breakTies(i int, value float64, changed, nodes int) {
 		if value+c.value+s.rest[i+1] < s.best.Objective-s.tie {
 			return
 		}
-		if s.take(c) {
+		if s.take(i, c) {
 			s.chosen[i] = c.nodes
 			s.breakTies(i+1, value+c.value, changed+c.changed, nodes+c.nodes[0])
-			s.giveBack(c)
+			s.giveBack(i, c)
 		}
 	}
 }
 
-// take takes a choice's nodes out of the pool, or reports that they do not fit.
-func (s *search) take(c choice) bool {
+// take takes the nodes of a choice of job i out of the pool, or reports that they do not
+// fit.
+func (s *search) take(i int, c choice) bool {
 	for t, k := range c.nodes {
 		if k > s.free[t] {
+			return false
+		}
+	}
+	for g := range s.held {
+		if s.within(i, g) && s.held[g]+c.nodes[0] > s.problem.Groups[g].Limit {
 			return false
 		}
 	}
 	for t, k := range c.nodes {
 		s.free[t] -= k
 	}
+	for g := range s.held {
+		if s.within(i, g) {
+			s.held[g] += c.nodes[0]
+		}
+	}
 	return true
 }
 
-func (s *search) giveBack(c choice) {
+func (s *search) giveBack(i int, c choice) {
 	for t, k := range c.nodes {
 		s.free[t] += k
 	}
+	for g := range s.held {
+		if s.within(i, g) {
+			s.held[g] -= c.nodes[0]
+		}
+	}
+}
+
+// within reports whether job i counts towards group g.
+func (s *search) within(i, g int) bool {
+	for at := s.problem.Jobs[i].Group; at >= 0; at = s.problem.Groups[at].Parent {
+		if at == g {
+			return true
+		}
+	}
+	return false
+}
+
+// shortfall is what the groups' shortages of nodes cost.
+func (s *search) shortfall() float64 {
+	cost := 0.0
+	for g, held := range s.held {
+		cost += s.problem.QuotaPrice * float64(max(0, s.problem.Groups[g].Floor-held))
+	}
+	return cost
 }

@@ -1,6 +1,7 @@
 package solvertest
 
 import (
+	"fmt"
 	"slices"
 
 	"pgregory.net/rapid"
@@ -78,4 +79,64 @@ func drawCapacity(t *rapid.T, p *solver.Problem) {
 	for step := range p.Capacity {
 		p.Capacity[step] = rapid.IntRange(smallest, p.Capacity[step]).Draw(t, "capacity")
 	}
+}
+
+// GroupedProblems generates problems of total time whose snapshots have groups, under any
+// admission, within the given limits. A third of them have values of sizes of any sign.
+func GroupedProblems(limits Limits) *rapid.Generator[*solver.Problem] {
+	return rapid.Custom(func(t *rapid.T) *solver.Problem {
+		s := GroupedSnapshots(limits).Draw(t, "snapshot")
+		o := solver.Options{
+			Objective: solver.ObjectiveTotalTime,
+			Admission: rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"),
+		}
+		o.TotalTime.QuotaPrice = new(rapid.OneOf(
+			rapid.Just(solver.DefaultQuotaPrice), rapid.SampledFrom([]float64{0, 0.01, 3, 100}), rapid.Float64Range(0, 1),
+		).Draw(t, "quota price"))
+		p := solver.NewProblemFor(s, o)
+		if rapid.IntRange(0, 2).Draw(t, "values of sizes") == 0 {
+			for i := range p.Jobs {
+				drawSizeValue(t, &p.Jobs[i])
+			}
+		}
+		return p
+	})
+}
+
+// GroupedSnapshots generates valid snapshots with groups: trees of any shape up to the
+// greatest depth, limits and quotas from 0 to beyond the pool, groups without jobs, and
+// limits below what running jobs hold.
+func GroupedSnapshots(limits Limits) *rapid.Generator[*solver.Snapshot] {
+	return rapid.Custom(func(t *rapid.T) *solver.Snapshot {
+		s := SnapshotsWithin(limits).Draw(t, "jobs")
+		count := rapid.IntRange(1, 6).Draw(t, "groups")
+		depths, inner := make([]int, count), make([]bool, count)
+		nodes := rapid.OneOf(rapid.IntRange(0, s.TotalNodes), rapid.IntRange(0, limits.Nodes+4))
+		for g := range count {
+			group := solver.Group{ID: fmt.Sprintf("group-%d", g+1), Quota: nodes.Draw(t, "quota")}
+			if rapid.Bool().Draw(t, "no quota") {
+				group.Quota = 0
+			}
+			if rapid.Bool().Draw(t, "limited") {
+				group.Limit = new(nodes.Draw(t, "limit"))
+			}
+			if parent := rapid.IntRange(-1, g-1).Draw(t, "parent"); parent >= 0 && depths[parent] < solver.MaxGroupDepth-1 {
+				group.ParentID, depths[g], inner[parent] = s.Groups[parent].ID, depths[parent]+1, true
+			}
+			s.Groups = append(s.Groups, group)
+		}
+		var leaves []string
+		for g := range s.Groups {
+			if !inner[g] {
+				leaves = append(leaves, s.Groups[g].ID)
+			}
+		}
+		for i := range s.Jobs {
+			s.Jobs[i].GroupID = rapid.SampledFrom(leaves).Draw(t, "group")
+		}
+		if rapid.Bool().Draw(t, "children first") {
+			slices.Reverse(s.Groups)
+		}
+		return s
+	})
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -35,9 +36,10 @@ type Suite struct {
 	// Heuristic says that it makes no search: its plans may leave an admitted job
 	// waiting, and it answers whether there is time or not.
 	Heuristic bool
-	// Examples is the number of random snapshots it is asked about, and as many problems.
+	// Examples is the number of random snapshots it is asked about, and as many problems
+	// without groups and with.
 	Examples int
-	// MayErr are those of them, of either kind, to which the external solver is known to
+	// MayErr are those of them, of any kind, to which the external solver is known to
 	// give a wrong answer, which the backend then refuses.
 	MayErr []int
 	// SharedJobs is the number of jobs up to which it is asked about the shared
@@ -54,7 +56,8 @@ func Run(t *testing.T, suite Suite) {
 	r := &runner{Suite: suite, backend: suite.New(t)}
 	t.Run("edge cases", r.edgeCases)
 	t.Run("random snapshots", r.randomSnapshots)
-	t.Run("random problems", r.randomProblems)
+	t.Run("random problems", func(t *testing.T) { r.randomProblems(t, Problems()) })
+	t.Run("random groups", func(t *testing.T) { r.randomProblems(t, GroupedProblems(SmallLimits())) })
 	t.Run("shared instances", r.sharedInstances)
 	t.Run("an incumbent to start from", r.incumbent)
 	t.Run("options that cannot be honoured", r.badOptions)
@@ -235,15 +238,16 @@ func (r *runner) skipErrors(t *testing.T, seed int, p *solver.Problem) {
 	}
 }
 
-// randomProblems asks about problems of any objective and capacity. Where a backend
+// randomProblems asks about problems of any objective and capacity, or with groups. Where a backend
 // says that it cannot be asked about one, that is its answer.
-func (r *runner) randomProblems(t *testing.T) {
+func (r *runner) randomProblems(t *testing.T, problems *rapid.Generator[*solver.Problem]) {
+	t.Helper()
 	examples := r.Examples
 	if testing.Short() {
 		examples = min(examples, 9)
 	}
 	for seed := range examples {
-		p := Problems().Example(seed)
+		p := problems.Example(seed)
 		t.Run(strconv.Itoa(seed), func(t *testing.T) {
 			if _, err := r.backend.Solve(t.Context(), p, r.options()); errors.Is(err, solver.ErrUnsuited) {
 				t.Skip(err)

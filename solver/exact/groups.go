@@ -1,0 +1,382 @@
+package exact
+
+import (
+	"cmp"
+	"errors"
+	"math"
+	"slices"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// Groups: one step whose jobs share the pool in a tree of limits and soft floors.
+//
+// With U_q the nodes of the jobs within group q, the step's best plan maximises
+//
+//	sum of values - sum over groups of price * max(0, floor_q - U_q),   U_q <= limit_q,
+//
+// the pool being the group of all groups. Without the wholeness of sizes it is solved from
+// the leaves up: the hull edges of a leaf's jobs by falling rate are its concave value by
+// nodes; the floor raises the rates of the edges below it by the price, the limit cuts those
+// beyond it off, and the edges of a group's children together are its own. From the pool
+// down follows what a node is worth inside each group: outside it, less what its floor
+// pays, nu_q, and more by what its limit denies, mu_q. At those prices
+//
+//	bound = sum over jobs of max_k ( value_k - price_leaf k ) + sum_q mu_q limit_q - nu_q floor_q
+//
+// and what a plan falls short of the bound is a sum of losses, none below 0: of each job's
+// size against its best one at the price, and of each group's nodes,
+//
+//	mu_q (limit_q - U_q)  and  (price - nu_q) (floor_q - U_q) or nu_q (U_q - floor_q).
+//
+// The groups' tables of the least loss by nodes (grouptable.go) find the plan of the least.
+
+// groupNode is a group, or the pool, in the tree.
+type groupNode struct {
+	parent       int
+	children     []int
+	jobs         []int // of a leaf
+	limit, floor int
+	// smallest is the number of nodes when every job within holds its smallest size.
+	smallest int
+	// edges are those of the hull before floor and limit, by falling rate.
+	edges []rate
+	// price is that of a node to those within, mu and nu what limit and floor make of the
+	// price outside.
+	price, mu, nu float64
+
+	table groupTable
+}
+
+// groupTree is the groups of an instance, the pool last, and their tables.
+type groupTree struct {
+	in    *instance
+	nodes []groupNode
+	// upwards has children before their parents.
+	upwards []int
+	// losses are those of every size of every job at its price, from starts[job] on; base
+	// is the best size of every job.
+	starts []int
+	losses []float64
+	base   plan
+	bound  float64
+
+	memory cellMemory
+	cells  int
+}
+
+// errLimits is returned for a problem that admission cannot have made.
+var errLimits = errors.New("the smallest sizes of the jobs of a group together exceed its limit")
+
+// convertGroups takes over the groups of a problem of one step.
+func (in *instance) convertGroups(p *solver.Problem) error {
+	if p.Steps != 1 {
+		return errors.New("groups in a problem of more than one step")
+	}
+	in.groups, in.quotaPrice = p.Groups, p.QuotaPrice/in.unit
+	nodes := make([]int, len(p.Groups))
+	for i := range p.Jobs {
+		for g := p.Jobs[i].Group; g >= 0; g = p.Groups[g].Parent {
+			nodes[g] += p.Jobs[i].Sizes[0]
+		}
+	}
+	for g := range p.Groups {
+		if nodes[g] > p.Groups[g].Limit {
+			return errLimits
+		}
+	}
+	return nil
+}
+
+// groupNodes returns the nodes of every group under a plan.
+func (in *instance) groupNodes(p plan) []int {
+	nodes := make([]int, len(in.groups))
+	for i := range in.jobs {
+		j := &in.jobs[i]
+		for g := j.group; g >= 0; g = in.groups[g].Parent {
+			nodes[g] += int(j.sizes[p[i][0]])
+		}
+	}
+	return nodes
+}
+
+// shortfall returns what it costs that groups are short of their floors under a plan.
+func (in *instance) shortfall(p plan) float64 {
+	short := 0
+	for g, nodes := range in.groupNodes(p) {
+		short += max(0, in.groups[g].Floor-nodes)
+	}
+	return in.quotaPrice * float64(short)
+}
+
+// shrinkGroups takes nodes from the jobs of groups that exceed their limits under a plan,
+// and returns how many.
+func (in *instance) shrinkGroups(p plan) (taken int) {
+	nodes := in.groupNodes(p)
+	members := make(map[int][]int)
+	for i := range in.jobs {
+		for g := in.jobs[i].group; g >= 0; g = in.groups[g].Parent {
+			if nodes[g] > in.groups[g].Limit {
+				members[g] = append(members[g], i)
+			}
+		}
+	}
+	for g := range in.groups { // Any order will do: what is taken once counts everywhere.
+		if jobs := members[g]; jobs != nil {
+			held := 0
+			for _, i := range jobs {
+				held += int(in.jobs[i].sizes[p[i][0]])
+			}
+			taken += in.shrink(p, 0, held-in.groups[g].Limit, jobs)
+		}
+	}
+	return taken
+}
+
+// searchGroups solves an instance with groups.
+func (s *search) searchGroups(c *clock) (bound float64, limit solver.Limit) {
+	tree := newGroupTree(s.in)
+	if !tree.relax(c) {
+		return s.in.most, solver.LimitTime
+	}
+	pool := len(tree.nodes) - 1
+	s.prices = []float64{tree.nodes[pool].price}
+	for g := range s.in.groups {
+		s.groupPrices = append(s.groupPrices, tree.nodes[g].mu)
+	}
+	s.offer(c, tree.round(c))
+	if solver.RelativeGap(s.value, tree.bound) <= s.gap && s.gap > 0 {
+		return tree.bound, solver.LimitGap
+	}
+	if tree.bound-s.value > s.in.precision {
+		if !tree.minimise(c, pool) {
+			return max(tree.bound-tree.proven(pool), s.value), s.stopped(c)
+		}
+		s.offer(c, tree.plan())
+	}
+	return s.value, solver.LimitNone
+}
+
+// newGroupTree returns the tree without prices.
+func newGroupTree(in *instance) *groupTree {
+	pool := len(in.groups)
+	t := &groupTree{in: in, nodes: make([]groupNode, pool+1), starts: make([]int, len(in.jobs)+1), base: newPlan(in)}
+	t.nodes[pool] = groupNode{parent: -1, limit: in.capacity[0]}
+	for g, group := range in.groups {
+		n := &t.nodes[g]
+		n.parent, n.limit, n.floor = group.Parent, min(group.Limit, in.capacity[0]), group.Floor
+		if n.parent < 0 {
+			n.parent = pool
+		}
+		t.nodes[n.parent].children = append(t.nodes[n.parent].children, g)
+	}
+	for i := range in.jobs {
+		j := &in.jobs[i]
+		leaf := &t.nodes[j.group]
+		leaf.jobs = append(leaf.jobs, i)
+		leaf.smallest += int(j.sizes[0])
+		t.starts[i+1] = t.starts[i] + len(j.sizes)
+	}
+	t.losses = make([]float64, t.starts[len(in.jobs)])
+	t.upwards = append(t.upwards, pool)
+	for n := 0; n < len(t.upwards); n++ {
+		t.upwards = append(t.upwards, t.nodes[t.upwards[n]].children...)
+	}
+	slices.Reverse(t.upwards)
+	for _, g := range t.upwards {
+		n := &t.nodes[g]
+		if g != pool {
+			t.nodes[n.parent].smallest += n.smallest
+		}
+	}
+	return t
+}
+
+// relax sets prices, losses, base and bound. It returns false if time is up.
+func (t *groupTree) relax(c *clock) bool {
+	in := t.in
+	values := make([]float64, 0, solver.MaxSizes+1)
+	for _, g := range t.upwards {
+		n := &t.nodes[g]
+		for _, i := range n.jobs {
+			j := &in.jobs[i]
+			values = values[:0]
+			for k := range j.sizes {
+				values = append(values, j.stepValue(0, k))
+			}
+			n.edges = appendAllRates(n.edges, j.sizes, values)
+		}
+		for _, child := range n.children {
+			n.edges = t.nodes[child].appendClosed(n.edges, in.quotaPrice)
+		}
+		slices.SortFunc(n.edges, func(a, b rate) int { return cmp.Compare(b.perNode, a.perNode) })
+		if c.up(16 * len(n.edges)) {
+			return false
+		}
+	}
+	for _, g := range slices.Backward(t.upwards) {
+		n := &t.nodes[g]
+		outside := 0.0
+		if n.parent >= 0 {
+			outside = t.nodes[n.parent].price
+		}
+		n.setPrice(outside, in.quotaPrice)
+		t.bound += n.mu * float64(n.limit)
+		if n.floor > n.smallest {
+			t.bound -= n.nu * float64(n.floor)
+		} else {
+			n.floor = 0 // There is nothing to be short of.
+		}
+		for _, i := range n.jobs {
+			t.bound += t.relaxJob(i, n.price)
+		}
+		if c.up(8 * len(n.edges)) {
+			return false
+		}
+	}
+	for _, g := range t.upwards {
+		n := &t.nodes[g]
+		for _, i := range n.jobs {
+			n.table.held += int(in.jobs[i].sizes[t.base[i][0]])
+		}
+		for _, child := range n.children {
+			n.table.held += t.nodes[child].table.held
+		}
+	}
+	return true
+}
+
+// relaxJob sets a job's losses at a price and its best size, and returns what that brings.
+func (t *groupTree) relaxJob(i int, price float64) float64 {
+	j := &t.in.jobs[i]
+	losses := t.losses[t.starts[i]:t.starts[i+1]]
+	most := math.Inf(-1)
+	for k, nodes := range j.sizes {
+		losses[k] = j.stepValue(0, k) - price*float64(nodes)
+		most = max(most, losses[k])
+	}
+	// Among the best but for rounding the smallest, so that limits leave room for base.
+	rounding := 4 * noise * (math.Abs(most) + math.Abs(price)*float64(j.sizes[len(j.sizes)-1]))
+	at := -1
+	for k := range losses {
+		if at < 0 && losses[k] >= most-rounding {
+			at = k
+		}
+		losses[k] = most - losses[k]
+	}
+	losses[at] = 0
+	t.base[i][0] = uint8(at)
+	return most
+}
+
+// appendClosed appends the edges of a group as they are to its parent: raised below the
+// floor and cut off at the limit.
+func (n *groupNode) appendClosed(edges []rate, price float64) []rate {
+	held, limit, floor := float64(n.smallest), float64(n.limit), float64(n.floor)
+	for _, e := range n.edges {
+		left := min(e.nodes, limit-held)
+		if left <= 0 {
+			break
+		}
+		if below := min(left, floor-held); below > 0 {
+			edges = append(edges, rate{perNode: e.perNode + price, nodes: below})
+			held, left = held+below, left-below
+		}
+		if left > 0 {
+			edges = append(edges, rate{perNode: e.perNode, nodes: left})
+			held += left
+		}
+	}
+	return edges
+}
+
+// setPrice sets the price within the group from that outside and the price of its quota.
+func (n *groupNode) setPrice(outside, quotaPrice float64) {
+	n.price = outside
+	if n.floor > n.smallest {
+		n.price = min(outside, max(outside-quotaPrice, n.rateAt(n.floor)))
+		n.nu = min(quotaPrice, outside-n.price)
+	}
+	if next := n.rateAt(n.limit); next > n.price {
+		n.mu = next - n.price
+		n.price = next
+	}
+}
+
+// rateAt returns the rate of the node after the given number of nodes, -Inf where there is
+// none.
+func (n *groupNode) rateAt(nodes int) float64 {
+	left := float64(nodes - n.smallest)
+	for _, e := range n.edges {
+		if left < e.nodes {
+			return e.perNode
+		}
+		left -= e.nodes
+	}
+	return math.Inf(-1)
+}
+
+// loss returns what a group loses at its prices when those within hold the given nodes.
+func (n *groupNode) loss(nodes int, quotaPrice float64) float64 {
+	loss := n.mu * float64(n.limit-nodes)
+	if n.floor > nodes {
+		loss += max(0, quotaPrice-n.nu) * float64(n.floor-nodes)
+	} else {
+		loss += n.nu * float64(nodes-n.floor)
+	}
+	return max(0, loss)
+}
+
+// groupFillings bounds the sizes raised one after the other in each group to fill what is left.
+const groupFillings = 8
+
+// round returns a legal plan: base, less what rounding takes of limits, and then in each leaf
+// the sizes raised that gain most of what is left.
+func (t *groupTree) round(c *clock) plan {
+	in := t.in
+	p := newPlan(in)
+	for i := range p {
+		p[i][0] = t.base[i][0]
+	}
+	in.shrinkGroups(p)
+	room := solver.NewRoom(in.capacity[0], in.groups)
+	for i := range p {
+		room.Take(in.jobs[i].group, int(in.jobs[i].sizes[p[i][0]]))
+	}
+	if room.Idle < 0 {
+		return newPlan(in)
+	}
+	held := in.groupNodes(p)
+	for g := range in.groups {
+		for n := 0; n < groupFillings && room.For(g) > 0; n++ {
+			most, at, to := 0.0, -1, 0
+			for _, i := range t.nodes[g].jobs {
+				j := &in.jobs[i]
+				now := int(p[i][0])
+				for k := now + 1; k < len(j.sizes) && int(j.sizes[k]-j.sizes[now]) <= room.For(g); k++ {
+					gain := j.stepValue(0, k) - j.stepValue(0, now)
+					for q := g; q >= 0; q = in.groups[q].Parent {
+						gain += in.quotaPrice * float64(max(0, min(int(j.sizes[k]-j.sizes[now]), in.groups[q].Floor-held[q])))
+					}
+					if gain > most {
+						most, at, to = gain, i, k
+					}
+				}
+				if c.up(4 * len(j.sizes)) {
+					return p
+				}
+			}
+			if at < 0 {
+				break
+			}
+			j := &in.jobs[at]
+			more := int(j.sizes[to] - j.sizes[p[at][0]])
+			p[at][0] = uint8(to)
+			room.Take(g, more)
+			for q := g; q >= 0; q = in.groups[q].Parent {
+				held[q] += more
+			}
+		}
+	}
+	return p
+}

@@ -1,0 +1,108 @@
+package exact_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/exact"
+	"github.com/elastalloc/elastalloc/solver/solvertest"
+)
+
+// TestGroups compares decisions on drawn trees with exhaustive search, ties included.
+func TestGroups(t *testing.T) {
+	limits := solvertest.Limits{Jobs: 6, Steps: 1, Sizes: 4, Nodes: 30}
+	rapid.Check(t, func(t *rapid.T) {
+		p := solvertest.GroupedProblems(limits).Draw(t, "problem")
+		want, ok := solvertest.Exhaustive(p)
+		if !ok {
+			t.Fatal("an admitted problem without a plan")
+		}
+		result, err := exact.New().Solve(context.Background(), p, solver.SolveOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Check(result.Plan); err != nil {
+			t.Fatal(err)
+		}
+		objective := p.Objective(result.Plan)
+		rounding := 1e-12 + 1e-14*magnitude(p)
+		if result.Limit != solver.LimitNone || solver.RelativeGap(objective, result.Bound) > solver.OptimalGap && result.Bound-objective > rounding {
+			t.Fatalf("objective %.15g, bound %.15g, limit %s", objective, result.Bound, result.Limit)
+		}
+		if math.Abs(objective-want.Objective) > 1e-10*math.Max(1, math.Abs(want.Objective)) {
+			t.Fatalf("objective %.15g, optimum %.15g\n%v\n%v", objective, want.Objective, result.Plan, want.Plan)
+		}
+		changed, nodes := 0, 0
+		for i, row := range result.Plan {
+			nodes += row[0]
+			if row[0] != p.Jobs[i].Current {
+				changed++
+			}
+		}
+		if changed > want.Changed || changed == want.Changed && nodes > want.Nodes {
+			t.Fatalf("%d changed and %d nodes, of the best %d and %d\n%v\n%v", changed, nodes, want.Changed, want.Nodes, result.Plan, want.Plan)
+		}
+	})
+}
+
+// groupedProblem draws a cluster mid-run whose jobs belong to teams, in departments if there
+// are any. Half of the teams are at their limit; quotas fill the pool.
+func groupedProblem(jobs, nodes, teams, departments int, seed uint64) *solver.Problem {
+	s := totalTimeSnapshot(jobs, nodes, seed, true)
+	r := rand.New(rand.NewPCG(seed, 2))
+	share := max(1, nodes/teams)
+	for d := range departments {
+		s.Groups = append(s.Groups, solver.Group{
+			ID: fmt.Sprint("department-", d), Limit: new(nodes * 23 / 20 / departments), Quota: nodes / departments,
+		})
+	}
+	for i := range teams {
+		team := solver.Group{ID: fmt.Sprint("team-", i), Quota: share}
+		if departments > 0 {
+			team.ParentID = s.Groups[i%departments].ID
+		}
+		if r.IntN(2) == 0 {
+			team.Limit = new(share * 13 / 10)
+		}
+		s.Groups = append(s.Groups, team)
+	}
+	for i := range s.Jobs {
+		s.Jobs[i].GroupID = fmt.Sprint("team-", int(float64(teams)*math.Pow(r.Float64(), 1.5)))
+	}
+	return solver.NewProblemFor(s, solver.Options{
+		Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionStartFirst,
+	})
+}
+
+// BenchmarkGroups times decisions with groups.
+func BenchmarkGroups(b *testing.B) {
+	for _, d := range []struct{ jobs, nodes, teams, departments int }{
+		{100, 200, 8, 0}, {1000, 4000, 40, 8}, {100_000, 400_000, 1000, 0}, {100_000, 400_000, 1000, 30},
+	} {
+		var problems []*solver.Problem
+		for seed := range max(1, min(50, 5000/d.jobs)) {
+			problems = append(problems, groupedProblem(d.jobs, d.nodes, d.teams, d.departments, uint64(seed)))
+		}
+		b.Run(fmt.Sprintf("jobs=%d/nodes=%d/teams=%d/departments=%d", d.jobs, d.nodes, d.teams, d.departments), func(b *testing.B) {
+			before := cpuTime(b)
+			proven := 0
+			for n := 0; b.Loop(); n++ {
+				result, err := exact.New().Solve(context.Background(), problems[n%len(problems)], solver.SolveOptions{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				if result.Limit == solver.LimitNone {
+					proven++
+				}
+			}
+			b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
+			b.ReportMetric(float64(proven)/float64(b.N), "proven/op")
+		})
+	}
+}

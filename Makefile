@@ -136,6 +136,10 @@ check-deploy: $(call stamp,helm) ## Check deploy/: chart, manifests, rules and d
 kube: ## Build the programs of a Kubernetes into .tools/kube: 6 minutes once, on two cores.
 	scripts/kube.sh .tools/kube
 
+.PHONY: check-kube
+check-kube: kube $(call stamp,helm) ## Test the charts and the controller on a real Kubernetes.
+	cd kube && ELASTALLOC_TESTS=kube $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./e2e
+
 .PHONY: sandbox
 sandbox: kube ## Run a Kubernetes of 16 played GPU nodes until interrupted, to try the controller.
 	cd kube && $(GO) run ./cmd/kube-sandbox -programs ../.tools/kube -jobset

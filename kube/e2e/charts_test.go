@@ -1,0 +1,130 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/elastalloc/elastalloc/internal/wait"
+)
+
+// TestCharts installs, upgrades, rolls back and removes each chart. At every event of its
+// deployment it asks for no fewer pods than it should have at least, and once it had these
+// it has them until it is removed.
+func TestCharts(t *testing.T) {
+	pools := `--set-json=config={"kinds":["Job"],"pools":[{"name":"none","nodeSelector":{"pool":"none"}}]}`
+	for chart, is := range map[string]struct {
+		least    int32
+		install  []string
+		upgrades [][]string
+	}{
+		"elastalloc-controller": {2, []string{pools}, [][]string{
+			{"--set=image.tag=next"},
+			{"--set=mode=apply"},
+		}},
+	} {
+		t.Run(chart, func(t *testing.T) {
+			ctx := t.Context()
+			const name = "tried"
+			space := "charts-" + chart
+			_, err := kube.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: space}}, metav1.CreateOptions{})
+			must(t, err)
+			t.Cleanup(func() {
+				_ = kube.Client.CoreV1().Namespaces().Delete(context.Background(), space, metav1.DeleteOptions{})
+			})
+			seen := watchDeployment(t, space, name)
+
+			steps := [][]string{append([]string{"install", name, "deploy/helm/" + chart}, is.install...)}
+			for _, flags := range is.upgrades {
+				steps = append(steps, append([]string{"upgrade", name, "deploy/helm/" + chart, "--reuse-values"}, flags...))
+			}
+			steps = append(steps, []string{"rollback", name, "1"}, []string{"rollback", name})
+			for _, step := range steps {
+				must(t, helm(ctx, append(step, "--namespace", space, "--wait", "--timeout=5m")...))
+				// All that the step does has been seen when this has been.
+				d, err := kube.Client.AppsV1().Deployments(space).Get(ctx, name, metav1.GetOptions{})
+				must(t, err)
+				if *d.Spec.Replicas < is.least || d.Status.AvailableReplicas < is.least {
+					t.Errorf("after helm %s %d pods are wanted and %d available; want %d",
+						strings.Join(step, " "), *d.Spec.Replicas, d.Status.AvailableReplicas, is.least)
+				}
+			}
+			must(t, helm(ctx, "uninstall", name, "--namespace", space, "--wait", "--timeout=5m"))
+			wait.Until(t, "the deployment gone", func() bool {
+				_, err := kube.Client.AppsV1().Deployments(space).Get(ctx, name, metav1.GetOptions{})
+				return apierrors.IsNotFound(err)
+			})
+			had := false
+			for _, s := range seen() {
+				had = had || s.available >= is.least
+				if s.wanted < is.least || had && s.available < is.least {
+					t.Fatalf("there were %d pods wanted and %d available; want %d", s.wanted, s.available, is.least)
+				}
+			}
+			if !had {
+				t.Error("its pods were never seen available")
+			}
+			if left := leftovers(t, space, name); left != "" {
+				t.Errorf("what is left of it: %s", left)
+			}
+		})
+	}
+}
+
+// deploymentState is how many pods a deployment asks for and how many of them are available.
+type deploymentState struct{ wanted, available int32 }
+
+// watchDeployment records the states of a deployment until it is deleted. The function
+// returned waits for that and returns them.
+func watchDeployment(t *testing.T, space, name string) func() []deploymentState {
+	t.Helper()
+	watcher, err := kube.Client.AppsV1().Deployments(space).Watch(t.Context(), metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String(),
+	})
+	must(t, err)
+	t.Cleanup(watcher.Stop)
+	done := make(chan []deploymentState, 1)
+	go func() {
+		var states []deploymentState
+		for event := range watcher.ResultChan() {
+			d, ok := event.Object.(*appsv1.Deployment)
+			if !ok || event.Type == "DELETED" || d.DeletionTimestamp != nil {
+				break
+			}
+			states = append(states, deploymentState{*d.Spec.Replicas, d.Status.AvailableReplicas})
+		}
+		done <- states
+	}()
+	return func() []deploymentState {
+		select {
+		case states := <-done:
+			return states
+		case <-time.After(wait.Patience):
+			t.Fatal("the deployment is not seen to go")
+			return nil
+		}
+	}
+}
+
+// leftovers names what a removed release has left.
+func leftovers(t *testing.T, space, name string) string {
+	t.Helper()
+	selector := "app.kubernetes.io/instance=" + name
+	namespaced, err := kube.Kubectl(t.Context(), "", "get", "-n", space, "-l", selector, "-o", "name",
+		"deployments,services,serviceaccounts,configmaps,secrets,poddisruptionbudgets,networkpolicies,horizontalpodautoscalers,roles,rolebindings")
+	must(t, err)
+	clusterWide, err := kube.Kubectl(t.Context(), "", "get", "-l", selector, "-o", "name",
+		"clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings")
+	must(t, err)
+	return strings.TrimSpace(fmt.Sprint(namespaced, clusterWide))
+}

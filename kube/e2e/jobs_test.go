@@ -1,0 +1,156 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/elastalloc/elastalloc/kube/internal/cluster"
+)
+
+// What the controller promises: see docs/kubernetes.md.
+const (
+	poolLabel = "elastalloc.dev/pool"
+)
+
+var jobSets = schema.GroupVersionResource{Group: "jobset.x-k8s.io", Version: "v1alpha2", Resource: "jobsets"}
+
+// newPool makes nodes and a namespace for a test, both named as it says, and removes them
+// with everything in them when the test ends.
+func newPool(t *testing.T, name string, nodes int) {
+	t.Helper()
+	must(t, kube.AddNodes(t.Context(), name, nodes))
+	_, err := kube.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	must(t, err)
+	t.Cleanup(func() {
+		ctx := context.Background()
+		background := metav1.DeletePropagationBackground
+		_ = kube.Client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &background})
+		_ = kube.RemoveNodes(ctx, name)
+	})
+}
+
+// job is a job to submit.
+type job struct {
+	name string
+	size int
+	// running jobs are submitted to run at once with their size; others wait suspended.
+	running     bool
+	annotations map[string]string
+	pods        map[string]string // annotations of its pods
+	unlabelled  bool
+	// evictAfter is how long its pods stay on a node that is lost.
+	evictAfter time.Duration
+}
+
+func (j job) template(pool string) corev1.PodTemplateSpec {
+	gpus := corev1.ResourceList{"nvidia.com/gpu": *resource.NewQuantity(cluster.GPUs, resource.DecimalSI)}
+	spec := corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyNever,
+		NodeSelector:  map[string]string{"pool": pool},
+		Containers: []corev1.Container{{
+			Name: "train", Image: "train", Resources: corev1.ResourceRequirements{Requests: gpus, Limits: gpus},
+		}},
+	}
+	if j.evictAfter > 0 {
+		seconds := int64(j.evictAfter.Seconds())
+		for _, key := range []string{corev1.TaintNodeUnreachable, corev1.TaintNodeNotReady} {
+			spec.Tolerations = append(spec.Tolerations, corev1.Toleration{
+				Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds,
+			})
+		}
+	}
+	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: j.pods}, Spec: spec}
+}
+
+func (j job) metadata(pool string) metav1.ObjectMeta {
+	m := metav1.ObjectMeta{Name: j.name, Namespace: pool, Annotations: j.annotations}
+	if !j.unlabelled {
+		m.Labels = map[string]string{poolLabel: pool}
+	}
+	return m
+}
+
+// indexed returns the specification of an Indexed Job. A pod is replaced once it is gone,
+// so that the job never asks for more nodes than its size.
+func (j job) indexed(pool string) batchv1.JobSpec {
+	size, suspend, backoff := int32(j.size), !j.running, int32(1000)
+	mode, replace := batchv1.IndexedCompletion, batchv1.Failed
+	return batchv1.JobSpec{
+		Parallelism: &size, Completions: &size, Suspend: &suspend, CompletionMode: &mode,
+		PodReplacementPolicy: &replace, BackoffLimit: &backoff, Template: j.template(pool),
+	}
+}
+
+// submit creates a batch/v1 Job.
+func (j job) submit(t *testing.T, pool string) {
+	t.Helper()
+	_, err := kube.Client.BatchV1().Jobs(pool).Create(t.Context(),
+		&batchv1.Job{ObjectMeta: j.metadata(pool), Spec: j.indexed(pool)}, metav1.CreateOptions{})
+	must(t, err)
+}
+
+// submitJobSet creates a JobSet with one replicated job.
+func (j job) submitJobSet(t *testing.T, pool string) {
+	t.Helper()
+	spec := j.indexed(pool)
+	spec.Suspend = nil
+	template, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&batchv1.JobTemplateSpec{Spec: spec})
+	must(t, err)
+	m := j.metadata(pool)
+	metadata, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&m)
+	must(t, err)
+	set := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata,
+		"spec": map[string]any{
+			"suspend":        !j.running,
+			"replicatedJobs": []any{map[string]any{"name": "workers", "replicas": int64(1), "template": template}},
+		},
+	}}
+	_, err = dynamicClient(t, kube.Config).Resource(jobSets).Namespace(pool).Create(t.Context(), set, metav1.CreateOptions{})
+	must(t, err)
+}
+
+func dynamicClient(t *testing.T, config *rest.Config) dynamic.Interface {
+	t.Helper()
+	c, err := dynamic.NewForConfig(config)
+	must(t, err)
+	return c
+}
+
+// asAccount returns the configuration of a service account of the namespace elastalloc.
+func asAccount(t *testing.T, name string) *rest.Config {
+	t.Helper()
+	token, err := kube.ServiceAccountToken(t.Context(), namespace, name)
+	must(t, err)
+	config := rest.AnonymousClientConfig(kube.Config)
+	config.BearerToken, config.QPS = token, -1
+	return config
+}
+
+func clientOf(t *testing.T, config *rest.Config) kubernetes.Interface {
+	t.Helper()
+	c, err := kubernetes.NewForConfig(config)
+	must(t, err)
+	return c
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

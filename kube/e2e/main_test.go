@@ -1,0 +1,108 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/elastalloc/elastalloc/internal/testtier"
+	"github.com/elastalloc/elastalloc/kube/internal/cluster"
+)
+
+// What TestMain starts once for all tests. Each has a pool of nodes and a namespace of its
+// own; they do not run in parallel.
+var (
+	kube   *cluster.Cluster
+	binary string
+	root   string
+)
+
+// release is the name of the controller's release in apply mode and of its account, and
+// recommender that of one that recommends only. Both are in the namespace elastalloc.
+const (
+	namespace   = "elastalloc"
+	release     = "elastalloc-controller"
+	recommender = "recommender"
+)
+
+func TestMain(m *testing.M) {
+	if !testtier.Kube.Selected() {
+		fmt.Println("skipped: `make check-kube` runs these")
+		os.Exit(0)
+	}
+	os.Exit(run(m))
+}
+
+// run returns the status of the tests; nothing that it started is left then.
+func run(m *testing.M) int {
+	directory, err := os.MkdirTemp("", "elastalloc-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(directory)
+	if err := prepare(context.Background(), directory); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer kube.Stop()
+	return m.Run()
+}
+
+// prepare builds the controller, starts the cluster and installs the chart.
+func prepare(ctx context.Context, directory string) (err error) {
+	if root, err = filepath.Abs("../.."); err != nil {
+		return err
+	}
+	binary = filepath.Join(directory, "elastalloc-controller")
+	build := exec.CommandContext(ctx, "go", "build", "-o", binary, "../cmd/elastalloc-controller")
+	if output, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, output)
+	}
+	kube, err = cluster.Start(ctx, cluster.Options{
+		Programs: filepath.Join(root, ".tools", "kube"), Directory: directory,
+		// Those of real clusters are held to 20 and 50. Here it is about the controller.
+		RequestsPerSecond: 1000, JobSet: true,
+	})
+	if err != nil {
+		return fmt.Errorf("%w\n`make kube` builds the programs of the cluster", err)
+	}
+	defer func() {
+		if err != nil {
+			kube.Stop()
+		}
+	}()
+	if err := kube.AddNodes(ctx, "system", 3); err != nil {
+		return err
+	}
+	return errors.Join(
+		install(ctx, release, "--set=mode=apply"),
+		install(ctx, recommender, "--set=mode=recommend"),
+	)
+}
+
+// install installs the controller's chart for Jobs and JobSets.
+func install(ctx context.Context, name string, flags ...string) error {
+	return helm(ctx, append([]string{
+		"install", name, "deploy/helm/elastalloc-controller", "--namespace", namespace, "--create-namespace",
+		`--set-json=config={"kinds":["Job","JobSet"],"pools":[{"name":"none","nodeSelector":{"pool":"none"}}]}`,
+	}, flags...)...)
+}
+
+// helm runs helm at the root of the checkout.
+func helm(ctx context.Context, args ...string) error {
+	path := filepath.Join(root, ".tools", "bin", "helm")
+	command := exec.CommandContext(ctx, path, append(args, "--kubeconfig", kube.Kubeconfig)...)
+	command.Dir = root
+	if output, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("helm %s: %w: %s", strings.Join(args, " "), err, output)
+	}
+	return nil
+}

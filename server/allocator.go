@@ -73,8 +73,3 @@ func (r reporting) FillIdle(ctx context.Context, s *solver.Snapshot) (solver.Dec
 	}
 	return decision, err
 }
-
-// Explain is not there yet.
-func (service) Explain(ctx context.Context, request *elastallocv1.ExplainRequest) (*elastallocv1.ExplainResponse, error) {
-	return elastallocv1.UnimplementedAllocatorServiceServer{}.Explain(ctx, request)
-}

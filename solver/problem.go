@@ -58,6 +58,9 @@ type AdmittedJob struct {
 	// SizeValue is what holding each of Sizes in the first step adds to the objective
 	// besides; it may be negative. Nil adds nothing.
 	SizeValue []float64
+	// ChangeCost is what a change to each of Sizes has taken off SizeValue, for
+	// explanations; nil took nothing.
+	ChangeCost []float64
 }
 
 // NewProblem admits jobs of a valid snapshot and builds the paper's model over them,
@@ -173,6 +176,9 @@ func (p *Problem) WithWaiting() *Problem {
 			job.StepWork = append([]float64{0}, job.StepWork...)
 			if job.SizeValue != nil {
 				job.SizeValue = append([]float64{0}, job.SizeValue...)
+			}
+			if job.ChangeCost != nil {
+				job.ChangeCost = append([]float64{0}, job.ChangeCost...)
 			}
 		}
 	}

@@ -101,7 +101,7 @@ func (p *Problem) valueTotalTime(s *Snapshot, o *TotalTimeOptions, admission Adm
 	for n := range p.Jobs {
 		admitted := &p.Jobs[n]
 		admitted.Gain = gain
-		admitted.SizeValue = m.values(&s.Jobs[admitted.Index], gradient[admitted.Index], admitted)
+		admitted.SizeValue, admitted.ChangeCost = m.values(&s.Jobs[admitted.Index], gradient[admitted.Index], admitted)
 	}
 }
 
@@ -210,9 +210,10 @@ func median(values []float64, fallback float64) float64 {
 }
 
 // values returns what each of a job's sizes is worth: what its speed saves, less what the
-// change costs.
-func (m *totalTime) values(job *Job, c float64, admitted *AdmittedJob) []float64 {
-	values := make([]float64, len(admitted.Sizes))
+// change costs, and those costs.
+func (m *totalTime) values(job *Job, c float64, admitted *AdmittedJob) (values, costs []float64) {
+	block := make([]float64, 2*len(admitted.Sizes))
+	values, costs = block[:len(admitted.Sizes)], block[len(admitted.Sizes):]
 	neverStarted := job.NeverStarted()
 	bonus := m.startBonus * m.meanWeight / m.payback
 	now := speedOf(job, float64(job.CurrentNodes))
@@ -228,17 +229,18 @@ func (m *totalTime) values(job *Job, c float64, admitted *AdmittedJob) []float64
 			values[n] += bonus
 		case job.Queued():
 			// Capped, so that a paused job comes back to an idle pool.
-			values[n] -= min((m.price*m.meanWeight+job.RestartTime.Seconds()*c*speed)/m.payback, values[n]/2)
+			costs[n] = min((m.price*m.meanWeight+job.RestartTime.Seconds()*c*speed)/m.payback, values[n]/2)
 		default:
 			price := m.price
 			if k == 0 {
 				price *= m.pauseFactor
 			}
 			left := job.Demand() / max(speed, now)
-			values[n] -= (price*m.meanWeight + job.RestartTime.Seconds()*c*speed) / min(max(left, 1), m.payback)
+			costs[n] = (price*m.meanWeight + job.RestartTime.Seconds()*c*speed) / min(max(left, 1), m.payback)
 		}
+		values[n] -= costs[n]
 	}
-	return values
+	return values, costs
 }
 
 // Limits of TotalTimeOptions, beyond which sums of values would lose their digits.

@@ -191,6 +191,13 @@ func (j *Job) validate(path string, bad *violations) {
 	}
 }
 
+// Valid reports whether a job that has its defaults has no bad field, its id apart.
+func (j *Job) Valid() bool {
+	var bad violations
+	j.validate("", &bad)
+	return len(bad) == 0 && len(j.Bad) == 0
+}
+
 // validateSizes reports bad legal sizes and a speed table that does not fit them.
 func (j *Job) validateSizes(path string, bad *violations) {
 	known := len(*bad)

@@ -87,6 +87,7 @@ func toReport(r *solver.Report) *elastallocv1.SolveReport {
 type Allocator interface {
 	Allocate(context.Context, *solver.Snapshot, solver.Options) (solver.Decision, error)
 	FillIdle(context.Context, *solver.Snapshot) (solver.Decision, error)
+	Explain(ctx context.Context, s *solver.Snapshot, o solver.Options, jobIDs []string) (solver.Explanation, error)
 	WhatIf(context.Context, *solver.Snapshot, solver.Options, []solver.Scenario) (solver.WhatIf, error)
 	Forecast(context.Context, *solver.Snapshot, solver.Options, solver.ForecastOptions) (solver.Forecast, error)
 	// MaxJobs returns the maximum number of jobs per snapshot.

@@ -1,0 +1,155 @@
+package elastalloc_test
+
+import (
+	"context"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/solvertest"
+)
+
+// TestExplainIsTrue checks explanations of drawn snapshots against exhaustive search: the
+// loss of every size, and that every remedy works and is the smallest.
+func TestExplainIsTrue(t *testing.T) {
+	t.Parallel()
+	a := newAllocator(t, elastalloc.Options{})
+	rapid.Check(t, func(t *rapid.T) {
+		limits := solvertest.Limits{Jobs: 3, Steps: 2, Sizes: 3, Nodes: 12}
+		s := solvertest.SnapshotsWithin(limits).Draw(t, "snapshot")
+		o := solver.Options{
+			Objective: rapid.SampledFrom([]solver.Objective{solver.ObjectiveProgress, solver.ObjectiveTotalTime}).Draw(t, "objective"),
+			Admission: rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"),
+		}
+		got, err := a.Explain(context.Background(), s, o, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := a.Allocate(context.Background(), s, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got.Decision, ignoreTimes()); diff != "" {
+			t.Fatalf("decision (-Allocate +got):\n%s", diff)
+		}
+		if len(got.Jobs) != len(s.Jobs) {
+			t.Fatalf("%d explanations; want %d", len(got.Jobs), len(s.Jobs))
+		}
+		s, o = s.WithDefaults(), o.WithDefaults()
+		for i, job := range got.Jobs {
+			checkSizes(t, s, o, i, job)
+			checkRemedies(t, a, s, o, i, job)
+		}
+	})
+}
+
+// checkSizes compares the losses of a job's sizes with exhaustive search.
+func checkSizes(t *rapid.T, s *solver.Snapshot, o solver.Options, i int, job solver.JobExplanation) {
+	t.Helper()
+	p := solver.NewProblemFor(s, o)
+	n := slices.IndexFunc(p.Jobs, func(j solver.AdmittedJob) bool { return j.Index == i })
+	if n < 0 {
+		if job.Sizes != nil || job.Nodes != 0 {
+			t.Fatalf("job %d is not admitted and has %+v", i, job)
+		}
+		return
+	}
+	best, _ := solvertest.Exhaustive(p)
+	magnitude, offered := 0.0, 0 // of the values, in which sums are rounded
+	for _, j := range p.Jobs {
+		for _, value := range j.SizeValue {
+			magnitude += math.Abs(value)
+		}
+		for _, gain := range j.Gain {
+			magnitude += gain
+		}
+	}
+	for k, nodes := range p.Jobs[n].Sizes {
+		optimum, _ := solvertest.Exhaustive(p.Pin(n, k, 1+4*magnitude))
+		if optimum.Plan[n][0] != nodes {
+			continue // It does not fit.
+		}
+		at := slices.IndexFunc(job.Sizes, func(o solver.SizeOption) bool { return o.Nodes == nodes })
+		if at < 0 {
+			t.Fatalf("size %d of job %d is missing in %+v", nodes, i, job.Sizes)
+		}
+		offered++
+		size, loss := job.Sizes[at], best.Objective-p.Objective(optimum.Plan)
+		if nodes == job.Nodes {
+			loss = 0
+		}
+		if !size.Proven || math.Abs(size.Loss-loss) > 1e-9*(1+magnitude) {
+			t.Fatalf("size %d of job %d: %+v; want a loss of %v", nodes, i, size, loss)
+		}
+	}
+	if offered != len(job.Sizes) {
+		t.Fatalf("job %d has the sizes %+v; want %d", i, job.Sizes, offered)
+	}
+}
+
+// checkRemedies applies what would give a job more.
+func checkRemedies(t *rapid.T, a *elastalloc.Allocator, s *solver.Snapshot, o solver.Options, i int, job solver.JobExplanation) {
+	t.Helper()
+	nodes := func(change func(*solver.Snapshot, *solver.Job)) int {
+		changed := *s
+		changed.Jobs = slices.Clone(s.Jobs)
+		change(&changed, &changed.Jobs[i])
+		d, err := a.Allocate(context.Background(), &changed, o)
+		if err != nil {
+			return -1 // It is not valid.
+		}
+		return d.Allocations[i].Nodes
+	}
+	var hasPool, hasMinimum bool
+	for _, r := range job.Remedies {
+		switch {
+		case r.Weight > 0:
+			if got := nodes(func(_ *solver.Snapshot, j *solver.Job) { j.Weight = &r.Weight }); got != r.Nodes || got <= job.Nodes {
+				t.Fatalf("with weight %v job %d has %d nodes; want %d, more than %d", r.Weight, i, got, r.Nodes, job.Nodes)
+			}
+		case r.TotalNodes > 0:
+			hasPool = true
+			for total := s.TotalNodes + 1; total <= r.TotalNodes; total++ {
+				got := nodes(func(s *solver.Snapshot, _ *solver.Job) { s.TotalNodes = total })
+				if (got > job.Nodes) != (total == r.TotalNodes) || total == r.TotalNodes && got != r.Nodes {
+					t.Fatalf("in a pool of %d job %d has %d nodes; remedy %+v", total, i, got, r)
+				}
+			}
+		case r.MinNodes > 0:
+			hasMinimum = true
+			from, step := max(s.Jobs[i].MinNodes, job.Nodes), 1
+			if r.MinNodes < s.Jobs[i].MinNodes {
+				from, step = s.Jobs[i].MinNodes, -1
+			}
+			for least := from + step; ; least += step {
+				got := nodes(func(_ *solver.Snapshot, j *solver.Job) { j.MinNodes = least })
+				if (got > job.Nodes) != (least == r.MinNodes) || least == r.MinNodes && got != r.Nodes {
+					t.Fatalf("with min_nodes %d job %d has %d nodes; remedy %+v", least, i, got, r)
+				}
+				if least == r.MinNodes {
+					break
+				}
+			}
+		default:
+			t.Fatalf("remedy %+v", r)
+		}
+	}
+	for total := s.TotalNodes + 1; !hasPool && total <= 2*s.TotalNodes; total++ {
+		if got := nodes(func(s *solver.Snapshot, _ *solver.Job) { s.TotalNodes = total }); got > job.Nodes {
+			t.Fatalf("in a pool of %d job %d has %d nodes, more than %d, which no remedy says", total, i, got, job.Nodes)
+		}
+	}
+	for least := 1; !hasMinimum && least <= 20; least++ {
+		if least == s.Jobs[i].MaxNodes && s.Jobs[i].AllowedNodes == nil {
+			continue // That is another size, where it is not a power of two.
+		}
+		if got := nodes(func(_ *solver.Snapshot, j *solver.Job) { j.MinNodes = least }); got > job.Nodes && least != s.Jobs[i].MinNodes {
+			t.Fatalf("with min_nodes %d job %d has %d nodes, more than %d, which no remedy says", least, i, got, job.Nodes)
+		}
+	}
+}

@@ -1,0 +1,201 @@
+package elastalloc
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/elastalloc/elastalloc/internal/text"
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// describe returns the explanation of a job from what is known.
+func (e *explainer) describe(r *reason) solver.JobExplanation {
+	explanation := solver.JobExplanation{JobID: r.allocation.JobID, Nodes: r.allocation.Nodes, Remedies: r.remedies}
+	for _, size := range r.sizes {
+		explanation.Sizes = append(explanation.Sizes, size.SizeOption)
+	}
+	why, because := e.why(r)
+	explanation.Why = why
+	explanation.Text = because + e.suggestion(r) + "."
+	return explanation
+}
+
+// why returns the reason of a job's nodes, and half a sentence about it.
+func (e *explainer) why(r *reason) (solver.Why, string) {
+	a, pool := r.allocation, e.snapshot.TotalNodes
+	if r.job < 0 {
+		return solver.WhyOnlySize, fmt.Sprintf("%s keeps its %s, for its data are bad", name(a.JobID), count(a.Nodes))
+	}
+	job := &e.snapshot.Jobs[r.job]
+	sizes := job.LegalSizes()
+	if a.Nodes == 0 {
+		return solver.Why(a.WaitReason), e.waiting(r, sizes[0])
+	}
+	fitting := 0 // legal sizes that the pool could hold
+	for _, k := range sizes {
+		if k <= pool {
+			fitting++
+		}
+	}
+	next, larger := r.next()
+	switch {
+	case len(sizes) == 1 && sizes[0] == a.Nodes:
+		return solver.WhyOnlySize, fmt.Sprintf("%s has %s, its only size", name(a.JobID), count(a.Nodes))
+	case a.Nodes >= sizes[len(sizes)-1]:
+		return solver.WhyLargest, fmt.Sprintf("%s has %s, its largest size", name(a.JobID), count(a.Nodes))
+	case a.Nodes >= sizes[max(0, fitting-1)]:
+		return solver.WhyLargest, fmt.Sprintf("%s has %s, the largest of its sizes that fits the pool of %d", name(a.JobID), count(a.Nodes), pool)
+	case !larger:
+		return solver.WhyNoRoom, fmt.Sprintf("%s has %s, for no more fit beside what the other jobs must have", name(a.JobID), count(a.Nodes))
+	}
+	if kept := e.keptByCost(r); kept != nil {
+		return solver.WhyChangeCost, fmt.Sprintf("%s keeps its %s: a change to %d would cost more (%s) than it is worth (%s)",
+			name(a.JobID), count(a.Nodes), kept.Nodes, e.amount(kept.change), e.amount(max(0, kept.change-kept.Loss)))
+	}
+	if next.gain <= e.nothing() {
+		return solver.WhyEnough, fmt.Sprintf("%s has %s, for %d would bring it nothing", name(a.JobID), count(a.Nodes), next.Nodes)
+	}
+	return solver.WhyPricedOut, fmt.Sprintf("%s has %s, for %d → %d would cost other jobs %s for %s of its own",
+		name(a.JobID), count(a.Nodes), a.Nodes, next.Nodes, e.amount(next.gain+next.Loss), e.amount(next.gain))
+}
+
+// next returns what is known of the next larger size that a job could hold: the one of
+// least loss where several bring it something.
+func (r *reason) next() (sizeReason, bool) {
+	best, found := sizeReason{}, false
+	for _, size := range r.sizes {
+		if size.Nodes > r.allocation.Nodes && (!found || size.gain > 0 && (best.gain <= 0 || size.Loss < best.Loss)) {
+			best, found = size, true
+		}
+	}
+	return best, found
+}
+
+// keptByCost returns the size that a job which keeps its nodes would have if changing to it
+// cost nothing; nil if it would keep them then, too.
+func (e *explainer) keptByCost(r *reason) *sizeReason {
+	if r.allocation.Nodes != r.allocation.Current {
+		return nil
+	}
+	var kept *sizeReason
+	for n := range r.sizes {
+		size := &r.sizes[n]
+		if size.Nodes != r.allocation.Nodes && size.change-size.Loss > e.nothing() &&
+			(kept == nil || size.change-size.Loss > kept.change-kept.Loss) {
+			kept = size
+		}
+	}
+	return kept
+}
+
+// waiting says why a job has no nodes.
+func (e *explainer) waiting(r *reason, smallest int) string {
+	a := r.allocation
+	verb := "waits"
+	if a.Current > 0 {
+		verb = "is paused"
+	}
+	switch a.WaitReason {
+	case solver.WaitNeverFits:
+		return fmt.Sprintf("%s %s, for it needs at least %s and the pool has %d", name(a.JobID), verb, count(smallest), e.snapshot.TotalNodes)
+	case solver.WaitBehind:
+		return fmt.Sprintf("%s %s behind %s, which has no room", name(a.JobID), verb, name(a.BehindJobID))
+	case solver.WaitGroupLimit:
+		return fmt.Sprintf("%s %s, for the limit of its group leaves it less than %s", name(a.JobID), verb, count(smallest))
+	case solver.WaitNotWorthIt:
+		if next, found := r.next(); found {
+			if next.gain <= e.nothing() {
+				return fmt.Sprintf("%s %s, for %s would bring it nothing", name(a.JobID), verb, count(next.Nodes))
+			}
+			return fmt.Sprintf("%s %s, for %s would cost other jobs %s for %s of its own",
+				name(a.JobID), verb, count(next.Nodes), e.amount(next.gain+next.Loss), e.amount(next.gain))
+		}
+	}
+	return fmt.Sprintf("%s %s, for %s do not fit beside what goes before it", name(a.JobID), verb, count(smallest))
+}
+
+// suggestion says what would give a job more.
+func (e *explainer) suggestion(r *reason) string {
+	var ways []string
+	nodes := 0
+	for n, remedy := range r.remedies {
+		if n == 0 {
+			nodes = remedy.Nodes
+		}
+		more := ""
+		if remedy.Nodes != nodes {
+			more = fmt.Sprintf(" (then %d)", remedy.Nodes)
+		}
+		switch {
+		case remedy.Weight > 0:
+			ways = append(ways, fmt.Sprintf("weight %s%s", strconv.FormatFloat(remedy.Weight, 'g', -1, 64), more))
+		case remedy.TotalNodes > 0:
+			ways = append(ways, fmt.Sprintf("a pool of %d%s", remedy.TotalNodes, more))
+		case remedy.MinNodes > 0:
+			ways = append(ways, fmt.Sprintf("min_nodes %d%s", remedy.MinNodes, more))
+		}
+	}
+	if len(ways) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; it would get %d with %s", nodes, strings.Join(ways, " or "))
+}
+
+// nothing is a difference of objectives that does not count.
+func (e *explainer) nothing() float64 { return solver.OptimalGap * max(1e-12, math.Abs(e.best)) }
+
+// amount returns a part of the objective in words: of the objective of total time the
+// job time that it is in an hour; of that of progress the mean progress over the horizon, in
+// percent of a job.
+func (e *explainer) amount(value float64) string {
+	if e.options.Objective == solver.ObjectiveTotalTime {
+		return spell(time.Duration(min(value*3600, 1e9)*float64(time.Second))) + " an hour"
+	}
+	horizon := time.Duration(e.problem.Steps) * e.snapshot.Horizon.Step
+	return fmt.Sprintf("%s %% of a job over %s", digits(100*value/float64(e.problem.Steps)), spell(horizon))
+}
+
+// digits returns a number with two significant digits, whole numbers from 10 on.
+func digits(x float64) string {
+	if math.Abs(x) >= 10 {
+		return strconv.FormatFloat(math.Round(x), 'f', 0, 64)
+	}
+	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 2, 64), 64)
+	return strconv.FormatFloat(rounded, 'f', -1, 64)
+}
+
+// spell returns a time with the unit that leaves it two digits or more: 36 s, 12 min, 4.5 h.
+func spell(d time.Duration) string {
+	switch seconds := d.Seconds(); {
+	case seconds < 99.5:
+		return digits(seconds) + " s"
+	case seconds < 99.5*60:
+		return digits(seconds/60) + " min"
+	case seconds < 99.5*3600:
+		return digits(seconds/3600) + " h"
+	default:
+		return digits(seconds/86400) + " d"
+	}
+}
+
+// count returns a number of nodes in words.
+func count(nodes int) string {
+	if nodes == 1 {
+		return "1 node"
+	}
+	return fmt.Sprintf("%d nodes", nodes)
+}
+
+// name returns the id of a job for a sentence.
+func name(id string) string {
+	const longest = 60
+	short := text.Shorten(id)
+	if runes := []rune(short); len(runes) > longest {
+		short = string(slices.Concat(runes[:longest-1], []rune("…")))
+	}
+	return short
+}

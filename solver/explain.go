@@ -1,0 +1,154 @@
+package solver
+
+import "slices"
+
+// Why is the reason for the nodes of a job.
+type Why string
+
+// The reasons. Those of a job without nodes are its WaitReason.
+const (
+	// WhyLargest means that the job has its largest legal size, or the largest that fits
+	// the pool.
+	WhyLargest Why = "largest"
+	// WhyEnough means that more nodes would bring nothing.
+	WhyEnough Why = "enough"
+	// WhyPricedOut means that more nodes are worth more elsewhere.
+	WhyPricedOut Why = "priced-out"
+	// WhyChangeCost means that a change of its nodes would cost more than it brings.
+	WhyChangeCost Why = "change-cost"
+	// WhyOnlySize means that the job has only this size.
+	WhyOnlySize Why = "only-size"
+	// WhyNoRoom means that no more nodes, or none, fit beside what other jobs must have.
+	WhyNoRoom Why = "no-room"
+	// WhyGroupLimit means that the limit of its group leaves the job no more.
+	WhyGroupLimit Why = "group-limit"
+)
+
+// Explanation is a decision with its reasons.
+type Explanation struct {
+	// Decision is what Allocate decides.
+	Decision Decision
+	// Jobs are those asked for, in the order of the snapshot.
+	Jobs []JobExplanation
+}
+
+// JobExplanation is why a job gets its nodes.
+type JobExplanation struct {
+	JobID string
+	Nodes int
+	// Why is the reason; "" where none was found in time.
+	Why Why
+	// Text is the reason in a sentence for a person, with the numbers.
+	Text string
+	// Sizes are those that the admission allows the job and that fit beside what other
+	// jobs must have, ascending, 0 included where it may wait; nil for a job that is no part
+	// of the model.
+	Sizes []SizeOption
+	// Remedies give the job its next larger size or more: at most one of each kind, the
+	// smallest.
+	Remedies []Remedy
+}
+
+// SizeOption is a size that a job could hold from now on.
+type SizeOption struct {
+	// Nodes is the size, 0 for none.
+	Nodes int
+	// Loss is how much less the best plan is worth in which the job holds the size now, in
+	// units of the objective; 0 for the size it gets.
+	Loss float64
+	// Proven says that both plans are proven optimal. If not, Loss is an estimate, by the
+	// best plans found or by the prices of nodes.
+	Proven bool
+}
+
+// Remedy is the smallest change of one kind that gives a job more nodes. One field besides
+// Nodes is set.
+type Remedy struct {
+	// Weight is the job's, to 2 significant digits.
+	Weight float64
+	// TotalNodes are those of the pool.
+	TotalNodes int
+	// MinNodes is the job's.
+	MinNodes int
+	// Nodes are what the job then gets.
+	Nodes int
+}
+
+// Limits of the changes that remedies are looked for among.
+const (
+	MostRemedyWeight = 1000 // times the weight of the job
+	MostRemedyPool   = 2    // times the nodes of the pool
+)
+
+// Pin returns p with the value of every size of a job in the first step less by a penalty,
+// but for one: where the penalty exceeds what holding that size costs, it is the one that an
+// optimal plan gives the job now. job and size are positions in Problem.Jobs and in Sizes.
+func (p *Problem) Pin(job, size int, penalty float64) *Problem {
+	pinned := *p
+	pinned.Jobs = make([]AdmittedJob, len(p.Jobs))
+	copy(pinned.Jobs, p.Jobs)
+	j := &pinned.Jobs[job]
+	values := make([]float64, len(j.Sizes))
+	copy(values, j.SizeValue)
+	for k := range values {
+		if k != size {
+			values[k] -= penalty
+		}
+	}
+	j.SizeValue = values
+	return &pinned
+}
+
+// Repin returns the plan with a job at a size in the first step, where other jobs give up
+// what that takes in the first step as cheaply as a simple rule finds; false where no
+// plan can do that.
+func (p *Problem) Repin(plan Plan, job, size int) (Plan, bool) {
+	pinned := plan.Clone()
+	pinned[job][0] = p.Jobs[job].Sizes[size]
+	over := -p.Capacity[0]
+	for i := range pinned {
+		over += pinned[i][0]
+	}
+	for over > 0 {
+		best, at, to := 0.0, -1, 0
+		for i := range pinned {
+			if i == job {
+				continue
+			}
+			now := pinned[i][0]
+			worth := 0.0
+			for n, k := range p.Jobs[i].Sizes {
+				if k >= now {
+					break
+				}
+				if n == 0 {
+					worth = p.Jobs[i].Value(pinned[i])
+				}
+				pinned[i][0] = k
+				cost := (worth - p.Jobs[i].Value(pinned[i])) / float64(min(now-k, over))
+				pinned[i][0] = now
+				if at < 0 || cost < best {
+					best, at, to = cost, i, k
+				}
+			}
+		}
+		if at < 0 {
+			return nil, false
+		}
+		over -= pinned[at][0] - to
+		pinned[at][0] = to
+	}
+	return pinned, p.Check(pinned) == nil
+}
+
+// CostOfChange returns what the job's part of the objective under the given nodes per step
+// would be more if the change to those of the first step cost nothing.
+func (j *AdmittedJob) CostOfChange(nodes []int) float64 {
+	free := *j
+	free.FirstStepWork = j.StepWork
+	cost := free.Value(nodes) - j.Value(nodes)
+	if n, legal := slices.BinarySearch(j.Sizes, nodes[0]); legal && j.ChangeCost != nil {
+		cost += j.ChangeCost[n]
+	}
+	return cost
+}

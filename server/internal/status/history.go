@@ -3,6 +3,7 @@ package status
 import (
 	"context"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -61,9 +62,31 @@ type pastCall struct {
 	Jobs, Nodes                           int
 	// Report is that of the decision, with failed attempts only; nil if there is none.
 	Report *solver.Report
+	// Warnings are the codes of the decision's warnings, each with how many there are.
+	Warnings []warnings
 	// Code and Error say why there was no answer.
 	Code  codes.Code
 	Error string
+}
+
+// warnings are those of a decision that have the same code.
+type warnings struct {
+	Code  solver.WarningCode
+	Count int
+}
+
+// countWarnings counts warnings by code, in the order in which the codes come.
+func countWarnings(all []solver.Warning) []warnings {
+	var counted []warnings
+	for _, warning := range all {
+		i := slices.IndexFunc(counted, func(w warnings) bool { return w.Code == warning.Code })
+		if i < 0 {
+			i = len(counted)
+			counted = append(counted, warnings{Code: warning.Code})
+		}
+		counted[i].Count++
+	}
+	return counted
 }
 
 // tally is how often a backend did what since the start.
@@ -79,6 +102,9 @@ func (h *history) Observe(_ context.Context, event *ingress.Event) {
 		Ended: event.Began.Add(event.Total), Took: event.Total,
 		Method: event.Method, Caller: event.Caller, RequestID: event.RequestID, SnapshotID: strings.Clone(text.Shorten(event.SnapshotID)),
 		HasSnapshot: event.HasSnapshot, Jobs: event.Jobs, Nodes: event.Nodes,
+	}
+	if event.Decision != nil {
+		call.Warnings = countWarnings(event.Decision.Report.Warnings)
 	}
 	if event.Report != nil {
 		report := *event.Report

@@ -61,6 +61,8 @@ func New(config Config) (*Page, error) {
 		"gap": format.Gap, "gain": format.Gain, "limit": format.Limit, "duration": format.Duration, "printable": format.Printable,
 		"outcome": format.Words[solver.Outcome],
 		"span":    span,
+		// Rounded up, so that what holds anything does not seem to hold nothing.
+		"mebibytes": func(bytes int) int { return (bytes + 1<<20 - 1) >> 20 },
 	}).Parse(pageTemplate)
 	if err != nil {
 		return nil, err

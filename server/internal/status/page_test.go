@@ -23,7 +23,7 @@ func newPage(t *testing.T, backends ...Backend) *Page {
 		Address: func() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 50051} },
 		Ready:   func() bool { return true },
 		Load: func() ingress.Load {
-			return ingress.Load{Inflight: 3, MaxInflight: 3, Queued: 2, MaxQueue: 9, Shed: 17}
+			return ingress.Load{Inflight: 3, MaxInflight: 3, Queued: 2, MaxQueue: 9, Shed: 17, Memory: 5<<20 + 1, MaxMemory: 256 << 20}
 		},
 	})
 	if err != nil {
@@ -51,7 +51,7 @@ func (p *Page) text(t *testing.T, now time.Time) string {
 func TestLoad(t *testing.T) {
 	t.Parallel()
 	got := newPage(t).text(t, time.Now())
-	for _, want := range []string{"3 of at most 3", "2 of at most 9", "of these, for load 17", "127.0.0.1:50051", "Last answers None since the start."} {
+	for _, want := range []string{"3 of at most 3", "2 of at most 9", "of these, for load 17", "Memory of calls 6 of at most 256 MiB", "127.0.0.1:50051", "Last answers None since the start."} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the page does not say %q: %s", want, got)
 		}
@@ -95,6 +95,9 @@ func TestAnswers(t *testing.T) {
 		"cut short":   {&solver.Report{Backend: "exact", Reason: solver.ReasonFeasible, Limit: solver.LimitTime, RelativeGap: 0.0012, Objective: 9, GreedyObjective: 10}, "exact feasible, time limit reached 0.12 % -10.0 %"},
 		"good enough": {&solver.Report{Backend: "exact", Reason: solver.ReasonFeasible, Limit: solver.LimitGap, RelativeGap: 0.01234, Objective: 1, GreedyObjective: 0}, "exact feasible, requested gap reached 1.3 % –"},
 		"no report":   {nil, "queue 40 70 607ms"},
+		"warnings": {&solver.Report{Backend: "exact", Reason: solver.ReasonOptimal, Warnings: []solver.Warning{
+			{Code: solver.WarningNeverFits, JobID: "a"}, {Code: solver.WarningIdleWithQueue}, {Code: solver.WarningNeverFits, JobID: "b"},
+		}}, "warns of 2 × never-fits, idle-with-queue Last"},
 		"fallback": {&solver.Report{Backend: "exact", Reason: solver.ReasonOptimal, Attempts: []solver.Attempt{
 			{Backend: "highs", Outcome: solver.OutcomeUnavailable, Detail: "circuit open"},
 			{Backend: "cbc", Outcome: solver.OutcomeInvalidPlan, Detail: "<img>", Duration: time.Second},
@@ -104,10 +107,14 @@ func TestAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			page := newPage(t)
-			page.Observe(t.Context(), &ingress.Event{
+			event := &ingress.Event{
 				Method: "Allocate", Began: now.Add(-65 * time.Second), Total: 607 * time.Millisecond,
 				HasSnapshot: true, SnapshotID: "queue", Jobs: 40, Nodes: 70, Report: test.report,
-			})
+			}
+			if test.report != nil {
+				event.Decision = &solver.Decision{Report: *test.report}
+			}
+			page.Observe(t.Context(), event)
 			got := page.text(t, now)
 			for _, want := range []string{"Answered 1 since the start", "02:58:55 1m04s ago Allocate queue 40 70", test.want} {
 				if !strings.Contains(got, want) {

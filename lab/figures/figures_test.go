@@ -6,11 +6,13 @@ import (
 	"errors"
 	"image/png"
 	"io"
+	"math"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/elastalloc/elastalloc/sim"
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 // render draws a figure both ways and checks that each can be read.
@@ -196,5 +198,39 @@ func TestOfRuns(t *testing.T) {
 		if strings.Join(got, " ") != strings.Join(want, " ") {
 			t.Errorf("against %s the figures are %v; want %v", baseline, got, want)
 		}
+	}
+}
+
+func TestOfRunsWithTeams(t *testing.T) {
+	var runs []*sim.Result
+	for _, policy := range []string{sim.PartitionsPolicy, "total-time", "recorded"} {
+		for _, nodes := range []int{90, 70} {
+			run := &sim.Result{
+				Policy: policy, Nodes: nodes, Groups: []solver.Group{{ID: "a"}, {ID: "b"}}, Utilization: 0.5,
+				Decisions: []sim.Decision{{SolveTime: time.Millisecond}},
+				Jobs:      []sim.JobResult{{Group: "a", End: time.Minute}, {Group: "b", End: time.Duration(nodes) * time.Second}},
+			}
+			if policy == "recorded" {
+				run.Utilization = math.NaN()
+			}
+			runs = append(runs, run)
+		}
+	}
+	for _, want := range []bool{true, false} {
+		named, err := OfRuns(runs, "total-time")
+		if err != nil {
+			t.Fatal(err)
+		}
+		drawn := false
+		for _, n := range named {
+			if n.Name == "worst_team" {
+				drawn = true
+				render(t, n.Figure)
+			}
+		}
+		if drawn != want {
+			t.Errorf("the teams are drawn: %v; want %v", drawn, want)
+		}
+		runs = runs[2:] // those of the partitions
 	}
 }

@@ -2,6 +2,7 @@ package figures
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/elastalloc/elastalloc/sim"
@@ -20,7 +21,8 @@ const smallestSolve = 0.001
 // OfRuns draws runs of policies over pools: the mean queueing time, the mean total
 // time, the additional jobs compared with the baseline policy if it is among the runs,
 // what the total time costs in time without nodes and rescales, the slowdown of short and
-// of long jobs, and the histogram of decision times.
+// of long jobs, the histogram of decision times and, where teams and their partitions are
+// among the runs, the worst team against its partition.
 func OfRuns(runs []*sim.Result, baseline string) ([]Named, error) {
 	var policies []string
 	for _, run := range runs {
@@ -77,6 +79,12 @@ func OfRuns(runs []*sim.Result, baseline string) ([]Named, error) {
 	if err := add("slowdown", figure, err); err != nil {
 		return nil, err
 	}
+	if len(runs[0].Groups) > 0 && slices.Contains(policies, sim.PartitionsPolicy) {
+		figure, err = worstTeams(runs, policies, pool)
+		if err := add("worst_team", figure, err); err != nil {
+			return nil, err
+		}
+	}
 	figure, err = Histogram("Decision times", "time of a decision (ms)", "share of decisions (%)", smallestSolve, times...)
 	if err := add("decision_times", figure, err); err != nil {
 		return nil, err
@@ -117,6 +125,38 @@ func costs(runs []*sim.Result, policies []string, pool string) (*Figure, error) 
 		panels = append(panels, figure)
 	}
 	return Stack(panels...), nil
+}
+
+// worstTeams draws the largest ratio of a team's mean total time to that in a partition of
+// its own, with the utilization of the pool below it.
+func worstTeams(runs []*sim.Result, policies []string, pool string) (*Figure, error) {
+	var worst, held []Series
+	for _, policy := range policies {
+		w, h := Series{Name: policy}, Series{Name: policy}
+		for _, run := range sortedByNodes(runs, policy) {
+			summary := sim.Summarize(run, 0)
+			if partitions := find(runs, sim.PartitionsPolicy, run.Nodes); partitions != nil {
+				summary.CompareWithPartitions(partitions)
+				w.X, w.Y = append(w.X, float64(run.Nodes)), append(w.Y, *summary.WorstTeam)
+			}
+			if !math.IsNaN(run.Utilization) {
+				h.X, h.Y = append(h.X, float64(run.Nodes)), append(h.Y, 100*run.Utilization)
+			}
+		}
+		worst = append(worst, w)
+		if len(h.X) > 0 {
+			held = append(held, h)
+		}
+	}
+	above, err := Lines("The worst team against its own partition", pool, "mean total time by that in the partition", worst...)
+	if err != nil {
+		return nil, err
+	}
+	below, err := Lines("Nodes held until the last submission", pool, "share of the pool (%)", held...)
+	if err != nil {
+		return nil, err
+	}
+	return Stack(above, below), nil
 }
 
 // slowdowns draws how the slowdown is distributed on the smallest pool: among the half of

@@ -101,15 +101,15 @@ func Policies() []Policy {
 			Description: "optimal that decides at every submission and end of a job, too",
 		},
 		{
-			Name: "total-time", Options: totalTime(startFirst), EveryEvent: true,
+			Name: "total-time", Options: totalTime(startFirst), EveryEvent: true, Teams: true,
 			Description: "the least total time, deciding at every submission and end, too; may pause jobs",
 		},
 		{
-			Name: "total-time-waiting", Options: totalTime(optimized), EveryEvent: true,
+			Name: "total-time-waiting", Options: totalTime(optimized), EveryEvent: true, Teams: true,
 			Description: "total-time that pauses no job and may leave queued ones waiting",
 		},
 		{
-			Name: "total-time-steady", Options: steady,
+			Name: "total-time-steady", Options: steady, Teams: true,
 			Description: "the least total time by a decision every 5 minutes, first in, first out",
 		},
 		{
@@ -135,6 +135,10 @@ func Policies() []Policy {
 		{
 			Name: "borrowing-waiting", Rule: BorrowingWaiting, FixedSize: true, Teams: true, EveryEvent: true,
 			Description: "borrowing where no job loses its nodes, so that teams wait for their quotas",
+		},
+		{
+			Name: "total-time-open", Options: totalTime(startFirst), EveryEvent: true,
+			Description: "total-time in one pool for all teams, that knows of none",
 		},
 		{
 			Name: "total-time-weights", Options: totalTime(startFirst), EveryEvent: true, Weighted: true,

@@ -289,3 +289,31 @@ func TestWeighted(t *testing.T) {
 		t.Errorf("weights (-want +got):\n%s", diff)
 	}
 }
+
+// TestToldOfTeams checks who is told of the groups, and that it matters: beside eight
+// short jobs of another team a long one has more nodes the more its team's quota is worth.
+func TestToldOfTeams(t *testing.T) {
+	for _, test := range []struct {
+		policy string
+		price  *float64
+		nodes  int
+	}{
+		{"total-time-open", nil, 1}, {"total-time", new(0.0), 1}, {"total-time", nil, 2}, {"total-time", new(3.0), 8},
+		{"total-time-waiting", new(3.0), 8}, {"total-time-steady", new(3.0), 8},
+	} {
+		config := DefaultConfig(16)
+		config.Groups = []solver.Group{{ID: "a", Quota: 8}, {ID: "b", Quota: 8}}
+		config.Observe = func(s *solver.Snapshot, d solver.Decision) {
+			if got := d.Allocations[0].Nodes; s.Jobs[0].TrainingTime == 0 && got != test.nodes {
+				t.Errorf("%s gives the long job %d nodes; want %d", test.policy, got, test.nodes)
+			}
+		}
+		jobs := []WorkloadJob{of("a", job("long", 0, 100*time.Hour))}
+		for n := range 8 {
+			jobs = append(jobs, of("b", job(fmt.Sprint("short ", n), 0, time.Hour)))
+		}
+		p := policy(t, test.policy)
+		p.Options.TotalTime.QuotaPrice = test.price
+		run(t, p, config, jobs...)
+	}
+}

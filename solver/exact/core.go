@@ -215,10 +215,10 @@ func (s *coreSearch) run(c *clock, width int) float64 {
 
 // narrow lowers the limit to just above what the sharpened look-ahead says is lost
 // at least, for that is mostly close to the truth, and what loses more can go. It
-// leaves the limit well above what was proven, so that searches get somewhere. It
-// returns false if time was up meanwhile.
+// leaves the limit well above what was proven, and above what rounding hides, so that
+// searches get somewhere. It returns false if time was up meanwhile.
 func (s *coreSearch) narrow(c *clock, proven float64) bool {
-	limit := max(1.1*s.ahead.bound(), 1.5*proven)
+	limit := max(1.1*s.ahead.bound(), 1.5*proven, s.in.precision)
 	if limit >= s.limit {
 		return true
 	}

@@ -1729,7 +1729,7 @@ type TotalTimeOptions struct {
 	Cadence *durationpb.Duration `protobuf:"bytes,8,opt,name=cadence,proto3" json:"cadence,omitempty"`
 	// What each node that a group is short of its quota costs, in job-seconds per second.
 	// 0 to 1e6; unset means 0.3.
-	QuotaPrice    *float64 `protobuf:"fixed64,9,opt,name=quota_price,json=quotaPrice,proto3,oneof" json:"quota_price,omitempty"`
+	QuotaPrice    *float64 `protobuf:"fixed64,7,opt,name=quota_price,json=quotaPrice,proto3,oneof" json:"quota_price,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3376,7 +3376,7 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\vstart_bonus\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"startBonus\x123\n" +
 	"\acadence\x18\b \x01(\v2\x19.google.protobuf.DurationR\acadence\x12$\n" +
-	"\vquota_price\x18\t \x01(\x01H\x02R\n" +
+	"\vquota_price\x18\a \x01(\x01H\x02R\n" +
 	"quotaPrice\x88\x01\x01B\v\n" +
 	"\t_fairnessB\x15\n" +
 	"\x13_pause_price_factorB\x0e\n" +

@@ -39,11 +39,11 @@ type ETAAt struct{ Served, ETA time.Duration }
 
 // resize changes the size of the pool where it is time and reports whether it did.
 func (s *simulation) resize() bool {
-	if len(s.resized) == 0 || s.resized[0].At != s.now {
-		return false
+	resized := false
+	for len(s.resized) > 0 && s.resized[0].At <= s.now { // Less only before the first submission.
+		s.nodes, s.resized, resized = s.resized[0].Nodes, s.resized[1:], true
 	}
-	s.nodes, s.resized = s.resized[0].Nodes, s.resized[1:]
-	return true
+	return resized
 }
 
 // checkResized says what is wrong with the changes of the pool.

@@ -100,10 +100,7 @@ func (f *paperFlags) run(cmd *cobra.Command, env cli.LookupEnv) error {
 // every bad flag.
 func (f *paperFlags) complete(cmd *cobra.Command) (experiments.Config, error) {
 	config := f.config
-	config.Origin = experiments.Origin{
-		Command: commandLine(cmd), Version: cli.Version(), Time: time.Now().UTC().Truncate(time.Second),
-		Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, Cores: runtime.NumCPU(),
-	}
+	config.Origin = originOf(cmd)
 	if f.trace != "" {
 		var err error
 		if config.Trace, config.TraceName, err = readTraceFile(cmd, f.trace); err != nil {
@@ -114,11 +111,20 @@ func (f *paperFlags) complete(cmd *cobra.Command) (experiments.Config, error) {
 	return config, err
 }
 
+// originOf says what makes the results of a command.
+func originOf(cmd *cobra.Command) results.Origin {
+	return results.Origin{
+		Command: commandLine(cmd), Version: cli.Version(), Time: time.Now().UTC().Truncate(time.Second),
+		Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, Cores: runtime.NumCPU(),
+	}
+}
+
 // commandLine returns the command with the flags that were set.
 func commandLine(cmd *cobra.Command) string {
 	words := []string{cmd.CommandPath()}
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
-		words = append(words, "--"+flag.Name, flag.Value.String())
+		// Lists are written in brackets, and not read so.
+		words = append(words, "--"+flag.Name, strings.Trim(flag.Value.String(), "[]"))
 	})
 	return strings.Join(words, " ")
 }

@@ -18,13 +18,14 @@ func newRootCommand(env cli.LookupEnv) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "elastalloc-lab",
 		Short: "Simulate allocation policies and compare backends",
-		Long: `elastalloc-lab does the offline work around elastalloc: it simulates traces under
-allocation policies, repeats the experiments of the paper and compares backends.
+		Long: `elastalloc-lab does the offline work around elastalloc: it simulates traces and
+replays recordings under allocation policies, repeats the experiments of the paper and compares backends.
 
 ` + cli.Conventions,
 	}
 	root.AddCommand(
 		newSimulateCommand(env),
+		newReplayCommand(env),
 		newPaperCommand(env),
 		newBenchCommand(env),
 	)

@@ -171,7 +171,12 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 		return cli.Failed(err)
 	}
 	summary := results.Summarize(runs, baselineOf(policies), f.seed, workload.Cut)
-	if err := writeResults(directory, runs, summary, baselineOf(policies), f.seed); err != nil {
+	summary.Origin = new(originOf(cmd))
+	page, err := simulationPage(runs, &summary, baselineOf(policies))
+	if err != nil {
+		return cli.Failed(err)
+	}
+	if err := writeRuns(directory, runs, summary, f.seed, page); err != nil {
 		return cli.Failed(err)
 	}
 	out := cmd.OutOrStdout()

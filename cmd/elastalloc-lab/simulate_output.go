@@ -12,14 +12,15 @@ import (
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/lab/figures"
+	"github.com/elastalloc/elastalloc/lab/report"
 	"github.com/elastalloc/elastalloc/lab/results"
 	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// writeResults writes the files of runs and commits them.
-func writeResults(
-	directory *results.Directory, runs []*sim.Result, summary results.Summary, baseline string, seed uint64,
+// writeRuns writes the files of runs, with the page about them, and commits them.
+func writeRuns(
+	directory *results.Directory, runs []*sim.Result, summary results.Summary, seed uint64, page *report.Page,
 ) error {
 	text, err := summary.JSON()
 	if err != nil {
@@ -31,9 +32,16 @@ func writeResults(
 	if err := directory.Write(results.JobsName, results.JobsCSV(runs, seed)); err != nil {
 		return err
 	}
-	drawn, err := figures.OfRuns(runs, baseline)
+	html, err := page.HTML()
 	if err != nil {
 		return err
+	}
+	if err := directory.Write(report.Name, html); err != nil {
+		return err
+	}
+	drawn := []figures.Named{page.Figure}
+	for _, section := range page.Sections {
+		drawn = append(drawn, section.Figures...)
 	}
 	for _, figure := range drawn {
 		if err := writeFigure(directory, figure); err != nil {

@@ -39,14 +39,15 @@ func TestSimulate(t *testing.T) {
 	if status != cli.ExitDone || stderr != "" {
 		t.Fatalf("exit status %d, stderr %q", status, stderr)
 	}
-	for _, want := range []string{"NODES", "POLICY", "optimal", "greedy", "fifo", "100.00 %", "UNSERVED  mean time", "wrote 14 files to " + out} {
+	for _, want := range []string{"NODES", "POLICY", "optimal", "greedy", "fifo", "100.00 %", "UNSERVED  mean time", "wrote 19 files to " + out} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("stdout does not show %q:\n%s", want, stdout)
 		}
 	}
 	want := []string{
 		"additional_jobs.png", "additional_jobs.svg", "decision_times.png", "decision_times.svg", "jobs.csv",
-		"queueing_time.png", "queueing_time.svg", "slowdown.png", "slowdown.svg", "summary.json", "total_time.png",
+		"jobs.png", "jobs.svg", "queueing_time.png", "queueing_time.svg", "report.html", "slowdown.png", "slowdown.svg",
+		"slowdown_by_length.png", "slowdown_by_length.svg", "summary.json", "total_time.png",
 		"total_time.svg", "total_time_and_changes.png", "total_time_and_changes.svg",
 	}
 	if diff := cmp.Diff(want, filesIn(t, out)); diff != "" {

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/elastalloc/elastalloc/lab/results"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
@@ -170,7 +171,7 @@ func TestNumberOf(t *testing.T) {
 
 func TestResultsJSON(t *testing.T) {
 	config := tinyConfig(true)
-	config.Origin = Origin{Command: "lab paper", Version: "v1", Time: time.Unix(0, 0).UTC(), Go: "go1", OS: "os", Arch: "arch", Cores: 3}
+	config.Origin = results.Origin{Command: "lab paper", Version: "v1", Time: time.Unix(0, 0).UTC(), Go: "go1", OS: "os", Arch: "arch", Cores: 3}
 	text, err := runAll(t, config, oneNodeEach{}).JSON()
 	if err != nil {
 		t.Fatal(err)
@@ -234,7 +235,7 @@ func TestResultsJSON(t *testing.T) {
 func TestReport(t *testing.T) {
 	for _, withTrace := range []bool{false, true} {
 		config := tinyConfig(withTrace)
-		config.Origin = Origin{Command: "lab paper --seeds 2", Version: "v1.2.3", Time: time.Unix(0, 0), Go: "go1.99", OS: "plan9", Arch: "mips", Cores: 3}
+		config.Origin = results.Origin{Command: "lab paper --seeds 2", Version: "v1.2.3", Time: time.Unix(0, 0), Go: "go1.99", OS: "plan9", Arch: "mips", Cores: 3}
 		results := runAll(t, config, oneNodeEach{})
 		drawn, err := results.Figures()
 		if err != nil {

@@ -7,9 +7,10 @@ import (
 	"fmt"
 	"html/template"
 	"strings"
-	"time"
 
 	"github.com/elastalloc/elastalloc/lab/figures"
+	"github.com/elastalloc/elastalloc/lab/report"
+	"github.com/elastalloc/elastalloc/lab/results"
 )
 
 // The names of the files and the folder of results.
@@ -23,7 +24,7 @@ const (
 
 // Results is what all runs have shown, and the content of results.json.
 type Results struct {
-	Origin Origin `json:"origin"`
+	Origin results.Origin `json:"origin"`
 	// Seeds and Pools are what was run, and Trace the name of the trace, if any.
 	Seeds       int          `json:"seeds"`
 	Pools       []int        `json:"pools"`
@@ -33,18 +34,6 @@ type Results struct {
 
 	sources []Source
 	summary drawing
-}
-
-// Origin says by what, when and where results were made.
-type Origin struct {
-	Command string    `json:"command"`
-	Version string    `json:"version"`
-	Time    time.Time `json:"time"`
-	// Go is the version of Go, and OS, Arch and Cores describe the machine.
-	Go    string `json:"go"`
-	OS    string `json:"os"`
-	Arch  string `json:"arch"`
-	Cores int    `json:"cores"`
 }
 
 // Proof counts the decisions that ask for an optimum, in all runs, and those of them that
@@ -106,7 +95,7 @@ type picture struct {
 // Report returns report.html: one page that needs nothing but itself, with the
 // figures that Figures has drawn.
 func (r *Results) Report(drawn []figures.Named) ([]byte, error) {
-	page, err := template.New(ReportName).Parse(reportTemplate)
+	page, err := template.New(ReportName).Funcs(template.FuncMap{"style": report.Style}).Parse(reportTemplate)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +105,7 @@ func (r *Results) Report(drawn []figures.Named) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		pictures[i] = picture{figure.Name, inline(svg)}
+		pictures[i] = picture{figure.Name, report.Inline(svg)}
 	}
 	data := struct {
 		*Results
@@ -149,18 +138,4 @@ func (s section) Headline() *Result {
 		return nil
 	}
 	return &s.Results[0]
-}
-
-// inline turns a document of SVG into an element of a page: without what comes
-// before the element, and without the addresses that name its language, which a
-// page knows.
-func inline(svg []byte) template.HTML {
-	text := string(svg)
-	if at := strings.Index(text, "<svg"); at > 0 {
-		text = text[at:]
-	}
-	text = strings.NewReplacer(
-		`xmlns="http://www.w3.org/2000/svg"`, "", `xmlns:xlink="http://www.w3.org/1999/xlink"`, "",
-	).Replace(text)
-	return template.HTML(text) //nolint:gosec // Drawn by this program, which escapes what it writes.
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/elastalloc/elastalloc/lab/results"
 	"github.com/elastalloc/elastalloc/sim"
 )
 
@@ -37,7 +38,7 @@ type Config struct {
 	// Workers is the number of runs at once. At least 1.
 	Workers int
 	// Origin is copied to the results.
-	Origin Origin
+	Origin results.Origin
 }
 
 // Draw draws the synthetic workloads of package sim.
@@ -116,16 +117,16 @@ func Run(ctx context.Context, config Config, allocator sim.Allocator, progress f
 		return nil, err
 	}
 	m := measure(&config, append(timed, rest...), append(timedRuns, runs...), len(timed))
-	results := &Results{
+	found := &Results{
 		Origin: config.Origin, Seeds: config.Seeds, Pools: config.Pools,
 		Experiments: m.experiments(),
 		Proof:       Proof{Decisions: m.decisions, Proven: m.proven, Unproven: append([]Unproven{}, kept.sorted()...)},
 		sources:     m.sources, summary: m.summary(),
 	}
 	if config.Trace != nil {
-		results.Trace = config.TraceName
+		found.Trace = config.TraceName
 	}
-	return results, nil
+	return found, nil
 }
 
 func tasksOf(list []planned) []sim.Task {

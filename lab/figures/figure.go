@@ -39,6 +39,9 @@ type Series struct {
 	Name string
 	// X and Y are the coordinates of the points, of equal length.
 	X, Y []float64
+	// Style is which of the styles the series has, from 1 on, so that it looks alike in
+	// figures that do not show the same series; 0 means the one of its position.
+	Style int
 	// Spread, if not nil, is the length of each point's error bar to either side.
 	Spread []float64
 }
@@ -51,6 +54,9 @@ func Lines(title, xLabel, yLabel string, series ...Series) (*Figure, error) {
 	for i, s := range series {
 		if len(s.X) != len(s.Y) || (s.Spread != nil && len(s.Spread) != len(s.Y)) {
 			return nil, fmt.Errorf("series %q has %d X, %d Y and %d spreads", s.Name, len(s.X), len(s.Y), len(s.Spread))
+		}
+		if s.Style > 0 {
+			i = s.Style - 1
 		}
 		if err := f.addSeries(s, styleOf(i)); err != nil {
 			return nil, fmt.Errorf("series %q: %w", s.Name, err)

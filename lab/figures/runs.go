@@ -12,6 +12,8 @@ import (
 type Named struct {
 	Name   string
 	Figure *Figure
+	// Wide says that the figure needs the whole width of a page.
+	Wide bool
 }
 
 // smallestSolve is the shortest decision time, in milliseconds, that the histogram
@@ -34,8 +36,8 @@ func OfRuns(runs []*sim.Result, baseline string) ([]Named, error) {
 	const minute = 60.0
 	var queue, total, extra []Series
 	var times []Sample
-	for _, policy := range policies {
-		q, t, e := Series{Name: policy}, Series{Name: policy}, Series{Name: policy}
+	for n, policy := range policies {
+		q, t, e := Series{Name: policy}, Series{Name: policy}, Series{Name: policy, Style: n + 1}
 		sample := Sample{Name: policy}
 		for _, run := range sortedByNodes(runs, policy) {
 			summary, nodes := sim.Summarize(run, 0), float64(run.Nodes)

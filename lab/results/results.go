@@ -18,6 +18,8 @@ const (
 
 // Summary is the content of summary.json.
 type Summary struct {
+	// Origin says what made it.
+	Origin      *Origin          `json:"origin,omitempty"`
 	Runs        []sim.Summary    `json:"runs"`
 	Comparisons []sim.Comparison `json:"comparisons"`
 	// Cut is what the workload leaves out of its trace.

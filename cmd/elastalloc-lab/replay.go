@@ -1,0 +1,234 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/internal/recording"
+	"github.com/elastalloc/elastalloc/lab/replay"
+	"github.com/elastalloc/elastalloc/lab/results"
+	"github.com/elastalloc/elastalloc/sim"
+)
+
+// replayFlags are the flags of replay.
+type replayFlags struct {
+	recordings []string
+	caller     string
+	policies   []string
+	frequency  time.Duration
+	workers    int
+	out        string
+	programs   cli.Programs
+}
+
+func newReplayCommand(env cli.LookupEnv) *cobra.Command {
+	var f replayFlags
+	command := &cobra.Command{
+		Use:   "replay --recording DIR --out DIR",
+		Short: "Set policies beside what really happened, from a server's recording",
+		Long: `Read what a server has recorded (serve --record), work out what really happened to
+the jobs, and simulate policies on the same jobs and the same pool. report.html is the
+result for a person, and says what the snapshots cannot tell; summary.json and jobs.csv
+are those of simulate, with the policy ` + recordedPolicy + `; replay.json has what is not known,
+and decisions.csv, for the first policy that can be asked about a recorded snapshot, every
+job to which it gives other nodes than it then held, and why.
+
+All figures are of the jobs that ended within the recording.
+
+The policies:
+` + describePolicies(),
+		Example: `  elastalloc-lab replay --recording /var/lib/elastalloc/recordings --out replayed
+  elastalloc-lab replay --recording pod-0,pod-1 --policy total-time,optimal --out replayed`,
+		Args: cli.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.replay(cmd, env) },
+	}
+	flags := command.Flags()
+	flags.StringSliceVar(&f.recordings, "recording", nil, "folders of recordings of one cluster, of several servers as well")
+	flags.StringVar(&f.caller, "caller", "", "caller whose calls are replayed, where a recording has several")
+	flags.StringSliceVar(&f.policies, "policy", []string{"total-time", "optimal", "greedy", sim.MaxMinPolicy}, "policies to simulate")
+	flags.Var(newSecondsFlag(&f.frequency, 0), "frequency", "time between decisions of the policies (default the step of the recorded horizons)")
+	flags.IntVar(&f.workers, "workers", runtime.GOMAXPROCS(0), "number of runs at once")
+	cli.OnePerCore(flags, "workers")
+	flags.StringVar(&f.out, "out", "", "new or empty folder for the results")
+	cli.AddProgramFlags(flags, &f.programs)
+	cli.MarkRequired(command, "recording", "out")
+	return command
+}
+
+// recordedPolicy is the name of what really happened.
+const recordedPolicy = "recorded"
+
+// replay replays a recording and writes the results.
+func (f *replayFlags) replay(cmd *cobra.Command, env cli.LookupEnv) error {
+	policies, err := f.check()
+	if err != nil {
+		return err
+	}
+	allocator, err := newAllocator(policies, f.programs)
+	if err != nil {
+		return err
+	}
+	entries, cuts, err := recording.ReadAll(f.recordings)
+	if err != nil {
+		return fmt.Errorf("--recording: %w", err)
+	}
+	for _, cut := range cuts {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s is cut off after %d calls: %v\n", cut.Path, cut.Calls, cut.Err)
+	}
+	name := filepath.Base(filepath.Clean(f.recordings[0]))
+	r, err := replay.New(entries, cuts, replay.Options{Name: name, Caller: f.caller, Frequency: f.frequency})
+	if err != nil {
+		return fmt.Errorf("--recording: %w", err)
+	}
+	for i := range policies {
+		if err := r.Workload.Suits(&policies[i], &r.Config); err != nil {
+			return err
+		}
+	}
+	directory, err := openOutput(f.out)
+	if err != nil {
+		return err
+	}
+	defer directory.Discard() //nolint:errcheck // What is left is named as partial.
+
+	found, err := f.run(cmd, r, policies, allocator)
+	if cmd.Context().Err() != nil {
+		return cli.Failed(errors.New("interrupted; nothing was written"))
+	}
+	if err != nil {
+		return cli.Failed(err)
+	}
+	found.origin = originOf(cmd)
+	if err := found.write(directory); err != nil {
+		return cli.Failed(err)
+	}
+	out := cmd.OutOrStdout()
+	_, err = fmt.Fprintf(out, "%s\n%s\nwrote %d files to %s; begin with %s\n", found.table(cli.ColorsFor(out, env)),
+		strings.Join(found.lead(), "\n"), directory.Files(), f.out, filepath.Join(f.out, "report.html"))
+	return cli.Failed(err)
+}
+
+// check returns the policies, or an error that names every invalid flag.
+func (f *replayFlags) check() ([]sim.Policy, error) {
+	var bad []string
+	var policies []sim.Policy
+	for i, name := range f.policies {
+		policy, err := sim.FindPolicy(name)
+		switch {
+		case err != nil:
+			bad = append(bad, fmt.Sprintf("--policy: %v", err))
+		case slices.Contains(f.policies[:i], name):
+			bad = append(bad, fmt.Sprintf("--policy names %q twice", name))
+		case !policy.Recorded: // It is always there.
+			policies = append(policies, policy)
+		}
+	}
+	if len(f.policies) == 0 {
+		bad = append(bad, "--policy is empty")
+	}
+	if f.frequency < 0 || f.frequency%time.Second != 0 {
+		bad = append(bad, fmt.Sprintf("--frequency is %v; want whole seconds, at least 1s", f.frequency))
+	}
+	if f.workers < 1 {
+		bad = append(bad, fmt.Sprintf("--workers is %d; want at least 1", f.workers))
+	}
+	if len(bad) > 0 {
+		return nil, errors.New(strings.Join(bad, "\n  "))
+	}
+	return policies, nil
+}
+
+// run simulates the policies, and asks one about the recorded snapshots.
+func (f *replayFlags) run(cmd *cobra.Command, r *replay.Replay, policies []sim.Policy, allocator sim.Allocator) (*replayed, error) {
+	ctx := cmd.Context()
+	recorded, err := r.Recorded(ctx)
+	if err != nil {
+		return nil, err
+	}
+	bar := newProgress(cmd.ErrOrStderr())
+	defer bar.clear()
+	tasks := make([]sim.Task, len(policies))
+	for i, policy := range policies {
+		tasks[i] = sim.Task{Workload: r.Workload, Policy: policy, Config: r.Config}
+	}
+	done := 0
+	runs, err := sim.RunAll(ctx, tasks, allocator, f.workers, func(*sim.Result) {
+		done++
+		bar.show("%s %d of %d runs", drawBar(done, len(tasks)), done, len(tasks))
+	})
+	if err != nil {
+		return nil, err
+	}
+	found := &replayed{Replay: r, runs: []*sim.Result{recorded}}
+	for i, run := range runs {
+		found.runs = append(found.runs, r.Compared(run))
+		found.details = append(found.details, detailOf(r, policies[i].Name, run, recorded))
+	}
+	found.details = append([]detail{{Policy: recordedPolicy, IdleNodeHours: r.IdleNodeHours(nil)}}, found.details...)
+	asked := slices.IndexFunc(policies, func(p sim.Policy) bool { return replay.Asks(&p) })
+	if asked >= 0 {
+		found.asked = policies[asked].Name
+		found.moments, err = r.Differences(ctx, policies[asked], allocator, func(done, all int) {
+			bar.show("%s %d of %d recorded snapshots", drawBar(done, all), done, all)
+		})
+	}
+	found.summary = results.Summarize(found.runs, recordedPolicy, 0, sim.Cuts{})
+	return found, err
+}
+
+// detailOf works out what replay.json has on a policy.
+func detailOf(r *replay.Replay, policy string, run, recorded *sim.Result) detail {
+	d := detail{
+		Policy: policy, IdleNodeHours: r.IdleNodeHours(run),
+		UnseenSizeShare: r.UnseenSizeShare(run), EndAfterRecording: r.EndsAfter(run),
+	}
+	compared := r.Compared(run)
+	later := 0
+	for i := range compared.Jobs {
+		if compared.Jobs[i].TotalTime() > recorded.Jobs[i].TotalTime()+r.Config.Frequency {
+			later++
+		}
+	}
+	d.LaterThanRecorded = float64(later) / float64(max(1, len(compared.Jobs)))
+	return d
+}
+
+// table lays the runs out for a person.
+func (f *replayed) table(color cli.Colors) *cli.Table {
+	t := &cli.Table{RightAligned: map[int]bool{}}
+	header := []string{"POLICY", "TOTAL", "UNSERVED", "P95", "MAX", "RESCALES", "IDLE NODE H", "LATER"}
+	for i := 1; i < len(header); i++ {
+		t.RightAligned[i] = true
+	}
+	t.AddRow(color.Bold, header...)
+	for i := range f.summary.Runs {
+		t.AddRow(cli.Plain, f.row(i)...)
+	}
+	return t
+}
+
+// row writes the figures of a run.
+func (f *replayed) row(i int) []string {
+	s, d := &f.summary.Runs[i], &f.details[i]
+	later := ""
+	if i > 0 {
+		later = percent(d.LaterThanRecorded)
+	}
+	return []string{
+		s.Policy, minutes(s.MeanTotalSeconds), minutes(s.MeanUnservedSeconds), minutes(s.P95TotalSeconds),
+		minutes(s.MaxTotalSeconds), fmt.Sprintf("%.2f", float64(s.Rescales)/float64(max(1, s.Jobs))),
+		strconv.FormatFloat(d.IdleNodeHours, 'f', 1, 64), later,
+	}
+}
+
+// percent writes a share.
+func percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }

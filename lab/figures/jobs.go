@@ -1,0 +1,176 @@
+package figures
+
+import (
+	"cmp"
+	"fmt"
+	"image/color"
+	"math"
+	"slices"
+	"time"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/elastalloc/elastalloc/sim"
+)
+
+// Gantt draws the jobs of runs, one run below the other: a line for each job in the order
+// of submission, thin while it has no nodes, and the darker the more nodes it holds.
+func Gantt(runs ...*sim.Result) *Figure {
+	var panels []*Figure
+	most, last := 1, time.Duration(0)
+	for _, run := range runs {
+		for i := range run.Jobs {
+			last = max(last, run.Jobs[i].End)
+			for _, held := range run.Jobs[i].Nodes {
+				most = max(most, held.Nodes)
+			}
+		}
+	}
+	for _, run := range runs {
+		f := newFigure(fmt.Sprintf("Jobs under %s, %d nodes", run.Policy, run.Nodes), "hours from the first submission", "jobs in the order of submission")
+		f.plot.Add(gantt{run.Jobs, most})
+		f.plot.X.Max = last.Hours()
+		f.plot.Y.Tick.Marker = plot.ConstantTicks{}
+		f.plot.X.Tick.Marker = plot.TickerFunc(roundTicks)
+		f.padAxes()
+		panels = append(panels, f)
+	}
+	figure := Stack(panels...)
+	line := func(nodes int) plot.Thumbnailer { return &plotter.Line{LineStyle: ganttStyle(nodes, most)} }
+	figure.legend.Add("no nodes", line(0))
+	for nodes := 1; nodes <= most; nodes *= 2 {
+		name := fmt.Sprint(nodes, " nodes")
+		if nodes == 1 {
+			name = "1 node"
+		}
+		figure.legend.Add(name, line(nodes))
+	}
+	return figure
+}
+
+// gantt is a plotter of jobs.
+type gantt struct {
+	jobs []sim.JobResult
+	most int
+}
+
+// ganttStyle returns how a job looks that holds so many nodes, of so many at most.
+func ganttStyle(nodes, most int) draw.LineStyle {
+	if nodes == 0 {
+		return draw.LineStyle{Color: color.Gray{Y: 0xb0}, Width: vg.Points(0.3)}
+	}
+	// From light to dark blue, as many steps as doublings.
+	share := math.Log2(float64(nodes)+1) / math.Log2(float64(most)+1)
+	mix := func(light, dark float64) uint8 { return uint8(light + share*(dark-light)) }
+	return draw.LineStyle{Color: color.RGBA{mix(0xc6, 0x08), mix(0xdb, 0x30), mix(0xef, 0x6b), 0xff}, Width: vg.Points(1.6)}
+}
+
+// DataRange returns what the axes span.
+func (g gantt) DataRange() (xmin, xmax, ymin, ymax float64) {
+	for i := range g.jobs {
+		xmax = max(xmax, g.jobs[i].End.Hours())
+	}
+	return 0, xmax, -float64(len(g.jobs)), 1
+}
+
+// Plot draws the jobs, the first at the top.
+func (g gantt) Plot(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	// As thick as there is room for.
+	thickest := min(vg.Points(4), 0.8*c.Size().Y/vg.Length(max(1, len(g.jobs))))
+	for i := range g.jobs {
+		job := &g.jobs[i]
+		line := func(nodes int, from, to time.Duration) {
+			style := ganttStyle(nodes, g.most)
+			if nodes > 0 {
+				style.Width = thickest
+			}
+			at := y(-float64(i))
+			c.StrokeLine2(style, x(from.Hours()), at, x(to.Hours()), at)
+		}
+		at, nodes := job.Submit, 0
+		for _, held := range job.Nodes {
+			if held.At > at {
+				line(nodes, at, held.At)
+			}
+			at, nodes = held.At, held.Nodes
+		}
+	}
+}
+
+// slowdownGroups is into how many groups of equally many jobs SlowdownByLength divides.
+const slowdownGroups = 10
+
+// SlowdownByLength draws how much longer than alone in the pool jobs take, short ones and
+// long ones: for each tenth of the jobs, from the shortest, the median slowdown and, below,
+// the 95th percentile.
+func SlowdownByLength(runs ...*sim.Result) (*Figure, error) {
+	var median, tail []Series
+	for _, run := range runs {
+		jobs := slices.Clone(run.Jobs)
+		slices.SortStableFunc(jobs, func(a, b sim.JobResult) int { return cmp.Compare(a.Alone, b.Alone) })
+		m, p := Series{Name: run.Policy}, Series{Name: run.Policy}
+		groups := min(slowdownGroups, len(jobs))
+		for g := range groups {
+			var values []float64
+			for _, job := range jobs[g*len(jobs)/groups : (g+1)*len(jobs)/groups] {
+				values = append(values, job.Slowdown())
+			}
+			x := float64(g + 1)
+			m.X, m.Y = append(m.X, x), append(m.Y, logSlowdown(sim.Quantile(values, 0.5)))
+			p.X, p.Y = append(p.X, x), append(p.Y, logSlowdown(sim.Quantile(values, 0.95)))
+		}
+		median, tail = append(median, m), append(tail, p)
+	}
+	const label = "tenth of the jobs by length, the shortest first"
+	above, err := Lines(fmt.Sprintf("Slowdown by length of the job, %d nodes: the median", runs[0].Nodes), label, "total time by time alone", median...)
+	if err != nil {
+		return nil, err
+	}
+	below, err := Lines("The 95th percentile", label, "total time by time alone", tail...)
+	if err != nil {
+		return nil, err
+	}
+	for _, panel := range []*Figure{above, below} {
+		panel.plot.Y.Tick.Marker = plot.TickerFunc(oneTwoFive)
+	}
+	return Stack(above, below), nil
+}
+
+// logSlowdown returns where a slowdown is on a logarithmic axis.
+func logSlowdown(slowdown float64) float64 { return math.Log10(max(slowdown, smallestSlowdown)) }
+
+// Bars draws a bar for each name, and its value.
+func Bars(title, label string, names []string, values []float64) (*Figure, error) {
+	f := newFigure(title, label, "")
+	for i, value := range values {
+		// From the top down, each in the colour that its policy has in other figures.
+		bar, err := plotter.NewBarChart(plotter.Values{value}, vg.Points(18))
+		if err != nil {
+			return nil, err
+		}
+		bar.Horizontal, bar.XMin = true, float64(len(values)-1-i)
+		bar.Color, bar.LineStyle.Width = styleOf(i).line.Color, 0
+		text, err := plotter.NewLabels(plotter.XYLabels{
+			XYs: plotter.XYs{{X: value, Y: bar.XMin}}, Labels: []string{fmt.Sprintf(" %.1f", value)},
+		})
+		if err != nil {
+			return nil, err
+		}
+		text.TextStyle[0].YAlign = draw.YCenter
+		text.TextStyle[0].Font = f.plot.X.Tick.Label.Font
+		f.plot.Add(bar, text)
+	}
+	ticks := make(plot.ConstantTicks, len(names))
+	for i, name := range names {
+		ticks[i] = plot.Tick{Value: float64(len(names) - 1 - i), Label: name}
+	}
+	f.plot.Y.Tick.Marker = ticks
+	f.plot.Y.Min, f.plot.Y.Max = -0.7, float64(len(names))-0.3
+	f.plot.X.Min, f.plot.X.Max = 0, 1.12*slices.Max(append([]float64{1e-9}, values...))
+	f.plot.X.Tick.Marker = plot.TickerFunc(roundTicks)
+	return f, nil
+}

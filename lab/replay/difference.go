@@ -1,0 +1,187 @@
+package replay
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/elastalloc/elastalloc/sim"
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// Difference is a job to which a policy, asked about a recorded snapshot, gives other nodes
+// than it then held.
+type Difference struct {
+	// Time and SnapshotID are those of the snapshot.
+	Time       time.Time
+	SnapshotID string
+	JobID      string
+	// Before is what the job held, Recorded what it held then, Answered what the server
+	// had answered, -1 for nothing, and Policy what the policy gives it.
+	Before, Recorded, Answered, Policy int
+	// Why says for a person why the policy gives it so many.
+	Why string
+}
+
+// MomentDifference is a recorded decision beside that of a policy.
+type MomentDifference struct {
+	Time       time.Time
+	SnapshotID string
+	// Jobs is the number of jobs, and Differences are those that differ.
+	Jobs        int
+	Differences []Difference
+	// IdleRecorded and IdlePolicy are the nodes that each leaves idle.
+	IdleRecorded, IdlePolicy int
+}
+
+// Moved returns how many nodes are elsewhere.
+func (m *MomentDifference) Moved() int {
+	moved := 0
+	for _, d := range m.Differences {
+		moved += max(0, d.Policy-d.Recorded)
+	}
+	return moved
+}
+
+// Asks reports whether a policy can be asked about a recorded snapshot: it decides by the
+// allocator, and as the snapshot is.
+func Asks(p *sim.Policy) bool {
+	return p.Rule == nil && !p.Recorded && !p.FixedSize && !p.RankByETA && !p.Partitioned
+}
+
+// Differences asks a policy about every snapshot that a decision was recorded for, as it
+// was, and returns what it would have decided otherwise: one entry for each, apart from the
+// last, after which nothing is known. done is called after each.
+func (r *Replay) Differences(ctx context.Context, p sim.Policy, allocator sim.Allocator, done func(done, all int)) ([]MomentDifference, error) {
+	var list []MomentDifference
+	after := r.heldAfter()
+	for i := range r.Moments[:len(r.Moments)-1] {
+		m := &r.Moments[i]
+		if !m.Decision {
+			continue
+		}
+		options := p.Options
+		options.TimeBudget = sim.DefaultDecisionBudget
+		if options.Objective == solver.ObjectiveTotalTime && !p.EveryEvent {
+			options.TotalTime.Cadence = &m.Snapshot.Horizon.Step
+		}
+		decision, err := allocator.Allocate(ctx, m.Snapshot, options)
+		if err != nil {
+			return nil, fmt.Errorf("snapshot %q of %v: %w", m.Snapshot.ID, m.Time, err)
+		}
+		d := MomentDifference{
+			Time: m.Time, SnapshotID: m.Snapshot.ID, Jobs: len(m.Snapshot.Jobs),
+			IdleRecorded: m.Snapshot.TotalNodes, IdlePolicy: decision.Report.IdleNodes,
+		}
+		for n := range m.Snapshot.Jobs {
+			job, a := &m.Snapshot.Jobs[n], &decision.Allocations[n]
+			held := after[i][n]
+			d.IdleRecorded -= held
+			if held == a.Nodes {
+				continue
+			}
+			answered, ok := m.Answer[job.ID]
+			if !ok {
+				answered = unanswered
+			}
+			d.Differences = append(d.Differences, Difference{
+				Time: m.Time, SnapshotID: m.Snapshot.ID, JobID: job.ID,
+				Before: job.CurrentNodes, Recorded: held, Answered: answered, Policy: a.Nodes, Why: why(job, a, held),
+			})
+		}
+		list = append(list, d)
+		if done != nil {
+			done(i+1, len(r.Moments)-1)
+		}
+	}
+	return list, nil
+}
+
+// heldAfter returns, by moment and job of its snapshot, what the job held then.
+func (r *Replay) heldAfter() [][]int {
+	all := make([][]int, len(r.Moments))
+	for i := range r.Moments {
+		m := &r.Moments[i]
+		all[i] = make([]int, len(m.Snapshot.Jobs))
+		for n := range m.Snapshot.Jobs {
+			all[i][n] = heldAt(r.tracks[m.Snapshot.Jobs[n].ID].work.Recorded, m.At)
+		}
+	}
+	return all
+}
+
+// heldAt returns the nodes at a time, changes at that very time included but for an end.
+func heldAt(changes []sim.NodesAt, at time.Duration) int {
+	nodes := 0
+	for i, change := range changes {
+		if change.At > at || change.At == at && i == len(changes)-1 && change.Nodes == 0 {
+			break
+		}
+		nodes = change.Nodes
+	}
+	return nodes
+}
+
+// why says in a sentence what speaks for an allocation, in the place of so many nodes.
+func why(job *solver.Job, a *solver.Allocation, held int) string {
+	switch {
+	case a.Nodes == 0 && a.WaitReason == solver.WaitBehind:
+		return "waits behind " + a.BehindJobID
+	case a.Nodes == 0 && a.WaitReason == solver.WaitNotWorthIt:
+		return fmt.Sprintf("its %d nodes bring more elsewhere", held)
+	case a.Nodes == 0:
+		return "waits: " + strings.ReplaceAll(string(a.WaitReason), "-", " ")
+	case held == 0:
+		return fmt.Sprintf("starts on %d: nodes are free for it", a.Nodes)
+	case a.Nodes > held:
+		return fmt.Sprintf("trains %s times as fast on %d as on %d nodes, more than others would gain by them",
+			speedup(job, held, a.Nodes), a.Nodes, held)
+	default:
+		return fmt.Sprintf("its last %d nodes only make it %s times as fast; others gain more by them",
+			held-a.Nodes, speedup(job, a.Nodes, held))
+	}
+}
+
+// speedup writes by what factor more nodes are faster.
+func speedup(job *solver.Job, from, to int) string {
+	if slower := job.Speed(from); slower > 0 {
+		return strconv.FormatFloat(job.Speed(to)/slower, 'f', 2, 64)
+	}
+	return "many"
+}
+
+// DecisionsCSV returns the content of decisions.csv: a line for every difference.
+func DecisionsCSV(policy string, moments []MomentDifference) []byte {
+	var text bytes.Buffer
+	w := csv.NewWriter(&text)
+	// Writing to memory does not fail.
+	_ = w.Write([]string{"time", "snapshot_id", "job_id", "nodes_before", "recorded", "answered", policy, "why"})
+	for i := range moments {
+		for _, d := range moments[i].Differences {
+			answered := ""
+			if d.Answered != unanswered {
+				answered = strconv.Itoa(d.Answered)
+			}
+			_ = w.Write([]string{
+				d.Time.UTC().Format(time.RFC3339), d.SnapshotID, d.JobID, strconv.Itoa(d.Before), strconv.Itoa(d.Recorded),
+				answered, strconv.Itoa(d.Policy), d.Why,
+			})
+		}
+	}
+	w.Flush()
+	return text.Bytes()
+}
+
+// Largest returns the moments where the most nodes are elsewhere, at most so many, the
+// largest first.
+func Largest(moments []MomentDifference, most int) []MomentDifference {
+	sorted := slices.Clone(moments)
+	slices.SortStableFunc(sorted, func(a, b MomentDifference) int { return b.Moved() - a.Moved() })
+	sorted = slices.DeleteFunc(sorted, func(m MomentDifference) bool { return len(m.Differences) == 0 })
+	return sorted[:min(most, len(sorted))]
+}

@@ -1,0 +1,241 @@
+package replay
+
+import (
+	"time"
+
+	"github.com/elastalloc/elastalloc/sim"
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// sighting is what a moment tells of a job.
+type sighting struct {
+	moment   int
+	job      *solver.Job
+	answered int // nodes; unanswered where there was no answer
+}
+
+const unanswered = -1
+
+// fate is what is known of how a job ended.
+type fate int
+
+const (
+	ended     fate = iota // between two snapshots
+	stillHere             // after the last snapshot
+	withdrawn             // before any snapshot showed it with nodes
+	neverFits             // the pool was always too small
+)
+
+// track is what a recording tells of a job.
+type track struct {
+	work      sim.WorkloadJob
+	sightings []sighting
+	fate      fate
+	// thereAtBegin says that the first snapshot had the job.
+	thereAtBegin bool
+	// What snapshots do not tell: the time of submission, whether answers tell of changes.
+	submitUnknown bool
+	unseenChanges int
+	// endWithin is how far apart the snapshots are between which the job ended.
+	endWithin time.Duration
+	// sizes that the job was seen to hold.
+	sizes map[int]bool
+}
+
+// history turns what was seen of jobs into what happened.
+type history struct {
+	moments []Moment
+	// follows says that the scheduler carries answers out, most of the time.
+	follows bool
+	// tells says that the scheduler tells how long jobs have trained or waited, so that 0
+	// means 0 and not that it is not known.
+	tells bool
+	// pool is the largest size of the pool.
+	pool int
+	// frequency is that of the simulations, which delays of growth have to be shorter than.
+	frequency time.Duration
+}
+
+// followed counts the answers that would change a job's nodes, and those of them that the
+// next snapshot shows carried out.
+func followed(tracks []*track) (changes, carriedOut int) {
+	for _, t := range tracks {
+		for n := 1; n < len(t.sightings); n++ {
+			before, after := &t.sightings[n-1], &t.sightings[n]
+			if before.answered != unanswered && before.answered != before.job.CurrentNodes {
+				changes++
+				if after.job.CurrentNodes == before.answered {
+					carriedOut++
+				}
+			}
+		}
+	}
+	return changes, carriedOut
+}
+
+// at returns the time of a sighting.
+func (h *history) at(s *sighting) time.Duration { return h.moments[s.moment].At }
+
+// reconstruct fills in what happened to a job.
+func (h *history) reconstruct(t *track) {
+	first, last := &t.sightings[0], &t.sightings[len(t.sightings)-1]
+	like := *first.job
+	t.work = sim.WorkloadJob{
+		ID: like.ID, Shape: sim.Shape{As: &like}, Group: like.GroupID, Fate: sim.OutcomeCompleted,
+		RestartTime: like.RestartTime.Round(time.Second),
+	}
+	if t.work.RestartTime == 0 {
+		t.work.RescaleDelay = min(like.RescaleDelay.Round(time.Second), h.frequency-time.Second)
+	}
+	t.thereAtBegin = first.moment == 0
+	h.submit(t)
+
+	c := newHolding(&t.work)
+	h.firstNodes(t, c)
+	for n := range t.sightings {
+		h.retell(t, c, &t.sightings[n])
+		if n+1 < len(t.sightings) {
+			h.between(t, c, &t.sightings[n], &t.sightings[n+1])
+		}
+	}
+	h.end(t, c, last)
+	t.work.Recorded = c.held
+	t.work.Demand = t.work.Work
+	t.sizes = make(map[int]bool)
+	for _, held := range c.held {
+		t.sizes[held.Nodes] = true
+		t.work.Asked = max(t.work.Asked, held.Nodes)
+	}
+	t.work.Asked = max(1, t.work.Asked)
+	if sizes := like.LegalSizes(); sizes[0] > h.pool {
+		t.fate = neverFits
+	}
+}
+
+// submit works out when a job was submitted: what it has waited and trained tells it.
+func (h *history) submit(t *track) {
+	first := &t.sightings[0]
+	trained, waited := first.job.TrainingTime.Round(time.Second), first.job.WaitingTime.Round(time.Second)
+	now := h.at(first)
+	earliest := now
+	switch {
+	case t.thereAtBegin:
+		t.work.History.Nodes = first.job.CurrentNodes
+	case h.tells:
+		earliest = max(now-trained-waited, h.moments[first.moment-1].At)
+	default:
+		t.submitUnknown = true
+	}
+	t.work.Submit = earliest
+	// What lies before counts as history.
+	since := now - earliest
+	seenTraining := min(trained, since)
+	t.work.History.Trained = trained - seenTraining
+	t.work.History.Waited = max(0, waited-(since-seenTraining))
+}
+
+// firstNodes has a job that started before its first snapshot hold nodes.
+func (h *history) firstNodes(t *track, c *holding) {
+	first := &t.sightings[0]
+	if t.thereAtBegin || first.job.CurrentNodes == 0 {
+		return
+	}
+	seen := min(first.job.TrainingTime.Round(time.Second), h.at(first)-t.work.Submit)
+	if !h.tells {
+		t.unseenChanges++
+	}
+	c.give(first.job.CurrentNodes, h.at(first)-seen)
+}
+
+// retell notes what an allocator is told of the job's work left, where that differs from
+// what it was told before less what is done.
+func (h *history) retell(t *track, c *holding, s *sighting) {
+	served, demand := c.course.Served(h.at(s)), sim.DemandOf(s.job)
+	if t.work.ToldETA == 0 {
+		t.work.ToldETA = served + demand
+		return
+	}
+	told := sim.ETAAt{ETA: t.work.ToldETA}
+	if n := len(t.work.Retold); n > 0 {
+		told = t.work.Retold[n-1]
+	}
+	expected := told.ETA - (served - told.Served)
+	if off := demand - expected; off > time.Millisecond || off < -time.Millisecond {
+		t.work.Retold = append(t.work.Retold, sim.ETAAt{Served: served, ETA: demand})
+	}
+}
+
+// between has the job hold what it held between two snapshots.
+func (h *history) between(t *track, c *holding, before, after *sighting) {
+	from, to := h.at(before), h.at(after)
+	held, now := before.job.CurrentNodes, after.job.CurrentNodes
+	trained := (after.job.TrainingTime - before.job.TrainingTime).Round(time.Second)
+	trained = min(max(trained, 0), to-from)
+	switch {
+	case now == held:
+	case before.answered == now:
+		c.give(now, from) // The answer was carried out.
+	case held == 0 && h.tells:
+		c.give(now, to-trained)
+	case now == 0 && h.tells:
+		c.give(now, from+trained)
+	default:
+		t.unseenChanges++
+		c.give(now, from+((to-from)/2).Round(time.Second))
+	}
+}
+
+// end works out when a job ended that the last snapshots do not show, and the work it did.
+func (h *history) end(t *track, c *holding, last *sighting) {
+	at := h.at(last)
+	if last.answered != unanswered && h.follows {
+		c.give(last.answered, at)
+	}
+	work := c.course.Served(at) + sim.DemandOf(last.job)
+	if last.moment == len(h.moments)-1 {
+		t.fate, t.work.Work = stillHere, work
+		return
+	}
+	if len(c.held) == 0 {
+		t.fate, t.work.Work = withdrawn, work
+		return
+	}
+	next := h.moments[last.moment+1].At
+	t.endWithin = next - at
+	end, ends := c.course.End(work)
+	if !ends || end > next {
+		// It ended sooner than it was told to.
+		end = next
+		work = c.course.Served(end)
+	}
+	t.work.Work = max(work, 1)
+	c.give(0, end)
+	if c.held[len(c.held)-1].At != end {
+		c.held = append(c.held, sim.NodesAt{At: end}) // It was paused before.
+	}
+}
+
+// holding is what a job holds, and the work that it does with it.
+type holding struct {
+	course *sim.Course
+	nodes  int
+	held   []sim.NodesAt
+}
+
+func newHolding(job *sim.WorkloadJob) *holding {
+	h := &holding{course: sim.NewCourse(job), nodes: job.History.Nodes}
+	if h.nodes > 0 {
+		h.held = []sim.NodesAt{{At: job.Submit, Nodes: h.nodes}}
+	}
+	return h
+}
+
+// give changes the nodes.
+func (h *holding) give(nodes int, at time.Duration) {
+	if nodes == h.nodes {
+		return
+	}
+	h.course.Give(nodes, at)
+	h.nodes = nodes
+	h.held = append(h.held, sim.NodesAt{At: at, Nodes: nodes})
+}

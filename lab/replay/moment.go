@@ -1,0 +1,155 @@
+// Package replay reads the recording of a server and works out what really happened to the
+// jobs: when they came, what they held and when they ended. That is a workload, on which
+// policies can be simulated, and the run of the policy recorded, which they are set beside.
+// What snapshots cannot tell is counted, see Unknown.
+package replay
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/elastalloc/elastalloc/internal/apiconv"
+	"github.com/elastalloc/elastalloc/internal/recording"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// Moment is a recorded call: the cluster as its scheduler told it, and what the server
+// answered.
+type Moment struct {
+	// At is whole seconds from the first call of the recording.
+	At   time.Duration
+	Time time.Time
+	// Snapshot is valid and has its defaults.
+	Snapshot *solver.Snapshot
+	// Decision says that it asked for a decision, with Options, and not to fill idle nodes.
+	Decision bool
+	Options  solver.Options
+	// Answer is the nodes of each job by its id; nil for a call that got none.
+	Answer map[string]int
+}
+
+// isAnswer is what the answers of both methods have.
+type isAnswer interface {
+	GetAllocations() []*elastallocv1.Allocation
+}
+
+// newMoment returns the moment of a call that tells of the cluster, or nil: other methods
+// ask about what might be.
+func newMoment(e *recording.Entry) *Moment {
+	m := &Moment{Time: e.Time}
+	switch request := e.Request.(type) {
+	case *elastallocv1.AllocateRequest:
+		converted, err := apiconv.FromAllocateRequest(request, math.MaxInt32)
+		if err != nil {
+			return nil
+		}
+		m.Decision, m.Snapshot, m.Options = true, converted.Snapshot, converted.Options.WithDefaults()
+	case *elastallocv1.FillIdleRequest:
+		snapshot, err := apiconv.FromSnapshot(request.GetSnapshot(), math.MaxInt32)
+		if err != nil {
+			return nil
+		}
+		m.Snapshot, m.Options = snapshot, solver.DefaultOptions()
+	default:
+		return nil
+	}
+	m.Snapshot = m.Snapshot.WithDefaults()
+	if m.Options.BadJobs == solver.BadJobsHold {
+		m.Snapshot, _ = m.Snapshot.Hold()
+	}
+	if len(solver.Validate(m.Snapshot, m.Options, math.MaxInt32, []solver.BackendName{m.Options.Backend})) > 0 {
+		return nil
+	}
+	if answer, ok := e.Response.(isAnswer); ok {
+		m.Answer = make(map[string]int)
+		for _, a := range answer.GetAllocations() {
+			m.Answer[a.GetJobId()] = int(a.GetNodes())
+		}
+	}
+	return m
+}
+
+// Source says which calls a replay is made of. Field names are those of replay.json.
+type Source struct {
+	// Begin and End are the times of the first and the last call.
+	Begin time.Time `json:"begin"`
+	End   time.Time `json:"end"`
+	// Calls is the number of calls in the recording, Decisions how many of them asked for a
+	// decision and Fills how many filled idle nodes.
+	Calls     int `json:"calls"`
+	Decisions int `json:"decisions"`
+	Fills     int `json:"fills"`
+	// Refused is the number of calls of these kinds that were no valid request, and
+	// Unanswered of those that were and got no answer. OtherMethods ask about what might
+	// be, and OtherCallers were left out.
+	Refused      int `json:"refused"`
+	Unanswered   int `json:"unanswered"`
+	OtherMethods int `json:"other_methods"`
+	OtherCallers int `json:"other_callers"`
+	// Cut names the files that end in the middle.
+	Cut []string `json:"cut,omitempty"`
+}
+
+// moments returns the moments in the order of time. The calls are those of one caller, for
+// another's may be of another cluster.
+func moments(entries []recording.Entry, cuts []recording.Cut, caller string) ([]Moment, Source, error) {
+	source := Source{Calls: len(entries)}
+	for _, cut := range cuts {
+		source.Cut = append(source.Cut, cut.Path)
+	}
+	var list []Moment
+	callers := make(map[string]int)
+	for i := range entries {
+		e := &entries[i]
+		if e.Method != "Allocate" && e.Method != "FillIdle" {
+			source.OtherMethods++
+			continue
+		}
+		callers[e.Caller]++
+		if caller != "" && e.Caller != caller {
+			source.OtherCallers++
+			continue
+		}
+		m := newMoment(e)
+		switch {
+		case m == nil:
+			source.Refused++
+			continue
+		case m.Decision:
+			source.Decisions++
+		default:
+			source.Fills++
+		}
+		if m.Answer == nil {
+			source.Unanswered++
+		}
+		list = append(list, *m)
+	}
+	if caller == "" && len(callers) > 1 {
+		var named []string
+		for _, name := range slices.Sorted(maps.Keys(callers)) {
+			named = append(named, fmt.Sprintf("%s (%d calls)", name, callers[name]))
+		}
+		return nil, source, fmt.Errorf("the recording has calls of several callers, whose clusters may differ; choose one: %s",
+			strings.Join(named, ", "))
+	}
+	if caller != "" && callers[caller] == 0 {
+		return nil, source, fmt.Errorf("the recording has no calls of %q", caller)
+	}
+	// It begins with a decision, for the simulations decide at its pace.
+	begin := slices.IndexFunc(list, func(m Moment) bool { return m.Decision && len(m.Snapshot.Jobs) > 0 })
+	list = list[max(begin, 0):]
+	if len(list) < 2 || begin < 0 {
+		return nil, source, fmt.Errorf("the recording has %d snapshots of %d calls; want at least 2, the first of them a decision", len(list), len(entries))
+	}
+	source.Begin, source.End = list[0].Time, list[len(list)-1].Time
+	for i := range list {
+		list[i].At = list[i].Time.Sub(source.Begin).Round(time.Second)
+	}
+	return list, source, nil
+}

@@ -1,0 +1,192 @@
+package replay
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/elastalloc/elastalloc/internal/recording"
+	"github.com/elastalloc/elastalloc/sim"
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// Options say what to make of a recording.
+type Options struct {
+	// Name is that of the workload in results.
+	Name string
+	// Caller chooses the calls of one caller; "" for a recording that has no other.
+	Caller string
+	// Frequency is the time between the decisions of the simulated policies; 0 means the
+	// horizon's step that most snapshots have.
+	Frequency time.Duration
+}
+
+// Replay is what really happened, and how policies are simulated on it.
+type Replay struct {
+	Source  Source
+	Moments []Moment
+	// Workload is the jobs that policies are simulated on, and Config the setting.
+	Workload sim.Workload
+	Config   sim.Config
+	// Until is the time of the last snapshot.
+	Until time.Duration
+	// Unknown is what snapshots cannot tell.
+	Unknown Unknown
+
+	name string
+	// compared are the jobs of the workload whose ends the recording shows.
+	compared []bool
+	tracks   map[string]*track
+	pool     []sim.NodesAt
+}
+
+// New works out what happened from the calls of a recording, in the order of time, and the
+// files that were cut off.
+func New(entries []recording.Entry, cuts []recording.Cut, o Options) (*Replay, error) {
+	list, source, err := moments(entries, cuts, o.Caller)
+	if err != nil {
+		return nil, err
+	}
+	r := &Replay{Source: source, Moments: list, Until: list[len(list)-1].At, name: o.Name}
+	r.configure(o.Frequency)
+	if err := r.follow(); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// configure works out the setting of the simulations: the pool as it was, and the horizon
+// that most snapshots have.
+func (r *Replay) configure(frequency time.Duration) {
+	horizons := make(map[solver.Horizon]int)
+	most, nodes := solver.Horizon{}, 0
+	for i := range r.Moments {
+		m := &r.Moments[i]
+		horizon := m.Snapshot.Horizon
+		if horizons[horizon]++; horizons[horizon] > horizons[most] {
+			most = horizon
+		}
+		nodes = max(nodes, m.Snapshot.TotalNodes)
+		r.pool = append(r.pool, sim.NodesAt{At: m.At, Nodes: m.Snapshot.TotalNodes})
+	}
+	// The last of each second, and of those only changes.
+	slices.Reverse(r.pool)
+	r.pool = slices.CompactFunc(r.pool, func(a, b sim.NodesAt) bool { return a.At == b.At })
+	slices.Reverse(r.pool)
+	r.pool = slices.CompactFunc(r.pool, func(a, b sim.NodesAt) bool { return a.Nodes == b.Nodes })
+	if frequency == 0 {
+		frequency = max(most.Step.Round(time.Second), time.Second)
+	}
+	r.Config = sim.Config{
+		Nodes: max(1, nodes), Frequency: frequency, Steps: most.Steps, DecisionBudget: sim.DefaultDecisionBudget,
+		Groups: r.Moments[len(r.Moments)-1].Snapshot.Groups,
+	}
+	if len(r.pool) > 1 || r.pool[0].Nodes != r.Config.Nodes {
+		r.Config.Resized = slices.Clone(r.pool)
+		// What the pool became is not known; a job that waits for it must not wait for ever.
+		if last := r.pool[len(r.pool)-1]; last.Nodes != r.Config.Nodes {
+			r.Config.Resized = append(r.Config.Resized, sim.NodesAt{At: max(r.Until, last.At) + time.Second, Nodes: r.Config.Nodes})
+		}
+	}
+}
+
+// follow follows every job through the snapshots.
+func (r *Replay) follow() error {
+	r.tracks = make(map[string]*track)
+	var tracks []*track
+	for i := range r.Moments {
+		m := &r.Moments[i]
+		for n := range m.Snapshot.Jobs {
+			job := &m.Snapshot.Jobs[n]
+			t := r.tracks[job.ID]
+			if t == nil {
+				t = new(track)
+				r.tracks[job.ID] = t
+				tracks = append(tracks, t)
+			}
+			seen := sighting{moment: i, job: job, answered: unanswered}
+			if nodes, ok := m.Answer[job.ID]; ok {
+				seen.answered = nodes
+			}
+			t.sightings = append(t.sightings, seen)
+		}
+	}
+	changes, carriedOut := followed(tracks)
+	h := &history{
+		moments: r.Moments, tells: tells(tracks), follows: 2*carriedOut > changes, pool: r.Config.Nodes, frequency: r.Config.Frequency,
+	}
+	for _, t := range tracks {
+		h.reconstruct(t)
+	}
+	slices.SortStableFunc(tracks, func(a, b *track) int { return cmp.Compare(a.work.Submit, b.work.Submit) })
+	r.Workload.Name = r.name
+	for _, t := range tracks {
+		if t.fate != ended && t.fate != stillHere {
+			continue
+		}
+		r.Workload.Jobs = append(r.Workload.Jobs, t.work)
+		r.compared = append(r.compared, t.fate == ended)
+	}
+	if !slices.Contains(r.compared, true) {
+		return errors.New("no job ends within the recording; record for longer")
+	}
+	r.Unknown = r.unknown(tracks, changes, carriedOut)
+	return nil
+}
+
+// tells reports whether any job was told to have trained or waited.
+func tells(tracks []*track) bool {
+	for _, t := range tracks {
+		for _, s := range t.sightings {
+			if s.job.TrainingTime > 0 || s.job.WaitingTime > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Recorded returns the run of what really happened, of the jobs that ended.
+func (r *Replay) Recorded(ctx context.Context) (*sim.Result, error) {
+	policy, err := sim.FindPolicy("recorded")
+	if err != nil {
+		return nil, err
+	}
+	recorded := r.Workload
+	recorded.Jobs = nil
+	for i := range r.Workload.Jobs {
+		if r.compared[i] {
+			recorded.Jobs = append(recorded.Jobs, r.Workload.Jobs[i])
+		}
+	}
+	return sim.Run(ctx, recorded, policy, r.Config, nil)
+}
+
+// Compared returns a run with the jobs alone whose ends the recording shows, so that runs
+// are compared on the same jobs.
+func (r *Replay) Compared(run *sim.Result) *sim.Result {
+	compared := *run
+	compared.Jobs = nil
+	for i := range run.Jobs {
+		if r.compared[i] {
+			compared.Jobs = append(compared.Jobs, run.Jobs[i])
+		}
+	}
+	return &compared
+}
+
+// IdleNodeHours returns the hours that nodes of the pool were idle within the recording:
+// under a run of the whole workload, or, for nil, in reality.
+func (r *Replay) IdleNodeHours(run *sim.Result) float64 {
+	idle := sim.NodeTime(r.pool, r.pool[0].Nodes, 0, r.Until)
+	for i := range r.Workload.Jobs {
+		held := r.Workload.Jobs[i].Recorded
+		if run != nil {
+			held = run.Jobs[i].Nodes
+		}
+		idle -= sim.NodeTime(held, 0, 0, r.Until)
+	}
+	return idle.Hours()
+}

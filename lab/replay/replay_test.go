@@ -1,0 +1,250 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/internal/apiconv"
+	"github.com/elastalloc/elastalloc/internal/recording"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/server"
+	"github.com/elastalloc/elastalloc/sim"
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// remote is a scheduler's view of a server: an allocator of the simulator over gRPC. The
+// service has no clock, so that what is recorded gets the times of the simulation, which
+// the ids of its snapshots say.
+type remote struct {
+	client elastallocv1.AllocatorServiceClient
+}
+
+func (r remote) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
+	response, err := r.client.Allocate(ctx, apiconv.ToAllocateRequest(apiconv.Request{Snapshot: s, Options: o}))
+	return decisionOf(response), err
+}
+
+func (r remote) FillIdle(ctx context.Context, s *solver.Snapshot) (solver.Decision, error) {
+	response, err := r.client.FillIdle(ctx, &elastallocv1.FillIdleRequest{Snapshot: apiconv.ToSnapshot(s)})
+	return decisionOf(response), err
+}
+
+func decisionOf(response isAnswer) solver.Decision {
+	var d solver.Decision
+	for _, a := range response.GetAllocations() {
+		d.Allocations = append(d.Allocations, solver.Allocation{JobID: a.GetJobId(), Nodes: int(a.GetNodes())})
+	}
+	return d
+}
+
+// epoch is the real time of second 0 of the tests' simulations.
+var epoch = time.Date(2026, 11, 2, 3, 4, 5, 678e6, time.UTC)
+
+// simulatedTime is a recorder that knows the time of a simulation.
+type simulatedTime struct{ *recording.Writer }
+
+func (s simulatedTime) Record(e recording.Entry, requestBytes int) {
+	id := e.Request.(interface{ GetSnapshot() *elastallocv1.Snapshot }).GetSnapshot().GetId()
+	_, text, _ := strings.Cut(id, "@")
+	now, err := time.ParseDuration(text)
+	if err != nil {
+		panic(err)
+	}
+	e.Time = epoch.Add(now)
+	s.Writer.Record(e, requestBytes)
+}
+
+// record has the scheduler of a simulation ask a real server that records, and returns
+// what became of the jobs, and the recording.
+func record(t *testing.T, w sim.Workload, p sim.Policy, c sim.Config) (*sim.Result, []recording.Entry) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "recording")
+	writer, err := recording.New(recording.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	allocator := newAllocator(t)
+	config := server.DefaultConfig()
+	config.Listen, config.AdminListen, config.DrainDelay = "127.0.0.1:0", "127.0.0.1:0", 0
+	config.Allocator, config.Recorder = allocator, simulatedTime{writer}
+	s, err := config.Complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ran := make(chan error, 1)
+	go func() { ran <- s.Run(ctx) }()
+	connection, err := grpc.NewClient(s.Addr().(*net.TCPAddr).String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := sim.Run(t.Context(), w, p, c, remote{elastallocv1.NewAllocatorServiceClient(connection)})
+	_ = connection.Close()
+	stop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ran; err != nil {
+		t.Fatal(err)
+	}
+	if err := writer.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	entries, cuts, err := recording.ReadAll([]string{dir})
+	if err != nil || len(cuts) > 0 || writer.Stats().Written != int64(len(entries)) {
+		t.Fatalf("%d calls, cuts %v, %v, %+v", len(entries), cuts, err, writer.Stats())
+	}
+	return result, entries
+}
+
+func newAllocator(t *testing.T) *elastalloc.Allocator {
+	t.Helper()
+	allocator, err := elastalloc.New(elastalloc.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return allocator
+}
+
+func policy(t *testing.T, name string) sim.Policy {
+	t.Helper()
+	p, err := sim.FindPolicy(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestRecordingOfASimulation replays the recording of a simulated scheduler: what really
+// happened is what happened in the simulation, and its policy simulated on what the
+// recording tells comes to the same figures, each within a step.
+func TestRecordingOfASimulation(t *testing.T) {
+	t.Parallel()
+	trace, err := sim.Synthetic(sim.Baseline, 1, sim.DefaultNodesAsked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := sim.NewWorkload("synthetic", trace[:60], sim.WorkloadOptions{GPUsPerNode: sim.DefaultGPUsPerNode})
+	tests := map[string]struct {
+		policy      string
+		disturbance sim.Disturbance
+		change      func(*sim.Config)
+	}{
+		"optimal":                            {policy: "optimal"},
+		"greedy with a delay of growth":      {policy: "greedy", change: func(c *sim.Config) { c.ScalingDelay = 15 * time.Second }},
+		"total-time, which pauses, restarts": {policy: "total-time", change: func(c *sim.Config) { c.RestartTime = 90 * time.Second }},
+		"ETAs that are wrong":                {policy: "total-time", disturbance: sim.Disturbance{ETAError: 0.5}},
+		"users that kill jobs":               {policy: "optimal", disturbance: sim.Disturbance{KillShare: 0.3}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config := sim.DefaultConfig(40)
+			if test.change != nil {
+				test.change(&config)
+			}
+			p := policy(t, test.policy)
+			want, entries := record(t, plain.Disturb(test.disturbance, 1), p, config)
+			r, err := New(entries, nil, Options{Name: "replayed"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			recorded, err := r.Recorded(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkRecorded(t, r, want, recorded)
+			run, err := sim.Run(t.Context(), r.Workload, p, r.Config, newAllocator(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkFigures(t, "the policy simulated again", r, want, r.Compared(run))
+			if idle, again := r.IdleNodeHours(nil), r.IdleNodeHours(run); math.Abs(idle-again) > 0.02*idle+1 {
+				t.Errorf("%.1f node hours were idle, and %.1f when simulated again", idle, again)
+			}
+			if share := r.UnseenSizeShare(run); share > 0.02 {
+				t.Errorf("%.1f %% of the node hours are on sizes never seen; the policy is the one recorded", 100*share)
+			}
+		})
+	}
+}
+
+// checkRecorded checks what a recording tells of each job against what happened to it.
+func checkRecorded(t *testing.T, r *Replay, want, recorded *sim.Result) {
+	t.Helper()
+	byID := make(map[string]*sim.JobResult)
+	for i := range want.Jobs {
+		byID[want.Jobs[i].ID] = &want.Jobs[i]
+	}
+	step := r.Config.Frequency
+	var offset time.Duration // of the first snapshot from the first submission
+	for i := range recorded.Jobs {
+		got := &recorded.Jobs[i]
+		job := byID[got.ID]
+		if got.Submit != job.Submit-offset {
+			t.Errorf("%s was submitted at %v; the recording tells %v", got.ID, job.Submit, got.Submit)
+		}
+		for what, times := range map[string][2]time.Duration{
+			"start": {job.Start, got.Start}, "end": {job.End, got.End}, "time without nodes": {job.Unserved, got.Unserved},
+		} {
+			// Where no job was left, the next snapshot came with the next job.
+			within := max(step, r.tracks[got.ID].endWithin)
+			if off := times[1] - times[0]; off > within || off < -within {
+				t.Errorf("the %s of %s is %v; the recording tells %v", what, got.ID, times[0], times[1])
+			}
+		}
+		if got.Rescales != job.Rescales {
+			t.Errorf("%s was rescaled %d times; the recording tells %d", got.ID, job.Rescales, got.Rescales)
+		}
+	}
+	u := &r.Unknown
+	if u.Jobs != len(want.Jobs) || u.Compared < u.Jobs-4 || u.Compared+u.StillRunning != u.Jobs ||
+		u.UnseenChanges > 0 || u.SubmissionUnknown > 0 || u.CarriedOut != u.Changes {
+		t.Errorf("unknown is %+v; the scheduler tells all and carries everything out", *u)
+	}
+	checkFigures(t, "what really happened", r, want, recorded)
+}
+
+// checkFigures compares figures over the same jobs.
+func checkFigures(t *testing.T, what string, r *Replay, want, got *sim.Result) {
+	t.Helper()
+	compared := *want
+	compared.Jobs = nil
+	ids := make(map[string]bool)
+	for i := range got.Jobs {
+		ids[got.Jobs[i].ID] = true
+	}
+	for i := range want.Jobs {
+		if ids[want.Jobs[i].ID] {
+			compared.Jobs = append(compared.Jobs, want.Jobs[i])
+		}
+	}
+	w, g := sim.Summarize(&compared, 0), sim.Summarize(got, 0)
+	step := r.Config.Frequency.Seconds()
+	for name, figures := range map[string][2]float64{
+		"mean total": {w.MeanTotalSeconds, g.MeanTotalSeconds}, "mean queue": {w.MeanQueueSeconds, g.MeanQueueSeconds},
+		"mean unserved": {w.MeanUnservedSeconds, g.MeanUnservedSeconds}, "p95": {w.P95TotalSeconds, g.P95TotalSeconds},
+		"max": {w.MaxTotalSeconds, g.MaxTotalSeconds},
+	} {
+		// A job that ends a little earlier or later than it did, where its ETA was wrong,
+		// changes the decisions after it, and with them the times of single jobs.
+		within := step
+		if name == "p95" || name == "max" {
+			within = max(step, 0.02*figures[0])
+		}
+		if math.Abs(figures[1]-figures[0]) > within {
+			t.Errorf("%s: the %s is %.0f s; want %.0f", what, name, figures[1], figures[0])
+		}
+	}
+	t.Log(what, fmt.Sprintf("mean total %.1f s of %.1f, rescales %d of %d", g.MeanTotalSeconds, w.MeanTotalSeconds, g.Rescales, w.Rescales))
+}

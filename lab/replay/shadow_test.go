@@ -1,0 +1,219 @@
+package replay
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/elastalloc/elastalloc/internal/recording"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/sim"
+)
+
+const minute = time.Minute
+
+// told is a job as a scheduler tells it, in minutes; eta is on the nodes it holds.
+type told struct {
+	id                          string
+	held, eta, trained, waiting int
+}
+
+// asked is a call at a minute, with the pool's size and the nodes that were answered, of
+// each job; nil for a call that got no answer.
+type asked struct {
+	at, pool int
+	jobs     []told
+	answer   []int32
+}
+
+func span(minutes int) *durationpb.Duration {
+	return durationpb.New(time.Duration(minutes) * minute)
+}
+
+// recordingOf returns the calls of a caller.
+func recordingOf(caller string, calls []asked) []recording.Entry {
+	var entries []recording.Entry
+	for _, c := range calls {
+		snapshot := &elastallocv1.Snapshot{TotalNodes: int32(c.pool)}
+		response := new(elastallocv1.AllocateResponse)
+		for i, j := range c.jobs {
+			job := &elastallocv1.Job{
+				Id: j.id, CurrentNodes: int32(j.held), RemainingEta: span(j.eta), TrainingTime: span(j.trained), WaitingTime: span(j.waiting),
+			}
+			if j.held > 0 {
+				job.EtaNodes = new(int32(j.held))
+			}
+			snapshot.Jobs = append(snapshot.Jobs, job)
+			if c.answer != nil {
+				response.Allocations = append(response.Allocations, &elastallocv1.Allocation{JobId: j.id, Nodes: c.answer[i]})
+			}
+		}
+		e := recording.Entry{
+			Time: epoch.Add(time.Duration(c.at) * minute), Method: "Allocate", Caller: caller,
+			Request: &elastallocv1.AllocateRequest{Snapshot: snapshot},
+		}
+		if c.answer != nil {
+			e.Response = response
+		}
+		entries = append(entries, e)
+	}
+	return entries
+}
+
+// shadowed is a scheduler of its own mind: it never does what the answers say.
+//
+// long holds 4 nodes from the beginning until minute 40. short waits from minute 3, starts
+// on 2 nodes at 12, is first seen with them at 15 and told to end at 27. gone leaves the
+// queue, and last is still there.
+func shadowed() []asked {
+	return []asked{
+		{0, 8, []told{{"long", 4, 40, 20, 5}}, []int32{8}},
+		{5, 8, []told{{"long", 4, 35, 25, 5}, {"short", 0, 24, 0, 2}, {"gone", 0, 30, 0, 1}}, []int32{4, 4, 0}},
+		{10, 8, []told{{"long", 4, 30, 30, 5}, {"short", 0, 24, 0, 7}}, []int32{4, 4}},
+		{15, 6, []told{{"long", 4, 25, 35, 5}, {"short", 2, 12, 3, 9}}, []int32{2, 4}},
+		{25, 8, []told{{"long", 4, 15, 45, 5}, {"short", 2, 2, 13, 9}}, nil},
+		{30, 8, []told{{"long", 4, 10, 50, 5}, {"last", 0, 60, 0, 1}}, []int32{4, 4}},
+		{50, 8, []told{{"last", 8, 20, 15, 6}}, []int32{8}},
+	}
+}
+
+func TestShadow(t *testing.T) {
+	t.Parallel()
+	r, err := New(recordingOf("a", shadowed()), nil, Options{Name: "shadow"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorded, err := r.Recorded(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	type result struct {
+		ID                         string
+		Submit, Start, End, Unfed  time.Duration
+		Nodes                      []sim.NodesAt
+		WorkMinutes, HistoryMinute time.Duration
+	}
+	var got []result
+	for i := range recorded.Jobs {
+		job := &recorded.Jobs[i]
+		for n := range r.Workload.Jobs {
+			if w := &r.Workload.Jobs[n]; w.ID == job.ID {
+				got = append(got, result{
+					job.ID, job.Submit, job.Start, job.End, job.Unserved, job.Nodes, w.Work.Round(minute / 10), w.History.Trained,
+				})
+			}
+		}
+	}
+	want := []result{
+		// 40 minutes on 4 nodes, each doubling at 1.6: 40 * 2.56.
+		{"long", 0, 0, 40 * minute, 0, []sim.NodesAt{{At: 0, Nodes: 4}, {At: 40 * minute}}, 1024 * minute / 10, 20 * minute},
+		{"short", 3 * minute, 12 * minute, 27 * minute, 9 * minute, []sim.NodesAt{{At: 12 * minute, Nodes: 2}, {At: 27 * minute}}, 24 * minute, 0},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("what happened (-want +got):\n%s", diff)
+	}
+	u := r.Unknown
+	if u.Jobs != 4 || u.Compared != 2 || u.StillRunning != 1 || u.AtBegin != 1 || u.Withdrawn != 1 || u.CarriedOut > 0 ||
+		u.UnseenChanges != 0 || u.SubmissionUnknown != 0 || u.LongGaps != 1 {
+		t.Errorf("unknown is %+v", u)
+	}
+	if r.Source.Unanswered != 1 || r.Source.Decisions != 7 {
+		t.Errorf("the source is %+v", r.Source)
+	}
+	wantPool := []sim.NodesAt{{At: 0, Nodes: 8}, {At: 15 * minute, Nodes: 6}, {At: 25 * minute, Nodes: 8}}
+	if diff := cmp.Diff(wantPool, r.Config.Resized); diff != "" {
+		t.Errorf("the pool (-want +got):\n%s", diff)
+	}
+	// 8 nodes for 50 minutes but 2 fewer for 10, less 4 * 40, 2 * 15 and last's 8 * 15.
+	if got, want := r.IdleNodeHours(nil)*60, 8.0*50-20-160-30-120; got < want-0.1 || got > want+0.1 {
+		t.Errorf("%.1f node minutes were idle; want %.1f", got, want)
+	}
+	checkDifferences(t, r)
+	run, err := sim.Run(t.Context(), r.Workload, policy(t, "optimal"), r.Config, newAllocator(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if share := r.UnseenSizeShare(run); share <= 0 || share > 1 {
+		t.Errorf("%v of the node hours are on sizes never seen; the jobs had one size each", share)
+	}
+}
+
+// checkDifferences asks about the recorded snapshots: at the first, the long job could have
+// the whole pool.
+func checkDifferences(t *testing.T, r *Replay) {
+	t.Helper()
+	moments, err := r.Differences(t.Context(), policy(t, "optimal"), newAllocator(t), nil)
+	if err != nil || len(moments) != 6 {
+		t.Fatalf("%d decisions, %v; want those before the last", len(moments), err)
+	}
+	first := &moments[0]
+	if len(first.Differences) != 1 || first.IdleRecorded != 4 || first.IdlePolicy != 0 || first.Moved() != 4 {
+		t.Fatalf("the first decision differs by %+v", *first)
+	}
+	want := Difference{
+		Time: epoch, JobID: "long", Before: 4, Recorded: 4, Answered: 8, Policy: 8,
+		Why: "trains 1.60 times as fast on 8 as on 4 nodes, more than others would gain by them",
+	}
+	if diff := cmp.Diff(want, first.Differences[0]); diff != "" {
+		t.Errorf("the difference (-want +got):\n%s", diff)
+	}
+	if text := string(DecisionsCSV("optimal", moments)); !strings.HasPrefix(text,
+		"time,snapshot_id,job_id,nodes_before,recorded,answered,optimal,why\n2026-11-02T03:04:05Z,,long,4,4,8,8,") {
+		t.Errorf("decisions.csv is %s", text)
+	}
+	if largest := Largest(moments, 2); len(largest) != 2 || largest[0].Moved() < largest[1].Moved() {
+		t.Errorf("the largest are %+v", largest)
+	}
+}
+
+// TestSchedulerThatTellsLittle tells neither training nor waiting time: what that leaves
+// open is counted.
+func TestSchedulerThatTellsLittle(t *testing.T) {
+	t.Parallel()
+	calls := shadowed()
+	for i := range calls {
+		for n := range calls[i].jobs {
+			calls[i].jobs[n].trained, calls[i].jobs[n].waiting = 0, 0
+		}
+	}
+	r, err := New(recordingOf("a", calls), nil, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// short and last changed; short, last and gone came.
+	if u := r.Unknown; u.UnseenChanges != 2 || u.SubmissionUnknown != 3 {
+		t.Errorf("unknown is %+v", u)
+	}
+}
+
+func TestBadRecordings(t *testing.T) {
+	t.Parallel()
+	calls := shadowed()
+	two := append(recordingOf("a", calls), recordingOf("b", calls[:2])...)
+	for name, test := range map[string]struct {
+		entries []recording.Entry
+		caller  string
+		want    string
+	}{
+		"nothing":        {nil, "", "0 snapshots of 0 calls"},
+		"one snapshot":   {recordingOf("a", calls[:1]), "", "1 snapshots"},
+		"no end":         {recordingOf("a", calls[:3]), "", "record for longer"},
+		"two clusters":   {two, "", "choose one: a (7 calls), b (2 calls)"},
+		"unknown caller": {two, "c", `no calls of "c"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := New(test.entries, nil, Options{Caller: test.caller})
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("the error is %v; want %q", err, test.want)
+			}
+		})
+	}
+	r, err := New(two, nil, Options{Caller: "a"})
+	if err != nil || r.Source.OtherCallers != 2 {
+		t.Errorf("one of two callers: %v, %+v", err, r.Source)
+	}
+}

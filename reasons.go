@@ -53,14 +53,16 @@ func (e *explainer) why(r *reason) (solver.Why, string) {
 		return solver.WhyNoRoom, fmt.Sprintf("%s has %s, for no more fit beside what the other jobs must have", name(a.JobID), count(a.Nodes))
 	}
 	if kept := e.keptByCost(r); kept != nil {
-		return solver.WhyChangeCost, fmt.Sprintf("%s keeps its %s: a change to %d would cost more (%s) than it is worth (%s)",
-			name(a.JobID), count(a.Nodes), kept.Nodes, e.amount(kept.change), e.amount(max(0, kept.change-kept.Loss)))
+		brings, costs := e.amounts(max(0, kept.change-kept.Loss), kept.change)
+		return solver.WhyChangeCost, fmt.Sprintf("%s keeps its %s, for %d → %d would bring all jobs %s and the change itself cost %s",
+			name(a.JobID), count(a.Nodes), a.Nodes, kept.Nodes, brings, costs)
 	}
 	if next.gain <= e.nothing() {
 		return solver.WhyEnough, fmt.Sprintf("%s has %s, for %d would bring it nothing", name(a.JobID), count(a.Nodes), next.Nodes)
 	}
-	return solver.WhyPricedOut, fmt.Sprintf("%s has %s, for %d → %d would cost other jobs %s for %s of its own",
-		name(a.JobID), count(a.Nodes), a.Nodes, next.Nodes, e.amount(next.gain+next.Loss), e.amount(next.gain))
+	own, others := e.amounts(next.gain, next.gain+next.Loss)
+	return solver.WhyPricedOut, fmt.Sprintf("%s has %s, for %d → %d would bring it %s and cost other jobs %s",
+		name(a.JobID), count(a.Nodes), a.Nodes, next.Nodes, own, others)
 }
 
 // next returns what is known of the next larger size that a job could hold: the one of
@@ -111,8 +113,9 @@ func (e *explainer) waiting(r *reason, smallest int) string {
 			if next.gain <= e.nothing() {
 				return fmt.Sprintf("%s %s, for %s would bring it nothing", name(a.JobID), verb, count(next.Nodes))
 			}
-			return fmt.Sprintf("%s %s, for %s would cost other jobs %s for %s of its own",
-				name(a.JobID), verb, count(next.Nodes), e.amount(next.gain+next.Loss), e.amount(next.gain))
+			own, others := e.amounts(next.gain, next.gain+next.Loss)
+			return fmt.Sprintf("%s %s, for %s would bring it %s and cost other jobs %s",
+				name(a.JobID), verb, count(next.Nodes), own, others)
 		}
 	}
 	return fmt.Sprintf("%s %s, for %s do not fit beside what goes before it", name(a.JobID), verb, count(smallest))
@@ -148,37 +151,53 @@ func (e *explainer) suggestion(r *reason) string {
 // nothing is a difference of objectives that does not count.
 func (e *explainer) nothing() float64 { return solver.OptimalGap * max(1e-12, math.Abs(e.best)) }
 
-// amount returns a part of the objective in words: of the objective of total time the
-// job time that it is in an hour; of that of progress the mean progress over the horizon, in
-// percent of a job.
-func (e *explainer) amount(value float64) string {
-	if e.options.Objective == solver.ObjectiveTotalTime {
-		return spell(time.Duration(min(value*3600, 1e9)*float64(time.Second))) + " an hour"
+// amounts returns two parts of the objective in words, with as many digits as it takes to
+// tell them apart: of the objective of total time the job time that each is in an hour; of
+// that of progress the mean progress over the horizon, in percent of a job.
+func (e *explainer) amounts(a, b float64) (string, string) {
+	for precision := 2; ; precision++ {
+		first, second := e.amount(a, precision), e.amount(b, precision)
+		if first != second || precision == 5 {
+			return first, second
+		}
 	}
-	horizon := time.Duration(e.problem.Steps) * e.snapshot.Horizon.Step
-	return fmt.Sprintf("%s %% of a job over %s", digits(100*value/float64(e.problem.Steps)), spell(horizon))
 }
 
-// digits returns a number with two significant digits, whole numbers from 10 on.
-func digits(x float64) string {
-	if math.Abs(x) >= 10 {
+// amount returns a part of the objective in words, with so many significant digits.
+func (e *explainer) amount(value float64, precision int) string {
+	if e.options.Objective == solver.ObjectiveTotalTime {
+		return spell(min(value*3600, 1e15), precision) + " an hour"
+	}
+	horizon := time.Duration(e.problem.Steps) * e.snapshot.Horizon.Step
+	return fmt.Sprintf("%s %% of a job over %s", digits(100*value/float64(e.problem.Steps), precision), spell(horizon.Seconds(), 2))
+}
+
+// digits returns a number with so many significant digits, and all of those before the
+// point.
+func digits(x float64, precision int) string {
+	if math.Abs(x) >= math.Pow10(precision-1) {
 		return strconv.FormatFloat(math.Round(x), 'f', 0, 64)
 	}
-	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 2, 64), 64)
+	rounded, err := strconv.ParseFloat(strconv.FormatFloat(x, 'g', precision, 64), 64)
+	if err != nil {
+		rounded = x
+	}
 	return strconv.FormatFloat(rounded, 'f', -1, 64)
 }
 
-// spell returns a time with the unit that leaves it two digits or more: 36 s, 12 min, 4.5 h.
-func spell(d time.Duration) string {
-	switch seconds := d.Seconds(); {
+// spell returns a time in seconds with a unit that leaves it below a hundred or so: 36 s,
+// 12 min, 4.5 h.
+func spell(seconds float64, precision int) string {
+	const minute, hour, day = 60, 3600, 86400
+	switch {
 	case seconds < 99.5:
-		return digits(seconds) + " s"
-	case seconds < 99.5*60:
-		return digits(seconds/60) + " min"
-	case seconds < 99.5*3600:
-		return digits(seconds/3600) + " h"
+		return digits(seconds, precision) + " s"
+	case seconds < 99.5*minute:
+		return digits(seconds/minute, precision) + " min"
+	case seconds < 99.5*hour:
+		return digits(seconds/hour, precision) + " h"
 	default:
-		return digits(seconds/86400) + " d"
+		return digits(seconds/day, precision) + " d"
 	}
 }
 

@@ -1,11 +1,8 @@
 package main
 
 import (
-	"time"
-
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
@@ -14,13 +11,8 @@ import (
 // allocateFlags are the flags of allocate.
 type allocateFlags struct {
 	decideFlags
-	backend     cli.EnumFlag[elastallocv1.Backend]
-	formulation cli.EnumFlag[elastallocv1.Formulation]
-	objective   cli.EnumFlag[elastallocv1.Objective]
-	admission   cli.EnumFlag[elastallocv1.Admission]
-	budget      time.Duration
-	gap         float64
-	plan        bool
+	optionFlags
+	plan bool
 }
 
 func newAllocateCommand(env cli.LookupEnv) *cobra.Command {
@@ -44,55 +36,22 @@ the horizon. Nothing else is foreseen: no submissions, no later decisions.`,
 				return err
 			}
 			f.apply(cmd, request)
+			if cmd.Flags().Changed("plan") {
+				request.Options.IncludePlan = f.plan
+			}
 			return f.allocate(cmd, request, env)
 		},
 	}
-	flags := command.Flags()
 	f.add(command)
-	cli.AddProgramFlags(flags, &f.programs)
-	flags.Var(&f.backend, "backend", "backend to ask first (default exact)")
-	flags.Var(&f.formulation, "formulation", "model for cbc and highs (default one-hot)")
-	flags.Var(&f.objective, "objective", "what is maximised (default progress)")
-	flags.Var(&f.admission, "admission", "who gets nodes when the minimums do not all fit (default fifo)")
-	flags.DurationVar(&f.budget, "budget", 0, "decision budget (default that of the server, 900ms)")
-	flags.Float64Var(&f.gap, "gap", 0, "stop once proven within this share of the optimum")
-	flags.BoolVar(&f.plan, "plan", false, "show the plan over the horizon")
+	f.addOptions(command, 0)
+	command.Flags().BoolVar(&f.plan, "plan", false, "show the plan over the horizon")
 	return command
-}
-
-// apply lets the flags that were set win over the options of the request.
-func (f *allocateFlags) apply(cmd *cobra.Command, request *elastallocv1.AllocateRequest) {
-	if request.Options == nil {
-		request.Options = new(elastallocv1.AllocateOptions)
-	}
-	options := request.Options
-	if number := f.backend.Number(); number != 0 {
-		options.Backend = number
-	}
-	if number := f.formulation.Number(); number != 0 {
-		options.Formulation = number
-	}
-	if number := f.objective.Number(); number != 0 {
-		options.Objective = number
-	}
-	if number := f.admission.Number(); number != 0 {
-		options.Admission = number
-	}
-	if cmd.Flags().Changed("budget") {
-		options.TimeBudget = durationpb.New(f.budget)
-	}
-	if cmd.Flags().Changed("gap") {
-		options.RelativeGap = f.gap
-	}
-	if cmd.Flags().Changed("plan") {
-		options.IncludePlan = f.plan
-	}
 }
 
 // allocate prints the decision on the request.
 func (f *allocateFlags) allocate(cmd *cobra.Command, request *elastallocv1.AllocateRequest, env cli.LookupEnv) error {
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
-	allocator, closeAllocator, err := f.newAllocator(request.GetOptions())
+	allocator, closeAllocator, err := f.newAllocator(request.GetOptions(), f.programs)
 	if err != nil {
 		return err
 	}

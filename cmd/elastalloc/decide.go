@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,23 +16,35 @@ import (
 // who decides and how to print it.
 type decideFlags struct {
 	file, output string
-	remote       remoteFlags
-	programs     cli.Programs
+	// drawn are the output formats beside table and json.
+	drawn  []string
+	remote remoteFlags
 }
 
 // add adds the flags to a command.
 func (f *decideFlags) add(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringVarP(&f.file, "file", "f", "", "request in protojson, - for standard input")
-	flags.StringVarP(&f.output, "output", "o", cli.OutputTable, "output format, table or json")
+	flags.StringVarP(&f.output, "output", "o", cli.OutputTable, "output format, "+listed(f.formats()))
 	f.remote.add(flags)
 	cli.MarkRequired(command, "file")
 }
 
+// formats returns the output formats.
+func (f *decideFlags) formats() []string {
+	return append([]string{cli.OutputTable, cli.OutputJSON}, f.drawn...)
+}
+
+// listed lists what there is to choose from.
+func listed(names []string) string {
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
 // read checks the flags and reads the request.
 func (f *decideFlags) read(cmd *cobra.Command) (*elastallocv1.AllocateRequest, error) {
-	if f.output != cli.OutputTable && f.output != cli.OutputJSON {
-		return nil, fmt.Errorf("--output is %q; want %s or %s", f.output, cli.OutputTable, cli.OutputJSON)
+	if !slices.Contains(f.formats(), f.output) {
+		return nil, fmt.Errorf("--output is %q; want %s", f.output, listed(f.formats()))
 	}
 	if err := f.remote.check(); err != nil {
 		return nil, err
@@ -42,11 +56,14 @@ func (f *decideFlags) read(cmd *cobra.Command) (*elastallocv1.AllocateRequest, e
 type allocator interface {
 	Allocate(context.Context, *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error)
 	FillIdle(context.Context, *elastallocv1.FillIdleRequest) (*elastallocv1.FillIdleResponse, error)
+	Explain(context.Context, *elastallocv1.ExplainRequest) (*elastallocv1.ExplainResponse, error)
+	WhatIf(context.Context, *elastallocv1.WhatIfRequest) (*elastallocv1.WhatIfResponse, error)
+	Forecast(context.Context, *elastallocv1.ForecastRequest) (*elastallocv1.ForecastResponse, error)
 }
 
 // newAllocator returns what answers requests with the given options: the server asked
-// for, or an allocator in this process, and what to call when done with it.
-func (f *decideFlags) newAllocator(o *elastallocv1.AllocateOptions) (allocator, func(), error) {
+// for, or an allocator with the given programs in this process, and what to call when done with it.
+func (f *decideFlags) newAllocator(o *elastallocv1.AllocateOptions, programs cli.Programs) (allocator, func(), error) {
 	if f.remote.address != "" {
 		remote, err := f.remote.client()
 		if err != nil {
@@ -54,6 +71,6 @@ func (f *decideFlags) newAllocator(o *elastallocv1.AllocateOptions) (allocator, 
 		}
 		return remote, func() { remote.Close() }, nil
 	}
-	local, err := cli.NewInProcess(o, f.programs)
+	local, err := cli.NewInProcess(o, programs)
 	return local, func() {}, err
 }

@@ -26,7 +26,7 @@ options are then ignored.`,
 			if err != nil {
 				return err
 			}
-			allocator, closeAllocator, err := f.newAllocator(nil)
+			allocator, closeAllocator, err := f.newAllocator(nil, nil)
 			if err != nil {
 				return err
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
@@ -37,27 +38,33 @@ func OpenInput(cmd *cobra.Command, name string) (io.ReadCloser, error) {
 	return os.Open(name)
 }
 
-// ReadRequest reads an AllocateRequest in protojson. A field that the API does not
-// know is an error, for it is one that the caller believes in.
+// ReadRequest reads an AllocateRequest in protojson.
 func ReadRequest(cmd *cobra.Command, name string) (*elastallocv1.AllocateRequest, error) {
+	request := new(elastallocv1.AllocateRequest)
+	return request, ReadMessage(cmd, name, request)
+}
+
+// ReadMessage reads a message in protojson. A field that the API does not know is an error,
+// for it is one that the caller believes in.
+func ReadMessage(cmd *cobra.Command, name string, message proto.Message) error {
 	input, err := OpenInput(cmd, name)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer input.Close()
 	text, err := io.ReadAll(input)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	kind := message.ProtoReflect().Descriptor().Name()
 	if len(bytes.TrimSpace(text)) == 0 {
-		return nil, fmt.Errorf("parse AllocateRequest in %s: the input is empty", name)
+		return fmt.Errorf("parse %s in %s: the input is empty", kind, name)
 	}
-	request := new(elastallocv1.AllocateRequest)
-	if err := protojson.Unmarshal(text, request); err != nil {
+	if err := protojson.Unmarshal(text, message); err != nil {
 		// The library varies the space after its prefix to keep its texts from
 		// being relied on; what follows names the line and the column.
-		message := strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0")
-		return nil, fmt.Errorf("parse AllocateRequest in %s: %s", name, message)
+		text := strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0")
+		return fmt.Errorf("parse %s in %s: %s", kind, name, text)
 	}
-	return request, nil
+	return nil
 }

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/internal/format"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// wholeBudget is the default time budget of an answer that takes many decisions: the most
+// that a server gives.
+const wholeBudget = 10 * time.Second
+
+// explainFlags are the flags of explain.
+type explainFlags struct {
+	decideFlags
+	optionFlags
+	jobs []string
+}
+
+func newExplainCommand(env cli.LookupEnv) *cobra.Command {
+	var f explainFlags
+	command := &cobra.Command{
+		Use:   "explain -f FILE",
+		Short: "Say why each job of one snapshot gets its nodes",
+		Long: `Decide one snapshot, in this process or at a server, and say why each job gets its
+nodes: what every other size would cost, and the smallest weight, pool or min_nodes
+that would give it more. All of it is found by deciding again.
+
+The input is an AllocateRequest in protojson. Flags win over the options in it.
+
+SIZES are those that a job could hold now, in brackets the one that it gets; the
+higher the block after a size, the more of the objective it would cost.`,
+		Example: `  elastalloc explain -f request.json
+  elastalloc explain -f request.json --job bert-large`,
+		Args: cli.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			request, err := f.read(cmd)
+			if err != nil {
+				return err
+			}
+			f.apply(cmd, request)
+			allocator, closeAllocator, err := f.newAllocator(request.GetOptions(), f.programs)
+			if err != nil {
+				return err
+			}
+			defer closeAllocator()
+			response, err := allocator.Explain(cmd.Context(), &elastallocv1.ExplainRequest{
+				Snapshot: request.GetSnapshot(), Options: request.GetOptions(), JobIds: f.jobs,
+			})
+			if err != nil {
+				return requestError(err)
+			}
+			out := cmd.OutOrStdout()
+			if f.output == cli.OutputJSON {
+				return cli.Failed(writeJSON(out, response, emitDefaults))
+			}
+			return cli.Failed(writeExplanations(out, request, response, len(f.jobs) > 0, cli.ColorsFor(out, env)))
+		},
+	}
+	f.add(command)
+	f.addOptions(command, wholeBudget)
+	command.Flags().StringArrayVar(&f.jobs, "job", nil, "job to explain in detail; may be given more than once (default all)")
+	return command
+}
+
+// writeExplanations writes for a person why jobs get their nodes: in detail, or a line each.
+func writeExplanations(
+	w io.Writer, request *elastallocv1.AllocateRequest, response *elastallocv1.ExplainResponse, detailed bool, color cli.Colors,
+) error {
+	changes := make(map[string]*elastallocv1.Allocation)
+	for _, a := range response.GetDecision().GetAllocations() {
+		changes[a.GetJobId()] = a
+	}
+	current := make(map[string]int32)
+	for _, job := range request.GetSnapshot().GetJobs() {
+		current[job.GetId()] = job.GetCurrentNodes()
+	}
+	if detailed {
+		for n, job := range response.GetJobs() {
+			if n > 0 {
+				if _, err := io.WriteString(w, "\n"); err != nil {
+					return err
+				}
+			}
+			if err := writeExplanation(w, job, color); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	t := new(cli.Table)
+	t.AddRow(color.Bold, "JOB", "NODES", "WHY", "SIZES")
+	for _, job := range response.GetJobs() {
+		t.AddRow(styleOf(changes[job.GetJobId()].GetChange(), color), clip(job.GetJobId(), 26),
+			fmt.Sprintf("%3d → %-3d", current[job.GetJobId()], job.GetNodes()), words(job.GetWhy()), sizesBar(job))
+	}
+	_, err := fmt.Fprintf(w, "%s\n--job ID says more about one.\n", t)
+	return err
+}
+
+// sizesBar draws the sizes of a job with what each would cost beside the dearest of them.
+func sizesBar(job *elastallocv1.JobExplanation) string {
+	most := 0.0
+	for _, size := range job.GetSizes() {
+		most = max(most, size.GetLoss())
+	}
+	parts := make([]string, 0, len(job.GetSizes()))
+	for _, size := range job.GetSizes() {
+		nodes := strconv.Itoa(int(size.GetNodes()))
+		if size.GetNodes() == job.GetNodes() {
+			parts = append(parts, "["+nodes+"]")
+			continue
+		}
+		level := 0
+		if most > 0 {
+			level = min(7, int(math.Sqrt(size.GetLoss()/most)*8))
+		}
+		parts = append(parts, nodes+string([]rune("▁▂▃▄▅▆▇█")[level]))
+	}
+	return strings.Join(parts, " ")
+}
+
+// writeExplanation writes why one job gets its nodes, and what each of its sizes would cost.
+func writeExplanation(w io.Writer, job *elastallocv1.JobExplanation, color cli.Colors) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n%s\n", color.Bold.Paint(clip(job.GetJobId(), 60)+": "+words(job.GetWhy())), wrap(job.GetText(), 78))
+	if len(job.GetSizes()) > 0 {
+		most := 0.0
+		for _, size := range job.GetSizes() {
+			most = max(most, size.GetLoss())
+		}
+		const width = 40
+		t := &cli.Table{RightAligned: map[int]bool{0: true, 1: true}}
+		t.AddRow(cli.Plain, "SIZE", "COST", "")
+		for _, size := range job.GetSizes() {
+			bar := ""
+			if size.GetLoss() > 0 {
+				bar = strings.Repeat("█", max(1, int(size.GetLoss()/most*width)))
+			}
+			if size.GetNodes() == job.GetNodes() {
+				bar = "◀ what it gets"
+			} else if !size.GetProven() {
+				bar += " estimated"
+			}
+			t.AddRow(cli.Plain, strconv.Itoa(int(size.GetNodes())), strconv.FormatFloat(size.GetLoss(), 'f', 6, 64), bar)
+		}
+		fmt.Fprintf(&b, "\n%s", t)
+	}
+	if len(job.GetRemedies()) > 0 {
+		t := new(cli.Table)
+		t.AddRow(cli.Plain, "WITH", "IT GETS")
+		for _, remedy := range job.GetRemedies() {
+			t.AddRow(cli.Plain, describeRemedy(remedy), strconv.Itoa(int(remedy.GetNodes())))
+		}
+		fmt.Fprintf(&b, "\n%s", t)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// describeRemedy returns what to change.
+func describeRemedy(remedy *elastallocv1.Remedy) string {
+	switch change := remedy.GetChange().(type) {
+	case *elastallocv1.Remedy_Weight:
+		return "weight " + strconv.FormatFloat(change.Weight, 'g', -1, 64)
+	case *elastallocv1.Remedy_TotalNodes:
+		return fmt.Sprintf("a pool of %d nodes", change.TotalNodes)
+	case *elastallocv1.Remedy_MinNodes:
+		return fmt.Sprintf("min_nodes %d", change.MinNodes)
+	default:
+		return "an unknown change"
+	}
+}
+
+// clip returns a printable text of at most so many characters.
+func clip(text string, most int) string {
+	runes := []rune(format.Printable(text))
+	if len(runes) <= most {
+		return string(runes)
+	}
+	return string(runes[:most-1]) + "…"
+}
+
+// wrap breaks a text into lines of at most so many characters, as far as its words allow.
+func wrap(text string, width int) string {
+	var b strings.Builder
+	length := 0
+	for n, word := range strings.Fields(text) {
+		size := len([]rune(word))
+		switch {
+		case n == 0:
+		case length+1+size > width:
+			b.WriteByte('\n')
+			length = 0
+		default:
+			b.WriteByte(' ')
+			length++
+		}
+		b.WriteString(word)
+		length += size
+	}
+	return b.String()
+}

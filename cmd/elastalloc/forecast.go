@@ -1,0 +1,202 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/internal/format"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// The output formats of forecast beside table and json.
+const (
+	outputSVG  = "svg"
+	outputHTML = "html"
+)
+
+// forecastFlags are the flags of forecast.
+type forecastFlags struct {
+	decideFlags
+	optionFlags
+	cadence, until time.Duration
+	everyEvent     bool
+	etaError       float64
+	samples        int32
+	seed           uint64
+}
+
+func newForecastCommand(env cli.LookupEnv) *cobra.Command {
+	f := forecastFlags{decideFlags: decideFlags{drawn: []string{outputSVG, outputHTML}}}
+	command := &cobra.Command{
+		Use:   "forecast -f FILE",
+		Short: "Say when the jobs of one snapshot start and end",
+		Long: `Simulate the cluster from one snapshot on, to the second, in this process or at a
+server, deciding again and again: when each job starts and ends if no other is
+submitted.
+
+The input is an AllocateRequest in protojson. Flags win over the options in it. With
+--eta-error, times are medians over several simulations in which what is really left
+of each job is drawn, and the chart shows from when to when eight in ten of them
+start and end.`,
+		Example: `  elastalloc forecast -f request.json
+  elastalloc forecast -f request.json --eta-error 0.2 -o svg > forecast.svg`,
+		Args: cli.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			request, err := f.read(cmd)
+			if err != nil {
+				return err
+			}
+			f.apply(cmd, request)
+			allocator, closeAllocator, err := f.newAllocator(request.GetOptions(), f.programs)
+			if err != nil {
+				return err
+			}
+			defer closeAllocator()
+			asked := &elastallocv1.ForecastRequest{
+				Snapshot: request.GetSnapshot(), Options: request.GetOptions(),
+				EveryEvent: f.everyEvent, EtaError: f.etaError, Samples: f.samples, Seed: f.seed,
+			}
+			if cmd.Flags().Changed("cadence") {
+				asked.Cadence = durationpb.New(f.cadence)
+			}
+			if cmd.Flags().Changed("until") {
+				asked.Until = durationpb.New(f.until)
+			}
+			response, err := allocator.Forecast(cmd.Context(), asked)
+			if err != nil {
+				return requestError(err)
+			}
+			out := cmd.OutOrStdout()
+			switch f.output {
+			case cli.OutputJSON:
+				return cli.Failed(writeJSON(out, response, emitDefaults))
+			case outputSVG, outputHTML:
+				return cli.Failed(drawForecast(out, request.GetSnapshot().GetId(), response, f.output == outputHTML))
+			default:
+				return cli.Failed(writeForecast(out, response, cli.ColorsFor(out, env)))
+			}
+		},
+	}
+	f.add(command)
+	f.addOptions(command, wholeBudget)
+	flags := command.Flags()
+	flags.DurationVar(&f.cadence, "cadence", 0, "time between two decisions (default the step of the horizon)")
+	flags.BoolVar(&f.everyEvent, "every-event", false, "decide a second after each end of a job, too")
+	flags.Float64Var(&f.etaError, "eta-error", 0, "how far remaining ETAs may be off, 0.2 for 20 %")
+	flags.Int32Var(&f.samples, "samples", 0, "number of simulations (default 1, with --eta-error 20)")
+	flags.Uint64Var(&f.seed, "seed", 0, "seed of what is drawn")
+	flags.DurationVar(&f.until, "until", 0, "how far to simulate (default 30 days)")
+	return command
+}
+
+// gantt places times on a chart.
+type gantt struct {
+	jobs []*elastallocv1.JobForecast
+	// span is what the chart shows.
+	span time.Duration
+	// ranges says whether starts and ends are ranges.
+	ranges bool
+}
+
+func newGantt(response *elastallocv1.ForecastResponse) gantt {
+	g := gantt{jobs: response.GetJobs()}
+	for _, job := range g.jobs {
+		for _, t := range []*durationpb.Duration{job.GetStart(), job.GetEnd(), job.GetStartHigh(), job.GetEndHigh()} {
+			g.span = max(g.span, t.AsDuration())
+		}
+		g.ranges = g.ranges || job.GetEndLow().AsDuration() != job.GetEndHigh().AsDuration()
+	}
+	g.span = max(g.span, time.Minute)
+	return g
+}
+
+// at returns where a time is on a chart of the given width; the end for one that is unset.
+func (g *gantt) at(t *durationpb.Duration, width float64) float64 {
+	if t == nil {
+		return width
+	}
+	return min(1, t.AsDuration().Seconds()/g.span.Seconds()) * width
+}
+
+// when returns a time for reading: "now", a span, or a dash where it is unset.
+func when(t *durationpb.Duration) string {
+	switch {
+	case t == nil:
+		return "–"
+	case t.AsDuration() == 0:
+		return "now"
+	default:
+		return format.Span(t.AsDuration())
+	}
+}
+
+// between returns a range of times, or one time where the two are one.
+func between(low, high *durationpb.Duration) string {
+	if when(low) == when(high) {
+		return when(low)
+	}
+	return when(low) + "–" + when(high)
+}
+
+// writeForecast draws for a person when each job waits and trains.
+func writeForecast(w io.Writer, response *elastallocv1.ForecastResponse, color cli.Colors) error {
+	g := newGantt(response)
+	t := new(cli.Table)
+	header := []string{"JOB", "STARTS", "ENDS"}
+	width := 34
+	if g.ranges {
+		header, width = append(header, "8 IN 10 END"), 20
+	}
+	scale := "0" + strings.Repeat(" ", max(1, width-1-len(format.Span(g.span)))) + format.Span(g.span)
+	t.AddRow(color.Bold, append(header, scale)...)
+	for _, job := range g.jobs {
+		style := cli.Plain
+		if job.GetStart() == nil {
+			style = color.Dim
+		}
+		cells := []string{clip(job.GetJobId(), 22), when(job.GetStart()), when(job.GetEnd())}
+		if g.ranges {
+			cells = append(cells, between(job.GetEndLow(), job.GetEndHigh()))
+		}
+		t.AddRow(style, append(cells, g.bar(job, width))...)
+	}
+	text := t.String() + "\n"
+	if n := len(g.jobs); n > 0 {
+		text += fmt.Sprintf("mean        %s to the end, %s to the first nodes\n",
+			format.Span(response.GetMeanTotal().AsDuration()), format.Span(response.GetMeanQueue().AsDuration()))
+	}
+	text += fmt.Sprintf("decisions   %d\n", response.GetDecisions())
+	if !response.GetComplete() {
+		text += color.Yellow.Paint("incomplete  the time budget ended the simulation: --budget gives it more") + "\n"
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+// bar draws a job: dots while it waits, blocks while it trains, lighter ones from when to
+// when eight in ten simulations end it.
+func (g *gantt) bar(job *elastallocv1.JobForecast, width int) string {
+	cells := []rune(strings.Repeat(" ", width))
+	fill := func(from, to float64, r rune) {
+		for n := int(from); n < min(width, max(int(to+0.5), int(from)+1)); n++ {
+			cells[n] = r
+		}
+	}
+	start, end := g.at(job.GetStart(), float64(width)), g.at(job.GetEnd(), float64(width))
+	if start >= 0.5 {
+		fill(0, start, '·')
+	}
+	if job.GetStart() != nil {
+		fill(start, end, '█')
+		if g.ranges {
+			fill(max(start, g.at(job.GetEndLow(), float64(width))), g.at(job.GetEndHigh(), float64(width)), '▒')
+		}
+	}
+	return string(cells)
+}

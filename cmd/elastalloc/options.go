@@ -1,0 +1,65 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// optionFlags are the flags that say how to decide.
+type optionFlags struct {
+	programs    cli.Programs
+	backend     cli.EnumFlag[elastallocv1.Backend]
+	formulation cli.EnumFlag[elastallocv1.Formulation]
+	objective   cli.EnumFlag[elastallocv1.Objective]
+	admission   cli.EnumFlag[elastallocv1.Admission]
+	budget      time.Duration
+	gap         float64
+}
+
+// addOptions adds the flags to a command, with a default budget of its own unless that is
+// 0.
+func (f *optionFlags) addOptions(command *cobra.Command, budget time.Duration) {
+	flags := command.Flags()
+	cli.AddProgramFlags(flags, &f.programs)
+	flags.Var(&f.backend, "backend", "backend to ask first (default exact)")
+	flags.Var(&f.formulation, "formulation", "model for cbc and highs (default one-hot)")
+	flags.Var(&f.objective, "objective", "what is maximised (default progress)")
+	flags.Var(&f.admission, "admission", "who gets nodes when the minimums do not all fit (default fifo)")
+	usage := "decision budget (default that of the server, 900ms)"
+	if budget > 0 {
+		usage = "time budget of the whole answer"
+	}
+	flags.DurationVar(&f.budget, "budget", budget, usage)
+	flags.Float64Var(&f.gap, "gap", 0, "stop once proven within this share of the optimum")
+}
+
+// apply lets the flags that were set win over the options of the request.
+func (f *optionFlags) apply(cmd *cobra.Command, request *elastallocv1.AllocateRequest) {
+	if request.Options == nil {
+		request.Options = new(elastallocv1.AllocateOptions)
+	}
+	options := request.Options
+	if number := f.backend.Number(); number != 0 {
+		options.Backend = number
+	}
+	if number := f.formulation.Number(); number != 0 {
+		options.Formulation = number
+	}
+	if number := f.objective.Number(); number != 0 {
+		options.Objective = number
+	}
+	if number := f.admission.Number(); number != 0 {
+		options.Admission = number
+	}
+	if cmd.Flags().Changed("budget") || f.budget > 0 && options.GetTimeBudget() == nil {
+		options.TimeBudget = durationpb.New(f.budget)
+	}
+	if cmd.Flags().Changed("gap") {
+		options.RelativeGap = f.gap
+	}
+}

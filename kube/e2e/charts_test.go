@@ -32,6 +32,12 @@ func TestCharts(t *testing.T) {
 			{"--set=image.tag=next"},
 			{"--set=mode=apply"},
 		}},
+		// Autoscaling is off and on again, whose minimum is what there is from the start.
+		"elastalloc": {3, nil, [][]string{
+			{"--set=image.tag=next"},
+			{"--set=autoscaling.enabled=false,replicas=4"},
+			{"--set=autoscaling.enabled=true"},
+		}},
 	} {
 		t.Run(chart, func(t *testing.T) {
 			ctx := t.Context()

@@ -1,0 +1,228 @@
+// Package worldtest plays the part of a cluster that the controller's pure packages see:
+// nodes, pods, and Indexed Jobs whose pods follow their size.
+package worldtest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/elastalloc/elastalloc/kube/config"
+	"github.com/elastalloc/elastalloc/kube/kinds"
+	"github.com/elastalloc/elastalloc/kube/plan"
+	"github.com/elastalloc/elastalloc/kube/world"
+)
+
+// Unit is the resource of the nodes, and PerNode how much of it each has.
+const (
+	Unit    = "nvidia.com/gpu"
+	PerNode = 8
+)
+
+// Begin is when tests begin.
+func Begin() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
+
+// Pool returns a pool named training with the defaults of a configuration.
+func Pool() config.Pool {
+	return config.Pool{
+		Name: "training", NodeSelector: map[string]string{"pool": "training"}, Unit: Unit,
+		Cadence: config.DefaultCadence, Debounce: config.DefaultDebounce, MinInterval: config.DefaultMinInterval,
+		SettleTimeout: config.DefaultSettleTimeout, MaxShrink: config.DefaultMaxShrink,
+		Objective: config.TotalTime, RemainingIn: config.Seconds,
+	}
+}
+
+// Node returns a ready node of the pool.
+func Node(name string) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"pool": "training"}},
+		Status: corev1.NodeStatus{
+			Allocatable: corev1.ResourceList{Unit: *resource.NewQuantity(PerNode, resource.DecimalSI)},
+			Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		},
+	}
+}
+
+// Job returns an Indexed Job of the pool that asks for so many nodes; with 0 it is
+// suspended at a size of 1. Annotations are given without their prefix.
+func Job(name string, nodes int, annotations map[string]string) *unstructured.Unstructured {
+	prefixed := make(map[string]any)
+	for key, value := range annotations {
+		prefixed[world.Prefix+key] = value
+	}
+	job := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "batch/v1", "kind": "Job",
+		"metadata": map[string]any{
+			"name": name, "namespace": "default", "uid": "uid-" + name, "resourceVersion": "1",
+			"creationTimestamp": Begin().Format(time.RFC3339),
+			"labels":            map[string]any{world.PoolLabel: "training"},
+			"annotations":       prefixed,
+		},
+		"spec": map[string]any{
+			"completionMode": "Indexed", "parallelism": int64(max(1, nodes)), "completions": int64(max(1, nodes)), "suspend": nodes == 0,
+			"template": map[string]any{"spec": PodSpec(PerNode)},
+		},
+	}}
+	if nodes > 0 {
+		_ = unstructured.SetNestedField(job.Object, Begin().Format(time.RFC3339), "status", "startTime")
+	}
+	return job
+}
+
+// PodSpec returns the specification of a pod that requests so much of the unit.
+func PodSpec(units int) map[string]any {
+	return map[string]any{"containers": []any{map[string]any{
+		"name": "train", "resources": map[string]any{"limits": map[string]any{Unit: strconv.Itoa(units)}},
+	}}}
+}
+
+// Pod returns a running pod on a node, "" for none yet.
+func Pod(name, node string, labels map[string]string) *corev1.Pod {
+	units := corev1.ResourceList{Unit: *resource.NewQuantity(PerNode, resource.DecimalSI)}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID("uid-" + name), Labels: labels},
+		Spec: corev1.PodSpec{
+			NodeName: node, Containers: []corev1.Container{{Name: "train", Resources: corev1.ResourceRequirements{Requests: units}}},
+		},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+	if node == "" {
+		pod.Status.Phase = corev1.PodPending
+	}
+	return pod
+}
+
+// Cluster is nodes, jobs and pods in memory.
+type Cluster struct {
+	Now   time.Time
+	Pool  config.Pool
+	Nodes []*corev1.Node
+	Jobs  map[string]*unstructured.Unstructured
+	Pods  []*corev1.Pod
+	made  int
+}
+
+// New returns a cluster of so many nodes, on which the pods of the jobs run.
+func New(nodes int, jobs ...*unstructured.Unstructured) *Cluster {
+	c := &Cluster{Now: Begin(), Pool: Pool(), Jobs: make(map[string]*unstructured.Unstructured)}
+	for i := range nodes {
+		c.Nodes = append(c.Nodes, Node(fmt.Sprintf("node-%03d", i)))
+	}
+	for _, job := range jobs {
+		c.Jobs[job.GetName()] = job
+	}
+	c.Reconcile()
+	return c
+}
+
+// World observes the cluster.
+func (c *Cluster) World() *world.World {
+	in := world.Input{Now: c.Now, Pool: c.Pool, Apply: true, Nodes: c.Nodes, Pods: c.Pods}
+	for _, name := range slices.Sorted(maps.Keys(c.Jobs)) {
+		in.Jobs = append(in.Jobs, world.Object{Kind: kinds.Named([]string{"Job"})[0], Job: c.Jobs[name]})
+	}
+	return world.Observe(in)
+}
+
+// Reconcile does what the Job controller and the scheduler do: it makes pods that are
+// missing, puts them on nodes that are free, and begins to delete those that are too many.
+func (c *Cluster) Reconcile() {
+	for _, name := range slices.Sorted(maps.Keys(c.Jobs)) {
+		job := c.Jobs[name]
+		want, _, _ := unstructured.NestedInt64(job.Object, "spec", "parallelism")
+		if suspended, _, _ := unstructured.NestedBool(job.Object, "spec", "suspend"); suspended {
+			want = 0
+		}
+		var live []*corev1.Pod
+		for _, pod := range c.Pods {
+			if pod.Labels["batch.kubernetes.io/job-name"] == name && pod.DeletionTimestamp == nil {
+				live = append(live, pod)
+			}
+		}
+		for i := len(live); i < int(want); i++ {
+			c.made++
+			c.Pods = append(c.Pods, Pod(fmt.Sprintf("%s-%d", name, c.made), "", map[string]string{"batch.kubernetes.io/job-name": name}))
+		}
+		for i := int(want); i < len(live); i++ {
+			// Due once its grace of 30 s is over.
+			live[i].DeletionTimestamp = &metav1.Time{Time: c.Now.Add(30 * time.Second)}
+		}
+	}
+	busy := make(map[string]bool)
+	for _, pod := range c.Pods {
+		busy[pod.Spec.NodeName] = true
+	}
+	for _, pod := range c.Pods {
+		for _, node := range c.Nodes {
+			if pod.Spec.NodeName == "" && !busy[node.Name] {
+				pod.Spec.NodeName, pod.Status.Phase = node.Name, corev1.PodRunning
+				busy[node.Name] = true
+			}
+		}
+	}
+}
+
+// Leave ends the pods that are being deleted.
+func (c *Cluster) Leave() {
+	c.Pods = slices.DeleteFunc(c.Pods, func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
+	c.Reconcile()
+}
+
+// Write writes a target on its job.
+func (c *Cluster) Write(t plan.Target) {
+	job := c.Jobs[t.Job.Object.GetName()].DeepCopy()
+	annotations := job.GetAnnotations()
+	annotations[world.TargetAnnotation] = strconv.Itoa(t.Nodes)
+	annotations[world.DecisionAnnotation] = t.Record.String()
+	job.SetAnnotations(annotations)
+	c.Jobs[job.GetName()] = job
+}
+
+// Take takes a step as the API server would.
+func (c *Cluster) Take(s plan.Step) error {
+	job := c.Jobs[s.Job.Object.GetName()]
+	record := s.Job.NextRecord(s.To, c.Now)
+	for _, patch := range s.Job.Kind.Resize(s.Job.Shape, s.To) {
+		patched, err := Patch(job, patch)
+		if err != nil {
+			return err
+		}
+		job = patched
+	}
+	annotations := job.GetAnnotations()
+	annotations[world.DecisionAnnotation] = record.String()
+	job.SetAnnotations(annotations)
+	c.Jobs[job.GetName()] = job
+	return nil
+}
+
+// Patch returns an object with a patch applied, which must be of its version.
+func Patch(object *unstructured.Unstructured, patch kinds.Patch) (*unstructured.Unstructured, error) {
+	body, err := patch.JSON(object.GetResourceVersion())
+	if err != nil {
+		return nil, err
+	}
+	decoded, err := jsonpatch.DecodePatch(body)
+	if err != nil {
+		return nil, err
+	}
+	before, err := object.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	after, err := decoded.Apply(before)
+	if err != nil {
+		return nil, err
+	}
+	var patched unstructured.Unstructured
+	return &patched, patched.UnmarshalJSON(after)
+}

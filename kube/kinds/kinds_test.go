@@ -1,0 +1,248 @@
+package kinds_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
+	"github.com/elastalloc/elastalloc/kube/kinds"
+)
+
+// parse returns an object of YAML in which POD stands for a pod template of one node.
+func parse(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	if text == "" {
+		return nil
+	}
+	text = strings.ReplaceAll(text, "POD", `{spec: {terminationGracePeriodSeconds: 45, containers: [{name: a, resources: {limits: {nvidia.com/gpu: "8"}}}]}}`)
+	var u unstructured.Unstructured
+	if err := yaml.Unmarshal([]byte("metadata: {name: train, namespace: default, resourceVersion: \"7\"}\n"+text), &u.Object); err != nil {
+		t.Fatal(err)
+	}
+	return &u
+}
+
+const jobSet = `
+kind: JobSet
+spec:
+  replicatedJobs:
+  - {name: driver, replicas: 1, template: {spec: {template: {spec: {containers: [{name: a}]}}}}}
+  - {name: node, replicas: 1, template: {spec: {completionMode: Indexed, parallelism: 4, completions: 4, template: POD}}}
+`
+
+func TestKinds(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		kind, job, child string
+		// want describes the shape; resized says what the object and its child hold at paths
+		// once the job is resized to 2 nodes, and paused once it is paused.
+		size            int
+		suspended       bool
+		min, max        int
+		multiple, start int
+		selector        string
+		resized, paused map[string]any
+	}{
+		"Job": {
+			kind: "Job", job: "kind: Job\nspec: {completionMode: Indexed, parallelism: 4, completions: 4, template: POD}",
+			size: 4, multiple: 1, selector: "batch.kubernetes.io/job-name",
+			resized: map[string]any{"spec.parallelism": int64(2), "spec.completions": int64(2)},
+			paused:  map[string]any{"spec.suspend": true, "spec.parallelism": int64(4)},
+		},
+		"suspended Job": {
+			kind: "Job", job: "kind: Job\nspec: {suspend: true, completionMode: Indexed, parallelism: 4, completions: 4, template: POD}",
+			size: 4, suspended: true, multiple: 1, selector: "batch.kubernetes.io/job-name",
+			resized: map[string]any{"spec.parallelism": int64(2), "spec.suspend": false},
+			paused:  map[string]any{"spec.suspend": true},
+		},
+		"JobSet": {
+			kind: "JobSet", job: jobSet, size: 4, multiple: 1, selector: "jobset.sigs.k8s.io/replicatedjob-name",
+			resized: map[string]any{"spec.replicatedJobs.1.template.spec.parallelism": int64(2), "spec.replicatedJobs.1.template.spec.completions": int64(2)},
+			paused:  map[string]any{"spec.suspend": true},
+		},
+		"RayCluster": {
+			kind: "RayCluster",
+			job: `
+kind: RayCluster
+spec:
+  workerGroupSpecs:
+  - {groupName: cpu, replicas: 3, template: {spec: {containers: [{name: a}]}}}
+  - {groupName: gpu, replicas: 2, minReplicas: 1, maxReplicas: 8, numOfHosts: 2, template: POD}
+`,
+			size: 4, min: 2, max: 16, multiple: 2, selector: "ray.io/group",
+			resized: map[string]any{"spec.workerGroupSpecs.1.replicas": int64(1)},
+			paused:  map[string]any{"spec.suspend": true},
+		},
+		"PyTorchJob": {
+			kind: "PyTorchJob",
+			job: `
+kind: PyTorchJob
+spec:
+  elasticPolicy: {minReplicas: 1, maxReplicas: 8}
+  pytorchReplicaSpecs: {Worker: {replicas: 4, template: POD}}
+`,
+			size: 4, min: 1, max: 8, multiple: 1, selector: "training.kubeflow.org/job-name",
+			resized: map[string]any{"spec.pytorchReplicaSpecs.Worker.replicas": int64(2)},
+			paused:  map[string]any{"spec.runPolicy.suspend": true},
+		},
+		"PyTorchJob with a run policy": {
+			kind: "PyTorchJob",
+			job: `
+kind: PyTorchJob
+spec:
+  runPolicy: {suspend: true, cleanPodPolicy: None}
+  elasticPolicy: {}
+  pytorchReplicaSpecs: {Worker: {template: POD}}
+`,
+			size: 1, suspended: true, multiple: 1, selector: "training.kubeflow.org/job-name",
+			resized: map[string]any{
+				"spec.pytorchReplicaSpecs.Worker.replicas": int64(2), "spec.runPolicy.suspend": false, "spec.runPolicy.cleanPodPolicy": "None",
+			},
+			paused: map[string]any{"spec.runPolicy.suspend": true},
+		},
+		"TrainJob": {
+			kind: "TrainJob", job: "kind: TrainJob\nspec: {trainer: {numNodes: 8}}", child: jobSet,
+			size: 4, multiple: 1, start: 8, selector: "jobset.sigs.k8s.io/jobset-name",
+			resized: map[string]any{"child.spec.replicatedJobs.1.template.spec.parallelism": int64(2), "spec.trainer.numNodes": int64(8)},
+			paused:  map[string]any{"spec.suspend": true, "child.spec.replicatedJobs.1.template.spec.parallelism": int64(4)},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			kind := kinds.Named([]string{test.kind})[0]
+			job, child := parse(t, test.job), parse(t, test.child)
+			s, err := kind.Read(job, child, worldtest.Unit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.Size != test.size || s.Suspended != test.suspended || s.Min != test.min || s.Max != test.max ||
+				s.Multiple != test.multiple || s.StartSize != test.start || s.Finished || s.Unit != 8 || s.Grace != 45*time.Second {
+				t.Errorf("shape is %+v", s)
+			}
+			if s.Selector[test.selector] == "" {
+				t.Errorf("selector is %v; want %s in it", s.Selector, test.selector)
+			}
+			check(t, kind, s, job, child, 2, test.resized)
+			check(t, kind, s, job, child, 0, test.paused)
+		})
+	}
+}
+
+// check resizes a job and compares fields then.
+func check(t *testing.T, kind kinds.Kind, s kinds.Shape, job, child *unstructured.Unstructured, nodes int, want map[string]any) {
+	t.Helper()
+	patches := kind.Resize(s, nodes)
+	if child == nil && len(patches) != 1 {
+		t.Fatalf("%d patches; want size and suspension in one", len(patches))
+	}
+	for _, patch := range patches {
+		of := &job
+		if patch.Child {
+			of = &child
+		}
+		patched, err := worldtest.Patch(*of, patch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		*of = patched
+	}
+	for path, value := range want {
+		object := job
+		path, ofChild := strings.CutPrefix(path, "child.")
+		if ofChild {
+			object = child
+		}
+		if got := at(object.Object, strings.Split(path, ".")); fmt.Sprint(got) != fmt.Sprint(value) {
+			t.Errorf("at %d nodes %s is %v; want %v", nodes, path, got, value)
+		}
+	}
+}
+
+// at returns what is at a path through objects and lists.
+func at(value any, path []string) any {
+	for _, key := range path {
+		switch v := value.(type) {
+		case map[string]any:
+			value = v[key]
+		case []any:
+			value = v[key[0]-'0']
+		}
+	}
+	return value
+}
+
+func TestNotElastic(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ kind, job, child, want string }{
+		"Job not indexed":       {"Job", "kind: Job\nspec: {parallelism: 4, template: POD}", "", "want Indexed"},
+		"Job of other tasks":    {"Job", "kind: Job\nspec: {completionMode: Indexed, parallelism: 4, completions: 100, template: POD}", "", "two equal numbers"},
+		"Job without the unit":  {"Job", "kind: Job\nspec: {completionMode: Indexed, parallelism: 1, completions: 1, template: {}}", "", "request no nvidia.com/gpu"},
+		"JobSet of two":         {"JobSet", strings.ReplaceAll(jobSet, "{spec: {containers: [{name: a}]}}", "POD"), "", "several replicated jobs"},
+		"JobSet of none":        {"JobSet", "kind: JobSet\nspec: {}", "", "no replicated job"},
+		"JobSet with replicas":  {"JobSet", strings.ReplaceAll(jobSet, "node, replicas: 1", "node, replicas: 3"), "", "3 replicas"},
+		"TrainJob so far":       {"TrainJob", "kind: TrainJob\nspec: {}", "", "no JobSet yet"},
+		"TrainJob of any size":  {"TrainJob", "kind: TrainJob\nspec: {}", jobSet, "numNodes is unset"},
+		"Ray's own autoscaler":  {"RayCluster", "kind: RayCluster\nspec: {enableInTreeAutoscaling: true, workerGroupSpecs: [{groupName: a, replicas: 1, template: POD}]}", "", "autoscaler"},
+		"suspended group":       {"RayCluster", "kind: RayCluster\nspec: {workerGroupSpecs: [{groupName: a, suspend: true, replicas: 1, template: POD}]}", "", "suspended by itself"},
+		"Ray of two":            {"RayCluster", "kind: RayCluster\nspec: {workerGroupSpecs: [{template: POD}, {template: POD}]}", "", "several worker groups"},
+		"Ray of none":           {"RayCluster", "kind: RayCluster\nspec: {}", "", "no worker group"},
+		"PyTorchJob of a size":  {"PyTorchJob", "kind: PyTorchJob\nspec: {pytorchReplicaSpecs: {Worker: {template: POD}}}", "", "elasticPolicy is unset"},
+		"PyTorchJob with HPA":   {"PyTorchJob", "kind: PyTorchJob\nspec: {elasticPolicy: {metrics: [{}]}, pytorchReplicaSpecs: {Worker: {template: POD}}}", "", "HorizontalPodAutoscaler"},
+		"PyTorchJob of masters": {"PyTorchJob", "kind: PyTorchJob\nspec: {elasticPolicy: {}, pytorchReplicaSpecs: {Master: {template: POD}}}", "", "no workers"},
+		"nonsense":              {"RayCluster", "kind: RayCluster\nspec: {workerGroupSpecs: [1, {template: 3}]}", "", "no worker group"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := kinds.Named([]string{test.kind})[0].Read(parse(t, test.job), parse(t, test.child), worldtest.Unit)
+			if !errors.As(err, new(kinds.NotElasticError)) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error is %v; want %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestFinished(t *testing.T) {
+	t.Parallel()
+	for kind, status := range map[string]string{
+		"Job": "conditions: [{type: Failed, status: 'True'}]", "JobSet": "terminalState: Completed",
+		"PyTorchJob": "conditions: [{type: Running, status: 'False'}, {type: Succeeded, status: 'True'}]",
+		"TrainJob":   "conditions: [{type: Complete, status: 'True'}]",
+	} {
+		job := parse(t, "kind: "+kind+"\nspec: {}\nstatus: {"+status+"}")
+		if s, _ := kinds.Named([]string{kind})[0].Read(job, nil, worldtest.Unit); !s.Finished {
+			t.Errorf("%s with status %s is not finished", kind, status)
+		}
+	}
+}
+
+func TestTrainJobReport(t *testing.T) {
+	t.Parallel()
+	job := parse(t, `
+kind: TrainJob
+spec: {trainer: {numNodes: 8}}
+status: {trainerStatus: {progressPercentage: 40, estimatedRemainingSeconds: 795, lastUpdatedTime: "2026-03-01T12:00:00Z"}}`)
+	s, err := kinds.Named([]string{"TrainJob"})[0].Read(job, parse(t, jobSet), worldtest.Unit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := kinds.Report{Remaining: 795 * time.Second, Known: true, Progress: 0.4, Time: worldtest.Begin()}
+	if s.Report == nil || *s.Report != want {
+		t.Errorf("report is %+v; want %+v", s.Report, want)
+	}
+}
+
+func TestRayJobIsNotPaused(t *testing.T) {
+	t.Parallel()
+	job := parse(t, "kind: RayCluster\nspec: {workerGroupSpecs: [{groupName: a, replicas: 1, template: POD}]}")
+	job.Object["metadata"].(map[string]any)["ownerReferences"] = []any{map[string]any{"kind": "RayJob", "name": "train"}}
+	if s, err := kinds.Named([]string{"RayCluster"})[0].Read(job, nil, worldtest.Unit); err != nil || !s.NoPause {
+		t.Errorf("shape is %+v, error %v; want one that is not paused", s, err)
+	}
+}

@@ -1,0 +1,279 @@
+package plan_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
+	"github.com/elastalloc/elastalloc/kube/plan"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// drawCluster draws a pool whose jobs fit, some of them paused, pinned, queued or not ours.
+func drawCluster(t *rapid.T) *worldtest.Cluster {
+	nodes := rapid.IntRange(1, 24).Draw(t, "nodes")
+	left := nodes
+	var jobs []*unstructured.Unstructured
+	for i := range rapid.IntRange(0, 8).Draw(t, "jobs") {
+		annotations := map[string]string{
+			"work":  fmt.Sprintf("%dm", rapid.IntRange(1, 5000).Draw(t, "work")),
+			"nodes": rapid.SampledFrom([]string{"1-16", "1,2,3,5", "4", "2-8"}).Draw(t, "sizes"),
+		}
+		switch rapid.IntRange(0, 9).Draw(t, "oddity") {
+		case 0:
+			annotations["paused"] = "true"
+		case 1:
+			delete(annotations, "work")
+		case 2:
+			annotations["weight"] = "-1"
+		}
+		size := rapid.IntRange(0, min(left, 9)).Draw(t, "size")
+		left -= size
+		job := worldtest.Job(fmt.Sprintf("job-%d", i), size, annotations)
+		jobs = append(jobs, job)
+	}
+	c := worldtest.New(nodes, jobs...)
+	// Jobs run longer than the least interval between two changes.
+	c.Now = c.Now.Add(time.Hour)
+	for i := range rapid.IntRange(0, left).Draw(t, "foreign") {
+		pod := worldtest.Pod(fmt.Sprintf("foreign-%d", i), freeNode(c), nil)
+		c.Pods = append(c.Pods, pod)
+	}
+	return c
+}
+
+// freeNode returns a node without a pod.
+func freeNode(c *worldtest.Cluster) string {
+	busy := make(map[string]bool)
+	for _, pod := range c.Pods {
+		busy[pod.Spec.NodeName] = true
+	}
+	for _, node := range c.Nodes {
+		if !busy[node.Name] {
+			return node.Name
+		}
+	}
+	return ""
+}
+
+// drawAnswer draws any legal answer.
+func drawAnswer(t *rapid.T, r plan.Request) *elastallocv1.AllocateResponse {
+	left := int(r.Allocate.GetSnapshot().GetTotalNodes())
+	answer := &elastallocv1.AllocateResponse{SnapshotId: r.Allocate.GetSnapshot().GetId()}
+	for _, j := range r.Jobs {
+		sizes := []int{0}
+		for _, n := range plan.Legal(j) {
+			if n <= left {
+				sizes = append(sizes, n)
+			}
+		}
+		nodes := rapid.SampledFrom(sizes).Draw(t, "answer")
+		left -= nodes
+		answer.Allocations = append(answer.Allocations, &elastallocv1.Allocation{JobId: j.ID, Nodes: int32(nodes)})
+	}
+	return answer
+}
+
+// run is a cluster while a decision is carried out, with what must always hold.
+type run struct {
+	t *rapid.T
+	*worldtest.Cluster
+	sizes map[string]int // of jobs that must not change
+}
+
+// take takes one of the steps that may be taken now, and checks the cluster then.
+func (r *run) take(s plan.Step) {
+	if !s.Job.Movable() {
+		r.t.Fatalf("step %v of the pinned job %s", s, s.Job.ID)
+	}
+	if err := r.Take(s); err != nil {
+		r.t.Fatal(err)
+	}
+	r.Reconcile()
+	r.check()
+}
+
+// check fails where a pod waits for a node, or a job changed that must not.
+func (r *run) check() {
+	for _, pod := range r.Pods {
+		if pod.Spec.NodeName == "" {
+			r.t.Fatalf("pod %s has no node", pod.Name)
+		}
+	}
+	for _, j := range r.World().Jobs {
+		if size, fixed := r.sizes[j.ID]; fixed && j.Nodes() != size {
+			r.t.Fatalf("%s holds %d nodes; want %d", j.ID, j.Nodes(), size)
+		}
+	}
+}
+
+// TestSteps carries random decisions out, with the controller ending after any write and
+// pods that leave whenever they like. No pod ever waits for a node, jobs that are not to be
+// touched are not, and in the end every job holds what was decided.
+func TestSteps(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		r := &run{t: t, Cluster: drawCluster(t), sizes: make(map[string]int)}
+		w := r.World()
+		for _, j := range w.Jobs {
+			if !j.Movable() {
+				r.sizes[j.ID] = j.Nodes()
+			}
+		}
+		request := plan.Snapshot(w, "decision", nil)
+		answer := drawAnswer(t, request)
+		if err := plan.Check(request, answer); err != nil {
+			t.Fatal(err)
+		}
+		targets := plan.Targets(w, plan.Decision{ID: "decision", Mode: plan.ModeApply}, request, answer)
+		for i, target := range targets {
+			if p := plan.Steps(r.World(), ""); len(p.Now)+len(p.Waiting) > 0 {
+				t.Fatalf("steps %v of a decision of which %d of %d targets are written", p, i, len(targets))
+			}
+			r.Write(target)
+		}
+		for {
+			p := plan.Steps(r.World(), "")
+			if len(p.Conflicts) > 0 {
+				t.Fatalf("conflicts %v", p.Conflicts)
+			}
+			if p.Done() {
+				break
+			}
+			// Any number of the steps, and the controller starts again.
+			n := rapid.IntRange(0, len(p.Now)).Draw(t, "steps")
+			for _, step := range p.Now[:n] {
+				r.take(step)
+			}
+			r.Now = r.Now.Add(time.Second)
+			if len(p.Now) == 0 || rapid.Bool().Draw(t, "pods leave") {
+				r.Leave()
+				r.check()
+			}
+		}
+		for i, j := range request.Jobs {
+			want := int(answer.GetAllocations()[i].GetNodes())
+			for _, now := range r.World().Jobs {
+				if now.ID == j.ID && now.Nodes() != want {
+					t.Fatalf("%s holds %d nodes; want %d", j.ID, now.Nodes(), want)
+				}
+			}
+		}
+	})
+}
+
+// TestSnapshot asks for a decision on random pools: every job is either asked about or left
+// out, and what is left out keeps its nodes.
+func TestSnapshot(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		c := drawCluster(t)
+		w := c.World()
+		r := plan.Snapshot(w, "id", nil)
+		kept := 0
+		for _, left := range r.Left {
+			kept += left.Job.Held()
+			if left.Reason == "" || left.Why == "" {
+				t.Fatalf("%s is left out for no reason", left.Job.ID)
+			}
+		}
+		if len(r.Jobs)+len(r.Left) != len(w.Jobs) {
+			t.Fatalf("%d jobs asked about and %d left out of %d", len(r.Jobs), len(r.Left), len(w.Jobs))
+		}
+		if total := int(r.Allocate.GetSnapshot().GetTotalNodes()); total+kept != w.Nodes.Usable {
+			t.Fatalf("%d nodes asked about and %d kept of %d", total, kept, w.Nodes.Usable)
+		}
+		for i, j := range r.Allocate.GetSnapshot().GetJobs() {
+			if j.GetId() != r.Jobs[i].ID || j.GetRemainingEta().AsDuration() <= 0 || len(j.GetAllowedNodes()) == 0 {
+				t.Fatalf("job %v", j)
+			}
+		}
+	})
+}
+
+// TestFreedNodesAreWaitedFor is the case that the order is for: one job shrinks, and
+// another takes its nodes only when its pods are gone.
+func TestFreedNodesAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	c := worldtest.New(8, worldtest.Job("a", 8, map[string]string{"work": "100h"}), worldtest.Job("b", 0, map[string]string{"work": "1h"}))
+	c.Now = c.Now.Add(time.Hour)
+	w := c.World()
+	r := plan.Snapshot(w, "d", nil)
+	answer := &elastallocv1.AllocateResponse{SnapshotId: "d", Allocations: []*elastallocv1.Allocation{
+		{JobId: "Job/default/a", Nodes: 4}, {JobId: "Job/default/b", Nodes: 4},
+	}}
+	for _, target := range plan.Targets(w, plan.Decision{ID: "d", Mode: plan.ModeApply}, r, answer) {
+		c.Write(target)
+	}
+	p := plan.Steps(c.World(), "d")
+	if len(p.Now) != 1 || !p.Now[0].Frees() || len(p.Waiting) != 1 {
+		t.Fatalf("plan is %+v; want one job to shrink and one to wait", p)
+	}
+	if err := c.Take(p.Now[0]); err != nil {
+		t.Fatal(err)
+	}
+	if p = plan.Steps(c.World(), "d"); len(p.Now) != 0 || len(p.Waiting) != 1 {
+		t.Fatalf("plan is %+v; want one job to wait while the pods do not even know", p)
+	}
+	c.Reconcile()
+	if p = plan.Steps(c.World(), "d"); len(p.Now) != 0 || len(p.Waiting) != 1 || !p.Settling {
+		t.Fatalf("plan is %+v; want one job to wait while the pods leave", p)
+	}
+	c.Leave()
+	if p = plan.Steps(c.World(), "d"); len(p.Now) != 1 || p.Now[0].To != 4 || p.Now[0].Job.ID != "Job/default/b" {
+		t.Fatalf("plan is %+v; want the other job to start", p)
+	}
+	// Half of a gang is not enough.
+	c.Pods = append(c.Pods, worldtest.Pod("foreign", freeNode(c), nil))
+	if p = plan.Steps(c.World(), "d"); len(p.Now) != 0 || len(p.Waiting) != 1 {
+		t.Fatalf("plan is %+v; want no part of a gang to start", p)
+	}
+	c.Now = c.Now.Add(30*time.Second + c.Pool.SettleTimeout + time.Second)
+	if p = plan.Steps(c.World(), "d"); !c.Now.After(p.Expires) || len(p.Now) != 0 {
+		t.Fatalf("plan is %+v; want it to be given up", p)
+	}
+}
+
+func TestConflict(t *testing.T) {
+	t.Parallel()
+	c := worldtest.New(8, worldtest.Job("a", 4, map[string]string{"work": "100h"}))
+	c.Now = c.Now.Add(time.Hour)
+	w := c.World()
+	r := plan.Snapshot(w, "d", nil)
+	answer := &elastallocv1.AllocateResponse{SnapshotId: "d", Allocations: []*elastallocv1.Allocation{{JobId: "Job/default/a", Nodes: 8}}}
+	for _, target := range plan.Targets(w, plan.Decision{ID: "d", Mode: plan.ModeApply}, r, answer) {
+		c.Write(target)
+	}
+	resize := func(nodes int64) {
+		for _, field := range []string{"parallelism", "completions"} {
+			if err := unstructured.SetNestedField(c.Jobs["a"].Object, nodes, "spec", field); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.Reconcile()
+		c.Leave()
+	}
+	resize(2)
+	if p := plan.Steps(c.World(), "d"); len(p.Conflicts) != 1 || len(p.Now) != 0 {
+		t.Errorf("plan is %+v after somebody else resized the job; want a conflict", p)
+	}
+	resize(4)
+	p := plan.Steps(c.World(), "d")
+	if len(p.Now) != 1 {
+		t.Fatalf("plan is %+v; want a step", p)
+	}
+	if err := c.Take(p.Now[0]); err != nil {
+		t.Fatal(err)
+	}
+	resize(4)
+	if p := plan.Steps(c.World(), "d"); len(p.Conflicts) != 1 || len(p.Now) != 0 {
+		t.Errorf("plan is %+v after somebody else undid it; want a conflict", p)
+	}
+	if p := plan.Steps(c.World(), "another"); p.ID != "" {
+		t.Errorf("plan is %+v of a decision that is void; want none", p)
+	}
+}

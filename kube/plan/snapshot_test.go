@@ -1,0 +1,193 @@
+package plan_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/elastalloc/elastalloc/kube/config"
+	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
+	"github.com/elastalloc/elastalloc/kube/plan"
+	"github.com/elastalloc/elastalloc/kube/world"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// changed makes the record of a job say that it was changed to so many nodes so long ago.
+func changed(c *worldtest.Cluster, name string, nodes int, ago time.Duration) {
+	at := c.Now.Add(-ago)
+	annotations := c.Jobs[name].GetAnnotations()
+	annotations[world.DecisionAnnotation] = (&world.Record{Since: at, Nodes: nodes, Changed: &at, Trained: 1}).String()
+	c.Jobs[name].SetAnnotations(annotations)
+}
+
+func TestRequest(t *testing.T) {
+	t.Parallel()
+	c := worldtest.New(16,
+		worldtest.Job("cooling", 4, map[string]string{"work": "100h", "nodes": "1,4", "speeds": "1,3"}),
+		worldtest.Job("free", 2, map[string]string{"work": "10h", "weight": "3", "restart": "90s", "doubling-efficiency": "0.9"}),
+		worldtest.Job("paused", 0, map[string]string{"work": "10h"}),
+		worldtest.Job("pinned", 3, nil),
+		worldtest.Job("queued", 0, map[string]string{"work": "1h", "nodes": "2-4"}),
+	)
+	c.Now = c.Now.Add(time.Hour)
+	changed(c, "cooling", 4, time.Minute)
+	changed(c, "paused", 0, time.Minute)
+	r := plan.Snapshot(c.World(), "id", nil)
+
+	want := &elastallocv1.AllocateRequest{
+		Snapshot: &elastallocv1.Snapshot{Id: "id", TotalNodes: 13, Jobs: []*elastallocv1.Job{
+			{
+				Id: "Job/default/cooling", RemainingEta: durationpb.New(100*time.Hour - 3*time.Minute), CurrentNodes: 4,
+				MinNodes: proto.Int32(4), MaxNodes: proto.Int32(4), AllowedNodes: []int32{4}, Weight: proto.Float64(1),
+				TrainingTime: durationpb.New(time.Minute), WaitingTime: durationpb.New(59 * time.Minute), RestartTime: durationpb.New(0),
+				Scaling: &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_Table{Table: &elastallocv1.SpeedTable{Speeds: []float64{3}}}},
+			},
+			{
+				Id: "Job/default/free", RemainingEta: durationpb.New(10*time.Hour - 108*time.Minute), CurrentNodes: 2,
+				MinNodes: proto.Int32(1), MaxNodes: proto.Int32(16), AllowedNodes: []int32{1, 2, 4, 8, 16}, Weight: proto.Float64(3),
+				TrainingTime: durationpb.New(time.Hour), WaitingTime: durationpb.New(0), RestartTime: durationpb.New(90 * time.Second),
+				Scaling: &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_DoublingEfficiency{DoublingEfficiency: 0.9}},
+			},
+			{
+				Id: "Job/default/queued", RemainingEta: durationpb.New(time.Hour),
+				MinNodes: proto.Int32(2), MaxNodes: proto.Int32(4), AllowedNodes: []int32{2, 4}, Weight: proto.Float64(1),
+				TrainingTime: durationpb.New(0), WaitingTime: durationpb.New(time.Hour), RestartTime: durationpb.New(0),
+			},
+		}},
+		Options: &elastallocv1.AllocateOptions{
+			Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME, Admission: elastallocv1.Admission_ADMISSION_START_FIRST,
+			BadJobs: elastallocv1.BadJobs_BAD_JOBS_HOLD,
+		},
+	}
+	if !proto.Equal(r.Allocate, want) {
+		t.Errorf("request is\n%v\nwant\n%v", r.Allocate, want)
+	}
+	if len(r.Left) != 2 || r.Left[0].Reason != plan.Cooldown || r.Left[1].Reason != world.NoRemainingTime {
+		t.Errorf("left out are %+v; want the paused job for its cooldown and the pinned one", r.Left)
+	}
+
+	c.Pool.Objective = config.Progress
+	if r := plan.Snapshot(c.World(), "id", nil); r.Allocate.GetSnapshot().GetHorizon().GetStep().AsDuration() != c.Pool.Cadence {
+		t.Errorf("horizon is %v; want steps of a cadence", r.Allocate.GetSnapshot().GetHorizon())
+	}
+}
+
+// TestCheck lets lying allocators answer.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	c := worldtest.New(8, worldtest.Job("a", 4, map[string]string{"work": "100h"}), worldtest.Job("b", 2, map[string]string{"work": "100h"}))
+	r := plan.Snapshot(c.World(), "id", nil)
+	answer := func(a, b int32) *elastallocv1.AllocateResponse {
+		return &elastallocv1.AllocateResponse{SnapshotId: "id", Allocations: []*elastallocv1.Allocation{
+			{JobId: "Job/default/a", Nodes: a}, {JobId: "Job/default/b", Nodes: b},
+		}}
+	}
+	for _, fine := range []*elastallocv1.AllocateResponse{answer(4, 4), answer(0, 8), answer(0, 0)} {
+		if err := plan.Check(r, fine); err != nil {
+			t.Errorf("%v: %v", fine, err)
+		}
+	}
+	other, fewer, swapped, gap := answer(4, 4), answer(4, 4), answer(4, 4), answer(4, 4)
+	other.SnapshotId = "another"
+	fewer.Allocations = fewer.Allocations[:1]
+	swapped.Allocations[0].JobId = "Job/default/b"
+	gap.Report = &elastallocv1.SolveReport{RelativeGap: math.NaN()}
+	for want, lie := range map[string]*elastallocv1.AllocateResponse{
+		"snapshot": other, "1 allocations": fewer, `want "Job/default/a"`: swapped, "gap": gap,
+		"the pool has 8": answer(8, 4), "gets 3 nodes": answer(3, 1), "gets -1 nodes": answer(-1, 1), "0 allocations": {SnapshotId: "id"},
+	} {
+		if err := plan.Check(r, lie); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v gives error %v; want %q", lie, err, want)
+		}
+	}
+}
+
+// TestUnwanted: a decision that pauses a job during its cooldown is asked for again without it.
+func TestUnwanted(t *testing.T) {
+	t.Parallel()
+	c := worldtest.New(8, worldtest.Job("a", 4, map[string]string{"work": "100h"}), worldtest.Job("b", 4, map[string]string{"work": "100h"}))
+	c.Now = c.Now.Add(time.Hour)
+	changed(c, "a", 4, time.Minute)
+	w := c.World()
+	r := plan.Snapshot(w, "id", nil)
+	answer := func(a, b int32) *elastallocv1.AllocateResponse {
+		return &elastallocv1.AllocateResponse{SnapshotId: "id", Allocations: []*elastallocv1.Allocation{
+			{JobId: "Job/default/a", Nodes: a}, {JobId: "Job/default/b", Nodes: b},
+		}}
+	}
+	if hold := plan.Unwanted(w, r, answer(4, 0)); hold != nil {
+		t.Errorf("holds %v though only a job that may be paused is", hold)
+	}
+	hold := plan.Unwanted(w, r, answer(0, 8))
+	if len(hold) != 1 || hold["Job/default/a"] != plan.Cooldown {
+		t.Fatalf("holds %v; want the job that cools down", hold)
+	}
+	again := plan.Snapshot(w, "id", hold)
+	if len(again.Jobs) != 1 || again.Allocate.GetSnapshot().GetTotalNodes() != 4 {
+		t.Errorf("asks about %d jobs on %d nodes; want 1 on 4", len(again.Jobs), again.Allocate.GetSnapshot().GetTotalNodes())
+	}
+	// Its cooldown does not outlast its nodes.
+	c.Nodes = c.Nodes[:3]
+	w = c.World()
+	if hold := plan.Unwanted(w, plan.Snapshot(w, "id", nil), answer(0, 0)); hold != nil {
+		t.Errorf("holds %v in a pool of 3 nodes", hold)
+	}
+}
+
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	c := worldtest.New(20, worldtest.Job("a", 16, map[string]string{"work": "100h"}), worldtest.Job("b", 4, map[string]string{"work": "100h"}))
+	for _, test := range []struct {
+		nodes  int
+		outage bool
+	}{{20, false}, {14, false}, {13, true}, {0, true}} {
+		c.Nodes = c.Nodes[:test.nodes]
+		w := c.World()
+		if err := plan.Outage(w, plan.Snapshot(w, "id", nil)); (err != nil) != test.outage {
+			t.Errorf("with %d of 20 nodes in use: %v", test.nodes, err)
+		}
+	}
+}
+
+// TestTargets writes no more than what changed, and again what is pending.
+func TestTargets(t *testing.T) {
+	t.Parallel()
+	c := worldtest.New(8, worldtest.Job("a", 4, map[string]string{"work": "100h"}), worldtest.Job("b", 2, map[string]string{"work": "100h"}))
+	c.Now = c.Now.Add(time.Hour)
+	for _, round := range []struct {
+		mode   string
+		a, b   int32
+		writes int
+	}{
+		{plan.ModeRecommend, 4, 4, 2}, // Seen for the first time.
+		{plan.ModeRecommend, 4, 4, 0},
+		{plan.ModeRecommend, 4, 2, 1},
+		{plan.ModeApply, 4, 2, 0},
+		{plan.ModeApply, 4, 4, 1},
+		{plan.ModeApply, 4, 4, 1}, // Still to be done, now for this decision.
+	} {
+		w := c.World()
+		w.Apply = round.mode == plan.ModeApply
+		r := plan.Snapshot(w, "id", nil)
+		answer := &elastallocv1.AllocateResponse{SnapshotId: "id", Allocations: []*elastallocv1.Allocation{
+			{JobId: "Job/default/a", Nodes: round.a}, {JobId: "Job/default/b", Nodes: round.b},
+		}}
+		targets := plan.Targets(w, plan.Decision{ID: "id", Mode: round.mode}, r, answer)
+		if len(targets) != round.writes {
+			t.Errorf("%+v writes %d", round, len(targets))
+		}
+		for _, target := range targets {
+			if target.Record.Jobs != round.writes {
+				t.Errorf("%+v: record %v", round, &target.Record)
+			}
+			c.Write(target)
+		}
+		if p := plan.Steps(c.World(), ""); round.mode == plan.ModeRecommend && (len(p.Now) > 0 || p.ID != "") {
+			t.Errorf("recommendations are carried out: %+v", p)
+		}
+	}
+}

@@ -24,6 +24,9 @@ CHECKS ?= 2000
 SEED ?= 0
 PROPERTY_PACKAGES = $(shell grep -rl --include='*_test.go' pgregory.net/rapid . | xargs -n 1 dirname | sort -u)
 
+# Where `make python` puts the wheel.
+PYTHON_OUT ?= bin
+
 # The tools, each as name, package and version. A stamp per version makes
 # installing them idempotent and a changed version effective.
 buf                 := github.com/bufbuild/buf/cmd/buf@v1.57.0
@@ -80,6 +83,10 @@ build: ## Build the static binaries bin/elastalloc and bin/elastalloc-lab.
 .PHONY: controller
 controller: ## Build the static binary bin/elastalloc-controller.
 	cd kube && CGO_ENABLED=0 $(GO) build -buildvcs=auto -trimpath -ldflags "-s -w" -o ../bin/elastalloc-controller ./cmd/elastalloc-controller
+
+.PHONY: python
+python: ## Build the Python package as a wheel into PYTHON_OUT (Debian, Ubuntu).
+	scripts/python.sh $(PYTHON_OUT)
 
 .PHONY: race
 race: ## Run the tests under the race detector; needs a C compiler.

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/servertest"
+)
+
+// TestSchedulerLoops runs the scheduler loops of docs/integrate.md, in Go and in Python,
+// around a real server and without one: every job ends, and their clusters refuse nodes
+// that there are not.
+func TestSchedulerLoops(t *testing.T) {
+	const loop = "../../examples/scheduler"
+	program := filepath.Join(t.TempDir(), "scheduler")
+	if output, err := exec.Command("go", "build", "-o", program, loop).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	recording := filepath.Join(t.TempDir(), "recording")
+	server := startServer(t, "--record="+recording)
+	loops := map[string]func(t *testing.T, args ...string) *exec.Cmd{
+		"Go": func(_ *testing.T, args ...string) *exec.Cmd { return exec.Command(program, args...) },
+		"Python": func(t *testing.T, args ...string) *exec.Cmd {
+			t.Helper()
+			command := exec.Command(python, append([]string{filepath.Join(loop, "scheduler.py")}, args...)...)
+			command.Env = append(os.Environ(), "PYTHONPATH="+wheel(t))
+			return command
+		},
+	}
+	for name, command := range loops {
+		t.Run(name, func(t *testing.T) {
+			output := runLoop(t, command(t, "--server", server.Addr, "--jobs=20"))
+			if !regexp.MustCompile(`^20 jobs took [0-9.]+ min on average, with [0-9]+ changes of nodes; 0 calls failed\n$`).MatchString(output) {
+				t.Errorf("around a server it says %q", output)
+			}
+			// A port that nobody listens on.
+			output = runLoop(t, command(t, "--server", "127.0.0.1:1", "--jobs=3"))
+			if !strings.HasPrefix(output, "3 jobs took") || strings.Contains(output, " 0 calls failed") {
+				t.Errorf("without a server it says %q", output)
+			}
+		})
+	}
+	if calls := servertest.Metrics(t, server)[`elastalloc_recording_dropped_total{reason="disk"}`]; calls != 0 {
+		t.Errorf("%v calls are missing in the recording", calls)
+	}
+}
+
+// runLoop returns what a command writes to its standard output.
+func runLoop(t *testing.T, command *exec.Cmd) string {
+	t.Helper()
+	var stderr bytes.Buffer
+	command.Stderr = &stderr
+	output, err := command.Output()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", command, err, stderr.String())
+	}
+	return string(output)
+}
+
+// python is Debian's, which has the package python3-grpcio.
+const python = "/usr/bin/python3"
+
+// wheel builds the Python package and returns its path.
+func wheel(t *testing.T) string {
+	t.Helper()
+	for _, check := range []*exec.Cmd{
+		exec.Command(python, "-c", "import grpc"), exec.Command("protoc", "--version"), exec.Command("sh", "-c", "command -v grpc_python_plugin"),
+	} {
+		if output, err := check.CombinedOutput(); err != nil {
+			reason := fmt.Sprintf("%v: %v: %s", check, err, output)
+			if os.Getenv("CI") != "" {
+				t.Fatalf("%s; make python installs what is missing", reason)
+			}
+			t.Skipf("%s; make python installs what is missing", reason)
+		}
+	}
+	dir := t.TempDir()
+	if output, err := exec.Command("../../scripts/python.sh", dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	wheels, err := filepath.Glob(filepath.Join(dir, "elastalloc-*-py3-none-any.whl"))
+	if err != nil || len(wheels) != 1 {
+		t.Fatalf("the wheels are %v, %v", wheels, err)
+	}
+	return wheels[0]
+}

@@ -1,0 +1,181 @@
+// Command scheduler is a whole scheduler loop around elastalloc, on a toy cluster in
+// simulated time. cluster.go is what a real cluster does by itself; this file is what you
+// write. docs/integrate.md explains it step by step; scheduler.py is the same in Python.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"os"
+	"time"
+
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/elastalloc/elastalloc/client"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+const (
+	decideEvery = 300 // seconds
+	halfLife    = 120 // seconds after which half of a measured rate is new
+)
+
+func main() {
+	server := flag.String("server", "localhost:50051", "the server")
+	jobs := flag.Int("jobs", 40, "number of jobs")
+	seed := flag.Uint64("seed", 1, "seed of the jobs")
+	flag.Parse()
+	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	if err := run(context.Background(), *server, newCluster(*jobs, *seed), logger, os.Stdout); err != nil {
+		logger.Error("scheduler", "error", err)
+		os.Exit(1)
+	}
+}
+
+// run schedules until every job of the cluster has ended.
+func run(ctx context.Context, server string, cluster *cluster, logger *slog.Logger, out io.Writer) error {
+	c, err := client.New(server)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	s := &scheduler{cluster: cluster, client: c, rates: make(map[string]rate), logger: logger}
+	for !cluster.done() {
+		event := cluster.tick() // A real loop sleeps here.
+		s.measure()
+		switch {
+		case len(cluster.jobs) == 0:
+		case cluster.now%decideEvery == 0:
+			err = s.decide(ctx)
+		case event:
+			err = s.fill(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintf(out, "%d jobs took %.1f min on average, with %d changes of nodes; %d calls failed\n",
+		cluster.ended, cluster.meanMinutes(), s.changes, s.failed)
+	return err
+}
+
+// rate is steps a second, smoothed, and the nodes that they are measured on.
+type rate struct {
+	steps float64
+	nodes int
+}
+
+type scheduler struct {
+	cluster         *cluster
+	client          *client.Client
+	rates           map[string]rate // by job
+	logger          *slog.Logger
+	changes, failed int
+}
+
+// measure smooths what the jobs report: steps a second, on the nodes that they hold.
+func (s *scheduler) measure() {
+	for _, j := range s.cluster.jobs {
+		if j.reported == 0 {
+			continue // It restarts; what was measured before still holds.
+		}
+		r, known := s.rates[j.id]
+		if !known || r.nodes != j.nodes {
+			r = rate{j.reported, j.nodes} // Another size, a new measurement.
+		}
+		r.steps += (1 - math.Exp2(-1.0/halfLife)) * (j.reported - r.steps)
+		s.rates[j.id] = r
+	}
+}
+
+// snapshot tells what there is.
+func (s *scheduler) snapshot() *elastallocv1.Snapshot {
+	now := s.cluster.now
+	snapshot := &elastallocv1.Snapshot{Id: fmt.Sprintf("second-%d", now), TotalNodes: clusterNodes}
+	for _, j := range s.cluster.jobs { // in the order of submission
+		left, nodes := j.guess, j.asked
+		if r, measured := s.rates[j.id]; measured {
+			left, nodes = j.stepsLeft/r.steps, r.nodes
+		}
+		snapshot.Jobs = append(snapshot.Jobs, &elastallocv1.Job{
+			Id: j.id, CurrentNodes: int32(j.nodes),
+			// On the nodes it was measured on; the server converts it.
+			RemainingEta: seconds(max(left, 1)), EtaNodes: new(int32(nodes)),
+			TrainingTime: seconds(float64(j.trained)), WaitingTime: seconds(float64(now - j.submitted - j.trained)),
+			RestartTime: seconds(restart),
+		})
+	}
+	return snapshot
+}
+
+func seconds(s float64) *durationpb.Duration {
+	return durationpb.New(time.Duration(s * float64(time.Second)))
+}
+
+// decide asks for a decision, every few minutes: all jobs are up for change.
+func (s *scheduler) decide(ctx context.Context) error {
+	response, err := s.client.Allocate(ctx, &elastallocv1.AllocateRequest{
+		Snapshot: s.snapshot(),
+		Options: &elastallocv1.AllocateOptions{
+			Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME,
+			Admission: elastallocv1.Admission_ADMISSION_START_FIRST,
+			BadJobs:   elastallocv1.BadJobs_BAD_JOBS_HOLD,
+		},
+	})
+	if err != nil {
+		return s.withoutDecision(err)
+	}
+	return s.carryOut(client.Steps(response))
+}
+
+// fill gives idle nodes to the queue when a job came or ended; running jobs stay.
+func (s *scheduler) fill(ctx context.Context) error {
+	response, err := s.client.FillIdle(ctx, &elastallocv1.FillIdleRequest{Snapshot: s.snapshot()})
+	if err != nil {
+		return s.withoutDecision(err)
+	}
+	return s.carryOut(client.Steps(response))
+}
+
+// carryOut resizes the jobs in an order that never takes nodes that there are not. A job
+// may have ended since, and a real resize may fail: the rest is left out then, and the
+// next decision is on what is.
+func (s *scheduler) carryOut(steps []client.Step) error {
+	for _, step := range steps {
+		j := s.cluster.find(step.JobID)
+		if j == nil {
+			return nil
+		}
+		if err := s.cluster.resize(j, int(step.Nodes)); err != nil {
+			return err
+		}
+		s.changes++
+	}
+	return nil
+}
+
+// withoutDecision is for when the service is down: no job loses nodes, and the queue starts
+// on what is idle.
+func (s *scheduler) withoutDecision(cause error) error {
+	if s.failed++; s.failed == 1 {
+		s.logger.Warn("no decision", "code", status.Code(cause).String(), "error", cause)
+	}
+	for _, j := range s.cluster.jobs {
+		if j.nodes > 0 {
+			continue
+		}
+		if j.asked > s.cluster.idle() {
+			return nil
+		}
+		if err := s.cluster.resize(j, j.asked); err != nil {
+			return err
+		}
+		s.changes++
+	}
+	return nil
+}

@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""A whole scheduler loop around elastalloc, on a toy cluster in simulated time.
+
+    PYTHONPATH=bin/elastalloc-0.1.0-py3-none-any.whl examples/scheduler/scheduler.py
+
+Cluster is what a real cluster does by itself; Scheduler is what you write. docs/integrate.md
+explains it step by step; main.go is the same in Go.
+"""
+
+import argparse
+import random
+import statistics
+import sys
+from datetime import timedelta
+
+import grpc
+
+from elastalloc import Client, pb, steps
+
+NODES = 32
+DECIDE_EVERY = 300  # seconds
+RESTART = 60  # seconds that a job needs to go on after its nodes changed
+HALF_LIFE = 120  # seconds after which half of a measured rate is new
+
+
+class Job:
+    def __init__(self, number: int, now: int, rng: random.Random) -> None:
+        self.id = f"job-{number:03d}"
+        self.submitted = now
+        self.asked = 2 ** rng.randrange(4)
+        self.nodes = 0
+        self.trained = 0
+        self.restarting = 0
+        # What only the cluster knows: the speed on one node and how well the job scales.
+        self.speed, self.efficiency = rng.uniform(5, 20), rng.uniform(0.7, 0.9)
+        self.steps_left = self.speed * rng.expovariate(1 / 14400)
+        # What the job reports: the steps of the last second.
+        self.reported = 0.0
+        # What the user guesses, wrong by a factor of up to 2: seconds on what was asked.
+        alone = self.steps_left / self.rate(self.asked)
+        self.guess = alone * 2 ** rng.uniform(-1, 1)
+
+    def rate(self, nodes: int) -> float:
+        return self.speed * nodes * self.efficiency ** (nodes.bit_length() - 1)
+
+
+class Cluster:
+    """Runs jobs, second by second. It refuses to give more nodes than there are."""
+
+    def __init__(self, jobs: int, seed: int) -> None:
+        self.now, self.jobs, self.ended = 0, {}, []
+        self._rng, self._coming, self._number = random.Random(seed), jobs, 0
+
+    def tick(self) -> bool:
+        """Lets a second pass, and returns whether a job came or ended."""
+        self.now += 1
+        event = False
+        for job in list(self.jobs.values()):
+            job.reported = 0.0
+            if job.nodes == 0:
+                continue
+            job.trained += 1
+            if job.restarting > 0:
+                job.restarting -= 1
+                continue
+            job.reported = job.rate(job.nodes)
+            job.steps_left -= job.reported
+            if job.steps_left <= 0:
+                self.ended.append(self.now - job.submitted)
+                del self.jobs[job.id]
+                event = True
+        if self._number < self._coming and self._rng.random() < 1 / 600:
+            self._number += 1
+            job = Job(self._number, self.now, self._rng)
+            self.jobs[job.id] = job
+            event = True
+        return event
+
+    def done(self) -> bool:
+        return self._number == self._coming and not self.jobs
+
+    def idle(self) -> int:
+        return NODES - sum(job.nodes for job in self.jobs.values())
+
+    def resize(self, job_id: str, nodes: int) -> None:
+        job = self.jobs[job_id]
+        if nodes - job.nodes > self.idle():
+            sys.exit(f"{job_id} would get nodes that there are not")
+        if job.trained > 0:
+            job.restarting = RESTART
+        job.nodes = nodes
+
+
+class Scheduler:
+    def __init__(self, cluster: Cluster, client: Client) -> None:
+        self.cluster, self.client = cluster, client
+        self.rates = {}  # by job: smoothed steps a second, and the nodes they are on
+        self.changes = self.failed = 0
+
+    def measure(self) -> None:
+        """Smooths what the jobs report: steps a second, on the nodes that they hold."""
+        for job in self.cluster.jobs.values():
+            if job.reported == 0:
+                continue  # It restarts; what was measured before still holds.
+            rate, nodes = self.rates.get(job.id, (job.reported, job.nodes))
+            if nodes != job.nodes:
+                rate = job.reported  # Another size, a new measurement.
+            new = 1 - 0.5 ** (1 / HALF_LIFE)
+            self.rates[job.id] = (rate + new * (job.reported - rate), job.nodes)
+
+    def snapshot(self) -> pb.Snapshot:
+        now = self.cluster.now
+        snapshot = pb.Snapshot(id=f"second-{now}", total_nodes=NODES)
+        for job in self.cluster.jobs.values():  # in the order of submission
+            told = snapshot.jobs.add(id=job.id, current_nodes=job.nodes)
+            if job.id in self.rates:
+                rate, nodes = self.rates[job.id]
+                left = job.steps_left / rate
+            else:
+                left, nodes = job.guess, job.asked
+            # On the nodes it was measured on; the server converts it.
+            told.remaining_eta.FromTimedelta(timedelta(seconds=max(left, 1)))
+            told.eta_nodes = nodes
+            told.training_time.FromSeconds(job.trained)
+            told.waiting_time.FromSeconds(now - job.submitted - job.trained)
+            told.restart_time.FromSeconds(RESTART)
+        return snapshot
+
+    def decide(self) -> None:
+        """Every few minutes: all jobs are up for change."""
+        options = pb.AllocateOptions(
+            objective=pb.OBJECTIVE_TOTAL_TIME,
+            admission=pb.ADMISSION_START_FIRST,
+            bad_jobs=pb.BAD_JOBS_HOLD,
+        )
+        self.carry_out(lambda: self.client.allocate(self.snapshot(), options))
+
+    def fill(self) -> None:
+        """When a job came or ended: idle nodes go to the queue, running jobs stay."""
+        self.carry_out(lambda: self.client.fill_idle(self.snapshot()))
+
+    def carry_out(self, ask) -> None:
+        try:
+            response = ask()
+        except grpc.RpcError as error:
+            self.failed += 1
+            if self.failed == 1:
+                print(f"no decision: {error.code().name}", file=sys.stderr)
+            self.first_fit()
+            return
+        for step in steps(response):
+            # A job may have ended since; a real resize may fail. Leave out the rest then.
+            if step.job_id not in self.cluster.jobs:
+                break
+            self.cluster.resize(step.job_id, step.nodes)
+            self.changes += 1
+
+    def first_fit(self) -> None:
+        """Without a decision: nobody loses nodes, and the queue starts on what is idle."""
+        for job in self.cluster.jobs.values():
+            if job.nodes == 0:
+                if job.asked > self.cluster.idle():
+                    break
+                self.cluster.resize(job.id, job.asked)
+                self.changes += 1
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--server", default="localhost:50051")
+    parser.add_argument("--jobs", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    cluster = Cluster(arguments.jobs, arguments.seed)
+    with Client(arguments.server, timeout=5) as client:
+        scheduler = Scheduler(cluster, client)
+        while not cluster.done():
+            event = cluster.tick()  # A real loop sleeps here.
+            scheduler.measure()
+            if cluster.now % DECIDE_EVERY == 0 and cluster.jobs:
+                scheduler.decide()
+            elif event and cluster.jobs:
+                scheduler.fill()
+    print(
+        f"{len(cluster.ended)} jobs took {statistics.mean(cluster.ended) / 60:.1f} min on average, "
+        f"with {scheduler.changes} changes of nodes; {scheduler.failed} calls failed"
+    )
+
+
+if __name__ == "__main__":
+    main()

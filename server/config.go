@@ -108,7 +108,7 @@ func DefaultConfig() Config {
 		MaxMemory:      256 << 20,
 		MaxBudget:      10 * time.Second,
 		ReceiveTimeout: 10 * time.Second,
-		ReadTimeout:    10 * time.Second,
+		ReadTimeout:    20 * time.Second,
 		DrainDelay:     2 * time.Second,
 		DrainTimeout:   10 * time.Second,
 		Version:        "unknown",

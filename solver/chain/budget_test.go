@@ -13,6 +13,7 @@ func TestNewBudget(t *testing.T) {
 		name             string
 		asked, byDefault time.Duration
 		deadline         time.Duration // from now; 0 = none
+		answering        time.Duration
 		length, search   time.Duration // 0 = without limit
 	}{
 		{name: "no limit"},
@@ -21,9 +22,11 @@ func TestNewBudget(t *testing.T) {
 		{name: "the shortest reserve", asked: 100 * ms, length: 100 * ms, search: 80 * ms},
 		{name: "a reserve of at most half", asked: 10 * ms, length: 10 * ms, search: 5 * ms},
 		{name: "a deadline later than the budget", asked: 1000 * ms, deadline: 2000 * ms, length: 1000 * ms, search: 900 * ms},
-		{name: "a deadline earlier than the budget", asked: 1000 * ms, deadline: 550 * ms, length: 500 * ms, search: 450 * ms},
+		{name: "a deadline earlier than the budget", asked: 1000 * ms, deadline: 500 * ms, length: 450 * ms, search: 405 * ms},
+		{name: "what it takes to answer", asked: 1000 * ms, deadline: 500 * ms, answering: 250 * ms, length: 200 * ms, search: 180 * ms},
+		{name: "no time but to answer", asked: 1000 * ms, deadline: 500 * ms, answering: 700 * ms},
 		{name: "a margin of a tenth at most", asked: 1000 * ms, deadline: 100 * ms, length: 90 * ms, search: 70 * ms},
-		{name: "only a deadline", deadline: 1050 * ms, length: 1000 * ms, search: 900 * ms},
+		{name: "only a deadline", deadline: 1100 * ms, length: 1000 * ms, search: 900 * ms},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -33,8 +36,8 @@ func TestNewBudget(t *testing.T) {
 				ctx, cancel = context.WithDeadline(ctx, now.Add(test.deadline))
 				defer cancel()
 			}
-			b := newBudget(ctx, now, test.asked, test.byDefault)
-			if test.length == 0 {
+			b := newBudget(ctx, now, test.answering, test.asked, test.byDefault)
+			if test.deadline == 0 && test.length == 0 {
 				if !b.end.IsZero() || !b.searchEnd.IsZero() || !b.slice(now, false).IsZero() {
 					t.Fatalf("newBudget() = %+v; want none", b)
 				}

@@ -56,7 +56,7 @@ func (c *Chain) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Optio
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return solver.Decision{}, ctx.Err()
 	}
-	budget := newBudget(ctx, time.Now(), o.TimeBudget, c.config.DefaultBudget)
+	began := time.Now()
 	p := solver.NewProblemFor(s, o)
 	options := solver.SolveOptions{RelativeGap: o.RelativeGap, Formulation: o.Formulation, PriceHint: o.PriceHint}
 	// Greedy has the caller's context, not what is left of the budget.
@@ -64,19 +64,15 @@ func (c *Chain) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Optio
 	if greedy.Outcome == solver.OutcomeAnswered {
 		options.Incumbent = greedy.result.Plan
 	}
-	r := &run{chain: c, budget: budget, problem: p, options: options, greedy: greedy}
-	search, release := solver.Hurried(ctx)
-	defer release()
-	chosen, attempts, err := r.ask(search, c.order(o.Backend))
+	budget := newBudget(ctx, began, time.Since(began), o.TimeBudget, c.config.DefaultBudget)
+	r := &run{chain: c, budget: budget, problem: p, options: options, greedy: greedy, noBound: o.NoBound}
+	last, err := r.decideInTime(ctx, c.order(o.Backend))
 	if err != nil {
 		return solver.Decision{}, err
 	}
+	chosen, attempts := last.answer, last.attempts
 	if chosen.Backend != solver.BackendGreedy && greedy.Outcome != solver.OutcomeAnswered {
 		attempts = append(attempts, greedy.Attempt)
-	}
-	bound, prices, err := r.bound(search, chosen, o.NoBound)
-	if err != nil {
-		return solver.Decision{}, err
 	}
 
 	if own := r.verification; chosen.result.GroupPrices == nil && own != nil && own.Outcome == solver.OutcomeAnswered {
@@ -86,9 +82,9 @@ func (c *Chain) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Optio
 	report := &decision.Report
 	report.Backend = chosen.Backend
 	report.Objective = chosen.objective
-	report.Bound, report.NodePrices = bound, prices
+	report.Bound, report.NodePrices = last.bound, last.prices
 	report.RelativeGap = solver.RelativeGap(report.Objective, report.Bound)
-	report.Reason, report.Limit = r.conclude(chosen.result, attempts, report.RelativeGap)
+	report.Reason, report.Limit = last.conclude(chosen.result, attempts, report.RelativeGap)
 	report.GreedyObjective = greedy.objective
 	report.SolveTime = chosen.Duration
 	report.Attempts = attempts

@@ -219,13 +219,13 @@ func TestBackendsThatHang(t *testing.T) {
 			want: []time.Duration{675 * time.Millisecond, 168750 * time.Microsecond, 56250 * time.Microsecond, 0},
 		},
 		{
-			// Less 50 ms for the answer to travel: 950 ms.
+			// Less 100 ms for the answer to travel: 900 ms.
 			name: "the caller's deadline", budget: time.Hour, fallback: time.Hour, deadline: time.Second,
-			want: []time.Duration{641250 * time.Microsecond, 160312500, 53437500, 0},
+			want: []time.Duration{607500 * time.Microsecond, 151875000, 50625000, 0},
 		},
 		{
 			name: "only the caller's deadline", deadline: time.Second,
-			want: []time.Duration{641250 * time.Microsecond, 160312500, 53437500, 0},
+			want: []time.Duration{607500 * time.Microsecond, 151875000, 50625000, 0},
 		},
 	}
 	for _, test := range tests {

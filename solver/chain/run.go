@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/elastalloc/elastalloc/solver"
@@ -17,8 +19,102 @@ type run struct {
 	problem *solver.Problem
 	options solver.SolveOptions
 	greedy  answer
+	noBound bool
 	// verification is the prover's own answer, once a claim made it necessary.
 	verification *answer
+}
+
+// result is what a run came to.
+type result struct {
+	*run
+	answer   answer
+	attempts []solver.Attempt
+	bound    float64
+	prices   []float64
+}
+
+// decide asks the backends and proves a bound. What they answered is in hand before the
+// bound is there.
+func (r *run) decide(ctx context.Context, backends []solver.Backend, inHand func(result)) (last result, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
+		}
+	}()
+	last.run = r
+	if last.answer, last.attempts, err = r.ask(ctx, backends); err != nil {
+		return last, err
+	}
+	inHand(last)
+	last.bound, last.prices, err = r.bound(ctx, last.answer, r.noBound)
+	return last, err
+}
+
+// decideInTime is decide, but when the time to answer has come it returns what is in hand,
+// greedy's plan if nothing else, with a bound that takes no time. What is still being
+// computed ends soon after, as its time is up too.
+func (r *run) decideInTime(ctx context.Context, backends []solver.Backend) (result, error) {
+	search, release := solver.Hurried(ctx)
+	cutoff := r.budget.cutoff
+	if cutoff.IsZero() || !time.Now().Before(cutoff) || r.greedy.Outcome != solver.OutcomeAnswered {
+		defer release()
+		search, cancel := until(search, cutoff)
+		defer cancel()
+		return r.decide(search, backends, func(result) {})
+	}
+	late := r.cut(backends)
+	var inHand atomic.Pointer[result]
+	type ended struct {
+		last result
+		err  error
+	}
+	done := make(chan ended, 1)
+	go func() {
+		defer release()
+		ctx, cancel := until(search, cutoff)
+		defer cancel()
+		last, err := r.decide(ctx, backends, func(found result) { inHand.Store(&found) })
+		done <- ended{last, err}
+	}()
+	timer := time.NewTimer(time.Until(cutoff))
+	defer timer.Stop()
+	select {
+	case d := <-done:
+		return d.last, d.err
+	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.Canceled) {
+			d := <-done
+			return d.last, d.err
+		}
+	case <-timer.C:
+	}
+	// It may have come at the last moment.
+	select {
+	case d := <-done:
+		return d.last, d.err
+	default:
+	}
+	if found := inHand.Load(); found != nil {
+		late.answer, late.attempts = found.answer, found.attempts
+	}
+	expired, cancel := context.WithDeadline(ctx, time.Time{})
+	defer cancel()
+	var err error
+	late.bound, late.prices, err = late.run.bound(expired, late.answer, r.noBound)
+	return late, err
+}
+
+// cut returns what a run comes to that is cut off before any backend has answered.
+func (r *run) cut(backends []solver.Backend) result {
+	late := result{run: &run{chain: r.chain, problem: r.problem, options: r.options}, answer: r.greedy}
+	for _, backend := range backends[:min(1, len(backends))] {
+		late.attempts = append(late.attempts, solver.Attempt{
+			Backend: backend.Name(), Outcome: solver.OutcomeTimedOut, Detail: "it had not ended when the answer was due",
+			Duration: max(0, time.Until(r.budget.cutoff)),
+		})
+	}
+	late.attempts = append(late.attempts, r.greedy.Attempt)
+	return late
 }
 
 // ask asks one backend after the other, then greedy, and returns the first answer

@@ -2,7 +2,6 @@ package ingress
 
 import (
 	"fmt"
-	"runtime"
 	"time"
 
 	"google.golang.org/grpc/encoding"
@@ -44,12 +43,14 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	}
 	a.message = nil
 	a.memory.set(callBytes + cap(data))
+	// gRPC does not free what is queued for a connection that has ended: the timer does.
 	sent := &unread{memory: a.memory}
-	if a.hangUp != nil {
-		sent.timer = time.AfterFunc(a.timeout, a.hangUp)
-	}
-	// gRPC does not free what is queued for a connection that has ended.
-	runtime.AddCleanup(&data, (*unread).end, sent)
+	sent.timer = time.AfterFunc(a.timeout, func() {
+		if a.hangUp != nil {
+			a.hangUp()
+		}
+		sent.memory.release()
+	})
 	return mem.BufferSlice{mem.NewBuffer(&data, sent)}, nil
 }
 
@@ -67,11 +68,7 @@ func (*unread) Get(length int) *[]byte {
 }
 
 // Put takes the answer's buffer back.
-func (u *unread) Put(*[]byte) { u.end() }
-
-func (u *unread) end() {
-	if u.timer != nil {
-		u.timer.Stop()
-	}
+func (u *unread) Put(*[]byte) {
+	u.timer.Stop()
 	u.memory.release()
 }

@@ -86,6 +86,9 @@ func (in *Ingress) observe(ctx context.Context, c *call, next func(context.Conte
 	if err != nil {
 		err = toCallError(ctx, err)
 		in.pushBack(ctx, err)
+		if status.Code(err) == codes.Canceled {
+			cancelled(ctx)
+		}
 	}
 	event.Total, event.Err = time.Since(event.Began), err
 	if err == nil {

@@ -54,9 +54,11 @@ type turns struct {
 	waiting       atomic.Int64
 }
 
-// lane is turns of one kind.
+// lane is turns of one kind. So many calls run at once, and so many more that are small,
+// which need wait for no large one.
 type lane struct {
-	limit, maxQueue int
+	limit, forSmall int
+	maxQueue        int
 	running         []*turn
 	waiting         []*turn // In the order in which they came.
 	// served numbers the turns of those who wait, so that they take turns.
@@ -85,7 +87,7 @@ type turn struct {
 func newTurns(maxInflight, maxQueue int) *turns {
 	return &turns{
 		search: lane{limit: maxInflight, maxQueue: maxQueue},
-		short:  lane{limit: maxInflight, maxQueue: maxQueue},
+		short:  lane{limit: maxInflight, forSmall: maxInflight, maxQueue: maxQueue},
 	}
 }
 
@@ -198,12 +200,12 @@ func (t *turns) dispatch(l *lane) {
 		l.served = nil
 		return
 	}
-	if len(l.running) >= l.limit {
+	if len(l.running) >= l.limit+l.forSmall {
 		return
 	}
 	has := counts(l.running)
 	candidates := slices.Clone(l.waiting)
-	for len(l.running) < l.limit && len(candidates) > 0 {
+	for len(candidates) > 0 {
 		next := 0
 		for i, u := range candidates {
 			best := candidates[next]
@@ -218,7 +220,7 @@ func (t *turns) dispatch(l *lane) {
 		}
 		u := candidates[next]
 		candidates = slices.Delete(candidates, next, next+1)
-		if !u.reserve() {
+		if !l.hasTurn(u) || !u.reserve() {
 			continue
 		}
 		l.leave(u)
@@ -233,6 +235,20 @@ func (t *turns) dispatch(l *lane) {
 		close(u.granted)
 	}
 }
+
+// hasTurn reports whether there is a turn for a call.
+func (l *lane) hasTurn(u *turn) bool {
+	large := 0
+	for _, running := range l.running {
+		if !running.isSmall() {
+			large++
+		}
+	}
+	return len(l.running) < l.limit+l.forSmall && (large < l.limit || l.forSmall > 0 && u.isSmall())
+}
+
+// isSmall reports whether large calls do not keep a call waiting.
+func (u *turn) isSmall() bool { return u.bytes <= smallCall }
 
 // trim turns a call away where too many wait: the largest of the caller of which most
 // wait, and of several the last.

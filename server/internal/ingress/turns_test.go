@@ -150,6 +150,29 @@ func TestTurnsWaitForMemory(t *testing.T) {
 	})
 }
 
+// TestSmallWorkDoesNotWaitForLarge checks that short work that is small has turns which
+// large calls cannot take.
+func TestSmallWorkDoesNotWaitForLarge(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		turns := newTurns(1, 1)
+		large, err := turns.take(t.Context(), WorkShort, "a", smallCall+1, always)
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		small, err := turns.take(t.Context(), WorkShort, "a", smallCall, always)
+		if err != nil || time.Since(start) > 0 {
+			t.Errorf("a small call waits for %v behind a large one: %v", time.Since(start), err)
+		}
+		turns.release(small)
+		if _, err := turns.take(t.Context(), WorkShort, "b", smallCall+1, always); err == nil {
+			t.Error("two large calls run at once")
+		}
+		turns.release(large)
+	})
+}
+
 // TestTooManyWait checks who is turned away when too many calls wait: the largest of
 // the caller with the most.
 func TestTooManyWait(t *testing.T) {

@@ -1,0 +1,301 @@
+//go:build unix
+
+package faults
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"time"
+
+	"golang.org/x/net/http2"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// loopback is where callers come from, if nothing else is said.
+const loopback = "127.0.0.1"
+
+const (
+	allocateMethod = elastallocv1.AllocatorService_Allocate_FullMethodName
+	fillIdleMethod = elastallocv1.AllocatorService_FillIdle_FullMethodName
+	whatIfMethod   = elastallocv1.AllocatorService_WhatIf_FullMethodName
+)
+
+// sieges are the attacks on memory and on turns.
+func sieges() map[string]siege {
+	large := mustMarshal(drawnRequest(10_000, 15_000, 1))
+	return map[string]siege{
+		"snapshots of empty jobs":    {lay: sendAgain(8, allocateMethod, snapshotOf(16<<20, "\x22\x00"))},
+		"64 MB of empty jobs":        {lay: sendAgain(3, allocateMethod, snapshotOf(63<<20, "\x22\x00"))},
+		"as many jobs as may be":     {lay: sendAgain(8, allocateMethod, snapshotOf(200_000, "\x22\x00"))},
+		"lists that are not packed":  {lay: sendAgain(8, allocateMethod, snapshotOf(8<<20, string(protowire.AppendBytes([]byte{0x22}, []byte(strings.Repeat("\x38\x01", 1000))))))},
+		"unknown fields":             {lay: sendAgain(8, allocateMethod, snapshotOf(16<<20, "\xf8\x3f\x01"))},
+		"an id of 16 MB":             {lay: sendAgain(8, allocateMethod, snapshotOf(16<<20, string(protowire.AppendString([]byte{0x0a}, strings.Repeat("x", 16<<20-10)))))},
+		"bad fields throughout":      {lay: sendAgain(8, allocateMethod, mustMarshal(badThroughout(20_000)))},
+		"answers that nobody reads":  {lay: readNoAnswers},
+		"all but the last byte":      {lay: sendAllButTheLastByte},
+		"messages in single bytes":   {lay: sendSingleBytes},
+		"budgets of an hour":         {lay: askForHours(loopback)},
+		"budgets of an hour, of ten": {lay: askForHours("127.0.0.3", "127.0.0.4", "127.0.0.5", "127.0.0.6", "127.0.0.7", "127.0.0.8", "127.0.0.9", "127.0.0.10", "127.0.0.11", "127.0.0.12"), plainOnly: true},
+		"large snapshots":            {lay: sendAgain(40, allocateMethod, large)},
+		"large idle fills":           {lay: sendAgain(40, fillIdleMethod, large)},
+		"many small calls":           {lay: sendAgain(200, allocateMethod, mustMarshal(drawnRequest(40, 70, 1)))},
+		"what-ifs of 64 scenarios":   {lay: sendAgain(20, whatIfMethod, mustMarshal(manyScenarios(1000)))},
+		"calls to gRPC's services":   {lay: useOtherServices},
+		"rapid resets":               {lay: onConnections(10, resetRapidly)},
+		"calls given up halfway":     {lay: giveUpHalfway(large)},
+	}
+}
+
+func mustMarshal(m proto.Message) []byte {
+	wire, err := proto.Marshal(m)
+	if err != nil {
+		panic(err)
+	}
+	return wire
+}
+
+// snapshotOf returns a request whose snapshot is as many fields as fit.
+func snapshotOf(bytes int, field string) []byte {
+	snapshot := strings.Repeat(field, max(1, bytes/len(field)))
+	return protowire.AppendString([]byte{0x0a}, snapshot)
+}
+
+// badThroughout returns a request with nothing but bad fields.
+func badThroughout(jobs int) *elastallocv1.AllocateRequest {
+	bad := &elastallocv1.Job{
+		RemainingEta: durationpb.New(-1), MinNodes: new(int32(-1)), MaxNodes: new(int32(-2)), CurrentNodes: -1,
+		TrainingTime: durationpb.New(-1), AllowedNodes: []int32{3, 2, 1, 0, -1}, Weight: proto.Float64(-1),
+		RescaleDelay: durationpb.New(-1), RestartTime: durationpb.New(-1), WaitingTime: durationpb.New(-1), EtaNodes: new(int32(-1)),
+	}
+	request := &elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{TotalNodes: -1}}
+	for range jobs {
+		request.Snapshot.Jobs = append(request.Snapshot.Jobs, bad)
+	}
+	return request
+}
+
+// manyScenarios returns a request with as many scenarios as there may be.
+func manyScenarios(jobs int) *elastallocv1.WhatIfRequest {
+	base := drawnRequest(jobs, jobs*3/2, 1)
+	request := &elastallocv1.WhatIfRequest{Snapshot: base.GetSnapshot(), Options: &elastallocv1.AllocateOptions{TimeBudget: durationpb.New(time.Hour)}}
+	for n := range 64 {
+		request.Scenarios = append(request.Scenarios, &elastallocv1.Scenario{
+			Name: fmt.Sprint(n), TotalNodes: new(int32(jobs + n)), PutJobs: drawnRequest(jobs, jobs, uint64(n)).GetSnapshot().GetJobs(),
+		})
+	}
+	return request
+}
+
+// hardRequest returns a request that takes all the time it may.
+func hardRequest(seed uint64) *elastallocv1.AllocateRequest {
+	r := rand.New(rand.NewPCG(seed, 1))
+	request := drawnRequest(200, 300, seed)
+	request.Snapshot.Horizon = &elastallocv1.Horizon{Steps: new(int32(24))}
+	for _, job := range request.GetSnapshot().GetJobs() {
+		table, speed := &elastallocv1.SpeedTable{}, 1.0
+		for size := range int32(32) {
+			job.AllowedNodes = append(job.AllowedNodes, size+1)
+			table.Speeds = append(table.Speeds, speed)
+			speed += r.Float64()
+		}
+		job.MaxNodes = new(int32(32))
+		job.Scaling = &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_Table{Table: table}}
+	}
+	request.Options = &elastallocv1.AllocateOptions{TimeBudget: durationpb.New(time.Hour)}
+	return request
+}
+
+// sendAgain sends a message over two connections, so many times at once.
+func sendAgain(atOnce int, method string, message []byte) func(context.Context, *besieged) {
+	return func(ctx context.Context, s *besieged) {
+		connections := []*grpc.ClientConn{s.client(loopback, s.hostile), s.client(loopback, s.hostile)}
+		s.again(ctx, atOnce, func(ctx context.Context, n int) { invoke(ctx, connections[n%len(connections)], method, message) })
+	}
+}
+
+// askForHours asks for the longest searches, from addresses.
+func askForHours(addresses ...string) func(context.Context, *besieged) {
+	return func(ctx context.Context, s *besieged) {
+		hard := mustMarshal(hardRequest(1))
+		for _, address := range addresses {
+			connection := s.client(address, s.hostile)
+			s.again(ctx, 64/len(addresses), func(ctx context.Context, _ int) { invoke(ctx, connection, allocateMethod, hard) })
+		}
+	}
+}
+
+// giveUpHalfway makes large calls and leaves them in the middle.
+func giveUpHalfway(message []byte) func(context.Context, *besieged) {
+	return func(ctx context.Context, s *besieged) {
+		connection := s.client(loopback, s.hostile)
+		s.again(ctx, 40, func(ctx context.Context, n int) {
+			limited, cancel := context.WithTimeout(ctx, time.Duration(20+10*n)*time.Millisecond)
+			defer cancel()
+			invoke(limited, connection, allocateMethod, message)
+		})
+	}
+}
+
+// useOtherServices calls health and reflection, which take no path of ours.
+func useOtherServices(ctx context.Context, s *besieged) {
+	for range 10 {
+		connection := s.client(loopback, s.hostile)
+		health := grpc_health_v1.NewHealthClient(connection)
+		s.again(ctx, 100, func(ctx context.Context, _ int) {
+			limited, cancel := context.WithTimeout(ctx, 5*time.Second)
+			defer cancel()
+			if watch, err := health.Watch(limited, &grpc_health_v1.HealthCheckRequest{}); err == nil {
+				for err == nil {
+					_, err = watch.Recv()
+				}
+			}
+		})
+		message := make([]byte, 16<<20)
+		s.again(ctx, 1, func(ctx context.Context, _ int) {
+			invoke(ctx, connection, grpc_health_v1.Health_Check_FullMethodName, message)
+			invoke(ctx, connection, "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", message)
+			invoke(ctx, connection, "/elastalloc.v1.AllocatorService/Nothing", message)
+		})
+	}
+}
+
+// onConnections does something on each of some connections, and a second after that
+// ends on another.
+func onConnections(count int, do func(context.Context, *hostileConnection) error) func(context.Context, *besieged) {
+	return func(ctx context.Context, s *besieged) {
+		s.again(ctx, count, func(ctx context.Context, _ int) {
+			connection, err := s.dial(ctx, loopback)
+			if err != nil {
+				return
+			}
+			defer connection.Close()
+			defer context.AfterFunc(ctx, func() { connection.Close() })()
+			_ = do(ctx, newHostileConnection(connection))
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Second):
+			}
+		})
+	}
+}
+
+// readNoAnswers makes calls of 4,000 jobs, each with an answer of a megabyte for which the
+// window has no room.
+func readNoAnswers(ctx context.Context, s *besieged) {
+	request := &elastallocv1.AllocateRequest{
+		Snapshot: &elastallocv1.Snapshot{TotalNodes: 5000, Horizon: &elastallocv1.Horizon{Steps: new(int32(24))}},
+		Options:  &elastallocv1.AllocateOptions{Backend: elastallocv1.Backend_BACKEND_GREEDY, IncludePlan: true},
+	}
+	for n := range 4000 {
+		request.Snapshot.Jobs = append(request.Snapshot.Jobs, &elastallocv1.Job{Id: fmt.Sprint(n), RemainingEta: &durationpb.Duration{Seconds: 9000}})
+	}
+	message := mustMarshal(request)
+	message = append(lengthPrefix(0, uint32(len(message))), message...)
+	onConnections(10, func(ctx context.Context, c *hostileConnection) error {
+		if err := c.greet(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}); err != nil {
+			return err
+		}
+		for stream := uint32(1); ctx.Err() == nil; stream += 2 {
+			if err := c.call(stream); err != nil {
+				return err
+			}
+			for rest := message; len(rest) > 0; {
+				part := rest[:min(16<<10, len(rest))]
+				rest = rest[len(part):]
+				if err := c.WriteData(stream, len(rest) == 0, part); err != nil {
+					return err
+				}
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+		return nil
+	})(ctx, s)
+}
+
+// sendAllButTheLastByte sends requests of 16 MB but for their last byte, 100 at once.
+func sendAllButTheLastByte(ctx context.Context, s *besieged) {
+	const length = 16 << 20
+	transport := &http2.Transport{AllowHTTP: true} //nolint:staticcheck // net/http dials itself; this respects windows on ours.
+	s.again(ctx, 10, func(ctx context.Context, _ int) {
+		connection, err := s.dial(ctx, loopback)
+		if err != nil {
+			return
+		}
+		defer connection.Close()
+		defer context.AfterFunc(ctx, func() { connection.Close() })()
+		client, err := transport.NewClientConn(connection) //nolint:staticcheck // As above.
+		if err != nil {
+			return
+		}
+		ended := make(chan struct{})
+		for range 10 {
+			go func() {
+				defer func() { ended <- struct{}{} }()
+				limited, cancel := context.WithTimeout(ctx, 15*time.Second)
+				defer cancel()
+				reader, writer := io.Pipe()
+				go func() {
+					_, err := writer.Write(lengthPrefix(0, length))
+					for sent, part := 0, make([]byte, 64<<10); err == nil && sent < length-1; {
+						var n int
+						n, err = writer.Write(part[:min(len(part), length-1-sent)])
+						sent += n
+					}
+					<-limited.Done()
+					_ = writer.Close()
+				}()
+				request, err := http.NewRequestWithContext(limited, http.MethodPost, "http://"+s.Addr+allocateMethod, reader)
+				if err != nil {
+					panic(err)
+				}
+				request.Header.Set("Content-Type", "application/grpc")
+				request.Header.Set("Te", "trailers")
+				if response, err := client.RoundTrip(request); err == nil {
+					_, _ = io.Copy(io.Discard, response.Body)
+					_ = response.Body.Close()
+				}
+				_ = reader.Close()
+			}()
+		}
+		for range 10 {
+			<-ended
+		}
+	})
+}
+
+// sendSingleBytes sends messages in frames of a byte each, to the end of the window.
+func sendSingleBytes(ctx context.Context, s *besieged) {
+	onConnections(10, func(ctx context.Context, c *hostileConnection) error {
+		if err := c.greet(); err != nil {
+			return err
+		}
+		for stream := uint32(1); stream < 200; stream += 2 {
+			if err := c.call(stream); err != nil {
+				return err
+			}
+			if err := c.WriteData(stream, false, lengthPrefix(0, 1<<20)); err != nil {
+				return err
+			}
+			for range 60_000 {
+				if err := c.WriteData(stream, false, []byte{0}); err != nil {
+					return err
+				}
+			}
+		}
+		<-ctx.Done()
+		return nil
+	})(ctx, s)
+}

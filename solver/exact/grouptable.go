@@ -43,12 +43,16 @@ const (
 )
 
 // cellMemory hands out memory for tables.
-type cellMemory struct{ free []float64 }
+type cellMemory struct {
+	free []float64
+	last int // what was made last
+}
 
 // cells returns n numbers, all +Inf.
 func (m *cellMemory) cells(n int) []float64 {
 	if n > len(m.free) {
-		m.free = make([]float64, max(n, 1<<14))
+		m.last = max(n, min(2*m.last, 1<<16), 1<<10)
+		m.free = make([]float64, m.last)
 		for x := range m.free {
 			m.free[x] = math.Inf(1)
 		}

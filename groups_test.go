@@ -1,8 +1,12 @@
 package elastalloc_test
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/elastalloc/elastalloc"
@@ -85,4 +89,146 @@ func TestLimitsHold(t *testing.T) {
 			t.Fatalf("objective %v, greedy's %v", r.Objective, r.GreedyObjective)
 		}
 	})
+}
+
+// of returns a job of one size that holds the given nodes, as one of a group.
+func of(group, id string, size, current int) solver.Job {
+	job := sized(id, size, current)
+	job.GroupID = group
+	return job
+}
+
+// TestWaitsAtLimits decides small queues of groups, in which it is plain why a job waits.
+func TestWaitsAtLimits(t *testing.T) {
+	lowly := of("a", "lowly", 4, 0)
+	lowly.Weight = new(0.001)
+	tests := []struct {
+		name      string
+		nodes     int
+		groups    []solver.Group
+		jobs      []solver.Job
+		admission solver.Admission
+		// want and filled are the nodes of each job and why it waits, of Allocate and FillIdle.
+		want, filled, warnings []string
+	}{
+		{
+			name: "a team at its limit", nodes: 8, admission: solver.AdmissionFIFO,
+			groups: []solver.Group{{ID: "a", Limit: new(4)}, {ID: "b"}},
+			jobs:   []solver.Job{of("a", "a1", 4, 4), of("a", "a2", 2, 0), of("a", "a3", 1, 0), of("b", "b1", 2, 0)},
+			want:   []string{"4", "0 group-limit", "0 group-limit", "2"},
+			filled: []string{"4", "0 group-limit", "0 group-limit", "2"},
+		},
+		{
+			name: "the line behind a job that its limit stops", nodes: 8, admission: solver.AdmissionFIFO,
+			groups: []solver.Group{{ID: "a", Limit: new(4)}, {ID: "b"}},
+			jobs:   []solver.Job{of("a", "a1", 3, 3), of("a", "a2", 2, 0), of("a", "a3", 1, 0), of("b", "b1", 2, 0)},
+			want:   []string{"3", "0 group-limit", "0 behind a2", "2"},
+			filled: []string{"3", "0 group-limit", "0 behind a2", "2"},
+		},
+		{
+			name: "a limit below what its jobs hold", nodes: 9, admission: solver.AdmissionFIFO,
+			groups: []solver.Group{{ID: "a", Limit: new(4)}, {ID: "b"}},
+			jobs:   []solver.Job{of("a", "a1", 4, 4), of("a", "a2", 4, 4), of("b", "b1", 1, 0)},
+			want:   []string{"4", "0 group-limit", "1"},
+			filled: []string{"4", "0 group-limit", "1"},
+		},
+		{
+			name: "the optimiser has to choose within a limit", nodes: 8, admission: solver.AdmissionPreemptive,
+			groups: []solver.Group{{ID: "a", Limit: new(4)}},
+			jobs:   []solver.Job{of("a", "a1", 4, 4), lowly},
+			want:   []string{"4", "0 group-limit"},
+			filled: []string{"4", "0 group-limit"},
+		},
+		{
+			name: "a job that no limit admits", nodes: 8, admission: solver.AdmissionStartFirst,
+			groups:   []solver.Group{{ID: "a", Limit: new(3), Quota: 6}, {ID: "b", Quota: 3}},
+			jobs:     []solver.Job{of("a", "a1", 4, 0), of("a", "a2", 3, 0), of("b", "b1", 9, 0)},
+			want:     []string{"0 group-limit", "3", "0 never-fits"},
+			filled:   []string{"0 group-limit", "3", "0 never-fits"},
+			warnings: []string{"quotas-exceed-pool ", "never-fits b1"},
+		},
+		{
+			name: "no room in the pool, whatever the limits", nodes: 4, admission: solver.AdmissionFIFO,
+			groups:   []solver.Group{{ID: "a", Limit: new(4)}, {ID: "b"}},
+			jobs:     []solver.Job{of("a", "a1", 3, 3), of("b", "b1", 2, 0), of("b", "b2", 1, 0)},
+			want:     []string{"3", "0 no-room", "0 behind b1"},
+			filled:   []string{"3", "0 no-room", "0 behind b1"},
+			warnings: []string{"idle-with-queue b1"},
+		},
+	}
+	allocator, err := elastalloc.New(elastalloc.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	describe := func(d solver.Decision) (jobs, warnings []string) {
+		for _, a := range d.Allocations {
+			text := strings.TrimSpace(fmt.Sprintf("%d %s %s", a.Nodes, a.WaitReason, a.BehindJobID))
+			jobs = append(jobs, text)
+		}
+		for _, w := range d.Report.Warnings {
+			warnings = append(warnings, string(w.Code)+" "+w.JobID)
+		}
+		return jobs, warnings
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			s := &solver.Snapshot{TotalNodes: test.nodes, Groups: test.groups, Jobs: test.jobs}
+			for name, decide := range map[string]func() (solver.Decision, error){
+				"exact": func() (solver.Decision, error) {
+					return allocator.Allocate(t.Context(), s, solver.Options{Objective: solver.ObjectiveTotalTime, Admission: test.admission})
+				},
+				"fill idle": func() (solver.Decision, error) { return allocator.FillIdle(t.Context(), s) },
+			} {
+				d, err := decide()
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := test.want
+				if name == "fill idle" {
+					want = test.filled
+				}
+				got, warnings := describe(d)
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", name, diff)
+				}
+				if diff := cmp.Diff(test.warnings, warnings); diff != "" {
+					t.Errorf("%s: wrong warnings (-want +got):\n%s", name, diff)
+				}
+			}
+		})
+	}
+}
+
+// TestHeldJobsCountTowardsTheirGroup checks that a job with bad fields keeps its nodes out of
+// the limit of its group too.
+func TestHeldJobsCountTowardsTheirGroup(t *testing.T) {
+	allocator, err := elastalloc.New(elastalloc.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := of("a", "bad", 4, 4)
+	bad.RemainingETA = -1
+	stray := of("nowhere", "stray", 1, 1)
+	s := &solver.Snapshot{
+		TotalNodes: 16, Groups: []solver.Group{{ID: "d", Quota: 9}, {ID: "a", ParentID: "d", Limit: new(6), Quota: 5}},
+		Jobs: []solver.Job{bad, of("a", "a2", 2, 0), of("a", "a1", 1, 0), stray},
+	}
+	d, err := allocator.Allocate(t.Context(), s, solver.Options{
+		Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionPreemptive, BadJobs: solver.BadJobsHold,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var nodes []int
+	for _, a := range d.Allocations {
+		nodes = append(nodes, a.Nodes)
+	}
+	if want := []int{4, 2, 0, 1}; !slices.Equal(nodes, want) {
+		t.Errorf("nodes are %v; want %v", nodes, want)
+	}
+	for _, g := range d.Report.Groups {
+		if g.Nodes != 6 {
+			t.Errorf("group %s holds %d nodes; want 6", g.ID, g.Nodes)
+		}
+	}
 }

@@ -77,6 +77,9 @@ type Config struct {
 	Logger *slog.Logger
 	// Version is the version shown by elastalloc_build_info and on the status page.
 	Version string
+	// MetricsGroups are the ids of the groups that have metrics of their own. Others have
+	// none, so that callers cannot make series.
+	MetricsGroups []string
 	// Registry takes the metrics that /metrics shows; nil means a new one.
 	Registry *prometheus.Registry
 	// Recorder, if set, keeps every call.
@@ -95,6 +98,9 @@ const (
 	BaseMemory = 192 << 20
 
 	leastMaxMemory = 16 << 20
+
+	// mostMetricsGroups bounds the series of groups, some 40 each.
+	mostMetricsGroups = 200
 )
 
 // DefaultConfig returns the defaults. Allocator and Backends are the caller's to set.
@@ -141,6 +147,8 @@ func (c *Config) check() error {
 	require(c.ClientCA == "" || c.TLSCert != "", "a client CA needs TLS")
 	require(len(c.ClientNames) == 0 || c.ClientCA != "", "client names need a client CA")
 	require(!slices.Contains(c.ClientNames, ""), "a client name is empty")
+	require(!slices.Contains(c.MetricsGroups, ""), "a group for metrics is empty")
+	require(len(c.MetricsGroups) <= mostMetricsGroups, "%d groups for metrics (want at most %d)", len(c.MetricsGroups), mostMetricsGroups)
 	if err := c.checkPlaintext(); err != nil {
 		bad = append(bad, err)
 	}

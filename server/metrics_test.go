@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/elastalloc/elastalloc"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
@@ -205,5 +206,41 @@ func TestGaugeFollowsTheBreaker(t *testing.T) {
 		if value, _ := h.series(t, `elastalloc_backend_up{backend="exact"}`); value != step.up {
 			t.Errorf("works: %t, up: %q; want %q", step.works, value, step.up)
 		}
+	}
+}
+
+// TestNamedGroupsAreObserved checks that the groups which the operator names have metrics,
+// and no others, whatever callers send.
+func TestNamedGroupsAreObserved(t *testing.T) {
+	t.Parallel()
+	allocator, err := elastalloc.New(elastalloc.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := start(t, func(c *Config) {
+		c.Allocator = allocator
+		c.MetricsGroups = []string{"vision", "speech"}
+	})
+	r := smallRequest()
+	r.Options.Objective = elastallocv1.Objective_OBJECTIVE_TOTAL_TIME
+	r.Snapshot.Groups = []*elastallocv1.Group{{Id: "vision", Quota: 5, Limit: new(int32(2))}, {Id: "other"}}
+	for _, job := range r.GetSnapshot().GetJobs() {
+		job.GroupId = "vision"
+	}
+	if _, err := h.client.Allocate(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		`elastalloc_group_nodes_sum{group="vision"}`:         "2",
+		`elastalloc_group_short_nodes_sum{group="vision"}`:   "3",
+		`elastalloc_group_limit_price_count{group="vision"}`: "1",
+		`elastalloc_group_nodes_count{group="speech"}`:       "0",
+	} {
+		if got, _ := h.series(t, name); got != want {
+			t.Errorf("%s is %q; want %s", name, got, want)
+		}
+	}
+	if _, page := h.get(t, "/metrics"); strings.Contains(page, `group="other"`) {
+		t.Error("a group that the operator did not name has metrics")
 	}
 }

@@ -96,7 +96,11 @@ func (s *Server) build() error {
 	if err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
-	observers := []ingress.Observer{decisions, page, spanObserver{}, newLogObserver(c.Logger)}
+	teams, err := newGroupMetrics(c.Registry, c.MetricsGroups)
+	if err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	observers := []ingress.Observer{decisions, teams, page, spanObserver{}, newLogObserver(c.Logger)}
 	if c.Recorder != nil {
 		observers = append(observers, recordObserver{c.Recorder})
 		if err := registerRecorder(c.Registry, c.Recorder); err != nil {

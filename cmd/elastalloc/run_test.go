@@ -42,6 +42,7 @@ func TestTables(t *testing.T) {
 		"fallback":             "-f testdata/queue.json --backend cbc --formulation paper",
 		"example":              "-f ../../examples/snapshot.json",
 		"busy":                 "-f ../../examples/busy.json",
+		"teams":                "-f ../../examples/teams.json",
 	} {
 		t.Run(name, func(t *testing.T) {
 			env := map[string]string{"ELASTALLOC_CBC": "/nonexistent/cbc"}

@@ -116,6 +116,8 @@ traces on.`,
 		"names of clients that may call: one of the subject alternative names of their certificates (default any certificate of --client-ca)")
 	flags.StringSliceVar(&config.AdminHosts, "admin-hosts", nil,
 		"names by which --admin-listen may be asked for, beside addresses and names without a dot")
+	flags.StringSliceVar(&config.MetricsGroups, "metrics-groups", nil,
+		"ids of the groups of jobs that have metrics of their own")
 	flags.DurationVar(&config.DrainDelay, "drain-delay", config.DrainDelay, "time between turning not ready and refusing calls")
 	flags.DurationVar(&config.DrainTimeout, "drain-timeout", config.DrainTimeout, "time that calls in flight then have to end before they are cut off")
 	flags.StringVar(&record.Dir, "record", "", "folder to keep every call in, for elastalloc-lab replay; one of its own for each server")

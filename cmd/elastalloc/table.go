@@ -27,6 +27,9 @@ func writeTable(
 	}
 	outlook := newOutlook(request, allocations)
 	text := reportTable(request, response, outlook).String()
+	if n := len(request.GetSnapshot().GetGroups()); n > 0 && n == len(response.GetReport().GetGroups()) {
+		text = groupTable(request.GetSnapshot(), response, color).String() + "\n" + text
+	}
 	if len(jobs) > 0 {
 		text = jobTable(request, allocations, outlook, color).String() + "\n" + text
 	}
@@ -91,6 +94,51 @@ func jobTable(
 		}
 		t.AddRow(styleOf(a.GetChange(), color), row...)
 	}
+	return t
+}
+
+// groupTable lays out the groups, each under the one it is part of: their jobs and how many
+// of these wait, what they hold now and next, what they may and should hold, and what one
+// more node of the limit is worth.
+func groupTable(snapshot *elastallocv1.Snapshot, response *elastallocv1.AllocateResponse, color cli.Colors) *cli.Table {
+	t := new(cli.Table)
+	t.AddRow(color.Bold, "GROUP", "JOBS", "WAIT", "NODES", "QUOTA", "SHORT", "LIMIT", "PRICE")
+	groups, reports := snapshot.GetGroups(), response.GetReport().GetGroups()
+	jobs, waiting, now, position := make([]int, len(groups)), make([]int, len(groups)), make([]int, len(groups)), make(map[string]int)
+	children := make(map[string][]int)
+	for i, group := range groups {
+		position[group.GetId()] = i
+		children[group.GetParentId()] = append(children[group.GetParentId()], i)
+	}
+	for i, job := range snapshot.GetJobs() {
+		for id := job.GetGroupId(); id != ""; id = groups[position[id]].GetParentId() {
+			at := position[id]
+			jobs[at]++
+			now[at] += int(job.GetCurrentNodes())
+			if response.GetAllocations()[i].GetNodes() == 0 {
+				waiting[at]++
+			}
+		}
+	}
+	var add func(parent, indent string)
+	add = func(parent, indent string) {
+		for _, i := range children[parent] {
+			group, report := groups[i], reports[i]
+			limit, price := format.None, format.None
+			if group.Limit != nil {
+				limit, price = strconv.Itoa(int(group.GetLimit())), fmt.Sprintf("%.3f", report.GetPrice())
+			}
+			style := cli.Plain
+			if report.GetShort() > 0 {
+				style = color.Yellow
+			}
+			t.AddRow(style, indent+format.Printable(group.GetId()), strconv.Itoa(jobs[i]), strconv.Itoa(waiting[i]),
+				fmt.Sprintf("%d → %d", now[i], report.GetNodes()), strconv.Itoa(int(group.GetQuota())),
+				strconv.Itoa(int(report.GetShort())), limit, price)
+			add(group.GetId(), indent+"  ")
+		}
+	}
+	add("", "")
 	return t
 }
 

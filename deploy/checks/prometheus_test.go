@@ -35,7 +35,8 @@ func TestLoadedServer(t *testing.T) {
 	// One decision at a time, so that calls are turned away, and CBC besides, which is
 	// missing. Backends add up.
 	address, adminAddress := startServer(t, path, append(container.Args,
-		"--max-inflight=1", "--max-queue=0", "--backends=cbc", "--cbc="+filepath.Join(t.TempDir(), "missing"))...)
+		"--max-inflight=1", "--max-queue=0", "--backends=cbc", "--cbc="+filepath.Join(t.TempDir(), "missing"),
+		"--metrics-groups=research,vision,language,ads")...)
 	checkHealth(t, address, container.ReadinessProbe.GRPC.Service, container.LivenessProbe.GRPC.Service)
 	load(t, path, address)
 

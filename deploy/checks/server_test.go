@@ -88,6 +88,7 @@ func load(t *testing.T, path, address string) {
 		{"allocate", "--file", example, "--backend", "greedy"},
 		{"allocate", "--file", example, "--backend", "cbc"},
 		{"fill-idle", "--file", example},
+		{"allocate", "--file", atRoot(t, "examples", "teams.json")},
 		{"allocate", "--file", hard, "--budget", "1ms"},
 		{"allocate", "--file", hard},
 		{"allocate", "--file", hard},

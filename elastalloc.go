@@ -171,8 +171,19 @@ func (a *Allocator) valid(s *solver.Snapshot, o solver.Options) (*solver.Snapsho
 }
 
 // limit limits ctx to the time budget of a call that makes many decisions, and leaves its
-// answer time to travel before the caller's own deadline.
+// answer time to travel before the caller's own deadline. It ends, too, when the call is to
+// be hurried.
 func (a *Allocator) limit(ctx context.Context, o solver.Options) (context.Context, context.CancelFunc) {
+	ctx, release := solver.Hurried(ctx)
+	limited, cancel := a.limitTime(ctx, o)
+	return limited, func() {
+		cancel()
+		release()
+	}
+}
+
+// limitTime limits ctx to the time budget and to less than its own deadline.
+func (a *Allocator) limitTime(ctx context.Context, o solver.Options) (context.Context, context.CancelFunc) {
 	budget := cmp.Or(o.TimeBudget, a.budget)
 	if deadline, limited := ctx.Deadline(); limited {
 		left := time.Until(deadline)

@@ -118,7 +118,9 @@ type explainer struct {
 	// best is the most that a plan is known to be worth, proven that it is the most there is.
 	best   float64
 	proven bool
-	prices []float64
+	// prices are those of nodes, and groups those of the limits of the groups.
+	prices, groups []float64
+	room           *solver.Room // where every job holds its smallest size
 	// pools are the nodes of every job that decisions on pools of other sizes gave.
 	pools map[int][]int
 }
@@ -131,6 +133,9 @@ func newExplainer(
 		allocator: a, exact: exact.New(), greedy: greedy.New(), snapshot: s, options: o, problem: solver.NewProblemFor(s, o),
 		admitted: slices.Repeat([]int{-1}, len(s.Jobs)), prices: d.Report.NodePrices, pools: make(map[int][]int),
 	}
+	for _, group := range d.Report.Groups {
+		e.groups = append(e.groups, group.Price)
+	}
 	e.plan = make(solver.Plan, len(e.problem.Jobs))
 	for n := range e.problem.Jobs {
 		index := e.problem.Jobs[n].Index
@@ -140,6 +145,7 @@ func newExplainer(
 	if e.problem.Check(e.plan) != nil {
 		e.problem = e.problem.WithWaiting() // Greedy leaves waiting whom the model would admit.
 	}
+	e.room = e.problem.SmallestRoom()
 	e.best, e.proven = e.problem.Objective(e.plan), d.Report.Reason == solver.ReasonOptimal
 	if !e.proven && ctx.Err() == nil {
 		result, err := e.exact.Solve(ctx, e.problem, solver.SolveOptions{Incumbent: e.plan, PriceHint: e.prices})
@@ -188,10 +194,7 @@ func (e *explainer) newReason(job int, a *solver.Allocation) *reason {
 		return r
 	}
 	admitted, plan := &e.problem.Jobs[r.admitted], e.plan[r.admitted]
-	free := e.problem.Capacity[0]
-	for n := range e.problem.Jobs {
-		free -= e.problem.Jobs[n].Sizes[0]
-	}
+	free, price := e.room.For(admitted.Group), e.price(admitted)
 	worth := admitted.Value(plan)
 	for _, k := range admitted.Sizes {
 		if k-admitted.Sizes[0] > free {
@@ -203,13 +206,36 @@ func (e *explainer) newReason(job int, a *solver.Allocation) *reason {
 			row[0] = k
 			size.gain = admitted.Value(row) - worth
 			size.change = admitted.CostOfChange(row)
-			if len(e.prices) > 0 {
-				size.Loss = max(0, e.prices[0]*float64(k-a.Nodes)-size.gain)
-			}
+			size.Loss = max(0, price*float64(k-a.Nodes)-size.gain)
 		}
 		r.sizes = append(r.sizes, size)
 	}
 	return r
+}
+
+// price returns what one more node now is worth to others than a job, in the pool and in
+// the groups that it counts towards.
+func (e *explainer) price(admitted *solver.AdmittedJob) float64 {
+	return e.poolPrice() + e.groupPrice(admitted)
+}
+
+// poolPrice returns what one more node of the pool is worth now, 0 where that is not known.
+func (e *explainer) poolPrice() float64 {
+	if len(e.prices) == 0 {
+		return 0
+	}
+	return e.prices[0]
+}
+
+// groupPrice returns what one more node of the limits of a job's groups is worth.
+func (e *explainer) groupPrice(admitted *solver.AdmittedJob) float64 {
+	price := 0.0
+	if len(e.problem.Groups) > 0 && len(e.groups) == len(e.problem.Groups) {
+		for g := admitted.Group; g >= 0; g = e.problem.Groups[g].Parent {
+			price += e.groups[g]
+		}
+	}
+	return price
 }
 
 // search finds out what each size of a job costs, by deciding again with the job at it.

@@ -154,7 +154,7 @@ func (a *steadyAllocator) Allocate(ctx context.Context, s *solver.Snapshot, o so
 	deadline, limited := ctx.Deadline()
 	hasty := limited && (a.budget == 0 || time.Until(deadline) < a.budget)
 	decision, err := a.Allocator.Allocate(ctx, s, o)
-	if err == nil && hasty && decision.Report.Limit == solver.LimitTime {
+	if err == nil && (hasty || ctx.Err() != nil) && decision.Report.Limit == solver.LimitTime {
 		return decision, context.DeadlineExceeded
 	}
 	a.prices = decision.Report.NodePrices

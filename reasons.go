@@ -49,6 +49,8 @@ func (e *explainer) why(r *reason) (solver.Why, string) {
 		return solver.WhyLargest, fmt.Sprintf("%s has %s, its largest size", name(a.JobID), count(a.Nodes))
 	case a.Nodes >= sizes[max(0, fitting-1)]:
 		return solver.WhyLargest, fmt.Sprintf("%s has %s, the largest of its sizes that fits the pool of %d", name(a.JobID), count(a.Nodes), pool)
+	case !larger && e.limited(r):
+		return solver.WhyGroupLimit, fmt.Sprintf("%s has %s, for the limit of its group leaves it no more", name(a.JobID), count(a.Nodes))
 	case !larger:
 		return solver.WhyNoRoom, fmt.Sprintf("%s has %s, for no more fit beside what the other jobs must have", name(a.JobID), count(a.Nodes))
 	}
@@ -61,8 +63,23 @@ func (e *explainer) why(r *reason) (solver.Why, string) {
 		return solver.WhyEnough, fmt.Sprintf("%s has %s, for %d would bring it nothing", name(a.JobID), count(a.Nodes), next.Nodes)
 	}
 	own, others := e.amounts(next.gain, next.gain+next.Loss)
+	admitted := &e.problem.Jobs[r.admitted]
+	if extra := float64(next.Nodes - a.Nodes); e.groupPrice(admitted) > 0 && next.gain > e.poolPrice()*extra {
+		return solver.WhyGroupLimit, fmt.Sprintf("%s has %s, for within the limit of its group %d → %d would bring it %s and cost other jobs %s",
+			name(a.JobID), count(a.Nodes), a.Nodes, next.Nodes, own, others)
+	}
 	return solver.WhyPricedOut, fmt.Sprintf("%s has %s, for %d → %d would bring it %s and cost other jobs %s",
 		name(a.JobID), count(a.Nodes), a.Nodes, next.Nodes, own, others)
+}
+
+// limited reports whether it is the limit of a job's group, and not the pool, that leaves no
+// room for its next size.
+func (e *explainer) limited(r *reason) bool {
+	if r.admitted < 0 {
+		return false
+	}
+	admitted := &e.problem.Jobs[r.admitted]
+	return len(e.problem.Groups) > 0 && e.room.Within(admitted.Group) < e.room.Idle
 }
 
 // next returns what is known of the next larger size that a job could hold: the one of

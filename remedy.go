@@ -26,32 +26,18 @@ func (e *explainer) remedy(ctx context.Context, r *reason) error {
 	if r.allocation.Nodes >= sizes[len(sizes)-1] {
 		return nil
 	}
-	for _, find := range []func(context.Context, *reason, *solver.Job) (change, error){e.remedyWeight, e.remedyPool, e.remedyMinimum} {
+	for _, find := range []func(context.Context, *reason, *solver.Job) (solver.Remedy, error){
+		e.remedyWeight, e.remedyPool, e.remedyMinimum,
+	} {
 		found, err := find(ctx, r, job)
 		if err != nil {
 			return err
 		}
-		if found.apply == nil || ctx.Err() != nil {
-			continue
-		}
-		// Whatever found it: it counts only if Allocate, asked alone, agrees.
-		s := e.changed(r.job, found.apply)
-		decision, err := e.allocator.Allocate(ctx, s, e.options)
-		if err != nil {
-			return unlessOver(ctx, err)
-		}
-		if nodes := decision.Allocations[r.job].Nodes; nodes > r.allocation.Nodes {
-			found.Nodes = nodes
-			r.remedies = append(r.remedies, found.Remedy)
+		if found.Nodes > 0 && ctx.Err() == nil { // Else a smaller one may not have been tried.
+			r.remedies = append(r.remedies, found)
 		}
 	}
 	return nil
-}
-
-// change is a remedy and how to apply it to the snapshot and one of its jobs.
-type change struct {
-	solver.Remedy
-	apply func(*solver.Snapshot, *solver.Job)
 }
 
 // changed returns the snapshot with a change of a job.
@@ -95,37 +81,42 @@ func (e *explainer) decide(ctx context.Context, s *solver.Snapshot) ([]int, erro
 	return nodes, nil
 }
 
-// works reports whether a change gives a job more nodes.
-func (e *explainer) works(ctx context.Context, r *reason, apply func(*solver.Snapshot, *solver.Job)) (bool, error) {
+// more returns the nodes that a change gives a job, 0 if they are not more or time is up.
+func (e *explainer) more(ctx context.Context, r *reason, apply func(*solver.Snapshot, *solver.Job)) (int, error) {
 	nodes, err := e.decide(ctx, e.changed(r.job, apply))
-	return r.job < len(nodes) && nodes[r.job] > r.allocation.Nodes, err
+	if r.job < len(nodes) && nodes[r.job] > r.allocation.Nodes {
+		return nodes[r.job], err
+	}
+	return 0, err
 }
 
 // remedyWeight finds the smallest weight of 2 significant digits. A job that the admission
 // leaves out has none, for no weight changes that.
-func (e *explainer) remedyWeight(ctx context.Context, r *reason, job *solver.Job) (change, error) {
+func (e *explainer) remedyWeight(ctx context.Context, r *reason, job *solver.Job) (remedy solver.Remedy, err error) {
 	if r.admitted < 0 || len(r.sizes) == 0 || r.sizes[len(r.sizes)-1].Nodes <= r.allocation.Nodes {
-		return change{}, nil
+		return remedy, nil
 	}
 	now := job.WeightOrDefault()
 	weights := twoDigitNumbers(now, min(now*solver.MostRemedyWeight, solver.MaxWeight))
-	weigh := func(weight float64) func(*solver.Snapshot, *solver.Job) {
-		return func(_ *solver.Snapshot, j *solver.Job) { j.Weight = &weight }
+	// Where the plan with a larger size and more of its own gain beats the present one. What a
+	// job gains is in proportion to its weight or, towards total time, to w^(1-a).
+	guess, power := math.Inf(1), 1.0
+	if e.options.Objective == solver.ObjectiveTotalTime {
+		power = 1 / (1 - usualExponent)
 	}
-	// Where the plan with a larger size and more of its own gain beats the present one.
-	guess := math.Inf(1)
 	for _, size := range r.sizes {
 		if size.Nodes > r.allocation.Nodes && size.gain > 0 {
-			guess = min(guess, now*(1+size.Loss/size.gain))
+			guess = min(guess, now*math.Pow(1+size.Loss/size.gain, power))
 		}
 	}
-	n, err := firstFrom(sort.SearchFloat64s(weights, guess), len(weights), func(n int) (bool, error) {
-		return e.works(ctx, r, weigh(weights[n]))
+	err = firstFrom(sort.SearchFloat64s(weights, guess), len(weights), func(n int) (bool, error) {
+		nodes, err := e.more(ctx, r, func(_ *solver.Snapshot, j *solver.Job) { j.Weight = &weights[n] })
+		if nodes > 0 {
+			remedy = solver.Remedy{Weight: weights[n], Nodes: nodes} // The last that works is the smallest.
+		}
+		return nodes > 0, err
 	})
-	if err != nil || n == len(weights) {
-		return change{}, err
-	}
-	return change{solver.Remedy{Weight: weights[n]}, weigh(weights[n])}, nil
+	return remedy, err
 }
 
 // twoDigitNumbers returns the numbers of at most 2 significant digits above one and up to
@@ -151,103 +142,100 @@ func twoDigitNumbers(above, most float64) []float64 {
 	}
 }
 
-// firstFrom returns the first of n numbers for which works holds, n if there is none, where
-// it holds for all after one for which it does. It begins with a guess, and asks few times
-// if that is near.
-func firstFrom(guess, n int, works func(int) (bool, error)) (int, error) {
+// firstFrom finds the first of n numbers for which works holds, where it holds for all after
+// one for which it does: that is the last for which it held when asked. It begins with a
+// guess, and asks few times if that is near.
+func firstFrom(guess, n int, works func(int) (bool, error)) error {
 	if n == 0 {
-		return 0, nil
+		return nil
 	}
 	guess = min(max(guess, 0), n-1)
 	low, high := -1, n // It does not work at low and works at high.
-	ok, err := works(guess)
-	for step := 1; err == nil; step *= 2 {
+	for step := 1; high-low > 1; step *= 2 {
+		ok, err := works(guess)
+		if err != nil {
+			return err
+		}
 		if ok {
 			high = guess
 		} else {
 			low = guess
 		}
-		if low >= 0 && high < n || high == 0 || low == n-1 {
-			break
-		}
-		if ok {
+		switch {
+		case low >= 0 && high < n:
+			guess = (low + high) / 2
+		case ok:
 			guess = max(0, guess-step)
-		} else {
+		default:
 			guess = min(n-1, guess+step)
 		}
-		ok, err = works(guess)
 	}
-	for err == nil && high-low > 1 {
-		middle := (low + high) / 2
-		if ok, err = works(middle); ok {
-			high = middle
-		} else {
-			low = middle
-		}
-	}
-	return high, err
+	return nil
 }
 
 // remedyPool finds the smallest pool.
-func (e *explainer) remedyPool(ctx context.Context, r *reason, _ *solver.Job) (change, error) {
+func (e *explainer) remedyPool(ctx context.Context, r *reason, _ *solver.Job) (remedy solver.Remedy, err error) {
 	now := e.snapshot.TotalNodes
 	most := min(now*solver.MostRemedyPool, solver.MaxNodes) - now
-	resize := func(nodes int) func(*solver.Snapshot, *solver.Job) {
-		return func(s *solver.Snapshot, _ *solver.Job) { s.TotalNodes = nodes }
-	}
 	works := func(n int) (bool, error) {
 		total := now + 1 + n
 		nodes, known := e.pools[total]
 		if !known {
 			var err error
-			if nodes, err = e.decide(ctx, e.changed(r.job, resize(total))); nodes == nil {
+			resize := func(s *solver.Snapshot, _ *solver.Job) { s.TotalNodes = total }
+			if nodes, err = e.decide(ctx, e.changed(r.job, resize)); nodes == nil {
 				return false, err
 			}
 			e.pools[total] = nodes
 		}
-		return nodes[r.job] > r.allocation.Nodes, nil
+		if nodes[r.job] <= r.allocation.Nodes {
+			return false, nil
+		}
+		remedy = solver.Remedy{TotalNodes: total, Nodes: nodes[r.job]}
+		return true, nil
 	}
-	n := 0
 	if most > everyPool {
-		var err error
-		if n, err = firstFrom(0, most, works); err != nil {
-			return change{}, err
-		}
-	} else {
-		for ; n < most && ctx.Err() == nil; n++ {
-			if ok, err := works(n); ok || err != nil {
-				if err != nil {
-					return change{}, err
-				}
-				break
-			}
-		}
+		err = firstFrom(e.guessPool(r)-now-1, most, works)
+		return remedy, err
 	}
-	if n >= most {
-		return change{}, nil
+	for n := 0; n < most && remedy.Nodes == 0 && err == nil && ctx.Err() == nil; n++ {
+		_, err = works(n)
 	}
-	return change{solver.Remedy{TotalNodes: now + 1 + n}, resize(now + 1 + n)}, nil
+	return remedy, err
 }
+
+// guessPool returns about how large a pool is in which the next size of a job is worth what
+// its nodes are: a node is worth less in a larger pool, as the speed of a job on more nodes
+// is.
+func (e *explainer) guessPool(r *reason) int {
+	now := float64(e.snapshot.TotalNodes)
+	best := float64(solver.MostRemedyPool)
+	for _, size := range r.sizes {
+		if extra := float64(size.Nodes - r.allocation.Nodes); extra > 0 && size.gain > 0 {
+			best = min(best, math.Pow((size.gain+size.Loss)/size.gain, 1/(1-usualExponent)))
+		}
+	}
+	return int(now * best)
+}
+
+// usualExponent is a of speed(k) = k^a for a job that keeps 0.8 of each doubling.
+const usualExponent = 0.678
 
 // remedyMinimum finds the smallest min_nodes above the nodes that the job gets or, for a job
 // that waits, the largest below its own, or else the smallest above: a job that may only train
 // on many nodes is one on which they do more.
-func (e *explainer) remedyMinimum(ctx context.Context, r *reason, job *solver.Job) (change, error) {
-	floor := func(nodes int) func(*solver.Snapshot, *solver.Job) {
-		return func(_ *solver.Snapshot, j *solver.Job) { j.MinNodes = nodes }
-	}
-	for _, nodes := range minimums(job, r.allocation.Nodes) {
-		if s := e.changed(r.job, floor(nodes)); !s.Jobs[r.job].Valid() {
+func (e *explainer) remedyMinimum(ctx context.Context, r *reason, job *solver.Job) (solver.Remedy, error) {
+	for _, least := range minimums(job, r.allocation.Nodes) {
+		changed := *job
+		if changed.MinNodes = least; !changed.Valid() || ctx.Err() != nil {
 			continue
 		}
-		if ok, err := e.works(ctx, r, floor(nodes)); ok || err != nil || ctx.Err() != nil {
-			if !ok {
-				return change{}, err
-			}
-			return change{solver.Remedy{MinNodes: nodes}, floor(nodes)}, nil
+		nodes, err := e.more(ctx, r, func(_ *solver.Snapshot, j *solver.Job) { j.MinNodes = least })
+		if nodes > 0 || err != nil {
+			return solver.Remedy{MinNodes: least, Nodes: nodes}, err
 		}
 	}
-	return change{}, nil
+	return solver.Remedy{}, nil
 }
 
 // minimums returns the values of min_nodes that leave a job other sizes, the smallest change

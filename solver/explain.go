@@ -100,23 +100,23 @@ func (p *Problem) Pin(job, size int, penalty float64) *Problem {
 }
 
 // Repin returns the plan with a job at a size in the first step, where other jobs give up
-// what that takes in the first step as cheaply as a simple rule finds; false where no
-// plan can do that.
+// what that takes in the first step as cheaply as a simple rule finds; false where it finds
+// no such plan.
 func (p *Problem) Repin(plan Plan, job, size int) (Plan, bool) {
 	pinned := plan.Clone()
 	pinned[job][0] = p.Jobs[job].Sizes[size]
-	over := -p.Capacity[0]
+	room := NewRoom(p.Capacity[0], p.Groups)
 	for i := range pinned {
-		over += pinned[i][0]
+		room.Take(p.Jobs[i].Group, pinned[i][0])
 	}
-	for over > 0 {
+	for room.Exceeded() {
 		best, at, to := 0.0, -1, 0
 		for i := range pinned {
-			if i == job {
+			over := -min(room.Idle, room.Within(p.Jobs[i].Group))
+			if i == job || over <= 0 {
 				continue
 			}
-			now := pinned[i][0]
-			worth := 0.0
+			now, worth := pinned[i][0], 0.0
 			for n, k := range p.Jobs[i].Sizes {
 				if k >= now {
 					break
@@ -135,10 +135,19 @@ func (p *Problem) Repin(plan Plan, job, size int) (Plan, bool) {
 		if at < 0 {
 			return nil, false
 		}
-		over -= pinned[at][0] - to
+		room.Take(p.Jobs[at].Group, to-pinned[at][0])
 		pinned[at][0] = to
 	}
 	return pinned, p.Check(pinned) == nil
+}
+
+// SmallestRoom returns the room that is left where every job holds its smallest size.
+func (p *Problem) SmallestRoom() *Room {
+	room := NewRoom(p.Capacity[0], p.Groups)
+	for i := range p.Jobs {
+		room.Take(p.Jobs[i].Group, p.Jobs[i].Sizes[0])
+	}
+	return room
 }
 
 // CostOfChange returns what the job's part of the objective under the given nodes per step

@@ -240,14 +240,7 @@ func checkMonitoring(t *testing.T, all objects) {
 // checkPod checks what a pod may and that it ends in peace.
 func checkPod(t *testing.T, template *corev1.PodTemplateSpec) {
 	t.Helper()
-	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	restricted := podsecurity.LevelVersion{Level: podsecurity.LevelRestricted, Version: podsecurity.LatestVersion()}
-	if result := policy.AggregateCheckResults(evaluator.EvaluatePod(restricted, &template.ObjectMeta, &template.Spec)); !result.Allowed {
-		t.Errorf("the pod is not restricted: %s, %s", result.ForbiddenReason(), result.ForbiddenDetail())
-	}
+	checkRestricted(t, template)
 
 	spec := &template.Spec
 	if len(spec.Containers) != 1 {
@@ -327,4 +320,17 @@ func portNumber(container *corev1.Container, port intstr.IntOrString) int32 {
 		}
 	}
 	return 0
+}
+
+// checkRestricted checks that a pod keeps to the strictest of the Pod Security Standards.
+func checkRestricted(t *testing.T, template *corev1.PodTemplateSpec) {
+	t.Helper()
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	restricted := podsecurity.LevelVersion{Level: podsecurity.LevelRestricted, Version: podsecurity.LatestVersion()}
+	if result := policy.AggregateCheckResults(evaluator.EvaluatePod(restricted, &template.ObjectMeta, &template.Spec)); !result.Allowed {
+		t.Errorf("the pod is not restricted: %s, %s", result.ForbiddenReason(), result.ForbiddenDetail())
+	}
 }

@@ -1,0 +1,98 @@
+package checks
+
+import (
+	"log/slog"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql/parser"
+)
+
+const controllerPool = `--set-json=config={"kinds":["Job"],"pools":[{"name":"training","nodeSelector":{"pool":"training"}}]}`
+
+// TestControllerChart checks that the controller's chart renders objects that Kubernetes
+// knows, in each way to install it, and that its pod is restricted.
+func TestControllerChart(t *testing.T) {
+	all := `--set-json=config={"kinds":["Job","JobSet","RayCluster","PyTorchJob","TrainJob"],` +
+		`"prometheus":"http://prometheus:9090","pools":[{"name":"training","nodeSelector":{"pool":"training"},"cadence":"2m"}]}`
+	for name, flags := range map[string][]string{
+		"defaults":   {controllerPool},
+		"apply":      {controllerPool, "--set=mode=apply"},
+		"all kinds":  {all, "--set=mode=apply"},
+		"monitoring": {controllerPool, "--set=serviceMonitor.enabled=true,prometheusRule.enabled=true,grafanaDashboard.enabled=true"},
+		"TLS":        {controllerPool, "--set=server=dns:///elastalloc.elastalloc.svc:50051,tls.secretName=client,tls.clientCertificate=true,tls.serverName=elastalloc"},
+		"least":      {controllerPool, "--set=admissionPolicy.enabled=false,podDisruptionBudget.enabled=false,networkPolicy.enabled=false,replicas=1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			helm := program(t, "helm")
+			chart := "deploy/helm/elastalloc-controller"
+			output(t, helm, append([]string{"lint", "--strict", kubeVersion, chart}, flags...)...)
+			objects := decode(t, output(t, helm, append([]string{"template", "release", chart, "--namespace=somewhere", kubeVersion}, flags...)...))
+			if len(objects.deployments) != 1 {
+				t.Fatalf("%d deployments; want one", len(objects.deployments))
+			}
+			checkRestricted(t, &objects.deployments[0].Spec.Template)
+		})
+	}
+	out, err := command(t, program(t, "helm"), "template", "deploy/helm/elastalloc-controller", kubeVersion).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "pools") {
+		t.Errorf("without a pool the schema does not refuse it: %v\n%s", err, out)
+	}
+}
+
+// TestControllerAlerts checks that each alert says how bad it is and has an entry of the
+// runbook, that tests see it fire and keep quiet, and that its series, as those of the
+// dashboard, are some that the controller has.
+func TestControllerAlerts(t *testing.T) {
+	groups, errs := rulefmt.Parse(readFile(t, "deploy", "prometheus", "controller.rules.yaml"), false,
+		model.UTF8Validation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler))
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	runbook := string(readFile(t, "deploy", "runbook-controller.md"))
+	tests := string(readFile(t, "deploy", "prometheus", "tests", "controller.yaml"))
+	source := string(readFile(t, "kube", "controller", "metrics.go"))
+	series := regexp.MustCompile(`elastalloc_controller_([a-z_]+)`)
+	known := func(where, expr string) {
+		for _, match := range series.FindAllStringSubmatch(expr, -1) {
+			name := strings.TrimSuffix(match[1], "_bucket")
+			if !strings.Contains(source, `"`+name+`"`) && !strings.Contains(source, `"elastalloc_controller_`+name+`"`) {
+				t.Errorf("%s: the controller has no %s", where, match[0])
+			}
+		}
+	}
+	for _, alert := range groups.Groups[0].Rules {
+		if severity := alert.Labels["severity"]; severity != "critical" && severity != "warning" {
+			t.Errorf("%s: the severity is %q; want critical or warning", alert.Alert, severity)
+		}
+		if alert.For == 0 {
+			t.Errorf("%s fires at the first sample", alert.Alert)
+		}
+		for _, annotation := range []string{"summary", "description"} {
+			if text := alert.Annotations[annotation]; !strings.HasSuffix(text, ".") {
+				t.Errorf("%s: the %s is %q; want a sentence", alert.Alert, annotation, text)
+			}
+		}
+		if !strings.Contains(runbook, "\n## "+alert.Alert+"\n") ||
+			!strings.HasSuffix(alert.Annotations["runbook_url"], "/deploy/runbook-controller.md#"+strings.ToLower(alert.Alert)) {
+			t.Errorf("%s leads to no entry of the runbook", alert.Alert)
+		}
+		if !strings.Contains(tests, "alertname: "+alert.Alert+", exp_alerts: []") || !strings.Contains(tests, "alertname: "+alert.Alert+"\n") {
+			t.Errorf("%s: no test sees it fire and keep quiet", alert.Alert)
+		}
+		known(alert.Alert, alert.Expr)
+	}
+	if headings := strings.Count(runbook, "\n## Elastalloc"); headings != len(groups.Groups[0].Rules) {
+		t.Errorf("the runbook has %d entries for %d alerts", headings, len(groups.Groups[0].Rules))
+	}
+	for _, q := range queriesOf(t, readFile(t, "deploy", "grafana", "elastalloc-controller.json")) {
+		expr := strings.ReplaceAll(q.expr, "$pool", ".*")
+		if _, err := parser.NewParser(parser.Options{}).ParseExpr(expr); err != nil {
+			t.Errorf("%s: %v", q.where, err)
+		}
+		known(q.where, expr)
+	}
+}

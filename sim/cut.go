@@ -31,6 +31,7 @@ func Cut(trace Trace, nodes int, at time.Duration, gpusPerNode int) *solver.Snap
 		}
 		job := traced.job(traced.ID)
 		job.Scaling.DoublingEfficiency = traced.DoublingEfficiency // 0 where it is the default
+		job.GroupID = traced.Group
 		job.RemainingETA = traced.RemainingDemand(elapsed, gpusPerNode)
 		asked := traced.Nodes(gpusPerNode)
 		queuing = queuing || asked > idle

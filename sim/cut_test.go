@@ -73,6 +73,9 @@ func TestCutProperties(t *testing.T) {
 			}
 			job := jobs[next]
 			next++
+			if job.GroupID != traced.Group {
+				t.Errorf("job %q is of the group %q; want %q", traced.ID, job.GroupID, traced.Group)
+			}
 
 			asked := traced.NodesAsked(traced.GPUs, gpusPerNode)
 			switch job.CurrentNodes {
@@ -122,6 +125,7 @@ func drawTrace(t *rapid.T) Trace {
 			Submit:   submit,
 			Duration: time.Duration(rapid.Int64Range(0, int64(20*time.Second)).Draw(t, "duration")),
 			GPUs:     rapid.IntRange(1, 200).Draw(t, "GPUs"),
+			Group:    rapid.SampledFrom([]string{"", "vision"}).Draw(t, "group"),
 		}
 	}
 	return trace

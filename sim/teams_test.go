@@ -290,30 +290,42 @@ func TestWeighted(t *testing.T) {
 	}
 }
 
-// TestToldOfTeams checks who is told of the groups, and that it matters: beside eight
-// short jobs of another team a long one has more nodes the more its team's quota is worth.
-func TestToldOfTeams(t *testing.T) {
+// TestWeightsAreNoQuotas checks the table of docs/teams.md: what a long job of one team
+// has beside short jobs of another, on 16 nodes with half of them as the quota of each.
+func TestWeightsAreNoQuotas(t *testing.T) {
+	others := []int{1, 2, 4, 8, 15}
 	for _, test := range []struct {
 		policy string
 		price  *float64
-		nodes  int
+		limit  *int // of the other team
+		nodes  []int
 	}{
-		{"total-time-open", nil, 1}, {"total-time", new(0.0), 1}, {"total-time", nil, 2}, {"total-time", new(3.0), 8},
-		{"total-time-waiting", new(3.0), 8}, {"total-time-steady", new(3.0), 8},
+		{"total-time-open", nil, nil, []int{8, 4, 1, 1, 1}},
+		{"total-time", new(0.0), nil, []int{8, 4, 1, 1, 1}},
+		{"total-time-weights", nil, nil, []int{8, 4, 4, 2, 1}},
+		{"total-time", nil, nil, []int{8, 8, 8, 2, 1}},
+		{"total-time", new(1.0), nil, []int{8, 8, 8, 8, 1}},
+		{"total-time", new(0.0), new(8), []int{8, 8, 8, 8, 8}},
+		{"total-time-waiting", new(1.0), nil, []int{8, 8, 8, 8, 4}},
+		{"total-time-steady", new(1.0), nil, []int{8, 8, 8, 8, 1}},
 	} {
-		config := DefaultConfig(16)
-		config.Groups = []solver.Group{{ID: "a", Quota: 8}, {ID: "b", Quota: 8}}
-		config.Observe = func(s *solver.Snapshot, d solver.Decision) {
-			if got := d.Allocations[0].Nodes; s.Jobs[0].TrainingTime == 0 && got != test.nodes {
-				t.Errorf("%s gives the long job %d nodes; want %d", test.policy, got, test.nodes)
+		for n, count := range others {
+			config := DefaultConfig(16)
+			config.Groups = []solver.Group{{ID: "a", Quota: 8}, {ID: "b", Quota: 8, Limit: test.limit}}
+			first := true
+			config.Observe = func(_ *solver.Snapshot, d solver.Decision) {
+				if got := d.Allocations[0].Nodes; first && got != test.nodes[n] {
+					t.Errorf("%s: the long job has %d nodes beside %d jobs; want %d", test.policy, got, count, test.nodes[n])
+				}
+				first = false
 			}
+			jobs := []WorkloadJob{of("a", job("long", 0, 100*time.Hour))}
+			for i := range count {
+				jobs = append(jobs, of("b", job(fmt.Sprint("short ", i), 0, time.Hour)))
+			}
+			p := policy(t, test.policy)
+			p.Options.TotalTime.QuotaPrice = test.price
+			run(t, p, config, jobs...)
 		}
-		jobs := []WorkloadJob{of("a", job("long", 0, 100*time.Hour))}
-		for n := range 8 {
-			jobs = append(jobs, of("b", job(fmt.Sprint("short ", n), 0, time.Hour)))
-		}
-		p := policy(t, test.policy)
-		p.Options.TotalTime.QuotaPrice = test.price
-		run(t, p, config, jobs...)
 	}
 }

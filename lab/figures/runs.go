@@ -150,7 +150,7 @@ func worstTeams(runs []*sim.Result, policies []string, pool string) (*Figure, er
 			held = append(held, h)
 		}
 	}
-	above, err := Lines("The worst team against its own partition", pool, "mean total time by that in the partition", worst...)
+	above, err := Lines("The worst team against its own partition", pool, "ratio of mean total times", worst...)
 	if err != nil {
 		return nil, err
 	}

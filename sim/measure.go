@@ -44,6 +44,9 @@ type Summary struct {
 	// Decisions is the number of decisions, and SolveMillis how long they took.
 	Decisions   int         `json:"decisions"`
 	SolveMillis SolveMillis `json:"solve_ms"`
+	// NodePrice is what one more node was worth at the decisions, in units of the
+	// objective. Missing where no decision tells.
+	NodePrice *NodePrice `json:"node_price,omitempty"`
 	// Rescales is how often jobs' nodes changed after their start.
 	Rescales int `json:"rescales"`
 	// Utilization is Result.Utilization.
@@ -84,6 +87,12 @@ type SolveMillis struct {
 	Max    float64 `json:"max"`
 }
 
+// NodePrice is the distribution of Decision.NodePrice.
+type NodePrice struct {
+	Median float64 `json:"median"`
+	P90    float64 `json:"p90"`
+}
+
 // Summarize works out the measures of a run that was made with a seed.
 func Summarize(r *Result, seed uint64) Summary {
 	s := Summary{
@@ -120,6 +129,7 @@ func Summarize(r *Result, seed uint64) Summary {
 		s.WeightedTotalSeconds = weighted / weights
 	}
 	s.MakespanSeconds = (end - begin).Seconds()
+	s.NodePrice = r.nodePrice()
 	s.Utilization = Share(r.Utilization)
 	s.Teams = r.teams()
 
@@ -142,6 +152,20 @@ func (s *Summary) CompareWithEqualShares(r, maxMin *Result) {
 		worst = max(worst, job.TotalTime().Seconds()/max(1, equal.TotalTime().Seconds()))
 	}
 	s.LaterShare, s.WorstLater = new(float64(later)/float64(max(1, len(r.Jobs)))), &worst
+}
+
+// nodePrice returns what one more node was worth, nil where no decision tells.
+func (r *Result) nodePrice() *NodePrice {
+	var prices []float64
+	for i := range r.Decisions {
+		if price := r.Decisions[i].NodePrice; price != nil {
+			prices = append(prices, *price)
+		}
+	}
+	if len(prices) == 0 {
+		return nil
+	}
+	return &NodePrice{Median: Quantile(prices, 0.5), P90: Quantile(prices, 0.9)}
 }
 
 // teams returns the measures of the teams that have jobs.

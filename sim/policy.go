@@ -221,6 +221,9 @@ func (p *Policy) decide(
 	decision.Backend = report.Backend
 	decision.Reason = report.Reason
 	decision.RelativeGap = report.RelativeGap
+	if len(report.NodePrices) > 0 {
+		decision.NodePrice = &report.NodePrices[0]
+	}
 	nodes := nodesOf(answer)
 	return nodes, decision, checkNodes(s, nodes)
 }

@@ -146,6 +146,9 @@ type Decision struct {
 	// Reason and RelativeGap are the report's.
 	Reason      solver.Reason
 	RelativeGap float64
+	// NodePrice is what one more node in the first step was worth, in units of the
+	// objective; nil where the report does not say.
+	NodePrice *float64
 }
 
 // Proven reports whether the decision is proven optimal.

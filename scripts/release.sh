@@ -55,8 +55,14 @@ for platform in $platforms; do
 done
 unset GOOS GOARCH
 
-# Helm writes the time of day into its archives.
+# Helm writes the time of day into its archives. A tag, not a version made of a commit, is
+# the version of the charts as well.
 for chart in deploy/helm/*/; do
+  case $version in
+  *-*) ;;
+  *) grep -q "^version: ${version#v}\$" "$chart/Chart.yaml" && grep -q "^appVersion: ${version#v}\$" "$chart/Chart.yaml" ||
+    fail "$chart is not of version ${version#v}" ;;
+  esac
   "$helm" package "$chart" --destination "$work/charts" >/dev/null
 done
 for package in "$work"/charts/*.tgz; do

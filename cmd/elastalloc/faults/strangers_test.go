@@ -1,0 +1,131 @@
+//go:build unix
+
+package faults
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+
+	"github.com/elastalloc/elastalloc/client"
+	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/servertest"
+	"github.com/elastalloc/elastalloc/internal/testcert"
+	"github.com/elastalloc/elastalloc/internal/wait"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// TestStrangers lets clients that may not call fail at the handshake without end, and one
+// that may send rubbish without end, over TLS. The honest client is answered, every failure
+// is counted, and the log grows by what its limits allow.
+func TestStrangers(t *testing.T) {
+	t.Parallel()
+	own, honest, rude := testcert.New(t, t.TempDir()), testcert.New(t, t.TempDir(), "honest.example"), testcert.New(t, t.TempDir(), "rude.example")
+	barred, stranger := testcert.New(t, t.TempDir(), "barred.example"), testcert.New(t, t.TempDir(), "honest.example")
+	authorities := filepath.Join(t.TempDir(), "ca.pem")
+	var pem []byte
+	for _, id := range []testcert.Identity{honest, rude, barred} {
+		content, err := os.ReadFile(id.CertFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pem = append(pem, content...)
+	}
+	if err := os.WriteFile(authorities, pem, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server := startServer(t, "--tls-cert="+own.CertFile, "--tls-key="+own.KeyFile,
+		"--client-ca="+authorities, "--client-names=honest.example,rude.example")
+	as := func(id testcert.Identity) *tls.Config {
+		return &tls.Config{
+			RootCAs: own.Pool, NextProtos: []string{"h2"}, ServerName: testcert.ServerName,
+			// Also where the server names other authorities.
+			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &id.Certificate, nil },
+		}
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	began := time.Now()
+	var attackers sync.WaitGroup
+	var handshakes, calls atomic.Int64
+	for i := range 20 {
+		attackers.Go(func() {
+			for ctx.Err() == nil {
+				dialer := tls.Dialer{Config: as([]testcert.Identity{barred, stranger}[i%2])}
+				if connection, err := dialer.DialContext(ctx, "tcp", server.Addr); err == nil {
+					_, _ = connection.Read(make([]byte, 1)) // TLS 1.3 says so only now.
+					connection.Close()
+				}
+				handshakes.Add(1)
+			}
+		})
+	}
+	rubbish, err := grpc.NewClient(server.Addr, grpc.WithTransportCredentials(credentials.NewTLS(as(rude))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rubbish.Close()
+	for range 4 {
+		attackers.Go(func() {
+			for ctx.Err() == nil {
+				_, err := elastallocv1.NewAllocatorServiceClient(rubbish).Allocate(ctx, &elastallocv1.AllocateRequest{})
+				if code := status.Code(err); code != codes.InvalidArgument && ctx.Err() == nil && code != codes.ResourceExhausted {
+					t.Errorf("rubbish is answered with %v", err)
+					return
+				}
+				calls.Add(1)
+			}
+		})
+	}
+
+	allocator, err := client.New(server.Addr, client.WithTLS(as(honest)), client.WithTimeout(generous))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = allocator.Close() }()
+	answered := 0
+	for handshakes.Load() < 1000 || calls.Load() < 500 || answered < 20 {
+		request := drawnRequest(40, 70, uint64(answered%50))
+		response, err := allocateWhenNotBusy(t.Context(), allocator, request)
+		if err == nil {
+			err = checkAnswer(request, response)
+		}
+		if err != nil {
+			t.Fatalf("the honest client: %v", err)
+		}
+		answered++
+	}
+	cancel()
+	attackers.Wait()
+	wait.For(t, "the handshakes are counted", func() (bool, string) {
+		shown := servertest.Metrics(t, server)
+		counted := sumOf(shown, "elastalloc_refused_handshakes_total", `reason="name"`)
+		unknown := sumOf(shown, "elastalloc_refused_handshakes_total", `reason="unknown-ca"`)
+		return counted >= 400 && unknown >= 400, fmt.Sprint(counted, " by name, ", unknown, " unknown")
+	})
+	seconds := int(time.Since(began).Seconds()) + 1
+	logs := server.Logs()
+	refused, ofRude := strings.Count(logs, `"msg":"TLS handshake failed"`), strings.Count(logs, `"caller":"rude.example"`)
+	t.Logf("%d handshakes and %d calls in %d s make %d and %d lines, %d KB; %d honest calls", handshakes.Load(), calls.Load(), seconds,
+		refused, ofRude, len(logs)>>10, answered)
+	if refused > 10+seconds {
+		t.Errorf("%d handshakes make %d lines in %d s", handshakes.Load(), refused, seconds)
+	}
+	if ofRude > 500+100*seconds {
+		t.Errorf("%d calls make %d lines in %d s", calls.Load(), ofRude, seconds)
+	}
+	if honest := strings.Count(logs, `"caller":"honest.example"`); honest < min(answered, 500) {
+		t.Errorf("%d of the honest client's %d calls are in the log", honest, answered)
+	}
+}

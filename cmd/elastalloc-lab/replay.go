@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/internal/recording"
 	"github.com/elastalloc/elastalloc/lab/replay"
@@ -148,7 +149,7 @@ func (f *replayFlags) check() ([]sim.Policy, error) {
 }
 
 // run simulates the policies, and asks one about the recorded snapshots.
-func (f *replayFlags) run(cmd *cobra.Command, r *replay.Replay, policies []sim.Policy, allocator sim.Allocator) (*replayed, error) {
+func (f *replayFlags) run(cmd *cobra.Command, r *replay.Replay, policies []sim.Policy, allocator *elastalloc.Allocator) (*replayed, error) {
 	ctx := cmd.Context()
 	recorded, err := r.Recorded(ctx)
 	if err != nil {
@@ -180,6 +181,12 @@ func (f *replayFlags) run(cmd *cobra.Command, r *replay.Replay, policies []sim.P
 		found.moments, err = r.Differences(ctx, policies[asked], allocator, func(done, all int) {
 			bar.show("%s %d of %d recorded snapshots", drawBar(done, all), done, all)
 		})
+		if err != nil {
+			return nil, err
+		}
+		bar.show("explaining the largest differences")
+		found.largest = replay.Largest(found.moments, mostMoments)
+		err = r.Explain(ctx, policies[asked], allocator, found.largest, mostDifferences)
 	}
 	found.summary = results.Summarize(found.runs, recordedPolicy, 0, sim.Cuts{})
 	return found, err

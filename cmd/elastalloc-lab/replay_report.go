@@ -29,6 +29,7 @@ type replayed struct {
 	// asked is the policy that moments compares with the recorded decisions.
 	asked   string
 	moments []replay.MomentDifference
+	largest []replay.MomentDifference
 	origin  results.Origin
 }
 
@@ -248,7 +249,7 @@ func (f *replayed) decisionSection() report.Section {
 		Text: []string{fmt.Sprintf("%s, asked about each of %d recorded snapshots as it was, gives every job what it then held at %d. "+
 			"Below are the decisions where the most nodes are elsewhere; decisions.csv has all.", f.asked, len(f.moments), same)},
 	}
-	for _, m := range replay.Largest(f.moments, mostMoments) {
+	for _, m := range f.largest {
 		table := report.Table{
 			Title: fmt.Sprintf("%s %s: %d of %d jobs, %d nodes elsewhere, idle %d and %d", m.Time.UTC().Format("01-02 15:04:05"),
 				m.SnapshotID, len(m.Differences), m.Jobs, m.Moved(), m.IdleRecorded, m.IdlePolicy),

@@ -37,6 +37,8 @@ type MomentDifference struct {
 	Differences []Difference
 	// IdleRecorded and IdlePolicy are the nodes that each leaves idle.
 	IdleRecorded, IdlePolicy int
+
+	moment int
 }
 
 // Moved returns how many nodes are elsewhere.
@@ -65,17 +67,12 @@ func (r *Replay) Differences(ctx context.Context, p sim.Policy, allocator sim.Al
 		if !m.Decision {
 			continue
 		}
-		options := p.Options
-		options.TimeBudget = sim.DefaultDecisionBudget
-		if options.Objective == solver.ObjectiveTotalTime && !p.EveryEvent {
-			options.TotalTime.Cadence = &m.Snapshot.Horizon.Step
-		}
-		decision, err := allocator.Allocate(ctx, m.Snapshot, options)
+		decision, err := allocator.Allocate(ctx, m.Snapshot, optionsOf(&p, m.Snapshot))
 		if err != nil {
 			return nil, fmt.Errorf("snapshot %q of %v: %w", m.Snapshot.ID, m.Time, err)
 		}
 		d := MomentDifference{
-			Time: m.Time, SnapshotID: m.Snapshot.ID, Jobs: len(m.Snapshot.Jobs),
+			Time: m.Time, SnapshotID: m.Snapshot.ID, Jobs: len(m.Snapshot.Jobs), moment: i,
 			IdleRecorded: m.Snapshot.TotalNodes, IdlePolicy: decision.Report.IdleNodes,
 		}
 		for n := range m.Snapshot.Jobs {
@@ -100,6 +97,47 @@ func (r *Replay) Differences(ctx context.Context, p sim.Policy, allocator sim.Al
 		}
 	}
 	return list, nil
+}
+
+// optionsOf returns what a policy is asked with about a recorded snapshot.
+func optionsOf(p *sim.Policy, s *solver.Snapshot) solver.Options {
+	o := p.Options
+	o.TimeBudget = sim.DefaultDecisionBudget
+	if o.Objective == solver.ObjectiveTotalTime && !p.EveryEvent {
+		o.TotalTime.Cadence = &s.Horizon.Step
+	}
+	return o
+}
+
+// Explainer explains decisions, as *elastalloc.Allocator does.
+type Explainer interface {
+	Explain(ctx context.Context, s *solver.Snapshot, o solver.Options, jobIDs []string) (solver.Explanation, error)
+}
+
+// Explain has the decisions of a policy explained with their numbers, of at most so many
+// jobs each, and puts that in the place of the plainer words that Differences has for them.
+func (r *Replay) Explain(ctx context.Context, p sim.Policy, explainer Explainer, moments []MomentDifference, jobs int) error {
+	for i := range moments {
+		m := &moments[i]
+		s := r.Moments[m.moment].Snapshot
+		differences := m.Differences[:min(jobs, len(m.Differences))]
+		var ids []string
+		for _, d := range differences {
+			ids = append(ids, d.JobID)
+		}
+		explanation, err := explainer.Explain(ctx, s, optionsOf(&p, s), ids)
+		if err != nil {
+			return fmt.Errorf("snapshot %q of %v: %w", m.SnapshotID, m.Time, err)
+		}
+		for _, job := range explanation.Jobs {
+			for n := range differences {
+				if differences[n].JobID == job.JobID {
+					differences[n].Why = job.Text
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // heldAfter returns, by moment and job of its snapshot, what the job held then.

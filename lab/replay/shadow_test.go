@@ -164,8 +164,16 @@ func checkDifferences(t *testing.T, r *Replay) {
 		"time,snapshot_id,job_id,nodes_before,recorded,answered,optimal,why\n2026-11-02T03:04:05Z,,long,4,4,8,8,") {
 		t.Errorf("decisions.csv is %s", text)
 	}
-	if largest := Largest(moments, 2); len(largest) != 2 || largest[0].Moved() < largest[1].Moved() {
+	largest := Largest(moments, 2)
+	if len(largest) != 2 || largest[0].Moved() < largest[1].Moved() {
 		t.Errorf("the largest are %+v", largest)
+	}
+	plain := largest[0].Differences[0].Why
+	if err := r.Explain(t.Context(), policy(t, "optimal"), newAllocator(t), largest, 1); err != nil {
+		t.Fatal(err)
+	}
+	if explained := largest[0].Differences[0].Why; explained == plain || explained == "" {
+		t.Errorf("the explanation is %q; want more than %q", explained, plain)
 	}
 }
 

@@ -156,6 +156,9 @@ func (l *Loop) gain(step plan.Step, gap *float64) string {
 			text += fmt.Sprintf("; the best allocation is at most %.2g %% better", 100**gap)
 		}
 	}
+	if why := l.why[j.ID]; why != "" {
+		text += ". " + why
+	}
 	return text
 }
 

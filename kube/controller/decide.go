@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,6 +25,10 @@ import (
 const (
 	// allocateTimeout is how long an allocator may take for an answer.
 	allocateTimeout = 10 * time.Second
+	// explainTimeout is how long the reasons for changes may take, twice at most, and
+	// maxExplained of how many jobs they are asked for: resizing waits for them.
+	explainTimeout = time.Second
+	maxExplained   = 50
 	// writers is how many writes are under way at the same time.
 	writers = 8
 	// outageCadences is after how many cadences nodes that are missing are believed to be
@@ -161,7 +167,9 @@ func (l *Loop) call(ctx context.Context, r plan.Request, trigger string) (plan.A
 // commit writes the targets of a decision on the jobs. Until all are written none counts.
 func (l *Loop) commit(ctx context.Context, w *world.World, report *DecisionReport, r plan.Request, answer plan.Answer) error {
 	d := plan.Decision{ID: report.ID, Mode: l.Mode}
-	if allocated, ok := answer.(*elastallocv1.AllocateResponse); ok {
+	l.why = nil
+	allocated, ok := answer.(*elastallocv1.AllocateResponse)
+	if ok {
 		solved := allocated.GetReport()
 		gap := solved.GetRelativeGap()
 		d.Gap = &gap
@@ -202,6 +210,9 @@ func (l *Loop) commit(ctx context.Context, w *world.World, report *DecisionRepor
 		return fmt.Errorf("write targets: %w", err)
 	}
 	l.current = report.ID
+	if ok {
+		l.explain(ctx, r, targets)
+	}
 	if l.Mode == plan.ModeRecommend {
 		for _, t := range targets {
 			if step := (plan.Step{Job: t.Job, From: t.Job.Nodes(), To: t.Nodes}); step.From != step.To {
@@ -210,6 +221,38 @@ func (l *Loop) commit(ctx context.Context, w *world.World, report *DecisionRepor
 		}
 	}
 	return nil
+}
+
+// explain asks why the jobs of a decision change, for their events. Without an answer in
+// time, or with one about another decision, they do not say.
+func (l *Loop) explain(ctx context.Context, r plan.Request, targets []plan.Target) {
+	question := &elastallocv1.ExplainRequest{
+		Snapshot: r.Allocate.GetSnapshot(), Options: proto.CloneOf(r.Allocate.GetOptions()),
+	}
+	question.Options.TimeBudget = durationpb.New(explainTimeout)
+	want := make(map[string]int32)
+	for _, t := range targets {
+		if t.Nodes != t.Job.Nodes() && len(want) < maxExplained {
+			want[t.Job.ID] = int32(t.Nodes)
+			question.JobIds = append(question.JobIds, t.Job.ID)
+		}
+	}
+	if len(want) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*explainTimeout)
+	defer cancel()
+	answer, err := l.Allocator.Explain(ctx, question)
+	if err != nil {
+		l.Log.InfoContext(ctx, "no reasons for the changes of a decision", "pool", l.pool.Name, "error", err)
+		return
+	}
+	l.why = make(map[string]string, len(want))
+	for _, j := range answer.GetJobs() {
+		if nodes, asked := want[j.GetJobId()]; asked && nodes == j.GetNodes() {
+			l.why[j.GetJobId()] = j.GetText()
+		}
+	}
 }
 
 // refused reports whether the API server will refuse the same write again.

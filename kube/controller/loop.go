@@ -28,6 +28,7 @@ import (
 type Allocator interface {
 	Allocate(context.Context, *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error)
 	FillIdle(context.Context, *elastallocv1.FillIdleRequest) (*elastallocv1.FillIdleResponse, error)
+	Explain(context.Context, *elastallocv1.ExplainRequest) (*elastallocv1.ExplainResponse, error)
 }
 
 // Options are what a loop needs beside its pool.
@@ -79,7 +80,9 @@ type Loop struct {
 	// current is the decision that was written to its end, "" before there is one.
 	current string
 	// settled is the last decision that is known to be carried out or given up.
-	settled   string
+	settled string
+	// why says of the jobs that the current decision changes why it does.
+	why       map[string]string
 	conflicts map[types.UID]int
 	pins      map[types.UID]world.Pin
 	// told are the pins that events told of.

@@ -35,7 +35,7 @@ func TestDocumentedFlags(t *testing.T) {
 	// In running text a flag stands in backquotes; in a command or a manifest, anybody's
 	// flags may stand, so only what follows the program's name or the subcommand counts.
 	named := regexp.MustCompile("`(--[a-z-]+)|(ELASTALLOC_[A-Z_]*[A-Z])\\b")
-	commandLine := regexp.MustCompile(`(?m)^.*\b(?:elastalloc(?:-lab)? (?:serve|allocate|explain|whatif|forecast|bench|simulate|snapshot|paper)|\[serve,).*$`)
+	commandLine := regexp.MustCompile(`(?m)^.*\b(?:elastalloc(?:-lab)? (?:serve|allocate|fill-idle|explain|whatif|forecast|bench|simulate|replay|snapshot|paper)|\[serve,).*$`)
 	flag := regexp.MustCompile(`--[a-z][a-z-]+`)
 	for _, file := range files {
 		text, err := os.ReadFile(file)

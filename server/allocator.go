@@ -52,6 +52,22 @@ func (r reporting) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Op
 	return decision, nil
 }
 
+// Explain decides a snapshot and says why.
+func (r reporting) Explain(
+	ctx context.Context, s *solver.Snapshot, o solver.Options, jobIDs []string,
+) (solver.Explanation, error) {
+	o.TimeBudget = min(o.TimeBudget, r.maxBudget)
+	return r.Allocator.Explain(ctx, s, o, jobIDs)
+}
+
+// Forecast simulates the cluster from a snapshot on.
+func (r reporting) Forecast(
+	ctx context.Context, s *solver.Snapshot, o solver.Options, f solver.ForecastOptions,
+) (solver.Forecast, error) {
+	o.TimeBudget = min(o.TimeBudget, r.maxBudget)
+	return r.Allocator.Forecast(ctx, s, o, f)
+}
+
 // WhatIf decides variations of a snapshot.
 func (r reporting) WhatIf(
 	ctx context.Context, s *solver.Snapshot, o solver.Options, scenarios []solver.Scenario,

@@ -125,3 +125,33 @@ func TestWhyBadUsage(t *testing.T) {
 		}
 	}
 }
+
+// TestWhyPage compares the examples of docs/why.md with what the commands print.
+func TestWhyPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/why.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	printed := ""
+	for _, name := range []string{"explain", "explain_jobs", "whatif_nodes", "forecast"} {
+		golden, err := os.ReadFile(filepath.Join("testdata", name+".golden"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		printed += string(golden)
+	}
+	lines := 0
+	for n, block := range strings.Split(string(page), "```") {
+		if n%2 == 0 || !strings.HasPrefix(block, "\n") {
+			continue // Prose, or a command.
+		}
+		for line := range strings.Lines(strings.TrimPrefix(block, "\n")) {
+			if lines++; line != "…\n" && !strings.Contains(printed, line) {
+				t.Errorf("docs/why.md shows a line that is not printed today: %s", line)
+			}
+		}
+	}
+	if lines < 40 {
+		t.Errorf("%d lines; want the examples", lines)
+	}
+}

@@ -4,6 +4,9 @@ package e2e
 
 import (
 	"context"
+	"fmt"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,12 +21,14 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/elastalloc/elastalloc/internal/wait"
 	"github.com/elastalloc/elastalloc/kube/internal/cluster"
 )
 
 // What the controller promises: see docs/kubernetes.md.
 const (
-	poolLabel = "elastalloc.dev/pool"
+	poolLabel        = "elastalloc.dev/pool"
+	targetAnnotation = "elastalloc.dev/target"
 )
 
 var jobSets = schema.GroupVersionResource{Group: "jobset.x-k8s.io", Version: "v1alpha2", Resource: "jobsets"}
@@ -146,6 +151,93 @@ func clientOf(t *testing.T, config *rest.Config) kubernetes.Interface {
 	c, err := kubernetes.NewForConfig(config)
 	must(t, err)
 	return c
+}
+
+// pods returns how many pods each job of a pool has that have not ended, by the job's name,
+// and how many of all of these run.
+func pods(t *testing.T, pool string) (byJob map[string]int, running int) {
+	t.Helper()
+	list, err := kube.Client.CoreV1().Pods(pool).List(t.Context(), metav1.ListOptions{})
+	must(t, err)
+	byJob = map[string]int{}
+	for i := range list.Items {
+		pod := &list.Items[i]
+		if ended(pod) {
+			continue
+		}
+		byJob[jobOf(pod)]++
+		if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
+			running++
+		}
+	}
+	return byJob, running
+}
+
+func ended(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// untilPods waits until the jobs of a pool have as many running pods as it says and no
+// others.
+func untilPods(t *testing.T, pool string, want map[string]int) {
+	t.Helper()
+	sum := 0
+	for _, n := range want {
+		sum += n
+	}
+	wait.For(t, "the pods of the jobs", func() (bool, string) {
+		byJob, running := pods(t, pool)
+		holds := running == sum && len(byJob) == len(want)
+		for name, n := range want {
+			holds = holds && byJob[name] == n
+		}
+		return holds, fmt.Sprintf("%v, %d of them running; want %v\n%s", byJob, running, want, describe(t, pool))
+	})
+}
+
+// targets returns the targets noted on the jobs and JobSets of a pool.
+func targets(t *testing.T, pool string) map[string]int {
+	t.Helper()
+	found := map[string]int{}
+	for name, annotations := range annotationsOf(t, pool) {
+		if n, err := strconv.Atoi(annotations[targetAnnotation]); err == nil {
+			found[name] = n
+		}
+	}
+	return found
+}
+
+// annotationsOf returns the annotations of the labelled jobs and JobSets of a pool.
+func annotationsOf(t *testing.T, pool string) map[string]map[string]string {
+	t.Helper()
+	found := map[string]map[string]string{}
+	options := metav1.ListOptions{LabelSelector: poolLabel}
+	jobs, err := kube.Client.BatchV1().Jobs(pool).List(t.Context(), options)
+	must(t, err)
+	for i := range jobs.Items {
+		found[jobs.Items[i].Name] = jobs.Items[i].Annotations
+	}
+	sets, err := dynamicClient(t, kube.Config).Resource(jobSets).Namespace(pool).List(t.Context(), options)
+	must(t, err)
+	for i := range sets.Items {
+		found[sets.Items[i].GetName()] = sets.Items[i].GetAnnotations()
+	}
+	return found
+}
+
+// describe says how a pool is, for a failure.
+func describe(t *testing.T, pool string) string {
+	t.Helper()
+	var text strings.Builder
+	for _, args := range [][]string{
+		{"get", "jobs,jobsets", "-n", pool, "-o", "custom-columns=KIND:.kind,NAME:.metadata.name,SIZE:.spec.parallelism,SUSPEND:.spec.suspend,NOTED:.metadata.annotations"},
+		{"get", "pods", "-n", pool, "-o", "wide"},
+		{"get", "events", "-n", pool, "--field-selector", "reportingComponent=elastalloc-controller"},
+	} {
+		output, _ := kube.Kubectl(t.Context(), "", args...)
+		fmt.Fprintln(&text, output)
+	}
+	return text.String()
 }
 
 func must(t *testing.T, err error) {

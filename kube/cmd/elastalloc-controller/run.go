@@ -117,12 +117,20 @@ func (f *flags) manage(ctx context.Context, c *config.Config, decides controller
 	return manager.Start(ctx)
 }
 
-// restConfig returns how to reach the cluster.
+// restConfig returns how to reach the cluster. How many writes are under way at once is
+// limited by the loops, and what the API server takes by itself: client-go's own limit of 5 a
+// second would have a decision on 300 jobs take minutes.
 func (f *flags) restConfig() (*rest.Config, error) {
+	load := ctrlconfig.GetConfig
 	if f.kubeconfig != "" {
-		return clientcmd.BuildConfigFromFlags("", f.kubeconfig)
+		load = func() (*rest.Config, error) { return clientcmd.BuildConfigFromFlags("", f.kubeconfig) }
 	}
-	return ctrlconfig.GetConfig()
+	cluster, err := load()
+	if err != nil {
+		return nil, err
+	}
+	cluster.QPS, cluster.Burst = -1, 0
+	return cluster, nil
 }
 
 // allocator returns what the flags say shall decide.

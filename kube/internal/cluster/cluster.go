@@ -120,7 +120,7 @@ func Start(ctx context.Context, options Options) (_ *Cluster, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.WriteKubeconfig(c.Kubeconfig, c.url, token); err != nil {
+	if err := c.WriteKubeconfig(c.Kubeconfig, token); err != nil {
 		return nil, err
 	}
 	if c.Config, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig); err != nil {
@@ -190,14 +190,16 @@ func (c *Cluster) Kubectl(ctx context.Context, stdin string, args ...string) (st
 	return string(output), nil
 }
 
-// WriteKubeconfig writes a kubeconfig for a bearer token at a URL that leads to the API
-// server, such as that of a proxy with the API server's certificate.
-func (c *Cluster) WriteKubeconfig(path, url, token string) error {
+// WriteKubeconfig writes a kubeconfig for a bearer token.
+func (c *Cluster) WriteKubeconfig(path, token string) error {
+	return c.WriteKubeconfigOf(path, token, c.url, c.ca)
+}
+
+// WriteKubeconfigOf writes a kubeconfig for a bearer token at a proxy before the API server,
+// whose certificate is by an authority in PEM.
+func (c *Cluster) WriteKubeconfigOf(path, token, url string, authority []byte) error {
 	config := clientcmdapi.NewConfig()
-	config.Clusters["kube"] = &clientcmdapi.Cluster{Server: url}
-	if strings.HasPrefix(url, "https:") {
-		config.Clusters["kube"].CertificateAuthorityData = c.ca
-	}
+	config.Clusters["kube"] = &clientcmdapi.Cluster{Server: url, CertificateAuthorityData: authority}
 	config.AuthInfos["user"] = &clientcmdapi.AuthInfo{Token: token}
 	config.Contexts["kube"] = &clientcmdapi.Context{Cluster: "kube", AuthInfo: "user"}
 	config.CurrentContext = "kube"

@@ -1,0 +1,185 @@
+//go:build linux
+
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"os"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/elastalloc/elastalloc/internal/wait"
+	"github.com/elastalloc/elastalloc/kube/internal/cluster"
+)
+
+// crashPool makes a pool of 8 nodes with four jobs that decisions move about: setPhase says
+// which of them are short.
+func crashPool(t *testing.T, pool string) {
+	t.Helper()
+	newPool(t, pool, 8)
+	annotations := elastic(100)
+	annotations["elastalloc.dev/nodes"] = "1-4" // Two of them run, and change places.
+	for i := range 4 {
+		job{name: fmt.Sprintf("job-%d", i), size: 1, annotations: annotations, pods: map[string]string{"test/stop-delay": "300ms"}}.submit(t, pool)
+	}
+}
+
+// setPhase gives the jobs other work, so that the next decision gives them other sizes.
+func setPhase(t *testing.T, pool string, phase int) {
+	t.Helper()
+	for i, hours := range [][]int{{1, 2, 300, 400}, {300, 400, 1, 2}}[phase%2] {
+		_, err := kube.Client.BatchV1().Jobs(pool).Patch(t.Context(), fmt.Sprintf("job-%d", i), types.MergePatchType,
+			[]byte(fmt.Sprintf(`{"metadata":{"annotations":{"elastalloc.dev/work":"%dh"}}}`, hours)), metav1.PatchOptions{})
+		must(t, err)
+	}
+}
+
+// TestKilledAfterEveryWrite kills the controller after the first write of a decision, after
+// the second, and so on, and starts another one each time: it always ends where a controller
+// ends that is not killed.
+func TestKilledAfterEveryWrite(t *testing.T) {
+	const pool = "crash"
+	crashPool(t, pool)
+	before := auditLength(t)
+	h := record(t, pool)
+
+	// What each phase ends in where nothing is killed.
+	var want [2]map[string]int
+	for _, phase := range []int{0, 1, 0, 1} {
+		setPhase(t, pool, phase)
+		process := controller{pool: pool, account: release}.start(t)
+		want[phase] = untilPhase(t, pool, phase)
+		process.Kill()
+	}
+	if maps.Equal(want[0], want[1]) {
+		t.Fatalf("both phases end in %v: nothing is moved", want[0])
+	}
+
+	for n := 1; ; n++ {
+		phase := n - 1
+		setPhase(t, pool, phase)
+		g := newGuillotine(t, n)
+		process := g.start(t, controller{pool: pool, account: release})
+		select {
+		case <-process.Exited():
+			if !g.fell() {
+				t.Fatalf("it ended by itself:\n%s", process.Tail())
+			}
+			t.Logf("killed after write %d", n)
+		case <-untilCarriedOut(t, pool, phase):
+			process.Kill()
+			if !g.fell() {
+				t.Logf("a decision takes %d writes; it was killed after each of them", n-1)
+				t.Logf("%v; %d writes of jobs", h.check(t), checkWrites(t, before, release, pool))
+				return
+			}
+		}
+		process = controller{pool: pool, account: release}.start(t)
+		if got := untilPhase(t, pool, phase); !maps.Equal(got, want[phase%2]) {
+			t.Errorf("killed after write %d it ends in %v; want %v", n, got, want[phase%2])
+		}
+		process.Kill()
+	}
+}
+
+// untilPhase waits until the pods are those of a decision of a phase.
+func untilPhase(t *testing.T, pool string, phase int) map[string]int {
+	t.Helper()
+	var got map[string]int
+	wait.For(t, "the decision of the phase", func() (bool, string) {
+		got = targets(t, pool)
+		return isOf(phase, got) && isCarriedOut(t, pool, got, 8), fmt.Sprintf("%v\n%s", got, describe(t, pool))
+	})
+	return got
+}
+
+// isCarriedOut reports whether the running pods are those of targets, which take all nodes.
+func isCarriedOut(t *testing.T, pool string, targets map[string]int, nodes int) bool {
+	t.Helper()
+	byJob, running := pods(t, pool)
+	sum := 0
+	held := maps.Clone(targets)
+	for name, n := range targets {
+		if sum += n; n == 0 {
+			delete(held, name)
+		}
+	}
+	return sum == nodes && running == sum && maps.Equal(byJob, held)
+}
+
+// untilCarriedOut returns a channel that is closed once a decision of a phase is on the
+// pods, or when the test ends.
+func untilCarriedOut(t *testing.T, pool string, phase int) <-chan struct{} {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for deadline := time.Now().Add(wait.Patience); t.Context().Err() == nil && time.Now().Before(deadline); {
+			if got := targets(t, pool); isOf(phase, got) && isCarriedOut(t, pool, got, 8) {
+				return
+			}
+			sleep(t.Context(), 100*time.Millisecond)
+		}
+	}()
+	return done
+}
+
+// isOf reports whether targets are those of a phase: its shortest job gets more than that of
+// the other phase.
+func isOf(phase int, targets map[string]int) bool {
+	short := func(phase int) string { return fmt.Sprintf("job-%d", 2*(phase%2)) }
+	return targets[short(phase)] > targets[short(phase+1)]
+}
+
+// TestAPIServerRestarted takes the API server away while a decision is carried out.
+func TestAPIServerRestarted(t *testing.T) {
+	const pool = "restarted"
+	crashPool(t, pool)
+	h := record(t, pool)
+	setPhase(t, pool, 0)
+	controller{pool: pool, account: release}.start(t)
+	untilPhase(t, pool, 0)
+	for phase := 1; phase <= 2; phase++ {
+		setPhase(t, pool, phase)
+		must(t, kube.RestartAPIServer(t.Context(), 3*time.Second))
+		untilPhase(t, pool, phase)
+	}
+	t.Log(h.check(t))
+}
+
+// TestTwoControllers kills the one of two that acts: the other one takes over.
+func TestTwoControllers(t *testing.T) {
+	const pool = "two"
+	crashPool(t, pool)
+	h := record(t, pool)
+	setPhase(t, pool, 0)
+	both := []*cluster.Process{
+		controller{pool: pool, account: release, elect: true}.start(t),
+		controller{pool: pool, account: release, elect: true}.start(t),
+	}
+	untilPhase(t, pool, 0)
+	var leader, standby *cluster.Process
+	wait.Until(t, "one that has decided", func() bool {
+		leader, standby = nil, nil
+		for _, process := range both {
+			if log, err := os.ReadFile(process.Log); err == nil && bytes.Contains(log, []byte(`"decided"`)) {
+				leader = process
+			} else {
+				standby = process
+			}
+		}
+		return leader != nil
+	})
+	if standby == nil {
+		t.Fatal("both have decided")
+	}
+	leader.Kill()
+	setPhase(t, pool, 1)
+	untilPhase(t, pool, 1)
+	t.Log(h.check(t))
+}

@@ -1,0 +1,176 @@
+//go:build linux
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/elastalloc/elastalloc/internal/wait"
+	"github.com/elastalloc/elastalloc/kube/internal/cluster"
+)
+
+// elastic returns the annotations of a job of so many hours of one node that may have 1, 2,
+// 4 or 8 nodes.
+func elastic(hours int) map[string]string {
+	return map[string]string{
+		"elastalloc.dev/work": fmt.Sprintf("%dh", hours), "elastalloc.dev/nodes": "1-8", "elastalloc.dev/doubling-efficiency": "0.9",
+	}
+}
+
+// decisionNodes are the nodes of the pool of TestDecisions.
+const decisionNodes = 8
+
+// untilDecided waits until so many jobs of a pool have targets and the pods of these, on all
+// its nodes.
+func untilDecided(t *testing.T, jobs int) map[string]int {
+	t.Helper()
+	const pool, nodes = "decisions", decisionNodes
+	var want map[string]int
+	wait.For(t, "the pods of a decision", func() (bool, string) {
+		want = targets(t, pool)
+		byJob, running := pods(t, pool)
+		sum := 0
+		for _, n := range want {
+			sum += n
+		}
+		held := maps.Clone(want)
+		maps.DeleteFunc(held, func(_ string, n int) bool { return n == 0 })
+		holds := len(want) == jobs && sum == nodes && running == sum && maps.Equal(byJob, held)
+		return holds, fmt.Sprintf("targets %v, pods %v of which %d run; want %d jobs on %d nodes\n%s", want, byJob, running, jobs, nodes, describe(t, pool))
+	})
+	return want
+}
+
+// TestDecisions submits jobs and JobSets and sees the decisions on their pods.
+func TestDecisions(t *testing.T) {
+	const pool = "decisions"
+	newPool(t, pool, decisionNodes)
+	lingers := map[string]string{"test/stop-delay": "1s"} // The last checkpoint.
+	job{name: "foreign", size: 3, unlabelled: true}.submit(t, pool)
+	before := auditLength(t)
+	h := record(t, pool)
+	controller{pool: pool, account: release}.start(t)
+
+	job{name: "first", size: 1, annotations: elastic(10), pods: lingers}.submit(t, pool)
+	if got := untilDecided(t, 1); got["first"] != 8 {
+		t.Errorf("alone it gets %d nodes; want all 8", got["first"])
+	}
+	job{name: "set", size: 2, annotations: elastic(12), pods: lingers}.submitJobSet(t, pool)
+	if got := untilDecided(t, 2); got["set"] == 0 && got["first"] == 0 {
+		t.Errorf("nothing runs: %v", got)
+	}
+	for i := range 4 {
+		job{name: fmt.Sprintf("short-%d", i), size: 1, annotations: elastic(1), pods: lingers}.submit(t, pool)
+	}
+	untilDecided(t, 6)
+
+	// Half of the nodes are taken out.
+	for i := range 4 {
+		must(t, kube.SetCordoned(t.Context(), cluster.NodeName(pool, i), true))
+	}
+	wait.For(t, "the pods on 4 nodes", func() (bool, string) {
+		sum := 0
+		want := targets(t, pool)
+		for _, n := range want {
+			sum += n
+		}
+		_, running := pods(t, pool)
+		return sum == 4 && running == 4, fmt.Sprintf("targets %v, %d pods run\n%s", want, running, describe(t, pool))
+	})
+	for i := range 4 {
+		must(t, kube.SetCordoned(t.Context(), cluster.NodeName(pool, i), false))
+	}
+	untilDecided(t, 6)
+
+	// A mistake in one job's annotations is an event on it, and all others go on.
+	_, err := kube.Client.BatchV1().Jobs(pool).Patch(t.Context(), "first", types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"elastalloc.dev/work":"ten hours"}}}`), metav1.PatchOptions{})
+	must(t, err)
+	wait.For(t, "an event BadAnnotations", func() (bool, string) {
+		all := eventsOf(t, pool, "first")
+		return slices.ContainsFunc(all, func(e string) bool {
+			return strings.HasPrefix(e, "BadAnnotations") && strings.Contains(e, "ten hours")
+		}), strings.Join(all, "\n")
+	})
+	job{name: "late", size: 1, annotations: elastic(1), pods: lingers}.submit(t, pool)
+	wait.For(t, "a target for the job that came after the mistake", func() (bool, string) {
+		_, found := targets(t, pool)["late"]
+		return found, describe(t, pool)
+	})
+
+	t.Log(h.check(t))
+	t.Log("writes of jobs:", checkWrites(t, before, release, pool))
+	foreign, err := kube.Client.BatchV1().Jobs(pool).Get(t.Context(), "foreign", metav1.GetOptions{})
+	must(t, err)
+	if !*foreign.Spec.Suspend || *foreign.Spec.Parallelism != 3 || len(foreign.Annotations) > 0 {
+		t.Errorf("the job without a label was changed: %+v", foreign.Spec)
+	}
+}
+
+// eventsOf returns the events of a job, each as its reason and message.
+func eventsOf(t *testing.T, pool, job string) []string {
+	t.Helper()
+	list, err := kube.Client.CoreV1().Events(pool).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + job})
+	must(t, err)
+	var all []string
+	for i := range list.Items {
+		all = append(all, list.Items[i].Reason+": "+list.Items[i].Message)
+	}
+	return all
+}
+
+// TestRecommend checks that recommendations stand on the jobs and change nothing else.
+func TestRecommend(t *testing.T) {
+	const pool = "recommend"
+	newPool(t, pool, 8)
+	job{name: "running", size: 2, running: true, annotations: elastic(10)}.submit(t, pool)
+	job{name: "waiting", size: 2, annotations: elastic(1)}.submit(t, pool)
+	job{name: "set", size: 2, running: true, annotations: elastic(5)}.submitJobSet(t, pool)
+	want := map[string]int{"running": 2, "set": 2}
+	untilPods(t, pool, want)
+	specs := specsOf(t, pool)
+	before := auditLength(t)
+	controller{pool: pool, account: recommender}.start(t)
+	wait.For(t, "recommendations", func() (bool, string) {
+		found := targets(t, pool)
+		sum := 0
+		for _, n := range found {
+			sum += n
+		}
+		return len(found) == 3 && sum == 8, fmt.Sprintf("%v\n%s", found, describe(t, pool))
+	})
+	sleep(t.Context(), 12*time.Second) // Two more cadences.
+	untilPods(t, pool, want)
+	if after := specsOf(t, pool); after != specs {
+		t.Errorf("specifications were\n%s\nand are\n%s", specs, after)
+	}
+	t.Log("writes of annotations:", checkWrites(t, before, recommender, pool))
+}
+
+// specsOf returns the specifications of all jobs and JobSets of a pool.
+func specsOf(t *testing.T, pool string) string {
+	t.Helper()
+	jobs, err := kube.Client.BatchV1().Jobs(pool).List(t.Context(), metav1.ListOptions{})
+	must(t, err)
+	specs := map[string]any{}
+	for i := range jobs.Items {
+		specs["job "+jobs.Items[i].Name] = jobs.Items[i].Spec
+	}
+	sets, err := dynamicClient(t, kube.Config).Resource(jobSets).Namespace(pool).List(t.Context(), metav1.ListOptions{})
+	must(t, err)
+	for i := range sets.Items {
+		specs["set "+sets.Items[i].GetName()] = sets.Items[i].Object["spec"]
+	}
+	text, err := json.MarshalIndent(specs, "", " ")
+	must(t, err)
+	return string(text)
+}

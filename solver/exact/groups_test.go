@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"syscall"
 	"testing"
 
 	"pgregory.net/rapid"
 
+	"github.com/elastalloc/elastalloc/internal/testtier"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
+	"github.com/elastalloc/elastalloc/solver/highs"
 	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
@@ -80,29 +83,66 @@ func groupedProblem(jobs, nodes, teams, departments int, seed uint64) *solver.Pr
 	})
 }
 
-// BenchmarkGroups times decisions with groups.
+// TestGroupsAgreesWithHiGHS compares decisions with groups that exhaustive search cannot
+// reach.
+func TestGroupsAgreesWithHiGHS(t *testing.T) {
+	oracle := highs.New(solvertest.Program(t, solver.BackendHiGHS))
+	seeds := testtier.Conformance.Draws(2, 40)
+	for _, d := range groupSizes()[:testtier.Conformance.Draws(1, 2)] {
+		if d.jobs > 100 {
+			seeds = max(1, seeds/10)
+		}
+		for seed := range seeds {
+			p := groupedProblem(d.jobs, d.nodes, d.teams, d.departments, uint64(seed))
+			result, err := exact.New().Solve(t.Context(), p, solver.SolveOptions{})
+			if err != nil || result.Limit != solver.LimitNone {
+				t.Fatalf("%v, seed %d: limit %s, error %v", d, seed, result.Limit, err)
+			}
+			theirs, err := oracle.Solve(t.Context(), p, solver.SolveOptions{Formulation: solver.FormulationOneHot})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ours, other := p.Objective(result.Plan), p.Objective(theirs.Plan); math.Abs(ours-other) > solvertest.Agreement*math.Abs(ours) {
+				t.Errorf("%v, seed %d: objective %.12g; HiGHS has %.12g", d, seed, ours, other)
+			}
+		}
+	}
+}
+
+// groupSize is the size of a problem with groups.
+type groupSize struct{ jobs, nodes, teams, departments int }
+
+func groupSizes() []groupSize {
+	return []groupSize{{100, 200, 8, 0}, {1000, 4000, 40, 8}, {100_000, 400_000, 1000, 0}, {100_000, 400_000, 1000, 30}}
+}
+
+// BenchmarkGroups times decisions with groups, those of 1,000 jobs and fewer beside HiGHS.
 func BenchmarkGroups(b *testing.B) {
-	for _, d := range []struct{ jobs, nodes, teams, departments int }{
-		{100, 200, 8, 0}, {1000, 4000, 40, 8}, {100_000, 400_000, 1000, 0}, {100_000, 400_000, 1000, 30},
-	} {
+	for _, d := range groupSizes() {
 		var problems []*solver.Problem
 		for seed := range max(1, min(50, 5000/d.jobs)) {
 			problems = append(problems, groupedProblem(d.jobs, d.nodes, d.teams, d.departments, uint64(seed)))
 		}
-		b.Run(fmt.Sprintf("jobs=%d/nodes=%d/teams=%d/departments=%d", d.jobs, d.nodes, d.teams, d.departments), func(b *testing.B) {
-			before := cpuTime(b)
-			proven := 0
-			for n := 0; b.Loop(); n++ {
-				result, err := exact.New().Solve(context.Background(), problems[n%len(problems)], solver.SolveOptions{})
-				if err != nil {
-					b.Fatal(err)
+		name := fmt.Sprintf("jobs=%d/nodes=%d/teams=%d/departments=%d", d.jobs, d.nodes, d.teams, d.departments)
+		run := func(name string, backend solver.Backend, who int) {
+			b.Run(name, func(b *testing.B) {
+				before, proven := cpuTimeOf(b, who), 0
+				for n := 0; b.Loop(); n++ {
+					result, err := backend.Solve(context.Background(), problems[n%len(problems)], solver.SolveOptions{Formulation: solver.FormulationOneHot})
+					if err != nil {
+						b.Fatal(err)
+					}
+					if result.Limit == solver.LimitNone {
+						proven++
+					}
 				}
-				if result.Limit == solver.LimitNone {
-					proven++
-				}
-			}
-			b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
-			b.ReportMetric(float64(proven)/float64(b.N), "proven/op")
-		})
+				b.ReportMetric(float64(cpuTimeOf(b, who)-before)/float64(b.N), "cpu-ns/op")
+				b.ReportMetric(float64(proven)/float64(b.N), "proven/op")
+			})
+		}
+		run(name+"/exact", exact.New(), syscall.RUSAGE_SELF)
+		if d.jobs <= 1000 {
+			run(name+"/highs", highs.New(solvertest.Program(b, solver.BackendHiGHS)), syscall.RUSAGE_CHILDREN)
+		}
 	}
 }

@@ -19,6 +19,7 @@ import (
 const (
 	keptCalls    = 50 // answered calls, and as many that were not
 	keptAttempts = 8  // failed attempts of a decision
+	keptJobs     = 50 // jobs of the last decision
 )
 
 // history remembers the last calls, and how often each backend answered. It is an
@@ -27,6 +28,42 @@ type history struct {
 	mutex             sync.Mutex
 	answered, refused ring
 	tallies           map[solver.BackendName]tally
+	decided           lastDecision
+}
+
+// lastDecision is what is remembered of the last decision's jobs.
+type lastDecision struct {
+	SnapshotID string
+	Jobs       []decidedJob
+	// More is the number of jobs that are not kept.
+	More int
+}
+
+// decidedJob is what the last decision means for a job, and why it has no nodes.
+type decidedJob struct {
+	ID             string
+	Current, Nodes int
+	Change         solver.Change
+	Wait           solver.WaitReason
+	Behind         string
+}
+
+// newLastDecision returns what to remember of a decision: first the jobs that change or hold
+// no nodes, in the order of the snapshot, then the others.
+func newLastDecision(snapshotID string, d *solver.Decision) lastDecision {
+	last := lastDecision{SnapshotID: snapshotID, More: max(0, len(d.Allocations)-keptJobs)}
+	for _, keeps := range []bool{false, true} {
+		for i := range d.Allocations {
+			a := &d.Allocations[i]
+			if len(last.Jobs) < keptJobs && keeps == (a.Change == solver.ChangeKeep) {
+				last.Jobs = append(last.Jobs, decidedJob{
+					ID: strings.Clone(text.Shorten(a.JobID)), Current: a.Current, Nodes: a.Nodes,
+					Change: a.Change, Wait: a.WaitReason, Behind: strings.Clone(text.Shorten(a.BehindJobID)),
+				})
+			}
+		}
+	}
+	return last
 }
 
 // ring holds the last calls.
@@ -113,8 +150,16 @@ func (h *history) Observe(_ context.Context, event *ingress.Event) {
 		call.Report = &report
 	}
 
+	var decided lastDecision
+	if event.Decision != nil && event.Report != nil {
+		decided = newLastDecision(call.SnapshotID, event.Decision)
+	}
+
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
+	if decided.Jobs != nil {
+		h.decided = decided
+	}
 	if event.Err != nil {
 		call.Code, call.Error = event.Code(), "internal error, see the log"
 		if call.Code != codes.Internal {
@@ -166,5 +211,6 @@ func (h *history) recall(v *view) map[solver.BackendName]tally {
 	defer h.mutex.Unlock()
 	v.Answered, v.AnsweredCount = h.answered.last(v.Now), h.answered.count
 	v.Refused, v.RefusedCount = h.refused.last(v.Now), h.refused.count
+	v.Decided = h.decided
 	return maps.Clone(h.tallies)
 }

@@ -59,8 +59,8 @@ type Page struct {
 func New(config Config) (*Page, error) {
 	page, err := template.New("status").Funcs(template.FuncMap{
 		"gap": format.Gap, "gain": format.Gain, "limit": format.Limit, "duration": format.Duration, "printable": format.Printable,
-		"outcome": format.Words[solver.Outcome],
-		"span":    span,
+		"outcome": format.Words[solver.Outcome], "change": format.Words[solver.Change], "wait": format.Words[solver.WaitReason],
+		"span": span,
 		// Rounded up, so that what holds anything does not seem to hold nothing.
 		"mebibytes": func(bytes int) int { return (bytes + 1<<20 - 1) >> 20 },
 	}).Parse(pageTemplate)
@@ -114,6 +114,7 @@ type view struct {
 	Kept                        int
 	Answered, Refused           []pastCall
 	AnsweredCount, RefusedCount int
+	Decided                     lastDecision
 }
 
 // backendView is a line of the table of backends.

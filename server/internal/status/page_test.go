@@ -206,3 +206,38 @@ func TestHistoryIsShared(t *testing.T) {
 		t.Errorf("%d answers, %+v; want 400", v.AnsweredCount, tallies)
 	}
 }
+
+// TestLastDecision checks that the jobs of the last decision are shown, what changes or waits
+// first, with why they hold no nodes, and that not more is kept than a page has room for.
+func TestLastDecision(t *testing.T) {
+	t.Parallel()
+	decision := solver.Decision{Allocations: []solver.Allocation{
+		{JobID: "steady", Current: 4, Nodes: 4, Change: solver.ChangeKeep},
+		{JobID: "<b>new", Nodes: 8, Change: solver.ChangeStart},
+		{JobID: "next", Change: solver.ChangeWait, WaitReason: solver.WaitBehind, BehindJobID: "large"},
+		{JobID: "llama", Current: 2, Change: solver.ChangePreempt, WaitReason: solver.WaitNotWorthIt},
+	}}
+	page := newPage(t)
+	if got := page.text(t, time.Now()); strings.Contains(got, "Last decision") {
+		t.Errorf("there is a last decision: %s", got)
+	}
+	page.Observe(t.Context(), &ingress.Event{SnapshotID: "queue", Decision: &decision, Report: &decision.Report})
+	got := page.text(t, time.Now())
+	for _, want := range []string{
+		"Last decision queue : those of its jobs", "<b>new 0 8 start next 0 0 wait behind large llama 2 0 preempt not worth it steady 4 4 keep",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the page does not say %q: %s", want, got)
+		}
+	}
+	many := solver.Decision{Allocations: make([]solver.Allocation, keptJobs+7)}
+	for i := range many.Allocations {
+		many.Allocations[i] = solver.Allocation{JobID: strings.Repeat("x", 1<<20), Nodes: 1, Change: solver.ChangeStart}
+	}
+	page.Observe(t.Context(), &ingress.Event{Decision: &many, Report: &many.Report})
+	var v view
+	page.recall(&v)
+	if len(v.Decided.Jobs) != keptJobs || v.Decided.More != 7 || len(v.Decided.Jobs[0].ID) > 210 {
+		t.Errorf("%d jobs and %d more, ids of %d bytes; want %d, 7 and few", len(v.Decided.Jobs), v.Decided.More, len(v.Decided.Jobs[0].ID), keptJobs)
+	}
+}

@@ -209,8 +209,7 @@ func (t *groupTree) relax(c *clock) bool {
 		for _, child := range n.children {
 			n.edges = t.nodes[child].appendClosed(n.edges, in.quotaPrice)
 		}
-		slices.SortFunc(n.edges, func(a, b rate) int { return cmp.Compare(b.perNode, a.perNode) })
-		if c.up(16 * len(n.edges)) {
+		if !stableSort(c, n.edges, func(a, b rate) int { return cmp.Compare(b.perNode, a.perNode) }) {
 			return false
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"syscall"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -80,6 +81,33 @@ func groupedProblem(jobs, nodes, teams, departments int, seed uint64) *solver.Pr
 	}
 	return solver.NewProblemFor(s, solver.Options{
 		Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionStartFirst,
+	})
+}
+
+// TestGroupsOfHostileNumbers decides problems whose values differ by hundreds of orders of
+// magnitude: there is an answer, it is legal, and its bound holds for it.
+func TestGroupsOfHostileNumbers(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := solvertest.GroupedProblems(solvertest.Limits{Jobs: 6, Steps: 1, Sizes: 4, Nodes: 30}).Draw(t, "problem")
+		for i := range p.Jobs {
+			scale := math.Pow10(rapid.SampledFrom([]int{-300, -150, -20, 0, 0, 20, 150, 250}).Draw(t, "decade"))
+			for k := range p.Jobs[i].SizeValue {
+				p.Jobs[i].SizeValue[k] *= scale
+			}
+		}
+		p.QuotaPrice = rapid.SampledFrom([]float64{0, 1e-300, 0.3, 1e6}).Draw(t, "quota price")
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		result, err := exact.New().Solve(ctx, p, solver.SolveOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Check(result.Plan); err != nil {
+			t.Fatal(err)
+		}
+		if objective := p.Objective(result.Plan); result.Limit == solver.LimitTime || !(result.Bound >= objective) || math.IsInf(result.Bound, 0) {
+			t.Fatalf("objective %v, bound %v, limit %s", objective, result.Bound, result.Limit)
+		}
 	})
 }
 

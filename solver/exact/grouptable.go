@@ -106,7 +106,9 @@ func (t *groupTree) minimise(c *clock, g int) bool {
 		if limit == worst { // Rounding alone kept it out.
 			worst = math.Inf(1)
 		}
-		step *= 4
+		if step *= 4; !(step < math.MaxFloat64) {
+			return false // There is no number left to search with.
+		}
 	}
 }
 

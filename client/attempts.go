@@ -71,7 +71,12 @@ func budgetOf(request any) time.Duration {
 	if r, ok := request.(interface {
 		GetOptions() *elastallocv1.AllocateOptions
 	}); ok {
-		return max(0, r.GetOptions().GetTimeBudget().AsDuration())
+		budget := max(0, r.GetOptions().GetTimeBudget().AsDuration())
+		if several, ok := request.(*elastallocv1.WhatIfRequest); ok {
+			decisions := time.Duration(1 + len(several.GetScenarios())) // each has it
+			budget = min(budget, math.MaxInt64/decisions) * decisions
+		}
+		return budget
 	}
 	return 0
 }

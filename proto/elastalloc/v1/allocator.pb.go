@@ -2518,7 +2518,8 @@ type SizeOption struct {
 	// units of the objective: all prices and other jobs' data stay as they are. 0 for the
 	// size it gets.
 	Loss float64 `protobuf:"fixed64,2,opt,name=loss,proto3" json:"loss,omitempty"`
-	// Whether both plans are proven optimal. If not, loss is that of the best plans found.
+	// Whether both plans are proven optimal. If not, loss is an estimate, by the best plans
+	// found or by the prices of nodes.
 	Proven        bool `protobuf:"varint,3,opt,name=proven,proto3" json:"proven,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2696,7 +2697,8 @@ type WhatIfRequest struct {
 	Snapshot *Snapshot `protobuf:"bytes,1,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
 	// How to decide. Every unset field has a default.
 	Options *AllocateOptions `protobuf:"bytes,2,opt,name=options,proto3" json:"options,omitempty"`
-	// The variations, at most 64.
+	// The variations, at most 64, which have together at most twice as many jobs as one
+	// snapshot may have.
 	Scenarios     []*Scenario `protobuf:"bytes,3,rep,name=scenarios,proto3" json:"scenarios,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -79,6 +79,7 @@ func TestTurns(t *testing.T) {
 					turns.release(u)
 				}
 				time.Sleep(test.freed)
+				synctest.Wait()
 				if turns.inflight() != 0 || turns.waiting.Load() != 0 {
 					t.Errorf("%d calls run and %d wait", turns.inflight(), turns.waiting.Load())
 				}

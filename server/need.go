@@ -15,7 +15,7 @@ import (
 // the search and the answer. BenchmarkNeed measures them.
 const (
 	workPerJob    = 1280
-	workPerNumber = 96 // of a legal size or a speed
+	workPerNumber = 96 // of each legal size and speed
 )
 
 // methods says what the ingress has to know of each method of the AllocatorService: whose
@@ -38,7 +38,7 @@ func need(request proto.Message, maxJobs, times int) func([]byte, int) (int, err
 	job := (&elastallocv1.Job{}).ProtoReflect().Descriptor().FullName()
 	return func(message []byte, most int) (int, error) {
 		size := shape.Size(message, job)
-		bytes := size.Bytes + times*(size.Messages*workPerJob+size.Scalars*workPerNumber)
+		bytes := size.Bytes + times*(size.Messages*workPerJob+size.Numbers*workPerNumber)
 		if bytes > most && size.Messages > maxJobs {
 			return 0, &solver.InvalidError{Violations: []solver.Violation{{
 				Path: "snapshot.jobs", Description: fmt.Sprintf("has %d jobs; want at most %d", size.Messages, maxJobs),

@@ -169,8 +169,8 @@ func useOtherServices(ctx context.Context, s *besieged) {
 	}
 }
 
-// onConnections does something on each of some connections, and a second after that
-// ends on another.
+// onConnections does something on each of some connections, and five seconds after
+// that ends on another.
 func onConnections(count int, do func(context.Context, *hostileConnection) error) func(context.Context, *besieged) {
 	return func(ctx context.Context, s *besieged) {
 		s.again(ctx, count, func(ctx context.Context, _ int) {
@@ -183,7 +183,7 @@ func onConnections(count int, do func(context.Context, *hostileConnection) error
 			_ = do(ctx, newHostileConnection(connection))
 			select {
 			case <-ctx.Done():
-			case <-time.After(time.Second):
+			case <-time.After(5 * time.Second):
 			}
 		})
 	}

@@ -21,9 +21,11 @@ const (
 	maxWaitFraction = 1.0 / 2
 
 	// longestSearchWait and maxSearchWaitFraction are the same for a call that can be
-	// answered without a search.
+	// answered without a search, and longestShortWait for that answer: it is the last
+	// that this server can give.
 	longestSearchWait     = 150 * time.Millisecond
 	maxSearchWaitFraction = 1.0 / 4
+	longestShortWait      = 5 * time.Second
 
 	// fairTime is how long a call may run undisturbed while others wait, though its
 	// caller has no more turns than they.
@@ -110,11 +112,11 @@ func (t *turns) take(ctx context.Context, work Work, caller string, bytes int, r
 		}
 		u.shed, work = true, WorkShort
 	}
-	l := &t.search
+	l, longest := &t.search, longestWait
 	if work == WorkShort {
-		l = &t.short
+		l, longest = &t.short, longestShortWait
 	}
-	ok, err := t.await(ctx, l, u, within(longestWait, maxWaitFraction))
+	ok, err := t.await(ctx, l, u, within(longest, maxWaitFraction))
 	if !ok && err == nil {
 		err = newOverloadError()
 	}

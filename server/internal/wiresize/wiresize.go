@@ -16,9 +16,14 @@ import (
 // counts as well, until the garbage collector has come by.
 const (
 	pointerBytes = 48 // of a message in a list: its pointer, in slices that grow by a quarter
-	scalarBytes  = 40 // of a number: in such a list, behind a pointer or in a oneof
+	listedBytes  = 40 // of a number in a list that is not packed
+	scalarBytes  = 24 // of another number: behind a pointer or in a oneof
 	packedBytes  = 12 // of a number in a packed list, whose length the decoder knows
 	stringBytes  = 16 // of a string or bytes, beside its content
+
+	// unknownFactor is for what the decoder does not know and keeps as it is, in a slice
+	// that grows.
+	unknownFactor = 8
 )
 
 // Shape is what the messages of a type look like. It is safe for concurrent use.
@@ -30,9 +35,11 @@ type Shape struct {
 }
 
 type field struct {
-	known   bool
-	message *Shape // nil for a scalar
-	// packed is the wire type of a packed list's elements; -1 where there is no such list.
+	message *Shape // nil for others
+	text    bool   // a string or bytes
+	number  bool
+	// list says that it is a list of numbers, and packed is the wire type of its elements.
+	list   bool
 	packed protowire.Type
 }
 
@@ -52,19 +59,20 @@ func shapeOf(t protoreflect.MessageType, seen map[protoreflect.FullName]*Shape) 
 	shape.bytes = object + object/8 // Objects are allocated in classes of sizes.
 	for i := range d.Fields().Len() {
 		fd := d.Fields().Get(i)
-		f := field{known: true, packed: -1}
+		f := field{list: fd.IsList()}
 		switch fd.Kind() {
 		case protoreflect.MessageKind, protoreflect.GroupKind:
 			if inner, err := protoregistry.GlobalTypes.FindMessageByName(fd.Message().FullName()); err == nil {
 				f.message = shapeOf(inner, seen)
 			}
 		case protoreflect.StringKind, protoreflect.BytesKind:
+			f.text = true
 		case protoreflect.DoubleKind, protoreflect.Fixed64Kind, protoreflect.Sfixed64Kind:
-			f.packed = protowire.Fixed64Type
+			f.number, f.packed = true, protowire.Fixed64Type
 		case protoreflect.FloatKind, protoreflect.Fixed32Kind, protoreflect.Sfixed32Kind:
-			f.packed = protowire.Fixed32Type
+			f.number, f.packed = true, protowire.Fixed32Type
 		default:
-			f.packed = protowire.VarintType
+			f.number, f.packed = true, protowire.VarintType
 		}
 		if number := fd.Number(); int(number) < len(shape.few) {
 			shape.few[number] = f
@@ -81,8 +89,8 @@ type Size struct {
 	Bytes int
 	// Messages is how many messages of the type asked for it holds, at any depth.
 	Messages int
-	// Scalars is how many numbers it holds.
-	Scalars int
+	// Numbers is how many numbers its lists hold.
+	Numbers int
 }
 
 // maxDepth is how deep the decoder goes.
@@ -118,10 +126,14 @@ func (s *Shape) count(wire []byte, counted protoreflect.FullName, size *Size, de
 			if length < 0 {
 				return false
 			}
-			size.Bytes += scalarBytes
-			size.Scalars++
-			if !f.known || kind == protowire.StartGroupType {
-				size.Bytes += 4 * (n + length) // Kept as it is.
+			switch {
+			case !f.number || kind == protowire.StartGroupType:
+				size.Bytes += unknownFactor * (n + length)
+			case f.list:
+				size.Bytes += listedBytes
+				size.Numbers++
+			default:
+				size.Bytes += scalarBytes
 			}
 			wire = wire[n+length:]
 			continue
@@ -137,14 +149,14 @@ func (s *Shape) count(wire []byte, counted protoreflect.FullName, size *Size, de
 			if !f.message.count(value, counted, size, depth-1) {
 				return false
 			}
-		case f.known && f.packed >= 0:
+		case f.number && f.list:
 			elements := countPacked(value, f.packed)
 			size.Bytes += elements * packedBytes
-			size.Scalars += elements
-		case f.known:
+			size.Numbers += elements
+		case f.text:
 			size.Bytes += stringBytes + len(value)*5/4
 		default:
-			size.Bytes += 4 * (n + length)
+			size.Bytes += unknownFactor * (n + length)
 		}
 	}
 	return true

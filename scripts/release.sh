@@ -67,15 +67,12 @@ for chart in deploy/helm/*/; do
 done
 for package in "$work"/charts/*.tgz; do
   mkdir "$work/chart"
-  tar --extract --file "$package" --directory "$work/chart"
+  tar --extract --touch --file "$package" --directory "$work/chart"
   pack "$out/$(basename "$package")" "$work/chart" "$(ls "$work/chart")"
   rm -r "$work/chart"
 done
 
-if grep -q '^python:' Makefile; then
-  make --no-print-directory python PYTHON_OUT="$work/python"
-  cp "$work"/python/*.whl "$out"
-fi
+scripts/python.sh "$out"
 
 cd "$out"
 sha256sum -- * >"$work/SHA256SUMS"

@@ -35,5 +35,9 @@
 // included; the nodes are held meanwhile. A change during a restart begins the restart
 // anew. It may be longer than the frequency.
 //
+// Teams share the pool as the groups of the setting say. Policies that know of them get
+// the groups in every snapshot, and each of their decisions is checked against the limits;
+// those of partitions are a simulation of their own for every team.
+//
 // A preempted job returns to its place in the queue, which is ordered by submission.
 package sim

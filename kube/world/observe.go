@@ -81,6 +81,12 @@ func Observe(in Input) *World {
 		o.countPods(j)
 		o.judge(j)
 	}
+	if w.Free() < 0 {
+		// Nodes went. To shrink a job once more is better than to pause it.
+		for _, j := range w.Jobs {
+			j.Cooling = j.Cooling && j.Nodes() == 0
+		}
+	}
 	return w
 }
 

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+// write returns a file of the given text.
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestBadUsage(t *testing.T) {
+	t.Parallel()
+	good := write(t, "pools: [{name: training, nodeSelector: {pool: training}}]")
+	bad := write(t, "pools: [{name: training, cadence: soon}]")
+	for name, test := range map[string]struct {
+		args []string
+		env  map[string]string
+		want []string
+	}{
+		"nothing": {nil, nil, []string{"--config is missing", "want one of --server and --in-process"}},
+		"everything wrong": {
+			[]string{"--mode", "force", "--server", "a:1", "--in-process", "--log-level", "loud", "--tls-cert", "x", "now"}, nil,
+			[]string{`unexpected argument "now"`, "--config", "--mode", "--in-process", "--log-level", "--tls-cert and --tls-key", "--tls flags need --server"},
+		},
+		"bad variable":      {[]string{"--config", good}, map[string]string{"ELASTALLOC_IN_PROCESS": "maybe"}, []string{"ELASTALLOC_IN_PROCESS"}},
+		"no file":           {[]string{"--config", good + ".", "--in-process"}, nil, []string{"no such file"}},
+		"bad configuration": {[]string{"--config", bad, "--in-process"}, nil, []string{bad, "pools[0].cadence", "pools[0].nodeSelector"}},
+		"no authority":      {[]string{"--config", good, "--server", "a:1", "--tls-ca", good}, nil, []string{"--tls-ca", "no PEM certificate"}},
+		"no certificate":    {[]string{"--config", good, "--server", "a:1", "--tls-cert", good, "--tls-key", good}, nil, []string{"--tls-cert and --tls-key"}},
+		"no cluster":        {[]string{"--kubeconfig", good + "."}, map[string]string{"ELASTALLOC_CONFIG": good, "ELASTALLOC_IN_PROCESS": "true"}, []string{"no such file"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			env := func(name string) (string, bool) { value, set := test.env[name]; return value, set }
+			var stdout, stderr bytes.Buffer
+			err := run(t.Context(), test.args, env, &stdout, &stderr)
+			if err == nil || exitStatus(err) != 2 {
+				t.Fatalf("error is %v; want bad usage", err)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error is %v; want %q in it", err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	var stdout bytes.Buffer
+	if err := run(t.Context(), []string{"--help"}, func(string) (string, bool) { return "", false }, &stdout, &stdout); err != nil {
+		t.Fatal(err)
+	}
+	if help := stdout.String(); !strings.Contains(help, "[$ELASTALLOC_MODE]") {
+		t.Errorf("help is %s", help)
+	}
+}
+
+// TestFlagsAreDocumented: the page has a row for each.
+func TestFlagsAreDocumented(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../docs/kubernetes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	new(flags).set().VisitAll(func(flag *pflag.Flag) {
+		if !bytes.Contains(page, []byte("`--"+flag.Name)) {
+			t.Errorf("docs/kubernetes.md lacks --%s", flag.Name)
+		}
+	})
+}

@@ -43,8 +43,10 @@ type Options struct {
 	// Querier is nil without a Prometheus.
 	Querier  Querier
 	Recorder events.EventRecorder
-	Metrics  *Metrics
-	Log      *slog.Logger
+	// Calls, where set, keeps every decision.
+	Calls   CallRecorder
+	Metrics *Metrics
+	Log     *slog.Logger
 	// Now is the clock.
 	Now func() time.Time
 }
@@ -94,6 +96,9 @@ type Loop struct {
 
 // NewLoop returns the loop of a pool.
 func NewLoop(pool config.Pool, o Options) *Loop {
+	if o.Calls != nil {
+		o.Allocator = recorded{o.Allocator, o.Calls, pool.Name, o.Now}
+	}
 	return &Loop{
 		Options: o, pool: pool, speeds: newLearner(),
 		wrote: make(map[types.UID]*unstructured.Unstructured), conflicts: make(map[types.UID]int),

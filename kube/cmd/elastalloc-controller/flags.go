@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/elastalloc/elastalloc/client"
+	"github.com/elastalloc/elastalloc/internal/recording"
 )
 
 // The modes.
@@ -26,6 +27,8 @@ type flags struct {
 	server, tlsCA, tlsCert, tlsKey, tlsServerName   string
 	inProcess, leaderElect                          bool
 	leaderNamespace, kubeconfig, adminListen, level string
+	record                                          string
+	recordMaxBytes                                  int64
 }
 
 // set returns the set of flags that fills f.
@@ -43,6 +46,8 @@ func (f *flags) set() *pflag.FlagSet {
 	set.StringVar(&f.leaderNamespace, "leader-election-namespace", "", "namespace of the Lease (default that of the pod)")
 	set.StringVar(&f.kubeconfig, "kubeconfig", "", "file that says how to reach the cluster (default: in the cluster, else as kubectl)")
 	set.StringVar(&f.adminListen, "admin-listen", "127.0.0.1:9464", "address of admin HTTP: /metrics, /healthz, /readyz and the last decisions at /")
+	set.StringVar(&f.record, "record", "", "folder to keep every decision in, for elastalloc-lab replay")
+	set.Int64Var(&f.recordMaxBytes, "record-max-bytes", recording.DefaultMaxBytes, "bytes that the recordings may take; the oldest are deleted beyond")
 	set.StringVar(&f.level, "log-level", "info", "debug, info, warn or error")
 	set.VisitAll(func(flag *pflag.Flag) { flag.Usage += " [$" + variable(flag) + "]" })
 	return set
@@ -84,6 +89,9 @@ func (f *flags) parse(set *pflag.FlagSet, args []string, env func(string) (strin
 	}
 	if (f.tlsCert == "") != (f.tlsKey == "") {
 		bad = append(bad, errors.New("--tls-cert and --tls-key belong together"))
+	}
+	if f.recordMaxBytes < recording.MinMaxBytes {
+		bad = append(bad, fmt.Errorf("--record-max-bytes is %d; want at least %d", f.recordMaxBytes, recording.MinMaxBytes))
 	}
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(f.level)); err != nil {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/internal/apiconv"
+	"github.com/elastalloc/elastalloc/internal/recording"
 	"github.com/elastalloc/elastalloc/kube/config"
 	"github.com/elastalloc/elastalloc/kube/controller"
 	"github.com/elastalloc/elastalloc/kube/kinds"
@@ -100,10 +101,15 @@ func (f *flags) manage(ctx context.Context, c *config.Config, decides controller
 		}
 	}
 	registry := prometheus.NewRegistry()
+	calls, stopRecording, err := f.recorder(logger)
+	if err != nil {
+		return err
+	}
+	defer stopRecording()
 	loops, err := controller.Add(manager, c.Pools, controller.Options{
 		Mode: f.mode, Kinds: watched, Client: manager.GetClient(), Live: manager.GetAPIReader(),
 		Allocator: decides, Querier: querier, Recorder: manager.GetEventRecorder("elastalloc-controller"),
-		Metrics: controller.NewMetrics(registry, f.mode), Log: logger, Now: time.Now,
+		Metrics: controller.NewMetrics(registry, f.mode), Log: logger, Now: time.Now, Calls: calls,
 	})
 	if err != nil {
 		return err
@@ -115,6 +121,25 @@ func (f *flags) manage(ctx context.Context, c *config.Config, decides controller
 		return err
 	}
 	return manager.Start(ctx)
+}
+
+// recorder returns what keeps the decisions, nil where none are to be kept. The function
+// writes out the last of them.
+func (f *flags) recorder(logger *slog.Logger) (controller.CallRecorder, func(), error) {
+	if f.record == "" {
+		return nil, func() {}, nil
+	}
+	writer, err := recording.New(recording.Config{Dir: f.record, MaxBytes: f.recordMaxBytes, Logger: logger})
+	if err != nil {
+		return nil, nil, err
+	}
+	return writer, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := writer.Close(ctx); err != nil {
+			logger.Warn("the last recordings are lost", "error", err)
+		}
+	}, nil
 }
 
 // restConfig returns how to reach the cluster. How many writes are under way at once is

@@ -73,8 +73,8 @@ func budgetOf(request any) time.Duration {
 	}); ok {
 		budget := max(0, r.GetOptions().GetTimeBudget().AsDuration())
 		if several, ok := request.(*elastallocv1.WhatIfRequest); ok {
-			decisions := time.Duration(1 + len(several.GetScenarios())) // each has it
-			budget = min(budget, math.MaxInt64/decisions) * decisions
+			decisions := int64(1 + len(several.GetScenarios())) // each has it
+			budget = time.Duration(min(int64(budget), math.MaxInt64/decisions) * decisions)
 		}
 		return budget
 	}

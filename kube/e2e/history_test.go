@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
@@ -233,21 +234,34 @@ func (h *history) check(t *testing.T) verdict {
 	return v
 }
 
-// untilCaughtUp waits until the watches have told of what happened until now: each tells of
-// an object that is written for that.
+// untilCaughtUp waits until each watch has told of something that is written now, and so of
+// all that happened before.
 func (h *history) untilCaughtUp(t *testing.T) {
 	t.Helper()
-	job{name: "end-of-history", size: 1, unlabelled: true}.submit(t, h.pool)
-	wait.Until(t, "the history to its end", func() bool {
+	const end = "end-of-history"
+	job{name: end, size: 1, unlabelled: true}.submit(t, h.pool)
+	job{name: end, size: 1, unlabelled: true}.submitJobSet(t, h.pool)
+	_, err := kube.Client.CoreV1().Pods(h.pool).Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: end},
+		Spec: corev1.PodSpec{
+			NodeSelector: map[string]string{"pool": end}, Containers: []corev1.Container{{Name: end, Image: end}},
+		},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	_, err = kube.Client.CoreV1().Nodes().Patch(t.Context(), cluster.NodeName(h.pool, 0), types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"test/end":"yes"}}}`), metav1.PatchOptions{})
+	must(t, err)
+	wait.For(t, "the history to its end", func() (bool, string) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		return slices.ContainsFunc(h.events, func(e happened) bool {
-			job, ok := e.object.(*batchv1.Job)
-			return ok && job.Name == "end-of-history"
-		})
+		told := map[string]bool{}
+		for _, event := range h.events {
+			if object, ok := event.object.(metav1.Object); ok && (object.GetName() == end || object.GetAnnotations()["test/end"] != "") {
+				told[fmt.Sprintf("%T", event.object)] = true
+			}
+		}
+		return len(told) == 4, fmt.Sprintf("only %v have come", told)
 	})
-	// The others are as fast, and what they tell later is not missed by much.
-	sleep(t.Context(), time.Second)
 }
 
 // jobOf returns the name of the job or JobSet that a pod belongs to.

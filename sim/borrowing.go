@@ -18,7 +18,13 @@ import (
 //   - A job that its team's quota covers and that finds no room reclaims it: jobs of teams
 //     above their quotas lose their nodes, the one that has trained the least first, and
 //     no more of them than needed. They keep what they have done.
-func Borrowing(s *solver.Snapshot) []int { return newCohort(s).admit(true) }
+func Borrowing(s *solver.Snapshot) []int {
+	c := newCohort(s)
+	c.admit(true)
+	// Those that lost their nodes are in the queue again, and may find what others left.
+	clear(c.blocked)
+	return c.admit(false)
+}
 
 // BorrowingWaiting is Borrowing where no job loses its nodes, Kueue's default.
 func BorrowingWaiting(s *solver.Snapshot) []int { return newCohort(s).admit(false) }

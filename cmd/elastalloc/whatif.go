@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
@@ -144,9 +143,8 @@ func readJobs(cmd *cobra.Command, name string) ([]*elastallocv1.Job, error) {
 	var jobs []*elastallocv1.Job
 	for n, one := range list {
 		job := new(elastallocv1.Job)
-		if err := protojson.Unmarshal(one, job); err != nil {
-			message := strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0")
-			return nil, fmt.Errorf("parse job %d of %s: %s", n+1, name, message)
+		if err := cli.ParseMessage(one, job); err != nil {
+			return nil, fmt.Errorf("parse job %d of %s: %w", n+1, name, err)
 		}
 		jobs = append(jobs, job)
 	}

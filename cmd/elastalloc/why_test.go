@@ -109,7 +109,7 @@ func TestWhyBadUsage(t *testing.T) {
 		"explain -o svg":                   `--output is "svg"; want table or json`,
 		"whatif":                           "at least one of the flags",
 		"whatif --nodes=1 --scenarios=x":   "none of the others can be",
-		"whatif --put=" + file:             `unknown field "priority"`,
+		"whatif --put=" + file:             `priority (line `,
 		"whatif --put=/nonexistent":        "no such file",
 		"whatif --scenarios=../../go.mod":  "parse WhatIfRequest",
 		"forecast --eta-error=2":           "eta_error: is 2; want 0 to 1",

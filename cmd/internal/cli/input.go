@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -44,8 +45,8 @@ func ReadRequest(cmd *cobra.Command, name string) (*elastallocv1.AllocateRequest
 	return request, ReadMessage(cmd, name, request)
 }
 
-// ReadMessage reads a message in protojson. A field that the API does not know is an error,
-// for it is one that the caller believes in.
+// ReadMessage reads a message in protojson, whose durations may also be such as "3h". A
+// field that the API does not know is an error, for it is one that the caller believes in.
 func ReadMessage(cmd *cobra.Command, name string, message proto.Message) error {
 	input, err := OpenInput(cmd, name)
 	if err != nil {
@@ -60,11 +61,22 @@ func ReadMessage(cmd *cobra.Command, name string, message proto.Message) error {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return fmt.Errorf("parse %s in %s: the input is empty", kind, name)
 	}
+	if err := ParseMessage(text, message); err != nil {
+		return fmt.Errorf("parse %s in %s: %w", kind, name, err)
+	}
+	return nil
+}
+
+// ParseMessage parses a message as ReadMessage does.
+func ParseMessage(text []byte, message proto.Message) error {
+	text, err := plainDurations(text, message.ProtoReflect().Descriptor())
+	if err != nil {
+		return err
+	}
 	if err := protojson.Unmarshal(text, message); err != nil {
 		// The library varies the space after its prefix to keep its texts from
 		// being relied on; what follows names the line and the column.
-		text := strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0")
-		return fmt.Errorf("parse %s in %s: %s", kind, name, text)
+		return errors.New(strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0"))
 	}
 	return nil
 }

@@ -1,0 +1,245 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+// errCut says that a text ends within its JSON.
+var errCut = errors.New("the input ends before its JSON does")
+
+// plainDurations returns a text in protojson with its durations as protojson wants them,
+// "10800s" for "3h". Its error names every field of the text that the message does not
+// have and every duration and enum that is none, by its path as the text has it. What else
+// may be wrong is left to protojson.
+func plainDurations(text []byte, message protoreflect.MessageDescriptor) ([]byte, error) {
+	w := wordsOf{text: text, root: message, decoder: json.NewDecoder(bytes.NewReader(text))}
+	w.decoder.UseNumber()
+	if err := w.message(message, ""); err != nil {
+		if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+			return nil, errCut
+		}
+		return text, nil // Broken JSON; protojson says where.
+	}
+	switch len(w.wrong) {
+	case 0:
+	case 1:
+		return nil, errors.New(w.wrong[0])
+	default:
+		return nil, errors.New("\n  " + strings.Join(w.wrong, "\n  "))
+	}
+	return append(w.changed, text[w.copied:]...), nil
+}
+
+// wordsOf is a walk along a text and the message that it describes.
+type wordsOf struct {
+	text    []byte
+	root    protoreflect.MessageDescriptor
+	decoder *json.Decoder
+	// changed is the text with other durations as far as the offset copied.
+	changed []byte
+	copied  int64
+	wrong   []string
+}
+
+// message walks over an object that describes a message.
+func (w *wordsOf) message(message protoreflect.MessageDescriptor, path string) error {
+	if path != "" {
+		path += "."
+	}
+	return w.object(func(key string, start int64) error {
+		fields := message.Fields()
+		field := fields.ByJSONName(key)
+		if field == nil {
+			field = fields.ByTextName(key)
+		}
+		if field == nil {
+			w.refuse(start, path+key, "unknown field%s", w.hint(message, key))
+			return w.decoder.Decode(new(json.RawMessage))
+		}
+		return w.field(field, path+key)
+	})
+}
+
+// field walks over the value of a field.
+func (w *wordsOf) field(field protoreflect.FieldDescriptor, path string) error {
+	switch {
+	case field.IsMap():
+		return w.object(func(key string, _ int64) error {
+			return w.value(field.MapValue(), fmt.Sprintf("%s[%q]", path, key))
+		})
+	case field.IsList():
+		if w.next() != '[' {
+			return w.decoder.Decode(new(json.RawMessage))
+		}
+		if _, err := w.decoder.Token(); err != nil {
+			return err
+		}
+		for i := 0; w.decoder.More(); i++ {
+			if err := w.value(field, fmt.Sprintf("%s[%d]", path, i)); err != nil {
+				return err
+			}
+		}
+		_, err := w.decoder.Token()
+		return err
+	default:
+		return w.value(field, path)
+	}
+}
+
+// value walks over one value of a field.
+func (w *wordsOf) value(field protoreflect.FieldDescriptor, path string) error {
+	if message := field.Message(); message != nil && message.ParentFile().Package() != "google.protobuf" {
+		return w.message(message, path)
+	}
+	start := w.start()
+	var raw json.RawMessage
+	if err := w.decoder.Decode(&raw); err != nil {
+		return err
+	}
+	switch {
+	case string(raw) == "null":
+	case field.Message() != nil && field.Message().FullName() == "google.protobuf.Duration":
+		if protojson.Unmarshal(raw, new(durationpb.Duration)) == nil {
+			return nil
+		}
+		duration, isDuration := durationOf(raw)
+		if !isDuration {
+			w.refuse(start, path, `is %s; want a time with its unit, such as "10800s", "90m" or "3h"`, raw)
+			return nil
+		}
+		seconds, err := protojson.Marshal(durationpb.New(duration))
+		if err != nil {
+			return err
+		}
+		w.changed = append(append(w.changed, w.text[w.copied:start]...), seconds...)
+		w.copied = w.decoder.InputOffset()
+	case field.Enum() != nil && raw[0] == '"':
+		var name protoreflect.Name
+		if json.Unmarshal(raw, &name) == nil && field.Enum().Values().ByName(name) == nil {
+			w.refuse(start, path, "is %s; want one of %s", raw, strings.Join(valueNames(field.Enum()), ", "))
+		}
+	}
+	return nil
+}
+
+// durationOf returns the duration that a string in JSON is, and whether it is one.
+func durationOf(raw []byte) (time.Duration, bool) {
+	var text string
+	if json.Unmarshal(raw, &text) != nil {
+		return 0, false
+	}
+	duration, err := time.ParseDuration(text)
+	return duration, err == nil
+}
+
+// object walks over an object, or over what stands in its place. It calls entry after each
+// key, which starts at an offset, to walk over the value.
+func (w *wordsOf) object(entry func(key string, start int64) error) error {
+	if w.next() != '{' {
+		return w.decoder.Decode(new(json.RawMessage))
+	}
+	if _, err := w.decoder.Token(); err != nil {
+		return err
+	}
+	for w.decoder.More() {
+		start := w.start()
+		key, err := w.decoder.Token()
+		if err != nil {
+			return err
+		}
+		if err := entry(fmt.Sprint(key), start); err != nil {
+			return err
+		}
+	}
+	_, err := w.decoder.Token()
+	return err
+}
+
+// start returns the offset at which the next value or key starts.
+func (w *wordsOf) start() int64 {
+	offset := w.decoder.InputOffset()
+	for offset < int64(len(w.text)) && strings.IndexByte(" \t\r\n:,", w.text[offset]) >= 0 {
+		offset++
+	}
+	return offset
+}
+
+// next returns the first byte of the next value or key, 0 at the end.
+func (w *wordsOf) next() byte {
+	if start := w.start(); start < int64(len(w.text)) {
+		return w.text[start]
+	}
+	return 0
+}
+
+// refuse notes what is wrong with a field, which stands at an offset.
+func (w *wordsOf) refuse(offset int64, path, layout string, args ...any) {
+	before := w.text[:offset]
+	line, column := bytes.Count(before, []byte("\n"))+1, len(before)-bytes.LastIndexByte(before, '\n')
+	w.wrong = append(w.wrong, fmt.Sprintf("%s (line %d:%d): %s", path, line, column, fmt.Sprintf(layout, args...)))
+}
+
+// hint says of a field that a message does not have where it belongs, or which ones there
+// are.
+func (w *wordsOf) hint(message protoreflect.MessageDescriptor, name string) string {
+	var near, names []string
+	for i := range message.Fields().Len() {
+		field := message.Fields().Get(i).JSONName()
+		names = append(names, field)
+		if strings.Contains(strings.ToLower(field), strings.ToLower(name)) {
+			near = append(near, field)
+		}
+	}
+	if len(near) > 0 {
+		return "; did you mean " + strings.Join(near, " or ") + "?"
+	}
+	if place := placeOf(w.root, name, nil); place != "" {
+		return "; it belongs in " + place
+	}
+	return "; want one of " + strings.Join(names, ", ")
+}
+
+// placeOf returns the path of the first message within one that has a field, "" where
+// none has. It has been in the messages seen.
+func placeOf(message protoreflect.MessageDescriptor, name string, seen []protoreflect.FullName) string {
+	for i := range message.Fields().Len() {
+		field := message.Fields().Get(i)
+		inner := field.Message()
+		if inner == nil || field.IsMap() || slices.Contains(seen, inner.FullName()) {
+			continue
+		}
+		path := field.JSONName()
+		if field.IsList() {
+			path += "[]"
+		}
+		if inner.Fields().ByJSONName(name) != nil || inner.Fields().ByTextName(name) != nil {
+			return path
+		}
+		if place := placeOf(inner, name, append(seen, message.FullName())); place != "" {
+			return path + "." + place
+		}
+	}
+	return ""
+}
+
+// valueNames returns the names of an enum's values but the one that says nothing.
+func valueNames(enum protoreflect.EnumDescriptor) []string {
+	var names []string
+	for i := range enum.Values().Len() {
+		if value := enum.Values().Get(i); value.Number() != 0 {
+			names = append(names, string(value.Name()))
+		}
+	}
+	return names
+}

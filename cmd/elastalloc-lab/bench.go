@@ -83,6 +83,10 @@ On a signal the work stops, and the rows so far are printed.`,
 	flags.StringVarP(&f.output, "output", "o", f.output, "output format, table or json")
 	cli.AddProgramFlags(flags, &f.programs)
 	cli.MarkRequired(command, "file")
+	cli.CompleteValues(command, "backends", cli.Names(elastalloc.BackendNames())...)
+	cli.CompleteValues(command, "formulation", "one-hot", "paper")
+	cli.CompleteValues(command, "objective", "progress", "total-time")
+	cli.CompleteValues(command, "output", cli.OutputTable, cli.OutputJSON)
 	return command
 }
 

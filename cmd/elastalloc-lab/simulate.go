@@ -98,7 +98,18 @@ The policies:
 	command.MarkFlagsOneRequired("trace", "synthetic")
 	command.MarkFlagsMutuallyExclusive("trace", "synthetic")
 	command.MarkFlagsMutuallyExclusive("gpus-per-node", "synthetic")
+	cli.CompleteValues(command, "policy", policyNames()...)
+	cli.CompleteValues(command, "synthetic", "baseline", "heterogeneous")
 	return command
+}
+
+// policyNames returns the names of all policies.
+func policyNames() []string {
+	var names []string
+	for _, policy := range sim.Policies() {
+		names = append(names, policy.Name)
+	}
+	return names
 }
 
 // describePolicies lists the policies for the help.
@@ -297,6 +308,9 @@ func (f *simulateFlags) workload(cmd *cobra.Command) (sim.Workload, error) {
 	workload := sim.NewWorkload(name, trace, sim.WorkloadOptions{
 		GPUsPerNode: f.gpusPerNode, MinDuration: f.minDuration,
 	})
+	if len(trace) == 0 {
+		return sim.Workload{}, fmt.Errorf("the trace %s has no jobs", name)
+	}
 	if len(workload.Jobs) == 0 {
 		return sim.Workload{}, fmt.Errorf("%s has no job of at least %v", name, f.minDuration)
 	}

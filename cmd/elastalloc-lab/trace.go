@@ -52,5 +52,6 @@ window, as a trace in CSV. Times are counted from the first job that is printed.
 	command.MarkFlagsOneRequired("trace", "synthetic")
 	command.MarkFlagsMutuallyExclusive("trace", "synthetic")
 	command.MarkFlagsMutuallyExclusive("trace", "seed")
+	cli.CompleteValues(command, "synthetic", "baseline", "heterogeneous")
 	return command
 }

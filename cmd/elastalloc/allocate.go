@@ -1,6 +1,9 @@
 package main
 
 import (
+	_ "embed"
+	"io"
+
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 
@@ -12,8 +15,13 @@ import (
 type allocateFlags struct {
 	decideFlags
 	optionFlags
-	plan bool
+	plan, example bool
 }
+
+// exampleRequest is a small request with what every request needs.
+//
+//go:embed example.json
+var exampleRequest string
 
 func newAllocateCommand(env cli.LookupEnv) *cobra.Command {
 	var f allocateFlags
@@ -28,9 +36,14 @@ The table says what every job holds now and next, and in what time it ends if it
 keeps that, its restart counted; AFTER is the share of its work done by the end of
 the horizon. Nothing else is foreseen: no submissions, no later decisions.`,
 		Example: `  elastalloc allocate -f request.json
+  elastalloc allocate --example > request.json
   elastalloc allocate -f request.json --server localhost:50051 -o json`,
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.example {
+				_, err := io.WriteString(cmd.OutOrStdout(), exampleRequest)
+				return cli.Failed(err)
+			}
 			request, err := f.read(cmd)
 			if err != nil {
 				return err
@@ -45,6 +58,9 @@ the horizon. Nothing else is foreseen: no submissions, no later decisions.`,
 	f.add(command)
 	f.addOptions(command, 0)
 	command.Flags().BoolVar(&f.plan, "plan", false, "show the plan over the horizon")
+	command.Flags().BoolVar(&f.example, "example", false, "print a small request to start from, and decide nothing")
+	// The example needs no file.
+	cli.RequireUnless(command, "file", "example")
 	return command
 }
 

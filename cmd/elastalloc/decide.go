@@ -26,6 +26,7 @@ func (f *decideFlags) add(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringVarP(&f.file, "file", "f", "", "request in protojson, - for standard input")
 	flags.StringVarP(&f.output, "output", "o", cli.OutputTable, "output format, "+listed(f.formats()))
+	cli.CompleteValues(command, "output", f.formats()...)
 	f.remote.add(flags)
 	cli.MarkRequired(command, "file")
 }

@@ -124,7 +124,7 @@ func TestExitStatus(t *testing.T) {
 		"completion":             {args: "completion bash"},
 		"unknown command":        {args: "alocate", status: cli.ExitBadInput, stderr: "unknown command"},
 		"unknown flag":           {args: "serve --port 1", status: cli.ExitBadInput, stderr: "unknown flag: --port"},
-		"an argument":            {args: "allocate request.json", status: cli.ExitBadInput, stderr: `unexpected argument "request.json" (a file is named by -f)`},
+		"an argument":            {args: "allocate request.json", status: cli.ExitBadInput, stderr: `unexpected argument "request.json"; did you mean -f request.json?`},
 		"no file":                {args: "allocate", status: cli.ExitBadInput, stderr: `"file" not set`},
 		"missing file":           {args: "allocate -f missing.json", status: cli.ExitBadInput, stderr: "missing.json: no such file"},
 		"bad output":             {args: "allocate -f - -o yaml", status: cli.ExitBadInput, stderr: "want table or json"},

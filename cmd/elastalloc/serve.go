@@ -122,7 +122,8 @@ traces on.`,
 	flags.DurationVar(&config.DrainTimeout, "drain-timeout", config.DrainTimeout, "time that calls in flight then have to end before they are cut off")
 	flags.StringVar(&record.Dir, "record", "", "folder to keep every call in, for elastalloc-lab replay; one of its own for each server")
 	flags.Var(cli.NewBytesFlag(&record.MaxBytes), "record-max-bytes", "bytes that the recordings may take; the oldest are deleted beyond")
-	flags.TextVar(&level, "log-level", level, "minimum level to log: debug, info, warn or error")
+	flags.Var(cli.NewLevelFlag(&level), "log-level", "minimum level to log")
+	cli.CompleteValues(command, "backends", cli.Names(elastalloc.BackendNames())...)
 	return command
 }
 

@@ -46,8 +46,15 @@ func Run(ctx context.Context, root *cobra.Command, args []string, streams Stream
 	root.AddCommand(newVersionCommand(root.Name()), newFlagsCommand(root))
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		return setFromEnvironment(cmd.Flags(), env)
+		if err := setFromEnvironment(cmd.Flags(), env); err != nil {
+			return err
+		}
+		return checkRequired(cmd)
 	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
+	root.Version = Version()
+	root.SetVersionTemplate(versionLine(root.Name()))
+	completeEnums(root)
 	describeEnvironment(root)
 	root.SetArgs(args)
 	root.SetIn(streams.In)

@@ -40,7 +40,7 @@ func setFromEnvironment(flags *pflag.FlagSet, env LookupEnv) error {
 			return
 		}
 		if err := flags.Set(flag.Name, value); err != nil {
-			bad = fmt.Errorf("environment variable %s: %w", name, err)
+			bad = fmt.Errorf("environment variable %s: %w", name, flagError(err))
 		}
 	})
 	return bad

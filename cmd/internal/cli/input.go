@@ -25,7 +25,7 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	case len(args) == 0:
 		return nil
 	case cmd.Flags().ShorthandLookup("f") != nil:
-		return fmt.Errorf("unexpected argument %q (a file is named by -f)", args[0])
+		return fmt.Errorf("unexpected argument %q; did you mean -f %s?", args[0], args[0])
 	default:
 		return fmt.Errorf("unexpected argument %q", args[0])
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -9,16 +10,35 @@ import (
 )
 
 func newVersionCommand(program string) *cobra.Command {
-	return &cobra.Command{
+	output := OutputTable
+	command := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
 		Args:  NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s %s %s %s/%s\n",
-				program, Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-			return Failed(err)
+			switch output {
+			case OutputTable:
+				_, err := fmt.Fprint(cmd.OutOrStdout(), versionLine(program))
+				return Failed(err)
+			case OutputJSON:
+				encoder := json.NewEncoder(cmd.OutOrStdout())
+				encoder.SetIndent("", "  ")
+				return Failed(encoder.Encode(map[string]string{
+					"program": program, "version": Version(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH,
+				}))
+			default:
+				return fmt.Errorf("--output is %q; want %s or %s", output, OutputTable, OutputJSON)
+			}
 		},
 	}
+	command.Flags().StringVarP(&output, "output", "o", output, "output format, table (one line) or json")
+	CompleteValues(command, "output", OutputTable, OutputJSON)
+	return command
+}
+
+// versionLine returns the version for a person.
+func versionLine(program string) string {
+	return fmt.Sprintf("%s %s %s %s/%s\n", program, Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // Version returns the version that the Go command stamped the binary with.

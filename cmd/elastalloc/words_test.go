@@ -1,0 +1,79 @@
+package main
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+)
+
+// TestExample decides the example that allocate prints.
+func TestExample(t *testing.T) {
+	request, stderr, status := runWith(t, nil, "", "allocate", "--example")
+	if status != cli.ExitDone {
+		t.Fatalf("exit status %d, stderr %q", status, stderr)
+	}
+	stdout, stderr, status := runWith(t, nil, request, "allocate", "-f", "-")
+	if status != cli.ExitDone || !strings.Contains(stdout, "1 start, 1 scale up") {
+		t.Errorf("exit status %d, stderr %q, stdout %q; want a job that starts and one that grows", status, stderr, stdout)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	line, _, _ := runWith(t, nil, "", "version")
+	if stdout, stderr, status := runWith(t, nil, "", "--version"); status != cli.ExitDone || stdout != line {
+		t.Errorf("--version prints %q, %q, exit status %d; want %q", stdout, stderr, status, line)
+	}
+	stdout, stderr, status := runWith(t, nil, "", "version", "-o", "json")
+	var got map[string]string
+	if err := json.Unmarshal([]byte(stdout), &got); err != nil || status != cli.ExitDone {
+		t.Fatalf("%v, exit status %d, stderr %q", err, status, stderr)
+	}
+	if want := strings.Join([]string{got["program"], got["version"], got["go"], got["os"] + "/" + got["arch"]}, " ") + "\n"; want != line {
+		t.Errorf("the JSON says %q; the line %q", want, line)
+	}
+}
+
+// TestCompletion completes values of flags as the shell's scripts do.
+func TestCompletion(t *testing.T) {
+	for args, want := range map[string][]string{
+		"allocate --backend ":    {"exact", "cbc", "highs", "greedy"},
+		"allocate --output ":     {"table", "json"},
+		"forecast --output ":     {"table", "json", "svg", "html"},
+		"explain --formulation ": {"one-hot", "paper"},
+		"serve --backends cbc,":  {"cbc,exact", "cbc,cbc", "cbc,highs", "cbc,greedy"},
+		"serve --log-level ":     {"debug", "info", "warn", "error"},
+		"version --output ":      {"table", "json"},
+	} {
+		stdout, stderr, status := runWith(t, nil, "", append([]string{"__complete"}, strings.Split(args, " ")...)...)
+		got := strings.Fields(stdout)
+		if status != cli.ExitDone || len(got) < 2 || !slices.Equal(got[:len(got)-1], want) {
+			t.Errorf("%q is completed by %q, exit status %d, stderr %q; want %q", args, got, status, stderr, want)
+		}
+	}
+}
+
+// TestWrongUsage checks that wrong flags are told what is wanted.
+func TestWrongUsage(t *testing.T) {
+	for args, want := range map[string]string{
+		"allocate request.json":                   "did you mean -f request.json?",
+		"allocate":                                "for example\n  elastalloc allocate -f request.json",
+		"allocate -f - --gap 5%":                  `--gap is "5%"; want a number, such as 0.05`,
+		"allocate -f - --budget 5":                `--budget is "5"; want a duration, such as 90s`,
+		"allocate -f - --plan=maybe":              `--plan is "maybe"; want true or false`,
+		"whatif -f - --nodes 70-190":              `--nodes is "70-190"; want whole numbers, such as 70,90,110`,
+		"snapshot --trace - --nodes many --at 1h": `--nodes is "many"; want a whole number`,
+		"serve --log-level verbose":               `--log-level is "verbose"; want debug, info, warn or error`,
+	} {
+		_, stderr, status := runWith(t, nil, "", strings.Fields(args)...)
+		if status != cli.ExitBadInput || !strings.Contains(stderr, want) {
+			t.Errorf("%q: exit status %d, stderr %q; want %q", args, status, stderr, want)
+		}
+	}
+	_, stderr, status := runWith(t, map[string]string{"ELASTALLOC_PLAN": "maybe"}, "", "allocate", "-f", "-")
+	if status != cli.ExitBadInput || !strings.Contains(stderr, "ELASTALLOC_PLAN") || !strings.Contains(stderr, "want true or false") {
+		t.Errorf("exit status %d, stderr %q; want the variable and its values", status, stderr)
+	}
+}

@@ -5,7 +5,9 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"os"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -37,6 +39,22 @@ func (f *remoteFlags) add(flags *pflag.FlagSet) {
 func (f *remoteFlags) check() error {
 	if f.address == "" && (f.tls || f.ca != "" || f.cert != "" || f.key != "" || f.serverName != "") {
 		return errors.New("--tls and the other --tls flags need --server")
+	}
+	return checkAddress(f.address)
+}
+
+// checkAddress returns an error for an address that gRPC would take for another one: it
+// adds port 443 where there is none, which no allocator listens on.
+func checkAddress(address string) error {
+	scheme, _, _ := strings.Cut(address, ":")
+	switch scheme {
+	case "", "dns", "ipv4", "ipv6", "passthrough", "unix", "unix-abstract", "vsock", "xds":
+		return nil
+	}
+	for one := range strings.SplitSeq(address, ",") {
+		if _, port, err := net.SplitHostPort(one); err != nil || port == "" || strings.Contains(one, "/") {
+			return fmt.Errorf("--server is %q; want host:port, such as localhost:50051", address)
+		}
 	}
 	return nil
 }

@@ -53,6 +53,9 @@ doubling_efficiency and weight are used where they are there.`,
 			if err != nil {
 				return fmt.Errorf("%s: %w", file, err)
 			}
+			if end := endOf(trace); at > end {
+				return fmt.Errorf("--at is %v; the trace ends at %v, by its own durations", at, end)
+			}
 			snapshot := sim.Cut(trace, int(nodes), at, gpusPerNode)
 			snapshot.ID = snapshotID(file, at)
 			request := &elastallocv1.AllocateRequest{Snapshot: apiconv.ToSnapshot(snapshot)}
@@ -66,6 +69,15 @@ doubling_efficiency and weight are used where they are there.`,
 	flags.IntVar(&gpusPerNode, "gpus-per-node", sim.DefaultGPUsPerNode, "GPUs of one node")
 	cli.MarkRequired(command, "trace", "nodes", "at")
 	return command
+}
+
+// endOf returns when the last job of a trace ends, by the trace's own durations.
+func endOf(trace sim.Trace) time.Duration {
+	var end time.Duration
+	for _, job := range trace {
+		end = max(end, job.Submit+job.Duration)
+	}
+	return end
 }
 
 // snapshotID names a snapshot after its trace and moment.

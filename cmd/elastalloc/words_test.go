@@ -58,14 +58,18 @@ func TestCompletion(t *testing.T) {
 // TestWrongUsage checks that wrong flags are told what is wanted.
 func TestWrongUsage(t *testing.T) {
 	for args, want := range map[string]string{
-		"allocate request.json":                   "did you mean -f request.json?",
-		"allocate":                                "for example\n  elastalloc allocate -f request.json",
-		"allocate -f - --gap 5%":                  `--gap is "5%"; want a number, such as 0.05`,
-		"allocate -f - --budget 5":                `--budget is "5"; want a duration, such as 90s`,
-		"allocate -f - --plan=maybe":              `--plan is "maybe"; want true or false`,
-		"whatif -f - --nodes 70-190":              `--nodes is "70-190"; want whole numbers, such as 70,90,110`,
-		"snapshot --trace - --nodes many --at 1h": `--nodes is "many"; want a whole number`,
-		"serve --log-level verbose":               `--log-level is "verbose"; want debug, info, warn or error`,
+		"allocate request.json":                                   "did you mean -f request.json?",
+		"allocate":                                                "for example\n  elastalloc allocate -f request.json",
+		"allocate -f - --gap 5%":                                  `--gap is "5%"; want a number, such as 0.05`,
+		"allocate -f - --budget 5":                                `--budget is "5"; want a duration, such as 90s`,
+		"allocate -f - --plan=maybe":                              `--plan is "maybe"; want true or false`,
+		"whatif -f - --nodes 70-190":                              `--nodes is "70-190"; want whole numbers, such as 70,90,110`,
+		"snapshot --trace - --nodes many --at 1h":                 `--nodes is "many"; want a whole number`,
+		"allocate -f - --server http://h:1":                       `--server is "http://h:1"; want host:port, such as localhost:50051`,
+		"allocate -f - --server localhost":                        `--server is "localhost"; want host:port`,
+		"allocate -f - --server a:1,b":                            `--server is "a:1,b"; want host:port`,
+		"snapshot --trace testdata/trace.csv --nodes 1 --at 900h": "--at is 900h0m0s; the trace ends at ",
+		"serve --log-level verbose":                               `--log-level is "verbose"; want debug, info, warn or error`,
 	} {
 		_, stderr, status := runWith(t, nil, "", strings.Fields(args)...)
 		if status != cli.ExitBadInput || !strings.Contains(stderr, want) {

@@ -90,7 +90,7 @@ func findColumns(header []string) (map[string]int, error) {
 		at := slices.Index(header, name)
 		if at < 0 {
 			if slices.Contains(required, name) {
-				return nil, fmt.Errorf("column %s is missing", name)
+				return nil, fmt.Errorf("column %s is missing; the line has %q, and commas separate columns", name, header)
 			}
 			continue
 		}
@@ -194,7 +194,11 @@ func (l traceLine) seconds(name string) (time.Duration, error) {
 	seconds, err := strconv.ParseFloat(l.text(name), 64)
 	// Written so that NaN, which compares false with everything, is refused too.
 	if err != nil || !(seconds >= 0 && seconds <= maxTraceTime.Seconds()) {
-		return 0, fmt.Errorf("%s is %q; want seconds, a number from 0 to %.0f", name, l.text(name), maxTraceTime.Seconds())
+		since := " from the first submission"
+		if name == columnDuration {
+			since = ""
+		}
+		return 0, fmt.Errorf("%s is %q; want seconds%s, a number from 0 to %.0f", name, l.text(name), since, maxTraceTime.Seconds())
 	}
 	return scale(time.Second, seconds), nil
 }

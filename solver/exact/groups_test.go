@@ -49,6 +49,11 @@ func TestGroups(t *testing.T) {
 				changed++
 			}
 		}
+		// What a tie is depends on the scale of the objective, which exhaustive search does
+		// not know: a plan that is better, however little, needs no excuse.
+		if objective > p.Objective(want.Plan) {
+			return
+		}
 		if changed > want.Changed || changed == want.Changed && nodes > want.Nodes {
 			t.Fatalf("%d changed and %d nodes, of the best %d and %d\n%v\n%v", changed, nodes, want.Changed, want.Nodes, result.Plan, want.Plan)
 		}

@@ -109,6 +109,9 @@ func newInstance(c *clock, p *solver.Problem) (*instance, error) {
 	if slices.Min(in.free) < 0 {
 		return nil, errInfeasible
 	}
+	if len(p.Groups) > 0 {
+		in.unit = max(in.unit, p.QuotaPrice)
+	}
 	if in.unit == 0 {
 		in.unit = 1
 	}

@@ -144,6 +144,8 @@ func (c *stepCurve) smooth(price, temperature float64) (net, nodes, curvature fl
 	lo := sort.Search(len(c.edges), func(n int) bool { return c.scale*c.edges[n].perNode()-price <= window })
 	nodes = c.baseNodes + c.sumNodes[lo]
 	net = c.scale*(c.baseGain+c.sumGain[lo]) - price*nodes
+	// The logarithms are those of products, one for many edges.
+	logs, product := 0.0, 1.0
 	for _, e := range c.edges[lo:] {
 		if c.scale*e.perNode()-price < -window {
 			break
@@ -158,15 +160,20 @@ func (c *stepCurve) smooth(price, temperature float64) (net, nodes, curvature fl
 			continue
 		}
 		z := math.Exp(-math.Abs(x))
-		net += temperature * (max(x, 0) + math.Log1p(z))
-		p := 1 / (1 + z)
+		if product *= 1 + z; product > 1e300 {
+			logs, product = logs+math.Log(product), 1
+		}
+		q := 1 / (1 + z)
+		p := q
 		if x < 0 {
-			p = z / (1 + z)
+			p = z * q
+		} else {
+			net += x * temperature
 		}
 		nodes += p * e.nodes
-		curvature += p * (1 - p) * e.nodes * e.nodes / temperature
+		curvature += z * q * q * e.nodes * e.nodes
 	}
-	return net, nodes, curvature
+	return net + temperature*(logs+math.Log(product)), nodes, curvature / temperature
 }
 
 // stepValue returns what the k-th size in step t adds to the value of a job that

@@ -91,7 +91,7 @@ func GroupedProblems(limits Limits) *rapid.Generator[*solver.Problem] {
 			Admission: rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"),
 		}
 		o.TotalTime.QuotaPrice = new(rapid.OneOf(
-			rapid.Just(solver.DefaultQuotaPrice), rapid.SampledFrom([]float64{0, 0.01, 3, 100}), rapid.Float64Range(0, 1),
+			rapid.Just(solver.DefaultQuotaPrice), rapid.SampledFrom([]float64{0, 0.01, 3, 100}), rapid.Float64Range(1e-3, 1),
 		).Draw(t, "quota price"))
 		p := solver.NewProblemFor(s, o)
 		if rapid.IntRange(0, 2).Draw(t, "values of sizes") == 0 {

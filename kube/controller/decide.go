@@ -71,6 +71,9 @@ func (l *Loop) decide(ctx context.Context, w *world.World, trigger string) error
 	if report.Result = result; err != nil {
 		report.Detail = err.Error()
 	}
+	// The cadence counts from here: a decision that takes longer is carried out before the
+	// next one is due.
+	l.last = l.Now()
 	l.Metrics.moments.WithLabelValues(l.pool.Name, trigger, result).Inc()
 	l.status.Lock()
 	l.report.Decision = report

@@ -263,6 +263,29 @@ func TestApply(t *testing.T) {
 	}
 }
 
+// slowAllocator takes twice the cadence for a decision.
+type slowAllocator struct {
+	controller.Allocator
+	c *cluster
+}
+
+func (s slowAllocator) Allocate(ctx context.Context, r *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
+	s.c.now = s.c.now.Add(2 * s.c.pool.Cadence)
+	return s.Allocator.Allocate(ctx, r)
+}
+
+// TestSlowDecisionsAreCarriedOut checks that the next decision is not due before the one
+// that took longer than the cadence was carried out.
+func TestSlowDecisionsAreCarriedOut(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 8, busy()...)
+	c.pool.Cadence, c.step = 5*time.Second, time.Second
+	c.allocator = slowAllocator{c.allocator, c}
+	c.start()
+	c.passes(8)
+	c.want(map[string]int{"long": 4, "short": 4})
+}
+
 func TestRecommendWritesNoSpecification(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 8, busy()...)

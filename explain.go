@@ -13,7 +13,7 @@ import (
 // Explain decides as Allocate does and says of the jobs of the given ids, or of all where
 // there are none, why each gets its nodes, what every other size would cost, and the
 // smallest changes that would give it more. Costs and changes are found by deciding again,
-// the costs by the exact backend whoever decided. The time budget is for the whole: where
+// the costs by the exact backend, whichever backend decided. The time budget is for the whole: where
 // it ends, costs are estimated and changes missing.
 //
 // Errors are those of Allocate; an id that the snapshot does not have is a bad field.

@@ -37,7 +37,7 @@ func heldByGroup(s *solver.Snapshot, d solver.Decision) []int {
 	return held
 }
 
-// TestLimitsHold checks on drawn snapshots that no decision breaks a limit, whoever makes
+// TestLimitsHold checks on drawn snapshots that no decision breaks a limit, whichever backend makes
 // it, that what is reported of groups is so, and that it is said of every waiting job why.
 func TestLimitsHold(t *testing.T) {
 	allocator, err := elastalloc.New(elastalloc.Options{})

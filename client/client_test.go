@@ -300,7 +300,7 @@ func TestFrozenServerIsLeft(t *testing.T) {
 }
 
 // TestRetryBudget checks that clients do not multiply the load of a server that turns
-// everybody away, whatever it says about when to come back.
+// every call away, whatever it says about when to come back.
 func TestRetryBudget(t *testing.T) {
 	t.Parallel()
 	for name, pushback := range map[string]string{"with pushback": "1", "at once": "0", "silent": ""} {

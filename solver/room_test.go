@@ -39,7 +39,7 @@ func TestAdmissionWithGroups(t *testing.T) {
 			},
 		},
 		{
-			name: "a job that exceeds a limit by itself blocks nobody", nodes: 20,
+			name: "a job that exceeds a limit by itself blocks no other", nodes: 20,
 			groups: []solver.Group{{ID: "a", Limit: new(4)}},
 			jobs:   []solver.Job{never("a5", "a", 5), never("a2", "a", 2)},
 			forced: map[solver.Admission][]string{

@@ -33,7 +33,7 @@ func TestDocumentedFlags(t *testing.T) {
 		}
 		files = append(files, found...)
 	}
-	// In running text a flag stands in backquotes; in a command or a manifest, anybody's
+	// In running text a flag stands in backquotes; in a command or a manifest, other programs'
 	// flags may stand, so only what follows the program's name or the subcommand counts.
 	named := regexp.MustCompile("`(--[a-z-]+)|(ELASTALLOC_[A-Z_]*[A-Z])\\b")
 	commandLine := regexp.MustCompile(`(?m)^.*\b(?:elastalloc(?:-lab)? (?:serve|allocate|fill-idle|explain|whatif|forecast|bench|simulate|replay|snapshot|paper)|\[serve,).*$`)

@@ -156,7 +156,7 @@ class Scheduler:
             self.changes += 1
 
     def first_fit(self) -> None:
-        """Without a decision: nobody loses nodes, and the queue starts on what is idle."""
+        """Without a decision: no job loses nodes, and the queue starts on what is idle."""
         for job in self.cluster.jobs.values():
             if job.nodes == 0:
                 if job.asked > self.cluster.idle():

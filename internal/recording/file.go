@@ -44,7 +44,7 @@ func create(dir string, now time.Time) (*file, error) {
 	}
 	for i := range maxNameTries {
 		name := namePrefix + now.Add(time.Duration(i)*time.Second).UTC().Format(nameLayout) + nameSuffix
-		// Job ids are nobody else's business.
+		// Job ids are private.
 		disk, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if errors.Is(err, fs.ErrExist) {
 			continue

@@ -278,7 +278,7 @@ func TestOverflow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := call(start, 1)
-			w := &Writer{queue: make(chan queued, maxQueued)} // Nobody writes.
+			w := &Writer{queue: make(chan queued, maxQueued)} // Nothing is written.
 			for range test.fit + 7 {
 				w.Record(e, test.bytes)
 			}

@@ -125,7 +125,7 @@ func Steps(w *world.World, current string) Plan {
 		p.Now, p.Waiting = nil, slices.Concat(p.Now, takes)
 		return p
 	}
-	// Each as a whole, in order; one that does not fit yet keeps nobody from taking what
+	// Each as a whole, in order; one that does not fit yet keeps no other from taking what
 	// would not be enough for it, since all targets together fit.
 	for _, step := range takes {
 		if more := step.To - step.From; more <= free {

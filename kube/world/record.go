@@ -10,7 +10,7 @@ import (
 type Record struct {
 	// ID and At are the decision that set the target, Mode the mode it was made in, and
 	// Jobs how many jobs were given a target by it. Fewer means that it was not written
-	// to its end, and nobody acts on it.
+	// to its end, and nothing acts on it.
 	ID   string    `json:"id"`
 	At   time.Time `json:"at"`
 	Mode string    `json:"mode"`

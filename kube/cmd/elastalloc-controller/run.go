@@ -28,7 +28,7 @@ import (
 	"github.com/elastalloc/elastalloc/kube/kinds"
 )
 
-// usageError is a mistake of whoever called the program.
+// usageError is a mistake of the caller.
 type usageError struct{ error }
 
 // Unwrap returns what is wrong.

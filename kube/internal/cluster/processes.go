@@ -66,7 +66,7 @@ func (p *processes) start(name, path string, args ...string) (*Process, error) {
 	p.running[process] = true
 	p.mu.Unlock()
 	go func() {
-		_ = command.Wait() // How it ended is for whoever waits for Exited to judge.
+		_ = command.Wait() // How it ended is for those that wait for Exited to judge.
 		p.mu.Lock()
 		delete(p.running, process)
 		p.mu.Unlock()

@@ -256,7 +256,7 @@ func (Formulation) EnumDescriptor() ([]byte, []int) {
 }
 
 // Admission is who gets nodes when the minimums do not all fit in the pool. Under each
-// a job whose smallest legal size exceeds the pool is passed over and blocks nobody.
+// a job whose smallest legal size exceeds the pool is passed over and blocks no other.
 // Any admission goes with any objective.
 type Admission int32
 
@@ -330,7 +330,7 @@ const (
 	// Its smallest legal size does not fit beside what goes before it: running jobs, the
 	// queue in order, or what the optimiser must give others.
 	WaitReason_WAIT_REASON_NO_ROOM WaitReason = 1
-	// It stands behind behind_job_id, which has no room and which nobody passes.
+	// It stands behind behind_job_id, which has no room and which no job passes.
 	WaitReason_WAIT_REASON_BEHIND WaitReason = 2
 	// Its smallest legal size exceeds the pool.
 	WaitReason_WAIT_REASON_NEVER_FITS WaitReason = 3

@@ -36,6 +36,6 @@ for file in LICENSE NOTICE; do
 done
 "$(basename "$archive" .tar.gz)/elastalloc" version
 for chart in *.tgz; do
-  "$HELM" show all "$chart" >/dev/null || fail "$chart is no chart"
+  "$HELM" show all "$chart" >/dev/null || fail "$chart cannot be read as a chart"
 done
 say "two builds are equal: $(ls | wc -l) files"

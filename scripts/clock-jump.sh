@@ -39,7 +39,7 @@ if [ -z "$(kernel)" ] || [ ! -x "$cache/bin/busybox" ]; then
       sed -n 's/^ *Depends: \(linux-image-[0-9].*\)/\1/p' | head -1)
     [ -z "$image" ] || break
   done
-  [ -n "$image" ] || fail 'there is no package of a kernel for virtual machines'
+  [ -n "$image" ] || fail 'found no package of a kernel for virtual machines'
   (cd "$work" && apt-get "${options[@]}" download "$image" busybox-static) || fail 'the packages cannot be downloaded'
   for package in "$work"/*.deb; do
     dpkg -x "$package" "$work/unpacked"

@@ -21,7 +21,7 @@ fail() {
   exit 1
 }
 [ ! -e "$out" ] || fail "$out exists"
-[ -z "$(git status --porcelain)" ] || say 'note: the checkout has changes, so this is no release'
+[ -z "$(git status --porcelain)" ] || say 'note: the checkout has uncommitted changes; do not publish this'
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 work=$(mktemp -d)
@@ -45,7 +45,7 @@ for platform in $platforms; do
   build "$work/bin"
   # As `elastalloc version` says, which a binary of another platform cannot.
   version=$(go version -m "$work/bin/elastalloc" | awk '$1 == "mod" {print $3}')
-  [ -n "$version" ] && [ "$version" != '(devel)' ] || fail 'the binaries have no version: there is no git checkout'
+  [ -n "$version" ] && [ "$version" != '(devel)' ] || fail 'the binaries have no version: build them in a git checkout'
   name=elastalloc_${version#v}_${GOOS}_$GOARCH
   mkdir "$work/$name"
   mv "$work/bin"/* "$work/$name"

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -31,18 +30,7 @@ func TestRefusedHandshakes(t *testing.T) {
 	other := testcert.New(t, t.TempDir(), "other.example")
 	expired := testcert.NewAt(t, t.TempDir(), time.Now().Add(-24*time.Hour), "scheduler.example")
 	stranger := testcert.New(t, t.TempDir(), "scheduler.example")
-	authorities := filepath.Join(t.TempDir(), "ca.pem")
-	var pem []byte
-	for _, id := range []testcert.Identity{scheduler, other, expired} {
-		content, err := os.ReadFile(id.CertFile)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pem = append(pem, content...)
-	}
-	if err := os.WriteFile(authorities, pem, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	authorities := testcert.Bundle(t, scheduler, other, expired)
 	h := start(t, func(c *Config) {
 		c.TLSCert, c.TLSKey, c.ClientCA = server.CertFile, server.KeyFile, authorities
 		c.ClientNames = []string{"spiffe://cluster/backup", "scheduler.example"}
@@ -99,7 +87,7 @@ func TestRefusedHandshakes(t *testing.T) {
 		})
 	}
 
-	// What is not TLS at all, and what is silent.
+	// Plain text, and silence.
 	for reason, hello := range map[string]string{reasonNoTLS: "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", reasonHungUp: ""} {
 		series := fmt.Sprintf(`elastalloc_refused_handshakes_total{reason=%q}`, reason)
 		connection, err := h.listener.Dial()

@@ -163,3 +163,15 @@ func (g *gate) solve(ctx context.Context, p *solver.Problem) (solver.Result, err
 		return solver.Result{}, ctx.Err()
 	}
 }
+
+// occupy makes a call that stays in the gate, and returns where its error will come.
+func (h *harness) occupy(t *testing.T, g *gate) <-chan error {
+	t.Helper()
+	answered := make(chan error, 1)
+	go func() {
+		_, err := h.client.Allocate(t.Context(), smallRequest())
+		answered <- err
+	}()
+	<-g.entered
+	return answered
+}

@@ -25,12 +25,7 @@ func TestShedding(t *testing.T) {
 	t.Parallel()
 	g := newGate()
 	h := start(t, func(c *Config) { c.Allocator, c.MaxInflight, c.MaxQueue = fakeAllocator(g.solve), 1, 0 })
-	first := make(chan error, 1)
-	go func() {
-		_, err := h.client.Allocate(t.Context(), smallRequest())
-		first <- err
-	}()
-	<-g.entered
+	first := h.occupy(t, g)
 
 	_, err := h.client.WhatIf(t.Context(), searchRequest())
 	s := status.Convert(err)
@@ -72,12 +67,7 @@ func TestGreedyWithoutATurn(t *testing.T) {
 	t.Parallel()
 	g := newGate()
 	h := start(t, func(c *Config) { c.Allocator, c.MaxInflight = fakeAllocator(g.solve), 1 })
-	first := make(chan error, 1)
-	go func() {
-		_, err := h.client.Allocate(t.Context(), smallRequest())
-		first <- err
-	}()
-	<-g.entered
+	first := h.occupy(t, g)
 	answer, err := h.client.Allocate(t.Context(), smallRequest())
 	if err != nil {
 		t.Fatal(err)
@@ -194,12 +184,7 @@ func TestTheClientComesBack(t *testing.T) {
 		c.Allocator, c.MaxInflight, c.MaxQueue = fakeAllocator(g.solve), 1, 0
 		c.Logger = slog.New(slog.NewTextHandler(onTurnedAway(sync.OnceFunc(func() { close(g.open) })), nil))
 	})
-	first := make(chan error, 1)
-	go func() {
-		_, err := h.client.Allocate(t.Context(), smallRequest())
-		first <- err
-	}()
-	<-g.entered
+	first := h.occupy(t, g)
 	c, err := client.New("passthrough:///memory", client.WithTimeout(time.Minute), client.WithDialOptions(
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return h.listener.DialContext(ctx) })))
 	if err != nil {

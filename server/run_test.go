@@ -36,12 +36,7 @@ func TestDrain(t *testing.T) {
 	if code, _ := h.get(t, "/readyz"); code != 200 {
 		t.Errorf("/readyz is %d while serving", code)
 	}
-	inflight := make(chan error, 1)
-	go func() {
-		_, err := h.client.Allocate(t.Context(), smallRequest())
-		inflight <- err
-	}()
-	<-g.entered
+	inflight := h.occupy(t, g)
 
 	h.stop()
 	if update, err := watch.Recv(); err != nil || update.GetStatus() != grpc_health_v1.HealthCheckResponse_NOT_SERVING {
@@ -73,12 +68,7 @@ func TestDrainTimeoutCutsCallsOff(t *testing.T) {
 	t.Parallel()
 	g := newGate() // It never opens.
 	h := start(t, func(c *Config) { c.Allocator, c.DrainTimeout = fakeAllocator(g.solve), time.Millisecond })
-	inflight := make(chan error, 1)
-	go func() {
-		_, err := h.client.Allocate(t.Context(), smallRequest())
-		inflight <- err
-	}()
-	<-g.entered
+	inflight := h.occupy(t, g)
 	h.stop()
 	if err := <-inflight; status.Code(err) != codes.Unavailable {
 		t.Errorf("the call cut off ends with %v", err)

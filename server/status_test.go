@@ -141,12 +141,7 @@ func TestStatusPageWhileDraining(t *testing.T) {
 	t.Parallel()
 	g := newGate()
 	h := start(t, func(c *Config) { c.Allocator, c.MaxInflight = fakeAllocator(g.solve), 64 })
-	inflight := make(chan error, 1)
-	go func() {
-		_, err := h.client.Allocate(t.Context(), smallRequest())
-		inflight <- err
-	}()
-	<-g.entered
+	inflight := h.occupy(t, g)
 	_, page := h.get(t, "/")
 	checkPage(t, page, ">ready<", "<b>1</b> of at most 64")
 	h.stop()

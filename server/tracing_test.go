@@ -178,12 +178,7 @@ func TestSpansOfCallsThatFail(t *testing.T) {
 		}
 	}
 
-	first := make(chan error, 1)
-	go func() {
-		_, err := h.client.Allocate(t.Context(), smallRequest())
-		first <- err
-	}()
-	<-g.entered
+	first := h.occupy(t, g)
 	if _, err := h.client.WhatIf(t.Context(), searchRequest()); status.Code(err) != codes.ResourceExhausted {
 		t.Fatal(err)
 	}

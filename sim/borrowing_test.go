@@ -138,12 +138,7 @@ func TestBorrowingKeepsItsWord(t *testing.T) {
 // TestLimitsHoldAtEveryMoment simulates drawn workloads and trees of groups and checks
 // every decision of the policies that know of teams, those between scaling moments too.
 func TestLimitsHoldAtEveryMoment(t *testing.T) {
-	var policies []Policy
-	for _, p := range Policies() {
-		if p.Teams {
-			policies = append(policies, p)
-		}
-	}
+	policies := policiesThat(func(p Policy) bool { return p.Teams })
 	rapid.Check(t, func(t *rapid.T) {
 		p := rapid.SampledFrom(policies).Draw(t, "policy")
 		w := drawWorkload(t)

@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -192,15 +193,17 @@ func literalSnapshot(jobs []*literalJob, p Policy, config Config) *solver.Snapsh
 	return s
 }
 
+// policiesThat returns the policies of which something holds.
+func policiesThat(holds func(Policy) bool) []Policy {
+	return slices.DeleteFunc(Policies(), func(p Policy) bool { return !holds(p) })
+}
+
 // TestEqualsTheLiteralLoop compares Run with the literal loop on small workloads,
 // under every policy that needs no external solver.
 func TestEqualsTheLiteralLoop(t *testing.T) {
-	var policies []Policy
-	for _, p := range Policies() {
-		if p.Name != "optimal-cbc" && p.Name != "optimal-highs" && !p.Recorded && !p.Partitioned && !p.Weighted {
-			policies = append(policies, p)
-		}
-	}
+	policies := policiesThat(func(p Policy) bool {
+		return p.Name != "optimal-cbc" && p.Name != "optimal-highs" && !p.Recorded && !p.Partitioned && !p.Weighted
+	})
 	allocator := newAllocator()
 	rapid.Check(t, func(t *rapid.T) {
 		p := rapid.SampledFrom(policies).Draw(t, "policy")

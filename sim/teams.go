@@ -129,8 +129,7 @@ func apportion(nodes int, shares []float64) []int {
 	return parts
 }
 
-// teamsOf returns the teams among groups, which are those that are no other's parent, in
-// their order.
+// teamsOf returns the teams among groups, the leaves of the tree, in their order.
 func teamsOf(groups []solver.Group) []solver.Group {
 	var teams []solver.Group
 	for _, group := range groups {

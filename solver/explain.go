@@ -41,7 +41,7 @@ type JobExplanation struct {
 	// Text is the reason in a sentence for a person, with the numbers.
 	Text string
 	// Sizes are those that the admission allows the job and that fit beside what other
-	// jobs must have, ascending, 0 included where it may wait; nil for a job that is no part
+	// jobs must have, ascending, 0 included where it may wait; nil for a job that is not part
 	// of the model.
 	Sizes []SizeOption
 	// Remedies give the job its next larger size or more: at most one of each kind, the

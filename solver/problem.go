@@ -15,7 +15,7 @@ type Problem struct {
 	// Steps is the number of steps of the horizon, T.
 	Steps int
 	// Jobs are the admitted jobs in the order of the snapshot; queued ones are in
-	// queue order. Jobs left out by admission are no part of the model.
+	// queue order. Jobs left out by admission are not part of the model.
 	Jobs []AdmittedJob
 	// Groups are those of the snapshot, in its order; nil means none. Only a problem of
 	// one step has any.

@@ -204,21 +204,25 @@ func TestSimulateTeams(t *testing.T) {
 	}
 }
 
+// simulatedJobs simulates the synthetic baseline and returns the table of its jobs.
+func simulatedJobs(t *testing.T, args ...string) string {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "results")
+	_, stderr, status := runWith(t, nil, append([]string{"simulate", "--synthetic=baseline", "--out", out}, args...)...)
+	if status != cli.ExitDone {
+		t.Fatalf("exit status %d, stderr %q", status, stderr)
+	}
+	jobs, err := os.ReadFile(filepath.Join(out, "jobs.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(jobs)
+}
+
 // TestSimulateTotalTime checks that parameters of the objective reach the policies.
 func TestSimulateTotalTime(t *testing.T) {
 	simulate := func(args ...string) string {
-		out := filepath.Join(t.TempDir(), "results")
-		_, stderr, status := runWith(t, nil, append([]string{
-			"simulate", "--synthetic=baseline", "--nodes=70", "--policy=total-time,greedy", "--out", out,
-		}, args...)...)
-		if status != cli.ExitDone {
-			t.Fatalf("exit status %d, stderr %q", status, stderr)
-		}
-		jobs, err := os.ReadFile(filepath.Join(out, "jobs.csv"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(jobs)
+		return simulatedJobs(t, append([]string{"--nodes=70", "--policy=total-time,greedy"}, args...)...)
 	}
 	plain := simulate()
 	if plain != simulate("--total-time=rescale_price=75,fairness=1,aging=8h") {
@@ -233,18 +237,8 @@ func TestSimulateTotalTime(t *testing.T) {
 // with different numbers of workers.
 func TestSimulateIsDeterministic(t *testing.T) {
 	simulate := func(workers string) string {
-		out := filepath.Join(t.TempDir(), "results")
-		_, stderr, status := runWith(t, nil, "simulate", "--synthetic=baseline", "--nodes=190,170",
-			"--policy=greedy,max-min", "--eta-error=0.1", "--bug-share=0.15", "--kill-share=0.1",
-			"--scaling-delay=15s", "--workers", workers, "--out", out)
-		if status != cli.ExitDone {
-			t.Fatalf("exit status %d, stderr %q", status, stderr)
-		}
-		jobs, err := os.ReadFile(filepath.Join(out, "jobs.csv"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(jobs)
+		return simulatedJobs(t, "--nodes=190,170", "--policy=greedy,max-min", "--eta-error=0.1",
+			"--bug-share=0.15", "--kill-share=0.1", "--scaling-delay=15s", "--workers", workers)
 	}
 	one, three := simulate("1"), simulate("3")
 	if one != three {

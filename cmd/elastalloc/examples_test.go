@@ -39,7 +39,7 @@ func TestSchedulerLoops(t *testing.T) {
 			if !regexp.MustCompile(`^20 jobs took [0-9.]+ min on average, with [0-9]+ changes of nodes; 0 calls failed\n$`).MatchString(output) {
 				t.Errorf("around a server it says %q", output)
 			}
-			// A port that nobody listens on.
+			// A closed port.
 			output = runLoop(t, command(t, "--server", "127.0.0.1:1", "--jobs=3"))
 			if !strings.HasPrefix(output, "3 jobs took") || strings.Contains(output, " 0 calls failed") {
 				t.Errorf("without a server it says %q", output)

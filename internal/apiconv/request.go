@@ -27,7 +27,7 @@ type Request struct {
 // API, such as snapshot.jobs[3].max_nodes. It reports what the core's types cannot
 // express, such as a duration beyond 292 years, and only then also what the core's own
 // validation finds: that of a request which converts is left to the allocator. What a
-// job cannot express goes into its Bad, which is no error.
+// job cannot express goes into its Bad, which is not an error.
 func FromAllocateRequest(request *elastallocv1.AllocateRequest, maxJobs int) (Request, error) {
 	var c converter
 	converted := Request{

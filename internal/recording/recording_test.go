@@ -316,7 +316,7 @@ func TestNothingToRead(t *testing.T) {
 	t.Parallel()
 	for _, dir := range []string{t.TempDir(), filepath.Join(t.TempDir(), "none")} {
 		if _, _, err := ReadAll([]string{dir}); err == nil {
-			t.Errorf("reading %s succeeds; want an error: there are no recordings", dir)
+			t.Errorf("reading %s succeeds; want an error: it holds no recordings", dir)
 		}
 	}
 }

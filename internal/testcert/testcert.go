@@ -82,3 +82,22 @@ func NewAt(t testing.TB, directory string, now time.Time, names ...string) Ident
 	}
 	return id
 }
+
+// Bundle writes a file with the certificates of some identities, for a party that trusts
+// them all, and returns its name.
+func Bundle(t testing.TB, ids ...Identity) string {
+	t.Helper()
+	var bundle []byte
+	for _, id := range ids {
+		content, err := os.ReadFile(id.CertFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bundle = append(bundle, content...)
+	}
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(file, bundle, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}

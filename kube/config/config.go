@@ -221,7 +221,7 @@ func (c *checker) pool(path string, f *poolFile) Pool {
 	case p.Name == "":
 		c.bad(path+".name", "is missing")
 	case len(validation.IsValidLabelValue(p.Name)) > 0:
-		c.bad(path+".name", "%q is no label value: %s", p.Name, strings.Join(validation.IsValidLabelValue(p.Name), ", "))
+		c.bad(path+".name", "%q is not a label value: %s", p.Name, strings.Join(validation.IsValidLabelValue(p.Name), ", "))
 	}
 	if len(p.NodeSelector) == 0 {
 		c.bad(path+".nodeSelector", "is empty; want the labels of the pool's nodes")
@@ -232,7 +232,7 @@ func (c *checker) pool(path string, f *poolFile) Pool {
 		}
 	}
 	if problems := validation.IsQualifiedName(p.Unit); len(problems) > 0 {
-		c.bad(path+".unit", "%q is no name of a resource: %s", p.Unit, strings.Join(problems, ", "))
+		c.bad(path+".unit", "%q is not a resource name: %s", p.Unit, strings.Join(problems, ", "))
 	}
 	if p.Objective != TotalTime && p.Objective != Progress {
 		c.bad(path+".objective", "unknown objective %q (want one of %s, %s)", p.Objective, TotalTime, Progress)

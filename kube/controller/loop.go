@@ -346,7 +346,7 @@ func (l *Loop) tellPins(w *world.World) {
 	l.speeds.forget(present)
 }
 
-// quiet reports whether a reason is no news to the job's user.
+// quiet reports whether a reason is old news to the job's user.
 func quiet(reason world.Reason) bool {
 	return reason == "" || reason == world.Deleting || reason == world.Paused
 }

@@ -35,7 +35,7 @@ type Shape struct {
 	Finished bool
 	// Started is when it began to run, or zero.
 	Started time.Time
-	// Min and Max limit its size; 0 is no limit.
+	// Min and Max limit its size; 0 means unlimited.
 	Min, Max int
 	// Multiple divides every legal size.
 	Multiple int

@@ -60,7 +60,7 @@ type Wishes struct {
 }
 
 // ParseWishes reads the annotations of a job whose size its kind limits to least and most
-// (0 is no limit) and multiples of a number. The error names every bad annotation.
+// (0 means unlimited) and multiples of a number. The error names every bad annotation.
 func ParseWishes(annotations map[string]string, least, most, multiple int) (Wishes, error) {
 	r := &reader{annotations: annotations}
 	w := Wishes{

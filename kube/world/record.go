@@ -55,7 +55,7 @@ func (d *Duration) UnmarshalText(text []byte) error {
 func (r *Record) String() string {
 	text, err := json.Marshal(r)
 	if err != nil {
-		panic(err) // Only a gap that is no number could fail, and answers are checked.
+		panic(err) // Only a NaN gap could fail, and answers are checked.
 	}
 	return string(text)
 }

@@ -28,8 +28,8 @@ type World struct {
 type NodeCounts struct {
 	// Usable nodes count: they are ready, take new pods of the pool and serve no others.
 	Usable int
-	// NotReady, Cordoned and Tainted nodes do not, nor do Foreign ones, which serve pods that
-	// are no job's of the pool.
+	// NotReady, Cordoned and Tainted nodes do not, nor do Foreign ones, which serve pods
+	// other than those of the pool's jobs.
 	NotReady, Cordoned, Tainted, Foreign int
 }
 

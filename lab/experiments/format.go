@@ -20,7 +20,7 @@ const (
 // maxDecimals is how far a small number is written out.
 const maxDecimals = 6
 
-// nothing stands in a table where there is no number.
+// nothing stands in a table for a missing number.
 const nothing = "–"
 
 // write returns a number as text. One that would round to zero gets more decimals, so

@@ -50,6 +50,6 @@ func TestBill(t *testing.T) {
 		t.Errorf("this program links %v; want the standard library alone", links)
 	}
 	if err := write(&written, "none", []string{"main.go"}); err == nil {
-		t.Error("a file that is no program has a bill")
+		t.Error("a text file has a bill of materials")
 	}
 }

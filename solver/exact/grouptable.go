@@ -107,7 +107,7 @@ func (t *groupTree) minimise(c *clock, g int) bool {
 			worst = math.Inf(1)
 		}
 		if step *= 4; !(step < math.MaxFloat64) {
-			return false // There is no number left to search with.
+			return false // The limit cannot grow any further.
 		}
 	}
 }

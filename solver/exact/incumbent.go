@@ -33,7 +33,7 @@ func newPlan(in *instance) plan {
 // planOf returns a plan of the problem in the units of the search, made legal: a size
 // that is not becomes the next smaller one, or the smallest, and where that takes more
 // nodes than there are, the jobs that hold most beyond their smallest size give some
-// back. It returns nil for what is no plan of these jobs and steps.
+// back. It returns nil for a plan of other jobs or steps.
 func (in *instance) planOf(nodes solver.Plan) plan {
 	if len(nodes) != len(in.jobs) {
 		return nil

@@ -56,8 +56,8 @@ func sumOf(shown map[string]float64, texts ...string) (sum float64) {
 	return sum
 }
 
-// childrenOf returns the processes whose parent is the given one, none where there
-// is no /proc.
+// childrenOf returns the processes whose parent is the given one, none on systems
+// without /proc.
 func childrenOf(t *testing.T, pid int) (children []int) {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -84,7 +84,7 @@ func childrenOf(t *testing.T, pid int) (children []int) {
 }
 
 // settles waits until a server holds hardly more than it did before: as many open
-// files and goroutines but for a few, no process and no call. Go gives memory back
+// files and goroutines but for a few, neither solvers nor calls. Go gives memory back
 // slowly, so that has a margin of its own.
 func settles(t *testing.T, server *process.Server, before gauges, memoryMargin float64) {
 	t.Helper()

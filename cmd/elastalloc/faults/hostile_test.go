@@ -61,7 +61,7 @@ func FuzzRunningServer(f *testing.F) {
 		f.Add(message)
 		f.Add(message[:len(message)/2])
 	}
-	f.Add([]byte("\x0a\x04\x0a\x02\xff\xfe")) // An id that is no UTF-8.
+	f.Add([]byte("\x0a\x04\x0a\x02\xff\xfe")) // An id of invalid UTF-8.
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))
 	for seed := range 40 { // Bytes to draw from.
 		bytes := make([]byte, 40*(seed+1))
@@ -87,8 +87,8 @@ func FuzzRunningServer(f *testing.F) {
 		case !malformed:
 			checkError(t, err)
 			askTwice(t, allocator, request)
-		case status.Code(err) != codes.InvalidArgument: // There is no field to name.
-			t.Errorf("bytes that are no request end with %v; want INVALID_ARGUMENT", err)
+		case status.Code(err) != codes.InvalidArgument: // The error names no field.
+			t.Errorf("bytes that do not parse end with %v; want INVALID_ARGUMENT", err)
 		}
 		askTwice(t, allocator, drawHostile(bytes))
 	})

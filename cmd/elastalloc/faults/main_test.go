@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 }
 
 // build builds the program, unless ELASTALLOC_FAULTS_BINARY names one that is built:
-// where scripts/clock-jump.sh runs these tests there is no Go.
+// scripts/clock-jump.sh runs these tests on a machine without Go.
 func build() (remove func(), err error) {
 	if binary = os.Getenv("ELASTALLOC_FAULTS_BINARY"); binary != "" {
 		return func() {}, nil
@@ -65,7 +65,7 @@ func newAllocator(t *testing.T, server *process.Server) elastallocv1.AllocatorSe
 	return elastallocv1.NewAllocatorServiceClient(servertest.Dial(t, server))
 }
 
-// metric returns the value of a series, and false where there is no such series.
+// metric returns the value of a series, and false if the page lacks it.
 func metric(t *testing.T, server *process.Server, series string) (float64, bool) {
 	t.Helper()
 	value, found := servertest.Metrics(t, server)[series]

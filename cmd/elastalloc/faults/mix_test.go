@@ -227,7 +227,7 @@ func (m *mix) callOnce(r *rand.Rand) (code codes.Code, err error) {
 	return codes.OK, checkAnswer(request, response)
 }
 
-// sendGarbage sends what is no HTTP/2, or only its beginning, and hangs up.
+// sendGarbage sends bytes other than HTTP/2, or only its preface, and hangs up.
 func (m *mix) sendGarbage(r *rand.Rand) (codes.Code, error) {
 	connection, err := net.Dial("tcp", m.server.Addr)
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -51,25 +50,15 @@ func startBesieged(t *testing.T, overTLS bool, flags ...string) *besieged {
 	s := &besieged{t: t}
 	if overTLS {
 		own := testcert.New(t, t.TempDir())
-		configuration := func(name string) (*tls.Config, string) {
-			id := testcert.New(t, t.TempDir(), name)
-			pem, err := os.ReadFile(id.CertFile)
-			if err != nil {
-				t.Fatal(err)
-			}
+		honest, hostile := testcert.New(t, t.TempDir(), "honest.test"), testcert.New(t, t.TempDir(), "hostile.test")
+		as := func(id testcert.Identity) *tls.Config {
 			return &tls.Config{
 				RootCAs: own.Pool, Certificates: []tls.Certificate{id.Certificate},
 				ServerName: testcert.ServerName, NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12,
-			}, string(pem)
+			}
 		}
-		var first, second string
-		s.honest, first = configuration("honest.test")
-		s.hostile, second = configuration("hostile.test")
-		ca := filepath.Join(t.TempDir(), "ca.pem")
-		if err := os.WriteFile(ca, []byte(first+second), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		flags = append(flags, "--tls-cert="+own.CertFile, "--tls-key="+own.KeyFile, "--client-ca="+ca)
+		s.honest, s.hostile = as(honest), as(hostile)
+		flags = append(flags, "--tls-cert="+own.CertFile, "--tls-key="+own.KeyFile, "--client-ca="+testcert.Bundle(t, honest, hostile))
 	}
 	s.Server = startServer(t, flags...)
 	return s

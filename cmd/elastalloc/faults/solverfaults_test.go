@@ -190,7 +190,7 @@ func lies() []fault {
 			outcome: crashed, detail: []string{"it lacks column"},
 		},
 		{
-			name: "calls its status by bytes that are no text",
+			name: "names its status in bytes that are not text",
 			lie:  func(_ *problem, s *solution) { s.status = "Stopped on \xff\x1b[31m\x00" },
 			// Whatever it calls it, the plan is good.
 			outcome: answered, detail: []string{"says: "},

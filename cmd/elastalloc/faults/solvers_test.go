@@ -314,7 +314,7 @@ func outcomeName(o elastallocv1.Outcome) string {
 	return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(o.String(), "OUTCOME_")), "_", "-")
 }
 
-// checkNothingLeft checks that of the solver there is no process and no file left.
+// checkNothingLeft checks that the solver left neither processes nor files behind.
 // On a machine that is busy, a process that has been sent KILL takes a moment to end.
 func (s *scene) checkNothingLeft(t *testing.T) {
 	t.Helper()

@@ -6,8 +6,6 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -33,18 +31,7 @@ func TestStrangers(t *testing.T) {
 	t.Parallel()
 	own, honest, rude := testcert.New(t, t.TempDir()), testcert.New(t, t.TempDir(), "honest.example"), testcert.New(t, t.TempDir(), "rude.example")
 	barred, stranger := testcert.New(t, t.TempDir(), "barred.example"), testcert.New(t, t.TempDir(), "honest.example")
-	authorities := filepath.Join(t.TempDir(), "ca.pem")
-	var pem []byte
-	for _, id := range []testcert.Identity{honest, rude, barred} {
-		content, err := os.ReadFile(id.CertFile)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pem = append(pem, content...)
-	}
-	if err := os.WriteFile(authorities, pem, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	authorities := testcert.Bundle(t, honest, rude, barred)
 	server := startServer(t, "--tls-cert="+own.CertFile, "--tls-key="+own.KeyFile,
 		"--client-ca="+authorities, "--client-names=honest.example,rude.example")
 	as := func(id testcert.Identity) *tls.Config {

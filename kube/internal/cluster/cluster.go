@@ -316,7 +316,7 @@ func until(ctx context.Context, process *Process, what string, condition func() 
 	}
 }
 
-// freePorts returns ports of loopback that nothing listens at. They are below those from
+// freePorts returns ports of loopback that are free. They are below those from
 // which the system takes the ends of outgoing connections, so that none of these comes to
 // sit on one meanwhile.
 func freePorts(n int) ([]string, error) {

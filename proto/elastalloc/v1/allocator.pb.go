@@ -42,7 +42,7 @@ const (
 	// Weighted total time saved from submission to end, less what changes cost, in
 	// job-seconds saved per second. One step is decided and the horizon is not used; the
 	// only step of a plan is as long as total_time.payback. Not with
-	// FORMULATION_PAPER, which has no such objective.
+	// FORMULATION_PAPER, whose objective is progress.
 	Objective_OBJECTIVE_TOTAL_TIME Objective = 2
 )
 
@@ -2904,7 +2904,7 @@ type ScenarioResult struct {
 	// The jobs whose nodes are others than in the decision on the snapshot as it is, a job
 	// that is in one of the two alone counting as 0 nodes in the other.
 	ChangedJobIds []string `protobuf:"bytes,3,rep,name=changed_job_ids,json=changedJobIds,proto3" json:"changed_job_ids,omitempty"`
-	// Why there is no decision, such as INVALID_ARGUMENT with google.rpc.BadRequest, whose
+	// Why a decision is missing, such as INVALID_ARGUMENT with google.rpc.BadRequest, whose
 	// paths begin with scenarios[…]. It leaves the other scenarios alone.
 	Error         *status.Status `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -41,7 +41,7 @@ func sieges() map[string]siege {
 		"unknown fields":             {lay: sendAgain(8, allocateMethod, snapshotOf(16<<20, "\xf8\x3f\x01"))},
 		"an id of 16 MB":             {lay: sendAgain(8, allocateMethod, snapshotOf(16<<20, string(protowire.AppendString([]byte{0x0a}, strings.Repeat("x", 16<<20-10)))))},
 		"bad fields throughout":      {lay: sendAgain(8, allocateMethod, mustMarshal(badThroughout(20_000)))},
-		"unread answers":  {lay: readNoAnswers},
+		"unread answers":             {lay: readNoAnswers},
 		"all but the last byte":      {lay: sendAllButTheLastByte},
 		"messages in single bytes":   {lay: sendSingleBytes},
 		"budgets of an hour":         {lay: askForHours(loopback)},

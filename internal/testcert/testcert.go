@@ -89,11 +89,7 @@ func Bundle(t testing.TB, ids ...Identity) string {
 	t.Helper()
 	var bundle []byte
 	for _, id := range ids {
-		content, err := os.ReadFile(id.CertFile)
-		if err != nil {
-			t.Fatal(err)
-		}
-		bundle = append(bundle, content...)
+		bundle = append(bundle, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: id.Certificate.Certificate[0]})...)
 	}
 	file := filepath.Join(t.TempDir(), "ca.pem")
 	if err := os.WriteFile(file, bundle, 0o600); err != nil {

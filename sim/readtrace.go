@@ -194,11 +194,11 @@ func (l traceLine) seconds(name string) (time.Duration, error) {
 	seconds, err := strconv.ParseFloat(l.text(name), 64)
 	// Written so that NaN, which compares false with everything, is refused too.
 	if err != nil || !(seconds >= 0 && seconds <= maxTraceTime.Seconds()) {
-		since := " from the first submission"
-		if name == columnDuration {
-			since = ""
+		want := fmt.Sprintf("seconds, a number from 0 to %.0f", maxTraceTime.Seconds())
+		if name != columnDuration {
+			want += ", counted from the first submission: subtract its time from dates and Unix times"
 		}
-		return 0, fmt.Errorf("%s is %q; want seconds%s, a number from 0 to %.0f", name, l.text(name), since, maxTraceTime.Seconds())
+		return 0, fmt.Errorf("%s is %q; want %s", name, l.text(name), want)
 	}
 	return scale(time.Second, seconds), nil
 }

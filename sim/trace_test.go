@@ -75,7 +75,7 @@ func TestReadTraceRefuses(t *testing.T) {
 	for name, test := range map[string]struct{ text, want string }{
 		"nothing":              {"", "trace is empty"},
 		"semicolons":           {"job_id;submit_s\na;0\n", `line 1: column job_id is missing; the line has ["job_id;submit_s"], and commas separate columns`},
-		"an epoch":             {"job_id,submit_s,gpus,duration_s\na,1700000000,8,60\n", "want seconds from the first submission, a number from 0 to"},
+		"an epoch":             {"job_id,submit_s,gpus,duration_s\na,1700000000,8,60\n", "want seconds, a number from 0 to 576460752, counted from the first submission: subtract its time from dates"},
 		"a missing column":     {"job_id,submit_s,gpus\na,0,1\n", "line 1: column duration_s is missing"},
 		"a column twice":       {"job_id,submit_s,duration_s,gpus,gpus\n", "line 1: column gpus stands there twice"},
 		"an empty id":          {header + ",0,1,1\n", "line 2: job_id is empty"},

@@ -258,10 +258,10 @@ func TestSimulateRefuses(t *testing.T) {
 	}
 	good := "--trace=../elastalloc/testdata/trace.csv --nodes=4"
 	for args, want := range map[string]string{
-		"--nodes=4":                    "at least one of the flags in the group [trace synthetic] is required",
-		good + " --synthetic=baseline": "none of the others can be",
+		"--nodes=4":                    "give --trace or --synthetic",
+		good + " --synthetic=baseline": "--synthetic and --trace exclude each other; give one of them",
 		"--synthetic=baseline":         `required flag(s) "nodes" not set`,
-		"--synthetic=baseline --nodes=4 --gpus-per-node=4":       "none of the others can be",
+		"--synthetic=baseline --nodes=4 --gpus-per-node=4":       "--gpus-per-node and --synthetic exclude each other",
 		"--synthetic=other --nodes=4":                            `--synthetic is "other"; want baseline or heterogeneous`,
 		"--trace=missing.csv --nodes=4":                          "no such file",
 		"--nodes=4 --trace=" + trace:                             `bad.csv: trace line 3: duration_s is "x"`,

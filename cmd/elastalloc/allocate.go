@@ -80,8 +80,9 @@ func (f *allocateFlags) allocate(cmd *cobra.Command, request *elastallocv1.Alloc
 	}
 	response, err := allocator.Allocate(ctx, asked)
 	if err != nil {
-		return requestError(err)
+		return f.requestError(ctx, err)
 	}
+	warnOfBackend(cmd, request.GetOptions(), response.GetReport())
 	if f.output == cli.OutputJSON {
 		return cli.Failed(writeJSON(out, response, emitDefaults))
 	}

@@ -112,6 +112,9 @@ func TestServerWithoutASolver(t *testing.T) {
 	}
 	for _, backend := range []string{"cbc", "highs"} { // The second is none of the server's.
 		stdout, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--backend", backend, "--server", server.Addr)
+		if want := "warning: decided by exact, not by " + backend + ": "; !strings.Contains(stderr, want) {
+			t.Errorf("stderr is %q; want %q", stderr, want)
+		}
 		if status != cli.ExitDone || !strings.Contains(stdout, "decided by  exact") || !strings.Contains(stdout, backend+": unavailable after") {
 			t.Errorf("exit status %d, stderr %q, stdout %s; want exact's answer and that %s is unavailable", status, stderr, stdout, backend)
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -16,7 +17,7 @@ import (
 // requestError turns an allocator's error into one of this program: a bad request is
 // bad input, anything else is a failure. A request that is decided in this process has
 // errors of the core, one at a server those of gRPC.
-func requestError(err error) error {
+func (f *decideFlags) requestError(ctx context.Context, err error) error {
 	var lines []string
 	var invalid *solver.InvalidError
 	if errors.As(err, &invalid) {
@@ -29,7 +30,11 @@ func requestError(err error) error {
 	if !remote {
 		return cli.Failed(err)
 	}
-	if refusal.Code() != codes.InvalidArgument {
+	switch refusal.Code() {
+	case codes.InvalidArgument:
+	case codes.Unavailable:
+		return cli.Failed(f.remote.unreachable(ctx, refusal.Message()))
+	default:
 		return cli.Failed(fmt.Errorf("%s: %s", refusal.Code(), refusal.Message()))
 	}
 	for _, detail := range refusal.Details() {

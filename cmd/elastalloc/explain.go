@@ -57,8 +57,9 @@ higher the block after a size, the more of the objective it would cost.`,
 				Snapshot: request.GetSnapshot(), Options: request.GetOptions(), JobIds: f.jobs,
 			})
 			if err != nil {
-				return requestError(err)
+				return f.requestError(cmd.Context(), err)
 			}
+			warnOfBackend(cmd, request.GetOptions(), response.GetDecision().GetReport())
 			out := cmd.OutOrStdout()
 			if f.output == cli.OutputJSON {
 				return cli.Failed(writeJSON(out, response, emitDefaults))

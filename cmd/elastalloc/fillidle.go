@@ -34,7 +34,7 @@ options are then ignored.`,
 			snapshot, out := request.GetSnapshot(), cmd.OutOrStdout()
 			response, err := allocator.FillIdle(cmd.Context(), &elastallocv1.FillIdleRequest{Snapshot: snapshot})
 			if err != nil {
-				return requestError(err)
+				return f.requestError(cmd.Context(), err)
 			}
 			if f.output == cli.OutputJSON {
 				return cli.Failed(writeJSON(out, response, emitDefaults))

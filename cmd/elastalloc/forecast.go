@@ -70,7 +70,7 @@ start and end.`,
 			}
 			response, err := allocator.Forecast(cmd.Context(), asked)
 			if err != nil {
-				return requestError(err)
+				return f.requestError(cmd.Context(), err)
 			}
 			out := cmd.OutOrStdout()
 			switch f.output {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -61,5 +62,20 @@ func (f *optionFlags) apply(cmd *cobra.Command, request *elastallocv1.AllocateRe
 	}
 	if cmd.Flags().Changed("gap") {
 		options.RelativeGap = f.gap
+	}
+}
+
+// warnOfBackend warns a person who asked for a backend that another one has decided. The
+// programs of a server know it from the attempts.
+func warnOfBackend(cmd *cobra.Command, options *elastallocv1.AllocateOptions, report *elastallocv1.SolveReport) {
+	asked := options.GetBackend()
+	if asked == elastallocv1.Backend_BACKEND_UNSPECIFIED || asked == report.GetBackend() {
+		return
+	}
+	for _, attempt := range report.GetAttempts() {
+		if attempt.GetBackend() == asked {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: warning: decided by %s, not by %s: %s\n",
+				cmd.CommandPath(), cli.EnumName(report.GetBackend()), cli.EnumName(asked), describeFailure(attempt))
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -37,7 +38,7 @@ func (f *remoteFlags) add(flags *pflag.FlagSet) {
 // check returns an error for flags that would be ignored without a server to ask: who
 // gives them believes that one decides.
 func (f *remoteFlags) check() error {
-	if f.address == "" && (f.tls || f.ca != "" || f.cert != "" || f.key != "" || f.serverName != "") {
+	if f.address == "" && f.withTLS() {
 		return errors.New("--tls and the other --tls flags need --server")
 	}
 	return checkAddress(f.address)
@@ -59,6 +60,33 @@ func checkAddress(address string) error {
 	return nil
 }
 
+// unreachable says in plain words what keeps calls from the server, given what gRPC says of
+// it.
+func (f *remoteFlags) unreachable(ctx context.Context, message string) error {
+	text := strings.TrimSuffix(strings.TrimPrefix(message, `connection error: desc = "`), `"`)
+	text = strings.TrimPrefix(strings.TrimPrefix(text, "transport: "), "Error while dialing: ")
+	host, _, _ := net.SplitHostPort(f.address)
+	switch {
+	case host != "" && net.ParseIP(host) == nil && strings.Contains(message, "no children to pick from"):
+		// gRPC keeps to itself why a name has no addresses.
+		if _, err := net.DefaultResolver.LookupHost(ctx, host); err != nil {
+			return fmt.Errorf("the name %s cannot be resolved: %w", host, err)
+		}
+	case strings.Contains(message, "looked like an HTTP/1.1 header"):
+		return fmt.Errorf("%s serves HTTP/1.1 and not gRPC; by default gRPC is on port 50051, and the status page and metrics on 9464", f.address)
+	case strings.Contains(message, "first record does not look like a TLS handshake"):
+		return fmt.Errorf("%s serves no TLS; ask it without the --tls flags", f.address)
+	case strings.Contains(message, "error reading server preface") && !f.withTLS():
+		return fmt.Errorf("%s closes connections in plain text; if it serves TLS, give --tls (%s)", f.address, text)
+	}
+	return fmt.Errorf("no server answers at %s: %s", f.address, text)
+}
+
+// withTLS reports whether the server is asked over TLS.
+func (f *remoteFlags) withTLS() bool {
+	return f.tls || f.ca != "" || f.cert != "" || f.key != "" || f.serverName != ""
+}
+
 // client returns a client of the server.
 func (f *remoteFlags) client() (*client.Client, error) {
 	config, err := f.tlsConfig()
@@ -73,7 +101,7 @@ func (f *remoteFlags) client() (*client.Client, error) {
 
 // tlsConfig returns what the flags say of TLS, nil for plain text.
 func (f *remoteFlags) tlsConfig() (*tls.Config, error) {
-	if !f.tls && f.ca == "" && f.cert == "" && f.key == "" && f.serverName == "" {
+	if !f.withTLS() {
 		return nil, nil
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: f.serverName}

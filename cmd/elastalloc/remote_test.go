@@ -1,6 +1,9 @@
 package main
 
 import (
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -21,9 +24,9 @@ func TestAllocateOverTLS(t *testing.T) {
 		"both are known":          {known, cli.ExitDone, ""},
 		"by another name":         {known + " --tls-server-name " + testcert.ServerName, cli.ExitDone, ""},
 		"by a name that is wrong": {known + " --tls-server-name elsewhere", cli.ExitFailed, "certificate is valid for"},
-		"the client is unknown":   {"--tls-ca " + serverID.CertFile, cli.ExitFailed, "Unavailable"},
+		"the client is unknown":   {"--tls-ca " + serverID.CertFile, cli.ExitFailed, "no server answers at " + server.Addr},
 		"the server is unknown":   {"--tls", cli.ExitFailed, "certificate signed by unknown authority"},
-		"in plain text":           {"", cli.ExitFailed, "Unavailable"},
+		"in plain text":           {"", cli.ExitFailed, "if it serves TLS, give --tls"},
 		"a key is missing":        {"--tls-cert " + clientID.CertFile, cli.ExitBadInput, "--tls-cert and --tls-key belong together"},
 		"a key for another":       {"--tls-cert " + clientID.CertFile + " --tls-key " + serverID.KeyFile, cli.ExitBadInput, "does not match"},
 		"no authority":            {"--tls-ca " + clientID.KeyFile, cli.ExitBadInput, "holds no PEM certificate"},
@@ -36,5 +39,37 @@ func TestAllocateOverTLS(t *testing.T) {
 				t.Errorf("exit status %d, stderr %q; want %d, %q", status, stderr, test.status, test.stderr)
 			}
 		})
+	}
+}
+
+// TestUnreachable asks where no allocator answers.
+func TestUnreachable(t *testing.T) {
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	admin := httptest.NewServer(http.NotFoundHandler())
+	defer admin.Close()
+	port := func(server *httptest.Server) string { return server.Listener.Addr().String() }
+	check := func(command, address, want string) {
+		args := strings.Fields(command + " -f testdata/queue.json --server " + address)
+		_, stderr, status := runWith(t, nil, "", args...)
+		if status != cli.ExitFailed || !strings.Contains(stderr, want) || strings.Contains(stderr, "rpc error") || strings.Contains(stderr, "desc =") {
+			t.Errorf("%q: exit status %d, stderr %q; want %q", args, status, stderr, want)
+		}
+	}
+	for address, want := range map[string]string{
+		"nosuch.invalid:50051":          "the name nosuch.invalid cannot be resolved: ",
+		closed.Addr().String():          "no server answers at " + closed.Addr().String() + ": dial tcp ",
+		closed.Addr().String() + ",b:1": "no server answers at " + closed.Addr().String() + ",b:1: dial tcp",
+		"unix:///nonexistent/socket":    "no server answers at unix:///nonexistent/socket: dial unix ",
+		port(admin):                     port(admin) + " serves HTTP/1.1 and not gRPC; by default gRPC is on port 50051",
+		startServer(t).Addr + " --tls":  " serves no TLS; ask it without the --tls flags",
+	} {
+		check("allocate", address, want)
+	}
+	for _, command := range []string{"fill-idle", "explain", "whatif --nodes 5", "forecast"} {
+		check(command, "unix:///nonexistent/socket", "no server answers at unix:///nonexistent/socket: dial unix ")
 	}
 }

@@ -287,10 +287,18 @@ func describeGain(report *elastallocv1.SolveReport) string {
 func describeAttempt(attempt *elastallocv1.Attempt) string {
 	text := fmt.Sprintf("%s: %s after %s", cli.EnumName(attempt.GetBackend()),
 		words(attempt.GetOutcome()), format.Duration(attempt.GetDuration().AsDuration()))
-	if detail := attempt.GetDetail(); detail != "" && attempt.GetOutcome() != elastallocv1.Outcome_OUTCOME_ANSWERED {
-		text += " (" + format.Printable(detail) + ")"
+	if attempt.GetOutcome() != elastallocv1.Outcome_OUTCOME_ANSWERED && attempt.GetDetail() != "" {
+		text += " (" + format.Printable(attempt.GetDetail()) + ")"
 	}
 	return text
+}
+
+// describeFailure returns why an attempt has no answer.
+func describeFailure(attempt *elastallocv1.Attempt) string {
+	if detail := attempt.GetDetail(); detail != "" {
+		return format.Printable(detail)
+	}
+	return words(attempt.GetOutcome())
 }
 
 // describePlan returns the nodes per step, each as wide as the widest of the table.

@@ -60,8 +60,9 @@ a WhatIfRequest: {"scenarios": [{"name": …, "totalNodes": …, "putJobs": […
 			defer closeAllocator()
 			response, err := allocator.WhatIf(cmd.Context(), asked)
 			if err != nil {
-				return requestError(err)
+				return f.requestError(cmd.Context(), err)
 			}
+			warnOfBackend(cmd, request.GetOptions(), response.GetBase().GetReport())
 			out := cmd.OutOrStdout()
 			if f.output == cli.OutputJSON {
 				return cli.Failed(writeJSON(out, response, emitDefaults))

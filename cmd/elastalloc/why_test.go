@@ -107,8 +107,8 @@ func TestWhyBadUsage(t *testing.T) {
 	for args, want := range map[string]string{
 		"explain --job=nobody":             `job_ids[0]: is "nobody"; want a job of the snapshot`,
 		"explain -o svg":                   `--output is "svg"; want table or json`,
-		"whatif":                           "at least one of the flags",
-		"whatif --nodes=1 --scenarios=x":   "none of the others can be",
+		"whatif":                           "give --nodes, --put, --remove or --scenarios",
+		"whatif --nodes=1 --scenarios=x":   "--nodes and --scenarios exclude each other",
 		"whatif --put=" + file:             `priority (line `,
 		"whatif --put=/nonexistent":        "no such file",
 		"whatif --scenarios=../../go.mod":  "parse WhatIfRequest",

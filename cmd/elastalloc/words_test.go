@@ -67,6 +67,8 @@ func TestWrongUsage(t *testing.T) {
 		"snapshot --trace - --nodes many --at 1h":                 `--nodes is "many"; want a whole number`,
 		"allocate -f - --server http://h:1":                       `--server is "http://h:1"; want host:port, such as localhost:50051`,
 		"allocate -f - --server localhost":                        `--server is "localhost"; want host:port`,
+		"snapshot --trace testdata/trace.csv --nodes 1 --at soon": `--at is "soon"; want a duration`,
+		"whatif -f - --nodes 5 --scenarios -":                     "--nodes and --scenarios exclude each other; give one of them",
 		"allocate -f - --server a:1,b":                            `--server is "a:1,b"; want host:port`,
 		"snapshot --trace testdata/trace.csv --nodes 1 --at 900h": "--at is 900h0m0s; the trace ends at ",
 		"serve --log-level verbose":                               `--log-level is "verbose"; want debug, info, warn or error`,

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/nextmv-io/sdk/run"
@@ -43,8 +42,7 @@ func (a app) solve(ctx context.Context, request *elastallocv1.AllocateRequest, o
 	return output, nil
 }
 
-// decodeRequest decodes a request in protojson. A field that the API does not know
-// is an error, for it is one that the caller believes in.
+// decodeRequest decodes a request as the command line reads it.
 func decodeRequest(_ context.Context, input any) (*elastallocv1.AllocateRequest, error) {
 	reader, ok := input.(io.Reader)
 	if !ok {
@@ -55,11 +53,8 @@ func decodeRequest(_ context.Context, input any) (*elastallocv1.AllocateRequest,
 		return nil, err
 	}
 	request := new(elastallocv1.AllocateRequest)
-	if err := protojson.Unmarshal(text, request); err != nil {
-		// The library varies the space after its prefix to keep its texts from
-		// being relied on; what follows names the line and the column.
-		message := strings.TrimSpace(strings.TrimPrefix(err.Error(), "proto:"))
-		return nil, fmt.Errorf("parse AllocateRequest: %s", message)
+	if err := cli.ParseMessage(text, request); err != nil {
+		return nil, fmt.Errorf("parse AllocateRequest: %w", err)
 	}
 	return request, nil
 }

@@ -135,8 +135,12 @@ func TestErrors(t *testing.T) {
 		args  []string
 		want  []string
 	}{
-		"nothing":       {want: []string{"parse AllocateRequest: syntax error (line 1:1)"}},
-		"unknown field": {input: `{"snapshots": {}}`, want: []string{`unknown field "snapshots"`}},
+		"nothing":       {want: []string{"parse AllocateRequest: the input is empty"}},
+		"unknown field": {input: `{"snapshots": {}}`, want: []string{"snapshots (line 1:2): unknown field"}},
+		"no time": {
+			input: `{"snapshot": {"totalNodes": 1, "jobs": [{"id": "a", "remainingEta": "3 hours"}]}}`,
+			want:  []string{`is "3 hours"; want a time with its unit, such as "10800s", "90m" or "3h"`},
+		},
 		"bad fields": {
 			input: `{"snapshot": {"totalNodes": -1, "jobs": [{"id": "a"}]}, "options": {"relativeGap": -1}}`,
 			want:  []string{"snapshot.total_nodes: ", "snapshot.jobs[0].remaining_eta: ", "options.relative_gap: "},

@@ -3,7 +3,7 @@
 // What a server with --record keeps of that, elastalloc-lab replay then sets beside what
 // other policies would have made of the same jobs. See docs/shadow.md.
 //
-// The cluster is a toy, so that the example runs anywhere: jobs of some seconds arrive and
+// The cluster is a toy, so that the example runs anywhere: jobs of a minute or so arrive and
 // start in order on the nodes they ask for. In a scheduler of your own it is ask that counts.
 package main
 
@@ -25,7 +25,7 @@ import (
 
 const (
 	nodes = 16
-	step  = 5 * time.Second
+	tick  = 250 * time.Millisecond
 )
 
 // job is a job of the toy cluster.
@@ -39,10 +39,11 @@ type job struct {
 func main() {
 	server := flag.String("server", "localhost:50051", "the server")
 	span := flag.Duration("for", 2*time.Minute, "how long to run")
+	mean := flag.Duration("mean", 35*time.Second, "how long its jobs take on average")
 	flag.Parse()
 	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, *server, *span, logger)
+	err := run(ctx, *server, *span, *mean, logger)
 	stop()
 	if err != nil {
 		logger.Error("shadow", "error", err)
@@ -51,7 +52,7 @@ func main() {
 }
 
 // run runs the cluster for a time, or until ctx ends.
-func run(ctx context.Context, server string, span time.Duration, logger *slog.Logger) error {
+func run(ctx context.Context, server string, span, mean time.Duration, logger *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, span)
 	defer cancel()
 	c, err := client.New(server)
@@ -61,24 +62,23 @@ func run(ctx context.Context, server string, span time.Duration, logger *slog.Lo
 	defer c.Close()
 	random := rand.New(rand.NewPCG(1, 1))
 	var jobs []*job
-	ticker := time.NewTicker(250 * time.Millisecond)
+	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	var lastAsked time.Time
 	for n := 0; ; {
 		now := time.Now()
 		changed := false
-		if random.IntN(22) == 0 { // one every 5.5 seconds
+		if random.Float64()*float64(mean) < 6.5*float64(tick) { // one every mean / 6.5: nine tenths of the nodes
 			n++
-			seconds := 10 + random.ExpFloat64()*25
 			jobs = append(jobs, &job{
 				id: fmt.Sprintf("job-%03d", n), asked: 1 << random.IntN(3), submitted: now,
-				duration: time.Duration(seconds * float64(time.Second)),
+				duration: time.Duration((0.3 + 0.7*random.ExpFloat64()) * float64(mean)),
 			})
 			changed = true
 		}
 		jobs, changed = ownScheduler(jobs, now, changed)
-		if changed || now.Sub(lastAsked) >= step {
-			ask(ctx, c, jobs, now, logger)
+		if changed || now.Sub(lastAsked) >= mean/7 {
+			ask(ctx, c, jobs, now, mean, logger)
 			lastAsked = now
 		}
 		select {
@@ -117,10 +117,10 @@ func ownScheduler(jobs []*job, now time.Time, changed bool) ([]*job, bool) {
 
 // ask tells the server what the cluster is like. The answer is logged and not acted on, and
 // neither an error nor a slow server is any of the scheduler's business.
-func ask(ctx context.Context, c *client.Client, jobs []*job, now time.Time, logger *slog.Logger) {
+func ask(ctx context.Context, c *client.Client, jobs []*job, now time.Time, mean time.Duration, logger *slog.Logger) {
 	snapshot := &elastallocv1.Snapshot{
 		Id: now.UTC().Format(time.RFC3339), TotalNodes: nodes,
-		Horizon: &elastallocv1.Horizon{Step: durationpb.New(step)},
+		Horizon: &elastallocv1.Horizon{Step: durationpb.New(mean / 7)},
 	}
 	for _, j := range jobs {
 		told := &elastallocv1.Job{
@@ -128,6 +128,8 @@ func ask(ctx context.Context, c *client.Client, jobs []*job, now time.Time, logg
 			// What is left on the nodes it asks for, and those nodes: the server converts it.
 			RemainingEta: durationpb.New(j.duration), EtaNodes: new(int32(j.asked)),
 			WaitingTime: durationpb.New(now.Sub(j.submitted)),
+			// What a change of its nodes would cost, if anybody made one.
+			RestartTime: durationpb.New(mean / 20),
 		}
 		if j.held > 0 {
 			told.RemainingEta = durationpb.New(max(time.Millisecond, j.duration-now.Sub(j.started)))

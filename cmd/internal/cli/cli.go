@@ -49,7 +49,10 @@ func Run(ctx context.Context, root *cobra.Command, args []string, streams Stream
 		if err := setFromEnvironment(cmd.Flags(), env); err != nil {
 			return err
 		}
-		return checkRequired(cmd)
+		if err := checkRequired(cmd); err != nil {
+			return err
+		}
+		return checkGroups(cmd)
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
 	root.Version = Version()

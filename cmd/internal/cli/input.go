@@ -57,18 +57,17 @@ func ReadMessage(cmd *cobra.Command, name string, message proto.Message) error {
 	if err != nil {
 		return err
 	}
-	kind := message.ProtoReflect().Descriptor().Name()
-	if len(bytes.TrimSpace(text)) == 0 {
-		return fmt.Errorf("parse %s in %s: the input is empty", kind, name)
-	}
 	if err := ParseMessage(text, message); err != nil {
-		return fmt.Errorf("parse %s in %s: %w", kind, name, err)
+		return fmt.Errorf("parse %s in %s: %w", message.ProtoReflect().Descriptor().Name(), name, err)
 	}
 	return nil
 }
 
 // ParseMessage parses a message as ReadMessage does.
 func ParseMessage(text []byte, message proto.Message) error {
+	if len(bytes.TrimSpace(text)) == 0 {
+		return errors.New("the input is empty")
+	}
 	text, err := plainDurations(text, message.ProtoReflect().Descriptor())
 	if err != nil {
 		return err

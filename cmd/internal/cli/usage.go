@@ -54,6 +54,31 @@ func checkRequired(command *cobra.Command) error {
 	return fmt.Errorf("%w; for example\n  %s", err, example)
 }
 
+// checkGroups returns an error for flags that exclude each other, or none of those of which
+// one is needed, in the words of this program.
+func checkGroups(command *cobra.Command) error {
+	err := command.ValidateFlagGroups()
+	if err == nil {
+		return nil
+	}
+	// The library names the flags of a group in brackets, and last those that are set.
+	text := err.Error()
+	from, to := strings.LastIndexByte(text, '['), strings.LastIndexByte(text, ']')
+	if from < 0 || to < from {
+		return err
+	}
+	flags := strings.Fields(text[from+1 : to])
+	switch {
+	case strings.HasPrefix(text, "at least one of"):
+		last := len(flags) - 1
+		return fmt.Errorf("give --%s or --%s", strings.Join(flags[:last], ", --"), flags[last])
+	case strings.HasSuffix(text, "were all set"):
+		return fmt.Errorf("--%s exclude each other; give one of them", strings.Join(flags, " and --"))
+	default:
+		return err
+	}
+}
+
 // unlessAnnotation is the annotation of a required flag that another one makes needless.
 const unlessAnnotation = "elastalloc_unless"
 

@@ -197,7 +197,7 @@ func (w *wordsOf) hint(message protoreflect.MessageDescriptor, name string) stri
 	for i := range message.Fields().Len() {
 		field := message.Fields().Get(i).JSONName()
 		names = append(names, field)
-		if strings.Contains(strings.ToLower(field), strings.ToLower(name)) {
+		if strings.Contains(strings.ToLower(field), strings.ToLower(name)) || field == otherName(name) {
 			near = append(near, field)
 		}
 	}
@@ -208,6 +208,25 @@ func (w *wordsOf) hint(message protoreflect.MessageDescriptor, name string) stri
 		return "; it belongs in " + place
 	}
 	return "; want one of " + strings.Join(names, ", ")
+}
+
+// otherName returns what the API calls a field that others call by the name, "" where that
+// is not known.
+func otherName(name string) string {
+	switch name {
+	case "priority":
+		return "weight"
+	case "name":
+		return "id"
+	case "gpus", "nodes":
+		return "currentNodes"
+	case "duration", "runtime":
+		return "remainingEta"
+	case "timeout":
+		return "timeBudget"
+	default:
+		return ""
+	}
 }
 
 // placeOf returns the path of the first message within one that has a field, "" where

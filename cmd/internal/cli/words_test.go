@@ -51,7 +51,7 @@ func TestParseMessageNamesFields(t *testing.T) {
 		"{\n \"totalNodes\": 8}":                                                  {"totalNodes (line 2:2): unknown field; it belongs in snapshot"},
 		`{"remainingEta": "3h"}`:                                                  {"it belongs in snapshot.jobs[]"},
 		`{"snapshot": {"jobs": [{"max": 4}]}}`:                                    {"snapshot.jobs[0].max (line 1:25): unknown field; did you mean maxNodes?"},
-		`{"snapshot": {"jobs": [{"priority": 4}]}}`:                               {"unknown field; want one of id, ", "weight"},
+		`{"snapshot": {"jobs": [{"priority": 4}]}}`:                               {"unknown field; did you mean weight?"},
 		`{"options": {"backend": "exact"}}`:                                       {`options.backend (line 1:25): is "exact"; want one of BACKEND_EXACT, `},
 		"{\"options\": {\"backend\": \"exact\",\n\"gap\": 1, \"timeBudget\": 3}}": {"\n  options.backend (line 1:25): ", "\n  options.gap (line 2:1): unknown field; did you mean relativeGap?", "\n  options.timeBudget (line 2:25): is 3"},
 		`{"snapshot": {"id": "3h", "id": "4h"}}`:                                  {`duplicate field "id"`},

@@ -55,7 +55,7 @@ test: note-solvers ## Run the tests; the slow ones are those of faults and confo
 
 # A module of its own, for the sake of what Kubernetes takes.
 .PHONY: test-kube
-test-kube: ## Test the controller in kube/, without a cluster.
+test-kube: ## Test the controller in kube/, without a cluster; with Prometheus where it is installed.
 	cd kube && $(GO) test -timeout $(TEST_TIMEOUT) ./...
 
 .PHONY: faults
@@ -133,9 +133,12 @@ check-generated: $(call stamp,buf) $(call stamp,protoc-gen-go) $(call stamp,prot
 breaking: $(call stamp,buf) ## Fail where the API breaks what the last release promised.
 	scripts/breaking.sh $(TOOLS)/buf
 
+.PHONY: prometheus
+prometheus: ## Install Prometheus into .tools, for tests (Debian, Ubuntu).
+	scripts/prometheus.sh
+
 .PHONY: check-deploy
-check-deploy: $(call stamp,helm) ## Check deploy/: chart, manifests, rules and dashboard, against a real Prometheus.
-	scripts/deploy-prometheus.sh
+check-deploy: prometheus $(call stamp,helm) ## Check deploy/: chart, manifests, rules and dashboard, against a real Prometheus.
 	cd deploy/checks && $(GO) mod verify && $(GO) mod tidy -diff && \
 		PATH="$(TOOLS):$$PATH" $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./...
 

@@ -39,7 +39,7 @@ func program(t *testing.T, name string) string {
 			return path
 		}
 	}
-	missing := name + " is missing; `make tools` installs helm, scripts/deploy-prometheus.sh Prometheus"
+	missing := name + " is missing; `make tools` installs helm, `make prometheus` Prometheus"
 	if os.Getenv("CI") != "" {
 		t.Fatal(missing)
 	}

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"time"
 
@@ -36,31 +37,52 @@ func NewPrometheus(address string) (*Prometheus, error) {
 
 // Query returns the answers to an instant query, whose series have the labels namespace
 // and job_name. Values that cannot be a remaining time are left out, and so are jobs with
-// several series, of which none is known to be the right one.
+// several series, of which none is known to be the right one. The time of an answer is when
+// its series was last scraped if the query only selects series, and now if it computes.
 func (p *Prometheus) Query(ctx context.Context, query string, now time.Time) (map[types.NamespacedName]world.Sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	value, _, _, err := p.api.Query(ctx, query, now)
+	values, err := p.vector(ctx, query, now)
 	if err != nil {
-		return nil, fmt.Errorf("query %q: %w", query, err)
+		return nil, err
 	}
-	vector, ok := value.(model.Vector)
-	if !ok {
-		return nil, fmt.Errorf("query %q: answer is a %s; want a vector with the labels namespace and job_name", query, value.Type())
+	// The answer to an instant query bears the time of the question. The line break ends a
+	// comment.
+	scrapes, err := p.vector(ctx, "timestamp("+query+"\n)", now)
+	if err != nil {
+		return nil, err
 	}
 	samples := make(map[types.NamespacedName]world.Sample)
-	series := make(map[types.NamespacedName]int)
-	for _, s := range vector {
-		name := types.NamespacedName{Namespace: string(s.Metric["namespace"]), Name: string(s.Metric["job_name"])}
-		if series[name]++; name.Name == "" || s.Value < 0 || math.IsNaN(float64(s.Value)) || math.IsInf(float64(s.Value), 0) {
-			continue
-		}
-		samples[name] = world.Sample{Value: float64(s.Value), Time: s.Timestamp.Time()}
-	}
-	for name, n := range series {
-		if n > 1 {
-			delete(samples, name)
+	for name, value := range values {
+		if at := scrapes[name]; value >= 0 && !math.IsInf(value, 0) && at > 0 {
+			samples[name] = world.Sample{Value: value, Time: time.UnixMilli(int64(1000 * at))}
 		}
 	}
 	return samples, nil
+}
+
+// vector returns the values of an instant vector by job, without those of jobs with several.
+func (p *Prometheus) vector(ctx context.Context, query string, now time.Time) (map[types.NamespacedName]float64, error) {
+	answer, _, _, err := p.api.Query(ctx, query, now)
+	if err != nil {
+		return nil, fmt.Errorf("query %q: %w", query, err)
+	}
+	vector, ok := answer.(model.Vector)
+	if !ok {
+		return nil, fmt.Errorf("query %q: answer is a %s; want a vector with the labels namespace and job_name", query, answer.Type())
+	}
+	values := make(map[types.NamespacedName]float64, len(vector))
+	series := make(map[types.NamespacedName]int, len(vector))
+	for _, s := range vector {
+		name := types.NamespacedName{Namespace: string(s.Metric["namespace"]), Name: string(s.Metric["job_name"])}
+		if name.Namespace != "" && name.Name != "" {
+			values[name] = float64(s.Value)
+			series[name]++
+		}
+	}
+	if len(vector) > 0 && len(values) == 0 {
+		return nil, fmt.Errorf("query %q: no series has the labels namespace and job_name; one has %v", query, vector[0].Metric)
+	}
+	maps.DeleteFunc(values, func(name types.NamespacedName, _ float64) bool { return series[name] > 1 })
+	return values, nil
 }

@@ -1,18 +1,201 @@
 package controller_test
 
 import (
+	"bytes"
 	"fmt"
+	"net"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
+	"testing"
+	"time"
 
+	"github.com/elastalloc/elastalloc/internal/wait"
+	"github.com/elastalloc/elastalloc/kube/config"
+	"github.com/elastalloc/elastalloc/kube/controller"
 	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
 )
 
-// prometheusAnswers answers every query with a vector, in which %d stands for the time.
-func prometheusAnswers(vector string) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		at := worldtest.Begin().Unix() + 3600
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[%s]}}`, strings.ReplaceAll(vector, "%d", fmt.Sprint(at)))
+// startPrometheus starts a real Prometheus that scrapes metrics, and returns its address and
+// what stops it. It looks back an hour for the last value of a series.
+func startPrometheus(t *testing.T, metrics string) (address string, stop func()) {
+	t.Helper()
+	path, err := exec.LookPath("prometheus")
+	if err != nil {
+		path, err = exec.LookPath("../../.tools/bin/prometheus")
+	}
+	switch {
+	case err != nil && os.Getenv("CI") == "":
+		t.Skip("prometheus is missing; `make prometheus` installs it")
+	case err != nil:
+		t.Fatal(err)
+	}
+	jobs := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+		_, _ = fmt.Fprint(w, metrics)
+	}))
+	t.Cleanup(jobs.Close)
+	folder := t.TempDir()
+	configuration := filepath.Join(folder, "prometheus.yml")
+	text := fmt.Sprintf("global: {scrape_interval: 200ms, scrape_timeout: 200ms}\nscrape_configs: [{job_name: jobs, static_configs: [{targets: [%q]}]}]", jobs.Listener.Addr())
+	if err := os.WriteFile(configuration, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address = listener.Addr().String()
+	listener.Close() // Prometheus takes it.
+	var log bytes.Buffer
+	server := exec.Command(path, "--config.file="+configuration, "--storage.tsdb.path="+filepath.Join(folder, "data"),
+		"--web.listen-address="+address, "--query.lookback-delta=1h")
+	server.Stdout, server.Stderr = &log, &log
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stopped := false
+	stop = func() {
+		if !stopped {
+			stopped = true
+			_ = server.Process.Kill()
+			_ = server.Wait()
+		}
+	}
+	t.Cleanup(func() {
+		stop()
+		if t.Failed() {
+			t.Logf("Prometheus said\n%s", log.String())
+		}
 	})
+	return "http://" + address, stop
+}
+
+// TestPrometheus has a real Prometheus scrape remaining times, each of which is used, with
+// its age, or leaves its job alone for the reason that the documentation gives.
+func TestPrometheus(t *testing.T) {
+	t.Parallel()
+	ago := func(d time.Duration) int64 { return time.Now().Add(-d).UnixMilli() }
+	address, stop := startPrometheus(t, fmt.Sprintf(`
+left{namespace="default",job_name="now"} 3600
+left{namespace="default",job_name="late"} 3600 %d
+left{namespace="default",job_name="stale"} 3600 %d
+left{namespace="default",job_name="twice",pod="0"} 1
+left{namespace="default",job_name="twice",pod="1"} 2
+left{namespace="default",job_name="negative"} -1
+left{namespace="default",job_name="infinite"} +Inf
+left{namespace="default",job_name="nan"} NaN
+left{namespace="elsewhere",job_name="other"} 3600
+done{namespace="default",job_name="now"} 0.75
+`, ago(4*time.Minute), ago(11*time.Minute)))
+	querier, err := controller.NewPrometheus(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait.For(t, "the first scrape", func() (bool, string) {
+		samples, err := querier.Query(t.Context(), "done", time.Now())
+		return len(samples) > 0, fmt.Sprint(samples, err)
+	})
+	names := []string{"now", "late", "stale", "twice", "negative", "infinite", "nan", "other"}
+	// ask returns a cluster that asks the query, from now on.
+	ask := func(query string, in config.RemainingUnit, annotations map[string]string) *cluster {
+		c := newCluster(t, 8)
+		for _, name := range names {
+			job := worldtest.Job(name, 1, annotations)
+			job.SetResourceVersion("")
+			if err := c.client.Create(t.Context(), job); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.kubelet()
+		c.now = time.Now()
+		c.querier, c.pool.RemainingQuery, c.pool.RemainingIn = querier, query, in
+		c.start()
+		c.passes(2)
+		return c
+	}
+	failures := func(c *cluster) float64 { return c.count("query_failures_total", "") }
+	jobs := func(c *cluster) map[string]controller.JobReport {
+		reports := make(map[string]controller.JobReport)
+		for _, j := range c.loop.Report().Jobs {
+			reports[strings.TrimPrefix(j.Job, "Job/default/")] = j
+		}
+		return reports
+	}
+
+	c := ask("left # of each job", config.Seconds, nil)
+	for name, want := range map[string]struct{ pinned, why string }{
+		"now": {}, "late": {},
+		"stale":    {"NoRemainingTime", "what its query said is older than 10m0s, and no work is declared"},
+		"twice":    {"NoRemainingTime", "no source tells its remaining time"},
+		"negative": {"NoRemainingTime", "no source tells its remaining time"},
+		"infinite": {"NoRemainingTime", "no source tells its remaining time"},
+		"nan":      {"NoRemainingTime", "no source tells its remaining time"},
+		"other":    {"NoRemainingTime", "no source tells its remaining time"},
+	} {
+		j := jobs(c)[name]
+		if string(j.Pinned) != want.pinned || !strings.Contains(j.Why, want.why) || (j.Source == "query") != (want.pinned == "") {
+			t.Errorf("%s: %s, %q by %q; want %s, %q", name, j.Pinned, j.Why, j.Source, want.pinned, want.why)
+		}
+	}
+	age := func(c *cluster, name string) time.Duration {
+		d, err := time.ParseDuration(jobs(c)[name].Age)
+		if err != nil {
+			t.Error(name, err)
+		}
+		return d
+	}
+	if now, late := age(c, "now"), age(c, "late"); late < 4*time.Minute || now > late-3*time.Minute {
+		t.Errorf("the ages are %v and %v; want about 0 and 4m", now, late)
+	}
+	if n := failures(c); n != 0 {
+		t.Errorf("%v queries failed; want 0", n)
+	}
+
+	// As much again for each share as it took so far, which is all that ratios say.
+	c = ask("done", config.Ratio, map[string]string{"work": "8000h"})
+	if j := jobs(c)["now"]; j.Source != "query" || !strings.HasPrefix(j.Remaining, "1999h59m") && j.Remaining != "2000h0m0s" {
+		t.Errorf("a quarter of 8000h is %s by %s", j.Remaining, j.Source)
+	}
+
+	for name, query := range map[string]string{
+		"no PromQL": "left(", "a scalar": "1", "a range": "left[5m]", "no labels": "sum(left)",
+	} {
+		for _, work := range []string{"", "8000h"} {
+			annotations, want := map[string]string{"work": work}, "work"
+			if work == "" {
+				annotations, want = nil, "NoRemainingTime"
+			}
+			c := ask(query, config.Seconds, annotations)
+			if n := failures(c); n == 0 {
+				t.Errorf("%s: no query failed", name)
+			}
+			for _, j := range jobs(c) {
+				if got := string(j.Source) + string(j.Pinned); got != want {
+					t.Errorf("%s: %s is %s; want %s", name, j.Job, got, want)
+				}
+			}
+		}
+	}
+	c = ask("left > 1e9", config.Seconds, nil)
+	if j := jobs(c)["now"]; j.Pinned != "NoRemainingTime" || failures(c) != 0 {
+		t.Errorf("after an empty answer a job is %s and %v queries failed; want NoRemainingTime and none", j.Pinned, failures(c))
+	}
+
+	// A Prometheus that goes away: what it said goes on, until it is too old.
+	c = ask("left", config.Seconds, nil)
+	stop()
+	for _, later := range []struct {
+		than time.Duration
+		want string
+	}{{6 * time.Minute, "query"}, {6 * time.Minute, "NoRemainingTime"}} {
+		c.now = c.now.Add(later.than)
+		c.passes(2)
+		if j := jobs(c)["now"]; string(j.Source)+string(j.Pinned) != later.want || failures(c) == 0 {
+			t.Errorf("without Prometheus a job is %+v, and %v queries failed; want %s", j, failures(c), later.want)
+		}
+	}
 }

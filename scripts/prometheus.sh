@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Makes prometheus and promtool available to the checks of deploy/. Where they are not
-# on the PATH, the Debian package prometheus is unpacked into .tools/prometheus and
-# linked from .tools/bin. Nothing of the system is changed and no service is started;
-# it takes no root.
+# Makes prometheus and promtool available to the checks of deploy/ and the tests of kube/.
+# Where they are not on the PATH, the Debian package prometheus is unpacked into
+# .tools/prometheus and linked from .tools/bin. Nothing of the system is changed and no
+# service is started; it takes no root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,0 +1,240 @@
+package controller_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/internal/apiconv"
+	"github.com/elastalloc/elastalloc/kube/config"
+	"github.com/elastalloc/elastalloc/kube/controller"
+	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
+	"github.com/elastalloc/elastalloc/kube/kinds"
+	"github.com/elastalloc/elastalloc/kube/plan"
+)
+
+// cluster is an API server in memory with what the Job controller, the scheduler and the
+// kubelets do, and a loop upon it.
+type cluster struct {
+	t         *testing.T
+	client    client.WithWatch
+	now       time.Time
+	pool      config.Pool
+	mode      string
+	allocator controller.Allocator
+	querier   controller.Querier
+	recorder  *events.FakeRecorder
+	registry  *prometheus.Registry
+	loop      *controller.Loop
+	// onPatch, where set, is asked before each write.
+	onPatch func(patch string, name string) error
+	writes  atomic.Int64
+	pods    int
+	linger  bool // Deleted pods stay.
+	// step is the longest time between two passes.
+	step time.Duration
+}
+
+// newCluster returns a cluster of so many nodes in apply mode that decides in process.
+func newCluster(t *testing.T, nodes int, jobs ...*unstructured.Unstructured) *cluster {
+	t.Helper()
+	allocator, err := elastalloc.New(elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cluster{t: t, now: worldtest.Begin(), step: 5 * time.Second, pool: worldtest.Pool(), mode: plan.ModeApply, allocator: apiconv.InProcess{Allocator: allocator}}
+	builder := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithInterceptorFuncs(interceptor.Funcs{
+		Patch: func(ctx context.Context, under client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
+			if c.onPatch != nil {
+				if err := c.onPatch(string(p.Type()), o.GetName()); err != nil {
+					return err
+				}
+			}
+			c.writes.Add(1)
+			return under.Patch(ctx, o, p, options...)
+		},
+	})
+	for i := range nodes {
+		builder.WithObjects(worldtest.Node(fmt.Sprintf("node-%03d", i)))
+	}
+	for _, job := range jobs {
+		job.SetResourceVersion("")
+		builder.WithObjects(job)
+	}
+	c.client = builder.Build()
+	c.kubelet()
+	c.now = c.now.Add(time.Hour)
+	c.start()
+	return c
+}
+
+// start starts the controller, as after a crash.
+func (c *cluster) start() {
+	c.recorder, c.registry = events.NewFakeRecorder(1000), prometheus.NewRegistry()
+	c.loop = controller.NewLoop(c.pool, controller.Options{
+		Mode: c.mode, Kinds: kinds.Named([]string{"Job"}), Client: c.client, Live: c.client, Allocator: c.allocator, Querier: c.querier,
+		Recorder: c.recorder, Metrics: controller.NewMetrics(c.registry, c.mode), Log: slog.New(slog.DiscardHandler),
+		Now: func() time.Time { return c.now },
+	})
+}
+
+// kubelet makes the pods of every job as many as it asks for, on nodes that are free.
+func (c *cluster) kubelet() {
+	c.t.Helper()
+	ctx := c.t.Context()
+	var jobs batchv1.JobList
+	var pods corev1.PodList
+	var nodes corev1.NodeList
+	for _, list := range []client.ObjectList{&jobs, &pods, &nodes} {
+		if err := c.client.List(ctx, list); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	busy, of := make(map[string]bool), make(map[string][]*corev1.Pod)
+	for i := range pods.Items {
+		busy[pods.Items[i].Spec.NodeName] = true
+		name := pods.Items[i].Labels["batch.kubernetes.io/job-name"]
+		of[name] = append(of[name], &pods.Items[i])
+	}
+	for _, job := range jobs.Items {
+		want := int(*job.Spec.Parallelism)
+		if *job.Spec.Suspend || len(job.Status.Conditions) > 0 {
+			want = 0
+		}
+		have := of[job.Name]
+		for _, pod := range have[min(want, len(have)):] {
+			if !c.linger {
+				if err := c.client.Delete(ctx, pod); err != nil {
+					c.t.Fatal(err)
+				}
+				delete(busy, pod.Spec.NodeName)
+			}
+		}
+	}
+	for _, job := range jobs.Items {
+		want := int(*job.Spec.Parallelism)
+		if *job.Spec.Suspend || len(job.Status.Conditions) > 0 {
+			want = 0
+		}
+		for i := len(of[job.Name]); i < want; i++ {
+			node := ""
+			for _, n := range nodes.Items {
+				if !busy[n.Name] {
+					node = n.Name
+				}
+			}
+			if node == "" {
+				c.t.Errorf("a pod of %s has no node", job.Name)
+				continue
+			}
+			busy[node] = true
+			c.pods++
+			pod := worldtest.Pod(fmt.Sprintf("%s-%d", job.Name, c.pods), node, map[string]string{"batch.kubernetes.io/job-name": job.Name})
+			if err := c.client.Create(ctx, pod); err != nil {
+				c.t.Fatal(err)
+			}
+		}
+	}
+}
+
+// passes makes passes, between which time goes on as the loop wants it, up to a step, and
+// pods follow.
+func (c *cluster) passes(n int) {
+	c.t.Helper()
+	for range n {
+		again, err := c.loop.Pass(c.t.Context())
+		if err != nil {
+			c.t.Logf("pass: %v", err)
+		}
+		c.kubelet()
+		c.now = c.now.Add(min(again, c.step))
+	}
+}
+
+// job returns the nodes of a job and its annotations.
+func (c *cluster) job(name string) (nodes int, annotations map[string]string) {
+	c.t.Helper()
+	var job batchv1.Job
+	if err := c.client.Get(c.t.Context(), types.NamespacedName{Namespace: "default", Name: name}, &job); err != nil {
+		c.t.Fatal(err)
+	}
+	if *job.Spec.Parallelism != *job.Spec.Completions {
+		c.t.Errorf("%s has parallelism %d and completions %d", name, *job.Spec.Parallelism, *job.Spec.Completions)
+	}
+	if *job.Spec.Suspend {
+		return 0, job.Annotations
+	}
+	return int(*job.Spec.Parallelism), job.Annotations
+}
+
+// want fails where a job holds other nodes.
+func (c *cluster) want(sizes map[string]int) {
+	c.t.Helper()
+	for name, want := range sizes {
+		if got, _ := c.job(name); got != want {
+			c.t.Errorf("%s holds %d nodes; want %d", name, got, want)
+		}
+	}
+}
+
+// told returns the events so far.
+func (c *cluster) told() string {
+	var all []string
+	for len(c.recorder.Events) > 0 {
+		all = append(all, <-c.recorder.Events)
+	}
+	return strings.Join(all, "\n")
+}
+
+// moments returns how many moments had a result.
+func (c *cluster) moments(result string) float64 { return c.count("moments_total", result) }
+
+// count returns a counter of the controller, summed over the series with the value of a
+// label, or over all where it is "".
+func (c *cluster) count(name, value string) float64 {
+	c.t.Helper()
+	families, err := c.registry.Gather()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var sum float64
+	for _, family := range families {
+		if family.GetName() != "elastalloc_controller_"+name {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			has := value == ""
+			for _, label := range m.GetLabel() {
+				has = has || label.GetValue() == value
+			}
+			if has {
+				sum += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return sum
+}
+
+// busy returns jobs of a pool of 8 nodes: a long one on all of them and a short one that waits.
+func busy() []*unstructured.Unstructured {
+	return []*unstructured.Unstructured{
+		worldtest.Job("long", 8, map[string]string{"work": "1000h", "nodes": "4,8"}),
+		worldtest.Job("short", 0, map[string]string{"work": "1h", "nodes": "4"}),
+	}
+}

@@ -1,0 +1,225 @@
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/elastalloc/elastalloc/kube/controller"
+	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
+	"github.com/elastalloc/elastalloc/kube/world"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// TestCrash ends the controller after every number of writes; the end is the same.
+func TestCrash(t *testing.T) {
+	t.Parallel()
+	for crash := range int64(5) {
+		t.Run(fmt.Sprint(crash), func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, 8, busy()...)
+			dead := errors.New("the process is dead")
+			c.onPatch = func(string, string) error {
+				if c.writes.Load() >= crash {
+					return dead
+				}
+				return nil
+			}
+			c.passes(4)
+			c.onPatch = nil
+			c.start()
+			c.passes(12)
+			c.want(map[string]int{"long": 4, "short": 4})
+		})
+	}
+}
+
+// answers is an allocator that answers as it is told.
+type answers struct {
+	controller.Allocator
+	calls  atomic.Int64
+	change func(*elastallocv1.AllocateResponse) (*elastallocv1.AllocateResponse, error)
+}
+
+func (a *answers) Allocate(ctx context.Context, r *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
+	a.calls.Add(1)
+	response, err := a.Allocator.Allocate(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return a.change(response)
+}
+
+// TestBadAllocators: allocators that fail or lie change nothing.
+func TestBadAllocators(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change func(*elastallocv1.AllocateResponse) (*elastallocv1.AllocateResponse, error)
+		result string
+	}{
+		"fails": {func(*elastallocv1.AllocateResponse) (*elastallocv1.AllocateResponse, error) {
+			return nil, errors.New("unavailable")
+		}, "failed"},
+		"gives more than there is": {func(r *elastallocv1.AllocateResponse) (*elastallocv1.AllocateResponse, error) {
+			r.Allocations[0].Nodes = 8
+			return r, nil
+		}, "refused"},
+		"says nothing": {func(*elastallocv1.AllocateResponse) (*elastallocv1.AllocateResponse, error) {
+			return &elastallocv1.AllocateResponse{}, nil
+		}, "refused"},
+		"answers nil": {func(*elastallocv1.AllocateResponse) (*elastallocv1.AllocateResponse, error) { return nil, nil }, "refused"},
+		"knows other jobs": {func(r *elastallocv1.AllocateResponse) (*elastallocv1.AllocateResponse, error) {
+			r.Allocations[0].JobId = "Job/kube-system/etcd"
+			return r, nil
+		}, "refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, 8, busy()...)
+			bad := &answers{Allocator: c.allocator, change: test.change}
+			c.allocator = bad
+			c.start()
+			c.step = 20 * time.Second
+			c.passes(50)
+			c.want(map[string]int{"long": 8, "short": 0})
+			if c.writes.Load() != 0 || c.moments(test.result) < 2 || c.moments("decided") != 0 {
+				t.Errorf("%d writes, %v moments %s; want none, and several", c.writes.Load(), c.moments(test.result), test.result)
+			}
+			// Not asked all the time.
+			if calls := bad.calls.Load(); calls > 30 {
+				t.Errorf("%d calls in %v", calls, c.now.Sub(worldtest.Begin().Add(time.Hour)))
+			}
+			bad.change = func(r *elastallocv1.AllocateResponse) (*elastallocv1.AllocateResponse, error) { return r, nil }
+			c.passes(30)
+			c.want(map[string]int{"long": 4, "short": 4})
+		})
+	}
+}
+
+func TestPinnedJobsAreToldWhy(t *testing.T) {
+	t.Parallel()
+	jobs := append(busy(), worldtest.Job("bad", 0, map[string]string{"work": "soon", "weight": "x"}), worldtest.Job("unknown", 0, nil))
+	c := newCluster(t, 8, jobs...)
+	c.passes(20)
+	c.want(map[string]int{"long": 4, "short": 4, "bad": 0, "unknown": 0})
+	told := c.told()
+	if strings.Count(told, "Warning BadAnnotations") != 1 || strings.Count(told, "Warning NoRemainingTime") != 1 ||
+		!strings.Contains(told, "elastalloc.dev/work") || !strings.Contains(told, "elastalloc.dev/weight") {
+		t.Errorf("events are %s", told)
+	}
+	pinned := "elastalloc_controller_pinned"
+	if n := testutil.CollectAndCount(c.registry, pinned); n != len(world.Reasons()) {
+		t.Errorf("%d series of %s; want one for each reason", n, pinned)
+	}
+}
+
+// TestRefusedWrites: what the API server refuses for one job is that job's alone.
+func TestRefusedWrites(t *testing.T) {
+	t.Parallel()
+	jobs := append(busy(), worldtest.Job("other", 0, map[string]string{"work": "1h", "nodes": "2"}))
+	c := newCluster(t, 10, jobs...)
+	c.onPatch = func(patch, name string) error {
+		if name == "other" && patch == string(types.JSONPatchType) {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "jobs"}, name, errors.New("a policy"))
+		}
+		return nil
+	}
+	c.passes(30)
+	c.want(map[string]int{"long": 4, "short": 4, "other": 0})
+	if told := c.told(); strings.Count(told, "Warning Refused start with 2 nodes") != 1 {
+		t.Errorf("events are %s", told)
+	}
+}
+
+// TestConflicts: another writer between observation and write costs another pass.
+func TestConflicts(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 8, busy()...)
+	times := 0
+	c.onPatch = func(patch, name string) error {
+		if patch != string(types.JSONPatchType) || name != "long" || times == 3 {
+			return nil
+		}
+		times++
+		// What its owner does meanwhile.
+		var job batchv1.Job
+		key := types.NamespacedName{Namespace: "default", Name: name}
+		if err := c.client.Get(t.Context(), key, &job); err != nil {
+			return err
+		}
+		job.Annotations["someone"] = fmt.Sprint(times)
+		return c.client.Update(t.Context(), &job)
+	}
+	c.passes(12)
+	c.want(map[string]int{"long": 4, "short": 4})
+	if times != 3 {
+		t.Errorf("%d conflicts; want 3", times)
+	}
+}
+
+// TestStuck gives a decision up whose pods do not leave, and makes another one.
+func TestStuck(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 8, busy()...)
+	c.linger = true
+	c.passes(40)
+	c.want(map[string]int{"long": 4, "short": 0})
+	if told := c.told(); !strings.Contains(told, "Warning Stuck gave up start with 4 nodes") {
+		t.Errorf("events are %s", told)
+	}
+	c.linger, c.step = false, 30*time.Second
+	c.passes(20)
+	c.want(map[string]int{"long": 4, "short": 4})
+}
+
+// TestLostNode decides at once, and in an outage not at all.
+func TestLostNode(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 8, worldtest.Job("a", 4, map[string]string{"work": "1000h", "nodes": "1,2,4"}), worldtest.Job("b", 4, map[string]string{"work": "1000h", "nodes": "1,2,4"}))
+	lose := func(names ...string) {
+		for _, name := range names {
+			var node corev1.Node
+			if err := c.client.Get(t.Context(), types.NamespacedName{Name: name}, &node); err != nil {
+				t.Fatal(err)
+			}
+			node.Status.Conditions[0].Status = corev1.ConditionUnknown
+			if err := c.client.Status().Update(t.Context(), &node); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	c.passes(4)
+	c.want(map[string]int{"a": 4, "b": 4})
+	lose("node-000")
+	c.passes(4)
+	a, _ := c.job("a")
+	b, _ := c.job("b")
+	if a+b != 6 {
+		t.Errorf("after a node is lost the jobs hold %d and %d nodes; want 6 of 7", a, b)
+	}
+	decided := c.moments("decided")
+	lose("node-001", "node-002", "node-003", "node-004")
+	c.passes(20)
+	if a2, _ := c.job("a"); a2 != a || c.moments("outage") == 0 || c.moments("decided") != decided {
+		t.Errorf("in an outage a job goes from %d to %d nodes", a, a2)
+	}
+	// Time says that they are gone.
+	c.step = time.Minute
+	c.passes(35)
+	a, _ = c.job("a")
+	b, _ = c.job("b")
+	if a+b > 3 {
+		t.Errorf("long after an outage began the jobs hold %d and %d nodes; want 3 together", a, b)
+	}
+}

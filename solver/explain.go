@@ -101,7 +101,7 @@ func (p *Problem) Pin(job, size int, penalty float64) *Problem {
 
 // Repin returns the plan with a job at a size in the first step, where other jobs give up
 // what that takes in the first step as cheaply as a simple rule finds; false where it finds
-// no such plan.
+// none.
 func (p *Problem) Repin(plan Plan, job, size int) (Plan, bool) {
 	pinned := plan.Clone()
 	pinned[job][0] = p.Jobs[job].Sizes[size]

@@ -19,7 +19,7 @@ import (
 const scenarios = `{"scenarios": [
 	{"name": "bert is urgent", "putJobs": [{"id": "bert-large-wiki-phase2", "remainingEta": "101180s", "currentNodes": 4, "weight": 8}]},
 	{"name": "gone", "removeJobIds": ["no-such-job"]},
-	{"name": "nobody pauses", "options": {"objective": "OBJECTIVE_TOTAL_TIME", "admission": "ADMISSION_OPTIMIZED"}}
+	{"name": "no pauses", "options": {"objective": "OBJECTIVE_TOTAL_TIME", "admission": "ADMISSION_OPTIMIZED"}}
 ]}`
 
 // TestWhyWhatIfForecast compares what the commands show a person with golden files, which
@@ -105,7 +105,7 @@ func TestWhyBadUsage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for args, want := range map[string]string{
-		"explain --job=nobody":             `job_ids[0]: is "nobody"; want a job of the snapshot`,
+		"explain --job=ghost":              `job_ids[0]: is "ghost"; want a job of the snapshot`,
 		"explain -o svg":                   `--output is "svg"; want table or json`,
 		"whatif":                           "give --nodes, --put, --remove or --scenarios",
 		"whatif --nodes=1 --scenarios=x":   "--nodes and --scenarios exclude each other",

@@ -50,9 +50,9 @@ func TestExplain(t *testing.T) {
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Errorf("response (-want +got):\n%s", diff)
 	}
-	request.JobIds = []string{"a", "nobody"}
+	request.JobIds = []string{"a", "ghost"}
 	_, err = InProcess{Allocator: allocator}.Explain(t.Context(), request)
-	if want := `invalid request: job_ids[1]: is "nobody"; want a job of the snapshot`; err == nil || err.Error() != want {
+	if want := `invalid request: job_ids[1]: is "ghost"; want a job of the snapshot`; err == nil || err.Error() != want {
 		t.Errorf("error %v; want %q", err, want)
 	}
 }

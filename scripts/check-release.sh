@@ -31,7 +31,7 @@ for program in elastalloc elastalloc-lab elastalloc-controller; do
   [ -x "$file" ] || fail "$archive has no $program"
   ! ldd "$file" >/dev/null 2>&1 || fail "$program is not static"
 done
-for file in LICENSE NOTICE; do
+for file in LICENSE NOTICE man/man1/elastalloc{,-lab}.1; do
   [ -s "$(basename "$archive" .tar.gz)/$file" ] || fail "$archive has no $file"
 done
 "$(basename "$archive" .tar.gz)/elastalloc" version

@@ -38,6 +38,12 @@ build() { # folder
   (cd kube && go build -buildvcs=true -trimpath -ldflags '-s -w' -o "$1/" ./cmd/elastalloc-controller)
 }
 
+# The manual pages are the same on every platform.
+mkdir -p "$work/man/man1"
+for program in elastalloc elastalloc-lab; do
+  go run "./cmd/$program" man >"$work/man/man1/$program.1"
+done
+
 version=
 for platform in $platforms; do
   export GOOS=${platform%/*} GOARCH=${platform#*/}
@@ -49,7 +55,7 @@ for platform in $platforms; do
   name=elastalloc_${version#v}_${GOOS}_$GOARCH
   mkdir "$work/$name"
   mv "$work/bin"/* "$work/$name"
-  cp LICENSE NOTICE README.md CHANGELOG.md "$work/$name"
+  cp --recursive LICENSE NOTICE README.md CHANGELOG.md "$work/man" "$work/$name"
   env -u GOOS -u GOARCH go run ./scripts/sbom elastalloc "$work/$name"/elastalloc{,-controller,-lab} >"$out/$name.sbom.json"
   pack "$out/$name.tar.gz" "$work" "$name"
 done

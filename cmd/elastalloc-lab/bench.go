@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -125,11 +126,11 @@ func (f *benchFlags) bench(cmd *cobra.Command, env cli.LookupEnv) error {
 	if err != nil {
 		return err
 	}
-	rows, err := compare(cmd.Context(), instances, candidates, newProgress(cmd.ErrOrStderr()))
+	rows, err := compare(cmd.Context(), instances, candidates, newProgress(cmd.ErrOrStderr(), env))
 	if f.output == cli.OutputJSON {
 		err = cmp.Or(err, writeBenchJSON(cmd.OutOrStdout(), rows))
 	} else {
-		err = cmp.Or(err, writeBenchTable(cmd.OutOrStdout(), rows, candidates, cli.ColorsFor(cmd.OutOrStdout(), env)))
+		err = cmp.Or(err, writeBenchTable(cmd.OutOrStdout(), rows, candidates, cli.ScreenFor(cmd.OutOrStdout(), env)))
 	}
 	return cli.Failed(err)
 }
@@ -169,6 +170,11 @@ type candidate struct {
 	// allocator asks the backend and no other but greedy.
 	allocator sim.Allocator
 	trial     *trial
+}
+
+// name names the candidate: highs paper.
+func (c candidate) name() string {
+	return strings.TrimSpace(string(c.backend.Name) + " " + string(c.formulation))
 }
 
 // trial is what one decision of a candidate has come to.
@@ -320,7 +326,7 @@ type benchRow struct {
 // compare decides every instance with every candidate and returns the rows, grouped by
 // instance. With an error it returns the rows so far.
 func compare(
-	ctx context.Context, instances []instance, candidates []candidate, shown progress,
+	ctx context.Context, instances []instance, candidates []candidate, shown *progress,
 ) ([]benchRow, error) {
 	defer shown.clear()
 	total := 0
@@ -337,7 +343,7 @@ func compare(
 			if !candidate.suits(instance) {
 				continue
 			}
-			shown.show("%d/%d  %s: %s %s", len(rows)+1, total, instance.name, candidate.backend.Name, candidate.formulation)
+			shown.show(len(rows), total, fmt.Sprintf("decisions, now %s on %s", candidate.name(), instance.name))
 			row, err := measure(ctx, instance, candidate)
 			switch {
 			case ctx.Err() != nil:

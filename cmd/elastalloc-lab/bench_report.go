@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/internal/format"
 	"github.com/elastalloc/elastalloc/solver"
@@ -27,32 +28,28 @@ func writeBenchJSON(w io.Writer, rows []benchRow) error {
 }
 
 // writeBenchTable writes the rows and a summary for a person.
-func writeBenchTable(w io.Writer, rows []benchRow, candidates []candidate, color cli.Colors) error {
-	_, err := io.WriteString(w, rowTable(rows, color).String()+"\n"+summaryTable(rows, candidates, color).String())
+func writeBenchTable(w io.Writer, rows []benchRow, candidates []candidate, screen cli.Screen) error {
+	_, err := io.WriteString(w, screen.Text(rowTable(rows, screen).String()+"\n"+summaryTable(rows, candidates, screen).String()+"\n"+benchFooter(candidates)))
 	return err
 }
 
-// rowTable lays out the rows; an instance is named in its first row only.
-func rowTable(rows []benchRow, color cli.Colors) *cli.Table {
-	header := []string{
-		"INSTANCE", "JOBS", "NODES", "BACKEND", "FORMULATION", "REASON", "OBJECTIVE", "BOUND", "GAP", "TIME", "TO FASTEST",
-	}
-	t := &cli.Table{RightAligned: map[int]bool{1: true, 2: true, 6: true, 7: true, 8: true, 9: true, 10: true}}
-	t.AddRow(color.Bold, header...)
+// rowTable lays out the rows, those of an instance together.
+func rowTable(rows []benchRow, screen cli.Screen) *cli.Table {
+	t := screen.NewTable().AlignRight(2, 6)
+	t.AddRow(screen.Bold, "BACKEND", "REASON", "OBJECTIVE", "BOUND", "GAP", "TIME", "TO FASTEST")
 	fastest := fastestOptima(rows)
 	for i := range rows {
 		row := &rows[i]
-		name, jobs, nodes := format.Printable(row.Instance), strconv.Itoa(row.Jobs), strconv.Itoa(row.Nodes)
-		if i > 0 && rows[i-1].Instance == row.Instance {
-			name, jobs, nodes = "", "", ""
+		if i == 0 || rows[i-1].Instance != row.Instance {
+			t.AddLine(screen.Bold, fmt.Sprintf("%s: %d jobs, %d nodes", format.Printable(row.Instance), row.Jobs, row.Nodes))
 		}
 		ratio := nothing
 		if best, known := fastest[row.Instance]; known && row.searched() {
 			ratio = describeRatio(row.WallSeconds / best)
 		}
-		t.AddRow(cli.Plain, name, jobs, nodes, string(row.Backend), orNothing(string(row.Formulation)), row.Reason,
-			describeFigure(row.Objective), describeFigure(row.Bound), describeShare(row.RelativeGap),
-			describeSeconds(row.WallSeconds), ratio)
+		name := candidate{backend: elastalloc.Backend{Spec: elastalloc.Spec{Name: row.Backend}}, formulation: row.Formulation}
+		t.AddRow(cli.Plain, "  "+name.name(), row.Reason, describeFigure(row.Objective), describeFigure(row.Bound),
+			describeShare(row.RelativeGap), describeSeconds(row.WallSeconds), ratio)
 	}
 	return t
 }
@@ -76,20 +73,12 @@ func fastestOptima(rows []benchRow) map[string]float64 {
 }
 
 // summaryTable lays out the totals of each candidate.
-func summaryTable(rows []benchRow, candidates []candidate, color cli.Colors) *cli.Table {
-	t := &cli.Table{RightAligned: map[int]bool{3: true, 4: true, 5: true, 6: true, 7: true, 8: true, 9: true, 10: true}}
-	t.AddRow(color.Bold, "BACKEND", "FORMULATION", "VERSION", "SNAPSHOTS", "PLANS", "OPTIMAL",
-		"MEDIAN TIME", "MAX TIME", "TO EXACT: MEDIAN", "MAX", "GEOMETRIC MEAN")
+func summaryTable(rows []benchRow, candidates []candidate, screen cli.Screen) *cli.Table {
+	t := screen.NewTable().AlignRight(1, 7)
+	t.AddRow(screen.Bold, "BACKEND", "PLANS", "OPTIMAL", "MEDIAN", "MAX", "TO EXACT", "MAX", "MEAN")
 	for _, candidate := range candidates {
 		s := summarize(rows, candidate)
-		version := orNothing(candidate.backend.Version)
-		if candidate.backend.Missing != nil {
-			version = "missing"
-		}
-		cells := []string{
-			string(candidate.backend.Name), orNothing(string(candidate.formulation)), version,
-			strconv.Itoa(s.snapshots), strconv.Itoa(len(s.seconds)), strconv.Itoa(s.optimal),
-		}
+		cells := []string{candidate.name(), fmt.Sprintf("%d of %d", len(s.seconds), s.snapshots), strconv.Itoa(s.optimal)}
 		if len(s.seconds) > 0 {
 			cells = append(cells, describeSeconds(median(s.seconds)), describeSeconds(slices.Max(s.seconds)))
 		} else {
@@ -104,6 +93,24 @@ func summaryTable(rows []benchRow, candidates []candidate, color cli.Colors) *cl
 		t.AddRow(cli.Plain, cells...)
 	}
 	return t
+}
+
+// benchFooter says what the columns are and which programs took part.
+func benchFooter(candidates []candidate) string {
+	text := "MEDIAN and MAX are of the times; TO EXACT is the median of a time by exact's on\n" +
+		"the same snapshot, MAX and MEAN beside it its maximum and geometric mean.\n"
+	for i, candidate := range candidates {
+		if i > 0 && candidates[i-1].backend.Name == candidate.backend.Name {
+			continue
+		}
+		switch version := candidate.backend.Version; {
+		case candidate.backend.Missing != nil:
+			text += string(candidate.backend.Name) + " is missing.\n"
+		case version != "":
+			text += string(candidate.backend.Name) + " is version " + version + ".\n"
+		}
+	}
+	return text
 }
 
 // summary is the totals of a candidate.
@@ -163,18 +170,15 @@ func geometricMean(numbers []float64) float64 {
 	return math.Exp(sum / float64(len(numbers)))
 }
 
-func orNothing(text string) string {
-	if text == "" {
-		return nothing
-	}
-	return text
-}
-
 func describeFigure(x *float64) string {
 	if x == nil {
 		return nothing
 	}
-	return fmt.Sprintf("%.6f", *x)
+	decimals := 6
+	for scaled := math.Abs(*x); scaled >= 1e4 && decimals > 0; scaled /= 10 {
+		decimals-- // Ten digits say enough.
+	}
+	return strconv.FormatFloat(*x, 'f', decimals, 64)
 }
 
 func describeShare(x *float64) string {

@@ -206,7 +206,7 @@ func TestBenchTable(t *testing.T) {
 		candidateOf(greedy, "", "", nil),
 	}
 	var table bytes.Buffer
-	if err := writeBenchTable(&table, rows, candidates, cli.Colors{}); err != nil {
+	if err := writeBenchTable(&table, rows, candidates, cli.Screen{}); err != nil {
 		t.Fatal(err)
 	}
 	clitest.CompareGolden(t, "bench.golden", table.String())
@@ -271,7 +271,7 @@ func TestBenchWithoutAPlan(t *testing.T) {
 			}
 			backend := fakeCandidate(t, limit, solve)
 			backend.formulation = solver.FormulationPaper
-			rows, err := compare(t.Context(), []instance{oneInstance("one")}, []candidate{backend}, progress{})
+			rows, err := compare(t.Context(), []instance{oneInstance("one")}, []candidate{backend}, new(progress))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -351,7 +351,7 @@ func TestBenchIsInterrupted(t *testing.T) {
 		return solver.Result{}, errors.New("broken")
 	})
 	instances := []instance{oneInstance("first"), oneInstance("second"), oneInstance("third")}
-	rows, err := compare(ctx, instances, []candidate{backend}, progress{})
+	rows, err := compare(ctx, instances, []candidate{backend}, new(progress))
 	if err == nil || err.Error() != "interrupted after 1 of 3 rows" {
 		t.Errorf("error %v; want the interruption", err)
 	}

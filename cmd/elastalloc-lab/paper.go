@@ -77,9 +77,9 @@ func (f *paperFlags) run(cmd *cobra.Command, env cli.LookupEnv) error {
 	}
 	defer directory.Discard() //nolint:errcheck // What is left is named as partial.
 
-	bar := newProgress(cmd.ErrOrStderr())
+	bar := newProgress(cmd.ErrOrStderr(), env)
 	found, err := experiments.Run(ctx, config, allocator, func(done, all int) {
-		bar.show("%s %d of %d runs", drawBar(done, all), done, all)
+		bar.show(done, all, "runs")
 	})
 	bar.clear()
 	if ctx.Err() != nil {
@@ -92,7 +92,7 @@ func (f *paperFlags) run(cmd *cobra.Command, env cli.LookupEnv) error {
 		return cli.Failed(err)
 	}
 	out := cmd.OutOrStdout()
-	_, err = fmt.Fprintf(out, "%s\nSee %s.\n", paperTable(found, cli.ColorsFor(out, env)), filepath.Join(f.out, experiments.ReportName))
+	_, err = fmt.Fprintf(out, "%s\nSee %s.\n", paperTable(found, cli.ScreenFor(out, env)), filepath.Join(f.out, experiments.ReportName))
 	return cli.Failed(err)
 }
 
@@ -167,22 +167,30 @@ func writePaper(directory *results.Directory, found *experiments.Results) error 
 	return directory.Commit()
 }
 
+// longestQuantity is how long what is measured may be to stand beside its figures.
+const longestQuantity = 24
+
 // paperTable lays out our results beside the paper's.
-func paperTable(found *experiments.Results, color cli.Colors) *cli.Table {
-	t := &cli.Table{RightAligned: map[int]bool{2: true, 3: true, 4: true}}
-	header := []string{"EXPERIMENT", "RESULT", "PAPER"}
+func paperTable(found *experiments.Results, screen cli.Screen) *cli.Table {
+	t := screen.NewTable().AlignRight(1, 3)
+	header := []string{"", "PAPER"}
 	for _, source := range found.Sources() {
 		header = append(header, strings.ToUpper(string(source)))
 	}
-	t.AddRow(color.Bold, header...)
+	t.AddRow(screen.Bold, header...)
 	for i := range found.Experiments {
 		e := &found.Experiments[i]
 		for n := range e.Results {
-			name := ""
 			if n == 0 {
-				name = e.Title
+				t.AddLine(screen.Bold, e.Title)
 			}
-			t.AddRow(cli.Plain, append([]string{name}, e.Results[n].Cells(found.Sources())...)...)
+			cells := e.Results[n].Cells(found.Sources())
+			cells[0] = "  " + cells[0]
+			if len(cells[0]) > longestQuantity {
+				t.AddLine(cli.Plain, cells[0])
+				cells[0] = ""
+			}
+			t.AddRow(cli.Plain, cells...)
 		}
 	}
 	return t

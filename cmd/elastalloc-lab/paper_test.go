@@ -57,7 +57,7 @@ func TestPaper(t *testing.T) {
 	if status != cli.ExitDone || stderr != "" {
 		t.Fatalf("exit status %d, stderr %q", status, stderr)
 	}
-	for _, want := range []string{"EXPERIMENT", "PAPER", "SYNTHETIC", "TRACE", "Queueing time", "32.0 %", "report.html"} {
+	for _, want := range []string{"PAPER", "SYNTHETIC", "TRACE", "Queueing time", "32.0 %", "report.html"} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("stdout does not show %q:\n%s", want, stdout)
 		}

@@ -3,34 +3,74 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
+	"time"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/internal/format"
 )
 
-// progress is a status line on a terminal; the zero value shows nothing.
-type progress struct{ terminal io.Writer }
-
-// newProgress returns the progress for a writer; it shows nothing unless the writer is a
-// terminal.
-func newProgress(w io.Writer) progress {
-	if !cli.IsTerminal(w) {
-		return progress{}
-	}
-	return progress{terminal: w}
+// progress shows how far long work is and how long it may still take: on a terminal in one
+// line that changes, elsewhere, such as in a log, a line every half minute. The zero value
+// shows nothing.
+type progress struct {
+	w        io.Writer
+	screen   cli.Screen
+	terminal bool
+	now      func() time.Time
+	// begun is when the work began, and shown when a line was last written to a log.
+	begun, shown time.Time
 }
 
-// show replaces the text.
-func (p progress) show(layout string, args ...any) {
-	if p.terminal != nil {
+// everySoOften is the time between two lines in a log.
+const everySoOften = 30 * time.Second
+
+// newProgress returns the progress of work that begins now, for a writer.
+func newProgress(w io.Writer, env cli.LookupEnv) *progress {
+	now := time.Now()
+	return &progress{w: w, screen: cli.ScreenFor(w, env), terminal: cli.IsTerminal(w), now: time.Now, begun: now, shown: now}
+}
+
+// show says how many of all pieces of the work are done, and what they are.
+func (p *progress) show(done, all int, what string) {
+	if p.w == nil {
+		return
+	}
+	now := p.now()
+	if !p.terminal && now.Sub(p.shown) < everySoOften {
+		return
+	}
+	p.shown = now
+	text := fmt.Sprintf("%d of %d %s%s", done, all, format.Printable(what), timeLeft(now.Sub(p.begun), done, all))
+	if p.terminal {
 		p.clear()
-		fmt.Fprint(p.terminal, format.Printable(fmt.Sprintf(layout, args...)))
+		text = p.screen.Clip(drawBar(done, all)+" "+text, cli.Width-1)
+	} else {
+		text += "\n"
 	}
+	fmt.Fprint(p.w, p.screen.Text(text))
 }
 
-// clear removes the text.
-func (p progress) clear() {
-	if p.terminal != nil {
-		fmt.Fprint(p.terminal, "\r\x1b[K")
+// timeLeft returns what is said of the time that work still takes at the pace so far,
+// nothing where there is no pace yet or nothing left.
+func timeLeft(taken time.Duration, done, all int) string {
+	if done < 1 || done >= all || taken < time.Second {
+		return ""
+	}
+	left := time.Duration(float64(taken) / float64(done) * float64(all-done))
+	return ", about " + format.Span(left.Round(time.Second)) + " left"
+}
+
+// drawBar draws the progress of the work.
+func drawBar(done, all int) string {
+	const width = 20
+	full := width * done / max(1, all)
+	return "[" + strings.Repeat("█", full) + strings.Repeat("·", width-full) + "]"
+}
+
+// clear removes the line from a terminal.
+func (p *progress) clear() {
+	if p.terminal {
+		fmt.Fprint(p.w, "\r\x1b[K")
 	}
 }

@@ -47,8 +47,8 @@ All figures are of the jobs that ended within the recording.
 
 The policies:
 ` + describePolicies(),
-		Example: `  elastalloc-lab replay --recording /var/lib/elastalloc/recordings --out replayed
-  elastalloc-lab replay --recording pod-0,pod-1 --policy total-time,optimal --out replayed`,
+		Example: `  elastalloc-lab replay --recording recordings --out replayed
+  elastalloc-lab replay --recording pod-0,pod-1 --policy optimal --out replayed`,
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.replay(cmd, env) },
 	}
@@ -102,7 +102,7 @@ func (f *replayFlags) replay(cmd *cobra.Command, env cli.LookupEnv) error {
 	}
 	defer directory.Discard() //nolint:errcheck // What is left is named as partial.
 
-	found, err := f.run(cmd, r, policies, allocator)
+	found, err := f.run(cmd, r, policies, allocator, newProgress(cmd.ErrOrStderr(), env))
 	if cmd.Context().Err() != nil {
 		return cli.Failed(errors.New("interrupted; nothing was written"))
 	}
@@ -114,8 +114,12 @@ func (f *replayFlags) replay(cmd *cobra.Command, env cli.LookupEnv) error {
 		return cli.Failed(err)
 	}
 	out := cmd.OutOrStdout()
-	_, err = fmt.Fprintf(out, "%s\n%s\nwrote %d files to %s; begin with %s\n", found.table(cli.ColorsFor(out, env)),
-		strings.Join(found.lead(), "\n"), directory.Files(), f.out, filepath.Join(f.out, "report.html"))
+	screen := cli.ScreenFor(out, env)
+	text := found.table(screen).String() + "\n" + replayFooter
+	for _, line := range found.lead() {
+		text += screen.Wrap(line) + "\n"
+	}
+	_, err = fmt.Fprintf(out, "%swrote %d files to %s; begin with %s\n", text, directory.Files(), f.out, filepath.Join(f.out, "report.html"))
 	return cli.Failed(err)
 }
 
@@ -150,13 +154,12 @@ func (f *replayFlags) check() ([]sim.Policy, error) {
 }
 
 // run simulates the policies, and asks one about the recorded snapshots.
-func (f *replayFlags) run(cmd *cobra.Command, r *replay.Replay, policies []sim.Policy, allocator *elastalloc.Allocator) (*replayed, error) {
+func (f *replayFlags) run(cmd *cobra.Command, r *replay.Replay, policies []sim.Policy, allocator *elastalloc.Allocator, bar *progress) (*replayed, error) {
 	ctx := cmd.Context()
 	recorded, err := r.Recorded(ctx)
 	if err != nil {
 		return nil, err
 	}
-	bar := newProgress(cmd.ErrOrStderr())
 	defer bar.clear()
 	tasks := make([]sim.Task, len(policies))
 	for i, policy := range policies {
@@ -165,7 +168,7 @@ func (f *replayFlags) run(cmd *cobra.Command, r *replay.Replay, policies []sim.P
 	done := 0
 	runs, err := sim.RunAll(ctx, tasks, allocator, f.workers, func(*sim.Result) {
 		done++
-		bar.show("%s %d of %d runs", drawBar(done, len(tasks)), done, len(tasks))
+		bar.show(done, len(tasks), "runs")
 	})
 	if err != nil {
 		return nil, err
@@ -180,12 +183,11 @@ func (f *replayFlags) run(cmd *cobra.Command, r *replay.Replay, policies []sim.P
 	if asked >= 0 {
 		found.asked = policies[asked].Name
 		found.moments, err = r.Differences(ctx, policies[asked], allocator, func(done, all int) {
-			bar.show("%s %d of %d recorded snapshots", drawBar(done, all), done, all)
+			bar.show(done, all, "recorded snapshots")
 		})
 		if err != nil {
 			return nil, err
 		}
-		bar.show("explaining the largest differences")
 		found.largest = replay.Largest(found.moments, mostMoments)
 		err = r.Explain(ctx, policies[asked], allocator, found.largest, mostDifferences)
 	}
@@ -211,18 +213,22 @@ func detailOf(r *replay.Replay, policy string, run, recorded *sim.Result) detail
 }
 
 // table lays the runs out for a person.
-func (f *replayed) table(color cli.Colors) *cli.Table {
-	t := &cli.Table{RightAligned: map[int]bool{}}
-	header := []string{"POLICY", "TOTAL", "UNSERVED", "P95", "MAX", "RESCALES", "IDLE NODE H", "LATER"}
-	for i := 1; i < len(header); i++ {
-		t.RightAligned[i] = true
-	}
-	t.AddRow(color.Bold, header...)
+func (f *replayed) table(screen cli.Screen) *cli.Table {
+	t := screen.NewTable().AlignRight(1, 7)
+	t.AddRow(screen.Bold, "POLICY", "TOTAL", "UNSERVED", "P95", "MAX", "RESCALES", "IDLE H", "LATER")
 	for i := range f.summary.Runs {
 		t.AddRow(cli.Plain, f.row(i)...)
 	}
 	return t
 }
+
+// replayFooter says what the columns are.
+const replayFooter = `TOTAL, UNSERVED, P95 and MAX are minutes: mean from submission to end, mean
+without nodes, 95th percentile and maximum of the first. RESCALES are changes of
+nodes per job, IDLE H idle node hours, LATER the share of jobs that end later than
+recorded.
+
+`
 
 // row writes the figures of a run.
 func (f *replayed) row(i int) []string {

@@ -65,7 +65,7 @@ takes longer than its budget, ` + sim.DefaultDecisionBudget.String() + `. Runs s
 The policies:
 ` + describePolicies(),
 		Example: `  elastalloc-lab simulate --trace trace.csv --nodes 70,110,150 --out results
-  elastalloc-lab simulate --synthetic baseline --nodes 110 --policy greedy,optimal,fifo --out results`,
+  elastalloc-lab simulate --synthetic baseline --nodes 110 --out results`,
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.simulate(cmd, env) },
 	}
@@ -114,7 +114,8 @@ func policyNames() []string {
 
 // describePolicies lists the policies for the help.
 func describePolicies() string {
-	t := new(cli.Table)
+	t := cli.Screen{}.NewTable()
+	t.Wrapped = 1
 	for _, policy := range sim.Policies() {
 		t.AddRow(cli.Plain, " "+policy.Name, policy.Description)
 	}
@@ -128,7 +129,8 @@ func defaultPolicies() []string {
 
 // describeVariations lists what --vary draws.
 func describeVariations() string {
-	t := new(cli.Table)
+	t := cli.Screen{}.NewTable()
+	t.Wrapped = 1
 	t.AddRow(cli.Plain, " weights", "1, 2, 4 or 8")
 	t.AddRow(cli.Plain, " weights-rising", "the same by size, 1 for the smallest jobs; weights-falling the opposite")
 	t.AddRow(cli.Plain, " efficiencies", "the doubling efficiency, from 0.6 to 0.95")
@@ -169,11 +171,13 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 	defer directory.Discard() //nolint:errcheck // What is left is named as partial.
 
 	tasks := tasksOf(workload, policies, configs)
-	bar := newProgress(cmd.ErrOrStderr())
+	bar := newProgress(cmd.ErrOrStderr(), env)
 	done := 0
-	show := func() { bar.show("%s %d of %d runs", drawBar(done, len(tasks)), done, len(tasks)) }
-	show()
-	runs, err := sim.RunAll(ctx, tasks, allocator, f.workers, func(*sim.Result) { done++; show() })
+	bar.show(done, len(tasks), "runs")
+	runs, err := sim.RunAll(ctx, tasks, allocator, f.workers, func(*sim.Result) {
+		done++
+		bar.show(done, len(tasks), "runs")
+	})
 	bar.clear()
 	if ctx.Err() != nil {
 		return cli.Failed(errors.New("interrupted; nothing was written"))
@@ -191,7 +195,7 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 		return cli.Failed(err)
 	}
 	out := cmd.OutOrStdout()
-	_, err = fmt.Fprintf(out, "%s\n%s%swrote %d files to %s\n", runsTable(runs, summary, cli.ColorsFor(out, env)),
+	_, err = fmt.Fprintf(out, "%s\n%s%swrote %d files to %s\n", runsTables(runs, summary, cli.ScreenFor(out, env)),
 		tableFooter(baselineOf(policies), hasTeams(summary)), describeCuts(summary.Cut, f.minDuration), directory.Files(), f.out)
 	return cli.Failed(err)
 }

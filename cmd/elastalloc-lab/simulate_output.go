@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -67,25 +66,26 @@ func writeFigure(directory *results.Directory, named figures.Named) error {
 	return directory.Write(named.Name+".png", png)
 }
 
-// runsTable lays out the runs for a person.
-func runsTable(runs []*sim.Result, summary results.Summary, color cli.Colors) *cli.Table {
-	t := &cli.Table{RightAligned: map[int]bool{0: true}}
-	header := []string{
-		"NODES", "POLICY", "QUEUE", "UNSERVED", "TOTAL", "P95", "MAX", "SLOWDOWN", "RESCALES", "LATER", "EXTRA/100", "PROVEN", "MEDIAN TIME",
-	}
+// runsTables lays out the runs for a person: how long jobs take, then at what price.
+func runsTables(runs []*sim.Result, summary results.Summary, screen cli.Screen) string {
+	times, price := screen.NewTable().AlignRight(1, 7), screen.NewTable().AlignRight(1, 6)
+	timesHeader := []string{"POLICY", "QUEUE", "UNSERVED", "TOTAL", "P95", "MAX", "LATER"}
+	priceHeader := []string{"POLICY", "SLOWDOWN", "RESCALES", "EXTRA/100", "PROVEN", "TIME"}
 	if hasTeams(summary) {
-		header = append(header, "HELD", "WORST TEAM")
+		timesHeader, priceHeader = append(timesHeader, "HELD"), append(priceHeader, "WORST TEAM")
 	}
-	for i := 2; i < len(header); i++ {
-		t.RightAligned[i] = true
-	}
-	t.AddRow(color.Bold, header...)
+	times.AddRow(screen.Bold, timesHeader...)
+	price.AddRow(screen.Bold, priceHeader...)
 	extra := make(map[string]string)
 	for _, c := range summary.Comparisons {
 		extra[c.Policy+strconv.Itoa(c.Nodes)] = fmt.Sprintf("%+.1f", c.ExtraJobsPer100)
 	}
 	for i, run := range runs {
 		s := &summary.Runs[i]
+		if i == 0 || s.Nodes != summary.Runs[i-1].Nodes {
+			times.AddLine(screen.Bold, fmt.Sprintf("%d nodes", s.Nodes))
+			price.AddLine(screen.Bold, fmt.Sprintf("%d nodes", s.Nodes))
+		}
 		proven, later := "", ""
 		if share := run.ProvenShare(); share > 0 {
 			proven = fmt.Sprintf("%.2f %%", math.Floor(1e4*share)/100) // 100 % means all.
@@ -93,11 +93,12 @@ func runsTable(runs []*sim.Result, summary results.Summary, color cli.Colors) *c
 		if s.LaterShare != nil && s.Policy != sim.MaxMinPolicy {
 			later = fmt.Sprintf("%.0f %%", 100**s.LaterShare)
 		}
-		cells := []string{
-			strconv.Itoa(s.Nodes), s.Policy,
-			minutes(s.MeanQueueSeconds), minutes(s.MeanUnservedSeconds), minutes(s.MeanTotalSeconds),
-			minutes(s.P95TotalSeconds), minutes(s.MaxTotalSeconds), fmt.Sprintf("%.1f", s.MaxSlowdown),
-			fmt.Sprintf("%.2f", float64(s.Rescales)/float64(max(1, s.Jobs))), later,
+		timesCells := []string{
+			"  " + s.Policy, minutes(s.MeanQueueSeconds), minutes(s.MeanUnservedSeconds), minutes(s.MeanTotalSeconds),
+			minutes(s.P95TotalSeconds), minutes(s.MaxTotalSeconds), later,
+		}
+		priceCells := []string{
+			"  " + s.Policy, fmt.Sprintf("%.1f", s.MaxSlowdown), fmt.Sprintf("%.2f", float64(s.Rescales)/float64(max(1, s.Jobs))),
 			extra[s.Policy+strconv.Itoa(s.Nodes)], proven, millis(s.SolveMillis.Median),
 		}
 		if hasTeams(summary) {
@@ -105,11 +106,12 @@ func runsTable(runs []*sim.Result, summary results.Summary, color cli.Colors) *c
 			if s.WorstTeam != nil {
 				worst = fmt.Sprintf("%.2f", *s.WorstTeam)
 			}
-			cells = append(cells, fmt.Sprintf("%.0f %%", 100*s.Utilization), worst)
+			timesCells, priceCells = append(timesCells, fmt.Sprintf("%.0f %%", 100*s.Utilization)), append(priceCells, worst)
 		}
-		t.AddRow(cli.Plain, cells...)
+		times.AddRow(cli.Plain, timesCells...)
+		price.AddRow(cli.Plain, priceCells...)
 	}
-	return t
+	return times.String() + "\n" + price.String()
 }
 
 // hasTeams reports whether teams shared the pools of the runs.
@@ -117,18 +119,18 @@ func hasTeams(summary results.Summary) bool { return len(summary.Runs[0].Teams) 
 
 // tableFooter says what the columns are.
 func tableFooter(baseline string, teams bool) string {
-	text := `QUEUE     mean time to the first nodes, in minutes, as all times of jobs
-UNSERVED  mean time without nodes: in the queue and in pauses
-TOTAL     mean time from submission to end; P95 and MAX, its 95th percentile and maximum
-SLOWDOWN  the largest of total time by the time alone in the pool
-RESCALES  changes of nodes per job after its start
-LATER     share of jobs that end later than under equal shares, the policy max-min
-EXTRA/100 jobs that had ended beyond each 100 of ` + baseline + `
-PROVEN    share of decisions proven optimal; MEDIAN TIME, how long one took
+	text := `QUEUE      mean time to the first nodes, in minutes, as all times of jobs
+UNSERVED   mean time without nodes: in the queue and in pauses
+TOTAL      mean time from submission to end; P95, MAX: 95th percentile, maximum
+LATER      share of jobs that end later than under equal shares (max-min)
+SLOWDOWN   the largest of total time by the time alone in the pool
+RESCALES   changes of nodes per job after its start
+EXTRA/100  jobs that had ended beyond each 100 of ` + baseline + `
+PROVEN     share of decisions proven optimal; TIME, the median of what one took
 `
 	if teams {
-		text += `HELD      share of the pool's nodes held until the last submission
-WORST TEAM  the largest ratio of a team's mean total time to the one under ` + sim.PartitionsPolicy + `
+		text += `HELD       share of the pool's nodes held until the last submission
+WORST TEAM a team's mean total time by the one under ` + sim.PartitionsPolicy + `
 `
 	}
 	return text
@@ -152,13 +154,6 @@ func minutes(seconds float64) string { return fmt.Sprintf("%.1f", seconds/60) }
 
 // millis writes milliseconds.
 func millis(ms float64) string { return fmt.Sprintf("%.2f ms", ms) }
-
-// drawBar draws the progress of the work.
-func drawBar(done, all int) string {
-	const width = 30
-	full := width * done / max(1, all)
-	return "[" + strings.Repeat("█", full) + strings.Repeat("·", width-full) + "]"
-}
 
 // secondsFlag is a flag for a duration, such as 5m or 300s; a number alone is seconds.
 type secondsFlag struct{ value *time.Duration }

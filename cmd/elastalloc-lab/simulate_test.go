@@ -39,7 +39,7 @@ func TestSimulate(t *testing.T) {
 	if status != cli.ExitDone || stderr != "" {
 		t.Fatalf("exit status %d, stderr %q", status, stderr)
 	}
-	for _, want := range []string{"NODES", "POLICY", "optimal", "greedy", "fifo", "100.00 %", "UNSERVED  mean time", "wrote 19 files to " + out} {
+	for _, want := range []string{"4 nodes\n", "6 nodes\n", "POLICY", "optimal", "greedy", "fifo", "100.00 %", "UNSERVED   mean time", "wrote 19 files to " + out} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("stdout does not show %q:\n%s", want, stdout)
 		}

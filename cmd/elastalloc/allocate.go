@@ -86,5 +86,5 @@ func (f *allocateFlags) allocate(cmd *cobra.Command, request *elastallocv1.Alloc
 	if f.output == cli.OutputJSON {
 		return cli.Failed(writeJSON(out, response, emitDefaults))
 	}
-	return cli.Failed(writeTable(out, request, response, cli.ColorsFor(out, env)))
+	return cli.Failed(writeTable(out, request, response, cli.ScreenFor(out, env)))
 }

@@ -64,7 +64,7 @@ higher the block after a size, the more of the objective it would cost.`,
 			if f.output == cli.OutputJSON {
 				return cli.Failed(writeJSON(out, response, emitDefaults))
 			}
-			return cli.Failed(writeExplanations(out, request, response, len(f.jobs) > 0, cli.ColorsFor(out, env)))
+			return cli.Failed(writeExplanations(out, request, response, len(f.jobs) > 0, cli.ScreenFor(out, env)))
 		},
 	}
 	f.add(command)
@@ -75,7 +75,7 @@ higher the block after a size, the more of the objective it would cost.`,
 
 // writeExplanations writes for a person why jobs get their nodes: in detail, or a line each.
 func writeExplanations(
-	w io.Writer, request *elastallocv1.AllocateRequest, response *elastallocv1.ExplainResponse, detailed bool, color cli.Colors,
+	w io.Writer, request *elastallocv1.AllocateRequest, response *elastallocv1.ExplainResponse, detailed bool, screen cli.Screen,
 ) error {
 	changes := make(map[string]*elastallocv1.Allocation)
 	for _, a := range response.GetDecision().GetAllocations() {
@@ -92,16 +92,17 @@ func writeExplanations(
 					return err
 				}
 			}
-			if err := writeExplanation(w, job, color); err != nil {
+			if err := writeExplanation(w, job, screen); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	t := new(cli.Table)
-	t.AddRow(color.Bold, "JOB", "NODES", "WHY", "SIZES")
+	t := screen.NewTable()
+	t.Clipped[0] = true
+	t.AddRow(screen.Bold, "JOB", "NODES", "WHY", "SIZES")
 	for _, job := range response.GetJobs() {
-		t.AddRow(styleOf(changes[job.GetJobId()].GetChange(), color), clip(job.GetJobId(), 26),
+		t.AddRow(styleOf(changes[job.GetJobId()].GetChange(), screen), format.Printable(job.GetJobId()),
 			fmt.Sprintf("%3d → %-3d", current[job.GetJobId()], job.GetNodes()), words(job.GetWhy()), sizesBar(job))
 	}
 	_, err := fmt.Fprintf(w, "%s\n--job ID says more about one.\n", t)
@@ -131,16 +132,16 @@ func sizesBar(job *elastallocv1.JobExplanation) string {
 }
 
 // writeExplanation writes why one job gets its nodes, and what each of its sizes would cost.
-func writeExplanation(w io.Writer, job *elastallocv1.JobExplanation, color cli.Colors) error {
+func writeExplanation(w io.Writer, job *elastallocv1.JobExplanation, screen cli.Screen) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n%s\n", color.Bold.Paint(clip(job.GetJobId(), 60)+": "+words(job.GetWhy())), wrap(job.GetText(), 78))
+	fmt.Fprintf(&b, "%s\n%s\n", screen.Bold.Paint(screen.Clip(format.Printable(job.GetJobId()), 60)+": "+words(job.GetWhy())), screen.Wrap(job.GetText()))
 	if len(job.GetSizes()) > 0 {
 		most := 0.0
 		for _, size := range job.GetSizes() {
 			most = max(most, size.GetLoss())
 		}
 		const width = 40
-		t := &cli.Table{RightAligned: map[int]bool{0: true, 1: true}}
+		t := screen.NewTable().AlignRight(0, 1)
 		t.AddRow(cli.Plain, "SIZE", "COST", "")
 		for _, size := range job.GetSizes() {
 			bar := ""
@@ -157,14 +158,14 @@ func writeExplanation(w io.Writer, job *elastallocv1.JobExplanation, color cli.C
 		fmt.Fprintf(&b, "\n%s", t)
 	}
 	if len(job.GetRemedies()) > 0 {
-		t := new(cli.Table)
+		t := screen.NewTable()
 		t.AddRow(cli.Plain, "WITH", "IT GETS")
 		for _, remedy := range job.GetRemedies() {
 			t.AddRow(cli.Plain, describeRemedy(remedy), strconv.Itoa(int(remedy.GetNodes())))
 		}
 		fmt.Fprintf(&b, "\n%s", t)
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, screen.Text(b.String()))
 	return err
 }
 
@@ -180,34 +181,4 @@ func describeRemedy(remedy *elastallocv1.Remedy) string {
 	default:
 		return "an unknown change"
 	}
-}
-
-// clip returns a printable text of at most so many characters.
-func clip(text string, most int) string {
-	runes := []rune(format.Printable(text))
-	if len(runes) <= most {
-		return string(runes)
-	}
-	return string(runes[:most-1]) + "…"
-}
-
-// wrap breaks a text into lines of at most so many characters, as far as its words allow.
-func wrap(text string, width int) string {
-	var b strings.Builder
-	length := 0
-	for n, word := range strings.Fields(text) {
-		size := len([]rune(word))
-		switch {
-		case n == 0:
-		case length+1+size > width:
-			b.WriteByte('\n')
-			length = 0
-		default:
-			b.WriteByte(' ')
-			length++
-		}
-		b.WriteString(word)
-		length += size
-	}
-	return b.String()
 }

@@ -39,7 +39,7 @@ options are then ignored.`,
 			if f.output == cli.OutputJSON {
 				return cli.Failed(writeJSON(out, response, emitDefaults))
 			}
-			return cli.Failed(writeFillTable(out, snapshot, response, cli.ColorsFor(out, env)))
+			return cli.Failed(writeFillTable(out, snapshot, response, cli.ScreenFor(out, env)))
 		},
 	}
 	f.add(command)

@@ -79,7 +79,7 @@ start and end.`,
 			case outputSVG, outputHTML:
 				return cli.Failed(drawForecast(out, request.GetSnapshot().GetId(), response, f.output == outputHTML))
 			default:
-				return cli.Failed(writeForecast(out, response, cli.ColorsFor(out, env)))
+				return cli.Failed(writeForecast(out, response, cli.ScreenFor(out, env)))
 			}
 		},
 	}
@@ -145,22 +145,23 @@ func between(low, high *durationpb.Duration) string {
 }
 
 // writeForecast draws for a person when each job waits and trains.
-func writeForecast(w io.Writer, response *elastallocv1.ForecastResponse, color cli.Colors) error {
+func writeForecast(w io.Writer, response *elastallocv1.ForecastResponse, screen cli.Screen) error {
 	g := newGantt(response)
-	t := new(cli.Table)
+	t := screen.NewTable()
+	t.Clipped[0] = true
 	header := []string{"JOB", "STARTS", "ENDS"}
 	width := 34
 	if g.ranges {
 		header, width = append(header, "8 IN 10 END"), 20
 	}
 	scale := "0" + strings.Repeat(" ", max(1, width-1-len(format.Span(g.span)))) + format.Span(g.span)
-	t.AddRow(color.Bold, append(header, scale)...)
+	t.AddRow(screen.Bold, append(header, scale)...)
 	for _, job := range g.jobs {
 		style := cli.Plain
 		if job.GetStart() == nil {
-			style = color.Dim
+			style = screen.Dim
 		}
-		cells := []string{clip(job.GetJobId(), 22), when(job.GetStart()), when(job.GetEnd())}
+		cells := []string{format.Printable(job.GetJobId()), when(job.GetStart()), when(job.GetEnd())}
 		if g.ranges {
 			cells = append(cells, between(job.GetEndLow(), job.GetEndHigh()))
 		}
@@ -173,9 +174,9 @@ func writeForecast(w io.Writer, response *elastallocv1.ForecastResponse, color c
 	}
 	text += fmt.Sprintf("decisions   %d\n", response.GetDecisions())
 	if !response.GetComplete() {
-		text += color.Yellow.Paint("incomplete  the time budget ended the simulation: --budget gives it more") + "\n"
+		text += screen.Yellow.Paint("incomplete  the time budget ended the simulation: --budget gives it more") + "\n"
 	}
-	_, err := io.WriteString(w, text)
+	_, err := io.WriteString(w, screen.Text(text))
 	return err
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/internal/format"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
@@ -84,3 +85,6 @@ func drawForecast(w io.Writer, snapshot string, response *elastallocv1.ForecastR
 	}
 	return t.Execute(w, data)
 }
+
+// clip returns a printable text of at most so many characters.
+func clip(text string, most int) string { return cli.Screen{}.Clip(format.Printable(text), most) }

@@ -19,19 +19,19 @@ import (
 // writeTable writes a decision for a person: one line per job in the order of the
 // request, then what is known about the decision.
 func writeTable(
-	w io.Writer, request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse, color cli.Colors,
+	w io.Writer, request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse, screen cli.Screen,
 ) error {
 	jobs, allocations := request.GetSnapshot().GetJobs(), response.GetAllocations()
 	if len(jobs) != len(allocations) {
 		return fmt.Errorf("the answer has %d jobs; the request has %d", len(allocations), len(jobs))
 	}
 	outlook := newOutlook(request, allocations)
-	text := reportTable(request, response, outlook).String()
+	text := reportTable(request, response, outlook, screen).String()
 	if n := len(request.GetSnapshot().GetGroups()); n > 0 && n == len(response.GetReport().GetGroups()) {
-		text = groupTable(request.GetSnapshot(), response, color).String() + "\n" + text
+		text = groupTable(request.GetSnapshot(), response, screen).String() + "\n" + text
 	}
 	if len(jobs) > 0 {
-		text = jobTable(request, allocations, outlook, color).String() + "\n" + text
+		text = jobTable(request, allocations, outlook, screen).String() + "\n" + text
 	}
 	_, err := io.WriteString(w, text)
 	return err
@@ -39,17 +39,18 @@ func writeTable(
 
 // writeFillTable writes for a person what the queue takes of the idle nodes.
 func writeFillTable(
-	w io.Writer, snapshot *elastallocv1.Snapshot, response *elastallocv1.FillIdleResponse, color cli.Colors,
+	w io.Writer, snapshot *elastallocv1.Snapshot, response *elastallocv1.FillIdleResponse, screen cli.Screen,
 ) error {
 	jobs, allocations := snapshot.GetJobs(), response.GetAllocations()
 	if len(jobs) != len(allocations) {
 		return fmt.Errorf("the answer has %d jobs; the request has %d", len(allocations), len(jobs))
 	}
 	width := nodesWidth(jobs, allocations)
-	t := new(cli.Table)
-	t.AddRow(color.Bold, "JOB", "NODES", "CHANGE")
+	t := screen.NewTable()
+	t.Clipped[0], t.Clipped[2] = true, true
+	t.AddRow(screen.Bold, "JOB", "NODES", "CHANGE")
 	for i, a := range allocations {
-		t.AddRow(styleOf(a.GetChange(), color), format.Printable(a.GetJobId()), nodesChange(jobs[i], a, width), describeChange(a))
+		t.AddRow(styleOf(a.GetChange(), screen), format.Printable(a.GetJobId()), nodesChange(jobs[i], a, width), describeChange(a))
 	}
 	_, err := fmt.Fprintf(w, "%s\njobs  %s\npool  %d nodes, %d idle\n",
 		t, countChanges(allocations), snapshot.GetTotalNodes(), response.GetIdleNodes())
@@ -64,9 +65,10 @@ func nodesChange(job *elastallocv1.Job, a *elastallocv1.Allocation, width int) s
 // jobTable lays out the jobs: what they hold now and next, when they end with either and,
 // for an objective that looks ahead, what is done of them by the end of the horizon.
 func jobTable(
-	request *elastallocv1.AllocateRequest, allocations []*elastallocv1.Allocation, o outlook, color cli.Colors,
+	request *elastallocv1.AllocateRequest, allocations []*elastallocv1.Allocation, o outlook, screen cli.Screen,
 ) *cli.Table {
-	t := new(cli.Table)
+	t := screen.NewTable()
+	t.Clipped[0], t.Clipped[2] = true, true // A change may name the job that it waits for.
 	jobs, plan := request.GetSnapshot().GetJobs(), request.GetOptions().GetIncludePlan()
 	progress := request.GetOptions().GetObjective() != elastallocv1.Objective_OBJECTIVE_TOTAL_TIME
 	header := []string{"JOB", "NODES", "CHANGE", "ENDS IN"}
@@ -76,7 +78,7 @@ func jobTable(
 	if plan {
 		header = append(header, "PLAN")
 	}
-	t.AddRow(color.Bold, header...)
+	t.AddRow(screen.Bold, header...)
 
 	width := nodesWidth(jobs, allocations)
 	for i, a := range allocations {
@@ -87,12 +89,12 @@ func jobTable(
 			o.describe(i),
 		}
 		if progress {
-			row = append(row, describeProgress(a.GetPlannedProgress()))
+			row = append(row, describeProgress(a.GetPlannedProgress(), !plan))
 		}
 		if plan {
 			row = append(row, describePlan(a.GetPlannedNodes(), width))
 		}
-		t.AddRow(styleOf(a.GetChange(), color), row...)
+		t.AddRow(styleOf(a.GetChange(), screen), row...)
 	}
 	return t
 }
@@ -100,9 +102,10 @@ func jobTable(
 // groupTable lays out the groups, each under the one it is part of: their jobs and how many
 // of these wait, what they hold now and next, what they may and should hold, and what one
 // more node of the limit is worth.
-func groupTable(snapshot *elastallocv1.Snapshot, response *elastallocv1.AllocateResponse, color cli.Colors) *cli.Table {
-	t := new(cli.Table)
-	t.AddRow(color.Bold, "GROUP", "JOBS", "WAIT", "NODES", "QUOTA", "SHORT", "LIMIT", "PRICE")
+func groupTable(snapshot *elastallocv1.Snapshot, response *elastallocv1.AllocateResponse, screen cli.Screen) *cli.Table {
+	t := screen.NewTable()
+	t.Clipped[0] = true
+	t.AddRow(screen.Bold, "GROUP", "JOBS", "WAIT", "NODES", "QUOTA", "SHORT", "LIMIT", "PRICE")
 	groups, reports := snapshot.GetGroups(), response.GetReport().GetGroups()
 	jobs, waiting, now, position := make([]int, len(groups)), make([]int, len(groups)), make([]int, len(groups)), make(map[string]int)
 	children := make(map[string][]int)
@@ -130,7 +133,7 @@ func groupTable(snapshot *elastallocv1.Snapshot, response *elastallocv1.Allocate
 			}
 			style := cli.Plain
 			if report.GetShort() > 0 {
-				style = color.Yellow
+				style = screen.Yellow
 			}
 			t.AddRow(style, indent+format.Printable(group.GetId()), strconv.Itoa(jobs[i]), strconv.Itoa(waiting[i]),
 				fmt.Sprintf("%d → %d", now[i], report.GetNodes()), strconv.Itoa(int(group.GetQuota())),
@@ -143,18 +146,18 @@ func groupTable(snapshot *elastallocv1.Snapshot, response *elastallocv1.Allocate
 }
 
 // styleOf returns the style of a job's line.
-func styleOf(change elastallocv1.Change, color cli.Colors) cli.Style {
+func styleOf(change elastallocv1.Change, screen cli.Screen) cli.Style {
 	switch change {
 	case elastallocv1.Change_CHANGE_START:
-		return color.Green
+		return screen.Green
 	case elastallocv1.Change_CHANGE_SCALE_UP:
-		return color.Cyan
+		return screen.Cyan
 	case elastallocv1.Change_CHANGE_SCALE_DOWN:
-		return color.Yellow
+		return screen.Yellow
 	case elastallocv1.Change_CHANGE_WAIT:
-		return color.Dim
+		return screen.Dim
 	case elastallocv1.Change_CHANGE_PREEMPT:
-		return color.Red
+		return screen.Red
 	default:
 		return cli.Plain
 	}
@@ -174,9 +177,10 @@ func nodesWidth(jobs []*elastallocv1.Job, allocations []*elastallocv1.Allocation
 
 // reportTable lays out what is known about a decision.
 func reportTable(
-	request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse, o outlook,
+	request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse, o outlook, screen cli.Screen,
 ) *cli.Table {
-	t := new(cli.Table)
+	t := screen.NewTable()
+	t.Wrapped = 1
 	add := func(name, layout string, args ...any) { t.AddRow(cli.Plain, name, fmt.Sprintf(layout, args...)) }
 	report := response.GetReport()
 	if id := response.GetSnapshotId(); id != "" {
@@ -310,15 +314,18 @@ func describePlan(nodes []int32, width int) string {
 	return strings.Join(steps, " ")
 }
 
-// describeProgress draws the cumulative progress at the end of each step and says
-// what it is at the end of the last one, rounded down so that only a finished job
-// shows 100 %.
-func describeProgress(progress []float64) string {
+// describeProgress says what the cumulative progress is at the end of the last step, rounded
+// down so that only a finished job shows 100 %, and draws before it what it is at the end of
+// each step.
+func describeProgress(progress []float64, drawn bool) string {
 	if len(progress) == 0 {
 		return ""
 	}
-	last := progress[len(progress)-1]
-	return fmt.Sprintf("%s %5.1f %%", sparkline(progress), math.Floor(1000*last)/10)
+	text := fmt.Sprintf("%5.1f %%", math.Floor(1000*progress[len(progress)-1])/10)
+	if drawn {
+		text = sparkline(progress) + " " + text
+	}
+	return text
 }
 
 // sparkline draws the cumulative progress at the end of each step, 0 to 1: a dot

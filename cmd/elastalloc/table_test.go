@@ -22,7 +22,7 @@ func TestDescribeProgress(t *testing.T) {
 		{[]float64{1e-6, 0.2, 0.5, 0.9, 0.9999}, "▁▂▄▇▇  99.9 %"},
 		{[]float64{math.Nextafter(1, 0), 1}, "▇█ 100.0 %"},
 	} {
-		if got := describeProgress(test.progress); got != test.want {
+		if got := describeProgress(test.progress, true); got != test.want {
 			t.Errorf("describeProgress(%v) = %q; want %q", test.progress, got, test.want)
 		}
 	}
@@ -42,7 +42,7 @@ func TestTableOfStrangeJobs(t *testing.T) {
 		Report: &elastallocv1.SolveReport{Backend: 99},
 	}
 	var text strings.Builder
-	if err := writeTable(&text, request, response, cli.Colors{}); err != nil {
+	if err := writeTable(&text, request, response, cli.Screen{}); err != nil {
 		t.Fatal(err)
 	}
 	const want = "" +
@@ -57,7 +57,7 @@ func TestTableOfStrangeJobs(t *testing.T) {
 	}
 
 	response.Allocations = response.Allocations[:1]
-	if err := writeTable(&text, request, response, cli.Colors{}); err == nil {
+	if err := writeTable(&text, request, response, cli.Screen{}); err == nil {
 		t.Error("an answer that leaves out a job was shown")
 	}
 }

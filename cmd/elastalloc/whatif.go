@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/internal/format"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
@@ -28,7 +29,7 @@ type whatIfFlags struct {
 func newWhatIfCommand(env cli.LookupEnv) *cobra.Command {
 	var f whatIfFlags
 	command := &cobra.Command{
-		Use:   "whatif -f FILE (--nodes N,... | --put FILE | --remove ID | --scenarios FILE)",
+		Use:   "whatif -f FILE --nodes N,…|--put FILE|--remove ID|--scenarios FILE",
 		Short: "Decide one snapshot and variations of it",
 		Long: `Decide one snapshot and variations of it, in this process or at a server, and set the
 decisions side by side: what a larger pool, another job or another weight would
@@ -67,7 +68,7 @@ a WhatIfRequest: {"scenarios": [{"name": …, "totalNodes": …, "putJobs": […
 			if f.output == cli.OutputJSON {
 				return cli.Failed(writeJSON(out, response, emitDefaults))
 			}
-			return cli.Failed(writeWhatIf(out, asked, response, cli.ColorsFor(out, env)))
+			return cli.Failed(writeWhatIf(out, asked, response, cli.ScreenFor(out, env)))
 		},
 	}
 	f.add(command)
@@ -161,9 +162,10 @@ const mostColumns = 4
 
 // writeWhatIf writes for a person what each scenario changes as a whole, and the jobs that
 // differ.
-func writeWhatIf(w io.Writer, request *elastallocv1.WhatIfRequest, response *elastallocv1.WhatIfResponse, color cli.Colors) error {
-	t := &cli.Table{RightAligned: map[int]bool{1: true, 2: true, 3: true, 4: true, 5: true, 6: true, 7: true}}
-	t.AddRow(color.Bold, "SCENARIO", "POOL", "RUN", "START", "WAIT", "IDLE", "END IN 1H", "DIFFER")
+func writeWhatIf(w io.Writer, request *elastallocv1.WhatIfRequest, response *elastallocv1.WhatIfResponse, screen cli.Screen) error {
+	t := screen.NewTable().AlignRight(1, 7)
+	t.Clipped[0] = true
+	t.AddRow(screen.Bold, "SCENARIO", "POOL", "RUN", "START", "WAIT", "IDLE", "END IN 1H", "DIFFER")
 	row := func(name string, snapshot *elastallocv1.Snapshot, d *elastallocv1.AllocateResponse, differ string) {
 		running, starting, waiting := 0, 0, 0
 		for _, a := range d.GetAllocations() {
@@ -184,25 +186,25 @@ func writeWhatIf(w io.Writer, request *elastallocv1.WhatIfRequest, response *ela
 				ends++
 			}
 		}
-		t.AddRow(cli.Plain, clip(name, 24), strconv.Itoa(int(snapshot.GetTotalNodes())), strconv.Itoa(running), strconv.Itoa(starting),
+		t.AddRow(cli.Plain, format.Printable(name), strconv.Itoa(int(snapshot.GetTotalNodes())), strconv.Itoa(running), strconv.Itoa(starting),
 			strconv.Itoa(waiting), strconv.Itoa(int(d.GetReport().GetIdleNodes())), strconv.Itoa(ends), differ)
 	}
 	row("as it is", request.GetSnapshot(), response.GetBase(), "")
 	var failures []string
 	for n, result := range response.GetResults() {
 		if result.GetError() != nil {
-			failures = append(failures, fmt.Sprintf("%s: %s", clip(result.GetName(), 24), result.GetError().GetMessage()))
+			failures = append(failures, fmt.Sprintf("%s: %s", format.Printable(result.GetName()), result.GetError().GetMessage()))
 			continue
 		}
 		row(result.GetName(), varied(request.GetSnapshot(), request.GetScenarios()[n]), result.GetDecision(),
 			strconv.Itoa(len(result.GetChangedJobIds())))
 	}
 	text := t.String()
-	if differing := differingJobs(response, color); differing != nil {
+	if differing := differingJobs(response, screen); differing != nil {
 		text += "\n" + differing.String()
 	}
 	for _, failure := range failures {
-		text += "\n" + color.Red.Paint(wrap(failure, 78)) + "\n"
+		text += "\n" + screen.Red.Paint(screen.Wrap(failure)) + "\n"
 	}
 	_, err := io.WriteString(w, text)
 	return err
@@ -210,7 +212,7 @@ func writeWhatIf(w io.Writer, request *elastallocv1.WhatIfRequest, response *ela
 
 // differingJobs lays out the nodes of the jobs that any scenario changes, nil where there are
 // none or too many scenarios.
-func differingJobs(response *elastallocv1.WhatIfResponse, color cli.Colors) *cli.Table {
+func differingJobs(response *elastallocv1.WhatIfResponse, screen cli.Screen) *cli.Table {
 	changed := make(map[string]bool)
 	header := []string{"JOB", "AS IT IS"}
 	decisions := []*elastallocv1.AllocateResponse{response.GetBase()}
@@ -221,12 +223,13 @@ func differingJobs(response *elastallocv1.WhatIfResponse, color cli.Colors) *cli
 		for _, id := range result.GetChangedJobIds() {
 			changed[id] = true
 		}
-		header, decisions = append(header, clip(result.GetName(), 9)), append(decisions, result.GetDecision())
+		header, decisions = append(header, screen.Clip(format.Printable(result.GetName()), 9)), append(decisions, result.GetDecision())
 	}
 	if len(changed) == 0 || len(header) > mostColumns+2 {
 		return nil
 	}
-	t := &cli.Table{RightAligned: make(map[int]bool)}
+	t := screen.NewTable()
+	t.Clipped[0] = true
 	var order []string
 	nodes := make([]map[string]int32, len(decisions))
 	for n, d := range decisions {
@@ -240,9 +243,9 @@ func differingJobs(response *elastallocv1.WhatIfResponse, color cli.Colors) *cli
 			}
 		}
 	}
-	t.AddRow(color.Bold, header...)
+	t.AddRow(screen.Bold, header...)
 	for _, id := range order {
-		cells := []string{clip(id, 20)}
+		cells := []string{format.Printable(id)}
 		for n := range decisions {
 			cell := "–" // The scenario does not have the job.
 			if k, has := nodes[n][id]; has {

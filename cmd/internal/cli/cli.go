@@ -5,7 +5,9 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -43,7 +45,7 @@ type Streams struct {
 // and returns the exit status. Flags that args do not set take the values of their
 // variables. Results go to streams.Out, errors to streams.Err.
 func Run(ctx context.Context, root *cobra.Command, args []string, streams Streams, env LookupEnv) int {
-	root.AddCommand(newVersionCommand(root.Name()), newFlagsCommand(root))
+	root.AddCommand(newVersionCommand(root.Name()), newFlagsCommand(root), newManCommand(root))
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if err := setFromEnvironment(cmd.Flags(), env); err != nil {
@@ -55,10 +57,14 @@ func Run(ctx context.Context, root *cobra.Command, args []string, streams Stream
 		return checkGroups(cmd)
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprint(".FlagUsagesWrapped ", Width)))
 	root.Version = Version()
 	root.SetVersionTemplate(versionLine(root.Name()))
 	completeEnums(root)
 	describeEnvironment(root)
+	for _, command := range append(root.Commands(), root) {
+		command.Long, command.DisableFlagsInUseLine = reflow(command.Long), true
+	}
 	root.SetArgs(args)
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)

@@ -1,57 +1,145 @@
 package cli
 
 import (
-	"io"
-	"os"
 	"strings"
 	"unicode/utf8"
 )
 
-// Table is lines of cells that are aligned in columns, two spaces apart.
+// Table is lines of cells that are aligned in columns, two spaces apart, and fit on a screen
+// as far as its columns may become narrower.
 type Table struct {
 	// RightAligned has the numbers, from 0, of the columns that are aligned on the right.
 	RightAligned map[int]bool
+	// Clipped has the columns, such as those of ids, whose cells are cut off where the table
+	// would be wider than the screen.
+	Clipped map[int]bool
+	// Wrapped breaks the cells of this column, the last one, into lines; 0 is none.
+	Wrapped int
 
+	screen Screen
 	rows   []tableRow
-	widths []int
 }
 
 type tableRow struct {
 	style Style
 	cells []string
+	// whole says that the one cell is a line of its own, in no column.
+	whole bool
+}
+
+// NewTable returns an empty table.
+func (s Screen) NewTable() *Table {
+	return &Table{RightAligned: make(map[int]bool), Clipped: make(map[int]bool), screen: s}
+}
+
+// AlignRight aligns columns on the right, from one to another, and returns the table.
+func (t *Table) AlignRight(from, to int) *Table {
+	for i := from; i <= to; i++ {
+		t.RightAligned[i] = true
+	}
+	return t
 }
 
 // AddRow adds a line in a style; it may be shorter than others.
-func (t *Table) AddRow(s Style, cells ...string) {
-	t.rows = append(t.rows, tableRow{style: s, cells: cells})
-	for i, cell := range cells {
-		if i == len(t.widths) {
-			t.widths = append(t.widths, 0)
-		}
-		t.widths[i] = max(t.widths[i], utf8.RuneCountInString(cell))
+func (t *Table) AddRow(style Style, cells ...string) {
+	row := tableRow{style: style}
+	for _, cell := range cells {
+		row.cells = append(row.cells, t.screen.Text(cell))
 	}
+	t.rows = append(t.rows, row)
+}
+
+// AddLine adds a line that is in no column.
+func (t *Table) AddLine(style Style, text string) {
+	t.rows = append(t.rows, tableRow{style: style, cells: []string{t.screen.Clip(text, t.screen.columns())}, whole: true})
 }
 
 // String returns the lines, without trailing spaces.
 func (t *Table) String() string {
+	widths := t.widths()
 	var text strings.Builder
 	for _, row := range t.rows {
-		var line strings.Builder
-		for i, cell := range row.cells {
-			padding := strings.Repeat(" ", t.widths[i]-utf8.RuneCountInString(cell))
-			if i > 0 {
-				line.WriteString("  ")
-			}
-			if t.RightAligned[i] {
-				line.WriteString(padding + cell)
-			} else {
-				line.WriteString(cell + padding)
-			}
+		if row.whole {
+			text.WriteString(row.style.Paint(row.cells[0]) + "\n")
+			continue
 		}
-		text.WriteString(row.style.Paint(strings.TrimRight(line.String(), " ")))
-		text.WriteByte('\n')
+		for _, cells := range t.lines(row.cells, widths) {
+			var line strings.Builder
+			for i, cell := range cells {
+				if i > 0 {
+					line.WriteString("  ")
+				}
+				padding := strings.Repeat(" ", max(0, widths[i]-utf8.RuneCountInString(cell)))
+				if t.RightAligned[i] {
+					line.WriteString(padding + cell)
+				} else {
+					line.WriteString(cell + padding)
+				}
+			}
+			text.WriteString(row.style.Paint(strings.TrimRight(line.String(), " ")) + "\n")
+		}
 	}
 	return text.String()
+}
+
+// widths returns the width of each column.
+func (t *Table) widths() []int {
+	var widths []int
+	for _, row := range t.rows {
+		for i, cell := range row.cells {
+			if row.whole {
+				break
+			}
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	over := 2*(len(widths)-1) - t.screen.columns()
+	for _, width := range widths {
+		over += width
+	}
+	const least = 10 // of a cell that is cut off
+	for ; over > 0; over-- {
+		widest := -1
+		for i, width := range widths {
+			if t.Clipped[i] && width > least && (widest < 0 || width > widths[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			break
+		}
+		widths[widest]--
+	}
+	if last := len(widths) - 1; over > 0 && t.Wrapped > 0 && last == t.Wrapped {
+		widths[last] = max(2*least, widths[last]-over)
+	}
+	return widths
+}
+
+// lines returns the cells of a row as they fit: one line, more where the last one is broken.
+func (t *Table) lines(cells []string, widths []int) [][]string {
+	fit := make([]string, len(cells))
+	for i, cell := range cells {
+		fit[i] = cell
+		if t.Clipped[i] {
+			fit[i] = t.screen.Clip(cell, widths[i])
+		}
+	}
+	if t.Wrapped == 0 || len(cells) != t.Wrapped+1 || utf8.RuneCountInString(cells[t.Wrapped]) <= widths[t.Wrapped] {
+		return [][]string{fit}
+	}
+	var lines [][]string
+	for n, part := range wrap(cells[t.Wrapped], widths[t.Wrapped]) {
+		if n > 0 {
+			fit = make([]string, len(cells))
+		}
+		fit[t.Wrapped] = part
+		lines = append(lines, fit)
+	}
+	return lines
 }
 
 // Style is the ANSI escape code of a line.
@@ -59,37 +147,6 @@ type Style string
 
 // Plain is the style of a line without one.
 const Plain Style = ""
-
-// Colors are the styles a terminal is shown; the zero value shows none.
-type Colors struct {
-	Bold, Dim, Red, Green, Yellow, Cyan Style
-}
-
-// ColorsFor returns the colors for a writer: none unless it is a terminal that
-// wants them (https://no-color.org).
-func ColorsFor(w io.Writer, env LookupEnv) Colors {
-	if !IsTerminal(w) || env.Get("NO_COLOR") != "" || env.Get("TERM") == "dumb" {
-		return Colors{}
-	}
-	return Colors{
-		Bold:   "\x1b[1m",
-		Dim:    "\x1b[2m",
-		Red:    "\x1b[31m",
-		Green:  "\x1b[32m",
-		Yellow: "\x1b[33m",
-		Cyan:   "\x1b[36m",
-	}
-}
-
-// IsTerminal reports whether a writer is a terminal.
-func IsTerminal(w io.Writer) bool {
-	file, isFile := w.(*os.File)
-	if !isFile {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
-}
 
 // Paint returns the text in the style.
 func (s Style) Paint(text string) string {

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -98,5 +99,54 @@ func CompareGolden(t *testing.T, name, got string) {
 	}
 	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", name, diff)
+	}
+}
+
+// CheckWidth checks that a text for a person fits on a screen, and that it is ASCII where that
+// is asked for.
+func CheckWidth(t *testing.T, what, text string, ascii bool) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if n := utf8.RuneCountInString(line); n > cli.Width {
+			t.Errorf("%s has a line of %d columns: %s", what, n, line)
+		}
+		if ascii && strings.ContainsFunc(line, func(r rune) bool { return r >= utf8.RuneSelf }) {
+			t.Errorf("%s has a line that is not ASCII: %s", what, line)
+		}
+	}
+}
+
+// CheckHelp checks that the help of a program's commands fits on a screen.
+func CheckHelp(t *testing.T, main Main, commands ...string) {
+	t.Helper()
+	for _, command := range append(commands, "version") {
+		stdout, stderr, status := Run(t, main, nil, "", command, "--help")
+		if status != cli.ExitDone || !strings.Contains(stdout, "Usage:") {
+			t.Errorf("%s --help ends with %d, %q", command, status, stderr)
+		}
+		CheckWidth(t, "the help of "+command, stdout, false)
+	}
+}
+
+// CheckMan checks that the manual page of a program has the given texts, and nothing in it
+// that roff would take for a macro that it does not have.
+func CheckMan(t *testing.T, main Main, wanted ...string) {
+	t.Helper()
+	page, stderr, status := Run(t, main, nil, "", "man")
+	if status != cli.ExitDone || !strings.HasPrefix(page, ".TH ") {
+		t.Fatalf("man ends with %d, %q", status, stderr)
+	}
+	for _, want := range wanted {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page has no %s", want)
+		}
+	}
+	macros := map[string]bool{".TH": true, ".SH": true, ".SS": true, ".B": true, ".I": true, ".PP": true, ".TP": true, ".nf": true, ".fi": true}
+	for line := range strings.Lines(page) {
+		macro, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		if (macro != "" && (macro[0] == '.' || macro[0] == '\'')) && !macros[macro] {
+			t.Errorf("the page has the line %q", line)
+		}
 	}
 }

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/cmd/internal/clitest"
+)
+
+// TestScreen checks that what a person is shown fits in 80 columns and is ASCII where the
+// locale asks for it.
+func TestScreen(t *testing.T) {
+	const snapshot = " -f ../../examples/snapshot.json"
+	for _, args := range []string{
+		"allocate" + snapshot, "allocate --plan" + snapshot, "allocate --objective total-time --plan" + snapshot,
+		"allocate -f ../../examples/busy.json", "allocate -f ../../examples/teams.json", "allocate --plan -f testdata/more_jobs_than_nodes.json",
+		"allocate --backend cbc" + snapshot, "fill-idle" + snapshot, "explain" + snapshot, "explain --job moe-router-probe" + snapshot,
+		"whatif --nodes 100,120,130,140 --remove moe-router-probe" + snapshot, "forecast" + snapshot, "forecast --eta-error 0.2 --samples 2" + snapshot,
+	} {
+		env := map[string]string{"LC_ALL": "C", "ELASTALLOC_CBC": "/nonexistent/" + strings.Repeat("a b/", 20)}
+		stdout, stderr, status := runWith(t, env, "", strings.Fields(args)...)
+		if status != cli.ExitDone || stdout == "" {
+			t.Errorf("%q: exit status %d, stderr %q", args, status, stderr)
+		}
+		clitest.CheckWidth(t, args, stdout, true)
+	}
+}
+
+func TestHelp(t *testing.T) {
+	clitest.CheckHelp(t, run, "serve", "allocate", "fill-idle", "explain", "whatif", "forecast", "snapshot")
+}
+
+func TestMan(t *testing.T) {
+	clitest.CheckMan(t, run, ".SS elastalloc serve", ".SS elastalloc forecast \\-f FILE", "\\fB\\-f, \\-\\-file\\fR \\fIstring\\fR",
+		"\\fB\\-\\-max\\-memory\\fR \\fIbytes\\fR", "[$ELASTALLOC_MAX_MEMORY] (default 256MiB)", "  elastalloc allocate \\-f request.json\n")
+}

@@ -1,0 +1,155 @@
+package cli
+
+import (
+	"io"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// Width is how many columns a screen has that does not say.
+const Width = 80
+
+// Screen is what text for a person is written to. The zero value has no styles.
+type Screen struct {
+	Bold, Dim, Red, Green, Yellow, Cyan Style
+	// Width is the number of columns; 0 is that of the constant.
+	Width int
+	// ASCII says that nothing but ASCII is shown as it should.
+	ASCII bool
+}
+
+// ScreenFor returns the screen for a writer. It has styles where the writer is a terminal
+// that wants them (https://no-color.org), as many columns as $COLUMNS says, and ASCII alone
+// where the locale has another character set than UTF-8.
+func ScreenFor(w io.Writer, env LookupEnv) Screen {
+	s := Screen{ASCII: asciiLocale(env)}
+	if columns, err := strconv.Atoi(env.Get("COLUMNS")); err == nil && columns >= Width {
+		s.Width = columns
+	}
+	if IsTerminal(w) && env.Get("NO_COLOR") == "" && env.Get("TERM") != "dumb" {
+		s.Bold, s.Dim, s.Red, s.Green, s.Yellow, s.Cyan = "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[36m"
+	}
+	return s
+}
+
+// asciiLocale reports whether the locale is C, or names a character set that is not UTF-8.
+// Where nothing is said of it, as in most containers, it is not.
+func asciiLocale(env LookupEnv) bool {
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if locale := env.Get(name); locale != "" {
+			_, charset, named := strings.Cut(strings.ToLower(locale), ".")
+			charset, _, _ = strings.Cut(charset, "@")
+			return locale == "C" || locale == "POSIX" || named && charset != "utf-8" && charset != "utf8"
+		}
+	}
+	return false
+}
+
+// IsTerminal reports whether a writer is a terminal.
+func IsTerminal(w io.Writer) bool {
+	file, isFile := w.(*os.File)
+	if !isFile {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// columns returns the number of columns.
+func (s Screen) columns() int {
+	if s.Width > 0 {
+		return s.Width
+	}
+	return Width
+}
+
+// Text returns a text as the screen shows it.
+func (s Screen) Text(text string) string {
+	if !s.ASCII {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		if r < 0x80 {
+			b.WriteRune(r)
+			continue
+		}
+		b.WriteString(ascii(r))
+	}
+	return b.String()
+}
+
+// ascii returns what stands for a character: for those that this program draws with, one
+// that looks alike.
+func ascii(r rune) string {
+	const drawn, as = "▁▂▃▄▅▆▇█▒·–−×µ◀", "_,:-=+*#%.--xu<"
+	switch r {
+	case '→':
+		return "->"
+	case '…':
+		return "..."
+	}
+	n := 0
+	for _, known := range drawn {
+		if r == known {
+			return as[n : n+1]
+		}
+		n++
+	}
+	return "?"
+}
+
+// Clip returns a text of at most so many characters; the last of a longer one say so.
+func (s Screen) Clip(text string, most int) string {
+	text = s.Text(text)
+	runes, end := []rune(text), s.Text("…")
+	if len(runes) <= most {
+		return text
+	}
+	return string(runes[:max(0, most-len([]rune(end)))]) + end
+}
+
+// Wrap breaks a text into lines no wider than the screen, as far as its words allow.
+func (s Screen) Wrap(text string) string { return strings.Join(wrap(s.Text(text), s.columns()), "\n") }
+
+// reflow breaks the paragraphs of a text into lines as wide as a screen; lines that are
+// indented stay as they are.
+func reflow(text string) string {
+	var lines, paragraph []string
+	end := func() {
+		if len(paragraph) > 0 {
+			lines = append(lines, wrap(strings.Join(paragraph, " "), Width)...)
+			paragraph = nil
+		}
+	}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if line == "" || line[0] == ' ' {
+			end()
+			lines = append(lines, line)
+			continue
+		}
+		paragraph = append(paragraph, line)
+	}
+	end()
+	return strings.Join(lines, "\n")
+}
+
+// wrap breaks a text into lines of at most so many characters, as far as its words allow.
+func wrap(text string, width int) []string {
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		switch {
+		case line == "":
+			line = word
+		case len([]rune(line))+1+len([]rune(word)) > width:
+			lines = append(lines, line)
+			line = word
+		default:
+			line += " " + word
+		}
+	}
+	return append(lines, line)
+}

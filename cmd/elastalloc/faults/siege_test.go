@@ -5,13 +5,17 @@ package faults
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"flag"
 	"fmt"
+	"io"
 	"net"
 	"os"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strconv"
-	"sync"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,77 +31,150 @@ import (
 	"github.com/elastalloc/elastalloc/server"
 )
 
+var siegeCalls = flag.Int("siegecalls", 20, "how many honest calls TestSieges makes in each siege, five a second")
+
 // siege is what hostile or careless callers do until ctx ends, all that they can.
 type siege struct {
-	flags []string // Of the server.
-	lay   func(ctx context.Context, s *besieged)
+	lay func(ctx context.Context, b *besieger)
 	// plainOnly says that it is one of several addresses.
 	plainOnly bool
+}
+
+// besieger is who lays siege to a server: a process of its own, which yields the processors
+// to the server, as if it ran on other machines.
+type besieger struct {
+	Address string
+	// tls is nil for plain text.
+	tls *tls.Config
+}
+
+// siegeEnv is the variable that makes the test program a besieger. It names the siege and the
+// address, and over TLS the files of its certificate, of its key and of the server's
+// certificate, a line each.
+const siegeEnv = "ELASTALLOC_FAULTS_SIEGE"
+
+// lay starts a besieger, which ends with ctx or with this process, and returns when the siege
+// is laid. The function waits until it has ended.
+func (s *besieged) lay(ctx context.Context, siege string) (ended func()) {
+	t := s.t
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(ctx, "nice", "-n", "19", self)
+	command.Env = append(os.Environ(), siegeEnv+"="+strings.Join(append([]string{siege, s.Addr}, s.hostile...), "\n"))
+	command.Stderr = os.Stderr
+	if _, err := command.StdinPipe(); err != nil { // It ends when this end is closed.
+		t.Fatal(err)
+	}
+	says, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := says.Read(make([]byte, 1)); err != nil {
+		t.Errorf("the besieger: %v", err)
+	}
+	return func() { _ = command.Wait() }
+}
+
+// besiege is the main function of a besieger.
+func besiege(arguments string) error {
+	parts := strings.Split(arguments, "\n")
+	b := &besieger{Address: parts[1]}
+	if len(parts) > 2 {
+		certificate, err := tls.LoadX509KeyPair(parts[2], parts[3])
+		if err != nil {
+			return err
+		}
+		server, err := os.ReadFile(parts[4])
+		if err != nil {
+			return err
+		}
+		pool := x509.NewCertPool()
+		pool.AppendCertsFromPEM(server)
+		b.tls = clientTLS(certificate, pool)
+	}
+	sieges()[parts[0]].lay(context.Background(), b)
+	fmt.Println("laid")
+	_, err := io.Copy(io.Discard, os.Stdin)
+	return err
+}
+
+// clientTLS returns the configuration of a caller with a certificate.
+func clientTLS(own tls.Certificate, server *x509.CertPool) *tls.Config {
+	return &tls.Config{
+		RootCAs: server, Certificates: []tls.Certificate{own},
+		ServerName: testcert.ServerName, NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12,
+	}
 }
 
 // besieged is a server under siege, and how callers reach it.
 type besieged struct {
 	*process.Server
 	t *testing.T
-	// honest and hostile are the TLS configurations of callers; nil is plain text.
-	honest, hostile *tls.Config
-	running         sync.WaitGroup
+	// honest is the TLS configuration of the honest caller, nil for plain text, and
+	// hostile the files for that of the besieger.
+	honest  *tls.Config
+	hostile []string
 }
 
 // startBesieged starts a server with its own defaults, with mutual TLS where asked for.
-func startBesieged(t *testing.T, overTLS bool, flags ...string) *besieged {
+func startBesieged(t *testing.T, overTLS bool) *besieged {
 	t.Helper()
 	s := &besieged{t: t}
+	var flags []string
 	if overTLS {
 		own := testcert.New(t, t.TempDir())
 		honest, hostile := testcert.New(t, t.TempDir(), "honest.test"), testcert.New(t, t.TempDir(), "hostile.test")
-		as := func(id testcert.Identity) *tls.Config {
-			return &tls.Config{
-				RootCAs: own.Pool, Certificates: []tls.Certificate{id.Certificate},
-				ServerName: testcert.ServerName, NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12,
-			}
-		}
-		s.honest, s.hostile = as(honest), as(hostile)
-		flags = append(flags, "--tls-cert="+own.CertFile, "--tls-key="+own.KeyFile, "--client-ca="+testcert.Bundle(t, honest, hostile))
+		s.honest = clientTLS(honest.Certificate, own.Pool)
+		s.hostile = []string{hostile.CertFile, hostile.KeyFile, own.CertFile}
+		flags = []string{"--tls-cert=" + own.CertFile, "--tls-key=" + own.KeyFile, "--client-ca=" + testcert.Bundle(t, honest, hostile)}
 	}
 	s.Server = startServer(t, flags...)
 	return s
 }
 
-// dial opens a connection of a hostile caller, from an address of the loopback network.
-func (s *besieged) dial(ctx context.Context, from string) (net.Conn, error) {
+// dial opens a connection from an address of the loopback network.
+func (b *besieger) dial(ctx context.Context, from string) (net.Conn, error) {
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
-	if s.hostile != nil {
-		return (&tls.Dialer{NetDialer: dialer, Config: s.hostile}).DialContext(ctx, "tcp", s.Addr)
+	if b.tls != nil {
+		return (&tls.Dialer{NetDialer: dialer, Config: b.tls}).DialContext(ctx, "tcp", b.Address)
 	}
-	return dialer.DialContext(ctx, "tcp", s.Addr)
+	return dialer.DialContext(ctx, "tcp", b.Address)
 }
 
-// client returns a client without retries that comes from an address; configuration is
+// client returns a client that comes from an address.
+func (b *besieger) client(from string) *grpc.ClientConn {
+	connection, err := connect(b.Address, from, b.tls)
+	if err != nil {
+		panic(err)
+	}
+	return connection
+}
+
+// connect returns a client without retries that comes from an address; configuration is
 // of TLS, nil for plain text.
-func (s *besieged) client(from string, configuration *tls.Config) *grpc.ClientConn {
-	s.t.Helper()
+func connect(address, from string, configuration *tls.Config) (*grpc.ClientConn, error) {
 	security := insecure.NewCredentials()
 	if configuration != nil {
 		security = credentials.NewTLS(configuration)
 	}
-	connection, err := grpc.NewClient("passthrough:///"+s.Addr, grpc.WithTransportCredentials(security),
+	return grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(security),
 		grpc.WithDefaultCallOptions(grpc.MaxCallSendMsgSize(1<<30), grpc.MaxCallRecvMsgSize(1<<30)),
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 			return dialer.DialContext(ctx, "tcp", address)
 		}))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { _ = connection.Close() })
-	return connection
 }
 
 // again does something again and again, so many times at once, until ctx ends.
-func (s *besieged) again(ctx context.Context, atOnce int, do func(ctx context.Context, n int)) {
+func (b *besieger) again(ctx context.Context, atOnce int, do func(ctx context.Context, n int)) {
 	for n := range atOnce {
-		s.running.Go(func() {
+		go func() {
 			for ctx.Err() == nil {
 				do(ctx, n)
 				select {
@@ -105,7 +182,7 @@ func (s *besieged) again(ctx context.Context, atOnce int, do func(ctx context.Co
 				case <-time.After(time.Millisecond):
 				}
 			}
-		})
+		}()
 	}
 }
 
@@ -126,7 +203,12 @@ type honestAnswers struct {
 // to be answered legally.
 func (s *besieged) askHonestly(ctx context.Context, from string, calls int) honestAnswers {
 	s.t.Helper()
-	allocator := elastallocv1.NewAllocatorServiceClient(s.client(from, s.honest))
+	connection, err := connect(s.Addr, from, s.honest)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer connection.Close()
+	allocator := elastallocv1.NewAllocatorServiceClient(connection)
 	var a honestAnswers
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()
@@ -194,15 +276,14 @@ func TestSieges(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s, TLS %t", name, overTLS), func(t *testing.T) {
 				t.Parallel()
-				s := startBesieged(t, overTLS, siege.flags...)
+				s := startBesieged(t, overTLS)
 				ctx, cancel := context.WithCancel(t.Context())
-				defer s.running.Wait()
 				defer cancel()
 				idle := s.peakMemory()
-				siege.lay(ctx, s)
-				honest := s.askHonestly(t.Context(), loopback, 20)
+				ended := s.lay(ctx, name)
+				honest := s.askHonestly(t.Context(), loopback, *siegeCalls)
 				cancel()
-				s.running.Wait()
+				ended()
 				peak := s.peakMemory()
 				shown := servertest.Metrics(t, s.Server)
 				t.Logf("%d calls, %d failed, %d greedy, p50 %v, p99 %v; memory %d to %d MiB; %.0f shed",

@@ -32,7 +32,7 @@ const (
 
 // sieges are the attacks on memory and on turns.
 func sieges() map[string]siege {
-	large := mustMarshal(drawnRequest(10_000, 15_000, 1))
+	large := func() []byte { return mustMarshal(drawnRequest(10_000, 15_000, 1)) }
 	return map[string]siege{
 		"snapshots of empty jobs":    {lay: sendAgain(8, allocateMethod, snapshotOf(16<<20, "\x22\x00"))},
 		"64 MB of empty jobs":        {lay: sendAgain(3, allocateMethod, snapshotOf(63<<20, "\x22\x00"))},
@@ -40,7 +40,7 @@ func sieges() map[string]siege {
 		"lists that are not packed":  {lay: sendAgain(8, allocateMethod, snapshotOf(8<<20, string(protowire.AppendBytes([]byte{0x22}, []byte(strings.Repeat("\x38\x01", 1000))))))},
 		"unknown fields":             {lay: sendAgain(8, allocateMethod, snapshotOf(16<<20, "\xf8\x3f\x01"))},
 		"an id of 16 MB":             {lay: sendAgain(8, allocateMethod, snapshotOf(16<<20, string(protowire.AppendString([]byte{0x0a}, strings.Repeat("x", 16<<20-10)))))},
-		"bad fields throughout":      {lay: sendAgain(8, allocateMethod, mustMarshal(badThroughout(20_000)))},
+		"bad fields throughout":      {lay: sendAgain(8, allocateMethod, func() []byte { return mustMarshal(badThroughout(20_000)) })},
 		"unread answers":             {lay: readNoAnswers},
 		"all but the last byte":      {lay: sendAllButTheLastByte},
 		"messages in single bytes":   {lay: sendSingleBytes},
@@ -48,8 +48,8 @@ func sieges() map[string]siege {
 		"budgets of an hour, of ten": {lay: askForHours("127.0.0.3", "127.0.0.4", "127.0.0.5", "127.0.0.6", "127.0.0.7", "127.0.0.8", "127.0.0.9", "127.0.0.10", "127.0.0.11", "127.0.0.12"), plainOnly: true},
 		"large snapshots":            {lay: sendAgain(40, allocateMethod, large)},
 		"large idle fills":           {lay: sendAgain(40, fillIdleMethod, large)},
-		"many small calls":           {lay: sendAgain(200, allocateMethod, mustMarshal(drawnRequest(40, 70, 1)))},
-		"what-ifs of 64 scenarios":   {lay: sendAgain(20, whatIfMethod, mustMarshal(manyScenarios(1000)))},
+		"many small calls":           {lay: sendAgain(200, allocateMethod, func() []byte { return mustMarshal(drawnRequest(40, 70, 1)) })},
+		"what-ifs of 64 scenarios":   {lay: sendAgain(20, whatIfMethod, func() []byte { return mustMarshal(manyScenarios(1000)) })},
 		"calls to gRPC's services":   {lay: useOtherServices},
 		"rapid resets":               {lay: onConnections(10, resetRapidly)},
 		"calls given up halfway":     {lay: giveUpHalfway(large)},
@@ -64,10 +64,11 @@ func mustMarshal(m proto.Message) []byte {
 	return wire
 }
 
-// snapshotOf returns a request whose snapshot is as many fields as fit.
-func snapshotOf(bytes int, field string) []byte {
-	snapshot := strings.Repeat(field, max(1, bytes/len(field)))
-	return protowire.AppendString([]byte{0x0a}, snapshot)
+// snapshotOf makes a request whose snapshot is as many fields as fit.
+func snapshotOf(bytes int, field string) func() []byte {
+	return func() []byte {
+		return protowire.AppendString([]byte{0x0a}, strings.Repeat(field, max(1, bytes/len(field))))
+	}
 }
 
 // badThroughout returns a request with nothing but bad fields.
@@ -116,42 +117,43 @@ func hardRequest(seed uint64) *elastallocv1.AllocateRequest {
 }
 
 // sendAgain sends a message over two connections, so many times at once.
-func sendAgain(atOnce int, method string, message []byte) func(context.Context, *besieged) {
-	return func(ctx context.Context, s *besieged) {
-		connections := []*grpc.ClientConn{s.client(loopback, s.hostile), s.client(loopback, s.hostile)}
-		s.again(ctx, atOnce, func(ctx context.Context, n int) { invoke(ctx, connections[n%len(connections)], method, message) })
+func sendAgain(atOnce int, method string, message func() []byte) func(context.Context, *besieger) {
+	return func(ctx context.Context, b *besieger) {
+		wire := message()
+		connections := []*grpc.ClientConn{b.client(loopback), b.client(loopback)}
+		b.again(ctx, atOnce, func(ctx context.Context, n int) { invoke(ctx, connections[n%len(connections)], method, wire) })
 	}
 }
 
 // askForHours asks for the longest searches, from addresses.
-func askForHours(addresses ...string) func(context.Context, *besieged) {
-	return func(ctx context.Context, s *besieged) {
+func askForHours(addresses ...string) func(context.Context, *besieger) {
+	return func(ctx context.Context, b *besieger) {
 		hard := mustMarshal(hardRequest(1))
 		for _, address := range addresses {
-			connection := s.client(address, s.hostile)
-			s.again(ctx, 64/len(addresses), func(ctx context.Context, _ int) { invoke(ctx, connection, allocateMethod, hard) })
+			connection := b.client(address)
+			b.again(ctx, 64/len(addresses), func(ctx context.Context, _ int) { invoke(ctx, connection, allocateMethod, hard) })
 		}
 	}
 }
 
 // giveUpHalfway makes large calls and leaves them in the middle.
-func giveUpHalfway(message []byte) func(context.Context, *besieged) {
-	return func(ctx context.Context, s *besieged) {
-		connection := s.client(loopback, s.hostile)
-		s.again(ctx, 40, func(ctx context.Context, n int) {
+func giveUpHalfway(message func() []byte) func(context.Context, *besieger) {
+	return func(ctx context.Context, b *besieger) {
+		wire, connection := message(), b.client(loopback)
+		b.again(ctx, 40, func(ctx context.Context, n int) {
 			limited, cancel := context.WithTimeout(ctx, time.Duration(20+10*n)*time.Millisecond)
 			defer cancel()
-			invoke(limited, connection, allocateMethod, message)
+			invoke(limited, connection, allocateMethod, wire)
 		})
 	}
 }
 
 // useOtherServices calls health and reflection, which take no path of ours.
-func useOtherServices(ctx context.Context, s *besieged) {
+func useOtherServices(ctx context.Context, b *besieger) {
 	for range 10 {
-		connection := s.client(loopback, s.hostile)
+		connection := b.client(loopback)
 		health := grpc_health_v1.NewHealthClient(connection)
-		s.again(ctx, 100, func(ctx context.Context, _ int) {
+		b.again(ctx, 100, func(ctx context.Context, _ int) {
 			limited, cancel := context.WithTimeout(ctx, 5*time.Second)
 			defer cancel()
 			if watch, err := health.Watch(limited, &grpc_health_v1.HealthCheckRequest{}); err == nil {
@@ -161,7 +163,7 @@ func useOtherServices(ctx context.Context, s *besieged) {
 			}
 		})
 		message := make([]byte, 16<<20)
-		s.again(ctx, 1, func(ctx context.Context, _ int) {
+		b.again(ctx, 1, func(ctx context.Context, _ int) {
 			invoke(ctx, connection, grpc_health_v1.Health_Check_FullMethodName, message)
 			invoke(ctx, connection, "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", message)
 			invoke(ctx, connection, "/elastalloc.v1.AllocatorService/Nothing", message)
@@ -171,10 +173,10 @@ func useOtherServices(ctx context.Context, s *besieged) {
 
 // onConnections does something on each of some connections, and five seconds after
 // that ends on another.
-func onConnections(count int, do func(context.Context, *hostileConnection) error) func(context.Context, *besieged) {
-	return func(ctx context.Context, s *besieged) {
-		s.again(ctx, count, func(ctx context.Context, _ int) {
-			connection, err := s.dial(ctx, loopback)
+func onConnections(count int, do func(context.Context, *hostileConnection) error) func(context.Context, *besieger) {
+	return func(ctx context.Context, b *besieger) {
+		b.again(ctx, count, func(ctx context.Context, _ int) {
+			connection, err := b.dial(ctx, loopback)
 			if err != nil {
 				return
 			}
@@ -191,7 +193,7 @@ func onConnections(count int, do func(context.Context, *hostileConnection) error
 
 // readNoAnswers makes calls of 4,000 jobs, each with an answer of a megabyte for which the
 // window has no room.
-func readNoAnswers(ctx context.Context, s *besieged) {
+func readNoAnswers(ctx context.Context, b *besieger) {
 	request := &elastallocv1.AllocateRequest{
 		Snapshot: &elastallocv1.Snapshot{TotalNodes: 5000, Horizon: &elastallocv1.Horizon{Steps: new(int32(24))}},
 		Options:  &elastallocv1.AllocateOptions{Backend: elastallocv1.Backend_BACKEND_GREEDY, IncludePlan: true},
@@ -222,15 +224,15 @@ func readNoAnswers(ctx context.Context, s *besieged) {
 			}
 		}
 		return nil
-	})(ctx, s)
+	})(ctx, b)
 }
 
 // sendAllButTheLastByte sends requests of 16 MB but for their last byte, 100 at once.
-func sendAllButTheLastByte(ctx context.Context, s *besieged) {
+func sendAllButTheLastByte(ctx context.Context, b *besieger) {
 	const length = 16 << 20
 	transport := &http2.Transport{AllowHTTP: true} //nolint:staticcheck // net/http dials itself; this respects windows on ours.
-	s.again(ctx, 10, func(ctx context.Context, _ int) {
-		connection, err := s.dial(ctx, loopback)
+	b.again(ctx, 10, func(ctx context.Context, _ int) {
+		connection, err := b.dial(ctx, loopback)
 		if err != nil {
 			return
 		}
@@ -257,7 +259,7 @@ func sendAllButTheLastByte(ctx context.Context, s *besieged) {
 					<-limited.Done()
 					_ = writer.Close()
 				}()
-				request, err := http.NewRequestWithContext(limited, http.MethodPost, "http://"+s.Addr+allocateMethod, reader)
+				request, err := http.NewRequestWithContext(limited, http.MethodPost, "http://"+b.Address+allocateMethod, reader)
 				if err != nil {
 					panic(err)
 				}
@@ -277,7 +279,7 @@ func sendAllButTheLastByte(ctx context.Context, s *besieged) {
 }
 
 // sendSingleBytes sends messages in frames of a byte each, to the end of the window.
-func sendSingleBytes(ctx context.Context, s *besieged) {
+func sendSingleBytes(ctx context.Context, b *besieger) {
 	onConnections(10, func(ctx context.Context, c *hostileConnection) error {
 		if err := c.greet(); err != nil {
 			return err
@@ -297,5 +299,5 @@ func sendSingleBytes(ctx context.Context, s *besieged) {
 		}
 		<-ctx.Done()
 		return nil
-	})(ctx, s)
+	})(ctx, b)
 }

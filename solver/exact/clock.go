@@ -2,12 +2,17 @@ package exact
 
 import (
 	"context"
+	"runtime"
 	"slices"
 )
 
 // quantum is the work between two questions about time, in operations of an inner
 // loop: well below a millisecond of one core.
 const quantum = 100_000
+
+// yieldEvery is after how many questions other goroutines may run: less than a millisecond
+// of work. Go would let a search run for 10 ms while a server has calls to read and to answer.
+const yieldEvery = 8
 
 // clock asks a context whether time is up, by the work done since it asked last: often
 // enough to keep time whatever a problem's shape, seldom enough to cost nothing. It
@@ -17,7 +22,9 @@ type clock struct {
 	// every is the work between two questions, left what remains of it.
 	every, left int
 	// work is all that was counted.
-	work  int
+	work int
+	// asked counts the questions.
+	asked int
 	ended bool
 }
 
@@ -71,6 +78,9 @@ func (c *clock) up(work int) bool {
 	if c.left -= work; c.left < 0 && !c.ended {
 		c.left = c.every
 		c.ended = c.ctx.Err() != nil
+		if c.asked++; c.asked%yieldEvery == 0 {
+			runtime.Gosched()
+		}
 	}
 	return c.ended
 }

@@ -43,7 +43,7 @@ type siege struct {
 // besieger is who lays siege to a server: a process of its own, which yields the processors
 // to the server, as if it ran on other machines.
 type besieger struct {
-	Address string
+	address string
 	// tls is nil for plain text.
 	tls *tls.Config
 }
@@ -84,7 +84,7 @@ func (s *besieged) lay(ctx context.Context, siege string) (ended func()) {
 // besiege is the main function of a besieger.
 func besiege(arguments string) error {
 	parts := strings.Split(arguments, "\n")
-	b := &besieger{Address: parts[1]}
+	b := &besieger{address: parts[1]}
 	if len(parts) > 2 {
 		certificate, err := tls.LoadX509KeyPair(parts[2], parts[3])
 		if err != nil {
@@ -142,14 +142,14 @@ func startBesieged(t *testing.T, overTLS bool) *besieged {
 func (b *besieger) dial(ctx context.Context, from string) (net.Conn, error) {
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 	if b.tls != nil {
-		return (&tls.Dialer{NetDialer: dialer, Config: b.tls}).DialContext(ctx, "tcp", b.Address)
+		return (&tls.Dialer{NetDialer: dialer, Config: b.tls}).DialContext(ctx, "tcp", b.address)
 	}
-	return dialer.DialContext(ctx, "tcp", b.Address)
+	return dialer.DialContext(ctx, "tcp", b.address)
 }
 
 // client returns a client that comes from an address.
 func (b *besieger) client(from string) *grpc.ClientConn {
-	connection, err := connect(b.Address, from, b.tls)
+	connection, err := connect(b.address, from, b.tls)
 	if err != nil {
 		panic(err)
 	}

@@ -259,7 +259,7 @@ func sendAllButTheLastByte(ctx context.Context, b *besieger) {
 					<-limited.Done()
 					_ = writer.Close()
 				}()
-				request, err := http.NewRequestWithContext(limited, http.MethodPost, "http://"+b.Address+allocateMethod, reader)
+				request, err := http.NewRequestWithContext(limited, http.MethodPost, "http://"+b.address+allocateMethod, reader)
 				if err != nil {
 					panic(err)
 				}

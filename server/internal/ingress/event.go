@@ -123,6 +123,15 @@ func (in *Ingress) pushBack(ctx context.Context, err error) {
 	_ = grpc.SetTrailer(ctx, metadata.Pairs(pushbackKey, strconv.Itoa(retry)))
 }
 
+// address returns the address of the connection of a call, port included.
+func address(ctx context.Context) string {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return ""
+	}
+	return p.Addr.String()
+}
+
 // caller returns who makes a call.
 func caller(ctx context.Context) string {
 	p, ok := peer.FromContext(ctx)
@@ -140,9 +149,8 @@ func caller(ctx context.Context) string {
 			return text.Shorten(certificate.Subject.CommonName)
 		}
 	}
-	address := p.Addr.String()
-	if host, _, err := net.SplitHostPort(address); err == nil {
+	if host, _, err := net.SplitHostPort(address(ctx)); err == nil {
 		return host
 	}
-	return address
+	return address(ctx)
 }

@@ -251,5 +251,9 @@ func (in *Ingress) takeTurn(ctx context.Context, c *call) (*turn, error) {
 	if bytes > in.memory.most() {
 		return nil, tooLargeError{bytes, in.memory.most()}
 	}
-	return in.turns.take(ctx, c.method.Work, c.event.Caller, bytes, func() bool { return c.memory.set(bytes) })
+	turn := &turn{
+		caller: c.event.Caller, connection: address(ctx),
+		bytes: bytes, reserve: func() bool { return c.memory.set(bytes) },
+	}
+	return turn, in.turns.take(ctx, c.method.Work, turn)
 }

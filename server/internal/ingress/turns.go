@@ -23,7 +23,7 @@ const (
 	// longestSearchWait and maxSearchWaitFraction are the same for a call that can be
 	// answered without a search, and longestShortWait for that answer: it is the last
 	// that this server can give.
-	longestSearchWait     = 150 * time.Millisecond
+	longestSearchWait     = 100 * time.Millisecond
 	maxSearchWaitFraction = 1.0 / 4
 	longestShortWait      = 5 * time.Second
 
@@ -47,9 +47,9 @@ const (
 )
 
 // turns limits how many methods run at once, and is fair to callers: who has fewer
-// turns comes first, small calls come before large ones, callers take turns, and of one
-// caller the smallest call comes first. Where a
-// caller has more turns than one that waits, one of its calls is asked to end its search.
+// turns comes first, small calls come before large ones, callers take turns, and so do the
+// connections of a caller. Where a caller or a connection has more turns than one that
+// waits, one of its calls is asked to end its search.
 type turns struct {
 	mutex         sync.Mutex
 	search, short lane
@@ -63,14 +63,16 @@ type lane struct {
 	maxQueue        int
 	running         []*turn
 	waiting         []*turn // In the order in which they came.
-	// served numbers the turns of those who wait, so that they take turns.
+	// served numbers the turns of the callers that wait and of their connections, so that
+	// they take turns.
 	served map[string]int
 	number int
 }
 
 // turn is a call that waits for its turn or has it.
 type turn struct {
-	caller string
+	// caller makes the call, from the address and port of connection.
+	caller, connection string
 	// bytes is how large the call is, and reserve takes them; it reports whether there
 	// is room.
 	bytes   int
@@ -95,7 +97,7 @@ func newTurns(maxInflight, maxQueue int) *turns {
 
 // take waits for a turn, which release ends. It fails if the turn does not come in time,
 // if too many others wait or if ctx ends.
-func (t *turns) take(ctx context.Context, work Work, caller string, bytes int, reserve func() bool) (*turn, error) {
+func (t *turns) take(ctx context.Context, work Work, u *turn) error {
 	began := time.Now()
 	within := func(longest time.Duration, fraction float64) time.Time {
 		if deadline, limited := ctx.Deadline(); limited {
@@ -103,12 +105,10 @@ func (t *turns) take(ctx context.Context, work Work, caller string, bytes int, r
 		}
 		return began.Add(longest)
 	}
-	u := &turn{caller: caller, bytes: bytes, reserve: reserve, shed: work == WorkSearchOrShed}
 	if work == WorkSearchOrShed {
-		u.shed = false
 		ok, err := t.await(ctx, &t.search, u, within(longestSearchWait, maxSearchWaitFraction))
 		if ok || err != nil {
-			return u, err
+			return err
 		}
 		u.shed, work = true, WorkShort
 	}
@@ -120,7 +120,7 @@ func (t *turns) take(ctx context.Context, work Work, caller string, bytes int, r
 	if !ok && err == nil {
 		err = newOverloadError()
 	}
-	return u, err
+	return err
 }
 
 // await reports whether the turn of a call has come in a lane before a time.
@@ -215,7 +215,8 @@ func (t *turns) dispatch(l *lane) {
 				cmp.Compare(has[u.caller], has[best.caller]),
 				cmp.Compare(u.bytes/smallCall, best.bytes/smallCall),
 				cmp.Compare(l.served[u.caller], l.served[best.caller]),
-				cmp.Compare(u.bytes, best.bytes),
+				cmp.Compare(has[u.connection], has[best.connection]),
+				cmp.Compare(l.served[u.connection], l.served[best.connection]),
 			) < 0 {
 				next = i
 			}
@@ -229,11 +230,12 @@ func (t *turns) dispatch(l *lane) {
 		u.began = time.Now()
 		l.running = append(l.running, u)
 		has[u.caller]++
+		has[u.connection]++
 		if l.served == nil {
 			l.served = make(map[string]int)
 		}
 		l.number++
-		l.served[u.caller] = l.number
+		l.served[u.caller], l.served[u.connection] = l.number, l.number
 		close(u.granted)
 	}
 }
@@ -252,8 +254,8 @@ func (l *lane) hasTurn(u *turn) bool {
 // isSmall reports whether large calls do not keep a call waiting.
 func (u *turn) isSmall() bool { return u.bytes <= smallCall }
 
-// trim turns a call away where too many wait: the largest of the caller of which most
-// wait, and of several the last.
+// trim turns a call away where too many wait: of the caller of which most wait, and of its
+// connection of which most do, the largest, and of several the last.
 func (l *lane) trim() {
 	if len(l.waiting) <= l.maxQueue {
 		return
@@ -261,7 +263,11 @@ func (l *lane) trim() {
 	has := counts(l.waiting)
 	last := l.waiting[0]
 	for _, u := range l.waiting {
-		if cmp.Or(cmp.Compare(has[u.caller], has[last.caller]), cmp.Compare(u.bytes, last.bytes)) >= 0 {
+		if cmp.Or(
+			cmp.Compare(has[u.caller], has[last.caller]),
+			cmp.Compare(has[u.connection], has[last.connection]),
+			cmp.Compare(u.bytes, last.bytes),
+		) >= 0 {
 			last = u
 		}
 	}
@@ -270,9 +276,9 @@ func (l *lane) trim() {
 }
 
 // hurryFor asks a running call to end its search, so that it is the turn of one that
-// waits: the one that has run for longest of those whose callers have more turns than
-// that of the waiting one would have, or that have had their fair time. It asks no more
-// calls than wait.
+// waits: the one that has run for longest of those whose callers, or connections of the
+// same caller, have more turns than that of the waiting one would have, or that have had
+// their fair time. It asks no more calls than wait.
 func (l *lane) hurryFor(waiting *turn) {
 	has := counts(l.running)
 	hurried := 0
@@ -282,7 +288,9 @@ func (l *lane) hurryFor(waiting *turn) {
 			hurried++
 			continue
 		}
-		if has[u.caller] < has[waiting.caller]+2 && time.Since(u.began) < fairTime {
+		more := has[u.caller] >= has[waiting.caller]+2 ||
+			u.caller == waiting.caller && has[u.connection] >= has[waiting.connection]+2
+		if !more && time.Since(u.began) < fairTime {
 			continue
 		}
 		if longest == nil || u.began.Before(longest.began) {
@@ -305,11 +313,12 @@ func remove(list []*turn, u *turn) []*turn {
 	return list
 }
 
-// counts returns how many calls each caller has among these.
+// counts returns how many calls each caller has among these, and each connection.
 func counts(list []*turn) map[string]int {
-	has := make(map[string]int, len(list))
+	has := make(map[string]int, 2*len(list))
 	for _, u := range list {
 		has[u.caller]++
+		has[u.connection]++
 	}
 	return has
 }

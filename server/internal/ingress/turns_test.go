@@ -15,11 +15,16 @@ import (
 // always reserves memory of which there is enough.
 func always() bool { return true }
 
+// newTurn returns a call over a connection whose caller is its first letter.
+func newTurn(connection string, bytes int) *turn {
+	return &turn{caller: connection[:1], connection: "port " + connection, bytes: bytes, reserve: always}
+}
+
 // mustTake takes a turn that is free.
-func mustTake(t *testing.T, turns *turns, caller string) *turn {
+func mustTake(t *testing.T, turns *turns, connection string) *turn {
 	t.Helper()
-	u, err := turns.take(t.Context(), WorkSearch, caller, 1, always)
-	if err != nil {
+	u := newTurn(connection, 1)
+	if err := turns.take(t.Context(), WorkSearch, u); err != nil {
 		t.Fatal(err)
 	}
 	return u
@@ -45,7 +50,7 @@ func TestTurns(t *testing.T) {
 		},
 		"the caller leaves": {leaves: 20 * time.Millisecond, freed: time.Minute, want: codes.Canceled, after: 20 * time.Millisecond},
 
-		"a search in time":                {work: WorkSearchOrShed, freed: 100 * time.Millisecond, want: codes.OK, after: 100 * time.Millisecond},
+		"a search in time":                {work: WorkSearchOrShed, freed: 50 * time.Millisecond, want: codes.OK, after: 50 * time.Millisecond},
 		"no search in time":               {work: WorkSearchOrShed, freed: time.Minute, want: codes.OK, shed: true, after: longestSearchWait},
 		"a quarter is for others":         {work: WorkSearchOrShed, deadline: 100 * time.Millisecond, freed: time.Minute, want: codes.OK, shed: true, after: 25 * time.Millisecond},
 		"short work waits for no search":  {work: WorkShort, freed: time.Minute, want: codes.OK},
@@ -68,7 +73,8 @@ func TestTurns(t *testing.T) {
 					ctx = limited
 				}
 				start := time.Now()
-				u, err := turns.take(ctx, test.work, "a", 1, always)
+				u := newTurn("a", 1)
+				err := turns.take(ctx, test.work, u)
 				if status.Code(toCallError(ctx, err)) != test.want || time.Since(start) != test.after {
 					t.Errorf("after %v: %v; want %v after %v", time.Since(start), err, test.want, test.after)
 				}
@@ -88,26 +94,27 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestTurnsAreFair checks whose turn it is: the caller's who has fewest, then the
-// smallest call's, then the first's.
+// TestTurnsAreFair checks whose turn it is: the caller's who has fewest, then a small
+// call's, then the next caller's and the next of its connections'.
 func TestTurnsAreFair(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		turns := newTurns(2, 10)
-		first, second := mustTake(t, turns, "a"), mustTake(t, turns, "b")
-		type waiting struct {
-			caller string
-			bytes  int
-		}
+		turns := newTurns(2, 20)
+		first, second := mustTake(t, turns, "a1"), mustTake(t, turns, "b1")
 		var order []string
-		for i, w := range []waiting{{"a", 1}, {"b", 20}, {"b", 10}, {"c", 100}, {"b", 10}} {
+		for i, w := range []struct {
+			connection string
+			bytes      int
+		}{
+			{"a1", 1}, {"b1", 2 * smallCall}, {"b1", 3}, {"b1", 1}, {"b1", 2}, {"b2", 9}, {"b2", 8}, {"c1", 100},
+		} {
 			go func() {
-				u, err := turns.take(t.Context(), WorkSearch, w.caller, w.bytes, always)
-				if err != nil {
+				u := newTurn(w.connection, w.bytes)
+				if err := turns.take(t.Context(), WorkSearch, u); err != nil {
 					t.Error(err)
 					return
 				}
-				order = append(order, fmt.Sprint(w.caller, i))
+				order = append(order, fmt.Sprintf("%s:%d", w.connection, i))
 				time.Sleep(time.Millisecond)
 				turns.release(u)
 			}()
@@ -116,8 +123,9 @@ func TestTurnsAreFair(t *testing.T) {
 		turns.release(second)
 		time.Sleep(time.Second)
 		turns.release(first)
-		// c has no turn; then b has none while a still has one; a comes when there is no one else.
-		if want := []string{"c3", "b2", "b4", "b1", "a0"}; !slices.Equal(order, want) {
+		// c and b have no turn and take turns, as do the connections of b, whose large call
+		// waits for its small ones; a still has a turn.
+		if want := []string{"c1:7", "b2:5", "b1:2", "b2:6", "b1:3", "b1:4", "b1:1", "a1:0"}; !slices.Equal(order, want) {
 			t.Errorf("the order is %v; want %v", order, want)
 		}
 	})
@@ -132,8 +140,9 @@ func TestTurnsWaitForMemory(t *testing.T) {
 		room := false
 		got := make(chan *turn, 1)
 		go func() {
-			u, err := turns.take(t.Context(), WorkSearch, "a", 1000, func() bool { return room })
-			if err != nil {
+			u := newTurn("a", 1000)
+			u.reserve = func() bool { return room }
+			if err := turns.take(t.Context(), WorkSearch, u); err != nil {
 				t.Error(err)
 			}
 			got <- u
@@ -157,18 +166,17 @@ func TestSmallWorkDoesNotWaitForLarge(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		turns := newTurns(1, 1)
-		large, err := turns.take(t.Context(), WorkShort, "a", smallCall+1, always)
-		if err != nil {
+		large, small := newTurn("a", smallCall+1), newTurn("a", smallCall)
+		if err := turns.take(t.Context(), WorkShort, large); err != nil {
 			t.Fatal(err)
 		}
 		start := time.Now()
-		small, err := turns.take(t.Context(), WorkShort, "a", smallCall, always)
-		if err != nil || time.Since(start) > 0 {
+		if err := turns.take(t.Context(), WorkShort, small); err != nil || time.Since(start) > 0 {
 			t.Errorf("a small call waits for %v behind a large one: %v", time.Since(start), err)
 		}
 		turns.release(small)
 		start = time.Now()
-		if _, err := turns.take(t.Context(), WorkShort, "b", smallCall+1, always); err == nil || time.Since(start) != longestShortWait {
+		if err := turns.take(t.Context(), WorkShort, newTurn("b", smallCall+1)); err == nil || time.Since(start) != longestShortWait {
 			t.Errorf("a second large call ends after %v: %v", time.Since(start), err)
 		}
 		turns.release(large)
@@ -188,8 +196,8 @@ func TestTooManyWait(t *testing.T) {
 			bytes  int
 		}{{"a", 10}, {"a", 30}, {"a", 20}, {"b", 1000}, {"a", 40}} {
 			go func() {
-				u, err := turns.take(t.Context(), WorkSearch, w.caller, w.bytes, always)
-				if errs[i] = err; err == nil {
+				u := newTurn(w.caller, w.bytes)
+				if errs[i] = turns.take(t.Context(), WorkSearch, u); errs[i] == nil {
 					turns.release(u)
 				}
 			}()
@@ -209,7 +217,7 @@ func TestTooManyWait(t *testing.T) {
 func TestHurry(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		running []string // The callers of those that run, the oldest first.
+		running []string // The connections of those that run, the oldest first.
 		age     time.Duration
 		waiting []string
 		want    []bool
@@ -218,6 +226,7 @@ func TestHurry(t *testing.T) {
 		"a caller has all turns":             {running: []string{"a", "a"}, waiting: []string{"b"}, want: []bool{true, false}},
 		"each has one":                       {running: []string{"a", "b"}, waiting: []string{"c"}, want: []bool{false, false}},
 		"its own calls are in the way":       {running: []string{"a", "a"}, waiting: []string{"a"}, want: []bool{false, false}},
+		"its own of another connection":      {running: []string{"a1", "a1"}, waiting: []string{"a2"}, want: []bool{true, false}},
 		"its own calls have run for long":    {running: []string{"a", "a"}, age: fairTime, waiting: []string{"a"}, want: []bool{true, false}},
 		"who has most":                       {running: []string{"a", "b", "b", "b"}, waiting: []string{"c"}, want: []bool{false, true, false, false}},
 		"no more than wait":                  {running: []string{"a", "a", "a"}, waiting: []string{"b"}, want: []bool{true, false, false}},
@@ -234,7 +243,7 @@ func TestHurry(t *testing.T) {
 				}
 				time.Sleep(test.age)
 				for _, caller := range test.waiting {
-					go func() { _, _ = turns.take(t.Context(), WorkSearch, caller, 1, always) }()
+					go func() { _ = turns.take(t.Context(), WorkSearch, newTurn(caller, 1)) }()
 					synctest.Wait()
 				}
 				for i, u := range running {

@@ -153,7 +153,8 @@ func (a *steadyAllocator) Allocate(ctx context.Context, s *solver.Snapshot, o so
 	o.PriceHint = a.prices
 	deadline, limited := ctx.Deadline()
 	hasty := limited && (a.budget == 0 || time.Until(deadline) < a.budget)
-	decision, err := a.Allocator.Allocate(ctx, s, o)
+	// The snapshots of a simulation that goes on from a valid one are valid.
+	decision, err := a.chain.Allocate(ctx, s, o)
 	if err == nil && (hasty || ctx.Err() != nil) && decision.Report.Limit == solver.LimitTime {
 		return decision, context.DeadlineExceeded
 	}

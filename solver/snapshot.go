@@ -206,11 +206,11 @@ func (j *Job) Demand() float64 {
 // or the one size that the range holds. The result may be empty; Validate reports
 // that.
 func (j *Job) LegalSizes() []int {
-	var sizes []int
 	if j.AllowedNodes == nil && j.MinNodes == j.MaxNodes {
 		return []int{j.MinNodes}
 	}
 	if j.AllowedNodes == nil {
+		sizes := make([]int, 0, bits.Len(uint(max(0, j.MaxNodes))))
 		for k := 1; k <= j.MaxNodes; k *= 2 {
 			if k >= j.MinNodes {
 				sizes = append(sizes, k)
@@ -221,6 +221,7 @@ func (j *Job) LegalSizes() []int {
 		}
 		return sizes
 	}
+	sizes := make([]int, 0, len(j.AllowedNodes))
 	for _, k := range j.AllowedNodes {
 		if k >= j.MinNodes && k <= j.MaxNodes {
 			sizes = append(sizes, k)

@@ -41,7 +41,7 @@ func (b *beam) reset(steps int) {
 	b.steps = steps
 	b.states = b.emptied()
 	if b.slots == nil {
-		b.slots = make([]int32, 1024)
+		b.slots = make([]int32, 64)
 	}
 	for n := range b.slots {
 		b.slots[n] = -1

@@ -116,8 +116,9 @@ func newCoreSearchOver(
 		for t, k := range s.base[i] {
 			used[t] += int(j.sizes[k])
 		}
+		excess := make([]int32, len(plans)*in.steps)
 		for n := range plans {
-			plans[n].excess = make([]int32, in.steps)
+			plans[n].excess = excess[n*in.steps:][:in.steps:in.steps]
 			for t, k := range plans[n].chosen {
 				plans[n].excess[t] = j.sizes[k] - j.sizes[s.base[i][t]]
 			}

@@ -27,9 +27,11 @@ import (
 // relaxation method for solving integer programming problems" (1981).
 
 const (
-	// firstTemperature and lastTemperature are shares of a job's average value.
-	firstTemperature = 0.1
-	lastTemperature  = 1e-7
+	// The temperatures are shares of a job's average value, from the first to the last.
+	// From coarseTemperature on curves are smoothed coarsely.
+	firstTemperature  = 0.1
+	coarseTemperature = 1e-3
+	lastTemperature   = 1e-7
 	// cooling is the factor from one temperature to the next.
 	cooling = 0.2
 	// foundShare is such that the temperature stays while more than one in this many
@@ -104,6 +106,8 @@ type dual struct {
 	units   []unit
 	unitOf  []int
 	unitsOf [][]int
+	// coarse is coarseTemperature of the current subproblem.
+	coarse float64
 	// net is scratch for a job's columns: value less price, then probability.
 	net []float64
 }
@@ -265,6 +269,7 @@ func (d *dual) minimise(c *clock, b *subproblem, enough float64) (bound float64,
 	prices = slices.Clone(at)
 	bound, _ = d.bound(c, at)
 	temperature, last := b.temperature*average, lastTemperature*average
+	d.coarse = coarseTemperature * average
 	if average == 0 || c.ended {
 		return bound, prices
 	}
@@ -360,7 +365,7 @@ func (d *dual) settle(c *clock, prices []float64, temperature, trust float64) (h
 				value, improved = trial, true
 				break
 			}
-			step /= 2
+			step *= n.shorter(decrement)
 		}
 		if !improved {
 			copy(prices, n.origin)
@@ -377,7 +382,11 @@ func (d *dual) smooth(c *clock, prices []float64, temperature float64) float64 {
 	n.reset()
 	total := 0.0
 	for t, price := range prices {
-		net, nodes, curvature := d.curves[t].smooth(price, temperature)
+		smooth := d.curves[t].smooth
+		if temperature >= d.coarse {
+			smooth = d.curves[t].smoothCoarsely
+		}
+		net, nodes, curvature := smooth(price, temperature)
 		slack := d.caps[t] - price
 		total += float64(d.in.capacity[t])*price + net - temperature*(math.Log(price)+math.Log(slack))
 		n.gradient[t] = float64(d.in.capacity[t]) - nodes - temperature/price + temperature/slack

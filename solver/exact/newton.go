@@ -72,3 +72,18 @@ func (n *newton) direction() float64 {
 	}
 	return decrement
 }
+
+// shorter returns the share of a step to try next where the whole went too far. The
+// derivative along the step is minus the decrement at its start and known at its end: the
+// share is where it would be 0 if it changed evenly, 0.2 to 0.5.
+func (n *newton) shorter(decrement float64) float64 {
+	slope := 0.0
+	for t, move := range n.move {
+		slope += n.gradient[t] * move
+	}
+	share := decrement / (decrement + slope)
+	if !(share > 0.2) {
+		return 0.2
+	}
+	return min(share, 0.5)
+}

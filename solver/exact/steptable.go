@@ -78,14 +78,15 @@ func separableBase(c *clock, in *instance, prices []float64, base plan, used []i
 // It returns nil if the table would hold more than maxCells numbers or time is up.
 func newStepTable(c *clock, in *instance, t int, price float64, base plan, low, high int, limit float64, maxCells int) *stepTable {
 	table := &stepTable{price: price}
+	var all []option // of all jobs, one after the other
 	for _, i := range in.separable {
 		j := &in.jobs[i]
 		net := j.stepValue(t, int(base[i][t])) - price*float64(j.sizes[base[i][t]])
-		var options []option
+		from := len(all)
 		for k, nodes := range j.sizes[:in.fitting(j, t)] {
 			loss := net - (j.stepValue(t, k) - price*float64(nodes))
 			if loss < limit {
-				options = append(options, option{
+				all = append(all, option{
 					loss: max(0, loss), excess: int(nodes - j.sizes[base[i][t]]), choice: uint8(k),
 				})
 			}
@@ -93,13 +94,15 @@ func newStepTable(c *clock, in *instance, t int, price float64, base plan, low, 
 		if c.up(4 * len(j.sizes)) {
 			return nil
 		}
-		if len(options) > 1 {
+		if len(all)-from > 1 {
 			table.jobs = append(table.jobs, i)
-			table.options = append(table.options, options)
+			table.options = append(table.options, all[from:len(all):len(all)])
+		} else {
+			all = all[:from]
 		}
 	}
 	least := series{low: 0, at: []float64{0}}
-	table.layers = append(table.layers, least)
+	table.layers = append(make([]series, 0, 1+len(table.options)), least)
 	cells := 1
 	for _, options := range table.options {
 		lo, hi := span(options)

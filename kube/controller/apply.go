@@ -90,6 +90,11 @@ func (l *Loop) resize(ctx context.Context, w *world.World, step plan.Step) error
 			return fmt.Errorf("resize %s: %w", j.ID, err)
 		}
 	}
+	if !step.Frees() {
+		l.writing.Lock()
+		l.grew[j.UID] = growth{step.To, w.Now}
+		l.writing.Unlock()
+	}
 	change, reason := changeOf(step)
 	l.Metrics.changes.WithLabelValues(l.pool.Name, j.Kind.Name, change).Inc()
 	l.event(j, normal, reason, "%s", l.gain(step, record.Gap))
@@ -97,8 +102,8 @@ func (l *Loop) resize(ctx context.Context, w *world.World, step plan.Step) error
 	return nil
 }
 
-// conflict counts a write that came too late. What the job is now is in the caches soon,
-// and the step is planned again on it, a few times.
+// conflict counts a write that came too late. The step is planned again on what the job is
+// now, a few times.
 func (l *Loop) conflict(j *world.Job) error {
 	l.writing.Lock()
 	l.conflicts[j.UID]++

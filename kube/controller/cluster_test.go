@@ -42,11 +42,14 @@ type cluster struct {
 	recorder  *events.FakeRecorder
 	registry  *prometheus.Registry
 	loop      *controller.Loop
-	// onPatch, where set, is asked before each write.
-	onPatch func(patch string, name string) error
-	writes  atomic.Int64
-	pods    int
-	linger  bool // Deleted pods stay.
+	// onPatch, where set, is asked before each write, and afterPatch after it.
+	onPatch    func(patch string, name string) error
+	afterPatch func() error
+	// reads is what the loop reads, client unless set.
+	reads  client.Client
+	writes atomic.Int64
+	pods   int
+	linger bool // Deleted pods stay.
 	// step is the longest time between two passes.
 	step time.Duration
 }
@@ -67,7 +70,11 @@ func newCluster(t *testing.T, nodes int, jobs ...*unstructured.Unstructured) *cl
 				}
 			}
 			c.writes.Add(1)
-			return under.Patch(ctx, o, p, options...)
+			err := under.Patch(ctx, o, p, options...)
+			if err == nil && c.afterPatch != nil {
+				err = c.afterPatch()
+			}
+			return err
 		},
 	})
 	for i := range nodes {
@@ -86,9 +93,12 @@ func newCluster(t *testing.T, nodes int, jobs ...*unstructured.Unstructured) *cl
 
 // start starts the controller, as after a crash.
 func (c *cluster) start() {
+	if c.reads == nil {
+		c.reads = c.client
+	}
 	c.recorder, c.registry = events.NewFakeRecorder(1000), prometheus.NewRegistry()
 	c.loop = controller.NewLoop(c.pool, controller.Options{
-		Mode: c.mode, Kinds: kinds.Named([]string{"Job"}), Client: c.client, Live: c.client, Allocator: c.allocator, Querier: c.querier,
+		Mode: c.mode, Kinds: kinds.Named([]string{"Job"}), Client: c.reads, Live: c.client, Allocator: c.allocator, Querier: c.querier,
 		Recorder: c.recorder, Metrics: controller.NewMetrics(c.registry, c.mode), Log: slog.New(slog.DiscardHandler),
 		Now: func() time.Time { return c.now },
 	})
@@ -112,14 +122,15 @@ func (c *cluster) kubelet() {
 		name := pods.Items[i].Labels["batch.kubernetes.io/job-name"]
 		of[name] = append(of[name], &pods.Items[i])
 	}
+	want := make(map[string]int)
 	for _, job := range jobs.Items {
-		want := int(*job.Spec.Parallelism)
-		if *job.Spec.Suspend || len(job.Status.Conditions) > 0 {
-			want = 0
+		if want[job.Name] = int(*job.Spec.Parallelism); *job.Spec.Suspend || len(job.Status.Conditions) > 0 {
+			want[job.Name] = 0
 		}
-		have := of[job.Name]
-		for _, pod := range have[min(want, len(have)):] {
-			if !c.linger {
+	}
+	for name, have := range of {
+		for _, pod := range have[min(want[name], len(have)):] {
+			if !c.linger && name != "" {
 				if err := c.client.Delete(ctx, pod); err != nil {
 					c.t.Fatal(err)
 				}
@@ -128,11 +139,7 @@ func (c *cluster) kubelet() {
 		}
 	}
 	for _, job := range jobs.Items {
-		want := int(*job.Spec.Parallelism)
-		if *job.Spec.Suspend || len(job.Status.Conditions) > 0 {
-			want = 0
-		}
-		for i := len(of[job.Name]); i < want; i++ {
+		for i := len(of[job.Name]); i < want[job.Name]; i++ {
 			node := ""
 			for _, n := range nodes.Items {
 				if !busy[n.Name] {

@@ -263,15 +263,19 @@ func refused(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err)
 }
 
-// patch writes to an object and remembers how it came back.
+// patch writes to an object and remembers how it came back, or that it has to be looked at.
 func (l *Loop) patch(ctx context.Context, object *unstructured.Unstructured, patch client.Patch) error {
 	err := l.Client.Patch(ctx, object, patch, client.FieldOwner("elastalloc-controller"))
 	if err != nil {
 		l.Metrics.patchErrors.WithLabelValues(l.pool.Name, object.GetKind(), string(apierrors.ReasonForError(err))).Inc()
-		return err
 	}
 	l.writing.Lock()
 	defer l.writing.Unlock()
+	if err != nil {
+		// It may have been written nevertheless, or somebody else wrote.
+		l.primed = l.primed && (refused(err) || apierrors.IsNotFound(err))
+		return err
+	}
 	l.wrote[object.GetUID()] = object
 	return nil
 }

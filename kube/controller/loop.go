@@ -58,13 +58,15 @@ type Loop struct {
 
 	// Everything below can be lost at any time: the cluster has what is needed to go on.
 
-	// writing guards wrote, conflicts and pins while writes are under way.
+	// writing guards wrote, primed, grew, conflicts and pins while writes are under way.
 	writing sync.Mutex
 	// wrote are objects as they came back from writes, until the caches have them.
 	wrote map[types.UID]*unstructured.Unstructured
-	// primed says that the jobs were read from the API server once: caches may be behind
-	// what an earlier leader wrote.
+	// primed says that the jobs were read from the API server since anything was written
+	// that the loop does not know of: by an earlier leader, or without an answer.
 	primed bool
+	// grew are jobs that were made to grow and whose pods have not been seen.
+	grew   map[types.UID]growth
 	query  map[types.NamespacedName]world.Sample
 	speeds *learner
 
@@ -101,10 +103,16 @@ func NewLoop(pool config.Pool, o Options) *Loop {
 	}
 	return &Loop{
 		Options: o, pool: pool, speeds: newLearner(),
-		wrote: make(map[types.UID]*unstructured.Unstructured), conflicts: make(map[types.UID]int),
+		wrote: make(map[types.UID]*unstructured.Unstructured), grew: make(map[types.UID]growth), conflicts: make(map[types.UID]int),
 		pins: make(map[types.UID]world.Pin), told: make(map[types.UID]string),
 		report: Report{Pool: pool.Name, Mode: o.Mode},
 	}
+}
+
+// growth is how many nodes a job was made to hold, and when.
+type growth struct {
+	nodes int
+	at    time.Time
 }
 
 // The triggers of a decision, as metrics name them.
@@ -118,8 +126,12 @@ const (
 	triggerRetry   = "retry"
 )
 
-// soon is when to look again after something was written.
-const soon = 100 * time.Millisecond
+const (
+	// soon is when to look again after something was written.
+	soon = 100 * time.Millisecond
+	// settling is when to look again at a decision that is being carried out.
+	settling = 5 * time.Second
+)
 
 // Pass looks at the cluster once and does what there is to do. It returns when to look
 // again at the latest.
@@ -145,7 +157,7 @@ func (l *Loop) Pass(ctx context.Context) (time.Duration, error) {
 			return min(again, soon), err
 		}
 		if !p.Done() {
-			again = min(again, max(soon, p.Expires.Sub(w.Now)))
+			again = min(again, settling, max(soon, p.Expires.Sub(w.Now)))
 		}
 	}
 	return again, nil

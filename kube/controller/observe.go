@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -45,6 +46,7 @@ func (l *Loop) observe(ctx context.Context) (*world.World, error) {
 		return nil, err
 	}
 	w := world.Observe(in)
+	w.Nodes.Promised = l.promised(w)
 	if l.pool.LearnSpeeds {
 		l.speeds.learn(w)
 	}
@@ -101,8 +103,28 @@ func (l *Loop) list(ctx context.Context, from client.Reader, gvk schema.GroupVer
 	return objects, nil
 }
 
+// promised returns how many nodes jobs got that are gone now, and whose pods have not been
+// seen: they may be on their way.
+func (l *Loop) promised(w *world.World) int {
+	for _, j := range w.Jobs {
+		if _, grew := l.grew[j.UID]; grew && !j.Growing {
+			delete(l.grew, j.UID)
+		}
+	}
+	sum := 0
+	for uid, g := range l.grew {
+		switch {
+		case w.Now.Sub(g.at) >= l.pool.SettleTimeout:
+			delete(l.grew, uid)
+		case !slices.ContainsFunc(w.Jobs, func(j *world.Job) bool { return j.UID == uid }):
+			sum += g.nodes
+		}
+	}
+	return sum
+}
+
 // prime reads the jobs from the API server itself: caches may lack the last writes of
-// another leader.
+// another leader, and those whose answer was lost.
 func (l *Loop) prime(ctx context.Context) error {
 	jobs, err := l.jobs(ctx, l.Live)
 	if err != nil {

@@ -69,7 +69,8 @@ type Plan struct {
 	// ID is the decision, "" where there is none to carry out.
 	ID string
 	// Now are the steps that may be taken now, all at once: those that free nodes, and those
-	// that take nodes that are free. Waiting are those whose nodes are not free yet.
+	// that take nodes that are free. Waiting are those whose nodes are not free yet, and
+	// those of jobs some of whose pods are still to come.
 	Now, Waiting []Step
 	// Conflicts are jobs that hold neither what they held nor what they were to get:
 	// somebody else resized them.
@@ -114,6 +115,8 @@ func Steps(w *world.World, current string) Plan {
 		case !j.Movable() || step.From == step.To:
 		case step.From != j.Record.From, j.Record.Changed != nil && !j.Record.Changed.Before(j.Record.At):
 			p.Conflicts = append(p.Conflicts, step)
+		case step.Frees() && j.Growing:
+			p.Waiting = append(p.Waiting, step)
 		case step.Frees():
 			p.Now = append(p.Now, step)
 		default:
@@ -122,7 +125,7 @@ func Steps(w *world.World, current string) Plan {
 	}
 	p.Expires = progress.Add(grace + w.Pool.SettleTimeout)
 	if w.Now.After(p.Expires) {
-		p.Now, p.Waiting = nil, slices.Concat(p.Now, takes)
+		p.Now, p.Waiting = nil, slices.Concat(p.Now, p.Waiting, takes)
 		return p
 	}
 	// Each as a whole, in order; one that does not fit yet keeps no other from taking what

@@ -175,7 +175,7 @@ func (o *observer) assignPods() {
 	}
 	o.podsOf = make(map[*Job][]*corev1.Pod)
 	for _, pod := range o.Pods {
-		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		if pod.Status.Phase == corev1.PodFailed {
 			continue
 		}
 		for key := range keys {
@@ -247,7 +247,9 @@ func (o *observer) tolerated(node *corev1.Node) bool {
 // countPods counts the pods of a job that hold a node or are about to.
 func (o *observer) countPods(j *Job) {
 	for _, pod := range o.podsOf[j] {
+		j.Pods.Seen++
 		switch {
+		case pod.Status.Phase == corev1.PodSucceeded:
 		case pod.Spec.NodeName != "" && !o.usable[pod.Spec.NodeName]:
 			// Its node is out of the count already.
 		case pod.DeletionTimestamp == nil:
@@ -277,6 +279,7 @@ func (o *observer) judge(j *Job) {
 	j.Trained = j.history.trainedFor()
 	j.Waited = max(0, o.Now.Sub(created)-j.Trained)
 	j.Cooling = j.Record != nil && j.Record.Changed != nil && o.Now.Sub(*j.Record.Changed) < o.Pool.MinInterval
+	j.Growing = j.Record != nil && j.Record.Changed != nil && o.Now.Sub(*j.Record.Changed) < o.Pool.SettleTimeout && j.Pods.Seen < j.Nodes()
 	j.reports = o.reports(j)
 	estimate, err := j.history.estimate(j.reports, staleAfter*o.Pool.Cadence)
 	if err == nil {

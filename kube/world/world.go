@@ -31,6 +31,9 @@ type NodeCounts struct {
 	// NotReady, Cordoned and Tainted nodes do not, nor do Foreign ones, which serve pods
 	// other than those of the pool's jobs.
 	NotReady, Cordoned, Tainted, Foreign int
+	// Promised nodes are among the usable ones: jobs got them that are gone now, and whose
+	// pods may yet be seen.
+	Promised int
 }
 
 // Job is a job of the pool.
@@ -62,6 +65,9 @@ type Job struct {
 	Why    string
 	// Cooling jobs were changed less than the pool's MinInterval ago.
 	Cooling bool
+	// Growing jobs were changed less than the pool's SettleTimeout ago, and fewer pods than
+	// they ask for have been seen since. Pods may come that nobody counts once it shrinks.
+	Growing bool
 
 	history history
 	reports []report
@@ -76,6 +82,8 @@ type PodCounts struct {
 	Terminating, Overdue int
 	// Running pods are the live ones that run.
 	Running int
+	// Seen are all of these, those on nodes that do not count, and those that succeeded.
+	Seen int
 }
 
 // Reason is why a job is pinned, as events and metrics name it.
@@ -145,7 +153,7 @@ func (j *Job) NextRecord(nodes int, now time.Time) Record {
 // Free returns how many usable nodes no job of the pool holds. Where nodes went it is less
 // than 0.
 func (w *World) Free() int {
-	free := w.Nodes.Usable
+	free := w.Nodes.Usable - w.Nodes.Promised
 	for _, j := range w.Jobs {
 		free -= j.Held()
 	}

@@ -136,19 +136,23 @@ func isOf(phase int, targets map[string]int) bool {
 	return targets[short(phase)] > targets[short(phase+1)]
 }
 
-// TestAPIServerRestarted takes the API server away while a decision is carried out. What
-// happens meanwhile is not recorded: watches of the test end with it.
+// TestAPIServerRestarted kills the API server at several moments of a decision, and has it
+// come back. The controller goes on, and at no time asks for more nodes than there are.
 func TestAPIServerRestarted(t *testing.T) {
 	const pool = "restarted"
 	crashPool(t, pool)
 	setPhase(t, pool, 0)
+	before := auditLength(t)
+	h := record(t, pool)
 	controller{pool: pool, account: release}.start(t)
 	untilPhase(t, pool, 0)
-	for phase := 1; phase <= 2; phase++ {
+	for phase := 1; phase <= 3; phase++ {
 		setPhase(t, pool, phase)
-		must(t, kube.RestartAPIServer(t.Context(), 3*time.Second))
+		sleep(t.Context(), time.Duration(phase)*600*time.Millisecond)
+		must(t, kube.RestartAPIServer(t.Context(), time.Second))
 		untilPhase(t, pool, phase)
 	}
+	t.Logf("%v; %d writes of jobs", h.check(t), checkWrites(t, before, release, pool))
 }
 
 // TestTwoControllers kills the one of two that acts: the other one takes over.

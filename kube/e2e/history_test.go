@@ -3,25 +3,28 @@
 package e2e
 
 import (
-	"cmp"
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"path"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/elastalloc/elastalloc/internal/wait"
 	"github.com/elastalloc/elastalloc/kube/internal/cluster"
@@ -31,23 +34,25 @@ import (
 // event takes to it.
 const blindness = 20 * time.Second
 
-// history records every event of the nodes, pods, jobs and JobSets of a pool. They come by
-// several watches, and the resource versions of one etcd put them in the order in which they
-// happened.
+// history records every event of the nodes, pods, jobs and JobSets of a pool, from etcd: one
+// watch, so in the order in which they happened, which no restart of the API server cuts off.
 type history struct {
 	pool string
 	stop context.CancelFunc
 	done sync.WaitGroup
 
-	mu     sync.Mutex
-	events []happened
+	mu       sync.Mutex
+	revision int64 // of the last event
+	err      error // why the watch ended
+	events   []happened
 }
 
+// happened is that an object was written, or deleted where it is nil.
 type happened struct {
-	version int64
-	at      time.Time
-	kind    watch.EventType
-	object  runtime.Object
+	revision   int64
+	at         time.Time
+	kind, name string
+	object     runtime.Object
 }
 
 // record begins to record what happens in a pool.
@@ -56,56 +61,118 @@ func record(t *testing.T, pool string) *history {
 	ctx, cancel := context.WithCancel(t.Context())
 	h := &history{pool: pool, stop: cancel}
 	t.Cleanup(func() { cancel(); h.done.Wait() })
-	nodes, podsOf, jobs := kube.Client.CoreV1().Nodes(), kube.Client.CoreV1().Pods(pool), kube.Client.BatchV1().Jobs(pool)
-	sets := dynamicClient(t, kube.Config).Resource(jobSets).Namespace(pool)
-	ofPool := metav1.ListOptions{LabelSelector: "pool=" + pool}
-	for _, source := range []struct {
-		list  func(context.Context) (runtime.Object, error)
-		watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
-	}{
-		{
-			func(ctx context.Context) (runtime.Object, error) { return nodes.List(ctx, ofPool) },
-			func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-				o.LabelSelector = ofPool.LabelSelector
-				return nodes.Watch(ctx, o)
-			},
-		},
-		{func(ctx context.Context) (runtime.Object, error) { return podsOf.List(ctx, metav1.ListOptions{}) }, podsOf.Watch},
-		{func(ctx context.Context) (runtime.Object, error) { return jobs.List(ctx, metav1.ListOptions{}) }, jobs.Watch},
-		{func(ctx context.Context) (runtime.Object, error) { return sets.List(ctx, metav1.ListOptions{}) }, sets.Watch},
-	} {
-		list, err := source.list(ctx)
-		must(t, err)
-		objects, err := meta.ExtractList(list)
-		must(t, err)
-		for _, object := range objects {
-			h.add(watch.Added, object)
+	var began int64
+	for _, prefix := range []string{"minions/" + pool + "-", "pods/" + pool + "/", "jobs/" + pool + "/", "jobset.x-k8s.io/jobsets/" + pool + "/"} {
+		key, end := rangeOf("/registry/" + prefix)
+		var found struct {
+			Header etcdHeader
+			Kvs    []etcdObject
 		}
-		metadata, err := meta.ListAccessor(list)
-		must(t, err)
-		watcher, err := watchtools.NewRetryWatcherWithContext(ctx, metadata.GetResourceVersion(), &cache.ListWatch{WatchFuncWithContext: source.watch})
-		must(t, err)
-		h.done.Go(func() {
-			for event := range watcher.ResultChan() {
-				h.add(event.Type, event.Object)
-			}
-		})
+		body := askEtcd(ctx, t, "/v3/kv/range", map[string]any{"key": key, "range_end": end, "revision": began})
+		must(t, json.NewDecoder(body).Decode(&found))
+		must(t, body.Close())
+		if began == 0 {
+			began = found.Header.Revision
+		}
+		for _, object := range found.Kvs {
+			h.add(object, false)
+		}
 	}
+	key, end := rangeOf("/registry/")
+	body := askEtcd(ctx, t, "/v3/watch", map[string]any{"create_request": map[string]any{
+		"key": key, "range_end": end, "start_revision": began + 1,
+	}})
+	h.done.Go(func() {
+		defer body.Close()
+		for decoder := json.NewDecoder(body); ; {
+			var answer struct {
+				Result struct {
+					Canceled bool
+					Events   []struct {
+						Type string
+						Kv   etcdObject
+					}
+				}
+			}
+			err := decoder.Decode(&answer)
+			if err == nil && answer.Result.Canceled {
+				err = errors.New("etcd canceled it")
+			}
+			if err != nil {
+				h.mu.Lock()
+				h.err = err
+				h.mu.Unlock()
+				return
+			}
+			for _, event := range answer.Result.Events {
+				h.add(event.Kv, event.Type == "DELETE")
+			}
+		}
+	})
 	return h
 }
 
-func (h *history) add(kind watch.EventType, object runtime.Object) {
-	accessor, ok := object.(metav1.Object)
-	if !ok {
-		return // An error, after which the watcher begins anew, or a bookmark.
+// etcdHeader and etcdObject are what etcd answers in JSON.
+type etcdHeader struct {
+	Revision int64 `json:",string"`
+}
+
+type etcdObject struct {
+	Key, Value  []byte
+	ModRevision int64 `json:"mod_revision,string"`
+}
+
+// rangeOf returns the keys that begin with a prefix, as etcd wants a range.
+func rangeOf(prefix string) (key, end []byte) {
+	end = []byte(prefix)
+	end[len(end)-1]++
+	return []byte(prefix), end
+}
+
+// askEtcd returns the body of etcd's answer.
+func askEtcd(ctx context.Context, t *testing.T, path string, question any) io.ReadCloser {
+	t.Helper()
+	text, err := json.Marshal(question)
+	must(t, err)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, kube.EtcdURL+path, bytes.NewReader(text))
+	must(t, err)
+	response, err := http.DefaultClient.Do(request)
+	must(t, err)
+	if response.StatusCode != http.StatusOK {
+		t.Fatalf("etcd answers %s to %s", response.Status, text)
 	}
-	version, err := strconv.ParseInt(accessor.GetResourceVersion(), 10, 64)
-	if err != nil {
-		return
+	return response.Body
+}
+
+// add adds what happened to an object of the pool.
+func (h *history) add(o etcdObject, deleted bool) {
+	event := happened{revision: o.ModRevision, at: time.Now(), name: path.Base(string(o.Key))}
+	switch path.Dir(string(o.Key)) {
+	case "/registry/minions":
+		event.kind = "node"
+	case "/registry/pods/" + h.pool:
+		event.kind = "pod"
+	case "/registry/jobs/" + h.pool:
+		event.kind = "job"
+	case "/registry/jobset.x-k8s.io/jobsets/" + h.pool:
+		event.kind = "jobset"
+	}
+	var err error
+	if event.kind == "node" && !strings.HasPrefix(event.name, h.pool+"-") {
+		event.kind = ""
+	}
+	if event.kind == "jobset" && !deleted {
+		event.object, _, err = unstructured.UnstructuredJSONScheme.Decode(o.Value, nil, nil)
+	} else if event.kind != "" && !deleted {
+		event.object, _, err = scheme.Codecs.UniversalDeserializer().Decode(o.Value, nil, nil)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.events = append(h.events, happened{version, time.Now(), kind, object})
+	h.err = errors.Join(h.err, err)
+	h.revision = max(h.revision, o.ModRevision)
+	if event.kind != "" {
+		h.events = append(h.events, event)
+	}
 }
 
 // demand is what a job asks for.
@@ -136,7 +203,6 @@ func (h *history) check(t *testing.T) verdict {
 	h.untilCaughtUp(t)
 	h.stop()
 	h.done.Wait()
-	slices.SortStableFunc(h.events, func(a, b happened) int { return cmp.Compare(a.version, b.version) })
 
 	usable := map[string]bool{} // nodes by name
 	jobs := map[string]int{}    // sizes by name
@@ -150,13 +216,37 @@ func (h *history) check(t *testing.T) verdict {
 	var v verdict
 	for _, event := range h.events {
 		v.events++
-		gone := event.kind == watch.Deleted
-		grows := false
+		name := event.name
+		before := jobs[name]
+		switch event.kind {
+		case "node":
+			delete(usable, name)
+		case "pod":
+			delete(alive, name)
+			delete(succeeded, name)
+		default:
+			delete(jobs, name)
+		}
 		switch object := event.object.(type) {
 		case *corev1.Node:
-			if delete(usable, object.Name); !gone {
-				usable[object.Name] = cluster.Usable(object)
+			usable[name] = cluster.Usable(object)
+		case *corev1.Pod:
+			switch job := jobOf(object); {
+			case job == "":
+			case !ended(object):
+				alive[name] = object
+			case object.Status.Phase == corev1.PodSucceeded:
+				succeeded[name] = job
 			}
+		case *batchv1.Job:
+			if object.Labels[poolLabel] != "" { // Not a JobSet's, nor a foreign one.
+				jobs[name] = jobSize(object)
+			}
+		case *unstructured.Unstructured:
+			jobs[name] = jobSetSize(object)
+		}
+		grows := jobs[name] > before && strings.HasPrefix(event.kind, "job")
+		if event.kind == "node" {
 			n := 0
 			for _, is := range usable {
 				if is {
@@ -164,32 +254,6 @@ func (h *history) check(t *testing.T) verdict {
 				}
 			}
 			counts = append(counts, count{event.at, n})
-		case *corev1.Pod:
-			name, job := object.Name, jobOf(object)
-			delete(alive, name)
-			delete(succeeded, name)
-			switch {
-			case gone || job == "":
-			case !ended(object):
-				alive[name] = object
-			case object.Status.Phase == corev1.PodSucceeded:
-				succeeded[name] = job
-			}
-		case *batchv1.Job:
-			if object.Labels[poolLabel] == "" {
-				continue // A JobSet's, or a foreign one.
-			}
-			before := jobs[object.Name]
-			if delete(jobs, object.Name); !gone {
-				jobs[object.Name] = jobSize(object)
-			}
-			grows = jobs[object.Name] > before
-		case *unstructured.Unstructured:
-			before := jobs[object.GetName()]
-			if delete(jobs, object.GetName()); !gone {
-				jobs[object.GetName()] = jobSetSize(object)
-			}
-			grows = jobs[object.GetName()] > before
 		}
 		demands := map[string]demand{}
 		for name, size := range jobs {
@@ -211,7 +275,7 @@ func (h *history) check(t *testing.T) verdict {
 			v.mostPods, v.mostNodes = n, len(usable)
 		}
 		if len(alive) > len(usable) {
-			t.Fatalf("after event %d there are %d pods that have not ended on %d nodes: %v", event.version, len(alive), len(usable), demands)
+			t.Fatalf("after event %d there are %d pods that have not ended on %d nodes: %v", event.revision, len(alive), len(usable), demands)
 		}
 		if grows {
 			v.grows++
@@ -227,40 +291,27 @@ func (h *history) check(t *testing.T) verdict {
 				}
 			}
 			if sum > most {
-				t.Fatalf("event %d makes a job grow, and all ask for %d nodes; %d are usable: %v", event.version, sum, most, demands)
+				t.Fatalf("event %d makes a job grow, and all ask for %d nodes; %d are usable: %v", event.revision, sum, most, demands)
 			}
 		}
 	}
 	return v
 }
 
-// untilCaughtUp waits until each watch has told of something that is written now, and so of
+// untilCaughtUp waits until the watch has told of something that is written now, and so of
 // all that happened before.
 func (h *history) untilCaughtUp(t *testing.T) {
 	t.Helper()
-	const end = "end-of-history"
-	job{name: end, size: 1, unlabelled: true}.submit(t, h.pool)
-	job{name: end, size: 1, unlabelled: true}.submitJobSet(t, h.pool)
-	_, err := kube.Client.CoreV1().Pods(h.pool).Create(t.Context(), &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: end},
-		Spec: corev1.PodSpec{
-			NodeSelector: map[string]string{"pool": end}, Containers: []corev1.Container{{Name: end, Image: end}},
-		},
-	}, metav1.CreateOptions{})
+	node, err := kube.Client.CoreV1().Nodes().Patch(t.Context(), cluster.NodeName(h.pool, 0), types.MergePatchType,
+		[]byte(fmt.Sprintf(`{"metadata":{"annotations":{"test/now":%q}}}`, time.Now())), metav1.PatchOptions{})
 	must(t, err)
-	_, err = kube.Client.CoreV1().Nodes().Patch(t.Context(), cluster.NodeName(h.pool, 0), types.MergePatchType,
-		[]byte(`{"metadata":{"annotations":{"test/end":"yes"}}}`), metav1.PatchOptions{})
+	now, err := strconv.ParseInt(node.ResourceVersion, 10, 64)
 	must(t, err)
 	wait.For(t, "the history to its end", func() (bool, string) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		told := map[string]bool{}
-		for _, event := range h.events {
-			if object, ok := event.object.(metav1.Object); ok && (object.GetName() == end || object.GetAnnotations()["test/end"] != "") {
-				told[fmt.Sprintf("%T", event.object)] = true
-			}
-		}
-		return len(told) == 4, fmt.Sprintf("only %v have come", told)
+		must(t, h.err)
+		return h.revision >= now, fmt.Sprintf("it is at revision %d of %d", h.revision, now)
 	})
 }
 

@@ -40,6 +40,10 @@ import (
 // what hangs fails, on a busy machine as well.
 const patience = 5 * time.Minute
 
+// nodeGrace is how long a node may not renew its lease until it is taken for lost. With the
+// usual 50 s a busy machine loses nodes that no test had go silent.
+const nodeGrace = 10 * time.Minute
+
 //go:embed stages.yaml
 var podStages string
 
@@ -70,6 +74,8 @@ type Cluster struct {
 	// AuditLog is the path of the API server's audit log: every write, one JSON object per
 	// line, with what was written.
 	AuditLog string
+	// EtcdURL is where etcd listens, which has every object in the order of its changes.
+	EtcdURL string
 
 	options   Options
 	processes *processes
@@ -102,14 +108,14 @@ func Start(ctx context.Context, options Options) (_ *Cluster, err error) {
 		return nil, err
 	}
 
-	etcd := "http://127.0.0.1:" + ports[1]
+	c.EtcdURL = "http://127.0.0.1:" + ports[1]
 	peer := "http://127.0.0.1:" + ports[2]
 	if _, err := c.start("etcd", "--data-dir", c.path("etcd"), "--unsafe-no-fsync", "--log-level", "warn",
-		"--listen-client-urls", etcd, "--advertise-client-urls", etcd,
+		"--listen-client-urls", c.EtcdURL, "--advertise-client-urls", c.EtcdURL,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer); err != nil {
 		return nil, err
 	}
-	if err := c.startAPIServer(ports[0], etcd); err != nil {
+	if err := c.startAPIServer(ports[0]); err != nil {
 		return nil, err
 	}
 	// The server makes its certificate when it starts; its own authority is within.
@@ -242,8 +248,8 @@ func (c *Cluster) writeSecrets() (token string, err error) {
 	)
 }
 
-func (c *Cluster) startAPIServer(port, etcd string) (err error) {
-	c.apiserver, err = c.start("kube-apiserver", "--etcd-servers", etcd,
+func (c *Cluster) startAPIServer(port string) (err error) {
+	c.apiserver, err = c.start("kube-apiserver", "--etcd-servers", c.EtcdURL,
 		"--bind-address", "127.0.0.1", "--advertise-address", "127.0.0.1", "--secure-port", port, "--cert-dir", c.path("certs"),
 		"--endpoint-reconciler-type", "none", "--service-cluster-ip-range", "10.0.0.0/16",
 		"--service-account-issuer", "https://kubernetes.default.svc",
@@ -261,7 +267,8 @@ func (c *Cluster) startControllers() error {
 	// They serve nothing, so their own ports are off.
 	common := append([]string{"--kubeconfig", c.Kubeconfig, "--leader-elect=false", "--secure-port", "0"}, limits...)
 	if _, err := c.start("kube-controller-manager", append(common,
-		"--service-account-private-key-file", c.path("sa.key"), "--root-ca-file", c.path("certs/apiserver.crt"))...); err != nil {
+		"--service-account-private-key-file", c.path("sa.key"), "--root-ca-file", c.path("certs/apiserver.crt"),
+		"--node-monitor-grace-period", nodeGrace.String())...); err != nil {
 		return err
 	}
 	if _, err := c.start("kube-scheduler", common...); err != nil {
@@ -283,9 +290,9 @@ func (c *Cluster) startControllers() error {
 	if err := os.WriteFile(c.path("stages.yaml"), []byte(stages), 0o600); err != nil {
 		return err
 	}
-	// Without leases nodes would be taken for dead after 50 s.
+	// A renewal is due four times in that time.
 	_, err = c.start("kwok", "--kubeconfig", c.Kubeconfig, "--manage-all-nodes", "--config", c.path("stages.yaml"),
-		"--node-lease-duration-seconds", "40")
+		"--node-lease-duration-seconds", strconv.Itoa(int(nodeGrace.Seconds())))
 	return err
 }
 

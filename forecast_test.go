@@ -3,6 +3,7 @@ package elastalloc_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -15,8 +16,9 @@ import (
 )
 
 // TestForecastIsTheSimulation checks that a forecast from the last moments of a simulation,
-// when all jobs have been submitted, ends every job in the second in which the simulation
-// does.
+// when all jobs have been submitted, starts and ends every job in the second in which the
+// simulation does: with restarts, with teams that share the pool and, told how much work is
+// really left, with ETAs that are off.
 func TestForecastIsTheSimulation(t *testing.T) {
 	t.Parallel()
 	trace, err := sim.Synthetic(sim.Heterogeneous, 5, sim.DefaultNodesAsked)
@@ -27,51 +29,117 @@ func TestForecastIsTheSimulation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	workload := sim.NewWorkload("synthetic", trace, sim.WorkloadOptions{GPUsPerNode: 8})
-	a := newAllocator(t, elastalloc.Options{})
-	for _, name := range []string{"optimal", "optimal-event", "total-time", "total-time-steady"} {
-		for _, restart := range []time.Duration{0, 17 * time.Second} {
-			t.Run(name+" "+restart.String(), func(t *testing.T) {
-				t.Parallel()
-				policy, err := sim.FindPolicy(name)
+	plain := sim.NewWorkload("synthetic", trace, sim.WorkloadOptions{GPUsPerNode: 8})
+	shared := plain
+	shared.Jobs = slices.Clone(plain.Jobs)
+	for i := range shared.Jobs {
+		shared.Jobs[i].Group = []string{"vision", "language"}[i%2]
+	}
+	teams := []solver.Group{{ID: "vision", Limit: new(18), Quota: 12}, {ID: "language", Quota: 18}}
+	for _, test := range []struct {
+		policy   string
+		restart  time.Duration
+		workload sim.Workload
+		groups   []solver.Group
+	}{
+		{"optimal", 0, plain, nil},
+		{"optimal", 17 * time.Second, plain, nil},
+		{"optimal", 0, plain.Disturb(sim.Disturbance{ETAError: 0.3}, 4), nil},
+		{"optimal-event", 17 * time.Second, plain, nil},
+		{"total-time", 0, plain, nil},
+		{"total-time", 17 * time.Second, plain, nil},
+		{"total-time", 17 * time.Second, plain.Disturb(sim.Disturbance{ETAError: 0.3}, 4), nil},
+		{"total-time", 17 * time.Second, shared, teams},
+		{"total-time-steady", 0, shared, teams},
+		{"total-time-steady", 17 * time.Second, plain, nil},
+	} {
+		t.Run(fmt.Sprintf("%s/restart=%v/groups=%d", test.policy, test.restart, len(test.groups)), func(t *testing.T) {
+			t.Parallel()
+			policy, err := sim.FindPolicy(test.policy)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := newAllocator(t, elastalloc.Options{})
+			var snapshots []*solver.Snapshot
+			config := sim.DefaultConfig(30)
+			config.RestartTime, config.Groups = test.restart, test.groups
+			config.Observe = func(s *solver.Snapshot, _ solver.Decision) { snapshots = append(snapshots, s) }
+			result, err := sim.Run(t.Context(), test.workload, policy, config, a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			last := test.workload.Jobs[len(test.workload.Jobs)-1].Submit
+			compared := 0
+			for n, at := range moments(result, last, test.restart, config.Frequency) {
+				if n%25 != 0 { // Some of them.
+					continue
+				}
+				s := snapshots[slices.IndexFunc(result.Decisions, func(d sim.Decision) bool { return d.At == at })]
+				work, known := workLeft(&test.workload, s)
+				if !known {
+					continue
+				}
+				got, err := sim.Forecast(t.Context(), s.WithDefaults(), work, policy, config.Frequency, solver.DefaultUntil, a)
 				if err != nil {
 					t.Fatal(err)
 				}
-				last := workload.Jobs[len(workload.Jobs)-1].Submit
-				var snapshots []*solver.Snapshot
-				config := sim.DefaultConfig(30)
-				config.RestartTime = restart
-				config.Observe = func(s *solver.Snapshot, _ solver.Decision) { snapshots = append(snapshots, s) }
-				result, err := sim.Run(t.Context(), workload, policy, config, a)
-				if err != nil {
-					t.Fatal(err)
+				if slices.Equal(work, told(s)) {
+					checkForecast(t, a, s, policy, got)
 				}
-				compared := 0
-				for n, at := range moments(result, last, restart, config.Frequency) {
-					if n%25 != 0 { // Some of them.
-						continue
+				for n, job := range got.Jobs {
+					want := result.Jobs[slices.IndexFunc(result.Jobs, func(j sim.JobResult) bool { return j.ID == s.Jobs[n].ID })]
+					if job.End == nil || *job.End != want.End-at {
+						t.Fatalf("from %v on job %s ends after %v; in the simulation after %v", at, want.ID, job.End, want.End-at)
 					}
-					s := snapshots[slices.IndexFunc(result.Decisions, func(d sim.Decision) bool { return d.At == at })]
-					got, err := a.Forecast(t.Context(), s, policy.Options, solver.ForecastOptions{EveryEvent: policy.EveryEvent})
-					if err != nil {
-						t.Fatal(err)
+					if want.Start >= at && *job.Start != want.Start-at {
+						t.Fatalf("from %v on job %s starts after %v; in the simulation after %v", at, want.ID, job.Start, want.Start-at)
 					}
-					for _, job := range got.Jobs {
-						i := slices.IndexFunc(result.Jobs, func(j sim.JobResult) bool { return j.ID == job.JobID })
-						if want := result.Jobs[i].End - at; job.End == nil || *job.End != want {
-							t.Fatalf("from %v on job %s ends after %v; in the simulation after %v", at, job.JobID, job.End, want)
-						}
-						if want := result.Jobs[i].Start - at; want >= 0 && *job.Start != want {
-							t.Fatalf("from %v on job %s starts after %v; in the simulation after %v", at, job.JobID, job.Start, want)
-						}
-						compared++
-					}
+					compared++
 				}
-				if compared == 0 {
-					t.Error("nothing was compared")
-				}
-			})
+			}
+			if compared == 0 {
+				t.Error("nothing was compared")
+			}
+		})
+	}
+}
+
+// told returns the remaining ETA of each job of a snapshot of a simulation.
+func told(s *solver.Snapshot) []time.Duration {
+	etas := make([]time.Duration, len(s.Jobs))
+	for i := range s.Jobs {
+		etas[i] = s.Jobs[i].RemainingETA
+	}
+	return etas
+}
+
+// workLeft returns what is really left of each job of a snapshot of a simulation; false
+// where a job has outrun its ETA, which no longer tells what was served.
+func workLeft(w *sim.Workload, s *solver.Snapshot) ([]time.Duration, bool) {
+	left := told(s)
+	for i := range left {
+		job := &w.Jobs[slices.IndexFunc(w.Jobs, func(j sim.WorkloadJob) bool { return j.ID == s.Jobs[i].ID })]
+		if left[i] <= time.Second {
+			return nil, false
 		}
+		left[i] += job.Work - job.ToldETA
+	}
+	return left, true
+}
+
+// checkForecast compares a forecast without errors with a simulation of its one sample.
+func checkForecast(t *testing.T, a *elastalloc.Allocator, s *solver.Snapshot, policy sim.Policy, want sim.Future) {
+	t.Helper()
+	got, err := a.Forecast(t.Context(), s, policy.Options, solver.ForecastOptions{EveryEvent: policy.EveryEvent})
+	if err != nil {
+		t.Fatal(err)
+	}
+	future := sim.Future{Decisions: int(got.Decisions)}
+	for _, job := range got.Jobs {
+		future.Jobs = append(future.Jobs, sim.JobFuture{Start: job.Start, End: job.End, Rescales: job.Rescales})
+	}
+	if diff := cmp.Diff(want, future); diff != "" {
+		t.Errorf("forecast (-simulated +got):\n%s", diff)
 	}
 }
 

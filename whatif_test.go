@@ -35,8 +35,11 @@ func TestWhatIfIsAllocate(t *testing.T) {
 			Objective: rapid.SampledFrom([]solver.Objective{solver.ObjectiveProgress, solver.ObjectiveTotalTime}).Draw(t, "objective"),
 			Admission: rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"),
 		}
+		if o.Objective == solver.ObjectiveTotalTime && rapid.Bool().Draw(t, "groups") {
+			s = solvertest.GroupedSnapshots(solvertest.Limits{Jobs: 6, Steps: 2, Sizes: 3, Nodes: 20}).Draw(t, "grouped snapshot")
+		}
 		var scenarios []solver.Scenario
-		var varied []*solver.Snapshot
+		var varied []*solver.Snapshot // nil for a scenario that is wrong
 		var options []solver.Options
 		for n := range rapid.IntRange(0, 4).Draw(t, "scenarios") {
 			scenario, changed := solver.Scenario{Name: fmt.Sprint("scenario ", n)}, *s
@@ -52,6 +55,11 @@ func TestWhatIfIsAllocate(t *testing.T) {
 			}
 			if rapid.Bool().Draw(t, "joins") {
 				job := solver.NewJob("joins", time.Hour)
+				if len(s.Jobs) > 0 {
+					job.GroupID = s.Jobs[0].GroupID
+				} else if len(s.Groups) > 0 {
+					t.Skip("no job says which groups are leaves")
+				}
 				scenario.PutJobs = append(scenario.PutJobs, job)
 				changed.Jobs = append(changed.Jobs, job)
 			}
@@ -61,10 +69,13 @@ func TestWhatIfIsAllocate(t *testing.T) {
 				scenario.PutJobs = append(scenario.PutJobs, *job)
 			}
 			if rapid.Bool().Draw(t, "other options") {
-				options[n] = solver.Options{Admission: solver.AdmissionPreemptive}
+				options[n].Admission = solver.AdmissionPreemptive
 				scenario.Options = new(options[n])
 			}
 			scenarios, varied = append(scenarios, scenario), append(varied, &changed)
+			if rapid.Float64Range(0, 1).Draw(t, "lot") < 0.2 {
+				scenarios[n].RemoveJobIDs, varied[n] = append(scenarios[n].RemoveJobIDs, "ghost"), nil
+			}
 		}
 		got, err := a.WhatIf(context.Background(), s, o, scenarios)
 		if err != nil {
@@ -82,6 +93,13 @@ func TestWhatIfIsAllocate(t *testing.T) {
 		}
 		base := alone("base", s, o, got.Base)
 		for n, result := range got.Results {
+			if varied[n] == nil {
+				var invalid *solver.InvalidError
+				if !errors.As(result.Err, &invalid) || result.Decision.Allocations != nil {
+					t.Fatalf("scenario %q: %+v; want an error", result.Name, result)
+				}
+				continue
+			}
 			if result.Err != nil || result.Name != scenarios[n].Name {
 				t.Fatalf("scenario %q: %v", result.Name, result.Err)
 			}

@@ -171,8 +171,8 @@ func useOtherServices(ctx context.Context, b *besieger) {
 	}
 }
 
-// onConnections does something on each of some connections, and five seconds after
-// that ends on another.
+// onConnections does something on each of some connections, and a second after that ends
+// on another.
 func onConnections(count int, do func(context.Context, *hostileConnection) error) func(context.Context, *besieger) {
 	return func(ctx context.Context, b *besieger) {
 		b.again(ctx, count, func(ctx context.Context, _ int) {
@@ -185,7 +185,7 @@ func onConnections(count int, do func(context.Context, *hostileConnection) error
 			_ = do(ctx, newHostileConnection(connection))
 			select {
 			case <-ctx.Done():
-			case <-time.After(5 * time.Second):
+			case <-time.After(time.Second):
 			}
 		})
 	}

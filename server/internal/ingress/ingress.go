@@ -6,6 +6,7 @@ package ingress
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/elastalloc/elastalloc/internal/tracing"
@@ -134,6 +136,15 @@ func (in *Ingress) Service(service *grpc.ServiceDesc, methods map[string]Method)
 func (in *Ingress) handler(service string, method grpc.MethodDesc, about Method) grpc.MethodHandler {
 	stages := in.stages()
 	return func(server any, ctx context.Context, _ func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
+		info := &grpc.UnaryServerInfo{Server: server, FullMethod: "/" + service + "/" + method.MethodName}
+		if errors.Is(ctx.Err(), context.Canceled) {
+			// Reset before it was begun, as all calls of a flood: gRPC's metrics count it, and
+			// no more is done for it. Else the calls of connections that are gone pile up.
+			cancelled(ctx)
+			return intercept(ctx, nil, info, func(ctx context.Context, _ any) (any, error) {
+				return nil, status.FromContextError(ctx.Err()).Err()
+			})
+		}
 		c := &call{method: about, memory: in.memory.reservation(""), event: Event{Method: method.MethodName}}
 		var err error
 		if c.reader, err = readerOf(ctx); err != nil {
@@ -141,7 +152,6 @@ func (in *Ingress) handler(service string, method grpc.MethodDesc, about Method)
 		}
 		defer func() { c.memory.release() }()
 		run := join(stages, c, func(ctx context.Context) (any, error) { return method.Handler(server, ctx, c.decode, nil) })
-		info := &grpc.UnaryServerInfo{Server: server, FullMethod: "/" + service + "/" + method.MethodName}
 		response, err := intercept(ctx, nil, info, func(ctx context.Context, _ any) (any, error) { return run(ctx) })
 		message, ok := response.(proto.Message)
 		if err != nil || !ok {

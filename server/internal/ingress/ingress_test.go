@@ -6,8 +6,10 @@ import (
 	"io"
 	"testing"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
 )
 
 // observed keeps the last event.
@@ -57,5 +59,30 @@ func TestOrder(t *testing.T) {
 				t.Errorf("%q %s: error %v, event %+v", stage, name, err, o.event)
 			}
 		}
+	}
+}
+
+// TestResetBeforeItBegan checks that a call which its caller has reset before its handler
+// runs reaches the interceptors, which count it, and nothing else.
+func TestResetBeforeItBegan(t *testing.T) {
+	t.Parallel()
+	var o observed
+	in := New(Config{MaxInflight: 1, MaxReceiving: 1, MaxMemory: 1 << 20, Observers: []Observer{&o}})
+	service := in.Service(&grpc.ServiceDesc{ServiceName: "S", Methods: []grpc.MethodDesc{{
+		MethodName: "M",
+		Handler: func(any, context.Context, func(any) error, grpc.UnaryServerInterceptor) (any, error) {
+			t.Error("the method runs")
+			return nil, nil
+		},
+	}}}, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	counted := ""
+	_, err := service.Methods[0].Handler(nil, ctx, nil, func(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+		counted = info.FullMethod
+		return next(ctx, request)
+	})
+	if status.Code(err) != codes.Canceled || counted != "/S/M" || o.event != nil {
+		t.Errorf("it ends with %v; counted as %q, observed as %+v", err, counted, o.event)
 	}
 }

@@ -150,6 +150,16 @@ kube: ## Build the programs of a Kubernetes into .tools/kube: 6 minutes once, on
 check-kube: kube $(call stamp,helm) ## Test the charts and the controller on a real Kubernetes.
 	cd kube && ELASTALLOC_TESTS=kube $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./e2e
 
+# The trace whose first day `make replay-kube` replays, on how many nodes and in what time.
+TRACE ?= examples/trace.csv
+NODES ?= 40
+DAY   ?= 10m
+
+.PHONY: replay-kube
+replay-kube: kube $(call stamp,helm) ## Replay a day of TRACE on a real Kubernetes in DAY: elastic beside fixed sizes.
+	cd kube && ELASTALLOC_TESTS=kube $(GO) test -count=1 -v -timeout 0 -run '^TestReplay$$' ./e2e \
+		-replay=$(abspath $(TRACE)) -replay-nodes=$(NODES) -replay-day=$(DAY)
+
 .PHONY: sandbox
 sandbox: kube ## Run a Kubernetes of 16 played GPU nodes until interrupted, to try the controller.
 	cd kube && $(GO) run ./cmd/kube-sandbox -programs ../.tools/kube -jobset

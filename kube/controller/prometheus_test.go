@@ -1,14 +1,7 @@
 package controller_test
 
 import (
-	"bytes"
 	"fmt"
-	"net"
-	"net/http"
-	"net/http/httptest"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,70 +9,16 @@ import (
 	"github.com/elastalloc/elastalloc/internal/wait"
 	"github.com/elastalloc/elastalloc/kube/config"
 	"github.com/elastalloc/elastalloc/kube/controller"
+	"github.com/elastalloc/elastalloc/kube/internal/prometheustest"
 	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
 )
-
-// startPrometheus starts a real Prometheus that scrapes metrics, and returns its address and
-// what stops it. It looks back an hour for the last value of a series.
-func startPrometheus(t *testing.T, metrics string) (address string, stop func()) {
-	t.Helper()
-	path, err := exec.LookPath("prometheus")
-	if err != nil {
-		path, err = exec.LookPath("../../.tools/bin/prometheus")
-	}
-	switch {
-	case err != nil && os.Getenv("CI") == "":
-		t.Skip("prometheus is missing; `make prometheus` installs it")
-	case err != nil:
-		t.Fatal(err)
-	}
-	jobs := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
-		_, _ = fmt.Fprint(w, metrics)
-	}))
-	t.Cleanup(jobs.Close)
-	folder := t.TempDir()
-	configuration := filepath.Join(folder, "prometheus.yml")
-	text := fmt.Sprintf("global: {scrape_interval: 200ms, scrape_timeout: 200ms}\nscrape_configs: [{job_name: jobs, static_configs: [{targets: [%q]}]}]", jobs.Listener.Addr())
-	if err := os.WriteFile(configuration, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address = listener.Addr().String()
-	listener.Close() // Prometheus takes it.
-	var log bytes.Buffer
-	server := exec.Command(path, "--config.file="+configuration, "--storage.tsdb.path="+filepath.Join(folder, "data"),
-		"--web.listen-address="+address, "--query.lookback-delta=1h")
-	server.Stdout, server.Stderr = &log, &log
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	stopped := false
-	stop = func() {
-		if !stopped {
-			stopped = true
-			_ = server.Process.Kill()
-			_ = server.Wait()
-		}
-	}
-	t.Cleanup(func() {
-		stop()
-		if t.Failed() {
-			t.Logf("Prometheus said\n%s", log.String())
-		}
-	})
-	return "http://" + address, stop
-}
 
 // TestPrometheus has a real Prometheus scrape remaining times, each of which is used, with
 // its age, or leaves its job alone for the reason that the documentation gives.
 func TestPrometheus(t *testing.T) {
 	t.Parallel()
 	ago := func(d time.Duration) int64 { return time.Now().Add(-d).UnixMilli() }
-	address, stop := startPrometheus(t, fmt.Sprintf(`
+	metrics := fmt.Sprintf(`
 left{namespace="default",job_name="now"} 3600
 left{namespace="default",job_name="late"} 3600 %d
 left{namespace="default",job_name="stale"} 3600 %d
@@ -90,7 +29,8 @@ left{namespace="default",job_name="infinite"} +Inf
 left{namespace="default",job_name="nan"} NaN
 left{namespace="elsewhere",job_name="other"} 3600
 done{namespace="default",job_name="now"} 0.75
-`, ago(4*time.Minute), ago(11*time.Minute)))
+`, ago(4*time.Minute), ago(11*time.Minute))
+	address, stop := prometheustest.Start(t, func() string { return metrics })
 	querier, err := controller.NewPrometheus(address)
 	if err != nil {
 		t.Fatal(err)

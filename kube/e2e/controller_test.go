@@ -31,8 +31,11 @@ type controller struct {
 	account string
 	// elect says that there are others.
 	elect bool
-	// cadence is that of the pool, 5 s where it is "".
-	cadence string
+	// cadence, debounce and minInterval are those of the pool: 5s, 500ms and 0s where they are "".
+	cadence, debounce, minInterval string
+	// server is the address of the server that decides, "" for none, and prometheus that of
+	// the Prometheus with the progress of the jobs.
+	server, prometheus string
 	// proxy is what it takes for the API server, nil for the API server.
 	proxy *httptest.Server
 }
@@ -45,11 +48,16 @@ func (c controller) start(t *testing.T) *cluster.Process {
 	t.Helper()
 	directory := t.TempDir()
 	config := filepath.Join(directory, "config.yaml")
+	query := ""
+	if c.prometheus != "" {
+		query = ", remainingQuery: training_progress_ratio, remainingIn: ratio"
+	}
 	must(t, os.WriteFile(config, []byte(fmt.Sprintf(`
 kinds: [Job, JobSet]
+prometheus: %q
 pools:
-  - {name: %s, nodeSelector: {pool: %[1]s}, cadence: %s, debounce: 500ms, minInterval: 0s, settleTimeout: 2m, maxShrink: 100%%}
-`, c.pool, cmp.Or(c.cadence, "5s"))), 0o600))
+  - {name: %s, nodeSelector: {pool: %[2]s}, cadence: %s, debounce: %s, minInterval: %s, settleTimeout: 2m, maxShrink: 100%%%s}
+`, c.prometheus, c.pool, cmp.Or(c.cadence, "5s"), cmp.Or(c.debounce, "500ms"), cmp.Or(c.minInterval, "0s"), query)), 0o600))
 	token, err := kube.ServiceAccountToken(t.Context(), namespace, c.account)
 	must(t, err)
 	kubeconfig := filepath.Join(directory, "kubeconfig")
@@ -66,7 +74,11 @@ pools:
 	count, _ := runs.LoadOrStore(t.Name(), new(int))
 	*count.(*int)++
 	name := fmt.Sprintf("controller-%s-%d", strings.ReplaceAll(t.Name(), "/", "-"), *count.(*int))
-	process, err := kube.Run(name, binary, "--config="+config, "--kubeconfig="+kubeconfig, "--mode="+mode, "--in-process",
+	decides := "--in-process"
+	if c.server != "" {
+		decides = "--server=" + c.server
+	}
+	process, err := kube.Run(name, binary, "--config="+config, "--kubeconfig="+kubeconfig, "--mode="+mode, decides,
 		"--admin-listen=127.0.0.1:0", "--leader-election-namespace="+namespace, fmt.Sprintf("--leader-elect=%t", c.elect))
 	must(t, err)
 	t.Cleanup(func() {

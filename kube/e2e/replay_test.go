@@ -1,0 +1,357 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	listers "k8s.io/client-go/listers/core/v1"
+
+	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/internal/apiconv"
+	"github.com/elastalloc/elastalloc/kube/internal/cluster"
+	"github.com/elastalloc/elastalloc/kube/internal/prometheustest"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/sim"
+)
+
+var (
+	replayTrace = flag.String("replay", "", "trace whose first day TestReplay replays; without one it is skipped")
+	replayNodes = flag.Int("replay-nodes", 40, "nodes of each pool")
+	replayDay   = flag.Duration("replay-day", 10*time.Minute, "how long the day takes")
+)
+
+const (
+	day = 24 * time.Hour
+	// replayRestart is what every change of its nodes costs a job, its start included.
+	replayRestart = 3 * time.Minute
+)
+
+// TestReplay replays a day of a trace as real Jobs, with time compressed, in two pools of one
+// cluster at once: one that the controller resizes, and one where jobs have the size that
+// they asked for, in the order of arrival. The trainers are played: a job makes the progress
+// of the pods that the API server says run, less a restart whenever their number changes, and
+// its pods succeed when its work is done. `make replay-kube` runs it.
+func TestReplay(t *testing.T) {
+	if *replayTrace == "" {
+		t.Skip("`make replay-kube` runs it: a day takes minutes")
+	}
+	workload := dayOf(t, *replayTrace)
+	compress := float64(day) / float64(*replayDay)
+	elastic, fixed := newArm(t, "elastic", workload), newArm(t, "fixed", workload)
+	// Trainers report their progress, as they do on most platforms.
+	var progress atomic.Pointer[string]
+	progress.Store(new(string))
+	prometheus, _ := prometheustest.Start(t, func() string { return *progress.Load() })
+	h := record(t, elastic.pool)
+	before := auditLength(t)
+	shorter := func(d time.Duration) string { return time.Duration(float64(d) / compress).String() }
+	controller{
+		pool: elastic.pool, account: release, server: serveCompressed(t, compress), prometheus: prometheus,
+		cadence:  max(time.Second, time.Duration(float64(5*time.Minute)/compress)).String(),
+		debounce: shorter(10 * time.Second), minInterval: shorter(10 * time.Minute),
+	}.start(t)
+
+	began, now := time.Now(), time.Duration(0)
+	for now < day {
+		now = time.Duration(compress * float64(time.Since(began))).Truncate(time.Second)
+		elastic.observe(t, now)
+		fixed.observe(t, now)
+		for _, p := range elastic.jobs {
+			if p.Submit <= now {
+				elastic.submit(t, p, job{name: p.ID, size: p.Asked, annotations: map[string]string{
+					"elastalloc.dev/work": shorter(p.Demand), "elastalloc.dev/restart": shorter(replayRestart), "elastalloc.dev/nodes": "1-16",
+				}})
+			}
+		}
+		fixed.startInOrder(t, now)
+		progress.Store(new(elastic.metrics(now)))
+		sleep(t.Context(), 30*time.Millisecond)
+	}
+
+	elastic.writes.Wait()
+	fixed.writes.Wait()
+	e, f := elastic.tally(), fixed.tally()
+	var table strings.Builder
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "\tjobs ended\ttotal job time\twork done\tGPU hours held\ttraining\tidle\t")
+	for _, row := range []struct {
+		name string
+		tally
+	}{
+		{"fixed sizes", f},
+		{"elastic", e},
+		{"fixed sizes, simulated", simulated(t, workload, "fifo")},
+		{"elastic, simulated", simulated(t, workload, "total-time")},
+	} {
+		gpuHours := func(d time.Duration) float64 { return cluster.GPUs * d.Hours() }
+		fmt.Fprintf(w, "%s\t%d\t%.0f h\t%.0f\t%.0f\t%.0f\t%.0f\t\n", row.name, row.ended, row.total.Hours(), gpuHours(row.work),
+			gpuHours(row.held), gpuHours(row.trained), gpuHours(time.Duration(*replayNodes)*day-row.held))
+	}
+	w.Flush()
+	t.Logf("%d jobs, %d nodes of %d GPUs, a day in %v (%.0f times as fast)\n%s", len(elastic.jobs), *replayNodes, cluster.GPUs, *replayDay, compress, &table)
+	t.Logf("total job time: %.0f h less (%.1f %%); idle GPU hours: %.0f less", (f.total - e.total).Hours(),
+		100*(f.total-e.total).Seconds()/f.total.Seconds(), cluster.GPUs*(e.held-f.held).Hours())
+	if e.total >= f.total || e.work <= f.work {
+		t.Errorf("elastic jobs take %v and do %v; with fixed sizes %v and %v", e.total, e.work, f.total, f.work)
+	}
+	t.Logf("%v; %d writes of jobs", h.check(t), checkWrites(t, before, release, elastic.pool))
+}
+
+// dayOf returns what is submitted on the first day of a trace, in names of Kubernetes.
+func dayOf(t *testing.T, path string) sim.Workload {
+	t.Helper()
+	file, err := os.Open(path)
+	must(t, err)
+	defer file.Close()
+	trace, err := sim.ReadTrace(file)
+	must(t, err)
+	workload := sim.NewWorkload("day", trace, sim.WorkloadOptions{GPUsPerNode: cluster.GPUs, MinDuration: 5 * time.Minute})
+	for i := range workload.Jobs {
+		if workload.Jobs[i].Submit >= day {
+			workload.Jobs = workload.Jobs[:i]
+			break
+		}
+		workload.Jobs[i].ID = fmt.Sprintf("job-%03d", i)
+		workload.Jobs[i].RestartTime = replayRestart
+	}
+	return workload
+}
+
+// arm is a pool in which the jobs are played.
+type arm struct {
+	pool string
+	pods listers.PodLister
+	jobs []*played
+	at   time.Duration
+	held time.Duration
+	// writes are under way: none may hold up the clock.
+	writes sync.WaitGroup
+}
+
+// played is a job whose trainers are played.
+type played struct {
+	*sim.WorkloadJob
+	course    *sim.Course
+	result    sim.JobResult
+	submitted bool
+	// running pods, and alive ones: those that have not ended.
+	running, alive int
+	succeed        map[types.UID]bool
+}
+
+func newArm(t *testing.T, pool string, workload sim.Workload) *arm {
+	t.Helper()
+	newPool(t, pool, *replayNodes)
+	factory := informers.NewSharedInformerFactoryWithOptions(kube.Client, 0, informers.WithNamespace(pool))
+	a := &arm{pool: pool, pods: factory.Core().V1().Pods().Lister()}
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(func() { cancel(); factory.Shutdown() })
+	factory.StartWithContext(ctx)
+	factory.WaitForCacheSyncWithContext(ctx)
+	for i := range workload.Jobs {
+		job := &workload.Jobs[i]
+		a.jobs = append(a.jobs, &played{
+			WorkloadJob: job, course: sim.NewCourse(job), succeed: map[types.UID]bool{}, result: sim.JobResult{ID: job.ID, Submit: job.Submit, End: -1},
+		})
+	}
+	return a
+}
+
+// observe lets every job train on the pods that run.
+func (a *arm) observe(t *testing.T, now time.Duration) {
+	t.Helper()
+	list, err := a.pods.List(labels.Everything())
+	must(t, err)
+	running := map[string][]*corev1.Pod{}
+	for _, p := range a.jobs {
+		a.held += time.Duration(p.alive) * (now - a.at)
+		p.alive = 0
+	}
+	a.at = now
+	alive := map[string]int{}
+	for _, pod := range list {
+		if ended(pod) {
+			continue
+		}
+		alive[jobOf(pod)]++
+		if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
+			running[jobOf(pod)] = append(running[jobOf(pod)], pod)
+		}
+	}
+	for _, p := range a.jobs {
+		pods := running[p.ID]
+		p.alive = alive[p.ID]
+		if p.result.End < 0 && p.submitted && p.course.Served(now) >= p.Demand {
+			p.result.End = now
+		}
+		if p.result.End >= 0 {
+			a.succeed(t, p, pods)
+			pods = nil
+		}
+		if n := len(pods); n != p.running {
+			p.running = n
+			p.course.Give(n, now)
+			p.result.Nodes = append(p.result.Nodes, sim.NodesAt{At: now, Nodes: n})
+		}
+	}
+}
+
+// metrics returns the progress of the jobs that run, for Prometheus.
+func (a *arm) metrics(now time.Duration) string {
+	var text strings.Builder
+	for _, p := range a.jobs {
+		if p.running > 0 {
+			fmt.Fprintf(&text, "training_progress_ratio{namespace=%q,job_name=%q} %g\n", a.pool, p.ID, p.course.Served(now).Seconds()/p.Demand.Seconds())
+		}
+	}
+	return text.String()
+}
+
+// succeed ends the pods of a job as trainers do that are done.
+func (a *arm) succeed(t *testing.T, p *played, pods []*corev1.Pod) {
+	t.Helper()
+	for _, pod := range pods {
+		if p.succeed[pod.UID] {
+			continue // The cache will have it.
+		}
+		p.succeed[pod.UID] = true
+		a.writes.Go(func() {
+			// A pod that is gone meanwhile is as good.
+			_, _ = kube.Client.CoreV1().Pods(a.pool).Patch(t.Context(), pod.Name, types.MergePatchType,
+				[]byte(`{"status":{"phase":"Succeeded"}}`), metav1.PatchOptions{}, "status")
+		})
+	}
+}
+
+// submit creates the Job of a job once.
+func (a *arm) submit(t *testing.T, p *played, j job) {
+	t.Helper()
+	if !p.submitted {
+		p.submitted = true
+		a.writes.Go(func() { j.submit(t, a.pool) })
+	}
+}
+
+// startInOrder starts jobs in the order of arrival as long as the next one fits.
+func (a *arm) startInOrder(t *testing.T, now time.Duration) {
+	t.Helper()
+	free := *replayNodes
+	for _, p := range a.jobs {
+		if p.submitted && p.result.End < 0 {
+			free -= max(p.Asked, p.alive)
+		} else {
+			free -= p.alive
+		}
+	}
+	for _, p := range a.jobs {
+		if p.Submit > now || !p.submitted && p.Asked > free {
+			return
+		}
+		if !p.submitted {
+			free -= p.Asked
+			a.submit(t, p, job{name: p.ID, size: p.Asked, running: true, unlabelled: true})
+		}
+	}
+}
+
+// tally is what became of jobs within the day.
+type tally struct {
+	ended int
+	// total is the sum of the times from submission to end; work is run time on one node;
+	// trained and held are node times, of pods that run and of all that have not ended.
+	total, work, trained, held time.Duration
+}
+
+func (a *arm) tally() tally {
+	sum := tally{held: a.held}
+	for _, p := range a.jobs {
+		sum.add(p.WorkloadJob, &p.result)
+	}
+	return sum
+}
+
+// add adds a job's day. An end before its submission is none.
+func (s *tally) add(job *sim.WorkloadJob, r *sim.JobResult) {
+	end := day
+	if r.End >= 0 && r.End < day {
+		end = r.End
+		s.ended++
+	}
+	s.total += end - r.Submit
+	s.trained += sim.NodeTime(r.Nodes, 0, 0, end)
+	course := sim.NewCourse(job)
+	for _, change := range r.Nodes {
+		if change.At <= end {
+			course.Give(change.Nodes, change.At)
+		}
+	}
+	s.work += min(course.Served(end), job.Demand)
+}
+
+// simulated returns what a simulation says of the day.
+func simulated(t *testing.T, workload sim.Workload, name string) tally {
+	t.Helper()
+	policy, err := sim.FindPolicy(name)
+	must(t, err)
+	allocator, err := elastalloc.New(elastalloc.Options{})
+	must(t, err)
+	result, err := sim.Run(t.Context(), workload, policy, sim.DefaultConfig(*replayNodes), allocator)
+	must(t, err)
+	var sum tally
+	for i := range result.Jobs {
+		sum.add(&workload.Jobs[i], &result.Jobs[i])
+	}
+	sum.held = sum.trained
+	return sum
+}
+
+// serveCompressed starts a server that decides as if time were not compressed: what changes
+// cost and how long jobs wait is weighed in the hours of the trace. It returns its address.
+func serveCompressed(t *testing.T, compress float64) string {
+	t.Helper()
+	allocator, err := elastalloc.New(elastalloc.Options{})
+	must(t, err)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	server := grpc.NewServer()
+	elastallocv1.RegisterAllocatorServiceServer(server, &decompressed{allocator: apiconv.InProcess{Allocator: allocator}, compress: compress})
+	t.Cleanup(server.Stop)
+	go func() { _ = server.Serve(listener) }()
+	return listener.Addr().String()
+}
+
+type decompressed struct {
+	elastallocv1.UnimplementedAllocatorServiceServer
+	allocator apiconv.InProcess
+	compress  float64
+}
+
+func (d *decompressed) Allocate(ctx context.Context, r *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
+	for _, job := range r.GetSnapshot().GetJobs() {
+		for _, duration := range []*durationpb.Duration{job.GetRemainingEta(), job.GetTrainingTime(), job.GetWaitingTime(), job.GetRestartTime()} {
+			if duration != nil {
+				longer := durationpb.New(time.Duration(d.compress * float64(duration.AsDuration())))
+				duration.Seconds, duration.Nanos = longer.GetSeconds(), longer.GetNanos()
+			}
+		}
+	}
+	return d.allocator.Allocate(ctx, r)
+}

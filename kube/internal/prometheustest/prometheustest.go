@@ -1,0 +1,71 @@
+// Package prometheustest runs a real Prometheus for tests.
+package prometheustest
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// Start starts a Prometheus that scrapes what metrics returns, in its text format, twice a
+// second, and that looks back an hour for the last value of a series. It returns its address
+// and what stops it, which the end of the test does at the latest. Where Prometheus is missing
+// the test is skipped, and in CI it fails.
+func Start(t *testing.T, metrics func() string) (address string, stop func()) {
+	t.Helper()
+	path, err := exec.LookPath("prometheus")
+	if err != nil {
+		path, err = exec.LookPath("../../.tools/bin/prometheus")
+	}
+	switch {
+	case err != nil && os.Getenv("CI") == "":
+		t.Skip("prometheus is missing; `make prometheus` installs it")
+	case err != nil:
+		t.Fatal(err)
+	}
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+		_, _ = fmt.Fprint(w, metrics())
+	}))
+	t.Cleanup(target.Close)
+	folder := t.TempDir()
+	configuration := filepath.Join(folder, "prometheus.yml")
+	text := fmt.Sprintf("global: {scrape_interval: 500ms, scrape_timeout: 500ms}\nscrape_configs: [{job_name: jobs, static_configs: [{targets: [%q]}]}]", target.Listener.Addr())
+	if err := os.WriteFile(configuration, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address = listener.Addr().String()
+	listener.Close() // Prometheus takes it.
+	var log bytes.Buffer
+	server := exec.Command(path, "--config.file="+configuration, "--storage.tsdb.path="+filepath.Join(folder, "data"),
+		"--web.listen-address="+address, "--query.lookback-delta=1h")
+	server.Stdout, server.Stderr = &log, &log
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stopped := false
+	stop = func() {
+		if !stopped {
+			stopped = true
+			_ = server.Process.Kill()
+			_ = server.Wait()
+		}
+	}
+	t.Cleanup(func() {
+		stop()
+		if t.Failed() {
+			t.Logf("Prometheus said\n%s", log.String())
+		}
+	})
+	return "http://" + address, stop
+}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
 	"slices"
@@ -76,6 +77,9 @@ const BigMinimum = 8
 // MaxMinPolicy is the name of the policy of equal shares.
 const MaxMinPolicy = "max-min"
 
+// RecordedPolicy is the policy that replays what really happened.
+const RecordedPolicy = "recorded"
+
 // PartitionsPolicy is the name of the policy of a partition for each team.
 const PartitionsPolicy = "static-partitions"
 
@@ -91,6 +95,30 @@ type SolveMillis struct {
 type NodePrice struct {
 	Median float64 `json:"median"`
 	P90    float64 `json:"p90"`
+}
+
+// MostHeld returns how many nodes jobs held at once, at most.
+func (r *Result) MostHeld() int {
+	type step struct {
+		at    time.Duration
+		nodes int
+	}
+	var steps []step
+	for i := range r.Jobs {
+		before := 0
+		for _, held := range r.Jobs[i].Nodes {
+			steps = append(steps, step{held.At, held.Nodes - before})
+			before = held.Nodes
+		}
+	}
+	// What is given back at a second is free in it.
+	slices.SortFunc(steps, func(a, b step) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.nodes, b.nodes)) })
+	most, held := 0, 0
+	for _, s := range steps {
+		held += s.nodes
+		most = max(most, held)
+	}
+	return most
 }
 
 // Summarize works out the measures of a run that was made with a seed.

@@ -145,8 +145,8 @@ func Policies() []Policy {
 			Description: "total-time that knows of teams only by weights: quota by the jobs the team has now",
 		},
 		{
-			Name: "recorded", Recorded: true,
-			Description: "what really happened: the trace's start_s and duration_s, on any pool",
+			Name: RecordedPolicy, Recorded: true,
+			Description: "what really happened: the trace's start_s and duration_s, whatever the pool",
 		},
 		{
 			Name: "fifo", Rule: FirstInFirstOut, FixedSize: true,

@@ -39,7 +39,7 @@ func newReplayCommand(env cli.LookupEnv) *cobra.Command {
 		Long: `Read what a server has recorded (serve --record), work out what really happened to
 the jobs, and simulate policies on the same jobs and the same pool. report.html is the
 result for a person, and says what the snapshots cannot tell; summary.json and jobs.csv
-are those of simulate, with the policy ` + recordedPolicy + `; replay.json has what is not known,
+are those of simulate, with the policy ` + sim.RecordedPolicy + `; replay.json has what is not known,
 and decisions.csv, for the first policy that can be asked about a recorded snapshot, every
 job to which it gives other nodes than it then held, and why.
 
@@ -66,9 +66,6 @@ The policies:
 	return command
 }
 
-// recordedPolicy is the name of what really happened.
-const recordedPolicy = "recorded"
-
 // replay replays a recording and writes the results.
 func (f *replayFlags) replay(cmd *cobra.Command, env cli.LookupEnv) error {
 	policies, err := f.check()
@@ -84,7 +81,7 @@ func (f *replayFlags) replay(cmd *cobra.Command, env cli.LookupEnv) error {
 		return fmt.Errorf("--recording: %w", err)
 	}
 	for _, cut := range cuts {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s is cut off after %d calls: %v\n", cut.Path, cut.Calls, cut.Err)
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s has %d calls and then ends within one: a server still writes it, or was killed\n", cut.Path, cut.Calls)
 	}
 	name := filepath.Base(filepath.Clean(f.recordings[0]))
 	r, err := replay.New(entries, cuts, replay.Options{Name: name, Caller: f.caller, Frequency: f.frequency})
@@ -115,7 +112,8 @@ func (f *replayFlags) replay(cmd *cobra.Command, env cli.LookupEnv) error {
 	}
 	out := cmd.OutOrStdout()
 	screen := cli.ScreenFor(out, env)
-	text := found.table(screen).String() + "\n" + replayFooter
+	_, unit := found.unit()
+	text := found.table(screen).String() + "\n" + fmt.Sprintf(replayFooter, unit)
 	for _, line := range found.lead() {
 		text += screen.Wrap(line) + "\n"
 	}
@@ -178,7 +176,7 @@ func (f *replayFlags) run(cmd *cobra.Command, r *replay.Replay, policies []sim.P
 		found.runs = append(found.runs, r.Compared(run))
 		found.details = append(found.details, detailOf(r, policies[i].Name, run, recorded))
 	}
-	found.details = append([]detail{{Policy: recordedPolicy, IdleNodeHours: r.IdleNodeHours(nil)}}, found.details...)
+	found.details = append([]detail{{Policy: sim.RecordedPolicy, IdleNodeHours: r.IdleNodeHours(nil)}}, found.details...)
 	asked := slices.IndexFunc(policies, func(p sim.Policy) bool { return replay.Asks(&p) })
 	if asked >= 0 {
 		found.asked = policies[asked].Name
@@ -191,7 +189,7 @@ func (f *replayFlags) run(cmd *cobra.Command, r *replay.Replay, policies []sim.P
 		found.largest = replay.Largest(found.moments, mostMoments)
 		err = r.Explain(ctx, policies[asked], allocator, found.largest, mostDifferences)
 	}
-	found.summary = results.Summarize(found.runs, recordedPolicy, 0, sim.Cuts{})
+	found.summary = results.Summarize(found.runs, sim.RecordedPolicy, 0, sim.Cuts{})
 	return found, err
 }
 
@@ -223,7 +221,7 @@ func (f *replayed) table(screen cli.Screen) *cli.Table {
 }
 
 // replayFooter says what the columns are.
-const replayFooter = `TOTAL, UNSERVED, P95 and MAX are minutes: mean from submission to end, mean
+const replayFooter = `TOTAL, UNSERVED, P95 and MAX are in %s: mean from submission to end, mean
 without nodes, 95th percentile and maximum of the first. RESCALES are changes of
 nodes per job, IDLE H idle node hours, LATER the share of jobs that end later than
 recorded.
@@ -237,9 +235,10 @@ func (f *replayed) row(i int) []string {
 	if i > 0 {
 		later = percent(d.LaterThanRecorded)
 	}
+	in, _ := f.unit()
 	return []string{
-		s.Policy, minutes(s.MeanTotalSeconds), minutes(s.MeanUnservedSeconds), minutes(s.P95TotalSeconds),
-		minutes(s.MaxTotalSeconds), fmt.Sprintf("%.2f", float64(s.Rescales)/float64(max(1, s.Jobs))),
+		s.Policy, in(s.MeanTotalSeconds), in(s.MeanUnservedSeconds), in(s.P95TotalSeconds),
+		in(s.MaxTotalSeconds), fmt.Sprintf("%.2f", float64(s.Rescales)/float64(max(1, s.Jobs))),
 		strconv.FormatFloat(d.IdleNodeHours, 'f', 1, 64), later,
 	}
 }

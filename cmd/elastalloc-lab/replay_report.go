@@ -91,21 +91,38 @@ func (f *replayed) lead() []string {
 	u, recorded := &f.Unknown, &f.summary.Runs[0]
 	lines := []string{fmt.Sprintf("Recorded from %s for %s: %d decisions on up to %d nodes; %d of %d jobs ended meanwhile and are compared.",
 		f.Source.Begin.UTC().Format("2006-01-02 15:04 UTC"), hours(f.Until), f.Source.Decisions, f.Config.Nodes, u.Compared, u.Jobs)}
-	lines = append(lines, fmt.Sprintf("What really happened: a job took %s min from submission to end on average, %s of them without nodes; %s node hours were idle.",
-		minutes(recorded.MeanTotalSeconds), minutes(recorded.MeanUnservedSeconds), nodeHours(f.details[0].IdleNodeHours)))
+	in, unit := f.unit()
+	lines = append(lines, fmt.Sprintf("What really happened: a job took %s %s from submission to end on average, %s of them without nodes; %s node hours were idle.",
+		in(recorded.MeanTotalSeconds), unit, in(recorded.MeanUnservedSeconds), nodeHours(f.details[0].IdleNodeHours)))
+	few := ""
+	if u.Compared < fewJobs {
+		few = fmt.Sprintf(" %d jobs are too few to rank policies by.", u.Compared)
+	}
 	if best := f.best(); best > 0 {
 		s, d := &f.summary.Runs[best], &f.details[best]
 		lines = append(lines,
-			fmt.Sprintf("%s would have taken %s min, %s, with %.2f changes of nodes per job in the place of %.2f, and %s node hours idle.",
-				s.Policy, minutes(s.MeanTotalSeconds), change(s.MeanTotalSeconds, recorded.MeanTotalSeconds),
+			fmt.Sprintf("%s would have taken %s %s, %s, with %.2f changes of nodes per job in the place of %.2f, and %s node hours idle.",
+				s.Policy, in(s.MeanTotalSeconds), unit, change(s.MeanTotalSeconds, recorded.MeanTotalSeconds),
 				perJob(s), perJob(recorded), nodeHours(d.IdleNodeHours)),
-			fmt.Sprintf("Who would have waited: %s of the jobs take over %s longer than they did; the longest tenth is %s, 95 %% of the jobs end within %s min in the place of %s.",
-				percent(d.LaterThanRecorded), short(f.Config.Frequency), f.longest(best), minutes(s.P95TotalSeconds), minutes(recorded.P95TotalSeconds)),
-			fmt.Sprintf("How sure that is: %s of its node hours are on sizes that a job was never seen on, whose speeds are what the scheduler told; %s of all jobs were still running.",
-				percent(d.UnseenSizeShare), percent(float64(u.StillRunning)/float64(max(1, u.Jobs)))),
+			fmt.Sprintf("Who would have waited: %s of the jobs take over %s longer than they did; the longest tenth is %s, 95 %% of the jobs end within %s %s in the place of %s.",
+				percent(d.LaterThanRecorded), short(f.Config.Frequency), f.longest(best), in(s.P95TotalSeconds), unit, in(recorded.P95TotalSeconds)),
+			fmt.Sprintf("How sure that is: %s of its node hours are on sizes that a job was never seen on, whose speeds are what the scheduler told; %s of all jobs were still running.%s",
+				percent(d.UnseenSizeShare), percent(float64(u.StillRunning)/float64(max(1, u.Jobs))), few),
 		)
 	}
 	return lines
+}
+
+// fewJobs is how many jobs do not rank policies: one of them may decide.
+const fewJobs = 100
+
+// unit returns how times are written, which is in seconds where jobs take less than ten
+// minutes, and the unit.
+func (f *replayed) unit() (write func(seconds float64) string, name string) {
+	if f.summary.Runs[0].MeanTotalSeconds < 600 {
+		return func(seconds float64) string { return fmt.Sprintf("%.0f", seconds) }, "s"
+	}
+	return minutes, "min"
 }
 
 // longest says how much earlier or later the longest tenth of the jobs ends.
@@ -165,7 +182,8 @@ func short(d time.Duration) string {
 
 // page makes the report.
 func (f *replayed) page() (*report.Page, error) {
-	figure, err := totalTimes(f.runs)
+	_, unit := f.unit()
+	figure, err := totalTimes(f.runs, unit)
 	if err != nil {
 		return nil, err
 	}
@@ -174,12 +192,17 @@ func (f *replayed) page() (*report.Page, error) {
 	}
 	outcome := report.Section{
 		Name: "policies", Title: "Policies",
-		Text: []string{"Times are in minutes, of the jobs that ended within the recording. Total runs from submission to end, unserved is the part without nodes, " +
-			"in the queue and in pauses. Later is the share of jobs that take over a step longer than they really did."},
-		Tables: []report.Table{{Header: []string{"policy", "total", "unserved", "95th percentile", "longest", "changes per job", "idle node hours", "later"}}},
+		Text: []string{"Times are in " + unit + ", of the jobs that ended within the recording. Total runs from submission to end, unserved is the part without nodes, " +
+			"in the queue and in pauses. Later is the share of jobs that take over a step longer than they really did, unseen the share of node hours on sizes " +
+			"that a job was never seen on, and after the number of jobs that end after the recording, when no more come."},
+		Tables: []report.Table{{Header: []string{"policy", "total", "unserved", "95th percentile", "longest", "changes per job", "idle node hours", "later", "unseen", "after"}}},
 	}
 	for i := range f.summary.Runs {
-		outcome.Tables[0].Rows = append(outcome.Tables[0].Rows, f.row(i))
+		row := append(f.row(i), "", "")
+		if i > 0 {
+			row[len(row)-2], row[len(row)-1] = percent(f.details[i].UnseenSizeShare), fmt.Sprint(f.details[i].EndAfterRecording)
+		}
+		outcome.Tables[0].Rows = append(outcome.Tables[0].Rows, row)
 	}
 	page.Sections = append(page.Sections, outcome, f.unknownSection())
 	jobs, err := jobSection(f.runs, 0, max(f.best(), 0))
@@ -215,13 +238,16 @@ func (f *replayed) unknownSection() report.Section {
 		{"answers that would change a job's nodes, carried out", of(u.CarriedOut, u.Changes), "Few in shadow mode, where the scheduler acts on none."},
 		{"calls that were refused, or got no answer", of(s.Refused+s.Unanswered, s.Calls), "What was refused is left out."},
 		{"calls of other callers or methods", of(s.OtherCallers+s.OtherMethods, s.Calls), "Left out."},
-		{"files that are cut off", fmt.Sprint(len(s.Cut)), "Read up to the cut."},
+		{"files that end within a call", fmt.Sprint(len(s.Cut)), "A server still wrote them, or was killed. Read up to there."},
 	}
-	for i := 1; i < len(f.details); i++ {
-		d := &f.details[i]
+	least, most := 1.0, 0.0
+	for _, d := range f.details[1:] {
+		least, most = min(least, d.UnseenSizeShare), max(most, d.UnseenSizeShare)
+	}
+	if least <= most {
 		rows = append(rows, []string{
-			"node hours of " + d.Policy + " on sizes that a job was never seen on", percent(d.UnseenSizeShare),
-			fmt.Sprintf("Their speeds are what the scheduler told. %d of its jobs end after the recording, when no more come.", d.EndAfterRecording),
+			"node hours on sizes that a job was never seen on", fmt.Sprintf("%s to %s, by policy", percent(least), percent(most)),
+			"Their speeds are what the scheduler told.",
 		})
 	}
 	return report.Section{
@@ -251,8 +277,8 @@ func (f *replayed) decisionSection() report.Section {
 	}
 	for _, m := range f.largest {
 		table := report.Table{
-			Title: fmt.Sprintf("%s %s: %d of %d jobs, %d nodes elsewhere, idle %d and %d", m.Time.UTC().Format("01-02 15:04:05"),
-				m.SnapshotID, len(m.Differences), m.Jobs, m.Moved(), m.IdleRecorded, m.IdlePolicy),
+			Title: fmt.Sprintf("%s, snapshot %s: %d of %d jobs get other nodes, %d nodes are elsewhere; idle: really %d, %s %d",
+				m.Time.UTC().Format("01-02 15:04:05"), m.SnapshotID, len(m.Differences), m.Jobs, m.Moved(), m.IdleRecorded, f.asked, m.IdlePolicy),
 			Header: []string{"job", "before", "recorded", "answered", f.asked, "why"}, TextColumns: []int{5},
 		}
 		for _, d := range m.Differences[:min(mostDifferences, len(m.Differences))] {
@@ -273,14 +299,19 @@ func (f *replayed) decisionSection() report.Section {
 }
 
 // totalTimes draws the mean total time of runs on one pool.
-func totalTimes(runs []*sim.Result) (figures.Named, error) {
+func totalTimes(runs []*sim.Result, unit string) (figures.Named, error) {
 	var names []string
 	var values []float64
 	for _, run := range runs {
 		summary := sim.Summarize(run, 0)
-		names, values = append(names, run.Policy), append(values, summary.MeanTotalSeconds/60)
+		names, values = append(names, run.Policy), append(values, summary.MeanTotalSeconds)
 	}
-	figure, err := figures.Bars("Mean time from submission to end", "minutes", names, values)
+	if unit == "min" {
+		for i := range values {
+			values[i] /= 60
+		}
+	}
+	figure, err := figures.Bars("Mean time from submission to end", unit, names, values)
 	return figures.Named{Name: "total_time_by_policy", Figure: figure}, err
 }
 

@@ -187,7 +187,7 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 	}
 	summary := results.Summarize(runs, baselineOf(policies), f.seed, workload.Cut)
 	summary.Origin = new(originOf(cmd))
-	page, err := simulationPage(runs, &summary, baselineOf(policies))
+	page, err := simulationPage(runs, &summary, baselineOf(policies), f.notes(runs, &summary))
 	if err != nil {
 		return cli.Failed(err)
 	}
@@ -196,7 +196,7 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 	}
 	out := cmd.OutOrStdout()
 	_, err = fmt.Fprintf(out, "%s\n%s%swrote %d files to %s\n", runsTables(runs, summary, cli.ScreenFor(out, env)),
-		tableFooter(baselineOf(policies), hasTeams(summary)), describeCuts(summary.Cut, f.minDuration), directory.Files(), f.out)
+		tableFooter(baselineOf(policies), hasTeams(summary)), joined(f.notes(runs, &summary)), directory.Files(), f.out)
 	return cli.Failed(err)
 }
 

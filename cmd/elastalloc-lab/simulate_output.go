@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -136,15 +137,46 @@ WORST TEAM a team's mean total time by the one under ` + sim.PartitionsPolicy + 
 	return text
 }
 
-// describeCuts says what the runs leave out of the trace, "" where that is nothing.
-func describeCuts(cut sim.Cuts, minDuration time.Duration) string {
-	text := ""
+// notes says what a reader of the results must know of the runs: what they leave out of the
+// trace, and where what really happened is no comparison.
+func (f *simulateFlags) notes(runs []*sim.Result, summary *results.Summary) []string {
+	var notes []string
+	cut := summary.Cut
 	if cut.TooShort > 0 {
-		text += fmt.Sprintf("%d jobs shorter than %v are left out\n", cut.TooShort, minDuration)
+		notes = append(notes, fmt.Sprintf("%s left out as shorter than %v", jobsAre(cut.TooShort), f.minDuration))
 	}
 	if cut.Jobs > 0 {
-		text += fmt.Sprintf("%d jobs asked for more GPUs than %d nodes have, up to %d; %d GPUs are not simulated\n",
-			cut.Jobs, solver.DefaultMaxNodes, cut.MostGPUs, cut.GPUs)
+		notes = append(notes, fmt.Sprintf("%s cut to %d nodes, and asked for up to %d GPUs: %d GPUs are not simulated",
+			jobsAre(cut.Jobs), solver.DefaultMaxNodes, cut.MostGPUs, cut.GPUs))
+	}
+	for _, run := range runs {
+		if run.Policy != sim.RecordedPolicy {
+			continue
+		}
+		most := run.MostHeld()
+		notes = append(notes, fmt.Sprintf("%s held up to %d nodes at once, and no restart is charged to it: compare it on a pool of the size that the cluster had",
+			run.Policy, most))
+		if small := slices.DeleteFunc(poolsOf(summary), func(nodes int) bool { return nodes >= most }); len(small) > 0 {
+			notes = append(notes, fmt.Sprintf("a pool of %s nodes is smaller, so %s is no comparison there", joinInts(small), run.Policy))
+		}
+		break // It is the same on every pool.
+	}
+	return notes
+}
+
+// jobsAre counts jobs in a sentence.
+func jobsAre(n int) string {
+	if n == 1 {
+		return "1 job is"
+	}
+	return fmt.Sprintf("%d jobs are", n)
+}
+
+// joined returns notes as lines.
+func joined(notes []string) string {
+	text := ""
+	for _, note := range notes {
+		text += cli.Screen{}.Wrap("note: "+note) + "\n"
 	}
 	return text
 }

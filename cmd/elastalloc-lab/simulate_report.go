@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -11,7 +12,7 @@ import (
 )
 
 // simulationPage makes the report of simulate.
-func simulationPage(runs []*sim.Result, summary *results.Summary, baseline string) (*report.Page, error) {
+func simulationPage(runs []*sim.Result, summary *results.Summary, baseline string, notes []string) (*report.Page, error) {
 	drawn, err := figures.OfRuns(runs, baseline)
 	if err != nil {
 		return nil, err
@@ -19,23 +20,28 @@ func simulationPage(runs []*sim.Result, summary *results.Summary, baseline strin
 	// The figure of what total time costs shows the total time as well.
 	first := slices.IndexFunc(drawn, func(f figures.Named) bool { return f.Name == "total_time" })
 	page := &report.Page{
-		Title: "Policies on " + runs[0].Workload, Lead: simulationLead(summary, baseline),
+		Title: "Policies on " + runs[0].Workload, Lead: append(simulationLead(runs, summary), notes...),
 		Figure: drawn[first], Origin: *summary.Origin,
 	}
 	drawn = slices.Delete(drawn, first, first+1)
 
-	table := report.Table{Header: []string{"policy", "nodes", "total", "unserved", "95th percentile", "longest", "largest slowdown", "changes per job"}}
+	table := report.Table{Header: []string{"policy", "nodes", "total", "unserved", "95th percentile", "longest", "largest slowdown", "changes per job", "later"}}
 	for i := range summary.Runs {
 		s := &summary.Runs[i]
+		later := ""
+		if s.LaterShare != nil && s.Policy != sim.MaxMinPolicy {
+			later = percent(*s.LaterShare)
+		}
 		table.Rows = append(table.Rows, []string{
 			s.Policy, fmt.Sprint(s.Nodes), minutes(s.MeanTotalSeconds), minutes(s.MeanUnservedSeconds), minutes(s.P95TotalSeconds),
-			minutes(s.MaxTotalSeconds), fmt.Sprintf("%.1f", s.MaxSlowdown), fmt.Sprintf("%.2f", perJob(s)),
+			minutes(s.MaxTotalSeconds), fmt.Sprintf("%.1f", s.MaxSlowdown), fmt.Sprintf("%.2f", perJob(s)), later,
 		})
 	}
 	page.Sections = append(page.Sections, report.Section{
 		Name: "policies", Title: "Policies",
 		Text: []string{"Times are in minutes. Total runs from submission to end, unserved is the part without nodes, in the queue and in pauses. " +
-			"Slowdown is the total time by what the job would have taken alone in the pool."},
+			"Slowdown is the total time by what the job would have taken alone in the pool. Later is the share of jobs that end later than under equal " +
+			"shares (max-min)."},
 		Tables: []report.Table{table}, Figures: drawn,
 	})
 	smallest := slices.MinFunc(runs, func(a, b *sim.Result) int { return a.Nodes - b.Nodes }).Nodes
@@ -65,40 +71,63 @@ func mean(run *sim.Result) float64 {
 	return summary.MeanTotalSeconds
 }
 
+// plainRules are the policies that need no optimiser.
+func plainRules() []string { return []string{"greedy", sim.MaxMinPolicy, "fifo", "srpt"} }
+
 // simulationLead is what a reader with a minute reads: on each pool, up to four, the policy
-// with the least mean total time, beside the baseline and with what it costs.
-func simulationLead(summary *results.Summary, baseline string) []string {
+// with the least mean total time, beside what really happened or the best of the plain rules,
+// and what it costs.
+func simulationLead(runs []*sim.Result, summary *results.Summary) []string {
+	pools := poolsOf(summary)
+	lines := []string{fmt.Sprintf("%d jobs on pools of %s nodes.", summary.Runs[0].Jobs, joinInts(pools))}
+	const most = 4
+	for _, nodes := range pools[:min(most, len(pools))] {
+		var best, plain, recorded *sim.Summary
+		for i := range summary.Runs {
+			s := &summary.Runs[i]
+			switch {
+			case s.Nodes != nodes:
+			case s.Policy == sim.RecordedPolicy:
+				if runs[i].MostHeld() <= nodes {
+					recorded = s
+				}
+			default:
+				if best == nil || s.MeanTotalSeconds < best.MeanTotalSeconds {
+					best = s
+				}
+				if slices.Contains(plainRules(), s.Policy) && (plain == nil || s.MeanTotalSeconds < plain.MeanTotalSeconds) {
+					plain = s
+				}
+			}
+		}
+		if best == nil {
+			continue // What really happened alone.
+		}
+		line := fmt.Sprintf("%d nodes: %s has the least mean total time, %s min", nodes, best.Policy, minutes(best.MeanTotalSeconds))
+		reference := cmp.Or(recorded, plain)
+		if reference != nil && reference != best {
+			what := "the best plain rule here, " + reference.Policy
+			if reference == recorded {
+				what = "what really happened"
+			}
+			line += fmt.Sprintf(", %s than %s; %.2f changes of nodes per job in the place of %.2f, 95 %% of the jobs within %s min in the place of %s",
+				change(best.MeanTotalSeconds, reference.MeanTotalSeconds), what,
+				perJob(best), perJob(reference), minutes(best.P95TotalSeconds), minutes(reference.P95TotalSeconds))
+		}
+		lines = append(lines, line+".")
+	}
+	return lines
+}
+
+// poolsOf returns the sizes of the pools, in the order of the runs.
+func poolsOf(summary *results.Summary) []int {
 	var pools []int
 	for i := range summary.Runs {
 		if !slices.Contains(pools, summary.Runs[i].Nodes) {
 			pools = append(pools, summary.Runs[i].Nodes)
 		}
 	}
-	lines := []string{fmt.Sprintf("%d jobs on pools of %s nodes; policies are compared with %s.", summary.Runs[0].Jobs, joinInts(pools), baseline)}
-	const most = 4
-	for _, nodes := range pools[:min(most, len(pools))] {
-		var best, reference *sim.Summary
-		for i := range summary.Runs {
-			s := &summary.Runs[i]
-			if s.Nodes != nodes {
-				continue
-			}
-			if s.Policy == baseline {
-				reference = s
-			}
-			if best == nil || s.MeanTotalSeconds < best.MeanTotalSeconds {
-				best = s
-			}
-		}
-		if reference == nil || best == reference {
-			lines = append(lines, fmt.Sprintf("%d nodes: %s has the least mean total time, %s min.", nodes, best.Policy, minutes(best.MeanTotalSeconds)))
-			continue
-		}
-		lines = append(lines, fmt.Sprintf("%d nodes: %s has the least mean total time, %s min, %s than %s; %.2f changes of nodes per job in the place of %.2f, 95 %% of the jobs within %s min in the place of %s.",
-			nodes, best.Policy, minutes(best.MeanTotalSeconds), change(best.MeanTotalSeconds, reference.MeanTotalSeconds), baseline,
-			perJob(best), perJob(reference), minutes(best.P95TotalSeconds), minutes(reference.P95TotalSeconds)))
-	}
-	return lines
+	return pools
 }
 
 // joinInts lists numbers.

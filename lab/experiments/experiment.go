@@ -192,7 +192,7 @@ type drawing struct {
 // series returns a policy's measure over the pools, with its spread where several
 // runs were made.
 func (m *measures) series(name, setting string, source Source, policy string, of func(*Row) Number) figures.Series {
-	s := figures.Series{Name: name}
+	s := figures.Series{Name: name, Minor: figures.FixedSize(policy)}
 	runs := 1
 	for _, nodes := range m.pools {
 		row := m.row(setting, source, policy, nodes)

@@ -31,6 +31,8 @@ type Figure struct {
 	legend plot.Legend
 	// below are the further plots of a figure that has several.
 	below []*plot.Plot
+	// width is that of the figure; 0 is the constant.
+	width vg.Length
 }
 
 // Series is points of one kind, joined by a line.
@@ -44,6 +46,9 @@ type Series struct {
 	Style int
 	// Spread, if not nil, is the length of each point's error bar to either side.
 	Spread []float64
+	// Minor says that the y axis ends at the other series where this one needs more than
+	// twice their room and would hide what they differ in; its name then says how high it is.
+	Minor bool
 }
 
 // Lines draws series over a common x axis. The y axis includes 0.
@@ -51,6 +56,7 @@ func Lines(title, xLabel, yLabel string, series ...Series) (*Figure, error) {
 	f := newFigure(title, xLabel, yLabel)
 	f.plot.Add(plotter.NewGrid())
 	f.plot.Y.Min, f.plot.Y.Max = 0, 0
+	series = cutMinor(series)
 	for i, s := range series {
 		if len(s.X) != len(s.Y) || (s.Spread != nil && len(s.Spread) != len(s.Y)) {
 			return nil, fmt.Errorf("series %q has %d X, %d Y and %d spreads", s.Name, len(s.X), len(s.Y), len(s.Spread))
@@ -63,8 +69,47 @@ func Lines(title, xLabel, yLabel string, series ...Series) (*Figure, error) {
 		}
 	}
 	f.plot.X.Tick.Marker = ticksAt(series)
+	if top := topOfMajor(series); top > 0 {
+		f.plot.Y.Max = min(f.plot.Y.Max, top)
+	}
 	f.padAxes()
 	return f, nil
+}
+
+// topOfMajor returns the largest value of the series that are not minor, 0 where there are
+// none.
+func topOfMajor(series []Series) float64 {
+	top := 0.0
+	for _, s := range series {
+		for i, y := range s.Y {
+			if s.Minor {
+				break
+			}
+			if s.Spread != nil {
+				y += s.Spread[i]
+			}
+			top = max(top, y)
+		}
+	}
+	return top
+}
+
+// cutMinor names how high the minor series are that need more than twice the room of the
+// others, and makes the others major.
+func cutMinor(series []Series) []Series {
+	top := topOfMajor(series)
+	cut := slices.Clone(series)
+	for i := range cut {
+		s := &cut[i]
+		if !s.Minor || len(s.Y) == 0 {
+			continue
+		}
+		highest := slices.Max(s.Y)
+		if s.Minor = highest > 2*top; s.Minor && top > 0 {
+			s.Name = fmt.Sprintf("%s (to %.0f)", s.Name, highest)
+		}
+	}
+	return cut
 }
 
 // mostTicks is the largest number of points that are labelled one by one.
@@ -177,7 +222,7 @@ func (f *Figure) padAxes() {
 
 // SVG returns the figure as a document of scalable vector graphics.
 func (f *Figure) SVG() ([]byte, error) {
-	canvas := vgsvg.New(width, f.height())
+	canvas := vgsvg.New(f.size())
 	f.draw(draw.New(canvas))
 	var text bytes.Buffer
 	_, err := canvas.WriteTo(&text)
@@ -188,7 +233,7 @@ func (f *Figure) SVG() ([]byte, error) {
 
 // PNG returns the figure as an image.
 func (f *Figure) PNG() ([]byte, error) {
-	canvas := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(width, f.height()), vgimg.UseDPI(pixelsPerInch))}
+	canvas := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(f.size()), vgimg.UseDPI(pixelsPerInch))}
 	f.draw(draw.New(canvas))
 	var content bytes.Buffer
 	_, err := canvas.WriteTo(&content)

@@ -39,6 +39,7 @@ func Gantt(runs ...*sim.Result) *Figure {
 		panels = append(panels, f)
 	}
 	figure := Stack(panels...)
+	figure.width = 1.5 * width // It has the page to itself.
 	line := func(nodes int) plot.Thumbnailer { return &plotter.Line{LineStyle: ganttStyle(nodes, most)} }
 	figure.legend.Add("no nodes", line(0))
 	for nodes := 1; nodes <= most; nodes *= 2 {

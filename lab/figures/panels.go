@@ -23,12 +23,16 @@ func Stack(panels ...*Figure) *Figure {
 	return &stacked
 }
 
-// height returns the height of the figure.
-func (f *Figure) height() vg.Length {
-	if len(f.below) == 0 {
-		return height
+// size returns the width and the height of the figure.
+func (f *Figure) size() (w, h vg.Length) {
+	w, h = width, height
+	if f.width > 0 {
+		w = f.width
 	}
-	return vg.Length(1+len(f.below)) * panelHeight
+	if len(f.below) > 0 {
+		h = vg.Length(1+len(f.below)) * panelHeight
+	}
+	return w, h
 }
 
 // drawPlots draws the plots one below the other.

@@ -37,7 +37,7 @@ func OfRuns(runs []*sim.Result, baseline string) ([]Named, error) {
 	var queue, total, extra []Series
 	var times []Sample
 	for n, policy := range policies {
-		q, t, e := Series{Name: policy}, Series{Name: policy}, Series{Name: policy, Style: n + 1}
+		q, t, e := Series{Name: policy, Minor: FixedSize(policy)}, Series{Name: policy, Minor: FixedSize(policy)}, Series{Name: policy, Style: n + 1}
 		sample := Sample{Name: policy}
 		for _, run := range sortedByNodes(runs, policy) {
 			summary, nodes := sim.Summarize(run, 0), float64(run.Nodes)
@@ -94,6 +94,13 @@ func OfRuns(runs []*sim.Result, baseline string) ([]Named, error) {
 	return figures, nil
 }
 
+// FixedSize reports whether a policy never gives a job other nodes than it asked for. Such
+// rules are often so far from all others that these could not be told apart beside them.
+func FixedSize(policy string) bool {
+	p, err := sim.FindPolicy(policy)
+	return err == nil && (p.FixedSize || p.Recorded)
+}
+
 // costs draws the mean total time and, below it, the time without nodes and the rescales
 // that it takes.
 func costs(runs []*sim.Result, policies []string, pool string) (*Figure, error) {
@@ -113,7 +120,7 @@ func costs(runs []*sim.Result, policies []string, pool string) (*Figure, error) 
 	} {
 		var series []Series
 		for _, policy := range policies {
-			s := Series{Name: policy}
+			s := Series{Name: policy, Minor: FixedSize(policy)}
 			for _, run := range sortedByNodes(runs, policy) {
 				summary := sim.Summarize(run, 0)
 				s.X, s.Y = append(s.X, float64(run.Nodes)), append(s.Y, panel.of(&summary))

@@ -35,7 +35,8 @@ type MomentDifference struct {
 	// Jobs is the number of jobs, and Differences are those that differ.
 	Jobs        int
 	Differences []Difference
-	// IdleRecorded and IdlePolicy are the nodes that each leaves idle.
+	// IdleRecorded and IdlePolicy are the nodes that each leaves idle; recorded, those that
+	// no job held just after the snapshot.
 	IdleRecorded, IdlePolicy int
 
 	moment int
@@ -73,12 +74,11 @@ func (r *Replay) Differences(ctx context.Context, p sim.Policy, allocator sim.Al
 		}
 		d := MomentDifference{
 			Time: m.Time, SnapshotID: m.Snapshot.ID, Jobs: len(m.Snapshot.Jobs), moment: i,
-			IdleRecorded: m.Snapshot.TotalNodes, IdlePolicy: decision.Report.IdleNodes,
+			IdleRecorded: r.idleAfter(i), IdlePolicy: decision.Report.IdleNodes,
 		}
 		for n := range m.Snapshot.Jobs {
 			job, a := &m.Snapshot.Jobs[n], &decision.Allocations[n]
 			held := after[i][n]
-			d.IdleRecorded -= held
 			if held == a.Nodes {
 				continue
 			}
@@ -138,6 +138,31 @@ func (r *Replay) Explain(ctx context.Context, p sim.Policy, explainer Explainer,
 		}
 	}
 	return nil
+}
+
+// idleAfter returns how many nodes no job held at a moment, changes then included; it is not
+// the last one.
+func (r *Replay) idleAfter(moment int) int {
+	m := &r.Moments[moment]
+	idle, seen := m.Snapshot.TotalNodes, make(map[string]bool)
+	for _, snapshot := range []*solver.Snapshot{m.Snapshot, r.Moments[moment+1].Snapshot} {
+		for n := range snapshot.Jobs {
+			id := snapshot.Jobs[n].ID
+			if seen[id] {
+				continue
+			}
+			seen[id] = true
+			held := 0
+			for _, change := range r.tracks[id].work.Recorded {
+				if change.At > m.At {
+					break
+				}
+				held = change.Nodes
+			}
+			idle -= held
+		}
+	}
+	return max(0, idle)
 }
 
 // heldAfter returns, by moment and job of its snapshot, what the job held then.
@@ -220,6 +245,6 @@ func DecisionsCSV(policy string, moments []MomentDifference) []byte {
 func Largest(moments []MomentDifference, most int) []MomentDifference {
 	sorted := slices.Clone(moments)
 	slices.SortStableFunc(sorted, func(a, b MomentDifference) int { return b.Moved() - a.Moved() })
-	sorted = slices.DeleteFunc(sorted, func(m MomentDifference) bool { return len(m.Differences) == 0 })
+	sorted = slices.DeleteFunc(sorted, func(m MomentDifference) bool { return m.Moved() == 0 })
 	return sorted[:min(most, len(sorted))]
 }

@@ -150,7 +150,7 @@ func tells(tracks []*track) bool {
 
 // Recorded returns the run of what really happened, of the jobs that ended.
 func (r *Replay) Recorded(ctx context.Context) (*sim.Result, error) {
-	policy, err := sim.FindPolicy("recorded")
+	policy, err := sim.FindPolicy(sim.RecordedPolicy)
 	if err != nil {
 		return nil, err
 	}

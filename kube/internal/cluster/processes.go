@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // processes starts programs that end with this one, however it ends: they are sent SIGKILL
@@ -90,6 +91,12 @@ func (p *processes) killAll() {
 
 // Exited is closed when the process has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// CPUTime returns how long the process has computed, once it has ended.
+func (p *Process) CPUTime() time.Duration {
+	<-p.exited
+	return p.command.ProcessState.UserTime() + p.command.ProcessState.SystemTime()
+}
 
 // Kill sends SIGKILL to the process and all that it started, and returns when it is gone.
 // It may be called again.

@@ -161,7 +161,7 @@ replay-kube: kube $(call stamp,helm) ## Replay a day of TRACE on a real Kubernet
 		-replay=$(abspath $(TRACE)) -replay-nodes=$(NODES) -replay-day=$(DAY)
 
 .PHONY: sandbox
-sandbox: kube ## Run a Kubernetes of 16 played GPU nodes until interrupted, to try the controller.
+sandbox: kube $(call stamp,helm) ## Run a Kubernetes of 16 played GPU nodes until interrupted, to try the controller.
 	cd kube && $(GO) run ./cmd/kube-sandbox -programs ../.tools/kube -jobset
 
 .PHONY: release

@@ -17,7 +17,9 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,6 +28,7 @@ import (
 
 	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/internal/apiconv"
+	"github.com/elastalloc/elastalloc/internal/wait"
 	"github.com/elastalloc/elastalloc/kube/internal/cluster"
 	"github.com/elastalloc/elastalloc/kube/internal/prometheustest"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
@@ -234,9 +237,11 @@ func (a *arm) succeed(t *testing.T, p *played, pods []*corev1.Pod) {
 		}
 		p.succeed[pod.UID] = true
 		a.writes.Go(func() {
-			// A pod that is gone meanwhile is as good.
-			_, _ = kube.Client.CoreV1().Pods(a.pool).Patch(t.Context(), pod.Name, types.MergePatchType,
-				[]byte(`{"status":{"phase":"Succeeded"}}`), metav1.PatchOptions{}, "status")
+			wait.For(t, "a pod succeeded", func() (bool, string) {
+				_, err := kube.Client.CoreV1().Pods(a.pool).Patch(t.Context(), pod.Name, types.MergePatchType,
+					[]byte(`{"status":{"phase":"Succeeded"}}`), metav1.PatchOptions{}, "status")
+				return err == nil || apierrors.IsNotFound(err), fmt.Sprint(err) // Gone is as good.
+			})
 		})
 	}
 }
@@ -246,7 +251,13 @@ func (a *arm) submit(t *testing.T, p *played, j job) {
 	t.Helper()
 	if !p.submitted {
 		p.submitted = true
-		a.writes.Go(func() { j.submit(t, a.pool) })
+		a.writes.Go(func() {
+			wait.For(t, "a job submitted", func() (bool, string) {
+				_, err := kube.Client.BatchV1().Jobs(a.pool).Create(t.Context(),
+					&batchv1.Job{ObjectMeta: j.metadata(a.pool), Spec: j.indexed(a.pool)}, metav1.CreateOptions{})
+				return err == nil || apierrors.IsAlreadyExists(err), fmt.Sprint(err)
+			})
+		})
 	}
 }
 

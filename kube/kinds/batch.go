@@ -54,25 +54,15 @@ func readJobSet(job, _ *unstructured.Unstructured, unit corev1.ResourceName) (Sh
 		Selector:  map[string]string{"jobset.sigs.k8s.io/jobset-name": job.GetName()},
 		suspend:   "/spec/suspend",
 	}
-	elastic := -1
-	for i, replicated := range entries(job.Object, "spec", "replicatedJobs") {
-		var pods Shape
-		pods.pods(replicated, unit, "template", "spec", "template")
-		if pods.Unit == 0 {
-			continue
-		}
-		if elastic >= 0 {
-			return s, notElastic("several replicated jobs request %s; want one", unit)
-		}
-		elastic, s.Unit, s.Grace = i, pods.Unit, pods.Grace
+	jobs := entries(job.Object, "spec", "replicatedJobs")
+	elastic, err := s.elastic(jobs, unit, "replicated job", "template", "spec", "template")
+	if err != nil {
+		return s, err
 	}
-	if elastic < 0 {
-		return s, notElastic("no replicated job requests %s", unit)
-	}
-	replicated := entries(job.Object, "spec", "replicatedJobs")[elastic]
+	replicated := jobs[elastic]
 	s.Selector["jobset.sigs.k8s.io/replicatedjob-name"] = text(replicated, "name")
 	pointer := fmt.Sprintf("/spec/replicatedJobs/%d/template/spec", elastic)
-	err := s.indexed(replicated, pointer, "template", "spec")
+	err = s.indexed(replicated, pointer, "template", "spec")
 	if replicas, set := number(replicated, "replicas"); set && replicas != 1 {
 		s.Size *= replicas
 		err = notElastic("replicated job %q has %d replicas; want 1", text(replicated, "name"), replicas)

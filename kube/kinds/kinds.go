@@ -238,6 +238,26 @@ func (s *Shape) pods(object map[string]any, unit corev1.ResourceName, path ...st
 	}
 }
 
+// elastic reads the pods of the one part of a job that requests the unit, and returns its
+// index. The parts have their pod templates at a path; what names one.
+func (s *Shape) elastic(parts []map[string]any, unit corev1.ResourceName, what string, path ...string) (int, error) {
+	elastic := -1
+	for i, part := range parts {
+		var pods Shape
+		switch pods.pods(part, unit, path...); {
+		case pods.Unit == 0:
+		case elastic >= 0:
+			return 0, notElastic("several %ss request %s; want one", what, unit)
+		default:
+			elastic, s.Unit, s.Grace = i, pods.Unit, pods.Grace
+		}
+	}
+	if elastic < 0 {
+		return 0, notElastic("no %s requests %s", what, unit)
+	}
+	return elastic, nil
+}
+
 // Requests returns how much of a unit a pod requests.
 func Requests(spec *corev1.PodSpec, unit corev1.ResourceName) int64 {
 	var sum int64

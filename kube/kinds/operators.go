@@ -19,22 +19,12 @@ func readRayCluster(job, _ *unstructured.Unstructured, unit corev1.ResourceName)
 		// Its driver runs on the head, which a pause would end.
 		s.NoPause = s.NoPause || owner.Kind == "RayJob"
 	}
-	elastic := -1
-	for i, group := range entries(job.Object, "spec", "workerGroupSpecs") {
-		var pods Shape
-		pods.pods(group, unit, "template")
-		if pods.Unit == 0 {
-			continue
-		}
-		if elastic >= 0 {
-			return s, notElastic("several worker groups request %s; want one", unit)
-		}
-		elastic, s.Unit, s.Grace = i, pods.Unit, pods.Grace
+	groups := entries(job.Object, "spec", "workerGroupSpecs")
+	elastic, err := s.elastic(groups, unit, "worker group", "template")
+	if err != nil {
+		return s, err
 	}
-	if elastic < 0 {
-		return s, notElastic("no worker group requests %s", unit)
-	}
-	group := entries(job.Object, "spec", "workerGroupSpecs")[elastic]
+	group := groups[elastic]
 	s.Selector["ray.io/group"] = text(group, "groupName")
 	s.sizes = []string{fmt.Sprintf("/spec/workerGroupSpecs/%d/replicas", elastic)}
 	s.Multiple = 1

@@ -164,7 +164,14 @@ func (l *Loop) call(ctx context.Context, r plan.Request, trigger string) (plan.A
 	if l.pool.Objective == config.Progress && (trigger == triggerJob || trigger == triggerNode) {
 		return l.Allocator.FillIdle(ctx, &elastallocv1.FillIdleRequest{Snapshot: r.Allocate.GetSnapshot()})
 	}
-	return l.Allocator.Allocate(ctx, r.Allocate)
+	// Prices that a server does not take are not offered again.
+	r.Allocate.Options.PriceHint, l.prices = l.prices, nil
+	answer, err := l.Allocator.Allocate(ctx, r.Allocate)
+	if err != nil {
+		return nil, err
+	}
+	l.prices = answer.GetReport().GetNodePrices()
+	return answer, nil
 }
 
 // commit writes the targets of a decision on the jobs. Until all are written none counts.

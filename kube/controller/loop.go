@@ -85,6 +85,8 @@ type Loop struct {
 	current string
 	// settled is the last decision that is known to be carried out or given up.
 	settled string
+	// prices are what a node was worth in the last decision.
+	prices []float64
 	// why says of the jobs that the current decision changes why it does.
 	why       map[string]string
 	conflicts map[types.UID]int

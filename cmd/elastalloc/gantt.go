@@ -54,6 +54,9 @@ func drawForecast(w io.Writer, snapshot string, response *elastallocv1.ForecastR
 		Summary: fmt.Sprintf("%d jobs, on average %s to the end and %s to the first nodes; %d decisions", len(g.jobs),
 			format.Span(response.GetMeanTotal().AsDuration()), format.Span(response.GetMeanQueue().AsDuration()), response.GetDecisions()),
 	}
+	if g.ranges {
+		data.Summary += "; yellow from when to when eight in ten simulations end a job"
+	}
 	if snapshot != "" {
 		data.Title = "Forecast of " + clip(snapshot, 60)
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -153,5 +154,21 @@ func TestWhyPage(t *testing.T) {
 	}
 	if lines < 40 {
 		t.Errorf("%d lines; want the examples", lines)
+	}
+	// What the page answers questions with can be pasted.
+	commands := regexp.MustCompile("`elastalloc ([a-z]+ -f examples/busy.json[^`]*)`").FindAllStringSubmatch(string(page), -1)
+	if len(commands) < 6 {
+		t.Errorf("commands %q; want one for each question", commands)
+	}
+	job := filepath.Join(t.TempDir(), "job.json")
+	if err := os.WriteFile(job, []byte(`{"id": "bert-large-wiki-phase2", "remainingEta": "101180s", "weight": 8}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range commands {
+		args := strings.NewReplacer("examples/", "../../examples/", "job.json", job).Replace(command[1])
+		stdout, stderr, status := runWith(t, nil, "", strings.Fields(args)...)
+		if status != cli.ExitDone || stdout == "" {
+			t.Errorf("elastalloc %s: exit status %d, %s", command[1], status, stderr)
+		}
 	}
 }

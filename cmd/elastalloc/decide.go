@@ -75,3 +75,17 @@ func (f *decideFlags) newAllocator(o *elastallocv1.AllocateOptions, programs cli
 	local, err := cli.NewInProcess(o, programs)
 	return local, func() {}, err
 }
+
+// prepare reads the request, lets the flags win over the options in it, and returns it with
+// what answers it and what to call when done with that.
+func (f *decideFlags) prepare(
+	cmd *cobra.Command, o *optionFlags,
+) (*elastallocv1.AllocateRequest, allocator, func(), error) {
+	request, err := f.read(cmd)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	o.apply(cmd, request)
+	allocator, closeAllocator, err := f.newAllocator(request.GetOptions(), o.programs)
+	return request, allocator, closeAllocator, err
+}

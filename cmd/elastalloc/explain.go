@@ -43,12 +43,7 @@ higher the block after a size, the more of the objective it would cost.`,
   elastalloc explain -f request.json --job bert-large`,
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			request, err := f.read(cmd)
-			if err != nil {
-				return err
-			}
-			f.apply(cmd, request)
-			allocator, closeAllocator, err := f.newAllocator(request.GetOptions(), f.programs)
+			request, allocator, closeAllocator, err := f.prepare(cmd, &f.optionFlags)
 			if err != nil {
 				return err
 			}

@@ -48,12 +48,7 @@ start and end.`,
   elastalloc forecast -f request.json --eta-error 0.2 -o svg > forecast.svg`,
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			request, err := f.read(cmd)
-			if err != nil {
-				return err
-			}
-			f.apply(cmd, request)
-			allocator, closeAllocator, err := f.newAllocator(request.GetOptions(), f.programs)
+			request, allocator, closeAllocator, err := f.prepare(cmd, &f.optionFlags)
 			if err != nil {
 				return err
 			}

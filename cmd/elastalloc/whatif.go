@@ -45,20 +45,15 @@ a WhatIfRequest: {"scenarios": [{"name": …, "totalNodes": …, "putJobs": […
   elastalloc whatif -f request.json --put job.json -o json`,
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			request, err := f.read(cmd)
-			if err != nil {
-				return err
-			}
-			f.apply(cmd, request)
-			asked := &elastallocv1.WhatIfRequest{Snapshot: request.GetSnapshot(), Options: request.GetOptions()}
-			if asked.Scenarios, err = f.readScenarios(cmd); err != nil {
-				return err
-			}
-			allocator, closeAllocator, err := f.newAllocator(request.GetOptions(), f.programs)
+			request, allocator, closeAllocator, err := f.prepare(cmd, &f.optionFlags)
 			if err != nil {
 				return err
 			}
 			defer closeAllocator()
+			asked := &elastallocv1.WhatIfRequest{Snapshot: request.GetSnapshot(), Options: request.GetOptions()}
+			if asked.Scenarios, err = f.readScenarios(cmd); err != nil {
+				return err
+			}
 			response, err := allocator.WhatIf(cmd.Context(), asked)
 			if err != nil {
 				return f.requestError(cmd.Context(), err)

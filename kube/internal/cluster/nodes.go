@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
@@ -77,7 +78,9 @@ func (c *Cluster) SetCordoned(ctx context.Context, name string, cordoned bool) e
 }
 
 func (c *Cluster) changeNode(ctx context.Context, name string, change func(*corev1.Node)) error {
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	// A conflict, or a connection that was lost on a busy machine.
+	again := func(err error) bool { return ctx.Err() == nil && !apierrors.IsNotFound(err) }
+	return retry.OnError(retry.DefaultBackoff, again, func() error {
 		node, err := c.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err

@@ -4,54 +4,41 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/testing/protocmp"
 
-	"github.com/elastalloc/elastalloc"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
 // TestExplain asks in the terms of the API.
 func TestExplain(t *testing.T) {
 	t.Parallel()
-	request := new(elastallocv1.ExplainRequest)
-	err := protojson.Unmarshal([]byte(`{
+	request := parsed(t, `{
 		"snapshot": {"totalNodes": 8, "jobs": [
 			{"id": "a", "remainingEta": "36000s", "maxNodes": 4, "currentNodes": 4},
 			{"id": "b", "remainingEta": "36000s", "minNodes": 4, "currentNodes": 4},
 			{"id": "large", "remainingEta": "60s", "minNodes": 16}]},
-		"jobIds": ["large", "b"]}`), request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	allocator, err := elastalloc.New(elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := InProcess{Allocator: allocator}.Explain(t.Context(), request)
+		"jobIds": ["large", "b"]}`, new(elastallocv1.ExplainRequest))
+	a := inProcess(t)
+	got, err := a.Explain(t.Context(), request)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(got.GetDecision().GetAllocations()) != 3 {
 		t.Errorf("decision %v", got.GetDecision())
 	}
-	want := new(elastallocv1.ExplainResponse)
-	err = protojson.Unmarshal([]byte(`{"jobs": [
+	want := parsed(t, `{"jobs": [
 		{"jobId": "b", "nodes": 4, "why": "WHY_NO_ROOM",
 		 "text": "b has 4 nodes, for no more fit beside what the other jobs must have; it would get 8 with a pool of 10.",
 		 "sizes": [{"nodes": 4, "proven": true}], "remedies": [{"totalNodes": 10, "nodes": 8}]},
 		{"jobId": "large", "why": "WHY_NEVER_FITS",
 		 "text": "large waits, for it needs at least 16 nodes and the pool has 8; it would get 2 with min_nodes 2.",
-		 "remedies": [{"minNodes": 2, "nodes": 2}]}]}`), want)
-	if err != nil {
-		t.Fatal(err)
-	}
+		 "remedies": [{"minNodes": 2, "nodes": 2}]}]}`, new(elastallocv1.ExplainResponse))
 	got.Decision = nil
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Errorf("response (-want +got):\n%s", diff)
 	}
 	request.JobIds = []string{"a", "ghost"}
-	_, err = InProcess{Allocator: allocator}.Explain(t.Context(), request)
+	_, err = a.Explain(t.Context(), request)
 	if want := `invalid request: job_ids[1]: is "ghost"; want a job of the snapshot`; err == nil || err.Error() != want {
 		t.Errorf("error %v; want %q", err, want)
 	}

@@ -5,10 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/testing/protocmp"
 
-	"github.com/elastalloc/elastalloc"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -16,15 +14,7 @@ import (
 // forecast asks for a forecast in protojson.
 func forecast(t *testing.T, text string) (*elastallocv1.ForecastResponse, error) {
 	t.Helper()
-	request := new(elastallocv1.ForecastRequest)
-	if err := protojson.Unmarshal([]byte(text), request); err != nil {
-		t.Fatal(err)
-	}
-	allocator, err := elastalloc.New(elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return InProcess{Allocator: allocator}.Forecast(t.Context(), request)
+	return inProcess(t).Forecast(t.Context(), parsed(t, text, new(elastallocv1.ForecastRequest)))
 }
 
 // TestForecast asks in the terms of the API.
@@ -39,16 +29,12 @@ func TestForecast(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := new(elastallocv1.ForecastResponse)
-	err = protojson.Unmarshal([]byte(`{
+	want := parsed(t, `{
 		"jobs": [
 			{"jobId": "a", "start": "0s", "startLow": "0s", "startHigh": "0s", "end": "100s", "endLow": "100s", "endHigh": "100s", "ended": true},
 			{"jobId": "b", "start": "101s", "startLow": "101s", "startHigh": "101s"},
 			{"jobId": "c"}],
-		"meanTotal": "100s", "meanQueue": "50.5s", "decisions": "10", "complete": true}`), want)
-	if err != nil {
-		t.Fatal(err)
-	}
+		"meanTotal": "100s", "meanQueue": "50.5s", "decisions": "10", "complete": true}`, new(elastallocv1.ForecastResponse))
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Errorf("response (-want +got):\n%s", diff)
 	}

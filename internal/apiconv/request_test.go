@@ -18,14 +18,29 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// request parses a request from protojson.
+// request parses an AllocateRequest from protojson.
 func request(t *testing.T, text string) *elastallocv1.AllocateRequest {
 	t.Helper()
-	parsed := &elastallocv1.AllocateRequest{}
-	if err := protojson.Unmarshal([]byte(text), parsed); err != nil {
+	return parsed(t, text, new(elastallocv1.AllocateRequest))
+}
+
+// parsed fills in a message from protojson and returns it.
+func parsed[M proto.Message](t *testing.T, text string, message M) M {
+	t.Helper()
+	if err := protojson.Unmarshal([]byte(text), message); err != nil {
 		t.Fatal(err)
 	}
-	return parsed
+	return message
+}
+
+// inProcess returns what answers requests in this process, without a budget of its own.
+func inProcess(t *testing.T) InProcess {
+	t.Helper()
+	allocator, err := elastalloc.New(elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return InProcess{Allocator: allocator}
 }
 
 func TestFromAllocateRequest(t *testing.T) {

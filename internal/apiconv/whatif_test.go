@@ -6,17 +6,14 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/encoding/protojson"
 
-	"github.com/elastalloc/elastalloc"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
 // TestWhatIf asks in the terms of the API, good scenarios beside bad ones.
 func TestWhatIf(t *testing.T) {
 	t.Parallel()
-	request := new(elastallocv1.WhatIfRequest)
-	err := protojson.Unmarshal([]byte(`{
+	request := parsed(t, `{
 		"snapshot": {"id": "now", "totalNodes": 8, "jobs": [{"id": "a", "remainingEta": "3600s"}, {"id": "b", "remainingEta": "7200s"}]},
 		"options": {"timeBudget": "60s"},
 		"scenarios": [
@@ -25,15 +22,8 @@ func TestWhatIf(t *testing.T) {
 			{"name": "bad job", "putJobs": [{"id": "b", "remainingEta": "60s", "maxNodes": 0}]},
 			{"name": "bad options", "options": {"timeBudget": "0s"}},
 			{"name": "bad pool", "totalNodes": -1}
-		]}`), request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	allocator, err := elastalloc.New(elastalloc.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := InProcess{Allocator: allocator}.WhatIf(t.Context(), request)
+		]}`, new(elastallocv1.WhatIfRequest))
+	response, err := inProcess(t).WhatIf(t.Context(), request)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -145,6 +145,7 @@ check-deploy: prometheus $(call stamp,helm) ## Check deploy/: chart, manifests, 
 .PHONY: kube
 kube: ## Build the programs of a Kubernetes into .tools/kube: 6 minutes once, on two cores.
 	scripts/kube.sh .tools/kube
+	scripts/crds.sh .tools/kube
 
 .PHONY: check-kube
 check-kube: kube $(call stamp,helm) ## Test the charts and the controller on a real Kubernetes.

@@ -112,8 +112,8 @@ func TestReplay(t *testing.T) {
 	t.Logf("%d jobs, %d nodes of %d GPUs, a day in %v (%.0f times as fast)\n%s", len(elastic.jobs), *replayNodes, cluster.GPUs, *replayDay, compress, &table)
 	t.Logf("total job time: %.0f h less (%.1f %%); idle GPU hours: %.0f less", (f.total - e.total).Hours(),
 		100*(f.total-e.total).Seconds()/f.total.Seconds(), cluster.GPUs*(e.held-f.held).Hours())
-	if e.total >= f.total || e.work <= f.work {
-		t.Errorf("elastic jobs take %v and do %v; with fixed sizes %v and %v", e.total, e.work, f.total, f.work)
+	if e.total >= f.total {
+		t.Errorf("elastic jobs take %v, with fixed sizes %v", e.total, f.total)
 	}
 	t.Logf("%v; %d writes of jobs", h.check(t), checkWrites(t, before, release, elastic.pool))
 }

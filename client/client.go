@@ -15,8 +15,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	_ "google.golang.org/grpc/health" // The health check of the service configuration.
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/resolver"
-	"google.golang.org/grpc/resolver/manual"
 
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
@@ -65,6 +63,9 @@ func New(target string, options ...Option) (*Client, error) {
 	if s.timeout <= 0 {
 		return nil, fmt.Errorf("client timeout is %v; want more than 0", s.timeout)
 	}
+	if err := checkTarget(target); err != nil {
+		return nil, err
+	}
 	dialOptions := []grpc.DialOption{
 		grpc.WithTransportCredentials(s.credentials),
 		grpc.WithDefaultServiceConfig(ServiceConfig),
@@ -81,10 +82,7 @@ func New(target string, options ...Option) (*Client, error) {
 		}),
 	}
 	if strings.Contains(target, ",") {
-		list, err := listResolver(target)
-		if err != nil {
-			return nil, err
-		}
+		list := listResolver(target)
 		dialOptions = append(dialOptions, grpc.WithResolvers(list))
 		target = list.Scheme() + ":///elastalloc"
 	}
@@ -93,22 +91,6 @@ func New(target string, options ...Option) (*Client, error) {
 		return nil, fmt.Errorf("client of %q: %w", target, err)
 	}
 	return &Client{conn: conn, stub: elastallocv1.NewAllocatorServiceClient(conn)}, nil
-}
-
-// listResolver resolves to a comma-separated list of servers.
-func listResolver(list string) (*manual.Resolver, error) {
-	var endpoints []resolver.Endpoint
-	for address := range strings.SplitSeq(list, ",") {
-		address = strings.TrimSpace(address)
-		if address == "" {
-			return nil, fmt.Errorf("client target %q has an empty address", list)
-		}
-		// Each server shows a certificate of its own name, not of the list's.
-		endpoints = append(endpoints, resolver.Endpoint{Addresses: []resolver.Address{{Addr: address, ServerName: address}}})
-	}
-	r := manual.NewBuilderWithScheme("list")
-	r.InitialState(resolver.State{Endpoints: endpoints})
-	return r, nil
 }
 
 // Allocate asks for one decision. An attempt has the time budget of the request and half of

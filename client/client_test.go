@@ -483,16 +483,37 @@ func TestTLS(t *testing.T) {
 
 func TestBadOptions(t *testing.T) {
 	t.Parallel()
-	for name, make := range map[string]func() (*client.Client, error){
-		"empty address": func() (*client.Client, error) { return client.New("a:1,,b:1") },
-		"no timeout":    func() (*client.Client, error) { return client.New("a:1", client.WithTimeout(0)) },
-		"bad option": func() (*client.Client, error) {
-			return client.New("a:1", client.WithDialOptions(grpc.WithDefaultServiceConfig("{")))
-		},
+	const target = "; want host:port, such as localhost:50051"
+	for name, test := range map[string]struct {
+		target string
+		option client.Option
+		want   string
+	}{
+		"no target":     {"", nil, `target is ""` + target},
+		"a URL":         {"http://localhost:50051", nil, `target is "http://localhost:50051"` + target},
+		"no port":       {"localhost", nil, `target is "localhost"` + target},
+		"an empty port": {"localhost:", nil, target},
+		"no host":       {":50051", nil, target},
+		"IPv6 bare":     {"::1", nil, target},
+		"a path":        {"localhost:50051/v1", nil, target},
+		"a list":        {"a:1,b", nil, `target is "a:1,b"` + target},
+		"an empty one":  {"a:1,,b:1", nil, target},
+		"no timeout":    {"a:1", client.WithTimeout(0), "client timeout is 0s"},
+		"bad option":    {"a:1", client.WithDialOptions(grpc.WithDefaultServiceConfig("{")), "service config"},
 	} {
-		if c, err := make(); err == nil {
-			t.Errorf("%s: no error", name)
+		options := []client.Option{test.option}
+		if test.option == nil {
+			options = nil
+		}
+		c, err := client.New(test.target, options...)
+		if err == nil {
 			_ = c.Close()
 		}
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: error is %v; want %q", name, err, test.want)
+		}
+	}
+	for _, target := range []string{"localhost:50051", "[::1]:50051", "a:1, b:1", "dns:///a:1", "dns:a:1", "unix:///run/elastalloc.sock", "unix:relative", "own:///a"} {
+		newClient(t, target)
 	}
 }

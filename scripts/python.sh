@@ -5,7 +5,7 @@
 #
 #   scripts/python.sh FOLDER
 #
-# The wheel goes to FOLDER. Version and times are those of the commit, so that the same
+# The wheel goes to FOLDER, in place of older ones. Version and times are those of the commit, so that the same
 # commit gives the same bytes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -47,4 +47,5 @@ touch "$work/elastalloc/_google/__init__.py"
 sed -i -E 's/^from google\.rpc import (.*)$/try:\n    from google.rpc import \1\nexcept ImportError:\n    from elastalloc._google import \1/' \
   "$work/elastalloc/v1/allocator_pb2.py"
 find "$work" -name __pycache__ -prune -exec rm -r {} +
+rm -f "$out"/elastalloc-*-py3-none-any.whl
 /usr/bin/python3 python/wheel.py "$work" "$version" "$out"

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -61,32 +60,4 @@ func runLoop(t *testing.T, command *exec.Cmd) string {
 		t.Fatalf("%v: %v\n%s", command, err, stderr.String())
 	}
 	return string(output)
-}
-
-// python is Debian's, which has the package python3-grpcio.
-const python = "/usr/bin/python3"
-
-// wheel builds the Python package and returns its path.
-func wheel(t *testing.T) string {
-	t.Helper()
-	for _, check := range []*exec.Cmd{
-		exec.Command(python, "-c", "import grpc"), exec.Command("protoc", "--version"), exec.Command("sh", "-c", "command -v grpc_python_plugin"),
-	} {
-		if output, err := check.CombinedOutput(); err != nil {
-			reason := fmt.Sprintf("%v: %v: %s", check, err, output)
-			if os.Getenv("CI") != "" {
-				t.Fatalf("%s; make python installs what is missing", reason)
-			}
-			t.Skipf("%s; make python installs what is missing", reason)
-		}
-	}
-	dir := t.TempDir()
-	if output, err := exec.Command("../../scripts/python.sh", dir).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, output)
-	}
-	wheels, err := filepath.Glob(filepath.Join(dir, "elastalloc-*-py3-none-any.whl"))
-	if err != nil || len(wheels) != 1 {
-		t.Fatalf("the wheels are %v, %v", wheels, err)
-	}
-	return wheels[0]
 }

@@ -41,22 +41,6 @@ func (f *remoteFlags) check() error {
 	if f.address == "" && f.withTLS() {
 		return errors.New("--tls and the other --tls flags need --server")
 	}
-	return checkAddress(f.address)
-}
-
-// checkAddress returns an error for an address that gRPC would take for another one: it
-// adds port 443 where there is none, which no allocator listens on.
-func checkAddress(address string) error {
-	scheme, _, _ := strings.Cut(address, ":")
-	switch scheme {
-	case "", "dns", "ipv4", "ipv6", "passthrough", "unix", "unix-abstract", "vsock", "xds":
-		return nil
-	}
-	for one := range strings.SplitSeq(address, ",") {
-		if _, port, err := net.SplitHostPort(one); err != nil || port == "" || strings.Contains(one, "/") {
-			return fmt.Errorf("--server is %q; want host:port, such as localhost:50051", address)
-		}
-	}
 	return nil
 }
 
@@ -93,10 +77,15 @@ func (f *remoteFlags) client() (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if config == nil {
-		return client.New(f.address)
+	var options []client.Option
+	if config != nil {
+		options = append(options, client.WithTLS(config))
 	}
-	return client.New(f.address, client.WithTLS(config))
+	c, err := client.New(f.address, options...)
+	if err != nil {
+		return nil, fmt.Errorf("--server: %w", err)
+	}
+	return c, nil
 }
 
 // tlsConfig returns what the flags say of TLS, nil for plain text.

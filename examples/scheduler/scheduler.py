@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """A whole scheduler loop around elastalloc, on a toy cluster in simulated time.
 
-    PYTHONPATH=bin/elastalloc-0.1.0-py3-none-any.whl examples/scheduler/scheduler.py
+    PYTHONPATH=$(echo bin/elastalloc-*.whl) /usr/bin/python3 examples/scheduler/scheduler.py
+
+/usr/bin/python3 has Debian's grpcio; in a virtual environment, pip install the wheel.
 
 Cluster is what a real cluster does by itself; Scheduler is what you write. docs/integrate.md
 explains it step by step; main.go is the same in Go.

@@ -3,7 +3,10 @@
 The messages are those of elastalloc.v1.allocator_pb2. See docs/integrate.md.
 """
 
+import ipaddress
 import pkgutil
+import re
+import time
 from typing import Any, NamedTuple, Optional
 
 import grpc
@@ -19,11 +22,34 @@ SERVICE_CONFIG = pkgutil.get_data(__name__, "service_config.json").decode()
 
 MAX_RESPONSE_BYTES = 128 << 20
 
+MAX_ATTEMPTS = 4
+
+# A connection is dead after 20 s of silence.
+KEEPALIVE = [
+    ("grpc.keepalive_time_ms", 15_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.max_pings_without_data", 0),
+]
+
 
 class Client:
-    """Calls the servers behind a target such as "elastalloc:50051".
+    """Calls the servers behind a target, which is one of
 
-    It is safe for use by several threads; a program needs one. Calls raise grpc.RpcError.
+    - host:port, a name whose addresses are all used, or an IP address;
+    - 10.0.0.1:50051,10.0.0.2:50051,…, a list of IP addresses, without credentials: gRPC for
+      Python takes no list of names, and one of addresses has no name for a certificate;
+    - any other target of gRPC, such as unix:///run/elastalloc.sock or ipv4:10.0.0.1:50051.
+
+    Anything else raises ValueError. It connects in the background. credentials are for TLS;
+    without them connections are in plain text. It is safe for use by several threads; a
+    program needs one.
+
+    Each method takes a timeout in seconds, by default the client's plus the time budget of the
+    request. An attempt has that budget and half of the rest of the time; then the next server
+    is asked, up to four times in all, so that a server which hangs loses no call. gRPC itself
+    retries UNAVAILABLE, and RESOURCE_EXHAUSTED when the server says, as far as its budget of
+    retries allows. Calls have no side effects. What they raise is a grpc.RpcError: its code()
+    says what went wrong, and for INVALID_ARGUMENT its details() name every bad field.
     """
 
     def __init__(
@@ -32,34 +58,76 @@ class Client:
         credentials: Optional[grpc.ChannelCredentials] = None,
         timeout: float = 2.0,
     ) -> None:
+        if timeout <= 0:
+            raise ValueError(f"timeout is {timeout}; want more than 0")
         options = [
             ("grpc.service_config", SERVICE_CONFIG),
             ("grpc.max_receive_message_length", MAX_RESPONSE_BYTES),
+            *KEEPALIVE,
         ]
-        if "/" not in target:
-            target = "dns:///" + target  # All addresses of a name.
+        target = _grpc_target(target)
         if credentials is None:
             self._channel = grpc.insecure_channel(target, options)
         else:
             self._channel = grpc.secure_channel(target, credentials, options)
         self._timeout = timeout
-        # All methods, as generated; they take no timeout of their own.
-        self.stub = rpc.AllocatorServiceStub(self._channel)
+        self._stub = rpc.AllocatorServiceStub(self._channel)
 
     def allocate(
-        self, snapshot: pb.Snapshot, options: Optional[pb.AllocateOptions] = None
+        self,
+        snapshot: pb.Snapshot,
+        options: Optional[pb.AllocateOptions] = None,
+        *,
+        timeout: Optional[float] = None,
     ) -> pb.AllocateResponse:
         """Decides how many nodes each job of a snapshot gets."""
         request = pb.AllocateRequest(snapshot=snapshot, options=options)
-        return self.stub.Allocate(request, timeout=self._timeout)
+        return self._call(self._stub.Allocate, request, timeout)
 
-    def fill_idle(self, snapshot: pb.Snapshot) -> pb.FillIdleResponse:
+    def fill_idle(
+        self, snapshot: pb.Snapshot, *, timeout: Optional[float] = None
+    ) -> pb.FillIdleResponse:
         """Gives the idle nodes of a snapshot to its queue, and leaves running jobs alone."""
-        return self.stub.FillIdle(
-            pb.FillIdleRequest(snapshot=snapshot), timeout=self._timeout
-        )
+        request = pb.FillIdleRequest(snapshot=snapshot)
+        return self._call(self._stub.FillIdle, request, timeout)
+
+    def explain(
+        self, request: pb.ExplainRequest, *, timeout: Optional[float] = None
+    ) -> pb.ExplainResponse:
+        """Decides, and says why each job got its size and what would give it more."""
+        return self._call(self._stub.Explain, request, timeout)
+
+    def what_if(
+        self, request: pb.WhatIfRequest, *, timeout: Optional[float] = None
+    ) -> pb.WhatIfResponse:
+        """Decides a snapshot and variations of it."""
+        return self._call(self._stub.WhatIf, request, timeout)
+
+    def forecast(
+        self, request: pb.ForecastRequest, *, timeout: Optional[float] = None
+    ) -> pb.ForecastResponse:
+        """Says when each job of a snapshot starts and ends if no other is submitted."""
+        return self._call(self._stub.Forecast, request, timeout)
+
+    def _call(self, method: Any, request: Any, timeout: Optional[float]) -> Any:
+        budget = _budget(request)
+        if timeout is None:
+            timeout = self._timeout + budget
+        deadline = time.monotonic() + timeout
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            share = deadline - time.monotonic()
+            if attempt < MAX_ATTEMPTS and share > budget:
+                share = budget + (share - budget) / 2
+            try:
+                return method(request, timeout=share)
+            except grpc.RpcError as error:
+                # It may be of the attempt alone: the server hangs.
+                late = error.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+                if not late or attempt == MAX_ATTEMPTS or time.monotonic() >= deadline:
+                    raise
 
     def close(self) -> None:
+        """Ends all connections; calls in flight fail."""
         self._channel.close()
 
     def __enter__(self) -> "Client":
@@ -67,6 +135,42 @@ class Client:
 
     def __exit__(self, *_: Any) -> None:
         self.close()
+
+
+def _budget(request: Any) -> float:
+    """Returns the seconds that the decisions of a request may take, 0 if it does not say."""
+    if isinstance(request, pb.FillIdleRequest):
+        return 0.0
+    budget = request.options.time_budget
+    seconds = max(0.0, budget.seconds + budget.nanos / 1e9)
+    if isinstance(request, pb.WhatIfRequest):
+        seconds *= 1 + len(request.scenarios)  # Each has it.
+    return seconds
+
+
+def _grpc_target(target: str) -> str:
+    """Returns what gRPC calls a target of a Client."""
+    if re.match(r"(dns|ipv4|ipv6|unix|unix-abstract|vsock|xds):", target):
+        return target
+    addresses = [address.strip() for address in target.split(",")]
+    hosts = []
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        if not host or not port or "/" in address or ":" in host and host[0] != "[":
+            raise ValueError(
+                f'target is "{target}"; want host:port, such as localhost:50051'
+            )
+        hosts.append(host.strip("[]"))
+    if len(addresses) == 1:
+        return "dns:///" + addresses[0]  # All addresses of a name.
+    try:
+        (version,) = {ipaddress.ip_address(host).version for host in hosts}
+    except ValueError:
+        raise ValueError(
+            f'target is "{target}"; want IP addresses of one version in a list, '
+            "or one name that has the addresses of all servers"
+        ) from None
+    return f"ipv{version}:" + ",".join(addresses)
 
 
 class Step(NamedTuple):

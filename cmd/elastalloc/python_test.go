@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// TestPythonClient calls servers with the Python client.
+func TestPythonClient(t *testing.T) {
+	path := wheel(t)
+	run := func(t *testing.T, script string, args ...string) {
+		t.Helper()
+		command := exec.Command(python, append([]string{"-c", script}, args...)...)
+		command.Env = append(os.Environ(), "PYTHONPATH="+path)
+		if output, err := command.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, output)
+		}
+	}
+	server := startServer(t)
+	t.Run("methods", func(t *testing.T) {
+		run(t, `
+import sys
+import grpc
+from elastalloc import Client, pb
+
+job = pb.Job(id="a")
+job.remaining_eta.FromSeconds(3600)
+snapshot = pb.Snapshot(id="one", total_nodes=4, jobs=[job])
+address = sys.argv[1]
+for target in address, "ipv4:" + address, "dns:///" + address, address + ", " + address:
+    with Client(target, timeout=60) as c:
+        assert c.allocate(snapshot).allocations[0].nodes == 4, target
+with Client(address) as c:
+    assert c.fill_idle(snapshot, timeout=60).allocations[0].nodes == 4
+    explained = c.explain(pb.ExplainRequest(snapshot=snapshot), timeout=60)
+    assert explained.decision.snapshot_id == "one", explained
+    variations = c.what_if(pb.WhatIfRequest(snapshot=snapshot, scenarios=[pb.Scenario(name="more")]), timeout=60)
+    assert len(variations.results) == 1, variations
+    forecast = c.forecast(pb.ForecastRequest(snapshot=snapshot), timeout=60)
+    assert forecast.jobs[0].job_id == "a", forecast
+    try:
+        c.allocate(pb.Snapshot(total_nodes=-1), timeout=60)
+        raise AssertionError("no error")
+    except grpc.RpcError as error:
+        assert error.code() == grpc.StatusCode.INVALID_ARGUMENT, error
+        assert "total_nodes" in error.details(), error
+for target, want in {
+    "": "want host:port",
+    "http://localhost:50051": "want host:port",
+    "localhost": "want host:port",
+    "::1": "want host:port",
+    "localhost:": "want host:port",
+    "127.0.0.1:1,": "want host:port",
+    "a:1,b:1": "want IP addresses",
+    "127.0.0.1:1,[::1]:1": "of one version",
+}.items():
+    try:
+        Client(target)
+        raise AssertionError(target)
+    except ValueError as error:
+        assert want in str(error), error
+`, server.Addr)
+	})
+	t.Run("frozen server", func(t *testing.T) {
+		// Both start at the same time, so that the client soon knows both. The one that is
+		// awake says how many calls the other one swallowed.
+		var swallowed atomic.Int64
+		frozen := startFake(t, func(ctx context.Context) (string, error) {
+			swallowed.Add(1)
+			<-ctx.Done()
+			return "", ctx.Err()
+		})
+		awake := startFake(t, func(context.Context) (string, error) { return fmt.Sprint(swallowed.Load()), nil })
+		// Any call that is lost ends the script. The first attempt has 3 s.
+		run(t, `
+import sys
+import time
+from elastalloc import Client, pb
+
+with Client(sys.argv[1], timeout=6) as c:
+    while int(c.allocate(pb.Snapshot()).snapshot_id) < 1:
+        time.sleep(0.01)
+`, frozen+","+awake)
+	})
+}
+
+// fakeServer answers Allocate with a snapshot's id.
+type fakeServer struct {
+	elastallocv1.UnimplementedAllocatorServiceServer
+	answer func(context.Context) (string, error)
+}
+
+func (s fakeServer) Allocate(ctx context.Context, _ *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
+	id, err := s.answer(ctx)
+	return &elastallocv1.AllocateResponse{SnapshotId: id}, err
+}
+
+// startFake starts a server and returns its address.
+func startFake(t *testing.T, answer func(context.Context) (string, error)) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, healthy := grpc.NewServer(), health.NewServer()
+	elastallocv1.RegisterAllocatorServiceServer(server, fakeServer{answer: answer})
+	grpc_health_v1.RegisterHealthServer(server, healthy)
+	healthy.SetServingStatus(elastallocv1.AllocatorService_ServiceDesc.ServiceName, grpc_health_v1.HealthCheckResponse_SERVING)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		server.Stop()
+		if err := <-served; err != nil {
+			t.Errorf("server ended with %v", err)
+		}
+	})
+	return listener.Addr().String()
+}
+
+// python is Debian's, which has the package python3-grpcio.
+const python = "/usr/bin/python3"
+
+// wheel builds the Python package and returns its path.
+func wheel(t *testing.T) string {
+	t.Helper()
+	for _, check := range []*exec.Cmd{
+		exec.Command(python, "-c", "import grpc"), exec.Command("protoc", "--version"), exec.Command("sh", "-c", "command -v grpc_python_plugin"),
+	} {
+		if output, err := check.CombinedOutput(); err != nil {
+			reason := fmt.Sprintf("%v: %v: %s", check, err, output)
+			if os.Getenv("CI") != "" {
+				t.Fatalf("%s; make python installs what is missing", reason)
+			}
+			t.Skipf("%s; make python installs what is missing", reason)
+		}
+	}
+	dir := t.TempDir()
+	if output, err := exec.Command("../../scripts/python.sh", dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	wheels, err := filepath.Glob(filepath.Join(dir, "elastalloc-*-py3-none-any.whl"))
+	if err != nil || len(wheels) != 1 {
+		t.Fatalf("the wheels are %v, %v", wheels, err)
+	}
+	return wheels[0]
+}

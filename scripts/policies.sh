@@ -10,6 +10,7 @@ set -eu
 
 pools=70,90,110,130,150,170,190
 policies=total-time,total-time-waiting,total-time-steady,hesrpt-event,optimal,optimal-event,hesrpt,max-min,greedy,fifo,srpt
+elastic=total-time,total-time-waiting,optimal,max-min,greedy,fifo,srpt
 
 # simulate FLAGS... runs the four workloads into folders of their own.
 simulate() {
@@ -29,6 +30,9 @@ run() {
 	done
 	for vary in weights weights-rising weights-falling efficiencies minimums weights,efficiencies,minimums; do
 		simulate "$vary" --nodes 70,130,190 --policy "$policies" --vary "$vary"
+	done
+	for vary in '' rigid-half rigid-most; do
+		simulate "elastic-$vary" --nodes 70,110,150 --policy "$elastic" --restart-time 60s --vary "$vary"
 	done
 }
 
@@ -90,6 +94,23 @@ differing() {
 	done
 }
 
+# shares OUT prints the table of elastic shares, against total-time.
+shares() {
+	echo "| elastic | nodes | $(echo "$elastic" | sed 's/total-time,//; s/,/ | /g') |"
+	echo "|---|---|$(echo "$elastic" | sed 's/total-time,//; s/[^,]*,\{0,1\}/---|/g')"
+	for vary in '' rigid-half rigid-most; do
+		jq -rs --arg vary "${vary:-all}" --arg policies "${elastic#*,}" '
+			def mean: add / length;
+			def percent: . * 100 | round | if . > 0 then "+\(.)" elif . < 0 then "−\(-.)" else "0" end;
+			[.[].runs[]] as $runs |
+			([$runs[] | select(.policy == "total-time")] | INDEX("\(.trace) \(.seed) \(.nodes)")) as $best |
+			([$runs[].nodes] | unique)[] as $nodes | "| \($vary) | \($nodes) | " + ([($policies | split(","))[] as $policy |
+				[$runs[] | select(.policy == $policy and .nodes == $nodes) |
+					.mean_total_s / $best["\(.trace) \(.seed) \(.nodes)"].mean_total_s - 1] |
+				"\(mean | percent) (\(min | percent) to \(max | percent))"] | join(" | ")) + " |"' "$1/elastic-$vary"/*/summary.json
+	done
+}
+
 case ${1-} in
 run)
 	lab=$2 traces=$3 out=$4
@@ -104,6 +125,8 @@ tables)
 	minutes "$2"/restart-0/*/summary.json
 	printf '\nJobs that differ: weighted mean total time against optimal, mean (worst pair), %%\n\n'
 	differing "$2"
+	printf '\nElastic shares: mean total time against total-time, mean (best to worst workload), %%\n\n'
+	shares "$2"
 	;;
 *)
 	sed -n '2,9s/^# \{0,1\}//p' "$0" >&2

@@ -138,6 +138,9 @@ func TestRecorded(t *testing.T) {
 	if diff := cmp.Diff(want, result.Jobs); diff != "" {
 		t.Errorf("jobs (-want +got):\n%s", diff)
 	}
+	if most := result.MostHeld(); most != 10 {
+		t.Errorf("they held up to %d nodes; want 10", most)
+	}
 	_, err := Run(t.Context(), Workload{Name: "w", Jobs: []WorkloadJob{job("c", 0, second)}}, policy(t, "recorded"), DefaultConfig(1), nil)
 	if err == nil || !strings.Contains(err.Error(), `job "c" of w has no start_s`) {
 		t.Errorf("the error is %v; want one on start_s", err)

@@ -25,11 +25,17 @@ const (
 	// VaryMinimums makes one job in five inelastic, of 1, 2, 4 or 8 nodes, and gives
 	// another two in five a minimum of 2, 4 or 8.
 	VaryMinimums Variation = "minimums"
+	// VaryRigidHalf makes one job in two inelastic, of the nodes that it asked for, and
+	// VaryRigidMost four in five.
+	VaryRigidHalf Variation = "rigid-half"
+	VaryRigidMost Variation = "rigid-most"
 )
 
 // Variations returns all variations.
 func Variations() []Variation {
-	return []Variation{VaryWeights, VaryWeightsRising, VaryWeightsFalling, VaryEfficiencies, VaryMinimums}
+	return []Variation{
+		VaryWeights, VaryWeightsRising, VaryWeightsFalling, VaryEfficiencies, VaryMinimums, VaryRigidHalf, VaryRigidMost,
+	}
 }
 
 // The random numbers of each variation, and of teams, come from a stream of their own, beyond those
@@ -39,18 +45,19 @@ const (
 	streamEfficiencies
 	streamMinimums
 	streamTeams
+	streamRigid
 )
 
 // Vary returns the trace with jobs that differ as the variations say, whatever their
-// columns said; at most one of them sets weights. Sizes are by demand on nodes of the
-// given GPUs.
+// columns said; at most one of them sets weights, and one sizes. Demands and the nodes
+// asked for are those on nodes of the given GPUs.
 func (t Trace) Vary(variations []Variation, seed uint64, gpusPerNode int) (Trace, error) {
 	varied := slices.Clone(t)
 	// Weights by size come last, since demands depend on the efficiency.
 	ordered := slices.SortedStableFunc(slices.Values(variations), func(a, b Variation) int {
 		return cmp.Compare(strings.Count(string(a), "weights"), strings.Count(string(b), "weights"))
 	})
-	weighted := false
+	weighted, sized := false, false
 	for _, variation := range ordered {
 		switch variation {
 		case VaryEfficiencies:
@@ -59,7 +66,15 @@ func (t Trace) Vary(variations []Variation, seed uint64, gpusPerNode int) (Trace
 				varied[i].DoublingEfficiency = 0.6 + 0.35*random.Float64()
 			}
 			continue
-		case VaryMinimums:
+		case VaryMinimums, VaryRigidHalf, VaryRigidMost:
+			if sized {
+				return nil, fmt.Errorf("variation %q is one too many; want one that sets sizes", variation)
+			}
+			sized = true
+			if variation != VaryMinimums {
+				varied.stiffen(variation, seed, gpusPerNode)
+				continue
+			}
 			random := rand.New(rand.NewPCG(seed, streamMinimums))
 			for i := range varied {
 				lot, size := random.Float64(), random.IntN(4)
@@ -83,6 +98,19 @@ func (t Trace) Vary(variations []Variation, seed uint64, gpusPerNode int) (Trace
 		varied.weigh(variation, seed, gpusPerNode)
 	}
 	return varied, nil
+}
+
+// stiffen makes jobs inelastic.
+func (t Trace) stiffen(variation Variation, seed uint64, gpusPerNode int) {
+	share := map[Variation]float64{VaryRigidHalf: 0.5, VaryRigidMost: 0.8}[variation]
+	random := rand.New(rand.NewPCG(seed, streamRigid))
+	for i := range t {
+		t[i].MinNodes, t[i].MaxNodes = 0, 0
+		if random.Float64() < share {
+			nodes := t[i].Nodes(gpusPerNode)
+			t[i].MinNodes, t[i].MaxNodes = nodes, nodes
+		}
+	}
 }
 
 // weigh sets the weights.

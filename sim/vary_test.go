@@ -49,6 +49,13 @@ func TestVary(t *testing.T) {
 	near("inelastic", count(all, func(j *TraceJob) bool { return j.MinNodes > 0 && j.MinNodes == j.MaxNodes }), 0.2)
 	near("with a minimum", count(all, func(j *TraceJob) bool { return j.MinNodes > 1 && j.MaxNodes == 0 }), 0.4)
 
+	for variation, share := range map[Variation]float64{VaryRigidHalf: 0.5, VaryRigidMost: 0.8} {
+		asked := func(j *TraceJob) bool {
+			return j.MinNodes == j.MaxNodes && j.MinNodes == max(1, (j.GPUs+DefaultGPUsPerNode-1)/DefaultGPUsPerNode)
+		}
+		near(string(variation), count(drawnTrace(t, variation), asked), share)
+	}
+
 	// By size: no job of a greater weight has less demand.
 	for _, trace := range []Trace{all, drawnTrace(t, VaryWeightsFalling)} {
 		bySize := slices.Clone(trace)
@@ -78,7 +85,8 @@ func TestVary(t *testing.T) {
 func TestVaryRefuses(t *testing.T) {
 	for want, variations := range map[string][]Variation{
 		`unknown variation "colours"`: {"colours"},
-		"one too many":                {VaryWeights, VaryWeightsRising},
+		"one that sets weights":       {VaryWeights, VaryWeightsRising},
+		"one that sets sizes":         {VaryRigidMost, VaryMinimums},
 	} {
 		if _, err := (Trace{}).Vary(variations, 1, 8); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v; want one with %q", err, want)

@@ -140,12 +140,21 @@ func (p *Problem) reach(s *Snapshot) []reach {
 	return reaches
 }
 
-// reach returns what a decision in which no optimiser had a say leaves every job.
+// reach returns what a decision in which no optimiser had a say leaves every job. One that
+// lost its nodes in a group that held more than its limit lost them to the limit, even if
+// its jobs gave up more than they had to.
 func (d *Decision) reach(s *Snapshot) []reach {
 	left, group := d.room(s)
+	before, _ := SnapshotRoom(s)
+	for i := range s.Jobs {
+		before.Take(group[i], s.Jobs[i].CurrentNodes)
+	}
 	reaches := make([]reach, len(s.Jobs))
 	for i := range reaches {
 		reaches[i] = reach{pool: -1, limits: left.Within(group[i])}
+		if !s.Jobs[i].Queued() && before.Idle >= 0 && before.Within(group[i]) < 0 {
+			reaches[i].limits = 0
+		}
 	}
 	return reaches
 }

@@ -83,7 +83,7 @@ The policies:
 		"time for which a job that starts or grows trains on as many nodes as before, such as 15s")
 	flags.Var(newSecondsFlag(&f.config.RestartTime, 0), "restart-time",
 		"time without progress after every change of a job's nodes, its start included, such as 3m; of any length")
-	flags.StringSliceVar(&f.vary, "vary", nil, "draw jobs that differ: weights, efficiencies, minimums (see above)")
+	flags.StringSliceVar(&f.vary, "vary", nil, "draw jobs that differ: weights, efficiencies, minimums, rigid-half (see above)")
 	flags.StringToStringVar(&f.totalTime, "total-time", nil,
 		"parameters of the policies of total time, such as aging=0s,quota_price=1, by their names in the API")
 	f.teams.add(command)
@@ -135,6 +135,7 @@ func describeVariations() string {
 	t.AddRow(cli.Plain, " weights-rising", "the same by size, 1 for the smallest jobs; weights-falling the opposite")
 	t.AddRow(cli.Plain, " efficiencies", "the doubling efficiency, from 0.6 to 0.95")
 	t.AddRow(cli.Plain, " minimums", "one job in five of one size alone, two in five with a minimum of 2, 4 or 8")
+	t.AddRow(cli.Plain, " rigid-half", "one job in two of the nodes it asked for alone; rigid-most four in five")
 	return strings.TrimRight(t.String(), "\n")
 }
 
@@ -250,7 +251,7 @@ func (f *simulateFlags) check() ([]sim.Policy, error) {
 	if f.config.RestartTime > 0 && f.config.ScalingDelay > 0 {
 		addf("--scaling-delay and --restart-time are both set; want at most one of them")
 	}
-	weights := 0
+	weights, sizes := 0, 0
 	for _, name := range f.vary {
 		if !slices.Contains(sim.Variations(), sim.Variation(name)) {
 			addf("--vary names %q; want some of %s", name, joinNames(sim.Variations()))
@@ -258,9 +259,15 @@ func (f *simulateFlags) check() ([]sim.Policy, error) {
 		if strings.HasPrefix(name, "weights") {
 			weights++
 		}
+		if name == string(sim.VaryMinimums) || strings.HasPrefix(name, "rigid") {
+			sizes++
+		}
 	}
 	if weights > 1 {
 		addf("--vary sets weights %d times; want at most once", weights)
+	}
+	if sizes > 1 {
+		addf("--vary sets sizes %d times; want at most once", sizes)
 	}
 	if delay := f.config.ScalingDelay; delay < 0 || delay%time.Second != 0 || delay >= max(f.config.Frequency, 1) {
 		addf("--scaling-delay is %v; want whole seconds, at least 0s and less than the frequency", delay)

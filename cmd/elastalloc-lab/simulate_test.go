@@ -281,6 +281,7 @@ func TestSimulateRefuses(t *testing.T) {
 		good + " --restart-time=15s --scaling-delay=15s":         "both set; want at most one",
 		good + " --vary=colours":                                 `--vary names "colours"; want some of weights, `,
 		good + " --vary=weights,weights-rising":                  "--vary sets weights 2 times",
+		good + " --vary=minimums,rigid-most":                     "--vary sets sizes 2 times",
 		good + " --policy=recorded":                              "has no start_s",
 		good + " --eta-error=1":                                  "--eta-error is 1; want at least 0 and less than 1",
 		good + " --eta-error=NaN":                                "--eta-error is NaN",

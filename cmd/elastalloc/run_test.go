@@ -90,6 +90,25 @@ func TestREADME(t *testing.T) {
 	}
 }
 
+// TestStartFirstBehindGreedy checks the words where starting every job that can start costs
+// more than greedy, which lets one wait, and no plan that may is better.
+func TestStartFirstBehindGreedy(t *testing.T) {
+	const request = `{"snapshot": {"totalNodes": 8, "jobs": [
+		{"id": "a", "remainingEta": "1h", "currentNodes": 4, "restartTime": "600s"},
+		{"id": "b", "remainingEta": "1h", "currentNodes": 4, "restartTime": "600s"},
+		{"id": "big", "remainingEta": "1000h", "minNodes": 8, "maxNodes": 8}]},
+		"options": {"objective": "OBJECTIVE_TOTAL_TIME", "admission": "ADMISSION_START_FIRST"}}`
+	stdout, stderr, status := runWith(t, nil, request, "allocate", "-f", "-", "--budget=1m")
+	if status != cli.ExitDone {
+		t.Fatalf("exit status %d, stderr %q", status, stderr)
+	}
+	for _, want := range []string{"no plan that the admission allows is better", "by leaving jobs waiting that the admission starts"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("stdout lacks %q:\n%s", want, stdout)
+		}
+	}
+}
+
 // TestJSON checks that -o json prints the response itself, the same every time.
 func TestJSON(t *testing.T) {
 	first, stderr, status := runWith(t, nil, "", "allocate", "-f", "testdata/queue.json", "-o", "json", "--budget=1m")

@@ -20,13 +20,15 @@ func newSnapshotCommand() *cobra.Command {
 		nodes       int32
 		at          time.Duration
 		gpusPerNode int
+		restart     time.Duration
 	)
 	command := &cobra.Command{
 		Use:   "snapshot --trace FILE --nodes N --at DURATION",
 		Short: "Cut an AllocateRequest out of a trace",
 		Long: `Print, as JSON for allocate, the decision that a pool would have faced at a
 moment of a trace: the jobs submitted by then and, by the trace's own durations,
-not yet finished, each with the remaining share of its demand. In submission
+not yet finished, each with the remaining share of its demand and, if given, the
+time that a change of its nodes costs it. In submission
 order they hold the nodes they asked for while the pool lasts; the first that
 does not fit and all after it are queued.
 
@@ -43,6 +45,8 @@ doubling_efficiency and weight are used where they are there.`,
 				return fmt.Errorf("--at is %v; want at least 0", at)
 			case gpusPerNode < 1:
 				return fmt.Errorf("--gpus-per-node is %d; want at least 1", gpusPerNode)
+			case restart < 0:
+				return fmt.Errorf("--restart-time is %v; want at least 0", restart)
 			}
 			input, err := cli.OpenInput(cmd, file)
 			if err != nil {
@@ -58,6 +62,9 @@ doubling_efficiency and weight are used where they are there.`,
 			}
 			snapshot := sim.Cut(trace, int(nodes), at, gpusPerNode)
 			snapshot.ID = snapshotID(file, at)
+			for i := range snapshot.Jobs {
+				snapshot.Jobs[i].RestartTime = restart
+			}
 			request := &elastallocv1.AllocateRequest{Snapshot: apiconv.ToSnapshot(snapshot)}
 			return cli.Failed(writeJSON(cmd.OutOrStdout(), request, omitDefaults))
 		},
@@ -67,6 +74,7 @@ doubling_efficiency and weight are used where they are there.`,
 	flags.Int32Var(&nodes, "nodes", 0, "nodes in the pool")
 	flags.DurationVar(&at, "at", 0, "moment of the snapshot, from the first submission, such as 26h")
 	flags.IntVar(&gpusPerNode, "gpus-per-node", sim.DefaultGPUsPerNode, "GPUs of one node")
+	flags.DurationVar(&restart, "restart-time", 0, "time without progress after every change of a job's nodes, such as 2m")
 	cli.MarkRequired(command, "trace", "nodes", "at")
 	return command
 }

@@ -266,6 +266,9 @@ func countChanges(allocations []*elastallocv1.Allocation) string {
 func describeGap(report *elastallocv1.SolveReport) string {
 	text := format.Gap(report.GetRelativeGap())
 	if report.GetReason() == elastallocv1.Reason_REASON_OPTIMAL {
+		if behindGreedy(report) {
+			return text + ": proven optimal, no plan that the admission allows is better"
+		}
 		return text + ": proven optimal, no plan is better"
 	}
 	text += ": no plan is better by more"
@@ -281,10 +284,20 @@ func describeGap(report *elastallocv1.SolveReport) string {
 // describeGain returns what greedy would have scored and the gain over it.
 func describeGain(report *elastallocv1.SolveReport) string {
 	text := fmt.Sprintf("%.6f", report.GetGreedyObjective())
+	if report.GetReason() == elastallocv1.Reason_REASON_OPTIMAL && behindGreedy(report) {
+		return text + ", by leaving jobs waiting that the admission starts"
+	}
 	if gain := format.Gain(report.GetObjective(), report.GetGreedyObjective()); gain != format.None {
 		text += ", gain over greedy " + gain
 	}
 	return text
+}
+
+// behindGreedy reports whether greedy scores more than rounding can explain. It leaves jobs
+// waiting where an admission such as start-first does not.
+func behindGreedy(report *elastallocv1.SolveReport) bool {
+	greedy := report.GetGreedyObjective()
+	return greedy-report.GetObjective() > 1e-9*math.Abs(greedy)
 }
 
 // describeAttempt returns how one backend's attempt ended and, where it failed, why.

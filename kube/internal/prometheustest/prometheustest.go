@@ -23,8 +23,9 @@ func Start(t *testing.T, metrics func() string) (address string, stop func()) {
 	if err != nil {
 		path, err = exec.LookPath("../../.tools/bin/prometheus")
 	}
+	ci := os.Getenv("CI") //nolint:forbidigo // Whether tests may be skipped is not an input of the program.
 	switch {
-	case err != nil && os.Getenv("CI") == "":
+	case err != nil && ci == "":
 		t.Skip("prometheus is missing; `make prometheus` installs it")
 	case err != nil:
 		t.Fatal(err)
@@ -47,6 +48,7 @@ func Start(t *testing.T, metrics func() string) (address string, stop func()) {
 	address = listener.Addr().String()
 	listener.Close() // Prometheus takes it.
 	var log bytes.Buffer
+	//nolint:noctx // stop ends it.
 	server := exec.Command(path, "--config.file="+configuration, "--storage.tsdb.path="+filepath.Join(folder, "data"),
 		"--web.listen-address="+address, "--query.lookback-delta=1h")
 	server.Stdout, server.Stderr = &log, &log

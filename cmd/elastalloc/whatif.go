@@ -58,6 +58,12 @@ a WhatIfRequest: {"scenarios": [{"name": …, "totalNodes": …, "putJobs": […
 			if err != nil {
 				return f.requestError(cmd.Context(), err)
 			}
+			for i, result := range response.GetResults() {
+				// In a file one scenario does not spoil the others; flags are one question.
+				if refused := result.GetError(); refused != nil && f.scenarios == "" {
+					return fmt.Errorf("%s: %s", asked.GetScenarios()[i].GetName(), refused.GetMessage())
+				}
+			}
 			warnOfBackend(cmd, request.GetOptions(), response.GetBase().GetReport())
 			out := cmd.OutOrStdout()
 			if f.output == cli.OutputJSON {

@@ -111,6 +111,8 @@ func TestWhyBadUsage(t *testing.T) {
 		"whatif":                           "give --nodes, --put, --remove or --scenarios",
 		"whatif --nodes=1 --scenarios=x":   "--nodes and --scenarios exclude each other",
 		"whatif --put=" + file:             `priority (line `,
+		"whatif --remove=ghost":            `without ghost: invalid request: scenarios[0].remove_job_ids[0]: is "ghost"`,
+		"whatif --nodes=9,-5":              "-5 nodes: invalid request: scenarios[1].total_nodes: is -5",
 		"whatif --put=/nonexistent":        "no such file",
 		"whatif --scenarios=../../go.mod":  "parse WhatIfRequest",
 		"forecast --eta-error=2":           "eta_error: is 2; want 0 to 1",

@@ -13,6 +13,7 @@ import (
 	"os"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -162,7 +163,10 @@ func (s *scheduler) carryOut(steps []client.Step) error {
 // withoutDecision is for when the service is down: no job loses nodes, and the queue starts
 // on what is idle.
 func (s *scheduler) withoutDecision(cause error) error {
-	if s.failed++; s.failed == 1 {
+	// A wrong snapshot is a bug of this program, and stays wrong: say so every time.
+	if s.failed++; status.Code(cause) == codes.InvalidArgument {
+		s.logger.Error("the request is wrong", "error", cause)
+	} else if s.failed == 1 {
 		s.logger.Warn("no decision", "code", status.Code(cause).String(), "error", cause)
 	}
 	for _, j := range s.cluster.jobs {

@@ -146,7 +146,10 @@ class Scheduler:
             response = ask()
         except grpc.RpcError as error:
             self.failed += 1
-            if self.failed == 1:
+            if error.code() == grpc.StatusCode.INVALID_ARGUMENT:
+                # A bug of this program, and it stays: say so every time.
+                print(f"the request is wrong: {error.details()}", file=sys.stderr)
+            elif self.failed == 1:
                 print(f"no decision: {error.code().name}", file=sys.stderr)
             self.first_fit()
             return

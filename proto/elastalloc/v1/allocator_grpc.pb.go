@@ -44,10 +44,17 @@ const (
 // the same request gives the same allocations, unless a time limit cut the search
 // short (report.limit = LIMIT_TIME).
 //
-// Status codes of every method: INVALID_ARGUMENT with google.rpc.BadRequest naming
-// every bad field; RESOURCE_EXHAUSTED with google.rpc.RetryInfo when shedding load;
-// DEADLINE_EXCEEDED only if not even the greedy allocator could answer; UNAVAILABLE
-// while draining; INTERNAL for a bug of the service.
+// Status codes of every method:
+//
+//	INVALID_ARGUMENT: google.rpc.BadRequest names every bad field; without it, the
+//	  request is compressed, which no server takes.
+//	RESOURCE_EXHAUSTED: shed for load, with google.rpc.RetryInfo; without it, the request
+//	  is larger than the server takes (16 MiB at least), and so it is at the next call.
+//	DEADLINE_EXCEEDED: not even the greedy allocator could answer in time.
+//	CANCELLED: the caller gave up, or the request did not arrive in time.
+//	UNAVAILABLE: the server drains, or cannot be reached.
+//	UNIMPLEMENTED: the server is of a version without the method.
+//	INTERNAL: a bug of the service.
 type AllocatorServiceClient interface {
 	// Allocate decides how many nodes each job of a snapshot should have. Too many
 	// jobs for the pool, a pool that shrank and a time limit are answers, not errors.
@@ -143,10 +150,17 @@ func (c *allocatorServiceClient) Forecast(ctx context.Context, in *ForecastReque
 // the same request gives the same allocations, unless a time limit cut the search
 // short (report.limit = LIMIT_TIME).
 //
-// Status codes of every method: INVALID_ARGUMENT with google.rpc.BadRequest naming
-// every bad field; RESOURCE_EXHAUSTED with google.rpc.RetryInfo when shedding load;
-// DEADLINE_EXCEEDED only if not even the greedy allocator could answer; UNAVAILABLE
-// while draining; INTERNAL for a bug of the service.
+// Status codes of every method:
+//
+//	INVALID_ARGUMENT: google.rpc.BadRequest names every bad field; without it, the
+//	  request is compressed, which no server takes.
+//	RESOURCE_EXHAUSTED: shed for load, with google.rpc.RetryInfo; without it, the request
+//	  is larger than the server takes (16 MiB at least), and so it is at the next call.
+//	DEADLINE_EXCEEDED: not even the greedy allocator could answer in time.
+//	CANCELLED: the caller gave up, or the request did not arrive in time.
+//	UNAVAILABLE: the server drains, or cannot be reached.
+//	UNIMPLEMENTED: the server is of a version without the method.
+//	INTERNAL: a bug of the service.
 type AllocatorServiceServer interface {
 	// Allocate decides how many nodes each job of a snapshot should have. Too many
 	// jobs for the pool, a pool that shrank and a time limit are answers, not errors.

@@ -36,7 +36,7 @@ func TestLoadedServer(t *testing.T) {
 	// missing. Backends add up.
 	address, adminAddress := startServer(t, path, append(container.Args,
 		"--max-inflight=1", "--max-queue=0", "--backends=cbc", "--cbc="+filepath.Join(t.TempDir(), "missing"),
-		"--metrics-groups=research,vision,language,ads")...)
+		"--metrics-groups=research,vision,language,ads", "--record="+t.TempDir())...)
 	checkHealth(t, address, container.ReadinessProbe.GRPC.Service, container.LivenessProbe.GRPC.Service)
 	load(t, path, address)
 

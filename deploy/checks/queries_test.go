@@ -100,7 +100,8 @@ func fillIn(expr string) string {
 }
 
 // ruleQueries returns every query of the rules. That of an alert has no answer when all
-// is well, so there it is the series that the alert looks at.
+// is well, so there it is the series that the alert looks at. The certificate's is left out:
+// a server that speaks plain text has none.
 func ruleQueries(t *testing.T) []query {
 	t.Helper()
 	var all []query
@@ -111,6 +112,9 @@ func ruleQueries(t *testing.T) []query {
 				continue
 			}
 			for _, selector := range selectors(t, rule.Expr) {
+				if strings.HasPrefix(selector, "elastalloc_certificate_") {
+					continue
+				}
 				all = append(all, query{"alert " + rule.Alert, selector})
 			}
 		}

@@ -143,7 +143,7 @@ func startRecording(config *server.Config, record recording.Config) (stop func()
 	}
 	writer, err := recording.New(record)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--record: %w", err)
 	}
 	config.Recorder = writer
 	return func() {

@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -78,7 +80,15 @@ func TestWrongUsage(t *testing.T) {
 			t.Errorf("%q: exit status %d, stderr %q; want %q", args, status, stderr, want)
 		}
 	}
-	_, stderr, status := runWith(t, map[string]string{"ELASTALLOC_PLAN": "maybe"}, "", "allocate", "-f", "-")
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, stderr, status := runWith(t, nil, "", "serve", "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0", "--record", filepath.Join(file, "recordings"))
+	if status != cli.ExitBadInput || !strings.Contains(stderr, "--record: cannot record: mkdir "+file) {
+		t.Errorf("--record below a file: exit status %d, stderr %q", status, stderr)
+	}
+	_, stderr, status = runWith(t, map[string]string{"ELASTALLOC_PLAN": "maybe"}, "", "allocate", "-f", "-")
 	if status != cli.ExitBadInput || !strings.Contains(stderr, "ELASTALLOC_PLAN") || !strings.Contains(stderr, "want true or false") {
 		t.Errorf("exit status %d, stderr %q; want the variable and its values", status, stderr)
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -236,12 +237,17 @@ func TestOldestAreDeleted(t *testing.T) {
 	})
 }
 
-// TestBrokenDisk has no folder at first and then loses what it had.
+// TestBrokenDisk loses the folder after the start, while no file is open.
 func TestBrokenDisk(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, dir := open(t, 0)
 		parent := filepath.Dir(dir)
+		time.Sleep(maxFileAge + flushEvery) // The first file ends.
+		synctest.Wait()
+		if err := os.RemoveAll(parent); err != nil {
+			t.Fatal(err)
+		}
 		if err := os.WriteFile(parent, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -309,6 +315,18 @@ func TestBadConfig(t *testing.T) {
 		if _, err := New(config); err == nil {
 			t.Errorf("%+v is accepted", config)
 		}
+	}
+}
+
+// TestNoFolder expects an error at once where no file can be made.
+func TestNoFolder(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if w, err := New(Config{Dir: filepath.Join(file, "recordings")}); err == nil || !strings.Contains(err.Error(), file) {
+		t.Errorf("New below a file returns %v, %v; want an error that names it", w, err)
 	}
 }
 

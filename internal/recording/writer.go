@@ -80,8 +80,8 @@ type queued struct {
 	bytes int64
 }
 
-// New returns a writer, which writes in a goroutine of its own until Close. Files are
-// made when there is something to write.
+// New returns a writer, which writes in a goroutine of its own until Close. It makes the
+// folder and the first file, and fails where it cannot.
 func New(config Config) (*Writer, error) {
 	switch {
 	case config.Dir == "":
@@ -98,6 +98,11 @@ func New(config Config) (*Writer, error) {
 		config: config, queue: make(chan queued, maxQueued),
 		quit: make(chan struct{}), ended: make(chan struct{}),
 	}
+	f, err := create(config.Dir, time.Now())
+	if err != nil {
+		return nil, fmt.Errorf("cannot record: %w", err)
+	}
+	w.file = f
 	go w.run()
 	return w, nil
 }

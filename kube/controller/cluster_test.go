@@ -245,3 +245,18 @@ func busy() []*unstructured.Unstructured {
 		worldtest.Job("short", 0, map[string]string{"work": "1h", "nodes": "4"}),
 	}
 }
+
+// lastDecision returns when the metrics say that the last decision was made.
+func (c *cluster) lastDecision() time.Time {
+	c.t.Helper()
+	families, err := c.registry.Gather()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == "elastalloc_controller_last_decision_timestamp_seconds" {
+			return time.Unix(int64(family.GetMetric()[0].GetGauge().GetValue()), 0)
+		}
+	}
+	return time.Time{}
+}

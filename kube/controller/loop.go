@@ -76,6 +76,9 @@ type Loop struct {
 	// dirty is when the first event since the last decision happened, and why; zero is never.
 	dirty       time.Time
 	dirtyReason string
+	// begun says that there was a pass: the age of the last decision counts from the first
+	// one where none follows.
+	begun bool
 	// last is when the last decision was tried, failures how many in a row failed since.
 	last     time.Time
 	failures int
@@ -138,6 +141,10 @@ const (
 // Pass looks at the cluster once and does what there is to do. It returns when to look
 // again at the latest.
 func (l *Loop) Pass(ctx context.Context) (time.Duration, error) {
+	if !l.begun && !l.pool.Paused {
+		l.begun = true
+		l.Metrics.lastDecision.WithLabelValues(l.pool.Name).Set(float64(l.Now().Unix()))
+	}
 	w, err := l.observe(ctx)
 	if err != nil {
 		return 0, err

@@ -43,7 +43,7 @@ func NewMetrics(registry prometheus.Registerer, mode string) *Metrics {
 		gap:          gauge("relative_gap", "How much better than the last decision the best one may be, as a share."),
 		objective:    gauge("objective", "What the last decision is worth, in units of its objective."),
 		greedy:       gauge("greedy_objective", "What the greedy allocator's would have been worth."),
-		lastDecision: gauge("last_decision_timestamp_seconds", "When the last decision was made."),
+		lastDecision: gauge("last_decision_timestamp_seconds", "When the last decision was made; before the first, when the pool's loop began."),
 	}
 	registry.MustRegister(m.settle)
 	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{

@@ -91,10 +91,15 @@ func TestBadAllocators(t *testing.T) {
 			c.allocator = bad
 			c.start()
 			c.step = 20 * time.Second
+			began := c.now
 			c.passes(50)
 			c.want(map[string]int{"long": 8, "short": 0})
 			if c.writes.Load() != 0 || c.moments(test.result) < 2 || c.moments("decided") != 0 {
 				t.Errorf("%d writes, %v moments %s; want none, and several", c.writes.Load(), c.moments(test.result), test.result)
+			}
+			// The age of a decision that never came counts from the start.
+			if since := c.lastDecision(); since.Before(began) || since.After(began.Add(time.Minute)) {
+				t.Errorf("the last decision is told as %v; want the start, %v", since, began)
 			}
 			// Not asked all the time.
 			if calls := bad.calls.Load(); calls > 30 {

@@ -112,7 +112,8 @@ class Client:
     def _call(self, method: Any, request: Any, timeout: Optional[float]) -> Any:
         budget = _budget(request)
         if timeout is None:
-            timeout = self._timeout + budget
+            # A year at most: grpcio overflows on the longest durations of protobuf.
+            timeout = min(self._timeout + budget, 365 * 24 * 3600)
         deadline = time.monotonic() + timeout
         for attempt in range(1, MAX_ATTEMPTS + 1):
             share = deadline - time.monotonic()

@@ -99,23 +99,19 @@ type NodePrice struct {
 
 // MostHeld returns how many nodes jobs held at once, at most.
 func (r *Result) MostHeld() int {
-	type step struct {
-		at    time.Duration
-		nodes int
-	}
-	var steps []step
+	var changes []NodesAt // By how many nodes.
 	for i := range r.Jobs {
 		before := 0
 		for _, held := range r.Jobs[i].Nodes {
-			steps = append(steps, step{held.At, held.Nodes - before})
+			changes = append(changes, NodesAt{held.At, held.Nodes - before})
 			before = held.Nodes
 		}
 	}
 	// What is given back at a second is free in it.
-	slices.SortFunc(steps, func(a, b step) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.nodes, b.nodes)) })
+	slices.SortFunc(changes, func(a, b NodesAt) int { return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Nodes, b.Nodes)) })
 	most, held := 0, 0
-	for _, s := range steps {
-		held += s.nodes
+	for _, change := range changes {
+		held += change.Nodes
 		most = max(most, held)
 	}
 	return most

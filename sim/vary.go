@@ -65,43 +65,41 @@ func (t Trace) Vary(variations []Variation, seed uint64, gpusPerNode int) (Trace
 			for i := range varied {
 				varied[i].DoublingEfficiency = 0.6 + 0.35*random.Float64()
 			}
-			continue
 		case VaryMinimums, VaryRigidHalf, VaryRigidMost:
 			if sized {
 				return nil, fmt.Errorf("variation %q is one too many; want one that sets sizes", variation)
 			}
 			sized = true
-			if variation != VaryMinimums {
-				varied.stiffen(variation, seed, gpusPerNode)
-				continue
-			}
-			random := rand.New(rand.NewPCG(seed, streamMinimums))
-			for i := range varied {
-				lot, size := random.Float64(), random.IntN(4)
-				varied[i].MinNodes, varied[i].MaxNodes = 0, 0
-				switch {
-				case lot < 0.2:
-					varied[i].MinNodes, varied[i].MaxNodes = 1<<size, 1<<size
-				case lot < 0.6:
-					varied[i].MinNodes = 2 << (size % 3)
-				}
-			}
-			continue
+			varied.size(variation, seed, gpusPerNode)
 		case VaryWeights, VaryWeightsRising, VaryWeightsFalling:
+			if weighted {
+				return nil, fmt.Errorf("variation %q is one too many; want one that sets weights", variation)
+			}
+			weighted = true
+			varied.weigh(variation, seed, gpusPerNode)
 		default:
 			return nil, fmt.Errorf("unknown variation %q", variation)
 		}
-		if weighted {
-			return nil, fmt.Errorf("variation %q is one too many; want one that sets weights", variation)
-		}
-		weighted = true
-		varied.weigh(variation, seed, gpusPerNode)
 	}
 	return varied, nil
 }
 
-// stiffen makes jobs inelastic.
-func (t Trace) stiffen(variation Variation, seed uint64, gpusPerNode int) {
+// size sets the sizes.
+func (t Trace) size(variation Variation, seed uint64, gpusPerNode int) {
+	if variation == VaryMinimums {
+		random := rand.New(rand.NewPCG(seed, streamMinimums))
+		for i := range t {
+			lot, size := random.Float64(), random.IntN(4)
+			t[i].MinNodes, t[i].MaxNodes = 0, 0
+			switch {
+			case lot < 0.2:
+				t[i].MinNodes, t[i].MaxNodes = 1<<size, 1<<size
+			case lot < 0.6:
+				t[i].MinNodes = 2 << (size % 3)
+			}
+		}
+		return
+	}
 	share := map[Variation]float64{VaryRigidHalf: 0.5, VaryRigidMost: 0.8}[variation]
 	random := rand.New(rand.NewPCG(seed, streamRigid))
 	for i := range t {

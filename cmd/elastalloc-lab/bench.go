@@ -172,9 +172,9 @@ type candidate struct {
 	trial     *trial
 }
 
-// name names the candidate: highs paper.
-func (c candidate) name() string {
-	return strings.TrimSpace(string(c.backend.Name) + " " + string(c.formulation))
+// candidateName names a backend with its formulation: highs paper.
+func candidateName(backend solver.BackendName, formulation solver.Formulation) string {
+	return strings.TrimSpace(string(backend) + " " + string(formulation))
 }
 
 // trial is what one decision of a candidate has come to.
@@ -343,7 +343,7 @@ func compare(
 			if !candidate.suits(instance) {
 				continue
 			}
-			shown.show(len(rows), total, fmt.Sprintf("decisions, now %s on %s", candidate.name(), instance.name))
+			shown.show(len(rows), total, fmt.Sprintf("decisions, now %s on %s", candidateName(candidate.backend.Name, candidate.formulation), instance.name))
 			row, err := measure(ctx, instance, candidate)
 			switch {
 			case ctx.Err() != nil:

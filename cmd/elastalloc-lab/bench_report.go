@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/internal/format"
 	"github.com/elastalloc/elastalloc/solver"
@@ -47,8 +46,7 @@ func rowTable(rows []benchRow, screen cli.Screen) *cli.Table {
 		if best, known := fastest[row.Instance]; known && row.searched() {
 			ratio = describeRatio(row.WallSeconds / best)
 		}
-		name := candidate{backend: elastalloc.Backend{Spec: elastalloc.Spec{Name: row.Backend}}, formulation: row.Formulation}
-		t.AddRow(cli.Plain, "  "+name.name(), row.Reason, describeFigure(row.Objective), describeFigure(row.Bound),
+		t.AddRow(cli.Plain, "  "+candidateName(row.Backend, row.Formulation), row.Reason, describeFigure(row.Objective), describeFigure(row.Bound),
 			describeShare(row.RelativeGap), describeSeconds(row.WallSeconds), ratio)
 	}
 	return t
@@ -78,7 +76,7 @@ func summaryTable(rows []benchRow, candidates []candidate, screen cli.Screen) *c
 	t.AddRow(screen.Bold, "BACKEND", "PLANS", "OPTIMAL", "MEDIAN", "MAX", "TO EXACT", "MAX", "MEAN")
 	for _, candidate := range candidates {
 		s := summarize(rows, candidate)
-		cells := []string{candidate.name(), fmt.Sprintf("%d of %d", len(s.seconds), s.snapshots), strconv.Itoa(s.optimal)}
+		cells := []string{candidateName(candidate.backend.Name, candidate.formulation), fmt.Sprintf("%d of %d", len(s.seconds), s.snapshots), strconv.Itoa(s.optimal)}
 		if len(s.seconds) > 0 {
 			cells = append(cells, describeSeconds(median(s.seconds)), describeSeconds(slices.Max(s.seconds)))
 		} else {

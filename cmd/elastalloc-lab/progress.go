@@ -51,8 +51,8 @@ func (p *progress) show(done, all int, what string) {
 	fmt.Fprint(p.w, p.screen.Text(text))
 }
 
-// timeLeft returns what is said of the time that work still takes at the pace so far,
-// nothing where there is no pace yet or nothing left.
+// timeLeft says how long the work still takes at the pace so far, "" before there is one and
+// once all is done.
 func timeLeft(taken time.Duration, done, all int) string {
 	if done < 1 || done >= all || taken < time.Second {
 		return ""

@@ -87,19 +87,16 @@ func runsTables(runs []*sim.Result, summary results.Summary, screen cli.Screen) 
 			times.AddLine(screen.Bold, fmt.Sprintf("%d nodes", s.Nodes))
 			price.AddLine(screen.Bold, fmt.Sprintf("%d nodes", s.Nodes))
 		}
-		proven, later := "", ""
+		proven := ""
 		if share := run.ProvenShare(); share > 0 {
 			proven = fmt.Sprintf("%.2f %%", math.Floor(1e4*share)/100) // 100 % means all.
 		}
-		if s.LaterShare != nil && s.Policy != sim.MaxMinPolicy {
-			later = fmt.Sprintf("%.0f %%", 100**s.LaterShare)
-		}
 		timesCells := []string{
 			"  " + s.Policy, minutes(s.MeanQueueSeconds), minutes(s.MeanUnservedSeconds), minutes(s.MeanTotalSeconds),
-			minutes(s.P95TotalSeconds), minutes(s.MaxTotalSeconds), later,
+			minutes(s.P95TotalSeconds), minutes(s.MaxTotalSeconds), laterThanMaxMin(s),
 		}
 		priceCells := []string{
-			"  " + s.Policy, fmt.Sprintf("%.1f", s.MaxSlowdown), fmt.Sprintf("%.2f", float64(s.Rescales)/float64(max(1, s.Jobs))),
+			"  " + s.Policy, fmt.Sprintf("%.1f", s.MaxSlowdown), fmt.Sprintf("%.2f", perJob(s)),
 			extra[s.Policy+strconv.Itoa(s.Nodes)], proven, millis(s.SolveMillis.Median),
 		}
 		if hasTeams(summary) {
@@ -138,7 +135,7 @@ WORST TEAM a team's mean total time by the one under ` + sim.PartitionsPolicy + 
 }
 
 // notes says what a reader of the results must know of the runs: what they leave out of the
-// trace, and where what really happened is no comparison.
+// trace, and on which pools what really happened cannot be compared.
 func (f *simulateFlags) notes(runs []*sim.Result, summary *results.Summary) []string {
 	var notes []string
 	cut := summary.Cut
@@ -157,7 +154,7 @@ func (f *simulateFlags) notes(runs []*sim.Result, summary *results.Summary) []st
 		notes = append(notes, fmt.Sprintf("%s held up to %d nodes at once, and no restart is charged to it: compare it on a pool of the size that the cluster had",
 			run.Policy, most))
 		if small := slices.DeleteFunc(poolsOf(summary), func(nodes int) bool { return nodes >= most }); len(small) > 0 {
-			notes = append(notes, fmt.Sprintf("a pool of %s nodes is smaller, so %s is no comparison there", joinInts(small), run.Policy))
+			notes = append(notes, fmt.Sprintf("a pool of %s nodes is smaller, so %s cannot be compared there", joinInts(small), run.Policy))
 		}
 		break // It is the same on every pool.
 	}
@@ -179,6 +176,15 @@ func joined(notes []string) string {
 		text += cli.Screen{}.Wrap("note: "+note) + "\n"
 	}
 	return text
+}
+
+// laterThanMaxMin writes the share of a run's jobs that end later than under equal shares,
+// "" for equal shares themselves and where they were not run.
+func laterThanMaxMin(s *sim.Summary) string {
+	if s.LaterShare == nil || s.Policy == sim.MaxMinPolicy {
+		return ""
+	}
+	return percent(*s.LaterShare)
 }
 
 // minutes writes seconds as minutes.

@@ -28,13 +28,9 @@ func simulationPage(runs []*sim.Result, summary *results.Summary, baseline strin
 	table := report.Table{Header: []string{"policy", "nodes", "total", "unserved", "95th percentile", "longest", "largest slowdown", "changes per job", "later"}}
 	for i := range summary.Runs {
 		s := &summary.Runs[i]
-		later := ""
-		if s.LaterShare != nil && s.Policy != sim.MaxMinPolicy {
-			later = percent(*s.LaterShare)
-		}
 		table.Rows = append(table.Rows, []string{
 			s.Policy, fmt.Sprint(s.Nodes), minutes(s.MeanTotalSeconds), minutes(s.MeanUnservedSeconds), minutes(s.P95TotalSeconds),
-			minutes(s.MaxTotalSeconds), fmt.Sprintf("%.1f", s.MaxSlowdown), fmt.Sprintf("%.2f", perJob(s)), later,
+			minutes(s.MaxTotalSeconds), fmt.Sprintf("%.1f", s.MaxSlowdown), fmt.Sprintf("%.2f", perJob(s)), laterThanMaxMin(s),
 		})
 	}
 	page.Sections = append(page.Sections, report.Section{

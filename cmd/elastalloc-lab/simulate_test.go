@@ -145,7 +145,7 @@ func TestSimulateSaysWhatIsCut(t *testing.T) {
 	}
 	for _, want := range []string{
 		"1 job is left out as shorter than 10s", "1 job is cut to 16 nodes, and asked for up to 500 GPUs: 372 GPUs are not simulated",
-		"recorded held up to 80 nodes at once", "a pool of 64 nodes is smaller, so recorded is no comparison there",
+		"recorded held up to 80 nodes at once", "a pool of 64 nodes is smaller, so recorded cannot be compared there",
 	} {
 		if !strings.Contains(strings.Join(strings.Fields(stdout), " "), want) {
 			t.Errorf("stdout does not show %q:\n%s", want, stdout)

@@ -31,7 +31,7 @@ func TestEndingOf(t *testing.T) {
 		"more nodes after a restart":   {with(holding(1), restart), 2, 725 * time.Second},
 		"fewer nodes after a restart":  {with(holding(4), restart), 2, 725 * time.Second},
 		"a resume after a restart":     {with(holding(0), restart), 2, 725 * time.Second},
-		"a start, which is no restart": {with(solver.NewJob("a", 1000*time.Second), restart), 2, 625 * time.Second},
+		"a start is not a restart":     {with(solver.NewJob("a", 1000*time.Second), restart), 2, 625 * time.Second},
 		"more nodes after a delay":     {with(holding(1), delay), 2, 662500 * time.Millisecond},
 		"fewer nodes need no delay":    {with(holding(4), delay), 2, 625 * time.Second},
 		"an end within the delay":      {with(holding(1), func(j *solver.Job) { j.RescaleDelay = 2 * time.Hour }), 2, 1000 * time.Second},

@@ -152,14 +152,7 @@ func (r *Replay) idleAfter(moment int) int {
 				continue
 			}
 			seen[id] = true
-			held := 0
-			for _, change := range r.tracks[id].work.Recorded {
-				if change.At > m.At {
-					break
-				}
-				held = change.Nodes
-			}
-			idle -= held
+			idle -= heldAfter(r.tracks[id].work.Recorded, m.At)
 		}
 	}
 	return max(0, idle)
@@ -180,9 +173,17 @@ func (r *Replay) heldAfter() [][]int {
 
 // heldAt returns the nodes at a time, changes at that very time included but for an end.
 func heldAt(changes []sim.NodesAt, at time.Duration) int {
+	if last := len(changes) - 1; last >= 0 && changes[last] == (sim.NodesAt{At: at}) {
+		changes = changes[:last]
+	}
+	return heldAfter(changes, at)
+}
+
+// heldAfter returns the nodes from a time on, all changes at that very time included.
+func heldAfter(changes []sim.NodesAt, at time.Duration) int {
 	nodes := 0
-	for i, change := range changes {
-		if change.At > at || change.At == at && i == len(changes)-1 && change.Nodes == 0 {
+	for _, change := range changes {
+		if change.At > at {
 			break
 		}
 		nodes = change.Nodes

@@ -45,7 +45,9 @@ type Streams struct {
 // and returns the exit status. Flags that args do not set take the values of their
 // variables. Results go to streams.Out, errors to streams.Err.
 func Run(ctx context.Context, root *cobra.Command, args []string, streams Streams, env LookupEnv) int {
-	root.AddCommand(newVersionCommand(root.Name()), newFlagsCommand(root), newManCommand(root))
+	root.AddCommand(newVersionCommand(root.Name()),
+		newReferenceCommand(root, "flags", "Print the reference of all flags as Markdown", writeFlags),
+		newReferenceCommand(root, "man", "Print the manual page in roff", writeMan))
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if err := setFromEnvironment(cmd.Flags(), env); err != nil {

@@ -9,21 +9,20 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// newFlagsCommand returns the hidden command that prints the reference of all flags as
-// Markdown, out of which docs/flags.md is generated.
-func newFlagsCommand(root *cobra.Command) *cobra.Command {
+// newReferenceCommand returns a hidden command that writes a reference of the program.
+func newReferenceCommand(root *cobra.Command, name, short string, write func(io.Writer, *cobra.Command) error) *cobra.Command {
 	return &cobra.Command{
-		Use:    "flags",
-		Short:  "Print the reference of all flags as Markdown",
+		Use:    name,
+		Short:  short,
 		Hidden: true,
 		Args:   NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return Failed(writeFlags(cmd.OutOrStdout(), root))
+			return Failed(write(cmd.OutOrStdout(), root))
 		},
 	}
 }
 
-// writeFlags writes a table of the flags of each command.
+// writeFlags writes a table of the flags of each command, as in docs/flags.md.
 func writeFlags(w io.Writer, root *cobra.Command) error {
 	var text strings.Builder
 	for _, command := range root.Commands() {
@@ -40,8 +39,12 @@ func writeFlags(w io.Writer, root *cobra.Command) error {
 			if flag.Shorthand != "" {
 				name += ", `-" + flag.Shorthand + "`"
 			}
+			value := defaultOf(flag)
+			if value != "" {
+				value = "`" + value + "`"
+			}
 			usage := strings.TrimSuffix(flag.Usage, " [$"+environmentName(flag)+"]")
-			fmt.Fprintf(&text, "| %s | %s | `%s` | %s |\n", name, defaultOf(flag), environmentName(flag),
+			fmt.Fprintf(&text, "| %s | %s | `%s` | %s |\n", name, value, environmentName(flag),
 				strings.ReplaceAll(usage, "|", `\|`))
 		})
 	}
@@ -49,12 +52,11 @@ func writeFlags(w io.Writer, root *cobra.Command) error {
 	return err
 }
 
-// defaultOf returns the default of a flag as the table shows it, nothing where there is
-// none.
+// defaultOf returns the default of a flag as a reference shows it, "" for none.
 func defaultOf(flag *pflag.Flag) string {
 	value := strings.Trim(flag.DefValue, "[]")
 	if value == "" || value == "0s" {
 		return ""
 	}
-	return "`" + value + "`"
+	return value
 }

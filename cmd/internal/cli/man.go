@@ -9,21 +9,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// newManCommand returns the hidden command that prints the manual page of the program, out
-// of which a release has its own.
-func newManCommand(root *cobra.Command) *cobra.Command {
-	return &cobra.Command{
-		Use:    "man",
-		Short:  "Print the manual page in roff",
-		Hidden: true,
-		Args:   NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return Failed(writeMan(cmd.OutOrStdout(), root))
-		},
-	}
-}
-
-// writeMan writes one page about a program and all its commands, in the macros of man(7).
+// writeMan writes one page about a program and all its commands, in the macros of man(7). A
+// release has those of its programs.
 func writeMan(w io.Writer, root *cobra.Command) error {
 	var page strings.Builder
 	fmt.Fprintf(&page, ".TH %s 1 \"\" \"\" \"User Commands\"\n.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n.B %s\n.I command\n[flags]\n.SH DESCRIPTION\n",
@@ -48,8 +35,8 @@ func writeMan(w io.Writer, root *cobra.Command) error {
 				name = "-" + flag.Shorthand + ", " + name
 			}
 			kind, usage := pflag.UnquoteUsage(flag)
-			if value := defaultOf(flag); value != "" && value != "`false`" {
-				usage += " (default " + strings.Trim(value, "`") + ")"
+			if value := defaultOf(flag); value != "" && value != "false" {
+				usage += " (default " + value + ")"
 			}
 			fmt.Fprintf(&page, ".TP\n\\fB%s\\fR \\fI%s\\fR\n%s\n", roff(name), roff(kind), roff(usage))
 		})

@@ -3,6 +3,7 @@ package elastalloc
 import (
 	"cmp"
 	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -35,23 +36,16 @@ func (a *Allocator) Forecast(
 	limited, cancel := a.limit(ctx, o)
 	defer cancel()
 	policy := sim.Policy{Name: "forecast", Options: o, EveryEvent: f.EveryEvent}
-	asked := &steadyAllocator{Allocator: a, budget: a.budget}
-
-	forecast := solver.Forecast{Complete: true}
-	var futures []sim.Future
-	for sample := range f.Samples {
-		future, err := sim.Forecast(limited, s, remainingWork(s, &f, sample), policy, f.Cadence, f.Until, asked)
-		if err != nil {
-			return solver.Forecast{}, err
-		}
+	futures, complete, err := simulate(limited, f.Samples, func(ctx context.Context, sample int) (sim.Future, error) {
+		asked := &steadyAllocator{Allocator: a, budget: a.budget, prices: o.PriceHint}
+		return sim.Forecast(ctx, s, remainingWork(s, &f, sample), policy, f.Cadence, f.Until, asked)
+	})
+	if err != nil {
+		return solver.Forecast{}, err
+	}
+	forecast := solver.Forecast{Complete: complete}
+	for _, future := range futures {
 		forecast.Decisions += int64(future.Decisions)
-		if !future.Cut || len(futures) == 0 {
-			futures = append(futures, future)
-		}
-		if future.Cut {
-			forecast.Complete = false
-			break
-		}
 	}
 	// The caller left, or set a deadline that is over.
 	if err := ctx.Err(); err != nil {
@@ -69,6 +63,42 @@ func (a *Allocator) Forecast(
 	}
 	forecast.MeanTotal, forecast.MeanQueue = total.value(), queue.value()
 	return forecast, nil
+}
+
+// errCut says that time was up in the middle of a sample.
+var errCut = errors.New("the simulation was cut")
+
+// simulate makes so many samples, side by side where that is granted. It returns those that
+// came to their end, in order, or, where none did, the first one as far as it came.
+func simulate(
+	ctx context.Context, samples int, sample func(context.Context, int) (sim.Future, error),
+) (futures []sim.Future, complete bool, err error) {
+	all := make([]sim.Future, samples)
+	for i := range all {
+		all[i].Cut = true
+	}
+	err = inParallel(ctx, samples, func(ctx context.Context, i int) (err error) {
+		all[i], err = sample(ctx, i)
+		if err == nil && all[i].Cut {
+			err = errCut
+		}
+		return err
+	})
+	for _, future := range all {
+		if !future.Cut {
+			futures = append(futures, future)
+		}
+	}
+	if complete = len(futures) == samples; complete {
+		return futures, true, nil
+	}
+	if len(futures) == 0 {
+		futures = all[:1]
+	}
+	if ctx.Err() != nil || errors.Is(err, errCut) {
+		err = nil
+	}
+	return futures, false, err
 }
 
 // remainingWork draws what is really left of each job in a sample, in run time on one node.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -285,6 +286,52 @@ func TestForecastWithErrors(t *testing.T) {
 		if end := *exact.Jobs[i].End; *job.EndLow > end || *job.EndHigh < end {
 			t.Errorf("job %s ends after %v to %v; want a range around %v", job.JobID, job.EndLow, job.EndHigh, end)
 		}
+	}
+}
+
+// TestForecastInParallel checks that the help which a forecast gets, and loses, changes none
+// of its samples.
+func TestForecastInParallel(t *testing.T) {
+	t.Parallel()
+	if runtime.GOMAXPROCS(0) < 2 {
+		t.Skip("one processor; want two that work side by side")
+	}
+	s := busy(12, 20)
+	a := newAllocator(t, elastalloc.Options{})
+	options := solver.Options{TimeBudget: time.Hour}
+	ask := func(ctx context.Context) solver.Forecast {
+		got, err := a.Forecast(ctx, s, options, solver.ForecastOptions{ETAError: 0.4, Samples: 12})
+		if err != nil || !got.Complete {
+			t.Fatal(err)
+		}
+		return got
+	}
+	lent := 0 // Asked for in one goroutine.
+	alone := ask(solver.WithHelp(t.Context(), func() (context.Context, func(), bool) { return nil, nil, false }))
+	for name, hurried := range map[string]func() context.Context{
+		"for all of it": t.Context,
+		"for no time": func() context.Context {
+			over, cancel := context.WithCancel(t.Context())
+			cancel()
+			return over
+		},
+		"for a while": func() context.Context {
+			over, cancel := context.WithTimeout(t.Context(), time.Duration(lent)*5*time.Millisecond)
+			t.Cleanup(cancel)
+			return over
+		},
+	} {
+		lent = 0
+		got := ask(solver.WithHelp(t.Context(), func() (context.Context, func(), bool) {
+			lent++
+			return hurried(), func() {}, true
+		}))
+		if diff := cmp.Diff(alone, got); diff != "" || lent == 0 {
+			t.Errorf("help %s, %d times (-alone +helped):\n%s", name, lent, diff)
+		}
+	}
+	if diff := cmp.Diff(alone, ask(t.Context())); diff != "" {
+		t.Errorf("with all processors (-alone +helped):\n%s", diff)
 	}
 }
 

@@ -77,7 +77,8 @@ type Forecast struct {
 	// MeanTotal is the mean time to the end, over jobs that end and over samples, and
 	// MeanQueue that to the first nodes, over jobs that get some.
 	MeanTotal, MeanQueue time.Duration
-	// Decisions is the number of those of all samples, the filling of idle nodes apart.
+	// Decisions is the number of those of all samples that are returned, the filling of idle
+	// nodes apart.
 	Decisions int64
 	// Complete says that all samples came to their end. If not, time was up, and this is
 	// what was simulated: the samples that came to their end or, where none did, the first

@@ -21,10 +21,10 @@ func Hurried(ctx context.Context) (context.Context, context.CancelFunc) {
 	if !ok {
 		return ctx, func() {}
 	}
-	h := &hurriedContext{Context: ctx, done: make(chan struct{})}
+	h := &hurriedContext{Context: ctx, hurried: hurried, done: make(chan struct{})}
 	stops := []func() bool{
-		context.AfterFunc(ctx, func() { h.end(ctx.Err()) }),
-		context.AfterFunc(hurried, func() { h.end(context.DeadlineExceeded) }),
+		context.AfterFunc(ctx, h.check),
+		context.AfterFunc(hurried, h.check),
 	}
 	return h, func() {
 		for _, stop := range stops {
@@ -37,7 +37,8 @@ func Hurried(ctx context.Context) (context.Context, context.CancelFunc) {
 // hurriedContext is a context that may end before its parent.
 type hurriedContext struct {
 	context.Context
-	done chan struct{}
+	hurried context.Context
+	done    chan struct{}
 
 	mutex sync.Mutex
 	err   error
@@ -48,9 +49,19 @@ func (h *hurriedContext) Done() <-chan struct{} { return h.done }
 
 // Err returns why it has ended.
 func (h *hurriedContext) Err() error {
+	h.check()
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	return h.err
+}
+
+// check ends it where there is a reason to.
+func (h *hurriedContext) check() {
+	if err := h.Context.Err(); err != nil {
+		h.end(err)
+	} else if h.hurried.Err() != nil {
+		h.end(context.DeadlineExceeded)
+	}
 }
 
 func (h *hurriedContext) end(err error) {

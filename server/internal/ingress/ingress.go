@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/elastalloc/elastalloc/internal/tracing"
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 // Config limits the calls of a server.
@@ -246,7 +247,23 @@ func (in *Ingress) awaitTurn(ctx context.Context, c *call, next func(context.Con
 	span.End()
 	defer in.turns.release(turn)
 	defer time.AfterFunc(in.config.LongestTurn, turn.hurry).Stop()
-	return next(turn.context(ctx))
+	return next(solver.WithHelp(turn.context(ctx), in.lender(turn)))
+}
+
+// lender returns what lends further turns to the call of a turn, each with the memory that
+// the call itself needs.
+func (in *Ingress) lender(own *turn) solver.Lend {
+	return func() (context.Context, func(), bool) {
+		memory := in.memory.reservation(own.caller)
+		lent, ok := in.turns.lend(own, func() bool { return memory.set(own.bytes) })
+		if !ok {
+			return nil, nil, false
+		}
+		return lent.hurried, func() {
+			in.turns.release(lent)
+			memory.release()
+		}, true
+	}
 }
 
 func (in *Ingress) takeTurn(ctx context.Context, c *call) (*turn, error) {

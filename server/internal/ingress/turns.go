@@ -79,6 +79,8 @@ type turn struct {
 	reserve func() bool
 	// shed says that it runs without a turn for a search.
 	shed bool
+	// lent says that it is beside the turn of the call itself, until another call waits.
+	lent bool
 
 	// granted is closed when the turn has come, refused when it will not.
 	granted, refused chan struct{}
@@ -162,6 +164,21 @@ func (t *turns) await(ctx context.Context, l *lane, u *turn, end time.Time) (boo
 	t.count()
 	u.hurry()
 	return false, err
+}
+
+// lend returns another turn for a call that has one, if one is free and no call waits. It is
+// hurried as soon as one does.
+func (t *turns) lend(u *turn, reserve func() bool) (*turn, bool) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	l := &t.search
+	lent := &turn{caller: u.caller, connection: u.connection, bytes: u.bytes, lent: true, began: time.Now()}
+	if len(l.waiting) > 0 || !l.hasTurn(lent) || !reserve() {
+		return nil, false
+	}
+	lent.hurried, lent.hurry = context.WithCancel(context.Background())
+	l.running = append(l.running, lent)
+	return lent, true
 }
 
 func (u *turn) isGranted() bool {
@@ -276,9 +293,10 @@ func (l *lane) trim() {
 }
 
 // hurryFor asks a running call to end its search, so that it is the turn of one that
-// waits: the one that has run for longest of those whose callers, or connections of the
-// same caller, have more turns than that of the waiting one would have, or that have had
-// their fair time. It asks no more calls than wait.
+// waits: one with a lent turn to give that back or, where none is, the one that has run for
+// longest of those whose callers, or connections of the same caller, have more turns than
+// that of the waiting one would have, or that have had their fair time. It asks no more
+// calls than wait.
 func (l *lane) hurryFor(waiting *turn) {
 	has := counts(l.running)
 	hurried := 0
@@ -286,6 +304,12 @@ func (l *lane) hurryFor(waiting *turn) {
 	for _, u := range l.running {
 		if u.hurried.Err() != nil {
 			hurried++
+			continue
+		}
+		if u.lent {
+			longest = u
+		}
+		if longest != nil && longest.lent {
 			continue
 		}
 		more := has[u.caller] >= has[waiting.caller]+2 ||
@@ -317,6 +341,9 @@ func remove(list []*turn, u *turn) []*turn {
 func counts(list []*turn) map[string]int {
 	has := make(map[string]int, 2*len(list))
 	for _, u := range list {
+		if u.lent {
+			continue
+		}
 		has[u.caller]++
 		has[u.connection]++
 	}
@@ -326,11 +353,19 @@ func counts(list []*turn) map[string]int {
 // count takes note of how many calls wait.
 func (t *turns) count() { t.waiting.Store(int64(len(t.search.waiting) + len(t.short.waiting))) }
 
-// inflight returns how many methods run.
+// inflight returns how many calls' methods run.
 func (t *turns) inflight() int {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	return len(t.search.running) + len(t.short.running)
+	calls := 0
+	for _, running := range [][]*turn{t.search.running, t.short.running} {
+		for _, u := range running {
+			if !u.lent {
+				calls++
+			}
+		}
+	}
+	return calls
 }
 
 // turnKey is the key of the turn in the context of a call.

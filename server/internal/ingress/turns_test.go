@@ -131,6 +131,53 @@ func TestTurnsAreFair(t *testing.T) {
 	})
 }
 
+// TestTurnsAreLent checks that a call gets more turns while none waits, and gives them back,
+// before its own, to those that do.
+func TestTurnsAreLent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		turns := newTurns(3, 10)
+		own := mustTake(t, turns, "a1")
+		if _, ok := turns.lend(own, func() bool { return false }); ok {
+			t.Error("a turn is lent without memory")
+		}
+		var lent []*turn
+		for range 2 {
+			u, ok := turns.lend(own, always)
+			if !ok {
+				t.Fatal("a free turn is not lent")
+			}
+			lent = append(lent, u)
+		}
+		if _, ok := turns.lend(own, always); ok || turns.inflight() != 1 {
+			t.Errorf("%d calls run; want one with all the turns there are", turns.inflight())
+		}
+		time.Sleep(2 * fairTime)
+		for n := range lent {
+			go turns.take(t.Context(), WorkSearch, newTurn(fmt.Sprint("b", n), 1)) //nolint:errcheck // It waits.
+			synctest.Wait()
+			back := 0
+			for _, u := range lent {
+				if u.hurried.Err() != nil {
+					back++
+				}
+			}
+			if back != n+1 || own.hurried.Err() != nil {
+				t.Errorf("%d calls wait; %d lent turns are to be given back, own %v", n+1, back, own.hurried.Err())
+			}
+		}
+		turns.release(lent[0])
+		if _, ok := turns.lend(own, always); ok || turns.inflight() != 2 {
+			t.Errorf("%d calls run; want no turn lent while a call waits", turns.inflight())
+		}
+		turns.release(lent[1])
+		synctest.Wait()
+		if turns.inflight() != 3 || turns.waiting.Load() != 0 {
+			t.Errorf("%d calls run, %d wait; want 3 and none", turns.inflight(), turns.waiting.Load())
+		}
+	})
+}
+
 // TestTurnsWaitForMemory checks that a call for which there is no memory lets those pass
 // for which there is, and gets its turn when there is enough.
 func TestTurnsWaitForMemory(t *testing.T) {

@@ -115,7 +115,7 @@ func TestServerWithoutASolver(t *testing.T) {
 		if want := "warning: decided by exact, not by " + backend + ": "; !strings.Contains(stderr, want) {
 			t.Errorf("stderr is %q; want %q", stderr, want)
 		}
-		if status != cli.ExitDone || !strings.Contains(stdout, "decided by  exact") || !strings.Contains(stdout, backend+": unavailable after") {
+		if status != cli.ExitDone || !strings.Contains(stdout, "decided by     exact") || !strings.Contains(stdout, backend+": unavailable after") {
 			t.Errorf("exit status %d, stderr %q, stdout %s; want exact's answer and that %s is unavailable", status, stderr, stdout, backend)
 		}
 	}
@@ -179,7 +179,7 @@ func TestServerWithSolvers(t *testing.T) {
 			t.Errorf("/metrics does not show that %s is up", backend)
 		}
 		stdout, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--backend", backend, "--server", server.Addr)
-		if status != cli.ExitDone || !strings.Contains(stdout, "decided by  "+backend) || !strings.Contains(stdout, "proven optimal") {
+		if status != cli.ExitDone || !strings.Contains(stdout, "decided by     "+backend) || !strings.Contains(stdout, "proven optimal") {
 			t.Errorf("exit status %d, stderr %q, stdout %s; want an optimum of %s", status, stderr, stdout, backend)
 		}
 	}

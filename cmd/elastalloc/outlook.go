@@ -93,11 +93,11 @@ func (o *outlook) rows() [][2]string {
 		return n
 	}
 	row := func(name string, is func(ending) bool) [2]string {
-		return [2]string{name, fmt.Sprintf("%d; %d if every job keeps the nodes it has", count(o.then, is), count(o.now, is))}
+		return [2]string{name, fmt.Sprintf("%s (%d without changes)", format.Count(count(o.then, is), "job"), count(o.now, is))}
 	}
 	return [][2]string{
-		row("end in 1h", func(e ending) bool { return e.ends && e.in <= soon }),
-		row("no nodes", func(e ending) bool { return !e.ends }),
+		row("ending in 1h", func(e ending) bool { return e.ends && e.in <= soon }),
+		row("without nodes", func(e ending) bool { return !e.ends }),
 	}
 }
 

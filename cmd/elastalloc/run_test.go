@@ -210,7 +210,7 @@ func TestEnvironment(t *testing.T) {
 		t.Errorf("exit status %d, stderr %q, stdout %q; want greedy's answer in JSON", status, stderr, stdout)
 	}
 	stdout, stderr, status = runWith(t, env, "", "allocate", "--output=table", "--backend=exact")
-	if status != cli.ExitDone || !strings.HasPrefix(stdout, "JOB ") || !strings.Contains(stdout, "decided by  exact") {
+	if status != cli.ExitDone || !strings.HasPrefix(stdout, "JOB ") || !strings.Contains(stdout, "decided by     exact") {
 		t.Errorf("exit status %d, stderr %q, stdout %q; want the flags to win", status, stderr, stdout)
 	}
 }

@@ -229,7 +229,7 @@ func unit(objective elastallocv1.Objective) string {
 	if objective == elastallocv1.Objective_OBJECTIVE_TOTAL_TIME {
 		return " job-seconds saved per second"
 	}
-	return " job shares times steps"
+	return " shares of a job done, summed over jobs and steps"
 }
 
 // describeChange returns what a decision means for a job and, if it holds no nodes, why.

@@ -52,7 +52,7 @@ func TestTableOfStrangeJobs(t *testing.T) {
 	if got := text.String(); !strings.HasPrefix(got, want) {
 		t.Errorf("table is\n%s\nwant it to begin with\n%s", got, want)
 	}
-	if !strings.Contains(text.String(), "decided by  99 in 0s") {
+	if !strings.Contains(text.String(), "decided by     99 in 0s") {
 		t.Errorf("an unknown backend is not shown by its number:\n%s", text.String())
 	}
 

@@ -87,6 +87,14 @@ func Span(d time.Duration) string {
 	}
 }
 
+// Count returns how many there are of something: "1 job", "2 jobs".
+func Count(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
 // Words returns a name such as invalid-plan for reading: "invalid plan".
 func Words[Name ~string](name Name) string { return strings.ReplaceAll(string(name), "-", " ") }
 

@@ -74,6 +74,15 @@ func TestTimes(t *testing.T) {
 	}
 }
 
+func TestCount(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]string{0: "0 jobs", 1: "1 job", 2: "2 jobs"} {
+		if got := format.Count(n, "job"); got != want {
+			t.Errorf("Count(%d) = %q; want %q", n, got, want)
+		}
+	}
+}
+
 func TestWords(t *testing.T) {
 	t.Parallel()
 	if got := format.Words(solver.OutcomeInvalidPlan); got != "invalid plan" {

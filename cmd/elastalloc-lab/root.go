@@ -30,5 +30,6 @@ replays recordings under allocation policies, repeats the experiments of the pap
 		newBenchCommand(env),
 		newTraceCommand(),
 	)
+	cli.Elsewhere(root, "elastalloc", "serve", "allocate", "fill-idle", "explain", "whatif", "forecast", "snapshot")
 	return root
 }

@@ -33,6 +33,8 @@ func TestExitStatus(t *testing.T) {
 		"unknown command":        {args: "decide", status: cli.ExitBadInput, stderr: `unknown command "decide"`},
 		"unknown flag":           {args: "bench --port 1", status: cli.ExitBadInput, stderr: "unknown flag: --port"},
 		"bench without files":    {args: "bench", status: cli.ExitBadInput, stderr: `"file" not set`},
+		"bench of an argument":   {args: "bench snapshot.json", status: cli.ExitBadInput, stderr: `unexpected argument "snapshot.json"; did you mean -f snapshot.json?`},
+		"other program":          {args: "allocate -f x", status: cli.ExitBadInput, stderr: "allocate is a command of elastalloc\n"},
 		"bench of bad fields":    {args: "bench -f ../elastalloc/testdata/bad_fields.json --backends exact", status: cli.ExitBadInput, stderr: "snapshot.total_nodes"},
 		"bench of no request":    {args: "bench -f ../elastalloc/testdata/trace.csv --backends exact", status: cli.ExitBadInput, stderr: "parse AllocateRequest in ../elastalloc/testdata/trace.csv: "},
 		"bench of no file":       {args: "bench -f missing --backends exact", status: cli.ExitBadInput, stderr: "missing: no such file"},

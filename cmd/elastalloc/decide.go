@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/internal/format"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
@@ -24,11 +25,53 @@ type decideFlags struct {
 // add adds the flags to a command.
 func (f *decideFlags) add(command *cobra.Command) {
 	flags := command.Flags()
-	flags.StringVarP(&f.file, "file", "f", "", "request in protojson, - for standard input")
+	flags.VarP(cli.FileFlag{Name: &f.file}, "file", "f", "request in protojson, - for standard input")
 	flags.StringVarP(&f.output, "output", "o", cli.OutputTable, "output format, "+listed(f.formats()))
 	cli.CompleteValues(command, "output", f.formats()...)
-	f.remote.add(flags)
+	cli.CompleteFiles(command, "json", "file")
+	cli.Group(flags, "Asking a server", f.remote.add)
 	cli.MarkRequired(command, "file")
+}
+
+// addIDs adds a flag for ids of jobs of the request, which the shell completes.
+func (f *decideFlags) addIDs(command *cobra.Command, ids *[]string, name, usage string) {
+	command.Flags().StringArrayVar(ids, name, nil, usage)
+	// Fails only for a flag that is not there or has values already.
+	_ = command.RegisterFlagCompletionFunc(name, func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if f.file == "" || f.file == cli.StandardInput {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		request, err := cli.ReadRequest(cmd, f.file)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return idsOf(request), cobra.ShellCompDirectiveNoFileComp
+	})
+}
+
+// idsOf returns the ids of the jobs of a request.
+func idsOf(request *elastallocv1.AllocateRequest) []string {
+	var ids []string
+	for _, job := range request.GetSnapshot().GetJobs() {
+		ids = append(ids, job.GetId())
+	}
+	return ids
+}
+
+// checkIDs returns an error for a flag's ids that no job of the request has.
+func checkIDs(request *elastallocv1.AllocateRequest, name string, ids []string) error {
+	known := idsOf(request)
+	for _, id := range ids {
+		if slices.Contains(known, id) {
+			continue
+		}
+		hint := ""
+		if i := slices.IndexFunc(known, func(other string) bool { return strings.Contains(other, id) }); i >= 0 {
+			hint = fmt.Sprintf("; did you mean %s?", format.Printable(known[i]))
+		}
+		return fmt.Errorf("--%s is %q; want the id of a job of the snapshot%s", name, id, hint)
+	}
+	return nil
 }
 
 // formats returns the output formats.

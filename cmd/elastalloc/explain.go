@@ -48,6 +48,9 @@ higher the block after a size, the more of the objective it would cost.`,
 				return err
 			}
 			defer closeAllocator()
+			if err := checkIDs(request, "job", f.jobs); err != nil {
+				return err
+			}
 			response, err := allocator.Explain(cmd.Context(), &elastallocv1.ExplainRequest{
 				Snapshot: request.GetSnapshot(), Options: request.GetOptions(), JobIds: f.jobs,
 			})
@@ -64,7 +67,7 @@ higher the block after a size, the more of the objective it would cost.`,
 	}
 	f.add(command)
 	f.addOptions(command, wholeBudget)
-	command.Flags().StringArrayVar(&f.jobs, "job", nil, "job to explain in detail; may be given more than once (default all)")
+	f.addIDs(command, &f.jobs, "job", "job to explain in detail; may be given more than once (default all)")
 	return command
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
@@ -25,18 +26,21 @@ type optionFlags struct {
 // addOptions adds the flags to a command, with a default budget of its own unless that is
 // 0.
 func (f *optionFlags) addOptions(command *cobra.Command, budget time.Duration) {
-	flags := command.Flags()
-	cli.AddProgramFlags(flags, &f.programs)
-	flags.Var(&f.backend, "backend", "backend to ask first (default exact)")
-	flags.Var(&f.formulation, "formulation", "model for cbc and highs (default one-hot)")
-	flags.Var(&f.objective, "objective", "what is maximised (default progress)")
-	flags.Var(&f.admission, "admission", "who gets nodes when the minimums do not all fit (default fifo)")
-	usage := "decision budget (default that of the server, 900ms)"
-	if budget > 0 {
-		usage = "time budget of the whole answer"
-	}
-	flags.DurationVar(&f.budget, "budget", budget, usage)
-	flags.Float64Var(&f.gap, "gap", 0, "stop once proven within this share of the optimum")
+	cli.Group(command.Flags(), "Solvers", func(flags *pflag.FlagSet) {
+		cli.AddProgramFlags(flags, &f.programs)
+		flags.Var(&f.formulation, "formulation", "model for cbc and highs (default one-hot)")
+	})
+	cli.Group(command.Flags(), "Decision", func(flags *pflag.FlagSet) {
+		flags.Var(&f.backend, "backend", "backend to ask first (default exact)")
+		flags.Var(&f.objective, "objective", "what is maximised (default progress)")
+		flags.Var(&f.admission, "admission", "who gets nodes when the minimums do not all fit (default fifo)")
+		usage := "decision budget (default that of the server, 900ms)"
+		if budget > 0 {
+			usage = "time budget of the whole answer"
+		}
+		flags.DurationVar(&f.budget, "budget", budget, usage)
+		flags.Float64Var(&f.gap, "gap", 0, "stop once proven within this share of the optimum")
+	})
 }
 
 // apply lets the flags that were set win over the options of the request.

@@ -29,5 +29,6 @@ a look-ahead horizon, and proves how good the decision is.
 		newExplainCommand(env), newWhatIfCommand(env), newForecastCommand(env),
 		newSnapshotCommand(),
 	)
+	cli.Elsewhere(root, "elastalloc-lab", "simulate", "replay", "paper", "bench", "trace")
 	return root
 }

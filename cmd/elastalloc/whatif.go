@@ -50,6 +50,9 @@ a WhatIfRequest: {"scenarios": [{"name": …, "totalNodes": …, "putJobs": […
 				return err
 			}
 			defer closeAllocator()
+			if err := checkIDs(request, "remove", f.remove); err != nil {
+				return err
+			}
 			asked := &elastallocv1.WhatIfRequest{Snapshot: request.GetSnapshot(), Options: request.GetOptions()}
 			if asked.Scenarios, err = f.readScenarios(cmd); err != nil {
 				return err
@@ -77,8 +80,9 @@ a WhatIfRequest: {"scenarios": [{"name": …, "totalNodes": …, "putJobs": […
 	flags := command.Flags()
 	flags.IntSliceVar(&f.nodes, "nodes", nil, "sizes of the pool, a scenario each")
 	flags.StringVar(&f.put, "put", "", "file of a job, or of a list of jobs, to put in")
-	flags.StringArrayVar(&f.remove, "remove", nil, "job to take out; may be given more than once")
+	f.addIDs(command, &f.remove, "remove", "job to take out; may be given more than once")
 	flags.StringVar(&f.scenarios, "scenarios", "", "file of scenarios")
+	cli.CompleteFiles(command, "json", "put", "scenarios")
 	command.MarkFlagsOneRequired("nodes", "put", "remove", "scenarios")
 	for _, name := range []string{"nodes", "put", "remove"} {
 		command.MarkFlagsMutuallyExclusive("scenarios", name)

@@ -106,12 +106,12 @@ func TestWhyBadUsage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for args, want := range map[string]string{
-		"explain --job=ghost":              `job_ids[0]: is "ghost"; want a job of the snapshot`,
+		"explain --job=ghost":              `--job is "ghost"; want the id of a job of the snapshot`,
 		"explain -o svg":                   `--output is "svg"; want table or json`,
 		"whatif":                           "give --nodes, --put, --remove or --scenarios",
 		"whatif --nodes=1 --scenarios=x":   "--nodes and --scenarios exclude each other",
 		"whatif --put=" + file:             `priority (line `,
-		"whatif --remove=ghost":            `without ghost: invalid request: scenarios[0].remove_job_ids[0]: is "ghost"`,
+		"whatif --remove=ghost":            `--remove is "ghost"; want the id of a job of the snapshot`,
 		"whatif --nodes=9,-5":              "-5 nodes: invalid request: scenarios[1].total_nodes: is -5",
 		"whatif --put=/nonexistent":        "no such file",
 		"whatif --scenarios=../../go.mod":  "parse WhatIfRequest",

@@ -41,17 +41,21 @@ func TestVersion(t *testing.T) {
 // TestCompletion completes values of flags as the shell's scripts do.
 func TestCompletion(t *testing.T) {
 	for args, want := range map[string][]string{
-		"allocate --backend ":    {"exact", "cbc", "highs", "greedy"},
-		"allocate --output ":     {"table", "json"},
-		"forecast --output ":     {"table", "json", "svg", "html"},
-		"explain --formulation ": {"one-hot", "paper"},
-		"serve --backends cbc,":  {"cbc,exact", "cbc,cbc", "cbc,highs", "cbc,greedy"},
-		"serve --log-level ":     {"debug", "info", "warn", "error"},
-		"version --output ":      {"table", "json"},
+		"allocate --backend ":              {"exact", "cbc", "highs", "greedy"},
+		"allocate --output ":               {"table", "json"},
+		"forecast --output ":               {"table", "json", "svg", "html"},
+		"explain --formulation ":           {"one-hot", "paper"},
+		"serve --backends cbc,":            {"cbc,exact", "cbc,cbc", "cbc,highs", "cbc,greedy"},
+		"serve --log-level ":               {"debug", "info", "warn", "error"},
+		"version --output ":                {"table", "json"},
+		"explain -f example.json --job ":   {"running", "queued"},
+		"whatif -f example.json --remove ": {"running", "queued"},
+		"explain -f missing.json --job ":   {},
+		"allocate -f ":                     {"json"}, // The extension of the files.
 	} {
 		stdout, stderr, status := runWith(t, nil, "", append([]string{"__complete"}, strings.Split(args, " ")...)...)
 		got := strings.Fields(stdout)
-		if status != cli.ExitDone || len(got) < 2 || !slices.Equal(got[:len(got)-1], want) {
+		if status != cli.ExitDone || len(got) < 1 || !slices.Equal(got[:len(got)-1], want) {
 			t.Errorf("%q is completed by %q, exit status %d, stderr %q; want %q", args, got, status, stderr, want)
 		}
 	}
@@ -73,6 +77,12 @@ func TestWrongUsage(t *testing.T) {
 		"whatif -f - --nodes 5 --scenarios -":                     "--nodes and --scenarios exclude each other; give one of them",
 		"allocate -f testdata/queue.json --server a:1,b":          `--server: target is "a:1,b"; want host:port`,
 		"snapshot --trace testdata/trace.csv --nodes 1 --at 900h": "--at is 900h0m0s; the trace ends at ",
+		"allocate -f a.json -f b.json":                            `--file is "b.json"; want one file; a.json is given already`,
+		"explain -f testdata/queue.json short":                    `unexpected argument "short"; did you mean --job short?`,
+		"explain -f testdata/queue.json --job sho":                `--job is "sho"; want the id of a job of the snapshot; did you mean short?`,
+		"help alocate":                                            `unknown command "alocate" for "elastalloc"`,
+		"simulate --synthetic baseline":                           "elastalloc simulate: simulate is a command of elastalloc-lab",
+		"forecast -f - --until d":                                 `--until is "d"; want a duration, such as 90s, 15m, 3h or 2d`,
 		"serve --log-level verbose":                               `--log-level is "verbose"; want debug, info, warn or error`,
 	} {
 		_, stderr, status := runWith(t, nil, "", strings.Fields(args)...)

@@ -14,8 +14,9 @@ import (
 )
 
 // Conventions is the part of the help that all programs share.
-const Conventions = `Every flag can also be set by an environment variable, named in its description.
-A flag on the command line wins; an empty variable counts as unset.
+const Conventions = `Every flag can also be set by an environment variable, --max-jobs by
+ELASTALLOC_MAX_JOBS. A flag on the command line wins; an empty variable counts as
+unset.
 
 Exit status: 0 done, 1 the work failed, 2 bad usage or bad input.`
 
@@ -49,20 +50,23 @@ func Run(ctx context.Context, root *cobra.Command, args []string, streams Stream
 		newReferenceCommand(root, "flags", "Print the reference of all flags as Markdown", writeFlags),
 		newReferenceCommand(root, "man", "Print the manual page in roff", writeMan))
 	root.SilenceUsage, root.SilenceErrors = true, true
-	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
 		if err := setFromEnvironment(cmd.Flags(), env); err != nil {
 			return err
 		}
-		if err := checkRequired(cmd); err != nil {
+		if err := checkRequired(cmd, args); err != nil {
 			return err
 		}
 		return checkGroups(cmd)
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprint(".FlagUsagesWrapped ", Width)))
+	cobra.AddTemplateFunc("groupedUsages", groupedUsages)
+	root.SetUsageTemplate(strings.NewReplacer("Flags:\n{{.LocalFlags.FlagUsages ", "{{groupedUsages .LocalFlags ").Replace(root.UsageTemplate()))
+	refuseUnknownTopics(root)
 	root.Version = Version()
 	root.SetVersionTemplate(versionLine(root.Name()))
 	completeEnums(root)
+	acceptDays(root)
 	describeEnvironment(root)
 	for _, command := range append(root.Commands(), root) {
 		command.Long, command.DisableFlagsInUseLine = reflow(command.Long), true
@@ -76,6 +80,33 @@ func Run(ctx context.Context, root *cobra.Command, args []string, streams Stream
 		PrintError(streams.Err, command, err)
 	}
 	return ExitStatus(err)
+}
+
+// Elsewhere makes commands of another program errors that name it.
+func Elsewhere(root *cobra.Command, program string, names ...string) {
+	for _, name := range names {
+		root.AddCommand(&cobra.Command{
+			Use: name, Hidden: true, DisableFlagParsing: true,
+			RunE: func(*cobra.Command, []string) error { return fmt.Errorf("%s is a command of %s", name, program) },
+		})
+	}
+}
+
+// refuseUnknownTopics makes help on an unknown command an error, as the command itself is.
+func refuseUnknownTopics(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	help, _, err := root.Find([]string{"help"})
+	if err != nil {
+		return
+	}
+	help.Run, help.RunE = nil, func(_ *cobra.Command, args []string) error {
+		command, _, err := root.Find(args)
+		if err != nil {
+			return err
+		}
+		command.InitDefaultHelpFlag()
+		return command.Help()
+	}
 }
 
 // OnePerCore says in the help that the default of a flag is the number of cores, which

@@ -4,6 +4,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestStyles(t *testing.T) {
@@ -30,5 +31,21 @@ func TestStyles(t *testing.T) {
 	noColor := func(name string) (string, bool) { return "1", name == "NO_COLOR" }
 	if got := ScreenFor(terminal, noColor); got != (Screen{}) {
 		t.Errorf("the screen with NO_COLOR are %+v; want none", got)
+	}
+}
+
+func TestDays(t *testing.T) {
+	const day = 24 * time.Hour
+	for text, want := range map[string]time.Duration{
+		"30d": 30 * day, "1d08h": day + 8*time.Hour, "0.5d": day / 2, "-1d2h": -day - 2*time.Hour, "90m": 90 * time.Minute,
+	} {
+		if got, err := parseDuration(text); err != nil || got != want {
+			t.Errorf("%q is %v, %v; want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "d", "1d ", "1d2", "days", "infd", "1e9d", "200000d"} {
+		if got, err := parseDuration(text); err == nil {
+			t.Errorf("%q is %v; want an error", text, got)
+		}
 	}
 }

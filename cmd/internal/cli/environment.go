@@ -46,12 +46,14 @@ func setFromEnvironment(flags *pflag.FlagSet, env LookupEnv) error {
 	return bad
 }
 
-// describeEnvironment names the variable of every flag in the help. Lists get spaces, where a
-// long one may be broken.
+// describeEnvironment names the variables that are not called as their flags. Lists get
+// spaces, where a long one may be broken.
 func describeEnvironment(root *cobra.Command) {
 	for _, command := range root.Commands() {
 		command.Flags().VisitAll(func(flag *pflag.Flag) {
-			flag.Usage += " [$" + environmentName(flag) + "]"
+			if flag.Annotations[variableAnnotation] != nil {
+				flag.Usage += " [$" + environmentName(flag) + "]"
+			}
 			flag.DefValue = strings.ReplaceAll(flag.DefValue, ",", ", ")
 		})
 	}

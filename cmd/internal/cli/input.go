@@ -21,14 +21,40 @@ const StandardInput = "-"
 // NoArgs returns an error for arguments, and says how to name a file to a command that
 // reads one.
 func NoArgs(cmd *cobra.Command, args []string) error {
-	switch {
-	case len(args) == 0:
+	if len(args) == 0 {
 		return nil
-	case cmd.Flags().ShorthandLookup("f") != nil:
-		return fmt.Errorf("unexpected argument %q; did you mean -f %s?", args[0], args[0])
-	default:
-		return fmt.Errorf("unexpected argument %q", args[0])
 	}
+	hint := ""
+	if file := cmd.Flag("file"); file != nil && !file.Changed {
+		hint = fmt.Sprintf("; did you mean -f %s?", args[0])
+	} else if cmd.Flag("job") != nil {
+		hint = fmt.Sprintf("; did you mean --job %s?", args[0])
+	}
+	return fmt.Errorf("unexpected argument %q%s", args[0], hint)
+}
+
+// FileFlag is a flag for the name of one file.
+type FileFlag struct{ Name *string }
+
+// String returns the name.
+func (f FileFlag) String() string {
+	if f.Name == nil {
+		return ""
+	}
+	return *f.Name
+}
+
+// Type returns what the help shows for a value.
+func (FileFlag) Type() string { return "string" }
+
+// Set takes a name, but not a second one, which would take the place of the first.
+// Completion sets all flags twice.
+func (f FileFlag) Set(name string) error {
+	if *f.Name != "" && *f.Name != name {
+		return fmt.Errorf("want one file; %s is given already", *f.Name)
+	}
+	*f.Name = name
+	return nil
 }
 
 // OpenInput opens a file, or standard input for StandardInput.
@@ -65,14 +91,22 @@ func ReadMessage(cmd *cobra.Command, name string, message proto.Message) error {
 
 // ParseMessage parses a message as ReadMessage does.
 func ParseMessage(text []byte, message proto.Message) error {
-	if len(bytes.TrimSpace(text)) == 0 {
+	text = bytes.TrimPrefix(text, []byte("\ufeff")) // Some editors put a byte order mark first.
+	switch start := bytes.TrimSpace(text); {
+	case len(start) == 0:
 		return errors.New("the input is empty")
+	case start[0] != '{':
+		return errors.New("the input is not an object in JSON, {…}")
 	}
-	text, err := plainDurations(text, message.ProtoReflect().Descriptor())
+	descriptor := message.ProtoReflect().Descriptor()
+	plain, err := plainDurations(text, descriptor, false)
 	if err != nil {
 		return err
 	}
-	if err := protojson.Unmarshal(text, message); err != nil {
+	if err := protojson.Unmarshal(plain, message); err != nil {
+		if _, err := plainDurations(text, descriptor, true); err != nil {
+			return err
+		}
 		// The library varies the space after its prefix to keep its texts from
 		// being relied on; what follows names the line and the column.
 		return errors.New(strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0"))

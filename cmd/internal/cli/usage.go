@@ -1,9 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -29,7 +34,7 @@ func flagError(err error) error {
 	case "bool":
 		want = "true or false"
 	case "duration":
-		want = "a duration, such as 90s, 15m or 3h"
+		want = "a duration, such as 90s, 15m, 3h or 2d"
 	case "intSlice":
 		want = "whole numbers, such as 70,90,110"
 	default:
@@ -38,9 +43,43 @@ func flagError(err error) error {
 	return fmt.Errorf("--%s is %q; want %s", name, value, want)
 }
 
+// parseDuration parses a duration as Go does, and days before it as this program prints them:
+// 3h, 30d, 1d08h.
+func parseDuration(text string) (time.Duration, error) {
+	if head, rest, found := strings.Cut(text, "d"); found {
+		if days, err := strconv.ParseFloat(head, 64); err == nil {
+			text = strconv.FormatFloat(24*days, 'f', -1, 64) + "h" + rest
+		}
+	}
+	return time.ParseDuration(text)
+}
+
+// durationFlag is a flag for a duration that may be in days, too.
+type durationFlag struct{ pflag.Value }
+
+// Set takes a duration.
+func (f durationFlag) Set(text string) error {
+	if duration, err := parseDuration(text); err == nil {
+		text = duration.String()
+	}
+	return f.Value.Set(text)
+}
+
+// acceptDays lets all flags for durations be in days, too.
+func acceptDays(root *cobra.Command) {
+	for _, command := range root.Commands() {
+		command.Flags().VisitAll(func(flag *pflag.Flag) {
+			if flag.Value.Type() == "duration" {
+				flag.Value = durationFlag{flag.Value}
+				flag.DefValue = strings.TrimPrefix(flag.DefValue, "0s") // It is not shown.
+			}
+		})
+	}
+}
+
 // checkRequired returns an error for required flags that are not set, with an example of the
 // command.
-func checkRequired(command *cobra.Command) error {
+func checkRequired(command *cobra.Command, args []string) error {
 	command.Flags().VisitAll(func(flag *pflag.Flag) {
 		if other := flag.Annotations[unlessAnnotation]; len(other) > 0 && command.Flag(other[0]).Changed {
 			delete(flag.Annotations, cobra.BashCompOneRequiredFlag)
@@ -49,6 +88,9 @@ func checkRequired(command *cobra.Command) error {
 	err := command.ValidateRequiredFlags()
 	if err == nil || command.Example == "" {
 		return err
+	}
+	if file := command.Flag("file"); file != nil && !file.Changed && len(args) > 0 {
+		return NoArgs(command, args)
 	}
 	example, _, _ := strings.Cut(strings.TrimSpace(command.Example), "\n")
 	return fmt.Errorf("%w; for example\n  %s", err, example)
@@ -85,6 +127,41 @@ const unlessAnnotation = "elastalloc_unless"
 // RequireUnless makes a required flag one that is needed only where another is not set.
 func RequireUnless(command *cobra.Command, flag, other string) {
 	_ = command.Flags().SetAnnotation(flag, unlessAnnotation, []string{other}) // Fails only for a flag that is not there.
+}
+
+// CompleteFiles lets the shell complete names of files of one kind for flags.
+func CompleteFiles(command *cobra.Command, extension string, names ...string) {
+	for _, name := range names {
+		_ = command.MarkFlagFilename(name, extension) // Fails only for a flag that is not there.
+	}
+}
+
+// groupAnnotation is the annotation of a flag that stands in a group of the help.
+const groupAnnotation = "elastalloc_group"
+
+// Group adds flags that stand together in the help, under a title.
+func Group(flags *pflag.FlagSet, title string, add func(*pflag.FlagSet)) {
+	group := pflag.NewFlagSet(title, pflag.ContinueOnError)
+	add(group)
+	group.VisitAll(func(flag *pflag.Flag) { _ = group.SetAnnotation(flag.Name, groupAnnotation, []string{title}) })
+	flags.AddFlagSet(group)
+}
+
+// groupedUsages returns the help on flags: those without a group, then each group.
+func groupedUsages(flags *pflag.FlagSet) string {
+	groups := make(map[string]*pflag.FlagSet)
+	flags.VisitAll(func(flag *pflag.Flag) {
+		title := strings.Join(flag.Annotations[groupAnnotation], "")
+		if groups[title] == nil {
+			groups[title] = pflag.NewFlagSet(title, pflag.ContinueOnError)
+		}
+		groups[title].AddFlag(flag)
+	})
+	var text strings.Builder
+	for _, title := range slices.Sorted(maps.Keys(groups)) {
+		fmt.Fprintf(&text, "%s:\n%s\n", cmp.Or(title, "Flags"), groups[title].FlagUsagesWrapped(Width))
+	}
+	return text.String()
 }
 
 // CompleteValues lets the shell complete the values of a flag, each of them where the flag

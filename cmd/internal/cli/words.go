@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/dynamicpb"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
@@ -20,10 +22,11 @@ var errCut = errors.New("the input ends before its JSON does")
 
 // plainDurations returns a text in protojson with its durations as protojson wants them,
 // "10800s" for "3h". Its error names every field of the text that the message does not
-// have and every duration and enum that is none, by its path as the text has it. What else
-// may be wrong is left to protojson.
-func plainDurations(text []byte, message protoreflect.MessageDescriptor) ([]byte, error) {
-	w := wordsOf{text: text, root: message, decoder: json.NewDecoder(bytes.NewReader(text))}
+// have and every duration and enum that is none, by its path as the text has it, and where
+// values are asked for, every value of another kind. What else may be wrong is left to
+// protojson.
+func plainDurations(text []byte, message protoreflect.MessageDescriptor, values bool) ([]byte, error) {
+	w := wordsOf{text: text, root: message, values: values, decoder: json.NewDecoder(bytes.NewReader(text))}
 	w.decoder.UseNumber()
 	if err := w.message(message, ""); err != nil {
 		if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
@@ -46,6 +49,8 @@ type wordsOf struct {
 	text    []byte
 	root    protoreflect.MessageDescriptor
 	decoder *json.Decoder
+	// values says that every value is to be checked, which takes time.
+	values bool
 	// changed is the text with other durations as far as the offset copied.
 	changed []byte
 	copied  int64
@@ -54,20 +59,21 @@ type wordsOf struct {
 
 // message walks over an object that describes a message.
 func (w *wordsOf) message(message protoreflect.MessageDescriptor, path string) error {
+	within := path
 	if path != "" {
-		path += "."
+		within += "."
 	}
-	return w.object(func(key string, start int64) error {
+	return w.object(path, func(key string, start int64) error {
 		fields := message.Fields()
 		field := fields.ByJSONName(key)
 		if field == nil {
 			field = fields.ByTextName(key)
 		}
 		if field == nil {
-			w.refuse(start, path+key, "unknown field%s", w.hint(message, key))
+			w.refuse(start, within+key, "unknown field%s", w.hint(message, key))
 			return w.decoder.Decode(new(json.RawMessage))
 		}
-		return w.field(field, path+key)
+		return w.field(field, within+key)
 	})
 }
 
@@ -75,12 +81,12 @@ func (w *wordsOf) message(message protoreflect.MessageDescriptor, path string) e
 func (w *wordsOf) field(field protoreflect.FieldDescriptor, path string) error {
 	switch {
 	case field.IsMap():
-		return w.object(func(key string, _ int64) error {
+		return w.object(path, func(key string, _ int64) error {
 			return w.value(field.MapValue(), fmt.Sprintf("%s[%q]", path, key))
 		})
 	case field.IsList():
 		if w.next() != '[' {
-			return w.decoder.Decode(new(json.RawMessage))
+			return w.instead(path, "a list, […]")
 		}
 		if _, err := w.decoder.Token(); err != nil {
 			return err
@@ -127,10 +133,40 @@ func (w *wordsOf) value(field protoreflect.FieldDescriptor, path string) error {
 	case field.Enum() != nil && raw[0] == '"':
 		var name protoreflect.Name
 		if json.Unmarshal(raw, &name) == nil && field.Enum().Values().ByName(name) == nil {
-			w.refuse(start, path, "is %s; want one of %s", raw, strings.Join(valueNames(field.Enum()), ", "))
+			w.refuse(start, path, "is %s; want %s", raw, wanted(field))
 		}
+	case w.values && !accepts(field, raw):
+		w.refuse(start, path, "is %s; want %s", raw, wanted(field))
 	}
 	return nil
+}
+
+// accepts reports whether protojson takes a value of a field.
+func accepts(field protoreflect.FieldDescriptor, raw []byte) bool {
+	layout := "{%q: %s}"
+	if field.IsList() {
+		layout = "{%q: [%s]}"
+	}
+	message := dynamicpb.NewMessage(field.ContainingMessage())
+	return protojson.Unmarshal(fmt.Appendf(nil, layout, field.JSONName(), raw), message) == nil
+}
+
+// wanted says what a value of a field is.
+func wanted(field protoreflect.FieldDescriptor) string {
+	switch field.Kind() {
+	case protoreflect.BoolKind:
+		return "true or false"
+	case protoreflect.StringKind:
+		return "a text in quotes"
+	case protoreflect.EnumKind:
+		return "one of " + strings.Join(valueNames(field.Enum()), ", ")
+	case protoreflect.DoubleKind:
+		return "a number"
+	case protoreflect.Int32Kind:
+		return fmt.Sprintf("a whole number up to %d", math.MaxInt32)
+	default:
+		return "a whole number"
+	}
 }
 
 // durationOf returns the duration that a string in JSON is, and whether it is one.
@@ -139,15 +175,28 @@ func durationOf(raw []byte) (time.Duration, bool) {
 	if json.Unmarshal(raw, &text) != nil {
 		return 0, false
 	}
-	duration, err := time.ParseDuration(text)
+	duration, err := parseDuration(text)
 	return duration, err == nil
+}
+
+// instead walks over what stands in the place of an object or a list.
+func (w *wordsOf) instead(path, want string) error {
+	start := w.start()
+	var raw json.RawMessage
+	if err := w.decoder.Decode(&raw); err != nil {
+		return err
+	}
+	if string(raw) != "null" {
+		w.refuse(start, path, "is %s; want %s", raw, want)
+	}
+	return nil
 }
 
 // object walks over an object, or over what stands in its place. It calls entry after each
 // key, which starts at an offset, to walk over the value.
-func (w *wordsOf) object(entry func(key string, start int64) error) error {
+func (w *wordsOf) object(path string, entry func(key string, start int64) error) error {
 	if w.next() != '{' {
-		return w.decoder.Decode(new(json.RawMessage))
+		return w.instead(path, "an object, {…}")
 	}
 	if _, err := w.decoder.Token(); err != nil {
 		return err
@@ -185,6 +234,11 @@ func (w *wordsOf) next() byte {
 
 // refuse notes what is wrong with a field, which stands at an offset.
 func (w *wordsOf) refuse(offset int64, path, layout string, args ...any) {
+	for i, arg := range args {
+		if raw, isRaw := arg.(json.RawMessage); isRaw {
+			args[i] = Screen{}.Clip(strings.Join(strings.Fields(string(raw)), " "), 60)
+		}
+	}
 	before := w.text[:offset]
 	line, column := bytes.Count(before, []byte("\n"))+1, len(before)-bytes.LastIndexByte(before, '\n')
 	w.wrong = append(w.wrong, fmt.Sprintf("%s (line %d:%d): %s", path, line, column, fmt.Sprintf(layout, args...)))

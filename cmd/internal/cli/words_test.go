@@ -55,11 +55,16 @@ func TestParseMessageNamesFields(t *testing.T) {
 		`{"options": {"backend": "exact"}}`:                                       {`options.backend (line 1:25): is "exact"; want one of BACKEND_EXACT, `},
 		"{\"options\": {\"backend\": \"exact\",\n\"gap\": 1, \"timeBudget\": 3}}": {"\n  options.backend (line 1:25): ", "\n  options.gap (line 2:1): unknown field; did you mean relativeGap?", "\n  options.timeBudget (line 2:25): is 3"},
 		`{"snapshot": {"id": "3h", "id": "4h"}}`:                                  {`duplicate field "id"`},
-		`{"snapshot": {"totalNodes": "many"}}`:                                    {"(line 1:29)"},
-		`{"snapshot": []}`:                                                        {"(line 1:14)"},
-		`{"snapshot": {"jobs": {}}}`:                                              {"(line 1:23)"},
-		`[]`:                                                                      {"unexpected token ["},
-		`{`:                                                                       {"the input ends before its JSON does"},
+		`{"snapshot": {"totalNodes": "many"}}`:                                    {`snapshot.totalNodes (line 1:29): is "many"; want a whole number`},
+		`{"snapshot": {"totalNodes": 1.5, "jobs": [{"id": 5, "allowedNodes": [1, "x"]}]}, "options": {"includePlan": 1}}`: {
+			"totalNodes (line 1:29): is 1.5; want a whole number", "jobs[0].id (line 1:50): is 5; want a text in quotes", `allowedNodes[1] (line 1:73): is "x"; want`, "includePlan (line 1:109): is 1; want true or false",
+		},
+		`{"snapshot": []}`:           {"snapshot (line 1:14): is []; want an object, {…}"},
+		`{"snapshot": {"jobs": {}}}`: {"snapshot.jobs (line 1:23): is {}; want a list, […]"},
+		`[]`:                         {"is not an object in JSON, {…}"},
+		"snapshot:\n  jobs: []":      {"is not an object in JSON"},
+		"\ufeff{\"snapshot\": 5}":    {"snapshot (line 1:14): is 5; want an object"},
+		`{`:                          {"the input ends before its JSON does"},
 	} {
 		err := ParseMessage([]byte(text), new(elastallocv1.AllocateRequest))
 		for _, part := range want {

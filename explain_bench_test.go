@@ -96,3 +96,49 @@ func BenchmarkForecast(b *testing.B) {
 		}
 	}
 }
+
+// mayEnd returns a busy pool whose jobs may end within the horizon of an objective of progress,
+// where the prices of nodes are hardest to find, and sizes that the pool could have.
+func mayEnd(jobs int) (*solver.Snapshot, []solver.Scenario) {
+	s := busy(jobs, 4*jobs)
+	for i := range s.Jobs {
+		s.Jobs[i].RemainingETA /= 20
+	}
+	var scenarios []solver.Scenario
+	for n := range 8 {
+		scenarios = append(scenarios, solver.Scenario{TotalNodes: new(s.TotalNodes + (n+1)*jobs/40)})
+	}
+	return s, scenarios
+}
+
+// BenchmarkWhatIf decides 8 sizes of a pool of 1,000 jobs in one call, where the searches start
+// from the prices of the first, and one by one.
+func BenchmarkWhatIf(b *testing.B) {
+	a, err := elastalloc.New(elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
+	if err != nil {
+		b.Fatal(err)
+	}
+	s, scenarios := mayEnd(1000)
+	b.Run("one-call", func(b *testing.B) {
+		reportCPU(b)
+		for b.Loop() {
+			if _, err := a.WhatIf(b.Context(), s, solver.Options{}, scenarios); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("one-by-one", func(b *testing.B) {
+		reportCPU(b)
+		for b.Loop() {
+			for n := range len(scenarios) + 1 {
+				varied := *s
+				if n > 0 {
+					varied.TotalNodes = *scenarios[n-1].TotalNodes
+				}
+				if _, err := a.Allocate(b.Context(), &varied, solver.Options{}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	})
+}

@@ -13,10 +13,10 @@ import (
 // a request may have together: their decisions are held until the last is made.
 const scenarioJobs = 2
 
-// WhatIf decides a snapshot and variations of it, each as Allocate alone would. The time
-// budget is for each decision. What is left until the deadline of ctx is shared equally
-// among the decisions that are still to make, so that one that takes long leaves time for
-// the others.
+// WhatIf decides a snapshot and variations of it, each as Allocate alone would; the searches
+// of the variations start from the prices of the snapshot's own decision. The time budget is
+// for each decision. What is left until the deadline of ctx is shared equally among the
+// decisions that are still to make, so that one that takes long leaves time for the others.
 //
 // The error of one scenario is in its result and leaves the others alone. The errors of
 // the call are those of Allocate on the snapshot itself.
@@ -38,7 +38,7 @@ func (a *Allocator) WhatIf(
 	for n := range scenarios {
 		result := solver.ScenarioResult{Name: scenarios[n].Name}
 		result.Err = within(ctx, len(scenarios)-n, func(ctx context.Context) (err error) {
-			result.Decision, err = a.decideScenario(ctx, s, o, n, &scenarios[n], &jobs)
+			result.Decision, err = a.decideScenario(ctx, s, hinted(o, w.Base.Report.NodePrices), n, &scenarios[n], &jobs)
 			return err
 		})
 		var bad *solver.InvalidError
@@ -70,8 +70,12 @@ func (a *Allocator) decideScenario(
 		return solver.Decision{}, invalid(path, "is one too many: with it the scenarios have %d jobs; want at most %d in all",
 			all, scenarioJobs*a.maxJobs)
 	}
-	if scenario.Options != nil {
-		o = *scenario.Options
+	if own := scenario.Options; own != nil {
+		prices := o.PriceHint
+		if own.WithDefaults().Objective != o.WithDefaults().Objective {
+			prices = nil // They are of another unit.
+		}
+		o = hinted(*own, prices)
 	}
 	decision, err := a.Allocate(ctx, &varied.Snapshot, o)
 	if errors.As(err, &bad) {
@@ -81,6 +85,14 @@ func (a *Allocator) decideScenario(
 		*jobs += len(varied.Jobs)
 	}
 	return decision, err
+}
+
+// hinted returns options with prices of nodes to start from, unless they have some.
+func hinted(o solver.Options, prices []float64) solver.Options {
+	if o.PriceHint == nil {
+		o.PriceHint = prices
+	}
+	return o
 }
 
 // within runs the first of so many pieces of work with its share of the time until the

@@ -111,6 +111,35 @@ func TestWhatIfIsAllocate(t *testing.T) {
 	})
 }
 
+// TestWhatIfOfManyJobs checks the same where there are so many jobs that the searches start
+// from prices, and that a scenario may say otherwise.
+func TestWhatIfOfManyJobs(t *testing.T) {
+	t.Parallel()
+	a := newAllocator(t, elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
+	s, scenarios := mayEnd(450)
+	scenarios[1].Options = &solver.Options{Admission: solver.AdmissionPreemptive}
+	scenarios[2].Options = &solver.Options{Objective: solver.ObjectiveTotalTime}
+	scenarios[3].Options = &solver.Options{PriceHint: []float64{1, 2, 3, 4, 5}}
+	got, err := a.WhatIf(t.Context(), s, solver.Options{}, scenarios)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, scenario := range scenarios {
+		varied, o := *s, solver.Options{}
+		varied.TotalNodes = *scenario.TotalNodes
+		if scenario.Options != nil {
+			o = *scenario.Options
+		}
+		want, err := a.Allocate(t.Context(), &varied, o)
+		if err != nil || got.Results[n].Err != nil {
+			t.Fatal(err, got.Results[n].Err)
+		}
+		if diff := cmp.Diff(want.Allocations, got.Results[n].Decision.Allocations); diff != "" {
+			t.Errorf("scenario %d (-alone +got):\n%s", n, diff)
+		}
+	}
+}
+
 // differing returns the jobs whose nodes differ between two decisions, sorted.
 func differing(a, b solver.Decision) []string {
 	var ids []string

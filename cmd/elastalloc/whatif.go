@@ -1,13 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -161,53 +164,86 @@ func readJobs(cmd *cobra.Command, name string) ([]*elastallocv1.Job, error) {
 	return jobs, nil
 }
 
-// mostColumns is how many scenarios are set side by side job by job: more do not fit in 80
-// columns.
-const mostColumns = 4
+// scenarioView is what there is to show of a decision: that on the snapshot as it is, or on a
+// variation of it.
+type scenarioView struct {
+	name     string
+	snapshot *elastallocv1.Snapshot
+	decision *elastallocv1.AllocateResponse
+	outlook  outlook
+	// jobs says of each job by its id what it gets.
+	jobs map[string]string
+}
 
-// writeWhatIf writes for a person what each scenario changes as a whole, and the jobs that
-// differ.
+func newScenarioView(name string, snapshot *elastallocv1.Snapshot, d *elastallocv1.AllocateResponse) *scenarioView {
+	v := &scenarioView{
+		name: name, snapshot: snapshot, decision: d, jobs: make(map[string]string),
+		outlook: newOutlook(&elastallocv1.AllocateRequest{Snapshot: snapshot}, d.GetAllocations()),
+	}
+	for i, a := range d.GetAllocations() {
+		v.jobs[a.GetJobId()] = describeAllocation(a, v.outlook.then[i])
+	}
+	return v
+}
+
+// describeAllocation returns what a job gets, in a dozen characters or so: its nodes, marked
+// where it starts, and when it ends on them.
+func describeAllocation(a *elastallocv1.Allocation, end ending) string {
+	switch a.GetChange() {
+	case elastallocv1.Change_CHANGE_WAIT:
+		return "waits"
+	case elastallocv1.Change_CHANGE_PREEMPT:
+		return "paused"
+	case elastallocv1.Change_CHANGE_START:
+		return fmt.Sprintf("+%d %6s", a.GetNodes(), end)
+	default:
+		return fmt.Sprintf("%d %6s", a.GetNodes(), end)
+	}
+}
+
+// addTo adds the line of a scenario to the table of all.
+func (v *scenarioView) addTo(t *cli.Table, differ string) {
+	running, starting, waiting, ending := 0, 0, 0, 0
+	for i, a := range v.decision.GetAllocations() {
+		if a.GetNodes() == 0 {
+			waiting++
+			continue
+		}
+		running++
+		if a.GetChange() == elastallocv1.Change_CHANGE_START {
+			starting++
+		}
+		if e := v.outlook.then[i]; e.ends && e.in <= soon {
+			ending++
+		}
+	}
+	cells := []string{format.Printable(v.name), strconv.Itoa(int(v.snapshot.GetTotalNodes()))}
+	for _, n := range []int{running, starting, waiting, int(v.decision.GetReport().GetIdleNodes()), ending} {
+		cells = append(cells, strconv.Itoa(n))
+	}
+	t.AddRow(cli.Plain, append(cells, differ)...)
+}
+
+// writeWhatIf writes for a person what each scenario changes as a whole, and then side by side
+// what the jobs get that any of them changes.
 func writeWhatIf(w io.Writer, request *elastallocv1.WhatIfRequest, response *elastallocv1.WhatIfResponse, screen cli.Screen) error {
 	t := screen.NewTable().AlignRight(1, 7)
 	t.Clipped[0] = true
 	t.AddRow(screen.Bold, "SCENARIO", "POOL", "RUN", "START", "WAIT", "IDLE", "END IN 1H", "DIFFER")
-	row := func(name string, snapshot *elastallocv1.Snapshot, d *elastallocv1.AllocateResponse, differ string) {
-		running, starting, waiting := 0, 0, 0
-		for _, a := range d.GetAllocations() {
-			switch {
-			case a.GetNodes() == 0:
-				waiting++
-			case a.GetChange() == elastallocv1.Change_CHANGE_START:
-				starting++
-				running++
-			default:
-				running++
-			}
-		}
-		o := newOutlook(&elastallocv1.AllocateRequest{Snapshot: snapshot}, d.GetAllocations())
-		ends := 0
-		for _, e := range o.then {
-			if e.ends && e.in <= soon {
-				ends++
-			}
-		}
-		t.AddRow(cli.Plain, format.Printable(name), strconv.Itoa(int(snapshot.GetTotalNodes())), strconv.Itoa(running), strconv.Itoa(starting),
-			strconv.Itoa(waiting), strconv.Itoa(int(d.GetReport().GetIdleNodes())), strconv.Itoa(ends), differ)
-	}
-	row("as it is", request.GetSnapshot(), response.GetBase(), "")
+	base := newScenarioView("as it is", request.GetSnapshot(), response.GetBase())
+	base.addTo(t, "")
 	var failures []string
+	var views []*scenarioView
 	for n, result := range response.GetResults() {
 		if result.GetError() != nil {
 			failures = append(failures, fmt.Sprintf("%s: %s", format.Printable(result.GetName()), result.GetError().GetMessage()))
 			continue
 		}
-		row(result.GetName(), varied(request.GetSnapshot(), request.GetScenarios()[n]), result.GetDecision(),
-			strconv.Itoa(len(result.GetChangedJobIds())))
+		view := newScenarioView(result.GetName(), varied(request.GetSnapshot(), request.GetScenarios()[n]), result.GetDecision())
+		view.addTo(t, strconv.Itoa(len(result.GetChangedJobIds())))
+		views = append(views, view)
 	}
-	text := t.String()
-	if differing := differingJobs(response, screen); differing != nil {
-		text += "\n" + differing.String()
-	}
+	text := t.String() + differingJobs(base, views, screen)
 	for _, failure := range failures {
 		text += "\n" + screen.Red.Paint(screen.Wrap(failure)) + "\n"
 	}
@@ -215,52 +251,65 @@ func writeWhatIf(w io.Writer, request *elastallocv1.WhatIfRequest, response *ela
 	return err
 }
 
-// differingJobs lays out the nodes of the jobs that any scenario changes, nil where there are
-// none or too many scenarios.
-func differingJobs(response *elastallocv1.WhatIfResponse, screen cli.Screen) *cli.Table {
-	changed := make(map[string]bool)
-	header := []string{"JOB", "AS IT IS"}
-	decisions := []*elastallocv1.AllocateResponse{response.GetBase()}
-	for _, result := range response.GetResults() {
-		if result.GetError() != nil {
-			continue
+// differingJobs lays out what the jobs get that differ in any scenario, in blocks of as many
+// scenarios as fit on the screen.
+func differingJobs(base *scenarioView, views []*scenarioView, screen cli.Screen) string {
+	const longestID = 26
+	idWidth, cellWidth := len("JOB"), len(base.name)
+	for _, v := range append([]*scenarioView{base}, views...) {
+		for id, cell := range v.jobs {
+			idWidth = min(max(idWidth, utf8.RuneCountInString(format.Printable(id))), longestID)
+			cellWidth = max(cellWidth, utf8.RuneCountInString(cell))
 		}
-		for _, id := range result.GetChangedJobIds() {
-			changed[id] = true
+	}
+	fit := max(1, (screen.Columns()-idWidth)/(cellWidth+2)-1)
+	text := ""
+	for block := range slices.Chunk(views, fit) {
+		t := screen.NewTable()
+		t.Clipped[0] = true
+		header := []string{"JOB", strings.ToUpper(base.name)}
+		for _, v := range block {
+			header = append(header, screen.Clip(format.Printable(v.name), max(cellWidth, (screen.Columns()-idWidth)/(len(block)+1)-2)))
 		}
-		header, decisions = append(header, screen.Clip(format.Printable(result.GetName()), 9)), append(decisions, result.GetDecision())
+		t.AlignRight(1, len(block)+1).AddRow(screen.Bold, header...)
+		differing := differingIn(base, block)
+		for _, id := range differing {
+			cells := []string{format.Printable(id), cmp.Or(base.jobs[id], "–")}
+			for _, v := range block {
+				cell := cmp.Or(v.jobs[id], "–") // The scenario does not have the job.
+				if cell == cells[1] {
+					cell = "="
+				}
+				cells = append(cells, cell)
+			}
+			t.AddRow(cli.Plain, cells...)
+		}
+		if len(differing) > 0 {
+			text += "\n" + t.String()
+		}
 	}
-	if len(changed) == 0 || len(header) > mostColumns+2 {
-		return nil
+	if text != "" {
+		text += "\nNodes, + where a job starts, and when it would end on them; = as it is.\n"
 	}
-	t := screen.NewTable()
-	t.Clipped[0] = true
-	var order []string
-	nodes := make([]map[string]int32, len(decisions))
-	for n, d := range decisions {
-		t.RightAligned[n+1] = true
-		nodes[n] = make(map[string]int32)
-		for _, a := range d.GetAllocations() {
-			nodes[n][a.GetJobId()] = a.GetNodes()
-			if changed[a.GetJobId()] {
-				order = append(order, a.GetJobId())
-				delete(changed, a.GetJobId())
+	return text
+}
+
+// differingIn returns the jobs that get something else in any of some scenarios, in the order
+// of the snapshot.
+func differingIn(base *scenarioView, views []*scenarioView) []string {
+	var ids []string
+	listed := make(map[string]bool)
+	for _, v := range append([]*scenarioView{base}, views...) {
+		for _, a := range v.decision.GetAllocations() {
+			id := a.GetJobId()
+			differs := func(v *scenarioView) bool { return v.jobs[id] != base.jobs[id] }
+			if !listed[id] && slices.ContainsFunc(views, differs) {
+				ids = append(ids, id)
+				listed[id] = true
 			}
 		}
 	}
-	t.AddRow(screen.Bold, header...)
-	for _, id := range order {
-		cells := []string{format.Printable(id)}
-		for n := range decisions {
-			cell := "–" // The scenario does not have the job.
-			if k, has := nodes[n][id]; has {
-				cell = strconv.Itoa(int(k))
-			}
-			cells = append(cells, cell)
-		}
-		t.AddRow(cli.Plain, cells...)
-	}
-	return t
+	return ids
 }
 
 // varied returns the snapshot of a scenario that has been decided.

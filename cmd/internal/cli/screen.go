@@ -56,8 +56,8 @@ func IsTerminal(w io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// columns returns the number of columns.
-func (s Screen) columns() int {
+// Columns returns the number of columns.
+func (s Screen) Columns() int {
 	if s.Width > 0 {
 		return s.Width
 	}
@@ -111,7 +111,7 @@ func (s Screen) Clip(text string, most int) string {
 }
 
 // Wrap breaks a text into lines no wider than the screen, as far as its words allow.
-func (s Screen) Wrap(text string) string { return strings.Join(wrap(s.Text(text), s.columns()), "\n") }
+func (s Screen) Wrap(text string) string { return strings.Join(wrap(s.Text(text), s.Columns()), "\n") }
 
 // reflow breaks the paragraphs of a text into lines as wide as a screen; lines that are
 // indented stay as they are.

@@ -63,8 +63,8 @@ func TestTableFits(t *testing.T) {
 		text := table.String()
 		lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 		for _, line := range lines {
-			if n := utf8.RuneCountInString(line); n > screen.columns() {
-				t.Errorf("a line has %d columns of %d: %s", n, screen.columns(), line)
+			if n := utf8.RuneCountInString(line); n > screen.Columns() {
+				t.Errorf("a line has %d columns of %d: %s", n, screen.Columns(), line)
 			}
 			if screen.ASCII && strings.ContainsFunc(line, func(r rune) bool { return r >= 0x80 }) {
 				t.Errorf("a line is not ASCII: %s", line)

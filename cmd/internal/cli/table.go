@@ -51,7 +51,7 @@ func (t *Table) AddRow(style Style, cells ...string) {
 
 // AddLine adds a line that is in no column.
 func (t *Table) AddLine(style Style, text string) {
-	t.rows = append(t.rows, tableRow{style: style, cells: []string{t.screen.Clip(text, t.screen.columns())}, whole: true})
+	t.rows = append(t.rows, tableRow{style: style, cells: []string{t.screen.Clip(text, t.screen.Columns())}, whole: true})
 }
 
 // String returns the lines, without trailing spaces.
@@ -96,7 +96,7 @@ func (t *Table) widths() []int {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
 	}
-	over := 2*(len(widths)-1) - t.screen.columns()
+	over := 2*(len(widths)-1) - t.screen.Columns()
 	for _, width := range widths {
 		over += width
 	}

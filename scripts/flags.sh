@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints docs/flags.md: the flags of both programs, as they describe themselves.
+# Prints docs/flags.md: the flags of all programs, as they describe themselves.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,3 +12,4 @@ INTRO
 for program in elastalloc elastalloc-lab; do
   go run "./cmd/$program" flags
 done
+cd kube && go run ./cmd/elastalloc-controller flags

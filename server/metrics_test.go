@@ -13,6 +13,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/internal/metricsdoc"
+	"github.com/elastalloc/elastalloc/internal/testcert"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
@@ -243,4 +245,14 @@ func TestNamedGroupsAreObserved(t *testing.T) {
 	if _, page := h.get(t, "/metrics"); strings.Contains(page, `group="other"`) {
 		t.Error("a group that the operator did not name has metrics")
 	}
+}
+
+// TestMetricsAreDocumented holds docs/metrics.md to a server that has all there is.
+func TestMetricsAreDocumented(t *testing.T) {
+	t.Parallel()
+	id := testcert.New(t, t.TempDir())
+	h := start(t, func(c *Config) {
+		c.TLSCert, c.TLSKey, c.MetricsGroups, c.Recorder = id.CertFile, id.KeyFile, []string{"research"}, new(keeper)
+	})
+	metricsdoc.Check(t, "../docs/metrics.md", "elastalloc serve", h.config.Registry)
 }

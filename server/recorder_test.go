@@ -69,7 +69,7 @@ func TestCallsAreRecorded(t *testing.T) {
 	}
 	for i, w := range want {
 		e := entries[i]
-		if e.Method != w.method || e.Caller == "" || e.Time.IsZero() || codes.Code(e.Status.GetCode()) != w.code {
+		if e.Method != w.method || e.Caller == "" || e.RequestID == "" || e.Time.IsZero() || codes.Code(e.Status.GetCode()) != w.code {
 			t.Errorf("call %d is recorded as %s by %q at %v with %v; want %s with %v", i, e.Method, e.Caller, e.Time, e.Status, w.method, w.code)
 		}
 		if !proto.Equal(e.Request, w.request) || w.response == nil != (e.Response == nil) ||

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
+	"github.com/elastalloc/elastalloc/internal/recording"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/server/internal/ingress"
 	"github.com/elastalloc/elastalloc/server/internal/status"
@@ -103,7 +104,7 @@ func (s *Server) build() error {
 	observers := []ingress.Observer{decisions, teams, page, spanObserver{}, newLogObserver(c.Logger)}
 	if c.Recorder != nil {
 		observers = append(observers, recordObserver{c.Recorder})
-		if err := registerRecorder(c.Registry, c.Recorder); err != nil {
+		if err := recording.Register(c.Registry, c.Recorder.Stats); err != nil {
 			return fmt.Errorf("register metrics: %w", err)
 		}
 	}

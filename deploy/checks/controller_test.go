@@ -2,16 +2,17 @@ package checks
 
 import (
 	"log/slog"
-	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql/parser"
+	corev1 "k8s.io/api/core/v1"
 )
 
-const controllerPool = `--set-json=config={"kinds":["Job"],"pools":[{"name":"training","nodeSelector":{"pool":"training"}}]}`
+const controllerPool = "--values=deploy/helm/elastalloc-controller/ci/pool-values.yaml"
 
 // TestControllerChart checks that the controller's chart renders objects that Kubernetes
 // knows, in each way to install it, and that its pod is restricted.
@@ -24,6 +25,7 @@ func TestControllerChart(t *testing.T) {
 		"all kinds":  {all, "--set=mode=apply"},
 		"monitoring": {controllerPool, "--set=serviceMonitor.enabled=true,prometheusRule.enabled=true,grafanaDashboard.enabled=true"},
 		"TLS":        {controllerPool, "--set=server=dns:///elastalloc.elastalloc.svc:50051,tls.secretName=client,tls.clientCertificate=true,tls.serverName=elastalloc"},
+		"recording":  {controllerPool, "--set=recording.claim=history"},
 		"least":      {controllerPool, "--set=admissionPolicy.enabled=false,podDisruptionBudget.enabled=false,networkPolicy.enabled=false,replicas=1"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -54,16 +56,6 @@ func TestControllerAlerts(t *testing.T) {
 	}
 	runbook := string(readFile(t, "deploy", "runbook-controller.md"))
 	tests := string(readFile(t, "deploy", "prometheus", "tests", "controller.yaml"))
-	source := string(readFile(t, "kube", "controller", "metrics.go"))
-	series := regexp.MustCompile(`elastalloc_controller_([a-z_]+)`)
-	known := func(where, expr string) {
-		for _, match := range series.FindAllStringSubmatch(expr, -1) {
-			name := strings.TrimSuffix(match[1], "_bucket")
-			if !strings.Contains(source, `"`+name+`"`) && !strings.Contains(source, `"elastalloc_controller_`+name+`"`) {
-				t.Errorf("%s: the controller has no %s", where, match[0])
-			}
-		}
-	}
 	for _, alert := range groups.Groups[0].Rules {
 		if severity := alert.Labels["severity"]; severity != "critical" && severity != "warning" {
 			t.Errorf("%s: the severity is %q; want critical or warning", alert.Alert, severity)
@@ -83,7 +75,10 @@ func TestControllerAlerts(t *testing.T) {
 		if !strings.Contains(tests, "alertname: "+alert.Alert+", exp_alerts: []") || !strings.Contains(tests, "alertname: "+alert.Alert+"\n") {
 			t.Errorf("%s: no test sees it fire and keep quiet", alert.Alert)
 		}
-		known(alert.Alert, alert.Expr)
+		checkDocumented(t, alert.Alert, alert.Expr)
+		if !strings.Contains(string(readFile(t, "docs", "metrics.md")), alert.Alert) {
+			t.Errorf("docs/metrics.md does not name %s", alert.Alert)
+		}
 	}
 	if headings := strings.Count(runbook, "\n## Elastalloc"); headings != len(groups.Groups[0].Rules) {
 		t.Errorf("the runbook has %d entries for %d alerts", headings, len(groups.Groups[0].Rules))
@@ -93,6 +88,55 @@ func TestControllerAlerts(t *testing.T) {
 		if _, err := parser.NewParser(parser.Options{}).ParseExpr(expr); err != nil {
 			t.Errorf("%s: %v", q.where, err)
 		}
-		known(q.where, expr)
+		checkDocumented(t, q.where, expr)
+	}
+}
+
+// TestRecordingClaim checks that pods record into folders of their own on a claim, which they
+// are let write to.
+func TestRecordingClaim(t *testing.T) {
+	for chart, flags := range map[string][]string{"elastalloc": nil, "elastalloc-controller": {controllerPool}} {
+		args := append([]string{"template", "release", "deploy/helm/" + chart, kubeVersion, "--set=recording.claim=history"}, flags...)
+		pod := decode(t, output(t, program(t, "helm"), args...)).deployments[0].Spec.Template.Spec
+		container := pod.Containers[0]
+		if !slices.Contains(container.Args, "--record=/recordings/$(POD_NAME)") ||
+			!slices.ContainsFunc(container.Env, func(v corev1.EnvVar) bool {
+				return v.Name == "POD_NAME" && v.ValueFrom != nil && v.ValueFrom.FieldRef.FieldPath == "metadata.name"
+			}) {
+			t.Errorf("%s records with %v, %v", chart, container.Args, container.Env)
+		}
+		mounted := slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool {
+			return m.Name == "recordings" && m.MountPath == "/recordings" && !m.ReadOnly
+		})
+		claimed := slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool {
+			return v.Name == "recordings" && v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == "history"
+		})
+		if !mounted || !claimed || pod.SecurityContext.FSGroup == nil {
+			t.Errorf("%s: mounted %t, claimed %t, group %v", chart, mounted, claimed, pod.SecurityContext.FSGroup)
+		}
+	}
+}
+
+// TestRunbookBase checks that alerts link to the runbooks that the values name.
+func TestRunbookBase(t *testing.T) {
+	for chart, flags := range map[string][]string{"elastalloc": nil, "elastalloc-controller": {controllerPool}} {
+		args := append([]string{
+			"template", "release", "deploy/helm/" + chart, kubeVersion,
+			"--set=prometheusRule.enabled=true,prometheusRule.runbookBase=https://wiki.example/elastalloc",
+		}, flags...)
+		links := 0
+		for _, group := range decode(t, output(t, program(t, "helm"), args...)).rules[0].Spec.Groups {
+			for _, rule := range group.Rules {
+				if url := rule.Annotations["runbook_url"]; url != "" {
+					links++
+					if !strings.HasPrefix(url, "https://wiki.example/elastalloc/runbook") {
+						t.Errorf("%s links to %s", rule.Alert, url)
+					}
+				}
+			}
+		}
+		if links == 0 {
+			t.Errorf("%s: no alert links to a runbook", chart)
+		}
 	}
 }

@@ -34,6 +34,7 @@ func variants() map[string][]string {
 			"--set=autoscaling.enabled=false,podDisruptionBudget.enabled=false,networkPolicy.enabled=false",
 			"--set=serviceAccount.create=false,replicas=1",
 		},
+		"recording":     {"--set=recording.claim=history"},
 		"closed to all": {"--set=networkPolicy.clients=null,networkPolicy.monitoring=null"},
 		"all backends":  {"--set=server.backends={exact,highs,cbc},server.longestDeadlineSeconds=60,server.drainDelaySeconds=20"},
 		"everything else": {
@@ -72,7 +73,7 @@ func TestChartRefusesBadValues(t *testing.T) {
 	for _, bad := range []string{
 		"server.backends={exakt}", "server.backends=null", "server.defaultBudget=900", "server.maxInflight=0",
 		"server.longestDeadlineSeconds=-1", "image.repository=", "replica=3", "image.digest=latest",
-		"podDisruptionBudget.maxUnavailable=0", "tls.clientCertificates=true", "autoscaling.minReplicas=0", "server.maxMemory=a lot", "tls.clientNames={a\\,b}",
+		"podDisruptionBudget.maxUnavailable=0", "tls.clientCertificates=true", "autoscaling.minReplicas=0", "server.maxMemory=a lot", "prometheusRule.runbookBase=runbooks", "tls.clientNames={a\\,b}",
 	} {
 		t.Run(bad, func(t *testing.T) {
 			t.Parallel()

@@ -100,8 +100,7 @@ func fillIn(expr string) string {
 }
 
 // ruleQueries returns every query of the rules. That of an alert has no answer when all
-// is well, so there it is the series that the alert looks at. The certificate's is left out:
-// a server that speaks plain text has none.
+// is well, so there it is the series that the alert looks at.
 func ruleQueries(t *testing.T) []query {
 	t.Helper()
 	var all []query
@@ -112,9 +111,6 @@ func ruleQueries(t *testing.T) []query {
 				continue
 			}
 			for _, selector := range selectors(t, rule.Expr) {
-				if strings.HasPrefix(selector, "elastalloc_certificate_") {
-					continue
-				}
 				all = append(all, query{"alert " + rule.Alert, selector})
 			}
 		}
@@ -152,6 +148,37 @@ func TestQueriesParse(t *testing.T) {
 				strings.HasPrefix(selector, "ALERTS{")
 			if !own {
 				t.Errorf("%s: %s selects series of others", q.where, selector)
+			}
+		}
+	}
+}
+
+// checkDocumented checks that docs/metrics.md has the series of a query. Tests of both programs
+// hold the page to what they export.
+func checkDocumented(t *testing.T, where, expr string) {
+	t.Helper()
+	page := string(readFile(t, "docs", "metrics.md"))
+	suffix := regexp.MustCompile(`_(bucket|sum|count)$`)
+	for _, selector := range selectors(t, expr) {
+		name, _, _ := strings.Cut(selector, "{")
+		if strings.HasPrefix(name, "elastalloc") && !strings.Contains(page, "`"+suffix.ReplaceAllString(name, "")+"`") {
+			t.Errorf("%s: docs/metrics.md has no %s", where, name)
+		}
+	}
+}
+
+// TestMetricsPage checks that the page of metrics has all that the server's dashboard and rules
+// look at, and names every alert.
+func TestMetricsPage(t *testing.T) {
+	page := string(readFile(t, "docs", "metrics.md"))
+	for _, q := range dashboardQueries(t) {
+		checkDocumented(t, q.where, q.expr)
+	}
+	for _, group := range rules(t).Groups {
+		for _, rule := range group.Rules {
+			checkDocumented(t, rule.Record+rule.Alert, rule.Expr)
+			if !strings.Contains(page, rule.Record+rule.Alert) {
+				t.Errorf("docs/metrics.md does not name %s", rule.Record+rule.Alert)
 			}
 		}
 	}

@@ -28,6 +28,9 @@ type Entry struct {
 	Method string
 	// Caller is the name in the caller's certificate, or else its address.
 	Caller string
+	// RequestID is the id under which the server's log and its status page have the call,
+	// "" where no server is asked.
+	RequestID string
 	// Request is nil where it did not arrive or was no request, or where an entry was read
 	// whose method is not known here.
 	Request proto.Message
@@ -38,12 +41,13 @@ type Entry struct {
 
 // line is an entry as it is written.
 type line struct {
-	Time     time.Time       `json:"time"`
-	Method   string          `json:"method"`
-	Caller   string          `json:"caller"`
-	Request  json.RawMessage `json:"request,omitempty"`
-	Response json.RawMessage `json:"response,omitempty"`
-	Status   json.RawMessage `json:"status,omitempty"`
+	Time      time.Time       `json:"time"`
+	Method    string          `json:"method"`
+	Caller    string          `json:"caller"`
+	RequestID string          `json:"request_id,omitempty"`
+	Request   json.RawMessage `json:"request,omitempty"`
+	Response  json.RawMessage `json:"response,omitempty"`
+	Status    json.RawMessage `json:"status,omitempty"`
 }
 
 // appendTo appends the entry as a line. What JSON cannot express, such as a duration
@@ -55,6 +59,10 @@ func (e *Entry) appendTo(text []byte) []byte {
 	text = appendString(text, e.Method)
 	text = append(text, `,"caller":`...)
 	text = appendString(text, e.Caller)
+	if e.RequestID != "" {
+		text = append(text, `,"request_id":`...)
+		text = appendString(text, e.RequestID)
+	}
 	text = appendMessage(text, `,"request":`, e.Request)
 	text = appendMessage(text, `,"response":`, e.Response)
 	if e.Status != nil {
@@ -93,7 +101,7 @@ func parse(text []byte) (Entry, error) {
 	if l.Time.IsZero() || l.Method == "" {
 		return Entry{}, errors.New("no time or no method")
 	}
-	e := Entry{Time: l.Time, Method: l.Method, Caller: l.Caller}
+	e := Entry{Time: l.Time, Method: l.Method, Caller: l.Caller, RequestID: l.RequestID}
 	input, output := messagesOf(l.Method)
 	var err error
 	if e.Request, err = parseMessage(l.Request, input); err != nil {

@@ -76,7 +76,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	want := []Entry{
 		call(start, 3),
 		{
-			Time: start.Add(time.Second), Method: "FillIdle", Caller: "b\n\x00ü",
+			Time: start.Add(time.Second), Method: "FillIdle", Caller: "b\n\x00ü", RequestID: `id "1"`,
 			Request:  &elastallocv1.FillIdleRequest{Snapshot: &elastallocv1.Snapshot{Id: "é \" \n"}},
 			Response: &elastallocv1.FillIdleResponse{IdleNodes: 4},
 		},

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +23,9 @@ const (
 	maxNote = 1024
 	// maxConflicts is after how many conflicts in one decision a job is left alone.
 	maxConflicts = 5
+	// forbiddenPatience is how long writes that are forbidden are tried again before that is
+	// believed: an API server that just started forbids what it has not read the roles for.
+	forbiddenPatience = 30 * time.Second
 )
 
 // carryOut takes the steps of a plan that may be taken now, and reports whether there were
@@ -55,7 +59,9 @@ func (l *Loop) carryOut(ctx context.Context, w *world.World, p plan.Plan) (acted
 			}
 		}
 	}
-	return len(p.Now) > 0 || len(p.Conflicts) > 0, nil
+	// Steps that are forbidden wait.
+	taken := func(step plan.Step) bool { return l.forbidden[step.Job.UID].IsZero() }
+	return slices.ContainsFunc(p.Now, taken) || len(p.Conflicts) > 0, nil
 }
 
 // resize takes a step: its size, its suspension and its record in one write, for a kind
@@ -82,6 +88,9 @@ func (l *Loop) resize(ctx context.Context, w *world.World, step plan.Step) error
 			return nil // It ended; its nodes become free.
 		case apierrors.IsConflict(err):
 			return l.conflict(j)
+		case apierrors.IsForbidden(err) && l.mayPass(j, w.Now):
+			l.Log.InfoContext(ctx, "a write is forbidden and tried again", "pool", l.pool.Name, "job", j.ID, "error", err)
+			return nil
 		case refused(err):
 			l.pin(j, world.Refused, err.Error())
 			l.event(j, warning, string(world.Refused), "%v: %v", step, err)
@@ -90,16 +99,28 @@ func (l *Loop) resize(ctx context.Context, w *world.World, step plan.Step) error
 			return fmt.Errorf("resize %s: %w", j.ID, err)
 		}
 	}
+	l.writing.Lock()
+	delete(l.forbidden, j.UID)
 	if !step.Frees() {
-		l.writing.Lock()
 		l.grew[j.UID] = growth{step.To, w.Now}
-		l.writing.Unlock()
 	}
+	l.writing.Unlock()
 	change, reason := changeOf(step)
 	l.Metrics.changes.WithLabelValues(l.pool.Name, j.Kind.Name, change).Inc()
 	l.event(j, normal, reason, "%s", l.gain(step, record.Gap))
 	l.Log.InfoContext(ctx, "resized", "pool", l.pool.Name, "job", j.ID, "from", step.From, "to", step.To, "decision", record.ID)
 	return nil
+}
+
+// mayPass reports whether a job's writes have been forbidden for so short a time that this may
+// pass.
+func (l *Loop) mayPass(j *world.Job, now time.Time) bool {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	if l.forbidden[j.UID].IsZero() {
+		l.forbidden[j.UID] = now
+	}
+	return now.Sub(l.forbidden[j.UID]) < forbiddenPatience
 }
 
 // conflict counts a write that came too late. The step is planned again on what the job is

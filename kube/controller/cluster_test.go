@@ -39,6 +39,7 @@ type cluster struct {
 	mode      string
 	allocator controller.Allocator
 	querier   controller.Querier
+	calls     controller.CallRecorder
 	recorder  *events.FakeRecorder
 	registry  *prometheus.Registry
 	loop      *controller.Loop
@@ -98,7 +99,7 @@ func (c *cluster) start() {
 	}
 	c.recorder, c.registry = events.NewFakeRecorder(1000), prometheus.NewRegistry()
 	c.loop = controller.NewLoop(c.pool, controller.Options{
-		Mode: c.mode, Kinds: kinds.Named([]string{"Job"}), Client: c.reads, Live: c.client, Allocator: c.allocator, Querier: c.querier,
+		Mode: c.mode, Kinds: kinds.Named([]string{"Job"}), Client: c.reads, Live: c.client, Allocator: c.allocator, Querier: c.querier, Calls: c.calls,
 		Recorder: c.recorder, Metrics: controller.NewMetrics(c.registry, c.mode), Log: slog.New(slog.DiscardHandler),
 		Now: func() time.Time { return c.now },
 	})
@@ -188,6 +189,19 @@ func (c *cluster) job(name string) (nodes int, annotations map[string]string) {
 		return 0, job.Annotations
 	}
 	return int(*job.Spec.Parallelism), job.Annotations
+}
+
+// end has a job succeed.
+func (c *cluster) end(name string) {
+	c.t.Helper()
+	var job batchv1.Job
+	if err := c.client.Get(c.t.Context(), types.NamespacedName{Namespace: "default", Name: name}, &job); err != nil {
+		c.t.Fatal(err)
+	}
+	job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+	if err := c.client.Status().Update(c.t.Context(), &job); err != nil {
+		c.t.Fatal(err)
+	}
 }
 
 // want fails where a job holds other nodes.

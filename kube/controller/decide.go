@@ -51,7 +51,7 @@ func (l *Loop) decide(ctx context.Context, w *world.World, trigger string) error
 	l.last = w.Now
 	dirty := l.dirty
 	l.dirty = time.Time{}
-	l.pins, l.conflicts = make(map[types.UID]world.Pin), make(map[types.UID]int)
+	l.pins, l.conflicts, l.forbidden = make(map[types.UID]world.Pin), make(map[types.UID]int), make(map[types.UID]time.Time)
 	l.ask(ctx)
 	w, err := l.observe(ctx)
 	if err != nil {
@@ -75,6 +75,11 @@ func (l *Loop) decide(ctx context.Context, w *world.World, trigger string) error
 	// next one is due.
 	l.last = l.Now()
 	l.Metrics.moments.WithLabelValues(l.pool.Name, trigger, result).Inc()
+	outage := 0.0
+	if result == resultOutage {
+		outage = 1
+	}
+	l.Metrics.outage.WithLabelValues(l.pool.Name).Set(outage)
 	l.status.Lock()
 	l.report.Decision = report
 	l.status.Unlock()

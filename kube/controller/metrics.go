@@ -4,6 +4,9 @@ import (
 	"runtime/debug"
 
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/elastalloc/elastalloc/kube/kinds"
 )
 
 // Metrics are what the controller tells Prometheus.
@@ -11,6 +14,7 @@ type Metrics struct {
 	moments, changes, stuck, patchErrors, queryFailures *prometheus.CounterVec
 	settle                                              *prometheus.HistogramVec
 	nodes, jobs, pinned, etaAge, gap, lastDecision      *prometheus.GaugeVec
+	outage                                              *prometheus.GaugeVec
 	objective, greedy                                   *prometheus.GaugeVec
 }
 
@@ -43,6 +47,7 @@ func NewMetrics(registry prometheus.Registerer, mode string) *Metrics {
 		gap:          gauge("relative_gap", "How much better than the last decision the best one may be, as a share."),
 		objective:    gauge("objective", "What the last decision is worth, in units of its objective."),
 		greedy:       gauge("greedy_objective", "What the greedy allocator's would have been worth."),
+		outage:       gauge("outage", "1 while so many nodes are missing that nothing is decided, else 0."),
 		lastDecision: gauge("last_decision_timestamp_seconds", "When the last decision was made; before the first, when the pool's loop began."),
 	}
 	registry.MustRegister(m.settle)
@@ -56,4 +61,25 @@ func NewMetrics(registry prometheus.Registerer, mode string) *Metrics {
 	}
 	info.WithLabelValues(mode, version).Set(1)
 	return m
+}
+
+// begin makes the series of a pool whose first increment would otherwise go unseen: a counter
+// that appears with 1 has not increased.
+func (m *Metrics) begin(pool string, watched []kinds.Kind) {
+	m.stuck.WithLabelValues(pool)
+	m.queryFailures.WithLabelValues(pool)
+	m.outage.WithLabelValues(pool)
+	for _, trigger := range []string{triggerStart, triggerCadence, triggerJob, triggerNode, triggerLost, triggerStuck, triggerRetry} {
+		for _, result := range []string{resultDecided, resultEmpty, resultFailed, resultRefused, resultOutage} {
+			m.moments.WithLabelValues(pool, trigger, result)
+		}
+	}
+	for _, kind := range watched {
+		for _, change := range []string{"start", "scale_up", "scale_down", "preempt"} {
+			m.changes.WithLabelValues(pool, kind.Name, change)
+		}
+		for _, reason := range []metav1.StatusReason{metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonConflict, metav1.StatusReasonUnknown} {
+			m.patchErrors.WithLabelValues(pool, kind.Name, string(reason))
+		}
+	}
 }

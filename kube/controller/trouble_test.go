@@ -147,6 +147,29 @@ func TestRefusedWrites(t *testing.T) {
 	}
 }
 
+// TestForbiddenForAWhile: an API server that has just started may forbid what it allows a few
+// seconds later, of which users hear nothing.
+func TestForbiddenForAWhile(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 8, busy()...)
+	until, forbidden := c.now.Add(20*time.Second), 0
+	c.onPatch = func(patch, name string) error {
+		if patch != string(types.JSONPatchType) || !c.now.Before(until) {
+			return nil
+		}
+		forbidden++
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "jobs"}, name, errors.New("no roles yet"))
+	}
+	c.passes(30)
+	c.want(map[string]int{"long": 4, "short": 4})
+	if told := c.told(); strings.Contains(told, "Refused") {
+		t.Errorf("events are %s", told)
+	}
+	if forbidden < 2 || forbidden > 10 {
+		t.Errorf("%d writes were forbidden; want a few, seconds apart", forbidden)
+	}
+}
+
 // TestConflicts: another writer between observation and write costs another pass.
 func TestConflicts(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"strings"
@@ -49,8 +50,26 @@ func (f *flags) set() *pflag.FlagSet {
 	set.StringVar(&f.record, "record", "", "folder to keep every decision in, for elastalloc-lab replay")
 	set.Int64Var(&f.recordMaxBytes, "record-max-bytes", recording.DefaultMaxBytes, "bytes that the recordings may take; the oldest are deleted beyond")
 	set.StringVar(&f.level, "log-level", "info", "debug, info, warn or error")
-	set.VisitAll(func(flag *pflag.Flag) { flag.Usage += " [$" + variable(flag) + "]" })
+	set.VisitAll(func(flag *pflag.Flag) { flag.Usage += usageSuffix(flag) })
 	return set
+}
+
+// usageSuffix names the variable of a flag in its usage.
+func usageSuffix(flag *pflag.Flag) string { return " [$" + variable(flag) + "]" }
+
+// writeFlags writes the part of docs/flags.md about this program.
+func writeFlags(w io.Writer, set *pflag.FlagSet) error {
+	var text strings.Builder
+	text.WriteString("\n## elastalloc-controller\n\nCarry decisions out on Kubernetes.\n\n| flag | default | variable | |\n|---|---|---|---|\n")
+	set.VisitAll(func(flag *pflag.Flag) {
+		value := ""
+		if flag.DefValue != "" {
+			value = "`" + flag.DefValue + "`"
+		}
+		fmt.Fprintf(&text, "| `--%s` | %s | `%s` | %s |\n", flag.Name, value, variable(flag), strings.TrimSuffix(flag.Usage, usageSuffix(flag)))
+	})
+	_, err := io.WriteString(w, text.String())
+	return err
 }
 
 // variable returns the environment variable of a flag.

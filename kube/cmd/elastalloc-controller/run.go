@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -46,6 +47,9 @@ func exitStatus(err error) int {
 func run(ctx context.Context, args []string, env func(string) (string, bool), stdout, stderr io.Writer) error {
 	var f flags
 	set := f.set()
+	if slices.Equal(args, []string{"flags"}) {
+		return writeFlags(stdout, set)
+	}
 	set.SetOutput(stdout)
 	level, err := f.parse(set, args, env)
 	if errors.Is(err, pflag.ErrHelp) {
@@ -101,7 +105,7 @@ func (f *flags) manage(ctx context.Context, c *config.Config, decides controller
 		}
 	}
 	registry := prometheus.NewRegistry()
-	calls, stopRecording, err := f.recorder(logger)
+	calls, stopRecording, err := f.recorder(registry, logger)
 	if err != nil {
 		return err
 	}
@@ -125,12 +129,15 @@ func (f *flags) manage(ctx context.Context, c *config.Config, decides controller
 
 // recorder returns what keeps the decisions, nil where none are to be kept. The function
 // writes out the last of them.
-func (f *flags) recorder(logger *slog.Logger) (controller.CallRecorder, func(), error) {
+func (f *flags) recorder(registry prometheus.Registerer, logger *slog.Logger) (controller.CallRecorder, func(), error) {
 	if f.record == "" {
 		return nil, func() {}, nil
 	}
 	writer, err := recording.New(recording.Config{Dir: f.record, MaxBytes: f.recordMaxBytes, Logger: logger})
 	if err != nil {
+		return nil, nil, err
+	}
+	if err := recording.Register(registry, writer.Stats); err != nil {
 		return nil, nil, err
 	}
 	return writer, func() {

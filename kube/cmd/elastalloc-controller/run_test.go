@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/spf13/pflag"
 )
 
 // write returns a file of the given text.
@@ -67,18 +65,4 @@ func TestHelp(t *testing.T) {
 	if help := stdout.String(); !strings.Contains(help, "[$ELASTALLOC_MODE]") {
 		t.Errorf("help is %s", help)
 	}
-}
-
-// TestFlagsAreDocumented: the page has a row for each.
-func TestFlagsAreDocumented(t *testing.T) {
-	t.Parallel()
-	page, err := os.ReadFile("../../../docs/kubernetes.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	new(flags).set().VisitAll(func(flag *pflag.Flag) {
-		if !bytes.Contains(page, []byte("`--"+flag.Name)) {
-			t.Errorf("docs/kubernetes.md lacks --%s", flag.Name)
-		}
-	})
 }

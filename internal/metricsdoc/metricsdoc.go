@@ -1,0 +1,82 @@
+// Package metricsdoc holds docs/metrics.md to the metrics that a program exports; for tests.
+package metricsdoc
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// row is a line of a table: a metric, its type, its labels and what it means.
+var row = regexp.MustCompile("(?m)^\\| `(elastalloc_[a-z_]+)` \\| ([a-z]+) \\| ([^|]*) \\| [^|]+ \\|$")
+
+// label is a label in a row, `name` or `name`: value, value.
+var label = regexp.MustCompile("^`([a-z_]+)`(?:: (.+))?$")
+
+// Check fails where a section of the page and the metrics of a registry differ: in their names,
+// types, labels or, for a label whose values the page lists, in a value.
+func Check(t testing.TB, path, section string, registry prometheus.Gatherer) {
+	t.Helper()
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, found := strings.Cut(string(page), "\n## "+section+"\n")
+	if !found {
+		t.Fatalf("%s has no section %q", path, section)
+	}
+	text, _, _ = strings.Cut(text, "\n## ")
+	rows := make(map[string][]string)
+	for _, match := range row.FindAllStringSubmatch(text, -1) {
+		rows[match[1]] = match
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		name := family.GetName()
+		if !strings.HasPrefix(name, "elastalloc_") {
+			continue
+		}
+		match, known := rows[name]
+		if !known {
+			t.Errorf("%s, %s: no row of %s", path, section, name)
+			continue
+		}
+		delete(rows, name)
+		if kind := strings.ToLower(family.GetType().String()); kind != match[2] {
+			t.Errorf("%s is a %s; the page has %s", name, kind, match[2])
+		}
+		listed := make(map[string][]string) // values by label; nil for any
+		for part := range strings.SplitSeq(match[3], "; ") {
+			if of := label.FindStringSubmatch(part); of != nil {
+				listed[of[1]] = nil
+				if of[2] != "" {
+					listed[of[1]] = strings.Split(of[2], ", ")
+				}
+			} else if part != "" && part != " " {
+				t.Errorf("%s: cannot read the label %q", name, part)
+			}
+		}
+		for _, metric := range family.GetMetric() {
+			if len(metric.GetLabel()) != len(listed) {
+				t.Errorf("%s has the labels %v; the page has %v", name, metric.GetLabel(), listed)
+				break
+			}
+			for _, pair := range metric.GetLabel() {
+				values, known := listed[pair.GetName()]
+				if !known || values != nil && !slices.Contains(values, pair.GetValue()) {
+					t.Errorf("%s has %s=%q, which the page lacks", name, pair.GetName(), pair.GetValue())
+				}
+			}
+		}
+	}
+	for name := range rows {
+		t.Errorf("%s, %s: %s is not exported", path, section, name)
+	}
+}

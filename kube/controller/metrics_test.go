@@ -1,0 +1,19 @@
+package controller_test
+
+import (
+	"testing"
+
+	"github.com/elastalloc/elastalloc/internal/metricsdoc"
+	"github.com/elastalloc/elastalloc/internal/recording"
+)
+
+// TestMetricsAreDocumented holds docs/metrics.md to a controller that has decided and settled.
+func TestMetricsAreDocumented(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 8, busy()...)
+	if err := recording.Register(c.registry, func() recording.Stats { return recording.Stats{} }); err != nil {
+		t.Fatal(err)
+	}
+	c.passes(12)
+	metricsdoc.Check(t, "../../docs/metrics.md", "elastalloc-controller", c.registry)
+}

@@ -132,7 +132,9 @@ func (a *Allocator) Allocate(ctx context.Context, s *solver.Snapshot, o solver.O
 	if err != nil {
 		return solver.Decision{}, err
 	}
-	return held.Restore(decision, o.Horizon(s).Steps), nil
+	decision = held.Restore(decision, o.Horizon(s).Steps)
+	decision.Report.Warnings = append(decision.Report.Warnings, o.Warnings()...)
+	return decision, nil
 }
 
 // FillIdle applies the paper's rule for regular times, between two decisions: running

@@ -239,6 +239,25 @@ func TestFillIdle(t *testing.T) {
 	}
 }
 
+// TestOptionsIgnored checks that parameters of total time are not passed over in silence
+// under the other objective.
+func TestOptionsIgnored(t *testing.T) {
+	s := &solver.Snapshot{TotalNodes: 1, Jobs: []solver.Job{solver.NewJob("a", time.Hour)}}
+	for objective, want := range map[solver.Objective]int{"": 1, solver.ObjectiveProgress: 1, solver.ObjectiveTotalTime: 0} {
+		d, err := newAllocator(t, elastalloc.Options{}).Allocate(t.Context(), s, solver.Options{
+			Objective: objective, TotalTime: solver.TotalTimeOptions{Aging: new(time.Hour)},
+		})
+		if err != nil || len(d.Report.Warnings) != want {
+			t.Errorf("%q: warnings %+v, %v; want %d", objective, d.Report.Warnings, err, want)
+		}
+		for _, w := range d.Report.Warnings {
+			if w.Code != solver.WarningOptionsIgnored || w.Message != "options.total_time is set and has no effect: options.objective is OBJECTIVE_PROGRESS" {
+				t.Errorf("the warning is %+v", w)
+			}
+		}
+	}
+}
+
 // TestMissingPrograms checks that a backend without its program says so, and that
 // decisions fall back.
 func TestMissingPrograms(t *testing.T) {

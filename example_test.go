@@ -10,7 +10,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// A scheduler decides in process: two running jobs and one that waits share 16 nodes.
+// A scheduler decides in process: two running jobs and one that waits share 16 nodes. What
+// frees nodes is carried out first.
 func Example() {
 	allocator, err := elastalloc.New(elastalloc.Options{})
 	if err != nil {
@@ -20,24 +21,25 @@ func Example() {
 	snapshot := &solver.Snapshot{
 		TotalNodes: 16,
 		Jobs: []solver.Job{
-			{ID: "bert", RemainingETA: 40 * time.Hour, CurrentNodes: 8, TrainingTime: 2 * time.Hour},
-			{ID: "resnet", RemainingETA: 30 * time.Minute, CurrentNodes: 4, MaxNodes: 8},
 			{ID: "gpt", RemainingETA: 12 * time.Hour, MinNodes: 2, Weight: new(2.0)},
+			{ID: "resnet", RemainingETA: 30 * time.Minute, ETANodes: 4, CurrentNodes: 4, RestartTime: time.Minute},
+			{ID: "bert", RemainingETA: 40 * time.Hour, ETANodes: 8, CurrentNodes: 8, RestartTime: time.Minute},
 		},
 	}
-	decision, err := allocator.Allocate(context.Background(), snapshot, solver.Options{})
+	decision, err := allocator.Allocate(context.Background(), snapshot, solver.Options{
+		Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionStartFirst,
+	})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	for _, a := range decision.Allocations {
-		fmt.Printf("%-6s %d -> %d (%s)\n", a.JobID, a.Current, a.Nodes, a.Change)
+	for _, step := range decision.Steps() {
+		fmt.Printf("%-6s %d -> %d (%s)\n", step.JobID, step.Current, step.Nodes, step.Change)
 	}
 	fmt.Println(decision.Report.Reason)
 	// Output:
 	// bert   8 -> 4 (scale-down)
-	// resnet 4 -> 8 (scale-up)
-	// gpt    0 -> 4 (start)
+	// gpt    0 -> 8 (start)
 	// optimal
 }
 

@@ -28,6 +28,23 @@ type Allocation struct {
 	PlannedProgress []float64
 }
 
+// Steps returns the allocations that change a job's nodes in an order to carry them out in:
+// first those that free nodes, then, in the order of the snapshot, those that take some. So
+// the jobs never hold more nodes than the pool has, or than they held before where it
+// shrank. Where one fails, leave out the rest and decide anew.
+func (d *Decision) Steps() []Allocation {
+	var frees, takes []Allocation
+	for _, a := range d.Allocations {
+		switch {
+		case a.Nodes < a.Current:
+			frees = append(frees, a)
+		case a.Nodes > a.Current:
+			takes = append(takes, a)
+		}
+	}
+	return append(frees, takes...)
+}
+
 // Change is what a decision means for a job.
 type Change string
 

@@ -84,5 +84,29 @@ func TestDecideProperties(t *testing.T) {
 		if d.Report.IdleNodes != s.TotalNodes-used {
 			t.Fatalf("%d idle nodes of %d with %d in use", d.Report.IdleNodes, s.TotalNodes, used)
 		}
+		checkSteps(t, s, &d)
 	})
+}
+
+// checkSteps carries a decision out and checks that jobs never hold more nodes together than
+// before or after it, and in the end those of the decision.
+func checkSteps(t *rapid.T, s *solver.Snapshot, d *solver.Decision) {
+	held, total := make(map[string]int), 0
+	for _, job := range s.Jobs {
+		held[job.ID] = job.CurrentNodes
+		total += job.CurrentNodes
+	}
+	most := max(total, s.TotalNodes-d.Report.IdleNodes)
+	for _, step := range d.Steps() {
+		total += step.Nodes - held[step.JobID]
+		if held[step.JobID] == step.Nodes || total > most {
+			t.Fatalf("the step %+v from %d nodes leaves %d in use of %d", step, held[step.JobID], total, most)
+		}
+		held[step.JobID] = step.Nodes
+	}
+	for _, a := range d.Allocations {
+		if held[a.JobID] != a.Nodes {
+			t.Fatalf("%q holds %d nodes after all steps; want %d", a.JobID, held[a.JobID], a.Nodes)
+		}
+	}
 }

@@ -93,7 +93,8 @@ func (o Options) Validate(known []BackendName) []Violation {
 	}
 	validateName(&bad, "objective", o.Objective, []Objective{ObjectiveProgress, ObjectiveTotalTime})
 	if o.Objective == ObjectiveTotalTime && o.Formulation == FormulationPaper {
-		bad.addf("formulation", "is %q, which has no objective %q; want %q", o.Formulation, o.Objective, FormulationOneHot)
+		bad.addf("formulation", "is %s, which is not for %s; want %s", apiName("FORMULATION", o.Formulation),
+			apiName("OBJECTIVE", o.Objective), apiName("FORMULATION", FormulationOneHot))
 	}
 	o.TotalTime.validate(&bad)
 	validateName(&bad, "admission", o.Admission, Admissions())

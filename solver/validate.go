@@ -40,9 +40,15 @@ func (e *InvalidError) Within(message string) *InvalidError {
 func Validate(s *Snapshot, o Options, maxJobs int, known []BackendName) []Violation {
 	bad := violations(under("snapshot", s.Validate(maxJobs)))
 	if len(s.Groups) > 0 && o.Objective == ObjectiveProgress {
-		bad.addf("snapshot.groups", "is set, which options.objective %q does not know; want %q", o.Objective, ObjectiveTotalTime)
+		bad.addf("snapshot.groups", "is set, for which options.objective must be %s", apiName("OBJECTIVE", ObjectiveTotalTime))
 	}
 	return append(bad, under("options", o.Validate(known))...)
+}
+
+// apiName returns what the API calls a value of one of its enums, such as
+// OBJECTIVE_TOTAL_TIME, for descriptions: paths are those of the API, too.
+func apiName[Name ~string](enum string, value Name) string {
+	return enum + "_" + strings.ToUpper(strings.ReplaceAll(string(value), "-", "_"))
 }
 
 // under puts the path of a message in front of those of its fields.

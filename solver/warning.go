@@ -20,6 +20,9 @@ const (
 	WarningLoadShedToGreedy WarningCode = "load-shed-to-greedy"
 	// WarningQuotasExceedPool means that the quotas of all groups together exceed the pool.
 	WarningQuotasExceedPool WarningCode = "quotas-exceed-pool"
+	// WarningOptionsIgnored means that options are set which another one leaves without
+	// effect.
+	WarningOptionsIgnored WarningCode = "options-ignored"
 )
 
 // Warning is something that an operator should know of a decision.
@@ -39,7 +42,7 @@ func (d *Decision) warn(s *Snapshot) {
 	}
 	if s.TotalNodes == 0 {
 		if len(s.Jobs) > 0 {
-			add(WarningEmptyPool, "", "the pool has no nodes for %d jobs", len(s.Jobs))
+			add(WarningEmptyPool, "", "the pool has no nodes for %s", count(len(s.Jobs), "job"))
 		}
 		return
 	}
@@ -70,9 +73,20 @@ func (d *Decision) warn(s *Snapshot) {
 	}
 	if waiting > 0 && d.Report.IdleNodes > 0 {
 		job := &s.Jobs[first]
-		add(WarningIdleWithQueue, job.ID, "%d nodes stay idle while %d jobs wait; job %q needs at least %d",
-			d.Report.IdleNodes, waiting, job.ID, job.smallestSize())
+		add(WarningIdleWithQueue, job.ID, "%s idle, %s waiting; job %q needs at least %d",
+			count(d.Report.IdleNodes, "node"), count(waiting, "job"), job.ID, job.smallestSize())
 	}
+}
+
+// Warnings are what to know of options that have their defaults and are valid.
+func (o *Options) Warnings() []Warning {
+	if o.TotalTime == (TotalTimeOptions{}) || o.Objective == ObjectiveTotalTime {
+		return nil
+	}
+	return []Warning{{
+		Code:    WarningOptionsIgnored,
+		Message: fmt.Sprintf("options.total_time is set and has no effect: options.objective is %s", apiName("OBJECTIVE", o.Objective)),
+	}}
 }
 
 // neverFits warns of a job whose smallest size exceeds the pool.
@@ -81,4 +95,12 @@ func neverFits(job *Job, pool int) Warning {
 		Code: WarningNeverFits, JobID: job.ID,
 		Message: fmt.Sprintf("job %q needs at least %d nodes; the pool has %d", job.ID, job.smallestSize(), pool),
 	}
+}
+
+// count says how many there are of something.
+func count(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/internal/apiconv"
+	"github.com/elastalloc/elastalloc/internal/format"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -56,7 +57,7 @@ func readInstances(cmd *cobra.Command, paths []string, maxJobs int) ([]instance,
 		}
 	}
 	if larger > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "skipped: %d snapshots with more than %d jobs\n", larger, maxJobs)
+		fmt.Fprintf(cmd.ErrOrStderr(), "skipped: %s with more than %d jobs\n", format.Count(larger, "snapshot"), maxJobs)
 	}
 	if len(instances) == 0 {
 		return nil, errors.New("no snapshot to compare backends on")

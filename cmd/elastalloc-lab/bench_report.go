@@ -40,16 +40,24 @@ func rowTable(rows []benchRow, screen cli.Screen) *cli.Table {
 	for i := range rows {
 		row := &rows[i]
 		if i == 0 || rows[i-1].Instance != row.Instance {
-			t.AddLine(screen.Bold, fmt.Sprintf("%s: %d jobs, %d nodes", format.Printable(row.Instance), row.Jobs, row.Nodes))
+			t.AddLine(screen.Bold, fmt.Sprintf("%s: %s, %s", format.Printable(row.Instance), format.Count(row.Jobs, "job"), format.Count(row.Nodes, "node")))
 		}
 		ratio := nothing
 		if best, known := fastest[row.Instance]; known && row.searched() {
 			ratio = describeRatio(row.WallSeconds / best)
 		}
 		t.AddRow(cli.Plain, "  "+candidateName(row.Backend, row.Formulation), row.Reason, describeFigure(row.Objective), describeFigure(row.Bound),
-			describeShare(row.RelativeGap), describeSeconds(row.WallSeconds), ratio)
+			describeShare(row.RelativeGap), describeTime(row), ratio)
 	}
 	return t
+}
+
+// describeTime returns the time of a row, if its backend was there.
+func describeTime(row *benchRow) string {
+	if row.Reason == string(solver.OutcomeUnavailable) {
+		return nothing
+	}
+	return describeSeconds(row.WallSeconds)
 }
 
 // searched reports whether the row has a plan that a search has found.

@@ -96,6 +96,10 @@ func writeExplanations(
 		}
 		return nil
 	}
+	if len(response.GetJobs()) == 0 {
+		_, err := fmt.Fprintln(w, "The snapshot has no jobs.")
+		return err
+	}
 	t := screen.NewTable()
 	t.Clipped[0] = true
 	t.AddRow(screen.Bold, "JOB", "NODES", "WHY", "SIZES")

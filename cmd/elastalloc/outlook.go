@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/elastalloc/elastalloc/internal/apiconv"
@@ -110,11 +109,5 @@ func horizonOf(s *elastallocv1.Snapshot) string {
 	if h := s.GetHorizon(); h != nil && h.Steps != nil {
 		horizon.Steps = int(h.GetSteps())
 	}
-	text := (time.Duration(horizon.Steps) * horizon.Step).String()
-	for _, zero := range []string{"m0s", "h0m"} {
-		if strings.HasSuffix(text, zero) {
-			text = text[:len(text)-2]
-		}
-	}
-	return text
+	return format.Short(time.Duration(horizon.Steps) * horizon.Step)
 }

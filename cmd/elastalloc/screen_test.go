@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -12,14 +13,19 @@ import (
 // locale asks for it.
 func TestScreen(t *testing.T) {
 	const snapshot = " -f ../../examples/snapshot.json"
+	text, err := os.ReadFile("../../examples/snapshot.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	far := strings.Replace(string(text), `"steps": 5`, `"steps": 24`, 1)
 	for _, args := range []string{
-		"allocate" + snapshot, "allocate --plan" + snapshot, "allocate --objective total-time --plan" + snapshot,
+		"allocate" + snapshot, "allocate --plan" + snapshot, "allocate -f -", "allocate --plan -f -", "allocate --objective total-time --plan" + snapshot,
 		"allocate -f ../../examples/busy.json", "allocate -f ../../examples/teams.json", "allocate --plan -f testdata/more_jobs_than_nodes.json",
 		"allocate --backend cbc" + snapshot, "fill-idle" + snapshot, "explain" + snapshot, "explain --job moe-router-probe" + snapshot,
 		"whatif --nodes 100,120,130,140 --remove moe-router-probe" + snapshot, "forecast" + snapshot, "forecast --eta-error 0.2 --samples 2" + snapshot,
 	} {
 		env := map[string]string{"LC_ALL": "C", "ELASTALLOC_CBC": "/nonexistent/" + strings.Repeat("a b/", 20)}
-		stdout, stderr, status := runWith(t, env, "", strings.Fields(args)...)
+		stdout, stderr, status := runWith(t, env, far, strings.Fields(args)...)
 		if status != cli.ExitDone || stdout == "" {
 			t.Errorf("%q: exit status %d, stderr %q", args, status, stderr)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/internal/apiconv"
+	"github.com/elastalloc/elastalloc/internal/format"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/sim"
 )
@@ -39,8 +40,8 @@ doubling_efficiency and weight are used where they are there.`,
 		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
-			case nodes < 0:
-				return fmt.Errorf("--nodes is %d; want at least 0", nodes)
+			case nodes < 1:
+				return fmt.Errorf("--nodes is %d; want at least 1", nodes)
 			case at < 0:
 				return fmt.Errorf("--at is %v; want at least 0", at)
 			case gpusPerNode < 1:
@@ -57,8 +58,11 @@ doubling_efficiency and weight are used where they are there.`,
 			if err != nil {
 				return fmt.Errorf("%s: %w", file, err)
 			}
+			if len(trace) == 0 {
+				return fmt.Errorf("%s: the trace has no jobs", file)
+			}
 			if end := endOf(trace); at > end {
-				return fmt.Errorf("--at is %v; the trace ends at %v, by its own durations", at, end)
+				return fmt.Errorf("--at is %s; the trace ends at %s, by its own durations", format.Short(at), format.Short(end))
 			}
 			snapshot := sim.Cut(trace, int(nodes), at, gpusPerNode)
 			snapshot.ID = snapshotID(file, at)
@@ -76,6 +80,7 @@ doubling_efficiency and weight are used where they are there.`,
 	flags.IntVar(&gpusPerNode, "gpus-per-node", sim.DefaultGPUsPerNode, "GPUs of one node")
 	flags.DurationVar(&restart, "restart-time", 0, "time without progress after every change of a job's nodes, such as 2m")
 	cli.MarkRequired(command, "trace", "nodes", "at")
+	cli.CompleteFiles(command, "csv", "trace")
 	return command
 }
 
@@ -94,5 +99,5 @@ func snapshotID(file string, at time.Duration) string {
 		file = "trace"
 	}
 	name := strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
-	return fmt.Sprintf("%s@%v", name, at)
+	return fmt.Sprintf("%s@%s", name, format.Short(at))
 }

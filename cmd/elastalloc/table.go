@@ -76,6 +76,7 @@ func jobTable(
 		header = append(header, "AFTER "+horizonOf(request.GetSnapshot()))
 	}
 	if plan {
+		t.Wrapped = len(header)
 		header = append(header, "PLAN")
 	}
 	t.AddRow(screen.Bold, header...)
@@ -197,6 +198,9 @@ func reportTable(
 	add("bound", "%.6f", report.GetBound())
 	add("gap", "%s", describeGap(report))
 	add("greedy", "%s", describeGain(report))
+	if note := describeStart(request, response); note != "" {
+		add("admission", "%s", note)
+	}
 	add("decided by", "%s in %s", cli.EnumName(report.GetBackend()), format.Duration(report.GetSolveTime().AsDuration()))
 	if len(report.GetAttempts()) > 1 {
 		for i, attempt := range report.GetAttempts() {
@@ -293,6 +297,30 @@ func describeGain(report *elastallocv1.SolveReport) string {
 	return text
 }
 
+// describeStart says which job it is that others pause for, because the admission starts it
+// at any price; "" where that brings as much as greedy or more.
+func describeStart(request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse) string {
+	report, paused := response.GetReport(), 0
+	if request.GetOptions().GetAdmission() != elastallocv1.Admission_ADMISSION_START_FIRST ||
+		report.GetReason() != elastallocv1.Reason_REASON_OPTIMAL || !behindGreedy(report) {
+		return ""
+	}
+	var largest *elastallocv1.Allocation
+	for _, a := range response.GetAllocations() {
+		switch {
+		case a.GetChange() == elastallocv1.Change_CHANGE_PREEMPT:
+			paused++
+		case a.GetChange() == elastallocv1.Change_CHANGE_START && a.GetNodes() > largest.GetNodes():
+			largest = a
+		}
+	}
+	if largest == nil || paused == 0 {
+		return ""
+	}
+	return fmt.Sprintf("start-first starts %s on %s at any price, here the nodes of %s; optimized may let it wait",
+		format.Printable(largest.GetJobId()), format.Count(int(largest.GetNodes()), "node"), format.Count(paused, "running job"))
+}
+
 // behindGreedy reports whether greedy scores more than rounding can explain. It leaves jobs
 // waiting where an admission such as start-first does not.
 func behindGreedy(report *elastallocv1.SolveReport) bool {
@@ -318,24 +346,41 @@ func describeFailure(attempt *elastallocv1.Attempt) string {
 	return words(attempt.GetOutcome())
 }
 
-// describePlan returns the nodes per step, each as wide as the widest of the table.
+// mostSteps is how many steps are shown one by one: more do not fit on a screen.
+const mostSteps = 12
+
+// describePlan returns the nodes per step, each as wide as the widest of the table; those of
+// a long horizon once with the number of steps, 8×3 for 8 8 8.
 func describePlan(nodes []int32, width int) string {
-	steps := make([]string, len(nodes))
-	for i, n := range nodes {
-		steps[i] = fmt.Sprintf("%*d", width, n)
+	var steps []string
+	var end int
+	for first := 0; first < len(nodes); first = end {
+		end = first + 1
+		if len(nodes) <= mostSteps {
+			steps = append(steps, fmt.Sprintf("%*d", width, nodes[first]))
+			continue
+		}
+		for end < len(nodes) && nodes[end] == nodes[first] {
+			end++
+		}
+		text := strconv.Itoa(int(nodes[first]))
+		if end-first > 1 {
+			text += fmt.Sprintf("×%d", end-first)
+		}
+		steps = append(steps, text)
 	}
 	return strings.Join(steps, " ")
 }
 
 // describeProgress says what the cumulative progress is at the end of the last step, rounded
 // down so that only a finished job shows 100 %, and draws before it what it is at the end of
-// each step.
+// each step where they fit.
 func describeProgress(progress []float64, drawn bool) string {
 	if len(progress) == 0 {
 		return ""
 	}
 	text := fmt.Sprintf("%5.1f %%", math.Floor(1000*progress[len(progress)-1])/10)
-	if drawn {
+	if drawn && len(progress) <= mostSteps {
 		text = sparkline(progress) + " " + text
 	}
 	return text

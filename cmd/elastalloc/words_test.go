@@ -76,7 +76,7 @@ func TestWrongUsage(t *testing.T) {
 		"snapshot --trace testdata/trace.csv --nodes 1 --at soon": `--at is "soon"; want a duration`,
 		"whatif -f - --nodes 5 --scenarios -":                     "--nodes and --scenarios exclude each other; give one of them",
 		"allocate -f testdata/queue.json --server a:1,b":          `--server: target is "a:1,b"; want host:port`,
-		"snapshot --trace testdata/trace.csv --nodes 1 --at 900h": "--at is 900h0m0s; the trace ends at ",
+		"snapshot --trace testdata/trace.csv --nodes 1 --at 900h": "--at is 900h; the trace ends at ",
 		"allocate -f a.json -f b.json":                            `--file is "b.json"; want one file; a.json is given already`,
 		"explain -f testdata/queue.json short":                    `unexpected argument "short"; did you mean --job short?`,
 		"explain -f testdata/queue.json --job sho":                `--job is "sho"; want the id of a job of the snapshot; did you mean short?`,

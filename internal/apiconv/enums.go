@@ -46,6 +46,15 @@ func Names[E Enum]() []string {
 	return names
 }
 
+// APINames returns the API's names of all values of an enum, 0 left out.
+func APINames(enum protoreflect.EnumDescriptor) []string {
+	var names []string
+	for i := 1; i < enum.Values().Len(); i++ {
+		names = append(names, string(enum.Values().Get(i).Name()))
+	}
+	return names
+}
+
 // Number returns the number of a value of the core, 0 where the API has none.
 func Number[E Enum, Value ~string](value Value) E {
 	var zero E

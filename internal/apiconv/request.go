@@ -5,6 +5,7 @@ package apiconv
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -229,7 +230,7 @@ func (c *converter) totalTime(o *elastallocv1.TotalTimeOptions) solver.TotalTime
 func fromEnum[Value ~string, E Enum](c *converter, path string, number E) Value {
 	name := Name(number)
 	if name == "" && number != 0 {
-		c.addf(path, "is %d; want a value of the enum, 0 to %d", int32(number), number.Descriptor().Values().Len()-1)
+		c.addf(path, "is %d; want one of %s", int32(number), strings.Join(APINames(number.Descriptor()), ", "))
 	}
 	return Value(name)
 }

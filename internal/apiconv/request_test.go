@@ -352,7 +352,7 @@ func TestEnums(t *testing.T) {
 	checkEnum[elastallocv1.WaitReason](t, solver.WaitNoRoom, solver.WaitBehind, solver.WaitNeverFits, solver.WaitGroupLimit,
 		solver.WaitNotWorthIt)
 	checkEnum[elastallocv1.WarningCode](t, solver.WarningNeverFits, solver.WarningIdleWithQueue, solver.WarningEmptyPool,
-		solver.WarningBadJobHeld, solver.WarningLoadShedToGreedy, solver.WarningQuotasExceedPool)
+		solver.WarningBadJobHeld, solver.WarningLoadShedToGreedy, solver.WarningQuotasExceedPool, solver.WarningOptionsIgnored)
 	checkEnum[elastallocv1.Change](t, solver.ChangeStart, solver.ChangeScaleUp, solver.ChangeScaleDown,
 		solver.ChangeKeep, solver.ChangeWait, solver.ChangePreempt)
 	checkEnum[elastallocv1.Reason](t, solver.ReasonOptimal, solver.ReasonFeasible, solver.ReasonHeuristic)

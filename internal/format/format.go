@@ -87,6 +87,17 @@ func Span(d time.Duration) string {
 	}
 }
 
+// Short returns a time without the units that are zero at its end: "26h".
+func Short(d time.Duration) string {
+	text := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = text[:len(text)-2]
+		}
+	}
+	return text
+}
+
 // Count returns how many there are of something: "1 job", "2 jobs".
 func Count(n int, what string) string {
 	if n != 1 {

@@ -74,6 +74,17 @@ func TestTimes(t *testing.T) {
 	}
 }
 
+func TestShort(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		26 * time.Hour: "26h", 25 * time.Minute: "25m", 90 * time.Minute: "1h30m", time.Hour + time.Second: "1h0m1s", 0: "0s", 10 * time.Second: "10s",
+	} {
+		if got := format.Short(d); got != want {
+			t.Errorf("Short(%v) = %q; want %q", d, got, want)
+		}
+	}
+}
+
 func TestCount(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int]string{0: "0 jobs", 1: "1 job", 2: "2 jobs"} {

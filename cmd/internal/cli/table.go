@@ -100,7 +100,12 @@ func (t *Table) widths() []int {
 	for _, width := range widths {
 		over += width
 	}
-	const least = 10 // of a cell that is cut off
+	const least, leastWrapped = 10, 15 // of cells that are cut off, and of those broken into lines
+	if last := len(widths) - 1; over > 0 && t.Wrapped > 0 && last == t.Wrapped {
+		wrapped := min(widths[last], max(leastWrapped, widths[last]-over))
+		over -= widths[last] - wrapped
+		widths[last] = wrapped
+	}
 	for ; over > 0; over-- {
 		widest := -1
 		for i, width := range widths {
@@ -112,9 +117,6 @@ func (t *Table) widths() []int {
 			break
 		}
 		widths[widest]--
-	}
-	if last := len(widths) - 1; over > 0 && t.Wrapped > 0 && last == t.Wrapped {
-		widths[last] = max(2*least, widths[last]-over)
 	}
 	return widths
 }

@@ -15,6 +15,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/dynamicpb"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/elastalloc/elastalloc/internal/apiconv"
 )
 
 // errCut says that a text ends within its JSON.
@@ -159,7 +161,7 @@ func wanted(field protoreflect.FieldDescriptor) string {
 	case protoreflect.StringKind:
 		return "a text in quotes"
 	case protoreflect.EnumKind:
-		return "one of " + strings.Join(valueNames(field.Enum()), ", ")
+		return "one of " + strings.Join(apiconv.APINames(field.Enum()), ", ")
 	case protoreflect.DoubleKind:
 		return "a number"
 	case protoreflect.Int32Kind:
@@ -304,15 +306,4 @@ func placeOf(message protoreflect.MessageDescriptor, name string, seen []protore
 		}
 	}
 	return ""
-}
-
-// valueNames returns the names of an enum's values but the one that says nothing.
-func valueNames(enum protoreflect.EnumDescriptor) []string {
-	var names []string
-	for i := range enum.Values().Len() {
-		if value := enum.Values().Get(i); value.Number() != 0 {
-			names = append(names, string(value.Name()))
-		}
-	}
-	return names
 }

@@ -474,6 +474,9 @@ const (
 	WarningCode_WARNING_CODE_LOAD_SHED_TO_GREEDY WarningCode = 5
 	// The quotas of all groups together exceed the pool.
 	WarningCode_WARNING_CODE_QUOTAS_EXCEED_POOL WarningCode = 6
+	// Options are set that another one leaves without effect: total_time without
+	// OBJECTIVE_TOTAL_TIME.
+	WarningCode_WARNING_CODE_OPTIONS_IGNORED WarningCode = 7
 )
 
 // Enum value maps for WarningCode.
@@ -486,6 +489,7 @@ var (
 		4: "WARNING_CODE_BAD_JOB_HELD",
 		5: "WARNING_CODE_LOAD_SHED_TO_GREEDY",
 		6: "WARNING_CODE_QUOTAS_EXCEED_POOL",
+		7: "WARNING_CODE_OPTIONS_IGNORED",
 	}
 	WarningCode_value = map[string]int32{
 		"WARNING_CODE_UNSPECIFIED":         0,
@@ -495,6 +499,7 @@ var (
 		"WARNING_CODE_BAD_JOB_HELD":        4,
 		"WARNING_CODE_LOAD_SHED_TO_GREEDY": 5,
 		"WARNING_CODE_QUOTAS_EXCEED_POOL":  6,
+		"WARNING_CODE_OPTIONS_IGNORED":     7,
 	}
 )
 
@@ -1586,7 +1591,7 @@ type AllocateOptions struct {
 	IncludePlan bool `protobuf:"varint,6,opt,name=include_plan,json=includePlan,proto3" json:"include_plan,omitempty"`
 	// What is maximised. Unset means OBJECTIVE_PROGRESS.
 	Objective Objective `protobuf:"varint,7,opt,name=objective,proto3,enum=elastalloc.v1.Objective" json:"objective,omitempty"`
-	// Parameters of OBJECTIVE_TOTAL_TIME.
+	// Parameters of OBJECTIVE_TOTAL_TIME. Set with another objective they are a warning.
 	TotalTime *TotalTimeOptions `protobuf:"bytes,8,opt,name=total_time,json=totalTime,proto3" json:"total_time,omitempty"`
 	// What becomes of the request where a job has bad fields. Unset means
 	// BAD_JOBS_REFUSE.
@@ -2092,7 +2097,8 @@ type GroupReport struct {
 	// Nodes that its jobs and those of all groups within it hold together from now on.
 	Nodes int32 `protobuf:"varint,2,opt,name=nodes,proto3" json:"nodes,omitempty"`
 	// Nodes that they are short of the quota, or of what the admission lets them hold at
-	// most if that is less.
+	// most if that is less. Whether their sizes can make up the quota is not looked at: one
+	// job of 1, 2, 4 or 8 nodes is short of a quota of 6 by 2 for ever.
 	Short int32 `protobuf:"varint,3,opt,name=short,proto3" json:"short,omitempty"`
 	// What one more node of its limit is worth, in units of the objective: 0 where the
 	// limit does not bind, where there is none, and where no search was made.
@@ -3539,7 +3545,7 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\x11CHANGE_SCALE_DOWN\x10\x03\x12\x0f\n" +
 	"\vCHANGE_KEEP\x10\x04\x12\x0f\n" +
 	"\vCHANGE_WAIT\x10\x05\x12\x12\n" +
-	"\x0eCHANGE_PREEMPT\x10\x06*\xf1\x01\n" +
+	"\x0eCHANGE_PREEMPT\x10\x06*\x93\x02\n" +
 	"\vWarningCode\x12\x1c\n" +
 	"\x18WARNING_CODE_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17WARNING_CODE_NEVER_FITS\x10\x01\x12 \n" +
@@ -3547,7 +3553,8 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\x17WARNING_CODE_EMPTY_POOL\x10\x03\x12\x1d\n" +
 	"\x19WARNING_CODE_BAD_JOB_HELD\x10\x04\x12$\n" +
 	" WARNING_CODE_LOAD_SHED_TO_GREEDY\x10\x05\x12#\n" +
-	"\x1fWARNING_CODE_QUOTAS_EXCEED_POOL\x10\x06*_\n" +
+	"\x1fWARNING_CODE_QUOTAS_EXCEED_POOL\x10\x06\x12 \n" +
+	"\x1cWARNING_CODE_OPTIONS_IGNORED\x10\a*_\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eREASON_OPTIMAL\x10\x01\x12\x13\n" +

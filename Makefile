@@ -66,6 +66,10 @@ faults: note-solvers ## Test the server among failing solvers, disks, clients an
 conformance: note-solvers ## Run the conformance suite of every backend and the property tests in full length.
 	ELASTALLOC_TESTS=conformance $(GO) test -count=1 -timeout $(TEST_TIMEOUT) $(PROPERTY_PACKAGES) -rapid.checks=$(CHECKS) -rapid.seed=$(SEED)
 
+.PHONY: docs
+docs: $(call stamp,grpcurl) ## Run the commands of the documentation and compare what it shows with what they print.
+	PATH="$(TOOLS):$$PATH" ELASTALLOC_TESTS=docs $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./docs
+
 # Tests of CBC and HiGHS are skipped where they are not installed.
 .PHONY: note-solvers
 note-solvers:

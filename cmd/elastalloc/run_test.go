@@ -67,29 +67,6 @@ func TestFillIdle(t *testing.T) {
 	clitest.CompareGolden(t, "fill_idle.golden", stdout)
 }
 
-// TestREADME compares the table in the README with what the command prints today.
-func TestREADME(t *testing.T) {
-	text, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, stderr, status := runWith(t, nil, "", "allocate", "-f", "../../examples/busy.json", "--budget=1m")
-	if status != cli.ExitDone {
-		t.Fatalf("exit status %d, stderr %q", status, stderr)
-	}
-	_, block, found := strings.Cut(string(text), "```\nJOB ")
-	block, _, closed := strings.Cut("JOB "+block, "```")
-	if !found || !closed {
-		t.Fatal("the README shows no decision")
-	}
-	printed := maskTimes(stdout)
-	for line := range strings.Lines(maskTimes(block)) {
-		if line != "…\n" && !strings.Contains(printed, line) {
-			t.Errorf("the README shows a line that is not printed today: %s", line)
-		}
-	}
-}
-
 // TestStartFirstBehindGreedy checks the words where starting every job that can start costs
 // more than greedy, which lets one wait, and no plan that may is better.
 func TestStartFirstBehindGreedy(t *testing.T) {

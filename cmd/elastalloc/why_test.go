@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -23,8 +22,8 @@ const scenarios = `{"scenarios": [
 	{"name": "no pauses", "options": {"objective": "OBJECTIVE_TOTAL_TIME", "admission": "ADMISSION_OPTIMIZED"}}
 ]}`
 
-// TestWhyWhatIfForecast compares what the commands show a person with golden files, which
-// docs/why.md quotes; go test -update rewrites them. No line is wider than a terminal.
+// TestWhyWhatIfForecast compares what the commands show a person with golden files; go test
+// -update rewrites them. No line is wider than a terminal.
 func TestWhyWhatIfForecast(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "scenarios.json")
 	if err := os.WriteFile(file, []byte(scenarios), 0o600); err != nil {
@@ -125,52 +124,6 @@ func TestWhyBadUsage(t *testing.T) {
 		_, stderr, status := runWith(t, nil, "", append(strings.Fields(args), "-f", "testdata/queue.json")...)
 		if status != cli.ExitBadInput || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit status %d, stderr %q; want %q", args, status, stderr, want)
-		}
-	}
-}
-
-// TestWhyPage compares the examples of docs/why.md with what the commands print.
-func TestWhyPage(t *testing.T) {
-	page, err := os.ReadFile("../../docs/why.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	printed := ""
-	for _, name := range []string{"explain", "explain_jobs", "whatif_nodes", "forecast"} {
-		golden, err := os.ReadFile(filepath.Join("testdata", name+".golden"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		printed += string(golden)
-	}
-	lines := 0
-	for n, block := range strings.Split(string(page), "```") {
-		if n%2 == 0 || !strings.HasPrefix(block, "\n") {
-			continue // Prose, or a command.
-		}
-		for line := range strings.Lines(strings.TrimPrefix(block, "\n")) {
-			if lines++; line != "…\n" && !strings.Contains(printed, line) {
-				t.Errorf("docs/why.md shows a line that is not printed today: %s", line)
-			}
-		}
-	}
-	if lines < 40 {
-		t.Errorf("%d lines; want the examples", lines)
-	}
-	// What the page answers questions with can be pasted.
-	commands := regexp.MustCompile("`elastalloc ([a-z]+ -f examples/busy.json[^`]*)`").FindAllStringSubmatch(string(page), -1)
-	if len(commands) < 6 {
-		t.Errorf("commands %q; want one for each question", commands)
-	}
-	job := filepath.Join(t.TempDir(), "job.json")
-	if err := os.WriteFile(job, []byte(`{"id": "bert-large-wiki-phase2", "remainingEta": "101180s", "weight": 8}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, command := range commands {
-		args := strings.NewReplacer("examples/", "../../examples/", "job.json", job).Replace(command[1])
-		stdout, stderr, status := runWith(t, nil, "", strings.Fields(args)...)
-		if status != cli.ExitDone || stdout == "" {
-			t.Errorf("elastalloc %s: exit status %d, %s", command[1], status, stderr)
 		}
 	}
 }

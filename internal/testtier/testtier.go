@@ -23,6 +23,8 @@ const (
 	Faults Tier = "faults"
 	// Conformance is the conformance suite of every backend in full length.
 	Conformance Tier = "conformance"
+	// Docs are the commands of the documentation.
+	Docs Tier = "docs"
 	// Kube are the tests of the charts and of the controller on a real Kubernetes.
 	Kube Tier = "kube"
 )

@@ -1,0 +1,137 @@
+package docs
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/elastalloc/elastalloc/internal/testtier"
+)
+
+// TestDocumentedFlags checks that every flag and every variable that the documentation and
+// deploy/ name is in docs/flags.md, which is generated from the commands.
+func TestDocumentedFlags(t *testing.T) {
+	known := map[string]bool{"--help": true, testtier.Variable: true}
+	reference, err := os.ReadFile(filepath.Join(root, "docs", "flags.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(--[a-z-]+)`.*?`(ELASTALLOC_[A-Z_]+)`").FindAllStringSubmatch(string(reference), -1) {
+		known[row[1]], known[row[2]] = true, true
+	}
+	var files []string
+	for _, pattern := range []string{
+		"README.md", "docs/*.md", "deploy/*.md", "deploy/systemd/*", "deploy/compose/compose.yaml", "deploy/kubernetes/*.yaml",
+	} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s matches %v, %v", pattern, found, err)
+		}
+		files = append(files, found...)
+	}
+	// In running text a flag stands in backquotes; in a command or a manifest, other programs'
+	// flags may stand, so only what follows the program's name or the subcommand counts.
+	named := regexp.MustCompile("`(--[a-z-]+)|(ELASTALLOC_[A-Z_]*[A-Z])\\b")
+	commandLine := regexp.MustCompile(`(?m)^.*\b(?:elastalloc(?:-lab)? (?:serve|allocate|fill-idle|explain|whatif|forecast|bench|simulate|replay|snapshot|paper)|\[serve,).*$`)
+	flag := regexp.MustCompile(`--[a-z][a-z-]+`)
+	for _, file := range files {
+		switch base := filepath.Base(file); {
+		case strings.HasPrefix(base, "kubernetes"), strings.Contains(base, "controller"):
+			continue // The controller's flags are checked in its own module.
+		case base == "slurm.md", base == "torchrun.md", base == "ray.md":
+			continue // Most flags are those of others.
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, match := range named.FindAllStringSubmatch(string(text), -1) {
+			names = append(names, match[1]+match[2])
+		}
+		for _, line := range commandLine.FindAllString(string(text), -1) {
+			names = append(names, flag.FindAllString(line, -1)...)
+		}
+		slices.Sort(names)
+		for _, name := range slices.Compact(names) {
+			if !known[name] {
+				t.Errorf("%s names %s, which no command has", file, name)
+			}
+		}
+	}
+}
+
+// TestDocumentedNames checks that the targets of make, the scripts and the Go tests, benchmarks
+// and fuzzers that the documentation tells to run are there.
+func TestDocumentedNames(t *testing.T) {
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var (
+		target = regexp.MustCompile(`(?m)(?:^ *|&& |[0-9A-Za-z]=\S+ )make ((?:[a-z][a-z-]*)(?: [a-z][a-z-]*)*)`)
+		script = regexp.MustCompile(`\b(scripts/[a-z-]+\.sh)\b`)
+		goTest = regexp.MustCompile(`\bgo test [^\n#]*`)
+		named  = regexp.MustCompile(`-(?:run|bench|fuzz) +'?([^' ]+)'?`)
+		pkg    = regexp.MustCompile(` (\.\S*)`)
+	)
+	seen := 0
+	for _, p := range pages(t) {
+		for _, match := range target.FindAllStringSubmatch(p.code, -1) {
+			for name := range strings.FieldsSeq(match[1]) {
+				if seen++; !regexp.MustCompile(`(?m)^` + name + `:`).Match(makefile) {
+					t.Errorf("%s: make %s: unknown target", p.name, name)
+				}
+			}
+		}
+		for _, match := range script.FindAllStringSubmatch(p.code, -1) {
+			seen++
+			if _, err := os.Stat(filepath.Join(root, match[1])); err != nil {
+				t.Errorf("%s: %v", p.name, err)
+			}
+		}
+		for _, command := range goTest.FindAllString(p.code, -1) {
+			of := pkg.FindStringSubmatch(command)
+			if of == nil || strings.HasSuffix(of[1], "...") {
+				continue
+			}
+			for _, match := range named.FindAllStringSubmatch(command, -1) {
+				if match[1] == "^$" {
+					continue
+				}
+				name, _, _ := strings.Cut(match[1], "/")
+				if seen++; !declares(t, filepath.Join(root, of[1]), name) && !declares(t, filepath.Join(root, "kube", of[1]), name) {
+					t.Errorf("%s: %s: no test, benchmark or fuzzer matches", p.name, command)
+				}
+			}
+		}
+	}
+	if seen < 60 {
+		t.Errorf("found %d names; want those of all pages", seen)
+	}
+}
+
+// declares reports whether a test, a benchmark or a fuzzer of a package matches.
+func declares(t *testing.T, dir, pattern string) bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	matches := regexp.MustCompile(pattern)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz)\w+)\(`).FindAllSubmatch(text, -1) {
+			if matches.Match(match[1]) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Installs the programs that the commands of the documentation need and that are missing
+# (Debian, Ubuntu), for make docs. It runs as root or through sudo.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+name=docs
+. scripts/packages.sh
+
+missing=()
+# need PROGRAM PACKAGE
+need() { command -v "$1" >/dev/null || missing+=("$2"); }
+need jq jq
+need zstdcat zstd
+need curl curl
+need openssl openssl
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+say "installing ${missing[*]}"
+as_root apt-get update -qq || say 'some lists could not be updated'
+as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null

@@ -86,8 +86,12 @@ func writeReport(w http.ResponseWriter, r Report) {
 	_, _ = fmt.Fprintf(w, "at %s: %d nodes, %d free; out of the count: %d not ready, %d cordoned, %d tainted, %d with foreign pods\n",
 		r.Seen.UTC().Format(time.RFC3339), n.Usable, r.Free, n.NotReady, n.Cordoned, n.Tainted, n.Foreign)
 	if d := r.Decision; d != nil {
-		_, _ = fmt.Fprintf(w, "last moment %s (%s): %s %s; %d jobs asked about, %d left out; objective %.6g, greedy %.6g, gap %.3g\n",
-			d.ID, d.Trigger, d.Result, d.Detail, d.Jobs, d.Left, d.Objective, d.Greedy, d.Gap)
+		result := d.Result
+		if d.Detail != "" {
+			result += ", " + d.Detail
+		}
+		_, _ = fmt.Fprintf(w, "last moment %s (%s): %s; %d jobs asked about, %d left out; objective %.6g, greedy %.6g, gap %.3g\n",
+			d.ID, d.Trigger, result, d.Jobs, d.Left, d.Objective, d.Greedy, d.Gap)
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(table, "\nJOB\tNODES\tTARGET\tREMAINING ON ONE NODE\tSOURCE\tAGE\tPINNED")

@@ -23,9 +23,10 @@ const (
 	maxNote = 1024
 	// maxConflicts is after how many conflicts in one decision a job is left alone.
 	maxConflicts = 5
-	// forbiddenPatience is how long writes that are forbidden are tried again before that is
-	// believed: an API server that just started forbids what it has not read the roles for.
-	forbiddenPatience = 30 * time.Second
+	// refusedPatience is how long writes that are refused are tried again before that is
+	// believed: an API server forbids what it has not read the roles for since it started, and
+	// judges for seconds by an admission policy that was changed, as by an upgrade to mode apply.
+	refusedPatience = 30 * time.Second
 )
 
 // carryOut takes the steps of a plan that may be taken now, and reports whether there were
@@ -59,8 +60,8 @@ func (l *Loop) carryOut(ctx context.Context, w *world.World, p plan.Plan) (acted
 			}
 		}
 	}
-	// Steps that are forbidden wait.
-	taken := func(step plan.Step) bool { return l.forbidden[step.Job.UID].IsZero() }
+	// Steps that are refused wait.
+	taken := func(step plan.Step) bool { return l.refusals[step.Job.UID].IsZero() }
 	return slices.ContainsFunc(p.Now, taken) || len(p.Conflicts) > 0, nil
 }
 
@@ -88,8 +89,8 @@ func (l *Loop) resize(ctx context.Context, w *world.World, step plan.Step) error
 			return nil // It ended; its nodes become free.
 		case apierrors.IsConflict(err):
 			return l.conflict(j)
-		case apierrors.IsForbidden(err) && l.mayPass(j, w.Now):
-			l.Log.InfoContext(ctx, "a write is forbidden and tried again", "pool", l.pool.Name, "job", j.ID, "error", err)
+		case refused(err) && l.mayPass(j, w.Now):
+			l.Log.InfoContext(ctx, "a write is refused and tried again", "pool", l.pool.Name, "job", j.ID, "error", err)
 			return nil
 		case refused(err):
 			l.pin(j, world.Refused, err.Error())
@@ -100,7 +101,7 @@ func (l *Loop) resize(ctx context.Context, w *world.World, step plan.Step) error
 		}
 	}
 	l.writing.Lock()
-	delete(l.forbidden, j.UID)
+	delete(l.refusals, j.UID)
 	if !step.Frees() {
 		l.grew[j.UID] = growth{step.To, w.Now}
 	}
@@ -112,15 +113,15 @@ func (l *Loop) resize(ctx context.Context, w *world.World, step plan.Step) error
 	return nil
 }
 
-// mayPass reports whether a job's writes have been forbidden for so short a time that this may
+// mayPass reports whether a job's writes have been refused for so short a time that this may
 // pass.
 func (l *Loop) mayPass(j *world.Job, now time.Time) bool {
 	l.writing.Lock()
 	defer l.writing.Unlock()
-	if l.forbidden[j.UID].IsZero() {
-		l.forbidden[j.UID] = now
+	if l.refusals[j.UID].IsZero() {
+		l.refusals[j.UID] = now
 	}
-	return now.Sub(l.forbidden[j.UID]) < forbiddenPatience
+	return now.Sub(l.refusals[j.UID]) < refusedPatience
 }
 
 // conflict counts a write that came too late. The step is planned again on what the job is

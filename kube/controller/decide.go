@@ -51,7 +51,7 @@ func (l *Loop) decide(ctx context.Context, w *world.World, trigger string) error
 	l.last = w.Now
 	dirty := l.dirty
 	l.dirty = time.Time{}
-	l.pins, l.conflicts, l.forbidden = make(map[types.UID]world.Pin), make(map[types.UID]int), make(map[types.UID]time.Time)
+	l.pins, l.conflicts, l.refusals = make(map[types.UID]world.Pin), make(map[types.UID]int), make(map[types.UID]time.Time)
 	l.ask(ctx)
 	w, err := l.observe(ctx)
 	if err != nil {
@@ -270,7 +270,8 @@ func (l *Loop) explain(ctx context.Context, r plan.Request, targets []plan.Targe
 	}
 }
 
-// refused reports whether the API server will refuse the same write again.
+// refused reports whether the API server has judged a write, and will refuse it again where it
+// does not change its mind.
 func refused(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err)
 }

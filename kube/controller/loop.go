@@ -58,7 +58,7 @@ type Loop struct {
 
 	// Everything below can be lost at any time: the cluster has what is needed to go on.
 
-	// writing guards wrote, primed, grew, conflicts, forbidden and pins while writes are under
+	// writing guards wrote, primed, grew, conflicts, refusals and pins while writes are under
 	// way.
 	writing sync.Mutex
 	// wrote are objects as they came back from writes, until the caches have them.
@@ -94,9 +94,9 @@ type Loop struct {
 	// why says of the jobs that the current decision changes why it does.
 	why       map[string]string
 	conflicts map[types.UID]int
-	// forbidden is since when the API server forbids the writes of a decision to a job.
-	forbidden map[types.UID]time.Time
-	pins      map[types.UID]world.Pin
+	// refusals is since when the API server refuses the writes of a decision to a job.
+	refusals map[types.UID]time.Time
+	pins     map[types.UID]world.Pin
 	// told are the pins that events told of.
 	told map[types.UID]string
 
@@ -112,7 +112,7 @@ func NewLoop(pool config.Pool, o Options) *Loop {
 	return &Loop{
 		Options: o, pool: pool, speeds: newLearner(),
 		wrote: make(map[types.UID]*unstructured.Unstructured), grew: make(map[types.UID]growth), conflicts: make(map[types.UID]int),
-		forbidden: make(map[types.UID]time.Time), pins: make(map[types.UID]world.Pin), told: make(map[types.UID]string),
+		refusals: make(map[types.UID]time.Time), pins: make(map[types.UID]world.Pin), told: make(map[types.UID]string),
 		report: Report{Pool: pool.Name, Mode: o.Mode},
 	}
 }

@@ -147,17 +147,19 @@ func TestRefusedWrites(t *testing.T) {
 	}
 }
 
-// TestForbiddenForAWhile: an API server that has just started may forbid what it allows a few
-// seconds later, of which users hear nothing.
-func TestForbiddenForAWhile(t *testing.T) {
+// TestRefusedForAWhile: an API server that has just started, or whose admission policies have
+// changed, may refuse what it takes a few seconds later, of which users hear nothing.
+func TestRefusedForAWhile(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 8, busy()...)
-	until, forbidden := c.now.Add(20*time.Second), 0
+	until, refused := c.now.Add(20*time.Second), 0
 	c.onPatch = func(patch, name string) error {
 		if patch != string(types.JSONPatchType) || !c.now.Before(until) {
 			return nil
 		}
-		forbidden++
+		if refused++; refused%2 == 0 {
+			return apierrors.NewInvalid(schema.GroupKind{Kind: "Job"}, name, nil)
+		}
 		return apierrors.NewForbidden(schema.GroupResource{Resource: "jobs"}, name, errors.New("no roles yet"))
 	}
 	c.passes(30)
@@ -165,8 +167,8 @@ func TestForbiddenForAWhile(t *testing.T) {
 	if told := c.told(); strings.Contains(told, "Refused") {
 		t.Errorf("events are %s", told)
 	}
-	if forbidden < 2 || forbidden > 10 {
-		t.Errorf("%d writes were forbidden; want a few, seconds apart", forbidden)
+	if refused < 2 || refused > 10 {
+		t.Errorf("%d writes were refused; want a few, seconds apart", refused)
 	}
 }
 

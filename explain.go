@@ -53,7 +53,11 @@ func (a *Allocator) Explain(
 		}
 	}
 	// First what is cheap, of all; then, as long as there is time, what is not.
-	for _, step := range []func(context.Context, *reason) error{e.search, e.remedy} {
+	steps := []func(context.Context, *reason) error{e.search}
+	if !o.NoRemedies {
+		steps = append(steps, e.remedy)
+	}
+	for _, step := range steps {
 		for _, r := range reasons {
 			if limited.Err() != nil {
 				break

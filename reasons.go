@@ -28,7 +28,7 @@ func (e *explainer) describe(r *reason) solver.JobExplanation {
 func (e *explainer) why(r *reason) (solver.Why, string) {
 	a, pool := r.allocation, e.snapshot.TotalNodes
 	if r.job < 0 {
-		return solver.WhyOnlySize, fmt.Sprintf("%s keeps its %s, for its data are bad", name(a.JobID), count(a.Nodes))
+		return solver.WhyOnlySize, fmt.Sprintf("%s keeps its %s, because its data are bad", name(a.JobID), count(a.Nodes))
 	}
 	job := &e.snapshot.Jobs[r.job]
 	sizes := job.LegalSizes()
@@ -50,25 +50,25 @@ func (e *explainer) why(r *reason) (solver.Why, string) {
 	case a.Nodes >= sizes[max(0, fitting-1)]:
 		return solver.WhyLargest, fmt.Sprintf("%s has %s, the largest of its sizes that fits the pool of %d", name(a.JobID), count(a.Nodes), pool)
 	case !larger && e.limited(r):
-		return solver.WhyGroupLimit, fmt.Sprintf("%s has %s, for the limit of its group leaves it no more", name(a.JobID), count(a.Nodes))
+		return solver.WhyGroupLimit, fmt.Sprintf("%s has %s, because the limit of its group leaves it no more", name(a.JobID), count(a.Nodes))
 	case !larger:
-		return solver.WhyNoRoom, fmt.Sprintf("%s has %s, for no more fit beside what the other jobs must have", name(a.JobID), count(a.Nodes))
+		return solver.WhyNoRoom, fmt.Sprintf("%s has %s, because no more fit beside what the other jobs must have", name(a.JobID), count(a.Nodes))
 	}
 	if kept := e.keptByCost(r); kept != nil {
 		brings, costs := e.amounts(max(0, kept.change-kept.Loss), kept.change)
-		return solver.WhyChangeCost, fmt.Sprintf("%s keeps its %s, for %d → %d would bring all jobs %s and the change itself cost %s",
+		return solver.WhyChangeCost, fmt.Sprintf("%s keeps its %s, because %d → %d would bring all jobs %s and the change itself cost %s",
 			name(a.JobID), count(a.Nodes), a.Nodes, kept.Nodes, brings, costs)
 	}
 	if next.gain <= e.nothing() {
-		return solver.WhyEnough, fmt.Sprintf("%s has %s, for %d would bring it nothing", name(a.JobID), count(a.Nodes), next.Nodes)
+		return solver.WhyEnough, fmt.Sprintf("%s has %s, because %d would bring it nothing", name(a.JobID), count(a.Nodes), next.Nodes)
 	}
 	own, others := e.amounts(next.gain, next.gain+next.Loss)
 	admitted := &e.problem.Jobs[r.admitted]
 	if extra := float64(next.Nodes - a.Nodes); e.groupPrice(admitted) > 0 && next.gain > e.poolPrice()*extra {
-		return solver.WhyGroupLimit, fmt.Sprintf("%s has %s, for within the limit of its group %d → %d would bring it %s and cost other jobs %s",
+		return solver.WhyGroupLimit, fmt.Sprintf("%s has %s, because within the limit of its group %d → %d would bring it %s and cost other jobs %s",
 			name(a.JobID), count(a.Nodes), a.Nodes, next.Nodes, own, others)
 	}
-	return solver.WhyPricedOut, fmt.Sprintf("%s has %s, for %d → %d would bring it %s and cost other jobs %s",
+	return solver.WhyPricedOut, fmt.Sprintf("%s has %s, because %d → %d would bring it %s and cost other jobs %s",
 		name(a.JobID), count(a.Nodes), a.Nodes, next.Nodes, own, others)
 }
 
@@ -120,22 +120,26 @@ func (e *explainer) waiting(r *reason, smallest int) string {
 	}
 	switch a.WaitReason {
 	case solver.WaitNeverFits:
-		return fmt.Sprintf("%s %s, for it needs at least %s and the pool has %d", name(a.JobID), verb, count(smallest), e.snapshot.TotalNodes)
+		return fmt.Sprintf("%s %s, because it needs at least %s and the pool has %d", name(a.JobID), verb, count(smallest), e.snapshot.TotalNodes)
 	case solver.WaitBehind:
 		return fmt.Sprintf("%s %s behind %s, which has no room", name(a.JobID), verb, name(a.BehindJobID))
 	case solver.WaitGroupLimit:
-		return fmt.Sprintf("%s %s, for the limit of its group leaves it less than %s", name(a.JobID), verb, count(smallest))
+		return fmt.Sprintf("%s %s, because the limit of its group leaves it less than %s", name(a.JobID), verb, count(smallest))
 	case solver.WaitNotWorthIt:
 		if next, found := r.next(); found {
 			if next.gain <= e.nothing() {
-				return fmt.Sprintf("%s %s, for %s would bring it nothing", name(a.JobID), verb, count(next.Nodes))
+				return fmt.Sprintf("%s %s, because %s would bring it nothing", name(a.JobID), verb, count(next.Nodes))
 			}
 			own, others := e.amounts(next.gain, next.gain+next.Loss)
-			return fmt.Sprintf("%s %s, for %s would bring it %s and cost other jobs %s",
+			return fmt.Sprintf("%s %s, because %s would bring it %s and cost other jobs %s",
 				name(a.JobID), verb, count(next.Nodes), own, others)
 		}
 	}
-	return fmt.Sprintf("%s %s, for %s do not fit beside what goes before it", name(a.JobID), verb, count(smallest))
+	fit := "do not fit"
+	if smallest == 1 {
+		fit = "does not fit"
+	}
+	return fmt.Sprintf("%s %s, because %s %s beside what goes before it", name(a.JobID), verb, count(smallest), fit)
 }
 
 // suggestion says what would give a job more.
@@ -154,7 +158,7 @@ func (e *explainer) suggestion(r *reason) string {
 		case remedy.Weight > 0:
 			ways = append(ways, fmt.Sprintf("weight %s%s", strconv.FormatFloat(remedy.Weight, 'g', -1, 64), more))
 		case remedy.TotalNodes > 0:
-			ways = append(ways, fmt.Sprintf("a pool of %d%s", remedy.TotalNodes, more))
+			ways = append(ways, fmt.Sprintf("a pool of %d%s (a larger one may not do)", remedy.TotalNodes, more))
 		case remedy.MinNodes > 0:
 			ways = append(ways, fmt.Sprintf("min_nodes %d%s", remedy.MinNodes, more))
 		}

@@ -78,6 +78,11 @@ func (d decider) WhatIf(ctx context.Context, s *solver.Snapshot, o solver.Option
 	return solver.WhatIf{Base: base}, err
 }
 
+func (d decider) Explain(ctx context.Context, s *solver.Snapshot, o solver.Options, _ []string) (solver.Explanation, error) {
+	decision, err := d.Allocate(ctx, s, o)
+	return solver.Explanation{Decision: decision}, err
+}
+
 func (decider) MaxJobs() int { return 1000 }
 
 // fakeAllocator returns an allocator over one exact backend that solves as given and a

@@ -84,7 +84,7 @@ func (s *Server) build() error {
 	c := &s.config
 	page, err := status.New(status.Config{
 		Version: c.Version, Backends: c.shownBackends(), Address: s.Addr, Ready: s.ready.Load,
-		Load: func() ingress.Load { return s.ingress.Load() },
+		Load: func() ingress.Load { return s.ingress.Load() }, Explain: s.reasons,
 	})
 	if err != nil {
 		return err

@@ -37,6 +37,9 @@ type Options struct {
 	// then, and so is the gap. For callers that only want the nodes, such as a simulation,
 	// since the bound takes far longer than the rules do.
 	NoBound bool
+	// NoRemedies leaves out of an explanation the changes that would give jobs more, which
+	// take most of its time.
+	NoRemedies bool
 	// BadJobs is what becomes of a snapshot in which a job has bad fields; "" means
 	// BadJobsRefuse.
 	BadJobs BadJobs

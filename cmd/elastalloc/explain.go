@@ -90,7 +90,7 @@ func writeExplanations(
 					return err
 				}
 			}
-			if err := writeExplanation(w, job, screen); err != nil {
+			if err := writeExplanation(w, job, unit(request.GetOptions().GetObjective()), screen); err != nil {
 				return err
 			}
 		}
@@ -133,8 +133,9 @@ func sizesBar(job *elastallocv1.JobExplanation) string {
 	return strings.Join(parts, " ")
 }
 
-// writeExplanation writes why one job gets its nodes, and what each of its sizes would cost.
-func writeExplanation(w io.Writer, job *elastallocv1.JobExplanation, screen cli.Screen) error {
+// writeExplanation writes why one job gets its nodes, and what each of its sizes would cost,
+// in a unit.
+func writeExplanation(w io.Writer, job *elastallocv1.JobExplanation, unit string, screen cli.Screen) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n%s\n", screen.Bold.Paint(screen.Clip(format.Printable(job.GetJobId()), 60)+": "+words(job.GetWhy())), screen.Wrap(job.GetText()))
 	if len(job.GetSizes()) > 0 {
@@ -144,7 +145,7 @@ func writeExplanation(w io.Writer, job *elastallocv1.JobExplanation, screen cli.
 		}
 		const width = 40
 		t := screen.NewTable().AlignRight(0, 1)
-		t.AddRow(cli.Plain, "SIZE", "COST", "")
+		t.AddRow(cli.Plain, "SIZE", "COST", strings.TrimSpace(unit))
 		for _, size := range job.GetSizes() {
 			bar := ""
 			if size.GetLoss() > 0 {

@@ -266,6 +266,12 @@ func (in *Ingress) lender(own *turn) solver.Lend {
 	}
 }
 
+// Lend grants a turn for work that no call asked for and that needs so many bytes, if one is
+// free: it is hurried as soon as a call waits.
+func (in *Ingress) Lend(worker string, bytes int) (hurried context.Context, release func(), ok bool) {
+	return in.lender(&turn{caller: worker, connection: worker, bytes: callBytes + bytes})()
+}
+
 func (in *Ingress) takeTurn(ctx context.Context, c *call) (*turn, error) {
 	bytes := callBytes + 2*len(c.message)
 	if c.method.Need != nil {

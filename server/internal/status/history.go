@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/elastalloc/elastalloc/internal/text"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/server/internal/ingress"
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -20,15 +21,18 @@ const (
 	keptCalls    = 50 // answered calls, and as many that were not
 	keptAttempts = 8  // failed attempts of a decision
 	keptJobs     = 50 // jobs of the last decision
+
+	keptRequest = 1 << 20 // bytes of its request
 )
 
 // history remembers the last calls, and how often each backend answered. It is an
 // observer of calls.
 type history struct {
-	mutex             sync.Mutex
+	explaining        sync.Mutex
+	mutex             sync.Mutex // locked last
 	answered, refused ring
 	tallies           map[solver.BackendName]tally
-	decided           lastDecision
+	decided           *lastDecision // nil before the first
 }
 
 // lastDecision is what is remembered of the last decision's jobs.
@@ -37,27 +41,47 @@ type lastDecision struct {
 	Jobs       []decidedJob
 	// More is the number of jobs that are not kept.
 	More int
+	// Explained says that reasons were looked for.
+	Explained bool
+	// request is what was decided, nil if it is too large to keep, by a backend.
+	request *elastallocv1.AllocateRequest
+	backend solver.BackendName
 }
+
+// TooLarge says that no reasons will be found, for the request is not kept.
+func (d *lastDecision) TooLarge() bool { return !d.Explained && d.request == nil }
 
 // decidedJob is what the last decision means for a job, and why it has no nodes.
 type decidedJob struct {
+	index          int // in the snapshot
 	ID             string
 	Current, Nodes int
 	Change         solver.Change
 	Wait           solver.WaitReason
 	Behind         string
+	// Reason is why it has these nodes and no others, nil where that was not found.
+	Reason *Reason
+}
+
+// Reason is why a job of a decision has its nodes.
+type Reason struct {
+	Nodes int
+	Why   solver.Why
+	Text  string
+	// Estimated says that there was no time to find out what every size would cost.
+	Estimated bool
 }
 
 // newLastDecision returns what to remember of a decision: first the jobs that change or hold
 // no nodes, in the order of the snapshot, then the others.
-func newLastDecision(snapshotID string, d *solver.Decision) lastDecision {
-	last := lastDecision{SnapshotID: snapshotID, More: max(0, len(d.Allocations)-keptJobs)}
+func newLastDecision(snapshotID string, d *solver.Decision) *lastDecision {
+	last := &lastDecision{SnapshotID: snapshotID, backend: d.Report.Backend, More: max(0, len(d.Allocations)-keptJobs)}
 	for _, keeps := range []bool{false, true} {
 		for i := range d.Allocations {
 			a := &d.Allocations[i]
 			if len(last.Jobs) < keptJobs && keeps == (a.Change == solver.ChangeKeep) {
 				last.Jobs = append(last.Jobs, decidedJob{
-					ID: strings.Clone(text.Shorten(a.JobID)), Current: a.Current, Nodes: a.Nodes,
+					index: i, ID: strings.Clone(text.Shorten(a.JobID)), Current: a.Current, Nodes: a.Nodes,
 					Change: a.Change, Wait: a.WaitReason, Behind: strings.Clone(text.Shorten(a.BehindJobID)),
 				})
 			}
@@ -150,14 +174,17 @@ func (h *history) Observe(_ context.Context, event *ingress.Event) {
 		call.Report = &report
 	}
 
-	var decided lastDecision
-	if event.Decision != nil && event.Report != nil {
+	var decided *lastDecision
+	if event.Decision != nil && event.Report != nil && len(event.Decision.Allocations) > 0 {
 		decided = newLastDecision(call.SnapshotID, event.Decision)
+		if event.RequestBytes <= keptRequest {
+			decided.request, _ = event.Request.(*elastallocv1.AllocateRequest)
+		}
 	}
 
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
-	if decided.Jobs != nil {
+	if decided != nil {
 		h.decided = decided
 	}
 	if event.Err != nil {
@@ -203,6 +230,41 @@ func failedAttempts(attempts []solver.Attempt) []solver.Attempt {
 		}
 	}
 	return failed
+}
+
+// explain finds out, once, why the jobs of the last decision have their nodes. Where explain
+// has no answer now, it is asked again the next time.
+func (h *history) explain(ask func(*elastallocv1.AllocateRequest, solver.BackendName, []string) (map[string]Reason, bool)) {
+	h.explaining.Lock()
+	defer h.explaining.Unlock()
+	h.mutex.Lock()
+	last := h.decided
+	h.mutex.Unlock()
+	if last == nil || last.Explained || last.request == nil {
+		return
+	}
+	jobs := last.request.GetSnapshot().GetJobs()
+	var ids []string
+	for i := range last.Jobs {
+		ids = append(ids, jobs[last.Jobs[i].index].GetId())
+	}
+	reasons, ok := ask(last.request, last.backend, ids)
+	if !ok {
+		return
+	}
+	explained := *last
+	explained.Explained, explained.request, explained.Jobs = true, nil, slices.Clone(last.Jobs)
+	for i := range explained.Jobs {
+		// With another time limit the decision may be another.
+		if reason, known := reasons[ids[i]]; known && reason.Nodes == last.Jobs[i].Nodes && reason.Why != "" {
+			explained.Jobs[i].Reason = &reason
+		}
+	}
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	if h.decided == last {
+		h.decided = &explained
+	}
 }
 
 // recall fills in what the page shows of the calls.

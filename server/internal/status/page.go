@@ -4,6 +4,7 @@ package status
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/elastalloc/elastalloc/internal/format"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/server/internal/ingress"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
@@ -42,6 +44,9 @@ type Config struct {
 	Address func() net.Addr
 	Ready   func() bool
 	Load    func() ingress.Load
+	// Explain says why jobs of a request have the nodes that a backend gave them, by their
+	// ids; false where there is no turn for that now.
+	Explain func(context.Context, *elastallocv1.AllocateRequest, solver.BackendName, []string) (map[string]Reason, bool)
 }
 
 // Page serves the status page over HTTP, and observes the calls that it shows. It needs
@@ -60,6 +65,7 @@ func New(config Config) (*Page, error) {
 	page, err := template.New("status").Funcs(template.FuncMap{
 		"gap": format.Gap, "gain": format.Gain, "limit": format.Limit, "duration": format.Duration, "printable": format.Printable,
 		"outcome": format.Words[solver.Outcome], "change": format.Words[solver.Change], "wait": format.Words[solver.WaitReason],
+		"why":  format.Words[solver.Why],
 		"span": span,
 		// Rounded up, so that what holds anything does not seem to hold nothing.
 		"mebibytes": func(bytes int) int { return (bytes + 1<<20 - 1) >> 20 },
@@ -86,6 +92,9 @@ func span(from, to time.Time) string {
 
 // ServeHTTP writes the page. With the query "paused" it does not refresh itself.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.explain(func(request *elastallocv1.AllocateRequest, by solver.BackendName, ids []string) (map[string]Reason, bool) {
+		return p.config.Explain(r.Context(), request, by, ids)
+	})
 	view := p.view(time.Now())
 	view.Paused = r.URL.Query().Has("paused")
 	var text bytes.Buffer
@@ -114,7 +123,7 @@ type view struct {
 	Kept                        int
 	Answered, Refused           []pastCall
 	AnsweredCount, RefusedCount int
-	Decided                     lastDecision
+	Decided                     *lastDecision
 }
 
 // backendView is a line of the table of backends.

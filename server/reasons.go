@@ -1,0 +1,60 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/elastalloc/elastalloc/internal/apiconv"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/server/internal/status"
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// reasonsBudget is the time that the status page takes to find reasons.
+const reasonsBudget = 500 * time.Millisecond
+
+// reasons says for the status page why jobs of a request that a backend answered have their
+// nodes. It decides again, in a turn that no call needs; false where there is none.
+func (s *Server) reasons(
+	ctx context.Context, request *elastallocv1.AllocateRequest, by solver.BackendName, ids []string,
+) (map[string]status.Reason, bool) {
+	allocator := s.config.Allocator
+	asked := &elastallocv1.ExplainRequest{Snapshot: request.GetSnapshot(), Options: request.GetOptions(), JobIds: ids}
+	message, err := proto.Marshal(asked)
+	if err != nil {
+		return nil, true
+	}
+	bytes, err := methods(allocator.MaxJobs())["Explain"].Need(message, int(s.config.MaxMemory))
+	if err != nil {
+		return nil, true
+	}
+	hurried, release, ok := s.ingress.Lend("status page", bytes)
+	if !ok {
+		return nil, false
+	}
+	defer release()
+	converted, err := apiconv.FromAllocateRequest(request, allocator.MaxJobs())
+	if err != nil {
+		return nil, true
+	}
+	converted.Options.TimeBudget, converted.Options.NoRemedies = min(reasonsBudget, s.config.MaxBudget), true
+	if by == solver.BackendGreedy {
+		converted.Options.Backend = by // Whatever was asked for, there was no time or turn for it.
+	}
+	explanation, err := allocator.Explain(solver.WithHurry(ctx, hurried), converted.Snapshot, converted.Options, ids)
+	if err != nil {
+		return nil, true
+	}
+	reasons := make(map[string]status.Reason)
+	for i := range explanation.Jobs {
+		job := &explanation.Jobs[i]
+		reason := status.Reason{Nodes: job.Nodes, Why: job.Why, Text: job.Text}
+		for _, size := range job.Sizes {
+			reason.Estimated = reason.Estimated || !size.Proven
+		}
+		reasons[job.JobID] = reason
+	}
+	return reasons, true
+}

@@ -1,0 +1,191 @@
+package server
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/internal/wait"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// startWithin runs a server over the real backends that makes so many searches at once, in at
+// most so much time each.
+func startWithin(t *testing.T, maxInflight int, maxBudget time.Duration) *harness {
+	t.Helper()
+	return start(t, func(c *Config) {
+		allocator, err := elastalloc.New(elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Allocator, c.MaxInflight, c.MaxBudget = allocator, maxInflight, maxBudget
+	})
+}
+
+// endless asks for 100 simulations to the second of ten years, which take far longer than
+// any test.
+func endless(snapshot *elastallocv1.Snapshot) *elastallocv1.ForecastRequest {
+	for _, job := range snapshot.GetJobs() {
+		job.RemainingEta = durationpb.New(10 * 365 * 24 * time.Hour)
+	}
+	return &elastallocv1.ForecastRequest{
+		Snapshot: snapshot, EtaError: 0.5, Samples: 100, Cadence: durationpb.New(time.Second),
+		Until: durationpb.New(3650 * 24 * time.Hour), Options: &elastallocv1.AllocateOptions{TimeBudget: durationpb.New(time.Hour)},
+	}
+}
+
+// TestWhyWithinBudget checks that answers of many decisions end with the longest budget of the
+// server, whatever they ask for, and say what they have: estimates, decisions cut by time,
+// simulations up to then.
+func TestWhyWithinBudget(t *testing.T) {
+	t.Parallel()
+	h := startWithin(t, 2, 50*time.Millisecond)
+	long := &elastallocv1.AllocateOptions{TimeBudget: durationpb.New(time.Hour)}
+	explanation, err := h.client.Explain(t.Context(), &elastallocv1.ExplainRequest{Snapshot: queue(3000, 9000), Options: long})
+	if err != nil {
+		t.Fatal(err)
+	}
+	estimated := 0
+	for _, job := range explanation.GetJobs() {
+		if job.GetText() == "" || job.GetWhy() == 0 {
+			t.Fatalf("%v; want a reason all the same", job)
+		}
+		for _, size := range job.GetSizes() {
+			if !size.GetProven() {
+				estimated++
+			}
+		}
+	}
+	if len(explanation.GetJobs()) != 3000 || estimated == 0 {
+		t.Errorf("%d jobs are explained with %d estimates; want 3000 and some", len(explanation.GetJobs()), estimated)
+	}
+
+	forecast, err := h.client.Forecast(t.Context(), endless(queue(20, 40)))
+	if err != nil || forecast.GetComplete() || len(forecast.GetJobs()) != 20 || forecast.GetDecisions() == 0 {
+		t.Errorf("%d jobs and %d decisions, complete %t, %v; want 20, some, and that it was cut",
+			len(forecast.GetJobs()), forecast.GetDecisions(), forecast.GetComplete(), err)
+	}
+
+	whatIf := &elastallocv1.WhatIfRequest{Snapshot: queue(10000, 30000), Options: long}
+	whatIf.Options.Admission = elastallocv1.Admission_ADMISSION_PREEMPTIVE
+	for n := range 3 {
+		whatIf.Scenarios = append(whatIf.Scenarios, &elastallocv1.Scenario{TotalNodes: new(int32(30001 + n))})
+	}
+	answer, err := h.client.WhatIf(t.Context(), whatIf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, result := range answer.GetResults() {
+		report := result.GetDecision().GetReport()
+		if len(result.GetDecision().GetAllocations()) != 10000 || report.GetBound() < report.GetObjective() ||
+			report.GetSolveTime().AsDuration() > time.Minute {
+			t.Errorf("scenario %d: %v, %v; want a decision and its bound", n, result.GetError(), report)
+		}
+	}
+}
+
+// TestWhyHoldsTurns checks that a call of many decisions holds its turn while it makes them
+// and takes others only as long as no other call wants them, and that once it has had its
+// fair time it ends, for a call that waits, with what it has.
+func TestWhyHoldsTurns(t *testing.T) {
+	t.Parallel()
+	for name, maxInflight := range map[string]int{"beside a free turn": 2, "alone": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := startWithin(t, maxInflight, time.Hour)
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			ended := make(chan *elastallocv1.ForecastResponse, 1)
+			go func() {
+				forecast, err := h.client.Forecast(ctx, endless(queue(20, 40)))
+				if err != nil && maxInflight == 1 {
+					t.Error(err)
+				}
+				ended <- forecast
+			}()
+			h.await(t, "elastalloc_inflight_requests", "1")
+			searched := 0
+			wait.Until(t, "searches beside the forecast", func() bool {
+				_, err := h.client.Explain(t.Context(), &elastallocv1.ExplainRequest{Snapshot: smallRequest().GetSnapshot()})
+				if err == nil {
+					searched++
+				} else if status.Code(err) != codes.ResourceExhausted {
+					t.Fatal(err)
+				}
+				return searched == 5
+			})
+			if maxInflight == 1 {
+				if forecast := <-ended; forecast.GetComplete() || len(forecast.GetJobs()) != 20 || forecast.GetDecisions() == 0 {
+					t.Errorf("%d jobs, complete %t; want what there is of all 20", len(forecast.GetJobs()), forecast.GetComplete())
+				}
+				return
+			}
+			select {
+			case <-ended:
+				t.Error("the forecast has ended; want that it gives back only what it was lent")
+			default:
+			}
+			leave()
+			<-ended
+		})
+	}
+}
+
+// TestStatusPageSaysWhy checks that the page says why the jobs of the last decision have their
+// nodes, once a turn is free to find out.
+func TestStatusPageSaysWhy(t *testing.T) {
+	t.Parallel()
+	h := startWithin(t, 1, time.Minute)
+	request := &elastallocv1.AllocateRequest{Snapshot: queue(5, 10)}
+	request.Snapshot.Jobs[0].MinNodes, request.Snapshot.Jobs[0].MaxNodes = new(int32(2)), new(int32(2))
+	request.Snapshot.Jobs[1].MaxNodes = new(int32(1))
+	request.Snapshot.Jobs[4].MinNodes = new(int32(16))
+	h.allocate(t, request)
+	release := h.lendAll(t)
+	_, page := h.get(t, "/")
+	checkPage(t, page, "Last decision", "no turn free to find the reasons", "<bdi>job-4</bdi>", "<td>never fits</td>")
+	release()
+	_, page = h.get(t, "/")
+	checkPage(t, page, "Last decision",
+		"<bdi>job-0</bdi>", "<td>only size <span", "job-0 has 2 nodes, its only size.",
+		"<bdi>job-1</bdi>", "<td>only size <span", "job-1 has 1 node, its only size.",
+		"<bdi>job-2</bdi>", "<td>enough <span", "job-2 has ",
+		"<bdi>job-3</bdi>", "<td>enough <span", "would bring it nothing",
+		"<bdi>job-4</bdi>", "<td>never fits <span", "it needs at least 16 nodes and the pool has 10.",
+	)
+	if _, again := h.get(t, "/"); !strings.Contains(again, "its only size") || strings.Contains(again, "estimated") {
+		t.Errorf("the reasons are gone, or estimates:\n%s", again)
+	}
+	// Of a request that is too large to keep there are only the reasons for waiting.
+	request.Snapshot.Jobs[4].Id = strings.Repeat("long", 1<<18)
+	h.allocate(t, request)
+	_, page = h.get(t, "/")
+	checkPage(t, page, "Last decision", "too large to be kept", "<td>never fits</td>")
+}
+
+// lendAll takes all turns that are free, and returns what gives them back.
+func (h *harness) lendAll(t *testing.T) func() {
+	t.Helper()
+	var releases []func()
+	for {
+		_, release, ok := h.ingress.Lend("test", 0)
+		if !ok {
+			break
+		}
+		releases = append(releases, release)
+	}
+	if len(releases) == 0 {
+		t.Fatal("no turn is free")
+	}
+	return func() {
+		for _, release := range releases {
+			release()
+		}
+	}
+}

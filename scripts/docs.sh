@@ -13,6 +13,9 @@ need jq jq
 need zstdcat zstd
 need curl curl
 need openssl openssl
+need slurmctld slurmctld
+need slurmd slurmd
+need scontrol slurm-client
 [ ${#missing[@]} -gt 0 ] || exit 0
 
 say "installing ${missing[*]}"

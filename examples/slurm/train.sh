@@ -1,0 +1,34 @@
+#!/bin/bash
+# An elastic batch job for moment.py beside it, which starts, resizes and pauses it. Its comment
+# says what elastalloc needs to know; left and on are a first guess, seconds left on so many nodes:
+#
+#   sbatch --comment="sizes=1-8 restart=60 since=$(date +%s) left=3600 on=1" train.sh
+#
+#SBATCH --partition=elastic --hold --requeue --nodes=1 --ntasks-per-node=1 --open-mode=append
+
+asked=$(squeue --noheader --job="$SLURM_JOB_ID" --format=%k)
+trained=$(expr "$asked" : '.* trained=\([0-9]*\)')
+asked=${asked%% trained=*} asked=${asked%% left=*}
+
+# report SECONDS_LEFT tells what is left on the nodes that the job has now.
+report() {
+  scontrol update "JobId=$SLURM_JOB_ID" \
+    "Comment=$asked trained=$((${trained:-0} + SECONDS)) left=$1 on=$SLURM_JOB_NUM_NODES"
+}
+
+# Your training goes here, such as
+#   srun --ntasks="$SLURM_JOB_NUM_NODES" torchrun --nnodes="$SLURM_JOB_NUM_NODES" --nproc-per-node=8 \
+#     --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" --rdzv-endpoint="$(hostname):29500" train.py &
+# which loads its checkpoint, and saves one on SIGTERM: so Slurm tells that the job is requeued,
+# and kills it after KillWait, 30 s. This one plays: 450 steps of 8 s each on one node.
+srun --ntasks="$SLURM_JOB_NUM_NODES" sleep infinity &
+checkpoint=$SLURM_JOB_NAME-$SLURM_JOB_ID.checkpoint
+steps=$(cat "$checkpoint" 2>/dev/null || echo 0)
+trap 'echo "$steps" >"$checkpoint"; exit' TERM
+echo "from step $steps on $SLURM_JOB_NUM_NODES nodes"
+while [ "$steps" -lt 450 ]; do
+  sleep $((8 / SLURM_JOB_NUM_NODES)) &
+  wait $!
+  steps=$((steps + 1))
+  [ $((steps % 8)) != 0 ] || report $((8 * (450 - steps) / SLURM_JOB_NUM_NODES))
+done

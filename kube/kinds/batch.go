@@ -90,6 +90,9 @@ func readTrainJob(job, jobSet *unstructured.Unstructured, unit corev1.ResourceNa
 	if suspended {
 		s.Size = nodes
 	}
+	// A JobSet that is suspended and given its number of nodes back at once has its Job grow
+	// before it is suspended.
+	s.NoPause = s.Size < nodes
 	status, _, _ := unstructured.NestedMap(job.Object, "status", "trainerStatus")
 	if updated := moment(status, "lastUpdatedTime"); !updated.IsZero() {
 		s.Report = &Report{Time: updated}

@@ -97,10 +97,10 @@ spec:
 kind: PyTorchJob
 spec:
   runPolicy: {suspend: true, cleanPodPolicy: None}
-  elasticPolicy: {}
+  elasticPolicy: {minReplicas: 1, maxReplicas: 4}
   pytorchReplicaSpecs: {Worker: {template: POD}}
 `,
-			size: 1, suspended: true, multiple: 1, selector: "training.kubeflow.org/job-name",
+			size: 1, suspended: true, min: 1, max: 4, multiple: 1, selector: "training.kubeflow.org/job-name",
 			resized: map[string]any{
 				"spec.pytorchReplicaSpecs.Worker.replicas": int64(2), "spec.runPolicy.suspend": false, "spec.runPolicy.cleanPodPolicy": "None",
 			},
@@ -194,7 +194,10 @@ func TestNotElastic(t *testing.T) {
 		"Ray of two":            {"RayCluster", "kind: RayCluster\nspec: {workerGroupSpecs: [{template: POD}, {template: POD}]}", "", "several worker groups"},
 		"Ray of none":           {"RayCluster", "kind: RayCluster\nspec: {}", "", "no worker group"},
 		"PyTorchJob of a size":  {"PyTorchJob", "kind: PyTorchJob\nspec: {pytorchReplicaSpecs: {Worker: {template: POD}}}", "", "elasticPolicy is unset"},
-		"PyTorchJob with HPA":   {"PyTorchJob", "kind: PyTorchJob\nspec: {elasticPolicy: {metrics: [{}]}, pytorchReplicaSpecs: {Worker: {template: POD}}}", "", "HorizontalPodAutoscaler"},
+		"PyTorchJob with HPA":   {"PyTorchJob", "kind: PyTorchJob\nspec: {elasticPolicy: {minReplicas: 1, maxReplicas: 8, metrics: [{}]}, pytorchReplicaSpecs: {Worker: {template: POD}}}", "", "HorizontalPodAutoscaler"},
+		"PyTorchJob with half":  {"PyTorchJob", "kind: PyTorchJob\nspec: {elasticPolicy: {maxReplicas: 8}, pytorchReplicaSpecs: {Worker: {template: POD}}}", "", "want both"},
+		"PyTorchJob led":        {"PyTorchJob", "kind: PyTorchJob\nspec: {elasticPolicy: {}, pytorchReplicaSpecs: {Master: {template: POD}, Worker: {template: POD}}}", "", "its master requests"},
+		"Ray's head":            {"RayCluster", "kind: RayCluster\nspec: {headGroupSpec: {template: POD}, workerGroupSpecs: [{groupName: a, replicas: 1, template: POD}]}", "", "its head requests"},
 		"PyTorchJob of masters": {"PyTorchJob", "kind: PyTorchJob\nspec: {elasticPolicy: {}, pytorchReplicaSpecs: {Master: {template: POD}}}", "", "no workers"},
 		"nonsense":              {"RayCluster", "kind: RayCluster\nspec: {workerGroupSpecs: [1, {template: 3}]}", "", "no worker group"},
 	} {
@@ -235,6 +238,29 @@ status: {trainerStatus: {progressPercentage: 40, estimatedRemainingSeconds: 795,
 	want := kinds.Report{Remaining: 795 * time.Second, Known: true, Progress: 0.4, Time: worldtest.Begin()}
 	if s.Report == nil || *s.Report != want {
 		t.Errorf("report is %+v; want %+v", s.Report, want)
+	}
+}
+
+// TestRayLimits reads sizes that KubeRay does not let stand.
+func TestRayLimits(t *testing.T) {
+	t.Parallel()
+	for limits, want := range map[string]int{"replicas: 1, minReplicas: 2": 4, "replicas: 9, maxReplicas: 3": 6, "minReplicas: 1": 2, "maxReplicas: 3": 0} {
+		job := parse(t, "kind: RayCluster\nspec: {workerGroupSpecs: [{groupName: a, numOfHosts: 2, "+limits+", template: POD}]}")
+		if s, err := kinds.Named([]string{"RayCluster"})[0].Read(job, nil, worldtest.Unit); err != nil || s.Size != want || s.Suspended != (want == 0) {
+			t.Errorf("with %s shape is %+v, error %v; want size %d", limits, s, err, want)
+		}
+	}
+}
+
+// TestTrainJobIsNotPausedBelow reads TrainJobs whose JobSets run with 4 nodes: pausing one
+// that starts with more would first give it these.
+func TestTrainJobIsNotPausedBelow(t *testing.T) {
+	t.Parallel()
+	for numNodes, want := range map[int]bool{2: false, 4: false, 8: true} {
+		job := parse(t, fmt.Sprintf("kind: TrainJob\nspec: {trainer: {numNodes: %d}}", numNodes))
+		if s, err := kinds.Named([]string{"TrainJob"})[0].Read(job, parse(t, jobSet), worldtest.Unit); err != nil || s.NoPause != want {
+			t.Errorf("with numNodes %d shape is %+v, error %v; want NoPause %t", numNodes, s, err, want)
+		}
 	}
 }
 

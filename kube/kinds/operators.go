@@ -33,13 +33,18 @@ func readRayCluster(job, _ *unstructured.Unstructured, unit corev1.ResourceName)
 	}
 	least, _ := number(group, "minReplicas")
 	most, _ := number(group, "maxReplicas")
-	replicas, set := number(group, "replicas")
-	if !set {
-		replicas = least // KubeRay's default.
+	replicas, _ := number(group, "replicas")
+	// KubeRay keeps to the limits whatever replicas says.
+	if replicas = max(replicas, least); most > 0 {
+		replicas = min(replicas, most)
 	}
 	s.Size, s.Min, s.Max = replicas*s.Multiple, least*s.Multiple, most*s.Multiple
 	s.Suspended = s.Suspended || s.Size == 0
+	var head Shape
+	head.pods(job.Object, unit, "spec", "headGroupSpec", "template")
 	switch {
+	case head.Unit > 0:
+		return s, notElastic("its head requests %s, and so takes a node beside its workers", unit)
 	case boolean(job.Object, "spec", "enableInTreeAutoscaling"):
 		return s, notElastic("spec.enableInTreeAutoscaling is true: Ray's own autoscaler sets its size")
 	case boolean(group, "suspend"):
@@ -71,14 +76,21 @@ func readPyTorchJob(job, _ *unstructured.Unstructured, unit corev1.ResourceName)
 		s.suspend, s.suspendIn = "/spec/runPolicy", "suspend"
 	}
 	policy, found, _ := unstructured.NestedMap(job.Object, "spec", "elasticPolicy")
-	s.Min, _ = number(policy, "minReplicas")
-	s.Max, _ = number(policy, "maxReplicas")
+	var hasMin, hasMax bool
+	s.Min, hasMin = number(policy, "minReplicas")
+	s.Max, hasMax = number(policy, "maxReplicas")
 	metrics := entries(policy, "metrics")
+	var master Shape
+	master.pods(job.Object, unit, "spec", "pytorchReplicaSpecs", "Master", "template")
 	switch _, worker, _ := unstructured.NestedMap(job.Object, "spec", "pytorchReplicaSpecs", "Worker"); {
 	case !worker:
 		return s, notElastic("it has no workers")
+	case master.Unit > 0:
+		return s, notElastic("its master requests %s, and so takes a node beside its workers; torchrun needs none", unit)
 	case !found:
 		return s, notElastic("spec.elasticPolicy is unset, so its processes expect a fixed number of nodes")
+	case !hasMin || !hasMax:
+		return s, notElastic("spec.elasticPolicy lacks minReplicas or maxReplicas; want both: the operator takes one for the other, and its processes expect that number of nodes")
 	case len(metrics) > 0:
 		return s, notElastic("spec.elasticPolicy.metrics makes a HorizontalPodAutoscaler set its size")
 	}

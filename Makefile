@@ -147,9 +147,8 @@ check-deploy: prometheus $(call stamp,helm) ## Check deploy/: chart, manifests, 
 		PATH="$(TOOLS):$$PATH" $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./...
 
 .PHONY: kube
-kube: ## Build the programs of a Kubernetes into .tools/kube: 6 minutes once, on two cores.
+kube: ## Build the programs of a Kubernetes into .tools/kube: 9 minutes once, on two cores.
 	scripts/kube.sh .tools/kube
-	scripts/crds.sh .tools/kube
 
 .PHONY: check-kube
 check-kube: kube $(call stamp,helm) ## Test the charts and the controller on a real Kubernetes.

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/elastalloc/elastalloc/kube/kinds"
 )
 
 // written is a write of a controller, as the API server's audit log has it.
@@ -103,7 +105,12 @@ func checkWrites(t *testing.T, from int64, account, pool string) int {
 	}
 	if account != recommender {
 		allowed = append(allowed, "/spec/suspend", "/spec/parallelism", "/spec/completions",
-			"/spec/replicatedJobs/0/template/spec/parallelism", "/spec/replicatedJobs/0/template/spec/completions")
+			"/spec/replicatedJobs/0/template/spec/parallelism", "/spec/replicatedJobs/0/template/spec/completions",
+			"/spec/workerGroupSpecs/0/replicas", "/spec/pytorchReplicaSpecs/Worker/replicas", "/spec/runPolicy/suspend")
+	}
+	var resources []string
+	for _, name := range kinds.Names() {
+		resources = append(resources, resourceOf(name).Resource)
 	}
 	writes := 0
 	for _, w := range writesSince(t, from, account) {
@@ -118,7 +125,7 @@ func checkWrites(t *testing.T, from int64, account, pool string) int {
 		switch resource := w.ObjectRef.Resource; {
 		case resource == "events" && (w.Verb == "create" || w.Verb == "patch"):
 		case resource == "leases" && w.ObjectRef.Namespace == namespace:
-		case (resource == "jobs" || resource == "jobsets") && w.Verb == "patch" && w.ObjectRef.Namespace == pool && w.ObjectRef.Subresource == "":
+		case slices.Contains(resources, resource) && w.Verb == "patch" && w.ObjectRef.Namespace == pool && w.ObjectRef.Subresource == "":
 			writes++
 			for _, path := range w.paths(t) {
 				if !slices.Contains(allowed, path) {

@@ -27,6 +27,8 @@ import (
 type controller struct {
 	// pool is the name of the pool and of the value of the label "pool" on its nodes.
 	pool string
+	// kinds are those of its jobs, Job and JobSet where it is "".
+	kinds string
 	// account is that of a release; its mode is the release's.
 	account string
 	// elect says that there are others.
@@ -53,11 +55,11 @@ func (c controller) start(t *testing.T) *cluster.Process {
 		query = ", remainingQuery: training_progress_ratio, remainingIn: ratio"
 	}
 	must(t, os.WriteFile(config, []byte(fmt.Sprintf(`
-kinds: [Job, JobSet]
+kinds: [%s]
 prometheus: %q
 pools:
-  - {name: %s, nodeSelector: {pool: %[2]s}, cadence: %s, debounce: %s, minInterval: %s, settleTimeout: 2m, maxShrink: 100%%%s}
-`, c.prometheus, c.pool, cmp.Or(c.cadence, "5s"), cmp.Or(c.debounce, "500ms"), cmp.Or(c.minInterval, "0s"), query)), 0o600))
+  - {name: %s, nodeSelector: {pool: %[3]s}, cadence: %s, debounce: %s, minInterval: %s, settleTimeout: 2m, maxShrink: 100%%%s}
+`, cmp.Or(c.kinds, "Job, JobSet"), c.prometheus, c.pool, cmp.Or(c.cadence, "5s"), cmp.Or(c.debounce, "500ms"), cmp.Or(c.minInterval, "0s"), query)), 0o600))
 	token, err := kube.ServiceAccountToken(t.Context(), namespace, c.account)
 	must(t, err)
 	kubeconfig := filepath.Join(directory, "kubeconfig")
@@ -100,7 +102,7 @@ type guillotine struct {
 	victim *cluster.Process
 }
 
-func newGuillotine(t *testing.T, n int) *guillotine {
+func newGuillotine(t *testing.T, pool string, n int) *guillotine {
 	t.Helper()
 	target, err := url.Parse(kube.URL())
 	must(t, err)
@@ -114,7 +116,7 @@ func newGuillotine(t *testing.T, n int) *guillotine {
 	}
 	g := &guillotine{left: n}
 	proxy.ModifyResponse = func(response *http.Response) error {
-		if response.Request.Method == http.MethodPatch && strings.Contains(response.Request.URL.Path, "/jobs") {
+		if response.Request.Method == http.MethodPatch && strings.Contains(response.Request.URL.Path, "/namespaces/"+pool+"/") && !strings.Contains(response.Request.URL.Path, "/events/") {
 			g.count()
 		}
 		return nil

@@ -63,7 +63,7 @@ func TestKilledAfterEveryWrite(t *testing.T) {
 	for n := 1; ; n++ {
 		phase := n - 1
 		setPhase(t, pool, phase)
-		g := newGuillotine(t, n)
+		g := newGuillotine(t, pool, n)
 		process := g.start(t, controller{pool: pool, account: release})
 		select {
 		case <-process.Exited():

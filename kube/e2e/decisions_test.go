@@ -26,14 +26,10 @@ func elastic(hours int) map[string]string {
 	}
 }
 
-// decisionNodes are the nodes of the pool of TestDecisions.
-const decisionNodes = 8
-
-// untilDecided waits until so many jobs of a pool have targets and the pods of these, on all
-// its nodes.
-func untilDecided(t *testing.T, jobs int) map[string]int {
+// untilDecided waits until so many jobs of a pool have targets that add up to so many nodes,
+// and as many pods as these say.
+func untilDecided(t *testing.T, pool string, jobs, nodes int) map[string]int {
 	t.Helper()
-	const pool, nodes = "decisions", decisionNodes
 	var want map[string]int
 	wait.For(t, "the pods of a decision", func() (bool, string) {
 		want = targets(t, pool)
@@ -52,8 +48,8 @@ func untilDecided(t *testing.T, jobs int) map[string]int {
 
 // TestDecisions submits jobs and JobSets and sees the decisions on their pods.
 func TestDecisions(t *testing.T) {
-	const pool = "decisions"
-	newPool(t, pool, decisionNodes)
+	const pool, nodes = "decisions", 8
+	newPool(t, pool, nodes)
 	lingers := map[string]string{"test/stop-delay": "1s"} // The last checkpoint.
 	job{name: "foreign", size: 3, unlabelled: true}.submit(t, pool)
 	before := auditLength(t)
@@ -61,35 +57,22 @@ func TestDecisions(t *testing.T) {
 	controller{pool: pool, account: release}.start(t)
 
 	job{name: "first", size: 1, annotations: elastic(10), pods: lingers}.submit(t, pool)
-	if got := untilDecided(t, 1); got["first"] != 8 {
+	if got := untilDecided(t, pool, 1, nodes); got["first"] != 8 {
 		t.Errorf("alone it gets %d nodes; want all 8", got["first"])
 	}
 	job{name: "set", size: 2, annotations: elastic(12), pods: lingers}.submitJobSet(t, pool)
-	if got := untilDecided(t, 2); got["set"] == 0 && got["first"] == 0 {
+	if got := untilDecided(t, pool, 2, nodes); got["set"] == 0 && got["first"] == 0 {
 		t.Errorf("nothing runs: %v", got)
 	}
 	for i := range 4 {
 		job{name: fmt.Sprintf("short-%d", i), size: 1, annotations: elastic(1), pods: lingers}.submit(t, pool)
 	}
-	untilDecided(t, 6)
+	untilDecided(t, pool, 6, nodes)
 
-	// Half of the nodes are taken out.
-	for i := range 4 {
-		must(t, kube.SetCordoned(t.Context(), cluster.NodeName(pool, i), true))
-	}
-	wait.For(t, "the pods on 4 nodes", func() (bool, string) {
-		sum := 0
-		want := targets(t, pool)
-		for _, n := range want {
-			sum += n
-		}
-		_, running := pods(t, pool)
-		return sum == 4 && running == 4, fmt.Sprintf("targets %v, %d pods run\n%s", want, running, describe(t, pool))
-	})
-	for i := range 4 {
-		must(t, kube.SetCordoned(t.Context(), cluster.NodeName(pool, i), false))
-	}
-	untilDecided(t, 6)
+	cordon(t, pool, true)
+	untilDecided(t, pool, 6, nodes-4)
+	cordon(t, pool, false)
+	untilDecided(t, pool, 6, nodes)
 
 	// A mistake in one job's annotations is an event on it, and all others go on.
 	_, err := kube.Client.BatchV1().Jobs(pool).Patch(t.Context(), "first", types.MergePatchType,
@@ -113,6 +96,14 @@ func TestDecisions(t *testing.T) {
 	must(t, err)
 	if !*foreign.Spec.Suspend || *foreign.Spec.Parallelism != 3 || len(foreign.Annotations) > 0 {
 		t.Errorf("the job without a label was changed: %+v", foreign.Spec)
+	}
+}
+
+// cordon takes the first four nodes of a pool out, or puts them back.
+func cordon(t *testing.T, pool string, out bool) {
+	t.Helper()
+	for i := range 4 {
+		must(t, kube.SetCordoned(t.Context(), cluster.NodeName(pool, i), out))
 	}
 }
 

@@ -35,7 +35,14 @@ import (
 // event takes to it.
 const blindness = 20 * time.Second
 
-// history records every event of the nodes, pods, jobs and JobSets of a pool, from etcd: one
+// folders are where etcd has the objects that matter of a namespace: pods, and jobs of all kinds
+// but TrainJob, whose JobSet has its size.
+var folders = map[string]string{
+	"pods": "Pod", "jobs": "Job", "jobset.x-k8s.io/jobsets": "JobSet",
+	"ray.io/rayclusters": "RayCluster", "kubeflow.org/pytorchjobs": "PyTorchJob",
+}
+
+// history records every event of the nodes, pods and jobs of a pool, from etcd: one
 // watch, so in the order in which they happened, which no restart of the API server cuts off.
 type history struct {
 	pool string
@@ -66,7 +73,11 @@ func record(t *testing.T, pool string) *history {
 	h := &history{pool: pool, stop: cancel}
 	t.Cleanup(func() { cancel(); h.done.Wait() })
 	var began int64
-	for _, prefix := range []string{"minions/" + pool + "-", "pods/" + pool + "/", "jobs/" + pool + "/", "jobset.x-k8s.io/jobsets/" + pool + "/"} {
+	prefixes := []string{"minions/" + pool + "-"}
+	for folder := range folders {
+		prefixes = append(prefixes, folder+"/"+pool+"/")
+	}
+	for _, prefix := range prefixes {
 		key, end := rangeOf("/registry/" + prefix)
 		var found struct {
 			Header etcdHeader
@@ -151,24 +162,23 @@ func askEtcd(ctx context.Context, t *testing.T, path string, question any) io.Re
 // add adds what happened to an object of the pool.
 func (h *history) add(o etcdObject, deleted bool) {
 	event := happened{revision: o.ModRevision, at: time.Now(), name: path.Base(string(o.Key))}
-	switch path.Dir(string(o.Key)) {
-	case "/registry/minions":
-		event.kind = "node"
-	case "/registry/pods/" + h.pool:
-		event.kind = "pod"
-	case "/registry/jobs/" + h.pool:
-		event.kind = "job"
-	case "/registry/jobset.x-k8s.io/jobsets/" + h.pool:
-		event.kind = "jobset"
+	folder := strings.TrimPrefix(path.Dir(string(o.Key)), "/registry/")
+	if inPool, found := strings.CutSuffix(folder, "/"+h.pool); found {
+		event.kind = folders[inPool]
+	} else if folder == "minions" && strings.HasPrefix(event.name, h.pool+"-") {
+		event.kind = "Node"
 	}
 	var err error
-	if event.kind == "node" && !strings.HasPrefix(event.name, h.pool+"-") {
-		event.kind = ""
-	}
-	if event.kind == "jobset" && !deleted {
-		event.object, _, err = unstructured.UnstructuredJSONScheme.Decode(o.Value, nil, nil)
-	} else if event.kind != "" && !deleted {
-		event.object, _, err = scheme.Codecs.UniversalDeserializer().Decode(o.Value, nil, nil)
+	switch event.kind {
+	case "":
+	case "Node", "Pod", "Job":
+		if !deleted {
+			event.object, _, err = scheme.Codecs.UniversalDeserializer().Decode(o.Value, nil, nil)
+		}
+	default:
+		if !deleted {
+			event.object, _, err = unstructured.UnstructuredJSONScheme.Decode(o.Value, nil, nil)
+		}
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -225,9 +235,9 @@ func (h *history) check(t *testing.T) verdict {
 		name := event.name
 		before := jobs[name]
 		switch event.kind {
-		case "node":
+		case "Node":
 			delete(usable, name)
-		case "pod":
+		case "Pod":
 			delete(alive, name)
 			delete(succeeded, name)
 		default:
@@ -249,10 +259,10 @@ func (h *history) check(t *testing.T) verdict {
 				jobs[name] = jobSize(object)
 			}
 		case *unstructured.Unstructured:
-			jobs[name] = jobSetSize(object)
+			jobs[name] = sizeOf(object)
 		}
-		grows := jobs[name] > before && strings.HasPrefix(event.kind, "job")
-		if event.kind == "node" {
+		grows := jobs[name] > before && event.kind != "Node" && event.kind != "Pod"
+		if event.kind == "Node" {
 			n := 0
 			for _, is := range usable {
 				if is {
@@ -330,12 +340,19 @@ func (h *history) untilCaughtUp(t *testing.T) {
 	})
 }
 
-// jobOf returns the name of the job or JobSet that a pod belongs to.
+// jobOf returns the name of the job that a pod belongs to and holds a node for, or "".
 func jobOf(pod *corev1.Pod) string {
-	if name := pod.Labels["jobset.sigs.k8s.io/jobset-name"]; name != "" {
-		return name
+	if pod.Labels["ray.io/node-type"] == "head" {
+		return "" // It requests no GPU.
 	}
-	return pod.Labels["batch.kubernetes.io/job-name"]
+	for _, label := range []string{
+		"jobset.sigs.k8s.io/jobset-name", "batch.kubernetes.io/job-name", "ray.io/cluster", "training.kubeflow.org/job-name",
+	} {
+		if name := pod.Labels[label]; name != "" {
+			return name
+		}
+	}
+	return ""
 }
 
 func jobSize(job *batchv1.Job) int {
@@ -347,18 +364,27 @@ func jobSize(job *batchv1.Job) int {
 	return int(*job.Spec.Parallelism)
 }
 
-func jobSetSize(set *unstructured.Unstructured) int {
-	suspended, _, _ := unstructured.NestedBool(set.Object, "spec", "suspend")
-	state, _, _ := unstructured.NestedString(set.Object, "status", "terminalState")
-	if suspended || state != "" {
+// sizeOf returns for how many pods a job of a kind other than Job asks.
+func sizeOf(job *unstructured.Unstructured) int {
+	suspended, _, _ := unstructured.NestedBool(job.Object, "spec", "suspend")
+	paused, _, _ := unstructured.NestedBool(job.Object, "spec", "runPolicy", "suspend")
+	state, _, _ := unstructured.NestedString(job.Object, "status", "terminalState")
+	if suspended || paused || state != "" {
 		return 0
 	}
-	replicated, _, _ := unstructured.NestedSlice(set.Object, "spec", "replicatedJobs")
-	sum := 0
-	for _, r := range replicated {
-		if r, ok := r.(map[string]any); ok {
-			n, _, _ := unstructured.NestedInt64(r, "template", "spec", "parallelism")
-			sum += int(n)
+	workers, _, _ := unstructured.NestedInt64(job.Object, "spec", "pytorchReplicaSpecs", "Worker", "replicas")
+	sum := int(workers)
+	for list, size := range map[string][]string{"replicatedJobs": {"template", "spec", "parallelism"}, "workerGroupSpecs": {"replicas"}} {
+		parts, _, _ := unstructured.NestedSlice(job.Object, "spec", list)
+		for _, part := range parts {
+			if part, ok := part.(map[string]any); ok {
+				n, _, _ := unstructured.NestedInt64(part, size...)
+				hosts, found, _ := unstructured.NestedInt64(part, "numOfHosts")
+				if !found {
+					hosts = 1
+				}
+				sum += int(n * hosts)
+			}
 		}
 	}
 	return sum

@@ -12,6 +12,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/internal/wait"
 	"github.com/elastalloc/elastalloc/kube/internal/cluster"
+	"github.com/elastalloc/elastalloc/kube/kinds"
 )
 
 // What the controller promises: see docs/kubernetes.md.
@@ -31,7 +33,12 @@ const (
 	targetAnnotation = "elastalloc.dev/target"
 )
 
-var jobSets = schema.GroupVersionResource{Group: "jobset.x-k8s.io", Version: "v1alpha2", Resource: "jobsets"}
+var jobSets = resourceOf("JobSet")
+
+// resourceOf returns where the API has the objects of a kind of jobs.
+func resourceOf(name string) schema.GroupVersionResource {
+	return kinds.Named([]string{name})[0].GVK.GroupVersion().WithResource(strings.ToLower(name) + "s")
+}
 
 // newPool makes nodes and a namespace for a test, both named as it says, and removes them
 // with everything in them when the test ends.
@@ -165,6 +172,9 @@ func pods(t *testing.T, pool string) (byJob map[string]int, running int) {
 		if ended(pod) {
 			continue
 		}
+		if jobOf(pod) == "" {
+			continue // The head of a RayCluster.
+		}
 		byJob[jobOf(pod)]++
 		if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
 			running++
@@ -195,32 +205,21 @@ func untilPods(t *testing.T, pool string, want map[string]int) {
 	})
 }
 
-// targets returns the targets noted on the jobs and JobSets of a pool.
+// targets returns the targets noted on the jobs of a pool.
 func targets(t *testing.T, pool string) map[string]int {
 	t.Helper()
 	found := map[string]int{}
-	for name, annotations := range annotationsOf(t, pool) {
-		if n, err := strconv.Atoi(annotations[targetAnnotation]); err == nil {
-			found[name] = n
+	for _, name := range kinds.Names() {
+		list, err := dynamicClient(t, kube.Config).Resource(resourceOf(name)).Namespace(pool).List(t.Context(), metav1.ListOptions{LabelSelector: poolLabel})
+		if apierrors.IsNotFound(err) {
+			continue // A kind whose controller no test has started.
 		}
-	}
-	return found
-}
-
-// annotationsOf returns the annotations of the labelled jobs and JobSets of a pool.
-func annotationsOf(t *testing.T, pool string) map[string]map[string]string {
-	t.Helper()
-	found := map[string]map[string]string{}
-	options := metav1.ListOptions{LabelSelector: poolLabel}
-	jobs, err := kube.Client.BatchV1().Jobs(pool).List(t.Context(), options)
-	must(t, err)
-	for i := range jobs.Items {
-		found[jobs.Items[i].Name] = jobs.Items[i].Annotations
-	}
-	sets, err := dynamicClient(t, kube.Config).Resource(jobSets).Namespace(pool).List(t.Context(), options)
-	must(t, err)
-	for i := range sets.Items {
-		found[sets.Items[i].GetName()] = sets.Items[i].GetAnnotations()
+		must(t, err)
+		for i := range list.Items {
+			if n, err := strconv.Atoi(list.Items[i].GetAnnotations()[targetAnnotation]); err == nil {
+				found[list.Items[i].GetName()] = n
+			}
+		}
 	}
 	return found
 }
@@ -229,11 +228,17 @@ func annotationsOf(t *testing.T, pool string) map[string]map[string]string {
 func describe(t *testing.T, pool string) string {
 	t.Helper()
 	var text strings.Builder
-	for _, args := range [][]string{
-		{"get", "jobs,jobsets", "-n", pool, "-o", "custom-columns=KIND:.kind,NAME:.metadata.name,SIZE:.spec.parallelism,SUSPEND:.spec.suspend,NOTED:.metadata.annotations"},
+	commands := [][]string{
 		{"get", "pods", "-n", pool, "-o", "wide"},
 		{"get", "events", "-n", pool, "--field-selector", "reportingComponent=elastalloc-controller"},
-	} {
+	}
+	for _, name := range kinds.Names() {
+		commands = append(commands, []string{
+			"get", resourceOf(name).GroupResource().String(), "-n", pool, "--ignore-not-found", "-o",
+			"custom-columns=KIND:.kind,NAME:.metadata.name,SIZE:.spec.parallelism,SUSPEND:.spec.suspend,NOTED:.metadata.annotations",
+		})
+	}
+	for _, args := range commands {
 		output, _ := kube.Kubectl(t.Context(), "", args...)
 		fmt.Fprintln(&text, output)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/internal/testtier"
 	"github.com/elastalloc/elastalloc/kube/internal/cluster"
+	"github.com/elastalloc/elastalloc/kube/kinds"
 )
 
 // What TestMain starts once for all tests. Each has a pool of nodes and a namespace of its
@@ -88,11 +89,11 @@ func prepare(ctx context.Context, directory string) (err error) {
 	)
 }
 
-// install installs the controller's chart for Jobs and JobSets.
+// install installs the controller's chart for all kinds of jobs.
 func install(ctx context.Context, name string, flags ...string) error {
 	return helm(ctx, append([]string{
 		"install", name, "deploy/helm/elastalloc-controller", "--namespace", namespace, "--create-namespace",
-		`--set-json=config={"kinds":["Job","JobSet"],"pools":[{"name":"none","nodeSelector":{"pool":"none"}}]}`,
+		`--set-json=config={"kinds":["` + strings.Join(kinds.Names(), `","`) + `"],"pools":[{"name":"none","nodeSelector":{"pool":"none"}}]}`,
 	}, flags...)...)
 }
 

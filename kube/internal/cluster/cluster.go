@@ -98,7 +98,7 @@ func Start(ctx context.Context, options Options) (_ *Cluster, err error) {
 			c.Stop()
 		}
 	}()
-	ports, err := freePorts(5)
+	ports, err := freePorts(3)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +147,7 @@ func Start(ctx context.Context, options Options) (_ *Cluster, err error) {
 		return err
 	})
 	if err == nil && options.JobSet {
-		err = c.startJobSet(ctx, ports[3], ports[4])
+		_, err = c.StartOperator(ctx, JobSet)
 	}
 	if err != nil {
 		return nil, err

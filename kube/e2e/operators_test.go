@@ -1,0 +1,217 @@
+//go:build linux
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+
+	"github.com/elastalloc/elastalloc/internal/wait"
+	"github.com/elastalloc/elastalloc/kube/internal/cluster"
+)
+
+// operated is a kind of jobs with a controller of its own.
+type operated struct {
+	operator string
+	// before is made first, and job is one of SIZE nodes that waits, where POD is the template
+	// of its pods.
+	before, job string
+	// container is the name that the operator wants its container to have.
+	container string
+	// sizes are those of the two jobs.
+	sizes [2]int
+	// nodes is what the operator tells torchrun of the number of nodes, in PET_NNODES.
+	nodes string
+}
+
+var allOperated = map[string]operated{
+	"PyTorchJob": {
+		operator: cluster.TrainingOperator, container: "pytorch", sizes: [2]int{8, 4}, nodes: "1:8",
+		job: `
+apiVersion: kubeflow.org/v1
+spec:
+  runPolicy: {suspend: true}
+  elasticPolicy: {minReplicas: 1, maxReplicas: 8, rdzvBackend: c10d}
+  pytorchReplicaSpecs: {Worker: {replicas: SIZE, restartPolicy: OnFailure, template: POD}}`,
+	},
+	"RayCluster": {
+		operator: cluster.KubeRay, container: "worker", sizes: [2]int{4, 2},
+		job: `
+apiVersion: ray.io/v1
+spec:
+  suspend: true
+  headGroupSpec: {rayStartParams: {}, template: {spec: {containers: [{name: head, image: head}]}}}
+  workerGroupSpecs: [{groupName: gpu, replicas: SIZE, numOfHosts: 2, minReplicas: 1, maxReplicas: 4, rayStartParams: {}, template: POD}]`,
+	},
+	// It starts with that number whatever there is, and grows while it runs.
+	"TrainJob": {
+		operator: cluster.Trainer, container: "node", sizes: [2]int{4, 4}, nodes: "4",
+		before: `
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainingRuntime
+spec:
+  mlPolicy: {torch: {}}
+  template:
+    spec:
+      replicatedJobs:
+      - name: node
+        template:
+          metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: trainer}}
+          spec: {podReplacementPolicy: Failed, template: POD}`,
+		job: `
+apiVersion: trainer.kubeflow.org/v1alpha1
+spec:
+  suspend: true
+  runtimeRef: {kind: TrainingRuntime, name: runtime}
+  trainer: {numNodes: SIZE}`,
+	},
+}
+
+// TestOperators has the real controllers of the kinds of jobs beyond Kubernetes' own follow
+// decisions: two jobs of a kind share a pool whose nodes go and come back, and each in turn
+// is about to end. Controllers of ours are killed after their first writes.
+func TestOperators(t *testing.T) {
+	for kind, test := range allOperated {
+		t.Run(kind, func(t *testing.T) {
+			operator, err := kube.StartOperator(t.Context(), test.operator)
+			must(t, err)
+			t.Cleanup(func() {
+				operator.Kill()
+				if t.Failed() {
+					t.Logf("%s:\n%s", test.operator, operator.Tail())
+				}
+			})
+			const nodes = 8
+			pool := strings.ToLower(kind) + "s"
+			newPool(t, pool, nodes)
+			if test.before != "" {
+				test.create(t, pool, "", "runtime", 0, 0)
+			}
+			before := auditLength(t)
+			h := record(t, pool)
+			c := controller{pool: pool, account: release, kinds: kind}
+			process := c.start(t)
+
+			test.create(t, pool, kind, "first", test.sizes[0], 10)
+			if got := untilDecided(t, pool, 1, nodes); got["first"] != nodes {
+				t.Errorf("alone it gets %v; want all nodes", got)
+			}
+			test.create(t, pool, kind, "second", test.sizes[1], 12)
+			untilDecided(t, pool, 2, nodes)
+			cordon(t, pool, true)
+			untilDecided(t, pool, 2, nodes/2)
+			cordon(t, pool, false)
+			for turn, short := range []string{"second", "first", "second"} {
+				process.Kill()
+				left(t, kind, pool, short)
+				g := newGuillotine(t, pool, turn+1)
+				g.start(t, c)
+				wait.Until(t, "the controller killed", g.fell)
+				process = c.start(t)
+				var got map[string]int
+				wait.For(t, "nodes for the one that is about to end", func() (bool, string) {
+					left(t, kind, pool, short)
+					got = untilDecided(t, pool, 2, nodes)
+					return got[short] > nodes/2, describe(t, pool)
+				})
+				t.Logf("%s is about to end: %v", short, got)
+			}
+
+			v := h.check(t)
+			t.Logf("%v; %d writes of jobs", v, checkWrites(t, before, release, pool))
+			checkEnvironment(t, pool, test.nodes)
+			if events := eventsOf(t, pool, "first"); kind == "TrainJob" && !slices.ContainsFunc(events, func(e string) bool {
+				return strings.Contains(e, "remaining time by status")
+			}) {
+				t.Errorf("no event says that its status told the remaining time: %q", events)
+			}
+		})
+	}
+}
+
+// create makes a job of so many nodes and hours, or what has to be there before where its
+// kind is "".
+func (o operated) create(t *testing.T, pool, kind, name string, size, hours int) {
+	t.Helper()
+	template := job{pods: map[string]string{"test/stop-delay": "1s"}}.template(pool)
+	template.Spec.RestartPolicy, template.Spec.Containers[0].Name = "", o.container
+	pod, err := json.Marshal(template)
+	must(t, err)
+	text, resource := o.before, schema.GroupVersionResource{Group: "trainer.kubeflow.org", Version: "v1alpha1", Resource: "trainingruntimes"}
+	if kind != "" {
+		text, resource = o.job+"\nkind: "+kind, resourceOf(kind)
+	}
+	text = strings.NewReplacer("POD", string(pod), "SIZE", fmt.Sprint(size)).Replace(text)
+	var object unstructured.Unstructured
+	must(t, yaml.Unmarshal([]byte(text), &object.Object))
+	object.SetName(name)
+	if kind != "" {
+		annotations := elastic(hours)
+		delete(annotations, "elastalloc.dev/nodes") // Those that its kind allows.
+		object.SetAnnotations(annotations)
+		object.SetLabels(map[string]string{poolLabel: pool})
+	}
+	_, err = dynamicClient(t, kube.Config).Resource(resource).Namespace(pool).
+		Create(t.Context(), &object, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
+	must(t, err)
+}
+
+// left says that one of the two jobs has an hour left and the other one 300: in the status
+// of TrainJobs, as their trainer does, and otherwise in annotations.
+func left(t *testing.T, kind, pool, short string) {
+	t.Helper()
+	jobs := dynamicClient(t, kube.Config).Resource(resourceOf(kind)).Namespace(pool)
+	for _, name := range []string{"first", "second"} {
+		hours := 300
+		if name == short {
+			hours = 1
+		}
+		if kind == "TrainJob" {
+			reportStatus(t, jobs, name, hours)
+			continue
+		}
+		_, err := jobs.Patch(t.Context(), name, types.MergePatchType,
+			[]byte(fmt.Sprintf(`{"metadata":{"annotations":{"elastalloc.dev/work":"%dh"}}}`, hours)), metav1.PatchOptions{})
+		must(t, err)
+	}
+}
+
+// reportStatus writes what Trainer's status server writes when a trainer reports to it. That
+// server itself does not run here: it reads the token of its pod where only pods have one.
+func reportStatus(t *testing.T, jobs dynamic.ResourceInterface, name string, hours int) {
+	t.Helper()
+	_, err := jobs.ApplyStatus(t.Context(), name, &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob",
+		"metadata": map[string]any{"name": name},
+		"status": map[string]any{"trainerStatus": map[string]any{
+			"estimatedRemainingSeconds": int64(hours) * 3600, "lastUpdatedTime": time.Now().UTC().Format(time.RFC3339),
+		}},
+	}}, metav1.ApplyOptions{FieldManager: "trainer-status", Force: true})
+	must(t, err)
+}
+
+// checkEnvironment checks what the pods of a pool tell torchrun of the number of nodes.
+func checkEnvironment(t *testing.T, pool, want string) {
+	t.Helper()
+	list, err := kube.Client.CoreV1().Pods(pool).List(t.Context(), metav1.ListOptions{})
+	must(t, err)
+	for i := range list.Items {
+		env := list.Items[i].Spec.Containers[0].Env
+		at := slices.IndexFunc(env, func(v corev1.EnvVar) bool { return v.Name == "PET_NNODES" })
+		if at < 0 && want != "" || at >= 0 && env[at].Value != want {
+			t.Errorf("%s has the environment %v; want PET_NNODES %q", list.Items[i].Name, env, want)
+		}
+	}
+}

@@ -1,0 +1,242 @@
+//go:build linux
+
+package cluster
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+// The controllers of kinds of jobs that StartOperator knows, by the names of their programs.
+const (
+	JobSet           = "jobset"
+	TrainingOperator = "training-operator"
+	Trainer          = "trainer"
+	KubeRay          = "ray-operator"
+)
+
+// StartOperator starts a controller of a kind of jobs, with all that its installation has:
+// definitions and webhooks. The latter are named by URL, since nothing routes the addresses of
+// services here, and their certificate is ours. It ends with the cluster at the latest.
+func (c *Cluster) StartOperator(ctx context.Context, name string) (*Process, error) {
+	directory := c.path(name)
+	certificates := filepath.Join(directory, "k8s-webhook-server", "serving-certs")
+	if err := os.MkdirAll(certificates, 0o700); err != nil {
+		return nil, err
+	}
+	certificate, err := writeCertificate(certificates)
+	if err != nil {
+		return nil, err
+	}
+	ports, err := freePorts(2)
+	if err != nil {
+		return nil, err
+	}
+	manifests := filepath.Join(c.options.Programs, "manifests", name)
+	if err := c.define(ctx, filepath.Join(manifests, "crds")); err != nil {
+		return nil, err
+	}
+	arguments, webhooks, err := c.prepare(ctx, name, directory, ports[0], ports[1])
+	if err != nil {
+		return nil, err
+	}
+	// All look for their certificates below the folder for temporary files.
+	process, err := c.processes.start(name, "/usr/bin/env",
+		append([]string{"TMPDIR=" + directory, c.Program(name), "--kubeconfig=" + c.Kubeconfig}, arguments...)...)
+	if err != nil {
+		return nil, err
+	}
+	err = until(ctx, process, name+"'s readyz", func() error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:"+ports[1]+"/readyz", http.NoBody)
+		if err != nil {
+			return err
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return errors.New(response.Status)
+		}
+		return nil
+	})
+	if err != nil || !webhooks {
+		return process, err
+	}
+	configurations, err := os.ReadFile(filepath.Join(manifests, "webhooks.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	rewritten, err := webhooksByURL(configurations, name, "https://127.0.0.1:"+ports[0], certificate)
+	if err != nil {
+		return nil, err
+	}
+	_, err = c.Kubectl(ctx, rewritten, "apply", "--server-side", "-f", "-")
+	return process, err
+}
+
+// define puts definitions in force, from files GROUP_RESOURCE.yaml.
+func (c *Cluster) define(ctx context.Context, directory string) error {
+	if _, err := c.Kubectl(ctx, "", "apply", "--server-side", "-f", directory); err != nil {
+		return err
+	}
+	files, err := os.ReadDir(directory)
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		group, resource, _ := strings.Cut(strings.TrimSuffix(file.Name(), ".yaml"), "_")
+		err := until(ctx, c.apiserver, resource+" served", func() error {
+			_, err := c.Kubectl(ctx, "", "get", resource+"."+group)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prepare makes what a controller wants to find before it starts, and returns its arguments,
+// and whether it has webhooks.
+func (c *Cluster) prepare(ctx context.Context, name, directory, webhookPort, healthPort string) (arguments []string, webhooks bool, err error) {
+	health, config := "127.0.0.1:"+healthPort, ""
+	switch name {
+	case JobSet:
+		config = fmt.Sprintf(`
+apiVersion: config.jobset.x-k8s.io/v1alpha1
+kind: Configuration
+leaderElection: {leaderElect: false}
+internalCertManagement: {enable: false}
+webhook: {host: 127.0.0.1, port: %s, certDir: %s/k8s-webhook-server/serving-certs}
+metrics: {bindAddress: "0"}
+health: {healthProbeBindAddress: %q}
+featureGates: {ElasticJobSet: true}
+`, webhookPort, directory, health)
+	case Trainer:
+		config = fmt.Sprintf(`
+apiVersion: config.trainer.kubeflow.org/v1alpha1
+kind: Configuration
+leaderElection: {leaderElect: false}
+certManagement: {enable: false}
+webhook: {host: 127.0.0.1, port: %s}
+metrics: {bindAddress: "0"}
+health: {healthProbeBindAddress: %q}
+`, webhookPort, health)
+	case TrainingOperator:
+		// It makes certificates of its own, which nothing here uses, keeps them in a secret
+		// that has to be there, and waits until it finds them in a folder that cannot be chosen.
+		if _, err := c.Kubectl(ctx, "", "create", "namespace", "kubeflow"); err != nil {
+			return nil, false, err
+		}
+		if _, err := c.Kubectl(ctx, "", "create", "secret", "generic", "training-operator-webhook-cert", "--namespace=kubeflow"); err != nil {
+			return nil, false, err
+		}
+		const mounted = "/tmp/k8s-webhook-server/serving-certs"
+		if err := os.MkdirAll(mounted, 0o755); err != nil { //nolint:gosec // Other users' clusters look there as well.
+			return nil, false, err
+		}
+		file, err := os.OpenFile(filepath.Join(mounted, "tls.crt"), os.O_CREATE|os.O_RDONLY, 0o644) //nolint:gosec // As above.
+		if err != nil {
+			return nil, false, err
+		}
+		return []string{
+			"--enable-scheme=pytorchjob", "--metrics-bind-address=0",
+			"--health-probe-bind-address=" + health, "--webhook-server-port=" + webhookPort,
+		}, true, file.Close()
+	case KubeRay:
+		// Its webhooks are off in its usual installation too, and listen on one port only.
+		return []string{"--enable-leader-election=false", "--metrics-addr=0", "--health-probe-bind-address=" + health}, false, nil
+	}
+	path := filepath.Join(directory, "config.yaml")
+	return []string{"--config=" + path}, true, os.WriteFile(path, []byte(config), 0o600)
+}
+
+// webhooksByURL gives webhook configurations a URL and a certificate instead of a service, and
+// a prefix to their names, which are the same for many controllers. Those of pods get the
+// selector that JobSet's own installation patches in.
+func webhooksByURL(manifest []byte, prefix, url string, certificate []byte) (string, error) {
+	var out strings.Builder
+	for document := range strings.SplitSeq(string(manifest), "\n---\n") {
+		var object map[string]any
+		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
+			return "", err
+		}
+		webhooks, _ := object["webhooks"].([]any)
+		if metadata, ok := object["metadata"].(map[string]any); ok {
+			metadata["name"] = fmt.Sprintf("%s.%v", prefix, metadata["name"])
+		}
+		if len(webhooks) == 0 {
+			return "", fmt.Errorf("a webhook configuration without webhooks: %s", document)
+		}
+		for _, element := range webhooks {
+			webhook, _ := element.(map[string]any)
+			client, _ := webhook["clientConfig"].(map[string]any)
+			service, _ := client["service"].(map[string]any)
+			path, _ := service["path"].(string)
+			if path == "" {
+				return "", fmt.Errorf("a webhook without a service's path: %v", webhook)
+			}
+			webhook["clientConfig"] = map[string]any{
+				"url": url + path, "caBundle": base64.StdEncoding.EncodeToString(certificate),
+			}
+			if strings.HasSuffix(path, "-pod") {
+				webhook["objectSelector"] = map[string]any{"matchExpressions": []any{
+					map[string]any{"key": "jobset.sigs.k8s.io/jobset-name", "operator": "Exists"},
+				}}
+			}
+		}
+		text, err := yaml.Marshal(object)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&out, "---\n%s", text)
+	}
+	return out.String(), nil
+}
+
+// writeCertificate writes tls.crt and tls.key, self-signed for 127.0.0.1, and returns the
+// former.
+func writeCertificate(directory string) ([]byte, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "webhooks"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, err
+	}
+	keyBytes, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate})
+	return text, errors.Join(
+		os.WriteFile(filepath.Join(directory, "tls.crt"), text, 0o600),
+		os.WriteFile(filepath.Join(directory, "tls.key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyBytes}), 0o600),
+	)
+}

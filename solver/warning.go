@@ -42,7 +42,7 @@ func (d *Decision) warn(s *Snapshot) {
 	}
 	if s.TotalNodes == 0 {
 		if len(s.Jobs) > 0 {
-			add(WarningEmptyPool, "", "the pool has no nodes for %s", count(len(s.Jobs), "job"))
+			add(WarningEmptyPool, "", "total_nodes is 0: the pool has no nodes for %s", count(len(s.Jobs), "job"))
 		}
 		return
 	}

@@ -320,7 +320,7 @@ func (f *simulateFlags) workload(cmd *cobra.Command) (sim.Workload, error) {
 		GPUsPerNode: f.gpusPerNode, MinDuration: f.minDuration,
 	})
 	if len(trace) == 0 {
-		return sim.Workload{}, fmt.Errorf("the trace %s has no jobs", name)
+		return sim.Workload{}, fmt.Errorf("%s: the trace has no jobs", name)
 	}
 	if len(workload.Jobs) == 0 {
 		return sim.Workload{}, fmt.Errorf("%s has no job of at least %v", name, f.minDuration)

@@ -27,31 +27,36 @@ const (
 )
 
 func main() {
-	server := flag.String("server", "localhost:50051", "the server")
+	server := flag.String("server", "localhost:50051", "the server; empty: none, to compare")
+	atEvents := flag.Bool("at-events", true, "decide when a job came or ended, too, in place of FillIdle")
 	jobs := flag.Int("jobs", 40, "number of jobs")
 	seed := flag.Uint64("seed", 1, "seed of the jobs")
 	flag.Parse()
 	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	if err := run(context.Background(), *server, newCluster(*jobs, *seed), logger, os.Stdout); err != nil {
+	if err := run(context.Background(), *server, *atEvents, newCluster(*jobs, *seed), logger, os.Stdout); err != nil {
 		logger.Error("scheduler", "error", err)
 		os.Exit(1)
 	}
 }
 
 // run schedules until every job of the cluster has ended.
-func run(ctx context.Context, server string, cluster *cluster, logger *slog.Logger, out io.Writer) error {
-	c, err := client.New(server)
-	if err != nil {
-		return err
+func run(ctx context.Context, server string, atEvents bool, cluster *cluster, logger *slog.Logger, out io.Writer) error {
+	s := &scheduler{cluster: cluster, rates: make(map[string]rate), logger: logger}
+	var err error
+	if server != "" {
+		if s.client, err = client.New(server); err != nil {
+			return err
+		}
+		defer s.client.Close()
 	}
-	defer c.Close()
-	s := &scheduler{cluster: cluster, client: c, rates: make(map[string]rate), logger: logger}
 	for !cluster.done() {
 		event := cluster.tick() // A real loop sleeps here.
 		s.measure()
 		switch {
 		case len(cluster.jobs) == 0:
-		case cluster.now%decideEvery == 0:
+		case s.client == nil:
+			err = s.firstFit()
+		case cluster.now%decideEvery == 0, event && atEvents:
 			err = s.decide(ctx)
 		case event:
 			err = s.fill(ctx)
@@ -77,6 +82,7 @@ type scheduler struct {
 	rates           map[string]rate // by job
 	logger          *slog.Logger
 	changes, failed int
+	down            bool // The last call had no answer.
 }
 
 // measure smooths what the jobs report: steps a second, on the nodes that they hold.
@@ -118,7 +124,7 @@ func seconds(s float64) *durationpb.Duration {
 	return durationpb.New(time.Duration(s * float64(time.Second)))
 }
 
-// decide asks for a decision, every few minutes: all jobs are up for change.
+// decide asks for a decision: all jobs are up for change.
 func (s *scheduler) decide(ctx context.Context) error {
 	response, err := s.client.Allocate(ctx, &elastallocv1.AllocateRequest{
 		Snapshot: s.snapshot(),
@@ -134,7 +140,7 @@ func (s *scheduler) decide(ctx context.Context) error {
 	return s.carryOut(client.Steps(response))
 }
 
-// fill gives idle nodes to the queue when a job came or ended; running jobs stay.
+// fill, where changes are dear, gives idle nodes to the queue when a job came or ended; running jobs stay.
 func (s *scheduler) fill(ctx context.Context) error {
 	response, err := s.client.FillIdle(ctx, &elastallocv1.FillIdleRequest{Snapshot: s.snapshot()})
 	if err != nil {
@@ -147,6 +153,10 @@ func (s *scheduler) fill(ctx context.Context) error {
 // may have ended since, and a real resize may fail: the rest is left out then, and the
 // next decision is on what is.
 func (s *scheduler) carryOut(steps []client.Step) error {
+	if s.down {
+		s.logger.Info("decisions again")
+		s.down = false
+	}
 	for _, step := range steps {
 		j := s.cluster.find(step.JobID)
 		if j == nil {
@@ -166,9 +176,15 @@ func (s *scheduler) withoutDecision(cause error) error {
 	// A wrong snapshot is a bug of this program, and stays wrong: say so every time.
 	if s.failed++; status.Code(cause) == codes.InvalidArgument {
 		s.logger.Error("the request is wrong", "error", cause)
-	} else if s.failed == 1 {
+	} else if !s.down {
 		s.logger.Warn("no decision", "code", status.Code(cause).String(), "error", cause)
+		s.down = true
 	}
+	return s.firstFit()
+}
+
+// firstFit starts the queue first come, first served.
+func (s *scheduler) firstFit() error {
 	for _, j := range s.cluster.jobs {
 		if j.nodes > 0 {
 			continue

@@ -14,6 +14,7 @@ import random
 import statistics
 import sys
 from datetime import timedelta
+from typing import Optional
 
 import grpc
 
@@ -94,10 +95,11 @@ class Cluster:
 
 
 class Scheduler:
-    def __init__(self, cluster: Cluster, client: Client) -> None:
+    def __init__(self, cluster: Cluster, client: Optional[Client]) -> None:
         self.cluster, self.client = cluster, client
         self.rates = {}  # by job: smoothed steps a second, and the nodes they are on
         self.changes = self.failed = 0
+        self.down = False  # The last call had no answer.
 
     def measure(self) -> None:
         """Smooths what the jobs report: steps a second, on the nodes that they hold."""
@@ -129,7 +131,7 @@ class Scheduler:
         return snapshot
 
     def decide(self) -> None:
-        """Every few minutes: all jobs are up for change."""
+        """All jobs are up for change."""
         options = pb.AllocateOptions(
             objective=pb.OBJECTIVE_TOTAL_TIME,
             admission=pb.ADMISSION_START_FIRST,
@@ -138,7 +140,7 @@ class Scheduler:
         self.carry_out(lambda: self.client.allocate(self.snapshot(), options))
 
     def fill(self) -> None:
-        """When a job came or ended: idle nodes go to the queue, running jobs stay."""
+        """When a job came or ended and changes are dear: idle nodes go to the queue."""
         self.carry_out(lambda: self.client.fill_idle(self.snapshot()))
 
     def carry_out(self, ask) -> None:
@@ -149,10 +151,14 @@ class Scheduler:
             if error.code() == grpc.StatusCode.INVALID_ARGUMENT:
                 # A bug of this program, and it stays: say so every time.
                 print(f"the request is wrong: {error.details()}", file=sys.stderr)
-            elif self.failed == 1:
+            elif not self.down:
                 print(f"no decision: {error.code().name}", file=sys.stderr)
+                self.down = True
             self.first_fit()
             return
+        if self.down:
+            print("decisions again", file=sys.stderr)
+            self.down = False
         for step in steps(response):
             # A job may have ended since; a real resize may fail. Leave out the rest then.
             if step.job_id not in self.cluster.jobs:
@@ -172,20 +178,32 @@ class Scheduler:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--server", default="localhost:50051")
+    parser.add_argument("--server", default="localhost:50051", help="empty: none, to compare")
+    parser.add_argument(
+        "--at-events",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="decide when a job came or ended, too, in place of FillIdle",
+    )
     parser.add_argument("--jobs", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     cluster = Cluster(arguments.jobs, arguments.seed)
-    with Client(arguments.server, timeout=5) as client:
-        scheduler = Scheduler(cluster, client)
-        while not cluster.done():
-            event = cluster.tick()  # A real loop sleeps here.
-            scheduler.measure()
-            if cluster.now % DECIDE_EVERY == 0 and cluster.jobs:
-                scheduler.decide()
-            elif event and cluster.jobs:
-                scheduler.fill()
+    client = Client(arguments.server, timeout=5) if arguments.server else None
+    scheduler = Scheduler(cluster, client)
+    while not cluster.done():
+        event = cluster.tick()  # A real loop sleeps here.
+        scheduler.measure()
+        if not cluster.jobs:
+            continue
+        if client is None:
+            scheduler.first_fit()
+        elif cluster.now % DECIDE_EVERY == 0 or event and arguments.at_events:
+            scheduler.decide()
+        elif event:
+            scheduler.fill()
+    if client:
+        client.close()
     print(
         f"{len(cluster.ended)} jobs took {statistics.mean(cluster.ended) / 60:.1f} min on average, "
         f"with {scheduler.changes} changes of nodes; {scheduler.failed} calls failed"

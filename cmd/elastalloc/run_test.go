@@ -89,6 +89,18 @@ func TestStartFirstBehindGreedy(t *testing.T) {
 	}
 }
 
+// TestCappedJobs checks that nodes which stay idle since max_nodes is unset are explained.
+func TestCappedJobs(t *testing.T) {
+	for job, want := range map[string]bool{`"remainingEta": "9h"`: true, `"remainingEta": "9h", "maxNodes": 16`: false} {
+		request := `{"snapshot": {"totalNodes": 40, "jobs": [{"id": "a", ` + job + `}]}}`
+		stdout, stderr, status := runWith(t, nil, request, "allocate", "-f", "-", "--budget=1m")
+		said := strings.Contains(stdout, "40 nodes, 24 idle; 1 job at 16, the most without max_nodes")
+		if status != cli.ExitDone || said != want {
+			t.Errorf("exit status %d, stderr %q, stdout:\n%s", status, stderr, stdout)
+		}
+	}
+}
+
 // TestJSON checks that -o json prints the response itself, the same every time.
 func TestJSON(t *testing.T) {
 	first, stderr, status := runWith(t, nil, "", "allocate", "-f", "testdata/queue.json", "-o", "json", "--budget=1m")

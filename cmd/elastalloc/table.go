@@ -188,7 +188,7 @@ func reportTable(
 		add("snapshot", "%s", format.Printable(id))
 	}
 	add("jobs", "%s", countChanges(response.GetAllocations()))
-	add("pool", "%d nodes, %d idle", request.GetSnapshot().GetTotalNodes(), report.GetIdleNodes())
+	add("pool", "%d nodes, %d idle%s", request.GetSnapshot().GetTotalNodes(), report.GetIdleNodes(), describeCapped(request, response))
 	if len(response.GetAllocations()) > 0 {
 		for _, row := range o.rows() {
 			add(row[0], "%s", row[1])
@@ -215,6 +215,21 @@ func reportTable(
 		add(firstOnly(i, "warnings"), "%s", format.Printable(warning.GetMessage()))
 	}
 	return t
+}
+
+// describeCapped says how many jobs hold no more of the idle nodes because their max_nodes is
+// unset, "" for none.
+func describeCapped(request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse) string {
+	capped := 0
+	for i, job := range request.GetSnapshot().GetJobs() {
+		if job.MaxNodes == nil && len(job.GetAllowedNodes()) == 0 && response.GetAllocations()[i].GetNodes() == solver.DefaultMaxNodes {
+			capped++
+		}
+	}
+	if capped == 0 || response.GetReport().GetIdleNodes() == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %s at %d, the most without max_nodes", format.Count(capped, "job"), solver.DefaultMaxNodes)
 }
 
 // mostWarnings is how many warnings a person is shown; JSON has all.

@@ -115,8 +115,8 @@ func TestCutAnywhere(t *testing.T) {
 	t.Logf("%d cuts", cuts)
 }
 
-// TestCutSharedInstances cuts the proofs of shared instances short.
-func TestCutSharedInstances(t *testing.T) {
+// TestCutInstances cuts the proofs of drawn instances short.
+func TestCutInstances(t *testing.T) {
 	if testing.Short() {
 		t.Skip("in short mode")
 	}

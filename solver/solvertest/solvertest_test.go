@@ -2,8 +2,6 @@ package solvertest
 
 import (
 	"math"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -217,12 +215,5 @@ func forEachPlan(p *solver.Problem, visit func(solver.Plan)) {
 			return
 		}
 		digits[n]++
-	}
-}
-
-func TestSharedDir(t *testing.T) {
-	dir := SharedDir(t)
-	if _, err := os.Stat(filepath.Join(dir, "instances")); err != nil {
-		t.Error(err)
 	}
 }

@@ -42,10 +42,10 @@ type Suite struct {
 	// MayErr are those of them, of any kind, to which the external solver is known to
 	// give a wrong answer, which the backend then refuses.
 	MayErr []int
-	// SharedJobs is the number of jobs up to which it is asked about the shared
+	// InstanceJobs is the number of jobs up to which it is asked about the drawn
 	// instances, none where it is 0.
-	SharedJobs int
-	// Patience is the time it has for each shared instance. Where that is not enough,
+	InstanceJobs int
+	// Patience is the time it has for each drawn instance. Where that is not enough,
 	// its plan must be legal, but it need not be optimal.
 	Patience time.Duration
 }
@@ -58,7 +58,7 @@ func Run(t *testing.T, suite Suite) {
 	t.Run("random snapshots", r.randomSnapshots)
 	t.Run("random problems", func(t *testing.T) { r.randomProblems(t, Problems()) })
 	t.Run("random groups", func(t *testing.T) { r.randomProblems(t, GroupedProblems(SmallLimits())) })
-	t.Run("shared instances", r.sharedInstances)
+	t.Run("instances", r.instances)
 	t.Run("an incumbent to start from", r.incumbent)
 	t.Run("options that cannot be honoured", r.badOptions)
 	t.Run("the caller has left", r.canceled)
@@ -289,12 +289,12 @@ func (r *runner) agreesOn(t *testing.T, p *solver.Problem) {
 	r.checkOptimal(t, objective, optimum.Objective)
 }
 
-// sharedInstances checks results against the certified optima.
-func (r *runner) sharedInstances(t *testing.T) {
-	if testing.Short() || r.SharedJobs == 0 {
+// instances checks results against the certified optima.
+func (r *runner) instances(t *testing.T) {
+	if testing.Short() || r.InstanceJobs == 0 {
 		t.Skip("they take long")
 	}
-	instances, finished := Instances(t, r.SharedJobs), 0
+	instances, finished := Instances(t, r.InstanceJobs), 0
 	for _, instance := range instances {
 		t.Run(instance.Name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), r.Patience)

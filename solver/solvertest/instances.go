@@ -1,25 +1,21 @@
 package solvertest
 
 import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
+	"errors"
+	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/elastalloc/elastalloc/solver"
 )
-
-// SharedDir returns the folder of shared instances and traces that stands beside
-// the checkout as ../shared, and skips the test where there is none.
-func SharedDir(tb testing.TB) string {
-	tb.Helper()
-	shared := filepath.Join(moduleRoot(tb), "..", "shared")
-	if info, err := os.Stat(shared); err != nil || !info.IsDir() {
-		tb.Skip("the folder ../shared beside the checkout is absent")
-	}
-	return shared
-}
 
 // moduleRoot returns the folder with go.mod that the test's folder is in.
 func moduleRoot(tb testing.TB) string {
@@ -40,48 +36,76 @@ func moduleRoot(tb testing.TB) string {
 	}
 }
 
-// Instance is one of the shared instances.
+// Instance is a snapshot that is drawn at random.
 type Instance struct {
 	Name     string
 	Snapshot *solver.Snapshot
-	// Objective is the certified optimum.
+	// Objective is the optimum as HiGHS has certified it.
 	Objective float64
 }
 
-// Instances returns the shared instances of at most the given number of jobs, by
-// name, with their certified optima, and skips the test where there are none.
+// Instances returns the instances of examples/drawn.tar.gz of at most the given number of
+// jobs, by name.
 func Instances(tb testing.TB, mostJobs int) []Instance {
 	tb.Helper()
-	dir := filepath.Join(SharedDir(tb), "instances")
-	var certified map[string]struct {
-		Objective float64 `json:"objective"`
+	files := drawn(tb)
+	var optima map[string]struct {
+		Objective float64
+		From      string
 	}
-	readJSON(tb, filepath.Join(dir, "certified.json"), &certified)
-	names, err := filepath.Glob(filepath.Join(dir, "*_I*.json"))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	decode(tb, "drawn/optima.json", files["drawn/optima.json"], &optima)
+	delete(files, "drawn/optima.json")
 	var instances []Instance
-	for _, name := range names {
-		s := readSnapshot(tb, name)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		s := readSnapshot(tb, name, files[name])
 		if len(s.Jobs) > mostJobs {
 			continue
 		}
-		optimum, known := certified[s.ID]
+		optimum, known := optima[s.ID]
 		if !known {
 			tb.Fatalf("instance %s has no certified optimum", s.ID)
 		}
 		instances = append(instances, Instance{Name: s.ID, Snapshot: s, Objective: optimum.Objective})
 	}
 	if len(instances) == 0 {
-		tb.Fatalf("there are no instances in %s", dir)
+		tb.Fatalf("no instance of at most %d jobs", mostJobs)
 	}
 	return instances
 }
 
-// readSnapshot reads the fields that the shared instances use out of an
+// drawn returns the files of examples/drawn.tar.gz by name.
+func drawn(tb testing.TB) map[string][]byte {
+	tb.Helper()
+	disk, err := os.Open(filepath.Join(moduleRoot(tb), "examples", "drawn.tar.gz"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer disk.Close()
+	unzipped, err := gzip.NewReader(disk)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	files := make(map[string][]byte)
+	for archive := tar.NewReader(unzipped); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if header.Typeflag != tar.TypeReg {
+			continue
+		}
+		if files[header.Name], err = io.ReadAll(archive); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+// readSnapshot reads the fields that the instances use out of an
 // AllocateRequest in protojson. The conversion proper is the server's.
-func readSnapshot(tb testing.TB, name string) *solver.Snapshot {
+func readSnapshot(tb testing.TB, name string, text []byte) *solver.Snapshot {
 	tb.Helper()
 	var request struct {
 		Snapshot struct {
@@ -100,7 +124,7 @@ func readSnapshot(tb testing.TB, name string) *solver.Snapshot {
 			} `json:"jobs"`
 		} `json:"snapshot"`
 	}
-	readStrictly(tb, name, &request)
+	decode(tb, name, text, &request)
 	duration := func(text string) time.Duration {
 		d, err := time.ParseDuration(text)
 		if err != nil {
@@ -127,26 +151,11 @@ func readSnapshot(tb testing.TB, name string) *solver.Snapshot {
 	return s
 }
 
-func readJSON(tb testing.TB, name string, to any) {
+// decode reads JSON of which it must know every field.
+func decode(tb testing.TB, name string, text []byte, to any) {
 	tb.Helper()
-	decode(tb, name, to, func(*json.Decoder) {})
-}
-
-// readStrictly reads a file of which it must know every field.
-func readStrictly(tb testing.TB, name string, to any) {
-	tb.Helper()
-	decode(tb, name, to, (*json.Decoder).DisallowUnknownFields)
-}
-
-func decode(tb testing.TB, name string, to any, set func(*json.Decoder)) {
-	tb.Helper()
-	file, err := os.Open(name)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer file.Close()
-	decoder := json.NewDecoder(file)
-	set(decoder)
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(to); err != nil {
 		tb.Fatalf("%s: %v", name, err)
 	}

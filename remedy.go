@@ -98,18 +98,14 @@ func (e *explainer) remedyWeight(ctx context.Context, r *reason, job *solver.Job
 	}
 	now := job.WeightOrDefault()
 	weights := twoDigitNumbers(now, min(now*solver.MostRemedyWeight, solver.MaxWeight))
-	// Where the plan with a larger size and more of its own gain beats the present one. What a
-	// job gains is in proportion to its weight or, towards total time, to w^(1-a).
-	guess, power := math.Inf(1), 1.0
-	if e.options.Objective == solver.ObjectiveTotalTime {
-		power = 1 / (1 - usualExponent)
-	}
-	for _, size := range r.sizes {
-		if size.Nodes > r.allocation.Nodes && size.gain > 0 {
-			guess = min(guess, now*math.Pow(1+size.Loss/size.gain, power))
-		}
-	}
-	err = firstFrom(sort.SearchFloat64s(weights, guess), len(weights), func(n int) (bool, error) {
+	// Where a larger size brings the job more than it now costs the others.
+	first := sort.Search(len(weights), func(n int) bool {
+		brings := e.withWeight(r, now, weights[n])
+		return slices.ContainsFunc(r.sizes, func(size sizeReason) bool {
+			return size.Nodes > r.allocation.Nodes && size.gain > 0 && brings(&size) >= size.gain+size.Loss
+		})
+	})
+	err = firstFrom(first, len(weights), func(n int) (bool, error) {
 		nodes, err := e.more(ctx, r, func(_ *solver.Snapshot, j *solver.Job) { j.Weight = &weights[n] })
 		if nodes > 0 {
 			remedy = solver.Remedy{Weight: weights[n], Nodes: nodes} // The last that works is the smallest.
@@ -117,6 +113,19 @@ func (e *explainer) remedyWeight(ctx context.Context, r *reason, job *solver.Job
 		return nodes > 0, err
 	})
 	return remedy, err
+}
+
+// withWeight returns what tells how much more a size would bring a job of another weight.
+func (e *explainer) withWeight(r *reason, now, weight float64) func(*sizeReason) float64 {
+	if e.options.Objective == solver.ObjectiveProgress {
+		return func(size *sizeReason) float64 { return size.gain * weight / now }
+	}
+	// Towards total time weights are worth what they are beside those of all jobs.
+	p := solver.NewProblemFor(e.changed(r.job, func(_ *solver.Snapshot, j *solver.Job) { j.Weight = &weight }), e.options)
+	job := &p.Jobs[r.admitted]
+	return func(size *sizeReason) float64 {
+		return job.Value([]int{size.Nodes}) - job.Value(e.plan[r.admitted])
+	}
 }
 
 // twoDigitNumbers returns the numbers of at most 2 significant digits above one and up to
@@ -205,21 +214,37 @@ func (e *explainer) remedyPool(ctx context.Context, r *reason, _ *solver.Job) (r
 }
 
 // guessPool returns about how large a pool is in which the next size of a job is worth what
-// its nodes are: a node is worth less in a larger pool, as the speed of a job on more nodes
-// is.
+// its nodes are: one whose nodes all go to jobs for which they bring as much.
 func (e *explainer) guessPool(r *reason) int {
-	now := float64(e.snapshot.TotalNodes)
-	best := float64(solver.MostRemedyPool)
+	price := 0.0
 	for _, size := range r.sizes {
-		if extra := float64(size.Nodes - r.allocation.Nodes); extra > 0 && size.gain > 0 {
-			best = min(best, math.Pow((size.gain+size.Loss)/size.gain, 1/(1-usualExponent)))
+		if extra := float64(size.Nodes - r.allocation.Nodes); extra > 0 {
+			price = max(price, size.gain/extra)
 		}
 	}
-	return int(now * best)
+	if price == 0 {
+		return e.snapshot.TotalNodes * solver.MostRemedyPool
+	}
+	nodes := 0
+	for n := range e.problem.Jobs {
+		nodes += wanted(&e.problem.Jobs[n], e.plan[n], price)
+	}
+	return nodes
 }
 
-// usualExponent is a of speed(k) = k^a for a job that keeps 0.8 of each doubling.
-const usualExponent = 0.678
+// wanted returns the size that a job is best off with in the first step of a plan where each
+// node has a price.
+func wanted(job *solver.AdmittedJob, plan []int, price float64) int {
+	row := slices.Clone(plan)
+	best, at := math.Inf(-1), 0
+	for _, k := range job.Sizes {
+		row[0] = k
+		if net := job.Value(row) - price*float64(k); net > best {
+			best, at = net, k
+		}
+	}
+	return at
+}
 
 // remedyMinimum finds the smallest min_nodes above the nodes that the job gets or, for a job
 // that waits, the largest below its own, or else the smallest above: a job that may only train

@@ -230,9 +230,9 @@ func TestPath(t *testing.T) {
 			// The status page.
 			_, page := h.get(t, "/")
 			if test.code == codes.OK {
-				checkPage(t, page, "Last answers", ">Echo</td>", "Last calls without an answer", "None since the start.")
+				checkPage(t, page, "Last calls without an answer", "None since the start.", "Last answers", ">Echo</td>")
 			} else {
-				checkPage(t, page, "Last answers", "None since the start.", "Last calls without an answer", ">Echo</td>", ">"+test.code.String()+"<", id)
+				checkPage(t, page, "Last calls without an answer", ">Echo</td>", ">"+test.code.String()+"<", id, "Last answers", "None since the start.")
 			}
 			if strings.Contains(page, "secret") {
 				t.Error("the status page shows a cause or a value")

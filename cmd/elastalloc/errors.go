@@ -34,6 +34,8 @@ func (f *decideFlags) requestError(ctx context.Context, err error) error {
 	case codes.InvalidArgument:
 	case codes.Unavailable:
 		return cli.Failed(f.remote.unreachable(ctx, refusal.Message()))
+	case codes.DeadlineExceeded:
+		return cli.Failed(fmt.Errorf("%s gave no answer in time: %s", f.remote.address, refusal.Message()))
 	default:
 		return cli.Failed(fmt.Errorf("%s: %s", refusal.Code(), refusal.Message()))
 	}

@@ -50,6 +50,9 @@ func (f *remoteFlags) unreachable(ctx context.Context, message string) error {
 	text := strings.TrimSuffix(strings.TrimPrefix(message, `connection error: desc = "`), `"`)
 	text = strings.TrimPrefix(strings.TrimPrefix(text, "transport: "), "Error while dialing: ")
 	host, _, _ := net.SplitHostPort(f.address)
+	// A server that refuses a client hangs up, often before the client could read why.
+	hungUp := strings.Contains(message, "error reading server preface") || f.withTLS() &&
+		(strings.Contains(message, "broken pipe") || strings.Contains(message, "connection reset by peer"))
 	switch {
 	case host != "" && net.ParseIP(host) == nil && strings.Contains(message, "no children to pick from"):
 		// gRPC keeps to itself why a name has no addresses.
@@ -60,8 +63,16 @@ func (f *remoteFlags) unreachable(ctx context.Context, message string) error {
 		return fmt.Errorf("%s serves HTTP/1.1 and not gRPC; by default gRPC is on port 50051, and the status page and metrics on 9464", f.address)
 	case strings.Contains(message, "first record does not look like a TLS handshake"):
 		return fmt.Errorf("%s serves no TLS; ask it without the --tls flags", f.address)
-	case strings.Contains(message, "error reading server preface") && !f.withTLS():
+	case hungUp && !f.withTLS():
 		return fmt.Errorf("%s closes connections in plain text; if it serves TLS, give --tls (%s)", f.address, text)
+	case strings.Contains(message, "tls: certificate required"):
+		return fmt.Errorf("%s wants a certificate of its clients; give --tls-cert and --tls-key", f.address)
+	case strings.Contains(message, "remote error: tls: ") && strings.Contains(message, "certificate"):
+		return fmt.Errorf("%s refuses the client's certificate: it has expired, is of an authority unknown there or of none of the names that may call (%s)", f.address, text)
+	case hungUp && f.cert != "":
+		return fmt.Errorf("%s closes connections; it may refuse the client's certificate (%s)", f.address, text)
+	case hungUp:
+		return fmt.Errorf("%s closes connections; if it wants a certificate of its clients, give --tls-cert and --tls-key (%s)", f.address, text)
 	}
 	return fmt.Errorf("no server answers at %s: %s", f.address, text)
 }

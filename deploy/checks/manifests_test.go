@@ -1,6 +1,9 @@
 package checks
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -64,6 +67,21 @@ func TestChart(t *testing.T) {
 			output(t, program(t, "helm"), append([]string{"lint", "--strict", kubeVersion, "deploy/helm/elastalloc"}, flags...)...)
 			checkObjects(t, decode(t, render(t, flags...)))
 		})
+	}
+}
+
+// TestDocumentedValues checks that the values which docs/production.md shows are those of the chart.
+func TestDocumentedValues(t *testing.T) {
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(readFile(t, "docs", "production.md"), -1)
+	if len(blocks) < 3 {
+		t.Fatalf("%d blocks of values; want them all", len(blocks))
+	}
+	for _, block := range blocks {
+		values := filepath.Join(t.TempDir(), "values.yaml")
+		if err := os.WriteFile(values, block[1], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		checkObjects(t, decode(t, render(t, "--values="+values)))
 	}
 }
 

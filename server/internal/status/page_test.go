@@ -97,12 +97,12 @@ func TestAnswers(t *testing.T) {
 		"no report":   {nil, "queue 40 70 607ms"},
 		"warnings": {&solver.Report{Backend: "exact", Reason: solver.ReasonOptimal, Warnings: []solver.Warning{
 			{Code: solver.WarningNeverFits, JobID: "a"}, {Code: solver.WarningIdleWithQueue}, {Code: solver.WarningNeverFits, JobID: "b"},
-		}}, "warns of 2 × never-fits, idle-with-queue Last"},
+		}}, "warns of 2 × never-fits, idle-with-queue"},
 		"fallback": {&solver.Report{Backend: "exact", Reason: solver.ReasonOptimal, Attempts: []solver.Attempt{
 			{Backend: "highs", Outcome: solver.OutcomeUnavailable, Detail: "circuit open"},
 			{Backend: "cbc", Outcome: solver.OutcomeInvalidPlan, Detail: "<img>", Duration: time.Second},
 			{Backend: "exact", Outcome: solver.OutcomeAnswered},
-		}}, "highs unavailable after 0s: circuit open cbc invalid plan after 1s: <img> Last"},
+		}}, "highs unavailable after 0s: circuit open cbc invalid plan after 1s: <img>"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -174,8 +174,11 @@ func nodeHours(h float64) string {
 
 // short writes a span without zeros behind.
 func short(d time.Duration) string {
-	if d%time.Minute == 0 {
+	switch {
+	case d%time.Minute == 0:
 		return fmt.Sprintf("%d min", d/time.Minute)
+	case d%time.Second == 0:
+		return fmt.Sprintf("%d s", d/time.Second)
 	}
 	return d.String()
 }

@@ -78,3 +78,12 @@ func (f format) writeSpread(n Number, runs int) string {
 	}
 	return f.write(n.Mean) + " ± " + f.write(n.Spread)
 }
+
+// count writes a whole number with a comma before every third digit: 12,345.
+func count(n int) string {
+	digits := strconv.Itoa(n)
+	for at := len(digits) - 3; at > 0; at -= 3 {
+		digits = digits[:at] + "," + digits[at:]
+	}
+	return digits
+}

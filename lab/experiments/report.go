@@ -95,7 +95,7 @@ type picture struct {
 // Report returns report.html: one page that needs nothing but itself, with the
 // figures that Figures has drawn.
 func (r *Results) Report(drawn []figures.Named) ([]byte, error) {
-	page, err := template.New(ReportName).Funcs(template.FuncMap{"style": report.Style}).Parse(reportTemplate)
+	page, err := template.New(ReportName).Funcs(template.FuncMap{"style": report.Style, "count": count}).Parse(reportTemplate)
 	if err != nil {
 		return nil, err
 	}

@@ -31,8 +31,8 @@ type Figure struct {
 	legend plot.Legend
 	// below are the further plots of a figure that has several.
 	below []*plot.Plot
-	// width is that of the figure; 0 is the constant.
-	width vg.Length
+	// width is that of the figure, panel the height of each of several plots; 0 are the constants.
+	width, panel vg.Length
 }
 
 // Series is points of one kind, joined by a line.

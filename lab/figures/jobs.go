@@ -20,8 +20,9 @@ import (
 // of submission, thin while it has no nodes, and the darker the more nodes it holds.
 func Gantt(runs ...*sim.Result) *Figure {
 	var panels []*Figure
-	most, last := 1, time.Duration(0)
+	most, jobs, last := 1, 0, time.Duration(0)
 	for _, run := range runs {
+		jobs = max(jobs, len(run.Jobs))
 		for i := range run.Jobs {
 			last = max(last, run.Jobs[i].End)
 			for _, held := range run.Jobs[i].Nodes {
@@ -29,10 +30,15 @@ func Gantt(runs ...*sim.Result) *Figure {
 			}
 		}
 	}
+	unit, name := time.Hour, "hours"
+	if last < 3*time.Hour {
+		unit, name = time.Minute, "minutes"
+	}
 	for _, run := range runs {
-		f := newFigure(fmt.Sprintf("Jobs under %s, %d nodes", run.Policy, run.Nodes), "hours from the first submission", "jobs in the order of submission")
-		f.plot.Add(gantt{run.Jobs, most})
-		f.plot.X.Max = last.Hours()
+		f := newFigure(fmt.Sprintf("Jobs under %s, %d nodes", run.Policy, run.Nodes), name+" from the first submission", "jobs by submission")
+		g := gantt{run.Jobs, most, unit}
+		f.plot.Add(g)
+		f.plot.X.Max = g.at(last)
 		f.plot.Y.Tick.Marker = plot.ConstantTicks{}
 		f.plot.X.Tick.Marker = plot.TickerFunc(roundTicks)
 		f.padAxes()
@@ -40,6 +46,7 @@ func Gantt(runs ...*sim.Result) *Figure {
 	}
 	figure := Stack(panels...)
 	figure.width = 1.5 * width // It has the page to itself.
+	figure.panel = min(16*vg.Centimeter, max(panelHeight, 4*vg.Centimeter+vg.Points(1.2)*vg.Length(jobs)))
 	line := func(nodes int) plot.Thumbnailer { return &plotter.Line{LineStyle: ganttStyle(nodes, most)} }
 	figure.legend.Add("no nodes", line(0))
 	for nodes := 1; nodes <= most; nodes *= 2 {
@@ -56,7 +63,11 @@ func Gantt(runs ...*sim.Result) *Figure {
 type gantt struct {
 	jobs []sim.JobResult
 	most int
+	unit time.Duration // of the x axis
 }
+
+// at returns where a time is on the x axis.
+func (g gantt) at(t time.Duration) float64 { return float64(t) / float64(g.unit) }
 
 // ganttStyle returns how a job looks that holds so many nodes, of so many at most.
 func ganttStyle(nodes, most int) draw.LineStyle {
@@ -66,13 +77,13 @@ func ganttStyle(nodes, most int) draw.LineStyle {
 	// From light to dark blue, as many steps as doublings.
 	share := math.Log2(float64(nodes)+1) / math.Log2(float64(most)+1)
 	mix := func(light, dark float64) uint8 { return uint8(light + share*(dark-light)) }
-	return draw.LineStyle{Color: color.RGBA{mix(0xc6, 0x08), mix(0xdb, 0x30), mix(0xef, 0x6b), 0xff}, Width: vg.Points(1.6)}
+	return draw.LineStyle{Color: color.RGBA{mix(0xa6, 0x08), mix(0xc8, 0x30), mix(0xe6, 0x6b), 0xff}, Width: vg.Points(1.6)}
 }
 
 // DataRange returns what the axes span.
 func (g gantt) DataRange() (xmin, xmax, ymin, ymax float64) {
 	for i := range g.jobs {
-		xmax = max(xmax, g.jobs[i].End.Hours())
+		xmax = max(xmax, g.at(g.jobs[i].End))
 	}
 	return 0, xmax, -float64(len(g.jobs)), 1
 }
@@ -90,7 +101,7 @@ func (g gantt) Plot(c draw.Canvas, p *plot.Plot) {
 				style.Width = thickest
 			}
 			at := y(-float64(i))
-			c.StrokeLine2(style, x(from.Hours()), at, x(to.Hours()), at)
+			c.StrokeLine2(style, x(g.at(from)), at, x(g.at(to)), at)
 		}
 		at, nodes := job.Submit, 0
 		for _, held := range job.Nodes {

@@ -29,8 +29,11 @@ func (f *Figure) size() (w, h vg.Length) {
 	if f.width > 0 {
 		w = f.width
 	}
-	if len(f.below) > 0 {
-		h = vg.Length(1+len(f.below)) * panelHeight
+	switch panels := vg.Length(1 + len(f.below)); {
+	case f.panel > 0:
+		h = panels * f.panel
+	case panels > 1:
+		h = panels * panelHeight
 	}
 	return w, h
 }

@@ -46,7 +46,7 @@ func runPaper(ctx context.Context, args ...string) (stdout, stderr string, statu
 	command.SetIn(strings.NewReader(""))
 	err := command.ExecuteContext(ctx)
 	if err != nil {
-		cli.PrintError(&errors, command, err)
+		cli.PrintError(&errors, cli.Screen{}, command, err)
 	}
 	return out.String(), errors.String(), cli.ExitStatus(err)
 }

@@ -223,8 +223,8 @@ func (f *replayed) table(screen cli.Screen) *cli.Table {
 // replayFooter says what the columns are.
 const replayFooter = `TOTAL, UNSERVED, P95 and MAX are in %s: mean from submission to end, mean
 without nodes, 95th percentile and maximum of the first. RESCALES are changes of
-nodes per job, IDLE H idle node hours, LATER the share of jobs that end later than
-recorded.
+nodes per job, IDLE H idle node hours, LATER the share of jobs that end later
+than recorded.
 
 `
 

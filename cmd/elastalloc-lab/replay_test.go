@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/cmd/internal/clitest"
 	"github.com/elastalloc/elastalloc/internal/recording"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
@@ -63,6 +64,8 @@ func TestReplay(t *testing.T) {
 			t.Errorf("stdout does not show %q:\n%s", want, stdout)
 		}
 	}
+	onScreen, _, _ := strings.Cut(stdout, "wrote ") // The folder's name is the caller's.
+	clitest.CheckWidth(t, "replay", onScreen, false)
 	want := []string{
 		"decisions.csv", "jobs.csv", "jobs.png", "jobs.svg", "replay.json", "report.html", "slowdown_by_length.png",
 		"slowdown_by_length.svg", "summary.json", "total_time_by_policy.png", "total_time_by_policy.svg",

@@ -33,6 +33,14 @@ func TestScreen(t *testing.T) {
 	}
 }
 
+// TestErrorInASCII checks that what is wrong is said in ASCII where the locale asks for it.
+func TestErrorInASCII(t *testing.T) {
+	_, stderr, status := runWith(t, map[string]string{"LC_ALL": "C"}, `{"snapshot": 5}`, "allocate", "-f", "-")
+	if status != cli.ExitBadInput || !strings.Contains(stderr, "is 5; want an object, {...}") {
+		t.Errorf("exit status %d, stderr %q", status, stderr)
+	}
+}
+
 func TestHelp(t *testing.T) {
 	clitest.CheckHelp(t, run, "serve", "allocate", "fill-idle", "explain", "whatif", "forecast", "snapshot")
 }

@@ -32,7 +32,7 @@ type whatIfFlags struct {
 func newWhatIfCommand(env cli.LookupEnv) *cobra.Command {
 	var f whatIfFlags
 	command := &cobra.Command{
-		Use:   "whatif -f FILE --nodes N,…|--put FILE|--remove ID|--scenarios FILE",
+		Use:   "whatif -f FILE --nodes N,N|--put FILE|--remove ID|--scenarios FILE",
 		Short: "Decide one snapshot and variations of it",
 		Long: `Decide one snapshot and variations of it, in this process or at a server, and set the
 decisions side by side: what a larger pool, another job or another weight would
@@ -42,7 +42,7 @@ The input is an AllocateRequest in protojson. Each number of --nodes is a scenar
 --put and --remove apply to every one, or make one of their own. --put names a file
 with a Job in protojson, or a list of them, each in the place of the job of the same
 id or else at the end of the queue. --scenarios names a file with the scenarios of
-a WhatIfRequest: {"scenarios": [{"name": …, "totalNodes": …, "putJobs": […]}]}.`,
+a WhatIfRequest: {"scenarios": [{"name": "more", "totalNodes": 130}]}.`,
 		Example: `  elastalloc whatif -f request.json --nodes 90,100,110,120
   elastalloc whatif -f request.json --remove llama-7b
   elastalloc whatif -f request.json --put job.json -o json`,

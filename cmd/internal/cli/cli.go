@@ -77,7 +77,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, streams Stream
 	root.SetErr(streams.Err)
 	command, err := root.ExecuteContextC(ctx)
 	if err != nil {
-		PrintError(streams.Err, command, err)
+		PrintError(streams.Err, ScreenFor(streams.Err, env), command, err)
 	}
 	return ExitStatus(err)
 }

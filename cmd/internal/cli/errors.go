@@ -41,8 +41,8 @@ func ExitStatus(err error) int {
 	}
 }
 
-// PrintError writes an error for a person: one message, with a line of its own
-// for each bad field of a request.
-func PrintError(w io.Writer, command *cobra.Command, err error) {
-	fmt.Fprintf(w, "%s: %v\n", command.CommandPath(), err)
+// PrintError writes an error for a person, as its screen shows it: one message, with a line
+// of its own for each bad field of a request.
+func PrintError(w io.Writer, screen Screen, command *cobra.Command, err error) {
+	fmt.Fprint(w, screen.Text(fmt.Sprintf("%s: %v\n", command.CommandPath(), err)))
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"math"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -158,5 +160,22 @@ func checkRemedies(t *rapid.T, a *elastalloc.Allocator, s *solver.Snapshot, o so
 		if got := nodes(func(_ *solver.Snapshot, j *solver.Job) { j.MinNodes = least }); got > job.Nodes && least != s.Jobs[i].MinNodes {
 			t.Fatalf("with min_nodes %d job %d has %d nodes, more than %d, which no remedy says", least, i, got, job.Nodes)
 		}
+	}
+}
+
+// TestExplainEndsBeforeARestart checks the reason of a job that is gone before a change of its
+// nodes could pay.
+func TestExplainEndsBeforeARestart(t *testing.T) {
+	t.Parallel()
+	job := solver.NewJob("short", 30*time.Second)
+	job.CurrentNodes, job.RestartTime = 2, time.Minute
+	s := &solver.Snapshot{TotalNodes: 8, Jobs: []solver.Job{job}}
+	got, err := newAllocator(t, elastalloc.Options{}).Explain(t.Context(), s, solver.Options{Objective: solver.ObjectiveTotalTime}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "short keeps its 2 nodes, because it ends in 19 s and a restart takes 60 s"
+	if why := got.Jobs[0]; why.Why != solver.WhyChangeCost || !strings.HasPrefix(why.Text, want) {
+		t.Errorf("%s: %q; want %q", why.Why, why.Text, want)
 	}
 }

@@ -55,6 +55,10 @@ func (e *explainer) why(r *reason) (solver.Why, string) {
 		return solver.WhyNoRoom, fmt.Sprintf("%s has %s, because no more fit beside what the other jobs must have", name(a.JobID), count(a.Nodes))
 	}
 	if kept := e.keptByCost(r); kept != nil {
+		if left := job.Demand() / job.Speed(a.Nodes); left <= job.RestartTime.Seconds() {
+			return solver.WhyChangeCost, fmt.Sprintf("%s keeps its %s, because it ends in %s and a restart takes %s",
+				name(a.JobID), count(a.Nodes), spell(left, 2), spell(job.RestartTime.Seconds(), 2))
+		}
 		brings, costs := e.amounts(max(0, kept.change-kept.Loss), kept.change)
 		return solver.WhyChangeCost, fmt.Sprintf("%s keeps its %s, because %d → %d would bring all jobs %s and the change itself cost %s",
 			name(a.JobID), count(a.Nodes), a.Nodes, kept.Nodes, brings, costs)

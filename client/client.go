@@ -95,9 +95,9 @@ func New(target string, options ...Option) (*Client, error) {
 
 // Allocate asks for one decision. An attempt has the time budget of the request and half of
 // the rest of the time; then, or after UNAVAILABLE, the next server is asked, within the
-// deadline. RESOURCE_EXHAUSTED is retried when the server says, as far as a budget allows:
-// in the long run once in five calls. Errors carry a gRPC status; for INVALID_ARGUMENT
-// google.rpc.BadRequest among its details names the bad fields.
+// deadline. RESOURCE_EXHAUSTED is retried when the server says, for one call in five at most.
+// Errors carry a gRPC status; for INVALID_ARGUMENT google.rpc.BadRequest among its details
+// names the bad fields.
 func (c *Client) Allocate(ctx context.Context, request *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
 	return c.stub.Allocate(ctx, request)
 }

@@ -27,8 +27,8 @@ func (s Step) Frees() bool {
 //
 // Steps that free nodes may be done at the same time, and so may those that take some,
 // once all that free any are done. Where a step fails or a job ended meanwhile, leave
-// out the rest and ask for a new decision on what is then: a later step may count on the
-// nodes of an earlier one.
+// out the rest and ask for a new decision: a later step may count on the nodes of an earlier
+// one.
 func Steps(response interface {
 	GetAllocations() []*elastallocv1.Allocation
 }) []Step {

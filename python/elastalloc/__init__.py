@@ -187,7 +187,7 @@ def steps(response: Any) -> "list[Step]":
 
     Jobs that free nodes come first, then in the order of the snapshot those that take some,
     so that there are never more nodes in use than the pool has. Where a step fails, leave
-    out the rest and ask for a new decision on what is then.
+    out the rest and ask for a new decision.
     """
     frees, takes = [], []
     for a in response.allocations:

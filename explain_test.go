@@ -53,6 +53,49 @@ func TestExplainIsTrue(t *testing.T) {
 	})
 }
 
+// TestSmallestPool checks, where there are more pools than are decided, each, that a pool among
+// those that gives a job more is the smallest.
+func TestSmallestPool(t *testing.T) {
+	t.Parallel()
+	a := newAllocator(t, elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
+	s, o := busy(12, 300), solver.Options{Objective: solver.ObjectiveTotalTime}
+	for i := range s.Jobs {
+		s.Jobs[i].MaxNodes = 128
+	}
+	got, err := a.Explain(t.Context(), s, o, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := make([]int, len(s.Jobs))
+	for n := range 256 {
+		varied := *s
+		varied.TotalNodes += n + 1
+		d, err := a.Allocate(t.Context(), &varied, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range want {
+			if want[i] == 0 && d.Allocations[i].Nodes > got.Jobs[i].Nodes {
+				want[i] = varied.TotalNodes
+			}
+		}
+	}
+	compared := 0
+	for i, job := range got.Jobs {
+		for _, r := range job.Remedies {
+			if r.TotalNodes > 0 && want[i] > 0 {
+				compared++
+				if r.TotalNodes != want[i] {
+					t.Errorf("job %d gets more in a pool of %d; want %d", i, r.TotalNodes, want[i])
+				}
+			}
+		}
+	}
+	if compared == 0 {
+		t.Error("nothing was compared")
+	}
+}
+
 // checkSizes compares the losses of a job's sizes with exhaustive search.
 func checkSizes(t *rapid.T, s *solver.Snapshot, o solver.Options, i int, job solver.JobExplanation) {
 	t.Helper()

@@ -11,9 +11,10 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// everyPool is the number of pools up to which each is decided to find the smallest that
-// gives a job more. Beyond it the smallest is found by halving, which takes for granted that
-// what a pool gives a larger one gives too.
+// everyPool is how many pools are decided, each, to find the smallest that gives a job more,
+// and of how many jobs at most. Beyond that it is looked for by halving, which takes for
+// granted that what a pool gives a larger one gives too: sizes are lumpy, so a smaller one
+// may do as well.
 const everyPool = 256
 
 // remedy finds the smallest changes that give a job its next larger size or more.
@@ -203,12 +204,15 @@ func (e *explainer) remedyPool(ctx context.Context, r *reason, _ *solver.Job) (r
 		remedy = solver.Remedy{TotalNodes: total, Nodes: nodes[r.job]}
 		return true, nil
 	}
-	if most > everyPool {
-		err = firstFrom(e.guessPool(r)-now-1, most, works)
-		return remedy, err
+	each := 0
+	if len(e.snapshot.Jobs) <= everyPool {
+		each = min(most, everyPool)
 	}
-	for n := 0; n < most && remedy.Nodes == 0 && err == nil && ctx.Err() == nil; n++ {
+	for n := 0; n < each && remedy.Nodes == 0 && err == nil && ctx.Err() == nil; n++ {
 		_, err = works(n)
+	}
+	if remedy.Nodes == 0 && err == nil && ctx.Err() == nil {
+		err = firstFrom(e.guessPool(r)-now-1-each, most-each, func(n int) (bool, error) { return works(each + n) })
 	}
 	return remedy, err
 }

@@ -61,8 +61,9 @@ type SizeOption struct {
 	Proven bool
 }
 
-// Remedy is the smallest change of one kind that gives a job more nodes. One field besides
-// Nodes is set.
+// Remedy is the smallest change of one kind that gives a job more nodes; a still larger one
+// may give it less. Of more than 256 jobs, or 256 more nodes, a smaller pool may do as well.
+// One field besides Nodes is set.
 type Remedy struct {
 	// Weight is the job's, to 2 significant digits.
 	Weight float64

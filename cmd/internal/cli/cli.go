@@ -5,7 +5,7 @@ package cli
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"io"
 	"strings"
 
@@ -85,9 +85,10 @@ func Run(ctx context.Context, root *cobra.Command, args []string, streams Stream
 // Elsewhere makes commands of another program errors that name it.
 func Elsewhere(root *cobra.Command, program string, names ...string) {
 	for _, name := range names {
+		where := name + " is a command of " + program
 		root.AddCommand(&cobra.Command{
-			Use: name, Hidden: true, DisableFlagParsing: true,
-			RunE: func(*cobra.Command, []string) error { return fmt.Errorf("%s is a command of %s", name, program) },
+			Use: name, Short: where, Hidden: true, DisableFlagParsing: true,
+			RunE: func(*cobra.Command, []string) error { return errors.New(where) },
 		})
 	}
 }

@@ -100,16 +100,16 @@ func ParseMessage(text []byte, message proto.Message) error {
 	}
 	descriptor := message.ProtoReflect().Descriptor()
 	plain, err := plainDurations(text, descriptor, false)
-	if err != nil {
-		return err
+	if err == nil {
+		err = protojson.Unmarshal(plain, message)
 	}
-	if err := protojson.Unmarshal(plain, message); err != nil {
-		if _, err := plainDurations(text, descriptor, true); err != nil {
-			return err
-		}
-		// The library varies the space after its prefix to keep its texts from
-		// being relied on; what follows names the line and the column.
-		return errors.New(strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0"))
+	if err == nil {
+		return nil
 	}
-	return nil
+	if _, all := plainDurations(text, descriptor, true); all != nil {
+		return all
+	}
+	// The library varies the space after its prefix to keep its texts from
+	// being relied on; what follows names the line and the column.
+	return errors.New(strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0"))
 }

@@ -59,6 +59,7 @@ func TestParseMessageNamesFields(t *testing.T) {
 		`{"snapshot": {"totalNodes": 1.5, "jobs": [{"id": 5, "allowedNodes": [1, "x"]}]}, "options": {"includePlan": 1}}`: {
 			"totalNodes (line 1:29): is 1.5; want a whole number", "jobs[0].id (line 1:50): is 5; want a text in quotes", `allowedNodes[1] (line 1:73): is "x"; want`, "includePlan (line 1:109): is 1; want true or false",
 		},
+		`{"snapshot": {"jobs": [{"remainingEta": "soon", "weight": "x", "scaling": 5}]}}`: {"remainingEta (line 1:41)", `weight (line 1:59): is "x"; want a number`, "scaling (line 1:75): is 5; want an object"},
 		`{"snapshot": []}`:           {"snapshot (line 1:14): is []; want an object, {…}"},
 		`{"snapshot": {"jobs": {}}}`: {"snapshot.jobs (line 1:23): is {}; want a list, […]"},
 		`[]`:                         {"is not an object in JSON, {…}"},

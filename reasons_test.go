@@ -1,0 +1,124 @@
+package elastalloc_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// TestReasons checks the reason of every kind of job, and the sentence about it.
+func TestReasons(t *testing.T) {
+	t.Parallel()
+	job := func(id string, eta time.Duration, current, least, most int) solver.Job {
+		return solver.Job{ID: id, RemainingETA: eta, CurrentNodes: current, MinNodes: least, MaxNodes: most}
+	}
+	ofTeam := func(job solver.Job) solver.Job {
+		job.GroupID = "team"
+		return job
+	}
+	costly := job("costly", 100*time.Hour, 4, 1, 8)
+	costly.RestartTime, costly.TrainingTime = 20*time.Minute, time.Hour
+	lowly := job("lowly", 100*time.Hour, 0, 4, 4)
+	lowly.Weight = new(0.001)
+	bad := job("bad", time.Hour, 2, 1, 2)
+	bad.Weight = new(-1.0)
+	totalTime := solver.Options{Objective: solver.ObjectiveTotalTime}
+	preemptive := solver.Options{Admission: solver.AdmissionPreemptive}
+	type reason struct {
+		Why  solver.Why
+		Text string // how the sentence begins
+	}
+	for name, test := range map[string]struct {
+		snapshot solver.Snapshot
+		options  solver.Options
+		want     []reason
+	}{
+		"largest": {
+			snapshot: solver.Snapshot{TotalNodes: 20, Jobs: []solver.Job{job("a", 100*time.Hour, 0, 1, 8)}},
+			want:     []reason{{solver.WhyLargest, "a has 8 nodes, its largest size."}},
+		},
+		"largest that fits a pool that shrank": {
+			snapshot: solver.Snapshot{TotalNodes: 5, Jobs: []solver.Job{job("a", 100*time.Hour, 8, 1, 8)}},
+			options:  totalTime,
+			want:     []reason{{solver.WhyLargest, "a has 4 nodes, the largest of its sizes that fits the pool of 5; it would get 8 with a pool of 8 (a larger one may not do)."}},
+		},
+		"pinned, and held for bad data": {
+			snapshot: solver.Snapshot{TotalNodes: 8, Jobs: []solver.Job{job("pinned", time.Hour, 3, 3, 3), bad}},
+			options:  solver.Options{BadJobs: solver.BadJobsHold},
+			want: []reason{
+				{solver.WhyOnlySize, "pinned has 3 nodes, its only size."},
+				{solver.WhyOnlySize, "bad keeps its 2 nodes, because its data are bad."},
+			},
+		},
+		"enough": {
+			snapshot: solver.Snapshot{TotalNodes: 8, Jobs: []solver.Job{job("short", time.Minute, 0, 1, 8)}},
+			want:     []reason{{solver.WhyEnough, "short has 1 node, because 2 would bring it nothing; "}},
+		},
+		"priced out": {
+			snapshot: solver.Snapshot{TotalNodes: 6, Jobs: []solver.Job{job("a", 100*time.Hour, 0, 1, 4), job("b", 100*time.Hour, 0, 1, 4)}},
+			options:  totalTime,
+			want: []reason{
+				{solver.WhyPricedOut, "a has 2 nodes, because 2 → 4 would bring it 40 min an hour and cost other jobs "},
+				{solver.WhyLargest, "b has 4 nodes, its largest size."},
+			},
+		},
+		"change cost": {
+			snapshot: solver.Snapshot{TotalNodes: 8, Jobs: []solver.Job{costly}},
+			options:  totalTime,
+			want:     []reason{{solver.WhyChangeCost, "costly keeps its 4 nodes, because 4 → 8 would bring all jobs "}},
+		},
+		"no room beside jobs that keep theirs": {
+			snapshot: solver.Snapshot{TotalNodes: 8, Jobs: []solver.Job{job("runs", time.Hour, 6, 6, 6), job("small", 100*time.Hour, 2, 2, 4)}},
+			want: []reason{
+				{solver.WhyOnlySize, "runs has 6 nodes, its only size."},
+				{solver.WhyNoRoom, "small has 2 nodes, because no more fit beside what the other jobs must have; "},
+			},
+		},
+		"in line": {
+			snapshot: solver.Snapshot{TotalNodes: 8, Jobs: []solver.Job{
+				job("runs", time.Hour, 6, 6, 6), job("huge", time.Hour, 0, 9, 9), job("front", time.Hour, 0, 4, 4), job("next", time.Hour, 0, 1, 1),
+			}},
+			want: []reason{
+				{solver.WhyOnlySize, "runs has 6 nodes, its only size."},
+				{solver.Why(solver.WaitNeverFits), "huge waits, because it needs at least 9 nodes and the pool has 8"},
+				{solver.WhyNoRoom, "front waits, because 4 nodes do not fit beside what goes before it; it would get 2 with min_nodes 2."},
+				{solver.Why(solver.WaitBehind), "next waits behind front, which has no room."},
+			},
+		},
+		"not worth it": {
+			snapshot: solver.Snapshot{TotalNodes: 8, Jobs: []solver.Job{job("runs", 100*time.Hour, 8, 8, 8), lowly}},
+			options:  preemptive,
+			want: []reason{
+				{solver.WhyOnlySize, "runs has 8 nodes, its only size."},
+				{solver.Why(solver.WaitNotWorthIt), "lowly waits, because 4 nodes would bring it 0.00021 % of a job over 25 min and cost other jobs "},
+			},
+		},
+		"limit of a group": {
+			snapshot: solver.Snapshot{
+				TotalNodes: 20, Groups: []solver.Group{{ID: "team", Limit: new(4)}},
+				Jobs: []solver.Job{ofTeam(job("a", 100*time.Hour, 4, 4, 8)), ofTeam(job("waits", time.Hour, 0, 1, 1))},
+			},
+			options: totalTime,
+			want: []reason{
+				{solver.WhyGroupLimit, "a has 4 nodes, because the limit of its group leaves it no more."},
+				{solver.WhyGroupLimit, "waits waits, because the limit of its group leaves it less than 1 node."},
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			explanation, err := newAllocator(t, elastalloc.Options{DefaultBudget: elastalloc.NoBudget}).Explain(t.Context(), &test.snapshot, test.options, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, job := range explanation.Jobs {
+				if want := test.want[i]; job.Why != want.Why || !strings.HasPrefix(job.Text, want.Text) {
+					t.Errorf("%s: %q; want %s: %q", job.Why, job.Text, want.Why, want.Text)
+				}
+			}
+		})
+	}
+}

@@ -143,7 +143,25 @@ func (e *explainer) waiting(r *reason, smallest int) string {
 	if smallest == 1 {
 		fit = "does not fit"
 	}
-	return fmt.Sprintf("%s %s, because %s %s beside what goes before it", name(a.JobID), verb, count(smallest), fit)
+	return fmt.Sprintf("%s %s, because %s %s beside what goes before it%s", name(a.JobID), verb, count(smallest), fit, e.largestStart())
+}
+
+// largestStart names the job that starts with the most nodes where the admission starts jobs
+// at any price, and "" elsewhere.
+func (e *explainer) largestStart() string {
+	if e.options.Admission != solver.AdmissionStartFirst {
+		return ""
+	}
+	largest, most := "", 0
+	for i := range e.snapshot.Jobs {
+		job, n := &e.snapshot.Jobs[i], e.admitted[i]
+		if n < 0 || !job.NeverStarted() || e.plan[n][0] <= most {
+			continue
+		}
+		most = e.plan[n][0]
+		largest = fmt.Sprintf(", above all the %s that %s starts with", count(most), name(job.ID))
+	}
+	return largest
 }
 
 // suggestion says what would give a job more.

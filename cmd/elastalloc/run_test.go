@@ -67,15 +67,17 @@ func TestFillIdle(t *testing.T) {
 	clitest.CompareGolden(t, "fill_idle.golden", stdout)
 }
 
+// startFirst has a job that START_FIRST starts at the price of all others.
+const startFirst = `{"snapshot": {"totalNodes": 8, "jobs": [
+	{"id": "a", "remainingEta": "1h", "currentNodes": 4, "restartTime": "600s"},
+	{"id": "b", "remainingEta": "1h", "currentNodes": 4, "restartTime": "600s"},
+	{"id": "big", "remainingEta": "1000h", "minNodes": 8, "maxNodes": 8}]},
+	"options": {"objective": "OBJECTIVE_TOTAL_TIME", "admission": "ADMISSION_START_FIRST"}}`
+
 // TestStartFirstBehindGreedy checks the words where starting every job that can start costs
 // more than greedy, which lets one wait, and no plan that may is better.
 func TestStartFirstBehindGreedy(t *testing.T) {
-	const request = `{"snapshot": {"totalNodes": 8, "jobs": [
-		{"id": "a", "remainingEta": "1h", "currentNodes": 4, "restartTime": "600s"},
-		{"id": "b", "remainingEta": "1h", "currentNodes": 4, "restartTime": "600s"},
-		{"id": "big", "remainingEta": "1000h", "minNodes": 8, "maxNodes": 8}]},
-		"options": {"objective": "OBJECTIVE_TOTAL_TIME", "admission": "ADMISSION_START_FIRST"}}`
-	stdout, stderr, status := runWith(t, nil, request, "allocate", "-f", "-", "--budget=1m")
+	stdout, stderr, status := runWith(t, nil, startFirst, "allocate", "-f", "-", "--budget=1m")
 	if status != cli.ExitDone {
 		t.Fatalf("exit status %d, stderr %q", status, stderr)
 	}
@@ -86,6 +88,15 @@ func TestStartFirstBehindGreedy(t *testing.T) {
 		if !strings.Contains(strings.Join(strings.Fields(stdout), " "), want) {
 			t.Errorf("stdout lacks %q:\n%s", want, stdout)
 		}
+	}
+}
+
+// TestStartFirstExplained checks that a job which is paused for a start is told for which.
+func TestStartFirstExplained(t *testing.T) {
+	stdout, stderr, status := runWith(t, nil, startFirst, "explain", "-f", "-", "--job=a")
+	const want = "a is paused, because 1 node does not fit beside what goes before it, above all the 8 nodes that big starts with"
+	if status != cli.ExitDone || !strings.Contains(strings.Join(strings.Fields(stdout), " "), want) {
+		t.Errorf("exit status %d, stderr %q, stdout:\n%s", status, stderr, stdout)
 	}
 }
 

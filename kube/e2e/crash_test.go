@@ -153,6 +153,12 @@ func TestAPIServerRestarted(t *testing.T) {
 		must(t, kube.RestartAPIServer(t.Context(), time.Second))
 		untilPhase(t, pool, phase)
 	}
+	// What it refuses until it has read roles and policies is nothing to tell users.
+	list, err := kube.Client.CoreV1().Events(pool).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=Refused"})
+	must(t, err)
+	for _, event := range list.Items {
+		t.Errorf("%s: %s", event.InvolvedObject.Name, event.Message)
+	}
 	v := h.check(t)
 	t.Logf("%v; %d writes of jobs; %d pods that the Job controller made twice", v, checkWrites(t, before, release, pool), v.doubles)
 }

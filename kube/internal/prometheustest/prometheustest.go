@@ -13,11 +13,17 @@ import (
 	"testing"
 )
 
-// Start starts a Prometheus that scrapes what metrics returns, in its text format, twice a
-// second, and that looks back an hour for the last value of a series. It returns its address
-// and what stops it, which the end of the test does at the latest. Where Prometheus is missing
-// the test is skipped, and in CI it fails.
+// Start is StartWithRules without rules, for the job "jobs".
 func Start(t *testing.T, metrics func() string) (address string, stop func()) {
+	t.Helper()
+	return StartWithRules(t, "jobs", "groups: []", metrics)
+}
+
+// StartWithRules starts a Prometheus that scrapes what metrics returns, in its text format, as a
+// job twice a second, evaluates rules as often, and looks back an hour for the last value of a
+// series. It returns its address and what stops it, which the end of the test does at the latest.
+// Where Prometheus is missing the test is skipped, and in CI it fails.
+func StartWithRules(t *testing.T, job, rules string, metrics func() string) (address string, stop func()) {
 	t.Helper()
 	path, err := exec.LookPath("prometheus")
 	if err != nil {
@@ -37,9 +43,12 @@ func Start(t *testing.T, metrics func() string) (address string, stop func()) {
 	t.Cleanup(target.Close)
 	folder := t.TempDir()
 	configuration := filepath.Join(folder, "prometheus.yml")
-	text := fmt.Sprintf("global: {scrape_interval: 500ms, scrape_timeout: 500ms}\nscrape_configs: [{job_name: jobs, static_configs: [{targets: [%q]}]}]", target.Listener.Addr())
-	if err := os.WriteFile(configuration, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
+	text := fmt.Sprintf("global: {scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 500ms}\nrule_files: [rules.yml]\n"+
+		"scrape_configs: [{job_name: %q, static_configs: [{targets: [%q]}]}]", job, target.Listener.Addr())
+	for path, content := range map[string]string{configuration: text, filepath.Join(folder, "rules.yml"): rules} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -1,0 +1,164 @@
+package controller_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/elastalloc/elastalloc/internal/recording"
+	"github.com/elastalloc/elastalloc/internal/wait"
+	"github.com/elastalloc/elastalloc/kube/internal/prometheustest"
+	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
+)
+
+// TestRules has a real Prometheus scrape a controller and evaluate the rules of deploy/, of which
+// only the waiting is taken out. Each series that rules and dashboard ask for is there. Alerts are
+// quiet while all is well, and those fire that are of what goes wrong then.
+func TestRules(t *testing.T) {
+	t.Parallel()
+	rules, err := os.ReadFile("../../deploy/prometheus/controller.rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dashboard, err := os.ReadFile("../../deploy/grafana/elastalloc-controller.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var registry atomic.Pointer[prometheus.Registry]
+	var lost atomic.Int64
+	scraped := func() string {
+		w := httptest.NewRecorder()
+		promhttp.HandlerFor(registry.Load(), promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+		return w.Body.String()
+	}
+	start := func(c *cluster) {
+		c.start()
+		if err := recording.Register(c.registry, func() recording.Stats { return recording.Stats{Failed: lost.Load()} }); err != nil {
+			t.Fatal(err)
+		}
+		registry.Store(c.registry)
+	}
+	c := newCluster(t, 8,
+		worldtest.Job("long", 8, map[string]string{"work": "50000h", "nodes": "4,8"}),
+		worldtest.Job("short", 0, map[string]string{"work": "1h", "nodes": "4"}),
+	)
+	c.now = time.Now()
+	start(c)
+	c.passes(12)
+	c.want(map[string]int{"long": 4, "short": 4})
+	address, _ := prometheustest.StartWithRules(t, "elastalloc-controller", regexp.MustCompile(`for: \d+m`).ReplaceAllString(string(rules), "for: 0s"), scraped)
+	// query returns the labels of the answer.
+	query := func(expr string) (answer []map[string]string, err error) {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address+"/api/v1/query?query="+url.QueryEscape(expr), http.NoBody)
+		if err != nil {
+			return nil, err
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return nil, err
+		}
+		defer response.Body.Close()
+		var body struct {
+			Error string
+			Data  struct {
+				Result []struct{ Metric map[string]string }
+			}
+		}
+		if err := json.NewDecoder(response.Body).Decode(&body); err != nil || body.Error != "" {
+			return nil, fmt.Errorf("%w, %s", err, body.Error)
+		}
+		for _, r := range body.Data.Result {
+			answer = append(answer, r.Metric)
+		}
+		return answer, nil
+	}
+	// firing returns the names of the alerts that fire, once rules were evaluated on the last scrape.
+	firing := func() []string {
+		names := []string{}
+		answer, _ := query(`ALERTS{alertstate="firing"}`)
+		for _, labels := range answer {
+			names = append(names, strings.TrimPrefix(labels["alertname"], "ElastallocController"))
+		}
+		slices.Sort(names)
+		return slices.Compact(names)
+	}
+
+	asked := regexp.MustCompile(`(elastalloc_[a-z_]+|up)\{[^}]*\}`)
+	texts := strings.NewReplacer(`\"`, `"`, "$namespace", ".*", "$pool", ".*", "$job", "elastalloc-controller").Replace(string(rules) + string(dashboard))
+	for _, selector := range asked.FindAllString(texts, -1) {
+		if strings.HasPrefix(selector, "elastalloc_controller_eta_age_seconds{") || strings.Contains(selector, "job=") {
+			wait.For(t, "data of "+selector, func() (bool, string) {
+				answer, err := query(strings.Replace(selector, " == 1", "", 1))
+				return len(answer) > 0, fmt.Sprint(err)
+			})
+		}
+	}
+	wait.For(t, "no alert, while all is well", func() (bool, string) { // Before the first scrape it is absent.
+		got := firing()
+		return len(got) == 0, fmt.Sprintf("%v fire", got)
+	})
+
+	// A job with bad annotations; most nodes are gone, and so is the disk of the recording.
+	bad := worldtest.Job("bad", 0, map[string]string{"work": "soon"})
+	bad.SetResourceVersion("")
+	if err := c.client.Create(t.Context(), bad); err != nil {
+		t.Fatal(err)
+	}
+	ready := func(status corev1.ConditionStatus) {
+		for i := range 5 {
+			var node corev1.Node
+			if err := c.client.Get(t.Context(), types.NamespacedName{Name: fmt.Sprintf("node-%03d", i)}, &node); err != nil {
+				t.Fatal(err)
+			}
+			node.Status.Conditions[0].Status = status
+			if err := c.client.Status().Update(t.Context(), &node); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	ready(corev1.ConditionUnknown)
+	lost.Store(3)
+	c.passes(4)
+	fires := func(want ...string) {
+		t.Helper()
+		wait.For(t, "the alerts of what is wrong", func() (bool, string) {
+			got := firing()
+			return slices.Equal(got, want), fmt.Sprintf("%v fire; want %v", got, want)
+		})
+	}
+	fires("Outage", "Overfull", "Pinned", "RecordingLost")
+
+	// The nodes are back, and pods stay when they should go: two decisions are given up.
+	ready(corev1.ConditionTrue)
+	c.linger, c.step = true, time.Minute
+	for n := 0; c.count("stuck_total", "") < 2 && n < 20; n++ {
+		more := worldtest.Job(fmt.Sprintf("more-%d", n), 0, map[string]string{"work": "1m", "nodes": "4", "weight": fmt.Sprint(100 * (n + 1))})
+		more.SetResourceVersion("")
+		if err := c.client.Create(t.Context(), more); err != nil {
+			t.Fatal(err)
+		}
+		c.passes(20)
+	}
+	fires("Pinned", "RecordingLost", "Stuck")
+
+	// Another process, which never gets the lease. What was counted in the last hour stays.
+	start(c)
+	wait.For(t, "the alert that none acts", func() (bool, string) {
+		got := firing()
+		return slices.Equal(got, []string{"NoLeader", "RecordingLost", "Stuck"}), fmt.Sprintf("%v fire", got)
+	})
+}

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The tables of docs/policies.md. Needs jq.
+# The tables of docs/policies.md and docs/policies-figures.md. Needs jq.
 #
 #   scripts/policies.sh run LAB TRACES OUT   simulate into the new folder OUT, about ten minutes
 #   scripts/policies.sh tables OUT           print the tables as Markdown

@@ -53,19 +53,12 @@ func (a *Allocator) Explain(
 		}
 	}
 	// First what is cheap, of all; then, as long as there is time, what is not.
-	steps := []func(context.Context, *reason) error{e.search}
-	if !o.NoRemedies {
-		steps = append(steps, e.remedy)
+	err = inParallel(limited, len(reasons), func(ctx context.Context, i int) error { return e.search(ctx, reasons[i]) })
+	for i := 0; i < len(reasons) && err == nil && limited.Err() == nil && !o.NoRemedies; i++ {
+		err = e.remedy(limited, reasons[i])
 	}
-	for _, step := range steps {
-		for _, r := range reasons {
-			if limited.Err() != nil {
-				break
-			}
-			if err := step(limited, r); err != nil {
-				return solver.Explanation{}, err
-			}
-		}
+	if err := unlessOver(limited, err); err != nil {
+		return solver.Explanation{}, err
 	}
 	if err := ctx.Err(); err != nil {
 		return solver.Explanation{}, err

@@ -11,7 +11,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// inParallel calls work with 0 to n-1, n at least 1: in this goroutine and, as far as there
+// inParallel calls work with 0 to n-1: in this goroutine and, as far as there
 // are processors and ctx grants help, in others beside it. Work that a helper had to leave is
 // begun again. It ends with the first error, and then all other work does, too.
 func inParallel(ctx context.Context, n int, work func(context.Context, int) error) error {

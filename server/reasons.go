@@ -30,7 +30,7 @@ func (s *Server) reasons(
 	if err != nil {
 		return nil, true
 	}
-	hurried, release, ok := s.ingress.Lend("status page", bytes)
+	lent, release, ok := s.ingress.Lend(ctx, "status page", bytes)
 	if !ok {
 		return nil, false
 	}
@@ -43,7 +43,7 @@ func (s *Server) reasons(
 	if by == solver.BackendGreedy {
 		converted.Options.Backend = by // Whatever was asked for, there was no time or turn for it.
 	}
-	explanation, err := allocator.Explain(solver.WithHurry(ctx, hurried), converted.Snapshot, converted.Options, ids)
+	explanation, err := allocator.Explain(lent, converted.Snapshot, converted.Options, ids)
 	if err != nil {
 		return nil, true
 	}

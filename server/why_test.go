@@ -174,7 +174,7 @@ func (h *harness) lendAll(t *testing.T) func() {
 	t.Helper()
 	var releases []func()
 	for {
-		_, release, ok := h.ingress.Lend("test", 0)
+		_, release, ok := h.ingress.Lend(t.Context(), "test", 0)
 		if !ok {
 			break
 		}

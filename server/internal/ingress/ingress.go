@@ -267,9 +267,15 @@ func (in *Ingress) lender(own *turn) solver.Lend {
 }
 
 // Lend grants a turn for work that no call asked for and that needs so many bytes, if one is
-// free: it is hurried as soon as a call waits.
-func (in *Ingress) Lend(worker string, bytes int) (hurried context.Context, release func(), ok bool) {
-	return in.lender(&turn{caller: worker, connection: worker, bytes: callBytes + bytes})()
+// free: the context of the work, which is hurried as soon as a call waits, and what gives the
+// turn back.
+func (in *Ingress) Lend(ctx context.Context, worker string, bytes int) (context.Context, func(), bool) {
+	lend := in.lender(&turn{caller: worker, connection: worker, bytes: callBytes + bytes})
+	hurried, release, ok := lend()
+	if !ok {
+		return nil, nil, false
+	}
+	return solver.WithHelp(solver.WithHurry(ctx, hurried), lend), release, true
 }
 
 func (in *Ingress) takeTurn(ctx context.Context, c *call) (*turn, error) {

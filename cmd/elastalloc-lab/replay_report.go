@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -144,13 +145,18 @@ func (f *replayed) longest(i int) string {
 
 // change says by how much a time is less or more than another.
 func change(is, was float64) string {
+	percent := 100 * math.Abs(is/was-1)
+	digits := 0
+	if percent < 1 {
+		digits = 1
+	}
 	switch {
-	case was == 0 || is == was:
+	case was == 0 || percent < 0.05:
 		return "as long"
 	case is < was:
-		return fmt.Sprintf("%.0f %% shorter", 100*(1-is/was))
+		return fmt.Sprintf("%.*f %% shorter", digits, percent)
 	default:
-		return fmt.Sprintf("%.0f %% longer", 100*(is/was-1))
+		return fmt.Sprintf("%.*f %% longer", digits, percent)
 	}
 }
 

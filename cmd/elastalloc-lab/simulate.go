@@ -124,7 +124,7 @@ func describePolicies() string {
 
 // defaultPolicies are the paper's two, the objective beyond it, and plain rules.
 func defaultPolicies() []string {
-	return []string{"greedy", "optimal", "total-time", sim.MaxMinPolicy, "fifo", "srpt"}
+	return []string{"greedy", "optimal", "total-time", sim.MaxMinPolicy, "hesrpt-event", "fifo", "srpt"}
 }
 
 // describeVariations lists what --vary draws.

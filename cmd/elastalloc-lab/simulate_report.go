@@ -38,7 +38,7 @@ func simulationPage(runs []*sim.Result, summary *results.Summary, baseline strin
 		Text: []string{"Times are in minutes. Total runs from submission to end, unserved is the part without nodes, in the queue and in pauses. " +
 			"Slowdown is the total time by what the job would have taken alone in the pool. Later is the share of jobs that end later than under equal " +
 			"shares (max-min)."},
-		Tables: []report.Table{table}, Figures: drawn,
+		Tables: append([]report.Table{table, policiesTable(summary)}, teamsTables(summary)...), Figures: drawn,
 	})
 	smallest := slices.MinFunc(runs, func(a, b *sim.Result) int { return a.Nodes - b.Nodes }).Nodes
 	var there []*sim.Result
@@ -61,6 +61,41 @@ func simulationPage(runs []*sim.Result, summary *results.Summary, baseline strin
 	return page, err
 }
 
+// policiesTable says what each policy does.
+func policiesTable(summary *results.Summary) report.Table {
+	table := report.Table{Header: []string{"policy", "what it does"}, TextColumns: []int{0, 1}}
+	for _, policy := range sim.Policies() {
+		if slices.ContainsFunc(summary.Runs, func(s sim.Summary) bool { return s.Policy == policy.Name }) {
+			table.Rows = append(table.Rows, []string{policy.Name, policy.Description})
+		}
+	}
+	return table
+}
+
+// teamsTables has a table of the teams in each run, none where there are no teams.
+func teamsTables(summary *results.Summary) []report.Table {
+	if !hasTeams(*summary) {
+		return nil
+	}
+	table := report.Table{
+		Title:  "Teams; the last column is the mean total time by that in a partition of the team's own (" + sim.PartitionsPolicy + ")",
+		Header: []string{"policy", "team", "nodes", "quota", "jobs", "total", "by partition"}, TextColumns: []int{0, 1},
+	}
+	for i := range summary.Runs {
+		s := &summary.Runs[i]
+		for _, team := range s.Teams {
+			ratio := ""
+			if team.ToPartition != nil {
+				ratio = fmt.Sprintf("%.2f", *team.ToPartition)
+			}
+			table.Rows = append(table.Rows, []string{
+				s.Policy, team.Team, fmt.Sprint(s.Nodes), fmt.Sprint(team.Quota), fmt.Sprint(team.Jobs), minutes(team.MeanTotalSeconds), ratio,
+			})
+		}
+	}
+	return []report.Table{table}
+}
+
 // mean returns the mean total time of a run.
 func mean(run *sim.Result) float64 {
 	summary := sim.Summarize(run, 0)
@@ -68,17 +103,20 @@ func mean(run *sim.Result) float64 {
 }
 
 // plainRules are the policies that need no optimiser.
-func plainRules() []string { return []string{"greedy", sim.MaxMinPolicy, "fifo", "srpt"} }
+func plainRules() []string {
+	return []string{"greedy", sim.MaxMinPolicy, "hesrpt", "hesrpt-event", "fifo", "srpt"}
+}
 
 // simulationLead is what a reader with a minute reads: on each pool, up to four, the policy
-// with the least mean total time, beside what really happened or the best of the plain rules,
+// with the least mean total time, beside what really happened or the best of the plain rules (of
+// the others, where a plain rule is it),
 // and what it costs.
 func simulationLead(runs []*sim.Result, summary *results.Summary) []string {
 	pools := poolsOf(summary)
 	lines := []string{fmt.Sprintf("%d jobs on pools of %s nodes.", summary.Runs[0].Jobs, joinInts(pools))}
 	const most = 4
 	for _, nodes := range pools[:min(most, len(pools))] {
-		var best, plain, recorded *sim.Summary
+		var best, plain, optimising, recorded *sim.Summary
 		for i := range summary.Runs {
 			s := &summary.Runs[i]
 			switch {
@@ -91,8 +129,12 @@ func simulationLead(runs []*sim.Result, summary *results.Summary) []string {
 				if best == nil || s.MeanTotalSeconds < best.MeanTotalSeconds {
 					best = s
 				}
-				if slices.Contains(plainRules(), s.Policy) && (plain == nil || s.MeanTotalSeconds < plain.MeanTotalSeconds) {
-					plain = s
+				of := &optimising
+				if slices.Contains(plainRules(), s.Policy) {
+					of = &plain
+				}
+				if *of == nil || s.MeanTotalSeconds < (*of).MeanTotalSeconds {
+					*of = s
 				}
 			}
 		}
@@ -101,13 +143,23 @@ func simulationLead(runs []*sim.Result, summary *results.Summary) []string {
 		}
 		line := fmt.Sprintf("%d nodes: %s has the least mean total time, %s min", nodes, best.Policy, minutes(best.MeanTotalSeconds))
 		reference := cmp.Or(recorded, plain)
-		if reference != nil && reference != best {
+		if reference == best {
+			reference = optimising
+		}
+		if reference != nil {
 			what := "the best plain rule here, " + reference.Policy
-			if reference == recorded {
+			switch reference {
+			case recorded:
 				what = "what really happened"
+			case optimising:
+				what = "the best that optimises, " + reference.Policy
 			}
-			line += fmt.Sprintf(", %s than %s; %.2f changes of nodes per job in the place of %.2f, 95 %% of the jobs within %s min in the place of %s",
-				change(best.MeanTotalSeconds, reference.MeanTotalSeconds), what,
+			how := change(best.MeanTotalSeconds, reference.MeanTotalSeconds) + " than"
+			if how == "as long than" {
+				how = "as long as"
+			}
+			line += fmt.Sprintf(", %s %s; %.2f changes of nodes per job in the place of %.2f, 95 %% of the jobs within %s min in the place of %s",
+				how, what,
 				perJob(best), perJob(reference), minutes(best.P95TotalSeconds), minutes(reference.P95TotalSeconds))
 		}
 		lines = append(lines, line+".")

@@ -28,6 +28,7 @@ const (
 	allocateMethod = elastallocv1.AllocatorService_Allocate_FullMethodName
 	fillIdleMethod = elastallocv1.AllocatorService_FillIdle_FullMethodName
 	whatIfMethod   = elastallocv1.AllocatorService_WhatIf_FullMethodName
+	forecastMethod = elastallocv1.AllocatorService_Forecast_FullMethodName
 )
 
 // sieges are the attacks on memory and on turns.
@@ -50,6 +51,7 @@ func sieges() map[string]siege {
 		"large idle fills":           {lay: sendAgain(40, fillIdleMethod, large)},
 		"many small calls":           {lay: sendAgain(200, allocateMethod, func() []byte { return mustMarshal(drawnRequest(40, 70, 1)) })},
 		"what-ifs of 64 scenarios":   {lay: sendAgain(20, whatIfMethod, func() []byte { return mustMarshal(manyScenarios(1000)) })},
+		"forecasts of 100 samples":   {lay: sendAgain(20, forecastMethod, func() []byte { return mustMarshal(manySamples(1000)) })},
 		"calls to gRPC's services":   {lay: useOtherServices},
 		"rapid resets":               {lay: onConnections(10, resetRapidly)},
 		"calls given up halfway":     {lay: giveUpHalfway(large)},
@@ -95,6 +97,15 @@ func manyScenarios(jobs int) *elastallocv1.WhatIfRequest {
 		})
 	}
 	return request
+}
+
+// manySamples returns a request for as many simulations as there may be, to work on in all
+// turns.
+func manySamples(jobs int) *elastallocv1.ForecastRequest {
+	return &elastallocv1.ForecastRequest{
+		Snapshot: drawnRequest(jobs, jobs*3/2, 1).GetSnapshot(), Options: &elastallocv1.AllocateOptions{TimeBudget: durationpb.New(time.Hour)},
+		EtaError: 0.5, Samples: 100, EveryEvent: true,
+	}
 }
 
 // hardRequest returns a request that takes all the time it may.

@@ -111,7 +111,7 @@ func benchFooter(candidates []candidate) string {
 		}
 		switch version := candidate.backend.Version; {
 		case candidate.backend.Missing != nil:
-			text += string(candidate.backend.Name) + " is missing.\n"
+			text += fmt.Sprintf("%s is missing; make solvers installs it, --%[1]s names its program.\n", candidate.backend.Name)
 		case version != "":
 			text += string(candidate.backend.Name) + " is version " + version + ".\n"
 		}

@@ -116,7 +116,7 @@ traces on.`,
 		flags.DurationVar(&config.MaxBudget, "max-budget", config.MaxBudget, "longest time budget of a request; one that asks for more gets this")
 		flags.IntVar(&config.MaxInflight, "max-inflight", config.MaxInflight, "maximum number of searches made at once, and as many short decisions beside")
 		cli.OnePerCore(flags, "max-inflight")
-		flags.IntVar(&config.MaxQueue, "max-queue", config.MaxQueue, "maximum number of requests that wait for their turn, half a second at most; more are answered by greedy or turned away")
+		flags.IntVar(&config.MaxQueue, "max-queue", config.MaxQueue, "maximum number of requests that wait for a search; without one within 100ms, or beyond this number, greedy answers")
 		flags.Var(cli.NewBytesFlag(&config.MaxMemory), "max-memory", "memory that all requests together may hold: received, decoded, work space, unread answers; the server takes up to 192MiB beside")
 		flags.IntVar(&options.MaxJobs, "max-jobs", options.MaxJobs, "maximum number of jobs per snapshot")
 	})

@@ -297,10 +297,10 @@ func TestForecastInParallel(t *testing.T) {
 		t.Skip("one processor; want two that work side by side")
 	}
 	s := busy(12, 20)
-	a := newAllocator(t, elastalloc.Options{})
+	a := newAllocator(t, elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
 	options := solver.Options{TimeBudget: time.Hour}
 	ask := func(ctx context.Context) solver.Forecast {
-		got, err := a.Forecast(ctx, s, options, solver.ForecastOptions{ETAError: 0.4, Samples: 12})
+		got, err := a.Forecast(ctx, s, options, solver.ForecastOptions{ETAError: 0.4, Samples: 6})
 		if err != nil || !got.Complete {
 			t.Fatal(err)
 		}

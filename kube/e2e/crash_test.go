@@ -93,7 +93,7 @@ func untilPhase(t *testing.T, pool string, phase int) map[string]int {
 	var got map[string]int
 	wait.For(t, "the decision of the phase", func() (bool, string) {
 		got = targets(t, pool)
-		return isOf(phase, got) && isCarriedOut(t, pool, got, 8), fmt.Sprintf("%v\n%s", got, describe(t, pool))
+		return isOf(phase, got) && isCarriedOut(t, pool, got, 8), fmt.Sprint(got)
 	})
 	return got
 }

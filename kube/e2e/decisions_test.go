@@ -41,7 +41,7 @@ func untilDecided(t *testing.T, pool string, jobs, nodes int) map[string]int {
 		held := maps.Clone(want)
 		maps.DeleteFunc(held, func(_ string, n int) bool { return n == 0 })
 		holds := len(want) == jobs && sum == nodes && running == sum && maps.Equal(byJob, held)
-		return holds, fmt.Sprintf("targets %v, pods %v of which %d run; want %d jobs on %d nodes\n%s", want, byJob, running, jobs, nodes, describe(t, pool))
+		return holds, fmt.Sprintf("targets %v, pods %v of which %d run; want %d jobs on %d nodes", want, byJob, running, jobs, nodes)
 	})
 	return want
 }
@@ -86,8 +86,9 @@ func TestDecisions(t *testing.T) {
 	})
 	job{name: "late", size: 1, annotations: elastic(1), pods: lingers}.submit(t, pool)
 	wait.For(t, "a target for the job that came after the mistake", func() (bool, string) {
-		_, found := targets(t, pool)["late"]
-		return found, describe(t, pool)
+		got := targets(t, pool)
+		_, found := got["late"]
+		return found, fmt.Sprint(got)
 	})
 
 	t.Log(h.check(t))
@@ -137,7 +138,7 @@ func TestRecommend(t *testing.T) {
 		for _, n := range found {
 			sum += n
 		}
-		return len(found) == 3 && sum == 8, fmt.Sprintf("%v\n%s", found, describe(t, pool))
+		return len(found) == 3 && sum == 8, fmt.Sprint(found)
 	})
 	sleep(t.Context(), 12*time.Second) // Two more cadences.
 	untilPods(t, pool, want)

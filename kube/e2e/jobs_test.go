@@ -41,7 +41,7 @@ func resourceOf(name string) schema.GroupVersionResource {
 }
 
 // newPool makes nodes and a namespace for a test, both named as it says, and removes them
-// with everything in them when the test ends.
+// with everything in them when the test ends. One that fails shows what they were like.
 func newPool(t *testing.T, name string, nodes int) {
 	t.Helper()
 	must(t, kube.AddNodes(t.Context(), name, nodes))
@@ -49,6 +49,9 @@ func newPool(t *testing.T, name string, nodes int) {
 	must(t, err)
 	t.Cleanup(func() {
 		ctx := context.Background()
+		if t.Failed() {
+			t.Log(describe(ctx, name))
+		}
 		background := metav1.DeletePropagationBackground
 		_ = kube.Client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &background})
 		_ = kube.RemoveNodes(ctx, name)
@@ -201,7 +204,7 @@ func untilPods(t *testing.T, pool string, want map[string]int) {
 		for name, n := range want {
 			holds = holds && byJob[name] == n
 		}
-		return holds, fmt.Sprintf("%v, %d of them running; want %v\n%s", byJob, running, want, describe(t, pool))
+		return holds, fmt.Sprintf("%v, %d of them running; want %v", byJob, running, want)
 	})
 }
 
@@ -224,9 +227,8 @@ func targets(t *testing.T, pool string) map[string]int {
 	return found
 }
 
-// describe says how a pool is, for a failure.
-func describe(t *testing.T, pool string) string {
-	t.Helper()
+// describe says how a pool is.
+func describe(ctx context.Context, pool string) string {
 	var text strings.Builder
 	commands := [][]string{
 		{"get", "pods", "-n", pool, "-o", "wide"},
@@ -239,7 +241,7 @@ func describe(t *testing.T, pool string) string {
 		})
 	}
 	for _, args := range commands {
-		output, _ := kube.Kubectl(t.Context(), "", args...)
+		output, _ := kube.Kubectl(ctx, "", args...)
 		fmt.Fprintln(&text, output)
 	}
 	return text.String()

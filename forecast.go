@@ -14,7 +14,8 @@ import (
 
 // Forecast simulates the cluster from a snapshot on, to the second, as package sim
 // describes: it decides again and again as the options say, without submissions. The time
-// budget is for the whole: what it ends is returned as far as it was simulated.
+// budget is for the whole: what it ends is returned as far as it was simulated. Samples run
+// side by side on all processors, or on as many as ctx grants (solver.WithHelp).
 //
 // Jobs that are held because they have bad fields keep their nodes and do not end. Errors
 // are those of Allocate.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
@@ -70,30 +71,36 @@ The policies:
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.simulate(cmd, env) },
 	}
 	flags := command.Flags()
-	flags.StringVar(&f.trace, "trace", "", "trace in CSV, - for standard input")
-	flags.StringVar(&f.synthetic, "synthetic", "", "synthetic workload: baseline or heterogeneous")
 	flags.IntSliceVar(&f.nodes, "nodes", nil, "sizes of the pool")
 	flags.StringSliceVar(&f.policies, "policy", defaultPolicies(), "policies to run")
 	flags.StringVar(&f.out, "out", "", "new or empty folder for the results")
-	flags.Var(newSecondsFlag(&f.minDuration, 0), "min-duration", "drop jobs with a shorter duration in the trace, such as 5m")
-	flags.IntVar(&f.gpusPerNode, "gpus-per-node", sim.DefaultGPUsPerNode, "GPUs of one node of the trace")
-	flags.Var(newSecondsFlag(&f.config.Frequency, f.config.Frequency), "frequency", "time between decisions")
-	flags.IntVar(&f.config.Steps, "steps", f.config.Steps, "number of steps, each as long as the frequency, that a decision looks ahead")
-	flags.Var(newSecondsFlag(&f.config.ScalingDelay, 0), "scaling-delay",
-		"time for which a job that starts or grows trains on as many nodes as before, such as 15s")
-	flags.Var(newSecondsFlag(&f.config.RestartTime, 0), "restart-time",
-		"time without progress after every change of a job's nodes, its start included, such as 3m; of any length")
-	flags.StringSliceVar(&f.vary, "vary", nil, "draw jobs that differ: weights, efficiencies, minimums, rigid-half (see above)")
-	flags.StringToStringVar(&f.totalTime, "total-time", nil,
-		"parameters of the policies of total time, such as aging=0s,quota_price=1, by their names in the API")
-	f.teams.add(command)
-	flags.Float64Var(&f.disturbance.ETAError, "eta-error", 0, "largest relative error of the ETA that policies see, 0.1 for 10 %")
-	flags.Float64Var(&f.disturbance.BugShare, "bug-share", 0, "share of jobs that hang within 5 minutes of training")
-	flags.Float64Var(&f.disturbance.KillShare, "kill-share", 0, "share of jobs that users kill at a random time")
-	flags.Uint64Var(&f.seed, "seed", 1, "seed of all random numbers")
 	flags.IntVar(&f.workers, "workers", runtime.GOMAXPROCS(0), "number of runs at once")
 	cli.OnePerCore(flags, "workers")
+	cli.Group(flags, "Jobs", func(flags *pflag.FlagSet) {
+		flags.StringVar(&f.trace, "trace", "", "trace in CSV, - for standard input")
+		flags.StringVar(&f.synthetic, "synthetic", "", "synthetic workload: baseline or heterogeneous")
+		flags.Var(newSecondsFlag(&f.minDuration, 0), "min-duration", "drop jobs with a shorter duration in the trace, such as 5m")
+		flags.IntVar(&f.gpusPerNode, "gpus-per-node", sim.DefaultGPUsPerNode, "GPUs of one node of the trace")
+		flags.StringSliceVar(&f.vary, "vary", nil, "draw jobs that differ: weights, efficiencies, minimums, rigid-half (see above)")
+		flags.Float64Var(&f.disturbance.ETAError, "eta-error", 0, "largest relative error of the ETA that policies see, 0.1 for 10 %")
+		flags.Float64Var(&f.disturbance.BugShare, "bug-share", 0, "share of jobs that hang within 5 minutes of training")
+		flags.Float64Var(&f.disturbance.KillShare, "kill-share", 0, "share of jobs that users kill at a random time")
+		flags.Var(newSecondsFlag(&f.config.ScalingDelay, 0), "scaling-delay",
+			"time for which a job that starts or grows trains on as many nodes as before, such as 15s")
+		flags.Var(newSecondsFlag(&f.config.RestartTime, 0), "restart-time",
+			"time without progress after every change of a job's nodes, its start included, such as 3m; of any length")
+		flags.Uint64Var(&f.seed, "seed", 1, "seed of all random numbers")
+	})
+	cli.Group(flags, "Decisions", func(flags *pflag.FlagSet) {
+		flags.Var(newSecondsFlag(&f.config.Frequency, f.config.Frequency), "frequency", "time between decisions")
+		flags.IntVar(&f.config.Steps, "steps", f.config.Steps, "number of steps, each as long as the frequency, that a decision looks ahead")
+		flags.StringToStringVar(&f.totalTime, "total-time", nil,
+			"parameters of the policies of total time, such as aging=0s,quota_price=1, by their names in the API")
+	})
+	cli.Group(flags, "Teams", f.teams.add)
 	cli.AddProgramFlags(flags, &f.programs)
+	command.MarkFlagsMutuallyExclusive("groups", "quotas")
+	command.MarkFlagsMutuallyExclusive("groups", "team-limit")
 	cli.MarkRequired(command, "nodes", "out")
 	command.MarkFlagsOneRequired("trace", "synthetic")
 	command.MarkFlagsMutuallyExclusive("trace", "synthetic")

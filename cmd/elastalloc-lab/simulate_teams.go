@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/sim"
@@ -20,15 +21,12 @@ type teamFlags struct {
 }
 
 // add defines the flags.
-func (f *teamFlags) add(command *cobra.Command) {
-	flags := command.Flags()
+func (f *teamFlags) add(flags *pflag.FlagSet) {
 	flags.IntVar(&f.count, "teams", 0, "shuffle the users into so many teams (default those of the column group)")
 	flags.StringVar(&f.file, "groups", "", "groups with their quotas in CSV, - for standard input")
 	flags.StringVar(&f.quotas, "quotas", "",
 		"divide each pool into quotas: by the demand of each team's jobs, or equal (default demand where there are --teams)")
 	flags.Float64Var(&f.limit, "team-limit", 0, "limit of each team, in times of its quota (default none)")
-	command.MarkFlagsMutuallyExclusive("groups", "quotas")
-	command.MarkFlagsMutuallyExclusive("groups", "team-limit")
 }
 
 // check reports every bad flag.

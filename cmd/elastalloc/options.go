@@ -26,8 +26,8 @@ type optionFlags struct {
 // addOptions adds the flags to a command, with a default budget of its own unless that is
 // 0.
 func (f *optionFlags) addOptions(command *cobra.Command, budget time.Duration) {
-	cli.Group(command.Flags(), "Solvers", func(flags *pflag.FlagSet) {
-		cli.AddProgramFlags(flags, &f.programs)
+	cli.AddProgramFlags(command.Flags(), &f.programs)
+	cli.Group(command.Flags(), cli.Solvers, func(flags *pflag.FlagSet) {
 		flags.Var(&f.formulation, "formulation", "model for cbc and highs (default one-hot)")
 	})
 	cli.Group(command.Flags(), "Decision", func(flags *pflag.FlagSet) {

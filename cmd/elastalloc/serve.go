@@ -127,10 +127,10 @@ traces on.`,
 		flags.StringVar(&record.Dir, "record", "", "folder to keep every call in, for elastalloc-lab replay; one of its own for each server")
 		flags.Var(cli.NewBytesFlag(&record.MaxBytes), "record-max-bytes", "bytes that the recordings may take; the oldest are deleted beyond")
 	})
-	cli.Group(command.Flags(), "Solvers", func(flags *pflag.FlagSet) {
+	cli.AddProgramFlags(command.Flags(), &programs)
+	cli.Group(command.Flags(), cli.Solvers, func(flags *pflag.FlagSet) {
 		flags.StringSliceVar(&names, "backends", cli.Names(elastalloc.DefaultBackends()),
 			"backends to ask, in this order, out of "+strings.Join(cli.Names(elastalloc.BackendNames()), ", ")+"; greedy is the last resort of all")
-		cli.AddProgramFlags(flags, &programs)
 	})
 	cli.Group(command.Flags(), "Stopping", func(flags *pflag.FlagSet) {
 		flags.DurationVar(&config.DrainDelay, "drain-delay", config.DrainDelay, "time between turning not ready and refusing calls")

@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/elastalloc/elastalloc/internal/format"
 )
 
 // flagError says of a flag's value what is wanted, where the library says how it failed to
@@ -71,7 +73,11 @@ func acceptDays(root *cobra.Command) {
 		command.Flags().VisitAll(func(flag *pflag.Flag) {
 			if flag.Value.Type() == "duration" {
 				flag.Value = durationFlag{flag.Value}
-				flag.DefValue = strings.TrimPrefix(flag.DefValue, "0s") // It is not shown.
+				if value, err := time.ParseDuration(flag.DefValue); err == nil && value > 0 {
+					flag.DefValue = format.Short(value)
+				} else {
+					flag.DefValue = "" // None is shown.
+				}
 			}
 		})
 	}

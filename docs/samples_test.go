@@ -82,3 +82,25 @@ func TestGo(t *testing.T) {
 		t.Error("no block of Go")
 	}
 }
+
+// TestPython compiles every block of Python.
+func TestPython(t *testing.T) {
+	needTools(t, "python3")
+	seen := 0
+	for _, p := range pages(t) {
+		for _, b := range p.blocks {
+			if b.language != "python" {
+				continue
+			}
+			seen++
+			command := exec.Command("python3", "-c", "import sys; compile(sys.stdin.read(), 'block', 'exec')")
+			command.Stdin = strings.NewReader(b.text)
+			if output, err := command.CombinedOutput(); err != nil {
+				t.Errorf("%s:%d: %v\n%s", p.name, b.line, err, output)
+			}
+		}
+	}
+	if seen == 0 {
+		t.Error("no block of Python")
+	}
+}

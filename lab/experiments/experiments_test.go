@@ -403,6 +403,11 @@ func TestResults(t *testing.T) {
 			got[e.Name+" "+r.Quantity] = strings.Join(r.Cells(m.sources)[1:], "|")
 		}
 	}
+	verdict := (&Results{Experiments: m.experiments(), Pools: []int{70, 150, 190}, sources: m.sources}).Verdicts()[0]
+	if want := "synthetic: mean total time is up to 50.0 % below greedy's (70 nodes), mean queueing time up to 50.0 % (150 nodes); " +
+		"they are not below it on 0 and 2 of 3 pools."; verdict != want {
+		t.Errorf("%q; want %q", verdict, want)
+	}
 	for quantity, want := range map[string]string{
 		"queueing-time largest decrease":                              "32.0 %|50.0 %|0 %",
 		"queueing-time at a pool of":                                  "150 nodes|150 nodes|70 nodes",

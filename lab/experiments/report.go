@@ -131,6 +131,33 @@ func (r *Results) Report(drawn []figures.Named) ([]byte, error) {
 	return bytes.ReplaceAll(text.Bytes(), []byte(" %"), []byte("\u00a0%")), err
 }
 
+// Verdicts returns a line for each source: how far the paper's policy is ahead of its greedy.
+func (r *Results) Verdicts() []string {
+	cells := make(map[string][]string) // of the sources, by experiment and quantity
+	for i := range r.Experiments {
+		e := &r.Experiments[i]
+		for n := range e.Results {
+			result := &e.Results[n]
+			cells[e.Name+" "+result.Quantity] = result.Cells(r.sources)[2:]
+		}
+	}
+	var lines []string
+	for i, source := range r.sources {
+		is := func(what string) string {
+			if found := cells[what]; i < len(found) {
+				return found[i]
+			}
+			return nothing
+		}
+		lines = append(lines, fmt.Sprintf("%s: mean total time is up to %s below greedy's (%s), mean queueing time up to %s (%s); "+
+			"they are not below it on %s and %s of %d pools.", source,
+			is("total-time largest decrease"), is("total-time at a pool of"),
+			is("queueing-time largest decrease"), is("queueing-time at a pool of"),
+			is("total-time pool sizes without a lower mean total time"), is("queueing-time pool sizes without a lower mean queueing time"), len(r.Pools)))
+	}
+	return lines
+}
+
 // Headline returns the result that the summary shows beside the paper's, nil of an
 // experiment that is not the paper's.
 func (s section) Headline() *Result {

@@ -16,7 +16,8 @@ import (
 const reasonsBudget = 500 * time.Millisecond
 
 // reasons says for the status page why jobs of a request that a backend answered have their
-// nodes. It decides again, in a turn that no call needs; false where there is none.
+// nodes. It decides again, in a turn that no call needs; false where there is none, or where ctx
+// ends.
 func (s *Server) reasons(
 	ctx context.Context, request *elastallocv1.AllocateRequest, by solver.BackendName, ids []string,
 ) (map[string]status.Reason, bool) {
@@ -45,7 +46,7 @@ func (s *Server) reasons(
 	}
 	explanation, err := allocator.Explain(lent, converted.Snapshot, converted.Options, ids)
 	if err != nil {
-		return nil, true
+		return nil, ctx.Err() == nil
 	}
 	reasons := make(map[string]status.Reason)
 	for i := range explanation.Jobs {

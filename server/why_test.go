@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -149,8 +151,13 @@ func TestStatusPageSaysWhy(t *testing.T) {
 	h.allocate(t, request)
 	release := h.lendAll(t)
 	_, page := h.get(t, "/")
-	checkPage(t, page, "Last decision", "no turn free to find the reasons", "<bdi>job-4</bdi>", "<td>never fits</td>")
+	checkPage(t, page, "Last decision", "no turn was free", "<bdi>job-4</bdi>", "<td>never fits</td>")
 	release()
+	// A reader who leaves takes no reasons from those who come after.
+	left, leave := context.WithCancel(t.Context())
+	leave()
+	gone := httptest.NewRequestWithContext(left, http.MethodGet, "http://127.0.0.1/", http.NoBody)
+	h.admin.Handler.ServeHTTP(httptest.NewRecorder(), gone)
 	_, page = h.get(t, "/")
 	checkPage(t, page, "Last decision",
 		"<bdi>job-0</bdi>", "<td>only size <span", "job-0 has 2 nodes, its only size.",

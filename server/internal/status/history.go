@@ -232,10 +232,12 @@ func failedAttempts(attempts []solver.Attempt) []solver.Attempt {
 	return failed
 }
 
-// explain finds out, once, why the jobs of the last decision have their nodes. Where explain
-// has no answer now, it is asked again the next time.
+// explain finds out, once, why the jobs of the last decision have their nodes. Where ask has
+// no answer now, it is asked again the next time; while it is asked, no one else asks or waits.
 func (h *history) explain(ask func(*elastallocv1.AllocateRequest, solver.BackendName, []string) (map[string]Reason, bool)) {
-	h.explaining.Lock()
+	if !h.explaining.TryLock() {
+		return
+	}
 	defer h.explaining.Unlock()
 	h.mutex.Lock()
 	last := h.decided

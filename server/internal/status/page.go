@@ -45,7 +45,7 @@ type Config struct {
 	Ready   func() bool
 	Load    func() ingress.Load
 	// Explain says why jobs of a request have the nodes that a backend gave them, by their
-	// ids; false where there is no turn for that now.
+	// ids; false where that cannot be found out now.
 	Explain func(context.Context, *elastallocv1.AllocateRequest, solver.BackendName, []string) (map[string]Reason, bool)
 }
 

@@ -1,15 +1,20 @@
 package status
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"html"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/elastalloc/elastalloc/internal/wait"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/server/internal/ingress"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
@@ -239,5 +244,46 @@ func TestLastDecision(t *testing.T) {
 	page.recall(&v)
 	if len(v.Decided.Jobs) != keptJobs || v.Decided.More != 7 || len(v.Decided.Jobs[0].ID) > 210 {
 		t.Errorf("%d jobs and %d more, ids of %d bytes; want %d, 7 and few", len(v.Decided.Jobs), v.Decided.More, len(v.Decided.Jobs[0].ID), keptJobs)
+	}
+}
+
+// TestReasonsAreFoundByOne checks that a page does not wait for the reasons that another one
+// is looking for: however many ask, the work is that of one.
+func TestReasonsAreFoundByOne(t *testing.T) {
+	t.Parallel()
+	page := newPage(t)
+	looking, found := make(chan struct{}), make(chan struct{})
+	page.config.Explain = func(context.Context, *elastallocv1.AllocateRequest, solver.BackendName, []string) (map[string]Reason, bool) {
+		close(looking)
+		<-found
+		return map[string]Reason{"a": {Nodes: 1, Why: solver.WhyOnlySize, Text: "its only size"}}, true
+	}
+	decision := &solver.Decision{Allocations: []solver.Allocation{{JobID: "a", Nodes: 1}}}
+	page.Observe(t.Context(), &ingress.Event{
+		Method: "Allocate", Decision: decision, Report: &decision.Report,
+		Request: &elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{Jobs: []*elastallocv1.Job{{Id: "a"}}}},
+	})
+	show := func() <-chan string {
+		shown := make(chan string, 1)
+		go func() {
+			w := httptest.NewRecorder()
+			page.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
+			shown <- w.Body.String()
+		}()
+		return shown
+	}
+	first := show()
+	<-looking
+	select {
+	case text := <-show():
+		if !strings.Contains(text, "not found yet") {
+			t.Errorf("the page does not say that there are no reasons yet: %s", text)
+		}
+	case <-time.After(wait.Patience):
+		t.Error("the page waits for another one's reasons")
+	}
+	close(found)
+	if text := <-first; !strings.Contains(text, "its only size") {
+		t.Errorf("the page lacks the reason: %s", text)
 	}
 }

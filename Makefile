@@ -120,6 +120,7 @@ soak: ## Put a mixed load on a server for SOAK_TIME; it has to stay as small as 
 lint: $(call stamp,golangci-lint) $(call stamp,buf) ## Lint the Go code and the API.
 	$(TOOLS)/golangci-lint run --allow-parallel-runners
 	cd kube && $(TOOLS)/golangci-lint run --allow-parallel-runners
+	cd deploy/checks && $(TOOLS)/golangci-lint run --allow-parallel-runners
 	$(TOOLS)/buf lint
 	$(TOOLS)/buf format --diff --exit-code
 

@@ -176,11 +176,11 @@ func (a *Allocator) valid(s *solver.Snapshot, o solver.Options) (*solver.Snapsho
 // answer time to travel before the caller's own deadline. It ends, too, when the call is to
 // be hurried.
 func (a *Allocator) limit(ctx context.Context, o solver.Options) (context.Context, context.CancelFunc) {
+	ctx, cancel := a.limitTime(ctx, o)
 	ctx, release := solver.Hurried(ctx)
-	limited, cancel := a.limitTime(ctx, o)
-	return limited, func() {
-		cancel()
+	return ctx, func() {
 		release()
+		cancel()
 	}
 }
 

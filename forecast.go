@@ -182,6 +182,8 @@ type steadyAllocator struct {
 // Allocate decides, or returns the context's error where its end cut the decision short.
 func (a *steadyAllocator) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
 	o.PriceHint = a.prices
+	ctx, release := solver.Hurried(ctx)
+	defer release()
 	deadline, limited := ctx.Deadline()
 	hasty := limited && (a.budget == 0 || time.Until(deadline) < a.budget)
 	// The snapshots of a simulation that goes on from a valid one are valid.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -332,6 +334,51 @@ func TestForecastInParallel(t *testing.T) {
 	}
 	if diff := cmp.Diff(alone, ask(t.Context())); diff != "" {
 		t.Errorf("with all processors (-alone +helped):\n%s", diff)
+	}
+}
+
+// hurriedUnseen is a context that has ended without anything that waits for its end having
+// run yet, as it is for a moment after every end.
+type hurriedUnseen struct {
+	context.Context
+	ended atomic.Bool
+}
+
+// Err returns why it has ended.
+func (c *hurriedUnseen) Err() error {
+	if c.ended.Load() {
+		return context.Canceled
+	}
+	return nil
+}
+
+// hurrying is a backend whose searches are hurried as soon as they begin.
+type hurrying struct {
+	solver.Backend
+	hurried *hurriedUnseen
+}
+
+// Solve returns what it has to start from.
+func (b hurrying) Solve(_ context.Context, _ *solver.Problem, o solver.SolveOptions) (solver.Result, error) {
+	b.hurried.ended.Store(true)
+	return solver.Result{Plan: o.Incumbent, Bound: math.Inf(1), Limit: solver.LimitTime}, nil
+}
+
+// TestForecastTakesNoHurriedDecision checks that a forecast which is hurried in a decision ends
+// there, and does not go on with what that decision had until then.
+func TestForecastTakesNoHurriedDecision(t *testing.T) {
+	t.Parallel()
+	hurried := &hurriedUnseen{Context: t.Context()}
+	a := newAllocator(t, elastalloc.Options{DefaultBudget: time.Minute, Middleware: func(b solver.Backend) solver.Backend {
+		if b.Name() == solver.BackendExact {
+			b = hurrying{b, hurried}
+		}
+		return b
+	}})
+	s := &solver.Snapshot{TotalNodes: 2, Jobs: []solver.Job{{ID: "only", RemainingETA: time.Second}}}
+	got, err := a.Forecast(solver.WithHurry(t.Context(), hurried), s, solver.Options{TimeBudget: time.Hour}, solver.ForecastOptions{})
+	if err != nil || got.Complete || got.Jobs[0].End != nil {
+		t.Errorf("forecast %+v, %v; want one that is cut", got, err)
 	}
 }
 

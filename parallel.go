@@ -66,12 +66,12 @@ func inParallel(ctx context.Context, n int, work func(context.Context, int) erro
 			}
 		default:
 			helpers.Wait()
+			if len(todo) == 0 {
+				return context.Cause(ctx)
+			}
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
-		}
-		if len(todo) == 0 && helping.Load() == 0 {
-			return nil
 		}
 	}
 }

@@ -290,6 +290,7 @@ func (in *Ingress) takeTurn(ctx context.Context, c *call) (*turn, error) {
 	if bytes > in.memory.most() {
 		return nil, tooLargeError{bytes, in.memory.most()}
 	}
+	bytes = max(bytes, c.memory.held()) // To give any back would lock the turns, which are locked then.
 	turn := &turn{
 		caller: c.event.Caller, connection: address(ctx),
 		bytes: bytes, reserve: func() bool { return c.memory.set(bytes) },

@@ -99,7 +99,8 @@ func (m *memory) reservation(caller string) *reservation {
 // always is for less.
 func (r *reservation) set(bytes int) bool {
 	r.memory.mutex.Lock()
-	had, ok := r.bytes, r.change(bytes)
+	had := r.bytes
+	ok := r.change(bytes)
 	freed := ok && r.bytes < had
 	if freed {
 		close(r.memory.freed)

@@ -76,3 +76,36 @@ func TestMemoryShares(t *testing.T) {
 		t.Error("a caller alone cannot make the largest call")
 	}
 }
+
+// TestMemoryFreed checks that those who wait are told of memory that is given back, in part or
+// as a whole, and of nothing else.
+func TestMemoryFreed(t *testing.T) {
+	t.Parallel()
+	m := newMemory(8 << 20)
+	told := 0
+	m.onFreed = func() { told++ }
+	r := m.reservation("a")
+	for i, test := range []struct {
+		change func()
+		frees  bool
+	}{
+		{func() { r.set(2 << 20) }, false},
+		{func() { r.set(3 << 20) }, false},
+		{func() { r.set(16 << 20) }, false}, // More than there is.
+		{func() { r.set(1 << 20) }, true},
+		{r.release, true},
+		{r.release, false},
+	} {
+		before, freed := told, m.awaitFreed()
+		test.change()
+		closed := false
+		select {
+		case <-freed:
+			closed = true
+		default:
+		}
+		if closed != test.frees || told-before != map[bool]int{true: 1}[test.frees] {
+			t.Errorf("change %d: %t, told %d times; want %t", i, closed, told-before, test.frees)
+		}
+	}
+}

@@ -197,8 +197,8 @@ func (in *Ingress) read(ctx context.Context, reader messageReader, a *arrival) (
 }
 
 // reserve makes the memory of an arriving call so much. Where there is no room, older
-// calls of its caller that are still arriving are turned away, and it waits for what they
-// and others give back.
+// calls of its caller that are still arriving are turned away, lent turns are reclaimed, and
+// it waits for what they and others give back.
 func (in *Ingress) reserve(ctx context.Context, a *arrival, bytes int) error {
 	if a.memory.set(bytes) {
 		return nil
@@ -211,6 +211,7 @@ func (in *Ingress) reserve(ctx context.Context, a *arrival, bytes int) error {
 			return nil
 		}
 		in.receiving.makeRoom(a)
+		in.turns.reclaim()
 		select {
 		case <-freed:
 		case <-timer.C:

@@ -134,6 +134,9 @@ func (t *turns) await(ctx context.Context, l *lane, u *turn, end time.Time) (boo
 	t.dispatch(l)
 	if !u.isGranted() {
 		l.trim()
+		if l.hasTurn(u) { // It waits for memory.
+			t.search.reclaim()
+		}
 		l.hurryFor(u)
 	}
 	t.mutex.Unlock()
@@ -179,6 +182,21 @@ func (t *turns) lend(u *turn, reserve func() bool) (*turn, bool) {
 	lent.hurried, lent.hurry = context.WithCancel(context.Background())
 	l.running = append(l.running, lent)
 	return lent, true
+}
+
+// reclaim asks for all turns that are lent, for their memory.
+func (t *turns) reclaim() {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	t.search.reclaim()
+}
+
+func (l *lane) reclaim() {
+	for _, u := range l.running {
+		if u.lent {
+			u.hurry()
+		}
+	}
 }
 
 func (u *turn) isGranted() bool {

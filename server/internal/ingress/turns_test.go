@@ -10,6 +10,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 // always reserves memory of which there is enough.
@@ -299,6 +301,52 @@ func TestHurry(t *testing.T) {
 					}
 				}
 				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
+
+// TestLentMemory checks that the memory of lent turns is given back for calls that arrive or
+// wait for their turn.
+func TestLentMemory(t *testing.T) {
+	t.Parallel()
+	const large = 6 << 20
+	for name, wait := range map[string]func(context.Context, *Ingress, *reservation) error{
+		"arrival": func(ctx context.Context, in *Ingress, memory *reservation) error {
+			return in.reserve(ctx, &arrival{memory: memory}, large)
+		},
+		"turn": func(ctx context.Context, in *Ingress, memory *reservation) error {
+			u := newTurn("b", large)
+			u.reserve = func() bool { return memory.set(large) }
+			return in.turns.take(ctx, WorkSearch, u)
+		},
+		"short turn": func(ctx context.Context, in *Ingress, memory *reservation) error {
+			u := newTurn("b", large)
+			u.reserve = func() bool { return memory.set(large) }
+			return in.turns.take(ctx, WorkShort, u)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				in := New(Config{MaxInflight: 4, MaxQueue: 4, MaxReceiving: 4, MaxMemory: 8 << 20})
+				lent := 0
+				for {
+					ctx, release, ok := in.Lend(t.Context(), "worker", 2<<20)
+					if !ok {
+						break
+					}
+					lent++
+					hurried, stop := solver.Hurried(ctx)
+					go func() {
+						<-hurried.Done()
+						stop()
+						release()
+					}()
+				}
+				if err := wait(t.Context(), in, in.memory.reservation("b")); err != nil || lent < 2 {
+					t.Errorf("%d turns are lent, %v; want at least 2, and memory for the call", lent, err)
+				}
 			})
 		})
 	}

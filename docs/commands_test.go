@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/elastalloc/elastalloc/internal/testtier"
+	"github.com/elastalloc/elastalloc/internal/wait"
 )
 
 // TestCommands runs what every page tells a reader to type, as one session of a shell in a
@@ -38,11 +39,14 @@ func TestCommands(t *testing.T) {
 				t.Skip("nothing of this page is run")
 			}
 			for _, address := range addresses {
-				listener, err := net.Listen("tcp", address)
-				if err != nil {
-					t.Fatalf("the pages name this address: %v", err)
-				}
-				listener.Close()
+				// The server of the page before may still drain.
+				wait.For(t, "the pages name this address", func() (bool, string) {
+					listener, err := net.Listen("tcp", address)
+					if err != nil {
+						return false, err.Error()
+					}
+					return listener.Close() == nil, ""
+				})
 			}
 			for _, err := range session.run(t, checkout) {
 				t.Error(err)

@@ -69,7 +69,7 @@ func (a *Allocator) Forecast(
 // errCut says that time was up in the middle of a sample.
 var errCut = errors.New("the simulation was cut")
 
-// simulate makes so many samples, side by side where that is granted. It returns those that
+// simulate makes samples, side by side where that is granted. It returns those that
 // came to their end, in order, or, where none did, the first one as far as it came.
 func simulate(
 	ctx context.Context, samples int, sample func(context.Context, int) (sim.Future, error),

@@ -206,7 +206,7 @@ func (e *explainer) amounts(a, b float64) (string, string) {
 	}
 }
 
-// amount returns a part of the objective in words, with so many significant digits.
+// amount returns a part of the objective in words, to this number of significant digits.
 func (e *explainer) amount(value float64, precision int) string {
 	if e.options.Objective == solver.ObjectiveTotalTime {
 		return spell(min(value*3600, 1e15), precision) + " an hour"
@@ -215,7 +215,7 @@ func (e *explainer) amount(value float64, precision int) string {
 	return fmt.Sprintf("%s %% of a job over %s", digits(100*value/float64(e.problem.Steps), precision), spell(horizon.Seconds(), 2))
 }
 
-// digits returns a number with so many significant digits, and all of those before the
+// digits returns a number to this precision in significant digits, with all of those before the
 // point.
 func digits(x float64, precision int) string {
 	if math.Abs(x) >= math.Pow10(precision-1) {

@@ -95,7 +95,7 @@ func hinted(o solver.Options, prices []float64) solver.Options {
 	return o
 }
 
-// within runs the first of so many pieces of work with its share of the time until the
+// within runs the first of some pieces of work with its share of the time until the
 // deadline of ctx.
 func within(ctx context.Context, pieces int, work func(context.Context) error) error {
 	if deadline, limited := ctx.Deadline(); limited && pieces > 1 {

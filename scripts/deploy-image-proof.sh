@@ -119,7 +119,7 @@ prove() {
 CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$work/elastalloc" ./cmd/elastalloc
 make --silent controller
 
-# The controller's image. Nothing listens where its cluster should be.
+# The controller's image. The address of its cluster is a closed port.
 grep -qx "USER $user" deploy/Dockerfile.controller || fail 'the controller has another user'
 program=$(sed -n 's/^ENTRYPOINT \["\(.*\)"\]$/\1/p' deploy/Dockerfile.controller)
 image=$work/controller

@@ -27,7 +27,7 @@ type callerLines struct {
 	leftOut int
 }
 
-// newLineLimit returns a limit of so many lines a second in the long run, and so many at once.
+// newLineLimit returns a limit on lines a second in the long run, and on lines at once.
 func newLineLimit(perSecond rate.Limit, burst int) *lineLimit {
 	return &lineLimit{
 		perSecond: perSecond, burst: burst,

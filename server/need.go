@@ -32,7 +32,7 @@ func methods(maxJobs int) map[string]ingress.Method {
 }
 
 // need returns what estimates the memory for a request: its elements are counted before
-// any object is made of them. The work space of its jobs is needed so many times.
+// any object is built. times is how often the work space of its jobs is needed.
 func need(request proto.Message, maxJobs, times int) func([]byte, int) (int, error) {
 	shape := wiresize.Of(request)
 	job := (&elastallocv1.Job{}).ProtoReflect().Descriptor().FullName()

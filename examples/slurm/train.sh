@@ -1,6 +1,6 @@
 #!/bin/bash
 # An elastic batch job for moment.py beside it, which starts, resizes and pauses it. Its comment
-# says what elastalloc needs to know; left and on are a first guess, seconds left on so many nodes:
+# says what elastalloc needs to know; left and on are a first guess, the seconds left on that number of nodes:
 #
 #   sbatch --comment="sizes=1-8 restart=60 since=$(date +%s) left=3600 on=1" train.sh
 #

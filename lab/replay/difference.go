@@ -114,7 +114,7 @@ type Explainer interface {
 	Explain(ctx context.Context, s *solver.Snapshot, o solver.Options, jobIDs []string) (solver.Explanation, error)
 }
 
-// Explain has the decisions of a policy explained with their numbers, of at most so many
+// Explain has the decisions of a policy explained with their numbers, of at most this many
 // jobs each, and puts that in the place of the plainer words that Differences has for them.
 func (r *Replay) Explain(ctx context.Context, p sim.Policy, explainer Explainer, moments []MomentDifference, jobs int) error {
 	for i := range moments {
@@ -241,7 +241,7 @@ func DecisionsCSV(policy string, moments []MomentDifference) []byte {
 	return text.Bytes()
 }
 
-// Largest returns the moments where the most nodes are elsewhere, at most so many, the
+// Largest returns the moments where the most nodes are elsewhere, at most this many, the
 // largest first.
 func Largest(moments []MomentDifference, most int) []MomentDifference {
 	sorted := slices.Clone(moments)

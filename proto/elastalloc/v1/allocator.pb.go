@@ -2584,7 +2584,7 @@ func (x *SizeOption) GetProven() bool {
 
 // Remedy is the smallest change of one kind that gives a job more nodes, checked by
 // deciding the changed snapshot. A still larger change may give it less. Of more than 256
-// jobs, or 256 more nodes, a smaller pool may do as well, for not each is decided.
+// jobs, or 256 more nodes, a smaller pool may do as well: not every one is decided.
 type Remedy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What to change.

@@ -266,7 +266,7 @@ func (in *Ingress) lender(own *turn) solver.Lend {
 	}
 }
 
-// Lend grants a turn for work that no call asked for and that needs so many bytes, if one is
+// Lend grants a turn for work that no call asked for and that needs these bytes, if one is
 // free: the context of the work, which is hurried as soon as a call waits, and what gives the
 // turn back.
 func (in *Ingress) Lend(ctx context.Context, worker string, bytes int) (context.Context, func(), bool) {

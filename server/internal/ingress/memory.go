@@ -62,7 +62,7 @@ func (m *memory) awaitFreed() <-chan struct{} {
 	return m.freed
 }
 
-// admits reports whether a caller may hold so many more bytes. It may take what it
+// admits reports whether a caller may hold this many bytes more. It may take what it
 // likes of what is free if it holds nothing, for otherwise there would be calls that are
 // never let in, and else no more than its share.
 func (p *pool) admits(caller string, bytes int) bool {

@@ -48,7 +48,7 @@ type lastDecision struct {
 	backend solver.BackendName
 }
 
-// TooLarge says that no reasons will be found, for the request is not kept.
+// TooLarge says that no reasons will be found, because the request is not kept.
 func (d *lastDecision) TooLarge() bool { return !d.Explained && d.request == nil }
 
 // decidedJob is what the last decision means for a job, and why it has no nodes.

@@ -17,28 +17,19 @@ import (
 
 // TestRequests checks that every block of JSON is of requests.
 func TestRequests(t *testing.T) {
-	seen := 0
-	for _, p := range pages(t) {
-		for _, b := range p.blocks {
-			if b.language != "json" {
-				continue
+	eachBlock(t, "json", func(b block) error {
+		decoder := json.NewDecoder(strings.NewReader(b.text))
+		for first := true; first || decoder.More(); first = false {
+			var request json.RawMessage
+			if err := decoder.Decode(&request); err != nil {
+				return err
 			}
-			for decoder := json.NewDecoder(strings.NewReader(b.text)); decoder.More(); seen++ {
-				var request json.RawMessage
-				err := decoder.Decode(&request)
-				if err == nil {
-					err = protojson.Unmarshal(request, new(elastallocv1.AllocateRequest))
-				}
-				if err != nil {
-					t.Errorf("%s:%d: %v", p.name, b.line, err)
-					break
-				}
+			if err := protojson.Unmarshal(request, new(elastallocv1.AllocateRequest)); err != nil {
+				return err
 			}
 		}
-	}
-	if seen == 0 {
-		t.Error("no block of JSON")
-	}
+		return nil
+	})
 }
 
 // TestGo compiles every block of Go as the body of a function.
@@ -55,52 +46,56 @@ func TestGo(t *testing.T) {
 		"status":       "google.golang.org/grpc/status",
 		"time":         "time",
 	}
-	seen := 0
-	for _, p := range pages(t) {
-		for _, b := range p.blocks {
-			if b.language != "go" {
-				continue
-			}
-			seen++
-			program := "package main\n\nimport \"context\"\n"
-			for name, path := range imports {
-				if strings.Contains(b.text, name+".") {
-					program += fmt.Sprintf("import %s %q\n", name, path)
-				}
-			}
-			program += fmt.Sprintf("\nfunc main() { _ = run }\n\nfunc run(ctx context.Context, err error, resize func(string, int32)) error {\n%s\nreturn nil\n}\n", b.text)
-			file := filepath.Join(t.TempDir(), "main.go")
-			if err := os.WriteFile(file, []byte(program), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if output, err := exec.Command("go", "vet", file).CombinedOutput(); err != nil {
-				t.Errorf("%s:%d: %v\n%s", p.name, b.line, err, output)
+	eachBlock(t, "go", func(b block) error {
+		program := "package main\n\nimport \"context\"\n"
+		for name, path := range imports {
+			if strings.Contains(b.text, name+".") {
+				program += fmt.Sprintf("import %s %q\n", name, path)
 			}
 		}
-	}
-	if seen == 0 {
-		t.Error("no block of Go")
-	}
+		program += fmt.Sprintf("\nfunc main() { _ = run }\n\nfunc run(ctx context.Context, err error, resize func(string, int32)) error {\n%s\nreturn nil\n}\n", b.text)
+		file := filepath.Join(t.TempDir(), "main.go")
+		if err := os.WriteFile(file, []byte(program), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return run(exec.Command("go", "vet", file))
+	})
 }
 
 // TestPython compiles every block of Python.
 func TestPython(t *testing.T) {
 	needTools(t, "python3")
-	seen := 0
+	eachBlock(t, "python", func(b block) error {
+		command := exec.Command("python3", "-c", "import sys; compile(sys.stdin.read(), 'block', 'exec')")
+		command.Stdin = strings.NewReader(b.text)
+		return run(command)
+	})
+}
+
+// eachBlock checks every block of a language, of which there is at least one.
+func eachBlock(t *testing.T, language string, check func(block) error) {
+	t.Helper()
+	seen := false
 	for _, p := range pages(t) {
 		for _, b := range p.blocks {
-			if b.language != "python" {
+			if b.language != language {
 				continue
 			}
-			seen++
-			command := exec.Command("python3", "-c", "import sys; compile(sys.stdin.read(), 'block', 'exec')")
-			command.Stdin = strings.NewReader(b.text)
-			if output, err := command.CombinedOutput(); err != nil {
-				t.Errorf("%s:%d: %v\n%s", p.name, b.line, err, output)
+			seen = true
+			if err := check(b); err != nil {
+				t.Errorf("%s:%d: %v", p.name, b.line, err)
 			}
 		}
 	}
-	if seen == 0 {
-		t.Error("no block of Python")
+	if !seen {
+		t.Errorf("no block of %s", language)
 	}
+}
+
+// run runs a command, and has what it printed in its error.
+func run(command *exec.Cmd) error {
+	if output, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, output)
+	}
+	return nil
 }

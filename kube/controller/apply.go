@@ -144,17 +144,25 @@ func (l *Loop) pin(j *world.Job, reason world.Reason, why string) {
 	l.pins[j.UID] = world.Pin{Reason: reason, Why: why}
 }
 
+// The changes of a job, as metrics name them.
+const (
+	changeStart     = "start"
+	changeScaleUp   = "scale_up"
+	changeScaleDown = "scale_down"
+	changePreempt   = "preempt"
+)
+
 // changeOf names a step as metrics and as events do.
 func changeOf(s plan.Step) (change, reason string) {
 	switch {
 	case s.From == 0:
-		return "start", "Started"
+		return changeStart, "Started"
 	case s.To == 0:
-		return "preempt", "Preempted"
+		return changePreempt, "Preempted"
 	case s.Frees():
-		return "scale_down", "ScaledDown"
+		return changeScaleDown, "ScaledDown"
 	}
-	return "scale_up", "ScaledUp"
+	return changeScaleUp, "ScaledUp"
 }
 
 // gain says what a step means for its job.

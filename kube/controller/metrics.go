@@ -45,8 +45,8 @@ func NewMetrics(registry prometheus.Registerer, mode string) *Metrics {
 		pinned:       gauge("pinned", "Jobs that keep what they hold, by reason.", "reason"),
 		etaAge:       gauge("eta_age_seconds", "Age of the oldest remaining time in use, by source.", "source"),
 		gap:          gauge("relative_gap", "How much better than the last decision the best one may be, as a share."),
-		objective:    gauge("objective", "What the last decision is worth, in units of its objective."),
-		greedy:       gauge("greedy_objective", "What the greedy allocator's would have been worth."),
+		objective:    gauge("objective", "The objective of the last decision, in its own units."),
+		greedy:       gauge("greedy_objective", "The same of the greedy allocator's decision."),
 		outage:       gauge("outage", "1 while so many nodes are missing that nothing is decided, else 0."),
 		lastDecision: gauge("last_decision_timestamp_seconds", "When the last decision was made; before the first, when the pool's loop began."),
 	}
@@ -75,7 +75,7 @@ func (m *Metrics) begin(pool string, watched []kinds.Kind) {
 		}
 	}
 	for _, kind := range watched {
-		for _, change := range []string{"start", "scale_up", "scale_down", "preempt"} {
+		for _, change := range []string{changeStart, changeScaleUp, changeScaleDown, changePreempt} {
 			m.changes.WithLabelValues(pool, kind.Name, change)
 		}
 		for _, reason := range []metav1.StatusReason{metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonConflict, metav1.StatusReasonUnknown} {

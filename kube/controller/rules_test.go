@@ -1,11 +1,9 @@
 package controller_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"regexp"
 	"slices"
@@ -14,8 +12,11 @@ import (
 	"testing"
 	"time"
 
+	promapi "github.com/prometheus/client_golang/api"
+	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/common/model"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -61,37 +62,28 @@ func TestRules(t *testing.T) {
 	c.passes(12)
 	c.want(map[string]int{"long": 4, "short": 4})
 	address, _ := prometheustest.StartWithRules(t, "elastalloc-controller", regexp.MustCompile(`for: \d+m`).ReplaceAllString(string(rules), "for: 0s"), scraped)
-	// query returns the labels of the answer.
-	query := func(expr string) (answer []map[string]string, err error) {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address+"/api/v1/query?query="+url.QueryEscape(expr), http.NoBody)
+	connection, err := promapi.NewClient(promapi.Config{Address: address})
+	if err != nil {
+		t.Fatal(err)
+	}
+	prometheusAPI := promv1.NewAPI(connection)
+	query := func(expr string) (model.Vector, error) {
+		answer, _, _, err := prometheusAPI.Query(t.Context(), expr, time.Time{}) // By its own clock.
 		if err != nil {
 			return nil, err
 		}
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			return nil, err
+		vector, ok := answer.(model.Vector)
+		if !ok {
+			return nil, fmt.Errorf("%s is a %s", expr, answer.Type())
 		}
-		defer response.Body.Close()
-		var body struct {
-			Error string
-			Data  struct {
-				Result []struct{ Metric map[string]string }
-			}
-		}
-		if err := json.NewDecoder(response.Body).Decode(&body); err != nil || body.Error != "" {
-			return nil, fmt.Errorf("%w, %s", err, body.Error)
-		}
-		for _, r := range body.Data.Result {
-			answer = append(answer, r.Metric)
-		}
-		return answer, nil
+		return vector, nil
 	}
 	// firing returns the names of the alerts that fire, once rules were evaluated on the last scrape.
 	firing := func() []string {
 		names := []string{}
 		answer, _ := query(`ALERTS{alertstate="firing"}`)
-		for _, labels := range answer {
-			names = append(names, strings.TrimPrefix(labels["alertname"], "ElastallocController"))
+		for _, series := range answer {
+			names = append(names, strings.TrimPrefix(string(series.Metric["alertname"]), "ElastallocController"))
 		}
 		slices.Sort(names)
 		return slices.Compact(names)

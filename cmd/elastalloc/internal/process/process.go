@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"syscall"
@@ -95,16 +94,8 @@ func (s *Server) awaitReady(ctx context.Context) error {
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.AdminAddr+"/readyz", http.NoBody)
-		if err != nil {
-			return err
-		}
-		response, err := http.DefaultClient.Do(request)
-		if err == nil {
-			response.Body.Close()
-			if response.StatusCode == http.StatusOK {
-				return nil
-			}
+		if _, err := s.Page(ctx, "/readyz"); err == nil {
+			return nil
 		}
 		select {
 		case <-ticker.C:

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -60,8 +59,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, streams Stream
 		return checkGroups(cmd)
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
-	cobra.AddTemplateFunc("groupedUsages", groupedUsages)
-	root.SetUsageTemplate(strings.NewReplacer("Flags:\n{{.LocalFlags.FlagUsages ", "{{groupedUsages .LocalFlags ").Replace(root.UsageTemplate()))
+	showGroups(root)
 	refuseUnknownTopics(root)
 	root.Version = Version()
 	root.SetVersionTemplate(versionLine(root.Name()))

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -151,6 +152,26 @@ func Group(flags *pflag.FlagSet, title string, add func(*pflag.FlagSet)) {
 	add(group)
 	group.VisitAll(func(flag *pflag.Flag) { _ = group.SetAnnotation(flag.Name, groupAnnotation, []string{title}) })
 	flags.AddFlagSet(group)
+}
+
+// showGroups makes the help show the flags of each group under its title. It replaces what
+// cobra prints: a function in cobra's templates would be one for all commands of a process.
+func showGroups(root *cobra.Command) {
+	usage := root.UsageFunc()
+	root.SetUsageFunc(func(command *cobra.Command) error {
+		out := command.OutOrStderr()
+		defer command.SetOut(out)
+		var text strings.Builder
+		command.SetOut(&text)
+		if err := usage(command); err != nil {
+			return err
+		}
+		flags := command.LocalFlags()
+		plain := "Flags:\n" + strings.TrimRight(flags.FlagUsages(), "\n")
+		grouped := strings.TrimRight(groupedUsages(flags), "\n")
+		_, err := io.WriteString(out, strings.Replace(text.String(), plain, grouped, 1))
+		return err
+	})
 }
 
 // groupedUsages returns the help on flags: those without a group, then each group.

@@ -6,14 +6,13 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
-	"sync/atomic"
 
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// inParallel calls work with 0 to n-1: in this goroutine and, as far as there
-// are processors and ctx grants help, in others beside it. Work that a helper had to leave is
-// begun again. It ends with the first error, and then all other work does, too.
+// inParallel calls work with each of 0 to n-1: in this goroutine and, as far as ctx grants
+// them (solver.Help), in helpers, up to one goroutine per processor. A helper may be called
+// off; the call it was in is then made again. The first error ends all work.
 func inParallel(ctx context.Context, n int, work func(context.Context, int) error) error {
 	todo := make(chan int, n)
 	for i := range n {
@@ -23,55 +22,55 @@ func inParallel(ctx context.Context, n int, work func(context.Context, int) erro
 	defer helpers.Wait()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	var helping atomic.Int32
-	help := func(own context.Context) {
-		defer func() {
-			if cause := recover(); cause != nil { // Where the caller could not.
-				stop(fmt.Errorf("panic: %v\n%s", cause, debug.Stack()))
+
+	// next makes one of the calls that are left, and reports whether to go on.
+	next := func(own context.Context) bool {
+		select {
+		case i := <-todo:
+			err := work(own, i)
+			if own.Err() != nil && ctx.Err() == nil { // A helper that is called off.
+				todo <- i
+				return false
 			}
-		}()
-		for ctx.Err() == nil {
+			if err != nil {
+				stop(err)
+			}
+			return ctx.Err() == nil
+		default:
+			return false
+		}
+	}
+	places := make(chan struct{}, runtime.GOMAXPROCS(0)-1)
+	invite := func() {
+		for len(todo) > 1 {
 			select {
-			case i := <-todo:
-				err := work(own, i)
-				if own.Err() != nil && ctx.Err() == nil {
-					todo <- i
-					return
-				}
-				if err != nil {
-					stop(err)
-				}
+			case places <- struct{}{}:
 			default:
 				return
 			}
-		}
-	}
-	for {
-		for len(todo) > 1 && int(helping.Load()) < runtime.GOMAXPROCS(0)-1 {
 			own, release, ok := solver.Help(ctx)
 			if !ok {
-				break
+				<-places
+				return
 			}
-			helping.Add(1)
 			helpers.Go(func() {
-				defer helping.Add(-1)
-				defer release()
-				help(own)
+				defer func() {
+					if cause := recover(); cause != nil { // The caller cannot, in another goroutine.
+						stop(fmt.Errorf("panic: %v\n%s", cause, debug.Stack()))
+					}
+					release()
+					<-places
+				}()
+				for next(own) {
+				}
 			})
 		}
-		select {
-		case i := <-todo:
-			if err := work(ctx, i); err != nil {
-				stop(err)
-			}
-		default:
-			helpers.Wait()
-			if len(todo) == 0 {
-				return context.Cause(ctx)
-			}
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
 	}
+	for len(todo) > 0 && ctx.Err() == nil {
+		for invite(); next(ctx); {
+			invite()
+		}
+		helpers.Wait() // They may leave some of their work.
+	}
+	return context.Cause(ctx)
 }

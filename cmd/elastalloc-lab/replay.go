@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/internal/format"
 	"github.com/elastalloc/elastalloc/internal/recording"
 	"github.com/elastalloc/elastalloc/lab/replay"
 	"github.com/elastalloc/elastalloc/lab/results"
@@ -23,7 +25,7 @@ import (
 // replayFlags are the flags of replay.
 type replayFlags struct {
 	recordings []string
-	caller     string
+	callers    []string
 	policies   []string
 	frequency  time.Duration
 	workers    int
@@ -54,7 +56,7 @@ The policies:
 	}
 	flags := command.Flags()
 	flags.StringSliceVar(&f.recordings, "recording", nil, "folders of recordings of one cluster, of several servers as well")
-	flags.StringVar(&f.caller, "caller", "", "caller whose calls are replayed, where a recording has several")
+	flags.StringSliceVar(&f.callers, "caller", nil, "callers of one cluster, whose calls are replayed, where a recording has several")
 	flags.StringSliceVar(&f.policies, "policy", []string{"total-time", "optimal", "greedy", sim.MaxMinPolicy}, "policies to simulate")
 	flags.Var(newSecondsFlag(&f.frequency, 0), "frequency", "time between decisions of the policies (default the step of the recorded horizons)")
 	flags.IntVar(&f.workers, "workers", runtime.GOMAXPROCS(0), "number of runs at once")
@@ -81,10 +83,10 @@ func (f *replayFlags) replay(cmd *cobra.Command, env cli.LookupEnv) error {
 		return fmt.Errorf("--recording: %w", err)
 	}
 	for _, cut := range cuts {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s has %d calls and then ends within one: a server still writes it, or was killed\n", cut.Path, cut.Calls)
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s\n", describeCut(&cut))
 	}
 	name := filepath.Base(filepath.Clean(f.recordings[0]))
-	r, err := replay.New(entries, cuts, replay.Options{Name: name, Caller: f.caller, Frequency: f.frequency})
+	r, err := replay.New(entries, cuts, replay.Options{Name: name, Callers: f.callers, Frequency: f.frequency})
 	if err != nil {
 		return fmt.Errorf("--recording: %w", err)
 	}
@@ -119,6 +121,19 @@ func (f *replayFlags) replay(cmd *cobra.Command, env cli.LookupEnv) error {
 	}
 	_, err = fmt.Fprintf(out, "%swrote %d files to %s; begin with %s\n", text, directory.Files(), f.out, filepath.Join(f.out, "report.html"))
 	return cli.Failed(err)
+}
+
+// describeCut says for a person where a recording does not go on as it should.
+func describeCut(c *recording.Cut) string {
+	after := fmt.Sprintf("%s: after %s ", c.Path, format.Count(c.Calls, "call"))
+	switch {
+	case errors.Is(c.Err, recording.ErrClockSetBack):
+		return after + c.Err.Error() + "; the times before and after are mixed up"
+	case errors.Is(c.Err, io.ErrUnexpectedEOF):
+		return after + "it ends within one: a server still writes it, or was killed"
+	default:
+		return fmt.Sprintf("%sthe rest cannot be read: %v", after, c.Err)
+	}
 }
 
 // check returns the policies, or an error that names every invalid flag.

@@ -97,7 +97,7 @@ func (f *replayed) lead() []string {
 		in(recorded.MeanTotalSeconds), unit, in(recorded.MeanUnservedSeconds), nodeHours(f.details[0].IdleNodeHours)))
 	few := ""
 	if u.Compared < fewJobs {
-		few = fmt.Sprintf(" %d jobs are too few to rank policies by.", u.Compared)
+		few = fmt.Sprintf(" Too few jobs, %d, to rank policies by.", u.Compared)
 	}
 	if best := f.best(); best > 0 {
 		s, d := &f.summary.Runs[best], &f.details[best]
@@ -236,6 +236,8 @@ func (f *replayed) unknownSection() report.Section {
 		{"jobs there at the beginning", of(u.AtBegin, u.Jobs), "Their times count from the beginning of the recording."},
 		{"jobs that left before a snapshot showed them with nodes", of(u.Withdrawn, u.Jobs), "They were withdrawn, or began and ended between two snapshots. Left out."},
 		{"jobs that never fit the pool", of(u.NeverFit, u.Jobs), "Left out."},
+		{"jobs whose id another had before", of(u.IDsReused, u.Jobs), "Jobs of their own, as they are younger than the one before was; a number follows the id."},
+		{"jobs that a snapshot between two lacks", of(u.Absent, u.Jobs), "They count as if it had shown them like the one before."},
 		{"submissions not told", of(u.SubmissionUnknown, u.Jobs), "waiting_time and training_time are unset: the job counts as submitted when a snapshot first shows it."},
 		{"changes of nodes that no answer explains", fmt.Sprint(u.UnseenChanges), "They happened between two snapshots, and count as in the middle."},
 		{"time between snapshots", fmt.Sprintf("median %.0f s, 95th percentile %.0f s, longest %.0f s", u.GapSeconds.Median, u.GapSeconds.P95, u.GapSeconds.Max), "Nothing is known of what happens in between."},
@@ -247,7 +249,8 @@ func (f *replayed) unknownSection() report.Section {
 		{"answers that would change a job's nodes, carried out", of(u.CarriedOut, u.Changes), "Few in shadow mode, where the scheduler acts on none."},
 		{"calls that were refused, or got no answer", of(s.Refused+s.Unanswered, s.Calls), "What was refused is left out."},
 		{"calls of other callers or methods", of(s.OtherCallers+s.OtherMethods, s.Calls), "Left out."},
-		{"files that end within a call", fmt.Sprint(len(s.Cut)), "A server still wrote them, or was killed. Read up to there."},
+		{"files that cannot be read to their end", fmt.Sprint(len(s.Cut)), "A server still wrote them, or was killed, or they are damaged. Read up to there."},
+		{"times that the clock was set back", fmt.Sprint(len(s.ClockSetBack)), "What was recorded of the time that came again is mixed up."},
 	}
 	least, most := 1.0, 0.0
 	for _, d := range f.details[1:] {

@@ -8,20 +8,29 @@ import (
 	"io"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 )
 
-// Cut is what could not be read of a recording.
+// Cut is where a recording does not go on as it should.
 type Cut struct {
 	// Path is that of the file.
 	Path string
-	// Calls is how many calls were read of it before the cut.
+	// Calls is how many calls were read of it before.
 	Calls int
 	// Err says where reading ended: a file that a crash or a full disk cut short ends in
-	// the middle, and so does one that is being written.
+	// the middle, with io.ErrUnexpectedEOF, and so does one that is being written.
+	// ErrClockSetBack is of a file that was read further.
 	Err error
 }
+
+// ErrClockSetBack is the error of a Cut before a call that is older than the one before
+// by more than calls take.
+var ErrClockSetBack = errors.New("the clock was set back")
+
+// maxCallTime is more than any call takes: calls are written in the order of their ends.
+const maxCallTime = time.Minute
 
 // maxLine is the longest line that is read: far longer than that of the largest request.
 const maxLine = 1 << 30
@@ -40,13 +49,11 @@ func Read(dirs []string, yield func(Entry) error) ([]Cut, error) {
 		}
 		for _, path := range paths {
 			found = true
-			cut, err := readFile(path, yield)
+			of, err := readFile(path, yield)
 			if err != nil {
 				return nil, err
 			}
-			if cut != nil {
-				cuts = append(cuts, *cut)
-			}
+			cuts = append(cuts, of...)
 		}
 	}
 	if !found {
@@ -56,7 +63,7 @@ func Read(dirs []string, yield func(Entry) error) ([]Cut, error) {
 }
 
 // ReadAll returns the calls in the recordings of some folders in the order of time, and
-// what could not be read.
+// where they do not go on as they should.
 func ReadAll(dirs []string) ([]Entry, []Cut, error) {
 	var entries []Entry
 	cuts, err := Read(dirs, func(e Entry) error {
@@ -64,12 +71,12 @@ func ReadAll(dirs []string) ([]Entry, []Cut, error) {
 		return nil
 	})
 	slices.SortStableFunc(entries, func(a, b Entry) int { return a.Time.Compare(b.Time) })
-	slices.SortFunc(cuts, func(a, b Cut) int { return cmp.Compare(a.Path, b.Path) })
+	slices.SortStableFunc(cuts, func(a, b Cut) int { return cmp.Compare(a.Path, b.Path) })
 	return entries, cuts, err
 }
 
 // readFile calls yield with the calls of a file.
-func readFile(path string, yield func(Entry) error) (*Cut, error) {
+func readFile(path string, yield func(Entry) error) ([]Cut, error) {
 	disk, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -81,18 +88,27 @@ func readFile(path string, yield func(Entry) error) (*Cut, error) {
 	}
 	defer decoder.Close()
 	lines := bufio.NewReaderSize(decoder, 1<<16)
+	var cuts []Cut
+	var before time.Time
 	for calls := 0; ; calls++ {
 		text, err := readLine(lines)
-		if errors.Is(err, io.EOF) && len(text) == 0 {
-			return nil, nil //nolint:nilnil // Read to its end: no cut.
+		if errors.Is(err, io.EOF) {
+			if len(text) == 0 {
+				return cuts, nil
+			}
+			err = io.ErrUnexpectedEOF
 		}
 		if err != nil {
-			return &Cut{path, calls, err}, nil
+			return append(cuts, Cut{path, calls, err}), nil
 		}
 		entry, err := parse(text)
 		if err != nil {
-			return &Cut{path, calls, err}, nil
+			return append(cuts, Cut{path, calls, err}), nil
 		}
+		if back := before.Sub(entry.Time); back > maxCallTime {
+			cuts = append(cuts, Cut{path, calls, fmt.Errorf("%w by %v", ErrClockSetBack, back.Round(time.Second))})
+		}
+		before = entry.Time
 		if err := yield(entry); err != nil {
 			return nil, err
 		}

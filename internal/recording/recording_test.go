@@ -367,3 +367,20 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestClockSetBack records while the clock is set back by an hour: all is read, and told.
+func TestClockSetBack(t *testing.T) {
+	t.Parallel()
+	w, dir := open(t, 0)
+	for _, at := range []time.Duration{0, -30 * time.Second, time.Minute, -time.Hour, 0} {
+		w.Record(call(start.Add(at), 1), 100)
+	}
+	closeWriter(t, w)
+	entries, cuts, err := ReadAll([]string{dir})
+	if err != nil || len(entries) != 5 || !entries[0].Time.Equal(start.Add(-time.Hour)) {
+		t.Errorf("read %d calls, %v; want 5 in the order of time", len(entries), err)
+	}
+	if len(cuts) != 1 || cuts[0].Calls != 3 || !errors.Is(cuts[0].Err, ErrClockSetBack) {
+		t.Errorf("cuts are %v; want one after 3 calls", cuts)
+	}
+}

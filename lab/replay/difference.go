@@ -144,15 +144,11 @@ func (r *Replay) Explain(ctx context.Context, p sim.Policy, explainer Explainer,
 // the last one.
 func (r *Replay) idleAfter(moment int) int {
 	m := &r.Moments[moment]
-	idle, seen := m.Snapshot.TotalNodes, make(map[string]bool)
-	for _, snapshot := range []*solver.Snapshot{m.Snapshot, r.Moments[moment+1].Snapshot} {
-		for n := range snapshot.Jobs {
-			id := snapshot.Jobs[n].ID
-			if seen[id] {
-				continue
-			}
-			seen[id] = true
-			idle -= heldAfter(r.tracks[id].work.Recorded, m.At)
+	idle, counted := m.Snapshot.TotalNodes, make(map[*track]bool)
+	for _, t := range slices.Concat(r.seen[moment], r.seen[moment+1]) {
+		if !counted[t] {
+			counted[t] = true
+			idle -= heldAfter(t.work.Recorded, m.At)
 		}
 	}
 	return max(0, idle)
@@ -161,11 +157,10 @@ func (r *Replay) idleAfter(moment int) int {
 // heldAfter returns, by moment and job of its snapshot, what the job held then.
 func (r *Replay) heldAfter() [][]int {
 	all := make([][]int, len(r.Moments))
-	for i := range r.Moments {
-		m := &r.Moments[i]
-		all[i] = make([]int, len(m.Snapshot.Jobs))
-		for n := range m.Snapshot.Jobs {
-			all[i][n] = heldAt(r.tracks[m.Snapshot.Jobs[n].ID].work.Recorded, m.At)
+	for i, tracks := range r.seen {
+		all[i] = make([]int, len(tracks))
+		for n, t := range tracks {
+			all[i][n] = heldAt(t.work.Recorded, r.Moments[i].At)
 		}
 	}
 	return all

@@ -28,6 +28,8 @@ const (
 
 // track is what a recording tells of a job.
 type track struct {
+	// id is the job's, or where another had it before, one made of it.
+	id        string
 	work      sim.WorkloadJob
 	sightings []sighting
 	fate      fate
@@ -47,8 +49,8 @@ type history struct {
 	moments []Moment
 	// follows says that the scheduler carries answers out, most of the time.
 	follows bool
-	// tells says that the scheduler tells how long jobs have trained or waited, so that 0
-	// means 0 and not that it is not known.
+	// tells says that the scheduler tells how long jobs have trained, so that 0 means 0 and
+	// not that it is not known.
 	tells bool
 	// pool is the largest size of the pool.
 	pool int
@@ -81,7 +83,7 @@ func (h *history) reconstruct(t *track) {
 	first, last := &t.sightings[0], &t.sightings[len(t.sightings)-1]
 	like := *first.job
 	t.work = sim.WorkloadJob{
-		ID: like.ID, Shape: sim.Shape{As: &like}, Group: like.GroupID, Fate: sim.OutcomeCompleted,
+		ID: t.id, Shape: sim.Shape{As: &like}, Group: like.GroupID, Fate: sim.OutcomeCompleted,
 		RestartTime: like.RestartTime.Round(time.Second),
 	}
 	if t.work.RestartTime == 0 {
@@ -121,7 +123,7 @@ func (h *history) submit(t *track) {
 	switch {
 	case t.thereAtBegin:
 		t.work.History.Nodes = first.job.CurrentNodes
-	case h.tells:
+	case h.tells || waited > 0:
 		earliest = max(now-trained-waited, h.moments[first.moment-1].At)
 	default:
 		t.submitUnknown = true
@@ -173,12 +175,12 @@ func (h *history) between(t *track, c *holding, before, after *sighting) {
 	trained = min(max(trained, 0), to-from)
 	switch {
 	case now == held:
-	case before.answered == now:
-		c.give(now, from) // The answer was carried out.
 	case held == 0 && h.tells:
 		c.give(now, to-trained)
 	case now == 0 && h.tells:
 		c.give(now, from+trained)
+	case before.answered == now:
+		c.give(now, from) // The answer was carried out.
 	default:
 		t.unseenChanges++
 		c.give(now, from+((to-from)/2).Round(time.Second))

@@ -5,6 +5,7 @@
 package replay
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -91,16 +92,22 @@ type Source struct {
 	Unanswered   int `json:"unanswered"`
 	OtherMethods int `json:"other_methods"`
 	OtherCallers int `json:"other_callers"`
-	// Cut names the files that end in the middle.
-	Cut []string `json:"cut,omitempty"`
+	// Cut names the files that cannot be read to their end, and ClockSetBack those in which
+	// times go back: what was recorded of the time that came again is mixed up.
+	Cut          []string `json:"cut,omitempty"`
+	ClockSetBack []string `json:"clock_set_back,omitempty"`
 }
 
-// moments returns the moments in the order of time. The calls are those of one caller, for
-// another's may be of another cluster.
-func moments(entries []recording.Entry, cuts []recording.Cut, caller string) ([]Moment, Source, error) {
+// moments returns the moments in the order of time. The calls are those of one caller, or of
+// those chosen, for another's may be of another cluster.
+func moments(entries []recording.Entry, cuts []recording.Cut, chosen []string) ([]Moment, Source, error) {
 	source := Source{Calls: len(entries)}
 	for _, cut := range cuts {
-		source.Cut = append(source.Cut, cut.Path)
+		if errors.Is(cut.Err, recording.ErrClockSetBack) {
+			source.ClockSetBack = append(source.ClockSetBack, cut.Path)
+		} else {
+			source.Cut = append(source.Cut, cut.Path)
+		}
 	}
 	var list []Moment
 	callers := make(map[string]int)
@@ -111,7 +118,7 @@ func moments(entries []recording.Entry, cuts []recording.Cut, caller string) ([]
 			continue
 		}
 		callers[e.Caller]++
-		if caller != "" && e.Caller != caller {
+		if len(chosen) > 0 && !slices.Contains(chosen, e.Caller) {
 			source.OtherCallers++
 			continue
 		}
@@ -130,22 +137,27 @@ func moments(entries []recording.Entry, cuts []recording.Cut, caller string) ([]
 		}
 		list = append(list, *m)
 	}
-	if caller == "" && len(callers) > 1 {
+	if len(chosen) == 0 && len(callers) > 1 {
 		var named []string
 		for _, name := range slices.Sorted(maps.Keys(callers)) {
-			named = append(named, fmt.Sprintf("%s (%d calls)", name, callers[name]))
+			named = append(named, fmt.Sprintf("%s (calls: %d)", name, callers[name]))
 		}
-		return nil, source, fmt.Errorf("the recording has calls of several callers, whose clusters may differ; choose one: %s",
+		return nil, source, fmt.Errorf("the recording has calls of several callers, whose clusters may differ; choose those of one cluster: %s",
 			strings.Join(named, ", "))
 	}
-	if caller != "" && callers[caller] == 0 {
-		return nil, source, fmt.Errorf("the recording has no calls of %q", caller)
+	for _, caller := range chosen {
+		if callers[caller] == 0 {
+			return nil, source, fmt.Errorf("the recording has no calls of %q", caller)
+		}
 	}
 	// It begins with a decision, for the simulations decide at its pace.
 	begin := slices.IndexFunc(list, func(m Moment) bool { return m.Decision && len(m.Snapshot.Jobs) > 0 })
-	list = list[max(begin, 0):]
-	if len(list) < 2 || begin < 0 {
-		return nil, source, fmt.Errorf("the recording has %d snapshots of %d calls; want at least 2, the first of them a decision", len(list), len(entries))
+	if begin < 0 {
+		return nil, source, fmt.Errorf("the recording has %d calls, and no decision on jobs", len(entries))
+	}
+	list = list[begin:]
+	if len(list) < 2 {
+		return nil, source, errors.New("the recording has one snapshot; want at least 2")
 	}
 	source.Begin, source.End = list[0].Time, list[len(list)-1].Time
 	for i := range list {

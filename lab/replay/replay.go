@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -16,8 +17,8 @@ import (
 type Options struct {
 	// Name is that of the workload in results.
 	Name string
-	// Caller chooses the calls of one caller; "" for a recording that has no other.
-	Caller string
+	// Callers chooses the calls of these callers, of one cluster; none for a recording of one.
+	Callers []string
 	// Frequency is the time between the decisions of the simulated policies; 0 means the
 	// horizon's step that most snapshots have.
 	Frequency time.Duration
@@ -36,16 +37,16 @@ type Replay struct {
 	Unknown Unknown
 
 	name string
-	// compared are the jobs of the workload whose ends the recording shows.
-	compared []bool
-	tracks   map[string]*track
-	pool     []sim.NodesAt
+	// tracks are those of the workload's jobs, and seen those of each moment's.
+	tracks []*track
+	seen   [][]*track
+	pool   []sim.NodesAt
 }
 
 // New works out what happened from the calls of a recording, in the order of time, and the
 // files that were cut off.
 func New(entries []recording.Entry, cuts []recording.Cut, o Options) (*Replay, error) {
-	list, source, err := moments(entries, cuts, o.Caller)
+	list, source, err := moments(entries, cuts, o.Callers)
 	if err != nil {
 		return nil, err
 	}
@@ -94,25 +95,7 @@ func (r *Replay) configure(frequency time.Duration) {
 
 // follow follows every job through the snapshots.
 func (r *Replay) follow() error {
-	r.tracks = make(map[string]*track)
-	var tracks []*track
-	for i := range r.Moments {
-		m := &r.Moments[i]
-		for n := range m.Snapshot.Jobs {
-			job := &m.Snapshot.Jobs[n]
-			t := r.tracks[job.ID]
-			if t == nil {
-				t = new(track)
-				r.tracks[job.ID] = t
-				tracks = append(tracks, t)
-			}
-			seen := sighting{moment: i, job: job, answered: unanswered}
-			if nodes, ok := m.Answer[job.ID]; ok {
-				seen.answered = nodes
-			}
-			t.sightings = append(t.sightings, seen)
-		}
-	}
+	tracks := r.sight()
 	changes, carriedOut := followed(tracks)
 	h := &history{
 		moments: r.Moments, tells: tells(tracks), follows: 2*carriedOut > changes, pool: r.Config.Nodes, frequency: r.Config.Frequency,
@@ -127,20 +110,59 @@ func (r *Replay) follow() error {
 			continue
 		}
 		r.Workload.Jobs = append(r.Workload.Jobs, t.work)
-		r.compared = append(r.compared, t.fate == ended)
+		r.tracks = append(r.tracks, t)
 	}
-	if !slices.Contains(r.compared, true) {
+	if !slices.ContainsFunc(r.tracks, func(t *track) bool { return t.fate == ended }) {
 		return errors.New("no job ends within the recording; record for longer")
 	}
 	r.Unknown = r.unknown(tracks, changes, carriedOut)
 	return nil
 }
 
-// tells reports whether any job was told to have trained or waited.
+// sight collects what the moments tell of each job, and returns the jobs in the order in
+// which they came.
+func (r *Replay) sight() []*track {
+	var tracks []*track
+	latest := make(map[string]*track)
+	ids := make(map[string]int)
+	for i := range r.Moments {
+		m := &r.Moments[i]
+		r.seen = append(r.seen, make([]*track, len(m.Snapshot.Jobs)))
+		for n := range m.Snapshot.Jobs {
+			job := &m.Snapshot.Jobs[n]
+			t := latest[job.ID]
+			if t == nil || r.another(t, job, m.At) {
+				t = &track{id: job.ID}
+				if ids[job.ID]++; ids[job.ID] > 1 {
+					t.id = fmt.Sprintf("%s (%d)", job.ID, ids[job.ID])
+				}
+				latest[job.ID] = t
+				tracks = append(tracks, t)
+			}
+			s := sighting{moment: i, job: job, answered: unanswered}
+			if nodes, ok := m.Answer[job.ID]; ok {
+				s.answered = nodes
+			}
+			t.sightings = append(t.sightings, s)
+			r.seen[i][n] = t
+		}
+	}
+	return tracks
+}
+
+// another reports whether a job is not the one that had its id before: it is younger than
+// that one was, and came after that one was last seen.
+func (r *Replay) another(t *track, job *solver.Job, at time.Duration) bool {
+	last := &t.sightings[len(t.sightings)-1]
+	age := job.TrainingTime + job.WaitingTime
+	return age < last.job.TrainingTime+last.job.WaitingTime && at-age.Round(time.Second) >= r.Moments[last.moment].At
+}
+
+// tells reports whether any job was told to have trained.
 func tells(tracks []*track) bool {
 	for _, t := range tracks {
 		for _, s := range t.sightings {
-			if s.job.TrainingTime > 0 || s.job.WaitingTime > 0 {
+			if s.job.TrainingTime > 0 {
 				return true
 			}
 		}
@@ -156,8 +178,8 @@ func (r *Replay) Recorded(ctx context.Context) (*sim.Result, error) {
 	}
 	recorded := r.Workload
 	recorded.Jobs = nil
-	for i := range r.Workload.Jobs {
-		if r.compared[i] {
+	for i, t := range r.tracks {
+		if t.fate == ended {
 			recorded.Jobs = append(recorded.Jobs, r.Workload.Jobs[i])
 		}
 	}
@@ -169,8 +191,8 @@ func (r *Replay) Recorded(ctx context.Context) (*sim.Result, error) {
 func (r *Replay) Compared(run *sim.Result) *sim.Result {
 	compared := *run
 	compared.Jobs = nil
-	for i := range run.Jobs {
-		if r.compared[i] {
+	for i, t := range r.tracks {
+		if t.fate == ended {
 			compared.Jobs = append(compared.Jobs, run.Jobs[i])
 		}
 	}

@@ -188,6 +188,10 @@ func checkRecorded(t *testing.T, r *Replay, want, recorded *sim.Result) {
 	}
 	step := r.Config.Frequency
 	var offset time.Duration // of the first snapshot from the first submission
+	endWithin := make(map[string]time.Duration)
+	for _, track := range r.tracks {
+		endWithin[track.id] = track.endWithin
+	}
 	for i := range recorded.Jobs {
 		got := &recorded.Jobs[i]
 		job := byID[got.ID]
@@ -198,7 +202,7 @@ func checkRecorded(t *testing.T, r *Replay, want, recorded *sim.Result) {
 			"start": {job.Start, got.Start}, "end": {job.End, got.End}, "time without nodes": {job.Unserved, got.Unserved},
 		} {
 			// Where no job was left, the next snapshot came with the next job.
-			within := max(step, r.tracks[got.ID].endWithin)
+			within := max(step, endWithin[got.ID])
 			if off := times[1] - times[0]; off > within || off < -within {
 				t.Errorf("the %s of %s is %v; the recording tells %v", what, got.ID, times[0], times[1])
 			}

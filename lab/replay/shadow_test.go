@@ -203,25 +203,77 @@ func TestBadRecordings(t *testing.T) {
 	two := append(recordingOf("a", calls), recordingOf("b", calls[:2])...)
 	for name, test := range map[string]struct {
 		entries []recording.Entry
-		caller  string
+		callers []string
 		want    string
 	}{
-		"nothing":        {nil, "", "0 snapshots of 0 calls"},
-		"one snapshot":   {recordingOf("a", calls[:1]), "", "1 snapshots"},
-		"no end":         {recordingOf("a", calls[:3]), "", "record for longer"},
-		"two clusters":   {two, "", "choose one: a (7 calls), b (2 calls)"},
-		"unknown caller": {two, "c", `no calls of "c"`},
+		"nothing":        {nil, nil, "0 calls, and no decision on jobs"},
+		"one snapshot":   {recordingOf("a", calls[:1]), nil, "one snapshot"},
+		"no end":         {recordingOf("a", calls[:3]), nil, "record for longer"},
+		"two clusters":   {two, nil, "choose those of one cluster: a (calls: 7), b (calls: 2)"},
+		"unknown caller": {two, []string{"a", "c"}, `no calls of "c"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := New(test.entries, nil, Options{Caller: test.caller})
+			_, err := New(test.entries, nil, Options{Callers: test.callers})
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("the error is %v; want %q", err, test.want)
 			}
 		})
 	}
-	r, err := New(two, nil, Options{Caller: "a"})
+	r, err := New(two, nil, Options{Callers: []string{"a"}})
 	if err != nil || r.Source.OtherCallers != 2 {
 		t.Errorf("one of two callers: %v, %+v", err, r.Source)
+	}
+}
+
+// TestReusedID has a nightly job of one name: each night is a job of its own, whereas one
+// that snapshots leave out for a while is the same.
+func TestReusedID(t *testing.T) {
+	t.Parallel()
+	calls := []asked{
+		{0, 8, []told{{"nightly", 4, 30, 0, 0}, {"kept", 2, 500, 5, 0}}, nil},
+		{20, 8, []told{{"nightly", 4, 10, 20, 0}}, nil},
+		{40, 8, []told{{"kept", 2, 460, 45, 0}}, nil},
+		{1440, 8, []told{{"nightly", 0, 30, 0, 5}}, nil},
+		{1450, 8, []told{{"nightly", 4, 20, 10, 5}}, nil},
+		{1480, 8, nil, nil},
+	}
+	r, err := New(recordingOf("a", calls), nil, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends := make(map[string][2]time.Duration)
+	for i := range r.Workload.Jobs {
+		job := &r.Workload.Jobs[i]
+		ends[job.ID] = [2]time.Duration{job.Submit / minute, job.Recorded[len(job.Recorded)-1].At / minute}
+	}
+	want := map[string][2]time.Duration{"nightly": {0, 30}, "nightly (2)": {1435, 1470}, "kept": {0, 500}}
+	if diff := cmp.Diff(want, ends); diff != "" {
+		t.Errorf("submissions and ends (-want +got):\n%s", diff)
+	}
+	if u := r.Unknown; u.Jobs != 3 || u.IDsReused != 1 || u.Absent != 1 {
+		t.Errorf("unknown is %+v", u)
+	}
+}
+
+// TestTrainingTimeBeforeAnswer starts a job later than the answer that by chance says so
+// many nodes, too: the training time that is told counts.
+func TestTrainingTimeBeforeAnswer(t *testing.T) {
+	t.Parallel()
+	calls := []asked{
+		{0, 8, []told{{"other", 4, 100, 5, 0}, {"job", 0, 30, 0, 0}}, []int32{4, 4}},
+		{10, 8, []told{{"other", 4, 90, 15, 0}, {"job", 4, 28, 2, 8}}, []int32{4, 4}},
+		{50, 8, []told{{"other", 4, 50, 55, 0}}, []int32{8}},
+	}
+	r, err := New(recordingOf("a", calls), nil, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorded, err := r.Recorded(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if job := &recorded.Jobs[0]; job.ID != "job" || job.Start != 8*minute || job.Unserved != 8*minute || job.End != 38*minute {
+		t.Errorf("the job is %+v; want it to start at minute 8", *job)
 	}
 }

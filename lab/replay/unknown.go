@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"slices"
 	"time"
 
 	"github.com/elastalloc/elastalloc/sim"
@@ -21,6 +20,10 @@ type Unknown struct {
 	AtBegin      int `json:"jobs_there_at_begin"`
 	Withdrawn    int `json:"jobs_withdrawn"`
 	NeverFit     int `json:"jobs_that_never_fit"`
+	// IDsReused are jobs with the id of one before, which was older, and Absent those that
+	// a snapshot lacks between two that have them.
+	IDsReused int `json:"jobs_with_reused_id"`
+	Absent    int `json:"jobs_absent_between"`
 	// SubmissionUnknown counts the jobs of a scheduler that tells neither waiting_time nor
 	// training_time: they count as submitted when they first show.
 	SubmissionUnknown int `json:"submissions_unknown"`
@@ -71,6 +74,12 @@ func (r *Replay) unknown(tracks []*track, changes, carriedOut int) Unknown {
 		if t.thereAtBegin {
 			u.AtBegin++
 		}
+		if t.id != t.sightings[0].job.ID {
+			u.IDsReused++
+		}
+		if last := len(t.sightings) - 1; t.sightings[last].moment-t.sightings[0].moment > last {
+			u.Absent++
+		}
 		if t.submitUnknown {
 			u.SubmissionUnknown++
 		}
@@ -98,11 +107,10 @@ func (r *Replay) unknown(tracks []*track, changes, carriedOut int) Unknown {
 func (r *Replay) UnseenSizeShare(run *sim.Result) float64 {
 	var unseen, all time.Duration
 	for i := range run.Jobs {
-		if !r.compared[i] {
+		if r.tracks[i].fate != ended {
 			continue
 		}
-		job := &run.Jobs[i]
-		sizes := r.tracks[job.ID].sizes
+		job, sizes := &run.Jobs[i], r.tracks[i].sizes
 		for n, held := range job.Nodes {
 			if n+1 == len(job.Nodes) {
 				break
@@ -123,11 +131,11 @@ func (r *Replay) UnseenSizeShare(run *sim.Result) float64 {
 // EndsAfter returns how many of the compared jobs end under a run only after the recording,
 // when no jobs come any more.
 func (r *Replay) EndsAfter(run *sim.Result) int {
-	return len(slices.Collect(func(yield func(int) bool) {
-		for i := range run.Jobs {
-			if r.compared[i] && run.Jobs[i].End > r.Until && !yield(i) {
-				return
-			}
+	count := 0
+	for i, t := range r.tracks {
+		if t.fate == ended && run.Jobs[i].End > r.Until {
+			count++
 		}
-	}))
+	}
+	return count
 }

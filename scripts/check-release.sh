@@ -30,11 +30,11 @@ for program in elastalloc elastalloc-lab elastalloc-controller; do
   file=$(basename "$archive" .tar.gz)/$program
   [ -x "$file" ] || fail "$archive has no $program"
   ! ldd "$file" >/dev/null 2>&1 || fail "$program is not static"
+  "$file" --version
 done
-for file in LICENSE NOTICE man/man1/elastalloc{,-lab}.1; do
+for file in LICENSE NOTICE THIRD_PARTY_LICENSES man/man1/elastalloc{,-lab}.1; do
   [ -s "$(basename "$archive" .tar.gz)/$file" ] || fail "$archive has no $file"
 done
-"$(basename "$archive" .tar.gz)/elastalloc" version
 for chart in *.tgz; do
   "$HELM" show all "$chart" >/dev/null || fail "$chart cannot be read as a chart"
 done

@@ -44,6 +44,8 @@ for program in elastalloc elastalloc-lab; do
   go run "./cmd/$program" man >"$work/man/man1/$program.1"
 done
 
+scripts/notice.sh texts cmd/elastalloc cmd/elastalloc-lab kube/cmd/elastalloc-controller >"$work/THIRD_PARTY_LICENSES"
+
 version=
 for platform in $platforms; do
   export GOOS=${platform%/*} GOARCH=${platform#*/}
@@ -55,7 +57,7 @@ for platform in $platforms; do
   name=elastalloc_${version#v}_${GOOS}_$GOARCH
   mkdir "$work/$name"
   mv "$work/bin"/* "$work/$name"
-  cp --recursive LICENSE NOTICE README.md CHANGELOG.md "$work/man" "$work/$name"
+  cp --recursive LICENSE NOTICE README.md CHANGELOG.md "$work"/{man,THIRD_PARTY_LICENSES} "$work/$name"
   env -u GOOS -u GOARCH go run ./scripts/sbom elastalloc "$work/$name"/elastalloc{,-controller,-lab} >"$out/$name.sbom.json"
   pack "$out/$name.tar.gz" "$work" "$name"
 done

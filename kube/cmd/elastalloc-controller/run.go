@@ -7,7 +7,10 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"runtime"
+	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -50,6 +53,9 @@ func run(ctx context.Context, args []string, env func(string) (string, bool), st
 	if slices.Equal(args, []string{"flags"}) {
 		return writeFlags(stdout, set)
 	}
+	if slices.Contains([]string{"version", "--version"}, strings.Join(args, " ")) {
+		return writeVersion(stdout)
+	}
 	set.SetOutput(stdout)
 	level, err := f.parse(set, args, env)
 	if errors.Is(err, pflag.ErrHelp) {
@@ -78,6 +84,17 @@ func run(ctx context.Context, args []string, env func(string) (string, bool), st
 	logger := slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: level}))
 	ctrl.SetLogger(logr.FromSlogHandler(logger.Handler()))
 	return f.manage(ctx, pools, decides, cluster, logger)
+}
+
+// writeVersion writes the version that the Go command stamped the binary with, as the other
+// programs do.
+func writeVersion(w io.Writer) error {
+	version := "(unknown)"
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		version = info.Main.Version
+	}
+	_, err := fmt.Fprintf(w, "elastalloc-controller %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return err
 }
 
 // manage runs the controller until ctx ends or the lease is lost.

@@ -66,3 +66,16 @@ func TestHelp(t *testing.T) {
 		t.Errorf("help is %s", help)
 	}
 }
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	for _, arg := range []string{"version", "--version"} {
+		var stdout bytes.Buffer
+		if err := run(t.Context(), []string{arg}, nil, &stdout, &stdout); err != nil {
+			t.Fatal(err)
+		}
+		if text := stdout.String(); !strings.HasPrefix(text, "elastalloc-controller ") || !strings.Contains(text, " go1.") {
+			t.Errorf("%s prints %q", arg, text)
+		}
+	}
+}

@@ -99,14 +99,14 @@ func (e *explainer) remedyWeight(ctx context.Context, r *reason, job *solver.Job
 	}
 	now := job.WeightOrDefault()
 	weights := twoDigitNumbers(now, min(now*solver.MostRemedyWeight, solver.MaxWeight))
-	// Where a larger size brings the job more than it now costs the others.
-	first := sort.Search(len(weights), func(n int) bool {
-		brings := e.withWeight(r, now, weights[n])
-		return slices.ContainsFunc(r.sizes, func(size sizeReason) bool {
-			return size.Nodes > r.allocation.Nodes && size.gain > 0 && brings(&size) >= size.gain+size.Loss
-		})
-	})
-	err = firstFrom(first, len(weights), func(n int) (bool, error) {
+	// About where a larger size brings the job more than it now costs the others.
+	guess := math.Inf(1)
+	for _, size := range r.sizes {
+		if size.Nodes > r.allocation.Nodes && size.gain > 0 {
+			guess = min(guess, now*(1+size.Loss/size.gain))
+		}
+	}
+	err = firstFrom(sort.SearchFloat64s(weights, guess), len(weights), func(n int) (bool, error) {
 		nodes, err := e.more(ctx, r, func(_ *solver.Snapshot, j *solver.Job) { j.Weight = &weights[n] })
 		if nodes > 0 {
 			remedy = solver.Remedy{Weight: weights[n], Nodes: nodes} // The last that works is the smallest.
@@ -114,19 +114,6 @@ func (e *explainer) remedyWeight(ctx context.Context, r *reason, job *solver.Job
 		return nodes > 0, err
 	})
 	return remedy, err
-}
-
-// withWeight returns what tells how much more a size would bring a job of another weight.
-func (e *explainer) withWeight(r *reason, now, weight float64) func(*sizeReason) float64 {
-	if e.options.Objective == solver.ObjectiveProgress {
-		return func(size *sizeReason) float64 { return size.gain * weight / now }
-	}
-	// Towards total time weights are worth what they are beside those of all jobs.
-	p := solver.NewProblemFor(e.changed(r.job, func(_ *solver.Snapshot, j *solver.Job) { j.Weight = &weight }), e.options)
-	job := &p.Jobs[r.admitted]
-	return func(size *sizeReason) float64 {
-		return job.Value([]int{size.Nodes}) - job.Value(e.plan[r.admitted])
-	}
 }
 
 // twoDigitNumbers returns the numbers of at most 2 significant digits above one and up to

@@ -66,7 +66,7 @@ func checkIDs(request *elastallocv1.AllocateRequest, name string, ids []string) 
 			continue
 		}
 		hint := ""
-		if i := slices.IndexFunc(known, func(other string) bool { return strings.Contains(other, id) }); i >= 0 {
+		if i := slices.IndexFunc(known, func(other string) bool { return strings.Contains(other, id) }); id != "" && i >= 0 {
 			hint = fmt.Sprintf("; did you mean %s?", format.Printable(known[i]))
 		}
 		return fmt.Errorf("--%s is %q; want the id of a job of the snapshot%s", name, id, hint)

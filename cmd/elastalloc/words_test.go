@@ -80,6 +80,7 @@ func TestWrongUsage(t *testing.T) {
 		"allocate -f a.json -f b.json":                            `--file is "b.json"; want one file; a.json is given already`,
 		"explain -f testdata/queue.json short":                    `unexpected argument "short"; did you mean --job short?`,
 		"explain -f testdata/queue.json --job sho":                `--job is "sho"; want the id of a job of the snapshot; did you mean short?`,
+		"explain -f testdata/queue.json --job=":                   "--job is \"\"; want the id of a job of the snapshot\n",
 		"help alocate":                                            `unknown command "alocate" for "elastalloc"`,
 		"simulate --synthetic baseline":                           "elastalloc simulate: simulate is a command of elastalloc-lab",
 		"forecast -f - --until d":                                 `--until is "d"; want a duration, such as 90s, 15m, 3h or 2d`,

@@ -1,9 +1,6 @@
 package sim
 
-import (
-	"errors"
-	"time"
-)
+import "time"
 
 // NodesAt is a number of nodes from a time on, until that of the next.
 type NodesAt struct {
@@ -44,20 +41,4 @@ func (s *simulation) resize() bool {
 		s.nodes, s.resized, resized = s.resized[0].Nodes, s.resized[1:], true
 	}
 	return resized
-}
-
-// checkResized says what is wrong with the changes of the pool.
-func (c *Config) checkResized() error {
-	for i, change := range c.Resized {
-		switch {
-		case change.At < 0 || change.At%time.Second != 0 || i > 0 && change.At <= c.Resized[i-1].At:
-			return errors.New("the pool changes at times that are not ascending whole seconds")
-		case change.Nodes < 0 || change.Nodes > c.Nodes:
-			return errors.New("the pool changes to more nodes than it has")
-		}
-	}
-	if n := len(c.Resized); n > 0 && c.Resized[n-1].Nodes != c.Nodes {
-		return errors.New("the pool ends with fewer nodes than it has, so that jobs could wait for ever")
-	}
-	return nil
 }

@@ -58,25 +58,31 @@ func DefaultConfig(nodes int) Config {
 	}
 }
 
-// Validate says what is wrong with a setting.
-func (c *Config) Validate() error {
-	switch {
-	case c.Nodes < 1 || c.Nodes > math.MaxInt32:
-		return fmt.Errorf("the pool has %d nodes; want at least 1", c.Nodes)
-	case c.Frequency < time.Second || c.Frequency%time.Second != 0:
-		return fmt.Errorf("the frequency is %v; want whole seconds, at least 1s", c.Frequency)
-	case c.Steps < 1 || c.Steps > solver.MaxSteps:
-		return fmt.Errorf("the horizon has %d steps; want 1 to %d", c.Steps, solver.MaxSteps)
-	case c.ScalingDelay < 0 || c.ScalingDelay%time.Second != 0 || c.ScalingDelay >= c.Frequency:
-		return fmt.Errorf("the scaling delay is %v; want whole seconds, at least 0s and less than the frequency", c.ScalingDelay)
-	case c.RestartTime < 0 || c.RestartTime%time.Second != 0:
-		return fmt.Errorf("the restart time is %v; want whole seconds, at least 0s", c.RestartTime)
-	case c.RestartTime > 0 && c.ScalingDelay > 0:
-		return errors.New("both a scaling delay and a restart time; want at most one of them")
-	case c.DecisionBudget < 0:
-		return fmt.Errorf("the decision budget is %v; want at least 0s", c.DecisionBudget)
+// Validate returns every bad field of a setting.
+func (c *Config) Validate() []solver.Violation {
+	var bad []solver.Violation
+	want := func(ok bool, path, format string, args ...any) {
+		if !ok {
+			bad = append(bad, solver.Violation{Path: path, Description: fmt.Sprintf(format, args...)})
+		}
 	}
-	return c.checkResized()
+	whole := func(d time.Duration) bool { return d >= 0 && d%time.Second == 0 }
+	want(c.Nodes >= 1 && c.Nodes <= math.MaxInt32, "nodes", "is %d; want at least 1", c.Nodes)
+	want(whole(c.Frequency) && c.Frequency > 0, "frequency", "is %v; want whole seconds, at least 1s", c.Frequency)
+	want(c.Steps >= 1 && c.Steps <= solver.MaxSteps, "steps", "is %d; want 1 to %d", c.Steps, solver.MaxSteps)
+	want(whole(c.ScalingDelay) && c.ScalingDelay < max(c.Frequency, 1), "scaling_delay",
+		"is %v; want whole seconds, at least 0s and less than the frequency", c.ScalingDelay)
+	want(whole(c.RestartTime), "restart_time", "is %v; want whole seconds, at least 0s", c.RestartTime)
+	want(c.RestartTime <= 0 || c.ScalingDelay <= 0, "restart_time", "is set beside a scaling delay; want at most one of them")
+	want(c.DecisionBudget >= 0, "decision_budget", "is %v; want at least 0s", c.DecisionBudget)
+	for i, change := range c.Resized {
+		want(whole(change.At) && (i == 0 || change.At > c.Resized[i-1].At), "resized", "is at %v; want whole seconds, ascending", change.At)
+		want(change.Nodes >= 0 && change.Nodes <= c.Nodes, "resized", "is to %d nodes; want 0 to %d", change.Nodes, c.Nodes)
+	}
+	if n := len(c.Resized); n > 0 {
+		want(c.Resized[n-1].Nodes == c.Nodes, "resized", "ends with %d nodes; want %d, or jobs could wait for ever", c.Resized[n-1].Nodes, c.Nodes)
+	}
+	return bad
 }
 
 // Result is what became of a workload under a policy.
@@ -159,8 +165,8 @@ func (d *Decision) Proven() bool { return d.Reason == solver.ReasonOptimal }
 // one goroutine. The result depends on the arguments alone, decision times apart,
 // as long as no decision is cut short by its budget.
 func Run(ctx context.Context, workload Workload, policy Policy, config Config, allocator Allocator) (*Result, error) {
-	if err := config.Validate(); err != nil {
-		return nil, err
+	if bad := config.Validate(); len(bad) > 0 {
+		return nil, &solver.InvalidError{Violations: bad}
 	}
 	if err := workload.Suits(&policy, &config); err != nil {
 		return nil, err

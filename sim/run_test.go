@@ -298,16 +298,19 @@ func TestRunFails(t *testing.T) {
 
 func TestRunRefusesBadConfigs(t *testing.T) {
 	for want, change := range map[string]func(*Config){
-		"0 nodes":              func(c *Config) { c.Nodes = 0 },
-		"frequency is 1.5s":    func(c *Config) { c.Frequency = 1500 * time.Millisecond },
-		"frequency is 0s":      func(c *Config) { c.Frequency = 0 },
-		"0 steps":              func(c *Config) { c.Steps = 0 },
-		"25 steps":             func(c *Config) { c.Steps = 25 },
-		"scaling delay is -1":  func(c *Config) { c.ScalingDelay = -time.Second },
-		"scaling delay is 5m":  func(c *Config) { c.ScalingDelay = 5 * time.Minute },
-		"restart time is 1.5s": func(c *Config) { c.RestartTime = 1500 * time.Millisecond },
-		"want at most one":     func(c *Config) { c.ScalingDelay, c.RestartTime = second, second },
-		"decision budget is":   func(c *Config) { c.DecisionBudget = -1 },
+		"nodes: is 0":            func(c *Config) { c.Nodes = 0 },
+		"frequency: is 1.5s":     func(c *Config) { c.Frequency = 1500 * time.Millisecond },
+		"frequency: is 0s":       func(c *Config) { c.Frequency = 0 },
+		"steps: is 0":            func(c *Config) { c.Steps = 0 },
+		"steps: is 25":           func(c *Config) { c.Steps = 25 },
+		"scaling_delay: is -1":   func(c *Config) { c.ScalingDelay = -time.Second },
+		"scaling_delay: is 5m":   func(c *Config) { c.ScalingDelay = 5 * time.Minute },
+		"restart_time: is 1.5s":  func(c *Config) { c.RestartTime = 1500 * time.Millisecond },
+		"want at most one":       func(c *Config) { c.ScalingDelay, c.RestartTime = second, second },
+		"decision_budget: is -1": func(c *Config) { c.DecisionBudget = -1 },
+		"ascending":              func(c *Config) { c.Resized = []NodesAt{{second, 2}, {second, 4}} },
+		"is to 5 nodes":          func(c *Config) { c.Resized = []NodesAt{{second, 5}, {2 * second, 4}} },
+		"ends with 2 nodes":      func(c *Config) { c.Resized = []NodesAt{{second, 2}} },
 	} {
 		config := DefaultConfig(4)
 		change(&config)
@@ -383,7 +386,7 @@ func TestRunAllReturnsTheFirstError(t *testing.T) {
 	w := Workload{Name: "w", Jobs: []WorkloadJob{job("a", 0, time.Hour)}}
 	tasks := slices.Repeat([]Task{{Workload: w, Policy: policy(t, "optimal"), Config: DefaultConfig(4)}}, 5)
 	tasks[0].Config.Nodes = 0
-	if _, err := RunAll(t.Context(), tasks, newAllocator(), 1, nil); err == nil || !strings.Contains(err.Error(), "0 nodes") {
+	if _, err := RunAll(t.Context(), tasks, newAllocator(), 1, nil); err == nil || !strings.Contains(err.Error(), "nodes: is 0") {
 		t.Errorf("the error is %v; want that of the first task", err)
 	}
 }

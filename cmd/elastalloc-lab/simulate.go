@@ -17,7 +17,6 @@ import (
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/lab/results"
 	"github.com/elastalloc/elastalloc/sim"
-	"github.com/elastalloc/elastalloc/solver"
 )
 
 // simulateFlags are the flags of simulate.
@@ -246,17 +245,10 @@ func (f *simulateFlags) check() ([]sim.Policy, error) {
 	if f.gpusPerNode < 1 {
 		addf("--gpus-per-node is %d; want at least 1", f.gpusPerNode)
 	}
-	if f.config.Frequency < time.Second || f.config.Frequency%time.Second != 0 {
-		addf("--frequency is %v; want whole seconds, at least 1s", f.config.Frequency)
-	}
-	if f.config.Steps < 1 || f.config.Steps > solver.MaxSteps {
-		addf("--steps is %d; want 1 to %d", f.config.Steps, solver.MaxSteps)
-	}
-	if restart := f.config.RestartTime; restart < 0 || restart%time.Second != 0 {
-		addf("--restart-time is %v; want whole seconds, at least 0s", restart)
-	}
-	if f.config.RestartTime > 0 && f.config.ScalingDelay > 0 {
-		addf("--scaling-delay and --restart-time are both set; want at most one of them")
+	config := f.config
+	config.Nodes = 1 // Those of --nodes are checked.
+	for _, bad := range config.Validate() {
+		addf("--%s %s", strings.ReplaceAll(bad.Path, "_", "-"), bad.Description)
 	}
 	weights, sizes := 0, 0
 	for _, name := range f.vary {
@@ -275,9 +267,6 @@ func (f *simulateFlags) check() ([]sim.Policy, error) {
 	}
 	if sizes > 1 {
 		addf("--vary sets sizes %d times; want at most once", sizes)
-	}
-	if delay := f.config.ScalingDelay; delay < 0 || delay%time.Second != 0 || delay >= max(f.config.Frequency, 1) {
-		addf("--scaling-delay is %v; want whole seconds, at least 0s and less than the frequency", delay)
 	}
 	// NaN compares false with everything, so the conditions are negated.
 	if !(f.disturbance.ETAError >= 0 && f.disturbance.ETAError < 1) {

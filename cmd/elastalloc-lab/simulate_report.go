@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/elastalloc/elastalloc/lab/figures"
@@ -42,7 +43,7 @@ func simulationPage(runs []*sim.Result, summary *results.Summary, baseline strin
 	})
 	smallest := slices.MinFunc(runs, func(a, b *sim.Result) int { return a.Nodes - b.Nodes }).Nodes
 	var there []*sim.Result
-	reference, best := 0, 0
+	reference, best, least := 0, 0, math.Inf(1)
 	for i, run := range runs {
 		if run.Nodes != smallest {
 			continue
@@ -51,8 +52,8 @@ func simulationPage(runs []*sim.Result, summary *results.Summary, baseline strin
 			reference = len(there)
 		}
 		there = append(there, run)
-		if summary.Runs[i].MeanTotalSeconds < mean(there[best]) {
-			best = len(there) - 1
+		if total := summary.Runs[i].MeanTotalSeconds; total < least {
+			best, least = len(there)-1, total
 		}
 	}
 	jobs, err := jobSection(there, reference, best)
@@ -94,12 +95,6 @@ func teamsTables(summary *results.Summary) []report.Table {
 		}
 	}
 	return []report.Table{table}
-}
-
-// mean returns the mean total time of a run.
-func mean(run *sim.Result) float64 {
-	summary := sim.Summarize(run, 0)
-	return summary.MeanTotalSeconds
 }
 
 // plainRules are the policies that need no optimiser.

@@ -278,7 +278,7 @@ func TestSimulateRefuses(t *testing.T) {
 		good + " --steps=25":                                     "--steps is 25; want 1 to 24",
 		good + " --scaling-delay=5m":                             "--scaling-delay is 5m0s; want whole seconds, at least 0s and less than the frequency",
 		good + " --restart-time=1.5s":                            "--restart-time is 1.5s; want whole seconds",
-		good + " --restart-time=15s --scaling-delay=15s":         "both set; want at most one",
+		good + " --restart-time=15s --scaling-delay=15s":         "--restart-time is set beside a scaling delay; want at most one",
 		good + " --vary=colours":                                 `--vary names "colours"; want some of weights, `,
 		good + " --vary=weights,weights-rising":                  "--vary sets weights 2 times",
 		good + " --vary=minimums,rigid-most":                     "--vary sets sizes 2 times",

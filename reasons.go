@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/elastalloc/elastalloc/internal/format"
 	"github.com/elastalloc/elastalloc/internal/text"
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -27,8 +28,10 @@ func (e *explainer) describe(r *reason) solver.JobExplanation {
 // why returns the reason of a job's nodes, and half a sentence about it.
 func (e *explainer) why(r *reason) (solver.Why, string) {
 	a, pool := r.allocation, e.snapshot.TotalNodes
+	nodes := format.Count(a.Nodes, "node")
+	has, keeps := name(a.JobID)+" has "+nodes, name(a.JobID)+" keeps its "+nodes
 	if r.job < 0 {
-		return solver.WhyOnlySize, fmt.Sprintf("%s keeps its %s, because its data are bad", name(a.JobID), count(a.Nodes))
+		return solver.WhyOnlySize, keeps + ", because its data are bad"
 	}
 	job := &e.snapshot.Jobs[r.job]
 	sizes := job.LegalSizes()
@@ -44,36 +47,35 @@ func (e *explainer) why(r *reason) (solver.Why, string) {
 	next, larger := r.next()
 	switch {
 	case len(sizes) == 1 && sizes[0] == a.Nodes:
-		return solver.WhyOnlySize, fmt.Sprintf("%s has %s, its only size", name(a.JobID), count(a.Nodes))
+		return solver.WhyOnlySize, has + ", its only size"
 	case a.Nodes >= sizes[len(sizes)-1]:
-		return solver.WhyLargest, fmt.Sprintf("%s has %s, its largest size", name(a.JobID), count(a.Nodes))
+		return solver.WhyLargest, has + ", its largest size"
 	case a.Nodes >= sizes[max(0, fitting-1)]:
-		return solver.WhyLargest, fmt.Sprintf("%s has %s, the largest of its sizes that fits the pool of %d", name(a.JobID), count(a.Nodes), pool)
+		return solver.WhyLargest, fmt.Sprintf("%s, the largest of its sizes that fits the pool of %d", has, pool)
 	case !larger && e.limited(r):
-		return solver.WhyGroupLimit, fmt.Sprintf("%s has %s, because the limit of its group leaves it no more", name(a.JobID), count(a.Nodes))
+		return solver.WhyGroupLimit, has + ", because the limit of its group leaves it no more"
 	case !larger:
-		return solver.WhyNoRoom, fmt.Sprintf("%s has %s, because no more fit beside what the other jobs must have", name(a.JobID), count(a.Nodes))
+		return solver.WhyNoRoom, has + ", because no more fit beside what the other jobs must have"
 	}
 	if kept := e.keptByCost(r); kept != nil {
 		if left := job.Demand() / job.Speed(a.Nodes); left <= job.RestartTime.Seconds() {
-			return solver.WhyChangeCost, fmt.Sprintf("%s keeps its %s, because it ends in %s and a restart takes %s",
-				name(a.JobID), count(a.Nodes), spell(left, 2), spell(job.RestartTime.Seconds(), 2))
+			return solver.WhyChangeCost, fmt.Sprintf("%s, because it ends in %s and a restart takes %s",
+				keeps, spell(left, 2), spell(job.RestartTime.Seconds(), 2))
 		}
 		brings, costs := e.amounts(max(0, kept.change-kept.Loss), kept.change)
-		return solver.WhyChangeCost, fmt.Sprintf("%s keeps its %s, because %d → %d would bring all jobs %s and the change itself cost %s",
-			name(a.JobID), count(a.Nodes), a.Nodes, kept.Nodes, brings, costs)
+		return solver.WhyChangeCost, fmt.Sprintf("%s, because %d → %d would bring all jobs %s and the change itself cost %s",
+			keeps, a.Nodes, kept.Nodes, brings, costs)
 	}
 	if next.gain <= e.nothing() {
-		return solver.WhyEnough, fmt.Sprintf("%s has %s, because %d would bring it nothing", name(a.JobID), count(a.Nodes), next.Nodes)
+		return solver.WhyEnough, fmt.Sprintf("%s, because %d would bring it nothing", has, next.Nodes)
 	}
 	own, others := e.amounts(next.gain, next.gain+next.Loss)
+	price := fmt.Sprintf("%d → %d would bring it %s and cost other jobs %s", a.Nodes, next.Nodes, own, others)
 	admitted := &e.problem.Jobs[r.admitted]
 	if extra := float64(next.Nodes - a.Nodes); e.groupPrice(admitted) > 0 && next.gain > e.poolPrice()*extra {
-		return solver.WhyGroupLimit, fmt.Sprintf("%s has %s, because within the limit of its group %d → %d would bring it %s and cost other jobs %s",
-			name(a.JobID), count(a.Nodes), a.Nodes, next.Nodes, own, others)
+		return solver.WhyGroupLimit, has + ", because within the limit of its group " + price
 	}
-	return solver.WhyPricedOut, fmt.Sprintf("%s has %s, because %d → %d would bring it %s and cost other jobs %s",
-		name(a.JobID), count(a.Nodes), a.Nodes, next.Nodes, own, others)
+	return solver.WhyPricedOut, has + ", because " + price
 }
 
 // limited reports whether it is the limit of a job's group, and not the pool, that leaves no
@@ -117,33 +119,33 @@ func (e *explainer) keptByCost(r *reason) *sizeReason {
 
 // waiting says why a job has no nodes.
 func (e *explainer) waiting(r *reason, smallest int) string {
-	a := r.allocation
-	verb := "waits"
+	a, needed := r.allocation, format.Count(smallest, "node")
+	waits := name(a.JobID) + " waits"
 	if a.Current > 0 {
-		verb = "is paused"
+		waits = name(a.JobID) + " is paused"
 	}
 	switch a.WaitReason {
 	case solver.WaitNeverFits:
-		return fmt.Sprintf("%s %s, because it needs at least %s and the pool has %d", name(a.JobID), verb, count(smallest), e.snapshot.TotalNodes)
+		return fmt.Sprintf("%s, because it needs at least %s and the pool has %d", waits, needed, e.snapshot.TotalNodes)
 	case solver.WaitBehind:
-		return fmt.Sprintf("%s %s behind %s, which has no room", name(a.JobID), verb, name(a.BehindJobID))
+		return fmt.Sprintf("%s behind %s, which has no room", waits, name(a.BehindJobID))
 	case solver.WaitGroupLimit:
-		return fmt.Sprintf("%s %s, because the limit of its group leaves it less than %s", name(a.JobID), verb, count(smallest))
+		return fmt.Sprintf("%s, because the limit of its group leaves it less than %s", waits, needed)
 	case solver.WaitNotWorthIt:
 		if next, found := r.next(); found {
+			larger := format.Count(next.Nodes, "node")
 			if next.gain <= e.nothing() {
-				return fmt.Sprintf("%s %s, because %s would bring it nothing", name(a.JobID), verb, count(next.Nodes))
+				return fmt.Sprintf("%s, because %s would bring it nothing", waits, larger)
 			}
 			own, others := e.amounts(next.gain, next.gain+next.Loss)
-			return fmt.Sprintf("%s %s, because %s would bring it %s and cost other jobs %s",
-				name(a.JobID), verb, count(next.Nodes), own, others)
+			return fmt.Sprintf("%s, because %s would bring it %s and cost other jobs %s", waits, larger, own, others)
 		}
 	}
 	fit := "do not fit"
 	if smallest == 1 {
 		fit = "does not fit"
 	}
-	return fmt.Sprintf("%s %s, because %s %s beside what goes before it%s", name(a.JobID), verb, count(smallest), fit, e.largestStart())
+	return fmt.Sprintf("%s, because %s %s beside what goes before it%s", waits, needed, fit, e.largestStart())
 }
 
 // largestStart names the job that starts with the most nodes where the admission starts jobs
@@ -159,7 +161,7 @@ func (e *explainer) largestStart() string {
 			continue
 		}
 		most = e.plan[n][0]
-		largest = fmt.Sprintf(", above all the %s that %s starts with", count(most), name(job.ID))
+		largest = fmt.Sprintf(", above all the %s that %s starts with", format.Count(most, "node"), name(job.ID))
 	}
 	return largest
 }
@@ -242,14 +244,6 @@ func spell(seconds float64, precision int) string {
 	default:
 		return digits(seconds/day, precision) + " d"
 	}
-}
-
-// count returns a number of nodes in words.
-func count(nodes int) string {
-	if nodes == 1 {
-		return "1 node"
-	}
-	return fmt.Sprintf("%d nodes", nodes)
 }
 
 // name returns the id of a job for a sentence.

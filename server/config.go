@@ -131,8 +131,8 @@ func (c *Config) check() error {
 		}
 	}
 	require(c.Allocator != nil, "no allocator")
-	require(c.Listener != nil || c.Listen != "", "listen address is empty")
-	require(c.AdminListener != nil || c.AdminListen != "", "admin listen address is empty")
+	require(c.Listener != nil || isAddress(c.Listen), "listen address is %q (want host:port)", c.Listen)
+	require(c.AdminListener != nil || isAddress(c.AdminListen), "admin listen address is %q (want host:port)", c.AdminListen)
 	require(c.MaxInflight >= 1, "max inflight is %d (want at least 1)", c.MaxInflight)
 	require(c.MaxQueue >= 0, "max queue is %d (want at least 0)", c.MaxQueue)
 	require(c.MaxReceiving >= 1, "max receiving is %d (want at least 1)", c.MaxReceiving)
@@ -155,15 +155,18 @@ func (c *Config) check() error {
 	return errors.Join(bad...)
 }
 
+// isAddress reports whether an address has a host, which may be empty, and a port.
+func isAddress(address string) bool {
+	_, _, err := net.SplitHostPort(address)
+	return err == nil
+}
+
 // checkPlaintext returns an error if a server that speaks plain text can be reached from
 // other machines and this was not asked for.
 func (c *Config) checkPlaintext() error {
-	if c.TLSCert != "" || c.Plaintext || c.Listener != nil || c.Listen == "" {
+	host, _, _ := net.SplitHostPort(c.Listen)
+	if c.TLSCert != "" || c.Plaintext || c.Listener != nil || !isAddress(c.Listen) {
 		return nil
-	}
-	host, _, err := net.SplitHostPort(c.Listen)
-	if err != nil {
-		return fmt.Errorf("listen address: %w", err)
 	}
 	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
 		return nil

@@ -37,7 +37,7 @@ func newReplayCommand(env cli.LookupEnv) *cobra.Command {
 	var f replayFlags
 	command := &cobra.Command{
 		Use:   "replay --recording DIR --out DIR",
-		Short: "Set policies beside what really happened, from a server's recording",
+		Short: "Set policies beside what happened, from a server's recording",
 		Long: `Read what a server has recorded (serve --record), work out what really happened to
 the jobs, and simulate policies on the same jobs and the same pool. report.html is the
 result for a person, and says what the snapshots cannot tell; summary.json and jobs.csv

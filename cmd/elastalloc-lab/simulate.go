@@ -213,7 +213,7 @@ func (f *simulateFlags) check() ([]sim.Policy, error) {
 	addf := func(format string, args ...any) { bad = append(bad, fmt.Sprintf(format, args...)) }
 	for i, nodes := range f.nodes {
 		if nodes < 1 || nodes > math.MaxInt32 {
-			addf("--nodes is %d; want at least 1", nodes)
+			addf("--nodes is %d; want 1 to %d", nodes, math.MaxInt32)
 		}
 		if slices.Contains(f.nodes[:i], nodes) {
 			addf("--nodes names %d twice", nodes)

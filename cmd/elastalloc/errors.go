@@ -18,6 +18,9 @@ import (
 // bad input, anything else is a failure. A request that is decided in this process has
 // errors of the core, one at a server those of gRPC.
 func (f *decideFlags) requestError(ctx context.Context, err error) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return cli.ErrInterrupted
+	}
 	var lines []string
 	var invalid *solver.InvalidError
 	if errors.As(err, &invalid) {

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"io"
 	"os"
 	"regexp"
 	"strings"
@@ -195,6 +198,30 @@ func TestExitStatus(t *testing.T) {
 			}
 			if (stdout == "") != (test.stderr != "") {
 				t.Errorf("stdout is %q beside stderr %q", stdout, stderr)
+			}
+		})
+	}
+}
+
+// TestInterrupted interrupts commands that wait for their input, and those that decide.
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	const snapshot = "../../examples/snapshot.json"
+	for _, args := range []string{
+		"allocate -f -", "snapshot --trace - --nodes 4 --at 1h", "whatif -f " + snapshot + " --put -",
+		"forecast -f " + snapshot, "allocate -f " + snapshot + " --server 127.0.0.1:1",
+	} {
+		t.Run(args, func(t *testing.T) {
+			t.Parallel()
+			stdin, neverWritten := io.Pipe()
+			defer neverWritten.Close()
+			ctx, interrupt := context.WithCancel(t.Context())
+			interrupt()
+			var stdout, stderr bytes.Buffer
+			status := run(ctx, strings.Fields(args), cli.Streams{In: stdin, Out: &stdout, Err: &stderr},
+				func(string) (string, bool) { return "", false })
+			if status != cli.ExitFailed || !strings.HasSuffix(stderr.String(), "interrupted\n") {
+				t.Errorf("exit status %d, stderr %q", status, &stderr)
 			}
 		})
 	}

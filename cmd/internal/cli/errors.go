@@ -28,6 +28,9 @@ func Failed(err error) error {
 	return failedError{err}
 }
 
+// ErrInterrupted is the failure of a command that a signal ended.
+var ErrInterrupted = Failed(errors.New("interrupted"))
+
 // ExitStatus returns the exit status for an error: ExitFailed if Failed has marked it,
 // else ExitBadInput.
 func ExitStatus(err error) int {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -57,12 +58,19 @@ func (f FileFlag) Set(name string) error {
 	return nil
 }
 
-// OpenInput opens a file, or standard input for StandardInput.
+// OpenInput opens a file, or standard input for StandardInput, of which reading ends when
+// the command is interrupted.
 func OpenInput(cmd *cobra.Command, name string) (io.ReadCloser, error) {
-	if name == StandardInput {
-		return io.NopCloser(cmd.InOrStdin()), nil
+	if name != StandardInput {
+		return os.Open(name)
 	}
-	return os.Open(name)
+	input, w := io.Pipe()
+	go func() {
+		_, err := io.Copy(w, cmd.InOrStdin())
+		w.CloseWithError(err)
+	}()
+	context.AfterFunc(cmd.Context(), func() { w.CloseWithError(ErrInterrupted) })
+	return input, nil
 }
 
 // ReadRequest reads an AllocateRequest in protojson.

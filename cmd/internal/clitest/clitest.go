@@ -120,8 +120,8 @@ func CheckWidth(t *testing.T, what, text string, ascii bool) {
 // CheckHelp checks that the help of a program's commands fits on any screen.
 func CheckHelp(t *testing.T, main Main, commands ...string) {
 	t.Helper()
-	for _, command := range append(commands, "version") {
-		stdout, stderr, status := Run(t, main, nil, "", command, "--help")
+	for _, command := range append(commands, "version", "") {
+		stdout, stderr, status := Run(t, main, nil, "", strings.Fields(command+" --help")...)
 		if status != cli.ExitDone || !strings.Contains(stdout, "Usage:") {
 			t.Errorf("%s --help ends with %d, %q", command, status, stderr)
 		}

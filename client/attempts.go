@@ -23,8 +23,8 @@ const (
 	// as long.
 	firstPause = 50 * time.Millisecond
 
-	// The retries of a client: so many at once, for all calls in flight on a server that
-	// dies fail together, and so many a second in the long run.
+	// The retries of a client: at once, since all calls in flight on a server that dies fail
+	// together, and per second in the long run.
 	retryBurst, retryRate = 500, 10
 )
 

@@ -395,9 +395,9 @@ func BenchmarkSolve(b *testing.B) {
 	}
 }
 
-// TestNeverFittingBlocksNobody checks that a job which exceeds the whole pool does not
+// TestNeverFittingBlocksNoJob checks that a job which exceeds the whole pool does not
 // stop the queue, whichever admission lets it in.
-func TestNeverFittingBlocksNobody(t *testing.T) {
+func TestNeverFittingBlocksNoJob(t *testing.T) {
 	for _, admission := range solver.Admissions() {
 		for _, s := range []*solver.Snapshot{
 			snapshot(8, sized(queued(), 16), sized(queued(), 4)),                           // idle nodes

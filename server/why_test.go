@@ -17,8 +17,8 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// startWithin runs a server over the real backends that makes so many searches at once, in at
-// most so much time each.
+// startWithin runs a server over the real backends that makes at most maxInflight searches at
+// once, each within maxBudget.
 func startWithin(t *testing.T, maxInflight int, maxBudget time.Duration) *harness {
 	t.Helper()
 	return start(t, func(c *Config) {

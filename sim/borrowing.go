@@ -81,7 +81,7 @@ func (c *cohort) fits(i int) bool {
 	return c.size(i) <= c.idle
 }
 
-// borrows reports whether a job's team goes beyond its quota by so many more nodes.
+// borrows reports whether more nodes take a job's team beyond its quota.
 func (c *cohort) borrows(i, more int) bool {
 	team := c.above[i][0]
 	return c.used[team]+more > c.teams[team].Quota

@@ -29,7 +29,7 @@ func (c *Course) Served(at time.Duration) time.Duration {
 	return c.job.served
 }
 
-// End returns when so much work is done if the nodes stay as they are, and false for never.
+// End returns when an amount of work is done if the nodes stay as they are, and false for never.
 func (c *Course) End(work time.Duration) (time.Duration, bool) {
 	if c.job.served >= work {
 		return c.now, true

@@ -1,6 +1,6 @@
 // Package sim replays a cluster's history under an allocation policy: what jobs
 // would have waited and how long they would have taken, had this policy shared
-// out a pool of so many nodes.
+// out a pool of a given size.
 //
 // A Trace, read from CSV or drawn by Synthetic, becomes a Workload; Run simulates
 // it under a Policy and returns what became of every job; Summarize and Compare

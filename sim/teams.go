@@ -11,7 +11,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// AssignTeams returns the workload with every job in one of so many teams, team-1 and so
+// AssignTeams returns the workload with every job in one of the teams team-1, team-2 and so
 // on: its users, shuffled with the seed, are dealt out to the teams in turn. A job without
 // a user counts as a user of its own. teams is at least 1.
 func (w Workload) AssignTeams(teams int, seed uint64) (Workload, error) {
@@ -210,8 +210,8 @@ func (w *Workload) suitsTeams(policy *Policy, config *Config) error {
 // MostTeamLimit is the largest factor of Limited.
 const MostTeamLimit = 1e6
 
-// Limited returns the groups with a limit of so many times their quota, at least once and
-// at most MostTeamLimit times, rounded to whole nodes.
+// Limited returns the groups with a multiple of their quota as their limit, 1 to
+// MostTeamLimit times, rounded to whole nodes.
 func Limited(groups []solver.Group, times float64) []solver.Group {
 	groups = slices.Clone(groups)
 	for i := range groups {

@@ -164,8 +164,8 @@ func TestStartFirst(t *testing.T) {
 	}
 }
 
-// TestNeverFittingBlocksNobody holds for every admission.
-func TestNeverFittingBlocksNobody(t *testing.T) {
+// TestNeverFittingBlocksNoJob holds for every admission.
+func TestNeverFittingBlocksNoJob(t *testing.T) {
 	for _, current := range []int{0, 16} {
 		big := solver.NewJob("big", time.Hour)
 		big.MinNodes, big.CurrentNodes = 16, current

@@ -22,7 +22,7 @@ type teamFlags struct {
 
 // add defines the flags.
 func (f *teamFlags) add(flags *pflag.FlagSet) {
-	flags.IntVar(&f.count, "teams", 0, "shuffle the users into so many teams (default those of the column group)")
+	flags.IntVar(&f.count, "teams", 0, "number of teams to shuffle the users into (default the groups of the trace)")
 	flags.StringVar(&f.file, "groups", "", "groups with their quotas in CSV, - for standard input")
 	flags.StringVar(&f.quotas, "quotas", "",
 		"divide each pool into quotas: by the demand of each team's jobs, or equal (default demand where there are --teams)")

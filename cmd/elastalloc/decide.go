@@ -79,7 +79,7 @@ func (f *decideFlags) formats() []string {
 	return append([]string{cli.OutputTable, cli.OutputJSON}, f.drawn...)
 }
 
-// listed lists what there is to choose from.
+// listed lists at least two names as alternatives.
 func listed(names []string) string {
 	last := len(names) - 1
 	return strings.Join(names[:last], ", ") + " or " + names[last]

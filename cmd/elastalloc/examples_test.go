@@ -13,8 +13,8 @@ import (
 )
 
 // TestSchedulerLoops runs the scheduler loops of docs/integrate.md, in Go and in Python,
-// around a real server and without one: every job ends, and their clusters refuse nodes
-// that there are not.
+// around a real server and without one: every job ends, and their clusters refuse more
+// nodes than are idle.
 func TestSchedulerLoops(t *testing.T) {
 	const loop = "../../examples/scheduler"
 	program := filepath.Join(t.TempDir(), "scheduler")

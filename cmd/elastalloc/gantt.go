@@ -89,5 +89,5 @@ func drawForecast(w io.Writer, snapshot string, response *elastallocv1.ForecastR
 	return t.Execute(w, data)
 }
 
-// clip returns a printable text of at most so many characters.
+// clip returns a printable text of at most this many characters.
 func clip(text string, most int) string { return cli.Screen{}.Clip(format.Printable(text), most) }

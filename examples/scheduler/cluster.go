@@ -109,7 +109,7 @@ func (c *cluster) idle() int {
 	return idle
 }
 
-// resize gives a job other nodes. It refuses nodes that there are not.
+// resize gives a job other nodes. It refuses more nodes than are idle.
 func (c *cluster) resize(j *job, nodes int) error {
 	if nodes-j.nodes > c.idle() {
 		return fmt.Errorf("%s would get %d nodes with %d idle", j.id, nodes, c.idle())

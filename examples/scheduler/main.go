@@ -149,7 +149,7 @@ func (s *scheduler) fill(ctx context.Context) error {
 	return s.carryOut(client.Steps(response))
 }
 
-// carryOut resizes the jobs in an order that never takes nodes that there are not. A job
+// carryOut resizes the jobs in an order that never takes more nodes than are idle. A job
 // may have ended since, and a real resize may fail: the rest is left out then, and the
 // next decision is on what is.
 func (s *scheduler) carryOut(steps []client.Step) error {

@@ -88,7 +88,7 @@ class Cluster:
     def resize(self, job_id: str, nodes: int) -> None:
         job = self.jobs[job_id]
         if nodes - job.nodes > self.idle():
-            sys.exit(f"{job_id} would get nodes that there are not")
+            sys.exit(f"{job_id} would get more nodes than are idle")
         if job.trained > 0:
             job.restarting = RESTART
         job.nodes = nodes

@@ -69,7 +69,7 @@ type gantt struct {
 // at returns where a time is on the x axis.
 func (g gantt) at(t time.Duration) float64 { return float64(t) / float64(g.unit) }
 
-// ganttStyle returns how a job looks that holds so many nodes, of so many at most.
+// ganttStyle returns how a job is drawn while it holds some of at most this many nodes.
 func ganttStyle(nodes, most int) draw.LineStyle {
 	if nodes == 0 {
 		return draw.LineStyle{Color: color.Gray{Y: 0xb0}, Width: vg.Points(0.3)}

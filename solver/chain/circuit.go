@@ -15,7 +15,7 @@ const (
 // circuit is what a breaker knows of its backend. The time is handed to it, and it
 // is not safe for concurrent use.
 //
-// It is closed until the backend has failed so many times in a row. Then it opens, and
+// It is closed until the backend has failed a number of times in a row. Then it opens, and
 // once its open time is over it is half-open: a single try decides whether it closes or
 // stays open for longer.
 type circuit struct {

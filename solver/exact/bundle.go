@@ -502,7 +502,7 @@ func (b *bundle) conjugate(c *clock) float64 {
 	return decrement
 }
 
-// zeros returns so many zeros, in the memory given if it suffices.
+// zeros returns n zeros, in the memory given if it suffices.
 func zeros(memory []float64, n int) []float64 {
 	memory = slices.Grow(memory[:0], n)[:n]
 	clear(memory)

@@ -40,7 +40,7 @@ const endless = math.MaxInt / 2
 
 // checkCuts cuts a search at questions about time from the first to the last: the plan
 // must be legal, the objective at most the optimum, the bound at least the optimum. It
-// returns the number of cuts. The search asks whenever it has done so much work.
+// returns the number of cuts. The search asks each time that it has done this much work.
 func checkCuts(t rapid.TB, p *solver.Problem, work int) int {
 	t.Helper()
 	whole := &countdown{Context: context.Background(), left: endless}
@@ -96,7 +96,7 @@ func magnitude(p *solver.Problem) float64 {
 	return sum
 }
 
-// stride is the distance between cuts of a search that asks so many questions.
+// stride is the distance between cuts of a search that asks this often.
 func stride(asked int) int {
 	if *cutsPerSearch == 0 {
 		return 1

@@ -30,7 +30,7 @@ const (
 func beamWidths() []int { return []int{2_000, 16_000} }
 
 // decompose searches the root at prices per size, once and if there are not too many of
-// them, with some times the work that was spent before. It returns false if it did not.
+// them, with a multiple of the work that was spent before. It returns false if it did not.
 func (s *search) decompose(c *clock, b *subproblem, bound float64, before int) bool {
 	if s.decomposable && before == 0 {
 		before = s.workBeforeDecomposing(c)
@@ -59,8 +59,8 @@ func (s *search) decompose(c *clock, b *subproblem, bound float64, before int) b
 
 // searchLeft searches the columns of the root that lose little at prices per size x,
 // where the bound is least, from cheap to thorough; bound is that at the prices of the
-// subproblem. It ends where the clock's work reaches until. Where the columns lose a share of what there is to lose together, so does
-// every better solution.
+// subproblem. It ends where the clock's work reaches until. Where the columns lose a share of
+// what there is to lose together, so does every better solution.
 func (s *search) searchLeft(
 	c *clock, b *subproblem, bound float64, sizes *sizePrices, x []float64, least float64, until int,
 ) {

@@ -1,4 +1,4 @@
 package exact
 
-// NewAsking returns a backend that asks about time whenever it has done so much work.
+// NewAsking returns a backend that asks about time each time that it has done this much work.
 func NewAsking(work int) *Solver { return &Solver{every: work} }

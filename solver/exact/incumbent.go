@@ -74,7 +74,7 @@ func (in *instance) everyJob() []int {
 	return all
 }
 
-// shrink takes at least so many nodes from the given jobs in step t, those first that hold
+// shrink takes at least this many nodes from the given jobs in step t, those first that hold
 // most beyond their smallest size, and returns how many it took.
 func (in *instance) shrink(p plan, t, nodes int, jobs []int) (taken int) {
 	beyond := func(i int) int32 { return in.jobs[i].sizes[p[i][t]] - in.jobs[i].sizes[0] }

@@ -76,8 +76,8 @@ func (k *knapsack) reset() {
 	k.nodes, k.values = k.nodes[:0], k.values[:0]
 }
 
-// newKnapsack returns a knapsack with room for so many options, so that no stretch goes
-// into moving them.
+// newKnapsack returns a knapsack with room for its options, so that no stretch goes into
+// moving them.
 func newKnapsack(options int) knapsack {
 	return knapsack{
 		nodes: make([]int32, 0, options), values: make([]float64, 0, options), losses: make([]float64, 0, options),
@@ -143,7 +143,7 @@ func (k *knapsack) price(c *clock, capacity int) (float64, bool) {
 	return breakRate(c, k.rates, need)
 }
 
-// breakRate returns the rate at which so many nodes run out when rates are taken by
+// breakRate returns the rate at which the nodes needed run out when rates are taken by
 // falling rate, 0 if they do not, by selection: it reorders the rates. It returns false
 // if time is up.
 func breakRate(c *clock, rates []rate, need float64) (float64, bool) {

@@ -379,7 +379,7 @@ func (f *followTable) fill(j *job, costs []float64, stride int, sizes []int) {
 			cost := costs[t*stride+k]
 			whole := j.tail[t] - cost + f.cheapest[t+1]
 			// The share after the step is the end of an interval and serves more, which is
-			// so many intervals, rounded up.
+			// counted in intervals, rounded up.
 			ahead := int(math.Ceil(min(1, serves) * float64(f.cells)))
 			open := 0 // intervals from whose end the job does not finish yet
 			for gain, from := j.gain[t], next[ahead:]; open < len(from); open++ {

@@ -113,7 +113,7 @@ func (a *answer) checkWhoHasNodes() {
 	}
 }
 
-// mayHold reports whether a job may hold so many nodes in a step of a plan.
+// mayHold reports whether a job may hold this many nodes in a step of a plan.
 func (a *answer) mayHold(i, nodes int, admitted bool) bool {
 	job := &a.jobs[i]
 	if nodes > 0 {

@@ -23,7 +23,7 @@ import (
 )
 
 // needFiles skips a test where this process, or a server that it starts, may not open
-// so many files. Go raises what it may to the limit by itself.
+// this many files. Go raises what it may to the limit by itself.
 func needFiles(t *testing.T, files uint64) {
 	t.Helper()
 	var limit syscall.Rlimit
@@ -133,9 +133,9 @@ func TestCancelledCalls(t *testing.T) {
 	honest.stop(t)
 }
 
-// TestHalfCallsKeepNobodyOut checks that calls without a request, far more than the
+// TestHalfCallsTakeNoPlace checks that calls without a request, far more than the
 // server receives at once, take no other call's place.
-func TestHalfCallsKeepNobodyOut(t *testing.T) {
+func TestHalfCallsTakeNoPlace(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
 	honest := startHonestClient(t, server)
@@ -266,7 +266,7 @@ func startHonestClient(t *testing.T, server *process.Server) *honestClient {
 	return c
 }
 
-// awaitAnswers waits until the client has had so many more answers.
+// awaitAnswers waits until the client has had this many more answers.
 func (c *honestClient) awaitAnswers(t *testing.T, more int64) {
 	t.Helper()
 	want := c.answers.Load() + more

@@ -243,7 +243,7 @@ func spoil[T any](d *drawer, value T, bad ...T) T {
 	return value
 }
 
-// enum draws the number of an enum with so many values.
+// enum draws the number of an enum that has this many values.
 func (d *drawer) enum(values int) int32 {
 	return spoil(d, int32(d.below(values)), int32(values), -1, 99, math.MaxInt32)
 }

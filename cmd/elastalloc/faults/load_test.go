@@ -142,7 +142,7 @@ func (l *load) call(ctx context.Context, request *elastallocv1.AllocateRequest) 
 	}
 }
 
-// awaitCalls waits until so many more calls have been answered, of every kind.
+// awaitCalls waits until this many more calls of every kind have been answered.
 func (l *load) awaitCalls(t *testing.T, more int64) {
 	t.Helper()
 	calls, slow := l.calls.Load()+more, l.slow.Load()+more

@@ -171,7 +171,7 @@ func connect(address, from string, configuration *tls.Config) (*grpc.ClientConn,
 		}))
 }
 
-// again does something again and again, so many times at once, until ctx ends.
+// again calls do again and again, from atOnce goroutines, until ctx ends.
 func (b *besieger) again(ctx context.Context, atOnce int, do func(ctx context.Context, n int)) {
 	for n := range atOnce {
 		go func() {

@@ -127,7 +127,7 @@ func hardRequest(seed uint64) *elastallocv1.AllocateRequest {
 	return request
 }
 
-// sendAgain sends a message over two connections, so many times at once.
+// sendAgain sends a message over two connections, atOnce times at once.
 func sendAgain(atOnce int, method string, message func() []byte) func(context.Context, *besieger) {
 	return func(ctx context.Context, b *besieger) {
 		wire := message()

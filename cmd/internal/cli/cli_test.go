@@ -10,7 +10,7 @@ import (
 func TestStyles(t *testing.T) {
 	noEnv := func(string) (string, bool) { return "", false }
 	if got := ScreenFor(new(strings.Builder), noEnv); got != (Screen{}) {
-		t.Errorf("the screen of a buffer are %+v; want none", got)
+		t.Errorf("the screen of a buffer is %+v; want none", got)
 	}
 	file, err := os.Create(t.TempDir() + "/table")
 	if err != nil {
@@ -18,7 +18,7 @@ func TestStyles(t *testing.T) {
 	}
 	defer file.Close()
 	if got := ScreenFor(file, noEnv); got != (Screen{}) {
-		t.Errorf("the screen of a file are %+v; want none", got)
+		t.Errorf("the screen of a file is %+v; want none", got)
 	}
 	terminal, err := os.OpenFile("/dev/null", os.O_WRONLY, 0) // A character device, as a terminal is.
 	if err != nil {
@@ -30,7 +30,7 @@ func TestStyles(t *testing.T) {
 	}
 	noColor := func(name string) (string, bool) { return "1", name == "NO_COLOR" }
 	if got := ScreenFor(terminal, noColor); got != (Screen{}) {
-		t.Errorf("the screen with NO_COLOR are %+v; want none", got)
+		t.Errorf("the screen with NO_COLOR is %+v; want none", got)
 	}
 }
 

@@ -100,7 +100,7 @@ func ascii(r rune) string {
 	return "?"
 }
 
-// Clip returns a text of at most so many characters; the last of a longer one say so.
+// Clip returns a text of at most this many characters; that of a longer one ends with a mark.
 func (s Screen) Clip(text string, most int) string {
 	text = s.Text(text)
 	runes, end := []rune(text), s.Text("…")
@@ -136,7 +136,7 @@ func reflow(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// wrap breaks a text into lines of at most so many characters, as far as its words allow.
+// wrap breaks a text into lines of at most width characters, as far as its words allow.
 func wrap(text string, width int) []string {
 	var lines []string
 	line := ""

@@ -26,7 +26,7 @@ func TestPlainDurations(t *testing.T) {
 		}}
 		text, err := protojson.MarshalOptions{Multiline: true, UseProtoNames: rapid.Bool().Draw(t, "names")}.Marshal(want)
 		if err != nil {
-			t.Skip("no UTF-8") // protojson refuses the id.
+			t.Skip("invalid UTF-8") // protojson refuses the id.
 		}
 		seconds, err := protojson.Marshal(want.GetSnapshot().GetJobs()[0].GetRemainingEta())
 		if err != nil {

@@ -196,7 +196,7 @@ func (in *Ingress) read(ctx context.Context, reader messageReader, a *arrival) (
 	return message, nil
 }
 
-// reserve makes the memory of an arriving call so much. Where there is no room, older
+// reserve sets the memory of an arriving call. Where it does not fit, older
 // calls of its caller that are still arriving are turned away, lent turns are reclaimed, and
 // it waits for what they and others give back.
 func (in *Ingress) reserve(ctx context.Context, a *arrival, bytes int) error {

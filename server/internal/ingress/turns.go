@@ -56,8 +56,8 @@ type turns struct {
 	waiting       atomic.Int64
 }
 
-// lane is turns of one kind. So many calls run at once, and so many more that are small,
-// which need wait for no large one.
+// lane is turns of one kind: limit calls run at once, and forSmall more that are small, so
+// that they need not wait for large ones.
 type lane struct {
 	limit, forSmall int
 	maxQueue        int

@@ -6,6 +6,7 @@
 #
 # prints the texts of these licences, and notices, which have to come with the binaries.
 set -euo pipefail
+export LC_ALL=C # The same order everywhere.
 cd "$(dirname "$0")/.."
 
 # files lists what a module's folder says of its licence.

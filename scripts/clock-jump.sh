@@ -20,11 +20,7 @@ command -v apt-get >/dev/null || fail 'this takes Debian or Ubuntu'
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-if ! command -v qemu-system-x86_64 >/dev/null; then
-  say 'installing the package qemu-system-x86'
-  as_root apt-get update -qq || say 'some lists could not be updated'
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends qemu-system-x86 >/dev/null
-fi
+command -v qemu-system-x86_64 >/dev/null || install_packages qemu-system-x86
 
 # The kernel and busybox, whose packages are unpacked and not installed.
 kernel() { find "$cache" -name 'vmlinuz-*' 2>/dev/null | sort | tail -1; }

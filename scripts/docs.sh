@@ -18,6 +18,4 @@ need slurmd slurmd
 need scontrol slurm-client
 [ ${#missing[@]} -gt 0 ] || exit 0
 
-say "installing ${missing[*]}"
-as_root apt-get update -qq || say 'some lists could not be updated'
-as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+install_packages "${missing[@]}"

@@ -17,9 +17,7 @@ if ! command -v protoc >/dev/null || ! command -v grpc_python_plugin >/dev/null 
   ! [ -e /usr/include/google/protobuf/duration.proto ] || ! /usr/bin/python3 -c 'import grpc' 2>/dev/null; then
   command -v apt-get >/dev/null ||
     fail 'needs protoc, grpc_python_plugin, the protos of protobuf and grpcio; install them, as this script does on Debian'
-  say 'installing protobuf-compiler, protobuf-compiler-grpc, libprotobuf-dev and python3-grpcio'
-  as_root apt-get install --yes --no-install-recommends \
-    protobuf-compiler protobuf-compiler-grpc libprotobuf-dev python3-grpcio >/dev/null
+  install_packages protobuf-compiler protobuf-compiler-grpc libprotobuf-dev python3-grpcio
 fi
 
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}

@@ -27,22 +27,6 @@ highs_program() {
   fi
 }
 
-# The lists of packages are brought up to date once, and only if something is missing.
-updated=
-update_lists() {
-  if [ -z "$updated" ]; then
-    say 'updating the lists of packages'
-    # One broken source among many must not stop us; a package that is missing will.
-    as_root apt-get update -qq || say 'some lists could not be updated'
-    updated=yes
-  fi
-}
-
-install_package() {
-  say "installing the package $1"
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$1" >/dev/null
-}
-
 has_package() {
   local candidate
   candidate=$(LC_ALL=C apt-cache policy "$1" | sed -n 's/^  Candidate: //p')
@@ -55,7 +39,7 @@ unpack_highs() {
   local work uri prefix apt triplet loader
   # The archive is the one that this machine has its own packages from.
   uri=$(apt-get indextargets --format '$(REPO_URI)' \
-    'Created-By: Packages' 'Origin: Debian' 'Codename: bookworm' 'Component: main' | head -n 1)
+    'Created-By: Packages' 'Origin: Debian' 'Codename: bookworm' 'Component: main' | sed -n 1p)
   [ -n "$uri" ] || fail 'found no source of Debian 12 among the sources of apt'
 
   work=$(mktemp -d)
@@ -102,7 +86,7 @@ if cbc_version >/dev/null; then
 else
   update_lists
   has_package coinor-cbc || fail "no package coinor-cbc for this system ($system)"
-  install_package coinor-cbc
+  install_packages coinor-cbc
 fi
 
 if highs_program >/dev/null; then
@@ -110,7 +94,7 @@ if highs_program >/dev/null; then
 else
   update_lists
   if has_package highs; then
-    install_package highs
+    install_packages highs
   elif [ "$system" = 'debian 12' ]; then
     unpack_highs
   else

@@ -2,16 +2,21 @@
 package prometheustest
 
 import (
-	"bytes"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"testing"
+
+	"github.com/elastalloc/elastalloc/internal/syncbuffer"
+	"github.com/elastalloc/elastalloc/internal/wait"
 )
+
+// listening is what Prometheus says once it listens, with the address.
+var listening = regexp.MustCompile(`msg="Listening on".* address=(\S+)`)
 
 // Start is StartWithRules without rules, for the job "jobs".
 func Start(t *testing.T, metrics func() string) (address string, stop func()) {
@@ -50,16 +55,10 @@ func StartWithRules(t *testing.T, job, rules string, metrics func() string) (add
 			t.Fatal(err)
 		}
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address = listener.Addr().String()
-	listener.Close() // Prometheus takes it.
-	var log bytes.Buffer
+	var log syncbuffer.Buffer
 	//nolint:noctx // stop ends it.
 	server := exec.Command(path, "--config.file="+configuration, "--storage.tsdb.path="+filepath.Join(folder, "data"),
-		"--web.listen-address="+address, "--query.lookback-delta=1h")
+		"--web.listen-address=127.0.0.1:0", "--query.lookback-delta=1h")
 	server.Stdout, server.Stderr = &log, &log
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
@@ -78,5 +77,12 @@ func StartWithRules(t *testing.T, job, rules string, metrics func() string) (add
 			t.Logf("Prometheus said\n%s", log.String())
 		}
 	})
-	return "http://" + address, stop
+	wait.Until(t, "Prometheus listens", func() bool {
+		found := listening.FindStringSubmatch(log.String())
+		if found != nil {
+			address = "http://" + found[1]
+		}
+		return found != nil
+	})
+	return address, stop
 }

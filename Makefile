@@ -93,8 +93,9 @@ python: ## Build the Python package as a wheel into PYTHON_OUT (Debian, Ubuntu).
 	scripts/python.sh $(PYTHON_OUT)
 
 .PHONY: race
-race: ## Run the tests under the race detector; needs a C compiler.
+race: ## Run the tests under the race detector, those of kube/ as well; needs a C compiler.
 	CGO_ENABLED=1 $(GO) test -race -short -timeout $(TEST_TIMEOUT) ./...
+	cd kube && CGO_ENABLED=1 $(GO) test -race -short -timeout $(TEST_TIMEOUT) ./...
 
 .PHONY: clock-jump
 clock-jump: ## Set the clock far forward and back under a running server, in a virtual machine.

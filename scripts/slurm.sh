@@ -45,7 +45,7 @@ END
     mkdir "$dir/node$i"
     slurmd -D -N "node$i" &>/dev/null &
   done
-  for ((i = 0; i < 60; i++)); do
+  while ((SECONDS < 180)); do # Seconds, unless the machine is busy.
     if [ "$(timeout 5 sinfo --noheader --states=idle --format=%D 2>/dev/null)" = $nodes ]; then
       echo "$SLURM_CONF"
       return

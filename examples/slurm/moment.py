@@ -12,6 +12,7 @@ import sys
 import time
 
 PARTITION = "elastic"
+STOP_SECONDS = 300  # for jobs to save and leave: KillWait, epilogs
 
 
 def run(*command, **more):
@@ -60,7 +61,10 @@ def snapshot():
 def requeue(ids):
     """Stops jobs, which save their checkpoints, and returns when their nodes are free."""
     run("scontrol", "requeuehold", ids)
-    while any(state != "PENDING" for _, state, _, _ in squeue("--jobs", ids)):
+    end = time.monotonic() + STOP_SECONDS
+    while left := [id for id, state, _, _ in squeue("--jobs", ids) if state != "PENDING"]:
+        if time.monotonic() > end:
+            sys.exit(f"after {STOP_SECONDS} s these jobs still have their nodes, and none is started: {', '.join(left)}")
         time.sleep(1)
 
 

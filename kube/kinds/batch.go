@@ -96,11 +96,11 @@ func readTrainJob(job, jobSet *unstructured.Unstructured, unit corev1.ResourceNa
 	status, _, _ := unstructured.NestedMap(job.Object, "status", "trainerStatus")
 	if updated := moment(status, "lastUpdatedTime"); !updated.IsZero() {
 		s.Report = &Report{Time: updated}
-		if seconds, known := number(status, "estimatedRemainingSeconds"); known {
-			s.Report.Remaining, s.Report.Known = time.Duration(seconds)*time.Second, true
+		if seconds, known := number(status, "estimatedRemainingSeconds"); known && seconds >= 0 {
+			s.Report.Remaining = new(time.Duration(seconds) * time.Second)
 		}
 		if percent, known := number(status, "progressPercentage"); known {
-			s.Report.Progress = float64(percent) / 100
+			s.Report.Progress = new(float64(percent) / 100)
 		}
 	}
 	return s, err

@@ -59,13 +59,12 @@ type Shape struct {
 	suspend, suspendIn string
 }
 
-// Report is what a job says of its progress.
+// Report is what a job says of its progress; nil is not known.
 type Report struct {
-	// Remaining is the time to its end at its present size; Known says whether it is.
-	Remaining time.Duration
-	Known     bool
-	// Progress is the share of its work that is done, 0 where it is not known.
-	Progress float64
+	// Remaining is the time to its end at its present size.
+	Remaining *time.Duration
+	// Progress is the share of its work that is done.
+	Progress *float64
 	Time     time.Time
 }
 

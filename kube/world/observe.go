@@ -304,29 +304,31 @@ func (o *observer) judge(j *Job) {
 func (o *observer) reports(j *Job) []report {
 	var reports []report
 	present := j.Speed(j.Shape.Size)
-	if r := j.Shape.Report; r != nil {
-		fromStatus := report{source: SourceStatus, at: r.Time, progress: r.Progress}
-		if r.Known {
-			fromStatus.remaining = times(r.Remaining, present)
+	if said := j.Shape.Report; said != nil {
+		r := report{source: SourceStatus, at: said.Time, progress: said.Progress, atSize: true}
+		if said.Remaining != nil {
+			r.remaining = new(times(*said.Remaining, present))
 		}
-		reports = append(reports, fromStatus)
+		reports = append(reports, r)
 	}
 	if j.Remaining > 0 {
 		reports = append(reports, report{
-			source: SourceRemaining, at: written(j.Object, RemainingAnnotation), remaining: j.Remaining,
+			source: SourceRemaining, at: written(j.Object, RemainingAnnotation), remaining: &j.Remaining,
 		})
 	}
 	if j.HasProgress {
 		reports = append(reports, report{
-			source: SourceProgress, at: written(j.Object, ProgressAnnotation), progress: j.Wishes.Progress,
+			source: SourceProgress, at: written(j.Object, ProgressAnnotation), progress: &j.Wishes.Progress,
 		})
 	}
-	if s, found := o.Query[types.NamespacedName{Namespace: j.Object.GetNamespace(), Name: j.Object.GetName()}]; found {
-		r := report{source: SourceQuery, at: s.Time}
+	name := types.NamespacedName{Namespace: j.Object.GetNamespace(), Name: j.Object.GetName()}
+	// What is older than the job was said of another one of its name.
+	if s, found := o.Query[name]; found && !s.Time.Before(j.Object.GetCreationTimestamp().Time) {
+		r := report{source: SourceQuery, at: s.Time, atSize: true}
 		if o.Pool.RemainingIn == config.Ratio {
-			r.progress = s.Value
+			r.progress = &s.Value
 		} else {
-			r.remaining = times(time.Second, s.Value*present)
+			r.remaining = new(times(time.Second, s.Value*present))
 		}
 		reports = append(reports, r)
 	}

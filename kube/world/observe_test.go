@@ -1,9 +1,6 @@
 package world_test
 
 import (
-	"fmt"
-	"math"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -12,9 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/elastalloc/elastalloc/kube/config"
 	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
 	"github.com/elastalloc/elastalloc/kube/kinds"
 	"github.com/elastalloc/elastalloc/kube/world"
@@ -148,140 +143,6 @@ func TestKueueIsRecommendedTo(t *testing.T) {
 	}
 	if got := world.Observe(in).Jobs[0]; !got.Movable() {
 		t.Errorf("pinned %q", got.Pinned)
-	}
-}
-
-// TestRemaining follows one job of 2 nodes (speed 1.6) for an hour, unless told otherwise.
-func TestRemaining(t *testing.T) {
-	t.Parallel()
-	hour := worldtest.Begin().Add(time.Hour)
-	name := types.NamespacedName{Namespace: "default", Name: "a"}
-	managed := func(annotation string, ago time.Duration) func(*unstructured.Unstructured, *world.Input) {
-		return func(j *unstructured.Unstructured, _ *world.Input) {
-			at := metav1.NewTime(hour.Add(-ago))
-			fields := fmt.Sprintf(`{"f:metadata":{"f:annotations":{"f:elastalloc.dev/%s":{}}}}`, annotation)
-			entry := metav1.ManagedFieldsEntry{Manager: "kubectl", Operation: "Update", Time: &at, FieldsV1: metav1.NewFieldsV1(fields)}
-			j.SetManagedFields([]metav1.ManagedFieldsEntry{entry})
-		}
-	}
-	query := func(value float64, ago time.Duration, in config.RemainingUnit) func(*unstructured.Unstructured, *world.Input) {
-		return func(_ *unstructured.Unstructured, i *world.Input) {
-			i.Pool.RemainingIn = in
-			i.Query = map[types.NamespacedName]world.Sample{name: {Value: value, Time: hour.Add(-ago)}}
-		}
-	}
-	record := func(r world.Record) func(*unstructured.Unstructured, *world.Input) {
-		return func(j *unstructured.Unstructured, _ *world.Input) {
-			annotations := j.GetAnnotations()
-			annotations[world.DecisionAnnotation] = r.String()
-			j.SetAnnotations(annotations)
-		}
-	}
-	changed := hour.Add(-10 * time.Minute)
-	tests := map[string]struct {
-		annotations map[string]string
-		change      func(*unstructured.Unstructured, *world.Input)
-		want        time.Duration
-		source      world.Source
-		age         time.Duration
-	}{
-		"declared work":    {map[string]string{"work": "10h"}, nil, 10*time.Hour - 96*time.Minute, world.SourceWork, time.Hour},
-		"remaining":        {map[string]string{"work": "10h", "remaining": "4h"}, managed("remaining", 5*time.Minute), 4*time.Hour - 8*time.Minute, world.SourceRemaining, 5 * time.Minute},
-		"old remaining":    {map[string]string{"work": "10h", "remaining": "4h"}, managed("remaining", 11*time.Minute), 10*time.Hour - 96*time.Minute, world.SourceWork, time.Hour},
-		"progress of work": {map[string]string{"work": "10h", "progress": "0.5"}, managed("progress", 5*time.Minute), 5*time.Hour - 8*time.Minute, world.SourceProgress, 5 * time.Minute},
-		"progress alone":   {map[string]string{"progress": "0.2"}, managed("progress", 0), 4 * 96 * time.Minute, world.SourceProgress, 0},
-		"query in seconds": {map[string]string{"work": "10h"}, query(3600, time.Minute, config.Seconds), 96*time.Minute - 96*time.Second, world.SourceQuery, time.Minute},
-		"query in ratio":   {map[string]string{"work": "10h"}, query(0.75, 0, config.Ratio), 150 * time.Minute, world.SourceQuery, 0},
-		"old query":        {map[string]string{"work": "10h"}, query(3600, 20*time.Minute, config.Seconds), 10*time.Hour - 96*time.Minute, world.SourceWork, time.Hour},
-		"annotation wins": {map[string]string{"remaining": "4h"}, func(j *unstructured.Unstructured, i *world.Input) {
-			managed("remaining", 0)(j, i)
-			query(1, 0, config.Seconds)(j, i)
-		}, 4 * time.Hour, world.SourceRemaining, 0},
-		"since a change":       {map[string]string{"work": "10h"}, record(world.Record{Since: changed, Nodes: 2, Done: world.Duration(2 * time.Hour), Trained: world.Duration(time.Hour)}), 8*time.Hour - 16*time.Minute, world.SourceWork, 10 * time.Minute},
-		"since a restart":      {map[string]string{"work": "10h", "restart": "5m"}, record(world.Record{Since: changed, Changed: &changed, Nodes: 2, Done: world.Duration(2 * time.Hour), Trained: world.Duration(time.Hour)}), 8*time.Hour - 8*time.Minute, world.SourceWork, 10 * time.Minute},
-		"carried on":           {nil, record(world.Record{Since: changed, Nodes: 2, Remaining: world.Duration(3 * time.Hour), Source: world.SourceQuery}), 3*time.Hour - 16*time.Minute, world.SourceQuery, 10 * time.Minute},
-		"paused for long":      {nil, record(world.Record{Since: changed.Add(-time.Hour), Nodes: 0, Trained: 1, Remaining: world.Duration(3 * time.Hour), Source: world.SourceQuery, Age: world.Duration(time.Minute)}), 3 * time.Hour, world.SourceQuery, time.Minute},
-		"a record of somebody": {map[string]string{"work": "10h", "decision": "{"}, nil, 10*time.Hour - 96*time.Minute, world.SourceWork, time.Hour},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			nodes := 2
-			if name == "paused for long" {
-				nodes = 0
-			}
-			j := worldtest.Job("a", nodes, test.annotations)
-			in := world.Input{Now: hour, Pool: worldtest.Pool()}
-			if test.change != nil {
-				test.change(j, &in)
-			}
-			in.Jobs = []world.Object{{Kind: kinds.Named([]string{"Job"})[0], Job: j}}
-			got := world.Observe(in).Jobs[0]
-			e := got.Estimate
-			if (e.Remaining-test.want).Abs() > time.Second || e.Source != test.source || e.Age != test.age {
-				t.Errorf("estimate %v by %s, %v old; want %v by %s, %v old (pinned %q: %s)",
-					e.Remaining, e.Source, e.Age, test.want, test.source, test.age, got.Pinned, got.Why)
-			}
-		})
-	}
-}
-
-// TestRecordGoesOn changes a job a few times; what its record says it has done is what it did.
-func TestRecordGoesOn(t *testing.T) {
-	t.Parallel()
-	c := worldtest.New(8, worldtest.Job("a", 2, map[string]string{"work": "100h"}))
-	done, trained := time.Duration(0), time.Duration(0)
-	for _, nodes := range []int{4, 0, 8, 8, 1} {
-		before := c.World().Jobs[0]
-		c.Now = c.Now.Add(time.Hour)
-		done += time.Duration(float64(time.Hour) * before.Speed(before.Nodes()))
-		if before.Nodes() > 0 {
-			trained += time.Hour
-		}
-		j := c.World().Jobs[0]
-		if want := 100*time.Hour - done; (j.Estimate.Remaining-want).Abs() > 10*time.Second || (j.Trained-trained).Abs() > 10*time.Second {
-			t.Fatalf("at %v with %d nodes %v remain after %v of training; want %v after %v", c.Now, j.Nodes(), j.Estimate.Remaining, j.Trained, want, trained)
-		}
-		record := j.NextRecord(nodes, c.Now)
-		for _, patch := range j.Kind.Resize(j.Shape, nodes) {
-			patched, err := worldtest.Patch(c.Jobs["a"], patch)
-			if err != nil {
-				t.Fatal(err)
-			}
-			c.Jobs["a"] = patched
-		}
-		annotations := c.Jobs["a"].GetAnnotations()
-		annotations[world.DecisionAnnotation] = record.String()
-		c.Jobs["a"].SetAnnotations(annotations)
-		if cooling := c.World().Jobs[0].Cooling; !cooling && nodes != j.Nodes() {
-			t.Errorf("after a change to %d nodes the job does not cool down", nodes)
-		}
-	}
-}
-
-// TestFitSpeeds recovers the efficiency that noisy samples were drawn with, and says that
-// it is not sure where it cannot be.
-func TestFitSpeeds(t *testing.T) {
-	t.Parallel()
-	random := rand.New(rand.NewPCG(1, 2))
-	draw := func(n int, noise float64, sizes ...int) []world.SpeedSample {
-		var samples []world.SpeedSample
-		for i := range n {
-			k := sizes[i%len(sizes)]
-			rate := 1e-4 * float64(k) * math.Pow(0.9, math.Log2(float64(k))) * math.Exp(noise*random.NormFloat64())
-			samples = append(samples, world.SpeedSample{Nodes: k, Rate: rate})
-		}
-		return samples
-	}
-	if fit := world.FitSpeeds(draw(40, 0.03, 1, 2, 8)); !fit.Sure() || math.Abs(fit.Efficiency-0.9) > 3*fit.Error {
-		t.Errorf("fit %+v; want 0.9, and sure of it", fit)
-	}
-	for name, samples := range map[string][]world.SpeedSample{
-		"nothing": nil, "one size": draw(40, 0.01, 4), "few": draw(4, 0.01, 1, 2), "noise": draw(10, 1, 1, 2),
-	} {
-		if fit := world.FitSpeeds(samples); fit.Sure() || math.IsNaN(fit.Efficiency) {
-			t.Errorf("%s: sure of %+v", name, fit)
-		}
 	}
 }
 

@@ -26,13 +26,15 @@ type Estimate struct {
 	Age time.Duration
 }
 
-// report is what a source says: at a time, either the run time on one node that was left,
-// or the share of the work that was done.
+// report is what a source says: at a time, the run time on one node that was left, or the
+// share of the work that was done; nil is not known.
 type report struct {
 	source    Source
 	at        time.Time
-	remaining time.Duration
-	progress  float64
+	remaining *time.Duration
+	progress  *float64
+	// atSize says that remaining was told as the time to the end with the nodes of then.
+	atSize bool
 }
 
 // history is what the job has done: what its record says, carried on to now at the speed
@@ -43,7 +45,9 @@ type history struct {
 	// since is when the job came to its nodes, and nodes how many; 0 while it holds none.
 	since time.Time
 	nodes int
-	// restart is how long it then made no progress.
+	// changed is when its size was last changed, or zero, and restart how long it made no
+	// progress from since on.
+	changed       time.Time
 	restart       time.Duration
 	done, trained time.Duration
 	// last is what was known then.
@@ -61,7 +65,10 @@ func newHistory(w *Wishes, r *Record, now, started, created time.Time, nodes int
 		return h
 	}
 	h.since, h.nodes, h.done, h.trained = r.Since, r.Nodes, time.Duration(r.Done), time.Duration(r.Trained)
-	if r.Trained > 0 && r.Nodes > 0 && r.Changed != nil && r.Changed.Equal(r.Since) {
+	if r.Changed != nil {
+		h.changed = *r.Changed
+	}
+	if r.Trained > 0 && r.Nodes > 0 && h.changed.Equal(r.Since) {
 		h.restart = w.Restart
 	}
 	if r.Source != "" {
@@ -107,19 +114,17 @@ func (h *history) age(from time.Time) time.Duration {
 func (h *history) estimate(reports []report, limit time.Duration) (Estimate, error) {
 	var stale Source
 	for _, r := range reports {
-		if age := h.age(r.at); age > limit {
+		switch e, ok := h.read(r); {
+		case !ok:
+		case e.Age > limit:
 			stale = r.source
-			continue
-		} else if e, ok := h.read(r); ok {
-			e.Age = age
+		default:
 			return e, nil
 		}
 	}
 	if h.last != nil && h.last.Source != SourceWork {
-		e := *h.last
-		e.Age += h.held(h.since)
+		e := h.carriedOn()
 		if e.Age <= limit {
-			e.Remaining -= h.worked(h.since)
 			return e, nil
 		}
 		stale = e.Source
@@ -133,25 +138,42 @@ func (h *history) estimate(reports []report, limit time.Duration) (Estimate, err
 	return Estimate{}, fmt.Errorf("no source tells its remaining time; annotate %s or %s", WorkAnnotation, RemainingAnnotation)
 }
 
+// carriedOn returns what was known when the nodes last changed, carried on to now.
+func (h *history) carriedOn() Estimate {
+	e := *h.last
+	e.Age += h.held(h.since)
+	e.Remaining -= h.worked(h.since)
+	return e
+}
+
+// known reports whether the record has what a report says. What the job did since the report
+// is known of the record only.
+func (h *history) known(r report) bool {
+	// A record has ages to the second.
+	return h.last != nil && h.last.Source == r.source && h.trained > 0 && !r.at.After(h.since.Add(time.Second-h.last.Age))
+}
+
 // read returns what a report says of now, and false where it says nothing.
 func (h *history) read(r report) (Estimate, bool) {
-	e := Estimate{Source: r.source}
+	e := Estimate{Source: r.source, Age: h.age(r.at)}
 	switch {
-	case r.remaining > 0:
-		e.Remaining = r.remaining - h.worked(r.at)
-	case r.progress > 0 && h.wishes.Work > 0:
-		e.Remaining = times(h.wishes.Work, 1-r.progress) - h.worked(r.at)
-	case r.progress > 0:
+	case r.remaining == nil && r.progress == nil:
+		return e, false
+	case h.known(r):
+		return h.carriedOn(), true
+	case r.remaining != nil && r.atSize && r.at.Before(h.changed):
+		return e, false // With how many nodes, nothing tells any more.
+	case r.remaining != nil:
+		e.Remaining = *r.remaining - h.worked(r.at)
+	case h.wishes.Work > 0:
+		e.Remaining = times(h.wishes.Work, 1-*r.progress) - h.worked(r.at)
+	default:
 		// As much work again for each share as it took so far.
 		done := h.workDone() - h.worked(r.at)
-		if done <= 0 {
+		if done <= 0 || *r.progress <= 0 {
 			return e, false
 		}
-		e.Remaining = times(done, 1/r.progress-1) - h.worked(r.at)
-	case h.wishes.Work > 0:
-		e.Remaining = h.wishes.Work - h.worked(r.at)
-	default:
-		return e, false
+		e.Remaining = times(done, 1 / *r.progress - 1) - h.worked(r.at)
 	}
 	return e, true
 }

@@ -73,8 +73,8 @@ func FitSpeeds(samples []SpeedSample) Fit {
 // it holds no nodes, has just been resized, or does not say.
 func (j *Job) Progress() (ProgressAt, bool) {
 	for _, r := range j.reports {
-		if r.progress > 0 && j.Nodes() > 0 && !r.at.Before(j.history.since.Add(j.Restart)) {
-			return ProgressAt{Time: r.at, Nodes: j.Nodes(), Share: r.progress}, true
+		if r.progress != nil && j.Nodes() > 0 && !r.at.Before(j.history.since.Add(j.Restart)) {
+			return ProgressAt{Time: r.at, Nodes: j.Nodes(), Share: *r.progress}, true
 		}
 	}
 	return ProgressAt{}, false

@@ -216,7 +216,8 @@ func (l *Loop) moment(w *world.World, p plan.Plan) (trigger string, due time.Tim
 }
 
 // factsOf returns what a decision depends on that is neither time nor our own doing: which
-// jobs there are, whether they may be resized, and what their annotations say.
+// jobs there are, whether they may be resized, and what their annotations wish. What they
+// report, and what was learnt from it, changes all the time and waits for the next decision.
 func factsOf(w *world.World) map[types.UID]uint64 {
 	facts := make(map[types.UID]uint64, len(w.Jobs))
 	for _, j := range w.Jobs {
@@ -225,7 +226,8 @@ func factsOf(w *world.World) map[types.UID]uint64 {
 		if pinned == world.Conflict || pinned == world.Refused {
 			pinned = ""
 		}
-		_, _ = fmt.Fprintln(h, j.Shape.Finished, pinned, j.Sizes, j.Speeds, j.Efficiency, j.Weight, j.Restart, j.Work, j.Remaining)
+		declared := j.Object.GetAnnotations()[world.EfficiencyAnnotation]
+		_, _ = fmt.Fprintln(h, j.Shape.Finished, pinned, j.Sizes, j.Speeds, declared, j.Weight, j.Restart, j.Work)
 		facts[j.UID] = h.Sum64()
 	}
 	return facts

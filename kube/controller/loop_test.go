@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/elastalloc/elastalloc/kube/config"
 	"github.com/elastalloc/elastalloc/kube/controller"
@@ -161,6 +162,12 @@ func TestMoments(t *testing.T) {
 	}
 	decided, c.step = c.moments("decided"), time.Minute
 	for began := c.now; c.now.Sub(began) < 16*time.Minute; {
+		// A job that reports is no event.
+		left := fmt.Sprintf(`{"metadata":{"annotations":{"elastalloc.dev/remaining":"%v"}}}`, 100*time.Hour-c.now.Sub(began))
+		long := worldtest.Job("long", 8, nil)
+		if err := c.client.Patch(t.Context(), long, client.RawPatch(types.MergePatchType, []byte(left))); err != nil {
+			t.Fatal(err)
+		}
 		c.passes(1)
 	}
 	if n := c.moments("decided") - decided; n < 3 || n > 4 {

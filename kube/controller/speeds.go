@@ -11,11 +11,18 @@ import (
 // learner learns doubling efficiencies from the progress that jobs report.
 type learner struct {
 	samples map[types.UID][]world.SpeedSample
-	at      map[types.UID]world.ProgressAt
+	at      map[types.UID]reached
+}
+
+// reached is a share of its work that a job told of.
+type reached struct {
+	world.ProgressAt
+	// just says that the report before, at the same size, told of less.
+	just bool
 }
 
 func newLearner() *learner {
-	return &learner{samples: make(map[types.UID][]world.SpeedSample), at: make(map[types.UID]world.ProgressAt)}
+	return &learner{samples: make(map[types.UID][]world.SpeedSample), at: make(map[types.UID]reached)}
 }
 
 // maxSamples is how many samples of a job are kept.
@@ -31,16 +38,17 @@ func (l *learner) learn(w *world.World) {
 		before, seen := l.at[j.UID]
 		switch {
 		case !seen || before.Nodes != now.Nodes || now.Share < before.Share:
-			l.at[j.UID] = now
-		case now.Time.Sub(before.Time) < time.Second:
+			l.at[j.UID] = reached{now, false}
+		case now.Share == before.Share || now.Time.Sub(before.Time) < time.Second:
+			// Many report whole percents, so only from one new share to the next is the time known.
 		default:
-			if s, ok := world.NewSpeedSample(before, now); ok {
-				l.samples[j.UID] = append(l.samples[j.UID], s)
+			if before.just {
+				l.samples[j.UID] = append(l.samples[j.UID], world.NewSpeedSample(before.ProgressAt, now))
 				if len(l.samples[j.UID]) > maxSamples {
 					l.samples[j.UID] = l.samples[j.UID][1:]
 				}
 			}
-			l.at[j.UID] = now
+			l.at[j.UID] = reached{now, true}
 		}
 	}
 }

@@ -18,11 +18,10 @@ type SpeedSample struct {
 	Rate  float64
 }
 
-// NewSpeedSample returns the speed between two reports of one size, and false where there
-// was no progress.
-func NewSpeedSample(before, now ProgressAt) (SpeedSample, bool) {
-	rate := (now.Share - before.Share) / now.Time.Sub(before.Time).Seconds()
-	return SpeedSample{Nodes: now.Nodes, Rate: rate}, rate > 0 && !math.IsInf(rate, 0)
+// NewSpeedSample returns the speed between two reports of one size, of which the later one
+// tells of more progress.
+func NewSpeedSample(before, now ProgressAt) SpeedSample {
+	return SpeedSample{Nodes: now.Nodes, Rate: (now.Share - before.Share) / now.Time.Sub(before.Time).Seconds()}
 }
 
 // Fit is a doubling efficiency, and how sure it is.
@@ -34,7 +33,7 @@ type Fit struct {
 	Samples, Sizes int
 }
 
-// Sure reports whether the efficiency is known to 0.05 in 19 cases of 20.
+// Sure reports whether the efficiency is known to 0.05, as far as two standard errors tell.
 func (f Fit) Sure() bool { return f.Sizes >= 2 && f.Samples >= 6 && 2*f.Error <= 0.05 }
 
 // FitSpeeds fits speed(k) = k e^log2(k) to samples by least squares of the logarithm of

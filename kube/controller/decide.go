@@ -34,6 +34,8 @@ const (
 	// outageCadences is after how many cadences nodes that are missing are believed to be
 	// gone.
 	outageCadences = 3
+	// undecided is the ID of no decision.
+	undecided = "undecided"
 )
 
 // The results of a moment, as metrics name them.
@@ -222,6 +224,7 @@ func (l *Loop) commit(ctx context.Context, w *world.World, report *DecisionRepor
 		}
 	})
 	if err != nil {
+		l.current = undecided
 		return fmt.Errorf("write targets: %w", err)
 	}
 	l.current = report.ID

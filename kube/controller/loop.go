@@ -85,7 +85,8 @@ type Loop struct {
 	failures int
 	// outage is since when too many nodes are missing.
 	outage time.Time
-	// current is the decision that was written to its end, "" before there is one.
+	// current is the decision that was written to its end, "" before there is one, and
+	// undecided after one that was not.
 	current string
 	// settled is the last decision that is known to be carried out or given up.
 	settled string

@@ -277,3 +277,23 @@ func TestConflict(t *testing.T) {
 		t.Errorf("plan is %+v of a decision that is void; want none", p)
 	}
 }
+
+// TestForgedDecision: what a user writes on a job of his keeps no other job from what was
+// decided for it.
+func TestForgedDecision(t *testing.T) {
+	t.Parallel()
+	c := worldtest.New(8, worldtest.Job("a", 4, map[string]string{"work": "100h"}), worldtest.Job("b", 0, map[string]string{"paused": "true"}))
+	c.Now = c.Now.Add(time.Hour)
+	w := c.World()
+	forged := w.Jobs[1].NextRecord(0, w.Now)
+	forged.ID, forged.At, forged.Mode, forged.Jobs = "z", w.Now.Add(1000*time.Hour), plan.ModeApply, 1
+	c.Write(plan.Target{Job: w.Jobs[1], Record: forged})
+	r := plan.Snapshot(w, "d", nil)
+	answer := &elastallocv1.AllocateResponse{SnapshotId: "d", Allocations: []*elastallocv1.Allocation{{JobId: "Job/default/a", Nodes: 8}}}
+	for _, target := range plan.Targets(w, plan.Decision{ID: "d", Mode: plan.ModeApply}, r, answer) {
+		c.Write(target)
+	}
+	if p := plan.Steps(c.World(), "d"); len(p.Now) != 1 || p.Now[0].To != 8 {
+		t.Errorf("steps are %+v; want the growth that was decided", p)
+	}
+}

@@ -20,7 +20,7 @@ import (
 func changed(c *worldtest.Cluster, name string, nodes int, ago time.Duration) {
 	at := c.Now.Add(-ago)
 	annotations := c.Jobs[name].GetAnnotations()
-	annotations[world.DecisionAnnotation] = (&world.Record{Since: at, Nodes: nodes, Changed: &at, Trained: 1}).String()
+	annotations[world.DecisionAnnotation] = (&world.Record{UID: c.Jobs[name].GetUID(), Since: at, Nodes: nodes, Changed: &at, Trained: 1}).String()
 	c.Jobs[name].SetAnnotations(annotations)
 }
 

@@ -91,11 +91,8 @@ func (p *Plan) Done() bool { return len(p.Now) == 0 && len(p.Waiting) == 0 && !p
 // written names it; any other is void then.
 func Steps(w *world.World, current string) Plan {
 	var p Plan
-	last, written := lastDecision(w)
-	switch {
-	case last == nil || last.Mode != ModeApply || !w.Apply:
-		return p
-	case current == "" && written < last.Jobs, current != "" && current != last.ID:
+	last, written := lastDecision(w, current)
+	if last == nil || last.Mode != ModeApply || !w.Apply || current == "" && written < last.Jobs {
 		return p
 	}
 	p.ID = last.ID
@@ -107,7 +104,7 @@ func Steps(w *world.World, current string) Plan {
 		if j.Record == nil || j.Record.ID != last.ID || !j.HasTarget {
 			continue
 		}
-		if changed := j.Record.Changed; changed != nil && changed.After(progress) {
+		if changed := j.Record.Changed; changed != nil && changed.After(progress) && !changed.After(w.Now) {
 			progress = *changed
 		}
 		grace = max(grace, j.Shape.Grace)
@@ -147,11 +144,14 @@ const (
 	ModeApply     = "apply"
 )
 
-// lastDecision returns the record of the latest decision and how many jobs carry it.
-func lastDecision(w *world.World) (last *world.Record, written int) {
+// lastDecision returns a record of the current decision, or of the latest one where "" is
+// current, and how many jobs carry it. Users can write records too: a later one does not void
+// the current decision, and none of the future is the latest.
+func lastDecision(w *world.World, current string) (last *world.Record, written int) {
 	for _, j := range w.Jobs {
 		switch r := j.Record; {
 		case r == nil || r.ID == "":
+		case current != "" && r.ID != current, current == "" && r.At.After(w.Now):
 		case last == nil || r.At.After(last.At) || r.At.Equal(last.At) && r.ID > last.ID:
 			last, written = r, 1
 		case r.ID == last.ID:

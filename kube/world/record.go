@@ -3,11 +3,15 @@ package world
 import (
 	"encoding/json"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Record is what the controller notes on a job, in the annotation elastalloc.dev/decision.
 // It is all the memory that the controller needs: a new one goes on from it.
 type Record struct {
+	// UID is the job's, which tells its record from one that came with a copied manifest.
+	UID types.UID `json:"uid"`
 	// ID and At are the decision that set the target, Mode the mode it was made in, and
 	// Jobs how many jobs were given a target by it. Fewer means that it was not written
 	// to its end, and nothing acts on it.
@@ -60,11 +64,11 @@ func (r *Record) String() string {
 	return string(text)
 }
 
-// parseRecord reads the annotation, nil where there is none or somebody broke it: the job
-// is then as one that is seen for the first time.
-func parseRecord(annotations map[string]string) *Record {
+// parseRecord reads the annotation of a job, nil where there is none, it is another job's or
+// somebody broke it: the job is then as one that is seen for the first time.
+func parseRecord(uid types.UID, annotations map[string]string) *Record {
 	var r Record
-	if json.Unmarshal([]byte(annotations[DecisionAnnotation]), &r) != nil || r.Since.IsZero() || r.Nodes < 0 ||
+	if json.Unmarshal([]byte(annotations[DecisionAnnotation]), &r) != nil || r.UID != uid || r.Since.IsZero() || r.Nodes < 0 ||
 		r.Done < 0 || r.Trained < 0 || r.Remaining < 0 {
 		return nil
 	}

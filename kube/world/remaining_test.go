@@ -40,6 +40,7 @@ func TestRemaining(t *testing.T) {
 	record := func(r world.Record) func(*unstructured.Unstructured, *world.Input) {
 		return func(j *unstructured.Unstructured, _ *world.Input) {
 			annotations := j.GetAnnotations()
+			r.UID = j.GetUID()
 			annotations[world.DecisionAnnotation] = r.String()
 			j.SetAnnotations(annotations)
 		}
@@ -145,6 +146,22 @@ func TestRecordGoesOn(t *testing.T) {
 		if cooling := c.World().Jobs[0].Cooling; !cooling && nodes != j.Nodes() {
 			t.Errorf("after a change to %d nodes the job does not cool down", nodes)
 		}
+	}
+}
+
+// TestCopiedManifest: a job made from the YAML of another one begins anew.
+func TestCopiedManifest(t *testing.T) {
+	t.Parallel()
+	c := worldtest.New(8, worldtest.Job("a", 4, map[string]string{"work": "100h"}))
+	c.Now = c.Now.Add(time.Hour)
+	record := c.World().Jobs[0].NextRecord(4, c.Now)
+	annotations := c.Jobs["a"].GetAnnotations()
+	annotations[world.TargetAnnotation], annotations[world.DecisionAnnotation] = "4", record.String()
+	c.Jobs["b"] = worldtest.Job("b", 0, nil)
+	c.Jobs["b"].SetAnnotations(annotations)
+	j := c.World().Jobs[1]
+	if j.ID != "Job/default/b" || j.Record != nil || j.HasTarget || j.Estimate.Remaining != 100*time.Hour || j.Trained != 0 {
+		t.Errorf("%s has record %v, target %d and %v left after %v; want none, none and 100h", j.ID, j.Record, j.Target, j.Estimate.Remaining, j.Trained)
 	}
 }
 

@@ -134,7 +134,7 @@ func (j *Job) NeedsRecord() bool { return j.Record == nil || j.Record.Nodes != j
 // Where they differ from what it holds, now is when it was changed.
 func (j *Job) NextRecord(nodes int, now time.Time) Record {
 	r := Record{
-		Since: now.UTC().Truncate(time.Millisecond), Nodes: nodes,
+		UID: j.UID, Since: now.UTC().Truncate(time.Millisecond), Nodes: nodes,
 		Done: Duration(j.history.workDone()), Trained: Duration(j.history.trainedFor()),
 	}
 	if j.Estimate.Source != "" {

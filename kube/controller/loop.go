@@ -217,8 +217,9 @@ func (l *Loop) moment(w *world.World, p plan.Plan) (trigger string, due time.Tim
 }
 
 // factsOf returns what a decision depends on that is neither time nor our own doing: which
-// jobs there are, whether they may be resized, and what their annotations wish. What they
-// report, and what was learnt from it, changes all the time and waits for the next decision.
+// jobs there are, whether they may be resized, what their annotations wish, and how many nodes
+// those that ended still keep. What jobs report, and what is learnt from it, changes all the
+// time and waits for the next decision.
 func factsOf(w *world.World) map[types.UID]uint64 {
 	facts := make(map[types.UID]uint64, len(w.Jobs))
 	for _, j := range w.Jobs {
@@ -227,8 +228,12 @@ func factsOf(w *world.World) map[types.UID]uint64 {
 		if pinned == world.Conflict || pinned == world.Refused {
 			pinned = ""
 		}
+		left := 0
+		if j.Shape.Finished {
+			left = j.Keeps()
+		}
 		declared := j.Object.GetAnnotations()[world.EfficiencyAnnotation]
-		_, _ = fmt.Fprintln(h, j.Shape.Finished, pinned, j.Sizes, j.Speeds, declared, j.Weight, j.Restart, j.Work)
+		_, _ = fmt.Fprintln(h, j.Shape.Finished, left, pinned, j.Sizes, j.Speeds, declared, j.Weight, j.Restart, j.Work)
 		facts[j.UID] = h.Sum64()
 	}
 	return facts

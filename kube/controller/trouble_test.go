@@ -213,6 +213,29 @@ func TestStuck(t *testing.T) {
 	c.want(map[string]int{"long": 4, "short": 4})
 }
 
+// TestPodsOutliveTheirJob: nodes of a job that ended are not promised to others before its pods
+// have gone, however long they take.
+func TestPodsOutliveTheirJob(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 8, busy()...)
+	c.linger, c.pool.SettleTimeout = true, time.Second
+	c.end("long")
+	c.start()
+	for began := c.now; c.now.Sub(began) < 10*time.Minute; {
+		c.passes(1)
+	}
+	c.want(map[string]int{"short": 0})
+	if n := c.count("stuck_total", ""); n != 0 {
+		t.Errorf("%v decisions were given up; want none", n)
+	}
+	c.linger = false
+	c.kubelet()
+	for began := c.now; c.now.Sub(began) < time.Minute; {
+		c.passes(1)
+	}
+	c.want(map[string]int{"short": 4})
+}
+
 // TestLostNode decides at once, and in an outage not at all.
 func TestLostNode(t *testing.T) {
 	t.Parallel()

@@ -176,7 +176,7 @@ func TestSnapshot(t *testing.T) {
 		r := plan.Snapshot(w, "id", nil)
 		kept := 0
 		for _, left := range r.Left {
-			kept += left.Job.Held()
+			kept += left.Job.Keeps()
 			if left.Reason == "" || left.Why == "" {
 				t.Fatalf("%s is left out for no reason", left.Job.ID)
 			}

@@ -54,13 +54,15 @@ func Snapshot(w *world.World, id string, hold map[string]world.Reason) Request {
 		reason, held := hold[j.ID]
 		switch {
 		case j.Shape.Finished:
+			total -= j.Keeps()
+			continue
 		case j.Pinned != "":
 			r.Left = append(r.Left, Left{j, j.Pinned, j.Why})
-			total -= j.Held()
+			total -= j.Keeps()
 			continue
 		case held:
 			r.Left = append(r.Left, Left{j, reason, "the decision would take all its nodes"})
-			total -= j.Held()
+			total -= j.Keeps()
 			continue
 		case j.Cooling && j.Nodes() == 0:
 			r.Left = append(r.Left, Left{j, Cooldown, fmt.Sprintf("it was paused less than %v ago", w.Pool.MinInterval)})
@@ -188,7 +190,7 @@ func Unwanted(w *world.World, r Request, a Answer) map[string]world.Reason {
 		if hold[j.ID] = Cooldown; j.Shape.NoPause {
 			hold[j.ID] = NoPause
 		}
-		most -= j.Held()
+		most -= j.Keeps()
 		paused = paused || a.GetAllocations()[i].GetNodes() == 0
 	}
 	if !paused || most < 0 {

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/elastalloc/elastalloc/kube/config"
 	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
@@ -153,6 +154,42 @@ func TestOutage(t *testing.T) {
 		w := c.World()
 		if err := plan.Outage(w, plan.Snapshot(w, "id", nil)); (err != nil) != test.outage {
 			t.Errorf("with %d of 20 nodes in use: %v", test.nodes, err)
+		}
+	}
+}
+
+// TestPodsThatLeave: what pods that are on their way out held is there for other jobs, also
+// where their job is pinned and about to replace them, or to go.
+func TestPodsThatLeave(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*worldtest.Cluster){
+		"a pinned job's pods restart": func(*worldtest.Cluster) {},
+		"deleted in the foreground": func(c *worldtest.Cluster) {
+			c.Jobs["a"].SetDeletionTimestamp(&metav1.Time{Time: c.Now})
+		},
+	} {
+		c := worldtest.New(16, worldtest.Job("a", 4, map[string]string{"paused": "true"}), worldtest.Job("b", 12, map[string]string{"work": "100h"}))
+		for _, pod := range c.Pods {
+			if pod.Labels["batch.kubernetes.io/job-name"] == "a" {
+				pod.DeletionTimestamp = &metav1.Time{Time: c.Now.Add(30 * time.Second)}
+			}
+		}
+		want := int32(12)
+		if change(c); c.Jobs["a"].GetDeletionTimestamp() != nil {
+			want = 16
+		}
+		w := c.World()
+		r := plan.Snapshot(w, "id", nil)
+		if total := r.Allocate.GetSnapshot().GetTotalNodes(); total != want {
+			t.Errorf("%s: asks about %d nodes; want %d", name, total, want)
+		}
+		if err := plan.Outage(w, r); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		// Those that do not go keep their nodes.
+		c.Now = c.Now.Add(time.Hour)
+		if total := plan.Snapshot(c.World(), "id", nil).Allocate.GetSnapshot().GetTotalNodes(); total != want-4 {
+			t.Errorf("%s: asks about %d nodes once the pods are overdue; want %d", name, total, want-4)
 		}
 	}
 }

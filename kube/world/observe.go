@@ -77,11 +77,13 @@ func Observe(in Input) *World {
 	})
 	o.assignPods()
 	o.countNodes()
+	kept := 0
 	for _, j := range w.Jobs {
 		o.countPods(j)
 		o.judge(j)
+		kept += j.Keeps()
 	}
-	if w.Free() < 0 {
+	if kept > w.Nodes.Usable {
 		// Nodes went. To shrink a job once more is better than to pause it.
 		for _, j := range w.Jobs {
 			j.Cooling = j.Cooling && j.Nodes() == 0

@@ -78,6 +78,33 @@ func TestPodsThatHold(t *testing.T) {
 	}
 }
 
+// TestCooldown lasts while pods restart, and ends where nodes that are in use went.
+func TestCooldown(t *testing.T) {
+	t.Parallel()
+	c := worldtest.New(8, worldtest.Job("a", 4, map[string]string{"work": "100h"}), worldtest.Job("b", 4, map[string]string{"work": "100h"}))
+	c.Now = c.Now.Add(time.Hour)
+	record := c.World().Jobs[0].NextRecord(4, c.Now)
+	record.Changed = &record.Since
+	annotations := c.Jobs["a"].GetAnnotations()
+	annotations[world.DecisionAnnotation] = record.String()
+	c.Jobs["a"].SetAnnotations(annotations)
+	c.Now = c.Now.Add(time.Minute)
+	for _, pod := range c.Pods {
+		if pod.Labels["batch.kubernetes.io/job-name"] == "b" {
+			pod.DeletionTimestamp = &metav1.Time{Time: c.Now.Add(30 * time.Second)}
+		}
+	}
+	c.Reconcile()
+	if j := c.World().Jobs[0]; !j.Cooling {
+		t.Error("a job does not cool down while the pods of another one restart")
+	}
+	c.Leave()
+	c.Nodes = c.Nodes[:7]
+	if j := c.World().Jobs[0]; j.Cooling {
+		t.Error("a job cools down though a node of its pool went")
+	}
+}
+
 func TestPinned(t *testing.T) {
 	t.Parallel()
 	job := func(annotations map[string]string, change func(*unstructured.Unstructured)) *unstructured.Unstructured {

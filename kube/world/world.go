@@ -122,7 +122,21 @@ func (j *Job) Nodes() int {
 
 // Held returns how many nodes the job holds or may get without another word of ours: what
 // it asks for, or more while its pods leave.
-func (j *Job) Held() int { return max(j.Nodes(), j.Pods.Live) + j.Pods.Terminating }
+func (j *Job) Held() int {
+	if j.Pinned == Deleting { // Its pods are not replaced.
+		return max(j.Nodes(), j.Pods.Live+j.Pods.Terminating)
+	}
+	return max(j.Nodes(), j.Pods.Live) + j.Pods.Terminating
+}
+
+// Keeps returns how many nodes the job holds once the pods that leave are gone, if they go in
+// time.
+func (j *Job) Keeps() int {
+	if j.Pinned == Deleting {
+		return j.Pods.Live + j.Pods.Overdue
+	}
+	return max(j.Nodes(), j.Pods.Live) + j.Pods.Overdue
+}
 
 // Movable reports whether the job may be given other nodes.
 func (j *Job) Movable() bool { return !j.Shape.Finished && j.Pinned == "" }

@@ -85,7 +85,7 @@ func slimPod(pod *corev1.Pod) {
 // slimNode drops what Observe does not read.
 func slimNode(node *corev1.Node) {
 	node.ManagedFields, node.Annotations = nil, nil
-	node.Status = corev1.NodeStatus{Allocatable: node.Status.Allocatable, Conditions: node.Status.Conditions}
+	node.Status = corev1.NodeStatus{Allocatable: node.Status.Allocatable, Capacity: node.Status.Capacity, Conditions: node.Status.Conditions}
 }
 
 // gather is how long events are gathered before a pass.
@@ -137,7 +137,8 @@ func Add(manager ctrl.Manager, pools []config.Pool, o Options) ([]*Loop, error) 
 	return ordered, nil
 }
 
-// toPools makes every event one of the pool that its label names, or else of every pool.
+// toPools makes every event of a job one of the pool that its label names, and any other, also
+// of a node or a pod that happens to have the label, one of every pool.
 func toPools(pools []config.Pool) handler.EventHandler {
 	known := make(map[string]bool)
 	for _, pool := range pools {
@@ -147,7 +148,8 @@ func toPools(pools []config.Pool) handler.EventHandler {
 	add := func(q queue, objects ...client.Object) {
 		names := make(map[string]bool)
 		for _, o := range objects {
-			if pool, labelled := o.GetLabels()[world.PoolLabel]; labelled {
+			_, isJob := o.(*unstructured.Unstructured)
+			if pool, labelled := o.GetLabels()[world.PoolLabel]; isJob && labelled {
 				names[pool] = known[pool]
 				continue
 			}

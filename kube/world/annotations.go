@@ -2,6 +2,7 @@ package world
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -27,6 +28,12 @@ const (
 	TargetAnnotation   = Prefix + "target"
 	DecisionAnnotation = Prefix + "decision"
 )
+
+// readAnnotations are those that users write.
+var readAnnotations = []string{
+	WorkAnnotation, RemainingAnnotation, ProgressAnnotation, NodesAnnotation, SpeedsAnnotation,
+	EfficiencyAnnotation, RestartAnnotation, WeightAnnotation, PausedAnnotation,
+}
 
 // What the API takes.
 const (
@@ -78,6 +85,7 @@ func ParseWishes(annotations map[string]string, least, most, multiple int) (Wish
 	if _, both := annotations[EfficiencyAnnotation]; both && w.Speeds != nil {
 		r.bad(EfficiencyAnnotation, "is there beside %s; want one of them", SpeedsAnnotation)
 	}
+	r.unknown()
 	if len(r.problems) > 0 {
 		return w, fmt.Errorf("bad annotations: %s", strings.Join(r.problems, "; "))
 	}
@@ -92,6 +100,15 @@ type reader struct {
 
 func (r *reader) bad(name, format string, args ...any) {
 	r.problems = append(r.problems, name+" "+fmt.Sprintf(format, args...))
+}
+
+// unknown reports annotations of our prefix that nothing reads: somebody misspelt one.
+func (r *reader) unknown() {
+	for _, name := range slices.Sorted(maps.Keys(r.annotations)) {
+		if strings.HasPrefix(name, Prefix) && name != TargetAnnotation && name != DecisionAnnotation && !slices.Contains(readAnnotations, name) {
+			r.bad(name, "is unknown; want one of %s", strings.Join(readAnnotations, ", "))
+		}
+	}
 }
 
 func (r *reader) duration(name string, least time.Duration) time.Duration {

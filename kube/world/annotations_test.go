@@ -93,6 +93,7 @@ func TestBadAnnotations(t *testing.T) {
 		"too many":             {map[string]string{"nodes": "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32,33"}, 0, 1},
 		"too few speeds":       {map[string]string{"nodes": "1,2", "speeds": "1"}, 0, 1},
 		"two curves":           {map[string]string{"nodes": "1,2", "speeds": "1,2", "doubling-efficiency": "0.8"}, 0, 1},
+		"misspelt":             {map[string]string{"pauesd": "true"}, 0, 1},
 		"ages":                 {map[string]string{"work": "2562047h"}, 0, 1},
 	} {
 		if wishes, err := world.ParseWishes(prefixed(test.annotations), 0, test.most, test.multiple); err == nil {

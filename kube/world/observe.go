@@ -197,20 +197,23 @@ func (o *observer) assignPods() {
 
 // countNodes counts the nodes of the pool.
 func (o *observer) countNodes() {
-	foreign := make(map[string]bool)
+	unit, foreign := corev1.ResourceName(o.Pool.Unit), make(map[string]bool)
 	for _, pod := range o.Pods {
 		if pod.Spec.NodeName != "" && !o.taken[pod.UID] && pod.Status.Phase != corev1.PodSucceeded &&
-			pod.Status.Phase != corev1.PodFailed && kinds.Requests(&pod.Spec, corev1.ResourceName(o.Pool.Unit)) > 0 {
+			pod.Status.Phase != corev1.PodFailed && kinds.Requests(&pod.Spec, unit) > 0 {
 			foreign[pod.Spec.NodeName] = true
 		}
 	}
 	o.usable = make(map[string]bool)
 	selector := labels.SelectorFromSet(o.Pool.NodeSelector)
 	for _, node := range o.Nodes {
-		quantity := node.Status.Allocatable[corev1.ResourceName(o.Pool.Unit)]
-		switch allocatable := quantity.Value(); {
+		quantity, capacity := node.Status.Allocatable[unit], node.Status.Capacity[unit]
+		allocatable := quantity.Value()
+		// Of processors and memory, unlike devices, a node reserves some.
+		broken := strings.Contains(o.Pool.Unit, "/") && allocatable < capacity.Value()
+		switch {
 		case !selector.Matches(labels.Set(node.Labels)):
-		case !Ready(node) || allocatable <= 0 || node.DeletionTimestamp != nil:
+		case !Ready(node) || allocatable <= 0 || broken || node.DeletionTimestamp != nil:
 			o.world.Nodes.NotReady++
 		case node.Spec.Unschedulable:
 			o.world.Nodes.Cordoned++

@@ -181,3 +181,17 @@ func TestDifferentNodes(t *testing.T) {
 		t.Errorf("pinned %q in a pool in which two of its pods share a node", j.Pinned)
 	}
 }
+
+// TestBrokenUnit: a node of which a device broke does not keep the pool's jobs from the others.
+func TestBrokenUnit(t *testing.T) {
+	t.Parallel()
+	c := worldtest.New(3, worldtest.Job("a", 1, map[string]string{"work": "10h"}))
+	for _, node := range c.Nodes {
+		node.Status.Capacity = node.Status.Allocatable.DeepCopy()
+	}
+	c.Nodes[2].Status.Allocatable[worldtest.Unit] = resource.MustParse("7")
+	w := c.World()
+	if j := w.Jobs[0]; j.Pinned != "" || w.Nodes.Usable != 2 || w.Nodes.NotReady != 1 {
+		t.Errorf("pinned %q: %s; nodes %+v; want 2 that are usable", j.Pinned, j.Why, w.Nodes)
+	}
+}

@@ -29,7 +29,7 @@ type NodeCounts struct {
 	// Usable nodes count: they are ready, take new pods of the pool and serve no others.
 	Usable int
 	// NotReady, Cordoned and Tainted nodes do not, nor do Foreign ones, which serve pods
-	// other than those of the pool's jobs.
+	// other than those of the pool's jobs. One some of whose devices broke is NotReady.
 	NotReady, Cordoned, Tainted, Foreign int
 	// Promised nodes are among the usable ones: jobs got them that are gone now, and whose
 	// pods may yet be seen.

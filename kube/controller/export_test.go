@@ -1,0 +1,4 @@
+package controller
+
+// ToPools is which pools an event concerns.
+var ToPools = toPools

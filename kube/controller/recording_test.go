@@ -57,7 +57,7 @@ func TestRecordingIsReplayed(t *testing.T) {
 		said, err := lab.CombinedOutput()
 		return string(said), err
 	}
-	if said, err := replay("--out", filepath.Join(t.TempDir(), "out")); err == nil || !strings.Contains(said, "choose one: other") {
+	if said, err := replay("--out", filepath.Join(t.TempDir(), "out")); err == nil || !strings.Contains(said, "choose those of one cluster: other") {
 		t.Errorf("calls of two pools are replayed as one: %v, %s", err, said)
 	}
 	out := filepath.Join(t.TempDir(), "out")

@@ -29,12 +29,6 @@ const (
 	DecisionAnnotation = Prefix + "decision"
 )
 
-// readAnnotations are those that users write.
-var readAnnotations = []string{
-	WorkAnnotation, RemainingAnnotation, ProgressAnnotation, NodesAnnotation, SpeedsAnnotation,
-	EfficiencyAnnotation, RestartAnnotation, WeightAnnotation, PausedAnnotation,
-}
-
 // What the API takes.
 const (
 	maxSizes         = 32
@@ -104,9 +98,13 @@ func (r *reader) bad(name, format string, args ...any) {
 
 // unknown reports annotations of our prefix that nothing reads: somebody misspelt one.
 func (r *reader) unknown() {
+	known := []string{
+		WorkAnnotation, RemainingAnnotation, ProgressAnnotation, NodesAnnotation, SpeedsAnnotation,
+		EfficiencyAnnotation, RestartAnnotation, WeightAnnotation, PausedAnnotation,
+	}
 	for _, name := range slices.Sorted(maps.Keys(r.annotations)) {
-		if strings.HasPrefix(name, Prefix) && name != TargetAnnotation && name != DecisionAnnotation && !slices.Contains(readAnnotations, name) {
-			r.bad(name, "is unknown; want one of %s", strings.Join(readAnnotations, ", "))
+		if strings.HasPrefix(name, Prefix) && name != TargetAnnotation && name != DecisionAnnotation && !slices.Contains(known, name) {
+			r.bad(name, "is unknown; want one of %s", strings.Join(known, ", "))
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/elastalloc/elastalloc/internal/apiconv"
+	"github.com/elastalloc/elastalloc/server/internal/status"
 )
 
 // Config configures a server. Start from DefaultConfig: zero values have no defaults
@@ -91,6 +92,9 @@ type Config struct {
 	// that every call begins a trace.
 	Propagator propagation.TextMapPropagator
 }
+
+// Backend is what a server shows about one of its backends.
+type Backend = status.Backend
 
 const (
 	// BaseMemory is what a server takes at most beside what its calls hold: the program,

@@ -92,7 +92,7 @@ func watchHandshakes(c credentials.TransportCredentials, registerer prometheus.R
 	} {
 		h.refused.WithLabelValues(reason)
 	}
-	return h, registerer.Register(h.refused)
+	return h, register(registerer, h.refused)
 }
 
 // ServerHandshake makes a handshake.

@@ -56,7 +56,9 @@ func startWith(t testing.TB, change func(*Config), prepare func(*Server)) *harne
 	config.AdminListen = "127.0.0.1:0"
 	config.DrainDelay, config.DrainTimeout = 0, time.Minute
 	config.Allocator = fakeAllocator(smallest)
-	config.Backends = []Backend{{Name: solver.BackendExact}, {Name: solver.BackendCBC, State: down}, {Name: solver.BackendGreedy}}
+	config.Backends = []Backend{
+		{Name: solver.BackendExact, State: up}, {Name: solver.BackendCBC, State: down}, {Name: solver.BackendGreedy, State: up},
+	}
 	config.Logger = slog.New(slog.NewJSONHandler(h.logs, nil))
 	config.Version = "v0.0.0-test"
 	if change != nil {
@@ -82,6 +84,9 @@ func startWith(t testing.TB, change func(*Config), prepare func(*Server)) *harne
 	})
 	return h
 }
+
+// up is the state of a backend that is asked.
+func up() chain.BackendState { return chain.BackendState{Up: true} }
 
 // down is the state of a backend whose breaker is open.
 func down() chain.BackendState {

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"time"
 
@@ -153,7 +154,7 @@ func (m *metrics) observeOutcome(d *solver.Decision) {
 func newGRPCMetrics(registerer prometheus.Registerer) (*grpcprometheus.ServerMetrics, error) {
 	m := grpcprometheus.NewServerMetrics(grpcprometheus.WithServerHandlingTimeHistogram(
 		grpcprometheus.WithHistogramBuckets(latencies())))
-	return m, registerer.Register(m)
+	return m, register(registerer, m)
 }
 
 // registerLoad registers the metrics of a server's load, which ask for it whenever they
@@ -178,7 +179,7 @@ func registerLoad(registerer prometheus.Registerer, load func() ingress.Load) er
 
 // registerCertificate registers when the certificate that is served expires.
 func registerCertificate(registerer prometheus.Registerer, expiry func() time.Time) error {
-	return registerer.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	return register(registerer, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "elastalloc_certificate_expiration_timestamp_seconds",
 		Help: "When the TLS certificate that is served expires, in seconds since 1970.",
 	}, func() float64 { return float64(expiry().Unix()) }))
@@ -192,20 +193,23 @@ func backendUp(backend Backend) prometheus.Collector {
 		Help:        "Whether a backend of this server is asked: 0 while its program is missing or its breaker is open, until an attempt has succeeded.",
 		ConstLabels: prometheus.Labels{"backend": string(backend.Name)},
 	}, func() float64 {
-		if backend.state().Up {
+		if backend.State().Up {
 			return 1
 		}
 		return 0
 	})
 }
 
-// register registers collectors; its error names every one that there is already.
+// register registers collectors; its error names every one that is registered already.
 func register(registerer prometheus.Registerer, all ...prometheus.Collector) error {
 	var failed []error
 	for _, collector := range all {
 		failed = append(failed, registerer.Register(collector))
 	}
-	return errors.Join(failed...)
+	if err := errors.Join(failed...); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	return nil
 }
 
 // latencies are the buckets of times, in seconds.

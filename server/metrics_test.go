@@ -195,7 +195,7 @@ func TestGaugeFollowsTheBreaker(t *testing.T) {
 		breaker := chain.NewBreaker(config.Backends[0], chain.BreakerConfig{Failures: 2, OpenTime: time.Nanosecond})
 		config.Backends = []solver.Backend{breaker}
 		c.Allocator = decider{chain: chain.New(config)}
-		c.Backends = []Backend{{Name: breaker.Name(), State: breaker.State}, {Name: solver.BackendGreedy}}
+		c.Backends = []Backend{{Name: breaker.Name(), State: breaker.State}, {Name: solver.BackendGreedy, State: up}}
 	})
 	for _, step := range []struct {
 		works bool

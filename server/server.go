@@ -83,7 +83,7 @@ func (c Config) Complete() (*Server, error) {
 func (s *Server) build() error {
 	c := &s.config
 	page, err := status.New(status.Config{
-		Version: c.Version, Backends: c.shownBackends(), Address: s.Addr, Ready: s.ready.Load,
+		Version: c.Version, Backends: c.Backends, Address: s.Addr, Ready: s.ready.Load,
 		Load: func() ingress.Load { return s.ingress.Load() }, Explain: s.reasons,
 	})
 	if err != nil {
@@ -91,15 +91,15 @@ func (s *Server) build() error {
 	}
 	decisions, err := newMetrics(c.Registry, c.Version, c.Backends)
 	if err != nil {
-		return fmt.Errorf("register metrics: %w", err)
+		return err
 	}
 	calls, err := newGRPCMetrics(c.Registry)
 	if err != nil {
-		return fmt.Errorf("register metrics: %w", err)
+		return err
 	}
 	teams, err := newGroupMetrics(c.Registry, c.MetricsGroups)
 	if err != nil {
-		return fmt.Errorf("register metrics: %w", err)
+		return err
 	}
 	observers := []ingress.Observer{decisions, teams, page, spanObserver{}, newLogObserver(c.Logger)}
 	if c.Recorder != nil {
@@ -115,7 +115,7 @@ func (s *Server) build() error {
 		Observers: observers,
 	})
 	if err := registerLoad(c.Registry, s.ingress.Load); err != nil {
-		return fmt.Errorf("register metrics: %w", err)
+		return err
 	}
 	security := insecure.NewCredentials()
 	if c.TLSCert != "" {
@@ -124,7 +124,7 @@ func (s *Server) build() error {
 			return err
 		}
 		if err := registerCertificate(c.Registry, certificates.expiry); err != nil {
-			return fmt.Errorf("register metrics: %w", err)
+			return err
 		}
 		security = certificates.credentials()
 		if c.ClientCA != "" && len(c.ClientNames) == 0 {
@@ -132,7 +132,7 @@ func (s *Server) build() error {
 		}
 	}
 	if security, err = watchHandshakes(security, c.Registry, c.Logger); err != nil {
-		return fmt.Errorf("register metrics: %w", err)
+		return err
 	}
 	options := slices.Concat(interceptors(calls, c.Logger), c.tracingOptions(), ingress.ServerOptions())
 	s.grpc = grpc.NewServer(append(options,

@@ -29,11 +29,13 @@ var (
 	pageStyle string
 )
 
-// Backend is a backend of the server.
+// Backend is what a server shows about one of its backends.
 type Backend struct {
-	Name    solver.BackendName
+	Name solver.BackendName
+	// Version is that of its external program; "" where it has none or it is unknown.
 	Version string
-	State   func() chain.BackendState
+	// State returns its state now, and is safe for concurrent use.
+	State func() chain.BackendState
 }
 
 // Config is what a page shows.

@@ -258,5 +258,10 @@ func (f *replayed) row(i int) []string {
 	}
 }
 
-// percent writes a share.
-func percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
+// percent writes a share; one that is not 0 does not look like it.
+func percent(share float64) string {
+	if share > 0 && share <= 0.005 {
+		return "under 1 %"
+	}
+	return fmt.Sprintf("%.0f %%", 100*share)
+}

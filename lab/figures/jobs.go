@@ -178,9 +178,11 @@ func Bars(title, label string, names []string, values []float64) (*Figure, error
 	}
 	ticks := make(plot.ConstantTicks, len(names))
 	for i, name := range names {
-		ticks[i] = plot.Tick{Value: float64(len(names) - 1 - i), Label: name}
+		// With spaces in the place of a mark: in a browser's font a name may be wider.
+		ticks[i] = plot.Tick{Value: float64(len(names) - 1 - i), Label: name + "     "}
 	}
 	f.plot.Y.Tick.Marker = ticks
+	f.plot.Y.Tick.Width = 0
 	f.plot.Y.Min, f.plot.Y.Max = -0.7, float64(len(names))-0.3
 	f.plot.X.Min, f.plot.X.Max = 0, 1.12*slices.Max(append([]float64{1e-9}, values...))
 	f.plot.X.Tick.Marker = plot.TickerFunc(roundTicks)

@@ -154,11 +154,20 @@ func dial(t testing.TB, listener *bufconn.Listener, security credentials.Transpo
 type gate struct {
 	entered chan struct{}
 	open    chan struct{}
+	test    context.Context
 }
 
-func newGate() *gate { return &gate{entered: make(chan struct{}, 100), open: make(chan struct{})} }
+func newGate(t *testing.T) *gate {
+	t.Helper()
+	return &gate{entered: make(chan struct{}, 100), open: make(chan struct{}), test: t.Context()}
+}
 
-// solve answers with the smallest sizes once the gate is open, or ctx has ended.
+// hold answers with the smallest sizes once the gate is open, however long that takes.
+func (g *gate) hold(_ context.Context, p *solver.Problem) (solver.Result, error) {
+	return g.solve(g.test, p)
+}
+
+// solve answers with the smallest sizes once the gate is open, unless ctx ends first.
 func (g *gate) solve(ctx context.Context, p *solver.Problem) (solver.Result, error) {
 	g.entered <- struct{}{}
 	select {

@@ -15,8 +15,8 @@ import (
 
 func TestDrain(t *testing.T) {
 	t.Parallel()
-	g := newGate()
-	h := start(t, func(c *Config) { c.Allocator = fakeAllocator(g.solve) })
+	g := newGate(t)
+	h := start(t, func(c *Config) { c.Allocator = fakeAllocator(g.hold) })
 	// A client that watches health learns of the end before its calls fail.
 	ctx, unwatch := context.WithCancel(t.Context())
 	watch, err := grpc_health_v1.NewHealthClient(h.conn).Watch(ctx,
@@ -66,7 +66,7 @@ func TestDrain(t *testing.T) {
 
 func TestDrainTimeoutCutsCallsOff(t *testing.T) {
 	t.Parallel()
-	g := newGate() // It never opens.
+	g := newGate(t) // It never opens.
 	h := start(t, func(c *Config) { c.Allocator, c.DrainTimeout = fakeAllocator(g.solve), time.Millisecond })
 	inflight := h.occupy(t, g)
 	h.stop()

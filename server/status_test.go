@@ -139,8 +139,8 @@ func TestStatusPageShowsCalls(t *testing.T) {
 
 func TestStatusPageWhileDraining(t *testing.T) {
 	t.Parallel()
-	g := newGate()
-	h := start(t, func(c *Config) { c.Allocator, c.MaxInflight = fakeAllocator(g.solve), 64 })
+	g := newGate(t)
+	h := start(t, func(c *Config) { c.Allocator, c.MaxInflight = fakeAllocator(g.hold), 64 })
 	inflight := h.occupy(t, g)
 	_, page := h.get(t, "/")
 	checkPage(t, page, ">ready<", "<b>1</b> of at most 64")

@@ -159,8 +159,8 @@ func TestUnsampledCall(t *testing.T) {
 // and of a defect of ours, and that it quotes nothing of the request.
 func TestSpansOfCallsThatFail(t *testing.T) {
 	t.Parallel()
-	g := newGate()
-	h, spans := startTraced(t, sdktrace.AlwaysSample(), func(c *Config) { c.MaxInflight, c.MaxQueue, c.Allocator = 1, 0, fakeAllocator(g.solve) })
+	g := newGate(t)
+	h, spans := startTraced(t, sdktrace.AlwaysSample(), func(c *Config) { c.MaxInflight, c.MaxQueue, c.Allocator = 1, 0, fakeAllocator(g.hold) })
 
 	bad := smallRequest()
 	bad.Snapshot.Jobs[0].Id, bad.Snapshot.Jobs[1].Id = "twice", "twice"

@@ -7,7 +7,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Borrowing shares the pool among teams with jobs of one size as Kueue does, where each
+// borrowing shares the pool among teams with jobs of one size as Kueue does, where each
 // team is a ClusterQueue whose quota is its nominal quota, with one cohort for all and
 // reclaimWithinCohort Any:
 //
@@ -18,7 +18,7 @@ import (
 //   - A job that its team's quota covers and that finds no room reclaims it: jobs of teams
 //     above their quotas lose their nodes, the one that has trained the least first, and
 //     no more of them than needed. They keep what they have done.
-func Borrowing(s *solver.Snapshot) []int {
+func borrowing(s *solver.Snapshot) []int {
 	c := newCohort(s)
 	c.admit(true)
 	// Those that lost their nodes are in the queue again, and may find what others left.
@@ -26,8 +26,8 @@ func Borrowing(s *solver.Snapshot) []int {
 	return c.admit(false)
 }
 
-// BorrowingWaiting is Borrowing where no job loses its nodes, Kueue's default.
-func BorrowingWaiting(s *solver.Snapshot) []int { return newCohort(s).admit(false) }
+// borrowingWaiting is borrowing where no job loses its nodes, Kueue's default.
+func borrowingWaiting(s *solver.Snapshot) []int { return newCohort(s).admit(false) }
 
 // cohort is the jobs of a snapshot while they are admitted.
 type cohort struct {

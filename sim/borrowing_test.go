@@ -70,10 +70,10 @@ func TestBorrowing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &solver.Snapshot{TotalNodes: 8, Groups: test.groups, Jobs: test.jobs}
-			if diff := cmp.Diff(test.want, Borrowing(s)); diff != "" {
+			if diff := cmp.Diff(test.want, borrowing(s)); diff != "" {
 				t.Errorf("borrowing (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(test.waiting, BorrowingWaiting(s)); diff != "" {
+			if diff := cmp.Diff(test.waiting, borrowingWaiting(s)); diff != "" {
 				t.Errorf("borrowing without preemption (-want +got):\n%s", diff)
 			}
 		})
@@ -102,7 +102,7 @@ func TestBorrowingKeepsItsWord(t *testing.T) {
 			s.Jobs[i].TrainingTime = time.Duration(rapid.IntRange(0, 3).Draw(t, "trained"))
 		}
 		// Whatever runs has been started by the rule.
-		for i, nodes := range BorrowingWaiting(s) {
+		for i, nodes := range borrowingWaiting(s) {
 			s.Jobs[i].CurrentNodes = nodes
 		}
 		for i := range s.Jobs {
@@ -110,7 +110,7 @@ func TestBorrowingKeepsItsWord(t *testing.T) {
 				s.Jobs[i].CurrentNodes = 0
 			}
 		}
-		for name, rule := range map[string]Rule{"borrowing": Borrowing, "borrowing-waiting": BorrowingWaiting} {
+		for name, rule := range map[string]Rule{"borrowing": borrowing, "borrowing-waiting": borrowingWaiting} {
 			nodes := rule(s)
 			if err := checkNodes(s, nodes); err != nil {
 				t.Fatalf("%s: %v", name, err)

@@ -10,16 +10,16 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// FirstInFirstOut runs jobs of fixed size in the order of arrival and never
+// firstInFirstOut runs jobs of fixed size in the order of arrival and never
 // resizes one: the front of the queue starts as soon as its size fits, and until
 // then no job passes it.
-func FirstInFirstOut(s *solver.Snapshot) []int { return greedy.FillIdle(s) }
+func firstInFirstOut(s *solver.Snapshot) []int { return greedy.FillIdle(s) }
 
-// ShortestRemaining is SRPT over jobs of fixed size, preemptive: in the order of
+// shortestRemaining is SRPT over jobs of fixed size, preemptive: in the order of
 // the run time left at that size, each job whose size fits in what is left of the
 // pool runs, and the others wait. Every job takes part, for who waits is what it
 // decides.
-func ShortestRemaining(s *solver.Snapshot) []int {
+func shortestRemaining(s *solver.Snapshot) []int {
 	left := make([]float64, len(s.Jobs))
 	for i := range s.Jobs {
 		job := &s.Jobs[i]
@@ -37,11 +37,11 @@ func ShortestRemaining(s *solver.Snapshot) []int {
 	return nodes
 }
 
-// MaxMin shares the pool as evenly as it can, as Gavel's max-min policy with one
+// maxMin shares the pool as evenly as it can, as Gavel's max-min policy with one
 // speed curve: admitted jobs begin at their smallest size, and the one whose speed
 // by its weight is the lowest grows to its next size until none can. A job whose
 // next size does not fit any more stays as it is.
-func MaxMin(s *solver.Snapshot) []int {
+func maxMin(s *solver.Snapshot) []int {
 	m := newShares(s, solver.AdmissionFIFO)
 	growing := make([]int, len(m.jobs))
 	for n := range growing {
@@ -81,39 +81,38 @@ func HeSRPTShares(jobs int) []float64 {
 	return shares
 }
 
-// HeSRPT is heSRPT rounded to legal sizes: admitted jobs begin at their smallest
+// heSRPT is heSRPT rounded to legal sizes: admitted jobs begin at their smallest
 // size; then each, the shortest remaining ETA first, grows up to its share of the
 // pool; then what rounding left idle goes to the job that is the furthest below
 // its share, by the ratio of the two at its next size, until no next size fits.
-func HeSRPT(s *solver.Snapshot) []int { return heSRPT(s, solver.AdmissionFIFO) }
-
-// HeSRPTStartFirst is the same where jobs that never started have their smallest size
-// and every other job begins at none, so that it may be paused.
-func HeSRPTStartFirst(s *solver.Snapshot) []int { return heSRPT(s, solver.AdmissionStartFirst) }
-
-func heSRPT(s *solver.Snapshot, admission solver.Admission) []int {
-	m := newShares(s, admission)
-	longestFirst := ordered(len(m.jobs), func(a, b int) int { return cmp.Compare(m.jobs[b].Demand, m.jobs[a].Demand) })
-	due := make([]float64, len(m.jobs))
-	for i, share := range HeSRPTShares(len(m.jobs)) {
-		due[longestFirst[i]] = share * float64(s.TotalNodes)
-	}
-	for _, n := range slices.Backward(longestFirst) {
-		for float64(m.next(n)) <= due[n] && m.grow(n) {
-			continue
+//
+// Under START_FIRST only jobs that never started begin at their smallest size, every
+// other at none, so that it may be paused.
+func heSRPT(admission solver.Admission) Rule {
+	return func(s *solver.Snapshot) []int {
+		m := newShares(s, admission)
+		longestFirst := ordered(len(m.jobs), func(a, b int) int { return cmp.Compare(m.jobs[b].Demand, m.jobs[a].Demand) })
+		due := make([]float64, len(m.jobs))
+		for i, share := range HeSRPTShares(len(m.jobs)) {
+			due[longestFirst[i]] = share * float64(s.TotalNodes)
 		}
-	}
-	for {
-		furthest, ratio := -1, 0.0
 		for _, n := range slices.Backward(longestFirst) {
-			if next := m.next(n); next-m.nodes(n) <= m.idle && due[n]/float64(next) > ratio {
-				furthest, ratio = n, due[n]/float64(next)
+			for float64(m.next(n)) <= due[n] && m.grow(n) {
+				continue
 			}
 		}
-		if furthest < 0 {
-			return m.result(s)
+		for {
+			furthest, ratio := -1, 0.0
+			for _, n := range slices.Backward(longestFirst) {
+				if next := m.next(n); next-m.nodes(n) <= m.idle && due[n]/float64(next) > ratio {
+					furthest, ratio = n, due[n]/float64(next)
+				}
+			}
+			if furthest < 0 {
+				return m.result(s)
+			}
+			m.grow(furthest)
 		}
-		m.grow(furthest)
 	}
 }
 

@@ -44,43 +44,43 @@ func TestComparators(t *testing.T) {
 		snapshot *solver.Snapshot
 		want     []int
 	}{
-		"fifo: in order while they fit":         {FirstInFirstOut, pool(6, fixed()...), []int{4, 2, 0}},
-		"fifo: no job passes the front":         {FirstInFirstOut, pool(7, told(9, 4, 4), told(9, 0, 4), told(9, 0, 1)), []int{4, 0, 0}},
-		"fifo: one that never fits is passed":   {FirstInFirstOut, pool(3, fixed()...), []int{0, 2, 0}},
-		"fifo: no job passes one in the middle": {FirstInFirstOut, pool(7, told(9, 0, 4), told(9, 0, 4), told(9, 0, 1)), []int{4, 0, 0}},
-		"fifo: running jobs keep their nodes":   {FirstInFirstOut, pool(7, told(9, 2, 2), told(1, 0, 8), told(9, 4, 4)), []int{2, 0, 4}},
+		"fifo: in order while they fit":         {firstInFirstOut, pool(6, fixed()...), []int{4, 2, 0}},
+		"fifo: no job passes the front":         {firstInFirstOut, pool(7, told(9, 4, 4), told(9, 0, 4), told(9, 0, 1)), []int{4, 0, 0}},
+		"fifo: one that never fits is passed":   {firstInFirstOut, pool(3, fixed()...), []int{0, 2, 0}},
+		"fifo: no job passes one in the middle": {firstInFirstOut, pool(7, told(9, 0, 4), told(9, 0, 4), told(9, 0, 1)), []int{4, 0, 0}},
+		"fifo: running jobs keep their nodes":   {firstInFirstOut, pool(7, told(9, 2, 2), told(1, 0, 8), told(9, 4, 4)), []int{2, 0, 4}},
 
-		"srpt: the shortest at its size first":   {ShortestRemaining, pool(13, fixed()...), []int{4, 0, 8}},
-		"srpt: one that does not fit is passed":  {ShortestRemaining, pool(10, fixed()...), []int{0, 2, 8}},
-		"srpt: a running job is preempted":       {ShortestRemaining, pool(8, told(100, 4, 4), told(200, 2, 2), told(100, 0, 8)), []int{0, 0, 8}},
-		"srpt: ties go to the first submitted":   {ShortestRemaining, pool(4, told(100, 0, 4), told(100, 4, 4)), []int{4, 0}},
-		"srpt: a pool that is too small for all": {ShortestRemaining, pool(1, fixed()...), []int{0, 0, 0}},
+		"srpt: the shortest at its size first":   {shortestRemaining, pool(13, fixed()...), []int{4, 0, 8}},
+		"srpt: one that does not fit is passed":  {shortestRemaining, pool(10, fixed()...), []int{0, 2, 8}},
+		"srpt: a running job is preempted":       {shortestRemaining, pool(8, told(100, 4, 4), told(200, 2, 2), told(100, 0, 8)), []int{0, 0, 8}},
+		"srpt: ties go to the first submitted":   {shortestRemaining, pool(4, told(100, 0, 4), told(100, 4, 4)), []int{4, 0}},
+		"srpt: a pool that is too small for all": {shortestRemaining, pool(1, fixed()...), []int{0, 0, 0}},
 
 		// 1, 1, 1, then 2, 1, 1, then 2, 2, 1, and so on.
-		"max-min: evenly, the first submitted first": {MaxMin, pool(10, told(9, 0), told(900, 0), told(90, 0)), []int{4, 4, 2}},
+		"max-min: evenly, the first submitted first": {maxMin, pool(10, told(9, 0), told(900, 0), told(90, 0)), []int{4, 4, 2}},
 		// The last cannot grow to 2, since 3 is its next size.
-		"max-min: others grow where one cannot": {MaxMin, pool(4, told(9, 0), told(9, 0), told(9, 0, 1, 3)), []int{2, 1, 1}},
+		"max-min: others grow where one cannot": {maxMin, pool(4, told(9, 0), told(9, 0), told(9, 0, 1, 3)), []int{2, 1, 1}},
 		// 0.25, 0.4, 0.64 and 1.02 by weight against 1.
-		"max-min: by weight":            {MaxMin, pool(11, weighted, told(9, 0), told(9, 0)), []int{8, 2, 1}},
-		"max-min: up to the largest":    {MaxMin, pool(40, told(9, 0), told(9, 0)), []int{16, 16}},
-		"max-min: more jobs than nodes": {MaxMin, pool(2, told(9, 0), told(9, 1), told(9, 0)), []int{1, 1, 0}},
-		"max-min: no jobs":              {MaxMin, pool(2), []int{}},
+		"max-min: by weight":            {maxMin, pool(11, weighted, told(9, 0), told(9, 0)), []int{8, 2, 1}},
+		"max-min: up to the largest":    {maxMin, pool(40, told(9, 0), told(9, 0)), []int{16, 16}},
+		"max-min: more jobs than nodes": {maxMin, pool(2, told(9, 0), told(9, 1), told(9, 0)), []int{1, 1, 0}},
+		"max-min: no jobs":              {maxMin, pool(2), []int{}},
 
 		// Shares of two are 0.116 and 0.884. Of 32 nodes that is 3.7 and 28.3: at most
 		// 2 and 16. The 14 that are left go to the longer, 4, then 8, then 16.
-		"hesrpt: what rounding left": {HeSRPT, pool(32, told(1000, 0), told(10, 0)), []int{16, 16}},
+		"hesrpt: what rounding left": {heSRPT(solver.AdmissionFIFO), pool(32, told(1000, 0), told(10, 0)), []int{16, 16}},
 		// Of 12: 1.4 and 10.6, so 1 and 8. Of the 3 left, one makes 2 of the longer's 1
 		// (0.7 of its share's worth), two make 4.
-		"hesrpt: the shortest has the most": {HeSRPT, pool(12, told(1000, 0), told(10, 0)), []int{4, 8}},
+		"hesrpt: the shortest has the most": {heSRPT(solver.AdmissionFIFO), pool(12, told(1000, 0), told(10, 0)), []int{4, 8}},
 		// Shares of three are 0.033, 0.251 and 0.716; of 8 nodes 0.3, 2.0 and 5.7: 1, 2
 		// and 4. The last goes to the longest.
-		"hesrpt: every job has the least": {HeSRPT, pool(8, told(10, 0), told(1000, 0), told(100, 0)), []int{4, 2, 2}},
-		"hesrpt: more jobs than nodes":    {HeSRPT, pool(1, told(10, 0), told(5, 1)), []int{0, 1}},
+		"hesrpt: every job has the least": {heSRPT(solver.AdmissionFIFO), pool(8, told(10, 0), told(1000, 0), told(100, 0)), []int{4, 2, 2}},
+		"hesrpt: more jobs than nodes":    {heSRPT(solver.AdmissionFIFO), pool(1, told(10, 0), told(5, 1)), []int{0, 1}},
 		// A new job has its node; of the two others, the short paused one has a share of
 		// 2.1 nodes and the long running one of 0.1.
-		"hesrpt-event: a pause":          {HeSRPTStartFirst, pool(3, told(1000, 1), trained(told(10, 0)), told(100, 0)), []int{0, 2, 1}},
-		"hesrpt-event: the queue starts": {HeSRPTStartFirst, pool(2, told(1, 2), told(1000, 0), told(1000, 0)), []int{0, 1, 1}},
-		"hesrpt: no jobs":                {HeSRPT, pool(1), []int{}},
+		"hesrpt-event: a pause":          {heSRPT(solver.AdmissionStartFirst), pool(3, told(1000, 1), trained(told(10, 0)), told(100, 0)), []int{0, 2, 1}},
+		"hesrpt-event: the queue starts": {heSRPT(solver.AdmissionStartFirst), pool(2, told(1, 2), told(1000, 0), told(1000, 0)), []int{0, 1, 1}},
+		"hesrpt: no jobs":                {heSRPT(solver.AdmissionFIFO), pool(1), []int{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, test.rule(test.snapshot)); diff != "" {
@@ -93,7 +93,7 @@ func TestComparators(t *testing.T) {
 // TestComparatorsAreLegal checks on any snapshot that a rule's decision can be
 // carried out and that no rule leaves the pool idle.
 func TestComparatorsAreLegal(t *testing.T) {
-	rules := map[string]Rule{"max-min": MaxMin, "hesrpt": HeSRPT, "hesrpt-event": HeSRPTStartFirst, "srpt": ShortestRemaining}
+	rules := map[string]Rule{"max-min": maxMin, "hesrpt": heSRPT(solver.AdmissionFIFO), "hesrpt-event": heSRPT(solver.AdmissionStartFirst), "srpt": shortestRemaining}
 	rapid.Check(t, func(t *rapid.T) {
 		s := solvertest.SnapshotsWithin(solvertest.Limits{Jobs: 10, Steps: 2, Sizes: 5, Nodes: 60}).Draw(t, "snapshot")
 		for name, rule := range rules {

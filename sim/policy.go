@@ -125,15 +125,15 @@ func Policies() []Policy {
 			Description: "total-time in a partition of the pool for every team, by quota",
 		},
 		{
-			Name: "fifo-partitions", Rule: FirstInFirstOut, FixedSize: true, Partitioned: true,
+			Name: "fifo-partitions", Rule: firstInFirstOut, FixedSize: true, Partitioned: true,
 			Description: "fixed sizes, in the order of arrival, in those partitions",
 		},
 		{
-			Name: "borrowing", Rule: Borrowing, FixedSize: true, Teams: true, EveryEvent: true,
+			Name: "borrowing", Rule: borrowing, FixedSize: true, Teams: true, EveryEvent: true,
 			Description: "fixed sizes, teams borrow what others leave of their quotas until they reclaim it, as Kueue",
 		},
 		{
-			Name: "borrowing-waiting", Rule: BorrowingWaiting, FixedSize: true, Teams: true, EveryEvent: true,
+			Name: "borrowing-waiting", Rule: borrowingWaiting, FixedSize: true, Teams: true, EveryEvent: true,
 			Description: "borrowing where no job loses its nodes, so that teams wait for their quotas",
 		},
 		{
@@ -149,23 +149,23 @@ func Policies() []Policy {
 			Description: "what really happened: the trace's start_s and duration_s, whatever the pool",
 		},
 		{
-			Name: "fifo", Rule: FirstInFirstOut, FixedSize: true,
+			Name: "fifo", Rule: firstInFirstOut, FixedSize: true,
 			Description: "fixed sizes, in the order of arrival",
 		},
 		{
-			Name: "srpt", Rule: ShortestRemaining, FixedSize: true,
+			Name: "srpt", Rule: shortestRemaining, FixedSize: true,
 			Description: "fixed sizes, the shortest remaining first, preemptive",
 		},
 		{
-			Name: MaxMinPolicy, Rule: MaxMin,
+			Name: MaxMinPolicy, Rule: maxMin,
 			Description: "equal shares as far as sizes allow",
 		},
 		{
-			Name: "hesrpt", Rule: HeSRPT,
+			Name: "hesrpt", Rule: heSRPT(solver.AdmissionFIFO),
 			Description: "heSRPT, the best mean time for divisible nodes, rounded to sizes",
 		},
 		{
-			Name: "hesrpt-event", Rule: HeSRPTStartFirst, EveryEvent: true,
+			Name: "hesrpt-event", Rule: heSRPT(startFirst), EveryEvent: true,
 			Description: "hesrpt that decides at every submission and end, too, and may pause jobs",
 		},
 	}

@@ -137,7 +137,7 @@ func TestHistogram(t *testing.T) {
 }
 
 func TestCumulative(t *testing.T) {
-	f, err := Cumulative("Title", "slowdown", "share", Sample{Name: "one", Values: []float64{1, 2, 50}}, Sample{Name: "none"})
+	f, err := cumulative("Title", "slowdown", "share", Sample{Name: "one", Values: []float64{1, 2, 50}}, Sample{Name: "none"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestStack(t *testing.T) {
 		}
 		panels = append(panels, f)
 	}
-	shows(t, render(t, Stack(panels...)), "Above", "Below", "one")
+	shows(t, render(t, stack(panels...)), "Above", "Below", "one")
 }
 
 func TestStylesDiffer(t *testing.T) {

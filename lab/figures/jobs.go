@@ -44,7 +44,7 @@ func Gantt(runs ...*sim.Result) *Figure {
 		f.padAxes()
 		panels = append(panels, f)
 	}
-	figure := Stack(panels...)
+	figure := stack(panels...)
 	figure.width = 1.5 * width // It has the page to itself.
 	figure.panel = min(16*vg.Centimeter, max(panelHeight, 4*vg.Centimeter+vg.Points(1.2)*vg.Length(jobs)))
 	line := func(nodes int) plot.Thumbnailer { return &plotter.Line{LineStyle: ganttStyle(nodes, most)} }
@@ -149,7 +149,7 @@ func SlowdownByLength(runs ...*sim.Result) (*Figure, error) {
 	for _, panel := range []*Figure{above, below} {
 		panel.plot.Y.Tick.Marker = plot.TickerFunc(oneTwoFive)
 	}
-	return Stack(above, below), nil
+	return stack(above, below), nil
 }
 
 // logSlowdown returns where a slowdown is on a logarithmic axis.

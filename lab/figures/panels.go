@@ -13,9 +13,9 @@ import (
 // panelHeight is the height of one of several plots in a figure.
 const panelHeight = 7 * vg.Centimeter
 
-// Stack returns a figure of plots one below the other. They show the same series, so that
+// stack returns a figure of plots one below the other. They show the same series, so that
 // the legend is the first one's.
-func Stack(panels ...*Figure) *Figure {
+func stack(panels ...*Figure) *Figure {
 	stacked := *panels[0]
 	for _, panel := range panels[1:] {
 		stacked.below = append(stacked.below, panel.plot)
@@ -52,9 +52,9 @@ func (f *Figure) drawPlots(c draw.Canvas) {
 	}
 }
 
-// Cumulative draws the distribution of values greater than 0 on a logarithmic axis: the
+// cumulative draws the distribution of values greater than 0 on a logarithmic axis: the
 // percentage of each sample that is at most a value.
-func Cumulative(title, xLabel, yLabel string, samples ...Sample) (*Figure, error) {
+func cumulative(title, xLabel, yLabel string, samples ...Sample) (*Figure, error) {
 	f := newFigure(title, xLabel, yLabel)
 	f.plot.Add(plotter.NewGrid())
 	for i, sample := range samples {

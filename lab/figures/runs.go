@@ -133,7 +133,7 @@ func costs(runs []*sim.Result, policies []string, pool string) (*Figure, error) 
 		}
 		panels = append(panels, figure)
 	}
-	return Stack(panels...), nil
+	return stack(panels...), nil
 }
 
 // worstTeams draws the largest ratio of a team's mean total time to that in a partition of
@@ -165,7 +165,7 @@ func worstTeams(runs []*sim.Result, policies []string, pool string) (*Figure, er
 	if err != nil {
 		return nil, err
 	}
-	return Stack(above, below), nil
+	return stack(above, below), nil
 }
 
 // slowdowns draws how the slowdown is distributed on the smallest pool: among the half of
@@ -194,15 +194,15 @@ func slowdowns(runs []*sim.Result, policies []string) (*Figure, error) {
 		short, long = append(short, of[0]), append(long, of[1])
 	}
 	const label, share = "slowdown: total time by the time alone in the pool", "share of jobs at most (%)"
-	above, err := Cumulative(fmt.Sprintf("Slowdown of the shorter half of the jobs, %d nodes", smallest), label, share, short...)
+	above, err := cumulative(fmt.Sprintf("Slowdown of the shorter half of the jobs, %d nodes", smallest), label, share, short...)
 	if err != nil {
 		return nil, err
 	}
-	below, err := Cumulative("Slowdown of the longer half", label, share, long...)
+	below, err := cumulative("Slowdown of the longer half", label, share, long...)
 	if err != nil {
 		return nil, err
 	}
-	return Stack(above, below), nil
+	return stack(above, below), nil
 }
 
 // smallestSlowdown is the least slowdown that a figure shows: a recorded job may have

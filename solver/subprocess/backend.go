@@ -253,7 +253,7 @@ func (b *Backend) result(
 
 // ending says how a run ended and what it printed last.
 func ending(report Report) string {
-	if last := LastLines(report.Output, quotedLines, quotedLength); last != "" {
+	if last := lastLines(report.Output, quotedLines, quotedLength); last != "" {
 		return fmt.Sprintf("%s after printing %q", report.Ending, last)
 	}
 	return report.Ending + " without printing anything"

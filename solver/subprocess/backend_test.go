@@ -341,7 +341,7 @@ func TestIncumbent(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := LastLines(string(seen), 10, quotedLength); got != test.want {
+			if got := lastLines(string(seen), 10, quotedLength); got != test.want {
 				t.Errorf("the solver saw %q; want %q", got, test.want)
 			}
 		})

@@ -135,10 +135,10 @@ func lookUp(program string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// LastLines returns the last lines of an output that are not empty, at most the
+// lastLines returns the last lines of an output that are not empty, at most the
 // given number of them, joined for one line of a report. Of each there are the
 // first characters, at most length of them.
-func LastLines(output string, count, length int) string {
+func lastLines(output string, count, length int) string {
 	var lines []string
 	for line := range strings.Lines(output) {
 		if line = strings.TrimSpace(line); line != "" {

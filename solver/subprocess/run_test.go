@@ -334,8 +334,8 @@ func TestLastLines(t *testing.T) {
 		{"one two three\nfour five six\n", "one tw | four f"},
 		{"äöü\xff\xfeß123", "äöü\xff\xfeß"},
 	} {
-		if got := LastLines(test.output, 2, 6); got != test.want {
-			t.Errorf("LastLines(%q, 2, 6) = %q; want %q", test.output, got, test.want)
+		if got := lastLines(test.output, 2, 6); got != test.want {
+			t.Errorf("lastLines(%q, 2, 6) = %q; want %q", test.output, got, test.want)
 		}
 	}
 }

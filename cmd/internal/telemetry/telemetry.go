@@ -27,8 +27,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// FlushTimeout is how long the last spans have to be exported at the end.
-const FlushTimeout = 3 * time.Second
+// flushTimeout is how long the last spans have to be exported at the end.
+const flushTimeout = 3 * time.Second
 
 // Config is what telemetry is set up with.
 type Config struct {
@@ -113,13 +113,13 @@ func (o *occasionally) Handle(err error) {
 }
 
 // Shutdown exports the last spans and ends the exporters. It takes no longer than
-// FlushTimeout: what is not exported by then is lost, which is logged, and an export that
+// flushTimeout: what is not exported by then is lost, which is logged, and an export that
 // hangs ends with the process.
 func (t *Telemetry) Shutdown() {
 	if t.shutdown == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), FlushTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
 	if err := t.shutdown(ctx); err != nil {
 		t.logger.Warn("the last spans may be lost", "error", err)

@@ -96,6 +96,10 @@ func (r *Replay) configure(frequency time.Duration) {
 // follow follows every job through the snapshots.
 func (r *Replay) follow() error {
 	tracks := r.sight()
+	if told, passed := r.aging(tracks); told > 2*passed+time.Duration(len(tracks))*time.Minute {
+		return fmt.Errorf("jobs are told to have aged by %v in %v: the time of their scheduler is not that of the recording, as in a simulation",
+			told.Round(time.Second), passed)
+	}
 	changes, carriedOut := followed(tracks)
 	h := &history{
 		moments: r.Moments, tells: tells(tracks), follows: 2*carriedOut > changes, pool: r.Config.Nodes, frequency: r.Config.Frequency,
@@ -148,6 +152,19 @@ func (r *Replay) sight() []*track {
 		}
 	}
 	return tracks
+}
+
+// aging returns by how much jobs are told to have aged from sighting to sighting, and how
+// much time passed meanwhile.
+func (r *Replay) aging(tracks []*track) (told, passed time.Duration) {
+	for _, t := range tracks {
+		for n := 1; n < len(t.sightings); n++ {
+			before, after := &t.sightings[n-1], &t.sightings[n]
+			told += max(0, after.job.TrainingTime+after.job.WaitingTime-before.job.TrainingTime-before.job.WaitingTime)
+			passed += r.Moments[after.moment].At - r.Moments[before.moment].At
+		}
+	}
+	return told, passed
 }
 
 // another reports whether a job is not the one that had its id before: it is younger than

@@ -200,6 +200,10 @@ func TestSchedulerThatTellsLittle(t *testing.T) {
 func TestBadRecordings(t *testing.T) {
 	t.Parallel()
 	calls := shadowed()
+	hurried := recordingOf("a", calls)
+	for i := range hurried {
+		hurried[i].Time = epoch.Add(hurried[i].Time.Sub(epoch) / 300)
+	}
 	two := append(recordingOf("a", calls), recordingOf("b", calls[:2])...)
 	for name, test := range map[string]struct {
 		entries []recording.Entry
@@ -209,6 +213,7 @@ func TestBadRecordings(t *testing.T) {
 		"nothing":        {nil, nil, "0 calls, and no decision on jobs"},
 		"one snapshot":   {recordingOf("a", calls[:1]), nil, "one snapshot"},
 		"no end":         {recordingOf("a", calls[:3]), nil, "record for longer"},
+		"simulated":      {hurried, nil, "aged by 1h10m0s in 14s"},
 		"two clusters":   {two, nil, "choose those of one cluster: a (calls: 7), b (calls: 2)"},
 		"unknown caller": {two, []string{"a", "c"}, `no calls of "c"`},
 	} {

@@ -9,18 +9,16 @@ import (
 
 // Explain decides one snapshot and says why.
 func (p InProcess) Explain(ctx context.Context, request *elastallocv1.ExplainRequest) (*elastallocv1.ExplainResponse, error) {
-	maxJobs := p.Allocator.MaxJobs()
-	var c converter
-	snapshot, options := c.snapshot(request.GetSnapshot(), maxJobs), c.options(request.GetOptions())
-	if err := c.err(snapshot, options, maxJobs); err != nil {
+	converted, err := new(converter).request(request, p.Allocator.MaxJobs())
+	if err != nil {
 		return nil, err
 	}
-	explanation, err := p.Allocator.Explain(ctx, snapshot, options, request.GetJobIds())
+	explanation, err := p.Allocator.Explain(ctx, converted.Snapshot, converted.Options, request.GetJobIds())
 	if err != nil {
 		return nil, err
 	}
 	response := &elastallocv1.ExplainResponse{
-		Decision: ToAllocateResponse(snapshot.ID, explanation.Decision, request.GetOptions().GetIncludePlan()),
+		Decision: ToAllocateResponse(converted.Snapshot.ID, explanation.Decision, converted.IncludePlan),
 	}
 	for i := range explanation.Jobs {
 		response.Jobs = append(response.Jobs, toJobExplanation(&explanation.Jobs[i]))

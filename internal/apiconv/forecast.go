@@ -2,7 +2,6 @@ package apiconv
 
 import (
 	"context"
-	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -28,13 +27,11 @@ func fromForecastRequest(r *elastallocv1.ForecastRequest) solver.ForecastOptions
 
 // Forecast simulates the cluster from a snapshot on.
 func (p InProcess) Forecast(ctx context.Context, request *elastallocv1.ForecastRequest) (*elastallocv1.ForecastResponse, error) {
-	maxJobs := p.Allocator.MaxJobs()
-	var c converter
-	snapshot, options := c.snapshot(request.GetSnapshot(), maxJobs), c.options(request.GetOptions())
-	if err := c.err(snapshot, options, maxJobs); err != nil {
+	converted, err := new(converter).request(request, p.Allocator.MaxJobs())
+	if err != nil {
 		return nil, err
 	}
-	forecast, err := p.Allocator.Forecast(ctx, snapshot, options, fromForecastRequest(request))
+	forecast, err := p.Allocator.Forecast(ctx, converted.Snapshot, converted.Options, fromForecastRequest(request))
 	if err != nil {
 		return nil, err
 	}
@@ -52,12 +49,4 @@ func (p InProcess) Forecast(ctx context.Context, request *elastallocv1.ForecastR
 		})
 	}
 	return response, nil
-}
-
-// toTime converts a time, nil to unset.
-func toTime(t *time.Duration) *durationpb.Duration {
-	if t == nil {
-		return nil
-	}
-	return durationpb.New(*t)
 }

@@ -30,16 +30,7 @@ type Request struct {
 // validation finds: that of a request which converts is left to the allocator. What a
 // job cannot express goes into its Bad, which is not an error.
 func FromAllocateRequest(request *elastallocv1.AllocateRequest, maxJobs int) (Request, error) {
-	var c converter
-	converted := Request{
-		Snapshot:    c.snapshot(request.GetSnapshot(), maxJobs),
-		Options:     c.options(request.GetOptions()),
-		IncludePlan: request.GetOptions().GetIncludePlan(),
-	}
-	if err := c.err(converted.Snapshot, converted.Options, maxJobs); err != nil {
-		return Request{}, err
-	}
-	return converted, nil
+	return new(converter).request(request, maxJobs)
 }
 
 // FromSnapshot converts a snapshot of at most maxJobs jobs, with the errors of
@@ -87,6 +78,26 @@ func (c *converter) err(s *solver.Snapshot, o solver.Options, maxJobs int) error
 		}
 	}
 	return &solver.InvalidError{Violations: c.violations}
+}
+
+// asked is what all requests for decisions have.
+type asked interface {
+	GetSnapshot() *elastallocv1.Snapshot
+	GetOptions() *elastallocv1.AllocateOptions
+}
+
+// request converts the parts of a request that FromAllocateRequest speaks of, and returns
+// the error with what was wrong before.
+func (c *converter) request(r asked, maxJobs int) (Request, error) {
+	converted := Request{
+		Snapshot:    c.snapshot(r.GetSnapshot(), maxJobs),
+		Options:     c.options(r.GetOptions()),
+		IncludePlan: r.GetOptions().GetIncludePlan(),
+	}
+	if err := c.err(converted.Snapshot, converted.Options, maxJobs); err != nil {
+		return Request{}, err
+	}
+	return converted, nil
 }
 
 // snapshot converts a snapshot.
@@ -306,20 +317,14 @@ func toTotalTime(o *solver.TotalTimeOptions) *elastallocv1.TotalTimeOptions {
 	if *o == (solver.TotalTimeOptions{}) {
 		return nil
 	}
-	optional := func(d *time.Duration) *durationpb.Duration {
-		if d == nil {
-			return nil
-		}
-		return durationpb.New(*d)
-	}
 	return &elastallocv1.TotalTimeOptions{
 		Fairness:         o.Fairness,
-		Aging:            optional(o.Aging),
-		RescalePrice:     optional(o.RescalePrice),
-		Payback:          optional(o.Payback),
+		Aging:            toTime(o.Aging),
+		RescalePrice:     toTime(o.RescalePrice),
+		Payback:          toTime(o.Payback),
 		PausePriceFactor: o.PausePriceFactor,
-		StartBonus:       optional(o.StartBonus),
-		Cadence:          optional(o.Cadence),
+		StartBonus:       toTime(o.StartBonus),
+		Cadence:          toTime(o.Cadence),
 		QuotaPrice:       o.QuotaPrice,
 	}
 }
@@ -380,6 +385,14 @@ func toScaling(s solver.Scaling) *elastallocv1.Scaling {
 	default:
 		return nil
 	}
+}
+
+// toTime converts a duration, nil to unset.
+func toTime(d *time.Duration) *durationpb.Duration {
+	if d == nil {
+		return nil
+	}
+	return durationpb.New(*d)
 }
 
 // optionalDuration converts a duration, 0 to unset.

@@ -51,28 +51,27 @@ func (c *converter) fromScenarios(
 func (p InProcess) WhatIf(ctx context.Context, request *elastallocv1.WhatIfRequest) (*elastallocv1.WhatIfResponse, error) {
 	maxJobs := p.Allocator.MaxJobs()
 	var c converter
-	snapshot, options := c.snapshot(request.GetSnapshot(), maxJobs), c.options(request.GetOptions())
 	scenarios, plans := c.fromScenarios(request, maxJobs)
-	if err := c.err(snapshot, options, maxJobs); err != nil {
-		return nil, err
-	}
-	answer, err := p.Allocator.WhatIf(ctx, snapshot, options, scenarios)
+	converted, err := c.request(request, maxJobs)
 	if err != nil {
 		return nil, err
 	}
-	response := &elastallocv1.WhatIfResponse{
-		Base: ToAllocateResponse(snapshot.ID, answer.Base, request.GetOptions().GetIncludePlan()),
+	id := converted.Snapshot.ID
+	answer, err := p.Allocator.WhatIf(ctx, converted.Snapshot, converted.Options, scenarios)
+	if err != nil {
+		return nil, err
 	}
+	response := &elastallocv1.WhatIfResponse{Base: ToAllocateResponse(id, answer.Base, converted.IncludePlan)}
 	for n := range answer.Results {
 		result := &answer.Results[n]
-		converted := &elastallocv1.ScenarioResult{Name: result.Name}
+		scenario := &elastallocv1.ScenarioResult{Name: result.Name}
 		if result.Err != nil {
-			converted.Error = scenarioError(result.Err)
+			scenario.Error = scenarioError(result.Err)
 		} else {
-			converted.Decision = ToAllocateResponse(snapshot.ID, result.Decision, plans[n])
-			converted.ChangedJobIds = result.ChangedJobIDs
+			scenario.Decision = ToAllocateResponse(id, result.Decision, plans[n])
+			scenario.ChangedJobIds = result.ChangedJobIDs
 		}
-		response.Results = append(response.Results, converted)
+		response.Results = append(response.Results, scenario)
 	}
 	return response, nil
 }

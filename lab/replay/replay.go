@@ -217,15 +217,31 @@ func (r *Replay) Compared(run *sim.Result) *sim.Result {
 }
 
 // IdleNodeHours returns the hours that nodes of the pool were idle within the recording:
-// under a run of the whole workload, or, for nil, in reality.
+// under a run of the whole workload, or, for nil, in reality. While jobs hold more than
+// there is, since the pool has just shrunk, none are.
 func (r *Replay) IdleNodeHours(run *sim.Result) float64 {
-	idle := sim.NodeTime(r.pool, r.pool[0].Nodes, 0, r.Until)
-	for i := range r.Workload.Jobs {
-		held := r.Workload.Jobs[i].Recorded
-		if run != nil {
-			held = run.Jobs[i].Nodes
+	var changes []sim.NodesAt // of the number of idle nodes
+	add := func(nodes []sim.NodesAt, sign int) {
+		before := 0
+		for _, n := range nodes {
+			changes = append(changes, sim.NodesAt{At: min(n.At, r.Until), Nodes: sign * (n.Nodes - before)})
+			before = n.Nodes
 		}
-		idle -= sim.NodeTime(held, 0, 0, r.Until)
 	}
-	return idle.Hours()
+	add(r.pool, 1)
+	for i := range r.Workload.Jobs {
+		if run == nil {
+			add(r.Workload.Jobs[i].Recorded, -1)
+		} else {
+			add(run.Jobs[i].Nodes, -1)
+		}
+	}
+	changes = append(changes, sim.NodesAt{At: r.Until})
+	slices.SortStableFunc(changes, func(a, b sim.NodesAt) int { return cmp.Compare(a.At, b.At) })
+	idle, at, sum := 0, time.Duration(0), time.Duration(0)
+	for _, change := range changes {
+		sum += time.Duration(max(0, idle)) * (change.At - at)
+		idle, at = idle+change.Nodes, change.At
+	}
+	return sum.Hours()
 }

@@ -127,8 +127,9 @@ func TestShadow(t *testing.T) {
 	if diff := cmp.Diff(wantPool, r.Config.Resized); diff != "" {
 		t.Errorf("the pool (-want +got):\n%s", diff)
 	}
-	// 8 nodes for 50 minutes but 2 fewer for 10, less 4 * 40, 2 * 15 and last's 8 * 15.
-	if got, want := r.IdleNodeHours(nil)*60, 8.0*50-20-160-30-120; got < want-0.1 || got > want+0.1 {
+	// 8 nodes for 50 minutes but 2 fewer for 10, less 4 * 40, 2 * 15 and last's 8 * 15, of which
+	// 4 * 5 are before long was told to end: that is not taken off the idle ones.
+	if got, want := r.IdleNodeHours(nil)*60, 8.0*50-20-160-30-120+20; got < want-0.1 || got > want+0.1 {
 		t.Errorf("%.1f node minutes were idle; want %.1f", got, want)
 	}
 	checkDifferences(t, r)
@@ -280,5 +281,24 @@ func TestTrainingTimeBeforeAnswer(t *testing.T) {
 	}
 	if job := &recorded.Jobs[0]; job.ID != "job" || job.Start != 8*minute || job.Unserved != 8*minute || job.End != 38*minute {
 		t.Errorf("the job is %+v; want it to start at minute 8", *job)
+	}
+}
+
+// TestIdleWhilePoolIsShort loses half of the pool for ten minutes, in which its jobs hold
+// more than there is: that does not count against the nodes that are idle later.
+func TestIdleWhilePoolIsShort(t *testing.T) {
+	t.Parallel()
+	calls := []asked{
+		{0, 8, []told{{"a", 4, 30, 0, 0}, {"b", 4, 60, 0, 0}}, nil},
+		{10, 4, []told{{"a", 4, 20, 10, 0}, {"b", 4, 50, 10, 0}}, nil},
+		{20, 8, []told{{"a", 4, 10, 20, 0}, {"b", 4, 40, 20, 0}}, nil},
+		{35, 8, []told{{"b", 4, 25, 35, 0}}, nil},
+	}
+	r, err := New(recordingOf("a", calls), nil, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.IdleNodeHours(nil) * 60; got < 19.9 || got > 20.1 {
+		t.Errorf("%.1f node minutes were idle; want the 20 after the end of a", got)
 	}
 }

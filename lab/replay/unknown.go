@@ -115,7 +115,7 @@ func (r *Replay) UnseenSizeShare(run *sim.Result) float64 {
 			if n+1 == len(job.Nodes) {
 				break
 			}
-			nodeTime := sim.NodeTime(job.Nodes[n:n+1], 0, held.At, job.Nodes[n+1].At)
+			nodeTime := time.Duration(held.Nodes) * (job.Nodes[n+1].At - held.At)
 			all += nodeTime
 			if !sizes[held.Nodes] {
 				unseen += nodeTime

@@ -1,11 +1,9 @@
 package sim
 
 import (
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -25,65 +23,37 @@ const (
 // where they are there, and may be empty; others are ignored. The error names every bad
 // field by line and column.
 func ReadGroups(r io.Reader) ([]solver.Group, error) {
-	reader := csv.NewReader(r)
-	header, err := reader.Read()
-	if errors.Is(err, io.EOF) {
-		return nil, errors.New("groups are empty; want a header line")
-	}
+	lines, err := newCSVReader(r, []string{columnGroupID, columnQuota}, []string{columnParent, columnLimit})
 	if err != nil {
-		return nil, fmt.Errorf("groups: %w", err)
+		return nil, fmt.Errorf("groups %w", err)
 	}
-	header[0] = strings.TrimPrefix(header[0], "\ufeff")
-	column := make(map[string]int)
 	var bad []string
 	addf := func(line int, format string, args ...any) {
 		bad = append(bad, fmt.Sprintf("line %d: ", line)+fmt.Sprintf(format, args...))
 	}
-	for _, name := range []string{columnGroupID, columnQuota, columnParent, columnLimit} {
-		at := slices.Index(header, name)
-		switch {
-		case at < 0 && (name == columnGroupID || name == columnQuota):
-			addf(1, "column %s is missing", name)
-		case at >= 0 && slices.Contains(header[at+1:], name):
-			addf(1, "column %s stands there twice", name)
-		case at >= 0:
-			column[name] = at
-		}
-	}
-	if len(bad) > 0 {
-		return nil, groupsError(bad)
-	}
-
 	var groups []solver.Group
-	var lines []int
+	var numbers []int // of their lines
 	for {
-		record, err := reader.Read()
+		line, err := lines.next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
 			return nil, fmt.Errorf("groups: %w", err)
 		}
-		line, _ := reader.FieldPos(0)
-		text := func(name string) string {
-			if at, ok := column[name]; ok {
-				return record[at]
-			}
-			return ""
-		}
 		count := func(name string) int {
-			n, err := strconv.ParseUint(text(name), 10, 31)
+			n, err := strconv.ParseUint(line.text(name), 10, 31)
 			if err != nil {
-				addf(line, "%s is %q; want a whole number from 0 to %d", name, text(name), solver.MaxNodes)
+				addf(line.at, "%s is %q; want a whole number from 0 to %d", name, line.text(name), solver.MaxNodes)
 				return 0
 			}
 			return int(n)
 		}
-		group := solver.Group{ID: text(columnGroupID), ParentID: text(columnParent), Quota: count(columnQuota)}
-		if text(columnLimit) != "" {
+		group := solver.Group{ID: line.text(columnGroupID), ParentID: line.text(columnParent), Quota: count(columnQuota)}
+		if line.text(columnLimit) != "" {
 			group.Limit = new(count(columnLimit))
 		}
-		groups, lines = append(groups, group), append(lines, line)
+		groups, numbers = append(groups, group), append(numbers, line.at)
 	}
 	if len(groups) == 0 {
 		return nil, errors.New("groups have no line below the header; want at least one group")
@@ -96,15 +66,10 @@ func ReadGroups(r io.Reader) ([]solver.Group, error) {
 		if _, err := fmt.Sscanf(violation.Path, "groups[%d].%s", &at, &field); err != nil {
 			return nil, fmt.Errorf("groups: %s", violation.Description) // too many
 		}
-		addf(lines[at], "%s %s", field, violation.Description)
+		addf(numbers[at], "%s %s", field, violation.Description)
 	}
 	if len(bad) > 0 {
-		return nil, groupsError(bad)
+		return nil, errors.New("groups " + strings.Join(bad, "\n  "))
 	}
 	return groups, nil
-}
-
-// groupsError returns an error that names everything bad.
-func groupsError(bad []string) error {
-	return errors.New("groups " + strings.Join(bad, "\n  "))
 }

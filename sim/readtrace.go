@@ -1,12 +1,10 @@
 package sim
 
 import (
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -37,88 +35,42 @@ const (
 // max_nodes, doubling_efficiency, weight, user and group are read where they are there;
 // others are ignored. The error names the first line that is bad and what is wrong with it.
 func ReadTrace(r io.Reader) (Trace, error) {
-	reader := csv.NewReader(r)
-	reader.ReuseRecord = true
-	header, err := reader.Read()
-	if errors.Is(err, io.EOF) {
-		return nil, errors.New("trace is empty; want a header line")
-	}
+	lines, err := newCSVReader(r,
+		[]string{columnID, columnSubmit, columnDuration, columnGPUs},
+		// These may be missing or, in a line, empty, and have their defaults then.
+		[]string{columnStart, columnMinNodes, columnMaxNodes, columnEfficiency, columnWeight, columnUser, columnGroup})
 	if err != nil {
-		return nil, fmt.Errorf("trace: %w", err)
+		return nil, fmt.Errorf("trace %w", err)
 	}
-	column, err := findColumns(header)
-	if err != nil {
-		return nil, fmt.Errorf("trace line 1: %w", err)
-	}
-
 	var trace Trace
 	firstLine := make(map[string]int)
 	for {
-		record, err := reader.Read()
+		line, err := lines.next()
 		if errors.Is(err, io.EOF) {
 			return trace, nil
 		}
 		if err != nil {
 			return nil, fmt.Errorf("trace: %w", err)
 		}
-		line, _ := reader.FieldPos(0)
-		job, err := traceLine{record, column}.job()
+		job, err := line.job()
 		if err != nil {
-			return nil, fmt.Errorf("trace line %d: %w", line, err)
+			return nil, fmt.Errorf("trace line %d: %w", line.at, err)
 		}
 		if first, seen := firstLine[job.ID]; seen {
-			return nil, fmt.Errorf("trace line %d: %s %q stands in line %d already", line, columnID, job.ID, first)
+			return nil, fmt.Errorf("trace line %d: %s %q stands in line %d already", line.at, columnID, job.ID, first)
 		}
-		firstLine[job.ID] = line
+		firstLine[job.ID] = line.at
 		if last := len(trace) - 1; last >= 0 && job.Submit < trace[last].Submit {
 			return nil, fmt.Errorf("trace line %d: %s is %v after %v; want jobs in the order of submission",
-				line, columnSubmit, job.Submit.Seconds(), trace[last].Submit.Seconds())
+				line.at, columnSubmit, job.Submit.Seconds(), trace[last].Submit.Seconds())
 		}
 		trace = append(trace, job)
 	}
 }
 
-// findColumns returns where each column stands in the header.
-func findColumns(header []string) (map[string]int, error) {
-	// Spreadsheets like to begin a file with a byte order mark.
-	header[0] = strings.TrimPrefix(header[0], "\ufeff")
-	required := []string{columnID, columnSubmit, columnDuration, columnGPUs}
-	// These may be missing or, in a line, empty, and have their defaults then.
-	optional := []string{columnStart, columnMinNodes, columnMaxNodes, columnEfficiency, columnWeight, columnUser, columnGroup}
-	column := make(map[string]int)
-	for _, name := range slices.Concat(required, optional) {
-		at := slices.Index(header, name)
-		if at < 0 {
-			if slices.Contains(required, name) {
-				return nil, fmt.Errorf("column %s is missing; the line has %q, and commas separate columns", name, header)
-			}
-			continue
-		}
-		if slices.Contains(header[at+1:], name) {
-			return nil, fmt.Errorf("column %s stands there twice", name)
-		}
-		column[name] = at
-	}
-	return column, nil
-}
-
-// traceLine is one line of a trace.
-type traceLine struct {
-	record []string
-	column map[string]int
-}
-
-// text returns the text of a column, "" where the trace does not have it.
-func (l traceLine) text(name string) string {
-	if at, ok := l.column[name]; ok {
-		return l.record[at]
-	}
-	return ""
-}
-
-// job reads the line.
-func (l traceLine) job() (TraceJob, error) {
-	// The record's memory is used again for the next line.
+// job reads the line of a job.
+func (l csvLine) job() (TraceJob, error) {
+	// Cloned, for otherwise they would hold the whole line.
 	job := TraceJob{
 		ID: strings.Clone(l.text(columnID)), User: strings.Clone(l.text(columnUser)), Group: strings.Clone(l.text(columnGroup)),
 	}
@@ -158,7 +110,7 @@ func (l traceLine) job() (TraceJob, error) {
 }
 
 // shape reads the columns on how the job scales and how much it counts.
-func (l traceLine) shape() (Shape, error) {
+func (l csvLine) shape() (Shape, error) {
 	var s Shape
 	var err error
 	if l.text(columnMinNodes) != "" {
@@ -190,7 +142,7 @@ func (l traceLine) shape() (Shape, error) {
 }
 
 // seconds reads a column of seconds, rounded to whole nanoseconds.
-func (l traceLine) seconds(name string) (time.Duration, error) {
+func (l csvLine) seconds(name string) (time.Duration, error) {
 	seconds, err := strconv.ParseFloat(l.text(name), 64)
 	// Written so that NaN, which compares false with everything, is refused too.
 	if err != nil || !(seconds >= 0 && seconds <= maxTraceTime.Seconds()) {
@@ -204,7 +156,7 @@ func (l traceLine) seconds(name string) (time.Duration, error) {
 }
 
 // count reads a column of whole numbers.
-func (l traceLine) count(name string) (int, error) {
+func (l csvLine) count(name string) (int, error) {
 	n, err := strconv.ParseInt(l.text(name), 10, 32)
 	if err != nil || n < 1 {
 		return 0, fmt.Errorf("%s is %q; want a whole number of at least 1", name, l.text(name))
@@ -213,7 +165,7 @@ func (l traceLine) count(name string) (int, error) {
 }
 
 // number reads a column of numbers greater than 0 and at most the given one.
-func (l traceLine) number(name string, most float64) (float64, error) {
+func (l csvLine) number(name string, most float64) (float64, error) {
 	x, err := strconv.ParseFloat(l.text(name), 64)
 	if err != nil || !(x > 0 && x <= most) {
 		return 0, fmt.Errorf("%s is %q; want a number greater than 0 and at most %g", name, l.text(name), most)

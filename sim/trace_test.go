@@ -73,8 +73,8 @@ func TestReadTraceRefusesOptionalColumns(t *testing.T) {
 func TestReadTraceRefuses(t *testing.T) {
 	const header = "job_id,submit_s,duration_s,gpus\n"
 	for name, test := range map[string]struct{ text, want string }{
-		"nothing":              {"", "trace is empty"},
-		"semicolons":           {"job_id;submit_s\na;0\n", `line 1: column job_id is missing; the line has ["job_id;submit_s"], and commas separate columns`},
+		"nothing":              {"", "trace line 1: want the names of columns, at least job_id, submit_s, duration_s, gpus"},
+		"semicolons":           {"job_id;submit_s\na;0\n", `line 1: column gpus is missing; the line has ["job_id;submit_s"], and commas separate columns`},
 		"an epoch":             {"job_id,submit_s,gpus,duration_s\na,1700000000,8,60\n", "want seconds, a number from 0 to 576460752, counted from the first submission: subtract its time from dates"},
 		"a missing column":     {"job_id,submit_s,gpus\na,0,1\n", "line 1: column duration_s is missing"},
 		"a column twice":       {"job_id,submit_s,duration_s,gpus,gpus\n", "line 1: column gpus stands there twice"},

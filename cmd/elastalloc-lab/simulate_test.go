@@ -266,7 +266,7 @@ func TestSimulateRefuses(t *testing.T) {
 		"--synthetic=other --nodes=4":                            `--synthetic is "other"; want baseline or heterogeneous`,
 		"--trace=missing.csv --nodes=4":                          "no such file",
 		"--nodes=4 --trace=" + trace:                             `bad.csv: trace line 3: duration_s is "x"`,
-		"--trace=../elastalloc/testdata/trace.csv --nodes=0,4,4": "--nodes is 0; want at least 1\n  --nodes names 4 twice",
+		"--trace=../elastalloc/testdata/trace.csv --nodes=0,4,4": "--nodes is 0; want 1 to 2147483647\n  --nodes names 4 twice",
 		good + " --policy=best":                                  `unknown policy "best" (want one of optimal, `,
 		good + " --policy=fifo,fifo":                             `--policy names "fifo" twice`,
 		good + " --min-duration=-1s":                             "--min-duration is -1s",

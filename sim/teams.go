@@ -56,9 +56,6 @@ const (
 	QuotaEqual QuotaRule = "equal"
 )
 
-// QuotaRules returns all rules.
-func QuotaRules() []QuotaRule { return []QuotaRule{QuotaByDemand, QuotaEqual} }
-
 // Quotas returns the teams of the workload's jobs by name, each with a quota of at least
 // one node; together they are the pool. Every job has a team, and there are at most as
 // many teams as nodes.

@@ -31,13 +31,6 @@ const (
 	VaryRigidMost Variation = "rigid-most"
 )
 
-// Variations returns all variations.
-func Variations() []Variation {
-	return []Variation{
-		VaryWeights, VaryWeightsRising, VaryWeightsFalling, VaryEfficiencies, VaryMinimums, VaryRigidHalf, VaryRigidMost,
-	}
-}
-
 // The random numbers of each variation, and of teams, come from a stream of their own, beyond those
 // of the synthetic workloads, so that several together draw what each draws alone.
 const (
@@ -67,18 +60,19 @@ func (t Trace) Vary(variations []Variation, seed uint64, gpusPerNode int) (Trace
 			}
 		case VaryMinimums, VaryRigidHalf, VaryRigidMost:
 			if sized {
-				return nil, fmt.Errorf("variation %q is one too many; want one that sets sizes", variation)
+				return nil, fmt.Errorf("variation %q is one too many; want at most one that sets sizes", variation)
 			}
 			sized = true
 			varied.size(variation, seed, gpusPerNode)
 		case VaryWeights, VaryWeightsRising, VaryWeightsFalling:
 			if weighted {
-				return nil, fmt.Errorf("variation %q is one too many; want one that sets weights", variation)
+				return nil, fmt.Errorf("variation %q is one too many; want at most one that sets weights", variation)
 			}
 			weighted = true
 			varied.weigh(variation, seed, gpusPerNode)
 		default:
-			return nil, fmt.Errorf("unknown variation %q", variation)
+			return nil, fmt.Errorf("unknown variation %q (want some of %s, %s, %s, %s, %s, %s, %s)", variation, VaryWeights,
+				VaryWeightsRising, VaryWeightsFalling, VaryEfficiencies, VaryMinimums, VaryRigidHalf, VaryRigidMost)
 		}
 	}
 	return varied, nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/internal/format"
+	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -86,12 +87,12 @@ func summaryTable(rows []benchRow, candidates []candidate, screen cli.Screen) *c
 		s := summarize(rows, candidate)
 		cells := []string{candidateName(candidate.backend.Name, candidate.formulation), fmt.Sprintf("%d of %d", len(s.seconds), s.snapshots), strconv.Itoa(s.optimal)}
 		if len(s.seconds) > 0 {
-			cells = append(cells, describeSeconds(median(s.seconds)), describeSeconds(slices.Max(s.seconds)))
+			cells = append(cells, describeSeconds(sim.Quantile(s.seconds, 0.5)), describeSeconds(slices.Max(s.seconds)))
 		} else {
 			cells = append(cells, nothing, nothing)
 		}
 		if len(s.ratios) > 0 {
-			cells = append(cells, describeRatio(median(s.ratios)), describeRatio(slices.Max(s.ratios)),
+			cells = append(cells, describeRatio(sim.Quantile(s.ratios, 0.5)), describeRatio(slices.Max(s.ratios)),
 				describeRatio(geometricMean(s.ratios)))
 		} else {
 			cells = append(cells, nothing, nothing, nothing)
@@ -155,16 +156,6 @@ func summarize(rows []benchRow, candidate candidate) summary {
 		}
 	}
 	return s
-}
-
-// median returns the median of at least one number.
-func median(numbers []float64) float64 {
-	sorted := slices.Sorted(slices.Values(numbers))
-	middle := len(sorted) / 2
-	if len(sorted)%2 == 1 {
-		return sorted[middle]
-	}
-	return (sorted[middle-1] + sorted[middle]) / 2
 }
 
 // geometricMean returns the geometric mean of positive numbers.

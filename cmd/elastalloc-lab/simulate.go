@@ -250,23 +250,8 @@ func (f *simulateFlags) check() ([]sim.Policy, error) {
 	for _, bad := range config.Validate() {
 		addf("--%s %s", strings.ReplaceAll(bad.Path, "_", "-"), bad.Description)
 	}
-	weights, sizes := 0, 0
-	for _, name := range f.vary {
-		if !slices.Contains(sim.Variations(), sim.Variation(name)) {
-			addf("--vary names %q; want some of %s", name, joinNames(sim.Variations()))
-		}
-		if strings.HasPrefix(name, "weights") {
-			weights++
-		}
-		if name == string(sim.VaryMinimums) || strings.HasPrefix(name, "rigid") {
-			sizes++
-		}
-	}
-	if weights > 1 {
-		addf("--vary sets weights %d times; want at most once", weights)
-	}
-	if sizes > 1 {
-		addf("--vary sets sizes %d times; want at most once", sizes)
+	if _, err := (sim.Trace{}).Vary(f.variations(), f.seed, f.gpusPerNode); err != nil {
+		addf("--vary: %v", err)
 	}
 	// NaN compares false with everything, so the conditions are negated.
 	if !(f.disturbance.ETAError >= 0 && f.disturbance.ETAError < 1) {
@@ -287,15 +272,6 @@ func (f *simulateFlags) check() ([]sim.Policy, error) {
 	return policies, nil
 }
 
-// joinNames lists names.
-func joinNames[Name ~string](names []Name) string {
-	texts := make([]string, len(names))
-	for i, name := range names {
-		texts[i] = string(name)
-	}
-	return strings.Join(texts, ", ")
-}
-
 // workload reads the trace, or draws the synthetic one, and applies the disturbance.
 func (f *simulateFlags) workload(cmd *cobra.Command) (sim.Workload, error) {
 	trace, name, err := f.readTrace(cmd)
@@ -303,11 +279,7 @@ func (f *simulateFlags) workload(cmd *cobra.Command) (sim.Workload, error) {
 		return sim.Workload{}, err
 	}
 	if len(f.vary) > 0 {
-		variations := make([]sim.Variation, len(f.vary))
-		for i, v := range f.vary {
-			variations[i] = sim.Variation(v)
-		}
-		if trace, err = trace.Vary(variations, f.seed, f.gpusPerNode); err != nil {
+		if trace, err = trace.Vary(f.variations(), f.seed, f.gpusPerNode); err != nil {
 			return sim.Workload{}, err
 		}
 		name += "+" + strings.Join(f.vary, "+")
@@ -327,6 +299,15 @@ func (f *simulateFlags) workload(cmd *cobra.Command) (sim.Workload, error) {
 		}
 	}
 	return workload.Disturb(f.disturbance, f.seed), nil
+}
+
+// variations returns what --vary names.
+func (f *simulateFlags) variations() []sim.Variation {
+	variations := make([]sim.Variation, len(f.vary))
+	for i, name := range f.vary {
+		variations[i] = sim.Variation(name)
+	}
+	return variations
 }
 
 // readTrace returns the trace and its name in the results.

@@ -103,9 +103,8 @@ func plainRules() []string {
 }
 
 // simulationLead is what a reader with a minute reads: on each pool, up to four, the policy
-// with the least mean total time, beside what really happened or the best of the plain rules (of
-// the others, where a plain rule is it),
-// and what it costs.
+// with the least mean total time, beside what really happened or the best of the plain rules
+// (of the others, where a plain rule is it), and what it costs.
 func simulationLead(runs []*sim.Result, summary *results.Summary) []string {
 	pools := poolsOf(summary)
 	lines := []string{fmt.Sprintf("%d jobs on pools of %s nodes.", summary.Runs[0].Jobs, joinInts(pools))}

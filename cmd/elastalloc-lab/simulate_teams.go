@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -34,8 +33,8 @@ func (f *teamFlags) check(addf func(format string, args ...any)) {
 	if f.count < 0 {
 		addf("--teams is %d; want at least 1", f.count)
 	}
-	if f.quotas != "" && !slices.Contains(sim.QuotaRules(), sim.QuotaRule(f.quotas)) {
-		addf("--quotas is %q; want one of %s", f.quotas, joinNames(sim.QuotaRules()))
+	if f.quotas != "" && f.quotas != string(sim.QuotaByDemand) && f.quotas != string(sim.QuotaEqual) {
+		addf("--quotas is %q; want %s or %s", f.quotas, sim.QuotaByDemand, sim.QuotaEqual)
 	}
 	if !(f.limit == 0 || f.limit >= 1 && f.limit <= sim.MostTeamLimit) {
 		addf("--team-limit is %v; want 1 to %v", f.limit, sim.MostTeamLimit)

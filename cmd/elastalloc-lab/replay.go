@@ -78,15 +78,15 @@ func (f *replayFlags) replay(cmd *cobra.Command, env cli.LookupEnv) error {
 	if err != nil {
 		return err
 	}
-	entries, cuts, err := recording.ReadAll(f.recordings)
-	if err != nil {
-		return fmt.Errorf("--recording: %w", err)
-	}
-	for _, cut := range cuts {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s\n", describeCut(&cut))
+	read := func(yield func(recording.Entry) error) ([]recording.Cut, error) {
+		cuts, err := recording.Read(f.recordings, yield)
+		for _, cut := range cuts {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s\n", describeCut(&cut))
+		}
+		return cuts, err
 	}
 	name := filepath.Base(filepath.Clean(f.recordings[0]))
-	r, err := replay.New(entries, cuts, replay.Options{Name: name, Callers: f.callers, Frequency: f.frequency})
+	r, err := replay.New(read, replay.Options{Name: name, Callers: f.callers, Frequency: f.frequency})
 	if err != nil {
 		return fmt.Errorf("--recording: %w", err)
 	}

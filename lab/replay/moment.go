@@ -99,34 +99,28 @@ type Source struct {
 }
 
 // moments returns the moments in the order of time. The calls are those of one caller, or of
-// those chosen, for another's may be of another cluster.
-func moments(entries []recording.Entry, cuts []recording.Cut, chosen []string) ([]Moment, Source, error) {
-	source := Source{Calls: len(entries)}
-	for _, cut := range cuts {
-		if errors.Is(cut.Err, recording.ErrClockSetBack) {
-			source.ClockSetBack = append(source.ClockSetBack, cut.Path)
-		} else {
-			source.Cut = append(source.Cut, cut.Path)
-		}
-	}
+// those chosen, for another's may be of another cluster. Messages are not kept: they take
+// several times as much memory.
+func moments(read Reader, chosen []string) ([]Moment, Source, error) {
+	var source Source
 	var list []Moment
 	callers := make(map[string]int)
-	for i := range entries {
-		e := &entries[i]
+	cuts, err := read(func(e recording.Entry) error {
+		source.Calls++
 		if e.Method != "Allocate" && e.Method != "FillIdle" {
 			source.OtherMethods++
-			continue
+			return nil
 		}
 		callers[e.Caller]++
 		if len(chosen) > 0 && !slices.Contains(chosen, e.Caller) {
 			source.OtherCallers++
-			continue
+			return nil
 		}
-		m := newMoment(e)
+		m := newMoment(&e)
 		switch {
 		case m == nil:
 			source.Refused++
-			continue
+			return nil
 		case m.Decision:
 			source.Decisions++
 		default:
@@ -136,7 +130,19 @@ func moments(entries []recording.Entry, cuts []recording.Cut, chosen []string) (
 			source.Unanswered++
 		}
 		list = append(list, *m)
+		return nil
+	})
+	if err != nil {
+		return nil, source, err
 	}
+	for _, cut := range cuts {
+		if errors.Is(cut.Err, recording.ErrClockSetBack) {
+			source.ClockSetBack = append(source.ClockSetBack, cut.Path)
+		} else {
+			source.Cut = append(source.Cut, cut.Path)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Moment) int { return a.Time.Compare(b.Time) })
 	if len(chosen) == 0 && len(callers) > 1 {
 		var named []string
 		for _, name := range slices.Sorted(maps.Keys(callers)) {
@@ -153,7 +159,7 @@ func moments(entries []recording.Entry, cuts []recording.Cut, chosen []string) (
 	// It begins with a decision, for the simulations decide at its pace.
 	begin := slices.IndexFunc(list, func(m Moment) bool { return m.Decision && len(m.Snapshot.Jobs) > 0 })
 	if begin < 0 {
-		return nil, source, fmt.Errorf("the recording has %d calls, and no decision on jobs", len(entries))
+		return nil, source, fmt.Errorf("the recording has %d calls, and no decision on jobs", source.Calls)
 	}
 	list = list[begin:]
 	if len(list) < 2 {

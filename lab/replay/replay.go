@@ -43,10 +43,12 @@ type Replay struct {
 	pool   []sim.NodesAt
 }
 
-// New works out what happened from the calls of a recording, in the order of time, and the
-// files that were cut off.
-func New(entries []recording.Entry, cuts []recording.Cut, o Options) (*Replay, error) {
-	list, source, err := moments(entries, cuts, o.Callers)
+// Reader calls yield with the calls of a recording, as recording.Read does.
+type Reader func(yield func(recording.Entry) error) ([]recording.Cut, error)
+
+// New works out what happened from the calls of a recording.
+func New(read Reader, o Options) (*Replay, error) {
+	list, source, err := moments(read, o.Callers)
 	if err != nil {
 		return nil, err
 	}

@@ -155,7 +155,7 @@ func TestRecordingOfASimulation(t *testing.T) {
 			}
 			p := policy(t, test.policy)
 			want, entries := record(t, plain.Disturb(test.disturbance, 1), p, config)
-			r, err := New(entries, nil, Options{Name: "replayed"})
+			r, err := New(reading(entries), Options{Name: "replayed"})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -63,6 +63,18 @@ func recordingOf(caller string, calls []asked) []recording.Entry {
 	return entries
 }
 
+// reading reads calls from memory.
+func reading(entries []recording.Entry) Reader {
+	return func(yield func(recording.Entry) error) ([]recording.Cut, error) {
+		for _, e := range entries {
+			if err := yield(e); err != nil {
+				return nil, err
+			}
+		}
+		return nil, nil
+	}
+}
+
 // shadowed is a scheduler of its own mind: it never does what the answers say.
 //
 // long holds 4 nodes from the beginning until minute 40. short waits from minute 3, starts
@@ -82,7 +94,7 @@ func shadowed() []asked {
 
 func TestShadow(t *testing.T) {
 	t.Parallel()
-	r, err := New(recordingOf("a", shadowed()), nil, Options{Name: "shadow"})
+	r, err := New(reading(recordingOf("a", shadowed())), Options{Name: "shadow"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +200,7 @@ func TestSchedulerThatTellsLittle(t *testing.T) {
 			calls[i].jobs[n].trained, calls[i].jobs[n].waiting = 0, 0
 		}
 	}
-	r, err := New(recordingOf("a", calls), nil, Options{})
+	r, err := New(reading(recordingOf("a", calls)), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,13 +232,13 @@ func TestBadRecordings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := New(test.entries, nil, Options{Callers: test.callers})
+			_, err := New(reading(test.entries), Options{Callers: test.callers})
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("the error is %v; want %q", err, test.want)
 			}
 		})
 	}
-	r, err := New(two, nil, Options{Callers: []string{"a"}})
+	r, err := New(reading(two), Options{Callers: []string{"a"}})
 	if err != nil || r.Source.OtherCallers != 2 {
 		t.Errorf("one of two callers: %v, %+v", err, r.Source)
 	}
@@ -244,7 +256,7 @@ func TestReusedID(t *testing.T) {
 		{1450, 8, []told{{"nightly", 4, 20, 10, 5}}, nil},
 		{1480, 8, nil, nil},
 	}
-	r, err := New(recordingOf("a", calls), nil, Options{})
+	r, err := New(reading(recordingOf("a", calls)), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +283,7 @@ func TestTrainingTimeBeforeAnswer(t *testing.T) {
 		{10, 8, []told{{"other", 4, 90, 15, 0}, {"job", 4, 28, 2, 8}}, []int32{4, 4}},
 		{50, 8, []told{{"other", 4, 50, 55, 0}}, []int32{8}},
 	}
-	r, err := New(recordingOf("a", calls), nil, Options{})
+	r, err := New(reading(recordingOf("a", calls)), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +306,7 @@ func TestIdleWhilePoolIsShort(t *testing.T) {
 		{20, 8, []told{{"a", 4, 10, 20, 0}, {"b", 4, 40, 20, 0}}, nil},
 		{35, 8, []told{{"b", 4, 25, 35, 0}}, nil},
 	}
-	r, err := New(recordingOf("a", calls), nil, Options{})
+	r, err := New(reading(recordingOf("a", calls)), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -22,6 +23,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/elastalloc/elastalloc/internal/syncbuffer"
+	"github.com/elastalloc/elastalloc/internal/wait"
 )
 
 // setUp sets telemetry up with the given variables, which the process has as well. When the
@@ -29,14 +31,12 @@ import (
 func setUp(t *testing.T, variables map[string]string) (telemetry *Telemetry, console, logs *syncbuffer.Buffer, err error) {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
-	t.Cleanup(func() { goleak.VerifyNone(t, before) })
-	return setUpOnly(t, variables)
-}
-
-// setUpOnly is setUp for a test that leaves an export running, as the program does when it
-// ends.
-func setUpOnly(t *testing.T, variables map[string]string) (telemetry *Telemetry, console, logs *syncbuffer.Buffer, err error) {
-	t.Helper()
+	t.Cleanup(func() {
+		wait.For(t, "the end of what was started", func() (bool, string) {
+			err := goleak.Find(before)
+			return err == nil, fmt.Sprint(err)
+		})
+	})
 	for name, value := range variables {
 		t.Setenv(name, value)
 	}
@@ -230,10 +230,11 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// hanging is a collector that takes spans and never says that it has them.
+// hanging is a collector that takes spans and does not say that it has them before it is
+// released.
 type hanging struct {
 	collectortrace.UnimplementedTraceServiceServer
-	entered chan struct{}
+	entered, released chan struct{}
 }
 
 func (h hanging) Export(ctx context.Context, _ *collectortrace.ExportTraceServiceRequest) (*collectortrace.ExportTraceServiceResponse, error) {
@@ -241,8 +242,12 @@ func (h hanging) Export(ctx context.Context, _ *collectortrace.ExportTraceServic
 	case h.entered <- struct{}{}:
 	default:
 	}
-	<-ctx.Done()
-	return nil, ctx.Err()
+	select {
+	case <-h.released:
+		return &collectortrace.ExportTraceServiceResponse{}, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // TestACollectorThatHangs checks that spans are dropped, that ending a span waits for
@@ -252,18 +257,18 @@ func TestACollectorThatHangs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	collector, entered := grpc.NewServer(), make(chan struct{}, 1)
-	collectortrace.RegisterTraceServiceServer(collector, hanging{entered: entered})
+	collector, entered, released := grpc.NewServer(), make(chan struct{}, 1), make(chan struct{})
+	collectortrace.RegisterTraceServiceServer(collector, hanging{entered: entered, released: released})
 	served := make(chan error, 1)
 	go func() { served <- collector.Serve(listener) }()
-	defer func() {
+	t.Cleanup(func() {
 		collector.Stop()
 		if err := <-served; err != nil {
 			t.Error(err)
 		}
-	}()
+	})
 
-	telemetry, _, logs, err := setUpOnly(t, map[string]string{
+	telemetry, _, logs, err := setUp(t, map[string]string{
 		"OTEL_EXPORTER_OTLP_ENDPOINT": "http://" + listener.Addr().String(),
 		"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
 		"OTEL_BSP_SCHEDULE_DELAY":     "1",
@@ -271,6 +276,7 @@ func TestACollectorThatHangs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer close(released) // What Shutdown has left behind ends.
 	end := func(n int) {
 		for range n {
 			_, span := telemetry.TracerProvider.Tracer("test").Start(t.Context(), "a call", trace.WithNewRoot())

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -45,11 +44,7 @@ func TestAllocateOverTLS(t *testing.T) {
 
 // TestUnreachable asks where no allocator answers.
 func TestUnreachable(t *testing.T) {
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed.Close()
+	const closed = "127.0.0.1:1"
 	admin := httptest.NewServer(http.NotFoundHandler())
 	defer admin.Close()
 	port := func(server *httptest.Server) string { return server.Listener.Addr().String() }
@@ -61,12 +56,13 @@ func TestUnreachable(t *testing.T) {
 		}
 	}
 	for address, want := range map[string]string{
-		"nosuch.invalid:50051":          "the name nosuch.invalid cannot be resolved: ",
-		closed.Addr().String():          "no server answers at " + closed.Addr().String() + ": dial tcp ",
-		closed.Addr().String() + ",b:1": "no server answers at " + closed.Addr().String() + ",b:1: dial tcp",
-		"unix:///nonexistent/socket":    "no server answers at unix:///nonexistent/socket: dial unix ",
-		port(admin):                     port(admin) + " serves HTTP/1.1 and not gRPC; by default gRPC is on port 50051",
-		startServer(t).Addr + " --tls":  " serves no TLS; ask it without the --tls flags",
+		// Of a name that cannot be one no name server is asked.
+		"nosuch..name:50051":           "the name nosuch..name cannot be resolved: ",
+		closed:                         "no server answers at " + closed + ": dial tcp ",
+		closed + ",[::1]:1":            "no server answers at " + closed + ",[::1]:1: dial tcp",
+		"unix:///nonexistent/socket":   "no server answers at unix:///nonexistent/socket: dial unix ",
+		port(admin):                    port(admin) + " serves HTTP/1.1 and not gRPC; by default gRPC is on port 50051",
+		startServer(t).Addr + " --tls": " serves no TLS; ask it without the --tls flags",
 	} {
 		check("allocate", address, want)
 	}

@@ -3,7 +3,11 @@
 package faults
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/process"
@@ -23,9 +27,28 @@ func startFleet(t *testing.T, size int, flags ...string) *fleet {
 	t.Helper()
 	f := &fleet{flags: append([]string{"--backends=exact,cbc", "--cbc=" + sleepingSolver(t, 0.5), "--max-inflight=32"}, flags...)}
 	for range size {
-		f.servers = append(f.servers, startServer(t, f.flags...))
+		f.servers = append(f.servers, startServer(t, append(f.flags, "--listen="+portToKeep(t))...))
 	}
 	return f
+}
+
+// portToKeep looks at so many ports after a first one, which is another in each process.
+var (
+	firstPort  = 20_000 + rand.Int64N(6000)
+	triedPorts atomic.Int64
+)
+
+// portToKeep returns an address to restart servers on: the system gives out ports from
+// 32768 on, to connections as well, and would not keep that of a server which is away.
+func portToKeep(t *testing.T) string {
+	t.Helper()
+	for {
+		address := fmt.Sprintf("127.0.0.1:%d", firstPort+triedPorts.Add(1))
+		if listener, err := net.Listen("tcp", address); err == nil {
+			listener.Close()
+			return address
+		}
+	}
 }
 
 func (f *fleet) addresses() (addresses []string) {

@@ -87,21 +87,14 @@ func New(options Options) (*Allocator, error) {
 	if options.MaxJobs < 0 {
 		return nil, fmt.Errorf("maximum number of jobs is %d; want at least 0", options.MaxJobs)
 	}
-	if options.MaxJobs == 0 {
-		options.MaxJobs = solver.DefaultMaxJobs
+	a := &Allocator{
+		known: BackendNames(), maxJobs: cmp.Or(options.MaxJobs, solver.DefaultMaxJobs),
+		budget: max(0, cmp.Or(options.DefaultBudget, DefaultBudget)),
 	}
-	switch {
-	case options.DefaultBudget == 0:
-		options.DefaultBudget = DefaultBudget
-	case options.DefaultBudget < 0:
-		options.DefaultBudget = 0 // The chain's word for none.
-	}
-
-	a := &Allocator{known: BackendNames(), maxJobs: options.MaxJobs, budget: options.DefaultBudget}
 	config := chain.Config{
 		Greedy:        options.wrap(greedy.New()),
 		Prover:        exact.New(),
-		DefaultBudget: options.DefaultBudget,
+		DefaultBudget: a.budget,
 	}
 	if options.ProverMiddleware != nil {
 		config.Prover = options.ProverMiddleware(config.Prover)

@@ -1,6 +1,9 @@
 package solver
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Limits and defaults of a forecast.
 const (
@@ -37,18 +40,14 @@ type ForecastOptions struct {
 
 // WithDefaults returns the options with the default of every field that is not set.
 func (o ForecastOptions) WithDefaults(h Horizon) ForecastOptions {
-	if o.Cadence == 0 {
-		o.Cadence = min((h.Step + time.Second - 1).Truncate(time.Second), MaxForecastSpan)
-	}
+	o.Cadence = cmp.Or(o.Cadence, min((h.Step+time.Second-1).Truncate(time.Second), MaxForecastSpan))
 	if o.Samples == 0 && o.ETAError > 0 {
 		o.Samples = DefaultErrorSamples
 	}
 	if o.Samples == 0 || o.ETAError == 0 && o.Samples > 0 && o.Samples <= MaxSamples {
 		o.Samples = 1
 	}
-	if o.Until == 0 {
-		o.Until = DefaultUntil
-	}
+	o.Until = cmp.Or(o.Until, DefaultUntil)
 	return o
 }
 

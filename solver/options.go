@@ -1,6 +1,7 @@
 package solver
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -55,21 +56,11 @@ func FillIdleOptions() Options { return Options{Objective: ObjectiveTotalTime}.W
 // WithDefaults returns the options with the default of every field that is not set,
 // but for TimeBudget, whose default is the allocator's.
 func (o Options) WithDefaults() Options {
-	if o.Backend == "" {
-		o.Backend = BackendExact
-	}
-	if o.Formulation == "" {
-		o.Formulation = FormulationOneHot
-	}
-	if o.Objective == "" {
-		o.Objective = ObjectiveProgress
-	}
-	if o.Admission == "" {
-		o.Admission = AdmissionFIFO
-	}
-	if o.BadJobs == "" {
-		o.BadJobs = BadJobsRefuse
-	}
+	o.Backend = cmp.Or(o.Backend, BackendExact)
+	o.Formulation = cmp.Or(o.Formulation, FormulationOneHot)
+	o.Objective = cmp.Or(o.Objective, ObjectiveProgress)
+	o.Admission = cmp.Or(o.Admission, AdmissionFIFO)
+	o.BadJobs = cmp.Or(o.BadJobs, BadJobsRefuse)
 	return o
 }
 

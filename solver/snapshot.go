@@ -1,6 +1,7 @@
 package solver
 
 import (
+	"cmp"
 	"math"
 	"math/bits"
 	"slices"
@@ -62,12 +63,8 @@ func DefaultHorizon() Horizon { return Horizon{Step: DefaultStep, Steps: Default
 // s itself where nothing is missing, a copy otherwise.
 func (s *Snapshot) WithDefaults() *Snapshot {
 	filled := *s
-	if filled.Horizon.Step == 0 {
-		filled.Horizon.Step = DefaultStep
-	}
-	if filled.Horizon.Steps == 0 {
-		filled.Horizon.Steps = DefaultSteps
-	}
+	filled.Horizon.Step = cmp.Or(s.Horizon.Step, DefaultStep)
+	filled.Horizon.Steps = cmp.Or(s.Horizon.Steps, DefaultSteps)
 	copied := false
 	for i := range s.Jobs {
 		job, missing := s.Jobs[i].withDefaults()

@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"cmp"
 	"context"
 	"time"
 )
@@ -38,10 +39,7 @@ type budget struct {
 // default where that is 0, within the deadline of ctx. The answer is made in about as long
 // as the given time.
 func newBudget(ctx context.Context, now time.Time, answering, asked, byDefault time.Duration) budget {
-	length := asked
-	if length == 0 {
-		length = byDefault
-	}
+	length := cmp.Or(asked, byDefault)
 	var cutoff time.Time
 	if deadline, ok := ctx.Deadline(); ok {
 		left := max(0, deadline.Sub(now))

@@ -4,6 +4,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -216,11 +217,7 @@ func newExporter(ctx context.Context, name string, console io.Writer, get func(s
 			return nil, fmt.Errorf("%s is not the URL of a collector (want one like http://collector:4318)", name)
 		}
 	}
-	protocol := get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")
-	if protocol == "" {
-		protocol = get("OTEL_EXPORTER_OTLP_PROTOCOL")
-	}
-	switch protocol {
+	switch protocol := cmp.Or(get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), get("OTEL_EXPORTER_OTLP_PROTOCOL")); protocol {
 	case "grpc":
 		var options []otlptracegrpc.Option
 		if !hasEndpoint(get) {

@@ -77,11 +77,24 @@ func variable(flag *pflag.Flag) string {
 	return "ELASTALLOC_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
 }
 
+// flagError says what the value of a flag should be.
+func flagError(err error) error {
+	var invalid *pflag.InvalidValueError
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	want := "a whole number"
+	if invalid.GetFlag().Value.Type() == "bool" {
+		want = "true or false"
+	}
+	return fmt.Errorf("--%s is %q; want %s", invalid.GetFlag().Name, invalid.GetValue(), want)
+}
+
 // parse reads the command line and, for flags that it does not set, the environment. The
 // error names every bad flag.
 func (f *flags) parse(set *pflag.FlagSet, args []string, env func(string) (string, bool)) (slog.Level, error) {
 	if err := set.Parse(args); err != nil {
-		return 0, err
+		return 0, flagError(err)
 	}
 	var bad []error
 	if set.NArg() > 0 {
@@ -90,7 +103,7 @@ func (f *flags) parse(set *pflag.FlagSet, args []string, env func(string) (strin
 	set.VisitAll(func(flag *pflag.Flag) {
 		if value, _ := env(variable(flag)); value != "" && !flag.Changed {
 			if err := set.Set(flag.Name, value); err != nil {
-				bad = append(bad, fmt.Errorf("environment variable %s: %w", variable(flag), err))
+				bad = append(bad, fmt.Errorf("environment variable %s: %w", variable(flag), flagError(err)))
 			}
 		}
 	})

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/elastalloc/elastalloc/internal/apiconv"
@@ -20,14 +21,19 @@ type ending struct {
 	ends bool
 }
 
-// newOutlook returns the outlook of a decision on a request, without the endings of jobs
-// with bad fields.
-func newOutlook(request *elastallocv1.AllocateRequest, allocations []*elastallocv1.Allocation) outlook {
-	o := outlook{now: make([]ending, len(allocations)), then: make([]ending, len(allocations))}
-	snapshot, err := apiconv.FromSnapshot(request.GetSnapshot(), len(allocations))
+// inCore returns a snapshot that has been decided in the terms of the core.
+func inCore(s *elastallocv1.Snapshot) *solver.Snapshot {
+	snapshot, err := apiconv.FromSnapshot(s, math.MaxInt)
 	if err != nil {
-		return o
+		return new(solver.Snapshot) // A server that knows other fields has decided it.
 	}
+	return snapshot
+}
+
+// newOutlook returns the outlook of a decision on a snapshot, without the endings of jobs
+// with bad fields.
+func newOutlook(snapshot *solver.Snapshot, allocations []*elastallocv1.Allocation) outlook {
+	o := outlook{now: make([]ending, len(allocations)), then: make([]ending, len(allocations))}
 	good, _ := snapshot.WithDefaults().Hold()
 	for i, rest := 0, good.Jobs; i < len(allocations) && len(rest) > 0; i++ {
 		job := &rest[0]

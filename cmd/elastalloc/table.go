@@ -25,7 +25,7 @@ func writeTable(
 	if len(jobs) != len(allocations) {
 		return fmt.Errorf("the answer has %d jobs; the request has %d", len(allocations), len(jobs))
 	}
-	outlook := newOutlook(request, allocations)
+	outlook := newOutlook(inCore(request.GetSnapshot()), allocations)
 	text := reportTable(request, response, outlook, screen).String()
 	if n := len(request.GetSnapshot().GetGroups()); n > 0 && n == len(response.GetReport().GetGroups()) {
 		text = groupTable(request.GetSnapshot(), response, screen).String() + "\n" + text

@@ -17,6 +17,7 @@ import (
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/internal/format"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 // whatIfFlags are the flags of whatif.
@@ -168,17 +169,17 @@ func readJobs(cmd *cobra.Command, name string) ([]*elastallocv1.Job, error) {
 // variation of it.
 type scenarioView struct {
 	name     string
-	snapshot *elastallocv1.Snapshot
+	snapshot *solver.Snapshot
 	decision *elastallocv1.AllocateResponse
 	outlook  outlook
 	// jobs says of each job by its id what it gets.
 	jobs map[string]string
 }
 
-func newScenarioView(name string, snapshot *elastallocv1.Snapshot, d *elastallocv1.AllocateResponse) *scenarioView {
+func newScenarioView(name string, snapshot *solver.Snapshot, d *elastallocv1.AllocateResponse) *scenarioView {
 	v := &scenarioView{
 		name: name, snapshot: snapshot, decision: d, jobs: make(map[string]string),
-		outlook: newOutlook(&elastallocv1.AllocateRequest{Snapshot: snapshot}, d.GetAllocations()),
+		outlook: newOutlook(snapshot, d.GetAllocations()),
 	}
 	for i, a := range d.GetAllocations() {
 		v.jobs[a.GetJobId()] = describeAllocation(a, v.outlook.then[i])
@@ -217,7 +218,7 @@ func (v *scenarioView) addTo(t *cli.Table, differ string) {
 			ending++
 		}
 	}
-	cells := []string{format.Printable(v.name), strconv.Itoa(int(v.snapshot.GetTotalNodes()))}
+	cells := []string{format.Printable(v.name), strconv.Itoa(v.snapshot.TotalNodes)}
 	for _, n := range []int{running, starting, waiting, int(v.decision.GetReport().GetIdleNodes()), ending} {
 		cells = append(cells, strconv.Itoa(n))
 	}
@@ -230,7 +231,8 @@ func writeWhatIf(w io.Writer, request *elastallocv1.WhatIfRequest, response *ela
 	t := screen.NewTable().AlignRight(1, 7)
 	t.Clipped[0] = true
 	t.AddRow(screen.Bold, "SCENARIO", "POOL", "RUN", "START", "WAIT", "IDLE", "END IN 1H", "DIFFER")
-	base := newScenarioView("as it is", request.GetSnapshot(), response.GetBase())
+	snapshot := inCore(request.GetSnapshot())
+	base := newScenarioView("as it is", snapshot, response.GetBase())
 	base.addTo(t, "")
 	var failures []string
 	var views []*scenarioView
@@ -239,7 +241,7 @@ func writeWhatIf(w io.Writer, request *elastallocv1.WhatIfRequest, response *ela
 			failures = append(failures, fmt.Sprintf("%s: %s", format.Printable(result.GetName()), result.GetError().GetMessage()))
 			continue
 		}
-		view := newScenarioView(result.GetName(), varied(request.GetSnapshot(), request.GetScenarios()[n]), result.GetDecision())
+		view := newScenarioView(result.GetName(), varied(snapshot, request.GetScenarios()[n]), result.GetDecision())
 		view.addTo(t, strconv.Itoa(len(result.GetChangedJobIds())))
 		views = append(views, view)
 	}
@@ -313,33 +315,16 @@ func differingIn(base *scenarioView, views []*scenarioView) []string {
 }
 
 // varied returns the snapshot of a scenario that has been decided.
-func varied(s *elastallocv1.Snapshot, scenario *elastallocv1.Scenario) *elastallocv1.Snapshot {
-	v := &elastallocv1.Snapshot{TotalNodes: s.GetTotalNodes(), Horizon: s.GetHorizon()}
+func varied(s *solver.Snapshot, scenario *elastallocv1.Scenario) *solver.Snapshot {
+	change := solver.Scenario{
+		RemoveJobIDs: scenario.GetRemoveJobIds(), PutJobs: inCore(&elastallocv1.Snapshot{Jobs: scenario.GetPutJobs()}).Jobs,
+	}
 	if scenario.TotalNodes != nil {
-		v.TotalNodes = scenario.GetTotalNodes()
+		change.TotalNodes = new(int(scenario.GetTotalNodes()))
 	}
-	removed := make(map[string]bool)
-	for _, id := range scenario.GetRemoveJobIds() {
-		removed[id] = true
+	v, err := change.Apply(s)
+	if err != nil {
+		return new(solver.Snapshot)
 	}
-	put := make(map[string]*elastallocv1.Job)
-	for _, job := range scenario.GetPutJobs() {
-		put[job.GetId()] = job
-	}
-	for _, job := range s.GetJobs() {
-		if removed[job.GetId()] {
-			continue
-		}
-		if other := put[job.GetId()]; other != nil {
-			job = other
-			delete(put, job.GetId())
-		}
-		v.Jobs = append(v.Jobs, job)
-	}
-	for _, job := range scenario.GetPutJobs() {
-		if put[job.GetId()] != nil {
-			v.Jobs = append(v.Jobs, job)
-		}
-	}
-	return v
+	return &v.Snapshot
 }

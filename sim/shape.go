@@ -1,6 +1,10 @@
 package sim
 
-import "github.com/elastalloc/elastalloc/solver"
+import (
+	"cmp"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
 
 // Shape is how a job scales and how much it counts. The zero value of each field means
 // the default of solver.Job: 1 to 16 nodes, the paper's speed curve, the weight 1.
@@ -26,15 +30,9 @@ func (s *Shape) job(id string) solver.Job {
 		}
 	}
 	job := solver.NewJob(id, 0)
-	if s.MinNodes != 0 {
-		job.MinNodes = s.MinNodes
-	}
-	if s.MaxNodes != 0 {
-		job.MaxNodes = s.MaxNodes
-	}
-	if s.DoublingEfficiency != 0 {
-		job.Scaling.DoublingEfficiency = s.DoublingEfficiency
-	}
+	job.MinNodes = cmp.Or(s.MinNodes, job.MinNodes)
+	job.MaxNodes = cmp.Or(s.MaxNodes, job.MaxNodes)
+	job.Scaling.DoublingEfficiency = cmp.Or(s.DoublingEfficiency, job.Scaling.DoublingEfficiency)
 	if s.Weight != 0 {
 		job.Weight = new(s.Weight)
 	}

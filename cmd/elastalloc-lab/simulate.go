@@ -287,9 +287,6 @@ func (f *simulateFlags) workload(cmd *cobra.Command) (sim.Workload, error) {
 	workload := sim.NewWorkload(name, trace, sim.WorkloadOptions{
 		GPUsPerNode: f.gpusPerNode, MinDuration: f.minDuration,
 	})
-	if len(trace) == 0 {
-		return sim.Workload{}, fmt.Errorf("%s: the trace has no jobs", name)
-	}
 	if len(workload.Jobs) == 0 {
 		return sim.Workload{}, fmt.Errorf("%s has no job of at least %v", name, f.minDuration)
 	}
@@ -322,16 +319,8 @@ func (f *simulateFlags) readTrace(cmd *cobra.Command) (sim.Trace, string, error)
 // readTraceFile reads a trace from a file or standard input and returns it with its name
 // in the results.
 func readTraceFile(cmd *cobra.Command, file string) (sim.Trace, string, error) {
-	input, err := cli.OpenInput(cmd, file)
-	if err != nil {
-		return nil, "", err
-	}
-	defer input.Close()
-	trace, err := sim.ReadTrace(input)
-	if err != nil {
-		return nil, "", fmt.Errorf("%s: %w", file, err)
-	}
-	return trace, strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)), nil
+	trace, err := cli.ReadTrace(cmd, file)
+	return trace, strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)), err
 }
 
 // newAllocator returns an allocator with the backends that policies ask for. A backend

@@ -49,17 +49,9 @@ doubling_efficiency and weight are used where they are there.`,
 			case restart < 0:
 				return fmt.Errorf("--restart-time is %v; want at least 0", restart)
 			}
-			input, err := cli.OpenInput(cmd, file)
+			trace, err := cli.ReadTrace(cmd, file)
 			if err != nil {
 				return err
-			}
-			defer input.Close()
-			trace, err := sim.ReadTrace(input)
-			if err != nil {
-				return fmt.Errorf("%s: %w", file, err)
-			}
-			if len(trace) == 0 {
-				return fmt.Errorf("%s: the trace has no jobs", file)
 			}
 			if end := endOf(trace); at > end {
 				return fmt.Errorf("--at is %s; the trace ends at %s, by its own durations", format.Short(at), format.Short(end))

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/sim"
 )
 
 // StandardInput is the file name that means standard input.
@@ -71,6 +72,23 @@ func OpenInput(cmd *cobra.Command, name string) (io.ReadCloser, error) {
 	}()
 	context.AfterFunc(cmd.Context(), func() { w.CloseWithError(ErrInterrupted) })
 	return input, nil
+}
+
+// ReadTrace reads a trace with at least one job.
+func ReadTrace(cmd *cobra.Command, name string) (sim.Trace, error) {
+	input, err := OpenInput(cmd, name)
+	if err != nil {
+		return nil, err
+	}
+	defer input.Close()
+	trace, err := sim.ReadTrace(input)
+	if err == nil && len(trace) == 0 {
+		err = errors.New("the trace has no jobs")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return trace, nil
 }
 
 // ReadRequest reads an AllocateRequest in protojson.

@@ -197,12 +197,27 @@ func (c *checker) config(f *file, knownKinds []string) *Config {
 			c.bad(path+".name", "%q is the name of another pool too", p.Name)
 		}
 		names[p.Name] = true
+		for j, other := range config.Pools {
+			if p.Unit == other.Unit && (within(p.NodeSelector, other.NodeSelector) || within(other.NodeSelector, p.NodeSelector)) {
+				c.bad(path+".nodeSelector", "selects nodes of pools[%d] too; want each node in one pool", j)
+			}
+		}
 		if p.RemainingQuery != "" && f.Prometheus == "" {
 			c.bad(path+".remainingQuery", "needs prometheus, the address to send it to")
 		}
 		config.Pools = append(config.Pools, p)
 	}
 	return config
+}
+
+// within reports whether all labels of a selector that has some are in another one too.
+func within(a, b map[string]string) bool {
+	for key, value := range a {
+		if other, found := b[key]; !found || other != value {
+			return false
+		}
+	}
+	return len(a) > 0
 }
 
 func (c *checker) pool(path string, f *poolFile) Pool {
@@ -229,6 +244,16 @@ func (c *checker) pool(path string, f *poolFile) Pool {
 	for key, value := range p.NodeSelector {
 		for _, problem := range slices.Concat(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)) {
 			c.bad(fmt.Sprintf("%s.nodeSelector[%q]", path, key), "%s", problem)
+		}
+	}
+	operators := []corev1.TolerationOperator{"", corev1.TolerationOpExists, corev1.TolerationOpEqual}
+	effects := []corev1.TaintEffect{"", corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
+	for i, t := range p.Tolerations {
+		if !slices.Contains(operators, t.Operator) {
+			c.bad(fmt.Sprintf("%s.tolerations[%d].operator", path, i), "is %q; want Exists or Equal", t.Operator)
+		}
+		if !slices.Contains(effects, t.Effect) {
+			c.bad(fmt.Sprintf("%s.tolerations[%d].effect", path, i), "is %q; want NoSchedule, PreferNoSchedule or NoExecute", t.Effect)
 		}
 	}
 	if problems := validation.IsQualifiedName(p.Unit); len(problems) > 0 {

@@ -1,11 +1,17 @@
 package config_test
 
 import (
+	"encoding/json"
 	"errors"
+	"maps"
+	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"sigs.k8s.io/yaml"
 
 	"github.com/elastalloc/elastalloc/kube/config"
 )
@@ -28,9 +34,8 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-func TestEveryField(t *testing.T) {
-	t.Parallel()
-	got, err := config.Parse([]byte(`
+// everyField is a configuration that sets all there is.
+const everyField = `
 kinds: [Job, JobSet]
 prometheus: http://prometheus:9090
 pools:
@@ -48,7 +53,11 @@ pools:
     remainingIn: ratio
     learnSpeeds: true
     paused: true
-`), known())
+`
+
+func TestEveryField(t *testing.T) {
+	t.Parallel()
+	got, err := config.Parse([]byte(everyField), known())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,6 +88,7 @@ pools:
     remainingIn: minutes
     minIntervall: 5m
     unit: a/b/c
+    tolerations: [{key: gpu, operator: Exist, effect: NoRun}]
   - name: training
     maxShrink: NaN
     remainingQuery: up
@@ -91,7 +101,7 @@ pools:
 	want := []string{
 		`"colour"`, `"pools[0].minIntervall"`, `kinds[1]: unknown kind "CronJob" (want one of Job, JobSet)`, "kinds[2]:", "prometheus:",
 		"pools[0].cadence:", "pools[0].debounce:", "pools[0].minInterval:", "pools[0].settleTimeout:", "pools[0].maxShrink:",
-		`pools[0].nodeSelector["a b"]:`, "pools[0].unit:", "pools[0].objective:", "pools[0].remainingIn:",
+		`pools[0].nodeSelector["a b"]:`, "pools[0].unit:", "pools[0].tolerations[0].operator:", "pools[0].tolerations[0].effect:", "pools[0].objective:", "pools[0].remainingIn:",
 		"pools[1].maxShrink:", "pools[1].nodeSelector:", "pools[1].name:", "pools[2].name:",
 	}
 	for _, field := range want {
@@ -101,6 +111,62 @@ pools:
 	}
 	if len(bad.Fields) != len(want) {
 		t.Errorf("%d bad fields; want %d: %v", len(bad.Fields), len(want), err)
+	}
+}
+
+// TestPoolsApart: a node that two pools count would be given away twice.
+func TestPoolsApart(t *testing.T) {
+	t.Parallel()
+	pools := func(a, b string) error {
+		_, err := config.Parse([]byte("pools: [{name: a, "+a+"}, {name: b, "+b+"}]"), known())
+		return err
+	}
+	for _, b := range []string{"nodeSelector: {pool: x}", "nodeSelector: {pool: x, zone: z}"} {
+		for _, err := range []error{pools("nodeSelector: {pool: x}", b), pools(b, "nodeSelector: {pool: x}")} {
+			if err == nil || !strings.Contains(err.Error(), "pools[1].nodeSelector: ") {
+				t.Errorf("pools of %q and of {pool: x}: error %v", b, err)
+			}
+		}
+	}
+	for _, b := range []string{"nodeSelector: {pool: w, zone: z}", "nodeSelector: {zone: z}", "nodeSelector: {pool: x}, unit: amd.com/gpu"} {
+		if err := pools("nodeSelector: {pool: x}", b); err != nil {
+			t.Errorf("pools of %q and of {pool: x}: %v", b, err)
+		}
+	}
+}
+
+// TestChartKnowsEveryField: the chart's values refuse the same fields of a pool.
+func TestChartKnowsEveryField(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../deploy/helm/elastalloc-controller/values.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema struct {
+		Definitions struct {
+			Pool struct {
+				AdditionalProperties *bool
+				Properties           map[string]any
+			}
+		}
+	}
+	if err := json.Unmarshal(text, &schema); err != nil {
+		t.Fatal(err)
+	}
+	pool := schema.Definitions.Pool
+	if pool.AdditionalProperties == nil || *pool.AdditionalProperties {
+		t.Error("the schema takes unknown fields")
+	}
+	var file struct{ Pools []map[string]any }
+	if err := yaml.Unmarshal([]byte(everyField), &file); err != nil {
+		t.Fatal(err)
+	}
+	got, want := slices.Sorted(maps.Keys(pool.Properties)), slices.Sorted(maps.Keys(file.Pools[0]))
+	if !slices.Equal(got, want) {
+		t.Errorf("the schema has %q; want %q", got, want)
+	}
+	if n := reflect.TypeFor[config.Pool]().NumField(); n != len(want) {
+		t.Errorf("this test knows %d fields of a pool; it has %d", len(want), n)
 	}
 }
 

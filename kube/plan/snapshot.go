@@ -49,7 +49,7 @@ func Snapshot(w *world.World, id string, hold map[string]world.Reason) Request {
 		// One job that the allocator does not like keeps its nodes.
 		Options: &elastallocv1.AllocateOptions{BadJobs: elastallocv1.BadJobs_BAD_JOBS_HOLD},
 	}}
-	total := w.Nodes.Usable
+	total, inUse, waits := w.Nodes.Usable, 0, 0
 	for _, j := range w.Jobs {
 		reason, held := hold[j.ID]
 		switch {
@@ -59,6 +59,7 @@ func Snapshot(w *world.World, id string, hold map[string]world.Reason) Request {
 		case j.Pinned != "":
 			r.Left = append(r.Left, Left{j, j.Pinned, j.Why})
 			total -= j.Keeps()
+			waits += j.Waits()
 			continue
 		case held:
 			r.Left = append(r.Left, Left{j, reason, "the decision would take all its nodes"})
@@ -67,11 +68,16 @@ func Snapshot(w *world.World, id string, hold map[string]world.Reason) Request {
 		case j.Cooling && j.Nodes() == 0:
 			r.Left = append(r.Left, Left{j, Cooldown, fmt.Sprintf("it was paused less than %v ago", w.Pool.MinInterval)})
 		default:
+			inUse += j.InUse()
 			r.Jobs = append(r.Jobs, j)
 			r.Allocate.Snapshot.Jobs = append(r.Allocate.Snapshot.Jobs, request(j))
 		}
 		// Other pods that leave are gone before anything takes their nodes.
 		total -= j.Pods.Overdue
+	}
+	if total < inUse {
+		// Pods that wait take no node that is in use.
+		total += min(waits, inUse-total)
 	}
 	r.Allocate.Snapshot.TotalNodes = int32(max(0, total))
 	if w.Pool.Objective == config.TotalTime {
@@ -205,7 +211,7 @@ func Unwanted(w *world.World, r Request, a Answer) map[string]world.Reason {
 func Outage(w *world.World, r Request) error {
 	held := 0
 	for _, j := range r.Jobs {
-		held += j.Nodes()
+		held += j.InUse()
 	}
 	missing := held - int(r.Allocate.GetSnapshot().GetTotalNodes())
 	if missing > 0 && float64(missing) > w.Pool.MaxShrink*float64(held) {

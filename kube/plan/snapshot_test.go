@@ -17,9 +17,9 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// changed makes the record of a job say that it was changed to so many nodes so long ago.
-func changed(c *worldtest.Cluster, name string, nodes int, ago time.Duration) {
-	at := c.Now.Add(-ago)
+// changed makes the record of a job say that it was changed to so many nodes a minute ago.
+func changed(c *worldtest.Cluster, name string, nodes int) {
+	at := c.Now.Add(-time.Minute)
 	annotations := c.Jobs[name].GetAnnotations()
 	annotations[world.DecisionAnnotation] = (&world.Record{UID: c.Jobs[name].GetUID(), Since: at, Nodes: nodes, Changed: &at, Trained: 1}).String()
 	c.Jobs[name].SetAnnotations(annotations)
@@ -35,8 +35,8 @@ func TestRequest(t *testing.T) {
 		worldtest.Job("queued", 0, map[string]string{"work": "1h", "nodes": "2-4"}),
 	)
 	c.Now = c.Now.Add(time.Hour)
-	changed(c, "cooling", 4, time.Minute)
-	changed(c, "paused", 0, time.Minute)
+	changed(c, "cooling", 4)
+	changed(c, "paused", 0)
 	r := plan.Snapshot(c.World(), "id", nil)
 
 	want := &elastallocv1.AllocateRequest{
@@ -112,7 +112,7 @@ func TestUnwanted(t *testing.T) {
 	t.Parallel()
 	c := worldtest.New(8, worldtest.Job("a", 4, map[string]string{"work": "100h"}), worldtest.Job("b", 4, map[string]string{"work": "100h"}))
 	c.Now = c.Now.Add(time.Hour)
-	changed(c, "a", 4, time.Minute)
+	changed(c, "a", 4)
 	w := c.World()
 	r := plan.Snapshot(w, "id", nil)
 	answer := func(a, b int32) *elastallocv1.AllocateResponse {
@@ -190,6 +190,39 @@ func TestPodsThatLeave(t *testing.T) {
 		c.Now = c.Now.Add(time.Hour)
 		if total := plan.Snapshot(c.World(), "id", nil).Allocate.GetSnapshot().GetTotalNodes(); total != want-4 {
 			t.Errorf("%s: asks about %d nodes once the pods are overdue; want %d", name, total, want-4)
+		}
+	}
+}
+
+// TestPodsThatWait: a job that somebody else started, or made larger, makes no other one smaller,
+// nor does it look like nodes that went.
+func TestPodsThatWait(t *testing.T) {
+	t.Parallel()
+	for name, annotations := range map[string]map[string]string{"pinned": {"paused": "true"}, "other": {"work": "10h"}} {
+		c := worldtest.New(16, worldtest.Job("a", 8, map[string]string{"work": "100h"}), worldtest.Job("b", 6, map[string]string{"work": "100h"}))
+		changed(c, "a", 8)
+		c.Jobs[name] = worldtest.Job(name, 12, annotations)
+		c.Reconcile() // Two of its pods find nodes.
+		w := c.World()
+		r := plan.Snapshot(w, "id", nil)
+		want := int32(16)
+		if name == "pinned" {
+			want = 14
+		}
+		if total := r.Allocate.GetSnapshot().GetTotalNodes(); total != want {
+			t.Errorf("%s: asks about %d nodes; want %d", name, total, want)
+		}
+		if err := plan.Outage(w, r); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if !w.Jobs[0].Cooling {
+			t.Errorf("%s: it ends the cooldown of another job", name)
+		}
+		// Nodes that go are still known as such.
+		c.Nodes = c.Nodes[:8]
+		w = c.World()
+		if err := plan.Outage(w, plan.Snapshot(w, "id", nil)); err == nil || w.Jobs[0].Cooling {
+			t.Errorf("%s: half of the nodes went, and it is no outage, or a job cools down", name)
 		}
 	}
 }

@@ -81,7 +81,7 @@ func Observe(in Input) *World {
 	for _, j := range w.Jobs {
 		o.countPods(j)
 		o.judge(j)
-		kept += j.Keeps()
+		kept += j.Keeps() - j.Waits()
 	}
 	if kept > w.Nodes.Usable {
 		// Nodes went. To shrink a job once more is better than to pause it.
@@ -253,6 +253,9 @@ func (o *observer) tolerated(node *corev1.Node) bool {
 func (o *observer) countPods(j *Job) {
 	for _, pod := range o.podsOf[j] {
 		j.Pods.Seen++
+		if pod.Spec.NodeName != "" {
+			j.Pods.Bound++
+		}
 		switch {
 		case pod.Status.Phase == corev1.PodSucceeded:
 		case pod.Spec.NodeName != "" && !o.usable[pod.Spec.NodeName]:

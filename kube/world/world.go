@@ -82,6 +82,8 @@ type PodCounts struct {
 	Terminating, Overdue int
 	// Running pods are the live ones that run.
 	Running int
+	// Bound pods are those that have a node, whether it counts or not.
+	Bound int
 	// Seen are all of these, those on nodes that do not count, and those that succeeded.
 	Seen int
 }
@@ -136,6 +138,26 @@ func (j *Job) Keeps() int {
 		return j.Pods.Live + j.Pods.Overdue
 	}
 	return max(j.Nodes(), j.Pods.Live) + j.Pods.Overdue
+}
+
+// InUse returns how many of the nodes that the job asks for it has pods on, or had when the
+// controller last wrote to it.
+func (j *Job) InUse() int {
+	had := j.Pods.Bound
+	if j.Record != nil {
+		had = max(had, j.Record.Nodes)
+	}
+	return min(j.Nodes(), had)
+}
+
+// Waits returns how many nodes the job's pods wait for since somebody else than the controller
+// made, started or resized it. They take idle nodes, as all pods do, and nothing makes room for
+// them.
+func (j *Job) Waits() int {
+	if j.Pinned == Deleting {
+		return 0
+	}
+	return j.Nodes() - j.InUse()
 }
 
 // Movable reports whether the job may be given other nodes.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -201,7 +202,7 @@ func (l *Loop) gain(step plan.Step, gap *float64) string {
 func (l *Loop) event(j *world.Job, kind, reason, format string, args ...any) {
 	note := fmt.Sprintf(format, args...)
 	if len(note) > maxNote {
-		note = note[:maxNote-3] + "..."
+		note = strings.ToValidUTF8(note[:maxNote-3], "") + "..."
 	}
 	l.Recorder.Eventf(j.Object, nil, kind, reason, "Allocate", "%s", note)
 }

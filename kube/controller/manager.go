@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -193,21 +194,13 @@ func relevant(before, after client.Object) bool {
 // Synced returns a check that fails until the caches hold the cluster, which they never do
 // where the definition of a kind is missing or may not be listed.
 func Synced(c cache.Cache) func(context.Context) error {
-	var once sync.Once
-	var synced bool
-	var mu sync.Mutex
+	var synced atomic.Bool
+	begin := sync.OnceFunc(func() {
+		go func() { synced.Store(c.WaitForCacheSync(context.Background())) }()
+	})
 	return func(context.Context) error {
-		once.Do(func() {
-			go func() {
-				ok := c.WaitForCacheSync(context.Background())
-				mu.Lock()
-				defer mu.Unlock()
-				synced = ok
-			}()
-		})
-		mu.Lock()
-		defer mu.Unlock()
-		if !synced {
+		begin()
+		if !synced.Load() {
 			return errors.New("the caches do not hold the cluster yet")
 		}
 		return nil

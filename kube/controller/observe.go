@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/elastalloc/elastalloc/kube/plan"
 	"github.com/elastalloc/elastalloc/kube/world"
 )
 
@@ -24,7 +25,7 @@ func (l *Loop) observe(ctx context.Context) (*world.World, error) {
 		l.primed = true
 	}
 	in := world.Input{
-		Now: l.Now(), Pool: l.pool, Apply: l.Mode == "apply", Query: l.query, Efficiencies: l.speeds.efficiencies(), Pins: l.pins,
+		Now: l.Now(), Pool: l.pool, Apply: l.Mode == plan.ModeApply, Query: l.query, Efficiencies: l.speeds.efficiencies(), Pins: l.pins,
 	}
 	var nodes corev1.NodeList
 	if err := l.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {

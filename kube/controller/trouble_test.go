@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	batchv1 "k8s.io/api/batch/v1"
@@ -126,6 +127,19 @@ func TestPinnedJobsAreToldWhy(t *testing.T) {
 	pinned := "elastalloc_controller_pinned"
 	if n := testutil.CollectAndCount(c.registry, pinned); n != len(world.Reasons()) {
 		t.Errorf("%d series of %s; want one for each reason", n, pinned)
+	}
+}
+
+// TestLongEvents: an API server takes notes of up to 1024 bytes of UTF-8.
+func TestLongEvents(t *testing.T) {
+	t.Parallel()
+	for _, before := range []string{"", "x", "xx"} {
+		c := newCluster(t, 1, worldtest.Job("bad", 0, map[string]string{"work": before + strings.Repeat("日", 1000)}))
+		c.passes(1)
+		note, _ := strings.CutPrefix(c.told(), "Warning BadAnnotations ")
+		if !utf8.ValidString(note) || len(note) > 1024 || len(note) < 1000 || !strings.HasSuffix(note, "...") {
+			t.Errorf("event of %d bytes: %q", len(note), note)
+		}
 	}
 }
 

@@ -36,11 +36,19 @@ type operated struct {
 	refused string
 	// nodes is what the operator tells torchrun of the number of nodes, in PET_NNODES.
 	nodes string
+	// forbidden are patches of its specification that the controller's account may not make. Those
+	// of a TrainJob Trainer refuses to anybody.
+	forbidden []string
 }
 
 var allOperated = map[string]operated{
 	"PyTorchJob": {
 		operator: cluster.TrainingOperator, refused: "1st", container: "pytorch", sizes: [2]int{8, 4}, nodes: "1:8",
+		forbidden: []string{
+			`{"spec":{"elasticPolicy":{"maxReplicas":64}}}`, `{"spec":{"runPolicy":{"cleanPodPolicy":"All"}}}`,
+			`{"spec":{"pytorchReplicaSpecs":{"Worker":{"restartPolicy":"Never"}}}}`,
+			`{"spec":{"pytorchReplicaSpecs":{"Worker":{"template":{"metadata":{"labels":{"x":"y"}}}}}}}`,
+		},
 		job: `
 apiVersion: kubeflow.org/v1
 spec:
@@ -50,6 +58,12 @@ spec:
 	},
 	"RayCluster": {
 		operator: cluster.KubeRay, container: "worker", sizes: [2]int{4, 2},
+		forbidden: []string{
+			`{"spec":{"enableInTreeAutoscaling":true}}`, `{"spec":{"headGroupSpec":{"rayStartParams":{"x":"y"}}}}`,
+			`[{"op":"replace","path":"/spec/workerGroupSpecs/0/maxReplicas","value":64}]`,
+			`[{"op":"add","path":"/spec/workerGroupSpecs/0/template/metadata","value":{"labels":{"x":"y"}}}]`,
+			`[{"op":"copy","from":"/spec/workerGroupSpecs/0","path":"/spec/workerGroupSpecs/1"}]`,
+		},
 		job: `
 apiVersion: ray.io/v1
 spec:
@@ -155,6 +169,13 @@ func TestOperators(t *testing.T) {
 				return strings.Contains(e, "remaining time by status")
 			}) {
 				t.Errorf("no event says that its status told the remaining time: %q", events)
+			}
+			config := asAccount(t, release)
+			a := account{clientOf(t, config), dynamicClient(t, config), pool}
+			for _, patch := range append([]string{`{"metadata":{"labels":{"x":"y"}}}`, `{"metadata":{"annotations":{"elastalloc.dev/work":"2h"}}}`}, test.forbidden...) {
+				if err := a.patch(resourceOf(kind), "first", patch); err == nil || !strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
+					t.Errorf("its account's %s is not refused by its policy: %v", patch, err)
+				}
 			}
 		})
 	}

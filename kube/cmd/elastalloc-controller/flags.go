@@ -14,12 +14,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/client"
 	"github.com/elastalloc/elastalloc/internal/recording"
-)
-
-// The modes.
-const (
-	recommend = "recommend"
-	apply     = "apply"
+	"github.com/elastalloc/elastalloc/kube/plan"
 )
 
 // flags are what the command line says.
@@ -36,7 +31,7 @@ type flags struct {
 func (f *flags) set() *pflag.FlagSet {
 	set := pflag.NewFlagSet("elastalloc-controller", pflag.ContinueOnError)
 	set.StringVar(&f.config, "config", "", "file that names the pools; see docs/kubernetes.md (required)")
-	set.StringVar(&f.mode, "mode", recommend, "recommend: write annotations and events only; apply: resize jobs too")
+	set.StringVar(&f.mode, "mode", plan.ModeRecommend, "recommend: write annotations and events only; apply: resize jobs too")
 	set.StringVar(&f.server, "server", "", "address of the elastalloc server to ask")
 	set.BoolVar(&f.inProcess, "in-process", false, "decide in this process instead of asking a server")
 	set.StringVar(&f.tlsCA, "tls-ca", "", "PEM file of the authority of the server's certificate; any --tls flag means TLS")
@@ -110,8 +105,8 @@ func (f *flags) parse(set *pflag.FlagSet, args []string, env func(string) (strin
 	if f.config == "" {
 		bad = append(bad, errors.New("--config is missing"))
 	}
-	if f.mode != recommend && f.mode != apply {
-		bad = append(bad, fmt.Errorf("--mode is %q; want %s or %s", f.mode, recommend, apply))
+	if f.mode != plan.ModeRecommend && f.mode != plan.ModeApply {
+		bad = append(bad, fmt.Errorf("--mode is %q; want %s or %s", f.mode, plan.ModeRecommend, plan.ModeApply))
 	}
 	if (f.server == "") == !f.inProcess {
 		bad = append(bad, errors.New("want one of --server and --in-process"))

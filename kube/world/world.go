@@ -125,8 +125,8 @@ func (j *Job) Nodes() int {
 // Held returns how many nodes the job holds or may get without another word of ours: what
 // it asks for, or more while its pods leave.
 func (j *Job) Held() int {
-	if j.Pinned == Deleting { // Its pods are not replaced.
-		return max(j.Nodes(), j.Pods.Live+j.Pods.Terminating)
+	if j.Pinned == Deleting && !j.Growing { // Its pods are not replaced.
+		return j.Pods.Live + j.Pods.Terminating
 	}
 	return max(j.Nodes(), j.Pods.Live) + j.Pods.Terminating
 }

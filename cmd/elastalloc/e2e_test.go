@@ -25,6 +25,10 @@ import (
 var binary string
 
 func TestMain(m *testing.M) {
+	// All servers are on this machine, also where the way out of it is a proxy.
+	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"} {
+		_ = os.Unsetenv(name)
+	}
 	os.Exit(clitest.BuildAndTest(m, &binary))
 }
 

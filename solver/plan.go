@@ -66,7 +66,7 @@ func (p *Problem) checkLimits(plan Plan) error {
 		return nil
 	}
 	for t := range p.Steps {
-		for g, nodes := range p.groupNodes(plan, t) {
+		for g, nodes := range p.GroupNodes(plan, t) {
 			if limit := p.Groups[g].Limit; nodes > limit {
 				return fmt.Errorf("plan gives group %d %d nodes in step %d; its limit is %d", g, nodes, t+1, limit)
 			}

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -63,17 +61,9 @@ func decodeRequest(_ context.Context, input any) (*elastallocv1.AllocateRequest,
 type solution struct{ message proto.Message }
 
 // MarshalJSON returns the message in protojson, with the fields that hold their
-// default. The library varies its white space at random; this settles it.
+// default.
 func (s solution) MarshalJSON() ([]byte, error) {
-	text, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(s.message)
-	if err != nil {
-		return nil, err
-	}
-	var compact bytes.Buffer
-	if err := json.Compact(&compact, text); err != nil {
-		return nil, err
-	}
-	return compact.Bytes(), nil
+	return protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(s.message)
 }
 
 // resultStatistics are the custom statistics of the result.

@@ -82,7 +82,7 @@ func (m *Model) values(plan solver.Plan) []float64 {
 	for i := range plan {
 		progress[i] = m.problem.Jobs[i].Progress(plan[i])
 	}
-	groups := m.groupNodes(plan)
+	groups := m.problem.GroupNodes(plan, 0)
 	values := make([]float64, len(m.columns))
 	for i := range m.columns {
 		c := &m.columns[i]
@@ -106,20 +106,6 @@ func (m *Model) values(plan solver.Plan) []float64 {
 		}
 	}
 	return values
-}
-
-// groupNodes returns the nodes of every group in the first step of a plan.
-func (m *Model) groupNodes(plan solver.Plan) []int {
-	nodes := make([]int, len(m.problem.Groups))
-	if len(nodes) == 0 {
-		return nodes
-	}
-	for i := range plan {
-		for g := m.problem.Jobs[i].Group; g >= 0; g = m.problem.Groups[g].Parent {
-			nodes[g] += plan[i][0]
-		}
-	}
-	return nodes
 }
 
 func indicator(holds bool) float64 {

@@ -151,6 +151,9 @@ func (f *replayFlags) check() ([]sim.Policy, error) {
 			policies = append(policies, policy)
 		}
 	}
+	if len(f.recordings) == 0 {
+		bad = append(bad, "--recording is empty")
+	}
 	if len(f.policies) == 0 {
 		bad = append(bad, "--policy is empty")
 	}

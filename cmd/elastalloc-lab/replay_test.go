@@ -118,6 +118,8 @@ func TestReplayFails(t *testing.T) {
 	dir, out := writeRecording(t), filepath.Join(t.TempDir(), "results")
 	for name, test := range map[string]struct{ args, want string }{
 		"no recordings":  {"--recording " + t.TempDir(), "no recordings"},
+		"empty":          {"--recording= --policy=", "--recording is empty\n  --policy is empty"},
+		"into a file":    {"--recording " + dir + " --out replay_test.go", "--out: open "},
 		"no folder":      {"--recording none", "--recording: open none"},
 		"no flag":        {"", `"recording" not set`},
 		"unknown policy": {"--policy=best --frequency=-1 --workers=0 --recording " + dir, "--workers is 0"},

@@ -45,6 +45,8 @@ func TestExitStatus(t *testing.T) {
 		"bench backend":          {args: "bench -f testdata --backends exact,gurobi", status: cli.ExitBadInput, stderr: `--backends: unknown backend "gurobi"`},
 		"bench formulation":      {args: "bench -f testdata --formulation onehot", status: cli.ExitBadInput, stderr: `--formulation is "onehot"; want one of one-hot, paper`},
 		"bench formulations":     {args: "bench -f testdata --formulation paper,paper", status: cli.ExitBadInput, stderr: "twice"},
+		"seed":                   {args: "trace --synthetic baseline --seed -1", status: cli.ExitBadInput, stderr: `--seed is "-1"; want a whole number of at least 0`},
+		"total-time":             {args: "simulate --total-time aging", status: cli.ExitBadInput, stderr: `--total-time is "aging"; want name=value`},
 		"bench output":           {args: "bench -f testdata -o yaml", status: cli.ExitBadInput, stderr: "want table or json"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -229,7 +230,7 @@ func (secondsFlag) Type() string { return "duration" }
 // openOutput opens the folder of --out, which must be new or empty.
 func openOutput(out string) (*results.Directory, error) {
 	directory, err := results.NewDirectory(out)
-	if errors.Is(err, results.ErrNotEmpty) {
+	if errors.Is(err, results.ErrNotEmpty) || errors.Is(err, syscall.ENOTDIR) {
 		return nil, fmt.Errorf("--out: %w", err)
 	}
 	return directory, cli.Failed(err)

@@ -30,8 +30,10 @@ func flagError(err error) error {
 	}
 	var want string
 	switch invalid.GetFlag().Value.Type() {
-	case "int", "int32", "int64", "uint":
+	case "int", "int32", "int64":
 		want = "a whole number"
+	case "uint64":
+		want = "a whole number of at least 0"
 	case "float64":
 		want = "a number, such as 0.05"
 	case "bool":
@@ -40,6 +42,8 @@ func flagError(err error) error {
 		want = "a duration, such as 90s, 15m, 3h or 2d"
 	case "intSlice":
 		want = "whole numbers, such as 70,90,110"
+	case "stringToString":
+		want = "name=value, with commas between several"
 	default:
 		return err
 	}

@@ -10,12 +10,12 @@ import (
 	"github.com/elastalloc/elastalloc/solver/exact"
 )
 
-// Explain decides as Allocate does and says of the jobs of the given ids, or of all where
-// there are none, why each gets its nodes, what every other size would cost, and the
-// smallest changes that would give it more. Costs and changes are found by deciding again,
-// the costs by the exact backend, whichever backend decided. The time budget is for the whole: where
-// it ends, costs are estimated and changes missing. Costs are worked out on all processors, or
-// on as many as ctx grants (solver.WithHelp).
+// Explain decides as Allocate does and says of the jobs with the given ids, all if none are
+// given, why each gets its nodes, what every other size would cost, and the smallest
+// changes that would give it more. Costs and changes are found by deciding again, the costs
+// by the exact backend, whichever backend decided. The time budget is for the whole: if it
+// ends early, costs are estimated and changes missing. Costs are worked out on all
+// processors, or on as many as ctx grants (solver.WithHelp).
 //
 // Errors are those of Allocate; an id that the snapshot does not have is a bad field.
 func (a *Allocator) Explain(

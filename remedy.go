@@ -11,10 +11,10 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// everyPool is how many pools are decided, each, to find the smallest that gives a job more,
-// and of how many jobs at most. Beyond that it is looked for by halving, which takes for
-// granted that what a pool gives a larger one gives too: sizes are lumpy, so a smaller one
-// may do as well.
+// everyPool is how many pool sizes are tried one by one to find the smallest that gives a
+// job more, in snapshots of at most as many jobs. Beyond that bisection looks for it, which
+// assumes that a larger pool gives a job no less. Sizes are lumpy, so that does not always
+// hold, and a smaller pool may do as well.
 const everyPool = 256
 
 // remedy finds the smallest changes that give a job its next larger size or more.

@@ -136,9 +136,9 @@ func TestBadTLSFiles(t *testing.T) {
 		change func(*Config)
 		want   string
 	}{
-		"no such certificate": {func(c *Config) { c.TLSCert = "absent.pem" }, "absent.pem"},
+		"missing certificate": {func(c *Config) { c.TLSCert = "absent.pem" }, "absent.pem"},
 		"unusable key":        {func(c *Config) { c.TLSKey = id.CertFile }, "key"},
-		"no such client CA":   {func(c *Config) { c.ClientCA = "absent.pem" }, "absent.pem"},
+		"missing client CA":   {func(c *Config) { c.ClientCA = "absent.pem" }, "absent.pem"},
 		"unusable client CA":  {func(c *Config) { c.ClientCA = id.KeyFile }, "no PEM certificate"},
 	}
 	for name, test := range tests {

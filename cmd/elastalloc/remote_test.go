@@ -30,7 +30,7 @@ func TestAllocateOverTLS(t *testing.T) {
 		"a key is missing":        {"--tls-cert " + clientID.CertFile, cli.ExitBadInput, "--tls-cert and --tls-key belong together"},
 		"a key for another":       {"--tls-cert " + clientID.CertFile + " --tls-key " + serverID.KeyFile, cli.ExitBadInput, "does not match"},
 		"no authority":            {"--tls-ca " + clientID.KeyFile, cli.ExitBadInput, "holds no PEM certificate"},
-		"no such authority":       {"--tls-ca /nonexistent/ca.pem", cli.ExitBadInput, "/nonexistent/ca.pem"},
+		"missing authority":       {"--tls-ca /nonexistent/ca.pem", cli.ExitBadInput, "/nonexistent/ca.pem"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := append([]string{"allocate", "-f", "testdata/queue.json", "--budget=1m", "--server", server.Addr}, strings.Fields(test.flags)...)

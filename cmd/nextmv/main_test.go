@@ -150,7 +150,7 @@ func TestErrors(t *testing.T) {
 			want: []string{`option solve.backend is "gurobi"; want one of exact, cbc, highs, greedy`},
 		},
 		"bad budget":     {input: `{"snapshot": {}}`, args: []string{"-solve.budget=-1s"}, want: []string{"options.time_budget: "}},
-		"no such file":   {args: []string{"-runner.input.path=testdata/missing.json"}, want: []string{"testdata/missing.json"}},
+		"missing file":   {args: []string{"-runner.input.path=testdata/missing.json"}, want: []string{"testdata/missing.json"}},
 		"unknown option": {args: []string{"-solve.bckend=exact"}, want: []string{"-solve.bckend"}},
 		"bad duration":   {args: []string{"-solve.budget=soon"}, want: []string{"-solve.budget"}},
 		"bad output":     {input: `{"snapshot": {}}`, args: []string{"-runner.output.solutions=both"}, want: []string{"solutions must be"}},

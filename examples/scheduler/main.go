@@ -140,7 +140,8 @@ func (s *scheduler) decide(ctx context.Context) error {
 	return s.carryOut(client.Steps(response))
 }
 
-// fill, where changes are dear, gives idle nodes to the queue when a job came or ended; running jobs stay.
+// fill, where changes are dear, gives idle nodes to the queue when a job came or ended;
+// running jobs stay.
 func (s *scheduler) fill(ctx context.Context) error {
 	response, err := s.client.FillIdle(ctx, &elastallocv1.FillIdleRequest{Snapshot: s.snapshot()})
 	if err != nil {

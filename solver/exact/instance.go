@@ -15,9 +15,9 @@ import (
 // Equal plans are told apart by a tie cost that is taken off the objective: per
 // job tieUnit * ([first-step nodes != current] * (N+1) + first-step nodes), N being
 // the most nodes that can be held in the first step, which orders plans of equal
-// objective by changed jobs first and nodes now second. All tie costs together are at most tieFraction of
-// the objective's scale, far below what counts as proven optimal, so that one search
-// does both.
+// objective by changed jobs first and nodes now second. All tie costs together are at
+// most tieFraction of the objective's scale, far below what counts as proven optimal,
+// so that one search does both.
 type instance struct {
 	capacity []int // per step
 	steps    int

@@ -20,9 +20,10 @@ import (
 // so that sum_(j>=n) c_j + sum_t E_(n,t)(a_t) bounds what is still lost in state a.
 // (This is Lagrangian decomposition: Guignard and Kim, "Lagrangean decomposition"
 // (1987).) To start with, u is the least loss of a plan with those excess nodes,
-// divided by T, or what prices per size say. Sweeps then raise the bound by block coordinate ascent, job after
-// job, forward and backward: with M_t(e) the best that the knapsack of step t does
-// around job j if it holds e, the loss through one of its plans is
+// divided by T, or what prices per size say. Sweeps then raise the bound by block
+// coordinate ascent, job after job, forward and backward: with M_t(e) the best that
+// the knapsack of step t does around job j if it holds e, the loss through one of its
+// plans is
 // q = loss + sum_t M_t(e_t), and
 //
 //	u_t(e) = min over plans with e of  q / (T+1)  -  M_t(e)

@@ -42,8 +42,8 @@ type fault struct {
 	// lie changes the solution that the program has at hand, which is right
 	// otherwise, as $ANSWER.
 	lie func(*problem, *solution)
-	// script, by default writesAnswer, is what the program does when it is to solve the model; its working
-	// directory is that of the run.
+	// script, by default writesAnswer, is what the program does when it is to solve the
+	// model; its working directory is that of the run.
 	script string
 	// before is done before the solver is asked and during while it runs, if set.
 	before func(t *testing.T, program string)

@@ -77,13 +77,11 @@ func TestRefusedHandshakes(t *testing.T) {
 			if status.Code(err) != codes.Unavailable {
 				t.Errorf("error is %v; want UNAVAILABLE", err)
 			}
-			wait.Until(t, "the handshake is counted", func() bool {
+			wait.For(t, "the handshake is counted and logged", func() (bool, string) {
 				after, _ := h.series(t, series)
-				return after != before
+				line := h.logs.Line("TLS handshake failed", `"reason":"`+test.reason+`"`, test.logged)
+				return after != before && line != "", h.logs.String()
 			})
-			if h.logs.Line("TLS handshake failed", `"reason":"`+test.reason+`"`, test.logged) == "" {
-				t.Errorf("it is not logged:\n%s", h.logs)
-			}
 		})
 	}
 

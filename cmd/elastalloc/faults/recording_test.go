@@ -110,15 +110,18 @@ func TestRecordingOnABadDisk(t *testing.T) {
 					return found && value > before, fmt.Sprint(series, " is ", value)
 				})
 			}
-			callUntil(lostSeries)
-			if logs := server.Logs(); strings.Count(logs, `"msg":"recordings are lost"`) != 1 {
-				t.Errorf("the log does not say once that recordings are lost:\n%s", logs)
+			saysOnce := func(message string) {
+				t.Helper()
+				wait.For(t, "the log", func() (bool, string) { // It may come after the metrics.
+					times := strings.Count(server.Logs(), `"msg":"`+message+`"`)
+					return times == 1, fmt.Sprintf("it says %d times %q; want once:\n%s", times, message, server.Logs())
+				})
 			}
+			callUntil(lostSeries)
+			saysOnce("recordings are lost")
 			test.repair(t, disk)
 			callUntil(recordedSeries)
-			if logs := server.Logs(); strings.Count(logs, `"msg":"recordings are written again"`) != 1 {
-				t.Errorf("the log does not say that recordings are written again:\n%s", logs)
-			}
+			saysOnce("recordings are written again")
 			fill(t, disk, 0)
 			callUntil(lostSeries)
 			remove(t, filepath.Join(disk, filler))

@@ -5,6 +5,7 @@ package faults
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -303,10 +304,11 @@ func (s *scene) checkFallbacks(t *testing.T, outcome elastallocv1.Outcome) {
 			t.Errorf("%s is %v, %v; want %v", series, got, there, want)
 		}
 	}
-	warns := strings.Contains(s.server.Logs(), `"msg":"backend is broken","request_id":`)
-	if broken := outcome == crashed || outcome == invalidPlan; warns != broken {
-		t.Errorf("the log warns of a broken backend: %v; want %v:\n%s", warns, broken, s.server.Logs())
-	}
+	broken := outcome == crashed || outcome == invalidPlan
+	wait.For(t, "the log", func() (bool, string) { // It may come after the answer.
+		warns := strings.Contains(s.server.Logs(), `"msg":"backend is broken","request_id":`)
+		return warns == broken, fmt.Sprintf("it warns of a broken backend: %v; want %v:\n%s", warns, broken, s.server.Logs())
+	})
 }
 
 // outcomeName returns the name of an outcome in the metrics.

@@ -28,6 +28,9 @@ const (
 	// believed: an API server forbids what it has not read the roles for since it started, and
 	// judges for seconds by an admission policy that was changed, as by an upgrade to mode apply.
 	refusedPatience = 30 * time.Second
+	// refusedFor is how long after the first refusal a decision tries again: events may bring about
+	// a decision every few seconds, each of which would begin to be patient.
+	refusedFor = 2 * time.Minute
 )
 
 // carryOut takes the steps of a plan that may be taken now, and reports whether there were

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"sync"
 	"time"
@@ -53,7 +54,11 @@ func (l *Loop) decide(ctx context.Context, w *world.World, trigger string) error
 	l.last = w.Now
 	dirty := l.dirty
 	l.dirty = time.Time{}
-	l.pins, l.conflicts, l.refusals = make(map[types.UID]world.Pin), make(map[types.UID]int), make(map[types.UID]time.Time)
+	l.conflicts = make(map[types.UID]int)
+	maps.DeleteFunc(l.refusals, func(_ types.UID, since time.Time) bool { return w.Now.Sub(since) >= refusedFor })
+	maps.DeleteFunc(l.pins, func(uid types.UID, pin world.Pin) bool {
+		return pin.Reason != world.Refused || l.refusals[uid].IsZero()
+	})
 	l.ask(ctx)
 	w, err := l.observe(ctx)
 	if err != nil {

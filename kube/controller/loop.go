@@ -95,7 +95,7 @@ type Loop struct {
 	// why says of the jobs that the current decision changes why it does.
 	why       map[string]string
 	conflicts map[types.UID]int
-	// refusals is since when the API server refuses the writes of a decision to a job.
+	// refusals is since when the API server refuses writes to a job.
 	refusals map[types.UID]time.Time
 	pins     map[types.UID]world.Pin
 	// told are the pins that events told of.

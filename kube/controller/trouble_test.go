@@ -161,6 +161,42 @@ func TestRefusedWrites(t *testing.T) {
 	}
 }
 
+// TestRefusedInABusyPool: where a decision follows the other, a job whose writes are refused is
+// found out as well, and then decisions are made without it for a while.
+func TestRefusedInABusyPool(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 10, append(busy(), worldtest.Job("other", 0, map[string]string{"work": "1h", "nodes": "2"}))...)
+	c.onPatch = func(patch, name string) error {
+		if name == "other" && patch == string(types.JSONPatchType) {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "jobs"}, name, errors.New("a policy"))
+		}
+		return nil
+	}
+	pinned, decided := 0, 0.0
+	for began, n := c.now, 0; c.now.Sub(began) < 4*time.Minute; n++ {
+		job := worldtest.Job(fmt.Sprint("new-", n), 0, map[string]string{"work": "1h", "nodes": "64"})
+		job.SetResourceVersion("")
+		if err := c.client.Create(t.Context(), job); err != nil {
+			t.Fatal(err)
+		}
+		for came := c.now; c.now.Sub(came) < 15*time.Second; {
+			c.passes(1)
+		}
+		for _, j := range c.loop.Report().Jobs {
+			if j.Pinned == world.Refused {
+				pinned++
+			}
+		}
+		decided = c.moments("decided")
+	}
+	if decided < 10 || pinned < 10 {
+		t.Errorf("it is pinned after %d of 16 events, on which %v decisions were made; want it to be after most", pinned, decided)
+	}
+	if n := strings.Count(c.told(), "Warning Refused start with 2 nodes"); n < 1 || n > 2 {
+		t.Errorf("%d events; want one each time", n)
+	}
+}
+
 // TestRefusedForAWhile: an API server that has just started, or whose admission policies have
 // changed, may refuse what it takes a few seconds later, of which users hear nothing.
 func TestRefusedForAWhile(t *testing.T) {

@@ -183,6 +183,7 @@ func TestDifferentNodes(t *testing.T) {
 }
 
 // TestBrokenUnit: a node of which a device broke does not keep the pool's jobs from the others.
+// Of processors each node reserves some for itself.
 func TestBrokenUnit(t *testing.T) {
 	t.Parallel()
 	c := worldtest.New(3, worldtest.Job("a", 1, map[string]string{"work": "10h"}))
@@ -193,5 +194,12 @@ func TestBrokenUnit(t *testing.T) {
 	w := c.World()
 	if j := w.Jobs[0]; j.Pinned != "" || w.Nodes.Usable != 2 || w.Nodes.NotReady != 1 {
 		t.Errorf("pinned %q: %s; nodes %+v; want 2 that are usable", j.Pinned, j.Why, w.Nodes)
+	}
+	c.Pool.Unit = "cpu"
+	for _, node := range c.Nodes {
+		node.Status.Capacity["cpu"], node.Status.Allocatable["cpu"] = resource.MustParse("96"), resource.MustParse("95")
+	}
+	if n := c.World().Nodes; n.Usable != 3 {
+		t.Errorf("nodes are %+v; want 3 that are usable", n)
 	}
 }

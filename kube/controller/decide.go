@@ -186,7 +186,8 @@ func (l *Loop) call(ctx context.Context, r plan.Request, trigger string) (plan.A
 	return answer, nil
 }
 
-// commit writes the targets of a decision on the jobs. Until all are written none counts.
+// commit writes the targets of a decision on the jobs. Until all are written none counts, but
+// for jobs that take none where others do, or take none for long: those are left alone.
 func (l *Loop) commit(ctx context.Context, w *world.World, report *DecisionReport, r plan.Request, answer plan.Answer) error {
 	d := plan.Decision{ID: report.ID, Mode: l.Mode}
 	l.why = nil
@@ -205,6 +206,7 @@ func (l *Loop) commit(ctx context.Context, w *world.World, report *DecisionRepor
 		l.current = report.ID // So that no earlier one counts.
 		return nil
 	}
+	denied := make(map[*world.Job]error)
 	err := inParallel(targets, func(t plan.Target) error {
 		object := t.Job.Object.DeepCopy()
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
@@ -222,12 +224,22 @@ func (l *Loop) commit(ctx context.Context, w *world.World, report *DecisionRepor
 		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 			return nil // It is gone, and its nodes will be.
 		case err != nil && refused(err):
-			l.Log.WarnContext(ctx, "job is left alone", "job", t.Job.ID, "error", err)
-			return fmt.Errorf("%s: %w", t.Job.ID, err)
+			l.writing.Lock()
+			defer l.writing.Unlock()
+			denied[t.Job] = err
+			return nil
 		default:
 			return err
 		}
 	})
+	for j, refusal := range denied {
+		if l.mayPass(j, w.Now) && len(denied) == len(targets) {
+			err = errors.Join(err, fmt.Errorf("%s: %w", j.ID, refusal))
+			continue
+		}
+		l.Log.WarnContext(ctx, "job is left alone", "job", j.ID, "error", refusal)
+		l.pin(j, world.Refused, refusal.Error())
+	}
 	if err != nil {
 		l.current = undecided
 		return fmt.Errorf("write targets: %w", err)

@@ -14,6 +14,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -158,6 +159,36 @@ func TestRefusedWrites(t *testing.T) {
 	c.want(map[string]int{"long": 4, "short": 4, "other": 0})
 	if told := c.told(); strings.Count(told, "Warning Refused start with 2 nodes") != 1 {
 		t.Errorf("events are %s", told)
+	}
+}
+
+// TestRefusedNotes: a job that takes no note, such as one that breaks a policy that is newer than
+// it, is left alone, and all others go on.
+func TestRefusedNotes(t *testing.T) {
+	t.Parallel()
+	for name, jobs := range map[string][]*unstructured.Unstructured{"one of several": busy(), "the only one": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, 10, append(jobs, worldtest.Job("other", 0, map[string]string{"work": "1h", "nodes": "2"}))...)
+			c.onPatch = func(_, name string) error {
+				if name == "other" {
+					return apierrors.NewForbidden(schema.GroupResource{Resource: "jobs"}, name, errors.New("a policy"))
+				}
+				return nil
+			}
+			for began := c.now; c.now.Sub(began) < 2*time.Minute; {
+				c.passes(1)
+			}
+			if jobs != nil {
+				c.want(map[string]int{"long": 4, "short": 4, "other": 0})
+			}
+			if told := c.told(); strings.Count(told, "Warning Refused keeps its 0 nodes") != 1 {
+				t.Errorf("events are %s", told)
+			}
+			if result := c.loop.Report().Decision.Result; result == "failed" {
+				t.Errorf("the last decision %s", result)
+			}
+		})
 	}
 }
 

@@ -93,10 +93,10 @@ func (l *Loop) resize(ctx context.Context, w *world.World, step plan.Step) error
 			return nil // It ended; its nodes become free.
 		case apierrors.IsConflict(err):
 			return l.conflict(j)
-		case refused(err) && l.mayPass(j, w.Now):
+		case denied(err) && l.mayPass(j, w.Now):
 			l.Log.InfoContext(ctx, "a write is refused and tried again", "pool", l.pool.Name, "job", j.ID, "error", err)
 			return nil
-		case refused(err):
+		case denied(err):
 			l.pin(j, world.Refused, err.Error())
 			l.event(j, warning, string(world.Refused), "%v: %v", step, err)
 			return nil

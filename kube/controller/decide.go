@@ -206,7 +206,7 @@ func (l *Loop) commit(ctx context.Context, w *world.World, report *DecisionRepor
 		l.current = report.ID // So that no earlier one counts.
 		return nil
 	}
-	denied := make(map[*world.Job]error)
+	failed := make(map[*world.Job]error)
 	err := inParallel(targets, func(t plan.Target) error {
 		object := t.Job.Object.DeepCopy()
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
@@ -223,17 +223,17 @@ func (l *Loop) commit(ctx context.Context, w *world.World, report *DecisionRepor
 		switch err := l.patch(ctx, object, client.RawPatch(types.MergePatchType, patch)); {
 		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 			return nil // It is gone, and its nodes will be.
-		case err != nil && refused(err):
+		case err != nil && denied(err):
 			l.writing.Lock()
 			defer l.writing.Unlock()
-			denied[t.Job] = err
+			failed[t.Job] = err
 			return nil
 		default:
 			return err
 		}
 	})
-	for j, refusal := range denied {
-		if l.mayPass(j, w.Now) && len(denied) == len(targets) {
+	for j, refusal := range failed {
+		if l.mayPass(j, w.Now) && len(failed) == len(targets) {
 			err = errors.Join(err, fmt.Errorf("%s: %w", j.ID, refusal))
 			continue
 		}
@@ -295,6 +295,10 @@ func (l *Loop) explain(ctx context.Context, r plan.Request, targets []plan.Targe
 func refused(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err)
 }
+
+// denied reports whether a write fails for reasons of its own object, as far as one can tell: it
+// is refused, or a webhook that has to judge it does not answer.
+func denied(err error) bool { return refused(err) || apierrors.IsInternalError(err) }
 
 // patch writes to an object and remembers how it came back, or that it has to be looked at.
 func (l *Loop) patch(ctx context.Context, object *unstructured.Unstructured, patch client.Patch) error {

@@ -192,6 +192,36 @@ func TestRefusedNotes(t *testing.T) {
 	}
 }
 
+// TestWebhookDown: one that does not answer for some jobs, at notes or at sizes, keeps no others
+// from theirs.
+func TestWebhookDown(t *testing.T) {
+	t.Parallel()
+	for _, of := range []types.PatchType{types.MergePatchType, types.JSONPatchType} {
+		t.Run(string(of), func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, 10, append(busy(), worldtest.Job("other", 0, map[string]string{"work": "1h", "nodes": "2"}))...)
+			c.onPatch = func(patch, name string) error {
+				if name == "long" && patch == string(of) {
+					return apierrors.NewInternalError(errors.New("failed calling webhook"))
+				}
+				return nil
+			}
+			for began := c.now; c.now.Sub(began) < time.Minute; {
+				c.passes(1)
+			}
+			c.want(map[string]int{"long": 8, "short": 0, "other": 2})
+			if told := c.told(); !strings.Contains(told, "Warning Refused") {
+				t.Errorf("events are %s", told)
+			}
+			c.onPatch = nil
+			for began := c.now; c.now.Sub(began) < 12*time.Minute; {
+				c.passes(1)
+			}
+			c.want(map[string]int{"long": 4, "short": 4, "other": 2})
+		})
+	}
+}
+
 // TestRefusedInABusyPool: where a decision follows the other, a job whose writes are refused is
 // found out as well, and then decisions are made without it for a while.
 func TestRefusedInABusyPool(t *testing.T) {

@@ -43,9 +43,9 @@ type Record struct {
 // Duration is a duration that JSON shows as 1h30m0s.
 type Duration time.Duration
 
-// MarshalText writes the duration to the second.
+// MarshalText writes the duration to the millisecond, as Since is.
 func (d Duration) MarshalText() ([]byte, error) {
-	return []byte(time.Duration(d).Round(time.Second).String()), nil
+	return []byte(time.Duration(d).Round(time.Millisecond).String()), nil
 }
 
 // UnmarshalText reads a duration.

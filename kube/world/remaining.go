@@ -149,7 +149,7 @@ func (h *history) carriedOn() Estimate {
 // known reports whether the record has what a report says. What the job did since the report
 // is known of the record only.
 func (h *history) known(r report) bool {
-	// A record has ages to the second.
+	// The times of writes are to the second.
 	return h.last != nil && h.last.Source == r.source && h.trained > 0 && !r.at.After(h.since.Add(time.Second-h.last.Age))
 }
 

@@ -149,6 +149,24 @@ func TestRecordGoesOn(t *testing.T) {
 	}
 }
 
+// TestShortTraining: a job that held nodes for less than a second has trained, or it would be
+// one that never started, and come first among those that wait.
+func TestShortTraining(t *testing.T) {
+	t.Parallel()
+	c := worldtest.New(8, worldtest.Job("a", 4, map[string]string{"work": "100h"}))
+	first := c.World().Jobs[0]
+	annotations := c.Jobs["a"].GetAnnotations()
+	annotations[world.DecisionAnnotation] = new(first.NextRecord(4, c.Now)).String()
+	c.Jobs["a"].SetAnnotations(annotations)
+	before := c.World().Jobs[0].Trained
+	c.Now = c.Now.Add(300 * time.Millisecond)
+	annotations[world.DecisionAnnotation] = new(c.World().Jobs[0].NextRecord(0, c.Now)).String()
+	c.Jobs["a"].SetAnnotations(annotations)
+	if got := c.World().Jobs[0].Trained - before; got != 300*time.Millisecond {
+		t.Errorf("the job has trained for %v; want 300ms", got)
+	}
+}
+
 // TestCopiedManifest: a job made from the YAML of another one begins anew.
 func TestCopiedManifest(t *testing.T) {
 	t.Parallel()

@@ -4,10 +4,10 @@
 // legal decision, that the report, the log and the metrics say what happened, and
 // that nothing is left behind.
 //
-//	make faults       all but the clock, in half a minute; go test runs them where
+//	make faults       all but the clock, in two minutes; go test runs them where
 //	                  the environment has ELASTALLOC_TESTS=faults
 //	make soak         half an hour of mixed load
 //	make clock-jump   the clock, in a virtual machine
 //
-// docs/faults.md is the table of the faults and of what these tests have seen.
+// docs/faults.md lists the faults and what these tests have seen.
 package faults

@@ -51,7 +51,7 @@ const (
 // search space.
 type subproblem struct {
 	// allowed holds, per finishing job and step, a bit per size.
-	allowed []uint32
+	allowed []sizeSet
 	// prices and temperature are where the dual search starts.
 	prices      []float64
 	temperature float64
@@ -64,7 +64,7 @@ type subproblem struct {
 }
 
 // allowedFor returns the restriction of the f-th finishing job.
-func (b *subproblem) allowedFor(f, steps int) []uint32 { return b.allowed[f*steps : (f+1)*steps] }
+func (b *subproblem) allowedFor(f, steps int) []sizeSet { return b.allowed[f*steps : (f+1)*steps] }
 
 // columnSet is the plans found so far of a class of equal finishing jobs.
 type columnSet struct {
@@ -78,7 +78,7 @@ type columnSet struct {
 type unit struct {
 	class, job int
 	count      float64
-	allowed    []uint32
+	allowed    []sizeSet
 	// active are the columns of the class that lie in the subproblem.
 	active []int32
 }
@@ -172,7 +172,7 @@ func (d *dual) add(class int, j *job, chosen []uint8) {
 // admit makes a column active if it lies in the subproblem.
 func (u *unit) admit(column int32, chosen []uint8) {
 	for t, k := range chosen {
-		if u.allowed[t]&(1<<k) == 0 {
+		if !u.allowed[t].has(int(k)) {
 			return
 		}
 	}

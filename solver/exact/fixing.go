@@ -49,7 +49,7 @@ type enumerator struct {
 	clock     *clock
 	j         *job
 	prices    []float64
-	allowed   []uint32
+	allowed   []sizeSet
 	least     float64 // value that a plan must exceed
 	most      float64 // value of the best plan
 	remaining int     // columns that may still be listed
@@ -61,7 +61,7 @@ type enumerator struct {
 // list returns the plans of a job that lose less than limit against the best plan,
 // whose net value at the prices is phi, by rising loss. It returns false if there are
 // more than remaining, if finding them takes too long, or if time is up.
-func (e *enumerator) list(c *clock, j *job, prices []float64, allowed []uint32, phi, limit float64, remaining int) ([]column, bool) {
+func (e *enumerator) list(c *clock, j *job, prices []float64, allowed []sizeSet, phi, limit float64, remaining int) ([]column, bool) {
 	e.clock, e.j, e.prices, e.allowed, e.most, e.least = c, j, prices, allowed, phi, phi-limit
 	e.outlook.fill(j, prices, allowed)
 	e.chosen = slices.Grow(e.chosen[:0], len(prices))[:len(prices)]
@@ -106,7 +106,7 @@ func (e *enumerator) lookAhead() {
 			now[cell] = math.Inf(-1)
 		}
 		for k := range e.j.sizes {
-			if e.allowed[t]&(1<<k) == 0 {
+			if !e.allowed[t].has(k) {
 				continue
 			}
 			cost := e.cost(t, k)
@@ -154,7 +154,7 @@ func (e *enumerator) extend(t int, share, value float64) {
 	shares := e.j.shares(t)
 	closing := math.Inf(-1) // best value of a smaller size that finishes the job
 	for k := range e.j.sizes {
-		if e.allowed[t]&(1<<k) == 0 {
+		if !e.allowed[t].has(k) {
 			continue
 		}
 		e.chosen[t] = uint8(k)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"sort"
 
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -160,14 +161,14 @@ type builder struct {
 	dual *dual
 	// free is the number of nodes per step that no job holds.
 	free    []int
-	allowed []uint32
+	allowed []sizeSet
 	scaled  []float64
 }
 
 func newBuilder(in *instance, d *dual) *builder {
 	return &builder{
 		in: in, dual: d,
-		free: make([]int, in.steps), allowed: make([]uint32, in.steps), scaled: make([]float64, in.steps),
+		free: make([]int, in.steps), allowed: make([]sizeSet, in.steps), scaled: make([]float64, in.steps),
 	}
 }
 
@@ -207,12 +208,8 @@ func (b *builder) choose(c *clock, p plan, i int, prices []float64) {
 	for t, k := range p[i] {
 		held := j.sizes[k]
 		now += prices[t] * float64(held)
-		b.allowed[t] = 0
-		for n, nodes := range j.sizes {
-			if int(nodes-held) <= b.free[t] {
-				b.allowed[t] |= 1 << n
-			}
-		}
+		fits := sort.Search(len(j.sizes), func(n int) bool { return int(j.sizes[n]-held) > b.free[t] })
+		b.allowed[t] = smallestSizes(fits)
 	}
 	// Only a plan whose value exceeds the present one's by more than rounding
 	// changes anything.

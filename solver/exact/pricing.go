@@ -50,7 +50,7 @@ type outlook struct {
 }
 
 // fill works out the outlook of a job.
-func (o *outlook) fill(j *job, prices []float64, allowed []uint32) {
+func (o *outlook) fill(j *job, prices []float64, allowed []sizeSet) {
 	steps := len(prices)
 	o.hold = slices.Grow(o.hold[:0], steps+1)[:steps+1]
 	o.least = slices.Grow(o.least[:0], steps+1)[:steps+1]
@@ -61,7 +61,7 @@ func (o *outlook) fill(j *job, prices []float64, allowed []uint32) {
 		shares := j.shares(t)
 		smallest, most := math.Inf(1), math.Inf(-1)
 		for k, nodes := range j.sizes {
-			if allowed[t]&(1<<k) == 0 {
+			if !allowed[t].has(k) {
 				continue
 			}
 			cost := prices[t] * float64(nodes)
@@ -76,7 +76,7 @@ func (o *outlook) fill(j *job, prices []float64, allowed []uint32) {
 		o.least[t] = o.least[t+1] + smallest
 		o.reach[t] = o.reach[t+1] + most
 		o.hold[t] = math.Inf(1)
-		if allowed[t]&1 != 0 {
+		if allowed[t].has(0) {
 			o.hold[t] = o.hold[t+1] + prices[t]*float64(j.sizes[0])
 		}
 	}
@@ -108,7 +108,7 @@ const maxLabels = 4096
 // allowed[t], and the plan that attains it. It returns floor and nil if no plan
 // has a value above floor. The plan is the pricer's memory, valid until the next
 // call. Where time is up phi is +Inf.
-func (p *pricer) price(c *clock, j *job, prices []float64, allowed []uint32, floor float64) (float64, []uint8) {
+func (p *pricer) price(c *clock, j *job, prices []float64, allowed []sizeSet, floor float64) (float64, []uint8) {
 	steps := len(prices)
 	if c.up(2 * steps * len(j.sizes)) {
 		return math.Inf(1), nil
@@ -141,7 +141,7 @@ func (p *pricer) price(c *clock, j *job, prices []float64, allowed []uint32, flo
 		}
 		front := p.layers[t+1][:0]
 		for k, nodes := range j.sizes {
-			if allowed[t]&(1<<k) == 0 {
+			if !allowed[t].has(k) {
 				continue
 			}
 			cost := prices[t] * float64(nodes)

@@ -29,13 +29,13 @@ const (
 // decides, which other prices might change.
 func newRoot(c *clock, in *instance, hint []float64) *subproblem {
 	b := &subproblem{
-		allowed:     make([]uint32, len(in.finishing)*in.steps),
+		allowed:     make([]sizeSet, len(in.finishing)*in.steps),
 		temperature: firstTemperature,
 		bound:       in.most,
 	}
 	for f, i := range in.finishing {
 		for t := range in.steps {
-			b.allowed[f*in.steps+t] = 1<<in.fitting(&in.jobs[i], t) - 1
+			b.allowed[f*in.steps+t] = smallestSizes(in.fitting(&in.jobs[i], t))
 		}
 		if c.up(in.steps) {
 			break

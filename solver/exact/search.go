@@ -371,8 +371,8 @@ func (s *search) branch(c *clock, b *subproblem) bool {
 		return false
 	}
 	at := f*s.in.steps + t
-	low := b.allowed[at] & (1<<split - 1)
-	for side, allowed := range []uint32{low, b.allowed[at] &^ low} {
+	low, high := b.allowed[at].split(split)
+	for side, allowed := range []sizeSet{low, high} {
 		child := &subproblem{
 			allowed:     slices.Clone(b.allowed),
 			prices:      slices.Clone(b.prices),
@@ -405,9 +405,7 @@ func (s *search) unsettled(c *clock, b *subproblem) (job, step, split int) {
 				continue
 			}
 			at := slices.IndexFunc(s.in.jobs[i].sizes, func(k int32) bool { return float64(k) > n.mean[t] })
-			low := uint32(1)<<max(at, 0) - 1
-			allowed := b.allowedFor(f, steps)[t]
-			if at > 0 && allowed&low != 0 && allowed&^low != 0 {
+			if low, high := b.allowedFor(f, steps)[t].split(max(at, 0)); low != 0 && high != 0 {
 				most, job, step, split = variance, f, t, at
 			}
 		}
@@ -418,9 +416,8 @@ func (s *search) unsettled(c *clock, b *subproblem) (job, step, split int) {
 	// Nothing is undecided by the columns; split whatever can still be split.
 	for f := range s.in.finishing {
 		for t, allowed := range b.allowedFor(f, steps) {
-			for k := 1; k < 64; k++ {
-				low := uint32(1)<<k - 1
-				if allowed&low != 0 && allowed&^low != 0 {
+			for k := range solver.MaxSizes + 1 {
+				if low, high := allowed.split(k); low != 0 && high != 0 {
 					return f, t, k
 				}
 			}

@@ -170,11 +170,16 @@ func (a *Allocator) valid(s *solver.Snapshot, o solver.Options) (*solver.Snapsho
 // be hurried.
 func (a *Allocator) limit(ctx context.Context, o solver.Options) (context.Context, context.CancelFunc) {
 	ctx, cancel := a.limitTime(ctx, o)
-	ctx, release := solver.Hurried(ctx)
-	return ctx, func() {
-		release()
-		cancel()
+	if o.Hurry != nil {
+		go func() {
+			select {
+			case <-o.Hurry:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
 	}
+	return ctx, cancel
 }
 
 // limitTime limits ctx to the time budget and to less than its own deadline.

@@ -15,7 +15,7 @@ import (
 // changes that would give it more. Costs and changes are found by deciding again, the costs
 // by the exact backend, whichever backend decided. The time budget is for the whole: if it
 // ends early, costs are estimated and changes missing. Costs are worked out on all
-// processors, or on as many as ctx grants (solver.WithHelp).
+// processors, or on as many as solver.Options.Lend grants.
 //
 // Errors are those of Allocate; an id that the snapshot does not have is a bad field.
 func (a *Allocator) Explain(
@@ -36,6 +36,7 @@ func (a *Allocator) Explain(
 	if err != nil {
 		return solver.Explanation{}, err
 	}
+	o.Hurry = nil // The context ends when it is closed.
 	e, err := newExplainer(limited, a, good, o, withoutHeld(decision, held))
 	if err != nil {
 		return solver.Explanation{}, err
@@ -54,7 +55,7 @@ func (a *Allocator) Explain(
 		}
 	}
 	// First what is cheap, of all; then, as long as there is time, what is not.
-	err = inParallel(limited, len(reasons), func(ctx context.Context, i int) error { return e.search(ctx, reasons[i]) })
+	err = inParallel(limited, o.Lend, len(reasons), func(ctx context.Context, i int) error { return e.search(ctx, reasons[i]) })
 	for i := 0; i < len(reasons) && err == nil && limited.Err() == nil && !o.NoRemedies; i++ {
 		err = e.remedy(limited, reasons[i])
 	}

@@ -15,7 +15,7 @@ import (
 // Forecast simulates the cluster from a snapshot on, to the second, as package sim
 // describes: it decides again and again as the options say, without submissions. The time
 // budget is for the whole: what it ends is returned as far as it was simulated. Samples run
-// side by side on all processors, or on as many as ctx grants (solver.WithHelp).
+// side by side on all processors, or on as many as solver.Options.Lend grants.
 //
 // Jobs that are held because they have bad fields keep their nodes and do not end. Errors
 // are those of Allocate.
@@ -36,8 +36,9 @@ func (a *Allocator) Forecast(
 	}
 	limited, cancel := a.limit(ctx, o)
 	defer cancel()
+	o.Hurry = nil // The context ends when it is closed.
 	policy := sim.Policy{Name: "forecast", Options: o, EveryEvent: f.EveryEvent}
-	futures, complete, err := simulate(limited, f.Samples, func(ctx context.Context, sample int) (sim.Future, error) {
+	futures, complete, err := simulate(limited, o.Lend, f.Samples, func(ctx context.Context, sample int) (sim.Future, error) {
 		asked := &steadyAllocator{Allocator: a, budget: a.budget, prices: o.PriceHint}
 		return sim.Forecast(ctx, s, remainingWork(s, &f, sample), policy, f.Cadence, f.Until, asked)
 	})
@@ -72,13 +73,13 @@ var errCut = errors.New("the simulation was cut")
 // simulate makes samples, side by side where that is granted. It returns those that
 // came to their end, in order, or, where none did, the first one as far as it came.
 func simulate(
-	ctx context.Context, samples int, sample func(context.Context, int) (sim.Future, error),
+	ctx context.Context, lend solver.Lend, samples int, sample func(context.Context, int) (sim.Future, error),
 ) (futures []sim.Future, complete bool, err error) {
 	all := make([]sim.Future, samples)
 	for i := range all {
 		all[i].Cut = true
 	}
-	err = inParallel(ctx, samples, func(ctx context.Context, i int) (err error) {
+	err = inParallel(ctx, lend, samples, func(ctx context.Context, i int) (err error) {
 		all[i], err = sample(ctx, i)
 		if err == nil && all[i].Cut {
 			err = errCut
@@ -182,8 +183,6 @@ type steadyAllocator struct {
 // Allocate decides, or returns the context's error where its end cut the decision short.
 func (a *steadyAllocator) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
 	o.PriceHint = a.prices
-	ctx, release := solver.Hurried(ctx)
-	defer release()
 	deadline, limited := ctx.Deadline()
 	hasty := limited && (a.budget == 0 || time.Until(deadline) < a.budget)
 	// The snapshots of a simulation that goes on from a valid one are valid.

@@ -7,7 +7,6 @@ import (
 	"math"
 	"runtime"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -300,67 +299,47 @@ func TestForecastInParallel(t *testing.T) {
 	}
 	s := busy(12, 20)
 	a := newAllocator(t, elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
-	options := solver.Options{TimeBudget: time.Hour}
-	ask := func(ctx context.Context) solver.Forecast {
-		got, err := a.Forecast(ctx, s, options, solver.ForecastOptions{ETAError: 0.4, Samples: 6})
+	ask := func(lend solver.Lend) solver.Forecast {
+		options := solver.Options{TimeBudget: time.Hour, Lend: lend}
+		got, err := a.Forecast(t.Context(), s, options, solver.ForecastOptions{ETAError: 0.4, Samples: 6})
 		if err != nil || !got.Complete {
 			t.Fatal(err)
 		}
 		return got
 	}
 	lent := 0 // Asked for in one goroutine.
-	alone := ask(solver.WithHelp(t.Context(), func() (context.Context, func(), bool) { return nil, nil, false }))
-	for name, hurried := range map[string]func() context.Context{
-		"for all of it": t.Context,
-		"for no time": func() context.Context {
-			over, cancel := context.WithCancel(t.Context())
-			cancel()
-			return over
-		},
-		"for a while": func() context.Context {
-			over, cancel := context.WithTimeout(t.Context(), time.Duration(lent)*5*time.Millisecond)
-			t.Cleanup(cancel)
-			return over
-		},
+	alone := ask(func(context.Context) (context.Context, func(), bool) { return nil, nil, false })
+	for name, callOff := range map[string]func(context.CancelFunc){
+		"for all of it": func(context.CancelFunc) {},
+		"for no time":   func(cancel context.CancelFunc) { cancel() },
+		"for a while":   func(cancel context.CancelFunc) { time.AfterFunc(time.Duration(lent)*5*time.Millisecond, cancel) },
 	} {
 		lent = 0
-		got := ask(solver.WithHelp(t.Context(), func() (context.Context, func(), bool) {
+		got := ask(func(ctx context.Context) (context.Context, func(), bool) {
 			lent++
-			return hurried(), func() {}, true
-		}))
+			own, cancel := context.WithCancel(ctx)
+			callOff(cancel)
+			return own, cancel, true
+		})
 		if diff := cmp.Diff(alone, got); diff != "" || lent == 0 {
 			t.Errorf("help %s, %d times (-alone +helped):\n%s", name, lent, diff)
 		}
 	}
-	if diff := cmp.Diff(alone, ask(t.Context())); diff != "" {
+	if diff := cmp.Diff(alone, ask(nil)); diff != "" {
 		t.Errorf("with all processors (-alone +helped):\n%s", diff)
 	}
-}
-
-// hurriedUnseen is a context that has ended without anything that waits for its end having
-// run yet, as it is for a moment after every end.
-type hurriedUnseen struct {
-	context.Context
-	ended atomic.Bool
-}
-
-// Err returns why it has ended.
-func (c *hurriedUnseen) Err() error {
-	if c.ended.Load() {
-		return context.Canceled
-	}
-	return nil
 }
 
 // hurrying is a backend whose searches are hurried as soon as they begin.
 type hurrying struct {
 	solver.Backend
-	hurried *hurriedUnseen
+	hurry func()
 }
 
 // Solve returns what it has to start from.
-func (b hurrying) Solve(_ context.Context, _ *solver.Problem, o solver.SolveOptions) (solver.Result, error) {
-	b.hurried.ended.Store(true)
+func (b hurrying) Solve(ctx context.Context, _ *solver.Problem, o solver.SolveOptions) (solver.Result, error) {
+	b.hurry()
+	<-ctx.Done()
 	return solver.Result{Plan: o.Incumbent, Bound: math.Inf(1), Limit: solver.LimitTime}, nil
 }
 
@@ -368,15 +347,15 @@ func (b hurrying) Solve(_ context.Context, _ *solver.Problem, o solver.SolveOpti
 // there, and does not go on with what that decision had until then.
 func TestForecastTakesNoHurriedDecision(t *testing.T) {
 	t.Parallel()
-	hurried := &hurriedUnseen{Context: t.Context()}
+	hurried, hurry := context.WithCancel(t.Context())
 	a := newAllocator(t, elastalloc.Options{DefaultBudget: time.Minute, Middleware: func(b solver.Backend) solver.Backend {
 		if b.Name() == solver.BackendExact {
-			b = hurrying{b, hurried}
+			b = hurrying{b, hurry}
 		}
 		return b
 	}})
 	s := &solver.Snapshot{TotalNodes: 2, Jobs: []solver.Job{{ID: "only", RemainingETA: time.Second}}}
-	got, err := a.Forecast(solver.WithHurry(t.Context(), hurried), s, solver.Options{TimeBudget: time.Hour}, solver.ForecastOptions{})
+	got, err := a.Forecast(t.Context(), s, solver.Options{TimeBudget: time.Hour, Hurry: hurried.Done()}, solver.ForecastOptions{})
 	if err != nil || got.Complete || got.Jobs[0].End != nil {
 		t.Errorf("forecast %+v, %v; want one that is cut", got, err)
 	}

@@ -10,10 +10,13 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// inParallel calls work with each of 0 to n-1: in this goroutine and, as far as ctx grants
-// them (solver.Help), in helpers, up to one goroutine per processor. A helper may be called
-// off; the call it was in is then made again. The first error ends all work.
-func inParallel(ctx context.Context, n int, work func(context.Context, int) error) error {
+// inParallel calls work with each of 0 to n-1: in this goroutine and in those that are lent,
+// up to one per processor; a nil lend lends them all. One of these may be called off; the
+// call it was in is then made again. The first error ends all work.
+func inParallel(ctx context.Context, lend solver.Lend, n int, work func(context.Context, int) error) error {
+	if lend == nil {
+		lend = func(ctx context.Context) (context.Context, func(), bool) { return ctx, func() {}, true }
+	}
 	todo := make(chan int, n)
 	for i := range n {
 		todo <- i
@@ -48,7 +51,7 @@ func inParallel(ctx context.Context, n int, work func(context.Context, int) erro
 			default:
 				return
 			}
-			own, release, ok := solver.Help(ctx)
+			own, release, ok := lend(ctx)
 			if !ok {
 				<-places
 				return

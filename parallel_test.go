@@ -5,8 +5,6 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
-
-	"github.com/elastalloc/elastalloc/solver"
 )
 
 // TestInParallelLosesNoWork checks that all work is done however often helpers have to leave
@@ -18,12 +16,12 @@ func TestInParallelLosesNoWork(t *testing.T) {
 	}
 	for range 1000 {
 		hurried, hurry := context.WithCancel(t.Context())
-		ctx := solver.WithHelp(t.Context(), func() (context.Context, func(), bool) {
+		lend := func(context.Context) (context.Context, func(), bool) {
 			return hurried, func() {}, hurried.Err() == nil
-		})
+		}
 		var done [2]atomic.Bool
 		var begun atomic.Int32
-		err := inParallel(ctx, len(done), func(own context.Context, i int) error {
+		err := inParallel(t.Context(), lend, len(done), func(own context.Context, i int) error {
 			for begun.Add(1); begun.Load() < 2; {
 				runtime.Gosched()
 			}

@@ -75,7 +75,9 @@ func (a *Allocator) decideScenario(
 		if own.WithDefaults().Objective != o.WithDefaults().Objective {
 			prices = nil // They are of another unit.
 		}
+		hurry := o.Hurry
 		o = hinted(*own, prices)
+		o.Hurry = hurry
 	}
 	decision, err := a.Allocate(ctx, &varied.Snapshot, o)
 	if errors.As(err, &bad) {

@@ -31,10 +31,18 @@ type reporting struct {
 	maxBudget time.Duration
 }
 
+// granted returns options within what the call's turn grants and the longest time budget.
+func (r reporting) granted(ctx context.Context, o solver.Options) solver.Options {
+	turn := ingress.TurnOf(ctx)
+	o.Hurry, o.Lend = turn.Hurry, turn.Lend
+	o.TimeBudget = min(o.TimeBudget, r.maxBudget)
+	return o
+}
+
 // Allocate decides a snapshot.
 func (r reporting) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
-	shed := ingress.Shed(ctx)
-	o.TimeBudget = min(o.TimeBudget, r.maxBudget)
+	shed := ingress.TurnOf(ctx).Shed
+	o = r.granted(ctx, o)
 	if shed {
 		o.Backend, o.TimeBudget = solver.BackendGreedy, shedBudget
 	}
@@ -56,29 +64,26 @@ func (r reporting) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Op
 func (r reporting) Explain(
 	ctx context.Context, s *solver.Snapshot, o solver.Options, jobIDs []string,
 ) (solver.Explanation, error) {
-	o.TimeBudget = min(o.TimeBudget, r.maxBudget)
-	return r.Allocator.Explain(ctx, s, o, jobIDs)
+	return r.Allocator.Explain(ctx, s, r.granted(ctx, o), jobIDs)
 }
 
 // Forecast simulates the cluster from a snapshot on.
 func (r reporting) Forecast(
 	ctx context.Context, s *solver.Snapshot, o solver.Options, f solver.ForecastOptions,
 ) (solver.Forecast, error) {
-	o.TimeBudget = min(o.TimeBudget, r.maxBudget)
-	return r.Allocator.Forecast(ctx, s, o, f)
+	return r.Allocator.Forecast(ctx, s, r.granted(ctx, o), f)
 }
 
 // WhatIf decides variations of a snapshot.
 func (r reporting) WhatIf(
 	ctx context.Context, s *solver.Snapshot, o solver.Options, scenarios []solver.Scenario,
 ) (solver.WhatIf, error) {
-	o.TimeBudget = min(o.TimeBudget, r.maxBudget)
 	for i := range scenarios {
 		if own := scenarios[i].Options; own != nil {
 			own.TimeBudget = min(own.TimeBudget, r.maxBudget)
 		}
 	}
-	return r.Allocator.WhatIf(ctx, s, o, scenarios)
+	return r.Allocator.WhatIf(ctx, s, r.granted(ctx, o), scenarios)
 }
 
 // FillIdle gives the idle nodes of a snapshot to its queue.

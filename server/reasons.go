@@ -44,7 +44,8 @@ func (s *Server) reasons(
 	if by == solver.BackendGreedy {
 		converted.Options.Backend = by // Whatever was asked for, there was no time or turn for it.
 	}
-	explanation, err := allocator.Explain(lent, converted.Snapshot, converted.Options, ids)
+	converted.Options.Hurry, converted.Options.Lend = lent.Hurry, lent.Lend
+	explanation, err := allocator.Explain(ctx, converted.Snapshot, converted.Options, ids)
 	if err != nil {
 		return nil, ctx.Err() == nil
 	}

@@ -2,6 +2,7 @@ package solver
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -44,7 +45,18 @@ type Options struct {
 	// BadJobs is what becomes of a snapshot in which a job has bad fields; "" means
 	// BadJobsRefuse.
 	BadJobs BadJobs
+	// Hurry, when it is closed, ends the call with the best that it has found, as if its
+	// time budget were up; nil never does.
+	Hurry <-chan struct{}
+	// Lend grants goroutines to calls that make many decisions; nil grants one per
+	// processor.
+	Lend Lend
 }
+
+// Lend grants a call one more goroutine, if one is free. The goroutine works with the
+// context that Lend returns, which ends with ctx and is cancelled when the goroutine is
+// called off; release gives it back.
+type Lend func(ctx context.Context) (own context.Context, release func(), ok bool)
 
 // DefaultOptions returns the options of an empty request.
 func DefaultOptions() Options { return Options{}.WithDefaults() }

@@ -3,6 +3,7 @@ package chain
 import (
 	"cmp"
 	"context"
+	"sync"
 	"time"
 )
 
@@ -71,6 +72,48 @@ func until(ctx context.Context, end time.Time) (context.Context, context.CancelF
 		return ctx, func() {}
 	}
 	return context.WithDeadline(ctx, end)
+}
+
+// hurried returns ctx with one more end: when hurry is closed, it ends with
+// context.DeadlineExceeded, as at a deadline. A nil channel adds none.
+func hurried(ctx context.Context, hurry <-chan struct{}) (context.Context, context.CancelFunc) {
+	if hurry == nil {
+		return ctx, func() {}
+	}
+	h := &hurriedContext{Context: ctx, done: make(chan struct{})}
+	stop := make(chan struct{})
+	go func() {
+		defer close(h.done)
+		select {
+		case <-ctx.Done():
+			h.err = ctx.Err()
+		case <-hurry:
+			h.err = context.DeadlineExceeded
+		case <-stop:
+			h.err = context.Canceled
+		}
+	}()
+	return h, sync.OnceFunc(func() { close(stop) })
+}
+
+// hurriedContext is a context that may end before its parent.
+type hurriedContext struct {
+	context.Context
+	done chan struct{}
+	err  error // Set before done is closed.
+}
+
+// Done returns a channel that is closed when the context ends.
+func (h *hurriedContext) Done() <-chan struct{} { return h.done }
+
+// Err returns why it has ended.
+func (h *hurriedContext) Err() error {
+	select {
+	case <-h.done:
+		return h.err
+	default:
+		return nil
+	}
 }
 
 func share(d time.Duration, part float64) time.Duration { return time.Duration(float64(d) * part) }

@@ -20,6 +20,7 @@ type run struct {
 	options solver.SolveOptions
 	greedy  answer
 	noBound bool
+	hurry   <-chan struct{}
 	// verification is the prover's own answer, once a claim made it necessary.
 	verification *answer
 }
@@ -54,7 +55,7 @@ func (r *run) decide(ctx context.Context, backends []solver.Backend, inHand func
 // greedy's plan if nothing else, with a bound that takes no time. What is still being
 // computed ends soon after, as its time is up too.
 func (r *run) decideInTime(ctx context.Context, backends []solver.Backend) (result, error) {
-	search, release := solver.Hurried(ctx)
+	search, release := hurried(ctx, r.hurry)
 	cutoff := r.budget.cutoff
 	if cutoff.IsZero() || !time.Now().Before(cutoff) || r.greedy.Outcome != solver.OutcomeAnswered {
 		defer release()

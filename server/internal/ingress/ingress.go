@@ -247,19 +247,24 @@ func (in *Ingress) awaitTurn(ctx context.Context, c *call, next func(context.Con
 	span.End()
 	defer in.turns.release(turn)
 	defer time.AfterFunc(in.config.LongestTurn, turn.hurry).Stop()
-	return next(solver.WithHelp(turn.context(ctx), in.lender(turn)))
+	granted := Turn{Shed: turn.shed, Hurry: turn.hurried.Done(), Lend: in.lender(turn)}
+	return next(context.WithValue(ctx, turnKey{}, granted))
 }
 
 // lender returns what lends further turns to the call of a turn, each with the memory that
 // the call itself needs.
 func (in *Ingress) lender(own *turn) solver.Lend {
-	return func() (context.Context, func(), bool) {
+	return func(ctx context.Context) (context.Context, func(), bool) {
 		memory := in.memory.reservation(own.caller)
 		lent, ok := in.turns.lend(own, func() bool { return memory.set(own.bytes) })
 		if !ok {
 			return nil, nil, false
 		}
-		return lent.hurried, func() {
+		ctx, cancel := context.WithCancel(ctx)
+		stop := context.AfterFunc(lent.hurried, cancel)
+		return ctx, func() {
+			stop()
+			cancel()
 			in.turns.release(lent)
 			memory.release()
 		}, true
@@ -267,15 +272,14 @@ func (in *Ingress) lender(own *turn) solver.Lend {
 }
 
 // Lend grants a turn for work that no call asked for and that needs these bytes, if one is
-// free: the context of the work, which is hurried as soon as a call waits, and what gives the
-// turn back.
-func (in *Ingress) Lend(ctx context.Context, worker string, bytes int) (context.Context, func(), bool) {
+// free, and what gives it back. It is hurried as soon as a call waits.
+func (in *Ingress) Lend(ctx context.Context, worker string, bytes int) (Turn, func(), bool) {
 	lend := in.lender(&turn{caller: worker, connection: worker, bytes: callBytes + bytes})
-	hurried, release, ok := lend()
+	own, release, ok := lend(ctx)
 	if !ok {
-		return nil, nil, false
+		return Turn{}, nil, false
 	}
-	return solver.WithHelp(solver.WithHurry(ctx, hurried), lend), release, true
+	return Turn{Hurry: own.Done(), Lend: lend}, release, true
 }
 
 func (in *Ingress) takeTurn(ctx context.Context, c *call) (*turn, error) {

@@ -389,14 +389,20 @@ func (t *turns) inflight() int {
 // turnKey is the key of the turn in the context of a call.
 type turnKey struct{}
 
-// context returns the context that a method runs with.
-func (u *turn) context(ctx context.Context) context.Context {
-	return solver.WithHurry(context.WithValue(ctx, turnKey{}, u), u.hurried)
+// Turn is what the method of a call may take. The zero value is that of code that needs no
+// turn.
+type Turn struct {
+	// Shed says that the method was to wait for its turn and runs without one: too many
+	// wait, and it must be done soon.
+	Shed bool
+	// Hurry is closed when the method is to end soon.
+	Hurry <-chan struct{}
+	// Lend lends further turns.
+	Lend solver.Lend
 }
 
-// Shed reports whether the method of a call that was to wait for its turn runs without
-// one: there were too many, and it must be done soon.
-func Shed(ctx context.Context) bool {
-	u, ok := ctx.Value(turnKey{}).(*turn)
-	return ok && u.shed
+// TurnOf returns the turn of the call that ctx belongs to.
+func TurnOf(ctx context.Context) Turn {
+	turn, _ := ctx.Value(turnKey{}).(Turn)
+	return turn
 }

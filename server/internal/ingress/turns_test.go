@@ -10,8 +10,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-
-	"github.com/elastalloc/elastalloc/solver"
 )
 
 // always reserves memory of which there is enough.
@@ -81,7 +79,7 @@ func TestTurns(t *testing.T) {
 					t.Errorf("after %v: %v; want %v after %v", time.Since(start), err, test.want, test.after)
 				}
 				if err == nil {
-					if Shed(u.context(ctx)) != test.shed {
+					if u.shed != test.shed {
 						t.Errorf("shed is %t", u.shed)
 					}
 					turns.release(u)
@@ -332,15 +330,13 @@ func TestLentMemory(t *testing.T) {
 				in := New(Config{MaxInflight: 4, MaxQueue: 4, MaxReceiving: 4, MaxMemory: 8 << 20})
 				lent := 0
 				for {
-					ctx, release, ok := in.Lend(t.Context(), "worker", 2<<20)
+					turn, release, ok := in.Lend(t.Context(), "worker", 2<<20)
 					if !ok {
 						break
 					}
 					lent++
-					hurried, stop := solver.Hurried(ctx)
 					go func() {
-						<-hurried.Done()
-						stop()
+						<-turn.Hurry
 						release()
 					}()
 				}

@@ -63,6 +63,8 @@ type SolveOptions struct {
 	// one: Report.NodePrices of the decision before. It may make a backend faster and
 	// changes no answer; one of another length is ignored.
 	PriceHint []float64
+	// Certificate asks for Result.Certificate.
+	Certificate bool
 }
 
 // Errors of Backend.Solve.
@@ -92,6 +94,9 @@ type Result struct {
 	// GroupPrices are what one more node of each group's limit is worth, in units of the
 	// objective; nil where the backend does not know and where there are no groups.
 	GroupPrices []float64
+	// Certificate is what a checker of the bound needs beyond the plan and NodePrices; nil
+	// where it needs nothing, was not asked for, or the backend proves nothing.
+	Certificate *Certificate
 	// Limit is what ended the search.
 	Limit Limit
 	// Heuristic says that no search was made. Such a plan may leave an admitted

@@ -88,11 +88,13 @@ func (h Held) Restore(d Decision, steps int) Decision {
 	h.restoreWarnings(&d)
 	tree := h.snapshot.groupTree()
 	others := d.Allocations
+	var rest []int // the positions of those others
 	d.Allocations = make([]Allocation, len(h.snapshot.Jobs))
 	for i := range h.snapshot.Jobs {
 		job, bad := &h.snapshot.Jobs[i], h.bad[i]
 		if bad == nil {
 			d.Allocations[i], others = others[0], others[1:]
+			rest = append(rest, i)
 			if a := &d.Allocations[i]; a.WaitReason == WaitNeverFits && job.fits(h.snapshot.TotalNodes) {
 				a.WaitReason = WaitNoRoom
 			}
@@ -116,6 +118,7 @@ func (h Held) Restore(d Decision, steps int) Decision {
 			Message: fmt.Sprintf("job %q keeps its %d nodes: %s", job.ID, nodes, describe(bad)),
 		})
 	}
+	d.Report.Certificate = d.Report.Certificate.renamed(func(job int) int { return rest[job] })
 	return d
 }
 

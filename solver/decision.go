@@ -103,6 +103,9 @@ type Report struct {
 	Warnings []Warning
 	// Groups are in the order of Snapshot.Groups, one each.
 	Groups []GroupReport
+	// Certificate is what a checker of Bound needs beyond the plan and NodePrices; nil where
+	// it needs nothing or was not asked for.
+	Certificate *Certificate
 }
 
 // Attempt is one backend's try at a decision.
@@ -143,6 +146,7 @@ func Decide(s *Snapshot, p *Problem, result Result) Decision {
 		a.PlannedProgress = job.Progress(result.Plan[n])
 	}
 	d.Report.Groups = p.reportGroups(s, result.Plan)
+	d.Report.Certificate = result.Certificate.renamed(func(job int) int { return p.Jobs[job].Index })
 	for g, price := range result.GroupPrices {
 		d.Report.Groups[g].Price = price
 	}

@@ -42,6 +42,8 @@ type Options struct {
 	// NoRemedies leaves out of an explanation the changes that would give jobs more, which
 	// take most of its time.
 	NoRemedies bool
+	// Certificate asks for Report.Certificate.
+	Certificate bool
 	// BadJobs is what becomes of a snapshot in which a job has bad fields; "" means
 	// BadJobsRefuse.
 	BadJobs BadJobs

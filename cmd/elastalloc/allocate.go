@@ -15,7 +15,7 @@ import (
 type allocateFlags struct {
 	decideFlags
 	optionFlags
-	plan, example bool
+	plan, certificate, example bool
 }
 
 // exampleRequest is a small request with what every request needs.
@@ -52,12 +52,16 @@ the horizon. Nothing else is foreseen: no submissions, no later decisions.`,
 			if cmd.Flags().Changed("plan") {
 				request.Options.IncludePlan = f.plan
 			}
+			if cmd.Flags().Changed("certificate") {
+				request.Options.Certificate = f.certificate
+			}
 			return f.allocate(cmd, request, env)
 		},
 	}
 	f.add(command)
 	f.addOptions(command, 0)
 	command.Flags().BoolVar(&f.plan, "plan", false, "show the plan over the horizon")
+	command.Flags().BoolVar(&f.certificate, "certificate", false, "return what a check by audit needs, with -o json")
 	command.Flags().BoolVar(&f.example, "example", false, "print a small request to start from, and decide nothing")
 	// The example needs no file.
 	cli.RequireUnless(command, "file", "example")

@@ -1,13 +1,17 @@
 package apiconv
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/elastalloc/elastalloc"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 // TestHold checks that a job which the core's types cannot even express is held as one
@@ -43,5 +47,55 @@ func TestHold(t *testing.T) {
 		!strings.Contains(messages[0], "snapshot.jobs[1].min_nodes: is 0; want at least 1") ||
 		!strings.Contains(messages[1], "snapshot.jobs[2].id: is empty") {
 		t.Errorf("warnings %q", messages)
+	}
+}
+
+// certifies decides as any allocator does, with a certificate that speaks of every job that
+// is not held.
+type certifies struct{ solver.Backend }
+
+// Solve adds the certificate.
+func (c certifies) Solve(ctx context.Context, p *solver.Problem, o solver.SolveOptions) (solver.Result, error) {
+	result, err := c.Backend.Solve(ctx, p, o)
+	leaf := solver.Leaf{NodePrices: []float64{7}}
+	for i := range p.Jobs {
+		leaf.Restrictions = append(leaf.Restrictions, solver.Restriction{Job: i, Step: 2, Nodes: []int{1}})
+		leaf.SizePrices = append(leaf.SizePrices, solver.SizePrices{Job: i, Prices: []float64{8, 9}})
+	}
+	result.Certificate = &solver.Certificate{Leaves: []solver.Leaf{leaf}}
+	return result, err
+}
+
+// TestCertificateNamesJobsOfTheRequest checks that a certificate counts jobs as the request
+// does, beside jobs that are held and jobs that never fit.
+func TestCertificateNamesJobsOfTheRequest(t *testing.T) {
+	t.Parallel()
+	allocator, err := elastalloc.New(elastalloc.Options{
+		Middleware: func(b solver.Backend) solver.Backend { return certifies{b} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := &elastallocv1.Job{Id: "bad", CurrentNodes: 1}
+	never := &elastallocv1.Job{Id: "never", RemainingEta: durationpb.New(time.Hour), MinNodes: new(int32(16))}
+	good := &elastallocv1.Job{Id: "good", RemainingEta: durationpb.New(time.Hour)}
+	r := &elastallocv1.AllocateRequest{
+		Snapshot: &elastallocv1.Snapshot{TotalNodes: 8, Jobs: []*elastallocv1.Job{bad, never, good}},
+		Options:  &elastallocv1.AllocateOptions{Certificate: true, BadJobs: elastallocv1.BadJobs_BAD_JOBS_HOLD},
+	}
+	response, err := InProcess{allocator}.Allocate(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &elastallocv1.Certificate{Leaves: []*elastallocv1.Certificate_Leaf{{
+		Restrictions: []*elastallocv1.Certificate_Restriction{{Job: 2, Step: 2, Nodes: []int32{1}}},
+		NodePrices:   []float64{7},
+		SizePrices:   []*elastallocv1.Certificate_SizePrices{{Job: 2, Prices: []float64{8, 9}}},
+	}}}
+	if got := response.GetReport().GetCertificate(); !proto.Equal(got, want) {
+		t.Errorf("certificate %v; want %v", got, want)
+	}
+	if plan := response.GetAllocations()[2].GetPlannedNodes(); len(plan) != 5 {
+		t.Errorf("the plan is %v; want one over 5 steps, which a certificate goes with", plan)
 	}
 }

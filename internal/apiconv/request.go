@@ -92,12 +92,17 @@ func (c *converter) request(r asked, maxJobs int) (Request, error) {
 	converted := Request{
 		Snapshot:    c.snapshot(r.GetSnapshot(), maxJobs),
 		Options:     c.options(r.GetOptions()),
-		IncludePlan: r.GetOptions().GetIncludePlan(),
+		IncludePlan: includesPlan(r.GetOptions()),
 	}
 	if err := c.err(converted.Snapshot, converted.Options, maxJobs); err != nil {
 		return Request{}, err
 	}
 	return converted, nil
+}
+
+// includesPlan reports whether options ask for plans: there is no certificate without.
+func includesPlan(o *elastallocv1.AllocateOptions) bool {
+	return o.GetIncludePlan() || o.GetCertificate()
 }
 
 // snapshot converts a snapshot.
@@ -210,6 +215,7 @@ func (c *converter) options(o *elastallocv1.AllocateOptions) solver.Options {
 		Admission:   fromEnum[solver.Admission](c, "options.admission", o.GetAdmission()),
 		BadJobs:     fromEnum[solver.BadJobs](c, "options.bad_jobs", o.GetBadJobs()),
 		PriceHint:   o.GetPriceHint(),
+		Certificate: o.GetCertificate(),
 	}
 }
 
@@ -306,6 +312,7 @@ func ToAllocateRequest(r Request) *elastallocv1.AllocateRequest {
 			BadJobs:     Number[elastallocv1.BadJobs](r.Options.BadJobs),
 			PriceHint:   r.Options.PriceHint,
 			IncludePlan: r.IncludePlan,
+			Certificate: r.Options.Certificate,
 		},
 	}
 	request.Options.TimeBudget = optionalDuration(r.Options.TimeBudget)

@@ -80,6 +80,28 @@ func toReport(r *solver.Report) *elastallocv1.SolveReport {
 			Id: g.ID, Nodes: int32(g.Nodes), Short: int32(g.Short), Price: g.Price,
 		})
 	}
+	converted.Certificate = toCertificate(r.Certificate)
+	return converted
+}
+
+// toCertificate converts a certificate, nil where there is none.
+func toCertificate(c *solver.Certificate) *elastallocv1.Certificate {
+	if c == nil {
+		return nil
+	}
+	converted := &elastallocv1.Certificate{}
+	for _, leaf := range c.Leaves {
+		to := &elastallocv1.Certificate_Leaf{NodePrices: leaf.NodePrices}
+		for _, r := range leaf.Restrictions {
+			to.Restrictions = append(to.Restrictions, &elastallocv1.Certificate_Restriction{
+				Job: int32(r.Job), Step: int32(r.Step), Nodes: convertInts[int32](r.Nodes),
+			})
+		}
+		for _, p := range leaf.SizePrices {
+			to.SizePrices = append(to.SizePrices, &elastallocv1.Certificate_SizePrices{Job: int32(p.Job), Prices: p.Prices})
+		}
+		converted.Leaves = append(converted.Leaves, to)
+	}
 	return converted
 }
 

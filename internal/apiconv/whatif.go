@@ -36,10 +36,10 @@ func (c *converter) fromScenarios(
 				scenario.PutJobs[i] = convertJob(job)
 			}
 		}
-		plan := request.GetOptions().GetIncludePlan()
+		plan := includesPlan(request.GetOptions())
 		if s.GetOptions() != nil {
 			scenario.Options = new(own.options(s.GetOptions()))
-			plan = s.GetOptions().GetIncludePlan()
+			plan = includesPlan(s.GetOptions())
 		}
 		scenario.Bad = own.violations
 		scenarios, plans = append(scenarios, scenario), append(plans, plan)

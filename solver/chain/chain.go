@@ -58,7 +58,7 @@ func (c *Chain) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Optio
 	}
 	began := time.Now()
 	p := solver.NewProblemFor(s, o)
-	options := solver.SolveOptions{RelativeGap: o.RelativeGap, Formulation: o.Formulation, PriceHint: o.PriceHint}
+	options := solver.SolveOptions{RelativeGap: o.RelativeGap, Formulation: o.Formulation, PriceHint: o.PriceHint, Certificate: o.Certificate}
 	// Greedy has the caller's context, not what is left of the budget.
 	greedy := try(ctx, c.config.Greedy, p, options)
 	if greedy.Outcome == solver.OutcomeAnswered {
@@ -75,8 +75,13 @@ func (c *Chain) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Optio
 		attempts = append(attempts, greedy.Attempt)
 	}
 
-	if own := r.verification; chosen.result.GroupPrices == nil && own != nil && own.Outcome == solver.OutcomeAnswered {
-		chosen.result.GroupPrices = own.result.GroupPrices
+	if own := last.verification; own != nil && own.Outcome == solver.OutcomeAnswered {
+		if chosen.result.GroupPrices == nil {
+			chosen.result.GroupPrices = own.result.GroupPrices
+		}
+		if chosen.result.Certificate == nil {
+			chosen.result.Certificate = own.result.Certificate
+		}
 	}
 	decision := solver.Decide(s, p, chosen.result)
 	report := &decision.Report

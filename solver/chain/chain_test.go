@@ -305,16 +305,56 @@ func TestSolveOptionsReachTheBackend(t *testing.T) {
 		}}
 	o := options(func(o *solver.Options) {
 		o.Backend, o.Formulation, o.RelativeGap = solver.BackendCBC, solver.FormulationPaper, 0.01
+		o.Certificate = true
 	})
 	if _, err := newChain(greedy(), spy).Allocate(t.Context(), twoJobs(), o); err != nil {
 		t.Fatal(err)
 	}
 	want := solver.SolveOptions{
-		RelativeGap: 0.01, Formulation: solver.FormulationPaper,
+		RelativeGap: 0.01, Formulation: solver.FormulationPaper, Certificate: true,
 		Incumbent: solver.Plan{{2, 1}, {1, 1}}, // That of greedy, whose finished job releases a node.
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("options (-want +got):\n%s", diff)
+	}
+}
+
+// TestCertificate checks that a certificate comes with the answer whose bound it is of, and
+// that its jobs are then those of the snapshot.
+func TestCertificate(t *testing.T) {
+	s := twoJobs()
+	never := solver.NewJob("never", time.Hour)
+	never.MinNodes = 16
+	s.Jobs = append([]solver.Job{never}, s.Jobs...)
+	of := func(job int) *solver.Certificate {
+		return &solver.Certificate{Leaves: []solver.Leaf{{
+			Restrictions: []solver.Restriction{{Job: job, Step: 1, Nodes: []int{2}}},
+			NodePrices:   []float64{1, 2},
+			SizePrices:   []solver.SizePrices{{Job: job, Prices: []float64{3, 4, 5, 6}}},
+		}}}
+	}
+	proof := solver.Result{Plan: bestPlan(), Bound: bestObjective, Certificate: of(1)}
+	none := solver.Result{Plan: bestPlan(), Bound: math.Inf(1), Claim: &solver.Claim{Optimal: true, Objective: bestObjective}}
+	for name, test := range map[string]struct {
+		backend solver.Backend
+		want    *solver.Certificate
+	}{
+		"of the backend":      {gives(solver.BackendExact, proof), of(2)},
+		"of the verification": {gives(solver.BackendCBC, none), of(2)},
+		"of greedy":           {fails(solver.BackendCBC, solver.ErrUnavailable), nil},
+	} {
+		c := New(Config{
+			Backends: []solver.Backend{test.backend}, Greedy: greedy(),
+			Prover: proves(gives(solver.BackendExact, proof)),
+		})
+		o := options(func(o *solver.Options) { o.Backend = test.backend.Name() })
+		d, err := c.Allocate(t.Context(), s, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(test.want, d.Report.Certificate); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }
 

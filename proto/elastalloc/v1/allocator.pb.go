@@ -1599,7 +1599,10 @@ type AllocateOptions struct {
 	// SolveReport.node_prices of the caller's decision before, each finite and at least 0,
 	// at most 24. May make this decision faster and never changes it; prices of another
 	// horizon are ignored.
-	PriceHint     []float64 `protobuf:"fixed64,10,rep,packed,name=price_hint,json=priceHint,proto3" json:"price_hint,omitempty"`
+	PriceHint []float64 `protobuf:"fixed64,10,rep,packed,name=price_hint,json=priceHint,proto3" json:"price_hint,omitempty"`
+	// Also return what an independent check of the answer needs: SolveReport.certificate
+	// and, as include_plan does, the plans.
+	Certificate   bool `protobuf:"varint,11,opt,name=certificate,proto3" json:"certificate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1702,6 +1705,13 @@ func (x *AllocateOptions) GetPriceHint() []float64 {
 		return x.PriceHint
 	}
 	return nil
+}
+
+func (x *AllocateOptions) GetCertificate() bool {
+	if x != nil {
+		return x.Certificate
+	}
+	return false
 }
 
 // TotalTimeOptions are the parameters of OBJECTIVE_TOTAL_TIME. Every unset field has
@@ -1963,7 +1973,10 @@ type SolveReport struct {
 	// were known.
 	NodePrices []float64 `protobuf:"fixed64,12,rep,packed,name=node_prices,json=nodePrices,proto3" json:"node_prices,omitempty"`
 	// One per group of the snapshot, in the order of the request.
-	Groups        []*GroupReport `protobuf:"bytes,13,rep,name=groups,proto3" json:"groups,omitempty"`
+	Groups []*GroupReport `protobuf:"bytes,13,rep,name=groups,proto3" json:"groups,omitempty"`
+	// With AllocateOptions.certificate, where the search needed more than node_prices and
+	// the plan to prove the bound.
+	Certificate   *Certificate `protobuf:"bytes,14,opt,name=certificate,proto3" json:"certificate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2089,6 +2102,61 @@ func (x *SolveReport) GetGroups() []*GroupReport {
 	return nil
 }
 
+func (x *SolveReport) GetCertificate() *Certificate {
+	if x != nil {
+		return x.Certificate
+	}
+	return nil
+}
+
+// Certificate leads a checker to the proof that the search found. None of its numbers is
+// trusted: prices are valid whatever they are, and the checker sees for itself that the
+// leaves together hold every plan.
+type Certificate struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The leaves of branch and bound. Empty: one without restrictions, at node_prices.
+	Leaves        []*Certificate_Leaf `protobuf:"bytes,1,rep,name=leaves,proto3" json:"leaves,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Certificate) Reset() {
+	*x = Certificate{}
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Certificate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Certificate) ProtoMessage() {}
+
+func (x *Certificate) ProtoReflect() protoreflect.Message {
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Certificate.ProtoReflect.Descriptor instead.
+func (*Certificate) Descriptor() ([]byte, []int) {
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Certificate) GetLeaves() []*Certificate_Leaf {
+	if x != nil {
+		return x.Leaves
+	}
+	return nil
+}
+
 // GroupReport is what a decision means for a group.
 type GroupReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2109,7 +2177,7 @@ type GroupReport struct {
 
 func (x *GroupReport) Reset() {
 	*x = GroupReport{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[14]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2121,7 +2189,7 @@ func (x *GroupReport) String() string {
 func (*GroupReport) ProtoMessage() {}
 
 func (x *GroupReport) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[14]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2134,7 +2202,7 @@ func (x *GroupReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupReport.ProtoReflect.Descriptor instead.
 func (*GroupReport) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{14}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GroupReport) GetId() string {
@@ -2180,7 +2248,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[15]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2192,7 +2260,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[15]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2205,7 +2273,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{15}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Warning) GetCode() WarningCode {
@@ -2246,7 +2314,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[16]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2258,7 +2326,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[16]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2271,7 +2339,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{16}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Attempt) GetBackend() Backend {
@@ -2317,7 +2385,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[17]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2329,7 +2397,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[17]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2342,7 +2410,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{17}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ExplainRequest) GetSnapshot() *Snapshot {
@@ -2379,7 +2447,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[18]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2391,7 +2459,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[18]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2404,7 +2472,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{18}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ExplainResponse) GetDecision() *AllocateResponse {
@@ -2445,7 +2513,7 @@ type JobExplanation struct {
 
 func (x *JobExplanation) Reset() {
 	*x = JobExplanation{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[19]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2457,7 +2525,7 @@ func (x *JobExplanation) String() string {
 func (*JobExplanation) ProtoMessage() {}
 
 func (x *JobExplanation) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[19]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2470,7 +2538,7 @@ func (x *JobExplanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobExplanation.ProtoReflect.Descriptor instead.
 func (*JobExplanation) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{19}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *JobExplanation) GetJobId() string {
@@ -2533,7 +2601,7 @@ type SizeOption struct {
 
 func (x *SizeOption) Reset() {
 	*x = SizeOption{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[20]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2545,7 +2613,7 @@ func (x *SizeOption) String() string {
 func (*SizeOption) ProtoMessage() {}
 
 func (x *SizeOption) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[20]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2558,7 +2626,7 @@ func (x *SizeOption) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SizeOption.ProtoReflect.Descriptor instead.
 func (*SizeOption) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{20}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SizeOption) GetNodes() int32 {
@@ -2603,7 +2671,7 @@ type Remedy struct {
 
 func (x *Remedy) Reset() {
 	*x = Remedy{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[21]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2615,7 +2683,7 @@ func (x *Remedy) String() string {
 func (*Remedy) ProtoMessage() {}
 
 func (x *Remedy) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[21]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2628,7 +2696,7 @@ func (x *Remedy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Remedy.ProtoReflect.Descriptor instead.
 func (*Remedy) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{21}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Remedy) GetChange() isRemedy_Change {
@@ -2713,7 +2781,7 @@ type WhatIfRequest struct {
 
 func (x *WhatIfRequest) Reset() {
 	*x = WhatIfRequest{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[22]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2725,7 +2793,7 @@ func (x *WhatIfRequest) String() string {
 func (*WhatIfRequest) ProtoMessage() {}
 
 func (x *WhatIfRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[22]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2738,7 +2806,7 @@ func (x *WhatIfRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhatIfRequest.ProtoReflect.Descriptor instead.
 func (*WhatIfRequest) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{22}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *WhatIfRequest) GetSnapshot() *Snapshot {
@@ -2783,7 +2851,7 @@ type Scenario struct {
 
 func (x *Scenario) Reset() {
 	*x = Scenario{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[23]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2795,7 +2863,7 @@ func (x *Scenario) String() string {
 func (*Scenario) ProtoMessage() {}
 
 func (x *Scenario) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[23]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2808,7 +2876,7 @@ func (x *Scenario) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scenario.ProtoReflect.Descriptor instead.
 func (*Scenario) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{23}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Scenario) GetName() string {
@@ -2859,7 +2927,7 @@ type WhatIfResponse struct {
 
 func (x *WhatIfResponse) Reset() {
 	*x = WhatIfResponse{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[24]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2871,7 +2939,7 @@ func (x *WhatIfResponse) String() string {
 func (*WhatIfResponse) ProtoMessage() {}
 
 func (x *WhatIfResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[24]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2884,7 +2952,7 @@ func (x *WhatIfResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhatIfResponse.ProtoReflect.Descriptor instead.
 func (*WhatIfResponse) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{24}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *WhatIfResponse) GetBase() *AllocateResponse {
@@ -2920,7 +2988,7 @@ type ScenarioResult struct {
 
 func (x *ScenarioResult) Reset() {
 	*x = ScenarioResult{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[25]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2932,7 +3000,7 @@ func (x *ScenarioResult) String() string {
 func (*ScenarioResult) ProtoMessage() {}
 
 func (x *ScenarioResult) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[25]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2945,7 +3013,7 @@ func (x *ScenarioResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScenarioResult.ProtoReflect.Descriptor instead.
 func (*ScenarioResult) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{25}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ScenarioResult) GetName() string {
@@ -3004,7 +3072,7 @@ type ForecastRequest struct {
 
 func (x *ForecastRequest) Reset() {
 	*x = ForecastRequest{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[26]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3016,7 +3084,7 @@ func (x *ForecastRequest) String() string {
 func (*ForecastRequest) ProtoMessage() {}
 
 func (x *ForecastRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[26]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3029,7 +3097,7 @@ func (x *ForecastRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastRequest.ProtoReflect.Descriptor instead.
 func (*ForecastRequest) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{26}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ForecastRequest) GetSnapshot() *Snapshot {
@@ -3110,7 +3178,7 @@ type ForecastResponse struct {
 
 func (x *ForecastResponse) Reset() {
 	*x = ForecastResponse{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[27]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3122,7 +3190,7 @@ func (x *ForecastResponse) String() string {
 func (*ForecastResponse) ProtoMessage() {}
 
 func (x *ForecastResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[27]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3135,7 +3203,7 @@ func (x *ForecastResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastResponse.ProtoReflect.Descriptor instead.
 func (*ForecastResponse) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{27}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ForecastResponse) GetJobs() []*JobForecast {
@@ -3202,7 +3270,7 @@ type JobForecast struct {
 
 func (x *JobForecast) Reset() {
 	*x = JobForecast{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[28]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3214,7 +3282,7 @@ func (x *JobForecast) String() string {
 func (*JobForecast) ProtoMessage() {}
 
 func (x *JobForecast) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[28]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3227,7 +3295,7 @@ func (x *JobForecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobForecast.ProtoReflect.Descriptor instead.
 func (*JobForecast) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{28}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *JobForecast) GetJobId() string {
@@ -3291,6 +3359,192 @@ func (x *JobForecast) GetEnded() bool {
 		return x.Ended
 	}
 	return false
+}
+
+// Leaf is a part of all plans: those that keep to its restrictions.
+type Certificate_Leaf struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most one for each job and step; a step without one allows every size.
+	Restrictions []*Certificate_Restriction `protobuf:"bytes,1,rep,name=restrictions,proto3" json:"restrictions,omitempty"`
+	// What a node costs in each step. Empty: SolveReport.node_prices.
+	NodePrices []float64 `protobuf:"fixed64,2,rep,packed,name=node_prices,json=nodePrices,proto3" json:"node_prices,omitempty"`
+	// What sizes cost the jobs that pay for those and not for nodes.
+	SizePrices    []*Certificate_SizePrices `protobuf:"bytes,3,rep,name=size_prices,json=sizePrices,proto3" json:"size_prices,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Certificate_Leaf) Reset() {
+	*x = Certificate_Leaf{}
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Certificate_Leaf) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Certificate_Leaf) ProtoMessage() {}
+
+func (x *Certificate_Leaf) ProtoReflect() protoreflect.Message {
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Certificate_Leaf.ProtoReflect.Descriptor instead.
+func (*Certificate_Leaf) Descriptor() ([]byte, []int) {
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{14, 0}
+}
+
+func (x *Certificate_Leaf) GetRestrictions() []*Certificate_Restriction {
+	if x != nil {
+		return x.Restrictions
+	}
+	return nil
+}
+
+func (x *Certificate_Leaf) GetNodePrices() []float64 {
+	if x != nil {
+		return x.NodePrices
+	}
+	return nil
+}
+
+func (x *Certificate_Leaf) GetSizePrices() []*Certificate_SizePrices {
+	if x != nil {
+		return x.SizePrices
+	}
+	return nil
+}
+
+// Restriction is what a leaf leaves a job in one step.
+type Certificate_Restriction struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Position of the job in Snapshot.jobs.
+	Job int32 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
+	// Step of the horizon, counted from 0.
+	Step int32 `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
+	// The sizes left to it, ascending, 0 for none of the pool.
+	Nodes         []int32 `protobuf:"varint,3,rep,packed,name=nodes,proto3" json:"nodes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Certificate_Restriction) Reset() {
+	*x = Certificate_Restriction{}
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Certificate_Restriction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Certificate_Restriction) ProtoMessage() {}
+
+func (x *Certificate_Restriction) ProtoReflect() protoreflect.Message {
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Certificate_Restriction.ProtoReflect.Descriptor instead.
+func (*Certificate_Restriction) Descriptor() ([]byte, []int) {
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{14, 1}
+}
+
+func (x *Certificate_Restriction) GetJob() int32 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+func (x *Certificate_Restriction) GetStep() int32 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *Certificate_Restriction) GetNodes() []int32 {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+// SizePrices are what the sizes of one job cost in each step.
+type Certificate_SizePrices struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Position of the job in Snapshot.jobs.
+	Job int32 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
+	// Row by row, one per step: the price of each size that the admission allows the job,
+	// ascending, 0 included where it may hold none. Of either sign, in units of the
+	// objective. The nodes are then given out step by step to those whose sizes have the
+	// highest prices together.
+	Prices        []float64 `protobuf:"fixed64,2,rep,packed,name=prices,proto3" json:"prices,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Certificate_SizePrices) Reset() {
+	*x = Certificate_SizePrices{}
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Certificate_SizePrices) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Certificate_SizePrices) ProtoMessage() {}
+
+func (x *Certificate_SizePrices) ProtoReflect() protoreflect.Message {
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Certificate_SizePrices.ProtoReflect.Descriptor instead.
+func (*Certificate_SizePrices) Descriptor() ([]byte, []int) {
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{14, 2}
+}
+
+func (x *Certificate_SizePrices) GetJob() int32 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+func (x *Certificate_SizePrices) GetPrices() []float64 {
+	if x != nil {
+		return x.Prices
+	}
+	return nil
 }
 
 var File_elastalloc_v1_allocator_proto protoreflect.FileDescriptor
@@ -3360,7 +3614,7 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\x05curve\"$\n" +
 	"\n" +
 	"SpeedTable\x12\x16\n" +
-	"\x06speeds\x18\x01 \x03(\x01R\x06speeds\"\x85\x04\n" +
+	"\x06speeds\x18\x01 \x03(\x01R\x06speeds\"\xa7\x04\n" +
 	"\x0fAllocateOptions\x120\n" +
 	"\abackend\x18\x01 \x01(\x0e2\x16.elastalloc.v1.BackendR\abackend\x12<\n" +
 	"\vformulation\x18\x02 \x01(\x0e2\x1a.elastalloc.v1.FormulationR\vformulation\x12:\n" +
@@ -3375,7 +3629,8 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\bbad_jobs\x18\t \x01(\x0e2\x16.elastalloc.v1.BadJobsR\abadJobs\x12\x1d\n" +
 	"\n" +
 	"price_hint\x18\n" +
-	" \x03(\x01R\tpriceHint\"\xd7\x03\n" +
+	" \x03(\x01R\tpriceHint\x12 \n" +
+	"\vcertificate\x18\v \x01(\bR\vcertificate\"\xd7\x03\n" +
 	"\x10TotalTimeOptions\x12\x1f\n" +
 	"\bfairness\x18\x01 \x01(\x01H\x00R\bfairness\x88\x01\x01\x12/\n" +
 	"\x05aging\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05aging\x12>\n" +
@@ -3399,7 +3654,7 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\x10planned_progress\x18\x05 \x03(\x01R\x0fplannedProgress\x12:\n" +
 	"\vwait_reason\x18\x06 \x01(\x0e2\x19.elastalloc.v1.WaitReasonR\n" +
 	"waitReason\x12\"\n" +
-	"\rbehind_job_id\x18\a \x01(\tR\vbehindJobId\"\xb2\x04\n" +
+	"\rbehind_job_id\x18\a \x01(\tR\vbehindJobId\"\xf0\x04\n" +
 	"\vSolveReport\x120\n" +
 	"\abackend\x18\x01 \x01(\x0e2\x16.elastalloc.v1.BackendR\abackend\x12-\n" +
 	"\x06reason\x18\x02 \x01(\x0e2\x15.elastalloc.v1.ReasonR\x06reason\x12*\n" +
@@ -3417,7 +3672,24 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\bwarnings\x18\v \x03(\v2\x16.elastalloc.v1.WarningR\bwarnings\x12\x1f\n" +
 	"\vnode_prices\x18\f \x03(\x01R\n" +
 	"nodePrices\x122\n" +
-	"\x06groups\x18\r \x03(\v2\x1a.elastalloc.v1.GroupReportR\x06groups\"_\n" +
+	"\x06groups\x18\r \x03(\v2\x1a.elastalloc.v1.GroupReportR\x06groups\x12<\n" +
+	"\vcertificate\x18\x0e \x01(\v2\x1a.elastalloc.v1.CertificateR\vcertificate\"\x87\x03\n" +
+	"\vCertificate\x127\n" +
+	"\x06leaves\x18\x01 \x03(\v2\x1f.elastalloc.v1.Certificate.LeafR\x06leaves\x1a\xbb\x01\n" +
+	"\x04Leaf\x12J\n" +
+	"\frestrictions\x18\x01 \x03(\v2&.elastalloc.v1.Certificate.RestrictionR\frestrictions\x12\x1f\n" +
+	"\vnode_prices\x18\x02 \x03(\x01R\n" +
+	"nodePrices\x12F\n" +
+	"\vsize_prices\x18\x03 \x03(\v2%.elastalloc.v1.Certificate.SizePricesR\n" +
+	"sizePrices\x1aI\n" +
+	"\vRestriction\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\x05R\x03job\x12\x12\n" +
+	"\x04step\x18\x02 \x01(\x05R\x04step\x12\x14\n" +
+	"\x05nodes\x18\x03 \x03(\x05R\x05nodes\x1a6\n" +
+	"\n" +
+	"SizePrices\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\x05R\x03job\x12\x16\n" +
+	"\x06prices\x18\x02 \x03(\x01R\x06prices\"_\n" +
 	"\vGroupReport\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05nodes\x18\x02 \x01(\x05R\x05nodes\x12\x14\n" +
@@ -3612,51 +3884,55 @@ func file_elastalloc_v1_allocator_proto_rawDescGZIP() []byte {
 }
 
 var file_elastalloc_v1_allocator_proto_enumTypes = make([]protoimpl.EnumInfo, 12)
-var file_elastalloc_v1_allocator_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_elastalloc_v1_allocator_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_elastalloc_v1_allocator_proto_goTypes = []any{
-	(Objective)(0),              // 0: elastalloc.v1.Objective
-	(BadJobs)(0),                // 1: elastalloc.v1.BadJobs
-	(Backend)(0),                // 2: elastalloc.v1.Backend
-	(Formulation)(0),            // 3: elastalloc.v1.Formulation
-	(Admission)(0),              // 4: elastalloc.v1.Admission
-	(WaitReason)(0),             // 5: elastalloc.v1.WaitReason
-	(Change)(0),                 // 6: elastalloc.v1.Change
-	(WarningCode)(0),            // 7: elastalloc.v1.WarningCode
-	(Reason)(0),                 // 8: elastalloc.v1.Reason
-	(Limit)(0),                  // 9: elastalloc.v1.Limit
-	(Outcome)(0),                // 10: elastalloc.v1.Outcome
-	(Why)(0),                    // 11: elastalloc.v1.Why
-	(*AllocateRequest)(nil),     // 12: elastalloc.v1.AllocateRequest
-	(*AllocateResponse)(nil),    // 13: elastalloc.v1.AllocateResponse
-	(*FillIdleRequest)(nil),     // 14: elastalloc.v1.FillIdleRequest
-	(*FillIdleResponse)(nil),    // 15: elastalloc.v1.FillIdleResponse
-	(*Snapshot)(nil),            // 16: elastalloc.v1.Snapshot
-	(*Group)(nil),               // 17: elastalloc.v1.Group
-	(*Horizon)(nil),             // 18: elastalloc.v1.Horizon
-	(*Job)(nil),                 // 19: elastalloc.v1.Job
-	(*Scaling)(nil),             // 20: elastalloc.v1.Scaling
-	(*SpeedTable)(nil),          // 21: elastalloc.v1.SpeedTable
-	(*AllocateOptions)(nil),     // 22: elastalloc.v1.AllocateOptions
-	(*TotalTimeOptions)(nil),    // 23: elastalloc.v1.TotalTimeOptions
-	(*Allocation)(nil),          // 24: elastalloc.v1.Allocation
-	(*SolveReport)(nil),         // 25: elastalloc.v1.SolveReport
-	(*GroupReport)(nil),         // 26: elastalloc.v1.GroupReport
-	(*Warning)(nil),             // 27: elastalloc.v1.Warning
-	(*Attempt)(nil),             // 28: elastalloc.v1.Attempt
-	(*ExplainRequest)(nil),      // 29: elastalloc.v1.ExplainRequest
-	(*ExplainResponse)(nil),     // 30: elastalloc.v1.ExplainResponse
-	(*JobExplanation)(nil),      // 31: elastalloc.v1.JobExplanation
-	(*SizeOption)(nil),          // 32: elastalloc.v1.SizeOption
-	(*Remedy)(nil),              // 33: elastalloc.v1.Remedy
-	(*WhatIfRequest)(nil),       // 34: elastalloc.v1.WhatIfRequest
-	(*Scenario)(nil),            // 35: elastalloc.v1.Scenario
-	(*WhatIfResponse)(nil),      // 36: elastalloc.v1.WhatIfResponse
-	(*ScenarioResult)(nil),      // 37: elastalloc.v1.ScenarioResult
-	(*ForecastRequest)(nil),     // 38: elastalloc.v1.ForecastRequest
-	(*ForecastResponse)(nil),    // 39: elastalloc.v1.ForecastResponse
-	(*JobForecast)(nil),         // 40: elastalloc.v1.JobForecast
-	(*durationpb.Duration)(nil), // 41: google.protobuf.Duration
-	(*status.Status)(nil),       // 42: google.rpc.Status
+	(Objective)(0),                  // 0: elastalloc.v1.Objective
+	(BadJobs)(0),                    // 1: elastalloc.v1.BadJobs
+	(Backend)(0),                    // 2: elastalloc.v1.Backend
+	(Formulation)(0),                // 3: elastalloc.v1.Formulation
+	(Admission)(0),                  // 4: elastalloc.v1.Admission
+	(WaitReason)(0),                 // 5: elastalloc.v1.WaitReason
+	(Change)(0),                     // 6: elastalloc.v1.Change
+	(WarningCode)(0),                // 7: elastalloc.v1.WarningCode
+	(Reason)(0),                     // 8: elastalloc.v1.Reason
+	(Limit)(0),                      // 9: elastalloc.v1.Limit
+	(Outcome)(0),                    // 10: elastalloc.v1.Outcome
+	(Why)(0),                        // 11: elastalloc.v1.Why
+	(*AllocateRequest)(nil),         // 12: elastalloc.v1.AllocateRequest
+	(*AllocateResponse)(nil),        // 13: elastalloc.v1.AllocateResponse
+	(*FillIdleRequest)(nil),         // 14: elastalloc.v1.FillIdleRequest
+	(*FillIdleResponse)(nil),        // 15: elastalloc.v1.FillIdleResponse
+	(*Snapshot)(nil),                // 16: elastalloc.v1.Snapshot
+	(*Group)(nil),                   // 17: elastalloc.v1.Group
+	(*Horizon)(nil),                 // 18: elastalloc.v1.Horizon
+	(*Job)(nil),                     // 19: elastalloc.v1.Job
+	(*Scaling)(nil),                 // 20: elastalloc.v1.Scaling
+	(*SpeedTable)(nil),              // 21: elastalloc.v1.SpeedTable
+	(*AllocateOptions)(nil),         // 22: elastalloc.v1.AllocateOptions
+	(*TotalTimeOptions)(nil),        // 23: elastalloc.v1.TotalTimeOptions
+	(*Allocation)(nil),              // 24: elastalloc.v1.Allocation
+	(*SolveReport)(nil),             // 25: elastalloc.v1.SolveReport
+	(*Certificate)(nil),             // 26: elastalloc.v1.Certificate
+	(*GroupReport)(nil),             // 27: elastalloc.v1.GroupReport
+	(*Warning)(nil),                 // 28: elastalloc.v1.Warning
+	(*Attempt)(nil),                 // 29: elastalloc.v1.Attempt
+	(*ExplainRequest)(nil),          // 30: elastalloc.v1.ExplainRequest
+	(*ExplainResponse)(nil),         // 31: elastalloc.v1.ExplainResponse
+	(*JobExplanation)(nil),          // 32: elastalloc.v1.JobExplanation
+	(*SizeOption)(nil),              // 33: elastalloc.v1.SizeOption
+	(*Remedy)(nil),                  // 34: elastalloc.v1.Remedy
+	(*WhatIfRequest)(nil),           // 35: elastalloc.v1.WhatIfRequest
+	(*Scenario)(nil),                // 36: elastalloc.v1.Scenario
+	(*WhatIfResponse)(nil),          // 37: elastalloc.v1.WhatIfResponse
+	(*ScenarioResult)(nil),          // 38: elastalloc.v1.ScenarioResult
+	(*ForecastRequest)(nil),         // 39: elastalloc.v1.ForecastRequest
+	(*ForecastResponse)(nil),        // 40: elastalloc.v1.ForecastResponse
+	(*JobForecast)(nil),             // 41: elastalloc.v1.JobForecast
+	(*Certificate_Leaf)(nil),        // 42: elastalloc.v1.Certificate.Leaf
+	(*Certificate_Restriction)(nil), // 43: elastalloc.v1.Certificate.Restriction
+	(*Certificate_SizePrices)(nil),  // 44: elastalloc.v1.Certificate.SizePrices
+	(*durationpb.Duration)(nil),     // 45: google.protobuf.Duration
+	(*status.Status)(nil),           // 46: google.rpc.Status
 }
 var file_elastalloc_v1_allocator_proto_depIdxs = []int32{
 	16, // 0: elastalloc.v1.AllocateRequest.snapshot:type_name -> elastalloc.v1.Snapshot
@@ -3668,83 +3944,87 @@ var file_elastalloc_v1_allocator_proto_depIdxs = []int32{
 	18, // 6: elastalloc.v1.Snapshot.horizon:type_name -> elastalloc.v1.Horizon
 	19, // 7: elastalloc.v1.Snapshot.jobs:type_name -> elastalloc.v1.Job
 	17, // 8: elastalloc.v1.Snapshot.groups:type_name -> elastalloc.v1.Group
-	41, // 9: elastalloc.v1.Horizon.step:type_name -> google.protobuf.Duration
-	41, // 10: elastalloc.v1.Job.remaining_eta:type_name -> google.protobuf.Duration
-	41, // 11: elastalloc.v1.Job.training_time:type_name -> google.protobuf.Duration
+	45, // 9: elastalloc.v1.Horizon.step:type_name -> google.protobuf.Duration
+	45, // 10: elastalloc.v1.Job.remaining_eta:type_name -> google.protobuf.Duration
+	45, // 11: elastalloc.v1.Job.training_time:type_name -> google.protobuf.Duration
 	20, // 12: elastalloc.v1.Job.scaling:type_name -> elastalloc.v1.Scaling
-	41, // 13: elastalloc.v1.Job.rescale_delay:type_name -> google.protobuf.Duration
-	41, // 14: elastalloc.v1.Job.restart_time:type_name -> google.protobuf.Duration
-	41, // 15: elastalloc.v1.Job.waiting_time:type_name -> google.protobuf.Duration
+	45, // 13: elastalloc.v1.Job.rescale_delay:type_name -> google.protobuf.Duration
+	45, // 14: elastalloc.v1.Job.restart_time:type_name -> google.protobuf.Duration
+	45, // 15: elastalloc.v1.Job.waiting_time:type_name -> google.protobuf.Duration
 	21, // 16: elastalloc.v1.Scaling.table:type_name -> elastalloc.v1.SpeedTable
 	2,  // 17: elastalloc.v1.AllocateOptions.backend:type_name -> elastalloc.v1.Backend
 	3,  // 18: elastalloc.v1.AllocateOptions.formulation:type_name -> elastalloc.v1.Formulation
-	41, // 19: elastalloc.v1.AllocateOptions.time_budget:type_name -> google.protobuf.Duration
+	45, // 19: elastalloc.v1.AllocateOptions.time_budget:type_name -> google.protobuf.Duration
 	4,  // 20: elastalloc.v1.AllocateOptions.admission:type_name -> elastalloc.v1.Admission
 	0,  // 21: elastalloc.v1.AllocateOptions.objective:type_name -> elastalloc.v1.Objective
 	23, // 22: elastalloc.v1.AllocateOptions.total_time:type_name -> elastalloc.v1.TotalTimeOptions
 	1,  // 23: elastalloc.v1.AllocateOptions.bad_jobs:type_name -> elastalloc.v1.BadJobs
-	41, // 24: elastalloc.v1.TotalTimeOptions.aging:type_name -> google.protobuf.Duration
-	41, // 25: elastalloc.v1.TotalTimeOptions.rescale_price:type_name -> google.protobuf.Duration
-	41, // 26: elastalloc.v1.TotalTimeOptions.payback:type_name -> google.protobuf.Duration
-	41, // 27: elastalloc.v1.TotalTimeOptions.start_bonus:type_name -> google.protobuf.Duration
-	41, // 28: elastalloc.v1.TotalTimeOptions.cadence:type_name -> google.protobuf.Duration
+	45, // 24: elastalloc.v1.TotalTimeOptions.aging:type_name -> google.protobuf.Duration
+	45, // 25: elastalloc.v1.TotalTimeOptions.rescale_price:type_name -> google.protobuf.Duration
+	45, // 26: elastalloc.v1.TotalTimeOptions.payback:type_name -> google.protobuf.Duration
+	45, // 27: elastalloc.v1.TotalTimeOptions.start_bonus:type_name -> google.protobuf.Duration
+	45, // 28: elastalloc.v1.TotalTimeOptions.cadence:type_name -> google.protobuf.Duration
 	6,  // 29: elastalloc.v1.Allocation.change:type_name -> elastalloc.v1.Change
 	5,  // 30: elastalloc.v1.Allocation.wait_reason:type_name -> elastalloc.v1.WaitReason
 	2,  // 31: elastalloc.v1.SolveReport.backend:type_name -> elastalloc.v1.Backend
 	8,  // 32: elastalloc.v1.SolveReport.reason:type_name -> elastalloc.v1.Reason
 	9,  // 33: elastalloc.v1.SolveReport.limit:type_name -> elastalloc.v1.Limit
-	41, // 34: elastalloc.v1.SolveReport.solve_time:type_name -> google.protobuf.Duration
-	28, // 35: elastalloc.v1.SolveReport.attempts:type_name -> elastalloc.v1.Attempt
-	27, // 36: elastalloc.v1.SolveReport.warnings:type_name -> elastalloc.v1.Warning
-	26, // 37: elastalloc.v1.SolveReport.groups:type_name -> elastalloc.v1.GroupReport
-	7,  // 38: elastalloc.v1.Warning.code:type_name -> elastalloc.v1.WarningCode
-	2,  // 39: elastalloc.v1.Attempt.backend:type_name -> elastalloc.v1.Backend
-	10, // 40: elastalloc.v1.Attempt.outcome:type_name -> elastalloc.v1.Outcome
-	41, // 41: elastalloc.v1.Attempt.duration:type_name -> google.protobuf.Duration
-	16, // 42: elastalloc.v1.ExplainRequest.snapshot:type_name -> elastalloc.v1.Snapshot
-	22, // 43: elastalloc.v1.ExplainRequest.options:type_name -> elastalloc.v1.AllocateOptions
-	13, // 44: elastalloc.v1.ExplainResponse.decision:type_name -> elastalloc.v1.AllocateResponse
-	31, // 45: elastalloc.v1.ExplainResponse.jobs:type_name -> elastalloc.v1.JobExplanation
-	11, // 46: elastalloc.v1.JobExplanation.why:type_name -> elastalloc.v1.Why
-	32, // 47: elastalloc.v1.JobExplanation.sizes:type_name -> elastalloc.v1.SizeOption
-	33, // 48: elastalloc.v1.JobExplanation.remedies:type_name -> elastalloc.v1.Remedy
-	16, // 49: elastalloc.v1.WhatIfRequest.snapshot:type_name -> elastalloc.v1.Snapshot
-	22, // 50: elastalloc.v1.WhatIfRequest.options:type_name -> elastalloc.v1.AllocateOptions
-	35, // 51: elastalloc.v1.WhatIfRequest.scenarios:type_name -> elastalloc.v1.Scenario
-	19, // 52: elastalloc.v1.Scenario.put_jobs:type_name -> elastalloc.v1.Job
-	22, // 53: elastalloc.v1.Scenario.options:type_name -> elastalloc.v1.AllocateOptions
-	13, // 54: elastalloc.v1.WhatIfResponse.base:type_name -> elastalloc.v1.AllocateResponse
-	37, // 55: elastalloc.v1.WhatIfResponse.results:type_name -> elastalloc.v1.ScenarioResult
-	13, // 56: elastalloc.v1.ScenarioResult.decision:type_name -> elastalloc.v1.AllocateResponse
-	42, // 57: elastalloc.v1.ScenarioResult.error:type_name -> google.rpc.Status
-	16, // 58: elastalloc.v1.ForecastRequest.snapshot:type_name -> elastalloc.v1.Snapshot
-	22, // 59: elastalloc.v1.ForecastRequest.options:type_name -> elastalloc.v1.AllocateOptions
-	41, // 60: elastalloc.v1.ForecastRequest.cadence:type_name -> google.protobuf.Duration
-	41, // 61: elastalloc.v1.ForecastRequest.until:type_name -> google.protobuf.Duration
-	40, // 62: elastalloc.v1.ForecastResponse.jobs:type_name -> elastalloc.v1.JobForecast
-	41, // 63: elastalloc.v1.ForecastResponse.mean_total:type_name -> google.protobuf.Duration
-	41, // 64: elastalloc.v1.ForecastResponse.mean_queue:type_name -> google.protobuf.Duration
-	41, // 65: elastalloc.v1.JobForecast.start:type_name -> google.protobuf.Duration
-	41, // 66: elastalloc.v1.JobForecast.end:type_name -> google.protobuf.Duration
-	41, // 67: elastalloc.v1.JobForecast.start_low:type_name -> google.protobuf.Duration
-	41, // 68: elastalloc.v1.JobForecast.start_high:type_name -> google.protobuf.Duration
-	41, // 69: elastalloc.v1.JobForecast.end_low:type_name -> google.protobuf.Duration
-	41, // 70: elastalloc.v1.JobForecast.end_high:type_name -> google.protobuf.Duration
-	12, // 71: elastalloc.v1.AllocatorService.Allocate:input_type -> elastalloc.v1.AllocateRequest
-	14, // 72: elastalloc.v1.AllocatorService.FillIdle:input_type -> elastalloc.v1.FillIdleRequest
-	29, // 73: elastalloc.v1.AllocatorService.Explain:input_type -> elastalloc.v1.ExplainRequest
-	34, // 74: elastalloc.v1.AllocatorService.WhatIf:input_type -> elastalloc.v1.WhatIfRequest
-	38, // 75: elastalloc.v1.AllocatorService.Forecast:input_type -> elastalloc.v1.ForecastRequest
-	13, // 76: elastalloc.v1.AllocatorService.Allocate:output_type -> elastalloc.v1.AllocateResponse
-	15, // 77: elastalloc.v1.AllocatorService.FillIdle:output_type -> elastalloc.v1.FillIdleResponse
-	30, // 78: elastalloc.v1.AllocatorService.Explain:output_type -> elastalloc.v1.ExplainResponse
-	36, // 79: elastalloc.v1.AllocatorService.WhatIf:output_type -> elastalloc.v1.WhatIfResponse
-	39, // 80: elastalloc.v1.AllocatorService.Forecast:output_type -> elastalloc.v1.ForecastResponse
-	76, // [76:81] is the sub-list for method output_type
-	71, // [71:76] is the sub-list for method input_type
-	71, // [71:71] is the sub-list for extension type_name
-	71, // [71:71] is the sub-list for extension extendee
-	0,  // [0:71] is the sub-list for field type_name
+	45, // 34: elastalloc.v1.SolveReport.solve_time:type_name -> google.protobuf.Duration
+	29, // 35: elastalloc.v1.SolveReport.attempts:type_name -> elastalloc.v1.Attempt
+	28, // 36: elastalloc.v1.SolveReport.warnings:type_name -> elastalloc.v1.Warning
+	27, // 37: elastalloc.v1.SolveReport.groups:type_name -> elastalloc.v1.GroupReport
+	26, // 38: elastalloc.v1.SolveReport.certificate:type_name -> elastalloc.v1.Certificate
+	42, // 39: elastalloc.v1.Certificate.leaves:type_name -> elastalloc.v1.Certificate.Leaf
+	7,  // 40: elastalloc.v1.Warning.code:type_name -> elastalloc.v1.WarningCode
+	2,  // 41: elastalloc.v1.Attempt.backend:type_name -> elastalloc.v1.Backend
+	10, // 42: elastalloc.v1.Attempt.outcome:type_name -> elastalloc.v1.Outcome
+	45, // 43: elastalloc.v1.Attempt.duration:type_name -> google.protobuf.Duration
+	16, // 44: elastalloc.v1.ExplainRequest.snapshot:type_name -> elastalloc.v1.Snapshot
+	22, // 45: elastalloc.v1.ExplainRequest.options:type_name -> elastalloc.v1.AllocateOptions
+	13, // 46: elastalloc.v1.ExplainResponse.decision:type_name -> elastalloc.v1.AllocateResponse
+	32, // 47: elastalloc.v1.ExplainResponse.jobs:type_name -> elastalloc.v1.JobExplanation
+	11, // 48: elastalloc.v1.JobExplanation.why:type_name -> elastalloc.v1.Why
+	33, // 49: elastalloc.v1.JobExplanation.sizes:type_name -> elastalloc.v1.SizeOption
+	34, // 50: elastalloc.v1.JobExplanation.remedies:type_name -> elastalloc.v1.Remedy
+	16, // 51: elastalloc.v1.WhatIfRequest.snapshot:type_name -> elastalloc.v1.Snapshot
+	22, // 52: elastalloc.v1.WhatIfRequest.options:type_name -> elastalloc.v1.AllocateOptions
+	36, // 53: elastalloc.v1.WhatIfRequest.scenarios:type_name -> elastalloc.v1.Scenario
+	19, // 54: elastalloc.v1.Scenario.put_jobs:type_name -> elastalloc.v1.Job
+	22, // 55: elastalloc.v1.Scenario.options:type_name -> elastalloc.v1.AllocateOptions
+	13, // 56: elastalloc.v1.WhatIfResponse.base:type_name -> elastalloc.v1.AllocateResponse
+	38, // 57: elastalloc.v1.WhatIfResponse.results:type_name -> elastalloc.v1.ScenarioResult
+	13, // 58: elastalloc.v1.ScenarioResult.decision:type_name -> elastalloc.v1.AllocateResponse
+	46, // 59: elastalloc.v1.ScenarioResult.error:type_name -> google.rpc.Status
+	16, // 60: elastalloc.v1.ForecastRequest.snapshot:type_name -> elastalloc.v1.Snapshot
+	22, // 61: elastalloc.v1.ForecastRequest.options:type_name -> elastalloc.v1.AllocateOptions
+	45, // 62: elastalloc.v1.ForecastRequest.cadence:type_name -> google.protobuf.Duration
+	45, // 63: elastalloc.v1.ForecastRequest.until:type_name -> google.protobuf.Duration
+	41, // 64: elastalloc.v1.ForecastResponse.jobs:type_name -> elastalloc.v1.JobForecast
+	45, // 65: elastalloc.v1.ForecastResponse.mean_total:type_name -> google.protobuf.Duration
+	45, // 66: elastalloc.v1.ForecastResponse.mean_queue:type_name -> google.protobuf.Duration
+	45, // 67: elastalloc.v1.JobForecast.start:type_name -> google.protobuf.Duration
+	45, // 68: elastalloc.v1.JobForecast.end:type_name -> google.protobuf.Duration
+	45, // 69: elastalloc.v1.JobForecast.start_low:type_name -> google.protobuf.Duration
+	45, // 70: elastalloc.v1.JobForecast.start_high:type_name -> google.protobuf.Duration
+	45, // 71: elastalloc.v1.JobForecast.end_low:type_name -> google.protobuf.Duration
+	45, // 72: elastalloc.v1.JobForecast.end_high:type_name -> google.protobuf.Duration
+	43, // 73: elastalloc.v1.Certificate.Leaf.restrictions:type_name -> elastalloc.v1.Certificate.Restriction
+	44, // 74: elastalloc.v1.Certificate.Leaf.size_prices:type_name -> elastalloc.v1.Certificate.SizePrices
+	12, // 75: elastalloc.v1.AllocatorService.Allocate:input_type -> elastalloc.v1.AllocateRequest
+	14, // 76: elastalloc.v1.AllocatorService.FillIdle:input_type -> elastalloc.v1.FillIdleRequest
+	30, // 77: elastalloc.v1.AllocatorService.Explain:input_type -> elastalloc.v1.ExplainRequest
+	35, // 78: elastalloc.v1.AllocatorService.WhatIf:input_type -> elastalloc.v1.WhatIfRequest
+	39, // 79: elastalloc.v1.AllocatorService.Forecast:input_type -> elastalloc.v1.ForecastRequest
+	13, // 80: elastalloc.v1.AllocatorService.Allocate:output_type -> elastalloc.v1.AllocateResponse
+	15, // 81: elastalloc.v1.AllocatorService.FillIdle:output_type -> elastalloc.v1.FillIdleResponse
+	31, // 82: elastalloc.v1.AllocatorService.Explain:output_type -> elastalloc.v1.ExplainResponse
+	37, // 83: elastalloc.v1.AllocatorService.WhatIf:output_type -> elastalloc.v1.WhatIfResponse
+	40, // 84: elastalloc.v1.AllocatorService.Forecast:output_type -> elastalloc.v1.ForecastResponse
+	80, // [80:85] is the sub-list for method output_type
+	75, // [75:80] is the sub-list for method input_type
+	75, // [75:75] is the sub-list for extension type_name
+	75, // [75:75] is the sub-list for extension extendee
+	0,  // [0:75] is the sub-list for field type_name
 }
 
 func init() { file_elastalloc_v1_allocator_proto_init() }
@@ -3760,19 +4040,19 @@ func file_elastalloc_v1_allocator_proto_init() {
 		(*Scaling_Table)(nil),
 	}
 	file_elastalloc_v1_allocator_proto_msgTypes[11].OneofWrappers = []any{}
-	file_elastalloc_v1_allocator_proto_msgTypes[21].OneofWrappers = []any{
+	file_elastalloc_v1_allocator_proto_msgTypes[22].OneofWrappers = []any{
 		(*Remedy_Weight)(nil),
 		(*Remedy_TotalNodes)(nil),
 		(*Remedy_MinNodes)(nil),
 	}
-	file_elastalloc_v1_allocator_proto_msgTypes[23].OneofWrappers = []any{}
+	file_elastalloc_v1_allocator_proto_msgTypes[24].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_elastalloc_v1_allocator_proto_rawDesc), len(file_elastalloc_v1_allocator_proto_rawDesc)),
 			NumEnums:      12,
-			NumMessages:   29,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -6,6 +6,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/internal/apiconv"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/server/internal/guard"
 	"github.com/elastalloc/elastalloc/server/internal/ingress"
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -19,6 +20,19 @@ type service struct {
 
 func newService(allocator apiconv.Allocator, maxBudget time.Duration) service {
 	return service{InProcess: apiconv.InProcess{Allocator: reporting{allocator, maxBudget}}}
+}
+
+// methods says what the ingress has to know of each method of the AllocatorService: whose
+// turn it waits for, and how much memory it needs.
+func methods(maxJobs int) map[string]ingress.Method {
+	return map[string]ingress.Method{
+		"Allocate": {Work: ingress.WorkSearchOrShed, Need: guard.NewNeed(&elastallocv1.AllocateRequest{}, maxJobs, 1)},
+		"FillIdle": {Work: ingress.WorkShort, Need: guard.NewNeed(&elastallocv1.FillIdleRequest{}, maxJobs, 1)},
+		// The answers of all scenarios are held until the last is decided.
+		"WhatIf":   {Work: ingress.WorkSearch, Need: guard.NewNeed(&elastallocv1.WhatIfRequest{}, maxJobs, 3)},
+		"Explain":  {Work: ingress.WorkSearch, Need: guard.NewNeed(&elastallocv1.ExplainRequest{}, maxJobs, 2)},
+		"Forecast": {Work: ingress.WorkSearch, Need: guard.NewNeed(&elastallocv1.ForecastRequest{}, maxJobs, 2)},
+	}
 }
 
 // shedBudget is the time for the bound of an answer for which there is no turn.

@@ -20,18 +20,11 @@ import (
 	"github.com/elastalloc/elastalloc/internal/text"
 )
 
-// Why a handshake is refused, as the metric says it.
+// Why a handshake is refused, as the metric says it: as many reasons as there are remedies.
 const (
-	reasonName          = "name"           // the certificate has none of ClientNames
-	reasonUnknownCA     = "unknown-ca"     // it is not of the client CA
-	reasonExpired       = "expired"        // it is, but not of now
-	reasonCertificate   = "certificate"    // something else is wrong with it
-	reasonNoCertificate = "no-certificate" // there is none
-	reasonNoTLS         = "no-tls"         // the client speaks plain text
-	reasonClient        = "client"         // the client refused, such as our certificate
-	reasonTimeout       = "timeout"        // the client was silent
-	reasonHungUp        = "hung-up"        // the client went, as probes of a port do
-	reasonProtocol      = "protocol"       // an old version of TLS, or none that we know
+	reasonCertificate = "certificate" // the client's is none that may call
+	reasonProtocol    = "protocol"    // it speaks no TLS of today, or does not trust our certificate
+	reasonGone        = "gone"        // it was silent or went, as probes of a port do
 )
 
 // nameError means that a certificate of the client CA has none of the names that may call.
@@ -86,10 +79,7 @@ func watchHandshakes(c credentials.TransportCredentials, registerer prometheus.R
 			Help: "TLS handshakes that failed, by reason.",
 		}, []string{"reason"}),
 	}
-	for _, reason := range []string{
-		reasonName, reasonUnknownCA, reasonExpired, reasonCertificate, reasonNoCertificate, reasonNoTLS,
-		reasonClient, reasonTimeout, reasonHungUp, reasonProtocol,
-	} {
+	for _, reason := range []string{reasonCertificate, reasonProtocol, reasonGone} {
 		h.refused.WithLabelValues(reason)
 	}
 	return h, register(registerer, h.refused)
@@ -106,7 +96,7 @@ func (h *handshakes) ServerHandshake(connection net.Conn) (net.Conn, credentials
 	peer := hostOf(connection.RemoteAddr())
 	if leftOut, ok := h.lines.allow(peer); ok {
 		level := slog.LevelWarn
-		if reason == reasonHungUp {
+		if reason == reasonGone {
 			level = slog.LevelInfo
 		}
 		h.logger.Log(context.Background(), level, "TLS handshake failed", "reason", reason, "caller", peer, "error", text.Shorten(err.Error()), "lines_left_out", leftOut)
@@ -131,31 +121,14 @@ func hostOf(address net.Addr) string {
 
 // reasonOf returns why a handshake failed.
 func reasonOf(err error) string {
-	var invalid x509.CertificateInvalidError
 	switch {
-	case errors.As(err, new(*nameError)):
-		return reasonName
-	case errors.As(err, new(x509.UnknownAuthorityError)):
-		return reasonUnknownCA
-	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return reasonExpired
-	case errors.As(err, new(*tls.CertificateVerificationError)):
+	// That there is no certificate is known by its words alone.
+	case errors.As(err, new(*nameError)), errors.As(err, new(*tls.CertificateVerificationError)),
+		strings.Contains(err.Error(), "didn't provide a certificate"):
 		return reasonCertificate
-	case errors.As(err, new(tls.RecordHeaderError)):
-		return reasonNoTLS
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return reasonTimeout
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, net.ErrClosed):
-		return reasonHungUp
-	}
-	// An alert of the client is a *net.OpError of "remote error"; that it has no certificate
-	// is known by its words alone.
-	var remote *net.OpError
-	switch {
-	case errors.As(err, &remote) && remote.Op == "remote error":
-		return reasonClient
-	case strings.Contains(err.Error(), "didn't provide a certificate"):
-		return reasonNoCertificate
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
+		errors.Is(err, syscall.ECONNRESET), errors.Is(err, net.ErrClosed):
+		return reasonGone
 	default:
 		return reasonProtocol
 	}

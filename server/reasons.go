@@ -4,10 +4,7 @@ import (
 	"context"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/elastalloc/elastalloc/internal/apiconv"
-	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/server/internal/status"
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -15,19 +12,11 @@ import (
 // reasonsBudget is the time that the status page takes to find reasons.
 const reasonsBudget = 500 * time.Millisecond
 
-// reasons says for the status page why jobs of a request that a backend answered have their
-// nodes. It decides again, in a turn that no call needs; false where there is none, or where ctx
-// ends.
-func (s *Server) reasons(
-	ctx context.Context, request *elastallocv1.AllocateRequest, by solver.BackendName, ids []string,
-) (map[string]status.Reason, bool) {
+// reasons says for the status page why jobs of a decision have their nodes. It decides again,
+// in a turn that no call needs; false where there is none, or where ctx ends.
+func (s *Server) reasons(ctx context.Context, d status.Decided, ids []string) (map[string]status.Reason, bool) {
 	allocator := s.config.Allocator
-	asked := &elastallocv1.ExplainRequest{Snapshot: request.GetSnapshot(), Options: request.GetOptions(), JobIds: ids}
-	message, err := proto.Marshal(asked)
-	if err != nil {
-		return nil, true
-	}
-	bytes, err := methods(allocator.MaxJobs())["Explain"].Need(message, int(s.config.MaxMemory))
+	bytes, err := s.methods["Explain"].Need.Bytes(d.Size, int(s.config.MaxMemory))
 	if err != nil {
 		return nil, true
 	}
@@ -36,13 +25,13 @@ func (s *Server) reasons(
 		return nil, false
 	}
 	defer release()
-	converted, err := apiconv.FromAllocateRequest(request, allocator.MaxJobs())
+	converted, err := apiconv.FromAllocateRequest(d.Request, allocator.MaxJobs())
 	if err != nil {
 		return nil, true
 	}
 	converted.Options.TimeBudget, converted.Options.NoRemedies = min(reasonsBudget, s.config.MaxBudget), true
-	if by == solver.BackendGreedy {
-		converted.Options.Backend = by // Whatever was asked for, there was no time or turn for it.
+	if d.Backend == solver.BackendGreedy {
+		converted.Options.Backend = d.Backend // Whatever was asked for, there was no time or turn for it.
 	}
 	converted.Options.Hurry, converted.Options.Lend = lent.Hurry, lent.Lend
 	explanation, err := allocator.Explain(ctx, converted.Snapshot, converted.Options, ids)

@@ -21,22 +21,9 @@ import (
 
 	"github.com/elastalloc/elastalloc/internal/recording"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/server/internal/guard"
 	"github.com/elastalloc/elastalloc/server/internal/ingress"
 	"github.com/elastalloc/elastalloc/server/internal/status"
-)
-
-const (
-	// maxStreams is the maximum number of calls open at once over one connection; a client
-	// with more waits or opens another.
-	maxStreams = 256
-
-	// handshakeTimeout is how long a new connection may take for its handshake. gRPC's own
-	// 2 minutes are too long, since draining waits for it.
-	handshakeTimeout = 5 * time.Second
-
-	// maxHeaderBytes is the maximum size of a call's metadata. gRPC's own 16 MB would be
-	// held for calls that have not even begun.
-	maxHeaderBytes = 64 << 10
 )
 
 // Server serves the AllocatorService, health and reflection over gRPC, and the status
@@ -49,6 +36,7 @@ type Server struct {
 	admin                   *http.Server
 	health                  *health.Server
 	ingress                 *ingress.Ingress
+	methods                 map[string]ingress.Method
 	ready                   atomic.Bool
 }
 
@@ -67,7 +55,7 @@ func (c Config) Complete() (*Server, error) {
 	if c.Registry == nil {
 		c.Registry = prometheus.NewRegistry()
 	}
-	s := &Server{config: c, health: health.NewServer()}
+	s := &Server{config: c, health: health.NewServer(), methods: methods(c.Allocator.MaxJobs())}
 	if err := s.build(); err != nil {
 		return nil, err
 	}
@@ -134,12 +122,9 @@ func (s *Server) build() error {
 	if security, err = watchHandshakes(security, c.Registry, c.Logger); err != nil {
 		return err
 	}
-	options := slices.Concat(interceptors(calls, c.Logger), c.tracingOptions(), ingress.ServerOptions())
+	options := slices.Concat(interceptors(calls, c.Logger), c.tracingOptions(), guard.Options())
 	s.grpc = grpc.NewServer(append(options,
 		grpc.Creds(security),
-		grpc.MaxConcurrentStreams(maxStreams),
-		grpc.MaxHeaderListSize(maxHeaderBytes),
-		grpc.ConnectionTimeout(handshakeTimeout),
 		// Connections end now and then, so that clients spread over new servers.
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionAge: 5 * time.Minute, MaxConnectionAgeGrace: 30 * time.Second,
@@ -147,7 +132,7 @@ func (s *Server) build() error {
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 	)...)
-	s.register(&elastallocv1.AllocatorService_ServiceDesc, newService(c.Allocator, c.MaxBudget), methods(c.Allocator.MaxJobs()))
+	s.register(&elastallocv1.AllocatorService_ServiceDesc, newService(c.Allocator, c.MaxBudget), s.methods)
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	if !c.NoReflection {
 		reflection.RegisterV1(s.grpc)
@@ -184,7 +169,7 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 		ended <- fmt.Errorf("serve %s on %v: %w", name, listener.Addr(), err)
 	}
-	go serve("gRPC", s.grpc.Serve, ingress.Listen(s.listener))
+	go serve("gRPC", s.grpc.Serve, guard.Listen(s.listener))
 	go serve("admin HTTP", s.admin.Serve, s.adminListener)
 	s.setReady(true)
 	s.config.Logger.Info("serving", "address", s.Addr().String(), "admin_address", s.AdminAddr().String())

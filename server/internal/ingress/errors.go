@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
-	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -16,39 +14,11 @@ import (
 
 	"github.com/elastalloc/elastalloc/internal/apiconv"
 	"github.com/elastalloc/elastalloc/internal/text"
+	"github.com/elastalloc/elastalloc/server/internal/guard"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-var (
-	errDraining = errors.New("server is draining")
-	errSlow     = errors.New("the request did not arrive in time")
-)
-
-// malformedError means that what the caller sent is not a request.
-type malformedError struct{ error }
-
-// Unwrap returns the cause.
-func (e malformedError) Unwrap() error { return e.error }
-
-// overloadError means that there are too many calls.
-type overloadError struct{ retryAfter time.Duration }
-
-// newOverloadError returns an error for a call that may be retried after about the time
-// in which a decision ends. Calls that are turned away together do not return together.
-func newOverloadError() overloadError {
-	return overloadError{retryAfter: time.Duration(100+rand.IntN(200)) * time.Millisecond}
-}
-
-// Error returns what the caller reads.
-func (overloadError) Error() string { return "too many requests in flight; retry later" }
-
-// tooLargeError means that a call needs more memory than any may hold.
-type tooLargeError struct{ need, most int }
-
-// Error returns what the caller reads.
-func (e tooLargeError) Error() string {
-	return fmt.Sprintf("the request needs some %d MiB of memory; a call may hold %d (--max-memory of the server)", e.need>>20, e.most>>20)
-}
+var errDraining = errors.New("server is draining")
 
 // callError is an error with the status that the caller sees. Within the process
 // errors.Is and errors.As find the cause.
@@ -102,20 +72,22 @@ func toCallError(ctx context.Context, err error) error {
 
 func statusOf(ctx context.Context, err error) *status.Status {
 	var invalid *solver.InvalidError
-	var overload overloadError
-	var malformed malformedError
+	var overload guard.OverloadError
+	var transport guard.TransportError
 	switch {
 	case errors.As(err, &invalid):
 		return apiconv.StatusOfViolations(invalid.Violations)
 	case errors.As(err, &overload):
 		return withDetails(status.New(codes.ResourceExhausted, overload.Error()),
-			&errdetails.RetryInfo{RetryDelay: durationpb.New(overload.retryAfter)})
-	case errors.As(err, new(tooLargeError)):
+			&errdetails.RetryInfo{RetryDelay: durationpb.New(overload.RetryAfter)})
+	case errors.As(err, new(guard.TooLargeError)):
 		return status.New(codes.ResourceExhausted, err.Error())
-	case errors.Is(err, errSlow):
+	case errors.Is(err, guard.ErrSlow):
 		// Not DEADLINE_EXCEEDED, which would be our failure.
-		return status.New(codes.Canceled, errSlow.Error())
-	case errors.As(err, &malformed):
+		return status.New(codes.Canceled, guard.ErrSlow.Error())
+	case errors.As(err, &transport):
+		return transport.Status
+	case errors.As(err, new(guard.MalformedError)):
 		return status.New(codes.InvalidArgument, text.Shorten(err.Error()))
 	case errors.Is(err, errDraining):
 		return status.New(codes.Unavailable, "server is draining; retry on another one")

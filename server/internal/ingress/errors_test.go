@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/elastalloc/elastalloc/server/internal/guard"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -30,9 +31,9 @@ func TestToCallError(t *testing.T) {
 		"caller left":       {fmt.Errorf("chain: %w", context.Canceled), codes.Canceled, "call was canceled"},
 		"caller's deadline": {fmt.Errorf("chain: %w", context.DeadlineExceeded), codes.DeadlineExceeded, "no backend had an allocation in time"},
 		"greedy too slow":   {fmt.Errorf("chain: %w", solver.ErrTimedOut), codes.DeadlineExceeded, "no backend had an allocation in time"},
-		"shed":              {overloadError{time.Second}, codes.ResourceExhausted, "too many requests in flight; retry later"},
-		"malformed":         {malformedError{errors.New("parse X: bad")}, codes.InvalidArgument, "parse X: bad"},
-		"slow":              {errSlow, codes.Canceled, "the request did not arrive in time"},
+		"shed":              {guard.OverloadError{RetryAfter: time.Second}, codes.ResourceExhausted, "too many requests in flight; retry later"},
+		"malformed":         {guard.MalformedError{Cause: errors.New("parse X: bad")}, codes.InvalidArgument, "parse X: bad"},
+		"slow":              {guard.ErrSlow, codes.Canceled, "the request did not arrive in time"},
 		"draining":          {errDraining, codes.Unavailable, "server is draining; retry on another one"},
 		"our bug":           {fmt.Errorf("chain: %w", secret), codes.Internal, "internal error; request id id-7"},
 		"someone else's status": {

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/elastalloc/elastalloc/internal/text"
+	"github.com/elastalloc/elastalloc/server/internal/guard"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -31,8 +32,10 @@ type Event struct {
 	// took to arrive, Waited how long the call waited for its turn, Total the whole.
 	Began                   time.Time
 	Received, Waited, Total time.Duration
-	// RequestBytes is the size of the request; 0 if it did not arrive.
+	// RequestBytes is the size of the request, 0 if it did not arrive, and Size that of what
+	// it decodes to.
 	RequestBytes int
+	Size         guard.Size
 	// HasSnapshot says that the request holds a snapshot, and the others describe it. It
 	// may be invalid, and its id may be as long as the request and of any characters.
 	HasSnapshot bool
@@ -87,7 +90,7 @@ func (in *Ingress) observe(ctx context.Context, c *call, next func(context.Conte
 		err = toCallError(ctx, err)
 		in.pushBack(ctx, err)
 		if status.Code(err) == codes.Canceled {
-			cancelled(ctx)
+			guard.Cancelled(ctx)
 		}
 	}
 	event.Total, event.Err = time.Since(event.Began), err
@@ -107,15 +110,15 @@ const pushbackKey = "grpc-retry-pushback-ms"
 // pushBack counts a call that is turned away for load, and tells its client when to
 // retry: not at all if the deadline comes before that, or if it never fits.
 func (in *Ingress) pushBack(ctx context.Context, err error) {
-	var overload overloadError
+	var overload guard.OverloadError
 	retry := -1
 	switch {
 	case errors.As(err, &overload):
 		in.shed.Add(1)
-		if deadline, limited := ctx.Deadline(); !limited || time.Until(deadline) >= overload.retryAfter {
-			retry = int(overload.retryAfter.Milliseconds())
+		if deadline, limited := ctx.Deadline(); !limited || time.Until(deadline) >= overload.RetryAfter {
+			retry = int(overload.RetryAfter.Milliseconds())
 		}
-	case errors.As(err, new(tooLargeError)): // It will be no smaller.
+	case errors.As(err, new(guard.TooLargeError)): // It will be no smaller.
 	default:
 		return
 	}

@@ -18,6 +18,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/elastalloc/elastalloc/internal/tracing"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/server/internal/guard"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -44,23 +46,26 @@ type Config struct {
 
 // Ingress is the path of the calls of one server. It is safe for concurrent use.
 type Ingress struct {
-	config    Config
-	memory    *memory
-	receiving receiving
-	turns     *turns
-	draining  atomic.Bool
-	shed      atomic.Int64
+	config   Config
+	memory   *guard.Memory
+	receiver *guard.Receiver
+	turns    *turns
+	draining atomic.Bool
+	shed     atomic.Int64
 }
 
 // New returns the path that a configuration describes.
 func New(config Config) *Ingress {
 	in := &Ingress{
-		config:    config,
-		memory:    newMemory(config.MaxMemory),
-		receiving: receiving{limit: config.MaxReceiving},
-		turns:     newTurns(config.MaxInflight, config.MaxQueue),
+		config: config,
+		memory: guard.NewMemory(config.MaxMemory),
+		turns:  newTurns(config.MaxInflight, config.MaxQueue),
 	}
-	in.memory.onFreed = in.turns.memoryFreed
+	in.memory.OnFreed = in.turns.memoryFreed
+	in.receiver = &guard.Receiver{
+		Memory: in.memory, MaxCalls: config.MaxReceiving, MaxBytes: config.MaxMessageBytes, Timeout: config.ReceiveTimeout,
+		Reclaim: in.turns.reclaim,
+	}
 	return in
 }
 
@@ -82,7 +87,7 @@ type Load struct {
 
 // Load returns how busy the server is now.
 func (in *Ingress) Load() Load {
-	held, limit := in.memory.state()
+	held, limit := in.memory.State()
 	return Load{
 		Inflight: in.turns.inflight(), MaxInflight: in.config.MaxInflight,
 		Queued: int(in.turns.waiting.Load()), MaxQueue: in.config.MaxQueue,
@@ -95,28 +100,9 @@ func (in *Ingress) Load() Load {
 type Method struct {
 	// Work is what it does, and so whose turn it waits for.
 	Work Work
-	// Need returns the bytes that a call holds while its method runs, decoded and work
-	// space and answer, at most, given its message as it arrived. It may refuse a message
-	// that needs more than most. Nil means that it needs no more than the message.
-	Need func(message []byte, most int) (int, error)
-}
-
-// otherMessageBytes is the size of the largest request to gRPC's own services, which
-// take no path of ours.
-const otherMessageBytes = 64 << 10
-
-// windowBytes is how much of a message gRPC receives before it is read. That it grows
-// with the bandwidth is turned off: it would grow for every call.
-const windowBytes = 64<<10 - 1
-
-// ServerOptions make a gRPC server count what answers take and bound what it receives
-// before anybody reads it, for the methods described by Service, and refuse compressed
-// requests.
-func ServerOptions() []grpc.ServerOption {
-	return []grpc.ServerOption{
-		grpc.ForceServerCodecV2(newCodec()), refuseCompression(),
-		grpc.MaxRecvMsgSize(otherMessageBytes), grpc.StaticStreamWindowSize(windowBytes),
-	}
+	// Need is what its calls hold while it runs. Nil means that they need no more than the
+	// message.
+	Need *guard.Need
 }
 
 // Service returns a service description whose unary methods take the path; methods says
@@ -141,17 +127,21 @@ func (in *Ingress) handler(service string, method grpc.MethodDesc, about Method)
 		if errors.Is(ctx.Err(), context.Canceled) {
 			// Reset before it was begun, as all calls of a flood: gRPC's metrics count it, and
 			// no more is done for it. Else the calls of connections that are gone pile up.
-			cancelled(ctx)
+			guard.Cancelled(ctx)
 			return intercept(ctx, nil, info, func(ctx context.Context, _ any) (any, error) {
 				return nil, status.FromContextError(ctx.Err()).Err()
 			})
 		}
-		c := &call{method: about, memory: in.memory.reservation(""), event: Event{Method: method.MethodName}}
+		c := &call{method: about, event: Event{Method: method.MethodName}}
 		var err error
-		if c.reader, err = readerOf(ctx); err != nil {
+		if c.stream, err = guard.StreamOf(ctx); err != nil {
 			return nil, err
 		}
-		defer func() { c.memory.release() }()
+		defer func() {
+			if c.memory != nil {
+				c.memory.Release()
+			}
+		}()
 		run := join(stages, c, func(ctx context.Context) (any, error) { return method.Handler(server, ctx, c.decode, nil) })
 		response, err := intercept(ctx, nil, info, func(ctx context.Context, _ any) (any, error) { return run(ctx) })
 		message, ok := response.(proto.Message)
@@ -159,17 +149,17 @@ func (in *Ingress) handler(service string, method grpc.MethodDesc, about Method)
 			return response, err
 		}
 		memory := c.memory
-		c.memory = in.memory.reservation("")
-		return &answer{message: message, memory: memory, hangUp: hangUpOf(ctx), timeout: in.config.ReadTimeout}, nil
+		c.memory = nil
+		return guard.Answer(ctx, message, memory, in.config.ReadTimeout), nil
 	}
 }
 
 // call is a call on its way.
 type call struct {
 	method  Method
-	reader  messageReader
-	memory  *reservation
-	message []byte // As it arrived.
+	stream  guard.Stream
+	memory  *guard.Reservation // nil before the request has arrived, and when it is the answer's
+	message []byte             // as it arrived
 	event   Event
 }
 
@@ -221,8 +211,8 @@ func (in *Ingress) refuseWhileDraining(ctx context.Context, _ *call, next func(c
 // receive waits for the request.
 func (in *Ingress) receive(ctx context.Context, c *call, next func(context.Context) (any, error)) (any, error) {
 	_, span := tracing.Start(ctx, tracing.StageReceive)
-	c.memory.caller = c.event.Caller
-	err := in.receiveMessage(ctx, c)
+	var err error
+	c.message, c.memory, err = in.receiver.Receive(ctx, c.stream, c.event.Caller)
 	c.event.Received = time.Since(c.event.Began)
 	span.End()
 	if err != nil {
@@ -255,8 +245,8 @@ func (in *Ingress) awaitTurn(ctx context.Context, c *call, next func(context.Con
 // the call itself needs.
 func (in *Ingress) lender(own *turn) solver.Lend {
 	return func(ctx context.Context) (context.Context, func(), bool) {
-		memory := in.memory.reservation(own.caller)
-		lent, ok := in.turns.lend(own, func() bool { return memory.set(own.bytes) })
+		memory := in.memory.Reservation(own.caller)
+		lent, ok := in.turns.lend(own, func() bool { return memory.Set(own.bytes) })
 		if !ok {
 			return nil, nil, false
 		}
@@ -266,7 +256,7 @@ func (in *Ingress) lender(own *turn) solver.Lend {
 			stop()
 			cancel()
 			in.turns.release(lent)
-			memory.release()
+			memory.Release()
 		}, true
 	}
 }
@@ -274,7 +264,7 @@ func (in *Ingress) lender(own *turn) solver.Lend {
 // Lend grants a turn for work that no call asked for and that needs these bytes, if one is
 // free, and what gives it back. It is hurried as soon as a call waits.
 func (in *Ingress) Lend(ctx context.Context, worker string, bytes int) (Turn, func(), bool) {
-	lend := in.lender(&turn{caller: worker, connection: worker, bytes: callBytes + bytes})
+	lend := in.lender(&turn{caller: worker, connection: worker, bytes: guard.CallBytes + bytes})
 	own, release, ok := lend(ctx)
 	if !ok {
 		return Turn{}, nil, false
@@ -283,21 +273,42 @@ func (in *Ingress) Lend(ctx context.Context, worker string, bytes int) (Turn, fu
 }
 
 func (in *Ingress) takeTurn(ctx context.Context, c *call) (*turn, error) {
-	bytes := callBytes + 2*len(c.message)
+	bytes := guard.CallBytes + 2*len(c.message)
 	if c.method.Need != nil {
-		need, err := c.method.Need(c.message, in.memory.most()-bytes)
+		c.event.Size = c.method.Need.Size(c.message)
+		need, err := c.method.Need.Bytes(c.event.Size, in.memory.Most()-bytes)
 		if err != nil {
 			return nil, err
 		}
 		bytes += need
 	}
-	if bytes > in.memory.most() {
-		return nil, tooLargeError{bytes, in.memory.most()}
+	if bytes > in.memory.Most() {
+		return nil, guard.TooLargeError{Need: bytes, Most: in.memory.Most()}
 	}
-	bytes = max(bytes, c.memory.held()) // To give any back would lock the turns, which are locked then.
+	bytes = max(bytes, c.memory.Held()) // To give any back would lock the turns, which are locked then.
 	turn := &turn{
 		caller: c.event.Caller, connection: address(ctx),
-		bytes: bytes, reserve: func() bool { return c.memory.set(bytes) },
+		bytes: bytes, reserve: func() bool { return c.memory.Set(bytes) },
 	}
 	return turn, in.turns.take(ctx, c.method.Work, turn)
+}
+
+// decode is what a generated handler decodes its request with.
+func (c *call) decode(request any) error {
+	message, ok := request.(proto.Message)
+	if !ok {
+		return fmt.Errorf("request is a %T; want a protobuf message", request)
+	}
+	err := proto.Unmarshal(c.message, message)
+	c.message = nil
+	if err != nil {
+		return guard.MalformedError{Cause: fmt.Errorf("parse %s: %w", message.ProtoReflect().Descriptor().Name(), err)}
+	}
+	c.event.Request = message
+	if r, ok := request.(interface{ GetSnapshot() *elastallocv1.Snapshot }); ok && r.GetSnapshot() != nil {
+		snapshot := r.GetSnapshot()
+		c.event.HasSnapshot, c.event.SnapshotID = true, snapshot.GetId()
+		c.event.Jobs, c.event.Nodes = len(snapshot.GetJobs()), int(snapshot.GetTotalNodes())
+	}
+	return nil
 }

@@ -2,6 +2,7 @@ package ingress
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"io"
 	"testing"
@@ -18,20 +19,26 @@ type observed struct{ event *Event }
 // Observe keeps an event.
 func (o *observed) Observe(_ context.Context, event *Event) { o.event = event }
 
-// emptyMessage is the stream of a call whose request is empty.
-type emptyMessage struct{ read bool }
+// message is the stream of a call whose request has a length.
+type message struct {
+	length int
+	read   bool
+}
 
-// ReadMessageHeader reads a length of 0, and then the end.
-func (m *emptyMessage) ReadMessageHeader([]byte) error {
+// ReadMessageHeader reads the length, and then the end.
+func (m *message) ReadMessageHeader(header []byte) error {
 	if m.read {
 		return io.EOF
 	}
 	m.read = true
+	binary.BigEndian.PutUint32(header[1:], uint32(m.length))
 	return nil
 }
 
-// Read reads nothing.
-func (*emptyMessage) Read(int) (mem.BufferSlice, error) { return nil, io.EOF }
+// Read reads zeros.
+func (*message) Read(n int) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(make([]byte, n))}, nil
+}
 
 // TestOrder checks the order of the stages: whichever of them refuses a call, or panics,
 // the observers are told of it, and know its id. That metrics come before all stages is
@@ -53,7 +60,7 @@ func TestOrder(t *testing.T) {
 				continue
 			}
 			stages[i] = replacement
-			c := &call{reader: &emptyMessage{}, memory: in.memory.reservation("")}
+			c := &call{stream: &message{}}
 			_, err := join(stages, c, func(context.Context) (any, error) { return nil, nil })(t.Context())
 			if err == nil || o.event == nil || o.event.RequestID == "" || o.event.Code() != codes.Internal {
 				t.Errorf("%q %s: error %v, event %+v", stage, name, err, o.event)

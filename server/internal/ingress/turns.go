@@ -8,14 +8,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/elastalloc/elastalloc/server/internal/guard"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
 const (
-	// longestWait is how long a call waits for its turn at most. A decision is most
-	// useful now, and another server may be idle.
-	longestWait = 500 * time.Millisecond
-
 	// maxWaitFraction is the fraction of the time until a call's deadline that it may
 	// wait: the rest must suffice for deciding, or for asking another server.
 	maxWaitFraction = 1.0 / 2
@@ -114,13 +111,13 @@ func (t *turns) take(ctx context.Context, work Work, u *turn) error {
 		}
 		u.shed, work = true, WorkShort
 	}
-	l, longest := &t.search, longestWait
+	l, longest := &t.search, guard.LongestWait
 	if work == WorkShort {
 		l, longest = &t.short, longestShortWait
 	}
 	ok, err := t.await(ctx, l, u, within(longest, maxWaitFraction))
 	if !ok && err == nil {
-		err = newOverloadError()
+		err = guard.Overload()
 	}
 	return err
 }
@@ -248,7 +245,7 @@ func (t *turns) dispatch(l *lane) {
 			best := candidates[next]
 			if cmp.Or(
 				cmp.Compare(has[u.caller], has[best.caller]),
-				cmp.Compare(u.bytes/smallCall, best.bytes/smallCall),
+				cmp.Compare(u.bytes/guard.SmallCall, best.bytes/guard.SmallCall),
 				cmp.Compare(l.served[u.caller], l.served[best.caller]),
 				cmp.Compare(has[u.connection], has[best.connection]),
 				cmp.Compare(l.served[u.connection], l.served[best.connection]),
@@ -287,7 +284,7 @@ func (l *lane) hasTurn(u *turn) bool {
 }
 
 // isSmall reports whether large calls do not keep a call waiting.
-func (u *turn) isSmall() bool { return u.bytes <= smallCall }
+func (u *turn) isSmall() bool { return u.bytes <= guard.SmallCall }
 
 // trim turns a call away where too many wait: of the caller of which most wait, and of its
 // connection of which most do, the largest, and of several the last.

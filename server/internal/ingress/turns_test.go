@@ -10,6 +10,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/elastalloc/elastalloc/server/internal/guard"
 )
 
 // always reserves memory of which there is enough.
@@ -43,10 +45,10 @@ func TestTurns(t *testing.T) {
 		after    time.Duration
 	}{
 		"its turn comes":                 {freed: 300 * time.Millisecond, want: codes.OK, after: 300 * time.Millisecond},
-		"its turn comes too late":        {freed: time.Minute, want: codes.ResourceExhausted, after: longestWait},
+		"its turn comes too late":        {freed: time.Minute, want: codes.ResourceExhausted, after: guard.LongestWait},
 		"half of the time is for others": {deadline: 100 * time.Millisecond, freed: time.Minute, want: codes.ResourceExhausted, after: 50 * time.Millisecond},
 		"a late deadline changes nothing": {
-			deadline: time.Hour, freed: time.Minute, want: codes.ResourceExhausted, after: longestWait,
+			deadline: time.Hour, freed: time.Minute, want: codes.ResourceExhausted, after: guard.LongestWait,
 		},
 		"the caller leaves": {leaves: 20 * time.Millisecond, freed: time.Minute, want: codes.Canceled, after: 20 * time.Millisecond},
 
@@ -106,7 +108,7 @@ func TestTurnsAreFair(t *testing.T) {
 			connection string
 			bytes      int
 		}{
-			{"a1", 1}, {"b1", 2 * smallCall}, {"b1", 3}, {"b1", 1}, {"b1", 2}, {"b2", 9}, {"b2", 8}, {"c1", 100},
+			{"a1", 1}, {"b1", 2 * guard.SmallCall}, {"b1", 3}, {"b1", 1}, {"b1", 2}, {"b2", 9}, {"b2", 8}, {"c1", 100},
 		} {
 			go func() {
 				u := newTurn(w.connection, w.bytes)
@@ -213,7 +215,7 @@ func TestSmallWorkDoesNotWaitForLarge(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		turns := newTurns(1, 1)
-		large, small := newTurn("a", smallCall+1), newTurn("a", smallCall)
+		large, small := newTurn("a", guard.SmallCall+1), newTurn("a", guard.SmallCall)
 		if err := turns.take(t.Context(), WorkShort, large); err != nil {
 			t.Fatal(err)
 		}
@@ -223,7 +225,7 @@ func TestSmallWorkDoesNotWaitForLarge(t *testing.T) {
 		}
 		turns.release(small)
 		start = time.Now()
-		if err := turns.take(t.Context(), WorkShort, newTurn("b", smallCall+1)); err == nil || time.Since(start) != longestShortWait {
+		if err := turns.take(t.Context(), WorkShort, newTurn("b", guard.SmallCall+1)); err == nil || time.Since(start) != longestShortWait {
 			t.Errorf("a second large call ends after %v: %v", time.Since(start), err)
 		}
 		turns.release(large)
@@ -309,25 +311,26 @@ func TestHurry(t *testing.T) {
 func TestLentMemory(t *testing.T) {
 	t.Parallel()
 	const large = 6 << 20
-	for name, wait := range map[string]func(context.Context, *Ingress, *reservation) error{
-		"arrival": func(ctx context.Context, in *Ingress, memory *reservation) error {
-			return in.reserve(ctx, &arrival{memory: memory}, large)
+	for name, wait := range map[string]func(context.Context, *Ingress, *guard.Reservation) error{
+		"arrival": func(ctx context.Context, in *Ingress, _ *guard.Reservation) error {
+			_, _, err := in.receiver.Receive(ctx, &message{length: large / 2}, "b")
+			return err
 		},
-		"turn": func(ctx context.Context, in *Ingress, memory *reservation) error {
+		"turn": func(ctx context.Context, in *Ingress, memory *guard.Reservation) error {
 			u := newTurn("b", large)
-			u.reserve = func() bool { return memory.set(large) }
+			u.reserve = func() bool { return memory.Set(large) }
 			return in.turns.take(ctx, WorkSearch, u)
 		},
-		"short turn": func(ctx context.Context, in *Ingress, memory *reservation) error {
+		"short turn": func(ctx context.Context, in *Ingress, memory *guard.Reservation) error {
 			u := newTurn("b", large)
-			u.reserve = func() bool { return memory.set(large) }
+			u.reserve = func() bool { return memory.Set(large) }
 			return in.turns.take(ctx, WorkShort, u)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				in := New(Config{MaxInflight: 4, MaxQueue: 4, MaxReceiving: 4, MaxMemory: 8 << 20})
+				in := New(Config{MaxInflight: 4, MaxQueue: 4, MaxReceiving: 4, MaxMemory: 8 << 20, MaxMessageBytes: large, ReceiveTimeout: time.Second})
 				lent := 0
 				for {
 					turn, release, ok := in.Lend(t.Context(), "worker", 2<<20)
@@ -340,7 +343,7 @@ func TestLentMemory(t *testing.T) {
 						release()
 					}()
 				}
-				if err := wait(t.Context(), in, in.memory.reservation("b")); err != nil || lent < 2 {
+				if err := wait(t.Context(), in, in.memory.Reservation("b")); err != nil || lent < 2 {
 					t.Errorf("%d turns are lent, %v; want at least 2, and memory for the call", lent, err)
 				}
 			})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/internal/text"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/server/internal/guard"
 	"github.com/elastalloc/elastalloc/server/internal/ingress"
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -43,13 +44,19 @@ type lastDecision struct {
 	More int
 	// Explained says that reasons were looked for.
 	Explained bool
-	// request is what was decided, nil if it is too large to keep, by a backend.
-	request *elastallocv1.AllocateRequest
-	backend solver.BackendName
+	decided   Decided
+}
+
+// Decided is what was decided, and by what.
+type Decided struct {
+	// Request is nil if it is too large to keep. Its size is Size.
+	Request *elastallocv1.AllocateRequest
+	Size    guard.Size
+	Backend solver.BackendName
 }
 
 // TooLarge says that no reasons will be found, because the request is not kept.
-func (d *lastDecision) TooLarge() bool { return !d.Explained && d.request == nil }
+func (d *lastDecision) TooLarge() bool { return !d.Explained && d.decided.Request == nil }
 
 // decidedJob is what the last decision means for a job, and why it has no nodes.
 type decidedJob struct {
@@ -75,7 +82,7 @@ type Reason struct {
 // newLastDecision returns what to remember of a decision: first the jobs that change or hold
 // no nodes, in the order of the snapshot, then the others.
 func newLastDecision(snapshotID string, d *solver.Decision) *lastDecision {
-	last := &lastDecision{SnapshotID: snapshotID, backend: d.Report.Backend, More: max(0, len(d.Allocations)-keptJobs)}
+	last := &lastDecision{SnapshotID: snapshotID, decided: Decided{Backend: d.Report.Backend}, More: max(0, len(d.Allocations)-keptJobs)}
 	for _, keeps := range []bool{false, true} {
 		for i := range d.Allocations {
 			a := &d.Allocations[i]
@@ -178,7 +185,8 @@ func (h *history) Observe(_ context.Context, event *ingress.Event) {
 	if event.Decision != nil && event.Report != nil && len(event.Decision.Allocations) > 0 {
 		decided = newLastDecision(call.SnapshotID, event.Decision)
 		if event.RequestBytes <= keptRequest {
-			decided.request, _ = event.Request.(*elastallocv1.AllocateRequest)
+			decided.decided.Request, _ = event.Request.(*elastallocv1.AllocateRequest)
+			decided.decided.Size = event.Size
 		}
 	}
 
@@ -234,7 +242,7 @@ func failedAttempts(attempts []solver.Attempt) []solver.Attempt {
 
 // explain finds out, once, why the jobs of the last decision have their nodes. Where ask has
 // no answer now, it is asked again the next time; while it is asked, no one else asks or waits.
-func (h *history) explain(ask func(*elastallocv1.AllocateRequest, solver.BackendName, []string) (map[string]Reason, bool)) {
+func (h *history) explain(ask func(Decided, []string) (map[string]Reason, bool)) {
 	if !h.explaining.TryLock() {
 		return
 	}
@@ -242,20 +250,20 @@ func (h *history) explain(ask func(*elastallocv1.AllocateRequest, solver.Backend
 	h.mutex.Lock()
 	last := h.decided
 	h.mutex.Unlock()
-	if last == nil || last.Explained || last.request == nil {
+	if last == nil || last.Explained || last.decided.Request == nil {
 		return
 	}
-	jobs := last.request.GetSnapshot().GetJobs()
+	jobs := last.decided.Request.GetSnapshot().GetJobs()
 	var ids []string
 	for i := range last.Jobs {
 		ids = append(ids, jobs[last.Jobs[i].index].GetId())
 	}
-	reasons, ok := ask(last.request, last.backend, ids)
+	reasons, ok := ask(last.decided, ids)
 	if !ok {
 		return
 	}
 	explained := *last
-	explained.Explained, explained.request, explained.Jobs = true, nil, slices.Clone(last.Jobs)
+	explained.Explained, explained.decided.Request, explained.Jobs = true, nil, slices.Clone(last.Jobs)
 	for i := range explained.Jobs {
 		// With another time limit the decision may be another.
 		if reason, known := reasons[ids[i]]; known && reason.Nodes == last.Jobs[i].Nodes && reason.Why != "" {

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/elastalloc/elastalloc/internal/format"
-	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/server/internal/ingress"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
@@ -46,9 +45,9 @@ type Config struct {
 	Address func() net.Addr
 	Ready   func() bool
 	Load    func() ingress.Load
-	// Explain says why jobs of a request have the nodes that a backend gave them, by their
-	// ids; false where that cannot be found out now.
-	Explain func(context.Context, *elastallocv1.AllocateRequest, solver.BackendName, []string) (map[string]Reason, bool)
+	// Explain says why jobs of a decision have their nodes, by their ids; false where that
+	// cannot be found out now.
+	Explain func(context.Context, Decided, []string) (map[string]Reason, bool)
 }
 
 // Page serves the status page over HTTP, and observes the calls that it shows. It needs
@@ -94,8 +93,8 @@ func span(from, to time.Time) string {
 
 // ServeHTTP writes the page. With the query "paused" it does not refresh itself.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	p.explain(func(request *elastallocv1.AllocateRequest, by solver.BackendName, ids []string) (map[string]Reason, bool) {
-		return p.config.Explain(r.Context(), request, by, ids)
+	p.explain(func(d Decided, ids []string) (map[string]Reason, bool) {
+		return p.config.Explain(r.Context(), d, ids)
 	})
 	view := p.view(time.Now())
 	view.Paused = r.URL.Query().Has("paused")

@@ -253,7 +253,7 @@ func TestReasonsAreFoundByOne(t *testing.T) {
 	t.Parallel()
 	page := newPage(t)
 	looking, found := make(chan struct{}), make(chan struct{})
-	page.config.Explain = func(context.Context, *elastallocv1.AllocateRequest, solver.BackendName, []string) (map[string]Reason, bool) {
+	page.config.Explain = func(context.Context, Decided, []string) (map[string]Reason, bool) {
 		close(looking)
 		<-found
 		return map[string]Reason{"a": {Nodes: 1, Why: solver.WhyOnlySize, Text: "its only size"}}, true

@@ -1,18 +1,16 @@
-// Package wiresize estimates what a message of Protocol Buffers takes in memory once it
-// is decoded, by counting its elements in the wire format before any object is made: two
-// bytes on the wire may become an object of hundreds.
-package wiresize
+package guard
 
 import (
 	"reflect"
 
 	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// What the decoder allocates, in bytes, at most: what it discards as its slices grow
+// What a message of Protocol Buffers takes in memory once it is decoded is estimated by
+// counting its elements in the wire format before any object is made: two bytes on the wire
+// may become an object of hundreds. What the decoder allocates, in bytes, at most: what it discards as its slices grow
 // counts as well, until the garbage collector has come by.
 const (
 	pointerBytes = 48 // of a message in a list: its pointer, in slices that grow by a quarter
@@ -26,16 +24,15 @@ const (
 	unknownFactor = 8
 )
 
-// Shape is what the messages of a type look like. It is safe for concurrent use.
-type Shape struct {
-	name   protoreflect.FullName
-	bytes  int // of an empty message
-	fields map[protowire.Number]field
-	few    [32]field // those of low numbers, which nearly all are
+// shape is what the messages of a type look like.
+type shape struct {
+	job    bool
+	bytes  int     // of an empty message
+	fields []field // by number
 }
 
 type field struct {
-	message *Shape // nil for others
+	message *shape // nil for others
 	text    bool   // a string or bytes
 	number  bool
 	// list says that it is a list of numbers, and packed is the wire type of its elements.
@@ -43,20 +40,17 @@ type field struct {
 	packed protowire.Type
 }
 
-// Of returns the shape of the messages of m's type.
-func Of(m proto.Message) *Shape {
-	return shapeOf(m.ProtoReflect().Type(), make(map[protoreflect.FullName]*Shape))
-}
+const jobName = "elastalloc.v1.Job"
 
-func shapeOf(t protoreflect.MessageType, seen map[protoreflect.FullName]*Shape) *Shape {
+func shapeOf(t protoreflect.MessageType, seen map[protoreflect.FullName]*shape) *shape {
 	d := t.Descriptor()
-	if shape := seen[d.FullName()]; shape != nil {
-		return shape
+	if s := seen[d.FullName()]; s != nil {
+		return s
 	}
-	shape := &Shape{name: d.FullName(), fields: make(map[protowire.Number]field)}
-	seen[d.FullName()] = shape
+	s := &shape{job: d.FullName() == jobName}
+	seen[d.FullName()] = s
 	object := int(reflect.TypeOf(t.Zero().Interface()).Elem().Size())
-	shape.bytes = object + object/8 // Objects are allocated in classes of sizes.
+	s.bytes = object + object/8 // Objects are allocated in classes of sizes.
 	for i := range d.Fields().Len() {
 		fd := d.Fields().Get(i)
 		f := field{list: fd.IsList()}
@@ -74,21 +68,20 @@ func shapeOf(t protoreflect.MessageType, seen map[protoreflect.FullName]*Shape) 
 		default:
 			f.number, f.packed = true, protowire.VarintType
 		}
-		if number := fd.Number(); int(number) < len(shape.few) {
-			shape.few[number] = f
-		} else {
-			shape.fields[number] = f
+		if missing := int(fd.Number()) + 1 - len(s.fields); missing > 0 {
+			s.fields = append(s.fields, make([]field, missing)...)
 		}
+		s.fields[fd.Number()] = f
 	}
-	return shape
+	return s
 }
 
 // Size is the estimated size of a message.
 type Size struct {
 	// Bytes are those in memory, at most.
 	Bytes int
-	// Messages is how many messages of the type asked for it holds, at any depth.
-	Messages int
+	// Jobs is how many jobs it holds, at any depth.
+	Jobs int
 	// Numbers is how many numbers its lists hold.
 	Numbers int
 }
@@ -96,19 +89,12 @@ type Size struct {
 // maxDepth is how deep the decoder goes.
 const maxDepth = 100
 
-// Size estimates the size of a message of this shape, and counts its messages of a
-// type. It is that of the part before the first malformed byte, where the decoder ends too.
-func (s *Shape) Size(wire []byte, counted protoreflect.FullName) Size {
-	var size Size
-	s.count(wire, counted, &size, maxDepth)
-	return size
-}
-
-// count adds a message to a size, and reports whether it is well-formed.
-func (s *Shape) count(wire []byte, counted protoreflect.FullName, size *Size, depth int) bool {
+// count adds a message to a size, up to the first malformed byte, where the decoder ends
+// too, and reports whether it is well-formed.
+func (s *shape) count(wire []byte, size *Size, depth int) bool {
 	size.Bytes += s.bytes
-	if s.name == counted {
-		size.Messages++
+	if s.job {
+		size.Jobs++
 	}
 	for len(wire) > 0 {
 		number, kind, n := protowire.ConsumeTag(wire)
@@ -116,9 +102,7 @@ func (s *Shape) count(wire []byte, counted protoreflect.FullName, size *Size, de
 			return false
 		}
 		var f field
-		if int(number) < len(s.few) {
-			f = s.few[number]
-		} else {
+		if int(number) < len(s.fields) {
 			f = s.fields[number]
 		}
 		if kind != protowire.BytesType {
@@ -146,7 +130,7 @@ func (s *Shape) count(wire []byte, counted protoreflect.FullName, size *Size, de
 		switch {
 		case f.message != nil && depth > 0:
 			size.Bytes += pointerBytes
-			if !f.message.count(value, counted, size, depth-1) {
+			if !f.message.count(value, size, depth-1) {
 				return false
 			}
 		case f.number && f.list:

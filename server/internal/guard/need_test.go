@@ -1,4 +1,4 @@
-package server
+package guard
 
 import (
 	"fmt"
@@ -42,11 +42,11 @@ func BenchmarkNeed(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			count := need(&elastallocv1.AllocateRequest{}, jobs, 1)
+			need := NewNeed(&elastallocv1.AllocateRequest{}, jobs, 1)
 			var counting, deciding []time.Duration
 			for b.Loop() {
 				start := time.Now()
-				if _, err := count(message, 1<<40); err != nil {
+				if _, err := need.Bytes(need.Size(message), 1<<40); err != nil {
 					b.Fatal(err)
 				}
 				counted := time.Now()
@@ -80,20 +80,20 @@ func BenchmarkNeed(b *testing.B) {
 func TestNeed(t *testing.T) {
 	t.Parallel()
 	const most = 224 << 20 // Of 256 MiB, for a single call.
-	count := need(&elastallocv1.AllocateRequest{}, 100_000, 1)
+	need := NewNeed(&elastallocv1.AllocateRequest{}, 100_000, 1)
 	for jobs, atMost := range map[int]int{0: 1 << 10, 40: 200 << 10, 10_000: 32 << 20, 100_000: most} {
 		message, err := proto.Marshal(usualRequest(jobs))
 		if err != nil {
 			t.Fatal(err)
 		}
-		bytes, err := count(message, most)
+		bytes, err := need.Bytes(need.Size(message), most)
 		t.Logf("%d jobs, %d bytes: %d bytes, %d a job", jobs, len(message), bytes, bytes/max(1, jobs))
 		if err != nil || bytes > atMost || bytes < 1500*jobs {
 			t.Errorf("%d jobs are said to need %d bytes: %v", jobs, bytes, err)
 		}
 	}
 	empty := append([]byte("\x0a\x80\x92\xf4\x01"), strings.Repeat("\x22\x00", 2_000_000)...)
-	if _, err := count(empty, most); err == nil || !strings.Contains(err.Error(), "snapshot.jobs: has 2000000 jobs; want at most 100000") {
+	if _, err := need.Bytes(need.Size(empty), most); err == nil || !strings.Contains(err.Error(), "snapshot.jobs: has 2000000 jobs; want at most 100000") {
 		t.Errorf("2,000,000 empty jobs: %v", err)
 	}
 }

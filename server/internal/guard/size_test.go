@@ -1,4 +1,4 @@
-package wiresize_test
+package guard
 
 import (
 	"runtime"
@@ -10,10 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
-	"github.com/elastalloc/elastalloc/server/internal/wiresize"
 )
-
-const job = "elastalloc.v1.Job"
 
 // allocated returns the bytes that decoding a request allocates.
 func allocated(wire []byte) uint64 {
@@ -72,9 +69,9 @@ func shapes() map[string][]byte {
 // that it is no more than a few times as much, but for a oneof that is set again and
 // again: the decoder merges what is set into one object.
 func TestSizeIsAnUpperBound(t *testing.T) {
-	shape := wiresize.Of(&elastallocv1.AllocateRequest{})
+	need := NewNeed(&elastallocv1.AllocateRequest{}, 0, 1)
 	for name, wire := range shapes() {
-		size, took := shape.Size(wire, job), allocated(wire)
+		size, took := need.Size(wire), allocated(wire)
 		t.Logf("%s: %d bytes, estimated %d, allocated %d", name, len(wire), size.Bytes, took)
 		if uint64(size.Bytes) < took-min(took, 512) {
 			t.Errorf("%s: estimated %d bytes, and decoding allocates %d", name, size.Bytes, took)
@@ -88,15 +85,15 @@ func TestSizeIsAnUpperBound(t *testing.T) {
 // TestSizeCounts checks that messages are counted as the decoder makes them.
 func TestSizeCounts(t *testing.T) {
 	t.Parallel()
-	shape := wiresize.Of(&elastallocv1.AllocateRequest{})
+	need := NewNeed(&elastallocv1.AllocateRequest{}, 0, 1)
 	rapid.Check(t, func(t *rapid.T) {
 		wire := rapid.SliceOfN(rapid.SampledFrom([]byte{0x0a, 0x22, 0x02, 0x04, 0x00, 0x06, 0x12, 0x08, 0x38, 0x3a, 0x42, 0x80}), 0, 40).Draw(t, "wire")
 		request := new(elastallocv1.AllocateRequest)
 		if proto.Unmarshal(wire, request) != nil {
-			shape.Size(wire, job) // It must not panic.
+			need.Size(wire) // It must not panic.
 			return
 		}
-		if got, want := shape.Size(wire, job).Messages, len(request.GetSnapshot().GetJobs()); got != want {
+		if got, want := need.Size(wire).Jobs, len(request.GetSnapshot().GetJobs()); got != want {
 			t.Fatalf("%d jobs are counted in %x; the decoder makes %d", got, wire, want)
 		}
 	})
@@ -109,11 +106,11 @@ func FuzzSize(f *testing.F) {
 			f.Add(wire)
 		}
 	}
-	shape := wiresize.Of(&elastallocv1.AllocateRequest{})
+	need := NewNeed(&elastallocv1.AllocateRequest{}, 0, 1)
 	f.Fuzz(func(t *testing.T, wire []byte) {
-		size := shape.Size(wire, job)
-		if request := new(elastallocv1.AllocateRequest); proto.Unmarshal(wire, request) == nil && size.Messages != len(request.GetSnapshot().GetJobs()) {
-			t.Errorf("%d jobs are counted; the decoder makes %d", size.Messages, len(request.GetSnapshot().GetJobs()))
+		size := need.Size(wire)
+		if request := new(elastallocv1.AllocateRequest); proto.Unmarshal(wire, request) == nil && size.Jobs != len(request.GetSnapshot().GetJobs()) {
+			t.Errorf("%d jobs are counted; the decoder makes %d", size.Jobs, len(request.GetSnapshot().GetJobs()))
 		}
 	})
 }

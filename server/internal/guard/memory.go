@@ -1,15 +1,15 @@
-package ingress
+package guard
 
 import "sync"
 
 const (
-	// callBytes is what an open call takes beside its message: its stream, the frames
+	// CallBytes is what an open call takes beside its message: its stream, the frames
 	// that gRPC holds of it, and stacks.
-	callBytes = 32 << 10
+	CallBytes = 32 << 10
 
-	// smallCall is how much a call may hold that is small. A part of the memory is for
+	// SmallCall is how much a call may hold that is small. A part of the memory is for
 	// those alone, so that large ones never keep them out.
-	smallCall = 256 << 10
+	SmallCall = 256 << 10
 
 	// smallFraction is that part of the memory.
 	smallFraction = 1.0 / 8
@@ -20,14 +20,14 @@ const (
 	freeShare = 3
 )
 
-// memory is the bytes that all calls of a server hold together, and their limit.
-type memory struct {
+// Memory is the bytes that all calls of a server hold together, and their limit.
+type Memory struct {
 	mutex        sync.Mutex
 	small, large pool
 	// freed is closed, and replaced, when bytes are given back.
 	freed chan struct{}
-	// onFreed, where set, is called then.
-	onFreed func()
+	// OnFreed, where set, is called then.
+	OnFreed func()
 }
 
 // pool is a part of the memory.
@@ -36,27 +36,28 @@ type pool struct {
 	callers     map[string]int // What each of them holds.
 }
 
-func newMemory(limit int) *memory {
+// NewMemory returns a memory of so many bytes.
+func NewMemory(limit int) *Memory {
 	small := int(float64(limit) * smallFraction)
-	return &memory{
+	return &Memory{
 		small: pool{limit: small, callers: make(map[string]int)},
 		large: pool{limit: limit - small, callers: make(map[string]int)},
 		freed: make(chan struct{}),
 	}
 }
 
-// most returns the bytes that a single call can hold.
-func (m *memory) most() int { return m.large.limit }
+// Most returns the bytes that a single call can hold.
+func (m *Memory) Most() int { return m.large.limit }
 
-// held returns the bytes that all calls hold, and their limit.
-func (m *memory) state() (held, limit int) {
+// State returns the bytes that all calls hold, and their limit.
+func (m *Memory) State() (held, limit int) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	return m.small.held + m.large.held, m.small.limit + m.large.limit
 }
 
 // awaitFreed returns a channel that is closed when bytes are given back.
-func (m *memory) awaitFreed() <-chan struct{} {
+func (m *Memory) awaitFreed() <-chan struct{} {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	return m.freed
@@ -81,9 +82,9 @@ func (p *pool) add(caller string, bytes int) {
 	}
 }
 
-// reservation is what one call holds of the memory. It is safe for concurrent use.
-type reservation struct {
-	memory *memory
+// Reservation is what one call holds of the memory. It is safe for concurrent use.
+type Reservation struct {
+	memory *Memory
 	caller string
 
 	pool   *pool // nil while nothing is held
@@ -91,13 +92,14 @@ type reservation struct {
 	closed bool
 }
 
-func (m *memory) reservation(caller string) *reservation {
-	return &reservation{memory: m, caller: caller}
+// Reservation returns one that holds nothing yet, for a call of a caller.
+func (m *Memory) Reservation(caller string) *Reservation {
+	return &Reservation{memory: m, caller: caller}
 }
 
-// set changes what the call holds in all, and reports whether there is room. There
+// Set changes what the call holds in all, and reports whether there is room. There
 // always is for less.
-func (r *reservation) set(bytes int) bool {
+func (r *Reservation) Set(bytes int) bool {
 	r.memory.mutex.Lock()
 	had := r.bytes
 	ok := r.change(bytes)
@@ -107,14 +109,14 @@ func (r *reservation) set(bytes int) bool {
 		r.memory.freed = make(chan struct{})
 	}
 	r.memory.mutex.Unlock()
-	if freed && r.memory.onFreed != nil {
-		r.memory.onFreed()
+	if freed && r.memory.OnFreed != nil {
+		r.memory.OnFreed()
 	}
 	return ok
 }
 
-// change is set, with the memory locked.
-func (r *reservation) change(bytes int) bool {
+// change is Set, with the memory locked.
+func (r *Reservation) change(bytes int) bool {
 	if r.closed {
 		return bytes == 0
 	}
@@ -126,7 +128,7 @@ func (r *reservation) change(bytes int) bool {
 	switch m := r.memory; {
 	case bytes == 0:
 		return true
-	case bytes <= smallCall && m.small.admits(r.caller, bytes):
+	case bytes <= SmallCall && m.small.admits(r.caller, bytes):
 		r.pool = &m.small
 	case from != nil && bytes <= had:
 		r.pool = from
@@ -143,16 +145,16 @@ func (r *reservation) change(bytes int) bool {
 	return true
 }
 
-// held returns how much the call holds.
-func (r *reservation) held() int {
+// Held returns how much the call holds.
+func (r *Reservation) Held() int {
 	r.memory.mutex.Lock()
 	defer r.memory.mutex.Unlock()
 	return r.bytes
 }
 
-// release gives everything back, for good.
-func (r *reservation) release() {
-	r.set(0)
+// Release gives everything back, for good.
+func (r *Reservation) Release() {
+	r.Set(0)
 	r.memory.mutex.Lock()
 	r.closed = true
 	r.memory.mutex.Unlock()

@@ -1,6 +1,7 @@
-package ingress
+package guard
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -14,10 +15,16 @@ import (
 // the call holds memory for it until it is on the wire.
 type answer struct {
 	message proto.Message
-	memory  *reservation
-	// hangUp, where set, closes the connection of a caller that reads too slowly.
-	hangUp  func()
-	timeout time.Duration
+	memory  *Reservation
+	// connection is closed if the caller takes longer than timeout to read.
+	connection *connection
+	timeout    time.Duration
+}
+
+// Answer returns what gRPC is to send as the answer to the call that ctx belongs to. The
+// memory is given back once it is sent, or after the timeout with the connection closed.
+func Answer(ctx context.Context, message proto.Message, memory *Reservation, timeout time.Duration) any {
+	return &answer{message, memory, connectionOf(ctx), timeout}
 }
 
 // codec is gRPC's codec of Protocol Buffers, but counts the bytes of answers.
@@ -38,18 +45,18 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	data := make([]byte, 0, max(proto.Size(a.message), leastCounted))
 	data, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(data, a.message)
 	if err != nil {
-		a.memory.release()
+		a.memory.Release()
 		return nil, fmt.Errorf("marshal %s: %w", a.message.ProtoReflect().Descriptor().Name(), err)
 	}
 	a.message = nil
-	a.memory.set(callBytes + cap(data))
+	a.memory.Set(CallBytes + cap(data))
 	// gRPC does not free what is queued for a connection that has ended: the timer does.
 	sent := &unread{memory: a.memory}
 	sent.timer = time.AfterFunc(a.timeout, func() {
-		if a.hangUp != nil {
-			a.hangUp()
+		if a.connection != nil {
+			_ = a.connection.Close()
 		}
-		sent.memory.release()
+		sent.memory.Release()
 	})
 	return mem.BufferSlice{mem.NewBuffer(&data, sent)}, nil
 }
@@ -57,7 +64,7 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 // unread is an answer that is not yet on the wire. It is the pool to which gRPC returns
 // the answer's buffer.
 type unread struct {
-	memory *reservation
+	memory *Reservation
 	timer  *time.Timer
 }
 
@@ -70,5 +77,5 @@ func (*unread) Get(length int) *[]byte {
 // Put takes the answer's buffer back.
 func (u *unread) Put(*[]byte) {
 	u.timer.Stop()
-	u.memory.release()
+	u.memory.Release()
 }

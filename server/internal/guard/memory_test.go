@@ -1,4 +1,4 @@
-package ingress
+package guard
 
 import (
 	"fmt"
@@ -14,33 +14,33 @@ func TestMemory(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		const limit = 64 << 20
-		m := newMemory(limit)
-		var calls []*reservation
+		m := NewMemory(limit)
+		var calls []*Reservation
 		for range rapid.IntRange(1, 200).Draw(t, "changes") {
 			if len(calls) == 0 || rapid.Bool().Draw(t, "new") {
-				calls = append(calls, m.reservation(fmt.Sprint(rapid.IntRange(1, 8).Draw(t, "caller"))))
+				calls = append(calls, m.Reservation(fmt.Sprint(rapid.IntRange(1, 8).Draw(t, "caller"))))
 			}
 			r := calls[rapid.IntRange(0, len(calls)-1).Draw(t, "call")]
 			if rapid.IntRange(0, 9).Draw(t, "what") == 0 {
-				r.release()
+				r.Release()
 			} else {
-				r.set(rapid.IntRange(0, limit).Draw(t, "bytes") >> rapid.IntRange(0, 16).Draw(t, "shift"))
+				r.Set(rapid.IntRange(0, limit).Draw(t, "bytes") >> rapid.IntRange(0, 16).Draw(t, "shift"))
 			}
 			sum := 0
 			for _, r := range calls {
-				sum += r.held()
+				sum += r.Held()
 			}
-			if held, most := m.state(); held != sum || held > limit || most != limit {
+			if held, most := m.State(); held != sum || held > limit || most != limit {
 				t.Fatalf("%d of %d bytes are held; the calls hold %d", held, most, sum)
 			}
 		}
-		calls = append(calls, m.reservation("newcomer"))
-		if !calls[len(calls)-1].set(smallCall / 4) {
+		calls = append(calls, m.Reservation("newcomer"))
+		if !calls[len(calls)-1].Set(SmallCall / 4) {
 			t.Fatalf("no room for a newcomer beside %v and %v", m.small, m.large)
 		}
 		for _, r := range calls {
-			r.release()
-			if r.set(1) {
+			r.Release()
+			if r.Set(1) {
 				t.Fatal("a call that has ended takes memory")
 			}
 		}
@@ -55,12 +55,12 @@ func TestMemoryShares(t *testing.T) {
 	t.Parallel()
 	const limit, call = 64 << 20, 1 << 20
 	for callers, want := range map[int]int{1: 42, 2: 24, 10: 5} { // Of the 56 that are not for small calls.
-		m := newMemory(limit)
+		m := NewMemory(limit)
 		took := make([]int, callers)
 		for grew := true; grew; {
 			grew = false
 			for caller := range callers {
-				if m.reservation(fmt.Sprint(caller)).set(call) {
+				if m.Reservation(fmt.Sprint(caller)).Set(call) {
 					took[caller]++
 					grew = true
 				}
@@ -72,7 +72,7 @@ func TestMemoryShares(t *testing.T) {
 			}
 		}
 	}
-	if m := newMemory(limit); !m.reservation("alone").set(m.most()) {
+	if m := NewMemory(limit); !m.Reservation("alone").Set(m.Most()) {
 		t.Error("a caller alone cannot make the largest call")
 	}
 }
@@ -81,20 +81,20 @@ func TestMemoryShares(t *testing.T) {
 // as a whole, and of nothing else.
 func TestMemoryFreed(t *testing.T) {
 	t.Parallel()
-	m := newMemory(8 << 20)
+	m := NewMemory(8 << 20)
 	told := 0
-	m.onFreed = func() { told++ }
-	r := m.reservation("a")
+	m.OnFreed = func() { told++ }
+	r := m.Reservation("a")
 	for i, test := range []struct {
 		change func()
 		frees  bool
 	}{
-		{func() { r.set(2 << 20) }, false},
-		{func() { r.set(3 << 20) }, false},
-		{func() { r.set(16 << 20) }, false}, // More than there is.
-		{func() { r.set(1 << 20) }, true},
-		{r.release, true},
-		{r.release, false},
+		{func() { r.Set(2 << 20) }, false},
+		{func() { r.Set(3 << 20) }, false},
+		{func() { r.Set(16 << 20) }, false}, // More than there is.
+		{func() { r.Set(1 << 20) }, true},
+		{r.Release, true},
+		{r.Release, false},
 	} {
 		before, freed := told, m.awaitFreed()
 		test.change()

@@ -1,0 +1,103 @@
+// Package guard is all that stops callers from taking the service away, and all that knows
+// the insides of gRPC: requests are received in parts, each part and each answer is counted
+// before it takes memory, and connections can be hung up on. docs/guard.md says which attack
+// each part stops, and TestGRPC fails where a version of gRPC breaks what they rely on.
+package guard
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+)
+
+const (
+	// maxStreams is the maximum number of calls open at once over one connection; a client
+	// with more waits or opens another.
+	maxStreams = 256
+
+	// handshakeTimeout is how long a new connection may take for its handshake. gRPC's own
+	// 2 minutes are too long, since draining waits for it.
+	handshakeTimeout = 5 * time.Second
+
+	// maxHeaderBytes is the maximum size of a call's metadata. gRPC's own 16 MB would be
+	// held for calls that have not even begun.
+	maxHeaderBytes = 64 << 10
+
+	// otherMessageBytes is the size of the largest request to gRPC's own services, which
+	// are received by gRPC.
+	otherMessageBytes = 64 << 10
+
+	// windowBytes is how much of a message gRPC receives before it is read. That it grows
+	// with the bandwidth is turned off: it would grow for every call.
+	windowBytes = 64<<10 - 1
+)
+
+// Options make a gRPC server bound its connections and what it receives before it is read,
+// count answers and refuse compressed requests, of all services.
+func Options() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.ForceServerCodecV2(newCodec()),
+		grpc.RPCDecompressor(refusing{}), //nolint:staticcheck // Deprecated, but supported throughout 1.x.
+		grpc.MaxRecvMsgSize(otherMessageBytes), grpc.StaticStreamWindowSize(windowBytes),
+		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeaderBytes), grpc.ConnectionTimeout(handshakeTimeout),
+	}
+}
+
+// refusing is a decompressor that refuses. gRPC limits the size of each message once it is
+// decompressed, but not what all together take: gzip makes 64 MB of 64 KB. gRPC knows gzip as
+// soon as any package of the program imports it, such as the exporter of traces, and has no
+// other option that is not global.
+type refusing struct{}
+
+// Do returns an error.
+func (refusing) Do(io.Reader) ([]byte, error) { return nil, errCompressed }
+
+// Type returns the only compression that a dependency registers.
+func (refusing) Type() string { return "gzip" }
+
+var (
+	// ErrSlow means that a request did not arrive in time.
+	ErrSlow = errors.New("the request did not arrive in time")
+
+	errCompressed = errors.New("this server accepts no compressed requests")
+)
+
+// MalformedError means that what the caller sent is not a request.
+type MalformedError struct{ Cause error }
+
+// Error returns what the caller reads.
+func (e MalformedError) Error() string { return e.Cause.Error() }
+
+// Unwrap returns the cause.
+func (e MalformedError) Unwrap() error { return e.Cause }
+
+// TransportError means that gRPC did not receive a request, in its own words.
+type TransportError struct{ Status *status.Status }
+
+// Error returns what the caller reads.
+func (e TransportError) Error() string { return e.Status.Message() }
+
+// OverloadError means that there are too many calls.
+type OverloadError struct{ RetryAfter time.Duration }
+
+// Overload returns an error for a call that may be retried after about the time in which a
+// decision ends. Calls that are turned away together do not return together.
+func Overload() OverloadError {
+	return OverloadError{time.Duration(100+rand.IntN(200)) * time.Millisecond}
+}
+
+// Error returns what the caller reads.
+func (OverloadError) Error() string { return "too many requests in flight; retry later" }
+
+// TooLargeError means that a call needs more memory than any may hold.
+type TooLargeError struct{ Need, Most int }
+
+// Error returns what the caller reads.
+func (e TooLargeError) Error() string {
+	return fmt.Sprintf("the request needs some %d MiB of memory; a call may hold %d (--max-memory of the server)", e.Need>>20, e.Most>>20)
+}

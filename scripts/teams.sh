@@ -1,5 +1,5 @@
 #!/bin/sh
-# The tables of docs/teams-figures.md. Needs jq.
+# The tables of docs/teams.md. Needs jq.
 #
 #   scripts/teams.sh run LAB TRACES OUT   simulate into the new folder OUT, about ten minutes of one core
 #   scripts/teams.sh tables OUT           print the tables as Markdown

@@ -18,13 +18,13 @@ func FillIdle(s *solver.Snapshot) []int {
 	room, group := solver.SnapshotRoom(s)
 	for i := range s.Jobs {
 		nodes[i] = s.Jobs[i].CurrentNodes
-		room.Take(group[i], nodes[i])
+		room.Take(group(i), nodes[i])
 	}
 	shrunk := room.Idle < 0
 	for i := len(nodes) - 1; i >= 0; i-- {
-		if nodes[i] > 0 && room.For(group[i]) < 0 {
-			room.CloseFor(group[i], 0)
-			room.Take(group[i], -nodes[i])
+		if nodes[i] > 0 && room.For(group(i)) < 0 {
+			room.CloseFor(group(i), 0)
+			room.Take(group(i), -nodes[i])
 			nodes[i] = 0
 		}
 	}
@@ -34,19 +34,19 @@ func FillIdle(s *solver.Snapshot) []int {
 	for i := range s.Jobs {
 		job := &s.Jobs[i]
 		sizes := job.LegalSizes()
-		if !job.Queued() || sizes[0] > min(s.TotalNodes, room.Limit(group[i])) || room.Closed(group[i]) {
+		if !job.Queued() || sizes[0] > min(s.TotalNodes, room.Limit(group(i))) || room.Closed(group(i)) {
 			continue
 		}
-		if room.Within(group[i]) < sizes[0] {
-			room.CloseFor(group[i], sizes[0])
+		if room.Within(group(i)) < sizes[0] {
+			room.CloseFor(group(i), sizes[0])
 			continue
 		}
-		size := largestWithin(sizes, room.For(group[i]))
+		size := largestWithin(sizes, room.For(group(i)))
 		if size == 0 {
 			break
 		}
 		nodes[i] = size
-		room.Take(group[i], size)
+		room.Take(group(i), size)
 	}
 	return nodes
 }

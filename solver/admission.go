@@ -32,10 +32,10 @@ type admittedIndex struct {
 	mayWait bool
 }
 
-// admit returns the admitted jobs in the order of the snapshot.
-func admit(s *Snapshot, admission Admission) []admittedIndex {
-	m := &minimums{s: s, holds: make([]bool, len(s.Jobs))}
-	m.room, m.group = SnapshotRoom(s)
+// admit returns the jobs of a snapshot, whose groups p has, that are admitted, in the order
+// of the snapshot.
+func (p *Problem) admit(s *Snapshot, admission Admission) []admittedIndex {
+	m := &minimums{s: s, p: p, room: NewRoom(s.TotalNodes, p.Groups), holds: make([]bool, len(s.Jobs))}
 	switch admission {
 	case AdmissionStartFirst:
 		m.passing = true
@@ -65,7 +65,7 @@ func admit(s *Snapshot, admission Admission) []admittedIndex {
 // minimums gives jobs at least their smallest sizes, one after the other.
 type minimums struct {
 	s     *Snapshot
-	group []int // of each job
+	p     *Problem // has the groups
 	room  *Room
 	holds []bool
 	// passing says that a job may pass others of its group that its limit has no room for.
@@ -82,20 +82,20 @@ func (m *minimums) fit(kind func(*Job) bool) bool {
 		if !kind(job) {
 			continue
 		}
-		smallest := job.smallestSize()
-		if smallest > m.s.TotalNodes || m.room.Closed(m.group[i]) {
+		smallest, group := job.smallestSize(), m.p.group(i)
+		if smallest > m.s.TotalNodes || m.room.Closed(group) {
 			continue
 		}
-		if smallest > m.room.Within(m.group[i]) {
-			if !m.passing && smallest <= m.room.Limit(m.group[i]) {
-				m.room.CloseFor(m.group[i], smallest)
+		if smallest > m.room.Within(group) {
+			if !m.passing && smallest <= m.room.Limit(group) {
+				m.room.CloseFor(group, smallest)
 			}
 			continue
 		}
 		if smallest > m.room.Idle {
 			return false
 		}
-		m.room.Take(m.group[i], smallest)
+		m.room.Take(group, smallest)
 		m.holds[i] = true
 	}
 	return true

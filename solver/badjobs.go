@@ -21,6 +21,7 @@ const (
 // Held are the jobs of a snapshot that keep their nodes because they have bad fields.
 type Held struct {
 	snapshot *Snapshot
+	groups   groupTree
 	// bad are the bad fields by the job's position in the snapshot.
 	bad map[int][]Violation
 }
@@ -28,9 +29,9 @@ type Held struct {
 // Hold takes the jobs with bad fields, and the nodes they hold, out of a snapshot that
 // has its defaults. It returns s itself where all jobs are good.
 func (s *Snapshot) Hold() (*Snapshot, Held) {
-	held := Held{snapshot: s}
-	first := make(map[string]int, len(s.Jobs))
 	tree := s.groupTree()
+	held := Held{snapshot: s, groups: tree}
+	first := make(map[string]int, len(s.Jobs))
 	for i := range s.Jobs {
 		var bad violations
 		if s.validateJob(i, first, tree, &bad); len(bad) > 0 {
@@ -86,7 +87,6 @@ func (h Held) Restore(d Decision, steps int) Decision {
 		return d
 	}
 	h.restoreWarnings(&d)
-	tree := h.snapshot.groupTree()
 	others := d.Allocations
 	var rest []int // the positions of those others
 	d.Allocations = make([]Allocation, len(h.snapshot.Jobs))
@@ -102,7 +102,7 @@ func (h Held) Restore(d Decision, steps int) Decision {
 		}
 		nodes := job.heldNodes()
 		if len(d.Report.Groups) > 0 {
-			for g := range tree.above(job.GroupID) {
+			for g := range h.groups.above(job.GroupID) {
 				d.Report.Groups[g].Nodes += nodes
 			}
 		}

@@ -124,7 +124,8 @@ func DecideNow(s *Snapshot, nodes []int) Decision {
 	for i := range s.Jobs {
 		d.Allocations[i] = Allocation{Nodes: nodes[i]}
 	}
-	d.complete(s, d.reach(s))
+	p := groupsOf(s)
+	d.complete(s, p, d.reach(s, p))
 	return d
 }
 
@@ -151,16 +152,16 @@ func Decide(s *Snapshot, p *Problem, result Result) Decision {
 		d.Report.Groups[g].Price = price
 	}
 	if result.Heuristic {
-		d.complete(s, d.reach(s))
+		d.complete(s, p, d.reach(s, p))
 	} else {
-		d.complete(s, p.reach(s))
+		d.complete(s, p, p.reach(s))
 	}
 	return d
 }
 
-// complete fills in what follows from the nodes of every job; reaches are those of
-// explainWaits.
-func (d *Decision) complete(s *Snapshot, reaches []reach) {
+// complete fills in what follows from the nodes of every job; p has the groups, and reaches
+// are those of explainWaits.
+func (d *Decision) complete(s *Snapshot, p *Problem, reaches []reach) {
 	d.Report.IdleNodes = s.TotalNodes
 	for i := range s.Jobs {
 		job, a := &s.Jobs[i], &d.Allocations[i]
@@ -168,6 +169,6 @@ func (d *Decision) complete(s *Snapshot, reaches []reach) {
 		a.Change = ChangeOf(a.Current, a.Nodes)
 		d.Report.IdleNodes -= a.Nodes
 	}
-	d.explainWaits(s, reaches)
-	d.warn(s)
+	d.explainWaits(s, p, reaches)
+	d.warn(s, p)
 }

@@ -81,18 +81,6 @@ func (tree *groupTree) find(id string) int {
 	return -1
 }
 
-// ofJobs returns the group of every job of the snapshot, -1 where there is none.
-func (tree *groupTree) ofJobs(s *Snapshot) []int {
-	of := make([]int, len(s.Jobs))
-	for i := range of {
-		of[i] = -1
-		if len(tree.groups) > 0 {
-			of[i] = tree.find(s.Jobs[i].GroupID)
-		}
-	}
-	return of
-}
-
 // above yields the group of an id and those it is part of, as far as they are known. The
 // tree need not be valid.
 func (tree *groupTree) above(id string) iter.Seq[int] {
@@ -201,31 +189,41 @@ type AdmittedGroup struct {
 	Floor int
 }
 
-// admitted returns the groups of the tree for a model, whose floors are the quotas.
-func (tree *groupTree) admitted() []AdmittedGroup {
-	var groups []AdmittedGroup
-	for i := range tree.groups {
-		group := AdmittedGroup{Parent: tree.parents[i], Limit: NoLimit, Floor: tree.groups[i].Quota}
-		if limit := tree.groups[i].Limit; limit != nil {
-			group.Limit = *limit
-		}
-		groups = append(groups, group)
+// groupsOf returns a problem without jobs that has the groups of a valid snapshot, whose
+// floors are the quotas. All that a decision asks of groups it asks of this.
+func groupsOf(s *Snapshot) *Problem {
+	p := new(Problem)
+	if len(s.Groups) == 0 {
+		return p
 	}
-	return groups
+	tree := s.groupTree()
+	p.Groups, p.GroupOf = make([]AdmittedGroup, len(s.Groups)), make([]int, len(s.Jobs))
+	for g := range s.Groups {
+		p.Groups[g] = AdmittedGroup{Parent: tree.parents[g], Limit: valueOr(s.Groups[g].Limit, NoLimit), Floor: s.Groups[g].Quota}
+	}
+	for i := range s.Jobs {
+		p.GroupOf[i] = tree.find(s.Jobs[i].GroupID)
+	}
+	return p
+}
+
+// group returns the group of a job of the snapshot, -1 where there are no groups.
+func (p *Problem) group(i int) int {
+	if p.GroupOf == nil {
+		return -1
+	}
+	return p.GroupOf[i]
 }
 
 // admitGroups gives the admitted jobs of p their groups, and the groups their floors.
-func (p *Problem) admitGroups(s *Snapshot) {
-	tree := s.groupTree()
-	p.Groups = tree.admitted()
-	largest := make([]int, len(p.Groups))
+func (p *Problem) admitGroups() {
 	if len(p.Groups) == 0 {
 		return
 	}
-	of := tree.ofJobs(s)
+	largest := make([]int, len(p.Groups))
 	for n := range p.Jobs {
 		job := &p.Jobs[n]
-		job.Group = of[job.Index]
+		job.Group = p.GroupOf[job.Index]
 		for g := job.Group; g >= 0; g = p.Groups[g].Parent {
 			largest[g] += job.Sizes[len(job.Sizes)-1]
 		}
@@ -272,18 +270,17 @@ func (p *Problem) reportGroups(s *Snapshot, plan Plan) []GroupReport {
 	return reports
 }
 
-// quotas returns the number of nodes that the groups have a claim to together: of a group
-// and those within it the larger of its quota and theirs.
-func (tree *groupTree) quotas() int {
-	claims, total := make([]int, len(tree.groups)), 0
-	depths := tree.depths()
+// quotas returns the number of nodes that the groups of a snapshot have a claim to together:
+// of a group and those within it the larger of its quota and theirs.
+func (p *Problem) quotas(s *Snapshot) int {
+	claims, total := make([]int, len(p.Groups)), 0
 	for depth := MaxGroupDepth; depth > 0; depth-- {
-		for g := range tree.groups {
-			if depths[g] != depth {
+		for g := range p.Groups {
+			if p.depth(g) != depth {
 				continue
 			}
-			claim := max(claims[g], tree.groups[g].Quota)
-			if parent := tree.parents[g]; parent >= 0 {
+			claim := max(claims[g], s.Groups[g].Quota)
+			if parent := p.Groups[g].Parent; parent >= 0 {
 				claims[parent] += claim
 			} else {
 				total += claim
@@ -291,4 +288,13 @@ func (tree *groupTree) quotas() int {
 		}
 	}
 	return total
+}
+
+// depth returns the number of groups from one up to one without a parent, itself included.
+func (p *Problem) depth(group int) int {
+	depth := 0
+	for g := group; g >= 0; g = p.Groups[g].Parent {
+		depth++
+	}
+	return depth
 }

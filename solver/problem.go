@@ -20,6 +20,9 @@ type Problem struct {
 	// Groups are those of the snapshot, in its order; nil means none. Only a problem of
 	// one step has any.
 	Groups []AdmittedGroup
+	// GroupOf is the position in Groups of the group of every job of the snapshot, admitted
+	// or not; nil where there are no groups.
+	GroupOf []int
 	// QuotaPrice is what each node that a group is short of its floor takes off the
 	// objective.
 	QuotaPrice float64
@@ -73,8 +76,9 @@ func NewProblem(s *Snapshot, admission Admission) *Problem {
 // options with their defaults ask.
 func NewProblemFor(s *Snapshot, o Options) *Problem {
 	horizon := o.Horizon(s)
-	admitted := admit(s, o.Admission)
-	p := newProblem(s.TotalNodes, horizon.Steps)
+	p := groupsOf(s)
+	p.Capacity, p.Steps = slices.Repeat([]int{s.TotalNodes}, horizon.Steps), horizon.Steps
+	admitted := p.admit(s, o.Admission)
 	p.Jobs = make([]AdmittedJob, len(admitted))
 	for n, a := range admitted {
 		sizes := s.Jobs[a.index].LegalSizes()
@@ -86,16 +90,12 @@ func NewProblemFor(s *Snapshot, o Options) *Problem {
 	if o.Objective == ObjectiveTotalTime {
 		p.valueTotalTime(s, &o.TotalTime, o.Admission)
 		p.QuotaPrice = valueOr(o.TotalTime.QuotaPrice, DefaultQuotaPrice)
-		p.admitGroups(s)
+		p.admitGroups()
 	} else {
+		p.Groups, p.GroupOf = nil, nil
 		p.gainProgress(s)
 	}
 	return p
-}
-
-// newProblem returns a model without jobs.
-func newProblem(nodes, steps int) *Problem {
-	return &Problem{Capacity: slices.Repeat([]int{nodes}, steps), Steps: steps}
 }
 
 // newAdmittedJob works out the model's data of job i of the snapshot for steps of the

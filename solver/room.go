@@ -23,10 +23,10 @@ func NewRoom(nodes int, groups []AdmittedGroup) *Room {
 }
 
 // SnapshotRoom returns the room of the pool and the groups of a valid snapshot before any
-// job takes some, and the group of every job.
-func SnapshotRoom(s *Snapshot) (room *Room, group []int) {
-	tree := s.groupTree()
-	return NewRoom(s.TotalNodes, tree.admitted()), tree.ofJobs(s)
+// job takes some, and what tells the group of a job by its position.
+func SnapshotRoom(s *Snapshot) (room *Room, group func(int) int) {
+	p := groupsOf(s)
+	return NewRoom(s.TotalNodes, p.Groups), p.group
 }
 
 // Take gives nodes to a job of a group, or takes them back where they are negative.

@@ -34,8 +34,8 @@ type reach struct {
 // say wait in line: the first of them, running jobs before the queue, has no room, and the
 // others are behind it; one that only the limit of a group stops has behind it only those
 // of that group.
-func (d *Decision) explainWaits(s *Snapshot, reaches []reach) {
-	left, group := d.room(s)
+func (d *Decision) explainWaits(s *Snapshot, p *Problem, reaches []reach) {
+	left := d.room(s, p)
 	blocker, blockers := "", make(map[int]string) // of all, and by group
 	explain := func(queued bool) {
 		for i := range s.Jobs {
@@ -49,17 +49,17 @@ func (d *Decision) explainWaits(s *Snapshot, reaches []reach) {
 			case reaches[i].limits < smallest:
 				a.WaitReason = WaitGroupLimit
 				if reaches[i].pool < 0 {
-					left.blocks(group[i], smallest, job.ID, blockers)
+					left.blocks(p.group(i), smallest, job.ID, blockers)
 				}
 			case reaches[i].pool >= smallest:
 				a.WaitReason = WaitNotWorthIt
-				if d.atLimit(left, group[i], smallest) {
+				if d.atLimit(left, p.group(i), smallest) {
 					a.WaitReason = WaitGroupLimit
 				}
 			case reaches[i].pool >= 0:
 				a.WaitReason = WaitNoRoom
 			default:
-				if a.BehindJobID = left.behind(group[i], blockers); a.BehindJobID == "" {
+				if a.BehindJobID = left.behind(p.group(i), blockers); a.BehindJobID == "" {
 					a.BehindJobID = blocker
 				}
 				if a.WaitReason = WaitBehind; a.BehindJobID == "" {
@@ -72,14 +72,13 @@ func (d *Decision) explainWaits(s *Snapshot, reaches []reach) {
 	explain(true)
 }
 
-// room returns what a decision leaves of the pool and of the limits of its groups, and
-// the group of every job.
-func (d *Decision) room(s *Snapshot) (left *Room, group []int) {
-	left, group = SnapshotRoom(s)
+// room returns what a decision leaves of the pool and of the limits of its groups.
+func (d *Decision) room(s *Snapshot, p *Problem) *Room {
+	left := NewRoom(s.TotalNodes, p.Groups)
 	for i := range s.Jobs {
-		left.Take(group[i], d.Allocations[i].Nodes)
+		left.Take(p.group(i), d.Allocations[i].Nodes)
 	}
-	return left, group
+	return left
 }
 
 // atLimit reports whether a limit keeps a job of a group from its smallest size: the
@@ -125,10 +124,9 @@ func (p *Problem) reach(s *Snapshot) []reach {
 	for i := range p.Jobs {
 		room.Take(p.Jobs[i].Group, p.Jobs[i].Sizes[0])
 	}
-	tree := s.groupTree()
 	reaches := make([]reach, len(s.Jobs))
-	for i, group := range tree.ofJobs(s) {
-		reaches[i] = reach{pool: -1, limits: room.Within(group)}
+	for i := range reaches {
+		reaches[i] = reach{pool: -1, limits: room.Within(p.group(i))}
 	}
 	for i := range p.Jobs {
 		job, r := &p.Jobs[i], &reaches[p.Jobs[i].Index]
@@ -143,16 +141,15 @@ func (p *Problem) reach(s *Snapshot) []reach {
 // reach returns what a decision in which no optimiser had a say leaves every job. One that
 // lost its nodes in a group that held more than its limit lost them to the limit, even if
 // its jobs gave up more than they had to.
-func (d *Decision) reach(s *Snapshot) []reach {
-	left, group := d.room(s)
-	before, _ := SnapshotRoom(s)
+func (d *Decision) reach(s *Snapshot, p *Problem) []reach {
+	left, before := d.room(s, p), NewRoom(s.TotalNodes, p.Groups)
 	for i := range s.Jobs {
-		before.Take(group[i], s.Jobs[i].CurrentNodes)
+		before.Take(p.group(i), s.Jobs[i].CurrentNodes)
 	}
 	reaches := make([]reach, len(s.Jobs))
 	for i := range reaches {
-		reaches[i] = reach{pool: -1, limits: left.Within(group[i])}
-		if !s.Jobs[i].Queued() && before.Idle >= 0 && before.Within(group[i]) < 0 {
+		reaches[i] = reach{pool: -1, limits: left.Within(p.group(i))}
+		if !s.Jobs[i].Queued() && before.Idle >= 0 && before.Within(p.group(i)) < 0 {
 			reaches[i].limits = 0
 		}
 	}

@@ -35,8 +35,8 @@ type Warning struct {
 }
 
 // warn adds what there is to say of the allocations of a snapshot, which have their wait
-// reasons.
-func (d *Decision) warn(s *Snapshot) {
+// reasons; p has its groups.
+func (d *Decision) warn(s *Snapshot, p *Problem) {
 	add := func(code WarningCode, id, format string, args ...any) {
 		d.Report.Warnings = append(d.Report.Warnings, Warning{Code: code, JobID: id, Message: fmt.Sprintf(format, args...)})
 	}
@@ -46,11 +46,8 @@ func (d *Decision) warn(s *Snapshot) {
 		}
 		return
 	}
-	if len(s.Groups) > 0 {
-		tree := s.groupTree()
-		if quotas := tree.quotas(); quotas > s.TotalNodes {
-			add(WarningQuotasExceedPool, "", "the groups have quotas of %d nodes together; the pool has %d", quotas, s.TotalNodes)
-		}
+	if quotas := p.quotas(s); quotas > s.TotalNodes {
+		add(WarningQuotasExceedPool, "", "the groups have quotas of %d nodes together; the pool has %d", quotas, s.TotalNodes)
 	}
 	waiting, first, limited := 0, -1, make(map[string]bool)
 	for i := range s.Jobs {

@@ -2,6 +2,7 @@ package checks
 
 import (
 	"log/slog"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -17,7 +18,11 @@ const controllerPool = "--values=deploy/helm/elastalloc-controller/ci/pool-value
 // TestControllerChart checks that the controller's chart renders objects that Kubernetes
 // knows, in each way to install it, and that its pod is restricted.
 func TestControllerChart(t *testing.T) {
-	all := `--set-json=config={"kinds":["Job","JobSet","RayCluster","PyTorchJob","TrainJob"],` +
+	var kinds []string
+	for _, kind := range regexp.MustCompile(`(?m)^(\w+): {group: `).FindAllSubmatch(readFile(t, "deploy", "helm", "elastalloc-controller", "templates", "_helpers.tpl"), -1) {
+		kinds = append(kinds, string(kind[1]))
+	}
+	all := `--set-json=config={"kinds":["` + strings.Join(kinds, `","`) + `"],` +
 		`"prometheus":"http://prometheus:9090","pools":[{"name":"training","nodeSelector":{"pool":"training"},"cadence":"2m"}]}`
 	for name, flags := range map[string][]string{
 		"defaults":   {controllerPool},
@@ -42,6 +47,10 @@ func TestControllerChart(t *testing.T) {
 	out, err := command(t, program(t, "helm"), "template", "deploy/helm/elastalloc-controller", kubeVersion).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "pools") {
 		t.Errorf("without a pool the schema does not refuse it: %v\n%s", err, out)
+	}
+	out, err = command(t, program(t, "helm"), "template", "deploy/helm/elastalloc-controller", kubeVersion, controllerPool, "--set=config.kinds={Jobs}").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), `unknown kind "Jobs" (want one of Job, `) {
+		t.Errorf("an unknown kind is not refused: %v\n%s", err, out)
 	}
 }
 

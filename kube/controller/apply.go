@@ -37,7 +37,7 @@ const (
 // any. Those that free nodes come first.
 func (l *Loop) carryOut(ctx context.Context, w *world.World, p plan.Plan) (acted bool, err error) {
 	for _, step := range p.Conflicts {
-		l.pin(step.Job, world.Conflict, "somebody else resized it while a decision was carried out")
+		l.writes.pin(step.Job.UID, world.Conflict, "somebody else resized it while a decision was carried out")
 	}
 	var frees, takes []plan.Step
 	for _, step := range p.Now {
@@ -65,7 +65,7 @@ func (l *Loop) carryOut(ctx context.Context, w *world.World, p plan.Plan) (acted
 		}
 	}
 	// Steps that are refused wait.
-	taken := func(step plan.Step) bool { return l.refusals[step.Job.UID].IsZero() }
+	taken := func(step plan.Step) bool { return !l.writes.waits(step.Job.UID) }
 	return slices.ContainsFunc(p.Now, taken) || len(p.Conflicts) > 0, nil
 }
 
@@ -92,60 +92,25 @@ func (l *Loop) resize(ctx context.Context, w *world.World, step plan.Step) error
 		case apierrors.IsNotFound(err):
 			return nil // It ended; its nodes become free.
 		case apierrors.IsConflict(err):
-			return l.conflict(j)
-		case denied(err) && l.mayPass(j, w.Now):
+			l.writes.conflict(j.UID)
+			return nil
+		case denied(err) && l.writes.mayPass(j.UID, w.Now):
 			l.Log.InfoContext(ctx, "a write is refused and tried again", "pool", l.pool.Name, "job", j.ID, "error", err)
 			return nil
 		case denied(err):
-			l.pin(j, world.Refused, err.Error())
+			l.writes.pin(j.UID, world.Refused, err.Error())
 			l.event(j, warning, string(world.Refused), "%v: %v", step, err)
 			return nil
 		default:
 			return fmt.Errorf("resize %s: %w", j.ID, err)
 		}
 	}
-	l.writing.Lock()
-	delete(l.refusals, j.UID)
-	if !step.Frees() {
-		l.grew[j.UID] = growth{step.To, w.Now}
-	}
-	l.writing.Unlock()
+	l.writes.resized(j.UID, step.To, !step.Frees(), w.Now)
 	change, reason := changeOf(step)
 	l.Metrics.changes.WithLabelValues(l.pool.Name, j.Kind.Name, change).Inc()
 	l.event(j, normal, reason, "%s", l.gain(step, record.Gap))
 	l.Log.InfoContext(ctx, "resized", "pool", l.pool.Name, "job", j.ID, "from", step.From, "to", step.To, "decision", record.ID)
 	return nil
-}
-
-// mayPass reports whether a job's writes have been refused for so short a time that this may
-// pass.
-func (l *Loop) mayPass(j *world.Job, now time.Time) bool {
-	l.writing.Lock()
-	defer l.writing.Unlock()
-	if l.refusals[j.UID].IsZero() {
-		l.refusals[j.UID] = now
-	}
-	return now.Sub(l.refusals[j.UID]) < refusedPatience
-}
-
-// conflict counts a write that came too late. The step is planned again on what the job is
-// now, a few times.
-func (l *Loop) conflict(j *world.Job) error {
-	l.writing.Lock()
-	l.conflicts[j.UID]++
-	n := l.conflicts[j.UID]
-	l.writing.Unlock()
-	if n >= maxConflicts {
-		l.pin(j, world.Conflict, "somebody else writes to it all the time")
-	}
-	return nil
-}
-
-// pin leaves a job alone until the next decision.
-func (l *Loop) pin(j *world.Job, reason world.Reason, why string) {
-	l.writing.Lock()
-	defer l.writing.Unlock()
-	l.pins[j.UID] = world.Pin{Reason: reason, Why: why}
 }
 
 // The changes of a job, as metrics name them.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"strconv"
 	"sync"
 	"time"
@@ -54,11 +53,7 @@ func (l *Loop) decide(ctx context.Context, w *world.World, trigger string) error
 	l.last = w.Now
 	dirty := l.dirty
 	l.dirty = time.Time{}
-	l.conflicts = make(map[types.UID]int)
-	maps.DeleteFunc(l.refusals, func(_ types.UID, since time.Time) bool { return w.Now.Sub(since) >= refusedFor })
-	maps.DeleteFunc(l.pins, func(uid types.UID, pin world.Pin) bool {
-		return pin.Reason != world.Refused || l.refusals[uid].IsZero()
-	})
+	l.writes.decide(w.Now)
 	l.ask(ctx)
 	w, err := l.observe(ctx)
 	if err != nil {
@@ -206,6 +201,7 @@ func (l *Loop) commit(ctx context.Context, w *world.World, report *DecisionRepor
 		l.current = report.ID // So that no earlier one counts.
 		return nil
 	}
+	var mu sync.Mutex
 	failed := make(map[*world.Job]error)
 	err := inParallel(targets, func(t plan.Target) error {
 		object := t.Job.Object.DeepCopy()
@@ -224,8 +220,8 @@ func (l *Loop) commit(ctx context.Context, w *world.World, report *DecisionRepor
 		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 			return nil // It is gone, and its nodes will be.
 		case err != nil && denied(err):
-			l.writing.Lock()
-			defer l.writing.Unlock()
+			mu.Lock()
+			defer mu.Unlock()
 			failed[t.Job] = err
 			return nil
 		default:
@@ -233,12 +229,12 @@ func (l *Loop) commit(ctx context.Context, w *world.World, report *DecisionRepor
 		}
 	})
 	for j, refusal := range failed {
-		if l.mayPass(j, w.Now) && len(failed) == len(targets) {
+		if l.writes.mayPass(j.UID, w.Now) && len(failed) == len(targets) {
 			err = errors.Join(err, fmt.Errorf("%s: %w", j.ID, refusal))
 			continue
 		}
 		l.Log.WarnContext(ctx, "job is left alone", "job", j.ID, "error", refusal)
-		l.pin(j, world.Refused, refusal.Error())
+		l.writes.pin(j.UID, world.Refused, refusal.Error())
 	}
 	if err != nil {
 		l.current = undecided
@@ -305,15 +301,10 @@ func (l *Loop) patch(ctx context.Context, object *unstructured.Unstructured, pat
 	err := l.Client.Patch(ctx, object, patch, client.FieldOwner("elastalloc-controller"))
 	if err != nil {
 		l.Metrics.patchErrors.WithLabelValues(l.pool.Name, object.GetKind(), string(apierrors.ReasonForError(err))).Inc()
-	}
-	l.writing.Lock()
-	defer l.writing.Unlock()
-	if err != nil {
-		// It may have been written nevertheless, or somebody else wrote.
-		l.primed = l.primed && (refused(err) || apierrors.IsNotFound(err))
+		l.writes.failed(err)
 		return err
 	}
-	l.wrote[object.GetUID()] = object
+	l.writes.written(object)
 	return nil
 }
 

@@ -8,11 +8,9 @@ import (
 	"hash/fnv"
 	"log/slog"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,16 +56,8 @@ type Loop struct {
 
 	// Everything below can be lost at any time: the cluster has what is needed to go on.
 
-	// writing guards wrote, primed, grew, conflicts, refusals and pins while writes are under
-	// way.
-	writing sync.Mutex
-	// wrote are objects as they came back from writes, until the caches have them.
-	wrote map[types.UID]*unstructured.Unstructured
-	// primed says that the jobs were read from the API server since anything was written
-	// that the loop does not know of: by an earlier leader, or without an answer.
-	primed bool
-	// grew are jobs that were made to grow and whose pods have not been seen.
-	grew   map[types.UID]growth
+	// writes are what is known of the loop's own writes.
+	writes *ledger
 	query  map[types.NamespacedName]world.Sample
 	speeds *learner
 
@@ -93,11 +83,7 @@ type Loop struct {
 	// prices are what a node was worth in the last decision.
 	prices []float64
 	// why says of the jobs that the current decision changes why it does.
-	why       map[string]string
-	conflicts map[types.UID]int
-	// refusals is since when the API server refuses writes to a job.
-	refusals map[types.UID]time.Time
-	pins     map[types.UID]world.Pin
+	why map[string]string
 	// told are the pins that events told of.
 	told map[types.UID]string
 
@@ -111,17 +97,9 @@ func NewLoop(pool config.Pool, o Options) *Loop {
 		o.Allocator = recorded{o.Allocator, o.Calls, pool.Name, o.Now}
 	}
 	return &Loop{
-		Options: o, pool: pool, speeds: newLearner(),
-		wrote: make(map[types.UID]*unstructured.Unstructured), grew: make(map[types.UID]growth), conflicts: make(map[types.UID]int),
-		refusals: make(map[types.UID]time.Time), pins: make(map[types.UID]world.Pin), told: make(map[types.UID]string),
+		Options: o, pool: pool, writes: newLedger(), speeds: newLearner(), told: make(map[types.UID]string),
 		report: Report{Pool: pool.Name, Mode: o.Mode},
 	}
-}
-
-// growth is how many nodes a job was made to hold, and when.
-type growth struct {
-	nodes int
-	at    time.Time
 }
 
 // The triggers of a decision, as metrics name them.
@@ -268,11 +246,7 @@ func (l *Loop) tellPins(w *world.World) {
 		l.told[j.UID] = pinned
 	}
 	maps.DeleteFunc(l.told, func(uid types.UID, _ string) bool { return !present[uid] })
-	maps.DeleteFunc(l.wrote, func(uid types.UID, _ *unstructured.Unstructured) bool {
-		return !slices.ContainsFunc(w.Jobs, func(j *world.Job) bool {
-			return j.UID == uid || j.Child != nil && j.Child.GetUID() == uid
-		})
-	})
+	l.writes.forget(w.Jobs)
 	l.speeds.forget(present)
 }
 

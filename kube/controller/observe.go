@@ -3,13 +3,11 @@ package controller
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/elastalloc/elastalloc/kube/plan"
@@ -18,14 +16,15 @@ import (
 
 // observe returns the pool as the caches and the loop's own writes have it.
 func (l *Loop) observe(ctx context.Context) (*world.World, error) {
-	if !l.primed {
-		if err := l.prime(ctx); err != nil {
+	if !l.writes.primed {
+		jobs, err := l.jobs(ctx, l.Live)
+		if err != nil {
 			return nil, err
 		}
-		l.primed = true
+		l.writes.prime(jobs)
 	}
 	in := world.Input{
-		Now: l.Now(), Pool: l.pool, Apply: l.Mode == plan.ModeApply, Query: l.query, Efficiencies: l.speeds.efficiencies(), Pins: l.pins,
+		Now: l.Now(), Pool: l.pool, Apply: l.Mode == plan.ModeApply, Query: l.query, Efficiencies: l.speeds.efficiencies(), Pins: l.writes.pins,
 	}
 	var nodes corev1.NodeList
 	if err := l.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
@@ -47,7 +46,7 @@ func (l *Loop) observe(ctx context.Context) (*world.World, error) {
 		return nil, err
 	}
 	w := world.Observe(in)
-	w.Nodes.Promised = l.promised(w)
+	w.Nodes.Promised = l.writes.promised(w)
 	if l.pool.LearnSpeeds {
 		l.speeds.learn(w)
 	}
@@ -90,52 +89,7 @@ func (l *Loop) list(ctx context.Context, from client.Reader, gvk schema.GroupVer
 	}
 	objects := make([]*unstructured.Unstructured, len(list.Items))
 	for i := range list.Items {
-		objects[i] = &list.Items[i]
-		ours := l.wrote[objects[i].GetUID()]
-		if ours == nil {
-			continue
-		}
-		if order, err := resourceversion.CompareResourceVersion(objects[i].GetResourceVersion(), ours.GetResourceVersion()); err != nil || order < 0 {
-			objects[i] = ours
-		} else {
-			delete(l.wrote, objects[i].GetUID())
-		}
+		objects[i] = l.writes.newest(&list.Items[i])
 	}
 	return objects, nil
-}
-
-// promised returns how many nodes jobs got that are gone now, and whose pods have not been
-// seen: they may be on their way.
-func (l *Loop) promised(w *world.World) int {
-	for _, j := range w.Jobs {
-		if _, grew := l.grew[j.UID]; grew && !j.Growing {
-			delete(l.grew, j.UID)
-		}
-	}
-	sum := 0
-	for uid, g := range l.grew {
-		switch {
-		case w.Now.Sub(g.at) >= l.pool.SettleTimeout:
-			delete(l.grew, uid)
-		case !slices.ContainsFunc(w.Jobs, func(j *world.Job) bool { return j.UID == uid }):
-			sum += g.nodes
-		}
-	}
-	return sum
-}
-
-// prime reads the jobs from the API server itself: caches may lack the last writes of
-// another leader, and those whose answer was lost.
-func (l *Loop) prime(ctx context.Context) error {
-	jobs, err := l.jobs(ctx, l.Live)
-	if err != nil {
-		return err
-	}
-	for _, job := range jobs {
-		l.wrote[job.Job.GetUID()] = job.Job
-		if job.Child != nil {
-			l.wrote[job.Child.GetUID()] = job.Child
-		}
-	}
-	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -105,6 +106,18 @@ func Names() []string {
 // Named returns the kinds of the given names, which exist.
 func Named(names []string) []Kind {
 	return slices.DeleteFunc(All(), func(k Kind) bool { return !slices.Contains(names, k.Name) })
+}
+
+// otherOwners are kinds that resize and suspend jobs of theirs as well.
+var otherOwners = []string{"MPIJob", "AppWrapper"}
+
+// Owner returns the kind of the controller that resizes and suspends the job, "" where
+// there is none.
+func Owner(job *unstructured.Unstructured) string {
+	if r := metav1.GetControllerOf(job); r != nil && slices.Contains(append(Names(), otherOwners...), r.Kind) {
+		return r.Kind
+	}
+	return ""
 }
 
 // Read returns the shape of a job in a pool of the given unit. The error, a

@@ -3,7 +3,9 @@ package kinds_test
 import (
 	"errors"
 	"fmt"
+	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -271,5 +273,26 @@ func TestRayJobIsNotPaused(t *testing.T) {
 	job.Object["metadata"].(map[string]any)["ownerReferences"] = []any{map[string]any{"kind": "RayJob", "name": "train"}}
 	if s, err := kinds.Named([]string{"RayCluster"})[0].Read(job, nil, worldtest.Unit); err != nil || !s.NoPause {
 		t.Errorf("shape is %+v, error %v; want one that is not paused", s, err)
+	}
+}
+
+// TestChart: the controller's chart knows the kinds, and where each is in the API.
+func TestChart(t *testing.T) {
+	t.Parallel()
+	helpers, err := os.ReadFile("../../deploy/helm/elastalloc-controller/templates/_helpers.tpl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got, want []string
+	for _, line := range strings.Split(string(helpers), "\n") {
+		if strings.Contains(line, ": {group: ") {
+			got = append(got, line)
+		}
+	}
+	for _, k := range kinds.All() {
+		want = append(want, fmt.Sprintf("%s: {group: %s, resource: %ss}", k.Name, k.GVK.Group, strings.ToLower(k.Name)))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the chart has\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -123,7 +122,7 @@ func (o *observer) identify(object Object) *Job {
 	if target, err := strconv.Atoi(annotations[TargetAnnotation]); err == nil && target >= 0 && j.Record != nil {
 		j.Target, j.HasTarget = target, true
 	}
-	switch owner := owner(object.Job); {
+	switch owner := kinds.Owner(object.Job); {
 	case object.Job.GetDeletionTimestamp() != nil:
 		j.pin(Deleting, "it is being deleted")
 	case j.Shape.Finished:
@@ -139,18 +138,6 @@ func (o *observer) identify(object Object) *Job {
 		j.pin(NotElastic, notElastic.Error())
 	}
 	return j
-}
-
-// owner returns the kind of the controller that resizes and suspends the job, "" where
-// there is none.
-func owner(job *unstructured.Unstructured) string {
-	if reference := metav1.GetControllerOf(job); reference != nil {
-		switch reference.Kind {
-		case "JobSet", "TrainJob", "PyTorchJob", "MPIJob", "AppWrapper":
-			return reference.Kind
-		}
-	}
-	return ""
 }
 
 func (j *Job) pin(reason Reason, why string) {

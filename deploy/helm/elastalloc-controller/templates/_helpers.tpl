@@ -28,7 +28,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
-{{/* Where each kind of jobs is in the API, and those that keep the size of another. */}}
+{{/* Where each kind of jobs is in the API: a test compares this with the controller's kinds. */}}
 {{- define "controller.resources" -}}
 Job: {group: batch, resource: jobs}
 JobSet: {group: jobset.x-k8s.io, resource: jobsets}
@@ -39,7 +39,10 @@ TrainJob: {group: trainer.kubeflow.org, resource: trainjobs}
 
 {{/* The kinds whose objects are changed: a TrainJob keeps its size in a JobSet. */}}
 {{- define "controller.kinds" -}}
-{{- $kinds := .Values.config.kinds -}}
+{{- $kinds := .Values.config.kinds }}{{ $known := include "controller.resources" . | fromYaml -}}
+{{- range $kinds }}{{ if not (hasKey $known .) -}}
+{{- fail (printf "config.kinds: unknown kind %q (want one of %s)" . (keys $known | sortAlpha | join ", ")) -}}
+{{- end }}{{ end -}}
 {{- if has "TrainJob" $kinds }}{{ $kinds = append $kinds "JobSet" | uniq }}{{ end -}}
 {{- $kinds | sortAlpha | toJson -}}
 {{- end -}}

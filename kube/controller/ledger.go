@@ -1,0 +1,167 @@
+package controller
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/elastalloc/elastalloc/kube/world"
+)
+
+// ledger is what a loop knows of its writes, several of which may be under way. It can be lost
+// at any time: the next leader begins with an empty one.
+type ledger struct {
+	mu sync.Mutex
+	// primed says that the jobs were read from the API server since anything was written
+	// that the loop does not know of: by an earlier leader, or without an answer.
+	primed bool
+	// wrote are objects as they came back from writes, until the caches have them.
+	wrote map[types.UID]*unstructured.Unstructured
+	// grew are jobs that were made to grow and whose pods have not been seen.
+	grew map[types.UID]growth
+	// conflicts are how many writes of the current decision came too late.
+	conflicts map[types.UID]int
+	// refusals is since when the API server refuses writes to a job.
+	refusals map[types.UID]time.Time
+	// pins are the jobs that are left alone until the next decision.
+	pins map[types.UID]world.Pin
+}
+
+// growth is how many nodes a job was made to hold, and when.
+type growth struct {
+	nodes int
+	at    time.Time
+}
+
+func newLedger() *ledger {
+	return &ledger{
+		wrote: make(map[types.UID]*unstructured.Unstructured), grew: make(map[types.UID]growth),
+		conflicts: make(map[types.UID]int), refusals: make(map[types.UID]time.Time), pins: make(map[types.UID]world.Pin),
+	}
+}
+
+// prime takes jobs as the API server itself has them: caches may lack the last writes of
+// another leader, and those whose answer was lost.
+func (l *ledger) prime(jobs []world.Object) {
+	for _, job := range jobs {
+		l.wrote[job.Job.GetUID()] = job.Job
+		if job.Child != nil {
+			l.wrote[job.Child.GetUID()] = job.Child
+		}
+	}
+	l.primed = true
+}
+
+// newest returns an object of a cache, or what the loop wrote where the cache lags behind.
+func (l *ledger) newest(cached *unstructured.Unstructured) *unstructured.Unstructured {
+	ours := l.wrote[cached.GetUID()]
+	if ours == nil {
+		return cached
+	}
+	if order, err := resourceversion.CompareResourceVersion(cached.GetResourceVersion(), ours.GetResourceVersion()); err != nil || order < 0 {
+		return ours
+	}
+	delete(l.wrote, cached.GetUID())
+	return cached
+}
+
+// written notes how an object came back from a write.
+func (l *ledger) written(object *unstructured.Unstructured) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wrote[object.GetUID()] = object
+}
+
+// failed notes that a write failed. Unless the API server judged it, it may have been written
+// nevertheless, or somebody else wrote.
+func (l *ledger) failed(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.primed = l.primed && (refused(err) || apierrors.IsNotFound(err))
+}
+
+// resized notes that a job was made to hold so many nodes, and whether they are more.
+func (l *ledger) resized(job types.UID, nodes int, more bool, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.refusals, job)
+	if more {
+		l.grew[job] = growth{nodes, now}
+	}
+}
+
+// promised returns how many nodes jobs got that are gone now, and whose pods have not been
+// seen: they may be on their way.
+func (l *ledger) promised(w *world.World) int {
+	for _, j := range w.Jobs {
+		if _, grew := l.grew[j.UID]; grew && !j.Growing {
+			delete(l.grew, j.UID)
+		}
+	}
+	sum := 0
+	for uid, g := range l.grew {
+		switch {
+		case w.Now.Sub(g.at) >= w.Pool.SettleTimeout:
+			delete(l.grew, uid)
+		case !slices.ContainsFunc(w.Jobs, func(j *world.Job) bool { return j.UID == uid }):
+			sum += g.nodes
+		}
+	}
+	return sum
+}
+
+// pin leaves a job alone until the next decision.
+func (l *ledger) pin(job types.UID, reason world.Reason, why string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pins[job] = world.Pin{Reason: reason, Why: why}
+}
+
+// conflict counts a write that came too late. The step is planned again on what the job is
+// now, a few times.
+func (l *ledger) conflict(job types.UID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conflicts[job]++; l.conflicts[job] >= maxConflicts {
+		l.pins[job] = world.Pin{Reason: world.Conflict, Why: "somebody else writes to it all the time"}
+	}
+}
+
+// mayPass reports whether a job's writes have been refused for so short a time that this may
+// pass.
+func (l *ledger) mayPass(job types.UID, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.refusals[job].IsZero() {
+		l.refusals[job] = now
+	}
+	return now.Sub(l.refusals[job]) < refusedPatience
+}
+
+// waits reports whether the API server refuses writes to a job.
+func (l *ledger) waits(job types.UID) bool { return !l.refusals[job].IsZero() }
+
+// decide begins a decision: what kept jobs from the last one is forgotten, but for refusals of
+// late.
+func (l *ledger) decide(now time.Time) {
+	clear(l.conflicts)
+	maps.DeleteFunc(l.refusals, func(_ types.UID, since time.Time) bool { return now.Sub(since) >= refusedFor })
+	maps.DeleteFunc(l.pins, func(uid types.UID, pin world.Pin) bool {
+		return pin.Reason != world.Refused || !l.waits(uid)
+	})
+}
+
+// forget drops the objects of jobs that are gone.
+func (l *ledger) forget(jobs []*world.Job) {
+	maps.DeleteFunc(l.wrote, func(uid types.UID, _ *unstructured.Unstructured) bool {
+		return !slices.ContainsFunc(jobs, func(j *world.Job) bool {
+			return j.UID == uid || j.Child != nil && j.Child.GetUID() == uid
+		})
+	})
+}

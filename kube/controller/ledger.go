@@ -25,6 +25,8 @@ type ledger struct {
 	wrote map[types.UID]*unstructured.Unstructured
 	// grew are jobs that were made to grow and whose pods have not been seen.
 	grew map[types.UID]growth
+	// had is on how many nodes jobs have been seen since they have their size.
+	had map[types.UID]int
 	// conflicts are how many writes of the current decision came too late.
 	conflicts map[types.UID]int
 	// refusals is since when the API server refuses writes to a job.
@@ -41,7 +43,7 @@ type growth struct {
 
 func newLedger() *ledger {
 	return &ledger{
-		wrote: make(map[types.UID]*unstructured.Unstructured), grew: make(map[types.UID]growth),
+		wrote: make(map[types.UID]*unstructured.Unstructured), grew: make(map[types.UID]growth), had: make(map[types.UID]int),
 		conflicts: make(map[types.UID]int), refusals: make(map[types.UID]time.Time), pins: make(map[types.UID]world.Pin),
 	}
 }
@@ -114,6 +116,14 @@ func (l *ledger) promised(w *world.World) int {
 		}
 	}
 	return sum
+}
+
+// saw notes on how many nodes the jobs are.
+func (l *ledger) saw(w *world.World) {
+	clear(l.had)
+	for _, j := range w.Jobs {
+		l.had[j.UID] = j.InUse()
+	}
 }
 
 // pin leaves a job alone until the next decision.

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -84,8 +85,8 @@ type Loop struct {
 	prices []float64
 	// why says of the jobs that the current decision changes why it does.
 	why map[string]string
-	// told are the pins that events told of.
-	told map[types.UID]string
+	// told are the pins and the odd nodes that events told of.
+	told, toldOdd map[types.UID]string
 
 	status sync.Mutex
 	report Report
@@ -135,6 +136,7 @@ func (l *Loop) Pass(ctx context.Context) (time.Duration, error) {
 	l.show(w)
 	p := plan.Steps(w, l.current)
 	l.tellPins(w)
+	l.tellOdd(w)
 	if l.pool.Paused {
 		return l.pool.Cadence, nil
 	}
@@ -248,6 +250,19 @@ func (l *Loop) tellPins(w *world.World) {
 	maps.DeleteFunc(l.told, func(uid types.UID, _ string) bool { return !present[uid] })
 	l.writes.forget(w.Jobs)
 	l.speeds.forget(present)
+}
+
+// tellOdd posts an event on every node that is left out for how much of the unit it has.
+func (l *Loop) tellOdd(w *world.World) {
+	told := make(map[types.UID]string, len(w.Odd))
+	for _, node := range w.Odd {
+		has := node.Status.Allocatable[corev1.ResourceName(l.pool.Unit)]
+		note := fmt.Sprintf("has %s %s; pool %s counts nodes of %d", has.String(), l.pool.Unit, l.pool.Name, w.PerNode)
+		if told[node.UID] = note; l.toldOdd[node.UID] != note {
+			l.Recorder.Eventf(node, nil, warning, "Odd", "Count", "%s", note)
+		}
+	}
+	l.toldOdd = told
 }
 
 // quiet reports whether a reason is old news to the job's user.

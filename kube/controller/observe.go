@@ -24,7 +24,7 @@ func (l *Loop) observe(ctx context.Context) (*world.World, error) {
 		l.writes.prime(jobs)
 	}
 	in := world.Input{
-		Now: l.Now(), Pool: l.pool, Apply: l.Mode == plan.ModeApply, Query: l.query, Efficiencies: l.speeds.efficiencies(), Pins: l.writes.pins,
+		Now: l.Now(), Pool: l.pool, Apply: l.Mode == plan.ModeApply, Query: l.query, Efficiencies: l.speeds.efficiencies(), Had: l.writes.had, Pins: l.writes.pins,
 	}
 	var nodes corev1.NodeList
 	if err := l.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
@@ -46,6 +46,7 @@ func (l *Loop) observe(ctx context.Context) (*world.World, error) {
 		return nil, err
 	}
 	w := world.Observe(in)
+	l.writes.saw(w)
 	w.Nodes.Promised = l.writes.promised(w)
 	if l.pool.LearnSpeeds {
 		l.speeds.learn(w)

@@ -100,7 +100,7 @@ func (l *Loop) show(w *world.World) {
 	}
 	for state, n := range map[string]int{
 		"usable": w.Nodes.Usable, "not_ready": w.Nodes.NotReady, "cordoned": w.Nodes.Cordoned, "tainted": w.Nodes.Tainted,
-		"foreign": w.Nodes.Foreign, "held": held, "terminating": terminating, "overdue": overdue, "free": max(0, w.Free()),
+		"foreign": w.Nodes.Foreign, "odd": w.Nodes.Odd, "held": held, "terminating": terminating, "overdue": overdue, "free": max(0, w.Free()),
 	} {
 		m.nodes.WithLabelValues(pool, state).Set(float64(n))
 	}

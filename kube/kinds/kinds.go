@@ -48,6 +48,8 @@ type Shape struct {
 	Selector map[string]string
 	// Unit is how much of the pool's unit each of its pods requests.
 	Unit int64
+	// Pod is what its pods are made from.
+	Pod corev1.PodSpec
 	// Grace is how long a deleted pod may take to go.
 	Grace time.Duration
 	// Report is what the job itself says of its progress, or nil.
@@ -244,7 +246,7 @@ func (s *Shape) pods(object map[string]any, unit corev1.ResourceName, path ...st
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(template, &spec) != nil {
 		return
 	}
-	s.Unit = Requests(&spec, unit)
+	s.Pod, s.Unit = spec, Requests(&spec, unit)
 	if seconds := spec.TerminationGracePeriodSeconds; seconds != nil {
 		s.Grace = time.Duration(*seconds) * time.Second
 	}
@@ -261,7 +263,7 @@ func (s *Shape) elastic(parts []map[string]any, unit corev1.ResourceName, what s
 		case elastic >= 0:
 			return 0, notElastic("several %ss request %s; want one", what, unit)
 		default:
-			elastic, s.Unit, s.Grace = i, pods.Unit, pods.Grace
+			elastic, s.Pod, s.Unit, s.Grace = i, pods.Pod, pods.Unit, pods.Grace
 		}
 	}
 	if elastic < 0 {

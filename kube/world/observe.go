@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
 
 	"github.com/elastalloc/elastalloc/kube/config"
 	"github.com/elastalloc/elastalloc/kube/kinds"
@@ -35,6 +34,8 @@ type Input struct {
 	Query map[types.NamespacedName]Sample
 	// Efficiencies are learnt doubling efficiencies of jobs that declare no speeds.
 	Efficiencies map[types.UID]float64
+	// Had is on how many nodes jobs have been seen since they have their size.
+	Had map[types.UID]int
 	// Pins are jobs that the controller leaves alone until its next decision.
 	Pins map[types.UID]Pin
 }
@@ -64,7 +65,7 @@ const staleAfter = 2
 // Observe returns the world.
 func Observe(in Input) *World {
 	w := &World{Now: in.Now, Pool: in.Pool, Apply: in.Apply}
-	o := &observer{Input: in, world: w, taken: make(map[types.UID]bool)}
+	o := &observer{Input: in, world: w, taken: make(map[types.UID]bool), counted: make(map[string]bool)}
 	for _, object := range in.Jobs {
 		w.Jobs = append(w.Jobs, o.identify(object))
 	}
@@ -98,9 +99,12 @@ type observer struct {
 	// podsOf are the pods of each job, and taken all of them.
 	podsOf map[*Job][]*corev1.Pod
 	taken  map[types.UID]bool
-	// usable are the names of the nodes that count; allocatable is the least and the most
-	// of the unit that one of them has.
-	usable                        map[string]bool
+	// nodes are those of the pool, and elsewhere the names of all others.
+	nodes     []*corev1.Node
+	elsewhere map[string]bool
+	// usable are the names of the nodes that count, and counted those whose pod is;
+	// allocatable is the least and the most of the unit that one of them has.
+	usable, counted               map[string]bool
 	leastAllocatable, allocatable int64
 }
 
@@ -177,88 +181,6 @@ func (o *observer) assignPods() {
 					o.podsOf[j] = append(o.podsOf[j], pod)
 					o.taken[pod.UID] = true
 				}
-			}
-		}
-	}
-}
-
-// countNodes counts the nodes of the pool.
-func (o *observer) countNodes() {
-	unit, foreign := corev1.ResourceName(o.Pool.Unit), make(map[string]bool)
-	for _, pod := range o.Pods {
-		if pod.Spec.NodeName != "" && !o.taken[pod.UID] && pod.Status.Phase != corev1.PodSucceeded &&
-			pod.Status.Phase != corev1.PodFailed && kinds.Requests(&pod.Spec, unit) > 0 {
-			foreign[pod.Spec.NodeName] = true
-		}
-	}
-	o.usable = make(map[string]bool)
-	selector := labels.SelectorFromSet(o.Pool.NodeSelector)
-	for _, node := range o.Nodes {
-		quantity, capacity := node.Status.Allocatable[unit], node.Status.Capacity[unit]
-		allocatable := quantity.Value()
-		// Of processors and memory, unlike devices, a node reserves some.
-		broken := strings.Contains(o.Pool.Unit, "/") && allocatable < capacity.Value()
-		switch {
-		case !selector.Matches(labels.Set(node.Labels)):
-		case !Ready(node) || allocatable <= 0 || broken || node.DeletionTimestamp != nil:
-			o.world.Nodes.NotReady++
-		case node.Spec.Unschedulable:
-			o.world.Nodes.Cordoned++
-		case !o.tolerated(node):
-			o.world.Nodes.Tainted++
-		case foreign[node.Name]:
-			o.world.Nodes.Foreign++
-		default:
-			if o.world.Nodes.Usable == 0 || allocatable < o.leastAllocatable {
-				o.leastAllocatable = allocatable
-			}
-			o.world.Nodes.Usable++
-			o.usable[node.Name] = true
-			o.allocatable = max(o.allocatable, allocatable)
-		}
-	}
-}
-
-// Ready reports whether a node says that it is.
-func Ready(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
-}
-
-// tolerated reports whether the pool's pods may be put on the node.
-func (o *observer) tolerated(node *corev1.Node) bool {
-	return !slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
-		return taint.Effect != corev1.TaintEffectPreferNoSchedule &&
-			!slices.ContainsFunc(o.Pool.Tolerations, func(t corev1.Toleration) bool {
-				return t.ToleratesTaint(klog.Background(), &taint, false)
-			})
-	})
-}
-
-// countPods counts the pods of a job that hold a node or are about to.
-func (o *observer) countPods(j *Job) {
-	for _, pod := range o.podsOf[j] {
-		j.Pods.Seen++
-		if pod.Spec.NodeName != "" {
-			j.Pods.Bound++
-		}
-		switch {
-		case pod.Status.Phase == corev1.PodSucceeded:
-		case pod.Spec.NodeName != "" && !o.usable[pod.Spec.NodeName]:
-			// Its node is out of the count already.
-		case pod.DeletionTimestamp == nil:
-			j.Pods.Live++
-			if pod.Status.Phase == corev1.PodRunning {
-				j.Pods.Running++
-			}
-		case pod.Spec.NodeName == "":
-			// Nothing runs that could take its time.
-		default:
-			j.Pods.Terminating++
-			// The deletion is to be done by its timestamp, which has the grace in it.
-			if o.Now.Sub(pod.DeletionTimestamp.Time) > o.Pool.SettleTimeout {
-				j.Pods.Overdue++
 			}
 		}
 	}

@@ -173,12 +173,30 @@ func TestKueueIsRecommendedTo(t *testing.T) {
 	}
 }
 
-func TestDifferentNodes(t *testing.T) {
+// TestOddNodes: a node with another number of devices than most is left out, and keeps no job
+// from the others.
+func TestOddNodes(t *testing.T) {
 	t.Parallel()
-	c := worldtest.New(3, worldtest.Job("a", 1, map[string]string{"work": "10h"}))
-	c.Nodes[2].Status.Allocatable[worldtest.Unit] = resource.MustParse("16")
-	if j := c.World().Jobs[0]; j.Pinned != world.NotWholeNodes {
-		t.Errorf("pinned %q in a pool in which two of its pods share a node", j.Pinned)
+	for _, test := range []struct {
+		nodes             []string
+		usable, odd, unit int
+		pinned            string
+	}{
+		{[]string{"8", "8", "7"}, 2, 1, 8, ""},
+		{[]string{"8", "8", "16"}, 2, 1, 8, ""},
+		{[]string{"8", "7"}, 1, 1, 8, ""},
+		{[]string{"16", "8"}, 1, 1, 8, ""}, // As its jobs request.
+		{[]string{"16", "16", "8"}, 2, 1, 16, "its pods request 8 nvidia.com/gpu; want a whole node of 16"},
+	} {
+		c := worldtest.New(len(test.nodes), worldtest.Job("a", 0, map[string]string{"work": "10h"}))
+		for i, n := range test.nodes {
+			c.Nodes[i].Status.Allocatable[worldtest.Unit] = resource.MustParse(n)
+			c.Nodes[i].Status.Capacity = c.Nodes[i].Status.Allocatable.DeepCopy()
+		}
+		w := c.World()
+		if w.Nodes.Usable != test.usable || w.Nodes.Odd != test.odd || len(w.Odd) != test.odd || w.PerNode != int64(test.unit) || w.Jobs[0].Why != test.pinned {
+			t.Errorf("%v: %+v of %d, job pinned %q", test.nodes, w.Nodes, w.PerNode, w.Jobs[0].Why)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ package world
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -20,6 +21,9 @@ type World struct {
 	// Apply says that jobs may be resized; otherwise targets are recommendations.
 	Apply bool
 	Nodes NodeCounts
+	// Odd are the nodes that have more or fewer of the unit than the PerNode of most.
+	Odd     []*corev1.Node
+	PerNode int64
 	// Jobs are the pool's jobs, those that end included, oldest first.
 	Jobs []*Job
 }
@@ -29,8 +33,9 @@ type NodeCounts struct {
 	// Usable nodes count: they are ready, take new pods of the pool and serve no others.
 	Usable int
 	// NotReady, Cordoned and Tainted nodes do not, nor do Foreign ones, which serve pods
-	// other than those of the pool's jobs. One some of whose devices broke is NotReady.
-	NotReady, Cordoned, Tainted, Foreign int
+	// other than those of the pool's jobs. One some of whose devices broke is NotReady, and
+	// Odd ones have more or fewer devices than most.
+	NotReady, Cordoned, Tainted, Foreign, Odd int
 	// Promised nodes are among the usable ones: jobs got them that are gone now, and whose
 	// pods may yet be seen.
 	Promised int
@@ -47,8 +52,11 @@ type Job struct {
 	Child *unstructured.Unstructured
 	Shape kinds.Shape
 	Wishes
-	// Pods.
 	Pods PodCounts
+	// Room is on how many usable nodes that have none a pod of it may run, where some are to come.
+	Room int
+	// Had is on how many nodes its pods have been seen since it has its size.
+	Had int
 
 	// Estimate is what is left to do; Trained and Waited are the time since its creation
 	// with and without nodes.
@@ -73,10 +81,11 @@ type Job struct {
 	reports []report
 }
 
-// PodCounts are the pods of a job that have not ended.
+// PodCounts are the pods of a job that have not ended and request the pool's unit.
 type PodCounts struct {
-	// Live pods are not being deleted. Those on nodes that do not count are left out.
-	Live int
+	// Live pods are not being deleted, and Waiting ones of them have no node yet. Those on
+	// nodes that do not count are Away instead, and of several on one node one is Live.
+	Live, Waiting, Away int
 	// Terminating pods still hold a node; Overdue ones of them have outlived their grace
 	// period and the pool's SettleTimeout.
 	Terminating, Overdue int
@@ -84,7 +93,7 @@ type PodCounts struct {
 	Running int
 	// Bound pods are those that have a node, whether it counts or not.
 	Bound int
-	// Seen are all of these, those on nodes that do not count, and those that succeeded.
+	// Seen are all of these, and those that succeeded.
 	Seen int
 }
 
@@ -97,6 +106,7 @@ const (
 	Paused          Reason = "Paused"
 	NotElastic      Reason = "NotElastic"
 	NotWholeNodes   Reason = "NotWholeNodes"
+	Elsewhere       Reason = "Elsewhere"
 	Owned           Reason = "Owned"
 	KueueOwned      Reason = "KueueOwned"
 	NoRemainingTime Reason = "NoRemainingTime"
@@ -109,7 +119,7 @@ const (
 // Reasons returns all reasons.
 func Reasons() []Reason {
 	return []Reason{
-		BadAnnotations, Paused, NotElastic, NotWholeNodes, Owned, KueueOwned,
+		BadAnnotations, Paused, NotElastic, NotWholeNodes, Elsewhere, Owned, KueueOwned,
 		NoRemainingTime, PastItsEnd, Deleting, Conflict, Refused,
 	}
 }
@@ -122,13 +132,24 @@ func (j *Job) Nodes() int {
 	return j.Shape.Size
 }
 
+// claims returns how many usable nodes the job's pods hold or may get, those that leave apart.
+// A pinned job's pods are left where they are: on nodes that do not count, or waiting for some
+// that do not exist.
+func (j *Job) claims() int {
+	if j.Pinned == "" {
+		return max(j.Nodes(), j.Pods.Live)
+	}
+	on := j.Pods.Live - j.Pods.Waiting
+	return on + min(j.Room, max(j.Nodes()-j.Pods.Away, j.Pods.Live)-on)
+}
+
 // Held returns how many nodes the job holds or may get without another word of ours: what
 // it asks for, or more while its pods leave.
 func (j *Job) Held() int {
 	if j.Pinned == Deleting && !j.Growing { // Its pods are not replaced.
 		return j.Pods.Live + j.Pods.Terminating
 	}
-	return max(j.Nodes(), j.Pods.Live) + j.Pods.Terminating
+	return j.claims() + j.Pods.Terminating
 }
 
 // Keeps returns how many nodes the job holds once the pods that leave are gone, if they go in
@@ -137,27 +158,24 @@ func (j *Job) Keeps() int {
 	if j.Pinned == Deleting {
 		return j.Pods.Live + j.Pods.Overdue
 	}
-	return max(j.Nodes(), j.Pods.Live) + j.Pods.Overdue
+	return j.claims() + j.Pods.Overdue
 }
 
-// InUse returns how many of the nodes that the job asks for it has pods on, or had when the
-// controller last wrote to it.
-func (j *Job) InUse() int {
-	had := j.Pods.Bound
-	if j.Record != nil {
-		had = max(had, j.Record.Nodes)
-	}
-	return min(j.Nodes(), had)
-}
+// InUse returns how many of the nodes that the job asks for it has pods on, or was seen to have.
+// What its record says is not asked: its user can write that.
+func (j *Job) InUse() int { return min(j.Nodes(), max(j.Pods.Bound, j.Had)) }
 
 // Waits returns how many nodes the job's pods wait for since somebody else than the controller
 // made, started or resized it. They take idle nodes, as all pods do, and nothing makes room for
 // them.
 func (j *Job) Waits() int {
-	if j.Pinned == Deleting {
+	switch j.Pinned {
+	case "":
+		return j.Nodes() - j.InUse()
+	case Deleting:
 		return 0
 	}
-	return j.Nodes() - j.InUse()
+	return j.claims() - (j.Pods.Live - j.Pods.Waiting)
 }
 
 // Movable reports whether the job may be given other nodes.

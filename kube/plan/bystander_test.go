@@ -1,0 +1,201 @@
+package plan_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
+	"github.com/elastalloc/elastalloc/kube/plan"
+	"github.com/elastalloc/elastalloc/kube/world"
+)
+
+// forge makes the record of a job say that it held so many nodes.
+func forge(c *worldtest.Cluster, name string, nodes int) {
+	annotations := c.Jobs[name].GetAnnotations()
+	annotations[world.DecisionAnnotation] = (&world.Record{UID: c.Jobs[name].GetUID(), Since: c.Now, Nodes: nodes}).String()
+	c.Jobs[name].SetAnnotations(annotations)
+}
+
+// withPods gives a job another pod specification.
+func withPods(job *unstructured.Unstructured, spec map[string]any) *unstructured.Unstructured {
+	if err := unstructured.SetNestedMap(job.Object, spec, "spec", "template", "spec"); err != nil {
+		panic(err)
+	}
+	return job
+}
+
+// drawTrouble draws a job that does not move, with pods wherever it says, or nodes that are not
+// as they should be. It touches no node on which a victim runs.
+func drawTrouble(t *rapid.T, c *worldtest.Cluster, i int, healthy func() string) {
+	name, size := fmt.Sprintf("trouble-%d", i), rapid.IntRange(1, 20).Draw(t, "size")
+	labels := map[string]string{"batch.kubernetes.io/job-name": name}
+	place := func(node string, units int64) {
+		c.Pods = append(c.Pods, worldtest.Pod(fmt.Sprintf("%s-%d", name, len(c.Pods)), node, labels))
+		c.Pods[len(c.Pods)-1].Spec.Containers[0].Resources.Requests[worldtest.Unit] = *resource.NewQuantity(units, resource.DecimalSI)
+	}
+	add := func(spec map[string]any) {
+		job := worldtest.Job(name, size, map[string]string{"paused": "true"})
+		if spec != nil {
+			withPods(job, spec)
+		}
+		c.Jobs[name] = job
+		if rapid.Bool().Draw(t, "forged") {
+			forge(c, name, rapid.IntRange(0, 64).Draw(t, "forged nodes"))
+		}
+	}
+	selected := worldtest.PodSpec(worldtest.PerNode)
+	selected["nodeSelector"] = map[string]any{"zone": "nowhere"}
+	switch kind := rapid.SampledFrom([]string{"cpu", "unschedulable", "too large", "waiting", "parts", "relabelled", "pinned", "foreign", "odd", "gone"}).Draw(t, "kind"); kind {
+	case "cpu":
+		add(worldtest.PodSpec(0))
+		for range size {
+			place("node-of-another-pool", 0)
+		}
+	case "unschedulable":
+		add(selected)
+	case "too large":
+		add(worldtest.PodSpec(16))
+	case "waiting":
+		add(nil)
+	case "parts": // Several pods on one node.
+		add(worldtest.PodSpec(2))
+		node := healthy()
+		for range min(4, size) {
+			if node != "" {
+				place(node, 2)
+			}
+		}
+	case "relabelled", "pinned":
+		add(nil)
+		for range size {
+			node := healthy()
+			if kind == "relabelled" {
+				node = "node-of-another-pool"
+			}
+			if node != "" {
+				place(node, worldtest.PerNode)
+			}
+		}
+	case "foreign":
+		if node := healthy(); node != "" {
+			c.Pods = append(c.Pods, worldtest.Pod(name, node, nil))
+		}
+	case "odd":
+		n := worldtest.Node(name)
+		n.Status.Allocatable[worldtest.Unit] = *resource.NewQuantity(int64(rapid.SampledFrom([]int{1, 7, 16}).Draw(t, "units")), resource.DecimalSI)
+		c.Nodes = append(c.Nodes, n)
+	case "gone":
+		n := worldtest.Node(name)
+		n.Status.Conditions[0].Status = corev1.ConditionUnknown
+		c.Nodes = append(c.Nodes, n)
+	}
+}
+
+// TestBystanders: whatever else is in a pool, a decision is asked for with at least the nodes
+// that jobs hold which did nothing and whose nodes are healthy; it is no outage, their cooldown
+// goes on, and no node is promised that something else is on.
+func TestBystanders(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		nodes := rapid.IntRange(1, 24).Draw(t, "nodes")
+		left := nodes
+		var jobs []*unstructured.Unstructured
+		var victims []string
+		for i := range rapid.IntRange(1, 5).Draw(t, "victims") {
+			if size := rapid.IntRange(0, min(left, 6)).Draw(t, "size"); size > 0 {
+				left -= size
+				victims = append(victims, fmt.Sprintf("Job/default/victim-%d", i))
+				jobs = append(jobs, worldtest.Job(fmt.Sprintf("victim-%d", i), size, map[string]string{"work": "1000h"}))
+			}
+		}
+		c := worldtest.New(nodes, jobs...)
+		held := nodes - left
+		c.Nodes = append(c.Nodes, worldtest.Node("node-of-another-pool"))
+		c.Nodes[nodes].Labels = nil
+		for _, job := range jobs {
+			changed(c, job.GetName(), int(job.Object["spec"].(map[string]any)["parallelism"].(int64)))
+		}
+		healthy := func() string {
+			busy := make(map[string]bool)
+			for _, pod := range c.Pods {
+				busy[pod.Spec.NodeName] = true
+			}
+			for _, node := range c.Nodes[:nodes] {
+				if !busy[node.Name] {
+					return node.Name
+				}
+			}
+			return ""
+		}
+		for i := range rapid.IntRange(0, 6).Draw(t, "troubles") {
+			drawTrouble(t, c, i, healthy)
+		}
+		// Nodes on which no victim is come to grief, with what is on them.
+		onNode := make(map[string]string)
+		for _, pod := range c.Pods {
+			onNode[pod.Spec.NodeName] = pod.Labels["batch.kubernetes.io/job-name"]
+		}
+		for _, node := range c.Nodes {
+			if slices.Contains(victims, "Job/default/"+onNode[node.Name]) {
+				continue
+			}
+			switch rapid.IntRange(0, 5).Draw(t, "grief") {
+			case 0:
+				node.Spec.Unschedulable = true
+			case 1:
+				node.Status.Conditions[0].Status = corev1.ConditionFalse
+			case 2:
+				node.Spec.Taints = []corev1.Taint{{Key: "maintenance", Effect: corev1.TaintEffectNoSchedule}}
+			}
+		}
+		if rapid.Bool().Draw(t, "pods restart") {
+			for _, pod := range c.Pods {
+				if !slices.Contains(victims, "Job/default/"+pod.Labels["batch.kubernetes.io/job-name"]) {
+					pod.DeletionTimestamp = &metav1.Time{Time: c.Now.Add(30 * time.Second)}
+				}
+			}
+		}
+		c.Now = c.Now.Add(2 * time.Minute)
+		w := c.World()
+		r := plan.Snapshot(w, "id", nil)
+		total := int(r.Allocate.GetSnapshot().GetTotalNodes())
+		if total < held {
+			t.Fatalf("asks about %d nodes of which bystanders hold %d; nodes %+v", total, held, w.Nodes)
+		}
+		if err := plan.Outage(w, r); err != nil {
+			t.Fatal(err)
+		}
+		for _, j := range w.Jobs {
+			if slices.Contains(victims, j.ID) && (!j.Cooling || !j.Movable()) {
+				t.Fatalf("%s cools down: %t, pinned: %q", j.ID, j.Cooling, j.Why)
+			}
+		}
+		// The oracle counts nodes by hand.
+		available := 0
+		for _, node := range c.Nodes {
+			free := node.Labels != nil && node.Status.Conditions[0].Status == corev1.ConditionTrue && !node.Spec.Unschedulable &&
+				len(node.Spec.Taints) == 0 && node.Status.Allocatable.Name(worldtest.Unit, resource.DecimalSI).Value() == worldtest.PerNode
+			for _, pod := range c.Pods {
+				// Pods that leave in time are waited for.
+				late := pod.DeletionTimestamp != nil && !pod.DeletionTimestamp.Add(c.Pool.SettleTimeout).Before(c.Now)
+				if pod.Spec.NodeName == node.Name && !slices.Contains(victims, "Job/default/"+pod.Labels["batch.kubernetes.io/job-name"]) && (!late || pod.Labels == nil) {
+					free = false
+				}
+			}
+			if free {
+				available++
+			}
+		}
+		if total > available {
+			t.Fatalf("asks about %d nodes; %d are there to be had", total, available)
+		}
+	})
+}

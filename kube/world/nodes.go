@@ -1,0 +1,201 @@
+package world
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/component-helpers/resource"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
+
+	"github.com/elastalloc/elastalloc/kube/kinds"
+)
+
+// countNodes counts the nodes of the pool.
+func (o *observer) countNodes() {
+	unit, foreign := corev1.ResourceName(o.Pool.Unit), make(map[string]bool)
+	for _, pod := range o.Pods {
+		if pod.Spec.NodeName != "" && !o.taken[pod.UID] && pod.Status.Phase != corev1.PodSucceeded &&
+			pod.Status.Phase != corev1.PodFailed && kinds.Requests(&pod.Spec, unit) > 0 {
+			foreign[pod.Spec.NodeName] = true
+		}
+	}
+	o.elsewhere = make(map[string]bool)
+	selector := labels.SelectorFromSet(o.Pool.NodeSelector)
+	var good []*corev1.Node
+	for _, node := range o.Nodes {
+		if !selector.Matches(labels.Set(node.Labels)) {
+			o.elsewhere[node.Name] = true
+			continue
+		}
+		o.nodes = append(o.nodes, node)
+		allocatable, capacity := amount(node.Status.Allocatable, unit), amount(node.Status.Capacity, unit)
+		switch {
+		case !Ready(node) || allocatable <= 0 || o.devices() && allocatable < capacity || node.DeletionTimestamp != nil:
+			o.world.Nodes.NotReady++
+		case node.Spec.Unschedulable:
+			o.world.Nodes.Cordoned++
+		case !tolerated(node, o.Pool.Tolerations):
+			o.world.Nodes.Tainted++
+		case foreign[node.Name]:
+			o.world.Nodes.Foreign++
+		default:
+			good = append(good, node)
+		}
+	}
+	o.usable = make(map[string]bool)
+	o.world.PerNode = o.perNode(good)
+	for _, node := range good {
+		allocatable := amount(node.Status.Allocatable, unit)
+		if o.devices() && allocatable != o.world.PerNode {
+			o.world.Nodes.Odd++
+			o.world.Odd = append(o.world.Odd, node)
+			continue
+		}
+		if o.world.Nodes.Usable == 0 || allocatable < o.leastAllocatable {
+			o.leastAllocatable = allocatable
+		}
+		o.allocatable = max(o.allocatable, allocatable)
+		o.world.Nodes.Usable++
+		o.usable[node.Name] = true
+	}
+}
+
+// devices reports whether the unit is one of devices. Of processors and memory, unlike
+// these, every node reserves some.
+func (o *observer) devices() bool { return strings.Contains(o.Pool.Unit, "/") }
+
+// perNode returns how much of the unit most nodes have; of several such amounts the one that
+// more jobs request, then the largest.
+func (o *observer) perNode(nodes []*corev1.Node) int64 {
+	type votes struct {
+		perNode     int64
+		nodes, jobs int
+	}
+	counted := make(map[int64]*votes)
+	most := &votes{}
+	for _, node := range nodes {
+		n := amount(node.Status.Allocatable, corev1.ResourceName(o.Pool.Unit))
+		if counted[n] == nil {
+			counted[n] = &votes{perNode: n}
+			for _, j := range o.world.Jobs {
+				if j.Shape.Unit == n {
+					counted[n].jobs++
+				}
+			}
+		}
+		counted[n].nodes++
+	}
+	for _, v := range counted {
+		if cmp.Or(cmp.Compare(v.nodes, most.nodes), cmp.Compare(v.jobs, most.jobs), cmp.Compare(v.perNode, most.perNode)) > 0 {
+			most = v
+		}
+	}
+	return most.perNode
+}
+
+// amount returns how much there is of a resource, 0 where there is none.
+func amount(list corev1.ResourceList, unit corev1.ResourceName) int64 {
+	quantity := list[unit]
+	return quantity.Value()
+}
+
+// Ready reports whether a node says that it is.
+func Ready(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// tolerated reports whether no taint of the node keeps pods with these tolerations away.
+func tolerated(node *corev1.Node, tolerations []corev1.Toleration) bool {
+	return !slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
+		return taint.Effect != corev1.TaintEffectPreferNoSchedule &&
+			!slices.ContainsFunc(tolerations, func(t corev1.Toleration) bool {
+				return t.ToleratesTaint(klog.Background(), &taint, false)
+			})
+	})
+}
+
+// countPods counts the pods of a job that hold a node of the pool or are about to.
+func (o *observer) countPods(j *Job) {
+	own := make(map[string]bool)
+	for _, pod := range o.podsOf[j] {
+		if kinds.Requests(&pod.Spec, corev1.ResourceName(o.Pool.Unit)) == 0 {
+			continue
+		}
+		j.Pods.Seen++
+		node := pod.Spec.NodeName
+		if node != "" {
+			j.Pods.Bound++
+		}
+		live := pod.DeletionTimestamp == nil
+		own[node] = own[node] || live
+		switch {
+		case pod.Status.Phase == corev1.PodSucceeded:
+		case node == "" && live:
+			j.Pods.Live++
+			j.Pods.Waiting++
+		case node == "":
+			// Nothing runs that could take its time.
+		case !o.usable[node]:
+			// Its node is out of the count already.
+			if live {
+				j.Pods.Away++
+			}
+			if o.elsewhere[node] && live {
+				j.pin(Elsewhere, "pods of it run on "+node+", which is no node of the pool")
+			}
+		case o.counted[node]:
+			// So is this one.
+		case live:
+			j.Pods.Live++
+			o.counted[node] = true
+			if pod.Status.Phase == corev1.PodRunning {
+				j.Pods.Running++
+			}
+		default:
+			j.Pods.Terminating++
+			o.counted[node] = true
+			// The deletion is to be done by its timestamp, which has the grace in it.
+			if o.Now.Sub(pod.DeletionTimestamp.Time) > o.Pool.SettleTimeout {
+				j.Pods.Overdue++
+			}
+		}
+	}
+	j.Had = o.Had[j.UID]
+	if j.Shape.Finished || j.Shape.Unit == 0 {
+		return
+	}
+	affinity := nodeaffinity.NewRequiredNodeAffinity(j.Shape.Pod.NodeSelector, j.Shape.Pod.Affinity)
+	meant := func(node *corev1.Node) bool {
+		matches, err := affinity.Match(node)
+		return matches && err == nil
+	}
+	if len(o.nodes) > 0 && !slices.ContainsFunc(o.nodes, meant) {
+		j.pin(Elsewhere, "its node selector or affinity matches no node of the pool")
+		return
+	}
+	if on := j.Pods.Live - j.Pods.Waiting; on >= max(j.Nodes()-j.Pods.Away, j.Pods.Live) {
+		return // No pod of it is to come.
+	}
+	requests := resource.PodRequests(&corev1.Pod{Spec: j.Shape.Pod}, resource.PodResourcesOptions{})
+	for _, node := range o.nodes {
+		if o.usable[node.Name] && !own[node.Name] && meant(node) && tolerated(node, j.Shape.Pod.Tolerations) && enough(node, requests) {
+			j.Room++
+		}
+	}
+}
+
+// enough reports whether a node has what a pod requests, as far as it says.
+func enough(node *corev1.Node, requests corev1.ResourceList) bool {
+	for name, quantity := range requests {
+		if has, says := node.Status.Allocatable[name]; says && quantity.Cmp(has) > 0 {
+			return false
+		}
+	}
+	return true
+}

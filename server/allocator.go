@@ -18,8 +18,8 @@ type service struct {
 	apiconv.InProcess
 }
 
-func newService(allocator apiconv.Allocator, maxBudget time.Duration) service {
-	return service{InProcess: apiconv.InProcess{Allocator: reporting{allocator, maxBudget}}}
+func newService(allocator apiconv.Allocator, maxBudget time.Duration, audits *auditor) service {
+	return service{InProcess: apiconv.InProcess{Allocator: reporting{allocator, maxBudget, audits}}}
 }
 
 // methods says what the ingress has to know of each method of the AllocatorService: whose
@@ -43,6 +43,7 @@ const shedBudget = 50 * time.Millisecond
 type reporting struct {
 	apiconv.Allocator
 	maxBudget time.Duration
+	audits    *auditor // nil audits nothing
 }
 
 // granted returns options within what the call's turn grants and the longest time budget.
@@ -60,6 +61,9 @@ func (r reporting) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Op
 	if shed {
 		o.Backend, o.TimeBudget = solver.BackendGreedy, shedBudget
 	}
+	event, certificate := ingress.EventOf(ctx), o.Certificate
+	event.Audit = !shed && r.audits.draws()
+	o.Certificate = certificate || event.Audit
 	decision, err := r.Allocator.Allocate(ctx, s, o)
 	if err != nil {
 		return decision, err
@@ -70,7 +74,11 @@ func (r reporting) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Op
 			Message: "the server had no turn for a search in time, so this is greedy's allocation",
 		})
 	}
-	ingress.Decided(ctx, o.WithDefaults().Objective, &decision)
+	decided := decision
+	event.Decision, event.Report, event.Objective = &decided, &decided.Report, o.WithDefaults().Objective
+	if !certificate {
+		decision.Report.Certificate = nil
+	}
 	return decision, nil
 }
 
@@ -104,7 +112,7 @@ func (r reporting) WhatIf(
 func (r reporting) FillIdle(ctx context.Context, s *solver.Snapshot) (solver.Decision, error) {
 	decision, err := r.Allocator.FillIdle(ctx, s)
 	if err == nil {
-		ingress.Decided(ctx, "", &decision)
+		ingress.EventOf(ctx).Decision = &decision
 	}
 	return decision, err
 }

@@ -85,6 +85,13 @@ type Config struct {
 	Registry *prometheus.Registry
 	// Recorder, if set, keeps every call.
 	Recorder Recorder
+	// Audit checks the share AuditShare of the answers of Allocate after they have been sent,
+	// in turns that no call wants; nil checks none.
+	Audit      Audit
+	AuditShare float64
+	// DefectDir is the folder that keeps requests which showed a defect of the program; ""
+	// keeps none.
+	DefectDir string
 	// TracerProvider makes a span of every call and of its stages; nil makes none. The
 	// caller shuts it down after Run has returned.
 	TracerProvider trace.TracerProvider
@@ -150,6 +157,7 @@ func (c *Config) check() error {
 	require((c.TLSCert == "") == (c.TLSKey == ""), "TLS needs both a certificate and a key")
 	require(c.ClientCA == "" || c.TLSCert != "", "a client CA needs TLS")
 	require(len(c.ClientNames) == 0 || c.ClientCA != "", "client names need a client CA")
+	require(c.AuditShare >= 0 && c.AuditShare <= 1, "audit share is %v (want 0 to 1)", c.AuditShare)
 	require(!slices.Contains(c.ClientNames, ""), "a client name is empty")
 	require(!slices.Contains(c.MetricsGroups, ""), "a group for metrics is empty")
 	require(len(c.MetricsGroups) <= mostMetricsGroups, "%d groups for metrics (want at most %d)", len(c.MetricsGroups), mostMetricsGroups)

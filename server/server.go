@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,6 +38,8 @@ type Server struct {
 	health                  *health.Server
 	ingress                 *ingress.Ingress
 	methods                 map[string]ingress.Method
+	defects                 *defects
+	audits                  *auditor // nil without
 	ready                   atomic.Bool
 }
 
@@ -89,7 +92,25 @@ func (s *Server) build() error {
 	if err != nil {
 		return err
 	}
-	observers := []ingress.Observer{decisions, teams, page, spanObserver{}, newLogObserver(c.Logger)}
+	if s.defects, err = newDefects(c.DefectDir, c.Logger, c.Registry); err != nil {
+		return err
+	}
+	audits, err := newAuditCounter(c.Registry)
+	if err != nil {
+		return err
+	}
+	observers := []ingress.Observer{decisions, teams, page, spanObserver{}, newLogObserver(c.Logger), s.defects}
+	if c.Audit != nil && c.AuditShare > 0 {
+		s.audits = &auditor{
+			check: c.Audit, share: c.AuditShare, budget: c.MaxBudget, defects: s.defects, logger: c.Logger, audits: audits,
+			lend: func(ctx context.Context, worker string, bytes int) (ingress.Turn, func(), bool) {
+				return s.ingress.Lend(ctx, worker, bytes)
+			},
+			need:    func(size guard.Size) (int, error) { return s.methods["Allocate"].Need.Bytes(size, int(c.MaxMemory)) },
+			waiting: make(chan audited, maxAudits),
+		}
+		observers = append(observers, s.audits)
+	}
 	if c.Recorder != nil {
 		observers = append(observers, recordObserver{c.Recorder})
 		if err := recording.Register(c.Registry, c.Recorder.Stats); err != nil {
@@ -132,7 +153,7 @@ func (s *Server) build() error {
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 	)...)
-	s.register(&elastallocv1.AllocatorService_ServiceDesc, newService(c.Allocator, c.MaxBudget), s.methods)
+	s.register(&elastallocv1.AllocatorService_ServiceDesc, newService(c.Allocator, c.MaxBudget, s.audits), s.methods)
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	if !c.NoReflection {
 		reflection.RegisterV1(s.grpc)
@@ -177,8 +198,14 @@ func (s *Server) Run(ctx context.Context) error {
 		s.config.Ready(true)
 	}
 
+	var after sync.WaitGroup
+	if s.audits != nil {
+		after.Go(func() { s.audits.run(ctx) })
+	}
 	<-ctx.Done()
 	s.drain()
+	after.Wait()
+	s.defects.writing.Wait()
 	return errors.Join(<-ended, <-ended)
 }
 

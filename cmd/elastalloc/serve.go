@@ -125,6 +125,7 @@ traces on.`,
 		flags.StringSliceVar(&config.MetricsGroups, "metrics-groups", nil,
 			"ids of the groups of jobs that have metrics of their own")
 		flags.StringVar(&record.Dir, "record", "", "folder to keep every call in, for elastalloc-lab replay; one of its own for each server")
+		flags.StringVar(&config.DefectDir, "defect-dir", "", "folder to keep requests in that showed a defect of this program, job ids and all: at most 100 files and 64MiB")
 		flags.Var(cli.NewBytesFlag(&record.MaxBytes), "record-max-bytes", "bytes that the recordings may take; the oldest are deleted beyond")
 	})
 	cli.AddProgramFlags(command.Flags(), &programs)

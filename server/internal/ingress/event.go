@@ -44,11 +44,17 @@ type Event struct {
 	// Request is the request, nil if it was not decoded, and Response the answer, nil if
 	// there is none. Nothing changes them any more, so that they alone may be kept.
 	Request, Response proto.Message
-	// Objective is what the decision maximised, and Report its report; nil if there is none.
-	Objective solver.Objective
-	Report    *solver.Report
 	// Decision is what was decided, by FillIdle as well; nil if nothing was.
 	Decision *solver.Decision
+	// Objective is what the decision maximised, and Report its report; nil where the rule of
+	// regular times filled idle nodes.
+	Objective solver.Objective
+	Report    *solver.Report
+	// Audit says that the answer was drawn to be audited.
+	Audit bool
+	// Contradiction is how a proof that was sought for the answer contradicted itself; "" is
+	// how it should be.
+	Contradiction string
 	// Err is nil for a call that was answered. Its text is fit for a log, its status is
 	// what the caller sees.
 	Err error
@@ -68,17 +74,13 @@ type Observer interface {
 // eventKey is the key of the event in the context of a call.
 type eventKey struct{}
 
-// Decided tells the observers of the call that ctx belongs to what was decided: towards
-// an objective, or towards none where the rule of regular times filled idle nodes.
-func Decided(ctx context.Context, objective solver.Objective, decision *solver.Decision) {
-	event, ok := ctx.Value(eventKey{}).(*Event)
-	if !ok {
-		return
+// EventOf returns the event of the call that ctx belongs to, so that its method says what was
+// decided.
+func EventOf(ctx context.Context) *Event {
+	if event, ok := ctx.Value(eventKey{}).(*Event); ok {
+		return event
 	}
-	event.Objective, event.Decision = objective, decision
-	if objective != "" {
-		event.Report = &decision.Report
-	}
+	return new(Event)
 }
 
 // observe makes the error of a call one that its caller may see, and tells the observers.

@@ -1,0 +1,166 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/elastalloc/elastalloc/internal/apiconv"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/server/internal/guard"
+	"github.com/elastalloc/elastalloc/server/internal/ingress"
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// Audit checks an answer independently of what made it: whether no legal plan is better. It
+// returns one of the verdicts, and why. Where ctx ends it is open.
+type Audit func(ctx context.Context, request *elastallocv1.AllocateRequest, answer *elastallocv1.AllocateResponse) (verdict, reason string)
+
+// The verdicts of an Audit.
+const (
+	AuditConfirmed = "confirmed"
+	AuditRefuted   = "refuted"
+	AuditOpen      = "open"
+)
+
+const (
+	// auditSkipped counts answers for which there was no idle turn in time, as a verdict.
+	auditSkipped = "skipped"
+
+	// maxAudits and maxAuditBytes bound the answers that wait to be audited.
+	maxAudits     = 64
+	maxAuditBytes = 16 << 20
+
+	// auditPatience is how long an answer waits for an idle turn, and auditRetry how often it
+	// asks for one.
+	auditPatience = time.Minute
+	auditRetry    = 50 * time.Millisecond
+)
+
+// auditor audits a share of the answers of Allocate after they have been sent, one at a time,
+// in turns that no call wants. It is an observer of calls.
+type auditor struct {
+	check   Audit
+	share   float64
+	budget  time.Duration // of one audit
+	lend    func(ctx context.Context, worker string, bytes int) (ingress.Turn, func(), bool)
+	need    func(guard.Size) (int, error)
+	defects *defects
+	logger  *slog.Logger
+	audits  *prometheus.CounterVec
+	waiting chan audited
+	bytes   atomic.Int64 // of those that wait
+}
+
+// audited is an answer that is to be audited.
+type audited struct {
+	request      *elastallocv1.AllocateRequest
+	decision     *solver.Decision
+	size         guard.Size
+	requestBytes int
+	requestID    string
+	since        time.Time
+}
+
+// newAuditCounter registers the counter of audits, whose series exist from the start.
+func newAuditCounter(registerer prometheus.Registerer) (*prometheus.CounterVec, error) {
+	audits := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "elastalloc_audits_total",
+		Help: "Answers that were to be audited, by verdict: refuted is a defect of the program, skipped found no idle turn.",
+	}, []string{"verdict"})
+	for _, verdict := range []string{AuditConfirmed, AuditRefuted, AuditOpen, auditSkipped} {
+		audits.WithLabelValues(verdict)
+	}
+	return audits, register(registerer, audits)
+}
+
+// draws reports whether the next answer is to be audited.
+func (a *auditor) draws() bool { return a != nil && rand.Float64() < a.share }
+
+// Observe puts an answer that was drawn in the queue.
+func (a *auditor) Observe(_ context.Context, e *ingress.Event) {
+	request, ok := e.Request.(*elastallocv1.AllocateRequest)
+	if !e.Audit || e.Err != nil || !ok {
+		return
+	}
+	bytes := int64(e.Size.Bytes)
+	if a.bytes.Add(bytes) <= maxAuditBytes {
+		select {
+		case a.waiting <- audited{request, e.Decision, e.Size, e.RequestBytes, e.RequestID, time.Now()}:
+			return
+		default:
+		}
+	}
+	a.bytes.Add(-bytes)
+	a.audits.WithLabelValues(auditSkipped).Inc()
+}
+
+// run audits answers until ctx ends.
+func (a *auditor) run(ctx context.Context) {
+	for {
+		select {
+		case next := <-a.waiting:
+			a.audit(ctx, next)
+			a.bytes.Add(-int64(next.size.Bytes))
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// audit audits an answer as soon as there is an idle turn, and again where a call wanted it.
+func (a *auditor) audit(ctx context.Context, next audited) {
+	bytes, err := a.need(next.size)
+	retry := time.NewTicker(auditRetry)
+	defer retry.Stop()
+	for err == nil && time.Since(next.since) < auditPatience {
+		turn, release, ok := a.lend(ctx, "audit", bytes)
+		if ok {
+			done := a.try(ctx, turn, next)
+			release()
+			if done {
+				return
+			}
+		}
+		select {
+		case <-retry.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+	a.audits.WithLabelValues(auditSkipped).Inc()
+}
+
+// try audits an answer, and reports whether it came to an end before its turn was wanted.
+func (a *auditor) try(ctx context.Context, turn ingress.Turn, next audited) bool {
+	ctx, cancel := context.WithTimeout(ctx, a.budget)
+	defer cancel()
+	wanted := make(chan struct{})
+	go func() {
+		select {
+		case <-turn.Hurry:
+			close(wanted)
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	answer := apiconv.ToAllocateResponse(next.request.GetSnapshot().GetId(), *next.decision, true)
+	verdict, reason := a.check(ctx, next.request, answer)
+	select {
+	case <-wanted:
+		if verdict == AuditOpen {
+			return false
+		}
+	default:
+	}
+	a.audits.WithLabelValues(verdict).Inc()
+	if verdict == AuditRefuted {
+		a.logger.Error("an answer is refuted", "request_id", next.requestID, "reason", reason)
+		a.defects.keep("refuted", next.requestID, next.requestBytes, next.request, answer)
+	}
+	return true
+}

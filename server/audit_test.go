@@ -1,0 +1,150 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/elastalloc/elastalloc/internal/wait"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/server/internal/ingress"
+)
+
+// TestAudits checks that answers are audited with their plans, whatever was asked for, that
+// each verdict is counted, and that one that is refuted is logged and kept.
+func TestAudits(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "defects")
+	h := start(t, func(c *Config) {
+		c.AuditShare, c.DefectDir = 1, dir
+		c.Audit = func(_ context.Context, request *elastallocv1.AllocateRequest, answer *elastallocv1.AllocateResponse) (verdict, reason string) {
+			if len(answer.GetAllocations()[0].GetPlannedNodes()) == 0 {
+				t.Error("an answer is audited without its plan")
+			}
+			return request.GetSnapshot().GetId(), "a better plan"
+		}
+	})
+	for _, verdict := range []string{AuditConfirmed, AuditOpen, AuditRefuted} {
+		request := smallRequest()
+		request.Snapshot.Id, request.Options = verdict, nil
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "x-request-id", "id-of-"+verdict)
+		response, err := h.client.Allocate(ctx, request)
+		if err != nil || len(response.GetAllocations()[0].GetPlannedNodes()) > 0 {
+			t.Fatalf("%v; want an answer without the plan, which was not asked for: %v", err, response)
+		}
+		h.await(t, fmt.Sprintf("elastalloc_audits_total{verdict=%q}", verdict), "1")
+	}
+	wait.Until(t, "the refuted answer is logged and kept", func() bool {
+		return h.logs.Line(`"level":"ERROR"`, "refuted", `"request_id":"id-of-refuted"`, "a better plan") != "" &&
+			h.logs.Line("is kept", `"request_id":"id-of-refuted"`) != ""
+	})
+	files, err := filepath.Glob(filepath.Join(dir, "*-refuted*.json"))
+	if err != nil || len(files) != 2 {
+		t.Fatalf("files %q, %v; want a request and its answer", files, err)
+	}
+	want := smallRequest()
+	want.Snapshot.Id, want.Options = AuditRefuted, nil
+	for i, m := range []proto.Message{new(elastallocv1.AllocateResponse), new(elastallocv1.AllocateRequest)} {
+		text, err := os.ReadFile(files[i])
+		if err == nil {
+			err = protojson.Unmarshal(text, m)
+		}
+		if _, isRequest := m.(*elastallocv1.AllocateRequest); err != nil || isRequest && !proto.Equal(m, want) {
+			t.Errorf("%s: %v, %v", files[i], err, m)
+		}
+	}
+}
+
+// TestAuditsLeaveTurnsToCalls checks that an audit begins only where a turn is idle, ends as
+// soon as a call wants it, and comes to its end later.
+func TestAuditsLeaveTurnsToCalls(t *testing.T) {
+	t.Parallel()
+	begun, finish := make(chan struct{}, 100), make(chan struct{})
+	h := start(t, func(c *Config) {
+		c.MaxInflight, c.AuditShare = 1, 1
+		c.Audit = func(ctx context.Context, _ *elastallocv1.AllocateRequest, _ *elastallocv1.AllocateResponse) (verdict, reason string) {
+			begun <- struct{}{}
+			select {
+			case <-ctx.Done():
+				return AuditOpen, "hurried"
+			case <-finish:
+				return AuditConfirmed, ""
+			}
+		}
+	})
+	for range 3 {
+		response, err := h.client.Allocate(t.Context(), smallRequest())
+		if err != nil || len(response.GetReport().GetWarnings()) > 0 {
+			t.Fatalf("%v, warnings %v; want a decision with a turn of its own", err, response.GetReport().GetWarnings())
+		}
+		<-begun
+	}
+	close(finish)
+	h.await(t, `elastalloc_audits_total{verdict="confirmed"}`, "3")
+	if open, _ := h.series(t, `elastalloc_audits_total{verdict="open"}`); open != "0" {
+		t.Errorf("%s audits that were in the way count as open", open)
+	}
+}
+
+// TestAuditsAreBounded checks that answers which find no idle turn are counted, not kept.
+func TestAuditsAreBounded(t *testing.T) {
+	t.Parallel()
+	audits, err := newAuditCounter(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &auditor{audits: audits, waiting: make(chan audited, maxAudits)}
+	event := &ingress.Event{Audit: true, Request: smallRequest()}
+	event.Size.Bytes = maxAuditBytes / 4
+	for range 10 {
+		a.Observe(t.Context(), event)
+	}
+	if len(a.waiting) != 4 || a.bytes.Load() != maxAuditBytes {
+		t.Errorf("%d answers of %d bytes in all wait; want 4", len(a.waiting), a.bytes.Load())
+	}
+}
+
+// TestContradictions checks that a call whose proof contradicts itself is counted, logged and
+// kept, and that a folder of them is bounded.
+func TestContradictions(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	h := start(t, func(c *Config) { c.DefectDir = dir })
+	event := &ingress.Event{Method: "Allocate", RequestID: "id-7", Request: smallRequest(), Contradiction: "bound 1 below 2"}
+	for range maxDefectFiles + 20 {
+		h.defects.Observe(t.Context(), event)
+	}
+	h.defects.Observe(t.Context(), &ingress.Event{Method: "Allocate"})
+	h.await(t, "elastalloc_proof_contradictions_total", fmt.Sprint(maxDefectFiles+20))
+	h.defects.writing.Wait()
+	if h.logs.Line(`"level":"ERROR"`, "contradicts", `"request_id":"id-7"`, "bound 1 below 2") == "" {
+		t.Errorf("the log does not say so:\n%s", h.logs)
+	}
+	if h.logs.Line("is not kept", fmt.Sprintf("holds %d files", maxDefectFiles)) == "" && strings.Count(h.logs.String(), "is kept") > 10 {
+		t.Errorf("the log does not say that the folder is full:\n%s", h.logs)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != maxDefectFiles {
+		t.Errorf("%d files, %v; want %d", len(entries), err, maxDefectFiles)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, entries[0].Name()))
+	kept := new(elastallocv1.AllocateRequest)
+	if err == nil {
+		err = protojson.Unmarshal(text, kept)
+	}
+	if err != nil || !proto.Equal(kept, smallRequest()) {
+		t.Errorf("%v is kept: %v", kept, err)
+	}
+	again, err := newDefects(dir, h.defects.logger, prometheus.NewRegistry())
+	if err != nil || again.files != maxDefectFiles {
+		t.Errorf("after a restart %d files count: %v", again.files, err)
+	}
+}

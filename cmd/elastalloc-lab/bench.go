@@ -81,21 +81,18 @@ On a signal the work stops, and the rows so far are printed.`,
 	flags.StringSliceVar(&f.objectives, "objective", nil, "objectives: progress, total-time (default those of the requests)")
 	flags.DurationVar(&f.limit, "limit", f.limit, "time limit for each backend and snapshot")
 	flags.IntVar(&f.maxJobs, "max-jobs", f.maxJobs, "skip snapshots with more jobs")
-	flags.StringVarP(&f.output, "output", "o", f.output, "output format, table or json")
+	flags.VarP(cli.ChoiceFlag{Value: &f.output, Choices: []string{cli.OutputTable, cli.OutputJSON}}, "output", "o", "output format")
 	cli.AddProgramFlags(flags, &f.programs)
 	cli.MarkRequired(command, "file")
 	cli.CompleteValues(command, "backends", cli.Names(elastalloc.BackendNames())...)
 	cli.CompleteValues(command, "formulation", "one-hot", "paper")
 	cli.CompleteValues(command, "objective", "progress", "total-time")
-	cli.CompleteValues(command, "output", cli.OutputTable, cli.OutputJSON)
 	return command
 }
 
 // check returns an error for an invalid flag.
 func (f *benchFlags) check() error {
 	switch {
-	case f.output != cli.OutputTable && f.output != cli.OutputJSON:
-		return fmt.Errorf("--output is %q; want %s or %s", f.output, cli.OutputTable, cli.OutputJSON)
 	case f.limit <= 0:
 		return fmt.Errorf("--limit is %v; want more than 0", f.limit)
 	case f.maxJobs < 1:

@@ -29,7 +29,7 @@ func writeBenchJSON(w io.Writer, rows []benchRow) error {
 
 // writeBenchTable writes the rows and a summary for a person.
 func writeBenchTable(w io.Writer, rows []benchRow, candidates []candidate, screen cli.Screen) error {
-	_, err := io.WriteString(w, screen.Text(rowTable(rows, screen).String()+"\n"+summaryTable(rows, candidates, screen).String()+"\n"+benchFooter(candidates)))
+	_, err := io.WriteString(w, rowTable(rows, screen).String()+"\n"+summaryTable(rows, candidates, screen).String()+"\n"+benchFooter(candidates))
 	return err
 }
 

@@ -47,7 +47,7 @@ func runPaper(ctx context.Context, args ...string) (stdout, stderr string, statu
 	command.SetIn(strings.NewReader(""))
 	err := command.ExecuteContext(ctx)
 	if err != nil {
-		cli.PrintError(&errors, cli.Screen{}, command, err)
+		fmt.Fprintf(&errors, "%s: %v\n", command.CommandPath(), err)
 	}
 	return out.String(), errors.String(), cli.ExitStatus(err)
 }
@@ -59,7 +59,7 @@ func TestPaper(t *testing.T) {
 		t.Fatalf("exit status %d, stderr %q", status, stderr)
 	}
 	table, _, _ := strings.Cut(stdout, "See ")
-	clitest.CheckWidth(t, "paper", table, false)
+	clitest.CheckWidth(t, "paper", table)
 	for _, want := range []string{"PAPER", "SYNTHETIC", "TRACE", "Queueing time", "32.0 %", "report.html"} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("stdout does not show %q:\n%s", want, stdout)

@@ -44,11 +44,11 @@ func (p *progress) show(done, all int, what string) {
 	text := fmt.Sprintf("%d of %d %s%s", done, all, format.Printable(what), timeLeft(now.Sub(p.begun), done, all))
 	if p.terminal {
 		p.clear()
-		text = p.screen.Clip(drawBar(done, all)+" "+text, cli.Width-1)
+		text = cli.Clip(drawBar(done, all)+" "+text, cli.Width-1)
 	} else {
 		text += "\n"
 	}
-	fmt.Fprint(p.w, p.screen.Text(text))
+	fmt.Fprint(p.w, text)
 }
 
 // timeLeft says how long the work still takes at the pace so far, "" before there is one and

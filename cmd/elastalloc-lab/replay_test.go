@@ -65,7 +65,7 @@ func TestReplay(t *testing.T) {
 		}
 	}
 	onScreen, _, _ := strings.Cut(stdout, "wrote ") // The folder's name is the caller's.
-	clitest.CheckWidth(t, "replay", onScreen, false)
+	clitest.CheckWidth(t, "replay", onScreen)
 	want := []string{
 		"decisions.csv", "jobs.csv", "jobs.png", "jobs.svg", "replay.json", "report.html", "slowdown_by_length.png",
 		"slowdown_by_length.svg", "summary.json", "total_time_by_policy.png", "total_time_by_policy.svg",

@@ -94,7 +94,7 @@ The policies:
 		flags.Var(newSecondsFlag(&f.config.Frequency, f.config.Frequency), "frequency", "time between decisions")
 		flags.IntVar(&f.config.Steps, "steps", f.config.Steps, "number of steps, each as long as the frequency, that a decision looks ahead")
 		flags.StringToStringVar(&f.totalTime, "total-time", nil,
-			"parameters of the policies of total time, such as aging=0s,quota_price=1, by their names in the API")
+			"parameters of the policies of total time as `name=value`, such as aging=0s,quota_price=1, by their names in the API")
 	})
 	cli.Group(flags, "Teams", f.teams.add)
 	cli.AddProgramFlags(flags, &f.programs)

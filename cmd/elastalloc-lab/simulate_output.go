@@ -218,7 +218,7 @@ func (f secondsFlag) Set(text string) error {
 	}
 	value, err := time.ParseDuration(text)
 	if err != nil {
-		return errors.New("want a duration, such as 5m, 300s or 300")
+		return errors.New("want a duration, such as 90s, 5m or 300")
 	}
 	*f.value = value
 	return nil

@@ -259,10 +259,10 @@ func TestSimulateRefuses(t *testing.T) {
 	}
 	good := "--trace=../elastalloc/testdata/trace.csv --nodes=4"
 	for args, want := range map[string]string{
-		"--nodes=4":                    "give --trace or --synthetic",
-		good + " --synthetic=baseline": "--synthetic and --trace exclude each other; give one of them",
+		"--nodes=4":                    "[trace synthetic] is required",
+		good + " --synthetic=baseline": "[synthetic trace] were all set",
 		"--synthetic=baseline":         `required flag(s) "nodes" not set`,
-		"--synthetic=baseline --nodes=4 --gpus-per-node=4":       "--gpus-per-node and --synthetic exclude each other",
+		"--synthetic=baseline --nodes=4 --gpus-per-node=4":       "[gpus-per-node synthetic] were all set",
 		"--synthetic=other --nodes=4":                            `--synthetic is "other"; want baseline or heterogeneous`,
 		"--trace=missing.csv --nodes=4":                          "no such file",
 		"--nodes=4 --trace=" + trace:                             `bad.csv: trace line 3: duration_s is "x"`,
@@ -271,7 +271,7 @@ func TestSimulateRefuses(t *testing.T) {
 		good + " --policy=fifo,fifo":                             `--policy names "fifo" twice`,
 		good + " --min-duration=-1s":                             "--min-duration is -1s",
 		good + " --min-duration=1000h":                           "trace has no job of at least 1000h",
-		good + " --min-duration=soon":                            `--min-duration is "soon"; want a duration, such as 5m, 300s or 300`,
+		good + " --min-duration=soon":                            `--min-duration is "soon"; want a duration, such as 90s`,
 		good + " --gpus-per-node=0":                              "--gpus-per-node is 0; want at least 1",
 		good + " --frequency=0":                                  "--frequency is 0s",
 		good + " --frequency=1.5s":                               "--frequency is 1.5s; want whole seconds",
@@ -290,7 +290,7 @@ func TestSimulateRefuses(t *testing.T) {
 		good + " --teams=-1 --quotas=fair --team-limit=0.5":      "--teams is -1; want at least 1\n  --quotas is \"fair\"; want demand or equal\n  --team-limit is 0.5; want 1 to 1e+06",
 		good + " --team-limit=2":                                 "--team-limit has no teams",
 		good + " --teams=1000":                                   "trace has 2 users; want at least one for each of 1000 teams",
-		good + " --total-time=speed=1,aging=soon,fairness=x": "--total-time: aging is \"soon\"; want a duration, such as 5m, 300s or 300\n" +
+		good + " --total-time=speed=1,aging=soon,fairness=x": "--total-time: aging is \"soon\"; want a duration, such as 90s, 5m or 300\n" +
 			"  --total-time: fairness is \"x\"; want a number\n  --total-time: unknown parameter \"speed\" (want some of aging, fairness, ",
 		good + " --total-time=quota_price=-1":        "--total-time: quota_price is -1; want 0 to 1e+06",
 		good + " --policy=fifo --total-time=aging=0": "--total-time sets aging; want a policy of total time",

@@ -32,7 +32,7 @@ func TestTraceWindow(t *testing.T) {
 		"--trace=../../examples/trace.csv --from=999h": "no job was submitted within the window",
 		"--synthetic=strange":                          "unknown synthetic workload",
 		"--synthetic=baseline --for=-1h":               "at least 0s",
-		"":                                             "give --trace or --synthetic",
+		"":                                             "[trace synthetic] is required",
 	} {
 		if _, stderr, status := runWith(t, nil, append([]string{"trace"}, strings.Fields(args)...)...); status != cli.ExitBadInput || !strings.Contains(stderr, want) {
 			t.Errorf("%q: exit status %d, %q; want %q", args, status, stderr, want)

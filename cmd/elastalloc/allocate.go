@@ -14,7 +14,6 @@ import (
 // allocateFlags are the flags of allocate.
 type allocateFlags struct {
 	decideFlags
-	optionFlags
 	plan, certificate, example bool
 }
 
@@ -38,57 +37,42 @@ the horizon. Nothing else is foreseen: no submissions, no later decisions.`,
 		Example: `  elastalloc allocate -f request.json
   elastalloc allocate --example > request.json
   elastalloc allocate -f request.json --server localhost:50051 -o json`,
-		Args: cli.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.example {
-				_, err := io.WriteString(cmd.OutOrStdout(), exampleRequest)
-				return cli.Failed(err)
-			}
-			request, err := f.read(cmd)
-			if err != nil {
-				return err
-			}
-			f.apply(cmd, request)
-			if cmd.Flags().Changed("plan") {
-				request.Options.IncludePlan = f.plan
-			}
-			if cmd.Flags().Changed("certificate") {
-				request.Options.Certificate = f.certificate
-			}
-			return f.allocate(cmd, request, env)
-		},
+	}
+	decide := f.asking(env, f.allocate)
+	command.RunE = func(cmd *cobra.Command, args []string) error {
+		if f.example {
+			_, err := io.WriteString(cmd.OutOrStdout(), exampleRequest)
+			return cli.Failed(err)
+		}
+		return decide(cmd, args)
 	}
 	f.add(command)
 	f.addOptions(command, 0)
 	command.Flags().BoolVar(&f.plan, "plan", false, "show the plan over the horizon")
 	command.Flags().BoolVar(&f.certificate, "certificate", false, "return what a check by audit needs, with -o json")
 	command.Flags().BoolVar(&f.example, "example", false, "print a small request to start from, and decide nothing")
-	// The example needs no file.
-	cli.RequireUnless(command, "file", "example")
+	command.MarkFlagsOneRequired("file", "example")
 	return command
 }
 
-// allocate prints the decision on the request.
-func (f *allocateFlags) allocate(cmd *cobra.Command, request *elastallocv1.AllocateRequest, env cli.LookupEnv) error {
-	ctx, out := cmd.Context(), cmd.OutOrStdout()
-	allocator, closeAllocator, err := f.newAllocator(request.GetOptions(), f.programs)
-	if err != nil {
-		return err
+// allocate asks for the decision on the request.
+func (f *allocateFlags) allocate(cmd *cobra.Command, request *elastallocv1.AllocateRequest, allocator allocator) (answer, error) {
+	if cmd.Flags().Changed("plan") {
+		request.Options.IncludePlan = f.plan
 	}
-	defer closeAllocator()
-
+	if cmd.Flags().Changed("certificate") {
+		request.Options.Certificate = f.certificate
+	}
 	asked := proto.CloneOf(request)
 	if f.output == cli.OutputTable {
 		// The table shows the progress that the plan makes.
 		asked.Options.IncludePlan = true
 	}
-	response, err := allocator.Allocate(ctx, asked)
+	response, err := allocator.Allocate(cmd.Context(), asked)
 	if err != nil {
-		return f.requestError(ctx, err)
+		return answer{}, f.requestError(cmd.Context(), err)
 	}
-	warnOfBackend(cmd, request.GetOptions(), response.GetReport())
-	if f.output == cli.OutputJSON {
-		return cli.Failed(writeJSON(out, response, emitDefaults))
-	}
-	return cli.Failed(writeTable(out, request, response, cli.ScreenFor(out, env)))
+	return answer{response, response.GetReport(), func(w io.Writer, screen cli.Screen) error {
+		return writeTable(w, request, response, screen)
+	}}, nil
 }

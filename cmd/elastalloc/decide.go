@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/internal/format"
@@ -17,20 +19,65 @@ import (
 // who decides and how to print it.
 type decideFlags struct {
 	file, output string
-	// drawn are the output formats beside table and json.
-	drawn  []string
-	remote remoteFlags
+	remote       remoteFlags
+	// options are the flags that say how to decide, nil for a command without them.
+	options *optionFlags
 }
 
-// add adds the flags to a command.
-func (f *decideFlags) add(command *cobra.Command) {
+// add adds the flags to a command, which prints tables, JSON and the formats drawn.
+func (f *decideFlags) add(command *cobra.Command, drawn ...string) {
 	flags := command.Flags()
 	flags.VarP(cli.FileFlag{Name: &f.file}, "file", "f", "request in protojson, - for standard input")
-	flags.StringVarP(&f.output, "output", "o", cli.OutputTable, "output format, "+listed(f.formats()))
-	cli.CompleteValues(command, "output", f.formats()...)
+	f.output = cli.OutputTable
+	flags.VarP(cli.ChoiceFlag{Value: &f.output, Choices: append([]string{cli.OutputTable, cli.OutputJSON}, drawn...)}, "output", "o", "output format")
 	cli.CompleteFiles(command, "json", "file")
 	cli.Group(flags, "Asking a server", f.remote.add)
-	cli.MarkRequired(command, "file")
+	command.Args = cli.NoArgs
+}
+
+// answer is what a command has been told.
+type answer struct {
+	message proto.Message
+	// report is that of the decision, nil for none.
+	report *elastallocv1.SolveReport
+	// write writes the answer for a person.
+	write func(io.Writer, cli.Screen) error
+}
+
+// asking returns what a command runs: it reads the request, lets the flags win over the
+// options in it, asks the server or an allocator in this process, and prints the answer.
+func (f *decideFlags) asking(
+	env cli.LookupEnv, ask func(*cobra.Command, *elastallocv1.AllocateRequest, allocator) (answer, error),
+) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, _ []string) error {
+		if err := f.remote.check(); err != nil {
+			return err
+		}
+		request, err := cli.ReadRequest(cmd, f.file)
+		if err != nil {
+			return err
+		}
+		if f.options == nil {
+			request.Options = nil
+		} else {
+			f.options.apply(cmd, request)
+		}
+		allocator, closeAllocator, err := f.newAllocator(request.GetOptions())
+		if err != nil {
+			return err
+		}
+		defer closeAllocator()
+		answered, err := ask(cmd, request, allocator)
+		if err != nil {
+			return err
+		}
+		warnOfBackend(cmd, request.GetOptions(), answered.report)
+		out := cmd.OutOrStdout()
+		if f.output == cli.OutputJSON {
+			return cli.Failed(writeJSON(out, answered.message, emitDefaults))
+		}
+		return cli.Failed(answered.write(out, cli.ScreenFor(out, env)))
+	}
 }
 
 // addIDs adds a flag for ids of jobs of the request, which the shell completes.
@@ -74,28 +121,6 @@ func checkIDs(request *elastallocv1.AllocateRequest, name string, ids []string) 
 	return nil
 }
 
-// formats returns the output formats.
-func (f *decideFlags) formats() []string {
-	return append([]string{cli.OutputTable, cli.OutputJSON}, f.drawn...)
-}
-
-// listed lists at least two names as alternatives.
-func listed(names []string) string {
-	last := len(names) - 1
-	return strings.Join(names[:last], ", ") + " or " + names[last]
-}
-
-// read checks the flags and reads the request.
-func (f *decideFlags) read(cmd *cobra.Command) (*elastallocv1.AllocateRequest, error) {
-	if !slices.Contains(f.formats(), f.output) {
-		return nil, fmt.Errorf("--output is %q; want %s", f.output, listed(f.formats()))
-	}
-	if err := f.remote.check(); err != nil {
-		return nil, err
-	}
-	return cli.ReadRequest(cmd, f.file)
-}
-
 // allocator answers the API's requests, in this process or at a server.
 type allocator interface {
 	Allocate(context.Context, *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error)
@@ -106,8 +131,8 @@ type allocator interface {
 }
 
 // newAllocator returns what answers requests with the given options: the server asked
-// for, or an allocator with the given programs in this process, and what to call when done with it.
-func (f *decideFlags) newAllocator(o *elastallocv1.AllocateOptions, programs cli.Programs) (allocator, func(), error) {
+// for, or an allocator in this process, and what to call when done with it.
+func (f *decideFlags) newAllocator(o *elastallocv1.AllocateOptions) (allocator, func(), error) {
 	if f.remote.address != "" {
 		remote, err := f.remote.client()
 		if err != nil {
@@ -115,20 +140,10 @@ func (f *decideFlags) newAllocator(o *elastallocv1.AllocateOptions, programs cli
 		}
 		return remote, func() { remote.Close() }, nil
 	}
+	var programs cli.Programs
+	if f.options != nil {
+		programs = f.options.programs
+	}
 	local, err := cli.NewInProcess(o, programs)
 	return local, func() {}, err
-}
-
-// prepare reads the request, lets the flags win over the options in it, and returns it with
-// what answers it and what to call when done with that.
-func (f *decideFlags) prepare(
-	cmd *cobra.Command, o *optionFlags,
-) (*elastallocv1.AllocateRequest, allocator, func(), error) {
-	request, err := f.read(cmd)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	o.apply(cmd, request)
-	allocator, closeAllocator, err := f.newAllocator(request.GetOptions(), o.programs)
-	return request, allocator, closeAllocator, err
 }

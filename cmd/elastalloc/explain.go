@@ -22,7 +22,6 @@ const wholeBudget = 10 * time.Second
 // explainFlags are the flags of explain.
 type explainFlags struct {
 	decideFlags
-	optionFlags
 	jobs []string
 }
 
@@ -41,32 +40,24 @@ SIZES are those that a job could hold now, in brackets the one that it gets; the
 higher the block after a size, the more of the objective it would cost.`,
 		Example: `  elastalloc explain -f request.json
   elastalloc explain -f request.json --job bert-large`,
-		Args: cli.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			request, allocator, closeAllocator, err := f.prepare(cmd, &f.optionFlags)
-			if err != nil {
-				return err
-			}
-			defer closeAllocator()
+		RunE: f.asking(env, func(cmd *cobra.Command, request *elastallocv1.AllocateRequest, allocator allocator) (answer, error) {
 			if err := checkIDs(request, "job", f.jobs); err != nil {
-				return err
+				return answer{}, err
 			}
 			response, err := allocator.Explain(cmd.Context(), &elastallocv1.ExplainRequest{
 				Snapshot: request.GetSnapshot(), Options: request.GetOptions(), JobIds: f.jobs,
 			})
 			if err != nil {
-				return f.requestError(cmd.Context(), err)
+				return answer{}, f.requestError(cmd.Context(), err)
 			}
-			warnOfBackend(cmd, request.GetOptions(), response.GetDecision().GetReport())
-			out := cmd.OutOrStdout()
-			if f.output == cli.OutputJSON {
-				return cli.Failed(writeJSON(out, response, emitDefaults))
-			}
-			return cli.Failed(writeExplanations(out, request, response, len(f.jobs) > 0, cli.ScreenFor(out, env)))
-		},
+			return answer{response, response.GetDecision().GetReport(), func(w io.Writer, screen cli.Screen) error {
+				return writeExplanations(w, request, response, len(f.jobs) > 0, screen)
+			}}, nil
+		}),
 	}
 	f.add(command)
 	f.addOptions(command, wholeBudget)
+	cli.MarkRequired(command, "file")
 	f.addIDs(command, &f.jobs, "job", "job to explain in detail; may be given more than once (default all)")
 	return command
 }
@@ -137,7 +128,7 @@ func sizesBar(job *elastallocv1.JobExplanation) string {
 // in a unit.
 func writeExplanation(w io.Writer, job *elastallocv1.JobExplanation, unit string, screen cli.Screen) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n%s\n", screen.Bold.Paint(screen.Clip(format.Printable(job.GetJobId()), 60)+": "+words(job.GetWhy())), screen.Wrap(job.GetText()))
+	fmt.Fprintf(&b, "%s\n%s\n", screen.Bold.Paint(cli.Clip(format.Printable(job.GetJobId()), 60)+": "+words(job.GetWhy())), screen.Wrap(job.GetText()))
 	if len(job.GetSizes()) > 0 {
 		most := 0.0
 		for _, size := range job.GetSizes() {
@@ -168,7 +159,7 @@ func writeExplanation(w io.Writer, job *elastallocv1.JobExplanation, unit string
 		}
 		fmt.Fprintf(&b, "\n%s", t)
 	}
-	_, err := io.WriteString(w, screen.Text(b.String()))
+	_, err := io.WriteString(w, b.String())
 	return err
 }
 

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"io"
+
 	"github.com/spf13/cobra"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
@@ -21,28 +23,18 @@ the limit of their group.
 The input is a FillIdleRequest in protojson. It may be an AllocateRequest, whose
 options are then ignored.`,
 		Example: `  elastalloc fill-idle -f request.json`,
-		Args:    cli.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			request, err := f.read(cmd)
-			if err != nil {
-				return err
-			}
-			allocator, closeAllocator, err := f.newAllocator(nil, nil)
-			if err != nil {
-				return err
-			}
-			defer closeAllocator()
-			snapshot, out := request.GetSnapshot(), cmd.OutOrStdout()
+		RunE: f.asking(env, func(cmd *cobra.Command, request *elastallocv1.AllocateRequest, allocator allocator) (answer, error) {
+			snapshot := request.GetSnapshot()
 			response, err := allocator.FillIdle(cmd.Context(), &elastallocv1.FillIdleRequest{Snapshot: snapshot})
 			if err != nil {
-				return f.requestError(cmd.Context(), err)
+				return answer{}, f.requestError(cmd.Context(), err)
 			}
-			if f.output == cli.OutputJSON {
-				return cli.Failed(writeJSON(out, response, emitDefaults))
-			}
-			return cli.Failed(writeFillTable(out, snapshot, response, cli.ScreenFor(out, env)))
-		},
+			return answer{message: response, write: func(w io.Writer, screen cli.Screen) error {
+				return writeFillTable(w, snapshot, response, screen)
+			}}, nil
+		}),
 	}
 	f.add(command)
+	cli.MarkRequired(command, "file")
 	return command
 }

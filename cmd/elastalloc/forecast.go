@@ -23,7 +23,6 @@ const (
 // forecastFlags are the flags of forecast.
 type forecastFlags struct {
 	decideFlags
-	optionFlags
 	cadence, until time.Duration
 	everyEvent     bool
 	etaError       float64
@@ -32,7 +31,7 @@ type forecastFlags struct {
 }
 
 func newForecastCommand(env cli.LookupEnv) *cobra.Command {
-	f := forecastFlags{decideFlags: decideFlags{drawn: []string{outputSVG, outputHTML}}}
+	var f forecastFlags
 	command := &cobra.Command{
 		Use:   "forecast -f FILE",
 		Short: "Say when the jobs of one snapshot start and end",
@@ -46,13 +45,7 @@ of each job is drawn, and the chart shows from when to when eight in ten of them
 start and end.`,
 		Example: `  elastalloc forecast -f request.json
   elastalloc forecast -f request.json --eta-error 0.2 -o svg > forecast.svg`,
-		Args: cli.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			request, allocator, closeAllocator, err := f.prepare(cmd, &f.optionFlags)
-			if err != nil {
-				return err
-			}
-			defer closeAllocator()
+		RunE: f.asking(env, func(cmd *cobra.Command, request *elastallocv1.AllocateRequest, allocator allocator) (answer, error) {
 			asked := &elastallocv1.ForecastRequest{
 				Snapshot: request.GetSnapshot(), Options: request.GetOptions(),
 				EveryEvent: f.everyEvent, EtaError: f.etaError, Samples: f.samples, Seed: f.seed,
@@ -65,21 +58,19 @@ start and end.`,
 			}
 			response, err := allocator.Forecast(cmd.Context(), asked)
 			if err != nil {
-				return f.requestError(cmd.Context(), err)
+				return answer{}, f.requestError(cmd.Context(), err)
 			}
-			out := cmd.OutOrStdout()
-			switch f.output {
-			case cli.OutputJSON:
-				return cli.Failed(writeJSON(out, response, emitDefaults))
-			case outputSVG, outputHTML:
-				return cli.Failed(drawForecast(out, request.GetSnapshot().GetId(), response, f.output == outputHTML))
-			default:
-				return cli.Failed(writeForecast(out, response, cli.ScreenFor(out, env)))
-			}
-		},
+			return answer{message: response, write: func(w io.Writer, screen cli.Screen) error {
+				if f.output == cli.OutputTable {
+					return writeForecast(w, response, screen)
+				}
+				return drawForecast(w, request.GetSnapshot().GetId(), response, f.output == outputHTML)
+			}}, nil
+		}),
 	}
-	f.add(command)
+	f.add(command, outputSVG, outputHTML)
 	f.addOptions(command, wholeBudget)
+	cli.MarkRequired(command, "file")
 	flags := command.Flags()
 	flags.DurationVar(&f.cadence, "cadence", 0, "time between two decisions (default the step of the horizon)")
 	flags.BoolVar(&f.everyEvent, "every-event", false, "decide a second after each end of a job, too")
@@ -171,7 +162,7 @@ func writeForecast(w io.Writer, response *elastallocv1.ForecastResponse, screen 
 	if !response.GetComplete() {
 		text += screen.Yellow.Paint("incomplete  the time budget ended the simulation: --budget gives it more") + "\n"
 	}
-	_, err := io.WriteString(w, screen.Text(text))
+	_, err := io.WriteString(w, text)
 	return err
 }
 

@@ -90,4 +90,4 @@ func drawForecast(w io.Writer, snapshot string, response *elastallocv1.ForecastR
 }
 
 // clip returns a printable text of at most this many characters.
-func clip(text string, most int) string { return cli.Screen{}.Clip(format.Printable(text), most) }
+func clip(text string, most int) string { return cli.Clip(format.Printable(text), most) }

@@ -23,9 +23,11 @@ type optionFlags struct {
 	gap         float64
 }
 
-// addOptions adds the flags to a command, with a default budget of its own unless that is
-// 0.
-func (f *optionFlags) addOptions(command *cobra.Command, budget time.Duration) {
+// addOptions adds the flags that say how to decide to a command, with a default budget of
+// its own unless that is 0.
+func (d *decideFlags) addOptions(command *cobra.Command, budget time.Duration) {
+	f := new(optionFlags)
+	d.options = f
 	cli.AddProgramFlags(command.Flags(), &f.programs)
 	cli.Group(command.Flags(), cli.Solvers, func(flags *pflag.FlagSet) {
 		flags.Var(&f.formulation, "formulation", "model for cbc and highs (default one-hot)")

@@ -27,7 +27,7 @@ import (
 func newServeCommand(env cli.LookupEnv) *cobra.Command {
 	config := server.DefaultConfig()
 	config.Version = cli.Version()
-	level := slog.LevelInfo
+	level := "info"
 	options := elastalloc.Options{DefaultBudget: elastalloc.DefaultBudget, MaxJobs: solver.DefaultMaxJobs}
 	var names []string
 	var programs cli.Programs
@@ -58,7 +58,11 @@ traces on.`,
 			if options.MaxJobs < 1 {
 				return fmt.Errorf("--max-jobs is %d (want at least 1)", options.MaxJobs)
 			}
-			config.Logger = slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
+			var least slog.Level
+			if err := least.UnmarshalText([]byte(level)); err != nil {
+				return fmt.Errorf("--log-level: %w", err)
+			}
+			config.Logger = slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: least}))
 			config.NoReflection = !reflection
 			config.Ready = systemdReadiness(env, config.Logger)
 			options.Backends, options.Programs = cli.BackendNames(names), programs
@@ -121,7 +125,7 @@ traces on.`,
 		flags.IntVar(&options.MaxJobs, "max-jobs", options.MaxJobs, "maximum number of jobs per snapshot")
 	})
 	cli.Group(command.Flags(), "Observing", func(flags *pflag.FlagSet) {
-		flags.Var(cli.NewLevelFlag(&level), "log-level", "minimum level to log")
+		flags.Var(cli.ChoiceFlag{Value: &level, Choices: []string{"debug", "info", "warn", "error"}}, "log-level", "minimum level to log")
 		flags.StringSliceVar(&config.MetricsGroups, "metrics-groups", nil,
 			"ids of the groups of jobs that have metrics of their own")
 		flags.StringVar(&record.Dir, "record", "", "folder to keep every call in, for elastalloc-lab replay; one of its own for each server")

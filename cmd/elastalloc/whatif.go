@@ -23,7 +23,6 @@ import (
 // whatIfFlags are the flags of whatif.
 type whatIfFlags struct {
 	decideFlags
-	optionFlags
 	nodes     []int
 	put       string
 	remove    []string
@@ -47,40 +46,11 @@ a WhatIfRequest: {"scenarios": [{"name": "more", "totalNodes": 130}]}.`,
 		Example: `  elastalloc whatif -f request.json --nodes 90,100,110,120
   elastalloc whatif -f request.json --remove llama-7b
   elastalloc whatif -f request.json --put job.json -o json`,
-		Args: cli.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			request, allocator, closeAllocator, err := f.prepare(cmd, &f.optionFlags)
-			if err != nil {
-				return err
-			}
-			defer closeAllocator()
-			if err := checkIDs(request, "remove", f.remove); err != nil {
-				return err
-			}
-			asked := &elastallocv1.WhatIfRequest{Snapshot: request.GetSnapshot(), Options: request.GetOptions()}
-			if asked.Scenarios, err = f.readScenarios(cmd); err != nil {
-				return err
-			}
-			response, err := allocator.WhatIf(cmd.Context(), asked)
-			if err != nil {
-				return f.requestError(cmd.Context(), err)
-			}
-			for i, result := range response.GetResults() {
-				// In a file one scenario does not spoil the others; flags are one question.
-				if refused := result.GetError(); refused != nil && f.scenarios == "" {
-					return fmt.Errorf("%s: %s", asked.GetScenarios()[i].GetName(), refused.GetMessage())
-				}
-			}
-			warnOfBackend(cmd, request.GetOptions(), response.GetBase().GetReport())
-			out := cmd.OutOrStdout()
-			if f.output == cli.OutputJSON {
-				return cli.Failed(writeJSON(out, response, emitDefaults))
-			}
-			return cli.Failed(writeWhatIf(out, asked, response, cli.ScreenFor(out, env)))
-		},
+		RunE: f.asking(env, f.whatIf),
 	}
 	f.add(command)
 	f.addOptions(command, 0)
+	cli.MarkRequired(command, "file")
 	flags := command.Flags()
 	flags.IntSliceVar(&f.nodes, "nodes", nil, "sizes of the pool, a scenario each")
 	flags.StringVar(&f.put, "put", "", "file of a job, or of a list of jobs, to put in")
@@ -92,6 +62,31 @@ a WhatIfRequest: {"scenarios": [{"name": "more", "totalNodes": 130}]}.`,
 		command.MarkFlagsMutuallyExclusive("scenarios", name)
 	}
 	return command
+}
+
+// whatIf asks for the decisions on the snapshot and its variations.
+func (f *whatIfFlags) whatIf(cmd *cobra.Command, request *elastallocv1.AllocateRequest, allocator allocator) (answer, error) {
+	if err := checkIDs(request, "remove", f.remove); err != nil {
+		return answer{}, err
+	}
+	scenarios, err := f.readScenarios(cmd)
+	if err != nil {
+		return answer{}, err
+	}
+	asked := &elastallocv1.WhatIfRequest{Snapshot: request.GetSnapshot(), Options: request.GetOptions(), Scenarios: scenarios}
+	response, err := allocator.WhatIf(cmd.Context(), asked)
+	if err != nil {
+		return answer{}, f.requestError(cmd.Context(), err)
+	}
+	for i, result := range response.GetResults() {
+		// In a file one scenario does not spoil the others; flags are one question.
+		if refused := result.GetError(); refused != nil && f.scenarios == "" {
+			return answer{}, fmt.Errorf("%s: %s", scenarios[i].GetName(), refused.GetMessage())
+		}
+	}
+	return answer{response, response.GetBase().GetReport(), func(w io.Writer, screen cli.Screen) error {
+		return writeWhatIf(w, asked, response, screen)
+	}}, nil
 }
 
 // readScenarios returns the scenarios that the flags describe.
@@ -271,7 +266,7 @@ func differingJobs(base *scenarioView, views []*scenarioView, screen cli.Screen)
 		t.Clipped[0] = true
 		header := []string{"JOB", strings.ToUpper(base.name)}
 		for _, v := range block {
-			header = append(header, screen.Clip(format.Printable(v.name), max(cellWidth, (screen.Columns()-idWidth)/(len(block)+1)-2)))
+			header = append(header, cli.Clip(format.Printable(v.name), max(cellWidth, (screen.Columns()-idWidth)/(len(block)+1)-2)))
 		}
 		t.AlignRight(1, len(block)+1).AddRow(screen.Bold, header...)
 		differing := differingIn(base, block)

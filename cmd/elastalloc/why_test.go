@@ -106,10 +106,10 @@ func TestWhyBadUsage(t *testing.T) {
 	}
 	for args, want := range map[string]string{
 		"explain --job=ghost":              `--job is "ghost"; want the id of a job of the snapshot`,
-		"explain -o svg":                   `--output is "svg"; want table or json`,
-		"whatif":                           "give --nodes, --put, --remove or --scenarios",
-		"whatif --nodes=1 --scenarios=x":   "--nodes and --scenarios exclude each other",
-		"whatif --put=" + file:             `priority (line `,
+		"explain -o svg":                   `--output is "svg"; want one of table, json`,
+		"whatif":                           "[nodes put remove scenarios] is required",
+		"whatif --nodes=1 --scenarios=x":   "[nodes scenarios] were all set",
+		"whatif --put=" + file:             `unknown field "priority"; want one of id, `,
 		"whatif --remove=ghost":            `--remove is "ghost"; want the id of a job of the snapshot`,
 		"whatif --nodes=9,-5":              "-5 nodes: invalid request: scenarios[1].total_nodes: is -5",
 		"whatif --put=/nonexistent":        "no such file",
@@ -118,7 +118,7 @@ func TestWhyBadUsage(t *testing.T) {
 		"forecast --cadence=0s":            "cadence: is 0s; want more than 0",
 		"forecast --cadence=1500ms":        "cadence: is 1.5s; want whole seconds",
 		"forecast --samples=101":           "samples: is 101; want 1 to 100",
-		"forecast -o pdf":                  `--output is "pdf"; want table, json, svg or html`,
+		"forecast -o pdf":                  `--output is "pdf"; want one of table, json, svg, html`,
 		"forecast --until=-1s --samples=2": "until: is -1s",
 	} {
 		_, stderr, status := runWith(t, nil, "", append(strings.Fields(args), "-f", "testdata/queue.json")...)

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/nextmv-io/sdk/golden"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/elastalloc/elastalloc/internal/apiconv"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/solvertest"
@@ -136,10 +138,10 @@ func TestErrors(t *testing.T) {
 		want  []string
 	}{
 		"nothing":       {want: []string{"parse AllocateRequest: the input is empty"}},
-		"unknown field": {input: `{"snapshots": {}}`, want: []string{"snapshots (line 1:2): unknown field"}},
+		"unknown field": {input: `{"snapshots": {}}`, want: []string{`unknown field "snapshots"; want one of snapshot, options`}},
 		"no time": {
 			input: `{"snapshot": {"totalNodes": 1, "jobs": [{"id": "a", "remainingEta": "3 hours"}]}}`,
-			want:  []string{`is "3 hours"; want a time with its unit, such as "10800s", "90m" or "3h"`},
+			want:  []string{`value "3 hours"; remainingEta wants a time with its unit, such as "10800s", "90m" or "3h"`},
 		},
 		"bad fields": {
 			input: `{"snapshot": {"totalNodes": -1, "jobs": [{"id": "a"}]}, "options": {"relativeGap": -1}}`,
@@ -172,5 +174,20 @@ func TestErrors(t *testing.T) {
 				t.Errorf("there is output beside an error: %s", &stdout)
 			}
 		})
+	}
+}
+
+// TestUsageNamesAll checks that the usage of an option names every value of its enum.
+func TestUsageNamesAll(t *testing.T) {
+	fields := reflect.TypeFor[options]().Field(0).Type
+	for name, values := range map[string][]string{
+		"Backend": apiconv.Names[elastallocv1.Backend](), "Formulation": apiconv.Names[elastallocv1.Formulation](),
+		"Objective": apiconv.Names[elastallocv1.Objective](), "Admission": apiconv.Names[elastallocv1.Admission](),
+	} {
+		field, _ := fields.FieldByName(name)
+		last := len(values) - 1
+		if want := ": " + strings.TrimPrefix(strings.Join(values[:last], ", ")+" or "+values[last], ", "); !strings.HasSuffix(field.Tag.Get("usage"), want) {
+			t.Errorf("the usage of %s is %q; want it to end with %q", name, field.Tag.Get("usage"), want)
+		}
 	}
 }

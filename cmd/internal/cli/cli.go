@@ -6,6 +6,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -49,14 +50,8 @@ func Run(ctx context.Context, root *cobra.Command, args []string, streams Stream
 		newReferenceCommand(root, "flags", "Print the reference of all flags as Markdown", writeFlags),
 		newReferenceCommand(root, "man", "Print the manual page in roff", writeMan))
 	root.SilenceUsage, root.SilenceErrors = true, true
-	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
-		if err := setFromEnvironment(cmd.Flags(), env); err != nil {
-			return err
-		}
-		if err := checkRequired(cmd, args); err != nil {
-			return err
-		}
-		return checkGroups(cmd)
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		return setFromEnvironment(cmd.Flags(), env)
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
 	showGroups(root)
@@ -75,7 +70,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, streams Stream
 	root.SetErr(streams.Err)
 	command, err := root.ExecuteContextC(ctx)
 	if err != nil {
-		PrintError(streams.Err, ScreenFor(streams.Err, env), command, err)
+		fmt.Fprintf(streams.Err, "%s: %v\n", command.CommandPath(), err)
 	}
 	return ExitStatus(err)
 }

@@ -1,12 +1,6 @@
 package cli
 
-import (
-	"errors"
-	"fmt"
-	"io"
-
-	"github.com/spf13/cobra"
-)
+import "errors"
 
 // The exit statuses.
 const (
@@ -42,10 +36,4 @@ func ExitStatus(err error) int {
 	default:
 		return ExitBadInput
 	}
-}
-
-// PrintError writes an error for a person, as its screen shows it: one message, with a line
-// of its own for each bad field of a request.
-func PrintError(w io.Writer, screen Screen, command *cobra.Command, err error) {
-	fmt.Fprint(w, screen.Text(fmt.Sprintf("%s: %v\n", command.CommandPath(), err)))
 }

@@ -44,6 +44,9 @@ func writeFlags(w io.Writer, root *cobra.Command) error {
 				value = "`" + value + "`"
 			}
 			usage := strings.TrimSuffix(flag.Usage, " [$"+environmentName(flag)+"]")
+			if kind := flag.Value.Type(); strings.Contains(kind, "|") {
+				usage += ": " + strings.ReplaceAll(kind, "|", ", ")
+			}
 			fmt.Fprintf(&text, "| %s | %s | `%s` | %s |\n", name, value, environmentName(flag),
 				strings.ReplaceAll(usage, "|", `\|`))
 		})

@@ -1,16 +1,13 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
@@ -97,8 +94,7 @@ func ReadRequest(cmd *cobra.Command, name string) (*elastallocv1.AllocateRequest
 	return request, ReadMessage(cmd, name, request)
 }
 
-// ReadMessage reads a message in protojson, whose durations may also be such as "3h". A
-// field that the API does not know is an error, for it is one that the caller believes in.
+// ReadMessage reads a message from a file as ParseMessage does.
 func ReadMessage(cmd *cobra.Command, name string, message proto.Message) error {
 	input, err := OpenInput(cmd, name)
 	if err != nil {
@@ -113,29 +109,4 @@ func ReadMessage(cmd *cobra.Command, name string, message proto.Message) error {
 		return fmt.Errorf("parse %s in %s: %w", message.ProtoReflect().Descriptor().Name(), name, err)
 	}
 	return nil
-}
-
-// ParseMessage parses a message as ReadMessage does.
-func ParseMessage(text []byte, message proto.Message) error {
-	text = bytes.TrimPrefix(text, []byte("\ufeff")) // Some editors put a byte order mark first.
-	switch start := bytes.TrimSpace(text); {
-	case len(start) == 0:
-		return errors.New("the input is empty")
-	case start[0] != '{':
-		return errors.New("the input is not an object in JSON, {…}")
-	}
-	descriptor := message.ProtoReflect().Descriptor()
-	plain, err := plainDurations(text, descriptor, false)
-	if err == nil {
-		err = protojson.Unmarshal(plain, message)
-	}
-	if err == nil {
-		return nil
-	}
-	if _, all := plainDurations(text, descriptor, true); all != nil {
-		return all
-	}
-	// The library varies the space after its prefix to keep its texts from
-	// being relied on; what follows names the line and the column.
-	return errors.New(strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0"))
 }

@@ -15,15 +15,12 @@ type Screen struct {
 	Bold, Dim, Red, Green, Yellow, Cyan Style
 	// Width is the number of columns; 0 is that of the constant.
 	Width int
-	// ASCII says that nothing but ASCII is shown as it should.
-	ASCII bool
 }
 
 // ScreenFor returns the screen for a writer. It has styles where the writer is a terminal
-// that wants them (https://no-color.org), as many columns as $COLUMNS says, and ASCII alone
-// where the locale has another character set than UTF-8.
+// that wants them (https://no-color.org), and as many columns as $COLUMNS says.
 func ScreenFor(w io.Writer, env LookupEnv) Screen {
-	s := Screen{ASCII: asciiLocale(env)}
+	var s Screen
 	if columns, err := strconv.Atoi(env.Get("COLUMNS")); err == nil && columns >= Width {
 		s.Width = columns
 	}
@@ -31,19 +28,6 @@ func ScreenFor(w io.Writer, env LookupEnv) Screen {
 		s.Bold, s.Dim, s.Red, s.Green, s.Yellow, s.Cyan = "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[36m"
 	}
 	return s
-}
-
-// asciiLocale reports whether the locale is C, or names a character set that is not UTF-8.
-// Where nothing is said of it, as in most containers, it is not.
-func asciiLocale(env LookupEnv) bool {
-	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
-		if locale := env.Get(name); locale != "" {
-			_, charset, named := strings.Cut(strings.ToLower(locale), ".")
-			charset, _, _ = strings.Cut(charset, "@")
-			return locale == "C" || locale == "POSIX" || named && charset != "utf-8" && charset != "utf8"
-		}
-	}
-	return false
 }
 
 // IsTerminal reports whether a writer is a terminal.
@@ -64,54 +48,17 @@ func (s Screen) Columns() int {
 	return Width
 }
 
-// Text returns a text as the screen shows it.
-func (s Screen) Text(text string) string {
-	if !s.ASCII {
-		return text
-	}
-	var b strings.Builder
-	for _, r := range text {
-		if r < 0x80 {
-			b.WriteRune(r)
-			continue
-		}
-		b.WriteString(ascii(r))
-	}
-	return b.String()
-}
-
-// ascii returns what stands for a character: for those that this program draws with, one
-// that looks alike.
-func ascii(r rune) string {
-	const drawn, as = "▁▂▃▄▅▆▇█▒·–−×µ◀", "_,:-=+*#%.--xu<"
-	switch r {
-	case '→':
-		return "->"
-	case '…':
-		return "..."
-	}
-	n := 0
-	for _, known := range drawn {
-		if r == known {
-			return as[n : n+1]
-		}
-		n++
-	}
-	return "?"
-}
-
 // Clip returns a text of at most this many characters; that of a longer one ends with a mark.
-func (s Screen) Clip(text string, most int) string {
-	text = s.Text(text)
-	runes, end := []rune(text), s.Text("…")
+func Clip(text string, most int) string {
+	runes := []rune(text)
 	if len(runes) <= most {
 		return text
 	}
-	return string(runes[:max(0, most-len([]rune(end)))]) + end
+	return string(runes[:max(0, most-1)]) + "…"
 }
 
 // Wrap breaks a text into lines no wider than the screen, as far as its words allow.
-func (s Screen) Wrap(text string) string { return strings.Join(wrap(s.Text(text), s.Columns()), "\n") }
+func (s Screen) Wrap(text string) string { return strings.Join(wrap(text, s.Columns()), "\n") }
 
 // reflow breaks the paragraphs of a text into lines as wide as a screen; lines that are
 // indented stay as they are.

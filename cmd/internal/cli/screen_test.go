@@ -9,17 +9,10 @@ import (
 func TestScreenFor(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]Screen{
-		"":                            {},
-		"LANG=C":                      {ASCII: true},
-		"LANG=de_DE.UTF-8":            {},
-		"LANG=de_DE":                  {},
-		"LC_ALL=C LANG=de_DE.UTF-8":   {ASCII: true},
-		"LC_ALL=C.utf8 LANG=C":        {},
-		"LC_CTYPE=POSIX":              {ASCII: true},
-		"LANG=de_DE.ISO-8859-15@euro": {ASCII: true},
-		"COLUMNS=120":                 {Width: 120},
-		"COLUMNS=20":                  {},
-		"COLUMNS=wide":                {},
+		"":             {},
+		"COLUMNS=120":  {Width: 120},
+		"COLUMNS=20":   {},
+		"COLUMNS=wide": {},
 	} {
 		env := make(map[string]string)
 		for assignment := range strings.FieldsSeq(text) {
@@ -33,28 +26,10 @@ func TestScreenFor(t *testing.T) {
 	}
 }
 
-func TestText(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{
-		"plain":              "plain",
-		"8 → 1, 2× – µs":     "8 -> 1, 2x - us",
-		"▁▂▃▄▅▆▇█▒·◀":        "_,:-=+*#%.<",
-		"Größe … 大きさ":        "Gr??e ... ???",
-		"\x1b[1mbold\x1b[0m": "\x1b[1mbold\x1b[0m",
-	} {
-		if got := (Screen{ASCII: true}).Text(text); got != want {
-			t.Errorf("%q is shown as %q; want %q", text, got, want)
-		}
-		if got := (Screen{}).Text(text); got != text {
-			t.Errorf("%q is shown as %q", text, got)
-		}
-	}
-}
-
 // TestTableFits lays out tables that are wider than a screen.
 func TestTableFits(t *testing.T) {
 	t.Parallel()
-	for _, screen := range []Screen{{}, {ASCII: true}, {Width: 100}} {
+	for _, screen := range []Screen{{}, {Width: 100}} {
 		table := screen.NewTable().AlignRight(1, 1)
 		table.Clipped[0], table.Clipped[2], table.Wrapped = true, true, 3
 		table.AddLine(Plain, strings.Repeat("heading ", 20))
@@ -66,11 +41,8 @@ func TestTableFits(t *testing.T) {
 			if n := utf8.RuneCountInString(line); n > screen.Columns() {
 				t.Errorf("a line has %d columns of %d: %s", n, screen.Columns(), line)
 			}
-			if screen.ASCII && strings.ContainsFunc(line, func(r rune) bool { return r >= 0x80 }) {
-				t.Errorf("a line is not ASCII: %s", line)
-			}
 		}
-		if strings.Count(text, "word") != 12 || !strings.Contains(text, screen.Text("größ")) || strings.Count(text, screen.Text("…")) < 2 {
+		if strings.Count(text, "word") != 12 || !strings.Contains(text, "größ") || strings.Count(text, "…") < 2 {
 			t.Errorf("the table is\n%s", text)
 		}
 	}

@@ -42,16 +42,12 @@ func (t *Table) AlignRight(from, to int) *Table {
 
 // AddRow adds a line in a style; it may be shorter than others.
 func (t *Table) AddRow(style Style, cells ...string) {
-	row := tableRow{style: style}
-	for _, cell := range cells {
-		row.cells = append(row.cells, t.screen.Text(cell))
-	}
-	t.rows = append(t.rows, row)
+	t.rows = append(t.rows, tableRow{style: style, cells: cells})
 }
 
 // AddLine adds a line that is in no column.
 func (t *Table) AddLine(style Style, text string) {
-	t.rows = append(t.rows, tableRow{style: style, cells: []string{t.screen.Clip(text, t.screen.Columns())}, whole: true})
+	t.rows = append(t.rows, tableRow{style: style, cells: []string{Clip(text, t.screen.Columns())}, whole: true})
 }
 
 // String returns the lines, without trailing spaces.
@@ -127,7 +123,7 @@ func (t *Table) lines(cells []string, widths []int) [][]string {
 	for i, cell := range cells {
 		fit[i] = cell
 		if t.Clipped[i] {
-			fit[i] = t.screen.Clip(cell, widths[i])
+			fit[i] = Clip(cell, widths[i])
 		}
 	}
 	if t.Wrapped == 0 || len(cells) != t.Wrapped+1 || utf8.RuneCountInString(cells[t.Wrapped]) <= widths[t.Wrapped] {

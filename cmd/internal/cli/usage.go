@@ -24,30 +24,13 @@ func flagError(err error) error {
 	if !errors.As(err, &invalid) {
 		return err
 	}
-	name, value := invalid.GetFlag().Name, invalid.GetValue()
+	flag := invalid.GetFlag()
+	shown, _ := pflag.UnquoteUsage(flag)
+	want := "want " + cmp.Or(shown, flag.Value.Type())
 	if own := errors.Unwrap(invalid); own != nil && strings.HasPrefix(own.Error(), "want ") {
-		return fmt.Errorf("--%s is %q; %w", name, value, own)
+		want = own.Error()
 	}
-	var want string
-	switch invalid.GetFlag().Value.Type() {
-	case "int", "int32", "int64":
-		want = "a whole number"
-	case "uint64":
-		want = "a whole number of at least 0"
-	case "float64":
-		want = "a number, such as 0.05"
-	case "bool":
-		want = "true or false"
-	case "duration":
-		want = "a duration, such as 90s, 15m, 3h or 2d"
-	case "intSlice":
-		want = "whole numbers, such as 70,90,110"
-	case "stringToString":
-		want = "name=value, with commas between several"
-	default:
-		return err
-	}
-	return fmt.Errorf("--%s is %q; want %s", name, value, want)
+	return fmt.Errorf("--%s is %q; %s", flag.Name, invalid.GetValue(), want)
 }
 
 // parseDuration parses a duration as Go does, and days before it as this program prints them:
@@ -69,7 +52,10 @@ func (f durationFlag) Set(text string) error {
 	if duration, err := parseDuration(text); err == nil {
 		text = duration.String()
 	}
-	return f.Value.Set(text)
+	if f.Value.Set(text) != nil {
+		return errors.New("want a duration, such as 90s, 15m, 3h or 2d")
+	}
+	return nil
 }
 
 // acceptDays lets all flags for durations be in days, too.
@@ -86,58 +72,6 @@ func acceptDays(root *cobra.Command) {
 			}
 		})
 	}
-}
-
-// checkRequired returns an error for required flags that are not set, with an example of the
-// command.
-func checkRequired(command *cobra.Command, args []string) error {
-	command.Flags().VisitAll(func(flag *pflag.Flag) {
-		if other := flag.Annotations[unlessAnnotation]; len(other) > 0 && command.Flag(other[0]).Changed {
-			delete(flag.Annotations, cobra.BashCompOneRequiredFlag)
-		}
-	})
-	err := command.ValidateRequiredFlags()
-	if err == nil || command.Example == "" {
-		return err
-	}
-	if file := command.Flag("file"); file != nil && !file.Changed && len(args) > 0 {
-		return NoArgs(command, args)
-	}
-	example, _, _ := strings.Cut(strings.TrimSpace(command.Example), "\n")
-	return fmt.Errorf("%w; for example\n  %s", err, example)
-}
-
-// checkGroups returns an error for flags that exclude each other, or none of those of which
-// one is needed, in the words of this program.
-func checkGroups(command *cobra.Command) error {
-	err := command.ValidateFlagGroups()
-	if err == nil {
-		return nil
-	}
-	// The library names the flags of a group in brackets, and last those that are set.
-	text := err.Error()
-	from, to := strings.LastIndexByte(text, '['), strings.LastIndexByte(text, ']')
-	if from < 0 || to < from {
-		return err
-	}
-	flags := strings.Fields(text[from+1 : to])
-	switch {
-	case strings.HasPrefix(text, "at least one of"):
-		last := len(flags) - 1
-		return fmt.Errorf("give --%s or --%s", strings.Join(flags[:last], ", --"), flags[last])
-	case strings.HasSuffix(text, "were all set"):
-		return fmt.Errorf("--%s exclude each other; give one of them", strings.Join(flags, " and --"))
-	default:
-		return err
-	}
-}
-
-// unlessAnnotation is the annotation of a required flag that another one makes needless.
-const unlessAnnotation = "elastalloc_unless"
-
-// RequireUnless makes a required flag one that is needed only where another is not set.
-func RequireUnless(command *cobra.Command, flag, other string) {
-	_ = command.Flags().SetAnnotation(flag, unlessAnnotation, []string{other}) // Fails only for a flag that is not there.
 }
 
 // CompleteFiles lets the shell complete names of files of one kind for flags.

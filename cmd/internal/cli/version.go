@@ -16,23 +16,18 @@ func newVersionCommand(program string) *cobra.Command {
 		Short: "Print the version",
 		Args:  NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			switch output {
-			case OutputTable:
+			if output == OutputTable {
 				_, err := fmt.Fprint(cmd.OutOrStdout(), versionLine(program))
 				return Failed(err)
-			case OutputJSON:
-				encoder := json.NewEncoder(cmd.OutOrStdout())
-				encoder.SetIndent("", "  ")
-				return Failed(encoder.Encode(map[string]string{
-					"program": program, "version": Version(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH,
-				}))
-			default:
-				return fmt.Errorf("--output is %q; want %s or %s", output, OutputTable, OutputJSON)
 			}
+			encoder := json.NewEncoder(cmd.OutOrStdout())
+			encoder.SetIndent("", "  ")
+			return Failed(encoder.Encode(map[string]string{
+				"program": program, "version": Version(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH,
+			}))
 		},
 	}
-	command.Flags().StringVarP(&output, "output", "o", output, "output format, table (one line) or json")
-	CompleteValues(command, "output", OutputTable, OutputJSON)
+	command.Flags().VarP(ChoiceFlag{&output, []string{OutputTable, OutputJSON}}, "output", "o", "output format")
 	return command
 }
 

@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"pgregory.net/rapid"
+
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// TestParseMessage checks that every duration of Go's and of protojson's is read, and
+// that the rest of the text stays what it was.
+func TestParseMessage(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		eta := time.Duration(rapid.Int64().Draw(t, "eta"))
+		restart := time.Duration(rapid.Int64().Draw(t, "restart"))
+		want := &elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{
+			Id: "3h", TotalNodes: 8,
+			Jobs: []*elastallocv1.Job{{Id: rapid.String().Draw(t, "id"), RemainingEta: durationpb.New(eta), RestartTime: durationpb.New(restart)}},
+		}}
+		text, err := protojson.MarshalOptions{Multiline: true, UseProtoNames: rapid.Bool().Draw(t, "names")}.Marshal(want)
+		if err != nil {
+			t.Skip("invalid UTF-8") // protojson refuses the id.
+		}
+		seconds, err := protojson.Marshal(want.GetSnapshot().GetJobs()[0].GetRemainingEta())
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain := strings.Replace(string(text), string(seconds), `"`+eta.String()+`"`, 1)
+		got := new(elastallocv1.AllocateRequest)
+		if err := ParseMessage([]byte(plain), got); err != nil || !proto.Equal(got, want) {
+			t.Errorf("%s is read as %v, %v; want %v", plain, got, err, want)
+		}
+	})
+}
+
+func TestParseMessageSaysWhatIsWanted(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`{"snapshot": {"jobs": [{}, {"remainingEta": 10800}]}}`:                       `remainingEta wants a time with its unit, such as "10800s", "90m" or "3h"`,
+		`{"snapshot": {"jobs": [{"remaining_eta": "3 h"}]}}`:                          `value "3 h"; remaining_eta wants a time`,
+		`{"snapshot": {"jobs": [{"remainingEta": "10800"}]}}`:                         `value "10800"; remainingEta wants a time`,
+		"{\"snapshot\": {\"jobs\": [{\"remainingEta\": \"1h\",\n \"restartTime\": 1}": "(line 2): unexpected token 1; restartTime wants a time",
+		"{\n \"totalNodes\": 8}":                                                      `(line 2): unknown field "totalNodes"; want one of snapshot, options`,
+		`{"snapshot": {"jobs": [{"max": 4}]}}`:                                        `unknown field "max"; want one of id, `,
+		`{"snapshot": {"jobs": [{"scaling": {}}, {"id": "}", "priority": 4}]}}`:       `unknown field "priority"; want one of id, `,
+		`{"options": {"timeBudget": "3h", "priority": 4}}`:                            `want one of backend, `,
+		`{"options": {"backend": "exact"}}`:                                           "backend wants one of BACKEND_EXACT, ",
+		`{"snapshot": {"id": "3h", "id": "4h"}}`:                                      `duplicate field "id"`,
+		`{"snapshot": {"totalNodes": "many"}}`:                                        `int32 field totalNodes: "many"`,
+		`{"snapshot": {"jobs": [{"id": 5}]}}`:                                         "string field id: 5",
+		`{"options": {"includePlan": 1}}`:                                             "bool field includePlan: 1",
+		`{"snapshot": {"jobs": [{"weight": "x"}]}}`:                                   `double field weight: "x"`,
+		`{"snapshot": {"jobs": [{"scaling": 5}]}}`:                                    "scaling wants an object, {…}",
+		`{"snapshot": []}`:                                                            "snapshot wants an object, {…}",
+		`{"snapshot": {"jobs": {}}}`:                                                  "jobs wants a list, […]",
+		`{"snapshot": {"jobs": [5]}}`:                                                 "jobs wants an object, {…}",
+		`[]`:                                                                          "is not an object in JSON, {…}",
+		"snapshot:\n  jobs: []":                                                       "is not an object in JSON",
+		"\ufeff{\"snapshot\": 5}":                                                     "snapshot wants an object",
+		`{`:                                                                           "unexpected EOF",
+	} {
+		if err := ParseMessage([]byte(text), new(elastallocv1.AllocateRequest)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s is refused by %v; want %q", text, err, want)
+		}
+	}
+}
+
+// TestFieldNames checks that fields of one name are of one type, as ParseMessage takes it.
+func TestFieldNames(t *testing.T) {
+	t.Parallel()
+	m := messageText{fields: make(map[string]protoreflect.FieldDescriptor)}
+	m.add(new(elastallocv1.WhatIfRequest).ProtoReflect().Descriptor())
+	for _, field := range m.fields {
+		for _, other := range m.fields {
+			same := other.ContainingMessage().Fields().ByName(field.Name())
+			if same != nil && (same.Kind() != field.Kind() || same.Message() != field.Message() || same.Cardinality() != field.Cardinality()) {
+				t.Errorf("%s and %s differ", same.FullName(), field.FullName())
+			}
+		}
+	}
+}
+
+// FuzzParseMessage checks that what protojson takes is taken as protojson takes it.
+func FuzzParseMessage(f *testing.F) {
+	f.Add([]byte(`{"snapshot": {"totalNodes": 8, "jobs": [{"id": "a", "remainingEta": "3h"}]}, "options": {"timeBudget": "1s"}}`))
+	f.Add([]byte(`{"snapshot": null, "options": {"backend": 1, "priceHint": {}}}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		got, want := new(elastallocv1.AllocateRequest), new(elastallocv1.AllocateRequest)
+		err := ParseMessage(text, got)
+		if protojson.Unmarshal(text, want) == nil && (err != nil || !proto.Equal(got, want)) {
+			t.Errorf("%q is %v, %v; want %v", text, got, err, want)
+		}
+	})
+}

@@ -14,12 +14,13 @@ package elastalloc
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/elastalloc/elastalloc/greedy"
+	"github.com/elastalloc/elastalloc/internal/explain"
+	"github.com/elastalloc/elastalloc/internal/forecast"
+	"github.com/elastalloc/elastalloc/internal/whatif"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
 	"github.com/elastalloc/elastalloc/solver/exact"
@@ -116,18 +117,91 @@ func New(options Options) (*Allocator, error) {
 // and otherwise a bug of this module. More jobs than nodes, a pool that shrank and a time
 // limit are not errors.
 func (a *Allocator) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
-	o = o.WithDefaults()
-	s, held, err := a.valid(s, o)
+	r, err := a.valid(s, o, nil)
 	if err != nil {
 		return solver.Decision{}, err
 	}
-	decision, err := a.chain.Allocate(ctx, s, o)
+	return a.decide(ctx, r)
+}
+
+// decide decides a valid request.
+func (a *Allocator) decide(ctx context.Context, r *request) (solver.Decision, error) {
+	decision, err := a.chain.Allocate(ctx, r.snapshot, r.options)
 	if err != nil {
 		return solver.Decision{}, err
 	}
-	decision = held.Restore(decision, o.Horizon(s).Steps)
-	decision.Report.Warnings = append(decision.Report.Warnings, o.Warnings()...)
+	decision = r.held.Restore(decision, r.options.Horizon(r.snapshot).Steps)
+	decision.Report.Warnings = append(decision.Report.Warnings, r.options.Warnings()...)
 	return decision, nil
+}
+
+// Explain decides as Allocate does and says of the jobs with the given ids, all if none are
+// given, why each gets its nodes, what every other size would cost, and the smallest
+// changes that would give it more. Costs and changes are found by deciding again, the costs
+// by the exact backend, whichever backend decided. The time budget is for the whole: if it
+// ends early, costs are estimated and changes missing. Costs are worked out on all
+// processors, or on as many as solver.Options.Lend grants.
+//
+// Errors are those of Allocate; an id that the snapshot does not have is a bad field.
+func (a *Allocator) Explain(
+	ctx context.Context, s *solver.Snapshot, o solver.Options, jobIDs []string,
+) (solver.Explanation, error) {
+	r, err := a.valid(s, o, func(s *solver.Snapshot) []solver.Violation { return explain.Unknown(s, jobIDs) })
+	if err != nil {
+		return solver.Explanation{}, err
+	}
+	limited, cancel := a.limit(ctx, r.options)
+	defer cancel()
+	decision, err := a.decide(ctx, r)
+	if err != nil {
+		return solver.Explanation{}, err
+	}
+	r.options.Hurry = nil // limited ends when it is closed.
+	jobs, err := explain.Jobs(limited, a.chain, explain.Decided{Snapshot: r.snapshot, Options: r.options, Decision: decision, Held: r.held}, jobIDs)
+	if err = cmp.Or(err, ctx.Err()); err != nil {
+		return solver.Explanation{}, err
+	}
+	return solver.Explanation{Decision: decision, Jobs: jobs}, nil
+}
+
+// WhatIf decides a snapshot and variations of it, each as Allocate alone would; the searches
+// of the variations start from the prices of the snapshot's own decision. The time budget is
+// for each decision. What is left until the deadline of ctx is shared equally among the
+// decisions that are still to make, so that one that takes long leaves time for the others.
+//
+// The error of one scenario is in its result and leaves the others alone. The errors of
+// the call are those of Allocate on the snapshot itself.
+func (a *Allocator) WhatIf(
+	ctx context.Context, s *solver.Snapshot, o solver.Options, scenarios []solver.Scenario,
+) (solver.WhatIf, error) {
+	return whatif.Decide(ctx, a, s, o, scenarios)
+}
+
+// Forecast simulates the cluster from a snapshot on, to the second, as package sim
+// describes: it decides again and again as the options say, without submissions. The time
+// budget is for the whole: what it ends is returned as far as it was simulated. Samples run
+// side by side on all processors, or on as many as solver.Options.Lend grants.
+//
+// Jobs that are held because they have bad fields keep their nodes and do not end. Errors
+// are those of Allocate.
+func (a *Allocator) Forecast(
+	ctx context.Context, s *solver.Snapshot, o solver.Options, f solver.ForecastOptions,
+) (solver.Forecast, error) {
+	r, err := a.valid(s, o, func(s *solver.Snapshot) []solver.Violation {
+		f = f.WithDefaults(s.Horizon)
+		return f.Validate()
+	})
+	if err != nil {
+		return solver.Forecast{}, err
+	}
+	limited, cancel := a.limit(ctx, r.options)
+	defer cancel()
+	r.options.Hurry = nil // limited ends when it is closed.
+	future, err := forecast.Jobs(limited, a.chain, r.snapshot, r.options, f, a.budget)
+	if err = cmp.Or(err, ctx.Err()); err != nil {
+		return solver.Forecast{}, err
+	}
+	return r.held.RestoreForecast(future), nil
 }
 
 // FillIdle applies the paper's rule for regular times, between two decisions: running
@@ -138,31 +212,44 @@ func (a *Allocator) Allocate(ctx context.Context, s *solver.Snapshot, o solver.O
 // started. Nothing is optimised: of the report only IdleNodes and Warnings are set. Errors
 // are those of Allocate.
 func (a *Allocator) FillIdle(ctx context.Context, s *solver.Snapshot) (solver.Decision, error) {
-	s, _, err := a.valid(s, solver.FillIdleOptions())
+	r, err := a.valid(s, solver.FillIdleOptions(), nil)
 	if err != nil {
 		return solver.Decision{}, err
 	}
 	if err := ctx.Err(); err != nil {
 		return solver.Decision{}, err
 	}
-	return solver.DecideNow(s, greedy.FillIdle(s)), nil
+	return solver.DecideNow(r.snapshot, greedy.FillIdle(r.snapshot)), nil
 }
 
-// valid returns a snapshot with its defaults and without the jobs that are held because
-// they have bad fields, or an error that names all bad fields and those of the options.
-func (a *Allocator) valid(s *solver.Snapshot, o solver.Options) (*solver.Snapshot, solver.Held, error) {
+// request is a valid request for decisions, with its defaults.
+type request struct {
+	snapshot *solver.Snapshot // without held jobs
+	held     solver.Held
+	options  solver.Options
+}
+
+// valid returns the valid request that a snapshot and options make, or an error that names
+// all bad fields: theirs and those that check, where it is set, finds.
+func (a *Allocator) valid(
+	s *solver.Snapshot, o solver.Options, check func(*solver.Snapshot) []solver.Violation,
+) (*request, error) {
 	if s == nil {
-		return nil, solver.Held{}, invalid("snapshot", "is missing")
+		return nil, solver.Invalid("snapshot", "is missing")
 	}
-	s = s.WithDefaults()
-	var held solver.Held
-	if o.BadJobs == solver.BadJobsHold && len(s.Jobs) <= a.maxJobs {
-		s, held = s.Hold()
+	all := s.WithDefaults()
+	r := &request{snapshot: all, options: o.WithDefaults()}
+	if r.options.BadJobs == solver.BadJobsHold && len(all.Jobs) <= a.maxJobs {
+		r.snapshot, r.held = all.Hold()
 	}
-	if bad := solver.Validate(s, o, a.maxJobs, a.known); len(bad) > 0 {
-		return nil, solver.Held{}, &solver.InvalidError{Violations: bad}
+	bad := solver.Validate(r.snapshot, r.options, a.maxJobs, a.known)
+	if check != nil {
+		bad = append(bad, check(all)...)
 	}
-	return s, held, nil
+	if len(bad) > 0 {
+		return nil, &solver.InvalidError{Violations: bad}
+	}
+	return r, nil
 }
 
 // limit limits ctx to the time budget of a call that makes many decisions, and leaves its
@@ -193,18 +280,6 @@ func (a *Allocator) limitTime(ctx context.Context, o solver.Options) (context.Co
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeout(ctx, budget)
-}
-
-// also adds bad fields to those of an error, which may be nil.
-func also(err error, bad []solver.Violation) error {
-	var invalid *solver.InvalidError
-	if len(bad) == 0 || err != nil && !errors.As(err, &invalid) {
-		return err
-	}
-	if invalid != nil {
-		bad = append(slices.Clone(invalid.Violations), bad...)
-	}
-	return &solver.InvalidError{Violations: bad}
 }
 
 // MaxJobs returns the maximum number of jobs per snapshot.

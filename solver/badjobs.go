@@ -122,6 +122,22 @@ func (h Held) Restore(d Decision, steps int) Decision {
 	return d
 }
 
+// RestoreForecast puts the held jobs back into the forecast of the others: they keep their
+// nodes and do not end.
+func (h Held) RestoreForecast(f Forecast) Forecast {
+	if len(h.bad) == 0 {
+		return f
+	}
+	others := f.Jobs
+	f.Jobs = make([]JobForecast, len(h.snapshot.Jobs))
+	for i := range f.Jobs {
+		if f.Jobs[i].JobID = h.snapshot.Jobs[i].ID; h.bad[i] == nil {
+			f.Jobs[i], others = others[0], others[1:]
+		}
+	}
+	return f
+}
+
 // restoreWarnings corrects what was said of a pool without the nodes that bad jobs keep:
 // it is not empty, and jobs that would fit but for those nodes have no room now.
 func (h Held) restoreWarnings(d *Decision) {

@@ -21,6 +21,11 @@ type InvalidError struct {
 	Violations []Violation
 }
 
+// Invalid returns an error that names one bad field.
+func Invalid(path, format string, args ...any) *InvalidError {
+	return &InvalidError{Violations: []Violation{{Path: path, Description: fmt.Sprintf(format, args...)}}}
+}
+
 // Error names every bad field.
 func (e *InvalidError) Error() string {
 	parts := make([]string, len(e.Violations))

@@ -96,6 +96,19 @@ func (c *Chain) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Optio
 	return decision, nil
 }
 
+// Solve has the prover solve a problem. Its plan passes the check that every plan passes, and
+// its bound is above what the plan is worth. What ctx cuts short is a result with LimitTime;
+// an error is a defect of this program.
+func (c *Chain) Solve(ctx context.Context, p *solver.Problem, options solver.SolveOptions) (solver.Result, error) {
+	a := try(ctx, c.config.Prover, p, options)
+	if a.Outcome != solver.OutcomeAnswered {
+		return solver.Result{}, noAnswerError([]solver.Attempt{a.Attempt})
+	}
+	var err error
+	a.result.Bound, err = a.above(a.result.Bound)
+	return a.result, err
+}
+
 // order returns the backends to ask before greedy.
 func (c *Chain) order(requested solver.BackendName) []solver.Backend {
 	if requested == solver.BackendGreedy {

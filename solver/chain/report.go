@@ -49,10 +49,17 @@ func (r *run) bound(ctx context.Context, a answer, noBound bool) (float64, []flo
 	if math.IsNaN(bound) || math.IsInf(bound, 0) {
 		return 0, nil, fmt.Errorf("the bound for the plan of %s is %v", a.Backend, bound)
 	}
+	bound, err := a.above(bound)
+	return bound, prices, err
+}
+
+// above returns a bound that is not below the objective of an answer by rounding, or an
+// error where the answer's plan disproves it.
+func (a *answer) above(bound float64) (float64, error) {
 	if !a.result.Heuristic && bound < a.objective-boundNoise*(1+math.Abs(a.objective)) {
-		return 0, nil, fmt.Errorf("the bound %v is wrong: a legal plan of %s has objective %v", bound, a.Backend, a.objective)
+		return 0, fmt.Errorf("the bound %v is wrong: a legal plan of %s has objective %v", bound, a.Backend, a.objective)
 	}
-	return max(bound, a.objective), prices, nil
+	return max(bound, a.objective), nil
 }
 
 // prove asks a prover for a bound and turns a panic into an error, as solve does.

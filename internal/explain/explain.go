@@ -1,119 +1,99 @@
-package elastalloc
+// Package explain says why jobs get the nodes that they get, what every other size would
+// cost, and the smallest changes that would give a job more. It decides nothing itself: what
+// it has to know it asks of a Decider.
+package explain
 
 import (
 	"context"
 	"fmt"
 	"slices"
 
-	"github.com/elastalloc/elastalloc/greedy"
+	"github.com/elastalloc/elastalloc/internal/parallel"
 	"github.com/elastalloc/elastalloc/solver"
-	"github.com/elastalloc/elastalloc/solver/exact"
 )
 
-// Explain decides as Allocate does and says of the jobs with the given ids, all if none are
-// given, why each gets its nodes, what every other size would cost, and the smallest
-// changes that would give it more. Costs and changes are found by deciding again, the costs
-// by the exact backend, whichever backend decided. The time budget is for the whole: if it
-// ends early, costs are estimated and changes missing. Costs are worked out on all
-// processors, or on as many as solver.Options.Lend grants.
-//
-// Errors are those of Allocate; an id that the snapshot does not have is a bad field.
-func (a *Allocator) Explain(
-	ctx context.Context, s *solver.Snapshot, o solver.Options, jobIDs []string,
-) (solver.Explanation, error) {
-	if s == nil {
-		return solver.Explanation{}, invalid("snapshot", "is missing")
-	}
-	all, o := s.WithDefaults(), o.WithDefaults()
-	asked, bad := askedFor(all, jobIDs)
-	good, held, err := a.valid(all, o)
-	if err := also(err, bad); err != nil {
-		return solver.Explanation{}, err
-	}
-	limited, cancel := a.limit(ctx, o)
-	defer cancel()
-	decision, err := a.Allocate(ctx, all, o)
-	if err != nil {
-		return solver.Explanation{}, err
-	}
-	o.Hurry = nil // The context ends when it is closed.
-	e, err := newExplainer(limited, a, good, o, withoutHeld(decision, held))
-	if err != nil {
-		return solver.Explanation{}, err
-	}
-	explanation := solver.Explanation{Decision: decision}
-	position := 0 // among those that are not held
-	var reasons []*reason
-	for i := range all.Jobs {
-		n := -1
-		if !held.Has(i) {
-			n = position
-			position++
-		}
-		if asked[i] {
-			reasons = append(reasons, e.newReason(n, &decision.Allocations[i]))
-		}
-	}
-	// First what is cheap, of all; then, as long as there is time, what is not.
-	err = inParallel(limited, o.Lend, len(reasons), func(ctx context.Context, i int) error { return e.search(ctx, reasons[i]) })
-	for i := 0; i < len(reasons) && err == nil && limited.Err() == nil && !o.NoRemedies; i++ {
-		err = e.remedy(limited, reasons[i])
-	}
-	if err := unlessOver(limited, err); err != nil {
-		return solver.Explanation{}, err
-	}
-	if err := ctx.Err(); err != nil {
-		return solver.Explanation{}, err
-	}
-	for _, r := range reasons {
-		explanation.Jobs = append(explanation.Jobs, e.describe(r))
-	}
-	return explanation, nil
+// Decider makes the decisions that explanations rest on, as *chain.Chain does: every plan
+// is checked.
+type Decider interface {
+	// Allocate decides on a valid snapshot.
+	Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error)
+	// Solve finds the best plan for a problem, and a proven bound.
+	Solve(ctx context.Context, p *solver.Problem, options solver.SolveOptions) (solver.Result, error)
 }
 
-// askedFor marks the jobs of a snapshot that are asked for, and names ids that are none of
-// its jobs'.
-func askedFor(s *solver.Snapshot, ids []string) (asked []bool, bad []solver.Violation) {
-	asked = make([]bool, len(s.Jobs))
-	at := make(map[string]int, len(s.Jobs))
+// Decided is a decision to explain.
+type Decided struct {
+	// Snapshot is valid and without held jobs, and Options have their defaults.
+	Snapshot *solver.Snapshot
+	Options  solver.Options
+	// Decision is that on all jobs, of which Held are not in Snapshot.
+	Decision solver.Decision
+	Held     solver.Held
+}
+
+// Unknown names the ids that no job of a snapshot has.
+func Unknown(s *solver.Snapshot, ids []string) []solver.Violation {
+	known := make(map[string]bool, len(s.Jobs))
 	for i := range s.Jobs {
-		at[s.Jobs[i].ID] = i
-		asked[i] = len(ids) == 0
+		known[s.Jobs[i].ID] = true
 	}
+	var bad []solver.Violation
 	for n, id := range ids {
-		if i, known := at[id]; known {
-			asked[i] = true
-		} else if len(bad) < solver.MaxViolations {
+		if !known[id] && len(bad) < solver.MaxViolations {
 			bad = append(bad, solver.Violation{
 				Path: fmt.Sprintf("job_ids[%d]", n), Description: fmt.Sprintf("is %q; want a job of the snapshot", id),
 			})
 		}
 	}
-	return asked, bad
+	return bad
 }
 
-// withoutHeld returns the allocations of the jobs that are not held.
-func withoutHeld(d solver.Decision, held solver.Held) solver.Decision {
-	others := d
-	others.Allocations = nil
-	for i := range d.Allocations {
-		if !held.Has(i) {
-			others.Allocations = append(others.Allocations, d.Allocations[i])
+// Jobs explains the nodes of the jobs with the given ids, of all if none are given. Where ctx
+// ends early, costs are estimated and changes missing.
+func Jobs(ctx context.Context, decider Decider, d Decided, ids []string) ([]solver.JobExplanation, error) {
+	e, err := newExplainer(ctx, decider, d)
+	if err != nil {
+		return nil, err
+	}
+	asked := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		asked[id] = true
+	}
+	position := 0 // among those that are not held
+	var reasons []*reason
+	for i := range d.Decision.Allocations {
+		n := -1
+		if !d.Held.Has(i) {
+			n = position
+			position++
+		}
+		if a := &d.Decision.Allocations[i]; len(ids) == 0 || asked[a.JobID] {
+			reasons = append(reasons, e.newReason(n, a))
 		}
 	}
-	return others
+	// First what is cheap, of all; then, as long as there is time, what is not.
+	err = parallel.Do(ctx, d.Options.Lend, len(reasons), func(ctx context.Context, i int) error { return e.search(ctx, reasons[i]) })
+	for i := 0; i < len(reasons) && err == nil && ctx.Err() == nil && !d.Options.NoRemedies; i++ {
+		err = e.remedy(ctx, reasons[i])
+	}
+	if err := unlessOver(ctx, err); err != nil {
+		return nil, err
+	}
+	var explanations []solver.JobExplanation
+	for _, r := range reasons {
+		explanations = append(explanations, e.describe(r))
+	}
+	return explanations, nil
 }
 
 // explainer finds the reasons of one decision.
 type explainer struct {
-	allocator *Allocator
-	exact     *exact.Solver
-	greedy    solver.Backend
-	snapshot  *solver.Snapshot // without held jobs
-	options   solver.Options
-	problem   *solver.Problem
-	admitted  []int // by job of the snapshot its position in the problem, or -1
-	plan      solver.Plan
+	decider  Decider
+	snapshot *solver.Snapshot // without held jobs
+	options  solver.Options   // of decisions on other snapshots
+	problem  *solver.Problem
+	admitted []int // by job of the snapshot its position in the problem, or -1
+	plan     solver.Plan
 	// best is the most that a plan is known to be worth, proven that it is the most there is.
 	best   float64
 	proven bool
@@ -124,30 +104,34 @@ type explainer struct {
 	pools map[int][]int
 }
 
-// newExplainer returns what finds the reasons of a decision on a valid snapshot.
-func newExplainer(
-	ctx context.Context, a *Allocator, s *solver.Snapshot, o solver.Options, d solver.Decision,
-) (*explainer, error) {
+// newExplainer returns what finds the reasons of a decision.
+func newExplainer(ctx context.Context, decider Decider, d Decided) (*explainer, error) {
 	e := &explainer{
-		allocator: a, exact: exact.New(), greedy: greedy.New(), snapshot: s, options: o, problem: solver.NewProblemFor(s, o),
-		admitted: slices.Repeat([]int{-1}, len(s.Jobs)), prices: d.Report.NodePrices, pools: make(map[int][]int),
+		decider: decider, snapshot: d.Snapshot, options: d.Options, problem: solver.NewProblemFor(d.Snapshot, d.Options),
+		admitted: slices.Repeat([]int{-1}, len(d.Snapshot.Jobs)), prices: d.Decision.Report.NodePrices, pools: make(map[int][]int),
 	}
-	for _, group := range d.Report.Groups {
+	for _, group := range d.Decision.Report.Groups {
 		e.groups = append(e.groups, group.Price)
+	}
+	var planned [][]int // of the jobs that are not held
+	for i := range d.Decision.Allocations {
+		if !d.Held.Has(i) {
+			planned = append(planned, d.Decision.Allocations[i].PlannedNodes)
+		}
 	}
 	e.plan = make(solver.Plan, len(e.problem.Jobs))
 	for n := range e.problem.Jobs {
 		index := e.problem.Jobs[n].Index
 		e.admitted[index] = n
-		e.plan[n] = d.Allocations[index].PlannedNodes
+		e.plan[n] = planned[index]
 	}
 	if e.problem.Check(e.plan) != nil {
 		e.problem = e.problem.WithWaiting() // Greedy leaves waiting whom the model would admit.
 	}
 	e.room = e.problem.SmallestRoom()
-	e.best, e.proven = e.problem.Objective(e.plan), d.Report.Reason == solver.ReasonOptimal
+	e.best, e.proven = e.problem.Objective(e.plan), d.Decision.Report.Reason == solver.ReasonOptimal
 	if !e.proven && ctx.Err() == nil {
-		result, err := e.exact.Solve(ctx, e.problem, solver.SolveOptions{Incumbent: e.plan, PriceHint: e.prices})
+		result, err := decider.Solve(ctx, e.problem, solver.SolveOptions{Incumbent: e.plan, PriceHint: e.prices})
 		if err != nil {
 			return nil, err
 		}
@@ -157,6 +141,7 @@ func newExplainer(
 			e.prices = result.NodePrices
 		}
 	}
+	e.options.PriceHint, e.options.NoBound = e.prices, true
 	return e, nil
 }
 
@@ -252,7 +237,7 @@ func (e *explainer) search(ctx context.Context, r *reason) error {
 		least := e.problem.Objective(plan)
 		penalty := 2*(e.best-least) + 1e-6*max(1, e.best, -e.best)
 		pinned := e.problem.Pin(r.admitted, position, penalty)
-		result, err := e.exact.Solve(ctx, pinned, solver.SolveOptions{Incumbent: plan, PriceHint: e.prices})
+		result, err := e.decider.Solve(ctx, pinned, solver.SolveOptions{Incumbent: plan, PriceHint: e.prices})
 		if err != nil {
 			return err
 		}

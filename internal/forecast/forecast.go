@@ -1,4 +1,6 @@
-package elastalloc
+// Package forecast says when the jobs of a snapshot will start and end, by simulating on from
+// it.
+package forecast
 
 import (
 	"cmp"
@@ -8,60 +10,41 @@ import (
 	"slices"
 	"time"
 
+	"github.com/elastalloc/elastalloc/greedy"
+	"github.com/elastalloc/elastalloc/internal/parallel"
 	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Forecast simulates the cluster from a snapshot on, to the second, as package sim
-// describes: it decides again and again as the options say, without submissions. The time
-// budget is for the whole: what it ends is returned as far as it was simulated. Samples run
-// side by side on all processors, or on as many as solver.Options.Lend grants.
-//
-// Jobs that are held because they have bad fields keep their nodes and do not end. Errors
-// are those of Allocate.
-func (a *Allocator) Forecast(
-	ctx context.Context, s *solver.Snapshot, o solver.Options, f solver.ForecastOptions,
+// Decider decides on valid snapshots, as *chain.Chain does.
+type Decider interface {
+	Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error)
+}
+
+// Jobs forecasts the jobs of a valid snapshot in its order, until ctx ends. Decisions whose
+// options set no time budget have the given one; 0 is none.
+func Jobs(
+	ctx context.Context, decider Decider, s *solver.Snapshot, o solver.Options, f solver.ForecastOptions, budget time.Duration,
 ) (solver.Forecast, error) {
-	if s == nil {
-		return solver.Forecast{}, invalid("snapshot", "is missing")
-	}
-	all, o := s.WithDefaults(), o.WithDefaults()
-	f = f.WithDefaults(all.Horizon)
-	s, held, err := a.valid(all, o)
-	if err := also(err, f.Validate()); err != nil {
-		return solver.Forecast{}, err
-	}
 	if o.Objective == solver.ObjectiveTotalTime && !f.EveryEvent && o.TotalTime.Cadence == nil {
 		o.TotalTime.Cadence = &f.Cadence
 	}
-	limited, cancel := a.limit(ctx, o)
-	defer cancel()
-	o.Hurry = nil // The context ends when it is closed.
 	policy := sim.Policy{Name: "forecast", Options: o, EveryEvent: f.EveryEvent}
-	futures, complete, err := simulate(limited, o.Lend, f.Samples, func(ctx context.Context, sample int) (sim.Future, error) {
-		asked := &steadyAllocator{Allocator: a, budget: a.budget, prices: o.PriceHint}
+	futures, complete, err := simulate(ctx, o.Lend, len(s.Jobs), f.Samples, func(ctx context.Context, sample int) (sim.Future, error) {
+		asked := &steady{decider: decider, budget: budget, prices: o.PriceHint}
 		return sim.Forecast(ctx, s, remainingWork(s, &f, sample), policy, f.Cadence, f.Until, asked)
 	})
 	if err != nil {
 		return solver.Forecast{}, err
 	}
-	forecast := solver.Forecast{Complete: complete}
+	forecast := solver.Forecast{Complete: complete, Jobs: make([]solver.JobForecast, len(s.Jobs))}
 	for _, future := range futures {
 		forecast.Decisions += int64(future.Decisions)
 	}
-	// The caller left, or set a deadline that is over.
-	if err := ctx.Err(); err != nil {
-		return solver.Forecast{}, err
-	}
-	forecast.Jobs = make([]solver.JobForecast, len(all.Jobs))
 	total, queue := mean{}, mean{}
-	n := 0
-	for i := range all.Jobs {
-		forecast.Jobs[i].JobID = all.Jobs[i].ID
-		if !held.Has(i) {
-			summarize(&forecast.Jobs[i], futures, n, &total, &queue)
-			n++
-		}
+	for i := range s.Jobs {
+		forecast.Jobs[i].JobID = s.Jobs[i].ID
+		summarize(&forecast.Jobs[i], futures, i, &total, &queue)
 	}
 	forecast.MeanTotal, forecast.MeanQueue = total.value(), queue.value()
 	return forecast, nil
@@ -70,16 +53,17 @@ func (a *Allocator) Forecast(
 // errCut says that time was up in the middle of a sample.
 var errCut = errors.New("the simulation was cut")
 
-// simulate makes samples, side by side where that is granted. It returns those that
-// came to their end, in order, or, where none did, the first one as far as it came.
+// simulate makes samples of the future of jobs, side by side where that is granted. It
+// returns those that came to their end, in order, or, where none did, the first one as far
+// as it came.
 func simulate(
-	ctx context.Context, lend solver.Lend, samples int, sample func(context.Context, int) (sim.Future, error),
+	ctx context.Context, lend solver.Lend, jobs, samples int, sample func(context.Context, int) (sim.Future, error),
 ) (futures []sim.Future, complete bool, err error) {
 	all := make([]sim.Future, samples)
 	for i := range all {
-		all[i].Cut = true
+		all[i] = sim.Future{Cut: true, Jobs: make([]sim.JobFuture, jobs)}
 	}
-	err = inParallel(ctx, lend, samples, func(ctx context.Context, i int) (err error) {
+	err = parallel.Do(ctx, lend, samples, func(ctx context.Context, i int) (err error) {
 		all[i], err = sample(ctx, i)
 		if err == nil && all[i].Cut {
 			err = errCut
@@ -171,25 +155,30 @@ func (m *mean) value() time.Duration {
 	return time.Duration(m.sum / float64(m.count) * float64(time.Second))
 }
 
-// steadyAllocator decides for a forecast: each decision is told the prices of the one
-// before, and one that the end of the forecast cuts short is none, for with more time the
-// future would be another.
-type steadyAllocator struct {
-	*Allocator
-	budget time.Duration
-	prices []float64
+// steady decides for a forecast: each decision is told the prices of the one before, and one
+// that the end of the forecast cuts short is an error, for with more time the future would
+// differ.
+type steady struct {
+	decider Decider
+	budget  time.Duration
+	prices  []float64
 }
 
 // Allocate decides, or returns the context's error where its end cut the decision short.
-func (a *steadyAllocator) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
+func (a *steady) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
 	o.PriceHint = a.prices
 	deadline, limited := ctx.Deadline()
 	hasty := limited && (a.budget == 0 || time.Until(deadline) < a.budget)
 	// The snapshots of a simulation that goes on from a valid one are valid.
-	decision, err := a.chain.Allocate(ctx, s, o)
+	decision, err := a.decider.Allocate(ctx, s, o)
 	if err == nil && (hasty || ctx.Err() != nil) && decision.Report.Limit == solver.LimitTime {
 		return decision, context.DeadlineExceeded
 	}
 	a.prices = decision.Report.NodePrices
 	return decision, err
+}
+
+// FillIdle gives the idle nodes to the queue.
+func (a *steady) FillIdle(_ context.Context, s *solver.Snapshot) (solver.Decision, error) {
+	return solver.DecideNow(s, greedy.FillIdle(s)), nil
 }

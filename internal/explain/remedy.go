@@ -1,4 +1,4 @@
-package elastalloc
+package explain
 
 import (
 	"context"
@@ -49,35 +49,15 @@ func (e *explainer) changed(job int, apply func(*solver.Snapshot, *solver.Job)) 
 	return &s
 }
 
-// decide returns the nodes of every job of a changed snapshot, nil where time is up or the
-// snapshot is not valid.
+// decide returns the nodes of every job of a changed snapshot, nil where time is up.
 func (e *explainer) decide(ctx context.Context, s *solver.Snapshot) ([]int, error) {
+	decision, err := e.decider.Allocate(ctx, s, e.options)
+	if err != nil || decision.Report.Limit == solver.LimitTime {
+		return nil, unlessOver(ctx, err)
+	}
 	nodes := make([]int, len(s.Jobs))
-	o := e.options
-	if o.Backend != solver.BackendExact || o.RelativeGap > 0 {
-		o.PriceHint = e.prices
-		decision, err := e.allocator.Allocate(ctx, s, o)
-		if err != nil {
-			return nil, unlessOver(ctx, err)
-		}
-		for i := range nodes {
-			nodes[i] = decision.Allocations[i].Nodes
-		}
-		return nodes, nil
-	}
-	// The same, without what a report needs.
-	p := solver.NewProblemFor(s, o)
-	options := solver.SolveOptions{PriceHint: e.prices}
-	// Among equal plans the one to start from decides.
-	if start, err := e.greedy.Solve(ctx, p, options); err == nil {
-		options.Incumbent = start.Plan
-	}
-	result, err := e.exact.Solve(ctx, p, options)
-	if err != nil || result.Limit == solver.LimitTime {
-		return nil, err
-	}
-	for n := range p.Jobs {
-		nodes[p.Jobs[n].Index] = result.Plan[n][0]
+	for i := range nodes {
+		nodes[i] = decision.Allocations[i].Nodes
 	}
 	return nodes, nil
 }

@@ -1,4 +1,4 @@
-package elastalloc
+package explain
 
 import (
 	"testing"

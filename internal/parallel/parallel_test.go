@@ -1,4 +1,4 @@
-package elastalloc
+package parallel
 
 import (
 	"context"
@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestInParallelLosesNoWork checks that all work is done however often helpers have to leave
+// TestDoLosesNoWork checks that all work is done however often helpers have to leave
 // theirs, also in the moment in which the caller's own is done.
-func TestInParallelLosesNoWork(t *testing.T) {
+func TestDoLosesNoWork(t *testing.T) {
 	t.Parallel()
 	if runtime.GOMAXPROCS(0) < 2 {
 		t.Skip("one processor; want two that work side by side")
@@ -21,7 +21,7 @@ func TestInParallelLosesNoWork(t *testing.T) {
 		}
 		var done [2]atomic.Bool
 		var begun atomic.Int32
-		err := inParallel(t.Context(), lend, len(done), func(own context.Context, i int) error {
+		err := Do(t.Context(), lend, len(done), func(own context.Context, i int) error {
 			for begun.Add(1); begun.Load() < 2; {
 				runtime.Gosched()
 			}

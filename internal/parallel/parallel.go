@@ -1,4 +1,5 @@
-package elastalloc
+// Package parallel makes calls side by side, in goroutines that may be called off.
+package parallel
 
 import (
 	"context"
@@ -10,10 +11,10 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// inParallel calls work with each of 0 to n-1: in this goroutine and in those that are lent,
+// Do calls work with each of 0 to n-1: in this goroutine and in those that are lent,
 // up to one per processor; a nil lend lends them all. One of these may be called off; the
 // call it was in is then made again. The first error ends all work.
-func inParallel(ctx context.Context, lend solver.Lend, n int, work func(context.Context, int) error) error {
+func Do(ctx context.Context, lend solver.Lend, n int, work func(context.Context, int) error) error {
 	if lend == nil {
 		lend = func(ctx context.Context) (context.Context, func(), bool) { return ctx, func() {}, true }
 	}

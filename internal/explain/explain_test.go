@@ -1,10 +1,12 @@
-package elastalloc_test
+package explain_test
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +17,19 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
+
+// newAllocator returns an allocator that takes as long as it wants.
+func newAllocator(tb testing.TB, options elastalloc.Options) *elastalloc.Allocator {
+	tb.Helper()
+	if options.DefaultBudget == 0 {
+		options.DefaultBudget = elastalloc.NoBudget
+	}
+	a, err := elastalloc.New(options)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return a
+}
 
 // TestExplainIsTrue checks explanations of drawn snapshots against exhaustive search: the
 // loss of every size, and that every remedy works and is the smallest.
@@ -39,7 +54,7 @@ func TestExplainIsTrue(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, got.Decision, ignoreTimes()); diff != "" {
+		if diff := cmp.Diff(want, got.Decision, solvertest.IgnoreTimes()); diff != "" {
 			t.Fatalf("decision (-Allocate +got):\n%s", diff)
 		}
 		if len(got.Jobs) != len(s.Jobs) {
@@ -58,7 +73,7 @@ func TestExplainIsTrue(t *testing.T) {
 func TestSmallestPool(t *testing.T) {
 	t.Parallel()
 	a := newAllocator(t, elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
-	s, o := busy(12, 300), solver.Options{Objective: solver.ObjectiveTotalTime}
+	s, o := solvertest.Busy(12, 300), solver.Options{Objective: solver.ObjectiveTotalTime}
 	for i := range s.Jobs {
 		s.Jobs[i].MaxNodes = 128
 	}
@@ -220,5 +235,74 @@ func TestExplainEndsBeforeARestart(t *testing.T) {
 	const want = "short keeps its 2 nodes, because it ends in 19 s and a restart takes 60 s"
 	if why := got.Jobs[0]; why.Why != solver.WhyChangeCost || !strings.HasPrefix(why.Text, want) {
 		t.Errorf("%s: %q; want %q", why.Why, why.Text, want)
+	}
+}
+
+// BenchmarkExplain explains all of 40 jobs and one of 1,000, with remedies.
+func BenchmarkExplain(b *testing.B) {
+	a := newAllocator(b, elastalloc.Options{})
+	for _, objective := range []solver.Objective{solver.ObjectiveTotalTime, solver.ObjectiveProgress} {
+		for _, size := range []struct {
+			jobs, nodes int
+			asked       []string
+		}{{40, 70, nil}, {1000, 4000, []string{"job-17"}}} {
+			b.Run(fmt.Sprintf("%s/%d-jobs", objective, size.jobs), func(b *testing.B) {
+				s := solvertest.Busy(size.jobs, size.nodes)
+				solvertest.ReportCPU(b)
+				for b.Loop() {
+					explanation, err := a.Explain(b.Context(), s, solver.Options{Objective: objective}, size.asked)
+					if err != nil || len(explanation.Jobs) == 0 {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// cheat is a prover that gives the last job of every problem a node too many.
+type cheat struct{ solver.Prover }
+
+// Solve returns a plan that is not legal.
+func (c cheat) Solve(ctx context.Context, p *solver.Problem, o solver.SolveOptions) (solver.Result, error) {
+	result, err := c.Prover.Solve(ctx, p, o)
+	if err == nil {
+		result.Plan[len(result.Plan)-1][0]++
+	}
+	return result, err
+}
+
+// counting counts the problems that a backend is asked about.
+type counting struct {
+	solver.Backend
+	asked *atomic.Int32
+}
+
+// Solve returns what the backend returns.
+func (c counting) Solve(ctx context.Context, p *solver.Problem, o solver.SolveOptions) (solver.Result, error) {
+	c.asked.Add(1)
+	return c.Backend.Solve(ctx, p, o)
+}
+
+// TestEveryPlanIsChecked checks that the plans which explanations rest on come through the
+// middleware of the allocator and are checked as those of its answers are.
+func TestEveryPlanIsChecked(t *testing.T) {
+	t.Parallel()
+	s := solvertest.Busy(3, 4)
+	a := newAllocator(t, elastalloc.Options{ProverMiddleware: func(p solver.Prover) solver.Prover { return cheat{p} }})
+	if _, err := a.Explain(t.Context(), s, solver.Options{}, nil); err == nil || !strings.Contains(err.Error(), "invalid-plan") {
+		t.Errorf("error %v; want that a plan is not legal", err)
+	}
+	var asked atomic.Int32
+	a = newAllocator(t, elastalloc.Options{Middleware: func(b solver.Backend) solver.Backend { return counting{b, &asked} }})
+	for _, noRemedies := range []bool{true, false} {
+		asked.Store(0)
+		if _, err := a.Explain(t.Context(), s, solver.Options{NoRemedies: noRemedies}, nil); err != nil {
+			t.Fatal(err)
+		}
+		// Greedy and the exact backend decide the snapshot, and then each of its variations.
+		if n := asked.Load(); (n == 2) != noRemedies {
+			t.Errorf("%d problems with no remedies %t", n, noRemedies)
+		}
 	}
 }

@@ -1,4 +1,4 @@
-package elastalloc_test
+package explain_test
 
 import (
 	"strings"

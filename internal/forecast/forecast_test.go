@@ -1,4 +1,4 @@
-package elastalloc_test
+package forecast_test
 
 import (
 	"context"
@@ -15,7 +15,21 @@ import (
 	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
+
+// newAllocator returns an allocator that takes as long as it wants.
+func newAllocator(tb testing.TB, options elastalloc.Options) *elastalloc.Allocator {
+	tb.Helper()
+	if options.DefaultBudget == 0 {
+		options.DefaultBudget = elastalloc.NoBudget
+	}
+	a, err := elastalloc.New(options)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return a
+}
 
 // TestForecastIsTheSimulation checks that a forecast from the last moments of a simulation,
 // when all jobs have been submitted, starts and ends every job in the second in which the
@@ -297,7 +311,7 @@ func TestForecastInParallel(t *testing.T) {
 	if runtime.GOMAXPROCS(0) < 2 {
 		t.Skip("one processor; want two that work side by side")
 	}
-	s := busy(12, 20)
+	s := solvertest.Busy(12, 20)
 	a := newAllocator(t, elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
 	ask := func(lend solver.Lend) solver.Forecast {
 		options := solver.Options{TimeBudget: time.Hour, Lend: lend}
@@ -373,6 +387,9 @@ func TestForecastIsCut(t *testing.T) {
 	if got.Complete || len(got.Jobs) != 2 || got.Jobs[1].End != nil {
 		t.Errorf("forecast %+v; want one that is cut", got)
 	}
+	if got, err := a.Forecast(t.Context(), s, solver.Options{TimeBudget: 1}, solver.ForecastOptions{}); err != nil || got.Complete || len(got.Jobs) != 2 {
+		t.Errorf("without time %+v, %v; want that nothing is known of two jobs", got, err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := a.Forecast(ctx, s, solver.Options{}, solver.ForecastOptions{}); !errors.Is(err, context.Canceled) {
@@ -383,8 +400,7 @@ func TestForecastIsCut(t *testing.T) {
 // TestForecastNamesBadFields checks that all bad fields are named.
 func TestForecastNamesBadFields(t *testing.T) {
 	t.Parallel()
-	s := twoJobs()
-	s.TotalNodes = -1
+	s := &solver.Snapshot{TotalNodes: -1, Jobs: []solver.Job{{ID: "a", RemainingETA: time.Hour}}}
 	_, err := newAllocator(t, elastalloc.Options{}).Forecast(t.Context(), s, solver.Options{}, solver.ForecastOptions{
 		Cadence: 1500 * time.Millisecond, ETAError: 2, Samples: 101, Until: -1,
 	})
@@ -392,5 +408,29 @@ func TestForecastNamesBadFields(t *testing.T) {
 		"eta_error: is 2; want 0 to 1; samples: is 101; want 1 to 100; until: is -1ns; want more than 0s and at most 87600h0m0s"
 	if err == nil || err.Error() != want {
 		t.Errorf("error\n%v; want\n%s", err, want)
+	}
+}
+
+// BenchmarkForecast simulates 100 jobs on 70 nodes to their end.
+func BenchmarkForecast(b *testing.B) {
+	a := newAllocator(b, elastalloc.Options{})
+	for _, objective := range []solver.Objective{solver.ObjectiveTotalTime, solver.ObjectiveProgress} {
+		for _, samples := range []int{1, 20} {
+			b.Run(fmt.Sprintf("%s/%d-samples", objective, samples), func(b *testing.B) {
+				s := solvertest.Busy(100, 70)
+				solvertest.ReportCPU(b)
+				f := solver.ForecastOptions{}
+				if samples > 1 {
+					f.ETAError = 0.2
+				}
+				for b.Loop() {
+					forecast, err := a.Forecast(b.Context(), s, solver.Options{Objective: objective}, f)
+					if err != nil || !forecast.Complete {
+						b.Fatal(err)
+					}
+					b.ReportMetric(float64(forecast.Decisions), "decisions")
+				}
+			})
+		}
 	}
 }

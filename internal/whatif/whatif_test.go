@@ -1,4 +1,4 @@
-package elastalloc_test
+package whatif_test
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"github.com/elastalloc/elastalloc"
@@ -17,11 +16,24 @@ import (
 	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
-// ignoreTimes leaves out of a comparison what depends on the clock.
-func ignoreTimes() cmp.Options {
-	return cmp.Options{
-		cmpopts.IgnoreFields(solver.Report{}, "SolveTime"), cmpopts.IgnoreFields(solver.Attempt{}, "Duration", "Detail"),
+// newAllocator returns an allocator that takes as long as it wants.
+func newAllocator(tb testing.TB, options elastalloc.Options) *elastalloc.Allocator {
+	tb.Helper()
+	if options.DefaultBudget == 0 {
+		options.DefaultBudget = elastalloc.NoBudget
 	}
+	a, err := elastalloc.New(options)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return a
+}
+
+// twoJobs returns a snapshot of two jobs.
+func twoJobs() *solver.Snapshot {
+	return &solver.Snapshot{TotalNodes: 8, Jobs: []solver.Job{
+		{ID: "a", RemainingETA: time.Hour}, {ID: "b", RemainingETA: 3 * time.Hour},
+	}}
 }
 
 // TestWhatIfIsAllocate checks that each scenario has the decision of Allocate alone, on
@@ -86,7 +98,7 @@ func TestWhatIfIsAllocate(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(want, got, ignoreTimes()); diff != "" {
+			if diff := cmp.Diff(want, got, solvertest.IgnoreTimes()); diff != "" {
 				t.Fatalf("%s (-alone +got):\n%s", name, diff)
 			}
 			return want
@@ -247,6 +259,49 @@ func TestWhatIfErrors(t *testing.T) {
 		t.Parallel()
 		if _, err := a.WhatIf(t.Context(), nil, solver.Options{}, nil); err == nil {
 			t.Error("no error")
+		}
+	})
+}
+
+// mayEnd returns a busy pool whose jobs may end within the horizon of an objective of progress,
+// where the prices of nodes are hardest to find, and sizes that the pool could have.
+func mayEnd(jobs int) (*solver.Snapshot, []solver.Scenario) {
+	s := solvertest.Busy(jobs, 4*jobs)
+	for i := range s.Jobs {
+		s.Jobs[i].RemainingETA /= 20
+	}
+	var scenarios []solver.Scenario
+	for n := range 8 {
+		scenarios = append(scenarios, solver.Scenario{TotalNodes: new(s.TotalNodes + (n+1)*jobs/40)})
+	}
+	return s, scenarios
+}
+
+// BenchmarkWhatIf decides 8 sizes of a pool of 1,000 jobs in one call, where the searches start
+// from the prices of the first, and one by one.
+func BenchmarkWhatIf(b *testing.B) {
+	a := newAllocator(b, elastalloc.Options{})
+	s, scenarios := mayEnd(1000)
+	b.Run("one-call", func(b *testing.B) {
+		solvertest.ReportCPU(b)
+		for b.Loop() {
+			if _, err := a.WhatIf(b.Context(), s, solver.Options{}, scenarios); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("one-by-one", func(b *testing.B) {
+		solvertest.ReportCPU(b)
+		for b.Loop() {
+			for n := range len(scenarios) + 1 {
+				varied := *s
+				if n > 0 {
+					varied.TotalNodes = *scenarios[n-1].TotalNodes
+				}
+				if _, err := a.Allocate(b.Context(), &varied, solver.Options{}); err != nil {
+					b.Fatal(err)
+				}
+			}
 		}
 	})
 }

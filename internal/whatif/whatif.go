@@ -1,4 +1,5 @@
-package elastalloc
+// Package whatif decides variations of a snapshot beside it.
+package whatif
 
 import (
 	"context"
@@ -13,18 +14,20 @@ import (
 // a request may have together: their decisions are held until the last is made.
 const scenarioJobs = 2
 
-// WhatIf decides a snapshot and variations of it, each as Allocate alone would; the searches
-// of the variations start from the prices of the snapshot's own decision. The time budget is
-// for each decision. What is left until the deadline of ctx is shared equally among the
-// decisions that are still to make, so that one that takes long leaves time for the others.
-//
-// The error of one scenario is in its result and leaves the others alone. The errors of
-// the call are those of Allocate on the snapshot itself.
-func (a *Allocator) WhatIf(
-	ctx context.Context, s *solver.Snapshot, o solver.Options, scenarios []solver.Scenario,
+// Allocator decides, as *elastalloc.Allocator does.
+type Allocator interface {
+	Allocate(context.Context, *solver.Snapshot, solver.Options) (solver.Decision, error)
+	// MaxJobs returns the maximum number of jobs per snapshot.
+	MaxJobs() int
+}
+
+// Decide decides a snapshot and variations of it, as Allocator.WhatIf of the root package
+// says.
+func Decide(
+	ctx context.Context, a Allocator, s *solver.Snapshot, o solver.Options, scenarios []solver.Scenario,
 ) (solver.WhatIf, error) {
 	if len(scenarios) > solver.MaxScenarios {
-		return solver.WhatIf{}, invalid("scenarios", "has %d scenarios; want at most %d", len(scenarios), solver.MaxScenarios)
+		return solver.WhatIf{}, solver.Invalid("scenarios", "has %d scenarios; want at most %d", len(scenarios), solver.MaxScenarios)
 	}
 	var w solver.WhatIf
 	err := within(ctx, 1+len(scenarios), func(ctx context.Context) (err error) {
@@ -38,7 +41,7 @@ func (a *Allocator) WhatIf(
 	for n := range scenarios {
 		result := solver.ScenarioResult{Name: scenarios[n].Name}
 		result.Err = within(ctx, len(scenarios)-n, func(ctx context.Context) (err error) {
-			result.Decision, err = a.decideScenario(ctx, s, hinted(o, w.Base.Report.NodePrices), n, &scenarios[n], &jobs)
+			result.Decision, err = decideScenario(ctx, a, s, hinted(o, w.Base.Report.NodePrices), n, &scenarios[n], &jobs)
 			return err
 		})
 		var bad *solver.InvalidError
@@ -54,8 +57,8 @@ func (a *Allocator) WhatIf(
 }
 
 // decideScenario decides scenario n; jobs counts those of all that have been decided.
-func (a *Allocator) decideScenario(
-	ctx context.Context, s *solver.Snapshot, o solver.Options, n int, scenario *solver.Scenario, jobs *int,
+func decideScenario(
+	ctx context.Context, a Allocator, s *solver.Snapshot, o solver.Options, n int, scenario *solver.Scenario, jobs *int,
 ) (solver.Decision, error) {
 	path := fmt.Sprintf("scenarios[%d]", n)
 	varied, err := scenario.Apply(s)
@@ -66,9 +69,9 @@ func (a *Allocator) decideScenario(
 	if len(scenario.Bad) > 0 {
 		return solver.Decision{}, (&solver.InvalidError{Violations: scenario.Bad}).Within(path)
 	}
-	if all := *jobs + len(varied.Jobs); len(varied.Jobs) <= a.maxJobs && all > scenarioJobs*a.maxJobs {
-		return solver.Decision{}, invalid(path, "is one too many: with it the scenarios have %d jobs; want at most %d in all",
-			all, scenarioJobs*a.maxJobs)
+	if all := *jobs + len(varied.Jobs); len(varied.Jobs) <= a.MaxJobs() && all > scenarioJobs*a.MaxJobs() {
+		return solver.Decision{}, solver.Invalid(path, "is one too many: with it the scenarios have %d jobs; want at most %d in all",
+			all, scenarioJobs*a.MaxJobs())
 	}
 	if own := scenario.Options; own != nil {
 		prices := o.PriceHint
@@ -106,9 +109,4 @@ func within(ctx context.Context, pieces int, work func(context.Context) error) e
 		defer cancel()
 	}
 	return work(ctx)
-}
-
-// invalid returns an error that names one bad field.
-func invalid(path, format string, args ...any) error {
-	return &solver.InvalidError{Violations: []solver.Violation{{Path: path, Description: fmt.Sprintf(format, args...)}}}
 }

@@ -1,0 +1,55 @@
+package solvertest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// Busy returns a pool in the middle of its day: jobs of 5 sizes and different lengths, most of
+// which train.
+func Busy(jobs, nodes int) *solver.Snapshot {
+	random := rand.New(rand.NewPCG(1, uint64(jobs)))
+	s := &solver.Snapshot{TotalNodes: nodes}
+	free := nodes
+	for i := range jobs {
+		job := solver.NewJob(fmt.Sprint("job-", i), time.Duration(float64(10*time.Minute)*(1+100*random.ExpFloat64())))
+		job.Scaling.DoublingEfficiency = 0.6 + 0.35*random.Float64()
+		job.RestartTime = time.Minute
+		if size := 1 << random.IntN(3); random.Float64() < 0.8 && size <= free {
+			job.CurrentNodes, job.TrainingTime = size, time.Hour
+			free -= size
+		}
+		s.Jobs = append(s.Jobs, job)
+	}
+	return s
+}
+
+// IgnoreTimes leaves out of a comparison of decisions what depends on the clock.
+func IgnoreTimes() cmp.Options {
+	return cmp.Options{
+		cmpopts.IgnoreFields(solver.Report{}, "SolveTime"), cmpopts.IgnoreFields(solver.Attempt{}, "Duration", "Detail"),
+	}
+}
+
+// ReportCPU reports the time of processors that each operation of a benchmark takes, for on a
+// busy machine the clock says little.
+func ReportCPU(b *testing.B) {
+	b.Helper()
+	used := func() time.Duration {
+		var usage syscall.Rusage
+		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+			b.Fatal(err)
+		}
+		return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+	}
+	before := used()
+	b.Cleanup(func() { b.ReportMetric((used()-before).Seconds()*1000/float64(b.N), "cpu-ms/op") })
+}

@@ -27,10 +27,14 @@ type Held struct {
 }
 
 // Hold takes the jobs with bad fields, and the nodes they hold, out of a snapshot that
-// has its defaults. It returns s itself where all jobs are good.
+// has its defaults. It returns s itself where all jobs are good, and where an id is too long
+// to be named in an answer, so that Validate refuses it.
 func (s *Snapshot) Hold() (*Snapshot, Held) {
 	tree := s.groupTree()
 	held := Held{snapshot: s, groups: tree}
+	if s.validateIDs(new(violations)) {
+		return s, held
+	}
 	first := make(map[string]int, len(s.Jobs))
 	for i := range s.Jobs {
 		var bad violations

@@ -28,6 +28,7 @@ const (
 	MaxNodes       = math.MaxInt32 // nodes of the pool, and those of a job
 	DefaultMaxJobs = 100_000       // jobs of a snapshot
 	MaxGroups      = 10_000        // groups of a snapshot
+	MaxIDBytes     = 256           // an id or a name
 	MaxGroupDepth  = 4             // groups on the way from one without a parent to a job
 )
 

@@ -79,6 +79,15 @@ func (v *violations) addf(path, format string, args ...any) {
 
 func (v *violations) full() bool { return len(*v) >= MaxViolations }
 
+// checkID reports an id that is too long, and whether it is.
+func (v *violations) checkID(path, id string) bool {
+	if len(id) <= MaxIDBytes {
+		return false
+	}
+	v.addf(path, "has %d bytes; want at most %d", len(id), MaxIDBytes)
+	return true
+}
+
 // checkNodes reports a number of nodes that is not within [least, MaxNodes]. Sums over
 // all jobs then fit an int.
 func (v *violations) checkNodes(path string, nodes, least int) {
@@ -111,6 +120,9 @@ func (s *Snapshot) Validate(maxJobs int) []Violation {
 		bad.addf("groups", "has %d groups; want at most %d", len(s.Groups), MaxGroups)
 		return bad
 	}
+	if s.validateIDs(&bad) {
+		return bad
+	}
 	tree := s.groupTree()
 	s.validateGroups(tree, &bad)
 	first := make(map[string]int, len(s.Jobs))
@@ -121,6 +133,26 @@ func (s *Snapshot) Validate(maxJobs int) []Violation {
 		s.validateJob(i, first, tree, &bad)
 	}
 	return bad
+}
+
+// validateIDs reports ids that are too long, and whether there are any. Then nothing else is
+// looked at, since answers and descriptions of other bad fields name them.
+func (s *Snapshot) validateIDs(bad *violations) bool {
+	before := len(*bad)
+	bad.checkID("id", s.ID)
+	for i := range s.Groups {
+		if g := &s.Groups[i]; max(len(g.ID), len(g.ParentID)) > MaxIDBytes {
+			bad.checkID(fmt.Sprintf("groups[%d].id", i), g.ID)
+			bad.checkID(fmt.Sprintf("groups[%d].parent_id", i), g.ParentID)
+		}
+	}
+	for i := range s.Jobs {
+		if job := &s.Jobs[i]; max(len(job.ID), len(job.GroupID)) > MaxIDBytes {
+			bad.checkID(fmt.Sprintf("jobs[%d].id", i), job.ID)
+			bad.checkID(fmt.Sprintf("jobs[%d].group_id", i), job.GroupID)
+		}
+	}
+	return len(*bad) > before
 }
 
 // validateJob reports the bad fields of job i. first has the jobs before it by id.

@@ -3,6 +3,7 @@ package solver_test
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -101,6 +102,12 @@ func TestValidateOneField(t *testing.T) {
 		{"as many jobs as allowed", func(s *solver.Snapshot) { *s = *valid(3) }, ""},
 		{"a job too many", func(s *solver.Snapshot) { *s = *valid(4) }, "jobs"},
 		{"no step", func(s *solver.Snapshot) { s.Horizon.Step = 0 }, "horizon.step"},
+		{"the longest ids", func(s *solver.Snapshot) { s.ID, s.Jobs[1].ID = strings.Repeat("x", 256), strings.Repeat("y", 256) }, ""},
+		{"a long name", func(s *solver.Snapshot) { s.ID = strings.Repeat("x", 257) }, "id"},
+		{"a long id", func(s *solver.Snapshot) { s.Jobs[1].ID = strings.Repeat("x", 257) }, "jobs[1].id"},
+		{"a long group", func(s *solver.Snapshot) { s.Jobs[1].GroupID = strings.Repeat("x", 257) }, "jobs[1].group_id"},
+		{"a long id of a group", func(s *solver.Snapshot) { s.Groups = []solver.Group{{ID: strings.Repeat("x", 257)}} }, "groups[0].id"},
+		{"a long parent", func(s *solver.Snapshot) { s.Groups = []solver.Group{{ID: "g", ParentID: strings.Repeat("x", 257)}} }, "groups[0].parent_id"},
 		{"no steps", func(s *solver.Snapshot) { s.Horizon.Steps = 0 }, "horizon.steps"},
 		{"as many steps as allowed", func(s *solver.Snapshot) { s.Horizon.Steps = 24 }, ""},
 		{"shortest ETA", func(s *solver.Snapshot) { s.Jobs[1].RemainingETA = 1 }, ""},

@@ -60,6 +60,9 @@ func (c *Scenario) Apply(s *Snapshot) (*Varied, error) {
 	}
 	removed := make(map[int]bool, len(c.RemoveJobIDs))
 	for n, id := range c.RemoveJobIDs {
+		if bad.checkID(fmt.Sprintf("remove_job_ids[%d]", n), id) {
+			continue
+		}
 		i, known := at[id]
 		if !known {
 			bad.addf(fmt.Sprintf("remove_job_ids[%d]", n), "is %q; want a job of the snapshot that is not removed already", id)
@@ -77,6 +80,9 @@ func (c *Scenario) Apply(s *Snapshot) (*Varied, error) {
 	var joining []int
 	for n := range c.PutJobs {
 		id := c.PutJobs[n].ID
+		if bad.checkID(fmt.Sprintf("put_jobs[%d].id", n), id) {
+			continue
+		}
 		if other, twice := first[id]; twice {
 			bad.addf(fmt.Sprintf("put_jobs[%d].id", n), "is %q like put_jobs[%d].id; ids must be unique", id, other)
 			continue

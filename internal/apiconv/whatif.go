@@ -22,7 +22,10 @@ func (c *converter) fromScenarios(
 		c.addf("scenarios", "has %d scenarios; want at most %d", n, solver.MaxScenarios)
 		return nil, nil
 	}
-	for _, s := range request.GetScenarios() {
+	for i, s := range request.GetScenarios() {
+		if n := len(s.GetName()); n > solver.MaxIDBytes {
+			c.addf(fmt.Sprintf("scenarios[%d].name", i), "has %d bytes; want at most %d", n, solver.MaxIDBytes)
+		}
 		var own converter
 		scenario := solver.Scenario{Name: s.GetName(), RemoveJobIDs: s.GetRemoveJobIds()}
 		if s != nil && s.TotalNodes != nil {

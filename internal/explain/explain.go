@@ -41,7 +41,7 @@ func Unknown(s *solver.Snapshot, ids []string) []solver.Violation {
 	for n, id := range ids {
 		if !known[id] && len(bad) < solver.MaxViolations {
 			bad = append(bad, solver.Violation{
-				Path: fmt.Sprintf("job_ids[%d]", n), Description: fmt.Sprintf("is %q; want a job of the snapshot", id),
+				Path: fmt.Sprintf("job_ids[%d]", n), Description: fmt.Sprintf("is %q; want a job of the snapshot", id[:min(len(id), solver.MaxIDBytes)]),
 			})
 		}
 	}

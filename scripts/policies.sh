@@ -1,11 +1,13 @@
 #!/bin/sh
-# The tables of docs/policies.md and docs/policies-figures.md. Needs jq.
+# The tables of docs/policies.md, and longer ones. Needs jq.
 #
 #   scripts/policies.sh run LAB TRACES OUT   simulate into the new folder OUT, about ten minutes
-#   scripts/policies.sh tables OUT           print the tables as Markdown
+#   scripts/policies.sh held LAB TRACES OUT  the same of two further traces, about a minute
+#   scripts/policies.sh tables OUT           print the tables of either as Markdown
 #
-# LAB is the program elastalloc-lab, TRACES a folder with itp_cluster04_50h.csv and
-# helios_venus_may2020_50h.csv (docs/traces.md says how to make them).
+# LAB is the program elastalloc-lab, TRACES a folder with the files NAME_50h.csv of itp_cluster04
+# and helios_venus_may2020, for held of itp_cluster02 and itp_cluster08 (docs/traces.md says how
+# to make them).
 set -eu
 
 pools=70,90,110,130,150,170,190
@@ -33,6 +35,15 @@ run() {
 	done
 	for vary in '' rigid-half rigid-most; do
 		simulate "elastic-$vary" --nodes 70,110,150 --policy "$elastic" --restart-time 60s --vary "$vary"
+	done
+}
+
+held() {
+	for trace in itp_cluster02_50h itp_cluster08_50h; do
+		for restart in 0 60 180; do
+			"$lab" simulate --trace "$traces/$trace.csv" --min-duration 5m --workers 1 --out "$out/held/$trace-$restart" \
+				--nodes "$pools" --policy total-time,total-time-waiting,optimal,max-min --restart-time "$restart"
+		done
 	done
 }
 
@@ -111,12 +122,41 @@ shares() {
 	done
 }
 
+# ranges OUT prints what total-time does on the further traces, as ranges over the pools.
+ranges() {
+	echo "| trace, restart | mean total against optimal (%) | against max-min: mean total (%) | p95 (%) | max (%) | rescales, times | later (% of jobs) | worst ratio | total-time-waiting: mean total against optimal (%) | against max-min (%) | later (% of jobs) |"
+	echo "|---|---|---|---|---|---|---|---|---|---|---|"
+	for file in "$1"/held/*/summary.json; do
+		jq -r --arg name "$(basename "$(dirname "$file")")" '
+			def percent: . * 100 | round | if . > 0 then "+\(.)" elif . < 0 then "−\(-.)" else "0" end;
+			def range(text): "\(min | text) to \(max | text)";
+			.runs as $runs | def of(policy): [$runs[] | select(.policy == policy)] | sort_by(.nodes);
+			def change(policy; base; field): [of(policy), of(base)] | transpose | map((.[0] | field) / (.[1] | field) - 1);
+			"| \($name) s | " + ([
+				(change("total-time"; "optimal"; .mean_total_s) | range(percent)),
+				(change("total-time"; "max-min"; .mean_total_s) | range(percent)),
+				(change("total-time"; "max-min"; .p95_total_s) | range(percent)),
+				(change("total-time"; "max-min"; .max_total_s) | range(percent)),
+				(change("total-time"; "max-min"; .rescales) | map(. + 1) | range(. * 10 | round / 10 | tostring)),
+				(of("total-time") | map(.later_than_max_min) | range(. * 100 | round | tostring)),
+				(of("total-time") | map(.worst_ratio_to_max_min) | max | . * 10 | round / 10 | tostring),
+				(change("total-time-waiting"; "optimal"; .mean_total_s) | range(percent)),
+				(change("total-time-waiting"; "max-min"; .mean_total_s) | range(percent)),
+				(of("total-time-waiting") | map(.later_than_max_min) | range(. * 100 | round | tostring))] | join(" | ")) + " |"' "$file"
+	done
+}
+
 case ${1-} in
-run)
+run | held)
 	lab=$2 traces=$3 out=$4
-	run
+	"$1"
 	;;
 tables)
+	if [ -d "$2/held" ]; then
+		printf '\nTwo further traces: total-time, ranges over the pools\n\n'
+		ranges "$2"
+	fi
+	[ -d "$2/restart-0" ] || exit 0
 	for restart in 0 60 180; do
 		printf '\nA restart of %s s\n\n' "$restart"
 		restarts "$2/restart-$restart"/*/summary.json
@@ -129,7 +169,7 @@ tables)
 	shares "$2"
 	;;
 *)
-	sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
+	sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
 	exit 2
 	;;
 esac

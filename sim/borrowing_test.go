@@ -160,8 +160,8 @@ func TestLimitsHoldAtEveryMoment(t *testing.T) {
 				}
 			}
 		}
-		if rule := p.Rule; rule != nil {
-			p.Rule = func(s *solver.Snapshot) []int {
+		if rule := p.Decide; rule != nil {
+			p.Decide = func(s *solver.Snapshot) []int {
 				nodes := rule(s)
 				check(s, nodes)
 				return nodes

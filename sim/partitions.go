@@ -7,6 +7,30 @@ import (
 	"slices"
 )
 
+// partitioned is the place of policies in partitions.
+func partitioned() *place { return &place{suits: suitsPartitions, run: runPartitions} }
+
+// suitsPartitions returns an error if a partition is too small for a job.
+func suitsPartitions(w *Workload, policy *Policy, config *Config) error {
+	withQuota := 0
+	for _, team := range teamsOf(config.Groups) {
+		withQuota += min(team.Quota, 1)
+	}
+	if withQuota == 0 || withQuota > config.Nodes {
+		return fmt.Errorf("%d teams have a quota; the policy %s wants at least one, and a node for each of the pool's %d",
+			withQuota, policy.Name, config.Nodes)
+	}
+	for _, partition := range w.partitions(config) {
+		for _, i := range partition.jobs {
+			if job := &w.Jobs[i]; job.smallest() > partition.nodes {
+				return fmt.Errorf("job %q of %s needs at least %d nodes; the partition of %s has %d",
+					job.ID, w.Name, job.smallest(), partition.team, partition.nodes)
+			}
+		}
+	}
+	return nil
+}
+
 // runPartitions simulates a policy in a partition of the pool for every team. A partition
 // is the team's share of all teams' quotas and is never lent, so that the partitions are
 // simulations of their own. Where the pool changes they do in proportion, rounded down.

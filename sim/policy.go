@@ -16,158 +16,107 @@ type Allocator interface {
 	FillIdle(context.Context, *solver.Snapshot) (solver.Decision, error)
 }
 
-// Policy decides at scaling moments how many nodes every job holds: by asking the
-// Allocator or, for a comparator, by a rule of its own. It has no state, and knows
-// of the jobs what a snapshot tells.
+// Policy decides at scaling moments how many nodes every job holds. It is a row of the table
+// Policies and at most three functions: what is told (Prepare), how it decides (Decide) and
+// where its jobs run (place). It has no state, and knows of the jobs what a snapshot tells.
 type Policy struct {
 	// Name is what flags and results call it.
 	Name string
 	// Description says in a line what it does.
 	Description string
-	// Options are what the Allocator is asked with; not used where there is a Rule.
+	// Options are what the Allocator is asked with where there is no Decide.
 	Options solver.Options
-	// Rule is the rule of a comparator.
-	Rule Rule
+	// Prepare, where set, changes what is told, given the teams that share the pool.
+	Prepare func(*solver.Snapshot, []solver.Group)
+	// Decide, where set, is the rule of a comparator, which asks no Allocator.
+	Decide Rule
 	// FixedSize gives every job the nodes it asked for as its only legal size.
 	FixedSize bool
-	// RankByETA tells the Allocator a job's remaining ETA in the place of its
-	// training time. The greedy allocator, which ranks by training time and looks
-	// at no ETA, then ranks by remaining ETA.
-	RankByETA bool
 	// EveryEvent makes decisions also one second after a job was submitted or
-	// ended, in the place of the regular-time rule.
+	// ended, instead of the regular-time rule.
 	EveryEvent bool
-	// Teams tells of the groups that share the pool, whose limits then hold. It needs some
-	// where there is a Rule.
-	Teams bool
-	// Weighted gives every job a weight in the place of teams: its team's quota, at least
-	// one node, by the number of the team's jobs.
-	Weighted bool
-	// Partitioned gives every team a partition of the pool of its own.
-	Partitioned bool
-	// Recorded replays what really happened to the jobs and decides nothing.
-	Recorded bool
+	// Teams tells of the groups that share the pool, whose limits then hold, and NeedsTeams
+	// refuses a pool without any.
+	Teams, NeedsTeams bool
+
+	place *place // nil is the one pool
+}
+
+// place is where the jobs of a policy run, if not in the one pool.
+type place struct {
+	// suits returns an error if a workload cannot run there.
+	suits func(*Workload, *Policy, *Config) error
+	run   func(context.Context, Workload, Policy, Config, Allocator) (*Result, error)
 }
 
 // Rule returns the nodes of every job of a valid snapshot, whose jobs are in the
 // order of submission: each a legal size or 0, together within the pool.
 type Rule func(*solver.Snapshot) []int
 
-// Policies returns all policies: the paper's two, variants of them, and
-// comparators. To add one is to add it here.
+// Optimises reports whether the policy asks for an optimum: every other is a plain rule, as
+// greedy is, or decides nothing.
+func (p *Policy) Optimises() bool {
+	return p.Name != RecordedPolicy && p.Decide == nil && p.Options.Backend != solver.BackendGreedy
+}
+
+// AsksAsIs reports whether the policy asks the Allocator about snapshots as they are.
+func (p *Policy) AsksAsIs() bool {
+	return p.Decide == nil && p.Prepare == nil && !p.FixedSize && p.place == nil
+}
+
+// Policies returns all policies: the paper's two, variants of them, and comparators, those
+// that need teams last. To add one is to add it here.
 func Policies() []Policy {
-	options := func(backend solver.BackendName, admission solver.Admission) solver.Options {
-		return solver.Options{Backend: backend, Admission: admission}
-	}
 	const (
 		exact  = solver.BackendExact
-		cbc    = solver.BackendCBC
-		highs  = solver.BackendHiGHS
 		greedy = solver.BackendGreedy
-
-		fifo       = solver.AdmissionFIFO
-		optimized  = solver.AdmissionOptimized
-		preemptive = solver.AdmissionPreemptive
-		startFirst = solver.AdmissionStartFirst
+		fifo   = solver.AdmissionFIFO
 	)
-	totalTime := func(admission solver.Admission) solver.Options {
-		return solver.Options{Backend: exact, Objective: solver.ObjectiveTotalTime, Admission: admission}
+	paper := func(backend solver.BackendName, admission solver.Admission) solver.Options {
+		return solver.Options{Backend: backend, Admission: admission}
 	}
 	steady := totalTime(fifo)
 	steady.TotalTime.RescalePrice = new(15 * time.Second)
-	return []Policy{
+	policies := []Policy{
+		{Name: "optimal", Options: paper(exact, fifo), Description: "the optimum of the paper's model, by the embedded exact backend"},
+		{Name: "optimal-cbc", Options: paper(solver.BackendCBC, fifo), Description: "the same, by CBC"},
+		{Name: "optimal-highs", Options: paper(solver.BackendHiGHS, fifo), Description: "the same, by HiGHS"},
+		{Name: "optimal-optimized", Options: paper(exact, solver.AdmissionOptimized), Description: "the optimum where queued jobs may be left waiting"},
+		{Name: "optimal-preemptive", Options: paper(exact, solver.AdmissionPreemptive), Description: "the optimum where running jobs may be preempted as well"},
+		{Name: "optimal-event", Options: paper(exact, fifo), EveryEvent: true, Description: "optimal that decides at every submission and end of a job, too"},
 		{
-			Name: "optimal", Options: options(exact, fifo),
-			Description: "the optimum of the paper's model, by the embedded exact backend",
-		},
-		{
-			Name: "optimal-cbc", Options: options(cbc, fifo),
-			Description: "the same, by CBC",
-		},
-		{
-			Name: "optimal-highs", Options: options(highs, fifo),
-			Description: "the same, by HiGHS",
-		},
-		{
-			Name: "optimal-optimized", Options: options(exact, optimized),
-			Description: "the optimum where queued jobs may be left waiting",
-		},
-		{
-			Name: "optimal-preemptive", Options: options(exact, preemptive),
-			Description: "the optimum where running jobs may be preempted as well",
-		},
-		{
-			Name: "optimal-event", Options: options(exact, fifo), EveryEvent: true,
-			Description: "optimal that decides at every submission and end of a job, too",
-		},
-		{
-			Name: "total-time", Options: totalTime(startFirst), EveryEvent: true, Teams: true,
+			Name: "total-time", Options: totalTime(solver.AdmissionStartFirst), EveryEvent: true, Teams: true,
 			Description: "the least total time, deciding at every submission and end, too; may pause jobs",
 		},
 		{
-			Name: "total-time-waiting", Options: totalTime(optimized), EveryEvent: true, Teams: true,
+			Name: "total-time-waiting", Options: totalTime(solver.AdmissionOptimized), EveryEvent: true, Teams: true,
 			Description: "total-time that pauses no job and may leave queued ones waiting",
 		},
+		{Name: "total-time-steady", Options: steady, Teams: true, Description: "the least total time by a decision every 5 minutes, first in, first out"},
+		{Name: "greedy", Options: paper(greedy, fifo), Description: "the rules that the paper compares with; ranks by training time"},
+		{Name: "greedy-eta", Options: paper(greedy, fifo), Prepare: rankByETA, Description: "greedy that ranks by remaining ETA"},
+		{Name: RecordedPolicy, place: recording(), Description: "what really happened: the trace's start_s and duration_s, whatever the pool"},
+		{Name: "fifo", Decide: firstInFirstOut, FixedSize: true, Description: "fixed sizes, in the order of arrival"},
+		{Name: "srpt", Decide: shortestRemaining, FixedSize: true, Description: "fixed sizes, the shortest remaining first, preemptive"},
+		{Name: MaxMinPolicy, Decide: maxMin, Description: "equal shares as far as sizes allow"},
+		{Name: "hesrpt", Decide: heSRPT(fifo), Description: "heSRPT, the best mean time for divisible nodes, rounded to sizes"},
 		{
-			Name: "total-time-steady", Options: steady, Teams: true,
-			Description: "the least total time by a decision every 5 minutes, first in, first out",
-		},
-		{
-			Name: "greedy", Options: options(greedy, fifo),
-			Description: "the rules that the paper compares with; ranks by training time",
-		},
-		{
-			Name: "greedy-eta", Options: options(greedy, fifo), RankByETA: true,
-			Description: "greedy that ranks by remaining ETA",
-		},
-		{
-			Name: PartitionsPolicy, Options: totalTime(startFirst), EveryEvent: true, Partitioned: true,
-			Description: "total-time in a partition of the pool for every team, by quota",
-		},
-		{
-			Name: "fifo-partitions", Rule: firstInFirstOut, FixedSize: true, Partitioned: true,
-			Description: "fixed sizes, in the order of arrival, in those partitions",
-		},
-		{
-			Name: "borrowing", Rule: borrowing, FixedSize: true, Teams: true, EveryEvent: true,
-			Description: "fixed sizes, teams borrow what others leave of their quotas until they reclaim it, as Kueue",
-		},
-		{
-			Name: "borrowing-waiting", Rule: borrowingWaiting, FixedSize: true, Teams: true, EveryEvent: true,
-			Description: "borrowing where no job loses its nodes, so that teams wait for their quotas",
-		},
-		{
-			Name: "total-time-open", Options: totalTime(startFirst), EveryEvent: true,
-			Description: "total-time in one pool for all teams, that knows of none",
-		},
-		{
-			Name: "total-time-weights", Options: totalTime(startFirst), EveryEvent: true, Weighted: true,
-			Description: "total-time that knows of teams only by weights: quota by the jobs the team has now",
-		},
-		{
-			Name: RecordedPolicy, Recorded: true,
-			Description: "what really happened: the trace's start_s and duration_s, whatever the pool",
-		},
-		{
-			Name: "fifo", Rule: firstInFirstOut, FixedSize: true,
-			Description: "fixed sizes, in the order of arrival",
-		},
-		{
-			Name: "srpt", Rule: shortestRemaining, FixedSize: true,
-			Description: "fixed sizes, the shortest remaining first, preemptive",
-		},
-		{
-			Name: MaxMinPolicy, Rule: maxMin,
-			Description: "equal shares as far as sizes allow",
-		},
-		{
-			Name: "hesrpt", Rule: heSRPT(solver.AdmissionFIFO),
-			Description: "heSRPT, the best mean time for divisible nodes, rounded to sizes",
-		},
-		{
-			Name: "hesrpt-event", Rule: heSRPT(startFirst), EveryEvent: true,
+			Name: "hesrpt-event", Decide: heSRPT(solver.AdmissionStartFirst), EveryEvent: true,
 			Description: "hesrpt that decides at every submission and end, too, and may pause jobs",
 		},
+	}
+	return append(policies, teamPolicies()...)
+}
+
+// totalTime returns the options of the policies of total time.
+func totalTime(admission solver.Admission) solver.Options {
+	return solver.Options{Backend: solver.BackendExact, Objective: solver.ObjectiveTotalTime, Admission: admission}
+}
+
+// rankByETA tells a job's remaining ETA instead of its training time, by which greedy ranks.
+func rankByETA(s *solver.Snapshot, _ []solver.Group) {
+	for i := range s.Jobs {
+		s.Jobs[i].TrainingTime = s.Jobs[i].RemainingETA
 	}
 }
 
@@ -190,9 +139,9 @@ func (p *Policy) decide(
 	ctx context.Context, allocator Allocator, s *solver.Snapshot, budget time.Duration, observe Observer,
 ) ([]int, Decision, error) {
 	decision := Decision{Jobs: len(s.Jobs)}
-	if p.Rule != nil {
+	if p.Decide != nil {
 		start := time.Now()
-		nodes := p.Rule(s)
+		nodes := p.Decide(s)
 		decision.SolveTime = time.Since(start)
 		decision.Reason = solver.ReasonHeuristic
 		return nodes, decision, checkNodes(s, nodes)

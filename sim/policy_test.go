@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -36,7 +37,7 @@ func TestToldTimes(t *testing.T) {
 	var got []told
 	// Job b is submitted at 100 s; the node is a's at 101 and 300 s, b's at 600, a's at 900
 	// and b's from 1200 on.
-	p := Policy{Name: "given", EveryEvent: true, Rule: func(s *solver.Snapshot) []int {
+	p := Policy{Name: "given", EveryEvent: true, Decide: func(s *solver.Snapshot) []int {
 		nodes := make([]int, len(s.Jobs))
 		if len(s.Jobs) == 1 {
 			return []int{1}
@@ -143,4 +144,17 @@ type optionsSpy struct {
 func (s optionsSpy) Allocate(ctx context.Context, snapshot *solver.Snapshot, o solver.Options) (solver.Decision, error) {
 	*s.got = o
 	return s.realAllocator.Allocate(ctx, snapshot, o)
+}
+
+// TestOptimises checks which policies results call plain rules.
+func TestOptimises(t *testing.T) {
+	t.Parallel()
+	for _, p := range Policies() {
+		rule := slices.Contains([]string{
+			"greedy", "greedy-eta", "recorded", "fifo", "fifo-partitions", "srpt", "max-min", "hesrpt", "hesrpt-event", "borrowing", "borrowing-waiting",
+		}, p.Name)
+		if p.Optimises() == rule {
+			t.Errorf("%s optimises: %v", p.Name, p.Optimises())
+		}
+	}
 }

@@ -171,11 +171,8 @@ func Run(ctx context.Context, workload Workload, policy Policy, config Config, a
 	if err := workload.Suits(&policy, &config); err != nil {
 		return nil, err
 	}
-	switch {
-	case policy.Recorded:
-		return recorded(workload, policy, config), nil
-	case policy.Partitioned:
-		return runPartitions(ctx, workload, policy, config, allocator)
+	if policy.place != nil {
+		return policy.place.run(ctx, workload, policy, config, allocator)
 	}
 	s := newSimulation(workload, policy, config, allocator)
 	if err := s.run(ctx); err != nil {
@@ -399,25 +396,15 @@ func (s *simulation) snapshot() *solver.Snapshot {
 	if s.policy.Teams {
 		snapshot.Groups = s.config.Groups
 	}
-	var weights map[string]float64
-	if s.policy.Weighted {
-		weights = s.teamWeights()
-	}
 	for n, i := range s.active {
 		job := &s.jobs[i]
 		told := job.told
-		if s.policy.Weighted {
-			told.Weight = new(job.weight() * weights[job.Group])
-		}
 		told.RemainingETA = job.remainingETA()
 		told.CurrentNodes = job.nodes
 		told.TrainingTime = job.History.Trained + job.trained
 		told.WaitingTime = job.History.Waited + s.now - job.Submit - job.trained
 		told.RescaleDelay = job.delay
 		told.RestartTime = job.restart
-		if s.policy.RankByETA {
-			told.TrainingTime = told.RemainingETA
-		}
 		if s.policy.FixedSize {
 			size := job.atMost(min(job.Asked, mostNodes(s.config.Nodes, snapshot.Groups, told.GroupID)))
 			told.AllowedNodes = []int{size}
@@ -427,20 +414,10 @@ func (s *simulation) snapshot() *solver.Snapshot {
 		}
 		snapshot.Jobs[n] = told
 	}
+	if s.policy.Prepare != nil {
+		s.policy.Prepare(snapshot, s.config.Groups)
+	}
 	return snapshot
-}
-
-// teamWeights returns by team the quota, at least one node, by the number of active jobs.
-func (s *simulation) teamWeights() map[string]float64 {
-	jobs := make(map[string]float64)
-	for _, i := range s.active {
-		jobs[s.jobs[i].Group]++
-	}
-	weights := make(map[string]float64)
-	for _, team := range teamsOf(s.config.Groups) {
-		weights[team.ID] = float64(max(1, team.Quota)) / max(1, jobs[team.ID])
-	}
-	return weights
 }
 
 // carryOut gives the active jobs the nodes of a decision.

@@ -17,7 +17,7 @@ const second = time.Second
 
 // give is a rule that gives the nodes that a function says for a number of jobs.
 func give(nodes func(jobs int) []int) Policy {
-	return Policy{Name: "given", Rule: func(s *solver.Snapshot) []int { return nodes(len(s.Jobs)) }}
+	return Policy{Name: "given", Decide: func(s *solver.Snapshot) []int { return nodes(len(s.Jobs)) }}
 }
 
 // times returns when a job started and ended, in seconds.
@@ -187,7 +187,7 @@ func TestPreemptedJobReturnsToItsPlace(t *testing.T) {
 	// a runs, is preempted for c at 300, and at the regular time after c's end goes
 	// before b, which came later but has waited in the queue all along.
 	moment := 0
-	p := Policy{Name: "given", FixedSize: true, Rule: func(s *solver.Snapshot) []int {
+	p := Policy{Name: "given", FixedSize: true, Decide: func(s *solver.Snapshot) []int {
 		moment++
 		nodes := make([]int, len(s.Jobs))
 		if moment == 2 {

@@ -162,24 +162,16 @@ func mostNodes(pool int, groups []solver.Group, id string) int {
 	return pool
 }
 
-// suitsTeams returns an error if a job belongs to none of the teams, or if limits or
-// partitions are too small for one.
+// suitsTeams returns an error if a job belongs to none of the teams, or if limits are too
+// small for one.
 func (w *Workload) suitsTeams(policy *Policy, config *Config) error {
 	if len(config.Groups) == 0 {
-		if policy.Partitioned || policy.Weighted || policy.Teams && policy.Rule != nil {
+		if policy.NeedsTeams {
 			return fmt.Errorf("the policy %s needs teams", policy.Name)
 		}
 		return nil
 	}
 	teams := teamsOf(config.Groups)
-	withQuota := 0
-	for i := range teams {
-		withQuota += min(teams[i].Quota, 1)
-	}
-	if policy.Partitioned && (withQuota == 0 || withQuota > config.Nodes) {
-		return fmt.Errorf("%d teams have a quota; the policy %s wants at least one, and a node for each of the pool's %d",
-			withQuota, policy.Name, config.Nodes)
-	}
 	for i := range w.Jobs {
 		job := &w.Jobs[i]
 		if !slices.ContainsFunc(teams, func(team solver.Group) bool { return team.ID == job.Group }) {
@@ -188,17 +180,6 @@ func (w *Workload) suitsTeams(policy *Policy, config *Config) error {
 		if most := mostNodes(config.Nodes, config.Groups, job.Group); policy.Teams && job.smallest() > most {
 			return fmt.Errorf("job %q of %s needs at least %d nodes; the limits of %s allow %d",
 				job.ID, w.Name, job.smallest(), job.Group, most)
-		}
-	}
-	if !policy.Partitioned {
-		return nil
-	}
-	for _, partition := range w.partitions(config) {
-		for _, i := range partition.jobs {
-			if job := &w.Jobs[i]; job.smallest() > partition.nodes {
-				return fmt.Errorf("job %q of %s needs at least %d nodes; the partition of %s has %d",
-					job.ID, w.Name, job.smallest(), partition.team, partition.nodes)
-			}
 		}
 	}
 	return nil

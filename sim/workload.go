@@ -153,18 +153,15 @@ func (j *WorkloadJob) alone(pool int) time.Duration {
 // more nodes, and would wait for ever, or it is not known what the policy needs: when the
 // job really started, or its team.
 func (w *Workload) Suits(policy *Policy, config *Config) error {
-	nodes := config.Nodes
 	if err := w.suitsTeams(policy, config); err != nil {
 		return err
 	}
+	if policy.place != nil {
+		return policy.place.suits(w, policy, config)
+	}
 	for i := range w.Jobs {
-		job := &w.Jobs[i]
-		smallest := job.smallest()
-		switch {
-		case policy.Recorded && len(job.Recorded) == 0:
-			return fmt.Errorf("job %q of %s has no %s; the policy %s needs it", job.ID, w.Name, columnStart, policy.Name)
-		case !policy.Recorded && smallest > nodes:
-			return fmt.Errorf("job %q of %s needs at least %d nodes; the pool has %d", job.ID, w.Name, smallest, nodes)
+		if job := &w.Jobs[i]; job.smallest() > config.Nodes {
+			return fmt.Errorf("job %q of %s needs at least %d nodes; the pool has %d", job.ID, w.Name, job.smallest(), config.Nodes)
 		}
 	}
 	return nil

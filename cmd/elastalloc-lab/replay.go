@@ -147,7 +147,7 @@ func (f *replayFlags) check() ([]sim.Policy, error) {
 			bad = append(bad, fmt.Sprintf("--policy: %v", err))
 		case slices.Contains(f.policies[:i], name):
 			bad = append(bad, fmt.Sprintf("--policy names %q twice", name))
-		case !policy.Recorded: // It is always there.
+		case name != sim.RecordedPolicy: // It is always there.
 			policies = append(policies, policy)
 		}
 	}
@@ -195,7 +195,7 @@ func (f *replayFlags) run(cmd *cobra.Command, r *replay.Replay, policies []sim.P
 		found.details = append(found.details, detailOf(r, policies[i].Name, run, recorded))
 	}
 	found.details = append([]detail{{Policy: sim.RecordedPolicy, IdleNodeHours: r.IdleNodeHours(nil)}}, found.details...)
-	asked := slices.IndexFunc(policies, func(p sim.Policy) bool { return replay.Asks(&p) })
+	asked := slices.IndexFunc(policies, func(p sim.Policy) bool { return p.AsksAsIs() })
 	if asked >= 0 {
 		found.asked = policies[asked].Name
 		found.moments, err = r.Differences(ctx, policies[asked], allocator, func(done, all int) {

@@ -97,11 +97,6 @@ func teamsTables(summary *results.Summary) []report.Table {
 	return []report.Table{table}
 }
 
-// plainRules are the policies that need no optimiser.
-func plainRules() []string {
-	return []string{"greedy", sim.MaxMinPolicy, "hesrpt", "hesrpt-event", "fifo", "srpt"}
-}
-
 // simulationLead is what a reader with a minute reads: on each pool, up to four, the policy
 // with the least mean total time, beside what really happened or the best of the plain rules
 // (of the others, where a plain rule is it), and what it costs.
@@ -124,7 +119,7 @@ func simulationLead(runs []*sim.Result, summary *results.Summary) []string {
 					best = s
 				}
 				of := &optimising
-				if slices.Contains(plainRules(), s.Policy) {
+				if policy, err := sim.FindPolicy(s.Policy); err == nil && !policy.Optimises() {
 					of = &plain
 				}
 				if *of == nil || s.MeanTotalSeconds < (*of).MeanTotalSeconds {

@@ -53,7 +53,7 @@ type unprovenList struct {
 // optimum: greedy and the comparators.
 func (l *unprovenList) observer(p *planned) sim.Observer {
 	backend := p.task.Policy.Options.Backend
-	if p.task.Policy.Rule != nil || backend == solver.BackendGreedy {
+	if p.task.Policy.Decide != nil || backend == solver.BackendGreedy {
 		return nil
 	}
 	options := p.task.Policy.Options

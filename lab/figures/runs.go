@@ -98,7 +98,7 @@ func OfRuns(runs []*sim.Result, baseline string) ([]Named, error) {
 // rules are often so far from all others that these could not be told apart beside them.
 func FixedSize(policy string) bool {
 	p, err := sim.FindPolicy(policy)
-	return err == nil && (p.FixedSize || p.Recorded)
+	return err == nil && (p.FixedSize || p.Name == sim.RecordedPolicy)
 }
 
 // costs draws the mean total time and, below it, the time without nodes and the rescales

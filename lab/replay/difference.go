@@ -51,12 +51,6 @@ func (m *MomentDifference) Moved() int {
 	return moved
 }
 
-// Asks reports whether a policy can be asked about a recorded snapshot: it decides by the
-// allocator, and as the snapshot is.
-func Asks(p *sim.Policy) bool {
-	return p.Rule == nil && !p.Recorded && !p.FixedSize && !p.RankByETA && !p.Partitioned
-}
-
 // Differences asks a policy about every snapshot that a decision was recorded for, as it
 // was, and returns what it would have decided otherwise: one entry for each, apart from the
 // last, after which nothing is known. done is called after each.

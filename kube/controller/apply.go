@@ -145,6 +145,8 @@ func (l *Loop) gain(step plan.Step, gap *float64) string {
 		restart = 0
 	}
 	switch {
+	case step.To == 0 && j.Capped():
+		return text + " that its pods do not use"
 	case step.To == 0:
 		text += " for other jobs"
 	case step.From == 0:

@@ -51,6 +51,8 @@ type cluster struct {
 	writes atomic.Int64
 	pods   int
 	linger bool // Deleted pods stay.
+	// quota is how many pods of a job may be there, where it is limited.
+	quota map[string]int
 	// step is the longest time between two passes.
 	step time.Duration
 }
@@ -77,6 +79,9 @@ func newCluster(t *testing.T, nodes int, jobs ...*unstructured.Unstructured) *cl
 			}
 			return err
 		},
+	})
+	builder.WithIndex(&corev1.Event{}, "involvedObject.name", func(o client.Object) []string {
+		return []string{o.(*corev1.Event).InvolvedObject.Name}
 	})
 	for i := range nodes {
 		builder.WithObjects(worldtest.Node(fmt.Sprintf("node-%03d", i)))
@@ -128,6 +133,9 @@ func (c *cluster) kubelet() {
 		if want[job.Name] = int(*job.Spec.Parallelism); *job.Spec.Suspend || len(job.Status.Conditions) > 0 {
 			want[job.Name] = 0
 		}
+	}
+	for name, most := range c.quota {
+		want[name] = min(want[name], most)
 	}
 	for name, have := range of {
 		for _, pod := range have[min(want[name], len(have)):] {

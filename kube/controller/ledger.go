@@ -25,8 +25,9 @@ type ledger struct {
 	wrote map[types.UID]*unstructured.Unstructured
 	// grew are jobs that were made to grow and whose pods have not been seen.
 	grew map[types.UID]growth
-	// had is on how many nodes jobs have been seen since they have their size.
-	had map[types.UID]int
+	// uses are how jobs use their nodes, as seen at a time.
+	uses map[types.UID]*use
+	seen time.Time
 	// conflicts are how many writes of the current decision came too late.
 	conflicts map[types.UID]int
 	// refusals is since when the API server refuses writes to a job.
@@ -43,7 +44,7 @@ type growth struct {
 
 func newLedger() *ledger {
 	return &ledger{
-		wrote: make(map[types.UID]*unstructured.Unstructured), grew: make(map[types.UID]growth), had: make(map[types.UID]int),
+		wrote: make(map[types.UID]*unstructured.Unstructured), grew: make(map[types.UID]growth), uses: make(map[types.UID]*use),
 		conflicts: make(map[types.UID]int), refusals: make(map[types.UID]time.Time), pins: make(map[types.UID]world.Pin),
 	}
 }
@@ -118,12 +119,93 @@ func (l *ledger) promised(w *world.World) int {
 	return sum
 }
 
-// saw notes on how many nodes the jobs are.
-func (l *ledger) saw(w *world.World) {
-	clear(l.had)
-	for _, j := range w.Jobs {
-		l.had[j.UID] = j.InUse()
+// use is what is known of how a job uses its nodes.
+type use struct {
+	world.Use
+	// since is when it came to its nodes, and idle says that none of its pods ran when last seen.
+	since time.Time
+	idle  bool
+	// short is since when fewer pods run than it asks for, and tries how often that was so for
+	// long since it last used as many nodes as it asked for then.
+	short        time.Time
+	tries, asked int
+}
+
+// maxCapped is how long at most a job is given no more than it used.
+const maxCapped = 6 * time.Hour
+
+// neverRuns is after how many settle timeouts a pod that has a node but does not run is taken
+// for one that will not: images are pulled meanwhile.
+const neverRuns = 10
+
+// saw notes how the jobs use their nodes, and returns those that have just been found not to
+// use them.
+func (l *ledger) saw(w *world.World) (unused []*world.Job) {
+	passed := w.Now.Sub(l.seen)
+	if l.seen.IsZero() {
+		passed = 0
 	}
+	l.seen = w.Now
+	uses := make(map[types.UID]*use, len(w.Jobs))
+	for _, j := range w.Jobs {
+		u := l.uses[j.UID]
+		if u == nil {
+			u = &use{}
+		}
+		uses[j.UID] = u
+		if since := j.Since(); !since.Equal(u.since) {
+			u.since, u.Lost = since, 0
+		} else if u.idle {
+			u.Lost += max(0, passed)
+		}
+		u.idle = j.Nodes() > 0 && j.Pods.Running == 0
+		u.Had = j.InUse()
+		if l.short(w, j, u) {
+			unused = append(unused, j)
+		}
+	}
+	l.uses = uses
+	return unused
+}
+
+// short reports whether a job has just been found not to use its nodes, and caps it.
+func (l *ledger) short(w *world.World, j *world.Job, u *use) bool {
+	if !j.Short() {
+		if u.short = (time.Time{}); j.Nodes() >= u.asked {
+			u.tries = 0
+		}
+		if w.Now.After(u.Capped) {
+			u.Capped, u.Cap = time.Time{}, 0
+		}
+		return false
+	}
+	// Pods of a job that is left alone wait for nodes like any others.
+	if u.short.IsZero() || !j.Movable() && w.Idle() <= 0 {
+		u.short = w.Now
+	}
+	used := j.Pods.Bound + j.Pods.Done
+	if w.Now.Sub(u.short) >= neverRuns*w.Pool.SettleTimeout {
+		used = j.Pods.Running + j.Pods.Done
+	}
+	if w.Now.Sub(u.short) < w.Pool.SettleTimeout || used >= j.Nodes() {
+		return false
+	}
+	found := u.Capped.IsZero()
+	if found {
+		u.tries++
+	}
+	u.Cap, u.asked = used, j.Nodes()
+	u.Capped = w.Now.Add(min(maxCapped, max(w.Pool.MinInterval, w.Pool.SettleTimeout)<<min(u.tries-1, 20)))
+	return found
+}
+
+// known returns how the jobs use their nodes.
+func (l *ledger) known() map[types.UID]world.Use {
+	uses := make(map[types.UID]world.Use, len(l.uses))
+	for uid, u := range l.uses {
+		uses[uid] = u.Use
+	}
+	return uses
 }
 
 // pin leaves a job alone until the next decision.

@@ -213,7 +213,7 @@ func factsOf(w *world.World) map[types.UID]uint64 {
 			left = j.Keeps()
 		}
 		declared := j.Object.GetAnnotations()[world.EfficiencyAnnotation]
-		_, _ = fmt.Fprintln(h, j.Shape.Finished, left, pinned, j.Sizes, j.Speeds, declared, j.Weight, j.Restart, j.Work)
+		_, _ = fmt.Fprintln(h, j.Capped(), j.Use.Cap, j.Shape.Finished, left, pinned, j.Sizes, j.Speeds, declared, j.Weight, j.Restart, j.Work)
 		facts[j.UID] = h.Sum64()
 	}
 	return facts

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -80,7 +81,9 @@ func slimPod(pod *corev1.Pod) {
 	}
 	pod.ManagedFields, pod.Annotations, pod.OwnerReferences = nil, nil, nil
 	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, Containers: containers}
-	pod.Status = corev1.PodStatus{Phase: pod.Status.Phase}
+	pod.Status = corev1.PodStatus{Phase: pod.Status.Phase, Conditions: slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type != corev1.PodScheduled || c.Status == corev1.ConditionTrue
+	})}
 }
 
 // slimNode drops what Observe does not read.

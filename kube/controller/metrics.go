@@ -11,11 +11,11 @@ import (
 
 // Metrics are what the controller tells Prometheus.
 type Metrics struct {
-	moments, changes, stuck, patchErrors, queryFailures *prometheus.CounterVec
-	settle                                              *prometheus.HistogramVec
-	nodes, jobs, pinned, etaAge, gap, lastDecision      *prometheus.GaugeVec
-	outage                                              *prometheus.GaugeVec
-	objective, greedy                                   *prometheus.GaugeVec
+	moments, changes, stuck, unused, patchErrors, queryFailures *prometheus.CounterVec
+	settle                                                      *prometheus.HistogramVec
+	nodes, jobs, pinned, etaAge, gap, lastDecision              *prometheus.GaugeVec
+	outage                                                      *prometheus.GaugeVec
+	objective, greedy                                           *prometheus.GaugeVec
 }
 
 // NewMetrics returns metrics that are registered with a registry.
@@ -34,6 +34,7 @@ func NewMetrics(registry prometheus.Registerer, mode string) *Metrics {
 		moments:       counter("moments_total", "Times to decide, by what brought them about and what became of them.", "trigger", "result"),
 		changes:       counter("changes_total", "Jobs resized, by kind and change.", "kind", "change"),
 		stuck:         counter("stuck_total", "Decisions given up because pods did not go in time."),
+		unused:        counter("unused_total", "Jobs that were found not to use the nodes that they had."),
 		patchErrors:   counter("patch_errors_total", "Writes that the API server refused, by its reason.", "kind", "reason"),
 		queryFailures: counter("query_failures_total", "Queries of remaining times that failed."),
 		settle: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -67,6 +68,7 @@ func NewMetrics(registry prometheus.Registerer, mode string) *Metrics {
 // that appears with 1 has not increased.
 func (m *Metrics) begin(pool string, watched []kinds.Kind) {
 	m.stuck.WithLabelValues(pool)
+	m.unused.WithLabelValues(pool)
 	m.queryFailures.WithLabelValues(pool)
 	m.outage.WithLabelValues(pool)
 	for _, trigger := range []string{triggerStart, triggerCadence, triggerJob, triggerNode, triggerLost, triggerStuck, triggerRetry} {

@@ -24,7 +24,7 @@ func (l *Loop) observe(ctx context.Context) (*world.World, error) {
 		l.writes.prime(jobs)
 	}
 	in := world.Input{
-		Now: l.Now(), Pool: l.pool, Apply: l.Mode == plan.ModeApply, Query: l.query, Efficiencies: l.speeds.efficiencies(), Had: l.writes.had, Pins: l.writes.pins,
+		Now: l.Now(), Pool: l.pool, Apply: l.Mode == plan.ModeApply, Query: l.query, Efficiencies: l.speeds.efficiencies(), Uses: l.writes.known(), Pins: l.writes.pins,
 	}
 	var nodes corev1.NodeList
 	if err := l.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
@@ -46,12 +46,34 @@ func (l *Loop) observe(ctx context.Context) (*world.World, error) {
 		return nil, err
 	}
 	w := world.Observe(in)
-	l.writes.saw(w)
+	l.tellUnused(ctx, l.writes.saw(w))
 	w.Nodes.Promised = l.writes.promised(w)
 	if l.pool.LearnSpeeds {
 		l.speeds.learn(w)
 	}
 	return w, nil
+}
+
+// tellUnused posts an event on jobs that do not use their nodes, with what the cluster says of
+// their pods.
+func (l *Loop) tellUnused(ctx context.Context, unused []*world.Job) {
+	for _, j := range unused {
+		why := j.Pods.Unschedulable
+		var told corev1.EventList
+		if err := l.Live.List(ctx, &told, client.InNamespace(j.Object.GetNamespace()), client.MatchingFields{"involvedObject.name": j.Object.GetName()}); err != nil {
+			l.Log.WarnContext(ctx, "no reason why the pods of a job do not run", "job", j.ID, "error", err)
+		}
+		for _, event := range told.Items {
+			if event.Reason == "FailedCreate" {
+				why = event.Message
+			}
+		}
+		if why == "" {
+			why = "nothing says why"
+		}
+		l.Metrics.unused.WithLabelValues(l.pool.Name).Inc()
+		l.event(j, warning, string(plan.Unused), "%d of its %d pods run, and it gets no more nodes than it uses for a while: %s", j.Pods.Running, j.Nodes(), why)
+	}
 }
 
 // jobs lists the jobs of the pool.

@@ -56,7 +56,7 @@ func (l *Loop) Report() Report {
 // show tells metrics and the admin page what the world looks like.
 func (l *Loop) show(w *world.World) {
 	pool, m := l.pool.Name, l.Metrics
-	jobs := map[string]int{"running": 0, "queued": 0, "pinned": 0, "cooling": 0, "finished": 0}
+	jobs := map[string]int{"running": 0, "queued": 0, "pinned": 0, "cooling": 0, "capped": 0, "finished": 0}
 	pinned := make(map[world.Reason]int)
 	ages := make(map[world.Source]time.Duration)
 	reports := make([]JobReport, 0, len(w.Jobs))
@@ -78,6 +78,9 @@ func (l *Loop) show(w *world.World) {
 		r := JobReport{Job: j.ID, Nodes: j.Nodes(), Held: j.Held(), Pinned: j.Pinned, Why: j.Why, Cooling: j.Cooling}
 		if j.Cooling {
 			jobs["cooling"]++
+		}
+		if j.Capped() {
+			jobs["capped"]++
 		}
 		if j.HasTarget {
 			r.Target = &j.Target

@@ -86,6 +86,7 @@ func TestRights(t *testing.T) {
 			return err
 		}},
 		{"list nodes", func(a account) error { _, err := a.CoreV1().Nodes().List(ctx, metav1.ListOptions{}); return err }},
+		{"list events", func(a account) error { _, err := a.CoreV1().Events(pool).List(ctx, metav1.ListOptions{}); return err }},
 		{"list pods", func(a account) error { _, err := a.CoreV1().Pods("").List(ctx, metav1.ListOptions{}); return err }},
 	}
 

@@ -39,6 +39,8 @@ const (
 	Cooldown world.Reason = "Cooldown"
 	// NoPause: the decision would pause it, which it does not allow.
 	NoPause world.Reason = "NoPause"
+	// Unused: its pods did not run on the nodes that it had, and it gets none for a while.
+	Unused world.Reason = "Unused"
 )
 
 // Snapshot asks for a decision on a world. Jobs that are pinned, and those of hold with
@@ -63,6 +65,12 @@ func Snapshot(w *world.World, id string, hold map[string]world.Reason) Request {
 			continue
 		case held:
 			r.Left = append(r.Left, Left{j, reason, "the decision would take all its nodes"})
+			total -= j.Keeps()
+			continue
+		case len(Legal(j)) == 0 && (j.Nodes() == 0 || !j.Shape.NoPause):
+			r.Left = append(r.Left, Left{j, Unused, "its pods did not run; it gets nodes again at " + j.Use.Capped.UTC().Format(time.RFC3339)})
+		case len(Legal(j)) == 0:
+			r.Left = append(r.Left, Left{j, NoPause, "its pods do not run, and it must not be paused"})
 			total -= j.Keeps()
 			continue
 		case j.Cooling && j.Nodes() == 0:
@@ -118,13 +126,17 @@ func request(j *world.Job) *elastallocv1.Job {
 
 // Legal returns the sizes that a job may be given now, beside none.
 func Legal(j *world.Job) []int {
+	sizes := j.Sizes
 	switch {
 	case j.Cooling && j.Nodes() > 0:
-		return []int{j.Nodes()}
+		sizes = []int{j.Nodes()}
 	case j.Nodes() == 0 && j.Shape.StartSize > 0:
-		return []int{j.Shape.StartSize}
+		sizes = []int{j.Shape.StartSize}
 	}
-	return j.Sizes
+	if j.Capped() {
+		return slices.DeleteFunc(slices.Clone(sizes), func(n int) bool { return n > j.Use.Cap })
+	}
+	return sizes
 }
 
 // Answer is what FillIdle and Allocate answer alike.

@@ -41,8 +41,12 @@ func Targets(w *world.World, d Decision, r Request, a Answer) []Target {
 		}
 	}
 	for _, left := range r.Left {
-		// What an earlier decision wanted of it is void.
-		if j := left.Job; left.Reason == Cooldown || left.Reason == NoPause {
+		switch j := left.Job; left.Reason {
+		case Unused:
+			if j.Nodes() > 0 || !j.HasTarget || j.Target != 0 || j.NeedsRecord() {
+				write(j, 0)
+			}
+		case Cooldown, NoPause: // What an earlier decision wanted of it is void.
 			if !j.HasTarget || j.Target != j.Nodes() || j.NeedsRecord() {
 				write(j, j.Nodes())
 			}

@@ -47,7 +47,7 @@ func (o *observer) countNodes() {
 		}
 	}
 	o.usable = make(map[string]bool)
-	o.world.PerNode = o.perNode(good)
+	o.world.PerNode = o.perNode()
 	for _, node := range good {
 		allocatable := amount(node.Status.Allocatable, unit)
 		if o.devices() && allocatable != o.world.PerNode {
@@ -68,33 +68,26 @@ func (o *observer) countNodes() {
 // these, every node reserves some.
 func (o *observer) devices() bool { return strings.Contains(o.Pool.Unit, "/") }
 
-// perNode returns how much of the unit most nodes have; of several such amounts the one that
-// more jobs request, then the largest.
-func (o *observer) perNode(nodes []*corev1.Node) int64 {
-	type votes struct {
-		perNode     int64
-		nodes, jobs int
+// perNode returns how much of the unit most nodes have, those that are out of the count too; of
+// several such amounts the one that more jobs request, then the largest.
+func (o *observer) perNode() int64 {
+	unit := corev1.ResourceName(o.Pool.Unit)
+	nodes, jobs := make(map[int64]int), make(map[int64]int)
+	for _, node := range o.nodes {
+		// A device that broke may be back.
+		nodes[max(amount(node.Status.Capacity, unit), amount(node.Status.Allocatable, unit))]++
 	}
-	counted := make(map[int64]*votes)
-	most := &votes{}
-	for _, node := range nodes {
-		n := amount(node.Status.Allocatable, corev1.ResourceName(o.Pool.Unit))
-		if counted[n] == nil {
-			counted[n] = &votes{perNode: n}
-			for _, j := range o.world.Jobs {
-				if j.Shape.Unit == n {
-					counted[n].jobs++
-				}
-			}
-		}
-		counted[n].nodes++
+	delete(nodes, 0)
+	for _, j := range o.world.Jobs {
+		jobs[j.Shape.Unit]++
 	}
-	for _, v := range counted {
-		if cmp.Or(cmp.Compare(v.nodes, most.nodes), cmp.Compare(v.jobs, most.jobs), cmp.Compare(v.perNode, most.perNode)) > 0 {
-			most = v
+	most := int64(0)
+	for n := range nodes {
+		if cmp.Or(cmp.Compare(nodes[n], nodes[most]), cmp.Compare(jobs[n], jobs[most]), cmp.Compare(n, most)) > 0 {
+			most = n
 		}
 	}
-	return most.perNode
+	return most
 }
 
 // amount returns how much there is of a resource, 0 where there is none.
@@ -133,12 +126,21 @@ func (o *observer) countPods(j *Job) {
 			j.Pods.Bound++
 		}
 		live := pod.DeletionTimestamp == nil
+		if live && pod.Status.Phase == corev1.PodRunning {
+			j.Pods.Running++
+		}
 		own[node] = own[node] || live
 		switch {
 		case pod.Status.Phase == corev1.PodSucceeded:
+			j.Pods.Done++
 		case node == "" && live:
 			j.Pods.Live++
 			j.Pods.Waiting++
+			for _, c := range pod.Status.Conditions {
+				if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+					j.Pods.Unschedulable = c.Message
+				}
+			}
 		case node == "":
 			// Nothing runs that could take its time.
 		case !o.usable[node]:
@@ -154,9 +156,6 @@ func (o *observer) countPods(j *Job) {
 		case live:
 			j.Pods.Live++
 			o.counted[node] = true
-			if pod.Status.Phase == corev1.PodRunning {
-				j.Pods.Running++
-			}
 		default:
 			j.Pods.Terminating++
 			o.counted[node] = true
@@ -166,7 +165,6 @@ func (o *observer) countPods(j *Job) {
 			}
 		}
 	}
-	j.Had = o.Had[j.UID]
 	if j.Shape.Finished || j.Shape.Unit == 0 {
 		return
 	}

@@ -34,8 +34,8 @@ type Input struct {
 	Query map[types.NamespacedName]Sample
 	// Efficiencies are learnt doubling efficiencies of jobs that declare no speeds.
 	Efficiencies map[types.UID]float64
-	// Had is on how many nodes jobs have been seen since they have their size.
-	Had map[types.UID]int
+	// Uses are what was seen of how jobs use their nodes.
+	Uses map[types.UID]Use
 	// Pins are jobs that the controller leaves alone until its next decision.
 	Pins map[types.UID]Pin
 }
@@ -112,7 +112,7 @@ type observer struct {
 func (o *observer) identify(object Object) *Job {
 	j := &Job{
 		ID:  object.Kind.Name + "/" + object.Job.GetNamespace() + "/" + object.Job.GetName(),
-		UID: object.Job.GetUID(), Kind: object.Kind, Object: object.Job, Child: object.Child,
+		UID: object.Job.GetUID(), Kind: object.Kind, Object: object.Job, Child: object.Child, Use: o.Uses[object.Job.GetUID()],
 	}
 	annotations := object.Job.GetAnnotations()
 	var notElastic error
@@ -190,12 +190,14 @@ func (o *observer) assignPods() {
 func (o *observer) judge(j *Job) {
 	created := j.Object.GetCreationTimestamp().Time
 	j.history = newHistory(&j.Wishes, j.Record, o.Now, j.Shape.Started, created, j.Nodes())
+	j.history.lost = j.Use.Lost
 	if j.Shape.Finished {
 		return
 	}
 	j.Trained = j.history.trainedFor()
 	j.Waited = max(0, o.Now.Sub(created)-j.Trained)
 	j.Cooling = j.Record != nil && j.Record.Changed != nil && o.Now.Sub(*j.Record.Changed) < o.Pool.MinInterval
+	j.Cooling = j.Cooling && (!j.Capped() || j.Nodes() <= j.Use.Cap)
 	j.Growing = j.Record != nil && j.Record.Changed != nil && o.Now.Sub(*j.Record.Changed) < o.Pool.SettleTimeout && j.Pods.Seen < j.Nodes()
 	j.reports = o.reports(j)
 	estimate, err := j.history.estimate(j.reports, staleAfter*o.Pool.Cadence)
@@ -211,7 +213,7 @@ func (o *observer) judge(j *Job) {
 		j.pin(pin.Reason, pin.Why)
 	case err != nil:
 		j.pin(NoRemainingTime, err.Error())
-	case estimate.Remaining <= 0:
+	case estimate.Remaining <= 0 && (j.Nodes() == 0 || j.Pods.Running+j.Pods.Done > 0):
 		j.pin(PastItsEnd, fmt.Sprintf("by its %s it would have ended %v ago",
 			estimate.Source, (-estimate.Remaining).Round(time.Second)))
 	}

@@ -50,6 +50,8 @@ type history struct {
 	changed       time.Time
 	restart       time.Duration
 	done, trained time.Duration
+	// lost is how long since then none of its pods ran.
+	lost time.Duration
 	// last is what was known then.
 	last *Estimate
 }
@@ -77,7 +79,7 @@ func newHistory(w *Wishes, r *Record, now, started, created time.Time, nodes int
 	return h
 }
 
-// held returns the time with nodes from a moment to now, as far as it is known.
+// held returns the time with running pods from a moment to now, as far as it is known.
 func (h *history) held(from time.Time) time.Duration {
 	if h.nodes == 0 {
 		return 0
@@ -85,7 +87,7 @@ func (h *history) held(from time.Time) time.Duration {
 	if from.Before(h.since) {
 		from = h.since
 	}
-	return max(0, h.now.Sub(from))
+	return max(0, h.now.Sub(from)-h.lost)
 }
 
 // worked returns the work, as run time on one node, from a moment to now.

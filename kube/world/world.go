@@ -55,8 +55,8 @@ type Job struct {
 	Pods PodCounts
 	// Room is on how many usable nodes that have none a pod of it may run, where some are to come.
 	Room int
-	// Had is on how many nodes its pods have been seen since it has its size.
-	Had int
+	// Use is what has been seen of how it uses its nodes.
+	Use Use
 
 	// Estimate is what is left to do; Trained and Waited are the time since its creation
 	// with and without nodes.
@@ -89,12 +89,28 @@ type PodCounts struct {
 	// Terminating pods still hold a node; Overdue ones of them have outlived their grace
 	// period and the pool's SettleTimeout.
 	Terminating, Overdue int
-	// Running pods are the live ones that run.
-	Running int
+	// Running pods are those that run and are not being deleted, on any node, and Done ones
+	// those that succeeded.
+	Running, Done int
 	// Bound pods are those that have a node, whether it counts or not.
 	Bound int
-	// Seen are all of these, and those that succeeded.
+	// Seen are all of these.
 	Seen int
+	// Unschedulable is why one of those that wait does, as the scheduler says.
+	Unschedulable string
+}
+
+// Use is what was seen of how a job uses the nodes that it asks for. It can be lost: what the job
+// uses then is seen anew.
+type Use struct {
+	// Had is on how many nodes its pods have been seen since it has its size, and Lost how long
+	// none of them ran.
+	Had  int
+	Lost time.Duration
+	// Capped jobs did not use all of their nodes for long. They get no more than Cap until
+	// then.
+	Capped time.Time
+	Cap    int
 }
 
 // Reason is why a job is pinned, as events and metrics name it.
@@ -140,6 +156,9 @@ func (j *Job) claims() int {
 		return max(j.Nodes(), j.Pods.Live)
 	}
 	on := j.Pods.Live - j.Pods.Waiting
+	if j.Capped() {
+		return on // What did not come for long is not waited for.
+	}
 	return on + min(j.Room, max(j.Nodes()-j.Pods.Away, j.Pods.Live)-on)
 }
 
@@ -163,7 +182,7 @@ func (j *Job) Keeps() int {
 
 // InUse returns how many of the nodes that the job asks for it has pods on, or was seen to have.
 // What its record says is not asked: its user can write that.
-func (j *Job) InUse() int { return min(j.Nodes(), max(j.Pods.Bound, j.Had)) }
+func (j *Job) InUse() int { return min(j.Nodes(), max(j.Pods.Bound, j.Use.Had)) }
 
 // Waits returns how many nodes the job's pods wait for since somebody else than the controller
 // made, started or resized it. They take idle nodes, as all pods do, and nothing makes room for
@@ -178,8 +197,17 @@ func (j *Job) Waits() int {
 	return j.claims() - (j.Pods.Live - j.Pods.Waiting)
 }
 
+// Capped reports whether the job gets no more nodes than it was seen to use.
+func (j *Job) Capped() bool { return !j.Use.Capped.IsZero() }
+
+// Short reports whether fewer pods of the job run, or are done, than it asks for.
+func (j *Job) Short() bool { return j.Pods.Running+j.Pods.Done < j.Nodes() }
+
 // Movable reports whether the job may be given other nodes.
 func (j *Job) Movable() bool { return !j.Shape.Finished && j.Pinned == "" }
+
+// Since returns when the job came to the nodes that it asks for, as far as is known.
+func (j *Job) Since() time.Time { return j.history.since }
 
 // NeedsRecord reports whether what is noted on the job is not what it holds.
 func (j *Job) NeedsRecord() bool { return j.Record == nil || j.Record.Nodes != j.Nodes() }
@@ -202,6 +230,15 @@ func (j *Job) NextRecord(nodes int, now time.Time) Record {
 		r.Changed = &r.Since
 	}
 	return r
+}
+
+// Idle returns how many usable nodes have no pod of the pool's jobs.
+func (w *World) Idle() int {
+	idle := w.Nodes.Usable
+	for _, j := range w.Jobs {
+		idle -= j.Pods.Live - j.Pods.Waiting + j.Pods.Terminating
+	}
+	return idle
 }
 
 // Free returns how many usable nodes no job of the pool holds. Where nodes went it is less

@@ -105,6 +105,9 @@ type Result struct {
 	// Claim is what an external solver says of the plan; nil where the backend
 	// proves what it says itself.
 	Claim *Claim
+	// Contradiction, where it is not empty, says which proof of the backend a legal plan has
+	// refuted: a defect. Bound is then one that does not rest on the search.
+	Contradiction string
 	// Detail is for a person: what the solver said, how large the search was.
 	Detail string
 }

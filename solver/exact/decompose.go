@@ -49,7 +49,7 @@ func (s *search) decompose(c *clock, b *subproblem, bound float64, before int) b
 		}
 		return s.incumbent, s.value
 	})
-	b.bound = min(b.bound, least)
+	s.prove(b, least, s.in.priced(b.prices), lemmaSizePrices)
 	if s.closed(b) || c.ended {
 		return true
 	}
@@ -71,9 +71,17 @@ func (s *search) searchLeft(
 	for limit := firstFraction * (least - s.value); ; limit *= 2 {
 		whole := limit >= least-s.value
 		limit = min(limit, least-s.value)
-		lists, fixed, ok := s.left(c, b, sizes, x, limit)
-		if !ok {
+		lists, fixed, found := s.left(c, b, sizes, x, limit)
+		switch {
+		case found == tooMany:
 			return
+		case found == noColumn:
+			// A plan of the root holds one of the class, all of which lose the limit.
+			s.prove(b, least-limit, s.in.priced(b.prices), lemmaNoColumn)
+			if whole || s.closed(b) {
+				return
+			}
+			continue
 		}
 		core := newCoreSearchOver(c, s.in, b.prices, lists, bound-fixed-least+limit, s.startAt(b, sizes, x), until)
 		if core == nil {
@@ -84,16 +92,16 @@ func (s *search) searchLeft(
 			width = width[1:]
 			loss = core.run(c, width[0])
 		}
-		found := !math.IsInf(core.best, 1)
-		if found {
+		better := !math.IsInf(core.best, 1)
+		if better {
 			s.offer(c, core.solution())
 		}
-		b.bound = min(b.bound, max(s.value, bound-fixed-loss))
+		s.prove(b, bound-fixed-loss, s.in.priced(b.prices), lemmaLeft)
 		switch {
 		case c.ended || core.gaveUp || loss < min(core.limit, core.best):
 			return // more than the beam holds
-		case found || whole:
-			b.bound = min(b.bound, s.value) // whatever is left between them is rounding
+		case better || whole:
+			b.solved = true
 			return
 		}
 	}
@@ -115,10 +123,19 @@ func (s *search) startAt(b *subproblem, sizes *sizePrices, x []float64) func(i, 
 // equals.
 func (s *search) settled(b *subproblem) bool { return solver.RelativeGap(s.value, b.bound) <= tiesOnly }
 
+// listing is how listing columns ended.
+type listing uint8
+
+const (
+	listed   listing = iota
+	tooMany          // or time was up
+	noColumn         // a class has none that loses less than the limit
+)
+
 // left lists the columns of each finishing job that lose less than limit at prices per
 // size, with their losses at the prices of the subproblem less the smallest of the job,
-// and the sum of those smallest. It returns false if there are too many or time is up.
-func (s *search) left(c *clock, b *subproblem, sizes *sizePrices, x []float64, limit float64) (lists [][]column, fixed float64, ok bool) {
+// and the sum of those smallest.
+func (s *search) left(c *clock, b *subproblem, sizes *sizePrices, x []float64, limit float64) (lists [][]column, fixed float64, found listing) {
 	byClass := make([][]column, len(sizes.jobs))
 	lists = make([][]column, len(s.in.finishing))
 	total := 0
@@ -127,18 +144,16 @@ func (s *search) left(c *clock, b *subproblem, sizes *sizePrices, x []float64, l
 		if byClass[class] == nil {
 			columns, ok := sizes.list(c, class, x, limit, max(maxColumnsPerJob, maxColumns/len(s.in.finishing)))
 			if !ok {
-				return nil, 0, false
+				return nil, 0, tooMany
 			}
 			if len(columns) == 0 {
-				// Nothing is better than the incumbent.
-				b.bound = min(b.bound, s.value)
-				return nil, 0, false
+				return nil, 0, noColumn
 			}
 			s.loseAt(b.prices, &s.in.jobs[i], f, columns)
 			byClass[class] = columns
 		}
 		if total += len(byClass[class]); total > maxColumns {
-			return nil, 0, false
+			return nil, 0, tooMany
 		}
 		lists[f] = slices.Clone(byClass[class])
 		least := lists[f][0].loss
@@ -147,7 +162,7 @@ func (s *search) left(c *clock, b *subproblem, sizes *sizePrices, x []float64, l
 			lists[f][n].loss -= least
 		}
 	}
-	return lists, fixed, true
+	return lists, fixed, listed
 }
 
 // loseAt sets the losses of columns of the f-th finishing job to those at node prices,

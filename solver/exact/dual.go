@@ -57,8 +57,12 @@ type subproblem struct {
 	temperature float64
 	// trust, if not 0, is the share by which a price may change in one round.
 	trust float64
-	// bound is at least the objective of every plan in the subproblem.
-	bound float64
+	// bound is at least the value of every plan in the subproblem, by a lemma; prove alone
+	// writes them. solved says that the best of its plans was found, or that none of them
+	// is better than the incumbent.
+	bound  float64
+	by     lemma
+	solved bool
 	// order tells subproblems of equal bound apart.
 	order int
 }

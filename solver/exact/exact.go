@@ -39,9 +39,6 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// noEffect is a difference of objectives that does not matter.
-const noEffect = 1e-12
-
 // minScale is the smallest scale of the objective, as a share of what it could be,
 // that ties are told apart at.
 const minScale = 1e-8
@@ -71,23 +68,37 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 	if c.ended {
 		return unsearched(p, options.Incumbent), nil
 	}
-	search := newSearch(in, options)
+	search := s.newSearch(in, options)
 	search.offer(c, in.planOf(options.Incumbent))
 	bound, limit := search.run(c)
-	// Where the optimum is far below what it could have been, as when a job that
-	// hardly progresses holds the only node, the tie costs were too large for it:
-	// search again at the scale now known.
-	for scale := in.scale; limit == solver.LimitNone && in.tieTotal > tiesOnly*math.Abs(search.value) && scale > minScale*in.scale; {
-		scale = max(math.Abs(search.value), scale*1e-4)
+	again := func(scale float64) {
 		in.setTies(c, p, scale)
-		again := newSearch(in, options)
-		again.offer(c, search.incumbent)
-		search = again
+		next := s.newSearch(in, options)
+		next.contradiction = search.contradiction
+		next.offer(c, search.incumbent)
+		search = next
 		bound, limit = search.run(c)
 	}
-	if limit != solver.LimitTime {
-		in.trim(search.incumbent)
-		in.order(c, search.incumbent)
+	// Where the optimum is far below what it could have been, as when a job that
+	// hardly progresses holds the only node, the tie costs were too large for it:
+	// search again at the scale now known, or, where it is next to nothing, without any.
+	tied := func() bool { return limit == solver.LimitNone && in.tieTotal > tiesOnly*math.Abs(search.value) }
+	for scale := in.scale; tied() && scale > minScale*in.scale; {
+		scale = max(math.Abs(search.value), scale*1e-4)
+		again(scale)
+	}
+	neaten := func() {
+		if limit != solver.LimitTime {
+			in.trim(search.incumbent)
+			in.order(c, search.incumbent)
+		}
+	}
+	neaten()
+	if tied() {
+		if again(0); limit == solver.LimitNone && search.value != 0 {
+			again(math.Abs(search.value))
+			neaten()
+		}
 	}
 	result := solver.Result{
 		Plan:       solver.NewPlan(len(p.Jobs), p.Steps),
@@ -97,7 +108,8 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 	}
 	if result.NodePrices == nil && limit == solver.LimitNone {
 		// The search was over before it asked for prices.
-		_, result.NodePrices = in.lagrangian(c)
+		_, prices := in.lagrangian(c)
+		result.NodePrices = in.nodePrices(prices)
 	}
 	objective := 0.0
 	for i, chosen := range search.incumbent {
@@ -111,12 +123,19 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 	if len(p.Groups) > 0 {
 		objective = p.Objective(result.Plan)
 	}
-	result.Bound = in.objectiveBound(bound)
-	// They may differ by rounding only, unless sizes that no job takes are worth so much
-	// less than nothing that no digit of the objective is left.
-	rounding := 4 * noise * in.magnitude * in.unit
-	if result.Bound < objective || result.Bound < objective+rounding && rounding <= max(noEffect, solver.OptimalGap*math.Abs(objective)) {
+	slack := search.slack()
+	result.Bound = in.objectiveBound(bound, slack)
+	// Values within rounding of each other are the same.
+	slack *= in.unit
+	if result.Bound-objective <= 2*slack && solver.RelativeGap(objective, objective+slack) <= solver.OptimalGap {
 		result.Bound = objective
+	}
+	if result.Bound < objective && search.contradiction == "" {
+		search.contradict(search.root.by, bound, search.value)
+	}
+	if search.contradiction != "" {
+		result.Contradiction, result.Limit = search.contradiction, solver.LimitWork
+		result.Bound = everythingServed(p)
 	}
 	return result, nil
 }
@@ -133,23 +152,23 @@ func unsearched(p *solver.Problem, incumbent solver.Plan) solver.Result {
 			}
 		}
 	}
-	bound := max(everythingServed(p), p.Objective(plan)) // Sums may differ by rounding.
-	return solver.Result{Plan: plan.Clone(), Bound: bound, Limit: solver.LimitTime}
+	return solver.Result{Plan: plan.Clone(), Bound: everythingServed(p), Limit: solver.LimitTime}
 }
 
 // everythingServed bounds the objective: every job finished in the first step, on the
 // size of the largest value.
 func everythingServed(p *solver.Problem) float64 {
-	bound := 0.0
+	bound, magnitude := 0.0, 0.0
+	add := func(x float64) { bound, magnitude = bound+x, magnitude+math.Abs(x) }
 	for i := range p.Jobs {
 		for _, gain := range p.Jobs[i].Gain {
-			bound += gain
+			add(gain)
 		}
 		if value := p.Jobs[i].SizeValue; value != nil {
-			bound += slices.Max(value)
+			add(slices.Max(value))
 		}
 	}
-	return bound
+	return bound + float64(len(p.Jobs)*(p.Steps+1))*ulp*magnitude
 }
 
 // Bound returns a proven upper bound on the optimum of p: the Lagrangian bound at
@@ -165,18 +184,20 @@ func (s *Solver) Bound(ctx context.Context, p *solver.Problem) (bound float64, n
 		return everythingServed(p), nil
 	}
 	if len(in.groups) > 0 {
-		search := newSearch(in, solver.SolveOptions{})
+		search := s.newSearch(in, solver.SolveOptions{})
 		bound, _ = search.run(c)
-		return in.objectiveBound(bound), in.nodePrices(search.prices)
+		return in.objectiveBound(bound, search.slack()), in.nodePrices(search.prices)
 	}
-	bound, nodePrices = in.lagrangian(c)
-	return in.objectiveBound(bound), nodePrices
+	bound, prices := in.lagrangian(c)
+	_, values := in.value(c, newPlan(in))
+	return in.objectiveBound(bound, in.rounding(bound, values, in.priced(prices))), in.nodePrices(prices)
 }
 
-// lagrangian returns the Lagrangian bound in units of the search and its prices in
-// those of the objective, nil where time ends before there are any.
-func (in *instance) lagrangian(c *clock) (bound float64, nodePrices []float64) {
-	root := newRoot(c, in, nil)
+// lagrangian returns the Lagrangian bound and its prices, nil where time ends before there
+// are any.
+func (in *instance) lagrangian(c *clock) (bound float64, prices []float64) {
+	root := new(subproblem)
+	root.begin(c, in)
 	if c.ended {
 		return in.most, nil
 	}
@@ -184,8 +205,8 @@ func (in *instance) lagrangian(c *clock) (bound float64, nodePrices []float64) {
 	if c.ended {
 		return in.most, nil
 	}
-	bound, prices := d.minimise(c, root, math.Inf(-1))
-	return bound, in.nodePrices(prices)
+	bound, prices = d.minimise(c, root, math.Inf(-1))
+	return min(bound, in.most), prices
 }
 
 // nodePrices returns what prices of the search are in units of the objective.
@@ -197,9 +218,8 @@ func (in *instance) nodePrices(prices []float64) []float64 {
 	return converted
 }
 
-// objectiveBound turns a bound in the units of the search into one on the
-// objective, which exceeds a plan's value in the search by its tie cost and the rounding
-// of the sums that the bound is made of.
-func (in *instance) objectiveBound(bound float64) float64 {
-	return max(in.least, min(bound+in.tieTotal, in.most)+noise*in.magnitude) * in.unit
+// objectiveBound turns a bound on values in the search, with what rounding may have taken
+// off it, into one on the objective, which exceeds a plan's value by its tie cost.
+func (in *instance) objectiveBound(bound, rounding float64) float64 {
+	return (min(bound+in.tieTotal, in.most) + rounding) * in.unit
 }

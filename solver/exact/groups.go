@@ -60,6 +60,8 @@ type groupTree struct {
 	losses []float64
 	base   plan
 	bound  float64
+	// priced is what limits and floors cost at the prices.
+	priced float64
 
 	memory cellMemory
 	cells  int
@@ -137,7 +139,7 @@ func (in *instance) shrinkGroups(p plan) (taken int) {
 func (s *search) searchGroups(c *clock) (bound float64, limit solver.Limit) {
 	tree := newGroupTree(s.in)
 	if !tree.relax(c) {
-		return s.in.most, solver.LimitTime
+		return s.bound(), solver.LimitTime
 	}
 	pool := len(tree.nodes) - 1
 	s.prices = []float64{tree.nodes[pool].price}
@@ -145,16 +147,22 @@ func (s *search) searchGroups(c *clock) (bound float64, limit solver.Limit) {
 		s.groupPrices = append(s.groupPrices, tree.nodes[g].mu)
 	}
 	s.offer(c, tree.round(c))
-	if solver.RelativeGap(s.value, tree.bound) <= s.gap && s.gap > 0 {
-		return tree.bound, solver.LimitGap
+	s.prove(s.root, tree.bound, tree.priced, lemmaGroups)
+	if s.closed(s.root) {
+		return s.bound(), solver.LimitNone
 	}
-	if tree.bound-s.value > s.in.precision {
-		if !tree.minimise(c, pool) {
-			return max(tree.bound-tree.proven(pool), s.value), s.stopped(c)
-		}
+	if solver.RelativeGap(s.value, s.bound()) <= s.gap {
+		return s.bound(), solver.LimitGap
+	}
+	complete := tree.minimise(c, pool)
+	if complete {
 		s.offer(c, tree.plan())
 	}
-	return s.value, solver.LimitNone
+	s.prove(s.root, tree.bound-tree.proven(pool), tree.priced, lemmaTables)
+	if complete {
+		return s.bound(), solver.LimitNone
+	}
+	return s.bound(), s.stopped(c)
 }
 
 // newGroupTree returns the tree without prices.
@@ -221,8 +229,10 @@ func (t *groupTree) relax(c *clock) bool {
 		}
 		n.setPrice(outside, in.quotaPrice)
 		t.bound += n.mu * float64(n.limit)
+		t.priced += n.mu * float64(n.limit)
 		if n.floor > n.smallest {
 			t.bound -= n.nu * float64(n.floor)
+			t.priced += n.nu * float64(n.floor)
 		} else {
 			n.floor = 0 // There is nothing to be short of.
 		}

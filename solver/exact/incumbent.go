@@ -142,17 +142,19 @@ func constantPlan(c *clock, in *instance) plan {
 // are better ones.
 const constantPrecision = 1e-5
 
-// value returns the objective of a plan less its tie cost, whatever the time.
-func (in *instance) value(c *clock, p plan) float64 {
-	total := 0.0
+// value returns the objective of a plan less its tie cost, whatever the time, and the sum
+// of the magnitudes of what it is made of.
+func (in *instance) value(c *clock, p plan) (total, magnitude float64) {
 	for i := range p {
-		total += in.jobs[i].value(p[i])
+		value := in.jobs[i].value(p[i])
+		total, magnitude = total+value, magnitude+math.Abs(value)
 		c.up(in.steps)
 	}
 	if len(in.groups) > 0 {
-		total -= in.shortfall(p)
+		short := in.shortfall(p)
+		total, magnitude = total-short, magnitude+short
 	}
-	return total
+	return total, magnitude
 }
 
 // builder makes legal plans.

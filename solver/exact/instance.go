@@ -1,6 +1,7 @@
 package exact
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"slices"
@@ -133,7 +134,7 @@ func newInstance(c *clock, p *solver.Problem) (*instance, error) {
 		}
 	}
 	in.estimate(c)
-	in.setTies(c, p, in.scale)
+	in.setTies(c, p, cmp.Or(in.scale, 1)) // Where nothing has a value, as little as can be changes.
 	return in, nil
 }
 
@@ -259,11 +260,8 @@ func (j *job) progress(first, later float64) float64 {
 }
 
 // setTies sets the tie cost of every size and the precision of the search for an
-// objective of about the given scale.
+// objective of about the given scale; 0 is none at all.
 func (in *instance) setTies(c *clock, p *solver.Problem, scale float64) {
-	if scale == 0 {
-		scale = 1 // where nothing has a value, as little as can be still changes
-	}
 	// A job contributes at most one change and its largest size, all jobs together
 	// at most the pool.
 	nodes := 0
@@ -274,7 +272,7 @@ func (in *instance) setTies(c *clock, p *solver.Problem, scale float64) {
 	units := float64(len(in.jobs)*(nodes+1) + nodes)
 	in.tieTotal = tieFraction * scale
 	in.tieUnit = in.tieTotal / max(1, units)
-	in.precision = max(in.tieUnit/4, noise*in.scale)
+	in.precision = max(in.tieUnit/4, noise*scale, tiny)
 	for i := range in.jobs {
 		j := &in.jobs[i]
 		from := &p.Jobs[i]

@@ -37,6 +37,7 @@ type knapsack struct {
 	scratch []float64
 	core    []coreItem
 	layers  []series
+	least   float64 // loss of the last search's solution, its limit where it found none
 	arena   []float64
 	used    int
 }
@@ -56,6 +57,8 @@ type solution struct {
 	choices []uint8
 	// value is that of the choices, bound at least that of every solution.
 	value, bound float64
+	// complete says that no solution is better by more than the precision asked for.
+	complete bool
 	// price is what one more node is worth.
 	price float64
 }
@@ -109,6 +112,7 @@ func (k *knapsack) solve(c *clock, capacity int, precision float64) (solution, b
 	s := solution{choices: k.choices, value: k.value(), bound: bound, price: price}
 	gap := bound - s.value
 	if !(gap > precision) { // Also where rounding left no number to search with.
+		s.complete = true
 		return s, true
 	}
 	for limit := k.firstLimit(gap); ; limit *= 4 {
@@ -120,8 +124,8 @@ func (k *knapsack) solve(c *clock, capacity int, precision float64) (solution, b
 		case !ok:
 			return s, true // what is there stays
 		case found || whole:
-			s.value = k.value()
-			s.bound = s.value // it is optimal
+			// Every solution loses the least, or, where none was found, the gap.
+			s.value, s.bound, s.complete = k.value(), bound-k.least, true
 			return s, true
 		}
 	}
@@ -324,6 +328,7 @@ func (k *knapsack) search(c *clock, free int, price, limit float64) (found, ok b
 			low = int(least)
 		}
 		if high < low {
+			k.least = limit
 			return false, true
 		}
 		if cells += high - low + 1; cells > maxLayerCells || c.up((high-low+1)*len(item.options)) {
@@ -342,6 +347,7 @@ func (k *knapsack) search(c *clock, free int, price, limit float64) (found, ok b
 			taken, least = x, loss
 		}
 	}
+	k.least = least
 	if least == limit {
 		return false, true
 	}

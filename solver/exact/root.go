@@ -16,23 +16,15 @@ const (
 	// taken.
 	sampling   = 8
 	minSampled = 400
-	// sampledTemperature is where the search starts from a sample's prices, or from a
-	// hint.
+	// sampledTemperature is where the search starts from a sample's prices.
 	sampledTemperature = 1e-3
 	// sampledTrust is the share by which a price may then change in one round.
 	sampledTrust = 0.1
 )
 
-// newRoot returns the subproblem without restrictions. A hint, if there is one, takes the
-// place of the sample's prices. Smaller instances do without it: their prices are found in
-// microseconds, and among plans that are equal in everything the order of the search
-// decides, which other prices might change.
-func newRoot(c *clock, in *instance, hint []float64) *subproblem {
-	b := &subproblem{
-		allowed:     make([]sizeSet, len(in.finishing)*in.steps),
-		temperature: firstTemperature,
-		bound:       in.most,
-	}
+// begin makes a subproblem that of all plans, and sets where its search for prices starts.
+func (b *subproblem) begin(c *clock, in *instance) {
+	b.allowed, b.temperature = make([]sizeSet, len(in.finishing)*in.steps), firstTemperature
 	for f, i := range in.finishing {
 		for t := range in.steps {
 			b.allowed[f*in.steps+t] = smallestSizes(in.fitting(&in.jobs[i], t))
@@ -41,46 +33,19 @@ func newRoot(c *clock, in *instance, hint []float64) *subproblem {
 			break
 		}
 	}
-	if len(in.jobs) < minSampled {
-		b.prices = averagePrices(c, in)
-		return b
-	}
-	if hint != nil {
-		b.prices, b.temperature, b.trust = hint, sampledTemperature, sampledTrust
-		return b
-	}
 	b.prices = averagePrices(c, in)
-	sample := in.sample()
-	root := newRoot(c, sample, nil)
+	if len(in.jobs) < minSampled {
+		return
+	}
+	sample, root := in.sample(), new(subproblem)
+	root.begin(c, sample)
 	if c.ended {
-		return b
+		return
 	}
 	if d := newDual(c, sample); !c.ended {
 		_, b.prices = d.minimise(c, root, math.Inf(-1))
 		b.temperature, b.trust = sampledTemperature, sampledTrust
 	}
-	return b
-}
-
-// hinted returns a hint in the units of the search, nil if it is none.
-func (in *instance) hinted(hint []float64) []float64 {
-	if len(hint) != in.steps {
-		return nil
-	}
-	prices, sum := make([]float64, len(hint)), 0.0
-	for t, price := range hint {
-		if prices[t] = price / in.unit; !(prices[t] >= 0 && !math.IsInf(prices[t], 1)) {
-			return nil
-		}
-		// No node brings more than all jobs together, and sums of higher prices would
-		// leave the range of floating-point numbers.
-		prices[t] = min(prices[t], in.magnitude)
-		sum += prices[t]
-	}
-	if sum == 0 {
-		return nil
-	}
-	return prices
 }
 
 // averagePrices returns what a node gains on average, step by step in proportion to

@@ -52,29 +52,43 @@ type search struct {
 	rollout *rollout
 
 	incumbent plan
-	value     float64 // of the incumbent, in the units of the search
-	open      []*subproblem
-	explored  int
+	// value is that of the incumbent, in the units of the search, values the sum of |value|
+	// of its jobs.
+	value, values float64
+	// root is the subproblem of all plans, open are those left to search.
+	root *subproblem
+	open []*subproblem
+	// closedBound is at least the value of every plan of the subproblems that are closed.
+	closedBound float64
+	// priced is the most that the pool costs at the prices of a proof, and contradiction
+	// says which proof was false, if one was.
+	priced        float64
+	contradiction string
+	witness       *witness
+	explored      int
 	// gap is the relative gap that is good enough.
 	gap float64
 	// sizes are the prices per size, and decomposable says that the root is still to be
 	// searched at them.
 	sizes        *sizePrices
 	decomposable bool
-	// hint are prices to start from, nil if there are none, prices those of the root.
-	hint, prices []float64
+	// prices are those of the root.
+	prices []float64
 	// groupPrices are those of the limits of groups.
 	groupPrices []float64
 }
 
-func newSearch(in *instance, options solver.SolveOptions) *search {
-	return &search{in: in, value: math.Inf(-1), gap: options.RelativeGap, hint: in.hinted(options.PriceHint)}
+func (s *Solver) newSearch(in *instance, options solver.SolveOptions) *search {
+	return &search{in: in, value: math.Inf(-1), closedBound: math.Inf(-1), gap: options.RelativeGap}
 }
 
 // run searches until the gap is proven, the work is used up or time is up. It
 // returns the upper bound and what ended the search.
 func (s *search) run(c *clock) (bound float64, limit solver.Limit) {
 	s.offer(c, newPlan(s.in))
+	s.root = &subproblem{bound: math.Inf(1)}
+	s.open = append(s.open, s.root)
+	s.prove(s.root, s.in.most, 0, lemmaAlone)
 	if len(s.in.groups) > 0 {
 		return s.searchGroups(c)
 	}
@@ -86,13 +100,14 @@ func (s *search) run(c *clock) (bound float64, limit solver.Limit) {
 	} else {
 		s.offer(c, constantPlan(c, s.in))
 	}
-	root := newRoot(c, s.in, s.hint)
+	root := s.root
+	root.begin(c, s.in)
 	if c.ended {
-		return s.in.most, solver.LimitTime
+		return s.bound(), solver.LimitTime
 	}
 	s.dual = newDual(c, s.in)
 	if c.ended {
-		return s.in.most, solver.LimitTime
+		return s.bound(), solver.LimitTime
 	}
 	s.dual.enter(c, root)
 	s.builder = newBuilder(s.in, s.dual)
@@ -103,7 +118,6 @@ func (s *search) run(c *clock) (bound float64, limit solver.Limit) {
 		// plan to have until then.
 		s.offer(c, s.builder.build(c, root.prices))
 	}
-	s.open = append(s.open, root)
 	for len(s.open) > 0 && s.explored < maxSubproblems {
 		best := 0
 		for n, b := range s.open {
@@ -118,7 +132,9 @@ func (s *search) run(c *clock) (bound float64, limit solver.Limit) {
 		s.open = slices.Delete(s.open, best, best+1)
 		s.explore(c, b)
 		closed, rest := s.closed(b), len(s.open)
-		if !closed {
+		if closed {
+			s.closedBound = max(s.closedBound, b.bound)
+		} else {
 			s.open = append(s.open, b)
 			if c.ended {
 				return s.bound(), solver.LimitTime
@@ -146,7 +162,7 @@ func (s *search) run(c *clock) (bound float64, limit solver.Limit) {
 // separate solves an instance of separable jobs alone, of which each step is a
 // knapsack of its own.
 func (s *search) separate(c *clock) (bound float64, limit solver.Limit) {
-	p := newPlan(s.in)
+	p, sum, complete := newPlan(s.in), 0.0, true
 	k := newKnapsack(s.in.size() / s.in.steps)
 	for t := range s.in.steps {
 		k.reset()
@@ -162,28 +178,29 @@ func (s *search) separate(c *clock) (bound float64, limit solver.Limit) {
 		}
 		if c.ended {
 			s.offer(c, p)
-			return s.in.most, solver.LimitTime
+			return s.bound(), solver.LimitTime
 		}
 		step, ok := k.solve(c, s.in.capacity[t], s.in.precision/float64(s.in.steps))
 		if !ok {
 			s.offer(c, p)
-			return s.in.most, solver.LimitTime
+			return s.bound(), solver.LimitTime
 		}
-		bound += step.bound
+		sum, complete = sum+step.bound, complete && step.complete
 		s.prices = append(s.prices, step.price)
 		for i, n := range step.choices {
 			p[i][t] = n
 		}
 	}
 	s.offer(c, p)
-	bound = max(bound, s.value)
-	if bound-s.value <= s.in.precision {
-		return s.value, solver.LimitNone
+	s.prove(s.root, sum, s.in.priced(s.prices), lemmaSteps)
+	s.root.solved = complete
+	if s.closed(s.root) {
+		return s.bound(), solver.LimitNone
 	}
-	if solver.RelativeGap(s.value, bound) <= s.gap {
-		return bound, solver.LimitGap
+	if solver.RelativeGap(s.value, s.bound()) <= s.gap {
+		return s.bound(), solver.LimitGap
 	}
-	return bound, s.stopped(c)
+	return s.bound(), s.stopped(c)
 }
 
 // stopped returns what ended a search that has subproblems left.
@@ -205,7 +222,7 @@ func (s *search) plan(c *clock) {
 
 // bound returns an upper bound on the value of every plan.
 func (s *search) bound() float64 {
-	bound := s.value + s.in.precision
+	bound := max(s.value+s.in.precision, s.closedBound)
 	for _, b := range s.open {
 		bound = max(bound, b.bound)
 	}
@@ -213,15 +230,18 @@ func (s *search) bound() float64 {
 }
 
 // closed reports whether no plan of the subproblem is better than the incumbent.
-func (s *search) closed(b *subproblem) bool { return b.bound <= s.value+s.in.precision }
+func (s *search) closed(b *subproblem) bool { return b.solved || b.bound <= s.value+s.in.precision }
 
 // offer makes a legal plan the incumbent if it is better by more than rounding.
 func (s *search) offer(c *clock, p plan) {
 	if p == nil {
 		return
 	}
-	if value := s.in.value(c, p); value > s.value+s.in.precision/2 {
-		s.incumbent, s.value = p, value
+	if value, values := s.in.value(c, p); value > s.value+s.in.precision/2 {
+		s.incumbent, s.value, s.values = p, value, values
+		if s.root != nil && value-s.root.bound > s.slack() {
+			s.contradict(s.root.by, s.root.bound, value)
+		}
 	}
 }
 
@@ -229,7 +249,7 @@ func (s *search) offer(c *clock, p plan) {
 func (s *search) explore(c *clock, b *subproblem) {
 	s.explored++
 	bound, prices := s.dual.minimise(c, b, s.value+max(s.in.precision, s.gap*math.Abs(s.value)))
-	b.bound = min(b.bound, bound)
+	s.prove(b, bound, s.in.priced(prices), lemmaPrices)
 	if s.prices == nil {
 		s.prices = prices
 	}
@@ -291,7 +311,7 @@ func (s *search) searchCore(c *clock, b *subproblem, bound float64) {
 		if found {
 			s.offer(c, core.solution())
 		}
-		b.bound = min(b.bound, bound-least)
+		s.prove(b, bound-least, s.in.priced(b.prices), lemmaCore)
 		switch dropped := least < min(limit, core.best); {
 		case core.gaveUp && before == 0:
 			before = s.workBeforeDecomposing(c)
@@ -302,9 +322,7 @@ func (s *search) searchCore(c *clock, b *subproblem, bound float64) {
 				return
 			}
 		case !dropped && (found || whole):
-			// The best of the subproblem is known, or that it has nothing better: whatever
-			// is left between bound and value is rounding.
-			b.bound = min(b.bound, s.value)
+			b.solved = true // Its best plan is known, or that it has nothing better.
 			return
 		case !dropped:
 			limit *= 2
@@ -377,10 +395,11 @@ func (s *search) branch(c *clock, b *subproblem) bool {
 			allowed:     slices.Clone(b.allowed),
 			prices:      slices.Clone(b.prices),
 			temperature: 1e-3,
-			bound:       b.bound,
+			bound:       math.Inf(1),
 			order:       2*s.explored + side,
 		}
 		child.allowed[at] = allowed
+		s.prove(child, b.bound, 0, lemmaBranch)
 		s.open = append(s.open, child)
 	}
 	return true

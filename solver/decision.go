@@ -103,6 +103,9 @@ type Report struct {
 	Warnings []Warning
 	// Groups are in the order of Snapshot.Groups, one each.
 	Groups []GroupReport
+	// Contradiction, where it is not empty, says which proof a legal plan has refuted: a
+	// defect of this program. Bound is then one that needs no search.
+	Contradiction string
 	// Certificate is what a checker of Bound needs beyond the plan and NodePrices; nil where
 	// it needs nothing or was not asked for.
 	Certificate *Certificate

@@ -1,6 +1,7 @@
 package solver
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -139,6 +140,23 @@ func work(job *Job, sizes []int, step time.Duration) (first, later []float64) {
 		}
 	}
 	return first, later
+}
+
+// Ceiling returns an upper bound on the optimum that needs no search: every job finished in
+// the first step, on the size of the largest value, with all that sums may lose by rounding.
+func (p *Problem) Ceiling() float64 {
+	const rounding = 1.0 / (1 << 53) // of one addition
+	bound, magnitude := 0.0, 0.0
+	add := func(x float64) { bound, magnitude = bound+x, magnitude+math.Abs(x) }
+	for i := range p.Jobs {
+		for _, gain := range p.Jobs[i].Gain {
+			add(gain)
+		}
+		if value := p.Jobs[i].SizeValue; value != nil {
+			add(slices.Max(value))
+		}
+	}
+	return bound + 2*float64(len(p.Jobs)*(p.Steps+1))*rounding*magnitude
 }
 
 // Work returns the demand in seconds on one node that each of the job's sizes

@@ -51,7 +51,8 @@ func New(config Config) *Chain { return &Chain{config: config} }
 //
 // An error is context.Canceled if the caller left, context.DeadlineExceeded if not
 // even greedy had answered when the caller's deadline passed, and otherwise a
-// defect of this program: no backend has a legal plan, or a bound is wrong.
+// defect of this program: no backend has a legal plan. One that is found in a proof goes
+// into Report.Contradiction.
 func (c *Chain) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return solver.Decision{}, ctx.Err()
@@ -87,9 +88,9 @@ func (c *Chain) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Optio
 	report := &decision.Report
 	report.Backend = chosen.Backend
 	report.Objective = chosen.objective
-	report.Bound, report.NodePrices = last.bound, last.prices
+	report.Bound, report.NodePrices, report.Contradiction = last.proof.bound, last.proof.prices, last.proof.contradiction
 	report.RelativeGap = solver.RelativeGap(report.Objective, report.Bound)
-	report.Reason, report.Limit = last.conclude(chosen.result, attempts, report.RelativeGap)
+	report.Reason, report.Limit = last.conclude(chosen.result, attempts, report.Contradiction != "", report.RelativeGap)
 	report.GreedyObjective = greedy.objective
 	report.SolveTime = chosen.Duration
 	report.Attempts = attempts
@@ -104,9 +105,10 @@ func (c *Chain) Solve(ctx context.Context, p *solver.Problem, options solver.Sol
 	if a.Outcome != solver.OutcomeAnswered {
 		return solver.Result{}, noAnswerError([]solver.Attempt{a.Attempt})
 	}
-	var err error
-	a.result.Bound, err = a.above(a.result.Bound)
-	return a.result, err
+	proven := proof{bound: a.result.Bound, contradiction: a.result.Contradiction}
+	a.test(p, &proven)
+	a.result.Bound, a.result.Contradiction = proven.bound, proven.contradiction
+	return a.result, nil
 }
 
 // order returns the backends to ask before greedy.

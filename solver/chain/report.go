@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -9,26 +10,34 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// boundNoise is how far a bound may be below an objective, relative and absolute,
-// for the arithmetic of the two to be the reason.
-const boundNoise = 1e-9
+// boundNoise is how far a bound may be below an objective, relative to it, for the
+// arithmetic of the two to be the reason.
+const boundNoise = 1e-12
+
+// proof is what is known about the optimum.
+type proof struct {
+	bound float64
+	// prices of nodes that come with the bound, those of the backend if it knows them.
+	prices []float64
+	// contradiction, where it is not empty, says which plan is above which bound.
+	contradiction string
+}
 
 // bound returns a proven upper bound on the optimum: the backend's own, or that of
 // the prover's verification, and the prover's Bound where neither has one or the
 // verification was cut short. A legal plan above the bound disproves it, which is a defect that no
-// answer may hide. Only a heuristic plan may exceed it, since it may leave an
-// admitted job waiting, which the model cannot. With it come the prices of nodes, those of
-// the backend if it knows them.
+// answer may hide. A heuristic plan may exceed it where it leaves an admitted job
+// waiting, which the model cannot.
 //
 // With noBound the bound of a heuristic plan is left at +Inf.
-func (r *run) bound(ctx context.Context, a answer, noBound bool) (float64, []float64, error) {
+func (r *run) bound(ctx context.Context, a answer, noBound bool) (proof, error) {
 	if noBound && a.result.Heuristic {
-		return math.Inf(1), nil, nil
+		return proof{bound: math.Inf(1)}, nil
 	}
 	bound, complete := a.result.Bound, !math.IsInf(a.result.Bound, 1)
-	prices := a.result.NodePrices
+	prices, contradiction := a.result.NodePrices, a.result.Contradiction
 	if own := r.verification; own != nil && own.Outcome == solver.OutcomeAnswered {
-		bound = min(bound, own.result.Bound)
+		bound, contradiction = min(bound, own.result.Bound), cmp.Or(contradiction, own.result.Contradiction)
 		complete = own.result.Limit != solver.LimitTime
 		if prices == nil {
 			prices = own.result.NodePrices
@@ -39,7 +48,7 @@ func (r *run) bound(ctx context.Context, a answer, noBound bool) (float64, []flo
 		defer cancel()
 		proven, provers, err := prove(ctx, r.chain.config.Prover, r.problem)
 		if err != nil {
-			return 0, nil, err
+			return proof{}, err
 		}
 		bound = min(bound, proven)
 		if prices == nil {
@@ -47,19 +56,24 @@ func (r *run) bound(ctx context.Context, a answer, noBound bool) (float64, []flo
 		}
 	}
 	if math.IsNaN(bound) || math.IsInf(bound, 0) {
-		return 0, nil, fmt.Errorf("the bound for the plan of %s is %v", a.Backend, bound)
+		return proof{}, fmt.Errorf("the bound for the plan of %s is %v", a.Backend, bound)
 	}
-	bound, err := a.above(bound)
-	return bound, prices, err
+	proven := proof{bound: bound, prices: prices, contradiction: contradiction}
+	a.test(r.problem, &proven)
+	return proven, nil
 }
 
-// above returns a bound that is not below the objective of an answer by rounding, or an
-// error where the answer's plan disproves it.
-func (a *answer) above(bound float64) (float64, error) {
-	if !a.result.Heuristic && bound < a.objective-boundNoise*(1+math.Abs(a.objective)) {
-		return 0, fmt.Errorf("the bound %v is wrong: a legal plan of %s has objective %v", bound, a.Backend, a.objective)
+// test holds a proof against the plan of an answer. Of one that the plan disproves, or that
+// disproved itself, nothing is left but what needs no search.
+func (a *answer) test(p *solver.Problem, proven *proof) {
+	refutes := proven.bound < a.objective-boundNoise*math.Abs(a.objective) && p.Check(a.result.Plan) == nil
+	if proven.contradiction == "" && refutes {
+		proven.contradiction = fmt.Sprintf("the bound %v is wrong: a legal plan of %s has objective %v", proven.bound, a.Backend, a.objective)
 	}
-	return max(bound, a.objective), nil
+	if proven.contradiction != "" {
+		proven.bound = p.Ceiling()
+	}
+	proven.bound = max(proven.bound, a.objective)
 }
 
 // prove asks a prover for a bound and turns a panic into an error, as solve does.
@@ -78,7 +92,7 @@ func prove(ctx context.Context, prover solver.Prover, p *solver.Problem) (bound 
 // plan is: with more time it might have come to another. So does a heuristic answer
 // in the place of one that was not found in time. A gap that is open although a solver
 // was done is open because our own proof has ended.
-func (r *run) conclude(result solver.Result, attempts []solver.Attempt, gap float64) (solver.Reason, solver.Limit) {
+func (r *run) conclude(result solver.Result, attempts []solver.Attempt, contradicted bool, gap float64) (solver.Reason, solver.Limit) {
 	optimal := gap <= solver.OptimalGap
 	limit := result.Limit
 	switch {
@@ -88,6 +102,8 @@ func (r *run) conclude(result solver.Result, attempts []solver.Attempt, gap floa
 		}
 		return solver.ReasonHeuristic, limit
 	case limit == solver.LimitTime: // It stays.
+	case contradicted && !optimal:
+		limit = solver.LimitWork // The search is over, and has proven nothing.
 	case optimal:
 		limit = solver.LimitNone
 	case gap <= r.options.RelativeGap:

@@ -231,8 +231,9 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// TestHeuristicPlanMayExceedTheBound: it leaves a job waiting that the model admits.
 func TestHeuristicPlanMayExceedTheBound(t *testing.T) {
-	c := newChain(greedy())
+	c := newChain(gives(solver.BackendGreedy, solver.Result{Plan: solver.Plan{{2, 2}, {0, 0}}, Heuristic: true}))
 	c.config.Prover = bounds(func(context.Context, *solver.Problem) float64 { return 1 })
 	d, err := c.Allocate(t.Context(), twoJobs(), options(func(o *solver.Options) { o.Backend = solver.BackendGreedy }))
 	if err != nil {
@@ -267,6 +268,49 @@ func TestNoBound(t *testing.T) {
 	}
 }
 
+// TestContradiction: a legal plan above a bound, whoever has proven it, leaves of the bound
+// what needs no search, and says so.
+func TestContradiction(t *testing.T) {
+	const first = solver.BackendExact
+	tests := []struct {
+		name    string
+		backend solver.Backend
+		bound   float64 // of the prover
+		want    string
+	}{
+		{
+			name:    "a backend's bound is wrong",
+			backend: gives(first, solver.Result{Plan: bestPlan(), Bound: 2.39}),
+			want:    "the bound 2.39 is wrong: a legal plan of exact has objective 2.4",
+		},
+		{
+			name:    "our bound is wrong",
+			backend: gives(first, solver.Result{Plan: bestPlan(), Bound: math.Inf(1)}), bound: 2.39,
+			want: "the bound 2.39 is wrong: a legal plan of exact has objective 2.4",
+		},
+		{
+			name:    "a backend has contradicted itself",
+			backend: gives(first, solver.Result{Plan: bestPlan(), Bound: bestObjective, Contradiction: "lemma 1 bounds 3 by 2"}),
+			want:    "lemma 1 bounds 3 by 2",
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			c := newChain(greedy(), test.backend)
+			c.config.Prover = bounds(func(context.Context, *solver.Problem) float64 { return test.bound })
+			d, err := c.Allocate(t.Context(), twoJobs(), solver.DefaultOptions())
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := solver.NewProblem(twoJobs(), solver.AdmissionFIFO)
+			if r := d.Report; r.Contradiction != test.want || r.Objective != bestObjective || r.Bound != p.Ceiling() ||
+				r.Reason != solver.ReasonFeasible || r.Limit != solver.LimitWork {
+				t.Errorf("report = %+v; want contradiction %q and the bound %v that needs no search", r, test.want, p.Ceiling())
+			}
+		})
+	}
+}
+
 func TestErrors(t *testing.T) {
 	const first, last = solver.BackendExact, solver.BackendGreedy
 	broken := errors.New("broken")
@@ -286,16 +330,6 @@ func TestErrors(t *testing.T) {
 			greedy:  gives(last, solver.Result{Plan: solver.Plan{{2, 2}}, Heuristic: true}),
 			backend: fails(first, broken),
 			want:    "no backend answered: exact crashed: broken; greedy invalid-plan: plan has 1 jobs; the problem has 2",
-		},
-		{
-			name: "a backend's bound is wrong", greedy: greedy(),
-			backend: gives(first, solver.Result{Plan: bestPlan(), Bound: 2.39}),
-			want:    "the bound 2.39 is wrong: a legal plan of exact has objective 2.4",
-		},
-		{
-			name: "our bound is wrong", greedy: greedy(),
-			backend: gives(first, solver.Result{Plan: bestPlan(), Bound: math.Inf(1)}), bound: 2.39,
-			want: "the bound 2.39 is wrong: a legal plan of exact has objective 2.4",
 		},
 		{
 			name: "a bound is not a number", greedy: greedy(),

@@ -30,8 +30,7 @@ type result struct {
 	*run
 	answer   answer
 	attempts []solver.Attempt
-	bound    float64
-	prices   []float64
+	proof    proof
 }
 
 // decide asks the backends and proves a bound. What they answered is in hand before the
@@ -47,7 +46,7 @@ func (r *run) decide(ctx context.Context, backends []solver.Backend, inHand func
 		return last, err
 	}
 	inHand(last)
-	last.bound, last.prices, err = r.bound(ctx, last.answer, r.noBound)
+	last.proof, err = r.bound(ctx, last.answer, r.noBound)
 	return last, err
 }
 
@@ -101,7 +100,7 @@ func (r *run) decideInTime(ctx context.Context, backends []solver.Backend) (resu
 	expired, cancel := context.WithDeadline(ctx, time.Time{})
 	defer cancel()
 	var err error
-	late.bound, late.prices, err = late.run.bound(expired, late.answer, r.noBound)
+	late.proof, err = late.run.bound(expired, late.answer, r.noBound)
 	return late, err
 }
 

@@ -34,7 +34,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -135,7 +134,7 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 	}
 	if search.contradiction != "" {
 		result.Contradiction, result.Limit = search.contradiction, solver.LimitWork
-		result.Bound = everythingServed(p)
+		result.Bound = p.Ceiling()
 	}
 	return result, nil
 }
@@ -152,23 +151,7 @@ func unsearched(p *solver.Problem, incumbent solver.Plan) solver.Result {
 			}
 		}
 	}
-	return solver.Result{Plan: plan.Clone(), Bound: everythingServed(p), Limit: solver.LimitTime}
-}
-
-// everythingServed bounds the objective: every job finished in the first step, on the
-// size of the largest value.
-func everythingServed(p *solver.Problem) float64 {
-	bound, magnitude := 0.0, 0.0
-	add := func(x float64) { bound, magnitude = bound+x, magnitude+math.Abs(x) }
-	for i := range p.Jobs {
-		for _, gain := range p.Jobs[i].Gain {
-			add(gain)
-		}
-		if value := p.Jobs[i].SizeValue; value != nil {
-			add(slices.Max(value))
-		}
-	}
-	return bound + float64(len(p.Jobs)*(p.Steps+1))*ulp*magnitude
+	return solver.Result{Plan: plan.Clone(), Bound: p.Ceiling(), Limit: solver.LimitTime}
 }
 
 // Bound returns a proven upper bound on the optimum of p: the Lagrangian bound at
@@ -181,7 +164,7 @@ func (s *Solver) Bound(ctx context.Context, p *solver.Problem) (bound float64, n
 		return 0, nil
 	}
 	if c.ended {
-		return everythingServed(p), nil
+		return p.Ceiling(), nil
 	}
 	if len(in.groups) > 0 {
 		search := s.newSearch(in, solver.SolveOptions{})

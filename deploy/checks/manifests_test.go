@@ -251,7 +251,7 @@ func checkMonitoring(t *testing.T, all objects) {
 	}
 	for _, object := range all.configMaps {
 		if got, want := queriesOf(t, []byte(object.Data["elastalloc.json"])), dashboardQueries(t); !slices.Equal(got, want) {
-			t.Errorf("the dashboard in the cluster is another: %v; want %v", got, want)
+			t.Errorf("the dashboard in the cluster is %v; want %v", got, want)
 		}
 	}
 }

@@ -55,8 +55,8 @@ func (c *converter) addf(path, format string, args ...any) {
 }
 
 // err returns the bad fields found in the conversion and, if there are any, those that
-// the core's validation adds. Where both name a path, the conversion knows better: the
-// core saw only what was put in the place of the bad field.
+// the core's validation adds. If both name a path, the conversion knows better: the core
+// saw only what replaced the bad field.
 func (c *converter) err(s *solver.Snapshot, o solver.Options, maxJobs int) error {
 	if len(c.violations) == 0 {
 		return nil
@@ -140,8 +140,8 @@ func (c *converter) snapshot(s *elastallocv1.Snapshot, maxJobs int) *solver.Snap
 	return converted
 }
 
-// convertGroups converts groups, nil where there are none. A null entry, which only a
-// caller in process can make, is an empty group.
+// convertGroups converts groups, to nil if there are no groups. A null entry, which only
+// a caller in process can make, is an empty group.
 func convertGroups(groups []*elastallocv1.Group) []solver.Group {
 	if len(groups) == 0 {
 		return nil

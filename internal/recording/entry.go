@@ -80,7 +80,7 @@ func appendString(text []byte, s string) []byte {
 	return append(text, quoted...)
 }
 
-// appendMessage appends a field with a message, or nothing where there is none.
+// appendMessage appends a field with a message, or nothing without a message.
 func appendMessage(text []byte, field string, message proto.Message) []byte {
 	if message == nil || !message.ProtoReflect().IsValid() {
 		return text
@@ -138,8 +138,8 @@ func messagesOf(method string) (request, response protoreflect.MessageType) {
 	return find(descriptor.Input()), find(descriptor.Output())
 }
 
-// parseMessage reads a message, nil where there is none or its type is not known. Fields
-// that a newer version has written are ignored.
+// parseMessage reads a message. It returns nil without a text, or if its type is not known.
+// Fields that a newer version has written are ignored.
 func parseMessage(text json.RawMessage, kind protoreflect.MessageType) (proto.Message, error) {
 	if text == nil || kind == nil {
 		return nil, nil //nolint:nilnil // Nothing there is a normal answer.

@@ -108,8 +108,7 @@ func files(dir string) ([]string, error) {
 	return paths, nil
 }
 
-// deleteOldest deletes the oldest recordings until all together have at most so many
-// bytes.
+// deleteOldest deletes the oldest recordings until all together have at most maxBytes.
 func deleteOldest(dir string, maxBytes int64) error {
 	paths, err := files(dir)
 	if err != nil {

@@ -115,7 +115,7 @@ func readFile(path string, yield func(Entry) error) ([]Cut, error) {
 	}
 }
 
-// readLine reads a line. io.EOF comes with what there is of one that has no end.
+// readLine reads a line. A line without an end is returned with io.EOF.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	var text []byte
 	for {

@@ -107,9 +107,9 @@ func New(config Config) (*Writer, error) {
 	return w, nil
 }
 
-// Record has a call written. It never waits: where too many calls wait already, this one
-// is dropped and counted. The messages of the entry must not change afterwards. The request
-// has so many bytes on the wire, and its answer, which is not measured, counts as as many.
+// Record has a call written. It never waits: if too many calls wait already, this one is
+// dropped and counted. The messages of the entry must not change afterwards. requestBytes is
+// the size of the request on the wire; the answer is not measured and counts as much.
 func (w *Writer) Record(e Entry, requestBytes int) {
 	bytes := 2 * int64(requestBytes)
 	if w.queuedBytes.Add(bytes) <= maxQueuedBytes && !w.closing.Load() {

@@ -8,10 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// Shorten cuts a text that somebody else may make as long as a message, such as an id,
-// to 200 bytes, at the end of a character, and replaces what is not UTF-8: one such text
-// would keep a status from being sent, and all spans of its batch from being exported. What
-// a terminal or a browser would obey in place of showing it is escaped as in Go.
+// Shorten cuts a text of a caller, such as an id, to 200 bytes, at the end of a character, and
+// replaces what is not UTF-8: one such text would keep a status from being sent, and all spans
+// of its batch from being exported. What a terminal or a browser would obey is escaped as in Go.
 func Shorten(text string) string {
 	const longest = 200
 	if len(text) <= longest {

@@ -10,7 +10,7 @@ import (
 )
 
 // TestStart checks that a stage is a child of the span in its context, and is nothing
-// where there is none or where it is not sampled.
+// without such a span or if it is not sampled.
 func TestStart(t *testing.T) {
 	for name, test := range map[string]struct {
 		sampler sdktrace.Sampler // nil: no span at all

@@ -178,7 +178,7 @@ class Step(NamedTuple):
     """One job to resize when a decision is carried out."""
 
     job_id: str
-    nodes: int  # What it holds once the step is done; 0 is none.
+    nodes: int  # What it holds once the step is done; 0 if it pauses.
     frees: bool  # The step frees nodes, and does not take any.
 
 

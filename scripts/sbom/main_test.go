@@ -31,7 +31,7 @@ func TestBill(t *testing.T) {
 		}
 	}
 	if !bytes.Equal(written.Bytes(), again.Bytes()) {
-		t.Error("the bill of the same programs is another")
+		t.Error("two bills of the same programs differ")
 	}
 	var bill bom
 	if err := json.Unmarshal(written.Bytes(), &bill); err != nil {

@@ -1,0 +1,232 @@
+package audit_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/elastalloc/elastalloc/internal/apiconv"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// drawer draws requests of every feature from a seed.
+type drawer struct{ *rand.Rand }
+
+func newDrawer(seed uint64) drawer { return drawer{rand.New(rand.NewPCG(seed, 23))} }
+
+func (d drawer) chance(one int) bool { return d.IntN(one) == 0 }
+
+func (d drawer) span(low, high float64) *durationpb.Duration {
+	return durationpb.New(time.Duration(low * math.Pow(high/low, d.Float64()) * 1e9))
+}
+
+// request draws a request whose legal plans a test can count.
+func (d drawer) request() *elastallocv1.AllocateRequest {
+	s := &elastallocv1.Snapshot{Id: "drawn", TotalNodes: int32(d.IntN(13))}
+	o := &elastallocv1.AllocateOptions{
+		Admission: elastallocv1.Admission(d.IntN(5)), IncludePlan: true,
+		BadJobs: elastallocv1.BadJobs_BAD_JOBS_HOLD,
+	}
+	steps, jobs, sizes := 1+d.IntN(4), d.IntN(5), 1+d.IntN(3)
+	switch d.IntN(8) {
+	case 0: // Every size there can be.
+		steps, jobs, sizes = 1+d.IntN(2), 1+d.IntN(2), 32
+		s.TotalNodes = int32(20 + d.IntN(30))
+	case 1: // Every step there can be.
+		steps, jobs, sizes = 24, 1, 1
+	}
+	if d.chance(3) {
+		o.Objective = elastallocv1.Objective_OBJECTIVE_TOTAL_TIME
+		o.TotalTime = d.totalTime()
+		steps, jobs = 1, d.IntN(7)
+		if d.chance(2) {
+			d.groups(s)
+		}
+	}
+	s.Horizon = &elastallocv1.Horizon{Steps: new(int32(steps)), Step: d.span(1, 1000)}
+	for i := range jobs {
+		s.Jobs = append(s.Jobs, d.job(i, sizes, s))
+	}
+	return &elastallocv1.AllocateRequest{Snapshot: s, Options: o}
+}
+
+func (d drawer) totalTime() *elastallocv1.TotalTimeOptions {
+	o := &elastallocv1.TotalTimeOptions{}
+	if d.chance(2) {
+		o.Fairness, o.PausePriceFactor, o.QuotaPrice = new(d.Float64()*3), new(d.Float64()*3), new(d.Float64())
+	}
+	if d.chance(2) {
+		o.Aging, o.RescalePrice, o.Payback = d.span(1, 1e6), d.span(1, 1e3), d.span(1, 1e4)
+	}
+	if d.chance(2) {
+		o.StartBonus, o.Cadence = d.span(1, 1e4), d.span(1, 1e4)
+	}
+	return o
+}
+
+// groups draws a tree; the leaves are the groups "leaf-…".
+func (d drawer) groups(s *elastallocv1.Snapshot) {
+	draw := func(id, parent string) {
+		g := &elastallocv1.Group{Id: id, ParentId: parent, Quota: int32(d.IntN(6))}
+		if d.chance(2) {
+			g.Limit = new(int32(d.IntN(8)))
+		}
+		s.Groups = append(s.Groups, g)
+	}
+	draw("leaf-0", "")
+	draw("leaf-1", "top")
+	draw("leaf-2", "middle")
+	draw("middle", "top")
+	draw("top", "")
+}
+
+func (d drawer) job(i, sizes int, s *elastallocv1.Snapshot) *elastallocv1.Job {
+	j := &elastallocv1.Job{Id: fmt.Sprint("job-", i), RemainingEta: d.span(10, 1e4)}
+	if d.chance(2) {
+		j.CurrentNodes = int32(d.IntN(6))
+	}
+	if d.chance(3) {
+		j.TrainingTime, j.WaitingTime = d.span(1, 1e4), d.span(1, 1e5)
+	}
+	switch d.IntN(4) {
+	case 0:
+		j.Weight = new(d.Float64() * 10)
+	case 1:
+		j.Weight = new(math.Pow(10, d.Float64()*18-6))
+	case 2:
+		if d.chance(4) {
+			j.Weight = new(0.0)
+		}
+	}
+	switch d.IntN(4) {
+	case 0:
+		j.RescaleDelay = d.span(1, 100)
+	case 1:
+		j.RestartTime = d.span(1, 1000)
+	}
+	if len(s.GetGroups()) > 0 {
+		j.GroupId = fmt.Sprint("leaf-", d.IntN(3))
+	}
+	if d.chance(12) {
+		bad := []func(){
+			func() { j.RemainingEta = nil }, func() { j.Weight = new(-1.0) }, func() { j.MinNodes = new(int32(0)) },
+			func() { j.RestartTime, j.RescaleDelay = d.span(1, 2), d.span(1, 2) }, func() { j.Id = "job-0" },
+			func() { j.AllowedNodes = []int32{2, 1} }, func() { j.EtaNodes = new(int32(-1)) },
+			func() { j.Scaling = &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_DoublingEfficiency{}} },
+		}
+		bad[d.IntN(len(bad))]()
+		return j
+	}
+	if sizes == 32 || d.chance(2) {
+		for len(j.AllowedNodes) < sizes {
+			if k := int32(1 + d.IntN(max(8, 2*sizes))); !slices.Contains(j.AllowedNodes, k) {
+				j.AllowedNodes = append(j.AllowedNodes, k)
+			}
+		}
+		slices.Sort(j.AllowedNodes)
+	} else {
+		j.MaxNodes = new(int32(1) << d.IntN(sizes))
+	}
+	if d.chance(2) && j.AllowedNodes != nil {
+		speed, table := 1.0, &elastallocv1.SpeedTable{}
+		for range j.AllowedNodes {
+			table.Speeds = append(table.Speeds, speed)
+			speed *= 0.9 + d.Float64()
+		}
+		j.Scaling = &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_Table{Table: table}}
+		j.EtaNodes = new(j.AllowedNodes[d.IntN(len(j.AllowedNodes))])
+	} else if d.chance(2) {
+		j.Scaling = &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_DoublingEfficiency{DoublingEfficiency: 0.5 + d.Float64()/2}}
+		j.EtaNodes = new(int32(1 + d.IntN(8)))
+	}
+	return j
+}
+
+// model is a request in the terms of the solver, whose model is independent of the audit's.
+type model struct {
+	request *elastallocv1.AllocateRequest
+	good    *solver.Snapshot // without held jobs
+	held    solver.Held
+	options solver.Options
+	*solver.Problem
+}
+
+// newModel returns the model of a request, nil where it has to be refused.
+func newModel(t *testing.T, request *elastallocv1.AllocateRequest) *model {
+	t.Helper()
+	converted, err := apiconv.FromAllocateRequest(request, 1000)
+	if err != nil {
+		return nil
+	}
+	m := &model{request: request, options: converted.Options.WithDefaults()}
+	m.good = converted.Snapshot.WithDefaults()
+	if m.options.BadJobs == solver.BadJobsHold {
+		m.good, m.held = m.good.Hold()
+	}
+	if solver.Validate(m.good, m.options, 1000, []solver.BackendName{solver.BackendExact}) != nil {
+		return nil
+	}
+	m.Problem = solver.NewProblemFor(m.good, m.options)
+	return m
+}
+
+// count returns the number of combinations of sizes.
+func (m *model) count() float64 {
+	count := 1.0
+	for i := range m.Jobs {
+		count *= math.Pow(float64(len(m.Jobs[i].Sizes)), float64(m.Steps))
+	}
+	return count
+}
+
+// each calls a function with every legal plan and what it is worth.
+func (m *model) each(visit func(solver.Plan, float64)) {
+	plan := solver.NewPlan(len(m.Jobs), m.Steps)
+	var walk func(i, step int)
+	walk = func(i, step int) {
+		if step == m.Steps {
+			i, step = i+1, 0
+		}
+		if i == len(m.Jobs) {
+			if m.Check(plan) == nil {
+				visit(plan, m.Objective(plan))
+			}
+			return
+		}
+		for _, k := range m.Jobs[i].Sizes {
+			plan[i][step] = k
+			walk(i, step+1)
+		}
+	}
+	walk(0, 0)
+}
+
+// answer returns a plan as an answer that claims a bound and a reason.
+func (m *model) answer(plan solver.Plan, bound float64, reason solver.Reason, prices []float64) *elastallocv1.AllocateResponse {
+	plan = plan.Clone()
+	m.ReleaseFinished(plan)
+	decision := solver.Decide(m.good, m.Problem, solver.Result{Plan: plan})
+	r := &decision.Report
+	r.Backend, r.Reason, r.Limit, r.NodePrices = solver.BackendExact, reason, solver.LimitNone, prices
+	r.Objective, r.Bound = m.Objective(plan), bound
+	r.RelativeGap = solver.RelativeGap(r.Objective, r.Bound)
+	decision = m.held.Restore(decision, m.Steps)
+	response := apiconv.ToAllocateResponse(m.request.GetSnapshot().GetId(), decision, true)
+	// As it arrives at a caller.
+	text, err := proto.Marshal(response)
+	if err != nil {
+		panic(err)
+	}
+	arrived := &elastallocv1.AllocateResponse{}
+	if err := proto.Unmarshal(text, arrived); err != nil {
+		panic(err)
+	}
+	return arrived
+}

@@ -24,7 +24,7 @@ func TestDocumentedFlags(t *testing.T) {
 	}
 	var files []string
 	for _, pattern := range []string{
-		"README.md", "docs/*.md", "deploy/*.md", "deploy/systemd/*", "deploy/compose/compose.yaml", "deploy/kubernetes/*.yaml",
+		"README.md", "docs/*.md", "docs/research/*.md", "deploy/*.md", "deploy/systemd/*", "deploy/compose/compose.yaml", "deploy/kubernetes/*.yaml",
 	} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil || len(found) == 0 {

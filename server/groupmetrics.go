@@ -30,7 +30,7 @@ func newGroupMetrics(registerer prometheus.Registerer, names []string) (groupMet
 	}
 	nodes := vec("elastalloc_group_nodes", "Nodes that a decision gives a group, of those that --metrics-groups names.", fromNone)
 	short := vec("elastalloc_group_short_nodes", "Nodes that a decision leaves a group short of its quota.", fromNone)
-	price := vec("elastalloc_group_limit_price", "What one more node of a group's limit is worth in a decision, in job-seconds saved per second.",
+	price := vec("elastalloc_group_limit_price", "What one more node of a group's limit is worth in a decision, in units of the objective.",
 		[]float64{0, .01, .03, .1, .3, 1, 3})
 	for _, name := range names {
 		m.byGroup[name] = groupHistograms{

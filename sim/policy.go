@@ -148,8 +148,8 @@ func (p *Policy) decide(
 	}
 	options := p.Options
 	options.TimeBudget = budget
-	if options.Objective == solver.ObjectiveTotalTime && !p.EveryEvent && options.TotalTime.Cadence == nil {
-		options.TotalTime.Cadence = &s.Horizon.Step
+	if !p.EveryEvent {
+		options = options.Paced(s.Horizon.Step)
 	}
 	options.NoBound = true // A simulation wants the nodes of greedy, not how good they are.
 	answer, err := allocator.Allocate(ctx, s, options)

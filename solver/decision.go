@@ -93,7 +93,7 @@ type Report struct {
 	SolveTime time.Duration
 	// Attempts are all backends tried, in order.
 	Attempts []Attempt
-	// NodePrices are what one more node would bring, per step (one for ObjectiveTotalTime),
+	// NodePrices are what one more node would bring, per step of the objective,
 	// in units of the objective: the prices of the Lagrangian bound. nil where time ended
 	// before they were known, or where no bound was asked for.
 	NodePrices []float64

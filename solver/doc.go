@@ -14,7 +14,8 @@
 // where d_i is the remaining ETA on one node, s_i^t the demand served by the end
 // of step t, and work the demand served in one step at a given size.
 //
-// ObjectiveTotalTime decides one step towards another objective, see totaltime.go.
+// ObjectiveTotalTime decides one step towards another objective, see totaltime.go; the
+// table of objectives is in objective.go.
 //
 // The path of a decision is Snapshot -> Validate -> NewProblem (admission) -> a
 // Backend -> Problem.Check -> Problem.Objective. The package uses the standard

@@ -1,7 +1,11 @@
 package solver
 
-// Objective is what a decision maximises. An objective is data: it fills in Gain and
-// SizeValue of the jobs of a Problem, in a file of its own.
+import (
+	"slices"
+	"time"
+)
+
+// Objective names what a decision maximises.
 type Objective string
 
 // The objectives.
@@ -14,3 +18,92 @@ const (
 	// decides one step; the horizon is not used.
 	ObjectiveTotalTime Objective = "total-time"
 )
+
+// ObjectiveSpec describes an objective: the row of the table from which validation, model
+// and every output follow. A new objective takes a file with what fills it, a row here and a
+// value of the API's enum; one of a program of its own takes Options.OwnObjective alone.
+type ObjectiveSpec struct {
+	Name Objective
+	// Unit is that of its values.
+	Unit Unit
+	// Fill fills in Gain and SizeValue of the jobs of p, which are jobs of s, and
+	// QuotaPrice where there are groups. It changes nothing else.
+	Fill func(p *Problem, s *Snapshot, o *Options)
+	// Step is how long the one step of an objective is that decides one step, which
+	// matters only to the progress that a plan shows. Nil means that it looks ahead over
+	// the horizon of the snapshot; then the snapshot has no groups.
+	Step func(o *Options) time.Duration
+
+	parameters parameters
+}
+
+// Unit is what the values of an objective are.
+type Unit struct {
+	// Name stands after a number.
+	Name string
+	// Reading is how sentences put a value.
+	Reading Reading
+}
+
+// Reading is how sentences put a value of an objective.
+type Reading int
+
+// The readings.
+const (
+	ReadNumber Reading = iota // a number and the unit
+	ReadTime                  // of seconds per second: the time per hour
+	ReadShares                // of shares of a job, summed over steps: per cent of a job over the horizon
+)
+
+// parameters are the options that are an objective's own; the zero value is none.
+type parameters struct {
+	field    string // of the API's options
+	isSet    func(o *Options) bool
+	validate func(o *Options, bad *violations)
+	// pace takes note of the time between decisions of a caller that decides at fixed times.
+	pace func(o *Options, cadence time.Duration)
+}
+
+// Objectives returns all objectives.
+func Objectives() []ObjectiveSpec {
+	return []ObjectiveSpec{
+		{
+			Name: ObjectiveProgress, Unit: Unit{"shares of a job done, summed over jobs and steps", ReadShares},
+			Fill: (*Problem).gainProgress,
+		},
+		{
+			Name: ObjectiveTotalTime, Unit: Unit{"job-seconds saved per second", ReadTime},
+			Fill: (*Problem).valueTotalTime, Step: totalTimeStep, parameters: totalTimeParameters(),
+		},
+	}
+}
+
+// Spec returns the row of the objective, that of ObjectiveProgress if it is not known.
+func (o *Options) Spec() ObjectiveSpec {
+	if o.OwnObjective != nil {
+		return *o.OwnObjective
+	}
+	all := Objectives()
+	i := slices.IndexFunc(all, func(spec ObjectiveSpec) bool { return spec.Name == o.Objective })
+	return all[max(0, i)]
+}
+
+// Paced returns the options for a caller that decides at fixed times only, so far apart, for
+// objectives that make a difference of it. What is set stays.
+func (o Options) Paced(cadence time.Duration) Options {
+	if pace := o.Spec().parameters.pace; pace != nil {
+		pace(&o, cadence)
+	}
+	return o
+}
+
+// objectiveNames returns the names of those objectives for which the condition holds.
+func objectiveNames(holds func(ObjectiveSpec) bool) []Objective {
+	var names []Objective
+	for _, spec := range Objectives() {
+		if holds(spec) {
+			names = append(names, spec.Name)
+		}
+	}
+	return names
+}

@@ -26,6 +26,9 @@ type Options struct {
 	RelativeGap float64
 	// Objective is what is maximised; "" means ObjectiveProgress.
 	Objective Objective
+	// OwnObjective is an objective that is not one of Objectives, by its whole row; it goes
+	// before Objective. Nil means none.
+	OwnObjective *ObjectiveSpec
 	// TotalTime are the parameters of ObjectiveTotalTime.
 	TotalTime TotalTimeOptions
 	// Admission is who gets nodes when the minimums do not all fit; "" means
@@ -64,14 +67,19 @@ type Lend func(ctx context.Context) (own context.Context, release func(), ok boo
 func DefaultOptions() Options { return Options{}.WithDefaults() }
 
 // FillIdleOptions returns the options that a snapshot to fill is valid under: with no
-// objective that limits what it may hold.
-func FillIdleOptions() Options { return Options{Objective: ObjectiveTotalTime}.WithDefaults() }
+// objective, which could limit what it may hold.
+func FillIdleOptions() Options {
+	return Options{OwnObjective: &ObjectiveSpec{Step: func(*Options) time.Duration { return DefaultStep }}}.WithDefaults()
+}
 
 // WithDefaults returns the options with the default of every field that is not set,
 // but for TimeBudget, whose default is the allocator's.
 func (o Options) WithDefaults() Options {
 	o.Backend = cmp.Or(o.Backend, BackendExact)
 	o.Formulation = cmp.Or(o.Formulation, FormulationOneHot)
+	if o.OwnObjective != nil {
+		o.Objective = o.OwnObjective.Name
+	}
 	o.Objective = cmp.Or(o.Objective, ObjectiveProgress)
 	o.Admission = cmp.Or(o.Admission, AdmissionFIFO)
 	o.BadJobs = cmp.Or(o.BadJobs, BadJobsRefuse)
@@ -80,9 +88,8 @@ func (o Options) WithDefaults() Options {
 
 // Horizon returns how far the decision on a snapshot with its defaults looks ahead.
 func (o *Options) Horizon(s *Snapshot) Horizon {
-	if o.Objective == ObjectiveTotalTime {
-		// The length of the one step matters only to the progress that a plan shows.
-		return Horizon{Step: valueOr(o.TotalTime.Payback, DefaultPayback), Steps: 1}
+	if step := o.Spec().Step; step != nil {
+		return Horizon{Step: step(o), Steps: 1}
 	}
 	return s.Horizon
 }
@@ -99,12 +106,18 @@ func (o Options) Validate(known []BackendName) []Violation {
 	if gap := o.RelativeGap; !(gap >= 0 && gap < 1) {
 		bad.addf("relative_gap", "is %v; want at least 0 and less than 1", gap)
 	}
-	validateName(&bad, "objective", o.Objective, []Objective{ObjectiveProgress, ObjectiveTotalTime})
-	if o.Objective == ObjectiveTotalTime && o.Formulation == FormulationPaper {
+	if o.OwnObjective == nil {
+		validateName(&bad, "objective", o.Objective, objectiveNames(func(ObjectiveSpec) bool { return true }))
+	}
+	if o.Spec().Step != nil && o.Formulation == FormulationPaper {
 		bad.addf("formulation", "is %s, which is not for %s; want %s", apiName("FORMULATION", o.Formulation),
 			apiName("OBJECTIVE", o.Objective), apiName("FORMULATION", FormulationOneHot))
 	}
-	o.TotalTime.validate(&bad)
+	for _, spec := range Objectives() {
+		if validate := spec.parameters.validate; validate != nil {
+			validate(&o, &bad)
+		}
+	}
 	validateName(&bad, "admission", o.Admission, Admissions())
 	validateName(&bad, "bad_jobs", o.BadJobs, []BadJobs{BadJobsRefuse, BadJobsHold})
 	if n := len(o.PriceHint); n > MaxSteps {

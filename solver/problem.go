@@ -77,7 +77,11 @@ func NewProblem(s *Snapshot, admission Admission) *Problem {
 // options with their defaults ask.
 func NewProblemFor(s *Snapshot, o Options) *Problem {
 	horizon := o.Horizon(s)
-	p := groupsOf(s)
+	spec := o.Spec()
+	p := new(Problem)
+	if spec.Step != nil {
+		p = groupsOf(s)
+	}
 	p.Capacity, p.Steps = slices.Repeat([]int{s.TotalNodes}, horizon.Steps), horizon.Steps
 	admitted := p.admit(s, o.Admission)
 	p.Jobs = make([]AdmittedJob, len(admitted))
@@ -88,14 +92,8 @@ func NewProblemFor(s *Snapshot, o Options) *Problem {
 		}
 		p.Jobs[n] = newAdmittedJob(s, a.index, sizes, horizon.Step)
 	}
-	if o.Objective == ObjectiveTotalTime {
-		p.valueTotalTime(s, &o.TotalTime, o.Admission)
-		p.QuotaPrice = valueOr(o.TotalTime.QuotaPrice, DefaultQuotaPrice)
-		p.admitGroups()
-	} else {
-		p.Groups, p.GroupOf = nil, nil
-		p.gainProgress(s)
-	}
+	p.admitGroups()
+	spec.Fill(p, s, &o)
 	return p
 }
 

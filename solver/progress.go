@@ -11,7 +11,7 @@ import "slices"
 
 // gainProgress fills in the gains of the jobs of p, which are jobs of s. Jobs of
 // the same weight in a row share one slice.
-func (p *Problem) gainProgress(s *Snapshot) {
+func (p *Problem) gainProgress(s *Snapshot, _ *Options) {
 	var gain []float64
 	for n := range p.Jobs {
 		weight := s.Jobs[p.Jobs[n].Index].WeightOrDefault()

@@ -64,6 +64,23 @@ type TotalTimeOptions struct {
 	QuotaPrice *float64
 }
 
+// totalTimeParameters returns what TotalTimeOptions are to the table of objectives.
+func totalTimeParameters() parameters {
+	return parameters{
+		field:    "total_time",
+		isSet:    func(o *Options) bool { return o.TotalTime != (TotalTimeOptions{}) },
+		validate: func(o *Options, bad *violations) { o.TotalTime.validate(bad) },
+		pace: func(o *Options, cadence time.Duration) {
+			if o.TotalTime.Cadence == nil {
+				o.TotalTime.Cadence = &cadence
+			}
+		},
+	}
+}
+
+// totalTimeStep returns the time that a change is paid back over, which is the one step.
+func totalTimeStep(o *Options) time.Duration { return valueOr(o.TotalTime.Payback, DefaultPayback) }
+
 // totalTime is the objective's parameters, in seconds, and what it takes from all jobs
 // of a snapshot.
 type totalTime struct {
@@ -84,7 +101,9 @@ func valueOr[T any](a *T, fallback T) T {
 
 // valueTotalTime fills in the values of the sizes of the jobs of p, which are jobs of s.
 // All jobs of the snapshot count, admitted or not.
-func (p *Problem) valueTotalTime(s *Snapshot, o *TotalTimeOptions, admission Admission) {
+func (p *Problem) valueTotalTime(s *Snapshot, options *Options) {
+	o := &options.TotalTime
+	p.QuotaPrice = valueOr(o.QuotaPrice, DefaultQuotaPrice)
 	m := totalTime{
 		fairness:    valueOr(o.Fairness, DefaultFairness),
 		aging:       valueOr(o.Aging, DefaultAging).Seconds(),
@@ -93,7 +112,7 @@ func (p *Problem) valueTotalTime(s *Snapshot, o *TotalTimeOptions, admission Adm
 		pauseFactor: valueOr(o.PausePriceFactor, DefaultPausePriceFactor),
 		cadence:     valueOr(o.Cadence, 0).Seconds(),
 	}
-	if admission == AdmissionOptimized {
+	if options.Admission == AdmissionOptimized {
 		m.startBonus = valueOr(o.StartBonus, DefaultStartBonus).Seconds()
 	}
 	gradient := m.gradient(s)

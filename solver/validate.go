@@ -44,8 +44,12 @@ func (e *InvalidError) Within(message string) *InvalidError {
 // filled in, of at most maxJobs jobs and on one of the known backends.
 func Validate(s *Snapshot, o Options, maxJobs int, known []BackendName) []Violation {
 	bad := violations(under("snapshot", s.Validate(maxJobs)))
-	if len(s.Groups) > 0 && o.Objective == ObjectiveProgress {
-		bad.addf("snapshot.groups", "is set, for which options.objective must be %s", apiName("OBJECTIVE", ObjectiveTotalTime))
+	if spec := o.Spec(); len(s.Groups) > 0 && spec.Step == nil && spec.Name == o.Objective {
+		var able []string
+		for _, name := range objectiveNames(func(spec ObjectiveSpec) bool { return spec.Step != nil }) {
+			able = append(able, apiName("OBJECTIVE", name))
+		}
+		bad.addf("snapshot.groups", "is set, for which options.objective must be %s", strings.Join(able, " or "))
 	}
 	return append(bad, under("options", o.Validate(known))...)
 }

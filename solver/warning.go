@@ -77,13 +77,16 @@ func (d *Decision) warn(s *Snapshot, p *Problem) {
 
 // Warnings are what to know of options that have their defaults and are valid.
 func (o *Options) Warnings() []Warning {
-	if o.TotalTime == (TotalTimeOptions{}) || o.Objective == ObjectiveTotalTime {
-		return nil
+	var warnings []Warning
+	for _, spec := range Objectives() {
+		if own := spec.parameters; own.isSet != nil && own.isSet(o) && o.Objective != spec.Name {
+			warnings = append(warnings, Warning{
+				Code:    WarningOptionsIgnored,
+				Message: fmt.Sprintf("options.%s is set and has no effect: options.objective is %s", own.field, apiName("OBJECTIVE", o.Objective)),
+			})
+		}
 	}
-	return []Warning{{
-		Code:    WarningOptionsIgnored,
-		Message: fmt.Sprintf("options.total_time is set and has no effect: options.objective is %s", apiName("OBJECTIVE", o.Objective)),
-	}}
+	return warnings
 }
 
 // neverFits warns of a job whose smallest size exceeds the pool.

@@ -186,7 +186,7 @@ type trial struct {
 
 // suits reports whether the candidate has the instance's objective.
 func (c candidate) suits(one instance) bool {
-	return c.formulation != solver.FormulationPaper || one.options.Objective != solver.ObjectiveTotalTime
+	return c.formulation != solver.FormulationPaper || one.options.Spec().Step == nil
 }
 
 // newCandidate returns the backend of the given name with a time limit for every search.

@@ -81,7 +81,7 @@ func writeExplanations(
 					return err
 				}
 			}
-			if err := writeExplanation(w, job, unit(request.GetOptions().GetObjective()), screen); err != nil {
+			if err := writeExplanation(w, job, objectiveOf(request).Unit.Name, screen); err != nil {
 				return err
 			}
 		}
@@ -136,7 +136,7 @@ func writeExplanation(w io.Writer, job *elastallocv1.JobExplanation, unit string
 		}
 		const width = 40
 		t := screen.NewTable().AlignRight(0, 1)
-		t.AddRow(cli.Plain, "SIZE", "COST", strings.TrimSpace(unit))
+		t.AddRow(cli.Plain, "SIZE", "COST", unit)
 		for _, size := range job.GetSizes() {
 			bar := ""
 			if size.GetLoss() > 0 {

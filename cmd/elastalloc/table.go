@@ -25,13 +25,13 @@ func writeTable(
 	if len(jobs) != len(allocations) {
 		return fmt.Errorf("the answer has %d jobs; the request has %d", len(allocations), len(jobs))
 	}
-	outlook := newOutlook(inCore(request.GetSnapshot()), allocations)
-	text := reportTable(request, response, outlook, screen).String()
+	outlook, objective := newOutlook(inCore(request.GetSnapshot()), allocations), objectiveOf(request)
+	text := reportTable(request, response, objective, outlook, screen).String()
 	if n := len(request.GetSnapshot().GetGroups()); n > 0 && n == len(response.GetReport().GetGroups()) {
 		text = groupTable(request.GetSnapshot(), response, screen).String() + "\n" + text
 	}
 	if len(jobs) > 0 {
-		text = jobTable(request, allocations, outlook, screen).String() + "\n" + text
+		text = jobTable(request, allocations, objective, outlook, screen).String() + "\n" + text
 	}
 	_, err := io.WriteString(w, text)
 	return err
@@ -65,12 +65,12 @@ func nodesChange(job *elastallocv1.Job, a *elastallocv1.Allocation, width int) s
 // jobTable lays out the jobs: what they hold now and next, when they end with either and,
 // for an objective that looks ahead, what is done of them by the end of the horizon.
 func jobTable(
-	request *elastallocv1.AllocateRequest, allocations []*elastallocv1.Allocation, o outlook, screen cli.Screen,
+	request *elastallocv1.AllocateRequest, allocations []*elastallocv1.Allocation, objective solver.ObjectiveSpec, o outlook, screen cli.Screen,
 ) *cli.Table {
 	t := screen.NewTable()
 	t.Clipped[0], t.Clipped[2] = true, true // A change may name the job that it waits for.
 	jobs, plan := request.GetSnapshot().GetJobs(), request.GetOptions().GetIncludePlan()
-	progress := request.GetOptions().GetObjective() != elastallocv1.Objective_OBJECTIVE_TOTAL_TIME
+	progress := objective.Step == nil
 	header := []string{"JOB", "NODES", "CHANGE", "ENDS IN"}
 	if progress {
 		header = append(header, "AFTER "+horizonOf(request.GetSnapshot()))
@@ -178,7 +178,7 @@ func nodesWidth(jobs []*elastallocv1.Job, allocations []*elastallocv1.Allocation
 
 // reportTable lays out what is known about a decision.
 func reportTable(
-	request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse, o outlook, screen cli.Screen,
+	request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse, objective solver.ObjectiveSpec, o outlook, screen cli.Screen,
 ) *cli.Table {
 	t := screen.NewTable()
 	t.Wrapped = 1
@@ -194,7 +194,7 @@ func reportTable(
 			add(row[0], "%s", row[1])
 		}
 	}
-	add("objective", "%.6f%s", report.GetObjective(), unit(request.GetOptions().GetObjective()))
+	add("objective", "%.6f %s", report.GetObjective(), objective.Unit.Name)
 	add("bound", "%.6f", report.GetBound())
 	add("gap", "%s", describeGap(report))
 	add("greedy", "%s", describeGain(report))
@@ -243,12 +243,10 @@ func firstOnly(row int, name string) string {
 	return ""
 }
 
-// unit returns the unit of an objective, to stand after a number.
-func unit(objective elastallocv1.Objective) string {
-	if objective == elastallocv1.Objective_OBJECTIVE_TOTAL_TIME {
-		return " job-seconds saved per second"
-	}
-	return " shares of a job done, summed over jobs and steps"
+// objectiveOf returns the objective that a request asks for.
+func objectiveOf(request *elastallocv1.AllocateRequest) solver.ObjectiveSpec {
+	o := solver.Options{Objective: solver.Objective(apiconv.Name(request.GetOptions().GetObjective()))}
+	return o.Spec()
 }
 
 // describeChange returns what a decision means for a job and, if it holds no nodes, why.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 func TestDescribeProgress(t *testing.T) {
@@ -59,5 +60,34 @@ func TestTableOfStrangeJobs(t *testing.T) {
 	response.Allocations = response.Allocations[:1]
 	if err := writeTable(&text, request, response, cli.Screen{}); err == nil {
 		t.Error("an answer that leaves out a job was shown")
+	}
+}
+
+// TestTablesOfAnAddedObjective checks that the tables say what an objective that only this test
+// has says of itself: its unit, and progress where it looks ahead.
+func TestTablesOfAnAddedObjective(t *testing.T) {
+	t.Parallel()
+	added := solver.ObjectiveSpec{Unit: solver.Unit{Name: "roots of nodes"}}
+	oneStep := added
+	oneStep.Step = func(*solver.Options) time.Duration { return time.Minute }
+	request := &elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{TotalNodes: 1, Jobs: []*elastallocv1.Job{{Id: "a", RemainingEta: durationpb.New(time.Hour)}}}}
+	response := &elastallocv1.AllocateResponse{
+		Allocations: []*elastallocv1.Allocation{{JobId: "a", Nodes: 1, Change: elastallocv1.Change_CHANGE_START}},
+		Report:      &elastallocv1.SolveReport{Objective: 1.5},
+	}
+	outlook := newOutlook(inCore(request.GetSnapshot()), response.GetAllocations())
+	for _, objective := range []solver.ObjectiveSpec{added, oneStep} {
+		if text := reportTable(request, response, objective, outlook, cli.Screen{}).String(); !strings.Contains(text, "1.500000 roots of nodes\n") {
+			t.Errorf("the unit is missing:\n%s", text)
+		}
+		text := jobTable(request, response.GetAllocations(), objective, outlook, cli.Screen{}).String()
+		if looksAhead := objective.Step == nil; strings.Contains(text, "AFTER 25m") != looksAhead {
+			t.Errorf("looks ahead %t:\n%s", looksAhead, text)
+		}
+	}
+	var text strings.Builder
+	explained := &elastallocv1.JobExplanation{JobId: "a", Sizes: []*elastallocv1.SizeOption{{Nodes: 1}}}
+	if err := writeExplanation(&text, explained, added.Unit.Name, cli.Screen{}); err != nil || !strings.Contains(text.String(), "COST  roots of nodes") {
+		t.Errorf("the unit is missing: %v\n%s", err, text.String())
 	}
 }

@@ -346,7 +346,11 @@ func TestEnums(t *testing.T) {
 	}
 	checkEnum[elastallocv1.Backend](t, backends...)
 	checkEnum[elastallocv1.Formulation](t, solver.FormulationOneHot, solver.FormulationPaper)
-	checkEnum[elastallocv1.Objective](t, solver.ObjectiveProgress, solver.ObjectiveTotalTime)
+	objectives := make([]solver.Objective, 0, 2)
+	for _, spec := range solver.Objectives() {
+		objectives = append(objectives, spec.Name)
+	}
+	checkEnum[elastallocv1.Objective](t, objectives...)
 	checkEnum[elastallocv1.Admission](t, solver.Admissions()...)
 	checkEnum[elastallocv1.BadJobs](t, solver.BadJobsRefuse, solver.BadJobsHold)
 	checkEnum[elastallocv1.WaitReason](t, solver.WaitNoRoom, solver.WaitBehind, solver.WaitNeverFits, solver.WaitGroupLimit,

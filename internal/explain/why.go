@@ -197,8 +197,7 @@ func (e *explainer) suggestion(r *reason) string {
 func (e *explainer) nothing() float64 { return solver.OptimalGap * max(1e-12, math.Abs(e.best)) }
 
 // amounts returns two parts of the objective in words, with as many digits as it takes to
-// tell them apart: of the objective of total time the job time that each is in an hour; of
-// that of progress the mean progress over the horizon, in percent of a job.
+// tell them apart.
 func (e *explainer) amounts(a, b float64) (string, string) {
 	for precision := 2; ; precision++ {
 		first, second := e.amount(a, precision), e.amount(b, precision)
@@ -210,11 +209,15 @@ func (e *explainer) amounts(a, b float64) (string, string) {
 
 // amount returns a part of the objective in words, to this number of significant digits.
 func (e *explainer) amount(value float64, precision int) string {
-	if e.options.Objective == solver.ObjectiveTotalTime {
+	switch unit := e.options.Spec().Unit; unit.Reading {
+	case solver.ReadTime:
 		return spell(min(value*3600, 1e15), precision) + " an hour"
+	case solver.ReadShares:
+		horizon := time.Duration(e.problem.Steps) * e.snapshot.Horizon.Step
+		return fmt.Sprintf("%s %% of a job over %s", digits(100*value/float64(e.problem.Steps), precision), spell(horizon.Seconds(), 2))
+	default:
+		return digits(value, precision) + " " + unit.Name
 	}
-	horizon := time.Duration(e.problem.Steps) * e.snapshot.Horizon.Step
-	return fmt.Sprintf("%s %% of a job over %s", digits(100*value/float64(e.problem.Steps), precision), spell(horizon.Seconds(), 2))
 }
 
 // digits returns a number to this precision in significant digits, with all of those before the

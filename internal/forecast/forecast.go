@@ -26,8 +26,8 @@ type Decider interface {
 func Jobs(
 	ctx context.Context, decider Decider, s *solver.Snapshot, o solver.Options, f solver.ForecastOptions, budget time.Duration,
 ) (solver.Forecast, error) {
-	if o.Objective == solver.ObjectiveTotalTime && !f.EveryEvent && o.TotalTime.Cadence == nil {
-		o.TotalTime.Cadence = &f.Cadence
+	if !f.EveryEvent {
+		o = o.Paced(f.Cadence)
 	}
 	policy := sim.Policy{Name: "forecast", Options: o, EveryEvent: f.EveryEvent}
 	futures, complete, err := simulate(ctx, o.Lend, len(s.Jobs), f.Samples, func(ctx context.Context, sample int) (sim.Future, error) {

@@ -97,10 +97,10 @@ func (r *Replay) Differences(ctx context.Context, p sim.Policy, allocator sim.Al
 func optionsOf(p *sim.Policy, s *solver.Snapshot) solver.Options {
 	o := p.Options
 	o.TimeBudget = sim.DefaultDecisionBudget
-	if o.Objective == solver.ObjectiveTotalTime && !p.EveryEvent {
-		o.TotalTime.Cadence = &s.Horizon.Step
+	if p.EveryEvent {
+		return o
 	}
-	return o
+	return o.Paced(s.Horizon.Step)
 }
 
 // Explainer explains decisions, as *elastalloc.Allocator does.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/internal/apiconv"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
@@ -74,19 +75,21 @@ On a signal the work stops, and the rows so far are printed.`,
 			return f.bench(cmd, env)
 		},
 	}
+	backends, formulations := cli.Names(elastalloc.BackendNames()), apiconv.Names[elastallocv1.Formulation]()
+	objectives := apiconv.Names[elastallocv1.Objective]()
 	flags := command.Flags()
 	flags.StringArrayVarP(&f.files, "file", "f", nil, "request in protojson, or a folder of requests; may be repeated")
-	flags.StringSliceVar(&f.backends, "backends", f.backends, "backends to compare: exact, highs, cbc, greedy")
-	flags.StringSliceVar(&f.formulations, "formulation", f.formulations, "formulations for highs and cbc: one-hot, paper")
-	flags.StringSliceVar(&f.objectives, "objective", nil, "objectives: progress, total-time (default those of the requests)")
+	flags.StringSliceVar(&f.backends, "backends", f.backends, "backends to compare: "+strings.Join(backends, ", "))
+	flags.StringSliceVar(&f.formulations, "formulation", f.formulations, "formulations for external solvers: "+strings.Join(formulations, ", "))
+	flags.StringSliceVar(&f.objectives, "objective", nil, "objectives: "+strings.Join(objectives, ", ")+" (default those of the requests)")
 	flags.DurationVar(&f.limit, "limit", f.limit, "time limit for each backend and snapshot")
 	flags.IntVar(&f.maxJobs, "max-jobs", f.maxJobs, "skip snapshots with more jobs")
 	flags.VarP(cli.ChoiceFlag{Value: &f.output, Choices: []string{cli.OutputTable, cli.OutputJSON}}, "output", "o", "output format")
 	cli.AddProgramFlags(flags, &f.programs)
 	cli.MarkRequired(command, "file")
-	cli.CompleteValues(command, "backends", cli.Names(elastalloc.BackendNames())...)
-	cli.CompleteValues(command, "formulation", "one-hot", "paper")
-	cli.CompleteValues(command, "objective", "progress", "total-time")
+	cli.CompleteValues(command, "backends", backends...)
+	cli.CompleteValues(command, "formulation", formulations...)
+	cli.CompleteValues(command, "objective", objectives...)
 	return command
 }
 
@@ -134,13 +137,9 @@ func (f *benchFlags) bench(cmd *cobra.Command, env cli.LookupEnv) error {
 
 // underObjectives returns the instances under each of the objectives asked for.
 func (f *benchFlags) underObjectives(instances []instance) ([]instance, error) {
-	for i, name := range f.objectives {
-		var flag cli.EnumFlag[elastallocv1.Objective]
-		if err := flag.Set(name); err != nil {
-			return nil, fmt.Errorf("--objective is %q; %w", name, err)
-		}
-		if slices.Contains(f.objectives[:i], name) {
-			return nil, fmt.Errorf("--objective names %q twice", name)
+	for i := range f.objectives {
+		if err := checkName[elastallocv1.Objective]("objective", f.objectives, i); err != nil {
+			return nil, err
 		}
 	}
 	if len(f.objectives) == 0 {
@@ -158,6 +157,18 @@ func (f *benchFlags) underObjectives(instances []instance) ([]instance, error) {
 		}
 	}
 	return all, nil
+}
+
+// checkName returns an error if a name in the list of a flag is none of an enum's, or there
+// before.
+func checkName[E apiconv.Enum](flag string, names []string, i int) error {
+	if err := new(cli.EnumFlag[E]).Set(names[i]); err != nil {
+		return fmt.Errorf("--%s is %q; %w", flag, names[i], err)
+	}
+	if slices.Contains(names[:i], names[i]) {
+		return fmt.Errorf("--%s names %q twice", flag, names[i])
+	}
+	return nil
 }
 
 // candidate is a backend to compare, an external one with a formulation.
@@ -270,13 +281,9 @@ func (c check) begin(ctx context.Context) (context.Context, func()) {
 // candidates returns the backends to compare, the external ones with each formulation.
 func (f *benchFlags) candidates() ([]candidate, error) {
 	var formulations []solver.Formulation
-	for _, name := range f.formulations {
-		var flag cli.EnumFlag[elastallocv1.Formulation]
-		if err := flag.Set(name); err != nil {
-			return nil, fmt.Errorf("--formulation is %q; %w", name, err)
-		}
-		if slices.Contains(formulations, solver.Formulation(name)) {
-			return nil, fmt.Errorf("--formulation names %q twice", name)
+	for i, name := range f.formulations {
+		if err := checkName[elastallocv1.Formulation]("formulation", f.formulations, i); err != nil {
+			return nil, err
 		}
 		formulations = append(formulations, solver.Formulation(name))
 	}

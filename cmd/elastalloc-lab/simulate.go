@@ -77,7 +77,7 @@ The policies:
 	cli.OnePerCore(flags, "workers")
 	cli.Group(flags, "Jobs", func(flags *pflag.FlagSet) {
 		flags.StringVar(&f.trace, "trace", "", "trace in CSV, - for standard input")
-		flags.StringVar(&f.synthetic, "synthetic", "", "synthetic workload: baseline or heterogeneous")
+		flags.Var(syntheticFlag(&f.synthetic), "synthetic", "synthetic workload")
 		flags.Var(newSecondsFlag(&f.minDuration, 0), "min-duration", "drop jobs with a shorter duration in the trace, such as 5m")
 		flags.IntVar(&f.gpusPerNode, "gpus-per-node", sim.DefaultGPUsPerNode, "GPUs of one node of the trace")
 		flags.StringSliceVar(&f.vary, "vary", nil, "draw jobs that differ: weights, efficiencies, minimums, rigid-half (see above)")
@@ -105,7 +105,6 @@ The policies:
 	command.MarkFlagsMutuallyExclusive("trace", "synthetic")
 	command.MarkFlagsMutuallyExclusive("gpus-per-node", "synthetic")
 	cli.CompleteValues(command, "policy", policyNames()...)
-	cli.CompleteValues(command, "synthetic", "baseline", "heterogeneous")
 	return command
 }
 
@@ -207,6 +206,11 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 	return cli.Failed(err)
 }
 
+// syntheticFlag is a flag for a kind of synthetic workload.
+func syntheticFlag(kind *string) pflag.Value {
+	return cli.ChoiceFlag{Value: kind, Choices: []string{string(sim.Baseline), string(sim.Heterogeneous)}}
+}
+
 // check returns the policies, or an error that names every invalid flag.
 func (f *simulateFlags) check() ([]sim.Policy, error) {
 	var bad []string
@@ -235,9 +239,6 @@ func (f *simulateFlags) check() ([]sim.Policy, error) {
 			addf("--policy names %q twice", name)
 		}
 		policies = append(policies, policy)
-	}
-	if f.synthetic != "" && f.synthetic != string(sim.Baseline) && f.synthetic != string(sim.Heterogeneous) {
-		addf("--synthetic is %q; want %s or %s", f.synthetic, sim.Baseline, sim.Heterogeneous)
 	}
 	if f.minDuration < 0 {
 		addf("--min-duration is %v; want at least 0s", f.minDuration)

@@ -23,8 +23,8 @@ type teamFlags struct {
 func (f *teamFlags) add(flags *pflag.FlagSet) {
 	flags.IntVar(&f.count, "teams", 0, "number of teams to shuffle the users into (default the groups of the trace)")
 	flags.StringVar(&f.file, "groups", "", "groups with their quotas in CSV, - for standard input")
-	flags.StringVar(&f.quotas, "quotas", "",
-		"divide each pool into quotas: by the demand of each team's jobs, or equal (default demand where there are --teams)")
+	flags.Var(cli.ChoiceFlag{Value: &f.quotas, Choices: []string{string(sim.QuotaByDemand), string(sim.QuotaEqual)}}, "quotas",
+		"divide each pool into quotas, by the demand of each team's jobs or equal (default demand where there are --teams)")
 	flags.Float64Var(&f.limit, "team-limit", 0, "limit of each team, in times of its quota (default none)")
 }
 
@@ -32,9 +32,6 @@ func (f *teamFlags) add(flags *pflag.FlagSet) {
 func (f *teamFlags) check(addf func(format string, args ...any)) {
 	if f.count < 0 {
 		addf("--teams is %d; want at least 1", f.count)
-	}
-	if f.quotas != "" && f.quotas != string(sim.QuotaByDemand) && f.quotas != string(sim.QuotaEqual) {
-		addf("--quotas is %q; want %s or %s", f.quotas, sim.QuotaByDemand, sim.QuotaEqual)
 	}
 	if !(f.limit == 0 || f.limit >= 1 && f.limit <= sim.MostTeamLimit) {
 		addf("--team-limit is %v; want 1 to %v", f.limit, sim.MostTeamLimit)

@@ -263,7 +263,7 @@ func TestSimulateRefuses(t *testing.T) {
 		good + " --synthetic=baseline": "[synthetic trace] were all set",
 		"--synthetic=baseline":         `required flag(s) "nodes" not set`,
 		"--synthetic=baseline --nodes=4 --gpus-per-node=4":       "[gpus-per-node synthetic] were all set",
-		"--synthetic=other --nodes=4":                            `--synthetic is "other"; want baseline or heterogeneous`,
+		"--synthetic=other --nodes=4":                            `--synthetic is "other"; want one of baseline, heterogeneous`,
 		"--trace=missing.csv --nodes=4":                          "no such file",
 		"--nodes=4 --trace=" + trace:                             `bad.csv: trace line 3: duration_s is "x"`,
 		"--trace=../elastalloc/testdata/trace.csv --nodes=0,4,4": "--nodes is 0; want 1 to 2147483647\n  --nodes names 4 twice",
@@ -287,7 +287,8 @@ func TestSimulateRefuses(t *testing.T) {
 		good + " --eta-error=NaN":                                "--eta-error is NaN",
 		good + " --bug-share=0.6 --kill-share=0.5":               "together at most 1",
 		good + " --workers=0":                                    "--workers is 0",
-		good + " --teams=-1 --quotas=fair --team-limit=0.5":      "--teams is -1; want at least 1\n  --quotas is \"fair\"; want demand or equal\n  --team-limit is 0.5; want 1 to 1e+06",
+		good + " --quotas=fair":                                  "--quotas is \"fair\"; want one of demand, equal",
+		good + " --teams=-1 --team-limit=0.5":                    "--teams is -1; want at least 1\n  --team-limit is 0.5; want 1 to 1e+06",
 		good + " --team-limit=2":                                 "--team-limit has no teams",
 		good + " --teams=1000":                                   "trace has 2 users; want at least one for each of 1000 teams",
 		good + " --total-time=speed=1,aging=soon,fairness=x": "--total-time: aging is \"soon\"; want a duration, such as 90s, 5m or 300\n" +

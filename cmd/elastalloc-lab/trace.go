@@ -45,13 +45,12 @@ window, as a trace in CSV. Times are counted from the first job that is printed.
 	}
 	flags := command.Flags()
 	flags.StringVar(&file, "trace", "", "trace in CSV, - for standard input")
-	flags.StringVar(&synthetic, "synthetic", "", "synthetic workload: baseline or heterogeneous")
+	flags.Var(syntheticFlag(&synthetic), "synthetic", "synthetic workload")
 	flags.Uint64Var(&seed, "seed", 1, "seed of all random numbers")
 	flags.DurationVar(&from, "from", 0, "where the window begins")
 	flags.DurationVar(&length, "for", 0, "how long it is (default until the end)")
 	command.MarkFlagsOneRequired("trace", "synthetic")
 	command.MarkFlagsMutuallyExclusive("trace", "synthetic")
 	command.MarkFlagsMutuallyExclusive("trace", "seed")
-	cli.CompleteValues(command, "synthetic", "baseline", "heterogeneous")
 	return command
 }

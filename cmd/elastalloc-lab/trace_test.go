@@ -30,7 +30,7 @@ func TestTraceWindow(t *testing.T) {
 	}
 	for args, want := range map[string]string{
 		"--trace=../../examples/trace.csv --from=999h": "no job was submitted within the window",
-		"--synthetic=strange":                          "unknown synthetic workload",
+		"--synthetic=strange":                          "want one of baseline, heterogeneous",
 		"--synthetic=baseline --for=-1h":               "at least 0s",
 		"":                                             "[trace synthetic] is required",
 	} {

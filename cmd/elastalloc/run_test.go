@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"os"
 	"regexp"
@@ -12,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/cmd/internal/clitest"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
@@ -275,5 +277,21 @@ func TestRealTrace(t *testing.T) {
 	stdout, stderr, status := runWith(t, nil, request, "allocate", "-f", "-", "--budget=1m")
 	if status != cli.ExitDone || !strings.Contains(stdout, "proven optimal") {
 		t.Errorf("exit status %d, stderr %q, stdout %s; want a proven optimum", status, stderr, stdout)
+	}
+}
+
+// TestChartNamesBackends checks that the schema of the chart's values has the backends that
+// there are.
+func TestChartNamesBackends(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/helm/elastalloc/values.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, err := json.Marshal(elastalloc.BackendNames())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `"items": {"enum": ` + strings.ReplaceAll(string(names), ",", ", ") + `}`; !strings.Contains(string(text), want) {
+		t.Errorf("the schema lacks %s", want)
 	}
 }

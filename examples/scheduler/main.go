@@ -1,6 +1,7 @@
 // Command scheduler is a whole scheduler loop around elastalloc, on a toy cluster in
 // simulated time. cluster.go is what a real cluster does by itself; this file is what you
 // write. docs/integrate.md explains it step by step; scheduler.py is the same in Python.
+// shadow.go asks in real time and acts on no answer.
 package main
 
 import (
@@ -31,18 +32,28 @@ func main() {
 	atEvents := flag.Bool("at-events", true, "decide when a job came or ended, too, in place of FillIdle")
 	jobs := flag.Int("jobs", 40, "number of jobs")
 	seed := flag.Uint64("seed", 1, "seed of the jobs")
+	shadow := flag.Duration("shadow", 0, "how long to ask in real time and act on no answer; 0: not")
 	flag.Parse()
-	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	if err := run(context.Background(), *server, *atEvents, newCluster(*jobs, *seed), logger, os.Stdout); err != nil {
-		logger.Error("scheduler", "error", err)
+	s := &scheduler{
+		cluster: newCluster(*jobs, *seed), rates: make(map[string]rate), speed: 1,
+		logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	}
+	var err error
+	if *shadow > 0 {
+		err = s.shadow(context.Background(), *server, *shadow)
+	} else {
+		err = s.run(context.Background(), *server, *atEvents, os.Stdout)
+	}
+	if err != nil {
+		s.logger.Error("scheduler", "error", err)
 		os.Exit(1)
 	}
 }
 
 // run schedules until every job of the cluster has ended.
-func run(ctx context.Context, server string, atEvents bool, cluster *cluster, logger *slog.Logger, out io.Writer) error {
-	s := &scheduler{cluster: cluster, rates: make(map[string]rate), logger: logger}
+func (s *scheduler) run(ctx context.Context, server string, atEvents bool, out io.Writer) error {
 	var err error
+	cluster := s.cluster
 	if server != "" {
 		if s.client, err = client.New(server); err != nil {
 			return err
@@ -80,6 +91,7 @@ type scheduler struct {
 	cluster         *cluster
 	client          *client.Client
 	rates           map[string]rate // by job
+	speed           float64         // seconds of the cluster in those that are told
 	logger          *slog.Logger
 	changes, failed int
 	down            bool // The last call had no answer.
@@ -104,6 +116,7 @@ func (s *scheduler) measure() {
 func (s *scheduler) snapshot() *elastallocv1.Snapshot {
 	now := s.cluster.now
 	snapshot := &elastallocv1.Snapshot{Id: fmt.Sprintf("second-%d", now), TotalNodes: clusterNodes}
+	snapshot.Horizon = &elastallocv1.Horizon{Step: s.seconds(decideEvery)}
 	for _, j := range s.cluster.jobs { // in the order of submission
 		left, nodes := j.guess, j.asked
 		if r, measured := s.rates[j.id]; measured {
@@ -112,28 +125,33 @@ func (s *scheduler) snapshot() *elastallocv1.Snapshot {
 		snapshot.Jobs = append(snapshot.Jobs, &elastallocv1.Job{
 			Id: j.id, CurrentNodes: int32(j.nodes),
 			// On the nodes it was measured on; the server converts it.
-			RemainingEta: seconds(max(left, 1)), EtaNodes: new(int32(nodes)),
-			TrainingTime: seconds(float64(j.trained)), WaitingTime: seconds(float64(now - j.submitted - j.trained)),
-			RestartTime: seconds(restart),
+			RemainingEta: s.seconds(max(left, 1)), EtaNodes: new(int32(nodes)),
+			TrainingTime: s.seconds(float64(j.trained)), WaitingTime: s.seconds(float64(now - j.submitted - j.trained)),
+			RestartTime: s.seconds(restart),
 		})
 	}
 	return snapshot
 }
 
-func seconds(s float64) *durationpb.Duration {
-	return durationpb.New(time.Duration(s * float64(time.Second)))
+func (s *scheduler) seconds(n float64) *durationpb.Duration {
+	return durationpb.New(time.Duration(n / s.speed * float64(time.Second)))
 }
 
-// decide asks for a decision: all jobs are up for change.
-func (s *scheduler) decide(ctx context.Context) error {
-	response, err := s.client.Allocate(ctx, &elastallocv1.AllocateRequest{
+// request asks for a decision: all jobs are up for change.
+func (s *scheduler) request() *elastallocv1.AllocateRequest {
+	return &elastallocv1.AllocateRequest{
 		Snapshot: s.snapshot(),
 		Options: &elastallocv1.AllocateOptions{
 			Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME,
 			Admission: elastallocv1.Admission_ADMISSION_START_FIRST,
 			BadJobs:   elastallocv1.BadJobs_BAD_JOBS_HOLD,
 		},
-	})
+	}
+}
+
+// decide has the service decide.
+func (s *scheduler) decide(ctx context.Context) error {
+	response, err := s.client.Allocate(ctx, s.request())
 	if err != nil {
 		return s.withoutDecision(err)
 	}

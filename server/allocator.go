@@ -26,12 +26,11 @@ func newService(allocator apiconv.Allocator, maxBudget time.Duration, audits *au
 // turn it waits for, and how much memory it needs.
 func methods(maxJobs int) map[string]ingress.Method {
 	return map[string]ingress.Method{
-		"Allocate": {Work: ingress.WorkSearchOrShed, Need: guard.NewNeed(&elastallocv1.AllocateRequest{}, maxJobs, 1)},
-		"FillIdle": {Work: ingress.WorkShort, Need: guard.NewNeed(&elastallocv1.FillIdleRequest{}, maxJobs, 1)},
-		// The answers of all scenarios are held until the last is decided.
-		"WhatIf":   {Work: ingress.WorkSearch, Need: guard.NewNeed(&elastallocv1.WhatIfRequest{}, maxJobs, 3)},
-		"Explain":  {Work: ingress.WorkSearch, Need: guard.NewNeed(&elastallocv1.ExplainRequest{}, maxJobs, 2)},
-		"Forecast": {Work: ingress.WorkSearch, Need: guard.NewNeed(&elastallocv1.ForecastRequest{}, maxJobs, 2)},
+		"Allocate": {Work: ingress.WorkSearchOrShed, Need: guard.NewNeed(&elastallocv1.AllocateRequest{}, maxJobs)},
+		"FillIdle": {Work: ingress.WorkShort, Need: guard.NewNeed(&elastallocv1.FillIdleRequest{}, maxJobs)},
+		"WhatIf":   {Work: ingress.WorkSearch, Need: guard.NewNeed(&elastallocv1.WhatIfRequest{}, maxJobs)},
+		"Explain":  {Work: ingress.WorkSearch, Need: guard.NewNeed(&elastallocv1.ExplainRequest{}, maxJobs)},
+		"Forecast": {Work: ingress.WorkSearch, Need: guard.NewNeed(&elastallocv1.ForecastRequest{}, maxJobs)},
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -170,7 +171,7 @@ func TestStatusPageSaysWhy(t *testing.T) {
 		t.Errorf("the reasons are gone, or estimates:\n%s", again)
 	}
 	// Of a request that is too large to keep there are only the reasons for waiting.
-	request.Snapshot.Jobs[4].Id = strings.Repeat("long", 1<<18)
+	request.ProtoReflect().SetUnknown(protowire.AppendString(protowire.AppendTag(nil, 1000, protowire.BytesType), strings.Repeat("x", 1<<20)))
 	h.allocate(t, request)
 	_, page = h.get(t, "/")
 	checkPage(t, page, "Last decision", "too large to be kept", "<td>never fits</td>")

@@ -9,6 +9,10 @@ import (
 // MaxScenarios is the maximum number of variations that are decided in one request.
 const MaxScenarios = 64
 
+// ScenarioJobs is how many times as many jobs as one snapshot may have all scenarios of
+// a request may have together: their decisions are held until the last is made.
+const ScenarioJobs = 2
+
 // Scenario is a variation of a snapshot. Its snapshot is Apply's.
 type Scenario struct {
 	// Name is echoed in the result.

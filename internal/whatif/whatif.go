@@ -10,10 +10,6 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// scenarioJobs is how many times as many jobs as one snapshot may have all scenarios of
-// a request may have together: their decisions are held until the last is made.
-const scenarioJobs = 2
-
 // Allocator decides, as *elastalloc.Allocator does.
 type Allocator interface {
 	Allocate(context.Context, *solver.Snapshot, solver.Options) (solver.Decision, error)
@@ -69,9 +65,9 @@ func decideScenario(
 	if len(scenario.Bad) > 0 {
 		return solver.Decision{}, (&solver.InvalidError{Violations: scenario.Bad}).Within(path)
 	}
-	if all := *jobs + len(varied.Jobs); len(varied.Jobs) <= a.MaxJobs() && all > scenarioJobs*a.MaxJobs() {
+	if all := *jobs + len(varied.Jobs); len(varied.Jobs) <= a.MaxJobs() && all > solver.ScenarioJobs*a.MaxJobs() {
 		return solver.Decision{}, solver.Invalid(path, "is one too many: with it the scenarios have %d jobs; want at most %d in all",
-			all, scenarioJobs*a.MaxJobs())
+			all, solver.ScenarioJobs*a.MaxJobs())
 	}
 	if own := scenario.Options; own != nil {
 		prices := o.PriceHint

@@ -94,10 +94,14 @@ func Overload() OverloadError {
 // Error returns what the caller reads.
 func (OverloadError) Error() string { return "too many requests in flight; retry later" }
 
-// TooLargeError means that a call needs more memory than any may hold.
-type TooLargeError struct{ Need, Most int }
+// TooLargeError means that a call needs more memory than any may hold, most of it for a part.
+type TooLargeError struct {
+	Need, Most int
+	Part       string
+}
 
 // Error returns what the caller reads.
 func (e TooLargeError) Error() string {
-	return fmt.Sprintf("the request needs some %d MiB of memory; a call may hold %d (--max-memory of the server)", e.Need>>20, e.Most>>20)
+	return fmt.Sprintf("the call needs some %d MiB of memory, most of it for %s; it may hold %d (--max-memory of the server)",
+		e.Need>>20, e.Part, e.Most>>20)
 }

@@ -1,31 +1,60 @@
 package guard
 
 import (
+	"cmp"
 	"fmt"
+	"math/bits"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// What a decision takes beside its decoded request, in bytes: the core's jobs, the model,
-// the search and the answer. BenchmarkNeed measures them.
+// What calls hold beside their decoded requests, in bytes, as BenchmarkHeld measures it.
 const (
-	workPerJob    = 1280
-	workPerNumber = 96 // of each legal size and speed
+	workPerJob    = 1200 // of a search: the core's job, the model, plans
+	workPerNumber = 96   // of each legal size and speed
+	usualSizes    = 5    // within workPerJob
+
+	answerPerJob     = 300 // of a decision, in the core, as messages and encoded
+	answerPerStep    = 24  // of the plan of a job
+	answerPerWarning = 650
+	answerPerGroup   = 300
+	answerPerSize    = 400 // that is explained
+	answerPerReason  = 1500
+	answerPerSample  = 40 // of a job in a forecast
+
+	// quotedCopies of an id are in a warning: its message quotes it in up to four bytes for
+	// each, in the core and encoded.
+	quotedCopies = 10
 )
 
 // Need is what the calls of a method need. It is safe for concurrent use.
 type Need struct {
-	shape          *shape
-	maxJobs, times int
+	shape   *shape
+	maxJobs int
+	// searches is how often the work space of a search is held, explains says that jobs are
+	// explained, and forecasts that samples are.
+	searches            int
+	explains, forecasts bool
 }
 
 // NewNeed returns the need of calls whose requests are like this one, of at most maxJobs
-// jobs. times is how often the work space of its jobs is needed.
-func NewNeed(request proto.Message, maxJobs, times int) *Need {
-	return &Need{shapeOf(request.ProtoReflect().Type(), make(map[protoreflect.FullName]*shape)), maxJobs, times}
+// jobs.
+func NewNeed(request proto.Message, maxJobs int) *Need {
+	n := &Need{shape: shapeOf(request.ProtoReflect().Type(), make(map[protoreflect.FullName]*shape)), maxJobs: maxJobs, searches: 1}
+	switch request.(type) {
+	case *elastallocv1.WhatIfRequest:
+		n.searches = 2
+	case *elastallocv1.ExplainRequest:
+		n.searches, n.explains = 3, true
+	case *elastallocv1.ForecastRequest:
+		n.searches, n.forecasts = 3, true
+	}
+	return n
 }
 
 // Size estimates the size of a request from its message as it arrived.
@@ -35,15 +64,64 @@ func (n *Need) Size(message []byte) Size {
 	return size
 }
 
-// Bytes returns what a call with a request of this size holds while its method runs, decoded
-// and work space and answer, at most. One that needs more than most is refused for its jobs
-// where it has too many.
-func (n *Need) Bytes(size Size, most int) (int, error) {
-	bytes := size.Bytes + n.times*(size.Jobs*workPerJob+size.Numbers*workPerNumber)
-	if bytes > most && size.Jobs > n.maxJobs {
-		return 0, &solver.InvalidError{Violations: []solver.Violation{{
-			Path: "snapshot.jobs", Description: fmt.Sprintf("has %d jobs; want at most %d", size.Jobs, n.maxJobs),
-		}}}
+// part is what a call holds for something.
+type part struct {
+	of    string
+	bytes int
+}
+
+// parts returns all that a call with a request of this size holds while its method runs, at
+// most.
+func (n *Need) parts(size Size) []part {
+	all, horizon := size.messages[jobs], min(solver.MaxSteps, max(solver.DefaultSteps, size.largest[steps]))
+	// Legal sizes are powers of two within the pool where none are named.
+	sizes := min(solver.MaxSizes, bits.Len(uint(min(size.largest[poolNodes], max(solver.DefaultMaxNodes, size.largest[jobNodes])))))
+	work := all*(workPerJob+max(0, sizes-usualSizes)*workPerNumber) + size.Numbers*workPerNumber
+
+	// All decisions are held until the last is made; the jobs of all scenarios are limited.
+	decisions := 1 + min(solver.MaxScenarios, size.messages[scenarios])
+	decided := min(all*decisions, n.maxJobs*(1+solver.ScenarioJobs))
+	perJob := answerPerJob + min(size.longest, solver.MaxIDBytes)
+	if size.largest[plan] > 0 {
+		perJob += horizon * answerPerStep
 	}
-	return bytes, nil
+	// A job with a warning of its own is in no model, and waits behind no other.
+	answers := max(decided*perJob+2*decisions*size.Text, decided*answerPerWarning+quotedCopies*decisions*size.Text-all*workPerJob)
+	parts := []part{
+		{"the request", size.Bytes},
+		{"the search", n.searches * work},
+		{"the answer", answers + decisions*size.messages[groups]*(answerPerGroup+min(size.longest, solver.MaxIDBytes))},
+	}
+	if decisions > 1 {
+		parts[2].of = fmt.Sprintf("the answers to %d scenarios", decisions-1)
+	}
+	if n.explains {
+		parts = append(parts, part{"the explanations", (all*(1+sizes)+size.Numbers)*answerPerSize + all*answerPerReason})
+	}
+	if n.forecasts {
+		drawn := min(solver.MaxSamples, max(solver.DefaultErrorSamples, size.largest[samples]))
+		parts = append(parts, part{fmt.Sprintf("%d samples", drawn), all * drawn * answerPerSample})
+	}
+	return parts
+}
+
+// Bytes returns what a call with a request of this size holds while its method runs, at most.
+// One that needs more than most is refused: for its jobs where it has too many, else for its
+// largest part.
+func (n *Need) Bytes(size Size, most int) (int, error) {
+	bytes, parts := 0, n.parts(size)
+	for _, p := range parts {
+		bytes += p.bytes
+	}
+	switch {
+	case bytes <= most:
+		return bytes, nil
+	case size.messages[jobs] > n.maxJobs:
+		return 0, &solver.InvalidError{Violations: []solver.Violation{{
+			Path: "snapshot.jobs", Description: fmt.Sprintf("has %d jobs; want at most %d", size.messages[jobs], n.maxJobs),
+		}}}
+	default:
+		largest := slices.MaxFunc(parts, func(a, b part) int { return cmp.Compare(a.bytes, b.bytes) })
+		return 0, TooLargeError{Need: bytes, Most: most, Part: largest.of}
+	}
 }

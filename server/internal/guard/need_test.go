@@ -42,7 +42,7 @@ func BenchmarkNeed(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			need := NewNeed(&elastallocv1.AllocateRequest{}, jobs, 1)
+			need := NewNeed(&elastallocv1.AllocateRequest{}, jobs)
 			var counting, deciding []time.Duration
 			for b.Loop() {
 				start := time.Now()
@@ -80,7 +80,7 @@ func BenchmarkNeed(b *testing.B) {
 func TestNeed(t *testing.T) {
 	t.Parallel()
 	const most = 224 << 20 // Of 256 MiB, for a single call.
-	need := NewNeed(&elastallocv1.AllocateRequest{}, 100_000, 1)
+	need := NewNeed(&elastallocv1.AllocateRequest{}, 100_000)
 	for jobs, atMost := range map[int]int{0: 1 << 10, 40: 200 << 10, 10_000: 32 << 20, 100_000: most} {
 		message, err := proto.Marshal(usualRequest(jobs))
 		if err != nil {

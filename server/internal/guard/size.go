@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"math"
 	"reflect"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -26,7 +27,7 @@ const (
 
 // shape is what the messages of a type look like.
 type shape struct {
-	job    bool
+	kind   kind
 	bytes  int     // of an empty message
 	fields []field // by number
 }
@@ -35,25 +36,65 @@ type field struct {
 	message *shape // nil for others
 	text    bool   // a string or bytes
 	number  bool
+	scalar  scalar
 	// list says that it is a list of numbers, and packed is the wire type of its elements.
 	list   bool
 	packed protowire.Type
 }
 
-const jobName = "elastalloc.v1.Job"
+// kind is a kind of messages that are counted, and scalar one of numbers of which the largest
+// counts.
+type (
+	kind   int
+	scalar int
+)
+
+const (
+	otherKind kind = iota
+	jobs
+	groups
+	scenarios
+	kinds
+)
+
+const (
+	otherScalar scalar = iota
+	poolNodes
+	jobNodes
+	steps
+	samples
+	plan
+	scalars
+)
+
+// kindOf and scalarOf know messages and fields by their names.
+func kindOf(name protoreflect.FullName) kind {
+	return map[protoreflect.FullName]kind{
+		"elastalloc.v1.Job": jobs, "elastalloc.v1.Group": groups, "elastalloc.v1.Scenario": scenarios,
+	}[name]
+}
+
+func scalarOf(name protoreflect.FullName) scalar {
+	return map[protoreflect.FullName]scalar{
+		"elastalloc.v1.Snapshot.total_nodes": poolNodes, "elastalloc.v1.Scenario.total_nodes": poolNodes,
+		"elastalloc.v1.Job.max_nodes": jobNodes,
+		"elastalloc.v1.Horizon.steps": steps, "elastalloc.v1.ForecastRequest.samples": samples,
+		"elastalloc.v1.AllocateOptions.include_plan": plan, "elastalloc.v1.AllocateOptions.certificate": plan,
+	}[name]
+}
 
 func shapeOf(t protoreflect.MessageType, seen map[protoreflect.FullName]*shape) *shape {
 	d := t.Descriptor()
 	if s := seen[d.FullName()]; s != nil {
 		return s
 	}
-	s := &shape{job: d.FullName() == jobName}
+	s := &shape{kind: kindOf(d.FullName())}
 	seen[d.FullName()] = s
 	object := int(reflect.TypeOf(t.Zero().Interface()).Elem().Size())
 	s.bytes = object + object/8 // Objects are allocated in classes of sizes.
 	for i := range d.Fields().Len() {
 		fd := d.Fields().Get(i)
-		f := field{list: fd.IsList()}
+		f := field{list: fd.IsList(), scalar: scalarOf(fd.FullName())}
 		switch fd.Kind() {
 		case protoreflect.MessageKind, protoreflect.GroupKind:
 			if inner, err := protoregistry.GlobalTypes.FindMessageByName(fd.Message().FullName()); err == nil {
@@ -80,10 +121,13 @@ func shapeOf(t protoreflect.MessageType, seen map[protoreflect.FullName]*shape) 
 type Size struct {
 	// Bytes are those in memory, at most.
 	Bytes int
-	// Jobs is how many jobs it holds, at any depth.
-	Jobs int
 	// Numbers is how many numbers its lists hold.
 	Numbers int
+	// Text is the bytes of its strings, and longest those of the longest.
+	Text, longest int
+	// messages is how many messages of each kind it holds, at any depth.
+	messages [kinds]int
+	largest  [scalars]int
 }
 
 // maxDepth is how deep the decoder goes.
@@ -93,9 +137,7 @@ const maxDepth = 100
 // too, and reports whether it is well-formed.
 func (s *shape) count(wire []byte, size *Size, depth int) bool {
 	size.Bytes += s.bytes
-	if s.job {
-		size.Jobs++
-	}
+	size.messages[s.kind]++
 	for len(wire) > 0 {
 		number, kind, n := protowire.ConsumeTag(wire)
 		if n < 0 {
@@ -118,6 +160,9 @@ func (s *shape) count(wire []byte, size *Size, depth int) bool {
 				size.Numbers++
 			default:
 				size.Bytes += scalarBytes
+				if value, valid := protowire.ConsumeVarint(wire[n:]); f.scalar != otherScalar && valid > 0 {
+					size.largest[f.scalar] = max(size.largest[f.scalar], int(min(value, math.MaxInt32)))
+				}
 			}
 			wire = wire[n+length:]
 			continue
@@ -139,6 +184,7 @@ func (s *shape) count(wire []byte, size *Size, depth int) bool {
 			size.Numbers += elements
 		case f.text:
 			size.Bytes += stringBytes + len(value)*5/4
+			size.Text, size.longest = size.Text+len(value), max(size.longest, len(value))
 		default:
 			size.Bytes += unknownFactor * (n + length)
 		}

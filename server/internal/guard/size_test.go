@@ -69,7 +69,7 @@ func shapes() map[string][]byte {
 // that it is no more than a few times as much, but for a oneof that is set again and
 // again: the decoder merges what is set into one object.
 func TestSizeIsAnUpperBound(t *testing.T) {
-	need := NewNeed(&elastallocv1.AllocateRequest{}, 0, 1)
+	need := NewNeed(&elastallocv1.AllocateRequest{}, 0)
 	for name, wire := range shapes() {
 		size, took := need.Size(wire), allocated(wire)
 		t.Logf("%s: %d bytes, estimated %d, allocated %d", name, len(wire), size.Bytes, took)
@@ -85,7 +85,7 @@ func TestSizeIsAnUpperBound(t *testing.T) {
 // TestSizeCounts checks that messages are counted as the decoder makes them.
 func TestSizeCounts(t *testing.T) {
 	t.Parallel()
-	need := NewNeed(&elastallocv1.AllocateRequest{}, 0, 1)
+	need := NewNeed(&elastallocv1.AllocateRequest{}, 0)
 	rapid.Check(t, func(t *rapid.T) {
 		wire := rapid.SliceOfN(rapid.SampledFrom([]byte{0x0a, 0x22, 0x02, 0x04, 0x00, 0x06, 0x12, 0x08, 0x38, 0x3a, 0x42, 0x80}), 0, 40).Draw(t, "wire")
 		request := new(elastallocv1.AllocateRequest)
@@ -93,7 +93,7 @@ func TestSizeCounts(t *testing.T) {
 			need.Size(wire) // It must not panic.
 			return
 		}
-		if got, want := need.Size(wire).Jobs, len(request.GetSnapshot().GetJobs()); got != want {
+		if got, want := need.Size(wire).messages[jobs], len(request.GetSnapshot().GetJobs()); got != want {
 			t.Fatalf("%d jobs are counted in %x; the decoder makes %d", got, wire, want)
 		}
 	})
@@ -106,11 +106,11 @@ func FuzzSize(f *testing.F) {
 			f.Add(wire)
 		}
 	}
-	need := NewNeed(&elastallocv1.AllocateRequest{}, 0, 1)
+	need := NewNeed(&elastallocv1.AllocateRequest{}, 0)
 	f.Fuzz(func(t *testing.T, wire []byte) {
 		size := need.Size(wire)
-		if request := new(elastallocv1.AllocateRequest); proto.Unmarshal(wire, request) == nil && size.Jobs != len(request.GetSnapshot().GetJobs()) {
-			t.Errorf("%d jobs are counted; the decoder makes %d", size.Jobs, len(request.GetSnapshot().GetJobs()))
+		if request := new(elastallocv1.AllocateRequest); proto.Unmarshal(wire, request) == nil && size.messages[jobs] != len(request.GetSnapshot().GetJobs()) {
+			t.Errorf("%d jobs are counted; the decoder makes %d", size.messages[jobs], len(request.GetSnapshot().GetJobs()))
 		}
 	})
 }

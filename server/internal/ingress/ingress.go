@@ -187,6 +187,7 @@ func (in *Ingress) stages() []stage {
 		{"drain", in.refuseWhileDraining},
 		{"receive", in.receive},
 		{"turn", in.awaitTurn},
+		{"answer", in.fitAnswer},
 	}
 }
 
@@ -241,6 +242,18 @@ func (in *Ingress) awaitTurn(ctx context.Context, c *call, next func(context.Con
 	return next(context.WithValue(ctx, turnKey{}, granted))
 }
 
+// fitAnswer refuses a call whose answer is larger than its method said: it is not encoded.
+func (in *Ingress) fitAnswer(ctx context.Context, c *call, next func(context.Context) (any, error)) (any, error) {
+	response, err := next(ctx)
+	if message, ok := response.(proto.Message); ok && err == nil {
+		bytes := guard.CallBytes + proto.Size(message)
+		if bytes > c.memory.Held() && !c.memory.Set(bytes) {
+			return nil, guard.TooLargeError{Need: bytes, Most: in.memory.Most(), Part: "the answer"}
+		}
+	}
+	return response, err
+}
+
 // lender returns what lends further turns to the call of a turn, each with the memory that
 // the call itself needs.
 func (in *Ingress) lender(own *turn) solver.Lend {
@@ -283,7 +296,7 @@ func (in *Ingress) takeTurn(ctx context.Context, c *call) (*turn, error) {
 		bytes += need
 	}
 	if bytes > in.memory.Most() {
-		return nil, guard.TooLargeError{Need: bytes, Most: in.memory.Most()}
+		return nil, guard.TooLargeError{Need: bytes, Most: in.memory.Most(), Part: "the request"}
 	}
 	bytes = max(bytes, c.memory.Held()) // To give any back would lock the turns, which are locked then.
 	turn := &turn{

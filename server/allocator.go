@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -75,6 +76,7 @@ func (r reporting) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Op
 	}
 	decided := decision
 	event.Decision, event.Report, event.Objective = &decided, &decided.Report, o.WithDefaults().Objective
+	event.Contradiction = decided.Report.Contradiction
 	if !certificate {
 		decision.Report.Certificate = nil
 	}
@@ -85,7 +87,9 @@ func (r reporting) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Op
 func (r reporting) Explain(
 	ctx context.Context, s *solver.Snapshot, o solver.Options, jobIDs []string,
 ) (solver.Explanation, error) {
-	return r.Allocator.Explain(ctx, s, r.granted(ctx, o), jobIDs)
+	explanation, err := r.Allocator.Explain(ctx, s, r.granted(ctx, o), jobIDs)
+	ingress.EventOf(ctx).Contradiction = explanation.Decision.Report.Contradiction
+	return explanation, err
 }
 
 // Forecast simulates the cluster from a snapshot on.
@@ -104,7 +108,13 @@ func (r reporting) WhatIf(
 			own.TimeBudget = min(own.TimeBudget, r.maxBudget)
 		}
 	}
-	return r.Allocator.WhatIf(ctx, s, r.granted(ctx, o), scenarios)
+	answer, err := r.Allocator.WhatIf(ctx, s, r.granted(ctx, o), scenarios)
+	event := ingress.EventOf(ctx)
+	event.Contradiction = answer.Base.Report.Contradiction
+	for i := range answer.Results {
+		event.Contradiction = cmp.Or(event.Contradiction, answer.Results[i].Decision.Report.Contradiction)
+	}
+	return answer, err
 }
 
 // FillIdle gives the idle nodes of a snapshot to its queue.

@@ -16,6 +16,7 @@ import (
 	"github.com/elastalloc/elastalloc/internal/wait"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/server/internal/ingress"
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 // TestAudits checks that answers are audited with their plans, whatever was asked for, that
@@ -117,13 +118,37 @@ func TestAuditsAreBounded(t *testing.T) {
 func TestContradictions(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	h := start(t, func(c *Config) { c.DefectDir = dir })
-	event := &ingress.Event{Method: "Allocate", RequestID: "id-7", Request: smallRequest(), Contradiction: "bound 1 below 2"}
+	h := start(t, func(c *Config) {
+		c.DefectDir = dir
+		c.Allocator = fakeAllocator(func(ctx context.Context, p *solver.Problem) (solver.Result, error) {
+			result, err := smallest(ctx, p)
+			if p.Capacity[0] == 8 {
+				result.Contradiction = "bound 1 below 2"
+			}
+			return result, err
+		})
+	})
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-request-id", "id-7")
 	for range maxDefectFiles + 20 {
-		h.defects.Observe(t.Context(), event)
+		if _, err := h.client.Allocate(ctx, smallRequest()); err != nil {
+			t.Fatal(err)
+		}
 	}
-	h.defects.Observe(t.Context(), &ingress.Event{Method: "Allocate"})
-	h.await(t, "elastalloc_proof_contradictions_total", fmt.Sprint(maxDefectFiles+20))
+	good := smallRequest()
+	good.Snapshot.TotalNodes = 9
+	for _, ask := range []func() error{
+		func() error { _, err := h.client.Allocate(ctx, good); return err },
+		func() error {
+			_, err := h.client.Explain(ctx, &elastallocv1.ExplainRequest{Snapshot: smallRequest().GetSnapshot()})
+			return err
+		},
+		func() error { _, err := h.client.WhatIf(ctx, searchRequest()); return err },
+	} {
+		if err := ask(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.await(t, "elastalloc_proof_contradictions_total", fmt.Sprint(maxDefectFiles+22))
 	h.defects.writing.Wait()
 	if h.logs.Line(`"level":"ERROR"`, "contradicts", `"request_id":"id-7"`, "bound 1 below 2") == "" {
 		t.Errorf("the log does not say so:\n%s", h.logs)

@@ -15,7 +15,7 @@ BENCH_COUNT ?= 6
 # How long `make soak` puts load on a server.
 SOAK_TIME ?= 30m
 
-# Only a test that hangs takes that long, on a busy machine as well.
+# Only a test that hangs takes that long, even on a busy machine.
 TEST_TIMEOUT := 30m
 # How often `make conformance` draws for a property, and the packages that have any:
 # others do not know the flag. RAPID_SEED=1 has the same drawn each time.
@@ -51,7 +51,7 @@ demo: build ## Start a server, have it decide a real-sized snapshot, show the de
 test: note-solvers ## Run the tests; the slow ones are those of faults and conformance.
 	$(GO) test -timeout $(TEST_TIMEOUT) ./...
 
-# A module of its own, for the sake of what Kubernetes takes.
+# A module of its own, because of Kubernetes' dependencies.
 .PHONY: test-kube
 test-kube: ## Test the controller in kube/, without a cluster; with Prometheus where it is installed.
 	cd kube && $(GO) test -timeout $(TEST_TIMEOUT) ./...
@@ -165,7 +165,7 @@ replay-kube: kube $(call stamp,helm) ## Replay a day of TRACE on a real Kubernet
 		-replay=$(abspath $(TRACE)) -replay-nodes=$(NODES) -replay-day=$(DAY)
 
 .PHONY: sandbox
-sandbox: kube $(call stamp,helm) ## Run a Kubernetes of 16 played GPU nodes until interrupted, to try the controller.
+sandbox: kube $(call stamp,helm) ## Run a Kubernetes of 16 simulated GPU nodes until interrupted, to try the controller.
 	cd kube && $(GO) run ./cmd/kube-sandbox -programs ../.tools/kube -jobset
 
 .PHONY: release

@@ -69,7 +69,7 @@ for size in '40 70' '1000 1500'; do
 done
 stop
 
-# As many clients as the server lets in, and as many again, who come again at once.
+# As many clients as the server lets in, and as many again, which call again at once.
 request 10000 10000 >"$work/request.json"
 start --max-jobs=10000 --max-inflight=4 --max-queue=64
 row=$(measure "$work/request.json" 136)

@@ -27,7 +27,7 @@ out=$(cd "$out" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# pack makes an archive of a folder, of which nothing but its content tells.
+# pack makes an archive of a folder that depends on nothing but its content.
 pack() { # archive, parent, folder
   tar --create --directory "$2" --sort=name --format=ustar --owner=0 --group=0 --numeric-owner \
     --mode=u=rwX,go=rX --mtime="@$SOURCE_DATE_EPOCH" "$3" | gzip -9 --no-name >"$1"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs CBC and HiGHS on Debian 12, Debian 13 and Ubuntu and prints their
-# versions. What is there already stays as it is. It runs as root or through sudo.
+# versions. What is installed already stays as it is. It runs as root or through sudo.
 #
 # Both are packages of the system, apart from HiGHS on Debian 12. There the packages
 # of Debian 13, with the libraries they need, are unpacked into .tools/highs of this

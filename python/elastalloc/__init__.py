@@ -122,7 +122,7 @@ class Client:
             try:
                 return method(request, timeout=share)
             except grpc.RpcError as error:
-                # It may be of the attempt alone: the server hangs.
+                # Perhaps of this attempt alone: the server hangs.
                 late = error.code() == grpc.StatusCode.DEADLINE_EXCEEDED
                 if not late or attempt == MAX_ATTEMPTS or time.monotonic() >= deadline:
                     raise
@@ -145,7 +145,7 @@ def _budget(request: Any) -> float:
     budget = request.options.time_budget
     seconds = max(0.0, budget.seconds + budget.nanos / 1e9)
     if isinstance(request, pb.WhatIfRequest):
-        seconds *= 1 + len(request.scenarios)  # Each has it.
+        seconds *= 1 + len(request.scenarios)  # Each scenario has its own.
     return seconds
 
 

@@ -50,7 +50,9 @@ type cluster struct {
 	reads  client.Client
 	writes atomic.Int64
 	pods   int
-	linger bool // Deleted pods stay.
+	linger bool // Pods that are too many are not even deleted.
+	// leaving pods are deleted and stay, as those do that ignore SIGTERM.
+	leaving bool
 	// quota is how many pods of a job may be there, where it is limited.
 	quota map[string]int
 	// step is the longest time between two passes.
@@ -125,6 +127,16 @@ func (c *cluster) kubelet() {
 	busy, of := make(map[string]bool), make(map[string][]*corev1.Pod)
 	for i := range pods.Items {
 		busy[pods.Items[i].Spec.NodeName] = true
+		if !pods.Items[i].DeletionTimestamp.IsZero() {
+			if !c.leaving {
+				pods.Items[i].Finalizers = nil
+				if err := c.client.Update(ctx, &pods.Items[i]); err != nil {
+					c.t.Fatal(err)
+				}
+				delete(busy, pods.Items[i].Spec.NodeName)
+			}
+			continue
+		}
 		name := pods.Items[i].Labels["batch.kubernetes.io/job-name"]
 		of[name] = append(of[name], &pods.Items[i])
 	}
@@ -140,10 +152,16 @@ func (c *cluster) kubelet() {
 	for name, have := range of {
 		for _, pod := range have[min(want[name], len(have)):] {
 			if !c.linger && name != "" {
+				if c.leaving {
+					pod.Finalizers = []string{"test/stays"}
+					if err := c.client.Update(ctx, pod); err != nil {
+						c.t.Fatal(err)
+					}
+				}
 				if err := c.client.Delete(ctx, pod); err != nil {
 					c.t.Fatal(err)
 				}
-				delete(busy, pod.Spec.NodeName)
+				busy[pod.Spec.NodeName] = c.leaving
 			}
 		}
 	}

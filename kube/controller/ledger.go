@@ -94,6 +94,9 @@ func (l *ledger) resized(job types.UID, nodes int, more bool, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.refusals, job)
+	if u := l.uses[job]; u != nil {
+		u.given, u.at = nodes, now
+	}
 	if more {
 		l.grew[job] = growth{nodes, now}
 	}
@@ -129,10 +132,17 @@ type use struct {
 	// long since it last used as many nodes as it asked for then.
 	short        time.Time
 	tries, asked int
+	// given is the size that the loop last wrote, -1 for none that stands, and at when.
+	given int
+	at    time.Time
 }
 
-// maxCapped is how long at most a job is given no more than it used.
-const maxCapped = 6 * time.Hour
+// maxCapped is how long at most a job is given no more than it used, and maxForeign how long one
+// is left alone that somebody else resizes.
+const (
+	maxCapped  = 6 * time.Hour
+	maxForeign = 24 * time.Hour
+)
 
 // neverRuns is after how many settle timeouts a pod that has a node but does not run is taken
 // for one that will not: images are pulled meanwhile.
@@ -150,7 +160,7 @@ func (l *ledger) saw(w *world.World) (unused []*world.Job) {
 	for _, j := range w.Jobs {
 		u := l.uses[j.UID]
 		if u == nil {
-			u = &use{}
+			u = &use{given: -1}
 		}
 		uses[j.UID] = u
 		if since := j.Since(); !since.Equal(u.since) {
@@ -160,12 +170,37 @@ func (l *ledger) saw(w *world.World) (unused []*world.Job) {
 		}
 		u.idle = j.Nodes() > 0 && j.Pods.Running == 0
 		u.Had = j.InUse()
+		u.stands(w, j)
 		if l.short(w, j, u) {
 			unused = append(unused, j)
 		}
 	}
 	l.uses = uses
 	return unused
+}
+
+// mostUndone is how many changes of a job somebody else may undo before the job is left alone.
+const mostUndone = 3
+
+// stands notes whether the size that the loop gave a job is still that.
+func (u *use) stands(w *world.World, j *world.Job) {
+	switch {
+	case u.given < 0:
+	case j.Nodes() == u.given || j.Shape.Finished:
+		if w.Now.Sub(u.at) > maxCapped {
+			u.Undone = 0
+		}
+	default:
+		u.given = -1
+		if u.Undone++; u.Undone >= mostUndone {
+			u.Foreign = w.Now.Add(backOff(w, u.Undone-mostUndone, maxForeign))
+		}
+	}
+}
+
+// backOff returns how long a job is left alone that was so many times before.
+func backOff(w *world.World, times int, most time.Duration) time.Duration {
+	return min(most, max(w.Pool.MinInterval, w.Pool.SettleTimeout)<<min(times, 20))
 }
 
 // short reports whether a job has just been found not to use its nodes, and caps it.
@@ -195,7 +230,7 @@ func (l *ledger) short(w *world.World, j *world.Job, u *use) bool {
 		u.tries++
 	}
 	u.Cap, u.asked = used, j.Nodes()
-	u.Capped = w.Now.Add(min(maxCapped, max(w.Pool.MinInterval, w.Pool.SettleTimeout)<<min(u.tries-1, 20)))
+	u.Capped = w.Now.Add(backOff(w, u.tries-1, maxCapped))
 	return found
 }
 

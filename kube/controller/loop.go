@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -222,11 +223,8 @@ func factsOf(w *world.World) map[types.UID]uint64 {
 // stuck gives up a decision some of whose nodes did not become free in time.
 func (l *Loop) stuck(w *world.World, p plan.Plan) {
 	l.settled = p.ID
-	l.Metrics.stuck.WithLabelValues(l.pool.Name).Inc()
-	for _, j := range w.Jobs {
-		if j.Pods.Overdue > 0 {
-			l.event(j, warning, "Stuck", "%d of its pods outlived their grace period by more than %v", j.Pods.Overdue, l.pool.SettleTimeout)
-		}
+	if !slices.ContainsFunc(w.Jobs, func(j *world.Job) bool { return j.Pinned == world.Stuck }) {
+		l.Metrics.stuck.WithLabelValues(l.pool.Name).Inc() // Otherwise that one is counted.
 	}
 	for _, step := range p.Waiting {
 		l.event(step.Job, warning, "Stuck", "gave up %v of decision %s: the nodes did not become free in time", step, p.ID)
@@ -244,6 +242,9 @@ func (l *Loop) tellPins(w *world.World) {
 		}
 		if !quiet(j.Pinned) && l.told[j.UID] != pinned {
 			l.event(j, warning, string(j.Pinned), "keeps its %d nodes: %s", j.Nodes(), j.Why)
+			if j.Pinned == world.Stuck {
+				l.Metrics.stuck.WithLabelValues(l.pool.Name).Inc()
+			}
 		}
 		l.told[j.UID] = pinned
 	}

@@ -33,7 +33,7 @@ func NewMetrics(registry prometheus.Registerer, mode string) *Metrics {
 	m := &Metrics{
 		moments:       counter("moments_total", "Times to decide, by what brought them about and what became of them.", "trigger", "result"),
 		changes:       counter("changes_total", "Jobs resized, by kind and change.", "kind", "change"),
-		stuck:         counter("stuck_total", "Decisions given up because pods did not go in time."),
+		stuck:         counter("stuck_total", "Times that pods did not go in time: jobs left alone for it, and decisions given up."),
 		unused:        counter("unused_total", "Jobs that were found not to use the nodes that they had."),
 		patchErrors:   counter("patch_errors_total", "Writes that the API server refused, by its reason.", "kind", "reason"),
 		queryFailures: counter("query_failures_total", "Queries of remaining times that failed."),

@@ -387,3 +387,72 @@ func TestLostNode(t *testing.T) {
 		t.Errorf("long after an outage began the jobs hold %d and %d nodes; want 3 together", a, b)
 	}
 }
+
+// TestPodsThatStay: a job whose pods do not leave is asked once, and left alone until they do,
+// however often decisions are made.
+func TestPodsThatStay(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 8,
+		worldtest.Job("stays", 8, map[string]string{"work": "100000h", "nodes": "1,2,4,8"}),
+		worldtest.Job("b", 0, map[string]string{"work": "1h", "nodes": "1-4"}),
+		worldtest.Job("c", 0, map[string]string{"work": "1h", "nodes": "1-4"}),
+	)
+	c.pool.MinInterval, c.pool.Cadence = 0, 10*time.Second
+	c.leaving, c.now = true, time.Now() // As deletions are dated.
+	c.start()
+	first := 0
+	for began := c.now; c.now.Sub(began) < 6*time.Minute; {
+		c.passes(1)
+		n, _ := c.job("stays")
+		if n < 8 && first == 0 {
+			first = n
+		}
+		if first > 0 && n != first {
+			t.Fatalf("after %v it has %d nodes; want it to be left with %d", c.now.Sub(began), n, first)
+		}
+	}
+	if told := c.told(); strings.Count(told, "Warning Stuck keeps its") != 1 {
+		t.Errorf("events are %s", told)
+	}
+	if n := c.count("stuck_total", ""); n < 1 || n > 3 {
+		t.Errorf("stuck %v times; want once, and what was given up", n)
+	}
+	c.leaving = false
+	c.kubelet()
+	for began := c.now; c.now.Sub(began) < 5*time.Minute; {
+		c.passes(1)
+	}
+	if b, _ := c.job("b"); b == 0 {
+		t.Error("b does not start once the pods have gone")
+	}
+}
+
+// TestForeignSuspension: another owner of a job suspends it each time it was started. It is left
+// alone ever longer, and others are not resized for it all the time.
+func TestForeignSuspension(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 8, worldtest.Job("long", 8, map[string]string{"work": "10000h", "nodes": "4,8"}), worldtest.Job("owned", 0, map[string]string{"work": "1h", "nodes": "4"}))
+	c.step = time.Minute
+	starts := 0
+	for began := c.now; c.now.Sub(began) < 6*time.Hour; {
+		c.passes(1)
+		var job batchv1.Job
+		if err := c.client.Get(t.Context(), types.NamespacedName{Namespace: "default", Name: "owned"}, &job); err != nil {
+			t.Fatal(err)
+		}
+		if !*job.Spec.Suspend {
+			starts++
+			*job.Spec.Suspend = true
+			if err := c.client.Update(t.Context(), &job); err != nil {
+				t.Fatal(err)
+			}
+			c.kubelet()
+		}
+	}
+	if resized := c.count("changes_total", "scale_up") + c.count("changes_total", "scale_down"); starts < 3 || starts > 9 || resized > 14 {
+		t.Errorf("started %d times, the other job resized %v times; want about 8 and twice that at most", starts, resized)
+	}
+	if told := c.told(); !strings.Contains(told, "Warning Conflict keeps its 0 nodes: somebody else undid what was decided 3 times") {
+		t.Errorf("events are %s", told)
+	}
+}

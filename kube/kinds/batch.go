@@ -2,6 +2,8 @@ package kinds
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +22,9 @@ func readJob(job, _ *unstructured.Unstructured, unit corev1.ResourceName) (Shape
 	}
 	err := s.indexed(job.Object, "/spec", "spec")
 	s.pods(job.Object, unit, "spec", "template")
+	if by := text(job.Object, "spec", "managedBy"); by != "" && by != "kubernetes.io/job-controller" {
+		err = notElastic("spec.managedBy is %q: another controller makes its pods", by)
+	}
 	return s, err
 }
 
@@ -41,6 +46,27 @@ func (s *Shape) indexed(object map[string]any, pointer string, path ...string) e
 		}
 		return notElastic("completionMode is %q, parallelism %d and completions %s; want Indexed and two equal numbers of at least 1",
 			mode, parallelism, was)
+	}
+	return s.leastCompletions(spec)
+}
+
+// leastCompletions reads the fields of a Job that the API server takes no fewer completions for.
+func (s *Shape) leastCompletions(spec map[string]any) error {
+	if most, set := number(spec, "maxFailedIndexes"); set {
+		s.Min = max(s.Min, most)
+	}
+	for _, rule := range entries(spec, "successPolicy", "rules") {
+		if count, set := number(rule, "succeededCount"); set {
+			s.Min = max(s.Min, count)
+		}
+		if indexes := text(rule, "succeededIndexes"); indexes != "" {
+			// Ascending, as 0,2-5.
+			last, err := strconv.Atoi(indexes[strings.LastIndexAny(indexes, ",-")+1:])
+			if err != nil {
+				return notElastic("successPolicy has the indexes %q; want numbers and ranges", indexes)
+			}
+			s.Min = max(s.Min, last+1)
+		}
 	}
 	return nil
 }

@@ -64,6 +64,20 @@ func TestKinds(t *testing.T) {
 			resized: map[string]any{"spec.parallelism": int64(2), "spec.suspend": false},
 			paused:  map[string]any{"spec.suspend": true},
 		},
+		"Job with least completions": {
+			kind: "Job", job: `
+kind: Job
+spec:
+  completionMode: Indexed
+  parallelism: 8
+  completions: 8
+  maxFailedIndexes: 1
+  successPolicy: {rules: [{succeededIndexes: "0,2-4", succeededCount: 2}, {succeededCount: 3}]}
+  template: POD
+`,
+			size: 8, min: 5, multiple: 1, selector: "batch.kubernetes.io/job-name",
+			resized: map[string]any{"spec.parallelism": int64(2)}, paused: map[string]any{"spec.suspend": true},
+		},
 		"JobSet": {
 			kind: "JobSet", job: jobSet, size: 4, multiple: 1, selector: "jobset.sigs.k8s.io/replicatedjob-name",
 			resized: map[string]any{"spec.replicatedJobs.1.template.spec.parallelism": int64(2), "spec.replicatedJobs.1.template.spec.completions": int64(2)},
@@ -187,6 +201,7 @@ func TestNotElastic(t *testing.T) {
 		"Job not indexed":       {"Job", "kind: Job\nspec: {parallelism: 4, template: POD}", "", "want Indexed"},
 		"Job of other tasks":    {"Job", "kind: Job\nspec: {completionMode: Indexed, parallelism: 4, completions: 100, template: POD}", "", "two equal numbers"},
 		"Job without the unit":  {"Job", "kind: Job\nspec: {completionMode: Indexed, parallelism: 1, completions: 1, template: {}}", "", "request no nvidia.com/gpu"},
+		"Job of MultiKueue":     {"Job", "kind: Job\nspec: {managedBy: kueue.x-k8s.io/multikueue, completionMode: Indexed, parallelism: 1, completions: 1, template: POD}", "", "another controller makes its pods"},
 		"JobSet of two":         {"JobSet", strings.ReplaceAll(jobSet, "{spec: {containers: [{name: a}]}}", "POD"), "", "several replicated jobs"},
 		"JobSet of none":        {"JobSet", "kind: JobSet\nspec: {}", "", "no replicated job"},
 		"JobSet with replicas":  {"JobSet", strings.ReplaceAll(jobSet, "node, replicas: 1", "node, replicas: 3"), "", "3 replicas"},

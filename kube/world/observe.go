@@ -197,6 +197,8 @@ func (o *observer) judge(j *Job) {
 	j.Trained = j.history.trainedFor()
 	j.Waited = max(0, o.Now.Sub(created)-j.Trained)
 	j.Cooling = j.Record != nil && j.Record.Changed != nil && o.Now.Sub(*j.Record.Changed) < o.Pool.MinInterval
+	// To ask more of a job whose pods are slow to leave frees nothing.
+	j.Cooling = j.Cooling || j.Pods.Terminating > 0 && j.Nodes() > 0
 	j.Cooling = j.Cooling && (!j.Capped() || j.Nodes() <= j.Use.Cap)
 	j.Growing = j.Record != nil && j.Record.Changed != nil && o.Now.Sub(*j.Record.Changed) < o.Pool.SettleTimeout && j.Pods.Seen < j.Nodes()
 	j.reports = o.reports(j)
@@ -209,6 +211,11 @@ func (o *observer) judge(j *Job) {
 	case o.world.Nodes.Usable > 0 && (unit > o.leastAllocatable || 2*unit <= o.allocatable):
 		j.pin(NotWholeNodes, fmt.Sprintf("its pods request %d %s; want a whole node of %d",
 			unit, o.Pool.Unit, o.leastAllocatable))
+	case j.Pods.Overdue > 0:
+		j.pin(Stuck, fmt.Sprintf("%d of its pods outlived their grace period by more than %v", j.Pods.Overdue, o.Pool.SettleTimeout))
+	case o.Now.Before(j.Use.Foreign):
+		j.pin(Conflict, fmt.Sprintf("somebody else undid what was decided %d times; it is left alone until %s",
+			j.Use.Undone, j.Use.Foreign.UTC().Format(time.RFC3339)))
 	case pinned:
 		j.pin(pin.Reason, pin.Why)
 	case err != nil:

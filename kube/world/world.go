@@ -71,7 +71,7 @@ type Job struct {
 	// empty for one that may be resized.
 	Pinned Reason
 	Why    string
-	// Cooling jobs were changed less than the pool's MinInterval ago.
+	// Cooling jobs were changed less than the pool's MinInterval ago, or have pods that leave.
 	Cooling bool
 	// Growing jobs were changed less than the pool's SettleTimeout ago, and fewer pods than
 	// they ask for have been seen since. Pods may come that nobody counts once it shrinks.
@@ -111,6 +111,9 @@ type Use struct {
 	// then.
 	Capped time.Time
 	Cap    int
+	// Foreign is until when it is left alone, since somebody else undid so many of the changes.
+	Foreign time.Time
+	Undone  int
 }
 
 // Reason is why a job is pinned, as events and metrics name it.
@@ -128,6 +131,7 @@ const (
 	NoRemainingTime Reason = "NoRemainingTime"
 	PastItsEnd      Reason = "PastItsEnd"
 	Deleting        Reason = "Deleting"
+	Stuck           Reason = "Stuck"
 	Conflict        Reason = "Conflict"
 	Refused         Reason = "Refused"
 )
@@ -136,7 +140,7 @@ const (
 func Reasons() []Reason {
 	return []Reason{
 		BadAnnotations, Paused, NotElastic, NotWholeNodes, Elsewhere, Owned, KueueOwned,
-		NoRemainingTime, PastItsEnd, Deleting, Conflict, Refused,
+		NoRemainingTime, PastItsEnd, Deleting, Stuck, Conflict, Refused,
 	}
 }
 

@@ -49,6 +49,18 @@ func newLedger() *ledger {
 	}
 }
 
+// rewind begins to count anew where the clock was set back.
+func (l *ledger) rewind(now time.Time) {
+	l.seen = now
+	clear(l.refusals)
+	for uid, g := range l.grew {
+		l.grew[uid] = growth{g.nodes, now}
+	}
+	for _, u := range l.uses {
+		u.short, u.at, u.Capped, u.Cap, u.Foreign = time.Time{}, now, time.Time{}, 0, time.Time{}
+	}
+}
+
 // prime takes jobs as the API server itself has them: caches may lack the last writes of
 // another leader, and those whose answer was lost.
 func (l *ledger) prime(jobs []world.Object) {

@@ -69,9 +69,9 @@ type Loop struct {
 	// dirty is when the first event since the last decision happened, and why; zero is never.
 	dirty       time.Time
 	dirtyReason string
-	// begun says that there was a pass: the age of the last decision counts from the first
-	// one where none follows.
-	begun bool
+	// begun is when the first pass was: the age of the last decision counts from it where none
+	// follows. seen is when the last one was.
+	begun, seen time.Time
 	// last is when the last decision was tried, failures how many in a row failed since.
 	last     time.Time
 	failures int
@@ -125,8 +125,9 @@ const (
 // Pass looks at the cluster once and does what there is to do. It returns when to look
 // again at the latest.
 func (l *Loop) Pass(ctx context.Context) (time.Duration, error) {
-	if !l.begun && !l.pool.Paused {
-		l.begun = true
+	l.rewind(l.Now())
+	if l.begun.IsZero() && !l.pool.Paused {
+		l.begun = l.Now()
 		l.Metrics.begin(l.pool.Name, l.Kinds)
 		l.Metrics.lastDecision.WithLabelValues(l.pool.Name).Set(float64(l.Now().Unix()))
 	}
@@ -158,6 +159,19 @@ func (l *Loop) Pass(ctx context.Context) (time.Duration, error) {
 	return again, nil
 }
 
+// rewind begins to count anew where the clock was set back.
+func (l *Loop) rewind(now time.Time) {
+	if now.Before(l.seen) {
+		for _, t := range []*time.Time{&l.begun, &l.last, &l.dirty, &l.outage} {
+			if t.After(now) {
+				*t = now
+			}
+		}
+		l.writes.rewind(now)
+	}
+	l.seen = now
+}
+
 // moment returns when the next decision is due and what brings it about.
 func (l *Loop) moment(w *world.World, p plan.Plan) (trigger string, due time.Time) {
 	facts := factsOf(w)
@@ -182,7 +196,10 @@ func (l *Loop) moment(w *world.World, p plan.Plan) (trigger string, due time.Tim
 		return triggerRetry, l.last.Add(wait)
 	case l.last.IsZero() && p.ID != "" && len(p.Conflicts) == 0 && !w.Now.After(p.Expires) && !p.Done():
 		// An earlier leader's decision is under way.
-		trigger, due = triggerStart, p.Expires
+		trigger, due = triggerStart, l.begun.Add(l.pool.Cadence)
+		if p.Expires.Before(due) {
+			due = p.Expires
+		}
 	case l.last.IsZero():
 		return triggerStart, w.Now
 	case p.ID != "" && p.ID != l.settled && w.Now.After(p.Expires) && len(p.Waiting) > 0:

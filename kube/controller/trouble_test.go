@@ -456,3 +456,62 @@ func TestForeignSuspension(t *testing.T) {
 		t.Errorf("events are %s", told)
 	}
 }
+
+// TestClockSetBack: a job that comes after the clock was set back is decided on as any other.
+func TestClockSetBack(t *testing.T) {
+	t.Parallel()
+	for _, back := range []time.Duration{30 * time.Second, 2 * time.Hour, 48 * time.Hour} {
+		for _, restarted := range []bool{false, true} {
+			c := newCluster(t, 8, busy()...)
+			c.passes(8)
+			c.want(map[string]int{"long": 4, "short": 4})
+			c.end("short")
+			c.kubelet()
+			c.passes(20)
+			c.now = c.now.Add(-back)
+			if restarted {
+				c.start()
+			}
+			job := worldtest.Job("new", 0, map[string]string{"work": "1h", "nodes": "2"})
+			job.SetResourceVersion("")
+			if err := c.client.Create(t.Context(), job); err != nil {
+				t.Fatal(err)
+			}
+			for began := c.now; c.now.Sub(began) < 15*time.Minute; {
+				c.passes(1)
+			}
+			if n, _ := c.job("new"); n != 2 {
+				t.Errorf("the clock went back by %v, restarted: %t: a new job has %d nodes a quarter of an hour later", back, restarted, n)
+			}
+		}
+	}
+}
+
+// TestForgedRecordAtStart: what a user writes into the record of his job keeps a new controller
+// from no decision, and a job from changing for no longer than a cooldown.
+func TestForgedRecordAtStart(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 8, append(busy(), worldtest.Job("forged", 0, map[string]string{"work": "1000h", "nodes": "2"}))...)
+	var job batchv1.Job
+	if err := c.client.Get(t.Context(), types.NamespacedName{Namespace: "default", Name: "forged"}, &job); err != nil {
+		t.Fatal(err)
+	}
+	ahead := time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC)
+	job.Annotations[world.TargetAnnotation] = "2"
+	job.Annotations[world.DecisionAnnotation] = (&world.Record{
+		UID: job.UID, Since: c.now, ID: "z", At: c.now.Add(-time.Second), Mode: "apply", Jobs: 1, Changed: &ahead,
+	}).String()
+	tenYears := int64((10 * 365 * 24 * time.Hour).Seconds())
+	job.Spec.Template.Spec.TerminationGracePeriodSeconds = &tenYears
+	if err := c.client.Update(t.Context(), &job); err != nil {
+		t.Fatal(err)
+	}
+	c.start()
+	for began := c.now; c.now.Sub(began) < 7*time.Minute; {
+		c.passes(1)
+	}
+	c.want(map[string]int{"short": 4})
+	if n := c.moments("decided"); n == 0 {
+		t.Error("nothing is decided within a cadence")
+	}
+}

@@ -88,6 +88,9 @@ type Plan struct {
 // Done reports whether the cluster is as was decided.
 func (p *Plan) Done() bool { return len(p.Now) == 0 && len(p.Waiting) == 0 && !p.Settling }
 
+// maxGrace is how long a decision waits at most for pods to use their grace period.
+const maxGrace = time.Hour
+
 // Steps returns what is left to do of the last decision noted on the jobs of a world, the
 // decisions of recommend mode apart. It depends on nothing else, so that a controller which
 // ended at any point goes on where it was. A decision that was not written to its end asks
@@ -101,6 +104,9 @@ func Steps(w *world.World, current string) Plan {
 	}
 	p.ID = last.ID
 	progress, grace := last.At, time.Duration(0)
+	if progress.After(w.Now) {
+		progress = w.Now // The clock was set back.
+	}
 	free := w.Free()
 	var takes []Step
 	for _, j := range w.Jobs {
@@ -111,7 +117,7 @@ func Steps(w *world.World, current string) Plan {
 		if changed := j.Record.Changed; changed != nil && changed.After(progress) && !changed.After(w.Now) {
 			progress = *changed
 		}
-		grace = max(grace, j.Shape.Grace)
+		grace = max(grace, min(maxGrace, j.Shape.Grace))
 		switch step := (Step{Job: j, From: j.Nodes(), To: j.Target}); {
 		case !j.Movable() || step.From == step.To:
 		case step.From != j.Record.From, j.Record.Changed != nil && !j.Record.Changed.Before(j.Record.At):

@@ -122,7 +122,7 @@ func (o *observer) identify(object Object) *Job {
 	if learnt := o.Efficiencies[j.UID]; learnt > 0 && j.Speeds == nil && j.Efficiency == 0 {
 		j.Efficiency = learnt
 	}
-	j.Record = parseRecord(j.UID, annotations)
+	j.Record = parseRecord(j.UID, annotations, o.Now)
 	if target, err := strconv.Atoi(annotations[TargetAnnotation]); err == nil && target >= 0 && j.Record != nil {
 		j.Target, j.HasTarget = target, true
 	}

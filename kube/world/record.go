@@ -64,13 +64,23 @@ func (r *Record) String() string {
 	return string(text)
 }
 
+// skew is by how much the clocks of two controllers may differ.
+const skew = time.Minute
+
 // parseRecord reads the annotation of a job, nil where there is none, it is another job's or
-// somebody broke it: the job is then as one that is seen for the first time.
-func parseRecord(uid types.UID, annotations map[string]string) *Record {
+// somebody broke it: the job is then as one that is seen for the first time. What it says of the
+// future somebody forged, or the clock was set back: it is of now, and a change is none.
+func parseRecord(uid types.UID, annotations map[string]string, now time.Time) *Record {
 	var r Record
 	if json.Unmarshal([]byte(annotations[DecisionAnnotation]), &r) != nil || r.UID != uid || r.Since.IsZero() || r.Nodes < 0 ||
 		r.Done < 0 || r.Trained < 0 || r.Remaining < 0 {
 		return nil
+	}
+	if r.Changed != nil && r.Changed.Sub(now) > skew {
+		r.Changed = nil
+	}
+	if r.Since.After(now) {
+		r.Since = now
 	}
 	return &r
 }

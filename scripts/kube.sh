@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Builds the programs of a real Kubernetes from the Go modules that scripts/kube pins: etcd,
 # the API server, the controller manager, the scheduler, kubectl, JobSet's controller, and
-# kwok, which simulates the nodes; and the controllers of other kinds of jobs, each from the
+# kwok, which plays the nodes; and the controllers of other kinds of jobs, each from the
 # release of its own module. No container engine is needed. About 1,100 CPU seconds
-# and 2 GB of memory the first time, nothing once they are built.
+# and 2 GB of memory from nothing, nothing when they are there already.
 #
 #   kube.sh DIRECTORY    builds into DIRECTORY/bin and puts kwok's stages and what the
 #                        controllers need installed beside them, into DIRECTORY/manifests
@@ -12,7 +12,7 @@ mkdir -p "$1"
 out=$(cd "$1" && pwd)
 cd "$(dirname "$0")/kube"
 
-# A program is kept as long as its sources are the same.
+# What is there is kept as long as what it was built from is the same.
 stamp=$out/stamp
 inputs=$(cat go.mod go.sum ../kube.sh | sha256sum | cut -d' ' -f1)
 exec 9>"$out/lock"

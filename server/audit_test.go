@@ -7,12 +7,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/elastalloc/elastalloc/audit"
 	"github.com/elastalloc/elastalloc/internal/wait"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/server/internal/ingress"
@@ -61,6 +63,27 @@ func TestAudits(t *testing.T) {
 		if _, isRequest := m.(*elastallocv1.AllocateRequest); err != nil || isRequest && !proto.Equal(m, want) {
 			t.Errorf("%s: %v, %v", files[i], err, m)
 		}
+	}
+}
+
+// TestAuditsOfTheSearch audits what the embedded search answers, by the check that serve uses.
+func TestAuditsOfTheSearch(t *testing.T) {
+	t.Parallel()
+	h := startWithin(t, 1, time.Minute, func(c *Config) {
+		c.AuditShare = 1
+		c.Audit = func(ctx context.Context, request *elastallocv1.AllocateRequest, answer *elastallocv1.AllocateResponse) (verdict, reason string) {
+			report := audit.Check(ctx, request, answer, audit.Options{})
+			return strings.ToLower(string(report.Verdict)), report.Reason
+		}
+	})
+	for i, objective := range []elastallocv1.Objective{elastallocv1.Objective_OBJECTIVE_PROGRESS, elastallocv1.Objective_OBJECTIVE_TOTAL_TIME} {
+		request := smallRequest()
+		request.Options = &elastallocv1.AllocateOptions{Objective: objective}
+		response, err := h.client.Allocate(t.Context(), request)
+		if err != nil || response.GetReport().GetCertificate() != nil {
+			t.Fatalf("%v, certificate %v; want an answer without one", err, response.GetReport().GetCertificate())
+		}
+		h.await(t, `elastalloc_audits_total{verdict="confirmed"}`, fmt.Sprint(i+1))
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 
 // startWithin runs a server over the real backends that makes at most maxInflight searches at
 // once, each within maxBudget.
-func startWithin(t *testing.T, maxInflight int, maxBudget time.Duration) *harness {
+func startWithin(t *testing.T, maxInflight int, maxBudget time.Duration, change ...func(*Config)) *harness {
 	t.Helper()
 	return start(t, func(c *Config) {
 		allocator, err := elastalloc.New(elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
@@ -28,6 +28,9 @@ func startWithin(t *testing.T, maxInflight int, maxBudget time.Duration) *harnes
 			t.Fatal(err)
 		}
 		c.Allocator, c.MaxInflight, c.MaxBudget = allocator, maxInflight, maxBudget
+		for _, change := range change {
+			change(c)
+		}
 	})
 }
 

@@ -14,10 +14,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/audit"
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/cmd/internal/telemetry"
 	"github.com/elastalloc/elastalloc/internal/recording"
 	"github.com/elastalloc/elastalloc/internal/tracing"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/server"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
@@ -78,6 +80,7 @@ traces on.`,
 			logBackends(cmd.Context(), config.Logger, allocator.Backends())
 			removeAbandoned(cmd.Context(), config.Logger)
 			config.Allocator, config.Backends = allocator, shown(allocator.Backends())
+			config.Audit = auditAnswer
 			traces, err := telemetry.New(cmd.Context(), telemetry.Config{
 				Getenv: env.Get, Logger: config.Logger, Console: cmd.OutOrStdout(), Version: config.Version,
 			})
@@ -129,6 +132,7 @@ traces on.`,
 		flags.StringSliceVar(&config.MetricsGroups, "metrics-groups", nil,
 			"ids of the groups of jobs that have metrics of their own")
 		flags.StringVar(&record.Dir, "record", "", "folder to keep every call in, for elastalloc-lab replay; one of its own for each server")
+		flags.Float64Var(&config.AuditShare, "audit-share", 0, "share of the answers, 0 to 1, that the independent check of elastalloc audit looks at after they are sent, in turns that no call wants")
 		flags.StringVar(&config.DefectDir, "defect-dir", "", "folder to keep requests in that showed a defect of this program, job ids and all: at most 100 files and 64MiB")
 		flags.Var(cli.NewBytesFlag(&record.MaxBytes), "record-max-bytes", "bytes that the recordings may take; the oldest are deleted beyond")
 	})
@@ -143,6 +147,12 @@ traces on.`,
 	})
 	cli.CompleteValues(command, "backends", cli.Names(elastalloc.BackendNames())...)
 	return command
+}
+
+// auditAnswer checks an answer as elastalloc audit does.
+func auditAnswer(ctx context.Context, request *elastallocv1.AllocateRequest, answer *elastallocv1.AllocateResponse) (verdict, reason string) {
+	report := audit.Check(ctx, request, answer, audit.Options{})
+	return strings.ToLower(string(report.Verdict)), report.Reason
 }
 
 // recordingCloseTimeout is how long the disk has to take the last recordings.

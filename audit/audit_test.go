@@ -23,7 +23,7 @@ func drawn(short, long int) int {
 // never refuted, one that is worse never confirmed, whatever the prices.
 func TestExhaustive(t *testing.T) {
 	t.Parallel()
-	verdicts := map[bool]map[audit.Verdict]int{true: {}, false: {}}
+	compared := 0
 	for seed := range uint64(drawn(3000, 100_000)) {
 		d := newDrawer(seed)
 		m := newModel(t, d.request())
@@ -46,22 +46,31 @@ func TestExhaustive(t *testing.T) {
 		for range m.Steps {
 			prices = append(prices, math.Abs(most)/float64(m.good.TotalNodes+1)/float64(m.Steps)*d.Float64()*2)
 		}
-		got := audit.Check(t.Context(), m.request, m.answer(best, most, solver.ReasonOptimal, prices), audit.Options{Work: 1e8})
-		verdicts[true][got.Verdict]++
-		if got.Verdict != audit.Confirmed {
-			t.Logf("seed %d: %v: %v", seed, most, got)
+		response := m.answer(best, most, solver.ReasonOptimal, prices)
+		if d.chance(2) {
+			response.Report.Certificate = d.certificate(m)
 		}
-		if got.Verdict == audit.Refuted {
-			t.Errorf("seed %d: the optimum of %v is refuted: %s\n%s", seed, most, got.Reason, protojson.Format(m.request))
+		got := audit.Check(t.Context(), m.request, response, audit.Options{Work: 1e8})
+		if got.Verdict != audit.Confirmed {
+			t.Errorf("seed %d: the optimum of %v is %v: %s\n%s", seed, most, got.Verdict, got.Reason, protojson.Format(m.request))
 		}
 		if worse == nil {
 			continue
 		}
-		got = audit.Check(t.Context(), m.request, m.answer(worse, less, solver.ReasonOptimal, prices), audit.Options{Work: 1e8})
-		verdicts[false][got.Verdict]++
-		if got.Verdict == audit.Confirmed {
-			t.Errorf("seed %d: %v is confirmed; the optimum is %v\n%s", seed, less, most, protojson.Format(m.request))
+		certificate := response.GetReport().GetCertificate()
+		response = m.answer(worse, less, solver.ReasonOptimal, prices)
+		response.Report.Certificate = certificate
+		got = audit.Check(t.Context(), m.request, response, audit.Options{Work: 1e8})
+		if got.Verdict != audit.Refuted {
+			t.Errorf("seed %d: %v is %v; the optimum is %v\n%s", seed, less, got.Verdict, most, protojson.Format(m.request))
+		}
+		compared++
+		if leaves := certificate.GetLeaves(); len(leaves) > 1 {
+			certificate.Leaves = leaves[1:]
+			if got := audit.Check(t.Context(), m.request, response, audit.Options{Work: 1e8}); got.Verdict == audit.Confirmed {
+				t.Errorf("seed %d: a certificate without its first leaf confirms %v", seed, less)
+			}
 		}
 	}
-	t.Logf("optima %v, worse plans %v", verdicts[true], verdicts[false])
+	t.Logf("%d worse plans", compared)
 }

@@ -59,13 +59,16 @@ func (c *search) manySteps(l *leaf) [][]int {
 	if s.cut <= 0 || !s.stepByStep(options) {
 		return nil
 	}
+	guides, any := s.guides(best)
+	if !any {
+		return nil
+	}
 	for i := range c.jobs {
 		if c.jobs[i].byStep {
 			continue
 		}
-		price, least := s.prices(i), best[i]-s.cut
-		var split [][]int64
-		plans := c.list(l, i, price, least, best[i])
+		g := guides[i]
+		plans := c.list(&leaf{allowed: g.allowed, prices: l.prices}, i, g.prices, best[i]-s.cut+g.others, best[i])
 		switch len(plans) {
 		case 0:
 			return nil
@@ -76,7 +79,7 @@ func (c *search) manySteps(l *leaf) [][]int {
 				s.left[t] -= s.plan[i][t]
 			}
 		default:
-			s.open = append(s.open, newChosen(i, plans, split, s.jobs[i].sizes))
+			s.open = append(s.open, newChosen(i, plans, g.split, s.jobs[i].sizes))
 		}
 	}
 	if s.fixed >= s.cut || slices.Min(s.left) < 0 {
@@ -99,6 +102,73 @@ func (s *horizon) prices(i int) [][]int64 {
 		}
 	}
 	return prices
+}
+
+// guide is what to list the plans of a job by.
+type guide struct {
+	allowed [][][]int
+	prices  [][]int64
+	others  int64 // what the other jobs lose beside what the prices hold
+	split   [][]int64
+}
+
+// guides returns the guides of the jobs that may finish: the prices of nodes or, where the
+// leaf has prices of sizes, these and what the steps lose at them whatever others do. It
+// reports whether any solution may lose less than the cut.
+func (s *horizon) guides(best []int64) (map[int]guide, bool) {
+	guides := make(map[int]guide)
+	for i := range s.jobs {
+		if !s.jobs[i].byStep {
+			guides[i] = guide{allowed: s.leaf.allowed, prices: s.prices(i)}
+		}
+	}
+	if len(s.leaf.sizes) == 0 {
+		return guides, true
+	}
+	defer func() { s.open = nil }()
+	rest := int64(0)
+	for i := range s.jobs {
+		if s.jobs[i].byStep {
+			continue
+		}
+		o := &chosen{job: i, split: make([][]int64, s.steps)}
+		sizes := s.leaf.sizes[i]
+		for t := range o.split {
+			o.split[t] = slices.Repeat([]int64{infinite}, len(s.jobs[i].sizes))
+			for _, n := range s.leaf.allowed[i][t] {
+				if o.split[t][n] = 0; sizes != nil {
+					o.split[t][n] = guides[i].prices[t][n] - sizes[t][n]
+				}
+			}
+		}
+		if sizes != nil {
+			o.kept = best[i] - s.best(s.leaf, i, sizes)
+		}
+		rest += o.kept
+		s.open = append(s.open, o)
+	}
+	before, possible := s.tables()
+	if !possible || s.known() >= s.cut {
+		return nil, false
+	}
+	for n, o := range s.open {
+		g := guides[o.job]
+		g.allowed, g.others, g.split = slices.Clone(g.allowed), s.fixed+rest-o.kept, o.split
+		g.allowed[o.job] = slices.Clone(g.allowed[o.job])
+		for t, row := range s.others(n, before[n], s.back[n+1]) {
+			g.allowed[o.job][t] = nil
+			for k, loss := range row {
+				if loss < infinite {
+					g.allowed[o.job][t], g.prices[t][k] = append(g.allowed[o.job][t], k), g.prices[t][k]+loss
+				}
+			}
+			if len(g.allowed[o.job][t]) == 0 {
+				return nil, false
+			}
+		}
+		guides[o.job] = g
+	}
+	return guides, true
 }
 
 // stepByStep builds the layers of the jobs that are worth what they are step by step, and

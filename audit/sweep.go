@@ -41,34 +41,10 @@ func (o *chosen) keep() {
 // job has a size in a step is shared evenly between the steps and the job. It reports
 // whether a solution may lose less than the cut, and leaves the tables for the search.
 func (s *horizon) sweep() bool {
-	entries := 0
-	for n := range len(s.open) + 1 {
-		for t := range s.steps {
-			_, most := s.reach(n, t)
-			if most < 0 {
-				return false
-			}
-			entries += 2 * (most + 1)
-		}
+	before, possible := s.tables()
+	if !possible {
+		return false
 	}
-	if entries > mostEntries {
-		panic(stopped{"the tables of its steps would be too large"})
-	}
-	s.back = make([][][]int64, len(s.open)+1)
-	for n := len(s.open); n >= 0; n-- {
-		s.back[n] = s.each(func(t int) []int64 {
-			if n == len(s.open) {
-				return s.ends(t)
-			}
-			return s.backward(n, t, s.back[n+1][t])
-		})
-	}
-	before := make([][][]int64, len(s.open)+1)
-	before[0] = s.each(func(t int) []int64 {
-		table := s.blank(0, t)
-		table[s.left[t]] = 0
-		return table
-	})
 	known := s.known()
 	for range mostRounds {
 		if known >= s.cut {
@@ -92,6 +68,43 @@ func (s *horizon) sweep() bool {
 		}
 	}
 	return known < s.cut
+}
+
+// tables fills the tables behind each open job, and returns those before each. It reports
+// whether the least of all fits.
+func (s *horizon) tables() (before [][][]int64, possible bool) {
+	entries := 0
+	for n := range len(s.open) + 1 {
+		for t := range s.steps {
+			_, most := s.reach(n, t)
+			if most < 0 {
+				return nil, false
+			}
+			entries += 2 * (most + 1)
+		}
+	}
+	if entries > mostEntries {
+		panic(stopped{"the tables of its steps would be too large"})
+	}
+	s.back = make([][][]int64, len(s.open)+1)
+	for n := len(s.open); n >= 0; n-- {
+		s.back[n] = s.each(func(t int) []int64 {
+			if n == len(s.open) {
+				return s.ends(t)
+			}
+			return s.backward(n, t, s.back[n+1][t])
+		})
+	}
+	before = make([][][]int64, len(s.open)+1)
+	before[0] = s.each(func(t int) []int64 {
+		table := s.blank(0, t)
+		table[s.left[t]] = 0
+		return table
+	})
+	for n := range s.open {
+		before[n+1] = s.each(func(t int) []int64 { return s.forward(n, t, before[n][t]) })
+	}
+	return before, true
 }
 
 // each returns a table of each step.

@@ -28,6 +28,7 @@ replays recordings under allocation policies, repeats the experiments of the pap
 		newReplayCommand(env),
 		newPaperCommand(env),
 		newBenchCommand(env),
+		newAuditCommand(env),
 		newTraceCommand(),
 	)
 	cli.Elsewhere(root, "elastalloc", "serve", "allocate", "fill-idle", "explain", "whatif", "forecast", "snapshot")

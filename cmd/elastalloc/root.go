@@ -26,7 +26,7 @@ a look-ahead horizon, and proves how good the decision is.
 	root.AddCommand(
 		newServeCommand(env),
 		newAllocateCommand(env), newFillIdleCommand(env),
-		newExplainCommand(env), newWhatIfCommand(env), newForecastCommand(env),
+		newExplainCommand(env), newWhatIfCommand(env), newForecastCommand(env), newAuditCommand(env),
 		newSnapshotCommand(),
 	)
 	cli.Elsewhere(root, "elastalloc-lab", "simulate", "replay", "paper", "bench", "trace")

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/elastalloc/elastalloc/audit"
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/internal/apiconv"
+	"github.com/elastalloc/elastalloc/internal/format"
+	"github.com/elastalloc/elastalloc/internal/recording"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// mostAudits is how many decisions that are not confirmed the table names of each verdict.
+const mostAudits = 20
+
+func newAuditCommand(env cli.LookupEnv) *cobra.Command {
+	var recordings []string
+	var o audit.Options
+	command := &cobra.Command{
+		Use:   "audit --recording DIR",
+		Short: "Check every recorded decision independently",
+		Long: `Check the recorded answers of Allocate by code that shares nothing with what makes
+decisions (elastalloc audit), and count the verdicts by objective and reason.
+
+An answer recorded without its plan, of more than one step, does not say all that it
+claims. It is decided again: where that gives the same nodes, the plan shows that the
+recorded answer is worth what it says. Where it does not, the verdict is OPEN.`,
+		Example: `  elastalloc-lab audit --recording recordings`,
+		Args:    cli.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if len(recordings) == 0 {
+				return errors.New("--recording is empty")
+			}
+			if o.Work < 1 {
+				return fmt.Errorf("--work is %d; want at least 1", o.Work)
+			}
+			allocator, err := cli.NewInProcess(nil, nil)
+			if err != nil {
+				return err
+			}
+			a := &audits{again: allocator, options: o, classes: make(map[string]map[audit.Verdict]int)}
+			cuts, err := recording.Read(recordings, func(e recording.Entry) error { return a.add(cmd.Context(), &e) })
+			for _, cut := range cuts {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s\n", describeCut(&cut))
+			}
+			if cmd.Context().Err() != nil {
+				return cli.ErrInterrupted
+			}
+			if err != nil {
+				return fmt.Errorf("--recording: %w", err)
+			}
+			out := cmd.OutOrStdout()
+			if _, err := fmt.Fprint(out, a.table(cli.ScreenFor(out, env))); err != nil {
+				return cli.Failed(err)
+			}
+			if refuted := a.count(audit.Refuted); refuted > 0 {
+				return cli.Failed(fmt.Errorf("%s refuted", format.Count(refuted, "decision")))
+			}
+			return nil
+		},
+	}
+	flags := command.Flags()
+	flags.StringSliceVar(&recordings, "recording", nil, "folders of recordings")
+	flags.IntVar(&o.Work, "work", audit.DefaultWork, "elementary steps after which the verdict on a decision is OPEN")
+	cli.MarkRequired(command, "recording")
+	return command
+}
+
+// audits are the verdicts on recorded decisions.
+type audits struct {
+	again   apiconv.InProcess
+	options audit.Options
+	classes map[string]map[audit.Verdict]int
+	// notable are decisions that are not confirmed.
+	notable []notable
+}
+
+type notable struct {
+	time time.Time
+	id   string
+	audit.Report
+}
+
+// add checks a call, if it is a decision.
+func (a *audits) add(ctx context.Context, e *recording.Entry) error {
+	request, asked := e.Request.(*elastallocv1.AllocateRequest)
+	response, answered := e.Response.(*elastallocv1.AllocateResponse)
+	if !asked || !answered {
+		return nil
+	}
+	report := audit.Check(ctx, request, response, a.options)
+	if report.Verdict == audit.Open {
+		if planned := a.planned(ctx, request, response); planned != nil {
+			// It may lead to a plan of the recorded worth; that it leads to another proves nothing.
+			if again := audit.Check(ctx, request, planned, a.options); again.Verdict == audit.Confirmed {
+				report = again
+			}
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	class := cli.EnumName(max(request.GetOptions().GetObjective(), 1)) + ", " + cli.EnumName(response.GetReport().GetReason())
+	if a.classes[class] == nil {
+		a.classes[class] = make(map[audit.Verdict]int)
+	}
+	a.classes[class][report.Verdict]++
+	if report.Verdict != audit.Confirmed {
+		a.notable = append(a.notable, notable{e.Time, response.GetSnapshotId(), report})
+	}
+	return nil
+}
+
+// planned returns a recorded answer with the plan and the certificate of the same decision
+// made again, nil where that gives other nodes.
+func (a *audits) planned(
+	ctx context.Context, request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse,
+) *elastallocv1.AllocateResponse {
+	request, planned := proto.CloneOf(request), proto.CloneOf(response)
+	if request.Options == nil {
+		request.Options = &elastallocv1.AllocateOptions{}
+	}
+	request.Options.Certificate = true
+	again, err := a.again.Allocate(ctx, request)
+	if err != nil || len(again.GetAllocations()) != len(planned.GetAllocations()) {
+		return nil
+	}
+	for i, allocation := range again.GetAllocations() {
+		if allocation.GetNodes() != planned.GetAllocations()[i].GetNodes() {
+			return nil
+		}
+		planned.Allocations[i].PlannedNodes = allocation.GetPlannedNodes()
+		planned.Allocations[i].PlannedProgress = allocation.GetPlannedProgress()
+	}
+	planned.Report.Certificate = again.GetReport().GetCertificate()
+	return planned
+}
+
+// count returns how many decisions have a verdict.
+func (a *audits) count(v audit.Verdict) int {
+	count := 0
+	for _, class := range a.classes {
+		count += class[v]
+	}
+	return count
+}
+
+// table returns the verdicts for a person.
+func (a *audits) table(screen cli.Screen) string {
+	verdicts := []audit.Verdict{audit.Confirmed, audit.Refuted, audit.Open}
+	table := screen.NewTable().AlignRight(1, len(verdicts))
+	header := []string{"DECISIONS"}
+	for _, v := range verdicts {
+		header = append(header, string(v))
+	}
+	table.AddRow(screen.Bold, header...)
+	row := func(name string, of func(audit.Verdict) int) {
+		cells := []string{name}
+		for _, v := range verdicts {
+			cells = append(cells, strconv.Itoa(of(v)))
+		}
+		table.AddRow(cli.Plain, cells...)
+	}
+	var names []string
+	for name := range a.classes {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		row(name, func(v audit.Verdict) int { return a.classes[name][v] })
+	}
+	row("all", a.count)
+	text := table.String()
+	for _, v := range verdicts[1:] {
+		named := 0
+		for _, n := range a.notable {
+			if n.Verdict != v {
+				continue
+			}
+			if named++; named > mostAudits {
+				text += fmt.Sprintf("and %d more %s\n", a.count(v)-mostAudits, v)
+				break
+			}
+			text += screen.Wrap(fmt.Sprintf("%s, snapshot %q: %s: %s", n.time.UTC().Format(time.RFC3339), n.id, n.Verdict, n.Reason)) + "\n"
+		}
+	}
+	return text
+}

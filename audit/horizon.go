@@ -59,8 +59,8 @@ func (c *search) manySteps(l *leaf) [][]int {
 	if s.cut <= 0 || !s.stepByStep(options) {
 		return nil
 	}
-	guides, any := s.guides(best)
-	if !any {
+	guides, possible := s.guides(best)
+	if !possible {
 		return nil
 	}
 	for i := range c.jobs {

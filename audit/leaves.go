@@ -168,7 +168,7 @@ func (a *answer) prices(from []float64) []int64 {
 func (a *answer) describe(plan [][]int) string {
 	var parts []string
 	for i := range a.jobs {
-		if a.plan != nil && fmt.Sprint(a.plan[i]) == fmt.Sprint(plan[i]) {
+		if i < len(a.plan) && slices.Equal(a.plan[i], plan[i]) {
 			continue
 		}
 		if len(parts) == 20 {

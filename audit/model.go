@@ -278,7 +278,7 @@ func (m *model) legal(plan [][]int, heuristic bool) error {
 	for i := range m.jobs {
 		j := &m.jobs[i]
 		for t, k := range plan[i] {
-			if j.position(k) < 0 && !(heuristic && k == 0 && j.current == 0) {
+			if waits := heuristic && k == 0 && j.current == 0; !waits && j.position(k) < 0 {
 				return fmt.Errorf("job %q has %d nodes in step %d, which is none of its sizes %v", j.id, k, t+1, j.sizes)
 			}
 		}

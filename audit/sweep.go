@@ -76,7 +76,7 @@ func (s *horizon) tables() (before [][][]int64, possible bool) {
 	entries := 0
 	for n := range len(s.open) + 1 {
 		for t := range s.steps {
-			_, most := s.reach(n, t)
+			most := s.most(n, t)
 			if most < 0 {
 				return nil, false
 			}
@@ -176,32 +176,22 @@ func (s *horizon) improve(n int, before [][]int64) bool {
 	return true
 }
 
-// reach returns the least and the most nodes that the open jobs from the n-th on can be left
-// in a step.
-func (s *horizon) reach(n, t int) (least, most int) {
-	least, most = s.left[t], s.left[t]
+// most returns the most nodes that the open jobs from the n-th on can be left in a step,
+// below 0 where those before it take too many.
+func (s *horizon) most(n, t int) int {
+	most := s.left[t]
 	for _, o := range s.open[:n] {
-		low, high := -1, 0
-		for k, loss := range o.split[t] {
-			if loss < infinite {
-				if high = s.jobs[o.job].sizes[k]; low < 0 {
-					low = high
-				}
-			}
+		if k := slices.IndexFunc(o.split[t], func(loss int64) bool { return loss < infinite }); k >= 0 {
+			most -= s.jobs[o.job].sizes[k]
 		}
-		least, most = least-high, most-max(0, low)
 	}
-	return max(0, least), most
+	return most
 }
 
 // blank returns a table of infinite losses over the nodes that the n-th open job and those
 // behind it can be left.
 func (s *horizon) blank(n, t int) []int64 {
-	_, most := s.reach(n, t)
-	table := make([]int64, max(0, most)+1)
-	for a := range table {
-		table[a] = infinite
-	}
+	table := slices.Repeat([]int64{infinite}, max(0, s.most(n, t))+1)
 	s.spend(len(table))
 	return table
 }

@@ -87,7 +87,7 @@ func (c *cohort) borrows(i, more int) bool {
 	return c.used[team]+more > c.teams[team].Quota
 }
 
-// admit starts jobs until none is left that can, and returns the nodes of all.
+// admit starts jobs until no more can start, and returns the nodes of all.
 func (c *cohort) admit(reclaim bool) []int {
 	for {
 		next := c.next()
@@ -106,7 +106,7 @@ func (c *cohort) admit(reclaim bool) []int {
 	}
 }
 
-// next returns the job to consider, -1 where none is left.
+// next returns the next job to consider, or -1.
 func (c *cohort) next() int {
 	next := -1
 	seen := make([]bool, len(c.teams))

@@ -17,8 +17,8 @@ func firstInFirstOut(s *solver.Snapshot) []int { return greedy.FillIdle(s) }
 
 // shortestRemaining is SRPT over jobs of fixed size, preemptive: in the order of
 // the run time left at that size, each job whose size fits in what is left of the
-// pool runs, and the others wait. Every job takes part, for who waits is what it
-// decides.
+// pool runs, and the others wait. All jobs are admitted, since the rule itself decides
+// which of them wait.
 func shortestRemaining(s *solver.Snapshot) []int {
 	left := make([]float64, len(s.Jobs))
 	for i := range s.Jobs {
@@ -87,7 +87,7 @@ func HeSRPTShares(jobs int) []float64 {
 // its share, by the ratio of the two at its next size, until no next size fits.
 //
 // Under START_FIRST only jobs that never started begin at their smallest size, every
-// other at none, so that it may be paused.
+// other at no nodes, so that it may be paused.
 func heSRPT(admission solver.Admission) Rule {
 	return func(s *solver.Snapshot) []int {
 		m := newShares(s, admission)
@@ -165,8 +165,8 @@ func newShares(s *solver.Snapshot, admission solver.Admission) *shares {
 // nodes returns what admitted job n has.
 func (m *shares) nodes(n int) int { return m.jobs[n].Sizes[m.level[n]] }
 
-// next returns the next size of admitted job n, beyond any pool where it has the
-// largest.
+// next returns the next size of admitted job n, or a size that no pool has if it already
+// has its largest.
 func (m *shares) next(n int) int {
 	if m.level[n]+1 == len(m.jobs[n].Sizes) {
 		return math.MaxInt

@@ -24,7 +24,7 @@ func TestCut(t *testing.T) {
 		{ID: "later", Submit: 101 * time.Second, Duration: time.Second, GPUs: 1},
 	}
 	// 5 nodes: "running" holds 4, "blocked" asks for 2, and "behind" and "now",
-	// for whom the last node would do, do not overtake it.
+	// each of which would fit the last node, do not overtake it.
 	got := Cut(trace, 5, 100*time.Second, 8)
 
 	running := solver.NewJob("running", 2304*time.Second)

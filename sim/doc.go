@@ -21,7 +21,7 @@
 //     the state as it now is, and its decision is carried out at once.
 //  5. Every job that holds nodes trains until second s+1.
 //
-// A policy that decides at every event does so in the place of 1, if a job was
+// A policy that decides at every event does so instead of step 1, if a job was
 // submitted or ended in second s-1 and that was no scaling moment. Since nothing
 // can happen between two events, Run moves from event to event; work is counted
 // in whole nanoseconds of one node's time, so that the two are equal exactly.

@@ -36,7 +36,7 @@ type JobFuture struct {
 // work is what is really left of each job, in run time on one node; the allocator is told
 // what the snapshot says. The simulation ends with the last job, at the given time, or
 // where it is clear that no more jobs will train. It ends early, and says so, when ctx
-// ends, or the allocator for want of time: with what was simulated by then.
+// ends or the allocator runs out of time, and returns what it has simulated by then.
 func Forecast(
 	ctx context.Context, s *solver.Snapshot, work []time.Duration, policy Policy, frequency, until time.Duration, allocator Allocator,
 ) (Future, error) {
@@ -68,7 +68,7 @@ func Forecast(
 	return future, err
 }
 
-// longestSpan is the longest time of a job that a forecast tells from longer ones, 73 years:
+// longestSpan is where a forecast cuts a job's time off, 73 years:
 // sums of such times fit a time.Duration.
 const longestSpan = never / 4
 

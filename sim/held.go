@@ -8,8 +8,8 @@ type NodesAt struct {
 	Nodes int
 }
 
-// NodeTime returns the sum of nodes times how long they were there between two times.
-// Before the first change there were as many as before says.
+// NodeTime returns the number of nodes, summed over the time from one moment to another.
+// Until the first change the number is before.
 func NodeTime(changes []NodesAt, before int, from, until time.Duration) time.Duration {
 	sum, at, nodes := time.Duration(0), from, before
 	for _, change := range changes {
@@ -26,7 +26,7 @@ func NodeTime(changes []NodesAt, before int, from, until time.Duration) time.Dur
 type History struct {
 	// Nodes is what it holds.
 	Nodes int
-	// Trained is how long it held nodes so far, and Waited how long it held none.
+	// Trained is how long it has held nodes so far, and Waited how long it has not.
 	Trained, Waited time.Duration
 }
 

@@ -91,7 +91,7 @@ func (j *simulatedJob) outcome() Outcome {
 }
 
 // nextEvent returns the second in which the job ends or has grown, if its nodes
-// stay as they are; never if it has none.
+// stay as they are, or never if it has no nodes.
 func (j *simulatedJob) nextEvent(now time.Duration) time.Duration {
 	next := j.growsAt
 	if j.perSecond > 0 {

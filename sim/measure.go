@@ -53,7 +53,7 @@ type Summary struct {
 	// Utilization is Result.Utilization.
 	Utilization Share `json:"utilization"`
 	// Teams are the teams that shared the pool, and WorstTeam is the largest of their
-	// ratios to their partitions. Missing where there are none.
+	// ratios to their partitions. Missing if there are no teams.
 	Teams     []TeamSummary `json:"teams,omitempty"`
 	WorstTeam *float64      `json:"worst_team_to_partition,omitempty"`
 }
@@ -333,7 +333,7 @@ func endedBy(ends []time.Duration, at time.Duration) int {
 	return n
 }
 
-// Mean returns the mean of values, 0 of none.
+// Mean returns the mean of values, 0 if there are no values.
 func Mean(values []float64) float64 {
 	sum := 0.0
 	for _, v := range values {
@@ -343,7 +343,7 @@ func Mean(values []float64) float64 {
 }
 
 // Quantile returns the value below which a share of the values lies, interpolated
-// between the two nearest; 0 of none. The share is in [0, 1].
+// between the two nearest, and 0 if there are no values. The share is in [0, 1].
 func Quantile(values []float64, share float64) float64 {
 	if len(values) == 0 {
 		return 0

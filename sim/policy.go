@@ -24,7 +24,7 @@ type Policy struct {
 	Name string
 	// Description says in a line what it does.
 	Description string
-	// Options are what the Allocator is asked with where there is no Decide.
+	// Options are those of the Allocator's calls if Decide is nil.
 	Options solver.Options
 	// Prepare, where set, changes what is told, given the teams that share the pool.
 	Prepare func(*solver.Snapshot, []solver.Group)
@@ -113,7 +113,7 @@ func totalTime(admission solver.Admission) solver.Options {
 	return solver.Options{Backend: solver.BackendExact, Objective: solver.ObjectiveTotalTime, Admission: admission}
 }
 
-// rankByETA tells a job's remaining ETA instead of its training time, by which greedy ranks.
+// rankByETA replaces a job's training time, by which greedy ranks, with its remaining ETA.
 func rankByETA(s *solver.Snapshot, _ []solver.Group) {
 	for i := range s.Jobs {
 		s.Jobs[i].TrainingTime = s.Jobs[i].RemainingETA

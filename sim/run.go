@@ -104,7 +104,7 @@ type Result struct {
 // JobResult is what became of a job. Times are whole seconds of the simulation.
 type JobResult struct {
 	ID string
-	// Group is the team it belongs to, "" for none.
+	// Group is the team it belongs to, or "".
 	Group string
 	// Weight is the job's, 1 where it names none, and Smallest the least nodes it can
 	// train on.

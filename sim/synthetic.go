@@ -43,8 +43,8 @@ const (
 	// 4 times as high at 3 pm as at 3 am.
 	busiest  = 15 * time.Hour
 	dayNight = 0.6
-	// users is how many submit the jobs, as many as on Helios Venus in such a span; the
-	// n-th submits 1/n as many as the first, which is about how jobs are spread there.
+	// users is the number of users who submit the jobs, that of Helios Venus in such a span.
+	// The n-th submits 1/n of what the first does, which is roughly the spread there.
 	users = 35
 
 	// DefaultNodesAsked is the number of nodes that every job is said to have run

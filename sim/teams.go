@@ -52,7 +52,7 @@ const (
 	// QuotaByDemand gives each team the share that its jobs have of all demand, which is
 	// known only in hindsight.
 	QuotaByDemand QuotaRule = "demand"
-	// QuotaEqual gives every team as much.
+	// QuotaEqual gives every team the same.
 	QuotaEqual QuotaRule = "equal"
 )
 
@@ -137,8 +137,8 @@ func teamsOf(groups []solver.Group) []solver.Group {
 	return teams
 }
 
-// groupsAbove returns the positions of the group of an id and of all it is part of; none
-// where there are no groups.
+// groupsAbove returns the positions of the group of an id and of all it is part of. The
+// result is empty if there are no groups.
 func groupsAbove(groups []solver.Group, id string) []int {
 	if len(groups) == 0 {
 		return nil

@@ -263,7 +263,7 @@ func TestCompareWithPartitions(t *testing.T) {
 	}
 }
 
-// TestWeighted checks the weights in the place of teams.
+// TestWeighted checks the weights that stand for teams.
 func TestWeighted(t *testing.T) {
 	heavy := of("b", job("3", 0, time.Hour))
 	heavy.Weight = 3

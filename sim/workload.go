@@ -46,9 +46,8 @@ type WorkloadJob struct {
 	// User submitted the job, and Group is the team it belongs to; "" where that is not
 	// known.
 	User, Group string
-	// Recorded is what the job really held, from its start to its end, which is where it
-	// holds none for the last time; empty where that is not known. In whole seconds, not
-	// before Submit.
+	// Recorded is what the job really held, in whole seconds and not before Submit. It
+	// ends where the job gives up its last nodes, and is empty if that is not known.
 	Recorded []NodesAt
 	// History is what the job has behind it at Submit, for one that does not begin there.
 	History History

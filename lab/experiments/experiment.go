@@ -65,7 +65,7 @@ func (m *measures) result(quantity, unit string, f format, paper []float64, ours
 	return r
 }
 
-// span returns the least and the largest of values, nothing of none.
+// span returns the least and the largest of values, nothing if there are no values.
 func span(values []float64) []float64 {
 	if len(values) == 0 {
 		return nil
@@ -144,7 +144,7 @@ func differences(a, b []float64) []float64 {
 	return list
 }
 
-// table is numbers laid out for a person.
+// table is numbers laid out for readers.
 type table struct {
 	Header []string
 	Rows   [][]string

@@ -90,7 +90,7 @@ type planned struct {
 }
 
 // Run makes all runs: first those whose decision times are reported, one at a time so
-// that none disturbs another, then the others, config.Workers at once. It calls progress,
+// that they do not disturb each other, then the others, config.Workers at once. It calls progress,
 // which may be nil, after each run.
 func Run(ctx context.Context, config Config, allocator sim.Allocator, progress func(done, all int)) (*Results, error) {
 	if err := config.Validate(); err != nil {

@@ -76,8 +76,7 @@ func Lines(title, xLabel, yLabel string, series ...Series) (*Figure, error) {
 	return f, nil
 }
 
-// topOfMajor returns the largest value of the series that are not minor, 0 where there are
-// none.
+// topOfMajor returns the largest value of the series that are not minor, 0 if all are.
 func topOfMajor(series []Series) float64 {
 	top := 0.0
 	for _, s := range series {

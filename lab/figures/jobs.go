@@ -91,7 +91,7 @@ func (g gantt) DataRange() (xmin, xmax, ymin, ymax float64) {
 // Plot draws the jobs, the first at the top.
 func (g gantt) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
-	// As thick as there is room for.
+	// As thick as the room allows.
 	thickest := min(vg.Points(4), 0.8*c.Size().Y/vg.Length(max(1, len(g.jobs))))
 	for i := range g.jobs {
 		job := &g.jobs[i]
@@ -178,7 +178,7 @@ func Bars(title, label string, names []string, values []float64) (*Figure, error
 	}
 	ticks := make(plot.ConstantTicks, len(names))
 	for i, name := range names {
-		// With spaces in the place of a mark: in a browser's font a name may be wider.
+		// Spaces leave room for a mark: in a browser's font a name may be wider.
 		ticks[i] = plot.Tick{Value: float64(len(names) - 1 - i), Label: name + "     "}
 	}
 	f.plot.Y.Tick.Marker = ticks

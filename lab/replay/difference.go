@@ -24,7 +24,7 @@ type Difference struct {
 	// Before is what the job held, Recorded what it held then, Answered what the server
 	// had answered, -1 for nothing, and Policy what the policy gives it.
 	Before, Recorded, Answered, Policy int
-	// Why says for a person why the policy gives it so many.
+	// Why is a sentence that says why the policy gives it that number.
 	Why string
 }
 
@@ -109,7 +109,7 @@ type Explainer interface {
 }
 
 // Explain has the decisions of a policy explained with their numbers, of at most this many
-// jobs each, and puts that in the place of the plainer words that Differences has for them.
+// jobs each, and replaces the plainer words of Differences with that.
 func (r *Replay) Explain(ctx context.Context, p sim.Policy, explainer Explainer, moments []MomentDifference, jobs int) error {
 	for i := range moments {
 		m := &moments[i]
@@ -180,7 +180,7 @@ func heldAfter(changes []sim.NodesAt, at time.Duration) int {
 	return nodes
 }
 
-// why says in a sentence what speaks for an allocation, in the place of so many nodes.
+// why says in a sentence what speaks for an allocation instead of the given nodes.
 func why(job *solver.Job, a *solver.Allocation, held int) string {
 	switch {
 	case a.Nodes == 0 && a.WaitReason == solver.WaitBehind:

@@ -99,7 +99,7 @@ type Source struct {
 }
 
 // moments returns the moments in the order of time. The calls are those of one caller, or of
-// those chosen, for another's may be of another cluster. Messages are not kept: they take
+// those chosen, since other callers' may be about other clusters. Messages are not kept: they take
 // several times as much memory.
 func moments(read Reader, chosen []string) ([]Moment, Source, error) {
 	var source Source

@@ -220,7 +220,7 @@ func (r *Replay) Compared(run *sim.Result) *sim.Result {
 
 // IdleNodeHours returns the hours that nodes of the pool were idle within the recording:
 // under a run of the whole workload, or, for nil, in reality. While jobs hold more than
-// there is, since the pool has just shrunk, none are.
+// the pool has, because it has just shrunk, no nodes are idle.
 func (r *Replay) IdleNodeHours(run *sim.Result) float64 {
 	var changes []sim.NodesAt // of the number of idle nodes
 	add := func(nodes []sim.NodesAt, sign int) {

@@ -158,7 +158,7 @@ func (a *Allocator) Explain(
 	}
 	r.options.Hurry = nil // limited ends when it is closed.
 	jobs, err := explain.Jobs(limited, a.chain, explain.Decided{Snapshot: r.snapshot, Options: r.options, Decision: decision, Held: r.held}, jobIDs)
-	if err = cmp.Or(err, ctx.Err()); err != nil {
+	if err := cmp.Or(err, ctx.Err()); err != nil {
 		return solver.Explanation{}, err
 	}
 	return solver.Explanation{Decision: decision, Jobs: jobs}, nil
@@ -198,7 +198,7 @@ func (a *Allocator) Forecast(
 	defer cancel()
 	r.options.Hurry = nil // limited ends when it is closed.
 	future, err := forecast.Jobs(limited, a.chain, r.snapshot, r.options, f, a.budget)
-	if err = cmp.Or(err, ctx.Err()); err != nil {
+	if err := cmp.Or(err, ctx.Err()); err != nil {
 		return solver.Forecast{}, err
 	}
 	return r.held.RestoreForecast(future), nil

@@ -1,7 +1,5 @@
 package solver
 
-import "slices"
-
 // Why is the reason for the nodes of a job.
 type Why string
 
@@ -80,85 +78,3 @@ const (
 	MostRemedyWeight = 1000 // times the weight of the job
 	MostRemedyPool   = 2    // times the nodes of the pool
 )
-
-// Pin returns p with the value of every size of a job in the first step less by a penalty,
-// but for one: where the penalty exceeds what holding that size costs, it is the one that an
-// optimal plan gives the job now. job and size are positions in Problem.Jobs and in Sizes.
-func (p *Problem) Pin(job, size int, penalty float64) *Problem {
-	pinned := *p
-	pinned.Jobs = make([]AdmittedJob, len(p.Jobs))
-	copy(pinned.Jobs, p.Jobs)
-	j := &pinned.Jobs[job]
-	values := make([]float64, len(j.Sizes))
-	copy(values, j.SizeValue)
-	for k := range values {
-		if k != size {
-			values[k] -= penalty
-		}
-	}
-	j.SizeValue = values
-	return &pinned
-}
-
-// Repin returns the plan with a job at a size in the first step, where other jobs give up
-// what that takes in the first step as cheaply as a simple rule finds; false where it finds
-// none.
-func (p *Problem) Repin(plan Plan, job, size int) (Plan, bool) {
-	pinned := plan.Clone()
-	pinned[job][0] = p.Jobs[job].Sizes[size]
-	room := NewRoom(p.Capacity[0], p.Groups)
-	for i := range pinned {
-		room.Take(p.Jobs[i].Group, pinned[i][0])
-	}
-	for room.Exceeded() {
-		best, at, to := 0.0, -1, 0
-		for i := range pinned {
-			over := -min(room.Idle, room.Within(p.Jobs[i].Group))
-			if i == job || over <= 0 {
-				continue
-			}
-			now, worth := pinned[i][0], 0.0
-			for n, k := range p.Jobs[i].Sizes {
-				if k >= now {
-					break
-				}
-				if n == 0 {
-					worth = p.Jobs[i].Value(pinned[i])
-				}
-				pinned[i][0] = k
-				cost := (worth - p.Jobs[i].Value(pinned[i])) / float64(min(now-k, over))
-				pinned[i][0] = now
-				if at < 0 || cost < best {
-					best, at, to = cost, i, k
-				}
-			}
-		}
-		if at < 0 {
-			return nil, false
-		}
-		room.Take(p.Jobs[at].Group, to-pinned[at][0])
-		pinned[at][0] = to
-	}
-	return pinned, p.Check(pinned) == nil
-}
-
-// SmallestRoom returns the room that is left where every job holds its smallest size.
-func (p *Problem) SmallestRoom() *Room {
-	room := NewRoom(p.Capacity[0], p.Groups)
-	for i := range p.Jobs {
-		room.Take(p.Jobs[i].Group, p.Jobs[i].Sizes[0])
-	}
-	return room
-}
-
-// CostOfChange returns what the job's part of the objective under the given nodes per step
-// would be more if the change to those of the first step cost nothing.
-func (j *AdmittedJob) CostOfChange(nodes []int) float64 {
-	free := *j
-	free.FirstStepWork = j.StepWork
-	cost := free.Value(nodes) - j.Value(nodes)
-	if n, legal := slices.BinarySearch(j.Sizes, nodes[0]); legal && j.ChangeCost != nil {
-		cost += j.ChangeCost[n]
-	}
-	return cost
-}

@@ -128,7 +128,7 @@ func newExplainer(ctx context.Context, decider Decider, d Decided) (*explainer, 
 	if e.problem.Check(e.plan) != nil {
 		e.problem = e.problem.WithWaiting() // Greedy leaves waiting whom the model would admit.
 	}
-	e.room = e.problem.SmallestRoom()
+	e.room = smallestRoom(e.problem)
 	e.best, e.proven = e.problem.Objective(e.plan), d.Decision.Report.Reason == solver.ReasonOptimal
 	if !e.proven && ctx.Err() == nil {
 		result, err := decider.Solve(ctx, e.problem, solver.SolveOptions{Incumbent: e.plan, PriceHint: e.prices})
@@ -189,7 +189,7 @@ func (e *explainer) newReason(job int, a *solver.Allocation) *reason {
 			row := slices.Clone(plan)
 			row[0] = k
 			size.gain = admitted.Value(row) - worth
-			size.change = admitted.CostOfChange(row)
+			size.change = costOfChange(admitted, row)
 			size.Loss = max(0, price*float64(k-a.Nodes)-size.gain)
 		}
 		r.sizes = append(r.sizes, size)
@@ -230,13 +230,13 @@ func (e *explainer) search(ctx context.Context, r *reason) error {
 			continue
 		}
 		position := slices.Index(e.problem.Jobs[r.admitted].Sizes, size.Nodes)
-		plan, legal := e.problem.Repin(e.plan, r.admitted, position)
+		plan, legal := repin(e.problem, e.plan, r.admitted, position)
 		if !legal {
 			continue
 		}
 		least := e.problem.Objective(plan)
 		penalty := 2*(e.best-least) + 1e-6*max(1, e.best, -e.best)
-		pinned := e.problem.Pin(r.admitted, position, penalty)
+		pinned := pin(e.problem, r.admitted, position, penalty)
 		result, err := e.decider.Solve(ctx, pinned, solver.SolveOptions{Incumbent: plan, PriceHint: e.prices})
 		if err != nil {
 			return err
@@ -249,7 +249,7 @@ func (e *explainer) search(ctx context.Context, r *reason) error {
 		size.Proven = e.proven && result.Bound-worth <= solver.OptimalGap*max(e.best, -e.best, worth, -worth)
 		admitted := &e.problem.Jobs[r.admitted]
 		size.gain = admitted.Value(result.Plan[r.admitted]) - admitted.Value(e.plan[r.admitted])
-		size.change = admitted.CostOfChange(result.Plan[r.admitted])
+		size.change = costOfChange(admitted, result.Plan[r.admitted])
 	}
 	return nil
 }

@@ -100,7 +100,7 @@ func (r *run) decideInTime(ctx context.Context, backends []solver.Backend) (resu
 	expired, cancel := context.WithDeadline(ctx, time.Time{})
 	defer cancel()
 	var err error
-	late.proof, err = late.run.bound(expired, late.answer, r.noBound)
+	late.proof, err = late.bound(expired, late.answer, r.noBound)
 	return late, err
 }
 

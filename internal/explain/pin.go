@@ -1,0 +1,89 @@
+package explain
+
+import (
+	"slices"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// pin returns p with the value of every size of a job in the first step less by a penalty,
+// but for one: where the penalty exceeds what holding that size costs, it is the one that an
+// optimal plan gives the job now. job and size are positions in Problem.Jobs and in Sizes.
+func pin(p *solver.Problem, job, size int, penalty float64) *solver.Problem {
+	pinned := *p
+	pinned.Jobs = make([]solver.AdmittedJob, len(p.Jobs))
+	copy(pinned.Jobs, p.Jobs)
+	j := &pinned.Jobs[job]
+	values := make([]float64, len(j.Sizes))
+	copy(values, j.SizeValue)
+	for k := range values {
+		if k != size {
+			values[k] -= penalty
+		}
+	}
+	j.SizeValue = values
+	return &pinned
+}
+
+// repin returns the plan with a job at a size in the first step, where other jobs give up
+// what that takes in the first step as cheaply as a simple rule finds; false where it finds
+// none.
+func repin(p *solver.Problem, plan solver.Plan, job, size int) (solver.Plan, bool) {
+	pinned := plan.Clone()
+	pinned[job][0] = p.Jobs[job].Sizes[size]
+	room := solver.NewRoom(p.Capacity[0], p.Groups)
+	for i := range pinned {
+		room.Take(p.Jobs[i].Group, pinned[i][0])
+	}
+	for room.Exceeded() {
+		best, at, to := 0.0, -1, 0
+		for i := range pinned {
+			over := -min(room.Idle, room.Within(p.Jobs[i].Group))
+			if i == job || over <= 0 {
+				continue
+			}
+			now, worth := pinned[i][0], 0.0
+			for n, k := range p.Jobs[i].Sizes {
+				if k >= now {
+					break
+				}
+				if n == 0 {
+					worth = p.Jobs[i].Value(pinned[i])
+				}
+				pinned[i][0] = k
+				cost := (worth - p.Jobs[i].Value(pinned[i])) / float64(min(now-k, over))
+				pinned[i][0] = now
+				if at < 0 || cost < best {
+					best, at, to = cost, i, k
+				}
+			}
+		}
+		if at < 0 {
+			return nil, false
+		}
+		room.Take(p.Jobs[at].Group, to-pinned[at][0])
+		pinned[at][0] = to
+	}
+	return pinned, p.Check(pinned) == nil
+}
+
+// smallestRoom returns the room that is left where every job holds its smallest size.
+func smallestRoom(p *solver.Problem) *solver.Room {
+	room := solver.NewRoom(p.Capacity[0], p.Groups)
+	for i := range p.Jobs {
+		room.Take(p.Jobs[i].Group, p.Jobs[i].Sizes[0])
+	}
+	return room
+}
+
+// costOfChange returns what a job's part of the objective under the given nodes per step
+// would be more if the change to those of the first step cost nothing.
+func costOfChange(j *solver.AdmittedJob, nodes []int) float64 {
+	free := *j
+	free.FirstStepWork = j.StepWork
+	cost := free.Value(nodes) - j.Value(nodes)
+	if n, legal := slices.BinarySearch(j.Sizes, nodes[0]); legal && j.ChangeCost != nil {
+		cost += j.ChangeCost[n]
+	}
+	return cost
+}

@@ -1,7 +1,7 @@
 package ingress
 
 import (
-	"cmp"
+	"container/list"
 	"context"
 	"slices"
 	"sync"
@@ -51,6 +51,15 @@ type turns struct {
 	mutex         sync.Mutex
 	search, short lane
 	waiting       atomic.Int64
+	// freed says that turns are about to be given for memory that was freed: once for all that
+	// is freed meanwhile.
+	freed atomic.Bool
+
+	// open counts the calls of each caller, most at most, so that not even the wait for mutex
+	// is for one caller's alone.
+	openMutex sync.Mutex
+	open      map[string]int
+	most      int
 }
 
 // lane is turns of one kind: limit calls run at once, and forSmall more that are small, so
@@ -59,11 +68,7 @@ type lane struct {
 	limit, forSmall int
 	maxQueue        int
 	running         []*turn
-	waiting         []*turn // In the order in which they came.
-	// served numbers the turns of the callers that wait and of their connections, so that
-	// they take turns.
-	served map[string]int
-	number int
+	queue           queue
 }
 
 // turn is a call that waits for its turn or has it.
@@ -79,6 +84,10 @@ type turn struct {
 	// lent says that it is beside the turn of the call itself, until another call waits.
 	lent bool
 
+	// line is where it waits, as element; nil where it does not.
+	line    *connectionLine
+	element *list.Element
+
 	// granted is closed when the turn has come, refused when it will not.
 	granted, refused chan struct{}
 	began            time.Time
@@ -91,6 +100,8 @@ func newTurns(maxInflight, maxQueue int) *turns {
 	return &turns{
 		search: lane{limit: maxInflight, maxQueue: maxQueue},
 		short:  lane{limit: maxInflight, forSmall: maxInflight, maxQueue: maxQueue},
+		// Beyond, a caller's calls would be turned away from both queues.
+		open: make(map[string]int), most: 2*maxQueue + 3*maxInflight + 1,
 	}
 }
 
@@ -104,6 +115,10 @@ func (t *turns) take(ctx context.Context, work Work, u *turn) error {
 		}
 		return began.Add(longest)
 	}
+	if !t.enter(u) {
+		return guard.Overload()
+	}
+	defer t.exit(u)
 	if work == WorkSearchOrShed {
 		ok, err := t.await(ctx, &t.search, u, within(longestSearchWait, maxSearchWaitFraction))
 		if ok || err != nil {
@@ -122,19 +137,40 @@ func (t *turns) take(ctx context.Context, work Work, u *turn) error {
 	return err
 }
 
+// enter counts a call that waits, and reports whether its caller may have one more.
+func (t *turns) enter(u *turn) bool {
+	t.openMutex.Lock()
+	defer t.openMutex.Unlock()
+	if t.open[u.caller] >= t.most {
+		return false
+	}
+	t.open[u.caller]++
+	return true
+}
+
+func (t *turns) exit(u *turn) {
+	t.openMutex.Lock()
+	defer t.openMutex.Unlock()
+	if t.open[u.caller]--; t.open[u.caller] == 0 {
+		delete(t.open, u.caller)
+	}
+}
+
 // await reports whether the turn of a call has come in a lane before a time.
 func (t *turns) await(ctx context.Context, l *lane, u *turn, end time.Time) (bool, error) {
 	u.granted, u.refused = make(chan struct{}), make(chan struct{})
 	u.hurried, u.hurry = context.WithCancel(context.Background())
 	t.mutex.Lock()
-	l.waiting = append(l.waiting, u)
+	l.queue.add(u)
 	t.dispatch(l)
 	if !u.isGranted() {
 		l.trim()
 		if l.hasTurn(u) { // It waits for memory.
 			t.search.reclaim()
 		}
-		l.hurryFor(u)
+		if u.line != nil {
+			l.hurryFor(u)
+		}
 	}
 	t.mutex.Unlock()
 	if u.isGranted() {
@@ -160,7 +196,7 @@ func (t *turns) await(ctx context.Context, l *lane, u *turn, end time.Time) (boo
 		l.end(u)
 		t.dispatch(l)
 	}
-	l.leave(u)
+	l.queue.leave(u)
 	t.count()
 	u.hurry()
 	return false, err
@@ -173,7 +209,7 @@ func (t *turns) lend(u *turn, reserve func() bool) (*turn, bool) {
 	defer t.mutex.Unlock()
 	l := &t.search
 	lent := &turn{caller: u.caller, connection: u.connection, bytes: u.bytes, lent: true, began: time.Now()}
-	if len(l.waiting) > 0 || !l.hasTurn(lent) || !reserve() {
+	if l.queue.waiting > 0 || !l.hasTurn(lent) || !reserve() {
 		return nil, false
 	}
 	lent.hurried, lent.hurry = context.WithCancel(context.Background())
@@ -211,64 +247,56 @@ func (t *turns) release(u *turn) {
 	defer t.mutex.Unlock()
 	u.hurry()
 	for _, l := range []*lane{&t.search, &t.short} {
-		l.end(u)
-		t.dispatch(l)
+		if l.end(u) {
+			t.dispatch(l)
+		}
 	}
 }
 
 // memoryFreed lets calls in that have waited for memory.
 func (t *turns) memoryFreed() {
-	if t.waiting.Load() == 0 {
+	if t.waiting.Load() == 0 || !t.freed.CompareAndSwap(false, true) {
 		return
 	}
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
+	t.freed.Store(false)
 	t.dispatch(&t.search)
 	t.dispatch(&t.short)
 }
 
+// mostTries is how many calls for which there is no memory are tried each time that turns are
+// given: one of each caller and size class, each time others.
+const mostTries = 16
+
 // dispatch grants the turns that are free.
 func (t *turns) dispatch(l *lane) {
 	defer t.count()
-	if len(l.waiting) == 0 {
-		l.served = nil
-		return
-	}
-	if len(l.running) >= l.limit+l.forSmall {
-		return
-	}
-	has := counts(l.running)
-	candidates := slices.Clone(l.waiting)
-	for len(candidates) > 0 {
-		next := 0
-		for i, u := range candidates {
-			best := candidates[next]
-			if cmp.Or(
-				cmp.Compare(has[u.caller], has[best.caller]),
-				cmp.Compare(u.bytes/guard.SmallCall, best.bytes/guard.SmallCall),
-				cmp.Compare(l.served[u.caller], l.served[best.caller]),
-				cmp.Compare(has[u.connection], has[best.connection]),
-				cmp.Compare(l.served[u.connection], l.served[best.connection]),
-			) < 0 {
-				next = i
-			}
+	var tried []*callerLine
+	for len(tried) < mostTries && len(l.running) < l.limit+l.forSmall {
+		line := l.queue.first(!l.hasTurn(&turn{bytes: guard.SmallCall + 1}))
+		if line == nil {
+			break
 		}
-		u := candidates[next]
-		candidates = slices.Delete(candidates, next, next+1)
-		if !l.hasTurn(u) || !u.reserve() {
+		u := line.first()
+		if !l.hasTurn(u) {
+			break
+		}
+		if !u.reserve() {
+			l.queue.heads(line.class).remove(line)
+			tried = append(tried, line)
 			continue
 		}
-		l.leave(u)
+		l.queue.count(u, 1, 0)
+		l.queue.leave(u)
 		u.began = time.Now()
 		l.running = append(l.running, u)
-		has[u.caller]++
-		has[u.connection]++
-		if l.served == nil {
-			l.served = make(map[string]int)
-		}
-		l.number++
-		l.served[u.caller], l.served[u.connection] = l.number, l.number
 		close(u.granted)
+	}
+	for _, line := range tried {
+		l.queue.number++
+		line.tried = l.queue.number
+		l.queue.heads(line.class).push(line)
 	}
 }
 
@@ -286,25 +314,13 @@ func (l *lane) hasTurn(u *turn) bool {
 // isSmall reports whether large calls do not keep a call waiting.
 func (u *turn) isSmall() bool { return u.bytes <= guard.SmallCall }
 
-// trim turns a call away where too many wait: of the caller of which most wait, and of its
-// connection of which most do, the largest, and of several the last.
+// trim turns a call away where too many wait.
 func (l *lane) trim() {
-	if len(l.waiting) <= l.maxQueue {
-		return
+	if l.queue.waiting > l.maxQueue {
+		last := l.queue.last()
+		l.queue.leave(last)
+		close(last.refused)
 	}
-	has := counts(l.waiting)
-	last := l.waiting[0]
-	for _, u := range l.waiting {
-		if cmp.Or(
-			cmp.Compare(has[u.caller], has[last.caller]),
-			cmp.Compare(has[u.connection], has[last.connection]),
-			cmp.Compare(u.bytes, last.bytes),
-		) >= 0 {
-			last = u
-		}
-	}
-	l.leave(last)
-	close(last.refused)
 }
 
 // hurryFor asks a running call to end its search, so that it is the turn of one that
@@ -313,7 +329,7 @@ func (l *lane) trim() {
 // that of the waiting one would have, or that have had their fair time. It asks no more
 // calls than wait.
 func (l *lane) hurryFor(waiting *turn) {
-	has := counts(l.running)
+	ofWaiting, overSame := l.queue.of(waiting)
 	hurried := 0
 	var longest *turn
 	for _, u := range l.running {
@@ -327,8 +343,8 @@ func (l *lane) hurryFor(waiting *turn) {
 		if longest != nil && longest.lent {
 			continue
 		}
-		more := has[u.caller] >= has[waiting.caller]+2 ||
-			u.caller == waiting.caller && has[u.connection] >= has[waiting.connection]+2
+		c, over := l.queue.of(u)
+		more := c.running >= ofWaiting.running+2 || c == ofWaiting && over.running >= overSame.running+2
 		if !more && time.Since(u.began) < fairTime {
 			continue
 		}
@@ -336,37 +352,26 @@ func (l *lane) hurryFor(waiting *turn) {
 			longest = u
 		}
 	}
-	if longest != nil && hurried < len(l.waiting) {
+	if longest != nil && hurried < l.queue.waiting {
 		longest.hurry()
 	}
 }
 
-func (l *lane) leave(u *turn) { l.waiting = remove(l.waiting, u) }
-
-func (l *lane) end(u *turn) { l.running = remove(l.running, u) }
-
-func remove(list []*turn, u *turn) []*turn {
-	if i := slices.Index(list, u); i >= 0 {
-		return slices.Delete(list, i, i+1)
+// end takes a turn away, and reports whether the call had one.
+func (l *lane) end(u *turn) bool {
+	i := slices.Index(l.running, u)
+	if i < 0 {
+		return false
 	}
-	return list
-}
-
-// counts returns how many calls each caller has among these, and each connection.
-func counts(list []*turn) map[string]int {
-	has := make(map[string]int, 2*len(list))
-	for _, u := range list {
-		if u.lent {
-			continue
-		}
-		has[u.caller]++
-		has[u.connection]++
+	l.running = slices.Delete(l.running, i, i+1)
+	if !u.lent {
+		l.queue.count(u, -1, 0)
 	}
-	return has
+	return true
 }
 
 // count takes note of how many calls wait.
-func (t *turns) count() { t.waiting.Store(int64(len(t.search.waiting) + len(t.short.waiting))) }
+func (t *turns) count() { t.waiting.Store(int64(t.search.queue.waiting + t.short.queue.waiting)) }
 
 // inflight returns how many calls' methods run.
 func (t *turns) inflight() int {

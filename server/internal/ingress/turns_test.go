@@ -243,7 +243,7 @@ func TestTooManyWait(t *testing.T) {
 		for i, w := range []struct {
 			caller string
 			bytes  int
-		}{{"a", 10}, {"a", 30}, {"a", 20}, {"b", 1000}, {"a", 40}} {
+		}{{"a", 10}, {"a", 2 * guard.SmallCall}, {"a", 20}, {"b", 9 * guard.SmallCall}, {"a", 4 * guard.SmallCall}} {
 			go func() {
 				u := newTurn(w.caller, w.bytes)
 				if errs[i] = turns.take(t.Context(), WorkSearch, u); errs[i] == nil {

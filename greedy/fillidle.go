@@ -12,7 +12,7 @@ import "github.com/elastalloc/elastalloc/solver"
 //
 // Where the pool shrank below what the running jobs hold, those listed last lose
 // their nodes until the rest fits, and then no job is started. Where the limit of a group
-// did, that goes for its jobs.
+// shrank, the same is done to its jobs.
 func FillIdle(s *solver.Snapshot) []int {
 	nodes := make([]int, len(s.Jobs))
 	room, group := solver.SnapshotRoom(s)

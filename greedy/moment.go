@@ -178,7 +178,7 @@ func (m *moment) give(i, nodes int) {
 }
 
 // halved returns the largest legal size that is at most half of what a job holds,
-// or what it holds if there is none.
+// or what it holds if no size is that small.
 func (m *moment) halved(i int) int {
 	if half := largestWithin(m.jobs[i].Sizes, m.nodes[i]/2); half > 0 {
 		return half

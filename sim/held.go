@@ -30,8 +30,8 @@ type History struct {
 	Trained, Waited time.Duration
 }
 
-// ETAAt is what an allocator is told of the work left, in run time on one node, once so
-// much is done of it.
+// ETAAt is what an allocator is told of the work left, in run time on one node, once the
+// job has done the given work.
 type ETAAt struct{ Served, ETA time.Duration }
 
 // resize changes the size of the pool where it is time and reports whether it did.

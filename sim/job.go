@@ -12,7 +12,7 @@ type simulatedJob struct {
 	// told is what an allocator is told of the job, apart from its state.
 	told solver.Job
 	// nodes is what the job holds, and training what it trains on, which serves
-	// perSecond: less while it is starting or growing, none while it restarts, until
+	// perSecond: less while it is starting or growing, nothing while it restarts, until
 	// growsAt.
 	nodes, training int
 	perSecond       time.Duration

@@ -46,7 +46,7 @@ type Summary struct {
 	Decisions   int         `json:"decisions"`
 	SolveMillis SolveMillis `json:"solve_ms"`
 	// NodePrice is what one more node was worth at the decisions, in units of the
-	// objective. Missing where no decision tells.
+	// objective. Missing if no decision says so.
 	NodePrice *NodePrice `json:"node_price,omitempty"`
 	// Rescales is how often jobs' nodes changed after their start.
 	Rescales int `json:"rescales"`
@@ -70,7 +70,7 @@ type TeamSummary struct {
 	ToPartition *float64 `json:"ratio_to_partition,omitempty"`
 }
 
-// BigMinimum is the least nodes from which on the smallest size of a job counts as big:
+// BigMinimum is the number of nodes from which the smallest size of a job counts as big:
 // half of what an elastic job may hold by default.
 const BigMinimum = 8
 
@@ -178,7 +178,7 @@ func (s *Summary) CompareWithEqualShares(r, maxMin *Result) {
 	s.LaterShare, s.WorstLater = new(float64(later)/float64(max(1, len(r.Jobs)))), &worst
 }
 
-// nodePrice returns what one more node was worth, nil where no decision tells.
+// nodePrice returns what one more node was worth, nil if no decision says so.
 func (r *Result) nodePrice() *NodePrice {
 	var prices []float64
 	for i := range r.Decisions {

@@ -24,8 +24,7 @@ func recording() *place {
 }
 
 // recorded returns what really became of the jobs of a workload that says what each held.
-// The pool plays no part in it, and a start costs what it cost then, whatever the restart
-// time.
+// The pool plays no part, and a start costs what it cost then, whatever the restart time.
 func recorded(workload Workload, policy Policy, config Config) *Result {
 	r := &Result{
 		Workload: workload.Name, Policy: policy.Name, Nodes: config.Nodes, Groups: config.Groups,

@@ -28,8 +28,8 @@ type Config struct {
 	RestartTime time.Duration
 	// DecisionBudget is the time budget of a decision; 0 leaves it to the Allocator.
 	DecisionBudget time.Duration
-	// Groups are the teams that share the pool, with their departments; empty where the
-	// jobs belong to none. Policies that know of teams need them.
+	// Groups are the teams that share the pool, with their departments; empty if the jobs
+	// have no teams. Policies that know of teams need them.
 	Groups []solver.Group
 	// Resized is when the size of the pool changes, ascending, in whole seconds: to at most
 	// Nodes, and to Nodes in the end. Policies decide then as well. Empty for a pool that
@@ -93,7 +93,7 @@ type Result struct {
 	Nodes  int
 	Groups []solver.Group
 	// Utilization is the share of the pool's nodes that jobs held, on average from the
-	// first submission to the last; NaN where the two are one or nothing is known.
+	// first submission to the last; NaN if those coincide or nothing is known.
 	Utilization float64
 	// Jobs are in the order of the workload.
 	Jobs []JobResult
@@ -106,7 +106,7 @@ type JobResult struct {
 	ID string
 	// Group is the team it belongs to, or "".
 	Group string
-	// Weight is the job's, 1 where it names none, and Smallest the least nodes it can
+	// Weight is the job's, 1 by default, and Smallest the least nodes it can
 	// train on.
 	Weight   float64
 	Smallest int
@@ -347,9 +347,9 @@ func (s *simulation) regularTime(ctx context.Context) error {
 	return nil
 }
 
-// scalingMoment has the policy decide. What it leaves idle is the queue's a second
-// later, unless the policy decides at every event; such a one has seen by now what
-// happened in this second.
+// scalingMoment has the policy decide. The queue takes what it leaves idle a second later,
+// unless the policy decides at every event: such a policy has already seen what happened in
+// this second.
 func (s *simulation) scalingMoment(ctx context.Context) error {
 	if err := s.rebalance(ctx); err != nil {
 		return err

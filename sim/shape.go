@@ -58,7 +58,7 @@ func (s *Shape) smallest() int {
 }
 
 // atMost returns the largest legal size of at most the given nodes, or the smallest
-// where there is none.
+// if all are larger.
 func (s *Shape) atMost(nodes int) int {
 	job := s.job("")
 	sizes := job.LegalSizes()

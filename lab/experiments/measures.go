@@ -44,7 +44,7 @@ type Row struct {
 	Rescales     Number `json:"rescales"`
 	// CrowdedShare is the share of decisions with more active jobs than nodes.
 	CrowdedShare Number `json:"crowded_share"`
-	// ExtraJobsPer100 and the reductions compare with greedy, which has none. A
+	// ExtraJobsPer100 and the reductions compare with greedy, which lacks them. A
 	// reduction is also missing if greedy's time was 0 in every run.
 	ExtraJobsPer100 *Number `json:"extra_jobs_per_100,omitempty"`
 	QueueReduction  *Number `json:"queue_reduction,omitempty"`
@@ -191,7 +191,7 @@ func (m *sample) fill(row *Row) {
 	row.OverBound = ifAny(m.overBound)
 }
 
-// ifAny returns the number of a sample, nil of an empty one.
+// ifAny returns the number of a sample, nil if it is empty.
 func ifAny(values []float64) *Number {
 	if len(values) == 0 {
 		return nil

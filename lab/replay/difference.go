@@ -42,7 +42,7 @@ type MomentDifference struct {
 	moment int
 }
 
-// Moved returns how many nodes are elsewhere.
+// Moved returns how many nodes the policy gives to other jobs.
 func (m *MomentDifference) Moved() int {
 	moved := 0
 	for _, d := range m.Differences {
@@ -108,8 +108,8 @@ type Explainer interface {
 	Explain(ctx context.Context, s *solver.Snapshot, o solver.Options, jobIDs []string) (solver.Explanation, error)
 }
 
-// Explain has the decisions of a policy explained with their numbers, of at most this many
-// jobs each, and replaces the plainer words of Differences with that.
+// Explain has the decisions of a policy explained with their numbers, for at most the given
+// number of jobs each, and replaces the plainer words of Differences with that.
 func (r *Replay) Explain(ctx context.Context, p sim.Policy, explainer Explainer, moments []MomentDifference, jobs int) error {
 	for i := range moments {
 		m := &moments[i]
@@ -230,7 +230,7 @@ func DecisionsCSV(policy string, moments []MomentDifference) []byte {
 	return text.Bytes()
 }
 
-// Largest returns the moments where the most nodes are elsewhere, at most this many, the
+// Largest returns the moments at which the most nodes move, at most the given number, the
 // largest first.
 func Largest(moments []MomentDifference, most int) []MomentDifference {
 	sorted := slices.Clone(moments)

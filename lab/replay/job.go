@@ -7,7 +7,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// sighting is what a moment tells of a job.
+// sighting is what a moment says about a job.
 type sighting struct {
 	moment   int
 	job      *solver.Job
@@ -26,16 +26,16 @@ const (
 	neverFits             // the pool was always too small
 )
 
-// track is what a recording tells of a job.
+// track is what a recording says about a job.
 type track struct {
-	// id is the job's, or where another had it before, one made of it.
+	// id is the job's, or one derived from it if another job had it before.
 	id        string
 	work      sim.WorkloadJob
 	sightings []sighting
 	fate      fate
 	// thereAtBegin says that the first snapshot had the job.
 	thereAtBegin bool
-	// What snapshots do not tell: the time of submission, whether answers tell of changes.
+	// What snapshots do not say: the time of submission, and whether answers show changes.
 	submitUnknown bool
 	unseenChanges int
 	// endWithin is how far apart the snapshots are between which the job ended.
@@ -114,7 +114,7 @@ func (h *history) reconstruct(t *track) {
 	}
 }
 
-// submit works out when a job was submitted: what it has waited and trained tells it.
+// submit works out when a job was submitted, from the time that it has waited and trained.
 func (h *history) submit(t *track) {
 	first := &t.sightings[0]
 	trained, waited := first.job.TrainingTime.Round(time.Second), first.job.WaitingTime.Round(time.Second)

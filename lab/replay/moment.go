@@ -19,7 +19,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Moment is a recorded call: the cluster as its scheduler told it, and what the server
+// Moment is a recorded call: the cluster as its scheduler described it, and what the server
 // answered.
 type Moment struct {
 	// At is whole seconds from the first call of the recording.
@@ -39,7 +39,7 @@ type isAnswer interface {
 	GetAllocations() []*elastallocv1.Allocation
 }
 
-// newMoment returns the moment of a call that tells of the cluster, or nil: other methods
+// newMoment returns the moment of a call that describes the cluster, or nil: other methods
 // ask about what might be.
 func newMoment(e *recording.Entry) *Moment {
 	m := &Moment{Time: e.Time}

@@ -125,7 +125,7 @@ func (r *Replay) follow() error {
 	return nil
 }
 
-// sight collects what the moments tell of each job, and returns the jobs in the order in
+// sight collects what the moments say about each job, and returns the jobs in the order in
 // which they came.
 func (r *Replay) sight() []*track {
 	var tracks []*track

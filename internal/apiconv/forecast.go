@@ -9,8 +9,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// fromForecastRequest converts how a future is to be simulated. What is wrong with it goes
-// into Bad.
+// fromForecastRequest converts how a future is to be simulated. Its bad fields go into Bad.
 func fromForecastRequest(r *elastallocv1.ForecastRequest) solver.ForecastOptions {
 	var c converter
 	options := solver.ForecastOptions{

@@ -87,7 +87,7 @@ type asked interface {
 }
 
 // request converts the parts of a request that FromAllocateRequest speaks of, and returns
-// the error with what was wrong before.
+// the error, including earlier bad fields.
 func (c *converter) request(r asked, maxJobs int) (Request, error) {
 	converted := Request{
 		Snapshot:    c.snapshot(r.GetSnapshot(), maxJobs),
@@ -100,7 +100,7 @@ func (c *converter) request(r asked, maxJobs int) (Request, error) {
 	return converted, nil
 }
 
-// includesPlan reports whether options ask for plans: there is no certificate without.
+// includesPlan reports whether options ask for plans, as a certificate does.
 func includesPlan(o *elastallocv1.AllocateOptions) bool {
 	return o.GetIncludePlan() || o.GetCertificate()
 }

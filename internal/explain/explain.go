@@ -1,6 +1,6 @@
 // Package explain says why jobs get the nodes that they get, what every other size would
-// cost, and the smallest changes that would give a job more. It decides nothing itself: what
-// it has to know it asks of a Decider.
+// cost, and the smallest changes that would give a job more. It decides nothing itself, but
+// asks a Decider.
 package explain
 
 import (
@@ -71,7 +71,7 @@ func Jobs(ctx context.Context, decider Decider, d Decided, ids []string) ([]solv
 			reasons = append(reasons, e.newReason(n, a))
 		}
 	}
-	// First what is cheap, of all; then, as long as there is time, what is not.
+	// First what is cheap, for all jobs; then the rest, while there is time.
 	err = parallel.Do(ctx, d.Options.Lend, len(reasons), func(ctx context.Context, i int) error { return e.search(ctx, reasons[i]) })
 	for i := 0; i < len(reasons) && err == nil && ctx.Err() == nil && !d.Options.NoRemedies; i++ {
 		err = e.remedy(ctx, reasons[i])
@@ -94,7 +94,7 @@ type explainer struct {
 	problem  *solver.Problem
 	admitted []int // by job of the snapshot its position in the problem, or -1
 	plan     solver.Plan
-	// best is the most that a plan is known to be worth, proven that it is the most there is.
+	// best is the most that a plan is known to be worth; proven says that no plan is worth more.
 	best   float64
 	proven bool
 	// prices are those of nodes, and groups those of the limits of the groups.
@@ -126,7 +126,7 @@ func newExplainer(ctx context.Context, decider Decider, d Decided) (*explainer, 
 		e.plan[n] = planned[index]
 	}
 	if e.problem.Check(e.plan) != nil {
-		e.problem = e.problem.WithWaiting() // Greedy leaves waiting whom the model would admit.
+		e.problem = e.problem.WithWaiting() // Greedy leaves jobs waiting that the model admits.
 	}
 	e.room = smallestRoom(e.problem)
 	e.best, e.proven = e.problem.Objective(e.plan), d.Decision.Report.Reason == solver.ReasonOptimal
@@ -254,7 +254,7 @@ func (e *explainer) search(ctx context.Context, r *reason) error {
 	return nil
 }
 
-// unlessOver returns an error, or nil where it is only that time is up.
+// unlessOver returns an error, but nil if time is up.
 func unlessOver(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		err = nil

@@ -26,8 +26,8 @@ func pin(p *solver.Problem, job, size int, penalty float64) *solver.Problem {
 }
 
 // repin returns the plan with a job at a size in the first step, where other jobs give up
-// what that takes in the first step as cheaply as a simple rule finds; false where it finds
-// none.
+// what that takes in the first step as cheaply as a simple rule finds; false if it finds no
+// such plan.
 func repin(p *solver.Problem, plan solver.Plan, job, size int) (solver.Plan, bool) {
 	pinned := plan.Clone()
 	pinned[job][0] = p.Jobs[job].Sizes[size]

@@ -12,9 +12,9 @@ import (
 )
 
 // everyPool is how many pool sizes are tried one by one to find the smallest that gives a
-// job more, in snapshots of at most as many jobs. Beyond that bisection looks for it, which
-// assumes that a larger pool gives a job no less. Sizes are lumpy, so that does not always
-// hold, and a smaller pool may do as well.
+// job more, in snapshots of at most as many jobs. Beyond that bisection looks for it and
+// assumes that a larger pool gives a job no less. Sizes are lumpy, so this does not always
+// hold, and a smaller pool may do.
 const everyPool = 256
 
 // remedy finds the smallest changes that give a job its next larger size or more.
@@ -72,7 +72,7 @@ func (e *explainer) more(ctx context.Context, r *reason, apply func(*solver.Snap
 }
 
 // remedyWeight finds the smallest weight of 2 significant digits. A job that the admission
-// leaves out has none, for no weight changes that.
+// leaves out has no such weight.
 func (e *explainer) remedyWeight(ctx context.Context, r *reason, job *solver.Job) (remedy solver.Remedy, err error) {
 	if r.admitted < 0 || len(r.sizes) == 0 || r.sizes[len(r.sizes)-1].Nodes <= r.allocation.Nodes {
 		return remedy, nil

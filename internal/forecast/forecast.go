@@ -1,5 +1,5 @@
-// Package forecast says when the jobs of a snapshot will start and end, by simulating on from
-// it.
+// Package forecast says when the jobs of a snapshot will start and end. It simulates the cluster
+// from there on.
 package forecast
 
 import (
@@ -22,7 +22,7 @@ type Decider interface {
 }
 
 // Jobs forecasts the jobs of a valid snapshot in its order, until ctx ends. Decisions whose
-// options set no time budget have the given one; 0 is none.
+// options set no time budget have the given one, if it is not 0.
 func Jobs(
 	ctx context.Context, decider Decider, s *solver.Snapshot, o solver.Options, f solver.ForecastOptions, budget time.Duration,
 ) (solver.Forecast, error) {
@@ -54,8 +54,7 @@ func Jobs(
 var errCut = errors.New("the simulation was cut")
 
 // simulate makes samples of the future of jobs, side by side where that is granted. It
-// returns those that came to their end, in order, or, where none did, the first one as far
-// as it came.
+// returns the complete ones, in order, or else the first one as far as it came.
 func simulate(
 	ctx context.Context, lend solver.Lend, jobs, samples int, sample func(context.Context, int) (sim.Future, error),
 ) (futures []sim.Future, complete bool, err error) {
@@ -119,7 +118,7 @@ func summarize(job *solver.JobForecast, futures []sim.Future, n int, total, queu
 // never is later than all that is simulated.
 const never = time.Duration(1<<63 - 1)
 
-// orNever returns what a points to.
+// orNever returns what a points to, never for nil.
 func orNever(t *time.Duration) time.Duration { return *cmp.Or(t, new(never)) }
 
 // percentiles returns the median, the 10th and the 90th percentile of at least one time, by
@@ -155,9 +154,8 @@ func (m *mean) value() time.Duration {
 	return time.Duration(m.sum / float64(m.count) * float64(time.Second))
 }
 
-// steady decides for a forecast: each decision is told the prices of the one before, and one
-// that the end of the forecast cuts short is an error, for with more time the future would
-// differ.
+// steady decides for a forecast: each decision gets the prices of the one before. A decision
+// that the end of the forecast cuts short is an error, since more time would change the future.
 type steady struct {
 	decider Decider
 	budget  time.Duration

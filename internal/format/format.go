@@ -1,5 +1,5 @@
 // Package format writes figures of decisions for people, so that the command line and
-// the status page say the same of the same.
+// the status page agree.
 package format
 
 import (

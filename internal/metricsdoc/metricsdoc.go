@@ -1,4 +1,4 @@
-// Package metricsdoc holds docs/metrics.md to the metrics that a program exports; for tests.
+// Package metricsdoc compares docs/metrics.md with the metrics that a program exports; for tests.
 package metricsdoc
 
 import (

@@ -37,8 +37,8 @@ const maxLine = 1 << 30
 
 // Read calls yield with the calls in the recordings of some folders, in the order of their
 // files and within a file of their writing, until yield returns an error, which it
-// returns. A file is read up to where it is cut off, and the cuts are returned; other
-// errors are those of opening a folder or file, and there being none.
+// returns. A file is read up to where it is cut off, and the cuts are returned. It is an
+// error if a folder or file cannot be opened, or if there is no file.
 func Read(dirs []string, yield func(Entry) error) ([]Cut, error) {
 	var cuts []Cut
 	found := false

@@ -129,7 +129,7 @@ func (w *Writer) Stats() Stats {
 }
 
 // Close writes out what was recorded and ends the writer. Calls recorded afterwards are
-// dropped. Its error is that of ctx: the disk did not take it in time. It is called once.
+// dropped. Its error is that of ctx, if the disk was too slow. It is called once.
 func (w *Writer) Close(ctx context.Context) error {
 	w.closing.Store(true)
 	close(w.quit)
@@ -249,7 +249,7 @@ func (w *Writer) endFile() {
 	w.file = nil
 }
 
-// fail gives up the file, if there is one, with what is not written out of it.
+// fail gives up the file, if there is one, and what is not yet written out.
 func (w *Writer) fail(err error) {
 	w.failed.Add(w.pending)
 	w.pending = 0

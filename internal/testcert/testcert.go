@@ -31,8 +31,8 @@ type Identity struct {
 	CertFile, KeyFile string
 }
 
-// New makes an identity whose files are in a directory, in place of those of one that
-// was made there before. Names take the place of its own.
+// New makes an identity whose files are in a directory; they replace those of an earlier
+// one. Names replace its own names.
 func New(t testing.TB, directory string, names ...string) Identity {
 	t.Helper()
 	return NewAt(t, directory, time.Now(), names...)

@@ -1,4 +1,4 @@
-// Package text makes texts of others fit for logs, statuses and spans.
+// Package text makes texts of callers fit for logs, statuses and spans.
 package text
 
 import (

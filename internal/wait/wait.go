@@ -1,4 +1,4 @@
-// Package wait has tests wait for what has to come.
+// Package wait lets tests wait for conditions.
 package wait
 
 import (
@@ -8,7 +8,7 @@ import (
 
 const (
 	// Patience is how long a test waits: far longer than anything takes, so that only
-	// what hangs fails, on a busy machine as well.
+	// what hangs fails, even on a busy machine.
 	Patience = 3 * time.Minute
 
 	// The first pauses between two looks are short, for what comes at once.
@@ -16,15 +16,15 @@ const (
 	longestPause  = 50 * time.Millisecond
 )
 
-// Until waits until something is true, and fails the test where it does not become so
-// within Patience.
+// Until waits until something is true, and fails the test if that takes longer than
+// Patience.
 func Until(tb testing.TB, what string, isTrue func() bool) {
 	tb.Helper()
 	For(tb, what, func() (bool, string) { return isTrue(), "it is not so" })
 }
 
-// For waits until a condition holds, and fails the test with the state that it last
-// gave where it does not come to hold within Patience.
+// For waits until a condition holds. If that takes longer than Patience, it fails the test
+// with the state that the condition gave last.
 func For(tb testing.TB, what string, condition func() (holds bool, state string)) {
 	tb.Helper()
 	deadline := time.Now().Add(Patience)

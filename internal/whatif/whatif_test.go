@@ -189,7 +189,7 @@ func TestWhatIfErrors(t *testing.T) {
 		scenario solver.Scenario
 		want     []solver.Violation
 	}{
-		"a bad job in the place of another": {
+		"a bad job that replaces another": {
 			solver.Scenario{PutJobs: []solver.Job{many[0], bad}},
 			[]solver.Violation{{Path: "scenarios[1].put_jobs[1].max_nodes", Description: "is 1; want at least min_nodes (2)"}},
 		},

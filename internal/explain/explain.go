@@ -4,8 +4,10 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/elastalloc/elastalloc/internal/parallel"
@@ -235,7 +237,9 @@ func (e *explainer) search(ctx context.Context, r *reason) error {
 			continue
 		}
 		least := e.problem.Objective(plan)
-		penalty := 2*(e.best-least) + 1e-6*max(1, e.best, -e.best)
+		// More than the size costs, and of the magnitude of the rest, lest it costs the bound
+		// its digits.
+		penalty := 2*(e.best-least) + 1e-6*cmp.Or(max(math.Abs(e.best), math.Abs(least)), 1)
 		pinned := pin(e.problem, r.admitted, position, penalty)
 		result, err := e.decider.Solve(ctx, pinned, solver.SolveOptions{Incumbent: plan, PriceHint: e.prices})
 		if err != nil {

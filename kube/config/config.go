@@ -66,7 +66,54 @@ type Pool struct {
 	LearnSpeeds bool
 	// Paused stops the pool: nothing is decided or changed.
 	Paused bool
+	// Namespaces are those whose jobs may use the pool, nil for all.
+	Namespaces []string
+	// Groups share the pool, nil for none. Where there are some, each job belongs to the one
+	// that names its namespace.
+	Groups []Group
 }
+
+// Group is a team that shares a pool with others, or several of them.
+type Group struct {
+	Name string `json:"name"`
+	// Parent is the group that it is part of, "" for none.
+	Parent string `json:"parent"`
+	// Namespaces are those of its jobs; only groups that no other is part of have some.
+	Namespaces []string `json:"namespaces"`
+	// Quota is how many nodes its jobs are to have, and Limit the most they may hold, nil for
+	// no limit.
+	Quota int  `json:"quota"`
+	Limit *int `json:"limit"`
+	// MaxWeight is the most that a job of it may weigh, 0 for no limit.
+	MaxWeight float64 `json:"maxWeight"`
+}
+
+// GroupOf returns the group of a namespace, nil where there is none.
+func (p *Pool) GroupOf(namespace string) *Group {
+	for i := range p.Groups {
+		if slices.Contains(p.Groups[i].Namespaces, namespace) {
+			return &p.Groups[i]
+		}
+	}
+	return nil
+}
+
+// Within returns the names of the group of a namespace and of all that it is part of.
+func (p *Pool) Within(namespace string) []string {
+	var names []string
+	for g := p.GroupOf(namespace); g != nil; {
+		names = append(names, g.Name)
+		i := slices.IndexFunc(p.Groups, func(other Group) bool { return other.Name == g.Parent })
+		if i < 0 {
+			break
+		}
+		g = &p.Groups[i]
+	}
+	return names
+}
+
+// maxDepth is how deep groups may be within each other, as in the API.
+const maxDepth = 4
 
 // RemainingUnit is what the answers of a RemainingQuery mean.
 type RemainingUnit string
@@ -124,6 +171,8 @@ type poolFile struct {
 	RemainingIn    RemainingUnit       `json:"remainingIn"`
 	LearnSpeeds    bool                `json:"learnSpeeds"`
 	Paused         bool                `json:"paused"`
+	Namespaces     []string            `json:"namespaces"`
+	Groups         []Group             `json:"groups"`
 }
 
 // Error is a configuration with bad fields.
@@ -230,7 +279,7 @@ func (c *checker) pool(path string, f *poolFile) Pool {
 		MaxShrink:      c.share(path+".maxShrink", f.MaxShrink, DefaultMaxShrink),
 		Objective:      or(f.Objective, TotalTime),
 		RemainingQuery: f.RemainingQuery, RemainingIn: or(f.RemainingIn, Seconds),
-		LearnSpeeds: f.LearnSpeeds, Paused: f.Paused,
+		LearnSpeeds: f.LearnSpeeds, Paused: f.Paused, Namespaces: f.Namespaces, Groups: f.Groups,
 	}
 	switch {
 	case p.Name == "":
@@ -265,7 +314,54 @@ func (c *checker) pool(path string, f *poolFile) Pool {
 	if p.RemainingIn != Seconds && p.RemainingIn != Ratio {
 		c.bad(path+".remainingIn", "is %q; want %s or %s", p.RemainingIn, Seconds, Ratio)
 	}
+	c.groups(path+".groups", &p)
 	return p
+}
+
+// groups checks the groups of a pool.
+func (c *checker) groups(path string, p *Pool) {
+	if len(p.Groups) > 0 && p.Objective == Progress {
+		c.bad(path, "need the objective %s", TotalTime)
+	}
+	owner := make(map[string]string)
+	for i, g := range p.Groups {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		named := func(name string) bool {
+			return slices.ContainsFunc(p.Groups, func(other Group) bool { return other.Name == name })
+		}
+		switch {
+		case g.Name == "":
+			c.bad(at+".name", "is missing")
+		case slices.ContainsFunc(p.Groups[:i], func(other Group) bool { return other.Name == g.Name }):
+			c.bad(at+".name", "%q is the name of another group too", g.Name)
+		}
+		if g.Parent != "" && !named(g.Parent) {
+			c.bad(at+".parent", "unknown group %q", g.Parent)
+		}
+		if len(g.Namespaces) > 0 && slices.ContainsFunc(p.Groups, func(other Group) bool { return other.Parent == g.Name }) {
+			c.bad(at+".namespaces", "want none: other groups are part of it")
+		}
+		for _, namespace := range g.Namespaces {
+			if owner[namespace] != "" {
+				c.bad(at+".namespaces", "%q is in group %q too", namespace, owner[namespace])
+			}
+			owner[namespace] = g.Name
+		}
+		depth, parent := 1, g.Parent
+		for ; parent != "" && depth <= maxDepth; depth++ {
+			j := slices.IndexFunc(p.Groups, func(other Group) bool { return other.Name == parent })
+			if j < 0 {
+				break
+			}
+			parent = p.Groups[j].Parent
+		}
+		if depth > maxDepth {
+			c.bad(at+".parent", "is more than %d groups deep, or part of itself", maxDepth)
+		}
+		if g.Quota < 0 || g.Limit != nil && *g.Limit < 0 || !(g.MaxWeight >= 0) {
+			c.bad(at, "has a quota, limit or maxWeight below 0")
+		}
+	}
 }
 
 // duration reads a duration such as 5m, at least the given one.

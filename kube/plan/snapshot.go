@@ -52,6 +52,7 @@ func Snapshot(w *world.World, id string, hold map[string]world.Reason) Request {
 		Options: &elastallocv1.AllocateOptions{BadJobs: elastallocv1.BadJobs_BAD_JOBS_HOLD},
 	}}
 	total, inUse, waits := w.Nodes.Usable, 0, 0
+	groups := newGroups(w, r.Allocate.GetSnapshot())
 	for _, j := range w.Jobs {
 		reason, held := hold[j.ID]
 		switch {
@@ -60,17 +61,24 @@ func Snapshot(w *world.World, id string, hold map[string]world.Reason) Request {
 			continue
 		case j.Pinned != "":
 			r.Left = append(r.Left, Left{j, j.Pinned, j.Why})
+			groups.take(j)
 			total -= j.Keeps()
 			waits += j.Waits()
 			continue
 		case held:
 			r.Left = append(r.Left, Left{j, reason, "the decision would take all its nodes"})
+			groups.take(j)
 			total -= j.Keeps()
 			continue
 		case len(Legal(j)) == 0 && (j.Nodes() == 0 || !j.Shape.NoPause):
-			r.Left = append(r.Left, Left{j, Unused, "its pods did not run; it gets nodes again at " + j.Use.Capped.UTC().Format(time.RFC3339)})
+			why := "its group is over its limit, and no size of it is legal"
+			if j.Capped() {
+				why = "its pods did not run; it gets nodes again at " + j.Use.Capped.UTC().Format(time.RFC3339)
+			}
+			r.Left = append(r.Left, Left{j, Unused, why})
 		case len(Legal(j)) == 0:
 			r.Left = append(r.Left, Left{j, NoPause, "its pods do not run, and it must not be paused"})
+			groups.take(j)
 			total -= j.Keeps()
 			continue
 		case j.Cooling && j.Nodes() == 0:
@@ -78,7 +86,7 @@ func Snapshot(w *world.World, id string, hold map[string]world.Reason) Request {
 		default:
 			inUse += j.InUse()
 			r.Jobs = append(r.Jobs, j)
-			r.Allocate.Snapshot.Jobs = append(r.Allocate.Snapshot.Jobs, request(j))
+			r.Allocate.Snapshot.Jobs = append(r.Allocate.Snapshot.Jobs, request(w, j))
 		}
 		// Other pods that leave are gone before anything takes their nodes.
 		total -= j.Pods.Overdue
@@ -98,16 +106,57 @@ func Snapshot(w *world.World, id string, hold map[string]world.Reason) Request {
 	return r
 }
 
+// groups are those of a request, by their names, and what jobs that it leaves out hold of them.
+type groups struct {
+	pool *config.Pool
+	of   map[string]*elastallocv1.Group
+}
+
+func newGroups(w *world.World, snapshot *elastallocv1.Snapshot) groups {
+	g := groups{pool: &w.Pool, of: make(map[string]*elastallocv1.Group)}
+	for _, group := range w.Pool.Groups {
+		described := &elastallocv1.Group{Id: group.Name, ParentId: group.Parent, Quota: int32(group.Quota)}
+		if group.Limit != nil {
+			described.Limit = new(int32(*group.Limit))
+		}
+		g.of[group.Name] = described
+		snapshot.Groups = append(snapshot.Groups, described)
+	}
+	return g
+}
+
+// take takes what a job holds from its groups.
+func (g groups) take(j *world.Job) {
+	for _, name := range g.pool.Within(j.Object.GetNamespace()) {
+		group := g.of[name]
+		group.Quota = max(0, group.Quota-int32(j.Keeps()))
+		if group.Limit != nil {
+			*group.Limit = max(0, *group.Limit-int32(j.Keeps()))
+		}
+	}
+}
+
+// unknownRemaining is the remaining time of a job that does not tell, and is decided on since its
+// group is over its limit: long, so that nothing is gained by it.
+const unknownRemaining = 1000 * time.Hour
+
 // request describes a job. While it cools down its present size is the only legal one.
-func request(j *world.Job) *elastallocv1.Job {
+func request(w *world.World, j *world.Job) *elastallocv1.Job {
+	remaining := j.Estimate.Remaining
+	if j.Estimate.Source == "" {
+		remaining = unknownRemaining
+	}
 	described := &elastallocv1.Job{
 		Id:           j.ID,
-		RemainingEta: durationpb.New(max(time.Second, j.Estimate.Remaining)),
+		RemainingEta: durationpb.New(max(time.Second, remaining)),
 		CurrentNodes: int32(j.Nodes()),
 		TrainingTime: durationpb.New(j.Trained),
 		WaitingTime:  durationpb.New(j.Waited),
 		RestartTime:  durationpb.New(j.Restart),
 		Weight:       proto.Float64(j.Weight),
+	}
+	if group := w.Pool.GroupOf(j.Object.GetNamespace()); group != nil {
+		described.GroupId = group.Name
 	}
 	sizes := Legal(j)
 	speeds := make([]float64, len(sizes))
@@ -157,6 +206,7 @@ func Check(r Request, a Answer) error {
 	}
 	var bad []error
 	var sum, present int64
+	of := make(map[string]int32)
 	for i, j := range r.Jobs {
 		allocation := a.GetAllocations()[i]
 		nodes := int(allocation.GetNodes())
@@ -166,12 +216,20 @@ func Check(r Request, a Answer) error {
 		case nodes != 0 && nodes != j.Nodes() && !slices.Contains(Legal(j), nodes):
 			bad = append(bad, fmt.Errorf("job %q gets %d nodes; want one of %v", j.ID, nodes, Legal(j)))
 		}
+		if given := snapshot.GetJobs()[i].GetGroupId(); given != "" {
+			of[given] += allocation.GetNodes()
+		}
 		sum += int64(nodes)
 		present += int64(j.Nodes())
 	}
 	// Where the pool shrank, jobs that the allocator holds may keep more than there is.
 	if most := int64(snapshot.GetTotalNodes()); sum > most && (sum > present || !held(a)) {
 		bad = append(bad, fmt.Errorf("jobs get %d nodes; the pool has %d", sum, most))
+	}
+	for _, group := range snapshot.GetGroups() {
+		if group.Limit != nil && within(snapshot, of, group.GetId()) > group.GetLimit() && !held(a) {
+			bad = append(bad, fmt.Errorf("group %q gets more than its %d nodes", group.GetId(), group.GetLimit()))
+		}
 	}
 	if report, ok := a.(interface {
 		GetReport() *elastallocv1.SolveReport
@@ -181,6 +239,17 @@ func Check(r Request, a Answer) error {
 		}
 	}
 	return errors.Join(bad...)
+}
+
+// within returns how many nodes a group and all that are part of it get.
+func within(snapshot *elastallocv1.Snapshot, of map[string]int32, id string) int32 {
+	sum := of[id]
+	for _, group := range snapshot.GetGroups() {
+		if group.GetParentId() == id {
+			sum += within(snapshot, of, group.GetId())
+		}
+	}
+	return sum
 }
 
 // held reports whether the allocator held a job because of its fields.

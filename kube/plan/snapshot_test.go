@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/internal/apiconv"
 	"github.com/elastalloc/elastalloc/kube/config"
 	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
 	"github.com/elastalloc/elastalloc/kube/plan"
@@ -106,6 +108,79 @@ func TestCheck(t *testing.T) {
 		if err := plan.Check(r, lie); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v gives error %v; want %q", lie, err, want)
 		}
+	}
+}
+
+// TestGroups: a tenant that weighs more than all, lies about its end and pins its jobs gets its
+// group's limit and no more.
+func TestGroups(t *testing.T) {
+	t.Parallel()
+	allocator, err := elastalloc.New(elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, wishes := range map[string]map[string]string{
+		"heavy":       {"work": "100h", "weight": "1e12", "nodes": "1-8"},
+		"paused":      {"work": "100h", "weight": "1e12", "nodes": "1-8", "paused": "true"},
+		"at its end":  {"work": "1s", "nodes": "1-8"},
+		"fast":        {"work": "100h", "nodes": "1,2,4,8", "speeds": "1,1e9,1e-9,5"},
+		"mute":        {"nodes": "1-8"},
+		"bad":         {"nodes": "many"},
+		"not allowed": {"work": "100h", "nodes": "1-8"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := worldtest.New(8, worldtest.Job("tenant", 8, wishes), worldtest.Job("victim", 0, map[string]string{"work": "100h", "nodes": "4"}))
+			c.Now = c.Now.Add(time.Hour)
+			c.Pool.Groups = []config.Group{
+				{Name: "all"}, {Name: "tenant", Parent: "all", Namespaces: []string{"tenant"}, Limit: new(4), MaxWeight: 2},
+				{Name: "victim", Parent: "all", Namespaces: []string{"default"}},
+			}
+			c.Jobs["tenant"].SetNamespace("tenant")
+			for _, pod := range c.Pods {
+				pod.Namespace = "tenant"
+			}
+			want := map[string]int32{"Job/tenant/tenant": 4, "Job/default/victim": 4}
+			switch name {
+			case "bad": // It has no legal size.
+				delete(want, "Job/tenant/tenant")
+			case "not allowed":
+				c.Pool.Namespaces = []string{"default"}
+				want = map[string]int32{"Job/default/victim": 0}
+			}
+			w := c.World()
+			r := plan.Snapshot(w, "id", nil)
+			answer, err := apiconv.InProcess{Allocator: allocator}.Allocate(t.Context(), r.Allocate)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := plan.Check(r, answer); err != nil {
+				t.Fatal(err)
+			}
+			got := make(map[string]int32)
+			for _, a := range answer.GetAllocations() {
+				got[a.GetJobId()] = a.GetNodes()
+			}
+			for job, nodes := range got {
+				if most, asked := want[job]; !asked || nodes != most && !(job == "Job/tenant/tenant" && nodes < most) {
+					t.Errorf("nodes are %v; want %v", got, want)
+				}
+			}
+			if len(got) != len(want) {
+				t.Errorf("nodes are %v; want %v", got, want)
+			}
+			for _, target := range plan.Targets(w, plan.Decision{ID: "id", Mode: plan.ModeApply}, r, answer) {
+				if target.Job.ID == "Job/tenant/tenant" && target.Nodes > 4 {
+					t.Errorf("the tenant is to have %d nodes", target.Nodes)
+				}
+			}
+			for i := range r.Jobs {
+				answer.GetAllocations()[i].Nodes = 8
+				if r.Jobs[i].ID == "Job/tenant/tenant" && plan.Check(r, answer) == nil {
+					t.Error("an answer beyond the group's limit is taken")
+				}
+			}
+		})
 	}
 }
 

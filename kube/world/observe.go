@@ -81,6 +81,9 @@ func Observe(in Input) *World {
 	for _, j := range w.Jobs {
 		o.countPods(j)
 		o.judge(j)
+	}
+	w.unpin()
+	for _, j := range w.Jobs {
 		kept += j.Keeps() - j.Waits()
 	}
 	if kept > w.Nodes.Usable {
@@ -126,10 +129,16 @@ func (o *observer) identify(object Object) *Job {
 	if target, err := strconv.Atoi(annotations[TargetAnnotation]); err == nil && target >= 0 && j.Record != nil {
 		j.Target, j.HasTarget = target, true
 	}
+	group := o.Pool.GroupOf(object.Job.GetNamespace())
+	if group != nil && group.MaxWeight > 0 {
+		j.Weight = min(j.Weight, group.MaxWeight)
+	}
 	switch owner := kinds.Owner(object.Job); {
 	case object.Job.GetDeletionTimestamp() != nil:
 		j.pin(Deleting, "it is being deleted")
 	case j.Shape.Finished:
+	case o.Pool.Namespaces != nil && !slices.Contains(o.Pool.Namespaces, object.Job.GetNamespace()), group == nil && o.Pool.Groups != nil:
+		j.pin(NotAllowed, "jobs of its namespace may not use the pool")
 	case bad != nil:
 		j.pin(BadAnnotations, bad.Error())
 	case j.Paused:
@@ -223,6 +232,29 @@ func (o *observer) judge(j *Job) {
 	case estimate.Remaining <= 0 && (j.Nodes() == 0 || j.Pods.Running+j.Pods.Done > 0):
 		j.pin(PastItsEnd, fmt.Sprintf("by its %s it would have ended %v ago",
 			estimate.Source, (-estimate.Remaining).Round(time.Second)))
+	}
+}
+
+// unpin takes the pins that users set themselves from what groups hold beyond their limits, the
+// newest jobs first: it is decided on as if nothing were pinned.
+func (w *World) unpin() {
+	for _, g := range w.Pool.Groups {
+		if g.Limit == nil {
+			continue
+		}
+		over := -*g.Limit
+		for _, j := range w.Jobs {
+			if j.Pinned != "" && slices.Contains(w.Pool.Within(j.Object.GetNamespace()), g.Name) {
+				over += j.claims()
+			}
+		}
+		for _, j := range slices.Backward(w.Jobs) {
+			byUser := j.Pinned == Paused || j.Pinned == PastItsEnd || j.Pinned == BadAnnotations || j.Pinned == NoRemainingTime
+			if over > 0 && byUser && j.claims() > 0 && slices.Contains(w.Pool.Within(j.Object.GetNamespace()), g.Name) {
+				over -= j.claims()
+				j.Pinned, j.Why = "", ""
+			}
+		}
 	}
 }
 

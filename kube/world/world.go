@@ -126,6 +126,7 @@ const (
 	NotElastic      Reason = "NotElastic"
 	NotWholeNodes   Reason = "NotWholeNodes"
 	Elsewhere       Reason = "Elsewhere"
+	NotAllowed      Reason = "NotAllowed"
 	Owned           Reason = "Owned"
 	KueueOwned      Reason = "KueueOwned"
 	NoRemainingTime Reason = "NoRemainingTime"
@@ -139,7 +140,7 @@ const (
 // Reasons returns all reasons.
 func Reasons() []Reason {
 	return []Reason{
-		BadAnnotations, Paused, NotElastic, NotWholeNodes, Elsewhere, Owned, KueueOwned,
+		BadAnnotations, Paused, NotElastic, NotWholeNodes, Elsewhere, NotAllowed, Owned, KueueOwned,
 		NoRemainingTime, PastItsEnd, Deleting, Stuck, Conflict, Refused,
 	}
 }
@@ -160,7 +161,7 @@ func (j *Job) claims() int {
 		return max(j.Nodes(), j.Pods.Live)
 	}
 	on := j.Pods.Live - j.Pods.Waiting
-	if j.Capped() {
+	if j.Capped() || j.Pinned == NotAllowed {
 		return on // What did not come for long is not waited for.
 	}
 	return on + min(j.Room, max(j.Nodes()-j.Pods.Away, j.Pods.Live)-on)

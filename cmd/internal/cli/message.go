@@ -40,7 +40,7 @@ func ParseMessage(text []byte, message proto.Message) error {
 type messageText struct {
 	root protoreflect.MessageDescriptor
 	// fields are those of the message and of all within it, by the two names that each has in
-	// protojson. Fields of one name are of one type.
+	// protojson; nil where two of one name differ in their type.
 	fields map[string]protoreflect.FieldDescriptor
 	// text has durations as protojson wants them.
 	text []byte
@@ -50,10 +50,14 @@ type messageText struct {
 func (m *messageText) add(message protoreflect.MessageDescriptor) {
 	for i := range message.Fields().Len() {
 		field := message.Fields().Get(i)
-		if m.fields[field.JSONName()] != nil {
-			continue
+		value := field
+		if other, known := m.fields[field.JSONName()]; known {
+			if other == nil || other.Kind() == field.Kind() && other.Message() == field.Message() && other.IsList() == field.IsList() {
+				continue
+			}
+			value = nil
 		}
-		m.fields[field.JSONName()], m.fields[field.TextName()] = field, field
+		m.fields[field.JSONName()], m.fields[field.TextName()] = value, value
 		if inner := field.Message(); inner != nil && !isDuration(field) {
 			m.add(inner)
 		}

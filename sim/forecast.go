@@ -14,9 +14,13 @@ type Future struct {
 	Jobs []JobFuture
 	// Decisions is the number of those at scaling moments and events.
 	Decisions int
-	// Cut says that the context ended the simulation.
+	// Cut says that the context, or MaxForecastDecisions, ended the simulation.
 	Cut bool
 }
+
+// MaxForecastDecisions is after how many decisions a forecast is cut: those of almost two
+// years at one every 5 minutes.
+const MaxForecastDecisions = 200_000
 
 // JobFuture is what becomes of a job. Times are whole seconds from the snapshot on.
 type JobFuture struct {
@@ -36,7 +40,8 @@ type JobFuture struct {
 // work is what is really left of each job, in run time on one node; the allocator is told
 // what the snapshot says. The simulation ends with the last job, at the given time, or
 // where it is clear that no more jobs will train. It ends early, and says so, when ctx
-// ends or the allocator runs out of time, and returns what it has simulated by then.
+// ends, the allocator runs out of time or there were too many decisions, and returns what it
+// has simulated by then.
 func Forecast(
 	ctx context.Context, s *solver.Snapshot, work []time.Duration, policy Policy, frequency, until time.Duration, allocator Allocator,
 ) (Future, error) {
@@ -46,15 +51,15 @@ func Forecast(
 		config:   Config{Nodes: s.TotalNodes, Frequency: frequency, Groups: s.Groups},
 		workload: Workload{Name: s.ID, Jobs: make([]WorkloadJob, len(s.Jobs))},
 		jobs:     make([]simulatedJob, len(s.Jobs)),
-		arriving: len(s.Jobs),
+		arriving: len(s.Jobs), forgets: true,
 	}
 	for i := range s.Jobs {
 		sim.jobs[i] = goingOn(&s.Jobs[i], work[i], &sim.workload.Jobs[i])
 		sim.active = append(sim.active, i)
 	}
 	err := sim.forecast(ctx, until)
-	future := Future{Jobs: make([]JobFuture, len(sim.jobs)), Decisions: len(sim.decisions)}
-	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) {
+	future := Future{Jobs: make([]JobFuture, len(sim.jobs)), Decisions: sim.decided}
+	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errTooLong) {
 		future.Cut, err = true, nil
 	}
 	for i := range sim.jobs {
@@ -62,7 +67,7 @@ func Forecast(
 		future.Jobs[i].Rescales = job.rescales
 		future.Jobs[i].Start = job.firstHeld()
 		if job.end != never {
-			future.Jobs[i].End = &job.end
+			future.Jobs[i].End = new(job.end) // A pointer to it would keep all of the simulation.
 		}
 	}
 	return future, err
@@ -93,7 +98,7 @@ func goingOn(told *solver.Job, work time.Duration, job *WorkloadJob) simulatedJo
 func (j *simulatedJob) firstHeld() *time.Duration {
 	for n, now := range j.held {
 		if now.Nodes > 0 && (n+1 == len(j.held) || j.held[n+1].At > now.At || j.held[n+1].Nodes > 0) {
-			return &now.At
+			return new(now.At)
 		}
 	}
 	return nil
@@ -107,6 +112,9 @@ func DemandOf(job *solver.Job) time.Duration {
 	return max(1, scale(time.Second, job.Demand()))
 }
 
+// errTooLong means that a forecast has made as many decisions as it may.
+var errTooLong = errors.New("too many decisions")
+
 // forecast simulates up to a time, the first decision at once.
 func (s *simulation) forecast(ctx context.Context, until time.Duration) error {
 	if len(s.active) == 0 {
@@ -118,6 +126,9 @@ func (s *simulation) forecast(ctx context.Context, until time.Duration) error {
 	for s.canGoOn() && s.nextEvent() <= until {
 		if err := ctx.Err(); err != nil {
 			return err
+		}
+		if s.decided >= MaxForecastDecisions {
+			return errTooLong
 		}
 		if err := s.step(ctx); errors.Is(err, errStalled) {
 			return nil

@@ -196,6 +196,9 @@ type simulation struct {
 	// every event.
 	fillAt    time.Duration
 	decisions []Decision
+	// decided is the number of decisions, also where the simulation forgets them.
+	decided int
+	forgets bool
 	// nodes is the size of the pool now, and resized are the changes to come.
 	nodes   int
 	resized []NodesAt
@@ -380,7 +383,9 @@ func (s *simulation) rebalance(ctx context.Context) error {
 		return err
 	}
 	decision.At = s.now
-	s.decisions = append(s.decisions, decision)
+	if s.decided++; !s.forgets {
+		s.decisions = append(s.decisions, decision)
+	}
 	s.carryOut(nodes)
 	return nil
 }

@@ -160,7 +160,7 @@ func writeForecast(w io.Writer, response *elastallocv1.ForecastResponse, screen 
 	}
 	text += fmt.Sprintf("decisions   %d\n", response.GetDecisions())
 	if !response.GetComplete() {
-		text += screen.Yellow.Paint("incomplete  the time budget ended the simulation: --budget gives it more") + "\n"
+		text += screen.Yellow.Paint("incomplete  the time budget or 200,000 decisions ended the simulation: --budget gives it more time, a longer --cadence takes fewer") + "\n"
 	}
 	_, err := io.WriteString(w, text)
 	return err

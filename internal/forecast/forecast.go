@@ -29,9 +29,11 @@ func Jobs(
 	if !f.EveryEvent {
 		o = o.Paced(f.Cadence)
 	}
+	backend := o.Backend
+	o.Backend = "" // A policy is of its backend only; a forecast falls back as a decision does.
 	policy := sim.Policy{Name: "forecast", Options: o, EveryEvent: f.EveryEvent}
 	futures, complete, err := simulate(ctx, o.Lend, len(s.Jobs), f.Samples, func(ctx context.Context, sample int) (sim.Future, error) {
-		asked := &steady{decider: decider, budget: budget, prices: o.PriceHint}
+		asked := &steady{decider: decider, backend: backend, budget: budget, prices: o.PriceHint}
 		return sim.Forecast(ctx, s, remainingWork(s, &f, sample), policy, f.Cadence, f.Until, asked)
 	})
 	if err != nil {
@@ -62,12 +64,15 @@ func simulate(
 	for i := range all {
 		all[i] = sim.Future{Cut: true, Jobs: make([]sim.JobFuture, jobs)}
 	}
-	err = parallel.Do(ctx, lend, samples, func(ctx context.Context, i int) (err error) {
-		all[i], err = sample(ctx, i)
-		if err == nil && all[i].Cut {
-			err = errCut
+	err = parallel.Do(ctx, lend, samples, func(ctx context.Context, i int) error {
+		future, err := sample(ctx, i)
+		if err != nil {
+			return err
 		}
-		return err
+		if all[i] = future; future.Cut {
+			return errCut
+		}
+		return nil
 	})
 	for _, future := range all {
 		if !future.Cut {
@@ -158,13 +163,14 @@ func (m *mean) value() time.Duration {
 // that the end of the forecast cuts short is an error, since more time would change the future.
 type steady struct {
 	decider Decider
+	backend solver.BackendName
 	budget  time.Duration
 	prices  []float64
 }
 
 // Allocate decides, or returns the context's error where its end cut the decision short.
 func (a *steady) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
-	o.PriceHint = a.prices
+	o.Backend, o.PriceHint = a.backend, a.prices
 	deadline, limited := ctx.Deadline()
 	hasty := limited && (a.budget == 0 || time.Until(deadline) < a.budget)
 	// The snapshots of a simulation that goes on from a valid one are valid.

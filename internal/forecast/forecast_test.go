@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/internal/forecast"
 	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/solvertest"
@@ -433,4 +434,80 @@ func BenchmarkForecast(b *testing.B) {
 			})
 		}
 	}
+}
+
+// TestForecastFallsBack checks that a forecast by a backend that the allocator lacks is one by
+// the others, with samples as well, and not one in which nothing happens.
+func TestForecastFallsBack(t *testing.T) {
+	t.Parallel()
+	a := newAllocator(t, elastalloc.Options{Backends: []solver.BackendName{solver.BackendExact}})
+	s := &solver.Snapshot{TotalNodes: 4, Jobs: []solver.Job{solver.NewJob("a", 10*time.Minute)}}
+	for _, f := range []solver.ForecastOptions{{}, {ETAError: 0.2}} {
+		got, err := a.Forecast(t.Context(), s, solver.Options{Backend: solver.BackendCBC}, f)
+		if err != nil || !got.Complete || got.Decisions == 0 || got.Jobs[0].End == nil {
+			t.Errorf("forecast %+v, %v; want a complete one in which the job ends", got, err)
+		}
+	}
+}
+
+// broken fails to decide.
+type broken struct{}
+
+func (broken) Allocate(context.Context, *solver.Snapshot, solver.Options) (solver.Decision, error) {
+	return solver.Decision{}, errors.New("broken")
+}
+
+// TestForecastHidesNoError checks that an error of a decision is the forecast's, of one sample
+// as of several.
+func TestForecastHidesNoError(t *testing.T) {
+	t.Parallel()
+	s := (&solver.Snapshot{TotalNodes: 4, Jobs: []solver.Job{solver.NewJob("a", 10*time.Minute)}}).WithDefaults()
+	for samples := range 3 {
+		f := solver.ForecastOptions{Samples: samples, ETAError: 0.1}.WithDefaults(s.Horizon)
+		if got, err := forecast.Jobs(t.Context(), broken{}, s, solver.Options{}.WithDefaults(), f, 0); err == nil {
+			t.Errorf("forecast %+v of %d samples; want an error", got, f.Samples)
+		}
+	}
+}
+
+// TestForecastIsCutByWork checks that a short request for a long time is cut, and says so.
+func TestForecastIsCutByWork(t *testing.T) {
+	t.Parallel()
+	s := (&solver.Snapshot{TotalNodes: 1, Jobs: []solver.Job{solver.NewJob("a", 3650*24*time.Hour)}}).WithDefaults()
+	idle := sim.Policy{Name: "idle", Decide: func(s *solver.Snapshot) []int { return []int{1} }}
+	work := []time.Duration{sim.DemandOf(&s.Jobs[0])}
+	got, err := sim.Forecast(t.Context(), s, work, idle, time.Second, solver.MaxForecastSpan, nil)
+	if err != nil || !got.Cut || got.Decisions != sim.MaxForecastDecisions {
+		t.Errorf("%d decisions, cut %t, %v; want it cut after %d", got.Decisions, got.Cut, err, sim.MaxForecastDecisions)
+	}
+}
+
+// TestFuturesKeepNoSimulations checks that what is kept of a sample is its times.
+func TestFuturesKeepNoSimulations(t *testing.T) {
+	const jobs, samples = 2000, 20
+	s := &solver.Snapshot{TotalNodes: jobs}
+	var work []time.Duration
+	for i := range jobs {
+		s.Jobs = append(s.Jobs, solver.NewJob(fmt.Sprint(i), time.Minute))
+		work = append(work, time.Minute)
+	}
+	s = s.WithDefaults()
+	one := sim.Policy{Name: "one", Decide: func(s *solver.Snapshot) []int { return slices.Repeat([]int{1}, len(s.Jobs)) }}
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	var futures []sim.Future
+	for range samples {
+		future, err := sim.Forecast(t.Context(), s, work, one, 5*time.Minute, time.Hour, nil)
+		if err != nil || future.Jobs[0].End == nil {
+			t.Fatal(err)
+		}
+		futures = append(futures, future)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if each := (int(after.HeapAlloc) - int(before.HeapAlloc)) / jobs / samples; each > 64 {
+		t.Errorf("a job of a sample holds %d bytes; want at most 64", each)
+	}
+	runtime.KeepAlive(futures)
 }

@@ -3169,9 +3169,9 @@ type ForecastResponse struct {
 	MeanQueue *durationpb.Duration `protobuf:"bytes,3,opt,name=mean_queue,json=meanQueue,proto3" json:"mean_queue,omitempty"`
 	// Decisions of all samples, those of FillIdle apart.
 	Decisions int64 `protobuf:"varint,4,opt,name=decisions,proto3" json:"decisions,omitempty"`
-	// Whether all samples came to their end. If the time budget ended the call, this is
-	// what was simulated: the samples that came to their end or, where none did, the first
-	// one up to then.
+	// Whether all samples came to their end. If the time budget ended the call, or a sample
+	// had 200,000 decisions, this is what was simulated: the samples that came to their end or,
+	// where none did, the first one up to then.
 	Complete      bool `protobuf:"varint,5,opt,name=complete,proto3" json:"complete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -27,26 +27,42 @@ func (d drawer) span(low, high float64) *durationpb.Duration {
 	return durationpb.New(time.Duration(low * math.Pow(high/low, d.Float64()) * 1e9))
 }
 
-// request draws a request whose legal plans a test can count.
-func (d drawer) request() *elastallocv1.AllocateRequest {
-	s := &elastallocv1.Snapshot{Id: "drawn", TotalNodes: int32(d.IntN(13))}
+// small draws a request whose legal plans a test can count.
+func (d drawer) small() *elastallocv1.AllocateRequest {
+	switch nodes := d.IntN(13); d.IntN(8) {
+	case 0: // Every size there can be.
+		return d.request(20+d.IntN(30), 1+d.IntN(2), 1+d.IntN(2), 32)
+	case 1: // Every step there can be.
+		return d.request(nodes, 24, 1, 1)
+	default:
+		return d.request(nodes, 1+d.IntN(4), d.IntN(5), 1+d.IntN(3))
+	}
+}
+
+// large draws a request like those of a cluster.
+func (d drawer) large() *elastallocv1.AllocateRequest {
+	switch nodes, steps := d.IntN(100), []int{1, 2, 5, 5, 5, 8}[d.IntN(6)]; d.IntN(8) {
+	case 0:
+		return d.request(nodes, 1+d.IntN(4), d.IntN(5), 32)
+	case 1:
+		return d.request(nodes, 24, d.IntN(6), 1+d.IntN(5))
+	default:
+		return d.request(nodes, steps, d.IntN(40), 1+d.IntN(6))
+	}
+}
+
+// request draws a request of so many nodes, steps, jobs and sizes of each.
+func (d drawer) request(nodes, steps, jobs, sizes int) *elastallocv1.AllocateRequest {
+	s := &elastallocv1.Snapshot{Id: "drawn", TotalNodes: int32(nodes)}
 	o := &elastallocv1.AllocateOptions{
 		Admission: elastallocv1.Admission(d.IntN(5)), IncludePlan: true,
 		BadJobs: elastallocv1.BadJobs_BAD_JOBS_HOLD,
 	}
-	steps, jobs, sizes := 1+d.IntN(4), d.IntN(5), 1+d.IntN(3)
-	switch d.IntN(8) {
-	case 0: // Every size there can be.
-		steps, jobs, sizes = 1+d.IntN(2), 1+d.IntN(2), 32
-		s.TotalNodes = int32(20 + d.IntN(30))
-	case 1: // Every step there can be.
-		steps, jobs, sizes = 24, 1, 1
-	}
 	if d.chance(3) {
 		o.Objective = elastallocv1.Objective_OBJECTIVE_TOTAL_TIME
 		o.TotalTime = d.totalTime()
-		steps, jobs = 1, d.IntN(7)
-		if d.chance(2) {
+		steps, jobs = 1, jobs+d.IntN(3)
+		if d.chance(2) && sizes < 32 {
 			d.groups(s)
 		}
 	}
@@ -289,4 +305,15 @@ func (m *model) index(i int) int {
 		}
 	}
 	panic("job " + id + " is not in the request")
+}
+
+// plan returns the plan of an answer.
+func (m *model) plan(response *elastallocv1.AllocateResponse) solver.Plan {
+	plan := solver.NewPlan(len(m.Jobs), m.Steps)
+	for i := range plan {
+		for step, k := range response.GetAllocations()[m.index(i)].GetPlannedNodes() {
+			plan[i][step] = int(k)
+		}
+	}
+	return plan
 }

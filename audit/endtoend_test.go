@@ -2,9 +2,9 @@ package audit_test
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +15,7 @@ import (
 	"github.com/elastalloc/elastalloc/audit"
 	"github.com/elastalloc/elastalloc/internal/apiconv"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 // readRequest reads a request from a file.
@@ -49,38 +50,93 @@ func decide(t *testing.T, request *elastallocv1.AllocateRequest) *elastallocv1.A
 	return response
 }
 
+// verdicts counts verdicts by class.
+type verdicts map[string]map[audit.Verdict]int
+
+func (v verdicts) count(class string, verdict audit.Verdict) {
+	if v[class] == nil {
+		v[class] = make(map[audit.Verdict]int)
+	}
+	v[class][verdict]++
+}
+
 // TestFiles audits the answers to requests in files.
 func TestFiles(t *testing.T) {
-	for _, pattern := range []string{"../examples/*.json", "../../shared/instances/*.json", "../../shared/hard/*.json", "../../shared/proofs/*.json"} {
+	counts := make(verdicts)
+	for _, pattern := range []string{"../examples/*.json", "../../shared/instances/*_s?.json", "../../shared/hard/*.json", "../../shared/proofs/*.json"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			t.Logf("%s: no files", pattern)
 			continue
 		}
-		verdicts := make(map[audit.Verdict]int)
 		for _, file := range files {
-			if strings.HasSuffix(file, "certified.json") {
-				continue
-			}
 			request := readRequest(t, file)
-			if request.Options == nil {
-				request.Options = &elastallocv1.AllocateOptions{}
-			}
-			if request.Options.TimeBudget == nil {
-				request.Options.TimeBudget = durationpb.New(2 * time.Second)
-			}
 			response := decide(t, request)
 			began := time.Now()
 			got := audit.Check(t.Context(), request, response, audit.Options{})
-			r := response.GetReport()
-			verdicts[got.Verdict]++
-			if got.Verdict != audit.Confirmed || time.Since(began) > time.Second || !strings.Contains(file, "instances") {
-				t.Logf("%s: %s %v gap %.3g objective %.12g: %s: %s", filepath.Base(file), time.Since(began).Round(time.Millisecond), r.GetReason(), r.GetRelativeGap(), r.GetObjective(), got.Verdict, got.Reason)
-			}
+			counts.count(pattern+" "+response.GetReport().GetReason().String(), got.Verdict)
+			took, log := time.Since(began).Round(time.Millisecond), t.Logf
 			if got.Verdict == audit.Refuted {
-				t.Errorf("%s is refuted: %s", file, got.Reason)
+				log = t.Errorf
+			}
+			if got.Verdict != audit.Confirmed || testing.Verbose() {
+				log("%s, gap %.2g, in %v: %v", filepath.Base(file), response.GetReport().GetRelativeGap(), took, got)
 			}
 		}
-		t.Log(pattern, fmt.Sprint(verdicts))
+	}
+	t.Log(counts)
+}
+
+// TestDecisions audits the answers of the exact backend and of greedy to drawn requests, and
+// the same answers with a plan that is worse: none of those may be confirmed.
+func TestDecisions(t *testing.T) {
+	t.Parallel()
+	counts, worsened := make(verdicts), 0
+	for seed := range uint64(drawn(30, 10_000)) {
+		d := newDrawer(seed)
+		request := d.large()
+		m := newModel(t, request)
+		if m == nil {
+			continue
+		}
+		request.Options.TimeBudget = durationpb.New(200 * time.Millisecond)
+		if d.chance(5) {
+			request.Options.Backend = elastallocv1.Backend_BACKEND_GREEDY
+		}
+		response := decide(t, request)
+		class := fmt.Sprintf("%v, %d steps, %v", response.GetReport().GetReason(), m.Steps, request.GetOptions().GetObjective())
+		got := audit.Check(t.Context(), request, response, audit.Options{Work: 1e8})
+		counts.count(class, got.Verdict)
+		if got.Verdict == audit.Refuted {
+			t.Errorf("seed %d, %s: %v\n%s", seed, class, got, protojson.Format(request))
+		}
+		if response.GetReport().GetReason() != elastallocv1.Reason_REASON_OPTIMAL {
+			continue
+		}
+		best := m.plan(response)
+		most := m.Objective(best)
+		for range 3 {
+			worse := best.Clone()
+			for range 1 + d.IntN(3) {
+				if len(worse) > 0 {
+					i := d.IntN(len(worse))
+					worse[i][d.IntN(m.Steps)] = m.Jobs[i].Sizes[d.IntN(len(m.Jobs[i].Sizes))]
+				}
+			}
+			if v := m.Objective(worse); m.Check(worse) != nil || v >= most-1e-8*math.Abs(most) {
+				continue
+			}
+			answer := m.answer(worse, m.Objective(worse), solver.ReasonOptimal, response.GetReport().GetNodePrices())
+			answer.Report.Certificate = response.GetReport().GetCertificate()
+			got := audit.Check(t.Context(), request, answer, audit.Options{Work: 1e8})
+			worsened++
+			counts.count("worsened", got.Verdict)
+			if got.Verdict == audit.Confirmed {
+				t.Errorf("seed %d, %s: %v is confirmed; a plan is worth %v", seed, class, m.Objective(worse), most)
+			}
+		}
+	}
+	for class, of := range counts {
+		t.Log(class, of)
 	}
 }

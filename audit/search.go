@@ -55,7 +55,7 @@ func (a *answer) prove(ctx context.Context, o Options) (reason string, err error
 	if c.work <= 0 {
 		c.work = DefaultWork
 	}
-	c.polled = c.work
+	c.polled = c.work + 1<<21 // Look at once.
 	c.target = int64(math.Floor(math.Ldexp(claim+Tolerance*math.Abs(claim), a.unit)))
 	if limit := math.Ldexp(1, 60); !(math.Abs(math.Ldexp(claim, a.unit)) < limit) {
 		if claim > 0 {

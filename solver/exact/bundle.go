@@ -31,9 +31,7 @@ const (
 	bundleSteps  = 12
 	// lastBundleTemperature is where the search ends, as a share of the objective.
 	lastBundleTemperature = 1e-14
-	// denseRows is the size of Newton's system up to which it is factorised; a larger one
-	// is solved by conjugateSteps of the conjugate gradient method.
-	denseRows      = 120
+	// conjugateSteps bounds the steps of a conjugate gradient method.
 	conjugateSteps = 30
 	// maxBundleWork bounds the operations of one evaluation of L.
 	maxBundleWork = 10_000_000
@@ -214,7 +212,7 @@ func (b *bundle) settle(c *clock, centre []float64, mu, temperature float64) ([]
 	rows := len(b.used)
 	for range bundleSteps {
 		var decrement float64
-		if rows <= denseRows {
+		if rows <= b.in.effort.denseRows {
 			c.up(rows*rows*rows/4 + 20*rows*rows)
 			decrement = b.direction()
 		} else {
@@ -253,7 +251,7 @@ func (b *bundle) master(x, centre []float64, mu, temperature float64, derivative
 	if derivatives {
 		b.gradient = zeros(b.gradient, rows)
 		b.mean = zeros(b.mean, rows)
-		if rows <= denseRows {
+		if rows <= b.in.effort.denseRows {
 			b.hessian = zeros(b.hessian, rows*rows)
 		} else {
 			b.diagonal = zeros(b.diagonal, rows)
@@ -279,7 +277,7 @@ func (b *bundle) master(x, centre []float64, mu, temperature float64, derivative
 		}
 		smooth += b.weights[block] * (most + temperature*math.Log(sum))
 		if derivatives {
-			if rows <= denseRows {
+			if rows <= b.in.effort.denseRows {
 				b.derive(columns, b.weights[block], sum, temperature)
 			} else {
 				b.deriveLarge(block, sum)
@@ -292,7 +290,7 @@ func (b *bundle) master(x, centre []float64, mu, temperature float64, derivative
 		value += mu / 2 * away * away
 		if derivatives {
 			b.gradient[r] += mu * away
-			if rows <= denseRows {
+			if rows <= b.in.effort.denseRows {
 				b.hessian[r*rows+r] += mu
 			} else {
 				b.diagonal[r] += mu

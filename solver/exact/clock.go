@@ -6,10 +6,6 @@ import (
 	"slices"
 )
 
-// quantum is the work between two questions about time, in operations of an inner
-// loop: well below a millisecond of one core.
-const quantum = 100_000
-
 // yieldEvery is after how many questions other goroutines may run: less than a millisecond
 // of work. Go would let a search run for 10 ms while a server has calls to read and to answer.
 const yieldEvery = 8

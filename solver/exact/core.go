@@ -70,7 +70,7 @@ const (
 func newCoreSearch(c *clock, d *dual, prices []float64, limit float64, until int) *coreSearch {
 	in := d.in
 	lists, byUnit := make([][]column, len(in.finishing)), make([][]column, len(d.units))
-	e := enumerator{until: until}
+	e := enumerator{until: until, few: in.effort.visits}
 	total := 0
 	for f := range in.finishing {
 		n := d.unitOf[f]

@@ -18,16 +18,12 @@ import (
 const (
 	// bundleWork and leftWork are how many times the work that core searches had before
 	// goes into the prices per size, and into searching what is left at them, each
-	// besides sizesWork.
-	sizesWork  = 100_000_000
+	// besides effort.sizesWork.
 	bundleWork = 8
 	leftWork   = 4
 	// tieWork is the work spent on a better one among equals.
 	tieWork = 5_000_000
 )
-
-// beamWidths are the widths of the core searches over what is left.
-func beamWidths() []int { return []int{2_000, 16_000} }
 
 // decompose searches the root at prices per size, once and if there are not too many of
 // them, with a multiple of the work that was spent before. It returns false if it did not.
@@ -40,7 +36,7 @@ func (s *search) decompose(c *clock, b *subproblem, bound float64, before int) b
 	}
 	s.decomposable = false
 	sizes := s.sizes
-	until := c.work + sizesWork + bundleWork*before
+	until := c.work + s.in.effort.sizesWork + bundleWork*before
 	bundle := newBundle(sizes)
 	bundle.addColumns(s.dual, b.prices)
 	least, x := bundle.minimise(c, sizes.at(b.prices), until, func(x []float64) (plan, float64) {
@@ -53,7 +49,7 @@ func (s *search) decompose(c *clock, b *subproblem, bound float64, before int) b
 	if s.closed(b) || c.ended {
 		return true
 	}
-	s.searchLeft(c, b, bound, sizes, x, least, c.work+sizesWork+leftWork*before)
+	s.searchLeft(c, b, bound, sizes, x, least, c.work+s.in.effort.sizesWork+leftWork*before)
 	return true
 }
 
@@ -67,7 +63,7 @@ func (s *search) searchLeft(
 	if s.settled(b) {
 		until = min(until, c.work+tieWork)
 	}
-	width := beamWidths()
+	width := s.in.effort.leftWidths[:]
 	for limit := firstFraction * (least - s.value); ; limit *= 2 {
 		whole := limit >= least-s.value
 		limit = min(limit, least-s.value)

@@ -125,6 +125,7 @@ func newDual(c *clock, in *instance) *dual {
 		classOf: classOf,
 		columns: make([]columnSet, len(classes)),
 		newton:  newNewton(in.steps),
+		pricer:  pricer{maxLabels: in.effort.maxLabels},
 		caps:    priceCaps(c, in),
 		unitOf:  make([]int, len(classOf)),
 		unitsOf: make([][]int, len(classes)),

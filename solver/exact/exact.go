@@ -30,7 +30,6 @@
 package exact
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -45,12 +44,13 @@ const minScale = 1e-8
 // Solver is the embedded exact backend. It is stateless and safe for concurrent
 // use.
 type Solver struct {
-	// every is the work between two questions about time, 0 for quantum.
-	every int
+	effort effort
+	// witness is a plan that must never be cut off; nil is none.
+	witness solver.Plan
 }
 
 // New returns the embedded exact backend.
-func New() *Solver { return &Solver{} }
+func New() *Solver { return &Solver{effort: usual} }
 
 // Name returns solver.BackendExact.
 func (*Solver) Name() solver.BackendName { return solver.BackendExact }
@@ -59,8 +59,8 @@ func (*Solver) Name() solver.BackendName { return solver.BackendExact }
 // plan and the best bound so far. It has a plan for every problem that admission
 // makes; the error is for one whose smallest sizes together exceed the pool.
 func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.SolveOptions) (solver.Result, error) {
-	c := newClock(ctx, cmp.Or(s.every, quantum))
-	in, err := newInstance(c, p)
+	c := newClock(ctx, s.effort.quantum)
+	in, err := newInstance(c, p, &s.effort)
 	if err != nil {
 		return solver.Result{}, err
 	}
@@ -158,8 +158,8 @@ func unsearched(p *solver.Problem, incumbent solver.Plan) solver.Result {
 // the best prices found before ctx ends. It is finite for every problem that has a
 // plan, and 0 for one that has none.
 func (s *Solver) Bound(ctx context.Context, p *solver.Problem) (bound float64, nodePrices []float64) {
-	c := newClock(ctx, cmp.Or(s.every, quantum))
-	in, err := newInstance(c, p)
+	c := newClock(ctx, s.effort.quantum)
+	in, err := newInstance(c, p, &s.effort)
 	if err != nil {
 		return 0, nil
 	}

@@ -21,10 +21,8 @@ import (
 const (
 	// lookAheadCells is the number of intervals of the share served.
 	lookAheadCells = 256
-	// visitsWithoutTable bounds the partial plans looked at before the table is
-	// filled, visitsPerColumn those looked at with it per column there may be.
-	visitsWithoutTable = 400
-	visitsPerColumn    = 50
+	// visitsPerColumn bounds the partial plans looked at per column there may be.
+	visitsPerColumn = 50
 )
 
 // column is a plan of a job with its loss.
@@ -40,7 +38,9 @@ type column struct {
 // enumerator lists the columns of jobs. It owns scratch memory.
 type enumerator struct {
 	// until is the clock's count of work at which listing is given up, 0 for never.
-	until   int
+	until int
+	// few is how many partial plans are looked at before the table is filled.
+	few     int
 	outlook outlook
 	// ahead[t] bounds what follows from step t on by the interval of the share.
 	ahead  [][]float64
@@ -66,7 +66,7 @@ func (e *enumerator) list(c *clock, j *job, prices []float64, allowed []sizeSet,
 	e.outlook.fill(j, prices, allowed)
 	e.chosen = slices.Grow(e.chosen[:0], len(prices))[:len(prices)]
 	// Most jobs have few columns, found sooner than the table could be filled.
-	e.start(remaining, visitsWithoutTable, false)
+	e.start(remaining, e.few, false)
 	if e.visits < 0 && !c.up(2*len(prices)*len(j.sizes)*lookAheadCells) {
 		e.lookAhead()
 		e.start(remaining, visitsPerColumn*remaining, true)

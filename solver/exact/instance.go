@@ -20,6 +20,7 @@ import (
 // most tieFraction of the objective's scale, far below what counts as proven optimal,
 // so that one search does both.
 type instance struct {
+	effort   *effort
 	capacity []int // per step
 	steps    int
 	// free is the number of nodes left per step when every job holds its smallest
@@ -92,8 +93,8 @@ func notTiny(x float64) float64 {
 var errInfeasible = errors.New("the smallest sizes of all jobs together exceed the pool")
 
 // newInstance converts a problem. Where time is up it is not complete.
-func newInstance(c *clock, p *solver.Problem) (*instance, error) {
-	in := &instance{capacity: p.Capacity, steps: p.Steps, free: slices.Clone(p.Capacity), jobs: make([]job, len(p.Jobs))}
+func newInstance(c *clock, p *solver.Problem, e *effort) (*instance, error) {
+	in := &instance{effort: e, capacity: p.Capacity, steps: p.Steps, free: slices.Clone(p.Capacity), jobs: make([]job, len(p.Jobs))}
 	for i := range p.Jobs {
 		from := &p.Jobs[i]
 		in.unit = max(in.unit, slices.Max(from.Gain))

@@ -42,7 +42,7 @@ func TestKnapsack(t *testing.T) {
 			k.item()
 		}
 		capacity := smallest + rapid.IntRange(0, 60).Draw(t, "free")
-		s, ok := k.solve(newClock(context.Background(), quantum), capacity, 0)
+		s, ok := k.solve(newClock(context.Background(), usual.quantum), capacity, 0)
 		if !ok {
 			t.Fatal("no solution")
 		}

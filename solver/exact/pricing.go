@@ -90,19 +90,15 @@ func (o *outlook) most(j *job, t int, share, value float64) float64 {
 
 // pricer prices jobs. It owns the memory of the labels and serves one goroutine.
 type pricer struct {
-	outlook outlook
-	layers  [][]label
-	chosen  []uint8
+	maxLabels int
+	outlook   outlook
+	layers    [][]label
+	chosen    []uint8
 	// live are the labels of a layer to extend, longer what one size
 	// makes of them, merged the labels of the next layer so far.
 	live           []int32
 	longer, merged []label
 }
-
-// maxLabels bounds the labels of one step. A job of the sizes and horizons that
-// occur stays far below; beyond it, labels are merged in pairs so that the value
-// returned stays an upper bound.
-const maxLabels = 4096
 
 // price returns phi for a job whose sizes in step t are restricted to those in
 // allowed[t], and the plan that attains it. It returns floor and nil if no plan
@@ -164,7 +160,7 @@ func (p *pricer) price(c *clock, j *job, prices []float64, allowed []sizeSet, fl
 			p.merged = mergeUndominated(p.merged[:0], front, p.longer)
 			front, p.merged = p.merged, front
 		}
-		p.layers[t+1] = thinned(front)
+		p.layers[t+1] = thinned(front, p.maxLabels)
 	}
 	for n, l := range p.layers[steps] {
 		if l.value > best {
@@ -214,11 +210,11 @@ func mergeUndominated(into, a, b []label) []label {
 	return into
 }
 
-// thinned merges neighbours, in place, until there are at most maxLabels. A merged
+// thinned merges neighbours, in place, until there are at most as many as told. A merged
 // label serves as much as the better served of two at the value of the other: no
 // plan's value exceeds what follows from it.
-func thinned(labels []label) []label {
-	for len(labels) > maxLabels {
+func thinned(labels []label, most int) []label {
+	for len(labels) > most {
 		half := labels[:0]
 		for n := 0; n+1 < len(labels); n += 2 {
 			merged := labels[n+1]

@@ -79,16 +79,23 @@ func (s *search) contradict(by lemma, bound, value float64) {
 }
 
 // holds reports whether a plan is one of the subproblem's. The root has all, whatever its
-// restrictions say.
+// restrictions say. In the others a finished job holds its smallest size: a plan in which it
+// holds more is worth what that one is.
 func (s *search) holds(b *subproblem, p plan) bool {
 	if b == s.root {
 		return true
 	}
 	for f, i := range s.in.finishing {
+		j, share := &s.in.jobs[i], 0.0
 		for t, allowed := range b.allowedFor(f, s.in.steps) {
-			if !allowed.has(int(p[i][t])) {
+			k := int(p[i][t])
+			if share >= finished {
+				k = 0
+			}
+			if !allowed.has(k) {
 				return false
 			}
+			share += j.shares(t)[k]
 		}
 	}
 	return true

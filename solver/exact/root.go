@@ -12,10 +12,8 @@ import (
 // from the prices of a sample, which starts from one of its own.
 
 const (
-	// sampling is the stride of a sample, minSampled the jobs from which on one is
-	// taken.
-	sampling   = 8
-	minSampled = 400
+	// sampling is the stride of a sample.
+	sampling = 8
 	// sampledTemperature is where the search starts from a sample's prices.
 	sampledTemperature = 1e-3
 	// sampledTrust is the share by which a price may then change in one round.
@@ -34,7 +32,7 @@ func (b *subproblem) begin(c *clock, in *instance) {
 		}
 	}
 	b.prices = averagePrices(c, in)
-	if len(in.jobs) < minSampled {
+	if len(in.jobs) < in.effort.minSampled {
 		return
 	}
 	sample, root := in.sample(), new(subproblem)
@@ -80,7 +78,8 @@ func averagePrices(c *clock, in *instance) []float64 {
 // sample returns every eighth job on its share of the pool.
 func (in *instance) sample() *instance {
 	sample := &instance{
-		steps: in.steps, mostFree: in.mostFree / sampling, unit: in.unit,
+		effort: in.effort,
+		steps:  in.steps, mostFree: in.mostFree / sampling, unit: in.unit,
 		least: in.least / sampling, most: in.most / sampling, scale: in.scale / sampling,
 		tieUnit: in.tieUnit, tieTotal: in.tieTotal, precision: in.precision,
 		capacity: make([]int, in.steps), free: make([]int, in.steps),

@@ -1,6 +1,7 @@
 package exact
 
 import (
+	"context"
 	"math"
 	"slices"
 
@@ -26,17 +27,12 @@ import (
 const (
 	firstFraction = 1.0 / 16
 	leastFraction = 1.0 / 1024
-	firstWidth    = 1000
-	lastWidth     = 4_000
 	widening      = 4
 )
 
 // largeInstance is the number of sizes, over all jobs and steps, from which on a
 // plan is made before the search for prices.
 const largeInstance = 10_000
-
-// maxSubproblems bounds the subproblems of one search.
-const maxSubproblems = 20_000
 
 // tiesOnly is the relative gap below which all that a search could still find is a
 // plan of the same objective that is preferred among equals. Within one subproblem that is
@@ -79,7 +75,12 @@ type search struct {
 }
 
 func (s *Solver) newSearch(in *instance, options solver.SolveOptions) *search {
-	return &search{in: in, value: math.Inf(-1), closedBound: math.Inf(-1), gap: options.RelativeGap}
+	next := &search{in: in, value: math.Inf(-1), closedBound: math.Inf(-1), gap: options.RelativeGap}
+	if p := in.planOf(s.witness); p != nil {
+		value, _ := in.value(newClock(context.Background(), s.effort.quantum), p)
+		next.witness = &witness{plan: p, value: value}
+	}
+	return next
 }
 
 // run searches until the gap is proven, the work is used up or time is up. It
@@ -95,7 +96,7 @@ func (s *search) run(c *clock) (bound float64, limit solver.Limit) {
 	if len(s.in.finishing) == 0 {
 		return s.separate(c)
 	}
-	if len(s.in.jobs) < minSampled {
+	if len(s.in.jobs) < s.in.effort.minSampled {
 		s.plan(c)
 	} else {
 		s.offer(c, constantPlan(c, s.in))
@@ -118,7 +119,7 @@ func (s *search) run(c *clock) (bound float64, limit solver.Limit) {
 		// plan to have until then.
 		s.offer(c, s.builder.build(c, root.prices))
 	}
-	for len(s.open) > 0 && s.explored < maxSubproblems {
+	for len(s.open) > 0 && s.explored < s.in.effort.maxSubproblems {
 		best := 0
 		for n, b := range s.open {
 			if b.bound > s.open[best].bound || b.bound == s.open[best].bound && b.order < s.open[best].order {
@@ -153,7 +154,7 @@ func (s *search) run(c *clock) (bound float64, limit solver.Limit) {
 			}
 		}
 	}
-	if len(s.open) > 0 && s.explored >= maxSubproblems {
+	if len(s.open) > 0 && s.explored >= s.in.effort.maxSubproblems {
 		return s.bound(), s.stopped(c)
 	}
 	return s.bound(), solver.LimitNone
@@ -272,9 +273,9 @@ func (s *search) explore(c *clock, b *subproblem) {
 func (s *search) searchCore(c *clock, b *subproblem, bound float64) {
 	before, until := 0, 0
 	if s.decomposable {
-		until = c.work + easyWork
+		until = c.work + s.in.effort.easyWork
 	}
-	limit, width, searched := s.firstLimit(c, b.prices, bound-s.value), firstWidth, false
+	limit, width, searched := s.firstLimit(c, b.prices, bound-s.value), s.in.effort.firstWidth, false
 	for sharpen := false; !s.closed(b) && !c.ended; sharpen = true {
 		core := newCoreSearch(c, s.dual, b.prices, limit, until)
 		if core == nil && c.past(until) {
@@ -326,7 +327,7 @@ func (s *search) searchCore(c *clock, b *subproblem, bound float64) {
 			return
 		case !dropped:
 			limit *= 2
-		case width < lastWidth:
+		case width < s.in.effort.lastWidth:
 			width *= widening
 		default:
 			if until > 0 {
@@ -363,13 +364,8 @@ func (s *search) firstLimit(c *clock, prices []float64, gap float64) float64 {
 	return max(losses[firstRegrets], leastFraction*gap)
 }
 
-const (
-	// easyWork is the work in which most instances are solved, before anything is made
-	// ready for the others.
-	easyWork = 2_000_000
-	// neverDecomposing is more work than there is.
-	neverDecomposing = 1 << 60
-)
+// neverDecomposing is more work than there is.
+const neverDecomposing = 1 << 60
 
 // workBeforeDecomposing is the work of core searches before the root is searched at
 // prices per size: about as much as that takes.
@@ -378,8 +374,8 @@ func (s *search) workBeforeDecomposing(c *clock) int {
 		s.decomposable = false
 		return neverDecomposing
 	}
-	n := min(s.sizes.prices, denseRows)
-	return easyWork + 20*n*n*n + 20*s.sizes.work()
+	n := min(s.sizes.prices, s.in.effort.denseRows)
+	return s.in.effort.easyWork + 20*n*n*n + 20*s.sizes.work()
 }
 
 // branch splits a subproblem in two. It returns false if it allows one plan only.

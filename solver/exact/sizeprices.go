@@ -52,7 +52,7 @@ type sizePrices struct {
 }
 
 func newSizePrices(c *clock, in *instance) *sizePrices {
-	s := &sizePrices{in: in}
+	s := &sizePrices{in: in, pricer: sizePricer{maxLabels: in.effort.maxLabels}}
 	s.classOf, s.jobs = in.classes(c, in.finishing)
 	s.count = make([]int, len(s.jobs))
 	for _, class := range s.classOf {
@@ -229,6 +229,7 @@ func (p *priceColumn) equals(other *priceColumn) bool {
 // own: label setting as for prices per node, cut by a table of the most that can
 // follow. It owns scratch memory.
 type sizePricer struct {
+	maxLabels      int
 	layers         [][]label
 	chosen         []uint8
 	longer, merged []label
@@ -271,7 +272,7 @@ func (p *sizePricer) price(c *clock, j *job, table *followTable, costs []float64
 			p.merged = mergeUndominated(p.merged[:0], front, p.longer)
 			front, p.merged = p.merged, front
 		}
-		p.layers[t+1] = thinned(front)
+		p.layers[t+1] = thinned(front, p.maxLabels)
 	}
 	for n, l := range p.layers[steps] {
 		if l.value > best {

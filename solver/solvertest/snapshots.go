@@ -166,6 +166,23 @@ func drawSizes(t *rapid.T, limits Limits, job *solver.Job) {
 	job.MaxNodes = job.AllowedNodes[below+count-1]
 }
 
+// DrawMostSizes gives a job as many legal sizes as it may have, with a speed for each: any
+// speeds, or rising ones.
+func DrawMostSizes(t *rapid.T, job *solver.Job) {
+	job.AllowedNodes, job.Scaling = nil, solver.Scaling{}
+	nodes := 0
+	for range solver.MaxSizes {
+		nodes += rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "distance to the next size")
+		job.AllowedNodes = append(job.AllowedNodes, nodes)
+		job.Scaling.Speeds = append(job.Scaling.Speeds, rapid.Float64Range(0.1, 8).Draw(t, "speed"))
+	}
+	if rapid.Bool().Draw(t, "growing speeds") {
+		slices.Sort(job.Scaling.Speeds)
+	}
+	job.MinNodes, job.MaxNodes = 1, nodes
+	job.ETANodes = 0
+}
+
 // drawScaling draws doubling efficiencies, at 0.5 and below which more nodes do
 // not help, and tables of any shape, neither concave nor growing.
 func drawScaling(t *rapid.T, job *solver.Job) {

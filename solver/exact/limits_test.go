@@ -1,0 +1,140 @@
+package exact_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/exact"
+	"github.com/elastalloc/elastalloc/solver/solvertest"
+)
+
+// eachEffort runs a property for the backend as it is, and for one that takes each of the
+// ways made for hard problems.
+func eachEffort(t *testing.T, property func(*rapid.T, func() *exact.Solver)) {
+	t.Run("usual", func(t *testing.T) {
+		t.Parallel()
+		rapid.Check(t, func(t *rapid.T) { property(t, exact.New) })
+	})
+	for kind := range exact.Anxieties() {
+		t.Run(fmt.Sprint("anxious ", kind), func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, func(t *rapid.T) { property(t, func() *exact.Solver { return exact.NewAnxious(kind) }) })
+		})
+	}
+}
+
+// follow solves a problem whose optimum is known, following it: no lemma may cut it off, no
+// bound may be below it, and a search that has ended has it.
+func follow(t *rapid.T, s *exact.Solver, p *solver.Problem, optimum float64, plan solver.Plan) {
+	t.Helper()
+	result, err := s.WithWitness(plan).Solve(context.Background(), p, solver.SolveOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	objective := checked(t, p, result)
+	if result.Contradiction != "" {
+		t.Fatalf("%s", result.Contradiction)
+	}
+	rounding := 1e-12*math.Abs(optimum) + 1e-14*magnitude(p)
+	if result.Bound < optimum-rounding {
+		t.Fatalf("bound %.17g below the optimum %.17g", result.Bound, optimum)
+	}
+	if objective > optimum+rounding {
+		t.Fatalf("objective %.17g above the optimum %.17g", objective, optimum)
+	}
+	if result.Limit == solver.LimitNone && objective < optimum-rounding-solver.OptimalGap*math.Abs(optimum) {
+		t.Fatalf("objective %.17g, limit %s; the optimum is %.17g", objective, result.Limit, optimum)
+	}
+}
+
+// TestEveryWay follows the optimum of small problems through every way of searching.
+func TestEveryWay(t *testing.T) {
+	eachEffort(t, func(t *rapid.T, s func() *exact.Solver) {
+		p := solvertest.ProblemsWithin(solvertest.Limits{Jobs: 5, Steps: 3, Sizes: 4, Nodes: 20}).Draw(t, "problem")
+		optimum, _ := solvertest.Exhaustive(p)
+		follow(t, s(), p, optimum.Objective, optimum.Plan)
+	})
+}
+
+// TestMostSizes does so where a job has as many sizes as it may, and size 0.
+func TestMostSizes(t *testing.T) {
+	eachEffort(t, func(t *rapid.T, s func() *exact.Solver) {
+		snapshot := solvertest.SnapshotsWithin(solvertest.Limits{Jobs: 3, Steps: 2, Sizes: 3, Nodes: 60}).Draw(t, "snapshot")
+		if len(snapshot.Jobs) == 0 {
+			return
+		}
+		solvertest.DrawMostSizes(t, &snapshot.Jobs[rapid.IntRange(0, len(snapshot.Jobs)-1).Draw(t, "job")])
+		p := solver.NewProblem(snapshot, rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"))
+		optimum, ok := solvertest.Exhaustive(p)
+		if !ok {
+			t.Fatal("an admitted problem without a plan")
+		}
+		follow(t, s(), p, optimum.Objective, optimum.Plan)
+	})
+}
+
+// TestMostSteps does so over up to 24 steps.
+func TestMostSteps(t *testing.T) {
+	eachEffort(t, func(t *rapid.T, s func() *exact.Solver) {
+		p := solvertest.GridProblems().Draw(t, "problem")
+		optimum, plan := solvertest.ByWork(p)
+		follow(t, s(), p, optimum, plan)
+	})
+}
+
+// TestByWork holds the one oracle against the other.
+func TestByWork(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := solvertest.GridProblems().Filter(func(p *solver.Problem) bool {
+			plans := 1.0
+			for i := range p.Jobs {
+				plans *= math.Pow(float64(len(p.Jobs[i].Sizes)), float64(p.Steps))
+			}
+			return plans < 1e5
+		}).Draw(t, "problem")
+		got, plan := solvertest.ByWork(p)
+		want, ok := solvertest.Exhaustive(p)
+		if !ok || math.Abs(got-want.Objective) > 1e-12*math.Abs(want.Objective) {
+			t.Fatalf("optimum %.17g by work, %.17g by exhaustive search", got, want.Objective)
+		}
+		if err := p.Check(plan); err != nil {
+			t.Fatal(err)
+		}
+		if objective := p.Objective(plan); math.Abs(got-objective) > 1e-12*math.Abs(got) {
+			t.Fatalf("optimum %.17g, of a plan of %.17g", got, objective)
+		}
+	})
+}
+
+// TestMoreChoiceNeverLowersTheOptimum adds one size, with a speed of its own, to one job.
+// Every job may wait, so that admission is the same.
+func TestMoreChoiceNeverLowersTheOptimum(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := solvertest.SnapshotsWithin(solvertest.Limits{Jobs: 8, Steps: 5, Sizes: 6, Nodes: 60}).Draw(t, "snapshot")
+		if len(s.Jobs) == 0 {
+			return
+		}
+		job := &s.Jobs[rapid.IntRange(0, len(s.Jobs)-1).Draw(t, "job")]
+		job.ETANodes = 0 // Work stays the same, whatever the speeds.
+		solvertest.DrawMostSizes(t, job)
+		most := solver.NewProblem(s, solver.AdmissionPreemptive)
+		k := rapid.IntRange(0, len(job.AllowedNodes)-1).Draw(t, "size")
+		job.AllowedNodes = slices.Delete(slices.Clone(job.AllowedNodes), k, k+1)
+		job.Scaling.Speeds = slices.Delete(slices.Clone(job.Scaling.Speeds), k, k+1)
+		fewer := solver.NewProblem(s, solver.AdmissionPreemptive)
+		if len(fewer.Jobs) != len(most.Jobs) {
+			return // The smallest size is gone, and the next does not fit the pool.
+		}
+		less, before := solve(t, fewer, solver.SolveOptions{})
+		more, after := solve(t, most, solver.SolveOptions{})
+		if after < before && !near(before, after) || more.Bound < before && !near(more.Bound, before) || more.Bound < less.Bound && !near(more.Bound, less.Bound) {
+			t.Fatalf("optimum %.12g, bound %.12g; with a size less %.12g and %.12g", after, more.Bound, before, less.Bound)
+		}
+	})
+}

@@ -143,11 +143,12 @@ func constantPlan(c *clock, in *instance) plan {
 const constantPrecision = 1e-5
 
 // value returns the objective of a plan less its tie cost, whatever the time, and the sum
-// of the magnitudes of what it is made of.
+// of the magnitudes of what it is made of, some of which may cancel out.
 func (in *instance) value(c *clock, p plan) (total, magnitude float64) {
 	for i := range p {
-		value := in.jobs[i].value(p[i])
-		total, magnitude = total+value, magnitude+math.Abs(value)
+		j := &in.jobs[i]
+		value, cost := j.value(p[i]), j.cost[p[i][0]]
+		total, magnitude = total+value, magnitude+math.Abs(value+cost)+math.Abs(cost)
 		c.up(in.steps)
 	}
 	if len(in.groups) > 0 {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"math"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -309,4 +311,42 @@ func TestLemmaSteps(t *testing.T) {
 			t.Fatalf("complete with %.17g; the best is %.17g", s.value, best[capacity])
 		}
 	})
+}
+
+// TestContradiction proves what is false: a bound below a plan that the subproblem holds, and
+// a plan found above a bound proven before.
+func TestContradiction(t *testing.T) {
+	p := solver.NewProblem(&solver.Snapshot{TotalNodes: 8, Horizon: solver.DefaultHorizon(), Jobs: []solver.Job{
+		solver.NewJob("a", 20*time.Minute), solver.NewJob("b", 10*time.Hour),
+	}}, solver.AdmissionFIFO)
+	c := newClock(t.Context(), usual.quantum)
+	in, err := newInstance(c, p, &usual)
+	if err != nil {
+		t.Fatal(err)
+	}
+	below := func() *search {
+		s := New().newSearch(in, solver.SolveOptions{})
+		s.root = &subproblem{bound: math.Inf(1)}
+		s.offer(c, newPlan(in))
+		return s
+	}
+	s := below()
+	if s.prove(s.root, s.value-s.slack()/2, 0, lemmaCore); s.contradiction != "" {
+		t.Errorf("rounding is a contradiction: %s", s.contradiction)
+	}
+	if s.prove(s.root, s.value-10*s.slack(), 0, lemmaCore); !strings.Contains(s.contradiction, string(lemmaCore)) {
+		t.Errorf("contradiction %q; want one by lemma %q", s.contradiction, lemmaCore)
+	}
+	s = below()
+	s.prove(s.root, s.value, 0, lemmaPrices)
+	if s.offer(c, constantPlan(c, in)); !strings.Contains(s.contradiction, string(lemmaPrices)) {
+		t.Errorf("contradiction %q; want one by lemma %q", s.contradiction, lemmaPrices)
+	}
+	part := &subproblem{bound: math.Inf(1)}
+	part.begin(c, in)
+	part.allowed[0] = 1 << 1 // Not the incumbent's size.
+	s = below()
+	if s.prove(part, s.value-1, 0, lemmaCore); s.contradiction != "" {
+		t.Errorf("a bound on other plans is a contradiction: %s", s.contradiction)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -69,7 +70,15 @@ func TestMostSizes(t *testing.T) {
 		if len(snapshot.Jobs) == 0 {
 			return
 		}
-		solvertest.DrawMostSizes(t, &snapshot.Jobs[rapid.IntRange(0, len(snapshot.Jobs)-1).Draw(t, "job")])
+		job := &snapshot.Jobs[rapid.IntRange(0, len(snapshot.Jobs)-1).Draw(t, "job")]
+		solvertest.DrawMostSizes(t, job)
+		if rapid.IntRange(0, 3).Draw(t, "room for all sizes") > 0 {
+			snapshot.TotalNodes = job.MaxNodes + rapid.IntRange(0, 12).Draw(t, "more nodes")
+			// Every size counts where the largest one just ends the job, or nearly.
+			work := slices.Max(job.Scaling.Speeds) * snapshot.Horizon.Step.Seconds()
+			share := rapid.SampledFrom([]float64{0.5, 1, 1.9, 2, 3}).Draw(t, "steps to the end")
+			job.RemainingETA, job.RescaleDelay, job.RestartTime = time.Duration(share*work*float64(time.Second)), 0, 0
+		}
 		p := solver.NewProblem(snapshot, rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"))
 		optimum, ok := solvertest.Exhaustive(p)
 		if !ok {

@@ -3,6 +3,7 @@ package solvertest
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"pgregory.net/rapid"
@@ -33,6 +34,9 @@ func GridProblems() *rapid.Generator[*solver.Problem] {
 				job.AllowedNodes = append(job.AllowedNodes, nodes)
 				job.Scaling.Speeds = append(job.Scaling.Speeds, float64(rapid.IntRange(1, 4+nodes/4).Draw(t, "speed")))
 			}
+			if rapid.Bool().Draw(t, "growing speeds") {
+				slices.Sort(job.Scaling.Speeds)
+			}
 			job.MinNodes, job.MaxNodes = job.AllowedNodes[0], nodes
 			smallest, largest = smallest+job.MinNodes, largest+nodes
 			job.Weight = new(rapid.SampledFrom([]float64{1, 1, 1, 2, 0, 1e-9, 1e9}).Draw(t, "weight"))
@@ -44,7 +48,7 @@ func GridProblems() *rapid.Generator[*solver.Problem] {
 			}
 			s.Jobs = append(s.Jobs, job)
 		}
-		s.TotalNodes = rapid.IntRange(smallest, largest).Draw(t, "nodes")
+		s.TotalNodes = rapid.OneOf(rapid.Just(largest), rapid.IntRange(smallest, largest)).Draw(t, "nodes")
 		return solver.NewProblem(s, rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"))
 	})
 }

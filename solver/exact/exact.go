@@ -124,9 +124,11 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 	}
 	slack := search.slack()
 	result.Bound = in.objectiveBound(bound, slack)
-	// Values within rounding of each other are the same.
+	// Values within rounding of each other are the same, if rounding is next to nothing
+	// beside them or they are 0 but for rounding.
 	slack *= in.unit
-	if result.Bound-objective <= 2*slack && solver.RelativeGap(objective, objective+slack) <= solver.OptimalGap {
+	small := solver.RelativeGap(objective, objective+slack) <= solver.OptimalGap || math.Abs(objective) <= slack
+	if result.Bound-objective <= 2*slack && small {
 		result.Bound = objective
 	}
 	if result.Bound < objective && search.contradiction == "" {

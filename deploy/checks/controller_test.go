@@ -48,9 +48,24 @@ func TestControllerChart(t *testing.T) {
 	if err == nil || !strings.Contains(string(out), "pools") {
 		t.Errorf("without a pool the schema does not refuse it: %v\n%s", err, out)
 	}
-	out, err = command(t, program(t, "helm"), "template", "deploy/helm/elastalloc-controller", kubeVersion, controllerPool, "--set=config.kinds={Jobs}").CombinedOutput()
-	if err == nil || !strings.Contains(string(out), `unknown kind "Jobs" (want one of Job, `) {
-		t.Errorf("an unknown kind is not refused: %v\n%s", err, out)
+}
+
+// TestControllerChartRefuses checks that values which would start no controller, or another one
+// than meant, are refused.
+func TestControllerChartRefuses(t *testing.T) {
+	for bad, want := range map[string]string{
+		"--set=config.kinds={Jobs}": `unknown kind "Jobs" (want one of Job, `,
+		`--set-json=config.pools=[{"name":"a","nodeSelector":{"a":"b"}},{"name":"a","nodeSelector":{"a":"c"}}]`: "config.pools[1].name",
+		"--set=server=a:1,tls.clientCertificate=true":                                                           "tls.clientCertificate: needs tls.secretName",
+		`--set=podLabels.app\.kubernetes\.io/name=x`:                                                            "podLabels",
+		`--set-json=server="a:1\n- --mode=apply"`:                                                               "server",
+		`--set-json=config.pools=[{"name":"a","nodeSelector":{"a":"b"},"maxShrink":"400%"}]`:                    "maxShrink",
+		`--set-json=config.pools=[{"name":"a","nodeSelector":{"a":"b"},"cadence":"0s"}]`:                        "cadence",
+	} {
+		out, err := command(t, program(t, "helm"), "template", "deploy/helm/elastalloc-controller", kubeVersion, controllerPool, bad).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), want) {
+			t.Errorf("%s is not refused: %v\n%.300s", bad, err, out)
+		}
 	}
 }
 

@@ -89,11 +89,21 @@ func prepare(ctx context.Context, directory string) (err error) {
 	)
 }
 
-// install installs the controller's chart for all kinds of jobs.
+// pools are those of the tests: an account writes to jobs of its release's pools only.
+var pools = []string{
+	"crash", "restarted", "two", "decisions", "recommend", "rights", "storm", "thousand", "fixed", "elastic",
+	"rayclusters", "pytorchjobs", "trainjobs",
+}
+
+// install installs the controller's chart for all kinds of jobs and all pools.
 func install(ctx context.Context, name string, flags ...string) error {
+	var named []string
+	for _, pool := range pools {
+		named = append(named, fmt.Sprintf(`{"name":%q,"nodeSelector":{"pool":%[1]q}}`, pool))
+	}
 	return helm(ctx, append([]string{
 		"install", name, "deploy/helm/elastalloc-controller", "--namespace", namespace, "--create-namespace",
-		`--set-json=config={"kinds":["` + strings.Join(kinds.Names(), `","`) + `"],"pools":[{"name":"none","nodeSelector":{"pool":"none"}}]}`,
+		`--set-json=config={"kinds":["` + strings.Join(kinds.Names(), `","`) + `"],"pools":[` + strings.Join(named, ",") + `]}`,
 	}, flags...)...)
 }
 

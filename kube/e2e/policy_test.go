@@ -52,6 +52,10 @@ func TestRights(t *testing.T) {
 	annotations := map[string]string{"elastalloc.dev/work": "1h", "team": "vision"}
 	job{name: "mine", size: 2, annotations: annotations}.submit(t, pool)
 	job{name: "foreign", size: 2, unlabelled: true}.submit(t, pool)
+	job{name: "others", size: 2}.submit(t, pool)
+	_, err := kube.Client.BatchV1().Jobs(pool).Patch(t.Context(), "others", types.MergePatchType,
+		[]byte(`{"metadata":{"labels":{"elastalloc.dev/pool":"another-release"}}}`), metav1.PatchOptions{})
+	must(t, err)
 	job{name: "set", size: 2, annotations: annotations}.submitJobSet(t, pool)
 	job{name: "foreign-set", size: 2, unlabelled: true}.submitJobSet(t, pool)
 
@@ -99,6 +103,8 @@ func TestRights(t *testing.T) {
 		patch(jobs, "mine", `{"spec":{"template":{"metadata":{"labels":{"x":"y"}}}}}`),
 		patch(jobs, "mine", `{"spec":{"template":{"spec":{"nodeSelector":{"pool":"other"}}}}}`),
 		patch(jobs, "mine", `{"spec":{"parallelism":4}}`),
+		patch(jobs, "mine", `{"spec":{"parallelism":100000,"completions":100000}}`), patch(jobs, "mine", `{"spec":{"parallelism":0,"completions":0}}`),
+		patch(jobs, "others", size), patch(jobs, "others", note),
 		patch(jobs, "mine", `{"metadata":{"labels":{"elastalloc.dev/pool":"other"}}}`),
 		patch(jobs, "mine", `{"metadata":{"labels":{"x":"y"}}}`),
 		patch(jobs, "mine", `{"metadata":{"annotations":{"elastalloc.dev/work":"2h"}}}`),

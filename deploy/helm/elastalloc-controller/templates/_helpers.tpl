@@ -53,30 +53,54 @@ TrainJob: {group: trainer.kubeflow.org, resource: trainjobs}
 ({{ $a }}.all(k, k in {{ $keys }} || (k in {{ $b }} && {{ $a }}[k] == {{ $b }}[k])) && {{ $b }}.all(k, k in {{ $keys }} || k in {{ $a }}))
 {{- end -}}
 
-{{/* What may change of the specification of a kind. */}}
+{{/* Mistakes that the schema cannot tell. */}}
+{{- define "controller.check" -}}
+{{- $names := dict -}}
+{{- range $i, $pool := .Values.config.pools -}}
+{{- if hasKey $names $pool.name }}{{ fail (printf "config.pools[%d].name: %q is the name of another pool too" $i $pool.name) }}{{ end -}}
+{{- $_ := set $names $pool.name true -}}
+{{- end -}}
+{{- if and .Values.tls.clientCertificate (not .Values.tls.secretName) }}{{ fail "tls.clientCertificate: needs tls.secretName" }}{{ end -}}
+{{- range $key, $_ := include "controller.labels" . | fromYaml -}}
+{{- if hasKey $.Values.podLabels $key }}{{ fail (printf "podLabels: %q is the chart's own" $key) }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The names of the pools, as a list of an expression. */}}
+{{- define "controller.pools" -}}
+{{- $names := list }}{{ range .Values.config.pools }}{{ $names = append $names .name }}{{ end -}}
+{{- $names | toJson | replace "\"" "'" -}}
+{{- end -}}
+
+{{/* What may change of the specification of a kind: (list KIND NODES), NODES being the most for
+     one job. */}}
 {{- define "controller.specification" -}}
-{{- $new := "object.spec" }}{{ $old := "oldObject.spec" -}}
-{{- if eq . "Job" -}}
+{{- $new := "object.spec" }}{{ $old := "oldObject.spec" }}{{ $kind := index . 0 }}{{ $most := index . 1 | int -}}
+{{- if eq $kind "Job" -}}
 {{ include "controller.sameBut" (list $new $old (list "parallelism" "completions" "suspend")) }}
 && (object.spec == oldObject.spec || object.spec.parallelism == object.spec.completions)
-{{- else if eq . "JobSet" -}}
+&& (object.spec.parallelism == oldObject.spec.parallelism || 0 < object.spec.parallelism && object.spec.parallelism <= {{ $most }})
+{{- else if eq $kind "JobSet" -}}
 {{ include "controller.sameBut" (list $new $old (list "replicatedJobs" "suspend")) }}
 && object.spec.replicatedJobs.size() == oldObject.spec.replicatedJobs.size()
 && oldObject.spec.replicatedJobs.all(o, object.spec.replicatedJobs.exists(n, n.name == o.name
   && {{ include "controller.sameBut" (list "n" "o" (list "template")) }}
   && {{ include "controller.sameBut" (list "n.template" "o.template" (list "spec")) }}
   && {{ include "controller.sameBut" (list "n.template.spec" "o.template.spec" (list "parallelism" "completions")) }}
-  && (n == o || n.template.spec.parallelism == n.template.spec.completions)))
-{{- else if eq . "RayCluster" -}}
+  && (n == o || n.template.spec.parallelism == n.template.spec.completions
+  && 0 < n.template.spec.parallelism && n.template.spec.parallelism <= {{ $most }})))
+{{- else if eq $kind "RayCluster" -}}
 {{ include "controller.sameBut" (list $new $old (list "workerGroupSpecs" "suspend")) }}
 && object.spec.workerGroupSpecs.size() == oldObject.spec.workerGroupSpecs.size()
 && oldObject.spec.workerGroupSpecs.all(o, object.spec.workerGroupSpecs.exists(n, n.groupName == o.groupName
-  && {{ include "controller.sameBut" (list "n" "o" (list "replicas")) }}))
-{{- else if eq . "PyTorchJob" -}}
+  && {{ include "controller.sameBut" (list "n" "o" (list "replicas")) }}
+  && (n == o || n.replicas <= {{ $most }})))
+{{- else if eq $kind "PyTorchJob" -}}
 {{ include "controller.sameBut" (list $new $old (list "pytorchReplicaSpecs" "runPolicy")) }}
 && {{ include "controller.sameBut" (list "object.spec.?runPolicy.orValue({})" "oldObject.spec.?runPolicy.orValue({})" (list "suspend")) }}
 && {{ include "controller.sameBut" (list "object.spec.pytorchReplicaSpecs" "oldObject.spec.pytorchReplicaSpecs" (list "Worker")) }}
 && {{ include "controller.sameBut" (list "object.spec.pytorchReplicaSpecs.?Worker.orValue({})" "oldObject.spec.pytorchReplicaSpecs.?Worker.orValue({})" (list "replicas")) }}
+&& (object.spec.pytorchReplicaSpecs == oldObject.spec.pytorchReplicaSpecs || object.spec.pytorchReplicaSpecs.Worker.replicas <= {{ $most }})
 {{- else -}}
 {{ include "controller.sameBut" (list $new $old (list "suspend")) }}
 {{- end -}}

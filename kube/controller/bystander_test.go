@@ -69,3 +69,50 @@ func TestOddNode(t *testing.T) {
 		t.Errorf("events are %s", told)
 	}
 }
+
+// TestFlappingNode: a node that comes and goes costs the jobs one change, not one each time.
+func TestFlappingNode(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 8, worldtest.Job("a", 8, map[string]string{"work": "1000h", "nodes": "7,8"}))
+	c.pool.MinInterval = 0
+	c.start()
+	c.passes(4)
+	flip := func(ready corev1.ConditionStatus) {
+		var node corev1.Node
+		if err := c.client.Get(t.Context(), types.NamespacedName{Name: "node-000"}, &node); err != nil {
+			t.Fatal(err)
+		}
+		node.CreationTimestamp.Time = worldtest.Begin()
+		node.Status.Conditions[0].Status = ready
+		node.Status.Conditions[0].LastTransitionTime.Time = c.now
+		if err := c.client.Status().Update(t.Context(), &node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 10 {
+		for _, ready := range []corev1.ConditionStatus{corev1.ConditionUnknown, corev1.ConditionTrue} {
+			flip(ready)
+			for began := c.now; c.now.Sub(began) < 20*time.Second; {
+				c.passes(1)
+			}
+		}
+	}
+	if n := c.count("changes_total", ""); n != 1 {
+		t.Errorf("%v changes while a node came and went; want 1", n)
+	}
+	for began := c.now; c.now.Sub(began) < 2*time.Minute; {
+		c.passes(1)
+	}
+	c.want(map[string]int{"a": 8})
+}
+
+// TestQueuedJobsAreToldWhy tells it once.
+func TestQueuedJobsAreToldWhy(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 8, worldtest.Job("first", 0, map[string]string{"work": "10h", "nodes": "8"}), worldtest.Job("waits", 0, map[string]string{"work": "100h", "nodes": "8"}))
+	c.step = time.Minute
+	c.passes(15)
+	if told := c.told(); strings.Count(told, "Normal Queued Job/default/") != 1 {
+		t.Errorf("events are %s", told)
+	}
+}

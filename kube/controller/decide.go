@@ -243,6 +243,7 @@ func (l *Loop) commit(ctx context.Context, w *world.World, report *DecisionRepor
 	l.current = report.ID
 	if ok {
 		l.explain(ctx, r, targets)
+		l.tellQueued(r, answer)
 	}
 	if l.Mode == plan.ModeRecommend {
 		for _, t := range targets {
@@ -263,7 +264,8 @@ func (l *Loop) explain(ctx context.Context, r plan.Request, targets []plan.Targe
 	question.Options.TimeBudget = durationpb.New(explainTimeout)
 	want := make(map[string]int32)
 	for _, t := range targets {
-		if t.Nodes != t.Job.Nodes() && len(want) < maxExplained {
+		waits := t.Nodes == 0 && t.Job.Movable() && !l.queued[t.Job.UID]
+		if (t.Nodes != t.Job.Nodes() || waits) && len(want) < maxExplained {
 			want[t.Job.ID] = int32(t.Nodes)
 			question.JobIds = append(question.JobIds, t.Job.ID)
 		}
@@ -284,6 +286,21 @@ func (l *Loop) explain(ctx context.Context, r plan.Request, targets []plan.Targe
 			l.why[j.GetJobId()] = j.GetText()
 		}
 	}
+}
+
+// tellQueued posts an event on jobs that are to wait, once each time.
+func (l *Loop) tellQueued(r plan.Request, answer plan.Answer) {
+	queued := make(map[types.UID]bool)
+	for i, j := range r.Jobs {
+		if answer.GetAllocations()[i].GetNodes() > 0 || j.Nodes() > 0 {
+			continue
+		}
+		queued[j.UID] = l.queued[j.UID] || l.why[j.ID] != ""
+		if !l.queued[j.UID] && queued[j.UID] {
+			l.event(j, normal, "Queued", "%s", l.why[j.ID])
+		}
+	}
+	l.queued = queued
 }
 
 // refused reports whether the API server has judged a write, and will refuse it again where it

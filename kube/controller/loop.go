@@ -88,6 +88,8 @@ type Loop struct {
 	why map[string]string
 	// told are the pins and the odd nodes that events told of.
 	told, toldOdd map[types.UID]string
+	// queued are the jobs that an event told why they wait.
+	queued map[types.UID]bool
 
 	status sync.Mutex
 	report Report
@@ -99,7 +101,7 @@ func NewLoop(pool config.Pool, o Options) *Loop {
 		o.Allocator = recorded{o.Allocator, o.Calls, pool.Name, o.Now}
 	}
 	return &Loop{
-		Options: o, pool: pool, writes: newLedger(), speeds: newLearner(), told: make(map[types.UID]string),
+		Options: o, pool: pool, writes: newLedger(), speeds: newLearner(), told: make(map[types.UID]string), queued: make(map[types.UID]bool),
 		report: Report{Pool: pool.Name, Mode: o.Mode},
 	}
 }
@@ -147,6 +149,9 @@ func (l *Loop) Pass(ctx context.Context) (time.Duration, error) {
 		return soon, l.decide(ctx, w, trigger)
 	}
 	again := due.Sub(w.Now)
+	if w.Nodes.Returning > 0 {
+		again = min(again, settling)
+	}
 	if l.Mode == plan.ModeApply && p.ID != "" {
 		acted, err := l.carryOut(ctx, w, p)
 		if err != nil || acted {

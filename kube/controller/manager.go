@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -126,7 +127,7 @@ func Add(manager ctrl.Manager, pools []config.Pool, o Options) ([]*Loop, error) 
 		sources = append(sources, object(gvk))
 	}
 	for _, s := range sources {
-		if err := c.Watch(source.Kind(manager.GetCache(), s, toPools(pools))); err != nil {
+		if err := c.Watch(source.Kind(manager.GetCache(), s, toPools(pools, o))); err != nil {
 			return nil, fmt.Errorf("watch %T: %w", s, err)
 		}
 	}
@@ -143,10 +144,20 @@ func Add(manager ctrl.Manager, pools []config.Pool, o Options) ([]*Loop, error) 
 
 // toPools makes every event of a job one of the pool that its label names, and any other, also
 // of a node or a pod that happens to have the label, one of every pool.
-func toPools(pools []config.Pool) handler.EventHandler {
+func toPools(pools []config.Pool, options Options) handler.EventHandler {
 	known := make(map[string]bool)
+	var names []string
 	for _, pool := range pools {
 		known[pool.Name] = true
+		names = append(names, pool.Name)
+	}
+	// Another release may have that pool, so this is no warning.
+	tellUnknown := func(job client.Object) {
+		if pool := job.GetLabels()[world.PoolLabel]; pool != "" && !known[pool] {
+			if _, isJob := job.(*unstructured.Unstructured); isJob {
+				options.Recorder.Eventf(job, nil, normal, "UnknownPool", "Allocate", "pool %q is none of this controller's: %s", pool, strings.Join(names, ", "))
+			}
+		}
 	}
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	add := func(q queue, objects ...client.Object) {
@@ -169,8 +180,14 @@ func toPools(pools []config.Pool) handler.EventHandler {
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { add(q, e.Object) },
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
+			tellUnknown(e.Object)
+			add(q, e.Object)
+		},
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+			if e.ObjectOld.GetLabels()[world.PoolLabel] != e.ObjectNew.GetLabels()[world.PoolLabel] {
+				tellUnknown(e.ObjectNew)
+			}
 			if relevant(e.ObjectOld, e.ObjectNew) {
 				add(q, e.ObjectOld, e.ObjectNew)
 			}

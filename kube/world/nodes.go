@@ -36,6 +36,9 @@ func (o *observer) countNodes() {
 		switch {
 		case !Ready(node) || allocatable <= 0 || o.devices() && allocatable < capacity || node.DeletionTimestamp != nil:
 			o.world.Nodes.NotReady++
+		case o.returning(node):
+			o.world.Nodes.NotReady++
+			o.world.Nodes.Returning++
 		case node.Spec.Unschedulable:
 			o.world.Nodes.Cordoned++
 		case !tolerated(node, o.Pool.Tolerations):
@@ -94,6 +97,22 @@ func (o *observer) perNode() int64 {
 func amount(list corev1.ResourceList, unit corev1.ResourceName) int64 {
 	quantity := list[unit]
 	return quantity.Value()
+}
+
+// returnsFor is for how many debounce times a node that was lost has to be ready before it counts.
+const returnsFor = 6
+
+// returning reports whether a node that was lost is ready for so short a time that it may be lost
+// again.
+func (o *observer) returning(node *corev1.Node) bool {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			wait := returnsFor * o.Pool.Debounce
+			isNew := c.LastTransitionTime.Sub(node.CreationTimestamp.Time) < wait
+			return !isNew && o.Now.Sub(c.LastTransitionTime.Time) < wait && !o.Now.Before(c.LastTransitionTime.Time)
+		}
+	}
+	return false
 }
 
 // Ready reports whether a node says that it is.

@@ -36,6 +36,8 @@ type NodeCounts struct {
 	// other than those of the pool's jobs. One some of whose devices broke is NotReady, and
 	// Odd ones have more or fewer devices than most.
 	NotReady, Cordoned, Tainted, Foreign, Odd int
+	// Returning nodes are among those that are not ready: they came back a moment ago.
+	Returning int
 	// Promised nodes are among the usable ones: jobs got them that are gone now, and whose
 	// pods may yet be seen.
 	Promised int

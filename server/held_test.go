@@ -14,7 +14,9 @@ import (
 
 	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/internal/apiconv"
+	"github.com/elastalloc/elastalloc/internal/recording"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/server/internal/ingress"
 )
 
 // ask answers a request of any method in process.
@@ -88,6 +90,14 @@ func drawRequest(t *rapid.T) (method string, request proto.Message) {
 	return method, request
 }
 
+// live returns the bytes of the heap that are reachable.
+func live() int {
+	var stats runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&stats)
+	return int(stats.HeapAlloc)
+}
+
 // TestHeld checks that a call holds no more than it is said to need: the request, the answer
 // and the bytes of both.
 func TestHeld(t *testing.T) {
@@ -96,12 +106,6 @@ func TestHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 	in, needs := apiconv.InProcess{Allocator: allocator}, methods(allocator.MaxJobs())
-	live := func() int {
-		var stats runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&stats)
-		return int(stats.HeapAlloc)
-	}
 	rapid.Check(t, func(t *rapid.T) {
 		method, request := drawRequest(t)
 		wire, err := proto.Marshal(request)
@@ -132,6 +136,46 @@ func TestHeld(t *testing.T) {
 		}
 		runtime.KeepAlive(wire)
 		runtime.KeepAlive(decoded)
+		runtime.KeepAlive(response)
+	})
+}
+
+// sized keeps what a call is said to take.
+type sized struct{ bytes int }
+
+func (s *sized) Record(_ recording.Entry, bytes int) { s.bytes = bytes }
+func (*sized) Stats() recording.Stats                { return recording.Stats{} }
+
+// TestRecordedBytes checks that a recorder is told no less than what the messages of a call
+// take in memory.
+func TestRecordedBytes(t *testing.T) {
+	allocator, err := elastalloc.New(elastalloc.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, needs := apiconv.InProcess{Allocator: allocator}, methods(allocator.MaxJobs())
+	rapid.Check(t, func(t *rapid.T) {
+		method, request := drawRequest(t)
+		wire, err := proto.Marshal(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := ask(context.Background(), in, request)
+		if err != nil {
+			t.Skip(err)
+		}
+		told := new(sized)
+		recordObserver{told}.Observe(context.Background(), &ingress.Event{
+			Request: request, Response: response, RequestBytes: len(wire), Size: needs[method].Need.Size(wire),
+		})
+		before := live()
+		copies := []proto.Message{proto.Clone(request), proto.Clone(response)}
+		const others = 64 << 10
+		if held := live() - before; held > told.bytes+told.bytes/5+others {
+			t.Errorf("%s: the messages take %d bytes; the recorder is told %d", method, held, told.bytes)
+		}
+		runtime.KeepAlive(copies)
+		runtime.KeepAlive(request)
 		runtime.KeepAlive(response)
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/elastalloc/elastalloc/internal/recording"
 	"github.com/elastalloc/elastalloc/server/internal/ingress"
@@ -12,11 +13,18 @@ import (
 // Recorder keeps calls, as *recording.Writer does.
 type Recorder interface {
 	// Record takes a call without waiting for anything. The messages of the entry do not
-	// change any more.
-	Record(e recording.Entry, requestBytes int)
+	// change any more, and take that many bytes in memory.
+	Record(e recording.Entry, bytes int)
 	// Stats says what became of the calls so far.
 	Stats() recording.Stats
 }
+
+// What an answer takes in memory: each allocation, and objects of explanations and forecasts
+// by their size on the wire.
+const (
+	allocationBytes = 200
+	objectsPerByte  = 6
+)
 
 // recordObserver hands every call to a recorder.
 type recordObserver struct{ recorder Recorder }
@@ -29,5 +37,9 @@ func (o recordObserver) Observe(_ context.Context, e *ingress.Event) {
 	if e.Err != nil {
 		entry.Status = status.Convert(e.Err).Proto()
 	}
-	o.recorder.Record(entry, e.RequestBytes)
+	bytes := e.RequestBytes + e.Size.Bytes
+	if e.Response != nil {
+		bytes += objectsPerByte*proto.Size(e.Response) + e.Size.Decided()*allocationBytes
+	}
+	o.recorder.Record(entry, bytes)
 }

@@ -117,7 +117,10 @@ func deleteOldest(dir string, maxBytes int64) error {
 	sizes := make([]int64, len(paths))
 	total := int64(0)
 	for i, path := range paths {
-		info, err := os.Stat(path)
+		info, err := os.Lstat(path) // Of a link that leads nowhere as well.
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -128,7 +131,7 @@ func deleteOldest(dir string, maxBytes int64) error {
 		if total <= maxBytes {
 			break
 		}
-		if err := os.Remove(path); err != nil {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		total -= sizes[i]

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -237,6 +238,25 @@ func TestOldestAreDeleted(t *testing.T) {
 	})
 }
 
+// TestDanglingLinkIsDeleted checks that a link which leads nowhere, in the place of the oldest
+// file, does not keep the others.
+func TestDanglingLinkIsDeleted(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.Symlink("nowhere", filepath.Join(dir, "decisions-20200101T000000Z.jsonl.zst")); err != nil {
+		t.Skip(err)
+	}
+	for n := range 5 {
+		name := filepath.Join(dir, fmt.Sprintf("decisions-2021010%dT000000Z.jsonl.zst", n+1))
+		if err := os.WriteFile(name, make([]byte, 1000), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := deleteOldest(dir, 2500); err != nil || len(mustFiles(t, dir)) != 2 {
+		t.Errorf("%q are left, %v; want two files", mustFiles(t, dir), err)
+	}
+}
+
 // TestBrokenDisk loses the folder after the start, while no file is open.
 func TestBrokenDisk(t *testing.T) {
 	t.Parallel()
@@ -277,19 +297,25 @@ func TestBrokenDisk(t *testing.T) {
 func TestOverflow(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ bytes, fit int }{
-		"many":  {100, maxQueued},
-		"large": {maxQueuedBytes / 16, 8},
+		"many":                            {100, maxQueued},
+		"large":                           {maxQueuedBytes / 8, 8},
+		"larger than all may be together": {2 * maxQueuedBytes, 1},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := call(start, 1)
+			var logs strings.Builder
 			w := &Writer{queue: make(chan queued, maxQueued)} // Nothing is written.
+			w.config.Logger = slog.New(slog.NewTextHandler(&logs, nil))
 			for range test.fit + 7 {
 				w.Record(e, test.bytes)
 			}
 			if s := w.Stats(); s.Overflowed != 7 || len(w.queue) != test.fit {
 				t.Errorf("%d calls wait and %d were dropped; want %d and 7", len(w.queue), s.Overflowed, test.fit)
+			}
+			if strings.Count(logs.String(), "calls are not recorded") != 1 {
+				t.Errorf("the log says %q; want one warning", &logs)
 			}
 		})
 	}
@@ -297,11 +323,15 @@ func TestOverflow(t *testing.T) {
 
 func TestCloseDoesNotWaitForEver(t *testing.T) {
 	t.Parallel()
-	w := &Writer{queue: make(chan queued), quit: make(chan struct{}), ended: make(chan struct{})}
+	w := &Writer{queue: make(chan queued, 3), quit: make(chan struct{}), ended: make(chan struct{})}
+	w.config.Logger = slog.New(slog.DiscardHandler)
+	for range 3 {
+		w.Record(call(start, 1), 100)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := w.Close(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("close returned %v; want that of its context", err)
+	if err := w.Close(ctx); !errors.Is(err, context.Canceled) || !strings.HasPrefix(err.Error(), "3 calls were not") || w.Stats().Failed != 3 {
+		t.Errorf("close returned %v, stats %+v; want that of its context, and 3 lost calls", err, w.Stats())
 	}
 	w.Record(call(start, 1), 100)
 	if s := w.Stats(); s.Overflowed != 1 {

@@ -18,11 +18,13 @@ const (
 )
 
 const (
-	// maxQueued and maxQueuedBytes bound what waits to be written: calls, and the bytes of
-	// their messages as on the wire, which take several times as much in memory. The
-	// largest request by default, of 100,000 jobs, has some 8 MB.
+	// maxQueued and maxQueuedBytes bound what waits to be written: calls, and the bytes that
+	// their messages take in memory. A single larger call is taken where no other waits.
 	maxQueued      = 1024
-	maxQueuedBytes = 32 << 20
+	maxQueuedBytes = 64 << 20
+
+	// overflowEvery is how often the log is told that calls are dropped, at most.
+	overflowEvery = time.Minute
 
 	// flushEvery is how often what was recorded is written out.
 	flushEvery = time.Second
@@ -64,7 +66,8 @@ type Writer struct {
 	quit, ended chan struct{}
 	closing     atomic.Bool
 
-	written, overflowed, failed atomic.Int64
+	taken, written, overflowed, failed atomic.Int64
+	overflowSaid                       atomic.Int64 // when, in nanoseconds
 
 	// Of the goroutine that writes.
 	file    *file
@@ -108,19 +111,24 @@ func New(config Config) (*Writer, error) {
 }
 
 // Record has a call written. It never waits: if too many calls wait already, this one is
-// dropped and counted. The messages of the entry must not change afterwards. requestBytes is
-// the size of the request on the wire; the answer is not measured and counts as much.
-func (w *Writer) Record(e Entry, requestBytes int) {
-	bytes := 2 * int64(requestBytes)
-	if w.queuedBytes.Add(bytes) <= maxQueuedBytes && !w.closing.Load() {
+// dropped and counted. The messages of the entry must not change afterwards; bytes is what they
+// take in memory.
+func (w *Writer) Record(e Entry, bytes int) {
+	all := w.queuedBytes.Add(int64(bytes))
+	if (all <= maxQueuedBytes || all == int64(bytes)) && !w.closing.Load() {
 		select {
-		case w.queue <- queued{e, bytes}:
+		case w.queue <- queued{e, int64(bytes)}:
+			w.taken.Add(1)
 			return
 		default:
 		}
 	}
-	w.queuedBytes.Add(-bytes)
-	w.overflowed.Add(1)
+	w.queuedBytes.Add(-int64(bytes))
+	dropped := w.overflowed.Add(1)
+	now, said := time.Now().UnixNano(), w.overflowSaid.Load()
+	if now-said >= int64(overflowEvery) && w.overflowSaid.CompareAndSwap(said, now) {
+		w.config.Logger.Warn("calls are not recorded: too many wait to be written", "dropped", dropped)
+	}
 }
 
 // Stats returns what became of the calls so far.
@@ -129,7 +137,8 @@ func (w *Writer) Stats() Stats {
 }
 
 // Close writes out what was recorded and ends the writer. Calls recorded afterwards are
-// dropped. Its error is that of ctx, if the disk was too slow. It is called once.
+// dropped. Its error is that of ctx, if the disk was too slow, and says how many calls are
+// lost, which count as failed. It is called once.
 func (w *Writer) Close(ctx context.Context) error {
 	w.closing.Store(true)
 	close(w.quit)
@@ -137,7 +146,9 @@ func (w *Writer) Close(ctx context.Context) error {
 	case <-w.ended:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("recordings were not written out: %w", ctx.Err())
+		lost := w.taken.Load() - w.written.Load() - w.failed.Load()
+		w.failed.Add(lost)
+		return fmt.Errorf("%d calls were not written out: %w", lost, ctx.Err())
 	}
 }
 

@@ -50,5 +50,5 @@ func (r recorded) record(began time.Time, method string, request, response proto
 	} else {
 		e.Response = proto.Clone(response)
 	}
-	r.recorder.Record(e, proto.Size(request))
+	r.recorder.Record(e, 16*proto.Size(request)) // Both messages, decoded.
 }

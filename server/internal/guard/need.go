@@ -64,6 +64,9 @@ func (n *Need) Size(message []byte) Size {
 	return size
 }
 
+// Decided returns how many jobs are decided in all, those of scenarios included, at most.
+func (s *Size) Decided() int { return s.messages[jobs] * (1 + s.messages[scenarios]) }
+
 // part is what a call holds for something.
 type part struct {
 	of    string

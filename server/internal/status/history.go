@@ -17,13 +17,13 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// What a history keeps, at most, so that its memory is bounded whatever callers send.
+// What a history keeps, at most: less than 8 MiB whatever callers send.
 const (
 	keptCalls    = 50 // answered calls, and as many that were not
 	keptAttempts = 8  // failed attempts of a decision
 	keptJobs     = 50 // jobs of the last decision
 
-	keptRequest = 1 << 20 // bytes of its request
+	keptRequest = 4 << 20 // bytes of its request, decoded
 )
 
 // history remembers the last calls, and how often each backend answered. It is an
@@ -128,7 +128,8 @@ type pastCall struct {
 	Method, Caller, RequestID, SnapshotID string
 	HasSnapshot                           bool
 	Jobs, Nodes                           int
-	// Report is that of the decision, with failed attempts only; nil if there is none.
+	// Report is that of the decision, without lists but for failed attempts; nil if there is
+	// none.
 	Report *solver.Report
 	// Warnings are the codes of the decision's warnings, each with how many there are.
 	Warnings []warnings
@@ -177,14 +178,14 @@ func (h *history) Observe(_ context.Context, event *ingress.Event) {
 	if event.Report != nil {
 		report := *event.Report
 		report.Attempts = failedAttempts(event.Report.Attempts)
-		report.Warnings = nil // There may be one per job.
+		report.Warnings, report.Groups, report.NodePrices, report.Certificate = nil, nil, nil, nil
 		call.Report = &report
 	}
 
 	var decided *lastDecision
 	if event.Decision != nil && event.Report != nil && len(event.Decision.Allocations) > 0 {
 		decided = newLastDecision(call.SnapshotID, event.Decision)
-		if event.RequestBytes <= keptRequest {
+		if event.Size.Bytes+event.RequestBytes <= keptRequest {
 			decided.decided.Request, _ = event.Request.(*elastallocv1.AllocateRequest)
 			decided.decided.Size = event.Size
 		}

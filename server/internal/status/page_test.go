@@ -1,6 +1,7 @@
 package status
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/internal/wait"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/server/internal/guard"
 	"github.com/elastalloc/elastalloc/server/internal/ingress"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
@@ -245,6 +248,40 @@ func TestLastDecision(t *testing.T) {
 	if len(v.Decided.Jobs) != keptJobs || v.Decided.More != 7 || len(v.Decided.Jobs[0].ID) > 210 {
 		t.Errorf("%d jobs and %d more, ids of %d bytes; want %d, 7 and few", len(v.Decided.Jobs), v.Decided.More, len(v.Decided.Jobs[0].ID), keptJobs)
 	}
+}
+
+// TestHistoryIsSmall checks that a page keeps less than 8 MiB, whatever it is shown: groups,
+// warnings, certificates, attempts, and requests of many jobs.
+func TestHistoryIsSmall(t *testing.T) {
+	page := newPage(t)
+	live := func() int {
+		var stats runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&stats)
+		return int(stats.HeapAlloc)
+	}
+	before := live()
+	for n := range 2 * keptCalls {
+		report := solver.Report{Groups: make([]solver.GroupReport, 10_000), NodePrices: make([]float64, 1000), Certificate: &solver.Certificate{Leaves: make([]solver.Leaf, 10_000)}}
+		for range 1000 {
+			report.Attempts = append(report.Attempts, solver.Attempt{Outcome: solver.OutcomeCrashed, Detail: strings.Repeat("x", 10_000)})
+			report.Warnings = append(report.Warnings, solver.Warning{Code: solver.WarningNeverFits, Message: strings.Repeat("x", 1000)})
+		}
+		request := &elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{Jobs: make([]*elastallocv1.Job, 50_000)}}
+		for i := range request.GetSnapshot().GetJobs() {
+			request.Snapshot.Jobs[i] = new(elastallocv1.Job)
+		}
+		decision := &solver.Decision{Allocations: make([]solver.Allocation, 50_000), Report: report}
+		page.Observe(t.Context(), &ingress.Event{
+			Method: "Allocate", SnapshotID: strings.Repeat("x", 10_000), Decision: decision, Report: &decision.Report, Request: request,
+			RequestBytes: 100_000, Size: guard.NewNeed(request, 1).Size(bytes.Repeat([]byte("\x0a\x02\x22\x00"), 50_000)),
+			Err: []error{nil, errors.New(strings.Repeat("x", 10_000))}[n%2],
+		})
+	}
+	if held := live() - before; held > 8<<20 {
+		t.Errorf("the page holds %d bytes; want at most 8 MiB", held)
+	}
+	runtime.KeepAlive(page)
 }
 
 // TestReasonsAreFoundByOne checks that a page does not wait for the reasons that another one

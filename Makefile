@@ -63,6 +63,7 @@ faults: note-solvers ## Test the server among failing solvers, disks, clients an
 .PHONY: conformance
 conformance: note-solvers ## Run the conformance suite of every backend and the property tests in full length.
 	ELASTALLOC_TESTS=conformance $(GO) test -count=1 -timeout $(TEST_TIMEOUT) $(PROPERTY_PACKAGES) -rapid.checks=$(CHECKS)
+	ELASTALLOC_TESTS=conformance $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./audit
 
 .PHONY: docs
 docs: $(call stamp,grpcurl) ## Run the commands of the documentation and compare what it shows with what they print.

@@ -1,5 +1,7 @@
 package audit
 
+import "slices"
+
 // oneStep decides a model of one step: a knapsack over the jobs of each group, whose tables
 // are merged up the tree. At a price of nodes, and c_q of the nodes of group q, a plan falls
 // short of
@@ -23,6 +25,7 @@ func (c *search) oneStep(l *leaf) [][]int {
 		}
 		t.all = append(t.all, i)
 	}
+	t.reach = slices.Clone(t.most)
 	for g := range c.groups {
 		t.most[g] = min(t.most[g], c.groups[g].limit, c.pool)
 		groups = append(groups, g)
@@ -51,6 +54,7 @@ type tree struct {
 	leaf   *leaf
 	charge []int64 // c_q
 	most   []int   // nodes that each group can hold
+	reach  []int   // the same, but for limits and pool
 	within [][]int // jobs of each group and those within it
 	all    []int   // jobs
 	cut    int64
@@ -101,18 +105,21 @@ func (t *tree) bound(jobs, groups []int) int64 {
 // one: the bound is convex in each.
 func (t *tree) settle(noPrice bool) {
 	if noPrice {
-		t.minimise(&t.leaf.prices[0], 0, func() int64 { return t.bound(t.all, nil) + t.leaf.prices[0]*int64(t.pool) })
+		t.minimise(&t.leaf.prices[0], 0, highest/int64(t.pool+1), func() int64 { return t.bound(t.all, nil) + t.leaf.prices[0]*int64(t.pool) })
 	}
 	for range 2 {
 		for g := range t.groups {
-			t.minimise(&t.charge[g], -highest/int64(t.pool+1), func() int64 { return t.bound(t.within[g], []int{g}) })
+			// What charges come to stays far below what 64 bits hold, as do their sums: each
+			// only lowers the bound.
+			low, high := -highest/8/int64(t.most[g]+1), highest/8/int64(t.reach[g]+1)
+			t.minimise(&t.charge[g], low, high, func() int64 { return t.bound(t.within[g], []int{g}) })
 		}
 	}
 }
 
-// minimise sets a number, from least on, to where a convex function of it is least.
-func (t *tree) minimise(at *int64, least int64, of func() int64) {
-	for low, high := least, highest/int64(t.pool+1); high > low; {
+// minimise sets a number, from low to high, to where a convex function of it is least.
+func (t *tree) minimise(at *int64, low, high int64, of func() int64) {
+	for high > low {
 		*at = low + (high-low)/2
 		here := of()
 		*at++

@@ -77,6 +77,7 @@ func (a *answer) prove(ctx context.Context, o Options) (reason string, err error
 	if err != nil {
 		return "", err
 	}
+	reached := false
 	for _, l := range leaves {
 		better := c.solve(l)
 		if better == nil {
@@ -88,6 +89,9 @@ func (a *answer) prove(ctx context.Context, o Options) (reason string, err error
 		if low, _ := c.objective(better); low > c.target {
 			return "", refute("a plan is worth %v, more than the %s of %v: %s", c.real(low), what, claim, a.describe(better))
 		}
+		reached = true
+	}
+	if reached {
 		return "", leaveOpen("a plan reaches the %s up to rounding", what)
 	}
 	if a.plan == nil {

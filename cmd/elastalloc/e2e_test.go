@@ -8,9 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/status"
 
 	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/process"
 	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/servertest"
@@ -191,71 +189,11 @@ func TestServerWithSolvers(t *testing.T) {
 	}
 }
 
-// TestServerDrains checks that SIGTERM ends the server with exit status 0.
-func TestServerDrains(t *testing.T) {
-	server := startServer(t)
-	if err := server.Stop(); err != nil {
-		t.Errorf("the server ended with %v; its log:\n%s", err, server.Logs())
-	}
-	if logs := server.Logs(); !strings.Contains(logs, `"msg":"draining"`) {
-		t.Errorf("the log does not mention draining:\n%s", logs)
-	}
-	if _, _, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--budget=50ms", "--server", server.Addr); status != cli.ExitFailed {
-		t.Errorf("exit status %d without a server; want %d", status, cli.ExitFailed)
-	}
-}
-
 func TestServerTakesFlagsFromTheEnvironment(t *testing.T) {
 	t.Setenv("ELASTALLOC_MAX_JOBS", "3")
 	server := startServer(t)
 	_, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--server", server.Addr)
 	if status != cli.ExitBadInput || !strings.Contains(stderr, "snapshot.jobs: has 4 jobs; want at most 3") {
 		t.Errorf("exit status %d, stderr %q; want the fourth job refused", status, stderr)
-	}
-}
-
-func TestServerNeedsItsAddress(t *testing.T) {
-	server := startServer(t)
-	_, stderr, status := runBinary(t, nil, "serve", "--listen", server.Addr, "--admin-listen=127.0.0.1:0")
-	if status != cli.ExitFailed || !strings.Contains(stderr, "address already in use") {
-		t.Errorf("exit status %d, stderr %q; want the address in use", status, stderr)
-	}
-}
-
-// TestServerRefusesAHugeMessage sends 200 MB and checks that the refusal is clear
-// and that the server goes on.
-func TestServerRefusesAHugeMessage(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a message of 200 MB takes memory")
-	}
-	server := startServer(t)
-	allocator := elastallocv1.NewAllocatorServiceClient(servertest.Dial(t, server))
-	huge := &elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{Id: strings.Repeat("x", 200<<20)}}
-	_, err := allocator.Allocate(t.Context(), huge)
-	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(status.Convert(err).Message(), "larger than max") {
-		t.Errorf("the error is %v; want RESOURCE_EXHAUSTED for a message larger than the maximum", err)
-	}
-	if _, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--server", server.Addr); status != cli.ExitDone {
-		t.Errorf("after the huge message: exit status %d, stderr %q", status, stderr)
-	}
-}
-
-// TestPipe checks snapshot | allocate with the real program on both ends.
-func TestPipe(t *testing.T) {
-	trace, err := os.Open("testdata/trace.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer trace.Close()
-	request, stderr, status := runBinary(t, trace, "snapshot", "--trace=-", "--nodes=12", "--at=10m")
-	if status != cli.ExitDone {
-		t.Fatalf("exit status %d, stderr %q", status, stderr)
-	}
-	stdout, stderr, status := runBinary(t, strings.NewReader(request), "allocate", "--file=-", "--budget=1m")
-	if status != cli.ExitDone || !strings.Contains(stdout, "proven optimal") {
-		t.Errorf("exit status %d, stderr %q, stdout %s; want a proven optimum", status, stderr, stdout)
-	}
-	if strings.Contains(stdout, "\x1b") {
-		t.Error("there is colour in a pipe")
 	}
 }

@@ -174,6 +174,7 @@ func TestExitStatus(t *testing.T) {
 		"no snapshot":            {args: "allocate -f -", stdin: `{}`, status: cli.ExitBadInput, stderr: "\n  snapshot: "},
 		"no server":              {args: "allocate -f testdata/queue.json --budget 50ms --server 127.0.0.1:1", status: cli.ExitFailed, stderr: "allocate: "},
 		"bad variable":           {args: "allocate -f -", env: map[string]string{"ELASTALLOC_BUDGET": "soon"}, status: cli.ExitBadInput, stderr: "ELASTALLOC_BUDGET"},
+		"unknown exporter":       {args: "serve --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0", env: map[string]string{"OTEL_TRACES_EXPORTER": "zipkin"}, status: cli.ExitBadInput, stderr: "OTEL_TRACES_EXPORTER"},
 		"unknown backend":        {args: "serve --backends exact,gurobi", status: cli.ExitBadInput, stderr: `unknown backend "gurobi" (want one of exact, cbc, highs, greedy)`},
 		"greedy first":           {args: "serve --backends greedy,exact", status: cli.ExitBadInput, stderr: "name it last"},
 		"backend twice":          {args: "serve --backends exact,exact", status: cli.ExitBadInput, stderr: "twice"},

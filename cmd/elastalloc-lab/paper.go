@@ -15,6 +15,7 @@ import (
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/lab/experiments"
 	"github.com/elastalloc/elastalloc/lab/figures"
+	"github.com/elastalloc/elastalloc/lab/report"
 	"github.com/elastalloc/elastalloc/lab/results"
 	"github.com/elastalloc/elastalloc/sim"
 )
@@ -144,7 +145,7 @@ func writePaper(directory *results.Directory, found *experiments.Results) error 
 		return err
 	}
 	for _, figure := range drawn {
-		if err := writeFigure(directory, figures.Named{Name: "figure-" + figure.Name, Figure: figure.Figure}); err != nil {
+		if err := report.WriteFigure(directory, figures.Named{Name: "figure-" + figure.Name, Figure: figure.Figure}); err != nil {
 			return err
 		}
 	}

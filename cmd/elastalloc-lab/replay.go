@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/elastalloc/elastalloc/internal/format"
 	"github.com/elastalloc/elastalloc/internal/recording"
 	"github.com/elastalloc/elastalloc/lab/replay"
+	"github.com/elastalloc/elastalloc/lab/report"
 	"github.com/elastalloc/elastalloc/lab/results"
 	"github.com/elastalloc/elastalloc/sim"
 )
@@ -108,15 +108,15 @@ func (f *replayFlags) replay(cmd *cobra.Command, env cli.LookupEnv) error {
 	if err != nil {
 		return cli.Failed(err)
 	}
-	found.origin = originOf(cmd)
-	if err := found.write(directory); err != nil {
+	found.Origin = originOf(cmd)
+	if err := found.Write(directory); err != nil {
 		return cli.Failed(err)
 	}
 	out := cmd.OutOrStdout()
 	screen := cli.ScreenFor(out, env)
-	_, unit := found.unit()
-	text := found.table(screen).String() + "\n" + fmt.Sprintf(replayFooter, unit)
-	for _, line := range found.lead() {
+	_, unit := found.Unit()
+	text := replayTable(found, screen).String() + "\n" + fmt.Sprintf(replayFooter, unit)
+	for _, line := range found.Lead() {
 		text += screen.Wrap(line) + "\n"
 	}
 	_, err = fmt.Fprintf(out, "%swrote %d files to %s; begin with %s\n", text, directory.Files(), f.out, filepath.Join(f.out, "report.html"))
@@ -170,7 +170,7 @@ func (f *replayFlags) check() ([]sim.Policy, error) {
 }
 
 // run simulates the policies, and asks one about the recorded snapshots.
-func (f *replayFlags) run(cmd *cobra.Command, r *replay.Replay, policies []sim.Policy, allocator *elastalloc.Allocator, bar *progress) (*replayed, error) {
+func (f *replayFlags) run(cmd *cobra.Command, r *replay.Replay, policies []sim.Policy, allocator *elastalloc.Allocator, bar *progress) (*report.Replayed, error) {
 	ctx := cmd.Context()
 	recorded, err := r.Recorded(ctx)
 	if err != nil {
@@ -189,51 +189,34 @@ func (f *replayFlags) run(cmd *cobra.Command, r *replay.Replay, policies []sim.P
 	if err != nil {
 		return nil, err
 	}
-	found := &replayed{Replay: r, runs: []*sim.Result{recorded}}
+	found := &report.Replayed{Replay: r, Runs: []*sim.Result{recorded}}
 	for i, run := range runs {
-		found.runs = append(found.runs, r.Compared(run))
-		found.details = append(found.details, detailOf(r, policies[i].Name, run, recorded))
+		found.Runs = append(found.Runs, r.Compared(run))
+		found.Details = append(found.Details, report.DetailOf(r, policies[i].Name, run, recorded))
 	}
-	found.details = append([]detail{{Policy: sim.RecordedPolicy, IdleNodeHours: r.IdleNodeHours(nil)}}, found.details...)
+	found.Details = append([]report.Detail{{Policy: sim.RecordedPolicy, IdleNodeHours: r.IdleNodeHours(nil)}}, found.Details...)
 	asked := slices.IndexFunc(policies, func(p sim.Policy) bool { return p.AsksAsIs() })
 	if asked >= 0 {
-		found.asked = policies[asked].Name
-		found.moments, err = r.Differences(ctx, policies[asked], allocator, func(done, all int) {
+		found.Asked = policies[asked].Name
+		found.Moments, err = r.Differences(ctx, policies[asked], allocator, func(done, all int) {
 			bar.show(done, all, "recorded snapshots")
 		})
 		if err != nil {
 			return nil, err
 		}
-		found.largest = replay.Largest(found.moments, mostMoments)
-		err = r.Explain(ctx, policies[asked], allocator, found.largest, mostDifferences)
+		found.Largest = replay.Largest(found.Moments, report.MostMoments)
+		err = r.Explain(ctx, policies[asked], allocator, found.Largest, report.MostDifferences)
 	}
-	found.summary = results.Summarize(found.runs, sim.RecordedPolicy, 0, sim.Cuts{})
+	found.Summary = results.Summarize(found.Runs, sim.RecordedPolicy, 0, sim.Cuts{})
 	return found, err
 }
 
-// detailOf works out what replay.json has on a policy.
-func detailOf(r *replay.Replay, policy string, run, recorded *sim.Result) detail {
-	d := detail{
-		Policy: policy, IdleNodeHours: r.IdleNodeHours(run),
-		UnseenSizeShare: r.UnseenSizeShare(run), EndAfterRecording: r.EndsAfter(run),
-	}
-	compared := r.Compared(run)
-	later := 0
-	for i := range compared.Jobs {
-		if compared.Jobs[i].TotalTime() > recorded.Jobs[i].TotalTime()+r.Config.Frequency {
-			later++
-		}
-	}
-	d.LaterThanRecorded = float64(later) / float64(max(1, len(compared.Jobs)))
-	return d
-}
-
-// table lays the runs out for a person.
-func (f *replayed) table(screen cli.Screen) *cli.Table {
+// replayTable lays the runs out for a person.
+func replayTable(f *report.Replayed, screen cli.Screen) *cli.Table {
 	t := screen.NewTable().AlignRight(1, 7)
 	t.AddRow(screen.Bold, "POLICY", "TOTAL", "UNSERVED", "P95", "MAX", "RESCALES", "IDLE H", "LATER")
-	for i := range f.summary.Runs {
-		t.AddRow(cli.Plain, f.row(i)...)
+	for i := range f.Summary.Runs {
+		t.AddRow(cli.Plain, f.Row(i)...)
 	}
 	return t
 }
@@ -245,26 +228,3 @@ nodes per job, IDLE H idle node hours, LATER the share of jobs that end later
 than recorded.
 
 `
-
-// row writes the figures of a run.
-func (f *replayed) row(i int) []string {
-	s, d := &f.summary.Runs[i], &f.details[i]
-	later := ""
-	if i > 0 {
-		later = percent(d.LaterThanRecorded)
-	}
-	in, _ := f.unit()
-	return []string{
-		s.Policy, in(s.MeanTotalSeconds), in(s.MeanUnservedSeconds), in(s.P95TotalSeconds),
-		in(s.MaxTotalSeconds), fmt.Sprintf("%.2f", float64(s.Rescales)/float64(max(1, s.Jobs))),
-		strconv.FormatFloat(d.IdleNodeHours, 'f', 1, 64), later,
-	}
-}
-
-// percent writes a share; one that is not 0 does not look like it.
-func percent(share float64) string {
-	if share > 0 && share <= 0.005 {
-		return "under 1 %"
-	}
-	return fmt.Sprintf("%.0f %%", 100*share)
-}

@@ -14,6 +14,7 @@ import (
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/cmd/internal/clitest"
 	"github.com/elastalloc/elastalloc/internal/recording"
+	"github.com/elastalloc/elastalloc/lab/report"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
@@ -78,7 +79,7 @@ func TestReplay(t *testing.T) {
 		Unknown struct {
 			Compared int `json:"jobs_compared"`
 		}
-		Policies []detail
+		Policies []report.Detail
 	}
 	readJSON(t, filepath.Join(out, "replay.json"), &details)
 	if details.Unknown.Compared != 5 || len(details.Policies) != 3 || details.Origin["command"] == "" {

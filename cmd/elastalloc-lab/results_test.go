@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/elastalloc/elastalloc/lab/replay"
+	"github.com/elastalloc/elastalloc/lab/report"
 	"github.com/elastalloc/elastalloc/lab/results"
 )
 
@@ -28,7 +29,7 @@ func TestResultsAreDocumented(t *testing.T) {
 		header, _, _ := bytes.Cut(csv, []byte("\n"))
 		return strings.Split(string(header), ",")
 	}
-	replayed := fieldsOf(reflect.TypeFor[replay.Source](), reflect.TypeFor[replay.Unknown](), reflect.TypeFor[detail]())
+	replayed := fieldsOf(reflect.TypeFor[replay.Source](), reflect.TypeFor[replay.Unknown](), reflect.TypeFor[report.Detail]())
 	for section, fields := range map[string][]string{
 		"summary.json":  fieldsOf(reflect.TypeFor[results.Summary]()),
 		"jobs.csv":      columns(results.JobsCSV(nil, 0)),

@@ -15,6 +15,7 @@ import (
 
 	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/lab/report"
 	"github.com/elastalloc/elastalloc/lab/results"
 	"github.com/elastalloc/elastalloc/sim"
 )
@@ -193,16 +194,16 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 	}
 	summary := results.Summarize(runs, baselineOf(policies), f.seed, workload.Cut)
 	summary.Origin = new(originOf(cmd))
-	page, err := simulationPage(runs, &summary, baselineOf(policies), f.notes(runs, &summary))
+	page, err := report.Simulation(runs, &summary, baselineOf(policies), report.Notes(runs, &summary, f.minDuration))
 	if err != nil {
 		return cli.Failed(err)
 	}
-	if err := writeRuns(directory, runs, summary, f.seed, page); err != nil {
+	if err := report.WriteRuns(directory, runs, summary, f.seed, page); err != nil {
 		return cli.Failed(err)
 	}
 	out := cmd.OutOrStdout()
 	_, err = fmt.Fprintf(out, "%s\n%s%swrote %d files to %s\n", runsTables(runs, summary, cli.ScreenFor(out, env)),
-		tableFooter(baselineOf(policies), hasTeams(summary)), joined(f.notes(runs, &summary)), directory.Files(), f.out)
+		tableFooter(baselineOf(policies), report.HasTeams(summary)), joined(report.Notes(runs, &summary, f.minDuration)), directory.Files(), f.out)
 	return cli.Failed(err)
 }
 

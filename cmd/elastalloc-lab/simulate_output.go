@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -12,68 +11,17 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
-	"github.com/elastalloc/elastalloc/lab/figures"
 	"github.com/elastalloc/elastalloc/lab/report"
 	"github.com/elastalloc/elastalloc/lab/results"
 	"github.com/elastalloc/elastalloc/sim"
-	"github.com/elastalloc/elastalloc/solver"
 )
-
-// writeRuns writes the files of runs, with the page about them, and commits them.
-func writeRuns(
-	directory *results.Directory, runs []*sim.Result, summary results.Summary, seed uint64, page *report.Page,
-) error {
-	text, err := summary.JSON()
-	if err != nil {
-		return err
-	}
-	if err := directory.Write(results.SummaryName, text); err != nil {
-		return err
-	}
-	if err := directory.Write(results.JobsName, results.JobsCSV(runs, seed)); err != nil {
-		return err
-	}
-	html, err := page.HTML()
-	if err != nil {
-		return err
-	}
-	if err := directory.Write(report.Name, html); err != nil {
-		return err
-	}
-	drawn := []figures.Named{page.Figure}
-	for _, section := range page.Sections {
-		drawn = append(drawn, section.Figures...)
-	}
-	for _, figure := range drawn {
-		if err := writeFigure(directory, figure); err != nil {
-			return err
-		}
-	}
-	return directory.Commit()
-}
-
-// writeFigure writes a figure as SVG and PNG.
-func writeFigure(directory *results.Directory, named figures.Named) error {
-	svg, err := named.Figure.SVG()
-	if err != nil {
-		return err
-	}
-	png, err := named.Figure.PNG()
-	if err != nil {
-		return err
-	}
-	if err := directory.Write(named.Name+".svg", svg); err != nil {
-		return err
-	}
-	return directory.Write(named.Name+".png", png)
-}
 
 // runsTables lays out the runs for a person: how long jobs take, then at what price.
 func runsTables(runs []*sim.Result, summary results.Summary, screen cli.Screen) string {
 	times, price := screen.NewTable().AlignRight(1, 7), screen.NewTable().AlignRight(1, 6)
 	timesHeader := []string{"POLICY", "QUEUE", "UNSERVED", "TOTAL", "P95", "MAX", "LATER"}
 	priceHeader := []string{"POLICY", "SLOWDOWN", "RESCALES", "EXTRA/100", "PROVEN", "TIME"}
-	if hasTeams(summary) {
+	if report.HasTeams(summary) {
 		timesHeader, priceHeader = append(timesHeader, "HELD"), append(priceHeader, "WORST TEAM")
 	}
 	times.AddRow(screen.Bold, timesHeader...)
@@ -93,14 +41,14 @@ func runsTables(runs []*sim.Result, summary results.Summary, screen cli.Screen) 
 			proven = fmt.Sprintf("%.2f %%", math.Floor(1e4*share)/100) // 100 % means all.
 		}
 		timesCells := []string{
-			"  " + s.Policy, minutes(s.MeanQueueSeconds), minutes(s.MeanUnservedSeconds), minutes(s.MeanTotalSeconds),
-			minutes(s.P95TotalSeconds), minutes(s.MaxTotalSeconds), laterThanMaxMin(s),
+			"  " + s.Policy, report.Minutes(s.MeanQueueSeconds), report.Minutes(s.MeanUnservedSeconds), report.Minutes(s.MeanTotalSeconds),
+			report.Minutes(s.P95TotalSeconds), report.Minutes(s.MaxTotalSeconds), report.Later(s),
 		}
 		priceCells := []string{
-			"  " + s.Policy, fmt.Sprintf("%.1f", s.MaxSlowdown), fmt.Sprintf("%.2f", perJob(s)),
+			"  " + s.Policy, fmt.Sprintf("%.1f", s.MaxSlowdown), fmt.Sprintf("%.2f", report.PerJob(s)),
 			extra[s.Policy+strconv.Itoa(s.Nodes)], proven, millis(s.SolveMillis.Median),
 		}
-		if hasTeams(summary) {
+		if report.HasTeams(summary) {
 			worst := ""
 			if s.WorstTeam != nil {
 				worst = fmt.Sprintf("%.2f", *s.WorstTeam)
@@ -112,9 +60,6 @@ func runsTables(runs []*sim.Result, summary results.Summary, screen cli.Screen) 
 	}
 	return times.String() + "\n" + price.String()
 }
-
-// hasTeams reports whether teams shared the pools of the runs.
-func hasTeams(summary results.Summary) bool { return len(summary.Runs[0].Teams) > 0 }
 
 // tableFooter says what the columns are.
 func tableFooter(baseline string, teams bool) string {
@@ -135,41 +80,6 @@ WORST TEAM a team's mean total time by the one under ` + sim.PartitionsPolicy + 
 	return text
 }
 
-// notes says what a reader of the results must know of the runs: what they leave out of the
-// trace, and on which pools what really happened cannot be compared.
-func (f *simulateFlags) notes(runs []*sim.Result, summary *results.Summary) []string {
-	var notes []string
-	cut := summary.Cut
-	if cut.TooShort > 0 {
-		notes = append(notes, fmt.Sprintf("%s left out as shorter than %v", jobsAre(cut.TooShort), f.minDuration))
-	}
-	if cut.Jobs > 0 {
-		notes = append(notes, fmt.Sprintf("%s cut to %d nodes, and asked for up to %d GPUs: %d GPUs are not simulated",
-			jobsAre(cut.Jobs), solver.DefaultMaxNodes, cut.MostGPUs, cut.GPUs))
-	}
-	for _, run := range runs {
-		if run.Policy != sim.RecordedPolicy {
-			continue
-		}
-		most := run.MostHeld()
-		notes = append(notes, fmt.Sprintf("%s held up to %d nodes at once, and no restart is charged to it: compare it on a pool of the size that the cluster had",
-			run.Policy, most))
-		if small := slices.DeleteFunc(poolsOf(summary), func(nodes int) bool { return nodes >= most }); len(small) > 0 {
-			notes = append(notes, fmt.Sprintf("a pool of %s nodes is smaller, so %s cannot be compared there", joinInts(small), run.Policy))
-		}
-		break // It is the same on every pool.
-	}
-	return notes
-}
-
-// jobsAre counts jobs in a sentence.
-func jobsAre(n int) string {
-	if n == 1 {
-		return "1 job is"
-	}
-	return fmt.Sprintf("%d jobs are", n)
-}
-
 // joined returns notes as lines.
 func joined(notes []string) string {
 	text := ""
@@ -178,18 +88,6 @@ func joined(notes []string) string {
 	}
 	return text
 }
-
-// laterThanMaxMin writes the share of a run's jobs that end later than under equal shares,
-// "" for equal shares themselves and where they were not run.
-func laterThanMaxMin(s *sim.Summary) string {
-	if s.LaterShare == nil || s.Policy == sim.MaxMinPolicy {
-		return ""
-	}
-	return percent(*s.LaterShare)
-}
-
-// minutes writes seconds as minutes.
-func minutes(seconds float64) string { return fmt.Sprintf("%.1f", seconds/60) }
 
 // millis writes milliseconds.
 func millis(ms float64) string { return fmt.Sprintf("%.2f ms", ms) }

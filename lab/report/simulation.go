@@ -1,45 +1,46 @@
-package main
+package report
 
 import (
 	"cmp"
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/elastalloc/elastalloc/lab/figures"
-	"github.com/elastalloc/elastalloc/lab/report"
 	"github.com/elastalloc/elastalloc/lab/results"
 	"github.com/elastalloc/elastalloc/sim"
+	"github.com/elastalloc/elastalloc/solver"
 )
 
-// simulationPage makes the report of simulate.
-func simulationPage(runs []*sim.Result, summary *results.Summary, baseline string, notes []string) (*report.Page, error) {
+// Simulation makes the report of simulate.
+func Simulation(runs []*sim.Result, summary *results.Summary, baseline string, notes []string) (*Page, error) {
 	drawn, err := figures.OfRuns(runs, baseline)
 	if err != nil {
 		return nil, err
 	}
 	// The figure of what total time costs shows the total time as well.
 	first := slices.IndexFunc(drawn, func(f figures.Named) bool { return f.Name == "total_time" })
-	page := &report.Page{
+	page := &Page{
 		Title: "Policies on " + runs[0].Workload, Lead: append(simulationLead(runs, summary), notes...),
 		Figure: drawn[first], Origin: *summary.Origin,
 	}
 	drawn = slices.Delete(drawn, first, first+1)
 
-	table := report.Table{Header: []string{"policy", "nodes", "total", "unserved", "95th percentile", "longest", "largest slowdown", "changes per job", "later"}}
+	table := Table{Header: []string{"policy", "nodes", "total", "unserved", "95th percentile", "longest", "largest slowdown", "changes per job", "later"}}
 	for i := range summary.Runs {
 		s := &summary.Runs[i]
 		table.Rows = append(table.Rows, []string{
-			s.Policy, fmt.Sprint(s.Nodes), minutes(s.MeanTotalSeconds), minutes(s.MeanUnservedSeconds), minutes(s.P95TotalSeconds),
-			minutes(s.MaxTotalSeconds), fmt.Sprintf("%.1f", s.MaxSlowdown), fmt.Sprintf("%.2f", perJob(s)), laterThanMaxMin(s),
+			s.Policy, fmt.Sprint(s.Nodes), Minutes(s.MeanTotalSeconds), Minutes(s.MeanUnservedSeconds), Minutes(s.P95TotalSeconds),
+			Minutes(s.MaxTotalSeconds), fmt.Sprintf("%.1f", s.MaxSlowdown), fmt.Sprintf("%.2f", PerJob(s)), Later(s),
 		})
 	}
-	page.Sections = append(page.Sections, report.Section{
+	page.Sections = append(page.Sections, Section{
 		Name: "policies", Title: "Policies",
 		Text: []string{"Times are in minutes. Total runs from submission to end, unserved is the part without nodes, in the queue and in pauses. " +
 			"Slowdown is the total time by what the job would have taken alone in the pool. Later is the share of jobs that end later than under equal " +
 			"shares (max-min)."},
-		Tables: append([]report.Table{table, policiesTable(summary)}, teamsTables(summary)...), Figures: drawn,
+		Tables: append([]Table{table, policiesTable(summary)}, teamsTables(summary)...), Figures: drawn,
 	})
 	smallest := slices.MinFunc(runs, func(a, b *sim.Result) int { return a.Nodes - b.Nodes }).Nodes
 	var there []*sim.Result
@@ -63,8 +64,8 @@ func simulationPage(runs []*sim.Result, summary *results.Summary, baseline strin
 }
 
 // policiesTable says what each policy does.
-func policiesTable(summary *results.Summary) report.Table {
-	table := report.Table{Header: []string{"policy", "what it does"}, TextColumns: []int{0, 1}}
+func policiesTable(summary *results.Summary) Table {
+	table := Table{Header: []string{"policy", "what it does"}, TextColumns: []int{0, 1}}
 	for _, policy := range sim.Policies() {
 		if slices.ContainsFunc(summary.Runs, func(s sim.Summary) bool { return s.Policy == policy.Name }) {
 			table.Rows = append(table.Rows, []string{policy.Name, policy.Description})
@@ -74,11 +75,11 @@ func policiesTable(summary *results.Summary) report.Table {
 }
 
 // teamsTables has a table of the teams in each run, none where there are no teams.
-func teamsTables(summary *results.Summary) []report.Table {
-	if !hasTeams(*summary) {
+func teamsTables(summary *results.Summary) []Table {
+	if !HasTeams(*summary) {
 		return nil
 	}
-	table := report.Table{
+	table := Table{
 		Title:  "Teams; the last column is the mean total time by that in a partition of the team's own (" + sim.PartitionsPolicy + ")",
 		Header: []string{"policy", "team", "nodes", "quota", "jobs", "total", "by partition"}, TextColumns: []int{0, 1},
 	}
@@ -90,11 +91,11 @@ func teamsTables(summary *results.Summary) []report.Table {
 				ratio = fmt.Sprintf("%.2f", *team.ToPartition)
 			}
 			table.Rows = append(table.Rows, []string{
-				s.Policy, team.Team, fmt.Sprint(s.Nodes), fmt.Sprint(team.Quota), fmt.Sprint(team.Jobs), minutes(team.MeanTotalSeconds), ratio,
+				s.Policy, team.Team, fmt.Sprint(s.Nodes), fmt.Sprint(team.Quota), fmt.Sprint(team.Jobs), Minutes(team.MeanTotalSeconds), ratio,
 			})
 		}
 	}
-	return []report.Table{table}
+	return []Table{table}
 }
 
 // simulationLead is what a reader with a minute reads: on each pool, up to four, the policy
@@ -130,7 +131,7 @@ func simulationLead(runs []*sim.Result, summary *results.Summary) []string {
 		if best == nil {
 			continue // What really happened alone.
 		}
-		line := fmt.Sprintf("%d nodes: %s has the least mean total time, %s min", nodes, best.Policy, minutes(best.MeanTotalSeconds))
+		line := fmt.Sprintf("%d nodes: %s has the least mean total time, %s min", nodes, best.Policy, Minutes(best.MeanTotalSeconds))
 		reference := cmp.Or(recorded, plain)
 		if reference == best {
 			reference = optimising
@@ -149,7 +150,7 @@ func simulationLead(runs []*sim.Result, summary *results.Summary) []string {
 			}
 			line += fmt.Sprintf(", %s %s; %.2f changes of nodes per job in the place of %.2f, 95 %% of the jobs within %s min in the place of %s",
 				how, what,
-				perJob(best), perJob(reference), minutes(best.P95TotalSeconds), minutes(reference.P95TotalSeconds))
+				PerJob(best), PerJob(reference), Minutes(best.P95TotalSeconds), Minutes(reference.P95TotalSeconds))
 		}
 		lines = append(lines, line+".")
 	}
@@ -180,4 +181,40 @@ func joinInts(numbers []int) string {
 		text += fmt.Sprint(n)
 	}
 	return text
+}
+
+// Notes says what a reader of the results must know of the runs: which jobs of the trace they
+// leave out, such as those shorter than minDuration, and on which pools what really happened
+// cannot be compared.
+func Notes(runs []*sim.Result, summary *results.Summary, minDuration time.Duration) []string {
+	var notes []string
+	cut := summary.Cut
+	if cut.TooShort > 0 {
+		notes = append(notes, fmt.Sprintf("%s left out as shorter than %v", jobsAre(cut.TooShort), minDuration))
+	}
+	if cut.Jobs > 0 {
+		notes = append(notes, fmt.Sprintf("%s cut to %d nodes, and asked for up to %d GPUs: %d GPUs are not simulated",
+			jobsAre(cut.Jobs), solver.DefaultMaxNodes, cut.MostGPUs, cut.GPUs))
+	}
+	for _, run := range runs {
+		if run.Policy != sim.RecordedPolicy {
+			continue
+		}
+		most := run.MostHeld()
+		notes = append(notes, fmt.Sprintf("%s held up to %d nodes at once, and no restart is charged to it: compare it on a pool of the size that the cluster had",
+			run.Policy, most))
+		if small := slices.DeleteFunc(poolsOf(summary), func(nodes int) bool { return nodes >= most }); len(small) > 0 {
+			notes = append(notes, fmt.Sprintf("a pool of %s nodes is smaller, so %s cannot be compared there", joinInts(small), run.Policy))
+		}
+		break // It is the same on every pool.
+	}
+	return notes
+}
+
+// jobsAre counts jobs in a sentence.
+func jobsAre(n int) string {
+	if n == 1 {
+		return "1 job is"
+	}
+	return fmt.Sprintf("%d jobs are", n)
 }

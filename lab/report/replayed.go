@@ -1,15 +1,15 @@
-package main
+package report
 
 import (
 	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/elastalloc/elastalloc/lab/figures"
 	"github.com/elastalloc/elastalloc/lab/replay"
-	"github.com/elastalloc/elastalloc/lab/report"
 	"github.com/elastalloc/elastalloc/lab/results"
 	"github.com/elastalloc/elastalloc/sim"
 )
@@ -20,23 +20,24 @@ const (
 	decisionsName = "decisions.csv"
 )
 
-// replayed is what came of a replay.
-type replayed struct {
+// Replayed is what came of a replay.
+type Replayed struct {
 	*replay.Replay
-	// runs are recorded and the policies', of the jobs compared, and details are as many.
-	runs    []*sim.Result
-	details []detail
-	summary results.Summary
-	// asked is the policy that moments compares with the recorded decisions.
-	asked   string
-	moments []replay.MomentDifference
-	largest []replay.MomentDifference
-	origin  results.Origin
+	// Runs are recorded and the policies', of the jobs compared, and Details are as many.
+	Runs    []*sim.Result
+	Details []Detail
+	Summary results.Summary
+	// Asked is the policy that Moments compares with the recorded decisions; Largest are those
+	// of them with the most nodes elsewhere.
+	Asked   string
+	Moments []replay.MomentDifference
+	Largest []replay.MomentDifference
+	Origin  results.Origin
 }
 
-// detail is what is known of a policy beside its summary. Field names are those of
+// Detail is what is known of a policy beside its summary. Field names are those of
 // replay.json.
-type detail struct {
+type Detail struct {
 	Policy string `json:"policy"`
 	// IdleNodeHours are within the recording.
 	IdleNodeHours float64 `json:"idle_node_hours"`
@@ -49,23 +50,23 @@ type detail struct {
 	EndAfterRecording int `json:"jobs_ending_after_recording"`
 }
 
-// write writes the files and commits them.
-func (f *replayed) write(directory *results.Directory) error {
-	f.summary.Origin = &f.origin
+// Write writes the files and commits them.
+func (f *Replayed) Write(directory *results.Directory) error {
+	f.Summary.Origin = &f.Origin
 	details, err := json.MarshalIndent(struct {
 		Origin   results.Origin `json:"origin"`
 		Source   replay.Source  `json:"source"`
 		Unknown  replay.Unknown `json:"unknown"`
-		Policies []detail       `json:"policies"`
-	}{f.origin, f.Source, f.Unknown, f.details}, "", "  ")
+		Policies []Detail       `json:"policies"`
+	}{f.Origin, f.Source, f.Unknown, f.Details}, "", "  ")
 	if err != nil {
 		return err
 	}
 	if err := directory.Write(replayName, append(details, '\n')); err != nil {
 		return err
 	}
-	if f.asked != "" {
-		if err := directory.Write(decisionsName, replay.DecisionsCSV(f.asked, f.moments)); err != nil {
+	if f.Asked != "" {
+		if err := directory.Write(decisionsName, replay.DecisionsCSV(f.Asked, f.Moments)); err != nil {
 			return err
 		}
 	}
@@ -73,42 +74,42 @@ func (f *replayed) write(directory *results.Directory) error {
 	if err != nil {
 		return err
 	}
-	return writeRuns(directory, f.runs, f.summary, 0, page)
+	return WriteRuns(directory, f.Runs, f.Summary, 0, page)
 }
 
 // best returns the run with the least mean total time, recorded aside; -1 for none.
-func (f *replayed) best() int {
+func (f *Replayed) best() int {
 	best := -1
-	for i := 1; i < len(f.summary.Runs); i++ {
-		if best < 0 || f.summary.Runs[i].MeanTotalSeconds < f.summary.Runs[best].MeanTotalSeconds {
+	for i := 1; i < len(f.Summary.Runs); i++ {
+		if best < 0 || f.Summary.Runs[i].MeanTotalSeconds < f.Summary.Runs[best].MeanTotalSeconds {
 			best = i
 		}
 	}
 	return best
 }
 
-// lead is what a reader with a minute reads.
-func (f *replayed) lead() []string {
-	u, recorded := &f.Unknown, &f.summary.Runs[0]
+// Lead is what a reader with a minute reads.
+func (f *Replayed) Lead() []string {
+	u, recorded := &f.Unknown, &f.Summary.Runs[0]
 	lines := []string{fmt.Sprintf("Recorded from %s for %s: %d decisions on up to %d nodes; %d of %d jobs ended meanwhile and are compared.",
 		f.Source.Begin.UTC().Format("2006-01-02 15:04 UTC"), hours(f.Until), f.Source.Decisions, f.Config.Nodes, u.Compared, u.Jobs)}
-	in, unit := f.unit()
+	in, unit := f.Unit()
 	lines = append(lines, fmt.Sprintf("What really happened: a job took %s %s from submission to end on average, %s of them without nodes; %s node hours were idle.",
-		in(recorded.MeanTotalSeconds), unit, in(recorded.MeanUnservedSeconds), nodeHours(f.details[0].IdleNodeHours)))
+		in(recorded.MeanTotalSeconds), unit, in(recorded.MeanUnservedSeconds), nodeHours(f.Details[0].IdleNodeHours)))
 	few := ""
 	if u.Compared < fewJobs {
 		few = fmt.Sprintf(" Too few jobs, %d, to rank policies by.", u.Compared)
 	}
 	if best := f.best(); best > 0 {
-		s, d := &f.summary.Runs[best], &f.details[best]
+		s, d := &f.Summary.Runs[best], &f.Details[best]
 		lines = append(lines,
 			fmt.Sprintf("%s would have taken %s %s, %s, with %.2f changes of nodes per job in the place of %.2f, and %s node hours idle.",
 				s.Policy, in(s.MeanTotalSeconds), unit, change(s.MeanTotalSeconds, recorded.MeanTotalSeconds),
-				perJob(s), perJob(recorded), nodeHours(d.IdleNodeHours)),
+				PerJob(s), PerJob(recorded), nodeHours(d.IdleNodeHours)),
 			fmt.Sprintf("Who would have waited: %s of the jobs take over %s longer than they did; the longest tenth is %s, 95 %% of the jobs end within %s %s in the place of %s.",
-				percent(d.LaterThanRecorded), short(f.Config.Frequency), f.longest(best), in(s.P95TotalSeconds), unit, in(recorded.P95TotalSeconds)),
+				Percent(d.LaterThanRecorded), short(f.Config.Frequency), f.longest(best), in(s.P95TotalSeconds), unit, in(recorded.P95TotalSeconds)),
 			fmt.Sprintf("How sure that is: %s of its node hours are on sizes that a job was never seen on, whose speeds are what the scheduler told; %s of all jobs were still running.%s",
-				percent(d.UnseenSizeShare), percent(float64(u.StillRunning)/float64(max(1, u.Jobs))), few),
+				Percent(d.UnseenSizeShare), Percent(float64(u.StillRunning)/float64(max(1, u.Jobs))), few),
 		)
 	}
 	return lines
@@ -117,18 +118,18 @@ func (f *replayed) lead() []string {
 // fewJobs is how many jobs do not rank policies: one of them may decide.
 const fewJobs = 100
 
-// unit returns how times are written, which is in seconds where jobs take less than ten
+// Unit returns how times are written, which is in seconds where jobs take less than ten
 // minutes, and the unit.
-func (f *replayed) unit() (write func(seconds float64) string, name string) {
-	if f.summary.Runs[0].MeanTotalSeconds < 600 {
+func (f *Replayed) Unit() (write func(seconds float64) string, name string) {
+	if f.Summary.Runs[0].MeanTotalSeconds < 600 {
 		return func(seconds float64) string { return fmt.Sprintf("%.0f", seconds) }, "s"
 	}
-	return minutes, "min"
+	return Minutes, "min"
 }
 
 // longest says how much earlier or later the longest tenth of the jobs ends.
-func (f *replayed) longest(i int) string {
-	recorded, run := f.runs[0], f.runs[i]
+func (f *Replayed) longest(i int) string {
+	recorded, run := f.Runs[0], f.Runs[i]
 	order := make([]int, len(run.Jobs))
 	for n := range order {
 		order[n] = n
@@ -145,22 +146,20 @@ func (f *replayed) longest(i int) string {
 
 // change says by how much a time is less or more than another.
 func change(is, was float64) string {
-	percent := 100 * math.Abs(is/was-1)
+	share := 100 * math.Abs(is/was-1)
 	digits := 0
-	if percent < 1 {
+	if share < 1 {
 		digits = 1
 	}
 	switch {
-	case was == 0 || percent < 0.05:
+	case was == 0 || share < 0.05:
 		return "as long"
 	case is < was:
-		return fmt.Sprintf("%.*f %% shorter", digits, percent)
+		return fmt.Sprintf("%.*f %% shorter", digits, share)
 	default:
-		return fmt.Sprintf("%.*f %% longer", digits, percent)
+		return fmt.Sprintf("%.*f %% longer", digits, share)
 	}
 }
-
-func perJob(s *sim.Summary) float64 { return float64(s.Rescales) / float64(max(1, s.Jobs)) }
 
 // hours writes a span for a person.
 func hours(d time.Duration) string {
@@ -190,46 +189,46 @@ func short(d time.Duration) string {
 }
 
 // page makes the report.
-func (f *replayed) page() (*report.Page, error) {
-	_, unit := f.unit()
-	figure, err := totalTimes(f.runs, unit)
+func (f *Replayed) page() (*Page, error) {
+	_, unit := f.Unit()
+	figure, err := totalTimes(f.Runs, unit)
 	if err != nil {
 		return nil, err
 	}
-	page := &report.Page{
-		Title: "What really happened, and what would have", Lead: f.lead(), Figure: figure, Origin: f.origin,
+	page := &Page{
+		Title: "What really happened, and what would have", Lead: f.Lead(), Figure: figure, Origin: f.Origin,
 	}
-	outcome := report.Section{
+	outcome := Section{
 		Name: "policies", Title: "Policies",
 		Text: []string{"Times are in " + unit + ", of the jobs that ended within the recording. Total runs from submission to end, unserved is the part without nodes, " +
 			"in the queue and in pauses. Later is the share of jobs that take over a step longer than they really did, unseen the share of node hours on sizes " +
 			"that a job was never seen on, and after the number of jobs that end after the recording, when no more come."},
-		Tables: []report.Table{{Header: []string{"policy", "total", "unserved", "95th percentile", "longest", "changes per job", "idle node hours", "later", "unseen", "after"}}},
+		Tables: []Table{{Header: []string{"policy", "total", "unserved", "95th percentile", "longest", "changes per job", "idle node hours", "later", "unseen", "after"}}},
 	}
-	for i := range f.summary.Runs {
-		row := append(f.row(i), "", "")
+	for i := range f.Summary.Runs {
+		row := append(f.Row(i), "", "")
 		if i > 0 {
-			row[len(row)-2], row[len(row)-1] = percent(f.details[i].UnseenSizeShare), fmt.Sprint(f.details[i].EndAfterRecording)
+			row[len(row)-2], row[len(row)-1] = Percent(f.Details[i].UnseenSizeShare), fmt.Sprint(f.Details[i].EndAfterRecording)
 		}
 		outcome.Tables[0].Rows = append(outcome.Tables[0].Rows, row)
 	}
 	page.Sections = append(page.Sections, outcome, f.unknownSection())
-	jobs, err := jobSection(f.runs, 0, max(f.best(), 0))
+	jobs, err := jobSection(f.Runs, 0, max(f.best(), 0))
 	if err != nil {
 		return nil, err
 	}
 	page.Sections = append(page.Sections, jobs)
-	if f.asked != "" {
+	if f.Asked != "" {
 		page.Sections = append(page.Sections, f.decisionSection())
 	}
 	return page, nil
 }
 
 // unknownSection says what snapshots cannot tell, with its share.
-func (f *replayed) unknownSection() report.Section {
+func (f *Replayed) unknownSection() Section {
 	u, s := &f.Unknown, &f.Source
 	of := func(n, all int) string {
-		return fmt.Sprintf("%d of %d, %s", n, all, percent(float64(n)/float64(max(1, all))))
+		return fmt.Sprintf("%d of %d, %s", n, all, Percent(float64(n)/float64(max(1, all))))
 	}
 	rows := [][]string{
 		{"jobs still running at the end", of(u.StillRunning, u.Jobs), "They take part in every simulation with the work that was told to be left, and are in no figure."},
@@ -245,7 +244,7 @@ func (f *replayed) unknownSection() report.Section {
 			"ends of jobs, known to within", fmt.Sprintf("median %.0f s, 95th percentile %.0f s, longest %.0f s", u.EndWithinSeconds.Median, u.EndWithinSeconds.P95, u.EndWithinSeconds.Max),
 			"Between the two snapshots the remaining ETA says when; a job that ended before it, ended at the later one.",
 		},
-		{"gaps of more than three steps", fmt.Sprintf("%d, %s of the time", u.LongGaps, percent(u.LongGapShare)), "The scheduler did not ask, or the server did not record."},
+		{"gaps of more than three steps", fmt.Sprintf("%d, %s of the time", u.LongGaps, Percent(u.LongGapShare)), "The scheduler did not ask, or the server did not record."},
 		{"answers that would change a job's nodes, carried out", of(u.CarriedOut, u.Changes), "Few in shadow mode, where the scheduler acts on none."},
 		{"calls that were refused, or got no answer", of(s.Refused+s.Unanswered, s.Calls), "What was refused is left out."},
 		{"calls of other callers or methods", of(s.OtherCallers+s.OtherMethods, s.Calls), "Left out."},
@@ -253,47 +252,47 @@ func (f *replayed) unknownSection() report.Section {
 		{"times that the clock was set back", fmt.Sprint(len(s.ClockSetBack)), "What was recorded of the time that came again is mixed up."},
 	}
 	least, most := 1.0, 0.0
-	for _, d := range f.details[1:] {
+	for _, d := range f.Details[1:] {
 		least, most = min(least, d.UnseenSizeShare), max(most, d.UnseenSizeShare)
 	}
 	if least <= most {
 		rows = append(rows, []string{
-			"node hours on sizes that a job was never seen on", fmt.Sprintf("%s to %s, by policy", percent(least), percent(most)),
+			"node hours on sizes that a job was never seen on", fmt.Sprintf("%s to %s, by policy", Percent(least), Percent(most)),
 			"Their speeds are what the scheduler told.",
 		})
 	}
-	return report.Section{
+	return Section{
 		Name: "unknown", Title: "What the recording cannot tell",
-		Tables: []report.Table{{Header: []string{"", "how many", "what that means"}, Rows: rows, TextColumns: []int{1, 2}}},
+		Tables: []Table{{Header: []string{"", "how many", "what that means"}, Rows: rows, TextColumns: []int{1, 2}}},
 	}
 }
 
-// mostMoments and mostDifferences limit what the page shows of decisions.csv.
+// MostMoments and MostDifferences limit what the page shows of decisions.csv.
 const (
-	mostMoments     = 10
-	mostDifferences = 12
+	MostMoments     = 10
+	MostDifferences = 12
 )
 
 // decisionSection shows where a policy would have decided otherwise.
-func (f *replayed) decisionSection() report.Section {
+func (f *Replayed) decisionSection() Section {
 	same := 0
-	for i := range f.moments {
-		if len(f.moments[i].Differences) == 0 {
+	for i := range f.Moments {
+		if len(f.Moments[i].Differences) == 0 {
 			same++
 		}
 	}
-	section := report.Section{
+	section := Section{
 		Name: "decisions", Title: "Decisions",
 		Text: []string{fmt.Sprintf("%s, asked about each of %d recorded snapshots as it was, gives every job what it then held at %d. "+
-			"Below are the decisions where the most nodes are elsewhere; decisions.csv has all.", f.asked, len(f.moments), same)},
+			"Below are the decisions where the most nodes are elsewhere; decisions.csv has all.", f.Asked, len(f.Moments), same)},
 	}
-	for _, m := range f.largest {
-		table := report.Table{
+	for _, m := range f.Largest {
+		table := Table{
 			Title: fmt.Sprintf("%s, snapshot %s: %d of %d jobs get other nodes, %d nodes are elsewhere; idle: really %d, %s %d",
-				m.Time.UTC().Format("01-02 15:04:05"), m.SnapshotID, len(m.Differences), m.Jobs, m.Moved(), m.IdleRecorded, f.asked, m.IdlePolicy),
-			Header: []string{"job", "before", "recorded", "answered", f.asked, "why"}, TextColumns: []int{5},
+				m.Time.UTC().Format("01-02 15:04:05"), m.SnapshotID, len(m.Differences), m.Jobs, m.Moved(), m.IdleRecorded, f.Asked, m.IdlePolicy),
+			Header: []string{"job", "before", "recorded", "answered", f.Asked, "why"}, TextColumns: []int{5},
 		}
-		for _, d := range m.Differences[:min(mostDifferences, len(m.Differences))] {
+		for _, d := range m.Differences[:min(MostDifferences, len(m.Differences))] {
 			answered := fmt.Sprint(d.Answered)
 			if d.Answered < 0 {
 				answered = ""
@@ -302,7 +301,7 @@ func (f *replayed) decisionSection() report.Section {
 				d.JobID, fmt.Sprint(d.Before), fmt.Sprint(d.Recorded), answered, fmt.Sprint(d.Policy), d.Why,
 			})
 		}
-		if more := len(m.Differences) - mostDifferences; more > 0 {
+		if more := len(m.Differences) - MostDifferences; more > 0 {
 			table.Rows = append(table.Rows, []string{fmt.Sprintf("and %d more", more), "", "", "", "", ""})
 		}
 		section.Tables = append(section.Tables, table)
@@ -328,15 +327,47 @@ func totalTimes(runs []*sim.Result, unit string) (figures.Named, error) {
 }
 
 // jobSection draws single jobs: those of two runs, and the slowdown in all, by length.
-func jobSection(runs []*sim.Result, before, after int) (report.Section, error) {
+func jobSection(runs []*sim.Result, before, after int) (Section, error) {
 	slowdown, err := figures.SlowdownByLength(runs...)
 	gantt := []*sim.Result{runs[before]}
 	if after != before {
 		gantt = append(gantt, runs[after])
 	}
-	return report.Section{
+	return Section{
 		Name: "jobs", Title: "Jobs",
 		Text:    []string{"Slowdown is the total time by what the job would have taken alone in the pool."},
 		Figures: []figures.Named{{Name: "jobs", Figure: figures.Gantt(gantt...), Wide: true}, {Name: "slowdown_by_length", Figure: slowdown}},
 	}, err
+}
+
+// Row writes the figures of a run.
+func (f *Replayed) Row(i int) []string {
+	s, d := &f.Summary.Runs[i], &f.Details[i]
+	later := ""
+	if i > 0 {
+		later = Percent(d.LaterThanRecorded)
+	}
+	in, _ := f.Unit()
+	return []string{
+		s.Policy, in(s.MeanTotalSeconds), in(s.MeanUnservedSeconds), in(s.P95TotalSeconds),
+		in(s.MaxTotalSeconds), fmt.Sprintf("%.2f", float64(s.Rescales)/float64(max(1, s.Jobs))),
+		strconv.FormatFloat(d.IdleNodeHours, 'f', 1, 64), later,
+	}
+}
+
+// DetailOf works out what replay.json has on a policy.
+func DetailOf(r *replay.Replay, policy string, run, recorded *sim.Result) Detail {
+	d := Detail{
+		Policy: policy, IdleNodeHours: r.IdleNodeHours(run),
+		UnseenSizeShare: r.UnseenSizeShare(run), EndAfterRecording: r.EndsAfter(run),
+	}
+	compared := r.Compared(run)
+	later := 0
+	for i := range compared.Jobs {
+		if compared.Jobs[i].TotalTime() > recorded.Jobs[i].TotalTime()+r.Config.Frequency {
+			later++
+		}
+	}
+	d.LaterThanRecorded = float64(later) / float64(max(1, len(compared.Jobs)))
+	return d
 }

@@ -45,6 +45,7 @@ func (s *search) decompose(c *clock, b *subproblem, bound float64, before int) b
 		}
 		return s.incumbent, s.value
 	})
+	s.sizesAt = x
 	s.prove(b, least, s.in.priced(b.prices), lemmaSizePrices)
 	if s.closed(b) || c.ended {
 		return true

@@ -110,6 +110,9 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 		_, prices := in.lagrangian(c)
 		result.NodePrices = in.nodePrices(prices)
 	}
+	if options.Certificate {
+		result.Certificate = search.certificate(p)
+	}
 	objective := 0.0
 	for i, chosen := range search.incumbent {
 		job, nodes := &p.Jobs[i], result.Plan[i]

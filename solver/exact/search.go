@@ -54,6 +54,8 @@ type search struct {
 	// root is the subproblem of all plans, open are those left to search.
 	root *subproblem
 	open []*subproblem
+	// ended are the subproblems that were closed.
+	ended []*subproblem
 	// closedBound is at least the value of every plan of the subproblems that are closed.
 	closedBound float64
 	// priced is the most that the pool costs at the prices of a proof, and contradiction
@@ -66,7 +68,9 @@ type search struct {
 	gap float64
 	// sizes are the prices per size, and decomposable says that the root is still to be
 	// searched at them.
-	sizes        *sizePrices
+	sizes *sizePrices
+	// sizesAt are the best prices per size, nil where none were sought.
+	sizesAt      []float64
 	decomposable bool
 	// prices are those of the root.
 	prices []float64
@@ -134,7 +138,7 @@ func (s *search) run(c *clock) (bound float64, limit solver.Limit) {
 		s.explore(c, b)
 		closed, rest := s.closed(b), len(s.open)
 		if closed {
-			s.closedBound = max(s.closedBound, b.bound)
+			s.ended, s.closedBound = append(s.ended, b), max(s.closedBound, b.bound)
 		} else {
 			s.open = append(s.open, b)
 			if c.ended {
@@ -254,10 +258,10 @@ func (s *search) explore(c *clock, b *subproblem) {
 	if s.prices == nil {
 		s.prices = prices
 	}
+	b.prices = prices
 	if s.closed(b) {
 		return
 	}
-	b.prices = prices
 	if solver.RelativeGap(s.value, b.bound) <= s.gap {
 		return // good enough
 	}

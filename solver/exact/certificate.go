@@ -1,0 +1,70 @@
+package exact
+
+import (
+	"slices"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// certificate returns the leaves of the search, each with the prices that it was closed at,
+// or nil where the plan and the node prices of the result say it all.
+func (s *search) certificate(p *solver.Problem) *solver.Certificate {
+	leaves := append(slices.Clone(s.ended), s.open...)
+	if s.dual == nil || len(leaves) == 1 && s.sizesAt == nil {
+		return nil
+	}
+	certificate := new(solver.Certificate)
+	for _, b := range leaves {
+		leaf := solver.Leaf{NodePrices: s.in.nodePrices(b.prices)}
+		for f, i := range s.in.finishing {
+			for t, allowed := range b.allowedFor(f, s.in.steps) {
+				if left := s.in.left(p, i, t, allowed); left != nil {
+					leaf.Restrictions = append(leaf.Restrictions, solver.Restriction{Job: i, Step: t, Nodes: left})
+				}
+			}
+		}
+		if s.sizesAt != nil {
+			leaf.SizePrices = s.sizePrices(p)
+		}
+		certificate.Leaves = append(certificate.Leaves, leaf)
+	}
+	return certificate
+}
+
+// left returns the sizes that a restriction leaves job i in step t, nil where it leaves all.
+// One that is too large for the step goes with the largest that is not.
+func (in *instance) left(p *solver.Problem, i, t int, allowed sizeSet) []int {
+	fitting := in.fitting(&in.jobs[i], t)
+	if allowed == smallestSizes(fitting) {
+		return nil
+	}
+	var left []int
+	for k, nodes := range p.Jobs[i].Sizes {
+		if allowed.has(min(k, fitting-1)) {
+			left = append(left, nodes)
+		}
+	}
+	return left
+}
+
+// sizePrices returns the prices per size of the root in units of the objective.
+func (s *search) sizePrices(p *solver.Problem) []solver.SizePrices {
+	cost := s.sizes.costAt(s.sizesAt)
+	var all []solver.SizePrices
+	for f, i := range s.in.finishing {
+		j, class := &s.in.jobs[i], s.sizes.classOf[f]
+		of := solver.SizePrices{Job: i}
+		for t := range s.in.steps {
+			fitting := s.in.fitting(j, t)
+			for k := range p.Jobs[i].Sizes {
+				price := cost(class, t, min(k, fitting-1))
+				if k >= fitting { // It is in no plan: no price is too high.
+					price += 2 * j.tail[0]
+				}
+				of.Prices = append(of.Prices, price*s.in.unit)
+			}
+		}
+		all = append(all, of)
+	}
+	return all
+}

@@ -98,7 +98,7 @@ func (s *search) searchLeft(
 		case c.ended || core.gaveUp || loss < min(core.limit, core.best):
 			return // more than the beam holds
 		case better || whole:
-			b.solved = true
+			s.solve(b)
 			return
 		}
 	}

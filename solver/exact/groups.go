@@ -160,6 +160,9 @@ func (s *search) searchGroups(c *clock) (bound float64, limit solver.Limit) {
 	}
 	s.prove(s.root, tree.bound-tree.proven(pool), tree.priced, lemmaTables)
 	if complete {
+		s.solve(s.root)
+	}
+	if s.closed(s.root) {
 		return s.bound(), solver.LimitNone
 	}
 	return s.bound(), s.stopped(c)

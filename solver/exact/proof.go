@@ -71,6 +71,10 @@ func (s *search) slack() float64 {
 	return s.in.rounding(s.value, s.values, s.priced) + s.in.precision
 }
 
+// solve closes a subproblem whose best plan was found, or that has none better than the
+// incumbent, if nothing but rounding is left between the incumbent and its bound.
+func (s *search) solve(b *subproblem) { b.solved = b.bound-s.value <= s.slack() }
+
 // contradict notes a legal plan above a bound: of these two the plan is true.
 func (s *search) contradict(by lemma, bound, value float64) {
 	if s.contradiction == "" {

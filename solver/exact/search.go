@@ -198,7 +198,9 @@ func (s *search) separate(c *clock) (bound float64, limit solver.Limit) {
 	}
 	s.offer(c, p)
 	s.prove(s.root, sum, s.in.priced(s.prices), lemmaSteps)
-	s.root.solved = complete
+	if complete {
+		s.solve(s.root)
+	}
 	if s.closed(s.root) {
 		return s.bound(), solver.LimitNone
 	}
@@ -327,7 +329,7 @@ func (s *search) searchCore(c *clock, b *subproblem, bound float64) {
 				return
 			}
 		case !dropped && (found || whole):
-			b.solved = true // Its best plan is known, or that it has nothing better.
+			s.solve(b) // Its best plan is known, or that it has nothing better.
 			return
 		case !dropped:
 			limit *= 2

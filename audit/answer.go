@@ -212,9 +212,14 @@ func (a *answer) groupsAndWarnings(s *elastallocv1.Snapshot) error {
 		return refute("the report has %d groups; the request has %d", len(r.GetGroups()), len(a.groups))
 	}
 	nodes, held := a.groupNodes(a.plan, 0), make([]int, len(a.groups)) // groups have one step
+	ids := make(map[string]int, len(a.groups))
+	for g, of := range s.GetGroups() {
+		ids[of.GetId()] = g + 1
+	}
 	for i := range a.snapshot.jobs {
 		if a.snapshot.jobs[i].held {
-			for g := a.groupOf(s, i); g >= 0; g = a.groups[g].parent {
+			// Its group may be one that it cannot belong to.
+			for g := ids[s.GetJobs()[i].GetGroupId()] - 1; g >= 0; g = a.groups[g].parent {
 				held[g] += max(0, a.snapshot.jobs[i].current)
 			}
 		}
@@ -247,16 +252,6 @@ func (a *answer) groupsAndWarnings(s *elastallocv1.Snapshot) error {
 		}
 	}
 	return nil
-}
-
-// groupOf returns the group that a held job names, -1 where it names none that there is.
-func (a *answer) groupOf(s *elastallocv1.Snapshot, i int) int {
-	for g, of := range s.GetGroups() {
-		if of.GetId() != "" && of.GetId() == s.GetJobs()[i].GetGroupId() {
-			return g
-		}
-	}
-	return -1
 }
 
 // real returns a value in units as a number.

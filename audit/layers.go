@@ -29,6 +29,7 @@ func (c *search) combine(before *layer, options []option, most int, cut int64) *
 		return next
 	}
 	c.spend(len(options)*len(before.loss) + to - next.from)
+	c.keep(to - next.from + 1)
 	next.loss, next.choice = make([]int64, to-next.from+1), make([]int32, to-next.from+1)
 	for n := range next.loss {
 		next.loss[n] = infinite

@@ -26,6 +26,10 @@ func (a *answer) leaves(c *search) ([]*leaf, error) {
 			}
 		}
 	}
+	index := make(map[int32]int, len(a.jobs)) // by the position in the request
+	for i := range a.jobs {
+		index[int32(a.jobs[i].index)] = i
+	}
 	from := a.report.GetCertificate().GetLeaves()
 	if len(from) == 0 {
 		from = []*elastallocv1.Certificate_Leaf{{}}
@@ -33,13 +37,14 @@ func (a *answer) leaves(c *search) ([]*leaf, error) {
 	var list []*leaf
 	var boxes []box
 	for _, f := range from {
+		c.spend(1000 * len(a.jobs) * a.steps) // Above all memory.
 		l := &leaf{allowed: make([][][]int, len(a.jobs)), sizes: make(map[int][][]int64)}
 		nodePrices := f.GetNodePrices()
 		if len(nodePrices) == 0 {
 			nodePrices = a.report.GetNodePrices()
 		}
 		l.prices, l.free = a.prices(nodePrices), len(nodePrices) != a.steps
-		left := a.box(f, all)
+		left := a.box(f, all, index)
 		for i := range a.jobs {
 			for t := range a.steps {
 				sizes, restricted := left[place{i, t}]
@@ -49,8 +54,7 @@ func (a *answer) leaves(c *search) ([]*leaf, error) {
 				l.allowed[i] = append(l.allowed[i], sizes)
 			}
 		}
-		a.readSizePrices(f, l)
-		c.spend(len(a.jobs) * a.steps)
+		a.readSizePrices(f, l, index)
 		list, boxes = append(list, l), append(boxes, left)
 	}
 	if !c.cover(boxes, all) {
@@ -60,11 +64,11 @@ func (a *answer) leaves(c *search) ([]*leaf, error) {
 }
 
 // box reads the restrictions of a leaf.
-func (a *answer) box(from *elastallocv1.Certificate_Leaf, all [][]int) box {
+func (a *answer) box(from *elastallocv1.Certificate_Leaf, all [][]int, index map[int32]int) box {
 	left := make(box)
 	for _, r := range from.GetRestrictions() {
-		i := slices.IndexFunc(a.jobs, func(j member) bool { return j.index == int(r.GetJob()) })
-		if i < 0 || r.GetStep() < 0 || int(r.GetStep()) >= a.steps {
+		i, known := index[r.GetJob()]
+		if !known || r.GetStep() < 0 || int(r.GetStep()) >= a.steps {
 			continue
 		}
 		at := place{i, int(r.GetStep())}
@@ -123,13 +127,10 @@ func (c *search) cover(boxes []box, all [][]int) bool {
 
 // readSizePrices reads the prices of sizes that a leaf has, if all of them together stay far
 // below what 64 bits hold.
-func (a *answer) readSizePrices(from *elastallocv1.Certificate_Leaf, l *leaf) {
-	total, index := 0.0, make(map[int]int)
-	for i := range a.jobs {
-		index[a.jobs[i].index] = i
-	}
+func (a *answer) readSizePrices(from *elastallocv1.Certificate_Leaf, l *leaf, index map[int32]int) {
+	total := 0.0
 	for _, f := range from.GetSizePrices() {
-		i, known := index[int(f.GetJob())]
+		i, known := index[f.GetJob()]
 		if !known || a.jobs[i].byStep || len(f.GetPrices()) != a.steps*len(a.jobs[i].sizes) {
 			continue
 		}

@@ -7,7 +7,7 @@ import (
 
 // mostStates is how many states are kept behind a job; with more, the best of them are
 // searched for a better plan and the search proves nothing.
-const mostStates = 1 << 17
+const mostStates = 1 << 14
 
 // nodes are nodes per step.
 type nodes [mostSteps]int32
@@ -58,6 +58,13 @@ func (s *horizon) run() [][]int {
 					continue
 				}
 				if other, seen := at[to.left]; !seen {
+					if len(next) == 8*mostStates {
+						truncated, next = true, thin(next)
+						clear(at)
+						for n := range next {
+							at[next[n].left] = int32(n)
+						}
+					}
 					at[to.left] = int32(len(next))
 					next = append(next, to)
 				} else if to.loss < next[other].loss {
@@ -67,11 +74,7 @@ func (s *horizon) run() [][]int {
 			s.spend(20 * len(at) / (len(levels[n]) + 1))
 		}
 		if len(next) > mostStates {
-			truncated = true
-			slices.SortFunc(next, func(a, b state) int {
-				return cmp.Or(cmp.Compare(a.least, b.least), slices.Compare(a.left[:], b.left[:]))
-			})
-			next = slices.Clone(next[:mostStates])
+			truncated, next = true, thin(next)
 		}
 		levels = append(levels, next)
 	}
@@ -84,6 +87,14 @@ func (s *horizon) run() [][]int {
 	}
 	best := slices.MinFunc(last, func(a, b state) int { return cmp.Compare(a.least, b.least) })
 	return s.assemble(levels, best)
+}
+
+// thin returns those states of which most may be expected.
+func thin(states []state) []state {
+	slices.SortFunc(states, func(a, b state) int {
+		return cmp.Or(cmp.Compare(a.least, b.least), slices.Compare(a.left[:], b.left[:]))
+	})
+	return slices.Clone(states[:mostStates])
 }
 
 // assemble returns the plans of all jobs at a state behind the last open one.

@@ -7,8 +7,11 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// mostPlans is how many plans are listed of all jobs of a leaf.
-const mostPlans = 1 << 20
+// What a check holds at most: plans of jobs, and numbers in tables.
+const (
+	mostPlans   = 1 << 20
+	mostNumbers = 1 << 24
+)
 
 // search looks for a plan that is worth more than a target.
 type search struct {
@@ -17,7 +20,8 @@ type search struct {
 	work   int   // left
 	polled int   // work at the last look at ctx
 	target int64 // in units
-	plans  int   // listed
+	// Plans that are listed, and numbers in the tables that are kept, of the leaf.
+	plans, numbers int
 }
 
 // stopped ends a search that could not decide, by a panic that prove recovers.
@@ -33,6 +37,13 @@ func (c *search) spend(work int) {
 		if c.ctx.Err() != nil {
 			panic(stopped{"the check was cancelled"})
 		}
+	}
+}
+
+// keep counts numbers in tables that are kept.
+func (c *search) keep(numbers int) {
+	if c.numbers += numbers; c.numbers > mostNumbers {
+		panic(stopped{"its tables would be too large"})
 	}
 }
 
@@ -109,6 +120,7 @@ func (c *search) solve(l *leaf) [][]int {
 			}
 		}
 	}
+	c.plans, c.numbers = 0, 0
 	if c.steps == 1 {
 		return c.oneStep(l)
 	}

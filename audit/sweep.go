@@ -2,10 +2,8 @@ package audit
 
 import "slices"
 
-const (
-	mostRounds  = 100
-	mostEntries = 1 << 26 // of all tables of a leaf
-)
+// mostRounds is how often the splits are improved.
+const mostRounds = 100
 
 // newChosen returns an open job. Without a split, its losses all remain with it.
 func newChosen(job int, plans []plan, split [][]int64, sizes []int) *chosen {
@@ -73,18 +71,14 @@ func (s *horizon) sweep() bool {
 // tables fills the tables behind each open job, and returns those before each. It reports
 // whether the least of all fits.
 func (s *horizon) tables() (before [][][]int64, possible bool) {
-	entries := 0
 	for n := range len(s.open) + 1 {
 		for t := range s.steps {
 			most := s.most(n, t)
 			if most < 0 {
 				return nil, false
 			}
-			entries += 2 * (most + 1)
+			s.search.keep(2 * (most + 1))
 		}
-	}
-	if entries > mostEntries {
-		panic(stopped{"the tables of its steps would be too large"})
 	}
 	s.back = make([][][]int64, len(s.open)+1)
 	for n := len(s.open); n >= 0; n-- {

@@ -110,13 +110,11 @@ func Named(names []string) []Kind {
 	return slices.DeleteFunc(All(), func(k Kind) bool { return !slices.Contains(names, k.Name) })
 }
 
-// otherOwners are kinds that resize and suspend jobs of theirs as well.
-var otherOwners = []string{"MPIJob", "AppWrapper"}
-
 // Owner returns the kind of the controller that resizes and suspends the job, "" where
 // there is none.
 func Owner(job *unstructured.Unstructured) string {
-	if r := metav1.GetControllerOf(job); r != nil && slices.Contains(append(Names(), otherOwners...), r.Kind) {
+	// Others than ours do so as well.
+	if r := metav1.GetControllerOf(job); r != nil && slices.Contains(append(Names(), "MPIJob", "AppWrapper"), r.Kind) {
 		return r.Kind
 	}
 	return ""

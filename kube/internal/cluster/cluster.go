@@ -11,11 +11,7 @@ package cluster
 import (
 	"context"
 	"crypto/rand"
-	"crypto/rsa"
-	"crypto/x509"
 	_ "embed"
-	"encoding/hex"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
@@ -34,6 +30,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/keyutil"
 )
 
 // patience is how long a program has to be ready: far longer than any takes, so that only
@@ -233,16 +230,13 @@ func (c *Cluster) start(name string, args ...string) (*Process, error) {
 
 // writeSecrets writes the key of service accounts and the administrator's token.
 func (c *Cluster) writeSecrets() (token string, err error) {
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	key, err := keyutil.MakeEllipticPrivateKeyPEM()
 	if err != nil {
 		return "", err
 	}
-	block := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
-	random := make([]byte, 16)
-	_, _ = rand.Read(random) // It does not fail.
-	token = hex.EncodeToString(random)
+	token = rand.Text()
 	return token, errors.Join(
-		os.WriteFile(c.path("sa.key"), block, 0o600),
+		os.WriteFile(c.path("sa.key"), key, 0o600),
 		os.WriteFile(c.path("tokens.csv"), []byte(token+",admin,admin,system:masters\n"), 0o600),
 		os.WriteFile(c.path("audit.yaml"), auditPolicy, 0o600),
 	)

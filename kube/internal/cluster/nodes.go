@@ -4,14 +4,15 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
+	"k8s.io/client-go/util/workqueue"
 )
 
 // GPUs is how many a node has, all of which a pod of a job asks for.
@@ -24,15 +25,15 @@ func (c *Cluster) AddNodes(ctx context.Context, pool string, n int) error {
 		"cpu": resource.MustParse("64"), "memory": resource.MustParse("512Gi"), "pods": resource.MustParse("110"),
 		"nvidia.com/gpu": *resource.NewQuantity(GPUs, resource.DecimalSI),
 	}
-	err := inParallel(n, func(i int) error {
+	errs := make([]error, n)
+	workqueue.ParallelizeUntil(ctx, 16, n, func(i int) {
 		name := NodeName(pool, i)
-		_, err := c.Client.CoreV1().Nodes().Create(ctx, &corev1.Node{
+		_, errs[i] = c.Client.CoreV1().Nodes().Create(ctx, &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/hostname": name, "pool": pool}},
 			Status:     corev1.NodeStatus{Capacity: capacity, Allocatable: capacity},
 		}, metav1.CreateOptions{})
-		return err
 	})
-	if err != nil {
+	if err := errors.Join(errs...); err != nil {
 		return err
 	}
 	return until(ctx, c.apiserver, fmt.Sprintf("%d nodes ready", n), func() error {
@@ -104,26 +105,4 @@ func Usable(node *corev1.Node) bool {
 		}
 	}
 	return false
-}
-
-// inParallel calls a function for 0 to n-1, some at once, and returns an error of one.
-func inParallel(n int, do func(i int) error) error {
-	var wait sync.WaitGroup
-	errs := make(chan error, n)
-	slots := make(chan struct{}, 16)
-	for i := range n {
-		wait.Go(func() {
-			slots <- struct{}{}
-			errs <- do(i)
-			<-slots
-		})
-	}
-	wait.Wait()
-	close(errs)
-	for err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -4,23 +4,16 @@ package cluster
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/base64"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
+	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/yaml"
 )
 
@@ -216,27 +209,9 @@ func webhooksByURL(manifest []byte, prefix, url string, certificate []byte) (str
 // writeCertificate writes tls.crt and tls.key, self-signed for 127.0.0.1, and returns the
 // former.
 func writeCertificate(directory string) ([]byte, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "webhooks"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return nil, err
-	}
-	keyBytes, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return nil, err
-	}
-	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate})
-	return text, errors.Join(
-		os.WriteFile(filepath.Join(directory, "tls.crt"), text, 0o600),
-		os.WriteFile(filepath.Join(directory, "tls.key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyBytes}), 0o600),
+	certificate, key, err := cert.GenerateSelfSignedCertKey("webhooks", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
+	return certificate, errors.Join(err,
+		os.WriteFile(filepath.Join(directory, "tls.crt"), certificate, 0o600),
+		os.WriteFile(filepath.Join(directory, "tls.key"), key, 0o600),
 	)
 }

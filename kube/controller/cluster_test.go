@@ -55,6 +55,8 @@ type cluster struct {
 	leaving bool
 	// quota is how many pods of a job may be there, where it is limited.
 	quota map[string]int
+	// waits is why the containers of a job's pods wait, where they do.
+	waits map[string]string
 	// step is the longest time between two passes.
 	step time.Duration
 }
@@ -180,6 +182,10 @@ func (c *cluster) kubelet() {
 			busy[node] = true
 			c.pods++
 			pod := worldtest.Pod(fmt.Sprintf("%s-%d", job.Name, c.pods), node, map[string]string{"batch.kubernetes.io/job-name": job.Name})
+			if reason := c.waits[job.Name]; reason != "" {
+				pod.Status.Phase = corev1.PodPending
+				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
+			}
 			if err := c.client.Create(ctx, pod); err != nil {
 				c.t.Fatal(err)
 			}

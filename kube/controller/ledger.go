@@ -156,8 +156,8 @@ const (
 	maxForeign = 24 * time.Hour
 )
 
-// neverRuns is after how many settle timeouts a pod that has a node but does not run is taken
-// for one that will not: images are pulled meanwhile.
+// neverRuns is after how many settle timeouts a pod that has a node and cannot run is taken for
+// one that never will: a registry may be away meanwhile.
 const neverRuns = 10
 
 // saw notes how the jobs use their nodes, and returns those that have just been found not to
@@ -232,7 +232,7 @@ func (l *ledger) short(w *world.World, j *world.Job, u *use) bool {
 	}
 	used := j.Pods.Bound + j.Pods.Done
 	if w.Now.Sub(u.short) >= neverRuns*w.Pool.SettleTimeout {
-		used = j.Pods.Running + j.Pods.Done
+		used -= j.Pods.Broken
 	}
 	if w.Now.Sub(u.short) < w.Pool.SettleTimeout || used >= j.Nodes() {
 		return false

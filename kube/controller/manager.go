@@ -82,7 +82,13 @@ func slimPod(pod *corev1.Pod) {
 	}
 	pod.ManagedFields, pod.Annotations, pod.OwnerReferences = nil, nil, nil
 	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, Containers: containers}
-	pod.Status = corev1.PodStatus{Phase: pod.Status.Phase, Conditions: slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+	var waiting []corev1.ContainerStatus
+	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if c.State.Waiting != nil {
+			waiting = append(waiting, corev1.ContainerStatus{Name: c.Name, State: corev1.ContainerState{Waiting: c.State.Waiting}})
+		}
+	}
+	pod.Status = corev1.PodStatus{Phase: pod.Status.Phase, ContainerStatuses: waiting, Conditions: slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type != corev1.PodScheduled || c.Status == corev1.ConditionTrue
 	})}
 }

@@ -95,3 +95,24 @@ func TestPinnedWithoutPods(t *testing.T) {
 	}
 	c.want(map[string]int{"empty": 6, "other": 8})
 }
+
+// TestPodsThatCannotRun: nodes of pods whose image is not to be had go to others, in time; those of
+// pods that are still being prepared do not.
+func TestPodsThatCannotRun(t *testing.T) {
+	t.Parallel()
+	for reason, want := range map[string]int{"ImagePullBackOff": 0, "PodInitializing": 4} {
+		t.Run(reason, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, 8, worldtest.Job("waits", 0, map[string]string{"work": "1h", "nodes": "4"}), worldtest.Job("other", 0, map[string]string{"work": "1000h", "nodes": "4,8"}))
+			c.waits, c.step = map[string]string{"waits": reason}, 10*time.Second
+			for began := c.now; c.now.Sub(began) < 9*time.Minute; {
+				c.passes(1)
+			}
+			c.want(map[string]int{"waits": 4, "other": 4})
+			for began := c.now; c.now.Sub(began) < 6*time.Minute; {
+				c.passes(1)
+			}
+			c.want(map[string]int{"waits": want, "other": 8 - want})
+		})
+	}
+}

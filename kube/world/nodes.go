@@ -148,6 +148,9 @@ func (o *observer) countPods(j *Job) {
 		if live && pod.Status.Phase == corev1.PodRunning {
 			j.Pods.Running++
 		}
+		if live && broken(pod) {
+			j.Pods.Broken++
+		}
 		own[node] = own[node] || live
 		switch {
 		case pod.Status.Phase == corev1.PodSucceeded:
@@ -205,6 +208,21 @@ func (o *observer) countPods(j *Job) {
 			j.Room++
 		}
 	}
+}
+
+// broken reports whether a container of a pod cannot start. One that waits for its image, or for
+// what comes before it, can.
+func broken(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), func(c corev1.ContainerStatus) bool {
+		if c.State.Waiting == nil {
+			return false
+		}
+		switch c.State.Waiting.Reason {
+		case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError", "CreateContainerError":
+			return true
+		}
+		return false
+	})
 }
 
 // enough reports whether a node has what a pod requests, as far as it says.

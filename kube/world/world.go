@@ -94,6 +94,8 @@ type PodCounts struct {
 	// Running pods are those that run and are not being deleted, on any node, and Done ones
 	// those that succeeded.
 	Running, Done int
+	// Broken pods have a node and cannot run on it: their image is not to be had, say.
+	Broken int
 	// Bound pods are those that have a node, whether it counts or not.
 	Bound int
 	// Seen are all of these.

@@ -1,9 +1,6 @@
 package solver
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // Objective names what a decision maximises.
 type Objective string
@@ -66,7 +63,14 @@ type parameters struct {
 
 // Objectives returns all objectives.
 func Objectives() []ObjectiveSpec {
-	return []ObjectiveSpec{
+	all := objectives()
+	return all[:]
+}
+
+// objectives is the table. An array is free of allocations, for each decision looks a few
+// times.
+func objectives() [2]ObjectiveSpec {
+	return [...]ObjectiveSpec{
 		{
 			Name: ObjectiveProgress, Unit: Unit{"shares of a job done, summed over jobs and steps", ReadShares},
 			Fill: (*Problem).gainProgress,
@@ -83,9 +87,13 @@ func (o *Options) Spec() ObjectiveSpec {
 	if o.OwnObjective != nil {
 		return *o.OwnObjective
 	}
-	all := Objectives()
-	i := slices.IndexFunc(all, func(spec ObjectiveSpec) bool { return spec.Name == o.Objective })
-	return all[max(0, i)]
+	all := objectives()
+	for i := range all {
+		if all[i].Name == o.Objective {
+			return all[i]
+		}
+	}
+	return all[0]
 }
 
 // Paced returns the options for a caller that decides at fixed times only, so far apart, for
@@ -100,7 +108,7 @@ func (o Options) Paced(cadence time.Duration) Options {
 // objectiveNames returns the names of those objectives for which the condition holds.
 func objectiveNames(holds func(ObjectiveSpec) bool) []Objective {
 	var names []Objective
-	for _, spec := range Objectives() {
+	for _, spec := range objectives() {
 		if holds(spec) {
 			names = append(names, spec.Name)
 		}

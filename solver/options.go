@@ -106,14 +106,15 @@ func (o Options) Validate(known []BackendName) []Violation {
 	if gap := o.RelativeGap; !(gap >= 0 && gap < 1) {
 		bad.addf("relative_gap", "is %v; want at least 0 and less than 1", gap)
 	}
-	if o.OwnObjective == nil {
+	spec := o.Spec()
+	if spec.Name != o.Objective {
 		validateName(&bad, "objective", o.Objective, objectiveNames(func(ObjectiveSpec) bool { return true }))
 	}
-	if o.Spec().Step != nil && o.Formulation == FormulationPaper {
+	if spec.Step != nil && o.Formulation == FormulationPaper {
 		bad.addf("formulation", "is %s, which is not for %s; want %s", apiName("FORMULATION", o.Formulation),
 			apiName("OBJECTIVE", o.Objective), apiName("FORMULATION", FormulationOneHot))
 	}
-	for _, spec := range Objectives() {
+	for _, spec := range objectives() {
 		if validate := spec.parameters.validate; validate != nil {
 			validate(&o, &bad)
 		}

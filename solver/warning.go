@@ -78,7 +78,7 @@ func (d *Decision) warn(s *Snapshot, p *Problem) {
 // Warnings are what to know of options that have their defaults and are valid.
 func (o *Options) Warnings() []Warning {
 	var warnings []Warning
-	for _, spec := range Objectives() {
+	for _, spec := range objectives() {
 		if own := spec.parameters; own.isSet != nil && own.isSet(o) && o.Objective != spec.Name {
 			warnings = append(warnings, Warning{
 				Code:    WarningOptionsIgnored,

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,9 +37,9 @@ func startServer(t *testing.T, flags ...string) *process.Server {
 }
 
 // runBinary executes the program and returns its output and exit status.
-func runBinary(t *testing.T, stdin io.Reader, args ...string) (stdout, stderr string, status int) {
+func runBinary(t *testing.T, args ...string) (stdout, stderr string, status int) {
 	t.Helper()
-	return clitest.RunBinary(t, binary, stdin, args...)
+	return clitest.RunBinary(t, binary, args...)
 }
 
 // scrape returns what /metrics of a server shows.
@@ -66,8 +65,8 @@ func TestServerAnswersLikeTheProcess(t *testing.T) {
 			if asked[0] == "-f" {
 				asked = append([]string{"allocate", "--budget=1m"}, asked...)
 			}
-			hereOut, hereErr, hereStatus := runBinary(t, nil, asked...)
-			thereOut, thereErr, thereStatus := runBinary(t, nil, append(asked, "--server", server.Addr)...)
+			hereOut, hereErr, hereStatus := runBinary(t, asked...)
+			thereOut, thereErr, thereStatus := runBinary(t, append(asked, "--server", server.Addr)...)
 			if diff := cmp.Diff(maskTimes(hereOut), maskTimes(thereOut)); diff != "" {
 				t.Errorf("stdout (-here +there):\n%s", diff)
 			}
@@ -89,7 +88,7 @@ func TestServerShowsHealthAndMetrics(t *testing.T) {
 	if err != nil || health.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
 		t.Errorf("health is %v, %v; want SERVING", health, err)
 	}
-	if _, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--server", server.Addr); status != cli.ExitDone {
+	if _, stderr, status := runBinary(t, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--server", server.Addr); status != cli.ExitDone {
 		t.Fatalf("exit status %d, stderr %q", status, stderr)
 	}
 	metrics := scrape(t, server)
@@ -114,7 +113,7 @@ func TestServerWithoutASolver(t *testing.T) {
 		t.Errorf("the log does not say that cbc is missing:\n%s", logs)
 	}
 	for _, backend := range []string{"cbc", "highs"} { // The second is none of the server's.
-		stdout, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--backend", backend, "--server", server.Addr)
+		stdout, stderr, status := runBinary(t, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--backend", backend, "--server", server.Addr)
 		if want := "warning: decided by exact, not by " + backend + ": "; !strings.Contains(stderr, want) {
 			t.Errorf("stderr is %q; want %q", stderr, want)
 		}
@@ -144,7 +143,7 @@ func TestServerRestsASolver(t *testing.T) {
 	}
 	server := startServer(t, "--backends=cbc,exact", "--cbc="+program)
 	for range 8 {
-		if _, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--backend=cbc", "--server", server.Addr); status != cli.ExitDone {
+		if _, stderr, status := runBinary(t, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--backend=cbc", "--server", server.Addr); status != cli.ExitDone {
 			t.Fatalf("exit status %d, stderr %q", status, stderr)
 		}
 	}
@@ -182,7 +181,7 @@ func TestServerWithSolvers(t *testing.T) {
 		if metrics := scrape(t, server); !strings.Contains(metrics, `elastalloc_backend_up{backend="`+backend+`"} 1`) {
 			t.Errorf("/metrics does not show that %s is up", backend)
 		}
-		stdout, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--backend", backend, "--server", server.Addr)
+		stdout, stderr, status := runBinary(t, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--backend", backend, "--server", server.Addr)
 		if status != cli.ExitDone || !strings.Contains(stdout, "decided by     "+backend) || !strings.Contains(stdout, "proven optimal") {
 			t.Errorf("exit status %d, stderr %q, stdout %s; want an optimum of %s", status, stderr, stdout, backend)
 		}
@@ -192,7 +191,7 @@ func TestServerWithSolvers(t *testing.T) {
 func TestServerTakesFlagsFromTheEnvironment(t *testing.T) {
 	t.Setenv("ELASTALLOC_MAX_JOBS", "3")
 	server := startServer(t)
-	_, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--server", server.Addr)
+	_, stderr, status := runBinary(t, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--server", server.Addr)
 	if status != cli.ExitBadInput || !strings.Contains(stderr, "snapshot.jobs: has 4 jobs; want at most 3") {
 		t.Errorf("exit status %d, stderr %q; want the fourth job refused", status, stderr)
 	}

@@ -34,7 +34,7 @@ func TestAllocateOverTLS(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := append([]string{"allocate", "-f", "testdata/queue.json", "--budget=1m", "--server", server.Addr}, strings.Fields(test.flags)...)
-			_, stderr, status := runBinary(t, nil, args...)
+			_, stderr, status := runBinary(t, args...)
 			if status != test.status || !strings.Contains(stderr, test.stderr) {
 				t.Errorf("exit status %d, stderr %q; want %d, %q", status, stderr, test.status, test.stderr)
 			}

@@ -139,7 +139,7 @@ func TestServerExportsSpans(t *testing.T) {
 			t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=a%20team")
 			t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
 			server := startServer(t, "--backends=cbc,exact", "--cbc="+failing)
-			_, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--backend=cbc", "--server", server.Addr)
+			_, stderr, status := runBinary(t, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--backend=cbc", "--server", server.Addr)
 			if status != cli.ExitDone {
 				t.Fatalf("exit status %d, stderr %q", status, stderr)
 			}
@@ -185,7 +185,7 @@ func TestServerWithoutACollector(t *testing.T) {
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "1") // An export is on its way all the time.
 	server := startServer(t)
 	for range 20 {
-		stdout, stderr, status := runBinary(t, nil, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--server", server.Addr)
+		stdout, stderr, status := runBinary(t, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--server", server.Addr)
 		if status != cli.ExitDone || !strings.Contains(stdout, "proven optimal") {
 			t.Fatalf("exit status %d, stderr %q, stdout %s", status, stderr, stdout)
 		}

@@ -50,6 +50,22 @@ func main() {
 	}
 }
 
+// rate is steps a second, smoothed, and the nodes that they are measured on.
+type rate struct {
+	steps float64
+	nodes int
+}
+
+type scheduler struct {
+	cluster         *cluster
+	client          *client.Client
+	rates           map[string]rate // by job
+	speed           float64         // seconds of the cluster in those that are told
+	logger          *slog.Logger
+	changes, failed int
+	down            bool // The last call had no answer.
+}
+
 // run schedules until every job of the cluster has ended.
 func (s *scheduler) run(ctx context.Context, server string, atEvents bool, out io.Writer) error {
 	var err error
@@ -79,22 +95,6 @@ func (s *scheduler) run(ctx context.Context, server string, atEvents bool, out i
 	_, err = fmt.Fprintf(out, "%d jobs took %.1f min on average, with %d changes of nodes; %d calls failed\n",
 		cluster.ended, cluster.meanMinutes(), s.changes, s.failed)
 	return err
-}
-
-// rate is steps a second, smoothed, and the nodes that they are measured on.
-type rate struct {
-	steps float64
-	nodes int
-}
-
-type scheduler struct {
-	cluster         *cluster
-	client          *client.Client
-	rates           map[string]rate // by job
-	speed           float64         // seconds of the cluster in those that are told
-	logger          *slog.Logger
-	changes, failed int
-	down            bool // The last call had no answer.
 }
 
 // measure smooths what the jobs report: steps a second, on the nodes that they hold.

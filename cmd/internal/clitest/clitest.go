@@ -8,7 +8,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -70,11 +69,11 @@ func Build(pkg string) (binary string, remove func(), err error) {
 }
 
 // RunBinary executes a built program.
-func RunBinary(t *testing.T, binary string, stdin io.Reader, args ...string) (stdout, stderr string, status int) {
+func RunBinary(t *testing.T, binary string, args ...string) (stdout, stderr string, status int) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	command := exec.CommandContext(t.Context(), binary, args...)
-	command.Stdin, command.Stdout, command.Stderr = stdin, &out, &errs
+	command.Stdout, command.Stderr = &out, &errs
 	err := command.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {

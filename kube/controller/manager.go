@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -157,11 +156,11 @@ func toPools(pools []config.Pool, options Options) handler.EventHandler {
 		known[pool.Name] = true
 		names = append(names, pool.Name)
 	}
-	// Another release may have that pool, so this is no warning.
+	// Another release may have that pool, whose jobs are not to be written to.
 	tellUnknown := func(job client.Object) {
 		if pool := job.GetLabels()[world.PoolLabel]; pool != "" && !known[pool] {
 			if _, isJob := job.(*unstructured.Unstructured); isJob {
-				options.Recorder.Eventf(job, nil, normal, "UnknownPool", "Allocate", "pool %q is none of this controller's: %s", pool, strings.Join(names, ", "))
+				options.Log.Info("a job names no pool of this controller", "namespace", job.GetNamespace(), "name", job.GetName(), "pool", pool, "pools", names)
 			}
 		}
 	}

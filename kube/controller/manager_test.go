@@ -1,11 +1,12 @@
 package controller_test
 
 import (
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
-	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -47,13 +48,13 @@ func TestWhichPoolsAreWoken(t *testing.T) {
 		"a pod with a pool's label": {worldtest.Pod("pod", "b", labels), all},
 	} {
 		var queue woken
-		recorder := events.NewFakeRecorder(1)
-		controller.ToPools([]config.Pool{{Name: "training"}, {Name: "other"}}, controller.Options{Recorder: recorder}).Create(t.Context(), event.CreateEvent{Object: test.object}, &queue)
+		var log strings.Builder
+		controller.ToPools([]config.Pool{{Name: "training"}, {Name: "other"}}, controller.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}).Create(t.Context(), event.CreateEvent{Object: test.object}, &queue)
 		if slices.Sort(queue.pools); !slices.Equal(queue.pools, test.want) {
 			t.Errorf("%s wakes %q; want %q", name, queue.pools, test.want)
 		}
-		if told := len(recorder.Events) > 0; told != (test.object == client.Object(elsewhere)) {
-			t.Errorf("%s is told of an unknown pool: %t", name, told)
+		if told := strings.Contains(log.String(), "pool=a100"); told != (test.object == client.Object(elsewhere)) {
+			t.Errorf("%s: the log tells of an unknown pool: %t", name, told)
 		}
 	}
 }

@@ -77,7 +77,7 @@ func (s *horizon) tables() (before [][][]int64, possible bool) {
 			if most < 0 {
 				return nil, false
 			}
-			s.search.keep(2 * (most + 1))
+			s.keep(2 * (most + 1))
 		}
 	}
 	s.back = make([][][]int64, len(s.open)+1)

@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -19,8 +20,9 @@ func TestDocumentedFlags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, row := range regexp.MustCompile("(?m)^\\| `(--[a-z-]+)`.*?`(ELASTALLOC_[A-Z_]+)`").FindAllStringSubmatch(string(reference), -1) {
-		known[row[1]], known[row[2]] = true, true
+	for _, row := range regexp.MustCompile("(?m)^- `--([a-z-]+)`.*?(?:; variable `(ELASTALLOC_[A-Z_]+)`)?$").FindAllStringSubmatch(string(reference), -1) {
+		known["--"+row[1]] = true
+		known[cmp.Or(row[2], "ELASTALLOC_"+strings.ToUpper(strings.ReplaceAll(row[1], "-", "_")))] = true
 	}
 	var files []string
 	for _, pattern := range []string{

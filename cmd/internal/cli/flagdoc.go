@@ -3,6 +3,8 @@ package cli
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,43 +24,74 @@ func newReferenceCommand(root *cobra.Command, name, short string, write func(io.
 	}
 }
 
-// writeFlags writes a table of the flags of each command, as in docs/flags.md.
+// writeFlags writes lists of the flags of the commands, as in docs/flags.md. Flags that several
+// commands describe in the same words come first; each of these commands only names them.
 func writeFlags(w io.Writer, root *cobra.Command) error {
-	var text strings.Builder
+	var commands []*cobra.Command
+	times, shared := map[string]int{}, map[string]string{}
 	for _, command := range root.Commands() {
-		if !command.Flags().HasFlags() || command.Hidden {
+		if command.Hidden || !command.Flags().HasFlags() {
 			continue
 		}
-		fmt.Fprintf(&text, "\n## %s\n\n%s.\n\n| flag | default | variable | |\n|---|---|---|---|\n",
-			command.CommandPath(), command.Short)
+		commands = append(commands, command)
 		command.Flags().VisitAll(func(flag *pflag.Flag) {
-			if flag.Name == "help" {
-				return
+			if line := flagLine(flag); flag.Name != "help" {
+				if times[line]++; times[line] > 1 && shared[flag.Name] == "" {
+					shared[flag.Name] = line
+				}
 			}
-			name := "`--" + flag.Name + "`"
-			if flag.Shorthand != "" {
-				name += ", `-" + flag.Shorthand + "`"
-			}
-			value := defaultOf(flag)
-			if value != "" {
-				value = "`" + value + "`"
-			}
-			usage := strings.TrimSuffix(flag.Usage, " [$"+environmentName(flag)+"]")
-			if kind := flag.Value.Type(); strings.Contains(kind, "|") {
-				usage += ": " + strings.ReplaceAll(kind, "|", ", ")
-			}
-			fmt.Fprintf(&text, "| %s | %s | `%s` | %s |\n", name, value, environmentName(flag),
-				strings.ReplaceAll(usage, "|", `\|`))
 		})
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "\n## %s: shared by commands\n\n", root.Name())
+	for _, name := range slices.Sorted(maps.Keys(shared)) {
+		text.WriteString(shared[name])
+	}
+	for _, command := range commands {
+		var own, named strings.Builder
+		command.Flags().VisitAll(func(flag *pflag.Flag) {
+			switch line := flagLine(flag); {
+			case flag.Name == "help":
+			case shared[flag.Name] != line:
+				own.WriteString(line)
+			case named.Len() == 0:
+				fmt.Fprintf(&named, "- Shared: `--%s`", flag.Name)
+			default:
+				fmt.Fprintf(&named, ", `--%s`", flag.Name)
+			}
+		})
+		fmt.Fprintf(&text, "\n## %s\n\n%s.\n\n%s", command.CommandPath(), command.Short, own.String())
+		if named.Len() > 0 {
+			text.WriteString(named.String() + "\n")
+		}
 	}
 	_, err := io.WriteString(w, text.String())
 	return err
 }
 
-// defaultOf returns the default of a flag as a reference shows it, "" for none.
+// flagLine describes a flag, with its variable where that does not follow from its name.
+func flagLine(flag *pflag.Flag) string {
+	name := "`--" + flag.Name + "`"
+	if flag.Shorthand != "" {
+		name += ", `-" + flag.Shorthand + "`"
+	}
+	usage := strings.TrimSuffix(flag.Usage, " [$"+environmentName(flag)+"]")
+	if kind := flag.Value.Type(); strings.Contains(kind, "|") {
+		usage += ": " + strings.ReplaceAll(kind, "|", ", ")
+	}
+	if value := defaultOf(flag); value != "" {
+		usage += " (default `" + value + "`)"
+	}
+	if len(flag.Annotations[variableAnnotation]) > 0 {
+		usage += "; variable `" + environmentName(flag) + "`"
+	}
+	return "- " + name + ": " + usage + "\n"
+}
+
+// defaultOf returns the default of a flag as a reference shows it, "" for a zero value.
 func defaultOf(flag *pflag.Flag) string {
 	value := strings.Trim(flag.DefValue, "[]")
-	if value == "" || value == "0s" {
+	if slices.Contains([]string{"", "0", "0s", "false"}, value) {
 		return ""
 	}
 	return value

@@ -55,13 +55,13 @@ func usageSuffix(flag *pflag.Flag) string { return " [$" + variable(flag) + "]" 
 // writeFlags writes the part of docs/flags.md about this program.
 func writeFlags(w io.Writer, set *pflag.FlagSet) error {
 	var text strings.Builder
-	text.WriteString("\n## elastalloc-controller\n\nCarry decisions out on Kubernetes.\n\n| flag | default | variable | |\n|---|---|---|---|\n")
+	text.WriteString("\n## elastalloc-controller\n\nCarry decisions out on Kubernetes.\n\n")
 	set.VisitAll(func(flag *pflag.Flag) {
-		value := ""
-		if flag.DefValue != "" {
-			value = "`" + flag.DefValue + "`"
+		usage := strings.TrimSuffix(flag.Usage, usageSuffix(flag))
+		if flag.DefValue != "" && flag.DefValue != "false" {
+			usage += " (default `" + flag.DefValue + "`)"
 		}
-		fmt.Fprintf(&text, "| `--%s` | %s | `%s` | %s |\n", flag.Name, value, variable(flag), strings.TrimSuffix(flag.Usage, usageSuffix(flag)))
+		fmt.Fprintf(&text, "- `--%s`: %s\n", flag.Name, usage)
 	})
 	_, err := io.WriteString(w, text.String())
 	return err

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/internal/audited"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
 	"github.com/elastalloc/elastalloc/solver/solvertest"
@@ -29,8 +30,15 @@ func nowhere() map[solver.BackendName]string {
 	return map[solver.BackendName]string{"cbc": "/nonexistent/cbc", "highs": "/nonexistent/highs"}
 }
 
+// auditedAllocator has its decisions audited.
+type auditedAllocator struct{ *elastalloc.Allocator }
+
+func (a auditedAllocator) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
+	return audited.Allocate(ctx, s, o, a.Allocator.Allocate)
+}
+
 // newAllocator returns an allocator that takes as long as it wants.
-func newAllocator(t *testing.T, options elastalloc.Options) *elastalloc.Allocator {
+func newAllocator(t *testing.T, options elastalloc.Options) auditedAllocator {
 	t.Helper()
 	if options.DefaultBudget == 0 {
 		options.DefaultBudget = elastalloc.NoBudget
@@ -39,7 +47,7 @@ func newAllocator(t *testing.T, options elastalloc.Options) *elastalloc.Allocato
 	if err != nil {
 		t.Fatal(err)
 	}
-	return a
+	return auditedAllocator{a}
 }
 
 // twoJobs returns a snapshot as a caller writes it: everything that has a default is

@@ -40,10 +40,7 @@ func heldByGroup(s *solver.Snapshot, d solver.Decision) []int {
 // TestLimitsHold checks on drawn snapshots that no decision breaks a limit, whichever backend makes
 // it, that what is reported of groups is so, and that it is said of every waiting job why.
 func TestLimitsHold(t *testing.T) {
-	allocator, err := elastalloc.New(elastalloc.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	allocator := newAllocator(t, elastalloc.Options{})
 	rapid.Check(t, func(t *rapid.T) {
 		s := solvertest.GroupedSnapshots(solvertest.Limits{Jobs: 8, Steps: 1, Sizes: 4, Nodes: 40}).Draw(t, "snapshot")
 		o := solver.Options{
@@ -164,10 +161,7 @@ func TestWaitsAtLimits(t *testing.T) {
 			warnings: []string{"idle-with-queue b1"},
 		},
 	}
-	allocator, err := elastalloc.New(elastalloc.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	allocator := newAllocator(t, elastalloc.Options{})
 	describe := func(d solver.Decision) (jobs, warnings []string) {
 		for _, a := range d.Allocations {
 			text := strings.TrimSpace(fmt.Sprintf("%d %s %s", a.Nodes, a.WaitReason, a.BehindJobID))
@@ -210,10 +204,7 @@ func TestWaitsAtLimits(t *testing.T) {
 // TestHeldJobsCountTowardsTheirGroup checks that a job with bad fields keeps its nodes out of
 // the limit of its group too.
 func TestHeldJobsCountTowardsTheirGroup(t *testing.T) {
-	allocator, err := elastalloc.New(elastalloc.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	allocator := newAllocator(t, elastalloc.Options{})
 	bad := of("a", "bad", 4, 4)
 	bad.RemainingETA = -1
 	stray := of("nowhere", "stray", 1, 1)

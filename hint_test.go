@@ -14,10 +14,7 @@ import (
 // TestPriceHintChangesNoDecision decides again with the prices of the decision itself,
 // of one on a neighbouring pool, and with prices of nothing at all.
 func TestPriceHintChangesNoDecision(t *testing.T) {
-	allocator, err := elastalloc.New(elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
-	if err != nil {
-		t.Fatal(err)
-	}
+	allocator := newAllocator(t, elastalloc.Options{})
 	rapid.Check(t, func(rt *rapid.T) {
 		s := solvertest.SnapshotsWithin(solvertest.Limits{Jobs: 10, Steps: 5, Sizes: 5, Nodes: 60}).Draw(rt, "snapshot")
 		o := anyOptions(rt)

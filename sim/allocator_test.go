@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/elastalloc/elastalloc/greedy"
+	"github.com/elastalloc/elastalloc/internal/audited"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
 	"github.com/elastalloc/elastalloc/solver/exact"
@@ -22,8 +23,9 @@ func newAllocator() realAllocator {
 	})}
 }
 
+// Allocate makes decisions that are audited.
 func (a realAllocator) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
-	return a.chain.Allocate(ctx, s, o.WithDefaults())
+	return audited.Allocate(ctx, s, o.WithDefaults(), a.chain.Allocate)
 }
 
 func (realAllocator) FillIdle(_ context.Context, s *solver.Snapshot) (solver.Decision, error) {

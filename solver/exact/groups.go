@@ -60,7 +60,7 @@ type groupTree struct {
 	losses []float64
 	base   plan
 	bound  float64
-	// priced is what limits and floors cost at the prices.
+	// priced is what limits, floors and the nodes of the best sizes cost at the prices.
 	priced float64
 
 	memory cellMemory
@@ -269,13 +269,16 @@ func (t *groupTree) relaxJob(i int, price float64) float64 {
 	}
 	// Among the best but for rounding the smallest, so that limits leave room for base.
 	rounding := 4 * noise * (math.Abs(most) + math.Abs(price)*float64(j.sizes[len(j.sizes)-1]))
-	at := -1
+	at, largest := -1, 0
 	for k := range losses {
-		if at < 0 && losses[k] >= most-rounding {
-			at = k
+		if losses[k] >= most-rounding {
+			if largest = k; at < 0 {
+				at = k
+			}
 		}
 		losses[k] = most - losses[k]
 	}
+	t.priced += math.Abs(price) * float64(j.sizes[largest])
 	losses[at] = 0
 	t.base[i][0] = uint8(at)
 	return most

@@ -1,6 +1,7 @@
 package elastalloc_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,8 +12,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
-// TestPriceHintChangesNoDecision decides again with the prices of the decision itself,
-// of one on a neighbouring pool, and with prices of nothing at all.
+// TestPriceHintChangesNoDecision decides again with the prices of the decision itself, with
+// those times any factor, of one on a neighbouring pool, and with any prices at all.
 func TestPriceHintChangesNoDecision(t *testing.T) {
 	allocator := newAllocator(t, elastalloc.Options{})
 	rapid.Check(t, func(rt *rapid.T) {
@@ -37,6 +38,7 @@ func TestPriceHintChangesNoDecision(t *testing.T) {
 			want.Report.NodePrices,
 			decide(s.TotalNodes+3, nil).Report.NodePrices,
 			rapid.SliceOfN(rapid.Float64Range(0, 1e9), steps, steps).Draw(rt, "hint"),
+			times(want.Report.NodePrices, rapid.SampledFrom([]float64{0, 0.25, 4, 1000}).Draw(rt, "factor")),
 		}
 		for _, hint := range hints {
 			if diff := cmp.Diff(want.Allocations, decide(s.TotalNodes, hint).Allocations); diff != "" {
@@ -44,4 +46,13 @@ func TestPriceHintChangesNoDecision(t *testing.T) {
 			}
 		}
 	})
+}
+
+// times returns prices times a factor.
+func times(prices []float64, factor float64) []float64 {
+	scaled := slices.Clone(prices)
+	for n := range scaled {
+		scaled[n] *= factor
+	}
+	return scaled
 }

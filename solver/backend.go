@@ -59,10 +59,6 @@ type SolveOptions struct {
 	// Incumbent is a plan to start from, for backends that can use one. They do not
 	// change it; one that is not legal they make legal or ignore; nil is none.
 	Incumbent Plan
-	// PriceHint is what one more node was worth per step to a problem much like this
-	// one: Report.NodePrices of the decision before. It may make a backend faster and
-	// changes no answer; one of another length is ignored.
-	PriceHint []float64
 	// Certificate asks for Result.Certificate.
 	Certificate bool
 }

@@ -35,8 +35,8 @@ type Options struct {
 	// AdmissionFIFO.
 	Admission Admission
 	// PriceHint is Report.NodePrices of the caller's decision before, each finite and at
-	// least 0. It may make this one faster and changes no answer; one of another horizon
-	// is ignored.
+	// least 0. It changes no decision, and makes none faster today: a search finds prices as
+	// soon as it would improve others.
 	PriceHint []float64
 	// NoBound leaves out the bound of an answer without a search, greedy's: it is +Inf
 	// then, and so is the gap. For callers that only want the nodes, such as a simulation,

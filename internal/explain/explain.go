@@ -133,7 +133,7 @@ func newExplainer(ctx context.Context, decider Decider, d Decided) (*explainer, 
 	e.room = smallestRoom(e.problem)
 	e.best, e.proven = e.problem.Objective(e.plan), d.Decision.Report.Reason == solver.ReasonOptimal
 	if !e.proven && ctx.Err() == nil {
-		result, err := decider.Solve(ctx, e.problem, solver.SolveOptions{Incumbent: e.plan, PriceHint: e.prices})
+		result, err := decider.Solve(ctx, e.problem, solver.SolveOptions{Incumbent: e.plan})
 		if err != nil {
 			return nil, err
 		}
@@ -143,7 +143,7 @@ func newExplainer(ctx context.Context, decider Decider, d Decided) (*explainer, 
 			e.prices = result.NodePrices
 		}
 	}
-	e.options.PriceHint, e.options.NoBound = e.prices, true
+	e.options.NoBound = true
 	return e, nil
 }
 
@@ -241,7 +241,7 @@ func (e *explainer) search(ctx context.Context, r *reason) error {
 		// its digits.
 		penalty := 2*(e.best-least) + 1e-6*cmp.Or(max(math.Abs(e.best), math.Abs(least)), 1)
 		pinned := pin(e.problem, r.admitted, position, penalty)
-		result, err := e.decider.Solve(ctx, pinned, solver.SolveOptions{Incumbent: plan, PriceHint: e.prices})
+		result, err := e.decider.Solve(ctx, pinned, solver.SolveOptions{Incumbent: plan})
 		if err != nil {
 			return err
 		}

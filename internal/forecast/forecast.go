@@ -33,7 +33,7 @@ func Jobs(
 	o.Backend = "" // A policy is of its backend only; a forecast falls back as a decision does.
 	policy := sim.Policy{Name: "forecast", Options: o, EveryEvent: f.EveryEvent}
 	futures, complete, err := simulate(ctx, o.Lend, len(s.Jobs), f.Samples, func(ctx context.Context, sample int) (sim.Future, error) {
-		asked := &steady{decider: decider, backend: backend, budget: budget, prices: o.PriceHint}
+		asked := &steady{decider: decider, backend: backend, budget: budget}
 		return sim.Forecast(ctx, s, remainingWork(s, &f, sample), policy, f.Cadence, f.Until, asked)
 	})
 	if err != nil {
@@ -159,18 +159,16 @@ func (m *mean) value() time.Duration {
 	return time.Duration(m.sum / float64(m.count) * float64(time.Second))
 }
 
-// steady decides for a forecast: each decision gets the prices of the one before. A decision
-// that the end of the forecast cuts short is an error, since more time would change the future.
+// steady decides for a forecast. A decision that the end of the forecast cuts short is an error, since more time would change the future.
 type steady struct {
 	decider Decider
 	backend solver.BackendName
 	budget  time.Duration
-	prices  []float64
 }
 
 // Allocate decides, or returns the context's error where its end cut the decision short.
 func (a *steady) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
-	o.Backend, o.PriceHint = a.backend, a.prices
+	o.Backend = a.backend
 	deadline, limited := ctx.Deadline()
 	hasty := limited && (a.budget == 0 || time.Until(deadline) < a.budget)
 	// The snapshots of a simulation that goes on from a valid one are valid.
@@ -178,7 +176,6 @@ func (a *steady) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Opti
 	if err == nil && (hasty || ctx.Err() != nil) && decision.Report.Limit == solver.LimitTime {
 		return decision, context.DeadlineExceeded
 	}
-	a.prices = decision.Report.NodePrices
 	return decision, err
 }
 

@@ -37,7 +37,7 @@ func Decide(
 	for n := range scenarios {
 		result := solver.ScenarioResult{Name: scenarios[n].Name}
 		result.Err = within(ctx, len(scenarios)-n, func(ctx context.Context) (err error) {
-			result.Decision, err = decideScenario(ctx, a, s, hinted(o, w.Base.Report.NodePrices), n, &scenarios[n], &jobs)
+			result.Decision, err = decideScenario(ctx, a, s, o, n, &scenarios[n], &jobs)
 			return err
 		})
 		var bad *solver.InvalidError
@@ -70,12 +70,8 @@ func decideScenario(
 			all, solver.ScenarioJobs*a.MaxJobs())
 	}
 	if own := scenario.Options; own != nil {
-		prices := o.PriceHint
-		if own.WithDefaults().Objective != o.WithDefaults().Objective {
-			prices = nil // They are of another unit.
-		}
 		hurry := o.Hurry
-		o = hinted(*own, prices)
+		o = *own
 		o.Hurry = hurry
 	}
 	decision, err := a.Allocate(ctx, &varied.Snapshot, o)
@@ -86,14 +82,6 @@ func decideScenario(
 		*jobs += len(varied.Jobs)
 	}
 	return decision, err
-}
-
-// hinted returns options with prices of nodes to start from, unless they have some.
-func hinted(o solver.Options, prices []float64) solver.Options {
-	if o.PriceHint == nil {
-		o.PriceHint = prices
-	}
-	return o
 }
 
 // within runs the first of some pieces of work with its share of the time until the

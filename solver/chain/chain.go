@@ -59,7 +59,7 @@ func (c *Chain) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Optio
 	}
 	began := time.Now()
 	p := solver.NewProblemFor(s, o)
-	options := solver.SolveOptions{RelativeGap: o.RelativeGap, Formulation: o.Formulation, PriceHint: o.PriceHint, Certificate: o.Certificate}
+	options := solver.SolveOptions{RelativeGap: o.RelativeGap, Formulation: o.Formulation, Certificate: o.Certificate}
 	// Greedy has the caller's context, not what is left of the budget.
 	greedy := try(ctx, c.config.Greedy, p, options)
 	if greedy.Outcome == solver.OutcomeAnswered {

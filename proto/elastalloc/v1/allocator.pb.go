@@ -1598,8 +1598,7 @@ type AllocateOptions struct {
 	// BAD_JOBS_REFUSE.
 	BadJobs BadJobs `protobuf:"varint,9,opt,name=bad_jobs,json=badJobs,proto3,enum=elastalloc.v1.BadJobs" json:"bad_jobs,omitempty"`
 	// SolveReport.node_prices of the caller's decision before, each finite and at least 0,
-	// at most 24. May make this decision faster and never changes it; prices of another
-	// horizon are ignored.
+	// at most 24. Never changes this decision, and makes it no faster today.
 	PriceHint []float64 `protobuf:"fixed64,10,rep,packed,name=price_hint,json=priceHint,proto3" json:"price_hint,omitempty"`
 	// Also return what an independent check of the answer needs: SolveReport.certificate
 	// and, as include_plan does, the plans.

@@ -1,0 +1,33 @@
+package exact_test
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/exact"
+	"github.com/elastalloc/elastalloc/solver/solvertest"
+)
+
+// TestIncumbentIsMadeLegal starts from plans that hold too many nodes, or sizes that
+// are none: at no time is the plan worse than what they come to.
+func TestIncumbentIsMadeLegal(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := solvertest.Problems().Draw(t, "problem")
+		plan := solver.NewPlan(len(p.Jobs), p.Steps)
+		for i := range plan {
+			for step := range plan[i] {
+				plan[i][step] = rapid.IntRange(-1, 20).Draw(t, "nodes")
+			}
+		}
+		result, err := exact.New().Solve(&countdown{Context: t.Context(), left: 1}, p, solver.SolveOptions{Incumbent: plan})
+		if err != nil {
+			t.Fatal(err)
+		}
+		objective := checked(t, p, result)
+		if p.Check(plan) == nil && objective < p.Objective(plan)-1e-9*max(1, objective) {
+			t.Fatalf("objective %v; the incumbent has %v", objective, p.Objective(plan))
+		}
+	})
+}

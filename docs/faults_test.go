@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestFaults checks that docs/faults.md names every test of faults and no other, and in its
-// tables every case of those that have many, of solvers under its outcome.
+// TestFaults checks that docs/faults.md names every test of faults and no other, and every
+// hostile connection.
 func TestFaults(t *testing.T) {
 	source := filepath.Join(root, "cmd", "elastalloc", "faults")
 	page := read(t, filepath.Join(root, "docs", "faults.md"))
@@ -26,35 +26,19 @@ func TestFaults(t *testing.T) {
 	same(t, "tests", regexp.MustCompile(`\b((?:Test|Fuzz)[A-Z]\w+)`).FindAllStringSubmatch(page, -1),
 		tests.FindAllStringSubmatch(strings.ReplaceAll(code, "func TestMain(", ""), -1))
 
-	solver := regexp.MustCompile(`(?s)\bname:\s+"([^"]+)".*?\boutcome:\s+(\w+)`)
-	outcomes := map[string]string{
-		"unavailable": "unavailable", "timedOut": "timed-out", "crashed": "crashed", "invalidPlan": "invalid-plan", "answered": "answered",
-	}
-	var faults [][]string
-	for _, match := range solver.FindAllStringSubmatch(read(t, filepath.Join(source, "solverfaults_test.go")), -1) {
-		faults = append(faults, []string{outcomes[match[2]] + ": " + match[1]})
-	}
-	same(t, "faults of solvers", cases(page, "| outcome | the solver |", 1, true), faults)
-	same(t, "hostile connections", cases(page, "| these connections |", 0, false),
+	same(t, "hostile connections", cases(page, "| these connections |"),
 		regexp.MustCompile(`(?m)^\t\t"([^"]+)": +\{connections: `).FindAllStringSubmatch(read(t, filepath.Join(source, "attacks_test.go")), -1))
-	same(t, "sieges", cases(page, "| the siege aims at |", 1, false),
-		regexp.MustCompile(`(?m)^\t\t"([^"]+)": +\{lay: `).FindAllStringSubmatch(read(t, filepath.Join(source, "sieges_test.go")), -1))
 }
 
-// cases returns what a column of the table under a header lists, with the first cell before
-// each where labelled.
-func cases(page, header string, column int, labelled bool) [][]string {
+// cases returns what the first column of the table under a header lists.
+func cases(page, header string) [][]string {
 	_, table, _ := strings.Cut(page, header)
 	table, _, _ = strings.Cut(table, "\n\n")
 	var found [][]string
 	for _, row := range strings.Split(table, "\n")[2:] {
-		cells := strings.Split(strings.Trim(row, "|"), "|")
-		for name := range strings.SplitSeq(cells[column], ";") {
-			name = strings.TrimSpace(name)
-			if labelled {
-				name = strings.TrimSpace(cells[0]) + ": " + name
-			}
-			found = append(found, []string{name})
+		first, _, _ := strings.Cut(strings.Trim(row, "|"), "|")
+		for name := range strings.SplitSeq(first, ";") {
+			found = append(found, []string{strings.TrimSpace(name)})
 		}
 	}
 	return found

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
@@ -32,14 +33,12 @@ func check(
 		return "", refute("the request has to be refused, and has an answer: %w", bad)
 	}
 	standings := s.admit()
-	m, err := newModel(s, standings)
+	heuristic := response.GetReport().GetReason() == elastallocv1.Reason_REASON_HEURISTIC
+	m, err := newModel(s, standings, heuristic)
 	if err != nil {
 		return "", leaveOpen("%w", err)
 	}
-	a := &answer{
-		model: m, response: response, report: response.GetReport(), standings: standings,
-		heuristic: response.GetReport().GetReason() == elastallocv1.Reason_REASON_HEURISTIC,
-	}
+	a := &answer{model: m, response: response, report: response.GetReport(), standings: standings, heuristic: heuristic}
 	if response.GetSnapshotId() != request.GetSnapshot().GetId() {
 		return "", refute("snapshot_id is %q; the request has %q", response.GetSnapshotId(), request.GetSnapshot().GetId())
 	}
@@ -74,16 +73,12 @@ func (a *answer) allocations() error {
 			return err
 		}
 		switch {
-		case j.held:
-			if row[0] != max(0, j.current) {
-				return refute("job %q is held and has %d nodes; it holds %d", j.id, row[0], j.current)
+		case j.held || a.standings[i] == out:
+			if err := apart(j, got, row); err != nil {
+				return err
 			}
-			continue
-		case a.standings[i] == out:
-			for _, k := range row {
-				if k != 0 {
-					return refute("job %q gets %d nodes; the admission leaves it out", j.id, k)
-				}
+			if j.held {
+				continue
 			}
 		default:
 			now = append(now, row[:1])
@@ -148,6 +143,25 @@ func (a *answer) row(j *job, got *elastallocv1.Allocation, planned bool) ([]int,
 		}
 	}
 	return row, nil
+}
+
+// apart checks a job that is no part of the model: over the whole horizon it keeps its nodes
+// if it is held, else it has none, and no progress is told of it.
+func apart(j *job, got *elastallocv1.Allocation, row []int) error {
+	want, why := 0, "the admission leaves it out"
+	if j.held {
+		want, why = max(0, j.current), "it is held"
+	}
+	for t, k := range row {
+		if k != want {
+			return refute("job %q has %d nodes in step %d; %s with %d", j.id, k, t+1, why, want)
+		}
+	}
+	progress := got.GetPlannedProgress()
+	if n := len(progress); n != 0 && n != len(row) || slices.ContainsFunc(progress, func(share float64) bool { return share != 0 }) {
+		return refute("job %q makes progress %v; %s", j.id, progress, why)
+	}
+	return nil
 }
 
 // progress checks the progress that the plan says the jobs make.

@@ -7,9 +7,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/elastalloc/elastalloc/audit"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
@@ -102,6 +104,19 @@ func TestWrongAnswers(t *testing.T) {
 	bad := proto.CloneOf(queued)
 	bad.Options = &elastallocv1.AllocateOptions{BadJobs: elastallocv1.BadJobs_BAD_JOBS_HOLD}
 	bad.Snapshot.Jobs[0].RemainingEta = nil
+	empty := proto.CloneOf(queued)
+	empty.Snapshot.TotalNodes = 0
+	// Greedy gives the first job all nodes, which no plan of a search may: the second is
+	// admitted. That is worth more than all legal plans by many orders of magnitude.
+	greedy := proto.CloneOf(queued)
+	greedy.Options = &elastallocv1.AllocateOptions{Backend: elastallocv1.Backend_BACKEND_GREEDY}
+	greedy.Snapshot.TotalNodes, greedy.Snapshot.Jobs = 11, []*elastallocv1.Job{
+		{
+			Id: "all", RemainingEta: durationpb.New(365 * 24 * time.Hour), AllowedNodes: []int32{1, 11},
+			Scaling: &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_Table{Table: &elastallocv1.SpeedTable{Speeds: []float64{1e-9, 1e6}}}},
+		},
+		{Id: "none", RemainingEta: durationpb.New(time.Hour), AllowedNodes: []int32{5}, Weight: new(1e-9)},
+	}
 	for name, test := range map[string]struct {
 		request *elastallocv1.AllocateRequest
 		change  func(*elastallocv1.AllocateResponse)
@@ -132,12 +147,22 @@ func TestWrongAnswers(t *testing.T) {
 				}
 			}
 		}},
-		"progress":     {queued, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].PlannedProgress[0] += 1e-6 }},
-		"not held":     {bad, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].Nodes++ }},
-		"no warning":   {bad, func(r *elastallocv1.AllocateResponse) { r.Report.Warnings = nil }},
-		"right":        {request, nil},
-		"right, too":   {queued, nil},
-		"right, again": {bad, nil},
+		"progress":                  {queued, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].PlannedProgress[0] += 1e-6 }},
+		"not held":                  {bad, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].Nodes++ }},
+		"no warning":                {bad, func(r *elastallocv1.AllocateResponse) { r.Report.Warnings = nil }},
+		"later nodes of a held job": {bad, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].PlannedNodes[1]++ }},
+		"progress of a held job":    {bad, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].PlannedProgress = []float64{1} }},
+		"progress without nodes": {empty, func(r *elastallocv1.AllocateResponse) {
+			r.Allocations[0].PlannedProgress[0] = 0.5
+		}},
+		"something for nothing": {empty, func(r *elastallocv1.AllocateResponse) {
+			r.Report.Objective, r.Report.Bound = 1, 1
+		}},
+		"right, empty":          {empty, nil},
+		"right, without search": {greedy, nil},
+		"right":                 {request, nil},
+		"right, too":            {queued, nil},
+		"right, again":          {bad, nil},
 	} {
 		response := decide(t, test.request)
 		want := audit.Confirmed

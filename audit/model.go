@@ -49,8 +49,9 @@ const (
 	slack = 0x1p-41
 )
 
-// newModel admits the jobs of a snapshot and works out their numbers.
-func newModel(s *snapshot, standings []standing) (*model, error) {
+// newModel works out the numbers of the jobs that the admission lets in, for plans that were
+// made with a search or, heuristic, without.
+func newModel(s *snapshot, standings []standing, heuristic bool) (*model, error) {
 	m := &model{snapshot: s, floor: make([]int, len(s.groups))}
 	allSizes := make([][]int, len(s.jobs))
 	for i, st := range standings {
@@ -91,17 +92,15 @@ func newModel(s *snapshot, standings []standing) (*model, error) {
 		m.floor[g] = min(m.floor[g], s.groups[g].quota)
 		total += quotaPrice * float64(m.floor[g])
 	}
-	m.reserve()
+	m.reserve(heuristic)
 	for i := range m.jobs {
 		total += m.most(&m.jobs[i])
 	}
 	if math.IsInf(total, 0) || math.IsNaN(total) {
 		return nil, leaveOpen("the values of the jobs are beyond what the check can add up")
 	}
-	if total > 0 {
-		_, exponent := math.Frexp(total)
-		m.unit = valueBits - exponent
-	}
+	_, exponent := math.Frexp(max(total, math.SmallestNonzeroFloat64))
+	m.unit = valueBits - exponent
 	m.shortLow, m.shortHigh = max(0, m.down(quotaPrice, quotaPrice)), m.up(quotaPrice, quotaPrice)
 	for i := range m.jobs {
 		m.jobs[i].inUnits(m)
@@ -109,14 +108,18 @@ func newModel(s *snapshot, standings []standing) (*model, error) {
 	return m, nil
 }
 
-// reserve works out what the least of all jobs leaves.
-func (m *model) reserve() {
+// reserve works out what the least of all jobs leaves. A plan without a search may leave a
+// queued job nothing.
+func (m *model) reserve(heuristic bool) {
 	m.spare = m.pool
 	for g := range m.groups {
 		m.spareLimits = append(m.spareLimits, m.groups[g].limit)
 	}
 	for i := range m.jobs {
 		least := m.jobs[i].sizes[0]
+		if heuristic && m.jobs[i].current == 0 {
+			least = 0
+		}
 		m.spare -= least
 		for g := m.jobs[i].group; g >= 0; g = m.groups[g].parent {
 			m.spareLimits[g] -= least

@@ -48,21 +48,20 @@ func writeFlags(w io.Writer, root *cobra.Command) error {
 		text.WriteString(shared[name])
 	}
 	for _, command := range commands {
-		var own, named strings.Builder
+		var own strings.Builder
+		var names []string
 		command.Flags().VisitAll(func(flag *pflag.Flag) {
 			switch line := flagLine(flag); {
 			case flag.Name == "help":
 			case shared[flag.Name] != line:
 				own.WriteString(line)
-			case named.Len() == 0:
-				fmt.Fprintf(&named, "- Shared: `--%s`", flag.Name)
 			default:
-				fmt.Fprintf(&named, ", `--%s`", flag.Name)
+				names = append(names, "`--"+flag.Name+"`")
 			}
 		})
-		fmt.Fprintf(&text, "\n## %s\n\n%s.\n\n%s", command.CommandPath(), command.Short, own.String())
-		if named.Len() > 0 {
-			text.WriteString(named.String() + "\n")
+		fmt.Fprintf(&text, "\n## %s\n\n%s", command.CommandPath(), own.String())
+		if len(names) > 0 {
+			fmt.Fprintf(&text, "- Shared: %s\n", strings.Join(names, ", "))
 		}
 	}
 	_, err := io.WriteString(w, text.String())

@@ -55,7 +55,7 @@ func usageSuffix(flag *pflag.Flag) string { return " [$" + variable(flag) + "]" 
 // writeFlags writes the part of docs/flags.md about this program.
 func writeFlags(w io.Writer, set *pflag.FlagSet) error {
 	var text strings.Builder
-	text.WriteString("\n## elastalloc-controller\n\nCarry decisions out on Kubernetes.\n\n")
+	text.WriteString("\n## elastalloc-controller\n\n")
 	set.VisitAll(func(flag *pflag.Flag) {
 		usage := strings.TrimSuffix(flag.Usage, usageSuffix(flag))
 		if flag.DefValue != "" && flag.DefValue != "false" {

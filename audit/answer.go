@@ -104,7 +104,7 @@ func (a *answer) allocations() error {
 func (a *answer) row(j *job, got *elastallocv1.Allocation, planned bool) ([]int, error) {
 	nodes, current := int(got.GetNodes()), max(0, j.current)
 	if got.GetJobId() != j.id {
-		return nil, refute("an allocation is that of job %q; it stands in the place of %q", got.GetJobId(), j.id)
+		return nil, refute("an allocation is for job %q (want %q)", got.GetJobId(), j.id)
 	}
 	change := elastallocv1.Change_CHANGE_KEEP
 	switch {

@@ -177,7 +177,7 @@ func (s *Snapshot) validateJob(i int, first map[string]int, tree groupTree, bad 
 		return
 	}
 	// Where both name a field, the code that filled it in knows better: here is only what was
-	// put in the place of the bad value.
+	// put where the bad value was.
 	seen := make(map[string]bool, len(job.Bad))
 	for _, v := range job.Bad {
 		seen[path+"."+v.Path] = true

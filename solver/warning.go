@@ -34,7 +34,7 @@ type Warning struct {
 	Message string
 }
 
-// warn adds what there is to say of the allocations of a snapshot, which have their wait
+// warn adds the warnings about the allocations of a snapshot, which have their wait
 // reasons; p has its groups.
 func (d *Decision) warn(s *Snapshot, p *Problem) {
 	add := func(code WarningCode, id, format string, args ...any) {

@@ -24,7 +24,7 @@ type Scenario struct {
 	PutJobs []Job
 	// RemoveJobIDs are the jobs that are taken out, before others are put in.
 	RemoveJobIDs []string
-	// Options stand in the place of the request's; nil means those.
+	// Options replace the request's; nil means those.
 	Options *Options
 	// Bad is what is wrong with fields that a Scenario cannot express, as the code that
 	// made it from another form knows. Paths begin within the scenario.

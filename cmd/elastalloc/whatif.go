@@ -40,7 +40,7 @@ change.
 
 The input is an AllocateRequest in protojson. Each number of --nodes is a scenario;
 --put and --remove apply to every one, or make one of their own. --put names a file
-with a Job in protojson, or a list of them, each in the place of the job of the same
+with a Job in protojson, or a list of them, each replacing the job of the same
 id or else at the end of the queue. --scenarios names a file with the scenarios of
 a WhatIfRequest: {"scenarios": [{"name": "more", "totalNodes": 130}]}.`,
 		Example: `  elastalloc whatif -f request.json --nodes 90,100,110,120
@@ -160,7 +160,7 @@ func readJobs(cmd *cobra.Command, name string) ([]*elastallocv1.Job, error) {
 	return jobs, nil
 }
 
-// scenarioView is what there is to show of a decision: that on the snapshot as it is, or on a
+// scenarioView is what is shown of a decision: that on the snapshot as it is, or on a
 // variation of it.
 type scenarioView struct {
 	name     string

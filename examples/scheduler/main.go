@@ -112,7 +112,7 @@ func (s *scheduler) measure() {
 	}
 }
 
-// snapshot tells what there is.
+// snapshot describes the cluster.
 func (s *scheduler) snapshot() *elastallocv1.Snapshot {
 	now := s.cluster.now
 	snapshot := &elastallocv1.Snapshot{Id: fmt.Sprintf("second-%d", now), TotalNodes: clusterNodes}

@@ -43,7 +43,7 @@ def describe(id, state, nodes, comment):
 
 
 def snapshot():
-    """Returns what there is now."""
+    """Returns the present snapshot."""
     sizes = run("sinfo", "--noheader", "--partition", PARTITION, "--states=idle,alloc", "--format=%D")
     total, jobs = sum(map(int, sizes.split())), []
     for id, state, nodes, comment in squeue("--partition", PARTITION):

@@ -124,7 +124,7 @@ const (
 	settling = 5 * time.Second
 )
 
-// Pass looks at the cluster once and does what there is to do. It returns when to look
+// Pass looks at the cluster once and does what is due. It returns when to look
 // again at the latest.
 func (l *Loop) Pass(ctx context.Context) (time.Duration, error) {
 	l.rewind(l.Now())

@@ -76,7 +76,7 @@ type Job struct {
 	// Cooling jobs were changed less than the pool's MinInterval ago, or have pods that leave.
 	Cooling bool
 	// Growing jobs were changed less than the pool's SettleTimeout ago, and fewer pods than
-	// they ask for have been seen since. Pods may come that nobody counts once it shrinks.
+	// they ask for have been seen since. Pods may come that are not counted once it shrinks.
 	Growing bool
 
 	history history

@@ -103,10 +103,10 @@ func (f *Replayed) Lead() []string {
 	if best := f.best(); best > 0 {
 		s, d := &f.Summary.Runs[best], &f.Details[best]
 		lines = append(lines,
-			fmt.Sprintf("%s would have taken %s %s, %s, with %.2f changes of nodes per job in the place of %.2f, and %s node hours idle.",
+			fmt.Sprintf("%s would have taken %s %s, %s, with %.2f changes of nodes per job instead of %.2f, and %s node hours idle.",
 				s.Policy, in(s.MeanTotalSeconds), unit, change(s.MeanTotalSeconds, recorded.MeanTotalSeconds),
 				PerJob(s), PerJob(recorded), nodeHours(d.IdleNodeHours)),
-			fmt.Sprintf("Who would have waited: %s of the jobs take over %s longer than they did; the longest tenth is %s, 95 %% of the jobs end within %s %s in the place of %s.",
+			fmt.Sprintf("Who would have waited: %s of the jobs take over %s longer than they did; the longest tenth is %s, 95 %% of the jobs end within %s %s instead of %s.",
 				Percent(d.LaterThanRecorded), short(f.Config.Frequency), f.longest(best), in(s.P95TotalSeconds), unit, in(recorded.P95TotalSeconds)),
 			fmt.Sprintf("How sure that is: %s of its node hours are on sizes that a job was never seen on, whose speeds are what the scheduler told; %s of all jobs were still running.%s",
 				Percent(d.UnseenSizeShare), Percent(float64(u.StillRunning)/float64(max(1, u.Jobs))), few),

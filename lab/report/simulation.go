@@ -148,7 +148,7 @@ func simulationLead(runs []*sim.Result, summary *results.Summary) []string {
 			if how == "as long than" {
 				how = "as long as"
 			}
-			line += fmt.Sprintf(", %s %s; %.2f changes of nodes per job in the place of %.2f, 95 %% of the jobs within %s min in the place of %s",
+			line += fmt.Sprintf(", %s %s; %.2f changes of nodes per job instead of %.2f, 95 %% of the jobs within %s min instead of %s",
 				how, what,
 				PerJob(best), PerJob(reference), Minutes(best.P95TotalSeconds), Minutes(reference.P95TotalSeconds))
 		}

@@ -96,7 +96,7 @@ func failure(name solver.BackendName, err error) answer {
 }
 
 // Outcome returns how a backend's try at p ended, as far as its error and its plan
-// tell, and what there is to say of it for a person. Verification may still refute an answer.
+// tell, and describes it for people. Verification may still refute an answer.
 func Outcome(p *solver.Problem, result solver.Result, err error) (outcome solver.Outcome, detail string) {
 	if err != nil {
 		return outcomeOf(err), legible(err.Error())

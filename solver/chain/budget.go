@@ -32,7 +32,7 @@ const (
 type budget struct {
 	end       time.Time // of the decision
 	searchEnd time.Time // of the backends before greedy
-	// cutoff is when the caller gets what there is, whatever is still being computed.
+	// cutoff is when the caller gets the best so far, whatever is still being computed.
 	cutoff time.Time
 }
 

@@ -90,7 +90,7 @@ func prove(ctx context.Context, prover solver.Prover, p *solver.Problem) (bound 
 // conclude returns what is known about an answer of the given relative gap and
 // what ended the search for it. A search that time has ended says so however good its
 // plan is: with more time it might have come to another. So does a heuristic answer
-// in the place of one that was not found in time. A gap that is open although a solver
+// instead of one that was not found in time. A gap that is open although a solver
 // was done is open because our own proof has ended.
 func (r *run) conclude(result solver.Result, attempts []solver.Attempt, contradicted bool, gap float64) (solver.Reason, solver.Limit) {
 	optimal := gap <= solver.OptimalGap

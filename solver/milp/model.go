@@ -54,7 +54,7 @@ type column struct {
 
 // position is what a column or a row belongs to: a job and a step, counted from 1
 // as in the paper and 0 where it belongs to all of them, and a size. Those of a group
-// have its number in the place of the job's.
+// have its number instead of the job's.
 type position struct {
 	job, step int32
 	size      int

@@ -2843,7 +2843,7 @@ type Scenario struct {
 	// Jobs that are taken out, before others are put in. An id that the snapshot does not
 	// have is an error of the scenario.
 	RemoveJobIds []string `protobuf:"bytes,4,rep,name=remove_job_ids,json=removeJobIds,proto3" json:"remove_job_ids,omitempty"`
-	// Options in the place of the request's, all of them. Unset means the request's.
+	// Options instead of the request's, all of them. Unset means the request's.
 	Options       *AllocateOptions `protobuf:"bytes,5,opt,name=options,proto3" json:"options,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -20,7 +20,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Event is what there is to say about a call that has ended.
+// Event describes a call that has ended.
 type Event struct {
 	// Method is the name of the method, without its service.
 	Method string

@@ -103,7 +103,7 @@ type ring struct {
 	count int // since the start
 }
 
-// add adds a call in the place of the oldest.
+// add adds a call, which replaces the oldest.
 func (r *ring) add(c pastCall) {
 	r.calls[r.count%keptCalls] = c
 	r.count++

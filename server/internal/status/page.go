@@ -135,7 +135,7 @@ type backendView struct {
 	Trying bool // the next decision tries a backend that is down
 }
 
-// view returns what there is to show at a time.
+// view returns what the page shows at a time.
 func (p *Page) view(now time.Time) view {
 	v := view{
 		Style: template.CSS(pageStyle), Ready: p.config.Ready(), //nolint:gosec // The style is a file of ours.

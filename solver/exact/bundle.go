@@ -41,7 +41,7 @@ const (
 
 // bundle minimises L over prices per size.
 type bundle struct {
-	*sizePrices
+	*sizeIndex
 
 	weights []float64       // of the blocks: classes, then steps
 	columns [][]priceColumn // per block
@@ -63,8 +63,8 @@ type bundle struct {
 	residual, search, multiplied []float64
 }
 
-func newBundle(s *sizePrices) *bundle {
-	b := &bundle{sizePrices: s, row: make([]int, s.prices)}
+func newBundle(s *sizeIndex) *bundle {
+	b := &bundle{sizeIndex: s, row: make([]int, s.prices)}
 	for v := range b.row {
 		b.row[v] = -1
 	}
@@ -106,56 +106,38 @@ func (b *bundle) addPlan(p plan) {
 }
 
 // addColumns keeps the columns that the search for node prices likes best.
-func (b *bundle) addColumns(d *dual, prices []float64) {
-	steps := b.in.steps
-	for n := range d.units {
-		class := d.units[n].class
-		set, best := &d.columns[class], slices.Clone(d.units[n].active)
+func (b *bundle) addColumns(d *kinds, prices []float64) {
+	for n := range d.all {
+		class := d.all[n].class
+		set, best := &d.columns[class], slices.Clone(d.all[n].active)
 		slices.SortStableFunc(best, func(m, n int32) int { return cmp.Compare(set.net(n, prices), set.net(m, prices)) })
 		for _, n := range best[:min(seeds, len(best))] {
-			b.add(class, b.planColumn(class, set.chosen[int(n)*steps:(int(n)+1)*steps]))
+			b.add(class, b.planColumn(class, set.plan(n)))
 		}
 	}
 }
 
-// evaluate returns L(x) and the number of columns found; false if time is up.
-func (b *bundle) evaluate(c *clock, x []float64) (bound float64, found int, ok bool) {
-	b.set(x)
-	for class := range b.jobs {
-		phi, chosen, ok := b.job(c, class)
-		if !ok {
-			return 0, 0, false
-		}
-		bound += b.weights[class] * phi
-		if b.add(class, b.planColumn(class, chosen)) {
-			found++
-		}
-	}
-	for t := range b.in.steps {
-		s, ok := b.step(c, t)
-		if !ok {
-			return 0, 0, false
-		}
-		bound += s.bound
-		if b.add(len(b.jobs)+t, b.stepColumn(t, func(_, n int) uint8 { return s.choices[n] })) {
-			found++
-		}
-	}
-	return bound, found, true
+// sizeEvaluator knows L at prices per size.
+type sizeEvaluator interface {
+	// Evaluate returns L(x) and how many of its columns are new, as add reports of each;
+	// false if time is up.
+	Evaluate(c *clock, x []float64, add func(block int, column priceColumn) bool) (bound float64, found int, ok bool)
+	// Keep makes the prices evaluated last the best so far.
+	Keep()
 }
 
 // minimise lowers L from the given prices until it is proven to be within precision of
 // the incumbent, nothing is gained any more, the clock's work reaches until, or time is
-// up, and returns the least bound
-// with its prices; +Inf if time was up before there was one. At times it offers the
-// prices for a plan; offer returns the incumbent and its value.
-func (b *bundle) minimise(c *clock, x []float64, until int, offer func(x []float64) (plan, float64)) (float64, []float64) {
+// up, and keeps the best on the way. At times it offers the prices for a plan; offer
+// returns the incumbent and its value.
+func (b *bundle) minimise(c *clock, l sizeEvaluator, x []float64, until int, offer func(x []float64) (plan, float64)) {
 	incumbent, value := offer(nil)
 	b.addPlan(incumbent)
-	bound, _, ok := b.evaluate(c, x)
+	bound, _, ok := l.Evaluate(c, x, b.add)
 	if !ok {
-		return math.Inf(1), x
+		return
 	}
+	l.Keep()
 	blocks := 0.0
 	for _, weight := range b.weights {
 		blocks += weight
@@ -171,7 +153,7 @@ func (b *bundle) minimise(c *clock, x []float64, until int, offer func(x []float
 			break
 		}
 		x, smooth := b.settle(c, centre, mu, temperature)
-		here, found, ok := b.evaluate(c, x)
+		here, found, ok := l.Evaluate(c, x, b.add)
 		if !ok || c.ended || c.past(until) {
 			break
 		}
@@ -181,6 +163,7 @@ func (b *bundle) minimise(c *clock, x []float64, until int, offer func(x []float
 				mu *= 0.3
 			}
 			bound, centre = here, x
+			l.Keep()
 			if moves++; moves%rolloutEvery == 0 {
 				if better, now := offer(centre); now > value {
 					incumbent, value = better, now
@@ -200,7 +183,6 @@ func (b *bundle) minimise(c *clock, x []float64, until int, offer func(x []float
 		}
 	}
 	offer(centre)
-	return bound, centre
 }
 
 // settle returns the prices at which the master near the centre is least, or towards

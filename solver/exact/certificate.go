@@ -10,7 +10,7 @@ import (
 // or nil where the plan and the node prices of the result say it all.
 func (s *search) certificate(p *solver.Problem) *solver.Certificate {
 	leaves := append(slices.Clone(s.ended), s.open...)
-	if s.dual == nil || len(leaves) == 1 && s.sizesAt == nil {
+	if s.lagrangian == nil || len(leaves) == 1 && s.sizesAt == nil {
 		return nil
 	}
 	certificate := new(solver.Certificate)
@@ -18,7 +18,7 @@ func (s *search) certificate(p *solver.Problem) *solver.Certificate {
 		leaf := solver.Leaf{NodePrices: s.in.nodePrices(b.prices)}
 		for f, i := range s.in.finishing {
 			for t, allowed := range b.allowedFor(f, s.in.steps) {
-				if left := s.in.left(p, i, t, allowed); left != nil {
+				if left := leftOf(s.in, p, i, t, allowed); left != nil {
 					leaf.Restrictions = append(leaf.Restrictions, solver.Restriction{Job: i, Step: t, Nodes: left})
 				}
 			}
@@ -31,9 +31,9 @@ func (s *search) certificate(p *solver.Problem) *solver.Certificate {
 	return certificate
 }
 
-// left returns the sizes that a restriction leaves job i in step t, nil where it leaves all.
+// leftOf returns the sizes that a restriction leaves job i in step t, nil where it leaves all.
 // One that is too large for the step goes with the largest that is not.
-func (in *instance) left(p *solver.Problem, i, t int, allowed sizeSet) []int {
+func leftOf(in *instance, p *solver.Problem, i, t int, allowed sizeSet) []int {
 	fitting := in.fitting(&in.jobs[i], t)
 	if allowed == smallestSizes(fitting) {
 		return nil

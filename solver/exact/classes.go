@@ -84,3 +84,8 @@ func (j *job) equals(other *job) bool {
 	return j.group == other.group && slices.Equal(j.sizes, other.sizes) && slices.Equal(j.later, other.later) && slices.Equal(j.first, other.first) &&
 		slices.Equal(j.cost, other.cost) && slices.Equal(j.gain, other.gain)
 }
+
+// similar reports whether two jobs differ at most in their first step.
+func (j *job) similar(other *job) bool {
+	return slices.Equal(j.sizes, other.sizes) && slices.Equal(j.later, other.later) && slices.Equal(j.gain, other.gain)
+}

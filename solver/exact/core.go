@@ -67,15 +67,15 @@ const (
 // newCoreSearch prepares the search for solutions of the subproblem that was entered
 // last, those that lose less than limit. It returns nil if there is too much to search, or if
 // the clock's work reaches until, 0 for never.
-func newCoreSearch(c *clock, d *dual, prices []float64, limit float64, until int) *coreSearch {
+func newCoreSearch(c *clock, d *kinds, prices []float64, limit float64, until int) *coreSearch {
 	in := d.in
-	lists, byUnit := make([][]column, len(in.finishing)), make([][]column, len(d.units))
+	lists, byKind := make([][]column, len(in.finishing)), make([][]column, len(d.all))
 	e := enumerator{until: until, few: in.effort.visits}
 	total := 0
 	for f := range in.finishing {
-		n := d.unitOf[f]
-		if byUnit[n] == nil {
-			u := &d.units[n]
+		n := d.of[f]
+		if byKind[n] == nil {
+			u := &d.all[n]
 			_, phi := d.bestColumn(u, prices)
 			if c.up(len(u.active) * in.steps) {
 				return nil
@@ -84,12 +84,12 @@ func newCoreSearch(c *clock, d *dual, prices []float64, limit float64, until int
 			if !ok || len(plans) == 0 {
 				return nil
 			}
-			byUnit[n] = plans
+			byKind[n] = plans
 		}
-		if total += len(byUnit[n]); total > maxColumns {
+		if total += len(byKind[n]); total > maxColumns {
 			return nil
 		}
-		lists[f] = slices.Clone(byUnit[n])
+		lists[f] = slices.Clone(byKind[n])
 	}
 	return newCoreSearchOver(c, in, prices, lists, limit, nil, until)
 }

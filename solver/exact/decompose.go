@@ -37,16 +37,19 @@ func (s *search) decompose(c *clock, b *subproblem, bound float64, before int) b
 	s.decomposable = false
 	sizes := s.sizes
 	until := c.work + s.in.effort.sizesWork + bundleWork*before
-	bundle := newBundle(sizes)
-	bundle.addColumns(s.dual, b.prices)
-	least, x := bundle.minimise(c, sizes.at(b.prices), until, func(x []float64) (plan, float64) {
+	bundle := newBundle(sizes.sizeIndex)
+	bundle.addColumns(s.lagrangian.kinds, b.prices)
+	x := sizes.at(b.prices)
+	sizes.kept.note(x, math.Inf(1))
+	bundle.minimise(c, sizes, x, until, func(x []float64) (plan, float64) {
 		if x != nil {
 			s.offer(c, s.rollout.planAt(c, sizes.costAt(x)))
 		}
 		return s.incumbent, s.value
 	})
+	least, x := sizes.kept.bound, slices.Clone(sizes.kept.prices)
 	s.sizesAt = x
-	s.prove(b, least, s.in.priced(b.prices), lemmaSizePrices)
+	s.prove(b, least, priced(s.in, b.prices), lemmaSizePrices)
 	if s.closed(b) || c.ended {
 		return true
 	}
@@ -74,7 +77,7 @@ func (s *search) searchLeft(
 			return
 		case found == noColumn:
 			// A plan of the root holds one of the class, all of which lose the limit.
-			s.prove(b, least-limit, s.in.priced(b.prices), lemmaNoColumn)
+			s.prove(b, least-limit, priced(s.in, b.prices), lemmaNoColumn)
 			if whole || s.closed(b) {
 				return
 			}
@@ -93,7 +96,7 @@ func (s *search) searchLeft(
 		if better {
 			s.offer(c, core.solution())
 		}
-		s.prove(b, bound-fixed-loss, s.in.priced(b.prices), lemmaLeft)
+		s.prove(b, bound-fixed-loss, priced(s.in, b.prices), lemmaLeft)
 		switch {
 		case c.ended || core.gaveUp || loss < min(core.limit, core.best):
 			return // more than the beam holds
@@ -165,7 +168,7 @@ func (s *search) left(c *clock, b *subproblem, sizes *sizePrices, x []float64, l
 // loseAt sets the losses of columns of the f-th finishing job to those at node prices,
 // and sorts by them.
 func (s *search) loseAt(prices []float64, j *job, f int, columns []column) {
-	_, phi := s.dual.bestColumn(s.dual.unit(f), prices)
+	_, phi := s.lagrangian.kinds.bestColumn(s.lagrangian.kinds.kind(f), prices)
 	for n := range columns {
 		net := j.value(columns[n].chosen)
 		for t, k := range columns[n].chosen {
@@ -176,80 +179,4 @@ func (s *search) loseAt(prices []float64, j *job, f int, columns []column) {
 	slices.SortFunc(columns, func(a, b column) int {
 		return cmp.Or(cmp.Compare(a.loss, b.loss), slices.Compare(a.chosen, b.chosen))
 	})
-}
-
-// costAt returns what the sizes of a class cost at prices per size.
-func (s *sizePrices) costAt(x []float64) func(class, t, k int) float64 {
-	return func(class, t, k int) float64 {
-		if k == 0 {
-			return 0
-		}
-		return x[s.first[s.groupOf[class]][t]+k-1]
-	}
-}
-
-// list returns the plans of a class that lose less than limit at prices per size, of
-// those that hold the smallest size once they have finished. It returns false if there
-// are more than remaining, or if time is up.
-func (s *sizePrices) list(c *clock, class int, x []float64, limit float64, remaining int) ([]column, bool) {
-	s.set(x)
-	phi, _, ok := s.job(c, class) // which fills costs and the table
-	if !ok {
-		return nil, false
-	}
-	l := lister{
-		clock: c, sizes: s, table: &s.tables[s.groupOf[class]], j: &s.in.jobs[s.jobs[class]], fits: s.sizes[s.groupOf[class]],
-		least: phi - limit, remaining: remaining, visits: visitsPerColumn * remaining,
-		chosen: make([]uint8, s.in.steps),
-	}
-	l.extend(0, 0, 0)
-	return l.found, l.remaining >= 0 && l.visits >= 0 && !c.ended
-}
-
-// lister lists plans at the costs of sizes.
-type lister struct {
-	clock             *clock
-	sizes             *sizePrices
-	table             *followTable
-	j                 *job
-	fits              []int
-	least             float64
-	remaining, visits int
-	chosen            []uint8
-	found             []column
-}
-
-// extend lists the plans that begin with the first t sizes chosen, which serve share and
-// have value.
-func (l *lister) extend(t int, share, value float64) {
-	if l.visits--; l.remaining < 0 || l.visits < 0 || l.clock.up(2*len(l.j.sizes)) {
-		return
-	}
-	if t == len(l.fits) {
-		l.emit(value)
-		return
-	}
-	shares := l.j.shares(t)
-	for k := range l.fits[t] {
-		l.chosen[t] = uint8(k)
-		net, after := value-l.sizes.costs[t*l.sizes.stride+k], share+shares[k]
-		if after >= finished {
-			clear(l.chosen[t+1:])
-			l.emit(net + l.j.tail[t])
-			continue
-		}
-		if net += l.j.gain[t] * after; net+l.table.most(t+1, after) > l.least {
-			l.extend(t+1, after, net)
-		}
-	}
-}
-
-// emit lists the plan in chosen if it loses less than the limit.
-func (l *lister) emit(value float64) {
-	if value <= l.least {
-		return
-	}
-	if l.remaining--; l.remaining >= 0 {
-		l.found = append(l.found, column{chosen: slices.Clone(l.chosen)})
-	}
 }

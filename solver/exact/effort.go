@@ -32,17 +32,19 @@ type effort struct {
 	maxSubproblems int
 }
 
-// usual is the effort of New.
-var usual = effort{
-	quantum:        100_000,
-	minSampled:     400,
-	maxLabels:      4096,
-	visits:         400,
-	firstWidth:     1000,
-	lastWidth:      4000,
-	leftWidths:     [2]int{2000, 16_000},
-	easyWork:       2_000_000,
-	sizesWork:      100_000_000,
-	denseRows:      120,
-	maxSubproblems: 20_000,
+// usual returns the effort of a backend.
+func usual() *effort {
+	return &effort{
+		quantum:        100_000,
+		minSampled:     400,
+		maxLabels:      4096,
+		visits:         400,
+		firstWidth:     1000,
+		lastWidth:      4000,
+		leftWidths:     [2]int{2000, 16_000},
+		easyWork:       2_000_000,
+		sizesWork:      100_000_000,
+		denseRows:      120,
+		maxSubproblems: 20_000,
+	}
 }

@@ -50,7 +50,7 @@ type Solver struct {
 }
 
 // New returns the embedded exact backend.
-func New() *Solver { return &Solver{effort: usual} }
+func New() *Solver { return &Solver{effort: *usual()} }
 
 // Name returns solver.BackendExact.
 func (*Solver) Name() solver.BackendName { return solver.BackendExact }
@@ -67,12 +67,12 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 	if c.ended {
 		return unsearched(p, options.Incumbent), nil
 	}
-	search := s.newSearch(in, options)
+	search := newSearch(in, options, s.witness)
 	search.offer(c, in.planOf(options.Incumbent))
 	bound, limit := search.run(c)
 	again := func(scale float64) {
 		in.setTies(c, p, scale)
-		next := s.newSearch(in, options)
+		next := newSearch(in, options, s.witness)
 		next.contradiction = search.contradiction
 		next.offer(c, search.incumbent)
 		search = next
@@ -107,7 +107,7 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 	}
 	if result.NodePrices == nil && limit == solver.LimitNone {
 		// The search was over before it asked for prices.
-		_, prices := in.lagrangian(c)
+		_, prices := lagrangianBound(c, in)
 		result.NodePrices = in.nodePrices(prices)
 	}
 	if options.Certificate {
@@ -126,7 +126,7 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 		objective = p.Objective(result.Plan)
 	}
 	slack := search.slack()
-	result.Bound = in.objectiveBound(bound, slack)
+	result.Bound = objectiveBound(in, bound, slack)
 	// Values within rounding of each other are the same, if rounding is next to nothing
 	// beside them or they are 0 but for rounding.
 	slack *= in.unit
@@ -135,7 +135,7 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 		result.Bound = objective
 	}
 	if result.Bound < objective && search.contradiction == "" {
-		search.contradict(search.root.by, bound, search.value)
+		search.refute(bound)
 	}
 	if search.contradiction != "" {
 		result.Contradiction, result.Limit = search.contradiction, solver.LimitWork
@@ -172,42 +172,11 @@ func (s *Solver) Bound(ctx context.Context, p *solver.Problem) (bound float64, n
 		return p.Ceiling(), nil
 	}
 	if len(in.groups) > 0 {
-		search := s.newSearch(in, solver.SolveOptions{})
+		search := newSearch(in, solver.SolveOptions{}, s.witness)
 		bound, _ = search.run(c)
-		return in.objectiveBound(bound, search.slack()), in.nodePrices(search.prices)
+		return objectiveBound(in, bound, search.slack()), in.nodePrices(search.prices)
 	}
-	bound, prices := in.lagrangian(c)
+	bound, prices := lagrangianBound(c, in)
 	_, values := in.value(c, newPlan(in))
-	return in.objectiveBound(bound, in.rounding(bound, values, in.priced(prices))), in.nodePrices(prices)
-}
-
-// lagrangian returns the Lagrangian bound and its prices, nil where time ends before there
-// are any.
-func (in *instance) lagrangian(c *clock) (bound float64, prices []float64) {
-	root := new(subproblem)
-	root.begin(c, in)
-	if c.ended {
-		return in.most, nil
-	}
-	d := newDual(c, in)
-	if c.ended {
-		return in.most, nil
-	}
-	bound, prices = d.minimise(c, root, math.Inf(-1))
-	return min(bound, in.most), prices
-}
-
-// nodePrices returns what prices of the search are in units of the objective.
-func (in *instance) nodePrices(prices []float64) []float64 {
-	var converted []float64
-	for _, price := range prices {
-		converted = append(converted, price*in.unit)
-	}
-	return converted
-}
-
-// objectiveBound turns a bound on values in the search, with what rounding may have taken
-// off it, into one on the objective, which exceeds a plan's value by its tie cost.
-func (in *instance) objectiveBound(bound, rounding float64) float64 {
-	return (min(bound+in.tieTotal, in.most) + rounding) * in.unit
+	return objectiveBound(in, bound, rounding(in, bound, values, priced(in, prices))), in.nodePrices(prices)
 }

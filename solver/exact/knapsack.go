@@ -42,9 +42,6 @@ type knapsack struct {
 	used    int
 }
 
-// rate is a hull edge: what it gains per node and how many nodes it takes.
-type rate struct{ perNode, nodes float64 }
-
 // coreItem is an item with more than one option to choose from.
 type coreItem struct {
 	item    int
@@ -73,8 +70,8 @@ const (
 	fillings = 8
 )
 
-// reset empties the knapsack.
-func (k *knapsack) reset() {
+// Reset empties the knapsack.
+func (k *knapsack) Reset() {
 	k.starts = append(k.starts[:0], 0)
 	k.nodes, k.values = k.nodes[:0], k.values[:0]
 }
@@ -88,13 +85,13 @@ func newKnapsack(options int) knapsack {
 	}
 }
 
-// option adds an option to the item that is being added.
-func (k *knapsack) option(nodes int32, value float64) {
+// Option adds an option to the item that is being added.
+func (k *knapsack) Option(nodes int32, value float64) {
 	k.nodes, k.values = append(k.nodes, nodes), append(k.values, value)
 }
 
-// item ends the item that is being added.
-func (k *knapsack) item() { k.starts = append(k.starts, len(k.nodes)) }
+// Item ends the item that is being added.
+func (k *knapsack) Item() { k.starts = append(k.starts, len(k.nodes)) }
 
 // solve returns the best solution for a capacity that the smallest options fit, to
 // within precision. Where the tables grow too large it is the best found, with a
@@ -131,6 +128,12 @@ func (k *knapsack) solve(c *clock, capacity int, precision float64) (solution, b
 	}
 }
 
+// Choose returns the options of a good solution, in memory that is used again.
+func (k *knapsack) Choose(c *clock, capacity int, precision float64) ([]uint8, bool) {
+	s, ok := k.solve(c, capacity, precision)
+	return s.choices, ok
+}
+
 // price returns the price of the least bound: the rate of the hull edge at which the
 // capacity runs out, by selection; 0 if it does not. It returns false if time is up.
 func (k *knapsack) price(c *clock, capacity int) (float64, bool) {
@@ -145,76 +148,6 @@ func (k *knapsack) price(c *clock, capacity int) (float64, bool) {
 		}
 	}
 	return breakRate(c, k.rates, need)
-}
-
-// breakRate returns the rate at which the nodes needed run out when rates are taken by
-// falling rate, 0 if they do not, by selection: it reorders the rates. It returns false
-// if time is up.
-func breakRate(c *clock, rates []rate, need float64) (float64, bool) {
-	for len(rates) > 0 {
-		a, b, d := rates[0].perNode, rates[len(rates)/2].perNode, rates[len(rates)-1].perNode
-		pivot := max(min(a, b), min(max(a, b), d))
-		// Above the pivot from the left, below it from the right.
-		above, below := 0, len(rates)
-		more, same := 0.0, 0.0
-		for n, seen := 0, 0; n < below; seen++ {
-			if seen%4096 == 0 && c.up(4096) {
-				return 0, false
-			}
-			switch r := rates[n]; {
-			case r.perNode > pivot:
-				rates[n], rates[above] = rates[above], r
-				more += r.nodes
-				above++
-				n++
-			case r.perNode < pivot:
-				below--
-				rates[n], rates[below] = rates[below], r
-			default:
-				same += r.nodes
-				n++
-			}
-		}
-		switch {
-		case more > need:
-			rates = rates[:above]
-		case more+same > need:
-			return pivot, true
-		default:
-			need -= more + same
-			rates = rates[below:]
-		}
-	}
-	return 0, true
-}
-
-// appendRates appends the rising edges of the upper concave hull of the points
-// (nodes, values), by falling rate.
-func appendRates(rates []rate, nodes []int32, values []float64) []rate {
-	first := len(rates)
-	rates = appendAllRates(rates, nodes, values)
-	for len(rates) > first && rates[len(rates)-1].perNode <= 0 {
-		rates = rates[:len(rates)-1]
-	}
-	return rates
-}
-
-// appendAllRates appends the edges of the hull, falling ones as well.
-func appendAllRates(rates []rate, nodes []int32, values []float64) []rate {
-	first := len(rates)
-	for m := 1; m < len(nodes); m++ {
-		at := m
-		from := m - 1
-		gain, width := values[at]-values[from], float64(nodes[at]-nodes[from])
-		// An edge before that gains less per node lies below the hull with this one.
-		for len(rates) > first && gain >= rates[len(rates)-1].perNode*width {
-			last := rates[len(rates)-1]
-			gain, width = gain+last.perNode*last.nodes, width+last.nodes
-			rates = rates[:len(rates)-1]
-		}
-		rates = append(rates, rate{perNode: gain / width, nodes: width})
-	}
-	return rates
 }
 
 // relax sets base and losses at a price and returns the bound and the nodes that base

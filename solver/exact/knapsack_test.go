@@ -30,19 +30,19 @@ func bestByTable(k *knapsack, capacity int) float64 {
 func TestKnapsack(t *testing.T) {
 	var k knapsack // The memory is used again.
 	rapid.Check(t, func(t *rapid.T) {
-		k.reset()
+		k.Reset()
 		smallest := 0
 		for range rapid.IntRange(0, 30).Draw(t, "items") {
 			size := int32(rapid.IntRange(0, 2).Draw(t, "smallest"))
 			smallest += int(size)
 			for range rapid.IntRange(1, 6).Draw(t, "options") {
-				k.option(size, rapid.OneOf(rapid.Float64Range(-2, 10), rapid.SampledFrom([]float64{0, 1, 2, 3})).Draw(t, "value"))
+				k.Option(size, rapid.OneOf(rapid.Float64Range(-2, 10), rapid.SampledFrom([]float64{0, 1, 2, 3})).Draw(t, "value"))
 				size += int32(rapid.IntRange(1, 4).Draw(t, "distance"))
 			}
-			k.item()
+			k.Item()
 		}
 		capacity := smallest + rapid.IntRange(0, 60).Draw(t, "free")
-		s, ok := k.solve(newClock(context.Background(), usual.quantum), capacity, 0)
+		s, ok := k.solve(newClock(context.Background(), usual().quantum), capacity, 0)
 		if !ok {
 			t.Fatal("no solution")
 		}

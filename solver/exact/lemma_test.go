@@ -30,12 +30,12 @@ type ground struct {
 // drawGround draws an instance that has finishing jobs.
 func drawGround(t *rapid.T) *ground {
 	p := solvertest.ProblemsWithin(solvertest.Limits{Jobs: 3, Steps: 3, Sizes: 3, Nodes: 14}).Draw(t, "problem")
-	e := usual
+	e := usual()
 	if rapid.Bool().Draw(t, "few labels") {
 		e.maxLabels = 2
 	}
-	g := &ground{clock: newClock(context.Background(), usual.quantum)}
-	in, err := newInstance(g.clock, p, &e)
+	g := &ground{clock: newClock(context.Background(), usual().quantum)}
+	in, err := newInstance(g.clock, p, e)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func (g *ground) best(s *search, b *subproblem) float64 {
 // search returns a search with an incumbent that is any plan, and a subproblem at any prices:
 // the root, or one with restrictions drawn at random.
 func (g *ground) search(t *rapid.T, restricted bool) (*search, *subproblem) {
-	s := New().newSearch(g.instance, solver.SolveOptions{})
+	s := newSearch(g.instance, solver.SolveOptions{}, nil)
 	s.offer(g.clock, g.plans[rapid.IntRange(0, len(g.plans)-1).Draw(t, "incumbent")])
 	b := &subproblem{bound: math.Inf(1)}
 	b.begin(g.clock, g.instance)
@@ -106,9 +106,9 @@ func (g *ground) search(t *rapid.T, restricted bool) (*search, *subproblem) {
 	for step := range b.prices {
 		b.prices[step] *= rapid.SampledFrom([]float64{0, 0.1, 0.5, 0.9, 1, 1.1, 2, 10}).Draw(t, "price")
 	}
-	s.dual = newDual(g.clock, g.instance)
-	s.dual.enter(g.clock, b)
-	s.builder = newBuilder(g.instance, s.dual)
+	s.lagrangian = newLagrangian(g.clock, g.instance)
+	s.lagrangian.kinds.enter(g.clock, b.allowed)
+	s.builder = newBuilder(g.instance, s.lagrangian.kinds, s.lagrangian.pricer.price)
 	return s, b
 }
 
@@ -138,11 +138,11 @@ func TestLemmaPrices(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGround(t)
 		s, b := g.search(t, true)
-		bound, _ := s.dual.bound(g.clock, b.prices)
-		s.prove(b, bound, g.priced(b.prices), lemmaPrices)
+		bound, _ := s.lagrangian.bound(g.clock, b.prices)
+		s.prove(b, bound, priced(g.instance, b.prices), lemmaPrices)
 		g.holdsFor(t, s, b, "L at any prices")
-		bound, prices := s.dual.minimise(g.clock, b, math.Inf(-1))
-		s.prove(b, bound, g.priced(prices), lemmaPrices)
+		bound, prices := s.lagrangian.minimise(g.clock, b, math.Inf(-1))
+		s.prove(b, bound, priced(g.instance, prices), lemmaPrices)
 		g.holdsFor(t, s, b, "L at the best prices")
 	})
 }
@@ -151,20 +151,20 @@ func TestLemmaCore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGround(t)
 		s, b := g.search(t, true)
-		bound, _ := s.dual.bound(g.clock, b.prices)
+		bound, _ := s.lagrangian.bound(g.clock, b.prices)
 		if math.IsInf(bound, 0) {
 			t.Skip("a job has no plan")
 		}
 		limit := rapid.Float64Range(0.001, 1.5).Draw(t, "limit") * max(bound-g.best(s, b), g.precision)
-		core := newCoreSearch(g.clock, s.dual, b.prices, limit, 0)
+		core := newCoreSearch(g.clock, s.lagrangian.kinds, b.prices, limit, 0)
 		if core == nil || !core.prepare(g.clock, rapid.Bool().Draw(t, "sharpen"), 0) {
 			return
 		}
 		least := core.run(g.clock, rapid.IntRange(1, 40).Draw(t, "width"))
-		s.prove(b, bound-least, g.priced(b.prices), lemmaCore)
+		s.prove(b, bound-least, priced(g.instance, b.prices), lemmaCore)
 		g.holdsFor(t, s, b, "core")
 		// Merged labels make L larger than the best columns do.
-		if !math.IsInf(core.best, 1) && g.effort.maxLabels == usual.maxLabels {
+		if !math.IsInf(core.best, 1) && g.effort.maxLabels == usual().maxLabels {
 			if value, _ := g.value(g.clock, core.solution()); math.Abs(value-(bound-core.best)) > 1e-12*max(g.magnitude, math.Abs(bound)) && value < bound-core.best {
 				t.Fatalf("the core's plan is worth %.17g; it lost %.17g of %.17g", value, core.best, bound)
 			}
@@ -192,11 +192,11 @@ func TestLemmaSizePrices(t *testing.T) {
 		g := drawGround(t)
 		s, b := g.search(t, false)
 		sizes, x := g.anySizePrices(t, b)
-		bound, _, ok := newBundle(sizes).evaluate(g.clock, x)
+		bound, _, ok := sizes.Evaluate(g.clock, x, func(int, priceColumn) bool { return false })
 		if !ok {
 			t.Fatal("no bound")
 		}
-		s.prove(b, bound, g.priced(b.prices), lemmaSizePrices)
+		s.prove(b, bound, priced(g.instance, b.prices), lemmaSizePrices)
 		g.holdsFor(t, s, b, "L at any prices per size")
 	})
 }
@@ -207,10 +207,10 @@ func TestLemmaLeft(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGround(t)
 		s, b := g.search(t, false)
-		bound, _ := s.dual.bound(g.clock, b.prices)
+		bound, _ := s.lagrangian.bound(g.clock, b.prices)
 		sizes, x := g.anySizePrices(t, b)
-		least, _, _ := newBundle(sizes).evaluate(g.clock, x)
-		s.prove(b, least, g.priced(b.prices), lemmaSizePrices)
+		least, _, _ := sizes.Evaluate(g.clock, x, func(int, priceColumn) bool { return false })
+		s.prove(b, least, priced(g.instance, b.prices), lemmaSizePrices)
 		limit := rapid.Float64Range(0.01, 1).Draw(t, "share") * (least - s.value)
 		if _, _, found := s.left(g.clock, b, sizes, x, limit); found == noColumn {
 			if best := g.best(s, b); least-limit < best-1e-12*g.magnitude-g.precision {
@@ -227,8 +227,8 @@ func TestLemmaBranch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGround(t)
 		s, b := g.search(t, true)
-		bound, _ := s.dual.bound(g.clock, b.prices)
-		s.prove(b, bound, g.priced(b.prices), lemmaPrices)
+		bound, _ := s.lagrangian.bound(g.clock, b.prices)
+		s.prove(b, bound, priced(g.instance, b.prices), lemmaPrices)
 		if !s.branch(g.clock, b) {
 			return
 		}
@@ -252,8 +252,8 @@ func TestLemmaGroups(t *testing.T) {
 		if !ok {
 			t.Fatal("an admitted problem without a plan")
 		}
-		c := newClock(context.Background(), usual.quantum)
-		in, err := newInstance(c, p, &usual)
+		c := newClock(context.Background(), usual().quantum)
+		in, err := newInstance(c, p, usual())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -261,9 +261,9 @@ func TestLemmaGroups(t *testing.T) {
 		if !tree.relax(c) {
 			t.Fatal("not relaxed")
 		}
-		s := New().newSearch(in, solver.SolveOptions{})
+		s := newSearch(in, solver.SolveOptions{}, nil)
 		s.offer(c, newPlan(in))
-		rounding := in.rounding(tree.bound, s.values, tree.priced) + in.precision + in.tieTotal + 1e-12*math.Abs(want.Objective/in.unit)
+		rounding := rounding(in, tree.bound, s.values, tree.priced) + in.precision + in.tieTotal + 1e-12*math.Abs(want.Objective/in.unit)
 		check := func(what string, bound float64) {
 			if bound < want.Objective/in.unit-rounding {
 				t.Fatalf("%s prove %.17g; there is a plan of %.17g", what, bound, want.Objective/in.unit)
@@ -282,7 +282,7 @@ func TestLemmaSteps(t *testing.T) {
 		items := rapid.IntRange(1, 5).Draw(t, "items")
 		capacity := rapid.IntRange(0, 40).Draw(t, "capacity")
 		k := newKnapsack(0)
-		k.reset()
+		k.Reset()
 		// best[n] is the best value of the items so far on n nodes.
 		best := make([]float64, capacity+1)
 		magnitude := 0.0
@@ -291,18 +291,18 @@ func TestLemmaSteps(t *testing.T) {
 			nodes := 0
 			for range rapid.IntRange(1, solver.MaxSizes+1).Draw(t, "options") {
 				value := rapid.OneOf(rapid.Float64Range(-1, 5), rapid.SampledFrom([]float64{-1e9, 0, 1, 1e9})).Draw(t, "value")
-				k.option(int32(nodes), value)
+				k.Option(int32(nodes), value)
 				magnitude += math.Abs(value)
 				for n := nodes; n <= capacity; n++ {
 					next[n] = max(next[n], best[n-nodes]+value)
 				}
 				nodes += rapid.IntRange(1, 4).Draw(t, "more nodes")
 			}
-			k.item()
+			k.Item()
 			best = next
 		}
 		precision := rapid.SampledFrom([]float64{0, 1e-12, 0.1, 10}).Draw(t, "precision")
-		s, ok := k.solve(newClock(context.Background(), usual.quantum), capacity, precision)
+		s, ok := k.solve(newClock(context.Background(), usual().quantum), capacity, precision)
 		rounding := 1e-14 * magnitude
 		if !ok || s.bound < best[capacity]-rounding || s.value > best[capacity]+rounding {
 			t.Fatalf("value %.17g, bound %.17g; the best is %.17g", s.value, s.bound, best[capacity])
@@ -319,13 +319,13 @@ func TestContradiction(t *testing.T) {
 	p := solver.NewProblem(&solver.Snapshot{TotalNodes: 8, Horizon: solver.DefaultHorizon(), Jobs: []solver.Job{
 		solver.NewJob("a", 20*time.Minute), solver.NewJob("b", 10*time.Hour),
 	}}, solver.AdmissionFIFO)
-	c := newClock(t.Context(), usual.quantum)
-	in, err := newInstance(c, p, &usual)
+	c := newClock(t.Context(), usual().quantum)
+	in, err := newInstance(c, p, usual())
 	if err != nil {
 		t.Fatal(err)
 	}
 	below := func() *search {
-		s := New().newSearch(in, solver.SolveOptions{})
+		s := newSearch(in, solver.SolveOptions{}, nil)
 		s.root = &subproblem{bound: math.Inf(1)}
 		s.offer(c, newPlan(in))
 		return s
@@ -339,7 +339,7 @@ func TestContradiction(t *testing.T) {
 	}
 	s = below()
 	s.prove(s.root, s.value, 0, lemmaPrices)
-	if s.offer(c, constantPlan(c, in)); !strings.Contains(s.contradiction, string(lemmaPrices)) {
+	if s.offer(c, constantPlan(c, in, new(knapsack))); !strings.Contains(s.contradiction, string(lemmaPrices)) {
 		t.Errorf("contradiction %q; want one by lemma %q", s.contradiction, lemmaPrices)
 	}
 	part := &subproblem{bound: math.Inf(1)}

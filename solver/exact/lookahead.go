@@ -1,8 +1,6 @@
 package exact
 
-import (
-	"math"
-)
+import "math"
 
 // The look-ahead: what the jobs not yet decided still lose.
 //

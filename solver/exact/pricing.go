@@ -18,15 +18,6 @@ import (
 // not beat the best plan known. See Desrosiers and Luebbecke, "A primer in column
 // generation" (2005), on labels as a pricing method.
 
-// unfinished reports whether a plan leaves the job short of its demand.
-func (j *job) unfinished(chosen []uint8) bool {
-	share := 0.0
-	for t, k := range chosen {
-		share += j.shares(t)[k]
-	}
-	return share < finished
-}
-
 // label is a partial plan up to the start of a step.
 type label struct {
 	share, value float64

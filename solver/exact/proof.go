@@ -34,13 +34,13 @@ const ulp = 1.0 / (1 << 53)
 //
 // bounds those magnitudes: what a job has at its best, net of prices, is no less than what
 // it has in that plan, so that its negative part is part of values and priced.
-func (in *instance) rounding(bound, values, priced float64) float64 {
+func rounding(in *instance, bound, values, priced float64) float64 {
 	terms := float64(len(in.jobs) + 4*in.steps + 16)
 	return terms * ulp * (math.Abs(bound) + 3*values + 4*priced)
 }
 
 // priced is what the whole pool costs at node prices.
-func (in *instance) priced(prices []float64) float64 {
+func priced(in *instance, prices []float64) float64 {
 	sum := 0.0
 	for t, price := range prices {
 		sum += price * float64(in.capacity[t])
@@ -68,7 +68,7 @@ func (s *search) prove(b *subproblem, bound, priced float64, by lemma) {
 // slack is the difference of two values that rounding may make, and that between plans
 // which the search does not tell apart.
 func (s *search) slack() float64 {
-	return s.in.rounding(s.value, s.values, s.priced) + s.in.precision
+	return rounding(s.in, s.value, s.values, s.priced) + s.in.precision
 }
 
 // solve closes a subproblem whose best plan was found, or that has none better than the
@@ -81,6 +81,9 @@ func (s *search) contradict(by lemma, bound, value float64) {
 		s.contradiction = fmt.Sprintf("lemma %q bounds a plan of value %.17g by %.17g", by, value*s.in.unit, bound*s.in.unit)
 	}
 }
+
+// refute notes that the incumbent is above the bound of all plans.
+func (s *search) refute(bound float64) { s.contradict(s.root.by, bound, s.value) }
 
 // holds reports whether a plan is one of the subproblem's. The root has all, whatever its
 // restrictions say. In the others a finished job holds its smallest size: a plan in which it
@@ -110,4 +113,10 @@ func (s *search) holds(b *subproblem, p plan) bool {
 type witness struct {
 	plan  plan
 	value float64
+}
+
+// objectiveBound turns a bound on values in the search, with what rounding may have taken
+// off it, into one on the objective, which exceeds a plan's value by its tie cost.
+func objectiveBound(in *instance, bound, rounding float64) float64 {
+	return (min(bound+in.tieTotal, in.most) + rounding) * in.unit
 }

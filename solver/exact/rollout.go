@@ -23,6 +23,14 @@ const (
 	maxRolloutWork = 4_000_000
 )
 
+// chooser solves the knapsack of a step.
+type chooser interface {
+	Knapsack
+	// Choose returns the options chosen for a capacity that the smallest ones fit, by item,
+	// in memory that is used again; false if time is up.
+	Choose(c *clock, capacity int, precision float64) ([]uint8, bool)
+}
+
 // rollout makes plans from prices.
 type rollout struct {
 	in *instance
@@ -32,12 +40,12 @@ type rollout struct {
 	// ahead[c] holds V of class c for every step but the first, the ends of the
 	// intervals one after the other.
 	ahead    [][]float64
-	knapsack knapsack
+	knapsack chooser
 	served   []float64
 }
 
-func newRollout(c *clock, in *instance) *rollout {
-	r := &rollout{in: in, served: make([]float64, len(in.finishing))}
+func newRollout(c *clock, in *instance, k chooser) *rollout {
+	r := &rollout{in: in, knapsack: k, served: make([]float64, len(in.finishing))}
 	r.classOf, r.classes = in.classes(c, in.finishing)
 	return r
 }
@@ -74,15 +82,15 @@ func (r *rollout) planAt(c *clock, cost func(n, t, k int) float64) plan {
 	p := newPlan(r.in)
 	for t := range r.in.steps {
 		r.options(t)
-		s, ok := r.knapsack.solve(c, r.in.capacity[t], r.in.precision/float64(r.in.steps))
+		choices, ok := r.knapsack.Choose(c, r.in.capacity[t], r.in.precision/float64(r.in.steps))
 		if !ok {
 			return p // the steps to come keep their smallest sizes
 		}
 		for n, i := range r.in.separable {
-			p[i][t] = s.choices[n]
+			p[i][t] = choices[n]
 		}
 		for f, i := range r.in.finishing {
-			k := s.choices[len(r.in.separable)+f]
+			k := choices[len(r.in.separable)+f]
 			p[i][t] = k
 			r.served[f] = min(1, r.served[f]+r.in.jobs[i].shares(t)[k])
 		}
@@ -134,7 +142,7 @@ func cellsOf(share float64) (whole int, part float64) {
 func (r *rollout) options(t int) {
 	const width = rolloutCells + 1
 	in := r.in
-	in.separableItems(&r.knapsack, t)
+	in.separableItems(r.knapsack, t)
 	for f, i := range in.finishing {
 		j := &in.jobs[i]
 		next := r.ahead[r.classOf[f]][(t+1)*width : (t+2)*width]
@@ -149,11 +157,11 @@ func (r *rollout) options(t int) {
 			if t == 0 {
 				value -= j.cost[k]
 			}
-			r.knapsack.option(nodes, value)
+			r.knapsack.Option(nodes, value)
 			if r.served[f] >= finished {
 				break // it holds its smallest size
 			}
 		}
-		r.knapsack.item()
+		r.knapsack.Item()
 	}
 }

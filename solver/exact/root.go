@@ -20,32 +20,6 @@ const (
 	sampledTrust = 0.1
 )
 
-// begin makes a subproblem that of all plans, and sets where its search for prices starts.
-func (b *subproblem) begin(c *clock, in *instance) {
-	b.allowed, b.temperature = make([]sizeSet, len(in.finishing)*in.steps), firstTemperature
-	for f, i := range in.finishing {
-		for t := range in.steps {
-			b.allowed[f*in.steps+t] = smallestSizes(in.fitting(&in.jobs[i], t))
-		}
-		if c.up(in.steps) {
-			break
-		}
-	}
-	b.prices = averagePrices(c, in)
-	if len(in.jobs) < in.effort.minSampled {
-		return
-	}
-	sample, root := in.sample(), new(subproblem)
-	root.begin(c, sample)
-	if c.ended {
-		return
-	}
-	if d := newDual(c, sample); !c.ended {
-		_, b.prices = d.minimise(c, root, math.Inf(-1))
-		b.temperature, b.trust = sampledTemperature, sampledTrust
-	}
-}
-
 // averagePrices returns what a node gains on average, step by step in proportion to
 // what there is to gain.
 func averagePrices(c *clock, in *instance) []float64 {
@@ -75,8 +49,8 @@ func averagePrices(c *clock, in *instance) []float64 {
 	return prices
 }
 
-// sample returns every eighth job on its share of the pool.
-func (in *instance) sample() *instance {
+// sampled returns every eighth job on its share of the pool.
+func sampled(in *instance) *instance {
 	sample := &instance{
 		effort: in.effort,
 		steps:  in.steps, mostFree: in.mostFree / sampling, unit: in.unit,

@@ -41,9 +41,9 @@ const tiesOnly = solver.OptimalGap / 10
 
 // search finds and proves the best plan of an instance.
 type search struct {
-	in      *instance
-	dual    *dual
-	builder *builder
+	in         *instance
+	lagrangian *lagrangian
+	builder    *builder
 	// rollout is nil where it takes too long.
 	rollout *rollout
 
@@ -78,10 +78,12 @@ type search struct {
 	groupPrices []float64
 }
 
-func (s *Solver) newSearch(in *instance, options solver.SolveOptions) *search {
+// newSearch prepares the search of an instance. A witness, if not nil, is a plan that must
+// never be cut off.
+func newSearch(in *instance, options solver.SolveOptions, optimum solver.Plan) *search {
 	next := &search{in: in, value: math.Inf(-1), closedBound: math.Inf(-1), gap: options.RelativeGap}
-	if p := in.planOf(s.witness); p != nil {
-		value, _ := in.value(newClock(context.Background(), s.effort.quantum), p)
+	if p := in.planOf(optimum); p != nil {
+		value, _ := in.value(newClock(context.Background(), in.effort.quantum), p)
 		next.witness = &witness{plan: p, value: value}
 	}
 	return next
@@ -103,19 +105,20 @@ func (s *search) run(c *clock) (bound float64, limit solver.Limit) {
 	if len(s.in.jobs) < s.in.effort.minSampled {
 		s.plan(c)
 	} else {
-		s.offer(c, constantPlan(c, s.in))
+		k := newKnapsack(s.in.size() / s.in.steps)
+		s.offer(c, constantPlan(c, s.in, &k))
 	}
 	root := s.root
 	root.begin(c, s.in)
 	if c.ended {
 		return s.bound(), solver.LimitTime
 	}
-	s.dual = newDual(c, s.in)
+	s.lagrangian = newLagrangian(c, s.in)
 	if c.ended {
 		return s.bound(), solver.LimitTime
 	}
-	s.dual.enter(c, root)
-	s.builder = newBuilder(s.in, s.dual)
+	s.lagrangian.kinds.enter(c, root.allowed)
+	s.builder = newBuilder(s.in, s.lagrangian.kinds, s.lagrangian.pricer.price)
 	if s.rollout != nil {
 		s.offer(c, s.rollout.plan(c, root.prices))
 	} else if s.in.size() >= largeInstance {
@@ -170,13 +173,13 @@ func (s *search) separate(c *clock) (bound float64, limit solver.Limit) {
 	p, sum, complete := newPlan(s.in), 0.0, true
 	k := newKnapsack(s.in.size() / s.in.steps)
 	for t := range s.in.steps {
-		k.reset()
+		k.Reset()
 		for i := range s.in.jobs {
 			j := &s.in.jobs[i]
 			for n, nodes := range j.sizes[:s.in.fitting(j, t)] {
-				k.option(nodes, j.stepValue(t, n))
+				k.Option(nodes, j.stepValue(t, n))
 			}
-			k.item()
+			k.Item()
 			if c.up(2 * len(j.sizes)) {
 				break
 			}
@@ -197,7 +200,7 @@ func (s *search) separate(c *clock) (bound float64, limit solver.Limit) {
 		}
 	}
 	s.offer(c, p)
-	s.prove(s.root, sum, s.in.priced(s.prices), lemmaSteps)
+	s.prove(s.root, sum, priced(s.in, s.prices), lemmaSteps)
 	if complete {
 		s.solve(s.root)
 	}
@@ -220,7 +223,7 @@ func (s *search) stopped(c *clock) solver.Limit {
 
 // plan decides which ways of searching the instance suits.
 func (s *search) plan(c *clock) {
-	if s.rollout = newRollout(c, s.in); s.rollout.work() > maxRolloutWork {
+	if s.rollout = newRollout(c, s.in, new(knapsack)); s.rollout.work() > maxRolloutWork {
 		s.rollout = nil
 		return
 	}
@@ -239,12 +242,13 @@ func (s *search) bound() float64 {
 // closed reports whether no plan of the subproblem is better than the incumbent.
 func (s *search) closed(b *subproblem) bool { return b.solved || b.bound <= s.value+s.in.precision }
 
-// offer makes a legal plan the incumbent if it is better by more than rounding.
+// offer makes a plan the incumbent if it is legal and better by more than rounding, whoever
+// made it.
 func (s *search) offer(c *clock, p plan) {
 	if p == nil {
 		return
 	}
-	if value, values := s.in.value(c, p); value > s.value+s.in.precision/2 {
+	if value, values := s.in.value(c, p); value > s.value+s.in.precision/2 && s.in.legal(p) {
 		s.incumbent, s.value, s.values = p, value, values
 		if s.root != nil && value-s.root.bound > s.slack() {
 			s.contradict(s.root.by, s.root.bound, value)
@@ -255,8 +259,8 @@ func (s *search) offer(c *clock, p plan) {
 // explore lowers the bound of a subproblem and looks for better plans in it.
 func (s *search) explore(c *clock, b *subproblem) {
 	s.explored++
-	bound, prices := s.dual.minimise(c, b, s.value+max(s.in.precision, s.gap*math.Abs(s.value)))
-	s.prove(b, bound, s.in.priced(prices), lemmaPrices)
+	bound, prices := s.lagrangian.minimise(c, b, s.value+max(s.in.precision, s.gap*math.Abs(s.value)))
+	s.prove(b, bound, priced(s.in, prices), lemmaPrices)
 	if s.prices == nil {
 		s.prices = prices
 	}
@@ -283,7 +287,7 @@ func (s *search) searchCore(c *clock, b *subproblem, bound float64) {
 	}
 	limit, width, searched := s.firstLimit(c, b.prices, bound-s.value), s.in.effort.firstWidth, false
 	for sharpen := false; !s.closed(b) && !c.ended; sharpen = true {
-		core := newCoreSearch(c, s.dual, b.prices, limit, until)
+		core := newCoreSearch(c, s.lagrangian.kinds, b.prices, limit, until)
 		if core == nil && c.past(until) {
 			if before == 0 {
 				before = s.workBeforeDecomposing(c)
@@ -318,7 +322,7 @@ func (s *search) searchCore(c *clock, b *subproblem, bound float64) {
 		if found {
 			s.offer(c, core.solution())
 		}
-		s.prove(b, bound-least, s.in.priced(b.prices), lemmaCore)
+		s.prove(b, bound-least, priced(s.in, b.prices), lemmaCore)
 		switch dropped := least < min(limit, core.best); {
 		case core.gaveUp && before == 0:
 			before = s.workBeforeDecomposing(c)
@@ -350,10 +354,11 @@ func (s *search) searchCore(c *clock, b *subproblem, bound float64) {
 // share of the gap to a first plan is far more than the best one loses.
 func (s *search) firstLimit(c *clock, prices []float64, gap float64) float64 {
 	var losses []float64
-	for n := range s.dual.units {
-		u := &s.dual.units[n]
-		set := &s.dual.columns[u.class]
-		best, net := s.dual.bestColumn(u, prices)
+	d := s.lagrangian.kinds
+	for n := range d.all {
+		u := &d.all[n]
+		set := &d.columns[u.class]
+		best, net := d.bestColumn(u, prices)
 		for _, m := range u.active {
 			if loss := net - set.net(m, prices); int(m) != best && loss < firstFraction*gap {
 				losses = append(losses, loss)
@@ -411,21 +416,18 @@ func (s *search) branch(c *clock, b *subproblem) bool {
 // plans that are about as good as the best at the subproblem's prices, and the position
 // in its sizes that splits them at their mean; -1 if nothing varies.
 func (s *search) unsettled(c *clock, b *subproblem) (job, step, split int) {
-	d, steps := s.dual, s.in.steps
-	d.enter(c, b)
+	l, steps := s.lagrangian, s.in.steps
+	l.kinds.enter(c, b.allowed)
 	temperature := 1e-3 * s.in.scale / float64(len(s.in.jobs))
 	job = -1
 	most := 0.0
-	n := &d.newton
 	for f, i := range s.in.finishing {
-		n.reset()
-		d.smoothUnit(d.unit(f), 1, b.prices, temperature)
-		for t := range steps {
-			variance := n.hessian[t*steps+t]
+		mean, variances := l.descent.spread(l.kinds.kind(f), b.prices, temperature)
+		for t, variance := range variances {
 			if variance <= most {
 				continue
 			}
-			at := slices.IndexFunc(s.in.jobs[i].sizes, func(k int32) bool { return float64(k) > n.mean[t] })
+			at := slices.IndexFunc(s.in.jobs[i].sizes, func(k int32) bool { return float64(k) > mean[t] })
 			if low, high := b.allowedFor(f, steps)[t].split(max(at, 0)); low != 0 && high != 0 {
 				most, job, step, split = variance, f, t, at
 			}

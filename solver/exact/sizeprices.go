@@ -11,7 +11,7 @@ import (
 // what a plan makes of many small sizes against few large ones. So let every job and
 // every step choose on its own: the job a plan, the step a size for each job, and let
 // x_(g,t,k) be the price of a disagreement on size k in step t, one for all jobs of a
-// group g that differ in nothing but their first step. With m_c jobs in class c,
+// shape g that differ in nothing but their first step. With m_c jobs in class c,
 //
 //	L(x) = sum_c m_c phi_c(x) + sum_t K_t(x),
 //	phi_c(x) = max over plans of  u_c(plan) - sum_t x_(g(c),t,k_t),
@@ -25,20 +25,10 @@ import (
 
 // sizePrices is the decomposition at some prices per size.
 type sizePrices struct {
-	in *instance
-	// classOf is the class of each finishing job. Of a class: one job, how many there
-	// are, and its group.
-	classOf []int
-	jobs    []int
-	count   []int
-	groupOf []int
-	// first[g][t] is the index of the price of the second size of group g in step t,
-	// that of the k-th being first[g][t]+k-1; sizes[g][t] is how many sizes fit.
-	first, sizes [][]int
-	prices       int // their number
+	*sizeIndex
 
 	// x are the prices that job and step work at, tables what can follow at them, by
-	// group; ready says whether it was filled since.
+	// shape; ready says whether it was filled since.
 	x      []float64
 	tables []followTable
 	ready  []bool
@@ -46,37 +36,15 @@ type sizePrices struct {
 	pricer   sizePricer
 	knapsack knapsack
 	costs    []float64
-	stride   int
-	// scratch: the use of each price by the step, or the plan, evaluated last.
-	use []float64
+	// last is what was evaluated last, kept the best.
+	last, kept evaluation
 }
 
 func newSizePrices(c *clock, in *instance) *sizePrices {
-	s := &sizePrices{in: in, pricer: sizePricer{maxLabels: in.effort.maxLabels}}
-	s.classOf, s.jobs = in.classes(c, in.finishing)
-	s.count = make([]int, len(s.jobs))
-	for _, class := range s.classOf {
-		s.count[class]++
-	}
-	var leaders []int
-	for _, i := range s.jobs {
-		j := &in.jobs[i]
-		group := slices.IndexFunc(leaders, func(other int) bool { return j.similar(&in.jobs[other]) })
-		if group < 0 {
-			group = len(leaders)
-			leaders = append(leaders, i)
-			first, sizes := make([]int, in.steps), make([]int, in.steps)
-			for t := range first {
-				first[t], sizes[t] = s.prices, in.fitting(j, t)
-				s.prices += sizes[t] - 1
-			}
-			s.first, s.sizes = append(s.first, first), append(s.sizes, sizes)
-		}
-		s.groupOf = append(s.groupOf, group)
-		s.stride = max(s.stride, len(j.sizes))
-	}
+	s := &sizePrices{sizeIndex: newSizeIndex(c, in), pricer: sizePricer{maxLabels: in.effort.maxLabels}}
 	s.costs = make([]float64, in.steps*s.stride)
-	s.tables, s.ready = make([]followTable, len(leaders)), make([]bool, len(leaders))
+	s.tables, s.ready = make([]followTable, len(s.first)), make([]bool, len(s.first))
+	s.kept.bound = math.Inf(1)
 	return s
 }
 
@@ -89,26 +57,6 @@ func (s *sizePrices) work() int {
 	return len(s.first)*s.in.steps*s.stride*cells + 8*s.in.size()
 }
 
-// similar reports whether two jobs differ at most in their first step.
-func (j *job) similar(other *job) bool {
-	return slices.Equal(j.sizes, other.sizes) && slices.Equal(j.later, other.later) && slices.Equal(j.gain, other.gain)
-}
-
-// at returns the prices per size that node prices come to.
-func (s *sizePrices) at(prices []float64) []float64 {
-	x := make([]float64, s.prices)
-	for class, i := range s.jobs {
-		j := &s.in.jobs[i]
-		g := s.groupOf[class]
-		for t, first := range s.first[g] {
-			for k := 1; k < s.sizes[g][t]; k++ {
-				x[first+k-1] = prices[t] * float64(j.sizes[k]-j.sizes[0])
-			}
-		}
-	}
-	return x
-}
-
 // set sets the prices for job and step.
 func (s *sizePrices) set(x []float64) {
 	s.x = x
@@ -119,7 +67,7 @@ func (s *sizePrices) set(x []float64) {
 // false if time is up.
 func (s *sizePrices) job(c *clock, class int) (phi float64, chosen []uint8, ok bool) {
 	s.fill(class)
-	g := s.groupOf[class]
+	g := s.shapeOf[class]
 	j, table := &s.in.jobs[s.jobs[class]], &s.tables[g]
 	if !s.ready[g] {
 		table.fill(j, s.costs, s.stride, s.sizes[g])
@@ -133,7 +81,7 @@ func (s *sizePrices) job(c *clock, class int) (phi float64, chosen []uint8, ok b
 
 // fill sets costs to what the sizes of a class cost in every step.
 func (s *sizePrices) fill(class int) {
-	j, g := &s.in.jobs[s.jobs[class]], s.groupOf[class]
+	j, g := &s.in.jobs[s.jobs[class]], s.shapeOf[class]
 	for t, first := range s.first[g] {
 		row := s.costs[t*s.stride : (t+1)*s.stride]
 		row[0] = 0
@@ -152,78 +100,46 @@ func (s *sizePrices) step(c *clock, t int) (solution, bool) {
 	in := s.in
 	in.separableItems(&s.knapsack, t)
 	for f, i := range in.finishing {
-		j, g := &in.jobs[i], s.groupOf[s.classOf[f]]
-		s.knapsack.option(j.sizes[0], 0)
+		j, g := &in.jobs[i], s.shapeOf[s.classOf[f]]
+		s.knapsack.Option(j.sizes[0], 0)
 		for k := 1; k < s.sizes[g][t]; k++ {
-			s.knapsack.option(j.sizes[k], s.x[s.first[g][t]+k-1])
+			s.knapsack.Option(j.sizes[k], s.x[s.first[g][t]+k-1])
 		}
-		s.knapsack.item()
+		s.knapsack.Item()
 	}
 	return s.knapsack.solve(c, in.capacity[t], in.precision/float64(8*in.steps))
 }
 
-// planColumn returns a plan of a class as a column: its value and, with factor -1, the
-// prices that it pays.
-func (s *sizePrices) planColumn(class int, chosen []uint8) priceColumn {
-	g := s.groupOf[class]
-	column := priceColumn{value: s.in.jobs[s.jobs[class]].value(chosen)}
-	for t, k := range chosen {
-		if k > 0 {
-			column.prices = append(column.prices, int32(s.first[g][t]+int(k)-1))
-			column.factors = append(column.factors, -1)
+// Evaluate returns L(x) and the number of columns found; false if time is up. Blocks are
+// classes, then steps; add keeps a column of a block and reports whether it is new.
+func (s *sizePrices) Evaluate(c *clock, x []float64, add func(block int, column priceColumn) bool) (bound float64, found int, ok bool) {
+	s.set(x)
+	for class := range s.jobs {
+		phi, chosen, ok := s.job(c, class)
+		if !ok {
+			return 0, 0, false
+		}
+		bound += float64(s.count[class]) * phi
+		if add(class, s.planColumn(class, chosen)) {
+			found++
 		}
 	}
-	return column
-}
-
-// stepColumn returns the choices of all jobs in a step as a column: the value of the
-// separable ones and the prices that the others bring, with their number as factors.
-func (s *sizePrices) stepColumn(t int, choice func(i, n int) uint8) priceColumn {
-	column := priceColumn{}
-	for n, i := range s.in.separable {
-		column.value += s.in.jobs[i].stepValue(t, int(choice(i, n)))
-	}
-	if s.use == nil {
-		s.use = make([]float64, s.prices)
-	}
-	for f, i := range s.in.finishing {
-		if k := choice(i, len(s.in.separable)+f); k > 0 {
-			v := s.first[s.groupOf[s.classOf[f]]][t] + int(k) - 1
-			if s.use[v] == 0 {
-				column.prices = append(column.prices, int32(v))
-			}
-			s.use[v]++
+	for t := range s.in.steps {
+		best, ok := s.step(c, t)
+		if !ok {
+			return 0, 0, false
+		}
+		bound += best.bound
+		if add(len(s.jobs)+t, s.stepColumn(t, func(_, n int) uint8 { return best.choices[n] })) {
+			found++
 		}
 	}
-	slices.Sort(column.prices)
-	for _, v := range column.prices {
-		column.factors = append(column.factors, s.use[v])
-		s.use[v] = 0
-	}
-	return column
+	s.last.note(x, bound)
+	return bound, found, true
 }
 
-// priceColumn is a choice of one job or one step: a value and how often it brings or
-// pays which prices.
-type priceColumn struct {
-	value   float64
-	prices  []int32
-	factors []float64
-}
-
-// at returns the value of the column at prices.
-func (p *priceColumn) at(x []float64) float64 {
-	value := p.value
-	for n, v := range p.prices {
-		value += p.factors[n] * x[v]
-	}
-	return value
-}
-
-// equals reports whether two columns are the same choice.
-func (p *priceColumn) equals(other *priceColumn) bool {
-	return p.value == other.value && slices.Equal(p.prices, other.prices) && slices.Equal(p.factors, other.factors)
-}
+// Keep makes the prices evaluated last the best.
+func (s *sizePrices) Keep() { s.last, s.kept = s.kept, s.last }
 
 // sizePricer finds a job's best plan where every size of every step has a cost of its
 // own: label setting as for prices per node, cut by a table of the most that can

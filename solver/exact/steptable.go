@@ -1,8 +1,6 @@
 package exact
 
-import (
-	"math"
-)
+import "math"
 
 // The step tables: the separable jobs of the core, solved exactly.
 //

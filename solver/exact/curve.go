@@ -125,101 +125,21 @@ func (c *stepCurve) taken(price float64) int {
 	return sort.Search(len(c.edges), func(n int) bool { return c.scale*c.edges[n].perNode() <= price })
 }
 
-// at returns the net value of the step at the given price, and the nodes
-// taken.
-func (c *stepCurve) at(price float64) (net, nodes float64) {
-	n := c.taken(price)
-	nodes = c.baseNodes + c.sumNodes[n]
-	return c.scale*(c.baseGain+c.sumGain[n]) - price*nodes, nodes
-}
-
-// smooth returns the net value at the given price with every edge's max(0, x) replaced
-// by temperature * log(1 + exp(x / temperature)), which is never less, the
-// expected nodes, and their variance divided by the temperature: the value and,
-// but for signs, the first two derivatives by the price.
-func (c *stepCurve) smooth(price, temperature float64) (net, nodes, curvature float64) {
-	// An edge whose gain is further than this from its price is as good as taken,
-	// or as not. It holds per node too, since an edge takes at least one node.
-	window := 36 * temperature
-	lo := sort.Search(len(c.edges), func(n int) bool { return c.scale*c.edges[n].perNode()-price <= window })
-	nodes = c.baseNodes + c.sumNodes[lo]
-	net = c.scale*(c.baseGain+c.sumGain[lo]) - price*nodes
-	// The logarithms are those of products, one for many edges.
-	logs, product := 0.0, 1.0
-	for _, e := range c.edges[lo:] {
-		if c.scale*e.perNode()-price < -window {
-			break
-		}
-		x := (c.scale*e.gain - price*e.nodes) / temperature
-		if x < -36 {
-			continue
-		}
-		if x > 36 {
-			net += x * temperature
-			nodes += e.nodes
-			continue
-		}
-		z := math.Exp(-math.Abs(x))
-		if product *= 1 + z; product > 1e300 {
-			logs, product = logs+math.Log(product), 1
-		}
-		q := 1 / (1 + z)
-		p := q
-		if x < 0 {
-			p = z * q
-		} else {
-			net += x * temperature
-		}
-		nodes += p * e.nodes
-		curvature += z * q * q * e.nodes * e.nodes
-	}
-	return net + temperature*(logs+math.Log(product)), nodes, curvature / temperature
-}
-
-// smoothCoarsely is smooth with squares in the place of exponentials: max(0, x) is replaced
-// by (x + 4T)^2 / 16T between -4T and 4T, T being the temperature. It costs a fraction of
-// smooth, and is as good as long as the temperature is so high that many edges lie there.
-func (c *stepCurve) smoothCoarsely(price, temperature float64) (net, nodes, curvature float64) {
-	reach := 4 * temperature
-	lo := sort.Search(len(c.edges), func(n int) bool { return c.scale*c.edges[n].perNode()-price <= reach })
-	nodes = c.baseNodes + c.sumNodes[lo]
-	net = c.scale*(c.baseGain+c.sumGain[lo]) - price*nodes
-	squares, slope := 0.0, 1/(2*reach)
-	for _, e := range c.edges[lo:] {
-		x := c.scale*e.gain - price*e.nodes
-		if x < -reach*e.nodes {
-			break
-		}
-		if x >= reach {
-			net += x
-			nodes += e.nodes
-		} else if x > -reach {
-			x += reach
-			squares += x * x
-			nodes += x * slope * e.nodes
-			curvature += e.nodes * e.nodes
-		}
-	}
-	return net + squares*slope/2, nodes, curvature * slope
-}
-
-// stepValue returns what the k-th size in step t adds to the value of a job that
-// is not capped.
-func (j *job) stepValue(t, k int) float64 {
-	if t == 0 {
-		return j.tail[0]*j.first[k] - j.cost[k]
-	}
-	return j.tail[t] * j.later[k]
+// Knapsack takes the options of a multiple-choice knapsack, item after item.
+type Knapsack interface {
+	Reset()
+	Option(nodes int32, value float64)
+	Item()
 }
 
 // separableItems empties a knapsack and adds the separable jobs as the items of step t.
-func (in *instance) separableItems(k *knapsack, t int) {
-	k.reset()
+func (in *instance) separableItems(k Knapsack, t int) {
+	k.Reset()
 	for _, i := range in.separable {
 		j := &in.jobs[i]
 		for n, nodes := range j.sizes[:in.fitting(j, t)] {
-			k.option(nodes, j.stepValue(t, n))
+			k.Option(nodes, j.stepValue(t, n))
 		}
-		k.item()
+		k.Item()
 	}
 }

@@ -1,0 +1,76 @@
+package exact
+
+import (
+	"math"
+	"sort"
+)
+
+// smooth returns the net value at the given price with every edge's max(0, x) replaced
+// by temperature * log(1 + exp(x / temperature)), which is never less, the
+// expected nodes, and their variance divided by the temperature: the value and,
+// but for signs, the first two derivatives by the price.
+func smooth(c *stepCurve, price, temperature float64) (net, nodes, curvature float64) {
+	// An edge whose gain is further than this from its price is as good as taken,
+	// or as not. It holds per node too, since an edge takes at least one node.
+	window := 36 * temperature
+	lo := sort.Search(len(c.edges), func(n int) bool { return c.scale*c.edges[n].perNode()-price <= window })
+	nodes = c.baseNodes + c.sumNodes[lo]
+	net = c.scale*(c.baseGain+c.sumGain[lo]) - price*nodes
+	// The logarithms are those of products, one for many edges.
+	logs, product := 0.0, 1.0
+	for _, e := range c.edges[lo:] {
+		if c.scale*e.perNode()-price < -window {
+			break
+		}
+		x := (c.scale*e.gain - price*e.nodes) / temperature
+		if x < -36 {
+			continue
+		}
+		if x > 36 {
+			net += x * temperature
+			nodes += e.nodes
+			continue
+		}
+		z := math.Exp(-math.Abs(x))
+		if product *= 1 + z; product > 1e300 {
+			logs, product = logs+math.Log(product), 1
+		}
+		q := 1 / (1 + z)
+		p := q
+		if x < 0 {
+			p = z * q
+		} else {
+			net += x * temperature
+		}
+		nodes += p * e.nodes
+		curvature += z * q * q * e.nodes * e.nodes
+	}
+	return net + temperature*(logs+math.Log(product)), nodes, curvature / temperature
+}
+
+// smoothCoarsely is smooth with squares in the place of exponentials: max(0, x) is replaced
+// by (x + 4T)^2 / 16T between -4T and 4T, T being the temperature. It costs a fraction of
+// smooth, and is as good as long as the temperature is so high that many edges lie there.
+func smoothCoarsely(c *stepCurve, price, temperature float64) (net, nodes, curvature float64) {
+	reach := 4 * temperature
+	lo := sort.Search(len(c.edges), func(n int) bool { return c.scale*c.edges[n].perNode()-price <= reach })
+	nodes = c.baseNodes + c.sumNodes[lo]
+	net = c.scale*(c.baseGain+c.sumGain[lo]) - price*nodes
+	squares, slope := 0.0, 1/(2*reach)
+	for _, e := range c.edges[lo:] {
+		x := c.scale*e.gain - price*e.nodes
+		if x < -reach*e.nodes {
+			break
+		}
+		if x >= reach {
+			net += x
+			nodes += e.nodes
+		} else if x > -reach {
+			x += reach
+			squares += x * x
+			nodes += x * slope * e.nodes
+			curvature += e.nodes * e.nodes
+		}
+	}
+	return net + squares*slope/2, nodes, curvature * slope
+}

@@ -1,11 +1,14 @@
 package exact
 
-import "github.com/elastalloc/elastalloc/solver"
+import (
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/exact/model"
+)
 
 // NewAsking returns a backend that asks about time each time that it has done this much work.
 func NewAsking(work int) *Solver {
 	s := New()
-	s.effort.quantum = work
+	s.effort.Quantum = work
 	return s
 }
 
@@ -20,17 +23,17 @@ func NewAnxious(kind int) *Solver {
 // Anxieties is the number of kinds of NewAnxious.
 func Anxieties() int { return len(anxious()) }
 
-func anxious() []effort {
-	sizes := *usual() // prices per size at once, with beams that hold next to nothing
-	sizes.easyWork, sizes.maxLabels, sizes.visits, sizes.denseRows = 1, 4, 1, 6
-	sizes.firstWidth, sizes.lastWidth, sizes.leftWidths = 2, 2, [2]int{1, 2}
-	sizes.minSampled, sizes.maxSubproblems, sizes.sizesWork = 6, 50, 10_000_000
+func anxious() []model.Effort {
+	sizes := *model.Usual() // prices per size at once, with beams that hold next to nothing
+	sizes.EasyWork, sizes.MaxLabels, sizes.Visits, sizes.DenseRows = 1, 4, 1, 6
+	sizes.FirstWidth, sizes.LastWidth, sizes.LeftWidths = 2, 2, [2]int{1, 2}
+	sizes.MinSampled, sizes.MaxSubproblems, sizes.SizesWork = 6, 50, 10_000_000
 	proven := sizes // prices per size, with beams that hold what is left
-	proven.leftWidths, proven.denseRows, proven.maxLabels = usual().leftWidths, usual().denseRows, usual().maxLabels
-	branching := *usual() // no prices per size, and nothing but splitting
-	branching.easyWork, branching.minSampled, branching.maxSubproblems = 1<<50, 2, 100
-	branching.firstWidth, branching.lastWidth, branching.maxLabels, branching.visits = 1, 1, 3, 1
-	return []effort{sizes, proven, branching}
+	proven.LeftWidths, proven.DenseRows, proven.MaxLabels = model.Usual().LeftWidths, model.Usual().DenseRows, model.Usual().MaxLabels
+	branching := *model.Usual() // no prices per size, and nothing but splitting
+	branching.EasyWork, branching.MinSampled, branching.MaxSubproblems = 1<<50, 2, 100
+	branching.FirstWidth, branching.LastWidth, branching.MaxLabels, branching.Visits = 1, 1, 3, 1
+	return []model.Effort{sizes, proven, branching}
 }
 
 // WithWitness returns the backend, which reports a contradiction where a lemma cuts off the

@@ -1,0 +1,135 @@
+package guess
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"sort"
+
+	"github.com/elastalloc/elastalloc/solver/exact/model"
+)
+
+// The incumbent: a legal plan made from prices.
+//
+// At good prices almost every job's best plan is also its plan in the optimum;
+// only the jobs that are nearly indifferent between two plans decide how the pool
+// is filled to the last node. So the jobs choose one after the other, the least
+// indifferent first, each taking its best plan that leaves all jobs after it the
+// smallest size; then the nodes left over are offered to all again at half price
+// and for nothing.
+
+// PriceJob returns the best plan of a job at prices, of the sizes allowed per step, and its
+// value net of them; nil if that is at most floor.
+type PriceJob func(c *model.Clock, j *model.Job, prices []float64, allowed []model.SizeSet, floor float64) (float64, []uint8)
+
+// Builder makes legal plans.
+type Builder struct {
+	in    *model.Instance
+	kinds *model.Kinds
+	price PriceJob
+	// free is the number of nodes per step that no job holds.
+	free    []int
+	allowed []model.SizeSet
+	scaled  []float64
+}
+
+// NewBuilder returns a builder at the columns of a subproblem.
+func NewBuilder(in *model.Instance, d *model.Kinds, price PriceJob) *Builder {
+	return &Builder{
+		in: in, kinds: d, price: price,
+		free: make([]int, in.Steps), allowed: make([]model.SizeSet, in.Steps), scaled: make([]float64, in.Steps),
+	}
+}
+
+// Build returns a legal plan made from the prices. When time is up it leaves the
+// jobs it has not come to at their smallest size, which is legal too.
+func (b *Builder) Build(c *model.Clock, prices []float64) model.Plan {
+	in := b.in
+	p := model.NewPlan(in)
+	copy(b.free, in.Free)
+	order := b.byRegret(c, prices)
+	for _, i := range order {
+		if c.Ended {
+			return p
+		}
+		b.choose(c, p, i, prices)
+	}
+	slices.Reverse(order)
+	for _, share := range []float64{0.5, 0} {
+		for t := range prices {
+			b.scaled[t] = share * prices[t]
+		}
+		for _, i := range order {
+			if c.Ended || slices.Max(b.free) == 0 {
+				return p
+			}
+			b.choose(c, p, i, b.scaled)
+		}
+	}
+	return p
+}
+
+// choose gives job i its best plan at the prices among those that need no more
+// nodes than it holds and are free.
+func (b *Builder) choose(c *model.Clock, p model.Plan, i int, prices []float64) {
+	j := &b.in.Jobs[i]
+	now := 0.0
+	for t, k := range p[i] {
+		held := j.Sizes[k]
+		now += prices[t] * float64(held)
+		fits := sort.Search(len(j.Sizes), func(n int) bool { return int(j.Sizes[n]-held) > b.free[t] })
+		b.allowed[t] = model.SmallestSizes(fits)
+	}
+	// Only a plan whose value exceeds the present one's by more than rounding
+	// changes anything.
+	_, chosen := b.price(c, j, prices, b.allowed, j.Value(p[i])-now+b.in.Precision/8)
+	for t, k := range chosen {
+		b.free[t] -= int(j.Sizes[k] - j.Sizes[p[i][t]])
+		p[i][t] = k
+	}
+}
+
+// byRegret returns all jobs, those that lose most by not getting their best plan
+// at the prices first. It returns nil if time is up.
+func (b *Builder) byRegret(c *model.Clock, prices []float64) []int {
+	in := b.in
+	regret := make([]float64, len(in.Jobs))
+	for _, i := range in.Separable {
+		j := &in.Jobs[i]
+		regret[i] = math.Inf(1)
+		for t := range prices {
+			best, second := math.Inf(-1), math.Inf(-1)
+			for k := range in.Fitting(j, t) {
+				net := j.StepValue(t, k) - prices[t]*float64(j.Sizes[k])
+				second = max(second, min(best, net))
+				best = max(best, net)
+			}
+			regret[i] = min(regret[i], best-second)
+		}
+		if c.Up(2 * len(prices) * len(j.Sizes)) {
+			return nil
+		}
+	}
+	for f, i := range in.Finishing {
+		u := b.kinds.Kind(f)
+		best, net := b.kinds.BestColumn(u, prices)
+		regret[i] = math.Inf(1)
+		set := &b.kinds.Columns[u.Class]
+		for _, column := range u.Active {
+			if int(column) != best {
+				regret[i] = min(regret[i], net-set.Net(column, prices))
+			}
+		}
+		if c.Up(2 * len(u.Active) * len(prices)) {
+			return nil
+		}
+	}
+	order := make([]int, len(in.Jobs))
+	for i := range order {
+		order[i] = i
+	}
+	if !model.StableSort(c, order, func(a, b int) int { return cmp.Compare(regret[b], regret[a]) }) {
+		return nil
+	}
+	return order
+}

@@ -1,0 +1,318 @@
+package guess
+
+import (
+	"math"
+	"slices"
+
+	"github.com/elastalloc/elastalloc/solver/exact/model"
+)
+
+// The dual: the best prices.
+//
+// The Lagrangian bound L(lambda) is convex and piecewise linear in only T dimensions,
+// one price per step. It is minimised by column generation with a smoothed master: over
+// the plans found so far ("columns"), the maximum in phi_i is replaced by the soft maximum
+//
+//	temperature * log sum_plans exp((u - lambda n) / temperature),
+//
+// and 0 <= lambda <= cap, beyond which no job takes a node it need not, by
+// logarithmic barriers of the same temperature. What results is smooth and strictly
+// convex, so that Newton's method needs a handful of T by T systems; the temperature then falls, and at every temperature the jobs are
+// priced once to find the columns that are missing. See Nesterov, "Smooth
+// minimization of non-smooth functions" (2005), and Fisher, "The Lagrangian
+// relaxation method for solving integer programming problems" (1981).
+
+const (
+	// FirstTemperature is where the temperature starts and lastTemperature where it ends,
+	// as shares of a job's average value. Down to coarseTemperature curves are smoothed
+	// coarsely.
+	FirstTemperature  = 0.1
+	coarseTemperature = 1e-3
+	lastTemperature   = 1e-7
+	// cooling is the factor from one temperature to the next.
+	cooling = 0.2
+	// foundShare is such that the temperature stays while more than one in this many
+	// jobs lacks columns.
+	foundShare = 10
+	// Below fineTemperature, a share of a job's average value, a fall must gain
+	// enoughGain of the bound for another to follow.
+	fineTemperature = 1e-5
+	enoughGain      = 1e-9
+	// maxRounds bounds the rounds of settling and pricing.
+	maxRounds = 200
+	// newtonSteps bounds the Newton steps at one temperature.
+	newtonSteps = 30
+)
+
+// Evaluator knows L over a subproblem.
+type Evaluator interface {
+	// Evaluate returns L(prices), +Inf if time is up, and the number of jobs that it found
+	// columns for.
+	Evaluate(c *model.Clock, prices []float64) (bound float64, found int)
+	// Keep makes the prices evaluated last the best so far.
+	Keep()
+}
+
+// Start is where the search for prices starts.
+type Start struct {
+	Prices      []float64
+	Temperature float64
+	// Trust, if not 0, is the share by which a price may change in one round.
+	Trust float64
+}
+
+// Descent minimises the Lagrangian bound over a subproblem.
+type Descent struct {
+	in     *model.Instance
+	kinds  *model.Kinds
+	curves []model.StepCurve
+	caps   []float64 // prices from which on every job holds its smallest size
+	newton newton
+	// coarse is coarseTemperature of the current subproblem.
+	coarse float64
+	// net is scratch for a job's columns: value less price, then probability.
+	net []float64
+}
+
+// NewDescent prepares the search for prices. Where time is up it is not complete.
+func NewDescent(c *model.Clock, in *model.Instance, k *model.Kinds, curves []model.StepCurve) *Descent {
+	return &Descent{in: in, kinds: k, curves: curves, caps: priceCaps(c, in), newton: newNewton(in.Steps)}
+}
+
+// Spread returns the mean of the nodes of one job of a kind per step over its columns, by
+// how good they are at the prices, and their variances but for a factor. It is the memory
+// of the next one.
+func (d *Descent) Spread(u *model.Kind, prices []float64, temperature float64) (mean, variance []float64) {
+	n := &d.newton
+	n.reset()
+	d.smoothKind(u, 1, prices, temperature)
+	d.net = d.net[:0]
+	for t := range prices {
+		d.net = append(d.net, n.hessian[t*n.steps+t])
+	}
+	return n.mean, d.net
+}
+
+// priceCaps returns, per step, twice a price at which every job holds its smallest
+// size: k nodes in step t bring at most what serving min(1, share(k)) from step t on
+// gains, and in the first step what the value of the size exceeds that of the
+// smallest.
+// Without a cap the prices of a step whose nodes are all spoken for would run away.
+func priceCaps(c *model.Clock, in *model.Instance) []float64 {
+	caps := make([]float64, in.Steps)
+	for t := range caps {
+		caps[t] = 1e-9*in.Scale/float64(max(1, in.Capacity[t])) + in.TieTotal
+	}
+	for i := range in.Jobs {
+		j := &in.Jobs[i]
+		first, later := 0.0, 0.0 // the most gained per node
+		for k := 1; k < len(j.Sizes); k++ {
+			nodes := float64(j.Sizes[k] - j.Sizes[0])
+			first = max(first, (j.Tail[0]*min(1, j.First[k])+max(0, j.Cost[0]-j.Cost[k]))/nodes)
+			later = max(later, min(1, j.Later[k])/nodes)
+		}
+		caps[0] = max(caps[0], 2*first+2*in.TieTotal)
+		for t := 1; t < in.Steps; t++ {
+			caps[t] = max(caps[t], 2*j.Tail[t]*later+2*in.TieTotal)
+		}
+		if c.Up(4*len(j.Sizes) + in.Steps) {
+			break
+		}
+	}
+	return caps
+}
+
+// Minimise lowers L, starting from prices, and keeps the best on the way. It stops early
+// when time is up or when L falls to enough.
+func (d *Descent) Minimise(c *model.Clock, l Evaluator, from Start, enough float64) {
+	average := d.in.Scale / float64(max(1, len(d.in.Jobs)))
+	at := slices.Clone(from.Prices)
+	for t := range at {
+		at[t] = min(max(at[t], 1e-9*d.caps[t]), 0.5*d.caps[t])
+	}
+	prices := slices.Clone(at)
+	bound, _ := l.Evaluate(c, at)
+	l.Keep()
+	temperature, last := from.Temperature*average, lastTemperature*average
+	d.coarse = coarseTemperature * average
+	if average == 0 || c.Ended {
+		return
+	}
+	for rounds := 0; bound > enough && !c.Ended && rounds < maxRounds; rounds++ {
+		held := d.settle(c, at, temperature, from.Trust)
+		value, found := l.Evaluate(c, at)
+		gain := bound - value
+		if gain > 0 {
+			bound = value
+			copy(prices, at)
+			l.Keep()
+		}
+		// The minimum moves far as long as many jobs lack columns; only then does
+		// sharpening pay off.
+		if held || found*foundShare > len(d.in.Finishing) {
+			continue
+		}
+		if found == 0 && (temperature <= last || temperature <= fineTemperature*average && gain <= enoughGain*math.Abs(bound)) {
+			break
+		}
+		temperature = max(last, temperature*cooling)
+	}
+	dropIdlePrices(c, l, bound, prices)
+}
+
+// dropIdlePrices sets prices that only the barrier keeps above 0 to 0 where
+// that does not raise the bound.
+func dropIdlePrices(c *model.Clock, l Evaluator, bound float64, prices []float64) {
+	largest := 0.0
+	for _, price := range prices {
+		largest = max(largest, price)
+	}
+	trial := slices.Clone(prices)
+	changed := false
+	for t, price := range trial {
+		if price > 0 && price < 1e-5*largest {
+			trial[t], changed = 0, true
+		}
+	}
+	if !changed {
+		return
+	}
+	if value, _ := l.Evaluate(c, trial); value <= bound {
+		l.Keep()
+	}
+}
+
+// settle moves prices to the minimum of the smoothed master at the temperature, or
+// towards it until time is up, no further than they are trusted. It returns true if that
+// held them.
+func (d *Descent) settle(c *model.Clock, prices []float64, temperature, trust float64) (held bool) {
+	n := &d.newton
+	copy(n.centre, prices)
+	average := 0.0
+	for _, price := range prices {
+		average += price / float64(len(prices)) / 4
+	}
+	value := d.smooth(c, prices, temperature)
+	for range newtonSteps {
+		decrement := n.direction()
+		// Half the decrement is what the step can gain; below the temperature's own
+		// error there is nothing left to gain.
+		if decrement < 1e-2*temperature || c.Ended {
+			return false
+		}
+		step := 1.0
+		for t, move := range n.move {
+			if move < 0 {
+				step = min(step, -0.9*prices[t]/move)
+			} else if move > 0 {
+				step = min(step, 0.9*(d.caps[t]-prices[t])/move)
+			}
+			if trust > 0 {
+				region := trust * max(n.centre[t], average)
+				step = min(step, (region-math.Abs(prices[t]-n.centre[t]))/math.Abs(move))
+			}
+		}
+		if step <= 1e-6 {
+			return true
+		}
+		copy(n.origin, prices)
+		improved := false
+		for range 30 {
+			for t := range prices {
+				prices[t] = n.origin[t] + step*n.move[t]
+			}
+			trial := d.smooth(c, prices, temperature)
+			if c.Ended {
+				break
+			}
+			if trial <= value-1e-4*step*decrement {
+				value, improved = trial, true
+				break
+			}
+			step *= n.shorter(decrement)
+		}
+		if !improved {
+			copy(prices, n.origin)
+			return false
+		}
+	}
+	return false
+}
+
+// smooth returns the smoothed master at the prices, and leaves its gradient and
+// Hessian in d.newton. Where time is up they are not what they should be.
+func (d *Descent) smooth(c *model.Clock, prices []float64, temperature float64) float64 {
+	n := &d.newton
+	n.reset()
+	total := 0.0
+	for t, price := range prices {
+		smoothed := smooth
+		if temperature >= d.coarse {
+			smoothed = smoothCoarsely
+		}
+		net, nodes, curvature := smoothed(&d.curves[t], price, temperature)
+		slack := d.caps[t] - price
+		total += float64(d.in.Capacity[t])*price + net - temperature*(math.Log(price)+math.Log(slack))
+		n.gradient[t] = float64(d.in.Capacity[t]) - nodes - temperature/price + temperature/slack
+		n.hessian[t*n.steps+t] = curvature + temperature/(price*price) + temperature/(slack*slack)
+		if c.Up(len(d.curves[t].Edges)) {
+			return total
+		}
+	}
+	for m := range d.kinds.All {
+		u := &d.kinds.All[m]
+		total += d.smoothKind(u, u.Count, prices, temperature)
+		if c.Up(len(u.Active) * 2 * len(prices)) {
+			break
+		}
+	}
+	return total
+}
+
+// smoothKind returns the soft maximum of a kind's columns times a count of jobs, and
+// adds its derivatives to those in d.newton: less the expected nodes per step, and their
+// covariance divided by the temperature.
+func (d *Descent) smoothKind(u *model.Kind, count float64, prices []float64, temperature float64) float64 {
+	n, set := &d.newton, &d.kinds.Columns[u.Class]
+	steps := len(prices)
+	d.net = d.net[:0]
+	most := math.Inf(-1)
+	for _, c := range u.Active {
+		net := set.Net(c, prices)
+		d.net = append(d.net, net)
+		most = max(most, net)
+	}
+	sum := 0.0
+	clear(n.mean)
+	for m, c := range u.Active {
+		x := (d.net[m] - most) / temperature
+		if x < -36 {
+			d.net[m] = 0
+			continue
+		}
+		weight := math.Exp(x)
+		d.net[m] = weight
+		sum += weight
+		for t, nodes := range set.Held(c) {
+			n.mean[t] += weight * nodes
+		}
+	}
+	for t := range n.mean {
+		n.mean[t] /= sum
+		n.gradient[t] -= count * n.mean[t]
+	}
+	for m, c := range u.Active {
+		if d.net[m] == 0 || d.net[m] == sum {
+			continue
+		}
+		weight := count * d.net[m] / sum / temperature
+		nodes := set.Held(c)
+		for t := range nodes {
+			scaled := weight * (nodes[t] - n.mean[t])
+			for u := 0; u <= t; u++ {
+				n.hessian[t*steps+u] += scaled * (nodes[u] - n.mean[u])
+			}
+		}
+	}
+	return count * (most + temperature*math.Log(sum))
+}

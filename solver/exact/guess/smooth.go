@@ -1,0 +1,78 @@
+package guess
+
+import (
+	"math"
+	"sort"
+
+	"github.com/elastalloc/elastalloc/solver/exact/model"
+)
+
+// smooth returns the net value at the given price with every edge's max(0, x) replaced
+// by temperature * log(1 + exp(x / temperature)), which is never less, the
+// expected nodes, and their variance divided by the temperature: the value and,
+// but for signs, the first two derivatives by the price.
+func smooth(c *model.StepCurve, price, temperature float64) (net, nodes, curvature float64) {
+	// An edge whose gain is further than this from its price is as good as taken,
+	// or as not. It holds per node too, since an edge takes at least one node.
+	window := 36 * temperature
+	lo := sort.Search(len(c.Edges), func(n int) bool { return c.Scale*c.Edges[n].PerNode()-price <= window })
+	nodes = c.BaseNodes + c.SumNodes[lo]
+	net = c.Scale*(c.BaseGain+c.SumGain[lo]) - price*nodes
+	// The logarithms are those of products, one for many edges.
+	logs, product := 0.0, 1.0
+	for _, e := range c.Edges[lo:] {
+		if c.Scale*e.PerNode()-price < -window {
+			break
+		}
+		x := (c.Scale*e.Gain - price*e.Nodes) / temperature
+		if x < -36 {
+			continue
+		}
+		if x > 36 {
+			net += x * temperature
+			nodes += e.Nodes
+			continue
+		}
+		z := math.Exp(-math.Abs(x))
+		if product *= 1 + z; product > 1e300 {
+			logs, product = logs+math.Log(product), 1
+		}
+		q := 1 / (1 + z)
+		p := q
+		if x < 0 {
+			p = z * q
+		} else {
+			net += x * temperature
+		}
+		nodes += p * e.Nodes
+		curvature += z * q * q * e.Nodes * e.Nodes
+	}
+	return net + temperature*(logs+math.Log(product)), nodes, curvature / temperature
+}
+
+// smoothCoarsely is smooth with squares in the place of exponentials: max(0, x) is replaced
+// by (x + 4T)^2 / 16T between -4T and 4T, T being the temperature. It costs a fraction of
+// smooth, and is as good as long as the temperature is so high that many edges lie there.
+func smoothCoarsely(c *model.StepCurve, price, temperature float64) (net, nodes, curvature float64) {
+	reach := 4 * temperature
+	lo := sort.Search(len(c.Edges), func(n int) bool { return c.Scale*c.Edges[n].PerNode()-price <= reach })
+	nodes = c.BaseNodes + c.SumNodes[lo]
+	net = c.Scale*(c.BaseGain+c.SumGain[lo]) - price*nodes
+	squares, slope := 0.0, 1/(2*reach)
+	for _, e := range c.Edges[lo:] {
+		x := c.Scale*e.Gain - price*e.Nodes
+		if x < -reach*e.Nodes {
+			break
+		}
+		if x >= reach {
+			net += x
+			nodes += e.Nodes
+		} else if x > -reach {
+			x += reach
+			squares += x * x
+			nodes += x * slope * e.Nodes
+			curvature += e.Nodes * e.Nodes
+		}
+	}
+	return net + squares*slope/2, nodes, curvature * slope
+}

@@ -1,0 +1,91 @@
+package model
+
+import (
+	"math"
+	"math/bits"
+	"slices"
+)
+
+// Classes tells which of the given jobs are equal to the search: of equal gains, sizes,
+// shares and costs in one group. It returns the class of each, and one job of each class,
+// whatever the time.
+func (in *Instance) Classes(c *Clock, jobs []int) (classOf, classes []int) {
+	classOf = make([]int, len(jobs))
+	// An open-addressing hash table of classes, -1 where empty.
+	table := make([]int32, 1<<bits.Len(uint(2*len(jobs))))
+	for slot := range table {
+		table[slot] = -1
+	}
+	mask := len(table) - 1
+	for n, i := range jobs {
+		j := &in.Jobs[i]
+		hash := uint64(len(j.Sizes)) ^ uint64(j.Group)<<32
+		for k := range j.Sizes {
+			hash = (hash ^ math.Float64bits(j.Later[k]) ^ math.Float64bits(j.Cost[k])<<1) * 1099511628211
+			hash ^= hash >> 29
+		}
+		slot := int(hash) & mask
+		for table[slot] >= 0 && !j.equals(&in.Jobs[classes[table[slot]]]) {
+			slot = (slot + 1) & mask
+		}
+		if table[slot] < 0 {
+			table[slot] = int32(len(classes))
+			classes = append(classes, i)
+		}
+		classOf[n] = int(table[slot])
+		c.Up(4 * len(j.Sizes))
+	}
+	return classOf, classes
+}
+
+// Order gives the rows of a plan to equal jobs in an order of their own, the largest
+// sizes first, so that the plan does not depend on the way the search took.
+func (in *Instance) Order(c *Clock, p Plan) {
+	classOf, classes := in.Classes(c, in.everyJob())
+	members := make([][]int, len(classes))
+	for i, class := range classOf {
+		members[class] = append(members[class], i)
+	}
+	for _, equal := range members {
+		if len(equal) < 2 {
+			continue
+		}
+		rows := make([][]uint8, len(equal))
+		for n, i := range equal {
+			rows[n] = p[i]
+		}
+		slices.SortStableFunc(rows, func(a, b []uint8) int { return slices.Compare(b, a) })
+		for n, i := range equal {
+			p[i] = rows[n]
+		}
+	}
+}
+
+// Trim takes nodes that bring nothing from the finishing jobs in later steps, such as
+// those beyond what finishes a job.
+func (in *Instance) Trim(p Plan) {
+	for _, i := range in.Finishing {
+		j := &in.Jobs[i]
+		value := j.Value(p[i])
+		for t := 1; t < in.Steps; t++ {
+			held := p[i][t]
+			for k := range held {
+				if p[i][t] = k; j.Value(p[i]) >= value {
+					break
+				}
+				p[i][t] = held
+			}
+		}
+	}
+}
+
+// equals reports whether two jobs are equal to the search.
+func (j *Job) equals(other *Job) bool {
+	return j.Group == other.Group && slices.Equal(j.Sizes, other.Sizes) && slices.Equal(j.Later, other.Later) && slices.Equal(j.First, other.First) &&
+		slices.Equal(j.Cost, other.Cost) && slices.Equal(j.Gain, other.Gain)
+}
+
+// similar reports whether two jobs differ at most in their first step.
+func (j *Job) similar(other *Job) bool {
+	return slices.Equal(j.Sizes, other.Sizes) && slices.Equal(j.Later, other.Later) && slices.Equal(j.Gain, other.Gain)
+}

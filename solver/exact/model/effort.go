@@ -1,0 +1,50 @@
+package model
+
+// Effort is how much goes into each way of searching. Tests make it small, so that
+// problems of known optimum take every way there is.
+type Effort struct {
+	// Quantum is the work between two questions about time, in operations of an inner
+	// loop: well below a millisecond of one core.
+	Quantum int
+	// MinSampled is the number of jobs from which on prices are those of a sample first.
+	MinSampled int
+	// MaxLabels bounds the labels of one step of pricing. A job of the sizes and horizons
+	// that occur stays far below; beyond it, labels are merged in pairs so that the value
+	// returned stays an upper bound.
+	MaxLabels int
+	// Visits bounds the partial plans looked at before a table is filled to list columns.
+	Visits int
+	// FirstWidth and lastWidth bound the states of a beam. Beyond the last, splitting the
+	// subproblem does more.
+	FirstWidth, LastWidth int
+	// LeftWidths are the widths of the beams over what is left at prices per size.
+	LeftWidths [2]int
+	// EasyWork is the work in which most instances are solved, before anything is made
+	// ready for the others.
+	EasyWork int
+	// SizesWork goes into prices per size, and into searching what is left at them, each
+	// besides a multiple of what core searches had before.
+	SizesWork int
+	// DenseRows is the size of Newton's system up to which it is factorised; a larger one
+	// is solved by conjugate gradients.
+	DenseRows int
+	// MaxSubproblems bounds the subproblems of one search.
+	MaxSubproblems int
+}
+
+// Usual returns the effort of a backend.
+func Usual() *Effort {
+	return &Effort{
+		Quantum:        100_000,
+		MinSampled:     400,
+		MaxLabels:      4096,
+		Visits:         400,
+		FirstWidth:     1000,
+		LastWidth:      4000,
+		LeftWidths:     [2]int{2000, 16_000},
+		EasyWork:       2_000_000,
+		SizesWork:      100_000_000,
+		DenseRows:      120,
+		MaxSubproblems: 20_000,
+	}
+}

@@ -1,0 +1,290 @@
+package model
+
+import (
+	"cmp"
+	"errors"
+	"math"
+	"slices"
+	"sort"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// Instance is a problem in the units of the search: work as shares of a job's
+// demand, sizes by their position in the job's list.
+//
+// Equal plans are told apart by a tie cost that is taken off the objective: per
+// job tieUnit * ([first-step nodes != current] * (N+1) + first-step nodes), N being
+// the most nodes that can be held in the first step, which orders plans of equal
+// objective by changed jobs first and nodes now second. All tie costs together are at
+// most tieFraction of the objective's scale, far below what counts as proven optimal,
+// so that one search does both.
+type Instance struct {
+	Effort   *Effort
+	Capacity []int // per step
+	Steps    int
+	// Free is the number of nodes left per step when every job holds its smallest
+	// size, mostFree the largest of them.
+	Free     []int
+	MostFree int
+	Jobs     []Job
+	// Separable and finishing split the jobs: one whose value no step caps is a sum of
+	// independent steps.
+	Separable []int
+	Finishing []int
+	// Unit is the largest value that a job can have. The search has values as shares
+	// of it, since scaling the objective changes no decision.
+	Unit float64
+	// Least is the value of the plan of smallest sizes, most a crude upper bound on
+	// the objective, and scale the magnitude of what is summed up in it.
+	Least, Most, Scale float64
+	// magnitude is that of all values of sizes together, those included that are so far
+	// below 0 that no job takes them. It bounds the rounding of sums.
+	magnitude float64
+	// Groups are those of the jobs, and quotaPrice what a node short of a floor costs.
+	Groups     []solver.AdmittedGroup
+	QuotaPrice float64
+	// TieUnit and tieTotal are the tie cost of one node and the most that all tie
+	// costs can come to.
+	TieUnit, TieTotal float64
+	// Precision is the difference in objective below which two plans are equal.
+	Precision float64
+}
+
+// Job is an admitted job in the units of the search.
+type Job struct {
+	// Gain is what having served the whole demand by the end of a step adds to the
+	// value, and tail[t] the sum of it from step t on: what serving it in step t adds.
+	Gain, Tail []float64
+	Sizes      []int32
+	// First and later are the shares of the demand served per size in the first
+	// and in every later step.
+	First, Later []float64
+	// Cost is, per size in the first step, the tie cost less the value of the size.
+	Cost []float64
+	// Group is the job's group; it is not looked at where there are none.
+	Group int
+}
+
+const (
+	// tieFraction bounds all tie costs together, as a share of the objective's scale.
+	tieFraction = 1e-11
+	// Noise is the rounding noise of a sum of plan values, as a share of
+	// instance.scale.
+	Noise = 1e-15
+	// Finished is the share of its demand from which on a job is done; the
+	// difference to 1 absorbs the rounding of sums of shares.
+	Finished = 1 - 1e-12
+	// tiny is the smallest gain or value of a size, as a share of the unit, and the
+	// smallest share of a job's demand, that is not taken for 0: quotients of smaller ones
+	// leave the range of floating-point numbers.
+	tiny = 1e-290
+)
+
+// notTiny returns x, or 0 where it is too small to calculate with.
+func notTiny(x float64) float64 {
+	if math.Abs(x) < tiny {
+		return 0
+	}
+	return x
+}
+
+// errInfeasible is returned for a problem that admission cannot have made.
+var errInfeasible = errors.New("the smallest sizes of all jobs together exceed the pool")
+
+// NewInstance converts a problem. Where time is up it is not complete.
+func NewInstance(c *Clock, p *solver.Problem, e *Effort) (*Instance, error) {
+	in := &Instance{Effort: e, Capacity: p.Capacity, Steps: p.Steps, Free: slices.Clone(p.Capacity), Jobs: make([]Job, len(p.Jobs))}
+	for i := range p.Jobs {
+		from := &p.Jobs[i]
+		in.Unit = max(in.Unit, slices.Max(from.Gain))
+		for _, value := range from.SizeValue {
+			in.Unit = max(in.Unit, math.Abs(value))
+		}
+		for t := range in.Free {
+			in.Free[t] -= from.Sizes[0]
+		}
+		if c.Up(2 * in.Steps) {
+			return in, nil
+		}
+	}
+	if slices.Min(in.Free) < 0 {
+		return nil, errInfeasible
+	}
+	if len(p.Groups) > 0 {
+		in.Unit = max(in.Unit, p.QuotaPrice)
+	}
+	if in.Unit == 0 {
+		in.Unit = 1
+	}
+	if len(p.Groups) > 0 {
+		if err := in.convertGroups(p); err != nil {
+			return nil, err
+		}
+	}
+	in.MostFree = slices.Max(in.Free)
+	for i := range p.Jobs {
+		in.convert(p, i)
+		if in.Jobs[i].capped() {
+			in.Finishing = append(in.Finishing, i)
+		} else {
+			in.Separable = append(in.Separable, i)
+		}
+		if c.Up(20*len(in.Jobs[i].Sizes) + 2*in.Steps) {
+			return in, nil
+		}
+	}
+	in.estimate(c)
+	in.SetTies(c, p, cmp.Or(in.Scale, 1)) // Where nothing has a value, as little as can be changes.
+	return in, nil
+}
+
+// convert works out job i.
+func (in *Instance) convert(p *solver.Problem, i int) {
+	from, j := &p.Jobs[i], &in.Jobs[i]
+	j.Group = from.Group
+	// A size that does not fit beside all other jobs' smallest sizes is never used.
+	usable := sort.SearchInts(from.Sizes, from.Sizes[0]+in.MostFree+1)
+	j.Sizes = make([]int32, usable)
+	block := make([]float64, 3*usable)
+	j.First, j.Later, j.Cost = block[:usable], block[usable:2*usable], block[2*usable:]
+	for k := range j.Sizes {
+		j.Sizes[k] = int32(from.Sizes[k])
+		j.First[k] = notTiny(from.FirstStepWork[k] / from.Demand)
+		j.Later[k] = notTiny(from.StepWork[k] / from.Demand)
+		if from.SizeValue != nil {
+			j.Cost[k] = notTiny(-from.SizeValue[k] / in.Unit)
+		}
+	}
+	if i > 0 && slices.Equal(from.Gain, p.Jobs[i-1].Gain) {
+		j.Gain, j.Tail = in.Jobs[i-1].Gain, in.Jobs[i-1].Tail
+	} else {
+		block := make([]float64, 2*in.Steps+1)
+		j.Gain, j.Tail = block[:in.Steps], block[in.Steps:]
+		for t := in.Steps - 1; t >= 0; t-- {
+			j.Gain[t] = notTiny(from.Gain[t] / in.Unit)
+			j.Tail[t] = j.Tail[t+1] + j.Gain[t]
+		}
+	}
+	if in.Steps == 1 {
+		// What is served in the only step is capped right away.
+		for k := range j.First {
+			j.First[k] = min(1, j.First[k])
+		}
+	}
+}
+
+// capped reports whether the job's value is less than the sum of what its steps
+// would add each: whether it can finish within the horizon, and not in the only
+// step.
+func (j *Job) capped() bool {
+	steps := len(j.Gain)
+	return steps > 1 && j.Tail[0] > 0 &&
+		slices.Max(j.First)+float64(steps-1)*slices.Max(j.Later) >= Finished
+}
+
+// Fitting returns how many of the job's sizes, ascending, fit step t beside
+// all other jobs' smallest sizes.
+func (in *Instance) Fitting(j *Job, t int) int {
+	if in.Free[t] == in.MostFree {
+		return len(j.Sizes)
+	}
+	return sort.Search(len(j.Sizes), func(k int) bool { return int(j.Sizes[k]-j.Sizes[0]) > in.Free[t] })
+}
+
+// Size returns the number of sizes over all jobs and steps.
+func (in *Instance) Size() int {
+	sizes := 0
+	for i := range in.Jobs {
+		sizes += len(in.Jobs[i].Sizes)
+	}
+	return sizes * in.Steps
+}
+
+// Progress returns the value of a job that serves the given shares in the first and
+// in every later step, that of its size in the first step aside.
+func (j *Job) Progress(first, later float64) float64 {
+	sum, share := 0.0, first
+	for _, gain := range j.Gain {
+		sum += gain * min(1, share)
+		share += later
+	}
+	return sum
+}
+
+// SetTies sets the tie cost of every size and the precision of the search for an
+// objective of about the given scale; 0 is none at all.
+func (in *Instance) SetTies(c *Clock, p *solver.Problem, scale float64) {
+	// A job contributes at most one change and its largest size, all jobs together
+	// at most the pool.
+	nodes := 0
+	for i := range in.Jobs {
+		nodes += int(in.Jobs[i].Sizes[len(in.Jobs[i].Sizes)-1])
+	}
+	nodes = min(nodes, in.Capacity[0])
+	units := float64(len(in.Jobs)*(nodes+1) + nodes)
+	in.TieTotal = tieFraction * scale
+	in.TieUnit = in.TieTotal / max(1, units)
+	in.Precision = max(in.TieUnit/4, Noise*scale, tiny)
+	for i := range in.Jobs {
+		j := &in.Jobs[i]
+		from := &p.Jobs[i]
+		for k, size := range j.Sizes {
+			cost := float64(size)
+			if int(size) != from.Current {
+				cost += float64(nodes + 1)
+			}
+			j.Cost[k] = in.TieUnit * cost
+			if from.SizeValue != nil {
+				j.Cost[k] -= from.SizeValue[k] / in.Unit
+			}
+		}
+		c.Up(len(j.Sizes)) // All costs are set, whatever the time.
+	}
+}
+
+// Shares returns the shares of the job's demand served per size in step t.
+func (j *Job) Shares(t int) []float64 {
+	if t == 0 {
+		return j.First
+	}
+	return j.Later
+}
+
+// Value returns what a plan, given as a position in sizes per step, has in
+// the search: its part of the objective less tie cost.
+func (j *Job) Value(chosen []uint8) float64 {
+	share, value := 0.0, 0.0
+	for t, k := range chosen {
+		share = min(1, share+j.Shares(t)[k])
+		value += j.Gain[t] * share
+	}
+	return value - j.Cost[chosen[0]]
+}
+
+// StepValue returns what the k-th size in step t adds to the value of a job that
+// is not capped.
+func (j *Job) StepValue(t, k int) float64 {
+	if t == 0 {
+		return j.Tail[0]*j.First[k] - j.Cost[k]
+	}
+	return j.Tail[t] * j.Later[k]
+}
+
+// Unfinished reports whether a plan leaves the job short of its demand.
+func (j *Job) Unfinished(chosen []uint8) bool {
+	share := 0.0
+	for t, k := range chosen {
+		share += j.Shares(t)[k]
+	}
+	return share < Finished
+}
+
+// NodePrices returns what prices of the search are in units of the objective.
+func (in *Instance) NodePrices(prices []float64) []float64 {
+	var converted []float64
+	for _, price := range prices {
+		converted = append(converted, price*in.Unit)
+	}
+	return converted
+}

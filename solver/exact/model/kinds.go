@@ -1,0 +1,144 @@
+package model
+
+import (
+	"math"
+	"slices"
+)
+
+// Columns is the plans found so far of a class of equal finishing jobs. A column's value is
+// that of its plan, whoever found it.
+type Columns struct {
+	steps  int
+	chosen []uint8   // steps per column
+	nodes  []float64 // steps per column
+	values []float64
+}
+
+// Net returns the value of a column less the price of its nodes.
+func (set *Columns) Net(column int32, prices []float64) float64 {
+	net, steps := set.values[column], len(prices)
+	for t, nodes := range set.nodes[int(column)*steps : (int(column)+1)*steps] {
+		net -= prices[t] * nodes
+	}
+	return net
+}
+
+// Plan returns the sizes of a column.
+func (set *Columns) Plan(column int32) []uint8 {
+	return set.chosen[int(column)*set.steps : (int(column)+1)*set.steps]
+}
+
+// Held returns the nodes of a column.
+func (set *Columns) Held(column int32) []float64 {
+	return set.nodes[int(column)*set.steps : (int(column)+1)*set.steps]
+}
+
+// Kind is the jobs of a class that a subproblem restricts alike: they have the same
+// best plan at any prices.
+type Kind struct {
+	Class, Job int
+	Count      float64
+	Allowed    []SizeSet
+	// Active are the columns of the class that lie in the subproblem.
+	Active []int32
+}
+
+// Kinds are the finishing jobs of a subproblem, by kind. The columns of their classes are
+// kept from subproblem to subproblem.
+type Kinds struct {
+	In      *Instance
+	classOf []int     // of each finishing job
+	Columns []Columns // one per class
+	// All are those of the current subproblem, of that of each finishing job, and ofClass
+	// those of each class.
+	All     []Kind
+	Of      []int
+	ofClass [][]int
+}
+
+// NewKinds returns the finishing jobs without restrictions or columns.
+func NewKinds(c *Clock, in *Instance) *Kinds {
+	classOf, classes := in.Classes(c, in.Finishing)
+	d := &Kinds{
+		In: in, classOf: classOf, Columns: make([]Columns, len(classes)),
+		Of: make([]int, len(classOf)), ofClass: make([][]int, len(classes)),
+	}
+	for class := range d.Columns {
+		d.Columns[class].steps = in.Steps
+	}
+	return d
+}
+
+// Add keeps a plan of a class as a column.
+func (d *Kinds) Add(class int, j *Job, chosen []uint8) {
+	set := &d.Columns[class]
+	set.chosen = append(set.chosen, chosen...)
+	for _, k := range chosen {
+		set.nodes = append(set.nodes, float64(j.Sizes[k]))
+	}
+	set.values = append(set.values, j.Value(chosen))
+	for _, n := range d.ofClass[class] {
+		d.All[n].admit(int32(len(set.values)-1), chosen)
+	}
+}
+
+// admit makes a column active if it lies in the subproblem.
+func (u *Kind) admit(column int32, chosen []uint8) {
+	for t, k := range chosen {
+		if !u.Allowed[t].Has(int(k)) {
+			return
+		}
+	}
+	u.Active = append(u.Active, column)
+}
+
+// Enter makes the kinds of a subproblem and the columns that lie in it active, by what it
+// allows per finishing job and step.
+func (d *Kinds) Enter(c *Clock, restricted []SizeSet) {
+	steps := d.In.Steps
+	if cap(d.All) < len(d.classOf) {
+		d.All = make([]Kind, 0, len(d.classOf))
+	}
+	old := d.All
+	d.All = d.All[:0]
+	for class := range d.ofClass {
+		d.ofClass[class] = d.ofClass[class][:0]
+	}
+	for f, class := range d.classOf {
+		c.Up(2 * steps)
+		allowed := restricted[f*steps : (f+1)*steps]
+		at := slices.IndexFunc(d.ofClass[class], func(n int) bool { return slices.Equal(d.All[n].Allowed, allowed) })
+		if at >= 0 {
+			d.Of[f] = d.ofClass[class][at]
+			d.All[d.Of[f]].Count++
+			continue
+		}
+		n := len(d.All)
+		d.Of[f], d.ofClass[class] = n, append(d.ofClass[class], n)
+		u := Kind{Class: class, Job: d.In.Finishing[f], Count: 1, Allowed: allowed}
+		if n < len(old) {
+			u.Active = old[n].Active[:0]
+		}
+		set := &d.Columns[class]
+		for column := range set.values {
+			u.admit(int32(column), set.Plan(int32(column)))
+		}
+		d.All = append(d.All, u)
+	}
+}
+
+// BestColumn returns the active column of a kind of the largest net value at the given
+// prices, and that value; -1 if there is none.
+func (d *Kinds) BestColumn(u *Kind, prices []float64) (column int, net float64) {
+	set := &d.Columns[u.Class]
+	column, net = -1, math.Inf(-1)
+	for _, c := range u.Active {
+		if value := set.Net(c, prices); value > net {
+			column, net = int(c), value
+		}
+	}
+	return column, net
+}
+
+// Kind returns the kind of the f-th finishing job.
+func (d *Kinds) Kind(f int) *Kind { return &d.All[d.Of[f]] }

@@ -1,0 +1,129 @@
+package model
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// Plan is a size per job and step, by position in the job's sizes.
+type Plan [][]uint8
+
+// NewPlan returns the plan in which every job holds its smallest size.
+func NewPlan(in *Instance) Plan {
+	block := make([]uint8, len(in.Jobs)*in.Steps)
+	p := make(Plan, len(in.Jobs))
+	for i := range p {
+		p[i], block = block[:in.Steps:in.Steps], block[in.Steps:]
+	}
+	return p
+}
+
+// PlanOf returns a plan of the problem in the units of the search, made legal: a size
+// that is not becomes the next smaller one, or the smallest, and where that takes more
+// nodes than there are, the jobs that hold most beyond their smallest size give some
+// back. It returns nil for a plan of other jobs or steps.
+func (in *Instance) PlanOf(nodes solver.Plan) Plan {
+	if len(nodes) != len(in.Jobs) {
+		return nil
+	}
+	p := NewPlan(in)
+	free := slices.Clone(in.Free)
+	for i := range p {
+		if len(nodes[i]) != in.Steps {
+			return nil
+		}
+		sizes := in.Jobs[i].Sizes
+		for t, held := range nodes[i] {
+			k, legal := slices.BinarySearch(sizes, int32(min(held, math.MaxInt32)))
+			if !legal {
+				k = max(0, k-1)
+			}
+			p[i][t] = uint8(k)
+			free[t] -= int(sizes[k] - sizes[0])
+		}
+	}
+	if len(in.Groups) > 0 {
+		free[0] += in.ShrinkGroups(p)
+	}
+	for t := range free {
+		if free[t] < 0 {
+			in.shrink(p, t, -free[t], in.everyJob())
+		}
+	}
+	return p
+}
+
+// everyJob returns the positions of all jobs.
+func (in *Instance) everyJob() []int {
+	all := make([]int, len(in.Jobs))
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+// shrink takes at least this many nodes from the given jobs in step t, those first that hold
+// most beyond their smallest size, and returns how many it took.
+func (in *Instance) shrink(p Plan, t, nodes int, jobs []int) (taken int) {
+	beyond := func(i int) int32 { return in.Jobs[i].Sizes[p[i][t]] - in.Jobs[i].Sizes[0] }
+	var order []int
+	for _, i := range jobs {
+		if p[i][t] > 0 {
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(beyond(b), beyond(a)) })
+	for taken < nodes {
+		for _, i := range order {
+			if taken >= nodes {
+				break
+			}
+			if k := p[i][t]; k > 0 {
+				taken += int(in.Jobs[i].Sizes[k] - in.Jobs[i].Sizes[k-1])
+				p[i][t]--
+			}
+		}
+	}
+	return taken
+}
+
+// Value returns the objective of a plan less its tie cost, whatever the time, and the sum
+// of the magnitudes of what it is made of, some of which may cancel out.
+func (in *Instance) Value(c *Clock, p Plan) (total, magnitude float64) {
+	for i := range p {
+		j := &in.Jobs[i]
+		value, cost := j.Value(p[i]), j.Cost[p[i][0]]
+		total, magnitude = total+value, magnitude+math.Abs(value+cost)+math.Abs(cost)
+		c.Up(in.Steps)
+	}
+	if len(in.Groups) > 0 {
+		short := in.shortfall(p)
+		total, magnitude = total-short, magnitude+short
+	}
+	return total, magnitude
+}
+
+// Legal reports whether a plan keeps to the pool and to the limits of groups.
+func (in *Instance) Legal(p Plan) bool {
+	for t, capacity := range in.Capacity {
+		held := 0
+		for i := range p {
+			held += int(in.Jobs[i].Sizes[p[i][t]])
+		}
+		if held > capacity {
+			return false
+		}
+	}
+	if len(in.Groups) == 0 {
+		return true
+	}
+	for g, nodes := range in.GroupNodes(p) {
+		if nodes > in.Groups[g].Limit {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,78 @@
+package model
+
+import (
+	"errors"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// Groups in the units of the search: their limits are rows of the model, and what a plan is
+// short of their floors costs.
+
+// errLimits is returned for a problem that admission cannot have made.
+var errLimits = errors.New("the smallest sizes of the jobs of a group together exceed its limit")
+
+// convertGroups takes over the groups of a problem of one step.
+func (in *Instance) convertGroups(p *solver.Problem) error {
+	if p.Steps != 1 {
+		return errors.New("groups in a problem of more than one step")
+	}
+	in.Groups, in.QuotaPrice = p.Groups, p.QuotaPrice/in.Unit
+	nodes := make([]int, len(p.Groups))
+	for i := range p.Jobs {
+		for g := p.Jobs[i].Group; g >= 0; g = p.Groups[g].Parent {
+			nodes[g] += p.Jobs[i].Sizes[0]
+		}
+	}
+	for g := range p.Groups {
+		if nodes[g] > p.Groups[g].Limit {
+			return errLimits
+		}
+	}
+	return nil
+}
+
+// GroupNodes returns the nodes of every group under a plan.
+func (in *Instance) GroupNodes(p Plan) []int {
+	nodes := make([]int, len(in.Groups))
+	for i := range in.Jobs {
+		j := &in.Jobs[i]
+		for g := j.Group; g >= 0; g = in.Groups[g].Parent {
+			nodes[g] += int(j.Sizes[p[i][0]])
+		}
+	}
+	return nodes
+}
+
+// shortfall returns what it costs that groups are short of their floors under a plan.
+func (in *Instance) shortfall(p Plan) float64 {
+	short := 0
+	for g, nodes := range in.GroupNodes(p) {
+		short += max(0, in.Groups[g].Floor-nodes)
+	}
+	return in.QuotaPrice * float64(short)
+}
+
+// ShrinkGroups takes nodes from the jobs of groups that exceed their limits under a plan,
+// and returns how many.
+func (in *Instance) ShrinkGroups(p Plan) (taken int) {
+	nodes := in.GroupNodes(p)
+	members := make(map[int][]int)
+	for i := range in.Jobs {
+		for g := in.Jobs[i].Group; g >= 0; g = in.Groups[g].Parent {
+			if nodes[g] > in.Groups[g].Limit {
+				members[g] = append(members[g], i)
+			}
+		}
+	}
+	for g := range in.Groups { // Any order will do: what is taken once counts everywhere.
+		if jobs := members[g]; jobs != nil {
+			held := 0
+			for _, i := range jobs {
+				held += int(in.Jobs[i].Sizes[p[i][0]])
+			}
+			taken += in.shrink(p, 0, held-in.Groups[g].Limit, jobs)
+		}
+	}
+	return taken
+}

@@ -1,0 +1,161 @@
+package proof
+
+import (
+	"math"
+	"slices"
+)
+
+// beam is a set of states: vectors of excess nodes with the least loss that leads
+// there.
+type beam struct {
+	states
+
+	steps int
+	// slots is an open-addressing hash table of states by their excess nodes, -1
+	// where empty.
+	slots []int32
+	// order and spare are what keep works with, here to be used again.
+	order []int32
+	spare states
+}
+
+// states are the states of a beam, by attribute.
+type states struct {
+	excess []int32 // steps per state
+	loss   []float64
+	bound  []float64
+	link   []int32
+}
+
+// emptied returns no states, in the memory of these.
+func (s states) emptied() states {
+	return states{excess: s.excess[:0], loss: s.loss[:0], bound: s.bound[:0], link: s.link[:0]}
+}
+
+func (b *beam) size() int { return len(b.loss) }
+
+func (b *beam) state(n int) []int32 { return b.excess[n*b.steps : (n+1)*b.steps] }
+
+// reset empties the beam.
+func (b *beam) reset(steps int) {
+	b.steps = steps
+	b.states = b.emptied()
+	if b.slots == nil {
+		b.slots = make([]int32, 64)
+	}
+	for n := range b.slots {
+		b.slots[n] = -1
+	}
+}
+
+// find returns the slot of the state with the given excess nodes, or the empty slot
+// where it belongs.
+func (b *beam) find(excess []int32) int {
+	h := uint64(14695981039346656037)
+	for _, e := range excess {
+		h = (h ^ uint64(uint32(e))) * 1099511628211
+		h ^= h >> 29
+	}
+	mask := len(b.slots) - 1
+	slot := int(h) & mask
+	for b.slots[slot] >= 0 && !slices.Equal(b.state(int(b.slots[slot])), excess) {
+		slot = (slot + 1) & mask
+	}
+	return slot
+}
+
+// put adds a state that is not there yet in the slot that find returned.
+func (b *beam) put(slot int, excess []int32, loss, bound float64, link int32) {
+	b.slots[slot] = int32(b.size())
+	b.excess = append(b.excess, excess...)
+	b.loss = append(b.loss, loss)
+	b.bound = append(b.bound, bound)
+	b.link = append(b.link, link)
+	if 2*b.size() > len(b.slots) {
+		b.rehash(2 * len(b.slots))
+	}
+}
+
+// rehash rebuilds the hash table with the given number of slots.
+func (b *beam) rehash(slots int) {
+	if slots != len(b.slots) {
+		b.slots = make([]int32, slots)
+	}
+	for n := range b.slots {
+		b.slots[n] = -1
+	}
+	for n := range b.size() {
+		b.slots[b.find(b.state(n))] = int32(n)
+	}
+}
+
+// selectLeast reorders order so that the width states of least bound come first, and
+// returns the least bound of the others. States of equal bound are told apart by their
+// excess nodes.
+func (b *beam) selectLeast(width int) float64 {
+	before := func(x, y int32) bool {
+		if b.bound[x] != b.bound[y] {
+			return b.bound[x] < b.bound[y]
+		}
+		return slices.Compare(b.state(int(x)), b.state(int(y))) < 0
+	}
+	from, to := 0, len(b.order)
+	for to-from > 1 {
+		// The median of three goes where it belongs.
+		low, middle, high := from, from+(to-from)/2, to-1
+		if before(b.order[middle], b.order[low]) {
+			low, middle = middle, low
+		}
+		if before(b.order[high], b.order[middle]) {
+			middle = high
+			if before(b.order[middle], b.order[low]) {
+				middle = low
+			}
+		}
+		b.order[from], b.order[middle] = b.order[middle], b.order[from]
+		pivot, at := b.order[from], from
+		for n := from + 1; n < to; n++ {
+			if before(b.order[n], pivot) {
+				at++
+				b.order[n], b.order[at] = b.order[at], b.order[n]
+			}
+		}
+		b.order[from], b.order[at] = b.order[at], b.order[from]
+		switch {
+		case at == width:
+			from, to = at, at
+		case at < width:
+			from = at + 1
+		default:
+			to = at
+		}
+	}
+	least := math.Inf(1)
+	for _, n := range b.order[width:] {
+		least = min(least, b.bound[n])
+	}
+	return least
+}
+
+// keep keeps the width states of least bound and returns the least bound of the
+// others, +Inf if there are none.
+func (b *beam) keep(width int) float64 {
+	if b.size() <= width {
+		return math.Inf(1)
+	}
+	b.order = b.order[:0]
+	for n := range b.size() {
+		b.order = append(b.order, int32(n))
+	}
+	least := b.selectLeast(width)
+	kept := b.spare.emptied()
+	for _, n := range b.order[:width] {
+		kept.excess = append(kept.excess, b.state(int(n))...)
+		kept.loss = append(kept.loss, b.loss[n])
+		kept.bound = append(kept.bound, b.bound[n])
+		kept.link = append(kept.link, b.link[n])
+	}
+	b.states, b.spare = kept, b.states
+	b.rehash(len(b.slots))
+	return least
+}

@@ -1,0 +1,314 @@
+package proof
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/elastalloc/elastalloc/solver/exact/model"
+)
+
+// The core: the search over what survives.
+//
+// In terms of losses the problem at prices lambda reads: choose a column
+// per finishing job so that
+//
+//	sum of their losses + sum_t D_t(free_t - extra_t)
+//
+// is least, where extra_t is what the chosen plans hold in step t beyond the best
+// plans, free_t what the pool has there beyond the best plans of all jobs, and D_t the
+// step tables. It is solved by dynamic programming over the jobs with the vector
+// of excess nodes as state, a beam of bounded width, and the look-ahead as bound.
+// What the beam drops is remembered by its bound, so that the outcome is exact
+// either way: a least loss, or a least loss with a lower bound on it. (Core:
+// Pisinger, "A minimal algorithm for the multiple-choice knapsack problem" (1995).)
+
+// coreJob is a finishing job with more than one column.
+type coreJob struct {
+	job   int
+	plans []column
+}
+
+// coreSearch searches one subproblem at given prices.
+type coreSearch struct {
+	in     *model.Instance
+	prices []float64
+	base   model.Plan // every job's best plan at the prices
+	free   []int
+	jobs   []coreJob
+	tables []*stepTable
+	ahead  *lookAhead
+	limit  float64 // loss that a solution must stay below
+
+	// until is the clock's count of work at which the search is given up, 0 for never;
+	// gaveUp says that it was.
+	until  int
+	gaveUp bool
+
+	now, next  beam
+	trail      []link
+	best       float64 // least loss found
+	bestLink   int32
+	bestExcess []int32
+	dropped    float64 // least bound of what the beam dropped
+}
+
+// link is a choice on the way to a state.
+type link struct {
+	parent int32
+	plan   int32
+}
+
+// Limits of one search; beyond them it is given up for a smaller limit on the loss.
+const (
+	maxColumnsPerJob = 20_000
+	maxColumns       = 200_000
+	maxCells         = 5_000_000
+)
+
+// newCoreSearch prepares the search for solutions of the subproblem that was entered
+// last, those that lose less than limit. It returns nil if there is too much to search, or if
+// the clock's work reaches until, 0 for never.
+func newCoreSearch(c *model.Clock, d *model.Kinds, prices []float64, limit float64, until int) *coreSearch {
+	in := d.In
+	lists, byKind := make([][]column, len(in.Finishing)), make([][]column, len(d.All))
+	e := enumerator{until: until, few: in.Effort.Visits}
+	total := 0
+	for f := range in.Finishing {
+		n := d.Of[f]
+		if byKind[n] == nil {
+			u := &d.All[n]
+			_, phi := d.BestColumn(u, prices)
+			if c.Up(len(u.Active) * in.Steps) {
+				return nil
+			}
+			plans, ok := e.list(c, &in.Jobs[u.Job], prices, u.Allowed, phi, limit, maxColumnsPerJob)
+			if !ok || len(plans) == 0 {
+				return nil
+			}
+			byKind[n] = plans
+		}
+		if total += len(byKind[n]); total > maxColumns {
+			return nil
+		}
+		lists[f] = slices.Clone(byKind[n])
+	}
+	return newCoreSearchOver(c, in, prices, lists, limit, nil, until)
+}
+
+// newCoreSearchOver prepares the search over the given columns of each finishing job,
+// by rising loss, at least one of each. The look-ahead starts from start, if that is not
+// nil. It returns nil if there is too much to search, or if the clock's work reaches
+// until, 0 for never.
+func newCoreSearchOver(
+	c *model.Clock, in *model.Instance, prices []float64, lists [][]column, limit float64,
+	start func(i, t, k int) float64, until int,
+) *coreSearch {
+	s := &coreSearch{
+		until: until,
+		in:    in, prices: prices, base: model.NewPlan(in), free: make([]int, in.Steps), limit: limit,
+		best: math.Inf(1), bestLink: -1, dropped: math.Inf(1),
+	}
+	used := make([]int, in.Steps)
+	separableBase(c, in, prices, s.base, used)
+	for f, i := range in.Finishing {
+		plans := lists[f]
+		j := &in.Jobs[i]
+		copy(s.base[i], plans[0].chosen)
+		for t, k := range s.base[i] {
+			used[t] += int(j.Sizes[k])
+		}
+		excess := make([]int32, len(plans)*in.Steps)
+		for n := range plans {
+			plans[n].excess = excess[n*in.Steps:][:in.Steps:in.Steps]
+			for t, k := range plans[n].chosen {
+				plans[n].excess[t] = j.Sizes[k] - j.Sizes[s.base[i][t]]
+			}
+		}
+		if len(plans) > 1 {
+			s.jobs = append(s.jobs, coreJob{job: i, plans: plans})
+		}
+	}
+	for t := range s.free {
+		s.free[t] = in.Capacity[t] - used[t]
+	}
+	slices.SortStableFunc(s.jobs, func(a, b coreJob) int { return cmp.Compare(len(b.plans), len(a.plans)) })
+	if !s.look(c, start) {
+		return nil
+	}
+	return s
+}
+
+// look builds the step tables and the look-ahead. It returns false if they are too
+// large or time is up.
+func (s *coreSearch) look(c *model.Clock, start func(i, t, k int) float64) bool {
+	steps := s.in.Steps
+	s.tables = make([]*stepTable, steps)
+	last := make([]series, steps)
+	cells := 0
+	for t := range steps {
+		low, high := 0, 0
+		for n := range s.jobs {
+			lo, hi := int32(0), int32(0)
+			for m := range s.jobs[n].plans {
+				p := &s.jobs[n].plans[m]
+				lo, hi = min(lo, p.excess[t]), max(hi, p.excess[t])
+			}
+			low, high = low+int(lo), high+int(hi)
+			if c.Up(len(s.jobs[n].plans)) {
+				return false
+			}
+		}
+		if cells += len(s.jobs) * (high - low + 1); cells > maxCells || c.Up(4*(high-low+1)) {
+			return false
+		}
+		table := newStepTable(c, s.in, t, s.prices[t], s.base, s.free[t]-high, s.free[t]-low, s.limit, maxCells)
+		if table == nil {
+			return false
+		}
+		s.tables[t] = table
+		last[t] = infinite(low, high)
+		for x := range last[t].at {
+			last[t].at[x] = table.best.value(s.free[t] - (low + x))
+		}
+		last[t] = last[t].trimmed()
+	}
+	s.ahead = newLookAhead(c, s.jobs, last, s.limit, start, s.until)
+	return s.ahead != nil
+}
+
+// prepare sharpens the look-ahead, if that is asked for, and then may lower s.limit;
+// proven is a loss that every solution of the subproblem is known to have. It returns
+// false if time was up meanwhile: the search must not be run.
+func (s *coreSearch) prepare(c *model.Clock, sharpen bool, proven float64) bool {
+	return !sharpen || s.ahead.sharpen(c, s.until) && s.narrow(c, proven)
+}
+
+// run searches with a beam of the given width. It returns a lower bound on the loss of
+// every solution of the subproblem, at most limit; if a solution that loses less than
+// limit was found, s.best is its loss.
+func (s *coreSearch) run(c *model.Clock, width int) float64 {
+	steps := s.in.Steps
+	excess := make([]int32, steps)
+	s.now.reset(steps)
+	s.trail = s.trail[:0]
+	s.best, s.bestLink, s.bestExcess, s.dropped = math.Inf(1), -1, nil, math.Inf(1)
+	bound := s.ahead.bound()
+	if bound >= s.limit {
+		return s.limit
+	}
+	s.offer(excess, 0, -1)
+	s.now.put(s.now.find(excess), excess, 0, bound, -1)
+	for n := range s.jobs {
+		s.next.reset(steps)
+		for from := range s.now.size() {
+			if s.gaveUp = c.Past(s.until); s.gaveUp || c.Up(len(s.jobs[n].plans)*steps) {
+				return min(s.dropped, s.limit, slices.Min(s.now.bound))
+			}
+			s.expand(n, from, excess)
+			if s.next.size() > 4*width {
+				s.dropped = min(s.dropped, s.next.keep(width))
+			}
+		}
+		s.dropped = min(s.dropped, s.next.keep(width))
+		s.now, s.next = s.next, s.now
+	}
+	return min(s.dropped, s.best, s.limit)
+}
+
+// narrow lowers the limit to just above what the sharpened look-ahead says is lost
+// at least, for that is mostly close to the truth, and what loses more can go. It
+// leaves the limit well above what was proven, and above what rounding hides, so that
+// searches get somewhere. It returns false if time was up meanwhile.
+func (s *coreSearch) narrow(c *model.Clock, proven float64) bool {
+	limit := max(1.1*s.ahead.bound(), 1.5*proven, s.in.Precision)
+	if limit >= s.limit {
+		return true
+	}
+	s.limit, s.ahead.limit = limit, limit
+	return s.ahead.sharpen(c, s.until)
+}
+
+// expand adds the states that job n's plans lead to from a state.
+func (s *coreSearch) expand(n, from int, excess []int32) {
+	start, lost, before := s.now.state(from), s.now.loss[from], s.now.link[from]
+	if s.now.bound[from] >= s.cutoff() {
+		return
+	}
+	for m := range s.jobs[n].plans {
+		p := &s.jobs[n].plans[m]
+		loss := lost + p.loss
+		if loss >= s.cutoff() {
+			break
+		}
+		for t := range excess {
+			excess[t] = start[t] + p.excess[t]
+		}
+		bound := s.boundOf(n+1, excess, loss)
+		if bound >= s.cutoff() {
+			continue
+		}
+		slot := s.next.find(excess)
+		at := s.next.slots[slot]
+		if at >= 0 && s.next.loss[at] <= loss {
+			continue
+		}
+		s.trail = append(s.trail, link{parent: before, plan: int32(m)})
+		here := int32(len(s.trail) - 1)
+		if at >= 0 {
+			s.next.loss[at], s.next.bound[at], s.next.link[at] = loss, bound, here
+		} else {
+			s.next.put(slot, excess, loss, bound, here)
+		}
+		s.offer(excess, loss, here)
+	}
+}
+
+// cutoff is the loss from which on nothing is of interest.
+func (s *coreSearch) cutoff() float64 { return min(s.limit, s.best-s.in.Precision) }
+
+// boundOf bounds the loss of every solution that continues a state before job n.
+func (s *coreSearch) boundOf(n int, excess []int32, loss float64) float64 {
+	loss += s.ahead.rest[n]
+	for t, e := range excess {
+		loss += s.ahead.after[n][t].value(int(e))
+	}
+	return loss
+}
+
+// offer considers the solution that gives all jobs to come their best plans.
+func (s *coreSearch) offer(excess []int32, loss float64, at int32) {
+	for t, e := range excess {
+		loss += s.tables[t].best.value(s.free[t] - int(e))
+	}
+	if loss < s.cutoff() {
+		s.best, s.bestLink = loss, at
+		s.bestExcess = append(s.bestExcess[:0], excess...)
+	}
+}
+
+// solution returns the plan of the least loss found.
+func (s *coreSearch) solution() model.Plan {
+	p := model.NewPlan(s.in)
+	for i := range p {
+		copy(p[i], s.base[i])
+	}
+	// The trail tells the plans from the last job chosen back to the first.
+	depth := 0
+	for at := s.bestLink; at >= 0; at = s.trail[at].parent {
+		depth++
+	}
+	for at := s.bestLink; at >= 0; at = s.trail[at].parent {
+		depth--
+		j := &s.jobs[depth]
+		copy(p[j.job], j.plans[s.trail[at].plan].chosen)
+	}
+	for t, table := range s.tables {
+		excess := s.free[t]
+		if s.bestExcess != nil {
+			excess -= int(s.bestExcess[t])
+		}
+		table.complete(p, t, excess)
+	}
+	return p
+}

@@ -1,0 +1,184 @@
+package proof
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/exact/guess"
+	"github.com/elastalloc/elastalloc/solver/exact/model"
+)
+
+// What is left of the root at the best prices per size.
+//
+// There a plan that loses as much as the bound exceeds the incumbent is in no better
+// solution, as in fixing.go, but far fewer plans lose less: often few dozens where
+// prices per node leave tens of thousands. They go into the core search with the
+// losses that they have at the prices per node.
+
+const (
+	// bundleWork and leftWork are how many times the work that core searches had before
+	// goes into the prices per size, and into searching what is left at them, each
+	// besides effort.sizesWork.
+	bundleWork = 8
+	leftWork   = 4
+	// tieWork is the work spent on a better one among equals.
+	tieWork = 5_000_000
+)
+
+// decompose searches the root at prices per size, once and if there are not too many of
+// them, with a multiple of the work that was spent before. It returns false if it did not.
+func (s *Search) decompose(c *model.Clock, b *subproblem, bound float64, before int) bool {
+	if s.decomposable && before == 0 {
+		before = s.workBeforeDecomposing(c)
+	}
+	if !s.decomposable || b.order != 0 {
+		return false
+	}
+	s.decomposable = false
+	sizes := s.sizes
+	until := c.Work + s.in.Effort.SizesWork + bundleWork*before
+	bundle := guess.NewBundle(sizes.SizeIndex)
+	bundle.AddColumns(s.lagrangian.kinds, b.prices)
+	x := sizes.At(b.prices)
+	sizes.kept.note(x, math.Inf(1))
+	bundle.Minimise(c, sizes, x, until, func(x []float64) (model.Plan, float64) {
+		if x != nil {
+			s.Offer(c, s.rollout.PlanAt(c, sizes.CostAt(x)))
+		}
+		return s.Incumbent, s.Value
+	})
+	least, x := sizes.kept.bound, slices.Clone(sizes.kept.prices)
+	s.sizesAt = x
+	s.prove(b, least, Priced(s.in, b.prices), lemmaSizePrices)
+	if s.closed(b) || c.Ended {
+		return true
+	}
+	s.searchLeft(c, b, bound, sizes, x, least, c.Work+s.in.Effort.SizesWork+leftWork*before)
+	return true
+}
+
+// searchLeft searches the columns of the root that lose little at prices per size x,
+// where the bound is least, from cheap to thorough; bound is that at the prices of the
+// subproblem. It ends where the clock's work reaches until. Where the columns lose a share of
+// what there is to lose together, so does every better solution.
+func (s *Search) searchLeft(
+	c *model.Clock, b *subproblem, bound float64, sizes *sizePrices, x []float64, least float64, until int,
+) {
+	if s.settled(b) {
+		until = min(until, c.Work+tieWork)
+	}
+	width := s.in.Effort.LeftWidths[:]
+	for limit := firstFraction * (least - s.Value); ; limit *= 2 {
+		whole := limit >= least-s.Value
+		limit = min(limit, least-s.Value)
+		lists, fixed, found := s.left(c, b, sizes, x, limit)
+		switch found {
+		case tooMany:
+			return
+		case noColumn:
+			// A plan of the root holds one of the class, all of which lose the limit.
+			s.prove(b, least-limit, Priced(s.in, b.prices), lemmaNoColumn)
+			if whole || s.closed(b) {
+				return
+			}
+			continue
+		}
+		core := newCoreSearchOver(c, s.in, b.prices, lists, bound-fixed-least+limit, s.startAt(b, sizes, x), until)
+		if core == nil {
+			return
+		}
+		loss := core.run(c, width[0])
+		for len(width) > 1 && core.dropped < min(core.limit, core.best) && !core.gaveUp && !c.Ended {
+			width = width[1:]
+			loss = core.run(c, width[0])
+		}
+		better := !math.IsInf(core.best, 1)
+		if better {
+			s.Offer(c, core.solution())
+		}
+		s.prove(b, bound-fixed-loss, Priced(s.in, b.prices), lemmaLeft)
+		switch {
+		case c.Ended || core.gaveUp || loss < min(core.limit, core.best):
+			return // more than the beam holds
+		case better || whole:
+			s.solve(b)
+			return
+		}
+	}
+}
+
+// startAt returns how prices per size split the losses at the prices of a subproblem.
+func (s *Search) startAt(b *subproblem, sizes *sizePrices, x []float64) func(i, t, k int) float64 {
+	cost := sizes.CostAt(x)
+	classes := make([]int, len(s.in.Jobs))
+	for f, i := range s.in.Finishing {
+		classes[i] = sizes.ClassOf[f]
+	}
+	return func(i, t, k int) float64 {
+		return b.prices[t]*float64(s.in.Jobs[i].Sizes[k]-s.in.Jobs[i].Sizes[0]) - cost(classes[i], t, k)
+	}
+}
+
+// settled reports whether all that a subproblem can still bring is a better one among
+// equals.
+func (s *Search) settled(b *subproblem) bool { return solver.RelativeGap(s.Value, b.bound) <= TiesOnly }
+
+// listing is how listing columns ended.
+type listing uint8
+
+const (
+	listed   listing = iota
+	tooMany          // or time was up
+	noColumn         // a class has none that loses less than the limit
+)
+
+// left lists the columns of each finishing job that lose less than limit at prices per
+// size, with their losses at the prices of the subproblem less the smallest of the job,
+// and the sum of those smallest.
+func (s *Search) left(c *model.Clock, b *subproblem, sizes *sizePrices, x []float64, limit float64) (lists [][]column, fixed float64, found listing) {
+	byClass := make([][]column, len(sizes.Jobs))
+	lists = make([][]column, len(s.in.Finishing))
+	total := 0
+	for f, i := range s.in.Finishing {
+		class := sizes.ClassOf[f]
+		if byClass[class] == nil {
+			columns, ok := sizes.list(c, class, x, limit, max(maxColumnsPerJob, maxColumns/len(s.in.Finishing)))
+			if !ok {
+				return nil, 0, tooMany
+			}
+			if len(columns) == 0 {
+				return nil, 0, noColumn
+			}
+			s.loseAt(b.prices, &s.in.Jobs[i], f, columns)
+			byClass[class] = columns
+		}
+		if total += len(byClass[class]); total > maxColumns {
+			return nil, 0, tooMany
+		}
+		lists[f] = slices.Clone(byClass[class])
+		least := lists[f][0].loss
+		fixed += least
+		for n := range lists[f] {
+			lists[f][n].loss -= least
+		}
+	}
+	return lists, fixed, listed
+}
+
+// loseAt sets the losses of columns of the f-th finishing job to those at node prices,
+// and sorts by them.
+func (s *Search) loseAt(prices []float64, j *model.Job, f int, columns []column) {
+	_, phi := s.lagrangian.kinds.BestColumn(s.lagrangian.kinds.Kind(f), prices)
+	for n := range columns {
+		net := j.Value(columns[n].chosen)
+		for t, k := range columns[n].chosen {
+			net -= prices[t] * float64(j.Sizes[k])
+		}
+		columns[n].loss = max(0, phi-net)
+	}
+	slices.SortFunc(columns, func(a, b column) int {
+		return cmp.Or(cmp.Compare(a.loss, b.loss), slices.Compare(a.chosen, b.chosen))
+	})
+}

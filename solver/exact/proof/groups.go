@@ -1,0 +1,329 @@
+package proof
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/exact/model"
+)
+
+// Groups: one step whose jobs share the pool in a tree of limits and soft floors.
+//
+// With U_q the nodes of the jobs within group q, the step's best plan maximises
+//
+//	sum of values - sum over groups of price * max(0, floor_q - U_q),   U_q <= limit_q,
+//
+// the pool being the group of all groups. Without the wholeness of sizes it is solved from
+// the leaves up: the hull edges of a leaf's jobs by falling rate are its concave value by
+// nodes; the floor raises the rates of the edges below it by the price, the limit cuts those
+// beyond it off, and the edges of a group's children together are its own. From the pool
+// down follows what a node is worth inside each group: outside it, less what its floor
+// pays, nu_q, and more by what its limit denies, mu_q. At those prices
+//
+//	bound = sum over jobs of max_k ( value_k - price_leaf k ) + sum_q mu_q limit_q - nu_q floor_q
+//
+// and what a plan falls short of the bound is a sum of losses, none below 0: of each job's
+// size against its best one at the price, and of each group's nodes,
+//
+//	mu_q (limit_q - U_q)  and  (price - nu_q) (floor_q - U_q) or nu_q (U_q - floor_q).
+//
+// The groups' tables of the least loss by nodes (grouptable.go) find the plan of the least.
+
+// groupNode is a group, or the pool, in the tree.
+type groupNode struct {
+	parent       int
+	children     []int
+	jobs         []int // of a leaf
+	limit, floor int
+	// smallest is the number of nodes when every job within holds its smallest size.
+	smallest int
+	// edges are those of the hull before floor and limit, by falling rate.
+	edges []model.Rate
+	// price is that of a node to those within, mu and nu what limit and floor make of the
+	// price outside.
+	price, mu, nu float64
+
+	table groupTable
+}
+
+// groupTree is the groups of an instance, the pool last, and their tables.
+type groupTree struct {
+	in    *model.Instance
+	nodes []groupNode
+	// upwards has children before their parents.
+	upwards []int
+	// losses are those of every size of every job at its price, from starts[job] on; base
+	// is the best size of every job.
+	starts []int
+	losses []float64
+	base   model.Plan
+	bound  float64
+	// priced is what limits, floors and the nodes of the best sizes cost at the prices.
+	priced float64
+
+	memory cellMemory
+	cells  int
+}
+
+// searchGroups solves an instance with groups.
+func (s *Search) searchGroups(c *model.Clock) (bound float64, limit solver.Limit) {
+	tree := newGroupTree(s.in)
+	if !tree.relax(c) {
+		return s.bound(), solver.LimitTime
+	}
+	pool := len(tree.nodes) - 1
+	s.Prices = []float64{tree.nodes[pool].price}
+	for g := range s.in.Groups {
+		s.GroupPrices = append(s.GroupPrices, tree.nodes[g].mu)
+	}
+	s.Offer(c, tree.round(c))
+	s.prove(s.root, tree.bound, tree.priced, lemmaGroups)
+	if s.closed(s.root) {
+		return s.bound(), solver.LimitNone
+	}
+	if solver.RelativeGap(s.Value, s.bound()) <= s.gap {
+		return s.bound(), solver.LimitGap
+	}
+	complete := tree.minimise(c, pool)
+	if complete {
+		s.Offer(c, tree.plan())
+	}
+	s.prove(s.root, tree.bound-tree.proven(pool), tree.priced, lemmaTables)
+	if complete {
+		s.solve(s.root)
+	}
+	if s.closed(s.root) {
+		return s.bound(), solver.LimitNone
+	}
+	return s.bound(), s.stopped(c)
+}
+
+// newGroupTree returns the tree without prices.
+func newGroupTree(in *model.Instance) *groupTree {
+	pool := len(in.Groups)
+	t := &groupTree{in: in, nodes: make([]groupNode, pool+1), starts: make([]int, len(in.Jobs)+1), base: model.NewPlan(in)}
+	t.nodes[pool] = groupNode{parent: -1, limit: in.Capacity[0]}
+	for g, group := range in.Groups {
+		n := &t.nodes[g]
+		n.parent, n.limit, n.floor = group.Parent, min(group.Limit, in.Capacity[0]), group.Floor
+		if n.parent < 0 {
+			n.parent = pool
+		}
+		t.nodes[n.parent].children = append(t.nodes[n.parent].children, g)
+	}
+	for i := range in.Jobs {
+		j := &in.Jobs[i]
+		leaf := &t.nodes[j.Group]
+		leaf.jobs = append(leaf.jobs, i)
+		leaf.smallest += int(j.Sizes[0])
+		t.starts[i+1] = t.starts[i] + len(j.Sizes)
+	}
+	t.losses = make([]float64, t.starts[len(in.Jobs)])
+	t.upwards = append(t.upwards, pool)
+	for n := 0; n < len(t.upwards); n++ {
+		t.upwards = append(t.upwards, t.nodes[t.upwards[n]].children...)
+	}
+	slices.Reverse(t.upwards)
+	for _, g := range t.upwards {
+		n := &t.nodes[g]
+		if g != pool {
+			t.nodes[n.parent].smallest += n.smallest
+		}
+	}
+	return t
+}
+
+// relax sets prices, losses, base and bound. It returns false if time is up.
+func (t *groupTree) relax(c *model.Clock) bool {
+	in := t.in
+	values := make([]float64, 0, solver.MaxSizes+1)
+	for _, g := range t.upwards {
+		n := &t.nodes[g]
+		for _, i := range n.jobs {
+			j := &in.Jobs[i]
+			values = values[:0]
+			for k := range j.Sizes {
+				values = append(values, j.StepValue(0, k))
+			}
+			n.edges = model.AppendAllRates(n.edges, j.Sizes, values)
+		}
+		for _, child := range n.children {
+			n.edges = t.nodes[child].appendClosed(n.edges, in.QuotaPrice)
+		}
+		if !model.StableSort(c, n.edges, func(a, b model.Rate) int { return cmp.Compare(b.PerNode, a.PerNode) }) {
+			return false
+		}
+	}
+	for _, g := range slices.Backward(t.upwards) {
+		n := &t.nodes[g]
+		outside := 0.0
+		if n.parent >= 0 {
+			outside = t.nodes[n.parent].price
+		}
+		n.setPrice(outside, in.QuotaPrice)
+		t.bound += n.mu * float64(n.limit)
+		t.priced += n.mu * float64(n.limit)
+		if n.floor > n.smallest {
+			t.bound -= n.nu * float64(n.floor)
+			t.priced += n.nu * float64(n.floor)
+		} else {
+			n.floor = 0 // There is nothing to be short of.
+		}
+		for _, i := range n.jobs {
+			t.bound += t.relaxJob(i, n.price)
+		}
+		if c.Up(8 * len(n.edges)) {
+			return false
+		}
+	}
+	for _, g := range t.upwards {
+		n := &t.nodes[g]
+		for _, i := range n.jobs {
+			n.table.held += int(in.Jobs[i].Sizes[t.base[i][0]])
+		}
+		for _, child := range n.children {
+			n.table.held += t.nodes[child].table.held
+		}
+	}
+	return true
+}
+
+// relaxJob sets a job's losses at a price and its best size, and returns what that brings.
+func (t *groupTree) relaxJob(i int, price float64) float64 {
+	j := &t.in.Jobs[i]
+	losses := t.losses[t.starts[i]:t.starts[i+1]]
+	most := math.Inf(-1)
+	for k, nodes := range j.Sizes {
+		losses[k] = j.StepValue(0, k) - price*float64(nodes)
+		most = max(most, losses[k])
+	}
+	// Among the best but for rounding the smallest, so that limits leave room for base.
+	rounding := 4 * model.Noise * (math.Abs(most) + math.Abs(price)*float64(j.Sizes[len(j.Sizes)-1]))
+	at, largest := -1, 0
+	for k := range losses {
+		if losses[k] >= most-rounding {
+			if largest = k; at < 0 {
+				at = k
+			}
+		}
+		losses[k] = most - losses[k]
+	}
+	t.priced += math.Abs(price) * float64(j.Sizes[largest])
+	losses[at] = 0
+	t.base[i][0] = uint8(at)
+	return most
+}
+
+// appendClosed appends the edges of a group as they are to its parent: raised below the
+// floor and cut off at the limit.
+func (n *groupNode) appendClosed(edges []model.Rate, price float64) []model.Rate {
+	held, limit, floor := float64(n.smallest), float64(n.limit), float64(n.floor)
+	for _, e := range n.edges {
+		left := min(e.Nodes, limit-held)
+		if left <= 0 {
+			break
+		}
+		if below := min(left, floor-held); below > 0 {
+			edges = append(edges, model.Rate{PerNode: e.PerNode + price, Nodes: below})
+			held, left = held+below, left-below
+		}
+		if left > 0 {
+			edges = append(edges, model.Rate{PerNode: e.PerNode, Nodes: left})
+			held += left
+		}
+	}
+	return edges
+}
+
+// setPrice sets the price within the group from that outside and the price of its quota.
+func (n *groupNode) setPrice(outside, quotaPrice float64) {
+	n.price = outside
+	if n.floor > n.smallest {
+		n.price = min(outside, max(outside-quotaPrice, n.rateAt(n.floor)))
+		n.nu = min(quotaPrice, outside-n.price)
+	}
+	if next := n.rateAt(n.limit); next > n.price {
+		n.mu = next - n.price
+		n.price = next
+	}
+}
+
+// rateAt returns the rate of the node after the given number of nodes, -Inf where there is
+// none.
+func (n *groupNode) rateAt(nodes int) float64 {
+	left := float64(nodes - n.smallest)
+	for _, e := range n.edges {
+		if left < e.Nodes {
+			return e.PerNode
+		}
+		left -= e.Nodes
+	}
+	return math.Inf(-1)
+}
+
+// loss returns what a group loses at its prices when those within hold the given nodes.
+func (n *groupNode) loss(nodes int, quotaPrice float64) float64 {
+	loss := n.mu * float64(n.limit-nodes)
+	if n.floor > nodes {
+		loss += max(0, quotaPrice-n.nu) * float64(n.floor-nodes)
+	} else {
+		loss += n.nu * float64(nodes-n.floor)
+	}
+	return max(0, loss)
+}
+
+// groupFillings bounds the sizes raised one after the other in each group to fill what is left.
+const groupFillings = 8
+
+// round returns a legal plan: base, less what rounding takes of limits, and then in each leaf
+// the sizes raised that gain most of what is left.
+func (t *groupTree) round(c *model.Clock) model.Plan {
+	in := t.in
+	p := model.NewPlan(in)
+	for i := range p {
+		p[i][0] = t.base[i][0]
+	}
+	in.ShrinkGroups(p)
+	room := solver.NewRoom(in.Capacity[0], in.Groups)
+	for i := range p {
+		room.Take(in.Jobs[i].Group, int(in.Jobs[i].Sizes[p[i][0]]))
+	}
+	if room.Idle < 0 {
+		return model.NewPlan(in)
+	}
+	held := in.GroupNodes(p)
+	for g := range in.Groups {
+		for n := 0; n < groupFillings && room.For(g) > 0; n++ {
+			most, at, to := 0.0, -1, 0
+			for _, i := range t.nodes[g].jobs {
+				j := &in.Jobs[i]
+				now := int(p[i][0])
+				for k := now + 1; k < len(j.Sizes) && int(j.Sizes[k]-j.Sizes[now]) <= room.For(g); k++ {
+					gain := j.StepValue(0, k) - j.StepValue(0, now)
+					for q := g; q >= 0; q = in.Groups[q].Parent {
+						gain += in.QuotaPrice * float64(max(0, min(int(j.Sizes[k]-j.Sizes[now]), in.Groups[q].Floor-held[q])))
+					}
+					if gain > most {
+						most, at, to = gain, i, k
+					}
+				}
+				if c.Up(4 * len(j.Sizes)) {
+					return p
+				}
+			}
+			if at < 0 {
+				break
+			}
+			j := &in.Jobs[at]
+			more := int(j.Sizes[to] - j.Sizes[p[at][0]])
+			p[at][0] = uint8(to)
+			room.Take(g, more)
+			for q := g; q >= 0; q = in.Groups[q].Parent {
+				held[q] += more
+			}
+		}
+	}
+	return p
+}

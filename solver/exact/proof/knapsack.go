@@ -1,0 +1,360 @@
+package proof
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/elastalloc/elastalloc/solver/exact/model"
+)
+
+// The multiple-choice knapsack of one step.
+//
+// Every item, a job, holds one of its sizes; the sizes together fit a capacity; the
+// sum of their values is to be largest. At a price lambda per node the upper bound is
+//
+//	lambda * capacity + sum over items of max_k ( value_k - lambda nodes_k ),
+//
+// and it is least at the rate (value per node) of the hull edge at which the capacity
+// runs out when edges are taken by falling rate. What an item loses against its best
+// size at that price is mostly far more than the best solution loses altogether, so
+// that few sizes of few items are left to choose from: a table of the least loss by
+// excess nodes over these is small, and it is exact as soon as it holds a solution
+// that loses less than the limit it was made with. (Balas and Zemel, "An algorithm for
+// large zero-one knapsack problems" (1980); Pisinger, "A minimal algorithm for the
+// multiple-choice knapsack problem" (1995).)
+
+// knapsack is a multiple-choice knapsack and the memory to solve it, which the next
+// one uses again.
+type knapsack struct {
+	// options of item n are those from starts[n] to starts[n+1], by rising nodes.
+	starts []int
+	nodes  []int32
+	values []float64
+
+	rates   []model.Rate
+	losses  []float64 // of every option against the best of its item at the price
+	base    []uint8   // best option of every item at the price
+	choices []uint8
+	scratch []float64
+	core    []coreItem
+	layers  []series
+	least   float64 // loss of the last search's solution, its limit where it found none
+	arena   []float64
+	used    int
+}
+
+// coreItem is an item with more than one option to choose from.
+type coreItem struct {
+	item    int
+	options []option
+}
+
+// solution is what is known about a knapsack.
+type solution struct {
+	// choices are the options chosen, by item. The memory is the knapsack's.
+	choices []uint8
+	// value is that of the choices, bound at least that of every solution.
+	value, bound float64
+	// complete says that no solution is better by more than the precision asked for.
+	complete bool
+	// price is what one more node is worth.
+	price float64
+}
+
+const (
+	// maxLayerCells bounds the numbers in one table of a knapsack.
+	maxLayerCells = 1_000_000
+	// firstRegrets is how many options the first table takes on besides the best of
+	// each item.
+	firstRegrets = 40
+	// fillings bounds the options raised one after the other to fill what is left.
+	fillings = 8
+)
+
+// Reset empties the knapsack.
+func (k *knapsack) Reset() {
+	k.starts = append(k.starts[:0], 0)
+	k.nodes, k.values = k.nodes[:0], k.values[:0]
+}
+
+// newKnapsack returns a knapsack with room for its options, so that no stretch goes into
+// moving them.
+func newKnapsack(options int) knapsack {
+	return knapsack{
+		nodes: make([]int32, 0, options), values: make([]float64, 0, options), losses: make([]float64, 0, options),
+		rates: make([]model.Rate, 0, options),
+	}
+}
+
+// Option adds an option to the item that is being added.
+func (k *knapsack) Option(nodes int32, value float64) {
+	k.nodes, k.values = append(k.nodes, nodes), append(k.values, value)
+}
+
+// Item ends the item that is being added.
+func (k *knapsack) Item() { k.starts = append(k.starts, len(k.nodes)) }
+
+// solve returns the best solution for a capacity that the smallest options fit, to
+// within precision. Where the tables grow too large it is the best found, with a
+// bound. It returns false if time is up.
+func (k *knapsack) solve(c *model.Clock, capacity int, precision float64) (solution, bool) {
+	price, ok := k.price(c, capacity)
+	if !ok {
+		return solution{}, false
+	}
+	bound, free, ok := k.relax(c, price, capacity)
+	if !ok {
+		return solution{}, false
+	}
+	k.fill(free)
+	s := solution{choices: k.choices, value: k.value(), bound: bound, price: price}
+	gap := bound - s.value
+	if !(gap > precision) { // Also where rounding left no number to search with.
+		s.complete = true
+		return s, true
+	}
+	for limit := k.firstLimit(gap); ; limit *= 4 {
+		whole := !(limit < gap)
+		found, ok := k.search(c, free, price, min(limit, gap))
+		switch {
+		case c.Ended:
+			return s, true
+		case !ok:
+			return s, true // what is there stays
+		case found || whole:
+			// Every solution loses the least, or, where none was found, the gap.
+			s.value, s.bound, s.complete = k.value(), bound-k.least, true
+			return s, true
+		}
+	}
+}
+
+// Choose returns the options of a good solution, in memory that is used again.
+func (k *knapsack) Choose(c *model.Clock, capacity int, precision float64) ([]uint8, bool) {
+	s, ok := k.solve(c, capacity, precision)
+	return s.choices, ok
+}
+
+// price returns the price of the least bound: the rate of the hull edge at which the
+// capacity runs out, by selection; 0 if it does not. It returns false if time is up.
+func (k *knapsack) price(c *model.Clock, capacity int) (float64, bool) {
+	k.rates = k.rates[:0]
+	need := float64(capacity)
+	for n := range len(k.starts) - 1 {
+		from, to := k.starts[n], k.starts[n+1]
+		need -= float64(k.nodes[from])
+		k.rates = model.AppendRates(k.rates, k.nodes[from:to], k.values[from:to])
+		if c.Up(2 * (to - from)) {
+			return 0, false
+		}
+	}
+	return model.BreakRate(c, k.rates, need)
+}
+
+// relax sets base and losses at a price and returns the bound and the nodes that base
+// leaves of the capacity, false if time is up.
+func (k *knapsack) relax(c *model.Clock, price float64, capacity int) (bound float64, free int, ok bool) {
+	bound, free = price*float64(capacity), capacity
+	k.base = k.base[:0]
+	k.losses = slices.Grow(k.losses[:0], len(k.nodes))[:len(k.nodes)]
+	for n := range len(k.starts) - 1 {
+		from, to := k.starts[n], k.starts[n+1]
+		most := math.Inf(-1)
+		for m := from; m < to; m++ {
+			k.losses[m] = k.values[m] - price*float64(k.nodes[m])
+			most = max(most, k.losses[m])
+		}
+		// Among the best but for rounding the smallest: an edge of the very price is not
+		// taken, so that base fits.
+		rounding := 4 * model.Noise * (math.Abs(most) + price*float64(k.nodes[to-1]))
+		at := from
+		for k.losses[at] < most-rounding {
+			at++
+		}
+		for m := from; m < to; m++ {
+			k.losses[m] = most - k.losses[m]
+		}
+		bound += most
+		free -= int(k.nodes[at])
+		k.base = append(k.base, uint8(at-from))
+		if c.Up(4 * (to - from)) {
+			return 0, 0, false
+		}
+	}
+	for n := 0; free < 0; n++ {
+		from := k.starts[n]
+		free += int(k.nodes[from+int(k.base[n])] - k.nodes[from])
+		k.base[n] = 0
+	}
+	return bound, free, true
+}
+
+// fill sets the choices to base and raises the options that gain most of what is free.
+func (k *knapsack) fill(free int) {
+	k.choices = append(k.choices[:0], k.base...)
+	for n := 0; n < fillings && free > 0; n++ {
+		most, at, to := 0.0, -1, 0
+		for n, chosen := range k.choices {
+			from := k.starts[n]
+			now := from + int(chosen)
+			for m := now + 1; m < k.starts[n+1] && int(k.nodes[m]-k.nodes[now]) <= free; m++ {
+				if gain := k.values[m] - k.values[now]; gain > most {
+					most, at, to = gain, n, m-from
+				}
+			}
+		}
+		if at < 0 {
+			return
+		}
+		from := k.starts[at]
+		free -= int(k.nodes[from+to] - k.nodes[from+int(k.choices[at])])
+		k.choices[at] = uint8(to)
+	}
+}
+
+// value returns the value of the choices.
+func (k *knapsack) value() float64 {
+	total := 0.0
+	for n, chosen := range k.choices {
+		total += k.values[k.starts[n]+int(chosen)]
+	}
+	return total
+}
+
+// firstLimit returns the loss that the first table is made for.
+func (k *knapsack) firstLimit(gap float64) float64 {
+	k.scratch = k.scratch[:0]
+	for _, loss := range k.losses {
+		if loss > 0 && loss < gap {
+			k.scratch = append(k.scratch, loss)
+		}
+	}
+	if len(k.scratch) <= firstRegrets {
+		return gap
+	}
+	slices.Sort(k.scratch)
+	return max(k.scratch[firstRegrets], gap/1024)
+}
+
+// search looks for the best solution that loses less than limit. If there is one it
+// becomes the choices. It returns false for ok if the tables grow too large or time is
+// up.
+func (k *knapsack) search(c *model.Clock, free int, price, limit float64) (found, ok bool) {
+	k.collect(limit)
+	k.used = 0
+	// rise[n] and fall[n] are the most excess nodes that the items from n on can add
+	// and take away.
+	rise, fall := 0, 0
+	for _, item := range k.core {
+		lo, hi := span(item.options)
+		rise, fall = rise+hi, fall+lo
+	}
+	k.layers = append(k.layers[:0], series{at: []float64{0}})
+	cells := 0
+	for _, item := range k.core {
+		last := k.layers[len(k.layers)-1]
+		lo, hi := span(item.options)
+		rise, fall = rise-hi, fall-lo
+		// States that the items to come cannot bring back into the capacity are left out,
+		// as are those that leave nodes over whose price reaches the limit.
+		low, high := last.low+lo, min(last.high()+hi, free-fall)
+		if least := math.Ceil(float64(free-rise) - limit/price); price > 0 && least > float64(low) {
+			low = int(least)
+		}
+		if high < low {
+			k.least = limit
+			return false, true
+		}
+		if cells += high - low + 1; cells > maxLayerCells || c.Up((high-low+1)*len(item.options)) {
+			return false, false
+		}
+		next := series{low: low, at: k.cells(high - low + 1)}
+		for _, o := range item.options {
+			addShiftedBelow(next, &last, o.excess, o.loss, limit)
+		}
+		k.layers = append(k.layers, next.trimmed())
+	}
+	last := k.layers[len(k.layers)-1]
+	taken, least := 0, limit
+	for x := last.low; x <= min(free, last.high()); x++ {
+		if loss := last.value(x) + price*float64(free-x); loss < least {
+			taken, least = x, loss
+		}
+	}
+	k.least = least
+	if least == limit {
+		return false, true
+	}
+	copy(k.choices, k.base)
+	for n := len(k.core) - 1; n >= 0; n-- {
+		bestLoss := math.Inf(1)
+		var best option
+		for _, o := range k.core[n].options {
+			if loss := k.layers[n].value(taken-o.excess) + o.loss; loss < bestLoss {
+				bestLoss, best = loss, o
+			}
+		}
+		k.choices[k.core[n].item] = best.choice
+		taken -= best.excess
+	}
+	return true, true
+}
+
+// collect lists the items with more than one option that loses less than limit, those
+// of the largest excess first.
+func (k *knapsack) collect(limit float64) {
+	k.core = k.core[:0]
+	for n, chosen := range k.base {
+		from, to := k.starts[n], k.starts[n+1]
+		base, count := from+int(chosen), 0
+		for m := from; m < to; m++ {
+			if k.losses[m] < limit && m != base {
+				count++
+			}
+		}
+		if count == 0 && k.losses[base] == 0 {
+			continue
+		}
+		item := coreItem{item: n, options: make([]option, 0, count+1)}
+		for m := from; m < to; m++ {
+			if k.losses[m] < limit || m == base {
+				item.options = append(item.options, option{
+					loss: k.losses[m], excess: int(k.nodes[m] - k.nodes[base]), choice: uint8(m - from),
+				})
+			}
+		}
+		k.core = append(k.core, item)
+	}
+	slices.SortStableFunc(k.core, func(a, b coreItem) int {
+		aLow, aHigh := span(a.options)
+		bLow, bHigh := span(b.options)
+		return cmp.Compare(bHigh-bLow, aHigh-aLow)
+	})
+}
+
+// cells returns memory for a layer, all +Inf.
+func (k *knapsack) cells(n int) []float64 {
+	if k.used+n > len(k.arena) {
+		k.arena, k.used = make([]float64, max(n, 2*len(k.arena), 1024)), 0
+	}
+	cells := k.arena[k.used : k.used+n : k.used+n]
+	k.used += n
+	for x := range cells {
+		cells[x] = math.Inf(1)
+	}
+	return cells
+}
+
+// addShiftedBelow lowers sum to from(x - shift) + plus where that is less and below
+// limit.
+func addShiftedBelow(sum series, from *series, shift int, plus, limit float64) {
+	offset := from.low + shift - sum.low
+	start := max(0, -offset)
+	end := min(len(from.at), len(sum.at)-offset)
+	for x := start; x < end; x++ {
+		if value := from.at[x] + plus; value < sum.at[x+offset] && value < limit {
+			sum.at[x+offset] = value
+		}
+	}
+}

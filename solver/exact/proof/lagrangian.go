@@ -1,0 +1,119 @@
+package proof
+
+import (
+	"math"
+	"slices"
+
+	"github.com/elastalloc/elastalloc/solver/exact/guess"
+	"github.com/elastalloc/elastalloc/solver/exact/model"
+)
+
+// The Lagrangian bound: the pool bought at prices.
+//
+// For every lambda >= 0
+//
+//	L(lambda) = sum_t N_t lambda_t + sum_i phi_i(lambda)
+//
+// is at least the optimum, because only the pool's T capacity rows couple the jobs. Whatever
+// the prices, the bound is worked out here.
+
+// lagrangian evaluates L, and remembers the prices that are worth it.
+type lagrangian struct {
+	in      *model.Instance
+	kinds   *model.Kinds
+	curves  []model.StepCurve
+	pricer  pricer
+	descent *guess.Descent
+	// last is what was evaluated last, kept the best.
+	last, kept evaluation
+}
+
+// evaluation is a bound and its prices.
+type evaluation struct {
+	prices []float64
+	bound  float64
+}
+
+// note sets the evaluation, in memory of its own.
+func (e *evaluation) note(prices []float64, bound float64) {
+	e.prices, e.bound = append(e.prices[:0], prices...), bound
+}
+
+// newLagrangian prepares the evaluation of L. Where time is up it is not complete.
+func newLagrangian(c *model.Clock, in *model.Instance) *lagrangian {
+	l := &lagrangian{in: in, kinds: model.NewKinds(c, in), pricer: pricer{maxLabels: in.Effort.MaxLabels}}
+	l.curves = model.NewStepCurves(c, in)
+	l.descent = guess.NewDescent(c, in, l.kinds, l.curves)
+	return l
+}
+
+// bound returns L(prices) over the subproblem entered last. Every kind is priced; plans that
+// beat its columns become columns, and the number of jobs they are for is returned. The
+// bound is -Inf if some job has no plan in the subproblem, and +Inf if a price is below 0 or
+// time was up before it was known.
+func (l *lagrangian) bound(c *model.Clock, prices []float64) (bound float64, found int) {
+	for t, price := range prices {
+		if !(price >= 0) {
+			return math.Inf(1), 0 // It bounds nothing.
+		}
+		bound += float64(l.in.Capacity[t])*price + netAt(&l.curves[t], price)
+	}
+	for n := range l.kinds.All {
+		u := &l.kinds.All[n]
+		j := &l.in.Jobs[u.Job]
+		_, floor := l.kinds.BestColumn(u, prices)
+		phi, chosen := l.pricer.price(c, j, prices, u.Allowed, floor)
+		if c.Up(len(u.Active) * l.in.Steps) {
+			return math.Inf(1), found
+		}
+		// A plan that is better by rounding only would be found again and again.
+		if chosen != nil && phi > floor+l.in.Precision/8 {
+			found += int(u.Count)
+			l.kinds.Add(u.Class, j, chosen)
+		}
+		bound += u.Count * phi
+	}
+	return bound, found
+}
+
+// Evaluate returns L(prices) over the subproblem entered last and the number of jobs that
+// plans were found for.
+func (l *lagrangian) Evaluate(c *model.Clock, prices []float64) (bound float64, found int) {
+	bound, found = l.bound(c, prices)
+	l.last.note(prices, bound)
+	return bound, found
+}
+
+// Keep makes the prices evaluated last the best.
+func (l *lagrangian) Keep() { l.last, l.kept = l.kept, l.last }
+
+// minimise lowers L over the subproblem, starting from its prices, and returns the best
+// bound with its prices. It stops early when time is up or when the bound falls to enough.
+func (l *lagrangian) minimise(c *model.Clock, b *subproblem, enough float64) (bound float64, prices []float64) {
+	l.kinds.Enter(c, b.allowed)
+	l.descent.Minimise(c, l, guess.Start{Prices: b.prices, Temperature: b.temperature, Trust: b.trust}, enough)
+	return l.kept.bound, slices.Clone(l.kept.prices)
+}
+
+// LagrangianBound returns the Lagrangian bound and its prices, nil where time ends before there
+// are any.
+func LagrangianBound(c *model.Clock, in *model.Instance) (bound float64, prices []float64) {
+	root := new(subproblem)
+	root.begin(c, in)
+	if c.Ended {
+		return in.Most, nil
+	}
+	l := newLagrangian(c, in)
+	if c.Ended {
+		return in.Most, nil
+	}
+	bound, prices = l.minimise(c, root, math.Inf(-1))
+	return min(bound, in.Most), prices
+}
+
+// netAt returns the most that the separable jobs have in a step net of the price of a node.
+func netAt(c *model.StepCurve, price float64) float64 {
+	n := c.Taken(price)
+	nodes := c.BaseNodes + c.SumNodes[n]
+	return c.Scale*(c.BaseGain+c.SumGain[n]) - price*nodes
+}

@@ -1,0 +1,354 @@
+package proof
+
+import (
+	"context"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/exact/guess"
+	"github.com/elastalloc/elastalloc/solver/exact/model"
+	"github.com/elastalloc/elastalloc/solver/solvertest"
+)
+
+// Each lemma that turns a number into a bound, by itself: at prices and limits drawn at
+// random, where the search never comes, against all plans of a small problem.
+
+// ground is a small instance and all its legal plans with their values.
+type ground struct {
+	*model.Instance
+	clock  *model.Clock
+	plans  []model.Plan
+	values []float64
+	// magnitude is that of the values.
+	magnitude float64
+}
+
+// drawGround draws an instance that has finishing jobs.
+func drawGround(t *rapid.T) *ground {
+	p := solvertest.ProblemsWithin(solvertest.Limits{Jobs: 3, Steps: 3, Sizes: 3, Nodes: 14}).Draw(t, "problem")
+	e := model.Usual()
+	if rapid.Bool().Draw(t, "few labels") {
+		e.MaxLabels = 2
+	}
+	g := &ground{clock: model.NewClock(context.Background(), model.Usual().Quantum)}
+	in, err := model.NewInstance(g.clock, p, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Instance = in
+	if len(in.Finishing) == 0 {
+		t.Skip("no job can finish")
+	}
+	free := slices.Clone(in.Free)
+	g.enumerate(model.NewPlan(in), 0, 0, free)
+	return g
+}
+
+// enumerate lists the plans that begin with the sizes before job i and step t.
+func (g *ground) enumerate(p model.Plan, i, t int, free []int) {
+	if i == len(g.Jobs) {
+		value, magnitude := g.Value(g.clock, p)
+		kept := model.NewPlan(g.Instance)
+		for i := range p {
+			copy(kept[i], p[i])
+		}
+		g.plans, g.values, g.magnitude = append(g.plans, kept), append(g.values, value), max(g.magnitude, magnitude)
+		return
+	}
+	if t == g.Steps {
+		g.enumerate(p, i+1, 0, free)
+		return
+	}
+	j := &g.Jobs[i]
+	for k, nodes := range j.Sizes {
+		if more := int(nodes - j.Sizes[0]); more <= free[t] {
+			p[i][t] = uint8(k)
+			free[t] -= more
+			g.enumerate(p, i, t+1, free)
+			free[t] += more
+		}
+	}
+	p[i][t] = 0
+}
+
+// best returns the largest value of the plans in a subproblem.
+func (g *ground) best(s *Search, b *subproblem) float64 {
+	best := math.Inf(-1)
+	for n, p := range g.plans {
+		if s.holds(b, p) {
+			best = max(best, g.values[n])
+		}
+	}
+	return best
+}
+
+// search returns a search with an incumbent that is any plan, and a subproblem at any prices:
+// the root, or one with restrictions drawn at random.
+func (g *ground) search(t *rapid.T, restricted bool) (*Search, *subproblem) {
+	s := NewSearch(g.Instance, solver.SolveOptions{}, nil)
+	s.Offer(g.clock, g.plans[rapid.IntRange(0, len(g.plans)-1).Draw(t, "incumbent")])
+	b := &subproblem{bound: math.Inf(1)}
+	b.begin(g.clock, g.Instance)
+	s.root = b
+	if restricted && rapid.Bool().Draw(t, "restricted") {
+		s.root = &subproblem{bound: math.Inf(1)}
+		for at, allowed := range b.allowed {
+			b.allowed[at] = allowed & model.SizeSet(rapid.Uint64Range(1, uint64(allowed)).Draw(t, "allowed"))
+			if b.allowed[at] == 0 {
+				b.allowed[at] = allowed
+			}
+		}
+	}
+	for step := range b.prices {
+		b.prices[step] *= rapid.SampledFrom([]float64{0, 0.1, 0.5, 0.9, 1, 1.1, 2, 10}).Draw(t, "price")
+	}
+	s.lagrangian = newLagrangian(g.clock, g.Instance)
+	s.lagrangian.kinds.Enter(g.clock, b.allowed)
+	s.builder = guess.NewBuilder(g.Instance, s.lagrangian.kinds, s.lagrangian.pricer.price)
+	return s, b
+}
+
+// holdsFor fails where a bound is below the best value of a subproblem, and where the search
+// has contradicted itself.
+func (g *ground) holdsFor(t *rapid.T, s *Search, b *subproblem, what string) {
+	t.Helper()
+	rounding := 1e-12*g.magnitude + g.Precision
+	if best := g.best(s, b); b.bound < best-rounding {
+		t.Fatalf("%s: lemma %q proves %.17g; there is a plan of %.17g", what, b.by, b.bound, best)
+	}
+	if s.Contradiction != "" {
+		t.Fatalf("%s: %s", what, s.Contradiction)
+	}
+}
+
+func TestLemmaAlone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := drawGround(t)
+		s, b := g.search(t, false)
+		s.prove(b, g.Most, 0, lemmaAlone)
+		g.holdsFor(t, s, b, "estimate")
+	})
+}
+
+func TestLemmaPrices(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := drawGround(t)
+		s, b := g.search(t, true)
+		bound, _ := s.lagrangian.bound(g.clock, b.prices)
+		s.prove(b, bound, Priced(g.Instance, b.prices), lemmaPrices)
+		g.holdsFor(t, s, b, "L at any prices")
+		bound, prices := s.lagrangian.minimise(g.clock, b, math.Inf(-1))
+		s.prove(b, bound, Priced(g.Instance, prices), lemmaPrices)
+		g.holdsFor(t, s, b, "L at the best prices")
+	})
+}
+
+func TestLemmaCore(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := drawGround(t)
+		s, b := g.search(t, true)
+		bound, _ := s.lagrangian.bound(g.clock, b.prices)
+		if math.IsInf(bound, 0) {
+			t.Skip("a job has no plan")
+		}
+		limit := rapid.Float64Range(0.001, 1.5).Draw(t, "limit") * max(bound-g.best(s, b), g.Precision)
+		core := newCoreSearch(g.clock, s.lagrangian.kinds, b.prices, limit, 0)
+		if core == nil || !core.prepare(g.clock, rapid.Bool().Draw(t, "sharpen"), 0) {
+			return
+		}
+		least := core.run(g.clock, rapid.IntRange(1, 40).Draw(t, "width"))
+		s.prove(b, bound-least, Priced(g.Instance, b.prices), lemmaCore)
+		g.holdsFor(t, s, b, "core")
+		// Merged labels make L larger than the best columns do.
+		if !math.IsInf(core.best, 1) && g.Effort.MaxLabels == model.Usual().MaxLabels {
+			if value, _ := g.Value(g.clock, core.solution()); math.Abs(value-(bound-core.best)) > 1e-12*max(g.magnitude, math.Abs(bound)) && value < bound-core.best {
+				t.Fatalf("the core's plan is worth %.17g; it lost %.17g of %.17g", value, core.best, bound)
+			}
+		}
+	})
+}
+
+// anySizePrices draws prices per size, negative ones too.
+func (g *ground) anySizePrices(t *rapid.T, b *subproblem) (*sizePrices, []float64) {
+	sizes := newSizePrices(g.clock, g.Instance)
+	x := sizes.At(b.prices)
+	for v := range x {
+		switch rapid.IntRange(0, 3).Draw(t, "kind of price") {
+		case 0:
+			x[v] *= rapid.Float64Range(0.4, 1.2).Draw(t, "factor")
+		case 1:
+			x[v] = -rapid.Float64Range(0, 0.3).Draw(t, "paid")
+		}
+	}
+	return sizes, x
+}
+
+func TestLemmaSizePrices(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := drawGround(t)
+		s, b := g.search(t, false)
+		sizes, x := g.anySizePrices(t, b)
+		bound, _, ok := sizes.Evaluate(g.clock, x, func(int, model.PriceColumn) bool { return false })
+		if !ok {
+			t.Fatal("no bound")
+		}
+		s.prove(b, bound, Priced(g.Instance, b.prices), lemmaSizePrices)
+		g.holdsFor(t, s, b, "L at any prices per size")
+	})
+}
+
+// TestLemmaLeft searches what is left at any prices per size, most often with an incumbent
+// far below the best: lemmas "no column left" and "columns left".
+func TestLemmaLeft(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := drawGround(t)
+		s, b := g.search(t, false)
+		bound, _ := s.lagrangian.bound(g.clock, b.prices)
+		sizes, x := g.anySizePrices(t, b)
+		least, _, _ := sizes.Evaluate(g.clock, x, func(int, model.PriceColumn) bool { return false })
+		s.prove(b, least, Priced(g.Instance, b.prices), lemmaSizePrices)
+		limit := rapid.Float64Range(0.01, 1).Draw(t, "share") * (least - s.Value)
+		if _, _, found := s.left(g.clock, b, sizes, x, limit); found == noColumn {
+			if best := g.best(s, b); least-limit < best-1e-12*g.magnitude-g.Precision {
+				t.Fatalf("no column loses less than %g of %.17g; there is a plan of %.17g", limit, least, best)
+			}
+		}
+		s.searchLeft(g.clock, b, bound, sizes, x, least, 0)
+		g.holdsFor(t, s, b, "what is left")
+	})
+}
+
+// TestLemmaBranch splits subproblems at random: together the parts have every plan.
+func TestLemmaBranch(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := drawGround(t)
+		s, b := g.search(t, true)
+		bound, _ := s.lagrangian.bound(g.clock, b.prices)
+		s.prove(b, bound, Priced(g.Instance, b.prices), lemmaPrices)
+		if !s.branch(g.clock, b) {
+			return
+		}
+		for _, p := range g.plans {
+			if s.holds(b, p) && !slices.ContainsFunc(s.open, func(part *subproblem) bool { return s.holds(part, p) }) {
+				t.Fatalf("plan %v is in no part", p)
+			}
+		}
+		for _, part := range s.open {
+			g.holdsFor(t, s, part, "branch")
+		}
+	})
+}
+
+// TestLemmaGroups searches trees of groups with all work, and with so little that some of the
+// tables stay incomplete.
+func TestLemmaGroups(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := solvertest.GroupedProblems(solvertest.Limits{Jobs: 5, Steps: 1, Sizes: 4, Nodes: 30}).Draw(t, "problem")
+		want, ok := solvertest.Exhaustive(p)
+		if !ok {
+			t.Fatal("an admitted problem without a plan")
+		}
+		c := model.NewClock(context.Background(), model.Usual().Quantum)
+		in, err := model.NewInstance(c, p, model.Usual())
+		if err != nil {
+			t.Fatal(err)
+		}
+		tree := newGroupTree(in)
+		if !tree.relax(c) {
+			t.Fatal("not relaxed")
+		}
+		s := NewSearch(in, solver.SolveOptions{}, nil)
+		s.Offer(c, model.NewPlan(in))
+		rounding := Rounding(in, tree.bound, s.values, tree.priced) + in.Precision + in.TieTotal + 1e-12*math.Abs(want.Objective/in.Unit)
+		check := func(what string, bound float64) {
+			if bound < want.Objective/in.Unit-rounding {
+				t.Fatalf("%s prove %.17g; there is a plan of %.17g", what, bound, want.Objective/in.Unit)
+			}
+		}
+		check("group prices", tree.bound)
+		tree.cells = rapid.SampledFrom([]int{0, maxGroupCells - 10, maxGroupCells - 100, maxGroupCells - 1000}).Draw(t, "cells")
+		tree.minimise(c, len(tree.nodes)-1)
+		check("group tables", tree.bound-tree.proven(len(tree.nodes)-1))
+	})
+}
+
+// TestLemmaSteps solves steps by themselves, to any precision.
+func TestLemmaSteps(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		items := rapid.IntRange(1, 5).Draw(t, "items")
+		capacity := rapid.IntRange(0, 40).Draw(t, "capacity")
+		k := newKnapsack(0)
+		k.Reset()
+		// best[n] is the best value of the items so far on n nodes.
+		best := make([]float64, capacity+1)
+		magnitude := 0.0
+		for range items {
+			next := slices.Repeat([]float64{math.Inf(-1)}, capacity+1)
+			nodes := 0
+			for range rapid.IntRange(1, solver.MaxSizes+1).Draw(t, "options") {
+				value := rapid.OneOf(rapid.Float64Range(-1, 5), rapid.SampledFrom([]float64{-1e9, 0, 1, 1e9})).Draw(t, "value")
+				k.Option(int32(nodes), value)
+				magnitude += math.Abs(value)
+				for n := nodes; n <= capacity; n++ {
+					next[n] = max(next[n], best[n-nodes]+value)
+				}
+				nodes += rapid.IntRange(1, 4).Draw(t, "more nodes")
+			}
+			k.Item()
+			best = next
+		}
+		precision := rapid.SampledFrom([]float64{0, 1e-12, 0.1, 10}).Draw(t, "precision")
+		s, ok := k.solve(model.NewClock(context.Background(), model.Usual().Quantum), capacity, precision)
+		rounding := 1e-14 * magnitude
+		if !ok || s.bound < best[capacity]-rounding || s.value > best[capacity]+rounding {
+			t.Fatalf("value %.17g, bound %.17g; the best is %.17g", s.value, s.bound, best[capacity])
+		}
+		if s.complete && s.value < best[capacity]-precision-rounding {
+			t.Fatalf("complete with %.17g; the best is %.17g", s.value, best[capacity])
+		}
+	})
+}
+
+// TestContradiction proves what is false: a bound below a plan that the subproblem holds, and
+// a plan found above a bound proven before.
+func TestContradiction(t *testing.T) {
+	p := solver.NewProblem(&solver.Snapshot{TotalNodes: 8, Horizon: solver.DefaultHorizon(), Jobs: []solver.Job{
+		solver.NewJob("a", 20*time.Minute), solver.NewJob("b", 10*time.Hour),
+	}}, solver.AdmissionFIFO)
+	c := model.NewClock(t.Context(), model.Usual().Quantum)
+	in, err := model.NewInstance(c, p, model.Usual())
+	if err != nil {
+		t.Fatal(err)
+	}
+	below := func() *Search {
+		s := NewSearch(in, solver.SolveOptions{}, nil)
+		s.root = &subproblem{bound: math.Inf(1)}
+		s.Offer(c, model.NewPlan(in))
+		return s
+	}
+	s := below()
+	if s.prove(s.root, s.Value-s.Slack()/2, 0, lemmaCore); s.Contradiction != "" {
+		t.Errorf("rounding is a contradiction: %s", s.Contradiction)
+	}
+	if s.prove(s.root, s.Value-10*s.Slack(), 0, lemmaCore); !strings.Contains(s.Contradiction, string(lemmaCore)) {
+		t.Errorf("contradiction %q; want one by lemma %q", s.Contradiction, lemmaCore)
+	}
+	s = below()
+	s.prove(s.root, s.Value, 0, lemmaPrices)
+	if s.Offer(c, guess.ConstantPlan(c, in, new(knapsack))); !strings.Contains(s.Contradiction, string(lemmaPrices)) {
+		t.Errorf("contradiction %q; want one by lemma %q", s.Contradiction, lemmaPrices)
+	}
+	part := &subproblem{bound: math.Inf(1)}
+	part.begin(c, in)
+	part.allowed[0] = 1 << 1 // Not the incumbent's size.
+	s = below()
+	if s.prove(part, s.Value-1, 0, lemmaCore); s.Contradiction != "" {
+		t.Errorf("a bound on other plans is a contradiction: %s", s.Contradiction)
+	}
+}

@@ -1,0 +1,341 @@
+package proof
+
+import (
+	"math"
+
+	"github.com/elastalloc/elastalloc/solver/exact/model"
+)
+
+// The look-ahead: what the jobs not yet decided still lose.
+//
+// In a state of the core search the finishing jobs from n on must still choose.
+// Split every plan's loss over the steps: for any numbers u_(j,t)(e), one per job,
+// step and excess nodes e that some plan holds there,
+//
+//	c_j = min over plans of  loss - sum_t u_(j,t)(e_t)
+//
+// is what the split leaves of job j's loss, and the choice falls apart into one
+// knapsack per step, exactly solved by
+//
+//	E_(n,t)(a) = min_e [ u_(n,t)(e) + E_(n+1,t)(a + e) ],   E_(end,t)(a) = D_t(free_t - a),
+//
+// so that sum_(j>=n) c_j + sum_t E_(n,t)(a_t) bounds what is still lost in state a.
+// (This is Lagrangian decomposition: Guignard and Kim, "Lagrangean decomposition"
+// (1987).) To start with, u is the least loss of a plan with those excess nodes,
+// divided by T, or what prices per size say. Sweeps then raise the bound by block
+// coordinate ascent, job after job, forward and backward: with M_t(e) the best that
+// the knapsack of step t does around job j if it holds e, the loss through one of its
+// plans is
+// q = loss + sum_t M_t(e_t), and
+//
+//	u_t(e) = min over plans with e of  q / (T+1)  -  M_t(e)
+//
+// shares what is known of q evenly between the T knapsacks and the job itself,
+// which never lowers the bound. (Sequential message passing: Kolmogorov,
+// "Convergent tree-reweighted message passing" (2006).) On the way, a plan whose q,
+// with what the other jobs keep, reaches the limit can be in no better solution,
+// and goes.
+
+const (
+	// maxSweeps bounds the pairs of sweeps, sweepGain is the share of the limit
+	// that a pair must add to the bound for another to follow.
+	maxSweeps = 30
+	sweepGain = 1e-3
+	// maxSweepWork bounds the additions of one sweep; a larger core is not swept.
+	maxSweepWork = 20_000_000
+)
+
+// lookAhead bounds what the core search still loses from a state on.
+type lookAhead struct {
+	start func(i, t, k int) float64
+	steps int
+	limit float64
+	jobs  []coreJob
+	// levels[n][t] are the numbers of excess nodes among job n's plans in step t,
+	// split[n][t] the u of each.
+	levels [][][]int32
+	split  [][][]float64
+	kept   []float64 // c_j
+	// low[n][t] and high[n][t] enclose the excess nodes of the jobs before n.
+	low, high [][]int
+	// after[n][t] is E_(n,t); before[n][t](a) is the least sum of u over the jobs
+	// before n that hold a excess nodes together.
+	after, before [][]series
+	rest          []float64 // rest[n] is the sum of kept from n on, as of after[n]
+	// closed is set when no plan of some job is left.
+	closed bool
+
+	around [][]float64 // scratch: M per step and excess
+	least  [][]float64 // scratch: least q per step and excess
+}
+
+// newLookAhead prepares the look-ahead over the jobs, whose plans are by rising
+// loss; last[t] is D_t as a function of the excess nodes of all of them.
+// start, if not nil, is the u to start with, by job of the instance, step and size. It
+// returns nil if time is up or the clock's work reaches until.
+func newLookAhead(c *model.Clock, jobs []coreJob, last []series, limit float64, start func(i, t, k int) float64, until int) *lookAhead {
+	l := &lookAhead{
+		start: start, steps: len(last), limit: limit, jobs: jobs,
+		levels: make([][][]int32, len(jobs)), split: make([][][]float64, len(jobs)),
+		kept: make([]float64, len(jobs)), rest: make([]float64, len(jobs)+1),
+		after: make([][]series, len(jobs)+1), before: make([][]series, len(jobs)+1),
+		around: make([][]float64, len(last)), least: make([][]float64, len(last)),
+	}
+	l.enclose()
+	for n := range jobs {
+		l.levels[n], l.split[n] = make([][]int32, l.steps), make([][]float64, l.steps)
+		for m := range jobs[n].plans {
+			jobs[n].plans[m].at = make([]uint16, l.steps)
+		}
+		for t := range l.steps {
+			l.index(n, t)
+			if c.Up(len(jobs[n].plans)*(1+len(l.levels[n][t])/4)) || c.Past(until) {
+				return nil
+			}
+		}
+	}
+	l.after[len(jobs)] = last
+	for n := len(jobs) - 1; n >= 0; n-- {
+		if start != nil {
+			l.keep(n)
+		}
+		l.after[n], l.rest[n] = l.behind(n), l.rest[n+1]+l.kept[n]
+		if c.Up(l.width(n)) || c.Past(until) {
+			return nil
+		}
+	}
+	return l
+}
+
+// index lists job n's levels in step t, notes for each plan which of them it has,
+// and starts the split with their least losses.
+func (l *lookAhead) index(n, t int) {
+	var levels []int32
+	var split []float64
+	for m := range l.jobs[n].plans {
+		p := &l.jobs[n].plans[m]
+		at := 0
+		for at < len(levels) && levels[at] != p.excess[t] {
+			at++
+		}
+		if at == len(levels) {
+			levels = append(levels, p.excess[t])
+			if l.start != nil {
+				split = append(split, l.start(l.jobs[n].job, t, int(p.chosen[t])))
+			} else {
+				split = append(split, p.loss/float64(l.steps))
+			}
+		}
+		p.at[t] = uint16(at)
+	}
+	l.levels[n][t], l.split[n][t] = levels, split
+}
+
+// bound returns a lower bound on what is lost from the start.
+func (l *lookAhead) bound() float64 {
+	if l.closed {
+		return math.Inf(1)
+	}
+	bound := l.rest[0]
+	for t := range l.after[0] {
+		bound += l.after[0][t].value(0)
+	}
+	return bound
+}
+
+// work returns the additions of one sweep.
+func (l *lookAhead) work() int {
+	work := 0
+	for n := range l.jobs {
+		work += l.width(n)
+	}
+	return work
+}
+
+// width returns the additions of a sweep that job n takes.
+func (l *lookAhead) width(n int) int {
+	width := 0
+	for t := range l.steps {
+		width += len(l.levels[n][t]) * len(l.after[n+1][t].at)
+	}
+	return width
+}
+
+// sharpen sweeps until that stops paying off or the clock's work reaches until, 0 for
+// never. It returns false if time was up in the
+// middle of a sweep: the split is then no longer that of the functions made from it,
+// and the look-ahead bounds nothing.
+func (l *lookAhead) sharpen(c *model.Clock, until int) bool {
+	if l.work() > maxSweepWork {
+		return true
+	}
+	l.before[0] = make([]series, l.steps)
+	for t := range l.before[0] {
+		l.before[0][t] = series{at: []float64{0}}
+	}
+	for range maxSweeps {
+		if c.Past(until) {
+			return true
+		}
+		bound := l.bound()
+		for n := range l.jobs {
+			if c.Up(2*l.width(n) + len(l.jobs[n].plans)*l.steps) {
+				return false
+			}
+			if l.share(n); l.closed {
+				return true
+			}
+			l.before[n+1] = l.ahead(n)
+		}
+		for n := len(l.jobs) - 1; n >= 0; n-- {
+			if c.Up(2*l.width(n) + len(l.jobs[n].plans)*l.steps) {
+				return false
+			}
+			if l.share(n); l.closed {
+				return true
+			}
+			l.after[n] = l.behind(n)
+			l.rest[n] = l.rest[n+1] + l.kept[n]
+		}
+		if now := l.bound(); now >= l.limit || now-bound < sweepGain*l.limit {
+			return true
+		}
+	}
+	return true
+}
+
+// enclose works out low and high.
+func (l *lookAhead) enclose() {
+	l.low, l.high = make([][]int, len(l.jobs)+1), make([][]int, len(l.jobs)+1)
+	l.low[0], l.high[0] = make([]int, l.steps), make([]int, l.steps)
+	for n, c := range l.jobs {
+		l.low[n+1], l.high[n+1] = make([]int, l.steps), make([]int, l.steps)
+		for t := range l.steps {
+			lo, hi := c.plans[0].excess[t], c.plans[0].excess[t]
+			for _, p := range c.plans {
+				lo, hi = min(lo, p.excess[t]), max(hi, p.excess[t])
+			}
+			l.low[n+1][t], l.high[n+1][t] = l.low[n][t]+int(lo), l.high[n][t]+int(hi)
+		}
+	}
+}
+
+// behind returns E of job n from that of the next job.
+func (l *lookAhead) behind(n int) []series {
+	sums := make([]series, l.steps)
+	for t := range sums {
+		next := &l.after[n+1][t]
+		sum := infinite(l.low[n][t], l.high[n][t])
+		for x, excess := range l.levels[n][t] {
+			addShifted(sum, next, -int(excess), l.split[n][t][x])
+		}
+		sums[t] = sum.trimmed()
+	}
+	return sums
+}
+
+// ahead returns the least sum of u over the jobs up to n from that over the jobs
+// before n.
+func (l *lookAhead) ahead(n int) []series {
+	sums := make([]series, l.steps)
+	for t := range sums {
+		sum := infinite(l.low[n+1][t], l.high[n+1][t])
+		for x, excess := range l.levels[n][t] {
+			addShifted(sum, &l.before[n][t], int(excess), l.split[n][t][x])
+		}
+		sums[t] = sum.trimmed()
+	}
+	return sums
+}
+
+// share shares out anew what is known of job n, and drops its plans that reach the
+// limit.
+func (l *lookAhead) share(n int) {
+	plans := l.jobs[n].plans
+	for t := range l.steps {
+		l.around[t], l.least[t] = l.around[t][:0], l.least[t][:0]
+		for _, excess := range l.levels[n][t] {
+			l.around[t] = append(l.around[t], leastSum(&l.before[n][t], &l.after[n+1][t], int(excess)))
+			l.least[t] = append(l.least[t], math.Inf(1))
+		}
+	}
+	others := -l.kept[n]
+	for _, kept := range l.kept {
+		others += kept
+	}
+	left := plans[:0]
+	for _, p := range plans {
+		through := p.loss
+		for t, at := range p.at {
+			through += l.around[t][at]
+		}
+		if others+through >= l.limit {
+			continue
+		}
+		for t, at := range p.at {
+			l.least[t][at] = min(l.least[t][at], through)
+		}
+		left = append(left, p)
+	}
+	if l.jobs[n].plans = left; len(left) == 0 {
+		l.closed = true
+		return
+	}
+	for t, least := range l.least {
+		for x, through := range least {
+			if l.split[n][t][x] = math.Inf(1); !math.IsInf(through, 1) {
+				l.split[n][t][x] = through/float64(l.steps+1) - l.around[t][x]
+			}
+		}
+	}
+	l.keep(n)
+}
+
+// keep sets what the split leaves of job n's loss.
+func (l *lookAhead) keep(n int) {
+	l.kept[n] = math.Inf(1)
+	for m := range l.jobs[n].plans {
+		p := &l.jobs[n].plans[m]
+		kept := p.loss
+		for t, at := range p.at {
+			kept -= l.split[n][t][at]
+		}
+		l.kept[n] = min(l.kept[n], kept)
+	}
+}
+
+// infinite returns the function that is +Inf everywhere, with room for [low, high].
+func infinite(low, high int) series {
+	s := series{low: low, at: make([]float64, high-low+1)}
+	for x := range s.at {
+		s.at[x] = math.Inf(1)
+	}
+	return s
+}
+
+// addShifted lowers sum to from(x - shift) + plus where that is less.
+func addShifted(sum series, from *series, shift int, plus float64) {
+	if math.IsInf(plus, 1) {
+		return
+	}
+	offset := from.low + shift - sum.low
+	start := max(0, -offset)
+	end := min(len(from.at), len(sum.at)-offset)
+	for x := start; x < end; x++ {
+		if value := from.at[x] + plus; value < sum.at[x+offset] {
+			sum.at[x+offset] = value
+		}
+	}
+}
+
+// leastSum returns the least a(x) + b(x + shift).
+func leastSum(a, b *series, shift int) float64 {
+	offset := a.low + shift - b.low
+	start := max(0, -offset)
+	end := min(len(a.at), len(b.at)-offset)
+	least := math.Inf(1)
+	for x := start; x < end; x++ {
+		least = min(least, a.at[x]+b.at[x+offset])
+	}
+	return least
+}

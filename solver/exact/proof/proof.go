@@ -1,0 +1,124 @@
+package proof
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/elastalloc/elastalloc/solver/exact/model"
+)
+
+// lemma names why a number is a bound. The package comment of exact states each.
+type lemma string
+
+const (
+	lemmaAlone      lemma = "every job alone"
+	lemmaPrices     lemma = "node prices"
+	lemmaCore       lemma = "core"
+	lemmaSizePrices lemma = "size prices"
+	lemmaNoColumn   lemma = "no column left"
+	lemmaLeft       lemma = "columns left"
+	lemmaBranch     lemma = "branch"
+	lemmaSteps      lemma = "steps alone"
+	lemmaGroups     lemma = "group prices"
+	lemmaTables     lemma = "group tables"
+)
+
+// ulp is the relative rounding of one operation.
+const ulp = 1.0 / (1 << 53)
+
+// Rounding is the most that arithmetic may put a bound below the truth, or a plan's value
+// above it. It is added up here and nowhere else: a sum of n terms is off by at most
+// n * ulp times the sum of their magnitudes. A bound has one term a job, each made of a
+// few a step; with values the sum of |value| of the jobs in some legal plan, and priced
+// that of price * nodes over steps and limits,
+//
+//	|bound| + 3 values + 4 priced
+//
+// bounds those magnitudes: what a job has at its best, net of prices, is no less than what
+// it has in that plan, so that its negative part is part of values and priced.
+func Rounding(in *model.Instance, bound, values, priced float64) float64 {
+	terms := float64(len(in.Jobs) + 4*in.Steps + 16)
+	return terms * ulp * (math.Abs(bound) + 3*values + 4*priced)
+}
+
+// Priced is what the whole pool costs at node prices.
+func Priced(in *model.Instance, prices []float64) float64 {
+	sum := 0.0
+	for t, price := range prices {
+		sum += price * float64(in.Capacity[t])
+	}
+	return sum
+}
+
+// prove lowers the bound of a subproblem to one that a lemma proves, of numbers that come
+// to priced with the pool's prices. No bound is written anywhere else. One below a plan
+// that the subproblem holds disproves the search.
+func (s *Search) prove(b *subproblem, bound, priced float64, by lemma) {
+	if !(bound < b.bound) {
+		return
+	}
+	b.bound, b.by = bound, by
+	s.priced = max(s.priced, priced)
+	if s.Value-bound > s.Slack() && s.holds(b, s.Incumbent) {
+		s.contradict(by, bound, s.Value)
+	}
+	if w := s.witness; w != nil && w.value-bound > s.Slack() && s.holds(b, w.plan) {
+		s.contradict(by, bound, w.value)
+	}
+}
+
+// Slack is the difference of two values that rounding may make, and that between plans
+// which the search does not tell apart.
+func (s *Search) Slack() float64 {
+	return Rounding(s.in, s.Value, s.values, s.priced) + s.in.Precision
+}
+
+// solve closes a subproblem whose best plan was found, or that has none better than the
+// incumbent, if nothing but rounding is left between the incumbent and its bound.
+func (s *Search) solve(b *subproblem) { b.solved = b.bound-s.Value <= s.Slack() }
+
+// contradict notes a legal plan above a bound: of these two the plan is true.
+func (s *Search) contradict(by lemma, bound, value float64) {
+	if s.Contradiction == "" {
+		s.Contradiction = fmt.Sprintf("lemma %q bounds a plan of value %.17g by %.17g", by, value*s.in.Unit, bound*s.in.Unit)
+	}
+}
+
+// Refute notes that the incumbent is above the bound of all plans.
+func (s *Search) Refute(bound float64) { s.contradict(s.root.by, bound, s.Value) }
+
+// holds reports whether a plan is one of the subproblem's. The root has all, whatever its
+// restrictions say. In the others a finished job holds its smallest size: a plan in which it
+// holds more is worth what that one is.
+func (s *Search) holds(b *subproblem, p model.Plan) bool {
+	if b == s.root {
+		return true
+	}
+	for f, i := range s.in.Finishing {
+		j, share := &s.in.Jobs[i], 0.0
+		for t, allowed := range b.allowedFor(f, s.in.Steps) {
+			k := int(p[i][t])
+			if share >= model.Finished {
+				k = 0
+			}
+			if !allowed.Has(k) {
+				return false
+			}
+			share += j.Shares(t)[k]
+		}
+	}
+	return true
+}
+
+// witness is a plan that tests know to be optimal: the lemma that cuts it off is the one
+// that is false.
+type witness struct {
+	plan  model.Plan
+	value float64
+}
+
+// ObjectiveBound turns a bound on values in the search, with what rounding may have taken
+// off it, into one on the objective, which exceeds a plan's value by its tie cost.
+func ObjectiveBound(in *model.Instance, bound, rounding float64) float64 {
+	return (min(bound+in.TieTotal, in.Most) + rounding) * in.Unit
+}

@@ -1,0 +1,452 @@
+package proof
+
+import (
+	"context"
+	"math"
+	"slices"
+
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/exact/guess"
+	"github.com/elastalloc/elastalloc/solver/exact/model"
+)
+
+// The search: branch and bound over subproblems.
+//
+// A subproblem restricts the sizes of finishing jobs in some steps. Its Lagrangian bound
+// is minimised from its parent's prices, its prices give a legal plan, and the
+// core search closes it or lowers its bound. Where the beam had to drop states the
+// subproblem is split in two: by the sizes of one job in one step, the job whose nodes
+// are least settled at the prices. Subproblems are taken best bound first. Everything is
+// decided by counts of work, never by the clock, so that the same problem gives
+// the same plan; only time can cut the search short.
+
+// The core searches of a subproblem go from cheap to thorough. The first takes on a small
+// share of the gap between bound and incumbent, which leaves few columns, or a
+// smaller one where it leaves too many; where it finds nothing, the next takes on
+// twice as much; what it finds narrows the gap.
+// Where the beam drops states it is widened, up to a width from which on splitting
+// the subproblem does more.
+const (
+	firstFraction = 1.0 / 16
+	leastFraction = 1.0 / 1024
+	widening      = 4
+)
+
+// largeInstance is the number of sizes, over all jobs and steps, from which on a
+// plan is made before the search for prices.
+const largeInstance = 10_000
+
+// TiesOnly is the relative gap below which all that a search could still find is a
+// plan of the same objective that is preferred among equals. Within one subproblem that is
+// looked for, but no subproblem is opened for it.
+const TiesOnly = solver.OptimalGap / 10
+
+// Search finds and proves the best plan of an instance.
+type Search struct {
+	in         *model.Instance
+	lagrangian *lagrangian
+	builder    *guess.Builder
+	// rollout is nil where it takes too long.
+	rollout *guess.Rollout
+
+	Incumbent model.Plan
+	// Value is that of the incumbent, in the units of the search, values the sum of |value|
+	// of its jobs.
+	Value, values float64
+	// root is the subproblem of all plans, open are those left to search.
+	root *subproblem
+	open []*subproblem
+	// ended are the subproblems that were closed.
+	ended []*subproblem
+	// closedBound is at least the value of every plan of the subproblems that are closed.
+	closedBound float64
+	// priced is the most that the pool costs at the prices of a proof, and contradiction
+	// says which proof was false, if one was.
+	priced        float64
+	Contradiction string
+	witness       *witness
+	Explored      int
+	// gap is the relative gap that is good enough.
+	gap float64
+	// sizes are the prices per size, and decomposable says that the root is still to be
+	// searched at them.
+	sizes *sizePrices
+	// sizesAt are the best prices per size, nil where none were sought.
+	sizesAt      []float64
+	decomposable bool
+	// Prices are those of the root.
+	Prices []float64
+	// GroupPrices are those of the limits of groups.
+	GroupPrices []float64
+}
+
+// NewSearch prepares the search of an instance. A witness, if not nil, is a plan that must
+// never be cut off.
+func NewSearch(in *model.Instance, options solver.SolveOptions, optimum solver.Plan) *Search {
+	next := &Search{in: in, Value: math.Inf(-1), closedBound: math.Inf(-1), gap: options.RelativeGap}
+	if p := in.PlanOf(optimum); p != nil {
+		value, _ := in.Value(model.NewClock(context.Background(), in.Effort.Quantum), p)
+		next.witness = &witness{plan: p, value: value}
+	}
+	return next
+}
+
+// Run searches until the gap is proven, the work is used up or time is up. It
+// returns the upper bound and what ended the search.
+func (s *Search) Run(c *model.Clock) (bound float64, limit solver.Limit) {
+	s.Offer(c, model.NewPlan(s.in))
+	s.root = &subproblem{bound: math.Inf(1)}
+	s.open = append(s.open, s.root)
+	s.prove(s.root, s.in.Most, 0, lemmaAlone)
+	if len(s.in.Groups) > 0 {
+		return s.searchGroups(c)
+	}
+	if len(s.in.Finishing) == 0 {
+		return s.separate(c)
+	}
+	if len(s.in.Jobs) < s.in.Effort.MinSampled {
+		s.plan(c)
+	} else {
+		k := newKnapsack(s.in.Size() / s.in.Steps)
+		s.Offer(c, guess.ConstantPlan(c, s.in, &k))
+	}
+	root := s.root
+	root.begin(c, s.in)
+	if c.Ended {
+		return s.bound(), solver.LimitTime
+	}
+	s.lagrangian = newLagrangian(c, s.in)
+	if c.Ended {
+		return s.bound(), solver.LimitTime
+	}
+	s.lagrangian.kinds.Enter(c, root.allowed)
+	s.builder = guess.NewBuilder(s.in, s.lagrangian.kinds, s.lagrangian.pricer.price)
+	if s.rollout != nil {
+		s.Offer(c, s.rollout.Plan(c, root.prices))
+	} else if s.in.Size() >= largeInstance {
+		// Where finding the best prices takes its time, the first ones are good for a
+		// plan to have until then.
+		s.Offer(c, s.builder.Build(c, root.prices))
+	}
+	for len(s.open) > 0 && s.Explored < s.in.Effort.MaxSubproblems {
+		best := 0
+		for n, b := range s.open {
+			if b.bound > s.open[best].bound || b.bound == s.open[best].bound && b.order < s.open[best].order {
+				best = n
+			}
+		}
+		b := s.open[best]
+		if s.closed(b) {
+			break // no other subproblem has a better bound
+		}
+		s.open = slices.Delete(s.open, best, best+1)
+		s.explore(c, b)
+		closed, rest := s.closed(b), len(s.open)
+		if closed {
+			s.ended, s.closedBound = append(s.ended, b), max(s.closedBound, b.bound)
+		} else {
+			s.open = append(s.open, b)
+			if c.Ended {
+				return s.bound(), solver.LimitTime
+			}
+		}
+		switch gap := solver.RelativeGap(s.Value, s.bound()); {
+		case gap <= TiesOnly:
+			return s.bound(), solver.LimitNone
+		case gap <= s.gap:
+			return s.bound(), solver.LimitGap
+		}
+		if !closed {
+			if s.open = s.open[:rest]; !s.branch(c, b) {
+				s.open = append(s.open, b)
+				return s.bound(), solver.LimitWork
+			}
+		}
+	}
+	if len(s.open) > 0 && s.Explored >= s.in.Effort.MaxSubproblems {
+		return s.bound(), s.stopped(c)
+	}
+	return s.bound(), solver.LimitNone
+}
+
+// separate solves an instance of separable jobs alone, of which each step is a
+// knapsack of its own.
+func (s *Search) separate(c *model.Clock) (bound float64, limit solver.Limit) {
+	p, sum, complete := model.NewPlan(s.in), 0.0, true
+	k := newKnapsack(s.in.Size() / s.in.Steps)
+	for t := range s.in.Steps {
+		k.Reset()
+		for i := range s.in.Jobs {
+			j := &s.in.Jobs[i]
+			for n, nodes := range j.Sizes[:s.in.Fitting(j, t)] {
+				k.Option(nodes, j.StepValue(t, n))
+			}
+			k.Item()
+			if c.Up(2 * len(j.Sizes)) {
+				break
+			}
+		}
+		if c.Ended {
+			s.Offer(c, p)
+			return s.bound(), solver.LimitTime
+		}
+		step, ok := k.solve(c, s.in.Capacity[t], s.in.Precision/float64(s.in.Steps))
+		if !ok {
+			s.Offer(c, p)
+			return s.bound(), solver.LimitTime
+		}
+		sum, complete = sum+step.bound, complete && step.complete
+		s.Prices = append(s.Prices, step.price)
+		for i, n := range step.choices {
+			p[i][t] = n
+		}
+	}
+	s.Offer(c, p)
+	s.prove(s.root, sum, Priced(s.in, s.Prices), lemmaSteps)
+	if complete {
+		s.solve(s.root)
+	}
+	if s.closed(s.root) {
+		return s.bound(), solver.LimitNone
+	}
+	if solver.RelativeGap(s.Value, s.bound()) <= s.gap {
+		return s.bound(), solver.LimitGap
+	}
+	return s.bound(), s.stopped(c)
+}
+
+// stopped returns what ended a search that has subproblems left.
+func (s *Search) stopped(c *model.Clock) solver.Limit {
+	if c.Ended {
+		return solver.LimitTime
+	}
+	return solver.LimitWork
+}
+
+// plan decides which ways of searching the instance suits.
+func (s *Search) plan(c *model.Clock) {
+	if s.rollout = guess.NewRollout(c, s.in, new(knapsack)); s.rollout.Work() > guess.MaxRolloutWork {
+		s.rollout = nil
+		return
+	}
+	s.decomposable = true
+}
+
+// bound returns an upper bound on the value of every plan.
+func (s *Search) bound() float64 {
+	bound := max(s.Value+s.in.Precision, s.closedBound)
+	for _, b := range s.open {
+		bound = max(bound, b.bound)
+	}
+	return bound
+}
+
+// closed reports whether no plan of the subproblem is better than the incumbent.
+func (s *Search) closed(b *subproblem) bool { return b.solved || b.bound <= s.Value+s.in.Precision }
+
+// Offer makes a plan the incumbent if it is legal and better by more than rounding, whatever
+// made it.
+func (s *Search) Offer(c *model.Clock, p model.Plan) {
+	if p == nil {
+		return
+	}
+	if value, values := s.in.Value(c, p); value > s.Value+s.in.Precision/2 && s.in.Legal(p) {
+		s.Incumbent, s.Value, s.values = p, value, values
+		if s.root != nil && value-s.root.bound > s.Slack() {
+			s.contradict(s.root.by, s.root.bound, value)
+		}
+	}
+}
+
+// explore lowers the bound of a subproblem and looks for better plans in it.
+func (s *Search) explore(c *model.Clock, b *subproblem) {
+	s.Explored++
+	bound, prices := s.lagrangian.minimise(c, b, s.Value+max(s.in.Precision, s.gap*math.Abs(s.Value)))
+	s.prove(b, bound, Priced(s.in, prices), lemmaPrices)
+	if s.Prices == nil {
+		s.Prices = prices
+	}
+	b.prices = prices
+	if s.closed(b) {
+		return
+	}
+	if solver.RelativeGap(s.Value, b.bound) <= s.gap {
+		return // good enough
+	}
+	s.Offer(c, s.builder.Build(c, prices))
+	if s.rollout != nil {
+		s.Offer(c, s.rollout.Plan(c, prices))
+	}
+	s.searchCore(c, b, bound)
+}
+
+// searchCore searches the columns of the subproblem, of which bound is the Lagrangian
+// bound at its prices, from cheap to thorough.
+func (s *Search) searchCore(c *model.Clock, b *subproblem, bound float64) {
+	before, until := 0, 0
+	if s.decomposable {
+		until = c.Work + s.in.Effort.EasyWork
+	}
+	limit, width, searched := s.firstLimit(c, b.prices, bound-s.Value), s.in.Effort.FirstWidth, false
+	for sharpen := false; !s.closed(b) && !c.Ended; sharpen = true {
+		core := newCoreSearch(c, s.lagrangian.kinds, b.prices, limit, until)
+		if core == nil && c.Past(until) {
+			if before == 0 {
+				before = s.workBeforeDecomposing(c)
+				until = c.Work + before
+				continue
+			}
+			until = 0
+			if s.decompose(c, b, bound, before) && s.settled(b) {
+				return
+			}
+			continue
+		}
+		if core == nil {
+			// Too much survives. Take on less, unless less was searched already.
+			if searched || limit < leastFraction*(bound-s.Value) {
+				if until > 0 {
+					s.decompose(c, b, bound, before)
+				}
+				return
+			}
+			limit /= 4
+			continue
+		}
+		searched = true
+		if !core.prepare(c, sharpen, bound-b.bound) {
+			return
+		}
+		least := core.run(c, width)
+		limit = core.limit
+		whole := limit >= bound-s.Value
+		found := !math.IsInf(core.best, 1)
+		if found {
+			s.Offer(c, core.solution())
+		}
+		s.prove(b, bound-least, Priced(s.in, b.prices), lemmaCore)
+		switch dropped := least < min(limit, core.best); {
+		case core.gaveUp && before == 0:
+			before = s.workBeforeDecomposing(c)
+			until = c.Work + before
+		case core.gaveUp:
+			until = 0
+			if s.decompose(c, b, bound, before) && s.settled(b) {
+				return
+			}
+		case !dropped && (found || whole):
+			s.solve(b) // Its best plan is known, or that it has nothing better.
+			return
+		case !dropped:
+			limit *= 2
+		case width < s.in.Effort.LastWidth:
+			width *= widening
+		default:
+			if until > 0 {
+				s.decompose(c, b, bound, before)
+			}
+			return
+		}
+		limit = min(limit, bound-s.Value)
+	}
+}
+
+// firstLimit returns the loss that the first core search takes on: a small share of the
+// gap, or the one of firstRegrets columns, if that is less. With many jobs even a small
+// share of the gap to a first plan is far more than the best one loses.
+func (s *Search) firstLimit(c *model.Clock, prices []float64, gap float64) float64 {
+	var losses []float64
+	d := s.lagrangian.kinds
+	for n := range d.All {
+		u := &d.All[n]
+		set := &d.Columns[u.Class]
+		best, net := d.BestColumn(u, prices)
+		for _, m := range u.Active {
+			if loss := net - set.Net(m, prices); int(m) != best && loss < firstFraction*gap {
+				losses = append(losses, loss)
+			}
+		}
+		if c.Up(2 * len(u.Active) * len(prices)) {
+			break
+		}
+	}
+	if len(losses) <= firstRegrets {
+		return firstFraction * gap
+	}
+	slices.Sort(losses)
+	return max(losses[firstRegrets], leastFraction*gap)
+}
+
+// neverDecomposing is more work than there is.
+const neverDecomposing = 1 << 60
+
+// workBeforeDecomposing is the work of core searches before the root is searched at
+// prices per size: about as much as that takes.
+func (s *Search) workBeforeDecomposing(c *model.Clock) int {
+	if s.sizes = newSizePrices(c, s.in); s.sizes.work() > guess.MaxBundleWork {
+		s.decomposable = false
+		return neverDecomposing
+	}
+	n := min(s.sizes.Prices, s.in.Effort.DenseRows)
+	return s.in.Effort.EasyWork + 20*n*n*n + 20*s.sizes.work()
+}
+
+// branch splits a subproblem in two. It returns false if it allows one plan only.
+func (s *Search) branch(c *model.Clock, b *subproblem) bool {
+	f, t, split := s.unsettled(c, b)
+	if f < 0 {
+		return false
+	}
+	at := f*s.in.Steps + t
+	low, high := b.allowed[at].Split(split)
+	for side, allowed := range []model.SizeSet{low, high} {
+		child := &subproblem{
+			allowed:     slices.Clone(b.allowed),
+			prices:      slices.Clone(b.prices),
+			temperature: 1e-3,
+			bound:       math.Inf(1),
+			order:       2*s.Explored + side,
+		}
+		child.allowed[at] = allowed
+		s.prove(child, b.bound, 0, lemmaBranch)
+		s.open = append(s.open, child)
+	}
+	return true
+}
+
+// unsettled returns the finishing job and step whose nodes vary most among the
+// plans that are about as good as the best at the subproblem's prices, and the position
+// in its sizes that splits them at their mean; -1 if nothing varies.
+func (s *Search) unsettled(c *model.Clock, b *subproblem) (job, step, split int) {
+	l, steps := s.lagrangian, s.in.Steps
+	l.kinds.Enter(c, b.allowed)
+	temperature := 1e-3 * s.in.Scale / float64(len(s.in.Jobs))
+	job = -1
+	most := 0.0
+	for f, i := range s.in.Finishing {
+		mean, variances := l.descent.Spread(l.kinds.Kind(f), b.prices, temperature)
+		for t, variance := range variances {
+			if variance <= most {
+				continue
+			}
+			at := slices.IndexFunc(s.in.Jobs[i].Sizes, func(k int32) bool { return float64(k) > mean[t] })
+			if low, high := b.allowedFor(f, steps)[t].Split(max(at, 0)); low != 0 && high != 0 {
+				most, job, step, split = variance, f, t, at
+			}
+		}
+	}
+	if job >= 0 {
+		return job, step, split
+	}
+	// Nothing is undecided by the columns; split whatever can still be split.
+	for f := range s.in.Finishing {
+		for t, allowed := range b.allowedFor(f, steps) {
+			for k := range solver.MaxSizes + 1 {
+				if low, high := allowed.Split(k); low != 0 && high != 0 {
+					return f, t, k
+				}
+			}
+		}
+	}
+	return -1, 0, 0
+}

@@ -1,0 +1,75 @@
+package proof
+
+import (
+	"slices"
+
+	"github.com/elastalloc/elastalloc/solver/exact/model"
+)
+
+// The columns of a class that lose little at prices per size.
+
+// list returns the plans of a class that lose less than limit at prices per size, of
+// those that hold the smallest size once they have finished. It returns false if there
+// are more than remaining, or if time is up.
+func (s *sizePrices) list(c *model.Clock, class int, x []float64, limit float64, remaining int) ([]column, bool) {
+	s.set(x)
+	phi, _, ok := s.job(c, class) // which fills costs and the table
+	if !ok {
+		return nil, false
+	}
+	l := lister{
+		clock: c, sizes: s, table: &s.tables[s.ShapeOf[class]], j: &s.In.Jobs[s.Jobs[class]], fits: s.Sizes[s.ShapeOf[class]],
+		least: phi - limit, remaining: remaining, visits: visitsPerColumn * remaining,
+		chosen: make([]uint8, s.In.Steps),
+	}
+	l.extend(0, 0, 0)
+	return l.found, l.remaining >= 0 && l.visits >= 0 && !c.Ended
+}
+
+// lister lists plans at the costs of sizes.
+type lister struct {
+	clock             *model.Clock
+	sizes             *sizePrices
+	table             *followTable
+	j                 *model.Job
+	fits              []int
+	least             float64
+	remaining, visits int
+	chosen            []uint8
+	found             []column
+}
+
+// extend lists the plans that begin with the first t sizes chosen, which serve share and
+// have value.
+func (l *lister) extend(t int, share, value float64) {
+	if l.visits--; l.remaining < 0 || l.visits < 0 || l.clock.Up(2*len(l.j.Sizes)) {
+		return
+	}
+	if t == len(l.fits) {
+		l.emit(value)
+		return
+	}
+	shares := l.j.Shares(t)
+	for k := range l.fits[t] {
+		l.chosen[t] = uint8(k)
+		net, after := value-l.sizes.costs[t*l.sizes.Stride+k], share+shares[k]
+		if after >= model.Finished {
+			clear(l.chosen[t+1:])
+			l.emit(net + l.j.Tail[t])
+			continue
+		}
+		if net += l.j.Gain[t] * after; net+l.table.most(t+1, after) > l.least {
+			l.extend(t+1, after, net)
+		}
+	}
+}
+
+// emit lists the plan in chosen if it loses less than the limit.
+func (l *lister) emit(value float64) {
+	if value <= l.least {
+		return
+	}
+	if l.remaining--; l.remaining >= 0 {
+		l.found = append(l.found, column{chosen: slices.Clone(l.chosen)})
+	}
+}

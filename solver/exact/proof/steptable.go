@@ -1,0 +1,200 @@
+package proof
+
+import (
+	"math"
+
+	"github.com/elastalloc/elastalloc/solver/exact/model"
+)
+
+// The step tables: the separable jobs of the core, solved exactly.
+//
+// At prices lambda let the loss of a size in a step be what a job gives up by it
+// against its best size there. Within one step the separable jobs form a knapsack
+// whose exact solution for every number of nodes,
+//
+//	D_t(d) = min { sum of losses + lambda_t * nodes left over },
+//
+// fits in a table: d is the number of nodes the separable jobs may hold in step t
+// beyond what they hold at their best sizes. Whatever the finishing jobs choose,
+// the T tables complete that choice exactly. (The knapsack table is Bellman's; see
+// Kellerer, Pferschy and Pisinger, "Knapsack Problems" (2004), section 11.5.)
+
+// series is a function of whole numbers from low to low+len(at)-1, +Inf elsewhere.
+type series struct {
+	low int
+	at  []float64
+}
+
+// value returns the function at x.
+func (s *series) value(x int) float64 {
+	if x < s.low || x >= s.low+len(s.at) {
+		return math.Inf(1)
+	}
+	return s.at[x-s.low]
+}
+
+// high is the largest number that the function is kept at.
+func (s *series) high() int { return s.low + len(s.at) - 1 }
+
+// option is a size of a separable job in a step: what it loses against the job's
+// best size there and how many more nodes it takes.
+type option struct {
+	loss   float64
+	excess int
+	choice uint8
+}
+
+// stepTable is D_t for one step.
+type stepTable struct {
+	// jobs are the separable jobs with more than one option to consider.
+	jobs    []int
+	options [][]option
+	// layers[n] is the least loss of the first n jobs by the excess nodes they take
+	// together.
+	layers []series
+	// best is D_t over the excess nodes the finishing jobs can leave.
+	best series
+	// price is lambda_t.
+	price float64
+}
+
+// separableBase sets every separable job in every step to its best size at the
+// prices, and adds the nodes of a step to used, whatever the time.
+func separableBase(c *model.Clock, in *model.Instance, prices []float64, base model.Plan, used []int) {
+	for _, i := range in.Separable {
+		j := &in.Jobs[i]
+		for t, price := range prices {
+			best := math.Inf(-1)
+			for k, nodes := range j.Sizes[:in.Fitting(j, t)] {
+				if net := j.StepValue(t, k) - price*float64(nodes); net > best {
+					best, base[i][t] = net, uint8(k)
+				}
+			}
+			used[t] += int(j.Sizes[base[i][t]])
+		}
+		c.Up(2 * len(prices) * len(j.Sizes))
+	}
+}
+
+// newStepTable builds D_t on [low, high], leaving out whatever loses limit or more.
+// It returns nil if the table would hold more than maxCells numbers or time is up.
+func newStepTable(c *model.Clock, in *model.Instance, t int, price float64, base model.Plan, low, high int, limit float64, maxCells int) *stepTable {
+	table := &stepTable{price: price}
+	var all []option // of all jobs, one after the other
+	for _, i := range in.Separable {
+		j := &in.Jobs[i]
+		net := j.StepValue(t, int(base[i][t])) - price*float64(j.Sizes[base[i][t]])
+		from := len(all)
+		for k, nodes := range j.Sizes[:in.Fitting(j, t)] {
+			loss := net - (j.StepValue(t, k) - price*float64(nodes))
+			if loss < limit {
+				all = append(all, option{
+					loss: max(0, loss), excess: int(nodes - j.Sizes[base[i][t]]), choice: uint8(k),
+				})
+			}
+		}
+		if c.Up(4 * len(j.Sizes)) {
+			return nil
+		}
+		if len(all)-from > 1 {
+			table.jobs = append(table.jobs, i)
+			table.options = append(table.options, all[from:len(all):len(all)])
+		} else {
+			all = all[:from]
+		}
+	}
+	least := series{low: 0, at: []float64{0}}
+	table.layers = append(make([]series, 0, 1+len(table.options)), least)
+	cells := 1
+	for _, options := range table.options {
+		lo, hi := span(options)
+		if cells += len(least.at) + hi - lo; cells > maxCells || c.Up(len(options)*(len(least.at)+hi-lo)) {
+			return nil
+		}
+		least = combine(least, options, limit)
+		table.layers = append(table.layers, least)
+	}
+	table.best = leftOver(least, price, low, high, limit)
+	return table
+}
+
+// span returns the least and the most excess nodes of the options, 0 being one of
+// them.
+func span(options []option) (lo, hi int) {
+	for _, c := range options {
+		lo, hi = min(lo, c.excess), max(hi, c.excess)
+	}
+	return lo, hi
+}
+
+// combine adds one job to a least-loss function.
+func combine(least series, options []option, limit float64) series {
+	lo, hi := span(options)
+	sum := series{low: least.low + lo, at: make([]float64, len(least.at)+hi-lo)}
+	for x := range sum.at {
+		sum.at[x] = math.Inf(1)
+	}
+	for _, c := range options {
+		to := sum.at[c.excess-lo:]
+		for x, loss := range least.at {
+			if loss += c.loss; loss < to[x] && loss < limit {
+				to[x] = loss
+			}
+		}
+	}
+	return sum.trimmed()
+}
+
+// trimmed cuts the infinite ends off.
+func (s series) trimmed() series {
+	for len(s.at) > 0 && math.IsInf(s.at[0], 1) {
+		s.low, s.at = s.low+1, s.at[1:]
+	}
+	for len(s.at) > 0 && math.IsInf(s.at[len(s.at)-1], 1) {
+		s.at = s.at[:len(s.at)-1]
+	}
+	return s
+}
+
+// leftOver turns a least-loss function of the nodes taken into one of the nodes
+// there are, on [low, high]: nodes left over cost their price.
+func leftOver(least series, price float64, low, high int, limit float64) series {
+	best := series{low: low, at: make([]float64, max(0, high-low+1))}
+	loss := math.Inf(1)
+	for x := least.low; x <= min(low-1, least.high()); x++ {
+		loss = min(loss, least.value(x)+price*float64(low-x))
+	}
+	for x := range best.at {
+		if x > 0 {
+			loss += price
+		}
+		loss = min(loss, least.value(low+x))
+		if best.at[x] = loss; loss >= limit {
+			best.at[x] = math.Inf(1)
+		}
+	}
+	return best
+}
+
+// complete sets the step's sizes of the table's jobs to the best options where the
+// separable jobs have the given excess nodes.
+func (table *stepTable) complete(base model.Plan, t, excess int) {
+	last := len(table.jobs)
+	taken, least := excess, math.Inf(1)
+	for x := min(excess, table.layers[last].high()); x >= table.layers[last].low; x-- {
+		if loss := table.layers[last].value(x) + table.price*float64(excess-x); loss < least {
+			taken, least = x, loss
+		}
+	}
+	for n := last - 1; n >= 0; n-- {
+		bestLoss := math.Inf(1)
+		var best option
+		for _, c := range table.options[n] {
+			if v := table.layers[n].value(taken-c.excess) + c.loss; v < bestLoss {
+				bestLoss, best = v, c
+			}
+		}
+		base[table.jobs[n]][t] = best.choice
+		taken -= best.excess
+	}
+}

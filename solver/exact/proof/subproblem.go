@@ -1,0 +1,59 @@
+package proof
+
+import (
+	"math"
+
+	"github.com/elastalloc/elastalloc/solver/exact/guess"
+	"github.com/elastalloc/elastalloc/solver/exact/model"
+)
+
+// subproblem restricts the sizes of the finishing jobs, step by step: a part of the
+// search space.
+type subproblem struct {
+	// allowed holds, per finishing job and step, a bit per size.
+	allowed []model.SizeSet
+	// prices and temperature are where the search for prices starts.
+	prices      []float64
+	temperature float64
+	// trust, if not 0, is the share by which a price may change in one round.
+	trust float64
+	// bound is at least the value of every plan in the subproblem, by a lemma; prove alone
+	// writes them. solved says that the best of its plans was found, or that none of them
+	// is better than the incumbent.
+	bound  float64
+	by     lemma
+	solved bool
+	// order tells subproblems of equal bound apart.
+	order int
+}
+
+// allowedFor returns the restriction of the f-th finishing job.
+func (b *subproblem) allowedFor(f, steps int) []model.SizeSet {
+	return b.allowed[f*steps : (f+1)*steps]
+}
+
+// begin makes a subproblem that of all plans, and sets where its search for prices starts.
+func (b *subproblem) begin(c *model.Clock, in *model.Instance) {
+	b.allowed, b.temperature = make([]model.SizeSet, len(in.Finishing)*in.Steps), guess.FirstTemperature
+	for f, i := range in.Finishing {
+		for t := range in.Steps {
+			b.allowed[f*in.Steps+t] = model.SmallestSizes(in.Fitting(&in.Jobs[i], t))
+		}
+		if c.Up(in.Steps) {
+			break
+		}
+	}
+	b.prices = guess.AveragePrices(c, in)
+	if len(in.Jobs) < in.Effort.MinSampled {
+		return
+	}
+	sample, root := guess.Sampled(in), new(subproblem)
+	root.begin(c, sample)
+	if c.Ended {
+		return
+	}
+	if l := newLagrangian(c, sample); !c.Ended {
+		_, b.prices = l.minimise(c, root, math.Inf(-1))
+		b.temperature, b.trust = guess.SampledTemperature, guess.SampledTrust
+	}
+}

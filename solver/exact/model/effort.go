@@ -14,7 +14,7 @@ type Effort struct {
 	MaxLabels int
 	// Visits bounds the partial plans looked at before a table is filled to list columns.
 	Visits int
-	// FirstWidth and lastWidth bound the states of a beam. Beyond the last, splitting the
+	// FirstWidth and LastWidth bound the states of a beam. Beyond the last, splitting the
 	// subproblem does more.
 	FirstWidth, LastWidth int
 	// LeftWidths are the widths of the beams over what is left at prices per size.

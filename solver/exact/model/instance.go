@@ -14,7 +14,7 @@ import (
 // demand, sizes by their position in the job's list.
 //
 // Equal plans are told apart by a tie cost that is taken off the objective: per
-// job tieUnit * ([first-step nodes != current] * (N+1) + first-step nodes), N being
+// job TieUnit * ([first-step nodes != current] * (N+1) + first-step nodes), N being
 // the most nodes that can be held in the first step, which orders plans of equal
 // objective by changed jobs first and nodes now second. All tie costs together are at
 // most tieFraction of the objective's scale, far below what counts as proven optimal,
@@ -24,27 +24,27 @@ type Instance struct {
 	Capacity []int // per step
 	Steps    int
 	// Free is the number of nodes left per step when every job holds its smallest
-	// size, mostFree the largest of them.
+	// size, MostFree the largest of them.
 	Free     []int
 	MostFree int
 	Jobs     []Job
-	// Separable and finishing split the jobs: one whose value no step caps is a sum of
+	// Separable and Finishing split the jobs: one whose value no step caps is a sum of
 	// independent steps.
 	Separable []int
 	Finishing []int
 	// Unit is the largest value that a job can have. The search has values as shares
 	// of it, since scaling the objective changes no decision.
 	Unit float64
-	// Least is the value of the plan of smallest sizes, most a crude upper bound on
-	// the objective, and scale the magnitude of what is summed up in it.
+	// Least is the value of the plan of smallest sizes, Most a crude upper bound on
+	// the objective, and Scale the magnitude of what is summed up in it.
 	Least, Most, Scale float64
 	// magnitude is that of all values of sizes together, those included that are so far
 	// below 0 that no job takes them. It bounds the rounding of sums.
 	magnitude float64
-	// Groups are those of the jobs, and quotaPrice what a node short of a floor costs.
+	// Groups are those of the jobs, and QuotaPrice what a node short of a floor costs.
 	Groups     []solver.AdmittedGroup
 	QuotaPrice float64
-	// TieUnit and tieTotal are the tie cost of one node and the most that all tie
+	// TieUnit and TieTotal are the tie cost of one node and the most that all tie
 	// costs can come to.
 	TieUnit, TieTotal float64
 	// Precision is the difference in objective below which two plans are equal.
@@ -54,10 +54,10 @@ type Instance struct {
 // Job is an admitted job in the units of the search.
 type Job struct {
 	// Gain is what having served the whole demand by the end of a step adds to the
-	// value, and tail[t] the sum of it from step t on: what serving it in step t adds.
+	// value, and Tail[t] the sum of it from step t on: what serving it in step t adds.
 	Gain, Tail []float64
 	Sizes      []int32
-	// First and later are the shares of the demand served per size in the first
+	// First and Later are the shares of the demand served per size in the first
 	// and in every later step.
 	First, Later []float64
 	// Cost is, per size in the first step, the tie cost less the value of the size.
@@ -70,7 +70,7 @@ const (
 	// tieFraction bounds all tie costs together, as a share of the objective's scale.
 	tieFraction = 1e-11
 	// Noise is the rounding noise of a sum of plan values, as a share of
-	// instance.scale.
+	// Instance.Scale.
 	Noise = 1e-15
 	// Finished is the share of its demand from which on a job is done; the
 	// difference to 1 absorbs the rounding of sums of shares.

@@ -49,7 +49,7 @@ type Kinds struct {
 	In      *Instance
 	classOf []int     // of each finishing job
 	Columns []Columns // one per class
-	// All are those of the current subproblem, of that of each finishing job, and ofClass
+	// All are those of the current subproblem, Of that of each finishing job, and ofClass
 	// those of each class.
 	All     []Kind
 	Of      []int

@@ -13,7 +13,7 @@ type SizeIndex struct {
 	Count   []int
 	ShapeOf []int
 	// First[g][t] is the index of the price of the second size of shape g in step t,
-	// that of the k-th being first[g][t]+k-1; sizes[g][t] is how many sizes fit.
+	// that of the k-th being First[g][t]+k-1; Sizes[g][t] is how many sizes fit.
 	First, Sizes [][]int
 	Prices       int       // their number
 	Stride       int       // the most sizes of a job

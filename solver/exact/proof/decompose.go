@@ -20,7 +20,7 @@ import (
 const (
 	// bundleWork and leftWork are how many times the work that core searches had before
 	// goes into the prices per size, and into searching what is left at them, each
-	// besides effort.sizesWork.
+	// besides Effort.SizesWork.
 	bundleWork = 8
 	leftWork   = 4
 	// tieWork is the work spent on a better one among equals.

@@ -352,3 +352,26 @@ func TestContradiction(t *testing.T) {
 		t.Errorf("a bound on other plans is a contradiction: %s", s.Contradiction)
 	}
 }
+
+// TestGuesses offers what a guess must not get away with: a plan beyond the pool, and prices
+// that bound nothing.
+func TestGuesses(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := drawGround(t)
+		s, b := g.search(t, false)
+		value := s.Value
+		p := model.NewPlan(g.Instance)
+		step, nodes := rapid.IntRange(0, g.Steps-1).Draw(t, "step"), 0
+		for i := range p {
+			p[i][step] = uint8(len(g.Jobs[i].Sizes) - 1)
+			nodes += int(g.Jobs[i].Sizes[p[i][step]])
+		}
+		if s.Offer(g.clock, p); nodes > g.Capacity[step] && s.Value != value {
+			t.Fatalf("a plan of %d nodes became the incumbent of a pool of %d", nodes, g.Capacity[step])
+		}
+		b.prices[step] = rapid.SampledFrom([]float64{-1, -1e-300, math.NaN()}).Draw(t, "price")
+		if bound, _ := s.lagrangian.Evaluate(g.clock, b.prices); !math.IsInf(bound, 1) {
+			t.Fatalf("prices %v bound plans by %g", b.prices, bound)
+		}
+	})
+}

@@ -60,7 +60,7 @@ type Search struct {
 	ended []*subproblem
 	// closedBound is at least the value of every plan of the subproblems that are closed.
 	closedBound float64
-	// priced is the most that the pool costs at the prices of a proof, and contradiction
+	// priced is the most that the pool costs at the prices of a proof, and Contradiction
 	// says which proof was false, if one was.
 	priced        float64
 	Contradiction string

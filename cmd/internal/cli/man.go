@@ -35,7 +35,7 @@ func writeMan(w io.Writer, root *cobra.Command) error {
 				name = "-" + flag.Shorthand + ", " + name
 			}
 			kind, usage := pflag.UnquoteUsage(flag)
-			if value := defaultOf(flag); value != "" && value != "false" {
+			if value := defaultOf(flag); value != "" {
 				usage += " (default " + value + ")"
 			}
 			fmt.Fprintf(&page, ".TP\n\\fB%s\\fR \\fI%s\\fR\n%s\n", roff(name), roff(kind), roff(usage))

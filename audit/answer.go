@@ -175,7 +175,7 @@ func (a *answer) progress() error {
 		if len(got) == 0 && len(a.response.GetAllocations()[j.index].GetPlannedNodes()) == 0 {
 			continue
 		}
-		_, _, want := a.value(j, a.plan[i])
+		_, _, want := j.value(a.plan[i])
 		if len(got) != len(want) {
 			return refute("job %q has %d shares of progress; the horizon has %d steps", j.id, len(got), a.steps)
 		}
@@ -210,10 +210,9 @@ func (a *answer) reported(s *elastallocv1.Snapshot) error {
 		return refute("the answer is called optimal with a gap of %v", gap)
 	}
 	if a.plan != nil {
-		low, high := a.objective(a.plan)
-		said := math.Ldexp(objective, a.unit)
-		if !(said >= float64(low)-2 && said <= float64(high)+2) {
-			return refute("the objective is %v; the plan is worth %v", objective, a.real(low))
+		worth, magnitude := a.objective(a.plan)
+		if !(math.Abs(objective-worth) <= slack*magnitude+leastWorth) {
+			return refute("the objective is %v; the plan is worth %v", objective, worth)
 		}
 	}
 	return a.groupsAndWarnings(s)

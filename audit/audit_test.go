@@ -106,6 +106,14 @@ func TestWrongAnswers(t *testing.T) {
 	bad.Snapshot.Jobs[0].RemainingEta = nil
 	empty := proto.CloneOf(queued)
 	empty.Snapshot.TotalNodes = 0
+	// What a pause would cost is far beyond what anything is worth.
+	pause := proto.CloneOf(queued)
+	pause.Options = &elastallocv1.AllocateOptions{
+		Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME, Admission: elastallocv1.Admission_ADMISSION_PREEMPTIVE,
+		TotalTime: &elastallocv1.TotalTimeOptions{PausePriceFactor: new(1e6), RescalePrice: durationpb.New(365 * 24 * time.Hour)},
+	}
+	pause.Snapshot.Jobs = pause.Snapshot.Jobs[:1]
+	pause.Snapshot.Jobs[0].CurrentNodes = 1
 	// Greedy gives the first job all nodes, which no plan of a search may: the second is
 	// admitted. That is worth more than all legal plans by many orders of magnitude.
 	greedy := proto.CloneOf(queued)
@@ -157,6 +165,10 @@ func TestWrongAnswers(t *testing.T) {
 		}},
 		"something for nothing": {empty, func(r *elastallocv1.AllocateResponse) {
 			r.Report.Objective, r.Report.Bound = 1, 1
+		}},
+		"a little more than worth": {pause, func(r *elastallocv1.AllocateResponse) {
+			r.Report.Objective += 1e-7
+			r.Report.Bound += 1e-7
 		}},
 		"right, empty":          {empty, nil},
 		"right, without search": {greedy, nil},

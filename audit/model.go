@@ -16,7 +16,8 @@ type model struct {
 	jobs  []member
 	unit  int   // a value v is v 2^unit units
 	floor []int // of each group
-	// What a node short of a floor costs, at least and at most.
+	// What a node short of a floor costs, and in units at least and at most.
+	quotaPrice          float64
 	shortLow, shortHigh int64
 	// spare is what is left of the pool, and of the limit of each group, beside the least that
 	// all jobs hold.
@@ -47,6 +48,8 @@ const (
 	// slack is more than the relative error of a number that a few dozen floating-point
 	// operations make of a request.
 	slack = 0x1p-41
+	// leastWorth is more than products lose that are too small for floating-point numbers.
+	leastWorth = 1e-300
 )
 
 // newModel works out the numbers of the jobs that the admission lets in, for plans that were
@@ -84,13 +87,13 @@ func newModel(s *snapshot, standings []standing, heuristic bool) (*model, error)
 		m.jobs = append(m.jobs, j)
 	}
 	total := 0.0
-	quotaPrice := float64(defaultCost)
+	m.quotaPrice = defaultCost
 	if o := s.options.GetTotalTime(); o != nil {
-		quotaPrice = factor(o.QuotaPrice, defaultCost)
+		m.quotaPrice = factor(o.QuotaPrice, defaultCost)
 	}
 	for g := range m.floor {
 		m.floor[g] = min(m.floor[g], s.groups[g].quota)
-		total += quotaPrice * float64(m.floor[g])
+		total += m.quotaPrice * float64(m.floor[g])
 	}
 	m.reserve(heuristic)
 	for i := range m.jobs {
@@ -101,7 +104,7 @@ func newModel(s *snapshot, standings []standing, heuristic bool) (*model, error)
 	}
 	_, exponent := math.Frexp(max(total, math.SmallestNonzeroFloat64))
 	m.unit = valueBits - exponent
-	m.shortLow, m.shortHigh = max(0, m.down(quotaPrice, quotaPrice)), m.up(quotaPrice, quotaPrice)
+	m.shortLow, m.shortHigh = max(0, m.down(m.quotaPrice, m.quotaPrice)), m.up(m.quotaPrice, m.quotaPrice)
 	for i := range m.jobs {
 		m.jobs[i].inUnits(m)
 	}
@@ -219,11 +222,11 @@ func (m *model) sizeValue(j *member, t, n int) int64 {
 	return m.up(v, v)
 }
 
-// value returns bounds of what a plan is worth to a job, in units, and the share of its
-// demand served by the end of each step. A size that is none of the job's, which is 0 of a
-// plan without a search, is worth nothing.
-func (m *model) value(j *member, nodes []int) (low, high int64, progress []float64) {
-	v, magnitude, share := 0.0, 0.0, 0.0
+// value returns what a plan is worth to a job, the magnitude that it is added up from, and the
+// share of its demand served by the end of each step. A size that is none of the job's, which
+// is 0 of a plan without a search, is worth nothing.
+func (j *member) value(nodes []int) (v, magnitude float64, progress []float64) {
+	share := 0.0
 	for t, k := range nodes {
 		if n := j.position(k); n >= 0 {
 			work := j.first
@@ -238,7 +241,7 @@ func (m *model) value(j *member, nodes []int) (low, high int64, progress []float
 		v, magnitude = v+j.worth*share, magnitude+j.worth*share
 		progress = append(progress, share)
 	}
-	return m.down(v, magnitude), m.up(v, magnitude), progress
+	return v, magnitude, progress
 }
 
 // position returns the position of a size, -1 where it is none of the job's.
@@ -251,17 +254,33 @@ func (j *member) position(k int) int {
 	return -1
 }
 
-// objective returns bounds of what a plan is worth, in units.
-func (m *model) objective(plan [][]int) (low, high int64) {
-	for i := range m.jobs {
-		l, h, _ := m.value(&m.jobs[i], plan[i])
-		low, high = low+l, high+h
-	}
+// short returns the nodes that groups are short of their floors under a plan.
+func (m *model) short(plan [][]int) int {
 	short := 0
 	for g, nodes := range m.groupNodes(plan, 0) {
 		short += max(0, m.floor[g]-nodes)
 	}
-	return low - m.shortHigh*int64(short), high - m.shortLow*int64(short)
+	return short
+}
+
+// objective returns what a plan is worth, and the magnitude that it is added up from.
+func (m *model) objective(plan [][]int) (sum, magnitude float64) {
+	for i := range m.jobs {
+		v, of, _ := m.jobs[i].value(plan[i])
+		sum, magnitude = sum+v, magnitude+of
+	}
+	short := m.quotaPrice * float64(m.short(plan))
+	return sum - short, magnitude + short
+}
+
+// atLeast returns what a plan is worth at least, in units.
+func (m *model) atLeast(plan [][]int) int64 {
+	low := -m.shortHigh * int64(m.short(plan))
+	for i := range m.jobs {
+		v, magnitude, _ := m.jobs[i].value(plan[i])
+		low += m.down(v, magnitude)
+	}
+	return low
 }
 
 // groupNodes returns the nodes of every group in a step.

@@ -97,7 +97,7 @@ func (a *answer) prove(ctx context.Context, o Options) (reason string, err error
 		if bad := c.legal(better, false); bad != nil {
 			return "", leaveOpen("the check has made an illegal plan: %w", bad) // A defect of the check.
 		}
-		if low, _ := c.objective(better); low > c.target {
+		if low := c.atLeast(better); low > c.target {
 			return "", refute("a plan is worth %v, more than the %s of %v: %s", c.real(low), what, claim, a.describe(better))
 		}
 		reached = true

@@ -209,6 +209,12 @@ func (a *answer) reported(s *elastallocv1.Snapshot) error {
 	if r.GetReason() == elastallocv1.Reason_REASON_OPTIMAL && gap > Tolerance*(1+1e-6) {
 		return refute("the answer is called optimal with a gap of %v", gap)
 	}
+	switch limit, optimal := r.GetLimit(), r.GetReason() == elastallocv1.Reason_REASON_OPTIMAL; {
+	case limit < elastallocv1.Limit_LIMIT_NONE || limit > elastallocv1.Limit_LIMIT_WORK,
+		optimal && (limit == elastallocv1.Limit_LIMIT_GAP || limit == elastallocv1.Limit_LIMIT_WORK),
+		limit == elastallocv1.Limit_LIMIT_GAP && gap > a.options.GetRelativeGap():
+		return refute("the limit is %v; the reason is %v with a gap of %v", limit, r.GetReason(), gap)
+	}
 	if a.plan != nil {
 		worth, magnitude := a.objective(a.plan)
 		if !(math.Abs(objective-worth) <= slack*magnitude+leastWorth) {

@@ -140,6 +140,7 @@ func TestWrongAnswers(t *testing.T) {
 		"no number":   {request, func(r *elastallocv1.AllocateResponse) { r.Report.Bound = math.NaN() }},
 		"gap":         {request, func(r *elastallocv1.AllocateResponse) { r.Report.RelativeGap = 0.1 }},
 		"idle nodes":  {request, func(r *elastallocv1.AllocateResponse) { r.Report.IdleNodes++ }},
+		"limit":       {request, func(r *elastallocv1.AllocateResponse) { r.Report.Limit = elastallocv1.Limit_LIMIT_GAP }},
 		"group nodes": {request, func(r *elastallocv1.AllocateResponse) { r.Report.Groups[0].Nodes++ }},
 		"group short": {request, func(r *elastallocv1.AllocateResponse) { r.Report.Groups[0].Short++ }},
 		"group gone":  {request, func(r *elastallocv1.AllocateResponse) { r.Report.Groups = r.Report.Groups[1:] }},

@@ -32,24 +32,24 @@ func (*Solver) Name() solver.BackendName { return solver.BackendExact }
 // plan and the best bound so far. It has a plan for every problem that admission
 // makes; the error is for one whose smallest sizes together exceed the pool.
 func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.SolveOptions) (solver.Result, error) {
-	c := model.NewClock(ctx, s.effort.Quantum)
-	in, err := model.NewInstance(c, p, &s.effort)
+	clock := model.NewClock(ctx, s.effort.Quantum)
+	in, err := model.NewInstance(clock, p, &s.effort)
 	if err != nil {
 		return solver.Result{}, err
 	}
-	if c.Ended {
+	if clock.Ended {
 		return unsearched(p, options.Incumbent), nil
 	}
 	search := proof.NewSearch(in, options, s.witness)
-	search.Offer(c, in.PlanOf(options.Incumbent))
-	bound, limit := search.Run(c)
+	search.Offer(clock, in.PlanOf(options.Incumbent))
+	bound, limit := search.Run(clock)
 	again := func(scale float64) {
-		in.SetTies(c, p, scale)
+		in.SetTies(clock, p, scale)
 		next := proof.NewSearch(in, options, s.witness)
 		next.Contradiction = search.Contradiction
-		next.Offer(c, search.Incumbent)
+		next.Offer(clock, search.Incumbent)
 		search = next
-		bound, limit = search.Run(c)
+		bound, limit = search.Run(clock)
 	}
 	// Where the optimum is far below what it could have been, as when a job that
 	// hardly progresses holds the only node, the tie costs were too large for it:
@@ -62,7 +62,7 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 	neaten := func() {
 		if limit != solver.LimitTime {
 			in.Trim(search.Incumbent)
-			in.Order(c, search.Incumbent)
+			in.Order(clock, search.Incumbent)
 		}
 	}
 	neaten()
@@ -80,7 +80,7 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 	}
 	if result.NodePrices == nil && limit == solver.LimitNone {
 		// The search was over before it asked for prices.
-		_, prices := proof.LagrangianBound(c, in)
+		_, prices := proof.LagrangianBound(clock, in)
 		result.NodePrices = in.NodePrices(prices)
 	}
 	if options.Certificate {
@@ -136,20 +136,20 @@ func unsearched(p *solver.Problem, incumbent solver.Plan) solver.Result {
 // the best prices found before ctx ends. It is finite for every problem that has a
 // plan, and 0 for one that has none.
 func (s *Solver) Bound(ctx context.Context, p *solver.Problem) (bound float64, nodePrices []float64) {
-	c := model.NewClock(ctx, s.effort.Quantum)
-	in, err := model.NewInstance(c, p, &s.effort)
+	clock := model.NewClock(ctx, s.effort.Quantum)
+	in, err := model.NewInstance(clock, p, &s.effort)
 	if err != nil {
 		return 0, nil
 	}
-	if c.Ended {
+	if clock.Ended {
 		return p.Ceiling(), nil
 	}
 	if len(in.Groups) > 0 {
 		search := proof.NewSearch(in, solver.SolveOptions{}, s.witness)
-		bound, _ = search.Run(c)
+		bound, _ = search.Run(clock)
 		return proof.ObjectiveBound(in, bound, search.Slack()), in.NodePrices(search.Prices)
 	}
-	bound, prices := proof.LagrangianBound(c, in)
-	_, values := in.Value(c, model.NewPlan(in))
+	bound, prices := proof.LagrangianBound(clock, in)
+	_, values := in.Value(clock, model.NewPlan(in))
 	return proof.ObjectiveBound(in, bound, proof.Rounding(in, bound, values, proof.Priced(in, prices))), in.NodePrices(prices)
 }

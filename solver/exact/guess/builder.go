@@ -20,7 +20,7 @@ import (
 
 // PriceJob returns the best plan of a job at prices, of the sizes allowed per step, and its
 // value net of them; nil if that is at most floor.
-type PriceJob func(c *model.Clock, j *model.Job, prices []float64, allowed []model.SizeSet, floor float64) (float64, []uint8)
+type PriceJob func(clock *model.Clock, j *model.Job, prices []float64, allowed []model.SizeSet, floor float64) (float64, []uint8)
 
 // Builder makes legal plans.
 type Builder struct {
@@ -43,16 +43,16 @@ func NewBuilder(in *model.Instance, d *model.Kinds, price PriceJob) *Builder {
 
 // Build returns a legal plan made from the prices. When time is up it leaves the
 // jobs it has not come to at their smallest size, which is legal too.
-func (b *Builder) Build(c *model.Clock, prices []float64) model.Plan {
+func (b *Builder) Build(clock *model.Clock, prices []float64) model.Plan {
 	in := b.in
 	p := model.NewPlan(in)
 	copy(b.free, in.Free)
-	order := b.byRegret(c, prices)
+	order := b.byRegret(clock, prices)
 	for _, i := range order {
-		if c.Ended {
+		if clock.Ended {
 			return p
 		}
-		b.choose(c, p, i, prices)
+		b.choose(clock, p, i, prices)
 	}
 	slices.Reverse(order)
 	for _, share := range []float64{0.5, 0} {
@@ -60,10 +60,10 @@ func (b *Builder) Build(c *model.Clock, prices []float64) model.Plan {
 			b.scaled[t] = share * prices[t]
 		}
 		for _, i := range order {
-			if c.Ended || slices.Max(b.free) == 0 {
+			if clock.Ended || slices.Max(b.free) == 0 {
 				return p
 			}
-			b.choose(c, p, i, b.scaled)
+			b.choose(clock, p, i, b.scaled)
 		}
 	}
 	return p
@@ -71,7 +71,7 @@ func (b *Builder) Build(c *model.Clock, prices []float64) model.Plan {
 
 // choose gives job i its best plan at the prices among those that need no more
 // nodes than it holds and are free.
-func (b *Builder) choose(c *model.Clock, p model.Plan, i int, prices []float64) {
+func (b *Builder) choose(clock *model.Clock, p model.Plan, i int, prices []float64) {
 	j := &b.in.Jobs[i]
 	now := 0.0
 	for t, k := range p[i] {
@@ -82,7 +82,7 @@ func (b *Builder) choose(c *model.Clock, p model.Plan, i int, prices []float64) 
 	}
 	// Only a plan whose value exceeds the present one's by more than rounding
 	// changes anything.
-	_, chosen := b.price(c, j, prices, b.allowed, j.Value(p[i])-now+b.in.Precision/8)
+	_, chosen := b.price(clock, j, prices, b.allowed, j.Value(p[i])-now+b.in.Precision/8)
 	for t, k := range chosen {
 		b.free[t] -= int(j.Sizes[k] - j.Sizes[p[i][t]])
 		p[i][t] = k
@@ -91,7 +91,7 @@ func (b *Builder) choose(c *model.Clock, p model.Plan, i int, prices []float64) 
 
 // byRegret returns all jobs, those that lose most by not getting their best plan
 // at the prices first. It returns nil if time is up.
-func (b *Builder) byRegret(c *model.Clock, prices []float64) []int {
+func (b *Builder) byRegret(clock *model.Clock, prices []float64) []int {
 	in := b.in
 	regret := make([]float64, len(in.Jobs))
 	for _, i := range in.Separable {
@@ -106,7 +106,7 @@ func (b *Builder) byRegret(c *model.Clock, prices []float64) []int {
 			}
 			regret[i] = min(regret[i], best-second)
 		}
-		if c.Up(2 * len(prices) * len(j.Sizes)) {
+		if clock.Up(2 * len(prices) * len(j.Sizes)) {
 			return nil
 		}
 	}
@@ -120,7 +120,7 @@ func (b *Builder) byRegret(c *model.Clock, prices []float64) []int {
 				regret[i] = min(regret[i], net-set.Net(column, prices))
 			}
 		}
-		if c.Up(2 * len(u.Active) * len(prices)) {
+		if clock.Up(2 * len(u.Active) * len(prices)) {
 			return nil
 		}
 	}
@@ -128,7 +128,7 @@ func (b *Builder) byRegret(c *model.Clock, prices []float64) []int {
 	for i := range order {
 		order[i] = i
 	}
-	if !model.StableSort(c, order, func(a, b int) int { return cmp.Compare(regret[b], regret[a]) }) {
+	if !model.StableSort(clock, order, func(a, b int) int { return cmp.Compare(regret[b], regret[a]) }) {
 		return nil
 	}
 	return order

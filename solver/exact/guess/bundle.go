@@ -123,7 +123,7 @@ func (b *Bundle) AddColumns(d *model.Kinds, prices []float64) {
 type SizeEvaluator interface {
 	// Evaluate returns L(x) and how many of its columns are new, as add reports of each;
 	// false if time is up.
-	Evaluate(c *model.Clock, x []float64, add func(block int, column model.PriceColumn) bool) (bound float64, found int, ok bool)
+	Evaluate(clock *model.Clock, x []float64, add func(block int, column model.PriceColumn) bool) (bound float64, found int, ok bool)
 	// Keep makes the prices evaluated last the best so far.
 	Keep()
 }
@@ -132,10 +132,10 @@ type SizeEvaluator interface {
 // the incumbent, nothing is gained any more, the clock's work reaches until, or time is
 // up, and keeps the best on the way. At times it offers the prices for a plan; offer
 // returns the incumbent and its value.
-func (b *Bundle) Minimise(c *model.Clock, l SizeEvaluator, x []float64, until int, offer func(x []float64) (model.Plan, float64)) {
+func (b *Bundle) Minimise(clock *model.Clock, l SizeEvaluator, x []float64, until int, offer func(x []float64) (model.Plan, float64)) {
 	incumbent, value := offer(nil)
 	b.addPlan(incumbent)
-	bound, _, ok := l.Evaluate(c, x, b.add)
+	bound, _, ok := l.Evaluate(clock, x, b.add)
 	if !ok {
 		return
 	}
@@ -154,9 +154,9 @@ func (b *Bundle) Minimise(c *model.Clock, l SizeEvaluator, x []float64, until in
 		if bound-value <= b.In.Precision || blocks*temperature < lastBundleTemperature*b.In.Scale {
 			break
 		}
-		x, smooth := b.settle(c, centre, mu, temperature)
-		here, found, ok := l.Evaluate(c, x, b.add)
-		if !ok || c.Ended || c.Past(until) {
+		x, smooth := b.settle(clock, centre, mu, temperature)
+		here, found, ok := l.Evaluate(clock, x, b.add)
+		if !ok || clock.Ended || clock.Past(until) {
 			break
 		}
 		promised := bound - smooth
@@ -189,7 +189,7 @@ func (b *Bundle) Minimise(c *model.Clock, l SizeEvaluator, x []float64, until in
 
 // settle returns the prices at which the master near the centre is least, or towards
 // them, and the smoothed L there.
-func (b *Bundle) settle(c *model.Clock, centre []float64, mu, temperature float64) ([]float64, float64) {
+func (b *Bundle) settle(clock *model.Clock, centre []float64, mu, temperature float64) ([]float64, float64) {
 	x := slices.Clone(centre)
 	trial := slices.Clone(centre)
 	value, smooth := b.master(x, centre, mu, temperature, true)
@@ -197,12 +197,12 @@ func (b *Bundle) settle(c *model.Clock, centre []float64, mu, temperature float6
 	for range bundleSteps {
 		var decrement float64
 		if rows <= b.In.Effort.DenseRows {
-			c.Up(rows*rows*rows/4 + 20*rows*rows)
+			clock.Up(rows*rows*rows/4 + 20*rows*rows)
 			decrement = b.direction()
 		} else {
-			decrement = b.conjugate(c)
+			decrement = b.conjugate(clock)
 		}
-		if c.Ended {
+		if clock.Ended {
 			break
 		}
 		if decrement < 0.1*temperature {
@@ -437,7 +437,7 @@ func (b *Bundle) multiply(vector []float64) {
 
 // conjugate solves for Newton's step by conjugate gradients, scaled by the diagonal, and
 // returns the decrease that the gradient promises for it.
-func (b *Bundle) conjugate(c *model.Clock) float64 {
+func (b *Bundle) conjugate(clock *model.Clock) float64 {
 	rows := len(b.used)
 	work := 0
 	for _, columns := range b.columns {
@@ -455,7 +455,7 @@ func (b *Bundle) conjugate(c *model.Clock) float64 {
 	}
 	first := product
 	for range conjugateSteps {
-		if product <= 0.1*first || c.Up(work+8*rows) {
+		if product <= 0.1*first || clock.Up(work+8*rows) {
 			break
 		}
 		b.multiply(b.search)

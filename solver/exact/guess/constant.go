@@ -9,7 +9,7 @@ import (
 // ConstantPlan returns the best plan in which every job holds one size as long as it
 // trains: a single knapsack, which even many jobs have time for. It is nil if they have
 // not.
-func ConstantPlan(c *model.Clock, in *model.Instance, k Chooser) model.Plan {
+func ConstantPlan(clock *model.Clock, in *model.Instance, k Chooser) model.Plan {
 	k.Reset()
 	free := slices.Min(in.Free)
 	for i := range in.Jobs {
@@ -21,11 +21,11 @@ func ConstantPlan(c *model.Clock, in *model.Instance, k Chooser) model.Plan {
 			k.Option(nodes, j.Progress(j.First[n], j.Later[n])-j.Cost[n])
 		}
 		k.Item()
-		if c.Up(2 * in.Steps * len(j.Sizes)) {
+		if clock.Up(2 * in.Steps * len(j.Sizes)) {
 			return nil
 		}
 	}
-	choices, ok := k.Choose(c, slices.Min(in.Capacity), constantPrecision*in.Scale)
+	choices, ok := k.Choose(clock, slices.Min(in.Capacity), constantPrecision*in.Scale)
 	if !ok {
 		return nil
 	}
@@ -36,7 +36,7 @@ func ConstantPlan(c *model.Clock, in *model.Instance, k Chooser) model.Plan {
 			p[i][t] = n
 			share += in.Jobs[i].Shares(t)[n]
 		}
-		if c.Up(in.Steps) {
+		if clock.Up(in.Steps) {
 			break
 		}
 	}

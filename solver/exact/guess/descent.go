@@ -48,7 +48,7 @@ const (
 type Evaluator interface {
 	// Evaluate returns L(prices), +Inf if time is up, and the number of jobs that it found
 	// columns for.
-	Evaluate(c *model.Clock, prices []float64) (bound float64, found int)
+	Evaluate(clock *model.Clock, prices []float64) (bound float64, found int)
 	// Keep makes the prices evaluated last the best so far.
 	Keep()
 }
@@ -75,8 +75,8 @@ type Descent struct {
 }
 
 // NewDescent prepares the search for prices. Where time is up it is not complete.
-func NewDescent(c *model.Clock, in *model.Instance, k *model.Kinds, curves []model.StepCurve) *Descent {
-	return &Descent{in: in, kinds: k, curves: curves, caps: priceCaps(c, in), newton: newNewton(in.Steps)}
+func NewDescent(clock *model.Clock, in *model.Instance, k *model.Kinds, curves []model.StepCurve) *Descent {
+	return &Descent{in: in, kinds: k, curves: curves, caps: priceCaps(clock, in), newton: newNewton(in.Steps)}
 }
 
 // Spread returns the mean of the nodes of one job of a kind per step over its columns, by
@@ -98,7 +98,7 @@ func (d *Descent) Spread(u *model.Kind, prices []float64, temperature float64) (
 // gains, and in the first step what the value of the size exceeds that of the
 // smallest.
 // Without a cap the prices of a step whose nodes are all spoken for would run away.
-func priceCaps(c *model.Clock, in *model.Instance) []float64 {
+func priceCaps(clock *model.Clock, in *model.Instance) []float64 {
 	caps := make([]float64, in.Steps)
 	for t := range caps {
 		caps[t] = 1e-9*in.Scale/float64(max(1, in.Capacity[t])) + in.TieTotal
@@ -115,7 +115,7 @@ func priceCaps(c *model.Clock, in *model.Instance) []float64 {
 		for t := 1; t < in.Steps; t++ {
 			caps[t] = max(caps[t], 2*j.Tail[t]*later+2*in.TieTotal)
 		}
-		if c.Up(4*len(j.Sizes) + in.Steps) {
+		if clock.Up(4*len(j.Sizes) + in.Steps) {
 			break
 		}
 	}
@@ -124,23 +124,23 @@ func priceCaps(c *model.Clock, in *model.Instance) []float64 {
 
 // Minimise lowers L, starting from prices, and keeps the best on the way. It stops early
 // when time is up or when L falls to enough.
-func (d *Descent) Minimise(c *model.Clock, l Evaluator, from Start, enough float64) {
+func (d *Descent) Minimise(clock *model.Clock, l Evaluator, from Start, enough float64) {
 	average := d.in.Scale / float64(max(1, len(d.in.Jobs)))
 	at := slices.Clone(from.Prices)
 	for t := range at {
 		at[t] = min(max(at[t], 1e-9*d.caps[t]), 0.5*d.caps[t])
 	}
 	prices := slices.Clone(at)
-	bound, _ := l.Evaluate(c, at)
+	bound, _ := l.Evaluate(clock, at)
 	l.Keep()
 	temperature, last := from.Temperature*average, lastTemperature*average
 	d.coarse = coarseTemperature * average
-	if average == 0 || c.Ended {
+	if average == 0 || clock.Ended {
 		return
 	}
-	for rounds := 0; bound > enough && !c.Ended && rounds < maxRounds; rounds++ {
-		held := d.settle(c, at, temperature, from.Trust)
-		value, found := l.Evaluate(c, at)
+	for rounds := 0; bound > enough && !clock.Ended && rounds < maxRounds; rounds++ {
+		held := d.settle(clock, at, temperature, from.Trust)
+		value, found := l.Evaluate(clock, at)
 		gain := bound - value
 		if gain > 0 {
 			bound = value
@@ -157,12 +157,12 @@ func (d *Descent) Minimise(c *model.Clock, l Evaluator, from Start, enough float
 		}
 		temperature = max(last, temperature*cooling)
 	}
-	dropIdlePrices(c, l, bound, prices)
+	dropIdlePrices(clock, l, bound, prices)
 }
 
 // dropIdlePrices sets prices that only the barrier keeps above 0 to 0 where
 // that does not raise the bound.
-func dropIdlePrices(c *model.Clock, l Evaluator, bound float64, prices []float64) {
+func dropIdlePrices(clock *model.Clock, l Evaluator, bound float64, prices []float64) {
 	largest := 0.0
 	for _, price := range prices {
 		largest = max(largest, price)
@@ -177,7 +177,7 @@ func dropIdlePrices(c *model.Clock, l Evaluator, bound float64, prices []float64
 	if !changed {
 		return
 	}
-	if value, _ := l.Evaluate(c, trial); value <= bound {
+	if value, _ := l.Evaluate(clock, trial); value <= bound {
 		l.Keep()
 	}
 }
@@ -185,19 +185,19 @@ func dropIdlePrices(c *model.Clock, l Evaluator, bound float64, prices []float64
 // settle moves prices to the minimum of the smoothed master at the temperature, or
 // towards it until time is up, no further than they are trusted. It returns true if that
 // held them.
-func (d *Descent) settle(c *model.Clock, prices []float64, temperature, trust float64) (held bool) {
+func (d *Descent) settle(clock *model.Clock, prices []float64, temperature, trust float64) (held bool) {
 	n := &d.newton
 	copy(n.centre, prices)
 	average := 0.0
 	for _, price := range prices {
 		average += price / float64(len(prices)) / 4
 	}
-	value := d.smooth(c, prices, temperature)
+	value := d.smooth(clock, prices, temperature)
 	for range newtonSteps {
 		decrement := n.direction()
 		// Half the decrement is what the step can gain; below the temperature's own
 		// error there is nothing left to gain.
-		if decrement < 1e-2*temperature || c.Ended {
+		if decrement < 1e-2*temperature || clock.Ended {
 			return false
 		}
 		step := 1.0
@@ -221,8 +221,8 @@ func (d *Descent) settle(c *model.Clock, prices []float64, temperature, trust fl
 			for t := range prices {
 				prices[t] = n.origin[t] + step*n.move[t]
 			}
-			trial := d.smooth(c, prices, temperature)
-			if c.Ended {
+			trial := d.smooth(clock, prices, temperature)
+			if clock.Ended {
 				break
 			}
 			if trial <= value-1e-4*step*decrement {
@@ -241,7 +241,7 @@ func (d *Descent) settle(c *model.Clock, prices []float64, temperature, trust fl
 
 // smooth returns the smoothed master at the prices, and leaves its gradient and
 // Hessian in d.newton. Where time is up they are not what they should be.
-func (d *Descent) smooth(c *model.Clock, prices []float64, temperature float64) float64 {
+func (d *Descent) smooth(clock *model.Clock, prices []float64, temperature float64) float64 {
 	n := &d.newton
 	n.reset()
 	total := 0.0
@@ -255,14 +255,14 @@ func (d *Descent) smooth(c *model.Clock, prices []float64, temperature float64) 
 		total += float64(d.in.Capacity[t])*price + net - temperature*(math.Log(price)+math.Log(slack))
 		n.gradient[t] = float64(d.in.Capacity[t]) - nodes - temperature/price + temperature/slack
 		n.hessian[t*n.steps+t] = curvature + temperature/(price*price) + temperature/(slack*slack)
-		if c.Up(len(d.curves[t].Edges)) {
+		if clock.Up(len(d.curves[t].Edges)) {
 			return total
 		}
 	}
 	for m := range d.kinds.All {
 		u := &d.kinds.All[m]
 		total += d.smoothKind(u, u.Count, prices, temperature)
-		if c.Up(len(u.Active) * 2 * len(prices)) {
+		if clock.Up(len(u.Active) * 2 * len(prices)) {
 			break
 		}
 	}

@@ -30,7 +30,7 @@ type Chooser interface {
 	model.Knapsack
 	// Choose returns the options chosen for a capacity that the smallest ones fit, by item,
 	// in memory that is used again; false if time is up.
-	Choose(c *model.Clock, capacity int, precision float64) ([]uint8, bool)
+	Choose(clock *model.Clock, capacity int, precision float64) ([]uint8, bool)
 }
 
 // Rollout makes plans from prices.
@@ -47,9 +47,9 @@ type Rollout struct {
 }
 
 // NewRollout returns a rollout that solves steps by the knapsack.
-func NewRollout(c *model.Clock, in *model.Instance, k Chooser) *Rollout {
+func NewRollout(clock *model.Clock, in *model.Instance, k Chooser) *Rollout {
 	r := &Rollout{in: in, knapsack: k, served: make([]float64, len(in.Finishing))}
-	r.classOf, r.classes = in.Classes(c, in.Finishing)
+	r.classOf, r.classes = in.Classes(clock, in.Finishing)
 	return r
 }
 
@@ -66,18 +66,18 @@ func (r *Rollout) Work() int {
 }
 
 // Plan returns a legal plan made from prices, nil if time is up before there is one.
-func (r *Rollout) Plan(c *model.Clock, prices []float64) model.Plan {
-	return r.PlanAt(c, func(n, t, k int) float64 { return prices[t] * float64(r.in.Jobs[r.classes[n]].Sizes[k]) })
+func (r *Rollout) Plan(clock *model.Clock, prices []float64) model.Plan {
+	return r.PlanAt(clock, func(n, t, k int) float64 { return prices[t] * float64(r.in.Jobs[r.classes[n]].Sizes[k]) })
 }
 
 // PlanAt returns a legal plan made from what the k-th size costs a job of the n-th class
 // in step t.
-func (r *Rollout) PlanAt(c *model.Clock, cost func(n, t, k int) float64) model.Plan {
+func (r *Rollout) PlanAt(clock *model.Clock, cost func(n, t, k int) float64) model.Plan {
 	if r.ahead == nil {
 		r.ahead = make([][]float64, len(r.classes))
 	}
 	for n, i := range r.classes {
-		if !r.lookAhead(c, n, &r.in.Jobs[i], cost) {
+		if !r.lookAhead(clock, n, &r.in.Jobs[i], cost) {
 			return nil
 		}
 	}
@@ -85,7 +85,7 @@ func (r *Rollout) PlanAt(c *model.Clock, cost func(n, t, k int) float64) model.P
 	p := model.NewPlan(r.in)
 	for t := range r.in.Steps {
 		r.options(t)
-		choices, ok := r.knapsack.Choose(c, r.in.Capacity[t], r.in.Precision/float64(r.in.Steps))
+		choices, ok := r.knapsack.Choose(clock, r.in.Capacity[t], r.in.Precision/float64(r.in.Steps))
 		if !ok {
 			return p // the steps to come keep their smallest sizes
 		}
@@ -102,14 +102,14 @@ func (r *Rollout) PlanAt(c *model.Clock, cost func(n, t, k int) float64) model.P
 }
 
 // lookAhead fills V of the n-th class. It returns false if time is up.
-func (r *Rollout) lookAhead(c *model.Clock, n int, j *model.Job, costOf func(n, t, k int) float64) bool {
+func (r *Rollout) lookAhead(clock *model.Clock, n int, j *model.Job, costOf func(n, t, k int) float64) bool {
 	const width = rolloutCells + 1
 	steps := r.in.Steps
 	if r.ahead[n] == nil {
 		r.ahead[n] = make([]float64, (steps+1)*width)
 	}
 	for t := steps - 1; t > 0; t-- {
-		if c.Up(2 * width * len(j.Sizes)) {
+		if clock.Up(2 * width * len(j.Sizes)) {
 			return false
 		}
 		now, next := r.ahead[n][t*width:(t+1)*width], r.ahead[n][(t+1)*width:(t+2)*width]

@@ -11,20 +11,20 @@ import (
 // by temperature * log(1 + exp(x / temperature)), which is never less, the
 // expected nodes, and their variance divided by the temperature: the value and,
 // but for signs, the first two derivatives by the price.
-func smooth(c *model.StepCurve, price, temperature float64) (net, nodes, curvature float64) {
+func smooth(curve *model.StepCurve, price, temperature float64) (net, nodes, curvature float64) {
 	// An edge whose gain is further than this from its price is as good as taken,
 	// or as not. It holds per node too, since an edge takes at least one node.
 	window := 36 * temperature
-	lo := sort.Search(len(c.Edges), func(n int) bool { return c.Scale*c.Edges[n].PerNode()-price <= window })
-	nodes = c.BaseNodes + c.SumNodes[lo]
-	net = c.Scale*(c.BaseGain+c.SumGain[lo]) - price*nodes
+	lo := sort.Search(len(curve.Edges), func(n int) bool { return curve.Scale*curve.Edges[n].PerNode()-price <= window })
+	nodes = curve.BaseNodes + curve.SumNodes[lo]
+	net = curve.Scale*(curve.BaseGain+curve.SumGain[lo]) - price*nodes
 	// The logarithms are those of products, one for many edges.
 	logs, product := 0.0, 1.0
-	for _, e := range c.Edges[lo:] {
-		if c.Scale*e.PerNode()-price < -window {
+	for _, e := range curve.Edges[lo:] {
+		if curve.Scale*e.PerNode()-price < -window {
 			break
 		}
-		x := (c.Scale*e.Gain - price*e.Nodes) / temperature
+		x := (curve.Scale*e.Gain - price*e.Nodes) / temperature
 		if x < -36 {
 			continue
 		}
@@ -53,14 +53,14 @@ func smooth(c *model.StepCurve, price, temperature float64) (net, nodes, curvatu
 // smoothCoarsely is smooth with squares in the place of exponentials: max(0, x) is replaced
 // by (x + 4T)^2 / 16T between -4T and 4T, T being the temperature. It costs a fraction of
 // smooth, and is as good as long as the temperature is so high that many edges lie there.
-func smoothCoarsely(c *model.StepCurve, price, temperature float64) (net, nodes, curvature float64) {
+func smoothCoarsely(curve *model.StepCurve, price, temperature float64) (net, nodes, curvature float64) {
 	reach := 4 * temperature
-	lo := sort.Search(len(c.Edges), func(n int) bool { return c.Scale*c.Edges[n].PerNode()-price <= reach })
-	nodes = c.BaseNodes + c.SumNodes[lo]
-	net = c.Scale*(c.BaseGain+c.SumGain[lo]) - price*nodes
+	lo := sort.Search(len(curve.Edges), func(n int) bool { return curve.Scale*curve.Edges[n].PerNode()-price <= reach })
+	nodes = curve.BaseNodes + curve.SumNodes[lo]
+	net = curve.Scale*(curve.BaseGain+curve.SumGain[lo]) - price*nodes
 	squares, slope := 0.0, 1/(2*reach)
-	for _, e := range c.Edges[lo:] {
-		x := c.Scale*e.Gain - price*e.Nodes
+	for _, e := range curve.Edges[lo:] {
+		x := curve.Scale*e.Gain - price*e.Nodes
 		if x < -reach*e.Nodes {
 			break
 		}

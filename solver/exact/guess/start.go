@@ -24,7 +24,7 @@ const (
 
 // AveragePrices returns what a node gains on average, step by step in proportion to
 // what there is to gain.
-func AveragePrices(c *model.Clock, in *model.Instance) []float64 {
+func AveragePrices(clock *model.Clock, in *model.Instance) []float64 {
 	prices := make([]float64, in.Steps)
 	for i := range in.Jobs {
 		j := &in.Jobs[i]
@@ -32,7 +32,7 @@ func AveragePrices(c *model.Clock, in *model.Instance) []float64 {
 		for t, tail := range j.Tail[:in.Steps] {
 			prices[t] += tail
 		}
-		if c.Up(len(j.Cost) + in.Steps) {
+		if clock.Up(len(j.Cost) + in.Steps) {
 			break
 		}
 	}

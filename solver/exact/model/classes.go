@@ -9,7 +9,7 @@ import (
 // Classes tells which of the given jobs are equal to the search: of equal gains, sizes,
 // shares and costs in one group. It returns the class of each, and one job of each class,
 // whatever the time.
-func (in *Instance) Classes(c *Clock, jobs []int) (classOf, classes []int) {
+func (in *Instance) Classes(clock *Clock, jobs []int) (classOf, classes []int) {
 	classOf = make([]int, len(jobs))
 	// An open-addressing hash table of classes, -1 where empty.
 	table := make([]int32, 1<<bits.Len(uint(2*len(jobs))))
@@ -33,15 +33,15 @@ func (in *Instance) Classes(c *Clock, jobs []int) (classOf, classes []int) {
 			classes = append(classes, i)
 		}
 		classOf[n] = int(table[slot])
-		c.Up(4 * len(j.Sizes))
+		clock.Up(4 * len(j.Sizes))
 	}
 	return classOf, classes
 }
 
 // Order gives the rows of a plan to equal jobs in an order of their own, the largest
 // sizes first, so that the plan does not depend on the way the search took.
-func (in *Instance) Order(c *Clock, p Plan) {
-	classOf, classes := in.Classes(c, in.everyJob())
+func (in *Instance) Order(clock *Clock, p Plan) {
+	classOf, classes := in.Classes(clock, in.everyJob())
 	members := make([][]int, len(classes))
 	for i, class := range classOf {
 		members[class] = append(members[class], i)

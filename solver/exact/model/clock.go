@@ -28,16 +28,16 @@ type Clock struct {
 func NewClock(ctx context.Context, every int) *Clock { return &Clock{ctx: ctx, every: every} }
 
 // Past reports whether a count of work was reached, 0 being never.
-func (c *Clock) Past(until int) bool { return until > 0 && c.Work > until }
+func (clock *Clock) Past(until int) bool { return until > 0 && clock.Work > until }
 
 // StableSort sorts items, equal ones in the order they are in, in pieces, so that time is
 // kept. It returns false, and leaves them in any order, if time is up.
-func StableSort[Item any](c *Clock, items []Item, compare func(a, b Item) int) bool {
+func StableSort[Item any](clock *Clock, items []Item, compare func(a, b Item) int) bool {
 	const piece = 4096
 	for from := 0; from < len(items); from += piece {
 		part := items[from:min(from+piece, len(items))]
 		slices.SortStableFunc(part, compare)
-		if c.Up(32 * len(part)) {
+		if clock.Up(32 * len(part)) {
 			return false
 		}
 	}
@@ -55,7 +55,7 @@ func StableSort[Item any](c *Clock, items []Item, compare func(a, b Item) int) b
 				} else {
 					out, b = append(out, b[0]), b[1:]
 				}
-				if c.Up(4) {
+				if clock.Up(4) {
 					copy(items, from)
 					return false
 				}
@@ -70,14 +70,14 @@ func StableSort[Item any](c *Clock, items []Item, compare func(a, b Item) int) b
 }
 
 // Up counts work and reports whether time is up.
-func (c *Clock) Up(work int) bool {
-	c.Work += work
-	if c.left -= work; c.left < 0 && !c.Ended {
-		c.left = c.every
-		c.Ended = c.ctx.Err() != nil
-		if c.asked++; c.asked%yieldEvery == 0 {
+func (clock *Clock) Up(work int) bool {
+	clock.Work += work
+	if clock.left -= work; clock.left < 0 && !clock.Ended {
+		clock.left = clock.every
+		clock.Ended = clock.ctx.Err() != nil
+		if clock.asked++; clock.asked%yieldEvery == 0 {
 			runtime.Gosched()
 		}
 	}
-	return c.Ended
+	return clock.Ended
 }

@@ -43,7 +43,7 @@ type StepCurve struct {
 }
 
 // NewStepCurves builds the curve of every step.
-func NewStepCurves(c *Clock, in *Instance) []StepCurve {
+func NewStepCurves(clock *Clock, in *Instance) []StepCurve {
 	curves := make([]StepCurve, in.Steps)
 	for t := range curves {
 		curves[t].Scale = 0
@@ -52,7 +52,7 @@ func NewStepCurves(c *Clock, in *Instance) []StepCurve {
 			curves[t].Scale = in.factor(t)
 		}
 		if curves[t].Scale == 0 {
-			curves[t] = newStepCurve(c, in, t)
+			curves[t] = newStepCurve(clock, in, t)
 		}
 	}
 	return curves
@@ -75,18 +75,18 @@ func (in *Instance) factor(t int) float64 {
 	return factor
 }
 
-func newStepCurve(c *Clock, in *Instance, t int) StepCurve {
+func newStepCurve(clock *Clock, in *Instance, t int) StepCurve {
 	curve := StepCurve{Scale: 1, Edges: make([]Edge, 0, in.Size()/in.Steps)}
 	for _, i := range in.Separable {
 		j := &in.Jobs[i]
 		curve.BaseGain += j.StepValue(t, 0)
 		curve.BaseNodes += float64(j.Sizes[0])
 		curve.Edges = appendHull(curve.Edges, j.Sizes[:in.Fitting(j, t)], func(k int) float64 { return j.StepValue(t, k) })
-		if c.Up(8 * len(j.Sizes)) {
+		if clock.Up(8 * len(j.Sizes)) {
 			return curve
 		}
 	}
-	if !StableSort(c, curve.Edges, fallingGain) {
+	if !StableSort(clock, curve.Edges, fallingGain) {
 		return curve
 	}
 	curve.SumGain, curve.SumNodes = make([]float64, len(curve.Edges)+1), make([]float64, len(curve.Edges)+1)
@@ -121,8 +121,8 @@ func appendHull(edges []Edge, sizes []int32, value func(k int) float64) []Edge {
 }
 
 // Taken returns how many edges gain more than their nodes cost at the given price.
-func (c *StepCurve) Taken(price float64) int {
-	return sort.Search(len(c.Edges), func(n int) bool { return c.Scale*c.Edges[n].PerNode() <= price })
+func (curve *StepCurve) Taken(price float64) int {
+	return sort.Search(len(curve.Edges), func(n int) bool { return curve.Scale*curve.Edges[n].PerNode() <= price })
 }
 
 // Knapsack takes the options of a multiple-choice knapsack, item after item.

@@ -9,7 +9,7 @@ import (
 // the objective: every job has its smallest size, and they share the free node-steps
 // as in a fractional knapsack, each at what it gains alone in the pool and at no more
 // per node-step than its best size brings.
-func (in *Instance) estimate(c *Clock) {
+func (in *Instance) estimate(clock *Clock) {
 	var lots []Rate
 	for i := range in.Jobs {
 		j := &in.Jobs[i]
@@ -26,7 +26,7 @@ func (in *Instance) estimate(c *Clock) {
 		if gain > 0 {
 			lots = append(lots, Rate{PerNode: perNode, Nodes: gain / perNode})
 		}
-		if c.Up(8*len(j.Sizes) + 8*in.Steps) {
+		if clock.Up(8*len(j.Sizes) + 8*in.Steps) {
 			return
 		}
 	}
@@ -34,7 +34,7 @@ func (in *Instance) estimate(c *Clock) {
 	for _, nodes := range in.Free {
 		left += float64(nodes)
 	}
-	price, ok := BreakRate(c, lots, left)
+	price, ok := BreakRate(clock, lots, left)
 	if !ok {
 		return
 	}

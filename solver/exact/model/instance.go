@@ -93,7 +93,7 @@ func notTiny(x float64) float64 {
 var errInfeasible = errors.New("the smallest sizes of all jobs together exceed the pool")
 
 // NewInstance converts a problem. Where time is up it is not complete.
-func NewInstance(c *Clock, p *solver.Problem, e *Effort) (*Instance, error) {
+func NewInstance(clock *Clock, p *solver.Problem, e *Effort) (*Instance, error) {
 	in := &Instance{Effort: e, Capacity: p.Capacity, Steps: p.Steps, Free: slices.Clone(p.Capacity), Jobs: make([]Job, len(p.Jobs))}
 	for i := range p.Jobs {
 		from := &p.Jobs[i]
@@ -104,7 +104,7 @@ func NewInstance(c *Clock, p *solver.Problem, e *Effort) (*Instance, error) {
 		for t := range in.Free {
 			in.Free[t] -= from.Sizes[0]
 		}
-		if c.Up(2 * in.Steps) {
+		if clock.Up(2 * in.Steps) {
 			return in, nil
 		}
 	}
@@ -130,12 +130,12 @@ func NewInstance(c *Clock, p *solver.Problem, e *Effort) (*Instance, error) {
 		} else {
 			in.Separable = append(in.Separable, i)
 		}
-		if c.Up(20*len(in.Jobs[i].Sizes) + 2*in.Steps) {
+		if clock.Up(20*len(in.Jobs[i].Sizes) + 2*in.Steps) {
 			return in, nil
 		}
 	}
-	in.estimate(c)
-	in.SetTies(c, p, cmp.Or(in.Scale, 1)) // Where nothing has a value, as little as can be changes.
+	in.estimate(clock)
+	in.SetTies(clock, p, cmp.Or(in.Scale, 1)) // Where nothing has a value, as little as can be changes.
 	return in, nil
 }
 
@@ -214,7 +214,7 @@ func (j *Job) Progress(first, later float64) float64 {
 
 // SetTies sets the tie cost of every size and the precision of the search for an
 // objective of about the given scale; 0 is none at all.
-func (in *Instance) SetTies(c *Clock, p *solver.Problem, scale float64) {
+func (in *Instance) SetTies(clock *Clock, p *solver.Problem, scale float64) {
 	// A job contributes at most one change and its largest size, all jobs together
 	// at most the pool.
 	nodes := 0
@@ -239,7 +239,7 @@ func (in *Instance) SetTies(c *Clock, p *solver.Problem, scale float64) {
 				j.Cost[k] -= from.SizeValue[k] / in.Unit
 			}
 		}
-		c.Up(len(j.Sizes)) // All costs are set, whatever the time.
+		clock.Up(len(j.Sizes)) // All costs are set, whatever the time.
 	}
 }
 

@@ -57,8 +57,8 @@ type Kinds struct {
 }
 
 // NewKinds returns the finishing jobs without restrictions or columns.
-func NewKinds(c *Clock, in *Instance) *Kinds {
-	classOf, classes := in.Classes(c, in.Finishing)
+func NewKinds(clock *Clock, in *Instance) *Kinds {
+	classOf, classes := in.Classes(clock, in.Finishing)
 	d := &Kinds{
 		In: in, classOf: classOf, Columns: make([]Columns, len(classes)),
 		Of: make([]int, len(classOf)), ofClass: make([][]int, len(classes)),
@@ -94,7 +94,7 @@ func (u *Kind) admit(column int32, chosen []uint8) {
 
 // Enter makes the kinds of a subproblem and the columns that lie in it active, by what it
 // allows per finishing job and step.
-func (d *Kinds) Enter(c *Clock, restricted []SizeSet) {
+func (d *Kinds) Enter(clock *Clock, restricted []SizeSet) {
 	steps := d.In.Steps
 	if cap(d.All) < len(d.classOf) {
 		d.All = make([]Kind, 0, len(d.classOf))
@@ -105,7 +105,7 @@ func (d *Kinds) Enter(c *Clock, restricted []SizeSet) {
 		d.ofClass[class] = d.ofClass[class][:0]
 	}
 	for f, class := range d.classOf {
-		c.Up(2 * steps)
+		clock.Up(2 * steps)
 		allowed := restricted[f*steps : (f+1)*steps]
 		at := slices.IndexFunc(d.ofClass[class], func(n int) bool { return slices.Equal(d.All[n].Allowed, allowed) })
 		if at >= 0 {

@@ -92,12 +92,12 @@ func (in *Instance) shrink(p Plan, t, nodes int, jobs []int) (taken int) {
 
 // Value returns the objective of a plan less its tie cost, whatever the time, and the sum
 // of the magnitudes of what it is made of, some of which may cancel out.
-func (in *Instance) Value(c *Clock, p Plan) (total, magnitude float64) {
+func (in *Instance) Value(clock *Clock, p Plan) (total, magnitude float64) {
 	for i := range p {
 		j := &in.Jobs[i]
 		value, cost := j.Value(p[i]), j.Cost[p[i][0]]
 		total, magnitude = total+value, magnitude+math.Abs(value+cost)+math.Abs(cost)
-		c.Up(in.Steps)
+		clock.Up(in.Steps)
 	}
 	if len(in.Groups) > 0 {
 		short := in.shortfall(p)

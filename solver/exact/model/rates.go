@@ -35,7 +35,7 @@ func AppendAllRates(rates []Rate, nodes []int32, values []float64) []Rate {
 // BreakRate returns the rate at which the nodes needed run out when rates are taken by
 // falling rate, 0 if they do not, by selection: it reorders the rates. It returns false
 // if time is up.
-func BreakRate(c *Clock, rates []Rate, need float64) (float64, bool) {
+func BreakRate(clock *Clock, rates []Rate, need float64) (float64, bool) {
 	for len(rates) > 0 {
 		a, b, d := rates[0].PerNode, rates[len(rates)/2].PerNode, rates[len(rates)-1].PerNode
 		pivot := max(min(a, b), min(max(a, b), d))
@@ -43,7 +43,7 @@ func BreakRate(c *Clock, rates []Rate, need float64) (float64, bool) {
 		above, below := 0, len(rates)
 		more, same := 0.0, 0.0
 		for n, seen := 0, 0; n < below; seen++ {
-			if seen%4096 == 0 && c.Up(4096) {
+			if seen%4096 == 0 && clock.Up(4096) {
 				return 0, false
 			}
 			switch r := rates[n]; {

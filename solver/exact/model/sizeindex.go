@@ -21,9 +21,9 @@ type SizeIndex struct {
 }
 
 // NewSizeIndex numbers the prices of an instance.
-func NewSizeIndex(c *Clock, in *Instance) *SizeIndex {
+func NewSizeIndex(clock *Clock, in *Instance) *SizeIndex {
 	s := &SizeIndex{In: in}
-	s.ClassOf, s.Jobs = in.Classes(c, in.Finishing)
+	s.ClassOf, s.Jobs = in.Classes(clock, in.Finishing)
 	s.Count = make([]int, len(s.Jobs))
 	for _, class := range s.ClassOf {
 		s.Count[class]++

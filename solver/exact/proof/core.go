@@ -31,14 +31,14 @@ type coreJob struct {
 
 // coreSearch searches one subproblem at given prices.
 type coreSearch struct {
-	in     *model.Instance
-	prices []float64
-	base   model.Plan // every job's best plan at the prices
-	free   []int
-	jobs   []coreJob
-	tables []*stepTable
-	ahead  *lookAhead
-	limit  float64 // loss that a solution must stay below
+	in        *model.Instance
+	prices    []float64
+	base      model.Plan // every job's best plan at the prices
+	free      []int
+	jobs      []coreJob
+	tables    []*stepTable
+	ahead     *lookAhead
+	lossLimit float64 // loss that a solution must stay below
 
 	// until is the clock's count of work at which the search is given up, 0 for never;
 	// gaveUp says that it was.
@@ -59,7 +59,7 @@ type link struct {
 	plan   int32
 }
 
-// Limits of one search; beyond them it is given up for a smaller limit on the loss.
+// Bounds of one search; beyond them it is given up for a smaller lossLimit.
 const (
 	maxColumnsPerJob = 20_000
 	maxColumns       = 200_000
@@ -67,9 +67,9 @@ const (
 )
 
 // newCoreSearch prepares the search for solutions of the subproblem that was entered
-// last, those that lose less than limit. It returns nil if there is too much to search, or if
+// last, those that lose less than lossLimit. It returns nil if there is too much to search, or if
 // the clock's work reaches until, 0 for never.
-func newCoreSearch(c *model.Clock, d *model.Kinds, prices []float64, limit float64, until int) *coreSearch {
+func newCoreSearch(clock *model.Clock, d *model.Kinds, prices []float64, lossLimit float64, until int) *coreSearch {
 	in := d.In
 	lists, byKind := make([][]column, len(in.Finishing)), make([][]column, len(d.All))
 	e := enumerator{until: until, few: in.Effort.Visits}
@@ -79,10 +79,10 @@ func newCoreSearch(c *model.Clock, d *model.Kinds, prices []float64, limit float
 		if byKind[n] == nil {
 			u := &d.All[n]
 			_, phi := d.BestColumn(u, prices)
-			if c.Up(len(u.Active) * in.Steps) {
+			if clock.Up(len(u.Active) * in.Steps) {
 				return nil
 			}
-			plans, ok := e.list(c, &in.Jobs[u.Job], prices, u.Allowed, phi, limit, maxColumnsPerJob)
+			plans, ok := e.list(clock, &in.Jobs[u.Job], prices, u.Allowed, phi, lossLimit, maxColumnsPerJob)
 			if !ok || len(plans) == 0 {
 				return nil
 			}
@@ -93,7 +93,7 @@ func newCoreSearch(c *model.Clock, d *model.Kinds, prices []float64, limit float
 		}
 		lists[f] = slices.Clone(byKind[n])
 	}
-	return newCoreSearchOver(c, in, prices, lists, limit, nil, until)
+	return newCoreSearchOver(clock, in, prices, lists, lossLimit, nil, until)
 }
 
 // newCoreSearchOver prepares the search over the given columns of each finishing job,
@@ -101,16 +101,16 @@ func newCoreSearch(c *model.Clock, d *model.Kinds, prices []float64, limit float
 // nil. It returns nil if there is too much to search, or if the clock's work reaches
 // until, 0 for never.
 func newCoreSearchOver(
-	c *model.Clock, in *model.Instance, prices []float64, lists [][]column, limit float64,
+	clock *model.Clock, in *model.Instance, prices []float64, lists [][]column, lossLimit float64,
 	start func(i, t, k int) float64, until int,
 ) *coreSearch {
 	s := &coreSearch{
 		until: until,
-		in:    in, prices: prices, base: model.NewPlan(in), free: make([]int, in.Steps), limit: limit,
+		in:    in, prices: prices, base: model.NewPlan(in), free: make([]int, in.Steps), lossLimit: lossLimit,
 		best: math.Inf(1), bestLink: -1, dropped: math.Inf(1),
 	}
 	used := make([]int, in.Steps)
-	separableBase(c, in, prices, s.base, used)
+	separableBase(clock, in, prices, s.base, used)
 	for f, i := range in.Finishing {
 		plans := lists[f]
 		j := &in.Jobs[i]
@@ -133,7 +133,7 @@ func newCoreSearchOver(
 		s.free[t] = in.Capacity[t] - used[t]
 	}
 	slices.SortStableFunc(s.jobs, func(a, b coreJob) int { return cmp.Compare(len(b.plans), len(a.plans)) })
-	if !s.look(c, start) {
+	if !s.look(clock, start) {
 		return nil
 	}
 	return s
@@ -141,7 +141,7 @@ func newCoreSearchOver(
 
 // look builds the step tables and the look-ahead. It returns false if they are too
 // large or time is up.
-func (s *coreSearch) look(c *model.Clock, start func(i, t, k int) float64) bool {
+func (s *coreSearch) look(clock *model.Clock, start func(i, t, k int) float64) bool {
 	steps := s.in.Steps
 	s.tables = make([]*stepTable, steps)
 	last := make([]series, steps)
@@ -155,14 +155,14 @@ func (s *coreSearch) look(c *model.Clock, start func(i, t, k int) float64) bool 
 				lo, hi = min(lo, p.excess[t]), max(hi, p.excess[t])
 			}
 			low, high = low+int(lo), high+int(hi)
-			if c.Up(len(s.jobs[n].plans)) {
+			if clock.Up(len(s.jobs[n].plans)) {
 				return false
 			}
 		}
-		if cells += len(s.jobs) * (high - low + 1); cells > maxCells || c.Up(4*(high-low+1)) {
+		if cells += len(s.jobs) * (high - low + 1); cells > maxCells || clock.Up(4*(high-low+1)) {
 			return false
 		}
-		table := newStepTable(c, s.in, t, s.prices[t], s.base, s.free[t]-high, s.free[t]-low, s.limit, maxCells)
+		table := newStepTable(clock, s.in, t, s.prices[t], s.base, s.free[t]-high, s.free[t]-low, s.lossLimit, maxCells)
 		if table == nil {
 			return false
 		}
@@ -173,37 +173,37 @@ func (s *coreSearch) look(c *model.Clock, start func(i, t, k int) float64) bool 
 		}
 		last[t] = last[t].trimmed()
 	}
-	s.ahead = newLookAhead(c, s.jobs, last, s.limit, start, s.until)
+	s.ahead = newLookAhead(clock, s.jobs, last, s.lossLimit, start, s.until)
 	return s.ahead != nil
 }
 
-// prepare sharpens the look-ahead, if that is asked for, and then may lower s.limit;
+// prepare sharpens the look-ahead, if that is asked for, and then may lower s.lossLimit;
 // proven is a loss that every solution of the subproblem is known to have. It returns
 // false if time was up meanwhile: the search must not be run.
-func (s *coreSearch) prepare(c *model.Clock, sharpen bool, proven float64) bool {
-	return !sharpen || s.ahead.sharpen(c, s.until) && s.narrow(c, proven)
+func (s *coreSearch) prepare(clock *model.Clock, sharpen bool, proven float64) bool {
+	return !sharpen || s.ahead.sharpen(clock, s.until) && s.narrow(clock, proven)
 }
 
 // run searches with a beam of the given width. It returns a lower bound on the loss of
-// every solution of the subproblem, at most limit; if a solution that loses less than
-// limit was found, s.best is its loss.
-func (s *coreSearch) run(c *model.Clock, width int) float64 {
+// every solution of the subproblem, at most lossLimit; if a solution that loses less than
+// lossLimit was found, s.best is its loss.
+func (s *coreSearch) run(clock *model.Clock, width int) float64 {
 	steps := s.in.Steps
 	excess := make([]int32, steps)
 	s.now.reset(steps)
 	s.trail = s.trail[:0]
 	s.best, s.bestLink, s.bestExcess, s.dropped = math.Inf(1), -1, nil, math.Inf(1)
 	bound := s.ahead.bound()
-	if bound >= s.limit {
-		return s.limit
+	if bound >= s.lossLimit {
+		return s.lossLimit
 	}
 	s.offer(excess, 0, -1)
 	s.now.put(s.now.find(excess), excess, 0, bound, -1)
 	for n := range s.jobs {
 		s.next.reset(steps)
 		for from := range s.now.size() {
-			if s.gaveUp = c.Past(s.until); s.gaveUp || c.Up(len(s.jobs[n].plans)*steps) {
-				return min(s.dropped, s.limit, slices.Min(s.now.bound))
+			if s.gaveUp = clock.Past(s.until); s.gaveUp || clock.Up(len(s.jobs[n].plans)*steps) {
+				return min(s.dropped, s.lossLimit, slices.Min(s.now.bound))
 			}
 			s.expand(n, from, excess)
 			if s.next.size() > 4*width {
@@ -213,20 +213,20 @@ func (s *coreSearch) run(c *model.Clock, width int) float64 {
 		s.dropped = min(s.dropped, s.next.keep(width))
 		s.now, s.next = s.next, s.now
 	}
-	return min(s.dropped, s.best, s.limit)
+	return min(s.dropped, s.best, s.lossLimit)
 }
 
 // narrow lowers the limit to just above what the sharpened look-ahead says is lost
 // at least, for that is mostly close to the truth, and what loses more can go. It
 // leaves the limit well above what was proven, and above what rounding hides, so that
 // searches get somewhere. It returns false if time was up meanwhile.
-func (s *coreSearch) narrow(c *model.Clock, proven float64) bool {
-	limit := max(1.1*s.ahead.bound(), 1.5*proven, s.in.Precision)
-	if limit >= s.limit {
+func (s *coreSearch) narrow(clock *model.Clock, proven float64) bool {
+	lossLimit := max(1.1*s.ahead.bound(), 1.5*proven, s.in.Precision)
+	if lossLimit >= s.lossLimit {
 		return true
 	}
-	s.limit, s.ahead.limit = limit, limit
-	return s.ahead.sharpen(c, s.until)
+	s.lossLimit, s.ahead.lossLimit = lossLimit, lossLimit
+	return s.ahead.sharpen(clock, s.until)
 }
 
 // expand adds the states that job n's plans lead to from a state.
@@ -265,7 +265,7 @@ func (s *coreSearch) expand(n, from int, excess []int32) {
 }
 
 // cutoff is the loss from which on nothing is of interest.
-func (s *coreSearch) cutoff() float64 { return min(s.limit, s.best-s.in.Precision) }
+func (s *coreSearch) cutoff() float64 { return min(s.lossLimit, s.best-s.in.Precision) }
 
 // boundOf bounds the loss of every solution that continues a state before job n.
 func (s *coreSearch) boundOf(n int, excess []int32, loss float64) float64 {

@@ -29,33 +29,33 @@ const (
 
 // decompose searches the root at prices per size, once and if there are not too many of
 // them, with a multiple of the work that was spent before. It returns false if it did not.
-func (s *Search) decompose(c *model.Clock, b *subproblem, bound float64, before int) bool {
+func (s *Search) decompose(clock *model.Clock, b *subproblem, bound float64, before int) bool {
 	if s.decomposable && before == 0 {
-		before = s.workBeforeDecomposing(c)
+		before = s.workBeforeDecomposing(clock)
 	}
 	if !s.decomposable || b.order != 0 {
 		return false
 	}
 	s.decomposable = false
 	sizes := s.sizes
-	until := c.Work + s.in.Effort.SizesWork + bundleWork*before
+	until := clock.Work + s.in.Effort.SizesWork + bundleWork*before
 	bundle := guess.NewBundle(sizes.SizeIndex)
 	bundle.AddColumns(s.lagrangian.kinds, b.prices)
 	x := sizes.At(b.prices)
 	sizes.kept.note(x, math.Inf(1))
-	bundle.Minimise(c, sizes, x, until, func(x []float64) (model.Plan, float64) {
+	bundle.Minimise(clock, sizes, x, until, func(x []float64) (model.Plan, float64) {
 		if x != nil {
-			s.Offer(c, s.rollout.PlanAt(c, sizes.CostAt(x)))
+			s.Offer(clock, s.rollout.PlanAt(clock, sizes.CostAt(x)))
 		}
 		return s.Incumbent, s.Value
 	})
 	least, x := sizes.kept.bound, slices.Clone(sizes.kept.prices)
 	s.sizesAt = x
 	s.prove(b, least, Priced(s.in, b.prices), lemmaSizePrices)
-	if s.closed(b) || c.Ended {
+	if s.closed(b) || clock.Ended {
 		return true
 	}
-	s.searchLeft(c, b, bound, sizes, x, least, c.Work+s.in.Effort.SizesWork+leftWork*before)
+	s.searchLeft(clock, b, bound, sizes, x, least, clock.Work+s.in.Effort.SizesWork+leftWork*before)
 	return true
 }
 
@@ -64,43 +64,43 @@ func (s *Search) decompose(c *model.Clock, b *subproblem, bound float64, before 
 // subproblem. It ends where the clock's work reaches until. Where the columns lose a share of
 // what there is to lose together, so does every better solution.
 func (s *Search) searchLeft(
-	c *model.Clock, b *subproblem, bound float64, sizes *sizePrices, x []float64, least float64, until int,
+	clock *model.Clock, b *subproblem, bound float64, sizes *sizePrices, x []float64, least float64, until int,
 ) {
 	if s.settled(b) {
-		until = min(until, c.Work+tieWork)
+		until = min(until, clock.Work+tieWork)
 	}
 	width := s.in.Effort.LeftWidths[:]
-	for limit := firstFraction * (least - s.Value); ; limit *= 2 {
-		whole := limit >= least-s.Value
-		limit = min(limit, least-s.Value)
-		lists, fixed, found := s.left(c, b, sizes, x, limit)
+	for lossLimit := firstFraction * (least - s.Value); ; lossLimit *= 2 {
+		whole := lossLimit >= least-s.Value
+		lossLimit = min(lossLimit, least-s.Value)
+		lists, fixed, found := s.left(clock, b, sizes, x, lossLimit)
 		switch found {
 		case tooMany:
 			return
 		case noColumn:
 			// A plan of the root holds one of the class, all of which lose the limit.
-			s.prove(b, least-limit, Priced(s.in, b.prices), lemmaNoColumn)
+			s.prove(b, least-lossLimit, Priced(s.in, b.prices), lemmaNoColumn)
 			if whole || s.closed(b) {
 				return
 			}
 			continue
 		}
-		core := newCoreSearchOver(c, s.in, b.prices, lists, bound-fixed-least+limit, s.startAt(b, sizes, x), until)
+		core := newCoreSearchOver(clock, s.in, b.prices, lists, bound-fixed-least+lossLimit, s.startAt(b, sizes, x), until)
 		if core == nil {
 			return
 		}
-		loss := core.run(c, width[0])
-		for len(width) > 1 && core.dropped < min(core.limit, core.best) && !core.gaveUp && !c.Ended {
+		loss := core.run(clock, width[0])
+		for len(width) > 1 && core.dropped < min(core.lossLimit, core.best) && !core.gaveUp && !clock.Ended {
 			width = width[1:]
-			loss = core.run(c, width[0])
+			loss = core.run(clock, width[0])
 		}
 		better := !math.IsInf(core.best, 1)
 		if better {
-			s.Offer(c, core.solution())
+			s.Offer(clock, core.solution())
 		}
 		s.prove(b, bound-fixed-loss, Priced(s.in, b.prices), lemmaLeft)
 		switch {
-		case c.Ended || core.gaveUp || loss < min(core.limit, core.best):
+		case clock.Ended || core.gaveUp || loss < min(core.lossLimit, core.best):
 			return // more than the beam holds
 		case better || whole:
 			s.solve(b)
@@ -134,17 +134,17 @@ const (
 	noColumn         // a class has none that loses less than the limit
 )
 
-// left lists the columns of each finishing job that lose less than limit at prices per
+// left lists the columns of each finishing job that lose less than lossLimit at prices per
 // size, with their losses at the prices of the subproblem less the smallest of the job,
 // and the sum of those smallest.
-func (s *Search) left(c *model.Clock, b *subproblem, sizes *sizePrices, x []float64, limit float64) (lists [][]column, fixed float64, found listing) {
+func (s *Search) left(clock *model.Clock, b *subproblem, sizes *sizePrices, x []float64, lossLimit float64) (lists [][]column, fixed float64, found listing) {
 	byClass := make([][]column, len(sizes.Jobs))
 	lists = make([][]column, len(s.in.Finishing))
 	total := 0
 	for f, i := range s.in.Finishing {
 		class := sizes.ClassOf[f]
 		if byClass[class] == nil {
-			columns, ok := sizes.list(c, class, x, limit, max(maxColumnsPerJob, maxColumns/len(s.in.Finishing)))
+			columns, ok := sizes.list(clock, class, x, lossLimit, max(maxColumnsPerJob, maxColumns/len(s.in.Finishing)))
 			if !ok {
 				return nil, 0, tooMany
 			}

@@ -60,20 +60,20 @@ type enumerator struct {
 	found     []column
 }
 
-// list returns the plans of a job that lose less than limit against the best plan,
+// list returns the plans of a job that lose less than lossLimit against the best plan,
 // whose net value at the prices is phi, by rising loss. It returns false if there are
 // more than remaining, if finding them takes too long, or if time is up.
-func (e *enumerator) list(c *model.Clock, j *model.Job, prices []float64, allowed []model.SizeSet, phi, limit float64, remaining int) ([]column, bool) {
-	e.clock, e.j, e.prices, e.allowed, e.most, e.least = c, j, prices, allowed, phi, phi-limit
+func (e *enumerator) list(clock *model.Clock, j *model.Job, prices []float64, allowed []model.SizeSet, phi, lossLimit float64, remaining int) ([]column, bool) {
+	e.clock, e.j, e.prices, e.allowed, e.most, e.least = clock, j, prices, allowed, phi, phi-lossLimit
 	e.outlook.fill(j, prices, allowed)
 	e.chosen = slices.Grow(e.chosen[:0], len(prices))[:len(prices)]
 	// Most jobs have few columns, found sooner than the table could be filled.
 	e.start(remaining, e.few, false)
-	if e.visits < 0 && !c.Up(2*len(prices)*len(j.Sizes)*lookAheadCells) {
+	if e.visits < 0 && !clock.Up(2*len(prices)*len(j.Sizes)*lookAheadCells) {
 		e.lookAhead()
 		e.start(remaining, visitsPerColumn*remaining, true)
 	}
-	if e.remaining < 0 || e.visits < 0 || c.Ended || c.Past(e.until) {
+	if e.remaining < 0 || e.visits < 0 || clock.Ended || clock.Past(e.until) {
 		return nil, false
 	}
 	found := slices.Clone(e.found)

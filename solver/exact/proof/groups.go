@@ -68,9 +68,9 @@ type groupTree struct {
 }
 
 // searchGroups solves an instance with groups.
-func (s *Search) searchGroups(c *model.Clock) (bound float64, limit solver.Limit) {
+func (s *Search) searchGroups(clock *model.Clock) (bound float64, limit solver.Limit) {
 	tree := newGroupTree(s.in)
-	if !tree.relax(c) {
+	if !tree.relax(clock) {
 		return s.bound(), solver.LimitTime
 	}
 	pool := len(tree.nodes) - 1
@@ -78,7 +78,7 @@ func (s *Search) searchGroups(c *model.Clock) (bound float64, limit solver.Limit
 	for g := range s.in.Groups {
 		s.GroupPrices = append(s.GroupPrices, tree.nodes[g].mu)
 	}
-	s.Offer(c, tree.round(c))
+	s.Offer(clock, tree.round(clock))
 	s.prove(s.root, tree.bound, tree.priced, lemmaGroups)
 	if s.closed(s.root) {
 		return s.bound(), solver.LimitNone
@@ -86,9 +86,9 @@ func (s *Search) searchGroups(c *model.Clock) (bound float64, limit solver.Limit
 	if solver.RelativeGap(s.Value, s.bound()) <= s.gap {
 		return s.bound(), solver.LimitGap
 	}
-	complete := tree.minimise(c, pool)
+	complete := tree.minimise(clock, pool)
 	if complete {
-		s.Offer(c, tree.plan())
+		s.Offer(clock, tree.plan())
 	}
 	s.prove(s.root, tree.bound-tree.proven(pool), tree.priced, lemmaTables)
 	if complete {
@@ -97,7 +97,7 @@ func (s *Search) searchGroups(c *model.Clock) (bound float64, limit solver.Limit
 	if s.closed(s.root) {
 		return s.bound(), solver.LimitNone
 	}
-	return s.bound(), s.stopped(c)
+	return s.bound(), s.stopped(clock)
 }
 
 // newGroupTree returns the tree without prices.
@@ -136,7 +136,7 @@ func newGroupTree(in *model.Instance) *groupTree {
 }
 
 // relax sets prices, losses, base and bound. It returns false if time is up.
-func (t *groupTree) relax(c *model.Clock) bool {
+func (t *groupTree) relax(clock *model.Clock) bool {
 	in := t.in
 	values := make([]float64, 0, solver.MaxSizes+1)
 	for _, g := range t.upwards {
@@ -152,7 +152,7 @@ func (t *groupTree) relax(c *model.Clock) bool {
 		for _, child := range n.children {
 			n.edges = t.nodes[child].appendClosed(n.edges, in.QuotaPrice)
 		}
-		if !model.StableSort(c, n.edges, func(a, b model.Rate) int { return cmp.Compare(b.PerNode, a.PerNode) }) {
+		if !model.StableSort(clock, n.edges, func(a, b model.Rate) int { return cmp.Compare(b.PerNode, a.PerNode) }) {
 			return false
 		}
 	}
@@ -174,7 +174,7 @@ func (t *groupTree) relax(c *model.Clock) bool {
 		for _, i := range n.jobs {
 			t.bound += t.relaxJob(i, n.price)
 		}
-		if c.Up(8 * len(n.edges)) {
+		if clock.Up(8 * len(n.edges)) {
 			return false
 		}
 	}
@@ -279,7 +279,7 @@ const groupFillings = 8
 
 // round returns a legal plan: base, less what rounding takes of limits, and then in each leaf
 // the sizes raised that gain most of what is left.
-func (t *groupTree) round(c *model.Clock) model.Plan {
+func (t *groupTree) round(clock *model.Clock) model.Plan {
 	in := t.in
 	p := model.NewPlan(in)
 	for i := range p {
@@ -309,7 +309,7 @@ func (t *groupTree) round(c *model.Clock) model.Plan {
 						most, at, to = gain, i, k
 					}
 				}
-				if c.Up(4 * len(j.Sizes)) {
+				if clock.Up(4 * len(j.Sizes)) {
 					return p
 				}
 			}

@@ -65,20 +65,20 @@ func (m *cellMemory) cells(n int) []float64 {
 }
 
 // minimise finds the least loss within a group. It returns false if time or memory is up.
-func (t *groupTree) minimise(c *model.Clock, g int) bool {
+func (t *groupTree) minimise(clock *model.Clock, g int) bool {
 	n := &t.nodes[g]
 	if n.table.known {
 		return true
 	}
 	sum, at := 0.0, 0
 	for _, child := range n.children {
-		if !t.minimise(c, child) {
+		if !t.minimise(clock, child) {
 			return false
 		}
 		sum, at = sum+t.nodes[child].table.least, at+t.nodes[child].table.at
 	}
 	t.collectRegrets(g)
-	if c.Up(8*len(n.jobs) + maxRegrets*len(n.children)) {
+	if clock.Up(8*len(n.jobs) + maxRegrets*len(n.children)) {
 		return false
 	}
 	// The children at their best are a solution, if the limit allows it.
@@ -93,19 +93,19 @@ func (t *groupTree) minimise(c *model.Clock, g int) bool {
 	}
 	step := t.firstStep(n, worst-sum)
 	for {
-		limit := min(sum+step, worst)
-		if !t.fill(c, g, limit) {
+		lossLimit := min(sum+step, worst)
+		if !t.fill(clock, g, lossLimit) {
 			return false
 		}
 		for x, loss := range n.table.best.at {
-			if loss < limit && (!n.table.known || loss < n.table.least) {
+			if loss < lossLimit && (!n.table.known || loss < n.table.least) {
 				n.table.least, n.table.at, n.table.known = loss, n.table.best.low+x, true
 			}
 		}
 		if n.table.known {
 			return true
 		}
-		if limit == worst { // Rounding alone kept it out.
+		if lossLimit == worst { // Rounding alone kept it out.
 			worst = math.Inf(1)
 		}
 		if step *= 4; !(step < math.MaxFloat64) {
@@ -147,30 +147,30 @@ func (t *groupTree) collectRegrets(g int) {
 
 // fill makes the table of a group complete below a loss. It returns false if time or memory
 // is up.
-func (t *groupTree) fill(c *model.Clock, g int, limit float64) bool {
+func (t *groupTree) fill(clock *model.Clock, g int, lossLimit float64) bool {
 	n := &t.nodes[g]
-	if n.table.complete >= limit {
+	if n.table.complete >= lossLimit {
 		return true
 	}
 	fill := t.fillInner
 	if len(n.children) == 0 {
 		fill = t.fillLeaf
 	}
-	if !fill(c, n, limit) {
+	if !fill(clock, n, lossLimit) {
 		return false
 	}
-	n.table.complete = limit
+	n.table.complete = lossLimit
 	return true
 }
 
 // fillLeaf makes the table of a group of jobs.
-func (t *groupTree) fillLeaf(c *model.Clock, n *groupNode, limit float64) bool {
+func (t *groupTree) fillLeaf(clock *model.Clock, n *groupNode, lossLimit float64) bool {
 	table := &n.table
 	table.core = table.core[:0]
 	for _, i := range n.jobs {
-		t.appendCore(table, i, limit)
+		t.appendCore(table, i, lossLimit)
 	}
-	if c.Up(8 * len(n.jobs)) {
+	if clock.Up(8 * len(n.jobs)) {
 		return false
 	}
 	slices.SortStableFunc(table.core, func(a, b coreItem) int {
@@ -188,27 +188,27 @@ func (t *groupTree) fillLeaf(c *model.Clock, n *groupNode, limit float64) bool {
 		last := &table.layers[len(table.layers)-1]
 		low, high := span(item.options)
 		rise, fall = rise-high, fall-low
-		next, ok := t.between(c, n, last.low+low, last.high()+high, rise, fall, limit, len(item.options))
+		next, ok := t.between(clock, n, last.low+low, last.high()+high, rise, fall, lossLimit, len(item.options))
 		if !ok {
 			return false
 		}
 		for _, o := range item.options {
-			addShiftedBelow(next, last, o.excess, o.loss, limit)
+			addShiftedBelow(next, last, o.excess, o.loss, lossLimit)
 		}
 		table.layers = append(table.layers, next.trimmed())
 	}
-	t.close(n, table.layers[len(table.layers)-1], limit)
+	t.close(n, table.layers[len(table.layers)-1], lossLimit)
 	return true
 }
 
 // appendCore appends a job to the core of a leaf where more than its base loses less than
-// limit.
-func (t *groupTree) appendCore(table *groupTable, i int, limit float64) {
+// lossLimit.
+func (t *groupTree) appendCore(table *groupTable, i int, lossLimit float64) {
 	j, base := &t.in.Jobs[i], int(t.base[i][0])
 	losses := t.losses[t.starts[i]:t.starts[i+1]]
 	count := 0
 	for k, loss := range losses {
-		if loss < limit && k != base {
+		if loss < lossLimit && k != base {
 			count++
 		}
 	}
@@ -217,7 +217,7 @@ func (t *groupTree) appendCore(table *groupTable, i int, limit float64) {
 	}
 	options := make([]option, 0, count+1)
 	for k, loss := range losses {
-		if loss < limit || k == base {
+		if loss < lossLimit || k == base {
 			options = append(options, option{loss: loss, excess: int(j.Sizes[k] - j.Sizes[base]), choice: uint8(k)})
 		}
 	}
@@ -225,7 +225,7 @@ func (t *groupTree) appendCore(table *groupTable, i int, limit float64) {
 }
 
 // fillInner makes the table of a group of groups.
-func (t *groupTree) fillInner(c *model.Clock, n *groupNode, limit float64) bool {
+func (t *groupTree) fillInner(clock *model.Clock, n *groupNode, lossLimit float64) bool {
 	table := &n.table
 	rest := 0.0 // what the children from the next on lose at least
 	for _, child := range n.children {
@@ -234,7 +234,7 @@ func (t *groupTree) fillInner(c *model.Clock, n *groupNode, limit float64) bool 
 	rise, fall := 0, 0
 	for _, child := range n.children {
 		of := &t.nodes[child].table
-		if !t.fill(c, child, limit-(rest-of.least)) {
+		if !t.fill(clock, child, lossLimit-(rest-of.least)) {
 			return false
 		}
 		rise, fall = rise+of.best.high(), fall+of.best.low
@@ -243,25 +243,25 @@ func (t *groupTree) fillInner(c *model.Clock, n *groupNode, limit float64) bool 
 	for _, child := range n.children {
 		last, of := &table.sums[len(table.sums)-1], &t.nodes[child].table
 		rise, fall, rest = rise-of.best.high(), fall-of.best.low, rest-of.least
-		next, ok := t.between(c, n, last.low+of.best.low, last.high()+of.best.high(), rise, fall, limit, min(len(last.at), len(of.best.at)))
+		next, ok := t.between(clock, n, last.low+of.best.low, last.high()+of.best.high(), rise, fall, lossLimit, min(len(last.at), len(of.best.at)))
 		if !ok {
 			return false
 		}
-		addBelow(next, last, &of.best, limit-rest)
+		addBelow(next, last, &of.best, lossLimit-rest)
 		table.sums = append(table.sums, next.trimmed())
 	}
-	t.close(n, table.sums[len(table.sums)-1], limit)
+	t.close(n, table.sums[len(table.sums)-1], lossLimit)
 	return true
 }
 
-// addBelow lowers sum to the least of a(x) + b(y) at each x + y, where that is below limit.
-func addBelow(sum series, a, b *series, limit float64) {
+// addBelow lowers sum to the least of a(x) + b(y) at each x + y, where that is below lossLimit.
+func addBelow(sum series, a, b *series, lossLimit float64) {
 	if len(b.at) > len(a.at) {
 		a, b = b, a
 	}
 	for y, loss := range b.at {
-		if loss < limit {
-			addShiftedBelow(sum, a, b.low+y, loss, limit)
+		if loss < lossLimit {
+			addShiftedBelow(sum, a, b.low+y, loss, lossLimit)
 		}
 	}
 }
@@ -269,17 +269,17 @@ func addBelow(sum series, a, b *series, limit float64) {
 // between returns an empty series from low to high, less what those of the group that are
 // still to come, which can raise and lower the excess nodes by at most rise and fall, cannot
 // bring below the limit of the group or of losses. It returns false if time or memory is up.
-func (t *groupTree) between(c *model.Clock, n *groupNode, low, high, rise, fall int, limit float64, options int) (series, bool) {
+func (t *groupTree) between(clock *model.Clock, n *groupNode, low, high, rise, fall int, lossLimit float64, options int) (series, bool) {
 	most, least := n.limit-n.table.held, math.MinInt
 	below := func(price float64, nodes int) {
-		if reach := limit / price; price > 0 && reach < 1<<40 {
+		if reach := lossLimit / price; price > 0 && reach < 1<<40 {
 			least = max(least, nodes-n.table.held-int(reach)-1)
 		}
 	}
 	below(n.mu, n.limit)
 	if n.floor > 0 {
 		below(t.in.QuotaPrice-n.nu, n.floor)
-		if reach := limit / n.nu; reach < 1<<40 {
+		if reach := lossLimit / n.nu; reach < 1<<40 {
 			most = min(most, n.floor-n.table.held+int(reach)+1)
 		}
 	}
@@ -288,21 +288,21 @@ func (t *groupTree) between(c *model.Clock, n *groupNode, low, high, rise, fall 
 	}
 	high = min(high, most-fall)
 	count := max(0, high-low+1)
-	if t.cells += count; t.cells > maxGroupCells || c.Up(count*options) {
+	if t.cells += count; t.cells > maxGroupCells || clock.Up(count*options) {
 		return series{}, false
 	}
 	return series{low: low, at: t.memory.cells(count)}, true
 }
 
 // close makes the table of a group of the losses of those within.
-func (t *groupTree) close(n *groupNode, within series, limit float64) {
+func (t *groupTree) close(n *groupNode, within series, lossLimit float64) {
 	best := series{low: within.low, at: t.memory.cells(len(within.at))}
 	for x, loss := range within.at {
 		nodes := n.table.held + within.low + x
 		if nodes > n.limit {
 			break
 		}
-		if loss += n.loss(nodes, t.in.QuotaPrice); loss < limit {
+		if loss += n.loss(nodes, t.in.QuotaPrice); loss < lossLimit {
 			best.at[x] = loss
 		}
 	}

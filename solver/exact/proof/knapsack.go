@@ -98,12 +98,12 @@ func (k *knapsack) Item() { k.starts = append(k.starts, len(k.nodes)) }
 // solve returns the best solution for a capacity that the smallest options fit, to
 // within precision. Where the tables grow too large it is the best found, with a
 // bound. It returns false if time is up.
-func (k *knapsack) solve(c *model.Clock, capacity int, precision float64) (solution, bool) {
-	price, ok := k.price(c, capacity)
+func (k *knapsack) solve(clock *model.Clock, capacity int, precision float64) (solution, bool) {
+	price, ok := k.price(clock, capacity)
 	if !ok {
 		return solution{}, false
 	}
-	bound, free, ok := k.relax(c, price, capacity)
+	bound, free, ok := k.relax(clock, price, capacity)
 	if !ok {
 		return solution{}, false
 	}
@@ -114,11 +114,11 @@ func (k *knapsack) solve(c *model.Clock, capacity int, precision float64) (solut
 		s.complete = true
 		return s, true
 	}
-	for limit := k.firstLimit(gap); ; limit *= 4 {
-		whole := !(limit < gap)
-		found, ok := k.search(c, free, price, min(limit, gap))
+	for lossLimit := k.firstLimit(gap); ; lossLimit *= 4 {
+		whole := !(lossLimit < gap)
+		found, ok := k.search(clock, free, price, min(lossLimit, gap))
 		switch {
-		case c.Ended:
+		case clock.Ended:
 			return s, true
 		case !ok:
 			return s, true // what is there stays
@@ -131,30 +131,30 @@ func (k *knapsack) solve(c *model.Clock, capacity int, precision float64) (solut
 }
 
 // Choose returns the options of a good solution, in memory that is used again.
-func (k *knapsack) Choose(c *model.Clock, capacity int, precision float64) ([]uint8, bool) {
-	s, ok := k.solve(c, capacity, precision)
+func (k *knapsack) Choose(clock *model.Clock, capacity int, precision float64) ([]uint8, bool) {
+	s, ok := k.solve(clock, capacity, precision)
 	return s.choices, ok
 }
 
 // price returns the price of the least bound: the rate of the hull edge at which the
 // capacity runs out, by selection; 0 if it does not. It returns false if time is up.
-func (k *knapsack) price(c *model.Clock, capacity int) (float64, bool) {
+func (k *knapsack) price(clock *model.Clock, capacity int) (float64, bool) {
 	k.rates = k.rates[:0]
 	need := float64(capacity)
 	for n := range len(k.starts) - 1 {
 		from, to := k.starts[n], k.starts[n+1]
 		need -= float64(k.nodes[from])
 		k.rates = model.AppendRates(k.rates, k.nodes[from:to], k.values[from:to])
-		if c.Up(2 * (to - from)) {
+		if clock.Up(2 * (to - from)) {
 			return 0, false
 		}
 	}
-	return model.BreakRate(c, k.rates, need)
+	return model.BreakRate(clock, k.rates, need)
 }
 
 // relax sets base and losses at a price and returns the bound and the nodes that base
 // leaves of the capacity, false if time is up.
-func (k *knapsack) relax(c *model.Clock, price float64, capacity int) (bound float64, free int, ok bool) {
+func (k *knapsack) relax(clock *model.Clock, price float64, capacity int) (bound float64, free int, ok bool) {
 	bound, free = price*float64(capacity), capacity
 	k.base = k.base[:0]
 	k.losses = slices.Grow(k.losses[:0], len(k.nodes))[:len(k.nodes)]
@@ -178,7 +178,7 @@ func (k *knapsack) relax(c *model.Clock, price float64, capacity int) (bound flo
 		bound += most
 		free -= int(k.nodes[at])
 		k.base = append(k.base, uint8(at-from))
-		if c.Up(4 * (to - from)) {
+		if clock.Up(4 * (to - from)) {
 			return 0, 0, false
 		}
 	}
@@ -237,11 +237,11 @@ func (k *knapsack) firstLimit(gap float64) float64 {
 	return max(k.scratch[firstRegrets], gap/1024)
 }
 
-// search looks for the best solution that loses less than limit. If there is one it
+// search looks for the best solution that loses less than lossLimit. If there is one it
 // becomes the choices. It returns false for ok if the tables grow too large or time is
 // up.
-func (k *knapsack) search(c *model.Clock, free int, price, limit float64) (found, ok bool) {
-	k.collect(limit)
+func (k *knapsack) search(clock *model.Clock, free int, price, lossLimit float64) (found, ok bool) {
+	k.collect(lossLimit)
 	k.used = 0
 	// rise[n] and fall[n] are the most excess nodes that the items from n on can add
 	// and take away.
@@ -259,31 +259,31 @@ func (k *knapsack) search(c *model.Clock, free int, price, limit float64) (found
 		// States that the items to come cannot bring back into the capacity are left out,
 		// as are those that leave nodes over whose price reaches the limit.
 		low, high := last.low+lo, min(last.high()+hi, free-fall)
-		if least := math.Ceil(float64(free-rise) - limit/price); price > 0 && least > float64(low) {
+		if least := math.Ceil(float64(free-rise) - lossLimit/price); price > 0 && least > float64(low) {
 			low = int(least)
 		}
 		if high < low {
-			k.least = limit
+			k.least = lossLimit
 			return false, true
 		}
-		if cells += high - low + 1; cells > maxLayerCells || c.Up((high-low+1)*len(item.options)) {
+		if cells += high - low + 1; cells > maxLayerCells || clock.Up((high-low+1)*len(item.options)) {
 			return false, false
 		}
 		next := series{low: low, at: k.cells(high - low + 1)}
 		for _, o := range item.options {
-			addShiftedBelow(next, &last, o.excess, o.loss, limit)
+			addShiftedBelow(next, &last, o.excess, o.loss, lossLimit)
 		}
 		k.layers = append(k.layers, next.trimmed())
 	}
 	last := k.layers[len(k.layers)-1]
-	taken, least := 0, limit
+	taken, least := 0, lossLimit
 	for x := last.low; x <= min(free, last.high()); x++ {
 		if loss := last.value(x) + price*float64(free-x); loss < least {
 			taken, least = x, loss
 		}
 	}
 	k.least = least
-	if least == limit {
+	if least == lossLimit {
 		return false, true
 	}
 	copy(k.choices, k.base)
@@ -301,15 +301,15 @@ func (k *knapsack) search(c *model.Clock, free int, price, limit float64) (found
 	return true, true
 }
 
-// collect lists the items with more than one option that loses less than limit, those
+// collect lists the items with more than one option that loses less than lossLimit, those
 // of the largest excess first.
-func (k *knapsack) collect(limit float64) {
+func (k *knapsack) collect(lossLimit float64) {
 	k.core = k.core[:0]
 	for n, chosen := range k.base {
 		from, to := k.starts[n], k.starts[n+1]
 		base, count := from+int(chosen), 0
 		for m := from; m < to; m++ {
-			if k.losses[m] < limit && m != base {
+			if k.losses[m] < lossLimit && m != base {
 				count++
 			}
 		}
@@ -318,7 +318,7 @@ func (k *knapsack) collect(limit float64) {
 		}
 		item := coreItem{item: n, options: make([]option, 0, count+1)}
 		for m := from; m < to; m++ {
-			if k.losses[m] < limit || m == base {
+			if k.losses[m] < lossLimit || m == base {
 				item.options = append(item.options, option{
 					loss: k.losses[m], excess: int(k.nodes[m] - k.nodes[base]), choice: uint8(m - from),
 				})
@@ -347,13 +347,13 @@ func (k *knapsack) cells(n int) []float64 {
 }
 
 // addShiftedBelow lowers sum to from(x - shift) + plus where that is less and below
-// limit.
-func addShiftedBelow(sum series, from *series, shift int, plus, limit float64) {
+// lossLimit.
+func addShiftedBelow(sum series, from *series, shift int, plus, lossLimit float64) {
 	offset := from.low + shift - sum.low
 	start := max(0, -offset)
 	end := min(len(from.at), len(sum.at)-offset)
 	for x := start; x < end; x++ {
-		if value := from.at[x] + plus; value < sum.at[x+offset] && value < limit {
+		if value := from.at[x] + plus; value < sum.at[x+offset] && value < lossLimit {
 			sum.at[x+offset] = value
 		}
 	}

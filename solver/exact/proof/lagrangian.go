@@ -40,10 +40,10 @@ func (e *evaluation) note(prices []float64, bound float64) {
 }
 
 // newLagrangian prepares the evaluation of L. Where time is up it is not complete.
-func newLagrangian(c *model.Clock, in *model.Instance) *lagrangian {
-	l := &lagrangian{in: in, kinds: model.NewKinds(c, in), pricer: pricer{maxLabels: in.Effort.MaxLabels}}
-	l.curves = model.NewStepCurves(c, in)
-	l.descent = guess.NewDescent(c, in, l.kinds, l.curves)
+func newLagrangian(clock *model.Clock, in *model.Instance) *lagrangian {
+	l := &lagrangian{in: in, kinds: model.NewKinds(clock, in), pricer: pricer{maxLabels: in.Effort.MaxLabels}}
+	l.curves = model.NewStepCurves(clock, in)
+	l.descent = guess.NewDescent(clock, in, l.kinds, l.curves)
 	return l
 }
 
@@ -51,7 +51,7 @@ func newLagrangian(c *model.Clock, in *model.Instance) *lagrangian {
 // beat its columns become columns, and the number of jobs they are for is returned. The
 // bound is -Inf if some job has no plan in the subproblem, and +Inf if a price is below 0 or
 // time was up before it was known.
-func (l *lagrangian) bound(c *model.Clock, prices []float64) (bound float64, found int) {
+func (l *lagrangian) bound(clock *model.Clock, prices []float64) (bound float64, found int) {
 	for t, price := range prices {
 		if !(price >= 0) {
 			return math.Inf(1), 0 // It bounds nothing.
@@ -62,8 +62,8 @@ func (l *lagrangian) bound(c *model.Clock, prices []float64) (bound float64, fou
 		u := &l.kinds.All[n]
 		j := &l.in.Jobs[u.Job]
 		_, floor := l.kinds.BestColumn(u, prices)
-		phi, chosen := l.pricer.price(c, j, prices, u.Allowed, floor)
-		if c.Up(len(u.Active) * l.in.Steps) {
+		phi, chosen := l.pricer.price(clock, j, prices, u.Allowed, floor)
+		if clock.Up(len(u.Active) * l.in.Steps) {
 			return math.Inf(1), found
 		}
 		// A plan that is better by rounding only would be found again and again.
@@ -78,8 +78,8 @@ func (l *lagrangian) bound(c *model.Clock, prices []float64) (bound float64, fou
 
 // Evaluate returns L(prices) over the subproblem entered last and the number of jobs that
 // plans were found for.
-func (l *lagrangian) Evaluate(c *model.Clock, prices []float64) (bound float64, found int) {
-	bound, found = l.bound(c, prices)
+func (l *lagrangian) Evaluate(clock *model.Clock, prices []float64) (bound float64, found int) {
+	bound, found = l.bound(clock, prices)
 	l.last.note(prices, bound)
 	return bound, found
 }
@@ -89,31 +89,31 @@ func (l *lagrangian) Keep() { l.last, l.kept = l.kept, l.last }
 
 // minimise lowers L over the subproblem, starting from its prices, and returns the best
 // bound with its prices. It stops early when time is up or when the bound falls to enough.
-func (l *lagrangian) minimise(c *model.Clock, b *subproblem, enough float64) (bound float64, prices []float64) {
-	l.kinds.Enter(c, b.allowed)
-	l.descent.Minimise(c, l, guess.Start{Prices: b.prices, Temperature: b.temperature, Trust: b.trust}, enough)
+func (l *lagrangian) minimise(clock *model.Clock, b *subproblem, enough float64) (bound float64, prices []float64) {
+	l.kinds.Enter(clock, b.allowed)
+	l.descent.Minimise(clock, l, guess.Start{Prices: b.prices, Temperature: b.temperature, Trust: b.trust}, enough)
 	return l.kept.bound, slices.Clone(l.kept.prices)
 }
 
 // LagrangianBound returns the Lagrangian bound and its prices, nil where time ends before there
 // are any.
-func LagrangianBound(c *model.Clock, in *model.Instance) (bound float64, prices []float64) {
+func LagrangianBound(clock *model.Clock, in *model.Instance) (bound float64, prices []float64) {
 	root := new(subproblem)
-	root.begin(c, in)
-	if c.Ended {
+	root.begin(clock, in)
+	if clock.Ended {
 		return in.Most, nil
 	}
-	l := newLagrangian(c, in)
-	if c.Ended {
+	l := newLagrangian(clock, in)
+	if clock.Ended {
 		return in.Most, nil
 	}
-	bound, prices = l.minimise(c, root, math.Inf(-1))
+	bound, prices = l.minimise(clock, root, math.Inf(-1))
 	return min(bound, in.Most), prices
 }
 
 // netAt returns the most that the separable jobs have in a step net of the price of a node.
-func netAt(c *model.StepCurve, price float64) float64 {
-	n := c.Taken(price)
-	nodes := c.BaseNodes + c.SumNodes[n]
-	return c.Scale*(c.BaseGain+c.SumGain[n]) - price*nodes
+func netAt(curve *model.StepCurve, price float64) float64 {
+	n := curve.Taken(price)
+	nodes := curve.BaseNodes + curve.SumNodes[n]
+	return curve.Scale*(curve.BaseGain+curve.SumGain[n]) - price*nodes
 }

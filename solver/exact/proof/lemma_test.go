@@ -157,8 +157,8 @@ func TestLemmaCore(t *testing.T) {
 		if math.IsInf(bound, 0) {
 			t.Skip("a job has no plan")
 		}
-		limit := rapid.Float64Range(0.001, 1.5).Draw(t, "limit") * max(bound-g.best(s, b), g.Precision)
-		core := newCoreSearch(g.clock, s.lagrangian.kinds, b.prices, limit, 0)
+		lossLimit := rapid.Float64Range(0.001, 1.5).Draw(t, "limit") * max(bound-g.best(s, b), g.Precision)
+		core := newCoreSearch(g.clock, s.lagrangian.kinds, b.prices, lossLimit, 0)
 		if core == nil || !core.prepare(g.clock, rapid.Bool().Draw(t, "sharpen"), 0) {
 			return
 		}
@@ -213,10 +213,10 @@ func TestLemmaLeft(t *testing.T) {
 		sizes, x := g.anySizePrices(t, b)
 		least, _, _ := sizes.Evaluate(g.clock, x, func(int, model.PriceColumn) bool { return false })
 		s.prove(b, least, Priced(g.Instance, b.prices), lemmaSizePrices)
-		limit := rapid.Float64Range(0.01, 1).Draw(t, "share") * (least - s.Value)
-		if _, _, found := s.left(g.clock, b, sizes, x, limit); found == noColumn {
-			if best := g.best(s, b); least-limit < best-1e-12*g.magnitude-g.Precision {
-				t.Fatalf("no column loses less than %g of %.17g; there is a plan of %.17g", limit, least, best)
+		lossLimit := rapid.Float64Range(0.01, 1).Draw(t, "share") * (least - s.Value)
+		if _, _, found := s.left(g.clock, b, sizes, x, lossLimit); found == noColumn {
+			if best := g.best(s, b); least-lossLimit < best-1e-12*g.magnitude-g.Precision {
+				t.Fatalf("no column loses less than %g of %.17g; there is a plan of %.17g", lossLimit, least, best)
 			}
 		}
 		s.searchLeft(g.clock, b, bound, sizes, x, least, 0)
@@ -254,17 +254,17 @@ func TestLemmaGroups(t *testing.T) {
 		if !ok {
 			t.Fatal("an admitted problem without a plan")
 		}
-		c := model.NewClock(context.Background(), model.Usual().Quantum)
-		in, err := model.NewInstance(c, p, model.Usual())
+		clock := model.NewClock(context.Background(), model.Usual().Quantum)
+		in, err := model.NewInstance(clock, p, model.Usual())
 		if err != nil {
 			t.Fatal(err)
 		}
 		tree := newGroupTree(in)
-		if !tree.relax(c) {
+		if !tree.relax(clock) {
 			t.Fatal("not relaxed")
 		}
 		s := NewSearch(in, solver.SolveOptions{}, nil)
-		s.Offer(c, model.NewPlan(in))
+		s.Offer(clock, model.NewPlan(in))
 		rounding := Rounding(in, tree.bound, s.values, tree.priced) + in.Precision + in.TieTotal + 1e-12*math.Abs(want.Objective/in.Unit)
 		check := func(what string, bound float64) {
 			if bound < want.Objective/in.Unit-rounding {
@@ -273,7 +273,7 @@ func TestLemmaGroups(t *testing.T) {
 		}
 		check("group prices", tree.bound)
 		tree.cells = rapid.SampledFrom([]int{0, maxGroupCells - 10, maxGroupCells - 100, maxGroupCells - 1000}).Draw(t, "cells")
-		tree.minimise(c, len(tree.nodes)-1)
+		tree.minimise(clock, len(tree.nodes)-1)
 		check("group tables", tree.bound-tree.proven(len(tree.nodes)-1))
 	})
 }
@@ -321,15 +321,15 @@ func TestContradiction(t *testing.T) {
 	p := solver.NewProblem(&solver.Snapshot{TotalNodes: 8, Horizon: solver.DefaultHorizon(), Jobs: []solver.Job{
 		solver.NewJob("a", 20*time.Minute), solver.NewJob("b", 10*time.Hour),
 	}}, solver.AdmissionFIFO)
-	c := model.NewClock(t.Context(), model.Usual().Quantum)
-	in, err := model.NewInstance(c, p, model.Usual())
+	clock := model.NewClock(t.Context(), model.Usual().Quantum)
+	in, err := model.NewInstance(clock, p, model.Usual())
 	if err != nil {
 		t.Fatal(err)
 	}
 	below := func() *Search {
 		s := NewSearch(in, solver.SolveOptions{}, nil)
 		s.root = &subproblem{bound: math.Inf(1)}
-		s.Offer(c, model.NewPlan(in))
+		s.Offer(clock, model.NewPlan(in))
 		return s
 	}
 	s := below()
@@ -341,11 +341,11 @@ func TestContradiction(t *testing.T) {
 	}
 	s = below()
 	s.prove(s.root, s.Value, 0, lemmaPrices)
-	if s.Offer(c, guess.ConstantPlan(c, in, new(knapsack))); !strings.Contains(s.Contradiction, string(lemmaPrices)) {
+	if s.Offer(clock, guess.ConstantPlan(clock, in, new(knapsack))); !strings.Contains(s.Contradiction, string(lemmaPrices)) {
 		t.Errorf("contradiction %q; want one by lemma %q", s.Contradiction, lemmaPrices)
 	}
 	part := &subproblem{bound: math.Inf(1)}
-	part.begin(c, in)
+	part.begin(clock, in)
 	part.allowed[0] = 1 << 1 // Not the incumbent's size.
 	s = below()
 	if s.prove(part, s.Value-1, 0, lemmaCore); s.Contradiction != "" {

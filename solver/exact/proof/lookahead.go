@@ -47,10 +47,10 @@ const (
 
 // lookAhead bounds what the core search still loses from a state on.
 type lookAhead struct {
-	start func(i, t, k int) float64
-	steps int
-	limit float64
-	jobs  []coreJob
+	start     func(i, t, k int) float64
+	steps     int
+	lossLimit float64
+	jobs      []coreJob
 	// levels[n][t] are the numbers of excess nodes among job n's plans in step t,
 	// split[n][t] the u of each.
 	levels [][][]int32
@@ -73,9 +73,9 @@ type lookAhead struct {
 // loss; last[t] is D_t as a function of the excess nodes of all of them.
 // start, if not nil, is the u to start with, by job of the instance, step and size. It
 // returns nil if time is up or the clock's work reaches until.
-func newLookAhead(c *model.Clock, jobs []coreJob, last []series, limit float64, start func(i, t, k int) float64, until int) *lookAhead {
+func newLookAhead(clock *model.Clock, jobs []coreJob, last []series, lossLimit float64, start func(i, t, k int) float64, until int) *lookAhead {
 	l := &lookAhead{
-		start: start, steps: len(last), limit: limit, jobs: jobs,
+		start: start, steps: len(last), lossLimit: lossLimit, jobs: jobs,
 		levels: make([][][]int32, len(jobs)), split: make([][][]float64, len(jobs)),
 		kept: make([]float64, len(jobs)), rest: make([]float64, len(jobs)+1),
 		after: make([][]series, len(jobs)+1), before: make([][]series, len(jobs)+1),
@@ -89,7 +89,7 @@ func newLookAhead(c *model.Clock, jobs []coreJob, last []series, limit float64, 
 		}
 		for t := range l.steps {
 			l.index(n, t)
-			if c.Up(len(jobs[n].plans)*(1+len(l.levels[n][t])/4)) || c.Past(until) {
+			if clock.Up(len(jobs[n].plans)*(1+len(l.levels[n][t])/4)) || clock.Past(until) {
 				return nil
 			}
 		}
@@ -100,7 +100,7 @@ func newLookAhead(c *model.Clock, jobs []coreJob, last []series, limit float64, 
 			l.keep(n)
 		}
 		l.after[n], l.rest[n] = l.behind(n), l.rest[n+1]+l.kept[n]
-		if c.Up(l.width(n)) || c.Past(until) {
+		if clock.Up(l.width(n)) || clock.Past(until) {
 			return nil
 		}
 	}
@@ -165,7 +165,7 @@ func (l *lookAhead) width(n int) int {
 // never. It returns false if time was up in the
 // middle of a sweep: the split is then no longer that of the functions made from it,
 // and the look-ahead bounds nothing.
-func (l *lookAhead) sharpen(c *model.Clock, until int) bool {
+func (l *lookAhead) sharpen(clock *model.Clock, until int) bool {
 	if l.work() > maxSweepWork {
 		return true
 	}
@@ -174,12 +174,12 @@ func (l *lookAhead) sharpen(c *model.Clock, until int) bool {
 		l.before[0][t] = series{at: []float64{0}}
 	}
 	for range maxSweeps {
-		if c.Past(until) {
+		if clock.Past(until) {
 			return true
 		}
 		bound := l.bound()
 		for n := range l.jobs {
-			if c.Up(2*l.width(n) + len(l.jobs[n].plans)*l.steps) {
+			if clock.Up(2*l.width(n) + len(l.jobs[n].plans)*l.steps) {
 				return false
 			}
 			if l.share(n); l.closed {
@@ -188,7 +188,7 @@ func (l *lookAhead) sharpen(c *model.Clock, until int) bool {
 			l.before[n+1] = l.ahead(n)
 		}
 		for n := len(l.jobs) - 1; n >= 0; n-- {
-			if c.Up(2*l.width(n) + len(l.jobs[n].plans)*l.steps) {
+			if clock.Up(2*l.width(n) + len(l.jobs[n].plans)*l.steps) {
 				return false
 			}
 			if l.share(n); l.closed {
@@ -197,7 +197,7 @@ func (l *lookAhead) sharpen(c *model.Clock, until int) bool {
 			l.after[n] = l.behind(n)
 			l.rest[n] = l.rest[n+1] + l.kept[n]
 		}
-		if now := l.bound(); now >= l.limit || now-bound < sweepGain*l.limit {
+		if now := l.bound(); now >= l.lossLimit || now-bound < sweepGain*l.lossLimit {
 			return true
 		}
 	}
@@ -249,7 +249,7 @@ func (l *lookAhead) ahead(n int) []series {
 }
 
 // share shares out anew what is known of job n, and drops its plans that reach the
-// limit.
+// lossLimit.
 func (l *lookAhead) share(n int) {
 	plans := l.jobs[n].plans
 	for t := range l.steps {
@@ -269,7 +269,7 @@ func (l *lookAhead) share(n int) {
 		for t, at := range p.at {
 			through += l.around[t][at]
 		}
-		if others+through >= l.limit {
+		if others+through >= l.lossLimit {
 			continue
 		}
 		for t, at := range p.at {

@@ -97,9 +97,9 @@ type pricer struct {
 // allowed[t], and the plan that attains it. It returns floor and nil if no plan
 // has a value above floor. The plan is the pricer's memory, valid until the next
 // call. Where time is up phi is +Inf.
-func (p *pricer) price(c *model.Clock, j *model.Job, prices []float64, allowed []model.SizeSet, floor float64) (float64, []uint8) {
+func (p *pricer) price(clock *model.Clock, j *model.Job, prices []float64, allowed []model.SizeSet, floor float64) (float64, []uint8) {
 	steps := len(prices)
-	if c.Up(2 * steps * len(j.Sizes)) {
+	if clock.Up(2 * steps * len(j.Sizes)) {
 		return math.Inf(1), nil
 	}
 	p.outlook.fill(j, prices, allowed)
@@ -125,7 +125,7 @@ func (p *pricer) price(c *model.Clock, j *model.Job, prices []float64, allowed [
 				p.live = append(p.live, int32(n))
 			}
 		}
-		if c.Up(len(p.layers[t]) + 4*len(p.live)*len(j.Sizes)) {
+		if clock.Up(len(p.layers[t]) + 4*len(p.live)*len(j.Sizes)) {
 			return math.Inf(1), nil
 		}
 		front := p.layers[t+1][:0]

@@ -93,40 +93,40 @@ func NewSearch(in *model.Instance, options solver.SolveOptions, optimum solver.P
 
 // Run searches until the gap is proven, the work is used up or time is up. It
 // returns the upper bound and what ended the search.
-func (s *Search) Run(c *model.Clock) (bound float64, limit solver.Limit) {
-	s.Offer(c, model.NewPlan(s.in))
+func (s *Search) Run(clock *model.Clock) (bound float64, limit solver.Limit) {
+	s.Offer(clock, model.NewPlan(s.in))
 	s.root = &subproblem{bound: math.Inf(1)}
 	s.open = append(s.open, s.root)
 	s.prove(s.root, s.in.Most, 0, lemmaAlone)
 	if len(s.in.Groups) > 0 {
-		return s.searchGroups(c)
+		return s.searchGroups(clock)
 	}
 	if len(s.in.Finishing) == 0 {
-		return s.separate(c)
+		return s.separate(clock)
 	}
 	if len(s.in.Jobs) < s.in.Effort.MinSampled {
-		s.plan(c)
+		s.plan(clock)
 	} else {
 		k := newKnapsack(s.in.Size() / s.in.Steps)
-		s.Offer(c, guess.ConstantPlan(c, s.in, &k))
+		s.Offer(clock, guess.ConstantPlan(clock, s.in, &k))
 	}
 	root := s.root
-	root.begin(c, s.in)
-	if c.Ended {
+	root.begin(clock, s.in)
+	if clock.Ended {
 		return s.bound(), solver.LimitTime
 	}
-	s.lagrangian = newLagrangian(c, s.in)
-	if c.Ended {
+	s.lagrangian = newLagrangian(clock, s.in)
+	if clock.Ended {
 		return s.bound(), solver.LimitTime
 	}
-	s.lagrangian.kinds.Enter(c, root.allowed)
+	s.lagrangian.kinds.Enter(clock, root.allowed)
 	s.builder = guess.NewBuilder(s.in, s.lagrangian.kinds, s.lagrangian.pricer.price)
 	if s.rollout != nil {
-		s.Offer(c, s.rollout.Plan(c, root.prices))
+		s.Offer(clock, s.rollout.Plan(clock, root.prices))
 	} else if s.in.Size() >= largeInstance {
 		// Where finding the best prices takes its time, the first ones are good for a
 		// plan to have until then.
-		s.Offer(c, s.builder.Build(c, root.prices))
+		s.Offer(clock, s.builder.Build(clock, root.prices))
 	}
 	for len(s.open) > 0 && s.Explored < s.in.Effort.MaxSubproblems {
 		best := 0
@@ -140,13 +140,13 @@ func (s *Search) Run(c *model.Clock) (bound float64, limit solver.Limit) {
 			break // no other subproblem has a better bound
 		}
 		s.open = slices.Delete(s.open, best, best+1)
-		s.explore(c, b)
+		s.explore(clock, b)
 		closed, rest := s.closed(b), len(s.open)
 		if closed {
 			s.ended, s.closedBound = append(s.ended, b), max(s.closedBound, b.bound)
 		} else {
 			s.open = append(s.open, b)
-			if c.Ended {
+			if clock.Ended {
 				return s.bound(), solver.LimitTime
 			}
 		}
@@ -157,21 +157,21 @@ func (s *Search) Run(c *model.Clock) (bound float64, limit solver.Limit) {
 			return s.bound(), solver.LimitGap
 		}
 		if !closed {
-			if s.open = s.open[:rest]; !s.branch(c, b) {
+			if s.open = s.open[:rest]; !s.branch(clock, b) {
 				s.open = append(s.open, b)
 				return s.bound(), solver.LimitWork
 			}
 		}
 	}
 	if len(s.open) > 0 && s.Explored >= s.in.Effort.MaxSubproblems {
-		return s.bound(), s.stopped(c)
+		return s.bound(), s.stopped(clock)
 	}
 	return s.bound(), solver.LimitNone
 }
 
 // separate solves an instance of separable jobs alone, of which each step is a
 // knapsack of its own.
-func (s *Search) separate(c *model.Clock) (bound float64, limit solver.Limit) {
+func (s *Search) separate(clock *model.Clock) (bound float64, limit solver.Limit) {
 	p, sum, complete := model.NewPlan(s.in), 0.0, true
 	k := newKnapsack(s.in.Size() / s.in.Steps)
 	for t := range s.in.Steps {
@@ -182,17 +182,17 @@ func (s *Search) separate(c *model.Clock) (bound float64, limit solver.Limit) {
 				k.Option(nodes, j.StepValue(t, n))
 			}
 			k.Item()
-			if c.Up(2 * len(j.Sizes)) {
+			if clock.Up(2 * len(j.Sizes)) {
 				break
 			}
 		}
-		if c.Ended {
-			s.Offer(c, p)
+		if clock.Ended {
+			s.Offer(clock, p)
 			return s.bound(), solver.LimitTime
 		}
-		step, ok := k.solve(c, s.in.Capacity[t], s.in.Precision/float64(s.in.Steps))
+		step, ok := k.solve(clock, s.in.Capacity[t], s.in.Precision/float64(s.in.Steps))
 		if !ok {
-			s.Offer(c, p)
+			s.Offer(clock, p)
 			return s.bound(), solver.LimitTime
 		}
 		sum, complete = sum+step.bound, complete && step.complete
@@ -201,7 +201,7 @@ func (s *Search) separate(c *model.Clock) (bound float64, limit solver.Limit) {
 			p[i][t] = n
 		}
 	}
-	s.Offer(c, p)
+	s.Offer(clock, p)
 	s.prove(s.root, sum, Priced(s.in, s.Prices), lemmaSteps)
 	if complete {
 		s.solve(s.root)
@@ -212,20 +212,20 @@ func (s *Search) separate(c *model.Clock) (bound float64, limit solver.Limit) {
 	if solver.RelativeGap(s.Value, s.bound()) <= s.gap {
 		return s.bound(), solver.LimitGap
 	}
-	return s.bound(), s.stopped(c)
+	return s.bound(), s.stopped(clock)
 }
 
 // stopped returns what ended a search that has subproblems left.
-func (s *Search) stopped(c *model.Clock) solver.Limit {
-	if c.Ended {
+func (s *Search) stopped(clock *model.Clock) solver.Limit {
+	if clock.Ended {
 		return solver.LimitTime
 	}
 	return solver.LimitWork
 }
 
 // plan decides which ways of searching the instance suits.
-func (s *Search) plan(c *model.Clock) {
-	if s.rollout = guess.NewRollout(c, s.in, new(knapsack)); s.rollout.Work() > guess.MaxRolloutWork {
+func (s *Search) plan(clock *model.Clock) {
+	if s.rollout = guess.NewRollout(clock, s.in, new(knapsack)); s.rollout.Work() > guess.MaxRolloutWork {
 		s.rollout = nil
 		return
 	}
@@ -246,11 +246,11 @@ func (s *Search) closed(b *subproblem) bool { return b.solved || b.bound <= s.Va
 
 // Offer makes a plan the incumbent if it is legal and better by more than rounding, whatever
 // made it.
-func (s *Search) Offer(c *model.Clock, p model.Plan) {
+func (s *Search) Offer(clock *model.Clock, p model.Plan) {
 	if p == nil {
 		return
 	}
-	if value, values := s.in.Value(c, p); value > s.Value+s.in.Precision/2 && s.in.Legal(p) {
+	if value, values := s.in.Value(clock, p); value > s.Value+s.in.Precision/2 && s.in.Legal(p) {
 		s.Incumbent, s.Value, s.values = p, value, values
 		if s.root != nil && value-s.root.bound > s.Slack() {
 			s.contradict(s.root.by, s.root.bound, value)
@@ -259,9 +259,9 @@ func (s *Search) Offer(c *model.Clock, p model.Plan) {
 }
 
 // explore lowers the bound of a subproblem and looks for better plans in it.
-func (s *Search) explore(c *model.Clock, b *subproblem) {
+func (s *Search) explore(clock *model.Clock, b *subproblem) {
 	s.Explored++
-	bound, prices := s.lagrangian.minimise(c, b, s.Value+max(s.in.Precision, s.gap*math.Abs(s.Value)))
+	bound, prices := s.lagrangian.minimise(clock, b, s.Value+max(s.in.Precision, s.gap*math.Abs(s.Value)))
 	s.prove(b, bound, Priced(s.in, prices), lemmaPrices)
 	if s.Prices == nil {
 		s.Prices = prices
@@ -273,88 +273,88 @@ func (s *Search) explore(c *model.Clock, b *subproblem) {
 	if solver.RelativeGap(s.Value, b.bound) <= s.gap {
 		return // good enough
 	}
-	s.Offer(c, s.builder.Build(c, prices))
+	s.Offer(clock, s.builder.Build(clock, prices))
 	if s.rollout != nil {
-		s.Offer(c, s.rollout.Plan(c, prices))
+		s.Offer(clock, s.rollout.Plan(clock, prices))
 	}
-	s.searchCore(c, b, bound)
+	s.searchCore(clock, b, bound)
 }
 
 // searchCore searches the columns of the subproblem, of which bound is the Lagrangian
 // bound at its prices, from cheap to thorough.
-func (s *Search) searchCore(c *model.Clock, b *subproblem, bound float64) {
+func (s *Search) searchCore(clock *model.Clock, b *subproblem, bound float64) {
 	before, until := 0, 0
 	if s.decomposable {
-		until = c.Work + s.in.Effort.EasyWork
+		until = clock.Work + s.in.Effort.EasyWork
 	}
-	limit, width, searched := s.firstLimit(c, b.prices, bound-s.Value), s.in.Effort.FirstWidth, false
-	for sharpen := false; !s.closed(b) && !c.Ended; sharpen = true {
-		core := newCoreSearch(c, s.lagrangian.kinds, b.prices, limit, until)
-		if core == nil && c.Past(until) {
+	lossLimit, width, searched := s.firstLimit(clock, b.prices, bound-s.Value), s.in.Effort.FirstWidth, false
+	for sharpen := false; !s.closed(b) && !clock.Ended; sharpen = true {
+		core := newCoreSearch(clock, s.lagrangian.kinds, b.prices, lossLimit, until)
+		if core == nil && clock.Past(until) {
 			if before == 0 {
-				before = s.workBeforeDecomposing(c)
-				until = c.Work + before
+				before = s.workBeforeDecomposing(clock)
+				until = clock.Work + before
 				continue
 			}
 			until = 0
-			if s.decompose(c, b, bound, before) && s.settled(b) {
+			if s.decompose(clock, b, bound, before) && s.settled(b) {
 				return
 			}
 			continue
 		}
 		if core == nil {
 			// Too much survives. Take on less, unless less was searched already.
-			if searched || limit < leastFraction*(bound-s.Value) {
+			if searched || lossLimit < leastFraction*(bound-s.Value) {
 				if until > 0 {
-					s.decompose(c, b, bound, before)
+					s.decompose(clock, b, bound, before)
 				}
 				return
 			}
-			limit /= 4
+			lossLimit /= 4
 			continue
 		}
 		searched = true
-		if !core.prepare(c, sharpen, bound-b.bound) {
+		if !core.prepare(clock, sharpen, bound-b.bound) {
 			return
 		}
-		least := core.run(c, width)
-		limit = core.limit
-		whole := limit >= bound-s.Value
+		least := core.run(clock, width)
+		lossLimit = core.lossLimit
+		whole := lossLimit >= bound-s.Value
 		found := !math.IsInf(core.best, 1)
 		if found {
-			s.Offer(c, core.solution())
+			s.Offer(clock, core.solution())
 		}
 		s.prove(b, bound-least, Priced(s.in, b.prices), lemmaCore)
-		switch dropped := least < min(limit, core.best); {
+		switch dropped := least < min(lossLimit, core.best); {
 		case core.gaveUp && before == 0:
-			before = s.workBeforeDecomposing(c)
-			until = c.Work + before
+			before = s.workBeforeDecomposing(clock)
+			until = clock.Work + before
 		case core.gaveUp:
 			until = 0
-			if s.decompose(c, b, bound, before) && s.settled(b) {
+			if s.decompose(clock, b, bound, before) && s.settled(b) {
 				return
 			}
 		case !dropped && (found || whole):
 			s.solve(b) // Its best plan is known, or that it has nothing better.
 			return
 		case !dropped:
-			limit *= 2
+			lossLimit *= 2
 		case width < s.in.Effort.LastWidth:
 			width *= widening
 		default:
 			if until > 0 {
-				s.decompose(c, b, bound, before)
+				s.decompose(clock, b, bound, before)
 			}
 			return
 		}
-		limit = min(limit, bound-s.Value)
+		lossLimit = min(lossLimit, bound-s.Value)
 	}
 }
 
 // firstLimit returns the loss that the first core search takes on: a small share of the
 // gap, or the one of firstRegrets columns, if that is less. With many jobs even a small
 // share of the gap to a first plan is far more than the best one loses.
-func (s *Search) firstLimit(c *model.Clock, prices []float64, gap float64) float64 {
+func (s *Search) firstLimit(clock *model.Clock, prices []float64, gap float64) float64 {
 	var losses []float64
 	d := s.lagrangian.kinds
 	for n := range d.All {
@@ -366,7 +366,7 @@ func (s *Search) firstLimit(c *model.Clock, prices []float64, gap float64) float
 				losses = append(losses, loss)
 			}
 		}
-		if c.Up(2 * len(u.Active) * len(prices)) {
+		if clock.Up(2 * len(u.Active) * len(prices)) {
 			break
 		}
 	}
@@ -382,8 +382,8 @@ const neverDecomposing = 1 << 60
 
 // workBeforeDecomposing is the work of core searches before the root is searched at
 // prices per size: about as much as that takes.
-func (s *Search) workBeforeDecomposing(c *model.Clock) int {
-	if s.sizes = newSizePrices(c, s.in); s.sizes.work() > guess.MaxBundleWork {
+func (s *Search) workBeforeDecomposing(clock *model.Clock) int {
+	if s.sizes = newSizePrices(clock, s.in); s.sizes.work() > guess.MaxBundleWork {
 		s.decomposable = false
 		return neverDecomposing
 	}
@@ -392,8 +392,8 @@ func (s *Search) workBeforeDecomposing(c *model.Clock) int {
 }
 
 // branch splits a subproblem in two. It returns false if it allows one plan only.
-func (s *Search) branch(c *model.Clock, b *subproblem) bool {
-	f, t, split := s.unsettled(c, b)
+func (s *Search) branch(clock *model.Clock, b *subproblem) bool {
+	f, t, split := s.unsettled(clock, b)
 	if f < 0 {
 		return false
 	}
@@ -417,9 +417,9 @@ func (s *Search) branch(c *model.Clock, b *subproblem) bool {
 // unsettled returns the finishing job and step whose nodes vary most among the
 // plans that are about as good as the best at the subproblem's prices, and the position
 // in its sizes that splits them at their mean; -1 if nothing varies.
-func (s *Search) unsettled(c *model.Clock, b *subproblem) (job, step, split int) {
+func (s *Search) unsettled(clock *model.Clock, b *subproblem) (job, step, split int) {
 	l, steps := s.lagrangian, s.in.Steps
-	l.kinds.Enter(c, b.allowed)
+	l.kinds.Enter(clock, b.allowed)
 	temperature := 1e-3 * s.in.Scale / float64(len(s.in.Jobs))
 	job = -1
 	most := 0.0

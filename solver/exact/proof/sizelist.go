@@ -8,22 +8,22 @@ import (
 
 // The columns of a class that lose little at prices per size.
 
-// list returns the plans of a class that lose less than limit at prices per size, of
+// list returns the plans of a class that lose less than lossLimit at prices per size, of
 // those that hold the smallest size once they have finished. It returns false if there
 // are more than remaining, or if time is up.
-func (s *sizePrices) list(c *model.Clock, class int, x []float64, limit float64, remaining int) ([]column, bool) {
+func (s *sizePrices) list(clock *model.Clock, class int, x []float64, lossLimit float64, remaining int) ([]column, bool) {
 	s.set(x)
-	phi, _, ok := s.job(c, class) // which fills costs and the table
+	phi, _, ok := s.job(clock, class) // which fills costs and the table
 	if !ok {
 		return nil, false
 	}
 	l := lister{
-		clock: c, sizes: s, table: &s.tables[s.ShapeOf[class]], j: &s.In.Jobs[s.Jobs[class]], fits: s.Sizes[s.ShapeOf[class]],
-		least: phi - limit, remaining: remaining, visits: visitsPerColumn * remaining,
+		clock: clock, sizes: s, table: &s.tables[s.ShapeOf[class]], j: &s.In.Jobs[s.Jobs[class]], fits: s.Sizes[s.ShapeOf[class]],
+		least: phi - lossLimit, remaining: remaining, visits: visitsPerColumn * remaining,
 		chosen: make([]uint8, s.In.Steps),
 	}
 	l.extend(0, 0, 0)
-	return l.found, l.remaining >= 0 && l.visits >= 0 && !c.Ended
+	return l.found, l.remaining >= 0 && l.visits >= 0 && !clock.Ended
 }
 
 // lister lists plans at the costs of sizes.

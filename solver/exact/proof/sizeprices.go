@@ -42,8 +42,8 @@ type sizePrices struct {
 	last, kept evaluation
 }
 
-func newSizePrices(c *model.Clock, in *model.Instance) *sizePrices {
-	s := &sizePrices{SizeIndex: model.NewSizeIndex(c, in), pricer: sizePricer{maxLabels: in.Effort.MaxLabels}}
+func newSizePrices(clock *model.Clock, in *model.Instance) *sizePrices {
+	s := &sizePrices{SizeIndex: model.NewSizeIndex(clock, in), pricer: sizePricer{maxLabels: in.Effort.MaxLabels}}
 	s.costs = make([]float64, in.Steps*s.Stride)
 	s.tables, s.ready = make([]followTable, len(s.First)), make([]bool, len(s.First))
 	s.kept.bound = math.Inf(1)
@@ -67,18 +67,18 @@ func (s *sizePrices) set(x []float64) {
 
 // job returns phi of a class and a plan that attains it, in memory that is used again;
 // false if time is up.
-func (s *sizePrices) job(c *model.Clock, class int) (phi float64, chosen []uint8, ok bool) {
+func (s *sizePrices) job(clock *model.Clock, class int) (phi float64, chosen []uint8, ok bool) {
 	s.fill(class)
 	g := s.ShapeOf[class]
 	j, table := &s.In.Jobs[s.Jobs[class]], &s.tables[g]
 	if !s.ready[g] {
 		table.fill(j, s.costs, s.Stride, s.Sizes[g])
 		s.ready[g] = true
-		if c.Up(s.In.Steps * s.Stride * table.cells) {
+		if clock.Up(s.In.Steps * s.Stride * table.cells) {
 			return 0, nil, false
 		}
 	}
-	return s.pricer.price(c, j, table, s.costs, s.Stride, s.Sizes[g])
+	return s.pricer.price(clock, j, table, s.costs, s.Stride, s.Sizes[g])
 }
 
 // fill sets costs to what the sizes of a class cost in every step.
@@ -98,7 +98,7 @@ func (s *sizePrices) fill(class int) {
 
 // step returns a bound on K of a step with the choices that (nearly) attain it, those
 // of the separable jobs first, in memory that is used again; false if time is up.
-func (s *sizePrices) step(c *model.Clock, t int) (solution, bool) {
+func (s *sizePrices) step(clock *model.Clock, t int) (solution, bool) {
 	in := s.In
 	in.SeparableItems(&s.knapsack, t)
 	for f, i := range in.Finishing {
@@ -109,15 +109,15 @@ func (s *sizePrices) step(c *model.Clock, t int) (solution, bool) {
 		}
 		s.knapsack.Item()
 	}
-	return s.knapsack.solve(c, in.Capacity[t], in.Precision/float64(8*in.Steps))
+	return s.knapsack.solve(clock, in.Capacity[t], in.Precision/float64(8*in.Steps))
 }
 
 // Evaluate returns L(x) and the number of columns found; false if time is up. Blocks are
 // classes, then steps; add keeps a column of a block and reports whether it is new.
-func (s *sizePrices) Evaluate(c *model.Clock, x []float64, add func(block int, column model.PriceColumn) bool) (bound float64, found int, ok bool) {
+func (s *sizePrices) Evaluate(clock *model.Clock, x []float64, add func(block int, column model.PriceColumn) bool) (bound float64, found int, ok bool) {
 	s.set(x)
 	for class := range s.Jobs {
-		phi, chosen, ok := s.job(c, class)
+		phi, chosen, ok := s.job(clock, class)
 		if !ok {
 			return 0, 0, false
 		}
@@ -127,7 +127,7 @@ func (s *sizePrices) Evaluate(c *model.Clock, x []float64, add func(block int, c
 		}
 	}
 	for t := range s.In.Steps {
-		best, ok := s.step(c, t)
+		best, ok := s.step(clock, t)
 		if !ok {
 			return 0, 0, false
 		}
@@ -156,7 +156,7 @@ type sizePricer struct {
 // price returns the largest value net of costs and a plan that attains it, in memory
 // that is used again; false if time is up. costs[t*stride+k] is that of the k-th of
 // sizes[t] sizes, and table is filled for them.
-func (p *sizePricer) price(c *model.Clock, j *model.Job, table *followTable, costs []float64, stride int, sizes []int) (float64, []uint8, bool) {
+func (p *sizePricer) price(clock *model.Clock, j *model.Job, table *followTable, costs []float64, stride int, sizes []int) (float64, []uint8, bool) {
 	steps := len(sizes)
 	best := p.follow(j, table, costs, stride, sizes)
 	for len(p.layers) <= steps {
@@ -167,7 +167,7 @@ func (p *sizePricer) price(c *model.Clock, j *model.Job, table *followTable, cos
 	for t := range steps {
 		shares := j.Shares(t)
 		front := p.layers[t+1][:0]
-		if c.Up(4 * len(p.layers[t]) * sizes[t]) {
+		if clock.Up(4 * len(p.layers[t]) * sizes[t]) {
 			return 0, nil, false
 		}
 		for k := range sizes[t] {

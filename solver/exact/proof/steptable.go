@@ -60,7 +60,7 @@ type stepTable struct {
 
 // separableBase sets every separable job in every step to its best size at the
 // prices, and adds the nodes of a step to used, whatever the time.
-func separableBase(c *model.Clock, in *model.Instance, prices []float64, base model.Plan, used []int) {
+func separableBase(clock *model.Clock, in *model.Instance, prices []float64, base model.Plan, used []int) {
 	for _, i := range in.Separable {
 		j := &in.Jobs[i]
 		for t, price := range prices {
@@ -72,13 +72,13 @@ func separableBase(c *model.Clock, in *model.Instance, prices []float64, base mo
 			}
 			used[t] += int(j.Sizes[base[i][t]])
 		}
-		c.Up(2 * len(prices) * len(j.Sizes))
+		clock.Up(2 * len(prices) * len(j.Sizes))
 	}
 }
 
-// newStepTable builds D_t on [low, high], leaving out whatever loses limit or more.
+// newStepTable builds D_t on [low, high], leaving out whatever loses lossLimit or more.
 // It returns nil if the table would hold more than maxCells numbers or time is up.
-func newStepTable(c *model.Clock, in *model.Instance, t int, price float64, base model.Plan, low, high int, limit float64, maxCells int) *stepTable {
+func newStepTable(clock *model.Clock, in *model.Instance, t int, price float64, base model.Plan, low, high int, lossLimit float64, maxCells int) *stepTable {
 	table := &stepTable{price: price}
 	var all []option // of all jobs, one after the other
 	for _, i := range in.Separable {
@@ -87,13 +87,13 @@ func newStepTable(c *model.Clock, in *model.Instance, t int, price float64, base
 		from := len(all)
 		for k, nodes := range j.Sizes[:in.Fitting(j, t)] {
 			loss := net - (j.StepValue(t, k) - price*float64(nodes))
-			if loss < limit {
+			if loss < lossLimit {
 				all = append(all, option{
 					loss: max(0, loss), excess: int(nodes - j.Sizes[base[i][t]]), choice: uint8(k),
 				})
 			}
 		}
-		if c.Up(4 * len(j.Sizes)) {
+		if clock.Up(4 * len(j.Sizes)) {
 			return nil
 		}
 		if len(all)-from > 1 {
@@ -108,13 +108,13 @@ func newStepTable(c *model.Clock, in *model.Instance, t int, price float64, base
 	cells := 1
 	for _, options := range table.options {
 		lo, hi := span(options)
-		if cells += len(least.at) + hi - lo; cells > maxCells || c.Up(len(options)*(len(least.at)+hi-lo)) {
+		if cells += len(least.at) + hi - lo; cells > maxCells || clock.Up(len(options)*(len(least.at)+hi-lo)) {
 			return nil
 		}
-		least = combine(least, options, limit)
+		least = combine(least, options, lossLimit)
 		table.layers = append(table.layers, least)
 	}
-	table.best = leftOver(least, price, low, high, limit)
+	table.best = leftOver(least, price, low, high, lossLimit)
 	return table
 }
 
@@ -128,7 +128,7 @@ func span(options []option) (lo, hi int) {
 }
 
 // combine adds one job to a least-loss function.
-func combine(least series, options []option, limit float64) series {
+func combine(least series, options []option, lossLimit float64) series {
 	lo, hi := span(options)
 	sum := series{low: least.low + lo, at: make([]float64, len(least.at)+hi-lo)}
 	for x := range sum.at {
@@ -137,7 +137,7 @@ func combine(least series, options []option, limit float64) series {
 	for _, c := range options {
 		to := sum.at[c.excess-lo:]
 		for x, loss := range least.at {
-			if loss += c.loss; loss < to[x] && loss < limit {
+			if loss += c.loss; loss < to[x] && loss < lossLimit {
 				to[x] = loss
 			}
 		}
@@ -158,7 +158,7 @@ func (s series) trimmed() series {
 
 // leftOver turns a least-loss function of the nodes taken into one of the nodes
 // there are, on [low, high]: nodes left over cost their price.
-func leftOver(least series, price float64, low, high int, limit float64) series {
+func leftOver(least series, price float64, low, high int, lossLimit float64) series {
 	best := series{low: low, at: make([]float64, max(0, high-low+1))}
 	loss := math.Inf(1)
 	for x := least.low; x <= min(low-1, least.high()); x++ {
@@ -169,7 +169,7 @@ func leftOver(least series, price float64, low, high int, limit float64) series 
 			loss += price
 		}
 		loss = min(loss, least.value(low+x))
-		if best.at[x] = loss; loss >= limit {
+		if best.at[x] = loss; loss >= lossLimit {
 			best.at[x] = math.Inf(1)
 		}
 	}

@@ -33,27 +33,27 @@ func (b *subproblem) allowedFor(f, steps int) []model.SizeSet {
 }
 
 // begin makes a subproblem that of all plans, and sets where its search for prices starts.
-func (b *subproblem) begin(c *model.Clock, in *model.Instance) {
+func (b *subproblem) begin(clock *model.Clock, in *model.Instance) {
 	b.allowed, b.temperature = make([]model.SizeSet, len(in.Finishing)*in.Steps), guess.FirstTemperature
 	for f, i := range in.Finishing {
 		for t := range in.Steps {
 			b.allowed[f*in.Steps+t] = model.SmallestSizes(in.Fitting(&in.Jobs[i], t))
 		}
-		if c.Up(in.Steps) {
+		if clock.Up(in.Steps) {
 			break
 		}
 	}
-	b.prices = guess.AveragePrices(c, in)
+	b.prices = guess.AveragePrices(clock, in)
 	if len(in.Jobs) < in.Effort.MinSampled {
 		return
 	}
 	sample, root := guess.Sampled(in), new(subproblem)
-	root.begin(c, sample)
-	if c.Ended {
+	root.begin(clock, sample)
+	if clock.Ended {
 		return
 	}
-	if l := newLagrangian(c, sample); !c.Ended {
-		_, b.prices = l.minimise(c, root, math.Inf(-1))
+	if l := newLagrangian(clock, sample); !clock.Ended {
+		_, b.prices = l.minimise(clock, root, math.Inf(-1))
 		b.temperature, b.trust = guess.SampledTemperature, guess.SampledTrust
 	}
 }

@@ -52,6 +52,41 @@ func TestNothingToGain(t *testing.T) {
 	}
 }
 
+// TestLossesOfLargeNumbers: of a bound that is thousands of times the optimum all but that is
+// lost, and with it as many digits. That is no contradiction.
+func TestLossesOfLargeNumbers(t *testing.T) {
+	job := func(id string, eta time.Duration, current int, sizes []int, speeds ...float64) solver.Job {
+		j := solver.NewJob(id, eta)
+		j.AllowedNodes, j.MinNodes, j.MaxNodes, j.CurrentNodes, j.GroupID = sizes, sizes[0], sizes[len(sizes)-1], current, "g"
+		j.Scaling = solver.Scaling{Speeds: speeds}
+		return j
+	}
+	never := job("d", 358741729267, 0, []int{1, 3, 5, 6}, 0.6611621893748383, 0.45322673849288225, 0.282353057238424, 0.22989554293380304)
+	never.ETANodes = 5
+	again := job("c", 411285217941, 0, []int{3, 4, 6}, 1.8001105722558226, 2.6001105722558226, 3.400110572255823)
+	again.Weight, again.TrainingTime, again.RestartTime = new(0.936677548687127), 15499721546664, 10021111040
+	slow := job("a", 2171784520373, 2, []int{1, 3, 4, 5}, 0.540972361666365, 1.3409723616663651, 2.140972361666365, 2.9409723616663648)
+	slow.RescaleDelay = 3008513648
+	running := job("b", 646076858518, 2, []int{3, 4, 5}, 0.2595558969504106, 3.718816851929781, 0.8619529767281682)
+	running.TrainingTime = 6001704162
+	s := &solver.Snapshot{
+		TotalNodes: 3, Horizon: solver.DefaultHorizon(), Jobs: []solver.Job{slow, running, again, never},
+		Groups: []solver.Group{{ID: "g", Limit: new(4), Quota: 3}},
+	}
+	o := solver.Options{Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionOptimized}.WithDefaults()
+	o.TotalTime.Fairness, o.TotalTime.PausePriceFactor = new(0.0), new(0.0)
+	o.TotalTime.RescalePrice, o.TotalTime.StartBonus, o.TotalTime.QuotaPrice = new(time.Duration(0)), new(365*24*time.Hour), new(1e6)
+	p := solver.NewProblemFor(s, o)
+	want, _ := solvertest.Exhaustive(p)
+	result, err := exact.New().WithWitness(want.Plan).Solve(t.Context(), p, solver.SolveOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := p.Objective(result.Plan); result.Contradiction != "" || result.Limit != solver.LimitNone || got < want.Objective-1e-9 {
+		t.Errorf("objective %.17g of %.17g, limit %s, contradiction %q", got, want.Objective, result.Limit, result.Contradiction)
+	}
+}
+
 // TestMoreJobsNeverLowerTheOptimum compares snapshots with those that have one job more, which
 // may wait for ever.
 func TestMoreJobsNeverLowerTheOptimum(t *testing.T) {

@@ -79,7 +79,7 @@ func (s *Search) searchLeft(
 			return
 		case noColumn:
 			// A plan of the root holds one of the class, all of which lose the limit.
-			s.prove(b, least-lossLimit, Priced(s.in, b.prices), lemmaNoColumn)
+			s.prove(b, least-lossLimit, Priced(s.in, b.prices)+math.Abs(least), lemmaNoColumn)
 			if whole || s.closed(b) {
 				return
 			}
@@ -98,7 +98,7 @@ func (s *Search) searchLeft(
 		if better {
 			s.Offer(clock, core.solution())
 		}
-		s.prove(b, bound-fixed-loss, Priced(s.in, b.prices), lemmaLeft)
+		s.prove(b, bound-fixed-loss, Priced(s.in, b.prices)+math.Abs(bound), lemmaLeft)
 		switch {
 		case clock.Ended || core.gaveUp || loss < min(core.lossLimit, core.best):
 			return // more than the beam holds

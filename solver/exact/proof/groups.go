@@ -90,7 +90,7 @@ func (s *Search) searchGroups(clock *model.Clock) (bound float64, limit solver.L
 	if complete {
 		s.Offer(clock, tree.plan())
 	}
-	s.prove(s.root, tree.bound-tree.proven(pool), tree.priced, lemmaTables)
+	s.prove(s.root, tree.bound-tree.proven(pool), tree.priced+math.Abs(tree.bound), lemmaTables)
 	if complete {
 		s.solve(s.root)
 	}

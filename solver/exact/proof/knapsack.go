@@ -56,6 +56,8 @@ type solution struct {
 	choices []uint8
 	// value is that of the choices, bound at least that of every solution.
 	value, bound float64
+	// relaxed is the bound before losses were taken off it.
+	relaxed float64
 	// complete says that no solution is better by more than the precision asked for.
 	complete bool
 	// price is what one more node is worth.
@@ -108,7 +110,7 @@ func (k *knapsack) solve(clock *model.Clock, capacity int, precision float64) (s
 		return solution{}, false
 	}
 	k.fill(free)
-	s := solution{choices: k.choices, value: k.value(), bound: bound, price: price}
+	s := solution{choices: k.choices, value: k.value(), bound: bound, relaxed: bound, price: price}
 	gap := bound - s.value
 	if !(gap > precision) { // Also where rounding left no number to search with.
 		s.complete = true

@@ -50,8 +50,9 @@ func Priced(in *model.Instance, prices []float64) float64 {
 	return sum
 }
 
-// prove lowers the bound of a subproblem to one that a lemma proves, of numbers that come
-// to priced with the pool's prices. No bound is written anywhere else. One below a plan
+// prove lowers the bound of a subproblem to one that a lemma proves. To priced comes what
+// the pool costs at the lemma's prices, and the larger bound that losses were taken off. No
+// bound is written anywhere else. One below a plan
 // that the subproblem holds disproves the search.
 func (s *Search) prove(b *subproblem, bound, priced float64, by lemma) {
 	if !(bound < b.bound) {

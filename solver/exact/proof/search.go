@@ -172,7 +172,7 @@ func (s *Search) Run(clock *model.Clock) (bound float64, limit solver.Limit) {
 // separate solves an instance of separable jobs alone, of which each step is a
 // knapsack of its own.
 func (s *Search) separate(clock *model.Clock) (bound float64, limit solver.Limit) {
-	p, sum, complete := model.NewPlan(s.in), 0.0, true
+	p, sum, relaxed, complete := model.NewPlan(s.in), 0.0, 0.0, true
 	k := newKnapsack(s.in.Size() / s.in.Steps)
 	for t := range s.in.Steps {
 		k.Reset()
@@ -195,14 +195,14 @@ func (s *Search) separate(clock *model.Clock) (bound float64, limit solver.Limit
 			s.Offer(clock, p)
 			return s.bound(), solver.LimitTime
 		}
-		sum, complete = sum+step.bound, complete && step.complete
+		sum, relaxed, complete = sum+step.bound, relaxed+math.Abs(step.relaxed), complete && step.complete
 		s.Prices = append(s.Prices, step.price)
 		for i, n := range step.choices {
 			p[i][t] = n
 		}
 	}
 	s.Offer(clock, p)
-	s.prove(s.root, sum, Priced(s.in, s.Prices), lemmaSteps)
+	s.prove(s.root, sum, Priced(s.in, s.Prices)+relaxed, lemmaSteps)
 	if complete {
 		s.solve(s.root)
 	}
@@ -324,7 +324,7 @@ func (s *Search) searchCore(clock *model.Clock, b *subproblem, bound float64) {
 		if found {
 			s.Offer(clock, core.solution())
 		}
-		s.prove(b, bound-least, Priced(s.in, b.prices), lemmaCore)
+		s.prove(b, bound-least, Priced(s.in, b.prices)+math.Abs(bound), lemmaCore)
 		switch dropped := least < min(lossLimit, core.best); {
 		case core.gaveUp && before == 0:
 			before = s.workBeforeDecomposing(clock)

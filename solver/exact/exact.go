@@ -104,7 +104,7 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 	// beside them or they are 0 but for rounding.
 	slack *= in.Unit
 	small := solver.RelativeGap(objective, objective+slack) <= solver.OptimalGap || math.Abs(objective) <= slack
-	if result.Bound-objective <= 2*slack && small {
+	if limit == solver.LimitNone && result.Bound-objective <= 2*slack && small {
 		result.Bound = objective
 	}
 	if result.Bound < objective && search.Contradiction == "" {

@@ -18,6 +18,7 @@ import (
 // eachEffort runs a property for the backend as it is, and for one that takes each of the
 // ways made for hard problems.
 func eachEffort(t *testing.T, property func(*rapid.T, func() *exact.Solver)) {
+	t.Helper()
 	t.Run("usual", func(t *testing.T) {
 		t.Parallel()
 		rapid.Check(t, func(t *rapid.T) { property(t, exact.New) })

@@ -17,7 +17,7 @@ import (
 func GridProblems() *rapid.Generator[*solver.Problem] {
 	return rapid.Custom(func(t *rapid.T) *solver.Problem {
 		jobs := rapid.IntRange(1, 3).Draw(t, "jobs")
-		sizes := []int{solver.MaxSizes, 6, 3}[jobs-1]
+		sizes := map[int]int{1: solver.MaxSizes, 2: 6, 3: 3}[jobs]
 		if rapid.IntRange(0, 3).Draw(t, "fewer sizes") > 0 {
 			sizes = rapid.IntRange(1, sizes).Draw(t, "sizes")
 		}

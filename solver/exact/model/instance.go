@@ -75,15 +75,15 @@ const (
 	// Finished is the share of its demand from which on a job is done; the
 	// difference to 1 absorbs the rounding of sums of shares.
 	Finished = 1 - 1e-12
-	// tiny is the smallest gain or value of a size, as a share of the unit, and the
+	// Tiny is the smallest gain or value of a size, as a share of the unit, and the
 	// smallest share of a job's demand, that is not taken for 0: quotients of smaller ones
 	// leave the range of floating-point numbers.
-	tiny = 1e-290
+	Tiny = 1e-290
 )
 
 // notTiny returns x, or 0 where it is too small to calculate with.
 func notTiny(x float64) float64 {
-	if math.Abs(x) < tiny {
+	if math.Abs(x) < Tiny {
 		return 0
 	}
 	return x
@@ -225,7 +225,7 @@ func (in *Instance) SetTies(clock *Clock, p *solver.Problem, scale float64) {
 	units := float64(len(in.Jobs)*(nodes+1) + nodes)
 	in.TieTotal = tieFraction * scale
 	in.TieUnit = in.TieTotal / max(1, units)
-	in.Precision = max(in.TieUnit/4, Noise*scale, tiny)
+	in.Precision = max(in.TieUnit/4, Noise*scale, Tiny)
 	for i := range in.Jobs {
 		j := &in.Jobs[i]
 		from := &p.Jobs[i]

@@ -79,7 +79,7 @@ func (s *Search) searchGroups(clock *model.Clock) (bound float64, limit solver.L
 		s.GroupPrices = append(s.GroupPrices, tree.nodes[g].mu)
 	}
 	s.Offer(clock, tree.round(clock))
-	s.prove(s.root, tree.bound, tree.priced, lemmaGroups)
+	s.prove(s.root, tree.bound, tree.priced/4, lemmaGroups) // It has all there is, once.
 	if s.closed(s.root) {
 		return s.bound(), solver.LimitNone
 	}
@@ -90,7 +90,7 @@ func (s *Search) searchGroups(clock *model.Clock) (bound float64, limit solver.L
 	if complete {
 		s.Offer(clock, tree.plan())
 	}
-	s.prove(s.root, tree.bound-tree.proven(pool), tree.priced+math.Abs(tree.bound), lemmaTables)
+	s.prove(s.root, tree.bound-tree.proven(pool), (tree.priced+math.Abs(tree.bound))/4, lemmaTables)
 	if complete {
 		s.solve(s.root)
 	}

@@ -35,10 +35,11 @@ const ulp = 1.0 / (1 << 53)
 //	|bound| + 3 values + 4 priced
 //
 // bounds those magnitudes: what a job has at its best, net of prices, is no less than what
-// it has in that plan, so that its negative part is part of values and priced.
+// it has in that plan, so that its negative part is part of values and priced. Each term may
+// have lost what was too small to calculate with besides.
 func Rounding(in *model.Instance, bound, values, priced float64) float64 {
 	terms := float64(len(in.Jobs) + 4*in.Steps + 16)
-	return terms * ulp * (math.Abs(bound) + 3*values + 4*priced)
+	return terms * (ulp*(math.Abs(bound)+3*values+4*priced) + model.Tiny)
 }
 
 // Priced is what the whole pool costs at node prices.
@@ -55,11 +56,11 @@ func Priced(in *model.Instance, prices []float64) float64 {
 // bound is written anywhere else. One below a plan
 // that the subproblem holds disproves the search.
 func (s *Search) prove(b *subproblem, bound, priced float64, by lemma) {
+	s.priced = max(s.priced, priced) // What is found at these prices is off as well.
 	if !(bound < b.bound) {
 		return
 	}
 	b.bound, b.by = bound, by
-	s.priced = max(s.priced, priced)
 	if s.Value-bound > s.Slack() && s.holds(b, s.Incumbent) {
 		s.contradict(by, bound, s.Value)
 	}

@@ -283,7 +283,8 @@ func (h *history) check(t *testing.T) verdict {
 			demands[name] = demand{size: size}
 		}
 		for _, pod := range counted {
-			if node := pod.Spec.NodeName; node == "" || usable[node] {
+			// A pod that is deleted before it is bound never holds a node.
+			if node := pod.Spec.NodeName; node == "" && pod.DeletionTimestamp == nil || usable[node] {
 				d := demands[jobOf(pod)]
 				d.alive++
 				demands[jobOf(pod)] = d

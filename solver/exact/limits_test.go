@@ -2,7 +2,6 @@ package exact_test
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -10,30 +9,24 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/elastalloc/elastalloc/internal/testtier"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
 	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
-// eachEffort runs a property for the backend as it is, and for one that takes each of the
-// ways made for hard problems.
-func eachEffort(t *testing.T, property func(*rapid.T, func() *exact.Solver)) {
+// follow solves a problem whose optimum is known, as the backend does it and in each of the
+// ways made for hard problems: no lemma may cut the optimum off, no bound may be below it,
+// and a search that has ended has it.
+func follow(t rapid.TB, p *solver.Problem, optimum float64, plan solver.Plan) {
 	t.Helper()
-	t.Run("usual", func(t *testing.T) {
-		t.Parallel()
-		rapid.Check(t, func(t *rapid.T) { property(t, exact.New) })
-	})
+	followBy(t, exact.New(), p, optimum, plan)
 	for kind := range exact.Anxieties() {
-		t.Run(fmt.Sprint("anxious ", kind), func(t *testing.T) {
-			t.Parallel()
-			rapid.Check(t, func(t *rapid.T) { property(t, func() *exact.Solver { return exact.NewAnxious(kind) }) })
-		})
+		followBy(t, exact.NewAnxious(kind), p, optimum, plan)
 	}
 }
 
-// follow solves a problem whose optimum is known, following it: no lemma may cut it off, no
-// bound may be below it, and a search that has ended has it.
-func follow(t *rapid.T, s *exact.Solver, p *solver.Problem, optimum float64, plan solver.Plan) {
+func followBy(t rapid.TB, s *exact.Solver, p *solver.Problem, optimum float64, plan solver.Plan) {
 	t.Helper()
 	result, err := s.WithWitness(plan).Solve(context.Background(), p, solver.SolveOptions{})
 	if err != nil {
@@ -57,16 +50,16 @@ func follow(t *rapid.T, s *exact.Solver, p *solver.Problem, optimum float64, pla
 
 // TestEveryWay follows the optimum of small problems through every way of searching.
 func TestEveryWay(t *testing.T) {
-	eachEffort(t, func(t *rapid.T, s func() *exact.Solver) {
+	rapid.Check(t, func(t *rapid.T) {
 		p := solvertest.ProblemsWithin(solvertest.Limits{Jobs: 5, Steps: 3, Sizes: 4, Nodes: 20}).Draw(t, "problem")
 		optimum, _ := solvertest.Exhaustive(p)
-		follow(t, s(), p, optimum.Objective, optimum.Plan)
+		follow(t, p, optimum.Objective, optimum.Plan)
 	})
 }
 
 // TestMostSizes does so where a job has as many sizes as it may, and size 0.
 func TestMostSizes(t *testing.T) {
-	eachEffort(t, func(t *rapid.T, s func() *exact.Solver) {
+	rapid.Check(t, func(t *rapid.T) {
 		snapshot := solvertest.SnapshotsWithin(solvertest.Limits{Jobs: 3, Steps: 2, Sizes: 3, Nodes: 60}).Draw(t, "snapshot")
 		if len(snapshot.Jobs) == 0 {
 			return
@@ -85,17 +78,18 @@ func TestMostSizes(t *testing.T) {
 		if !ok {
 			t.Fatal("an admitted problem without a plan")
 		}
-		follow(t, s(), p, optimum.Objective, optimum.Plan)
+		follow(t, p, optimum.Objective, optimum.Plan)
 	})
 }
 
-// TestMostSteps does so over up to 24 steps.
+// TestMostSteps does so over up to 24 steps. The number of draws is its own, for the oracle
+// takes its time.
 func TestMostSteps(t *testing.T) {
-	eachEffort(t, func(t *rapid.T, s func() *exact.Solver) {
-		p := solvertest.GridProblems().Draw(t, "problem")
+	for n := range testtier.Conformance.Draws(20, 150) {
+		p := solvertest.GridProblems().Example(n)
 		optimum, plan := solvertest.ByWork(p)
-		follow(t, s(), p, optimum, plan)
-	})
+		follow(t, p, optimum, plan)
+	}
 }
 
 // TestByWork holds the one oracle against the other.

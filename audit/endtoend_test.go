@@ -92,7 +92,7 @@ func TestFiles(t *testing.T) {
 func TestDecisions(t *testing.T) {
 	t.Parallel()
 	counts, worsened := make(verdicts), 0
-	for seed := range uint64(drawn(30, 1_000)) {
+	for seed := range uint64(drawn(30, 400)) {
 		d := newDrawer(seed)
 		request := d.large()
 		m := newModel(t, request)

@@ -51,7 +51,7 @@ func (d drawer) large() *elastallocv1.AllocateRequest {
 	}
 }
 
-// request draws a request of so many nodes, steps, jobs and sizes of each.
+// request draws a request of the given numbers of nodes, steps, jobs and sizes of each.
 func (d drawer) request(nodes, steps, jobs, sizes int) *elastallocv1.AllocateRequest {
 	s := &elastallocv1.Snapshot{Id: "drawn", TotalNodes: int32(nodes)}
 	o := &elastallocv1.AllocateOptions{

@@ -60,7 +60,7 @@ func (c *search) combine(before *layer, options []option, most int, cut int64) *
 func nothing() *layer { return &layer{loss: []int64{0}} }
 
 // choices returns the nodes of each thing, in the order in which they were added, of the
-// least loss with so many nodes.
+// least loss with the given number of nodes.
 func (y *layer) choices(nodes int) []int {
 	if y.before == nil {
 		return nil
@@ -69,7 +69,7 @@ func (y *layer) choices(nodes int) []int {
 	return append(y.before.choices(nodes-took), took)
 }
 
-// within returns the least loss with at most so many nodes where each unused one costs a
+// within returns the least loss with at most the given nodes where each unused one costs a
 // price, and the nodes used.
 func (y *layer) within(nodes int, price int64) (loss int64, used int) {
 	loss = infinite

@@ -77,7 +77,7 @@ func (t *tree) price(g int) int64 {
 	return price
 }
 
-// h returns what a group adds with so many nodes, besides its jobs.
+// h returns what a group adds with the given nodes, besides its jobs.
 func (t *tree) h(g, nodes int) int64 {
 	return -t.charge[g]*int64(nodes) - t.shortLow*int64(max(0, t.floor[g]-nodes))
 }
@@ -165,7 +165,7 @@ func (t *tree) layer(g int) (*layer, []thing) {
 	return all, things
 }
 
-// assign gives the jobs below a layer their nodes, so many in all.
+// assign gives the jobs below a layer the given nodes in all.
 func (t *tree) assign(plan [][]int, y *layer, things []thing, nodes int) {
 	for n := len(things) - 1; n >= 0; n-- {
 		took := y.last[y.choice[nodes-y.from]].nodes

@@ -124,7 +124,7 @@ func TestWhatIfIsAllocate(t *testing.T) {
 }
 
 // TestWhatIfOfManyJobs checks the same where there are so many jobs that the searches start
-// from prices, and that a scenario may say otherwise.
+// from the prices of a sample, and that a scenario may say otherwise.
 func TestWhatIfOfManyJobs(t *testing.T) {
 	t.Parallel()
 	a := newAllocator(t, elastalloc.Options{DefaultBudget: elastalloc.NoBudget})

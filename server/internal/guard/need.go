@@ -13,7 +13,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// What calls hold beside their decoded requests, in bytes, as BenchmarkHeld measures it.
+// What calls hold beside their decoded requests, in bytes.
 const (
 	workPerJob    = 1200 // of a search: the core's job, the model, plans
 	workPerNumber = 96   // of each legal size and speed

@@ -194,13 +194,33 @@ func TestKnowsAllFields(t *testing.T) {
 	t.Parallel()
 	for m, want := range map[proto.Message]int{
 		&elastallocv1.AllocateRequest{}: 2, &elastallocv1.Snapshot{}: 5, &elastallocv1.Horizon{}: 2, &elastallocv1.Group{}: 4,
-		&elastallocv1.Job{}: 14, &elastallocv1.Scaling{}: 2, &elastallocv1.SpeedTable{}: 1, &elastallocv1.AllocateOptions{}: 11,
-		&elastallocv1.TotalTimeOptions{}: 8, &elastallocv1.AllocateResponse{}: 3, &elastallocv1.Allocation{}: 7,
+		&elastallocv1.Job{}: 16, &elastallocv1.Scaling{}: 2, &elastallocv1.SpeedTable{}: 1, &elastallocv1.AllocateOptions{}: 11,
+		&elastallocv1.TotalTimeOptions{}: 9, &elastallocv1.AllocateResponse{}: 3, &elastallocv1.Allocation{}: 7,
 		&elastallocv1.SolveReport{}: 14, &elastallocv1.GroupReport{}: 4, &elastallocv1.Certificate_Leaf{}: 3,
 	} {
 		d := m.ProtoReflect().Descriptor()
 		if got := d.Fields().Len(); got != want {
 			t.Errorf("%s has %d fields; the check knows %d: see what the new ones mean to it", d.Name(), got, want)
+		}
+	}
+}
+
+// TestLeavesOpenWhatItDoesNotKnow checks that fields which the check does not count with get
+// no verdict.
+func TestLeavesOpenWhatItDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	for name, set := range map[string]func(r *elastallocv1.AllocateRequest){
+		"Job.eta_error is set": func(r *elastallocv1.AllocateRequest) { r.Snapshot.Jobs[1].EtaError = new(0.7) },
+		"Job.work_done is set": func(r *elastallocv1.AllocateRequest) { r.Snapshot.Jobs[1].WorkDone = durationpb.New(1) },
+		"TotalTimeOptions.eta_error is set": func(r *elastallocv1.AllocateRequest) {
+			r.Options = &elastallocv1.AllocateOptions{TotalTime: &elastallocv1.TotalTimeOptions{EtaError: new(0.7)}}
+		},
+	} {
+		request := readRequest(t, "../examples/snapshot.json")
+		set(request)
+		got := audit.Check(t.Context(), request, decide(t, request), audit.Options{})
+		if got.Verdict != audit.Open || !strings.HasPrefix(got.Reason, name) {
+			t.Errorf("%s: %v", name, got)
 		}
 	}
 }

@@ -11,6 +11,7 @@ const (
 	DefaultErrorSamples = 20                    // simulations where ETAs may be off
 	DefaultUntil        = 30 * 24 * time.Hour   // how far to simulate
 	MaxForecastSpan     = 3650 * 24 * time.Hour // how far to simulate, and time between decisions
+	MaxArrivalsPerHour  = 1e6                   // submissions per hour
 )
 
 // ForecastOptions say how the future of a snapshot is simulated. The zero value of each
@@ -31,6 +32,9 @@ type ForecastOptions struct {
 	Samples int
 	// Seed is that of all that is drawn.
 	Seed uint64
+	// ArrivalsPerHour is the rate of submissions to expect, at random times, each of a job
+	// like one of the snapshot. 0 to MaxArrivalsPerHour; 0 means no submissions.
+	ArrivalsPerHour float64
 	// Until is how far to simulate; 0 means DefaultUntil.
 	Until time.Duration
 	// Bad is what is wrong with fields that cannot be expressed here, as the code that made
@@ -57,9 +61,8 @@ func (o *ForecastOptions) Validate() []Violation {
 	if o.Cadence < time.Second || o.Cadence > MaxForecastSpan || o.Cadence%time.Second != 0 {
 		bad.addf("cadence", "is %v; want whole seconds, 1s to %v", o.Cadence, MaxForecastSpan)
 	}
-	if !(o.ETAError >= 0 && o.ETAError <= 1) {
-		bad.addf("eta_error", "is %v; want 0 to 1", o.ETAError)
-	}
+	bad.checkFactor("eta_error", &o.ETAError, 1)
+	bad.checkFactor("arrivals_per_hour", &o.ArrivalsPerHour, MaxArrivalsPerHour)
 	if o.Samples < 1 || o.Samples > MaxSamples {
 		bad.addf("samples", "is %d; want 1 to %d", o.Samples, MaxSamples)
 	}

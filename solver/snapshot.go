@@ -30,6 +30,7 @@ const (
 	MaxGroups      = 10_000        // groups of a snapshot
 	MaxIDBytes     = 256           // an id or a name
 	MaxGroupDepth  = 4             // groups on the way from one without a parent to a job
+	MaxETAError    = 5             // standard deviation of the logarithm of an error
 )
 
 // Snapshot is the state of the resource pool and its jobs at one moment. In a
@@ -119,6 +120,12 @@ type Job struct {
 	// WaitingTime is the time without nodes since the job's submission, queueing and
 	// pauses together. ObjectiveTotalTime ages by it.
 	WaitingTime time.Duration
+	// ETAError is the standard deviation of the logarithm of what is really left of the job
+	// over RemainingETA, 0 to MaxETAError; nil means TotalTimeOptions.ETAError.
+	ETAError *float64
+	// WorkDone is the work done so far, as run time on one node. ObjectiveProgress takes
+	// the demand to be at least a quarter of it.
+	WorkDone time.Duration
 	// GroupID is the group that the job belongs to. It is not looked at where the snapshot
 	// has no groups.
 	GroupID string

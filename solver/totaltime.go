@@ -62,6 +62,8 @@ type TotalTimeOptions struct {
 	// QuotaPrice is what each node that a group is short of its quota costs, in
 	// job-seconds per second. 0 to MaxFactor.
 	QuotaPrice *float64
+	// ETAError is that of jobs without their own. 0 to MaxETAError; nil means 0.
+	ETAError *float64
 }
 
 // totalTimeParameters returns what TotalTimeOptions are to the table of objectives.
@@ -271,11 +273,7 @@ const (
 
 // validate reports the bad parameters.
 func (o *TotalTimeOptions) validate(bad *violations) {
-	factor := func(name string, v *float64) {
-		if v != nil && !(*v >= 0 && *v <= MaxFactor) {
-			bad.addf("total_time."+name, "is %v; want 0 to %g", *v, float64(MaxFactor))
-		}
-	}
+	factor := func(name string, v *float64) { bad.checkFactor("total_time."+name, v, MaxFactor) }
 	span := func(name string, v *time.Duration, least time.Duration) {
 		if v != nil && (*v < least || *v > MaxTotalTimeSpan) {
 			bad.addf("total_time."+name, "is %v; want %v to %v", *v, least, MaxTotalTimeSpan)
@@ -284,6 +282,7 @@ func (o *TotalTimeOptions) validate(bad *violations) {
 	factor("fairness", o.Fairness)
 	factor("pause_price_factor", o.PausePriceFactor)
 	factor("quota_price", o.QuotaPrice)
+	bad.checkFactor("total_time.eta_error", o.ETAError, MaxETAError)
 	if v := o.Aging; v != nil && *v != 0 {
 		span("aging", v, MinTotalTimeSpan)
 	}

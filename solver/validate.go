@@ -102,6 +102,13 @@ func (v *violations) checkNodes(path string, nodes, least int) {
 	}
 }
 
+// checkFactor reports a number that is set and not within [0, most].
+func (v *violations) checkFactor(path string, factor *float64, most float64) {
+	if factor != nil && !(*factor >= 0 && *factor <= most) {
+		v.addf(path, "is %v; want 0 to %g", *factor, most)
+	}
+}
+
 // Validate checks a snapshot of at most maxJobs jobs and returns every bad field,
 // in the order of the snapshot and at most MaxViolations of them; none means that
 // it is valid. A pool that is too
@@ -217,9 +224,7 @@ func (j *Job) validate(path string, bad *violations) {
 		}
 	}
 	j.validateETANodes(path, bad)
-	if weight := j.WeightOrDefault(); !(weight >= 0 && weight <= MaxWeight) {
-		bad.addf(path+".weight", "is %v; want 0 to %g", weight, float64(MaxWeight))
-	}
+	bad.checkFactor(path+".weight", j.Weight, MaxWeight)
 	if j.RescaleDelay < 0 {
 		bad.addf(path+".rescale_delay", "is %v; want at least 0", j.RescaleDelay)
 	}
@@ -231,6 +236,10 @@ func (j *Job) validate(path string, bad *violations) {
 	}
 	if j.WaitingTime < 0 {
 		bad.addf(path+".waiting_time", "is %v; want at least 0", j.WaitingTime)
+	}
+	bad.checkFactor(path+".eta_error", j.ETAError, MaxETAError)
+	if j.WorkDone < 0 {
+		bad.addf(path+".work_done", "is %v; want at least 0", j.WorkDone)
 	}
 	if len(*bad) == known {
 		j.validateDemand(path, bad)

@@ -23,6 +23,11 @@ const (
 	// WarningOptionsIgnored means that options are set which another one leaves without
 	// effect.
 	WarningOptionsIgnored WarningCode = "options-ignored"
+	// WarningETARanOut means that a job's remaining ETA is less than a quarter of the work
+	// done, which counted instead.
+	WarningETARanOut WarningCode = "eta-ran-out"
+	// WarningManyPauses means that more than a quarter of the running jobs pause at once.
+	WarningManyPauses WarningCode = "many-pauses"
 )
 
 // Warning is something that an operator should know of a decision.

@@ -13,12 +13,13 @@ import (
 func fromForecastRequest(r *elastallocv1.ForecastRequest) solver.ForecastOptions {
 	var c converter
 	options := solver.ForecastOptions{
-		Cadence:    c.positive(r.GetCadence(), "cadence"),
-		EveryEvent: r.GetEveryEvent(),
-		ETAError:   r.GetEtaError(),
-		Samples:    int(r.GetSamples()),
-		Seed:       r.GetSeed(),
-		Until:      c.positive(r.GetUntil(), "until"),
+		ArrivalsPerHour: r.GetArrivalsPerHour(),
+		Cadence:         c.positive(r.GetCadence(), "cadence"),
+		EveryEvent:      r.GetEveryEvent(),
+		ETAError:        r.GetEtaError(),
+		Samples:         int(r.GetSamples()),
+		Seed:            r.GetSeed(),
+		Until:           c.positive(r.GetUntil(), "until"),
 	}
 	options.Bad = c.violations
 	return options
@@ -37,6 +38,7 @@ func (p InProcess) Forecast(ctx context.Context, request *elastallocv1.ForecastR
 	response := &elastallocv1.ForecastResponse{
 		MeanTotal: durationpb.New(forecast.MeanTotal), MeanQueue: durationpb.New(forecast.MeanQueue),
 		Decisions: forecast.Decisions, Complete: forecast.Complete,
+		IfNothingElse: request.GetArrivalsPerHour() == 0,
 	}
 	for i := range forecast.Jobs {
 		job := &forecast.Jobs[i]

@@ -34,7 +34,7 @@ func TestForecast(t *testing.T) {
 			{"jobId": "a", "start": "0s", "startLow": "0s", "startHigh": "0s", "end": "100s", "endLow": "100s", "endHigh": "100s", "ended": true},
 			{"jobId": "b", "start": "101s", "startLow": "101s", "startHigh": "101s"},
 			{"jobId": "c"}],
-		"meanTotal": "100s", "meanQueue": "50.5s", "decisions": "10", "complete": true}`, new(elastallocv1.ForecastResponse))
+		"meanTotal": "100s", "meanQueue": "50.5s", "decisions": "10", "complete": true, "ifNothingElse": true}`, new(elastallocv1.ForecastResponse))
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Errorf("response (-want +got):\n%s", diff)
 	}
@@ -44,7 +44,7 @@ func TestForecast(t *testing.T) {
 // finds itself.
 func TestForecastBadFields(t *testing.T) {
 	t.Parallel()
-	_, err := forecast(t, `{"snapshot": {"totalNodes": -2}, "cadence": "0s", "until": "0s", "etaError": 2}`)
+	_, err := forecast(t, `{"snapshot": {"totalNodes": -2}, "cadence": "0s", "until": "0s", "etaError": 2, "arrivalsPerHour": "Infinity"}`)
 	var invalid *solver.InvalidError
 	if !errors.As(err, &invalid) {
 		t.Fatalf("error %v; want bad fields", err)
@@ -53,7 +53,7 @@ func TestForecastBadFields(t *testing.T) {
 	for _, v := range invalid.Violations {
 		paths = append(paths, v.Path)
 	}
-	if diff := cmp.Diff([]string{"snapshot.total_nodes", "cadence", "until", "eta_error"}, paths); diff != "" {
+	if diff := cmp.Diff([]string{"snapshot.total_nodes", "cadence", "until", "eta_error", "arrivals_per_hour"}, paths); diff != "" {
 		t.Errorf("bad fields (-want +got):\n%s", diff)
 	}
 }

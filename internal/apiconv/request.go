@@ -177,6 +177,8 @@ func convertJob(job *elastallocv1.Job) solver.Job {
 		WaitingTime:  c.duration(job.GetWaitingTime(), "waiting_time"),
 		ETANodes:     c.atLeastOne(job.EtaNodes, "eta_nodes"),
 		GroupID:      job.GetGroupId(),
+		ETAError:     job.EtaError,
+		WorkDone:     c.duration(job.GetWorkDone(), "work_done"),
 	}
 	if len(job.GetAllowedNodes()) > 0 {
 		converted.AllowedNodes = convertInts[int](job.GetAllowedNodes())
@@ -239,6 +241,7 @@ func (c *converter) totalTime(o *elastallocv1.TotalTimeOptions) solver.TotalTime
 		StartBonus:       optional(o.GetStartBonus(), "start_bonus"),
 		Cadence:          optional(o.GetCadence(), "cadence"),
 		QuotaPrice:       o.QuotaPrice,
+		ETAError:         o.EtaError,
 	}
 }
 
@@ -333,6 +336,7 @@ func toTotalTime(o *solver.TotalTimeOptions) *elastallocv1.TotalTimeOptions {
 		StartBonus:       toTime(o.StartBonus),
 		Cadence:          toTime(o.Cadence),
 		QuotaPrice:       o.QuotaPrice,
+		EtaError:         o.ETAError,
 	}
 }
 
@@ -366,6 +370,8 @@ func ToSnapshot(s *solver.Snapshot) *elastallocv1.Snapshot {
 			WaitingTime:  optionalDuration(job.WaitingTime),
 			EtaNodes:     optionalInt(job.ETANodes),
 			GroupId:      job.GroupID,
+			EtaError:     job.ETAError,
+			WorkDone:     optionalDuration(job.WorkDone),
 		}
 	}
 	for _, g := range s.Groups {

@@ -74,7 +74,8 @@ func TestFromAllocateRequest(t *testing.T) {
 						 "trainingTime": "7s", "allowedNodes": [1, 2, 4, 6], "scaling": {"table": {"speeds": [2, 3, 4]}},
 						 "weight": 0, "rescaleDelay": "15s"},
 						{"id": "b", "remainingEta": "315360000s", "scaling": {"doublingEfficiency": 1}, "weight": 2.5,
-						 "restartTime": "90s", "waitingTime": "3600s", "etaNodes": 8, "groupId": "vision"}
+						 "restartTime": "90s", "waitingTime": "3600s", "etaNodes": 8, "groupId": "vision",
+						 "etaError": 0, "workDone": "60s"}
 					],
 					"groups": [{"id": "vision", "parentId": "all", "limit": 0, "quota": 7}, {"id": "all"}]
 				},
@@ -83,7 +84,7 @@ func TestFromAllocateRequest(t *testing.T) {
 					"admission": "ADMISSION_START_FIRST", "includePlan": true,
 					"objective": "OBJECTIVE_TOTAL_TIME", "badJobs": "BAD_JOBS_HOLD",
 					"totalTime": {"fairness": 0, "aging": "0s", "rescalePrice": "15s", "payback": "300s", "pausePriceFactor": 8,
-						"startBonus": "60s", "cadence": "300s", "quotaPrice": 0}
+						"startBonus": "60s", "cadence": "300s", "quotaPrice": 0, "etaError": 1.4}
 				}
 			}`,
 			want: Request{
@@ -100,6 +101,7 @@ func TestFromAllocateRequest(t *testing.T) {
 							ID: "b", RemainingETA: 3650 * 24 * time.Hour,
 							Scaling: solver.Scaling{DoublingEfficiency: 1}, Weight: new(2.5),
 							RestartTime: 90 * time.Second, WaitingTime: time.Hour, ETANodes: 8, GroupID: "vision",
+							ETAError: new(0.0), WorkDone: time.Minute,
 						},
 					},
 					Groups: []solver.Group{{ID: "vision", ParentID: "all", Limit: new(0), Quota: 7}, {ID: "all"}},
@@ -111,7 +113,7 @@ func TestFromAllocateRequest(t *testing.T) {
 					TotalTime: solver.TotalTimeOptions{
 						Fairness: new(0.0), Aging: new(time.Duration(0)), RescalePrice: new(15 * time.Second),
 						Payback: new(5 * time.Minute), PausePriceFactor: new(8.0), StartBonus: new(time.Minute), Cadence: new(5 * time.Minute),
-						QuotaPrice: new(0.0),
+						QuotaPrice: new(0.0), ETAError: new(1.4),
 					},
 				},
 				IncludePlan: true,
@@ -240,11 +242,11 @@ func TestFromAllocateRequestReportsBadField(t *testing.T) {
 			o.TotalTime = &elastallocv1.TotalTimeOptions{
 				Fairness: new(-1.0), Aging: durationpb.New(-1), RescalePrice: durationpb.New(-1), Payback: &durationpb.Duration{},
 				PausePriceFactor: new(math.NaN()), StartBonus: &durationpb.Duration{Seconds: 1e10}, Cadence: durationpb.New(-1),
-				QuotaPrice: new(math.Inf(1)),
+				QuotaPrice: new(math.Inf(1)), EtaError: new(5.1),
 			}
 		}), []string{
 			"options.total_time.start_bonus", "options.total_time.fairness", "options.total_time.pause_price_factor",
-			"options.total_time.quota_price", "options.total_time.aging", "options.total_time.rescale_price", "options.total_time.payback", "options.total_time.cadence",
+			"options.total_time.quota_price", "options.total_time.eta_error", "options.total_time.aging", "options.total_time.rescale_price", "options.total_time.payback", "options.total_time.cadence",
 		}},
 		"total time in the paper's formulation": {onOptions(func(o *options) {
 			o.Objective, o.Formulation = elastallocv1.Objective_OBJECTIVE_TOTAL_TIME, elastallocv1.Formulation_FORMULATION_PAPER
@@ -253,6 +255,11 @@ func TestFromAllocateRequestReportsBadField(t *testing.T) {
 			[]string{"snapshot.jobs[1].restart_time"}},
 		"restart time below 0":   {onJob(func(j *job) { j.RestartTime = durationpb.New(-1) }), []string{"snapshot.jobs[1].restart_time"}},
 		"waiting time below 0":   {onJob(func(j *job) { j.WaitingTime = durationpb.New(-1) }), []string{"snapshot.jobs[1].waiting_time"}},
+		"work done below 0":      {onJob(func(j *job) { j.WorkDone = durationpb.New(-1) }), []string{"snapshot.jobs[1].work_done"}},
+		"work beyond 292 years":  {onJob(func(j *job) { j.WorkDone = &durationpb.Duration{Seconds: 1e10} }), []string{"snapshot.jobs[1].work_done"}},
+		"ETA error below 0":      {onJob(func(j *job) { j.EtaError = new(-0.1) }), []string{"snapshot.jobs[1].eta_error"}},
+		"ETA error above 5":      {onJob(func(j *job) { j.EtaError = new(5.1) }), []string{"snapshot.jobs[1].eta_error"}},
+		"ETA error that is NaN":  {onJob(func(j *job) { j.EtaError = new(math.NaN()) }), []string{"snapshot.jobs[1].eta_error"}},
 		"explicitly 0 eta nodes": {onJob(func(j *job) { j.EtaNodes = new(int32(0)) }), []string{"snapshot.jobs[1].eta_nodes"}},
 		"negative eta nodes":     {onJob(func(j *job) { j.EtaNodes = new(int32(-8)) }), []string{"snapshot.jobs[1].eta_nodes"}},
 		"eta nodes beyond the table": {onJob(func(j *job) {
@@ -356,7 +363,8 @@ func TestEnums(t *testing.T) {
 	checkEnum[elastallocv1.WaitReason](t, solver.WaitNoRoom, solver.WaitBehind, solver.WaitNeverFits, solver.WaitGroupLimit,
 		solver.WaitNotWorthIt)
 	checkEnum[elastallocv1.WarningCode](t, solver.WarningNeverFits, solver.WarningIdleWithQueue, solver.WarningEmptyPool,
-		solver.WarningBadJobHeld, solver.WarningLoadShedToGreedy, solver.WarningQuotasExceedPool, solver.WarningOptionsIgnored)
+		solver.WarningBadJobHeld, solver.WarningLoadShedToGreedy, solver.WarningQuotasExceedPool, solver.WarningOptionsIgnored,
+		solver.WarningETARanOut, solver.WarningManyPauses)
 	checkEnum[elastallocv1.Change](t, solver.ChangeStart, solver.ChangeScaleUp, solver.ChangeScaleDown,
 		solver.ChangeKeep, solver.ChangeWait, solver.ChangePreempt)
 	checkEnum[elastallocv1.Reason](t, solver.ReasonOptimal, solver.ReasonFeasible, solver.ReasonHeuristic)

@@ -478,6 +478,11 @@ const (
 	// Options are set that another one leaves without effect: total_time without
 	// OBJECTIVE_TOTAL_TIME.
 	WarningCode_WARNING_CODE_OPTIONS_IGNORED WarningCode = 7
+	// The remaining ETA of the job is less than a quarter of its work_done, which
+	// OBJECTIVE_PROGRESS counts with instead.
+	WarningCode_WARNING_CODE_ETA_RAN_OUT WarningCode = 8
+	// More than a quarter of the running jobs pause at once.
+	WarningCode_WARNING_CODE_MANY_PAUSES WarningCode = 9
 )
 
 // Enum value maps for WarningCode.
@@ -491,6 +496,8 @@ var (
 		5: "WARNING_CODE_LOAD_SHED_TO_GREEDY",
 		6: "WARNING_CODE_QUOTAS_EXCEED_POOL",
 		7: "WARNING_CODE_OPTIONS_IGNORED",
+		8: "WARNING_CODE_ETA_RAN_OUT",
+		9: "WARNING_CODE_MANY_PAUSES",
 	}
 	WarningCode_value = map[string]int32{
 		"WARNING_CODE_UNSPECIFIED":         0,
@@ -501,6 +508,8 @@ var (
 		"WARNING_CODE_LOAD_SHED_TO_GREEDY": 5,
 		"WARNING_CODE_QUOTAS_EXCEED_POOL":  6,
 		"WARNING_CODE_OPTIONS_IGNORED":     7,
+		"WARNING_CODE_ETA_RAN_OUT":         8,
+		"WARNING_CODE_MANY_PAUSES":         9,
 	}
 )
 
@@ -1300,7 +1309,17 @@ type Job struct {
 	EtaNodes *int32 `protobuf:"varint,13,opt,name=eta_nodes,json=etaNodes,proto3,oneof" json:"eta_nodes,omitempty"`
 	// The group the job belongs to, one that no other group is part of. Required where
 	// the snapshot has groups, not looked at where it has none.
-	GroupId       string `protobuf:"bytes,14,opt,name=group_id,json=groupId,proto3" json:"group_id,omitempty"`
+	GroupId string `protobuf:"bytes,14,opt,name=group_id,json=groupId,proto3" json:"group_id,omitempty"`
+	// How uncertain remaining_eta is: the standard deviation of ln(true / told), 0.7 for
+	// a factor of two. OBJECTIVE_TOTAL_TIME ranks jobs by remaining_eta, and those that
+	// may as well stand in another order share their ranks. 0 to 5, where 0 is exact; unset
+	// means total_time.eta_error.
+	EtaError *float64 `protobuf:"fixed64,15,opt,name=eta_error,json=etaError,proto3,oneof" json:"eta_error,omitempty"`
+	// Work done so far, as run time on exactly one node. OBJECTIVE_PROGRESS takes the
+	// remaining ETA to be at least a quarter of it, since one that has run out would hold
+	// nodes for nothing; a warning names the job that this lifts. At least 0; unset
+	// lifts nothing.
+	WorkDone      *durationpb.Duration `protobuf:"bytes,16,opt,name=work_done,json=workDone,proto3" json:"work_done,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1431,6 +1450,20 @@ func (x *Job) GetGroupId() string {
 		return x.GroupId
 	}
 	return ""
+}
+
+func (x *Job) GetEtaError() float64 {
+	if x != nil && x.EtaError != nil {
+		return *x.EtaError
+	}
+	return 0
+}
+
+func (x *Job) GetWorkDone() *durationpb.Duration {
+	if x != nil {
+		return x.WorkDone
+	}
+	return nil
 }
 
 // Scaling is how a job's training speed grows with its nodes, relative to the
@@ -1744,7 +1777,9 @@ type TotalTimeOptions struct {
 	Cadence *durationpb.Duration `protobuf:"bytes,8,opt,name=cadence,proto3" json:"cadence,omitempty"`
 	// What each node that a group is short of its quota costs, in job-seconds per second.
 	// 0 to 1e6; unset means 0.3.
-	QuotaPrice    *float64 `protobuf:"fixed64,7,opt,name=quota_price,json=quotaPrice,proto3,oneof" json:"quota_price,omitempty"`
+	QuotaPrice *float64 `protobuf:"fixed64,7,opt,name=quota_price,json=quotaPrice,proto3,oneof" json:"quota_price,omitempty"`
+	// Job.eta_error of jobs that do not tell theirs. 0 to 5; unset means 0, which is exact.
+	EtaError      *float64 `protobuf:"fixed64,9,opt,name=eta_error,json=etaError,proto3,oneof" json:"eta_error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1831,6 +1866,13 @@ func (x *TotalTimeOptions) GetCadence() *durationpb.Duration {
 func (x *TotalTimeOptions) GetQuotaPrice() float64 {
 	if x != nil && x.QuotaPrice != nil {
 		return *x.QuotaPrice
+	}
+	return 0
+}
+
+func (x *TotalTimeOptions) GetEtaError() float64 {
+	if x != nil && x.EtaError != nil {
+		return *x.EtaError
 	}
 	return 0
 }
@@ -3058,16 +3100,21 @@ type ForecastRequest struct {
 	EveryEvent bool `protobuf:"varint,4,opt,name=every_event,json=everyEvent,proto3" json:"every_event,omitempty"`
 	// How far remaining ETAs may be off: what is really left of each job is drawn
 	// uniformly from (1 - eta_error) to (1 + eta_error) times what the snapshot says, but at
-	// least a second. 0 to 1.
+	// least a second. 0 to 1. For a job with an eta_error of its own, or that of
+	// options.total_time where this is 0, the logarithm of the factor is drawn instead, normal
+	// with that standard deviation.
 	EtaError float64 `protobuf:"fixed64,5,opt,name=eta_error,json=etaError,proto3" json:"eta_error,omitempty"`
-	// How many simulations, at most 100. Unset means 1, with an eta_error 20.
+	// How many simulations, at most 100. Unset means 20 where anything is drawn, else 1.
 	Samples int32 `protobuf:"varint,6,opt,name=samples,proto3" json:"samples,omitempty"`
 	// Seed of all that is drawn.
 	Seed uint64 `protobuf:"varint,7,opt,name=seed,proto3" json:"seed,omitempty"`
 	// How far to simulate, greater than 0. Unset means 30 days.
-	Until         *durationpb.Duration `protobuf:"bytes,8,opt,name=until,proto3" json:"until,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Until *durationpb.Duration `protobuf:"bytes,8,opt,name=until,proto3" json:"until,omitempty"`
+	// Submissions to expect, at random times; each is of a job like one of the snapshot, drawn
+	// with equal chances. 0 to 1e6; 0 means that nothing else is submitted.
+	ArrivalsPerHour float64 `protobuf:"fixed64,9,opt,name=arrivals_per_hour,json=arrivalsPerHour,proto3" json:"arrivals_per_hour,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ForecastRequest) Reset() {
@@ -3156,6 +3203,13 @@ func (x *ForecastRequest) GetUntil() *durationpb.Duration {
 	return nil
 }
 
+func (x *ForecastRequest) GetArrivalsPerHour() float64 {
+	if x != nil {
+		return x.ArrivalsPerHour
+	}
+	return 0
+}
+
 // ForecastResponse says when the jobs of a snapshot start and end.
 type ForecastResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3171,7 +3225,9 @@ type ForecastResponse struct {
 	// Whether all samples came to their end. If the time budget ended the call, or a sample
 	// had 200,000 decisions, this is what was simulated: the samples that came to their end or,
 	// where none did, the first one up to then.
-	Complete      bool `protobuf:"varint,5,opt,name=complete,proto3" json:"complete,omitempty"`
+	Complete bool `protobuf:"varint,5,opt,name=complete,proto3" json:"complete,omitempty"`
+	// Whether this holds only if nothing else is submitted: arrivals_per_hour is 0.
+	IfNothingElse bool `protobuf:"varint,6,opt,name=if_nothing_else,json=ifNothingElse,proto3" json:"if_nothing_else,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3237,6 +3293,13 @@ func (x *ForecastResponse) GetDecisions() int64 {
 func (x *ForecastResponse) GetComplete() bool {
 	if x != nil {
 		return x.Complete
+	}
+	return false
+}
+
+func (x *ForecastResponse) GetIfNothingElse() bool {
+	if x != nil {
+		return x.IfNothingElse
 	}
 	return false
 }
@@ -3584,7 +3647,7 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\aHorizon\x12-\n" +
 	"\x04step\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x04step\x12\x19\n" +
 	"\x05steps\x18\x02 \x01(\x05H\x00R\x05steps\x88\x01\x01B\b\n" +
-	"\x06_steps\"\xa0\x05\n" +
+	"\x06_steps\"\x88\x06\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12>\n" +
 	"\rremaining_eta\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\fremainingEta\x12 \n" +
@@ -3600,14 +3663,18 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\frestart_time\x18\v \x01(\v2\x19.google.protobuf.DurationR\vrestartTime\x12<\n" +
 	"\fwaiting_time\x18\f \x01(\v2\x19.google.protobuf.DurationR\vwaitingTime\x12 \n" +
 	"\teta_nodes\x18\r \x01(\x05H\x03R\betaNodes\x88\x01\x01\x12\x19\n" +
-	"\bgroup_id\x18\x0e \x01(\tR\agroupIdB\f\n" +
+	"\bgroup_id\x18\x0e \x01(\tR\agroupId\x12 \n" +
+	"\teta_error\x18\x0f \x01(\x01H\x04R\betaError\x88\x01\x01\x126\n" +
+	"\twork_done\x18\x10 \x01(\v2\x19.google.protobuf.DurationR\bworkDoneB\f\n" +
 	"\n" +
 	"_min_nodesB\f\n" +
 	"\n" +
 	"_max_nodesB\t\n" +
 	"\a_weightB\f\n" +
 	"\n" +
-	"_eta_nodes\"x\n" +
+	"_eta_nodesB\f\n" +
+	"\n" +
+	"_eta_error\"x\n" +
 	"\aScaling\x121\n" +
 	"\x13doubling_efficiency\x18\x01 \x01(\x01H\x00R\x12doublingEfficiency\x121\n" +
 	"\x05table\x18\x02 \x01(\v2\x19.elastalloc.v1.SpeedTableH\x00R\x05tableB\a\n" +
@@ -3630,7 +3697,7 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\n" +
 	"price_hint\x18\n" +
 	" \x03(\x01R\tpriceHint\x12 \n" +
-	"\vcertificate\x18\v \x01(\bR\vcertificate\"\xd7\x03\n" +
+	"\vcertificate\x18\v \x01(\bR\vcertificate\"\x87\x04\n" +
 	"\x10TotalTimeOptions\x12\x1f\n" +
 	"\bfairness\x18\x01 \x01(\x01H\x00R\bfairness\x88\x01\x01\x12/\n" +
 	"\x05aging\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05aging\x12>\n" +
@@ -3641,10 +3708,13 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"startBonus\x123\n" +
 	"\acadence\x18\b \x01(\v2\x19.google.protobuf.DurationR\acadence\x12$\n" +
 	"\vquota_price\x18\a \x01(\x01H\x02R\n" +
-	"quotaPrice\x88\x01\x01B\v\n" +
+	"quotaPrice\x88\x01\x01\x12 \n" +
+	"\teta_error\x18\t \x01(\x01H\x03R\betaError\x88\x01\x01B\v\n" +
 	"\t_fairnessB\x15\n" +
 	"\x13_pause_price_factorB\x0e\n" +
-	"\f_quota_price\"\x98\x02\n" +
+	"\f_quota_priceB\f\n" +
+	"\n" +
+	"_eta_error\"\x98\x02\n" +
 	"\n" +
 	"Allocation\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x14\n" +
@@ -3749,7 +3819,7 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12;\n" +
 	"\bdecision\x18\x02 \x01(\v2\x1f.elastalloc.v1.AllocateResponseR\bdecision\x12&\n" +
 	"\x0fchanged_job_ids\x18\x03 \x03(\tR\rchangedJobIds\x12(\n" +
-	"\x05error\x18\x04 \x01(\v2\x12.google.rpc.StatusR\x05error\"\xd2\x02\n" +
+	"\x05error\x18\x04 \x01(\v2\x12.google.rpc.StatusR\x05error\"\xfe\x02\n" +
 	"\x0fForecastRequest\x123\n" +
 	"\bsnapshot\x18\x01 \x01(\v2\x17.elastalloc.v1.SnapshotR\bsnapshot\x128\n" +
 	"\aoptions\x18\x02 \x01(\v2\x1e.elastalloc.v1.AllocateOptionsR\aoptions\x123\n" +
@@ -3759,7 +3829,8 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\teta_error\x18\x05 \x01(\x01R\betaError\x12\x18\n" +
 	"\asamples\x18\x06 \x01(\x05R\asamples\x12\x12\n" +
 	"\x04seed\x18\a \x01(\x04R\x04seed\x12/\n" +
-	"\x05until\x18\b \x01(\v2\x19.google.protobuf.DurationR\x05until\"\xf0\x01\n" +
+	"\x05until\x18\b \x01(\v2\x19.google.protobuf.DurationR\x05until\x12*\n" +
+	"\x11arrivals_per_hour\x18\t \x01(\x01R\x0farrivalsPerHour\"\x98\x02\n" +
 	"\x10ForecastResponse\x12.\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x1a.elastalloc.v1.JobForecastR\x04jobs\x128\n" +
 	"\n" +
@@ -3767,7 +3838,8 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\n" +
 	"mean_queue\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\tmeanQueue\x12\x1c\n" +
 	"\tdecisions\x18\x04 \x01(\x03R\tdecisions\x12\x1a\n" +
-	"\bcomplete\x18\x05 \x01(\bR\bcomplete\"\x90\x03\n" +
+	"\bcomplete\x18\x05 \x01(\bR\bcomplete\x12&\n" +
+	"\x0fif_nothing_else\x18\x06 \x01(\bR\rifNothingElse\"\x90\x03\n" +
 	"\vJobForecast\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12/\n" +
 	"\x05start\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05start\x12+\n" +
@@ -3818,7 +3890,7 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\x11CHANGE_SCALE_DOWN\x10\x03\x12\x0f\n" +
 	"\vCHANGE_KEEP\x10\x04\x12\x0f\n" +
 	"\vCHANGE_WAIT\x10\x05\x12\x12\n" +
-	"\x0eCHANGE_PREEMPT\x10\x06*\x93\x02\n" +
+	"\x0eCHANGE_PREEMPT\x10\x06*\xcf\x02\n" +
 	"\vWarningCode\x12\x1c\n" +
 	"\x18WARNING_CODE_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17WARNING_CODE_NEVER_FITS\x10\x01\x12 \n" +
@@ -3827,7 +3899,9 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\x19WARNING_CODE_BAD_JOB_HELD\x10\x04\x12$\n" +
 	" WARNING_CODE_LOAD_SHED_TO_GREEDY\x10\x05\x12#\n" +
 	"\x1fWARNING_CODE_QUOTAS_EXCEED_POOL\x10\x06\x12 \n" +
-	"\x1cWARNING_CODE_OPTIONS_IGNORED\x10\a*_\n" +
+	"\x1cWARNING_CODE_OPTIONS_IGNORED\x10\a\x12\x1c\n" +
+	"\x18WARNING_CODE_ETA_RAN_OUT\x10\b\x12\x1c\n" +
+	"\x18WARNING_CODE_MANY_PAUSES\x10\t*_\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eREASON_OPTIMAL\x10\x01\x12\x13\n" +
@@ -3951,80 +4025,81 @@ var file_elastalloc_v1_allocator_proto_depIdxs = []int32{
 	45, // 13: elastalloc.v1.Job.rescale_delay:type_name -> google.protobuf.Duration
 	45, // 14: elastalloc.v1.Job.restart_time:type_name -> google.protobuf.Duration
 	45, // 15: elastalloc.v1.Job.waiting_time:type_name -> google.protobuf.Duration
-	21, // 16: elastalloc.v1.Scaling.table:type_name -> elastalloc.v1.SpeedTable
-	2,  // 17: elastalloc.v1.AllocateOptions.backend:type_name -> elastalloc.v1.Backend
-	3,  // 18: elastalloc.v1.AllocateOptions.formulation:type_name -> elastalloc.v1.Formulation
-	45, // 19: elastalloc.v1.AllocateOptions.time_budget:type_name -> google.protobuf.Duration
-	4,  // 20: elastalloc.v1.AllocateOptions.admission:type_name -> elastalloc.v1.Admission
-	0,  // 21: elastalloc.v1.AllocateOptions.objective:type_name -> elastalloc.v1.Objective
-	23, // 22: elastalloc.v1.AllocateOptions.total_time:type_name -> elastalloc.v1.TotalTimeOptions
-	1,  // 23: elastalloc.v1.AllocateOptions.bad_jobs:type_name -> elastalloc.v1.BadJobs
-	45, // 24: elastalloc.v1.TotalTimeOptions.aging:type_name -> google.protobuf.Duration
-	45, // 25: elastalloc.v1.TotalTimeOptions.rescale_price:type_name -> google.protobuf.Duration
-	45, // 26: elastalloc.v1.TotalTimeOptions.payback:type_name -> google.protobuf.Duration
-	45, // 27: elastalloc.v1.TotalTimeOptions.start_bonus:type_name -> google.protobuf.Duration
-	45, // 28: elastalloc.v1.TotalTimeOptions.cadence:type_name -> google.protobuf.Duration
-	6,  // 29: elastalloc.v1.Allocation.change:type_name -> elastalloc.v1.Change
-	5,  // 30: elastalloc.v1.Allocation.wait_reason:type_name -> elastalloc.v1.WaitReason
-	2,  // 31: elastalloc.v1.SolveReport.backend:type_name -> elastalloc.v1.Backend
-	8,  // 32: elastalloc.v1.SolveReport.reason:type_name -> elastalloc.v1.Reason
-	9,  // 33: elastalloc.v1.SolveReport.limit:type_name -> elastalloc.v1.Limit
-	45, // 34: elastalloc.v1.SolveReport.solve_time:type_name -> google.protobuf.Duration
-	29, // 35: elastalloc.v1.SolveReport.attempts:type_name -> elastalloc.v1.Attempt
-	28, // 36: elastalloc.v1.SolveReport.warnings:type_name -> elastalloc.v1.Warning
-	27, // 37: elastalloc.v1.SolveReport.groups:type_name -> elastalloc.v1.GroupReport
-	26, // 38: elastalloc.v1.SolveReport.certificate:type_name -> elastalloc.v1.Certificate
-	42, // 39: elastalloc.v1.Certificate.leaves:type_name -> elastalloc.v1.Certificate.Leaf
-	7,  // 40: elastalloc.v1.Warning.code:type_name -> elastalloc.v1.WarningCode
-	2,  // 41: elastalloc.v1.Attempt.backend:type_name -> elastalloc.v1.Backend
-	10, // 42: elastalloc.v1.Attempt.outcome:type_name -> elastalloc.v1.Outcome
-	45, // 43: elastalloc.v1.Attempt.duration:type_name -> google.protobuf.Duration
-	16, // 44: elastalloc.v1.ExplainRequest.snapshot:type_name -> elastalloc.v1.Snapshot
-	22, // 45: elastalloc.v1.ExplainRequest.options:type_name -> elastalloc.v1.AllocateOptions
-	13, // 46: elastalloc.v1.ExplainResponse.decision:type_name -> elastalloc.v1.AllocateResponse
-	32, // 47: elastalloc.v1.ExplainResponse.jobs:type_name -> elastalloc.v1.JobExplanation
-	11, // 48: elastalloc.v1.JobExplanation.why:type_name -> elastalloc.v1.Why
-	33, // 49: elastalloc.v1.JobExplanation.sizes:type_name -> elastalloc.v1.SizeOption
-	34, // 50: elastalloc.v1.JobExplanation.remedies:type_name -> elastalloc.v1.Remedy
-	16, // 51: elastalloc.v1.WhatIfRequest.snapshot:type_name -> elastalloc.v1.Snapshot
-	22, // 52: elastalloc.v1.WhatIfRequest.options:type_name -> elastalloc.v1.AllocateOptions
-	36, // 53: elastalloc.v1.WhatIfRequest.scenarios:type_name -> elastalloc.v1.Scenario
-	19, // 54: elastalloc.v1.Scenario.put_jobs:type_name -> elastalloc.v1.Job
-	22, // 55: elastalloc.v1.Scenario.options:type_name -> elastalloc.v1.AllocateOptions
-	13, // 56: elastalloc.v1.WhatIfResponse.base:type_name -> elastalloc.v1.AllocateResponse
-	38, // 57: elastalloc.v1.WhatIfResponse.results:type_name -> elastalloc.v1.ScenarioResult
-	13, // 58: elastalloc.v1.ScenarioResult.decision:type_name -> elastalloc.v1.AllocateResponse
-	46, // 59: elastalloc.v1.ScenarioResult.error:type_name -> google.rpc.Status
-	16, // 60: elastalloc.v1.ForecastRequest.snapshot:type_name -> elastalloc.v1.Snapshot
-	22, // 61: elastalloc.v1.ForecastRequest.options:type_name -> elastalloc.v1.AllocateOptions
-	45, // 62: elastalloc.v1.ForecastRequest.cadence:type_name -> google.protobuf.Duration
-	45, // 63: elastalloc.v1.ForecastRequest.until:type_name -> google.protobuf.Duration
-	41, // 64: elastalloc.v1.ForecastResponse.jobs:type_name -> elastalloc.v1.JobForecast
-	45, // 65: elastalloc.v1.ForecastResponse.mean_total:type_name -> google.protobuf.Duration
-	45, // 66: elastalloc.v1.ForecastResponse.mean_queue:type_name -> google.protobuf.Duration
-	45, // 67: elastalloc.v1.JobForecast.start:type_name -> google.protobuf.Duration
-	45, // 68: elastalloc.v1.JobForecast.end:type_name -> google.protobuf.Duration
-	45, // 69: elastalloc.v1.JobForecast.start_low:type_name -> google.protobuf.Duration
-	45, // 70: elastalloc.v1.JobForecast.start_high:type_name -> google.protobuf.Duration
-	45, // 71: elastalloc.v1.JobForecast.end_low:type_name -> google.protobuf.Duration
-	45, // 72: elastalloc.v1.JobForecast.end_high:type_name -> google.protobuf.Duration
-	43, // 73: elastalloc.v1.Certificate.Leaf.restrictions:type_name -> elastalloc.v1.Certificate.Restriction
-	44, // 74: elastalloc.v1.Certificate.Leaf.size_prices:type_name -> elastalloc.v1.Certificate.SizePrices
-	12, // 75: elastalloc.v1.AllocatorService.Allocate:input_type -> elastalloc.v1.AllocateRequest
-	14, // 76: elastalloc.v1.AllocatorService.FillIdle:input_type -> elastalloc.v1.FillIdleRequest
-	30, // 77: elastalloc.v1.AllocatorService.Explain:input_type -> elastalloc.v1.ExplainRequest
-	35, // 78: elastalloc.v1.AllocatorService.WhatIf:input_type -> elastalloc.v1.WhatIfRequest
-	39, // 79: elastalloc.v1.AllocatorService.Forecast:input_type -> elastalloc.v1.ForecastRequest
-	13, // 80: elastalloc.v1.AllocatorService.Allocate:output_type -> elastalloc.v1.AllocateResponse
-	15, // 81: elastalloc.v1.AllocatorService.FillIdle:output_type -> elastalloc.v1.FillIdleResponse
-	31, // 82: elastalloc.v1.AllocatorService.Explain:output_type -> elastalloc.v1.ExplainResponse
-	37, // 83: elastalloc.v1.AllocatorService.WhatIf:output_type -> elastalloc.v1.WhatIfResponse
-	40, // 84: elastalloc.v1.AllocatorService.Forecast:output_type -> elastalloc.v1.ForecastResponse
-	80, // [80:85] is the sub-list for method output_type
-	75, // [75:80] is the sub-list for method input_type
-	75, // [75:75] is the sub-list for extension type_name
-	75, // [75:75] is the sub-list for extension extendee
-	0,  // [0:75] is the sub-list for field type_name
+	45, // 16: elastalloc.v1.Job.work_done:type_name -> google.protobuf.Duration
+	21, // 17: elastalloc.v1.Scaling.table:type_name -> elastalloc.v1.SpeedTable
+	2,  // 18: elastalloc.v1.AllocateOptions.backend:type_name -> elastalloc.v1.Backend
+	3,  // 19: elastalloc.v1.AllocateOptions.formulation:type_name -> elastalloc.v1.Formulation
+	45, // 20: elastalloc.v1.AllocateOptions.time_budget:type_name -> google.protobuf.Duration
+	4,  // 21: elastalloc.v1.AllocateOptions.admission:type_name -> elastalloc.v1.Admission
+	0,  // 22: elastalloc.v1.AllocateOptions.objective:type_name -> elastalloc.v1.Objective
+	23, // 23: elastalloc.v1.AllocateOptions.total_time:type_name -> elastalloc.v1.TotalTimeOptions
+	1,  // 24: elastalloc.v1.AllocateOptions.bad_jobs:type_name -> elastalloc.v1.BadJobs
+	45, // 25: elastalloc.v1.TotalTimeOptions.aging:type_name -> google.protobuf.Duration
+	45, // 26: elastalloc.v1.TotalTimeOptions.rescale_price:type_name -> google.protobuf.Duration
+	45, // 27: elastalloc.v1.TotalTimeOptions.payback:type_name -> google.protobuf.Duration
+	45, // 28: elastalloc.v1.TotalTimeOptions.start_bonus:type_name -> google.protobuf.Duration
+	45, // 29: elastalloc.v1.TotalTimeOptions.cadence:type_name -> google.protobuf.Duration
+	6,  // 30: elastalloc.v1.Allocation.change:type_name -> elastalloc.v1.Change
+	5,  // 31: elastalloc.v1.Allocation.wait_reason:type_name -> elastalloc.v1.WaitReason
+	2,  // 32: elastalloc.v1.SolveReport.backend:type_name -> elastalloc.v1.Backend
+	8,  // 33: elastalloc.v1.SolveReport.reason:type_name -> elastalloc.v1.Reason
+	9,  // 34: elastalloc.v1.SolveReport.limit:type_name -> elastalloc.v1.Limit
+	45, // 35: elastalloc.v1.SolveReport.solve_time:type_name -> google.protobuf.Duration
+	29, // 36: elastalloc.v1.SolveReport.attempts:type_name -> elastalloc.v1.Attempt
+	28, // 37: elastalloc.v1.SolveReport.warnings:type_name -> elastalloc.v1.Warning
+	27, // 38: elastalloc.v1.SolveReport.groups:type_name -> elastalloc.v1.GroupReport
+	26, // 39: elastalloc.v1.SolveReport.certificate:type_name -> elastalloc.v1.Certificate
+	42, // 40: elastalloc.v1.Certificate.leaves:type_name -> elastalloc.v1.Certificate.Leaf
+	7,  // 41: elastalloc.v1.Warning.code:type_name -> elastalloc.v1.WarningCode
+	2,  // 42: elastalloc.v1.Attempt.backend:type_name -> elastalloc.v1.Backend
+	10, // 43: elastalloc.v1.Attempt.outcome:type_name -> elastalloc.v1.Outcome
+	45, // 44: elastalloc.v1.Attempt.duration:type_name -> google.protobuf.Duration
+	16, // 45: elastalloc.v1.ExplainRequest.snapshot:type_name -> elastalloc.v1.Snapshot
+	22, // 46: elastalloc.v1.ExplainRequest.options:type_name -> elastalloc.v1.AllocateOptions
+	13, // 47: elastalloc.v1.ExplainResponse.decision:type_name -> elastalloc.v1.AllocateResponse
+	32, // 48: elastalloc.v1.ExplainResponse.jobs:type_name -> elastalloc.v1.JobExplanation
+	11, // 49: elastalloc.v1.JobExplanation.why:type_name -> elastalloc.v1.Why
+	33, // 50: elastalloc.v1.JobExplanation.sizes:type_name -> elastalloc.v1.SizeOption
+	34, // 51: elastalloc.v1.JobExplanation.remedies:type_name -> elastalloc.v1.Remedy
+	16, // 52: elastalloc.v1.WhatIfRequest.snapshot:type_name -> elastalloc.v1.Snapshot
+	22, // 53: elastalloc.v1.WhatIfRequest.options:type_name -> elastalloc.v1.AllocateOptions
+	36, // 54: elastalloc.v1.WhatIfRequest.scenarios:type_name -> elastalloc.v1.Scenario
+	19, // 55: elastalloc.v1.Scenario.put_jobs:type_name -> elastalloc.v1.Job
+	22, // 56: elastalloc.v1.Scenario.options:type_name -> elastalloc.v1.AllocateOptions
+	13, // 57: elastalloc.v1.WhatIfResponse.base:type_name -> elastalloc.v1.AllocateResponse
+	38, // 58: elastalloc.v1.WhatIfResponse.results:type_name -> elastalloc.v1.ScenarioResult
+	13, // 59: elastalloc.v1.ScenarioResult.decision:type_name -> elastalloc.v1.AllocateResponse
+	46, // 60: elastalloc.v1.ScenarioResult.error:type_name -> google.rpc.Status
+	16, // 61: elastalloc.v1.ForecastRequest.snapshot:type_name -> elastalloc.v1.Snapshot
+	22, // 62: elastalloc.v1.ForecastRequest.options:type_name -> elastalloc.v1.AllocateOptions
+	45, // 63: elastalloc.v1.ForecastRequest.cadence:type_name -> google.protobuf.Duration
+	45, // 64: elastalloc.v1.ForecastRequest.until:type_name -> google.protobuf.Duration
+	41, // 65: elastalloc.v1.ForecastResponse.jobs:type_name -> elastalloc.v1.JobForecast
+	45, // 66: elastalloc.v1.ForecastResponse.mean_total:type_name -> google.protobuf.Duration
+	45, // 67: elastalloc.v1.ForecastResponse.mean_queue:type_name -> google.protobuf.Duration
+	45, // 68: elastalloc.v1.JobForecast.start:type_name -> google.protobuf.Duration
+	45, // 69: elastalloc.v1.JobForecast.end:type_name -> google.protobuf.Duration
+	45, // 70: elastalloc.v1.JobForecast.start_low:type_name -> google.protobuf.Duration
+	45, // 71: elastalloc.v1.JobForecast.start_high:type_name -> google.protobuf.Duration
+	45, // 72: elastalloc.v1.JobForecast.end_low:type_name -> google.protobuf.Duration
+	45, // 73: elastalloc.v1.JobForecast.end_high:type_name -> google.protobuf.Duration
+	43, // 74: elastalloc.v1.Certificate.Leaf.restrictions:type_name -> elastalloc.v1.Certificate.Restriction
+	44, // 75: elastalloc.v1.Certificate.Leaf.size_prices:type_name -> elastalloc.v1.Certificate.SizePrices
+	12, // 76: elastalloc.v1.AllocatorService.Allocate:input_type -> elastalloc.v1.AllocateRequest
+	14, // 77: elastalloc.v1.AllocatorService.FillIdle:input_type -> elastalloc.v1.FillIdleRequest
+	30, // 78: elastalloc.v1.AllocatorService.Explain:input_type -> elastalloc.v1.ExplainRequest
+	35, // 79: elastalloc.v1.AllocatorService.WhatIf:input_type -> elastalloc.v1.WhatIfRequest
+	39, // 80: elastalloc.v1.AllocatorService.Forecast:input_type -> elastalloc.v1.ForecastRequest
+	13, // 81: elastalloc.v1.AllocatorService.Allocate:output_type -> elastalloc.v1.AllocateResponse
+	15, // 82: elastalloc.v1.AllocatorService.FillIdle:output_type -> elastalloc.v1.FillIdleResponse
+	31, // 83: elastalloc.v1.AllocatorService.Explain:output_type -> elastalloc.v1.ExplainResponse
+	37, // 84: elastalloc.v1.AllocatorService.WhatIf:output_type -> elastalloc.v1.WhatIfResponse
+	40, // 85: elastalloc.v1.AllocatorService.Forecast:output_type -> elastalloc.v1.ForecastResponse
+	81, // [81:86] is the sub-list for method output_type
+	76, // [76:81] is the sub-list for method input_type
+	76, // [76:76] is the sub-list for extension type_name
+	76, // [76:76] is the sub-list for extension extendee
+	0,  // [0:76] is the sub-list for field type_name
 }
 
 func init() { file_elastalloc_v1_allocator_proto_init() }

@@ -77,7 +77,7 @@ type AllocatorServiceClient interface {
 	// among those that are left.
 	WhatIf(ctx context.Context, in *WhatIfRequest, opts ...grpc.CallOption) (*WhatIfResponse, error)
 	// Forecast simulates the cluster from a snapshot on, to the second, deciding again
-	// and again: when each job starts and ends if no other is submitted.
+	// and again: when each job starts and ends.
 	// options.time_budget is for the whole call: what it ends is returned as far as it
 	// was simulated.
 	Forecast(ctx context.Context, in *ForecastRequest, opts ...grpc.CallOption) (*ForecastResponse, error)
@@ -183,7 +183,7 @@ type AllocatorServiceServer interface {
 	// among those that are left.
 	WhatIf(context.Context, *WhatIfRequest) (*WhatIfResponse, error)
 	// Forecast simulates the cluster from a snapshot on, to the second, deciding again
-	// and again: when each job starts and ends if no other is submitted.
+	// and again: when each job starts and ends.
 	// options.time_budget is for the whole call: what it ends is returned as far as it
 	// was simulated.
 	Forecast(context.Context, *ForecastRequest) (*ForecastResponse, error)

@@ -149,7 +149,7 @@ check-deploy: prometheus $(call stamp,helm) ## Check deploy/: chart, manifests, 
 
 .PHONY: kube
 kube: ## Build the programs of a Kubernetes into .tools/kube: 9 minutes once, on two cores.
-	scripts/kube.sh .tools/kube
+	scripts/kube.sh .tools/kube with-operators
 
 .PHONY: check-kube
 check-kube: kube $(call stamp,helm) ## Test the charts and the controller on a real Kubernetes.
@@ -166,8 +166,9 @@ replay-kube: kube $(call stamp,helm) ## Replay a day of TRACE on a real Kubernet
 		-replay=$(abspath $(TRACE)) -replay-nodes=$(NODES) -replay-day=$(DAY)
 
 .PHONY: sandbox
-sandbox: kube $(call stamp,helm) ## Run a Kubernetes of 16 simulated GPU nodes until interrupted, to try the controller.
-	cd kube && $(GO) run ./cmd/kube-sandbox -programs ../.tools/kube -jobset
+sandbox: $(call stamp,helm) ## Run a Kubernetes of 16 simulated GPU nodes until interrupted, to try the controller.
+	scripts/kube.sh .tools/kube
+	cd kube && $(GO) run ./cmd/kube-sandbox -programs ../.tools/kube
 
 .PHONY: release
 release: $(call stamp,helm) ## Build the archives, charts, bills of materials and checksums of a release into dist/.

@@ -60,7 +60,7 @@ prometheus: %q
 pools:
   - {name: %s, nodeSelector: {pool: %[3]s}, cadence: %s, debounce: %s, minInterval: %s, settleTimeout: 2m, maxShrink: 100%%%s}
 `, cmp.Or(c.kinds, "Job, JobSet"), c.prometheus, c.pool, cmp.Or(c.cadence, "5s"), cmp.Or(c.debounce, "500ms"), cmp.Or(c.minInterval, "0s"), query)), 0o600))
-	token, err := kube.ServiceAccountToken(t.Context(), namespace, c.account)
+	token, err := serviceAccountToken(t.Context(), c.account)
 	must(t, err)
 	kubeconfig := filepath.Join(directory, "kubeconfig")
 	if c.proxy == nil {
@@ -104,7 +104,7 @@ type guillotine struct {
 
 func newGuillotine(t *testing.T, pool string, n int) *guillotine {
 	t.Helper()
-	target, err := url.Parse(kube.URL())
+	target, err := url.Parse(kube.URL)
 	must(t, err)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(kube.Config.CAData)

@@ -104,7 +104,7 @@ func TestDecisions(t *testing.T) {
 func cordon(t *testing.T, pool string, out bool) {
 	t.Helper()
 	for i := range 4 {
-		must(t, kube.SetCordoned(t.Context(), cluster.NodeName(pool, i), out))
+		must(t, setCordoned(t.Context(), cluster.NodeName(pool, i), out))
 	}
 }
 

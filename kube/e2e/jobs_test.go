@@ -54,7 +54,7 @@ func newPool(t *testing.T, name string, nodes int) {
 		}
 		background := metav1.DeletePropagationBackground
 		_ = kube.Client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &background})
-		_ = kube.RemoveNodes(ctx, name)
+		_ = kube.Client.CoreV1().Nodes().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "pool=" + name})
 	})
 }
 
@@ -149,7 +149,7 @@ func dynamicClient(t *testing.T, config *rest.Config) dynamic.Interface {
 // asAccount returns the configuration of a service account of the namespace elastalloc.
 func asAccount(t *testing.T, name string) *rest.Config {
 	t.Helper()
-	token, err := kube.ServiceAccountToken(t.Context(), namespace, name)
+	token, err := serviceAccountToken(t.Context(), name)
 	must(t, err)
 	config := rest.AnonymousClientConfig(kube.Config)
 	config.BearerToken, config.QPS = token, -1

@@ -70,7 +70,7 @@ func prepare(ctx context.Context, directory string) (err error) {
 	kube, err = cluster.Start(ctx, cluster.Options{
 		Programs: filepath.Join(root, ".tools", "kube"), Directory: directory,
 		// Those of real clusters are held to 20 and 50. Here it is about the controller.
-		RequestsPerSecond: 1000, JobSet: true,
+		RequestsPerSecond: 1000,
 	})
 	if err != nil {
 		return fmt.Errorf("%w\n`make kube` builds the programs of the cluster", err)
@@ -80,6 +80,9 @@ func prepare(ctx context.Context, directory string) (err error) {
 			kube.Stop()
 		}
 	}()
+	if _, err := startOperator(ctx, kube, jobSet); err != nil {
+		return err
+	}
 	if err := kube.AddNodes(ctx, "system", 3); err != nil {
 		return err
 	}

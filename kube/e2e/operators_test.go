@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/elastalloc/elastalloc/internal/wait"
-	"github.com/elastalloc/elastalloc/kube/internal/cluster"
 )
 
 // operated is a kind of jobs with a controller of its own.
@@ -43,7 +42,7 @@ type operated struct {
 
 var allOperated = map[string]operated{
 	"PyTorchJob": {
-		operator: cluster.TrainingOperator, refused: "1st", container: "pytorch", sizes: [2]int{8, 4}, nodes: "1:8",
+		operator: trainingOperator, refused: "1st", container: "pytorch", sizes: [2]int{8, 4}, nodes: "1:8",
 		forbidden: []string{
 			`{"spec":{"elasticPolicy":{"maxReplicas":64}}}`, `{"spec":{"runPolicy":{"cleanPodPolicy":"All"}}}`,
 			`{"spec":{"pytorchReplicaSpecs":{"Worker":{"restartPolicy":"Never"}}}}`,
@@ -57,7 +56,7 @@ spec:
   pytorchReplicaSpecs: {Worker: {replicas: SIZE, restartPolicy: OnFailure, template: POD}}`,
 	},
 	"RayCluster": {
-		operator: cluster.KubeRay, container: "worker", sizes: [2]int{4, 2},
+		operator: kubeRay, container: "worker", sizes: [2]int{4, 2},
 		forbidden: []string{
 			`{"spec":{"enableInTreeAutoscaling":true}}`, `{"spec":{"headGroupSpec":{"rayStartParams":{"x":"y"}}}}`,
 			`[{"op":"replace","path":"/spec/workerGroupSpecs/0/maxReplicas","value":64}]`,
@@ -73,7 +72,7 @@ spec:
 	},
 	// It starts with that number whatever there is, and grows while it runs.
 	"TrainJob": {
-		operator: cluster.Trainer, refused: "earlier-than-its-runtime", container: "node", sizes: [2]int{4, 4}, nodes: "4",
+		operator: trainer, refused: "earlier-than-its-runtime", container: "node", sizes: [2]int{4, 4}, nodes: "4",
 		before: `
 apiVersion: trainer.kubeflow.org/v1alpha1
 kind: TrainingRuntime
@@ -101,7 +100,7 @@ spec:
 func TestOperators(t *testing.T) {
 	for kind, test := range allOperated {
 		t.Run(kind, func(t *testing.T) {
-			operator, err := kube.StartOperator(t.Context(), test.operator)
+			operator, err := startOperator(t.Context(), kube, test.operator)
 			must(t, err)
 			t.Cleanup(func() {
 				operator.Kill()

@@ -69,16 +69,16 @@ func TestStorm(t *testing.T) {
 				} else {
 					lost[node] = true
 				}
-				must(t, kube.SetLost(ctx, name, lost[node]))
+				must(t, setLost(ctx, name, lost[node]))
 			}
 		case 4: // Drained or back.
 			if !drained[node] && len(lost)+len(drained) < nodes/3 {
 				drained[node] = true
-				must(t, kube.SetCordoned(ctx, name, true))
+				must(t, setCordoned(ctx, name, true))
 				_ = kube.Client.CoreV1().Pods(pool).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "spec.nodeName=" + name})
 			} else if drained[node] {
 				delete(drained, node)
-				must(t, kube.SetCordoned(ctx, name, false))
+				must(t, setCordoned(ctx, name, false))
 			}
 		case 5: // A pod is deleted and comes again.
 			list, err := kube.Client.CoreV1().Pods(pool).List(ctx, metav1.ListOptions{})
@@ -89,8 +89,8 @@ func TestStorm(t *testing.T) {
 		}
 	}
 	for node := range nodes {
-		must(t, kube.SetLost(ctx, cluster.NodeName(pool, node), false))
-		must(t, kube.SetCordoned(ctx, cluster.NodeName(pool, node), false))
+		must(t, setLost(ctx, cluster.NodeName(pool, node), false))
+		must(t, setCordoned(ctx, cluster.NodeName(pool, node), false))
 	}
 
 	v := h.check(t)

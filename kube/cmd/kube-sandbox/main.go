@@ -23,18 +23,17 @@ func main() {
 	programs := flag.String("programs", ".tools/kube", "the folder that make kube fills")
 	directory := flag.String("directory", "", "where state and logs go; a temporary folder by default, removed at the end")
 	nodes := flag.Int("nodes", 16, "number of nodes, each of one server of 8 GPUs, labelled pool=training")
-	jobset := flag.Bool("jobset", false, "run JobSet's controller as well")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Stdout, *programs, *directory, *nodes, *jobset); err != nil && !errors.Is(err, context.Canceled) {
+	if err := run(ctx, os.Stdout, *programs, *directory, *nodes); err != nil && !errors.Is(err, context.Canceled) {
 		fmt.Fprintln(os.Stderr, err)
 		stop()
 		os.Exit(1) //nolint:gocritic // stop has been called.
 	}
 }
 
-func run(ctx context.Context, stdout io.Writer, programs, directory string, nodes int, jobset bool) (err error) {
+func run(ctx context.Context, stdout io.Writer, programs, directory string, nodes int) (err error) {
 	if programs, err = filepath.Abs(programs); err != nil {
 		return err
 	}
@@ -46,7 +45,7 @@ func run(ctx context.Context, stdout io.Writer, programs, directory string, node
 	} else if directory, err = filepath.Abs(directory); err != nil {
 		return err
 	}
-	c, err := cluster.Start(ctx, cluster.Options{Programs: programs, Directory: directory, JobSet: jobset})
+	c, err := cluster.Start(ctx, cluster.Options{Programs: programs, Directory: directory})
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,6 @@ import (
 
 	mathrand "math/rand/v2"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -56,8 +55,6 @@ type Options struct {
 	// RequestsPerSecond is what the controller manager and the scheduler may ask of the
 	// API server. Zero is their own default, 20 and 50, as most real clusters have it.
 	RequestsPerSecond int
-	// JobSet says to run JobSet's controller and webhooks, with elastic JobSets on.
-	JobSet bool
 }
 
 // Cluster is a running Kubernetes.
@@ -71,13 +68,15 @@ type Cluster struct {
 	// AuditLog is the path of the API server's audit log: every write, one JSON object per
 	// line, with what was written.
 	AuditLog string
+	// URL is where the API server listens.
+	URL string
 	// EtcdURL is where etcd listens, which has every object in the order of its changes.
 	EtcdURL string
 
-	options   Options
+	Options
+
 	processes *processes
 	apiserver *Process
-	url       string
 	ca        []byte
 }
 
@@ -87,7 +86,7 @@ func Start(ctx context.Context, options Options) (_ *Cluster, err error) {
 	c := &Cluster{
 		Kubeconfig: filepath.Join(options.Directory, "kubeconfig"),
 		AuditLog:   filepath.Join(options.Directory, "audit.log"),
-		options:    options,
+		Options:    options,
 		processes:  newProcesses(options.Directory),
 	}
 	defer func() {
@@ -95,11 +94,11 @@ func Start(ctx context.Context, options Options) (_ *Cluster, err error) {
 			c.Stop()
 		}
 	}()
-	ports, err := freePorts(3)
+	ports, err := FreePorts(3)
 	if err != nil {
 		return nil, err
 	}
-	c.url = "https://127.0.0.1:" + ports[0]
+	c.URL = "https://127.0.0.1:" + ports[0]
 	token, err := c.writeSecrets()
 	if err != nil {
 		return nil, err
@@ -116,7 +115,7 @@ func Start(ctx context.Context, options Options) (_ *Cluster, err error) {
 		return nil, err
 	}
 	// The server makes its certificate when it starts; its own authority is within.
-	err = until(ctx, c.apiserver, "a certificate", func() error {
+	err = c.Until(ctx, "a certificate", func() error {
 		c.ca, err = os.ReadFile(c.path("certs/apiserver.crt"))
 		return err
 	})
@@ -139,17 +138,11 @@ func Start(ctx context.Context, options Options) (_ *Cluster, err error) {
 	if err := c.startControllers(); err != nil {
 		return nil, err
 	}
-	err = until(ctx, c.apiserver, "the default service account", func() error {
+	err = c.Until(ctx, "the default service account", func() error {
 		_, err := c.Client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})
-	if err == nil && options.JobSet {
-		_, err = c.StartOperator(ctx, JobSet)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
+	return c, err
 }
 
 // Stop ends every process of the cluster, at once: what they hold is forgotten anyway.
@@ -178,7 +171,7 @@ func (c *Cluster) Run(name, path string, args ...string) (*Process, error) {
 
 // Program returns the path of a program that `make kube` builds.
 func (c *Cluster) Program(name string) string {
-	return filepath.Join(c.options.Programs, "bin", name)
+	return filepath.Join(c.Programs, "bin", name)
 }
 
 // Kubectl runs kubectl as the administrator, with standard input, and returns what it
@@ -195,7 +188,7 @@ func (c *Cluster) Kubectl(ctx context.Context, stdin string, args ...string) (st
 
 // WriteKubeconfig writes a kubeconfig for a bearer token.
 func (c *Cluster) WriteKubeconfig(path, token string) error {
-	return c.WriteKubeconfigOf(path, token, c.url, c.ca)
+	return c.WriteKubeconfigOf(path, token, c.URL, c.ca)
 }
 
 // WriteKubeconfigOf writes a kubeconfig for a bearer token at a proxy before the API server,
@@ -209,20 +202,7 @@ func (c *Cluster) WriteKubeconfigOf(path, token, url string, authority []byte) e
 	return clientcmd.WriteToFile(*config, path)
 }
 
-// ServiceAccountToken returns a token of a service account that is good for an hour.
-func (c *Cluster) ServiceAccountToken(ctx context.Context, namespace, name string) (string, error) {
-	request, err := c.Client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name,
-		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
-		return "", err
-	}
-	return request.Status.Token, nil
-}
-
-// URL returns where the API server listens.
-func (c *Cluster) URL() string { return c.url }
-
-func (c *Cluster) path(name string) string { return filepath.Join(c.options.Directory, name) }
+func (c *Cluster) path(name string) string { return filepath.Join(c.Directory, name) }
 
 func (c *Cluster) start(name string, args ...string) (*Process, error) {
 	return c.processes.start(name, c.Program(name), args...)
@@ -255,7 +235,7 @@ func (c *Cluster) startAPIServer(port string) (err error) {
 
 func (c *Cluster) startControllers() error {
 	limits := []string{}
-	if qps := c.options.RequestsPerSecond; qps > 0 {
+	if qps := c.RequestsPerSecond; qps > 0 {
 		limits = []string{"--kube-api-qps", strconv.Itoa(qps), "--kube-api-burst", strconv.Itoa(qps)}
 	}
 	// They serve nothing, so their own ports are off.
@@ -268,7 +248,7 @@ func (c *Cluster) startControllers() error {
 	if _, err := c.start("kube-scheduler", common...); err != nil {
 		return err
 	}
-	nodeStage, err := os.ReadFile(filepath.Join(c.options.Programs, "manifests", "kwok-node.yaml"))
+	nodeStage, err := os.ReadFile(filepath.Join(c.Programs, "manifests", "kwok-node.yaml"))
 	if err != nil {
 		return err
 	}
@@ -278,7 +258,7 @@ func (c *Cluster) startControllers() error {
 		return fmt.Errorf("kwok's stage of nodes is another than expected:\n%s", nodeStage)
 	}
 	upUnlessLost := strings.Replace(string(nodeStage), selector,
-		selector+"    - {key: '.metadata.labels[\""+lostLabel+"\"]', operator: DoesNotExist}\n", 1)
+		selector+"    - {key: '.metadata.labels[\""+LostLabel+"\"]', operator: DoesNotExist}\n", 1)
 	stages := upUnlessLost + "\n---\n" + podStages
 	//nolint:gosec // The folder is the caller's.
 	if err := os.WriteFile(c.path("stages.yaml"), []byte(stages), 0o600); err != nil {
@@ -291,13 +271,18 @@ func (c *Cluster) startControllers() error {
 }
 
 func (c *Cluster) untilReady(ctx context.Context) error {
-	return until(ctx, c.apiserver, "readyz", func() error {
+	return c.Until(ctx, "readyz", func() error {
 		return c.Client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 	})
 }
 
-// until waits for a condition, as long as a process that it depends on runs.
-func until(ctx context.Context, process *Process, what string, condition func() error) error {
+// Until waits for a condition, as long as the API server runs.
+func (c *Cluster) Until(ctx context.Context, what string, condition func() error) error {
+	return c.apiserver.Until(ctx, what, condition)
+}
+
+// Until waits for a condition, as long as the process runs.
+func (p *Process) Until(ctx context.Context, what string, condition func() error) error {
 	deadline := time.Now().Add(patience)
 	for {
 		err := condition()
@@ -305,22 +290,22 @@ func until(ctx context.Context, process *Process, what string, condition func() 
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%s: not after %v: %w\n%s", what, patience, err, process.Tail())
+			return fmt.Errorf("%s: not after %v: %w\n%s", what, patience, err, p.Tail())
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-process.Exited():
-			return fmt.Errorf("%s: it has ended: %s", what, process.Tail())
+		case <-p.Exited():
+			return fmt.Errorf("%s: it has ended: %s", what, p.Tail())
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }
 
-// freePorts returns ports of loopback that are free. They are below those from
+// FreePorts returns ports of loopback that are free. They are below those from
 // which the system takes the ends of outgoing connections, so that none of these comes to
 // sit on one meanwhile.
-func freePorts(n int) ([]string, error) {
+func FreePorts(n int) ([]string, error) {
 	var ports []string
 	var listeners []net.Listener // All are held until all are found.
 	defer func() {

@@ -8,10 +8,8 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
 	"k8s.io/client-go/util/workqueue"
 )
 
@@ -36,7 +34,7 @@ func (c *Cluster) AddNodes(ctx context.Context, pool string, n int) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	return until(ctx, c.apiserver, fmt.Sprintf("%d nodes ready", n), func() error {
+	return c.Until(ctx, fmt.Sprintf("%d nodes ready", n), func() error {
 		nodes, err := c.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: "pool=" + pool, ResourceVersion: "0"})
 		if err != nil {
 			return err
@@ -56,41 +54,8 @@ func (c *Cluster) AddNodes(ctx context.Context, pool string, n int) error {
 // NodeName returns the name of a node of AddNodes.
 func NodeName(pool string, i int) string { return fmt.Sprintf("%s-%03d", pool, i) }
 
-// RemoveNodes deletes the nodes of a pool.
-func (c *Cluster) RemoveNodes(ctx context.Context, pool string) error {
-	return c.Client.CoreV1().Nodes().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "pool=" + pool})
-}
-
-// lostLabel is on a node that has gone silent.
-const lostLabel = "test/lost"
-
-// SetLost has a node go silent or come back.
-func (c *Cluster) SetLost(ctx context.Context, name string, lost bool) error {
-	return c.changeNode(ctx, name, func(node *corev1.Node) {
-		if delete(node.Labels, lostLabel); lost {
-			node.Labels[lostLabel] = "yes"
-		}
-	})
-}
-
-// SetCordoned has a node take no new pods, or take them again.
-func (c *Cluster) SetCordoned(ctx context.Context, name string, cordoned bool) error {
-	return c.changeNode(ctx, name, func(node *corev1.Node) { node.Spec.Unschedulable = cordoned })
-}
-
-func (c *Cluster) changeNode(ctx context.Context, name string, change func(*corev1.Node)) error {
-	// A conflict, or a connection that was lost on a busy machine.
-	again := func(err error) bool { return ctx.Err() == nil && !apierrors.IsNotFound(err) }
-	return retry.OnError(retry.DefaultBackoff, again, func() error {
-		node, err := c.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		change(node)
-		_, err = c.Client.CoreV1().Nodes().Update(ctx, node, metav1.UpdateOptions{})
-		return err
-	})
-}
+// LostLabel is on a node that is to be silent.
+const LostLabel = "test/lost"
 
 // Usable reports whether a node is ready and takes pods.
 func Usable(node *corev1.Node) bool {

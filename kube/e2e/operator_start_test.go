@@ -1,6 +1,6 @@
 //go:build linux
 
-package cluster
+package e2e
 
 import (
 	"context"
@@ -15,21 +15,23 @@ import (
 
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/yaml"
+
+	"github.com/elastalloc/elastalloc/kube/internal/cluster"
 )
 
-// The controllers of kinds of jobs that StartOperator knows, by the names of their programs.
+// The controllers of kinds of jobs that startOperator knows, by the names of their programs.
 const (
-	JobSet           = "jobset"
-	TrainingOperator = "training-operator"
-	Trainer          = "trainer"
-	KubeRay          = "ray-operator"
+	jobSet           = "jobset"
+	trainingOperator = "training-operator"
+	trainer          = "trainer"
+	kubeRay          = "ray-operator"
 )
 
-// StartOperator starts a controller of a kind of jobs, with all that its installation has:
+// startOperator starts a controller of a kind of jobs, with all that its installation has:
 // definitions and webhooks. The latter are named by URL, since nothing routes the addresses of
 // services here, and their certificate is ours. It ends with the cluster at the latest.
-func (c *Cluster) StartOperator(ctx context.Context, name string) (*Process, error) {
-	directory := c.path(name)
+func startOperator(ctx context.Context, c *cluster.Cluster, name string) (*cluster.Process, error) {
+	directory := filepath.Join(c.Directory, name)
 	certificates := filepath.Join(directory, "k8s-webhook-server", "serving-certs")
 	if err := os.MkdirAll(certificates, 0o700); err != nil {
 		return nil, err
@@ -38,25 +40,25 @@ func (c *Cluster) StartOperator(ctx context.Context, name string) (*Process, err
 	if err != nil {
 		return nil, err
 	}
-	ports, err := freePorts(2)
+	ports, err := cluster.FreePorts(2)
 	if err != nil {
 		return nil, err
 	}
-	manifests := filepath.Join(c.options.Programs, "manifests", name)
-	if err := c.define(ctx, filepath.Join(manifests, "crds")); err != nil {
+	manifests := filepath.Join(c.Programs, "manifests", name)
+	if err := define(ctx, c, filepath.Join(manifests, "crds")); err != nil {
 		return nil, err
 	}
-	arguments, webhooks, err := c.prepare(ctx, name, directory, ports[0], ports[1])
+	arguments, webhooks, err := prepareOperator(ctx, c, name, directory, ports[0], ports[1])
 	if err != nil {
 		return nil, err
 	}
 	// All look for their certificates below the folder for temporary files.
-	process, err := c.processes.start(name, "/usr/bin/env",
+	process, err := c.Run(name, "/usr/bin/env",
 		append([]string{"TMPDIR=" + directory, c.Program(name), "--kubeconfig=" + c.Kubeconfig}, arguments...)...)
 	if err != nil {
 		return nil, err
 	}
-	err = until(ctx, process, name+"'s readyz", func() error {
+	err = process.Until(ctx, name+"'s readyz", func() error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:"+ports[1]+"/readyz", http.NoBody)
 		if err != nil {
 			return err
@@ -87,7 +89,7 @@ func (c *Cluster) StartOperator(ctx context.Context, name string) (*Process, err
 }
 
 // define puts definitions in force, from files GROUP_RESOURCE.yaml.
-func (c *Cluster) define(ctx context.Context, directory string) error {
+func define(ctx context.Context, c *cluster.Cluster, directory string) error {
 	if _, err := c.Kubectl(ctx, "", "apply", "--server-side", "-f", directory); err != nil {
 		return err
 	}
@@ -97,7 +99,7 @@ func (c *Cluster) define(ctx context.Context, directory string) error {
 	}
 	for _, file := range files {
 		group, resource, _ := strings.Cut(strings.TrimSuffix(file.Name(), ".yaml"), "_")
-		err := until(ctx, c.apiserver, resource+" served", func() error {
+		err := c.Until(ctx, resource+" served", func() error {
 			_, err := c.Kubectl(ctx, "", "get", resource+"."+group)
 			return err
 		})
@@ -110,10 +112,10 @@ func (c *Cluster) define(ctx context.Context, directory string) error {
 
 // prepare makes what a controller wants to find before it starts, and returns its arguments,
 // and whether it has webhooks.
-func (c *Cluster) prepare(ctx context.Context, name, directory, webhookPort, healthPort string) (arguments []string, webhooks bool, err error) {
+func prepareOperator(ctx context.Context, c *cluster.Cluster, name, directory, webhookPort, healthPort string) (arguments []string, webhooks bool, err error) {
 	health, config := "127.0.0.1:"+healthPort, ""
 	switch name {
-	case JobSet:
+	case jobSet:
 		config = fmt.Sprintf(`
 apiVersion: config.jobset.x-k8s.io/v1alpha1
 kind: Configuration
@@ -124,7 +126,7 @@ metrics: {bindAddress: "0"}
 health: {healthProbeBindAddress: %q}
 featureGates: {ElasticJobSet: true}
 `, webhookPort, directory, health)
-	case Trainer:
+	case trainer:
 		config = fmt.Sprintf(`
 apiVersion: config.trainer.kubeflow.org/v1alpha1
 kind: Configuration
@@ -134,7 +136,7 @@ webhook: {host: 127.0.0.1, port: %s}
 metrics: {bindAddress: "0"}
 health: {healthProbeBindAddress: %q}
 `, webhookPort, health)
-	case TrainingOperator:
+	case trainingOperator:
 		// It makes certificates of its own, which nothing here uses, keeps them in a secret
 		// that has to be there, and waits until it finds them in a folder that cannot be chosen.
 		if _, err := c.Kubectl(ctx, "", "create", "namespace", "kubeflow"); err != nil {
@@ -155,7 +157,7 @@ health: {healthProbeBindAddress: %q}
 			"--enable-scheme=pytorchjob", "--metrics-bind-address=0",
 			"--health-probe-bind-address=" + health, "--webhook-server-port=" + webhookPort,
 		}, true, file.Close()
-	case KubeRay:
+	case kubeRay:
 		// Its webhooks are off in its usual installation too, and listen on one port only.
 		return []string{"--enable-leader-election=false", "--metrics-addr=0", "--health-probe-bind-address=" + health}, false, nil
 	}

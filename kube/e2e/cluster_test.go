@@ -1,0 +1,53 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/elastalloc/elastalloc/kube/internal/cluster"
+)
+
+// serviceAccountToken returns a token of a service account of ours that is good for an hour.
+func serviceAccountToken(ctx context.Context, name string) (string, error) {
+	request, err := kube.Client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name,
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		return "", err
+	}
+	return request.Status.Token, nil
+}
+
+// setLost has a node go silent or come back.
+func setLost(ctx context.Context, name string, lost bool) error {
+	return changeNode(ctx, name, func(node *corev1.Node) {
+		if delete(node.Labels, cluster.LostLabel); lost {
+			node.Labels[cluster.LostLabel] = "yes"
+		}
+	})
+}
+
+// setCordoned has a node take no new pods, or take them again.
+func setCordoned(ctx context.Context, name string, cordoned bool) error {
+	return changeNode(ctx, name, func(node *corev1.Node) { node.Spec.Unschedulable = cordoned })
+}
+
+func changeNode(ctx context.Context, name string, change func(*corev1.Node)) error {
+	// A conflict, or a connection that was lost on a busy machine.
+	again := func(err error) bool { return ctx.Err() == nil && !apierrors.IsNotFound(err) }
+	return retry.OnError(retry.DefaultBackoff, again, func() error {
+		node, err := kube.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		change(node)
+		_, err = kube.Client.CoreV1().Nodes().Update(ctx, node, metav1.UpdateOptions{})
+		return err
+	})
+}

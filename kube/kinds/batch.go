@@ -6,127 +6,158 @@ import (
 	"strings"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 )
 
 // readJob reads an Indexed batch/v1 Job: parallelism and completions are its size, equal
 // and changed together. The highest indexes go first.
-func readJob(job, _ *unstructured.Unstructured, unit corev1.ResourceName) (Shape, error) {
+func readJob(object, _ *unstructured.Unstructured, unit corev1.ResourceName) (Shape, error) {
+	job, err := read[struct {
+		Spec   batchv1.JobSpec
+		Status struct {
+			Conditions conditions
+			StartTime  metav1.Time
+		}
+	}](object)
 	s := Shape{
-		Suspended: boolean(job.Object, "spec", "suspend"),
-		Finished:  condition(job, "Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"),
-		Started:   moment(job.Object, "status", "startTime"),
-		Selector:  map[string]string{"batch.kubernetes.io/job-name": job.GetName()},
+		Suspended: ptr.Deref(job.Spec.Suspend, false),
+		Finished:  job.Status.Conditions.oneOf("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"),
+		Started:   job.Status.StartTime.Time,
+		Selector:  map[string]string{"batch.kubernetes.io/job-name": object.GetName()},
 		suspend:   "/spec/suspend",
 	}
-	err := s.indexed(job.Object, "/spec", "spec")
-	s.pods(job.Object, unit, "spec", "template")
-	if by := text(job.Object, "spec", "managedBy"); by != "" && by != "kubernetes.io/job-controller" {
+	if err != nil {
+		return s, err
+	}
+	s.setPods(&job.Spec.Template, unit)
+	err = s.setIndexed(&job.Spec, 1, "/spec")
+	if by := ptr.Deref(job.Spec.ManagedBy, batchv1.JobControllerName); by != batchv1.JobControllerName {
 		err = notElastic("spec.managedBy is %q: another controller makes its pods", by)
 	}
 	return s, err
 }
 
-// indexed reads the size of the specification of a Job at a path, which pointer is too.
-func (s *Shape) indexed(object map[string]any, pointer string, path ...string) error {
-	spec, _, _ := unstructured.NestedMap(object, path...)
-	parallelism, hasParallelism := number(spec, "parallelism")
-	if !hasParallelism {
-		parallelism = 1
-	}
-	s.Size = parallelism
-	completions, hasCompletions := number(spec, "completions")
-	mode := text(spec, "completionMode")
+// setIndexed notes the size of several Jobs of a specification, which a JSON pointer leads to.
+func (s *Shape) setIndexed(spec *batchv1.JobSpec, jobs int, pointer string) error {
+	parallelism := ptr.Deref(spec.Parallelism, 1)
+	s.Size, s.Multiple = jobs*int(parallelism), jobs
 	s.sizes = []string{pointer + "/parallelism", pointer + "/completions"}
-	if mode != "Indexed" || !hasCompletions || completions != parallelism || parallelism < 1 {
-		was := "unset"
-		if hasCompletions {
-			was = fmt.Sprint(completions)
+	mode := ptr.Deref(spec.CompletionMode, "")
+	if mode != batchv1.IndexedCompletion || parallelism < 1 || !ptr.Equal(spec.Completions, &parallelism) {
+		completions := "unset"
+		if spec.Completions != nil {
+			completions = fmt.Sprint(*spec.Completions)
 		}
 		return notElastic("completionMode is %q, parallelism %d and completions %s; want Indexed and two equal numbers of at least 1",
-			mode, parallelism, was)
+			mode, parallelism, completions)
 	}
-	return s.leastCompletions(spec)
-}
-
-// leastCompletions reads the fields of a Job that the API server takes no fewer completions for.
-func (s *Shape) leastCompletions(spec map[string]any) error {
-	if most, set := number(spec, "maxFailedIndexes"); set {
-		s.Min = max(s.Min, most)
-	}
-	for _, rule := range entries(spec, "successPolicy", "rules") {
-		if count, set := number(rule, "succeededCount"); set {
-			s.Min = max(s.Min, count)
-		}
-		if indexes := text(rule, "succeededIndexes"); indexes != "" {
+	// The API server takes no fewer completions than these ask for.
+	least := ptr.Deref(spec.MaxFailedIndexes, 0)
+	for _, rule := range ptr.Deref(spec.SuccessPolicy, batchv1.SuccessPolicy{}).Rules {
+		least = max(least, ptr.Deref(rule.SucceededCount, 0))
+		if indexes := ptr.Deref(rule.SucceededIndexes, ""); indexes != "" {
 			// Ascending, as 0,2-5.
-			last, err := strconv.Atoi(indexes[strings.LastIndexAny(indexes, ",-")+1:])
+			last, err := strconv.ParseInt(indexes[strings.LastIndexAny(indexes, ",-")+1:], 10, 32)
 			if err != nil {
 				return notElastic("successPolicy has the indexes %q; want numbers and ranges", indexes)
 			}
-			s.Min = max(s.Min, last+1)
+			least = max(least, int32(last)+1)
 		}
 	}
+	s.Min = jobs * int(least)
 	return nil
 }
 
-// readJobSet reads a JobSet: the replicated job whose pods request the unit, which has one
-// replica, is resized as a Job is. It takes JobSet 0.12 with the gate ElasticJobSet.
-func readJobSet(job, _ *unstructured.Unstructured, unit corev1.ResourceName) (Shape, error) {
+// readJobSet reads a JobSet: the replicated job whose pods request the unit is resized as a Job
+// is, all its replicas alike. It takes JobSet 0.12 with the gate ElasticJobSet.
+func readJobSet(object, _ *unstructured.Unstructured, unit corev1.ResourceName) (Shape, error) {
+	set, err := read[struct {
+		Spec struct {
+			Suspend        bool
+			ReplicatedJobs []struct {
+				Name     string
+				Replicas *int
+				Template struct{ Spec batchv1.JobSpec }
+			}
+		}
+		Status struct {
+			Conditions    conditions
+			TerminalState string
+		}
+	}](object)
 	s := Shape{
-		Suspended: boolean(job.Object, "spec", "suspend"),
-		Finished:  text(job.Object, "status", "terminalState") != "" || condition(job, "Completed", "Failed"),
-		Selector:  map[string]string{"jobset.sigs.k8s.io/jobset-name": job.GetName()},
+		Suspended: set.Spec.Suspend,
+		Finished:  set.Status.TerminalState != "" || set.Status.Conditions.oneOf("Completed", "Failed"),
+		Selector:  map[string]string{"jobset.sigs.k8s.io/jobset-name": object.GetName()},
 		suspend:   "/spec/suspend",
 	}
-	jobs := entries(job.Object, "spec", "replicatedJobs")
-	elastic, err := s.elastic(jobs, unit, "replicated job", "template", "spec", "template")
 	if err != nil {
 		return s, err
 	}
-	replicated := jobs[elastic]
-	s.Selector["jobset.sigs.k8s.io/replicatedjob-name"] = text(replicated, "name")
-	pointer := fmt.Sprintf("/spec/replicatedJobs/%d/template/spec", elastic)
-	err = s.indexed(replicated, pointer, "template", "spec")
-	if replicas, set := number(replicated, "replicas"); set && replicas != 1 {
-		s.Size *= replicas
-		err = notElastic("replicated job %q has %d replicas; want 1", text(replicated, "name"), replicas)
+	var templates []corev1.PodTemplateSpec
+	for _, replicated := range set.Spec.ReplicatedJobs {
+		templates = append(templates, replicated.Template.Spec.Template)
 	}
-	return s, err
+	elastic, err := s.setElastic(templates, unit, "replicated job")
+	if err != nil {
+		return s, err
+	}
+	replicated := set.Spec.ReplicatedJobs[elastic]
+	s.Selector["jobset.sigs.k8s.io/replicatedjob-name"] = replicated.Name
+	replicas := ptr.Deref(replicated.Replicas, 1)
+	if replicas < 1 {
+		return s, notElastic("replicated job %q has no replicas", replicated.Name)
+	}
+	return s, s.setIndexed(&replicated.Template.Spec, replicas, fmt.Sprintf("/spec/replicatedJobs/%d/template/spec", elastic))
 }
 
 // readTrainJob reads a TrainJob of Kubeflow Trainer v2, which resizes through its JobSet
 // while it runs. Its own number of nodes cannot be changed, and the trainer writes it into
 // the JobSet whenever the job is suspended: it starts and resumes at that number.
-func readTrainJob(job, jobSet *unstructured.Unstructured, unit corev1.ResourceName) (Shape, error) {
-	suspended, finished := boolean(job.Object, "spec", "suspend"), condition(job, "Complete", "Failed")
-	if jobSet == nil {
-		s := Shape{Suspended: suspended, Finished: finished}
-		s.Size, _ = number(job.Object, "spec", "trainer", "numNodes")
-		return s, notElastic("it has no JobSet yet")
+func readTrainJob(object, jobSet *unstructured.Unstructured, unit corev1.ResourceName) (Shape, error) {
+	job, err := read[struct {
+		Spec struct {
+			Suspend bool
+			Trainer struct{ NumNodes *int }
+		}
+		Status struct {
+			Conditions    conditions
+			TrainerStatus struct {
+				ProgressPercentage, EstimatedRemainingSeconds *int
+				LastUpdatedTime                               metav1.Time
+			}
+		}
+	}](object)
+	nodes, finished := ptr.Deref(job.Spec.Trainer.NumNodes, 0), job.Status.Conditions.oneOf("Complete", "Failed")
+	if jobSet == nil && err == nil {
+		err = notElastic("it has no JobSet yet")
+	}
+	if err != nil {
+		return Shape{Size: nodes, Suspended: job.Spec.Suspend, Finished: finished}, err
 	}
 	s, err := readJobSet(jobSet, nil, unit)
-	s.Suspended, s.Finished, s.suspend = suspended, finished, "/spec/suspend"
-	s.Started = moment(job.Object, "metadata", "creationTimestamp")
-	nodes, set := number(job.Object, "spec", "trainer", "numNodes")
-	if s.StartSize = nodes; !set && err == nil {
+	s.Suspended, s.Finished, s.suspend = job.Spec.Suspend, finished, "/spec/suspend"
+	s.Started = object.GetCreationTimestamp().Time
+	if s.StartSize = nodes; job.Spec.Trainer.NumNodes == nil && err == nil {
 		err = notElastic("spec.trainer.numNodes is unset")
 	}
-	if suspended {
+	if s.Suspended {
 		s.Size = nodes
 	}
 	// A JobSet that is suspended and given its number of nodes back at once has its Job grow
 	// before it is suspended.
 	s.NoPause = s.Size < nodes
-	status, _, _ := unstructured.NestedMap(job.Object, "status", "trainerStatus")
-	if updated := moment(status, "lastUpdatedTime"); !updated.IsZero() {
-		s.Report = &Report{Time: updated}
-		if seconds, known := number(status, "estimatedRemainingSeconds"); known && seconds >= 0 {
-			s.Report.Remaining = new(time.Duration(seconds) * time.Second)
+	if said := job.Status.TrainerStatus; !said.LastUpdatedTime.IsZero() {
+		s.Report = &Report{Time: said.LastUpdatedTime.UTC()}
+		if seconds := said.EstimatedRemainingSeconds; seconds != nil && *seconds >= 0 {
+			s.Report.Remaining = new(time.Duration(*seconds) * time.Second)
 		}
-		if percent, known := number(status, "progressPercentage"); known {
-			s.Report.Progress = new(float64(percent) / 100)
+		if percent := said.ProgressPercentage; percent != nil {
+			s.Report.Progress = new(float64(*percent) / 100)
 		}
 	}
 	return s, err

@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 )
 
 // Kind is a kind of elastic jobs.
@@ -180,88 +180,50 @@ func (p Patch) JSON(resourceVersion string) ([]byte, error) {
 	return json.Marshal(append([]Operation{condition}, p.Operations...))
 }
 
-// number returns the integer at a path, and whether there is one.
-func number(object map[string]any, path ...string) (int, bool) {
-	value, found, err := unstructured.NestedFieldNoCopy(object, path...)
-	if !found || err != nil {
-		return 0, false
+// read returns the fields of an object's specification and status that matter to a kind.
+func read[T any](object *unstructured.Unstructured) (fields T, err error) {
+	text, err := json.Marshal(map[string]any{"spec": object.Object["spec"], "status": object.Object["status"]})
+	if err == nil {
+		err = json.Unmarshal(text, &fields)
 	}
-	switch n := value.(type) {
-	case int64:
-		return int(n), true
-	case float64:
-		return int(n), float64(int(n)) == n
-	}
-	return 0, false
-}
-
-// boolean returns the boolean at a path, false where there is none.
-func boolean(object map[string]any, path ...string) bool {
-	b, _, _ := unstructured.NestedBool(object, path...)
-	return b
-}
-
-// text returns the string at a path, "" where there is none.
-func text(object map[string]any, path ...string) string {
-	s, _, _ := unstructured.NestedString(object, path...)
-	return s
-}
-
-// moment returns the time at a path, zero where there is none.
-func moment(object map[string]any, path ...string) time.Time {
-	t, err := time.Parse(time.RFC3339, text(object, path...))
 	if err != nil {
-		return time.Time{}
+		err = notElastic("it cannot be read: %v", err)
 	}
-	return t
+	return fields, err
 }
 
-// entries returns the objects of the list at a path.
-func entries(object map[string]any, path ...string) []map[string]any {
-	value, _, _ := unstructured.NestedFieldNoCopy(object, path...)
-	list, _ := value.([]any)
-	var found []map[string]any
-	for _, entry := range list {
-		m, _ := entry.(map[string]any)
-		found = append(found, m) // A nil map reads as an empty one.
+// conditions are those of a job's status.
+type conditions []struct{ Type, Status string }
+
+// oneOf reports whether a condition of one of the types is true.
+func (c conditions) oneOf(types ...string) bool {
+	for _, condition := range c {
+		if condition.Status == string(metav1.ConditionTrue) && slices.Contains(types, condition.Type) {
+			return true
+		}
 	}
-	return found
+	return false
 }
 
-// condition reports whether a condition of one of the types is true.
-func condition(job *unstructured.Unstructured, types ...string) bool {
-	return slices.ContainsFunc(entries(job.Object, "status", "conditions"), func(c map[string]any) bool {
-		return text(c, "status") == "True" && slices.Contains(types, text(c, "type"))
-	})
+// setPods notes what pods are made from, how much of the unit one requests, and the time that it
+// has to end.
+func (s *Shape) setPods(template *corev1.PodTemplateSpec, unit corev1.ResourceName) {
+	s.Pod, s.Unit = template.Spec, Requests(&template.Spec, unit)
+	s.Grace = time.Duration(ptr.Deref(template.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)) * time.Second
 }
 
-// pods reads the pod template at a path: how much of the unit a pod requests, and the time
-// that it has to end.
-func (s *Shape) pods(object map[string]any, unit corev1.ResourceName, path ...string) {
-	s.Grace = corev1.DefaultTerminationGracePeriodSeconds * time.Second
-	template, _, _ := unstructured.NestedMap(object, append(path, "spec")...)
-	var spec corev1.PodSpec
-	if runtime.DefaultUnstructuredConverter.FromUnstructured(template, &spec) != nil {
-		return
-	}
-	s.Pod, s.Unit = spec, Requests(&spec, unit)
-	if seconds := spec.TerminationGracePeriodSeconds; seconds != nil {
-		s.Grace = time.Duration(*seconds) * time.Second
-	}
-}
-
-// elastic reads the pods of the one part of a job that requests the unit, and returns its
-// index. The parts have their pod templates at a path; what names one.
-func (s *Shape) elastic(parts []map[string]any, unit corev1.ResourceName, what string, path ...string) (int, error) {
+// setElastic notes the pods of the one part of a job that requests the unit, and returns its index;
+// what names one.
+func (s *Shape) setElastic(templates []corev1.PodTemplateSpec, unit corev1.ResourceName, what string) (int, error) {
 	elastic := -1
-	for i, part := range parts {
-		var pods Shape
-		switch pods.pods(part, unit, path...); {
-		case pods.Unit == 0:
+	for i := range templates {
+		switch {
+		case Requests(&templates[i].Spec, unit) == 0:
 		case elastic >= 0:
 			return 0, notElastic("several %ss request %s; want one", what, unit)
 		default:
-			elastic, s.Pod, s.Unit, s.Grace = i, pods.Pod, pods.Unit, pods.Grace
+			elastic = i
+			s.setPods(&templates[i], unit)
 		}
 	}
 	if elastic < 0 {

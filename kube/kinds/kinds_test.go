@@ -83,6 +83,11 @@ spec:
 			resized: map[string]any{"spec.replicatedJobs.1.template.spec.parallelism": int64(2), "spec.replicatedJobs.1.template.spec.completions": int64(2)},
 			paused:  map[string]any{"spec.suspend": true},
 		},
+		"JobSet of replicas": {
+			kind: "JobSet", job: strings.ReplaceAll(jobSet, "node, replicas: 1", "node, replicas: 2"), size: 8, multiple: 2, selector: "jobset.sigs.k8s.io/replicatedjob-name",
+			resized: map[string]any{"spec.replicatedJobs.1.template.spec.parallelism": int64(1), "spec.replicatedJobs.1.template.spec.completions": int64(1)},
+			paused:  map[string]any{"spec.suspend": true},
+		},
 		"RayCluster": {
 			kind: "RayCluster",
 			job: `
@@ -204,7 +209,7 @@ func TestNotElastic(t *testing.T) {
 		"Job of MultiKueue":     {"Job", "kind: Job\nspec: {managedBy: kueue.x-k8s.io/multikueue, completionMode: Indexed, parallelism: 1, completions: 1, template: POD}", "", "another controller makes its pods"},
 		"JobSet of two":         {"JobSet", strings.ReplaceAll(jobSet, "{spec: {containers: [{name: a}]}}", "POD"), "", "several replicated jobs"},
 		"JobSet of none":        {"JobSet", "kind: JobSet\nspec: {}", "", "no replicated job"},
-		"JobSet with replicas":  {"JobSet", strings.ReplaceAll(jobSet, "node, replicas: 1", "node, replicas: 3"), "", "3 replicas"},
+		"JobSet with replicas":  {"JobSet", strings.ReplaceAll(jobSet, "node, replicas: 1", "node, replicas: 0"), "", "no replicas"},
 		"TrainJob so far":       {"TrainJob", "kind: TrainJob\nspec: {}", "", "no JobSet yet"},
 		"TrainJob of any size":  {"TrainJob", "kind: TrainJob\nspec: {}", jobSet, "numNodes is unset"},
 		"Ray's own autoscaler":  {"RayCluster", "kind: RayCluster\nspec: {enableInTreeAutoscaling: true, workerGroupSpecs: [{groupName: a, replicas: 1, template: POD}]}", "", "autoscaler"},
@@ -217,7 +222,7 @@ func TestNotElastic(t *testing.T) {
 		"PyTorchJob led":        {"PyTorchJob", "kind: PyTorchJob\nspec: {elasticPolicy: {}, pytorchReplicaSpecs: {Master: {template: POD}, Worker: {template: POD}}}", "", "its master requests"},
 		"Ray's head":            {"RayCluster", "kind: RayCluster\nspec: {headGroupSpec: {template: POD}, workerGroupSpecs: [{groupName: a, replicas: 1, template: POD}]}", "", "its head requests"},
 		"PyTorchJob of masters": {"PyTorchJob", "kind: PyTorchJob\nspec: {elasticPolicy: {}, pytorchReplicaSpecs: {Master: {template: POD}}}", "", "no workers"},
-		"nonsense":              {"RayCluster", "kind: RayCluster\nspec: {workerGroupSpecs: [1, {template: 3}]}", "", "no worker group"},
+		"nonsense":              {"RayCluster", "kind: RayCluster\nspec: {workerGroupSpecs: [1, {template: 3}]}", "", "cannot be read"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

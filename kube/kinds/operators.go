@@ -4,94 +4,127 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 )
 
 // readRayCluster reads a RayCluster of KubeRay: the worker group whose pods request the
 // unit is resized. Which of its pods go is not ours to choose.
-func readRayCluster(job, _ *unstructured.Unstructured, unit corev1.ResourceName) (Shape, error) {
+func readRayCluster(object, _ *unstructured.Unstructured, unit corev1.ResourceName) (Shape, error) {
+	ray, err := read[struct {
+		Spec struct {
+			Suspend, EnableInTreeAutoscaling bool
+			HeadGroupSpec                    struct{ Template corev1.PodTemplateSpec }
+			WorkerGroupSpecs                 []struct {
+				GroupName                                      string
+				Suspend                                        bool
+				Replicas, MinReplicas, MaxReplicas, NumOfHosts int
+				Template                                       corev1.PodTemplateSpec
+			}
+		}
+	}](object)
 	s := Shape{
-		Suspended: boolean(job.Object, "spec", "suspend"),
-		Selector:  map[string]string{"ray.io/cluster": job.GetName()},
+		Suspended: ray.Spec.Suspend,
+		Selector:  map[string]string{"ray.io/cluster": object.GetName()},
 		suspend:   "/spec/suspend",
 	}
-	for _, owner := range job.GetOwnerReferences() {
+	for _, owner := range object.GetOwnerReferences() {
 		// Its driver runs on the head, which a pause would end.
 		s.NoPause = s.NoPause || owner.Kind == "RayJob"
 	}
-	groups := entries(job.Object, "spec", "workerGroupSpecs")
-	elastic, err := s.elastic(groups, unit, "worker group", "template")
 	if err != nil {
 		return s, err
 	}
-	group := groups[elastic]
-	s.Selector["ray.io/group"] = text(group, "groupName")
+	var templates []corev1.PodTemplateSpec
+	for _, group := range ray.Spec.WorkerGroupSpecs {
+		templates = append(templates, group.Template)
+	}
+	elastic, err := s.setElastic(templates, unit, "worker group")
+	if err != nil {
+		return s, err
+	}
+	group := ray.Spec.WorkerGroupSpecs[elastic]
+	s.Selector["ray.io/group"] = group.GroupName
 	s.sizes = []string{fmt.Sprintf("/spec/workerGroupSpecs/%d/replicas", elastic)}
-	s.Multiple = 1
-	if hosts, set := number(group, "numOfHosts"); set {
-		s.Multiple = max(1, hosts)
-	}
-	least, _ := number(group, "minReplicas")
-	most, _ := number(group, "maxReplicas")
-	replicas, _ := number(group, "replicas")
+	s.Multiple = max(1, group.NumOfHosts)
 	// KubeRay keeps to the limits whatever replicas says.
-	if replicas = max(replicas, least); most > 0 {
-		replicas = min(replicas, most)
+	replicas := max(group.Replicas, group.MinReplicas)
+	if group.MaxReplicas > 0 {
+		replicas = min(replicas, group.MaxReplicas)
 	}
-	s.Size, s.Min, s.Max = replicas*s.Multiple, least*s.Multiple, most*s.Multiple
+	s.Size, s.Min, s.Max = replicas*s.Multiple, group.MinReplicas*s.Multiple, group.MaxReplicas*s.Multiple
 	s.Suspended = s.Suspended || s.Size == 0
-	var head Shape
-	head.pods(job.Object, unit, "spec", "headGroupSpec", "template")
 	switch {
-	case head.Unit > 0:
+	case Requests(&ray.Spec.HeadGroupSpec.Template.Spec, unit) > 0:
 		return s, notElastic("its head requests %s, and so takes a node beside its workers", unit)
-	case boolean(job.Object, "spec", "enableInTreeAutoscaling"):
+	case ray.Spec.EnableInTreeAutoscaling:
 		return s, notElastic("spec.enableInTreeAutoscaling is true: Ray's own autoscaler sets its size")
-	case boolean(group, "suspend"):
-		return s, notElastic("worker group %q is suspended by itself", text(group, "groupName"))
+	case group.Suspend:
+		return s, notElastic("worker group %q is suspended by itself", group.GroupName)
 	}
 	return s, nil
 }
 
 // readPyTorchJob reads a PyTorchJob of training-operator v1 with an elastic policy: its
 // workers are resized.
-func readPyTorchJob(job, _ *unstructured.Unstructured, unit corev1.ResourceName) (Shape, error) {
+func readPyTorchJob(object, _ *unstructured.Unstructured, unit corev1.ResourceName) (Shape, error) {
+	type replicas struct {
+		Replicas *int
+		Template corev1.PodTemplateSpec
+	}
+	job, err := read[struct {
+		Spec struct {
+			RunPolicy     *struct{ Suspend bool }
+			ElasticPolicy *struct {
+				MinReplicas, MaxReplicas *int
+				Metrics                  []any
+			}
+			PytorchReplicaSpecs struct {
+				Master replicas
+				Worker *replicas
+			}
+		}
+		Status struct {
+			Conditions conditions
+			StartTime  metav1.Time
+		}
+	}](object)
 	s := Shape{
-		Suspended: boolean(job.Object, "spec", "runPolicy", "suspend"),
-		Finished:  condition(job, "Succeeded", "Failed"),
-		Started:   moment(job.Object, "status", "startTime"),
+		Suspended: job.Spec.RunPolicy != nil && job.Spec.RunPolicy.Suspend,
+		Finished:  job.Status.Conditions.oneOf("Succeeded", "Failed"),
+		Started:   job.Status.StartTime.Time,
 		Selector: map[string]string{
-			"training.kubeflow.org/job-name":     job.GetName(),
+			"training.kubeflow.org/job-name":     object.GetName(),
 			"training.kubeflow.org/replica-type": "worker",
 		},
+		Size:    1,
 		sizes:   []string{"/spec/pytorchReplicaSpecs/Worker/replicas"},
 		suspend: "/spec/runPolicy/suspend",
 	}
-	size, set := number(job.Object, "spec", "pytorchReplicaSpecs", "Worker", "replicas")
-	if s.Size = size; !set {
-		s.Size = 1
-	}
-	s.pods(job.Object, unit, "spec", "pytorchReplicaSpecs", "Worker", "template")
-	if _, found, _ := unstructured.NestedMap(job.Object, "spec", "runPolicy"); !found {
+	if job.Spec.RunPolicy == nil {
 		s.suspend, s.suspendIn = "/spec/runPolicy", "suspend"
 	}
-	policy, found, _ := unstructured.NestedMap(job.Object, "spec", "elasticPolicy")
-	var hasMin, hasMax bool
-	s.Min, hasMin = number(policy, "minReplicas")
-	s.Max, hasMax = number(policy, "maxReplicas")
-	metrics := entries(policy, "metrics")
-	var master Shape
-	master.pods(job.Object, unit, "spec", "pytorchReplicaSpecs", "Master", "template")
-	switch _, worker, _ := unstructured.NestedMap(job.Object, "spec", "pytorchReplicaSpecs", "Worker"); {
-	case !worker:
+	if err != nil {
+		return s, err
+	}
+	worker, policy := job.Spec.PytorchReplicaSpecs.Worker, job.Spec.ElasticPolicy
+	if worker == nil {
 		return s, notElastic("it has no workers")
-	case master.Unit > 0:
+	}
+	s.Size = ptr.Deref(worker.Replicas, 1)
+	s.setPods(&worker.Template, unit)
+	if policy != nil {
+		s.Min, s.Max = ptr.Deref(policy.MinReplicas, 0), ptr.Deref(policy.MaxReplicas, 0)
+	}
+	switch {
+	case Requests(&job.Spec.PytorchReplicaSpecs.Master.Template.Spec, unit) > 0:
 		return s, notElastic("its master requests %s, and so takes a node beside its workers; torchrun needs none", unit)
-	case !found:
+	case policy == nil:
 		return s, notElastic("spec.elasticPolicy is unset, so its processes expect a fixed number of nodes")
-	case !hasMin || !hasMax:
+	case policy.MinReplicas == nil || policy.MaxReplicas == nil:
 		return s, notElastic("spec.elasticPolicy lacks minReplicas or maxReplicas; want both: the operator takes one for the other, and its processes expect that number of nodes")
-	case len(metrics) > 0:
+	case len(policy.Metrics) > 0:
 		return s, notElastic("spec.elasticPolicy.metrics makes a HorizontalPodAutoscaler set its size")
 	}
 	return s, nil

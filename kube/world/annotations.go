@@ -153,12 +153,15 @@ func (r *reader) sizes(least, most, multiple int) []int {
 	text, found := r.annotations[NodesAnnotation]
 	low, high := max(1, least), most
 	if high == 0 {
-		high = max(low, defaultMaxNodes)
+		high = max(low, multiple, defaultMaxNodes)
 	}
 	var sizes []int
 	switch {
 	case !found:
-		sizes = powersOfTwo(low, high)
+		// Of each of its parts, where it grows by several nodes at once.
+		for _, n := range powersOfTwo((low+multiple-1)/multiple, high/multiple) {
+			sizes = append(sizes, n*multiple)
+		}
 	case strings.Contains(text, "-"):
 		from, to, _ := strings.Cut(text, "-")
 		a, errA := strconv.Atoi(strings.TrimSpace(from))

@@ -42,6 +42,7 @@ func TestParseWishes(t *testing.T) {
 		"efficiency":      {annotations{"doubling-efficiency": "0.9"}, 0, 0, 1, world.Wishes{Weight: 1, Efficiency: 0.9, Sizes: []int{1, 2, 4, 8, 16}}},
 		"limits of kind":  {annotations{}, 2, 8, 1, world.Wishes{Weight: 1, Sizes: []int{2, 4, 8}}},
 		"hosts of a kind": {annotations{}, 2, 8, 4, world.Wishes{Weight: 1, Sizes: []int{4, 8}}},
+		"three replicas":  {annotations{}, 0, 0, 3, world.Wishes{Weight: 1, Sizes: []int{3, 6, 12}}},
 		"weight 0":        {annotations{"weight": "0"}, 0, 1, 1, world.Wishes{Sizes: []int{1}}},
 	}
 	for name, test := range tests {

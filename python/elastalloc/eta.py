@@ -1,0 +1,156 @@
+"""Makes the remaining ETAs of a snapshot, and says how far off they may be, of what a
+scheduler has: the steps that a job reports, what its user told, the work it has done, and
+what the jobs before it took. docs/what-to-tell-it.md says what each is worth.
+
+Times are in seconds. Work is counted in run time on one node: on k nodes a job does speed(k)
+seconds of it a second, and nothing while it restarts. The Go package client/eta gives the
+same numbers and reads the same states.
+"""
+
+import json
+import math
+from bisect import bisect_right, insort
+from typing import List, NamedTuple, Optional
+
+__all__ = ["Estimate", "Estimator", "speed"]
+
+DEFAULT_TOLD_ERROR = math.log(2)  # of what was told where nothing says how far off: a factor of 2
+UNKNOWN_ERROR = 1.4  # of an estimate from ended jobs, chosen by simulation
+MAX_ERROR = 5.0  # the largest that the service takes
+MAX_ENDED = 1000  # ended jobs that an Estimator remembers, the latest
+
+LEAST = 1.0  # a job that has outrun what was told is about to end
+MOST = 10 * 365 * 24 * 3600.0  # beyond is as good as without an end
+PSEUDO_LEFT = 20 * 60.0  # left of a job before any has ended
+LEAST_ERROR = 1e-9  # keeps what is nearly exact within what can be calculated with
+TAIL = 3.0  # from where on a continued fraction is used for Mills' ratio
+
+
+class Estimate(NamedTuple):
+    """A remaining ETA, in the terms of the API: remaining_eta, eta_nodes and eta_error."""
+
+    eta: float  # run time left on the nodes: at least a second, at most ten years
+    nodes: int
+    error: float  # the standard deviation of ln(true / eta); 0 is exact
+
+    def tell(self, job) -> None:
+        """Sets remaining_eta, eta_nodes and eta_error of a pb.Job."""
+        job.remaining_eta.FromNanoseconds(round(self.eta * 1e9))
+        job.eta_nodes, job.eta_error = self.nodes, self.error
+
+
+class Estimator:
+    """Makes estimates, and learns from the jobs that end."""
+
+    def __init__(self) -> None:
+        self._ended: List[float] = []  # the work of ended jobs, in the order of their ends
+        self._sorted: List[float] = []  # the same, ascending
+
+    def estimate(
+        self,
+        *,
+        steps_left: float = 0.0,
+        seconds_per_step: float = 0.0,
+        nodes: int = 1,
+        told: float = 0.0,
+        told_error: float = 0.0,
+        work_done: float = 0.0,
+    ) -> Estimate:
+        """Returns the best estimate that what is known of a job allows: by its steps, else
+        by what was told, else by the jobs that have ended.
+
+        seconds_per_step is what a step takes on the given nodes, 0 for a job that does not
+        report it. told is what the whole job was said to take on one node, by its user or by
+        an earlier run, 0 where it was not said, and told_error the standard deviation of
+        ln(true / told), 0 for DEFAULT_TOLD_ERROR.
+        """
+        done = min(max(work_done, 0.0), MOST)
+        left = steps_left * seconds_per_step
+        if seconds_per_step > 0 and left >= 0:  # NaN is neither.
+            return Estimate(_eta(left), max(nodes, 1), 0.0)
+        if told > 0:
+            error = told_error if told_error > 0 else DEFAULT_TOLD_ERROR
+            error = min(max(error, LEAST_ERROR), MAX_ERROR)
+            told = min(max(told, 1e-9), MOST)
+            return Estimate(_eta(_posterior(told, error, done)), 1, error)
+        return Estimate(_eta(self._left(done)), 1, UNKNOWN_ERROR)
+
+    def ended(self, work: float) -> None:
+        """Notes that a job has ended, for whatever reason, with the given work done. Jobs
+        without work are of no use and not noted."""
+        if not work > 0:
+            return
+        if len(self._ended) == MAX_ENDED:
+            self._sorted.remove(self._ended.pop(0))
+        self._ended.append(min(work, MOST))
+        insort(self._sorted, self._ended[-1])
+
+    def _left(self, done: float) -> float:
+        """Returns the median of what was left of the ended jobs that had come as far as done,
+        and of two pseudo-jobs, which stand for all experience before any."""
+        left = [work - done for work in self._sorted[bisect_right(self._sorted, done) :]]
+        pseudo = max(done, PSEUDO_LEFT)
+        left = sorted(left + [pseudo, 3 * pseudo])
+        return (left[(len(left) - 1) // 2] + left[len(left) // 2]) / 2
+
+    def to_json(self) -> str:
+        """Returns the state: what the jobs that ended took."""
+        return json.dumps({"ended_seconds": self._ended})
+
+    @classmethod
+    def from_json(cls, text: str) -> "Estimator":
+        """Restores a state. Of more than MAX_ENDED jobs it keeps the latest. A text that is no
+        state raises ValueError, which says why."""
+        try:
+            state = json.loads(text)
+        except RecursionError:
+            raise ValueError("parse state of ETAs: it is nested too deep") from None
+        except ValueError as error:
+            raise ValueError(f"parse state of ETAs: {error}") from None
+        if not isinstance(state, dict) or not isinstance(state.get("ended_seconds"), list):
+            raise ValueError("parse state of ETAs: ended_seconds is missing; want a list of seconds")
+        if unknown := state.keys() - {"ended_seconds"}:
+            raise ValueError(f"parse state of ETAs: unknown field {min(unknown)!r}")
+        for i, work in enumerate(state["ended_seconds"]):
+            if type(work) not in (int, float) or not 0 < work <= MOST:
+                raise ValueError(
+                    f"parse state of ETAs: ended_seconds[{i}] is {work!r}; "
+                    f"want more than 0 and at most {MOST:g}"
+                )
+        estimator = cls()
+        estimator._ended = [float(work) for work in state["ended_seconds"][-MAX_ENDED:]]
+        estimator._sorted = sorted(estimator._ended)
+        return estimator
+
+
+def _posterior(d: float, s: float, x: float) -> float:
+    """Returns the mean of what is left, W - x, of a job that was said to take d in all and has
+    done x: ln W is normal about ln d with the standard deviation s > 0, and W > x. That is
+    D e^(s^2/2) Phi(s - z) / Phi(-z) - x with z = ln(x/D) / s."""
+    z = math.log(x / d) / s if x > 0 else -math.inf
+    if z <= TAIL:
+        up, down = math.erfc((z - s) / math.sqrt(2)), math.erfc(z / math.sqrt(2))
+        return d * math.exp(s * s / 2) * up / down - x
+    # Far out Phi(-z) underflows. With Phi(-z) = phi(z) M(z) the densities cancel.
+    return x * (_mills(z - s) / _mills(z) - 1)
+
+
+def _mills(z: float) -> float:
+    """Returns Mills' ratio of the normal distribution, Phi(-z) / phi(z), for z > -38."""
+    if z <= TAIL:
+        return math.sqrt(math.pi / 2) * math.exp(z * z / 2) * math.erfc(z / math.sqrt(2))
+    rest = z  # Laplace's 1/(z + 1/(z + 2/(z + 3/(z + ...))))
+    for n in range(60, 0, -1):
+        rest = z + n / rest
+    return 1 / rest
+
+
+def speed(nodes: int, efficiency: float = 0.8) -> float:
+    """Returns the speed on the given nodes against one node, k * e^log2(k): each doubling
+    multiplies it by twice the efficiency."""
+    return nodes * efficiency ** math.log2(nodes)
+
+
+def _eta(seconds: float) -> float:
+    """Returns seconds as an ETA, in whole nanoseconds."""
+    return round(min(seconds, MOST), 9) if seconds >= LEAST else LEAST

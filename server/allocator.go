@@ -27,11 +27,11 @@ func newService(allocator apiconv.Allocator, maxBudget time.Duration, audits *au
 // turn it waits for, and how much memory it needs.
 func methods(maxJobs int) map[string]ingress.Method {
 	return map[string]ingress.Method{
-		"Allocate": {Work: ingress.WorkSearchOrShed, Need: guard.NewNeed(&elastallocv1.AllocateRequest{}, maxJobs)},
+		"Allocate": {Work: ingress.WorkDecision, Need: guard.NewNeed(&elastallocv1.AllocateRequest{}, maxJobs)},
 		"FillIdle": {Work: ingress.WorkShort, Need: guard.NewNeed(&elastallocv1.FillIdleRequest{}, maxJobs)},
-		"WhatIf":   {Work: ingress.WorkSearch, Need: guard.NewNeed(&elastallocv1.WhatIfRequest{}, maxJobs)},
-		"Explain":  {Work: ingress.WorkSearch, Need: guard.NewNeed(&elastallocv1.ExplainRequest{}, maxJobs)},
-		"Forecast": {Work: ingress.WorkSearch, Need: guard.NewNeed(&elastallocv1.ForecastRequest{}, maxJobs)},
+		"WhatIf":   {Work: ingress.WorkQuestion, Need: guard.NewNeed(&elastallocv1.WhatIfRequest{}, maxJobs)},
+		"Explain":  {Work: ingress.WorkQuestion, Need: guard.NewNeed(&elastallocv1.ExplainRequest{}, maxJobs)},
+		"Forecast": {Work: ingress.WorkQuestion, Need: guard.NewNeed(&elastallocv1.ForecastRequest{}, maxJobs)},
 	}
 }
 

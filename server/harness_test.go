@@ -178,14 +178,26 @@ func (g *gate) solve(ctx context.Context, p *solver.Problem) (solver.Result, err
 	}
 }
 
-// occupy makes a call that stays in the gate, and returns where its error will come.
+// occupy decides in the gate, and returns where its error will come; occupyQuestions asks.
 func (h *harness) occupy(t *testing.T, g *gate) <-chan error {
 	t.Helper()
-	answered := make(chan error, 1)
-	go func() {
+	return g.occupy(func() error {
 		_, err := h.client.Allocate(t.Context(), smallRequest())
-		answered <- err
-	}()
+		return err
+	})
+}
+
+func (h *harness) occupyQuestions(t *testing.T, g *gate) <-chan error {
+	t.Helper()
+	return g.occupy(func() error {
+		_, err := h.client.WhatIf(t.Context(), searchRequest())
+		return err
+	})
+}
+
+func (g *gate) occupy(call func() error) <-chan error {
+	answered := make(chan error, 1)
+	go func() { answered <- call() }()
 	<-g.entered
 	return answered
 }

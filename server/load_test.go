@@ -25,7 +25,7 @@ func TestShedding(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
 	h := start(t, func(c *Config) { c.Allocator, c.MaxInflight, c.MaxQueue = fakeAllocator(g.hold), 1, 0 })
-	first := h.occupy(t, g)
+	first := h.occupyQuestions(t, g)
 
 	_, err := h.client.WhatIf(t.Context(), searchRequest())
 	s := status.Convert(err)
@@ -188,7 +188,7 @@ func TestTheClientComesBack(t *testing.T) {
 		c.Allocator, c.MaxInflight, c.MaxQueue = fakeAllocator(g.hold), 1, 0
 		c.Logger = slog.New(slog.NewTextHandler(onTurnedAway(sync.OnceFunc(func() { close(g.open) })), nil))
 	})
-	first := h.occupy(t, g)
+	first := h.occupyQuestions(t, g)
 	c, err := client.New("passthrough:///memory", client.WithTimeout(time.Minute), client.WithDialOptions(
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return h.listener.DialContext(ctx) })))
 	if err != nil {

@@ -178,7 +178,7 @@ func TestSpansOfCallsThatFail(t *testing.T) {
 		}
 	}
 
-	first := h.occupy(t, g)
+	first := h.occupyQuestions(t, g)
 	if _, err := h.client.WhatIf(t.Context(), searchRequest()); status.Code(err) != codes.ResourceExhausted {
 		t.Fatal(err)
 	}

@@ -97,11 +97,11 @@ func TestWhyWithinBudget(t *testing.T) {
 }
 
 // TestWhyHoldsTurns checks that a call of many decisions holds its turn while it makes them
-// and takes others only as long as no other call wants them, and that once it has had its
-// fair time it ends, for a call that waits, with what it has.
+// and takes those of decisions only as long as no call wants them, and that once it has had its
+// fair time it ends, for another question that waits, with what it has.
 func TestWhyHoldsTurns(t *testing.T) {
 	t.Parallel()
-	for name, maxInflight := range map[string]int{"beside a free turn": 2, "alone": 1} {
+	for name, maxInflight := range map[string]int{"beside decisions": 2, "beside questions": 1} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := startWithin(t, maxInflight, time.Hour)
@@ -116,15 +116,20 @@ func TestWhyHoldsTurns(t *testing.T) {
 				ended <- forecast
 			}()
 			h.await(t, "elastalloc_inflight_requests", "1")
-			searched := 0
-			wait.Until(t, "searches beside the forecast", func() bool {
-				_, err := h.client.Explain(t.Context(), &elastallocv1.ExplainRequest{Snapshot: smallRequest().GetSnapshot()})
+			answered := 0
+			wait.Until(t, "calls beside the forecast", func() bool {
+				var err error
+				if maxInflight == 1 {
+					_, err = h.client.Explain(t.Context(), &elastallocv1.ExplainRequest{Snapshot: smallRequest().GetSnapshot()})
+				} else {
+					_, err = h.client.Allocate(t.Context(), smallRequest())
+				}
 				if err == nil {
-					searched++
+					answered++
 				} else if status.Code(err) != codes.ResourceExhausted {
 					t.Fatal(err)
 				}
-				return searched == 5
+				return answered == 5
 			})
 			if maxInflight == 1 {
 				if forecast := <-ended; forecast.GetComplete() || len(forecast.GetJobs()) != 20 || forecast.GetDecisions() == 0 {

@@ -64,7 +64,7 @@ func New(config Config) *Ingress {
 	in.memory.OnFreed = in.turns.memoryFreed
 	in.receiver = &guard.Receiver{
 		Memory: in.memory, MaxCalls: config.MaxReceiving, MaxBytes: config.MaxMessageBytes, Timeout: config.ReceiveTimeout,
-		Reclaim: in.turns.reclaim,
+		Reclaim: in.turns.reclaimAll,
 	}
 	return in
 }

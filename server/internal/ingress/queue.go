@@ -3,257 +3,172 @@ package ingress
 import (
 	"cmp"
 	"container/heap"
-	"container/list"
 	"math/bits"
+	"slices"
 
 	"github.com/elastalloc/elastalloc/server/internal/guard"
 )
 
-// queue orders the calls that wait for turns of one kind: whose caller has fewer turns comes
-// first, then small calls before large ones, then the caller that was served longest ago, and
-// so on for the connections of a caller. Every change takes time in the logarithm of their
-// number, since it is made with the turns locked.
-type queue struct {
-	callers map[string]*callerCalls // that wait or have a turn
-	// lines are the first of each caller and size class, small ones apart.
-	small, large order[*callerLine]
-	crowds       order[*callerCalls] // the callers, most waiting calls first
-	waiting      int
-	number       int // of what has come or was served last
-}
-
-// callerCalls are the calls of a caller, over connections.
-type callerCalls struct {
-	crowd
-	connections map[string]*connectionCalls
-	crowds      order[*connectionCalls]
-	lines       map[int]*callerLine // by size class
-}
-
-// connectionCalls are those over one connection.
-type connectionCalls struct{ crowd }
-
-// crowd counts the calls of a caller or a connection.
+// crowd is the calls of a lane, those of a caller among them, or those over one of its
+// connections. Of its members, the one with fewer turns comes first, then the one whose first
+// call is smaller, then the one that was served longest ago. Every change takes time in the
+// logarithm of their number, since it is made with the turns locked.
 type crowd struct {
-	running, waiting int
-	served           int // the number of its last turn
-	index            int
+	of      *crowd // nil for a lane
+	name    string
+	members map[string]*crowd
+	// next has the member first whose turn it is, most the one of which most calls wait.
+	next, most order
+	calls      []*turn // of a connection, that wait: smaller classes first, each in its order
+
+	running, waiting     int
+	since, served, tried int    // when it came, had its last turn, and its first call did not fit
+	places               [2]int // in next and most of the crowd that it is of
+	number               int    // of a lane: what has come or was served last
 }
 
-func (c *crowd) place() *int                              { return &c.index }
-func (c *callerCalls) before(o *callerCalls) bool         { return c.waiting > o.waiting }
-func (c *connectionCalls) before(o *connectionCalls) bool { return c.waiting > o.waiting }
-
-// callerLine is the calls of a caller that are of one size class.
-type callerLine struct {
-	caller       *callerCalls
-	class        int
-	since, tried int // the numbers when it came, and when its first call did not fit
-	byConnection map[*connectionCalls]*connectionLine
-	lines        order[*connectionLine]
-	index        int
+func newCrowd(of *crowd, name string) *crowd {
+	return &crowd{
+		of: of, name: name, members: make(map[string]*crowd),
+		next: order{before: (*crowd).isBefore},
+		most: order{place: 1, before: func(c, o *crowd) bool { return c.waiting > o.waiting }},
+	}
 }
 
-func (l *callerLine) place() *int { return &l.index }
-
-func (l *callerLine) before(o *callerLine) bool {
+// isBefore reports whether it is the turn of a crowd rather than of another.
+func (c *crowd) isBefore(o *crowd) bool {
+	if c.waiting == 0 || o.waiting == 0 {
+		return c.waiting > o.waiting
+	}
 	return cmp.Or(
-		cmp.Compare(l.caller.running, o.caller.running), cmp.Compare(l.class, o.class),
-		cmp.Compare(max(l.caller.served, l.tried), max(o.caller.served, o.tried)), cmp.Compare(l.since, o.since),
-	) < 0
-}
-
-// first returns the call of the line that comes first.
-func (l *callerLine) first() *turn { return l.lines[0].calls.Front().Value.(*turn) }
-
-// connectionLine is those of them that came over one connection, in their order.
-type connectionLine struct {
-	of         *callerLine
-	connection *connectionCalls
-	since      int
-	calls      list.List // of *turn
-	index      int
-}
-
-func (l *connectionLine) place() *int { return &l.index }
-
-func (l *connectionLine) before(o *connectionLine) bool {
-	return cmp.Or(
-		cmp.Compare(l.connection.running, o.connection.running), cmp.Compare(l.connection.served, o.connection.served),
-		cmp.Compare(l.since, o.since),
+		cmp.Compare(c.running, o.running), cmp.Compare(c.first().class(), o.first().class()),
+		cmp.Compare(max(c.served, c.tried), max(o.served, o.tried)), cmp.Compare(c.since, o.since),
 	) < 0
 }
 
 // class returns the size class of a call: 0 for small ones, and one more for each doubling.
 func (u *turn) class() int { return bits.Len(uint(max(0, u.bytes-1) / guard.SmallCall)) }
 
-// heads returns the lines among which those of a size class are.
-func (q *queue) heads(class int) *order[*callerLine] {
-	if class == 0 {
-		return &q.small
-	}
-	return &q.large
+// compare orders the calls over a connection.
+func (u *turn) compare(o *turn) int {
+	return cmp.Or(cmp.Compare(u.class(), o.class()), cmp.Compare(u.number, o.number))
 }
 
-// of returns the caller and the connection of a call.
-func (q *queue) of(u *turn) (*callerCalls, *connectionCalls) {
-	c := q.callers[u.caller]
-	if c == nil {
-		if q.callers == nil {
-			q.callers = make(map[string]*callerCalls)
-		}
-		c = &callerCalls{connections: make(map[string]*connectionCalls), lines: make(map[int]*callerLine)}
-		q.callers[u.caller] = c
-		q.crowds.push(c)
+// member returns a member of a crowd, a new one where there is none of that name.
+func (c *crowd) member(name string, number int) *crowd {
+	m := c.members[name]
+	if m == nil {
+		m = newCrowd(c, name)
+		m.since = number
+		c.members[name] = m
+		heap.Push(&c.next, m)
+		heap.Push(&c.most, m)
 	}
-	own := c.connections[u.connection]
-	if own == nil {
-		own = new(connectionCalls)
-		c.connections[u.connection] = own
-		c.crowds.push(own)
-	}
-	return c, own
+	return m
 }
 
-// count adds to the numbers of calls of a caller and its connection, which are forgotten when
-// they have none.
-func (q *queue) count(u *turn, running, waiting int) {
-	c, own := q.of(u)
-	if running != 0 { // Several lines move: one at a time would find the others out of order.
-		for class, line := range c.lines {
-			q.heads(class).remove(line)
-		}
-	}
-	c.running, own.running = c.running+running, own.running+running
-	c.waiting, own.waiting = c.waiting+waiting, own.waiting+waiting
-	if running > 0 {
-		q.number++
-		c.served, own.served = q.number, q.number
-	}
-	if running != 0 {
-		for class, line := range c.lines {
-			if l := line.byConnection[own]; l != nil {
-				line.lines.fix(l)
-			}
-			q.heads(class).push(line)
-		}
-	}
-	q.waiting += waiting
-	q.crowds.fix(c)
-	c.crowds.fix(own)
-	if own.running+own.waiting == 0 {
-		c.crowds.remove(own)
-		delete(c.connections, u.connection)
-	}
-	if c.running+c.waiting == 0 {
-		q.crowds.remove(c)
-		delete(q.callers, u.caller)
-	}
+// add puts a call in the queue of a lane.
+func (c *crowd) add(u *turn) {
+	c.number++
+	u.number, u.waits = c.number, true
+	u.over = c.member(u.caller, c.number).member(u.connection, c.number)
+	i, _ := slices.BinarySearchFunc(u.over.calls, u, (*turn).compare)
+	u.over.calls = slices.Insert(u.over.calls, i, u)
+	u.over.count(0, 1)
 }
 
-// add puts a call in the queue.
-func (q *queue) add(u *turn) {
-	q.number++
-	c, own := q.of(u)
-	class := u.class()
-	line := c.lines[class]
-	if line == nil {
-		line = &callerLine{caller: c, class: class, since: q.number, byConnection: make(map[*connectionCalls]*connectionLine)}
-		c.lines[class] = line
-	}
-	l := line.byConnection[own]
-	if l == nil {
-		l = &connectionLine{of: line, connection: own, since: q.number}
-		line.byConnection[own] = l
-		line.lines.push(l)
-		if len(line.lines) == 1 {
-			q.heads(class).push(line)
-		}
-	}
-	u.line, u.element = l, l.calls.PushBack(u)
-	q.count(u, 0, 1)
-}
-
-// leave takes a call out of the queue, if it is there.
-func (q *queue) leave(u *turn) {
-	l := u.line
-	if l == nil {
+// leave takes a call out of the queue, if it is there, and gives it its turn or not.
+func (c *crowd) leave(u *turn, running int) {
+	if !u.waits {
 		return
 	}
-	u.line = nil
-	l.calls.Remove(u.element)
-	if line := l.of; l.calls.Len() == 0 {
-		line.lines.remove(l)
-		delete(line.byConnection, l.connection)
-		if len(line.lines) == 0 {
-			q.heads(line.class).remove(line)
-			delete(line.caller.lines, line.class)
-		}
-	}
-	q.count(u, 0, -1)
+	u.waits = false
+	i, _ := slices.BinarySearchFunc(u.over.calls, u, (*turn).compare)
+	u.over.calls = slices.Delete(u.over.calls, i, i+1)
+	u.over.count(running, -1)
 }
 
-// first returns the line whose first call comes first, of small ones only where there is no
-// turn for others; nil where there is none.
-func (q *queue) first(onlySmall bool) *callerLine {
+// count changes how many calls over a connection run and wait, and so of its caller and lane.
+func (c *crowd) count(running, waiting int) {
+	c.running, c.waiting = c.running+running, c.waiting+waiting
+	if c.of == nil {
+		return
+	}
+	lane := c.of
+	for lane.of != nil {
+		lane = lane.of
+	}
+	if running > 0 {
+		lane.number++
+		c.served = lane.number
+	}
+	heap.Fix(&c.of.next, c.places[0])
+	heap.Fix(&c.of.most, c.places[1])
+	if c.running+c.waiting == 0 {
+		heap.Remove(&c.of.next, c.places[0])
+		heap.Remove(&c.of.most, c.places[1])
+		delete(c.of.members, c.name)
+	}
+	c.of.count(running, waiting)
+}
+
+// first returns the call that comes first, nil where none waits.
+func (c *crowd) first() *turn {
 	switch {
-	case len(q.small) == 0 && (onlySmall || len(q.large) == 0):
+	case c.waiting == 0:
 		return nil
-	case onlySmall || len(q.large) == 0 || len(q.small) > 0 && q.small[0].before(q.large[0]):
-		return q.small[0]
+	case len(c.calls) > 0:
+		return c.calls[0]
 	default:
-		return q.large[0]
+		return c.next.crowds[0].first()
 	}
 }
 
 // last returns the call that is turned away where too many wait: of the caller of which most
 // wait, and of its connection of which most do, the last of the largest.
-func (q *queue) last() *turn {
-	c := q.crowds[0]
-	own, largest := c.crowds[0], (*connectionLine)(nil)
-	for _, line := range c.lines {
-		if l := line.byConnection[own]; l != nil && (largest == nil || line.class > largest.of.class) {
-			largest = l
-		}
+func (c *crowd) last() *turn {
+	if len(c.calls) > 0 {
+		return c.calls[len(c.calls)-1]
 	}
-	return largest.calls.Back().Value.(*turn)
+	return c.most.crowds[0].last()
 }
 
-// order is a heap of what is to be found by its order.
-type order[T ordered[T]] []T
-
-// ordered comes before others or not, and knows its place among them.
-type ordered[T any] interface {
-	before(T) bool
-	place() *int
+// hasMore reports whether the caller of a connection, or where it is the same, the connection,
+// has more turns than that of another would have with one more.
+func (c *crowd) hasMore(o *crowd) bool {
+	return c.of.running >= o.of.running+2 || c.of == o.of && c.running >= o.running+2
 }
 
-func (o *order[T]) push(x T)   { heap.Push(o, x) }
-func (o *order[T]) fix(x T)    { heap.Fix(o, *x.place()) }
-func (o *order[T]) remove(x T) { heap.Remove(o, *x.place()) }
+// order is a heap of crowds that know their places in it.
+type order struct {
+	crowds []*crowd
+	place  int
+	before func(c, o *crowd) bool
+}
 
 // Len, Less, Swap, Push and Pop are for container/heap.
-func (o order[T]) Len() int { return len(o) }
+func (o *order) Len() int { return len(o.crowds) }
 
 // Less is for container/heap.
-func (o order[T]) Less(i, j int) bool { return o[i].before(o[j]) }
+func (o *order) Less(i, j int) bool { return o.before(o.crowds[i], o.crowds[j]) }
 
 // Swap is for container/heap.
-func (o order[T]) Swap(i, j int) {
-	o[i], o[j] = o[j], o[i]
-	*o[i].place(), *o[j].place() = i, j
+func (o *order) Swap(i, j int) {
+	o.crowds[i], o.crowds[j] = o.crowds[j], o.crowds[i]
+	o.crowds[i].places[o.place], o.crowds[j].places[o.place] = i, j
 }
 
 // Push is for container/heap.
-func (o *order[T]) Push(x any) {
-	*x.(T).place() = len(*o)
-	*o = append(*o, x.(T))
+func (o *order) Push(x any) {
+	c := x.(*crowd)
+	c.places[o.place] = len(o.crowds)
+	o.crowds = append(o.crowds, c)
 }
 
 // Pop is for container/heap.
-func (o *order[T]) Pop() any {
-	last := (*o)[len(*o)-1]
-	clear((*o)[len(*o)-1:])
-	*o = (*o)[:len(*o)-1]
+func (o *order) Pop() any {
+	last := o.crowds[len(o.crowds)-1]
+	o.crowds[len(o.crowds)-1] = nil
+	o.crowds = o.crowds[:len(o.crowds)-1]
 	return last
 }

@@ -1,7 +1,7 @@
 package ingress
 
 import (
-	"container/list"
+	"container/heap"
 	"context"
 	"slices"
 	"sync"
@@ -12,63 +12,70 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-const (
-	// maxWaitFraction is the fraction of the time until a call's deadline that it may
-	// wait: the rest must suffice for deciding, or for asking another server.
-	maxWaitFraction = 1.0 / 2
+// fairTime is how long a call may run undisturbed while others wait, though its
+// caller has no more turns than they.
+const fairTime = time.Second
 
-	// longestSearchWait and maxSearchWaitFraction are the same for a call that can be
-	// answered without a search, and longestShortWait for that answer: it is the last
-	// that this server can give.
-	longestSearchWait     = 100 * time.Millisecond
-	maxSearchWaitFraction = 1.0 / 4
-	longestShortWait      = 5 * time.Second
-
-	// fairTime is how long a call may run undisturbed while others wait, though its
-	// caller has no more turns than they.
-	fairTime = time.Second
-)
-
-// Work is what a method does for a call.
+// Work is what a method does for a call. Each kind has turns of its own, so that none waits
+// for another.
 type Work int
 
 // The kinds of work.
 const (
-	// WorkSearch waits for a turn, and is turned away if none comes in time.
-	WorkSearch Work = iota
-	// WorkSearchOrShed is like it, but where no turn comes in time the method runs all the
-	// same, among those of WorkShort: Shed says so, and it must be done soon.
-	WorkSearchOrShed
-	// WorkShort is done in little time. It never waits for searches.
+	// WorkQuestion waits for a turn, and is turned away if none comes in time. It is hurried
+	// where other work lacks memory.
+	WorkQuestion Work = iota
+	// WorkDecision is a search. Where no turn comes in time the method runs all the same, among
+	// those of WorkShort: Shed says so, and it must be done soon.
+	WorkDecision
+	// WorkShort is done in little time.
 	WorkShort
+	// workLargeShort is that of calls that are not small, so that small ones never wait for them.
+	workLargeShort
+
+	kindsOfWork
 )
+
+// patience returns how long a call waits for its turn at most, and for which fraction of the
+// time until its deadline: the rest must suffice for deciding, or for asking another server.
+// A decision can be answered without a turn for a search; that answer is the last that this
+// server can give.
+func (w Work) patience() (longest time.Duration, fraction float64) {
+	switch w {
+	case WorkQuestion:
+		return guard.LongestWait, 1.0 / 2
+	case WorkDecision:
+		return 100 * time.Millisecond, 1.0 / 4
+	default:
+		return 5 * time.Second, 1.0 / 2
+	}
+}
 
 // turns limits how many methods run at once, and is fair to callers: who has fewer
 // turns comes first, small calls come before large ones, callers take turns, and so do the
 // connections of a caller. Where a caller or a connection has more turns than one that
 // waits, one of its calls is asked to end its search.
 type turns struct {
-	mutex         sync.Mutex
-	search, short lane
-	waiting       atomic.Int64
+	// limit is how many calls of each kind of work run at once, maxQueue how many wait.
+	limit, maxQueue int
+
+	mutex   sync.Mutex
+	lanes   [kindsOfWork]lane
+	waiting atomic.Int64
 	// freed says that turns are about to be given for memory that was freed: once for all that
 	// is freed meanwhile.
 	freed atomic.Bool
 
-	// open counts the calls of each caller, most at most, so that not even the wait for mutex
-	// is for one caller's alone.
+	// open counts the calls of each caller, so that not even the wait for mutex is for one
+	// caller's alone.
 	openMutex sync.Mutex
 	open      map[string]int
-	most      int
 }
 
-// lane is turns of one kind: limit calls run at once, and forSmall more that are small, so
-// that they need not wait for large ones.
+// lane is the calls of one kind of work.
 type lane struct {
-	limit, forSmall int
-	maxQueue        int
-	running         []*turn
-	queue           queue
+	running []*turn
+	queue   *crowd
 }
 
 // turn is a call that waits for its turn or has it.
@@ -84,64 +91,56 @@ type turn struct {
 	// lent says that it is beside the turn of the call itself, until another call waits.
 	lent bool
 
-	// line is where it waits, as element; nil where it does not.
-	line    *connectionLine
-	element *list.Element
+	lane   *lane
+	over   *crowd // its connection in that lane; nil for one that is lent
+	waits  bool
+	number int // among those that wait
 
-	// granted is closed when the turn has come, refused when it will not.
-	granted, refused chan struct{}
-	began            time.Time
+	// settled is closed when the turn has come, or will not.
+	settled chan struct{}
+	granted bool
+	began   time.Time
 	// hurried ends when the call is to end its search.
 	hurried context.Context
 	hurry   context.CancelFunc
 }
 
 func newTurns(maxInflight, maxQueue int) *turns {
-	return &turns{
-		search: lane{limit: maxInflight, maxQueue: maxQueue},
-		short:  lane{limit: maxInflight, forSmall: maxInflight, maxQueue: maxQueue},
-		// Beyond, a caller's calls would be turned away from both queues.
-		open: make(map[string]int), most: 2*maxQueue + 3*maxInflight + 1,
+	t := &turns{limit: maxInflight, maxQueue: maxQueue, open: make(map[string]int)}
+	for work := range t.lanes {
+		t.lanes[work].queue = newCrowd(nil, "")
 	}
+	return t
 }
 
 // take waits for a turn, which release ends. It fails if the turn does not come in time,
 // if too many others wait or if ctx ends.
 func (t *turns) take(ctx context.Context, work Work, u *turn) error {
-	began := time.Now()
-	within := func(longest time.Duration, fraction float64) time.Time {
-		if deadline, limited := ctx.Deadline(); limited {
-			longest = min(longest, time.Duration(float64(deadline.Sub(began))*fraction))
-		}
-		return began.Add(longest)
-	}
 	if !t.enter(u) {
 		return guard.Overload()
 	}
 	defer t.exit(u)
-	if work == WorkSearchOrShed {
-		ok, err := t.await(ctx, &t.search, u, within(longestSearchWait, maxSearchWaitFraction))
-		if ok || err != nil {
-			return err
-		}
-		u.shed, work = true, WorkShort
+	began := time.Now()
+	ok, err := t.await(ctx, work, u, began)
+	if !ok && err == nil && work == WorkDecision {
+		u.shed = true
+		ok, err = t.await(ctx, WorkShort, u, began)
 	}
-	l, longest := &t.search, guard.LongestWait
-	if work == WorkShort {
-		l, longest = &t.short, longestShortWait
-	}
-	ok, err := t.await(ctx, l, u, within(longest, maxWaitFraction))
 	if !ok && err == nil {
 		err = guard.Overload()
 	}
 	return err
 }
 
+// mostOpen returns how many open calls a caller may have: beyond, they would be turned away
+// from all queues.
+func (t *turns) mostOpen() int { return len(t.lanes) * (t.maxQueue + t.limit + 1) }
+
 // enter counts a call that waits, and reports whether its caller may have one more.
 func (t *turns) enter(u *turn) bool {
 	t.openMutex.Lock()
 	defer t.openMutex.Unlock()
-	if t.open[u.caller] >= t.most {
+	if t.open[u.caller] >= t.mostOpen() {
 		return false
 	}
 	t.open[u.caller]++
@@ -156,50 +155,60 @@ func (t *turns) exit(u *turn) {
 	}
 }
 
-// await reports whether the turn of a call has come in a lane before a time.
-func (t *turns) await(ctx context.Context, l *lane, u *turn, end time.Time) (bool, error) {
-	u.granted, u.refused = make(chan struct{}), make(chan struct{})
+// await reports whether the turn of a call that began at a time has come in its lane.
+func (t *turns) await(ctx context.Context, work Work, u *turn, began time.Time) (bool, error) {
+	if work == WorkShort && u.bytes > guard.SmallCall {
+		work = workLargeShort
+	}
+	longest, fraction := work.patience()
+	if deadline, limited := ctx.Deadline(); limited {
+		longest = min(longest, time.Duration(float64(deadline.Sub(began))*fraction))
+	}
+	u.lane, u.settled = &t.lanes[work], make(chan struct{})
 	u.hurried, u.hurry = context.WithCancel(context.Background())
 	t.mutex.Lock()
-	l.queue.add(u)
-	t.dispatch(l)
-	if !u.isGranted() {
-		l.trim()
-		if l.hasTurn(u) { // It waits for memory.
-			t.search.reclaim()
-		}
-		if u.line != nil {
-			l.hurryFor(u)
-		}
-	}
+	t.arrive(u)
 	t.mutex.Unlock()
-	if u.isGranted() {
-		return true, nil
-	}
-	timer := time.NewTimer(time.Until(end))
+	timer := time.NewTimer(longest - time.Since(began))
 	defer timer.Stop()
 	var err error
 	select {
-	case <-u.granted:
-		return true, nil
-	case <-u.refused:
+	case <-u.settled:
 	case <-timer.C:
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	if u.isGranted() {
-		if err == nil {
-			return true, nil
-		}
-		l.end(u)
-		t.dispatch(l)
+	if u.granted && err == nil {
+		return true, nil
 	}
-	l.queue.leave(u)
-	t.count()
 	u.hurry()
+	u.lane.queue.leave(u, 0)
+	t.end(u)
 	return false, err
+}
+
+// arrive puts a call in its queue, and lets it run or sees to it that it soon may.
+func (t *turns) arrive(u *turn) {
+	defer t.count()
+	l := u.lane
+	l.queue.add(u)
+	t.dispatch(l)
+	if u.granted {
+		return
+	}
+	if l.queue.waiting > t.maxQueue { // Too many wait.
+		last := l.queue.last()
+		l.queue.leave(last, 0)
+		close(last.settled)
+	}
+	if len(l.running) < t.limit { // It waits for memory.
+		t.reclaim(l)
+	}
+	if u.waits {
+		l.hurryFor(u)
+	}
 }
 
 // lend returns another turn for a call that has one, if one is free and no call waits. It is
@@ -207,37 +216,30 @@ func (t *turns) await(ctx context.Context, l *lane, u *turn, end time.Time) (boo
 func (t *turns) lend(u *turn, reserve func() bool) (*turn, bool) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	l := &t.search
-	lent := &turn{caller: u.caller, connection: u.connection, bytes: u.bytes, lent: true, began: time.Now()}
-	if l.queue.waiting > 0 || !l.hasTurn(lent) || !reserve() {
+	l := &t.lanes[WorkDecision]
+	if l.queue.waiting > 0 || len(l.running) >= t.limit || !reserve() {
 		return nil, false
 	}
+	lent := &turn{caller: u.caller, connection: u.connection, bytes: u.bytes, lane: l, lent: true, began: time.Now()}
 	lent.hurried, lent.hurry = context.WithCancel(context.Background())
 	l.running = append(l.running, lent)
 	return lent, true
 }
 
-// reclaim asks for all turns that are lent, for their memory.
-func (t *turns) reclaim() {
+// reclaimAll asks for the memory of turns that are lent and of questions.
+func (t *turns) reclaimAll() {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	t.search.reclaim()
+	t.reclaim(nil)
 }
 
-func (l *lane) reclaim() {
-	for _, u := range l.running {
-		if u.lent {
+// reclaim does so for a call in a lane.
+func (t *turns) reclaim(l *lane) {
+	questions := &t.lanes[WorkQuestion]
+	for _, u := range slices.Concat(t.lanes[WorkDecision].running, questions.running) {
+		if u.lent || l != questions {
 			u.hurry()
 		}
-	}
-}
-
-func (u *turn) isGranted() bool {
-	select {
-	case <-u.granted:
-		return true
-	default:
-		return false
 	}
 }
 
@@ -246,11 +248,20 @@ func (t *turns) release(u *turn) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	u.hurry()
-	for _, l := range []*lane{&t.search, &t.short} {
-		if l.end(u) {
-			t.dispatch(l)
+	t.end(u)
+}
+
+// end takes a turn away, where the call has one, for the next.
+func (t *turns) end(u *turn) {
+	l := u.lane
+	if i := slices.Index(l.running, u); i >= 0 {
+		l.running = slices.Delete(l.running, i, i+1)
+		if !u.lent {
+			u.over.count(-1, 0)
 		}
+		t.dispatch(l)
 	}
+	t.count()
 }
 
 // memoryFreed lets calls in that have waited for memory.
@@ -261,65 +272,39 @@ func (t *turns) memoryFreed() {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	t.freed.Store(false)
-	t.dispatch(&t.search)
-	t.dispatch(&t.short)
+	for work := range t.lanes {
+		t.dispatch(&t.lanes[work])
+	}
+	t.count()
 }
 
 // mostTries is how many calls for which there is no memory are tried each time that turns are
-// given: one of each caller and size class, each time others.
+// given: one of each caller, each time others.
 const mostTries = 16
 
 // dispatch grants the turns that are free.
 func (t *turns) dispatch(l *lane) {
-	defer t.count()
-	var tried []*callerLine
-	for len(tried) < mostTries && len(l.running) < l.limit+l.forSmall {
-		line := l.queue.first(!l.hasTurn(&turn{bytes: guard.SmallCall + 1}))
-		if line == nil {
-			break
-		}
-		u := line.first()
-		if !l.hasTurn(u) {
+	var tried []*crowd
+	for len(tried) < mostTries && len(l.running) < t.limit && len(l.queue.next.crowds) > 0 {
+		caller := l.queue.next.crowds[0]
+		u := caller.first()
+		if u == nil {
 			break
 		}
 		if !u.reserve() {
-			l.queue.heads(line.class).remove(line)
-			tried = append(tried, line)
+			heap.Pop(&l.queue.next)
+			tried = append(tried, caller)
 			continue
 		}
-		l.queue.count(u, 1, 0)
-		l.queue.leave(u)
-		u.began = time.Now()
+		l.queue.leave(u, 1)
+		u.began, u.granted = time.Now(), true
 		l.running = append(l.running, u)
-		close(u.granted)
+		close(u.settled)
 	}
-	for _, line := range tried {
+	for _, caller := range tried {
 		l.queue.number++
-		line.tried = l.queue.number
-		l.queue.heads(line.class).push(line)
-	}
-}
-
-// hasTurn reports whether there is a turn for a call.
-func (l *lane) hasTurn(u *turn) bool {
-	large := 0
-	for _, running := range l.running {
-		if !running.isSmall() {
-			large++
-		}
-	}
-	return len(l.running) < l.limit+l.forSmall && (large < l.limit || l.forSmall > 0 && u.isSmall())
-}
-
-// isSmall reports whether large calls do not keep a call waiting.
-func (u *turn) isSmall() bool { return u.bytes <= guard.SmallCall }
-
-// trim turns a call away where too many wait.
-func (l *lane) trim() {
-	if l.queue.waiting > l.maxQueue {
-		last := l.queue.last()
-		l.queue.leave(last)
-		close(last.refused)
+		caller.tried = l.queue.number
+		heap.Push(&l.queue.next, caller)
 	}
 }
 
@@ -329,26 +314,17 @@ func (l *lane) trim() {
 // that of the waiting one would have, or that have had their fair time. It asks no more
 // calls than wait.
 func (l *lane) hurryFor(waiting *turn) {
-	ofWaiting, overSame := l.queue.of(waiting)
 	hurried := 0
 	var longest *turn
 	for _, u := range l.running {
-		if u.hurried.Err() != nil {
+		switch {
+		case u.hurried.Err() != nil:
 			hurried++
-			continue
-		}
-		if u.lent {
+		case longest != nil && longest.lent:
+		case u.lent:
 			longest = u
-		}
-		if longest != nil && longest.lent {
-			continue
-		}
-		c, over := l.queue.of(u)
-		more := c.running >= ofWaiting.running+2 || c == ofWaiting && over.running >= overSame.running+2
-		if !more && time.Since(u.began) < fairTime {
-			continue
-		}
-		if longest == nil || u.began.Before(longest.began) {
+		case !u.over.hasMore(waiting.over) && time.Since(u.began) < fairTime:
+		case longest == nil || u.began.Before(longest.began):
 			longest = u
 		}
 	}
@@ -357,33 +333,22 @@ func (l *lane) hurryFor(waiting *turn) {
 	}
 }
 
-// end takes a turn away, and reports whether the call had one.
-func (l *lane) end(u *turn) bool {
-	i := slices.Index(l.running, u)
-	if i < 0 {
-		return false
-	}
-	l.running = slices.Delete(l.running, i, i+1)
-	if !u.lent {
-		l.queue.count(u, -1, 0)
-	}
-	return true
-}
-
 // count takes note of how many calls wait.
-func (t *turns) count() { t.waiting.Store(int64(t.search.queue.waiting + t.short.queue.waiting)) }
+func (t *turns) count() {
+	waiting := 0
+	for work := range t.lanes {
+		waiting += t.lanes[work].queue.waiting
+	}
+	t.waiting.Store(int64(waiting))
+}
 
 // inflight returns how many calls' methods run.
 func (t *turns) inflight() int {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	calls := 0
-	for _, running := range [][]*turn{t.search.running, t.short.running} {
-		for _, u := range running {
-			if !u.lent {
-				calls++
-			}
-		}
+	for work := range t.lanes {
+		calls += t.lanes[work].queue.running
 	}
 	return calls
 }

@@ -23,10 +23,10 @@ func newTurn(connection string, bytes int) *turn {
 }
 
 // mustTake takes a turn that is free.
-func mustTake(t *testing.T, turns *turns, connection string) *turn {
+func mustTake(t *testing.T, turns *turns, work Work, connection string) *turn {
 	t.Helper()
 	u := newTurn(connection, 1)
-	if err := turns.take(t.Context(), WorkSearch, u); err != nil {
+	if err := turns.take(t.Context(), work, u); err != nil {
 		t.Fatal(err)
 	}
 	return u
@@ -52,17 +52,17 @@ func TestTurns(t *testing.T) {
 		},
 		"the caller leaves": {leaves: 20 * time.Millisecond, freed: time.Minute, want: codes.Canceled, after: 20 * time.Millisecond},
 
-		"a search in time":                {work: WorkSearchOrShed, freed: 50 * time.Millisecond, want: codes.OK, after: 50 * time.Millisecond},
-		"no search in time":               {work: WorkSearchOrShed, freed: time.Minute, want: codes.OK, shed: true, after: longestSearchWait},
-		"a quarter is for others":         {work: WorkSearchOrShed, deadline: 100 * time.Millisecond, freed: time.Minute, want: codes.OK, shed: true, after: 25 * time.Millisecond},
+		"a search in time":                {work: WorkDecision, freed: 50 * time.Millisecond, want: codes.OK, after: 50 * time.Millisecond},
+		"no search in time":               {work: WorkDecision, freed: time.Minute, want: codes.OK, shed: true, after: 100 * time.Millisecond},
+		"a quarter is for others":         {work: WorkDecision, deadline: 100 * time.Millisecond, freed: time.Minute, want: codes.OK, shed: true, after: 25 * time.Millisecond},
 		"short work waits for no search":  {work: WorkShort, freed: time.Minute, want: codes.OK},
-		"the caller of a search has left": {work: WorkSearchOrShed, leaves: time.Millisecond, freed: time.Minute, want: codes.Canceled, after: time.Millisecond},
+		"the caller of a search has left": {work: WorkDecision, leaves: time.Millisecond, freed: time.Minute, want: codes.Canceled, after: time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				turns := newTurns(1, 1)
-				first := mustTake(t, turns, "a")
+				first := mustTake(t, turns, min(test.work, WorkDecision), "a")
 				time.AfterFunc(test.freed, func() { turns.release(first) })
 				ctx, leave := context.WithCancel(t.Context())
 				defer leave()
@@ -102,7 +102,7 @@ func TestTurnsAreFair(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		turns := newTurns(2, 20)
-		first, second := mustTake(t, turns, "a1"), mustTake(t, turns, "b1")
+		first, second := mustTake(t, turns, WorkQuestion, "a1"), mustTake(t, turns, WorkQuestion, "b1")
 		var order []string
 		for i, w := range []struct {
 			connection string
@@ -112,7 +112,7 @@ func TestTurnsAreFair(t *testing.T) {
 		} {
 			go func() {
 				u := newTurn(w.connection, w.bytes)
-				if err := turns.take(t.Context(), WorkSearch, u); err != nil {
+				if err := turns.take(t.Context(), WorkQuestion, u); err != nil {
 					t.Error(err)
 					return
 				}
@@ -139,7 +139,7 @@ func TestTurnsAreLent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		turns := newTurns(3, 10)
-		own := mustTake(t, turns, "a1")
+		own := mustTake(t, turns, WorkDecision, "a1")
 		if _, ok := turns.lend(own, func() bool { return false }); ok {
 			t.Error("a turn is lent without memory")
 		}
@@ -156,7 +156,7 @@ func TestTurnsAreLent(t *testing.T) {
 		}
 		time.Sleep(2 * fairTime)
 		for n := range lent {
-			go turns.take(t.Context(), WorkSearch, newTurn(fmt.Sprint("b", n), 1)) //nolint:errcheck // It waits.
+			go turns.take(t.Context(), WorkDecision, newTurn(fmt.Sprint("b", n), 1)) //nolint:errcheck // It waits.
 			synctest.Wait()
 			back := 0
 			for _, u := range lent {
@@ -180,6 +180,60 @@ func TestTurnsAreLent(t *testing.T) {
 	})
 }
 
+// TestQuestionsTakeNothingFromDecisions checks that no number of questions keeps a decision
+// from its turn or its memory, and that they keep both from each other only.
+func TestQuestionsTakeNothingFromDecisions(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		turns := newTurns(2, 100)
+		answered, most := 0, 0
+		for n := range 40 {
+			go func() {
+				u := newTurn(string(rune('A'+n)), 1)
+				if turns.take(t.Context(), WorkQuestion, u) == nil {
+					most = max(most, turns.inflight())
+					time.Sleep(20 * time.Millisecond)
+					turns.release(u)
+					answered++
+				}
+			}()
+		}
+		synctest.Wait()
+		for range 40 {
+			u := newTurn("z", 1)
+			start := time.Now()
+			if err := turns.take(t.Context(), WorkDecision, u); err != nil || u.shed || time.Since(start) > 0 {
+				t.Fatalf("a decision waits for %v beside questions, shed %t: %v", time.Since(start), u.shed, err)
+			}
+			turns.release(u)
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		if most != 2 || answered != 40 {
+			t.Errorf("%d questions at once, %d answered; want 2, and all", most, answered)
+		}
+	})
+	for work, want := range map[Work]bool{WorkQuestion: false, WorkDecision: true, WorkShort: true} {
+		synctest.Test(t, func(t *testing.T) {
+			turns := newTurns(2, 100)
+			question := mustTake(t, turns, WorkQuestion, "a")
+			go func() {
+				u := newTurn("b", 1)
+				u.reserve = func() bool { return question.hurried.Err() != nil }
+				if turns.take(t.Context(), work, u) == nil {
+					turns.release(u)
+				}
+			}()
+			synctest.Wait()
+			if hurried := question.hurried.Err() != nil; hurried != want {
+				t.Errorf("work %d lacks memory; the question ends: %t", work, hurried)
+			}
+			turns.release(question)
+			time.Sleep(time.Minute)
+		})
+	}
+}
+
 // TestTurnsWaitForMemory checks that a call for which there is no memory lets those pass
 // for which there is, and gets its turn when there is enough.
 func TestTurnsWaitForMemory(t *testing.T) {
@@ -191,13 +245,13 @@ func TestTurnsWaitForMemory(t *testing.T) {
 		go func() {
 			u := newTurn("a", 1000)
 			u.reserve = func() bool { return room }
-			if err := turns.take(t.Context(), WorkSearch, u); err != nil {
+			if err := turns.take(t.Context(), WorkQuestion, u); err != nil {
 				t.Error(err)
 			}
 			got <- u
 		}()
 		synctest.Wait()
-		turns.release(mustTake(t, turns, "b"))
+		turns.release(mustTake(t, turns, WorkQuestion, "b"))
 		select {
 		case <-got:
 			t.Fatal("a call runs without its memory")
@@ -225,7 +279,7 @@ func TestSmallWorkDoesNotWaitForLarge(t *testing.T) {
 		}
 		turns.release(small)
 		start = time.Now()
-		if err := turns.take(t.Context(), WorkShort, newTurn("b", guard.SmallCall+1)); err == nil || time.Since(start) != longestShortWait {
+		if err := turns.take(t.Context(), WorkShort, newTurn("b", guard.SmallCall+1)); err == nil || time.Since(start) != 5*time.Second {
 			t.Errorf("a second large call ends after %v: %v", time.Since(start), err)
 		}
 		turns.release(large)
@@ -238,7 +292,7 @@ func TestTooManyWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		turns := newTurns(1, 3)
-		first := mustTake(t, turns, "a")
+		first := mustTake(t, turns, WorkQuestion, "a")
 		errs := make([]error, 5)
 		for i, w := range []struct {
 			caller string
@@ -246,7 +300,7 @@ func TestTooManyWait(t *testing.T) {
 		}{{"a", 10}, {"a", 2 * guard.SmallCall}, {"a", 20}, {"b", 9 * guard.SmallCall}, {"a", 4 * guard.SmallCall}} {
 			go func() {
 				u := newTurn(w.caller, w.bytes)
-				if errs[i] = turns.take(t.Context(), WorkSearch, u); errs[i] == nil {
+				if errs[i] = turns.take(t.Context(), WorkQuestion, u); errs[i] == nil {
 					turns.release(u)
 				}
 			}()
@@ -287,12 +341,12 @@ func TestHurry(t *testing.T) {
 				turns := newTurns(len(test.running), 10)
 				var running []*turn
 				for _, caller := range test.running {
-					running = append(running, mustTake(t, turns, caller))
+					running = append(running, mustTake(t, turns, WorkQuestion, caller))
 					time.Sleep(time.Millisecond)
 				}
 				time.Sleep(test.age)
 				for _, caller := range test.waiting {
-					go func() { _ = turns.take(t.Context(), WorkSearch, newTurn(caller, 1)) }()
+					go func() { _ = turns.take(t.Context(), WorkQuestion, newTurn(caller, 1)) }()
 					synctest.Wait()
 				}
 				for i, u := range running {
@@ -319,7 +373,7 @@ func TestLentMemory(t *testing.T) {
 		"turn": func(ctx context.Context, in *Ingress, memory *guard.Reservation) error {
 			u := newTurn("b", large)
 			u.reserve = func() bool { return memory.Set(large) }
-			return in.turns.take(ctx, WorkSearch, u)
+			return in.turns.take(ctx, WorkQuestion, u)
 		},
 		"short turn": func(ctx context.Context, in *Ingress, memory *guard.Reservation) error {
 			u := newTurn("b", large)

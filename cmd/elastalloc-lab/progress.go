@@ -8,6 +8,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/internal/format"
+	"github.com/elastalloc/elastalloc/internal/text"
 )
 
 // progress shows how far long work is and how long it may still take: on a terminal in one
@@ -41,14 +42,14 @@ func (p *progress) show(done, all int, what string) {
 		return
 	}
 	p.shown = now
-	text := fmt.Sprintf("%d of %d %s%s", done, all, format.Printable(what), timeLeft(now.Sub(p.begun), done, all))
+	line := fmt.Sprintf("%d of %d %s%s", done, all, text.Printable(what), timeLeft(now.Sub(p.begun), done, all))
 	if p.terminal {
 		p.clear()
-		text = cli.Clip(drawBar(done, all)+" "+text, cli.Width-1)
+		line = cli.Clip(drawBar(done, all)+" "+line, cli.Width-1)
 	} else {
-		text += "\n"
+		line += "\n"
 	}
-	fmt.Fprint(p.w, text)
+	fmt.Fprint(p.w, line)
 }
 
 // timeLeft says how long the work still takes at the pace so far, "" before there is one and

@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
-	"github.com/elastalloc/elastalloc/internal/format"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
@@ -114,7 +113,7 @@ func checkIDs(request *elastallocv1.AllocateRequest, name string, ids []string) 
 		}
 		hint := ""
 		if i := slices.IndexFunc(known, func(other string) bool { return strings.Contains(other, id) }); id != "" && i >= 0 {
-			hint = fmt.Sprintf("; did you mean %s?", format.Printable(known[i]))
+			hint = fmt.Sprintf("; did you mean %s?", known[i])
 		}
 		return fmt.Errorf("--%s is %q; want the id of a job of the snapshot%s", name, id, hint)
 	}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/internal/text"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -33,28 +34,29 @@ func (f *decideFlags) requestError(ctx context.Context, err error) error {
 	if !remote {
 		return cli.Failed(err)
 	}
+	message := text.Printable(refusal.Message())
 	switch refusal.Code() {
 	case codes.InvalidArgument:
 	case codes.Unavailable:
-		return cli.Failed(f.remote.unreachable(ctx, refusal.Message()))
+		return cli.Failed(f.remote.unreachable(ctx, message))
 	case codes.DeadlineExceeded:
-		return cli.Failed(fmt.Errorf("%s gave no answer in time: %s", f.remote.address, refusal.Message()))
+		return cli.Failed(fmt.Errorf("%s gave no answer in time: %s", f.remote.address, message))
 	default:
-		return cli.Failed(fmt.Errorf("%s: %s", refusal.Code(), refusal.Message()))
+		return cli.Failed(fmt.Errorf("%s: %s", refusal.Code(), message))
 	}
 	for _, detail := range refusal.Details() {
 		if request, ok := detail.(*errdetails.BadRequest); ok {
 			for _, field := range request.GetFieldViolations() {
-				line := "\n  " + field.GetDescription()
+				line := field.GetDescription()
 				if field.GetField() != "" {
-					line = "\n  " + field.GetField() + ": " + field.GetDescription()
+					line = field.GetField() + ": " + line
 				}
-				lines = append(lines, line)
+				lines = append(lines, "\n  "+text.Printable(line))
 			}
 		}
 	}
 	if len(lines) == 0 {
-		return errors.New(refusal.Message())
+		return errors.New(message)
 	}
 	return errors.New("the request is invalid" + strings.Join(lines, ""))
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
-	"github.com/elastalloc/elastalloc/internal/format"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
@@ -95,19 +94,25 @@ func writeExplanations(
 	t.Clipped[0] = true
 	t.AddRow(screen.Bold, "JOB", "NODES", "WHY", "SIZES")
 	for _, job := range response.GetJobs() {
-		t.AddRow(styleOf(changes[job.GetJobId()].GetChange(), screen), format.Printable(job.GetJobId()),
+		t.AddRow(styleOf(changes[job.GetJobId()].GetChange(), screen), job.GetJobId(),
 			fmt.Sprintf("%3d → %-3d", current[job.GetJobId()], job.GetNodes()), words(job.GetWhy()), sizesBar(job))
 	}
 	_, err := fmt.Fprintf(w, "%s\n--job ID says more about one.\n", t)
 	return err
 }
 
-// sizesBar draws the sizes of a job with what each would cost beside the dearest of them.
-func sizesBar(job *elastallocv1.JobExplanation) string {
+// dearest returns what the dearest size of a job would cost.
+func dearest(job *elastallocv1.JobExplanation) float64 {
 	most := 0.0
 	for _, size := range job.GetSizes() {
 		most = max(most, size.GetLoss())
 	}
+	return most
+}
+
+// sizesBar draws the sizes of a job with what each would cost beside the dearest of them.
+func sizesBar(job *elastallocv1.JobExplanation) string {
+	most := dearest(job)
 	parts := make([]string, 0, len(job.GetSizes()))
 	for _, size := range job.GetSizes() {
 		nodes := strconv.Itoa(int(size.GetNodes()))
@@ -115,11 +120,7 @@ func sizesBar(job *elastallocv1.JobExplanation) string {
 			parts = append(parts, "["+nodes+"]")
 			continue
 		}
-		level := 0
-		if most > 0 {
-			level = min(7, int(math.Sqrt(size.GetLoss()/most)*8))
-		}
-		parts = append(parts, nodes+string([]rune("▁▂▃▄▅▆▇█")[level]))
+		parts = append(parts, nodes+block("▁▂▃▄▅▆▇█", math.Sqrt(size.GetLoss()/most)))
 	}
 	return strings.Join(parts, " ")
 }
@@ -128,19 +129,16 @@ func sizesBar(job *elastallocv1.JobExplanation) string {
 // in a unit.
 func writeExplanation(w io.Writer, job *elastallocv1.JobExplanation, unit string, screen cli.Screen) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n%s\n", screen.Bold.Paint(cli.Clip(format.Printable(job.GetJobId()), 60)+": "+words(job.GetWhy())), screen.Wrap(job.GetText()))
+	fmt.Fprintf(&b, "%s\n%s\n", screen.Bold.Paint(cli.Clip(job.GetJobId(), 60)+": "+words(job.GetWhy())), screen.Wrap(job.GetText()))
 	if len(job.GetSizes()) > 0 {
-		most := 0.0
-		for _, size := range job.GetSizes() {
-			most = max(most, size.GetLoss())
-		}
 		const width = 40
+		most := dearest(job)
 		t := screen.NewTable().AlignRight(0, 1)
 		t.AddRow(cli.Plain, "SIZE", "COST", unit)
 		for _, size := range job.GetSizes() {
 			bar := ""
 			if size.GetLoss() > 0 {
-				bar = strings.Repeat("█", max(1, int(size.GetLoss()/most*width)))
+				bar = strings.Repeat("█", min(width, max(1, int(size.GetLoss()/most*width))))
 			}
 			if size.GetNodes() == job.GetNodes() {
 				bar = "◀ what it gets"

@@ -107,7 +107,7 @@ func (g *gantt) at(t *durationpb.Duration, width float64) float64 {
 	if t == nil {
 		return width
 	}
-	return min(1, t.AsDuration().Seconds()/g.span.Seconds()) * width
+	return max(0, min(1, t.AsDuration().Seconds()/g.span.Seconds())) * width
 }
 
 // when returns a time for reading: "now", a span, or a dash where it is unset.
@@ -147,7 +147,7 @@ func writeForecast(w io.Writer, response *elastallocv1.ForecastResponse, screen 
 		if job.GetStart() == nil {
 			style = screen.Dim
 		}
-		cells := []string{format.Printable(job.GetJobId()), when(job.GetStart()), when(job.GetEnd())}
+		cells := []string{job.GetJobId(), when(job.GetStart()), when(job.GetEnd())}
 		if g.ranges {
 			cells = append(cells, between(job.GetEndLow(), job.GetEndHigh()))
 		}

@@ -58,7 +58,7 @@ func drawForecast(w io.Writer, snapshot string, response *elastallocv1.ForecastR
 		data.Summary += "; yellow from when to when eight in ten simulations end a job"
 	}
 	if snapshot != "" {
-		data.Title = "Forecast of " + clip(snapshot, 60)
+		data.Title = "Forecast of " + cli.Clip(snapshot, 60)
 	}
 	for quarter := range 5 {
 		tick := drawnTick{X: float64(quarter) / 4 * chartWidth, Label: "now"}
@@ -69,10 +69,10 @@ func drawForecast(w io.Writer, snapshot string, response *elastallocv1.ForecastR
 	}
 	for n, job := range g.jobs {
 		row := drawnRow{
-			Job: clip(job.GetJobId(), 32), Y: n*rowHeight + 24, Waits: g.at(job.GetStart(), chartWidth) > 0,
+			Job: cli.Clip(job.GetJobId(), 32), Y: n*rowHeight + 24, Waits: g.at(job.GetStart(), chartWidth) > 0,
 			Trains: job.GetStart() != nil, Unfinished: job.GetStart() != nil && job.GetEnd() == nil,
 			Start: g.at(job.GetStart(), chartWidth),
-			Title: fmt.Sprintf("%s: starts %s, ends %s", clip(job.GetJobId(), 60), when(job.GetStart()), when(job.GetEnd())),
+			Title: fmt.Sprintf("%s: starts %s, ends %s", cli.Clip(job.GetJobId(), 60), when(job.GetStart()), when(job.GetEnd())),
 		}
 		row.Width = max(1, g.at(job.GetEnd(), chartWidth)-row.Start)
 		if g.ranges && job.GetStart() != nil {
@@ -88,6 +88,3 @@ func drawForecast(w io.Writer, snapshot string, response *elastallocv1.ForecastR
 	}
 	return t.Execute(w, data)
 }
-
-// clip returns a printable text of at most this many characters.
-func clip(text string, most int) string { return cli.Clip(format.Printable(text), most) }

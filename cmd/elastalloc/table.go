@@ -50,7 +50,7 @@ func writeFillTable(
 	t.Clipped[0], t.Clipped[2] = true, true
 	t.AddRow(screen.Bold, "JOB", "NODES", "CHANGE")
 	for i, a := range allocations {
-		t.AddRow(styleOf(a.GetChange(), screen), format.Printable(a.GetJobId()), nodesChange(jobs[i], a, width), describeChange(a))
+		t.AddRow(styleOf(a.GetChange(), screen), a.GetJobId(), nodesChange(jobs[i], a, width), describeChange(a))
 	}
 	_, err := fmt.Fprintf(w, "%s\njobs  %s\npool  %d nodes, %d idle\n",
 		t, countChanges(allocations), snapshot.GetTotalNodes(), response.GetIdleNodes())
@@ -84,7 +84,7 @@ func jobTable(
 	width := nodesWidth(jobs, allocations)
 	for i, a := range allocations {
 		row := []string{
-			format.Printable(a.GetJobId()),
+			a.GetJobId(),
 			nodesChange(jobs[i], a, width),
 			describeChange(a),
 			o.describe(i),
@@ -136,7 +136,7 @@ func groupTable(snapshot *elastallocv1.Snapshot, response *elastallocv1.Allocate
 			if report.GetShort() > 0 {
 				style = screen.Yellow
 			}
-			t.AddRow(style, indent+format.Printable(group.GetId()), strconv.Itoa(jobs[i]), strconv.Itoa(waiting[i]),
+			t.AddRow(style, indent+group.GetId(), strconv.Itoa(jobs[i]), strconv.Itoa(waiting[i]),
 				fmt.Sprintf("%d → %d", now[i], report.GetNodes()), strconv.Itoa(int(group.GetQuota())),
 				strconv.Itoa(int(report.GetShort())), limit, price)
 			add(group.GetId(), indent+"  ")
@@ -185,7 +185,7 @@ func reportTable(
 	add := func(name, layout string, args ...any) { t.AddRow(cli.Plain, name, fmt.Sprintf(layout, args...)) }
 	report := response.GetReport()
 	if id := response.GetSnapshotId(); id != "" {
-		add("snapshot", "%s", format.Printable(id))
+		add("snapshot", "%s", id)
 	}
 	add("jobs", "%s", countChanges(response.GetAllocations()))
 	add("pool", "%d nodes, %d idle%s", request.GetSnapshot().GetTotalNodes(), report.GetIdleNodes(), describeCapped(request, response))
@@ -212,7 +212,7 @@ func reportTable(
 			add("", "and %d more", len(report.GetWarnings())-i)
 			break
 		}
-		add(firstOnly(i, "warnings"), "%s", format.Printable(warning.GetMessage()))
+		add(firstOnly(i, "warnings"), "%s", warning.GetMessage())
 	}
 	return t
 }
@@ -256,7 +256,7 @@ func describeChange(a *elastallocv1.Allocation) string {
 	case elastallocv1.WaitReason_WAIT_REASON_UNSPECIFIED:
 		return text
 	case elastallocv1.WaitReason_WAIT_REASON_BEHIND:
-		return text + ": behind " + format.Printable(a.GetBehindJobId())
+		return text + ": behind " + a.GetBehindJobId()
 	default:
 		return text + ": " + words(a.GetWaitReason())
 	}
@@ -331,7 +331,7 @@ func describeStart(request *elastallocv1.AllocateRequest, response *elastallocv1
 		return ""
 	}
 	return fmt.Sprintf("start-first starts %s on %s at any price, here the nodes of %s; optimized may let it wait",
-		format.Printable(largest.GetJobId()), format.Count(int(largest.GetNodes()), "node"), format.Count(paused, "running job"))
+		largest.GetJobId(), format.Count(int(largest.GetNodes()), "node"), format.Count(paused, "running job"))
 }
 
 // behindGreedy reports whether greedy scores more than rounding can explain. It leaves jobs
@@ -346,7 +346,7 @@ func describeAttempt(attempt *elastallocv1.Attempt) string {
 	text := fmt.Sprintf("%s: %s after %s", cli.EnumName(attempt.GetBackend()),
 		words(attempt.GetOutcome()), format.Duration(attempt.GetDuration().AsDuration()))
 	if attempt.GetOutcome() != elastallocv1.Outcome_OUTCOME_ANSWERED && attempt.GetDetail() != "" {
-		text += " (" + format.Printable(attempt.GetDetail()) + ")"
+		text += " (" + attempt.GetDetail() + ")"
 	}
 	return text
 }
@@ -354,7 +354,7 @@ func describeAttempt(attempt *elastallocv1.Attempt) string {
 // describeFailure returns why an attempt has no answer.
 func describeFailure(attempt *elastallocv1.Attempt) string {
 	if detail := attempt.GetDetail(); detail != "" {
-		return format.Printable(detail)
+		return detail
 	}
 	return words(attempt.GetOutcome())
 }
@@ -402,7 +402,6 @@ func describeProgress(progress []float64, drawn bool) string {
 // sparkline draws the cumulative progress at the end of each step, 0 to 1: a dot
 // where nothing is done yet, the full block where the job is finished.
 func sparkline(progress []float64) string {
-	levels := []rune("▁▂▃▄▅▆▇")
 	var line strings.Builder
 	for _, share := range progress {
 		switch {
@@ -411,10 +410,17 @@ func sparkline(progress []float64) string {
 		case share >= 1:
 			line.WriteRune('█')
 		default:
-			line.WriteRune(levels[int(share*float64(len(levels)))])
+			line.WriteString(block("▁▂▃▄▅▆▇", share))
 		}
 	}
 	return line.String()
+}
+
+// block returns the one of some blocks that stands for a share; the lowest where a server sends no
+// number.
+func block(blocks string, share float64) string {
+	levels := []rune(blocks)
+	return string(levels[max(0, min(len(levels)-1, int(share*float64(len(levels)))))])
 }
 
 // words returns the name of an enum's value for reading.

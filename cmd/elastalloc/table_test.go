@@ -47,9 +47,9 @@ func TestTableOfStrangeJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = "" +
-		"JOB            NODES    CHANGE   ENDS IN  AFTER 25m\n" +
-		"\"évil\\x1b[2J\"   0 → 1   start    – → 1s\n" +
-		"zürich         16 → 0   preempt  –\n"
+		"JOB          NODES    CHANGE   ENDS IN  AFTER 25m\n" +
+		"évil\\x1b[2J   0 → 1   start    – → 1s\n" +
+		"zürich       16 → 0   preempt  –\n"
 	if got := text.String(); !strings.HasPrefix(got, want) {
 		t.Errorf("table is\n%s\nwant it to begin with\n%s", got, want)
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
-	"github.com/elastalloc/elastalloc/internal/format"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -77,6 +76,9 @@ func (f *whatIfFlags) whatIf(cmd *cobra.Command, request *elastallocv1.AllocateR
 	response, err := allocator.WhatIf(cmd.Context(), asked)
 	if err != nil {
 		return answer{}, f.requestError(cmd.Context(), err)
+	}
+	if len(response.GetResults()) != len(scenarios) {
+		return answer{}, cli.Failed(fmt.Errorf("the answer has %d results; want %d", len(response.GetResults()), len(scenarios)))
 	}
 	for i, result := range response.GetResults() {
 		// In a file one scenario does not spoil the others; flags are one question.
@@ -213,7 +215,7 @@ func (v *scenarioView) addTo(t *cli.Table, differ string) {
 			ending++
 		}
 	}
-	cells := []string{format.Printable(v.name), strconv.Itoa(v.snapshot.TotalNodes)}
+	cells := []string{v.name, strconv.Itoa(v.snapshot.TotalNodes)}
 	for _, n := range []int{running, starting, waiting, int(v.decision.GetReport().GetIdleNodes()), ending} {
 		cells = append(cells, strconv.Itoa(n))
 	}
@@ -233,7 +235,7 @@ func writeWhatIf(w io.Writer, request *elastallocv1.WhatIfRequest, response *ela
 	var views []*scenarioView
 	for n, result := range response.GetResults() {
 		if result.GetError() != nil {
-			failures = append(failures, fmt.Sprintf("%s: %s", format.Printable(result.GetName()), result.GetError().GetMessage()))
+			failures = append(failures, fmt.Sprintf("%s: %s", result.GetName(), result.GetError().GetMessage()))
 			continue
 		}
 		view := newScenarioView(result.GetName(), varied(snapshot, request.GetScenarios()[n]), result.GetDecision())
@@ -255,7 +257,7 @@ func differingJobs(base *scenarioView, views []*scenarioView, screen cli.Screen)
 	idWidth, cellWidth := len("JOB"), len(base.name)
 	for _, v := range append([]*scenarioView{base}, views...) {
 		for id, cell := range v.jobs {
-			idWidth = min(max(idWidth, utf8.RuneCountInString(format.Printable(id))), longestID)
+			idWidth = max(idWidth, utf8.RuneCountInString(cli.Clip(id, longestID)))
 			cellWidth = max(cellWidth, utf8.RuneCountInString(cell))
 		}
 	}
@@ -266,12 +268,12 @@ func differingJobs(base *scenarioView, views []*scenarioView, screen cli.Screen)
 		t.Clipped[0] = true
 		header := []string{"JOB", strings.ToUpper(base.name)}
 		for _, v := range block {
-			header = append(header, cli.Clip(format.Printable(v.name), max(cellWidth, (screen.Columns()-idWidth)/(len(block)+1)-2)))
+			header = append(header, cli.Clip(v.name, max(cellWidth, (screen.Columns()-idWidth)/(len(block)+1)-2)))
 		}
 		t.AlignRight(1, len(block)+1).AddRow(screen.Bold, header...)
 		differing := differingIn(base, block)
 		for _, id := range differing {
-			cells := []string{format.Printable(id), cmp.Or(base.jobs[id], "–")}
+			cells := []string{id, cmp.Or(base.jobs[id], "–")}
 			for _, v := range block {
 				cell := cmp.Or(v.jobs[id], "–") // The scenario does not have the job.
 				if cell == cells[1] {

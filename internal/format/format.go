@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -66,7 +64,7 @@ func Limit(limit solver.Limit) string {
 // Duration returns how long something took, to three digits or so: "12.3ms", "1m59s".
 func Duration(d time.Duration) string {
 	unit := time.Duration(1)
-	for d >= 1000*unit {
+	for d/1000 >= unit && unit < time.Second {
 		unit *= 10
 	}
 	return d.Round(min(unit, time.Second)).String()
@@ -108,12 +106,3 @@ func Count(n int, what string) string {
 
 // Words returns a name such as invalid-plan for reading: "invalid plan".
 func Words[Name ~string](name Name) string { return strings.ReplaceAll(string(name), "-", " ") }
-
-// Printable returns a text from outside so that it cannot drive a terminal or garble a
-// page: as it is, or quoted if it holds other than printable characters.
-func Printable(text string) string {
-	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return strconv.Quote(text)
-	}
-	return text
-}

@@ -1,4 +1,4 @@
-// Package text makes texts of callers fit for logs, statuses and spans.
+// Package text makes texts of callers fit for logs, statuses, spans and terminals.
 package text
 
 import (
@@ -14,17 +14,18 @@ import (
 func Shorten(text string) string {
 	const longest = 200
 	if len(text) <= longest {
-		return printable(text)
+		return Printable(text)
 	}
 	end := longest
 	for end > longest-utf8.UTFMax && !utf8.RuneStart(text[end]) {
 		end--
 	}
-	return printable(text[:end]) + "…"
+	return Printable(text[:end]) + "…"
 }
 
-// printable replaces what is not UTF-8 and escapes what is not printable.
-func printable(text string) string {
+// Printable replaces what is not UTF-8 and escapes, as Go does, what a terminal or a browser would
+// obey.
+func Printable(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) < 0 {
 		return text

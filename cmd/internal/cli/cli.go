@@ -8,9 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/elastalloc/elastalloc/internal/text"
 )
 
 // Conventions is the part of the help that all programs share.
@@ -70,7 +73,9 @@ func Run(ctx context.Context, root *cobra.Command, args []string, streams Stream
 	root.SetErr(streams.Err)
 	command, err := root.ExecuteContextC(ctx)
 	if err != nil {
-		fmt.Fprintf(streams.Err, "%s: %v\n", command.CommandPath(), err)
+		for line := range strings.SplitSeq(fmt.Sprintf("%s: %v", command.CommandPath(), err), "\n") {
+			fmt.Fprintln(streams.Err, text.Printable(line)) // It may quote others.
+		}
 	}
 	return ExitStatus(err)
 }

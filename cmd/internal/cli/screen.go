@@ -5,6 +5,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/elastalloc/elastalloc/internal/text"
 )
 
 // Width is how many columns a screen has that does not say.
@@ -48,21 +50,25 @@ func (s Screen) Columns() int {
 	return Width
 }
 
-// Clip returns a text of at most this many characters; that of a longer one ends with a mark.
-func Clip(text string, most int) string {
-	runes := []rune(text)
+// Clip returns a printable text of at most this many characters; that of a longer one ends with a
+// mark.
+func Clip(long string, most int) string {
+	long = text.Printable(long)
+	runes := []rune(long)
 	if len(runes) <= most {
-		return text
+		return long
 	}
 	return string(runes[:max(0, most-1)]) + "…"
 }
 
-// Wrap breaks a text into lines no wider than the screen, as far as its words allow.
-func (s Screen) Wrap(text string) string { return strings.Join(wrap(text, s.Columns()), "\n") }
+// Wrap breaks a text into printable lines no wider than the screen, as far as its words allow.
+func (s Screen) Wrap(long string) string {
+	return strings.Join(wrap(text.Printable(long), s.Columns()), "\n")
+}
 
 // reflow breaks the paragraphs of a text into lines as wide as a screen; lines that are
 // indented stay as they are.
-func reflow(text string) string {
+func reflow(long string) string {
 	var lines, paragraph []string
 	end := func() {
 		if len(paragraph) > 0 {
@@ -70,7 +76,7 @@ func reflow(text string) string {
 			paragraph = nil
 		}
 	}
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(long) {
 		line = strings.TrimSuffix(line, "\n")
 		if line == "" || line[0] == ' ' {
 			end()
@@ -83,11 +89,11 @@ func reflow(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// wrap breaks a text into lines of at most width characters, as far as its words allow.
-func wrap(text string, width int) []string {
+// wrap breaks a long text into lines of at most width characters, as far as its words allow.
+func wrap(long string, width int) []string {
 	var lines []string
 	line := ""
-	for word := range strings.FieldsSeq(text) {
+	for word := range strings.FieldsSeq(long) {
 		switch {
 		case line == "":
 			line = word

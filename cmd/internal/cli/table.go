@@ -3,6 +3,8 @@ package cli
 import (
 	"strings"
 	"unicode/utf8"
+
+	"github.com/elastalloc/elastalloc/internal/text"
 )
 
 // Table is lines of cells that are aligned in columns, two spaces apart, and fit on a screen
@@ -40,23 +42,27 @@ func (t *Table) AlignRight(from, to int) *Table {
 	return t
 }
 
-// AddRow adds a line in a style; it may be shorter than others.
+// AddRow adds a line in a style; it may be shorter than others. Cells may hold texts of others,
+// which cannot drive the terminal.
 func (t *Table) AddRow(style Style, cells ...string) {
+	for i, cell := range cells {
+		cells[i] = text.Printable(cell)
+	}
 	t.rows = append(t.rows, tableRow{style: style, cells: cells})
 }
 
 // AddLine adds a line that is in no column.
-func (t *Table) AddLine(style Style, text string) {
-	t.rows = append(t.rows, tableRow{style: style, cells: []string{Clip(text, t.screen.Columns())}, whole: true})
+func (t *Table) AddLine(style Style, line string) {
+	t.rows = append(t.rows, tableRow{style: style, cells: []string{Clip(line, t.screen.Columns())}, whole: true})
 }
 
 // String returns the lines, without trailing spaces.
 func (t *Table) String() string {
 	widths := t.widths()
-	var text strings.Builder
+	var b strings.Builder
 	for _, row := range t.rows {
 		if row.whole {
-			text.WriteString(row.style.Paint(row.cells[0]) + "\n")
+			b.WriteString(row.style.Paint(row.cells[0]) + "\n")
 			continue
 		}
 		for _, cells := range t.lines(row.cells, widths) {
@@ -72,10 +78,10 @@ func (t *Table) String() string {
 					line.WriteString(cell + padding)
 				}
 			}
-			text.WriteString(row.style.Paint(strings.TrimRight(line.String(), " ")) + "\n")
+			b.WriteString(row.style.Paint(strings.TrimRight(line.String(), " ")) + "\n")
 		}
 	}
-	return text.String()
+	return b.String()
 }
 
 // widths returns the width of each column.
@@ -147,9 +153,9 @@ type Style string
 const Plain Style = ""
 
 // Paint returns the text in the style.
-func (s Style) Paint(text string) string {
+func (s Style) Paint(line string) string {
 	if s == Plain {
-		return text
+		return line
 	}
-	return string(s) + text + "\x1b[0m"
+	return string(s) + line + "\x1b[0m"
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/elastalloc/elastalloc/internal/format"
+	"github.com/elastalloc/elastalloc/internal/text"
 	"github.com/elastalloc/elastalloc/server/internal/ingress"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
@@ -64,7 +65,7 @@ type Page struct {
 // New returns the page of a server that starts now.
 func New(config Config) (*Page, error) {
 	page, err := template.New("status").Funcs(template.FuncMap{
-		"gap": format.Gap, "gain": format.Gain, "limit": format.Limit, "duration": format.Duration, "printable": format.Printable,
+		"gap": format.Gap, "gain": format.Gain, "limit": format.Limit, "duration": format.Duration, "printable": text.Printable,
 		"outcome": format.Words[solver.Outcome], "change": format.Words[solver.Change], "wait": format.Words[solver.WaitReason],
 		"why":  format.Words[solver.Why],
 		"span": span,

@@ -80,7 +80,7 @@ func TestBackends(t *testing.T) {
 		"about to try":  {chain.BackendState{Since: since, OpenUntil: now, Failures: 5, Cause: "x"}, "down since 2026-03-01 02:58:30, the next decision tries it"},
 		"being tried":   {chain.BackendState{Since: since, OpenUntil: now, HalfOpen: true, Failures: 1, Cause: "x"}, "a decision is trying it now 1 failed in a row: x"},
 		"missing":       {chain.BackendState{NeverUp: true, Since: since, OpenUntil: now.Add(time.Second), Cause: "no such file"}, "missing since 2026-03-01 02:58:30, next try in 1s no such file"},
-		"control codes": {chain.BackendState{Since: since, Cause: "a\u202eb\x1b[2J<b>"}, `"a\u202eb\x1b[2J<b>"`},
+		"control codes": {chain.BackendState{Since: since, Cause: "a\u202eb\x1b[2J<b>"}, `a\u202eb\x1b[2J<b>`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"io"
+	"math"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// hostile texts drive a terminal, or change what stands on it.
+var hostile = []string{"a", "", "\x1b[2J\x1b]0;title\a", "\u009b31m", "a\u202eb", "line\r\n\x00", "\xff", strings.Repeat("long ", 50)}
+
+// obeyed returns the first character of a text that a terminal obeys, but for the ends of lines.
+func obeyed(text string) (rune, bool) {
+	for _, r := range text {
+		if r != '\n' && r != unicode.ReplacementChar && !unicode.IsPrint(r) {
+			return r, true
+		}
+	}
+	return 0, false
+}
+
+// drawMessage fills a message with anything that its fields may hold.
+func drawMessage(t *rapid.T, m protoreflect.Message) {
+	fields := m.Descriptor().Fields()
+	for i := range fields.Len() {
+		field := fields.Get(i)
+		switch {
+		case !rapid.Bool().Draw(t, field.TextName()):
+		case field.IsMap():
+		case field.IsList():
+			list := m.Mutable(field).List()
+			for range rapid.IntRange(1, 3).Draw(t, "length") {
+				if field.Message() != nil {
+					drawMessage(t, list.AppendMutable().Message())
+				} else {
+					list.Append(drawValue(t, field))
+				}
+			}
+		case field.Message() != nil:
+			drawMessage(t, m.Mutable(field).Message())
+		default:
+			m.Set(field, drawValue(t, field))
+		}
+	}
+}
+
+// drawValue returns a value of a field, more often than not an extreme one.
+func drawValue(t *rapid.T, field protoreflect.FieldDescriptor) protoreflect.Value {
+	whole := rapid.SampledFrom([]int64{0, 1, -1, 3, 1e9, math.MaxInt64, math.MinInt64}).Draw(t, "whole")
+	switch field.Kind() {
+	case protoreflect.StringKind:
+		return protoreflect.ValueOfString(rapid.SampledFrom(hostile).Draw(t, "text"))
+	case protoreflect.DoubleKind:
+		return protoreflect.ValueOfFloat64(rapid.SampledFrom([]float64{0, 0.5, 1, -1, 1e308, math.Inf(1), math.Inf(-1), math.NaN()}).Draw(t, "number"))
+	case protoreflect.BoolKind:
+		return protoreflect.ValueOfBool(whole != 0)
+	case protoreflect.EnumKind:
+		return protoreflect.ValueOfEnum(protoreflect.EnumNumber(whole))
+	case protoreflect.Int32Kind:
+		return protoreflect.ValueOfInt32(int32(whole)) //nolint:gosec // Any 32 bits will do.
+	case protoreflect.Uint32Kind:
+		return protoreflect.ValueOfUint32(uint32(whole)) //nolint:gosec // Any 32 bits will do.
+	case protoreflect.Int64Kind:
+		return protoreflect.ValueOfInt64(whole)
+	case protoreflect.Uint64Kind:
+		return protoreflect.ValueOfUint64(uint64(whole)) //nolint:gosec // Any 64 bits will do.
+	case protoreflect.BytesKind:
+		return protoreflect.ValueOfBytes([]byte("\x1b"))
+	default:
+		t.Fatalf("no values of kind %v", field.Kind())
+		return protoreflect.Value{}
+	}
+}
+
+// drawn fills a message.
+func drawn[M proto.Message](t *rapid.T, m M) M {
+	drawMessage(t, m.ProtoReflect())
+	return m
+}
+
+// TestHostileAnswers shows a person answers of a server that may say anything: none ends the
+// program, and none drives the terminal.
+func TestHostileAnswers(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		request := drawn(t, &elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{TotalNodes: 4}})
+		snapshot := request.GetSnapshot()
+		whatIf := drawn(t, &elastallocv1.WhatIfRequest{Snapshot: snapshot})
+		snapshot.Groups = nil // Our own, which have no circle.
+		jobs := func() (of []*elastallocv1.Allocation) {
+			for range snapshot.GetJobs() {
+				of = append(of, drawn(t, new(elastallocv1.Allocation)))
+			}
+			return of
+		}
+		var screen cli.Screen
+		var text strings.Builder
+		for _, write := range []func(io.Writer) error{
+			func(w io.Writer) error {
+				return writeTable(w, request, drawn(t, &elastallocv1.AllocateResponse{Allocations: jobs()}), screen)
+			},
+			func(w io.Writer) error {
+				return writeFillTable(w, snapshot, drawn(t, &elastallocv1.FillIdleResponse{Allocations: jobs()}), screen)
+			},
+			func(w io.Writer) error {
+				return writeExplanations(w, request, drawn(t, new(elastallocv1.ExplainResponse)), rapid.Bool().Draw(t, "detailed"), screen)
+			},
+			func(w io.Writer) error {
+				answer := drawn(t, new(elastallocv1.WhatIfResponse))
+				whatIf.Scenarios = whatIf.GetScenarios()[:min(len(whatIf.GetScenarios()), len(answer.GetResults()))]
+				answer.Results = answer.GetResults()[:len(whatIf.GetScenarios())]
+				return writeWhatIf(w, whatIf, answer, screen)
+			},
+			func(w io.Writer) error {
+				return writeForecast(w, drawn(t, new(elastallocv1.ForecastResponse)), screen)
+			},
+			func(w io.Writer) error {
+				return drawForecast(w, snapshot.GetId(), drawn(t, new(elastallocv1.ForecastResponse)), rapid.Bool().Draw(t, "page"))
+			},
+		} {
+			if err := write(&text); err != nil {
+				text.WriteString(err.Error()) // An answer that does not fit the request.
+			}
+		}
+		if r, found := obeyed(text.String()); found {
+			t.Errorf("%U is among\n%s", r, text.String())
+		}
+	})
+}
+
+// talkative answers what-ifs with more results than it was asked for.
+type talkative struct{ allocator }
+
+func (talkative) WhatIf(context.Context, *elastallocv1.WhatIfRequest) (*elastallocv1.WhatIfResponse, error) {
+	return &elastallocv1.WhatIfResponse{Results: make([]*elastallocv1.ScenarioResult, 3)}, nil
+}
+
+func TestUnaskedResults(t *testing.T) {
+	t.Parallel()
+	f := whatIfFlags{nodes: []int{4}}
+	command := new(cobra.Command)
+	command.SetContext(t.Context())
+	if _, err := f.whatIf(command, new(elastallocv1.AllocateRequest), talkative{}); err == nil || err.Error() != "the answer has 3 results; want 1" {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// TestHostileTextsInErrors checks that neither a server's refusals nor names in a file drive the
+// terminal.
+func TestHostileTextsInErrors(t *testing.T) {
+	t.Parallel()
+	const bad = "\x1b[2J\u009b31m\u202e"
+	withField, err := status.New(codes.InvalidArgument, bad).WithDetails(&errdetails.BadRequest{
+		FieldViolations: []*errdetails.BadRequest_FieldViolation{{Field: "id" + bad, Description: bad}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := decideFlags{remote: remoteFlags{address: "localhost:1"}}
+	for _, refusal := range []error{
+		withField.Err(), status.Error(codes.InvalidArgument, bad), status.Error(codes.Unavailable, bad),
+		status.Error(codes.DeadlineExceeded, bad), status.Error(codes.Internal, bad+"\nelastalloc: done"),
+	} {
+		text := f.requestError(t.Context(), refusal).Error()
+		if r, found := obeyed(text); found || strings.Contains(text, "\nelastalloc") {
+			t.Errorf("%U is in %q", r, text)
+		}
+	}
+	for name, stdin := range map[string]string{
+		"a field":  `{"snapshot": {"` + bad + `": 1}}`,
+		"escaped":  `{"snapshot": {"\u001b[2J\u202e": 1}}`,
+		"a value":  `{"snapshot": {"totalNodes": "` + bad + `"}}`,
+		"a job id": `{"snapshot": {"totalNodes": 1, "jobs": [{"id": "\u001b[2J", "remainingEta": "1s"}, {"id": "\u001b[2J"}]}}`,
+	} {
+		_, stderr, status := runWith(t, nil, stdin, "allocate", "-f", "-")
+		if r, found := obeyed(stderr); found || status != cli.ExitBadInput {
+			t.Errorf("%s: exit status %d, %U is in %q", name, status, r, stderr)
+		}
+	}
+}

@@ -152,7 +152,7 @@ kube: ## Build the programs of a Kubernetes into .tools/kube: 9 minutes once, on
 	scripts/kube.sh .tools/kube with-operators
 
 .PHONY: check-kube
-check-kube: kube $(call stamp,helm) ## Test the charts and the controller on a real Kubernetes.
+check-kube: kube $(call stamp,helm) ## Test the charts and the controller on a real Kubernetes, and a torchrun where PyTorch is.
 	cd kube && ELASTALLOC_TESTS=kube $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./e2e
 
 # The trace whose first day `make replay-kube` replays, on how many nodes and in what time.

@@ -37,6 +37,7 @@
 //	proof/decompose.go   the search over them
 //	proof/groups.go      a tree of limits and floors, and its prices
 //	proof/grouptable.go  tables merged along that tree
+//	proof/recount.go     the gap of one step, of losses alone
 //	proof/certificate.go the leaves of the search, for others to check
 //
 //	guess/start.go       where the search for prices starts
@@ -68,7 +69,8 @@
 // every plan of the subproblem has at most L(lambda) = sum_t lambda_t N_t + sum_i phi_i,
 // phi_i = max (u - lambda n) over the sizes that the subproblem allows. Labels that are
 // merged for want of room raise phi, and so does counting a job as finished from
-// 1 - 1e-12 of its demand on.
+// 1 - 1e-12 of its demand on. A finished job may hold any size that the subproblem allows: all
+// are worth the same, and the smallest costs least.
 //
 // "branch" (proof/search.go). A part of a subproblem has no plan that the whole has not, and
 // the two parts have all of them together: every plan holds one of the sizes split. No
@@ -103,6 +105,11 @@
 // "group tables" (proof/grouptable.go). A plan falls short of that by losses of jobs and
 // groups, none below 0. The pool's table has the least loss of all plans below a limit, or
 // else they all lose the limit.
+//
+// In one step the gap can be had without the bound (proof/recount.go): it is what the plan
+// loses less what the tables lose at least. Rounding: of sums of losses alone, which is little
+// where values and prices are huge beside the objective. The recount is made where the account
+// below leaves a complete search without a proof.
 //
 // # Rounding
 //

@@ -72,41 +72,38 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 			neaten()
 		}
 	}
+	prices := in.NodePrices(search.Prices)
+	if prices == nil && limit == solver.LimitNone {
+		// The search was over before it asked for prices.
+		_, best := proof.LagrangianBound(clock, in)
+		prices = in.NodePrices(best)
+	}
 	result := solver.Result{
-		Plan:       solver.NewPlan(len(p.Jobs), p.Steps),
-		NodePrices: in.NodePrices(search.Prices), GroupPrices: in.NodePrices(search.GroupPrices),
+		NodePrices: prices, GroupPrices: in.NodePrices(search.GroupPrices),
 		Limit:  limit,
 		Detail: fmt.Sprintf("branch-and-bound nodes searched: %d", search.Explored),
-	}
-	if result.NodePrices == nil && limit == solver.LimitNone {
-		// The search was over before it asked for prices.
-		_, prices := proof.LagrangianBound(clock, in)
-		result.NodePrices = in.NodePrices(prices)
 	}
 	if options.Certificate {
 		result.Certificate = search.Certificate(p)
 	}
-	objective := 0.0
-	for i, chosen := range search.Incumbent {
-		job, nodes := &p.Jobs[i], result.Plan[i]
-		for t, k := range chosen {
-			nodes[t] = job.Sizes[k]
-		}
-		job.ReleaseFinished(nodes)
-		objective += job.Value(nodes)
-	}
-	if len(p.Groups) > 0 {
-		objective = p.Objective(result.Plan)
-	}
-	slack := search.Slack()
-	result.Bound = proof.ObjectiveBound(in, bound, slack)
 	// Values within rounding of each other are the same, if rounding is next to nothing
 	// beside them or they are 0 but for rounding.
+	slack := search.Slack()
+	result.Bound = proof.ObjectiveBound(in, bound, slack)
+	plan, objective := planOf(p, search.Incumbent)
 	slack *= in.Unit
-	small := solver.RelativeGap(objective, objective+slack) <= solver.OptimalGap || math.Abs(objective) <= slack
-	if limit == solver.LimitNone && result.Bound-objective <= 2*slack && small {
+	switch small := solver.RelativeGap(objective, objective+slack) <= solver.OptimalGap || math.Abs(objective) <= slack; {
+	case limit != solver.LimitNone || result.Bound-objective > 2*slack:
+	case small:
 		result.Bound = objective
+	case p.Steps == 1 && search.Contradiction == "":
+		in.SetTies(clock, p, 0)
+		if best, better, ok := proof.Recount(clock, in, search.Incumbent); ok {
+			plan, objective = planOf(p, best)
+			result.Bound = objective + better*in.Unit
+		}
 	}
+	result.Plan = plan
 	if result.Bound < objective && search.Contradiction == "" {
 		search.Refute(bound)
 	}
@@ -115,6 +112,23 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 		result.Bound = p.Ceiling()
 	}
 	return result, nil
+}
+
+// planOf returns a plan of the search in nodes, and its objective.
+func planOf(p *solver.Problem, chosen model.Plan) (plan solver.Plan, objective float64) {
+	plan = solver.NewPlan(len(p.Jobs), p.Steps)
+	for i, sizes := range chosen {
+		job, nodes := &p.Jobs[i], plan[i]
+		for t, k := range sizes {
+			nodes[t] = job.Sizes[k]
+		}
+		job.ReleaseFinished(nodes)
+		objective += job.Value(nodes)
+	}
+	if len(p.Groups) > 0 {
+		objective = p.Objective(plan)
+	}
+	return plan, objective
 }
 
 // unsearched is the result where time was up before there was anything to search: the

@@ -3,6 +3,7 @@ package solvertest
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -18,10 +19,7 @@ func Problems() *rapid.Generator[*solver.Problem] { return ProblemsWithin(SmallL
 func ProblemsWithin(limits Limits) *rapid.Generator[*solver.Problem] {
 	return rapid.Custom(func(t *rapid.T) *solver.Problem {
 		s := SnapshotsWithin(limits).Draw(t, "snapshot")
-		p := solver.NewProblemFor(s, solver.Options{
-			Objective: rapid.SampledFrom([]solver.Objective{solver.ObjectiveProgress, solver.ObjectiveTotalTime}).Draw(t, "objective"),
-			Admission: rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"),
-		})
+		p := solver.NewProblemFor(s, drawOptions(t, solver.ObjectiveProgress, solver.ObjectiveTotalTime))
 		if rapid.Bool().Draw(t, "gains") {
 			for i := range p.Jobs {
 				p.Jobs[i].Gain = drawGain(t, p.Steps)
@@ -37,6 +35,34 @@ func ProblemsWithin(limits Limits) *rapid.Generator[*solver.Problem] {
 		}
 		return p
 	})
+}
+
+// drawOptions draws an admission and one of the objectives, with parameters from the least to
+// the largest for half of the problems of total time.
+func drawOptions(t *rapid.T, objectives ...solver.Objective) solver.Options {
+	o := solver.Options{
+		Objective: rapid.SampledFrom(objectives).Draw(t, "objective"),
+		Admission: rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"),
+	}
+	if o.Objective != solver.ObjectiveTotalTime || rapid.Bool().Draw(t, "usual parameters") {
+		return o
+	}
+	factor := func(name string) *float64 {
+		return new(rapid.OneOf(
+			rapid.Just(solver.DefaultQuotaPrice), rapid.SampledFrom([]float64{0, 0.01, 1, 1e3, solver.MaxFactor}), rapid.Float64Range(1e-3, 1),
+		).Draw(t, name))
+	}
+	span := func(name string, least time.Duration) *time.Duration {
+		return new(max(least, rapid.SampledFrom([]time.Duration{
+			0, time.Second, solver.DefaultRescalePrice, time.Hour, 24 * time.Hour, solver.MaxTotalTimeSpan,
+		}).Draw(t, name)))
+	}
+	o.TotalTime = solver.TotalTimeOptions{
+		Fairness: factor("fairness"), PausePriceFactor: factor("pause price factor"), QuotaPrice: factor("quota price"),
+		Aging: span("aging", 0), RescalePrice: span("rescale price", 0), StartBonus: span("start bonus", 0),
+		Payback: span("payback", solver.MinTotalTimeSpan),
+	}
+	return o
 }
 
 // drawGain draws the gain of having finished per step: in the last one alone, in none,
@@ -86,14 +112,7 @@ func drawCapacity(t *rapid.T, p *solver.Problem) {
 func GroupedProblems(limits Limits) *rapid.Generator[*solver.Problem] {
 	return rapid.Custom(func(t *rapid.T) *solver.Problem {
 		s := GroupedSnapshots(limits).Draw(t, "snapshot")
-		o := solver.Options{
-			Objective: solver.ObjectiveTotalTime,
-			Admission: rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"),
-		}
-		o.TotalTime.QuotaPrice = new(rapid.OneOf(
-			rapid.Just(solver.DefaultQuotaPrice), rapid.SampledFrom([]float64{0, 0.01, 3, 100}), rapid.Float64Range(1e-3, 1),
-		).Draw(t, "quota price"))
-		p := solver.NewProblemFor(s, o)
+		p := solver.NewProblemFor(s, drawOptions(t, solver.ObjectiveTotalTime))
 		if rapid.IntRange(0, 2).Draw(t, "values of sizes") == 0 {
 			for i := range p.Jobs {
 				drawSizeValue(t, &p.Jobs[i])

@@ -32,8 +32,9 @@ type Instance struct {
 	// independent steps.
 	Separable []int
 	Finishing []int
-	// Unit is the largest value that a job can have. The search has values as shares
-	// of it, since scaling the objective changes no decision.
+	// Unit is the power of two at the largest value that a job can have or below it. The
+	// search has values as multiples of it: scaling the objective changes no decision, and
+	// by a power of two no digit either.
 	Unit float64
 	// Least is the value of the plan of smallest sizes, Most a crude upper bound on
 	// the objective, and Scale the magnitude of what is summed up in it.
@@ -89,6 +90,12 @@ func notTiny(x float64) float64 {
 	return x
 }
 
+// PowerOfTwo returns the largest power of two that is not above x, 0 for 0.
+func PowerOfTwo(x float64) float64 {
+	fraction, exponent := math.Frexp(x)
+	return math.Ldexp(math.Ceil(fraction), exponent-1)
+}
+
 // errInfeasible is returned for a problem that admission cannot have made.
 var errInfeasible = errors.New("the smallest sizes of all jobs together exceed the pool")
 
@@ -114,7 +121,7 @@ func NewInstance(clock *Clock, p *solver.Problem, e *Effort) (*Instance, error) 
 	if len(p.Groups) > 0 {
 		in.Unit = max(in.Unit, p.QuotaPrice)
 	}
-	if in.Unit == 0 {
+	if in.Unit = PowerOfTwo(in.Unit); in.Unit == 0 {
 		in.Unit = 1
 	}
 	if len(p.Groups) > 0 {

@@ -172,8 +172,8 @@ func (e *enumerator) extend(t int, share, value float64) {
 			continue
 		}
 		closing = gross
-		clear(e.chosen[t+1:])
-		e.emit(net + e.j.Tail[t] - e.outlook.hold[t+1])
+		copy(e.chosen[t+1:], e.outlook.smallest[t+1:])
+		e.emit(net + e.j.Tail[t] - e.outlook.least[t+1])
 	}
 }
 

@@ -62,6 +62,8 @@ type groupTree struct {
 	bound  float64
 	// priced is what limits, floors and the nodes of the best sizes cost at the prices.
 	priced float64
+	// exact says that losses are for a recount, which prices are multiples of priceUnit for.
+	exact bool
 
 	memory cellMemory
 	cells  int
@@ -115,7 +117,10 @@ func newGroupTree(in *model.Instance) *groupTree {
 	}
 	for i := range in.Jobs {
 		j := &in.Jobs[i]
-		leaf := &t.nodes[j.Group]
+		leaf := &t.nodes[pool]
+		if pool > 0 {
+			leaf = &t.nodes[j.Group]
+		}
 		leaf.jobs = append(leaf.jobs, i)
 		leaf.smallest += int(j.Sizes[0])
 		t.starts[i+1] = t.starts[i] + len(j.Sizes)
@@ -156,6 +161,10 @@ func (t *groupTree) relax(clock *model.Clock) bool {
 			return false
 		}
 	}
+	unit := 0.0
+	if t.exact {
+		unit = t.priceUnit()
+	}
 	for _, g := range slices.Backward(t.upwards) {
 		n := &t.nodes[g]
 		outside := 0.0
@@ -163,6 +172,9 @@ func (t *groupTree) relax(clock *model.Clock) bool {
 			outside = t.nodes[n.parent].price
 		}
 		n.setPrice(outside, in.QuotaPrice)
+		if unit > 0 {
+			n.roundPrice(outside, unit)
+		}
 		t.bound += n.mu * float64(n.limit)
 		t.priced += n.mu * float64(n.limit)
 		if n.floor > n.smallest {
@@ -178,42 +190,65 @@ func (t *groupTree) relax(clock *model.Clock) bool {
 			return false
 		}
 	}
-	for _, g := range t.upwards {
-		n := &t.nodes[g]
-		for _, i := range n.jobs {
-			n.table.held += int(in.Jobs[i].Sizes[t.base[i][0]])
-		}
-		for _, child := range n.children {
-			n.table.held += t.nodes[child].table.held
-		}
+	for g, nodes := range t.heldBy(t.base) {
+		t.nodes[g].table.held = nodes
 	}
 	return true
+}
+
+// heldBy returns the nodes that those within each group hold under a plan.
+func (t *groupTree) heldBy(p model.Plan) []int {
+	held := make([]int, len(t.nodes))
+	for _, g := range t.upwards {
+		for _, i := range t.nodes[g].jobs {
+			held[g] += int(t.in.Jobs[i].Sizes[p[i][0]])
+		}
+		for _, child := range t.nodes[g].children {
+			held[g] += held[child]
+		}
+	}
+	return held
 }
 
 // relaxJob sets a job's losses at a price and its best size, and returns what that brings.
 func (t *groupTree) relaxJob(i int, price float64) float64 {
 	j := &t.in.Jobs[i]
 	losses := t.losses[t.starts[i]:t.starts[i+1]]
-	most := math.Inf(-1)
-	for k, nodes := range j.Sizes {
-		losses[k] = j.StepValue(0, k) - price*float64(nodes)
-		most = max(most, losses[k])
+	best := 0
+	for k := range losses {
+		if loses(j, best, k, price) < 0 {
+			best = k
+		}
 	}
+	most := j.StepValue(0, best) - price*float64(j.Sizes[best])
 	// Among the best but for rounding the smallest, so that limits leave room for base.
 	rounding := 4 * model.Noise * (math.Abs(most) + math.Abs(price)*float64(j.Sizes[len(j.Sizes)-1]))
+	if t.exact {
+		rounding = 0
+	}
 	at, largest := -1, 0
 	for k := range losses {
-		if losses[k] >= most-rounding {
+		losses[k] = loses(j, best, k, price)
+		if losses[k] <= rounding {
 			if largest = k; at < 0 {
 				at = k
 			}
 		}
-		losses[k] = most - losses[k]
 	}
 	t.priced += math.Abs(price) * float64(j.Sizes[largest])
 	losses[at] = 0
 	t.base[i][0] = uint8(at)
 	return most
+}
+
+// loses returns what the k-th size of a job loses at a price against the best one. Where the
+// product of price and nodes is exact, it is right to a few of its own last digits.
+func loses(j *model.Job, best, k int, price float64) float64 {
+	a, b := j.StepValue(0, best), j.StepValue(0, k)
+	less := a - b
+	back := less - a
+	rest := (a - (less - back)) - (b + back) // What rounding has taken from less.
+	return less - price*float64(j.Sizes[best]-j.Sizes[k]) + rest
 }
 
 // appendClosed appends the edges of a group as they are to its parent: raised below the
@@ -248,6 +283,13 @@ func (n *groupNode) setPrice(outside, quotaPrice float64) {
 		n.mu = next - n.price
 		n.price = next
 	}
+}
+
+// roundPrice makes the prices within and outside the group differ by whole units.
+func (n *groupNode) roundPrice(outside, unit float64) {
+	n.nu = math.Floor(n.nu/unit) * unit
+	n.mu = math.Ceil(n.mu/unit) * unit
+	n.price = outside - n.nu + n.mu
 }
 
 // rateAt returns the rate of the node after the given number of nodes, -Inf where there is

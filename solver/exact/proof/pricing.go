@@ -14,9 +14,9 @@ import (
 // for a job that may finish within the horizon. Label setting: a label at the
 // start of step t is a share of the demand served so far and the value collected
 // on the way. Every legal size extends it; one that finishes the job closes the
-// plan, for nothing but holding the smallest size can follow. A label is dropped
+// plan, for nothing but holding the smallest size allowed can follow. A label is dropped
 // if another has served at least as much at no less value (whatever follows
-// adds at least as much from there), or if even the most that can follow does
+// adds at least as much from there, and is allowed there as well), or if even the most that can follow does
 // not beat the best plan known. See Desrosiers and Luebbecke, "A primer in column
 // generation" (2005), on labels as a pricing method.
 
@@ -30,11 +30,10 @@ type label struct {
 // outlook is what a job can still do from each step on at given prices; bounds on
 // partial plans come from it.
 type outlook struct {
-	// hold[t] is the price of holding the smallest size from step t to the end, as
-	// a finished job does; +Inf where that is not allowed.
-	hold []float64
-	// least[t] is the least cost of holding some allowed size from step t on.
-	least []float64
+	// least[t] is the least cost of holding some allowed size from step t on, as a finished
+	// job does, and smallest[t] the size of step t in it.
+	least    []float64
+	smallest []uint8
 	// reach[t] is the most that the sizes chosen from step t on can add to the
 	// value net of their prices if the demand were without end.
 	reach []float64
@@ -45,11 +44,11 @@ type outlook struct {
 // fill works out the outlook of a job.
 func (o *outlook) fill(j *model.Job, prices []float64, allowed []model.SizeSet) {
 	steps := len(prices)
-	o.hold = slices.Grow(o.hold[:0], steps+1)[:steps+1]
 	o.least = slices.Grow(o.least[:0], steps+1)[:steps+1]
 	o.reach = slices.Grow(o.reach[:0], steps+1)[:steps+1]
 	o.reaching = slices.Grow(o.reaching[:0], steps)[:steps]
-	o.hold[steps], o.least[steps], o.reach[steps] = 0, 0, 0
+	o.smallest = slices.Grow(o.smallest[:0], steps)[:steps]
+	o.least[steps], o.reach[steps] = 0, 0
 	for t := steps - 1; t >= 0; t-- {
 		shares := j.Shares(t)
 		smallest, most := math.Inf(1), math.Inf(-1)
@@ -61,17 +60,15 @@ func (o *outlook) fill(j *model.Job, prices []float64, allowed []model.SizeSet) 
 			if t == 0 {
 				cost += j.Cost[k]
 			}
-			smallest = min(smallest, cost)
+			if cost < smallest {
+				smallest, o.smallest[t] = cost, uint8(k)
+			}
 			if net := j.Tail[t]*shares[k] - cost; net > most {
 				most, o.reaching[t] = net, uint8(k)
 			}
 		}
 		o.least[t] = o.least[t+1] + smallest
 		o.reach[t] = o.reach[t+1] + most
-		o.hold[t] = math.Inf(1)
-		if allowed[t].Has(0) {
-			o.hold[t] = o.hold[t+1] + prices[t]*float64(j.Sizes[0])
-		}
 	}
 }
 
@@ -118,7 +115,7 @@ func (p *pricer) price(clock *model.Clock, j *model.Job, prices []float64, allow
 	endStep := -1
 	for t := range steps {
 		shares := j.Shares(t)
-		closed := p.outlook.hold[t+1]
+		closed := p.outlook.least[t+1]
 		p.live = p.live[:0]
 		for n := range p.layers[t] {
 			if from := &p.layers[t][n]; p.outlook.most(j, t, from.share, from.value) > best {
@@ -167,12 +164,10 @@ func (p *pricer) price(clock *model.Clock, j *model.Job, prices []float64, allow
 }
 
 // trace reads off the plan that closes with the given label in the given step; in
-// the steps after it the job holds its smallest size.
+// the steps after it the job holds the smallest size allowed.
 func (p *pricer) trace(step int, end label) []uint8 {
-	steps := len(p.outlook.hold) - 1
-	p.chosen = slices.Grow(p.chosen[:0], steps)[:steps]
-	clear(p.chosen)
-	if step < steps {
+	p.chosen = append(p.chosen[:0], p.outlook.smallest...)
+	if step < len(p.chosen) {
 		p.chosen[step] = end.choice
 	}
 	at := end.parent

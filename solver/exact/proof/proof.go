@@ -90,23 +90,16 @@ func (s *Search) contradict(by lemma, bound, value float64) {
 func (s *Search) Refute(bound float64) { s.contradict(s.root.by, bound, s.Value) }
 
 // holds reports whether a plan is one of the subproblem's. The root has all, whatever its
-// restrictions say. In the others a finished job holds its smallest size: a plan in which it
-// holds more is worth what that one is.
+// restrictions say.
 func (s *Search) holds(b *subproblem, p model.Plan) bool {
 	if b == s.root {
 		return true
 	}
 	for f, i := range s.in.Finishing {
-		j, share := &s.in.Jobs[i], 0.0
 		for t, allowed := range b.allowedFor(f, s.in.Steps) {
-			k := int(p[i][t])
-			if share >= model.Finished {
-				k = 0
-			}
-			if !allowed.Has(k) {
+			if !allowed.Has(int(p[i][t])) {
 				return false
 			}
-			share += j.Shares(t)[k]
 		}
 	}
 	return true

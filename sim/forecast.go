@@ -82,8 +82,11 @@ func goingOn(told *solver.Job, work time.Duration, job *WorkloadJob) simulatedJo
 	work = min(work, longestSpan)
 	*job = WorkloadJob{
 		ID: told.ID, Group: told.GroupID, Demand: work, Work: work,
-		ToldETA: min(DemandOf(told), longestSpan), Fate: OutcomeCompleted,
-		History: History{Nodes: told.CurrentNodes, Trained: min(told.TrainingTime, longestSpan), Waited: min(told.WaitingTime, longestSpan)},
+		ToldETA: min(DemandOf(told), longestSpan), TellsWork: told.WorkDone > 0, Fate: OutcomeCompleted,
+		History: History{
+			Nodes: told.CurrentNodes, Trained: min(told.TrainingTime, longestSpan), Waited: min(told.WaitingTime, longestSpan),
+			Work: min(told.WorkDone, longestSpan),
+		},
 	}
 	j := simulatedJob{
 		WorkloadJob: job, told: *told, start: never, end: never, growsAt: never,

@@ -28,6 +28,8 @@ type History struct {
 	Nodes int
 	// Trained is how long it has held nodes so far, and Waited how long it has not.
 	Trained, Waited time.Duration
+	// Work is the work that it has done, as run time on one node.
+	Work time.Duration
 }
 
 // ETAAt is what an allocator is told of the work left, in run time on one node, once the

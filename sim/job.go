@@ -75,6 +75,9 @@ func (j *simulatedJob) remainingETA() time.Duration {
 	return max(told.ETA-(j.served-told.Served), leastRemainingETA)
 }
 
+// workDone returns the work done, that before the simulation included.
+func (j *simulatedJob) workDone() time.Duration { return j.History.Work + j.served }
+
 // done reports whether the job has come to its end.
 func (j *simulatedJob) done() bool { return j.served >= j.Work || j.hangs() }
 

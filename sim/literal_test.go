@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/elastalloc/elastalloc/client/eta"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -67,8 +68,9 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 			}
 		}
 	}
+	var estimator eta.Estimator
 	decide := func(second int, fill bool) {
-		snapshot := literalSnapshot(active(), p, config)
+		snapshot := literalSnapshot(active(), p, config, &estimator)
 		for _, change := range config.Resized {
 			if change.At <= time.Duration(second)*time.Second {
 				snapshot.TotalNodes = change.Nodes
@@ -104,6 +106,7 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 		for _, job := range active() {
 			if job.served >= job.Work || (job.Fate == OutcomeHung && time.Duration(job.trained)*time.Second >= job.HangAfter) {
 				job.ended, job.end, happened = true, second, true
+				estimator.Ended(job.History.Work + job.served)
 				if job.nodes > 0 {
 					job.held = append(job.held, NodesAt{time.Duration(second) * time.Second, 0})
 				}
@@ -156,7 +159,7 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 	return results
 }
 
-func literalSnapshot(jobs []*literalJob, p Policy, config Config) *solver.Snapshot {
+func literalSnapshot(jobs []*literalJob, p Policy, config Config, estimator *eta.Estimator) *solver.Snapshot {
 	s := &solver.Snapshot{
 		TotalNodes: config.Nodes,
 		Horizon:    solver.Horizon{Step: config.Frequency, Steps: config.Steps},
@@ -172,6 +175,16 @@ func literalSnapshot(jobs []*literalJob, p Policy, config Config) *solver.Snapsh
 			if later.Served <= job.served {
 				told.RemainingETA = max(time.Second, later.ETA+later.Served-job.served)
 			}
+		}
+		if job.ToldError > 0 || job.ToldETA == 0 {
+			estimate := estimator.Estimate(eta.Job{Told: job.ToldETA, ToldError: job.ToldError, WorkDone: job.served})
+			told.RemainingETA, told.ETAError = estimate.ETA, new(estimate.Error)
+			if job.ToldError > 0 {
+				told.ETAError = new(job.ToldError)
+			}
+		}
+		if job.TellsWork {
+			told.WorkDone = job.History.Work + job.served
 		}
 		told.CurrentNodes = job.nodes
 		told.TrainingTime = job.History.Trained + time.Duration(job.trained)*time.Second
@@ -258,7 +271,7 @@ func drawContinuation(t *rapid.T, w *Workload, config *Config) {
 			job.RestartTime = seconds(50, "restart")
 		}
 		if job.Submit == 0 {
-			job.History = History{Trained: seconds(100, "trained"), Waited: seconds(100, "waited")}
+			job.History = History{Trained: seconds(100, "trained"), Waited: seconds(100, "waited"), Work: seconds(100, "work")}
 			sizes := append([]int{0}, like(job).LegalSizes()...)
 			if held := rapid.SampledFrom(sizes).Draw(t, "held"); held <= idle && config.Groups == nil {
 				job.History.Nodes = held
@@ -376,7 +389,14 @@ func drawWorkload(t *rapid.T) Workload {
 		submit += time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "wait"))
 	}
 	share := func(name string) float64 { return rapid.Float64Range(0, 0.5).Draw(t, name) }
-	return NewWorkload("drawn", trace, WorkloadOptions{GPUsPerNode: DefaultGPUsPerNode}).Disturb(Disturbance{
-		ETAError: share("ETA error"), BugShare: share("bugs"), KillShare: share("kills"),
-	}, rapid.Uint64().Draw(t, "seed"))
+	d := Disturbance{BugShare: share("bugs"), KillShare: share("kills")}
+	switch rapid.SampledFrom([]string{"uniform", "log-normal", "unknown"}).Draw(t, "ETAs") {
+	case "uniform":
+		d.ETAError = share("ETA error")
+	case "log-normal":
+		d.ETASigma = rapid.Float64Range(0, solver.MaxETAError).Draw(t, "sigma")
+	case "unknown":
+		d.ETAUnknown, d.ETASigma = true, rapid.SampledFrom([]float64{0, 1}).Draw(t, "sigma")
+	}
+	return NewWorkload("drawn", trace, WorkloadOptions{GPUsPerNode: DefaultGPUsPerNode}).Disturb(d, rapid.Uint64().Draw(t, "seed"))
 }

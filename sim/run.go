@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/elastalloc/elastalloc/client/eta"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -204,6 +205,8 @@ type simulation struct {
 	resized []NodesAt
 	// servedAt is the last second in which a job made progress.
 	servedAt time.Duration
+	// estimator knows the jobs that have ended.
+	estimator eta.Estimator
 	// held is the nodes that jobs held times how long, until measuredUntil, the last
 	// submission.
 	held          time.Duration
@@ -304,6 +307,7 @@ func (s *simulation) endJobs() bool {
 	for _, i := range s.active {
 		if job := &s.jobs[i]; job.done() {
 			job.endAt(s.now)
+			s.estimator.Ended(job.workDone())
 		} else {
 			kept = append(kept, i)
 		}
@@ -404,7 +408,7 @@ func (s *simulation) snapshot() *solver.Snapshot {
 	for n, i := range s.active {
 		job := &s.jobs[i]
 		told := job.told
-		told.RemainingETA = job.remainingETA()
+		s.estimate(&told, job)
 		told.CurrentNodes = job.nodes
 		told.TrainingTime = job.History.Trained + job.trained
 		told.WaitingTime = job.History.Waited + s.now - job.Submit - job.trained
@@ -423,6 +427,23 @@ func (s *simulation) snapshot() *solver.Snapshot {
 		s.policy.Prepare(snapshot, s.config.Groups)
 	}
 	return snapshot
+}
+
+// estimate fills in what is told of a job's work: as it is, or what the library that
+// schedulers have makes of what they know.
+func (s *simulation) estimate(told *solver.Job, job *simulatedJob) {
+	if job.TellsWork {
+		told.WorkDone = job.workDone()
+	}
+	if job.ToldETA > 0 && job.ToldError == 0 {
+		told.RemainingETA = job.remainingETA()
+		return
+	}
+	estimate := s.estimator.Estimate(eta.Job{Told: job.ToldETA, ToldError: job.ToldError, WorkDone: job.served})
+	told.RemainingETA, told.ETAError = estimate.ETA, &estimate.Error
+	if job.ToldError > 0 {
+		told.ETAError = &job.ToldError
+	}
 }
 
 // carryOut gives the active jobs the nodes of a decision.

@@ -229,6 +229,51 @@ func TestToldETA(t *testing.T) {
 	}
 }
 
+// TestEstimatedETA: what is told of a job that tells no ETA comes from the jobs that ended, and
+// what is told of one that errs grows with its work.
+func TestEstimatedETA(t *testing.T) {
+	type told struct {
+		ETA, WorkDone time.Duration
+		Error         float64
+	}
+	for name, c := range map[string]struct {
+		second WorkloadJob
+		want   []told // of the second job
+	}{
+		"unknown": {
+			WorkloadJob{TellsWork: true},
+			// First the median of 951 s left of the first job, 20 min and an hour; then, once it
+			// has come further than the first, of the latter two.
+			[]told{{1200 * second, 49 * second, 1.4}, {2400 * second, 1149 * second, 1.4}},
+		},
+		"unknown, with an error of its own": {
+			WorkloadJob{ToldError: 0.5},
+			[]told{{1200 * second, 0, 0.5}, {2400 * second, 0, 0.5}},
+		},
+		"log-normal": {
+			WorkloadJob{ToldETA: 500 * second, ToldError: 0.5, TellsWork: true},
+			[]told{{517 * second, 49 * second, 0.5}, {291 * second, 1149 * second, 0.5}},
+		},
+	} {
+		var got []told
+		config := DefaultConfig(1)
+		config.Frequency = 1100 * second
+		config.Observe = func(s *solver.Snapshot, _ solver.Decision) {
+			for _, job := range s.Jobs {
+				if job.ID == "b" && job.ETAError != nil {
+					got = append(got, told{job.RemainingETA.Truncate(second), job.WorkDone, *job.ETAError})
+				}
+			}
+		}
+		b := c.second
+		b.ID, b.Submit, b.Demand, b.Work, b.Asked, b.Fate = "b", 1050*second, 1200*second, 1200*second, 1, OutcomeCompleted
+		run(t, policy(t, "optimal"), config, job("a", 0, 1000*second), b)
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 func TestFates(t *testing.T) {
 	hung := job("hung", 0, 1000*second)
 	hung.Fate, hung.HangAfter = OutcomeHung, 30*second

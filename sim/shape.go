@@ -16,8 +16,8 @@ type Shape struct {
 	DoublingEfficiency float64
 	// Weight is the factor on the job's part of an objective.
 	Weight float64
-	// As, where set, is a job of a snapshot, defaults filled in, whose range, sizes, speeds
-	// and weight it has in place of the other fields.
+	// As, where set, is a job of a snapshot, defaults filled in, whose range, sizes, speeds,
+	// weight and ETA error it has in place of the other fields.
 	As *solver.Job
 }
 
@@ -26,7 +26,7 @@ func (s *Shape) job(id string) solver.Job {
 	if s.As != nil {
 		return solver.Job{
 			ID: id, MinNodes: s.As.MinNodes, MaxNodes: s.As.MaxNodes, AllowedNodes: s.As.AllowedNodes,
-			Scaling: s.As.Scaling, Weight: s.As.Weight,
+			Scaling: s.As.Scaling, Weight: s.As.Weight, ETAError: s.As.ETAError,
 		}
 	}
 	job := solver.NewJob(id, 0)

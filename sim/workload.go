@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"time"
 )
@@ -54,8 +55,14 @@ type WorkloadJob struct {
 	// RescaleDelay and RestartTime are those of Config for this job where they are longer
 	// than for all: whole seconds, RescaleDelay less than the frequency, not both.
 	RescaleDelay, RestartTime time.Duration
-	// ToldETA is what the allocator is told of Demand at submission.
-	ToldETA time.Duration
+	// ToldETA is what is told of Demand at submission; 0 if nothing is. ToldError is the
+	// standard deviation of ln(Demand / ToldETA), 0 for one that the allocator is to take as it
+	// is. In every other case it is told the estimates of client/eta, with ToldError or else with
+	// that of the estimate.
+	ToldETA   time.Duration
+	ToldError float64
+	// TellsWork tells the allocator the work done, too.
+	TellsWork bool
 	// Retold is what the allocator is told of the work left as the job advances, in that
 	// order; empty where that is ToldETA less what is done.
 	Retold []ETAAt
@@ -173,6 +180,15 @@ type Disturbance struct {
 	// is off by a share drawn uniformly from -ETAError to +ETAError. It applies to
 	// the jobs that neither hang nor are killed. In [0, 1).
 	ETAError float64
+	// ETASigma is the standard deviation of a log-normal error, 0 to solver.MaxETAError: the
+	// ETA of a job is exp(ETASigma g) times its demand, g normal. The allocator is told the
+	// estimates of client/eta from it, with ETASigma as their error, and the work done. Not
+	// together with ETAError.
+	ETASigma float64
+	// ETAUnknown has no job tell an ETA: the allocator is told the estimates of client/eta
+	// from the jobs that have ended, and the work done. ETASigma, where set, is then the
+	// error told of them.
+	ETAUnknown bool
 	// BugShare is the share of jobs that hang after a training time drawn
 	// uniformly from the first 5 minutes.
 	BugShare float64
@@ -195,6 +211,7 @@ func (w Workload) Disturb(d Disturbance, seed uint64) Workload {
 		random := rand.New(rand.NewPCG(seed, uint64(i)))
 		lot, etaError, killedAt := random.Float64(), 2*random.Float64()-1, random.Float64()
 		hangAfter := time.Duration(1+random.Int64N(int64(latestHang/time.Second))) * time.Second
+		exponent := d.ETASigma * random.NormFloat64()
 		switch {
 		case lot < d.BugShare:
 			job.Fate, job.HangAfter = OutcomeHung, hangAfter
@@ -202,6 +219,13 @@ func (w Workload) Disturb(d Disturbance, seed uint64) Workload {
 			job.Fate, job.Work = OutcomeKilled, max(1, scale(job.Demand, killedAt))
 		default:
 			job.ToldETA = max(1, scale(job.Demand, 1+d.ETAError*etaError))
+		}
+		if d.ETAUnknown || d.ETASigma > 0 {
+			job.ToldError, job.TellsWork = d.ETASigma, true
+			job.ToldETA = max(1, scale(job.Demand, math.Exp(exponent)))
+		}
+		if d.ETAUnknown {
+			job.ToldETA = 0
 		}
 		disturbed.Jobs[i] = job
 	}

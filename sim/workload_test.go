@@ -89,6 +89,23 @@ func TestDisturb(t *testing.T) {
 	if diff := cmp.Diff(before, before.Disturb(Disturbance{}, 1)); diff != "" {
 		t.Errorf("no disturbance changes (-before +after):\n%s", diff)
 	}
+	// Log-normal errors are of every job, whatever becomes of it.
+	sums := [2]float64{}
+	for i, job := range before.Disturb(Disturbance{ETASigma: 0.7, BugShare: 0.15, KillShare: 0.1}, 1).Jobs {
+		g := math.Log(job.ToldETA.Hours()) / 0.7
+		sums[0], sums[1] = sums[0]+g, sums[1]+g*g
+		if job.ToldError != 0.7 || !job.TellsWork || job.Fate != disturbed.Jobs[i].Fate || job.Work != disturbed.Jobs[i].Work {
+			t.Fatalf("a job with a log-normal error is %+v", job)
+		}
+	}
+	if mean, square := sums[0]/jobs, sums[1]/jobs; math.Abs(mean) > 0.03 || math.Abs(square-1) > 0.03 {
+		t.Errorf("ln(told / true) / sigma has the mean %v and the mean square %v", mean, square)
+	}
+	for _, job := range before.Disturb(Disturbance{ETAUnknown: true}, 1).Jobs {
+		if job.ToldETA != 0 || job.ToldError != 0 || !job.TellsWork {
+			t.Fatalf("a job that tells no ETA is %+v", job)
+		}
+	}
 	// More bugs take no job's bug away.
 	more := before.Disturb(Disturbance{BugShare: 0.5}, 1)
 	for i, job := range disturbed.Jobs {

@@ -18,6 +18,13 @@ import (
 	"github.com/elastalloc/elastalloc/lab/report"
 	"github.com/elastalloc/elastalloc/lab/results"
 	"github.com/elastalloc/elastalloc/sim"
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// What --eta may be.
+const (
+	etaTold    = "told"
+	etaUnknown = "unknown"
 )
 
 // simulateFlags are the flags of simulate.
@@ -29,6 +36,7 @@ type simulateFlags struct {
 	policies         []string
 	config           sim.Config
 	disturbance      sim.Disturbance
+	eta              string // told or unknown
 	vary             []string
 	teams            teamFlags
 	totalTime        map[string]string
@@ -39,7 +47,7 @@ type simulateFlags struct {
 }
 
 func newSimulateCommand(env cli.LookupEnv) *cobra.Command {
-	f := simulateFlags{config: sim.DefaultConfig(0)}
+	f := simulateFlags{config: sim.DefaultConfig(0), eta: etaTold}
 	command := &cobra.Command{
 		Use:   "simulate --trace FILE|--synthetic KIND --nodes N,... --out DIR",
 		Short: "Simulate allocation policies on a trace",
@@ -83,6 +91,10 @@ The policies:
 		flags.IntVar(&f.gpusPerNode, "gpus-per-node", sim.DefaultGPUsPerNode, "GPUs of one node of the trace")
 		flags.StringSliceVar(&f.vary, "vary", nil, "draw jobs that differ: weights, efficiencies, minimums, rigid-half (see above)")
 		flags.Float64Var(&f.disturbance.ETAError, "eta-error", 0, "largest relative error of the ETA that policies see, 0.1 for 10 %")
+		flags.Float64Var(&f.disturbance.ETASigma, "eta-sigma", 0,
+			"standard deviation of the logarithm of the error of told ETAs, 0.69 for a factor of 2; policies see client/eta's estimates")
+		flags.Var(cli.ChoiceFlag{Value: &f.eta, Choices: []string{etaTold, etaUnknown}}, "eta",
+			"what jobs tell: unknown has no job tell an ETA, and policies see estimates from the jobs that ended, --eta-sigma being their error")
 		flags.Float64Var(&f.disturbance.BugShare, "bug-share", 0, "share of jobs that hang within 5 minutes of training")
 		flags.Float64Var(&f.disturbance.KillShare, "kill-share", 0, "share of jobs that users kill at a random time")
 		flags.Var(newSecondsFlag(&f.config.ScalingDelay, 0), "scaling-delay",
@@ -101,6 +113,8 @@ The policies:
 	cli.AddProgramFlags(flags, &f.programs)
 	command.MarkFlagsMutuallyExclusive("groups", "quotas")
 	command.MarkFlagsMutuallyExclusive("groups", "team-limit")
+	command.MarkFlagsMutuallyExclusive("eta-error", "eta-sigma")
+	command.MarkFlagsMutuallyExclusive("eta-error", "eta")
 	cli.MarkRequired(command, "nodes", "out")
 	command.MarkFlagsOneRequired("trace", "synthetic")
 	command.MarkFlagsMutuallyExclusive("trace", "synthetic")
@@ -259,6 +273,10 @@ func (f *simulateFlags) check() ([]sim.Policy, error) {
 	if !(f.disturbance.ETAError >= 0 && f.disturbance.ETAError < 1) {
 		addf("--eta-error is %v; want at least 0 and less than 1", f.disturbance.ETAError)
 	}
+	if !(f.disturbance.ETASigma >= 0 && f.disturbance.ETASigma <= solver.MaxETAError) {
+		addf("--eta-sigma is %v; want 0 to %v", f.disturbance.ETASigma, solver.MaxETAError)
+	}
+	f.disturbance.ETAUnknown = f.eta == etaUnknown
 	bug, kill := f.disturbance.BugShare, f.disturbance.KillShare
 	if !(bug >= 0 && kill >= 0 && bug+kill <= 1) {
 		addf("--bug-share is %v and --kill-share %v; want each at least 0, together at most 1", bug, kill)

@@ -234,6 +234,22 @@ func TestSimulateTotalTime(t *testing.T) {
 	}
 }
 
+// TestSimulateToldETAs: what policies are told of the work left reaches those that look at it
+// alone.
+func TestSimulateToldETAs(t *testing.T) {
+	simulate := func(policy string, args ...string) string {
+		return simulatedJobs(t, append([]string{"--nodes=70", "--policy=" + policy}, args...)...)
+	}
+	for _, policy := range []string{"optimal", "max-min"} {
+		plain := simulate(policy)
+		for _, told := range []string{"--eta-sigma=0.7", "--eta=unknown", "--eta=unknown --eta-sigma=0.7"} {
+			if same := simulate(policy, strings.Fields(told)...) == plain; same != (policy == "max-min") {
+				t.Errorf("with %s, %s makes the same of the jobs: %v", told, policy, same)
+			}
+		}
+	}
+}
+
 // TestSimulateIsDeterministic compares two runs of a disturbed synthetic workload,
 // with different numbers of workers.
 func TestSimulateIsDeterministic(t *testing.T) {
@@ -285,6 +301,10 @@ func TestSimulateRefuses(t *testing.T) {
 		good + " --policy=recorded":                              "has no start_s",
 		good + " --eta-error=1":                                  "--eta-error is 1; want at least 0 and less than 1",
 		good + " --eta-error=NaN":                                "--eta-error is NaN",
+		good + " --eta-sigma=-1":                                 "--eta-sigma is -1; want 0 to 5",
+		good + " --eta-sigma=NaN":                                "--eta-sigma is NaN",
+		good + " --eta=guessed":                                  "want one of told, unknown",
+		good + " --eta=unknown --eta-error=0.1":                  "[eta eta-error]",
 		good + " --bug-share=0.6 --kill-share=0.5":               "together at most 1",
 		good + " --workers=0":                                    "--workers is 0",
 		good + " --quotas=fair":                                  "--quotas is \"fair\"; want one of demand, equal",
@@ -292,7 +312,7 @@ func TestSimulateRefuses(t *testing.T) {
 		good + " --team-limit=2":                                 "--team-limit has no teams",
 		good + " --teams=1000":                                   "trace has 2 users; want at least one for each of 1000 teams",
 		good + " --total-time=speed=1,aging=soon,fairness=x": "--total-time: aging is \"soon\"; want a duration, such as 90s, 5m or 300\n" +
-			"  --total-time: fairness is \"x\"; want a number\n  --total-time: unknown parameter \"speed\" (want some of aging, fairness, ",
+			"  --total-time: fairness is \"x\"; want a number\n  --total-time: unknown parameter \"speed\" (want some of aging, eta_error, fairness, ",
 		good + " --total-time=quota_price=-1":        "--total-time: quota_price is -1; want 0 to 1e+06",
 		good + " --policy=fifo --total-time=aging=0": "--total-time sets aging; want a policy of total time",
 		good + " --quotas=equal":                     "of trace has no group",

@@ -84,7 +84,7 @@ func (h *history) reconstruct(t *track) {
 	like := *first.job
 	t.work = sim.WorkloadJob{
 		ID: t.id, Shape: sim.Shape{As: &like}, Group: like.GroupID, Fate: sim.OutcomeCompleted,
-		RestartTime: like.RestartTime.Round(time.Second),
+		RestartTime: like.RestartTime.Round(time.Second), TellsWork: like.WorkDone > 0,
 	}
 	if t.work.RestartTime == 0 {
 		t.work.RescaleDelay = min(like.RescaleDelay.Round(time.Second), h.frequency-time.Second)
@@ -122,7 +122,7 @@ func (h *history) submit(t *track) {
 	earliest := now
 	switch {
 	case t.thereAtBegin:
-		t.work.History.Nodes = first.job.CurrentNodes
+		t.work.History.Nodes, t.work.History.Work = first.job.CurrentNodes, first.job.WorkDone
 	case h.tells || waited > 0:
 		earliest = max(now-trained-waited, h.moments[first.moment-1].At)
 	default:

@@ -131,7 +131,7 @@ func (a *Allocator) decide(ctx context.Context, r *request) (solver.Decision, er
 		return solver.Decision{}, err
 	}
 	decision = r.held.Restore(decision, r.options.Horizon(r.snapshot).Steps)
-	decision.Report.Warnings = append(decision.Report.Warnings, r.options.Warnings()...)
+	decision.Report.Warnings = append(decision.Report.Warnings, r.options.Warnings(r.snapshot, &decision)...)
 	return decision, nil
 }
 

@@ -24,7 +24,7 @@ type ObjectiveSpec struct {
 	// Unit is that of its values.
 	Unit Unit
 	// Fill fills in Gain and SizeValue of the jobs of p, which are jobs of s, and
-	// QuotaPrice where there are groups. It changes nothing else.
+	// QuotaPrice where there are groups. It may replace their Demand, and nothing else.
 	Fill func(p *Problem, s *Snapshot, o *Options)
 	// Step is how long the one step of an objective is that decides one step, which
 	// matters only to the progress that a plan shows. Nil means that it looks ahead over

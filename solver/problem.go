@@ -41,7 +41,8 @@ type AdmittedJob struct {
 	// Group is the position in Problem.Groups of the job's group; it is not looked at where
 	// there are none.
 	Group int
-	// Demand is the remaining ETA d_i in seconds on one node.
+	// Demand is the remaining ETA d_i in seconds on one node, or what the objective takes
+	// it to be.
 	Demand float64
 	// Current is the number of nodes held now, 0 = queued.
 	Current int

@@ -7,14 +7,26 @@ import "slices"
 //
 //	sum_i sum_t w_i s_i^t / d_i,
 //
-// so that a finished job gains its weight in every step from then on.
+// so that a finished job gains its weight in every step from then on. An ETA that has run
+// out would let 1/d_i grow without end: d_i is at least a quarter of the work done.
 
-// gainProgress fills in the gains of the jobs of p, which are jobs of s. Jobs of
-// the same weight in a row share one slice.
+// leastLeft is the least share of the work done that is taken to be left.
+const leastLeft = 0.25
+
+// progressDemand returns the job's demand d_i, and whether the work done lifts it.
+func (j *Job) progressDemand() (demand float64, lifted bool) {
+	told, least := j.Demand(), leastLeft*j.WorkDone.Seconds()
+	return max(told, least), least > told
+}
+
+// gainProgress fills in the demands and the gains of the jobs of p, which are jobs of s.
+// Jobs of the same weight in a row share one slice.
 func (p *Problem) gainProgress(s *Snapshot, _ *Options) {
 	var gain []float64
 	for n := range p.Jobs {
-		weight := s.Jobs[p.Jobs[n].Index].WeightOrDefault()
+		job := &s.Jobs[p.Jobs[n].Index]
+		p.Jobs[n].Demand, _ = job.progressDemand()
+		weight := job.WeightOrDefault()
 		if n == 0 || weight != gain[0] {
 			gain = slices.Repeat([]float64{weight}, p.Steps)
 		}

@@ -1,6 +1,9 @@
 package solver
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // WarningCode names what an operator should know of a decision.
 type WarningCode string
@@ -80,9 +83,31 @@ func (d *Decision) warn(s *Snapshot, p *Problem) {
 	}
 }
 
-// Warnings are what to know of options that have their defaults and are valid.
-func (o *Options) Warnings() []Warning {
+// Warnings are what to know, besides what is in its report, of a decision by options that
+// have their defaults and are valid. The snapshot is without held jobs.
+func (o *Options) Warnings(s *Snapshot, d *Decision) []Warning {
 	var warnings []Warning
+	if o.Spec().Name == ObjectiveProgress {
+		for i := range s.Jobs {
+			if demand, lifted := s.Jobs[i].progressDemand(); lifted && s.Jobs[i].fits(s.TotalNodes) {
+				warnings = append(warnings, etaRanOut(&s.Jobs[i], demand))
+			}
+		}
+	}
+	running, pauses := 0, 0
+	for i := range d.Allocations {
+		if d.Allocations[i].Current > 0 {
+			running++
+		}
+		if d.Allocations[i].Change == ChangePreempt {
+			pauses++
+		}
+	}
+	if 4*pauses > running {
+		warnings = append(warnings, Warning{
+			Code: WarningManyPauses, Message: count(pauses, "pause") + " at once among " + count(running, "running job"),
+		})
+	}
 	for _, spec := range objectives() {
 		if own := spec.parameters; own.isSet != nil && own.isSet(o) && o.Objective != spec.Name {
 			warnings = append(warnings, Warning{
@@ -92,6 +117,16 @@ func (o *Options) Warnings() []Warning {
 		}
 	}
 	return warnings
+}
+
+// etaRanOut warns of a job whose work done has lifted its demand.
+func etaRanOut(job *Job, demand float64) Warning {
+	told := time.Duration(job.Demand() * float64(time.Second)).Round(time.Second)
+	return Warning{
+		Code: WarningETARanOut, JobID: job.ID,
+		Message: fmt.Sprintf("job %q has %v left on one node after %v of work; counted with a quarter of that, %v",
+			job.ID, told, job.WorkDone.Round(time.Second), time.Duration(demand*float64(time.Second)).Round(time.Second)),
+	}
 }
 
 // neverFits warns of a job whose smallest size exceeds the pool.

@@ -58,7 +58,7 @@ func (e *explainer) why(r *reason) (solver.Why, string) {
 		return solver.WhyNoRoom, has + ", because no more fit beside what the other jobs must have"
 	}
 	if kept := e.keptByCost(r); kept != nil {
-		if left := job.Demand() / job.Speed(a.Nodes); left <= job.RestartTime.Seconds() {
+		if left := e.problem.Jobs[r.admitted].Demand / job.Speed(a.Nodes); left <= job.RestartTime.Seconds() {
 			return solver.WhyChangeCost, fmt.Sprintf("%s, because it ends in %s and a restart takes %s",
 				keeps, spell(left, 2), spell(job.RestartTime.Seconds(), 2))
 		}

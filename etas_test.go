@@ -1,0 +1,86 @@
+package elastalloc_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/solvertest"
+)
+
+// TestETAsThatRanOut checks that a job with little left for the work it has done is decided as
+// if a quarter of that were left under PROGRESS, which a warning says, and as told otherwise.
+func TestETAsThatRanOut(t *testing.T) {
+	t.Parallel()
+	a := newAllocator(t, elastalloc.Options{})
+	rapid.Check(t, func(t *rapid.T) {
+		s := solvertest.SnapshotsWithin(solvertest.Limits{Jobs: 5, Steps: 2, Sizes: 3, Nodes: 12}).Draw(t, "snapshot")
+		o := solver.Options{
+			Objective: rapid.SampledFrom([]solver.Objective{solver.ObjectiveProgress, solver.ObjectiveTotalTime}).Draw(t, "objective"),
+			Admission: rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"),
+		}
+		asIf := *s
+		asIf.Jobs = slices.Clone(s.Jobs)
+		var ranOut []string
+		for i := range s.Jobs {
+			job := &s.Jobs[i]
+			job.WorkDone = time.Duration(rapid.IntRange(0, 1000).Draw(t, "work done")) * 4 * time.Minute
+			if least := job.WorkDone / 4; o.Objective == solver.ObjectiveProgress && job.Demand() < least.Seconds() {
+				asIf.Jobs[i].RemainingETA, asIf.Jobs[i].ETANodes = least, 0
+				if s.TotalNodes >= slices.Min(job.LegalSizes()) {
+					ranOut = append(ranOut, job.ID)
+				}
+			}
+		}
+		got, err := a.Allocate(t.Context(), s, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := a.Allocate(t.Context(), &asIf, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var warned []string
+		got.Report.Warnings = slices.DeleteFunc(got.Report.Warnings, func(w solver.Warning) bool {
+			if w.Code == solver.WarningETARanOut {
+				warned = append(warned, w.JobID)
+			}
+			return w.Code == solver.WarningETARanOut
+		})
+		if diff := cmp.Diff(ranOut, warned); diff != "" {
+			t.Fatalf("warnings (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(want, got, solvertest.IgnoreTimes(), cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("decision (-as if told +got):\n%s", diff)
+		}
+	})
+}
+
+// TestManyPauses checks when pauses are a warning, and what the warnings say.
+func TestManyPauses(t *testing.T) {
+	t.Parallel()
+	s := &solver.Snapshot{TotalNodes: 7}
+	for i := range 8 {
+		s.Jobs = append(s.Jobs, solver.Job{ID: fmt.Sprint(i), RemainingETA: time.Hour, MinNodes: 1, MaxNodes: 1, CurrentNodes: 1, Weight: new(float64(i + 1))})
+	}
+	s.Jobs[7].WorkDone = 5 * time.Hour
+	const ranOut = `job "7" has 1h0m0s left on one node after 5h0m0s of work; counted with a quarter of that, 1h15m0s`
+	for nodes, want := range map[int][]string{6: {ranOut}, 5: {ranOut, "3 pauses at once among 8 running jobs"}} {
+		s.TotalNodes = nodes
+		d, err := newAllocator(t, elastalloc.Options{}).Allocate(t.Context(), s, solver.Options{Admission: solver.AdmissionPreemptive})
+		var got []string
+		for _, w := range d.Report.Warnings {
+			got = append(got, w.Message)
+		}
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%d nodes: %v, warnings (-want +got):\n%s", nodes, err, diff)
+		}
+	}
+}

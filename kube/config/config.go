@@ -2,6 +2,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"net/url"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	sigsjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
@@ -35,42 +37,43 @@ const (
 	Progress  Objective = "progress"
 )
 
-// Pool is a set of equal nodes that elastic jobs share.
+// Pool is a set of equal nodes that elastic jobs share. A file has the fields in lower case, those
+// that are written with a unit as text.
 type Pool struct {
 	// Name is the value of the label elastalloc.dev/pool on its jobs.
-	Name string
+	Name string `json:"name"`
 	// NodeSelector are the labels of its nodes.
-	NodeSelector map[string]string
+	NodeSelector map[string]string `json:"nodeSelector"`
 	// Tolerations are the taints that its jobs tolerate; a node with another taint that
 	// keeps pods away does not count.
-	Tolerations []corev1.Toleration
+	Tolerations []corev1.Toleration `json:"tolerations"`
 	// Unit is the resource whose requests make a pod hold a node.
-	Unit string
+	Unit string `json:"unit"`
 	// Cadence is the time between two decisions if nothing happens.
-	Cadence time.Duration
+	Cadence time.Duration `json:"-"`
 	// Debounce is how long events are gathered before a decision.
-	Debounce time.Duration
+	Debounce time.Duration `json:"-"`
 	// MinInterval is the time between two changes of one job.
-	MinInterval time.Duration
+	MinInterval time.Duration `json:"-"`
 	// SettleTimeout is how long after its grace period a pod may take to go.
-	SettleTimeout time.Duration
+	SettleTimeout time.Duration `json:"-"`
 	// MaxShrink is the share of the nodes in use that may vanish at once before the
 	// controller takes it for an outage and changes nothing.
-	MaxShrink float64
-	Objective Objective
+	MaxShrink float64   `json:"-"`
+	Objective Objective `json:"objective"`
 	// RemainingQuery is a PromQL query of the jobs' remaining time, "" for none.
-	RemainingQuery string
+	RemainingQuery string `json:"remainingQuery"`
 	// RemainingIn is what the query answers in.
-	RemainingIn RemainingUnit
+	RemainingIn RemainingUnit `json:"remainingIn"`
 	// LearnSpeeds makes the controller learn speeds from progress where none are declared.
-	LearnSpeeds bool
+	LearnSpeeds bool `json:"learnSpeeds"`
 	// Paused stops the pool: nothing is decided or changed.
-	Paused bool
+	Paused bool `json:"paused"`
 	// Namespaces are those whose jobs may use the pool, nil for all.
-	Namespaces []string
+	Namespaces []string `json:"namespaces"`
 	// Groups share the pool, nil for none. Where there are some, each job belongs to the one
 	// that names its namespace.
-	Groups []Group
+	Groups []Group `json:"groups"`
 }
 
 // Group is a team that shares a pool with others, or several of them.
@@ -100,14 +103,22 @@ func (p *Pool) GroupOf(namespace string) *Group {
 
 // Within returns the names of the group of a namespace and of all that it is part of.
 func (p *Pool) Within(namespace string) []string {
+	if g := p.GroupOf(namespace); g != nil {
+		return p.chain(g.Name)
+	}
+	return nil
+}
+
+// chain returns the name of a group and of all that it is part of, as many as there may be.
+func (p *Pool) chain(name string) []string {
 	var names []string
-	for g := p.GroupOf(namespace); g != nil; {
-		names = append(names, g.Name)
-		i := slices.IndexFunc(p.Groups, func(other Group) bool { return other.Name == g.Parent })
+	for len(names) < maxDepth {
+		i := slices.IndexFunc(p.Groups, func(g Group) bool { return g.Name == name && name != "" })
 		if i < 0 {
 			break
 		}
-		g = &p.Groups[i]
+		names = append(names, name)
+		name = p.Groups[i].Parent
 	}
 	return names
 }
@@ -156,23 +167,15 @@ type file struct {
 	Pools      []poolFile `json:"pools"`
 }
 
+// poolFile is a pool whose fields with units are not read yet.
 type poolFile struct {
-	Name           string              `json:"name"`
-	NodeSelector   map[string]string   `json:"nodeSelector"`
-	Tolerations    []corev1.Toleration `json:"tolerations"`
-	Unit           string              `json:"unit"`
-	Cadence        scalar              `json:"cadence"`
-	Debounce       scalar              `json:"debounce"`
-	MinInterval    scalar              `json:"minInterval"`
-	SettleTimeout  scalar              `json:"settleTimeout"`
-	MaxShrink      scalar              `json:"maxShrink"`
-	Objective      Objective           `json:"objective"`
-	RemainingQuery string              `json:"remainingQuery"`
-	RemainingIn    RemainingUnit       `json:"remainingIn"`
-	LearnSpeeds    bool                `json:"learnSpeeds"`
-	Paused         bool                `json:"paused"`
-	Namespaces     []string            `json:"namespaces"`
-	Groups         []Group             `json:"groups"`
+	Pool
+
+	Cadence       scalar `json:"cadence"`
+	Debounce      scalar `json:"debounce"`
+	MinInterval   scalar `json:"minInterval"`
+	SettleTimeout scalar `json:"settleTimeout"`
+	MaxShrink     scalar `json:"maxShrink"`
 }
 
 // Error is a configuration with bad fields.
@@ -247,7 +250,9 @@ func (c *checker) config(f *file, knownKinds []string) *Config {
 		}
 		names[p.Name] = true
 		for j, other := range config.Pools {
-			if p.Unit == other.Unit && (within(p.NodeSelector, other.NodeSelector) || within(other.NodeSelector, p.NodeSelector)) {
+			a, b := labels.SelectorFromSet(p.NodeSelector), labels.SelectorFromSet(other.NodeSelector)
+			// An empty one, which has an error of its own, matches all.
+			if p.Unit == other.Unit && (!a.Empty() && a.Matches(labels.Set(other.NodeSelector)) || !b.Empty() && b.Matches(labels.Set(p.NodeSelector))) {
 				c.bad(path+".nodeSelector", "selects nodes of pools[%d] too; want each node in one pool", j)
 			}
 		}
@@ -259,33 +264,19 @@ func (c *checker) config(f *file, knownKinds []string) *Config {
 	return config
 }
 
-// within reports whether all labels of a selector that has some are in another one too.
-func within(a, b map[string]string) bool {
-	for key, value := range a {
-		if other, found := b[key]; !found || other != value {
-			return false
-		}
-	}
-	return len(a) > 0
-}
-
 func (c *checker) pool(path string, f *poolFile) Pool {
-	p := Pool{
-		Name: f.Name, NodeSelector: f.NodeSelector, Tolerations: f.Tolerations, Unit: or(f.Unit, DefaultUnit),
-		Cadence:        c.duration(path+".cadence", f.Cadence, DefaultCadence, time.Second),
-		Debounce:       c.duration(path+".debounce", f.Debounce, DefaultDebounce, 0),
-		MinInterval:    c.duration(path+".minInterval", f.MinInterval, DefaultMinInterval, 0),
-		SettleTimeout:  c.duration(path+".settleTimeout", f.SettleTimeout, DefaultSettleTimeout, time.Second),
-		MaxShrink:      c.share(path+".maxShrink", f.MaxShrink, DefaultMaxShrink),
-		Objective:      or(f.Objective, TotalTime),
-		RemainingQuery: f.RemainingQuery, RemainingIn: or(f.RemainingIn, Seconds),
-		LearnSpeeds: f.LearnSpeeds, Paused: f.Paused, Namespaces: f.Namespaces, Groups: f.Groups,
-	}
-	switch {
-	case p.Name == "":
+	p := f.Pool
+	p.Unit, p.Objective, p.RemainingIn = cmp.Or(p.Unit, DefaultUnit), cmp.Or(p.Objective, TotalTime), cmp.Or(p.RemainingIn, Seconds)
+	p.Cadence = c.duration(path+".cadence", f.Cadence, DefaultCadence, time.Second)
+	p.Debounce = c.duration(path+".debounce", f.Debounce, DefaultDebounce, 0)
+	p.MinInterval = c.duration(path+".minInterval", f.MinInterval, DefaultMinInterval, 0)
+	p.SettleTimeout = c.duration(path+".settleTimeout", f.SettleTimeout, DefaultSettleTimeout, time.Second)
+	p.MaxShrink = c.share(path+".maxShrink", f.MaxShrink, DefaultMaxShrink)
+	if p.Name == "" {
 		c.bad(path+".name", "is missing")
-	case len(validation.IsValidLabelValue(p.Name)) > 0:
-		c.bad(path+".name", "%q is not a label value: %s", p.Name, strings.Join(validation.IsValidLabelValue(p.Name), ", "))
+	}
+	for _, problem := range validation.IsValidLabelValue(p.Name) {
+		c.bad(path+".name", "%s", problem)
 	}
 	if len(p.NodeSelector) == 0 {
 		c.bad(path+".nodeSelector", "is empty; want the labels of the pool's nodes")
@@ -326,16 +317,10 @@ func (c *checker) groups(path string, p *Pool) {
 	owner := make(map[string]string)
 	for i, g := range p.Groups {
 		at := fmt.Sprintf("%s[%d]", path, i)
-		named := func(name string) bool {
-			return slices.ContainsFunc(p.Groups, func(other Group) bool { return other.Name == name })
+		if first := slices.IndexFunc(p.Groups, func(other Group) bool { return other.Name == g.Name }); g.Name == "" || first < i {
+			c.bad(at+".name", "is %q; want a name that no other group has", g.Name)
 		}
-		switch {
-		case g.Name == "":
-			c.bad(at+".name", "is missing")
-		case slices.ContainsFunc(p.Groups[:i], func(other Group) bool { return other.Name == g.Name }):
-			c.bad(at+".name", "%q is the name of another group too", g.Name)
-		}
-		if g.Parent != "" && !named(g.Parent) {
+		if g.Parent != "" && p.chain(g.Parent) == nil {
 			c.bad(at+".parent", "unknown group %q", g.Parent)
 		}
 		if len(g.Namespaces) > 0 && slices.ContainsFunc(p.Groups, func(other Group) bool { return other.Parent == g.Name }) {
@@ -347,15 +332,7 @@ func (c *checker) groups(path string, p *Pool) {
 			}
 			owner[namespace] = g.Name
 		}
-		depth, parent := 1, g.Parent
-		for ; parent != "" && depth <= maxDepth; depth++ {
-			j := slices.IndexFunc(p.Groups, func(other Group) bool { return other.Name == parent })
-			if j < 0 {
-				break
-			}
-			parent = p.Groups[j].Parent
-		}
-		if depth > maxDepth {
+		if len(p.chain(g.Parent)) >= maxDepth {
 			c.bad(at+".parent", "is more than %d groups deep, or part of itself", maxDepth)
 		}
 		if g.Quota < 0 || g.Limit != nil && *g.Limit < 0 || !(g.MaxWeight >= 0) {
@@ -390,12 +367,4 @@ func (c *checker) share(path string, text scalar, otherwise float64) float64 {
 		c.bad(path, "is %q; want a share from 0%% to 100%%", text)
 	}
 	return share
-}
-
-// or returns a value, or another where it is not set.
-func or[T ~string](value, otherwise T) T {
-	if value == "" {
-		return otherwise
-	}
-	return value
 }

@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -14,65 +13,57 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Admin serves admin HTTP on every replica, leader or not.
-type Admin struct {
-	Address string
-	Metrics prometheus.Gatherer
-	// Ready returns why the controller is not ready, nil when it is.
-	Ready func(context.Context) error
-	Loops []*Loop
-}
-
-// NeedLeaderElection says that it is served without the lease as well.
-func (a *Admin) NeedLeaderElection() bool { return false }
-
-// Start serves until ctx ends.
-func (a *Admin) Start(ctx context.Context) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", a.Address)
-	if err != nil {
-		return fmt.Errorf("admin HTTP: %w", err)
+// Admin returns a handler of /metrics, /healthz, /readyz, /decisions as JSON, and the same as text
+// at /. Ready returns why the controller is not ready, nil when it is. Jobs are shown to callers on
+// this machine only, as kubectl port-forward is one.
+func Admin(metrics prometheus.Gatherer, ready func(context.Context) error, loops []*Loop) http.Handler {
+	reports := func(r *http.Request) []Report {
+		reports := make([]Report, 0, len(loops))
+		for _, loop := range loops {
+			report := loop.Report()
+			if !local(r) {
+				report.Jobs = nil
+				if report.Decision != nil {
+					report.Decision = new(*report.Decision)
+					report.Decision.Detail = ""
+				}
+			}
+			reports = append(reports, report)
+		}
+		return reports
 	}
-	server := &http.Server{Handler: a.Handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second}
-	stopped := context.AfterFunc(ctx, func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = server.Shutdown(closing)
-	})
-	defer stopped()
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("admin HTTP: %w", err)
-	}
-	return nil
-}
-
-// Handler returns /metrics, /healthz, /readyz, /decisions as JSON, and the same as text
-// at /.
-func (a *Admin) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(a.Metrics, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		if err := a.Ready(r.Context()); err != nil {
+		if err := ready(r.Context()); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
 		_, _ = fmt.Fprintln(w, "ok")
 	})
-	mux.HandleFunc("GET /decisions", func(w http.ResponseWriter, _ *http.Request) {
-		reports := make([]Report, 0, len(a.Loops))
-		for _, loop := range a.Loops {
-			reports = append(reports, loop.Report())
-		}
+	mux.HandleFunc("GET /decisions", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(map[string]any{"pools": reports})
+		_ = json.NewEncoder(w).Encode(map[string]any{"pools": reports(r)})
 	})
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		for _, loop := range a.Loops {
-			writeReport(w, loop.Report())
+		for _, report := range reports(r) {
+			writeReport(w, report)
 		}
 	})
 	return mux
+}
+
+// local reports whether a request is from this machine, and to it by its address or as localhost: a
+// page in a browser can let a name of its own resolve to our address (DNS rebinding).
+func local(r *http.Request) bool {
+	caller, _, err := net.SplitHostPort(r.RemoteAddr)
+	host, _, noPort := net.SplitHostPort(r.Host)
+	if noPort != nil {
+		host = r.Host
+	}
+	return err == nil && net.ParseIP(caller).IsLoopback() && (host == "localhost" || net.ParseIP(host).IsLoopback())
 }
 
 // writeReport writes a pool as a person reads it.
@@ -92,6 +83,10 @@ func writeReport(w http.ResponseWriter, r Report) {
 		}
 		_, _ = fmt.Fprintf(w, "last moment %s (%s): %s; %d jobs asked about, %d left out; objective %.6g, greedy %.6g, gap %.3g\n",
 			d.ID, d.Trigger, result, d.Jobs, d.Left, d.Objective, d.Greedy, d.Gap)
+	}
+	if r.Jobs == nil {
+		_, _ = fmt.Fprintf(w, "jobs are shown to callers on this machine only; forward the port\n\n")
+		return
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(table, "\nJOB\tNODES\tTARGET\tREMAINING ON ONE NODE\tSOURCE\tAGE\tPINNED")

@@ -19,12 +19,14 @@ func TestAdmin(t *testing.T) {
 	c := newCluster(t, 8, busy()...)
 	c.passes(8)
 	ready := errors.New("not yet")
-	admin := &controller.Admin{Metrics: c.registry, Ready: func(context.Context) error { return ready }, Loops: []*controller.Loop{c.loop}}
-	get := func(path string) (int, string) {
-		w := httptest.NewRecorder()
-		admin.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", path, nil))
+	admin := controller.Admin(c.registry, func(context.Context) error { return ready }, []*controller.Loop{c.loop})
+	ask := func(caller, host, path string) (int, string) {
+		w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), "GET", path, nil)
+		r.RemoteAddr, r.Host = caller, host
+		admin.ServeHTTP(w, r)
 		return w.Code, w.Body.String()
 	}
+	get := func(path string) (int, string) { return ask("127.0.0.1:4711", "localhost:9464", path) }
 	if code, _ := get("/readyz"); code != 503 {
 		t.Errorf("not ready is %d", code)
 	}
@@ -42,6 +44,19 @@ func TestAdmin(t *testing.T) {
 		return j.Job == "Job/default/short" && j.Nodes == 4 && *j.Target == 4
 	}) {
 		t.Errorf("decisions are %s", body)
+	}
+	// Names of jobs, among the pods of a cluster or to a page in a browser.
+	for _, from := range [][2]string{{"10.0.0.7:4711", "10.0.0.8:9464"}, {"10.0.0.7:4711", "localhost:9464"}, {"127.0.0.1:4711", "evil.example:9464"}, {"127.0.0.1:4711", ""}, {"", "127.0.0.1"}} {
+		for _, path := range []string{"/", "/decisions", "/metrics"} {
+			if code, body := ask(from[0], from[1], path); code != 200 || strings.Contains(body, "long") || !strings.Contains(body, "training") {
+				t.Errorf("%s for %q by %q is %d: %s", path, from[1], from[0], code, body)
+			}
+		}
+	}
+	for _, host := range []string{"[::1]:9464", "127.0.0.1"} {
+		if _, body := ask("[::1]:4711", host, "/"); !strings.Contains(body, "Job/default/long") {
+			t.Errorf("for %q the page is %s", host, body)
+		}
 	}
 	problems, err := testutil.GatherAndLint(c.registry)
 	if err != nil || len(problems) > 0 {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"sync"
 	"time"
@@ -14,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/elastalloc/elastalloc/kube/config"
@@ -109,17 +111,11 @@ func (l *Loop) ask(ctx context.Context) {
 		l.Log.WarnContext(ctx, "remaining times are not known", "pool", l.pool.Name, "error", err)
 		return
 	}
-	for name, sample := range l.query {
-		if _, found := samples[name]; !found {
-			samples[name] = sample
-		}
+	if l.query == nil {
+		l.query = make(map[types.NamespacedName]world.Sample)
 	}
-	l.query = samples
-	for name, sample := range l.query {
-		if l.Now().Sub(sample.Time) > 24*time.Hour {
-			delete(l.query, name)
-		}
-	}
+	maps.Copy(l.query, samples)
+	maps.DeleteFunc(l.query, func(_ types.NamespacedName, s world.Sample) bool { return l.Now().Sub(s.Time) > 24*time.Hour })
 }
 
 // answer asks the allocator and checks what it says.
@@ -138,47 +134,37 @@ func (l *Loop) answer(ctx context.Context, w *world.World, id, trigger string) (
 			return nil, r, resultOutage, err
 		}
 	}
-	answer, err := l.call(ctx, r, trigger)
+	answer, result, err := l.call(ctx, r, trigger)
 	if err != nil {
-		return nil, r, resultFailed, err
+		return nil, r, result, err
 	}
-	if err := plan.Check(r, answer); err != nil {
-		return nil, r, resultRefused, err
+	if hold := plan.Unwanted(w, r, answer); hold != nil {
+		// The decision that pauses none of them.
+		if r = plan.Snapshot(w, id, hold); len(r.Jobs) == 0 {
+			return nil, r, resultEmpty, nil
+		}
+		answer, result, err = l.call(ctx, r, trigger)
 	}
-	hold := plan.Unwanted(w, r, answer)
-	if hold == nil {
-		return answer, r, resultDecided, nil
-	}
-	// The decision that pauses none of them.
-	r = plan.Snapshot(w, id, hold)
-	if len(r.Jobs) == 0 {
-		return nil, r, resultEmpty, nil
-	}
-	if answer, err = l.call(ctx, r, trigger); err != nil {
-		return nil, r, resultFailed, err
-	}
-	if err := plan.Check(r, answer); err != nil {
-		return nil, r, resultRefused, err
-	}
-	return answer, r, resultDecided, nil
+	return answer, r, result, err
 }
 
-// call asks the allocator. Between its decisions, the objective progress only fills what
-// is idle.
-func (l *Loop) call(ctx context.Context, r plan.Request, trigger string) (plan.Answer, error) {
+// call asks the allocator and checks the answer. Between its decisions, the objective progress
+// only fills what is idle.
+func (l *Loop) call(ctx context.Context, r plan.Request, trigger string) (answer plan.Answer, result string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, allocateTimeout)
 	defer cancel()
 	if l.pool.Objective == config.Progress && (trigger == triggerJob || trigger == triggerNode) {
-		return l.Allocator.FillIdle(ctx, &elastallocv1.FillIdleRequest{Snapshot: r.Allocate.GetSnapshot()})
+		answer, err = l.Allocator.FillIdle(ctx, &elastallocv1.FillIdleRequest{Snapshot: r.Allocate.GetSnapshot()})
+	} else {
+		answer, err = l.Allocator.Allocate(ctx, r.Allocate)
 	}
-	// Prices that a server does not take are not offered again.
-	r.Allocate.Options.PriceHint, l.prices = l.prices, nil
-	answer, err := l.Allocator.Allocate(ctx, r.Allocate)
 	if err != nil {
-		return nil, err
+		return answer, resultFailed, err
 	}
-	l.prices = answer.GetReport().GetNodePrices()
-	return answer, nil
+	if err := plan.Check(r, answer); err != nil {
+		return answer, resultRefused, err
+	}
+	return answer, resultDecided, nil
 }
 
 // commit writes the targets of a decision on the jobs. Until all are written none counts, but
@@ -327,16 +313,8 @@ func (l *Loop) patch(ctx context.Context, object *unstructured.Unstructured, pat
 
 // inParallel does something to every item, a few at a time, and returns all errors.
 func inParallel[T any](items []T, do func(T) error) error {
-	var wait sync.WaitGroup
 	errs := make([]error, len(items))
-	turns := make(chan struct{}, writers)
-	for i, item := range items {
-		turns <- struct{}{}
-		wait.Go(func() {
-			defer func() { <-turns }()
-			errs[i] = do(item)
-		})
-	}
-	wait.Wait()
+	// What is under way is not left halfway: each write has the context of its own request.
+	workqueue.ParallelizeUntil(context.Background(), writers, len(items), func(i int) { errs[i] = do(items[i]) })
 	return errors.Join(errs...)
 }

@@ -1,4 +1,8 @@
 package controller
 
-// ToPools is which pools an event concerns.
-var ToPools = toPools
+var (
+	// ToPools is which pools an event concerns.
+	ToPools = toPools
+	// TellUnknown posts events on jobs of pools that no controller has.
+	TellUnknown = tellUnknown
+)

@@ -82,8 +82,6 @@ type Loop struct {
 	current string
 	// settled is the last decision that is known to be carried out or given up.
 	settled string
-	// prices are what a node was worth in the last decision.
-	prices []float64
 	// why says of the jobs that the current decision changes why it does.
 	why map[string]string
 	// told are the pins and the odd nodes that events told of.

@@ -3,7 +3,6 @@ package controller_test
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -66,49 +65,6 @@ func TestSlowDecisionsAreCarriedOut(t *testing.T) {
 	c.start()
 	c.passes(8)
 	c.want(map[string]int{"long": 4, "short": 4})
-}
-
-// hinted is an allocator that notes the prices it is told and those that it answers.
-type hinted struct {
-	controller.Allocator
-	told, answered [][]float64
-	// lies: its prices are none, and an allocator refuses them.
-	lies bool
-}
-
-func (h *hinted) Allocate(ctx context.Context, r *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
-	h.told = append(h.told, r.GetOptions().GetPriceHint())
-	answer, err := h.Allocator.Allocate(ctx, r)
-	if answer != nil && h.lies {
-		answer.Report.NodePrices = []float64{-1}
-	}
-	h.answered = append(h.answered, answer.GetReport().GetNodePrices())
-	return answer, err
-}
-
-// TestPricesAreHandedOn: each decision is told what a node was worth in the one before.
-func TestPricesAreHandedOn(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, 8, busy()...)
-	h := &hinted{Allocator: c.allocator}
-	c.allocator, c.step = h, time.Minute
-	c.start()
-	c.passes(15)
-	if len(h.told) < 2 || len(h.told[0]) != 0 || len(h.answered[0]) == 0 {
-		t.Fatalf("decisions were told %v and answered %v; want several with prices", h.told, h.answered)
-	}
-	for i, told := range h.told[1:] {
-		if !slices.Equal(told, h.answered[i]) {
-			t.Errorf("decision %d was told %v; want %v", i+1, told, h.answered[i])
-		}
-	}
-	h.lies = true
-	c.passes(10)
-	h.lies = false
-	c.passes(20)
-	if failed, last := c.moments("failed"), c.loop.Report().Decision.Result; failed == 0 || last != "decided" {
-		t.Errorf("after prices that are none %v decisions failed, and the last one is %s; want one and decided", failed, last)
-	}
 }
 
 func TestRecommendWritesNoSpecification(t *testing.T) {

@@ -5,23 +5,26 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
+	nodeutil "k8s.io/component-helpers/node/util"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -38,8 +41,8 @@ func CacheOptions(watched []kinds.Kind) (cache.Options, error) {
 		return cache.Options{}, err
 	}
 	byObject := map[client.Object]cache.ByObject{
-		&corev1.Pod{}:  {Transform: slim(slimPod)},
-		&corev1.Node{}: {Transform: slim(slimNode)},
+		&corev1.Pod{}:  {Transform: slimPod},
+		&corev1.Node{}: {Transform: slimNode},
 	}
 	// Children need not have the label.
 	children := make(map[schema.GroupVersionKind]bool)
@@ -63,18 +66,12 @@ func object(gvk schema.GroupVersionKind) *unstructured.Unstructured {
 	return &u
 }
 
-// slim returns a transformation of what caches keep.
-func slim[T any](keep func(T)) func(any) (any, error) {
-	return func(object any) (any, error) {
-		if o, ok := object.(T); ok {
-			keep(o)
-		}
+// slimPod drops what Observe does not read.
+func slimPod(object any) (any, error) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
 		return object, nil
 	}
-}
-
-// slimPod drops what Observe does not read.
-func slimPod(pod *corev1.Pod) {
 	containers := make([]corev1.Container, len(pod.Spec.Containers))
 	for i := range containers {
 		containers[i] = corev1.Container{Name: pod.Spec.Containers[i].Name, Resources: pod.Spec.Containers[i].Resources}
@@ -90,12 +87,23 @@ func slimPod(pod *corev1.Pod) {
 	pod.Status = corev1.PodStatus{Phase: pod.Status.Phase, ContainerStatuses: waiting, Conditions: slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type != corev1.PodScheduled || c.Status == corev1.ConditionTrue
 	})}
+	return pod, nil
 }
 
-// slimNode drops what Observe does not read.
-func slimNode(node *corev1.Node) {
+// slimNode drops what Observe does not read, so that a node that does nothing but report itself,
+// as all do every few seconds, stays the same.
+func slimNode(object any) (any, error) {
+	node, ok := object.(*corev1.Node)
+	if !ok {
+		return object, nil
+	}
 	node.ManagedFields, node.Annotations = nil, nil
-	node.Status = corev1.NodeStatus{Allocatable: node.Status.Allocatable, Capacity: node.Status.Capacity, Conditions: node.Status.Conditions}
+	var ready []corev1.NodeCondition
+	if _, c := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady); c != nil {
+		ready = append(ready, corev1.NodeCondition{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime})
+	}
+	node.Status = corev1.NodeStatus{Allocatable: node.Status.Allocatable, Capacity: node.Status.Capacity, Conditions: ready}
+	return node, nil
 }
 
 // gather is how long events are gathered before a pass.
@@ -132,68 +140,88 @@ func Add(manager ctrl.Manager, pools []config.Pool, o Options) ([]*Loop, error) 
 		sources = append(sources, object(gvk))
 	}
 	for _, s := range sources {
-		if err := c.Watch(source.Kind(manager.GetCache(), s, toPools(pools, o))); err != nil {
+		if err := c.Watch(source.Kind(manager.GetCache(), s, toPools(pools))); err != nil {
 			return nil, fmt.Errorf("watch %T: %w", s, err)
 		}
 	}
-	// A pool without nodes, pods and jobs has events of none.
-	first := make(chan event.TypedGenericEvent[client.Object], len(pools))
-	for _, pool := range pools {
-		first <- event.TypedGenericEvent[client.Object]{Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: pool.Name}}}
-	}
-	if err := c.Watch(source.Channel(first, &handler.EnqueueRequestForObject{})); err != nil {
+	if err := manager.Add(ctrlmanager.RunnableFunc(func(ctx context.Context) error {
+		told := make(map[types.UID]string)
+		wait.UntilWithContext(ctx, func(ctx context.Context) { tellUnknown(ctx, pools, o, told) }, unknownFor)
+		return nil
+	})); err != nil {
 		return nil, err
 	}
-	return ordered, nil
+	// A pool without nodes, pods and jobs has events of none.
+	return ordered, c.Watch(source.Func(func(_ context.Context, q queue) error {
+		for _, pool := range pools {
+			q.Add(requestOf(pool.Name))
+		}
+		return nil
+	}))
+}
+
+// unknownFor is how old a job without a decision has to be whose pool may be another controller's.
+const unknownFor = 5 * time.Minute
+
+// tellUnknown posts an event on jobs that wait for a pool that no controller seems to have.
+func tellUnknown(ctx context.Context, pools []config.Pool, o Options, told map[types.UID]string) {
+	var names []string
+	for _, pool := range pools {
+		names = append(names, pool.Name)
+	}
+	for _, kind := range o.Kinds {
+		var list unstructured.UnstructuredList
+		list.SetGroupVersionKind(kind.GVK)
+		if err := o.Client.List(ctx, &list, client.HasLabels{world.PoolLabel}); err != nil {
+			o.Log.WarnContext(ctx, "jobs of unknown pools are not looked for", "kind", kind.Name, "error", err)
+			continue
+		}
+		for i := range list.Items {
+			job := &list.Items[i]
+			pool := job.GetLabels()[world.PoolLabel]
+			if slices.Contains(names, pool) || told[job.GetUID()] == pool || job.GetAnnotations()[world.DecisionAnnotation] != "" ||
+				o.Now().Sub(job.GetCreationTimestamp().Time) < unknownFor {
+				continue
+			}
+			told[job.GetUID()] = pool
+			o.Recorder.Eventf(job, nil, warning, "UnknownPool", "Allocate", "no controller has decided on it: this one has no pool %q; want one of %s, unless another controller has it",
+				pool, strings.Join(names, ", "))
+		}
+	}
+}
+
+// queue is what says which pools are to be looked at.
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// requestOf returns the request to look at a pool.
+func requestOf(pool string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Name: pool}}
 }
 
 // toPools makes every event of a job one of the pool that its label names, and any other, also
 // of a node or a pod that happens to have the label, one of every pool.
-func toPools(pools []config.Pool, options Options) handler.EventHandler {
+func toPools(pools []config.Pool) handler.EventHandler {
 	known := make(map[string]bool)
-	var names []string
 	for _, pool := range pools {
 		known[pool.Name] = true
-		names = append(names, pool.Name)
 	}
-	// Another release may have that pool, whose jobs are not to be written to.
-	tellUnknown := func(job client.Object) {
-		if pool := job.GetLabels()[world.PoolLabel]; pool != "" && !known[pool] {
-			if _, isJob := job.(*unstructured.Unstructured); isJob {
-				options.Log.Info("a job names no pool of this controller", "namespace", job.GetNamespace(), "name", job.GetName(), "pool", pool, "pools", names)
-			}
+	poolOf := func(o client.Object) (pool string, labelled bool) {
+		if _, isJob := o.(*unstructured.Unstructured); isJob {
+			pool, labelled = o.GetLabels()[world.PoolLabel]
 		}
+		return pool, labelled
 	}
-	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	add := func(q queue, objects ...client.Object) {
-		names := make(map[string]bool)
-		for _, o := range objects {
-			_, isJob := o.(*unstructured.Unstructured)
-			if pool, labelled := o.GetLabels()[world.PoolLabel]; isJob && labelled {
-				names[pool] = known[pool]
-				continue
-			}
-			names = known
-			break
-		}
-		for name, of := range names {
-			if of {
-				var request reconcile.Request
-				request.Name = name
-				q.AddAfter(request, gather)
+		for name := range known {
+			if slices.ContainsFunc(objects, func(o client.Object) bool { pool, labelled := poolOf(o); return !labelled || pool == name }) {
+				q.AddAfter(requestOf(name), gather)
 			}
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
-			tellUnknown(e.Object)
-			add(q, e.Object)
-		},
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { add(q, e.Object) },
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
-			if e.ObjectOld.GetLabels()[world.PoolLabel] != e.ObjectNew.GetLabels()[world.PoolLabel] {
-				tellUnknown(e.ObjectNew)
-			}
-			if relevant(e.ObjectOld, e.ObjectNew) {
+			if _, isNode := e.ObjectNew.(*corev1.Node); !isNode || !sameNode(e.ObjectOld, e.ObjectNew) {
 				add(q, e.ObjectOld, e.ObjectNew)
 			}
 		},
@@ -201,31 +229,20 @@ func toPools(pools []config.Pool, options Options) handler.EventHandler {
 	}
 }
 
-// relevant reports whether an update may change what is observed. Nodes report themselves
-// every few seconds.
-func relevant(before, after client.Object) bool {
-	old, isNode := before.(*corev1.Node)
-	if !isNode {
-		return true
-	}
-	node, ok := after.(*corev1.Node)
-	if !ok || old.Spec.Unschedulable != node.Spec.Unschedulable || len(old.Spec.Taints) != len(node.Spec.Taints) ||
-		fmt.Sprint(old.Spec.Taints, old.Labels) != fmt.Sprint(node.Spec.Taints, node.Labels) {
-		return true
-	}
-	return world.Ready(old) != world.Ready(node) || fmt.Sprint(old.Status.Allocatable) != fmt.Sprint(node.Status.Allocatable)
+// sameNode reports whether two states of a node differ in nothing that is observed.
+func sameNode(before, after client.Object) bool {
+	before, after = before.DeepCopyObject().(client.Object), after.DeepCopyObject().(client.Object)
+	before.SetResourceVersion(after.GetResourceVersion())
+	return equality.Semantic.DeepEqual(before, after)
 }
 
 // Synced returns a check that fails until the caches hold the cluster, which they never do
 // where the definition of a kind is missing or may not be listed.
 func Synced(c cache.Cache) func(context.Context) error {
-	var synced atomic.Bool
-	begin := sync.OnceFunc(func() {
-		go func() { synced.Store(c.WaitForCacheSync(context.Background())) }()
-	})
-	return func(context.Context) error {
-		begin()
-		if !synced.Load() {
+	return func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		if !c.WaitForCacheSync(ctx) {
 			return errors.New("the caches do not hold the cluster yet")
 		}
 		return nil

@@ -4,6 +4,7 @@ import (
 	"runtime/debug"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/elastalloc/elastalloc/kube/kinds"
@@ -20,15 +21,12 @@ type Metrics struct {
 
 // NewMetrics returns metrics that are registered with a registry.
 func NewMetrics(registry prometheus.Registerer, mode string) *Metrics {
+	register := promauto.With(registry)
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "elastalloc_controller_" + name, Help: help}, append([]string{"pool"}, labels...))
-		registry.MustRegister(c)
-		return c
+		return register.NewCounterVec(prometheus.CounterOpts{Name: "elastalloc_controller_" + name, Help: help}, append([]string{"pool"}, labels...))
 	}
 	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
-		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "elastalloc_controller_" + name, Help: help}, append([]string{"pool"}, labels...))
-		registry.MustRegister(g)
-		return g
+		return register.NewGaugeVec(prometheus.GaugeOpts{Name: "elastalloc_controller_" + name, Help: help}, append([]string{"pool"}, labels...))
 	}
 	m := &Metrics{
 		moments:       counter("moments_total", "Times to decide, by what brought them about and what became of them.", "trigger", "result"),
@@ -37,7 +35,7 @@ func NewMetrics(registry prometheus.Registerer, mode string) *Metrics {
 		unused:        counter("unused_total", "Jobs that were found not to use the nodes that they had."),
 		patchErrors:   counter("patch_errors_total", "Writes that the API server refused, by its reason.", "kind", "reason"),
 		queryFailures: counter("query_failures_total", "Queries of remaining times that failed."),
-		settle: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		settle: register.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "elastalloc_controller_settle_seconds", Help: "Time from a decision to the last pod of it.",
 			Buckets: []float64{1, 2, 5, 10, 20, 30, 60, 120, 300, 600},
 		}, []string{"pool"}),
@@ -51,16 +49,13 @@ func NewMetrics(registry prometheus.Registerer, mode string) *Metrics {
 		outage:       gauge("outage", "1 while so many nodes are missing that nothing is decided, else 0."),
 		lastDecision: gauge("last_decision_timestamp_seconds", "When the last decision was made; before the first, when the pool's loop began."),
 	}
-	registry.MustRegister(m.settle)
-	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "elastalloc_controller_info", Help: "1, with the mode and the version.",
-	}, []string{"mode", "version"})
-	registry.MustRegister(info)
 	version := "unknown"
 	if build, ok := debug.ReadBuildInfo(); ok {
 		version = build.Main.Version
 	}
-	info.WithLabelValues(mode, version).Set(1)
+	register.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "elastalloc_controller_info", Help: "1, with the mode and the version.",
+	}, []string{"mode", "version"}).WithLabelValues(mode, version).Set(1)
 	return m
 }
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
+	"net/http"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -21,6 +23,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/client/config"
+	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -135,10 +138,15 @@ func (f *flags) manage(ctx context.Context, c *config.Config, decides controller
 	if err != nil {
 		return err
 	}
-	if err := manager.Add(&controller.Admin{
-		Address: f.adminListen, Metrics: prometheus.Gatherers{registry, ctrlmetrics.Registry},
-		Ready: controller.Synced(manager.GetCache()), Loops: loops,
-	}); err != nil {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", f.adminListen)
+	if err != nil {
+		return fmt.Errorf("--admin-listen: %w", err)
+	}
+	// Every replica serves it, leader or not.
+	if err := manager.Add(&ctrlmanager.Server{Name: "admin", Listener: listener, Server: &http.Server{
+		Handler:           controller.Admin(prometheus.Gatherers{registry, ctrlmetrics.Registry}, controller.Synced(manager.GetCache()), loops),
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
+	}}); err != nil {
 		return err
 	}
 	return manager.Start(ctx)

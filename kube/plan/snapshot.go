@@ -53,34 +53,33 @@ func Snapshot(w *world.World, id string, hold map[string]world.Reason) Request {
 	}}
 	total, inUse, waits := w.Nodes.Usable, 0, 0
 	groups := newGroups(w, r.Allocate.GetSnapshot())
+	// keep leaves out a job with the nodes that it holds.
+	keep := func(j *world.Job, reason world.Reason, why string) {
+		r.Left = append(r.Left, Left{j, reason, why})
+		groups.take(j)
+		total -= j.Keeps()
+	}
 	for _, j := range w.Jobs {
 		reason, held := hold[j.ID]
+		noSize := len(Legal(j)) == 0
 		switch {
 		case j.Shape.Finished:
 			total -= j.Keeps()
 			continue
 		case j.Pinned != "":
-			r.Left = append(r.Left, Left{j, j.Pinned, j.Why})
-			groups.take(j)
-			total -= j.Keeps()
+			keep(j, j.Pinned, j.Why)
 			waits += j.Waits()
 			continue
 		case held:
-			r.Left = append(r.Left, Left{j, reason, "the decision would take all its nodes"})
-			groups.take(j)
-			total -= j.Keeps()
+			keep(j, reason, "the decision would take all its nodes")
 			continue
-		case len(Legal(j)) == 0 && (j.Nodes() == 0 || !j.Shape.NoPause):
-			why := "its group is over its limit, and no size of it is legal"
-			if j.Capped() {
-				why = "its pods did not run; it gets nodes again at " + j.Use.Capped.UTC().Format(time.RFC3339)
-			}
-			r.Left = append(r.Left, Left{j, Unused, why})
-		case len(Legal(j)) == 0:
-			r.Left = append(r.Left, Left{j, NoPause, "its pods do not run, and it must not be paused"})
-			groups.take(j)
-			total -= j.Keeps()
+		case noSize && j.Nodes() > 0 && j.Shape.NoPause:
+			keep(j, NoPause, "its pods do not run, and it must not be paused")
 			continue
+		case noSize && j.Capped():
+			r.Left = append(r.Left, Left{j, Unused, "its pods did not run; it gets nodes again at " + j.Use.Capped.UTC().Format(time.RFC3339)})
+		case noSize:
+			r.Left = append(r.Left, Left{j, Unused, "its group is over its limit, and no size of it is legal"})
 		case j.Cooling && j.Nodes() == 0:
 			r.Left = append(r.Left, Left{j, Cooldown, fmt.Sprintf("it was paused less than %v ago", w.Pool.MinInterval)})
 		default:

@@ -25,7 +25,7 @@ import (
 func changed(c *worldtest.Cluster, name string, nodes int) {
 	at := c.Now.Add(-time.Minute)
 	annotations := c.Jobs[name].GetAnnotations()
-	annotations[world.DecisionAnnotation] = (&world.Record{UID: c.Jobs[name].GetUID(), Since: at, Nodes: nodes, Changed: &at, Trained: 1}).String()
+	annotations[world.DecisionAnnotation] = (&world.Record{UID: c.Jobs[name].GetUID(), Since: at, Nodes: nodes, Changed: &at}).String()
 	c.Jobs[name].SetAnnotations(annotations)
 }
 

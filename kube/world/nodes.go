@@ -7,7 +7,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	nodeutil "k8s.io/component-helpers/node/util"
 	"k8s.io/component-helpers/resource"
+	schedulinghelpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
 
@@ -34,7 +36,7 @@ func (o *observer) countNodes() {
 		o.nodes = append(o.nodes, node)
 		allocatable, capacity := amount(node.Status.Allocatable, unit), amount(node.Status.Capacity, unit)
 		switch {
-		case !Ready(node) || allocatable <= 0 || o.devices() && allocatable < capacity || node.DeletionTimestamp != nil:
+		case !ready(node) || allocatable <= 0 || o.devices() && allocatable < capacity || node.DeletionTimestamp != nil:
 			o.world.Nodes.NotReady++
 		case o.returning(node):
 			o.world.Nodes.NotReady++
@@ -105,31 +107,26 @@ const returnsFor = 6
 // returning reports whether a node that was lost is ready for so short a time that it may be lost
 // again.
 func (o *observer) returning(node *corev1.Node) bool {
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			wait := returnsFor * o.Pool.Debounce
-			isNew := c.LastTransitionTime.Sub(node.CreationTimestamp.Time) < wait
-			return !isNew && o.Now.Sub(c.LastTransitionTime.Time) < wait && !o.Now.Before(c.LastTransitionTime.Time)
-		}
+	_, c := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady)
+	if c == nil {
+		return false
 	}
-	return false
+	wait := returnsFor * o.Pool.Debounce
+	isNew := c.LastTransitionTime.Sub(node.CreationTimestamp.Time) < wait
+	return !isNew && o.Now.Sub(c.LastTransitionTime.Time) < wait && !o.Now.Before(c.LastTransitionTime.Time)
 }
 
-// Ready reports whether a node says that it is.
-func Ready(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
+// ready reports whether a node says that it is.
+func ready(node *corev1.Node) bool {
+	_, c := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady)
+	return c != nil && c.Status == corev1.ConditionTrue
 }
 
 // tolerated reports whether no taint of the node keeps pods with these tolerations away.
 func tolerated(node *corev1.Node, tolerations []corev1.Toleration) bool {
-	return !slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
-		return taint.Effect != corev1.TaintEffectPreferNoSchedule &&
-			!slices.ContainsFunc(tolerations, func(t corev1.Toleration) bool {
-				return t.ToleratesTaint(klog.Background(), &taint, false)
-			})
-	})
+	keepsAway := func(taint *corev1.Taint) bool { return taint.Effect != corev1.TaintEffectPreferNoSchedule }
+	_, found := schedulinghelpers.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, tolerations, keepsAway, false)
+	return !found
 }
 
 // countPods counts the pods of a job that hold a node of the pool or are about to.

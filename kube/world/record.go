@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -28,31 +29,16 @@ type Record struct {
 	// What the job had done at the time Since, from when on it held Nodes: Done and
 	// Trained are the work, as run time on one node, and the time with nodes. Changed is
 	// when the controller last changed its size.
-	Since   time.Time  `json:"since"`
-	Nodes   int        `json:"nodes"`
-	Done    Duration   `json:"done,omitzero"`
-	Trained Duration   `json:"trained,omitzero"`
-	Changed *time.Time `json:"changed,omitempty"`
+	Since   time.Time       `json:"since"`
+	Nodes   int             `json:"nodes"`
+	Done    metav1.Duration `json:"done,omitzero"`
+	Trained metav1.Duration `json:"trained,omitzero"`
+	Changed *time.Time      `json:"changed,omitempty"`
 	// Remaining is the run time on one node that was left then, its source, and how long
 	// the job had held nodes since that source said so.
-	Remaining Duration `json:"remaining,omitzero"`
-	Source    Source   `json:"source,omitempty"`
-	Age       Duration `json:"age,omitzero"`
-}
-
-// Duration is a duration that JSON shows as 1h30m0s.
-type Duration time.Duration
-
-// MarshalText writes the duration to the millisecond, as Since is.
-func (d Duration) MarshalText() ([]byte, error) {
-	return []byte(time.Duration(d).Round(time.Millisecond).String()), nil
-}
-
-// UnmarshalText reads a duration.
-func (d *Duration) UnmarshalText(text []byte) error {
-	parsed, err := time.ParseDuration(string(text))
-	*d = Duration(parsed)
-	return err
+	Remaining metav1.Duration `json:"remaining,omitzero"`
+	Source    Source          `json:"source,omitempty"`
+	Age       metav1.Duration `json:"age,omitzero"`
 }
 
 // String returns the record as the text of the annotation.
@@ -73,7 +59,7 @@ const skew = time.Minute
 func parseRecord(uid types.UID, annotations map[string]string, now time.Time) *Record {
 	var r Record
 	if json.Unmarshal([]byte(annotations[DecisionAnnotation]), &r) != nil || r.UID != uid || r.Since.IsZero() || r.Nodes < 0 ||
-		r.Done < 0 || r.Trained < 0 || r.Remaining < 0 {
+		r.Done.Duration < 0 || r.Trained.Duration < 0 || r.Remaining.Duration < 0 {
 		return nil
 	}
 	if r.Changed != nil && r.Changed.Sub(now) > skew {

@@ -66,15 +66,15 @@ func newHistory(w *Wishes, r *Record, now, started, created time.Time, nodes int
 		}
 		return h
 	}
-	h.since, h.nodes, h.done, h.trained = r.Since, r.Nodes, time.Duration(r.Done), time.Duration(r.Trained)
+	h.since, h.nodes, h.done, h.trained = r.Since, r.Nodes, r.Done.Duration, r.Trained.Duration
 	if r.Changed != nil {
 		h.changed = *r.Changed
 	}
-	if r.Trained > 0 && r.Nodes > 0 && h.changed.Equal(r.Since) {
+	if r.Trained.Duration > 0 && r.Nodes > 0 && h.changed.Equal(r.Since) {
 		h.restart = w.Restart
 	}
 	if r.Source != "" {
-		h.last = &Estimate{Remaining: time.Duration(r.Remaining), Source: r.Source, Age: time.Duration(r.Age)}
+		h.last = &Estimate{Remaining: r.Remaining.Duration, Source: r.Source, Age: r.Age.Duration}
 	}
 	return h
 }

@@ -68,28 +68,28 @@ func TestRemaining(t *testing.T) {
 			managed("remaining", 0)(j, i)
 			query(1, 0, config.Seconds)(j, i)
 		}, 4 * time.Hour, world.SourceRemaining, 0},
-		"since a change":  {map[string]string{"work": "10h"}, record(world.Record{Since: changed, Nodes: 2, Done: world.Duration(2 * time.Hour), Trained: world.Duration(time.Hour)}), 8*time.Hour - 16*time.Minute, world.SourceWork, 10 * time.Minute},
-		"since a restart": {map[string]string{"work": "10h", "restart": "5m"}, record(world.Record{Since: changed, Changed: &changed, Nodes: 2, Done: world.Duration(2 * time.Hour), Trained: world.Duration(time.Hour)}), 8*time.Hour - 8*time.Minute, world.SourceWork, 10 * time.Minute},
-		"carried on":      {nil, record(world.Record{Since: changed, Nodes: 2, Remaining: world.Duration(3 * time.Hour), Source: world.SourceQuery}), 3*time.Hour - 16*time.Minute, world.SourceQuery, 10 * time.Minute},
-		"paused for long": {nil, record(world.Record{Since: changed.Add(-time.Hour), Nodes: 0, Trained: 1, Remaining: world.Duration(3 * time.Hour), Source: world.SourceQuery, Age: world.Duration(time.Minute)}), 3 * time.Hour, world.SourceQuery, time.Minute},
+		"since a change":  {map[string]string{"work": "10h"}, record(world.Record{Since: changed, Nodes: 2, Done: metav1.Duration{Duration: 2 * time.Hour}, Trained: metav1.Duration{Duration: time.Hour}}), 8*time.Hour - 16*time.Minute, world.SourceWork, 10 * time.Minute},
+		"since a restart": {map[string]string{"work": "10h", "restart": "5m"}, record(world.Record{Since: changed, Changed: &changed, Nodes: 2, Done: metav1.Duration{Duration: 2 * time.Hour}, Trained: metav1.Duration{Duration: time.Hour}}), 8*time.Hour - 8*time.Minute, world.SourceWork, 10 * time.Minute},
+		"carried on":      {nil, record(world.Record{Since: changed, Nodes: 2, Remaining: metav1.Duration{Duration: 3 * time.Hour}, Source: world.SourceQuery}), 3*time.Hour - 16*time.Minute, world.SourceQuery, 10 * time.Minute},
+		"paused for long": {nil, record(world.Record{Since: changed.Add(-time.Hour), Nodes: 0, Trained: metav1.Duration{Duration: 1}, Remaining: metav1.Duration{Duration: 3 * time.Hour}, Source: world.SourceQuery, Age: metav1.Duration{Duration: time.Minute}}), 3 * time.Hour, world.SourceQuery, time.Minute},
 		"nothing is left": {map[string]string{"work": "10h"}, query(0, 0, config.Seconds), 0, world.SourceQuery, 0},
 		// A queue's jobs do not age, so only the time of the sample tells that it is of another job.
 		"queued, and one of its name ran before": {map[string]string{"work": "10h"}, query(60, 2*time.Hour, config.Seconds), 10 * time.Hour, world.SourceWork, 0},
 		// The 1000 s were told with 8 nodes, which the record made 6000 s on one.
 		"told before a change of size": {map[string]string{"work": "10h"}, both(query(1000, 6*time.Minute, config.Seconds), record(world.Record{
-			Since: lately, Changed: &lately, Nodes: 2, Trained: world.Duration(time.Hour),
-			Remaining: world.Duration(6000 * time.Second), Source: world.SourceQuery, Age: world.Duration(time.Minute),
+			Since: lately, Changed: &lately, Nodes: 2, Trained: metav1.Duration{Duration: time.Hour},
+			Remaining: metav1.Duration{Duration: 6000 * time.Second}, Source: world.SourceQuery, Age: metav1.Duration{Duration: time.Minute},
 		})), 6000*time.Second - 8*time.Minute, world.SourceQuery, 6 * time.Minute},
 		"first told before a change of size": {map[string]string{"work": "10h"}, both(query(1000, 6*time.Minute, config.Seconds), record(world.Record{
-			Since: lately, Changed: &lately, Nodes: 2, Trained: world.Duration(time.Hour), Done: world.Duration(time.Hour),
+			Since: lately, Changed: &lately, Nodes: 2, Trained: metav1.Duration{Duration: time.Hour}, Done: metav1.Duration{Duration: time.Hour},
 		})), 9*time.Hour - 8*time.Minute, world.SourceWork, 5 * time.Minute},
 		"told anew since a change of size": {map[string]string{"work": "10h"}, both(query(1000, time.Minute, config.Seconds), record(world.Record{
-			Since: lately, Changed: &lately, Nodes: 2, Trained: world.Duration(time.Hour),
-			Remaining: world.Duration(6000 * time.Second), Source: world.SourceQuery, Age: world.Duration(time.Minute),
+			Since: lately, Changed: &lately, Nodes: 2, Trained: metav1.Duration{Duration: time.Hour},
+			Remaining: metav1.Duration{Duration: 6000 * time.Second}, Source: world.SourceQuery, Age: metav1.Duration{Duration: time.Minute},
 		})), 1600*time.Second - 96*time.Second, world.SourceQuery, time.Minute},
 		"told before it was noted down": {map[string]string{"work": "10h", "remaining": "200m"}, both(managed("remaining", 9*time.Minute), record(world.Record{
-			Since: hour.Add(-5 * time.Minute), Nodes: 2, Trained: world.Duration(time.Hour),
-			Remaining: world.Duration(3 * time.Hour), Source: world.SourceRemaining, Age: world.Duration(4 * time.Minute),
+			Since: hour.Add(-5 * time.Minute), Nodes: 2, Trained: metav1.Duration{Duration: time.Hour},
+			Remaining: metav1.Duration{Duration: 3 * time.Hour}, Source: world.SourceRemaining, Age: metav1.Duration{Duration: 4 * time.Minute},
 		})), 3*time.Hour - 8*time.Minute, world.SourceRemaining, 9 * time.Minute},
 		"a record of somebody": {map[string]string{"work": "10h", "decision": "{"}, nil, 10*time.Hour - 96*time.Minute, world.SourceWork, time.Hour},
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -226,10 +227,10 @@ func (j *Job) NeedsRecord() bool { return j.Record == nil || j.Record.Nodes != j
 func (j *Job) NextRecord(nodes int, now time.Time) Record {
 	r := Record{
 		UID: j.UID, Since: now.UTC().Truncate(time.Millisecond), Nodes: nodes,
-		Done: Duration(j.history.workDone()), Trained: Duration(j.history.trainedFor()),
+		Done: rounded(j.history.workDone()), Trained: rounded(j.history.trainedFor()),
 	}
 	if j.Estimate.Source != "" {
-		r.Remaining, r.Source, r.Age = Duration(j.Estimate.Remaining), j.Estimate.Source, Duration(j.Estimate.Age)
+		r.Remaining, r.Source, r.Age = rounded(j.Estimate.Remaining), j.Estimate.Source, rounded(j.Estimate.Age)
 	}
 	if j.Record != nil {
 		r.ID, r.At, r.Mode, r.Jobs, r.Gap, r.From, r.Changed = j.Record.ID, j.Record.At, j.Record.Mode, j.Record.Jobs,
@@ -239,6 +240,11 @@ func (j *Job) NextRecord(nodes int, now time.Time) Record {
 		r.Changed = &r.Since
 	}
 	return r
+}
+
+// rounded returns a duration to the millisecond, as times are noted.
+func rounded(d time.Duration) metav1.Duration {
+	return metav1.Duration{Duration: d.Round(time.Millisecond)}
 }
 
 // Idle returns how many usable nodes have no pod of the pool's jobs.

@@ -1,16 +1,14 @@
 package main
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"strings"
 
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
 
 	"github.com/elastalloc/elastalloc/client"
 	"github.com/elastalloc/elastalloc/internal/recording"
@@ -136,26 +134,15 @@ func (f *flags) client() (*client.Client, error) {
 	if !f.tls() {
 		return client.New(f.server)
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: f.tlsServerName}
-	if f.tlsCA != "" {
-		pem, err := os.ReadFile(f.tlsCA)
-		if err != nil {
-			return nil, fmt.Errorf("--tls-ca: %w", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--tls-ca: %s holds no PEM certificate", f.tlsCA)
-		}
+	// A renewed certificate is shown to the next server that is connected to.
+	config, err := rest.TLSConfigFor(&rest.Config{Host: "https://", TLSClientConfig: rest.TLSClientConfig{
+		CAFile: f.tlsCA, CertFile: f.tlsCert, KeyFile: f.tlsKey, ServerName: f.tlsServerName,
+	}})
+	if err == nil && config.GetClientCertificate != nil {
+		_, err = config.GetClientCertificate(nil)
 	}
-	if f.tlsCert != "" {
-		// A renewed certificate is shown to the next server that is connected to.
-		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			pair, err := tls.LoadX509KeyPair(f.tlsCert, f.tlsKey)
-			return &pair, err
-		}
-		if _, err := config.GetClientCertificate(nil); err != nil {
-			return nil, fmt.Errorf("--tls-cert and --tls-key: %w", err)
-		}
+	if err != nil {
+		return nil, fmt.Errorf("--tls-ca, --tls-cert and --tls-key: %w", err)
 	}
 	return client.New(f.server, client.WithTLS(config))
 }

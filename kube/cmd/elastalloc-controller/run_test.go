@@ -36,8 +36,8 @@ func TestBadUsage(t *testing.T) {
 		"bad number":        {[]string{"--record-max-bytes", "1GB"}, nil, []string{`--record-max-bytes is "1GB"; want a whole number`}},
 		"no file":           {[]string{"--config", good + ".", "--in-process"}, nil, []string{"no such file"}},
 		"bad configuration": {[]string{"--config", bad, "--in-process"}, nil, []string{bad, "pools[0].cadence", "pools[0].nodeSelector"}},
-		"no authority":      {[]string{"--config", good, "--server", "a:1", "--tls-ca", good}, nil, []string{"--tls-ca", "no PEM certificate"}},
-		"no certificate":    {[]string{"--config", good, "--server", "a:1", "--tls-cert", good, "--tls-key", good}, nil, []string{"--tls-cert and --tls-key"}},
+		"no authority":      {[]string{"--config", good, "--server", "a:1", "--tls-ca", good}, nil, []string{"--tls-ca", "parse bytes as PEM"}},
+		"no certificate":    {[]string{"--config", good, "--server", "a:1", "--tls-cert", good, "--tls-key", good}, nil, []string{"--tls-cert and --tls-key", "PEM"}},
 		"no cluster":        {[]string{"--kubeconfig", good + "."}, map[string]string{"ELASTALLOC_CONFIG": good, "ELASTALLOC_IN_PROCESS": "true"}, []string{"no such file"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -14,13 +14,13 @@ type Future struct {
 	Jobs []JobFuture
 	// Decisions is the number of those at scaling moments and events.
 	Decisions int
-	// Cut says that the context, or MaxForecastDecisions, ended the simulation.
+	// Cut says that the context, or MaxDecisions, ended the simulation.
 	Cut bool
 }
 
-// MaxForecastDecisions is after how many decisions a forecast is cut: those of almost two
-// years at one every 5 minutes.
-const MaxForecastDecisions = 200_000
+// MaxDecisions is after how many decisions a forecast is cut: those of almost two years at one
+// every 5 minutes.
+const MaxDecisions = 200_000
 
 // JobFuture is what becomes of a job. Times are whole seconds from the snapshot on.
 type JobFuture struct {
@@ -48,7 +48,7 @@ func Forecast(
 	policy.Teams = len(s.Groups) > 0
 	sim := &simulation{
 		policy: policy, allocator: allocator, horizon: s.Horizon, nodes: s.TotalNodes, fillAt: never,
-		config:   Config{Nodes: s.TotalNodes, Frequency: frequency, Groups: s.Groups},
+		config:   Config{Nodes: s.TotalNodes, Frequency: frequency, Groups: s.Groups, MaxDecisions: MaxDecisions},
 		workload: Workload{Name: s.ID, Jobs: make([]WorkloadJob, len(s.Jobs))},
 		jobs:     make([]simulatedJob, len(s.Jobs)),
 		arriving: len(s.Jobs), forgets: true,
@@ -59,7 +59,7 @@ func Forecast(
 	}
 	err := sim.forecast(ctx, until)
 	future := Future{Jobs: make([]JobFuture, len(sim.jobs)), Decisions: sim.decided}
-	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errTooLong) {
+	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrTooManyDecisions) {
 		future.Cut, err = true, nil
 	}
 	for i := range sim.jobs {
@@ -115,9 +115,6 @@ func DemandOf(job *solver.Job) time.Duration {
 	return max(1, scale(time.Second, job.Demand()))
 }
 
-// errTooLong means that a forecast has made as many decisions as it may.
-var errTooLong = errors.New("too many decisions")
-
 // forecast simulates up to a time, the first decision at once.
 func (s *simulation) forecast(ctx context.Context, until time.Duration) error {
 	if len(s.active) == 0 {
@@ -129,9 +126,6 @@ func (s *simulation) forecast(ctx context.Context, until time.Duration) error {
 	for s.canGoOn() && s.nextEvent() <= until {
 		if err := ctx.Err(); err != nil {
 			return err
-		}
-		if s.decided >= MaxForecastDecisions {
-			return errTooLong
 		}
 		if err := s.step(ctx); errors.Is(err, errStalled) {
 			return nil

@@ -36,6 +36,8 @@ type Config struct {
 	// Nodes, and to Nodes in the end. Policies decide then as well. Empty for a pool that
 	// always has Nodes.
 	Resized []NodesAt
+	// MaxDecisions is after how many decisions a run ends with ErrTooManyDecisions; 0 is no limit.
+	MaxDecisions int
 	// Observe, where set, is shown every decision of the Allocator at a scaling moment.
 	Observe Observer
 }
@@ -374,6 +376,9 @@ func (s *simulation) scalingMoment(ctx context.Context) error {
 // errStalled means that a simulation would not end.
 var errStalled = errors.New("no job has made progress")
 
+// ErrTooManyDecisions means that a run took as many decisions as its Config allows.
+var ErrTooManyDecisions = errors.New("too many decisions")
+
 // mostStalledMoments is how many scaling moments in a row, after the last submission,
 // may pass without progress of any job: more than a restart takes in any sensible
 // setting.
@@ -381,6 +386,9 @@ const mostStalledMoments = 1000
 
 // rebalance has the policy decide and carries its decision out.
 func (s *simulation) rebalance(ctx context.Context) error {
+	if most := s.config.MaxDecisions; most > 0 && s.decided >= most {
+		return fmt.Errorf("%w: more than %d, one every %v", ErrTooManyDecisions, most, s.config.Frequency)
+	}
 	nodes, decision, err := s.policy.decide(
 		ctx, s.allocator, s.snapshot(), s.config.DecisionBudget, s.config.Observe)
 	if err != nil {

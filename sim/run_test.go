@@ -381,6 +381,17 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	}
 }
 
+// TestRunMakesAsManyDecisionsAsItMay checks that a job of 50 years does not keep a run going.
+func TestRunMakesAsManyDecisionsAsItMay(t *testing.T) {
+	config := DefaultConfig(1)
+	config.MaxDecisions = 10
+	w := Workload{Name: "w", Jobs: []WorkloadJob{job("a", 0, 50*8766*time.Hour)}}
+	result, err := Run(t.Context(), w, policy(t, "greedy"), config, newAllocator())
+	if !errors.Is(err, ErrTooManyDecisions) || result != nil {
+		t.Errorf("the error is %v; want %v", err, ErrTooManyDecisions)
+	}
+}
+
 func TestRunWithoutJobs(t *testing.T) {
 	if result := run(t, policy(t, "optimal"), DefaultConfig(4)); len(result.Jobs)+len(result.Decisions) != 0 {
 		t.Errorf("the result is %+v; want nothing", result)

@@ -477,8 +477,8 @@ func TestForecastIsCutByWork(t *testing.T) {
 	idle := sim.Policy{Name: "idle", Decide: func(s *solver.Snapshot) []int { return []int{1} }}
 	work := []time.Duration{sim.DemandOf(&s.Jobs[0])}
 	got, err := sim.Forecast(t.Context(), s, work, idle, time.Second, solver.MaxForecastSpan, nil)
-	if err != nil || !got.Cut || got.Decisions != sim.MaxForecastDecisions {
-		t.Errorf("%d decisions, cut %t, %v; want it cut after %d", got.Decisions, got.Cut, err, sim.MaxForecastDecisions)
+	if err != nil || !got.Cut || got.Decisions != sim.MaxDecisions {
+		t.Errorf("%d decisions, cut %t, %v; want it cut after %d", got.Decisions, got.Cut, err, sim.MaxDecisions)
 	}
 }
 

@@ -32,8 +32,10 @@ var ErrClockSetBack = errors.New("the clock was set back")
 // maxCallTime is more than any call takes: calls are written in the order of their ends.
 const maxCallTime = time.Minute
 
-// maxLine is the longest line that is read: far longer than that of the largest request.
-const maxLine = 1 << 30
+// maxLine is the longest line that is read or written, 64 MiB: many times that of a large cluster.
+const maxLine = 64 << 20
+
+var errLineTooLong = errors.New("a line is too long")
 
 // Read calls yield with the calls in the recordings of some folders, in the order of their
 // files and within a file of their writing, until yield returns an error, which it
@@ -82,7 +84,7 @@ func readFile(path string, yield func(Entry) error) ([]Cut, error) {
 		return nil, err
 	}
 	defer disk.Close()
-	decoder, err := zstd.NewReader(disk, zstd.WithDecoderConcurrency(1))
+	decoder, err := zstd.NewReader(disk, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxLine))
 	if err != nil {
 		return nil, err
 	}
@@ -121,11 +123,11 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	for {
 		part, err := r.ReadSlice('\n')
 		text = append(text, part...)
+		if len(text) > maxLine {
+			return nil, errLineTooLong
+		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
 			return text, err
-		}
-		if len(text) > maxLine {
-			return nil, errors.New("a line is too long")
 		}
 	}
 }

@@ -173,6 +173,31 @@ func TestCutAnywhere(t *testing.T) {
 	}
 }
 
+// TestLongLines checks that a line is read up to 64 MiB, and that none is written that is longer.
+func TestLongLines(t *testing.T) {
+	t.Parallel()
+	w, dir := open(t, 0)
+	long := call(start, 1)
+	long.RequestID = strings.Repeat("x", maxLine)
+	w.Record(long, 1)
+	w.Record(call(start, 2), 1)
+	closeWriter(t, w)
+	if got := readAll(t, dir); len(got) != 1 || w.Stats().Failed != 1 {
+		t.Errorf("%d calls are read, %+v; want the short one", len(got), w.Stats())
+	}
+	f, err := create(dir, time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.write([]byte(strings.Repeat(" ", maxLine+1<<20))), f.close()); err != nil {
+		t.Fatal(err)
+	}
+	entries, cuts, err := ReadAll([]string{dir})
+	if err != nil || len(entries) != 1 || len(cuts) != 1 || !errors.Is(cuts[0].Err, errLineTooLong) {
+		t.Errorf("%d calls, cuts %v, %v; want the long line cut off", len(entries), cuts, err)
+	}
+}
+
 func TestFilesEndByAge(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -185,6 +185,12 @@ func (w *Writer) write(q queued) {
 		return
 	}
 	w.text = q.entry.appendTo(w.text[:0])
+	if len(w.text) > maxLine { // What is behind it could not be read.
+		w.text = nil
+		w.failed.Add(1)
+		w.config.Logger.Warn("a call is not recorded", "error", errLineTooLong)
+		return
+	}
 	w.pending++
 	if err := w.file.write(w.text); err != nil {
 		w.fail(err)

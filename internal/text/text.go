@@ -41,3 +41,13 @@ func Printable(text string) string {
 	}
 	return escaped.String()
 }
+
+// Cell makes a text of a caller fit for a cell of CSV: printable, and with a quote before what a
+// spreadsheet would take for a formula.
+func Cell(text string) string {
+	text = Printable(text)
+	if text != "" && strings.Contains("=+-@", text[:1]) {
+		return "'" + text
+	}
+	return text
+}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/elastalloc/elastalloc/internal/text"
 	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -210,8 +211,8 @@ func speedup(job *solver.Job, from, to int) string {
 
 // DecisionsCSV returns the content of decisions.csv: a line for every difference.
 func DecisionsCSV(policy string, moments []MomentDifference) []byte {
-	var text bytes.Buffer
-	w := csv.NewWriter(&text)
+	var b bytes.Buffer
+	w := csv.NewWriter(&b)
 	// Writing to memory does not fail.
 	_ = w.Write([]string{"time", "snapshot_id", "job_id", "nodes_before", "recorded", "answered", policy, "why"})
 	for i := range moments {
@@ -221,13 +222,13 @@ func DecisionsCSV(policy string, moments []MomentDifference) []byte {
 				answered = strconv.Itoa(d.Answered)
 			}
 			_ = w.Write([]string{
-				d.Time.UTC().Format(time.RFC3339), d.SnapshotID, d.JobID, strconv.Itoa(d.Before), strconv.Itoa(d.Recorded),
-				answered, strconv.Itoa(d.Policy), d.Why,
+				d.Time.UTC().Format(time.RFC3339), text.Cell(d.SnapshotID), text.Cell(d.JobID), strconv.Itoa(d.Before), strconv.Itoa(d.Recorded),
+				answered, strconv.Itoa(d.Policy), text.Cell(d.Why),
 			})
 		}
 	}
 	w.Flush()
-	return text.Bytes()
+	return b.Bytes()
 }
 
 // Largest returns the moments at which the most nodes move, at most the given number, the

@@ -15,6 +15,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/internal/apiconv"
 	"github.com/elastalloc/elastalloc/internal/recording"
+	"github.com/elastalloc/elastalloc/internal/text"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -146,7 +147,7 @@ func moments(read Reader, chosen []string) ([]Moment, Source, error) {
 	if len(chosen) == 0 && len(callers) > 1 {
 		var named []string
 		for _, name := range slices.Sorted(maps.Keys(callers)) {
-			named = append(named, fmt.Sprintf("%s (calls: %d)", name, callers[name]))
+			named = append(named, fmt.Sprintf("%s (calls: %d)", text.Shorten(name), callers[name]))
 		}
 		return nil, source, fmt.Errorf("the recording has calls of several callers, whose clusters may differ; choose those of one cluster: %s",
 			strings.Join(named, ", "))

@@ -84,7 +84,7 @@ func (r *Replay) configure(frequency time.Duration) {
 	}
 	r.Config = sim.Config{
 		Nodes: max(1, nodes), Frequency: frequency, Steps: most.Steps, DecisionBudget: sim.DefaultDecisionBudget,
-		Groups: r.Moments[len(r.Moments)-1].Snapshot.Groups,
+		Groups: r.Moments[len(r.Moments)-1].Snapshot.Groups, MaxDecisions: sim.MaxDecisions,
 	}
 	if len(r.pool) > 1 || r.pool[0].Nodes != r.Config.Nodes {
 		r.Config.Resized = slices.Clone(r.pool)

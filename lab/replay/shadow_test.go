@@ -177,6 +177,13 @@ func checkDifferences(t *testing.T, r *Replay) {
 		"time,snapshot_id,job_id,nodes_before,recorded,answered,optimal,why\n2026-11-02T03:04:05Z,,long,4,4,8,8,") {
 		t.Errorf("decisions.csv is %s", text)
 	}
+	hostile := []MomentDifference{{Differences: []Difference{{SnapshotID: "=1+1", JobID: "@a\x1b", Why: "-"}}}}
+	if text := string(DecisionsCSV("optimal", hostile)); !strings.Contains(text, `,'=1+1,'@a\x1b,0,0,0,0,'-`) {
+		t.Errorf("decisions.csv is %s; want no formula and no control character", text)
+	}
+	if r.Config.MaxDecisions != sim.MaxDecisions {
+		t.Errorf("runs have at most %d decisions; want %d", r.Config.MaxDecisions, sim.MaxDecisions)
+	}
 	largest := Largest(moments, 2)
 	if len(largest) != 2 || largest[0].Moved() < largest[1].Moved() {
 		t.Errorf("the largest are %+v", largest)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/elastalloc/elastalloc/internal/text"
 	"github.com/elastalloc/elastalloc/sim"
 )
 
@@ -60,8 +61,8 @@ func (s Summary) JSON() ([]byte, error) {
 // JobsCSV returns the content of jobs.csv: one line per run and job, in the order of
 // runs and of submission; times are seconds from the first submission.
 func JobsCSV(runs []*sim.Result, seed uint64) []byte {
-	var text bytes.Buffer
-	w := csv.NewWriter(&text)
+	var b bytes.Buffer
+	w := csv.NewWriter(&b)
 	// Writing to memory does not fail.
 	write := func(record ...string) { _ = w.Write(record) }
 	write("trace", "policy", "nodes", "seed", "job_id",
@@ -69,15 +70,15 @@ func JobsCSV(runs []*sim.Result, seed uint64) []byte {
 	for _, run := range runs {
 		for i := range run.Jobs {
 			job := &run.Jobs[i]
-			write(run.Workload, run.Policy, strconv.Itoa(run.Nodes), strconv.FormatUint(seed, 10), job.ID,
+			write(text.Cell(run.Workload), run.Policy, strconv.Itoa(run.Nodes), strconv.FormatUint(seed, 10), text.Cell(job.ID),
 				seconds(job.Submit), seconds(job.Start), seconds(job.End),
 				seconds(job.QueueTime()), seconds(job.TotalTime()), seconds(job.Unserved),
 				strconv.FormatFloat(job.Slowdown(), 'f', 3, 64), strconv.FormatFloat(job.Weight, 'g', -1, 64),
-				strconv.Itoa(job.Rescales), job.Group, string(job.Outcome))
+				strconv.Itoa(job.Rescales), text.Cell(job.Group), string(job.Outcome))
 		}
 	}
 	w.Flush()
-	return text.Bytes()
+	return b.Bytes()
 }
 
 // seconds writes whole seconds.

@@ -157,10 +157,12 @@ func (a *Allocator) Explain(
 		return solver.Explanation{}, err
 	}
 	r.options.Hurry = nil // limited ends when it is closed.
-	jobs, err := explain.Jobs(limited, a.chain, explain.Decided{Snapshot: r.snapshot, Options: r.options, Decision: decision, Held: r.held}, jobIDs)
+	decider := &noting{Chain: a.chain, contradiction: decision.Report.Contradiction}
+	jobs, err := explain.Jobs(limited, decider, explain.Decided{Snapshot: r.snapshot, Options: r.options, Decision: decision, Held: r.held}, jobIDs)
 	if err := cmp.Or(err, ctx.Err()); err != nil {
 		return solver.Explanation{}, err
 	}
+	decision.Report.Contradiction = decider.contradiction
 	return solver.Explanation{Decision: decision, Jobs: jobs}, nil
 }
 
@@ -197,10 +199,12 @@ func (a *Allocator) Forecast(
 	limited, cancel := a.limit(ctx, r.options)
 	defer cancel()
 	r.options.Hurry = nil // limited ends when it is closed.
-	future, err := forecast.Jobs(limited, a.chain, r.snapshot, r.options, f, a.budget)
+	decider := &noting{Chain: a.chain}
+	future, err := forecast.Jobs(limited, decider, r.snapshot, r.options, f, a.budget)
 	if err := cmp.Or(err, ctx.Err()); err != nil {
 		return solver.Forecast{}, err
 	}
+	future.Contradiction = decider.contradiction
 	return r.held.RestoreForecast(future), nil
 }
 

@@ -96,7 +96,9 @@ func (r reporting) Explain(
 func (r reporting) Forecast(
 	ctx context.Context, s *solver.Snapshot, o solver.Options, f solver.ForecastOptions,
 ) (solver.Forecast, error) {
-	return r.Allocator.Forecast(ctx, s, r.granted(ctx, o), f)
+	forecast, err := r.Allocator.Forecast(ctx, s, r.granted(ctx, o), f)
+	ingress.EventOf(ctx).Contradiction = forecast.Contradiction
+	return forecast, err
 }
 
 // WhatIf decides variations of a snapshot.

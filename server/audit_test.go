@@ -166,12 +166,16 @@ func TestContradictions(t *testing.T) {
 			return err
 		},
 		func() error { _, err := h.client.WhatIf(ctx, searchRequest()); return err },
+		func() error {
+			_, err := h.client.Forecast(ctx, &elastallocv1.ForecastRequest{Snapshot: smallRequest().GetSnapshot()})
+			return err
+		},
 	} {
 		if err := ask(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	h.await(t, "elastalloc_proof_contradictions_total", fmt.Sprint(maxDefectFiles+22))
+	h.await(t, "elastalloc_proof_contradictions_total", fmt.Sprint(maxDefectFiles+23))
 	h.defects.writing.Wait()
 	if h.logs.Line(`"level":"ERROR"`, "contradicts", `"request_id":"id-7"`, "bound 1 below 2") == "" {
 		t.Errorf("the log does not say so:\n%s", h.logs)

@@ -83,6 +83,11 @@ func (d decider) Explain(ctx context.Context, s *solver.Snapshot, o solver.Optio
 	return solver.Explanation{Decision: decision}, err
 }
 
+func (d decider) Forecast(ctx context.Context, s *solver.Snapshot, o solver.Options, _ solver.ForecastOptions) (solver.Forecast, error) {
+	decision, err := d.Allocate(ctx, s, o)
+	return solver.Forecast{Contradiction: decision.Report.Contradiction}, err
+}
+
 func (decider) MaxJobs() int { return 1000 }
 
 // fakeAllocator returns an allocator over one exact backend that solves as given and a

@@ -24,7 +24,8 @@ const (
 
 // Explanation is a decision with its reasons.
 type Explanation struct {
-	// Decision is what Allocate decides.
+	// Decision is what Allocate decides. Its Report.Contradiction may also be that of a search
+	// for reasons.
 	Decision Decision
 	// Jobs are those asked for, in the order of the snapshot.
 	Jobs []JobExplanation

@@ -86,6 +86,8 @@ type Forecast struct {
 	// what was simulated: the samples that came to their end or, where none did, the first
 	// one up to then.
 	Complete bool
+	// Contradiction, where it is not empty, is that of a decision on the way, as in Report.
+	Contradiction string
 }
 
 // JobForecast is when a job starts and ends, from the snapshot on: over several samples

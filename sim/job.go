@@ -30,10 +30,8 @@ type simulatedJob struct {
 
 // newSimulatedJob returns the state of a job before its submission.
 func newSimulatedJob(job *WorkloadJob, config *Config) simulatedJob {
-	told := job.job(job.ID)
-	told.GroupID = job.Group
 	return simulatedJob{
-		WorkloadJob: job, told: told, start: never, end: never, growsAt: never,
+		WorkloadJob: job, told: job.Told(), start: never, end: never, growsAt: never,
 		delay:   max(config.ScalingDelay, job.RescaleDelay),
 		restart: max(config.RestartTime, job.RestartTime),
 	}

@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 // Summary is the measures of a run. Field names are those of summary.json; times
@@ -42,14 +44,18 @@ type Summary struct {
 	WorstLater *float64 `json:"worst_ratio_to_max_min,omitempty"`
 	// MakespanSeconds is from the first submission to the last end.
 	MakespanSeconds float64 `json:"makespan_s"`
-	// Decisions is the number of decisions, and SolveMillis how long they took.
+	// Decisions is the number of decisions, SolveMillis how long they took, and Unproven how
+	// many asked for an optimum and were not proven to have it.
 	Decisions   int         `json:"decisions"`
+	Unproven    int         `json:"unproven"`
 	SolveMillis SolveMillis `json:"solve_ms"`
 	// NodePrice is what one more node was worth at the decisions, in units of the
 	// objective. Missing if no decision says so.
 	NodePrice *NodePrice `json:"node_price,omitempty"`
-	// Rescales is how often jobs' nodes changed after their start.
-	Rescales int `json:"rescales"`
+	// Rescales is how often jobs' nodes changed after their start, and Pauses how often that
+	// took all of them, per job.
+	Rescales int     `json:"rescales"`
+	Pauses   float64 `json:"pauses"`
 	// Utilization is Result.Utilization.
 	Utilization Share `json:"utilization"`
 	// Teams are the teams that shared the pool, and WorstTeam is the largest of their
@@ -142,6 +148,7 @@ func Summarize(r *Result, seed uint64) Summary {
 		}
 		end = max(end, job.End)
 		s.Rescales += job.Rescales
+		s.Pauses += float64(job.Pauses())
 		if job.Outcome == OutcomeCompleted {
 			s.Completed++
 		}
@@ -152,8 +159,12 @@ func Summarize(r *Result, seed uint64) Summary {
 	if weights > 0 {
 		s.WeightedTotalSeconds = weighted / weights
 	}
+	s.Pauses /= float64(max(1, len(r.Jobs)))
 	s.MakespanSeconds = (end - begin).Seconds()
 	s.NodePrice = r.nodePrice()
+	if Optimises(r.Policy) {
+		s.Unproven = len(r.Decisions) - r.Proven()
+	}
 	s.Utilization = Share(r.Utilization)
 	s.Teams = r.teams()
 
@@ -163,6 +174,18 @@ func Summarize(r *Result, seed uint64) Summary {
 	}
 	return s
 }
+
+// ProvenPercent returns how many per cent of the decisions are proven optimal, rounded down so
+// that 100 means all; NaN for a policy that asks for no optimum.
+func (s *Summary) ProvenPercent() float64 {
+	if !Optimises(s.Policy) {
+		return math.NaN()
+	}
+	return math.Floor(1e4*(1-float64(s.Unproven)/float64(s.Decisions))) / 100
+}
+
+// RescalesPerJob returns the changes of nodes per job.
+func (s *Summary) RescalesPerJob() float64 { return float64(s.Rescales) / float64(max(1, s.Jobs)) }
 
 // CompareWithEqualShares fills in LaterShare and WorstLater. Both runs are of the same
 // workload.
@@ -232,16 +255,15 @@ func (r *Result) SolveMillis() []float64 {
 	return times
 }
 
-// ProvenShare returns the share of decisions that are proven optimal, NaN where
-// there was no decision.
-func (r *Result) ProvenShare() float64 {
+// Proven returns how many decisions are proven optimal.
+func (r *Result) Proven() int {
 	proven := 0
 	for i := range r.Decisions {
-		if r.Decisions[i].Proven() {
+		if r.Decisions[i].Reason == solver.ReasonOptimal {
 			proven++
 		}
 	}
-	return float64(proven) / float64(len(r.Decisions))
+	return proven
 }
 
 // Comparison is what a policy brings against a baseline, both on the same workload

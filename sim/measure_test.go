@@ -3,7 +3,6 @@ package sim
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"testing"
 	"time"
 
@@ -14,12 +13,13 @@ import (
 
 func TestSummarize(t *testing.T) {
 	r := &Result{
-		Workload: "w", Policy: "p", Nodes: 7, Utilization: 0.5,
+		Workload: "w", Policy: "optimal", Nodes: 7, Utilization: 0.5,
 		Jobs: []JobResult{
 			{End: 100 * second, Weight: 3, Smallest: 8, Alone: 80 * second, Unserved: 5 * second, Rescales: 2, Outcome: OutcomeCompleted},
 			{
 				Submit: 10 * second, Start: 40 * second, End: 310 * second, Weight: 1, Smallest: 4, Alone: 75 * second,
 				Unserved: 35 * second, Rescales: 1, Outcome: OutcomeHung,
+				Nodes: []NodesAt{{40 * second, 1}, {50 * second, 0}, {55 * second, 2}, {310 * second, 0}},
 			},
 		},
 		Decisions: []Decision{
@@ -28,19 +28,20 @@ func TestSummarize(t *testing.T) {
 			{SolveTime: 8 * time.Millisecond, Reason: solver.ReasonOptimal, NodePrice: new(1.5)},
 		},
 	}
-	want := `{"trace":"w","policy":"p","nodes":7,"seed":9,"jobs":2,"completed":1,` +
+	want := `{"trace":"w","policy":"optimal","nodes":7,"seed":9,"jobs":2,"completed":1,` +
 		`"mean_queue_s":15,"mean_total_s":200,"p50_total_s":200,"p95_total_s":290,"p99_total_s":298,"max_total_s":300,` +
 		`"weighted_mean_total_s":150,"mean_unserved_s":20,"max_unserved_big_s":5,"max_slowdown":4,"makespan_s":310,"decisions":3,` +
-		`"solve_ms":{"mean":4,"median":3,"p95":7.5,"max":8},"node_price":{"median":1,"p90":1.4},"rescales":3,"utilization":0.5}`
-	got, err := json.Marshal(Summarize(r, 9))
+		`"unproven":1,"solve_ms":{"mean":4,"median":3,"p95":7.5,"max":8},"node_price":{"median":1,"p90":1.4},"rescales":3,"pauses":0.5,"utilization":0.5}`
+	summary := Summarize(r, 9)
+	got, err := json.Marshal(summary)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Errorf("summary (-want +got):\n%s", diff)
 	}
-	if share := r.ProvenShare(); math.Abs(share-2.0/3) > 1e-12 {
-		t.Errorf("%v of the decisions are proven; want two thirds", share)
+	if percent := summary.ProvenPercent(); percent != 66.66 {
+		t.Errorf("%v %% of the decisions are proven; want two thirds, rounded down", percent)
 	}
 }
 

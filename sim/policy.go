@@ -59,6 +59,12 @@ func (p *Policy) Optimises() bool {
 	return p.Name != RecordedPolicy && p.Decide == nil && p.Options.Backend != solver.BackendGreedy
 }
 
+// Optimises reports whether the policy of a name asks for an optimum.
+func Optimises(name string) bool {
+	p, err := FindPolicy(name)
+	return err == nil && p.Optimises()
+}
+
 // AsksAsIs reports whether the policy asks the Allocator about snapshots as they are.
 func (p *Policy) AsksAsIs() bool {
 	return p.Decide == nil && p.Prepare == nil && !p.FixedSize && p.place == nil

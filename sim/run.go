@@ -142,6 +142,17 @@ func (j *JobResult) Slowdown() float64 {
 	return j.TotalTime().Seconds() / max(j.Alone, time.Second).Seconds()
 }
 
+// Pauses returns how often the job lost all its nodes before its end.
+func (j *JobResult) Pauses() int {
+	pauses := 0
+	for _, held := range j.Nodes[:max(1, len(j.Nodes))-1] {
+		if held.Nodes == 0 {
+			pauses++
+		}
+	}
+	return pauses
+}
+
 // Decision is what is known of one decision.
 type Decision struct {
 	// At is the second of the simulation.
@@ -159,9 +170,6 @@ type Decision struct {
 	// objective; nil where the report does not say.
 	NodePrice *float64
 }
-
-// Proven reports whether the decision is proven optimal.
-func (d *Decision) Proven() bool { return d.Reason == solver.ReasonOptimal }
 
 // Run simulates a workload under a policy, second by second in effect (see the
 // package's documentation), until every job has ended. The allocator is asked from

@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"time"
+
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 // Workload is the jobs of a simulation in the order of their submission.
@@ -27,6 +29,8 @@ type Cuts struct {
 	Jobs     int `json:"jobs_cut"`
 	GPUs     int `json:"gpus_cut"`
 	MostGPUs int `json:"most_gpus"`
+	// BelowNode is how many jobs asked for fewer GPUs than a node has, and hold one at least.
+	BelowNode int `json:"jobs_below_node"`
 }
 
 // WorkloadJob is one job of a workload.
@@ -135,6 +139,9 @@ func NewWorkload(name string, trace Trace, options WorkloadOptions) Workload {
 			job.Recorded = []NodesAt{{started, job.Asked}, {started + wholeSeconds(traced.Duration), 0}}
 		}
 		workload.Jobs = append(workload.Jobs, job)
+		if traced.GPUs < options.GPUsPerNode {
+			workload.Cut.BelowNode++
+		}
 		if held := job.Asked * options.GPUsPerNode; traced.GPUs > held {
 			workload.Cut.Jobs++
 			workload.Cut.GPUs += traced.GPUs - held
@@ -142,6 +149,13 @@ func NewWorkload(name string, trace Trace, options WorkloadOptions) Workload {
 		}
 	}
 	return workload
+}
+
+// Told returns the queued job as an allocator is told of it, its ETA aside.
+func (j *WorkloadJob) Told() solver.Job {
+	told := j.job(j.ID)
+	told.GroupID = j.Group
+	return told
 }
 
 // alone returns how long the job takes, to the end it will come to, alone in a pool on

@@ -58,7 +58,7 @@ func TestPaper(t *testing.T) {
 	if status != cli.ExitDone || stderr != "" {
 		t.Fatalf("exit status %d, stderr %q", status, stderr)
 	}
-	table, _, _ := strings.Cut(stdout, "See ")
+	table, _, _ := strings.Cut(stdout, "wrote ")
 	clitest.CheckWidth(t, "paper", table)
 	for _, want := range []string{"PAPER", "SYNTHETIC", "TRACE", "Queueing time", "32.0 %", "report.html"} {
 		if !strings.Contains(stdout, want) {
@@ -175,7 +175,7 @@ func TestPaperWithUnproven(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := writePaper(directory, found); err != nil {
+	if err := found.Write(directory); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"a.json", "b.json"}, filesIn(t, filepath.Join(out, "unproven"))); diff != "" {

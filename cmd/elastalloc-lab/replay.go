@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -58,7 +59,7 @@ The policies:
 	flags.StringSliceVar(&f.recordings, "recording", nil, "folders of recordings of one cluster, of several servers as well")
 	flags.StringSliceVar(&f.callers, "caller", nil, "callers of one cluster, whose calls are replayed, where a recording has several")
 	flags.StringSliceVar(&f.policies, "policy", []string{"total-time", "optimal", "greedy", sim.MaxMinPolicy}, "policies to simulate")
-	flags.Var(newSecondsFlag(&f.frequency, 0), "frequency", "time between decisions of the policies (default the step of the recorded horizons)")
+	flags.Var((*secondsFlag)(&f.frequency), "frequency", "time between decisions of the policies (default the step of the recorded horizons)")
 	flags.IntVar(&f.workers, "workers", runtime.GOMAXPROCS(0), "number of runs at once")
 	cli.OnePerCore(flags, "workers")
 	flags.StringVar(&f.out, "out", "", "new or empty folder for the results")
@@ -95,32 +96,13 @@ func (f *replayFlags) replay(cmd *cobra.Command, env cli.LookupEnv) error {
 			return err
 		}
 	}
-	directory, err := openOutput(f.out)
-	if err != nil {
-		return err
-	}
-	defer directory.Discard() //nolint:errcheck // What is left is named as partial.
-
-	found, err := f.run(cmd, r, policies, allocator, newProgress(cmd.ErrOrStderr(), env))
-	if cmd.Context().Err() != nil {
-		return cli.Failed(errors.New("interrupted; nothing was written"))
-	}
-	if err != nil {
-		return cli.Failed(err)
-	}
-	found.Origin = originOf(cmd)
-	if err := found.Write(directory); err != nil {
-		return cli.Failed(err)
-	}
-	out := cmd.OutOrStdout()
-	screen := cli.ScreenFor(out, env)
-	_, unit := found.Unit()
-	text := replayTable(found, screen).String() + "\n" + fmt.Sprintf(replayFooter, unit)
-	for _, line := range found.Lead() {
-		text += screen.Wrap(line) + "\n"
-	}
-	_, err = fmt.Fprintf(out, "%swrote %d files to %s; begin with %s\n", text, directory.Files(), f.out, filepath.Join(f.out, "report.html"))
-	return cli.Failed(err)
+	return produce(cmd, env, f.out, func(ctx context.Context, bar *progress) (outcome, error) {
+		found, err := f.run(ctx, r, policies, allocator, bar)
+		if found != nil {
+			found.Origin = originOf(cmd)
+		}
+		return found, err
+	})
 }
 
 // describeCut says for a person where a recording does not go on as it should.
@@ -139,92 +121,60 @@ func describeCut(c *recording.Cut) string {
 // check returns the policies, or an error that names every invalid flag.
 func (f *replayFlags) check() ([]sim.Policy, error) {
 	var bad []string
-	var policies []sim.Policy
-	for i, name := range f.policies {
-		policy, err := sim.FindPolicy(name)
-		switch {
-		case err != nil:
-			bad = append(bad, fmt.Sprintf("--policy: %v", err))
-		case slices.Contains(f.policies[:i], name):
-			bad = append(bad, fmt.Sprintf("--policy names %q twice", name))
-		case name != sim.RecordedPolicy: // It is always there.
-			policies = append(policies, policy)
-		}
-	}
+	addf := func(format string, args ...any) { bad = append(bad, fmt.Sprintf(format, args...)) }
 	if len(f.recordings) == 0 {
-		bad = append(bad, "--recording is empty")
+		addf("--recording is empty")
 	}
-	if len(f.policies) == 0 {
-		bad = append(bad, "--policy is empty")
-	}
+	policies := findPolicies(f.policies, addf)
 	if f.frequency < 0 || f.frequency%time.Second != 0 {
-		bad = append(bad, fmt.Sprintf("--frequency is %v; want whole seconds, at least 1s", f.frequency))
+		addf("--frequency is %v; want whole seconds, at least 1s", f.frequency)
 	}
 	if f.workers < 1 {
-		bad = append(bad, fmt.Sprintf("--workers is %d; want at least 1", f.workers))
+		addf("--workers is %d; want at least 1", f.workers)
 	}
 	if len(bad) > 0 {
 		return nil, errors.New(strings.Join(bad, "\n  "))
 	}
-	return policies, nil
+	// What really happened is always there.
+	return slices.DeleteFunc(policies, func(p sim.Policy) bool { return p.Name == sim.RecordedPolicy }), nil
 }
 
 // run simulates the policies, and asks one about the recorded snapshots.
-func (f *replayFlags) run(cmd *cobra.Command, r *replay.Replay, policies []sim.Policy, allocator *elastalloc.Allocator, bar *progress) (*report.Replayed, error) {
-	ctx := cmd.Context()
+func (f *replayFlags) run(
+	ctx context.Context, r *replay.Replay, policies []sim.Policy, allocator *elastalloc.Allocator, bar *progress,
+) (*report.Replayed, error) {
 	recorded, err := r.Recorded(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer bar.clear()
 	tasks := make([]sim.Task, len(policies))
 	for i, policy := range policies {
 		tasks[i] = sim.Task{Workload: r.Workload, Policy: policy, Config: r.Config}
 	}
-	done := 0
-	runs, err := sim.RunAll(ctx, tasks, allocator, f.workers, func(*sim.Result) {
-		done++
-		bar.show(done, len(tasks), "runs")
-	})
+	runs, err := runTasks(ctx, tasks, allocator, f.workers, bar)
 	if err != nil {
 		return nil, err
 	}
-	found := &report.Replayed{Replay: r, Runs: []*sim.Result{recorded}}
+	found := &report.Replayed{
+		Replay: r, Runs: []*sim.Result{recorded},
+		Details: []report.Detail{{Policy: sim.RecordedPolicy, IdleNodeHours: r.IdleNodeHours(nil)}},
+	}
 	for i, run := range runs {
 		found.Runs = append(found.Runs, r.Compared(run))
 		found.Details = append(found.Details, report.DetailOf(r, policies[i].Name, run, recorded))
 	}
-	found.Details = append([]report.Detail{{Policy: sim.RecordedPolicy, IdleNodeHours: r.IdleNodeHours(nil)}}, found.Details...)
-	asked := slices.IndexFunc(policies, func(p sim.Policy) bool { return p.AsksAsIs() })
-	if asked >= 0 {
-		found.Asked = policies[asked].Name
-		found.Moments, err = r.Differences(ctx, policies[asked], allocator, func(done, all int) {
-			bar.show(done, all, "recorded snapshots")
-		})
-		if err != nil {
-			return nil, err
-		}
-		found.Largest = replay.Largest(found.Moments, report.MostMoments)
-		err = r.Explain(ctx, policies[asked], allocator, found.Largest, report.MostDifferences)
-	}
 	found.Summary = results.Summarize(found.Runs, sim.RecordedPolicy, 0, sim.Cuts{})
-	return found, err
-}
-
-// replayTable lays the runs out for a person.
-func replayTable(f *report.Replayed, screen cli.Screen) *cli.Table {
-	t := screen.NewTable().AlignRight(1, 7)
-	t.AddRow(screen.Bold, "POLICY", "TOTAL", "UNSERVED", "P95", "MAX", "RESCALES", "IDLE H", "LATER")
-	for i := range f.Summary.Runs {
-		t.AddRow(cli.Plain, f.Row(i)...)
+	asked := slices.IndexFunc(policies, func(p sim.Policy) bool { return p.AsksAsIs() })
+	if asked < 0 {
+		return found, nil
 	}
-	return t
+	found.Asked = policies[asked].Name
+	found.Moments, err = r.Differences(ctx, policies[asked], allocator, func(done, all int) {
+		bar.show(done, all, "recorded snapshots")
+	})
+	if err != nil {
+		return nil, err
+	}
+	found.Largest = replay.Largest(found.Moments, report.MostMoments)
+	return found, r.Explain(ctx, policies[asked], allocator, found.Largest, report.MostDifferences)
 }
-
-// replayFooter says what the columns are.
-const replayFooter = `TOTAL, UNSERVED, P95 and MAX are in %s: mean from submission to end, mean
-without nodes, 95th percentile and maximum of the first. RESCALES are changes of
-nodes per job, IDLE H idle node hours, LATER the share of jobs that end later
-than recorded.
-
-`

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -13,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/lab/report"
 	"github.com/elastalloc/elastalloc/lab/results"
@@ -87,7 +87,7 @@ The policies:
 	cli.Group(flags, "Jobs", func(flags *pflag.FlagSet) {
 		flags.StringVar(&f.trace, "trace", "", "trace in CSV, - for standard input")
 		flags.Var(syntheticFlag(&f.synthetic), "synthetic", "synthetic workload")
-		flags.Var(newSecondsFlag(&f.minDuration, 0), "min-duration", "drop jobs with a shorter duration in the trace, such as 5m")
+		flags.Var((*secondsFlag)(&f.minDuration), "min-duration", "drop jobs with a shorter duration in the trace, such as 5m")
 		flags.IntVar(&f.gpusPerNode, "gpus-per-node", sim.DefaultGPUsPerNode, "GPUs of one node of the trace")
 		flags.StringSliceVar(&f.vary, "vary", nil, "draw jobs that differ: weights, efficiencies, minimums, rigid-half (see above)")
 		flags.Float64Var(&f.disturbance.ETAError, "eta-error", 0, "largest relative error of the ETA that policies see, 0.1 for 10 %")
@@ -97,14 +97,14 @@ The policies:
 			"what jobs tell: unknown has no job tell an ETA, and policies see estimates from the jobs that ended, --eta-sigma being their error")
 		flags.Float64Var(&f.disturbance.BugShare, "bug-share", 0, "share of jobs that hang within 5 minutes of training")
 		flags.Float64Var(&f.disturbance.KillShare, "kill-share", 0, "share of jobs that users kill at a random time")
-		flags.Var(newSecondsFlag(&f.config.ScalingDelay, 0), "scaling-delay",
+		flags.Var((*secondsFlag)(&f.config.ScalingDelay), "scaling-delay",
 			"time for which a job that starts or grows trains on as many nodes as before, such as 15s")
-		flags.Var(newSecondsFlag(&f.config.RestartTime, 0), "restart-time",
+		flags.Var((*secondsFlag)(&f.config.RestartTime), "restart-time",
 			"time without progress after every change of a job's nodes, its start included, such as 3m; of any length")
 		flags.Uint64Var(&f.seed, "seed", 1, "seed of all random numbers")
 	})
 	cli.Group(flags, "Decisions", func(flags *pflag.FlagSet) {
-		flags.Var(newSecondsFlag(&f.config.Frequency, f.config.Frequency), "frequency", "time between decisions")
+		flags.Var((*secondsFlag)(&f.config.Frequency), "frequency", "time between decisions")
 		flags.IntVar(&f.config.Steps, "steps", f.config.Steps, "number of steps, each as long as the frequency, that a decision looks ahead")
 		flags.StringToStringVar(&f.totalTime, "total-time", nil,
 			"parameters of the policies of total time as `name=value`, such as aging=0s,quota_price=1, by their names in the API")
@@ -121,25 +121,6 @@ The policies:
 	command.MarkFlagsMutuallyExclusive("gpus-per-node", "synthetic")
 	cli.CompleteValues(command, "policy", policyNames()...)
 	return command
-}
-
-// policyNames returns the names of all policies.
-func policyNames() []string {
-	var names []string
-	for _, policy := range sim.Policies() {
-		names = append(names, policy.Name)
-	}
-	return names
-}
-
-// describePolicies lists the policies for the help.
-func describePolicies() string {
-	t := cli.Screen{}.NewTable()
-	t.Wrapped = 1
-	for _, policy := range sim.Policies() {
-		t.AddRow(cli.Plain, " "+policy.Name, policy.Description)
-	}
-	return strings.TrimRight(t.String(), "\n")
 }
 
 // defaultPolicies are the paper's two, the objective beyond it, and plain rules.
@@ -161,7 +142,6 @@ func describeVariations() string {
 
 // simulate runs the simulations and writes the results.
 func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
-	ctx := cmd.Context()
 	policies, err := f.check()
 	if err != nil {
 		return err
@@ -185,40 +165,19 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 	if err != nil {
 		return err
 	}
-	directory, err := openOutput(f.out)
-	if err != nil {
-		return err
-	}
-	defer directory.Discard() //nolint:errcheck // What is left is named as partial.
-
 	tasks := tasksOf(workload, policies, configs)
-	bar := newProgress(cmd.ErrOrStderr(), env)
-	done := 0
-	bar.show(done, len(tasks), "runs")
-	runs, err := sim.RunAll(ctx, tasks, allocator, f.workers, func(*sim.Result) {
-		done++
-		bar.show(done, len(tasks), "runs")
+	return produce(cmd, env, f.out, func(ctx context.Context, bar *progress) (outcome, error) {
+		runs, err := runTasks(ctx, tasks, allocator, f.workers, bar)
+		if err != nil {
+			return nil, err
+		}
+		found := &report.Simulated{
+			Runs: runs, Summary: results.Summarize(runs, baselineOf(policies), f.seed, workload.Cut), Seed: f.seed, Workload: workload,
+			GPUsPerNode: f.gpusPerNode, MinDuration: f.minDuration, Disturbance: f.disturbance,
+		}
+		found.Summary.Origin = new(originOf(cmd))
+		return found, nil
 	})
-	bar.clear()
-	if ctx.Err() != nil {
-		return cli.Failed(errors.New("interrupted; nothing was written"))
-	}
-	if err != nil {
-		return cli.Failed(err)
-	}
-	summary := results.Summarize(runs, baselineOf(policies), f.seed, workload.Cut)
-	summary.Origin = new(originOf(cmd))
-	page, err := report.Simulation(runs, &summary, baselineOf(policies), report.Notes(runs, &summary, f.minDuration))
-	if err != nil {
-		return cli.Failed(err)
-	}
-	if err := report.WriteRuns(directory, runs, summary, f.seed, page); err != nil {
-		return cli.Failed(err)
-	}
-	out := cmd.OutOrStdout()
-	_, err = fmt.Fprintf(out, "%s\n%s%swrote %d files to %s\n", runsTables(runs, summary, cli.ScreenFor(out, env)),
-		tableFooter(baselineOf(policies), report.HasTeams(summary)), joined(report.Notes(runs, &summary, f.minDuration)), directory.Files(), f.out)
-	return cli.Failed(err)
 }
 
 // syntheticFlag is a flag for a kind of synthetic workload.
@@ -241,20 +200,7 @@ func (f *simulateFlags) check() ([]sim.Policy, error) {
 	if len(f.nodes) == 0 {
 		addf("--nodes is empty")
 	}
-	if len(f.policies) == 0 {
-		addf("--policy is empty")
-	}
-	var policies []sim.Policy
-	for i, name := range f.policies {
-		policy, err := sim.FindPolicy(name)
-		if err != nil {
-			addf("--policy: %v", err)
-		}
-		if slices.Contains(f.policies[:i], name) {
-			addf("--policy names %q twice", name)
-		}
-		policies = append(policies, policy)
-	}
+	policies := findPolicies(f.policies, addf)
 	if f.minDuration < 0 {
 		addf("--min-duration is %v; want at least 0s", f.minDuration)
 	}
@@ -341,29 +287,6 @@ func (f *simulateFlags) readTrace(cmd *cobra.Command) (sim.Trace, string, error)
 func readTraceFile(cmd *cobra.Command, file string) (sim.Trace, string, error) {
 	trace, err := cli.ReadTrace(cmd, file)
 	return trace, strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)), err
-}
-
-// newAllocator returns an allocator with the backends that policies ask for. A backend
-// whose program is missing is an error.
-func newAllocator(policies []sim.Policy, programs cli.Programs) (*elastalloc.Allocator, error) {
-	names := elastalloc.DefaultBackends()
-	for _, policy := range policies {
-		for _, name := range elastalloc.BackendsFor(policy.Options.Backend) {
-			if !slices.Contains(names, name) {
-				names = append(names, name)
-			}
-		}
-	}
-	allocator, err := elastalloc.New(elastalloc.Options{Backends: names, Programs: programs, MaxJobs: math.MaxInt32})
-	if err != nil {
-		return nil, err
-	}
-	for _, backend := range allocator.Backends() {
-		if backend.Missing != nil {
-			return nil, cli.Failed(fmt.Errorf("backend %s: %w", backend.Name, backend.Missing))
-		}
-	}
-	return allocator, nil
 }
 
 // configs returns the setting of every pool, with its teams.

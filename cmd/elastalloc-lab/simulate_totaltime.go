@@ -59,7 +59,7 @@ func setTotalTime(o *solver.TotalTimeOptions, name, value string) error {
 	}
 	if spans[name] != nil {
 		span := new(time.Duration)
-		if err := newSecondsFlag(span, 0).Set(value); err != nil {
+		if err := (*secondsFlag)(span).Set(value); err != nil {
 			return fmt.Errorf("%s is %q; %w", name, value, err)
 		}
 		*spans[name] = span

@@ -1,8 +1,8 @@
 package experiments
 
 import (
+	"math"
 	"slices"
-	"strconv"
 
 	"github.com/elastalloc/elastalloc/lab/figures"
 )
@@ -18,8 +18,9 @@ type Experiment struct {
 	Rows    []Row    `json:"rows,omitempty"`
 	Timings []Timing `json:"timings,omitempty"`
 
-	table   table
-	figures []drawing
+	// text says what was done, and charts show it.
+	text   string
+	charts []chart
 }
 
 // Result is a quantity in the paper and in our runs: one number, or the least and the
@@ -33,172 +34,170 @@ type Result struct {
 	// fewer than 100.
 	Ours map[Source][]float64 `json:"ours"`
 
-	format format
+	digits digits
 }
 
 // Cells returns the result for a table: the quantity, the paper's number and those of
 // the sources.
 func (r *Result) Cells(sources []Source) []string {
-	cells := []string{r.Quantity, r.write(r.Paper)}
+	write := func(values []float64) string {
+		text := r.digits.writeRange(values)
+		if len(values) > 0 && r.Unit != "" {
+			text += " " + r.Unit
+		}
+		return text
+	}
+	cells := []string{r.Quantity, write(r.Paper)}
 	for _, source := range sources {
-		cells = append(cells, r.write(r.Ours[source]))
+		cells = append(cells, write(r.Ours[source]))
 	}
 	return cells
 }
 
-func (r *Result) write(values []float64) string {
-	text := r.format.writeRange(values)
-	if len(values) > 0 && r.Unit != "" {
-		text += " " + r.Unit
-	}
-	return text
-}
+// numbers works out numbers from the runs of a source: one for each pool, or fewer made of
+// those. NaN is no number.
+type numbers func(Source) []float64
 
 // result returns a quantity of every source.
-func (m *measures) result(quantity, unit string, f format, paper []float64, ours func(Source) []float64) Result {
-	r := Result{Quantity: quantity, Unit: unit, Paper: paper, Ours: make(map[Source][]float64), format: f}
+func (m *measures) result(quantity, unit string, d digits, paper []float64, of numbers) Result {
+	r := Result{Quantity: quantity, Unit: unit, Paper: paper, Ours: make(map[Source][]float64), digits: d}
 	for _, source := range m.sources {
-		if values := ours(source); len(values) > 0 {
+		if values := of(source); len(values) > 0 {
 			r.Ours[source] = values
 		}
 	}
 	return r
 }
 
-// span returns the least and the largest of values, nothing if there are no values.
-func span(values []float64) []float64 {
-	if len(values) == 0 {
-		return nil
-	}
-	return []float64{slices.Min(values), slices.Max(values)}
-}
-
-// comparison is a mean time of optimal and of greedy over the pools.
-type comparison struct{ optimal, greedy []float64 }
-
-func (m *measures) compare(setting string, source Source, of func(*Row) Number) comparison {
-	return comparison{
-		optimal: m.means(setting, source, optimalPolicy, of),
-		greedy:  m.means(setting, source, greedyPolicy, of),
+// means returns a measure of a policy on every pool.
+func (m *measures) means(setting, policy string, of func(*Row) Number) numbers {
+	return func(s Source) []float64 {
+		values := make([]float64, len(m.pools))
+		for i, nodes := range m.pools {
+			values[i] = of(m.row(setting, s, policy, nodes)).Mean
+		}
+		return values
 	}
 }
 
 // decreases returns by how many per cent optimal's mean is less than greedy's on each
 // pool, 0 where greedy's is 0.
-func (c comparison) decreases() []float64 {
-	decreases := make([]float64, len(c.greedy))
-	for i, greedy := range c.greedy {
-		if greedy != 0 {
-			decreases[i] = 100 * (1 - c.optimal[i]/greedy)
+func (m *measures) decreases(setting string, of func(*Row) Number) numbers {
+	return combine(m.means(setting, optimalPolicy, of), m.means(setting, greedyPolicy, of), func(optimal, greedy float64) float64 {
+		if greedy == 0 {
+			return 0
 		}
-	}
-	return decreases
+		return 100 * (1 - optimal/greedy)
+	})
 }
 
-// notLower returns on how many pools optimal's mean is not less than greedy's.
-func (c comparison) notLower() float64 {
-	count := 0
-	for i := range c.greedy {
-		if c.optimal[i] >= c.greedy[i] {
-			count++
+// extra returns optimal's additional jobs on each pool; nothing where greedy has never
+// finished 100 jobs.
+func (m *measures) extra(setting string) numbers {
+	means := m.means(setting, optimalPolicy, extraJobs)
+	return func(s Source) []float64 {
+		if m.row(setting, s, optimalPolicy, m.pools[0]).Jobs < 100 {
+			return nil
 		}
+		return means(s)
 	}
-	return float64(count)
+}
+
+// combine works out numbers from two, value by value.
+func combine(a, b numbers, f func(a, b float64) float64) numbers {
+	return func(s Source) []float64 {
+		left, right := a(s), b(s)
+		values := make([]float64, min(len(left), len(right)))
+		for i := range values {
+			values[i] = f(left[i], right[i])
+		}
+		return values
+	}
+}
+
+// difference is a - b, and change by how many per cent a is more than b.
+
+func difference(a, b float64) float64 { return a - b }
+
+func change(a, b float64) float64 {
+	if b == 0 {
+		return math.NaN()
+	}
+	return 100 * (a/b - 1)
+}
+
+// reduce makes one list of numbers into another, an empty one into none.
+func reduce(of numbers, f func([]float64) []float64) numbers {
+	return func(s Source) []float64 {
+		if values := slices.DeleteFunc(of(s), math.IsNaN); len(values) > 0 {
+			return f(values)
+		}
+		return nil
+	}
+}
+
+// span returns the least and the largest number, and most the largest.
+
+func span(of numbers) numbers {
+	return reduce(of, func(values []float64) []float64 { return []float64{slices.Min(values), slices.Max(values)} })
+}
+
+func most(of numbers) numbers {
+	return reduce(of, func(values []float64) []float64 { return []float64{slices.Max(values)} })
+}
+
+// at returns the number of a pool, by its position.
+func at(of numbers, pool int) numbers {
+	return reduce(of, func(values []float64) []float64 { return values[pool : pool+1] })
+}
+
+// poolOf returns the pool with the largest number.
+func (m *measures) poolOf(of numbers) numbers {
+	return reduce(of, func(values []float64) []float64 {
+		return []float64{float64(m.pools[slices.Index(values, slices.Max(values))])}
+	})
 }
 
 // notLower returns on how many pools a mean time of optimal is not less than greedy's.
 func (m *measures) notLower(name, setting string, paper []float64, of func(*Row) Number) Result {
-	return m.result("pool sizes without a lower mean "+name, "", whole, paper, func(s Source) []float64 {
-		return []float64{m.compare(setting, s, of).notLower()}
-	})
+	fewer := combine(m.means(setting, optimalPolicy, of), m.means(setting, greedyPolicy, of), difference)
+	return m.result("pool sizes without a lower mean "+name, "", whole, paper, reduce(fewer, func(values []float64) []float64 {
+		return []float64{float64(len(slices.DeleteFunc(values, func(v float64) bool { return v < 0 })))}
+	}))
 }
 
-// largest returns the position of the largest value.
-func largest(values []float64) int {
-	best := 0
-	for i, v := range values {
-		if v > values[best] {
-			best = i
-		}
+// chart is a figure to be drawn: series over the pools, or a histogram of samples.
+type chart struct {
+	name, title, label string
+	series             []figures.Series
+	samples            []figures.Sample
+}
+
+// smallestDecision is what shorter decisions count as in a histogram, in milliseconds.
+const smallestDecision = 0.001
+
+// draw draws the figure.
+func (c *chart) draw() (figures.Named, error) {
+	named := figures.Named{Name: "figure-" + c.name}
+	var err error
+	if c.samples != nil {
+		named.Figure, err = figures.Histogram(c.title, "time of a decision (ms)", c.label, smallestDecision, c.samples...)
+	} else {
+		named.Figure, err = figures.Lines(c.title, "nodes in the pool", c.label, c.series...)
 	}
-	return best
-}
-
-// changes returns 100 * (a/b - 1), value by value, without those where b is 0.
-func changes(a, b []float64) []float64 {
-	var list []float64
-	for i := range a {
-		if b[i] != 0 {
-			list = append(list, 100*(a[i]/b[i]-1))
-		}
-	}
-	return list
-}
-
-// differences returns a - b, value by value.
-func differences(a, b []float64) []float64 {
-	list := make([]float64, len(a))
-	for i := range a {
-		list[i] = a[i] - b[i]
-	}
-	return list
-}
-
-// table is numbers laid out for readers.
-type table struct {
-	Header []string
-	Rows   [][]string
-}
-
-// column is a column of a table over pools.
-type column struct {
-	header string
-	cell   func(pool int) string
-}
-
-// tabulate lays out columns over the pools, those of every source side by side.
-func (m *measures) tabulate(columns func(Source) []column) table {
-	t := table{Header: []string{"nodes"}}
-	for _, nodes := range m.pools {
-		t.Rows = append(t.Rows, []string{strconv.Itoa(nodes)})
-	}
-	for _, source := range m.sources {
-		for _, c := range columns(source) {
-			t.Header = append(t.Header, string(source)+": "+c.header)
-			for i := range m.pools {
-				t.Rows[i] = append(t.Rows[i], c.cell(i))
-			}
-		}
-	}
-	return t
-}
-
-// column returns the column of a measure of a policy.
-func (m *measures) column(
-	header, setting string, source Source, policy string, of func(*Row) Number, f format,
-) column {
-	return column{header, func(pool int) string {
-		row := m.row(setting, source, policy, m.pools[pool])
-		return f.writeSpread(of(row), row.Runs)
-	}}
-}
-
-// drawing is a figure that is drawn when it is asked for.
-type drawing struct {
-	name string
-	draw func() (*figures.Figure, error)
+	return named, err
 }
 
 // series returns a policy's measure over the pools, with its spread where several
 // runs were made.
 func (m *measures) series(name, setting string, source Source, policy string, of func(*Row) Number) figures.Series {
-	s := figures.Series{Name: name, Minor: figures.FixedSize(policy)}
+	s := figures.Series{Name: name, Minor: figures.FixedSize(policy), X: m.poolsX()}
 	runs := 1
 	for _, nodes := range m.pools {
 		row := m.row(setting, source, policy, nodes)
 		n := of(row)
 		runs = max(runs, row.Runs)
-		s.X, s.Y, s.Spread = append(s.X, float64(nodes)), append(s.Y, n.Mean), append(s.Spread, n.Spread)
+		s.Y, s.Spread = append(s.Y, n.Mean), append(s.Spread, n.Spread)
 	}
 	if runs == 1 {
 		s.Spread = nil
@@ -206,50 +205,38 @@ func (m *measures) series(name, setting string, source Source, policy string, of
 	return s
 }
 
-// lines returns a drawing of series over the pools.
-func lines(name, title, label string, series ...figures.Series) drawing {
-	return drawing{name, func() (*figures.Figure, error) {
-		return figures.Lines(title, "nodes in the pool", label, series...)
-	}}
-}
-
-// linesOf returns a drawing of a measure of policies over the pools.
-func (m *measures) linesOf(
-	name, title, label, setting string, source Source, policies []string, of func(*Row) Number,
-) drawing {
-	var series []figures.Series
-	for _, policy := range policies {
-		series = append(series, m.series(policy, setting, source, policy, of))
+// poolsX returns the pools as coordinates.
+func (m *measures) poolsX() []float64 {
+	x := make([]float64, len(m.pools))
+	for i, nodes := range m.pools {
+		x[i] = float64(nodes)
 	}
-	return lines(name+"-"+string(source), title+", "+string(source), label, series...)
+	return x
 }
 
-// summary returns the drawing of what optimal saves over greedy in the baseline.
-func (m *measures) summary() drawing {
-	var series []figures.Series
+// chartsOf returns a chart of a measure of policies for each source.
+func (m *measures) chartsOf(name, title, label, setting string, policies []string, of func(*Row) Number) []chart {
+	var charts []chart
 	for _, source := range m.sources {
-		for _, measure := range []struct {
-			name string
-			of   func(*Row) Number
-		}{{"queueing time", queueMinutes}, {"total time", totalMinutes}} {
-			s := figures.Series{Name: measure.name + ", " + string(source)}
-			for _, nodes := range m.pools {
-				s.X = append(s.X, float64(nodes))
-			}
-			s.Y = m.compare(baselineSetting, source, measure.of).decreases()
-			series = append(series, s)
+		c := chart{name: name + "-" + string(source), title: title + ", " + string(source), label: label}
+		for _, policy := range policies {
+			c.series = append(c.series, m.series(policy, setting, source, policy, of))
 		}
+		charts = append(charts, c)
 	}
-	series = append(series, figures.Series{
+	return charts
+}
+
+// summary returns the chart of what optimal saves over greedy in the baseline.
+func (m *measures) summary() chart {
+	c := chart{name: "summary", title: "What optimal saves over greedy", label: "decrease of the mean (%)"}
+	for _, source := range m.sources {
+		c.series = append(c.series,
+			figures.Series{Name: "queueing time, " + string(source), X: m.poolsX(), Y: m.decreases(baselineSetting, queueMinutes)(source)},
+			figures.Series{Name: "total time, " + string(source), X: m.poolsX(), Y: m.decreases(baselineSetting, totalMinutes)(source)})
+	}
+	c.series = append(c.series, figures.Series{
 		Name: "queueing time, the paper", X: []float64{paperQueuePool}, Y: []float64{paperQueueDecrease},
 	})
-	return lines(summaryName, "What optimal saves over greedy", "decrease of the mean (%)", series...)
-}
-
-// experiments returns all experiments.
-func (m *measures) experiments() []Experiment {
-	return []Experiment{
-		m.queueing(), m.totalTime(), m.additionalJobs(), m.heterogeneous(), m.etaDisturbance(),
-		m.bugs(), m.scalingDelay(), m.decisionTimes(), m.variants(), m.bound(),
-	}
+	return c
 }

@@ -172,7 +172,7 @@ func TestNumberOf(t *testing.T) {
 func TestResultsJSON(t *testing.T) {
 	config := tinyConfig(true)
 	config.Origin = results.Origin{Command: "lab paper", Version: "v1", Time: time.Unix(0, 0).UTC(), Go: "go1", OS: "os", Arch: "arch", Cores: 3}
-	text, err := runAll(t, config, oneNodeEach{}).JSON()
+	text, err := runAll(t, config, oneNodeEach{}).json()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,13 +237,17 @@ func TestReport(t *testing.T) {
 		config := tinyConfig(withTrace)
 		config.Origin = results.Origin{Command: "lab paper --seeds 2", Version: "v1.2.3", Time: time.Unix(0, 0), Go: "go1.99", OS: "plan9", Arch: "mips", Cores: 3}
 		results := runAll(t, config, oneNodeEach{})
-		drawn, err := results.Figures()
+		report, err := results.page()
 		if err != nil {
 			t.Fatal(err)
 		}
-		page, err := results.Report(drawn)
+		page, err := report.HTML()
 		if err != nil {
 			t.Fatal(err)
+		}
+		drawn := 1
+		for _, section := range report.Sections {
+			drawn += len(section.Figures)
 		}
 		decoder := xml.NewDecoder(bytes.NewReader(page))
 		pictures := 0
@@ -272,8 +276,8 @@ func TestReport(t *testing.T) {
 				}
 			}
 		}
-		if pictures != len(drawn) {
-			t.Errorf("%d of %d figures are in the page", pictures, len(drawn))
+		if pictures != drawn || drawn < 13 {
+			t.Errorf("%d of %d figures are in the page", pictures, drawn)
 		}
 		for _, bad := range []string{"http:", "https:", "<script", "<link", "src=", "@import", "url(", "NaN", "Inf", " 0.0\u00a0%", ">0.0\u00a0%"} {
 			if bytes.Contains(page, []byte(bad)) {
@@ -403,7 +407,7 @@ func TestResults(t *testing.T) {
 			got[e.Name+" "+r.Quantity] = strings.Join(r.Cells(m.sources)[1:], "|")
 		}
 	}
-	verdict := (&Results{Experiments: m.experiments(), Pools: []int{70, 150, 190}, sources: m.sources}).Verdicts()[0]
+	verdict := (&Results{Experiments: m.experiments(), Pools: []int{70, 150, 190}, sources: m.sources}).Lead()[0]
 	if want := "synthetic: mean total time is up to 50.0 % below greedy's (70 nodes), mean queueing time up to 50.0 % (150 nodes); " +
 		"they are not below it on 0 and 2 of 3 pools."; verdict != want {
 		t.Errorf("%q; want %q", verdict, want)
@@ -425,7 +429,7 @@ func TestResults(t *testing.T) {
 		"bugs-and-kills change of the most":                           "−2.4|−3.5|–",
 		"variants hesrpt: mean total time":                            "–|−10.0 to +10.0 %|−100.0 %",
 		"variants hesrpt: mean queueing time":                         "–|−11.0 to +1.0 min|−1.0 min",
-		"decision-times mean":                                         "400 ms|0 ms|0 ms",
+		"decision-times mean":                                         "400 ms|–|–",
 	} {
 		if got[quantity] != want {
 			t.Errorf("%s: %q; want %q", quantity, got[quantity], want)
@@ -435,7 +439,7 @@ func TestResults(t *testing.T) {
 
 func TestFormat(t *testing.T) {
 	for _, test := range []struct {
-		format format
+		digits digits
 		value  float64
 		want   string
 	}{
@@ -455,8 +459,8 @@ func TestFormat(t *testing.T) {
 		{threeDigits, 0, "0"},
 		{threeDigits, 0.0004, "0.0004"},
 	} {
-		if got := test.format.write(test.value); got != test.want {
-			t.Errorf("%v in format %v is %q; want %q", test.value, test.format, got, test.want)
+		if got := test.digits.write(test.value); got != test.want {
+			t.Errorf("%v in format %v is %q; want %q", test.value, test.digits, got, test.want)
 		}
 	}
 	for want, values := range map[string][]float64{

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/elastalloc/elastalloc/sim"
-	"github.com/elastalloc/elastalloc/solver"
 )
 
 // Number is a measure over runs that differ in their seed.
@@ -27,6 +26,9 @@ func numberOf(values []float64) Number {
 	}
 	return n
 }
+
+// times converts the number to another unit.
+func (n Number) times(factor float64) Number { return Number{n.Mean * factor, n.Spread * factor} }
 
 // Row is the measures of one policy on one pool. Field names are those of results.json;
 // the names of times end in their unit.
@@ -81,133 +83,120 @@ type measures struct {
 	decisions, proven int
 }
 
+// outcome is a run beside greedy's under the same conditions, which greedy's own lacks.
+type outcome struct {
+	planned *planned
+	run     *sim.Result
+	summary sim.Summary
+	against *sim.Comparison
+}
+
 // measure returns the measures of runs, the first of which were timed.
 func measure(config *Config, plans []planned, runs []*sim.Result, timed int) *measures {
 	m := &measures{pools: config.Pools, sources: []Source{Synthetic}}
 	if config.Trace != nil {
 		m.sources = append(m.sources, Trace)
 	}
-	type key struct {
+	type conditions struct {
 		setting string
 		source  Source
-		policy  string
 		nodes   int
+		seed    uint64
 	}
-	groups := make(map[key][]int)
-	var order []key
-	references := make(map[key]map[uint64]*sim.Result)
-	for i := range plans {
-		k := key{plans[i].setting, plans[i].source, runs[i].Policy, runs[i].Nodes}
-		if groups[k] == nil {
-			order = append(order, k)
-			references[k] = make(map[uint64]*sim.Result)
-		}
-		groups[k] = append(groups[k], i)
-		references[k][plans[i].seed] = runs[i]
-		if plans[i].task.Policy.Options.Backend == solver.BackendExact {
-			m.decisions += len(runs[i].Decisions)
-			m.proven += provenOf(runs[i])
+	conditionsOf := func(i int) conditions {
+		return conditions{plans[i].setting, plans[i].source, runs[i].Nodes, plans[i].seed}
+	}
+	greedy := make(map[conditions]*sim.Result)
+	for i, run := range runs {
+		if run.Policy == greedyPolicy {
+			greedy[conditionsOf(i)] = run
 		}
 	}
-	for _, k := range order {
-		row := Row{Setting: k.setting, Source: k.source, Policy: k.policy, Nodes: k.nodes}
-		var numbers sample
-		for _, i := range groups[k] {
-			var greedy *sim.Result
-			if k.policy != greedyPolicy {
-				greedy = references[key{k.setting, k.source, greedyPolicy, k.nodes}][plans[i].seed]
-			}
-			numbers.add(&row, &plans[i], runs[i], greedy)
+	outcomes := make(map[Row][]outcome)
+	var order []Row
+	for i, run := range runs {
+		key := Row{Setting: plans[i].setting, Source: plans[i].source, Policy: run.Policy, Nodes: run.Nodes}
+		if outcomes[key] == nil {
+			order = append(order, key)
 		}
-		numbers.fill(&row)
+		o := outcome{planned: &plans[i], run: run, summary: sim.Summarize(run, plans[i].seed)}
+		if run.Policy != greedyPolicy {
+			o.against = new(sim.Compare(run, greedy[conditionsOf(i)]))
+		}
+		outcomes[key] = append(outcomes[key], o)
+		if plans[i].task.Policy.Optimises() {
+			m.decisions += len(run.Decisions)
+			m.proven += run.Proven()
+		}
+	}
+	for _, row := range order {
+		row.fill(outcomes[row])
 		m.rows = append(m.rows, row)
 	}
 	for _, source := range m.sources {
-		var millis []float64
+		t := Timing{Source: source, Nodes: config.Pools[0]}
 		for i := range plans[:timed] {
 			if plans[i].source == source {
-				millis = append(millis, runs[i].SolveMillis()...)
+				t.millis = append(t.millis, runs[i].SolveMillis()...)
 			}
 		}
-		m.timings = append(m.timings, newTiming(source, config.Pools[0], millis))
+		t.Decisions, t.Mean, t.Max = len(t.millis), sim.Mean(t.millis), sim.Quantile(t.millis, 1)
+		t.Median, t.P95, t.P99 = sim.Quantile(t.millis, 0.5), sim.Quantile(t.millis, 0.95), sim.Quantile(t.millis, 0.99)
+		m.timings = append(m.timings, t)
 	}
 	return m
 }
 
-func newTiming(source Source, nodes int, millis []float64) Timing {
-	return Timing{
-		Source: source, Nodes: nodes, Decisions: len(millis), millis: millis,
-		Mean: sim.Mean(millis), Median: sim.Quantile(millis, 0.5), P95: sim.Quantile(millis, 0.95),
-		P99: sim.Quantile(millis, 0.99), Max: sim.Quantile(millis, 1),
-	}
-}
-
-// sample holds the measures of runs that differ only in their seed, one value per run.
-type sample struct {
-	queue, total, rescales, crowded, extra, queueReduction, totalReduction, overBound []float64
-}
-
-// add adds a run, and its comparison with greedy's unless it is greedy's own.
-func (m *sample) add(row *Row, p *planned, run, greedy *sim.Result) {
-	s := sim.Summarize(run, p.seed)
-	if row.Runs == 0 || s.Jobs < row.Jobs {
-		row.Jobs = s.Jobs
-	}
-	row.Runs++
-	row.Decisions += len(run.Decisions)
-	row.Proven += provenOf(run)
-	m.queue = append(m.queue, s.MeanQueueSeconds)
-	m.total = append(m.total, s.MeanTotalSeconds)
-	m.rescales = append(m.rescales, float64(s.Rescales))
-	crowded := 0
-	for i := range run.Decisions {
-		if run.Decisions[i].Jobs > run.Nodes {
-			crowded++
+// fill works out the measures of a row from its runs.
+func (r *Row) fill(outcomes []outcome) {
+	// optional leaves out the runs of which a number says nothing.
+	optional := func(of func(*outcome) float64) *Number {
+		var values []float64
+		for i := range outcomes {
+			if value := of(&outcomes[i]); !math.IsNaN(value) {
+				values = append(values, value)
+			}
 		}
-	}
-	m.crowded = append(m.crowded, float64(crowded)/float64(max(1, len(run.Decisions))))
-	if p.bound > 0 {
-		m.overBound = append(m.overBound, s.MeanTotalSeconds/p.bound.Seconds())
-	}
-	if greedy == nil {
-		return
-	}
-	c := sim.Compare(run, greedy)
-	m.extra = append(m.extra, c.ExtraJobsPer100)
-	if !math.IsNaN(float64(c.QueueReduction)) {
-		m.queueReduction = append(m.queueReduction, float64(c.QueueReduction))
-	}
-	if !math.IsNaN(float64(c.TotalReduction)) {
-		m.totalReduction = append(m.totalReduction, float64(c.TotalReduction))
-	}
-}
-
-// fill writes the sample's numbers into the row.
-func (m *sample) fill(row *Row) {
-	row.QueueSeconds, row.TotalSeconds = numberOf(m.queue), numberOf(m.total)
-	row.Rescales, row.CrowdedShare = numberOf(m.rescales), numberOf(m.crowded)
-	row.ExtraJobsPer100 = ifAny(m.extra)
-	row.QueueReduction, row.TotalReduction = ifAny(m.queueReduction), ifAny(m.totalReduction)
-	row.OverBound = ifAny(m.overBound)
-}
-
-// ifAny returns the number of a sample, nil if it is empty.
-func ifAny(values []float64) *Number {
-	if len(values) == 0 {
-		return nil
-	}
-	n := numberOf(values)
-	return &n
-}
-
-func provenOf(run *sim.Result) int {
-	proven := 0
-	for i := range run.Decisions {
-		if run.Decisions[i].Proven() {
-			proven++
+		if len(values) == 0 {
+			return nil
 		}
+		return new(numberOf(values))
 	}
-	return proven
+	against := func(of func(*sim.Comparison) float64) *Number {
+		return optional(func(o *outcome) float64 {
+			if o.against == nil {
+				return math.NaN()
+			}
+			return of(o.against)
+		})
+	}
+	r.Runs, r.Jobs = len(outcomes), outcomes[0].summary.Jobs
+	for i := range outcomes {
+		r.Jobs = min(r.Jobs, outcomes[i].summary.Jobs)
+		r.Decisions += len(outcomes[i].run.Decisions)
+		r.Proven += outcomes[i].run.Proven()
+	}
+	r.QueueSeconds = *optional(func(o *outcome) float64 { return o.summary.MeanQueueSeconds })
+	r.TotalSeconds = *optional(func(o *outcome) float64 { return o.summary.MeanTotalSeconds })
+	r.Rescales = *optional(func(o *outcome) float64 { return float64(o.summary.Rescales) })
+	r.CrowdedShare = *optional(func(o *outcome) float64 {
+		crowded := 0
+		for _, decision := range o.run.Decisions {
+			if decision.Jobs > o.run.Nodes {
+				crowded++
+			}
+		}
+		return float64(crowded) / float64(max(1, len(o.run.Decisions)))
+	})
+	r.OverBound = optional(func(o *outcome) float64 {
+		if o.planned.bound == 0 {
+			return math.NaN()
+		}
+		return o.summary.MeanTotalSeconds / o.planned.bound.Seconds()
+	})
+	r.ExtraJobsPer100 = against(func(c *sim.Comparison) float64 { return c.ExtraJobsPer100 })
+	r.QueueReduction = against(func(c *sim.Comparison) float64 { return float64(c.QueueReduction) })
+	r.TotalReduction = against(func(c *sim.Comparison) float64 { return float64(c.TotalReduction) })
 }
 
 // row returns the measures of a policy on a pool. There is one for every policy of
@@ -224,35 +213,12 @@ func (m *measures) row(setting string, source Source, policy string, nodes int) 
 
 // rowsOf returns the rows of a setting and some policies.
 func (m *measures) rowsOf(setting string, policies ...string) []Row {
-	var rows []Row
-	for i := range m.rows {
-		if r := &m.rows[i]; r.Setting == setting && slices.Contains(policies, r.Policy) {
-			rows = append(rows, *r)
-		}
-	}
-	return rows
+	return slices.DeleteFunc(slices.Clone(m.rows), func(r Row) bool {
+		return r.Setting != setting || !slices.Contains(policies, r.Policy)
+	})
 }
 
-// timing returns the decision times of a source.
-func (m *measures) timing(source Source) *Timing {
-	for i := range m.timings {
-		if m.timings[i].Source == source {
-			return &m.timings[i]
-		}
-	}
-	return new(Timing)
-}
-
-// means returns a measure of a policy over the pools.
-func (m *measures) means(setting string, source Source, policy string, of func(*Row) Number) []float64 {
-	values := make([]float64, len(m.pools))
-	for i, nodes := range m.pools {
-		values[i] = of(m.row(setting, source, policy, nodes)).Mean
-	}
-	return values
-}
-
-// The measures of a row that tables and figures show.
+// The measures of a row that results, tables and figures show.
 
 func queueMinutes(r *Row) Number { return r.QueueSeconds.times(1.0 / 60) }
 
@@ -262,16 +228,13 @@ func crowded(r *Row) Number { return r.CrowdedShare.times(100) }
 
 func rescales(r *Row) Number { return r.Rescales }
 
-func extraJobs(r *Row) Number { return deref(r.ExtraJobsPer100) }
+func extraJobs(r *Row) Number { return orZero(r.ExtraJobsPer100) }
 
-func overBound(r *Row) Number { return deref(r.OverBound) }
+func overBound(r *Row) Number { return orZero(r.OverBound) }
 
-func deref(n *Number) Number {
+func orZero(n *Number) Number {
 	if n == nil {
 		return Number{}
 	}
 	return *n
 }
-
-// times converts the number to another unit.
-func (n Number) times(factor float64) Number { return Number{n.Mean * factor, n.Spread * factor} }

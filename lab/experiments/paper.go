@@ -3,6 +3,7 @@ package experiments
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/elastalloc/elastalloc/lab/figures"
 )
@@ -15,203 +16,180 @@ const (
 	paperHeterogeneous, paperBugs      = 24.1, 15.0
 )
 
+// experiments returns all experiments: the paper's, then ours.
+func (m *measures) experiments() []Experiment {
+	last := len(m.pools) - 1
+	list := []Experiment{
+		m.meanTime("queueing-time", "Queueing time", queueMinutes, []float64{paperQueueDecrease}, []float64{paperQueuePool},
+			"Jobs that trained for 5 minutes and more. Queueing time runs from submission to the first nodes. In the paper optimal is lower on "+
+				"every pool. Where there are more jobs than nodes, every admitted job holds one node and the others wait, whatever the policy; the "+
+				"table of every pool shows at how many decisions that was so."),
+		m.meanTime("total-time", "Total time", totalMinutes, nil, nil,
+			"The same runs. Total time runs from submission to the end of training. In the paper optimal is lower on every pool; its curves have no numbers."),
+		m.additional(baselineSetting, "additional-jobs", "Additional jobs",
+			"The same runs: how many more jobs optimal has finished when greedy has finished 100, 200, and so on, per 100, mean of these. In the "+
+				"paper the number peaks at a medium pool.",
+			m.mostExtra(baselineSetting, paperExtra), m.poolOfExtra(baselineSetting, paperExtraPool),
+			m.result(fmt.Sprintf("at %d nodes", m.pools[0]), "", signedTenths, nil, at(m.extra(baselineSetting), 0)),
+			m.result(fmt.Sprintf("at %d nodes", m.pools[last]), "", signedTenths, nil, at(m.extra(baselineSetting), last))),
+		m.additional(heterogeneousSetting, "heterogeneous-eta", "Heterogeneous ETA",
+			"All jobs, including those shorter than 5 minutes. A trace that has none repeats its baseline here.",
+			m.mostExtra(heterogeneousSetting, paperHeterogeneous), m.poolOfExtra(heterogeneousSetting),
+			m.mostExtraChange(heterogeneousSetting, paperHeterogeneous-paperExtra)),
+		m.additional(etaSetting, "eta-disturbance", "ETA off by up to 10 %",
+			"The baseline, with every estimated run time off by a share drawn from −10 % to +10 %. Changes are from the baseline.",
+			m.extraChange(etaSetting, -2.4, -0.6), m.totalChange(etaSetting)),
+		m.additional(bugSetting, "bugs-and-kills", "Bugs and killed jobs",
+			"The baseline, but 15 % of the jobs hang within 5 minutes of training, users kill 10 % at a random point of their work, and the "+
+				"estimates of the other 75 % are off by up to 10 %. A job that hangs or is killed has ended. Less work is done than in the baseline, "+
+				"so mean times do not compare with it.",
+			m.mostExtra(bugSetting, paperBugs), m.poolOfExtra(bugSetting), m.mostExtraChange(bugSetting, paperBugs-paperExtra), m.extraChange(bugSetting)),
+		m.additional(delaySetting, "scaling-delay", "Scaling delay of 15 s",
+			"The baseline, but a job that starts or grows trains on as many nodes as before for 15 s. Changes are from the baseline.",
+			m.extraChange(delaySetting, -0.9, 1.8), m.totalChange(delaySetting)),
+		m.decisionTimes(),
+	}
+	return append(list, m.variants(), m.bound())
+}
+
 // meanTime is an experiment on a mean time of the baseline. The paper's optimal is
 // lower on every pool.
-func (m *measures) meanTime(e Experiment, label string, of func(*Row) Number, paperLargest, paperPool []float64) Experiment {
-	decreases := func(s Source) []float64 { return m.compare(baselineSetting, s, of).decreases() }
-	e.Results = []Result{
-		m.result("largest decrease", "%", tenths, paperLargest, func(s Source) []float64 {
-			return []float64{slices.Max(decreases(s))}
-		}),
-		m.result("at a pool of", "nodes", whole, paperPool, func(s Source) []float64 {
-			return []float64{float64(m.pools[largest(decreases(s))])}
-		}),
-		m.notLower(label, baselineSetting, []float64{0}, of),
+func (m *measures) meanTime(name, title string, of func(*Row) Number, paperMost, paperPool []float64, text string) Experiment {
+	decreases, both := m.decreases(baselineSetting, of), []string{greedyPolicy, optimalPolicy}
+	what := strings.ToLower(title)
+	e := Experiment{
+		Name: name, Title: title, text: text, Rows: m.rowsOf(baselineSetting, both...),
+		Results: []Result{
+			m.result("largest decrease", "%", tenths, paperMost, most(decreases)),
+			m.result("at a pool of", "nodes", whole, paperPool, m.poolOf(decreases)),
+			m.notLower(what, baselineSetting, []float64{0}, of),
+		},
+		charts: m.chartsOf(name, title, "mean "+what+" (min)", baselineSetting, both, of),
 	}
-	if len(paperPool) > 0 {
-		if i := slices.Index(m.pools, int(paperPool[0])); i >= 0 {
-			e.Results = append(e.Results, m.result(fmt.Sprintf("decrease at %d nodes", m.pools[i]), "%", tenths, paperLargest,
-				func(s Source) []float64 { return []float64{decreases(s)[i]} }))
-		}
-	}
-	e.Rows = m.rowsOf(baselineSetting, greedyPolicy, optimalPolicy)
-	e.table = m.tabulate(func(s Source) []column {
-		return []column{
-			m.column("greedy (min)", baselineSetting, s, greedyPolicy, of, tenths),
-			m.column("optimal (min)", baselineSetting, s, optimalPolicy, of, tenths),
-			{"change (%)", func(pool int) string { return signedTenths.write(-decreases(s)[pool]) }},
-			m.column("more jobs than nodes (% of decisions)", baselineSetting, s, optimalPolicy, crowded, tenths),
-		}
-	})
-	for _, s := range m.sources {
-		e.figures = append(e.figures, m.linesOf(e.Name, e.Title, "mean "+label+" (min)", baselineSetting, s,
-			[]string{greedyPolicy, optimalPolicy}, of))
+	if i := slices.Index(m.pools, int(paperQueuePool)); i >= 0 && len(paperPool) > 0 {
+		e.Results = append(e.Results, m.result(fmt.Sprintf("decrease at %d nodes", m.pools[i]), "%", tenths, paperMost, at(decreases, i)))
 	}
 	return e
 }
 
-func (m *measures) queueing() Experiment {
-	return m.meanTime(Experiment{Name: "queueing-time", Title: "Queueing time"}, "queueing time", queueMinutes,
-		[]float64{paperQueueDecrease}, []float64{paperQueuePool})
+// The numbers on additional jobs, in all and against the baseline's.
+
+func (m *measures) mostExtra(setting string, paper float64) Result {
+	return m.result("most additional jobs per 100", "", signedTenths, []float64{paper}, most(m.extra(setting)))
 }
 
-func (m *measures) totalTime() Experiment {
-	return m.meanTime(Experiment{Name: "total-time", Title: "Total time"}, "total time", totalMinutes, nil, nil)
+func (m *measures) poolOfExtra(setting string, paper ...float64) Result {
+	return m.result("at a pool of", "nodes", whole, paper, m.poolOf(m.extra(setting)))
 }
 
-// extra returns a number worked out from optimal's additional jobs over the pools, and
-// from those of the baseline; nothing where greedy has never finished 100 jobs.
-func (m *measures) extra(setting string, of func(here, baseline []float64) []float64) func(Source) []float64 {
-	return func(s Source) []float64 {
-		if m.row(setting, s, optimalPolicy, m.pools[0]).Jobs < 100 {
-			return nil
-		}
-		return of(m.means(setting, s, optimalPolicy, extraJobs), m.means(baselineSetting, s, optimalPolicy, extraJobs))
-	}
-}
-
-// The numbers on additional jobs.
-
-func (m *measures) largestExtra(setting string, paper float64) Result {
-	return m.result("most additional jobs per 100", "", signedTenths, []float64{paper},
-		m.extra(setting, func(here, _ []float64) []float64 { return []float64{slices.Max(here)} }))
-}
-
-func (m *measures) largestExtraPool(setting string, paper []float64) Result {
-	return m.result("at a pool of", "nodes", whole, paper, m.extra(setting, func(here, _ []float64) []float64 {
-		return []float64{float64(m.pools[largest(here)])}
-	}))
-}
-
-func (m *measures) extraAt(setting string, pool int) Result {
-	return m.result(fmt.Sprintf("at %d nodes", m.pools[pool]), "", signedTenths, nil,
-		m.extra(setting, func(here, _ []float64) []float64 { return []float64{here[pool]} }))
-}
-
-func (m *measures) largestExtraChange(setting string, paper float64) Result {
+func (m *measures) mostExtraChange(setting string, paper float64) Result {
 	return m.result("change of the most", "", signedTenths, []float64{paper},
-		m.extra(setting, func(here, baseline []float64) []float64 {
-			return []float64{slices.Max(here) - slices.Max(baseline)}
-		}))
+		combine(most(m.extra(setting)), most(m.extra(baselineSetting)), difference))
 }
 
 func (m *measures) extraChange(setting string, paper ...float64) Result {
 	return m.result("change of additional jobs per 100", "", signedTenths, paper,
-		m.extra(setting, func(here, baseline []float64) []float64 { return span(differences(here, baseline)) }))
+		span(combine(m.extra(setting), m.extra(baselineSetting), difference)))
 }
 
 // totalChange returns how optimal's mean total time differs from the baseline's.
 func (m *measures) totalChange(setting string) Result {
-	return m.result("change of optimal's mean total time", "%", signedTenths, nil, func(s Source) []float64 {
-		return span(changes(m.means(setting, s, optimalPolicy, totalMinutes),
-			m.means(baselineSetting, s, optimalPolicy, totalMinutes)))
-	})
+	return m.result("change of optimal's mean total time", "%", signedTenths, nil,
+		span(combine(m.means(setting, optimalPolicy, totalMinutes), m.means(baselineSetting, optimalPolicy, totalMinutes), change)))
 }
 
 // additional is an experiment on the additional jobs of a setting beside the
 // baseline's. Whether optimal is still lower than greedy in mean times is added to
 // the results.
-func (m *measures) additional(e Experiment, setting string) Experiment {
-	if setting != baselineSetting {
-		e.Results = append(e.Results, m.notLower("queueing time", setting, nil, queueMinutes),
-			m.notLower("total time", setting, nil, totalMinutes))
-	}
-	e.Rows = m.rowsOf(setting, greedyPolicy, optimalPolicy)
-	e.table = m.tabulate(func(s Source) []column {
-		columns := []column{m.column("additional per 100", setting, s, optimalPolicy, extraJobs, signedTenths)}
-		if setting != baselineSetting {
-			columns = append(columns, m.column("baseline", baselineSetting, s, optimalPolicy, extraJobs, signedTenths))
-		}
-		decreases := m.compare(setting, s, totalMinutes).decreases()
-		return append(columns, column{"change of the mean total time (%)", func(pool int) string {
-			return signedTenths.write(-decreases[pool])
-		}})
-	})
-	var series []figures.Series
+func (m *measures) additional(setting, name, title, text string, results ...Result) Experiment {
+	e := Experiment{Name: name, Title: title, text: text, Results: results, Rows: m.rowsOf(setting, greedyPolicy, optimalPolicy)}
+	c := chart{name: name, title: title, label: "additional jobs per 100 of greedy"}
 	for _, s := range m.sources {
-		series = append(series, m.series(string(s), setting, s, optimalPolicy, extraJobs))
+		c.series = append(c.series, m.series(string(s), setting, s, optimalPolicy, extraJobs))
 		if setting != baselineSetting {
-			series = append(series, m.series(string(s)+", baseline", baselineSetting, s, optimalPolicy, extraJobs))
+			c.series = append(c.series, m.series(string(s)+", baseline", baselineSetting, s, optimalPolicy, extraJobs))
 		}
 	}
 	if setting == baselineSetting {
-		series = append(series, figures.Series{
-			Name: "the paper", X: []float64{paperExtraPool}, Y: []float64{paperExtra},
-		})
+		c.series = append(c.series, figures.Series{Name: "the paper", X: []float64{paperExtraPool}, Y: []float64{paperExtra}})
+	} else {
+		e.Results = append(e.Results, m.notLower("queueing time", setting, nil, queueMinutes), m.notLower("total time", setting, nil, totalMinutes))
 	}
-	e.figures = append(e.figures, lines(e.Name, e.Title, "additional jobs per 100 of greedy", series...))
+	e.charts = []chart{c}
 	return e
-}
-
-func (m *measures) additionalJobs() Experiment {
-	return m.additional(Experiment{Name: "additional-jobs", Title: "Additional jobs", Results: []Result{
-		m.largestExtra(baselineSetting, paperExtra),
-		m.largestExtraPool(baselineSetting, []float64{paperExtraPool}),
-		m.extraAt(baselineSetting, 0),
-		m.extraAt(baselineSetting, len(m.pools)-1),
-	}}, baselineSetting)
-}
-
-func (m *measures) heterogeneous() Experiment {
-	return m.additional(Experiment{Name: "heterogeneous-eta", Title: "Heterogeneous ETA", Results: []Result{
-		m.largestExtra(heterogeneousSetting, paperHeterogeneous),
-		m.largestExtraPool(heterogeneousSetting, nil),
-		m.largestExtraChange(heterogeneousSetting, paperHeterogeneous-paperExtra),
-	}}, heterogeneousSetting)
-}
-
-func (m *measures) etaDisturbance() Experiment {
-	return m.additional(Experiment{Name: "eta-disturbance", Title: "ETA off by up to 10 %", Results: []Result{
-		m.extraChange(etaSetting, -2.4, -0.6),
-		m.totalChange(etaSetting),
-	}}, etaSetting)
-}
-
-func (m *measures) bugs() Experiment {
-	return m.additional(Experiment{Name: "bugs-and-kills", Title: "Bugs and killed jobs", Results: []Result{
-		m.largestExtra(bugSetting, paperBugs),
-		m.largestExtraPool(bugSetting, nil),
-		m.largestExtraChange(bugSetting, paperBugs-paperExtra),
-		m.extraChange(bugSetting),
-	}}, bugSetting)
-}
-
-func (m *measures) scalingDelay() Experiment {
-	return m.additional(Experiment{Name: "scaling-delay", Title: "Scaling delay of 15 s", Results: []Result{
-		m.extraChange(delaySetting, -0.9, 1.8),
-		m.totalChange(delaySetting),
-	}}, delaySetting)
 }
 
 // decisionTimes is the paper's experiment on the smallest pool.
 func (m *measures) decisionTimes() Experiment {
-	const smallest = 0.001 // ms; what is shorter counts as this in the figure
-	e := Experiment{Name: "decision-times", Title: "Decision times", Timings: m.timings}
-	for _, quantity := range []struct {
-		name  string
-		paper []float64
-		of    func(*Timing) float64
-	}{
-		{"mean", []float64{400}, func(t *Timing) float64 { return t.Mean }},
-		{"median", []float64{240}, func(t *Timing) float64 { return t.Median }},
-		{"95th percentile", []float64{1490}, func(t *Timing) float64 { return t.P95 }},
-		{"99th percentile", nil, func(t *Timing) float64 { return t.P99 }},
-		{"maximum", []float64{2480}, func(t *Timing) float64 { return t.Max }},
-	} {
-		e.Results = append(e.Results, m.result(quantity.name, "ms", threeDigits, quantity.paper, func(s Source) []float64 {
-			return []float64{quantity.of(m.timing(s))}
+	e := Experiment{
+		Name: "decision-times", Title: "Decision times", Timings: m.timings,
+		text: fmt.Sprintf("The time in the solver of optimal's decisions in the baseline at %d nodes. These runs come first and one at a time, but "+
+			"other load on the machine affects them. The paper used CBC on an i7-8700K, so the ratio compares machines as well as methods.", m.pools[0]),
+	}
+	add := func(quantity, unit string, d digits, paper []float64, of func(*Timing) float64) {
+		e.Results = append(e.Results, m.result(quantity, unit, d, paper, func(s Source) []float64 {
+			for i := range m.timings {
+				if m.timings[i].Source == s {
+					return []float64{of(&m.timings[i])}
+				}
+			}
+			return nil
 		}))
 	}
-	e.Results = append(e.Results, m.result("decisions", "", whole, nil, func(s Source) []float64 {
-		return []float64{float64(m.timing(s).Decisions)}
-	}))
-	var samples []figures.Sample
-	for _, s := range m.sources {
-		samples = append(samples, figures.Sample{Name: string(s), Values: m.timing(s).millis})
+	add("mean", "ms", threeDigits, []float64{400}, func(t *Timing) float64 { return t.Mean })
+	add("median", "ms", threeDigits, []float64{240}, func(t *Timing) float64 { return t.Median })
+	add("95th percentile", "ms", threeDigits, []float64{1490}, func(t *Timing) float64 { return t.P95 })
+	add("99th percentile", "ms", threeDigits, nil, func(t *Timing) float64 { return t.P99 })
+	add("maximum", "ms", threeDigits, []float64{2480}, func(t *Timing) float64 { return t.Max })
+	add("decisions", "", whole, nil, func(t *Timing) float64 { return float64(t.Decisions) })
+	c := chart{
+		name: e.Name, title: fmt.Sprintf("Decision times of optimal, %d nodes", m.pools[0]), label: "share of decisions (%)",
+		samples: []figures.Sample{},
 	}
-	e.figures = []drawing{{e.Name, func() (*figures.Figure, error) {
-		return figures.Histogram(fmt.Sprintf("Decision times of optimal, %d nodes", m.pools[0]),
-			"time of a decision (ms)", "share of decisions (%)", smallest, samples...)
-	}}}
+	for i := range m.timings {
+		c.samples = append(c.samples, figures.Sample{Name: string(m.timings[i].Source), Values: m.timings[i].millis})
+	}
+	e.charts = []chart{c}
+	return e
+}
+
+// variants compares other policies with optimal in the baseline.
+func (m *measures) variants() Experiment {
+	policies := append([]string{greedyPolicy, optimalPolicy}, variantPolicies()...)
+	e := Experiment{
+		Name: "variants", Title: "Beyond the paper: other policies", Rows: m.rowsOf(baselineSetting, policies...),
+		text: "The baseline under other policies, each against optimal, as ranges over the pools: optimal that decides at every submission and end " +
+			"as well, optimal that may preempt running jobs, heSRPT's rule rounded to legal sizes, equal shares (max-min), total-time, the objective " +
+			"for what optimal does not aim at, the mean total time, and the nodes that each job asked for, never more or fewer: in the order of " +
+			"arrival (fifo) and the shortest remaining first (srpt).",
+	}
+	for _, policy := range variantPolicies() {
+		against := func(quantity, unit string, of func(*Row) Number, f func(a, b float64) float64) {
+			e.Results = append(e.Results, m.result(policy+": "+quantity, unit, signedTenths, nil,
+				span(combine(m.means(baselineSetting, policy, of), m.means(baselineSetting, optimalPolicy, of), f))))
+		}
+		against("mean total time", "%", totalMinutes, change)
+		against("mean queueing time", "min", queueMinutes, difference)
+		against("rescales", "%", rescales, change)
+	}
+	e.charts = slices.Concat(
+		m.chartsOf("variants-queueing", "Queueing time", "mean queueing time (min)", baselineSetting, policies, queueMinutes),
+		m.chartsOf("variants-total", "Total time", "mean total time (min)", baselineSetting, policies, totalMinutes),
+		m.chartsOf("variants-rescales", "Rescales", "rescales of all jobs", baselineSetting, policies, rescales))
+	return e
+}
+
+// bound compares policies with a bound on every policy's mean total time.
+func (m *measures) bound() Experiment {
+	e := Experiment{
+		Name: "hesrpt-bound", Title: "Beyond the paper: the heSRPT bound", Rows: m.rowsOf(batchSetting, batchPolicies()...),
+		text: "heSRPT's mean total time with infinitely divisible nodes is a lower bound for every policy, if all jobs are there from the start; so " +
+			"here all jobs of the baseline are submitted at once. No policy reaches it: it lets a fraction of a node train faster than it could, and " +
+			"gives one job the whole pool. Numbers are the mean total time divided by the bound, as ranges over the pools.",
+		charts: m.chartsOf("hesrpt-bound", "Mean total time by the heSRPT bound", "mean total time by the bound", batchSetting, batchPolicies(), overBound),
+	}
+	for _, policy := range batchPolicies() {
+		e.Results = append(e.Results, m.result(policy, "", threeDigits, nil, span(m.means(batchSetting, policy, overBound))))
+	}
 	return e
 }

@@ -1,3 +1,10 @@
+// Package experiments repeats the experiments of Hu et al., "An Optimal Resource
+// Allocator of Elastic Training for Deep Learning Jobs on Cloud", and sets its numbers
+// beside the paper's.
+//
+// Run makes all runs: under each setting, on synthetic workloads of several seeds
+// and on a trace if one is given, over the paper's pools. Results holds the numbers
+// and writes results.json, the figures and a page.
 package experiments
 
 import (

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/elastalloc/elastalloc/lab/results"
 	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -136,14 +137,6 @@ func TestHistogram(t *testing.T) {
 	shows(t, render(t, f), "Title", "ms", "share", "one", "0.01", "0.1", "1", "10")
 }
 
-func TestCumulative(t *testing.T) {
-	f, err := cumulative("Title", "slowdown", "share", Sample{Name: "one", Values: []float64{1, 2, 50}}, Sample{Name: "none"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	shows(t, render(t, f), "Title", "slowdown", "share", "one", "1", "2", "5", "10", "20", "50")
-}
-
 func TestStack(t *testing.T) {
 	var panels []*Figure
 	for _, title := range []string{"Above", "Below"} {
@@ -183,10 +176,10 @@ func TestOfRuns(t *testing.T) {
 		}
 	}
 	for baseline, want := range map[string][]string{
-		"greedy": {"queueing_time", "total_time", "additional_jobs", "total_time_and_changes", "slowdown", "decision_times"},
-		"fifo":   {"queueing_time", "total_time", "total_time_and_changes", "slowdown", "decision_times"},
+		"greedy": {"total_time", "queueing_time", "additional_jobs", "total_time_and_changes", "decision_times"},
+		"fifo":   {"total_time", "queueing_time", "total_time_and_changes", "decision_times"},
 	} {
-		named, err := OfRuns(runs, baseline)
+		named, err := OfRuns(runs, new(results.Summarize(runs, baseline, 0, sim.Cuts{})))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -217,7 +210,7 @@ func TestOfRunsWithTeams(t *testing.T) {
 		}
 	}
 	for _, want := range []bool{true, false} {
-		named, err := OfRuns(runs, "total-time")
+		named, err := OfRuns(runs, new(results.Summarize(runs, "total-time", 0, sim.Cuts{})))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,11 +1,7 @@
 package figures
 
 import (
-	"math"
-	"slices"
-
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 )
@@ -50,32 +46,4 @@ func (f *Figure) drawPlots(c draw.Canvas) {
 		}
 		p.Draw(draw.Crop(c, 0, 0, bottom, -top))
 	}
-}
-
-// cumulative draws the distribution of values greater than 0 on a logarithmic axis: the
-// percentage of each sample that is at most a value.
-func cumulative(title, xLabel, yLabel string, samples ...Sample) (*Figure, error) {
-	f := newFigure(title, xLabel, yLabel)
-	f.plot.Add(plotter.NewGrid())
-	for i, sample := range samples {
-		if len(sample.Values) == 0 {
-			continue
-		}
-		var steps plotter.XYs
-		for n, value := range slices.Sorted(slices.Values(sample.Values)) {
-			x, share := math.Log10(value), 100/float64(len(sample.Values))
-			steps = append(steps, plotter.XY{X: x, Y: float64(n) * share}, plotter.XY{X: x, Y: float64(n+1) * share})
-		}
-		line, err := plotter.NewLine(steps)
-		if err != nil {
-			return nil, err
-		}
-		line.LineStyle = styleOf(i).line
-		f.plot.Add(line)
-		f.legend.Add(sample.Name, line)
-	}
-	f.plot.X.Tick.Marker = plot.TickerFunc(oneTwoFive)
-	f.plot.Y.Min = 0
-	f.padAxes()
-	return f, nil
 }

@@ -3,11 +3,9 @@ package report
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
-	"strconv"
-	"time"
 
+	"github.com/elastalloc/elastalloc/internal/format"
 	"github.com/elastalloc/elastalloc/lab/figures"
 	"github.com/elastalloc/elastalloc/lab/replay"
 	"github.com/elastalloc/elastalloc/lab/results"
@@ -53,6 +51,10 @@ type Detail struct {
 // Write writes the files and commits them.
 func (f *Replayed) Write(directory *results.Directory) error {
 	f.Summary.Origin = &f.Origin
+	files, err := f.Summary.Files(f.Runs, 0)
+	if err != nil {
+		return err
+	}
 	details, err := json.MarshalIndent(struct {
 		Origin   results.Origin `json:"origin"`
 		Source   replay.Source  `json:"source"`
@@ -62,19 +64,15 @@ func (f *Replayed) Write(directory *results.Directory) error {
 	if err != nil {
 		return err
 	}
-	if err := directory.Write(replayName, append(details, '\n')); err != nil {
-		return err
-	}
+	files[replayName] = append(details, '\n')
 	if f.Asked != "" {
-		if err := directory.Write(decisionsName, replay.DecisionsCSV(f.Asked, f.Moments)); err != nil {
-			return err
-		}
+		files[decisionsName] = replay.DecisionsCSV(f.Asked, f.Moments)
 	}
 	page, err := f.page()
 	if err != nil {
 		return err
 	}
-	return WriteRuns(directory, f.Runs, f.Summary, 0, page)
+	return page.Write(directory, files)
 }
 
 // best returns the run with the least mean total time, recorded aside; -1 for none.
@@ -92,8 +90,8 @@ func (f *Replayed) best() int {
 func (f *Replayed) Lead() []string {
 	u, recorded := &f.Unknown, &f.Summary.Runs[0]
 	lines := []string{fmt.Sprintf("Recorded from %s for %s: %d decisions on up to %d nodes; %d of %d jobs ended meanwhile and are compared.",
-		f.Source.Begin.UTC().Format("2006-01-02 15:04 UTC"), hours(f.Until), f.Source.Decisions, f.Config.Nodes, u.Compared, u.Jobs)}
-	in, unit := f.Unit()
+		f.Source.Begin.UTC().Format("2006-01-02 15:04 UTC"), format.Span(f.Until), f.Source.Decisions, f.Config.Nodes, u.Compared, u.Jobs)}
+	in, unit := f.unit()
 	lines = append(lines, fmt.Sprintf("What really happened: a job took %s %s from submission to end on average, %s of them without nodes; %s node hours were idle.",
 		in(recorded.MeanTotalSeconds), unit, in(recorded.MeanUnservedSeconds), nodeHours(f.Details[0].IdleNodeHours)))
 	few := ""
@@ -104,12 +102,12 @@ func (f *Replayed) Lead() []string {
 		s, d := &f.Summary.Runs[best], &f.Details[best]
 		lines = append(lines,
 			fmt.Sprintf("%s would have taken %s %s, %s, with %.2f changes of nodes per job instead of %.2f, and %s node hours idle.",
-				s.Policy, in(s.MeanTotalSeconds), unit, change(s.MeanTotalSeconds, recorded.MeanTotalSeconds),
-				PerJob(s), PerJob(recorded), nodeHours(d.IdleNodeHours)),
+				s.Policy, in(s.MeanTotalSeconds), unit, change(share(s.MeanTotalSeconds, recorded.MeanTotalSeconds)),
+				s.RescalesPerJob(), recorded.RescalesPerJob(), nodeHours(d.IdleNodeHours)),
 			fmt.Sprintf("Who would have waited: %s of the jobs take over %s longer than they did; the longest tenth is %s, 95 %% of the jobs end within %s %s instead of %s.",
-				Percent(d.LaterThanRecorded), short(f.Config.Frequency), f.longest(best), in(s.P95TotalSeconds), unit, in(recorded.P95TotalSeconds)),
+				percent(d.LaterThanRecorded), format.Short(f.Config.Frequency), f.longest(best), in(s.P95TotalSeconds), unit, in(recorded.P95TotalSeconds)),
 			fmt.Sprintf("How sure that is: %s of its node hours are on sizes that a job was never seen on, whose speeds are what the scheduler told; %s of all jobs were still running.%s",
-				Percent(d.UnseenSizeShare), Percent(float64(u.StillRunning)/float64(max(1, u.Jobs))), few),
+				percent(d.UnseenSizeShare), percent(float64(u.StillRunning)/float64(max(1, u.Jobs))), few),
 		)
 	}
 	return lines
@@ -118,13 +116,13 @@ func (f *Replayed) Lead() []string {
 // fewJobs is how many jobs do not rank policies: one of them may decide.
 const fewJobs = 100
 
-// Unit returns how times are written, which is in seconds where jobs take less than ten
+// unit returns how times are written, which is in seconds where jobs take less than ten
 // minutes, and the unit.
-func (f *Replayed) Unit() (write func(seconds float64) string, name string) {
+func (f *Replayed) unit() (write func(seconds float64) string, name string) {
 	if f.Summary.Runs[0].MeanTotalSeconds < 600 {
 		return func(seconds float64) string { return fmt.Sprintf("%.0f", seconds) }, "s"
 	}
-	return Minutes, "min"
+	return minutes, "min"
 }
 
 // longest says how much earlier or later the longest tenth of the jobs ends.
@@ -141,32 +139,7 @@ func (f *Replayed) longest(i int) string {
 		was += recorded.Jobs[n].TotalTime().Seconds()
 		is += run.Jobs[n].TotalTime().Seconds()
 	}
-	return change(is, was)
-}
-
-// change says by how much a time is less or more than another.
-func change(is, was float64) string {
-	share := 100 * math.Abs(is/was-1)
-	digits := 0
-	if share < 1 {
-		digits = 1
-	}
-	switch {
-	case was == 0 || share < 0.05:
-		return "as long"
-	case is < was:
-		return fmt.Sprintf("%.*f %% shorter", digits, share)
-	default:
-		return fmt.Sprintf("%.*f %% longer", digits, share)
-	}
-}
-
-// hours writes a span for a person.
-func hours(d time.Duration) string {
-	if d < 2*time.Hour {
-		return fmt.Sprintf("%.0f min", d.Minutes())
-	}
-	return fmt.Sprintf("%.0f h", d.Hours())
+	return change(share(is, was))
 }
 
 // nodeHours writes node hours for a person.
@@ -177,20 +150,9 @@ func nodeHours(h float64) string {
 	return fmt.Sprintf("%.0f", h)
 }
 
-// short writes a span without zeros behind.
-func short(d time.Duration) string {
-	switch {
-	case d%time.Minute == 0:
-		return fmt.Sprintf("%d min", d/time.Minute)
-	case d%time.Second == 0:
-		return fmt.Sprintf("%d s", d/time.Second)
-	}
-	return d.String()
-}
-
 // page makes the report.
 func (f *Replayed) page() (*Page, error) {
-	_, unit := f.Unit()
+	_, unit := f.unit()
 	figure, err := totalTimes(f.Runs, unit)
 	if err != nil {
 		return nil, err
@@ -198,21 +160,7 @@ func (f *Replayed) page() (*Page, error) {
 	page := &Page{
 		Title: "What really happened, and what would have", Lead: f.Lead(), Figure: figure, Origin: f.Origin,
 	}
-	outcome := Section{
-		Name: "policies", Title: "Policies",
-		Text: []string{"Times are in " + unit + ", of the jobs that ended within the recording. Total runs from submission to end, unserved is the part without nodes, " +
-			"in the queue and in pauses. Later is the share of jobs that take over a step longer than they really did, unseen the share of node hours on sizes " +
-			"that a job was never seen on, and after the number of jobs that end after the recording, when no more come."},
-		Tables: []Table{{Header: []string{"policy", "total", "unserved", "95th percentile", "longest", "changes per job", "idle node hours", "later", "unseen", "after"}}},
-	}
-	for i := range f.Summary.Runs {
-		row := append(f.Row(i), "", "")
-		if i > 0 {
-			row[len(row)-2], row[len(row)-1] = Percent(f.Details[i].UnseenSizeShare), fmt.Sprint(f.Details[i].EndAfterRecording)
-		}
-		outcome.Tables[0].Rows = append(outcome.Tables[0].Rows, row)
-	}
-	page.Sections = append(page.Sections, outcome, f.unknownSection())
+	page.Sections = []Section{{Name: "policies", Title: "Policies", Tables: f.Tables()}, f.unknownSection()}
 	jobs, err := jobSection(f.Runs, 0, max(f.best(), 0))
 	if err != nil {
 		return nil, err
@@ -228,7 +176,7 @@ func (f *Replayed) page() (*Page, error) {
 func (f *Replayed) unknownSection() Section {
 	u, s := &f.Unknown, &f.Source
 	of := func(n, all int) string {
-		return fmt.Sprintf("%d of %d, %s", n, all, Percent(float64(n)/float64(max(1, all))))
+		return fmt.Sprintf("%d of %d, %s", n, all, percent(float64(n)/float64(max(1, all))))
 	}
 	rows := [][]string{
 		{"jobs still running at the end", of(u.StillRunning, u.Jobs), "They take part in every simulation with the work that was told to be left, and are in no figure."},
@@ -244,7 +192,7 @@ func (f *Replayed) unknownSection() Section {
 			"ends of jobs, known to within", fmt.Sprintf("median %.0f s, 95th percentile %.0f s, longest %.0f s", u.EndWithinSeconds.Median, u.EndWithinSeconds.P95, u.EndWithinSeconds.Max),
 			"Between the two snapshots the remaining ETA says when; a job that ended before it, ended at the later one.",
 		},
-		{"gaps of more than three steps", fmt.Sprintf("%d, %s of the time", u.LongGaps, Percent(u.LongGapShare)), "The scheduler did not ask, or the server did not record."},
+		{"gaps of more than three steps", fmt.Sprintf("%d, %s of the time", u.LongGaps, percent(u.LongGapShare)), "The scheduler did not ask, or the server did not record."},
 		{"answers that would change a job's nodes, carried out", of(u.CarriedOut, u.Changes), "Few in shadow mode, where the scheduler acts on none."},
 		{"calls that were refused, or got no answer", of(s.Refused+s.Unanswered, s.Calls), "What was refused is left out."},
 		{"calls of other callers or methods", of(s.OtherCallers+s.OtherMethods, s.Calls), "Left out."},
@@ -257,7 +205,7 @@ func (f *Replayed) unknownSection() Section {
 	}
 	if least <= most {
 		rows = append(rows, []string{
-			"node hours on sizes that a job was never seen on", fmt.Sprintf("%s to %s, by policy", Percent(least), Percent(most)),
+			"node hours on sizes that a job was never seen on", fmt.Sprintf("%s to %s, by policy", percent(least), percent(most)),
 			"Their speeds are what the scheduler told.",
 		})
 	}
@@ -340,18 +288,36 @@ func jobSection(runs []*sim.Result, before, after int) (Section, error) {
 	}, err
 }
 
-// Row writes the figures of a run.
-func (f *Replayed) Row(i int) []string {
-	s, d := &f.Summary.Runs[i], &f.Details[i]
-	later := ""
-	if i > 0 {
-		later = Percent(d.LaterThanRecorded)
+// Tables lays out the runs: how long jobs take, then at what price.
+func (f *Replayed) Tables() []Table {
+	in, unit := f.unit()
+	of := func(cell func(*sim.Summary) string) func(int) string {
+		return func(run int) string { return cell(&f.Summary.Runs[run]) }
 	}
-	in, _ := f.Unit()
-	return []string{
-		s.Policy, in(s.MeanTotalSeconds), in(s.MeanUnservedSeconds), in(s.P95TotalSeconds),
-		in(s.MaxTotalSeconds), fmt.Sprintf("%.2f", float64(s.Rescales)/float64(max(1, s.Jobs))),
-		strconv.FormatFloat(d.IdleNodeHours, 'f', 1, 64), later,
+	// Of what really happened there is nothing to say beside itself.
+	detail := func(cell func(*Detail) string) func(int) string {
+		return func(run int) string {
+			if run == 0 {
+				return ""
+			}
+			return cell(&f.Details[run])
+		}
+	}
+	policy := column{"policy", "", of(func(s *sim.Summary) string { return s.Policy })}
+	none := func(int) string { return "" }
+	return []Table{
+		tabulate(len(f.Runs), none, policy,
+			column{"total", "mean time from submission to end, in " + unit + ", as all times", of(func(s *sim.Summary) string { return in(s.MeanTotalSeconds) })},
+			column{"unserved", "the mean part of it without nodes, in the queue and in pauses", of(func(s *sim.Summary) string { return in(s.MeanUnservedSeconds) })},
+			column{"p95", "the 95th percentile", of(func(s *sim.Summary) string { return in(s.P95TotalSeconds) })},
+			column{"max", "the maximum", of(func(s *sim.Summary) string { return in(s.MaxTotalSeconds) })},
+			column{"later", "share of jobs that take over a step longer than they really did", detail(func(d *Detail) string { return percent(d.LaterThanRecorded) })}),
+		tabulate(len(f.Runs), none, policy,
+			column{"rescales", "changes of nodes per job", of(func(s *sim.Summary) string { return fmt.Sprintf("%.2f", s.RescalesPerJob()) })},
+			column{"pauses", "those of them that took all nodes", of(func(s *sim.Summary) string { return fmt.Sprintf("%.2f", s.Pauses) })},
+			column{"idle h", "idle node hours", func(run int) string { return fmt.Sprintf("%.1f", f.Details[run].IdleNodeHours) }},
+			column{"unseen", "share of node hours on sizes that a job was never seen on", detail(func(d *Detail) string { return percent(d.UnseenSizeShare) })},
+			column{"after", "jobs that end after the recording, when no more come", detail(func(d *Detail) string { return fmt.Sprint(d.EndAfterRecording) })}),
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	_ "embed"
 	"html/template"
+	"slices"
 	"strings"
 
 	"github.com/elastalloc/elastalloc/lab/figures"
@@ -41,10 +42,13 @@ type Section struct {
 // TextColumns names.
 type Table struct {
 	// Title, where set, folds the table away under it.
-	Title       string
-	Header      []string
+	Title  string
+	Header []string
+	// Rows are the lines; one of a single cell is the heading of those below it.
 	Rows        [][]string
 	TextColumns []int
+	// Legend says what columns mean.
+	Legend [][2]string
 }
 
 //go:embed style.css
@@ -53,25 +57,43 @@ var style string
 //go:embed page.html.tmpl
 var page string
 
-// Style returns the style sheet of reports.
-func Style() template.CSS { return template.CSS(style) } //nolint:gosec // Of this package.
+// Write writes the page, its figures as SVG and PNG, and other files by their names, and
+// commits all.
+func (p *Page) Write(directory *results.Directory, files map[string][]byte) error {
+	html, err := p.HTML()
+	if err != nil {
+		return err
+	}
+	files[Name] = html
+	drawn := []figures.Named{p.Figure}
+	for _, section := range p.Sections {
+		drawn = append(drawn, section.Figures...)
+	}
+	for _, named := range drawn {
+		if files[named.Name+".svg"], err = named.Figure.SVG(); err != nil {
+			return err
+		}
+		if files[named.Name+".png"], err = named.Figure.PNG(); err != nil {
+			return err
+		}
+	}
+	for name, content := range files {
+		if err := directory.Write(name, content); err != nil {
+			return err
+		}
+	}
+	return directory.Commit()
+}
 
 // HTML returns the page.
 func (p *Page) HTML() ([]byte, error) {
 	functions := template.FuncMap{
-		"style": Style,
+		"style": func() template.CSS { return template.CSS(style) }, //nolint:gosec // Of this package.
 		"draw": func(f figures.Named) (template.HTML, error) {
 			svg, err := f.Figure.SVG()
-			return Inline(svg), err
+			return inline(svg), err
 		},
-		"text": func(t Table, column int) bool {
-			for _, c := range t.TextColumns {
-				if c == column {
-					return true
-				}
-			}
-			return column == 0
-		},
+		"text": func(t Table, column int) bool { return column == 0 || slices.Contains(t.TextColumns, column) },
 	}
 	parsed, err := template.New(Name).Funcs(functions).Parse(page)
 	if err != nil {
@@ -83,10 +105,10 @@ func (p *Page) HTML() ([]byte, error) {
 	return bytes.ReplaceAll(text.Bytes(), []byte(" %"), []byte("\u00a0%")), err
 }
 
-// Inline turns a document of SVG into an element of a page: without what comes
+// inline turns a document of SVG into an element of a page: without what comes
 // before the element, and without the addresses that name its language, which a
 // page knows.
-func Inline(svg []byte) template.HTML {
+func inline(svg []byte) template.HTML {
 	text := string(svg)
 	if at := strings.Index(text, "<svg"); at > 0 {
 		text = text[at:]

@@ -2,81 +2,102 @@ package report
 
 import (
 	"fmt"
-
-	"github.com/elastalloc/elastalloc/lab/figures"
-	"github.com/elastalloc/elastalloc/lab/results"
-	"github.com/elastalloc/elastalloc/sim"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
 )
 
-// WriteRuns writes the files of runs, with the page about them, and commits them.
-func WriteRuns(
-	directory *results.Directory, runs []*sim.Result, summary results.Summary, seed uint64, page *Page,
-) error {
-	text, err := summary.JSON()
-	if err != nil {
-		return err
-	}
-	if err := directory.Write(results.SummaryName, text); err != nil {
-		return err
-	}
-	if err := directory.Write(results.JobsName, results.JobsCSV(runs, seed)); err != nil {
-		return err
-	}
-	html, err := page.HTML()
-	if err != nil {
-		return err
-	}
-	if err := directory.Write(Name, html); err != nil {
-		return err
-	}
-	drawn := []figures.Named{page.Figure}
-	for _, section := range page.Sections {
-		drawn = append(drawn, section.Figures...)
-	}
-	for _, figure := range drawn {
-		if err := WriteFigure(directory, figure); err != nil {
-			return err
+// column is a column of a table of runs.
+type column struct {
+	name, meaning string
+	cell          func(run int) string
+}
+
+// tabulate lays out runs, with what each column but the first means. heading returns what
+// stands above a run, if anything.
+func tabulate(runs int, heading func(run int) string, columns ...column) Table {
+	t := Table{}
+	for _, c := range columns {
+		t.Header = append(t.Header, c.name)
+		if c.meaning != "" {
+			t.Legend = append(t.Legend, [2]string{c.name, c.meaning})
 		}
 	}
-	return directory.Commit()
+	for run := range runs {
+		if text := heading(run); text != "" {
+			t.Rows = append(t.Rows, []string{text})
+		}
+		row := make([]string, len(columns))
+		for n, c := range columns {
+			row[n] = c.cell(run)
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
 }
 
-// WriteFigure writes a figure as SVG and PNG.
-func WriteFigure(directory *results.Directory, named figures.Named) error {
-	svg, err := named.Figure.SVG()
-	if err != nil {
-		return err
-	}
-	png, err := named.Figure.PNG()
-	if err != nil {
-		return err
-	}
-	if err := directory.Write(named.Name+".svg", svg); err != nil {
-		return err
-	}
-	return directory.Write(named.Name+".png", png)
-}
+// minutes writes seconds as minutes.
+func minutes(seconds float64) string { return fmt.Sprintf("%.1f", seconds/60) }
 
-// HasTeams reports whether teams shared the pools of the runs.
-func HasTeams(summary results.Summary) bool { return len(summary.Runs[0].Teams) > 0 }
-
-// Later writes the share of a run's jobs that end later than under equal shares,
-// "" for equal shares themselves and where they were not run.
-func Later(s *sim.Summary) string {
-	if s.LaterShare == nil || s.Policy == sim.MaxMinPolicy {
+// number writes a number, "" for NaN.
+func number(format string, x float64) string {
+	if math.IsNaN(x) {
 		return ""
 	}
-	return Percent(*s.LaterShare)
+	return fmt.Sprintf(format, x)
 }
 
-// Minutes writes seconds as minutes.
-func Minutes(seconds float64) string { return fmt.Sprintf("%.1f", seconds/60) }
+// share returns by what share a time is longer than another.
+func share(is, was float64) float64 {
+	if was == 0 {
+		return 0
+	}
+	return is/was - 1
+}
 
-// PerJob returns the changes of nodes per job.
-func PerJob(s *sim.Summary) float64 { return float64(s.Rescales) / float64(max(1, s.Jobs)) }
+// change says by how much times are shorter or longer, each by a share.
+func change(shares ...float64) string {
+	least, most := 100*slices.Min(shares), 100*slices.Max(shares)
+	digits := "%.0f"
+	if max(most, -least) < 1 {
+		digits = "%.1f"
+	}
+	switch {
+	case max(most, -least) < 0.05:
+		return "as long"
+	case most <= 0:
+		return ranged(digits, 0-most, 0-least) + " % shorter"
+	case least >= 0:
+		return ranged(digits, least, most) + " % longer"
+	default:
+		return fmt.Sprintf(digits+" %% shorter to "+digits+" %% longer", -least, most)
+	}
+}
 
-// Percent writes a share; one that is not 0 does not look like it.
-func Percent(share float64) string {
+// ranged writes the least and the largest of numbers.
+func ranged(format string, numbers ...float64) string {
+	least, most := fmt.Sprintf(format, slices.Min(numbers)), fmt.Sprintf(format, slices.Max(numbers))
+	if least == most {
+		return most
+	}
+	return least + " to " + most
+}
+
+// joined lists numbers.
+func joined(numbers []int) string {
+	words := make([]string, len(numbers))
+	for i, n := range numbers {
+		words[i] = strconv.Itoa(n)
+	}
+	if last := len(words) - 1; last > 0 {
+		return strings.Join(words[:last], ", ") + " and " + words[last]
+	}
+	return words[0]
+}
+
+// percent writes a share; one that is not 0 does not look like it.
+func percent(share float64) string {
 	if share > 0 && share <= 0.005 {
 		return "under 1 %"
 	}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
+	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -52,10 +54,60 @@ func Summarize(runs []*sim.Result, baseline string, seed uint64, cut sim.Cuts) S
 	return summary
 }
 
-// JSON returns the content of summary.json.
-func (s Summary) JSON() ([]byte, error) {
+// ExtraJobs returns how many more jobs per 100 a run has finished than the baseline, NaN
+// where it is not compared.
+func (s *Summary) ExtraJobs(run *sim.Summary) float64 {
+	for i := range s.Comparisons {
+		if c := &s.Comparisons[i]; c.Policy == run.Policy && c.Nodes == run.Nodes {
+			return c.ExtraJobsPer100
+		}
+	}
+	return math.NaN()
+}
+
+// Baseline returns the policy that others are compared with, "" where none is.
+func (s *Summary) Baseline() string {
+	if len(s.Comparisons) == 0 {
+		return ""
+	}
+	return s.Comparisons[0].Baseline
+}
+
+// Policies returns the policies in the order of the runs.
+func (s *Summary) Policies() []string {
+	return distinct(s.Runs, func(run *sim.Summary) string { return run.Policy })
+}
+
+// Pools returns the sizes of the pool in the order of the runs.
+func (s *Summary) Pools() []int {
+	return distinct(s.Runs, func(run *sim.Summary) int { return run.Nodes })
+}
+
+// distinct returns the different values of runs, in their order.
+func distinct[T comparable](runs []sim.Summary, of func(*sim.Summary) T) []T {
+	var values []T
+	for i := range runs {
+		if value := of(&runs[i]); !slices.Contains(values, value) {
+			values = append(values, value)
+		}
+	}
+	return values
+}
+
+// Run returns the run of a policy on a pool, nil for none.
+func (s *Summary) Run(policy string, nodes int) *sim.Summary {
+	for i := range s.Runs {
+		if run := &s.Runs[i]; run.Policy == policy && run.Nodes == nodes {
+			return run
+		}
+	}
+	return nil
+}
+
+// Files returns the content of summary.json and jobs.csv, by their names.
+func (s *Summary) Files(runs []*sim.Result, seed uint64) (map[string][]byte, error) {
 	text, err := json.MarshalIndent(s, "", "  ")
-	return append(text, '\n'), err
+	return map[string][]byte{SummaryName: append(text, '\n'), JobsName: JobsCSV(runs, seed)}, err
 }
 
 // JobsCSV returns the content of jobs.csv: one line per run and job, in the order of
@@ -66,7 +118,7 @@ func JobsCSV(runs []*sim.Result, seed uint64) []byte {
 	// Writing to memory does not fail.
 	write := func(record ...string) { _ = w.Write(record) }
 	write("trace", "policy", "nodes", "seed", "job_id",
-		"submit_s", "start_s", "end_s", "queue_s", "total_s", "unserved_s", "slowdown", "weight", "rescales", "group", "outcome")
+		"submit_s", "start_s", "end_s", "queue_s", "total_s", "unserved_s", "slowdown", "weight", "rescales", "pauses", "group", "outcome")
 	for _, run := range runs {
 		for i := range run.Jobs {
 			job := &run.Jobs[i]
@@ -74,7 +126,7 @@ func JobsCSV(runs []*sim.Result, seed uint64) []byte {
 				seconds(job.Submit), seconds(job.Start), seconds(job.End),
 				seconds(job.QueueTime()), seconds(job.TotalTime()), seconds(job.Unserved),
 				strconv.FormatFloat(job.Slowdown(), 'f', 3, 64), strconv.FormatFloat(job.Weight, 'g', -1, 64),
-				strconv.Itoa(job.Rescales), text.Cell(job.Group), string(job.Outcome))
+				strconv.Itoa(job.Rescales), strconv.Itoa(job.Pauses()), text.Cell(job.Group), string(job.Outcome))
 		}
 	}
 	w.Flush()

@@ -20,6 +20,7 @@ func result(policy string, nodes int) *sim.Result {
 		Jobs: []sim.JobResult{{
 			ID: "a,b", Group: "t", Submit: 5 * time.Second, Start: 7 * time.Second, End: 67 * time.Second,
 			Alone: 31 * time.Second, Unserved: 12 * time.Second, Weight: 2, Rescales: 3, Outcome: sim.OutcomeCompleted,
+			Nodes: []sim.NodesAt{{At: 7 * time.Second, Nodes: 1}, {At: 9 * time.Second}, {At: 21 * time.Second, Nodes: 1}, {At: 67 * time.Second}},
 		}},
 	}
 }
@@ -52,7 +53,8 @@ func TestSummarizeBesideEqualShares(t *testing.T) {
 }
 
 func TestSummaryOfNothingHasLists(t *testing.T) {
-	text, err := Summarize(nil, "greedy", 1, sim.Cuts{Jobs: 2}).JSON()
+	summary := Summarize(nil, "greedy", 1, sim.Cuts{Jobs: 2})
+	files, err := summary.Files(nil, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,11 +62,11 @@ func TestSummaryOfNothingHasLists(t *testing.T) {
 		Runs, Comparisons []any
 		Cut               map[string]int
 	}
-	if err := json.Unmarshal(text, &got); err != nil {
+	if err := json.Unmarshal(files[SummaryName], &got); err != nil {
 		t.Fatal(err)
 	}
 	if got.Runs == nil || got.Comparisons == nil || got.Cut["jobs_cut"] != 2 {
-		t.Errorf("the summary is %s", text)
+		t.Errorf("the summary is %s", files[SummaryName])
 	}
 }
 
@@ -74,8 +76,8 @@ func TestJobsCSV(t *testing.T) {
 	if got := string(JobsCSV([]*sim.Result{hostile}, 3)); !strings.Contains(got, `,'=1+1,`) || !strings.Contains(got, `,'@\x1b,`) {
 		t.Errorf("jobs.csv is %s; want no formula and no control character", got)
 	}
-	const want = "trace,policy,nodes,seed,job_id,submit_s,start_s,end_s,queue_s,total_s,unserved_s,slowdown,weight,rescales,group,outcome\n" +
-		"w,optimal,70,3,\"a,b\",5,7,67,2,62,12,2.000,2,3,t,completed\n"
+	const want = "trace,policy,nodes,seed,job_id,submit_s,start_s,end_s,queue_s,total_s,unserved_s,slowdown,weight,rescales,pauses,group,outcome\n" +
+		"w,optimal,70,3,\"a,b\",5,7,67,2,62,12,2.000,2,3,1,t,completed\n"
 	if diff := cmp.Diff(want, string(JobsCSV([]*sim.Result{result("optimal", 70)}, 3))); diff != "" {
 		t.Errorf("jobs.csv (-want +got):\n%s", diff)
 	}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/lab/report"
+	"github.com/elastalloc/elastalloc/lab/results"
+	"github.com/elastalloc/elastalloc/sim"
+)
+
+// outcome is what came of long work: files with a page, and its tables and most telling lines
+// for the terminal.
+type outcome interface {
+	Write(*results.Directory) error
+	Tables() []report.Table
+	Lead() []string
+}
+
+// produce does the work, writes its results to the folder out, which must be new or empty,
+// and prints them. Nothing is written before all is done.
+func produce(cmd *cobra.Command, env cli.LookupEnv, out string, work func(context.Context, *progress) (outcome, error)) error {
+	directory, err := results.NewDirectory(out)
+	if errors.Is(err, results.ErrNotEmpty) || errors.Is(err, syscall.ENOTDIR) {
+		return fmt.Errorf("--out: %w", err)
+	}
+	if err != nil {
+		return cli.Failed(err)
+	}
+	defer directory.Discard() //nolint:errcheck // What is left is named as partial.
+
+	bar := newProgress(cmd.ErrOrStderr(), env)
+	found, err := work(cmd.Context(), bar)
+	bar.clear()
+	if cmd.Context().Err() != nil {
+		return cli.Failed(errors.New("interrupted; nothing was written"))
+	}
+	if err != nil {
+		return cli.Failed(err)
+	}
+	if err := found.Write(directory); err != nil {
+		return cli.Failed(err)
+	}
+	screen := cli.ScreenFor(cmd.OutOrStdout(), env)
+	text := ""
+	for _, table := range found.Tables() {
+		text += onScreen(table, screen) + "\n"
+	}
+	for _, line := range found.Lead() {
+		text += screen.Wrap(line) + "\n"
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%swrote %d files to %s; begin with %s\n",
+		text, directory.Files(), out, filepath.Join(out, report.Name))
+	return cli.Failed(err)
+}
+
+// longestFirst is how long the first cell of a line may be to stand beside the others.
+const longestFirst = 24
+
+// onScreen lays out a table of a report for the terminal.
+func onScreen(table report.Table, screen cli.Screen) string {
+	t := screen.NewTable().AlignRight(1, len(table.Header))
+	header := make([]string, len(table.Header))
+	for i, name := range table.Header {
+		header[i] = strings.ToUpper(name)
+	}
+	t.AddRow(screen.Bold, header...)
+	indent := ""
+	for _, row := range table.Rows {
+		if len(row) == 1 {
+			t.AddLine(screen.Bold, row[0])
+			indent = "  "
+			continue
+		}
+		cells := slices.Clone(row)
+		if cells[0] = indent + cells[0]; len(cells[0]) > longestFirst {
+			t.AddLine(cli.Plain, cells[0])
+			cells[0] = ""
+		}
+		t.AddRow(cli.Plain, cells...)
+	}
+	legend := screen.NewTable()
+	legend.Wrapped = 1
+	for _, line := range table.Legend {
+		legend.AddRow(cli.Plain, strings.ToUpper(line[0]), line[1])
+	}
+	return t.String() + legend.String()
+}
+
+// runTasks makes runs and shows how many are done.
+func runTasks(ctx context.Context, tasks []sim.Task, allocator sim.Allocator, workers int, bar *progress) ([]*sim.Result, error) {
+	done := 0
+	bar.show(done, len(tasks), "runs")
+	return sim.RunAll(ctx, tasks, allocator, workers, func(*sim.Result) {
+		done++
+		bar.show(done, len(tasks), "runs")
+	})
+}
+
+// originOf says what makes the results of a command.
+func originOf(cmd *cobra.Command) results.Origin {
+	words := []string{cmd.CommandPath()}
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		// Lists are written in brackets, and not read so.
+		words = append(words, "--"+flag.Name, strings.Trim(flag.Value.String(), "[]"))
+	})
+	return results.Origin{
+		Command: strings.Join(words, " "), Version: cli.Version(), Time: time.Now().UTC().Truncate(time.Second),
+		Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, Cores: runtime.NumCPU(),
+	}
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/sim"
+)
+
+// policyNames returns the names of all policies.
+func policyNames() []string {
+	var names []string
+	for _, policy := range sim.Policies() {
+		names = append(names, policy.Name)
+	}
+	return names
+}
+
+// describePolicies lists the policies for the help.
+func describePolicies() string {
+	t := cli.Screen{}.NewTable()
+	t.Wrapped = 1
+	for _, policy := range sim.Policies() {
+		t.AddRow(cli.Plain, " "+policy.Name, policy.Description)
+	}
+	return strings.TrimRight(t.String(), "\n")
+}
+
+// findPolicies returns the policies of the names in --policy, and reports every bad one.
+func findPolicies(names []string, addf func(format string, args ...any)) []sim.Policy {
+	if len(names) == 0 {
+		addf("--policy is empty")
+	}
+	var policies []sim.Policy
+	for i, name := range names {
+		policy, err := sim.FindPolicy(name)
+		if err != nil {
+			addf("--policy: %v", err)
+		}
+		if slices.Contains(names[:i], name) {
+			addf("--policy names %q twice", name)
+		}
+		policies = append(policies, policy)
+	}
+	return policies
+}
+
+// newAllocator returns an allocator with the backends that policies ask for. A backend
+// whose program is missing is an error.
+func newAllocator(policies []sim.Policy, programs cli.Programs) (*elastalloc.Allocator, error) {
+	names := elastalloc.DefaultBackends()
+	for _, policy := range policies {
+		for _, name := range elastalloc.BackendsFor(policy.Options.Backend) {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	allocator, err := elastalloc.New(elastalloc.Options{Backends: names, Programs: programs, MaxJobs: math.MaxInt32})
+	if err != nil {
+		return nil, err
+	}
+	for _, backend := range allocator.Backends() {
+		if backend.Missing != nil {
+			return nil, cli.Failed(fmt.Errorf("backend %s: %w", backend.Name, backend.Missing))
+		}
+	}
+	return allocator, nil
+}

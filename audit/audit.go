@@ -2,11 +2,22 @@
 // and an answer to it, it says whether the answer is legal, adds up, and is as good as it
 // claims to be. It shares no code with the solvers and reads the request itself.
 //
-// docs/proofs.md has the mathematics. In short: at any prices of nodes the best plans of the
-// jobs, each for itself, bound every plan of all of them (weak duality); what a plan loses
-// against that bound is a sum of losses, so that few plans of each job can be part of a
-// better solution; those are searched. The search is in 64-bit integers, rounded up where a
-// value is taken from the request.
+// docs/proofs.md has the mathematics. In reading order:
+//
+//	request.go    the request as the API defines it, and whether it is allowed
+//	admission.go  which jobs get nodes, and which may do without
+//	totaltime.go  what sizes are worth to OBJECTIVE_TOTAL_TIME
+//	model.go      the jobs in whole numbers, and what a plan is worth
+//	answer.go     what the answer says, held against that
+//	search.go     the search for a better plan: prices, parts, and what is left to decide
+//	tables.go     jobs that are worth what they are step by step, merged up the tree of groups
+//	paths.go      the plans of one job, as paths
+//	sweep.go      how steps and jobs share what is known of a plan
+//	run.go        the combinations that are left
+//
+// Not checked are why a job waits beyond whether it ever fits, what warnings say of anything
+// but held and never fitting jobs, prices of nodes and groups (those of nodes only steer the
+// search), greedy_objective, times and attempts.
 package audit
 
 import (
@@ -53,29 +64,21 @@ type Report struct {
 	Reason string `json:"reason"`
 }
 
-// refuted and open are errors that end a check with that verdict.
-type (
-	refuted struct{ error }
-	open    struct{ error }
-)
+// ending is an error that ends a check with a verdict.
+type ending struct {
+	verdict Verdict
+	error
+}
 
-func refute(format string, args ...any) error    { return refuted{fmt.Errorf(format, args...)} }
-func leaveOpen(format string, args ...any) error { return open{fmt.Errorf(format, args...)} }
+func refute(format string, args ...any) error    { return ending{Refuted, fmt.Errorf(format, args...)} }
+func leaveOpen(format string, args ...any) error { return ending{Open, fmt.Errorf(format, args...)} }
 
 // Check checks an answer to a request. It is deterministic but for ctx: when that ends, so
 // does the check, OPEN. It is safe for concurrent use and changes neither message.
 func Check(ctx context.Context, request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse, o Options) Report {
 	reason, err := check(ctx, request, response, o)
-	var wrong refuted
-	var undecided open
-	switch {
-	case err == nil:
-		return Report{Confirmed, reason}
-	case errors.As(err, &wrong):
-		return Report{Refuted, wrong.Error()}
-	case errors.As(err, &undecided):
-		return Report{Open, undecided.Error()}
-	default:
-		return Report{Open, err.Error()}
+	if end := (ending{}); errors.As(err, &end) {
+		return Report{end.verdict, end.Error()}
 	}
+	return Report{Confirmed, reason}
 }

@@ -1,24 +1,12 @@
 package audit
 
 import (
-	"fmt"
-
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
 // known returns an error where a message has fields that the check does not know, such as
-// those of a newer version: they may change what is asked for.
-func known(messages ...proto.Message) error {
-	for _, m := range messages {
-		if err := knownFields(m.ProtoReflect()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func knownFields(m protoreflect.Message) (err error) {
+// those of a newer version, or does not count with: they may change what is asked for.
+func known(m protoreflect.Message) (err error) {
 	if len(m.GetUnknown()) > 0 {
 		return leaveOpen("%s has fields that the check does not know", m.Descriptor().Name())
 	}
@@ -29,15 +17,12 @@ func knownFields(m protoreflect.Message) (err error) {
 		case field.Message() == nil:
 		case field.IsList():
 			for n := 0; n < v.List().Len() && err == nil; n++ {
-				err = knownFields(v.List().Get(n).Message())
+				err = known(v.List().Get(n).Message())
 			}
 		default:
-			err = knownFields(v.Message())
+			err = known(v.Message())
 		}
 		return err == nil
 	})
-	if err != nil {
-		return fmt.Errorf("%w", err)
-	}
-	return nil
+	return err
 }

@@ -4,222 +4,201 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 )
 
-// model is the problem in whole numbers. Work is in units of a job's own, of which all that
-// it can do within the horizon is 2^49 to 2^50; values are in units of which all jobs
-// together can bring at most 2^55. Both are rounded up, by roundUp for what
-// floating-point arithmetic may have lost on the way, so that a sum is at least what a plan
-// is worth.
+// model is the problem after the admission, in whole numbers: work in units of 2^-50 of a
+// job's demand, values in units of which all that any plan brings, and what the answer
+// claims, is at most 2^55. Both are rounded up, by slack for what floating-point arithmetic
+// may have lost on the way, so that a sum is at least what a plan is worth.
 type model struct {
 	*snapshot
-	jobs  []member
-	unit  int   // a value v is v 2^unit units
-	floor []int // of each group
-	// What a node short of a floor costs, and in units at least and at most.
-	quotaPrice          float64
-	shortLow, shortHigh int64
-	// spare is what is left of the pool, and of the limit of each group, beside the least that
-	// all jobs hold.
-	spare       int
-	spareLimits []int
+	members    []member
+	floors     []int // of each group
+	quotaPrice float64
+	slack      float64 // more than the relative error of a number made of the request
+	unit       int     // a value v is v 2^unit units
 }
 
-// member is a job of the model.
+// member is a job that the admission lets in.
 type member struct {
 	*job
-	index int // in the request
-	sizes []int
-	// first and later are what each size serves in the first step and in others, seconds on
-	// one node; worth is what having served the whole demand adds in a step.
+	index  int   // in the request
+	sizes  []int // 0, too, where it may hold none
+	usable []int // positions of the sizes that a plan can have
+	// first and later are the shares of the demand that each size serves in the first step
+	// and in others; worth is what having served all of it adds in a step.
 	first, later     []float64
 	worth            float64
 	fixed, magnitude []float64 // what each size is worth besides, and what that was added up from
-	// In units: done is all the work there is, or more than can be done; full is what 2^50
-	// units of work add in a step.
+	// byStep says that it cannot finish: its steps are worth what they are one by one.
+	byStep                 bool
 	firstUnits, laterUnits []int64
-	done, full             int64
-	byStep                 bool // it cannot finish: its steps are worth what they are one by one
+	full                   int64 // worth, in units
 }
 
 const (
 	workBits  = 50
+	done      = int64(1) << workBits // all the work of a job
 	valueBits = 55
-	// slack is more than the relative error of a number that a few dozen floating-point
-	// operations make of a request.
-	slack = 0x1p-41
 	// leastWorth is more than products lose that are too small for floating-point numbers.
 	leastWorth = 1e-300
 )
 
-// newModel works out the numbers of the jobs that the admission lets in, for plans that were
-// made with a search or, heuristic, without.
-func newModel(s *snapshot, standings []standing, heuristic bool) (*model, error) {
-	m := &model{snapshot: s, floor: make([]int, len(s.groups))}
-	allSizes := make([][]int, len(s.jobs))
-	for i, st := range standings {
-		switch st {
-		case forced:
-			allSizes[i] = s.jobs[i].sizes
-		case free:
-			allSizes[i] = append([]int{0}, s.jobs[i].sizes...)
-		}
-	}
-	var values, magnitudes [][]float64
-	if s.totalTime {
-		var err error
-		if values, magnitudes, err = s.totalTimeValues(allSizes); err != nil {
+// newModel works out the numbers of the jobs that the admission lets in. claim is the
+// largest value that the answer speaks of.
+func newModel(s *snapshot, standings []standing, claim float64) (*model, error) {
+	m := &model{snapshot: s, floors: make([]int, len(s.groups)), slack: 0x1p-41 + 0x1p-52*float64(len(s.jobs))}
+	if s.totalTime != nil {
+		m.quotaPrice = s.totalTime.quotaPrice
+		if err := s.totalTime.prepare(s); err != nil {
 			return nil, err
 		}
 	}
-	for i, sizes := range allSizes {
-		if sizes == nil {
-			continue
+	for i, st := range standings {
+		if st != out {
+			m.members = append(m.members, m.newMember(i, st))
 		}
-		j := member{job: &s.jobs[i], index: i, sizes: sizes, worth: s.jobs[i].weight}
-		j.first, j.later = s.work(j.job, sizes)
-		if s.totalTime {
-			j.worth, j.fixed, j.magnitude = 0, values[i], magnitudes[i]
-		}
-		for g := j.group; g >= 0; g = s.groups[g].parent {
-			m.floor[g] += sizes[len(sizes)-1]
-		}
-		m.jobs = append(m.jobs, j)
 	}
-	total := 0.0
-	m.quotaPrice = defaultCost
-	if o := s.options.GetTotalTime(); o != nil {
-		m.quotaPrice = factor(o.QuotaPrice, defaultCost)
+	for g := range m.floors {
+		m.floors[g] = min(m.floors[g], s.groups[g].quota)
 	}
-	for g := range m.floor {
-		m.floor[g] = min(m.floor[g], s.groups[g].quota)
-		total += m.quotaPrice * float64(m.floor[g])
+	m.dropTooLarge()
+	total := claim
+	for i := range m.members {
+		total += m.most(&m.members[i])
 	}
-	m.reserve(heuristic)
-	for i := range m.jobs {
-		total += m.most(&m.jobs[i])
-	}
-	if math.IsInf(total, 0) || math.IsNaN(total) {
+	if math.IsInf(total, 0) {
 		return nil, leaveOpen("the values of the jobs are beyond what the check can add up")
 	}
 	_, exponent := math.Frexp(max(total, math.SmallestNonzeroFloat64))
 	m.unit = valueBits - exponent
-	m.shortLow, m.shortHigh = max(0, m.down(m.quotaPrice, m.quotaPrice)), m.up(m.quotaPrice, m.quotaPrice)
-	for i := range m.jobs {
-		m.jobs[i].inUnits(m)
+	for i := range m.members {
+		m.members[i].finish(m, total)
 	}
 	return m, nil
 }
 
-// reserve works out what the least of all jobs leaves. A plan without a search may leave a
-// queued job nothing.
-func (m *model) reserve(heuristic bool) {
-	m.spare = m.pool
+// newMember returns job i of the request.
+func (m *model) newMember(i int, st standing) member {
+	j := member{job: &m.jobs[i], index: i, sizes: m.jobs[i].sizes}
+	if st == free {
+		j.sizes = append([]int{0}, j.sizes...)
+	}
+	if m.totalTime == nil {
+		j.worth = j.weight
+	}
+	for g := range m.above(j.group) {
+		m.floors[g] += slices.Max(j.sizes)
+	}
+	for _, k := range j.sizes {
+		speed, value, magnitude := j.speed(k), 0.0, 0.0
+		work := m.step * speed
+		j.later = append(j.later, work/j.demand)
+		if delay := min(j.delay, m.step); k > j.current && delay > 0 {
+			work = delay*j.speed(j.current) + (m.step-delay)*speed
+		}
+		if restart := min(j.restart, m.step); k != j.current && j.trained && restart > 0 {
+			work = (m.step - restart) * speed
+		}
+		j.first = append(j.first, work/j.demand)
+		if m.totalTime != nil {
+			value, magnitude = m.totalTime.value(j.job, m.totalTime.gradient[i], k)
+		}
+		j.fixed, j.magnitude = append(j.fixed, value), append(j.magnitude, magnitude)
+	}
+	return j
+}
+
+// dropTooLarge leaves every job the sizes that fit beside the least of all others.
+func (m *model) dropTooLarge() {
+	spare, spares := m.pool, make([]int, len(m.groups))
 	for g := range m.groups {
-		m.spareLimits = append(m.spareLimits, m.groups[g].limit)
+		spares[g] = m.groups[g].limit
 	}
-	for i := range m.jobs {
-		least := m.jobs[i].sizes[0]
-		if heuristic && m.jobs[i].current == 0 {
-			least = 0
-		}
-		m.spare -= least
-		for g := m.jobs[i].group; g >= 0; g = m.groups[g].parent {
-			m.spareLimits[g] -= least
+	for i := range m.members {
+		spare -= m.members[i].sizes[0]
+		for g := range m.above(m.members[i].group) {
+			spares[g] -= m.members[i].sizes[0]
 		}
 	}
-}
-
-// fits reports whether the n-th size of a job fits beside the least of all others.
-func (m *model) fits(j *member, n int) bool {
-	more := j.sizes[n] - j.sizes[0]
-	return more == 0 || more <= m.spare && more <= m.least(j.group, func(g int) int { return m.spareLimits[g] })
-}
-
-// most returns at least what a job can bring, and at least the magnitude of its values.
-func (m *model) most(j *member) float64 {
-	first, later, fixed := 0.0, 0.0, 0.0
-	for n := range j.sizes {
-		if m.fits(j, n) {
-			first, later = max(first, j.first[n]), max(later, j.later[n])
-			if j.fixed != nil {
-				fixed = max(fixed, j.magnitude[n])
+	for i := range m.members {
+		j := &m.members[i]
+		most := spare
+		for g := range m.above(j.group) {
+			most = min(most, spares[g])
+		}
+		for n, k := range j.sizes {
+			if n == 0 || k-j.sizes[0] <= most {
+				j.usable = append(j.usable, n)
 			}
 		}
 	}
+}
+
+// most returns at least what any plan of a job is worth, and whether it can finish.
+func (m *model) most(j *member) float64 {
+	first, later, fixed := 0.0, 0.0, 0.0
+	for _, n := range j.usable {
+		first, later = max(first, j.first[n]), max(later, j.later[n])
+		fixed = max(fixed, j.fixed[n]+m.slack*j.magnitude[n])
+	}
+	j.byStep = m.steps == 1 || first+float64(m.steps-1)*later <= 1
 	for t := range m.steps {
-		fixed += j.worth * min(1, (first+float64(t)*later)/j.demand)
+		fixed += j.worth * min(1, first+float64(t)*later)
 	}
 	return fixed
 }
 
-// up returns a value in units, at least it; magnitude is what it was added up from.
-func (m *model) up(v, magnitude float64) int64 {
-	return int64(math.Ceil(math.Ldexp(v+slack*magnitude, m.unit)))
-}
-
-// down returns a value in units, at most it.
-func (m *model) down(v, magnitude float64) int64 {
-	return int64(math.Floor(math.Ldexp(v-slack*magnitude, m.unit)))
-}
-
-// inUnits works out a job's units.
-func (j *member) inUnits(m *model) {
-	first, later := 0.0, 0.0
-	for n := range j.sizes {
-		if m.fits(j, n) {
-			first, later = max(first, j.first[n]), max(later, j.later[n])
-		}
-	}
-	all := (first + float64(m.steps-1)*later) / j.demand // shares of the demand
-	j.byStep = m.steps == 1 || all <= 1
-	if all == 0 {
-		all = 1
-	}
-	_, exponent := math.Frexp(min(1, all))
-	scale := workBits - exponent // a share f is f 2^scale units
-	units := func(work []float64) (list []int64) {
-		for _, w := range work {
-			// More than all can do is that of sizes that do not fit.
-			list = append(list, int64(math.Ceil(math.Ldexp(min(1, all, w/j.demand)*(1+slack), scale))))
+// finish works out a job's units. A size that takes off more than all others bring is in no
+// plan that is as good as claimed.
+func (j *member) finish(m *model, total float64) {
+	j.usable = slices.DeleteFunc(j.usable, func(n int) bool { return j.fixed[n]+m.slack*j.magnitude[n] < -2*total })
+	units := func(shares []float64) (list []int64) {
+		for _, share := range shares {
+			list = append(list, int64(math.Ceil(math.Ldexp(min(1, share)*(1+m.slack), workBits))))
 		}
 		return list
 	}
-	j.firstUnits, j.laterUnits = units(j.first), units(j.later)
-	j.done = math.MaxInt64
-	if scale < 62 {
-		j.done = 1 << scale
+	if !j.byStep {
+		j.firstUnits, j.laterUnits, j.full = units(j.first), units(j.later), m.up(j.worth, j.worth)
 	}
-	j.full = int64(math.Ceil(math.Ldexp(j.worth*(1+slack), m.unit+workBits-scale)))
+}
+
+// up returns a value in units, at least it; magnitude is what it was added up from.
+func (m *model) up(v, magnitude float64) int64 {
+	return int64(math.Ceil(math.Ldexp(v+m.slack*magnitude, m.unit)))
+}
+
+// shortCost returns what so many nodes short of a floor cost, in units, at most that.
+func (m *model) shortCost(nodes int) int64 {
+	cost := math.Ldexp(m.quotaPrice*float64(nodes)*(1-m.slack), m.unit)
+	return int64(min(cost, -never)) // More than that is too much, too.
 }
 
 // serve returns the work served after a step with the n-th size.
 func (j *member) serve(served int64, t, n int) int64 {
 	if t == 0 {
-		return min(j.done, served+j.firstUnits[n])
+		return min(done, served+j.firstUnits[n])
 	}
-	return min(j.done, served+j.laterUnits[n])
+	return min(done, served+j.laterUnits[n])
 }
 
 // gain returns what a step adds that ends with so much work served, rounded up.
 func (j *member) gain(served int64) int64 {
 	high, low := bits.Mul64(uint64(j.full), uint64(served))
-	low, carry := bits.Add64(low, 1<<workBits-1, 0)
-	return int64((high+carry)<<(64-workBits) | low>>workBits)
+	return int64(high<<(64-workBits)|low>>workBits) + 1
 }
 
-// sizeValue returns what the n-th size in a step is worth of a job that is worth what it is
+// stepValue returns what the n-th size in a step is worth of a job that is worth what it is
 // step by step, rounded up.
-func (m *model) sizeValue(j *member, t, n int) int64 {
-	work := j.first[n]
+func (m *model) stepValue(j *member, t, n int) int64 {
 	if t > 0 {
-		work = j.later[n]
+		v := float64(m.steps-t) * j.worth * min(1, j.later[n])
+		return m.up(v, v)
 	}
-	v := float64(m.steps-t) * j.worth * min(1, work/j.demand)
-	if j.fixed != nil && t == 0 {
-		return m.up(v+j.fixed[n], v+j.magnitude[n])
-	}
-	return m.up(v, v)
+	v := float64(m.steps) * j.worth * min(1, j.first[n])
+	return m.up(v+j.fixed[n], v+j.magnitude[n])
 }
 
 // value returns what a plan is worth to a job, the magnitude that it is added up from, and the
@@ -228,15 +207,11 @@ func (m *model) sizeValue(j *member, t, n int) int64 {
 func (j *member) value(nodes []int) (v, magnitude float64, progress []float64) {
 	share := 0.0
 	for t, k := range nodes {
-		if n := j.position(k); n >= 0 {
-			work := j.first
-			if t > 0 {
-				work = j.later
-			}
-			share = min(1, share+work[n]/j.demand)
-			if t == 0 && j.fixed != nil {
-				v, magnitude = v+j.fixed[n], magnitude+j.magnitude[n]
-			}
+		if n := slices.Index(j.sizes, k); n >= 0 && t == 0 {
+			share = min(1, j.first[n])
+			v, magnitude = j.fixed[n], j.magnitude[n]
+		} else if n >= 0 {
+			share = min(1, share+j.later[n])
 		}
 		v, magnitude = v+j.worth*share, magnitude+j.worth*share
 		progress = append(progress, share)
@@ -244,73 +219,48 @@ func (j *member) value(nodes []int) (v, magnitude float64, progress []float64) {
 	return v, magnitude, progress
 }
 
-// position returns the position of a size, -1 where it is none of the job's.
-func (j *member) position(k int) int {
-	for n, size := range j.sizes {
-		if size == k {
-			return n
-		}
-	}
-	return -1
-}
-
-// short returns the nodes that groups are short of their floors under a plan.
-func (m *model) short(plan [][]int) int {
-	short := 0
-	for g, nodes := range m.groupNodes(plan, 0) {
-		short += max(0, m.floor[g]-nodes)
-	}
-	return short
-}
-
-// objective returns what a plan is worth, and the magnitude that it is added up from.
-func (m *model) objective(plan [][]int) (sum, magnitude float64) {
-	for i := range m.jobs {
-		v, of, _ := m.jobs[i].value(plan[i])
+// objective returns what a plan is worth, at most and at least.
+func (m *model) objective(plan [][]int) (most, least float64) {
+	sum, magnitude := 0.0, 0.0
+	for i := range m.members {
+		v, of, _ := m.members[i].value(plan[i])
 		sum, magnitude = sum+v, magnitude+of
 	}
-	short := m.quotaPrice * float64(m.short(plan))
-	return sum - short, magnitude + short
-}
-
-// atLeast returns what a plan is worth at least, in units.
-func (m *model) atLeast(plan [][]int) int64 {
-	low := -m.shortHigh * int64(m.short(plan))
-	for i := range m.jobs {
-		v, magnitude, _ := m.jobs[i].value(plan[i])
-		low += m.down(v, magnitude)
+	for g, nodes := range m.groupNodes(plan, 0) {
+		short := m.quotaPrice * float64(max(0, m.floors[g]-nodes))
+		sum, magnitude = sum-short, magnitude+short
 	}
-	return low
+	loss := m.slack*magnitude + leastWorth
+	return sum + loss, sum - loss
 }
 
 // groupNodes returns the nodes of every group in a step.
 func (m *model) groupNodes(plan [][]int, t int) []int {
 	nodes := make([]int, len(m.groups))
-	for i := range m.jobs {
-		for g := m.jobs[i].group; g >= 0; g = m.groups[g].parent {
+	for i := range plan {
+		for g := range m.above(m.members[i].group) {
 			nodes[g] += plan[i][t]
 		}
 	}
 	return nodes
 }
 
-// legal returns what is illegal in a plan. One that was made without a search may leave any
-// queued job without nodes.
+// legal returns what is illegal in a plan, or in its first steps. One that was made without a
+// search may leave any queued job without nodes.
 func (m *model) legal(plan [][]int, heuristic bool) error {
-	for i := range m.jobs {
-		j := &m.jobs[i]
+	steps := 0
+	for i := range m.members {
+		j := &m.members[i]
+		steps = len(plan[i])
 		for t, k := range plan[i] {
-			if waits := heuristic && k == 0 && j.current == 0; !waits && j.position(k) < 0 {
+			if waits := heuristic && k == 0 && j.current == 0; !waits && !slices.Contains(j.sizes, k) {
 				return fmt.Errorf("job %q has %d nodes in step %d, which is none of its sizes %v", j.id, k, t+1, j.sizes)
 			}
 		}
 	}
-	for t := range m.steps {
+	for t := range steps {
 		used := 0
 		for i := range plan {
-			if t == len(plan[i]) {
-				return nil // It is only the first steps.
-			}
 			used += plan[i][t]
 		}
 		if used > m.pool {
@@ -318,7 +268,7 @@ func (m *model) legal(plan [][]int, heuristic bool) error {
 		}
 		for g, nodes := range m.groupNodes(plan, t) {
 			if limit := m.groups[g].limit; nodes > limit {
-				return fmt.Errorf("group %d has %d nodes in step %d; its limit is %d", g, nodes, t+1, limit)
+				return fmt.Errorf("group %q has %d nodes in step %d; its limit is %d", m.groups[g].id, nodes, t+1, limit)
 			}
 		}
 	}

@@ -5,112 +5,109 @@ import (
 	"slices"
 )
 
-// mostStates is how many states are kept behind a job; with more, the best of them are
-// searched for a better plan and the search proves nothing.
-const mostStates = 1 << 14
+// A dynamic program keeps at most so many states behind a step of a member; with more, it
+// goes on with those of which most may be expected and proves nothing. So it is tried with
+// ever more: a better plan is soon found, if there is one.
+const (
+	fewestStates = 1 << 11
+	mostStates   = 1 << 17
+)
 
-// nodes are nodes per step.
-type nodes [mostSteps]int32
-
-// state is the nodes that the open jobs so far leave, and what they lose.
+// state is what the open members so far leave of the nodes of each step, where the paths of
+// the last of them have come to, and the most that a plan is worth which goes on from there.
 type state struct {
-	left  nodes
-	loss  int64 // what is certain
-	least int64 // with what is sure to follow
-	from  int32 // the state before
-	plan  int32 // of the last job
+	stand
+	most  int64
+	trace int32 // in the trail
 }
 
-// run is a dynamic program over the open jobs. It returns a solution that loses less than
-// the cut, nil if there is none.
-func (s *horizon) run() [][]int {
-	kept := int64(0)
-	for _, o := range s.open {
-		kept += o.kept
+type stand struct {
+	left   [mostSteps]int32
+	vertex int32
+}
+
+// trace is the size that a state took, and the trace of the state before.
+type trace struct {
+	before int32
+	size   uint8
+}
+
+// run is a dynamic program over the steps of the open members that keeps at most so many
+// states. It returns a plan that may be worth more than the target, nil if it has none, and
+// whether all were kept.
+func (s *trial) run(width int) (plan [][]int, complete bool) {
+	first := state{most: s.known()}
+	for t := range s.ends {
+		first.left[t] = int32(len(s.ends[t]) - 1)
 	}
-	first := state{loss: s.fixed}
-	for t, left := range s.left {
-		first.left[t] = int32(left)
-	}
-	levels := [][]state{{first}}
-	truncated := false
-	for n, o := range s.open {
-		kept -= o.kept
-		var next []state
-		at := make(map[nodes]int32)
-		for from, before := range levels[n] {
-			s.spend(len(o.plans) * (2 + s.steps))
-			for p, plan := range o.plans {
-				to := state{left: before.left, loss: before.loss + plan.loss, from: int32(from), plan: int32(p)}
-				to.least = to.loss + kept
-				for t, k := range plan.sizes {
-					to.left[t] -= int32(s.jobs[o.job].sizes[k])
-					follow := int64(infinite)
-					if left := int(to.left[t]); left >= 0 && left < len(s.back[n+1][t]) {
-						follow = s.back[n+1][t][left]
+	states, trail := []state{first}, []trace{{}}
+	complete = true
+	for m, o := range s.open {
+		rest := o.pay()
+		for t, arcs := range o.paths.arcs {
+			var next []state
+			index := make(map[stand]int)
+			last := t == s.steps-1
+			for _, from := range states {
+				at, _ := slices.BinarySearchFunc(arcs, from.vertex, func(a arc, v int32) int { return cmp.Compare(a.from, v) })
+				for ; at < len(arcs) && arcs[at].from == from.vertex; at++ {
+					to, a, k := from, arcs[at], int32(o.member.sizes[arcs[at].size])
+					s.spend(20)
+					if to.left[t] -= k; to.left[t] < 0 || s.behind[m+1][t][to.left[t]] == never || rest[t+1][a.to] == never {
+						continue
 					}
-					if to.least += follow; follow == infinite {
-						to.least = infinite
-						break
+					to.most += o.gain(o.paths.served[t+1][a.to]) + rest[t+1][a.to] - rest[t][a.from]
+					if to.most += s.behind[m+1][t][to.left[t]] - s.behind[m][t][from.left[t]]; to.most <= s.target {
+						continue
 					}
-				}
-				if to.least >= s.cut {
-					continue
-				}
-				if other, seen := at[to.left]; !seen {
-					if len(next) == 8*mostStates {
-						truncated, next = true, thin(next)
-						clear(at)
-						for n := range next {
-							at[next[n].left] = int32(n)
-						}
+					if to.vertex = a.to; last {
+						to.vertex = 0
 					}
-					at[to.left] = int32(len(next))
+					if other, seen := index[to.stand]; !seen {
+						index[to.stand] = len(next)
+					} else if next[other].most >= to.most {
+						continue
+					} else {
+						next[other].most = never
+						index[to.stand] = len(next)
+					}
+					trail = append(trail, trace{from.trace, a.size})
+					to.trace = int32(len(trail) - 1)
 					next = append(next, to)
-				} else if to.loss < next[other].loss {
-					next[other] = to
 				}
 			}
-			s.spend(20 * len(at) / (len(levels[n]) + 1))
-		}
-		if len(next) > mostStates {
-			truncated, next = true, thin(next)
-		}
-		levels = append(levels, next)
-	}
-	last := levels[len(levels)-1]
-	if len(last) == 0 {
-		if truncated {
-			panic(stopped{"too many combinations of plans could be part of a better one"})
-		}
-		return nil
-	}
-	best := slices.MinFunc(last, func(a, b state) int { return cmp.Compare(a.least, b.least) })
-	return s.assemble(levels, best)
-}
-
-// thin returns those states of which most may be expected.
-func thin(states []state) []state {
-	slices.SortFunc(states, func(a, b state) int {
-		return cmp.Or(cmp.Compare(a.least, b.least), slices.Compare(a.left[:], b.left[:]))
-	})
-	return slices.Clone(states[:mostStates])
-}
-
-// assemble returns the plans of all jobs at a state behind the last open one.
-func (s *horizon) assemble(levels [][]state, at state) [][]int {
-	for t, y := range s.byStep {
-		_, used := y.within(int(at.left[t]), s.leaf.prices[t])
-		for n, o := range y.choices(used) {
-			s.plan[s.things[t][n]][t] = o
+			states = slices.DeleteFunc(next, func(a state) bool { return a.most == never })
+			if len(states) > width {
+				complete = false
+				slices.SortStableFunc(states, func(a, b state) int { return cmp.Compare(b.most, a.most) })
+				states = states[:width]
+			}
 		}
 	}
-	for n := len(s.open) - 1; n >= 0; n-- {
-		o := s.open[n]
-		for t, k := range o.plans[at.plan].sizes {
-			s.plan[o.job][t] = s.jobs[o.job].sizes[k]
-		}
-		at = levels[n][at.from]
+	if len(states) == 0 {
+		return nil, complete
 	}
-	return s.plan
+	best := slices.MaxFunc(states, func(a, b state) int { return cmp.Compare(a.most, b.most) })
+	plan = make([][]int, len(s.members))
+	for i := range plan {
+		plan[i] = make([]int, s.steps)
+	}
+	for t, y := range s.layers {
+		used := y.from
+		for n := range best.left[t] + 1 {
+			if y.at(y.from+int(n)) > y.at(used) {
+				used = y.from + int(n)
+			}
+		}
+		y.assign(plan, t, used)
+	}
+	at := trail[best.trace]
+	for m := len(s.open) - 1; m >= 0; m-- {
+		for t := s.steps - 1; t >= 0; t-- {
+			o := s.open[m]
+			plan[o.position][t] = o.member.sizes[at.size]
+			at = trail[at.before]
+		}
+	}
+	return plan, complete
 }

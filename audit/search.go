@@ -2,26 +2,39 @@ package audit
 
 import (
 	"context"
+	"fmt"
 	"math"
+	"slices"
+	"strings"
 
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// What a check holds at most: plans of jobs, and numbers in tables.
 const (
-	mostPlans   = 1 << 20
-	mostNumbers = 1 << 24
+	// never is less than any plan is worth. Three of it fit in 64 bits.
+	never = -1 << 60
+	// mostPrices is more than all prices of nodes, or all of sizes, come to.
+	mostPrices = 1 << 57
+	// mostNumbers is how many numbers a search keeps at once.
+	mostNumbers = 1 << 25
 )
 
 // search looks for a plan that is worth more than a target.
 type search struct {
 	*model
-	ctx    context.Context
-	work   int   // left
-	polled int   // work at the last look at ctx
-	target int64 // in units
-	// Plans that are listed, and numbers in the tables that are kept, of the leaf.
-	plans, numbers int
+	ctx     context.Context
+	target  int64
+	work    int // left
+	polled  int // work at the last look at ctx
+	numbers int // kept
+	// nodes are prices of nodes by step, sizes those of the sizes of some members by step. Any
+	// numbers do, if those of nodes are at least 0.
+	nodes []int64
+	sizes map[int][][]int64
+	width int // of the pool, as far as all members together can use it
+	// own are the members of each group, inner the groups in it, by one more than its position;
+	// 0 is the pool.
+	own, inner [][]int
 }
 
 // stopped ends a search that could not decide, by a panic that prove recovers.
@@ -40,20 +53,12 @@ func (c *search) spend(work int) {
 	}
 }
 
-// keep counts numbers in tables that are kept.
+// keep counts numbers that are kept.
 func (c *search) keep(numbers int) {
+	c.spend(numbers)
 	if c.numbers += numbers; c.numbers > mostNumbers {
-		panic(stopped{"its tables would be too large"})
+		panic(stopped{"what may be part of a better one is too much to keep"})
 	}
-}
-
-// leaf is a part of all plans and the prices to bound them at: of nodes, and of sizes for
-// the jobs that have any.
-type leaf struct {
-	allowed [][][]int // by job and step: positions of its sizes, ascending
-	prices  []int64
-	free    bool // no prices were given
-	sizes   map[int][][]int64
 }
 
 // prove returns what shows that no legal plan is better than the answer claims.
@@ -62,19 +67,7 @@ func (a *answer) prove(ctx context.Context, o Options) (reason string, err error
 	if a.report.GetReason() == elastallocv1.Reason_REASON_OPTIMAL {
 		claim, what = a.report.GetObjective(), "objective"
 	}
-	c := &search{model: a.model, ctx: ctx, work: o.Work}
-	if c.work <= 0 {
-		c.work = DefaultWork
-	}
-	c.polled = c.work + 1<<21 // Look at once.
-	c.target = int64(math.Floor(math.Ldexp(claim+Tolerance*math.Abs(claim), a.unit)))
-	if limit := math.Ldexp(1, 60); !(math.Abs(math.Ldexp(claim, a.unit)) < limit) {
-		if claim > 0 {
-			c.target = int64(limit)
-		} else {
-			return "", refute("the %s is %v; the values of all jobs together are far above", what, claim)
-		}
-	}
+	better := claim + Tolerance*math.Abs(claim) + leastWorth
 	defer func() {
 		switch end := recover().(type) {
 		case nil:
@@ -84,71 +77,148 @@ func (a *answer) prove(ctx context.Context, o Options) (reason string, err error
 			panic(end)
 		}
 	}()
-	leaves, err := a.leaves(c)
-	if err != nil {
-		return "", err
+	plan := a.newSearch(ctx, o, better).solve()
+	switch {
+	case plan == nil && a.plan == nil:
+		return "", leaveOpen("answer has no plan (ask include_plan): no plan is worth more than the %s of %v, "+
+			"but what this one is worth cannot be added up", what, claim)
+	case plan == nil:
+		return "the answer is legal and adds up, and no plan is worth more than the " + what, nil
 	}
-	reached := false
-	for _, l := range leaves {
-		better := c.solve(l)
-		if better == nil {
-			continue
-		}
-		if bad := c.legal(better, false); bad != nil {
-			return "", leaveOpen("the check has made an illegal plan: %w", bad) // A defect of the check.
-		}
-		if low := c.atLeast(better); low > c.target {
-			return "", refute("a plan is worth %v, more than the %s of %v: %s", c.real(low), what, claim, a.describe(better))
-		}
-		reached = true
+	if bad := a.legal(plan, false); bad != nil {
+		return "", leaveOpen("the check has made an illegal plan: %w", bad) // A defect of the check.
 	}
-	if reached {
-		return "", leaveOpen("a plan reaches the %s up to rounding", what)
+	if _, least := a.objective(plan); least > better {
+		return "", refute("a plan is worth %v, more than the %s of %v: %s", least, what, claim, a.describe(plan))
 	}
-	if a.plan == nil {
-		return "", leaveOpen("answer has no plan (ask include_plan): no plan is worth more than the %s of %v, but what this one is worth cannot be added up", what, claim)
-	}
-	return "the answer is legal and adds up, and no plan is worth more than the " + what, nil
+	return "", leaveOpen("a plan reaches the %s up to rounding", what)
 }
 
-// solve returns a plan of a leaf that may be worth more than the target, nil if none is.
-func (c *search) solve(l *leaf) [][]int {
-	for i := range l.allowed {
-		for _, sizes := range l.allowed[i] {
-			if len(sizes) == 0 {
-				return nil
+// newSearch returns a search at the prices that the answer has. What makes no sense in them
+// is left out.
+func (a *answer) newSearch(ctx context.Context, o Options, better float64) *search {
+	c := &search{
+		model: a.model, ctx: ctx, work: o.Work, target: int64(math.Floor(math.Ldexp(better, a.unit))),
+		nodes: make([]int64, a.steps), sizes: make(map[int][][]int64),
+		own: make([][]int, len(a.groups)+1), inner: make([][]int, len(a.groups)+1),
+	}
+	if c.work <= 0 {
+		c.work = DefaultWork
+	}
+	c.polled = c.work + 1<<21 // Look at once.
+	members := make(map[int32]int, len(a.members))
+	for i := range a.members {
+		j := &a.members[i]
+		members[int32(j.index)] = i
+		c.own[j.group+1] = append(c.own[j.group+1], i)
+		c.width += j.sizes[slices.Max(append(j.usable, 0))]
+	}
+	c.width = min(c.width, a.pool)
+	for g := range a.groups {
+		c.inner[a.groups[g].parent+1] = append(c.inner[a.groups[g].parent+1], g)
+	}
+	for t := range min(len(a.report.GetNodePrices()), a.steps) {
+		if price := math.Ldexp(a.report.GetNodePrices()[t], a.unit); price > 0 && price*float64(c.width+1) < mostPrices/mostSteps {
+			c.nodes[t] = int64(price)
+		}
+	}
+	total := 0.0
+	for _, leaf := range a.report.GetCertificate().GetLeaves() {
+		for _, of := range leaf.GetSizePrices() {
+			i, known := members[of.GetJob()]
+			if !known || c.sizes[i] != nil || len(of.GetPrices()) != a.steps*len(a.members[i].sizes) {
+				continue
+			}
+			for row := range slices.Chunk(of.GetPrices(), len(a.members[i].sizes)) {
+				var units []int64
+				for _, price := range row {
+					price = math.Ldexp(price, a.unit)
+					total += math.Abs(price)
+					units = append(units, int64(price))
+				}
+				c.sizes[i] = append(c.sizes[i], units)
 			}
 		}
 	}
-	c.plans, c.numbers = 0, 0
-	if c.steps == 1 {
-		return c.oneStep(l)
+	if !(total < mostPrices) {
+		clear(c.sizes)
 	}
-	return c.manySteps(l)
+	return c
 }
 
-// losses returns what the sizes that are left to a job in a step lose against the best of
-// them at a price per node, and what that is worth.
-func (c *search) losses(l *leaf, i, t int, price int64) (best int64, losses []option) {
-	j := &c.jobs[i]
-	best = -infinite
-	for _, n := range l.allowed[i][t] {
-		o := option{j.sizes[n], c.sizeValue(j, t, n) - price*int64(j.sizes[n])}
-		best, losses = max(best, o.loss), append(losses, o)
-	}
-	for n := range losses {
-		losses[n].loss = best - losses[n].loss
-	}
-	return best, losses
-}
-
-// below returns the options that lose less than a limit.
-func below(options []option, limit int64) []option {
-	kept := options[:0]
-	for _, o := range options {
-		if o.loss < limit {
-			kept = append(kept, o)
+// describe returns what a plan gives jobs that the answer's plan does not.
+func (a *answer) describe(plan [][]int) string {
+	var parts []string
+	for i := range plan {
+		if i >= len(a.plan) || !slices.Equal(a.plan[i], plan[i]) {
+			parts = append(parts, fmt.Sprintf("%q %v", a.members[i].id, plan[i]))
 		}
 	}
-	return kept
+	if len(parts) > 20 {
+		parts = append(parts[:20], "and others")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// solve returns a plan that may be worth more than the target, nil if none is.
+func (c *search) solve() [][]int {
+	// At the prices of nodes each member has its best plan, and a better plan than the target
+	// falls short of that by less than the slack.
+	slack := -c.target
+	for _, price := range c.nodes {
+		slack += price * int64(c.width)
+	}
+	var all []*plans
+	for i := range c.members {
+		p := &plans{search: c, member: &c.members[i], position: i}
+		for _, price := range c.nodes {
+			row := make([]int64, len(p.member.sizes))
+			for n, k := range p.member.sizes {
+				row[n] = -price * int64(k)
+			}
+			p.add = append(p.add, row)
+		}
+		c.spend(c.steps * len(p.member.sizes))
+		p.most = p.best()
+		slack += p.most
+		all = append(all, p)
+	}
+	if slack <= 0 {
+		return nil
+	}
+	s := &trial{search: c}
+	options := make([][][]option, c.steps)
+	for t := range options {
+		options[t] = make([][]option, len(all))
+	}
+	for i, p := range all {
+		if p.byStep {
+			for t := range options {
+				_, options[t][i] = p.options(t, slack)
+			}
+			continue
+		}
+		o := &open{plans: p, paths: p.above(p.most - slack)}
+		if !o.paths.single() {
+			s.open = append(s.open, o)
+			continue
+		}
+		for t, arcs := range o.paths.arcs {
+			options[t][i] = []option{{p.member.sizes[arcs[0].size], p.gain(o.paths.served[t+1][0])}}
+		}
+	}
+	for t := range options {
+		y := c.table(-1, options[t])
+		ends := slices.Repeat([]int64{never}, max(0, c.width-y.from+1))
+		most := int64(never)
+		for n := range ends {
+			most = max(most, y.at(y.from+n))
+			ends[n] = most
+		}
+		if most == never {
+			return nil
+		}
+		s.layers, s.ends = append(s.layers, y), append(s.ends, ends)
+	}
+	return s.decide()
 }

@@ -1,267 +1,193 @@
 package audit
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
-// mostRounds is how often the splits are improved.
-const mostRounds = 100
+// mostRounds is how often the prices of sizes are improved.
+const mostRounds = 300
 
-// newChosen returns an open job. Without a split, its losses all remain with it.
-func newChosen(job int, plans []plan, split [][]int64, sizes []int) *chosen {
-	o := &chosen{job: job, plans: plans, split: make([][]int64, len(plans[0].sizes))}
-	for t := range o.split {
-		o.split[t] = slices.Repeat([]int64{infinite}, len(sizes))
-		for _, p := range plans {
-			if k := p.sizes[t]; split != nil {
-				o.split[t][k] = split[t][k]
-			} else {
-				o.split[t][k] = 0
+// trial is what is left to decide.
+type trial struct {
+	*search
+	open []*open
+	// layers are, by step, the members that have one plan left or are worth what they are step
+	// by step; ends is the most that they are worth with at most so many nodes beside their least.
+	layers []*layer
+	ends   [][]int64
+	// behind is, by open member and step, the most that it and those behind it pay for their
+	// sizes and the layer is worth, with at most so many nodes; it ends with ends.
+	behind [][][]int64
+}
+
+// open is a member of which several plans may be part of a better one. It pays the steps a
+// price for each size, of either sign.
+type open struct {
+	*plans
+	paths *paths
+	price [][]int64 // by step; never for sizes that are in no plan
+	kept  int64     // the most that a plan is worth beyond what it pays
+}
+
+// pay makes what the sizes add what they cost, works out what is kept, and returns that by
+// steps taken and vertex.
+func (o *open) pay() [][]int64 {
+	for t, row := range o.price {
+		for n, price := range row {
+			if o.add[t][n] = never; price != never {
+				o.add[t][n] = -price
 			}
 		}
 	}
-	o.keep()
-	return o
+	behind := o.paths.behind(o.plans)
+	o.kept = behind[0][0]
+	return behind
 }
 
-// keep works out what the plans of a job have in common of the losses that the steps do not
-// count.
-func (o *chosen) keep() {
-	o.kept = infinite
-	for _, p := range o.plans {
-		rest := p.loss
-		for t, k := range p.sizes {
-			rest -= o.split[t][k]
+// decide returns a plan that may be worth more than the target, nil if none is. Sizes first
+// cost what the certificate says, else what their nodes do.
+func (s *trial) decide() [][]int {
+	arcs := func(o *open) (count int) {
+		for _, arcs := range o.paths.arcs {
+			count += len(arcs)
 		}
-		o.kept = min(o.kept, rest)
+		return count
 	}
+	// Those with the fewest plans first: what they take narrows the rest.
+	slices.SortStableFunc(s.open, func(a, b *open) int { return cmp.Compare(arcs(a), arcs(b)) })
+	for _, o := range s.open {
+		given := s.sizes[o.position]
+		for t, arcs := range o.paths.arcs {
+			row := slices.Repeat([]int64{never}, len(o.add[t]))
+			for _, a := range arcs {
+				if row[a.size] = -o.add[t][a.size]; given != nil {
+					row[a.size] = given[t][a.size]
+				}
+			}
+			o.price = append(o.price, row)
+		}
+		o.pay()
+	}
+	if !s.sweep() {
+		return nil
+	}
+	for width := fewestStates; width <= mostStates; width *= 4 {
+		if plan, complete := s.run(width); plan != nil || complete {
+			return plan
+		}
+	}
+	panic(stopped{"too many combinations of plans could be part of a better one"})
 }
 
-// sweep improves the splits job by job: what is known of the loss of a solution in which the
-// job has a size in a step is shared evenly between the steps and the job. It reports
-// whether a solution may lose less than the cut, and leaves the tables for the search.
-func (s *horizon) sweep() bool {
-	before, possible := s.tables()
-	if !possible {
-		return false
+// sweep improves the prices member by member, as often as that lowers what any plan is worth
+// at most. It reports whether that stays above the target.
+func (s *trial) sweep() bool {
+	n := len(s.open)
+	before := make([][][]int64, n+1)
+	s.behind = make([][][]int64, n+1)
+	s.behind[n] = s.ends
+	for _, ends := range s.ends {
+		s.keep(2 * n * len(ends))
+		before[0] = append(before[0], make([]int64, len(ends)))
+	}
+	for m := n - 1; m >= 0; m-- {
+		s.behind[m] = s.extend(s.behind[m+1], s.open[m])
 	}
 	known := s.known()
 	for range mostRounds {
-		if known >= s.cut {
+		if known <= s.target {
 			return false
 		}
-		for n := range s.open {
-			if !s.improve(n, before[n]) {
+		for m, o := range s.open {
+			if !s.improve(o, before[m], s.behind[m+1]) {
 				return false
 			}
-			before[n+1] = s.each(func(t int) []int64 { return s.forward(n, t, before[n][t]) })
+			before[m+1] = s.extend(before[m], o)
 		}
-		for n := len(s.open) - 1; n >= 0; n-- {
-			if !s.improve(n, before[n]) {
+		for m := n - 1; m >= 0; m-- {
+			if !s.improve(s.open[m], before[m], s.behind[m+1]) {
 				return false
 			}
-			s.back[n] = s.each(func(t int) []int64 { return s.backward(n, t, s.back[n+1][t]) })
+			s.behind[m] = s.extend(s.behind[m+1], s.open[m])
 		}
 		was := known
-		if known = s.known(); known-was < (s.cut-known)/64 {
+		if known = s.known(); was-known < (known-s.target)/512 {
 			break
 		}
 	}
-	return known < s.cut
+	return known > s.target
 }
 
-// tables fills the tables behind each open job, and returns those before each. It reports
-// whether the least of all fits.
-func (s *horizon) tables() (before [][][]int64, possible bool) {
-	for n := range len(s.open) + 1 {
-		for t := range s.steps {
-			most := s.most(n, t)
-			if most < 0 {
-				return nil, false
-			}
-			s.keep(2 * (most + 1))
-		}
-	}
-	s.back = make([][][]int64, len(s.open)+1)
-	for n := len(s.open); n >= 0; n-- {
-		s.back[n] = s.each(func(t int) []int64 {
-			if n == len(s.open) {
-				return s.ends(t)
-			}
-			return s.backward(n, t, s.back[n+1][t])
-		})
-	}
-	before = make([][][]int64, len(s.open)+1)
-	before[0] = s.each(func(t int) []int64 {
-		table := s.blank(0, t)
-		table[s.left[t]] = 0
-		return table
-	})
-	for n := range s.open {
-		before[n+1] = s.each(func(t int) []int64 { return s.forward(n, t, before[n][t]) })
-	}
-	return before, true
-}
-
-// each returns a table of each step.
-func (s *horizon) each(of func(t int) []int64) [][]int64 {
-	tables := make([][]int64, s.steps)
-	for t := range tables {
-		tables[t] = of(t)
-	}
-	return tables
-}
-
-// known returns the least that every solution loses.
-func (s *horizon) known() int64 {
-	known := s.fixed
+// known returns the most that any plan is worth.
+func (s *trial) known() int64 {
+	known := int64(0)
 	for _, o := range s.open {
 		known += o.kept
 	}
-	for t, left := range s.left {
-		if s.back[0][t][left] >= infinite {
-			return infinite
+	for _, table := range s.behind[0] {
+		if table[len(table)-1] == never {
+			return never
 		}
-		known += s.back[0][t][left]
+		known += table[len(table)-1]
 	}
 	return known
 }
 
-// improve drops the plans of the n-th open job that no better solution has, and splits the
-// losses of the others anew. It reports whether any is left.
-func (s *horizon) improve(n int, before [][]int64) bool {
-	o := s.open[n]
-	others := s.others(n, before, s.back[n+1])
-	least := make([][]int64, s.steps)
-	for t := range least {
-		least[t] = slices.Repeat([]int64{infinite}, len(o.split[t]))
+// extend adds what a member pays to tables by the nodes that there are at most.
+func (s *trial) extend(tables [][]int64, o *open) (extended [][]int64) {
+	for t, from := range tables {
+		table := slices.Repeat([]int64{never}, len(from))
+		for n, price := range o.price[t] {
+			if price == never {
+				continue
+			}
+			k := o.member.sizes[n]
+			for at, v := range from[:max(0, len(from)-k)] {
+				if v != never {
+					table[at+k] = max(table[at+k], v+price)
+				}
+			}
+			s.spend(len(from))
+		}
+		extended = append(extended, table)
 	}
-	rest := s.fixed
+	return extended
+}
+
+// improve drops the plans of a member that no better one has, and prices its sizes anew: the
+// most that a plan is worth in which it has a size in a step is shared evenly between the
+// steps and the member. It reports whether any plan is left.
+func (s *trial) improve(o *open, before, behind [][]int64) bool {
+	rest := -o.kept
 	for _, other := range s.open {
 		rest += other.kept
 	}
-	rest -= o.kept
-	s.spend(len(o.plans) * s.steps * 2)
-	kept := o.plans[:0]
-	for _, p := range o.plans {
-		loss := p.loss
-		for t, k := range p.sizes {
-			if loss = min(infinite, loss+others[t][k]); loss == infinite {
-				break
-			}
-		}
-		if loss+rest >= s.cut {
-			continue
-		}
-		kept = append(kept, p)
-		for t, k := range p.sizes {
-			least[t][k] = min(least[t][k], loss)
-		}
-	}
-	if o.plans = kept; len(kept) == 0 {
-		return false
-	}
-	for t := range least {
-		for k, loss := range least[t] {
-			if o.split[t][k] = infinite; loss < infinite {
-				o.split[t][k] = loss/int64(s.steps+1) - others[t][k]
-			}
-		}
-	}
-	o.keep()
-	return true
-}
-
-// most returns the most nodes that the open jobs from the n-th on can be left in a step,
-// below 0 where those before it take too many.
-func (s *horizon) most(n, t int) int {
-	most := s.left[t]
-	for _, o := range s.open[:n] {
-		if k := slices.IndexFunc(o.split[t], func(loss int64) bool { return loss < infinite }); k >= 0 {
-			most -= s.jobs[o.job].sizes[k]
-		}
-	}
-	return most
-}
-
-// blank returns a table of infinite losses over the nodes that the n-th open job and those
-// behind it can be left.
-func (s *horizon) blank(n, t int) []int64 {
-	table := slices.Repeat([]int64{infinite}, max(0, s.most(n, t))+1)
-	s.spend(len(table))
-	return table
-}
-
-// ends returns the table behind the last open job.
-func (s *horizon) ends(t int) []int64 {
-	table := s.blank(len(s.open), t)
-	price, y := s.leaf.prices[t], s.byStep[t]
-	for a := range table {
-		if a > 0 && table[a-1] < infinite {
-			table[a] = table[a-1] + price
-		}
-		if n := a - y.from; n >= 0 && n < len(y.loss) {
-			table[a] = min(table[a], y.loss[n])
-		}
-	}
-	return table
-}
-
-// backward returns the table before the n-th open job from that behind it.
-func (s *horizon) backward(n, t int, behind []int64) []int64 {
-	o, table := s.open[n], s.blank(n, t)
-	for k, loss := range o.split[t] {
-		if loss == infinite {
-			continue
-		}
-		nodes := s.jobs[o.job].sizes[k]
-		for a := nodes; a < len(table) && a-nodes < len(behind); a++ {
-			if then := behind[a-nodes]; then < infinite {
-				table[a] = min(table[a], then+loss)
-			}
-		}
-		s.spend(len(table))
-	}
-	return table
-}
-
-// forward returns the least losses of the open jobs up to the n-th, by the nodes that they
-// leave, from those before it.
-func (s *horizon) forward(n, t int, before []int64) []int64 {
-	o, table := s.open[n], s.blank(n+1, t)
-	for k, loss := range o.split[t] {
-		if loss == infinite {
-			continue
-		}
-		nodes := s.jobs[o.job].sizes[k]
-		for a := nodes; a < len(before); a++ {
-			if before[a] < infinite && a-nodes < len(table) {
-				table[a-nodes] = min(table[a-nodes], before[a]+loss)
-			}
-		}
-		s.spend(len(before))
-	}
-	return table
-}
-
-// others returns, by step and size, the least that all others lose in the step when the n-th
-// open job has the size.
-func (s *horizon) others(n int, before, behind [][]int64) [][]int64 {
-	o := s.open[n]
-	others := make([][]int64, s.steps)
-	for t := range others {
-		others[t] = make([]int64, len(o.split[t]))
-		for k, loss := range o.split[t] {
-			others[t][k] = infinite
-			if loss == infinite {
-				continue
-			}
-			nodes := s.jobs[o.job].sizes[k]
-			for a := nodes; a < len(before[t]) && a-nodes < len(behind[t]); a++ {
-				if before[t][a] < infinite && behind[t][a-nodes] < infinite {
-					others[t][k] = min(others[t][k], before[t][a]+behind[t][a-nodes])
+	for t, row := range o.price {
+		last := len(before[t]) - 1
+		for n, price := range row {
+			// The most that the others pay in the step for all nodes but those of the size.
+			others := int64(never)
+			for at := 0; price != never && at+o.member.sizes[n] <= last; at++ {
+				if a, b := before[t][at], behind[t][last-o.member.sizes[n]-at]; a != never && b != never {
+					others = max(others, a+b)
 				}
 			}
-			s.spend(len(before[t]))
+			s.spend(last)
+			o.add[t][n] = others
 		}
 	}
-	return others
+	most := o.paths.narrow(o.plans, s.target-rest)
+	for t := range most {
+		if len(o.paths.arcs[t]) == 0 {
+			return false
+		}
+		for n, v := range most[t] {
+			if o.price[t][n] = never; v != never {
+				o.price[t][n] = v/int64(s.steps+1) - o.add[t][n]
+			}
+		}
+	}
+	o.pay()
+	return true
 }

@@ -1,0 +1,117 @@
+package audit_test
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// class is a kind of requests as a test draws them.
+type class struct {
+	name string
+	draw func(d drawer) *elastallocv1.AllocateRequest
+}
+
+// classes are the kinds of requests that shares of verdicts are told by.
+func classes() []class {
+	progress := func(d drawer, nodes, steps, jobs, sizes int) *elastallocv1.AllocateRequest {
+		r := d.request(nodes, steps, jobs, sizes)
+		for r.GetOptions().GetObjective() != 0 {
+			r = d.request(nodes, steps, jobs, sizes)
+		}
+		return r
+	}
+	totalTime := func(d drawer, jobs int, groups bool) *elastallocv1.AllocateRequest {
+		nodes, sizes := d.IntN(100), 1+d.IntN(6)
+		for {
+			r := d.request(nodes, 1, jobs, sizes)
+			if r.GetOptions().GetObjective() != 0 && (len(r.GetSnapshot().GetGroups()) > 0) == groups {
+				return r
+			}
+		}
+	}
+	return []class{
+		{"small", func(d drawer) *elastallocv1.AllocateRequest {
+			return progress(d, d.IntN(13), 1+d.IntN(4), d.IntN(5), 1+d.IntN(3))
+		}},
+		{"33 sizes", func(d drawer) *elastallocv1.AllocateRequest {
+			return progress(d, 20+d.IntN(80), 1+d.IntN(4), 1+d.IntN(5), 32)
+		}},
+		{"24 steps", func(d drawer) *elastallocv1.AllocateRequest {
+			return progress(d, d.IntN(100), 24, d.IntN(6), 1+d.IntN(5))
+		}},
+		{"3 to 22 jobs", func(d drawer) *elastallocv1.AllocateRequest {
+			return progress(d, 4+d.IntN(100), 2+d.IntN(7), 3+d.IntN(20), 1+d.IntN(6))
+		}},
+		{"total time", func(d drawer) *elastallocv1.AllocateRequest { return totalTime(d, d.IntN(40), false) }},
+		{"groups", func(d drawer) *elastallocv1.AllocateRequest { return totalTime(d, d.IntN(40), true) }},
+		{"hostile numbers", func(d drawer) *elastallocv1.AllocateRequest {
+			r := d.request(d.IntN(100), 1+d.IntN(6), d.IntN(12), 1+d.IntN(6))
+			d.makeHostile(r)
+			return r
+		}},
+		{"held jobs", func(d drawer) *elastallocv1.AllocateRequest {
+			r := d.request(d.IntN(100), 1+d.IntN(5), 3+d.IntN(12), 1+d.IntN(6))
+			for _, j := range r.GetSnapshot().GetJobs() {
+				if d.chance(3) {
+					j.RemainingEta = nil
+				}
+			}
+			return r
+		}},
+	}
+}
+
+// extreme draws a number from low to high, often one of the two, with all orders of
+// magnitude between alike.
+func (d drawer) extreme(low, high float64) float64 {
+	switch d.IntN(4) {
+	case 0:
+		return low
+	case 1:
+		return high
+	default:
+		return min(high, max(low, low*math.Exp(d.Float64()*(math.Log(high)-math.Log(low)))))
+	}
+}
+
+// makeHostile puts numbers at and near the limits of the API into a request.
+func (d drawer) makeHostile(r *elastallocv1.AllocateRequest) {
+	second := func(low, high float64) *durationpb.Duration {
+		return durationpb.New(time.Duration(d.extreme(low, high) * 1e9))
+	}
+	const year = 365 * 24 * 3600
+	for _, j := range r.GetSnapshot().GetJobs() {
+		if d.chance(2) && j.RemainingEta != nil {
+			j.RemainingEta = second(1e-9, 9e9)
+		}
+		if d.chance(2) {
+			j.Weight = new(d.extreme(1e-300, 1e12))
+		}
+		if table := j.GetScaling().GetTable(); table != nil && d.chance(2) {
+			for n := range table.Speeds {
+				table.Speeds[n] = d.extreme(1e-300, 1e9)
+			}
+			slices.Sort(table.Speeds)
+		}
+		if d.chance(3) {
+			j.WaitingTime = second(1e-9, 9e9)
+		}
+		if d.chance(3) && j.RescaleDelay == nil {
+			j.RestartTime = second(1e-9, 9e9)
+		}
+	}
+	if h := r.GetSnapshot().GetHorizon(); d.chance(3) {
+		h.Step = second(1e-9, 9e9)
+	}
+	if r.GetOptions().GetObjective() == elastallocv1.Objective_OBJECTIVE_TOTAL_TIME && d.chance(2) {
+		r.Options.TotalTime = &elastallocv1.TotalTimeOptions{
+			Fairness: new(d.extreme(1e-300, 1e6)), PausePriceFactor: new(d.extreme(1e-300, 1e6)), QuotaPrice: new(d.extreme(1e-300, 1e6)),
+			Aging: second(1, year), RescalePrice: second(1e-9, year), Payback: second(1, year), StartBonus: second(1e-9, year),
+		}
+	}
+}

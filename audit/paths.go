@@ -1,0 +1,194 @@
+package audit
+
+import (
+	"cmp"
+	"slices"
+)
+
+// mostLabels is how many labels are kept of a job; more are merged in pairs, upwards.
+const mostLabels = 4096
+
+// plans are those of a member, and what each of its sizes adds to them in each step.
+type plans struct {
+	*search
+	*member
+	position int
+	add      [][]int64
+	most     int64 // at least what any of them is worth, net of the prices of nodes
+}
+
+// left are the positions of the sizes that a step has to look at: of a job that has finished
+// all but the smallest only take nodes.
+func (p *plans) left(served int64) []int {
+	if served >= done {
+		return p.usable[:1]
+	}
+	return p.usable
+}
+
+// options returns the most that a member which is byStep is worth in a step, and its options
+// that lose less than a limit against that.
+func (p *plans) options(t int, limit int64) (most int64, within []option) {
+	most = never
+	for _, n := range p.usable {
+		most = max(most, p.stepValue(p.member, t, n)+p.add[t][n])
+	}
+	for _, n := range p.usable {
+		if v := p.stepValue(p.member, t, n); most-v-p.add[t][n] < limit {
+			within = append(within, option{p.member.sizes[n], v})
+		}
+	}
+	return most, within
+}
+
+// best returns at least what any plan is worth, by labels: pairs of work served and value, of
+// which none has less of both than another.
+func (p *plans) best() (most int64) {
+	if p.byStep {
+		for t := range p.steps {
+			best, _ := p.options(t, 0)
+			most += best
+		}
+		return most
+	}
+	type label struct{ served, value int64 }
+	labels := []label{{}}
+	for t := range p.steps {
+		var next []label
+		for _, from := range labels {
+			for _, n := range p.left(from.served) {
+				served := p.serve(from.served, t, n)
+				next = append(next, label{served, from.value + p.gain(served) + p.add[t][n]})
+			}
+		}
+		p.spend(8 * len(next))
+		slices.SortFunc(next, func(a, b label) int {
+			return cmp.Or(cmp.Compare(b.served, a.served), cmp.Compare(b.value, a.value))
+		})
+		labels = next[:0]
+		for _, l := range next {
+			if len(labels) == 0 || l.value > labels[len(labels)-1].value {
+				labels = append(labels, l)
+			}
+		}
+		if len(labels) > mostLabels {
+			for n := 0; 2*n < len(labels); n++ {
+				labels[n] = label{labels[2*n].served, labels[min(2*n+1, len(labels)-1)].value}
+			}
+			labels = labels[:(len(labels)+1)/2]
+		}
+	}
+	return labels[len(labels)-1].value
+}
+
+// follow returns a table of at least what can follow, by step and by work served, in cells
+// of 2^shift units rounded up.
+func (p *plans) follow() (table [][]int64, shift int) {
+	if shift = workBits - 8; p.steps > 6 {
+		shift = workBits - 11
+	}
+	cells := int(done>>shift) + 1
+	table = make([][]int64, p.steps+1)
+	table[p.steps] = make([]int64, cells)
+	for t := p.steps - 1; t >= 0; t-- {
+		table[t] = slices.Repeat([]int64{never}, cells)
+		for at := range table[t] {
+			for _, n := range p.usable {
+				served := p.serve(int64(at)<<shift, t, n)
+				then := (served + 1<<shift - 1) >> shift
+				table[t][at] = max(table[t][at], p.gain(served)+p.add[t][n]+table[t+1][then])
+			}
+		}
+		p.spend(2 * cells * len(p.usable))
+	}
+	return table, shift
+}
+
+// paths are plans of a member: the ways from the first of some vertices to the last ones. A
+// vertex is the work served after a step; plans that have served the same go on alike.
+type paths struct {
+	served [][]int64 // of the vertices, by steps taken
+	arcs   [][]arc   // by step, in the order of their beginnings
+}
+
+// arc is a size in a step, by its position, from a vertex to one behind the step.
+type arc struct {
+	from, to int32
+	size     uint8
+}
+
+// single reports whether there is one plan.
+func (g *paths) single() bool {
+	return !slices.ContainsFunc(g.arcs, func(arcs []arc) bool { return len(arcs) != 1 })
+}
+
+// above returns the plans that are worth more than least.
+func (p *plans) above(least int64) *paths {
+	table, shift := p.follow()
+	g, value := &paths{served: [][]int64{{0}}}, []int64{0}
+	for t := range p.steps {
+		var served, next []int64
+		var arcs []arc
+		index := make(map[int64]int32)
+		for from, before := range g.served[t] {
+			for _, n := range p.left(before) {
+				to := p.serve(before, t, n)
+				v := value[from] + p.gain(to) + p.add[t][n]
+				if v+table[t+1][(to+1<<shift-1)>>shift] <= least {
+					continue
+				}
+				at, seen := index[to]
+				if !seen {
+					at = int32(len(served))
+					index[to], served, next = at, append(served, to), append(next, v)
+				}
+				next[at] = max(next[at], v)
+				arcs = append(arcs, arc{int32(from), at, uint8(n)})
+			}
+			p.spend(10 * len(p.usable))
+		}
+		p.keep(2 * len(arcs))
+		g.served, g.arcs, value = append(g.served, served), append(g.arcs, arcs), next
+	}
+	g.narrow(p, least)
+	return g
+}
+
+// behind returns the most that can follow, by steps taken and vertex.
+func (g *paths) behind(p *plans) [][]int64 {
+	value := make([][]int64, p.steps+1)
+	value[p.steps] = make([]int64, len(g.served[p.steps]))
+	for t := p.steps - 1; t >= 0; t-- {
+		value[t] = slices.Repeat([]int64{never}, len(g.served[t]))
+		for _, a := range g.arcs[t] {
+			if add, then := p.add[t][a.size], value[t+1][a.to]; add != never && then != never {
+				value[t][a.from] = max(value[t][a.from], p.gain(g.served[t+1][a.to])+add+then)
+			}
+		}
+		p.spend(4 * (len(g.arcs[t]) + len(value[t])))
+	}
+	return value
+}
+
+// narrow leaves those arcs that plans which are worth more than least go through, and returns
+// the most that one is worth which goes through each size in each step.
+func (g *paths) narrow(p *plans, least int64) (most [][]int64) {
+	behind, before := g.behind(p), []int64{0}
+	for t := range p.steps {
+		next, kept := slices.Repeat([]int64{never}, len(g.served[t+1])), g.arcs[t][:0]
+		most = append(most, slices.Repeat([]int64{never}, len(p.add[t])))
+		for _, a := range g.arcs[t] {
+			add, then := p.add[t][a.size], behind[t+1][a.to]
+			if before[a.from] == never || add == never || then == never {
+				continue
+			}
+			if v := before[a.from] + p.gain(g.served[t+1][a.to]) + add; v+then > least {
+				next[a.to], most[t][a.size] = max(next[a.to], v), max(most[t][a.size], v+then)
+				kept = append(kept, a)
+			}
+		}
+		p.spend(4 * (len(g.arcs[t]) + len(next)))
+		g.arcs[t], before = kept, next
+	}
+	return most
+}

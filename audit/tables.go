@@ -1,0 +1,109 @@
+package audit
+
+// option is one way to use nodes in a step, and what it is worth.
+type option struct {
+	nodes int
+	value int64
+}
+
+// layer is the most that items are worth in a step by the nodes that they use, from `from`
+// on: base and a value each, never where that many cannot be used.
+type layer struct {
+	from  int
+	base  int64
+	value []int64
+	// The last item, its options, and the layer of those before it; nil where there is none.
+	// It is a member, or a group with its layer.
+	before  *layer
+	options []option
+	member  int
+	group   *layer
+}
+
+// at returns what a layer is worth with the given nodes.
+func (y *layer) at(nodes int) int64 {
+	if n := nodes - y.from; n >= 0 && n < len(y.value) && y.value[n] != never {
+		return y.base + y.value[n]
+	}
+	return never
+}
+
+// add adds an item to a layer, up to the given nodes.
+func (c *search) add(before *layer, item layer, most int) *layer {
+	y := &item
+	y.before = before
+	if len(y.options) == 0 {
+		return y
+	}
+	first, last := y.options[0], y.options[len(y.options)-1]
+	y.from = before.from + first.nodes
+	width := max(0, min(most-y.from+1, len(before.value)+last.nodes-first.nodes))
+	if len(y.options) == 1 {
+		if y.base = before.base + first.value; y.base > never/2 {
+			y.value = before.value[:min(width, len(before.value))]
+		}
+		return y
+	}
+	y.base, y.value = before.base, make([]int64, width)
+	c.keep(width)
+	for n := range y.value {
+		y.value[n] = never
+	}
+	for _, o := range y.options {
+		shift := o.nodes - first.nodes
+		for n, v := range before.value[:max(0, min(len(before.value), width-shift))] {
+			// What is far below all that may be gained gains nothing.
+			if v += o.value; v > y.value[n+shift] && v > never/4 {
+				y.value[n+shift] = v
+			}
+		}
+		c.spend(len(before.value))
+	}
+	return y
+}
+
+// table returns the layer of a group in a step, of the pool where g is -1: its members with
+// their options, and the groups in it, which lose what their nodes are short of their floors.
+func (c *search) table(g int, options [][]option) *layer {
+	most := c.width
+	if g >= 0 {
+		most = min(most, c.groups[g].limit)
+	}
+	y := &layer{value: []int64{0}}
+	for _, i := range c.own[g+1] {
+		if options[i] != nil {
+			y = c.add(y, layer{member: i, options: options[i]}, most)
+		}
+	}
+	for _, inner := range c.inner[g+1] {
+		within := c.table(inner, options)
+		item := layer{group: within}
+		for n := range within.value {
+			nodes := within.from + n
+			if v := within.at(nodes); v != never {
+				v -= c.shortCost(max(0, c.floors[inner]-nodes))
+				item.options = append(item.options, option{nodes, v})
+			}
+		}
+		y = c.add(y, item, most)
+	}
+	return y
+}
+
+// assign gives the members of a layer their nodes in step t of a plan, so many in all.
+func (y *layer) assign(plan [][]int, t, nodes int) {
+	for ; y.before != nil; y = y.before {
+		for _, o := range y.options {
+			if v := y.before.at(nodes - o.nodes); v == never || v+o.value != y.at(nodes) {
+				continue
+			}
+			if y.group != nil {
+				y.group.assign(plan, t, o.nodes)
+			} else {
+				plan[y.member][t] = o.nodes
+			}
+			nodes -= o.nodes
+			break
+		}
+	}
+}

@@ -25,6 +25,9 @@ func (s Step) Frees() bool {
 // nodes than the pool has, or than they held before where it shrank. Jobs that keep
 // their nodes or go on waiting need no step.
 //
+// A job that has lost a node and is told with those that are left may keep them: restarting it on
+// them is up to the caller.
+//
 // Steps that free nodes may be done at the same time, and so may those that take some,
 // once all that free any are done. Where a step fails or a job ended meanwhile, leave
 // out the rest and ask for a new decision: a later step may count on the nodes of an earlier

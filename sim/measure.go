@@ -273,7 +273,8 @@ type Comparison struct {
 	Baseline string `json:"baseline"`
 	Nodes    int    `json:"nodes"`
 	// QueueReduction and TotalReduction are the shares by which the mean queueing
-	// and total times are less than the baseline's.
+	// and total times are less than the baseline's; NaN where that is less than a minute, of
+	// which a share says nothing.
 	QueueReduction Share `json:"queue_reduction"`
 	TotalReduction Share `json:"total_reduction"`
 	// ExtraJobs is how many more jobs than the baseline the policy had finished
@@ -327,13 +328,13 @@ func Compare(policy, baseline *Result) Comparison {
 	return c
 }
 
-// reduction returns by what share a mean time is less than the baseline's: 0 where both
-// are 0, and NaN where only the baseline's is.
+// reduction returns by what share a mean time in seconds is less than the baseline's: 0 where they
+// are equal, and else NaN where the baseline's is less than a minute.
 func reduction(mean, baseline float64) Share {
 	if mean == baseline {
 		return 0
 	}
-	if baseline == 0 {
+	if baseline < 60 {
 		return Share(math.NaN())
 	}
 	return Share(1 - mean/baseline)

@@ -95,6 +95,12 @@ func TestCompare(t *testing.T) {
 
 func TestCompareOfNothing(t *testing.T) {
 	none := ended("greedy", 3, 0, func(int) time.Duration { return time.Hour })
+	if got := reduction(3, 59); !math.IsNaN(float64(got)) {
+		t.Errorf("a queue of 59 s is reduced by %v", got)
+	}
+	if got := reduction(45, 60); got != 0.25 {
+		t.Errorf("a queue of 60 s is reduced by %v", got)
+	}
 	some := ended("optimal", 3, second, func(int) time.Duration { return time.Hour })
 	text, err := json.Marshal(Compare(some, none))
 	want := `{"policy":"optimal","baseline":"greedy","nodes":70,"queue_reduction":null,` +

@@ -217,7 +217,7 @@ func (f *simulateFlags) check() ([]sim.Policy, error) {
 	}
 	// NaN compares false with everything, so the conditions are negated.
 	if !(f.disturbance.ETAError >= 0 && f.disturbance.ETAError < 1) {
-		addf("--eta-error is %v; want at least 0 and less than 1", f.disturbance.ETAError)
+		addf("--eta-error is %v; want at least 0 and less than 1%s", f.disturbance.ETAError, cli.ShareHint(f.disturbance.ETAError))
 	}
 	if !(f.disturbance.ETASigma >= 0 && f.disturbance.ETASigma <= solver.MaxETAError) {
 		addf("--eta-sigma is %v; want 0 to %v", f.disturbance.ETASigma, solver.MaxETAError)

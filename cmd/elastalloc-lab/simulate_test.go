@@ -300,6 +300,7 @@ func TestSimulateRefuses(t *testing.T) {
 		good + " --vary=minimums,rigid-most":                     `--vary: variation "rigid-most" is one too many`,
 		good + " --policy=recorded":                              "has no start_s",
 		good + " --eta-error=1":                                  "--eta-error is 1; want at least 0 and less than 1",
+		good + " --eta-error=30":                                 "--eta-error is 30; want at least 0 and less than 1; did you mean 0.3?",
 		good + " --eta-error=NaN":                                "--eta-error is NaN",
 		good + " --eta-sigma=-1":                                 "--eta-sigma is -1; want 0 to 5",
 		good + " --eta-sigma=NaN":                                "--eta-sigma is NaN",

@@ -46,6 +46,9 @@ start and end.`,
 		Example: `  elastalloc forecast -f request.json
   elastalloc forecast -f request.json --eta-error 0.2 -o svg > forecast.svg`,
 		RunE: f.asking(env, func(cmd *cobra.Command, request *elastallocv1.AllocateRequest, allocator allocator) (answer, error) {
+			if hint := cli.ShareHint(f.etaError); hint != "" {
+				return answer{}, fmt.Errorf("--eta-error is %v; want 0 to 1%s", f.etaError, hint)
+			}
 			asked := &elastallocv1.ForecastRequest{
 				Snapshot: request.GetSnapshot(), Options: request.GetOptions(),
 				EveryEvent: f.everyEvent, EtaError: f.etaError, Samples: f.samples, Seed: f.seed,

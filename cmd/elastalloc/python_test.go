@@ -33,10 +33,14 @@ func TestPythonClient(t *testing.T) {
 		run(t, `
 import sys
 import grpc
-from elastalloc import Client, pb
+from datetime import timedelta
+from elastalloc import Client, message, pb
 
-job = pb.Job(id="a")
-job.remaining_eta.FromSeconds(3600)
+for value, want in {timedelta(days=-1, microseconds=1): (-86399, -999999000), 0.25: (0, 250000000), -1.5: (-1, -500000000), 3600: (3600, 0)}.items():
+    got = message(pb.Job, remaining_eta=value).remaining_eta
+    assert (got.seconds, got.nanos) == want, (value, got)
+job = message(pb.Job, id="a", remaining_eta=timedelta(hours=1))
+assert job == message(pb.Snapshot, jobs=[{"id": "a", "remaining_eta": 3600}]).jobs[0], job
 snapshot = pb.Snapshot(id="one", total_nodes=4, jobs=[job])
 address = sys.argv[1]
 for target in address, "ipv4:" + address, "dns:///" + address, address + ", " + address:
@@ -44,12 +48,18 @@ for target in address, "ipv4:" + address, "dns:///" + address, address + ", " + 
         assert c.allocate(snapshot).allocations[0].nodes == 4, target
 with Client(address) as c:
     assert c.fill_idle(snapshot, timeout=60).allocations[0].nodes == 4
-    explained = c.explain(pb.ExplainRequest(snapshot=snapshot), timeout=60)
+    explained = c.explain({"id": "one", "total_nodes": 4, "jobs": [job]}, job_ids=["a"], timeout=60)
     assert explained.decision.snapshot_id == "one", explained
-    variations = c.what_if(pb.WhatIfRequest(snapshot=snapshot, scenarios=[pb.Scenario(name="more")]), timeout=60)
-    assert len(variations.results) == 1, variations
-    forecast = c.forecast(pb.ForecastRequest(snapshot=snapshot), timeout=60)
+    variations = c.what_if(snapshot, {"time_budget": 10}, scenarios=[{"name": "more", "total_nodes": 8}], timeout=60)
+    assert variations.results[0].decision.allocations[0].nodes == 8, variations
+    forecast = c.forecast(snapshot, pb.AllocateOptions(), cadence=60, timeout=60)
     assert forecast.jobs[0].job_id == "a", forecast
+    for wrong in lambda: c.forecast(snapshot, cadnce=60), lambda: message(pb.Job, remaining_eta="1h"):
+        try:
+            wrong()
+            raise AssertionError("no error")
+        except (TypeError, ValueError) as error:
+            print(error)
     try:
         c.allocate(pb.Snapshot(total_nodes=-1), timeout=60)
         raise AssertionError("no error")

@@ -7,6 +7,7 @@ import ipaddress
 import pkgutil
 import re
 import time
+from datetime import timedelta
 from typing import Any, NamedTuple, Optional
 
 import grpc
@@ -14,7 +15,7 @@ import grpc
 from elastalloc.v1 import allocator_pb2 as pb
 from elastalloc.v1 import allocator_pb2_grpc as rpc
 
-__all__ = ["Client", "Step", "pb", "steps"]
+__all__ = ["Client", "Step", "message", "pb", "steps"]
 
 # How gRPC treats the calls, the same as in the Go client: calls go in turn to every healthy
 # server, and again, perhaps elsewhere, where one was not there or busy.
@@ -44,7 +45,8 @@ class Client:
     without them connections are in plain text. It is safe for use by several threads; a
     program needs one.
 
-    Each method takes a timeout in seconds, by default the client's plus the time budget of the
+    Each method takes a snapshot and options, as messages or as message() takes them. Each takes
+    a timeout in seconds, by default the client's plus the time budget of the
     request. An attempt has that budget and half of the rest of the time; then the next server
     is asked, up to four times in all, so that a server which hangs loses no call. gRPC itself
     retries UNAVAILABLE, and RESOURCE_EXHAUSTED when the server says, as far as its budget of
@@ -74,40 +76,59 @@ class Client:
         self._stub = rpc.AllocatorServiceStub(self._channel)
 
     def allocate(
-        self,
-        snapshot: pb.Snapshot,
-        options: Optional[pb.AllocateOptions] = None,
-        *,
-        timeout: Optional[float] = None,
+        self, snapshot: Any, options: Any = None, *, timeout: Optional[float] = None
     ) -> pb.AllocateResponse:
         """Decides how many nodes each job of a snapshot gets."""
-        request = pb.AllocateRequest(snapshot=snapshot, options=options)
-        return self._call(self._stub.Allocate, request, timeout)
+        return self._ask("Allocate", timeout, snapshot=snapshot, options=options)
 
     def fill_idle(
-        self, snapshot: pb.Snapshot, *, timeout: Optional[float] = None
+        self, snapshot: Any, *, timeout: Optional[float] = None
     ) -> pb.FillIdleResponse:
         """Gives the idle nodes of a snapshot to its queue, and leaves running jobs alone."""
-        request = pb.FillIdleRequest(snapshot=snapshot)
-        return self._call(self._stub.FillIdle, request, timeout)
+        return self._ask("FillIdle", timeout, snapshot=snapshot)
 
     def explain(
-        self, request: pb.ExplainRequest, *, timeout: Optional[float] = None
+        self,
+        snapshot: Any,
+        options: Any = None,
+        *,
+        timeout: Optional[float] = None,
+        **fields: Any,
     ) -> pb.ExplainResponse:
-        """Decides, and says why each job got its size and what would give it more."""
-        return self._call(self._stub.Explain, request, timeout)
+        """Decides, and says why each job got its size and what would give it more.
+
+        fields are those of an ExplainRequest, such as job_ids.
+        """
+        return self._ask("Explain", timeout, snapshot=snapshot, options=options, **fields)
 
     def what_if(
-        self, request: pb.WhatIfRequest, *, timeout: Optional[float] = None
+        self,
+        snapshot: Any,
+        options: Any = None,
+        *,
+        timeout: Optional[float] = None,
+        **fields: Any,
     ) -> pb.WhatIfResponse:
-        """Decides a snapshot and variations of it."""
-        return self._call(self._stub.WhatIf, request, timeout)
+        """Decides a snapshot and variations of it, the scenarios of a WhatIfRequest."""
+        return self._ask("WhatIf", timeout, snapshot=snapshot, options=options, **fields)
 
     def forecast(
-        self, request: pb.ForecastRequest, *, timeout: Optional[float] = None
+        self,
+        snapshot: Any,
+        options: Any = None,
+        *,
+        timeout: Optional[float] = None,
+        **fields: Any,
     ) -> pb.ForecastResponse:
-        """Says when each job of a snapshot starts and ends if no other is submitted."""
-        return self._call(self._stub.Forecast, request, timeout)
+        """Says when each job of a snapshot starts and ends if no other is submitted.
+
+        fields are those of a ForecastRequest, such as cadence and samples.
+        """
+        return self._ask("Forecast", timeout, snapshot=snapshot, options=options, **fields)
+
+    def _ask(self, method: str, timeout: Optional[float], **fields: Any) -> Any:
+        request = message(getattr(pb, method + "Request"), **fields)
+        return self._call(getattr(self._stub, method), request, timeout)
 
     def _call(self, method: Any, request: Any, timeout: Optional[float]) -> Any:
         budget = _budget(request)
@@ -136,6 +157,40 @@ class Client:
 
     def __exit__(self, *_: Any) -> None:
         self.close()
+
+
+def message(kind: Any, **fields: Any) -> Any:
+    """Returns a message of a kind, such as pb.Snapshot.
+
+    Messages in it may be dicts of their fields, and durations a timedelta or a number of
+    seconds: message(pb.Job, id="a", remaining_eta=3600).
+    """
+    return kind(**_plain(kind.DESCRIPTOR, fields))
+
+
+def _plain(descriptor: Any, fields: Any) -> Any:
+    """Returns the fields of a message with durations as protobuf takes them."""
+    plain = dict(fields)
+    for name, value in fields.items():
+        field = descriptor.fields_by_name.get(name)
+        if field is None or field.message_type is None:
+            continue  # A name that protobuf refuses, or a plain value.
+        inner = field.message_type
+        if isinstance(value, (list, tuple)):
+            plain[name] = [
+                _plain(inner, one) if isinstance(one, dict) else one for one in value
+            ]
+        elif isinstance(value, dict):
+            plain[name] = _plain(inner, value)
+        elif isinstance(value, (timedelta, int, float)):
+            if isinstance(value, timedelta):
+                nanos = value // timedelta(microseconds=1) * 1000
+            else:
+                nanos = round(value * 1e9)
+            sign = 1 if nanos >= 0 else -1  # Of both parts.
+            seconds, nanos = divmod(abs(nanos), 10**9)
+            plain[name] = {"seconds": sign * seconds, "nanos": sign * nanos}
+    return plain
 
 
 def _budget(request: Any) -> float:
@@ -187,7 +242,8 @@ def steps(response: Any) -> "list[Step]":
 
     Jobs that free nodes come first, then in the order of the snapshot those that take some,
     so that there are never more nodes in use than the pool has. Where a step fails, leave
-    out the rest and ask for a new decision.
+    out the rest and ask for a new decision. A job that has lost a node and keeps those that are
+    left has no step: restarting it on them is up to the caller.
     """
     frees, takes = [], []
     for a in response.allocations:

@@ -56,6 +56,15 @@ func (f FileFlag) Set(name string) error {
 	return nil
 }
 
+// ShareHint asks whether a number was meant as a percentage where a share is wanted, "" if it
+// cannot have been.
+func ShareHint(share float64) string {
+	if share <= 1 || share > 100 {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean %v?", share/100)
+}
+
 // OpenInput opens a file, or standard input for StandardInput, of which reading ends when
 // the command is interrupted.
 func OpenInput(cmd *cobra.Command, name string) (io.ReadCloser, error) {

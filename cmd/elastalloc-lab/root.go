@@ -29,6 +29,7 @@ replays recordings under allocation policies, repeats the experiments of the pap
 		newPaperCommand(env),
 		newBenchCommand(env),
 		newAuditCommand(env),
+		newETAsCommand(env),
 		newTraceCommand(),
 	)
 	cli.Elsewhere(root, "elastalloc", "serve", "allocate", "fill-idle", "explain", "whatif", "forecast", "snapshot")

@@ -6,6 +6,7 @@ import (
 	"math"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -164,6 +165,7 @@ func TestRecordingOfASimulation(t *testing.T) {
 				t.Fatal(err)
 			}
 			checkRecorded(t, r, want, recorded)
+			checkToldETAs(t, r, plain.Disturb(test.disturbance, 1).Jobs)
 			run, err := sim.Run(t.Context(), r.Workload, p, r.Config, newAllocator(t))
 			if err != nil {
 				t.Fatal(err)
@@ -217,6 +219,43 @@ func checkRecorded(t *testing.T, r *Replay, want, recorded *sim.Result) {
 		t.Errorf("unknown is %+v; the scheduler tells all and carries everything out", *u)
 	}
 	checkFigures(t, "what really happened", r, want, recorded)
+}
+
+// checkToldETAs checks how wrong ETAs are said to have been against the jobs of the simulation.
+func checkToldETAs(t *testing.T, r *Replay, jobs []sim.WorkloadJob) {
+	t.Helper()
+	byID := make(map[string]*sim.WorkloadJob)
+	for i := range jobs {
+		byID[jobs[i].ID] = &jobs[i]
+	}
+	told := r.ToldETAs()
+	checked := 0
+	for _, track := range r.tracks {
+		if track.fate != ended {
+			continue
+		}
+		checked++
+		job := byID[track.id]
+		i := slices.IndexFunc(told, func(e ToldETA) bool { return e.Work == track.work.Work })
+		if i < 0 {
+			t.Fatalf("%s did %v, which is not among what jobs did", track.id, track.work.Work)
+		}
+		// It may have done as much more as it could between the snapshots about its end.
+		slack := (max(track.endWithin, r.Config.Frequency).Seconds() + 1) * 6.56
+		took, first := job.Work.Seconds(), job.ToldETA.Seconds()
+		low, high := math.Log(max(1, took-slack)/first), math.Log((took+slack)/first)
+		if got := told[i].First; got < low-1e-6 || got > high+1e-6 {
+			t.Errorf("%s took %v and told %v: off by %v; want %v to %v", track.id, job.Work, job.ToldETA, got, low, high)
+		}
+		low = math.Log(max(1, took/2-slack) / max(1, first-took/2+slack))
+		high = math.Log((took/2 + slack) / max(1, first-took/2-slack))
+		if got := told[i].Halfway; got < low-1e-6 || got > high+1e-6 {
+			t.Errorf("%s took %v and told %v: off by %v halfway; want %v to %v", track.id, job.Work, job.ToldETA, got, low, high)
+		}
+	}
+	if checked != len(told) {
+		t.Errorf("%d jobs ended; it is said of %d how wrong their ETAs were", checked, len(told))
+	}
 }
 
 // checkFigures compares figures over the same jobs.

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/elastalloc/elastalloc/client/eta"
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/internal/format"
+	"github.com/elastalloc/elastalloc/internal/recording"
+	"github.com/elastalloc/elastalloc/lab/replay"
+	"github.com/elastalloc/elastalloc/sim"
+)
+
+func newETAsCommand(env cli.LookupEnv) *cobra.Command {
+	var recordings, callers []string
+	var state string
+	command := &cobra.Command{
+		Use:   "etas --recording DIR",
+		Short: "Say how wrong the ETAs were that a scheduler told",
+		Long: `Read what a server has recorded (serve --record), and set what each job that ended was
+told to have left beside what it took, by caller and by group.
+
+JOBS       jobs that ended; those still there are left out, so long jobs are rare
+BIAS       median of what a job took by what was told at first: 0.5 where half
+P50, P90   factor within which half and nine in ten of them are right
+ETA_ERROR  what to send as eta_error: the root mean square of ln(took / told)
+HALFWAY    the same of what was told once half of that work was done
+
+With --state, what the jobs took is written as a state of the library that makes ETAs
+(client/eta, in Python elastalloc.eta), for jobs that tell none.`,
+		Example: `  elastalloc-lab etas --recording recordings --state etas.json`,
+		Args:    cli.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if len(recordings) == 0 {
+				return errors.New("--recording is empty")
+			}
+			told, err := toldETAs(cmd, recordings, callers)
+			if err != nil {
+				return fmt.Errorf("--recording: %w", err)
+			}
+			out := cmd.OutOrStdout()
+			if _, err := fmt.Fprint(out, etasTable(told, cli.ScreenFor(out, env))); err != nil || state == "" {
+				return cli.Failed(err)
+			}
+			return cli.Failed(writeETAState(state, told))
+		},
+	}
+	flags := command.Flags()
+	flags.StringSliceVar(&recordings, "recording", nil, "folders of recordings, of several servers as well")
+	flags.StringSliceVar(&callers, "caller", nil, "callers whose calls are read (default all, each a cluster of its own)")
+	flags.StringVar(&state, "state", "", "file to write the state of client/eta to")
+	cli.MarkRequired(command, "recording")
+	return command
+}
+
+// callerETAs is what one caller told.
+type callerETAs struct {
+	caller string
+	jobs   []replay.ToldETA
+}
+
+// toldETAs returns what each caller told. Callers of whom nothing can be said are named on
+// standard error; it is an error if there is no other.
+func toldETAs(cmd *cobra.Command, recordings, callers []string) ([]callerETAs, error) {
+	if len(callers) == 0 {
+		found := make(map[string]bool)
+		_, err := recording.Read(recordings, func(e recording.Entry) error {
+			found[e.Caller] = found[e.Caller] || e.Method == "Allocate"
+			return cmd.Context().Err()
+		})
+		if cmd.Context().Err() != nil {
+			return nil, cli.ErrInterrupted
+		}
+		if err != nil {
+			return nil, err
+		}
+		maps.DeleteFunc(found, func(_ string, asks bool) bool { return !asks })
+		callers = slices.Sorted(maps.Keys(found))
+	}
+	var told []callerETAs
+	last := errors.New("it has no decisions")
+	for n, caller := range callers {
+		read := func(yield func(recording.Entry) error) ([]recording.Cut, error) {
+			cuts, err := recording.Read(recordings, yield)
+			for _, cut := range cuts {
+				if n == 0 { // They are the same each time.
+					fmt.Fprintf(cmd.ErrOrStderr(), "%s\n", describeCut(&cut))
+				}
+			}
+			return cuts, err
+		}
+		r, err := replay.New(read, replay.Options{Callers: []string{caller}})
+		if err != nil {
+			last = fmt.Errorf("calls of %q: %w", caller, err)
+			if len(callers) > 1 {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%v\n", last)
+			}
+			continue
+		}
+		told = append(told, callerETAs{caller, r.ToldETAs()})
+	}
+	if len(told) == 0 {
+		return nil, last
+	}
+	return told, nil
+}
+
+// etasTable lays out how far off ETAs were: a row for each caller, and below it one for each of
+// its groups where there are several.
+func etasTable(told []callerETAs, screen cli.Screen) string {
+	table := screen.NewTable().AlignRight(1, 6)
+	table.AddRow(screen.Bold, "CALLER", "JOBS", "BIAS", "P50", "P90", "ETA_ERROR", "HALFWAY")
+	row := func(name string, jobs []replay.ToldETA) {
+		first, factors := make([]float64, len(jobs)), make([]float64, len(jobs))
+		square, halfway := 0.0, 0.0
+		for i, job := range jobs {
+			first[i], factors[i] = math.Exp(job.First), math.Exp(math.Abs(job.First))
+			square += job.First * job.First / float64(len(jobs))
+			halfway += job.Halfway * job.Halfway / float64(len(jobs))
+		}
+		cells := []string{name, strconv.Itoa(len(jobs))}
+		for _, value := range []float64{
+			sim.Quantile(first, 0.5), sim.Quantile(factors, 0.5), sim.Quantile(factors, 0.9), math.Sqrt(square), math.Sqrt(halfway),
+		} {
+			cells = append(cells, strconv.FormatFloat(value, 'f', 2, 64))
+		}
+		table.AddRow(cli.Plain, cells...)
+	}
+	for _, c := range told {
+		row(c.caller, c.jobs)
+		groups := make(map[string][]replay.ToldETA)
+		for _, job := range c.jobs {
+			groups[job.Group] = append(groups[job.Group], job)
+		}
+		for _, group := range slices.Sorted(maps.Keys(groups)) {
+			if len(groups) > 1 {
+				row("  "+group, groups[group])
+			}
+		}
+	}
+	return table.String()
+}
+
+// writeETAState writes the state of a library that has seen the jobs end.
+func writeETAState(path string, told []callerETAs) error {
+	if len(told) > 1 {
+		return fmt.Errorf("--state is of one cluster; choose its caller of %s", format.Count(len(told), "caller"))
+	}
+	var e eta.Estimator
+	for _, job := range told[0].jobs {
+		e.Ended(job.Work)
+	}
+	text, err := json.Marshal(&e)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o600)
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/elastalloc/elastalloc/client/eta"
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/internal/recording"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// TestETAs reads a recording of jobs that each take 30 minutes on their one node: those of one
+// caller are told right, those of the other to take half or twice as long, by group.
+func TestETAs(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "recording")
+	w, err := recording.New(recording.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const took, jobs = 30 * time.Minute, 6
+	for minute := 0; minute <= 70; minute += 5 {
+		now := time.Duration(minute) * time.Minute
+		for caller, told := range map[string][]time.Duration{"right": {took}, "wrong": {took / 2, took * 2}} {
+			snapshot := &elastallocv1.Snapshot{Id: "moment", TotalNodes: jobs}
+			groups := []string{"hopeful", "careful"}[:len(told)]
+			for _, group := range groups {
+				snapshot.Groups = append(snapshot.Groups, &elastallocv1.Group{Id: group})
+			}
+			for i := range jobs {
+				submitted := 5 * time.Minute * time.Duration(1+i)
+				if now < submitted || now >= submitted+took {
+					continue
+				}
+				snapshot.Jobs = append(snapshot.Jobs, &elastallocv1.Job{
+					Id: string(rune('a' + i)), CurrentNodes: 1, GroupId: groups[i%len(groups)],
+					RemainingEta: durationpb.New(max(told[i%len(told)]-(now-submitted), time.Second)), TrainingTime: durationpb.New(now - submitted),
+				})
+			}
+			if minute == 0 || minute == 70 { // A job that is there at the begin and at the end.
+				snapshot.Jobs = append(snapshot.Jobs, &elastallocv1.Job{Id: "z", CurrentNodes: 0, GroupId: groups[0], RemainingEta: durationpb.New(time.Hour)})
+			}
+			options := &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME}
+			w.Record(recording.Entry{
+				Time: time.Date(2026, 11, 2, 9, minute, 0, 0, time.UTC), Method: "Allocate", Caller: caller,
+				Request: &elastallocv1.AllocateRequest{Snapshot: snapshot, Options: options}, Response: new(elastallocv1.AllocateResponse),
+			}, 100)
+		}
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	// A job that outruns what was told is last seen after 25 minutes, with a second left. Halfway
+	// there it was told to have 2.5 of 12.5 minutes; the others 45 of 15.
+	stdout, stderr, status := runWith(t, nil, "etas", "--recording", dir)
+	if want := "CALLER JOBS BIAS P50 P90 ETA_ERROR HALFWAY" +
+		" right 6 1.00 1.00 1.00 0.00 0.00" +
+		" wrong 6 1.08 1.83 2.00 0.61 1.38 careful 3 0.50 2.00 2.00 0.69 1.10 hopeful 3 1.67 1.67 1.67 0.51 1.61"; status != cli.ExitDone ||
+		stderr != "" || strings.Join(strings.Fields(stdout), " ") != want {
+		t.Errorf("exit status %d, stderr %q, stdout:\n%s\nwant %s", status, stderr, stdout, want)
+	}
+
+	state := filepath.Join(t.TempDir(), "etas.json")
+	stdout, stderr, status = runWith(t, nil, "etas", "--recording", dir, "--caller=right", "--state", state)
+	if status != cli.ExitDone || stderr != "" || strings.Contains(stdout, "wrong") {
+		t.Errorf("exit status %d, stderr %q, stdout:\n%s", status, stderr, stdout)
+	}
+	text, err := os.ReadFile(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e eta.Estimator
+	if err := json.Unmarshal(text, &e); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.Estimate(eta.Job{WorkDone: 10 * time.Minute}).ETA; got != 20*time.Minute {
+		t.Errorf("after 10 of 30 minutes %v are left", got)
+	}
+	for args, want := range map[string]string{
+		"--recording=missing":                              "missing",
+		"--recording=" + dir + " --caller=nobody":          `no calls of "nobody"`,
+		"--recording=" + dir + " --state=x":                "--state is of one cluster; choose its caller of 2 callers",
+		"--recording=" + dir + " --caller=right --state=/": "is a directory",
+		"":              `required flag(s) "recording" not set`,
+		"--recording=,": "--recording",
+	} {
+		if _, stderr, status := runWith(t, nil, append([]string{"etas"}, strings.Fields(args)...)...); status == cli.ExitDone || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit status %d, stderr %q; want %q", args, status, stderr, want)
+		}
+	}
+}

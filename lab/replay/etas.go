@@ -1,0 +1,61 @@
+package replay
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+)
+
+// ToldETA is what a scheduler told of the work of a job that ended, beside what it took, in run
+// time on one node.
+type ToldETA struct {
+	// Group is the team that the job belongs to, "" where the scheduler tells none.
+	Group string
+	// First is ln(took / told) of what was left when the job first showed, and Halfway when half
+	// of that was done: 0 for a right ETA, more for one too short. Ends are known no better
+	// than to the next snapshot.
+	First, Halfway float64
+	// Work is all that the job did; 0 where it had begun before the recording and its scheduler
+	// does not tell work_done.
+	Work time.Duration
+}
+
+// ToldETAs returns what was told of the jobs that ended, in the order of their ends.
+func (r *Replay) ToldETAs() []ToldETA {
+	var tracks []*track
+	for _, t := range r.tracks {
+		if t.fate == ended {
+			tracks = append(tracks, t)
+		}
+	}
+	endOf := func(t *track) time.Duration { return t.work.Recorded[len(t.work.Recorded)-1].At }
+	slices.SortStableFunc(tracks, func(a, b *track) int { return cmp.Compare(endOf(a), endOf(b)) })
+	told := make([]ToldETA, len(tracks))
+	for i, t := range tracks {
+		told[i] = ToldETA{
+			Group: t.work.Group,
+			First: offBy(t.work.Work, t.work.ToldETA), Halfway: offBy(t.work.Work-t.work.Work/2, t.toldAt(t.work.Work/2)),
+		}
+		if before := t.work.History; before.Work > 0 || before.Nodes == 0 && before.Trained == 0 {
+			told[i].Work = t.work.History.Work + t.work.Work
+		}
+	}
+	return told
+}
+
+// toldAt returns what was told of the work left once the job had done some of it.
+func (t *track) toldAt(served time.Duration) time.Duration {
+	told := t.work.ToldETA - served
+	for _, later := range t.work.Retold {
+		if later.Served <= served {
+			told = later.ETA - (served - later.Served)
+		}
+	}
+	return told
+}
+
+// offBy returns ln(took / told), each at least a second.
+func offBy(took, told time.Duration) float64 {
+	return math.Log(max(took, time.Second).Seconds() / max(told, time.Second).Seconds())
+}

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -164,22 +165,24 @@ func (f *Simulated) teamsTables() []Table {
 	return []Table{table}
 }
 
-// Lead is what a reader with a minute reads: what the best policy brings, who loses, and what
-// is assumed.
+// Lead is what a reader with a minute reads: what the best policy that optimises brings, who
+// loses, and what is assumed.
 func (f *Simulated) Lead() []string {
 	lines := []string{fmt.Sprintf("%s on pools of %s nodes.", format.Count(len(f.Workload.Jobs), "job"), joined(f.Summary.Pools()))}
-	if best, reference := f.best(nil), f.reference(); best != "" && best != reference {
+	reference := f.reference()
+	best := cmp.Or(f.best(sim.Optimises), f.best(func(policy string) bool { return policy != reference }))
+	if best != "" && reference != "" {
 		lines = append(lines, f.verdict(best, reference)...)
 	}
 	return append(append(lines, f.assumptions()), f.notes()...)
 }
 
-// best returns the policy with the least mean total time, by the mean of its ratio to the
-// reference over the pools; only those that suit count, and none is "".
+// best returns the policy with the least mean total time over the pools, in ratios, of those
+// that suit; "" for none.
 func (f *Simulated) best(suits func(policy string) bool) string {
 	best, least := "", math.Inf(1)
 	for _, policy := range f.Summary.Policies() {
-		if policy == sim.RecordedPolicy || suits != nil && !suits(policy) {
+		if policy == sim.RecordedPolicy || !suits(policy) {
 			continue
 		}
 		if total := sim.Mean(f.of(policy, "", func(s, _ *sim.Summary) float64 { return math.Log(s.MeanTotalSeconds) })); total < least {

@@ -2,6 +2,7 @@ package elastalloc_test
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -63,6 +64,49 @@ func TestETAsThatRanOut(t *testing.T) {
 	})
 }
 
+// TestUncertainETAs checks decisions by ranks that jobs share: the best by exhaustive search, from the
+// MILP too, and not those by exact ETAs.
+func TestUncertainETAs(t *testing.T) {
+	t.Parallel()
+	a := newAllocator(t, elastalloc.Options{})
+	others := 0
+	rapid.Check(t, func(t *rapid.T) {
+		s := solvertest.SnapshotsWithin(solvertest.Limits{Jobs: 5, Steps: 1, Sizes: 3, Nodes: 12}).Draw(t, "snapshot")
+		o := solver.Options{
+			Objective: solver.ObjectiveTotalTime,
+			Admission: rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"),
+			TotalTime: solver.TotalTimeOptions{ETAError: new(rapid.SampledFrom([]float64{0, 0.7, 5}).Draw(t, "eta error of all"))},
+		}
+		exact := o
+		exact.TotalTime.ETAError = nil
+		certain := *s
+		certain.Jobs = slices.Clone(s.Jobs)
+		for i := range s.Jobs {
+			s.Jobs[i].ETAError = rapid.SampledFrom([]*float64{nil, nil, new(0.0), new(1.4)}).Draw(t, "eta error")
+		}
+		best, found := solvertest.Exhaustive(solver.NewProblemFor(s, o))
+		want, err := a.Allocate(t.Context(), &certain, exact)
+		if err != nil {
+			t.Fatal(err)
+		}
+		noise := 1e-9 * max(1, math.Abs(best.Objective))
+		o.Backend = rapid.SampledFrom([]solver.BackendName{solver.BackendExact, solver.BackendHiGHS}).Draw(t, "backend")
+		d, err := a.Allocate(t.Context(), s, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !found || math.Abs(d.Report.Objective-best.Objective) > noise || d.Report.Bound-best.Objective > noise {
+			t.Fatalf("%s: objective %v, bound %v; want %v", d.Report.Backend, d.Report.Objective, d.Report.Bound, best.Objective)
+		}
+		if d.Report.Objective != want.Report.Objective {
+			others++
+		}
+	})
+	if others == 0 {
+		t.Error("no objective differs from that of exact ETAs")
+	}
+}
+
 // TestManyPauses checks when pauses are a warning, and what the warnings say.
 func TestManyPauses(t *testing.T) {
 	t.Parallel()
@@ -81,6 +125,32 @@ func TestManyPauses(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("%d nodes: %v, warnings (-want +got):\n%s", nodes, err, diff)
+		}
+	}
+}
+
+// BenchmarkUncertainETAs decides jobs whose ETAs have errors of 0, all of 0.7, of three values,
+// and each of its own.
+func BenchmarkUncertainETAs(b *testing.B) {
+	for _, jobs := range []int{40, 1000, 100_000} {
+		for _, values := range []int{0, 1, 3, jobs} {
+			b.Run(fmt.Sprintf("jobs=%d/errors=%d", jobs, values), func(b *testing.B) {
+				a, err := elastalloc.New(elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
+				if err != nil {
+					b.Fatal(err)
+				}
+				s := solvertest.Busy(jobs, jobs)
+				for i := range s.Jobs[:min(values, 1)*jobs] {
+					s.Jobs[i].ETAError = new(0.7 * float64(1+i%values) / float64(1+values/2))
+				}
+				o := solver.Options{Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionStartFirst}
+				solvertest.ReportCPU(b)
+				for b.Loop() {
+					if _, err := a.Allocate(b.Context(), s, o); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
 		}
 	}
 }

@@ -16,8 +16,9 @@ import (
 //	c_i = V_i (1 - (V_(i-1)/V_i)^p)^(1/p) / (N^a u_i),   p = 1/(1-a),
 //
 // V_i being the weight of the jobs up to i and of those still to come (Berg, Vesilo and
-// Harchol-Balter, "heSRPT: Parallel scheduling to minimize mean slowdown" (2020)). So
-// c_i is what a second of one-node work on the job saves, and a decision maximises
+// Harchol-Balter, "heSRPT: Parallel scheduling to minimize mean slowdown" (2020)); ranks.go
+// has V_i where remaining ETAs are uncertain. So c_i is what a second of one-node work on
+// the job saves, and a decision maximises
 //
 //	sum_i c_i s_i(k_i) - chi_i(k_i)
 //
@@ -86,7 +87,7 @@ func totalTimeStep(o *Options) time.Duration { return valueOr(o.TotalTime.Paybac
 // totalTime is the objective's parameters, in seconds, and what it takes from all jobs
 // of a snapshot.
 type totalTime struct {
-	fairness, aging, price, payback, pauseFactor, startBonus, cadence float64
+	fairness, aging, price, payback, pauseFactor, startBonus, cadence, etaError float64
 	// exponent is a of speed(k) = u k^a, power is 1/(1-a).
 	exponent, power float64
 	// meanWeight is that of the jobs with their aging, wbar.
@@ -113,6 +114,7 @@ func (p *Problem) valueTotalTime(s *Snapshot, options *Options) {
 		payback:     valueOr(o.Payback, DefaultPayback).Seconds(),
 		pauseFactor: valueOr(o.PausePriceFactor, DefaultPausePriceFactor),
 		cadence:     valueOr(o.Cadence, 0).Seconds(),
+		etaError:    valueOr(o.ETAError, 0),
 	}
 	if options.Admission == AdmissionOptimized {
 		m.startBonus = valueOr(o.StartBonus, DefaultStartBonus).Seconds()
@@ -152,27 +154,28 @@ func (m *totalTime) gradient(s *Snapshot) []float64 {
 	m.exponent = min(max(median(exponents, math.Log2(2*DefaultDoublingEfficiency)), 0.05), 0.97)
 	m.power = 1 / (1 - m.exponent)
 
-	// The key of the order is the logarithm of d_i / w'_i^a, +Inf for a weight of 0.
+	// The key of the order is the logarithm of d_i / w'_i^a. A job of weight 0 has no part in it.
 	key := make([]float64, jobs)
-	order := make([]int, jobs)
-	for i := range order {
-		order[i] = i
-		key[i] = math.Log(s.Jobs[i].Demand()) - m.exponent*math.Log(weight[i])
+	order := make([]int, 0, jobs)
+	for i := range key {
+		if weight[i] > 0 {
+			order = append(order, i)
+			key[i] = math.Log(s.Jobs[i].Demand()) - m.exponent*math.Log(weight[i])
+		}
 	}
 	slices.SortFunc(order, func(a, b int) int { return cmp.Or(cmp.Compare(key[b], key[a]), cmp.Compare(a, b)) })
 
 	c := make([]float64, jobs)
-	before := 0.0
+	comers := 0.0 // V_0
 	if pool > 0 {
-		before = m.fairness * pool / meanLargest * m.meanWeight
+		comers = m.fairness * pool / meanLargest * m.meanWeight
 	}
 	share, poolSpeed := max(1, pool/float64(jobs)), math.Pow(pool, m.exponent)
+	ranks := ranking{key: key, weight: weight, sd: etaErrors(s.Jobs, m.etaError)}
+	before := ranks.before(order, comers)
 	for _, i := range order {
-		if weight[i] == 0 {
-			continue
-		}
 		job := &s.Jobs[i]
-		upTo := before + weight[i]
+		upTo := before[i] + weight[i]
 		if pool > 0 {
 			nodes := min(max(share, smallest[i]), largest[i])
 			u := speedOf(job, nodes) / math.Pow(nodes, m.exponent)
@@ -181,7 +184,6 @@ func (m *totalTime) gradient(s *Snapshot) []float64 {
 			c[i] = upTo * math.Pow(left, 1/m.power) / (poolSpeed * u)
 		}
 		c[i] = max(c[i], weight[i]/fastest[i])
-		before = upTo
 	}
 	return c
 }

@@ -63,6 +63,13 @@ func (m spec) demand(i int) float64 {
 	return job.RemainingETA.Seconds() * m.speed(i, float64(job.ETANodes))
 }
 
+func (m spec) etaError(i int) float64 {
+	if own := m.snapshot.Jobs[i].ETAError; own != nil {
+		return *own
+	}
+	return *m.options.ETAError
+}
+
 func (m spec) weight(job *solver.Job) float64 {
 	w := *job.Weight
 	if aging := m.options.Aging.Seconds(); aging > 0 {
@@ -105,10 +112,20 @@ func (m spec) coefficients() (c, rounding []float64, meanWeight float64) {
 		return cmp.Compare(m.demand(y)/math.Pow(weights[y], a), m.demand(x)/math.Pow(weights[x], a))
 	})
 	c, rounding = make([]float64, len(order)), make([]float64, len(order))
-	v := *m.options.Fairness * (pool / meanLargest) * meanWeight
-	for _, i := range order {
+	for n, i := range order {
 		if weights[i] == 0 {
 			continue
+		}
+		v := *m.options.Fairness * (pool / meanLargest) * meanWeight
+		for other, j := range order {
+			switch sd := math.Hypot(m.etaError(i), m.etaError(j)); {
+			case j == i || weights[j] == 0:
+			case sd > 0:
+				ratio := m.demand(i) / math.Pow(weights[i], a) / (m.demand(j) / math.Pow(weights[j], a))
+				v += weights[j] * math.Erfc(math.Log(ratio)/sd/math.Sqrt2) / 2
+			case other < n:
+				v += weights[j]
+			}
 		}
 		sizes := m.snapshot.Jobs[i].LegalSizes()
 		share := max(float64(slices.Min(sizes)), min(float64(slices.Max(sizes)), max(1, pool/count)))
@@ -118,10 +135,9 @@ func (m spec) coefficients() (c, rounding []float64, meanWeight float64) {
 			up*math.Pow(1-math.Pow(v/up, p), 1/p)/(math.Pow(pool, a)*u),
 			weights[i]/m.speed(i, float64(slices.Max(sizes))),
 		)
-		if rounding[i] = 1e-12 + 1e-15*p*up/weights[i]; rounding[i] > 1e-6 {
+		if rounding[i] = 1e-11 + 1e-15*p*up/weights[i]; rounding[i] > 1e-6 {
 			rounding[i] = math.Inf(1) // No digit is left of 1 - (v/up)^p.
 		}
-		v = up
 	}
 	return c, rounding, meanWeight
 }
@@ -169,6 +185,7 @@ func drawTotalTime(t *rapid.T) solver.TotalTimeOptions {
 		PausePriceFactor: new(rapid.SampledFrom([]float64{0, 1, 8}).Draw(t, "pause price factor")),
 		StartBonus:       seconds("start bonus", 0, 500),
 		Cadence:          seconds("cadence", 0, 0, 300, 3600),
+		ETAError:         new(rapid.SampledFrom([]float64{0, 0.7, 5}).Draw(t, "eta error of all")),
 	}
 }
 
@@ -179,6 +196,9 @@ func TestTotalTime(t *testing.T) {
 		s := solvertest.Snapshots().Draw(t, "snapshot")
 		if s.TotalNodes == 0 {
 			t.Skip("no job can get anything")
+		}
+		for i := range s.Jobs {
+			s.Jobs[i].ETAError = rapid.SampledFrom([]*float64{nil, nil, new(0.0), new(0.1), new(1.4)}).Draw(t, "eta error")
 		}
 		admission := rapid.SampledFrom(solver.Admissions()).Draw(t, "admission")
 		m := spec{snapshot: s, options: drawTotalTime(t), bonus: admission == solver.AdmissionOptimized}

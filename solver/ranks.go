@@ -1,0 +1,243 @@
+package solver
+
+import (
+	"iter"
+	"math"
+	"slices"
+)
+
+// Ranks of jobs whose remaining ETAs are uncertain.
+//
+// TOTAL_TIME counts, for each job, the weight of those that are expected to outlast it. With
+// a key k_i, the logarithm of d_i / w'_i^a, that is normal around what was told with a standard
+// deviation of s_i, job j outlasts job i with probability Phi((k_j - k_i) / sqrt(s_i^2 + s_j^2)).
+// So V_(i-1) is V_0 plus the sum over j of w'_j times that: for s_i = s_j = 0 it is 1, 0 or, of
+// equal keys, by place in the snapshot.
+//
+// Jobs of one s are a class, and each pair of classes is summed on its own: few jobs term by
+// term, many in cells as wide as sqrt(s_i^2 + s_j^2). There Phi is a polynomial to the last
+// digit, both in k_i and in k_j, and only near cells need it. All sums are then right to
+// 1e-12 of V_0 and all weights, in time that grows with the number of jobs for each pair.
+
+const (
+	leastETAError = 1e-6 // what is less counts as 0
+	fewJobs       = 1000 // whose errors all count as they are
+	mostETAErrors = 24   // different ones of more jobs; of still more, each counts in quarters
+	mostPairs     = 4096 // of jobs that are summed term by term
+	polynomial    = 16   // coefficients of a polynomial
+	farCells      = 10   // between cells that are this far apart Phi is 0 or 1
+)
+
+// etaErrors returns s of every job.
+func etaErrors(jobs []Job, fallback float64) []float64 {
+	s := make([]float64, len(jobs))
+	for i := range jobs {
+		if s[i] = valueOr(jobs[i].ETAError, fallback); s[i] < leastETAError {
+			s[i] = 0
+		}
+	}
+	if len(jobs) > fewJobs && len(distinct(s)) > mostETAErrors {
+		for i := range s {
+			s[i] = math.Round(4*s[i]) / 4
+		}
+	}
+	return s
+}
+
+// distinct returns the different values, ascending.
+func distinct(values []float64) []float64 {
+	sorted := slices.Clone(values)
+	slices.Sort(sorted)
+	return slices.Compact(sorted)
+}
+
+// ranking is what ranks jobs: their keys, their weights, and their errors.
+type ranking struct {
+	key, weight, sd []float64
+	cells           *cellTable // nil before its first use
+}
+
+// before returns V_(i-1) of every job in the order, which is by key, the largest first.
+func (r *ranking) before(order []int, start float64) []float64 {
+	v := make([]float64, len(r.key))
+	different := distinct(r.sd)
+	classes := make([][]int, len(different))
+	for _, i := range order {
+		v[i] = start
+		class, _ := slices.BinarySearch(different, r.sd[i])
+		classes[class] = append(classes[class], i)
+	}
+	for n, jobs := range classes {
+		for m, others := range classes {
+			switch width := math.Hypot(different[n], different[m]); {
+			case width == 0:
+				sum := start
+				for _, i := range jobs {
+					v[i] = sum
+					sum += r.weight[i]
+				}
+			case len(jobs)*len(others) <= mostPairs:
+				r.addPairs(v, jobs, others, width)
+			default:
+				r.addCells(v, jobs, others, width)
+				if n == m { // A job does not outlast itself, as Phi(0) has it.
+					for _, i := range jobs {
+						v[i] -= r.weight[i] / 2
+					}
+				}
+			}
+		}
+	}
+	return v
+}
+
+// normal is the distribution function of the normal distribution, Phi.
+func normal(x float64) float64 { return math.Erfc(-x/math.Sqrt2) / 2 }
+
+// addPairs adds to v of each job what the others add, term by term.
+func (r *ranking) addPairs(v []float64, jobs, others []int, width float64) {
+	for _, i := range jobs {
+		sum := 0.0
+		for _, j := range others {
+			if j != i {
+				sum += r.weight[j] * normal((r.key[j]-r.key[i])/width)
+			}
+		}
+		v[i] += sum
+	}
+}
+
+// cell is the jobs whose keys are in one interval as long as the width.
+type cell struct {
+	at     float64 // the interval, counted from 0
+	jobs   []int
+	weight float64
+	nodes  vector // the weights of the jobs, spread over the nodes of the cell
+}
+
+// vector has a number for each coefficient of a polynomial, or for each of its nodes.
+type vector [polynomial]float64
+
+// times returns the sum of products.
+func (a *vector) times(b *vector) float64 {
+	sum := 0.0
+	for n := range a {
+		sum += a[n] * b[n]
+	}
+	return sum
+}
+
+// addCells adds to v of each job what the others add, cell by cell.
+func (r *ranking) addCells(v []float64, jobs, others []int, width float64) {
+	if r.cells == nil {
+		r.cells = newCellTable()
+	}
+	sources := r.split(others, width)
+	first, far := 0, 0.0 // the first source that is near, and the weight of those before it
+	for _, target := range r.split(jobs, width) {
+		for ; first < len(sources) && sources[first].at >= target.at+farCells; first++ {
+			far += sources[first].weight
+		}
+		var values vector
+		for n := first; n < len(sources) && sources[n].at > target.at-farCells; n++ {
+			table := &r.cells.near[int(sources[n].at-target.at)+farCells-1]
+			for to := range values {
+				values[to] += table[to].times(&sources[n].nodes)
+			}
+		}
+		coefficients := r.cells.coefficients(&values)
+		for _, i := range target.jobs {
+			_, x := r.place(i, width)
+			sum := 0.0
+			for k, t := range chebyshev(x) {
+				sum += coefficients[k] * t
+			}
+			v[i] += far + sum
+		}
+	}
+}
+
+// split returns the cells of jobs, those of the largest keys first.
+func (r *ranking) split(jobs []int, width float64) []cell {
+	var cells []cell
+	begin := 0
+	for n, i := range jobs {
+		at, x := r.place(i, width)
+		if len(cells) == 0 || cells[len(cells)-1].at > at {
+			cells, begin = append(cells, cell{at: at}), n
+		}
+		c := &cells[len(cells)-1]
+		c.jobs, c.weight = jobs[begin:n+1], c.weight+r.weight[i]
+		for k, t := range chebyshev(x) {
+			c.nodes[k] += r.weight[i] * t
+		}
+	}
+	for n := range cells {
+		cells[n].nodes = r.cells.spread(&cells[n].nodes)
+	}
+	return cells
+}
+
+// place returns the cell that the key of a job is in, and where in it, from -1 to 1.
+func (r *ranking) place(i int, width float64) (cell, x float64) {
+	at := r.key[i] / width
+	cell = math.Floor(at)
+	return cell, 2*(at-cell) - 1
+}
+
+// chebyshev goes through the values of the Chebyshev polynomials at x.
+func chebyshev(x float64) iter.Seq2[int, float64] {
+	return func(yield func(int, float64) bool) {
+		for k, t, next := 0, 1.0, x; k < polynomial && yield(k, t); k++ {
+			t, next = next, 2*x*next-t
+		}
+	}
+}
+
+// cellTable is what all cells share.
+type cellTable struct {
+	// basis is the value of each Chebyshev polynomial at each node, the zeros of the next one,
+	// by node.
+	basis [polynomial]vector
+	// near is Phi from each node of a cell to each of another one, by the distance of the two.
+	near [2*farCells - 1][polynomial]vector
+}
+
+// newCellTable works the table out.
+func newCellTable() *cellTable {
+	t := new(cellTable)
+	var node vector
+	for n := range node {
+		node[n] = math.Cos((float64(n) + 0.5) * math.Pi / polynomial)
+		for k, value := range chebyshev(node[n]) {
+			t.basis[n][k] = value
+		}
+	}
+	for d := range t.near {
+		for to := range node {
+			for from := range node {
+				t.near[d][to][from] = normal(float64(d-farCells+1) + (node[from]-node[to])/2)
+			}
+		}
+	}
+	return t
+}
+
+// spread returns weights at the nodes that have the given moments.
+func (t *cellTable) spread(moments *vector) (nodes vector) {
+	for n := range nodes {
+		nodes[n] = (2*t.basis[n].times(moments) - moments[0]) / polynomial
+	}
+	return nodes
+}
+
+// coefficients returns those of the polynomial that has the given values at the nodes.
+func (t *cellTable) coefficients(values *vector) (c vector) {
+	for n, value := range values {
+		for k := range c {
+			c[k] += 2 * value * t.basis[n][k] / polynomial
+		}
+	}
+	c[0] /= 2
+	return c
+}

@@ -45,7 +45,7 @@ help: ## Show this list.
 
 .PHONY: demo
 demo: build ## Start a server, have it decide a real-sized snapshot, show the decision, stop it.
-	@$(GO) run ./cmd/elastalloc/demo $(BIN) examples/busy.json
+	@scripts/demo.sh $(BIN) examples/busy.json
 
 .PHONY: test
 test: note-solvers ## Run the tests; the slow ones are those of faults and conformance.

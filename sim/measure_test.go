@@ -2,8 +2,8 @@ package sim
 
 import (
 	"encoding/json"
-	"math"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 

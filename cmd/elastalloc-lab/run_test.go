@@ -38,7 +38,7 @@ func TestExitStatus(t *testing.T) {
 		"bench of bad fields":    {args: "bench -f ../elastalloc/testdata/bad_fields.json --backends exact", status: cli.ExitBadInput, stderr: "snapshot.total_nodes"},
 		"bench of no request":    {args: "bench -f ../elastalloc/testdata/trace.csv --backends exact", status: cli.ExitBadInput, stderr: "parse AllocateRequest in ../elastalloc/testdata/trace.csv: "},
 		"bench of no file":       {args: "bench -f missing --backends exact", status: cli.ExitBadInput, stderr: "missing: no such file"},
-		"bench of nothing":       {args: "bench -f ../elastalloc/demo --backends exact", status: cli.ExitBadInput, stderr: "no snapshot"},
+		"bench of nothing":       {args: "bench -f ../elastalloc/internal --backends exact", status: cli.ExitBadInput, stderr: "no snapshot"},
 		"bench of too many jobs": {args: "bench -f ../elastalloc/testdata/queue.json --backends exact --max-jobs 3", status: cli.ExitBadInput, stderr: "skipped: 1 snapshot with more than 3 jobs"},
 		"bench without time":     {args: "bench -f testdata --limit 0s", status: cli.ExitBadInput, stderr: "--limit is 0s"},
 		"bench without jobs":     {args: "bench -f testdata --max-jobs 0", status: cli.ExitBadInput, stderr: "--max-jobs is 0"},

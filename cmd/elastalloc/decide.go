@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
@@ -73,7 +74,7 @@ func (f *decideFlags) asking(
 		warnOfBackend(cmd, request.GetOptions(), answered.report)
 		out := cmd.OutOrStdout()
 		if f.output == cli.OutputJSON {
-			return cli.Failed(writeJSON(out, answered.message, emitDefaults))
+			return cli.Failed(writeJSON(out, answered.message, protojson.MarshalOptions{EmitDefaultValues: true}))
 		}
 		return cli.Failed(answered.write(out, cli.ScreenFor(out, env)))
 	}

@@ -9,15 +9,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Whether writeJSON writes fields that hold their default.
-const (
-	omitDefaults = false
-	emitDefaults = true
-)
-
 // writeJSON writes a message in protojson, indented, the same bytes every time.
-func writeJSON(w io.Writer, message proto.Message, defaults bool) error {
-	text, err := protojson.MarshalOptions{EmitDefaultValues: defaults}.Marshal(message)
+func writeJSON(w io.Writer, message proto.Message, o protojson.MarshalOptions) error {
+	text, err := o.Marshal(message)
 	if err != nil {
 		return err
 	}

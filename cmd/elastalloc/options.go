@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/internal/text"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
@@ -51,18 +53,10 @@ func (f *optionFlags) apply(cmd *cobra.Command, request *elastallocv1.AllocateRe
 		request.Options = new(elastallocv1.AllocateOptions)
 	}
 	options := request.Options
-	if number := f.backend.Number(); number != 0 {
-		options.Backend = number
-	}
-	if number := f.formulation.Number(); number != 0 {
-		options.Formulation = number
-	}
-	if number := f.objective.Number(); number != 0 {
-		options.Objective = number
-	}
-	if number := f.admission.Number(); number != 0 {
-		options.Admission = number
-	}
+	options.Backend = cmp.Or(f.backend.Number(), options.GetBackend())
+	options.Formulation = cmp.Or(f.formulation.Number(), options.GetFormulation())
+	options.Objective = cmp.Or(f.objective.Number(), options.GetObjective())
+	options.Admission = cmp.Or(f.admission.Number(), options.GetAdmission())
 	if cmd.Flags().Changed("budget") || f.budget > 0 && options.GetTimeBudget() == nil {
 		options.TimeBudget = durationpb.New(f.budget)
 	}
@@ -80,8 +74,8 @@ func warnOfBackend(cmd *cobra.Command, options *elastallocv1.AllocateOptions, re
 	}
 	for _, attempt := range report.GetAttempts() {
 		if attempt.GetBackend() == asked {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s: warning: decided by %s, not by %s: %s\n",
-				cmd.CommandPath(), cli.EnumName(report.GetBackend()), cli.EnumName(asked), describeFailure(attempt))
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: warning: decided by %s, not by %s: %s\n", cmd.CommandPath(),
+				cli.EnumName(report.GetBackend()), cli.EnumName(asked), text.Printable(cmp.Or(attempt.GetDetail(), words(attempt.GetOutcome()))))
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/internal/apiconv"
@@ -62,7 +63,7 @@ doubling_efficiency and weight are used where they are there.`,
 				snapshot.Jobs[i].RestartTime = restart
 			}
 			request := &elastallocv1.AllocateRequest{Snapshot: apiconv.ToSnapshot(snapshot)}
-			return cli.Failed(writeJSON(cmd.OutOrStdout(), request, omitDefaults))
+			return cli.Failed(writeJSON(cmd.OutOrStdout(), request, protojson.MarshalOptions{}))
 		},
 	}
 	flags := command.Flags()

@@ -203,16 +203,20 @@ func reportTable(
 	}
 	add("decided by", "%s in %s", cli.EnumName(report.GetBackend()), format.Duration(report.GetSolveTime().AsDuration()))
 	if len(report.GetAttempts()) > 1 {
-		for i, attempt := range report.GetAttempts() {
-			add(firstOnly(i, "attempts"), "%s", describeAttempt(attempt))
+		name := "attempts"
+		for _, attempt := range report.GetAttempts() {
+			add(name, "%s", describeAttempt(attempt))
+			name = ""
 		}
 	}
+	name := "warnings"
 	for i, warning := range report.GetWarnings() {
 		if i == mostWarnings {
 			add("", "and %d more", len(report.GetWarnings())-i)
 			break
 		}
-		add(firstOnly(i, "warnings"), "%s", warning.GetMessage())
+		add(name, "%s", warning.GetMessage())
+		name = ""
 	}
 	return t
 }
@@ -234,14 +238,6 @@ func describeCapped(request *elastallocv1.AllocateRequest, response *elastallocv
 
 // mostWarnings is how many warnings a person is shown; JSON has all.
 const mostWarnings = 10
-
-// firstOnly returns the name for the first row of several, and none for the others.
-func firstOnly(row int, name string) string {
-	if row == 0 {
-		return name
-	}
-	return ""
-}
 
 // objectiveOf returns the objective that a request asks for.
 func objectiveOf(request *elastallocv1.AllocateRequest) solver.ObjectiveSpec {
@@ -349,14 +345,6 @@ func describeAttempt(attempt *elastallocv1.Attempt) string {
 		text += " (" + attempt.GetDetail() + ")"
 	}
 	return text
-}
-
-// describeFailure returns why an attempt has no answer.
-func describeFailure(attempt *elastallocv1.Attempt) string {
-	if detail := attempt.GetDetail(); detail != "" {
-		return detail
-	}
-	return words(attempt.GetOutcome())
 }
 
 // mostSteps is how many steps are shown one by one: more do not fit on a screen.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"math"
 	"strconv"
 	"strings"
 
@@ -15,43 +16,36 @@ type bytesFlag struct{ value *int64 }
 // unit, as in 64MiB. The value it has is the default.
 func NewBytesFlag(value *int64) pflag.Value { return bytesFlag{value} }
 
-// units are the units of bytes, the largest first.
-func units() []struct {
-	name  string
-	bytes int64
-} {
-	return []struct {
-		name  string
-		bytes int64
-	}{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}
-}
+const byteUnits = " KMGT"
 
 // String returns the value in the largest unit of which it is a whole number.
 func (f bytesFlag) String() string {
 	if f.value == nil {
 		return ""
 	}
-	for _, unit := range units() {
-		if *f.value != 0 && *f.value%unit.bytes == 0 {
-			return strconv.FormatInt(*f.value/unit.bytes, 10) + unit.name
-		}
+	n, unit := *f.value, 0
+	for n != 0 && n%1024 == 0 && unit+1 < len(byteUnits) {
+		n, unit = n/1024, unit+1
 	}
-	return strconv.FormatInt(*f.value, 10)
+	if unit == 0 {
+		return strconv.FormatInt(n, 10)
+	}
+	return strconv.FormatInt(n, 10) + byteUnits[unit:unit+1] + "iB"
 }
 
 // Set takes a number of bytes.
 func (f bytesFlag) Set(text string) error {
-	number, factor := text, int64(1)
-	for _, unit := range units() {
-		if rest, found := strings.CutSuffix(text, unit.name); found {
-			number, factor = rest, unit.bytes
+	shift := 0
+	if number, found := strings.CutSuffix(text, "iB"); found && number != "" {
+		if unit := strings.IndexByte(byteUnits, number[len(number)-1]); unit > 0 {
+			text, shift = number[:len(number)-1], 10*unit
 		}
 	}
-	n, err := strconv.ParseInt(number, 10, 64)
-	if err != nil || n < 0 || n > (1<<63-1)/factor {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || n > math.MaxInt64>>shift {
 		return errors.New("want bytes, such as 1073741824, 512MiB or 1GiB")
 	}
-	*f.value = n * factor
+	*f.value = n << shift
 	return nil
 }
 

@@ -13,7 +13,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -26,6 +26,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/time/rate"
 )
 
 // flushTimeout is how long the last spans have to be exported at the end.
@@ -83,7 +84,7 @@ func New(ctx context.Context, config Config) (*Telemetry, error) {
 		return nil, fmt.Errorf("set up tracing from the OTEL_ environment variables: %w", err)
 	}
 	otel.SetLogger(logr.Discard())
-	otel.SetErrorHandler(&occasionally{logger: config.Logger})
+	otel.SetErrorHandler(occasionally(config.Logger))
 	config.Logger.InfoContext(ctx, "tracing is on", "exporters", exporters)
 	return &Telemetry{TracerProvider: provider, Propagator: propagator, logger: config.Logger, shutdown: provider.Shutdown}, nil
 }
@@ -93,24 +94,13 @@ const errorInterval = time.Minute
 
 // occasionally logs the errors of exporting, of which a collector that is away makes one
 // every few seconds, and says how many it has left out.
-type occasionally struct {
-	logger *slog.Logger
-
-	mutex   sync.Mutex
-	last    time.Time
-	leftOut int
-}
-
-// Handle logs an error, or counts it.
-func (o *occasionally) Handle(err error) {
-	o.mutex.Lock()
-	defer o.mutex.Unlock()
-	if o.last.IsZero() || time.Since(o.last) >= errorInterval {
-		o.logger.Warn("OpenTelemetry", "error", err, "lines_left_out", o.leftOut)
-		o.last, o.leftOut = time.Now(), 0
-		return
+func occasionally(logger *slog.Logger) otel.ErrorHandlerFunc {
+	every := rate.Sometimes{Interval: errorInterval}
+	var since atomic.Int64
+	return func(err error) {
+		since.Add(1)
+		every.Do(func() { logger.Warn("OpenTelemetry", "error", err, "lines_left_out", since.Swap(0)-1) })
 	}
-	o.leftOut++
 }
 
 // Shutdown exports the last spans and ends the exporters. It takes no longer than
@@ -146,13 +136,7 @@ func exporterNames(get func(string) string) ([]string, error) {
 
 // list returns the parts of a value that commas separate.
 func list(value string) []string {
-	var parts []string
-	for part := range strings.SplitSeq(value, ",") {
-		if part = strings.TrimSpace(part); part != "" {
-			parts = append(parts, part)
-		}
-	}
-	return parts
+	return strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
 // hasEndpoint reports whether the variables name a collector.

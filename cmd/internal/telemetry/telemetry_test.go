@@ -296,7 +296,7 @@ func TestACollectorThatHangs(t *testing.T) {
 func TestErrorsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logs syncbuffer.Buffer
-		handler := &occasionally{logger: slog.New(slog.NewJSONHandler(&logs, nil))}
+		handler := occasionally(slog.New(slog.NewJSONHandler(&logs, nil)))
 		for range 3 * 60 {
 			handler.Handle(errors.New("connection refused"))
 			time.Sleep(time.Second)

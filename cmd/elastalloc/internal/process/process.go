@@ -1,5 +1,4 @@
-// Package process runs the elastalloc server as a process of its own, for the demo
-// and the end-to-end tests.
+// Package process runs the elastalloc server as a process of its own, for tests.
 package process
 
 import (

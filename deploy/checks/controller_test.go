@@ -38,6 +38,9 @@ func TestControllerChart(t *testing.T) {
 			chart := "deploy/helm/elastalloc-controller"
 			output(t, helm, append([]string{"lint", "--strict", kubeVersion, chart}, flags...)...)
 			objects := decode(t, output(t, helm, append([]string{"template", "release", chart, "--namespace=somewhere", kubeVersion}, flags...)...))
+			if all, err := command(t, helm, append([]string{"template", "release", chart, kubeVersion}, flags...)...).CombinedOutput(); err != nil || !strings.HasPrefix(string(all), "---") {
+				t.Errorf("helm prints more than objects: %v\n%.200s", err, all)
+			}
 			if len(objects.deployments) != 1 {
 				t.Fatalf("%d deployments; want one", len(objects.deployments))
 			}
@@ -73,7 +76,7 @@ func TestControllerChartRefuses(t *testing.T) {
 // runbook, that tests see it fire and keep quiet, and that its series, as those of the
 // dashboard, are some that the controller has.
 func TestControllerAlerts(t *testing.T) {
-	groups, errs := rulefmt.Parse(readFile(t, "deploy", "prometheus", "controller.rules.yaml"), false,
+	groups, errs := rulefmt.Parse(readFile(t, "deploy", "helm", "elastalloc-controller", "files", "controller.rules.yaml"), false,
 		model.UTF8Validation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler))
 	if len(errs) > 0 {
 		t.Fatal(errs)
@@ -107,7 +110,7 @@ func TestControllerAlerts(t *testing.T) {
 	if headings := strings.Count(runbook, "\n## Elastalloc"); headings != len(groups.Groups[0].Rules) {
 		t.Errorf("the runbook has %d entries for %d alerts", headings, len(groups.Groups[0].Rules))
 	}
-	for _, q := range queriesOf(t, readFile(t, "deploy", "grafana", "elastalloc-controller.json")) {
+	for _, q := range queriesOf(t, readFile(t, "deploy", "helm", "elastalloc-controller", "files", "controller.dashboard.json")) {
 		expr := strings.ReplaceAll(q.expr, "$pool", ".*")
 		if _, err := parser.NewParser(parser.Options{}).ParseExpr(expr); err != nil {
 			t.Errorf("%s: %v", q.where, err)

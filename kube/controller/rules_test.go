@@ -31,11 +31,11 @@ import (
 // quiet while all is well, and those fire that are of what goes wrong then.
 func TestRules(t *testing.T) {
 	t.Parallel()
-	rules, err := os.ReadFile("../../deploy/prometheus/controller.rules.yaml")
+	rules, err := os.ReadFile("../../deploy/helm/elastalloc-controller/files/controller.rules.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	dashboard, err := os.ReadFile("../../deploy/grafana/elastalloc-controller.json")
+	dashboard, err := os.ReadFile("../../deploy/helm/elastalloc-controller/files/controller.dashboard.json")
 	if err != nil {
 		t.Fatal(err)
 	}

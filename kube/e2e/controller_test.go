@@ -38,6 +38,8 @@ type controller struct {
 	// server is the address of the server that decides, "" for none, and prometheus that of
 	// the Prometheus with the progress of the jobs.
 	server, prometheus string
+	// more are further fields of the pool.
+	more string
 	// proxy is what it takes for the API server, nil for the API server.
 	proxy *httptest.Server
 }
@@ -50,9 +52,9 @@ func (c controller) start(t *testing.T) *cluster.Process {
 	t.Helper()
 	directory := t.TempDir()
 	config := filepath.Join(directory, "config.yaml")
-	query := ""
+	query := c.more
 	if c.prometheus != "" {
-		query = ", remainingQuery: training_progress_ratio, remainingIn: ratio"
+		query += ", remainingQuery: training_progress_ratio, remainingIn: ratio"
 	}
 	must(t, os.WriteFile(config, []byte(fmt.Sprintf(`
 kinds: [%s]

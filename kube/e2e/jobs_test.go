@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -69,6 +70,8 @@ type job struct {
 	unlabelled  bool
 	// evictAfter is how long its pods stay on a node that is lost.
 	evictAfter time.Duration
+	// namespace is that of the pool's name where it is "".
+	namespace string
 }
 
 func (j job) template(pool string) corev1.PodTemplateSpec {
@@ -92,7 +95,7 @@ func (j job) template(pool string) corev1.PodTemplateSpec {
 }
 
 func (j job) metadata(pool string) metav1.ObjectMeta {
-	m := metav1.ObjectMeta{Name: j.name, Namespace: pool, Annotations: j.annotations}
+	m := metav1.ObjectMeta{Name: j.name, Namespace: cmp.Or(j.namespace, pool), Annotations: j.annotations}
 	if !j.unlabelled {
 		m.Labels = map[string]string{poolLabel: pool}
 	}
@@ -113,9 +116,14 @@ func (j job) indexed(pool string) batchv1.JobSpec {
 // submit creates a batch/v1 Job.
 func (j job) submit(t *testing.T, pool string) {
 	t.Helper()
-	_, err := kube.Client.BatchV1().Jobs(pool).Create(t.Context(),
-		&batchv1.Job{ObjectMeta: j.metadata(pool), Spec: j.indexed(pool)}, metav1.CreateOptions{})
-	must(t, err)
+	must(t, j.create(t, pool, metav1.CreateOptions{}))
+}
+
+func (j job) create(t *testing.T, pool string, options metav1.CreateOptions) error {
+	t.Helper()
+	metadata := j.metadata(pool)
+	_, err := kube.Client.BatchV1().Jobs(metadata.Namespace).Create(t.Context(), &batchv1.Job{ObjectMeta: metadata, Spec: j.indexed(pool)}, options)
+	return err
 }
 
 // submitJobSet creates a JobSet with one replicated job.

@@ -74,6 +74,10 @@ type Pool struct {
 	// Groups share the pool, nil for none. Where there are some, each job belongs to the one
 	// that names its namespace.
 	Groups []Group `json:"groups"`
+	// MaxNodes is up to how many nodes an autoscaler gives the pool, 0 where none does.
+	MaxNodes int `json:"maxNodes"`
+	// NodePrice is how many job-hours an hour of one more node has to save.
+	NodePrice float64 `json:"nodePrice"`
 }
 
 // Group is a team that shares a pool with others, or several of them.
@@ -304,6 +308,9 @@ func (c *checker) pool(path string, f *poolFile) Pool {
 	}
 	if p.RemainingIn != Seconds && p.RemainingIn != Ratio {
 		c.bad(path+".remainingIn", "is %q; want %s or %s", p.RemainingIn, Seconds, Ratio)
+	}
+	if p.MaxNodes < 0 || !(p.NodePrice >= 0) || (p.MaxNodes > 0 || p.NodePrice > 0) && p.Objective == Progress || p.NodePrice > 0 && p.MaxNodes == 0 {
+		c.bad(path+".maxNodes", "is %d with a nodePrice of %v; want both at least 0, a price only with nodes, and these only with the objective %s", p.MaxNodes, p.NodePrice, TotalTime)
 	}
 	c.groups(path+".groups", &p)
 	return p

@@ -54,6 +54,8 @@ pools:
     learnSpeeds: true
     paused: true
     namespaces: [vision, speech]
+    maxNodes: 64
+    nodePrice: 0.5
     groups: [{name: research, limit: 8}, {name: vision, parent: research, namespaces: [vision], quota: 2, limit: 4, maxWeight: 10}]
 `
 
@@ -66,7 +68,7 @@ func TestEveryField(t *testing.T) {
 	p := got.Pools[0]
 	if p.Unit != "amd.com/gpu" || p.Cadence != 2*time.Minute || p.Debounce != 0 || p.MinInterval != 0 ||
 		p.SettleTimeout != 90*time.Second || p.MaxShrink != 0.5 || p.Objective != config.TotalTime || len(p.Namespaces) != 2 || *p.Groups[1].Limit != 4 ||
-		p.RemainingQuery != "training_progress_ratio" || p.RemainingIn != config.Ratio || !p.LearnSpeeds || !p.Paused ||
+		p.RemainingQuery != "training_progress_ratio" || p.RemainingIn != config.Ratio || !p.LearnSpeeds || !p.Paused || p.MaxNodes != 64 || p.NodePrice != 0.5 ||
 		p.Tolerations[0].Key != "gpu" || got.Prometheus != "http://prometheus:9090" || len(got.Kinds) != 2 {
 		t.Errorf("got %+v", got)
 	}
@@ -95,6 +97,7 @@ pools:
     maxShrink: NaN
     remainingQuery: up
   - nodeSelector: {pool: other}
+    nodePrice: 1
     groups:
     - {name: a, parent: b, namespaces: [x]}
     - {name: b, parent: a, namespaces: [z]}
@@ -109,7 +112,7 @@ pools:
 		`"colour"`, `"pools[0].minIntervall"`, `kinds[1]: unknown kind "CronJob" (want one of Job, JobSet)`, "kinds[2]:", "prometheus:",
 		"pools[0].cadence:", "pools[0].debounce:", "pools[0].minInterval:", "pools[0].settleTimeout:", "pools[0].maxShrink:",
 		`pools[0].nodeSelector["a b"]:`, "pools[0].unit:", "pools[0].tolerations[0].operator:", "pools[0].tolerations[0].effect:", "pools[0].objective:", "pools[0].remainingIn:",
-		"pools[1].maxShrink:", "pools[1].nodeSelector:", "pools[1].name:", "pools[2].name:",
+		"pools[1].maxShrink:", "pools[1].nodeSelector:", "pools[1].name:", "pools[2].name:", "pools[2].maxNodes:",
 		"pools[2].groups[0].namespaces: want none", "pools[2].groups[0].parent: is more", "pools[2].groups[1].namespaces: want none",
 		"pools[2].groups[1].parent: is more", "pools[2].groups[2].name:", "pools[2].groups[2].namespaces: want none",
 		`pools[2].groups[2].namespaces: "x" is in group "a" too`, "pools[2].groups[2].parent: unknown", "pools[2].groups[2]: has",

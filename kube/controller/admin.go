@@ -74,8 +74,11 @@ func writeReport(w http.ResponseWriter, r Report) {
 		return
 	}
 	n := r.Nodes
-	_, _ = fmt.Fprintf(w, "at %s: %d nodes, %d free; out of the count: %d not ready, %d cordoned, %d tainted, %d with foreign pods, %d odd\n",
-		r.Seen.UTC().Format(time.RFC3339), n.Usable, r.Free, n.NotReady, n.Cordoned, n.Tainted, n.Foreign, n.Odd)
+	_, _ = fmt.Fprintf(w, "at %s: %d nodes, %d free; out of the count: %d not ready, %d cordoned, %d tainted, %d with foreign pods, %d odd, %d leaving\n",
+		r.Seen.UTC().Format(time.RFC3339), n.Usable, r.Free, n.NotReady, n.Cordoned, n.Tainted, n.Foreign, n.Odd, n.Leaving)
+	if r.Wanted > 0 {
+		_, _ = fmt.Fprintf(w, "%d nodes are worth their price\n", r.Wanted)
+	}
 	if d := r.Decision; d != nil {
 		result := d.Result
 		if d.Detail != "" {

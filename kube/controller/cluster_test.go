@@ -53,6 +53,8 @@ type cluster struct {
 	linger bool // Pods that are too many are not even deleted.
 	// leaving pods are deleted and stay, as those do that ignore SIGTERM.
 	leaving bool
+	// scales: pods may wait for nodes that an autoscaler brings.
+	scales bool
 	// quota is how many pods of a job may be there, where it is limited.
 	quota map[string]int
 	// waits is why the containers of a job's pods wait, where they do.
@@ -128,6 +130,12 @@ func (c *cluster) kubelet() {
 	}
 	busy, of := make(map[string]bool), make(map[string][]*corev1.Pod)
 	for i := range pods.Items {
+		if pods.Items[i].Spec.NodeName == "" { // It is made again, on a node where one is free.
+			if err := c.client.Delete(ctx, &pods.Items[i]); err != nil {
+				c.t.Fatal(err)
+			}
+			continue
+		}
 		busy[pods.Items[i].Spec.NodeName] = true
 		if !pods.Items[i].DeletionTimestamp.IsZero() {
 			if !c.leaving {
@@ -175,11 +183,11 @@ func (c *cluster) kubelet() {
 					node = n.Name
 				}
 			}
-			if node == "" {
+			if node == "" && !c.scales {
 				c.t.Errorf("a pod of %s has no node", job.Name)
 				continue
 			}
-			busy[node] = true
+			busy[node] = node != ""
 			c.pods++
 			pod := worldtest.Pod(fmt.Sprintf("%s-%d", job.Name, c.pods), node, map[string]string{"batch.kubernetes.io/job-name": job.Name})
 			if reason := c.waits[job.Name]; reason != "" {

@@ -121,6 +121,7 @@ func (l *Loop) ask(ctx context.Context) {
 // answer asks the allocator and checks what it says.
 func (l *Loop) answer(ctx context.Context, w *world.World, id, trigger string) (plan.Answer, plan.Request, string, error) {
 	r := plan.Snapshot(w, id, nil)
+	l.wanted = 0
 	if len(r.Jobs) == 0 {
 		return nil, r, resultEmpty, nil
 	}
@@ -134,7 +135,7 @@ func (l *Loop) answer(ctx context.Context, w *world.World, id, trigger string) (
 			return nil, r, resultOutage, err
 		}
 	}
-	answer, result, err := l.call(ctx, r, trigger)
+	answer, result, err := l.call(ctx, w, r, trigger)
 	if err != nil {
 		return nil, r, result, err
 	}
@@ -143,18 +144,25 @@ func (l *Loop) answer(ctx context.Context, w *world.World, id, trigger string) (
 		if r = plan.Snapshot(w, id, hold); len(r.Jobs) == 0 {
 			return nil, r, resultEmpty, nil
 		}
-		answer, result, err = l.call(ctx, r, trigger)
+		answer, result, err = l.call(ctx, w, r, trigger)
 	}
 	return answer, r, result, err
 }
 
 // call asks the allocator and checks the answer. Between its decisions, the objective progress
-// only fills what is idle.
-func (l *Loop) call(ctx context.Context, r plan.Request, trigger string) (answer plan.Answer, result string, err error) {
+// only fills what is idle. Where an autoscaler makes the pool larger and smaller, the decision is one
+// on as many nodes as are worth their price.
+func (l *Loop) call(ctx context.Context, w *world.World, r plan.Request, trigger string) (answer plan.Answer, result string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, allocateTimeout)
 	defer cancel()
+	snapshot := r.Allocate.GetSnapshot()
+	if l.pool.MaxNodes > 0 {
+		total := plan.Worth(w, r)
+		l.wanted = w.Nodes.Usable + total - int(snapshot.GetTotalNodes())
+		snapshot.TotalNodes = int32(total)
+	}
 	if l.pool.Objective == config.Progress && (trigger == triggerJob || trigger == triggerNode) {
-		answer, err = l.Allocator.FillIdle(ctx, &elastallocv1.FillIdleRequest{Snapshot: r.Allocate.GetSnapshot()})
+		answer, err = l.Allocator.FillIdle(ctx, &elastallocv1.FillIdleRequest{Snapshot: snapshot})
 	} else {
 		answer, err = l.Allocator.Allocate(ctx, r.Allocate)
 	}
@@ -170,7 +178,7 @@ func (l *Loop) call(ctx context.Context, r plan.Request, trigger string) (answer
 // commit writes the targets of a decision on the jobs. Until all are written none counts, but
 // for jobs that take none where others do, or take none for long: those are left alone.
 func (l *Loop) commit(ctx context.Context, w *world.World, report *DecisionReport, r plan.Request, answer plan.Answer) error {
-	d := plan.Decision{ID: report.ID, Mode: l.Mode}
+	d := plan.Decision{ID: report.ID, Mode: l.Mode, Total: l.wanted}
 	l.why = nil
 	allocated, ok := answer.(*elastallocv1.AllocateResponse)
 	if ok {

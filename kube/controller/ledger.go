@@ -234,7 +234,11 @@ func (l *ledger) short(w *world.World, j *world.Job, u *use) bool {
 	if w.Now.Sub(u.short) >= neverRuns*w.Pool.SettleTimeout {
 		used -= j.Pods.Broken
 	}
-	if w.Now.Sub(u.short) < w.Pool.SettleTimeout || used >= j.Nodes() {
+	patience := w.Pool.SettleTimeout
+	if w.Pool.MaxNodes > w.Nodes.Usable && j.Pods.Waiting > 0 {
+		patience *= neverRuns // An autoscaler takes minutes.
+	}
+	if w.Now.Sub(u.short) < patience || used >= j.Nodes() {
 		return false
 	}
 	found := u.Capped.IsZero()

@@ -80,6 +80,8 @@ type Loop struct {
 	// current is the decision that was written to its end, "" before there is one, and
 	// undecided after one that was not.
 	current string
+	// wanted is how many nodes the last decision was made for, where the pool can have more.
+	wanted int
 	// settled is the last decision that is known to be carried out or given up.
 	settled string
 	// why says of the jobs that the current decision changes why it does.

@@ -8,13 +8,15 @@ import (
 
 // Report is what the admin page shows of a pool.
 type Report struct {
-	Pool     string           `json:"pool"`
-	Mode     string           `json:"mode"`
-	Seen     time.Time        `json:"seen"`
-	Nodes    world.NodeCounts `json:"nodes"`
-	Free     int              `json:"free"`
-	Decision *DecisionReport  `json:"decision,omitempty"`
-	Jobs     []JobReport      `json:"jobs"`
+	Pool  string           `json:"pool"`
+	Mode  string           `json:"mode"`
+	Seen  time.Time        `json:"seen"`
+	Nodes world.NodeCounts `json:"nodes"`
+	Free  int              `json:"free"`
+	// Wanted is how many nodes are worth their price, in a pool that scales.
+	Wanted   int             `json:"wanted,omitempty"`
+	Decision *DecisionReport `json:"decision,omitempty"`
+	Jobs     []JobReport     `json:"jobs"`
 }
 
 // DecisionReport is the last moment of a pool.
@@ -103,11 +105,11 @@ func (l *Loop) show(w *world.World) {
 	}
 	for state, n := range map[string]int{
 		"usable": w.Nodes.Usable, "not_ready": w.Nodes.NotReady, "cordoned": w.Nodes.Cordoned, "tainted": w.Nodes.Tainted,
-		"foreign": w.Nodes.Foreign, "odd": w.Nodes.Odd, "held": held, "terminating": terminating, "overdue": overdue, "free": max(0, w.Free()),
+		"foreign": w.Nodes.Foreign, "odd": w.Nodes.Odd, "leaving": w.Nodes.Leaving, "wanted": l.wanted, "held": held, "terminating": terminating, "overdue": overdue, "free": max(0, w.Free()),
 	} {
 		m.nodes.WithLabelValues(pool, state).Set(float64(n))
 	}
 	l.status.Lock()
 	defer l.status.Unlock()
-	l.report.Seen, l.report.Nodes, l.report.Free, l.report.Jobs = w.Now, w.Nodes, w.Free(), reports
+	l.report.Seen, l.report.Nodes, l.report.Free, l.report.Wanted, l.report.Jobs = w.Now, w.Nodes, w.Free(), l.wanted, reports
 }

@@ -20,6 +20,8 @@ type Decision struct {
 	ID   string
 	Mode string
 	Gap  *float64
+	// Total is how many nodes it is made for, 0 for those that there are.
+	Total int
 }
 
 // Targets returns what is to be written on the jobs of a request before anything is
@@ -29,7 +31,7 @@ func Targets(w *world.World, d Decision, r Request, a Answer) []Target {
 	var targets []Target
 	write := func(j *world.Job, nodes int) {
 		record := j.NextRecord(j.Nodes(), w.Now)
-		record.ID, record.At, record.Mode, record.Gap, record.From = d.ID, w.Now.UTC().Truncate(time.Millisecond), d.Mode, d.Gap, j.Nodes()
+		record.ID, record.At, record.Mode, record.Gap, record.Total, record.From = d.ID, w.Now.UTC().Truncate(time.Millisecond), d.Mode, d.Gap, d.Total, j.Nodes()
 		targets = append(targets, Target{Job: j, Nodes: nodes, Record: record})
 	}
 	for i, j := range r.Jobs {
@@ -107,7 +109,7 @@ func Steps(w *world.World, current string) Plan {
 	if progress.After(w.Now) {
 		progress = w.Now // The clock was set back.
 	}
-	free := w.Free()
+	free := w.Free() + w.Coming(last.Total)
 	var takes []Step
 	for _, j := range w.Jobs {
 		p.Settling = p.Settling || j.Pods.Terminating > 0 || j.Pods.Live > j.Nodes() && j.Movable()

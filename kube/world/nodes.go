@@ -41,6 +41,8 @@ func (o *observer) countNodes() {
 		case o.returning(node):
 			o.world.Nodes.NotReady++
 			o.world.Nodes.Returning++
+		case leaving(node):
+			o.world.Nodes.Leaving++
 		case node.Spec.Unschedulable:
 			o.world.Nodes.Cordoned++
 		case !tolerated(node, o.Pool.Tolerations):
@@ -120,6 +122,19 @@ func (o *observer) returning(node *corev1.Node) bool {
 func ready(node *corev1.Node) bool {
 	_, c := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady)
 	return c != nil && c.Status == corev1.ConditionTrue
+}
+
+// leavingTaints are on nodes that are about to be taken away, by autoscalers that want fewer and by
+// clouds that want theirs back.
+var leavingTaints = []string{
+	"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "aws-node-termination-handler/spot-itn",
+	"aws-node-termination-handler/asg-lifecycle-termination", "aws-node-termination-handler/rebalance-recommendation",
+	"cloud.google.com/impending-node-termination", "kubernetes.azure.com/scheduledevent",
+}
+
+// leaving reports whether a node is about to be taken away, whatever its pods tolerate.
+func leaving(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return slices.Contains(leavingTaints, taint.Key) })
 }
 
 // tolerated reports whether no taint of the node keeps pods with these tolerations away.

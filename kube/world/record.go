@@ -23,6 +23,9 @@ type Record struct {
 	// Gap is the relative gap of the decision, 0 if it is proven optimal; nil where nothing
 	// was optimised.
 	Gap *float64 `json:"gap,omitempty"`
+	// Total is how many nodes the decision was made for, where an autoscaler brings those that
+	// are missing.
+	Total int `json:"total,omitzero"`
 	// From is the job's size when it was decided.
 	From int `json:"from"`
 

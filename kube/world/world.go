@@ -37,6 +37,8 @@ type NodeCounts struct {
 	// other than those of the pool's jobs. One some of whose devices broke is NotReady, and
 	// Odd ones have more or fewer devices than most.
 	NotReady, Cordoned, Tainted, Foreign, Odd int
+	// Leaving nodes are about to be taken away, as a notice on a spot instance says.
+	Leaving int
 	// Returning nodes are among those that are not ready: they came back a moment ago.
 	Returning int
 	// Promised nodes are among the usable ones: jobs got them that are gone now, and whose
@@ -233,8 +235,8 @@ func (j *Job) NextRecord(nodes int, now time.Time) Record {
 		r.Remaining, r.Source, r.Age = rounded(j.Estimate.Remaining), j.Estimate.Source, rounded(j.Estimate.Age)
 	}
 	if j.Record != nil {
-		r.ID, r.At, r.Mode, r.Jobs, r.Gap, r.From, r.Changed = j.Record.ID, j.Record.At, j.Record.Mode, j.Record.Jobs,
-			j.Record.Gap, j.Record.From, j.Record.Changed
+		r.ID, r.At, r.Mode, r.Jobs, r.Gap, r.Total, r.From, r.Changed = j.Record.ID, j.Record.At, j.Record.Mode, j.Record.Jobs,
+			j.Record.Gap, j.Record.Total, j.Record.From, j.Record.Changed
 	}
 	if nodes != j.Nodes() {
 		r.Changed = &r.Since
@@ -256,8 +258,12 @@ func (w *World) Idle() int {
 	return idle
 }
 
-// Free returns how many usable nodes no job of the pool holds. Where nodes went it is less
-// than 0.
+// Coming returns how many nodes an autoscaler is to bring beside the usable ones, for the pods of a
+// decision that was made for so many nodes.
+func (w *World) Coming(decided int) int { return max(0, min(decided, w.Pool.MaxNodes)-w.Nodes.Usable) }
+
+// Free returns how many usable nodes no job of the pool holds. Where nodes went or are yet to come
+// it is less than 0.
 func (w *World) Free() int {
 	free := w.Nodes.Usable - w.Nodes.Promised
 	for _, j := range w.Jobs {

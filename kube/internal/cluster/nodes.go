@@ -19,18 +19,8 @@ const GPUs = 8
 // AddNodes adds nodes pool-000, pool-001, … with the label pool=POOL, and returns once all
 // nodes of the pool are ready.
 func (c *Cluster) AddNodes(ctx context.Context, pool string, n int) error {
-	capacity := corev1.ResourceList{
-		"cpu": resource.MustParse("64"), "memory": resource.MustParse("512Gi"), "pods": resource.MustParse("110"),
-		"nvidia.com/gpu": *resource.NewQuantity(GPUs, resource.DecimalSI),
-	}
 	errs := make([]error, n)
-	workqueue.ParallelizeUntil(ctx, 16, n, func(i int) {
-		name := NodeName(pool, i)
-		_, errs[i] = c.Client.CoreV1().Nodes().Create(ctx, &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/hostname": name, "pool": pool}},
-			Status:     corev1.NodeStatus{Capacity: capacity, Allocatable: capacity},
-		}, metav1.CreateOptions{})
-	})
+	workqueue.ParallelizeUntil(ctx, 16, n, func(i int) { errs[i] = c.AddNode(ctx, pool, i) })
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
@@ -49,6 +39,20 @@ func (c *Cluster) AddNodes(ctx context.Context, pool string, n int) error {
 		}
 		return nil
 	})
+}
+
+// AddNode adds one node of a pool.
+func (c *Cluster) AddNode(ctx context.Context, pool string, i int) error {
+	name := NodeName(pool, i)
+	capacity := corev1.ResourceList{
+		"cpu": resource.MustParse("64"), "memory": resource.MustParse("512Gi"), "pods": resource.MustParse("110"),
+		"nvidia.com/gpu": *resource.NewQuantity(GPUs, resource.DecimalSI),
+	}
+	_, err := c.Client.CoreV1().Nodes().Create(ctx, &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/hostname": name, "pool": pool}},
+		Status:     corev1.NodeStatus{Capacity: capacity, Allocatable: capacity},
+	}, metav1.CreateOptions{})
+	return err
 }
 
 // NodeName returns the name of a node of AddNodes.

@@ -1,0 +1,136 @@
+package controller_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
+)
+
+// scaling returns a cluster without nodes whose pool may have 8, at a price.
+func scaling(t *testing.T, price float64) *cluster {
+	t.Helper()
+	c := newCluster(t, 0)
+	c.scales, c.pool.MaxNodes, c.pool.NodePrice = true, 8, price
+	c.start()
+	return c
+}
+
+// submit creates a job that waits.
+func (c *cluster) submit(name string, annotations map[string]string) {
+	c.t.Helper()
+	job := worldtest.Job(name, 0, annotations)
+	job.SetResourceVersion("")
+	if err := c.client.Create(c.t.Context(), job); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// autoscale gives every pod that waits a node.
+func (c *cluster) autoscale() (nodes int) {
+	c.t.Helper()
+	var pods corev1.PodList
+	if err := c.client.List(c.t.Context(), &pods); err != nil {
+		c.t.Fatal(err)
+	}
+	for _, pod := range pods.Items {
+		if pod.Spec.NodeName == "" {
+			c.pods++
+			if err := c.client.Create(c.t.Context(), worldtest.Node(fmt.Sprintf("new-%d", c.pods))); err != nil {
+				c.t.Fatal(err)
+			}
+			nodes++
+		}
+	}
+	return nodes
+}
+
+// TestPoolFromZero: as many pods wait as nodes are worth their price, and the decision stands once
+// these are there.
+func TestPoolFromZero(t *testing.T) {
+	t.Parallel()
+	// (1 + price k)/speed(k) is least there: at 1.5 it is 2.5, 2.22, 2.16 and 2.23.
+	for price, want := range map[float64]int{0: 8, 0.9: 8, 1.5: 4, 3: 2, 1000: 1} {
+		c := scaling(t, price)
+		c.submit("first", map[string]string{"work": "10h", "nodes": "1-8", "doubling-efficiency": "0.9"})
+		c.passes(8)
+		c.want(map[string]int{"first": want})
+		if report := c.loop.Report(); report.Wanted != want {
+			t.Errorf("at a price of %v %d nodes are wanted; want %d", price, report.Wanted, want)
+		}
+		if got := c.autoscale(); got != want {
+			t.Errorf("at a price of %v %d pods wait; want %d", price, got, want)
+		}
+		c.step = time.Minute
+		c.passes(30)
+		c.want(map[string]int{"first": want})
+		if told := c.told(); strings.Contains(told, "Unused") || c.autoscale() > 0 {
+			t.Errorf("once the nodes are there more is done: %s", told)
+		}
+	}
+}
+
+// TestPoolAtItsLimit: jobs that would use more nodes than an autoscaler gives share those.
+func TestPoolAtItsLimit(t *testing.T) {
+	t.Parallel()
+	c := scaling(t, 0)
+	for _, name := range []string{"first", "second", "third"} {
+		c.submit(name, map[string]string{"work": "10h", "nodes": "1-8"})
+	}
+	c.passes(8)
+	if got := c.autoscale(); got != 8 || c.loop.Report().Wanted != 8 {
+		t.Errorf("%d pods wait, and %d nodes are wanted; want 8", got, c.loop.Report().Wanted)
+	}
+}
+
+// TestNodesThatDoNotCome: it is told after a while, and pods go on waiting where no other job wants the
+// nodes.
+func TestNodesThatDoNotCome(t *testing.T) {
+	t.Parallel()
+	c := scaling(t, 0)
+	c.submit("first", map[string]string{"work": "10h", "nodes": "1-8"})
+	c.step = 30 * time.Second
+	c.passes(10)
+	if told := c.told(); strings.Contains(told, "Unused") {
+		t.Errorf("after minutes it is told that %s", told)
+	}
+	c.passes(30)
+	if told := c.told(); !strings.Contains(told, "Unused") {
+		t.Errorf("after a quarter of an hour nothing is told but %s", told)
+	}
+	c.want(map[string]int{"first": 8})
+}
+
+// TestSpotNotice: a job leaves a node that is about to be taken away before it is, and idle nodes that
+// are not worth their price are left idle, whatever its pods tolerate.
+func TestSpotNotice(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 8, worldtest.Job("first", 8, map[string]string{"work": "10h", "nodes": "1,2,4,7,8"}))
+	c.pool.MaxNodes, c.pool.MinInterval = 8, 0
+	c.pool.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	c.start()
+	c.passes(5)
+	c.want(map[string]int{"first": 8})
+	var node corev1.Node
+	if err := c.client.Get(t.Context(), client.ObjectKey{Name: "node-003"}, &node); err != nil {
+		t.Fatal(err)
+	}
+	node.Spec.Taints = []corev1.Taint{{Key: "aws-node-termination-handler/spot-itn", Effect: corev1.TaintEffectNoSchedule}}
+	if err := c.client.Update(t.Context(), &node); err != nil {
+		t.Fatal(err)
+	}
+	c.scales = true
+	c.passes(5)
+	if r := c.loop.Report(); r.Nodes.Leaving != 1 || r.Nodes.Usable != 7 {
+		t.Errorf("nodes are %+v; want one that leaves and 7 usable", r.Nodes)
+	}
+	c.pool.NodePrice = 3
+	c.start()
+	c.passes(10)
+	c.want(map[string]int{"first": 1})
+}

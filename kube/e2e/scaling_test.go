@@ -1,0 +1,141 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/elastalloc/elastalloc/internal/wait"
+)
+
+// autoscaler adds a node for each pod that waits and removes nodes that have been idle for a while,
+// as cluster-autoscaler does: it marks such a node first. It never drains one.
+type autoscaler struct {
+	t    *testing.T
+	pool string
+
+	mu         sync.Mutex
+	made, most int
+	idle       map[string]int // rounds, by node
+}
+
+// run goes on until ctx ends.
+func (a *autoscaler) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		if err := a.round(ctx); err != nil && ctx.Err() == nil {
+			a.t.Error(err)
+			return
+		}
+		sleep(ctx, time.Second)
+	}
+}
+
+func (a *autoscaler) round(ctx context.Context) error {
+	nodes, err := kube.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: "pool=" + a.pool})
+	if err != nil {
+		return err
+	}
+	pods, err := kube.Client.CoreV1().Pods(a.pool).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	waiting, busy := 0, make(map[string]bool)
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if busy[pod.Spec.NodeName] = true; pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil {
+			waiting++
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.most = max(a.most, len(nodes.Items))
+	for i := range nodes.Items {
+		node := &nodes.Items[i]
+		if busy[node.Name] {
+			a.idle[node.Name] = 0
+			continue
+		}
+		waiting--
+		switch a.idle[node.Name]++; {
+		case a.idle[node.Name] == 5:
+			err = changeNode(ctx, node.Name, func(node *corev1.Node) {
+				node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "ToBeDeletedByClusterAutoscaler", Effect: corev1.TaintEffectNoSchedule})
+			})
+		case a.idle[node.Name] > 6:
+			err = kube.Client.CoreV1().Nodes().Delete(ctx, node.Name, metav1.DeleteOptions{})
+		}
+		if err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	for ; waiting > 0; waiting-- {
+		if err := kube.AddNode(ctx, a.pool, a.made); err != nil {
+			return err
+		}
+		a.made++
+	}
+	return nil
+}
+
+// until waits until a pool has so many nodes and as many running pods.
+func (a *autoscaler) until(what string, want int) {
+	a.t.Helper()
+	wait.For(a.t, what, func() (bool, string) {
+		nodes, err := kube.Client.CoreV1().Nodes().List(a.t.Context(), metav1.ListOptions{LabelSelector: "pool=" + a.pool})
+		must(a.t, err)
+		byJob, running := pods(a.t, a.pool)
+		return len(nodes.Items) == want && running == want, fmt.Sprintf("%d nodes, pods %v of which %d run; want %d", len(nodes.Items), byJob, running, want)
+	})
+}
+
+// TestScaling: a pool of no nodes gets as many as are worth their price, never more than it may have,
+// and none once nothing is left to do. No pod is ever evicted for it.
+func TestScaling(t *testing.T) {
+	const pool = "scaling"
+	newPool(t, pool, 0)
+	a := &autoscaler{t: t, pool: pool, idle: make(map[string]int)}
+	ctx, stop := context.WithCancel(t.Context())
+	var done sync.WaitGroup
+	done.Go(func() { a.run(ctx) })
+	defer done.Wait()
+	defer stop()
+	controller{pool: pool, account: release, more: ", maxNodes: 6, nodePrice: 1.5"}.start(t)
+
+	job{name: "first", size: 1, annotations: elastic(100)}.submit(t, pool)
+	a.until("the nodes that are worth their price to one job", 4)
+	job{name: "second", size: 1, annotations: elastic(100)}.submit(t, pool)
+	a.until("as many nodes as there may be", 6)
+
+	// A spot instance is wanted back: a notice, a drain, and it is gone. Another node takes its place.
+	list, err := kube.Client.CoreV1().Pods(pool).List(t.Context(), metav1.ListOptions{})
+	must(t, err)
+	spot := list.Items[0].Spec.NodeName
+	must(t, changeNode(t.Context(), spot, func(node *corev1.Node) {
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "aws-node-termination-handler/spot-itn", Effect: corev1.TaintEffectNoSchedule})
+	}))
+	must(t, kube.Client.CoreV1().Pods(pool).Delete(t.Context(), list.Items[0].Name, metav1.DeleteOptions{}))
+	must(t, kube.Client.CoreV1().Nodes().Delete(t.Context(), spot, metav1.DeleteOptions{}))
+	a.until("a node instead of the one that was taken away", 6)
+
+	for _, name := range []string{"first", "second"} {
+		background := metav1.DeletePropagationBackground
+		must(t, kube.Client.BatchV1().Jobs(pool).Delete(t.Context(), name, metav1.DeleteOptions{PropagationPolicy: &background}))
+		if name == "first" {
+			a.until("the nodes that are worth their price to the other job", 4)
+		}
+	}
+	a.until("no nodes", 0)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.most > 6 {
+		t.Errorf("the pool had %d nodes; want at most 6", a.most)
+	}
+}

@@ -19,12 +19,14 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/elastalloc/elastalloc/client"
+	"github.com/elastalloc/elastalloc/client/eta"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
 const (
 	decideEvery = 300 // seconds
 	halfLife    = 120 // seconds after which half of a measured rate is new
+	efficiency  = 0.8 // of each doubling, where it is not measured
 )
 
 func main() {
@@ -35,7 +37,7 @@ func main() {
 	shadow := flag.Duration("shadow", 0, "how long to ask in real time and act on no answer; 0: not")
 	flag.Parse()
 	s := &scheduler{
-		cluster: newCluster(*jobs, *seed), rates: make(map[string]rate), speed: 1,
+		cluster: newCluster(*jobs, *seed), rates: make(map[string]rate), work: make(map[string]float64), speed: 1,
 		logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}
 	var err error
@@ -59,8 +61,10 @@ type rate struct {
 type scheduler struct {
 	cluster         *cluster
 	client          *client.Client
-	rates           map[string]rate // by job
-	speed           float64         // seconds of the cluster in those that are told
+	rates           map[string]rate    // by job
+	work            map[string]float64 // done by each job, in seconds on one node
+	estimator       eta.Estimator
+	speed           float64 // seconds of the cluster in those that are told
 	logger          *slog.Logger
 	changes, failed int
 	down            bool // The last call had no answer.
@@ -97,12 +101,20 @@ func (s *scheduler) run(ctx context.Context, server string, atEvents bool, out i
 	return err
 }
 
-// measure smooths what the jobs report: steps a second, on the nodes that they hold.
+// measure smooths what the jobs report: steps a second, on the nodes that they hold. It adds
+// up the work that they do, and learns from what those that ended have done.
 func (s *scheduler) measure() {
+	for id, work := range s.work {
+		if s.cluster.find(id) == nil {
+			s.estimator.Ended(time.Duration(work * float64(time.Second)))
+			delete(s.work, id)
+		}
+	}
 	for _, j := range s.cluster.jobs {
 		if j.reported == 0 {
 			continue // It restarts; what was measured before still holds.
 		}
+		s.work[j.id] += eta.Speed(j.nodes, efficiency)
 		r, known := s.rates[j.id]
 		if !known || r.nodes != j.nodes {
 			r = rate{j.reported, j.nodes} // Another size, a new measurement.
@@ -118,14 +130,19 @@ func (s *scheduler) snapshot() *elastallocv1.Snapshot {
 	snapshot := &elastallocv1.Snapshot{Id: fmt.Sprintf("second-%d", now), TotalNodes: clusterNodes}
 	snapshot.Horizon = &elastallocv1.Horizon{Step: s.seconds(decideEvery)}
 	for _, j := range s.cluster.jobs { // in the order of submission
-		left, nodes := j.guess, j.asked
-		if r, measured := s.rates[j.id]; measured {
-			left, nodes = j.stepsLeft/r.steps, r.nodes
+		known := eta.Job{
+			Told:     time.Duration(j.guess * eta.Speed(j.asked, efficiency) * float64(time.Second)),
+			WorkDone: time.Duration(s.work[j.id] * float64(time.Second)),
 		}
+		if r, measured := s.rates[j.id]; measured {
+			known.StepsLeft, known.SecondsPerStep, known.Nodes = j.stepsLeft, 1/r.steps, r.nodes
+		}
+		estimate := s.estimator.Estimate(known)
 		snapshot.Jobs = append(snapshot.Jobs, &elastallocv1.Job{
 			Id: j.id, CurrentNodes: int32(j.nodes),
 			// On the nodes it was measured on; the server converts it.
-			RemainingEta: s.seconds(max(left, 1)), EtaNodes: new(int32(nodes)),
+			RemainingEta: s.seconds(estimate.ETA.Seconds()), EtaNodes: &estimate.Nodes, EtaError: &estimate.Error,
+			WorkDone:     s.seconds(s.work[j.id]),
 			TrainingTime: s.seconds(float64(j.trained)), WaitingTime: s.seconds(float64(now - j.submitted - j.trained)),
 			RestartTime: s.seconds(restart),
 		})

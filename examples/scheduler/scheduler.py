@@ -13,12 +13,12 @@ import argparse
 import random
 import statistics
 import sys
-from datetime import timedelta
 from typing import Optional
 
 import grpc
 
 from elastalloc import Client, pb, steps
+from elastalloc.eta import Estimator, speed
 
 NODES = 32
 DECIDE_EVERY = 300  # seconds
@@ -98,14 +98,20 @@ class Scheduler:
     def __init__(self, cluster: Cluster, client: Optional[Client]) -> None:
         self.cluster, self.client = cluster, client
         self.rates = {}  # by job: smoothed steps a second, and the nodes they are on
+        self.work = {}  # done by each job, in seconds on one node
+        self.estimator = Estimator()
         self.changes = self.failed = 0
         self.down = False  # The last call had no answer.
 
     def measure(self) -> None:
-        """Smooths what the jobs report: steps a second, on the nodes that they hold."""
+        """Smooths what the jobs report: steps a second, on the nodes that they hold. Adds up
+        the work that they do, and learns from what those that ended have done."""
+        for job_id in self.work.keys() - self.cluster.jobs.keys():
+            self.estimator.ended(self.work.pop(job_id))
         for job in self.cluster.jobs.values():
             if job.reported == 0:
                 continue  # It restarts; what was measured before still holds.
+            self.work[job.id] = self.work.get(job.id, 0) + speed(job.nodes)
             rate, nodes = self.rates.get(job.id, (job.reported, job.nodes))
             if nodes != job.nodes:
                 rate = job.reported  # Another size, a new measurement.
@@ -117,14 +123,14 @@ class Scheduler:
         snapshot = pb.Snapshot(id=f"second-{now}", total_nodes=NODES)
         for job in self.cluster.jobs.values():  # in the order of submission
             told = snapshot.jobs.add(id=job.id, current_nodes=job.nodes)
+            done = self.work.get(job.id, 0)
+            known = {"told": job.guess * speed(job.asked), "work_done": done}
             if job.id in self.rates:
                 rate, nodes = self.rates[job.id]
-                left = job.steps_left / rate
-            else:
-                left, nodes = job.guess, job.asked
+                known |= {"steps_left": job.steps_left, "seconds_per_step": 1 / rate, "nodes": nodes}
             # On the nodes it was measured on; the server converts it.
-            told.remaining_eta.FromTimedelta(timedelta(seconds=max(left, 1)))
-            told.eta_nodes = nodes
+            self.estimator.estimate(**known).tell(told)
+            told.work_done.FromMilliseconds(round(1000 * done))
             told.training_time.FromSeconds(job.trained)
             told.waiting_time.FromSeconds(now - job.submitted - job.trained)
             told.restart_time.FromSeconds(RESTART)

@@ -47,7 +47,7 @@ func (a *attempts) intercept(
 	budget := budgetOf(request)
 	if _, limited := ctx.Deadline(); !limited {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, a.timeout+min(budget, math.MaxInt64-a.timeout))
+		ctx, cancel = context.WithTimeout(ctx, a.timeout+2*min(budget, (math.MaxInt64-a.timeout)/2))
 		defer cancel()
 	}
 	for attempt := 1; ; attempt++ {
@@ -81,15 +81,21 @@ func budgetOf(request any) time.Duration {
 	return 0
 }
 
-// limited makes an attempt, which has the time that the decision may take and half of the
-// rest until the deadline. The last one has all that is left.
+// limited makes an attempt, which has half of the time until the deadline and, where that is
+// less than the decision may take, as much of it and half of the rest. The last one has all
+// that is left.
 func limited(ctx context.Context, budget time.Duration, last bool, attempt func(context.Context) error) error {
 	deadline, _ := ctx.Deadline()
-	if rest := time.Until(deadline) - budget; rest > 0 && !last {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, budget+rest/2)
-		defer cancel()
+	left := time.Until(deadline)
+	if last || left <= budget {
+		return attempt(ctx)
 	}
+	share := left / 2
+	if share < budget {
+		share = budget + (left-budget)/2
+	}
+	ctx, cancel := context.WithTimeout(ctx, share)
+	defer cancel()
 	return attempt(ctx)
 }
 

@@ -19,7 +19,7 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// DefaultTimeout is the time for a call whose context has no deadline.
+// DefaultTimeout is the time for a call whose context has no deadline, beside twice its time budget.
 const DefaultTimeout = 2 * time.Second
 
 // ServiceConfig is how gRPC itself treats the calls of a client, in the JSON that clients
@@ -35,6 +35,9 @@ const (
 	// maxResponseBytes is the largest response taken: 100,000 jobs with their plans need
 	// about a third of it.
 	maxResponseBytes = 128 << 20
+
+	// maxDecodedBytes is what a response may take once it is decoded, by estimate.
+	maxDecodedBytes = 512 << 20
 
 	// maxRetriedBytes is the largest request that gRPC retries. Every server takes one of
 	// that size; a larger one may be refused for it, with the code of a busy server.
@@ -71,7 +74,7 @@ func New(target string, options ...Option) (*Client, error) {
 		grpc.WithDefaultServiceConfig(ServiceConfig),
 		grpc.WithChainUnaryInterceptor(newAttempts(s.timeout).intercept),
 		grpc.WithDefaultCallOptions(
-			grpc.WaitForReady(s.waitForReady), grpc.MaxCallRecvMsgSize(maxResponseBytes), grpc.MaxRetryRPCBufferSize(maxRetriedBytes)),
+			grpc.ForceCodecV2(newBoundedCodec()), grpc.WaitForReady(s.waitForReady), grpc.MaxCallRecvMsgSize(maxResponseBytes), grpc.MaxRetryRPCBufferSize(maxRetriedBytes)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 15 * time.Second, Timeout: 5 * time.Second}),
 		// A server that was restarted is found again before the next one of a rolling
 		// restart leaves. gRPC's own backoff begins with a second and ends with two
@@ -93,9 +96,9 @@ func New(target string, options ...Option) (*Client, error) {
 	return &Client{conn: conn, stub: elastallocv1.NewAllocatorServiceClient(conn)}, nil
 }
 
-// Allocate asks for one decision. An attempt has the time budget of the request and half of
-// the rest of the time; then, or after UNAVAILABLE, the next server is asked, within the
-// deadline. RESOURCE_EXHAUSTED is retried when the server says, for one call in five at most.
+// Allocate asks for one decision. An attempt has half of the time, and at least the time budget
+// of the request: a deadline of twice the budget survives a server that hangs. Then, or after
+// UNAVAILABLE, the next server is asked, within the deadline. RESOURCE_EXHAUSTED is retried when the server says, for one call in five at most.
 // Errors carry a gRPC status; for INVALID_ARGUMENT google.rpc.BadRequest among its details
 // names the bad fields.
 func (c *Client) Allocate(ctx context.Context, request *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {

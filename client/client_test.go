@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
@@ -406,12 +407,13 @@ func TestDeadline(t *testing.T) {
 		least, most time.Duration // What the server is left.
 	}{
 		"default": {&elastallocv1.AllocateRequest{}, 0, nil, 0, client.DefaultTimeout},
-		// An attempt has half of the time beyond the budget.
+		// An attempt has half of the time, or half of what is left beyond the budget.
 		"option":           {&elastallocv1.AllocateRequest{}, 0, []client.Option{client.WithTimeout(time.Hour)}, 25 * time.Minute, 30 * time.Minute},
 		"on top of budget": {budget(durationpb.New(time.Hour)), 0, nil, 50 * time.Minute, time.Hour + client.DefaultTimeout},
 		"senseless budget": {budget(&durationpb.Duration{Seconds: 1e11}), 0, nil, time.Hour, math.MaxInt64},
 		"negative budget":  {budget(durationpb.New(-time.Hour)), 0, nil, 0, client.DefaultTimeout},
 		"context's own":    {budget(durationpb.New(time.Minute)), time.Hour, nil, 29 * time.Minute, 31 * time.Minute},
+		"little beside it": {budget(durationpb.New(40 * time.Minute)), time.Hour, nil, 49 * time.Minute, 50 * time.Minute},
 		"all for a budget": {budget(durationpb.New(time.Hour)), time.Hour, nil, 50 * time.Minute, time.Hour},
 	}
 	for name, test := range tests {
@@ -441,6 +443,40 @@ func TestDeadline(t *testing.T) {
 		})
 	}
 }
+
+// TestHostileResponse checks that a response of small elements, which would take gigabytes and
+// minutes to decode, is refused.
+func TestHostileResponse(t *testing.T) {
+	t.Parallel()
+	// A field of two bytes each: empty allocations.
+	hostile := []byte(strings.Repeat("\x12\x00", 10<<20))
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer(grpc.ForceServerCodecV2(rawCodec{}), grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+		if method, _ := grpc.MethodFromServerStream(stream); method != elastallocv1.AllocatorService_Allocate_FullMethodName {
+			return status.Error(codes.Unimplemented, "health is not served")
+		}
+		return stream.SendMsg(hostile)
+	}))
+	go func() { _ = server.Serve(listener) }()
+	defer server.Stop()
+	c := newClient(t, listener.Addr().String(), client.WithTimeout(time.Minute))
+	_, err = c.Allocate(t.Context(), &elastallocv1.AllocateRequest{})
+	if err == nil || !strings.Contains(err.Error(), "of memory (want at most 512)") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// rawCodec sends bytes as they are.
+type rawCodec struct{}
+
+func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(v.([]byte))}, nil
+}
+func (rawCodec) Unmarshal(mem.BufferSlice, any) error { return nil }
+func (rawCodec) Name() string                         { return "proto" }
 
 func TestNoServer(t *testing.T) {
 	t.Parallel()

@@ -25,8 +25,8 @@ func WithTLS(config *tls.Config) Option {
 	return func(s *settings) { s.credentials = credentials.NewTLS(config) }
 }
 
-// WithTimeout sets the time for a call whose context has no deadline; without
-// this option it is DefaultTimeout.
+// WithTimeout sets the time for a call whose context has no deadline, beside twice its time
+// budget; without this option it is DefaultTimeout.
 func WithTimeout(timeout time.Duration) Option {
 	return func(s *settings) { s.timeout = timeout }
 }

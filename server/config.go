@@ -61,7 +61,8 @@ type Config struct {
 	// present a certificate signed by it. Files that change are read again.
 	TLSCert, TLSKey, ClientCA string
 	// ClientNames are the names, of which a client's certificate must have one among its
-	// subject alternative names; none: any certificate of ClientCA will do.
+	// subject alternative names, of the kind (DNS, URI, e-mail, IP) that it has by its form;
+	// none: any certificate of ClientCA will do.
 	ClientNames []string
 	// AdminHosts are the names by which admin HTTP may be asked for, beside addresses,
 	// names without a dot, and that of AdminListen.

@@ -38,24 +38,49 @@ func (e *nameError) Error() string {
 	return fmt.Sprintf("the client's certificate is of %s, which may not call", strings.Join(e.names, ", "))
 }
 
-// namesOf returns the subject alternative names of a certificate.
+// namesOf returns the subject alternative names of a certificate, each with its kind.
 func namesOf(certificate *x509.Certificate) []string {
-	names := slices.Concat(certificate.DNSNames, certificate.EmailAddresses)
+	var names []string
+	for _, name := range certificate.DNSNames {
+		names = append(names, "DNS "+name)
+	}
+	for _, address := range certificate.EmailAddresses {
+		names = append(names, "e-mail "+address)
+	}
 	for _, uri := range certificate.URIs {
-		names = append(names, uri.String())
+		names = append(names, "URI "+uri.String())
 	}
 	for _, ip := range certificate.IPAddresses {
-		names = append(names, ip.String())
+		names = append(names, "IP "+ip.String())
 	}
 	return names
 }
 
-// checkNames returns what refuses clients whose certificate has none of the names. It is
-// asked in resumed sessions as well.
+// withKind returns a name with the kind that it has by its form.
+func withKind(name string) string {
+	ip := net.ParseIP(name)
+	switch {
+	case ip != nil:
+		return "IP " + ip.String()
+	case strings.Contains(name, ":"):
+		return "URI " + name
+	case strings.Contains(name, "@"):
+		return "e-mail " + name
+	default:
+		return "DNS " + name
+	}
+}
+
+// checkNames returns what refuses clients whose certificate has none of the names, of the same
+// kind. It is asked in resumed sessions as well.
 func checkNames(allowed []string) func(tls.ConnectionState) error {
+	known := make(map[string]bool, len(allowed))
+	for _, name := range allowed {
+		known[withKind(name)] = true
+	}
 	return func(state tls.ConnectionState) error {
 		names := namesOf(state.PeerCertificates[0])
-		if !slices.ContainsFunc(names, func(name string) bool { return slices.Contains(allowed, name) }) {
+		if !slices.ContainsFunc(names, func(name string) bool { return known[name] }) {
 			return &nameError{names}
 		}
 		return nil

@@ -2,9 +2,12 @@ package server
 
 import (
 	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
 	"strings"
 	"testing"
@@ -20,6 +23,40 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/server/internal/ingress"
 )
+
+// TestNamesOfClients checks that a name that may call is one of its own kind only.
+func TestNamesOfClients(t *testing.T) {
+	t.Parallel()
+	uri, err := url.Parse("x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	spiffe, err := url.Parse("spiffe://cluster/x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		allowed     string
+		certificate x509.Certificate
+		may         bool
+	}{
+		"DNS":                 {"x", x509.Certificate{DNSNames: []string{"y", "x"}}, true},
+		"URI":                 {"spiffe://cluster/x", x509.Certificate{URIs: []*url.URL{spiffe}}, true},
+		"e-mail":              {"a@x", x509.Certificate{EmailAddresses: []string{"a@x"}}, true},
+		"IP":                  {"2001:DB8::1", x509.Certificate{IPAddresses: []net.IP{net.ParseIP("2001:db8::1")}}, true},
+		"e-mail for DNS":      {"x", x509.Certificate{EmailAddresses: []string{"x"}}, false},
+		"URI for DNS":         {"x", x509.Certificate{URIs: []*url.URL{uri}}, false},
+		"common name for DNS": {"x", x509.Certificate{Subject: pkix.Name{CommonName: "x"}}, false},
+		"DNS for URI":         {"spiffe://cluster/x", x509.Certificate{DNSNames: []string{"spiffe://cluster/x"}}, false},
+		"DNS for e-mail":      {"a@x", x509.Certificate{DNSNames: []string{"a@x"}}, false},
+		"DNS for IP":          {"10.0.0.1", x509.Certificate{DNSNames: []string{"10.0.0.1"}}, false},
+	} {
+		err := checkNames([]string{test.allowed})(tls.ConnectionState{PeerCertificates: []*x509.Certificate{&test.certificate}})
+		if (err == nil) != test.may {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
 
 // TestRefusedHandshakes checks who may call, and that every handshake that fails is counted
 // by its reason and logged with what the client calls itself.

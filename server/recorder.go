@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/elastalloc/elastalloc/internal/recording"
+	"github.com/elastalloc/elastalloc/server/internal/guard"
 	"github.com/elastalloc/elastalloc/server/internal/ingress"
 )
 
@@ -39,7 +40,7 @@ func (o recordObserver) Observe(_ context.Context, e *ingress.Event) {
 	}
 	bytes := e.RequestBytes + e.Size.Bytes
 	if e.Response != nil {
-		bytes += objectsPerByte*proto.Size(e.Response) + e.Size.Decided()*allocationBytes
+		bytes += objectsPerByte*proto.Size(e.Response) + guard.Decided(e.Size)*allocationBytes
 	}
 	o.recorder.Record(entry, bytes)
 }

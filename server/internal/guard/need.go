@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/elastalloc/elastalloc/internal/protosize"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -32,9 +33,24 @@ const (
 	quotedCopies = 10
 )
 
+// What is counted by name in requests.
+const (
+	jobs = iota
+	groups
+	scenarios
+	poolNodes
+	jobNodes
+	steps
+	samples
+	plan
+)
+
+// Size is the estimated size of a request.
+type Size = protosize.Size
+
 // Need is what the calls of a method need. It is safe for concurrent use.
 type Need struct {
-	shape   *shape
+	counter *protosize.Counter
 	maxJobs int
 	// searches is how often the work space of a search is held, explains says that jobs are
 	// explained, and forecasts that samples are.
@@ -45,7 +61,13 @@ type Need struct {
 // NewNeed returns the need of calls whose requests are like this one, of at most maxJobs
 // jobs.
 func NewNeed(request proto.Message, maxJobs int) *Need {
-	n := &Need{shape: shapeOf(request.ProtoReflect().Type(), make(map[protoreflect.FullName]*shape)), maxJobs: maxJobs, searches: 1}
+	n := &Need{maxJobs: maxJobs, searches: 1, counter: protosize.New(request, map[protoreflect.FullName]int{
+		"elastalloc.v1.Job": jobs, "elastalloc.v1.Group": groups, "elastalloc.v1.Scenario": scenarios,
+		"elastalloc.v1.Snapshot.total_nodes": poolNodes, "elastalloc.v1.Scenario.total_nodes": poolNodes,
+		"elastalloc.v1.Job.max_nodes": jobNodes, "elastalloc.v1.Horizon.steps": steps,
+		"elastalloc.v1.ForecastRequest.samples":      samples,
+		"elastalloc.v1.AllocateOptions.include_plan": plan, "elastalloc.v1.AllocateOptions.certificate": plan,
+	})}
 	switch request.(type) {
 	case *elastallocv1.WhatIfRequest:
 		n.searches = 2
@@ -58,14 +80,11 @@ func NewNeed(request proto.Message, maxJobs int) *Need {
 }
 
 // Size estimates the size of a request from its message as it arrived.
-func (n *Need) Size(message []byte) Size {
-	var size Size
-	n.shape.count(message, &size, maxDepth)
-	return size
-}
+func (n *Need) Size(message []byte) Size { return n.counter.Size(message) }
 
-// Decided returns how many jobs are decided in all, those of scenarios included, at most.
-func (s *Size) Decided() int { return s.messages[jobs] * (1 + s.messages[scenarios]) }
+// Decided returns how many jobs are decided in all for a request of a size, those of scenarios
+// included, at most.
+func Decided(s Size) int { return s.Counted[jobs] * (1 + s.Counted[scenarios]) }
 
 // part is what a call holds for something.
 type part struct {
@@ -76,16 +95,16 @@ type part struct {
 // parts returns all that a call with a request of this size holds while its method runs, at
 // most.
 func (n *Need) parts(size Size) []part {
-	all, horizon := size.messages[jobs], min(solver.MaxSteps, max(solver.DefaultSteps, size.largest[steps]))
+	all, horizon := size.Counted[jobs], min(solver.MaxSteps, max(solver.DefaultSteps, size.Counted[steps]))
 	// Legal sizes are powers of two within the pool where none are named.
-	sizes := min(solver.MaxSizes, bits.Len(uint(min(size.largest[poolNodes], max(solver.DefaultMaxNodes, size.largest[jobNodes])))))
+	sizes := min(solver.MaxSizes, bits.Len(uint(min(size.Counted[poolNodes], max(solver.DefaultMaxNodes, size.Counted[jobNodes])))))
 	work := all*(workPerJob+max(0, sizes-usualSizes)*workPerNumber) + size.Numbers*workPerNumber
 
 	// All decisions are held until the last is made; the jobs of all scenarios are limited.
-	decisions := 1 + min(solver.MaxScenarios, size.messages[scenarios])
+	decisions := 1 + min(solver.MaxScenarios, size.Counted[scenarios])
 	decided := min(all*decisions, n.maxJobs*(1+solver.ScenarioJobs))
-	perJob := answerPerJob + min(size.longest, solver.MaxIDBytes)
-	if size.largest[plan] > 0 {
+	perJob := answerPerJob + min(size.Longest, solver.MaxIDBytes)
+	if size.Counted[plan] > 0 {
 		perJob += horizon * answerPerStep
 	}
 	// A job with a warning of its own is in no model, and waits behind no other.
@@ -93,7 +112,7 @@ func (n *Need) parts(size Size) []part {
 	parts := []part{
 		{"the request", size.Bytes},
 		{"the search", n.searches * work},
-		{"the answer", answers + decisions*size.messages[groups]*(answerPerGroup+min(size.longest, solver.MaxIDBytes))},
+		{"the answer", answers + decisions*size.Counted[groups]*(answerPerGroup+min(size.Longest, solver.MaxIDBytes))},
 	}
 	if decisions > 1 {
 		parts[2].of = fmt.Sprintf("the answers to %d scenarios", decisions-1)
@@ -102,7 +121,7 @@ func (n *Need) parts(size Size) []part {
 		parts = append(parts, part{"the explanations", (all*(1+sizes)+size.Numbers)*answerPerSize + all*answerPerReason})
 	}
 	if n.forecasts {
-		drawn := min(solver.MaxSamples, max(solver.DefaultErrorSamples, size.largest[samples]))
+		drawn := min(solver.MaxSamples, max(solver.DefaultErrorSamples, size.Counted[samples]))
 		parts = append(parts, part{fmt.Sprintf("%d samples", drawn), all * drawn * answerPerSample})
 	}
 	return parts
@@ -119,9 +138,9 @@ func (n *Need) Bytes(size Size, most int) (int, error) {
 	switch {
 	case bytes <= most:
 		return bytes, nil
-	case size.messages[jobs] > n.maxJobs:
+	case size.Counted[jobs] > n.maxJobs:
 		return 0, &solver.InvalidError{Violations: []solver.Violation{{
-			Path: "snapshot.jobs", Description: fmt.Sprintf("has %d jobs; want at most %d", size.messages[jobs], n.maxJobs),
+			Path: "snapshot.jobs", Description: fmt.Sprintf("has %d jobs; want at most %d", size.Counted[jobs], n.maxJobs),
 		}}}
 	default:
 		largest := slices.MaxFunc(parts, func(a, b part) int { return cmp.Compare(a.bytes, b.bytes) })

@@ -147,9 +147,9 @@ func caller(ctx context.Context) string {
 		certificate := info.State.PeerCertificates[0]
 		switch {
 		case len(certificate.DNSNames) > 0:
-			return certificate.DNSNames[0]
+			return text.Shorten(certificate.DNSNames[0])
 		case len(certificate.URIs) > 0:
-			return certificate.URIs[0].String()
+			return text.Shorten(certificate.URIs[0].String())
 		case certificate.Subject.CommonName != "":
 			return text.Shorten(certificate.Subject.CommonName)
 		}

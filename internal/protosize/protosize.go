@@ -1,18 +1,20 @@
-package guard
+// Package protosize estimates what a message of Protocol Buffers takes in memory once it is
+// decoded, by counting its elements in the wire format before any object is made: two bytes on
+// the wire may become an object of hundreds.
+package protosize
 
 import (
 	"math"
 	"reflect"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// What a message of Protocol Buffers takes in memory once it is decoded is estimated by
-// counting its elements in the wire format before any object is made: two bytes on the wire
-// may become an object of hundreds. What the decoder allocates, in bytes, at most: what it discards as its slices grow
-// counts as well, until the garbage collector has come by.
+// What the decoder allocates, in bytes, at most: what it discards as its slices grow counts as
+// well, until the garbage collector has come by.
 const (
 	pointerBytes = 48 // of a message in a list: its pointer, in slices that grow by a quarter
 	listedBytes  = 40 // of a number in a list that is not packed
@@ -25,9 +27,45 @@ const (
 	unknownFactor = 8
 )
 
+// MaxCounted is how many things can be counted by name.
+const MaxCounted = 8
+
+// Size is the estimated size of a message.
+type Size struct {
+	// Bytes are those in memory, at most.
+	Bytes int
+	// Numbers is how many numbers its lists hold.
+	Numbers int
+	// Text is the bytes of its strings, and Longest those of the longest.
+	Text, Longest int
+	// Counted is, for each thing counted by name, how many messages of a type there are at any
+	// depth, or the largest number in a field.
+	Counted [MaxCounted]int
+}
+
+// Counter estimates the sizes of messages of a type. It is safe for concurrent use.
+type Counter struct{ shape *shape }
+
+// New returns a counter of messages like m. Counted names types of messages and fields of
+// integers, each with its place in Size.Counted.
+func New(m proto.Message, counted map[protoreflect.FullName]int) *Counter {
+	b := builder{counted: counted, seen: make(map[protoreflect.FullName]*shape)}
+	return &Counter{b.shape(m.ProtoReflect().Type())}
+}
+
+// Size estimates the size of a message from its wire format.
+func (c *Counter) Size(wire []byte) Size {
+	var size Size
+	c.shape.count(wire, &size, maxDepth)
+	return size
+}
+
+// notCounted is the place of what is not counted by name.
+const notCounted = -1
+
 // shape is what the messages of a type look like.
 type shape struct {
-	kind   kind
+	place  int     // in Size.Counted
 	bytes  int     // of an empty message
 	fields []field // by number
 }
@@ -36,69 +74,41 @@ type field struct {
 	message *shape // nil for others
 	text    bool   // a string or bytes
 	number  bool
-	scalar  scalar
+	place   int // in Size.Counted, of a number
 	// list says that it is a list of numbers, and packed is the wire type of its elements.
 	list   bool
 	packed protowire.Type
 }
 
-// kind is a kind of messages that are counted, and scalar one of numbers of which the largest
-// counts.
-type (
-	kind   int
-	scalar int
-)
-
-const (
-	otherKind kind = iota
-	jobs
-	groups
-	scenarios
-	kinds
-)
-
-const (
-	otherScalar scalar = iota
-	poolNodes
-	jobNodes
-	steps
-	samples
-	plan
-	scalars
-)
-
-// kindOf and scalarOf know messages and fields by their names.
-func kindOf(name protoreflect.FullName) kind {
-	return map[protoreflect.FullName]kind{
-		"elastalloc.v1.Job": jobs, "elastalloc.v1.Group": groups, "elastalloc.v1.Scenario": scenarios,
-	}[name]
+// builder builds the shapes of messages.
+type builder struct {
+	counted map[protoreflect.FullName]int
+	seen    map[protoreflect.FullName]*shape
 }
 
-func scalarOf(name protoreflect.FullName) scalar {
-	return map[protoreflect.FullName]scalar{
-		"elastalloc.v1.Snapshot.total_nodes": poolNodes, "elastalloc.v1.Scenario.total_nodes": poolNodes,
-		"elastalloc.v1.Job.max_nodes": jobNodes,
-		"elastalloc.v1.Horizon.steps": steps, "elastalloc.v1.ForecastRequest.samples": samples,
-		"elastalloc.v1.AllocateOptions.include_plan": plan, "elastalloc.v1.AllocateOptions.certificate": plan,
-	}[name]
+func (b *builder) place(name protoreflect.FullName) int {
+	if place, ok := b.counted[name]; ok {
+		return place
+	}
+	return notCounted
 }
 
-func shapeOf(t protoreflect.MessageType, seen map[protoreflect.FullName]*shape) *shape {
+func (b *builder) shape(t protoreflect.MessageType) *shape {
 	d := t.Descriptor()
-	if s := seen[d.FullName()]; s != nil {
+	if s := b.seen[d.FullName()]; s != nil {
 		return s
 	}
-	s := &shape{kind: kindOf(d.FullName())}
-	seen[d.FullName()] = s
+	s := &shape{place: b.place(d.FullName())}
+	b.seen[d.FullName()] = s
 	object := int(reflect.TypeOf(t.Zero().Interface()).Elem().Size())
 	s.bytes = object + object/8 // Objects are allocated in classes of sizes.
 	for i := range d.Fields().Len() {
 		fd := d.Fields().Get(i)
-		f := field{list: fd.IsList(), scalar: scalarOf(fd.FullName())}
+		f := field{list: fd.IsList(), place: b.place(fd.FullName())}
 		switch fd.Kind() {
 		case protoreflect.MessageKind, protoreflect.GroupKind:
 			if inner, err := protoregistry.GlobalTypes.FindMessageByName(fd.Message().FullName()); err == nil {
-				f.message = shapeOf(inner, seen)
+				f.message = b.shape(inner)
 			}
 		case protoreflect.StringKind, protoreflect.BytesKind:
 			f.text = true
@@ -117,19 +127,6 @@ func shapeOf(t protoreflect.MessageType, seen map[protoreflect.FullName]*shape) 
 	return s
 }
 
-// Size is the estimated size of a message.
-type Size struct {
-	// Bytes are those in memory, at most.
-	Bytes int
-	// Numbers is how many numbers its lists hold.
-	Numbers int
-	// Text is the bytes of its strings, and longest those of the longest.
-	Text, longest int
-	// messages is how many messages of each kind it holds, at any depth.
-	messages [kinds]int
-	largest  [scalars]int
-}
-
 // maxDepth is how deep the decoder goes.
 const maxDepth = 100
 
@@ -137,13 +134,15 @@ const maxDepth = 100
 // too, and reports whether it is well-formed.
 func (s *shape) count(wire []byte, size *Size, depth int) bool {
 	size.Bytes += s.bytes
-	size.messages[s.kind]++
+	if s.place != notCounted {
+		size.Counted[s.place]++
+	}
 	for len(wire) > 0 {
 		number, kind, n := protowire.ConsumeTag(wire)
 		if n < 0 {
 			return false
 		}
-		var f field
+		f := field{place: notCounted}
 		if int(number) < len(s.fields) {
 			f = s.fields[number]
 		}
@@ -160,8 +159,8 @@ func (s *shape) count(wire []byte, size *Size, depth int) bool {
 				size.Numbers++
 			default:
 				size.Bytes += scalarBytes
-				if value, valid := protowire.ConsumeVarint(wire[n:]); f.scalar != otherScalar && valid > 0 {
-					size.largest[f.scalar] = max(size.largest[f.scalar], int(min(value, math.MaxInt32)))
+				if value, valid := protowire.ConsumeVarint(wire[n:]); f.place != notCounted && valid > 0 {
+					size.Counted[f.place] = max(size.Counted[f.place], int(min(value, math.MaxInt32)))
 				}
 			}
 			wire = wire[n+length:]
@@ -184,7 +183,7 @@ func (s *shape) count(wire []byte, size *Size, depth int) bool {
 			size.Numbers += elements
 		case f.text:
 			size.Bytes += stringBytes + len(value)*5/4
-			size.Text, size.longest = size.Text+len(value), max(size.longest, len(value))
+			size.Text, size.Longest = size.Text+len(value), max(size.Longest, len(value))
 		default:
 			size.Bytes += unknownFactor * (n + length)
 		}

@@ -1,4 +1,4 @@
-package guard
+package protosize
 
 import (
 	"runtime"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"pgregory.net/rapid"
 
@@ -69,9 +70,9 @@ func shapes() map[string][]byte {
 // that it is no more than a few times as much, but for a oneof that is set again and
 // again: the decoder merges what is set into one object.
 func TestSizeIsAnUpperBound(t *testing.T) {
-	need := NewNeed(&elastallocv1.AllocateRequest{}, 0)
+	counter := New(&elastallocv1.AllocateRequest{}, map[protoreflect.FullName]int{"elastalloc.v1.Job": 1})
 	for name, wire := range shapes() {
-		size, took := need.Size(wire), allocated(wire)
+		size, took := counter.Size(wire), allocated(wire)
 		t.Logf("%s: %d bytes, estimated %d, allocated %d", name, len(wire), size.Bytes, took)
 		if uint64(size.Bytes) < took-min(took, 512) {
 			t.Errorf("%s: estimated %d bytes, and decoding allocates %d", name, size.Bytes, took)
@@ -85,15 +86,15 @@ func TestSizeIsAnUpperBound(t *testing.T) {
 // TestSizeCounts checks that messages are counted as the decoder makes them.
 func TestSizeCounts(t *testing.T) {
 	t.Parallel()
-	need := NewNeed(&elastallocv1.AllocateRequest{}, 0)
+	counter := New(&elastallocv1.AllocateRequest{}, map[protoreflect.FullName]int{"elastalloc.v1.Job": 1})
 	rapid.Check(t, func(t *rapid.T) {
 		wire := rapid.SliceOfN(rapid.SampledFrom([]byte{0x0a, 0x22, 0x02, 0x04, 0x00, 0x06, 0x12, 0x08, 0x38, 0x3a, 0x42, 0x80}), 0, 40).Draw(t, "wire")
 		request := new(elastallocv1.AllocateRequest)
 		if proto.Unmarshal(wire, request) != nil {
-			need.Size(wire) // It must not panic.
+			counter.Size(wire) // It must not panic.
 			return
 		}
-		if got, want := need.Size(wire).messages[jobs], len(request.GetSnapshot().GetJobs()); got != want {
+		if got, want := counter.Size(wire).Counted[1], len(request.GetSnapshot().GetJobs()); got != want {
 			t.Fatalf("%d jobs are counted in %x; the decoder makes %d", got, wire, want)
 		}
 	})
@@ -106,11 +107,11 @@ func FuzzSize(f *testing.F) {
 			f.Add(wire)
 		}
 	}
-	need := NewNeed(&elastallocv1.AllocateRequest{}, 0)
+	counter := New(&elastallocv1.AllocateRequest{}, map[protoreflect.FullName]int{"elastalloc.v1.Job": 1})
 	f.Fuzz(func(t *testing.T, wire []byte) {
-		size := need.Size(wire)
-		if request := new(elastallocv1.AllocateRequest); proto.Unmarshal(wire, request) == nil && size.messages[jobs] != len(request.GetSnapshot().GetJobs()) {
-			t.Errorf("%d jobs are counted; the decoder makes %d", size.messages[jobs], len(request.GetSnapshot().GetJobs()))
+		size := counter.Size(wire)
+		if request := new(elastallocv1.AllocateRequest); proto.Unmarshal(wire, request) == nil && size.Counted[1] != len(request.GetSnapshot().GetJobs()) {
+			t.Errorf("%d jobs are counted; the decoder makes %d", size.Counted[1], len(request.GetSnapshot().GetJobs()))
 		}
 	})
 }

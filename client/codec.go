@@ -1,0 +1,47 @@
+package client
+
+import (
+	"fmt"
+
+	"google.golang.org/grpc/encoding"
+	grpcproto "google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/elastalloc/elastalloc/internal/protosize"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// boundedCodec is gRPC's codec of Protocol Buffers, but refuses responses that take too much
+// memory, and so time beyond any deadline, to decode: two bytes on the wire may become an object
+// of hundreds.
+type boundedCodec struct {
+	encoding.CodecV2
+	counters map[protoreflect.FullName]*protosize.Counter
+}
+
+func newBoundedCodec() boundedCodec {
+	c := boundedCodec{encoding.GetCodecV2(grpcproto.Name), make(map[protoreflect.FullName]*protosize.Counter)}
+	for _, m := range []proto.Message{
+		&elastallocv1.AllocateResponse{}, &elastallocv1.FillIdleResponse{}, &elastallocv1.ExplainResponse{},
+		&elastallocv1.WhatIfResponse{}, &elastallocv1.ForecastResponse{},
+	} {
+		c.counters[m.ProtoReflect().Descriptor().FullName()] = protosize.New(m, nil)
+	}
+	return c
+}
+
+// Unmarshal decodes a response.
+func (c boundedCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	if m, ok := v.(proto.Message); ok {
+		if counter := c.counters[m.ProtoReflect().Descriptor().FullName()]; counter != nil {
+			buffer := data.MaterializeToBuffer(mem.DefaultBufferPool())
+			defer buffer.Free()
+			if bytes := counter.Size(buffer.ReadOnlyData()).Bytes; bytes > maxDecodedBytes {
+				return fmt.Errorf("the response takes some %d MiB of memory (want at most %d)", bytes>>20, maxDecodedBytes>>20)
+			}
+		}
+	}
+	return c.CodecV2.Unmarshal(data, v)
+}

@@ -2,6 +2,9 @@
 // and an answer to it, it says whether the answer is legal, adds up, and is as good as it
 // claims to be. It shares no code with the solvers and reads the request itself.
 //
+// Checked is what a plan and a proof are made of. Not checked are wait reasons, warnings,
+// prices of nodes and groups, greedy_objective, times and attempts.
+//
 // docs/proofs.md has the mathematics. In reading order:
 //
 //	request.go    the request as the API defines it, and whether it is allowed
@@ -9,15 +12,11 @@
 //	totaltime.go  what sizes are worth to OBJECTIVE_TOTAL_TIME
 //	model.go      the jobs in whole numbers, and what a plan is worth
 //	answer.go     what the answer says, held against that
-//	search.go     the search for a better plan: prices, parts, and what is left to decide
+//	search.go     the search for a better plan: prices, and what they leave to decide
+//	paths.go      the plans of one job
 //	tables.go     jobs that are worth what they are step by step, merged up the tree of groups
-//	paths.go      the plans of one job, as paths
 //	sweep.go      how steps and jobs share what is known of a plan
 //	run.go        the combinations that are left
-//
-// Not checked are why a job waits beyond whether it ever fits, what warnings say of anything
-// but held and never fitting jobs, prices of nodes and groups (those of nodes only steer the
-// search), greedy_objective, times and attempts.
 package audit
 
 import (

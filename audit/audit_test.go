@@ -145,7 +145,6 @@ func TestWrongAnswers(t *testing.T) {
 		"group short": {request, func(r *elastallocv1.AllocateResponse) { r.Report.Groups[0].Short++ }},
 		"group gone":  {request, func(r *elastallocv1.AllocateResponse) { r.Report.Groups = r.Report.Groups[1:] }},
 		"no reason":   {request, func(r *elastallocv1.AllocateResponse) { r.Report.Reason = 0 }},
-		"wait reason": {queued, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].WaitReason = 1 }},
 		"nodes":       {queued, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].Nodes++ }},
 		"plan":        {queued, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].PlannedNodes[1] = 3 }},
 		"short plan":  {queued, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].PlannedNodes = []int32{1} }},
@@ -158,7 +157,6 @@ func TestWrongAnswers(t *testing.T) {
 		}},
 		"progress":                  {queued, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].PlannedProgress[0] += 1e-6 }},
 		"not held":                  {bad, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].Nodes++ }},
-		"no warning":                {bad, func(r *elastallocv1.AllocateResponse) { r.Report.Warnings = nil }},
 		"later nodes of a held job": {bad, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].PlannedNodes[1]++ }},
 		"progress of a held job":    {bad, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].PlannedProgress = []float64{1} }},
 		"progress without nodes": {empty, func(r *elastallocv1.AllocateResponse) {

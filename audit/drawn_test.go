@@ -39,18 +39,6 @@ func (d drawer) small() *elastallocv1.AllocateRequest {
 	}
 }
 
-// large draws a request like those of a cluster.
-func (d drawer) large() *elastallocv1.AllocateRequest {
-	switch nodes, steps := d.IntN(100), []int{1, 2, 5, 5, 5, 8}[d.IntN(6)]; d.IntN(8) {
-	case 0:
-		return d.request(nodes, 1+d.IntN(4), d.IntN(5), 32)
-	case 1:
-		return d.request(nodes, 24, d.IntN(6), 1+d.IntN(5))
-	default:
-		return d.request(nodes, steps, d.IntN(40), 1+d.IntN(6))
-	}
-}
-
 // request draws a request of the given numbers of nodes, steps, jobs and sizes of each.
 func (d drawer) request(nodes, steps, jobs, sizes int) *elastallocv1.AllocateRequest {
 	s := &elastallocv1.Snapshot{Id: "drawn", TotalNodes: int32(nodes)}
@@ -186,7 +174,7 @@ func newModel(t *testing.T, request *elastallocv1.AllocateRequest) *model {
 	if m.options.BadJobs == solver.BadJobsHold {
 		m.good, m.held = m.good.Hold()
 	}
-	if solver.Validate(m.good, m.options, 1000, []solver.BackendName{solver.BackendExact}) != nil {
+	if solver.Validate(m.good, m.options, 1000, []solver.BackendName{solver.BackendExact, solver.BackendCBC, solver.BackendHiGHS, solver.BackendGreedy}) != nil {
 		return nil
 	}
 	m.Problem = solver.NewProblemFor(m.good, m.options)

@@ -26,15 +26,15 @@ type member struct {
 	index  int   // in the request
 	sizes  []int // 0, too, where it may hold none
 	usable []int // positions of the sizes that a plan can have
-	// first and later are the shares of the demand that each size serves in the first step
-	// and in others; worth is what having served all of it adds in a step.
-	first, later     []float64
+	// shares of the demand are what each size serves in the first step and in others; worth is
+	// what having served all of it adds in a step.
+	shares           [2][]float64
 	worth            float64
 	fixed, magnitude []float64 // what each size is worth besides, and what that was added up from
 	// byStep says that it cannot finish: its steps are worth what they are one by one.
-	byStep                 bool
-	firstUnits, laterUnits []int64
-	full                   int64 // worth, in units
+	byStep bool
+	units  [2][]int64 // shares
+	full   int64      // worth
 }
 
 const (
@@ -63,10 +63,10 @@ func newModel(s *snapshot, standings []standing, claim float64) (*model, error) 
 	for g := range m.floors {
 		m.floors[g] = min(m.floors[g], s.groups[g].quota)
 	}
-	m.dropTooLarge()
+	m.findUsable()
 	total := claim
 	for i := range m.members {
-		total += m.most(&m.members[i])
+		total += m.members[i].most(m)
 	}
 	if math.IsInf(total, 0) {
 		return nil, leaveOpen("the values of the jobs are beyond what the check can add up")
@@ -74,7 +74,10 @@ func newModel(s *snapshot, standings []standing, claim float64) (*model, error) 
 	_, exponent := math.Frexp(max(total, math.SmallestNonzeroFloat64))
 	m.unit = valueBits - exponent
 	for i := range m.members {
-		m.members[i].finish(m, total)
+		j := &m.members[i]
+		j.full = m.up(j.worth, j.worth)
+		// A size that takes off more than all others bring is in no plan as good as claimed.
+		j.usable = slices.DeleteFunc(j.usable, func(n int) bool { return j.fixed[n]+m.slack*j.magnitude[n] < -2*total })
 	}
 	return m, nil
 }
@@ -92,26 +95,29 @@ func (m *model) newMember(i int, st standing) member {
 		m.floors[g] += slices.Max(j.sizes)
 	}
 	for _, k := range j.sizes {
-		speed, value, magnitude := j.speed(k), 0.0, 0.0
-		work := m.step * speed
-		j.later = append(j.later, work/j.demand)
+		speed, value, magnitude := j.speedAt(float64(k)), 0.0, 0.0
+		first := m.step * speed
 		if delay := min(j.delay, m.step); k > j.current && delay > 0 {
-			work = delay*j.speed(j.current) + (m.step-delay)*speed
+			first = delay*j.speedAt(j.used(j.current)) + (m.step-delay)*speed
 		}
 		if restart := min(j.restart, m.step); k != j.current && j.trained && restart > 0 {
-			work = (m.step - restart) * speed
+			first = (m.step - restart) * speed
 		}
-		j.first = append(j.first, work/j.demand)
 		if m.totalTime != nil {
 			value, magnitude = m.totalTime.value(j.job, m.totalTime.gradient[i], k)
 		}
 		j.fixed, j.magnitude = append(j.fixed, value), append(j.magnitude, magnitude)
+		for t, work := range []float64{first, m.step * speed} {
+			share := min(1, work/j.demand)
+			j.shares[t] = append(j.shares[t], share)
+			j.units[t] = append(j.units[t], int64(math.Ceil(math.Ldexp(share*(1+m.slack), workBits))))
+		}
 	}
 	return j
 }
 
-// dropTooLarge leaves every job the sizes that fit beside the least of all others.
-func (m *model) dropTooLarge() {
+// findUsable leaves every job the sizes that fit beside the least of all others.
+func (m *model) findUsable() {
 	spare, spares := m.pool, make([]int, len(m.groups))
 	for g := range m.groups {
 		spares[g] = m.groups[g].limit
@@ -123,8 +129,7 @@ func (m *model) dropTooLarge() {
 		}
 	}
 	for i := range m.members {
-		j := &m.members[i]
-		most := spare
+		j, most := &m.members[i], spare
 		for g := range m.above(j.group) {
 			most = min(most, spares[g])
 		}
@@ -136,33 +141,18 @@ func (m *model) dropTooLarge() {
 	}
 }
 
-// most returns at least what any plan of a job is worth, and whether it can finish.
-func (m *model) most(j *member) float64 {
-	first, later, fixed := 0.0, 0.0, 0.0
+// most returns at least what any plan of a job is worth, and finds out whether it is byStep.
+func (j *member) most(m *model) float64 {
+	first, later, most := 0.0, 0.0, 0.0
 	for _, n := range j.usable {
-		first, later = max(first, j.first[n]), max(later, j.later[n])
-		fixed = max(fixed, j.fixed[n]+m.slack*j.magnitude[n])
+		first, later = max(first, j.shares[0][n]), max(later, j.shares[1][n])
+		most = max(most, j.fixed[n]+m.slack*j.magnitude[n])
 	}
 	j.byStep = m.steps == 1 || first+float64(m.steps-1)*later <= 1
 	for t := range m.steps {
-		fixed += j.worth * min(1, first+float64(t)*later)
+		most += j.worth * min(1, first+float64(t)*later)
 	}
-	return fixed
-}
-
-// finish works out a job's units. A size that takes off more than all others bring is in no
-// plan that is as good as claimed.
-func (j *member) finish(m *model, total float64) {
-	j.usable = slices.DeleteFunc(j.usable, func(n int) bool { return j.fixed[n]+m.slack*j.magnitude[n] < -2*total })
-	units := func(shares []float64) (list []int64) {
-		for _, share := range shares {
-			list = append(list, int64(math.Ceil(math.Ldexp(min(1, share)*(1+m.slack), workBits))))
-		}
-		return list
-	}
-	if !j.byStep {
-		j.firstUnits, j.laterUnits, j.full = units(j.first), units(j.later), m.up(j.worth, j.worth)
-	}
+	return most
 }
 
 // up returns a value in units, at least it; magnitude is what it was added up from.
@@ -177,12 +167,7 @@ func (m *model) shortCost(nodes int) int64 {
 }
 
 // serve returns the work served after a step with the n-th size.
-func (j *member) serve(served int64, t, n int) int64 {
-	if t == 0 {
-		return min(done, served+j.firstUnits[n])
-	}
-	return min(done, served+j.laterUnits[n])
-}
+func (j *member) serve(served int64, t, n int) int64 { return min(done, served+j.units[min(t, 1)][n]) }
 
 // gain returns what a step adds that ends with so much work served, rounded up.
 func (j *member) gain(served int64) int64 {
@@ -193,11 +178,10 @@ func (j *member) gain(served int64) int64 {
 // stepValue returns what the n-th size in a step is worth of a job that is worth what it is
 // step by step, rounded up.
 func (m *model) stepValue(j *member, t, n int) int64 {
+	v := float64(m.steps-t) * j.worth * j.shares[min(t, 1)][n]
 	if t > 0 {
-		v := float64(m.steps-t) * j.worth * min(1, j.later[n])
 		return m.up(v, v)
 	}
-	v := float64(m.steps) * j.worth * min(1, j.first[n])
 	return m.up(v+j.fixed[n], v+j.magnitude[n])
 }
 
@@ -207,11 +191,11 @@ func (m *model) stepValue(j *member, t, n int) int64 {
 func (j *member) value(nodes []int) (v, magnitude float64, progress []float64) {
 	share := 0.0
 	for t, k := range nodes {
-		if n := slices.Index(j.sizes, k); n >= 0 && t == 0 {
-			share = min(1, j.first[n])
-			v, magnitude = j.fixed[n], j.magnitude[n]
-		} else if n >= 0 {
-			share = min(1, share+j.later[n])
+		if n := slices.Index(j.sizes, k); n >= 0 {
+			share = min(1, share+j.shares[min(t, 1)][n])
+			if t == 0 {
+				v, magnitude = j.fixed[n], j.magnitude[n]
+			}
 		}
 		v, magnitude = v+j.worth*share, magnitude+j.worth*share
 		progress = append(progress, share)
@@ -245,23 +229,17 @@ func (m *model) groupNodes(plan [][]int, t int) []int {
 	return nodes
 }
 
-// legal returns what is illegal in a plan, or in its first steps. One that was made without a
+// legal returns what is illegal in the first steps of a plan. One that was made without a
 // search may leave any queued job without nodes.
-func (m *model) legal(plan [][]int, heuristic bool) error {
-	steps := 0
-	for i := range m.members {
-		j := &m.members[i]
-		steps = len(plan[i])
-		for t, k := range plan[i] {
-			if waits := heuristic && k == 0 && j.current == 0; !waits && !slices.Contains(j.sizes, k) {
-				return fmt.Errorf("job %q has %d nodes in step %d, which is none of its sizes %v", j.id, k, t+1, j.sizes)
-			}
-		}
-	}
+func (m *model) legal(plan [][]int, steps int, heuristic bool) error {
 	for t := range steps {
 		used := 0
 		for i := range plan {
-			used += plan[i][t]
+			j, k := &m.members[i], plan[i][t]
+			used += k
+			if waits := heuristic && k == 0 && j.current == 0; !waits && !slices.Contains(j.sizes, k) {
+				return fmt.Errorf("job %q has %d nodes in step %d, which is none of its sizes %v", j.id, k, t+1, j.sizes)
+			}
 		}
 		if used > m.pool {
 			return fmt.Errorf("the jobs have %d nodes in step %d; the pool has %d", used, t+1, m.pool)

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"math"
@@ -12,33 +13,26 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// What the API allows.
 const (
-	noLimit    = math.MaxInt
-	mostGroups = 10_000
-	mostDepth  = 4
-	mostSteps  = 24
-	mostSizes  = 32
-	mostID     = 256 // bytes
-	mostWeight = 1e12
-	mostSpeed  = 1e9
-	mostFactor = 1e6
-	second     = 1.0
-	moment     = 1e-9 // the shortest time above 0
-	year       = 365 * 24 * 3600
+	noLimit   = math.MaxInt
+	mostSteps = 24
+	// Times, from the shortest one above 0 on.
+	moment  = 1e-9
+	year    = 365 * 24 * 3600
+	forever = math.MaxFloat64
 )
 
 // snapshot is a request as the API defines it, with its defaults and without the nodes of
 // the jobs that are held for their bad fields. Times are in seconds.
 type snapshot struct {
-	wholePool, pool int // with the nodes of held jobs, and without
-	steps           int // of the model
-	step            float64
-	groups          []group
-	jobs            []job // all of the request, held ones too
-	totalTime       *totalTime
-	admission       elastallocv1.Admission
-	gap             float64 // asked for
+	pool      int
+	steps     int // of the model
+	step      float64
+	groups    []group
+	jobs      []job // all of the request, held ones too
+	totalTime *totalTime
+	admission elastallocv1.Admission
+	gap       float64 // asked for
 }
 
 // group is a team: the position of its parent or -1, its limit and its quota.
@@ -110,22 +104,19 @@ func (r *reader) enum(e protoreflect.Enum, field string) {
 }
 
 func (r *reader) id(id, field string) {
-	r.want(len(id) <= mostID, field, fmt.Sprintf("of %d bytes", len(id)))
+	r.want(len(id) <= 256, field, "longer than 256 bytes")
 }
 
 // read reads a request; the error says why it has to be refused.
 func read(request *elastallocv1.AllocateRequest) (*snapshot, error) {
 	from, r := request.GetSnapshot(), new(reader)
-	s := &snapshot{wholePool: int(from.GetTotalNodes()), pool: int(from.GetTotalNodes())}
 	r.want(from != nil, "snapshot", "missing")
+	s := &snapshot{pool: int(from.GetTotalNodes())}
 	r.want(s.pool >= 0, "snapshot.total_nodes", s.pool)
 	r.id(from.GetId(), "snapshot.id")
-	horizon := from.GetHorizon()
-	s.step = r.seconds(horizon.GetStep(), "snapshot.horizon.step", 300, moment, math.Inf(1))
-	s.steps = 5
-	if horizon != nil {
-		s.steps = int(number(r, horizon.Steps, "snapshot.horizon.steps", 5, 1, mostSteps))
-	}
+	horizon := cmp.Or(from.GetHorizon(), new(elastallocv1.Horizon))
+	s.step = r.seconds(horizon.GetStep(), "snapshot.horizon.step", 300, moment, forever)
+	s.steps = int(number(r, horizon.Steps, "snapshot.horizon.steps", 5, 1, mostSteps))
 	s.readOptions(request.GetOptions(), r)
 	ids := s.readGroups(from.GetGroups(), r)
 	hold := request.GetOptions().GetBadJobs() == elastallocv1.BadJobs_BAD_JOBS_HOLD
@@ -169,29 +160,26 @@ func (s *snapshot) readOptions(o *elastallocv1.AllocateOptions, r *reader) {
 	r.enum(o.GetObjective(), "options.objective")
 	r.enum(o.GetAdmission(), "options.admission")
 	r.enum(o.GetBadJobs(), "options.bad_jobs")
-	r.seconds(o.GetTimeBudget(), "options.time_budget", 0, moment, math.Inf(1))
+	r.seconds(o.GetTimeBudget(), "options.time_budget", 0, moment, forever)
 	s.gap, s.admission = o.GetRelativeGap(), o.GetAdmission()
 	r.want(s.gap >= 0 && s.gap < 1, "options.relative_gap", s.gap)
 	r.want(len(o.GetPriceHint()) <= mostSteps, "options.price_hint", "too long")
 	for _, price := range o.GetPriceHint() {
 		r.want(price >= 0 && price <= math.MaxFloat64, "options.price_hint", price)
 	}
-	from := o.GetTotalTime()
-	if from == nil {
-		from = new(elastallocv1.TotalTimeOptions)
-	}
+	from := cmp.Or(o.GetTotalTime(), new(elastallocv1.TotalTimeOptions))
 	const at = "options.total_time."
 	t := &totalTime{
-		fairness:   number(r, from.Fairness, at+"fairness", 1, 0, mostFactor),
+		fairness:   number(r, from.Fairness, at+"fairness", 1, 0, 1e6),
 		aging:      r.seconds(from.GetAging(), at+"aging", 8*3600, 0, year),
 		price:      r.seconds(from.GetRescalePrice(), at+"rescale_price", 75, 0, year),
-		payback:    r.seconds(from.GetPayback(), at+"payback", 900, second, year),
-		pause:      number(r, from.PausePriceFactor, at+"pause_price_factor", 1, 0, mostFactor),
+		payback:    r.seconds(from.GetPayback(), at+"payback", 900, 1, year),
+		pause:      number(r, from.PausePriceFactor, at+"pause_price_factor", 1, 0, 1e6),
 		bonus:      r.seconds(from.GetStartBonus(), at+"start_bonus", 500, 0, year),
 		cadence:    r.seconds(from.GetCadence(), at+"cadence", 0, 0, year),
-		quotaPrice: number(r, from.QuotaPrice, at+"quota_price", 0.3, 0, mostFactor),
+		quotaPrice: number(r, from.QuotaPrice, at+"quota_price", 0.3, 0, 1e6),
 	}
-	r.want(t.aging == 0 || t.aging >= second, at+"aging", t.aging)
+	r.want(t.aging == 0 || t.aging >= 1, at+"aging", t.aging)
 	if s.admission != elastallocv1.Admission_ADMISSION_OPTIMIZED {
 		t.bonus = 0
 	}
@@ -204,11 +192,12 @@ func (s *snapshot) readOptions(o *elastallocv1.AllocateOptions, r *reader) {
 // readGroups reads the groups and returns one more than the position of each id.
 func (s *snapshot) readGroups(from []*elastallocv1.Group, r *reader) map[string]int {
 	r.want(len(from) == 0 || s.totalTime != nil, "snapshot.groups", "set without OBJECTIVE_TOTAL_TIME")
-	r.want(len(from) <= mostGroups, "snapshot.groups", "too long")
+	r.want(len(from) <= 10_000, "snapshot.groups", "too long")
 	ids := make(map[string]int, len(from))
 	for i, f := range from {
+		f = cmp.Or(f, new(elastallocv1.Group))
 		g := group{id: f.GetId(), limit: noLimit, quota: int(f.GetQuota()), parent: -1}
-		if f != nil && f.Limit != nil {
+		if f.Limit != nil {
 			g.limit = int(f.GetLimit())
 		}
 		at := fmt.Sprintf("snapshot.groups[%d]", i)
@@ -231,7 +220,7 @@ func (s *snapshot) readGroups(from []*elastallocv1.Group, r *reader) map[string]
 	for i := range s.groups {
 		depth := 0
 		for range s.above(i) {
-			if depth++; depth > mostDepth {
+			if depth++; depth > 4 {
 				r.want(false, fmt.Sprintf("snapshot.groups[%d].parent_id", i), "too deep or in a circle")
 				break
 			}
@@ -242,18 +231,16 @@ func (s *snapshot) readGroups(from []*elastallocv1.Group, r *reader) map[string]
 
 // readJob reads a job, its id apart.
 func (s *snapshot) readJob(from *elastallocv1.Job, ids map[string]int, r *reader) job {
-	if from == nil {
-		from = new(elastallocv1.Job)
-	}
+	from = cmp.Or(from, new(elastallocv1.Job))
 	j := job{
 		id: from.GetId(), current: int(from.GetCurrentNodes()), group: -1,
-		weight:  number(r, from.Weight, "weight", 1, 0, mostWeight),
-		delay:   r.seconds(from.GetRescaleDelay(), "rescale_delay", 0, 0, math.Inf(1)),
-		restart: r.seconds(from.GetRestartTime(), "restart_time", 0, 0, math.Inf(1)),
-		waiting: r.seconds(from.GetWaitingTime(), "waiting_time", 0, 0, math.Inf(1)),
-		demand:  r.seconds(from.GetRemainingEta(), "remaining_eta", 0, moment, math.Inf(1)),
+		weight:  number(r, from.Weight, "weight", 1, 0, 1e12),
+		delay:   r.seconds(from.GetRescaleDelay(), "rescale_delay", 0, 0, forever),
+		restart: r.seconds(from.GetRestartTime(), "restart_time", 0, 0, forever),
+		waiting: r.seconds(from.GetWaitingTime(), "waiting_time", 0, 0, forever),
+		demand:  r.seconds(from.GetRemainingEta(), "remaining_eta", 0, moment, forever),
 	}
-	j.trained = r.seconds(from.GetTrainingTime(), "training_time", 0, 0, math.Inf(1)) > 0 || j.current > 0
+	j.trained = r.seconds(from.GetTrainingTime(), "training_time", 0, 0, forever) > 0 || j.current > 0
 	r.want(j.demand > 0, "remaining_eta", j.demand)
 	r.want(j.current >= 0, "current_nodes", j.current)
 	r.want(j.delay == 0 || j.restart == 0, "restart_time", "set beside rescale_delay")
@@ -262,7 +249,6 @@ func (s *snapshot) readJob(from *elastallocv1.Job, ids map[string]int, r *reader
 		r.want(j.group >= 0 && !s.groups[max(0, j.group)].inner, "group_id", "none of a group without others in it")
 	}
 	j.readSizes(from, r)
-	j.readSpeeds(from, r)
 	if from.EtaNodes != nil && r.bad == nil {
 		nodes := int(from.GetEtaNodes())
 		r.want(nodes >= 1 && (j.speeds == nil || nodes >= j.tabled[0] && nodes <= j.tabled[len(j.tabled)-1]), "eta_nodes", nodes)
@@ -272,67 +258,56 @@ func (s *snapshot) readJob(from *elastallocv1.Job, ids map[string]int, r *reader
 	return j
 }
 
-// readSizes reads the legal sizes.
+// readSizes reads the legal sizes and their speeds, which a table may have of all allowed ones.
 func (j *job) readSizes(from *elastallocv1.Job, r *reader) {
-	allowed := slices.Clone(from.GetAllowedNodes())
-	for i, k := range allowed {
-		r.want(k >= 1 && (i == 0 || k > allowed[i-1]), "allowed_nodes", allowed)
+	var allowed []int
+	for i, k := range from.GetAllowedNodes() {
+		r.want(k >= 1 && (i == 0 || int(k) > allowed[i-1]), "allowed_nodes", from.GetAllowedNodes())
+		allowed = append(allowed, int(k))
 	}
 	most := int32(16)
 	if len(allowed) > 0 {
-		most = slices.Max(allowed)
+		most = slices.Max(from.GetAllowedNodes())
 	}
 	least := number(r, from.MinNodes, "min_nodes", 1, 1, math.MaxInt32)
 	most = number(r, from.MaxNodes, "max_nodes", most, least, math.MaxInt32)
-	switch {
-	case len(allowed) > 0:
-	case least == most:
-		allowed = []int32{least}
-	default:
-		for bit := range 31 {
-			allowed = append(allowed, 1<<bit)
+	named := allowed
+	for bit := 0; len(from.GetAllowedNodes()) == 0 && least != most && bit < 31; bit++ {
+		named = append(named, 1<<bit)
+	}
+	if len(named) == 0 {
+		named = []int{int(least)}
+	}
+	for _, k := range named {
+		if k >= int(least) && k <= int(most) {
+			j.sizes = append(j.sizes, k)
 		}
 	}
-	for _, k := range allowed {
-		if k >= least && k <= most {
-			j.sizes = append(j.sizes, int(k))
-		}
-	}
-	r.want(len(j.sizes) >= 1 && len(j.sizes) <= mostSizes, "allowed_nodes", fmt.Sprintf("%v with %d sizes in range", allowed, len(j.sizes)))
-}
-
-// readSpeeds reads the speeds, which a table may have of all allowed sizes.
-func (j *job) readSpeeds(from *elastallocv1.Job, r *reader) {
+	r.want(len(j.sizes) >= 1 && len(j.sizes) <= 32, "allowed_nodes", fmt.Sprintf("%v with %d sizes in range", named, len(j.sizes)))
 	j.efficiency = 0.8
 	switch curve := from.GetScaling().GetCurve().(type) {
 	case *elastallocv1.Scaling_DoublingEfficiency:
 		j.efficiency = curve.DoublingEfficiency
 		r.want(j.efficiency > 0 && j.efficiency <= 1, "scaling.doubling_efficiency", j.efficiency)
 	case *elastallocv1.Scaling_Table:
-		j.speeds, j.tabled = curve.Table.GetSpeeds(), j.sizes
-		if allowed := from.GetAllowedNodes(); len(j.speeds) == len(allowed) {
-			j.tabled = make([]int, len(allowed))
-			for i, k := range allowed {
-				j.tabled[i] = int(k)
-			}
+		if j.speeds, j.tabled = curve.Table.GetSpeeds(), j.sizes; len(j.speeds) == len(allowed) {
+			j.tabled = allowed
 		}
 		r.want(len(j.speeds) > 0 && len(j.speeds) == len(j.tabled), "scaling.table", j.speeds)
 		for _, v := range j.speeds {
-			r.want(v > 0 && v <= mostSpeed, "scaling.table", j.speeds)
+			r.want(v > 0 && v <= 1e9, "scaling.table", j.speeds)
 		}
 	}
 }
 
-// speed returns the speed on whole nodes: between two sizes of a table that of the smaller.
-func (j *job) speed(nodes int) float64 {
+// used returns those of some nodes that the job can train on: between two sizes of a table
+// the smaller.
+func (j *job) used(nodes int) float64 {
 	if j.speeds == nil {
-		return j.speedAt(float64(nodes))
+		return float64(nodes)
 	}
 	above, _ := slices.BinarySearch(j.tabled, nodes+1)
-	if above == 0 {
-		return 0
-	}
-	return j.speeds[above-1]
+	return float64(append([]int{0}, j.tabled...)[above])
 }
 
 // speedAt returns the speed on any nodes: between two sizes of a table on a straight line of
@@ -355,4 +330,27 @@ func (j *job) speedAt(nodes float64) float64 {
 		return j.speeds[n-1] * math.Pow(j.speeds[n]/j.speeds[n-1], math.Log(nodes/from)/math.Log(to/from))
 	}
 	return j.speeds[n]
+}
+
+// known returns an error where a message has fields that the check does not know, such as
+// those of a newer version, or does not count with: they may change what is asked for.
+func known(m protoreflect.Message) (err error) {
+	if len(m.GetUnknown()) > 0 {
+		return leaveOpen("%s has fields that the check does not know", m.Descriptor().Name())
+	}
+	m.Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case field.Name() == "eta_error" || field.Name() == "work_done":
+			err = leaveOpen("%s.%s is set; the check does not count with it", m.Descriptor().Name(), field.Name())
+		case field.Message() == nil:
+		case field.IsList():
+			for n := 0; n < v.List().Len() && err == nil; n++ {
+				err = known(v.List().Get(n).Message())
+			}
+		default:
+			err = known(v.Message())
+		}
+		return err == nil
+	})
+	return err
 }

@@ -85,7 +85,7 @@ func (a *answer) prove(ctx context.Context, o Options) (reason string, err error
 	case plan == nil:
 		return "the answer is legal and adds up, and no plan is worth more than the " + what, nil
 	}
-	if bad := a.legal(plan, false); bad != nil {
+	if bad := a.legal(plan, a.steps, false); bad != nil {
 		return "", leaveOpen("the check has made an illegal plan: %w", bad) // A defect of the check.
 	}
 	if _, least := a.objective(plan); least > better {

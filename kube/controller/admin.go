@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -99,7 +100,7 @@ func writeReport(w http.ResponseWriter, r Report) {
 			target = fmt.Sprint(*j.Target)
 		}
 		if j.Why != "" {
-			pinned += ": " + j.Why
+			pinned = strings.TrimPrefix(pinned+": "+j.Why, ": ")
 		}
 		_, _ = fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", j.Job, j.Nodes, target, j.Remaining, j.Source, j.Age, pinned)
 	}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/elastalloc/elastalloc/client/eta"
 	"github.com/elastalloc/elastalloc/kube/config"
 	"github.com/elastalloc/elastalloc/kube/kinds"
 	"github.com/elastalloc/elastalloc/kube/plan"
@@ -62,6 +63,9 @@ type Loop struct {
 	writes *ledger
 	query  map[types.NamespacedName]world.Sample
 	speeds *learner
+	// etas know what the jobs took that have ended, and running what the others have done.
+	etas    eta.Estimator
+	running map[types.UID]time.Duration
 
 	// facts are what a decision depends on beside the time, as the last pass saw them.
 	facts  map[types.UID]uint64
@@ -253,6 +257,9 @@ func (l *Loop) stuck(w *world.World, p plan.Plan) {
 	}
 }
 
+// noRemainingTime is why what is left of a job is guessed, as events name it.
+const noRemainingTime = "NoRemainingTime"
+
 // tellPins posts an event on every job that is pinned for another reason than before.
 func (l *Loop) tellPins(w *world.World) {
 	present := make(map[types.UID]bool, len(w.Jobs))
@@ -261,6 +268,11 @@ func (l *Loop) tellPins(w *world.World) {
 		pinned := string(j.Pinned)
 		if j.Pinned == world.BadAnnotations || j.Pinned == world.NotElastic {
 			pinned += j.Why // Others have times in it.
+		}
+		if j.Pinned == "" && j.Guessed != "" {
+			if pinned = noRemainingTime; l.told[j.UID] != pinned {
+				l.event(j, warning, noRemainingTime, "%s; it is taken for %v on one node, as jobs that have ended took", j.Guessed, j.Estimate.Remaining.Round(time.Second))
+			}
 		}
 		if !quiet(j.Pinned) && l.told[j.UID] != pinned {
 			l.event(j, warning, string(j.Pinned), "keeps its %d nodes: %s", j.Nodes(), j.Why)

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -24,7 +25,7 @@ func (l *Loop) observe(ctx context.Context) (*world.World, error) {
 		l.writes.prime(jobs)
 	}
 	in := world.Input{
-		Now: l.Now(), Pool: l.pool, Apply: l.Mode == plan.ModeApply, Query: l.query, Efficiencies: l.speeds.efficiencies(), Uses: l.writes.known(), Pins: l.writes.pins,
+		Now: l.Now(), Pool: l.pool, Apply: l.Mode == plan.ModeApply, Query: l.query, Efficiencies: l.speeds.efficiencies(), Uses: l.writes.known(), Pins: l.writes.pins, ETAs: &l.etas,
 	}
 	var nodes corev1.NodeList
 	if err := l.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
@@ -48,10 +49,28 @@ func (l *Loop) observe(ctx context.Context) (*world.World, error) {
 	w := world.Observe(in)
 	l.tellUnused(ctx, l.writes.saw(w))
 	w.Nodes.Promised = l.writes.promised(w)
+	l.noteEnds(w)
 	if l.pool.LearnSpeeds {
 		l.speeds.learn(w)
 	}
 	return w, nil
+}
+
+// noteEnds notes how much work the jobs have done that have ended since the last pass, for whatever
+// reason.
+func (l *Loop) noteEnds(w *world.World) {
+	running := make(map[types.UID]time.Duration, len(w.Jobs))
+	for _, j := range w.Jobs {
+		if !j.Shape.Finished {
+			running[j.UID] = j.WorkDone()
+		}
+	}
+	for uid, work := range l.running {
+		if _, still := running[uid]; !still {
+			l.etas.Ended(work)
+		}
+	}
+	l.running = running
 }
 
 // tellUnused posts an event on jobs that do not use their nodes, with what the cluster says of

@@ -70,18 +70,18 @@ done{namespace="default",job_name="now"} 0.75 %[1]d
 	}
 
 	c := ask("left # of each job", config.Seconds, nil)
-	for name, want := range map[string]struct{ pinned, why string }{
-		"now": {}, "late": {},
-		"stale":    {"NoRemainingTime", "what its query said is older than 10m0s, and no work is declared"},
-		"twice":    {"NoRemainingTime", "no source tells its remaining time"},
-		"negative": {"NoRemainingTime", "no source tells its remaining time"},
-		"infinite": {"NoRemainingTime", "no source tells its remaining time"},
-		"nan":      {"NoRemainingTime", "no source tells its remaining time"},
-		"other":    {"NoRemainingTime", "no source tells its remaining time"},
+	for name, want := range map[string]struct{ source, why string }{
+		"now": {"query", ""}, "late": {"query", ""},
+		"stale":    {"ended", "what its query said is older than 10m0s, and no work is declared"},
+		"twice":    {"ended", "no source tells its remaining time"},
+		"negative": {"ended", "no source tells its remaining time"},
+		"infinite": {"ended", "no source tells its remaining time"},
+		"nan":      {"ended", "no source tells its remaining time"},
+		"other":    {"ended", "no source tells its remaining time"},
 	} {
 		j := jobs(c)[name]
-		if string(j.Pinned) != want.pinned || !strings.Contains(j.Why, want.why) || (j.Source == "query") != (want.pinned == "") {
-			t.Errorf("%s: %s, %q by %q; want %s, %q", name, j.Pinned, j.Why, j.Source, want.pinned, want.why)
+		if string(j.Source) != want.source || !strings.Contains(j.Why, want.why) || j.Pinned != "" {
+			t.Errorf("%s: %s, %q by %q; want %s, %q", name, j.Pinned, j.Why, j.Source, want.source, want.why)
 		}
 	}
 	age := func(c *cluster, name string) time.Duration {
@@ -110,7 +110,7 @@ done{namespace="default",job_name="now"} 0.75 %[1]d
 		for _, work := range []string{"", "8000h"} {
 			annotations, want := map[string]string{"work": work}, "work"
 			if work == "" {
-				annotations, want = nil, "NoRemainingTime"
+				annotations, want = nil, "ended"
 			}
 			c := ask(query, config.Seconds, annotations)
 			if n := failures(c); n == 0 {
@@ -124,8 +124,8 @@ done{namespace="default",job_name="now"} 0.75 %[1]d
 		}
 	}
 	c = ask("left > 1e9", config.Seconds, nil)
-	if j := jobs(c)["now"]; j.Pinned != "NoRemainingTime" || failures(c) != 0 {
-		t.Errorf("after an empty answer a job is %s and %v queries failed; want NoRemainingTime and none", j.Pinned, failures(c))
+	if j := jobs(c)["now"]; j.Source != "ended" || failures(c) != 0 {
+		t.Errorf("after an empty answer a job is estimated by %s and %v queries failed; want ended and none", j.Source, failures(c))
 	}
 
 	// A Prometheus that goes away: what it said goes on, until it is too old.
@@ -134,7 +134,7 @@ done{namespace="default",job_name="now"} 0.75 %[1]d
 	for _, later := range []struct {
 		than time.Duration
 		want string
-	}{{6 * time.Minute, "query"}, {6 * time.Minute, "NoRemainingTime"}} {
+	}{{6 * time.Minute, "query"}, {6 * time.Minute, "ended"}} {
 		c.now = c.now.Add(later.than)
 		c.passes(2)
 		if j := jobs(c)["now"]; string(j.Source)+string(j.Pinned) != later.want || failures(c) == 0 {

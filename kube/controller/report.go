@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/elastalloc/elastalloc/kube/world"
@@ -77,7 +78,7 @@ func (l *Loop) show(w *world.World) {
 		default:
 			jobs["queued"]++
 		}
-		r := JobReport{Job: j.ID, Nodes: j.Nodes(), Held: j.Held(), Pinned: j.Pinned, Why: j.Why, Cooling: j.Cooling}
+		r := JobReport{Job: j.ID, Nodes: j.Nodes(), Held: j.Held(), Pinned: j.Pinned, Why: cmp.Or(j.Why, j.Guessed), Cooling: j.Cooling}
 		if j.Cooling {
 			jobs["cooling"]++
 		}

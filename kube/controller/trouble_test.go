@@ -116,10 +116,10 @@ func TestBadAllocators(t *testing.T) {
 
 func TestPinnedJobsAreToldWhy(t *testing.T) {
 	t.Parallel()
-	jobs := append(busy(), worldtest.Job("bad", 0, map[string]string{"work": "soon", "weight": "x"}), worldtest.Job("unknown", 0, nil))
-	c := newCluster(t, 8, jobs...)
+	jobs := append(busy(), worldtest.Job("bad", 0, map[string]string{"work": "soon", "weight": "x"}), worldtest.Job("unknown", 0, map[string]string{"nodes": "1"}))
+	c := newCluster(t, 9, jobs...)
 	c.passes(20)
-	c.want(map[string]int{"long": 4, "short": 4, "bad": 0, "unknown": 0})
+	c.want(map[string]int{"long": 4, "short": 4, "bad": 0, "unknown": 1})
 	told := c.told()
 	if strings.Count(told, "Warning BadAnnotations") != 1 || strings.Count(told, "Warning NoRemainingTime") != 1 ||
 		!strings.Contains(told, "elastalloc.dev/work") || !strings.Contains(told, "elastalloc.dev/weight") {

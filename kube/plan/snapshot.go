@@ -135,24 +135,20 @@ func (g groups) take(j *world.Job) {
 	}
 }
 
-// unknownRemaining is the remaining time of a job that does not tell, and is decided on since its
-// group is over its limit: long, so that nothing is gained by it.
-const unknownRemaining = 1000 * time.Hour
-
 // request describes a job. While it cools down its present size is the only legal one.
 func request(w *world.World, j *world.Job) *elastallocv1.Job {
-	remaining := j.Estimate.Remaining
-	if j.Estimate.Source == "" {
-		remaining = unknownRemaining
-	}
 	described := &elastallocv1.Job{
 		Id:           j.ID,
-		RemainingEta: durationpb.New(max(time.Second, remaining)),
+		RemainingEta: durationpb.New(max(time.Second, j.Estimate.Remaining)),
 		CurrentNodes: int32(j.Nodes()),
 		TrainingTime: durationpb.New(j.Trained),
 		WaitingTime:  durationpb.New(j.Waited),
 		RestartTime:  durationpb.New(j.Restart),
+		WorkDone:     durationpb.New(j.WorkDone()),
 		Weight:       proto.Float64(j.Weight),
+	}
+	if j.Estimate.Error > 0 {
+		described.EtaError = &j.Estimate.Error
 	}
 	if group := w.Pool.GroupOf(j.Object.GetNamespace()); group != nil {
 		described.GroupId = group.Name

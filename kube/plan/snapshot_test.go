@@ -35,7 +35,7 @@ func TestRequest(t *testing.T) {
 		worldtest.Job("cooling", 4, map[string]string{"work": "100h", "nodes": "1,4", "speeds": "1,3"}),
 		worldtest.Job("free", 2, map[string]string{"work": "10h", "weight": "3", "restart": "90s", "doubling-efficiency": "0.9"}),
 		worldtest.Job("paused", 0, map[string]string{"work": "10h"}),
-		worldtest.Job("pinned", 3, nil),
+		worldtest.Job("pinned", 3, map[string]string{"paused": "true"}),
 		worldtest.Job("queued", 0, map[string]string{"work": "1h", "nodes": "2-4"}),
 	)
 	c.Now = c.Now.Add(time.Hour)
@@ -46,19 +46,19 @@ func TestRequest(t *testing.T) {
 	want := &elastallocv1.AllocateRequest{
 		Snapshot: &elastallocv1.Snapshot{Id: "id", TotalNodes: 13, Jobs: []*elastallocv1.Job{
 			{
-				Id: "Job/default/cooling", RemainingEta: durationpb.New(100*time.Hour - 3*time.Minute), CurrentNodes: 4,
+				Id: "Job/default/cooling", RemainingEta: durationpb.New(100*time.Hour - 3*time.Minute), CurrentNodes: 4, WorkDone: durationpb.New(3 * time.Minute),
 				MinNodes: proto.Int32(4), MaxNodes: proto.Int32(4), AllowedNodes: []int32{4}, Weight: proto.Float64(1),
 				TrainingTime: durationpb.New(time.Minute), WaitingTime: durationpb.New(59 * time.Minute), RestartTime: durationpb.New(0),
 				Scaling: &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_Table{Table: &elastallocv1.SpeedTable{Speeds: []float64{3}}}},
 			},
 			{
-				Id: "Job/default/free", RemainingEta: durationpb.New(10*time.Hour - 108*time.Minute), CurrentNodes: 2,
+				Id: "Job/default/free", RemainingEta: durationpb.New(10*time.Hour - 108*time.Minute), CurrentNodes: 2, WorkDone: durationpb.New(108 * time.Minute),
 				MinNodes: proto.Int32(1), MaxNodes: proto.Int32(16), AllowedNodes: []int32{1, 2, 4, 8, 16}, Weight: proto.Float64(3),
 				TrainingTime: durationpb.New(time.Hour), WaitingTime: durationpb.New(0), RestartTime: durationpb.New(90 * time.Second),
 				Scaling: &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_DoublingEfficiency{DoublingEfficiency: 0.9}},
 			},
 			{
-				Id: "Job/default/queued", RemainingEta: durationpb.New(time.Hour),
+				Id: "Job/default/queued", RemainingEta: durationpb.New(time.Hour), WorkDone: durationpb.New(0),
 				MinNodes: proto.Int32(2), MaxNodes: proto.Int32(4), AllowedNodes: []int32{2, 4}, Weight: proto.Float64(1),
 				TrainingTime: durationpb.New(0), WaitingTime: durationpb.New(time.Hour), RestartTime: durationpb.New(0),
 			},
@@ -71,7 +71,7 @@ func TestRequest(t *testing.T) {
 	if !proto.Equal(r.Allocate, want) {
 		t.Errorf("request is\n%v\nwant\n%v", r.Allocate, want)
 	}
-	if len(r.Left) != 2 || r.Left[0].Reason != plan.Cooldown || r.Left[1].Reason != world.NoRemainingTime {
+	if len(r.Left) != 2 || r.Left[0].Reason != plan.Cooldown || r.Left[1].Reason != world.Paused {
 		t.Errorf("left out are %+v; want the paused job for its cooldown and the pinned one", r.Left)
 	}
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/elastalloc/elastalloc/client/eta"
 	"github.com/elastalloc/elastalloc/kube/config"
 	"github.com/elastalloc/elastalloc/kube/kinds"
 )
@@ -36,6 +37,8 @@ type Input struct {
 	Efficiencies map[types.UID]float64
 	// Uses are what was seen of how jobs use their nodes.
 	Uses map[types.UID]Use
+	// ETAs know how long the jobs took that have ended.
+	ETAs *eta.Estimator
 	// Pins are jobs that the controller leaves alone until its next decision.
 	Pins map[types.UID]Pin
 }
@@ -211,10 +214,12 @@ func (o *observer) judge(j *Job) {
 	j.Cooling = j.Cooling && (!j.Capped() || j.Nodes() <= j.Use.Cap)
 	j.Growing = j.Record != nil && j.Record.Changed != nil && o.Now.Sub(*j.Record.Changed) < o.Pool.SettleTimeout && j.Pods.Seen < j.Nodes()
 	j.reports = o.reports(j)
-	estimate, err := j.history.estimate(j.reports, staleAfter*o.Pool.Cadence)
-	if err == nil {
-		j.Estimate = estimate
+	estimate, unknown := j.history.estimate(j.reports, staleAfter*o.Pool.Cadence)
+	if unknown != nil {
+		guess := o.ETAs.Estimate(eta.Job{WorkDone: j.WorkDone()})
+		estimate, j.Guessed = Estimate{Remaining: guess.ETA, Source: SourceEnded, Error: guess.Error}, unknown.Error()
 	}
+	j.Estimate = estimate
 	pin, pinned := o.Pins[j.UID]
 	switch unit := j.Shape.Unit; {
 	case o.world.Nodes.Usable > 0 && (unit > o.leastAllocatable || 2*unit <= o.allocatable):
@@ -227,8 +232,6 @@ func (o *observer) judge(j *Job) {
 			j.Use.Undone, j.Use.Foreign.UTC().Format(time.RFC3339)))
 	case pinned:
 		j.pin(pin.Reason, pin.Why)
-	case err != nil:
-		j.pin(NoRemainingTime, err.Error())
 	case estimate.Remaining <= 0 && (j.Nodes() == 0 || j.Pods.Running+j.Pods.Done > 0):
 		j.pin(PastItsEnd, fmt.Sprintf("by its %s it would have ended %v ago",
 			estimate.Source, (-estimate.Remaining).Round(time.Second)))
@@ -249,7 +252,7 @@ func (w *World) unpin() {
 			}
 		}
 		for _, j := range slices.Backward(w.Jobs) {
-			byUser := j.Pinned == Paused || j.Pinned == PastItsEnd || j.Pinned == BadAnnotations || j.Pinned == NoRemainingTime
+			byUser := j.Pinned == Paused || j.Pinned == PastItsEnd || j.Pinned == BadAnnotations
 			if over > 0 && byUser && j.claims() > 0 && slices.Contains(w.Pool.Within(j.Object.GetNamespace()), g.Name) {
 				over -= j.claims()
 				j.Pinned, j.Why = "", ""

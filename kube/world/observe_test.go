@@ -130,7 +130,7 @@ func TestPinned(t *testing.T) {
 		"fine":           {job(work, nil), "", ""},
 		"bad annotation": {job(map[string]string{"work": "10"}, nil), world.BadAnnotations, "elastalloc.dev/work"},
 		"paused":         {job(map[string]string{"work": "10h", "paused": "true"}, nil), world.Paused, "paused"},
-		"no work":        {job(nil, nil), world.NoRemainingTime, "annotate"},
+		"no work":        {job(nil, nil), "", ""},
 		"work is done":   {job(map[string]string{"work": "1h"}, nil), world.PastItsEnd, "would have ended"},
 		"not elastic":    {job(work, set(int64(9), "spec", "completions")), world.NotElastic, "completions 9"},
 		"part of a node": {job(work, set(worldtest.PodSpec(4), "spec", "template", "spec")), world.NotWholeNodes, "request 4"},

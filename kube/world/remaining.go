@@ -15,6 +15,7 @@ const (
 	SourceProgress  Source = "progress"  // the annotation of that name
 	SourceQuery     Source = "query"     // the pool's query
 	SourceWork      Source = "work"      // declared work less what the job was seen to do
+	SourceEnded     Source = "ended"     // what the jobs took that have ended
 )
 
 // Estimate is what is left of a job.
@@ -24,6 +25,9 @@ type Estimate struct {
 	Source    Source
 	// Age is how long the job has held nodes since the source said so.
 	Age time.Duration
+	// Error is the standard deviation of the logarithm of what is left over what is told; 0 where
+	// somebody tells it.
+	Error float64
 }
 
 // report is what a source says: at a time, the run time on one node that was left, or the

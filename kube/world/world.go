@@ -67,6 +67,9 @@ type Job struct {
 	// with and without nodes.
 	Estimate        Estimate
 	Trained, Waited time.Duration
+	// Guessed is why nothing tells what is left, which is then taken from the jobs that have
+	// ended; "" where something does.
+	Guessed string
 	// Record is what the controller noted on it, or nil; Target is the size that it decided
 	// on, and HasTarget whether it did.
 	Record    *Record
@@ -128,27 +131,26 @@ type Reason string
 
 // The reasons.
 const (
-	BadAnnotations  Reason = "BadAnnotations"
-	Paused          Reason = "Paused"
-	NotElastic      Reason = "NotElastic"
-	NotWholeNodes   Reason = "NotWholeNodes"
-	Elsewhere       Reason = "Elsewhere"
-	NotAllowed      Reason = "NotAllowed"
-	Owned           Reason = "Owned"
-	KueueOwned      Reason = "KueueOwned"
-	NoRemainingTime Reason = "NoRemainingTime"
-	PastItsEnd      Reason = "PastItsEnd"
-	Deleting        Reason = "Deleting"
-	Stuck           Reason = "Stuck"
-	Conflict        Reason = "Conflict"
-	Refused         Reason = "Refused"
+	BadAnnotations Reason = "BadAnnotations"
+	Paused         Reason = "Paused"
+	NotElastic     Reason = "NotElastic"
+	NotWholeNodes  Reason = "NotWholeNodes"
+	Elsewhere      Reason = "Elsewhere"
+	NotAllowed     Reason = "NotAllowed"
+	Owned          Reason = "Owned"
+	KueueOwned     Reason = "KueueOwned"
+	PastItsEnd     Reason = "PastItsEnd"
+	Deleting       Reason = "Deleting"
+	Stuck          Reason = "Stuck"
+	Conflict       Reason = "Conflict"
+	Refused        Reason = "Refused"
 )
 
 // Reasons returns all reasons.
 func Reasons() []Reason {
 	return []Reason{
 		BadAnnotations, Paused, NotElastic, NotWholeNodes, Elsewhere, NotAllowed, Owned, KueueOwned,
-		NoRemainingTime, PastItsEnd, Deleting, Stuck, Conflict, Refused,
+		PastItsEnd, Deleting, Stuck, Conflict, Refused,
 	}
 }
 
@@ -221,6 +223,9 @@ func (j *Job) Movable() bool { return !j.Shape.Finished && j.Pinned == "" }
 // Since returns when the job came to the nodes that it asks for, as far as is known.
 func (j *Job) Since() time.Time { return j.history.since }
 
+// WorkDone returns what the job has done, as run time on one node, as far as it was seen.
+func (j *Job) WorkDone() time.Duration { return j.history.workDone() }
+
 // NeedsRecord reports whether what is noted on the job is not what it holds.
 func (j *Job) NeedsRecord() bool { return j.Record == nil || j.Record.Nodes != j.Nodes() }
 
@@ -231,7 +236,7 @@ func (j *Job) NextRecord(nodes int, now time.Time) Record {
 		UID: j.UID, Since: now.UTC().Truncate(time.Millisecond), Nodes: nodes,
 		Done: rounded(j.history.workDone()), Trained: rounded(j.history.trainedFor()),
 	}
-	if j.Estimate.Source != "" {
+	if j.Estimate.Source != "" && j.Guessed == "" {
 		r.Remaining, r.Source, r.Age = rounded(j.Estimate.Remaining), j.Estimate.Source, rounded(j.Estimate.Age)
 	}
 	if j.Record != nil {

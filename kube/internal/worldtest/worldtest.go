@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/elastalloc/elastalloc/client/eta"
 	"github.com/elastalloc/elastalloc/kube/config"
 	"github.com/elastalloc/elastalloc/kube/kinds"
 	"github.com/elastalloc/elastalloc/kube/plan"
@@ -126,7 +127,7 @@ func New(nodes int, jobs ...*unstructured.Unstructured) *Cluster {
 
 // World observes the cluster.
 func (c *Cluster) World() *world.World {
-	in := world.Input{Now: c.Now, Pool: c.Pool, Apply: true, Nodes: c.Nodes, Pods: c.Pods}
+	in := world.Input{Now: c.Now, Pool: c.Pool, Apply: true, Nodes: c.Nodes, Pods: c.Pods, ETAs: new(eta.Estimator)}
 	for _, name := range slices.Sorted(maps.Keys(c.Jobs)) {
 		in.Jobs = append(in.Jobs, world.Object{Kind: kinds.Named([]string{"Job"})[0], Job: c.Jobs[name]})
 	}

@@ -1,0 +1,61 @@
+package controller_test
+
+import (
+	"context"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/elastalloc/elastalloc/kube/controller"
+	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// asked is an allocator that keeps the last question about each job.
+type asked struct {
+	controller.Allocator
+	jobs map[string]*elastallocv1.Job
+}
+
+func (a asked) Allocate(ctx context.Context, r *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
+	for _, j := range r.GetSnapshot().GetJobs() {
+		a.jobs[j.GetId()] = j
+	}
+	return a.Allocator.Allocate(ctx, r)
+}
+
+// TestJobsWithoutRemainingTime: what is left of a job that nobody tells of is the median of what was
+// left of the jobs that ended after they had come as far, among them two that stand for all
+// experience before any: at first it is 40 min, of 20 and 60.
+func TestJobsWithoutRemainingTime(t *testing.T) {
+	t.Parallel()
+	one := map[string]string{"nodes": "1"}
+	c := newCluster(t, 4, worldtest.Job("a", 1, one), worldtest.Job("b", 1, one), worldtest.Job("c", 1, one))
+	a := asked{c.allocator, make(map[string]*elastallocv1.Job)}
+	c.allocator, c.step = a, time.Minute
+	c.start()
+	c.submit("queued", one)
+	check := func(name string, left, done time.Duration) {
+		t.Helper()
+		j := a.jobs["Job/default/"+name]
+		if got := j.GetRemainingEta().AsDuration(); j.GetEtaError() != 1.4 || math.Abs(got.Seconds()-left.Seconds()) > 600 {
+			t.Errorf("%s has %v left with an error of %v; want %v and 1.4", name, got, j.GetEtaError(), left)
+		}
+		if got := j.GetWorkDone().AsDuration(); math.Abs(got.Seconds()-done.Seconds()) > 600 {
+			t.Errorf("%s has done %v; want %v", name, got, done)
+		}
+	}
+	c.passes(5)
+	check("queued", 40*time.Minute, 0)
+	check("a", 2*time.Hour, time.Hour) // As much again, or three times that.
+	for _, name := range []string{"a", "b", "c"} {
+		for c.now.Before(worldtest.Begin().Add(5 * time.Hour)) {
+			c.passes(1)
+		}
+		c.end(name)
+	}
+	c.passes(10)
+	c.submit("late", one)
+	c.passes(10)
+	check("late", 5*time.Hour, 0)
+}

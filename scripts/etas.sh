@@ -36,7 +36,7 @@ fixed() {
 	for soft in 0.693 1.386; do
 		simulate "soft-$soft" total-time "$@" --total-time "eta_error=$soft"
 	done
-	for soft in 0.000001 0.7 1.0 1.4 2.0 3.0; do
+	for soft in 0.000001 0.7 1.0 1.4 2.0 3.0 5.0; do
 		simulate "unknown-$soft" total-time "$@" --eta unknown --eta-sigma "$soft"
 	done
 }
@@ -59,7 +59,7 @@ run() {
 tables() {
 	for workloads in 'itp_cluster04|venus' synthetic 'itp_cluster02|itp_cluster08'; do
 		printf '\n%s\n\n' "$workloads"
-		find "$1" -name summary.json -exec jq -c '.runs[] +
+		find "$1" -name summary.json -exec jq -c '.runs[] | . +
 			{told: (input_filename | split("/")[-3]), draw: .seed} | {told, policy, trace, draw, nodes, mean_total_s, rescales, jobs}' {} + |
 			jq -rs --arg workloads "$workloads" '
 			def mean: add / length;

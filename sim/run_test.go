@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/elastalloc/elastalloc/client/eta"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -244,7 +245,7 @@ func TestEstimatedETA(t *testing.T) {
 			WorkloadJob{TellsWork: true},
 			// First the median of 951 s left of the first job, 20 min and an hour; then, once it
 			// has come further than the first, of the latter two.
-			[]told{{1200 * second, 49 * second, 1.4}, {2400 * second, 1149 * second, 1.4}},
+			[]told{{1200 * second, 49 * second, eta.UnknownError}, {2400 * second, 1149 * second, eta.UnknownError}},
 		},
 		"unknown, with an error of its own": {
 			WorkloadJob{ToldError: 0.5},

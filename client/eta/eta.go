@@ -17,7 +17,7 @@ const (
 	// DefaultToldError is the error of what was told where a Job says none: a factor of 2.
 	DefaultToldError = math.Ln2
 	// UnknownError is the error of an estimate from ended jobs, chosen by simulation.
-	UnknownError = 1.4
+	UnknownError = 3.0
 	// MaxError is the largest error that the service takes.
 	MaxError = 5
 	// MaxEnded is how many ended jobs an Estimator remembers, the latest.

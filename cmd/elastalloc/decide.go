@@ -40,8 +40,8 @@ type answer struct {
 	message proto.Message
 	// report is that of the decision, nil for none.
 	report *elastallocv1.SolveReport
-	// show lays the answer out for a person.
-	show func(cli.Screen) (string, error)
+	// write writes the answer for a person.
+	write func(io.Writer, cli.Screen) error
 }
 
 // asking returns what a command runs: it reads the request, lets the flags win over the
@@ -76,11 +76,7 @@ func (f *decideFlags) asking(
 		if f.output == cli.OutputJSON {
 			return cli.Failed(writeJSON(out, answered.message, protojson.MarshalOptions{EmitDefaultValues: true}))
 		}
-		text, err := answered.show(cli.ScreenFor(out, env))
-		if err == nil {
-			_, err = io.WriteString(out, text)
-		}
-		return cli.Failed(err)
+		return cli.Failed(answered.write(out, cli.ScreenFor(out, env)))
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -62,11 +63,11 @@ start and end.`,
 			if err != nil {
 				return answer{}, f.requestError(cmd.Context(), err)
 			}
-			return answer{message: response, show: func(screen cli.Screen) (string, error) {
+			return answer{message: response, write: func(w io.Writer, screen cli.Screen) error {
 				if f.output == cli.OutputTable {
-					return forecastText(response, screen), nil
+					return writeForecast(w, response, screen)
 				}
-				return drawForecast(request.GetSnapshot().GetId(), response, f.output == outputHTML)
+				return drawForecast(w, request.GetSnapshot().GetId(), response, f.output == outputHTML)
 			}}, nil
 		}),
 	}
@@ -132,8 +133,8 @@ func between(low, high *durationpb.Duration) string {
 	return when(low) + "–" + when(high)
 }
 
-// forecastText draws when each job waits and trains.
-func forecastText(response *elastallocv1.ForecastResponse, screen cli.Screen) string {
+// writeForecast draws for a person when each job waits and trains.
+func writeForecast(w io.Writer, response *elastallocv1.ForecastResponse, screen cli.Screen) error {
 	g := newGantt(response)
 	t := screen.NewTable()
 	t.Clipped[0] = true
@@ -164,7 +165,8 @@ func forecastText(response *elastallocv1.ForecastResponse, screen cli.Screen) st
 	if !response.GetComplete() {
 		text += screen.Yellow.Paint("incomplete  the time budget or 200,000 decisions ended the simulation: --budget gives it more time, a longer --cadence takes fewer") + "\n"
 	}
-	return text
+	_, err := io.WriteString(w, text)
+	return err
 }
 
 // bar draws a job: dots while it waits, blocks while it trains, lighter ones from when to

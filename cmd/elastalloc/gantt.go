@@ -4,7 +4,7 @@ import (
 	_ "embed"
 	"fmt"
 	"html/template"
-	"strings"
+	"io"
 	"time"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
@@ -37,8 +37,8 @@ type drawnTick struct {
 	Label string
 }
 
-// drawForecast returns a chart as SVG, or as a page that holds one.
-func drawForecast(snapshot string, response *elastallocv1.ForecastResponse, page bool) (string, error) {
+// drawForecast writes a chart as SVG, or as a page that holds one.
+func drawForecast(w io.Writer, snapshot string, response *elastallocv1.ForecastResponse, page bool) error {
 	g := newGantt(response)
 	data := struct {
 		Page, Complete        bool
@@ -84,9 +84,7 @@ func drawForecast(snapshot string, response *elastallocv1.ForecastResponse, page
 	}
 	t, err := template.New("gantt").Parse(ganttTemplate)
 	if err != nil {
-		return "", err
+		return err
 	}
-	var text strings.Builder
-	err = t.Execute(&text, data)
-	return text.String(), err
+	return t.Execute(w, data)
 }

@@ -141,6 +141,71 @@ func TestJSON(t *testing.T) {
 	}
 }
 
+// TestExitStatus checks who is to blame: 2 for usage and input, 1 for the work.
+func TestExitStatus(t *testing.T) {
+	for name, test := range map[string]struct {
+		args   string
+		env    map[string]string
+		stdin  string
+		status int
+		stderr string
+	}{
+		"help":                   {args: "--help"},
+		"version":                {args: "version"},
+		"completion":             {args: "completion bash"},
+		"unknown command":        {args: "alocate", status: cli.ExitBadInput, stderr: "unknown command"},
+		"unknown flag":           {args: "serve --port 1", status: cli.ExitBadInput, stderr: "unknown flag: --port"},
+		"an argument":            {args: "allocate request.json", status: cli.ExitBadInput, stderr: `unexpected argument "request.json"; did you mean -f request.json?`},
+		"no file":                {args: "allocate", status: cli.ExitBadInput, stderr: "[file example] is required"},
+		"missing file":           {args: "allocate -f missing.json", status: cli.ExitBadInput, stderr: "missing.json: no such file"},
+		"bad output":             {args: "allocate -f - -o yaml", status: cli.ExitBadInput, stderr: "want one of table, json"},
+		"TLS without a server":   {args: "fill-idle -f - --tls", status: cli.ExitBadInput, stderr: "need --server"},
+		"a server's variables":   {args: "allocate -f testdata/queue.json", env: map[string]string{"ELASTALLOC_TLS_CERT": "/nonexistent"}},
+		"a client's without one": {args: "allocate -f -", env: map[string]string{"ELASTALLOC_CLIENT_TLS_CERT": "/nonexistent"}, status: cli.ExitBadInput, stderr: "need --server"},
+		"names without a CA":     {args: "serve --client-names scheduler", status: cli.ExitBadInput, stderr: "client names need a client CA"},
+		"bad backend":            {args: "allocate -f - --backend gurobi", status: cli.ExitBadInput, stderr: "exact, cbc, highs, greedy"},
+		"bad formulation":        {args: "allocate -f - --formulation onehot", status: cli.ExitBadInput, stderr: "one-hot, paper"},
+		"bad gap":                {args: "allocate -f testdata/queue.json --gap 1", status: cli.ExitBadInput, stderr: "\n  options.relative_gap: "},
+		"bad budget":             {args: "allocate -f testdata/queue.json --budget -1s", status: cli.ExitBadInput, stderr: "\n  options.time_budget: "},
+		"nothing on stdin":       {args: "allocate -f -", stdin: " \n", status: cli.ExitBadInput, stderr: "the input is empty"},
+		"no JSON":                {args: "allocate -f -", stdin: "{\n  nope", status: cli.ExitBadInput, stderr: "(line 2)"},
+		"unknown field":          {args: "allocate -f -", stdin: "{\"snapshot\": {},\n \"optoins\": {}}", status: cli.ExitBadInput, stderr: `(line 2): unknown field "optoins"; want one of snapshot, options`},
+		"bad duration":           {args: "allocate -f -", stdin: `{"snapshot": {"jobs": [{"id": "a", "remainingEta": "soon"}]}}`, status: cli.ExitBadInput, stderr: `value "soon"; remainingEta wants a time with its unit`},
+		"no snapshot":            {args: "allocate -f -", stdin: `{}`, status: cli.ExitBadInput, stderr: "\n  snapshot: "},
+		"no server":              {args: "allocate -f testdata/queue.json --budget 50ms --server 127.0.0.1:1", status: cli.ExitFailed, stderr: "allocate: "},
+		"bad variable":           {args: "allocate -f -", env: map[string]string{"ELASTALLOC_BUDGET": "soon"}, status: cli.ExitBadInput, stderr: "ELASTALLOC_BUDGET"},
+		"unknown exporter":       {args: "serve --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0", env: map[string]string{"OTEL_TRACES_EXPORTER": "zipkin"}, status: cli.ExitBadInput, stderr: "OTEL_TRACES_EXPORTER"},
+		"unknown backend":        {args: "serve --backends exact,gurobi", status: cli.ExitBadInput, stderr: `unknown backend "gurobi" (want one of exact, cbc, highs, greedy)`},
+		"greedy first":           {args: "serve --backends greedy,exact", status: cli.ExitBadInput, stderr: "name it last"},
+		"backend twice":          {args: "serve --backends exact,exact", status: cli.ExitBadInput, stderr: "twice"},
+		"bad default budget":     {args: "serve --default-budget 0s", status: cli.ExitBadInput, stderr: "--default-budget"},
+		"bad limit":              {args: "serve --max-inflight 0", status: cli.ExitBadInput, stderr: "max inflight"},
+		"key without a cert":     {args: "serve --tls-key key.pem", status: cli.ExitBadInput, stderr: "certificate"},
+		"address not ours":       {args: "serve --plaintext --listen 192.0.2.1:1 --admin-listen 127.0.0.1:0", status: cli.ExitFailed, stderr: "192.0.2.1:1"},
+		"plain text unasked":     {args: "serve --listen :1 --admin-listen 127.0.0.1:0", status: cli.ExitBadInput, stderr: "--plaintext"},
+		"snapshot without flags": {args: "snapshot", status: cli.ExitBadInput, stderr: `"at", "nodes", "trace" not set`},
+		"negative nodes":         {args: "snapshot --trace - --nodes -1 --at 1h", status: cli.ExitBadInput, stderr: "--nodes is -1"},
+		"no nodes":               {args: "snapshot --trace - --nodes 0 --at 1h", status: cli.ExitBadInput, stderr: "--nodes is 0; want at least 1"},
+		"empty trace":            {args: "snapshot --trace - --nodes 1 --at 1h", stdin: "job_id,submit_s,duration_s,gpus\n", status: cli.ExitBadInput, stderr: "-: the trace has no jobs"},
+		"negative time":          {args: "snapshot --trace - --nodes 1 --at -1h", status: cli.ExitBadInput, stderr: "--at is -1h"},
+		"no GPUs per node":       {args: "snapshot --trace - --nodes 1 --at 1h --gpus-per-node 0", status: cli.ExitBadInput, stderr: "--gpus-per-node is 0"},
+		"bad trace":              {args: "snapshot --trace - --nodes 1 --at 1h", stdin: "job_id\n", status: cli.ExitBadInput, stderr: "line 1: column submit_s is missing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stdout, stderr, status := runWith(t, test.env, test.stdin, strings.Fields(test.args)...)
+			if status != test.status {
+				t.Errorf("exit status %d; want %d", status, test.status)
+			}
+			if !strings.Contains(stderr, test.stderr) || (test.stderr == "") != (stderr == "") {
+				t.Errorf("stderr is %q; want it to say %q", stderr, test.stderr)
+			}
+			if (stdout == "") != (test.stderr != "") {
+				t.Errorf("stdout is %q beside stderr %q", stdout, stderr)
+			}
+		})
+	}
+}
+
 // TestInterrupted interrupts commands that wait for their input, and those that decide.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()

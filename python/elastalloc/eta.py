@@ -15,7 +15,7 @@ from typing import List, NamedTuple, Optional
 __all__ = ["Estimate", "Estimator", "speed"]
 
 DEFAULT_TOLD_ERROR = math.log(2)  # of what was told where nothing says how far off: a factor of 2
-UNKNOWN_ERROR = 1.4  # of an estimate from ended jobs, chosen by simulation
+UNKNOWN_ERROR = 3.0  # of an estimate from ended jobs, chosen by simulation
 MAX_ERROR = 5.0  # the largest that the service takes
 MAX_ENDED = 1000  # ended jobs that an Estimator remembers, the latest
 

@@ -49,7 +49,7 @@ func checkCuts(t rapid.TB, p *solver.Problem, work int) int {
 		t.Fatalf("the search without a cut: limit %s, error %v", result.Limit, err)
 	}
 	optimum := checked(t, p, result)
-	least := optimum - 1e-12*math.Abs(optimum) - 1e-14*magnitude(p)
+	least := optimum - 1e-12*math.Abs(optimum) - 1e-14*solvertest.Magnitude(p)
 	most := optimum + 2*solver.OptimalGap*math.Abs(optimum) + 1e-12
 	cuts := 0
 	for left := 0; left < whole.asked; left += stride(whole.asked) {
@@ -74,26 +74,6 @@ func checkCuts(t rapid.TB, p *solver.Problem, work int) int {
 		cuts++
 	}
 	return cuts
-}
-
-// magnitude is what the values of all jobs add up to where none cancel out: sums of them
-// are known to rounding of that, however small they are themselves.
-func magnitude(p *solver.Problem) float64 {
-	sum := 0.0
-	for i := range p.Jobs {
-		for _, gain := range p.Jobs[i].Gain {
-			sum += gain
-		}
-		largest := 0.0
-		for _, value := range p.Jobs[i].SizeValue {
-			largest = max(largest, math.Abs(value))
-		}
-		sum += largest
-	}
-	for g := range p.Groups {
-		sum += p.QuotaPrice * float64(p.Groups[g].Floor)
-	}
-	return sum
 }
 
 // stride is the distance between cuts of a search that asks this often.

@@ -18,48 +18,6 @@ import (
 	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
-// TestGroups compares decisions on drawn trees with exhaustive search, ties included.
-func TestGroups(t *testing.T) {
-	limits := solvertest.Limits{Jobs: 6, Steps: 1, Sizes: 4, Nodes: 30}
-	rapid.Check(t, func(t *rapid.T) {
-		p := solvertest.GroupedProblems(limits).Draw(t, "problem")
-		want, ok := solvertest.Exhaustive(p)
-		if !ok {
-			t.Fatal("an admitted problem without a plan")
-		}
-		result, err := exact.New().Solve(context.Background(), p, solver.SolveOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := p.Check(result.Plan); err != nil {
-			t.Fatal(err)
-		}
-		objective := p.Objective(result.Plan)
-		rounding := 1e-12 + 1e-14*magnitude(p)
-		if result.Limit != solver.LimitNone || solver.RelativeGap(objective, result.Bound) > solver.OptimalGap && result.Bound-objective > rounding {
-			t.Fatalf("objective %.15g, bound %.15g, limit %s", objective, result.Bound, result.Limit)
-		}
-		if math.Abs(objective-want.Objective) > 1e-10*math.Max(1, math.Abs(want.Objective)) {
-			t.Fatalf("objective %.15g, optimum %.15g\n%v\n%v", objective, want.Objective, result.Plan, want.Plan)
-		}
-		changed, nodes := 0, 0
-		for i, row := range result.Plan {
-			nodes += row[0]
-			if row[0] != p.Jobs[i].Current {
-				changed++
-			}
-		}
-		// What a tie is depends on the scale of the objective, which exhaustive search does
-		// not know: a plan that is better, however little, needs no excuse.
-		if objective > p.Objective(want.Plan) {
-			return
-		}
-		if changed > want.Changed || changed == want.Changed && nodes > want.Nodes {
-			t.Fatalf("%d changed and %d nodes, of the best %d and %d\n%v\n%v", changed, nodes, want.Changed, want.Nodes, result.Plan, want.Plan)
-		}
-	})
-}
-
 // groupedProblem draws a cluster mid-run whose jobs belong to teams, in departments if there
 // are any. Half of the teams are at their limit; quotas fill the pool.
 func groupedProblem(jobs, nodes, teams, departments int, seed uint64) *solver.Problem {

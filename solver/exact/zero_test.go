@@ -1,11 +1,8 @@
 package exact_test
 
 import (
-	"math"
 	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
@@ -85,22 +82,4 @@ func TestLossesOfLargeNumbers(t *testing.T) {
 	if got := p.Objective(result.Plan); result.Contradiction != "" || result.Limit != solver.LimitNone || got < want.Objective-1e-9 {
 		t.Errorf("objective %.17g of %.17g, limit %s, contradiction %q", got, want.Objective, result.Limit, result.Contradiction)
 	}
-}
-
-// TestMoreJobsNeverLowerTheOptimum compares snapshots with those that have one job more, which
-// may wait for ever.
-func TestMoreJobsNeverLowerTheOptimum(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		s := solvertest.SnapshotsWithin(solvertest.Limits{Jobs: 8, Steps: 5, Sizes: 5, Nodes: 40}).Draw(t, "snapshot")
-		if len(s.Jobs) == 0 {
-			return
-		}
-		more, after := solve(t, solver.NewProblem(s, solver.AdmissionPreemptive), solver.SolveOptions{})
-		s.Jobs = s.Jobs[:len(s.Jobs)-1]
-		less, before := solve(t, solver.NewProblem(s, solver.AdmissionPreemptive), solver.SolveOptions{})
-		rounding := 2e-9 * max(math.Abs(before), 1e-6)
-		if after < before-rounding || more.Bound < less.Bound-rounding {
-			t.Fatalf("optimum %.12g, bound %.12g; with a job less %.12g and %.12g", after, more.Bound, before, less.Bound)
-		}
-	})
 }

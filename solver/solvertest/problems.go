@@ -2,6 +2,7 @@ package solvertest
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -19,6 +20,7 @@ func Problems() *rapid.Generator[*solver.Problem] { return ProblemsWithin(SmallL
 func ProblemsWithin(limits Limits) *rapid.Generator[*solver.Problem] {
 	return rapid.Custom(func(t *rapid.T) *solver.Problem {
 		s := SnapshotsWithin(limits).Draw(t, "snapshot")
+		drawLargestPool(t, s)
 		p := solver.NewProblemFor(s, drawOptions(t, solver.ObjectiveProgress, solver.ObjectiveTotalTime))
 		if rapid.Bool().Draw(t, "gains") {
 			for i := range p.Jobs {
@@ -35,6 +37,13 @@ func ProblemsWithin(limits Limits) *rapid.Generator[*solver.Problem] {
 		}
 		return p
 	})
+}
+
+// drawLargestPool gives one snapshot of ten as many nodes as a pool may have.
+func drawLargestPool(t *rapid.T, s *solver.Snapshot) {
+	if rapid.IntRange(0, 9).Draw(t, "largest pool") == 0 {
+		s.TotalNodes = math.MaxInt32
+	}
 }
 
 // drawOptions draws an admission and one of the objectives, with parameters from the least to
@@ -112,6 +121,7 @@ func drawCapacity(t *rapid.T, p *solver.Problem) {
 func GroupedProblems(limits Limits) *rapid.Generator[*solver.Problem] {
 	return rapid.Custom(func(t *rapid.T) *solver.Problem {
 		s := GroupedSnapshots(limits).Draw(t, "snapshot")
+		drawLargestPool(t, s)
 		p := solver.NewProblemFor(s, drawOptions(t, solver.ObjectiveTotalTime))
 		if rapid.IntRange(0, 2).Draw(t, "values of sizes") == 0 {
 			for i := range p.Jobs {

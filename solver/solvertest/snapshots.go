@@ -26,7 +26,9 @@ func Snapshots() *rapid.Generator[*solver.Snapshot] { return SnapshotsWithin(Sma
 
 // SnapshotsWithin generates valid snapshots within the given limits, none of
 // which may be below 1. Every feature of the model occurs, alone and together
-// with the others, and values that make ties or sit on an edge are frequent.
+// with the others, and values that make ties or sit on an edge are frequent. The limits of the
+// API occur as well: weights over 18 decades, and a job of as many sizes as
+// it may have, among at most two others and over at most two steps.
 func SnapshotsWithin(limits Limits) *rapid.Generator[*solver.Snapshot] {
 	return rapid.Custom(func(t *rapid.T) *solver.Snapshot {
 		s := &solver.Snapshot{
@@ -57,6 +59,10 @@ func SnapshotsWithin(limits Limits) *rapid.Generator[*solver.Snapshot] {
 			job.ID = fmt.Sprintf("job-%d", i+1)
 			s.Jobs = append(s.Jobs, job)
 		}
+		if len(s.Jobs) > 0 && rapid.IntRange(0, 9).Draw(t, "most sizes") == 0 {
+			s.Jobs, s.Horizon.Steps = s.Jobs[:min(3, len(s.Jobs))], min(2, s.Horizon.Steps)
+			drawMostSizes(t, s, &s.Jobs[rapid.IntRange(0, len(s.Jobs)-1).Draw(t, "job of most sizes")])
+		}
 		return s
 	})
 }
@@ -75,7 +81,7 @@ func drawJob(t *rapid.T, limits Limits, horizon solver.Horizon) solver.Job {
 	job.TrainingTime = time.Duration(rapid.IntRange(0, 5).Draw(t, "training time")) * 20 * time.Minute
 	weight := rapid.OneOf(
 		rapid.Just(1.0),
-		rapid.SampledFrom([]float64{0, 0.5, 2, 3, 1e-3, 1e3}),
+		rapid.SampledFrom([]float64{0, 0.5, 2, 3, 1e-9, 1e-3, 1e3, 1e9}),
 		rapid.Float64Range(0, 10),
 	).Draw(t, "weight")
 	job.Weight = &weight
@@ -169,7 +175,7 @@ func drawSizes(t *rapid.T, limits Limits, job *solver.Job) {
 // DrawMostSizes gives a job as many legal sizes as it may have, with a speed for each: any
 // speeds, or rising ones.
 func DrawMostSizes(t *rapid.T, job *solver.Job) {
-	job.AllowedNodes, job.Scaling = nil, solver.Scaling{}
+	job.AllowedNodes, job.Scaling, job.ETANodes = nil, solver.Scaling{}, 0
 	nodes := 0
 	for range solver.MaxSizes {
 		nodes += rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "distance to the next size")
@@ -180,7 +186,18 @@ func DrawMostSizes(t *rapid.T, job *solver.Job) {
 		slices.Sort(job.Scaling.Speeds)
 	}
 	job.MinNodes, job.MaxNodes = 1, nodes
-	job.ETANodes = 0
+}
+
+// drawMostSizes gives a job of a snapshot as many sizes as it may have, and most often a pool
+// and work that every one of them counts for: the largest just ends the job, or nearly.
+func drawMostSizes(t *rapid.T, s *solver.Snapshot, job *solver.Job) {
+	DrawMostSizes(t, job)
+	if rapid.IntRange(0, 3).Draw(t, "room for all sizes") > 0 {
+		s.TotalNodes = job.MaxNodes + rapid.IntRange(0, 12).Draw(t, "more nodes")
+		work := slices.Max(job.Scaling.Speeds) * s.Horizon.Step.Seconds()
+		share := rapid.SampledFrom([]float64{0.5, 1, 1.9, 2, 3}).Draw(t, "steps to the end")
+		job.RemainingETA, job.RescaleDelay, job.RestartTime = time.Duration(share*work*float64(time.Second)), 0, 0
+	}
 }
 
 // drawScaling draws doubling efficiencies, at 0.5 and below which more nodes do

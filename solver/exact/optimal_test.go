@@ -1,0 +1,138 @@
+package exact_test
+
+import (
+	"context"
+	"math"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/exact"
+	"github.com/elastalloc/elastalloc/solver/solvertest"
+)
+
+// rounding is how far apart two sums of the values of a problem may be.
+func rounding(p *solver.Problem, sum float64) float64 {
+	return 1e-12*math.Abs(sum) + 1e-14*solvertest.Magnitude(p)
+}
+
+// TestOptimal is the promise of the package: the plan is optimal, proven so, and among equals
+// the one that changes the fewest jobs and then takes the fewest nodes now. A proof fails only
+// within a few of the last digits of what the objective is added up from.
+func TestOptimal(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := solvertest.SolvedProblems().Draw(t, "problem")
+		result, objective := solve(t, p.Problem, solver.SolveOptions{})
+		if math.Abs(objective-p.Best.Objective) > rounding(p.Problem, objective)+2*solver.OptimalGap*math.Abs(objective) {
+			t.Fatalf("objective %.15g, optimum %.15g", objective, p.Best.Objective)
+		}
+		if gap := solver.RelativeGap(objective, result.Bound); gap > solver.OptimalGap && result.Bound-objective > 1e-15*solvertest.Magnitude(p.Problem) {
+			t.Fatalf("objective %.15g, bound %.15g", objective, result.Bound)
+		}
+		if result.Limit != solver.LimitNone {
+			t.Fatalf("limit %s without one", result.Limit)
+		}
+		// Plans within rounding of each other count as equal to exhaustive search; the search
+		// may have told them apart. Next to 0 ties cost too little to calculate with.
+		best := p.Objective(p.Best.Plan)
+		if !p.Ties || objective > best+1e-15*math.Abs(best) || math.Abs(best) < 1e-270 {
+			return
+		}
+		changed, nodes := 0, 0
+		for i := range p.Jobs {
+			if result.Plan[i][0] != p.Jobs[i].Current {
+				changed++
+			}
+			nodes += result.Plan[i][0]
+		}
+		if changed > p.Best.Changed || changed == p.Best.Changed && nodes > p.Best.Nodes {
+			t.Fatalf("%d changed jobs and %d nodes now; among plans of objective %.15g (ours %.15g) there is one with %d and %d",
+				changed, nodes, p.Best.Objective, objective, p.Best.Changed, p.Best.Nodes)
+		}
+	})
+}
+
+// TestEveryWay solves problems as the backend does, and in each of the ways made for hard
+// ones: no lemma may cut the optimum off, no bound may be below it, and a search that has ended
+// has it.
+func TestEveryWay(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := solvertest.SolvedProblems().Draw(t, "problem")
+		ways := []*exact.Solver{exact.New()}
+		for kind := range exact.Anxieties() {
+			ways = append(ways, exact.NewAnxious(kind))
+		}
+		for _, s := range ways {
+			result, err := s.WithWitness(p.Best.Plan).Solve(context.Background(), p.Problem, solver.SolveOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			objective, optimum := checked(t, p.Problem, result), p.Best.Objective
+			if result.Contradiction != "" {
+				t.Fatalf("%s", result.Contradiction)
+			}
+			few := rounding(p.Problem, optimum)
+			if result.Bound < optimum-few {
+				t.Fatalf("bound %.17g below the optimum %.17g", result.Bound, optimum)
+			}
+			if objective > optimum+few {
+				t.Fatalf("objective %.17g above the optimum %.17g", objective, optimum)
+			}
+			if result.Limit == solver.LimitNone && objective < optimum-few-solver.OptimalGap*math.Abs(optimum) {
+				t.Fatalf("objective %.17g, limit %s; the optimum is %.17g", objective, result.Limit, optimum)
+			}
+		}
+	})
+}
+
+// TestBoundAlone holds the bound that every answer carries against the optimum.
+func TestBoundAlone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := solvertest.SolvedProblems().Draw(t, "problem")
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		for _, ctx := range []context.Context{context.Background(), ended} {
+			bound, _ := exact.New().Bound(ctx, p.Problem)
+			if !(bound >= p.Best.Objective-rounding(p.Problem, p.Best.Objective)) || math.IsInf(bound, 1) {
+				t.Fatalf("bound %.15g on an optimum of %.15g, %v", bound, p.Best.Objective, ctx.Err())
+			}
+		}
+	})
+}
+
+// TestMoreNeverLowersTheOptimum compares a snapshot with one that has a node, a job or a size
+// more, nor does it lower the bound. Every job may wait, so that admission is the same.
+func TestMoreNeverLowersTheOptimum(t *testing.T) {
+	limits := solvertest.Limits{Jobs: 8, Steps: 5, Sizes: 6, Nodes: 60}
+	rapid.Check(t, func(t *rapid.T) {
+		s := solvertest.SnapshotsWithin(limits).Filter(func(s *solver.Snapshot) bool { return len(s.Jobs) > 0 }).Draw(t, "snapshot")
+		fewer := *s
+		fewer.Jobs = slices.Clone(s.Jobs)
+		switch what := rapid.SampledFrom([]string{"node", "job", "size"}).Draw(t, "more"); what {
+		case "node":
+			s.TotalNodes++
+		case "job":
+			fewer.Jobs = fewer.Jobs[:len(s.Jobs)-1]
+		case "size":
+			at := rapid.IntRange(0, len(s.Jobs)-1).Draw(t, "job")
+			job := &s.Jobs[at]
+			solvertest.DrawMostSizes(t, job)
+			k := rapid.IntRange(0, len(job.AllowedNodes)-1).Draw(t, "size")
+			fewer.Jobs[at] = *job
+			fewer.Jobs[at].AllowedNodes = slices.Delete(slices.Clone(job.AllowedNodes), k, k+1)
+			fewer.Jobs[at].Scaling.Speeds = slices.Delete(slices.Clone(job.Scaling.Speeds), k, k+1)
+		}
+		p, less := solver.NewProblem(s, solver.AdmissionPreemptive), solver.NewProblem(&fewer, solver.AdmissionPreemptive)
+		if len(less.Jobs) < len(p.Jobs) && len(fewer.Jobs) == len(s.Jobs) {
+			return // The smallest size of a job is too large for the pool.
+		}
+		before, low := solve(t, less, solver.SolveOptions{})
+		after, high := solve(t, p, solver.SolveOptions{})
+		few := 2*solver.OptimalGap*max(math.Abs(low), 1e-6) + rounding(p, high)
+		if high < low-few || after.Bound < low-few || after.Bound < before.Bound-few {
+			t.Fatalf("optimum %.12g, bound %.12g; with less %.12g and %.12g", high, after.Bound, low, before.Bound)
+		}
+	})
+}

@@ -36,6 +36,13 @@ func anxious() []model.Effort {
 	return []model.Effort{sizes, proven, branching}
 }
 
+// NewWithoutSizePrices returns a backend that has no prices per size.
+func NewWithoutSizePrices() *Solver {
+	s := New()
+	s.effort.BundleWork = 0
+	return s
+}
+
 // WithWitness returns the backend, which reports a contradiction where a lemma cuts off the
 // plan: of a problem whose optimum is known.
 func (s *Solver) WithWitness(plan solver.Plan) *Solver {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/exact"
+	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
 // shape describes a snapshot of groups of equal jobs, as a sweep over settings makes
@@ -90,5 +92,49 @@ func BenchmarkShapes(b *testing.B) {
 	for _, s := range shapes() {
 		p := s.problem()
 		b.Run(s.String(), func(b *testing.B) { benchmarkBudget(b, p, 900*time.Millisecond) })
+	}
+}
+
+// BenchmarkSizePrices counts the proofs within the work of about a second, with prices per
+// size and without: of sweeps, the hard end, snapshots of a trace, and the drawn instances.
+func BenchmarkSizePrices(b *testing.B) {
+	sets := make(map[string][]*solver.Problem)
+	for _, s := range shapes() {
+		sets["sweeps"] = append(sets["sweeps"], s.problem())
+	}
+	for _, d := range hardEnd() {
+		set := fmt.Sprintf("hard end, %d steps", d.steps)
+		sets[set] = append(sets[set], d.problem())
+	}
+	for seed := range uint64(60) {
+		sets["trace"] = append(sets["trace"], midTrace(seed))
+	}
+	for _, instance := range solvertest.Instances(b, 300) {
+		sets["drawn"] = append(sets["drawn"], solver.NewProblem(instance.Snapshot, solver.AdmissionFIFO))
+	}
+	for name, problems := range sets {
+		b.Run(name, func(b *testing.B) {
+			proven, gap := map[bool]int{}, map[bool]float64{}
+			for b.Loop() {
+				for _, p := range problems {
+					for without, backend := range map[bool]*exact.Solver{false: exact.New(), true: exact.NewWithoutSizePrices()} {
+						result, err := backend.Solve(&countdown{Context: b.Context(), left: 2000}, p, solver.SolveOptions{})
+						if err != nil {
+							b.Fatal(err)
+						}
+						open := solver.RelativeGap(p.Objective(result.Plan), result.Bound)
+						if open <= solver.OptimalGap {
+							proven[without]++
+						}
+						gap[without] = max(gap[without], open)
+					}
+				}
+			}
+			for without, what := range map[bool]string{false: "", true: "-without"} {
+				b.ReportMetric(float64(proven[without])/float64(b.N), "proven"+what)
+				b.ReportMetric(gap[without], "worst-gap"+what)
+			}
+			b.ReportMetric(float64(len(problems)), "snapshots")
+		})
 	}
 }

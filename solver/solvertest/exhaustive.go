@@ -8,21 +8,21 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// TieTolerance is the relative difference up to which Exhaustive takes two
+// tieTolerance is the relative difference up to which Exhaustive takes two
 // objectives for equal.
-const TieTolerance = 1e-12
+const tieTolerance = 1e-12
 
 // noise is the rounding of a sum, relative to the magnitude of what is summed up.
 const noise = 1e-15
 
 // Optimum is what exhaustive search knows of a problem.
 type Optimum struct {
-	// Plan is a best plan: among those of an objective within TieTolerance of the
+	// Plan is a best plan: among those of an objective within tieTolerance of the
 	// best one of the fewest changed jobs, among these one of the fewest nodes in
 	// the first step.
 	Plan solver.Plan
 	// Objective is the best objective of any plan. That of Plan is within
-	// TieTolerance of it.
+	// tieTolerance of it.
 	Objective float64
 	// Changed is the number of jobs whose nodes in the first step of Plan are not
 	// their current ones.
@@ -59,7 +59,7 @@ func Exhaustive(p *solver.Problem) (Optimum, bool) {
 	if math.IsInf(s.best.Objective, -1) {
 		return Optimum{}, false
 	}
-	s.tie += TieTolerance * math.Abs(s.best.Objective)
+	s.tie += tieTolerance * math.Abs(s.best.Objective)
 	s.best.Changed, s.best.Nodes = math.MaxInt, math.MaxInt
 	s.breakTies(0, 0, 0, 0)
 	return s.best, true

@@ -159,7 +159,7 @@ func TestExhaustiveAgainstCounting(t *testing.T) {
 		p := solver.NewProblem(s, admission)
 		want := Optimum{Objective: math.Inf(-1)}
 		forEachPlan(p, func(plan solver.Plan) { want.Objective = max(want.Objective, p.Objective(plan)) })
-		tie := TieTolerance * math.Abs(want.Objective)
+		tie := tieTolerance * math.Abs(want.Objective)
 		for i := range p.Jobs { // A sum is not more exact than what is summed up.
 			largest := 0.0
 			for _, choice := range enumerate(&p.Jobs[i], p.Steps) {
@@ -220,4 +220,28 @@ func forEachPlan(p *solver.Problem, visit func(solver.Plan)) {
 		}
 		digits[n]++
 	}
+}
+
+// TestByWork holds the one oracle against the other.
+func TestByWork(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := GridProblems().Filter(func(p *solver.Problem) bool {
+			plans := 1.0
+			for i := range p.Jobs {
+				plans *= math.Pow(float64(len(p.Jobs[i].Sizes)), float64(p.Steps))
+			}
+			return plans < 1e5
+		}).Draw(t, "problem")
+		got, plan := ByWork(p)
+		want, ok := Exhaustive(p)
+		if !ok || math.Abs(got-want.Objective) > 1e-12*math.Abs(want.Objective) {
+			t.Fatalf("optimum %.17g by work, %.17g by exhaustive search", got, want.Objective)
+		}
+		if err := p.Check(plan); err != nil {
+			t.Fatal(err)
+		}
+		if objective := p.Objective(plan); math.Abs(got-objective) > 1e-12*math.Abs(got) {
+			t.Fatalf("optimum %.17g, of a plan of %.17g", got, objective)
+		}
+	})
 }

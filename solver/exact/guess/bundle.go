@@ -34,8 +34,6 @@ const (
 	lastBundleTemperature = 1e-14
 	// conjugateSteps bounds the steps of a conjugate gradient method.
 	conjugateSteps = 30
-	// MaxBundleWork bounds the operations of one evaluation of L.
-	MaxBundleWork = 10_000_000
 	// rolloutEvery is the number of moves of the centre from one rollout to the next.
 	rolloutEvery = 4
 )

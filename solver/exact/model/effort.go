@@ -25,6 +25,9 @@ type Effort struct {
 	// SizesWork goes into prices per size, and into searching what is left at them, each
 	// besides a multiple of what core searches had before.
 	SizesWork int
+	// BundleWork bounds one evaluation of the bound at prices per size; where it takes more,
+	// there are none.
+	BundleWork int
 	// DenseRows is the size of Newton's system up to which it is factorised; a larger one
 	// is solved by conjugate gradients.
 	DenseRows int
@@ -44,6 +47,7 @@ func Usual() *Effort {
 		LeftWidths:     [2]int{2000, 16_000},
 		EasyWork:       2_000_000,
 		SizesWork:      100_000_000,
+		BundleWork:     10_000_000,
 		DenseRows:      120,
 		MaxSubproblems: 20_000,
 	}

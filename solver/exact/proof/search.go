@@ -383,7 +383,7 @@ const neverDecomposing = 1 << 60
 // workBeforeDecomposing is the work of core searches before the root is searched at
 // prices per size: about as much as that takes.
 func (s *Search) workBeforeDecomposing(clock *model.Clock) int {
-	if s.sizes = newSizePrices(clock, s.in); s.sizes.work() > guess.MaxBundleWork {
+	if s.sizes = newSizePrices(clock, s.in); s.sizes.work() > s.in.Effort.BundleWork {
 		s.decomposable = false
 		return neverDecomposing
 	}

@@ -146,10 +146,10 @@ health: {healthProbeBindAddress: %q}
 			return nil, false, err
 		}
 		const mounted = "/tmp/k8s-webhook-server/serving-certs"
-		if err := os.MkdirAll(mounted, 0o755); err != nil { //nolint:gosec // Other users' clusters look there as well.
+		if err := os.MkdirAll(mounted, 0o755); err != nil { // Other users' clusters look there as well.
 			return nil, false, err
 		}
-		file, err := os.OpenFile(filepath.Join(mounted, "tls.crt"), os.O_CREATE|os.O_RDONLY, 0o644) //nolint:gosec // As above.
+		file, err := os.OpenFile(filepath.Join(mounted, "tls.crt"), os.O_CREATE|os.O_RDONLY, 0o644)
 		if err != nil {
 			return nil, false, err
 		}

@@ -112,7 +112,8 @@ func readJobSet(object, _ *unstructured.Unstructured, unit corev1.ResourceName) 
 	if replicas < 1 {
 		return s, notElastic("replicated job %q has no replicas", replicated.Name)
 	}
-	return s, s.setIndexed(&replicated.Template.Spec, replicas, fmt.Sprintf("/spec/replicatedJobs/%d/template/spec", elastic))
+	err = s.setIndexed(&replicated.Template.Spec, replicas, fmt.Sprintf("/spec/replicatedJobs/%d/template/spec", elastic))
+	return s, err
 }
 
 // readTrainJob reads a TrainJob of Kubeflow Trainer v2, which resizes through its JobSet

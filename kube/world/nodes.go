@@ -124,17 +124,18 @@ func ready(node *corev1.Node) bool {
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// leavingTaints are on nodes that are about to be taken away, by autoscalers that want fewer and by
-// clouds that want theirs back.
-var leavingTaints = []string{
-	"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "aws-node-termination-handler/spot-itn",
-	"aws-node-termination-handler/asg-lifecycle-termination", "aws-node-termination-handler/rebalance-recommendation",
-	"cloud.google.com/impending-node-termination", "kubernetes.azure.com/scheduledevent",
-}
-
-// leaving reports whether a node is about to be taken away, whatever its pods tolerate.
+// leaving reports whether a node is about to be taken away, whatever its pods tolerate: by an
+// autoscaler that wants fewer, or by a cloud that wants its own back.
 func leaving(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return slices.Contains(leavingTaints, taint.Key) })
+	return slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
+		switch taint.Key {
+		case "ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "aws-node-termination-handler/spot-itn",
+			"aws-node-termination-handler/asg-lifecycle-termination", "aws-node-termination-handler/rebalance-recommendation",
+			"cloud.google.com/impending-node-termination", "kubernetes.azure.com/scheduledevent":
+			return true
+		}
+		return false
+	})
 }
 
 // tolerated reports whether no taint of the node keeps pods with these tolerations away.

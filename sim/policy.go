@@ -35,6 +35,9 @@ type Policy struct {
 	// EveryEvent makes decisions also one second after a job was submitted or
 	// ended, instead of the regular-time rule.
 	EveryEvent bool
+	// InsteadOfPauses, where set, is the admission that is asked for instead where a decision
+	// would pause more than a quarter of the running jobs at once.
+	InsteadOfPauses solver.Admission
 	// Teams tells of the groups that share the pool, whose limits then hold, and NeedsTeams
 	// refuses a pool without any.
 	Teams, NeedsTeams bool
@@ -98,6 +101,10 @@ func Policies() []Policy {
 			Name: "total-time-waiting", Options: totalTime(solver.AdmissionOptimized), EveryEvent: true, Teams: true,
 			Description: "total-time that pauses no job and may leave queued ones waiting",
 		},
+		{
+			Name: "total-time-gentle", Options: totalTime(solver.AdmissionStartFirst), InsteadOfPauses: solver.AdmissionOptimized, EveryEvent: true, Teams: true,
+			Description: "total-time that decides as total-time-waiting where it would pause over a quarter of the running jobs at once",
+		},
 		{Name: "total-time-steady", Options: steady, Teams: true, Description: "the least total time by a decision every 5 minutes, first in, first out"},
 		{Name: "greedy", Options: paper(greedy, fifo), Description: "the rules that the paper compares with; ranks by training time"},
 		{Name: "greedy-eta", Options: paper(greedy, fifo), Prepare: rankByETA, Description: "greedy that ranks by remaining ETA"},
@@ -159,6 +166,10 @@ func (p *Policy) decide(
 	}
 	options.NoBound = true // A simulation wants the nodes of greedy, not how good they are.
 	answer, err := allocator.Allocate(ctx, s, options)
+	if err == nil && p.InsteadOfPauses != "" && pausesMany(&answer) {
+		options.Admission = p.InsteadOfPauses
+		answer, err = allocator.Allocate(ctx, s, options)
+	}
 	if err != nil {
 		return nil, decision, err
 	}
@@ -181,6 +192,11 @@ func (p *Policy) decide(
 	}
 	nodes := nodesOf(answer)
 	return nodes, decision, checkNodes(s, nodes)
+}
+
+// pausesMany reports whether a decision pauses more than a quarter of the running jobs.
+func pausesMany(d *solver.Decision) bool {
+	return slices.ContainsFunc(d.Report.Warnings, func(w solver.Warning) bool { return w.Code == solver.WarningManyPauses })
 }
 
 // fillIdle returns the nodes of every job after the regular-time rule.

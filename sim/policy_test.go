@@ -78,6 +78,50 @@ func TestPolicyOptions(t *testing.T) {
 	}
 }
 
+// warning is an allocator that warns, as the root package's does.
+type warning struct{ realAllocator }
+
+func (w warning) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
+	d, err := w.realAllocator.Allocate(ctx, s, o)
+	d.Report.Warnings = o.Warnings(s, &d)
+	return d, err
+}
+
+// TestGentle: total-time-gentle never pauses more than a quarter of the running jobs at once,
+// and still pauses some; total-time does.
+func TestGentle(t *testing.T) {
+	trace, err := Synthetic(Baseline, 1, DefaultNodesAsked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := NewWorkload("w", trace[:60], WorkloadOptions{GPUsPerNode: DefaultGPUsPerNode})
+	for name, gentle := range map[string]bool{"total-time": false, "total-time-gentle": true} {
+		pauses, many := 0, 0
+		config := DefaultConfig(12)
+		config.Observe = func(s *solver.Snapshot, d solver.Decision) {
+			running, paused := 0, 0
+			for i := range s.Jobs {
+				if s.Jobs[i].CurrentNodes > 0 {
+					running++
+					if d.Allocations[i].Nodes == 0 {
+						paused++
+					}
+				}
+			}
+			pauses += paused
+			if 4*paused > running {
+				many++
+			}
+		}
+		if _, err := Run(t.Context(), w, policy(t, name), config, warning{newAllocator()}); err != nil {
+			t.Fatal(err)
+		}
+		if pauses == 0 || (many == 0) != gentle {
+			t.Errorf("%s pauses %d times, and over a quarter at once %d times", name, pauses, many)
+		}
+	}
+}
+
 // TestCadence checks that a policy of total time that decides at scaling moments only
 // says how long it is to the next one.
 func TestCadence(t *testing.T) {

@@ -72,7 +72,7 @@ func (f *allocateFlags) allocate(cmd *cobra.Command, request *elastallocv1.Alloc
 	if err != nil {
 		return answer{}, f.requestError(cmd.Context(), err)
 	}
-	return answer{response, response.GetReport(), func(w io.Writer, screen cli.Screen) error {
-		return writeTable(w, request, response, screen)
+	return answer{response, response.GetReport(), func(screen cli.Screen) (string, error) {
+		return decisionText(request, response, screen)
 	}}, nil
 }

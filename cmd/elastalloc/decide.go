@@ -40,8 +40,8 @@ type answer struct {
 	message proto.Message
 	// report is that of the decision, nil for none.
 	report *elastallocv1.SolveReport
-	// write writes the answer for a person.
-	write func(io.Writer, cli.Screen) error
+	// show lays the answer out for a person.
+	show func(cli.Screen) (string, error)
 }
 
 // asking returns what a command runs: it reads the request, lets the flags win over the
@@ -76,7 +76,11 @@ func (f *decideFlags) asking(
 		if f.output == cli.OutputJSON {
 			return cli.Failed(writeJSON(out, answered.message, protojson.MarshalOptions{EmitDefaultValues: true}))
 		}
-		return cli.Failed(answered.write(out, cli.ScreenFor(out, env)))
+		text, err := answered.show(cli.ScreenFor(out, env))
+		if err == nil {
+			_, err = io.WriteString(out, text)
+		}
+		return cli.Failed(err)
 	}
 }
 

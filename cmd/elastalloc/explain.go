@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"math"
 	"strconv"
 	"strings"
@@ -49,8 +48,8 @@ higher the block after a size, the more of the objective it would cost.`,
 			if err != nil {
 				return answer{}, f.requestError(cmd.Context(), err)
 			}
-			return answer{response, response.GetDecision().GetReport(), func(w io.Writer, screen cli.Screen) error {
-				return writeExplanations(w, request, response, len(f.jobs) > 0, screen)
+			return answer{response, response.GetDecision().GetReport(), func(screen cli.Screen) (string, error) {
+				return explanationsText(request, response, len(f.jobs) > 0, screen), nil
 			}}, nil
 		}),
 	}
@@ -61,10 +60,18 @@ higher the block after a size, the more of the objective it would cost.`,
 	return command
 }
 
-// writeExplanations writes for a person why jobs get their nodes: in detail, or a line each.
-func writeExplanations(
-	w io.Writer, request *elastallocv1.AllocateRequest, response *elastallocv1.ExplainResponse, detailed bool, screen cli.Screen,
-) error {
+// explanationsText says why jobs get their nodes: in detail, or a line each.
+func explanationsText(request *elastallocv1.AllocateRequest, response *elastallocv1.ExplainResponse, detailed bool, screen cli.Screen) string {
+	if len(response.GetJobs()) == 0 {
+		return "The snapshot has no jobs.\n"
+	}
+	if detailed {
+		texts := make([]string, len(response.GetJobs()))
+		for i, job := range response.GetJobs() {
+			texts[i] = explanationText(job, objectiveOf(request).Unit.Name, screen)
+		}
+		return strings.Join(texts, "\n")
+	}
 	changes := make(map[string]*elastallocv1.Allocation)
 	for _, a := range response.GetDecision().GetAllocations() {
 		changes[a.GetJobId()] = a
@@ -73,23 +80,6 @@ func writeExplanations(
 	for _, job := range request.GetSnapshot().GetJobs() {
 		current[job.GetId()] = job.GetCurrentNodes()
 	}
-	if detailed {
-		for n, job := range response.GetJobs() {
-			if n > 0 {
-				if _, err := io.WriteString(w, "\n"); err != nil {
-					return err
-				}
-			}
-			if err := writeExplanation(w, job, objectiveOf(request).Unit.Name, screen); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if len(response.GetJobs()) == 0 {
-		_, err := fmt.Fprintln(w, "The snapshot has no jobs.")
-		return err
-	}
 	t := screen.NewTable()
 	t.Clipped[0] = true
 	t.AddRow(screen.Bold, "JOB", "NODES", "WHY", "SIZES")
@@ -97,8 +87,7 @@ func writeExplanations(
 		t.AddRow(styleOf(changes[job.GetJobId()].GetChange(), screen), job.GetJobId(),
 			fmt.Sprintf("%3d → %-3d", current[job.GetJobId()], job.GetNodes()), words(job.GetWhy()), sizesBar(job))
 	}
-	_, err := fmt.Fprintf(w, "%s\n--job ID says more about one.\n", t)
-	return err
+	return t.String() + "\n--job ID says more about one.\n"
 }
 
 // dearest returns what the dearest size of a job would cost.
@@ -125,9 +114,9 @@ func sizesBar(job *elastallocv1.JobExplanation) string {
 	return strings.Join(parts, " ")
 }
 
-// writeExplanation writes why one job gets its nodes, and what each of its sizes would cost,
-// in a unit.
-func writeExplanation(w io.Writer, job *elastallocv1.JobExplanation, unit string, screen cli.Screen) error {
+// explanationText says why one job gets its nodes, and what each of its sizes would cost, in a
+// unit.
+func explanationText(job *elastallocv1.JobExplanation, unit string, screen cli.Screen) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n%s\n", screen.Bold.Paint(cli.Clip(job.GetJobId(), 60)+": "+words(job.GetWhy())), screen.Wrap(job.GetText()))
 	if len(job.GetSizes()) > 0 {
@@ -157,8 +146,7 @@ func writeExplanation(w io.Writer, job *elastallocv1.JobExplanation, unit string
 		}
 		fmt.Fprintf(&b, "\n%s", t)
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }
 
 // describeRemedy returns what to change.

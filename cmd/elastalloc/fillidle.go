@@ -1,8 +1,6 @@
 package main
 
 import (
-	"io"
-
 	"github.com/spf13/cobra"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
@@ -29,8 +27,8 @@ options are then ignored.`,
 			if err != nil {
 				return answer{}, f.requestError(cmd.Context(), err)
 			}
-			return answer{message: response, write: func(w io.Writer, screen cli.Screen) error {
-				return writeFillTable(w, snapshot, response, screen)
+			return answer{message: response, show: func(screen cli.Screen) (string, error) {
+				return fillText(snapshot, response, screen)
 			}}, nil
 		}),
 	}

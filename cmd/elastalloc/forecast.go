@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -63,11 +62,11 @@ start and end.`,
 			if err != nil {
 				return answer{}, f.requestError(cmd.Context(), err)
 			}
-			return answer{message: response, write: func(w io.Writer, screen cli.Screen) error {
+			return answer{message: response, show: func(screen cli.Screen) (string, error) {
 				if f.output == cli.OutputTable {
-					return writeForecast(w, response, screen)
+					return forecastText(response, screen), nil
 				}
-				return drawForecast(w, request.GetSnapshot().GetId(), response, f.output == outputHTML)
+				return drawForecast(request.GetSnapshot().GetId(), response, f.output == outputHTML)
 			}}, nil
 		}),
 	}
@@ -133,8 +132,8 @@ func between(low, high *durationpb.Duration) string {
 	return when(low) + "–" + when(high)
 }
 
-// writeForecast draws for a person when each job waits and trains.
-func writeForecast(w io.Writer, response *elastallocv1.ForecastResponse, screen cli.Screen) error {
+// forecastText draws when each job waits and trains.
+func forecastText(response *elastallocv1.ForecastResponse, screen cli.Screen) string {
 	g := newGantt(response)
 	t := screen.NewTable()
 	t.Clipped[0] = true
@@ -165,8 +164,7 @@ func writeForecast(w io.Writer, response *elastallocv1.ForecastResponse, screen 
 	if !response.GetComplete() {
 		text += screen.Yellow.Paint("incomplete  the time budget or 200,000 decisions ended the simulation: --budget gives it more time, a longer --cadence takes fewer") + "\n"
 	}
-	_, err := io.WriteString(w, text)
-	return err
+	return text
 }
 
 // bar draws a job: dots while it waits, blocks while it trains, lighter ones from when to

@@ -4,7 +4,7 @@ import (
 	_ "embed"
 	"fmt"
 	"html/template"
-	"io"
+	"strings"
 	"time"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
@@ -37,8 +37,8 @@ type drawnTick struct {
 	Label string
 }
 
-// drawForecast writes a chart as SVG, or as a page that holds one.
-func drawForecast(w io.Writer, snapshot string, response *elastallocv1.ForecastResponse, page bool) error {
+// drawForecast returns a chart as SVG, or as a page that holds one.
+func drawForecast(snapshot string, response *elastallocv1.ForecastResponse, page bool) (string, error) {
 	g := newGantt(response)
 	data := struct {
 		Page, Complete        bool
@@ -84,7 +84,9 @@ func drawForecast(w io.Writer, snapshot string, response *elastallocv1.ForecastR
 	}
 	t, err := template.New("gantt").Parse(ganttTemplate)
 	if err != nil {
-		return err
+		return "", err
 	}
-	return t.Execute(w, data)
+	var text strings.Builder
+	err = t.Execute(&text, data)
+	return text.String(), err
 }

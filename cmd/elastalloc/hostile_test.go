@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"math"
 	"strings"
 	"testing"
@@ -108,36 +107,31 @@ func TestHostileAnswers(t *testing.T) {
 			return of
 		}
 		var screen cli.Screen
-		var text strings.Builder
-		for _, write := range []func(io.Writer) error{
-			func(w io.Writer) error {
-				return writeTable(w, request, drawn(t, &elastallocv1.AllocateResponse{Allocations: jobs()}), screen)
+		answer := drawn(t, new(elastallocv1.WhatIfResponse))
+		whatIf.Scenarios = whatIf.GetScenarios()[:min(len(whatIf.GetScenarios()), len(answer.GetResults()))]
+		answer.Results = answer.GetResults()[:len(whatIf.GetScenarios())]
+		shown := whatIfText(whatIf, answer, screen) +
+			explanationsText(request, drawn(t, new(elastallocv1.ExplainResponse)), rapid.Bool().Draw(t, "detailed"), screen) +
+			forecastText(drawn(t, new(elastallocv1.ForecastResponse)), screen)
+		for _, show := range []func() (string, error){
+			func() (string, error) {
+				return decisionText(request, drawn(t, &elastallocv1.AllocateResponse{Allocations: jobs()}), screen)
 			},
-			func(w io.Writer) error {
-				return writeFillTable(w, snapshot, drawn(t, &elastallocv1.FillIdleResponse{Allocations: jobs()}), screen)
+			func() (string, error) {
+				return fillText(snapshot, drawn(t, &elastallocv1.FillIdleResponse{Allocations: jobs()}), screen)
 			},
-			func(w io.Writer) error {
-				return writeExplanations(w, request, drawn(t, new(elastallocv1.ExplainResponse)), rapid.Bool().Draw(t, "detailed"), screen)
-			},
-			func(w io.Writer) error {
-				answer := drawn(t, new(elastallocv1.WhatIfResponse))
-				whatIf.Scenarios = whatIf.GetScenarios()[:min(len(whatIf.GetScenarios()), len(answer.GetResults()))]
-				answer.Results = answer.GetResults()[:len(whatIf.GetScenarios())]
-				return writeWhatIf(w, whatIf, answer, screen)
-			},
-			func(w io.Writer) error {
-				return writeForecast(w, drawn(t, new(elastallocv1.ForecastResponse)), screen)
-			},
-			func(w io.Writer) error {
-				return drawForecast(w, snapshot.GetId(), drawn(t, new(elastallocv1.ForecastResponse)), rapid.Bool().Draw(t, "page"))
+			func() (string, error) {
+				return drawForecast(snapshot.GetId(), drawn(t, new(elastallocv1.ForecastResponse)), rapid.Bool().Draw(t, "page"))
 			},
 		} {
-			if err := write(&text); err != nil {
-				text.WriteString(err.Error()) // An answer that does not fit the request.
+			text, err := show()
+			shown += text
+			if err != nil { // An answer that does not fit the request.
+				shown += err.Error()
 			}
 		}
-		if r, found := obeyed(text.String()); found {
-			t.Errorf("%U is among\n%s", r, text.String())
+		if r, found := obeyed(shown); found {
+			t.Errorf("%U is among\n%s", r, shown)
 		}
 	})
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"math"
 	"strconv"
 	"strings"
@@ -16,34 +15,37 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// writeTable writes a decision for a person: one line per job in the order of the
-// request, then what is known about the decision.
-func writeTable(
-	w io.Writer, request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse, screen cli.Screen,
-) error {
-	jobs, allocations := request.GetSnapshot().GetJobs(), response.GetAllocations()
-	if len(jobs) != len(allocations) {
-		return fmt.Errorf("the answer has %d jobs; the request has %d", len(allocations), len(jobs))
+// decisionText lays a decision out: one line per job in the order of the request, then what
+// is known about the decision.
+func decisionText(request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse, screen cli.Screen) (string, error) {
+	allocations := response.GetAllocations()
+	if err := checkCount(request.GetSnapshot(), allocations); err != nil {
+		return "", err
 	}
 	outlook, objective := newOutlook(inCore(request.GetSnapshot()), allocations), objectiveOf(request)
 	text := reportTable(request, response, objective, outlook, screen).String()
 	if n := len(request.GetSnapshot().GetGroups()); n > 0 && n == len(response.GetReport().GetGroups()) {
 		text = groupTable(request.GetSnapshot(), response, screen).String() + "\n" + text
 	}
-	if len(jobs) > 0 {
+	if len(allocations) > 0 {
 		text = jobTable(request, allocations, objective, outlook, screen).String() + "\n" + text
 	}
-	_, err := io.WriteString(w, text)
-	return err
+	return text, nil
 }
 
-// writeFillTable writes for a person what the queue takes of the idle nodes.
-func writeFillTable(
-	w io.Writer, snapshot *elastallocv1.Snapshot, response *elastallocv1.FillIdleResponse, screen cli.Screen,
-) error {
+// checkCount returns an error for an answer that is not about the jobs of its request.
+func checkCount(snapshot *elastallocv1.Snapshot, allocations []*elastallocv1.Allocation) error {
+	if got, want := len(allocations), len(snapshot.GetJobs()); got != want {
+		return fmt.Errorf("the answer has %d jobs; the request has %d", got, want)
+	}
+	return nil
+}
+
+// fillText lays out what the queue takes of the idle nodes.
+func fillText(snapshot *elastallocv1.Snapshot, response *elastallocv1.FillIdleResponse, screen cli.Screen) (string, error) {
 	jobs, allocations := snapshot.GetJobs(), response.GetAllocations()
-	if len(jobs) != len(allocations) {
-		return fmt.Errorf("the answer has %d jobs; the request has %d", len(allocations), len(jobs))
+	if err := checkCount(snapshot, allocations); err != nil {
+		return "", err
 	}
 	width := nodesWidth(jobs, allocations)
 	t := screen.NewTable()
@@ -52,9 +54,8 @@ func writeFillTable(
 	for i, a := range allocations {
 		t.AddRow(styleOf(a.GetChange(), screen), a.GetJobId(), nodesChange(jobs[i], a, width), describeChange(a))
 	}
-	_, err := fmt.Fprintf(w, "%s\njobs  %s\npool  %d nodes, %d idle\n",
-		t, countChanges(allocations), snapshot.GetTotalNodes(), response.GetIdleNodes())
-	return err
+	return fmt.Sprintf("%s\njobs  %s\npool  %d nodes, %d idle\n",
+		t, countChanges(allocations), snapshot.GetTotalNodes(), response.GetIdleNodes()), nil
 }
 
 // nodesChange returns a job's nodes before and from now on.

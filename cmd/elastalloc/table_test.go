@@ -42,23 +42,23 @@ func TestTableOfStrangeJobs(t *testing.T) {
 		},
 		Report: &elastallocv1.SolveReport{Backend: 99},
 	}
-	var text strings.Builder
-	if err := writeTable(&text, request, response, cli.Screen{}); err != nil {
+	text, err := decisionText(request, response, cli.Screen{})
+	if err != nil {
 		t.Fatal(err)
 	}
 	const want = "" +
 		"JOB          NODES    CHANGE   ENDS IN  AFTER 25m\n" +
 		"évil\\x1b[2J   0 → 1   start    – → 1s\n" +
 		"zürich       16 → 0   preempt  –\n"
-	if got := text.String(); !strings.HasPrefix(got, want) {
-		t.Errorf("table is\n%s\nwant it to begin with\n%s", got, want)
+	if !strings.HasPrefix(text, want) {
+		t.Errorf("table is\n%s\nwant it to begin with\n%s", text, want)
 	}
-	if !strings.Contains(text.String(), "decided by     99 in 0s") {
-		t.Errorf("an unknown backend is not shown by its number:\n%s", text.String())
+	if !strings.Contains(text, "decided by     99 in 0s") {
+		t.Errorf("an unknown backend is not shown by its number:\n%s", text)
 	}
 
 	response.Allocations = response.Allocations[:1]
-	if err := writeTable(&text, request, response, cli.Screen{}); err == nil {
+	if _, err := decisionText(request, response, cli.Screen{}); err == nil {
 		t.Error("an answer that leaves out a job was shown")
 	}
 }
@@ -85,9 +85,8 @@ func TestTablesOfAnAddedObjective(t *testing.T) {
 			t.Errorf("looks ahead %t:\n%s", looksAhead, text)
 		}
 	}
-	var text strings.Builder
 	explained := &elastallocv1.JobExplanation{JobId: "a", Sizes: []*elastallocv1.SizeOption{{Nodes: 1}}}
-	if err := writeExplanation(&text, explained, added.Unit.Name, cli.Screen{}); err != nil || !strings.Contains(text.String(), "COST  roots of nodes") {
-		t.Errorf("the unit is missing: %v\n%s", err, text.String())
+	if text := explanationText(explained, added.Unit.Name, cli.Screen{}); !strings.Contains(text, "COST  roots of nodes") {
+		t.Errorf("the unit is missing:\n%s", text)
 	}
 }

@@ -86,8 +86,8 @@ func (f *whatIfFlags) whatIf(cmd *cobra.Command, request *elastallocv1.AllocateR
 			return answer{}, fmt.Errorf("%s: %s", scenarios[i].GetName(), refused.GetMessage())
 		}
 	}
-	return answer{response, response.GetBase().GetReport(), func(w io.Writer, screen cli.Screen) error {
-		return writeWhatIf(w, asked, response, screen)
+	return answer{response, response.GetBase().GetReport(), func(screen cli.Screen) (string, error) {
+		return whatIfText(asked, response, screen), nil
 	}}, nil
 }
 
@@ -222,9 +222,9 @@ func (v *scenarioView) addTo(t *cli.Table, differ string) {
 	t.AddRow(cli.Plain, append(cells, differ)...)
 }
 
-// writeWhatIf writes for a person what each scenario changes as a whole, and then side by side
-// what the jobs get that any of them changes.
-func writeWhatIf(w io.Writer, request *elastallocv1.WhatIfRequest, response *elastallocv1.WhatIfResponse, screen cli.Screen) error {
+// whatIfText lays out what each scenario changes as a whole, and then side by side what the
+// jobs get that any of them changes.
+func whatIfText(request *elastallocv1.WhatIfRequest, response *elastallocv1.WhatIfResponse, screen cli.Screen) string {
 	t := screen.NewTable().AlignRight(1, 7)
 	t.Clipped[0] = true
 	t.AddRow(screen.Bold, "SCENARIO", "POOL", "RUN", "START", "WAIT", "IDLE", "END IN 1H", "DIFFER")
@@ -246,8 +246,7 @@ func writeWhatIf(w io.Writer, request *elastallocv1.WhatIfRequest, response *ela
 	for _, failure := range failures {
 		text += "\n" + screen.Red.Paint(screen.Wrap(failure)) + "\n"
 	}
-	_, err := io.WriteString(w, text)
-	return err
+	return text
 }
 
 // differingJobs lays out what the jobs get that differ in any scenario, in blocks of as many

@@ -97,34 +97,3 @@ func TestForecastIsDrawn(t *testing.T) {
 		}
 	}
 }
-
-// TestWhyBadUsage checks what is said of wrong flags and files.
-func TestWhyBadUsage(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "job.json")
-	if err := os.WriteFile(file, []byte(`{"id": "a", "priority": 5}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for args, want := range map[string]string{
-		"explain --job=ghost":              `--job is "ghost"; want the id of a job of the snapshot`,
-		"explain -o svg":                   `--output is "svg"; want one of table, json`,
-		"whatif":                           "[nodes put remove scenarios] is required",
-		"whatif --nodes=1 --scenarios=x":   "[nodes scenarios] were all set",
-		"whatif --put=" + file:             `unknown field "priority"; want one of id, `,
-		"whatif --remove=ghost":            `--remove is "ghost"; want the id of a job of the snapshot`,
-		"whatif --nodes=9,-5":              "-5 nodes: invalid request: scenarios[1].total_nodes: is -5",
-		"whatif --put=/nonexistent":        "no such file",
-		"whatif --scenarios=../../go.mod":  "parse WhatIfRequest",
-		"forecast --eta-error=-0.5":        "eta_error: is -0.5; want 0 to 1",
-		"forecast --eta-error=30":          "--eta-error is 30; want 0 to 1; did you mean 0.3?",
-		"forecast --cadence=0s":            "cadence: is 0s; want more than 0",
-		"forecast --cadence=1500ms":        "cadence: is 1.5s; want whole seconds",
-		"forecast --samples=101":           "samples: is 101; want 1 to 100",
-		"forecast -o pdf":                  `--output is "pdf"; want one of table, json, svg, html`,
-		"forecast --until=-1s --samples=2": "until: is -1s",
-	} {
-		_, stderr, status := runWith(t, nil, "", append(strings.Fields(args), "-f", "testdata/queue.json")...)
-		if status != cli.ExitBadInput || !strings.Contains(stderr, want) {
-			t.Errorf("%s: exit status %d, stderr %q; want %q", args, status, stderr, want)
-		}
-	}
-}

@@ -27,6 +27,16 @@ type Simulated struct {
 	GPUsPerNode int
 	MinDuration time.Duration
 	Disturbance sim.Disturbance
+	// Pinned are the runs of Contenders with four jobs in five pinned to the nodes that they
+	// asked for, by pool; empty where that was not run.
+	Pinned [][2]*sim.Result
+}
+
+// Contenders returns the policies that the verdict is about, "" for none: the best that
+// optimises, and what it is compared with.
+func (f *Simulated) Contenders() (best, reference string) {
+	reference = f.reference()
+	return cmp.Or(f.best(sim.Optimises), f.best(func(policy string) bool { return policy != reference })), reference
 }
 
 // Write writes the files and commits them.
@@ -169,9 +179,7 @@ func (f *Simulated) teamsTables() []Table {
 // loses, and what is assumed.
 func (f *Simulated) Lead() []string {
 	lines := []string{fmt.Sprintf("%s on pools of %s nodes.", format.Count(len(f.Workload.Jobs), "job"), joined(f.Summary.Pools()))}
-	reference := f.reference()
-	best := cmp.Or(f.best(sim.Optimises), f.best(func(policy string) bool { return policy != reference }))
-	if best != "" && reference != "" {
+	if best, reference := f.Contenders(); best != "" && reference != "" {
 		lines = append(lines, f.verdict(best, reference)...)
 	}
 	return append(append(lines, f.assumptions()), f.notes()...)
@@ -250,6 +258,14 @@ func (f *Simulated) verdict(best, reference string) []string {
 		fmt.Sprintf("nodes change %s times per job instead of %s, %s of those pauses",
 			ranged("%.2f", f.of(best, "", func(s, _ *sim.Summary) float64 { return s.RescalesPerJob() })...),
 			ranged("%.2f", f.of(reference, "", func(s, _ *sim.Summary) float64 { return s.RescalesPerJob() })...), ranged("%.2f", f.of(best, "", pauses)...)))
+	if len(f.Pinned) > 0 {
+		var pinned []float64
+		for _, runs := range f.Pinned {
+			best, reference := sim.Summarize(runs[0], f.Seed), sim.Summarize(runs[1], f.Seed)
+			pinned = append(pinned, total(&best, &reference))
+		}
+		verdict += fmt.Sprintf(". With only one job in five elastic, and the others on the nodes they asked for: %s", change(pinned...))
+	}
 	return []string{verdict + ".", "Who loses: " + strings.Join(lose, "; ") + "."}
 }
 

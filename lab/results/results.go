@@ -106,8 +106,8 @@ func (s *Summary) Run(policy string, nodes int) *sim.Summary {
 
 // Files returns the content of summary.json and jobs.csv, by their names.
 func (s *Summary) Files(runs []*sim.Result, seed uint64) (map[string][]byte, error) {
-	text, err := json.MarshalIndent(s, "", "  ")
-	return map[string][]byte{SummaryName: append(text, '\n'), JobsName: JobsCSV(runs, seed)}, err
+	summary, err := json.MarshalIndent(s, "", "  ")
+	return map[string][]byte{SummaryName: append(summary, '\n'), JobsName: JobsCSV(runs, seed)}, err
 }
 
 // JobsCSV returns the content of jobs.csv: one line per run and job, in the order of

@@ -112,7 +112,7 @@ func TestServerWithoutASolver(t *testing.T) {
 	if logs := server.Logs(); !strings.Contains(logs, `"level":"WARN","msg":"backend is missing","backend":"cbc","error":"backend is unavailable: `) {
 		t.Errorf("the log does not say that cbc is missing:\n%s", logs)
 	}
-	for _, backend := range []string{"cbc", "highs"} { // The second is none of the server's.
+	for _, backend := range []string{"cbc", "highs"} { // The server lacks the second.
 		stdout, stderr, status := runBinary(t, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--backend", backend, "--server", server.Addr)
 		if want := "warning: decided by exact, not by " + backend + ": "; !strings.Contains(stderr, want) {
 			t.Errorf("stderr is %q; want %q", stderr, want)

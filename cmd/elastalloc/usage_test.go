@@ -51,7 +51,7 @@ func TestWrongUsage(t *testing.T) {
 		"forecast -o pdf -f testdata/queue.json":                  `--output is "pdf"; want one of table, json, svg, html`,
 		"help alocate":                                            `unknown command "alocate" for "elastalloc"`,
 		"serve --backends exact,exact":                            "twice",
-		"serve --backends exact,gurobi":                           `unknown backend "gurobi" (want one of exact, cbc, highs, greedy)`,
+		"serve --backends exact,gurobi":                           `unknown backend "gurobi" (want one of exact, cbc, highs, greedy`,
 		"serve --backends greedy,exact":                           "name it last",
 		"serve --client-names scheduler":                          "client names need a client CA",
 		"serve --default-budget 0s":                               "--default-budget",

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 )
 
@@ -38,12 +39,18 @@ func TestVersion(t *testing.T) {
 
 // TestCompletion completes values of flags as the shell's scripts do.
 func TestCompletion(t *testing.T) {
+	backends := func(before string) (completed []string) {
+		for _, name := range elastalloc.BackendNames() {
+			completed = append(completed, before+string(name))
+		}
+		return completed
+	}
 	for args, want := range map[string][]string{
-		"allocate --backend ":              {"exact", "cbc", "highs", "greedy"},
+		"allocate --backend ":              backends(""),
 		"allocate --output ":               {"table", "json"},
 		"forecast --output ":               {"table", "json", "svg", "html"},
 		"explain --formulation ":           {"one-hot", "paper"},
-		"serve --backends cbc,":            {"cbc,exact", "cbc,cbc", "cbc,highs", "cbc,greedy"},
+		"serve --backends cbc,":            backends("cbc,"),
 		"serve --log-level ":               {"debug", "info", "warn", "error"},
 		"version --output ":                {"table", "json"},
 		"explain -f example.json --job ":   {"running", "queued"},

@@ -263,7 +263,7 @@ func TestOldestAreDeleted(t *testing.T) {
 	})
 }
 
-// TestDanglingLinkIsDeleted checks that a link which leads nowhere, in the place of the oldest
+// TestDanglingLinkIsDeleted checks that a link that leads nowhere, as the oldest
 // file, does not keep the others.
 func TestDanglingLinkIsDeleted(t *testing.T) {
 	t.Parallel()

@@ -172,7 +172,8 @@ func (j *member) serve(served int64, t, n int) int64 { return min(done, served+j
 // gain returns what a step adds that ends with so much work served, rounded up.
 func (j *member) gain(served int64) int64 {
 	high, low := bits.Mul64(uint64(j.full), uint64(served))
-	return int64(high<<(64-workBits)|low>>workBits) + 1
+	low, carry := bits.Add64(low, 1<<workBits-1, 0)
+	return int64((high+carry)<<(64-workBits) | low>>workBits)
 }
 
 // stepValue returns what the n-th size in a step is worth of a job that is worth what it is

@@ -11,6 +11,7 @@ import (
 const (
 	fewestStates = 1 << 11
 	mostStates   = 1 << 17
+	mostTraces   = 1 << 24 // of a run
 )
 
 // state is what the open members so far leave of the nodes of each step, where the paths of
@@ -63,20 +64,23 @@ func (s *trial) run(width int) (plan [][]int, complete bool) {
 					if to.vertex = a.to; last {
 						to.vertex = 0
 					}
-					if other, seen := index[to.stand]; !seen {
-						index[to.stand] = len(next)
-					} else if next[other].most >= to.most {
+					other, seen := index[to.stand]
+					if seen && next[other].most >= to.most {
 						continue
-					} else {
-						next[other].most = never
-						index[to.stand] = len(next)
 					}
 					trail = append(trail, trace{from.trace, a.size})
 					to.trace = int32(len(trail) - 1)
-					next = append(next, to)
+					if !seen {
+						other, next = len(next), append(next, to)
+						index[to.stand] = other
+					}
+					next[other] = to
+				}
+				if len(next) > 4*mostStates || len(trail) > mostTraces {
+					panic(stopped{"too many combinations of plans could be part of a better one"})
 				}
 			}
-			states = slices.DeleteFunc(next, func(a state) bool { return a.most == never })
+			states = next
 			if len(states) > width {
 				complete = false
 				slices.SortStableFunc(states, func(a, b state) int { return cmp.Compare(b.most, a.most) })

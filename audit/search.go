@@ -67,7 +67,7 @@ func (a *answer) prove(ctx context.Context, o Options) (reason string, err error
 	if a.report.GetReason() == elastallocv1.Reason_REASON_OPTIMAL {
 		claim, what = a.report.GetObjective(), "objective"
 	}
-	better := claim + Tolerance*math.Abs(claim) + leastWorth
+	better := claim + Tolerance*math.Abs(claim)
 	defer func() {
 		switch end := recover().(type) {
 		case nil:

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/elastalloc/elastalloc/solver"
@@ -157,24 +156,6 @@ func (j *WorkloadJob) Told() solver.Job {
 	told := j.job(j.ID)
 	told.GroupID = j.Group
 	return told
-}
-
-// Elastic reports whether no job says how it scales, so that all are taken to be elastic.
-func (w *Workload) Elastic() bool {
-	return !slices.ContainsFunc(w.Jobs, func(j WorkloadJob) bool { return j.As != nil || j.MinNodes != 0 || j.MaxNodes != 0 })
-}
-
-// Pinned returns the workload with a share of its jobs, drawn with the seed, pinned to the
-// nodes that they asked for.
-func (w Workload) Pinned(share float64, seed uint64) Workload {
-	w.Jobs = slices.Clone(w.Jobs)
-	random := rand.New(rand.NewPCG(seed, streamRigid))
-	for i := range w.Jobs {
-		if job := &w.Jobs[i]; random.Float64() < share {
-			job.MinNodes, job.MaxNodes = job.Asked, job.Asked
-		}
-	}
-	return w
 }
 
 // alone returns how long the job takes, to the end it will come to, alone in a pool on

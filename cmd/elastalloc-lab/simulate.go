@@ -146,7 +146,14 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 	if err != nil {
 		return err
 	}
-	workload, err := f.workload(cmd)
+	trace, name, err := f.readTrace(cmd)
+	if err != nil {
+		return err
+	}
+	if len(f.vary) > 0 {
+		name += "+" + strings.Join(f.vary, "+")
+	}
+	workload, err := f.workload(trace, name, f.variations())
 	if err != nil {
 		return err
 	}
@@ -176,28 +183,25 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 			GPUsPerNode: f.gpusPerNode, MinDuration: f.minDuration, Disturbance: f.disturbance,
 		}
 		found.Summary.Origin = new(originOf(cmd))
-		return found, f.pin(ctx, found, configs, allocator, bar)
+		return found, f.pin(ctx, found, trace, configs, allocator, bar)
 	})
 }
 
 // pin runs what the verdict is about with four jobs in five pinned to the nodes that they asked
 // for, where all are only taken to be elastic.
-func (f *simulateFlags) pin(ctx context.Context, found *report.Simulated, configs []sim.Config, allocator sim.Allocator, bar *progress) error {
+func (f *simulateFlags) pin(
+	ctx context.Context, found *report.Simulated, trace sim.Trace, configs []sim.Config, allocator sim.Allocator, bar *progress,
+) error {
 	best, reference := found.Contenders()
-	if !sim.Optimises(best) || reference == "" || !found.Workload.Elastic() {
+	if !sim.Optimises(best) || reference == "" || slices.ContainsFunc(trace, func(j sim.TraceJob) bool { return j.MinNodes+j.MaxNodes > 0 }) {
 		return nil
 	}
-	var policies []sim.Policy
-	for _, name := range []string{best, reference} {
-		policy, err := sim.FindPolicy(name)
-		if err != nil {
-			return err
-		}
-		policies = append(policies, policy)
-	}
+	policies := findPolicies([]string{best, reference}, func(string, ...any) {})
 	totalTimeFlag(f.totalTime).apply(policies, func(string, ...any) {}) // It has been checked.
-	const share = 0.8
-	pinned := found.Workload.Pinned(share, f.seed)
+	pinned, err := f.workload(trace, found.Workload.Name, append(f.variations(), sim.VaryRigidMost))
+	if err != nil {
+		return nil //nolint:nilerr // --vary sets the sizes.
+	}
 	configs = slices.DeleteFunc(slices.Clone(configs), func(c sim.Config) bool {
 		return pinned.Suits(&policies[0], &c) != nil || pinned.Suits(&policies[1], &c) != nil
 	})
@@ -266,17 +270,11 @@ func (f *simulateFlags) check() ([]sim.Policy, error) {
 	return policies, nil
 }
 
-// workload reads the trace, or draws the synthetic one, and applies the disturbance.
-func (f *simulateFlags) workload(cmd *cobra.Command) (sim.Workload, error) {
-	trace, name, err := f.readTrace(cmd)
+// workload makes a trace a workload, with variations and the disturbance.
+func (f *simulateFlags) workload(trace sim.Trace, name string, vary []sim.Variation) (sim.Workload, error) {
+	trace, err := trace.Vary(vary, f.seed, f.gpusPerNode)
 	if err != nil {
 		return sim.Workload{}, err
-	}
-	if len(f.vary) > 0 {
-		if trace, err = trace.Vary(f.variations(), f.seed, f.gpusPerNode); err != nil {
-			return sim.Workload{}, err
-		}
-		name += "+" + strings.Join(f.vary, "+")
 	}
 	workload := sim.NewWorkload(name, trace, sim.WorkloadOptions{
 		GPUsPerNode: f.gpusPerNode, MinDuration: f.minDuration,

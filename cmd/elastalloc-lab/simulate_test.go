@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/csv"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -159,6 +160,33 @@ func TestSimulateSaysWhatIsCut(t *testing.T) {
 		if !strings.Contains(string(content), want) {
 			t.Errorf("summary.json lacks %s", want)
 		}
+	}
+}
+
+// TestSimulatePins: what the verdict says of one job in five that is elastic is what
+// --vary rigid-most shows.
+func TestSimulatePins(t *testing.T) {
+	folder := t.TempDir()
+	text := "job_id,submit_s,duration_s,gpus\n"
+	for i := range 30 {
+		text += fmt.Sprintf("%d,%d,%d,%d\n", i, 60*i, 300+700*(i%7), 1+7*(i%5))
+	}
+	trace := filepath.Join(folder, "own.csv")
+	if err := os.WriteFile(trace, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	verdict := func(args ...string) string {
+		stdout, stderr, status := runWith(t, nil, append([]string{"simulate", "--trace", trace, "--nodes=10", "--policy=total-time,max-min"}, args...)...)
+		if status != cli.ExitDone {
+			t.Fatalf("exit status %d, stderr %q", status, stderr)
+		}
+		_, verdict, _ := strings.Cut(strings.Join(strings.Fields(stdout), " "), "the mean total time is ")
+		return verdict
+	}
+	pinned, _, _ := strings.Cut(verdict("--vary=rigid-most", "--out", filepath.Join(folder, "pinned")), ".")
+	if got := verdict("--out", filepath.Join(folder, "all")); !strings.Contains(got, "nodes they asked for: "+pinned+". Who loses") ||
+		strings.HasPrefix(got, pinned+".") {
+		t.Errorf("%q; want what --vary rigid-most shows, %q", got, pinned)
 	}
 }
 

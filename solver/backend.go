@@ -57,7 +57,7 @@ type SolveOptions struct {
 	// Formulation is the model for a backend that hands one to a solver.
 	Formulation Formulation
 	// Incumbent is a plan to start from, for backends that can use one. They do not
-	// change it; one that is not legal they make legal or ignore; nil is none.
+	// change it; one that is not legal they make legal or ignore; it may be nil.
 	Incumbent Plan
 	// Certificate asks for Result.Certificate.
 	Certificate bool

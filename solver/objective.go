@@ -52,7 +52,7 @@ const (
 	ReadShares                // of shares of a job, summed over steps: per cent of a job over the horizon
 )
 
-// parameters are the options that are an objective's own; the zero value is none.
+// parameters are the options that are an objective's own; the zero value sets nothing.
 type parameters struct {
 	field    string // of the API's options
 	isSet    func(o *Options) bool

@@ -116,7 +116,7 @@ func (j *AdmittedJob) Progress(nodes []int) []float64 {
 	return progress
 }
 
-// position returns the position of k nodes in Sizes, -1 where they are none of them. near
+// position returns the position of k nodes in Sizes, -1 where k is not among them. near
 // is where to look first: the position in the step before, which is most often that.
 func (j *AdmittedJob) position(k, near int) int {
 	if near >= 0 && j.Sizes[near] == k {

@@ -26,7 +26,7 @@ type reach struct {
 	// pool is how many nodes of the pool an optimiser could have given the job, negative
 	// where it had no say.
 	pool int
-	// limits is how many the limits of its groups left it, NoLimit where there are none.
+	// limits is how many nodes the limits of its groups left it, NoLimit without any.
 	limits int
 }
 

@@ -35,7 +35,7 @@ type BreakerConfig struct {
 	// count as a failure: tiny budgets say nothing about it. 0 means any.
 	MinAttemptTime time.Duration
 	// Down says why the backend does not work from the start, such as that its program
-	// is missing: the breaker begins open. nil is none.
+	// is missing: the breaker begins open. It may be nil.
 	Down error
 	// OnChange, where set, is called each time that the breaker opens, also when the
 	// try of a half-open one fails, and when it closes. Calls come one at a time and
@@ -58,7 +58,7 @@ type BackendState struct {
 	HalfOpen bool
 	// Failures is how often it has failed since it last worked.
 	Failures int
-	// Cause is the last of these failures, or why it never worked; "" is none.
+	// Cause is the last of these failures, or why it never worked; "" where it did.
 	Cause string
 }
 

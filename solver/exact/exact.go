@@ -18,7 +18,7 @@ const minScale = 1e-8
 // use.
 type Solver struct {
 	effort model.Effort
-	// witness is a plan that must never be cut off; nil is none.
+	// witness, if not nil, is a plan that must never be cut off.
 	witness solver.Plan
 }
 
@@ -53,7 +53,7 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 	}
 	// Where the optimum is far below what it could have been, as when a job that
 	// hardly progresses holds the only node, the tie costs were too large for it:
-	// search again at the scale now known, or, where it is next to nothing, without any.
+	// search again at the scale now known or, if that is next to nothing, without tie costs.
 	tied := func() bool { return limit == solver.LimitNone && in.TieTotal > proof.TiesOnly*math.Abs(search.Value) }
 	for scale := in.Scale; tied() && scale > minScale*in.Scale; {
 		scale = max(math.Abs(search.Value), scale*1e-4)

@@ -10,8 +10,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
-// TestIncumbentIsMadeLegal starts from plans that hold too many nodes, or sizes that
-// are none: at no time is the plan worse than what they come to.
+// TestIncumbentIsMadeLegal starts from plans that hold too many nodes, or illegal sizes: at no time is the plan worse than what they come to.
 func TestIncumbentIsMadeLegal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := solvertest.Problems().Draw(t, "problem")

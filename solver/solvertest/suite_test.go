@@ -277,7 +277,7 @@ func (r *runner) instances(t *testing.T) {
 	}
 	t.Logf("%d of %d instances finished within %v each", finished, len(instances), r.Patience)
 	if finished == 0 {
-		t.Error("that is none")
+		t.Error("no instance was finished in time")
 	}
 }
 

@@ -23,7 +23,7 @@ const (
 type clock struct {
 	// kill is when the solver is made to end; the zero time is never.
 	kill time.Time
-	// limit is what the solver is told; 0 is none.
+	// limit is what the solver is told; 0 means no limit.
 	limit time.Duration
 }
 

@@ -36,7 +36,7 @@ type Task struct {
 	// Model, Start and Solution are the names of files in it. Start is empty where
 	// without a warm start; Solution is for the solver to write.
 	Model, Start, Solution string
-	// TimeLimit is on the clock on the wall; 0 is none.
+	// TimeLimit is of wall-clock time; 0 means no limit.
 	TimeLimit time.Duration
 	// RelativeGap is as in solver.SolveOptions.
 	RelativeGap float64

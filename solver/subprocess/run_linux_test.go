@@ -32,7 +32,7 @@ func TestEndOfThisProcess(t *testing.T) {
 }
 
 // TestFileLimit checks that a program which writes a file without end ends, and
-// that one which does not is none the wiser.
+// that others notice nothing.
 func TestFileLimit(t *testing.T) {
 	tests := map[string]struct{ script, ending string }{
 		"more than the limit": {"exec yes > file", "signal: file size limit exceeded"},

@@ -10,8 +10,8 @@ import (
 
 // The best prices per size: a proximal bundle.
 //
-// As for prices per node the master takes the soft maximum over the columns found so
-// far in the place of every maximum, here over the plans of a class and over the
+// As for prices per node the master replaces every maximum by the soft maximum over the
+// columns found so far, here over the plans of a class and over the
 // choices in a step. There are many more prices than nodes have, and between few
 // columns nothing holds them, so each round stays near the best prices known, the
 // centre: it minimises
@@ -19,8 +19,8 @@ import (
 //	smoothed L(x) + mu/2 |x - centre|^2
 //
 // by Newton's method, of which a large system is solved by conjugate gradients,
-// has L evaluated there, which brings the missing columns, and moves the centre if L has fallen by a good part of what the master promised. Temperature
-// and mu fall as the promises shrink. The incumbent's plans and choices are columns
+// evaluates L there, which brings the missing columns, and moves the centre if L has fallen
+// by a good part of what the master promised. Temperature and mu fall as the promises shrink. The incumbent's plans and choices are columns
 // from the beginning; without them the master is not bounded. (Kiwiel, "Proximity
 // control in bundle methods for convex nondifferentiable minimization" (1990).)
 
@@ -127,7 +127,7 @@ type SizeEvaluator interface {
 }
 
 // Minimise lowers L from the given prices until it is proven to be within precision of
-// the incumbent, nothing is gained any more, the clock's work reaches until, or time is
+// the incumbent, nothing more is gained, the clock's work reaches until, or time is
 // up, and keeps the best on the way. At times it offers the prices for a plan; offer
 // returns the incumbent and its value.
 func (b *Bundle) Minimise(clock *model.Clock, l SizeEvaluator, x []float64, until int, offer func(x []float64) (model.Plan, float64)) {
@@ -196,7 +196,8 @@ func (b *Bundle) settle(clock *model.Clock, centre []float64, mu, temperature fl
 		var decrement float64
 		if rows <= b.In.Effort.DenseRows {
 			clock.Up(rows*rows*rows/4 + 20*rows*rows)
-			decrement = b.direction()
+			b.move = zeros(b.move, rows)
+			decrement = solveNewton(b.hessian, b.gradient, b.move)
 		} else {
 			decrement = b.conjugate(clock)
 		}
@@ -322,49 +323,6 @@ func (b *Bundle) derive(columns []model.PriceColumn, weight, sum, temperature fl
 	for _, r := range touched {
 		b.mean[r] = 0
 	}
-}
-
-// direction solves for Newton's step, and returns the decrease that the gradient
-// promises for it.
-func (b *Bundle) direction() float64 {
-	rows := len(b.used)
-	h := b.hessian
-	for r := range rows {
-		hr := h[r*rows : r*rows+r+1]
-		diagonal := hr[r]
-		for k := range r {
-			hk := h[k*rows : k*rows+k+1]
-			sum := hr[k]
-			for n, v := range hk[:k] {
-				sum -= hr[n] * v
-			}
-			hr[k] = sum / hk[k]
-		}
-		sum := diagonal
-		for _, v := range hr[:r] {
-			sum -= v * v
-		}
-		hr[r] = math.Sqrt(max(sum, 1e-12*diagonal, math.SmallestNonzeroFloat64))
-	}
-	b.move = zeros(b.move, rows)
-	for r := range rows {
-		sum := -b.gradient[r]
-		for k, v := range h[r*rows : r*rows+r] {
-			sum -= v * b.move[k]
-		}
-		b.move[r] = sum / h[r*rows+r]
-	}
-	for r := rows - 1; r >= 0; r-- {
-		b.move[r] /= h[r*rows+r]
-		for k, v := range h[r*rows : r*rows+r] {
-			b.move[k] -= v * b.move[r]
-		}
-	}
-	decrement := 0.0
-	for r, g := range b.gradient {
-		decrement -= g * b.move[r]
-	}
-	return decrement
 }
 
 // deriveLarge adds the gradient of a block's soft maximum and the diagonal of its

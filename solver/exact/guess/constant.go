@@ -7,8 +7,7 @@ import (
 )
 
 // ConstantPlan returns the best plan in which every job holds one size as long as it
-// trains: a single knapsack, which even many jobs have time for. It is nil if they have
-// not.
+// trains: a single knapsack, which is quick even for many jobs. It is nil if time is up.
 func ConstantPlan(clock *model.Clock, in *model.Instance, k Chooser) model.Plan {
 	k.Reset()
 	free := slices.Min(in.Free)

@@ -17,8 +17,8 @@ import (
 //
 // and 0 <= lambda <= cap, beyond which no job takes a node it need not, by
 // logarithmic barriers of the same temperature. What results is smooth and strictly
-// convex, so that Newton's method needs a handful of T by T systems; the temperature then falls, and at every temperature the jobs are
-// priced once to find the columns that are missing. See Nesterov, "Smooth
+// convex, so that Newton's method needs a handful of T by T systems; the temperature then falls, and
+// at every temperature the jobs are priced once to find the missing columns. See Nesterov, "Smooth
 // minimization of non-smooth functions" (2005), and Fisher, "The Lagrangian
 // relaxation method for solving integer programming problems" (1981).
 
@@ -194,7 +194,7 @@ func (d *Descent) settle(clock *model.Clock, prices []float64, temperature, trus
 	}
 	value := d.smooth(clock, prices, temperature)
 	for range newtonSteps {
-		decrement := n.direction()
+		decrement := solveNewton(n.hessian, n.gradient, n.move)
 		// Half the decrement is what the step can gain; below the temperature's own
 		// error there is nothing left to gain.
 		if decrement < 1e-2*temperature || clock.Ended {

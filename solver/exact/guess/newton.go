@@ -2,13 +2,11 @@ package guess
 
 import "math"
 
-// newton holds a gradient and a Hessian of a function of the prices and solves for
-// Newton's step by a Cholesky factorisation.
+// newton holds a gradient and a Hessian of a function of the prices, and Newton's step.
 type newton struct {
 	steps    int
 	gradient []float64
-	hessian  []float64 // lower triangle, row by row
-	factor   []float64
+	hessian  []float64 // lower triangle, row by row, and its factor
 	move     []float64 // Newton's step
 	origin   []float64 // where a line search starts
 	centre   []float64 // where a round starts
@@ -20,7 +18,6 @@ func newNewton(steps int) newton {
 		steps:    steps,
 		gradient: make([]float64, steps),
 		hessian:  make([]float64, steps*steps),
-		factor:   make([]float64, steps*steps),
 		move:     make([]float64, steps),
 		origin:   make([]float64, steps),
 		centre:   make([]float64, steps),
@@ -34,41 +31,46 @@ func (n *newton) reset() {
 	clear(n.hessian)
 }
 
-// direction solves for the step and returns the decrease that the gradient
-// promises for it, Newton's decrement. The Hessian is positive definite but may be
-// nearly singular: a pivot lost to rounding is replaced by a share of its diagonal.
-func (n *newton) direction() float64 {
-	s := n.steps
-	for r := range s {
-		for c := 0; c <= r; c++ {
-			sum := n.hessian[r*s+c]
-			for k := range c {
-				sum -= n.factor[r*s+k] * n.factor[c*s+k]
-			}
-			if r != c {
-				n.factor[r*s+c] = sum / n.factor[c*s+c]
-				continue
-			}
-			n.factor[r*s+r] = math.Sqrt(max(sum, 1e-12*n.hessian[r*s+r], math.SmallestNonzeroFloat64))
-		}
-	}
-	for r := range s {
-		sum := -n.gradient[r]
+// solveNewton sets move to Newton's step, factorising the lower triangle of the Hessian, row
+// by row, in place. It returns the decrease that the gradient promises for the step, Newton's
+// decrement. The Hessian is positive definite but may be nearly singular: a pivot lost to
+// rounding is replaced by a share of its diagonal.
+func solveNewton(hessian, gradient, move []float64) float64 {
+	rows := len(gradient)
+	for r := range rows {
+		now := hessian[r*rows : r*rows+r+1]
+		diagonal := now[r]
 		for k := range r {
-			sum -= n.factor[r*s+k] * n.move[k]
+			above := hessian[k*rows : k*rows+k+1]
+			sum := now[k]
+			for n, v := range above[:k] {
+				sum -= now[n] * v
+			}
+			now[k] = sum / above[k]
 		}
-		n.move[r] = sum / n.factor[r*s+r]
+		sum := diagonal
+		for _, v := range now[:r] {
+			sum -= v * v
+		}
+		now[r] = math.Sqrt(max(sum, 1e-12*diagonal, math.SmallestNonzeroFloat64))
 	}
-	for r := s - 1; r >= 0; r-- {
-		sum := n.move[r]
-		for k := r + 1; k < s; k++ {
-			sum -= n.factor[k*s+r] * n.move[k]
+	for r := range rows {
+		sum := -gradient[r]
+		for k, v := range hessian[r*rows : r*rows+r] {
+			sum -= v * move[k]
 		}
-		n.move[r] = sum / n.factor[r*s+r]
+		move[r] = sum / hessian[r*rows+r]
+	}
+	for r := rows - 1; r >= 0; r-- {
+		sum := move[r]
+		for k := r + 1; k < rows; k++ {
+			sum -= hessian[k*rows+r] * move[k]
+		}
+		move[r] = sum / hessian[r*rows+r]
 	}
 	decrement := 0.0
-	for t := range s {
-		decrement -= n.gradient[t] * n.move[t]
+	for r, g := range gradient {
+		decrement -= g * move[r]
 	}
 	return decrement
 }

@@ -50,9 +50,9 @@ func smooth(curve *model.StepCurve, price, temperature float64) (net, nodes, cur
 	return net + temperature*(logs+math.Log(product)), nodes, curvature / temperature
 }
 
-// smoothCoarsely is smooth with squares in the place of exponentials: max(0, x) is replaced
+// smoothCoarsely is smooth with squares instead of exponentials: max(0, x) is replaced
 // by (x + 4T)^2 / 16T between -4T and 4T, T being the temperature. It costs a fraction of
-// smooth, and is as good as long as the temperature is so high that many edges lie there.
+// smooth, and is as good while the temperature is high enough for many edges to lie there.
 func smoothCoarsely(curve *model.StepCurve, price, temperature float64) (net, nodes, curvature float64) {
 	reach := 4 * temperature
 	lo := sort.Search(len(curve.Edges), func(n int) bool { return curve.Scale*curve.Edges[n].PerNode()-price <= reach })

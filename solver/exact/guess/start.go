@@ -23,7 +23,7 @@ const (
 )
 
 // AveragePrices returns what a node gains on average, step by step in proportion to
-// what there is to gain.
+// what can be gained.
 func AveragePrices(clock *model.Clock, in *model.Instance) []float64 {
 	prices := make([]float64, in.Steps)
 	for i := range in.Jobs {
@@ -57,7 +57,7 @@ func Sampled(in *model.Instance) *model.Instance {
 		Effort: in.Effort,
 		Steps:  in.Steps, MostFree: in.MostFree / sampling, Unit: in.Unit,
 		Least: in.Least / sampling, Most: in.Most / sampling, Scale: in.Scale / sampling,
-		TieUnit: in.TieUnit, TieTotal: in.TieTotal, Precision: in.Precision,
+		TieCost: in.TieCost, TieTotal: in.TieTotal, Precision: in.Precision,
 		Capacity: make([]int, in.Steps), Free: make([]int, in.Steps),
 	}
 	finishing := 0

@@ -11,12 +11,12 @@ import (
 // whatever the time.
 func (in *Instance) Classes(clock *Clock, jobs []int) (classOf, classes []int) {
 	classOf = make([]int, len(jobs))
-	// An open-addressing hash table of classes, -1 where empty.
-	table := make([]int32, 1<<bits.Len(uint(2*len(jobs))))
-	for slot := range table {
-		table[slot] = -1
+	// An open-addressing hash slots of classes, -1 where empty.
+	slots := make([]int32, 1<<bits.Len(uint(2*len(jobs))))
+	for slot := range slots {
+		slots[slot] = -1
 	}
-	mask := len(table) - 1
+	mask := len(slots) - 1
 	for n, i := range jobs {
 		j := &in.Jobs[i]
 		hash := uint64(len(j.Sizes)) ^ uint64(j.Group)<<32
@@ -25,14 +25,14 @@ func (in *Instance) Classes(clock *Clock, jobs []int) (classOf, classes []int) {
 			hash ^= hash >> 29
 		}
 		slot := int(hash) & mask
-		for table[slot] >= 0 && !j.equals(&in.Jobs[classes[table[slot]]]) {
+		for slots[slot] >= 0 && !j.equals(&in.Jobs[classes[slots[slot]]]) {
 			slot = (slot + 1) & mask
 		}
-		if table[slot] < 0 {
-			table[slot] = int32(len(classes))
+		if slots[slot] < 0 {
+			slots[slot] = int32(len(classes))
 			classes = append(classes, i)
 		}
-		classOf[n] = int(table[slot])
+		classOf[n] = int(slots[slot])
 		clock.Up(4 * len(j.Sizes))
 	}
 	return classOf, classes
@@ -61,7 +61,7 @@ func (in *Instance) Order(clock *Clock, p Plan) {
 	}
 }
 
-// Trim takes nodes that bring nothing from the finishing jobs in later steps, such as
+// Trim takes from the finishing jobs the nodes of later steps that bring nothing, such as
 // those beyond what finishes a job.
 func (in *Instance) Trim(p Plan) {
 	for _, i := range in.Finishing {

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// yieldEvery is after how many questions other goroutines may run: less than a millisecond
-// of work. Go would let a search run for 10 ms while a server has calls to read and to answer.
+// yieldEvery is the number of questions after which other goroutines may run: less than a
+// millisecond of work. Go would let a search run for 10 ms while a server has calls to read and to answer.
 const yieldEvery = 8
 
 // Clock asks a context whether time is up, by the work done since it asked last: often
@@ -24,7 +24,7 @@ type Clock struct {
 	Ended bool
 }
 
-// NewClock returns a clock that asks after so much work each time.
+// NewClock returns a clock that asks whenever that much work was done.
 func NewClock(ctx context.Context, every int) *Clock { return &Clock{ctx: ctx, every: every} }
 
 // Past reports whether a count of work was reached, 0 being never.

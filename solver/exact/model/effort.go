@@ -1,7 +1,7 @@
 package model
 
 // Effort is how much goes into each way of searching. Tests make it small, so that
-// problems of known optimum take every way there is.
+// problems of known optimum take every way.
 type Effort struct {
 	// Quantum is the work between two questions about time, in operations of an inner
 	// loop: well below a millisecond of one core.

@@ -14,7 +14,7 @@ import (
 // demand, sizes by their position in the job's list.
 //
 // Equal plans are told apart by a tie cost that is taken off the objective: per
-// job TieUnit * ([first-step nodes != current] * (N+1) + first-step nodes), N being
+// job TieCost * ([first-step nodes != current] * (N+1) + first-step nodes), N being
 // the most nodes that can be held in the first step, which orders plans of equal
 // objective by changed jobs first and nodes now second. All tie costs together are at
 // most tieFraction of the objective's scale, far below what counts as proven optimal,
@@ -45,9 +45,9 @@ type Instance struct {
 	// Groups are those of the jobs, and QuotaPrice what a node short of a floor costs.
 	Groups     []solver.AdmittedGroup
 	QuotaPrice float64
-	// TieUnit and TieTotal are the tie cost of one node and the most that all tie
+	// TieCost and TieTotal are the tie cost of one node and the most that all tie
 	// costs can come to.
-	TieUnit, TieTotal float64
+	TieCost, TieTotal float64
 	// Precision is the difference in objective below which two plans are equal.
 	Precision float64
 }
@@ -63,7 +63,7 @@ type Job struct {
 	First, Later []float64
 	// Cost is, per size in the first step, the tie cost less the value of the size.
 	Cost []float64
-	// Group is the job's group; it is not looked at where there are none.
+	// Group is the job's group; it is ignored in a problem without groups.
 	Group int
 }
 
@@ -220,7 +220,7 @@ func (j *Job) Progress(first, later float64) float64 {
 }
 
 // SetTies sets the tie cost of every size and the precision of the search for an
-// objective of about the given scale; 0 is none at all.
+// objective of about the given scale; 0 means no tie cost.
 func (in *Instance) SetTies(clock *Clock, p *solver.Problem, scale float64) {
 	// A job contributes at most one change and its largest size, all jobs together
 	// at most the pool.
@@ -231,8 +231,8 @@ func (in *Instance) SetTies(clock *Clock, p *solver.Problem, scale float64) {
 	nodes = min(nodes, in.Capacity[0])
 	units := float64(len(in.Jobs)*(nodes+1) + nodes)
 	in.TieTotal = tieFraction * scale
-	in.TieUnit = in.TieTotal / max(1, units)
-	in.Precision = max(in.TieUnit/4, Noise*scale, Tiny)
+	in.TieCost = in.TieTotal / max(1, units)
+	in.Precision = max(in.TieCost/4, Noise*scale, Tiny)
 	for i := range in.Jobs {
 		j := &in.Jobs[i]
 		from := &p.Jobs[i]
@@ -241,7 +241,7 @@ func (in *Instance) SetTies(clock *Clock, p *solver.Problem, scale float64) {
 			if int(size) != from.Current {
 				cost += float64(nodes + 1)
 			}
-			j.Cost[k] = in.TieUnit * cost
+			j.Cost[k] = in.TieCost * cost
 			if from.SizeValue != nil {
 				j.Cost[k] -= from.SizeValue[k] / in.Unit
 			}

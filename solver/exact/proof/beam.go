@@ -23,13 +23,13 @@ type beam struct {
 type states struct {
 	excess []int32 // steps per state
 	loss   []float64
-	bound  []float64
+	total  []float64 // least loss of all solutions that go on from it
 	link   []int32
 }
 
 // emptied returns no states, in the memory of these.
 func (s states) emptied() states {
-	return states{excess: s.excess[:0], loss: s.loss[:0], bound: s.bound[:0], link: s.link[:0]}
+	return states{excess: s.excess[:0], loss: s.loss[:0], total: s.total[:0], link: s.link[:0]}
 }
 
 func (b *beam) size() int { return len(b.loss) }
@@ -65,11 +65,11 @@ func (b *beam) find(excess []int32) int {
 }
 
 // put adds a state that is not there yet in the slot that find returned.
-func (b *beam) put(slot int, excess []int32, loss, bound float64, link int32) {
+func (b *beam) put(slot int, excess []int32, loss, total float64, link int32) {
 	b.slots[slot] = int32(b.size())
 	b.excess = append(b.excess, excess...)
 	b.loss = append(b.loss, loss)
-	b.bound = append(b.bound, bound)
+	b.total = append(b.total, total)
 	b.link = append(b.link, link)
 	if 2*b.size() > len(b.slots) {
 		b.rehash(2 * len(b.slots))
@@ -89,13 +89,13 @@ func (b *beam) rehash(slots int) {
 	}
 }
 
-// selectLeast reorders order so that the width states of least bound come first, and
-// returns the least bound of the others. States of equal bound are told apart by their
+// selectLeast reorders order so that the width states of least total come first, and
+// returns the least total of the others. States of equal total are told apart by their
 // excess nodes.
 func (b *beam) selectLeast(width int) float64 {
 	before := func(x, y int32) bool {
-		if b.bound[x] != b.bound[y] {
-			return b.bound[x] < b.bound[y]
+		if b.total[x] != b.total[y] {
+			return b.total[x] < b.total[y]
 		}
 		return slices.Compare(b.state(int(x)), b.state(int(y))) < 0
 	}
@@ -132,12 +132,12 @@ func (b *beam) selectLeast(width int) float64 {
 	}
 	least := math.Inf(1)
 	for _, n := range b.order[width:] {
-		least = min(least, b.bound[n])
+		least = min(least, b.total[n])
 	}
 	return least
 }
 
-// keep keeps the width states of least bound and returns the least bound of the
+// keep keeps the width states of least total and returns the least total of the
 // others, +Inf if there are none.
 func (b *beam) keep(width int) float64 {
 	if b.size() <= width {
@@ -147,15 +147,15 @@ func (b *beam) keep(width int) float64 {
 	for n := range b.size() {
 		b.order = append(b.order, int32(n))
 	}
-	least := b.selectLeast(width)
+	others := b.selectLeast(width)
 	kept := b.spare.emptied()
 	for _, n := range b.order[:width] {
 		kept.excess = append(kept.excess, b.state(int(n))...)
 		kept.loss = append(kept.loss, b.loss[n])
-		kept.bound = append(kept.bound, b.bound[n])
+		kept.total = append(kept.total, b.total[n])
 		kept.link = append(kept.link, b.link[n])
 	}
 	b.states, b.spare = kept, b.states
 	b.rehash(len(b.slots))
-	return least
+	return others
 }

@@ -15,10 +15,10 @@ func (s *Search) Certificate(p *solver.Problem) *solver.Certificate {
 		return nil
 	}
 	certificate := new(solver.Certificate)
-	for _, b := range leaves {
-		leaf := solver.Leaf{NodePrices: s.in.NodePrices(b.prices)}
+	for _, part := range leaves {
+		leaf := solver.Leaf{NodePrices: s.in.NodePrices(part.prices)}
 		for f, i := range s.in.Finishing {
-			for t, allowed := range b.allowedFor(f, s.in.Steps) {
+			for t, allowed := range part.allowedFor(f, s.in.Steps) {
 				if left := leftOf(s.in, p, i, t, allowed); left != nil {
 					leaf.Restrictions = append(leaf.Restrictions, solver.Restriction{Job: i, Step: t, Nodes: left})
 				}

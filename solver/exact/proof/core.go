@@ -193,17 +193,17 @@ func (s *coreSearch) run(clock *model.Clock, width int) float64 {
 	s.now.reset(steps)
 	s.trail = s.trail[:0]
 	s.best, s.bestLink, s.bestExcess, s.dropped = math.Inf(1), -1, nil, math.Inf(1)
-	bound := s.ahead.bound()
-	if bound >= s.lossLimit {
+	total := s.ahead.leastLoss()
+	if total >= s.lossLimit {
 		return s.lossLimit
 	}
 	s.offer(excess, 0, -1)
-	s.now.put(s.now.find(excess), excess, 0, bound, -1)
+	s.now.put(s.now.find(excess), excess, 0, total, -1)
 	for n := range s.jobs {
 		s.next.reset(steps)
 		for from := range s.now.size() {
 			if s.gaveUp = clock.Past(s.until); s.gaveUp || clock.Up(len(s.jobs[n].plans)*steps) {
-				return min(s.dropped, s.lossLimit, slices.Min(s.now.bound))
+				return min(s.dropped, s.lossLimit, slices.Min(s.now.total))
 			}
 			s.expand(n, from, excess)
 			if s.next.size() > 4*width {
@@ -221,7 +221,7 @@ func (s *coreSearch) run(clock *model.Clock, width int) float64 {
 // leaves the limit well above what was proven, and above what rounding hides, so that
 // searches get somewhere. It returns false if time was up meanwhile.
 func (s *coreSearch) narrow(clock *model.Clock, proven float64) bool {
-	lossLimit := max(1.1*s.ahead.bound(), 1.5*proven, s.in.Precision)
+	lossLimit := max(1.1*s.ahead.leastLoss(), 1.5*proven, s.in.Precision)
 	if lossLimit >= s.lossLimit {
 		return true
 	}
@@ -232,7 +232,7 @@ func (s *coreSearch) narrow(clock *model.Clock, proven float64) bool {
 // expand adds the states that job n's plans lead to from a state.
 func (s *coreSearch) expand(n, from int, excess []int32) {
 	start, lost, before := s.now.state(from), s.now.loss[from], s.now.link[from]
-	if s.now.bound[from] >= s.cutoff() {
+	if s.now.total[from] >= s.cutoff() {
 		return
 	}
 	for m := range s.jobs[n].plans {
@@ -244,8 +244,8 @@ func (s *coreSearch) expand(n, from int, excess []int32) {
 		for t := range excess {
 			excess[t] = start[t] + p.excess[t]
 		}
-		bound := s.boundOf(n+1, excess, loss)
-		if bound >= s.cutoff() {
+		total := s.leastOf(n+1, excess, loss)
+		if total >= s.cutoff() {
 			continue
 		}
 		slot := s.next.find(excess)
@@ -256,9 +256,9 @@ func (s *coreSearch) expand(n, from int, excess []int32) {
 		s.trail = append(s.trail, link{parent: before, plan: int32(m)})
 		here := int32(len(s.trail) - 1)
 		if at >= 0 {
-			s.next.loss[at], s.next.bound[at], s.next.link[at] = loss, bound, here
+			s.next.loss[at], s.next.total[at], s.next.link[at] = loss, total, here
 		} else {
-			s.next.put(slot, excess, loss, bound, here)
+			s.next.put(slot, excess, loss, total, here)
 		}
 		s.offer(excess, loss, here)
 	}
@@ -267,8 +267,8 @@ func (s *coreSearch) expand(n, from int, excess []int32) {
 // cutoff is the loss from which on nothing is of interest.
 func (s *coreSearch) cutoff() float64 { return min(s.lossLimit, s.best-s.in.Precision) }
 
-// boundOf bounds the loss of every solution that continues a state before job n.
-func (s *coreSearch) boundOf(n int, excess []int32, loss float64) float64 {
+// leastOf bounds the loss of every solution that continues a state before job n.
+func (s *coreSearch) leastOf(n int, excess []int32, loss float64) float64 {
 	loss += s.ahead.rest[n]
 	for t, e := range excess {
 		loss += s.ahead.after[n][t].value(int(e))

@@ -29,19 +29,19 @@ const (
 
 // decompose searches the root at prices per size, once and if there are not too many of
 // them, with a multiple of the work that was spent before. It returns false if it did not.
-func (s *Search) decompose(clock *model.Clock, b *subproblem, bound float64, before int) bool {
+func (s *Search) decompose(clock *model.Clock, part *subproblem, atNodes float64, before int) bool {
 	if s.decomposable && before == 0 {
 		before = s.workBeforeDecomposing(clock)
 	}
-	if !s.decomposable || b.order != 0 {
+	if !s.decomposable || part.order != 0 {
 		return false
 	}
 	s.decomposable = false
 	sizes := s.sizes
 	until := clock.Work + s.in.Effort.SizesWork + bundleWork*before
 	bundle := guess.NewBundle(sizes.SizeIndex)
-	bundle.AddColumns(s.lagrangian.kinds, b.prices)
-	x := sizes.At(b.prices)
+	bundle.AddColumns(s.lagrangian.kinds, part.prices)
+	x := sizes.At(part.prices)
 	sizes.kept.note(x, math.Inf(1))
 	bundle.Minimise(clock, sizes, x, until, func(x []float64) (model.Plan, float64) {
 		if x != nil {
@@ -49,43 +49,43 @@ func (s *Search) decompose(clock *model.Clock, b *subproblem, bound float64, bef
 		}
 		return s.Incumbent, s.Value
 	})
-	least, x := sizes.kept.bound, slices.Clone(sizes.kept.prices)
+	atSizes, x := sizes.kept.bound, slices.Clone(sizes.kept.prices)
 	s.sizesAt = x
-	s.prove(b, least, Priced(s.in, b.prices), lemmaSizePrices)
-	if s.closed(b) || clock.Ended {
+	s.prove(part, atSizes, Priced(s.in, part.prices), lemmaSizePrices)
+	if s.closed(part) || clock.Ended {
 		return true
 	}
-	s.searchLeft(clock, b, bound, sizes, x, least, clock.Work+s.in.Effort.SizesWork+leftWork*before)
+	s.searchLeft(clock, part, atNodes, sizes, x, atSizes, clock.Work+s.in.Effort.SizesWork+leftWork*before)
 	return true
 }
 
 // searchLeft searches the columns of the root that lose little at prices per size x,
-// where the bound is least, from cheap to thorough; bound is that at the prices of the
-// subproblem. It ends where the clock's work reaches until. Where the columns lose a share of
-// what there is to lose together, so does every better solution.
+// where the bound is atSizes, from cheap to thorough; atNodes is that at the prices of the
+// subproblem. It ends where the clock's work reaches until. Where the columns together lose a
+// share of the gap, so does every better solution.
 func (s *Search) searchLeft(
-	clock *model.Clock, b *subproblem, bound float64, sizes *sizePrices, x []float64, least float64, until int,
+	clock *model.Clock, part *subproblem, atNodes float64, sizes *sizePrices, x []float64, atSizes float64, until int,
 ) {
-	if s.settled(b) {
+	if s.settled(part) {
 		until = min(until, clock.Work+tieWork)
 	}
 	width := s.in.Effort.LeftWidths[:]
-	for lossLimit := firstFraction * (least - s.Value); ; lossLimit *= 2 {
-		whole := lossLimit >= least-s.Value
-		lossLimit = min(lossLimit, least-s.Value)
-		lists, fixed, found := s.left(clock, b, sizes, x, lossLimit)
+	for lossLimit := firstFraction * (atSizes - s.Value); ; lossLimit *= 2 {
+		whole := lossLimit >= atSizes-s.Value
+		lossLimit = min(lossLimit, atSizes-s.Value)
+		lists, fixed, found := s.left(clock, part, sizes, x, lossLimit)
 		switch found {
 		case tooMany:
 			return
 		case noColumn:
 			// A plan of the root holds one of the class, all of which lose the limit.
-			s.prove(b, least-lossLimit, Priced(s.in, b.prices)+math.Abs(least), lemmaNoColumn)
-			if whole || s.closed(b) {
+			s.prove(part, atSizes-lossLimit, Priced(s.in, part.prices)+math.Abs(atSizes), lemmaNoColumn)
+			if whole || s.closed(part) {
 				return
 			}
 			continue
 		}
-		core := newCoreSearchOver(clock, s.in, b.prices, lists, bound-fixed-least+lossLimit, s.startAt(b, sizes, x), until)
+		core := newCoreSearchOver(clock, s.in, part.prices, lists, atNodes-fixed-atSizes+lossLimit, s.startAt(part, sizes, x), until)
 		if core == nil {
 			return
 		}
@@ -98,32 +98,34 @@ func (s *Search) searchLeft(
 		if better {
 			s.Offer(clock, core.solution())
 		}
-		s.prove(b, bound-fixed-loss, Priced(s.in, b.prices)+math.Abs(bound), lemmaLeft)
+		s.prove(part, atNodes-fixed-loss, Priced(s.in, part.prices)+math.Abs(atNodes), lemmaLeft)
 		switch {
 		case clock.Ended || core.gaveUp || loss < min(core.lossLimit, core.best):
 			return // more than the beam holds
 		case better || whole:
-			s.solve(b)
+			s.solve(part)
 			return
 		}
 	}
 }
 
 // startAt returns how prices per size split the losses at the prices of a subproblem.
-func (s *Search) startAt(b *subproblem, sizes *sizePrices, x []float64) func(i, t, k int) float64 {
+func (s *Search) startAt(part *subproblem, sizes *sizePrices, x []float64) func(i, t, k int) float64 {
 	cost := sizes.CostAt(x)
 	classes := make([]int, len(s.in.Jobs))
 	for f, i := range s.in.Finishing {
 		classes[i] = sizes.ClassOf[f]
 	}
 	return func(i, t, k int) float64 {
-		return b.prices[t]*float64(s.in.Jobs[i].Sizes[k]-s.in.Jobs[i].Sizes[0]) - cost(classes[i], t, k)
+		return part.prices[t]*float64(s.in.Jobs[i].Sizes[k]-s.in.Jobs[i].Sizes[0]) - cost(classes[i], t, k)
 	}
 }
 
 // settled reports whether all that a subproblem can still bring is a better one among
 // equals.
-func (s *Search) settled(b *subproblem) bool { return solver.RelativeGap(s.Value, b.bound) <= TiesOnly }
+func (s *Search) settled(part *subproblem) bool {
+	return solver.RelativeGap(s.Value, part.bound) <= TiesOnly
+}
 
 // listing is how listing columns ended.
 type listing uint8
@@ -137,7 +139,7 @@ const (
 // left lists the columns of each finishing job that lose less than lossLimit at prices per
 // size, with their losses at the prices of the subproblem less the smallest of the job,
 // and the sum of those smallest.
-func (s *Search) left(clock *model.Clock, b *subproblem, sizes *sizePrices, x []float64, lossLimit float64) (lists [][]column, fixed float64, found listing) {
+func (s *Search) left(clock *model.Clock, part *subproblem, sizes *sizePrices, x []float64, lossLimit float64) (lists [][]column, fixed float64, found listing) {
 	byClass := make([][]column, len(sizes.Jobs))
 	lists = make([][]column, len(s.in.Finishing))
 	total := 0
@@ -151,7 +153,7 @@ func (s *Search) left(clock *model.Clock, b *subproblem, sizes *sizePrices, x []
 			if len(columns) == 0 {
 				return nil, 0, noColumn
 			}
-			s.loseAt(b.prices, &s.in.Jobs[i], f, columns)
+			s.loseAt(part.prices, &s.in.Jobs[i], f, columns)
 			byClass[class] = columns
 		}
 		if total += len(byClass[class]); total > maxColumns {

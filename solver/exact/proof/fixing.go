@@ -56,7 +56,7 @@ type enumerator struct {
 	most      float64 // value of the best plan
 	remaining int     // columns that may still be listed
 	visits    int     // partial plans that may still be looked at
-	table     bool    // whether the table is filled
+	filled    bool    // whether ahead is
 	found     []column
 }
 
@@ -87,8 +87,8 @@ func (e *enumerator) list(clock *model.Clock, j *model.Job, prices []float64, al
 }
 
 // start lists the columns from the first step on.
-func (e *enumerator) start(remaining, visits int, table bool) {
-	e.found, e.remaining, e.visits, e.table = e.found[:0], remaining, visits, table
+func (e *enumerator) start(remaining, visits int, filled bool) {
+	e.found, e.remaining, e.visits, e.filled = e.found[:0], remaining, visits, filled
 	e.extend(0, 0, 0)
 }
 
@@ -150,7 +150,7 @@ func (e *enumerator) extend(t int, share, value float64) {
 		return
 	}
 	if e.outlook.most(e.j, t, share, value) <= e.least ||
-		e.table && value+e.ahead[t][interval(share)] <= e.least {
+		e.filled && value+e.ahead[t][interval(share)] <= e.least {
 		return
 	}
 	shares := e.j.Shares(t)

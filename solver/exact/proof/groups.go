@@ -62,7 +62,7 @@ type groupTree struct {
 	bound  float64
 	// priced is what limits, floors and the nodes of the best sizes cost at the prices.
 	priced float64
-	// exact says that losses are for a recount, which prices are multiples of priceUnit for.
+	// exact says that losses are for a recount, which prices are multiples of priceGrain for.
 	exact bool
 
 	memory cellMemory
@@ -161,9 +161,9 @@ func (t *groupTree) relax(clock *model.Clock) bool {
 			return false
 		}
 	}
-	unit := 0.0
+	grain := 0.0
 	if t.exact {
-		unit = t.priceUnit()
+		grain = t.priceGrain()
 	}
 	for _, g := range slices.Backward(t.upwards) {
 		n := &t.nodes[g]
@@ -172,8 +172,8 @@ func (t *groupTree) relax(clock *model.Clock) bool {
 			outside = t.nodes[n.parent].price
 		}
 		n.setPrice(outside, in.QuotaPrice)
-		if unit > 0 {
-			n.roundPrice(outside, unit)
+		if grain > 0 {
+			n.roundPrice(outside, grain)
 		}
 		t.bound += n.mu * float64(n.limit)
 		t.priced += n.mu * float64(n.limit)
@@ -286,9 +286,9 @@ func (n *groupNode) setPrice(outside, quotaPrice float64) {
 }
 
 // roundPrice makes the prices within and outside the group differ by whole units.
-func (n *groupNode) roundPrice(outside, unit float64) {
-	n.nu = math.Floor(n.nu/unit) * unit
-	n.mu = math.Ceil(n.mu/unit) * unit
+func (n *groupNode) roundPrice(outside, grain float64) {
+	n.nu = math.Floor(n.nu/grain) * grain
+	n.mu = math.Ceil(n.mu/grain) * grain
 	n.price = outside - n.nu + n.mu
 }
 

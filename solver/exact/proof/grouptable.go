@@ -1,7 +1,6 @@
 package proof
 
 import (
-	"cmp"
 	"math"
 	"slices"
 
@@ -168,16 +167,12 @@ func (t *groupTree) fillLeaf(clock *model.Clock, n *groupNode, lossLimit float64
 	table := &n.table
 	table.core = table.core[:0]
 	for _, i := range n.jobs {
-		t.appendCore(table, i, lossLimit)
+		table.core = appendCore(table.core, i, t.in.Jobs[i].Sizes, t.losses[t.starts[i]:t.starts[i+1]], int(t.base[i][0]), lossLimit)
 	}
 	if clock.Up(8 * len(n.jobs)) {
 		return false
 	}
-	slices.SortStableFunc(table.core, func(a, b coreItem) int {
-		aLow, aHigh := span(a.options)
-		bLow, bHigh := span(b.options)
-		return cmp.Compare(bHigh-bLow, aHigh-aLow)
-	})
+	sortCore(table.core)
 	rise, fall := 0, 0
 	for _, item := range table.core {
 		low, high := span(item.options)
@@ -199,29 +194,6 @@ func (t *groupTree) fillLeaf(clock *model.Clock, n *groupNode, lossLimit float64
 	}
 	t.close(n, table.layers[len(table.layers)-1], lossLimit)
 	return true
-}
-
-// appendCore appends a job to the core of a leaf where more than its base loses less than
-// lossLimit.
-func (t *groupTree) appendCore(table *groupTable, i int, lossLimit float64) {
-	j, base := &t.in.Jobs[i], int(t.base[i][0])
-	losses := t.losses[t.starts[i]:t.starts[i+1]]
-	count := 0
-	for k, loss := range losses {
-		if loss < lossLimit && k != base {
-			count++
-		}
-	}
-	if count == 0 {
-		return
-	}
-	options := make([]option, 0, count+1)
-	for k, loss := range losses {
-		if loss < lossLimit || k == base {
-			options = append(options, option{loss: loss, excess: int(j.Sizes[k] - j.Sizes[base]), choice: uint8(k)})
-		}
-	}
-	table.core = append(table.core, coreItem{item: i, options: options})
 }
 
 // fillInner makes the table of a group of groups.
@@ -356,13 +328,7 @@ func (t *groupTree) choose(p model.Plan, g, excess int) {
 		excess -= taken
 	}
 	for m := len(table.core) - 1; m >= 0; m-- {
-		least := math.Inf(1)
-		var best option
-		for _, o := range table.core[m].options {
-			if loss := table.layers[m].value(excess-o.excess) + o.loss; loss < least {
-				least, best = loss, o
-			}
-		}
+		best := table.layers[m].best(table.core[m].options, excess)
 		p[table.core[m].item][0] = best.choice
 		excess -= best.excess
 	}

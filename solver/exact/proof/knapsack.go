@@ -290,13 +290,7 @@ func (k *knapsack) search(clock *model.Clock, free int, price, lossLimit float64
 	}
 	copy(k.choices, k.base)
 	for n := len(k.core) - 1; n >= 0; n-- {
-		bestLoss := math.Inf(1)
-		var best option
-		for _, o := range k.core[n].options {
-			if loss := k.layers[n].value(taken-o.excess) + o.loss; loss < bestLoss {
-				bestLoss, best = loss, o
-			}
-		}
+		best := k.layers[n].best(k.core[n].options, taken)
 		k.choices[k.core[n].item] = best.choice
 		taken -= best.excess
 	}
@@ -309,26 +303,34 @@ func (k *knapsack) collect(lossLimit float64) {
 	k.core = k.core[:0]
 	for n, chosen := range k.base {
 		from, to := k.starts[n], k.starts[n+1]
-		base, count := from+int(chosen), 0
-		for m := from; m < to; m++ {
-			if k.losses[m] < lossLimit && m != base {
-				count++
-			}
-		}
-		if count == 0 && k.losses[base] == 0 {
-			continue
-		}
-		item := coreItem{item: n, options: make([]option, 0, count+1)}
-		for m := from; m < to; m++ {
-			if k.losses[m] < lossLimit || m == base {
-				item.options = append(item.options, option{
-					loss: k.losses[m], excess: int(k.nodes[m] - k.nodes[base]), choice: uint8(m - from),
-				})
-			}
-		}
-		k.core = append(k.core, item)
+		k.core = appendCore(k.core, n, k.nodes[from:to], k.losses[from:to], int(chosen), lossLimit)
 	}
-	slices.SortStableFunc(k.core, func(a, b coreItem) int {
+	sortCore(k.core)
+}
+
+// appendCore appends an item of which more than the base loses less than lossLimit.
+func appendCore(core []coreItem, item int, nodes []int32, losses []float64, base int, lossLimit float64) []coreItem {
+	count := 0
+	for k, loss := range losses {
+		if loss < lossLimit && k != base {
+			count++
+		}
+	}
+	if count == 0 && losses[base] == 0 {
+		return core
+	}
+	options := make([]option, 0, count+1)
+	for k, loss := range losses {
+		if loss < lossLimit || k == base {
+			options = append(options, option{loss: loss, excess: int(nodes[k] - nodes[base]), choice: uint8(k)})
+		}
+	}
+	return append(core, coreItem{item: item, options: options})
+}
+
+// sortCore puts the items of the largest excess first.
+func sortCore(core []coreItem) {
+	slices.SortStableFunc(core, func(a, b coreItem) int {
 		aLow, aHigh := span(a.options)
 		bLow, bHigh := span(b.options)
 		return cmp.Compare(bHigh-bLow, aHigh-aLow)

@@ -89,9 +89,9 @@ func (l *lagrangian) Keep() { l.last, l.kept = l.kept, l.last }
 
 // minimise lowers L over the subproblem, starting from its prices, and returns the best
 // bound with its prices. It stops early when time is up or when the bound falls to enough.
-func (l *lagrangian) minimise(clock *model.Clock, b *subproblem, enough float64) (bound float64, prices []float64) {
-	l.kinds.Enter(clock, b.allowed)
-	l.descent.Minimise(clock, l, guess.Start{Prices: b.prices, Temperature: b.temperature, Trust: b.trust}, enough)
+func (l *lagrangian) minimise(clock *model.Clock, part *subproblem, enough float64) (bound float64, prices []float64) {
+	l.kinds.Enter(clock, part.allowed)
+	l.descent.Minimise(clock, l, guess.Start{Prices: part.prices, Temperature: part.temperature, Trust: part.trust}, enough)
 	return l.kept.bound, slices.Clone(l.kept.prices)
 }
 

@@ -87,10 +87,10 @@ func (g *ground) enumerate(p model.Plan, i, t int, free []int) {
 }
 
 // best returns the largest value of the plans in a subproblem.
-func (g *ground) best(s *Search, b *subproblem) float64 {
+func (g *ground) best(s *Search, part *subproblem) float64 {
 	best := math.Inf(-1)
 	for n, p := range g.plans {
-		if s.holds(b, p) {
+		if s.holds(part, p) {
 			best = max(best, g.values[n])
 		}
 	}
@@ -102,34 +102,34 @@ func (g *ground) best(s *Search, b *subproblem) float64 {
 func (g *ground) search(t *rapid.T, restricted bool) (*Search, *subproblem) {
 	s := NewSearch(g.Instance, solver.SolveOptions{}, nil)
 	s.Offer(g.clock, g.plans[rapid.IntRange(0, len(g.plans)-1).Draw(t, "incumbent")])
-	b := &subproblem{bound: math.Inf(1)}
-	b.begin(g.clock, g.Instance)
-	s.root = b
+	part := &subproblem{bound: math.Inf(1)}
+	part.begin(g.clock, g.Instance)
+	s.root = part
 	if restricted && rapid.Bool().Draw(t, "restricted") {
 		s.root = &subproblem{bound: math.Inf(1)}
-		for at, allowed := range b.allowed {
-			b.allowed[at] = allowed & model.SizeSet(rapid.Uint64Range(1, uint64(allowed)).Draw(t, "allowed"))
-			if b.allowed[at] == 0 {
-				b.allowed[at] = allowed
+		for at, allowed := range part.allowed {
+			part.allowed[at] = allowed & model.SizeSet(rapid.Uint64Range(1, uint64(allowed)).Draw(t, "allowed"))
+			if part.allowed[at] == 0 {
+				part.allowed[at] = allowed
 			}
 		}
 	}
-	for step := range b.prices {
-		b.prices[step] *= rapid.SampledFrom([]float64{0, 0.1, 0.5, 0.9, 1, 1.1, 2, 10}).Draw(t, "price")
+	for step := range part.prices {
+		part.prices[step] *= rapid.SampledFrom([]float64{0, 0.1, 0.5, 0.9, 1, 1.1, 2, 10}).Draw(t, "price")
 	}
 	s.lagrangian = newLagrangian(g.clock, g.Instance)
-	s.lagrangian.kinds.Enter(g.clock, b.allowed)
+	s.lagrangian.kinds.Enter(g.clock, part.allowed)
 	s.builder = guess.NewBuilder(g.Instance, s.lagrangian.kinds, s.lagrangian.pricer.price)
-	return s, b
+	return s, part
 }
 
 // holdsFor fails where a bound is below the best value of a subproblem, and where the search
 // has contradicted itself.
-func (g *ground) holdsFor(t *rapid.T, s *Search, b *subproblem, what string) {
+func (g *ground) holdsFor(t *rapid.T, s *Search, part *subproblem, what string) {
 	t.Helper()
 	rounding := 1e-12*g.magnitude + g.Precision
-	if best := g.best(s, b); b.bound < best-rounding {
-		t.Fatalf("%s: lemma %q proves %.17g; there is a plan of %.17g", what, b.by, b.bound, best)
+	if best := g.best(s, part); part.bound < best-rounding {
+		t.Fatalf("%s: lemma %q proves %.17g; there is a plan of %.17g", what, part.by, part.bound, best)
 	}
 	if s.Contradiction != "" {
 		t.Fatalf("%s: %s", what, s.Contradiction)
@@ -139,22 +139,22 @@ func (g *ground) holdsFor(t *rapid.T, s *Search, b *subproblem, what string) {
 func TestLemmaAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGround(t)
-		s, b := g.search(t, false)
-		s.prove(b, g.Most, 0, lemmaAlone)
-		g.holdsFor(t, s, b, "estimate")
+		s, part := g.search(t, false)
+		s.prove(part, g.Most, 0, lemmaAlone)
+		g.holdsFor(t, s, part, "estimate")
 	})
 }
 
 func TestLemmaPrices(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGround(t)
-		s, b := g.search(t, true)
-		bound, _ := s.lagrangian.bound(g.clock, b.prices)
-		s.prove(b, bound, Priced(g.Instance, b.prices), lemmaPrices)
-		g.holdsFor(t, s, b, "L at any prices")
-		bound, prices := s.lagrangian.minimise(g.clock, b, math.Inf(-1))
-		s.prove(b, bound, Priced(g.Instance, prices), lemmaPrices)
-		g.holdsFor(t, s, b, "L at the best prices")
+		s, part := g.search(t, true)
+		bound, _ := s.lagrangian.bound(g.clock, part.prices)
+		s.prove(part, bound, Priced(g.Instance, part.prices), lemmaPrices)
+		g.holdsFor(t, s, part, "L at any prices")
+		bound, prices := s.lagrangian.minimise(g.clock, part, math.Inf(-1))
+		s.prove(part, bound, Priced(g.Instance, prices), lemmaPrices)
+		g.holdsFor(t, s, part, "L at the best prices")
 	})
 }
 
@@ -179,19 +179,19 @@ func TestLastStepsRestricted(t *testing.T) {
 func TestLemmaCore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGround(t)
-		s, b := g.search(t, true)
-		bound, _ := s.lagrangian.bound(g.clock, b.prices)
+		s, part := g.search(t, true)
+		bound, _ := s.lagrangian.bound(g.clock, part.prices)
 		if math.IsInf(bound, 0) {
 			t.Skip("a job has no plan")
 		}
-		lossLimit := rapid.Float64Range(0.001, 1.5).Draw(t, "limit") * max(bound-g.best(s, b), g.Precision)
-		core := newCoreSearch(g.clock, s.lagrangian.kinds, b.prices, lossLimit, 0)
+		lossLimit := rapid.Float64Range(0.001, 1.5).Draw(t, "limit") * max(bound-g.best(s, part), g.Precision)
+		core := newCoreSearch(g.clock, s.lagrangian.kinds, part.prices, lossLimit, 0)
 		if core == nil || !core.prepare(g.clock, rapid.Bool().Draw(t, "sharpen"), 0) {
 			return
 		}
 		least := core.run(g.clock, rapid.IntRange(1, 40).Draw(t, "width"))
-		s.prove(b, bound-least, Priced(g.Instance, b.prices), lemmaCore)
-		g.holdsFor(t, s, b, "core")
+		s.prove(part, bound-least, Priced(g.Instance, part.prices), lemmaCore)
+		g.holdsFor(t, s, part, "core")
 		// Merged labels make L larger than the best columns do.
 		if !math.IsInf(core.best, 1) && g.Effort.MaxLabels == model.Usual().MaxLabels {
 			if value, _ := g.Value(g.clock, core.solution()); math.Abs(value-(bound-core.best)) > 1e-12*max(g.magnitude, math.Abs(bound)) && value < bound-core.best {
@@ -202,9 +202,9 @@ func TestLemmaCore(t *testing.T) {
 }
 
 // anySizePrices draws prices per size, negative ones too.
-func (g *ground) anySizePrices(t *rapid.T, b *subproblem) (*sizePrices, []float64) {
+func (g *ground) anySizePrices(t *rapid.T, part *subproblem) (*sizePrices, []float64) {
 	sizes := newSizePrices(g.clock, g.Instance)
-	x := sizes.At(b.prices)
+	x := sizes.At(part.prices)
 	for v := range x {
 		switch rapid.IntRange(0, 3).Draw(t, "kind of price") {
 		case 0:
@@ -219,14 +219,14 @@ func (g *ground) anySizePrices(t *rapid.T, b *subproblem) (*sizePrices, []float6
 func TestLemmaSizePrices(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGround(t)
-		s, b := g.search(t, false)
-		sizes, x := g.anySizePrices(t, b)
+		s, part := g.search(t, false)
+		sizes, x := g.anySizePrices(t, part)
 		bound, _, ok := sizes.Evaluate(g.clock, x, func(int, model.PriceColumn) bool { return false })
 		if !ok {
 			t.Fatal("no bound")
 		}
-		s.prove(b, bound, Priced(g.Instance, b.prices), lemmaSizePrices)
-		g.holdsFor(t, s, b, "L at any prices per size")
+		s.prove(part, bound, Priced(g.Instance, part.prices), lemmaSizePrices)
+		g.holdsFor(t, s, part, "L at any prices per size")
 	})
 }
 
@@ -235,19 +235,19 @@ func TestLemmaSizePrices(t *testing.T) {
 func TestLemmaLeft(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGround(t)
-		s, b := g.search(t, false)
-		bound, _ := s.lagrangian.bound(g.clock, b.prices)
-		sizes, x := g.anySizePrices(t, b)
+		s, part := g.search(t, false)
+		bound, _ := s.lagrangian.bound(g.clock, part.prices)
+		sizes, x := g.anySizePrices(t, part)
 		least, _, _ := sizes.Evaluate(g.clock, x, func(int, model.PriceColumn) bool { return false })
-		s.prove(b, least, Priced(g.Instance, b.prices), lemmaSizePrices)
+		s.prove(part, least, Priced(g.Instance, part.prices), lemmaSizePrices)
 		lossLimit := rapid.Float64Range(0.01, 1).Draw(t, "share") * (least - s.Value)
-		if _, _, found := s.left(g.clock, b, sizes, x, lossLimit); found == noColumn {
-			if best := g.best(s, b); least-lossLimit < best-1e-12*g.magnitude-g.Precision {
+		if _, _, found := s.left(g.clock, part, sizes, x, lossLimit); found == noColumn {
+			if best := g.best(s, part); least-lossLimit < best-1e-12*g.magnitude-g.Precision {
 				t.Fatalf("no column loses less than %g of %.17g; there is a plan of %.17g", lossLimit, least, best)
 			}
 		}
-		s.searchLeft(g.clock, b, bound, sizes, x, least, 0)
-		g.holdsFor(t, s, b, "what is left")
+		s.searchLeft(g.clock, part, bound, sizes, x, least, 0)
+		g.holdsFor(t, s, part, "what is left")
 	})
 }
 
@@ -255,14 +255,14 @@ func TestLemmaLeft(t *testing.T) {
 func TestLemmaBranch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGround(t)
-		s, b := g.search(t, true)
-		bound, _ := s.lagrangian.bound(g.clock, b.prices)
-		s.prove(b, bound, Priced(g.Instance, b.prices), lemmaPrices)
-		if !s.branch(g.clock, b) {
+		s, part := g.search(t, true)
+		bound, _ := s.lagrangian.bound(g.clock, part.prices)
+		s.prove(part, bound, Priced(g.Instance, part.prices), lemmaPrices)
+		if !s.branch(g.clock, part) {
 			return
 		}
 		for _, p := range g.plans {
-			if s.holds(b, p) && !slices.ContainsFunc(s.open, func(part *subproblem) bool { return s.holds(part, p) }) {
+			if s.holds(part, p) && !slices.ContainsFunc(s.open, func(part *subproblem) bool { return s.holds(part, p) }) {
 				t.Fatalf("plan %v is in no part", p)
 			}
 		}
@@ -448,7 +448,7 @@ func TestContradiction(t *testing.T) {
 func TestGuesses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGround(t)
-		s, b := g.search(t, false)
+		s, part := g.search(t, false)
 		value := s.Value
 		p := model.NewPlan(g.Instance)
 		step, nodes := rapid.IntRange(0, g.Steps-1).Draw(t, "step"), 0
@@ -459,9 +459,9 @@ func TestGuesses(t *testing.T) {
 		if s.Offer(g.clock, p); nodes > g.Capacity[step] && s.Value != value {
 			t.Fatalf("a plan of %d nodes became the incumbent of a pool of %d", nodes, g.Capacity[step])
 		}
-		b.prices[step] = rapid.SampledFrom([]float64{-1, -1e-300, math.NaN()}).Draw(t, "price")
-		if bound, _ := s.lagrangian.Evaluate(g.clock, b.prices); !math.IsInf(bound, 1) {
-			t.Fatalf("prices %v bound plans by %g", b.prices, bound)
+		part.prices[step] = rapid.SampledFrom([]float64{-1, -1e-300, math.NaN()}).Draw(t, "price")
+		if bound, _ := s.lagrangian.Evaluate(g.clock, part.prices); !math.IsInf(bound, 1) {
+			t.Fatalf("prices %v bound plans by %g", part.prices, bound)
 		}
 	})
 }

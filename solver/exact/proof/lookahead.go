@@ -131,16 +131,16 @@ func (l *lookAhead) index(n, t int) {
 	l.levels[n][t], l.split[n][t] = levels, split
 }
 
-// bound returns a lower bound on what is lost from the start.
-func (l *lookAhead) bound() float64 {
+// leastLoss returns a lower bound on what is lost from the start.
+func (l *lookAhead) leastLoss() float64 {
 	if l.closed {
 		return math.Inf(1)
 	}
-	bound := l.rest[0]
+	least := l.rest[0]
 	for t := range l.after[0] {
-		bound += l.after[0][t].value(0)
+		least += l.after[0][t].value(0)
 	}
-	return bound
+	return least
 }
 
 // work returns the additions of one sweep.
@@ -177,7 +177,7 @@ func (l *lookAhead) sharpen(clock *model.Clock, until int) bool {
 		if clock.Past(until) {
 			return true
 		}
-		bound := l.bound()
+		before := l.leastLoss()
 		for n := range l.jobs {
 			if clock.Up(2*l.width(n) + len(l.jobs[n].plans)*l.steps) {
 				return false
@@ -197,7 +197,7 @@ func (l *lookAhead) sharpen(clock *model.Clock, until int) bool {
 			l.after[n] = l.behind(n)
 			l.rest[n] = l.rest[n+1] + l.kept[n]
 		}
-		if now := l.bound(); now >= l.lossLimit || now-bound < sweepGain*l.lossLimit {
+		if now := l.leastLoss(); now >= l.lossLimit || now-before < sweepGain*l.lossLimit {
 			return true
 		}
 	}

@@ -198,7 +198,7 @@ func mergeUndominated(into, a, b []label) []label {
 	return into
 }
 
-// thinned merges neighbours, in place, until there are at most as many as told. A merged
+// thinned merges neighbours, in place, until at most that many are left. A merged
 // label serves as much as the better served of two at the value of the other: no
 // plan's value exceeds what follows from it.
 func thinned(labels []label, most int) []label {

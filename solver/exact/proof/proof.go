@@ -55,16 +55,16 @@ func Priced(in *model.Instance, prices []float64) float64 {
 // the pool costs at the lemma's prices, and the larger bound that losses were taken off. No
 // bound is written anywhere else. One below a plan
 // that the subproblem holds disproves the search.
-func (s *Search) prove(b *subproblem, bound, priced float64, by lemma) {
+func (s *Search) prove(part *subproblem, bound, priced float64, by lemma) {
 	s.priced = max(s.priced, priced) // What is found at these prices is off as well.
-	if !(bound < b.bound) {
+	if !(bound < part.bound) {
 		return
 	}
-	b.bound, b.by = bound, by
-	if s.Value-bound > s.Slack() && s.holds(b, s.Incumbent) {
+	part.bound, part.by = bound, by
+	if s.Value-bound > s.Slack() && s.holds(part, s.Incumbent) {
 		s.contradict(by, bound, s.Value)
 	}
-	if w := s.witness; w != nil && w.value-bound > s.Slack() && s.holds(b, w.plan) {
+	if w := s.witness; w != nil && w.value-bound > s.Slack() && s.holds(part, w.plan) {
 		s.contradict(by, bound, w.value)
 	}
 }
@@ -77,7 +77,7 @@ func (s *Search) Slack() float64 {
 
 // solve closes a subproblem whose best plan was found, or that has none better than the
 // incumbent, if nothing but rounding is left between the incumbent and its bound.
-func (s *Search) solve(b *subproblem) { b.solved = b.bound-s.Value <= s.Slack() }
+func (s *Search) solve(part *subproblem) { part.solved = part.bound-s.Value <= s.Slack() }
 
 // contradict notes a legal plan above a bound: of these two the plan is true.
 func (s *Search) contradict(by lemma, bound, value float64) {
@@ -91,12 +91,12 @@ func (s *Search) Refute(bound float64) { s.contradict(s.root.by, bound, s.Value)
 
 // holds reports whether a plan is one of the subproblem's. The root has all, whatever its
 // restrictions say.
-func (s *Search) holds(b *subproblem, p model.Plan) bool {
-	if b == s.root {
+func (s *Search) holds(part *subproblem, p model.Plan) bool {
+	if part == s.root {
 		return true
 	}
 	for f, i := range s.in.Finishing {
-		for t, allowed := range b.allowedFor(f, s.in.Steps) {
+		for t, allowed := range part.allowedFor(f, s.in.Steps) {
 			if !allowed.Has(int(p[i][t])) {
 				return false
 			}

@@ -53,9 +53,9 @@ func (t *groupTree) loss(p model.Plan) float64 {
 	return sum
 }
 
-// priceUnit returns what prices are whole multiples of: 2^53 of it are more than the pool
+// priceGrain returns what prices are whole multiples of: 2^53 of it are more than the pool
 // costs at the highest price.
-func (t *groupTree) priceUnit() float64 {
+func (t *groupTree) priceGrain() float64 {
 	highest, quotas := 0.0, 0.0
 	for g := range t.nodes {
 		n := &t.nodes[g]

@@ -130,22 +130,22 @@ func (s *Search) Run(clock *model.Clock) (bound float64, limit solver.Limit) {
 	}
 	for len(s.open) > 0 && s.Explored < s.in.Effort.MaxSubproblems {
 		best := 0
-		for n, b := range s.open {
-			if b.bound > s.open[best].bound || b.bound == s.open[best].bound && b.order < s.open[best].order {
+		for n, part := range s.open {
+			if part.bound > s.open[best].bound || part.bound == s.open[best].bound && part.order < s.open[best].order {
 				best = n
 			}
 		}
-		b := s.open[best]
-		if s.closed(b) {
+		part := s.open[best]
+		if s.closed(part) {
 			break // no other subproblem has a better bound
 		}
 		s.open = slices.Delete(s.open, best, best+1)
-		s.explore(clock, b)
-		closed, rest := s.closed(b), len(s.open)
+		s.explore(clock, part)
+		closed, rest := s.closed(part), len(s.open)
 		if closed {
-			s.ended, s.closedBound = append(s.ended, b), max(s.closedBound, b.bound)
+			s.ended, s.closedBound = append(s.ended, part), max(s.closedBound, part.bound)
 		} else {
-			s.open = append(s.open, b)
+			s.open = append(s.open, part)
 			if clock.Ended {
 				return s.bound(), solver.LimitTime
 			}
@@ -157,8 +157,8 @@ func (s *Search) Run(clock *model.Clock) (bound float64, limit solver.Limit) {
 			return s.bound(), solver.LimitGap
 		}
 		if !closed {
-			if s.open = s.open[:rest]; !s.branch(clock, b) {
-				s.open = append(s.open, b)
+			if s.open = s.open[:rest]; !s.branch(clock, part) {
+				s.open = append(s.open, part)
 				return s.bound(), solver.LimitWork
 			}
 		}
@@ -235,14 +235,16 @@ func (s *Search) plan(clock *model.Clock) {
 // bound returns an upper bound on the value of every plan.
 func (s *Search) bound() float64 {
 	bound := max(s.Value+s.in.Precision, s.closedBound)
-	for _, b := range s.open {
-		bound = max(bound, b.bound)
+	for _, part := range s.open {
+		bound = max(bound, part.bound)
 	}
 	return bound
 }
 
 // closed reports whether no plan of the subproblem is better than the incumbent.
-func (s *Search) closed(b *subproblem) bool { return b.solved || b.bound <= s.Value+s.in.Precision }
+func (s *Search) closed(part *subproblem) bool {
+	return part.solved || part.bound <= s.Value+s.in.Precision
+}
 
 // Offer makes a plan the incumbent if it is legal and better by more than rounding, whatever
 // made it.
@@ -259,37 +261,37 @@ func (s *Search) Offer(clock *model.Clock, p model.Plan) {
 }
 
 // explore lowers the bound of a subproblem and looks for better plans in it.
-func (s *Search) explore(clock *model.Clock, b *subproblem) {
+func (s *Search) explore(clock *model.Clock, part *subproblem) {
 	s.Explored++
-	bound, prices := s.lagrangian.minimise(clock, b, s.Value+max(s.in.Precision, s.gap*math.Abs(s.Value)))
-	s.prove(b, bound, Priced(s.in, prices), lemmaPrices)
+	bound, prices := s.lagrangian.minimise(clock, part, s.Value+max(s.in.Precision, s.gap*math.Abs(s.Value)))
+	s.prove(part, bound, Priced(s.in, prices), lemmaPrices)
 	if s.Prices == nil {
 		s.Prices = prices
 	}
-	b.prices = prices
-	if s.closed(b) {
+	part.prices = prices
+	if s.closed(part) {
 		return
 	}
-	if solver.RelativeGap(s.Value, b.bound) <= s.gap {
+	if solver.RelativeGap(s.Value, part.bound) <= s.gap {
 		return // good enough
 	}
 	s.Offer(clock, s.builder.Build(clock, prices))
 	if s.rollout != nil {
 		s.Offer(clock, s.rollout.Plan(clock, prices))
 	}
-	s.searchCore(clock, b, bound)
+	s.searchCore(clock, part, bound)
 }
 
 // searchCore searches the columns of the subproblem, of which bound is the Lagrangian
 // bound at its prices, from cheap to thorough.
-func (s *Search) searchCore(clock *model.Clock, b *subproblem, bound float64) {
+func (s *Search) searchCore(clock *model.Clock, part *subproblem, bound float64) {
 	before, until := 0, 0
 	if s.decomposable {
 		until = clock.Work + s.in.Effort.EasyWork
 	}
-	lossLimit, width, searched := s.firstLimit(clock, b.prices, bound-s.Value), s.in.Effort.FirstWidth, false
-	for sharpen := false; !s.closed(b) && !clock.Ended; sharpen = true {
-		core := newCoreSearch(clock, s.lagrangian.kinds, b.prices, lossLimit, until)
+	lossLimit, width, searched := s.firstLimit(clock, part.prices, bound-s.Value), s.in.Effort.FirstWidth, false
+	for sharpen := false; !s.closed(part) && !clock.Ended; sharpen = true {
+		core := newCoreSearch(clock, s.lagrangian.kinds, part.prices, lossLimit, until)
 		if core == nil && clock.Past(until) {
 			if before == 0 {
 				before = s.workBeforeDecomposing(clock)
@@ -297,7 +299,7 @@ func (s *Search) searchCore(clock *model.Clock, b *subproblem, bound float64) {
 				continue
 			}
 			until = 0
-			if s.decompose(clock, b, bound, before) && s.settled(b) {
+			if s.decompose(clock, part, bound, before) && s.settled(part) {
 				return
 			}
 			continue
@@ -306,7 +308,7 @@ func (s *Search) searchCore(clock *model.Clock, b *subproblem, bound float64) {
 			// Too much survives. Take on less, unless less was searched already.
 			if searched || lossLimit < leastFraction*(bound-s.Value) {
 				if until > 0 {
-					s.decompose(clock, b, bound, before)
+					s.decompose(clock, part, bound, before)
 				}
 				return
 			}
@@ -314,7 +316,7 @@ func (s *Search) searchCore(clock *model.Clock, b *subproblem, bound float64) {
 			continue
 		}
 		searched = true
-		if !core.prepare(clock, sharpen, bound-b.bound) {
+		if !core.prepare(clock, sharpen, bound-part.bound) {
 			return
 		}
 		least := core.run(clock, width)
@@ -324,18 +326,18 @@ func (s *Search) searchCore(clock *model.Clock, b *subproblem, bound float64) {
 		if found {
 			s.Offer(clock, core.solution())
 		}
-		s.prove(b, bound-least, Priced(s.in, b.prices)+math.Abs(bound), lemmaCore)
+		s.prove(part, bound-least, Priced(s.in, part.prices)+math.Abs(bound), lemmaCore)
 		switch dropped := least < min(lossLimit, core.best); {
 		case core.gaveUp && before == 0:
 			before = s.workBeforeDecomposing(clock)
 			until = clock.Work + before
 		case core.gaveUp:
 			until = 0
-			if s.decompose(clock, b, bound, before) && s.settled(b) {
+			if s.decompose(clock, part, bound, before) && s.settled(part) {
 				return
 			}
 		case !dropped && (found || whole):
-			s.solve(b) // Its best plan is known, or that it has nothing better.
+			s.solve(part) // Its best plan is known, or that it has nothing better.
 			return
 		case !dropped:
 			lossLimit *= 2
@@ -343,7 +345,7 @@ func (s *Search) searchCore(clock *model.Clock, b *subproblem, bound float64) {
 			width *= widening
 		default:
 			if until > 0 {
-				s.decompose(clock, b, bound, before)
+				s.decompose(clock, part, bound, before)
 			}
 			return
 		}
@@ -377,7 +379,7 @@ func (s *Search) firstLimit(clock *model.Clock, prices []float64, gap float64) f
 	return max(losses[firstRegrets], leastFraction*gap)
 }
 
-// neverDecomposing is more work than there is.
+// neverDecomposing is more work than any search does.
 const neverDecomposing = 1 << 60
 
 // workBeforeDecomposing is the work of core searches before the root is searched at
@@ -392,23 +394,23 @@ func (s *Search) workBeforeDecomposing(clock *model.Clock) int {
 }
 
 // branch splits a subproblem in two. It returns false if it allows one plan only.
-func (s *Search) branch(clock *model.Clock, b *subproblem) bool {
-	f, t, split := s.unsettled(clock, b)
+func (s *Search) branch(clock *model.Clock, part *subproblem) bool {
+	f, t, split := s.unsettled(clock, part)
 	if f < 0 {
 		return false
 	}
 	at := f*s.in.Steps + t
-	low, high := b.allowed[at].Split(split)
+	low, high := part.allowed[at].Split(split)
 	for side, allowed := range []model.SizeSet{low, high} {
 		child := &subproblem{
-			allowed:     slices.Clone(b.allowed),
-			prices:      slices.Clone(b.prices),
+			allowed:     slices.Clone(part.allowed),
+			prices:      slices.Clone(part.prices),
 			temperature: 1e-3,
 			bound:       math.Inf(1),
 			order:       2*s.Explored + side,
 		}
 		child.allowed[at] = allowed
-		s.prove(child, b.bound, 0, lemmaBranch)
+		s.prove(child, part.bound, 0, lemmaBranch)
 		s.open = append(s.open, child)
 	}
 	return true
@@ -417,20 +419,20 @@ func (s *Search) branch(clock *model.Clock, b *subproblem) bool {
 // unsettled returns the finishing job and step whose nodes vary most among the
 // plans that are about as good as the best at the subproblem's prices, and the position
 // in its sizes that splits them at their mean; -1 if nothing varies.
-func (s *Search) unsettled(clock *model.Clock, b *subproblem) (job, step, split int) {
+func (s *Search) unsettled(clock *model.Clock, part *subproblem) (job, step, split int) {
 	l, steps := s.lagrangian, s.in.Steps
-	l.kinds.Enter(clock, b.allowed)
+	l.kinds.Enter(clock, part.allowed)
 	temperature := 1e-3 * s.in.Scale / float64(len(s.in.Jobs))
 	job = -1
 	most := 0.0
 	for f, i := range s.in.Finishing {
-		mean, variances := l.descent.Spread(l.kinds.Kind(f), b.prices, temperature)
+		mean, variances := l.descent.Spread(l.kinds.Kind(f), part.prices, temperature)
 		for t, variance := range variances {
 			if variance <= most {
 				continue
 			}
 			at := slices.IndexFunc(s.in.Jobs[i].Sizes, func(k int32) bool { return float64(k) > mean[t] })
-			if low, high := b.allowedFor(f, steps)[t].Split(max(at, 0)); low != 0 && high != 0 {
+			if low, high := part.allowedFor(f, steps)[t].Split(max(at, 0)); low != 0 && high != 0 {
 				most, job, step, split = variance, f, t, at
 			}
 		}
@@ -440,7 +442,7 @@ func (s *Search) unsettled(clock *model.Clock, b *subproblem) (job, step, split 
 	}
 	// Nothing is undecided by the columns; split whatever can still be split.
 	for f := range s.in.Finishing {
-		for t, allowed := range b.allowedFor(f, steps) {
+		for t, allowed := range part.allowedFor(f, steps) {
 			for k := range solver.MaxSizes + 1 {
 				if low, high := allowed.Split(k); low != 0 && high != 0 {
 					return f, t, k

@@ -13,12 +13,12 @@ import (
 // are more than remaining, or if time is up.
 func (s *sizePrices) list(clock *model.Clock, class int, x []float64, lossLimit float64, remaining int) ([]column, bool) {
 	s.set(x)
-	phi, _, ok := s.job(clock, class) // which fills costs and the table
+	phi, _, ok := s.job(clock, class) // which fills costs and toGo
 	if !ok {
 		return nil, false
 	}
 	l := lister{
-		clock: clock, sizes: s, table: &s.tables[s.ShapeOf[class]], j: &s.In.Jobs[s.Jobs[class]], fits: s.Sizes[s.ShapeOf[class]],
+		clock: clock, sizes: s, toGo: &s.toGo[s.ShapeOf[class]], j: &s.In.Jobs[s.Jobs[class]], fits: s.Sizes[s.ShapeOf[class]],
 		least: phi - lossLimit, remaining: remaining, visits: visitsPerColumn * remaining,
 		chosen: make([]uint8, s.In.Steps),
 	}
@@ -30,7 +30,7 @@ func (s *sizePrices) list(clock *model.Clock, class int, x []float64, lossLimit 
 type lister struct {
 	clock             *model.Clock
 	sizes             *sizePrices
-	table             *followTable
+	toGo              *valueToGo
 	j                 *model.Job
 	fits              []int
 	least             float64
@@ -58,7 +58,7 @@ func (l *lister) extend(t int, share, value float64) {
 			l.emit(net + l.j.Tail[t])
 			continue
 		}
-		if net += l.j.Gain[t] * after; net+l.table.most(t+1, after) > l.least {
+		if net += l.j.Gain[t] * after; net+l.toGo.most(t+1, after) > l.least {
 			l.extend(t+1, after, net)
 		}
 	}

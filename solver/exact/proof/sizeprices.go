@@ -29,11 +29,11 @@ import (
 type sizePrices struct {
 	*model.SizeIndex
 
-	// x are the prices that job and step work at, tables what can follow at them, by
+	// x are the prices that job and step work at, toGo what can follow at them, by
 	// shape; ready says whether it was filled since.
-	x      []float64
-	tables []followTable
-	ready  []bool
+	x     []float64
+	toGo  []valueToGo
+	ready []bool
 
 	pricer   sizePricer
 	knapsack knapsack
@@ -45,7 +45,7 @@ type sizePrices struct {
 func newSizePrices(clock *model.Clock, in *model.Instance) *sizePrices {
 	s := &sizePrices{SizeIndex: model.NewSizeIndex(clock, in), pricer: sizePricer{maxLabels: in.Effort.MaxLabels}}
 	s.costs = make([]float64, in.Steps*s.Stride)
-	s.tables, s.ready = make([]followTable, len(s.First)), make([]bool, len(s.First))
+	s.toGo, s.ready = make([]valueToGo, len(s.First)), make([]bool, len(s.First))
 	s.kept.bound = math.Inf(1)
 	return s
 }
@@ -70,15 +70,15 @@ func (s *sizePrices) set(x []float64) {
 func (s *sizePrices) job(clock *model.Clock, class int) (phi float64, chosen []uint8, ok bool) {
 	s.fill(class)
 	g := s.ShapeOf[class]
-	j, table := &s.In.Jobs[s.Jobs[class]], &s.tables[g]
+	j, toGo := &s.In.Jobs[s.Jobs[class]], &s.toGo[g]
 	if !s.ready[g] {
-		table.fill(j, s.costs, s.Stride, s.Sizes[g])
+		toGo.fill(j, s.costs, s.Stride, s.Sizes[g])
 		s.ready[g] = true
-		if clock.Up(s.In.Steps * s.Stride * table.cells) {
+		if clock.Up(s.In.Steps * s.Stride * toGo.cells) {
 			return 0, nil, false
 		}
 	}
-	return s.pricer.price(clock, j, table, s.costs, s.Stride, s.Sizes[g])
+	return s.pricer.price(clock, j, toGo, s.costs, s.Stride, s.Sizes[g])
 }
 
 // fill sets costs to what the sizes of a class cost in every step.
@@ -155,10 +155,10 @@ type sizePricer struct {
 
 // price returns the largest value net of costs and a plan that attains it, in memory
 // that is used again; false if time is up. costs[t*stride+k] is that of the k-th of
-// sizes[t] sizes, and table is filled for them.
-func (p *sizePricer) price(clock *model.Clock, j *model.Job, table *followTable, costs []float64, stride int, sizes []int) (float64, []uint8, bool) {
+// sizes[t] sizes, and toGo is filled for them.
+func (p *sizePricer) price(clock *model.Clock, j *model.Job, toGo *valueToGo, costs []float64, stride int, sizes []int) (float64, []uint8, bool) {
 	steps := len(sizes)
-	best := p.follow(j, table, costs, stride, sizes)
+	best := p.follow(j, toGo, costs, stride, sizes)
 	for len(p.layers) <= steps {
 		p.layers = append(p.layers, nil)
 	}
@@ -177,13 +177,13 @@ func (p *sizePricer) price(clock *model.Clock, j *model.Job, table *followTable,
 				from := &p.layers[t][n]
 				share := from.share + shares[k]
 				if share >= model.Finished {
-					if value := from.value + j.Tail[t] - cost + table.cheapest[t+1]; value > best {
+					if value := from.value + j.Tail[t] - cost + toGo.cheapest[t+1]; value > best {
 						best, endStep, end = value, t, label{parent: int32(n), choice: uint8(k)}
 					}
 					continue
 				}
 				value := from.value + j.Gain[t]*share - cost
-				if value+table.most(t+1, share) > best {
+				if value+toGo.most(t+1, share) > best {
 					p.longer = append(p.longer, label{share: share, value: value, parent: int32(n), choice: uint8(k)})
 				}
 			}
@@ -198,26 +198,26 @@ func (p *sizePricer) price(clock *model.Clock, j *model.Job, table *followTable,
 		}
 	}
 	if endStep >= 0 {
-		p.trace(table, endStep, end)
+		p.trace(toGo, endStep, end)
 	}
 	return best, p.chosen, true
 }
 
-// follow sets chosen to the plan that the table leads to and returns its value.
-func (p *sizePricer) follow(j *model.Job, table *followTable, costs []float64, stride int, sizes []int) float64 {
+// follow sets chosen to the plan that toGo leads to and returns its value.
+func (p *sizePricer) follow(j *model.Job, toGo *valueToGo, costs []float64, stride int, sizes []int) float64 {
 	p.chosen = p.chosen[:0]
 	share, total := 0.0, 0.0
 	for t := range sizes {
 		if share >= model.Finished {
-			p.chosen = append(p.chosen, table.cheapestSize[t])
-			total += j.Gain[t] - costs[t*stride+int(table.cheapestSize[t])]
+			p.chosen = append(p.chosen, toGo.cheapestSize[t])
+			total += j.Gain[t] - costs[t*stride+int(toGo.cheapestSize[t])]
 			continue
 		}
 		most, best := math.Inf(-1), 0
 		for k, serves := range j.Shares(t)[:sizes[t]] {
-			value := j.Tail[t] - costs[t*stride+k] + table.cheapest[t+1]
+			value := j.Tail[t] - costs[t*stride+k] + toGo.cheapest[t+1]
 			if after := share + serves; after < model.Finished {
-				value = j.Gain[t]*after - costs[t*stride+k] + table.most(t+1, after)
+				value = j.Gain[t]*after - costs[t*stride+k] + toGo.most(t+1, after)
 			}
 			if value > most {
 				most, best = value, k
@@ -233,10 +233,10 @@ func (p *sizePricer) follow(j *model.Job, table *followTable, costs []float64, s
 }
 
 // trace sets chosen to the plan that closes with the given label in the given step.
-func (p *sizePricer) trace(table *followTable, step int, end label) {
+func (p *sizePricer) trace(toGo *valueToGo, step int, end label) {
 	if step < len(p.chosen) {
 		p.chosen[step] = end.choice
-		copy(p.chosen[step+1:], table.cheapestSize[step+1:])
+		copy(p.chosen[step+1:], toGo.cheapestSize[step+1:])
 	}
 	at := end.parent
 	for t := step; t > 0; t-- {
@@ -246,9 +246,9 @@ func (p *sizePricer) trace(table *followTable, step int, end label) {
 	}
 }
 
-// followTable bounds what can follow from a step on, by the share served: the
+// valueToGo is a table that bounds what can follow from a step on, by the share served: the
 // value-to-go at the ends of its intervals, each share rounded up.
-type followTable struct {
+type valueToGo struct {
 	cells int
 	value [][]float64
 	// cheapest[t] is the least cost of holding any sizes from step t on, less than 0
@@ -257,7 +257,7 @@ type followTable struct {
 	cheapestSize []uint8
 }
 
-// Number of intervals of a follow table, by the length of the horizon.
+// Number of intervals of the share, by the length of the horizon.
 const (
 	followCells     = 128
 	longFollowCells = 512
@@ -265,7 +265,7 @@ const (
 )
 
 // fill fills the table for a job.
-func (f *followTable) fill(j *model.Job, costs []float64, stride int, sizes []int) {
+func (f *valueToGo) fill(j *model.Job, costs []float64, stride int, sizes []int) {
 	steps := len(sizes)
 	f.cells = followCells
 	if steps > longHorizon {
@@ -293,7 +293,7 @@ func (f *followTable) fill(j *model.Job, costs []float64, stride int, sizes []in
 		for cell := range now {
 			now[cell] = math.Inf(-1)
 		}
-		unit := 1 / float64(f.cells)
+		width := 1 / float64(f.cells)
 		for k, serves := range j.Shares(t)[:sizes[t]] {
 			cost := costs[t*stride+k]
 			whole := j.Tail[t] - cost + f.cheapest[t+1]
@@ -302,7 +302,7 @@ func (f *followTable) fill(j *model.Job, costs []float64, stride int, sizes []in
 			ahead := int(math.Ceil(min(1, serves) * float64(f.cells)))
 			open := 0 // intervals from whose end the job does not finish yet
 			for gain, from := j.Gain[t], next[ahead:]; open < len(from); open++ {
-				share := float64(open)*unit + serves
+				share := float64(open)*width + serves
 				if share >= model.Finished {
 					break
 				}
@@ -312,7 +312,7 @@ func (f *followTable) fill(j *model.Job, costs []float64, stride int, sizes []in
 			}
 			for cell := open; cell < len(now); cell++ {
 				value := whole
-				if share := float64(cell)*unit + serves; share < model.Finished {
+				if share := float64(cell)*width + serves; share < model.Finished {
 					value = j.Gain[t]*share - cost + next[f.cells]
 				}
 				now[cell] = max(now[cell], value)
@@ -322,6 +322,6 @@ func (f *followTable) fill(j *model.Job, costs []float64, stride int, sizes []in
 }
 
 // most bounds what follows from step t on where the share was served.
-func (f *followTable) most(t int, share float64) float64 {
+func (f *valueToGo) most(t int, share float64) float64 {
 	return f.value[t][min(f.cells, int(math.Ceil(share*float64(f.cells))))]
 }

@@ -44,6 +44,18 @@ type option struct {
 	choice uint8
 }
 
+// best returns the option that leads from the function of the jobs before to the least loss
+// where they take an excess together.
+func (s *series) best(options []option, taken int) option {
+	least, best := math.Inf(1), option{}
+	for _, o := range options {
+		if loss := s.value(taken-o.excess) + o.loss; loss < least {
+			least, best = loss, o
+		}
+	}
+	return best
+}
+
 // stepTable is D_t for one step.
 type stepTable struct {
 	// jobs are the separable jobs with more than one option to consider.
@@ -130,17 +142,9 @@ func span(options []option) (lo, hi int) {
 // combine adds one job to a least-loss function.
 func combine(least series, options []option, lossLimit float64) series {
 	lo, hi := span(options)
-	sum := series{low: least.low + lo, at: make([]float64, len(least.at)+hi-lo)}
-	for x := range sum.at {
-		sum.at[x] = math.Inf(1)
-	}
+	sum := infinite(least.low+lo, least.high()+hi)
 	for _, c := range options {
-		to := sum.at[c.excess-lo:]
-		for x, loss := range least.at {
-			if loss += c.loss; loss < to[x] && loss < lossLimit {
-				to[x] = loss
-			}
-		}
+		addShiftedBelow(sum, &least, c.excess, c.loss, lossLimit)
 	}
 	return sum.trimmed()
 }
@@ -187,13 +191,7 @@ func (table *stepTable) complete(base model.Plan, t, excess int) {
 		}
 	}
 	for n := last - 1; n >= 0; n-- {
-		bestLoss := math.Inf(1)
-		var best option
-		for _, c := range table.options[n] {
-			if v := table.layers[n].value(taken-c.excess) + c.loss; v < bestLoss {
-				bestLoss, best = v, c
-			}
-		}
+		best := table.layers[n].best(table.options[n], taken)
 		base[table.jobs[n]][t] = best.choice
 		taken -= best.excess
 	}

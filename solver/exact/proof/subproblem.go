@@ -28,22 +28,22 @@ type subproblem struct {
 }
 
 // allowedFor returns the restriction of the f-th finishing job.
-func (b *subproblem) allowedFor(f, steps int) []model.SizeSet {
-	return b.allowed[f*steps : (f+1)*steps]
+func (part *subproblem) allowedFor(f, steps int) []model.SizeSet {
+	return part.allowed[f*steps : (f+1)*steps]
 }
 
 // begin makes a subproblem that of all plans, and sets where its search for prices starts.
-func (b *subproblem) begin(clock *model.Clock, in *model.Instance) {
-	b.allowed, b.temperature = make([]model.SizeSet, len(in.Finishing)*in.Steps), guess.FirstTemperature
+func (part *subproblem) begin(clock *model.Clock, in *model.Instance) {
+	part.allowed, part.temperature = make([]model.SizeSet, len(in.Finishing)*in.Steps), guess.FirstTemperature
 	for f, i := range in.Finishing {
 		for t := range in.Steps {
-			b.allowed[f*in.Steps+t] = model.SmallestSizes(in.Fitting(&in.Jobs[i], t))
+			part.allowed[f*in.Steps+t] = model.SmallestSizes(in.Fitting(&in.Jobs[i], t))
 		}
 		if clock.Up(in.Steps) {
 			break
 		}
 	}
-	b.prices = guess.AveragePrices(clock, in)
+	part.prices = guess.AveragePrices(clock, in)
 	if len(in.Jobs) < in.Effort.MinSampled {
 		return
 	}
@@ -53,7 +53,7 @@ func (b *subproblem) begin(clock *model.Clock, in *model.Instance) {
 		return
 	}
 	if l := newLagrangian(clock, sample); !clock.Ended {
-		_, b.prices = l.minimise(clock, root, math.Inf(-1))
-		b.temperature, b.trust = guess.SampledTemperature, guess.SampledTrust
+		_, part.prices = l.minimise(clock, root, math.Inf(-1))
+		part.temperature, part.trust = guess.SampledTemperature, guess.SampledTrust
 	}
 }

@@ -44,20 +44,20 @@ func TestConformance(t *testing.T) {
 		}},
 		{"highs one-hot", solvertest.Suite{
 			New: newHiGHS, Formulation: solver.FormulationOneHot,
-			Optimises: true, Claims: true, Examples: draws(24, 600), InstanceJobs: draws(0, 100), Patience: 5 * time.Second,
+			Optimises: true, Claims: true, Examples: draws(24, 400), InstanceJobs: draws(0, 100), Patience: 5 * time.Second,
 		}},
 		{"highs paper", solvertest.Suite{
 			New: newHiGHS, Formulation: solver.FormulationPaper,
-			Optimises: true, Claims: true, Examples: draws(24, 600), InstanceJobs: draws(0, 10), Patience: 20 * time.Second,
+			Optimises: true, Claims: true, Examples: draws(24, 400), InstanceJobs: draws(0, 10), Patience: 20 * time.Second,
 		}},
 		{"cbc one-hot", solvertest.Suite{
 			New: newCBC, Formulation: solver.FormulationOneHot,
 			// CBC 2.10.8 calls some problems infeasible.
-			Optimises: true, Claims: true, Examples: draws(24, 600), MayErr: []int{0}, InstanceJobs: draws(0, 100), Patience: 3 * time.Second,
+			Optimises: true, Claims: true, Examples: draws(24, 400), MayErr: []int{0, 76}, InstanceJobs: draws(0, 100), Patience: 3 * time.Second,
 		}},
 		{"cbc paper", solvertest.Suite{
 			New: newCBC, Formulation: solver.FormulationPaper,
-			Optimises: true, Claims: true, Examples: draws(24, 600), MayErr: nil, InstanceJobs: draws(0, 10), Patience: 20 * time.Second,
+			Optimises: true, Claims: true, Examples: draws(24, 400), InstanceJobs: draws(0, 10), Patience: 20 * time.Second,
 		}},
 	}
 	for _, test := range suites {

@@ -62,11 +62,10 @@ func solveNewton(hessian, gradient, move []float64) float64 {
 		move[r] = sum / hessian[r*rows+r]
 	}
 	for r := rows - 1; r >= 0; r-- {
-		sum := move[r]
-		for k := r + 1; k < rows; k++ {
-			sum -= hessian[k*rows+r] * move[k]
+		move[r] /= hessian[r*rows+r]
+		for k, v := range hessian[r*rows : r*rows+r] {
+			move[k] -= v * move[r]
 		}
-		move[r] = sum / hessian[r*rows+r]
 	}
 	decrement := 0.0
 	for r, g := range gradient {

@@ -39,6 +39,7 @@ func TestGo(t *testing.T) {
 	}
 	imports := map[string]string{
 		"client":       "github.com/elastalloc/elastalloc/client",
+		"eta":          "github.com/elastalloc/elastalloc/client/eta",
 		"durationpb":   "google.golang.org/protobuf/types/known/durationpb",
 		"elastallocv1": "github.com/elastalloc/elastalloc/proto/elastalloc/v1",
 		"errdetails":   "google.golang.org/genproto/googleapis/rpc/errdetails",

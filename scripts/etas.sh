@@ -57,7 +57,7 @@ run() {
 # Changes of the mean total time in %, over the cases of some workloads: pairs of workload and
 # pool, on a trace the mean over the draws.
 tables() {
-	for workloads in 'itp_cluster04|venus' synthetic 'itp_cluster02|itp_cluster08'; do
+	for workloads in 'itp|venus' synthetic; do
 		printf '\n%s\n\n' "$workloads"
 		find "$1" -name summary.json -exec jq -c '.runs[] | . +
 			{told: (input_filename | split("/")[-3]), draw: .seed} | {told, policy, trace, draw, nodes, mean_total_s, rescales, jobs}' {} + |

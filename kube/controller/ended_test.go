@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/elastalloc/elastalloc/client/eta"
 	"github.com/elastalloc/elastalloc/kube/controller"
 	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
@@ -38,8 +39,8 @@ func TestJobsWithoutRemainingTime(t *testing.T) {
 	check := func(name string, left, done time.Duration) {
 		t.Helper()
 		j := a.jobs["Job/default/"+name]
-		if got := j.GetRemainingEta().AsDuration(); j.GetEtaError() != 1.4 || math.Abs(got.Seconds()-left.Seconds()) > 600 {
-			t.Errorf("%s has %v left with an error of %v; want %v and 1.4", name, got, j.GetEtaError(), left)
+		if got := j.GetRemainingEta().AsDuration(); j.GetEtaError() != eta.UnknownError || math.Abs(got.Seconds()-left.Seconds()) > 600 {
+			t.Errorf("%s has %v left with an error of %v; want %v and %v", name, got, j.GetEtaError(), left, eta.UnknownError)
 		}
 		if got := j.GetWorkDone().AsDuration(); math.Abs(got.Seconds()-done.Seconds()) > 600 {
 			t.Errorf("%s has done %v; want %v", name, got, done)

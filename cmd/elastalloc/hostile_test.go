@@ -70,13 +70,13 @@ func drawValue(t *rapid.T, field protoreflect.FieldDescriptor) protoreflect.Valu
 	case protoreflect.EnumKind:
 		return protoreflect.ValueOfEnum(protoreflect.EnumNumber(whole))
 	case protoreflect.Int32Kind:
-		return protoreflect.ValueOfInt32(int32(whole)) //nolint:gosec // Any 32 bits will do.
+		return protoreflect.ValueOfInt32(int32(whole))
 	case protoreflect.Uint32Kind:
-		return protoreflect.ValueOfUint32(uint32(whole)) //nolint:gosec // Any 32 bits will do.
+		return protoreflect.ValueOfUint32(uint32(whole))
 	case protoreflect.Int64Kind:
 		return protoreflect.ValueOfInt64(whole)
 	case protoreflect.Uint64Kind:
-		return protoreflect.ValueOfUint64(uint64(whole)) //nolint:gosec // Any 64 bits will do.
+		return protoreflect.ValueOfUint64(uint64(whole))
 	case protoreflect.BytesKind:
 		return protoreflect.ValueOfBytes([]byte("\x1b"))
 	default:

@@ -46,7 +46,7 @@ func Printable(text string) string {
 // spreadsheet would take for a formula.
 func Cell(text string) string {
 	text = Printable(text)
-	if text != "" && strings.Contains("=+-@", text[:1]) {
+	if strings.IndexAny(text, "=+-@") == 0 {
 		return "'" + text
 	}
 	return text

@@ -3,7 +3,10 @@ package server
 import (
 	"context"
 	"fmt"
+	"math"
 	"runtime"
+	"runtime/debug"
+	runtimemetrics "runtime/metrics"
 	"strings"
 	"testing"
 	"time"
@@ -98,46 +101,181 @@ func live() int {
 	return int(stats.HeapAlloc)
 }
 
-// TestHeld checks that a call holds no more than it is said to need: the request, the answer
-// and the bytes of both.
+// heldBy returns the bytes that a call with a request holds at its end, with its request, its
+// answer and the bytes of both, and the most that was reachable where garbage was collected on
+// the way, each time that it had grown by a twentieth: more where the machine is busy, since
+// what is made meanwhile counts.
+func heldBy(in apiconv.InProcess, request proto.Message) (atEnd, peak int, err error) {
+	defer debug.SetGCPercent(debug.SetGCPercent(5))
+	wire, err := proto.Marshal(request)
+	if err != nil {
+		return 0, 0, err
+	}
+	before := live()
+	stop, most := make(chan struct{}), make(chan int)
+	go func() {
+		sample, seen := []runtimemetrics.Sample{{Name: "/gc/heap/live:bytes"}}, 0
+		for ended := false; !ended; {
+			select {
+			case <-stop:
+				ended = true
+			case <-time.After(200 * time.Microsecond):
+			}
+			runtimemetrics.Read(sample)
+			seen = max(seen, int(sample[0].Value.Uint64()))
+		}
+		most <- seen
+	}()
+	decoded := request.ProtoReflect().New().Interface()
+	err = proto.Unmarshal(wire, decoded)
+	var response proto.Message
+	if err == nil {
+		response, err = ask(context.Background(), in, decoded)
+	}
+	var encoded []byte
+	if err == nil {
+		encoded, err = proto.Marshal(response)
+	}
+	atEnd = live() - before
+	close(stop)
+	peak = <-most - before
+	runtime.KeepAlive(wire)
+	runtime.KeepAlive(decoded)
+	runtime.KeepAlive(response)
+	runtime.KeepAlive(encoded)
+	return atEnd, peak, err
+}
+
+// needOf returns what a call with a request is said to need, beside its message.
+func needOf(tb testing.TB, methods map[string]ingress.Method, method string, request proto.Message) int {
+	tb.Helper()
+	wire, err := proto.Marshal(request)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	need, err := methods[method].Need.Bytes(methods[method].Need.Size(wire), 1<<40)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return need
+}
+
+// TestHeld checks that a call holds at its end no more than a fifth beyond what it is said to
+// need.
 func TestHeld(t *testing.T) {
 	allocator, err := elastalloc.New(elastalloc.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	in, needs := apiconv.InProcess{Allocator: allocator}, methods(allocator.MaxJobs())
-	rapid.Check(t, func(t *rapid.T) {
-		method, request := drawRequest(t)
-		wire, err := proto.Marshal(request)
+	rapid.Check(t, func(r *rapid.T) {
+		method, request := drawRequest(r)
+		need := needOf(t, needs, method, request)
+		held, _, err := heldBy(in, request)
 		if err != nil {
-			t.Fatal(err)
-		}
-		need, err := needs[method].Need.Bytes(needs[method].Need.Size(wire), 1<<40)
-		if err != nil {
-			t.Fatal(err)
-		}
-		before := live()
-		decoded := request.ProtoReflect().New().Interface()
-		if err := proto.Unmarshal(wire, decoded); err != nil {
-			t.Fatal(err)
-		}
-		response, err := ask(context.Background(), in, decoded)
-		if err != nil {
-			t.Skip(err)
-		}
-		encoded, err := proto.Marshal(response)
-		if err != nil {
-			t.Fatal(err)
+			r.Skip(err)
 		}
 		const others = 128 << 10 // what the allocator keeps for the next call, and tests
-		held := live() - before
 		if held > need+need/5+others {
-			t.Errorf("%s: %d bytes are held, %d were said to be needed; the answer has %d", method, held, need, len(encoded))
+			r.Errorf("%s: %d bytes are held, %d were said to be needed", method, held, need)
 		}
-		runtime.KeepAlive(wire)
-		runtime.KeepAlive(decoded)
-		runtime.KeepAlive(response)
 	})
+}
+
+// BenchmarkNeed measures what the constants of guard.Need estimate: what each of something holds,
+// beside what it is said to need.
+func BenchmarkNeed(b *testing.B) {
+	allocator, err := elastalloc.New(elastalloc.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	in, needs := apiconv.InProcess{Allocator: allocator}, methods(allocator.MaxJobs())
+	options := func() *elastallocv1.AllocateOptions {
+		return &elastallocv1.AllocateOptions{TimeBudget: durationpb.New(time.Second), Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME}
+	}
+	for _, row := range []struct {
+		each, method string
+		few, many    int
+		request      func(n int) proto.Message
+	}{
+		{"job", "Allocate", 2000, 4000, func(n int) proto.Message {
+			return &elastallocv1.AllocateRequest{Snapshot: queue(n, 2*n), Options: options()}
+		}},
+		{"job filled", "FillIdle", 2000, 4000, func(n int) proto.Message { return &elastallocv1.FillIdleRequest{Snapshot: queue(n, 2*n)} }},
+		{"job that never fits", "Allocate", 2000, 4000, func(n int) proto.Message {
+			s := queue(n, 2*n)
+			for _, job := range s.GetJobs() {
+				job.MinNodes, job.MaxNodes = new(int32(1<<30)), new(int32(1<<30))
+			}
+			return &elastallocv1.AllocateRequest{Snapshot: s, Options: options()}
+		}},
+		{"legal size of 1,000 jobs", "Allocate", 8, 32, func(n int) proto.Message {
+			s := queue(1000, 4000)
+			for _, job := range s.GetJobs() {
+				for size := range n {
+					job.AllowedNodes = append(job.AllowedNodes, int32(size+1))
+				}
+				job.MaxNodes = new(int32(n))
+			}
+			return &elastallocv1.AllocateRequest{Snapshot: s, Options: options()}
+		}},
+		{"step of 2,000 plans", "Allocate", 6, 24, func(n int) proto.Message {
+			s := queue(2000, 4000)
+			s.Horizon = &elastallocv1.Horizon{Steps: new(int32(n))}
+			return &elastallocv1.AllocateRequest{Snapshot: s, Options: &elastallocv1.AllocateOptions{
+				Backend: elastallocv1.Backend_BACKEND_GREEDY, IncludePlan: true,
+			}}
+		}},
+		{"group", "Allocate", 1000, 4000, func(n int) proto.Message {
+			s := queue(10, 20)
+			for _, job := range s.GetJobs() {
+				job.GroupId = "group-0"
+			}
+			for i := range n {
+				s.Groups = append(s.Groups, &elastallocv1.Group{Id: fmt.Sprint("group-", i)})
+			}
+			return &elastallocv1.AllocateRequest{Snapshot: s, Options: options()}
+		}},
+		{"scenario of 300 jobs", "WhatIf", 8, 64, func(n int) proto.Message {
+			r := &elastallocv1.WhatIfRequest{Snapshot: queue(300, 600), Options: &elastallocv1.AllocateOptions{Backend: elastallocv1.Backend_BACKEND_GREEDY}}
+			for i := range n {
+				r.Scenarios = append(r.Scenarios, &elastallocv1.Scenario{TotalNodes: new(int32(600 + i))})
+			}
+			return r
+		}},
+		{"job explained", "Explain", 100, 400, func(n int) proto.Message {
+			return &elastallocv1.ExplainRequest{Snapshot: queue(n, 2*n), Options: options()}
+		}},
+		{"job explained, of any size", "Explain", 100, 300, func(n int) proto.Message {
+			s := queue(n, 1<<30)
+			s.Horizon = &elastallocv1.Horizon{Steps: new(int32(24))}
+			for i, job := range s.GetJobs() {
+				job.Id, job.MinNodes, job.CurrentNodes = strings.Repeat("x", 70)+job.GetId(), new(int32(4)), int32(i%2*4)
+			}
+			return &elastallocv1.ExplainRequest{Snapshot: s, Options: &elastallocv1.AllocateOptions{TimeBudget: durationpb.New(200 * time.Millisecond)}}
+		}},
+		{"sample of 500 jobs", "Forecast", 10, 100, func(n int) proto.Message {
+			return &elastallocv1.ForecastRequest{
+				Snapshot: queue(500, 1000), EtaError: 0.2, Samples: int32(n), Options: &elastallocv1.AllocateOptions{Backend: elastallocv1.Backend_BACKEND_GREEDY},
+			}
+		}},
+	} {
+		b.Run(row.each, func(b *testing.B) {
+			few, many := math.MaxInt, math.MaxInt // The least: what else the machine does adds to it.
+			for b.Loop() {
+				for n, least := range map[int]*int{row.few: &few, row.many: &many} {
+					_, held, err := heldBy(in, row.request(n))
+					if err != nil {
+						b.Fatal(err)
+					}
+					*least = min(*least, held)
+				}
+			}
+			said := needOf(b, needs, row.method, row.request(row.many)) - needOf(b, needs, row.method, row.request(row.few))
+			b.ReportMetric(float64(many-few)/float64(row.many-row.few), "held-B")
+			b.ReportMetric(float64(said)/float64(row.many-row.few), "said-B")
+		})
+	}
 }
 
 // sized keeps what a call is said to take.

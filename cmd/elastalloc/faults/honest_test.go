@@ -38,16 +38,9 @@ func TestSoakBesieged(t *testing.T) {
 	time.Sleep(*soakTime)
 	cancel()
 	ended()
-	var after gauges
-	wait.For(t, "the server's memory returns", func() (bool, string) {
-		time.Sleep(time.Second) // It returns by and by.
-		after = s.collected()
-		return after.Memory <= 1.2*before.Memory, fmt.Sprintf("before: %v; now: %v", before, after)
-	})
 	calls, lost := honest.stop()
 	peak := s.peakMemory()
-	t.Logf("%d calls, %d lost; memory %.0f MiB before, %d at most, %.0f after", calls, len(lost),
-		before.Memory/(1<<20), peak>>20, after.Memory/(1<<20))
+	t.Logf("%d calls, %d lost; memory %.0f MiB before, %d at most", calls, len(lost), before.Memory/(1<<20), peak>>20)
 	for _, err := range lost[:min(5, len(lost))] {
 		t.Log(err)
 	}
@@ -57,6 +50,14 @@ func TestSoakBesieged(t *testing.T) {
 	if peak > s.limit {
 		t.Errorf("the server took %d MiB; want at most %d", peak>>20, s.limit>>20)
 	}
+	// Code and fragments of a heap that was large stay, whatever it holds.
+	const kept = 16 << 20
+	wait.For(t, "the server's memory returns", func() (bool, string) {
+		time.Sleep(time.Second) // It returns by and by.
+		after := s.collected()
+		return after.Memory <= 1.2*before.Memory+kept, fmt.Sprintf("before: %v; now: %v", before, after)
+	})
+	t.Logf("memory %.0f MiB after", s.collected().Memory/(1<<20))
 }
 
 // collected returns what the server holds once its garbage is collected.

@@ -14,7 +14,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// What calls hold beside their decoded requests, in bytes.
+// What calls hold beside their decoded requests, in bytes: BenchmarkNeed of package server
+// measures it.
 const (
 	workPerJob    = 1200 // of a search: the core's job, the model, plans
 	workPerNumber = 96   // of each legal size and speed

@@ -99,8 +99,8 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 	view := p.view(time.Now())
 	view.Paused = r.URL.Query().Has("paused")
-	var text bytes.Buffer
-	if err := p.page.Execute(&text, view); err != nil {
+	var body bytes.Buffer
+	if err := p.page.Execute(&body, view); err != nil {
 		http.Error(w, "status page: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
@@ -110,7 +110,7 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Referrer-Policy", "no-referrer")
 	header.Set("Cache-Control", "no-store")
-	_, _ = text.WriteTo(w) // An error means that the reader has gone.
+	_, _ = body.WriteTo(w) // An error means that the reader has gone.
 }
 
 // view is what the template shows.

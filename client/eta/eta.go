@@ -114,14 +114,25 @@ func mills(z float64) float64 {
 // and of two pseudo-jobs, which stand for all experience before any.
 func (e *Estimator) left(done float64) float64 {
 	first := sort.Search(len(e.sorted), func(i int) bool { return e.sorted[i] > done })
-	left := make([]float64, 0, len(e.sorted)-first+2)
-	for _, work := range e.sorted[first:] {
-		left = append(left, work-done)
-	}
+	further := e.sorted[first:]
 	pseudo := max(done, pseudoLeft)
-	left = append(left, pseudo, 3*pseudo)
-	slices.Sort(left)
-	return (left[(len(left)-1)/2] + left[len(left)/2]) / 2
+	// The places of the pseudo-jobs among all.
+	short := sort.Search(len(further), func(i int) bool { return further[i]-done > pseudo })
+	long := 1 + sort.Search(len(further), func(i int) bool { return further[i]-done > 3*pseudo })
+	at := func(place int) float64 {
+		switch {
+		case place == short:
+			return pseudo
+		case place == long:
+			return 3 * pseudo
+		case place > long:
+			place -= 2
+		case place > short:
+			place--
+		}
+		return further[place] - done
+	}
+	return (at((len(further)+1)/2) + at(len(further)/2+1)) / 2
 }
 
 // Ended notes that a job has ended, for whatever reason, with the given work done. Jobs

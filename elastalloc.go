@@ -180,7 +180,7 @@ func (a *Allocator) WhatIf(
 }
 
 // Forecast simulates the cluster from a snapshot on, to the second, as package sim
-// describes: it decides again and again as the options say, without submissions. The time
+// describes: it decides again and again as the options say. The time
 // budget is for the whole: what it ends is returned as far as it was simulated. Samples run
 // side by side on all processors, or on as many as solver.Options.Lend grants.
 //
@@ -190,7 +190,7 @@ func (a *Allocator) Forecast(
 	ctx context.Context, s *solver.Snapshot, o solver.Options, f solver.ForecastOptions,
 ) (solver.Forecast, error) {
 	r, err := a.valid(s, o, func(s *solver.Snapshot) []solver.Violation {
-		f = f.WithDefaults(s.Horizon)
+		f = f.WithDefaults(s, &o)
 		return f.Validate()
 	})
 	if err != nil {

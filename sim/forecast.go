@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/elastalloc/elastalloc/solver"
@@ -31,19 +32,38 @@ type JobFuture struct {
 	Rescales int
 }
 
-// Forecast simulates on from a valid snapshot with its defaults, without submissions, as
-// Run does from a scaling moment on: a decision of the policy at once and then every
-// frequency, each looking ahead as far as the snapshot's horizon. Changes cost the
-// rescale_delay or the restart_time that each job names, and a job that holds nodes now
-// trains on all of them.
+// Ahead is what a snapshot does not tell of the time after it.
+type Ahead struct {
+	// Work is what is really left of each job of the snapshot, in run time on one node.
+	Work []time.Duration
+	// Next returns the next submission, none before the last; nil if there are none. A forecast
+	// is cut after MaxSubmissions.
+	Next func() Submission
+}
+
+// Submission is a queued job that is submitted after so many whole seconds. Work is what it
+// really takes.
+type Submission struct {
+	At   time.Duration
+	Job  solver.Job
+	Work time.Duration
+}
+
+// MaxSubmissions is after how many submissions a forecast is cut.
+const MaxSubmissions = 10_000
+
+// Forecast simulates on from a valid snapshot with its defaults, as Run does from a scaling
+// moment on: a decision of the policy at once and then every frequency, each looking ahead as
+// far as the snapshot's horizon. Changes cost the rescale_delay or the restart_time that each
+// job names, and a job that holds nodes now trains on all of them.
 //
-// work is what is really left of each job, in run time on one node; the allocator is told
-// what the snapshot says. The simulation ends with the last job, at the given time, or
-// where it is clear that no more jobs will train. It ends early, and says so, when ctx
+// The allocator is told what the snapshot says and, of a job with an ETA error, the estimate
+// that client/eta makes of that as the job goes on. The simulation ends with the last job of
+// the snapshot, at the given time, or where it is clear that no more of its jobs will train. It ends early, and says so, when ctx
 // ends, the allocator runs out of time or there were too many decisions, and returns what it
 // has simulated by then.
 func Forecast(
-	ctx context.Context, s *solver.Snapshot, work []time.Duration, policy Policy, frequency, until time.Duration, allocator Allocator,
+	ctx context.Context, s *solver.Snapshot, ahead Ahead, policy Policy, frequency, until time.Duration, allocator Allocator,
 ) (Future, error) {
 	policy.Teams = len(s.Groups) > 0
 	sim := &simulation{
@@ -54,15 +74,15 @@ func Forecast(
 		arriving: len(s.Jobs), forgets: true,
 	}
 	for i := range s.Jobs {
-		sim.jobs[i] = goingOn(&s.Jobs[i], work[i], &sim.workload.Jobs[i])
+		sim.jobs[i] = goingOn(&s.Jobs[i], ahead.Work[i], &sim.workload.Jobs[i])
 		sim.active = append(sim.active, i)
 	}
-	err := sim.forecast(ctx, until)
-	future := Future{Jobs: make([]JobFuture, len(sim.jobs)), Decisions: sim.decided}
-	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrTooManyDecisions) {
+	err := sim.forecast(ctx, len(s.Jobs), ahead.Next, until)
+	future := Future{Jobs: make([]JobFuture, len(s.Jobs)), Decisions: sim.decided}
+	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrTooManyDecisions) || errors.Is(err, errTooManySubmissions) {
 		future.Cut, err = true, nil
 	}
-	for i := range sim.jobs {
+	for i := range s.Jobs {
 		job := &sim.jobs[i]
 		future.Jobs[i].Rescales = job.rescales
 		future.Jobs[i].Start = job.firstHeld()
@@ -93,6 +113,10 @@ func goingOn(told *solver.Job, work time.Duration, job *WorkloadJob) simulatedJo
 		delay: wholeSeconds(min(told.RescaleDelay, longestSpan)), restart: wholeSeconds(min(told.RestartTime, longestSpan)),
 	}
 	j.told.ETANodes = 0 // ToldETA is on one node.
+	if s := told.ETAError; s != nil && *s > 0 {
+		// The estimate is then what is told, and shrinks as a mean does.
+		job.ToldError, job.ToldETA = *s, max(1, scale(job.ToldETA, math.Exp(-*s**s/2)))
+	}
 	j.arrive(0)
 	return j
 }
@@ -115,15 +139,29 @@ func DemandOf(job *solver.Job) time.Duration {
 	return max(1, scale(time.Second, job.Demand()))
 }
 
-// forecast simulates up to a time, the first decision at once.
-func (s *simulation) forecast(ctx context.Context, until time.Duration) error {
+// errTooManySubmissions means that a forecast has had as many submissions as it may.
+var errTooManySubmissions = errors.New("too many submissions")
+
+// forecast simulates the first jobs up to a time, the first decision at once.
+func (s *simulation) forecast(ctx context.Context, jobs int, next func() Submission, until time.Duration) error {
 	if len(s.active) == 0 {
 		return nil
 	}
 	if err := s.scalingMoment(ctx); err != nil {
 		return err
 	}
-	for s.canGoOn() && s.nextEvent() <= until {
+	for s.canGoOn(jobs) {
+		if next != nil && s.arriving == len(s.jobs) {
+			if len(s.jobs) == jobs+MaxSubmissions {
+				return errTooManySubmissions
+			}
+			submission, job := next(), new(WorkloadJob)
+			s.jobs = append(s.jobs, goingOn(&submission.Job, submission.Work, job))
+			job.Submit = submission.At
+		}
+		if s.nextEvent() > until {
+			return nil
+		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -136,11 +174,11 @@ func (s *simulation) forecast(ctx context.Context, until time.Duration) error {
 	return nil
 }
 
-// canGoOn reports whether there is a job that holds nodes or that the pool can hold.
-func (s *simulation) canGoOn() bool {
+// canGoOn reports whether one of the first jobs holds nodes or is one that the pool can hold.
+func (s *simulation) canGoOn(jobs int) bool {
 	for _, i := range s.active {
 		job := &s.jobs[i]
-		if job.nodes > 0 || job.told.LegalSizes()[0] <= s.nodes {
+		if i < jobs && (job.nodes > 0 || job.told.LegalSizes()[0] <= s.nodes) {
 			return true
 		}
 	}

@@ -2,13 +2,14 @@ package solver
 
 import (
 	"cmp"
+	"slices"
 	"time"
 )
 
 // Limits and defaults of a forecast.
 const (
 	MaxSamples          = 100                   // simulations
-	DefaultErrorSamples = 20                    // simulations where ETAs may be off
+	DefaultErrorSamples = 20                    // simulations where anything is drawn
 	DefaultUntil        = 30 * 24 * time.Hour   // how far to simulate
 	MaxForecastSpan     = 3650 * 24 * time.Hour // how far to simulate, and time between decisions
 	MaxArrivalsPerHour  = 1e6                   // submissions per hour
@@ -25,10 +26,14 @@ type ForecastOptions struct {
 	EveryEvent bool
 	// ETAError is how far remaining ETAs may be off: what is really left of a job is drawn
 	// uniformly from (1 - ETAError) to (1 + ETAError) times what the snapshot says, but at
-	// least a second. 0 to 1.
+	// least a second. 0 to 1. For a job with an ETAError of its own, or that of
+	// TotalTimeOptions where this is 0, its whole work is log-normal instead, with that
+	// standard deviation of its logarithm and more than WorkDone, so that the mean of what is
+	// left is what the snapshot says.
 	ETAError float64
-	// Samples is the number of simulations, at most MaxSamples; 0 means 1, with an
-	// ETAError DefaultErrorSamples. Without an ETAError all are alike, and one is made.
+	// Samples is the number of simulations, at most MaxSamples; 0 means 1, and
+	// DefaultErrorSamples where anything is drawn. Where nothing is, all are alike, and one
+	// is made.
 	Samples int
 	// Seed is that of all that is drawn.
 	Seed uint64
@@ -42,13 +47,16 @@ type ForecastOptions struct {
 	Bad []Violation
 }
 
-// WithDefaults returns the options with the default of every field that is not set.
-func (o ForecastOptions) WithDefaults(h Horizon) ForecastOptions {
-	o.Cadence = cmp.Or(o.Cadence, min((h.Step+time.Second-1).Truncate(time.Second), MaxForecastSpan))
-	if o.Samples == 0 && o.ETAError > 0 {
+// WithDefaults returns the options with the default of every field that is not set, for a
+// snapshot that has its own and the options of its decisions.
+func (o ForecastOptions) WithDefaults(s *Snapshot, decide *Options) ForecastOptions {
+	o.Cadence = cmp.Or(o.Cadence, min((s.Horizon.Step+time.Second-1).Truncate(time.Second), MaxForecastSpan))
+	drawn := o.ETAError > 0 || o.ArrivalsPerHour > 0 || valueOr(decide.TotalTime.ETAError, 0) > 0 ||
+		slices.ContainsFunc(s.Jobs, func(j Job) bool { return valueOr(j.ETAError, 0) > 0 })
+	if o.Samples == 0 && drawn {
 		o.Samples = DefaultErrorSamples
 	}
-	if o.Samples == 0 || o.ETAError == 0 && o.Samples > 0 && o.Samples <= MaxSamples {
+	if o.Samples == 0 || !drawn && o.Samples > 0 && o.Samples <= MaxSamples {
 		o.Samples = 1
 	}
 	o.Until = cmp.Or(o.Until, DefaultUntil)
@@ -72,7 +80,7 @@ func (o *ForecastOptions) Validate() []Violation {
 	return bad
 }
 
-// Forecast is when the jobs of a snapshot start and end, if no other is submitted.
+// Forecast is when the jobs of a snapshot start and end.
 type Forecast struct {
 	// Jobs are in the order of the snapshot.
 	Jobs []JobForecast

@@ -25,6 +25,7 @@ type forecastFlags struct {
 	cadence, until time.Duration
 	everyEvent     bool
 	etaError       float64
+	arrivals       float64
 	samples        int32
 	seed           uint64
 }
@@ -35,12 +36,11 @@ func newForecastCommand(env cli.LookupEnv) *cobra.Command {
 		Use:   "forecast -f FILE",
 		Short: "Say when the jobs of one snapshot start and end",
 		Long: `Simulate the cluster from one snapshot on, to the second, in this process or at a
-server, deciding again and again: when each job starts and ends if no other is
-submitted.
+server, deciding again and again: when each job starts and ends.
 
 The input is an AllocateRequest in protojson. Flags win over the options in it. With
---eta-error, times are medians over several simulations in which what is really left
-of each job is drawn, and the chart shows from when to when eight in ten of them
+--eta-error or --arrivals-per-hour, or jobs that have an eta_error, times are medians over
+several simulations in which what is really left of each job is drawn, and the chart shows from when to when eight in ten of them
 start and end.`,
 		Example: `  elastalloc forecast -f request.json
   elastalloc forecast -f request.json --eta-error 0.2 -o svg > forecast.svg`,
@@ -51,6 +51,7 @@ start and end.`,
 			asked := &elastallocv1.ForecastRequest{
 				Snapshot: request.GetSnapshot(), Options: request.GetOptions(),
 				EveryEvent: f.everyEvent, EtaError: f.etaError, Samples: f.samples, Seed: f.seed,
+				ArrivalsPerHour: f.arrivals,
 			}
 			if cmd.Flags().Changed("cadence") {
 				asked.Cadence = durationpb.New(f.cadence)
@@ -77,7 +78,8 @@ start and end.`,
 	flags.DurationVar(&f.cadence, "cadence", 0, "time between two decisions (default the step of the horizon)")
 	flags.BoolVar(&f.everyEvent, "every-event", false, "decide a second after each end of a job, too")
 	flags.Float64Var(&f.etaError, "eta-error", 0, "how far remaining ETAs may be off, 0.2 for 20 %")
-	flags.Int32Var(&f.samples, "samples", 0, "number of simulations (default 1, with --eta-error 20)")
+	flags.Float64Var(&f.arrivals, "arrivals-per-hour", 0, "submissions to expect, of jobs like those of the snapshot")
+	flags.Int32Var(&f.samples, "samples", 0, "number of simulations (default 20 where anything is drawn, else 1)")
 	flags.Uint64Var(&f.seed, "seed", 0, "seed of what is drawn")
 	flags.DurationVar(&f.until, "until", 0, "how far to simulate (default 30 days)")
 	return command
@@ -161,6 +163,9 @@ func forecastText(response *elastallocv1.ForecastResponse, screen cli.Screen) st
 			format.Span(response.GetMeanTotal().AsDuration()), format.Span(response.GetMeanQueue().AsDuration()))
 	}
 	text += fmt.Sprintf("decisions   %d\n", response.GetDecisions())
+	if response.GetIfNothingElse() {
+		text += "holds       if nothing else is submitted (see --arrivals-per-hour)\n"
+	}
 	if !response.GetComplete() {
 		text += screen.Yellow.Paint("incomplete  the time budget or 200,000 decisions ended the simulation: --budget gives it more time, a longer --cadence takes fewer") + "\n"
 	}

@@ -57,6 +57,9 @@ func drawForecast(snapshot string, response *elastallocv1.ForecastResponse, page
 	if g.ranges {
 		data.Summary += "; yellow from when to when eight in ten simulations end a job"
 	}
+	if response.GetIfNothingElse() {
+		data.Summary += "; if nothing else is submitted"
+	}
 	if snapshot != "" {
 		data.Title = "Forecast of " + cli.Clip(snapshot, 60)
 	}

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -30,11 +29,12 @@ func Jobs(
 		o = o.Paced(f.Cadence)
 	}
 	backend := o.Backend
+	s = withErrors(s, &f, &o)
 	o.Backend = "" // A policy is of its backend only; a forecast falls back as a decision does.
 	policy := sim.Policy{Name: "forecast", Options: o, EveryEvent: f.EveryEvent}
 	futures, complete, err := simulate(ctx, o.Lend, len(s.Jobs), f.Samples, func(ctx context.Context, sample int) (sim.Future, error) {
 		asked := &steady{decider: decider, backend: backend, budget: budget}
-		return sim.Forecast(ctx, s, remainingWork(s, &f, sample), policy, f.Cadence, f.Until, asked)
+		return sim.Forecast(ctx, s, draw(s, &f, sample), policy, f.Cadence, f.Until, asked)
 	})
 	if err != nil {
 		return solver.Forecast{}, err
@@ -89,19 +89,6 @@ func simulate(
 		err = nil
 	}
 	return futures, false, err
-}
-
-// remainingWork draws what is really left of each job in a sample, in run time on one node.
-func remainingWork(s *solver.Snapshot, f *solver.ForecastOptions, sample int) []time.Duration {
-	random := rand.New(rand.NewPCG(f.Seed, uint64(sample)))
-	work := make([]time.Duration, len(s.Jobs))
-	for i := range s.Jobs {
-		work[i] = sim.DemandOf(&s.Jobs[i])
-		if off := f.ETAError * (2*random.Float64() - 1); off != 0 {
-			work[i] = max(time.Second, time.Duration(float64(work[i])*(1+off)))
-		}
-	}
-	return work
 }
 
 // summarize fills in the forecast of job n of the futures.

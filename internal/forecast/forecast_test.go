@@ -96,7 +96,7 @@ func TestForecastIsTheSimulation(t *testing.T) {
 				if !known {
 					continue
 				}
-				got, err := sim.Forecast(t.Context(), s.WithDefaults(), work, policy, config.Frequency, solver.DefaultUntil, a)
+				got, err := sim.Forecast(t.Context(), s.WithDefaults(), sim.Ahead{Work: work}, policy, config.Frequency, solver.DefaultUntil, a)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -463,7 +463,7 @@ func TestForecastHidesNoError(t *testing.T) {
 	t.Parallel()
 	s := (&solver.Snapshot{TotalNodes: 4, Jobs: []solver.Job{solver.NewJob("a", 10*time.Minute)}}).WithDefaults()
 	for samples := range 3 {
-		f := solver.ForecastOptions{Samples: samples, ETAError: 0.1}.WithDefaults(s.Horizon)
+		f := solver.ForecastOptions{Samples: samples, ETAError: 0.1}.WithDefaults(s, &solver.Options{})
 		if got, err := forecast.Jobs(t.Context(), broken{}, s, solver.Options{}.WithDefaults(), f, 0); err == nil {
 			t.Errorf("forecast %+v of %d samples; want an error", got, f.Samples)
 		}
@@ -476,7 +476,7 @@ func TestForecastIsCutByWork(t *testing.T) {
 	s := (&solver.Snapshot{TotalNodes: 1, Jobs: []solver.Job{solver.NewJob("a", 3650*24*time.Hour)}}).WithDefaults()
 	idle := sim.Policy{Name: "idle", Decide: func(s *solver.Snapshot) []int { return []int{1} }}
 	work := []time.Duration{sim.DemandOf(&s.Jobs[0])}
-	got, err := sim.Forecast(t.Context(), s, work, idle, time.Second, solver.MaxForecastSpan, nil)
+	got, err := sim.Forecast(t.Context(), s, sim.Ahead{Work: work}, idle, time.Second, solver.MaxForecastSpan, nil)
 	if err != nil || !got.Cut || got.Decisions != sim.MaxDecisions {
 		t.Errorf("%d decisions, cut %t, %v; want it cut after %d", got.Decisions, got.Cut, err, sim.MaxDecisions)
 	}
@@ -498,7 +498,7 @@ func TestFuturesKeepNoSimulations(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	var futures []sim.Future
 	for range samples {
-		future, err := sim.Forecast(t.Context(), s, work, one, 5*time.Minute, time.Hour, nil)
+		future, err := sim.Forecast(t.Context(), s, sim.Ahead{Work: work}, one, 5*time.Minute, time.Hour, nil)
 		if err != nil || future.Jobs[0].End == nil {
 			t.Fatal(err)
 		}

@@ -3101,8 +3101,9 @@ type ForecastRequest struct {
 	// How far remaining ETAs may be off: what is really left of each job is drawn
 	// uniformly from (1 - eta_error) to (1 + eta_error) times what the snapshot says, but at
 	// least a second. 0 to 1. For a job with an eta_error of its own, or that of
-	// options.total_time where this is 0, the logarithm of the factor is drawn instead, normal
-	// with that standard deviation.
+	// options.total_time where this is 0, the whole job's work is drawn instead, log-normal with
+	// that standard deviation of its logarithm and more than its work_done, so that the mean of
+	// what is left is what the snapshot says.
 	EtaError float64 `protobuf:"fixed64,5,opt,name=eta_error,json=etaError,proto3" json:"eta_error,omitempty"`
 	// How many simulations, at most 100. Unset means 20 where anything is drawn, else 1.
 	Samples int32 `protobuf:"varint,6,opt,name=samples,proto3" json:"samples,omitempty"`
@@ -3110,8 +3111,9 @@ type ForecastRequest struct {
 	Seed uint64 `protobuf:"varint,7,opt,name=seed,proto3" json:"seed,omitempty"`
 	// How far to simulate, greater than 0. Unset means 30 days.
 	Until *durationpb.Duration `protobuf:"bytes,8,opt,name=until,proto3" json:"until,omitempty"`
-	// Submissions to expect, at random times; each is of a job like one of the snapshot, drawn
-	// with equal chances. 0 to 1e6; 0 means that nothing else is submitted.
+	// Submissions to expect, at random times. Each is of a job of the snapshot as it was when it
+	// was submitted, drawn with a chance that falls with its work, since long jobs are in a
+	// snapshot for longer. 0 to 1e6; 0 means that nothing else is submitted.
 	ArrivalsPerHour float64 `protobuf:"fixed64,9,opt,name=arrivals_per_hour,json=arrivalsPerHour,proto3" json:"arrivals_per_hour,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache

@@ -1,0 +1,128 @@
+package forecast
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/elastalloc/elastalloc/sim"
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// withErrors returns the snapshot with the ETA error of all in the jobs that have none of
+// their own, where it counts.
+func withErrors(s *solver.Snapshot, f *solver.ForecastOptions, o *solver.Options) *solver.Snapshot {
+	if o.TotalTime.ETAError == nil || f.ETAError > 0 {
+		return s
+	}
+	s = new(*s)
+	s.Jobs = slices.Clone(s.Jobs)
+	for i := range s.Jobs {
+		s.Jobs[i].ETAError = cmp.Or(s.Jobs[i].ETAError, o.TotalTime.ETAError)
+	}
+	return s
+}
+
+// draw draws what a snapshot does not tell, for one sample.
+func draw(s *solver.Snapshot, f *solver.ForecastOptions, sample int) sim.Ahead {
+	random := rand.New(rand.NewPCG(f.Seed, uint64(sample)))
+	ahead := sim.Ahead{Work: make([]time.Duration, len(s.Jobs))}
+	for i := range s.Jobs {
+		ahead.Work[i] = work(&s.Jobs[i], f, random)
+	}
+	if f.ArrivalsPerHour > 0 && len(s.Jobs) > 0 {
+		ahead.Next = submissions(s, f, random)
+	}
+	return ahead
+}
+
+// work draws what is really left of a job, in run time on one node.
+func work(job *solver.Job, f *solver.ForecastOptions, random *rand.Rand) time.Duration {
+	told := sim.DemandOf(job)
+	left := float64(told) * (1 + f.ETAError*(2*random.Float64()-1))
+	if job.ETAError != nil {
+		left = logNormal(float64(told), *job.ETAError, float64(job.WorkDone), random)
+	}
+	if left == float64(told) {
+		return told
+	}
+	return time.Duration(max(float64(time.Second), min(left, longest)))
+}
+
+// logNormal draws what is left of a job whose total is log-normal with the given error: what
+// was told is the mean of what is left after the work done, as client/eta makes it.
+func logNormal(told, sigma, done float64, random *rand.Rand) float64 {
+	if sigma == 0 {
+		return told
+	}
+	// The median of the total, by halving an interval: the mean grows with it.
+	low, high := math.Log(told)-sigma*sigma/2-40, math.Log(told+done)
+	for range 60 {
+		if middle := (low + high) / 2; meanLeft(middle, sigma, done) < told {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	for range 100 {
+		if left := math.Exp(low+sigma*random.NormFloat64()) - done; left > 0 {
+			return left
+		}
+	}
+	return told // A job that has done so much more than all expected.
+}
+
+// meanLeft returns the mean of what is left after the work done of a log-normal total of a
+// given logarithm of its median.
+func meanLeft(median, sigma, done float64) float64 {
+	mean := math.Exp(median + sigma*sigma/2)
+	if done <= 0 {
+		return mean
+	}
+	z := (math.Log(done) - median) / sigma
+	return mean*math.Erfc((z-sigma)/math.Sqrt2)/math.Erfc(z/math.Sqrt2) - done
+}
+
+// longest is a time of 146 years: sums of two fit a time.Duration.
+const longest = 1 << 62
+
+// submissions returns what draws the submissions to come: a Poisson process of jobs of the
+// snapshot as they were when they were submitted. A job of twice the work is present twice as
+// long, so that it stands for half as many submissions.
+func submissions(s *solver.Snapshot, f *solver.ForecastOptions, random *rand.Rand) func() sim.Submission {
+	jobs, chances := make([]solver.Job, len(s.Jobs)), make([]float64, len(s.Jobs))
+	all := 0.0
+	for i := range s.Jobs {
+		jobs[i] = fresh(&s.Jobs[i])
+		all += 1 / jobs[i].RemainingETA.Seconds()
+		chances[i] = all
+	}
+	at, count := 0.0, 0
+	return func() sim.Submission {
+		at += random.ExpFloat64() * 3600 / f.ArrivalsPerHour
+		count++
+		drawn, _ := slices.BinarySearch(chances, all*random.Float64())
+		job := jobs[drawn]
+		job.ID = fmt.Sprintf("%s, submission %d", job.ID, count)
+		return sim.Submission{At: seconds(math.Ceil(at)), Job: job, Work: work(&job, f, random)}
+	}
+}
+
+// fresh returns a job as it was when it was submitted.
+func fresh(job *solver.Job) solver.Job {
+	submitted := *job
+	done := job.WorkDone
+	if done == 0 {
+		done = seconds(job.TrainingTime.Seconds() * job.Speed(job.CurrentNodes))
+	}
+	submitted.RemainingETA = time.Duration(min(float64(sim.DemandOf(job))+float64(done), longest))
+	submitted.ETANodes, submitted.CurrentNodes = 0, 0
+	submitted.TrainingTime, submitted.WaitingTime, submitted.WorkDone = 0, 0, 0
+	return submitted
+}
+
+// seconds returns a time, at most the longest.
+func seconds(s float64) time.Duration { return time.Duration(min(s*float64(time.Second), longest)) }

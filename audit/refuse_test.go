@@ -51,14 +51,14 @@ func (d drawer) spoil(m protoreflect.Message) {
 	field := fields.Get(d.IntN(fields.Len()))
 	scalar := func() protoreflect.Value {
 		integer := []int64{math.MinInt32, -1, 0, 1, 2, 24, 25, 32, math.MaxInt32}[d.IntN(9)]
-		real := []float64{-1, -1e-300, 0, 1e-300, 0.5, 1, 5, 5.1, 1e6, 1.1e6, 1e9, 1.1e9, 1e12, 1.1e12, math.Inf(1), math.NaN()}[d.IntN(16)]
+		number := []float64{-1, -1e-300, 0, 1e-300, 0.5, 1, 5, 5.1, 1e6, 1.1e6, 1e9, 1.1e9, 1e12, 1.1e12, math.Inf(1), math.NaN()}[d.IntN(16)]
 		switch field.Kind() {
 		case protoreflect.Int32Kind:
 			return protoreflect.ValueOfInt32(int32(integer))
 		case protoreflect.Int64Kind: // seconds
 			return protoreflect.ValueOfInt64([]int64{-1, 0, 1, 365 * 24 * 3600, 365*24*3600 + 1, 9223372036, 9223372037, 315576000000, math.MaxInt64}[d.IntN(9)])
 		case protoreflect.DoubleKind:
-			return protoreflect.ValueOfFloat64(real)
+			return protoreflect.ValueOfFloat64(number)
 		case protoreflect.BoolKind:
 			return protoreflect.ValueOfBool(integer > 0)
 		case protoreflect.EnumKind:

@@ -45,6 +45,9 @@ type Instance struct {
 	// Groups are those of the jobs, and QuotaPrice what a node short of a floor costs.
 	Groups     []solver.AdmittedGroup
 	QuotaPrice float64
+	// groupFree is the number of nodes that the limits leave a job of each group beyond its
+	// smallest size, when every job holds its own.
+	groupFree []int
 	// TieCost and TieTotal are the tie cost of one node and the most that all tie
 	// costs can come to.
 	TieCost, TieTotal float64
@@ -103,13 +106,8 @@ var errInfeasible = errors.New("the smallest sizes of all jobs together exceed t
 func NewInstance(clock *Clock, p *solver.Problem, e *Effort) (*Instance, error) {
 	in := &Instance{Effort: e, Capacity: p.Capacity, Steps: p.Steps, Free: slices.Clone(p.Capacity), Jobs: make([]Job, len(p.Jobs))}
 	for i := range p.Jobs {
-		from := &p.Jobs[i]
-		in.Unit = max(in.Unit, slices.Max(from.Gain))
-		for _, value := range from.SizeValue {
-			in.Unit = max(in.Unit, math.Abs(value))
-		}
 		for t := range in.Free {
-			in.Free[t] -= from.Sizes[0]
+			in.Free[t] -= p.Jobs[i].Sizes[0]
 		}
 		if clock.Up(2 * in.Steps) {
 			return in, nil
@@ -118,18 +116,28 @@ func NewInstance(clock *Clock, p *solver.Problem, e *Effort) (*Instance, error) 
 	if slices.Min(in.Free) < 0 {
 		return nil, errInfeasible
 	}
-	if len(p.Groups) > 0 {
-		in.Unit = max(in.Unit, p.QuotaPrice)
-	}
-	if in.Unit = PowerOfTwo(in.Unit); in.Unit == 0 {
-		in.Unit = 1
-	}
+	in.MostFree = slices.Max(in.Free)
 	if len(p.Groups) > 0 {
 		if err := in.convertGroups(p); err != nil {
 			return nil, err
 		}
 	}
-	in.MostFree = slices.Max(in.Free)
+	for i := range p.Jobs {
+		from := &p.Jobs[i]
+		in.Unit = max(in.Unit, slices.Max(from.Gain))
+		if from.SizeValue != nil {
+			for _, value := range from.SizeValue[:in.usable(from)] {
+				in.Unit = max(in.Unit, math.Abs(value))
+			}
+		}
+		if clock.Up(2 * in.Steps) {
+			return in, nil
+		}
+	}
+	if in.Unit = PowerOfTwo(max(in.Unit, in.QuotaPrice)); in.Unit == 0 {
+		in.Unit = 1
+	}
+	in.QuotaPrice /= in.Unit
 	for i := range p.Jobs {
 		in.convert(p, i)
 		if in.Jobs[i].capped() {
@@ -150,8 +158,7 @@ func NewInstance(clock *Clock, p *solver.Problem, e *Effort) (*Instance, error) 
 func (in *Instance) convert(p *solver.Problem, i int) {
 	from, j := &p.Jobs[i], &in.Jobs[i]
 	j.Group = from.Group
-	// A size that does not fit beside all other jobs' smallest sizes is never used.
-	usable := sort.SearchInts(from.Sizes, from.Sizes[0]+in.MostFree+1)
+	usable := in.usable(from)
 	j.Sizes = make([]int32, usable)
 	block := make([]float64, 3*usable)
 	j.First, j.Later, j.Cost = block[:usable], block[usable:2*usable], block[2*usable:]
@@ -179,6 +186,17 @@ func (in *Instance) convert(p *solver.Problem, i int) {
 			j.First[k] = min(1, j.First[k])
 		}
 	}
+}
+
+// usable returns how many of a job's sizes, ascending, fit beside all other jobs' smallest
+// sizes. The others are in no plan, and what they are worth must not pass for a magnitude of
+// the objective.
+func (in *Instance) usable(from *solver.AdmittedJob) int {
+	free := in.MostFree
+	if len(in.Groups) > 0 {
+		free = in.groupFree[from.Group]
+	}
+	return sort.SearchInts(from.Sizes, from.Sizes[0]+free+1)
 }
 
 // capped reports whether the job's value is less than the sum of what its steps

@@ -12,12 +12,12 @@ import (
 // errLimits is returned for a problem that admission cannot have made.
 var errLimits = errors.New("the smallest sizes of the jobs of a group together exceed its limit")
 
-// convertGroups takes over the groups of a problem of one step.
+// convertGroups takes over the groups of a problem of one step, and what they leave free.
 func (in *Instance) convertGroups(p *solver.Problem) error {
 	if p.Steps != 1 {
 		return errors.New("groups in a problem of more than one step")
 	}
-	in.Groups, in.QuotaPrice = p.Groups, p.QuotaPrice/in.Unit
+	in.Groups = p.Groups
 	nodes := make([]int, len(p.Groups))
 	for i := range p.Jobs {
 		for g := p.Jobs[i].Group; g >= 0; g = p.Groups[g].Parent {
@@ -28,6 +28,16 @@ func (in *Instance) convertGroups(p *solver.Problem) error {
 		if nodes[g] > p.Groups[g].Limit {
 			return errLimits
 		}
+		if nodes[g] < p.Groups[g].Floor {
+			in.QuotaPrice = p.QuotaPrice // Else no plan pays it.
+		}
+	}
+	for g := range p.Groups {
+		free := in.MostFree
+		for q := g; q >= 0; q = p.Groups[q].Parent {
+			free = min(free, p.Groups[q].Limit-nodes[q])
+		}
+		in.groupFree = append(in.groupFree, free)
 	}
 	return nil
 }

@@ -44,6 +44,9 @@ type Shape struct {
 	StartSize int
 	// NoPause says that it must not be suspended.
 	NoPause bool
+	// FillsGaps says that its controller makes pods of all indexes below the highest there is,
+	// whatever the size: until a deleted pod is gone, its node is not free, though it has failed.
+	FillsGaps bool
 	// Selector are the labels of its pods.
 	Selector map[string]string
 	// Unit is how much of the pool's unit each of its pods requests.

@@ -98,9 +98,10 @@ func readPyTorchJob(object, _ *unstructured.Unstructured, unit corev1.ResourceNa
 			"training.kubeflow.org/job-name":     object.GetName(),
 			"training.kubeflow.org/replica-type": "worker",
 		},
-		Size:    1,
-		sizes:   []string{"/spec/pytorchReplicaSpecs/Worker/replicas"},
-		suspend: "/spec/runPolicy/suspend",
+		FillsGaps: true,
+		Size:      1,
+		sizes:     []string{"/spec/pytorchReplicaSpecs/Worker/replicas"},
+		suspend:   "/spec/runPolicy/suspend",
 	}
 	if job.Spec.RunPolicy == nil {
 		s.suspend, s.suspendIn = "/spec/runPolicy", "suspend"

@@ -180,7 +180,8 @@ func (o *observer) assignPods() {
 	}
 	o.podsOf = make(map[*Job][]*corev1.Pod)
 	for _, pod := range o.Pods {
-		if pod.Status.Phase == corev1.PodFailed {
+		failed := pod.Status.Phase == corev1.PodFailed
+		if failed && pod.DeletionTimestamp == nil {
 			continue
 		}
 		for key := range keys {
@@ -189,7 +190,7 @@ func (o *observer) assignPods() {
 				continue
 			}
 			for _, j := range byLabel[label{pod.Namespace, key, value}] {
-				if !o.taken[pod.UID] && labels.SelectorFromSet(j.Shape.Selector).Matches(labels.Set(pod.Labels)) {
+				if (!failed || j.Shape.FillsGaps) && !o.taken[pod.UID] && labels.SelectorFromSet(j.Shape.Selector).Matches(labels.Set(pod.Labels)) {
 					o.podsOf[j] = append(o.podsOf[j], pod)
 					o.taken[pod.UID] = true
 				}

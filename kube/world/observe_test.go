@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/elastalloc/elastalloc/client/eta"
 	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
 	"github.com/elastalloc/elastalloc/kube/kinds"
 	"github.com/elastalloc/elastalloc/kube/world"
@@ -50,6 +51,32 @@ func TestNodesThatCount(t *testing.T) {
 	want := world.NodeCounts{Usable: 3, NotReady: 2, Cordoned: 1, Tainted: 2, Foreign: 1}
 	if got := world.Observe(in).Nodes; got != want {
 		t.Errorf("nodes are %+v; want %+v", got, want)
+	}
+}
+
+// TestFailedPodsThatLeave: training-operator makes pods anew below the index of a failed one that
+// is not gone, so that one frees nothing yet.
+func TestFailedPodsThatLeave(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[string]int{"Job": 0, "PyTorchJob": 1} {
+		c := worldtest.New(2)
+		failed, leaving := worldtest.Pod("a-0", "node-000", nil), worldtest.Pod("a-1", "node-001", nil)
+		leaving.DeletionTimestamp = &metav1.Time{Time: c.Now.Add(30 * time.Second)}
+		for _, pod := range []*corev1.Pod{failed, leaving} {
+			pod.Status.Phase = corev1.PodFailed
+			pod.Labels = map[string]string{
+				"batch.kubernetes.io/job-name":   "a",
+				"training.kubeflow.org/job-name": "a", "training.kubeflow.org/replica-type": "worker",
+			}
+		}
+		job := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "a", "namespace": failed.Namespace}}}
+		w := world.Observe(world.Input{
+			Now: c.Now, Pool: c.Pool, Nodes: c.Nodes, Pods: []*corev1.Pod{failed, leaving},
+			Jobs: []world.Object{{Kind: kinds.Named([]string{kind})[0], Job: job}}, ETAs: new(eta.Estimator),
+		})
+		if got := w.Jobs[0].Pods.Terminating; got != want {
+			t.Errorf("%d pods of a %s hold nodes until they are gone; want %d", got, kind, want)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package audit_test
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -203,23 +204,82 @@ func TestKnowsAllFields(t *testing.T) {
 	}
 }
 
-// TestLeavesOpenWhatItDoesNotKnow checks that fields which the check does not count with get
-// no verdict.
-func TestLeavesOpenWhatItDoesNotKnow(t *testing.T) {
+// TestETAErrors audits what hangs on the ETA errors of many jobs: up to 1,000 each counts as
+// it is, of more in quarters where there are more than 24 different ones. Jobs of one error
+// are so many that the solver does not sum them term by term.
+func TestETAErrors(t *testing.T) {
 	t.Parallel()
-	for name, set := range map[string]func(r *elastallocv1.AllocateRequest){
-		"Job.eta_error is set": func(r *elastallocv1.AllocateRequest) { r.Snapshot.Jobs[1].EtaError = new(0.7) },
-		"Job.work_done is set": func(r *elastallocv1.AllocateRequest) { r.Snapshot.Jobs[1].WorkDone = durationpb.New(1) },
-		"TotalTimeOptions.eta_error is set": func(r *elastallocv1.AllocateRequest) {
-			r.Options = &elastallocv1.AllocateOptions{TotalTime: &elastallocv1.TotalTimeOptions{EtaError: new(0.7)}}
-		},
-	} {
-		request := readRequest(t, "../examples/snapshot.json")
-		set(request)
-		got := audit.Check(t.Context(), request, decide(t, request), audit.Options{})
-		if got.Verdict != audit.Open || !strings.HasPrefix(got.Reason, name) {
-			t.Errorf("%s: %v", name, got)
+	for _, test := range []struct{ jobs, different int }{{300, 1}, {1000, 25}, {1001, 24}, {1001, 25}} {
+		d := newDrawer(uint64(test.jobs + test.different))
+		request := &elastallocv1.AllocateRequest{
+			Snapshot: &elastallocv1.Snapshot{TotalNodes: 500},
+			Options:  &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME},
 		}
+		for i := range test.jobs {
+			request.Snapshot.Jobs = append(request.Snapshot.Jobs, &elastallocv1.Job{
+				Id: fmt.Sprint(i), RemainingEta: d.span(10, 1e5), Weight: new(1 + d.Float64()), EtaError: new(float64(1+i%test.different) * 0.05),
+			})
+		}
+		response := decide(t, request)
+		if got := audit.Check(t.Context(), request, response, audit.Options{}); got.Verdict != audit.Confirmed {
+			t.Errorf("%+v: %v", test, got)
+		}
+		response.Report.Objective *= 1 + 1e-7
+		response.Report.Bound *= 1 + 1e-7
+		if got := audit.Check(t.Context(), request, response, audit.Options{}); got.Verdict != audit.Refuted {
+			t.Errorf("%+v, a little more than worth: %v", test, got)
+		}
+	}
+}
+
+// TestLeavesOpen checks that what is not known, too much or hangs on last digits gets no
+// verdict.
+func TestLeavesOpen(t *testing.T) {
+	t.Parallel()
+	two := &elastallocv1.AllocateRequest{
+		Snapshot: &elastallocv1.Snapshot{TotalNodes: 4, Jobs: []*elastallocv1.Job{
+			{Id: "a", RemainingEta: durationpb.New(time.Hour)}, {Id: "b", RemainingEta: durationpb.New(time.Hour)},
+		}},
+		Options: &elastallocv1.AllocateOptions{
+			Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME, TotalTime: &elastallocv1.TotalTimeOptions{EtaError: new(1e-6)},
+		},
+	}
+	unknown, many := proto.CloneOf(two), proto.CloneOf(two)
+	unknown.Snapshot.Jobs[1].ProtoReflect().SetUnknown([]byte{0xf8, 0x7f, 1})
+	for i := range 1 << 14 {
+		many.Snapshot.Jobs = append(many.Snapshot.Jobs, &elastallocv1.Job{Id: fmt.Sprint(i), RemainingEta: durationpb.New(time.Hour)})
+	}
+	for reason, request := range map[string]*elastallocv1.AllocateRequest{
+		"Job has fields that the check does not know": unknown, "too many pairs": many,
+		"known only up to rounding": two,
+	} {
+		response := &elastallocv1.AllocateResponse{Report: &elastallocv1.SolveReport{
+			Reason: elastallocv1.Reason_REASON_OPTIMAL, Limit: elastallocv1.Limit_LIMIT_NONE,
+		}}
+		if request == two { // Keys of one value, to their last digits.
+			response = decide(t, request)
+			response.Report.Reason, response.Report.RelativeGap = elastallocv1.Reason_REASON_FEASIBLE, 0.5
+			response.Report.Bound = 2 * response.GetReport().GetObjective()
+		}
+		got := audit.Check(t.Context(), request, response, audit.Options{})
+		if got.Verdict != audit.Open || !strings.Contains(got.Reason, reason) {
+			t.Errorf("want %q; got %v", reason, got)
+		}
+	}
+}
+
+// TestNoETAError checks that an ETA error below 1e-6 is none: equal jobs stand by place.
+func TestNoETAError(t *testing.T) {
+	t.Parallel()
+	request := readRequest(t, "../examples/snapshot.json")
+	request.Options = &elastallocv1.AllocateOptions{
+		Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME, TotalTime: &elastallocv1.TotalTimeOptions{EtaError: new(9e-7)},
+	}
+	for _, j := range request.GetSnapshot().GetJobs() {
+		j.RemainingEta, j.EtaNodes = durationpb.New(time.Hour), nil
+	}
+	if got := audit.Check(t.Context(), request, decide(t, request), audit.Options{}); got.Verdict != audit.Confirmed {
+		t.Error(got)
 	}
 }
 

@@ -72,7 +72,15 @@ func (d drawer) totalTime() *elastallocv1.TotalTimeOptions {
 	if d.chance(2) {
 		o.StartBonus, o.Cadence = d.span(1, 1e4), d.span(1, 1e4)
 	}
+	if d.chance(3) {
+		o.EtaError = d.etaError()
+	}
 	return o
+}
+
+// etaError draws an ETA error, often one that others have.
+func (d drawer) etaError() *float64 {
+	return new([]float64{0, 9e-7, 0.1, 0.7, 1.4, 5, d.Float64() * 2}[d.IntN(7)])
 }
 
 // groups draws a tree; the leaves are the groups "leaf-…".
@@ -98,6 +106,12 @@ func (d drawer) job(i, sizes int, s *elastallocv1.Snapshot) *elastallocv1.Job {
 	}
 	if d.chance(3) {
 		j.TrainingTime, j.WaitingTime = d.span(1, 1e4), d.span(1, 1e5)
+	}
+	if d.chance(3) {
+		j.WorkDone = d.span(1, 1e6)
+	}
+	if d.chance(3) {
+		j.EtaError = d.etaError()
 	}
 	switch d.IntN(4) {
 	case 0:

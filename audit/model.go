@@ -105,6 +105,7 @@ func (m *model) newMember(i int, st standing) member {
 		}
 		if m.totalTime != nil {
 			value, magnitude = m.totalTime.value(j.job, m.totalTime.gradient[i], k)
+			magnitude *= 1 + m.totalTime.doubt[i]/m.slack
 		}
 		j.fixed, j.magnitude = append(j.fixed, value), append(j.magnitude, magnitude)
 		for t, work := range []float64{first, m.step * speed} {

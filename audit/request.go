@@ -57,7 +57,8 @@ type job struct {
 	delay      float64
 	restart    float64
 	waiting    float64
-	trained    bool // holds nodes or has trained
+	etaError   float64 // below 0 where it has none of its own
+	trained    bool    // holds nodes or has trained
 }
 
 // above yields a group and those that it is part of.
@@ -178,6 +179,7 @@ func (s *snapshot) readOptions(o *elastallocv1.AllocateOptions, r *reader) {
 		bonus:      r.seconds(from.GetStartBonus(), at+"start_bonus", 500, 0, year),
 		cadence:    r.seconds(from.GetCadence(), at+"cadence", 0, 0, year),
 		quotaPrice: number(r, from.QuotaPrice, at+"quota_price", 0.3, 0, 1e6),
+		etaError:   number(r, from.EtaError, at+"eta_error", 0, 0, 5),
 	}
 	r.want(t.aging == 0 || t.aging >= 1, at+"aging", t.aging)
 	if s.admission != elastallocv1.Admission_ADMISSION_OPTIMIZED {
@@ -234,11 +236,12 @@ func (s *snapshot) readJob(from *elastallocv1.Job, ids map[string]int, r *reader
 	from = cmp.Or(from, new(elastallocv1.Job))
 	j := job{
 		id: from.GetId(), current: int(from.GetCurrentNodes()), group: -1,
-		weight:  number(r, from.Weight, "weight", 1, 0, 1e12),
-		delay:   r.seconds(from.GetRescaleDelay(), "rescale_delay", 0, 0, forever),
-		restart: r.seconds(from.GetRestartTime(), "restart_time", 0, 0, forever),
-		waiting: r.seconds(from.GetWaitingTime(), "waiting_time", 0, 0, forever),
-		demand:  r.seconds(from.GetRemainingEta(), "remaining_eta", 0, moment, forever),
+		weight:   number(r, from.Weight, "weight", 1, 0, 1e12),
+		delay:    r.seconds(from.GetRescaleDelay(), "rescale_delay", 0, 0, forever),
+		restart:  r.seconds(from.GetRestartTime(), "restart_time", 0, 0, forever),
+		waiting:  r.seconds(from.GetWaitingTime(), "waiting_time", 0, 0, forever),
+		demand:   r.seconds(from.GetRemainingEta(), "remaining_eta", 0, moment, forever),
+		etaError: number(r, from.EtaError, "eta_error", -1, 0, 5),
 	}
 	j.trained = r.seconds(from.GetTrainingTime(), "training_time", 0, 0, forever) > 0 || j.current > 0
 	r.want(j.demand > 0, "remaining_eta", j.demand)
@@ -248,12 +251,16 @@ func (s *snapshot) readJob(from *elastallocv1.Job, ids map[string]int, r *reader
 		j.group = ids[from.GetGroupId()] - 1
 		r.want(j.group >= 0 && !s.groups[max(0, j.group)].inner, "group_id", "none of a group without others in it")
 	}
+	worked := r.seconds(from.GetWorkDone(), "work_done", 0, 0, forever)
 	j.readSizes(from, r)
 	if from.EtaNodes != nil && r.bad == nil {
 		nodes := int(from.GetEtaNodes())
 		r.want(nodes >= 1 && (j.speeds == nil || nodes >= j.tabled[0] && nodes <= j.tabled[len(j.tabled)-1]), "eta_nodes", nodes)
 		j.demand *= j.speedAt(float64(nodes))
 		r.want(j.demand >= moment, "remaining_eta on one node", j.demand)
+	}
+	if s.totalTime == nil {
+		j.demand = max(j.demand, worked/4)
 	}
 	return j
 }
@@ -333,15 +340,13 @@ func (j *job) speedAt(nodes float64) float64 {
 }
 
 // known returns an error where a message has fields that the check does not know, such as
-// those of a newer version, or does not count with: they may change what is asked for.
+// those of a newer version: they may change what is asked for.
 func known(m protoreflect.Message) (err error) {
 	if len(m.GetUnknown()) > 0 {
 		return leaveOpen("%s has fields that the check does not know", m.Descriptor().Name())
 	}
 	m.Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		switch {
-		case field.Name() == "eta_error" || field.Name() == "work_done":
-			err = leaveOpen("%s.%s is set; the check does not count with it", m.Descriptor().Name(), field.Name())
 		case field.Message() == nil:
 		case field.IsList():
 			for n := 0; n < v.List().Len() && err == nil; n++ {

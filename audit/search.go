@@ -82,6 +82,8 @@ func (a *answer) prove(ctx context.Context, o Options) (reason string, err error
 	case plan == nil && a.plan == nil:
 		return "", leaveOpen("answer has no plan (ask include_plan): no plan is worth more than the %s of %v, "+
 			"but what this one is worth cannot be added up", what, claim)
+	case plan == nil && !a.exact():
+		return "", leaveOpen("no plan is worth more than the %s of %v, but what this one is worth is known only up to rounding", what, claim)
 	case plan == nil:
 		return "the answer is legal and adds up, and no plan is worth more than the " + what, nil
 	}
@@ -92,6 +94,12 @@ func (a *answer) prove(ctx context.Context, o Options) (reason string, err error
 		return "", refute("a plan is worth %v, more than the %s of %v: %s", least, what, claim, a.describe(plan))
 	}
 	return "", leaveOpen("a plan reaches the %s up to rounding", what)
+}
+
+// exact reports whether what the plan is worth is known to the tolerance.
+func (a *answer) exact() bool {
+	most, least := a.objective(a.plan)
+	return (most-least)/2 <= Tolerance*math.Abs(most+least)/2+2*leastWorth
 }
 
 // newSearch returns a search at the prices that the answer has. What makes no sense in them

@@ -10,13 +10,20 @@ import (
 // terms of docs/total-time.md.
 type totalTime struct {
 	fairness, aging, price, payback, pause, bonus, cadence float64
-	quotaPrice                                             float64
+	quotaPrice, etaError                                   float64
 	meanWeight                                             float64
 	gradient                                               []float64 // c of every job
+	doubt                                                  []float64 // how far c may be off, relatively
 }
 
-// nearTie is how near the keys of two jobs may be without being equal, relatively.
-const nearTie = 1e-12
+const (
+	// nearTie is how near the keys of two jobs may be without being equal, relatively. As far off
+	// may a key be, and V_(i-1) of more than fewJobs jobs with ETA errors, of all weights and V_0.
+	nearTie = 1e-12
+	fewJobs = 64
+	// mostPairs is how many pairs with an ETA error are summed.
+	mostPairs = 1 << 28
+)
 
 // aged returns the weight of a job with its aging, w'.
 func (o *totalTime) aged(j *job) float64 {
@@ -61,29 +68,51 @@ func (o *totalTime) prepare(s *snapshot) error {
 	a = min(max(a, 0.05), 0.97)
 	power := 1 / (1 - a)
 
-	key := make([]float64, len(s.jobs))
+	sd := o.etaErrors(s, order)
+	order = slices.DeleteFunc(order, func(i int) bool { return s.jobs[i].weight == 0 })
+	key, total := make([]float64, len(s.jobs)), 0.0
 	for _, i := range order {
-		key[i] = math.Log(s.jobs[i].demand) - a*math.Log(o.aged(&s.jobs[i])) // +Inf for weight 0
+		key[i] = math.Log(s.jobs[i].demand) - a*math.Log(o.aged(&s.jobs[i]))
+		total += o.aged(&s.jobs[i])
 	}
 	slices.SortStableFunc(order, func(x, y int) int { return cmp.Compare(key[y], key[x]) })
-	for at := 1; at < len(order); at++ {
-		x, y := order[at-1], order[at]
+	exact := slices.DeleteFunc(slices.Clone(order), func(i int) bool { return sd[i] > 0 })
+	inexact := slices.DeleteFunc(slices.Clone(order), func(i int) bool { return sd[i] == 0 })
+	if len(order)*len(inexact) > mostPairs {
+		return leaveOpen("%d of %d jobs have an ETA error, which is too many pairs to sum", len(inexact), len(order))
+	}
+	for at := 1; at < len(exact); at++ {
+		x, y := exact[at-1], exact[at]
 		same := s.jobs[x].demand == s.jobs[y].demand && o.aged(&s.jobs[x]) == o.aged(&s.jobs[y])
 		if gap := key[x] - key[y]; !same && gap < nearTie*max(1, math.Abs(key[x])) {
 			return leaveOpen("two jobs stand at the same place of the order up to rounding")
 		}
 	}
-	v := 0.0
+	start, longer := 0.0, 0.0 // V_0, and the weight of exact jobs so far
 	if pool > 0 && n > 0 {
-		v = o.fairness * pool / meanMost * o.meanWeight
+		start = o.fairness * pool / meanMost * o.meanWeight
 	}
-	o.gradient = make([]float64, len(s.jobs))
+	o.gradient, o.doubt = make([]float64, len(s.jobs)), make([]float64, len(s.jobs))
 	for _, i := range order {
 		j, w, c := &s.jobs[i], o.aged(&s.jobs[i]), 0.0
-		if w == 0 {
-			continue
+		v, others, off := start+w, order, 0.0
+		if len(order) > fewJobs && len(inexact) > 0 {
+			off = start + total
 		}
-		v += w
+		if sd[i] == 0 {
+			v, others, longer = v+longer, inexact, longer+w
+		}
+		for _, other := range others {
+			if other != i {
+				// The other one outlasts this one with probability Phi(-x), whose slope is less
+				// than half of exp(-x^2/2).
+				weight, width := o.aged(&s.jobs[other]), math.Hypot(sd[i], sd[other])
+				x := (key[i] - key[other]) / width
+				v += weight * math.Erfc(x/math.Sqrt2) / 2
+				off += weight / width * math.Exp(-x*x/2)
+			}
+		}
+		o.doubt[i] = nearTie * off / v // c grows no faster than V, relatively.
 		most := float64(slices.Max(j.sizes))
 		if pool > 0 {
 			share := min(max(pool/n, 1, float64(j.sizes[0])), most)
@@ -95,6 +124,27 @@ func (o *totalTime) prepare(s *snapshot) error {
 		o.gradient[i] = max(c, w/told(j, most))
 	}
 	return nil
+}
+
+// etaErrors returns the ETA errors of some jobs. What is below 1e-6 is 0, and of more than
+// 1,000 jobs with more than 24 different errors each is rounded to quarters.
+func (o *totalTime) etaErrors(s *snapshot, jobs []int) []float64 {
+	sd, different := make([]float64, len(s.jobs)), make(map[float64]bool)
+	for _, i := range jobs {
+		if sd[i] = s.jobs[i].etaError; sd[i] < 0 {
+			sd[i] = o.etaError
+		}
+		if sd[i] < 1e-6 {
+			sd[i] = 0
+		}
+		different[sd[i]] = true
+	}
+	if len(jobs) > 1000 && len(different) > 24 {
+		for i := range sd {
+			sd[i] = math.Round(4*sd[i]) / 4
+		}
+	}
+	return sd
 }
 
 // value returns what k nodes are worth to a job with gradient c, and the magnitudes that it

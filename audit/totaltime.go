@@ -22,7 +22,7 @@ const (
 	nearTie = 1e-12
 	fewJobs = 64
 	// mostPairs is how many pairs with an ETA error are summed.
-	mostPairs = 1 << 28
+	mostPairs = 1 << 26
 )
 
 // aged returns the weight of a job with its aging, w'.

@@ -186,15 +186,14 @@ func TestQuestionsTakeNothingFromDecisions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		turns := newTurns(2, 100)
-		answered, most := 0, 0
+		inflight := make(chan int, 40) // of each question that has its turn
 		for n := range 40 {
 			go func() {
 				u := newTurn(string(rune('A'+n)), 1)
 				if turns.take(t.Context(), WorkQuestion, u) == nil {
-					most = max(most, turns.inflight())
+					inflight <- turns.inflight()
 					time.Sleep(20 * time.Millisecond)
 					turns.release(u)
-					answered++
 				}
 			}()
 		}
@@ -209,6 +208,10 @@ func TestQuestionsTakeNothingFromDecisions(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(time.Second)
+		answered, most := len(inflight), 0
+		for range answered {
+			most = max(most, <-inflight)
+		}
 		if most != 2 || answered != 40 {
 			t.Errorf("%d questions at once, %d answered; want 2, and all", most, answered)
 		}

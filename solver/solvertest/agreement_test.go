@@ -26,7 +26,7 @@ func TestBackendsAgree(t *testing.T) {
 	}
 	limits := solvertest.Limits{Jobs: 10, Steps: 5, Sizes: 5, Nodes: 60}
 	problems := rapid.OneOf(solvertest.ProblemsWithin(limits), solvertest.GroupedProblems(limits), solvertest.GridProblems())
-	for seed := range testtier.Conformance.Draws(50, 3000) {
+	for seed := range testtier.Conformance.Draws(50, 300) {
 		p := problems.Example(seed)
 		bounds, best, by := make(map[solver.BackendName]float64), math.Inf(-1), solver.BackendName("")
 		for _, backend := range backends {

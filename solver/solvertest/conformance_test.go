@@ -36,11 +36,11 @@ func TestConformance(t *testing.T) {
 	}{
 		{"exact", solvertest.Suite{
 			New:       func(testing.TB) solver.Backend { return exact.New() },
-			Optimises: true, Proves: true, Examples: draws(300, 20_000), InstanceJobs: 100, Patience: time.Minute,
+			Optimises: true, Proves: true, Examples: draws(300, 3000), InstanceJobs: 100, Patience: time.Minute,
 		}},
 		{"greedy", solvertest.Suite{
 			New:       func(testing.TB) solver.Backend { return greedy.New() },
-			Heuristic: true, Examples: draws(300, 20_000), InstanceJobs: 100, Patience: time.Minute,
+			Heuristic: true, Examples: draws(300, 3000), InstanceJobs: 100, Patience: time.Minute,
 		}},
 		{"highs one-hot", solvertest.Suite{
 			New: newHiGHS, Formulation: solver.FormulationOneHot,

@@ -3,11 +3,13 @@ package solvertest_test
 import (
 	"errors"
 	"math"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"github.com/elastalloc/elastalloc/greedy"
+	"github.com/elastalloc/elastalloc/internal/testtier"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/cbc"
 	"github.com/elastalloc/elastalloc/solver/exact"
@@ -25,13 +27,16 @@ func TestBackendsAgree(t *testing.T) {
 	}
 	limits := solvertest.Limits{Jobs: 10, Steps: 5, Sizes: 5, Nodes: 60}
 	problems := rapid.OneOf(solvertest.ProblemsWithin(limits), solvertest.GroupedProblems(limits), solvertest.GridProblems())
-	for seed := range 50 {
+	for seed := range testtier.Conformance.Draws(50, 3000) {
 		p := problems.Example(seed)
 		bounds, best, by := make(map[solver.BackendName]float64), math.Inf(-1), solver.BackendName("")
 		for _, backend := range backends {
 			result, err := backend.Solve(t.Context(), p, solver.SolveOptions{Formulation: solver.FormulationOneHot})
 			if errors.Is(err, solver.ErrInvalidPlan) || errors.Is(err, solver.ErrUnsuited) {
 				continue // The suite says which are known.
+			}
+			if backend.Name() == solver.BackendCBC && err != nil && strings.Contains(err.Error(), "crunch(): Assertion") {
+				continue // CBC 2.10.8 aborts on one draw in 125, and claims nothing.
 			}
 			if err != nil {
 				t.Fatalf("problem %d: %s: %v", seed, backend.Name(), err)

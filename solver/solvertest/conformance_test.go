@@ -35,12 +35,13 @@ func TestConformance(t *testing.T) {
 		suite solvertest.Suite
 	}{
 		{"exact", solvertest.Suite{
-			New:       func(testing.TB) solver.Backend { return exact.New() },
-			Optimises: true, Proves: true, Examples: draws(300, 3000), InstanceJobs: 100, Patience: time.Minute,
+			New: func(testing.TB) solver.Backend { return exact.New() },
+			// Two or three jobs over 24 steps, and values that cancel down to their rounding.
+			Optimises: true, Proves: true, Examples: draws(300, 20_000), Open: []int{4121, 5097, 6352, 9093, 9787, 14501, 16825, 18163}, InstanceJobs: 100, Patience: time.Minute,
 		}},
 		{"greedy", solvertest.Suite{
 			New:       func(testing.TB) solver.Backend { return greedy.New() },
-			Heuristic: true, Examples: draws(300, 3000), InstanceJobs: 100, Patience: time.Minute,
+			Heuristic: true, Examples: draws(300, 20_000), InstanceJobs: 100, Patience: time.Minute,
 		}},
 		{"highs one-hot", solvertest.Suite{
 			New: newHiGHS, Formulation: solver.FormulationOneHot,

@@ -206,7 +206,7 @@ func TestKnowsAllFields(t *testing.T) {
 
 // TestETAErrors audits what hangs on the ETA errors of many jobs: up to 1,000 each counts as
 // it is, of more in quarters where there are more than 24 different ones. Jobs of one error
-// are so many that the solver does not sum them term by term.
+// are more than the solver sums term by term.
 func TestETAErrors(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ jobs, different int }{{300, 1}, {1000, 25}, {1001, 24}, {1001, 25}} {

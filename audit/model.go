@@ -161,7 +161,7 @@ func (m *model) up(v, magnitude float64) int64 {
 	return int64(math.Ceil(math.Ldexp(v+m.slack*magnitude, m.unit)))
 }
 
-// shortCost returns what so many nodes short of a floor cost, in units, at most that.
+// shortCost returns what a shortage of nodes below a floor costs, in units, at most that.
 func (m *model) shortCost(nodes int) int64 {
 	cost := math.Ldexp(m.quotaPrice*float64(nodes)*(1-m.slack), m.unit)
 	return int64(min(cost, -never)) // More than that is too much, too.

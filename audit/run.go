@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// A dynamic program keeps at most so many states behind a step of a member; with more, it
-// goes on with those of which most may be expected and proves nothing. So it is tried with
-// ever more: a better plan is soon found, if there is one.
+// A dynamic program keeps a limited number of states behind a step of a member; with more, it
+// goes on with those of which most may be expected and proves nothing. So it is tried with an
+// ever larger limit: a better plan is soon found, if there is one.
 const (
 	fewestStates = 1 << 11
 	mostStates   = 1 << 17
@@ -33,8 +33,8 @@ type trace struct {
 	size   uint8
 }
 
-// run is a dynamic program over the steps of the open members that keeps at most so many
-// states. It returns a plan that may be worth more than the target, nil if it has none, and
+// run is a dynamic program over the steps of the open members that keeps at most
+// width states. It returns a plan that may be worth more than the target, nil if it has none, and
 // whether all were kept.
 func (s *trial) run(width int) (plan [][]int, complete bool) {
 	first := state{most: s.known()}

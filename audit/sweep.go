@@ -13,11 +13,11 @@ type trial struct {
 	*search
 	open []*open
 	// layers are, by step, the members that have one plan left or are worth what they are step
-	// by step; ends is the most that they are worth with at most so many nodes beside their least.
+	// by step; ends[n] is the most that they are worth with at most n nodes beside their least.
 	layers []*layer
 	ends   [][]int64
 	// behind is, by open member and step, the most that it and those behind it pay for their
-	// sizes and the layer is worth, with at most so many nodes; it ends with ends.
+	// sizes and the layer is worth, by the most nodes that they hold; it ends with ends.
 	behind [][][]int64
 }
 

@@ -90,7 +90,7 @@ func (c *search) table(g int, options [][]option) *layer {
 	return y
 }
 
-// assign gives the members of a layer their nodes in step t of a plan, so many in all.
+// assign gives the members of a layer their nodes, which add up to nodes, in step t of a plan.
 func (y *layer) assign(plan [][]int, t, nodes int) {
 	for ; y.before != nil; y = y.before {
 		for _, o := range y.options {

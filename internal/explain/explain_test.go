@@ -228,7 +228,7 @@ func checkRemedies(t *rapid.T, a *elastalloc.Allocator, s *solver.Snapshot, o so
 	}
 	for least := 1; !hasMinimum && least <= 20; least++ {
 		if least == s.Jobs[i].MaxNodes && s.Jobs[i].AllowedNodes == nil {
-			continue // That is another size, where it is not a power of two.
+			continue // That is not its size, where it is no power of two.
 		}
 		if got := nodes(func(_ *solver.Snapshot, j *solver.Job) { j.MinNodes = least }); got > job.Nodes && least != s.Jobs[i].MinNodes {
 			t.Fatalf("with min_nodes %d job %d has %d nodes, more than %d, which no remedy says", least, i, got, job.Nodes)

@@ -123,7 +123,7 @@ func TestWhatIfIsAllocate(t *testing.T) {
 	})
 }
 
-// TestWhatIfOfManyJobs checks the same where there are so many jobs that the searches start
+// TestWhatIfOfManyJobs checks the same for enough jobs that the searches start
 // from the prices of a sample, and that a scenario may say otherwise.
 func TestWhatIfOfManyJobs(t *testing.T) {
 	t.Parallel()

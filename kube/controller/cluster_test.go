@@ -63,7 +63,7 @@ type cluster struct {
 	step time.Duration
 }
 
-// newCluster returns a cluster of so many nodes in apply mode that decides in process.
+// newCluster returns a cluster of the given nodes in apply mode that decides in process.
 func newCluster(t *testing.T, nodes int, jobs ...*unstructured.Unstructured) *cluster {
 	t.Helper()
 	allocator, err := elastalloc.New(elastalloc.Options{DefaultBudget: elastalloc.NoBudget})

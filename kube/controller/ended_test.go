@@ -25,7 +25,7 @@ func (a asked) Allocate(ctx context.Context, r *elastallocv1.AllocateRequest) (*
 	return a.Allocator.Allocate(ctx, r)
 }
 
-// TestJobsWithoutRemainingTime: what is left of a job that nobody tells of is the median of what was
+// TestJobsWithoutRemainingTime: what is left of a job that tells nothing is the median of what was
 // left of the jobs that ended after they had come as far, among them two that stand for all
 // experience before any: at first it is 40 min, of 20 and 60.
 func TestJobsWithoutRemainingTime(t *testing.T) {

@@ -101,7 +101,7 @@ func (l *ledger) failed(err error) {
 	l.primed = l.primed && (refused(err) || apierrors.IsNotFound(err))
 }
 
-// resized notes that a job was made to hold so many nodes, and whether they are more.
+// resized notes the nodes that a job was made to hold, and whether they are more.
 func (l *ledger) resized(job types.UID, nodes int, more bool, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -210,7 +210,7 @@ func (u *use) stands(w *world.World, j *world.Job) {
 	}
 }
 
-// backOff returns how long a job is left alone that was so many times before.
+// backOff returns how long a job is left alone that was left alone this many times before.
 func backOff(w *world.World, times int, most time.Duration) time.Duration {
 	return min(most, max(w.Pool.MinInterval, w.Pool.SettleTimeout)<<min(times, 20))
 }

@@ -46,7 +46,7 @@ func NewMetrics(registry prometheus.Registerer, mode string) *Metrics {
 		gap:          gauge("relative_gap", "How much better than the last decision the best one may be, as a share."),
 		objective:    gauge("objective", "The objective of the last decision, in its own units."),
 		greedy:       gauge("greedy_objective", "The same of the greedy allocator's decision."),
-		outage:       gauge("outage", "1 while so many nodes are missing that nothing is decided, else 0."),
+		outage:       gauge("outage", "1 while too many nodes are missing to decide anything, else 0."),
 		lastDecision: gauge("last_decision_timestamp_seconds", "When the last decision was made; before the first, when the pool's loop began."),
 	}
 	version := "unknown"

@@ -18,7 +18,7 @@ import (
 	"github.com/elastalloc/elastalloc/kube/internal/cluster"
 )
 
-// elastic returns the annotations of a job of so many hours of one node that may have 1, 2,
+// elastic returns the annotations of a job of some hours of one node that may have 1, 2,
 // 4 or 8 nodes.
 func elastic(hours int) map[string]string {
 	return map[string]string{
@@ -26,7 +26,7 @@ func elastic(hours int) map[string]string {
 	}
 }
 
-// untilDecided waits until so many jobs of a pool have targets that add up to so many nodes,
+// untilDecided waits until the given number of jobs of a pool have targets that add up to the given nodes,
 // and as many pods as these say.
 func untilDecided(t *testing.T, pool string, jobs, nodes int) map[string]int {
 	t.Helper()

@@ -32,7 +32,7 @@ import (
 )
 
 // blindness is how long a controller may not know that a node is gone, or that a pod came which
-// nobody asked for: far longer than any event takes to it.
+// no decision asked for: far longer than any event takes to it.
 const blindness = 20 * time.Second
 
 // folders are where etcd has the objects that matter of a namespace: pods, and jobs of all kinds

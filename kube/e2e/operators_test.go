@@ -180,7 +180,7 @@ func TestOperators(t *testing.T) {
 	}
 }
 
-// create makes a job of so many nodes and hours, or what has to be there before where its
+// create makes a job of some nodes and hours, or what has to be there before where its
 // kind is "".
 func (o operated) create(t *testing.T, pool, kind, name string, size, hours int, dryRun ...string) error {
 	t.Helper()

@@ -85,7 +85,7 @@ func (a *autoscaler) round(ctx context.Context) error {
 	return nil
 }
 
-// until waits until a pool has so many nodes and as many running pods.
+// until waits until a pool has n nodes and as many running pods.
 func (a *autoscaler) until(what string, want int) {
 	a.t.Helper()
 	wait.For(a.t, what, func() (bool, string) {

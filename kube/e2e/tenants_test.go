@@ -50,7 +50,7 @@ func TestTenants(t *testing.T) {
 		j.namespace = greedy
 		j.submit(t, pool)
 	}
-	// Of nodes that become free, whoever comes first has some for a moment.
+	// Of nodes that become free, the first to come has some for a moment.
 	wait.For(t, "the limit of the group and no more", func() (bool, string) {
 		modest, running := pods(t, pool)
 		theirs, bound := pods(t, greedy)

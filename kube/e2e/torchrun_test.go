@@ -73,11 +73,11 @@ type training struct {
 	loss float64 // at that step
 }
 
-// untilOn waits until the training has taken ten steps on so many nodes after what was read
+// untilOn waits until the training has taken ten steps on that number of nodes after what was read
 // before. No step is lost, and the loss never rises.
 func (r *training) untilOn(t *testing.T, nodes int) {
 	t.Helper()
-	began := -1 // with that step, on so many nodes
+	began := -1 // with that step, on these nodes
 	wait.For(t, fmt.Sprintf("ten steps on %d nodes", nodes), func() (bool, string) {
 		text, err := os.ReadFile(r.log)
 		if err != nil {

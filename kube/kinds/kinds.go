@@ -148,7 +148,7 @@ type Patch struct {
 	Operations []Operation
 }
 
-// Resize returns the patches, in order, that make a job of the given shape hold so many
+// Resize returns the patches, in order, that make a job of the given shape hold the given
 // nodes: 0 suspends it, and anything else resumes a suspended one. A kind without a child
 // takes one patch.
 func (k Kind) Resize(s Shape, nodes int) []Patch {

@@ -17,7 +17,7 @@ import (
 	"github.com/elastalloc/elastalloc/kube/world"
 )
 
-// forge makes the record of a job say that it held so many nodes.
+// forge makes the record of a job say that it held the given nodes.
 func forge(c *worldtest.Cluster, name string, nodes int) {
 	annotations := c.Jobs[name].GetAnnotations()
 	annotations[world.DecisionAnnotation] = (&world.Record{UID: c.Jobs[name].GetUID(), Since: c.Now, Nodes: nodes}).String()

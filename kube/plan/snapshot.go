@@ -281,8 +281,8 @@ func Unwanted(w *world.World, r Request, a Answer) map[string]world.Reason {
 	return hold
 }
 
-// Outage reports whether so many nodes vanished that it is more likely an outage than the
-// truth: the jobs that can be moved would have to give up more than the pool's share of what
+// Outage reports that more nodes vanished than is believable, so that it is more likely an
+// outage: the jobs that can be moved would have to give up more than the pool's share of what
 // they hold.
 func Outage(w *world.World, r Request) error {
 	held := 0

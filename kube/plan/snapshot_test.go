@@ -21,7 +21,7 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// changed makes the record of a job say that it was changed to so many nodes a minute ago.
+// changed makes the record of a job say that it was changed to the given nodes a minute ago.
 func changed(c *worldtest.Cluster, name string, nodes int) {
 	at := c.Now.Add(-time.Minute)
 	annotations := c.Jobs[name].GetAnnotations()

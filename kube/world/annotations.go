@@ -242,7 +242,7 @@ func powersOfTwo(low, high int) []int {
 	return sizes
 }
 
-// Speed returns the speed of the job at so many nodes relative to one node. Between two
+// Speed returns the speed of the job on the given nodes relative to one node. Between two
 // sizes of a table it follows a straight line of logarithms, and beyond its ends it is that
 // of the nearest end, as in the API.
 func (w *Wishes) Speed(nodes int) float64 {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// ProgressAt is the share of its work that a job had done at a time, with so many nodes.
+// ProgressAt is the share of its work that a job had done at a time, and its nodes then.
 type ProgressAt struct {
 	Time  time.Time
 	Nodes int

@@ -121,7 +121,7 @@ type Use struct {
 	// then.
 	Capped time.Time
 	Cap    int
-	// Foreign is until when it is left alone, since somebody else undid so many of the changes.
+	// Foreign is until when it is left alone, since somebody else undid several changes.
 	Foreign time.Time
 	Undone  int
 }

@@ -32,7 +32,7 @@ func startFleet(t *testing.T, size int, flags ...string) *fleet {
 	return f
 }
 
-// portToKeep looks at so many ports after a first one, which is another in each process.
+// portToKeep looks at this many ports after a first one, which differs between processes.
 var (
 	firstPort  = 20_000 + rand.Int64N(6000)
 	triedPorts atomic.Int64

@@ -255,7 +255,7 @@ func (c *Cluster) startControllers() error {
 	// A lost node does not come up by itself.
 	const selector = "matchExpressions:\n"
 	if strings.Count(string(nodeStage), selector) != 1 {
-		return fmt.Errorf("kwok's stage of nodes is another than expected:\n%s", nodeStage)
+		return fmt.Errorf("kwok's stage of nodes is not the expected one:\n%s", nodeStage)
 	}
 	upUnlessLost := strings.Replace(string(nodeStage), selector,
 		selector+"    - {key: '.metadata.labels[\""+LostLabel+"\"]', operator: DoesNotExist}\n", 1)

@@ -53,7 +53,7 @@ func Node(name string) *corev1.Node {
 	}
 }
 
-// Job returns an Indexed Job of the pool that asks for so many nodes; with 0 it is
+// Job returns an Indexed Job of the pool that asks for the given nodes; with 0 it is
 // suspended at a size of 1. Annotations are given without their prefix.
 func Job(name string, nodes int, annotations map[string]string) *unstructured.Unstructured {
 	prefixed := make(map[string]any)
@@ -112,7 +112,7 @@ type Cluster struct {
 	made  int
 }
 
-// New returns a cluster of so many nodes, on which the pods of the jobs run.
+// New returns a cluster of the given nodes, on which the pods of the jobs run.
 func New(nodes int, jobs ...*unstructured.Unstructured) *Cluster {
 	c := &Cluster{Now: Begin(), Pool: Pool(), Jobs: make(map[string]*unstructured.Unstructured)}
 	for i := range nodes {

@@ -3,6 +3,7 @@ package elastalloc_test
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -151,6 +152,30 @@ func BenchmarkUncertainETAs(b *testing.B) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// TestUncertainETAsWithoutFairness checks that there is a decision where nothing but the jobs
+// that outlast it keeps a job's rank above 0, in snapshots too large for sums term by term.
+func TestUncertainETAsWithoutFairness(t *testing.T) {
+	t.Parallel()
+	a := newAllocator(t, elastalloc.Options{})
+	for seed := range uint64(40) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		s := &solver.Snapshot{TotalNodes: 256}
+		for i := range 100 {
+			s.Jobs = append(s.Jobs, solver.Job{
+				ID: fmt.Sprint(i), RemainingETA: time.Duration(math.Exp(2*random.NormFloat64()) * float64(time.Hour)),
+			})
+		}
+		for _, off := range []float64{1e-4, 0.05, 5} {
+			decision, err := a.Allocate(t.Context(), s, solver.Options{
+				Objective: solver.ObjectiveTotalTime, TotalTime: solver.TotalTimeOptions{Fairness: new(0.0), ETAError: new(off)},
+			})
+			if err != nil || decision.Report.Reason != solver.ReasonOptimal {
+				t.Fatalf("seed %d, error %v: %s, %v", seed, off, decision.Report.Reason, err)
+			}
 		}
 	}
 }

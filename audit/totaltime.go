@@ -126,7 +126,7 @@ func (o *totalTime) prepare(s *snapshot) error {
 	return nil
 }
 
-// etaErrors returns the ETA errors of some jobs. What is below 1e-6 is 0, and of more than
+// etaErrors returns the ETA errors of some jobs. What is below 1e-4 is 0, and of more than
 // 1,000 jobs with more than 24 different errors each is rounded to quarters.
 func (o *totalTime) etaErrors(s *snapshot, jobs []int) []float64 {
 	sd, different := make([]float64, len(s.jobs)), make(map[float64]bool)
@@ -134,7 +134,7 @@ func (o *totalTime) etaErrors(s *snapshot, jobs []int) []float64 {
 		if sd[i] = s.jobs[i].etaError; sd[i] < 0 {
 			sd[i] = o.etaError
 		}
-		if sd[i] < 1e-6 {
+		if sd[i] < 1e-4 {
 			sd[i] = 0
 		}
 		different[sd[i]] = true

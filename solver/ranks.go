@@ -20,7 +20,7 @@ import (
 // 1e-12 of V_0 and all weights, in time that grows with the number of jobs for each pair.
 
 const (
-	leastETAError = 1e-6 // what is less counts as 0
+	leastETAError = 1e-4 // what is less counts as 0: keys have too few digits for it
 	fewJobs       = 1000 // whose errors all count as they are
 	mostETAErrors = 24   // different ones of more jobs; of still more, each counts in quarters
 	mostPairs     = 4096 // of jobs that are summed term by term
@@ -87,6 +87,9 @@ func (r *ranking) before(order []int, start float64) []float64 {
 				}
 			}
 		}
+	}
+	for _, i := range order {
+		v[i] = max(v[i], start) // A sum of cells may be below 0 by its rounding.
 	}
 	return v
 }

@@ -76,19 +76,19 @@ func (e *Estimator) Estimate(j Job) Estimate {
 			off = DefaultToldError
 		}
 		off = min(max(off, leastError), MaxError)
-		return Estimate{ETA: duration(posterior(min(j.Told.Seconds(), most), off, done)), Nodes: 1, Error: off}
+		return Estimate{ETA: duration(MeanLeft(math.Log(min(j.Told.Seconds(), most)), off, done)), Nodes: 1, Error: off}
 	default:
 		return Estimate{ETA: duration(e.left(done)), Nodes: 1, Error: UnknownError}
 	}
 }
 
-// posterior returns the mean of what is left, W - x, of a job that was said to take d in all
-// and has done x: ln W is normal about ln d with the standard deviation s > 0, and W > x. That is
-// D e^(s^2/2) Phi(s - z) / Phi(-z) - x with z = ln(x/D) / s.
-func posterior(d, s, x float64) float64 {
-	z := math.Log(x/d) / s // -Inf without work done
+// MeanLeft returns the mean of what is left, W - x, of a job that has done x >= 0, where ln W is
+// normal about a median of its own with the standard deviation s > 0, and W > x. With D = e^median
+// and z = (ln x - median) / s that is D e^(s^2/2) Phi(s - z) / Phi(-z) - x.
+func MeanLeft(median, s, x float64) float64 {
+	z := (math.Log(x) - median) / s // -Inf without work done
 	if z <= tail {
-		return d*math.Exp(s*s/2)*math.Erfc((z-s)/math.Sqrt2)/math.Erfc(z/math.Sqrt2) - x
+		return math.Exp(median+s*s/2)*math.Erfc((z-s)/math.Sqrt2)/math.Erfc(z/math.Sqrt2) - x
 	}
 	// Far out Phi(-z) underflows. With Phi(-z) = phi(z) M(z) the densities cancel.
 	return x * (mills(z-s)/mills(z) - 1)

@@ -27,7 +27,7 @@ func TestPosteriorIsTheIntegral(t *testing.T) {
 		if x > most {
 			rt.Skip("more than is ever done")
 		}
-		got, want := posterior(d, s, x), integral(d, s, x)
+		got, want := MeanLeft(math.Log(d), s, x), integral(d, s, x)
 		// Both take x off a mean that may be hardly more, and z comes from a logarithm.
 		if off := math.Abs(got - want); !(off <= 1e-9*want+1e-12*x*max(1, z*z)) {
 			rt.Errorf("D %v, s %v, x %v (z %v): %v, integral %v", d, s, x, z, got, want)
@@ -67,13 +67,13 @@ func TestPosteriorAtTheLimits(t *testing.T) {
 		// Far out the mean of what is left tends to x s^2 / ln(x/D).
 		{"far tail", 1, 0.1, 1e80, 1e80 * (0.01/math.Log(1e80) + 1e-4/math.Pow(math.Log(1e80), 2))},
 	} {
-		if got := posterior(c.d, c.s, c.x); math.Abs(got-c.want) > 1e-6*math.Abs(c.want)+1e-9 {
+		if got := MeanLeft(math.Log(c.d), c.s, c.x); math.Abs(got-c.want) > 1e-6*math.Abs(c.want)+1e-9 {
 			t.Errorf("%s: %v; want %v", c.name, got, c.want)
 		}
 	}
 	// The two ways of calculating meet.
 	for _, s := range []float64{0.01, 0.69, 1.4, 5} {
-		below, above := posterior(100, s, 100*math.Exp(s*math.Nextafter(tail, 0))), posterior(100, s, 100*math.Exp(s*(tail+1e-12)))
+		below, above := MeanLeft(math.Log(100), s, 100*math.Exp(s*math.Nextafter(tail, 0))), MeanLeft(math.Log(100), s, 100*math.Exp(s*(tail+1e-12)))
 		if math.Abs(above/below-1) > 1e-8 {
 			t.Errorf("s %v: %v below the tail, %v above", s, below, above)
 		}
@@ -169,16 +169,16 @@ func TestTrust(t *testing.T) {
 		want Estimate
 	}{
 		{steps, Estimate{20 * time.Minute, 8, 0}},
-		{told, Estimate{duration(posterior(3600, 1, 60)), 1, 1}},
+		{told, Estimate{duration(MeanLeft(math.Log(3600), 1, 60)), 1, 1}},
 		{unknown, Estimate{40 * time.Minute, 1, UnknownError}},
 		{Job{}, Estimate{40 * time.Minute, 1, UnknownError}},
 		{Job{SecondsPerStep: 1}, Estimate{time.Second, 1, 0}},
 		{Job{StepsLeft: -1, SecondsPerStep: 1}, Estimate{40 * time.Minute, 1, UnknownError}},
 		{Job{StepsLeft: math.Inf(1), SecondsPerStep: 1}, Estimate{duration(most), 1, 0}},
-		{Job{Told: time.Hour, ToldError: math.NaN()}, Estimate{duration(posterior(3600, math.Ln2, 0)), 1, math.Ln2}},
-		{Job{Told: time.Hour, ToldError: 99}, Estimate{duration(posterior(3600, 5, 0)), 1, 5}},
+		{Job{Told: time.Hour, ToldError: math.NaN()}, Estimate{duration(MeanLeft(math.Log(3600), math.Ln2, 0)), 1, math.Ln2}},
+		{Job{Told: time.Hour, ToldError: 99}, Estimate{duration(MeanLeft(math.Log(3600), 5, 0)), 1, 5}},
 		{Job{Told: time.Hour, ToldError: 1e-300, WorkDone: 2 * time.Hour}, Estimate{time.Second, 1, leastError}},
-		{Job{Told: math.MaxInt64, WorkDone: math.MaxInt64}, Estimate{duration(posterior(most, math.Ln2, most)), 1, math.Ln2}},
+		{Job{Told: math.MaxInt64, WorkDone: math.MaxInt64}, Estimate{duration(MeanLeft(math.Log(most), math.Ln2, most)), 1, math.Ln2}},
 	} {
 		if got := e.Estimate(c.job); got != c.want {
 			t.Errorf("%+v: %+v; want %+v", c.job, got, c.want)

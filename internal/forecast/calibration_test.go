@@ -15,20 +15,28 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// submitting draws jobs that are submitted at random, at a rate an hour, with ETAs that err by
-// a factor of 2.
+// submitting draws jobs that are submitted at random, at a rate an hour, and take what was told
+// of them times a factor that is log-normal about 1, as Job.ETAError says.
 func submitting(seed uint64, rate float64) sim.Workload {
+	const off = 0.7
 	random := rand.New(rand.NewPCG(seed, 0))
 	var trace sim.Trace
+	var told []time.Duration
 	at := 0.0
 	for i := range 160 {
 		at += random.ExpFloat64() * 3600 / rate
+		seconds := 3600 * math.Exp(random.NormFloat64())
+		told = append(told, time.Duration(seconds*float64(time.Second)))
 		trace = append(trace, sim.TraceJob{
 			ID: fmt.Sprint(i), GPUs: 8, Submit: time.Duration(at) * time.Second,
-			Duration: time.Duration(3600*math.Exp(random.NormFloat64())) * time.Second,
+			Duration: time.Duration(seconds*math.Exp(off*random.NormFloat64())) * time.Second,
 		})
 	}
-	return sim.NewWorkload("submitting", trace, sim.WorkloadOptions{GPUsPerNode: 8}).Disturb(sim.Disturbance{ETASigma: 0.7}, seed)
+	w := sim.NewWorkload("submitting", trace, sim.WorkloadOptions{GPUsPerNode: 8})
+	for i := range w.Jobs {
+		w.Jobs[i].ToldETA, w.Jobs[i].ToldError, w.Jobs[i].TellsWork = told[i], off, true
+	}
+	return w
 }
 
 // TestForecastIsCalibrated forecasts from the middle of simulations in which submissions go on

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/elastalloc/elastalloc/client/eta"
 	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -52,38 +53,42 @@ func work(job *solver.Job, f *solver.ForecastOptions, random *rand.Rand) time.Du
 	return time.Duration(max(float64(time.Second), min(left, longest)))
 }
 
+// leastError is the error below which an ETA counts as exact, as in the objective.
+const leastError = 1e-4
+
 // logNormal draws what is left of a job whose total is log-normal with the given error: what
 // was told is the mean of what is left after the work done, as client/eta makes it.
 func logNormal(told, sigma, done float64, random *rand.Rand) float64 {
-	if sigma == 0 {
+	if sigma < leastError {
 		return told
 	}
-	// The median of the total, by halving an interval: the mean grows with it.
-	low, high := math.Log(told)-sigma*sigma/2-40, math.Log(told+done)
-	for range 60 {
-		if middle := (low + high) / 2; meanLeft(middle, sigma, done) < told {
+	// The logarithm of the total's median, by halving an interval: the mean grows with it. What
+	// is left of a job that has done far more than its median is nearly done * sigma / z.
+	low, high := math.Log(told)-sigma*sigma*(2+2*done/told), math.Log(told+done)
+	for range 100 {
+		if middle := (low + high) / 2; eta.MeanLeft(middle, sigma, done) < told {
 			low = middle
 		} else {
 			high = middle
 		}
 	}
-	for range 100 {
-		if left := math.Exp(low+sigma*random.NormFloat64()) - done; left > 0 {
-			return left
+	z := (math.Log(done) - low) / sigma // the total is more than the work done, normal beyond z
+	if z > 0 {
+		// Marsaglia's draw from the tail: the square root of z^2 + 2 e, at times. What it is
+		// beyond z is taken apart, so that nothing cancels.
+		for {
+			e := random.ExpFloat64()
+			x := math.Sqrt(z*z + 2*e)
+			if x*random.Float64() <= z {
+				return done * math.Expm1(sigma*2*e/(x+z))
+			}
 		}
 	}
-	return told // A job that has done so much more than all expected.
-}
-
-// meanLeft returns the mean of what is left after the work done of a log-normal total of a
-// given logarithm of its median.
-func meanLeft(median, sigma, done float64) float64 {
-	mean := math.Exp(median + sigma*sigma/2)
-	if done <= 0 {
-		return mean
+	for {
+		if x := random.NormFloat64(); x > z {
+			return math.Exp(low+sigma*x) - done
+		}
 	}
-	z := (math.Log(done) - median) / sigma
-	return mean*math.Erfc((z-sigma)/math.Sqrt2)/math.Erfc(z/math.Sqrt2) - done
 }
 
 // longest is a time of 146 years: sums of two fit a time.Duration.

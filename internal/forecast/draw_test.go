@@ -1,0 +1,94 @@
+package forecast
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// grid is a distribution of what is left, W - x, of a job with ln W normal about a median and
+// W > x, by sums over a fine grid of ln W.
+type grid struct{ left, chance []float64 }
+
+func newGrid(median, s, x float64) grid {
+	var g grid
+	low, high := median-10*s, median+10*s
+	if x > 0 && math.Log(x) > low {
+		// Beyond x nearly all is within some s^2 / (ln x - median) of it.
+		low = math.Log(x)
+		z := max((low-median)/s, 1)
+		high = min(max(high, low+40*s/z), low+40*s/z+11*s)
+	}
+	const cells = 20_000
+	total := 0.0
+	for k := range cells {
+		beyond := (high - low) * (float64(k) + 0.5) / cells
+		y := low + beyond
+		// The exponents are taken from that at low, which may be far out.
+		total += math.Exp(-((y-median)*(y-median) - (low-median)*(low-median)) / (2 * s * s))
+		left := math.Exp(y) - x
+		if x > 0 && low == math.Log(x) {
+			left = x * math.Expm1(beyond)
+		}
+		g.left, g.chance = append(g.left, left), append(g.chance, total)
+	}
+	for k := range g.chance {
+		g.chance[k] /= total
+	}
+	return g
+}
+
+func (g grid) mean() float64 {
+	sum, before := 0.0, 0.0
+	for k, c := range g.chance {
+		sum += g.left[k] * (c - before)
+		before = c
+	}
+	return sum
+}
+
+func (g grid) quantile(q float64) float64 {
+	at, _ := slices.BinarySearch(g.chance, q)
+	return g.left[min(at, len(g.left)-1)]
+}
+
+// TestLogNormal compares the quantiles of draws with those of the distribution whose mean is
+// what was told, found by sums over a grid.
+func TestLogNormal(t *testing.T) {
+	t.Parallel()
+	const told, draws = 3600.0, 20_000
+	for _, s := range []float64{1e-3, 0.1, 0.3, 0.7, 1.4, 3, 5} {
+		for _, share := range []float64{0, 0.1, 1, 10, 100} {
+			t.Run(fmt.Sprintf("error=%v/done=%v", s, share), func(t *testing.T) {
+				t.Parallel()
+				x := share * told
+				low, high := math.Log(told)-s*s*(3+3*share), math.Log(told+x)
+				for range 60 {
+					if middle := (low + high) / 2; newGrid(middle, s, x).mean() < told {
+						low = middle
+					} else {
+						high = middle
+					}
+				}
+				want := newGrid(low, s, x)
+				random := rand.New(rand.NewPCG(1, 2))
+				var got []float64
+				for range draws {
+					got = append(got, logNormal(told, s, x, random))
+				}
+				slices.Sort(got)
+				for _, q := range []float64{0.1, 0.5, 0.9} {
+					below, above := want.quantile(q-0.015), want.quantile(q+0.015)
+					if left := got[int(q*draws)]; left < below || left > above {
+						t.Errorf("quantile %v of the draws is %v; want %v to %v", q, left, below, above)
+					}
+				}
+			})
+		}
+	}
+	if got := logNormal(told, 0, 100, nil); got != told {
+		t.Errorf("%v left of an exact ETA; want what was told", got)
+	}
+}

@@ -249,51 +249,20 @@ func (m *model) answer(plan solver.Plan, bound float64, reason solver.Reason, pr
 	return arrived
 }
 
-// certificate draws a certificate for a plan's answer: prices that may mean nothing, and
-// leaves that together hold every plan.
+// certificate draws a certificate for a plan's answer: prices that may mean nothing.
 func (d drawer) certificate(m *model) *elastallocv1.Certificate {
-	leaves := [][]*elastallocv1.Certificate_Restriction{nil}
+	certificate := &elastallocv1.Certificate{}
 	for i := range m.Jobs {
-		sizes := m.Jobs[i].Sizes
-		if len(sizes) < 2 || d.chance(2) {
+		if d.chance(2) {
 			continue
 		}
-		var halves [2]*elastallocv1.Certificate_Restriction
-		step := int32(d.IntN(m.Steps))
-		for n := range halves {
-			halves[n] = &elastallocv1.Certificate_Restriction{Job: int32(m.index(i)), Step: step}
-		}
-		for _, k := range sizes {
-			half := halves[d.IntN(2)]
-			half.Nodes = append(half.Nodes, int32(k))
-		}
-		// One of the leaves so far is split further.
-		split := d.IntN(len(leaves))
-		leaf := leaves[split]
-		leaves[split] = append(slices.Clone(leaf), halves[0])
-		leaves = append(leaves, append(slices.Clone(leaf), halves[1]))
-	}
-	certificate := &elastallocv1.Certificate{}
-	for _, restrictions := range leaves {
-		leaf := &elastallocv1.Certificate_Leaf{Restrictions: restrictions}
-		if d.chance(2) {
-			for range m.Steps {
-				leaf.NodePrices = append(leaf.NodePrices, d.NormFloat64())
+		prices := &elastallocv1.Certificate_SizePrices{Job: int32(m.index(i))}
+		for range m.Steps {
+			for _, k := range m.Jobs[i].Sizes {
+				prices.Prices = append(prices.Prices, float64(k)*d.Float64()*m.Jobs[i].Gain[0]/3)
 			}
 		}
-		for i := range m.Jobs {
-			if d.chance(2) {
-				continue
-			}
-			prices := &elastallocv1.Certificate_SizePrices{Job: int32(m.index(i))}
-			for range m.Steps {
-				for _, k := range m.Jobs[i].Sizes {
-					prices.Prices = append(prices.Prices, float64(k)*d.Float64()*m.Jobs[i].Gain[0]/3)
-				}
-			}
-			leaf.SizePrices = append(leaf.SizePrices, prices)
-		}
-		certificate.Leaves = append(certificate.Leaves, leaf)
+		certificate.SizePrices = append(certificate.SizePrices, prices)
 	}
 	return certificate
 }

@@ -131,21 +131,19 @@ func (a *answer) newSearch(ctx context.Context, o Options, better float64) *sear
 		}
 	}
 	total := 0.0
-	for _, leaf := range a.report.GetCertificate().GetLeaves() {
-		for _, of := range leaf.GetSizePrices() {
-			i, known := members[of.GetJob()]
-			if !known || c.sizes[i] != nil || len(of.GetPrices()) != a.steps*len(a.members[i].sizes) {
-				continue
+	for _, of := range a.report.GetCertificate().GetSizePrices() {
+		i, known := members[of.GetJob()]
+		if !known || c.sizes[i] != nil || len(of.GetPrices()) != a.steps*len(a.members[i].sizes) {
+			continue
+		}
+		for row := range slices.Chunk(of.GetPrices(), len(a.members[i].sizes)) {
+			var units []int64
+			for _, price := range row {
+				price = math.Ldexp(price, a.unit)
+				total += math.Abs(price)
+				units = append(units, int64(price))
 			}
-			for row := range slices.Chunk(of.GetPrices(), len(a.members[i].sizes)) {
-				var units []int64
-				for _, price := range row {
-					price = math.Ldexp(price, a.unit)
-					total += math.Abs(price)
-					units = append(units, int64(price))
-				}
-				c.sizes[i] = append(c.sizes[i], units)
-			}
+			c.sizes[i] = append(c.sizes[i], units)
 		}
 	}
 	if !(total < mostPrices) {

@@ -92,7 +92,7 @@ type Result struct {
 	GroupPrices []float64
 	// Certificate is what a checker of the bound needs beyond the plan and NodePrices; nil
 	// where it needs nothing, was not asked for, or the backend proves nothing.
-	Certificate *Certificate
+	Certificate Certificate
 	// Limit is what ended the search.
 	Limit Limit
 	// Heuristic says that no search was made. Such a plan may leave an admitted

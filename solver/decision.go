@@ -108,7 +108,7 @@ type Report struct {
 	Contradiction string
 	// Certificate is what a checker of Bound needs beyond the plan and NodePrices; nil where
 	// it needs nothing or was not asked for.
-	Certificate *Certificate
+	Certificate Certificate
 }
 
 // Attempt is one backend's try at a decision.

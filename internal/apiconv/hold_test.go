@@ -57,12 +57,10 @@ type certifies struct{ solver.Backend }
 // Solve adds the certificate.
 func (c certifies) Solve(ctx context.Context, p *solver.Problem, o solver.SolveOptions) (solver.Result, error) {
 	result, err := c.Backend.Solve(ctx, p, o)
-	leaf := solver.Leaf{NodePrices: []float64{7}}
+	result.Certificate = nil
 	for i := range p.Jobs {
-		leaf.Restrictions = append(leaf.Restrictions, solver.Restriction{Job: i, Step: 2, Nodes: []int{1}})
-		leaf.SizePrices = append(leaf.SizePrices, solver.SizePrices{Job: i, Prices: []float64{8, 9}})
+		result.Certificate = append(result.Certificate, solver.SizePrices{Job: i, Prices: []float64{8, 9}})
 	}
-	result.Certificate = &solver.Certificate{Leaves: []solver.Leaf{leaf}}
 	return result, err
 }
 
@@ -87,11 +85,7 @@ func TestCertificateNamesJobsOfTheRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &elastallocv1.Certificate{Leaves: []*elastallocv1.Certificate_Leaf{{
-		Restrictions: []*elastallocv1.Certificate_Restriction{{Job: 2, Step: 2, Nodes: []int32{1}}},
-		NodePrices:   []float64{7},
-		SizePrices:   []*elastallocv1.Certificate_SizePrices{{Job: 2, Prices: []float64{8, 9}}},
-	}}}
+	want := &elastallocv1.Certificate{SizePrices: []*elastallocv1.Certificate_SizePrices{{Job: 2, Prices: []float64{8, 9}}}}
 	if got := response.GetReport().GetCertificate(); !proto.Equal(got, want) {
 		t.Errorf("certificate %v; want %v", got, want)
 	}

@@ -85,22 +85,13 @@ func toReport(r *solver.Report) *elastallocv1.SolveReport {
 }
 
 // toCertificate converts a certificate, nil where there is none.
-func toCertificate(c *solver.Certificate) *elastallocv1.Certificate {
+func toCertificate(c solver.Certificate) *elastallocv1.Certificate {
 	if c == nil {
 		return nil
 	}
-	converted := &elastallocv1.Certificate{}
-	for _, leaf := range c.Leaves {
-		to := &elastallocv1.Certificate_Leaf{NodePrices: leaf.NodePrices}
-		for _, r := range leaf.Restrictions {
-			to.Restrictions = append(to.Restrictions, &elastallocv1.Certificate_Restriction{
-				Job: int32(r.Job), Step: int32(r.Step), Nodes: convertInts[int32](r.Nodes),
-			})
-		}
-		for _, p := range leaf.SizePrices {
-			to.SizePrices = append(to.SizePrices, &elastallocv1.Certificate_SizePrices{Job: int32(p.Job), Prices: p.Prices})
-		}
-		converted.Leaves = append(converted.Leaves, to)
+	converted := new(elastallocv1.Certificate)
+	for _, of := range c {
+		converted.SizePrices = append(converted.SizePrices, &elastallocv1.Certificate_SizePrices{Job: int32(of.Job), Prices: of.Prices})
 	}
 	return converted
 }

@@ -326,18 +326,12 @@ func TestCertificate(t *testing.T) {
 	never := solver.NewJob("never", time.Hour)
 	never.MinNodes = 16
 	s.Jobs = append([]solver.Job{never}, s.Jobs...)
-	of := func(job int) *solver.Certificate {
-		return &solver.Certificate{Leaves: []solver.Leaf{{
-			Restrictions: []solver.Restriction{{Job: job, Step: 1, Nodes: []int{2}}},
-			NodePrices:   []float64{1, 2},
-			SizePrices:   []solver.SizePrices{{Job: job, Prices: []float64{3, 4, 5, 6}}},
-		}}}
-	}
+	of := func(job int) solver.Certificate { return solver.Certificate{{Job: job, Prices: []float64{3, 4, 5, 6}}} }
 	proof := solver.Result{Plan: bestPlan(), Bound: bestObjective, Certificate: of(1)}
 	none := solver.Result{Plan: bestPlan(), Bound: math.Inf(1), Claim: &solver.Claim{Optimal: true, Objective: bestObjective}}
 	for name, test := range map[string]struct {
 		backend solver.Backend
-		want    *solver.Certificate
+		want    solver.Certificate
 	}{
 		"of the backend":      {gives(solver.BackendExact, proof), of(2)},
 		"of the verification": {gives(solver.BackendCBC, none), of(2)},

@@ -2016,8 +2016,7 @@ type SolveReport struct {
 	NodePrices []float64 `protobuf:"fixed64,12,rep,packed,name=node_prices,json=nodePrices,proto3" json:"node_prices,omitempty"`
 	// One per group of the snapshot, in the order of the request.
 	Groups []*GroupReport `protobuf:"bytes,13,rep,name=groups,proto3" json:"groups,omitempty"`
-	// With AllocateOptions.certificate, where the search needed more than node_prices and
-	// the plan to prove the bound.
+	// With AllocateOptions.certificate, where the search needed more than node_prices.
 	Certificate   *Certificate `protobuf:"bytes,14,opt,name=certificate,proto3" json:"certificate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2152,12 +2151,11 @@ func (x *SolveReport) GetCertificate() *Certificate {
 }
 
 // Certificate leads a checker to the proof that the search found. None of its numbers is
-// trusted: prices are valid whatever they are, and the checker sees for itself that the
-// leaves together hold every plan.
+// trusted: prices are valid whatever they are.
 type Certificate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The leaves of branch and bound. Empty: one without restrictions, at node_prices.
-	Leaves        []*Certificate_Leaf `protobuf:"bytes,1,rep,name=leaves,proto3" json:"leaves,omitempty"`
+	// What sizes cost the jobs that pay for those and not for nodes.
+	SizePrices    []*Certificate_SizePrices `protobuf:"bytes,1,rep,name=size_prices,json=sizePrices,proto3" json:"size_prices,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2192,9 +2190,9 @@ func (*Certificate) Descriptor() ([]byte, []int) {
 	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{14}
 }
 
-func (x *Certificate) GetLeaves() []*Certificate_Leaf {
+func (x *Certificate) GetSizePrices() []*Certificate_SizePrices {
 	if x != nil {
-		return x.Leaves
+		return x.SizePrices
 	}
 	return nil
 }
@@ -3426,134 +3424,6 @@ func (x *JobForecast) GetEnded() bool {
 	return false
 }
 
-// Leaf is a part of all plans: those that keep to its restrictions.
-type Certificate_Leaf struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// At most one for each job and step; a step without one allows every size.
-	Restrictions []*Certificate_Restriction `protobuf:"bytes,1,rep,name=restrictions,proto3" json:"restrictions,omitempty"`
-	// What a node costs in each step. Empty: SolveReport.node_prices.
-	NodePrices []float64 `protobuf:"fixed64,2,rep,packed,name=node_prices,json=nodePrices,proto3" json:"node_prices,omitempty"`
-	// What sizes cost the jobs that pay for those and not for nodes.
-	SizePrices    []*Certificate_SizePrices `protobuf:"bytes,3,rep,name=size_prices,json=sizePrices,proto3" json:"size_prices,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Certificate_Leaf) Reset() {
-	*x = Certificate_Leaf{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[30]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Certificate_Leaf) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Certificate_Leaf) ProtoMessage() {}
-
-func (x *Certificate_Leaf) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[30]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Certificate_Leaf.ProtoReflect.Descriptor instead.
-func (*Certificate_Leaf) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{14, 0}
-}
-
-func (x *Certificate_Leaf) GetRestrictions() []*Certificate_Restriction {
-	if x != nil {
-		return x.Restrictions
-	}
-	return nil
-}
-
-func (x *Certificate_Leaf) GetNodePrices() []float64 {
-	if x != nil {
-		return x.NodePrices
-	}
-	return nil
-}
-
-func (x *Certificate_Leaf) GetSizePrices() []*Certificate_SizePrices {
-	if x != nil {
-		return x.SizePrices
-	}
-	return nil
-}
-
-// Restriction is what a leaf leaves a job in one step.
-type Certificate_Restriction struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Position of the job in Snapshot.jobs.
-	Job int32 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
-	// Step of the horizon, counted from 0.
-	Step int32 `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
-	// The sizes left to it, ascending, 0 for none of the pool.
-	Nodes         []int32 `protobuf:"varint,3,rep,packed,name=nodes,proto3" json:"nodes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Certificate_Restriction) Reset() {
-	*x = Certificate_Restriction{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[31]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Certificate_Restriction) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Certificate_Restriction) ProtoMessage() {}
-
-func (x *Certificate_Restriction) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[31]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Certificate_Restriction.ProtoReflect.Descriptor instead.
-func (*Certificate_Restriction) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{14, 1}
-}
-
-func (x *Certificate_Restriction) GetJob() int32 {
-	if x != nil {
-		return x.Job
-	}
-	return 0
-}
-
-func (x *Certificate_Restriction) GetStep() int32 {
-	if x != nil {
-		return x.Step
-	}
-	return 0
-}
-
-func (x *Certificate_Restriction) GetNodes() []int32 {
-	if x != nil {
-		return x.Nodes
-	}
-	return nil
-}
-
 // SizePrices are what the sizes of one job cost in each step.
 type Certificate_SizePrices struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3570,7 +3440,7 @@ type Certificate_SizePrices struct {
 
 func (x *Certificate_SizePrices) Reset() {
 	*x = Certificate_SizePrices{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[32]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3582,7 +3452,7 @@ func (x *Certificate_SizePrices) String() string {
 func (*Certificate_SizePrices) ProtoMessage() {}
 
 func (x *Certificate_SizePrices) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[32]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3595,7 +3465,7 @@ func (x *Certificate_SizePrices) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Certificate_SizePrices.ProtoReflect.Descriptor instead.
 func (*Certificate_SizePrices) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{14, 2}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{14, 0}
 }
 
 func (x *Certificate_SizePrices) GetJob() int32 {
@@ -3745,19 +3615,10 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\vnode_prices\x18\f \x03(\x01R\n" +
 	"nodePrices\x122\n" +
 	"\x06groups\x18\r \x03(\v2\x1a.elastalloc.v1.GroupReportR\x06groups\x12<\n" +
-	"\vcertificate\x18\x0e \x01(\v2\x1a.elastalloc.v1.CertificateR\vcertificate\"\x87\x03\n" +
-	"\vCertificate\x127\n" +
-	"\x06leaves\x18\x01 \x03(\v2\x1f.elastalloc.v1.Certificate.LeafR\x06leaves\x1a\xbb\x01\n" +
-	"\x04Leaf\x12J\n" +
-	"\frestrictions\x18\x01 \x03(\v2&.elastalloc.v1.Certificate.RestrictionR\frestrictions\x12\x1f\n" +
-	"\vnode_prices\x18\x02 \x03(\x01R\n" +
-	"nodePrices\x12F\n" +
-	"\vsize_prices\x18\x03 \x03(\v2%.elastalloc.v1.Certificate.SizePricesR\n" +
-	"sizePrices\x1aI\n" +
-	"\vRestriction\x12\x10\n" +
-	"\x03job\x18\x01 \x01(\x05R\x03job\x12\x12\n" +
-	"\x04step\x18\x02 \x01(\x05R\x04step\x12\x14\n" +
-	"\x05nodes\x18\x03 \x03(\x05R\x05nodes\x1a6\n" +
+	"\vcertificate\x18\x0e \x01(\v2\x1a.elastalloc.v1.CertificateR\vcertificate\"\x8d\x01\n" +
+	"\vCertificate\x12F\n" +
+	"\vsize_prices\x18\x01 \x03(\v2%.elastalloc.v1.Certificate.SizePricesR\n" +
+	"sizePrices\x1a6\n" +
 	"\n" +
 	"SizePrices\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x05R\x03job\x12\x16\n" +
@@ -3960,55 +3821,53 @@ func file_elastalloc_v1_allocator_proto_rawDescGZIP() []byte {
 }
 
 var file_elastalloc_v1_allocator_proto_enumTypes = make([]protoimpl.EnumInfo, 12)
-var file_elastalloc_v1_allocator_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_elastalloc_v1_allocator_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_elastalloc_v1_allocator_proto_goTypes = []any{
-	(Objective)(0),                  // 0: elastalloc.v1.Objective
-	(BadJobs)(0),                    // 1: elastalloc.v1.BadJobs
-	(Backend)(0),                    // 2: elastalloc.v1.Backend
-	(Formulation)(0),                // 3: elastalloc.v1.Formulation
-	(Admission)(0),                  // 4: elastalloc.v1.Admission
-	(WaitReason)(0),                 // 5: elastalloc.v1.WaitReason
-	(Change)(0),                     // 6: elastalloc.v1.Change
-	(WarningCode)(0),                // 7: elastalloc.v1.WarningCode
-	(Reason)(0),                     // 8: elastalloc.v1.Reason
-	(Limit)(0),                      // 9: elastalloc.v1.Limit
-	(Outcome)(0),                    // 10: elastalloc.v1.Outcome
-	(Why)(0),                        // 11: elastalloc.v1.Why
-	(*AllocateRequest)(nil),         // 12: elastalloc.v1.AllocateRequest
-	(*AllocateResponse)(nil),        // 13: elastalloc.v1.AllocateResponse
-	(*FillIdleRequest)(nil),         // 14: elastalloc.v1.FillIdleRequest
-	(*FillIdleResponse)(nil),        // 15: elastalloc.v1.FillIdleResponse
-	(*Snapshot)(nil),                // 16: elastalloc.v1.Snapshot
-	(*Group)(nil),                   // 17: elastalloc.v1.Group
-	(*Horizon)(nil),                 // 18: elastalloc.v1.Horizon
-	(*Job)(nil),                     // 19: elastalloc.v1.Job
-	(*Scaling)(nil),                 // 20: elastalloc.v1.Scaling
-	(*SpeedTable)(nil),              // 21: elastalloc.v1.SpeedTable
-	(*AllocateOptions)(nil),         // 22: elastalloc.v1.AllocateOptions
-	(*TotalTimeOptions)(nil),        // 23: elastalloc.v1.TotalTimeOptions
-	(*Allocation)(nil),              // 24: elastalloc.v1.Allocation
-	(*SolveReport)(nil),             // 25: elastalloc.v1.SolveReport
-	(*Certificate)(nil),             // 26: elastalloc.v1.Certificate
-	(*GroupReport)(nil),             // 27: elastalloc.v1.GroupReport
-	(*Warning)(nil),                 // 28: elastalloc.v1.Warning
-	(*Attempt)(nil),                 // 29: elastalloc.v1.Attempt
-	(*ExplainRequest)(nil),          // 30: elastalloc.v1.ExplainRequest
-	(*ExplainResponse)(nil),         // 31: elastalloc.v1.ExplainResponse
-	(*JobExplanation)(nil),          // 32: elastalloc.v1.JobExplanation
-	(*SizeOption)(nil),              // 33: elastalloc.v1.SizeOption
-	(*Remedy)(nil),                  // 34: elastalloc.v1.Remedy
-	(*WhatIfRequest)(nil),           // 35: elastalloc.v1.WhatIfRequest
-	(*Scenario)(nil),                // 36: elastalloc.v1.Scenario
-	(*WhatIfResponse)(nil),          // 37: elastalloc.v1.WhatIfResponse
-	(*ScenarioResult)(nil),          // 38: elastalloc.v1.ScenarioResult
-	(*ForecastRequest)(nil),         // 39: elastalloc.v1.ForecastRequest
-	(*ForecastResponse)(nil),        // 40: elastalloc.v1.ForecastResponse
-	(*JobForecast)(nil),             // 41: elastalloc.v1.JobForecast
-	(*Certificate_Leaf)(nil),        // 42: elastalloc.v1.Certificate.Leaf
-	(*Certificate_Restriction)(nil), // 43: elastalloc.v1.Certificate.Restriction
-	(*Certificate_SizePrices)(nil),  // 44: elastalloc.v1.Certificate.SizePrices
-	(*durationpb.Duration)(nil),     // 45: google.protobuf.Duration
-	(*status.Status)(nil),           // 46: google.rpc.Status
+	(Objective)(0),                 // 0: elastalloc.v1.Objective
+	(BadJobs)(0),                   // 1: elastalloc.v1.BadJobs
+	(Backend)(0),                   // 2: elastalloc.v1.Backend
+	(Formulation)(0),               // 3: elastalloc.v1.Formulation
+	(Admission)(0),                 // 4: elastalloc.v1.Admission
+	(WaitReason)(0),                // 5: elastalloc.v1.WaitReason
+	(Change)(0),                    // 6: elastalloc.v1.Change
+	(WarningCode)(0),               // 7: elastalloc.v1.WarningCode
+	(Reason)(0),                    // 8: elastalloc.v1.Reason
+	(Limit)(0),                     // 9: elastalloc.v1.Limit
+	(Outcome)(0),                   // 10: elastalloc.v1.Outcome
+	(Why)(0),                       // 11: elastalloc.v1.Why
+	(*AllocateRequest)(nil),        // 12: elastalloc.v1.AllocateRequest
+	(*AllocateResponse)(nil),       // 13: elastalloc.v1.AllocateResponse
+	(*FillIdleRequest)(nil),        // 14: elastalloc.v1.FillIdleRequest
+	(*FillIdleResponse)(nil),       // 15: elastalloc.v1.FillIdleResponse
+	(*Snapshot)(nil),               // 16: elastalloc.v1.Snapshot
+	(*Group)(nil),                  // 17: elastalloc.v1.Group
+	(*Horizon)(nil),                // 18: elastalloc.v1.Horizon
+	(*Job)(nil),                    // 19: elastalloc.v1.Job
+	(*Scaling)(nil),                // 20: elastalloc.v1.Scaling
+	(*SpeedTable)(nil),             // 21: elastalloc.v1.SpeedTable
+	(*AllocateOptions)(nil),        // 22: elastalloc.v1.AllocateOptions
+	(*TotalTimeOptions)(nil),       // 23: elastalloc.v1.TotalTimeOptions
+	(*Allocation)(nil),             // 24: elastalloc.v1.Allocation
+	(*SolveReport)(nil),            // 25: elastalloc.v1.SolveReport
+	(*Certificate)(nil),            // 26: elastalloc.v1.Certificate
+	(*GroupReport)(nil),            // 27: elastalloc.v1.GroupReport
+	(*Warning)(nil),                // 28: elastalloc.v1.Warning
+	(*Attempt)(nil),                // 29: elastalloc.v1.Attempt
+	(*ExplainRequest)(nil),         // 30: elastalloc.v1.ExplainRequest
+	(*ExplainResponse)(nil),        // 31: elastalloc.v1.ExplainResponse
+	(*JobExplanation)(nil),         // 32: elastalloc.v1.JobExplanation
+	(*SizeOption)(nil),             // 33: elastalloc.v1.SizeOption
+	(*Remedy)(nil),                 // 34: elastalloc.v1.Remedy
+	(*WhatIfRequest)(nil),          // 35: elastalloc.v1.WhatIfRequest
+	(*Scenario)(nil),               // 36: elastalloc.v1.Scenario
+	(*WhatIfResponse)(nil),         // 37: elastalloc.v1.WhatIfResponse
+	(*ScenarioResult)(nil),         // 38: elastalloc.v1.ScenarioResult
+	(*ForecastRequest)(nil),        // 39: elastalloc.v1.ForecastRequest
+	(*ForecastResponse)(nil),       // 40: elastalloc.v1.ForecastResponse
+	(*JobForecast)(nil),            // 41: elastalloc.v1.JobForecast
+	(*Certificate_SizePrices)(nil), // 42: elastalloc.v1.Certificate.SizePrices
+	(*durationpb.Duration)(nil),    // 43: google.protobuf.Duration
+	(*status.Status)(nil),          // 44: google.rpc.Status
 }
 var file_elastalloc_v1_allocator_proto_depIdxs = []int32{
 	16, // 0: elastalloc.v1.AllocateRequest.snapshot:type_name -> elastalloc.v1.Snapshot
@@ -4020,42 +3879,42 @@ var file_elastalloc_v1_allocator_proto_depIdxs = []int32{
 	18, // 6: elastalloc.v1.Snapshot.horizon:type_name -> elastalloc.v1.Horizon
 	19, // 7: elastalloc.v1.Snapshot.jobs:type_name -> elastalloc.v1.Job
 	17, // 8: elastalloc.v1.Snapshot.groups:type_name -> elastalloc.v1.Group
-	45, // 9: elastalloc.v1.Horizon.step:type_name -> google.protobuf.Duration
-	45, // 10: elastalloc.v1.Job.remaining_eta:type_name -> google.protobuf.Duration
-	45, // 11: elastalloc.v1.Job.training_time:type_name -> google.protobuf.Duration
+	43, // 9: elastalloc.v1.Horizon.step:type_name -> google.protobuf.Duration
+	43, // 10: elastalloc.v1.Job.remaining_eta:type_name -> google.protobuf.Duration
+	43, // 11: elastalloc.v1.Job.training_time:type_name -> google.protobuf.Duration
 	20, // 12: elastalloc.v1.Job.scaling:type_name -> elastalloc.v1.Scaling
-	45, // 13: elastalloc.v1.Job.rescale_delay:type_name -> google.protobuf.Duration
-	45, // 14: elastalloc.v1.Job.restart_time:type_name -> google.protobuf.Duration
-	45, // 15: elastalloc.v1.Job.waiting_time:type_name -> google.protobuf.Duration
-	45, // 16: elastalloc.v1.Job.work_done:type_name -> google.protobuf.Duration
+	43, // 13: elastalloc.v1.Job.rescale_delay:type_name -> google.protobuf.Duration
+	43, // 14: elastalloc.v1.Job.restart_time:type_name -> google.protobuf.Duration
+	43, // 15: elastalloc.v1.Job.waiting_time:type_name -> google.protobuf.Duration
+	43, // 16: elastalloc.v1.Job.work_done:type_name -> google.protobuf.Duration
 	21, // 17: elastalloc.v1.Scaling.table:type_name -> elastalloc.v1.SpeedTable
 	2,  // 18: elastalloc.v1.AllocateOptions.backend:type_name -> elastalloc.v1.Backend
 	3,  // 19: elastalloc.v1.AllocateOptions.formulation:type_name -> elastalloc.v1.Formulation
-	45, // 20: elastalloc.v1.AllocateOptions.time_budget:type_name -> google.protobuf.Duration
+	43, // 20: elastalloc.v1.AllocateOptions.time_budget:type_name -> google.protobuf.Duration
 	4,  // 21: elastalloc.v1.AllocateOptions.admission:type_name -> elastalloc.v1.Admission
 	0,  // 22: elastalloc.v1.AllocateOptions.objective:type_name -> elastalloc.v1.Objective
 	23, // 23: elastalloc.v1.AllocateOptions.total_time:type_name -> elastalloc.v1.TotalTimeOptions
 	1,  // 24: elastalloc.v1.AllocateOptions.bad_jobs:type_name -> elastalloc.v1.BadJobs
-	45, // 25: elastalloc.v1.TotalTimeOptions.aging:type_name -> google.protobuf.Duration
-	45, // 26: elastalloc.v1.TotalTimeOptions.rescale_price:type_name -> google.protobuf.Duration
-	45, // 27: elastalloc.v1.TotalTimeOptions.payback:type_name -> google.protobuf.Duration
-	45, // 28: elastalloc.v1.TotalTimeOptions.start_bonus:type_name -> google.protobuf.Duration
-	45, // 29: elastalloc.v1.TotalTimeOptions.cadence:type_name -> google.protobuf.Duration
+	43, // 25: elastalloc.v1.TotalTimeOptions.aging:type_name -> google.protobuf.Duration
+	43, // 26: elastalloc.v1.TotalTimeOptions.rescale_price:type_name -> google.protobuf.Duration
+	43, // 27: elastalloc.v1.TotalTimeOptions.payback:type_name -> google.protobuf.Duration
+	43, // 28: elastalloc.v1.TotalTimeOptions.start_bonus:type_name -> google.protobuf.Duration
+	43, // 29: elastalloc.v1.TotalTimeOptions.cadence:type_name -> google.protobuf.Duration
 	6,  // 30: elastalloc.v1.Allocation.change:type_name -> elastalloc.v1.Change
 	5,  // 31: elastalloc.v1.Allocation.wait_reason:type_name -> elastalloc.v1.WaitReason
 	2,  // 32: elastalloc.v1.SolveReport.backend:type_name -> elastalloc.v1.Backend
 	8,  // 33: elastalloc.v1.SolveReport.reason:type_name -> elastalloc.v1.Reason
 	9,  // 34: elastalloc.v1.SolveReport.limit:type_name -> elastalloc.v1.Limit
-	45, // 35: elastalloc.v1.SolveReport.solve_time:type_name -> google.protobuf.Duration
+	43, // 35: elastalloc.v1.SolveReport.solve_time:type_name -> google.protobuf.Duration
 	29, // 36: elastalloc.v1.SolveReport.attempts:type_name -> elastalloc.v1.Attempt
 	28, // 37: elastalloc.v1.SolveReport.warnings:type_name -> elastalloc.v1.Warning
 	27, // 38: elastalloc.v1.SolveReport.groups:type_name -> elastalloc.v1.GroupReport
 	26, // 39: elastalloc.v1.SolveReport.certificate:type_name -> elastalloc.v1.Certificate
-	42, // 40: elastalloc.v1.Certificate.leaves:type_name -> elastalloc.v1.Certificate.Leaf
+	42, // 40: elastalloc.v1.Certificate.size_prices:type_name -> elastalloc.v1.Certificate.SizePrices
 	7,  // 41: elastalloc.v1.Warning.code:type_name -> elastalloc.v1.WarningCode
 	2,  // 42: elastalloc.v1.Attempt.backend:type_name -> elastalloc.v1.Backend
 	10, // 43: elastalloc.v1.Attempt.outcome:type_name -> elastalloc.v1.Outcome
-	45, // 44: elastalloc.v1.Attempt.duration:type_name -> google.protobuf.Duration
+	43, // 44: elastalloc.v1.Attempt.duration:type_name -> google.protobuf.Duration
 	16, // 45: elastalloc.v1.ExplainRequest.snapshot:type_name -> elastalloc.v1.Snapshot
 	22, // 46: elastalloc.v1.ExplainRequest.options:type_name -> elastalloc.v1.AllocateOptions
 	13, // 47: elastalloc.v1.ExplainResponse.decision:type_name -> elastalloc.v1.AllocateResponse
@@ -4071,37 +3930,35 @@ var file_elastalloc_v1_allocator_proto_depIdxs = []int32{
 	13, // 57: elastalloc.v1.WhatIfResponse.base:type_name -> elastalloc.v1.AllocateResponse
 	38, // 58: elastalloc.v1.WhatIfResponse.results:type_name -> elastalloc.v1.ScenarioResult
 	13, // 59: elastalloc.v1.ScenarioResult.decision:type_name -> elastalloc.v1.AllocateResponse
-	46, // 60: elastalloc.v1.ScenarioResult.error:type_name -> google.rpc.Status
+	44, // 60: elastalloc.v1.ScenarioResult.error:type_name -> google.rpc.Status
 	16, // 61: elastalloc.v1.ForecastRequest.snapshot:type_name -> elastalloc.v1.Snapshot
 	22, // 62: elastalloc.v1.ForecastRequest.options:type_name -> elastalloc.v1.AllocateOptions
-	45, // 63: elastalloc.v1.ForecastRequest.cadence:type_name -> google.protobuf.Duration
-	45, // 64: elastalloc.v1.ForecastRequest.until:type_name -> google.protobuf.Duration
+	43, // 63: elastalloc.v1.ForecastRequest.cadence:type_name -> google.protobuf.Duration
+	43, // 64: elastalloc.v1.ForecastRequest.until:type_name -> google.protobuf.Duration
 	41, // 65: elastalloc.v1.ForecastResponse.jobs:type_name -> elastalloc.v1.JobForecast
-	45, // 66: elastalloc.v1.ForecastResponse.mean_total:type_name -> google.protobuf.Duration
-	45, // 67: elastalloc.v1.ForecastResponse.mean_queue:type_name -> google.protobuf.Duration
-	45, // 68: elastalloc.v1.JobForecast.start:type_name -> google.protobuf.Duration
-	45, // 69: elastalloc.v1.JobForecast.end:type_name -> google.protobuf.Duration
-	45, // 70: elastalloc.v1.JobForecast.start_low:type_name -> google.protobuf.Duration
-	45, // 71: elastalloc.v1.JobForecast.start_high:type_name -> google.protobuf.Duration
-	45, // 72: elastalloc.v1.JobForecast.end_low:type_name -> google.protobuf.Duration
-	45, // 73: elastalloc.v1.JobForecast.end_high:type_name -> google.protobuf.Duration
-	43, // 74: elastalloc.v1.Certificate.Leaf.restrictions:type_name -> elastalloc.v1.Certificate.Restriction
-	44, // 75: elastalloc.v1.Certificate.Leaf.size_prices:type_name -> elastalloc.v1.Certificate.SizePrices
-	12, // 76: elastalloc.v1.AllocatorService.Allocate:input_type -> elastalloc.v1.AllocateRequest
-	14, // 77: elastalloc.v1.AllocatorService.FillIdle:input_type -> elastalloc.v1.FillIdleRequest
-	30, // 78: elastalloc.v1.AllocatorService.Explain:input_type -> elastalloc.v1.ExplainRequest
-	35, // 79: elastalloc.v1.AllocatorService.WhatIf:input_type -> elastalloc.v1.WhatIfRequest
-	39, // 80: elastalloc.v1.AllocatorService.Forecast:input_type -> elastalloc.v1.ForecastRequest
-	13, // 81: elastalloc.v1.AllocatorService.Allocate:output_type -> elastalloc.v1.AllocateResponse
-	15, // 82: elastalloc.v1.AllocatorService.FillIdle:output_type -> elastalloc.v1.FillIdleResponse
-	31, // 83: elastalloc.v1.AllocatorService.Explain:output_type -> elastalloc.v1.ExplainResponse
-	37, // 84: elastalloc.v1.AllocatorService.WhatIf:output_type -> elastalloc.v1.WhatIfResponse
-	40, // 85: elastalloc.v1.AllocatorService.Forecast:output_type -> elastalloc.v1.ForecastResponse
-	81, // [81:86] is the sub-list for method output_type
-	76, // [76:81] is the sub-list for method input_type
-	76, // [76:76] is the sub-list for extension type_name
-	76, // [76:76] is the sub-list for extension extendee
-	0,  // [0:76] is the sub-list for field type_name
+	43, // 66: elastalloc.v1.ForecastResponse.mean_total:type_name -> google.protobuf.Duration
+	43, // 67: elastalloc.v1.ForecastResponse.mean_queue:type_name -> google.protobuf.Duration
+	43, // 68: elastalloc.v1.JobForecast.start:type_name -> google.protobuf.Duration
+	43, // 69: elastalloc.v1.JobForecast.end:type_name -> google.protobuf.Duration
+	43, // 70: elastalloc.v1.JobForecast.start_low:type_name -> google.protobuf.Duration
+	43, // 71: elastalloc.v1.JobForecast.start_high:type_name -> google.protobuf.Duration
+	43, // 72: elastalloc.v1.JobForecast.end_low:type_name -> google.protobuf.Duration
+	43, // 73: elastalloc.v1.JobForecast.end_high:type_name -> google.protobuf.Duration
+	12, // 74: elastalloc.v1.AllocatorService.Allocate:input_type -> elastalloc.v1.AllocateRequest
+	14, // 75: elastalloc.v1.AllocatorService.FillIdle:input_type -> elastalloc.v1.FillIdleRequest
+	30, // 76: elastalloc.v1.AllocatorService.Explain:input_type -> elastalloc.v1.ExplainRequest
+	35, // 77: elastalloc.v1.AllocatorService.WhatIf:input_type -> elastalloc.v1.WhatIfRequest
+	39, // 78: elastalloc.v1.AllocatorService.Forecast:input_type -> elastalloc.v1.ForecastRequest
+	13, // 79: elastalloc.v1.AllocatorService.Allocate:output_type -> elastalloc.v1.AllocateResponse
+	15, // 80: elastalloc.v1.AllocatorService.FillIdle:output_type -> elastalloc.v1.FillIdleResponse
+	31, // 81: elastalloc.v1.AllocatorService.Explain:output_type -> elastalloc.v1.ExplainResponse
+	37, // 82: elastalloc.v1.AllocatorService.WhatIf:output_type -> elastalloc.v1.WhatIfResponse
+	40, // 83: elastalloc.v1.AllocatorService.Forecast:output_type -> elastalloc.v1.ForecastResponse
+	79, // [79:84] is the sub-list for method output_type
+	74, // [74:79] is the sub-list for method input_type
+	74, // [74:74] is the sub-list for extension type_name
+	74, // [74:74] is the sub-list for extension extendee
+	0,  // [0:74] is the sub-list for field type_name
 }
 
 func init() { file_elastalloc_v1_allocator_proto_init() }
@@ -4129,7 +3986,7 @@ func file_elastalloc_v1_allocator_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_elastalloc_v1_allocator_proto_rawDesc), len(file_elastalloc_v1_allocator_proto_rawDesc)),
 			NumEnums:      12,
-			NumMessages:   33,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

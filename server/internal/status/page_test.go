@@ -262,7 +262,7 @@ func TestHistoryIsSmall(t *testing.T) {
 	}
 	before := live()
 	for n := range 2 * keptCalls {
-		report := solver.Report{Groups: make([]solver.GroupReport, 10_000), NodePrices: make([]float64, 1000), Certificate: &solver.Certificate{Leaves: make([]solver.Leaf, 10_000)}}
+		report := solver.Report{Groups: make([]solver.GroupReport, 10_000), NodePrices: make([]float64, 1000), Certificate: make(solver.Certificate, 10_000)}
 		for range 1000 {
 			report.Attempts = append(report.Attempts, solver.Attempt{Outcome: solver.OutcomeCrashed, Detail: strings.Repeat("x", 10_000)})
 			report.Warnings = append(report.Warnings, solver.Warning{Code: solver.WarningNeverFits, Message: strings.Repeat("x", 1000)})

@@ -56,8 +56,6 @@ type Search struct {
 	// root is the subproblem of all plans, open are those left to search.
 	root *subproblem
 	open []*subproblem
-	// ended are the subproblems that were closed.
-	ended []*subproblem
 	// closedBound is at least the value of every plan of the subproblems that are closed.
 	closedBound float64
 	// priced is the most that the pool costs at the prices of a proof, and Contradiction
@@ -143,7 +141,7 @@ func (s *Search) Run(clock *model.Clock) (bound float64, limit solver.Limit) {
 		s.explore(clock, part)
 		closed, rest := s.closed(part), len(s.open)
 		if closed {
-			s.ended, s.closedBound = append(s.ended, part), max(s.closedBound, part.bound)
+			s.closedBound = max(s.closedBound, part.bound)
 		} else {
 			s.open = append(s.open, part)
 			if clock.Ended {

@@ -142,7 +142,8 @@ func (a *Allocator) decide(ctx context.Context, r *request) (solver.Decision, er
 // ends early, costs are estimated and changes missing. Costs are worked out on all
 // processors, or on as many as solver.Options.Lend grants.
 //
-// Errors are those of Allocate; an id that the snapshot does not have is a bad field.
+// Errors are those of Allocate; an id that the snapshot does not have is a bad field. With an
+// error, what Decision.Report.Contradiction says still holds.
 func (a *Allocator) Explain(
 	ctx context.Context, s *solver.Snapshot, o solver.Options, jobIDs []string,
 ) (solver.Explanation, error) {
@@ -159,11 +160,8 @@ func (a *Allocator) Explain(
 	r.options.Hurry = nil // limited ends when it is closed.
 	decider := &noting{Chain: a.chain, contradiction: decision.Report.Contradiction}
 	jobs, err := explain.Jobs(limited, decider, explain.Decided{Snapshot: r.snapshot, Options: r.options, Decision: decision, Held: r.held}, jobIDs)
-	if err := cmp.Or(err, ctx.Err()); err != nil {
-		return solver.Explanation{}, err
-	}
 	decision.Report.Contradiction = decider.contradiction
-	return solver.Explanation{Decision: decision, Jobs: jobs}, nil
+	return solver.Explanation{Decision: decision, Jobs: jobs}, cmp.Or(err, ctx.Err())
 }
 
 // WhatIf decides a snapshot and variations of it, each as Allocate alone would; the searches
@@ -185,7 +183,7 @@ func (a *Allocator) WhatIf(
 // side by side on all processors, or on as many as solver.Options.Lend grants.
 //
 // Jobs that are held because they have bad fields keep their nodes and do not end. Errors
-// are those of Allocate.
+// are those of Allocate; with one, what Contradiction says still holds.
 func (a *Allocator) Forecast(
 	ctx context.Context, s *solver.Snapshot, o solver.Options, f solver.ForecastOptions,
 ) (solver.Forecast, error) {
@@ -202,7 +200,7 @@ func (a *Allocator) Forecast(
 	decider := &noting{Chain: a.chain}
 	future, err := forecast.Jobs(limited, decider, r.snapshot, r.options, f, a.budget)
 	if err := cmp.Or(err, ctx.Err()); err != nil {
-		return solver.Forecast{}, err
+		return solver.Forecast{Contradiction: decider.contradiction}, err
 	}
 	future.Contradiction = decider.contradiction
 	return r.held.RestoreForecast(future), nil

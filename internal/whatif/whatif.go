@@ -45,7 +45,7 @@ func Decide(
 		case result.Err == nil:
 			result.ChangedJobIDs = solver.ChangedJobIDs(w.Base, result.Decision)
 		case !errors.As(result.Err, &bad) && !errors.Is(result.Err, context.DeadlineExceeded):
-			return solver.WhatIf{}, result.Err
+			return w, result.Err // A contradiction of those before still counts.
 		}
 		w.Results = append(w.Results, result)
 	}

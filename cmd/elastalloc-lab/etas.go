@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -62,51 +63,34 @@ With --state, what the jobs took is written as a state of the library that makes
 	return command
 }
 
-// callerETAs is what one caller told.
-type callerETAs struct {
-	caller string
-	jobs   []replay.ToldETA
-}
-
 // toldETAs returns what each caller told. Callers of whom nothing can be said are named on
 // standard error; it is an error if there is no other.
-func toldETAs(cmd *cobra.Command, recordings, callers []string) ([]callerETAs, error) {
-	if len(callers) == 0 {
-		found := make(map[string]bool)
-		_, err := recording.Read(recordings, func(e recording.Entry) error {
-			found[e.Caller] = found[e.Caller] || e.Method == "Allocate"
-			return cmd.Context().Err()
+func toldETAs(cmd *cobra.Command, recordings, callers []string) ([]replay.CallerETAs, error) {
+	all, err := replay.ETAsOf(func(yield func(recording.Entry) error) ([]recording.Cut, error) {
+		cuts, err := recording.Read(recordings, func(e recording.Entry) error {
+			return cmp.Or(cmd.Context().Err(), yield(e))
 		})
-		if cmd.Context().Err() != nil {
-			return nil, cli.ErrInterrupted
+		for _, cut := range cuts {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s\n", describeCut(&cut))
 		}
-		if err != nil {
-			return nil, err
-		}
-		maps.DeleteFunc(found, func(_ string, asks bool) bool { return !asks })
-		callers = slices.Sorted(maps.Keys(found))
+		return cuts, err
+	}, callers)
+	if cmd.Context().Err() != nil {
+		return nil, cli.ErrInterrupted
 	}
-	var told []callerETAs
+	if err != nil {
+		return nil, err
+	}
+	var told []replay.CallerETAs
 	last := errors.New("it has no decisions")
-	for n, caller := range callers {
-		read := func(yield func(recording.Entry) error) ([]recording.Cut, error) {
-			cuts, err := recording.Read(recordings, yield)
-			for _, cut := range cuts {
-				if n == 0 { // They are the same each time.
-					fmt.Fprintf(cmd.ErrOrStderr(), "%s\n", describeCut(&cut))
-				}
-			}
-			return cuts, err
-		}
-		r, err := replay.New(read, replay.Options{Callers: []string{caller}})
-		if err != nil {
-			last = fmt.Errorf("calls of %q: %w", caller, err)
-			if len(callers) > 1 {
-				fmt.Fprintf(cmd.ErrOrStderr(), "%v\n", last)
-			}
+	for _, of := range all {
+		if of.Err == nil {
+			told = append(told, of)
 			continue
 		}
-		told = append(told, callerETAs{caller, r.ToldETAs()})
+		if last = of.Err; len(all) > 1 {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%v\n", last)
+		}
 	}
 	if len(told) == 0 {
 		return nil, last
@@ -116,7 +100,7 @@ func toldETAs(cmd *cobra.Command, recordings, callers []string) ([]callerETAs, e
 
 // etasTable lays out how far off ETAs were: a row for each caller, and below it one for each of
 // its groups where there are several.
-func etasTable(told []callerETAs, screen cli.Screen) string {
+func etasTable(told []replay.CallerETAs, screen cli.Screen) string {
 	table := screen.NewTable().AlignRight(1, 6)
 	table.AddRow(screen.Bold, "CALLER", "JOBS", "BIAS", "P50", "P90", "ETA_ERROR", "HALFWAY")
 	row := func(name string, jobs []replay.ToldETA) {
@@ -136,9 +120,9 @@ func etasTable(told []callerETAs, screen cli.Screen) string {
 		table.AddRow(cli.Plain, cells...)
 	}
 	for _, c := range told {
-		row(c.caller, c.jobs)
+		row(c.Caller, c.Jobs)
 		groups := make(map[string][]replay.ToldETA)
-		for _, job := range c.jobs {
+		for _, job := range c.Jobs {
 			groups[job.Group] = append(groups[job.Group], job)
 		}
 		for _, group := range slices.Sorted(maps.Keys(groups)) {
@@ -151,12 +135,12 @@ func etasTable(told []callerETAs, screen cli.Screen) string {
 }
 
 // writeETAState writes the state of a library that has seen the jobs end.
-func writeETAState(path string, told []callerETAs) error {
+func writeETAState(path string, told []replay.CallerETAs) error {
 	if len(told) > 1 {
 		return fmt.Errorf("--state is of one cluster; choose its caller of %s", format.Count(len(told), "caller"))
 	}
 	var e eta.Estimator
-	for _, job := range told[0].jobs {
+	for _, job := range told[0].Jobs {
 		e.Ended(job.Work)
 	}
 	text, err := json.Marshal(&e)

@@ -179,28 +179,32 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 			return nil, err
 		}
 		found := &report.Simulated{
-			Runs: runs, Summary: results.Summarize(runs, baselineOf(policies), f.seed, workload.Cut), Seed: f.seed, Workload: workload,
+			Runs: runs, Summary: results.Summarize(runs, baselineOf(policies), f.seed, workload.Cut), Workload: workload,
 			GPUsPerNode: f.gpusPerNode, MinDuration: f.minDuration, Disturbance: f.disturbance,
 		}
 		found.Summary.Origin = new(originOf(cmd))
-		return found, f.pin(ctx, found, trace, configs, allocator, bar)
+		return found, f.pin(ctx, found, trace, policies, configs, allocator, bar)
 	})
 }
 
 // pin runs what the verdict is about with four jobs in five pinned to the nodes that they asked
 // for, where all are only taken to be elastic.
 func (f *simulateFlags) pin(
-	ctx context.Context, found *report.Simulated, trace sim.Trace, configs []sim.Config, allocator sim.Allocator, bar *progress,
+	ctx context.Context, found *report.Simulated, trace sim.Trace, policies []sim.Policy, configs []sim.Config, allocator sim.Allocator, bar *progress,
 ) error {
 	best, reference := found.Contenders()
-	if !sim.Optimises(best) || reference == "" || slices.ContainsFunc(trace, func(j sim.TraceJob) bool { return j.MinNodes+j.MaxNodes > 0 }) {
-		return nil
+	varied, err := trace.Vary(f.variations(), f.seed, f.gpusPerNode)
+	sized := slices.ContainsFunc(varied, func(j sim.TraceJob) bool { return j.MinNodes+j.MaxNodes > 0 })
+	if err != nil || sized || reference == "" || !sim.Optimises(best) {
+		return err
 	}
-	policies := findPolicies([]string{best, reference}, func(string, ...any) {})
-	totalTimeFlag(f.totalTime).apply(policies, func(string, ...any) {}) // It has been checked.
+	named := func(name string) sim.Policy {
+		return policies[slices.IndexFunc(policies, func(p sim.Policy) bool { return p.Name == name })]
+	}
+	policies = []sim.Policy{named(best), named(reference)}
 	pinned, err := f.workload(trace, found.Workload.Name, append(f.variations(), sim.VaryRigidMost))
 	if err != nil {
-		return nil //nolint:nilerr // --vary sets the sizes.
+		return err
 	}
 	configs = slices.DeleteFunc(slices.Clone(configs), func(c sim.Config) bool {
 		return pinned.Suits(&policies[0], &c) != nil || pinned.Suits(&policies[1], &c) != nil

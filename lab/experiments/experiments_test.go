@@ -241,10 +241,11 @@ func TestReport(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		page, err := report.HTML()
+		files, err := report.Files()
 		if err != nil {
 			t.Fatal(err)
 		}
+		page := files["report.html"]
 		drawn := 1
 		for _, section := range report.Sections {
 			drawn += len(section.Figures)

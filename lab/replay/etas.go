@@ -2,9 +2,13 @@ package replay
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
+
+	"github.com/elastalloc/elastalloc/internal/recording"
 )
 
 // ToldETA is what a scheduler told of the work of a job that ended, beside what it took, in run
@@ -19,6 +23,48 @@ type ToldETA struct {
 	// Work is all that the job did; 0 where it had begun before the recording and its scheduler
 	// does not tell work_done.
 	Work time.Duration
+}
+
+// CallerETAs is what one caller told, or why nothing can be said of it.
+type CallerETAs struct {
+	Caller string
+	Jobs   []ToldETA
+	Err    error
+}
+
+// ETAsOf reads a recording, once, and returns what each of some callers told; no callers are all
+// that ask for decisions, by name. Each is a cluster of its own.
+func ETAsOf(read Reader, callers []string) ([]CallerETAs, error) {
+	of := make(map[string]*calls)
+	for _, caller := range callers {
+		of[caller] = newCalls(caller)
+	}
+	cuts, err := read(func(e recording.Entry) error {
+		if len(callers) == 0 && e.Method == "Allocate" && of[e.Caller] == nil {
+			of[e.Caller] = newCalls(e.Caller)
+		}
+		if c := of[e.Caller]; c != nil {
+			c.add(&e)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(callers) == 0 {
+		callers = slices.Sorted(maps.Keys(of))
+	}
+	told := make([]CallerETAs, len(callers))
+	for i, caller := range callers {
+		told[i].Caller = caller
+		r, err := of[caller].replay(cuts, Options{})
+		if err != nil {
+			told[i].Err = fmt.Errorf("calls of %q: %w", caller, err)
+			continue
+		}
+		told[i].Jobs = r.ToldETAs()
+	}
+	return told, nil
 }
 
 // ToldETAs returns what was told of the jobs that ended, in the order of their ends.

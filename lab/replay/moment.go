@@ -99,43 +99,49 @@ type Source struct {
 	ClockSetBack []string `json:"clock_set_back,omitempty"`
 }
 
-// moments returns the moments in the order of time. The calls are those of one caller, or of
-// those chosen, since other callers' may be about other clusters. Messages are not kept: they take
-// several times as much memory.
-func moments(read Reader, chosen []string) ([]Moment, Source, error) {
-	var source Source
-	var list []Moment
-	callers := make(map[string]int)
-	cuts, err := read(func(e recording.Entry) error {
-		source.Calls++
-		if e.Method != "Allocate" && e.Method != "FillIdle" {
-			source.OtherMethods++
-			return nil
-		}
-		callers[e.Caller]++
-		if len(chosen) > 0 && !slices.Contains(chosen, e.Caller) {
-			source.OtherCallers++
-			return nil
-		}
-		m := newMoment(&e)
-		switch {
-		case m == nil:
-			source.Refused++
-			return nil
-		case m.Decision:
-			source.Decisions++
-		default:
-			source.Fills++
-		}
-		if m.Answer == nil {
-			source.Unanswered++
-		}
-		list = append(list, *m)
-		return nil
-	})
-	if err != nil {
-		return nil, source, err
+// calls are those of one caller, or of those chosen, since other callers' may be about other
+// clusters. Messages are not kept: they take several times as much memory.
+type calls struct {
+	chosen []string
+	source Source
+	list   []Moment
+	by     map[string]int // decisions and fills
+}
+
+// newCalls returns the calls of some callers, all for none.
+func newCalls(chosen ...string) *calls { return &calls{chosen: chosen, by: make(map[string]int)} }
+
+// add takes the next call of a recording.
+func (c *calls) add(e *recording.Entry) {
+	c.source.Calls++
+	if e.Method != "Allocate" && e.Method != "FillIdle" {
+		c.source.OtherMethods++
+		return
 	}
+	c.by[e.Caller]++
+	if len(c.chosen) > 0 && !slices.Contains(c.chosen, e.Caller) {
+		c.source.OtherCallers++
+		return
+	}
+	m := newMoment(e)
+	switch {
+	case m == nil:
+		c.source.Refused++
+		return
+	case m.Decision:
+		c.source.Decisions++
+	default:
+		c.source.Fills++
+	}
+	if m.Answer == nil {
+		c.source.Unanswered++
+	}
+	c.list = append(c.list, *m)
+}
+
+// moments returns the moments in the order of time, of a recording with these cuts.
+func (c *calls) moments(cuts []recording.Cut) ([]Moment, Source, error) {
+	source, list, chosen, callers := c.source, c.list, c.chosen, c.by
 	for _, cut := range cuts {
 		if errors.Is(cut.Err, recording.ErrClockSetBack) {
 			source.ClockSetBack = append(source.ClockSetBack, cut.Path)

@@ -48,7 +48,20 @@ type Reader func(yield func(recording.Entry) error) ([]recording.Cut, error)
 
 // New works out what happened from the calls of a recording.
 func New(read Reader, o Options) (*Replay, error) {
-	list, source, err := moments(read, o.Callers)
+	all := newCalls(o.Callers...)
+	cuts, err := read(func(e recording.Entry) error {
+		all.add(&e)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all.replay(cuts, o)
+}
+
+// replay works out what happened from the calls of a recording with these cuts.
+func (c *calls) replay(cuts []recording.Cut, o Options) (*Replay, error) {
+	list, source, err := c.moments(cuts)
 	if err != nil {
 		return nil, err
 	}

@@ -51,7 +51,7 @@ type Detail struct {
 // Write writes the files and commits them.
 func (f *Replayed) Write(directory *results.Directory) error {
 	f.Summary.Origin = &f.Origin
-	files, err := f.Summary.Files(f.Runs, 0)
+	files, err := f.Summary.Files(f.Runs)
 	if err != nil {
 		return err
 	}

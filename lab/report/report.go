@@ -7,6 +7,7 @@ import (
 	"bytes"
 	_ "embed"
 	"html/template"
+	"maps"
 	"slices"
 	"strings"
 
@@ -59,24 +60,12 @@ var page string
 
 // Write writes the page, its figures as SVG and PNG, and other files by their names, and
 // commits all.
-func (p *Page) Write(directory *results.Directory, files map[string][]byte) error {
-	html, err := p.HTML()
+func (p *Page) Write(directory *results.Directory, others map[string][]byte) error {
+	files, err := p.Files()
 	if err != nil {
 		return err
 	}
-	files[Name] = html
-	drawn := []figures.Named{p.Figure}
-	for _, section := range p.Sections {
-		drawn = append(drawn, section.Figures...)
-	}
-	for _, named := range drawn {
-		if files[named.Name+".svg"], err = named.Figure.SVG(); err != nil {
-			return err
-		}
-		if files[named.Name+".png"], err = named.Figure.PNG(); err != nil {
-			return err
-		}
-	}
+	maps.Copy(files, others)
 	for name, content := range files {
 		if err := directory.Write(name, content); err != nil {
 			return err
@@ -85,15 +74,26 @@ func (p *Page) Write(directory *results.Directory, files map[string][]byte) erro
 	return directory.Commit()
 }
 
-// HTML returns the page.
-func (p *Page) HTML() ([]byte, error) {
+// Files returns the page and its figures, as SVG and PNG, by their names.
+func (p *Page) Files() (map[string][]byte, error) {
+	drawn := []figures.Named{p.Figure}
+	for _, section := range p.Sections {
+		drawn = append(drawn, section.Figures...)
+	}
+	files := make(map[string][]byte)
+	var err error
+	for _, named := range drawn {
+		if files[named.Name+".svg"], err = named.Figure.SVG(); err != nil {
+			return nil, err
+		}
+		if files[named.Name+".png"], err = named.Figure.PNG(); err != nil {
+			return nil, err
+		}
+	}
 	functions := template.FuncMap{
 		"style": func() template.CSS { return template.CSS(style) }, //nolint:gosec // Of this package.
-		"draw": func(f figures.Named) (template.HTML, error) {
-			svg, err := f.Figure.SVG()
-			return inline(svg), err
-		},
-		"text": func(t Table, column int) bool { return column == 0 || slices.Contains(t.TextColumns, column) },
+		"draw":  func(f figures.Named) template.HTML { return inline(files[f.Name+".svg"]) },
+		"text":  func(t Table, column int) bool { return column == 0 || slices.Contains(t.TextColumns, column) },
 	}
 	parsed, err := template.New(Name).Funcs(functions).Parse(page)
 	if err != nil {
@@ -102,7 +102,8 @@ func (p *Page) HTML() ([]byte, error) {
 	var text bytes.Buffer
 	err = parsed.Execute(&text, p)
 	// A line does not break between a number and its unit.
-	return bytes.ReplaceAll(text.Bytes(), []byte(" %"), []byte("\u00a0%")), err
+	files[Name] = bytes.ReplaceAll(text.Bytes(), []byte(" %"), []byte("\u00a0%"))
+	return files, err
 }
 
 // inline turns a document of SVG into an element of a page: without what comes

@@ -17,10 +17,9 @@ import (
 
 // Simulated is what came of simulate.
 type Simulated struct {
-	// Runs are of policies on pools, of one workload, and Summary is theirs; Seed drew it.
+	// Runs are of policies on pools, of one workload, and Summary is theirs.
 	Runs    []*sim.Result
 	Summary results.Summary
-	Seed    uint64
 	// Workload has the jobs, on nodes of GPUsPerNode; those of a trace shorter than
 	// MinDuration were left out, and Disturbance is what policies were told wrong.
 	Workload    sim.Workload
@@ -36,7 +35,8 @@ type Simulated struct {
 // optimises, and what it is compared with.
 func (f *Simulated) Contenders() (best, reference string) {
 	reference = f.reference()
-	return cmp.Or(f.best(sim.Optimises), f.best(func(policy string) bool { return policy != reference })), reference
+	other := func(policy string) bool { return policy != reference }
+	return cmp.Or(f.best(func(policy string) bool { return other(policy) && sim.Optimises(policy) }), f.best(other)), reference
 }
 
 // Write writes the files and commits them.
@@ -45,7 +45,7 @@ func (f *Simulated) Write(directory *results.Directory) error {
 	if err != nil {
 		return err
 	}
-	files, err := f.Summary.Files(f.Runs, f.Seed)
+	files, err := f.Summary.Files(f.Runs)
 	if err != nil {
 		return err
 	}
@@ -233,7 +233,7 @@ func (f *Simulated) verdict(best, reference string) []string {
 	verdict := fmt.Sprintf("%s against %s: the mean total time is %s", best, name, change(f.of(best, reference, total)...))
 	if slices.Max(f.of(best, "", pauses)) > 0 {
 		if calm := f.best(func(policy string) bool {
-			return sim.Optimises(policy) && slices.Max(f.of(policy, "", pauses)) == 0
+			return policy != reference && sim.Optimises(policy) && slices.Max(f.of(policy, "", pauses)) == 0
 		}); calm != "" {
 			verdict += fmt.Sprintf("; under %s, which pauses no job, %s", calm, change(f.of(calm, reference, total)...))
 		}
@@ -261,7 +261,7 @@ func (f *Simulated) verdict(best, reference string) []string {
 	if len(f.Pinned) > 0 {
 		var pinned []float64
 		for _, runs := range f.Pinned {
-			best, reference := sim.Summarize(runs[0], f.Seed), sim.Summarize(runs[1], f.Seed)
+			best, reference := sim.Summarize(runs[0], 0), sim.Summarize(runs[1], 0)
 			pinned = append(pinned, total(&best, &reference))
 		}
 		verdict += fmt.Sprintf(". With only one job in five elastic, and the others on the nodes they asked for: %s", change(pinned...))

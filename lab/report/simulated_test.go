@@ -48,6 +48,8 @@ func TestLead(t *testing.T) {
 		"max-min greedy": "greedy against equal shares (max-min): the mean total time is 20 % longer (max-min is lower on 70 and 90 nodes).|" +
 			"Who loses: 100 % of the jobs end later, one takes 1.2 times as long; the longest time is 20 % longer; " +
 			"nodes change 2.00 times per job instead of 2.00, 0.00 of those pauses.",
+		"total-time total-time-waiting": "total-time-waiting against total-time: the mean total time is 7 to 19 % longer (total-time is lower on 70 and 90 nodes).|" +
+			"Who loses: the longest time is 7 to 19 % longer; nodes change 2.00 times per job instead of 2.00, 0.00 of those pauses.",
 		"total-time": "",
 	} {
 		want := "2 jobs on pools of 70 and 90 nodes.|" + want + "|" + assumed

@@ -105,7 +105,11 @@ func (s *Summary) Run(policy string, nodes int) *sim.Summary {
 }
 
 // Files returns the content of summary.json and jobs.csv, by their names.
-func (s *Summary) Files(runs []*sim.Result, seed uint64) (map[string][]byte, error) {
+func (s *Summary) Files(runs []*sim.Result) (map[string][]byte, error) {
+	var seed uint64
+	if len(s.Runs) > 0 {
+		seed = s.Runs[0].Seed
+	}
 	summary, err := json.MarshalIndent(s, "", "  ")
 	return map[string][]byte{SummaryName: append(summary, '\n'), JobsName: JobsCSV(runs, seed)}, err
 }

@@ -54,7 +54,7 @@ func TestSummarizeBesideEqualShares(t *testing.T) {
 
 func TestSummaryOfNothingHasLists(t *testing.T) {
 	summary := Summarize(nil, "greedy", 1, sim.Cuts{Jobs: 2})
-	files, err := summary.Files(nil, 1)
+	files, err := summary.Files(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

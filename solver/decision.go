@@ -15,6 +15,8 @@ type Allocation struct {
 	JobID string
 	// Current is the number of nodes held before, Nodes the number from now on.
 	Current, Nodes int
+	// NodeType is the type of the nodes; "" where there are none of either.
+	NodeType string
 	// Change is what that means for the job.
 	Change Change
 	// WaitReason is why the job holds no nodes, and BehindJobID the job that it is
@@ -56,6 +58,7 @@ const (
 	ChangeKeep      Change = "keep"
 	ChangeWait      Change = "wait"
 	ChangePreempt   Change = "preempt"
+	ChangeMove      Change = "move" // to another node type, whatever the nodes
 )
 
 // ChangeOf returns what going from current to nodes means for a job.
@@ -93,8 +96,8 @@ type Report struct {
 	SolveTime time.Duration
 	// Attempts are all backends tried, in order.
 	Attempts []Attempt
-	// NodePrices are what one more node would bring, per step of the objective,
-	// in units of the objective: the prices of the Lagrangian bound. nil where time ended
+	// NodePrices are what one more node would bring, per step of the objective or per node
+	// type where there are several, in units of the objective: the prices of the Lagrangian bound. nil where time ended
 	// before they were known, or where no bound was asked for.
 	NodePrices []float64
 	// IdleNodes is what the decision leaves unallocated.
@@ -103,6 +106,8 @@ type Report struct {
 	Warnings []Warning
 	// Groups are in the order of Snapshot.Groups, one each.
 	Groups []GroupReport
+	// NodeTypes are in the order of Snapshot.NodeTypes, one each.
+	NodeTypes []NodeTypeReport
 	// Contradiction, where it is not empty, says which proof a legal plan has refuted: a
 	// defect of this program. Bound is then one that needs no search.
 	Contradiction string

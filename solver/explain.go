@@ -52,6 +52,8 @@ type JobExplanation struct {
 type SizeOption struct {
 	// Nodes is the size, 0 for none.
 	Nodes int
+	// NodeType is the type of the nodes; "" where there are none of either.
+	NodeType string
 	// Loss is how much less the best plan is worth in which the job holds the size now, in
 	// units of the objective; 0 for the size it gets.
 	Loss float64
@@ -62,12 +64,13 @@ type SizeOption struct {
 
 // Remedy is the smallest change of one kind that gives a job more nodes; a still larger one
 // may give it less. Of more than 256 jobs, or 256 more nodes, a smaller pool may do as well.
-// One field besides Nodes is set.
+// One of Weight, TotalNodes and MinNodes is set.
 type Remedy struct {
 	// Weight is the job's, to 2 significant digits.
 	Weight float64
-	// TotalNodes are those of the pool.
+	// TotalNodes are those of the pool, or of NodeType where there are node types.
 	TotalNodes int
+	NodeType   string
 	// MinNodes is the job's.
 	MinNodes int
 	// Nodes are what the job then gets.

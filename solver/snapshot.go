@@ -28,6 +28,7 @@ const (
 	MaxNodes       = math.MaxInt32 // nodes of the pool, and those of a job
 	DefaultMaxJobs = 100_000       // jobs of a snapshot
 	MaxGroups      = 10_000        // groups of a snapshot
+	MaxNodeTypes   = 8             // node types of a snapshot
 	MaxIDBytes     = 256           // an id or a name
 	MaxGroupDepth  = 4             // groups on the way from one without a parent to a job
 	MaxETAError    = 5             // standard deviation of the logarithm of an error
@@ -48,6 +49,9 @@ type Snapshot struct {
 	Jobs []Job
 	// Groups are the teams that share the pool, see groups.go; nil means none.
 	Groups []Group
+	// NodeTypes are the kinds of nodes that the pool consists of, see nodetypes.go; nil means
+	// that all nodes are alike. TotalNodes is then their sum, or 0, which means that.
+	NodeTypes []NodeType
 }
 
 // Horizon is the look-ahead of the rolling-horizon model.
@@ -129,6 +133,15 @@ type Job struct {
 	// GroupID is the group that the job belongs to. It is not looked at where the snapshot
 	// has no groups.
 	GroupID string
+	// CurrentNodeType is the node type of CurrentNodes, and ETANodeType the one that
+	// RemainingETA is measured on, "" for the reference node. Neither is looked at where the
+	// snapshot has no node types.
+	CurrentNodeType, ETANodeType string
+	// Speeds are how fast the job trains on the node types it can run on; nil means that it
+	// runs on all, at NodeType.Speed.
+	Speeds []TypeSpeed
+	// MoveTime is as RestartTime, where the node type changes; nil means RestartTime.
+	MoveTime *time.Duration
 	// Bad is what is wrong with fields that a Job cannot express, as the code that made it
 	// from another form knows; Validate reports it. Paths begin within the job.
 	Bad []Violation

@@ -127,6 +127,10 @@ func (s *Snapshot) Validate(maxJobs int) []Violation {
 		bad.addf("jobs", "has %d jobs; want at most %d", len(s.Jobs), maxJobs)
 		return bad
 	}
+	if len(s.NodeTypes) > 0 {
+		bad.addf("node_types", "is set; this version does not decide on them yet")
+		return bad
+	}
 	if len(s.Groups) > MaxGroups {
 		bad.addf("groups", "has %d groups; want at most %d", len(s.Groups), MaxGroups)
 		return bad

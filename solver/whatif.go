@@ -19,6 +19,8 @@ type Scenario struct {
 	Name string
 	// TotalNodes are the nodes of the pool; nil means those of the snapshot.
 	TotalNodes *int
+	// PutNodeTypes take the place of the node types of the same ids.
+	PutNodeTypes []NodeType
 	// PutJobs take the place of the jobs of the same ids, or else join the end of the
 	// queue.
 	PutJobs []Job

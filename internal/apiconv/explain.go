@@ -33,11 +33,11 @@ func toJobExplanation(job *solver.JobExplanation) *elastallocv1.JobExplanation {
 	}
 	for _, size := range job.Sizes {
 		converted.Sizes = append(converted.Sizes, &elastallocv1.SizeOption{
-			Nodes: int32(size.Nodes), Loss: size.Loss, Proven: size.Proven,
+			Nodes: int32(size.Nodes), Loss: size.Loss, Proven: size.Proven, NodeType: size.NodeType,
 		})
 	}
 	for _, remedy := range job.Remedies {
-		r := &elastallocv1.Remedy{Nodes: int32(remedy.Nodes)}
+		r := &elastallocv1.Remedy{Nodes: int32(remedy.Nodes), NodeType: remedy.NodeType}
 		switch {
 		case remedy.Weight > 0:
 			r.Change = &elastallocv1.Remedy_Weight{Weight: remedy.Weight}

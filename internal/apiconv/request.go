@@ -133,6 +133,7 @@ func (c *converter) snapshot(s *elastallocv1.Snapshot, maxJobs int) *solver.Snap
 		return converted
 	}
 	converted.Groups = convertGroups(s.GetGroups())
+	converted.NodeTypes = c.nodeTypes(s.GetNodeTypes(), "snapshot.node_types")
 	converted.Jobs = make([]solver.Job, len(s.GetJobs()))
 	for i, job := range s.GetJobs() {
 		converted.Jobs[i] = convertJob(job)
@@ -156,6 +157,43 @@ func convertGroups(groups []*elastallocv1.Group) []solver.Group {
 	return converted
 }
 
+// nodeTypes converts node types, to nil if there are none. More than there may be are not
+// looked at, beyond the first that is too many.
+func (c *converter) nodeTypes(types []*elastallocv1.NodeType, path string) []solver.NodeType {
+	var converted []solver.NodeType
+	for i, t := range types[:min(len(types), solver.MaxNodeTypes+1)] {
+		var speed *float64
+		if t != nil {
+			speed = t.Speed
+		}
+		converted = append(converted, solver.NodeType{
+			ID: t.GetId(), Nodes: int(t.GetNodes()),
+			Speed: c.positiveNumber(speed, fmt.Sprintf("%s[%d].speed", path, i)),
+		})
+	}
+	return converted
+}
+
+// speeds converts the speeds of a job on node types, to nil if there are none. More than
+// there may be are not looked at, beyond the first that is too many.
+func (c *converter) speeds(speeds []*elastallocv1.TypeSpeed) []solver.TypeSpeed {
+	var converted []solver.TypeSpeed
+	for i, s := range speeds[:min(len(speeds), solver.MaxNodeTypes+1)] {
+		path := fmt.Sprintf("speeds[%d]", i)
+		var factor *float64
+		if s != nil {
+			factor = s.Factor
+		}
+		converted = append(converted, solver.TypeSpeed{
+			NodeType:     s.GetNodeType(),
+			Factor:       c.positiveNumber(factor, path+".factor"),
+			Scaling:      c.scaling(s.GetScaling(), path+".scaling"),
+			AllowedNodes: convertSizes(s.GetAllowedNodes()),
+		})
+	}
+	return converted
+}
+
 // convertJob converts a job. A null entry, which only a caller in process can make, is
 // an empty job.
 func convertJob(job *elastallocv1.Job) solver.Job {
@@ -170,7 +208,7 @@ func convertJob(job *elastallocv1.Job) solver.Job {
 		MaxNodes:     c.atLeastOne(job.MaxNodes, "max_nodes"),
 		CurrentNodes: int(job.GetCurrentNodes()),
 		TrainingTime: c.duration(job.GetTrainingTime(), "training_time"),
-		Scaling:      c.scaling(job.GetScaling()),
+		Scaling:      c.scaling(job.GetScaling(), "scaling"),
 		Weight:       job.Weight,
 		RescaleDelay: c.duration(job.GetRescaleDelay(), "rescale_delay"),
 		RestartTime:  c.duration(job.GetRestartTime(), "restart_time"),
@@ -179,27 +217,30 @@ func convertJob(job *elastallocv1.Job) solver.Job {
 		GroupID:      job.GetGroupId(),
 		ETAError:     job.EtaError,
 		WorkDone:     c.duration(job.GetWorkDone(), "work_done"),
-	}
-	if len(job.GetAllowedNodes()) > 0 {
-		converted.AllowedNodes = convertInts[int](job.GetAllowedNodes())
+
+		CurrentNodeType: job.GetCurrentNodeType(),
+		ETANodeType:     job.GetEtaNodeType(),
+		AllowedNodes:    convertSizes(job.GetAllowedNodes()),
+		Speeds:          c.speeds(job.GetSpeeds()),
+		MoveTime:        c.optionalDuration(job.GetMoveTime(), "move_time"),
 	}
 	converted.Bad = c.violations
 	return converted
 }
 
 // scaling converts the scaling of a job.
-func (c *converter) scaling(scaling *elastallocv1.Scaling) solver.Scaling {
+func (c *converter) scaling(scaling *elastallocv1.Scaling, path string) solver.Scaling {
 	var converted solver.Scaling
 	switch curve := scaling.GetCurve().(type) {
 	case *elastallocv1.Scaling_DoublingEfficiency:
 		converted.DoublingEfficiency = curve.DoublingEfficiency
 		if curve.DoublingEfficiency == 0 {
-			c.addf("scaling.doubling_efficiency", "is 0; want more than 0 and at most 1")
+			c.addf(path+".doubling_efficiency", "is 0; want more than 0 and at most 1")
 		}
 	case *elastallocv1.Scaling_Table:
 		converted.Speeds = slices.Clone(curve.Table.GetSpeeds())
 		if len(converted.Speeds) == 0 {
-			c.addf("scaling.table.speeds", "is empty; want one speed per legal size")
+			c.addf(path+".table.speeds", "is empty; want one speed per legal size")
 		}
 	}
 	return converted
@@ -227,10 +268,7 @@ func (c *converter) totalTime(o *elastallocv1.TotalTimeOptions) solver.TotalTime
 		return solver.TotalTimeOptions{}
 	}
 	optional := func(d *durationpb.Duration, name string) *time.Duration {
-		if d == nil {
-			return nil
-		}
-		return new(c.duration(d, "options.total_time."+name))
+		return c.optionalDuration(d, "options.total_time."+name)
 	}
 	return solver.TotalTimeOptions{
 		Fairness:         o.Fairness,
@@ -271,6 +309,14 @@ func (c *converter) duration(d *durationpb.Duration, path string) time.Duration 
 	return converted
 }
 
+// optionalDuration converts a Duration, nil where it is unset.
+func (c *converter) optionalDuration(d *durationpb.Duration, path string) *time.Duration {
+	if d == nil {
+		return nil
+	}
+	return new(c.duration(d, path))
+}
+
 // positive converts a Duration for which 0 is bad and unset is not.
 func (c *converter) positive(d *durationpb.Duration, path string) time.Duration {
 	converted := c.duration(d, path)
@@ -289,6 +335,27 @@ func (c *converter) atLeastOne(value *int32, path string) int {
 		c.addf(path, "is 0; want at least 1")
 	}
 	return int(*value)
+}
+
+// positiveNumber converts an optional number, 0 where it is unset, and reports one that is
+// not more than 0 and at most solver.MaxSpeed.
+func (c *converter) positiveNumber(value *float64, path string) float64 {
+	if value != nil && !(*value > 0 && *value <= solver.MaxSpeed) {
+		c.addf(path, "is %v; want more than 0 and at most %g", *value, float64(solver.MaxSpeed))
+		return 0
+	}
+	if value == nil {
+		return 0
+	}
+	return *value
+}
+
+// convertSizes converts legal sizes, none to nil.
+func convertSizes(sizes []int32) []int {
+	if len(sizes) == 0 {
+		return nil
+	}
+	return convertInts[int](sizes)
 }
 
 // convertInts converts a list of numbers of nodes.
@@ -372,7 +439,17 @@ func ToSnapshot(s *solver.Snapshot) *elastallocv1.Snapshot {
 			GroupId:      job.GroupID,
 			EtaError:     job.ETAError,
 			WorkDone:     optionalDuration(job.WorkDone),
+
+			CurrentNodeType: job.CurrentNodeType,
+			EtaNodeType:     job.ETANodeType,
+			Speeds:          toSpeeds(job.Speeds),
+			MoveTime:        toTime(job.MoveTime),
 		}
+	}
+	for _, t := range s.NodeTypes {
+		converted.NodeTypes = append(converted.NodeTypes, &elastallocv1.NodeType{
+			Id: t.ID, Nodes: int32(t.Nodes), Speed: optionalNumber(t.Speed),
+		})
 	}
 	for _, g := range s.Groups {
 		group := &elastallocv1.Group{Id: g.ID, ParentId: g.ParentID, Quota: int32(g.Quota)}
@@ -380,6 +457,18 @@ func ToSnapshot(s *solver.Snapshot) *elastallocv1.Snapshot {
 			group.Limit = new(int32(*g.Limit))
 		}
 		converted.Groups = append(converted.Groups, group)
+	}
+	return converted
+}
+
+// toSpeeds converts the speeds of a job on node types.
+func toSpeeds(speeds []solver.TypeSpeed) []*elastallocv1.TypeSpeed {
+	var converted []*elastallocv1.TypeSpeed
+	for _, s := range speeds {
+		converted = append(converted, &elastallocv1.TypeSpeed{
+			NodeType: s.NodeType, Factor: optionalNumber(s.Factor), Scaling: toScaling(s.Scaling),
+			AllowedNodes: convertInts[int32](s.AllowedNodes),
+		})
 	}
 	return converted
 }
@@ -414,6 +503,14 @@ func optionalDuration(d time.Duration) *durationpb.Duration {
 		return nil
 	}
 	return durationpb.New(d)
+}
+
+// optionalNumber converts a number, 0 to unset.
+func optionalNumber(value float64) *float64 {
+	if value == 0 {
+		return nil
+	}
+	return new(value)
 }
 
 // optionalInt converts a number, 0 to unset.

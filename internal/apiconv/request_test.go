@@ -366,7 +366,7 @@ func TestEnums(t *testing.T) {
 		solver.WarningBadJobHeld, solver.WarningLoadShedToGreedy, solver.WarningQuotasExceedPool, solver.WarningOptionsIgnored,
 		solver.WarningETARanOut, solver.WarningManyPauses)
 	checkEnum[elastallocv1.Change](t, solver.ChangeStart, solver.ChangeScaleUp, solver.ChangeScaleDown,
-		solver.ChangeKeep, solver.ChangeWait, solver.ChangePreempt)
+		solver.ChangeKeep, solver.ChangeWait, solver.ChangePreempt, solver.ChangeMove)
 	checkEnum[elastallocv1.Reason](t, solver.ReasonOptimal, solver.ReasonFeasible, solver.ReasonHeuristic)
 	checkEnum[elastallocv1.Limit](t, solver.LimitNone, solver.LimitGap, solver.LimitTime, solver.LimitWork)
 	checkEnum[elastallocv1.Outcome](t, solver.OutcomeAnswered, solver.OutcomeUnavailable, solver.OutcomeTimedOut,

@@ -40,6 +40,7 @@ func toAllocations(allocations []solver.Allocation, includePlan bool) []*elastal
 		converted[i] = &block[i]
 		converted[i].JobId, converted[i].Nodes, converted[i].Change = a.JobID, int32(a.Nodes), changes.of(a.Change)
 		converted[i].WaitReason, converted[i].BehindJobId = reasons.of(a.WaitReason), a.BehindJobID
+		converted[i].NodeType = a.NodeType
 		if includePlan {
 			converted[i].PlannedNodes = convertInts[int32](a.PlannedNodes)
 			converted[i].PlannedProgress = a.PlannedProgress
@@ -78,6 +79,11 @@ func toReport(r *solver.Report) *elastallocv1.SolveReport {
 	for _, g := range r.Groups {
 		converted.Groups = append(converted.Groups, &elastallocv1.GroupReport{
 			Id: g.ID, Nodes: int32(g.Nodes), Short: int32(g.Short), Price: g.Price,
+		})
+	}
+	for _, t := range r.NodeTypes {
+		converted.NodeTypes = append(converted.NodeTypes, &elastallocv1.NodeTypeReport{
+			Id: t.ID, Nodes: int32(t.Nodes), IdleNodes: int32(t.IdleNodes), Price: t.Price,
 		})
 	}
 	converted.Certificate = toCertificate(r.Certificate)

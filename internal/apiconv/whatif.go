@@ -31,6 +31,7 @@ func (c *converter) fromScenarios(
 		if s != nil && s.TotalNodes != nil {
 			scenario.TotalNodes = new(int(s.GetTotalNodes()))
 		}
+		scenario.PutNodeTypes = own.nodeTypes(s.GetPutNodeTypes(), "put_node_types")
 		if n := len(s.GetPutJobs()); n > maxJobs {
 			own.addf("put_jobs", "has %d jobs; want at most %d", n, maxJobs)
 		} else {

@@ -17,7 +17,7 @@ const (
 
 // admit returns the standing of every job.
 func (s *snapshot) admit() []standing {
-	r := &room{snapshot: s, pool: s.pool, left: make([]int, len(s.groups)), closed: make([]bool, len(s.groups))}
+	r := &room{snapshot: s, idle: slices.Clone(s.nodes), left: make([]int, len(s.groups)), closed: make([]bool, len(s.groups))}
 	for g := range s.groups {
 		r.left[g] = s.groups[g].limit
 	}
@@ -47,9 +47,25 @@ func (s *snapshot) admit() []standing {
 // room is what is left of the pool and of the limits while minimums are given out.
 type room struct {
 	*snapshot
-	pool   int
+	idle   []int // of each type
 	left   []int
 	closed []bool // to jobs behind one that waits for the limit
+}
+
+// place returns where there is room for the smallest size of a job: on nodes of the type it
+// holds, else of the one with most idle ones; nil where there is none.
+func (r *room) place(j *job, nodes []int) (best *kind) {
+	for n := range j.kinds {
+		k := &j.kinds[n]
+		switch {
+		case k.sizes[0] > nodes[k.on]:
+		case j.current > 0 && k.on == j.on:
+			return k
+		case best == nil || nodes[k.on] > nodes[best.on]:
+			best = k
+		}
+	}
+	return best
 }
 
 // give gives the jobs of a kind their smallest sizes in order, and reports whether the pool
@@ -59,10 +75,10 @@ type room struct {
 func (r *room) give(standings []standing, kind func(*job) bool, passing bool) bool {
 	for i := range r.jobs {
 		j := &r.jobs[i]
-		if j.held || !kind(j) || j.sizes[0] > r.snapshot.pool {
+		if j.held || !kind(j) || r.place(j, r.nodes) == nil {
 			continue
 		}
-		need, groups := j.sizes[0], slices.Collect(r.above(j.group))
+		need, groups := j.kinds[0].sizes[0], slices.Collect(r.above(j.group))
 		if slices.ContainsFunc(groups, func(g int) bool { return r.closed[g] }) {
 			continue
 		}
@@ -74,10 +90,11 @@ func (r *room) give(standings []standing, kind func(*job) bool, passing bool) bo
 			}
 			continue
 		}
-		if need > r.pool {
+		on := r.place(j, r.idle)
+		if on == nil {
 			return false
 		}
-		r.pool -= need
+		r.idle[on.on] -= on.sizes[0]
 		for _, g := range groups {
 			r.left[g] -= need // noLimit, too, is never used up
 		}

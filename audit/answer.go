@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -19,10 +20,51 @@ type answer struct {
 	plan [][]int
 }
 
+// effort counts the work of a check.
+type effort struct {
+	ctx     context.Context
+	work    int // left
+	polled  int // work at the last look at ctx
+	numbers int // kept
+}
+
+// stopped ends a check that could not decide, by a panic that check recovers.
+type stopped struct{ why string }
+
+// spend counts work.
+func (e *effort) spend(work int) {
+	if e.work -= work; e.work < 0 {
+		panic(stopped{"the count of work is used up"})
+	}
+	if e.polled-e.work > 1<<20 {
+		e.polled = e.work
+		if e.ctx.Err() != nil {
+			panic(stopped{"the check was cancelled"})
+		}
+	}
+}
+
+// keep counts numbers that are kept.
+func (e *effort) keep(numbers int) {
+	e.spend(numbers)
+	if e.numbers += numbers; e.numbers > mostNumbers {
+		panic(stopped{"what may be part of a better plan is too much to keep"})
+	}
+}
+
 // check returns what confirms an answer, or an error that is an ending.
 func check(
 	ctx context.Context, request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse, o Options,
-) (string, error) {
+) (reason string, err error) {
+	defer func() {
+		switch end := recover().(type) {
+		case nil:
+		case stopped:
+			err = leaveOpen("nothing wrong was found, but %s", end.why)
+		default:
+			panic(end)
+		}
+	}()
 	if err := known(request.ProtoReflect()); err != nil {
 		return "", err
 	}
@@ -36,6 +78,8 @@ func check(
 	if response.GetSnapshotId() != request.GetSnapshot().GetId() {
 		return "", refute("snapshot_id is %q; the request has %q", response.GetSnapshotId(), request.GetSnapshot().GetId())
 	}
+	e := &effort{ctx: ctx, work: cmp.Or(max(0, o.Work), DefaultWork)}
+	e.polled = e.work + 1<<21 // Look at once.
 	a := &answer{
 		allocations: response.GetAllocations(), report: response.GetReport(),
 		heuristic: response.GetReport().GetReason() == elastallocv1.Reason_REASON_HEURISTIC,
@@ -43,7 +87,7 @@ func check(
 	if err := a.checkClaims(s.gap); err != nil {
 		return "", err
 	}
-	m, err := newModel(s, s.admit(), max(math.Abs(a.report.GetObjective()), math.Abs(a.report.GetBound())))
+	m, err := newModel(s, s.admit(), max(math.Abs(a.report.GetObjective()), math.Abs(a.report.GetBound())), e)
 	if err != nil {
 		return "", err
 	}
@@ -54,7 +98,7 @@ func check(
 	if err := a.checkPlan(); err != nil {
 		return "", err
 	}
-	return a.prove(ctx, o)
+	return a.prove(e)
 }
 
 // checkClaims checks what the report claims against itself.
@@ -90,28 +134,36 @@ func (a *answer) readPlan() error {
 	}
 	planned := a.steps == 1 || len(a.members) == 0 ||
 		slices.ContainsFunc(a.allocations, func(got *elastallocv1.Allocation) bool { return len(got.GetPlannedNodes()) > 0 })
-	plan, idle, steps := [][]int(nil), a.pool, 1
+	plan, idle, rows := [][]int(nil), slices.Clone(a.nodes), 1
 	for i, got := range a.allocations {
 		j, nodes, row := &a.jobs[i], int(got.GetNodes()), []int{int(got.GetNodes())}
 		inModel := len(plan) < len(a.members) && a.members[len(plan)].index == i
 		if got.GetJobId() != j.id {
 			return refute("an allocation is for job %q (want %q)", got.GetJobId(), j.id)
 		}
-		if change := changeOf(max(0, j.current), nodes); got.GetChange() != change {
+		on := a.typeOf(got.GetNodeType())
+		if (on >= 0) != (nodes > 0 && len(a.types) > 0) && !(j.held && j.on < 0) || on < 0 && got.GetNodeType() != "" {
+			return refute("job %q has %d nodes of type %q", j.id, nodes, got.GetNodeType())
+		}
+		if change := j.changeTo(nodes, max(0, on)); got.GetChange() != change {
 			return refute("job %q goes from %d to %d nodes, which is %v and not %v", j.id, j.current, nodes, change, got.GetChange())
 		}
 		if many := len(got.GetPlannedNodes()); many > 0 || planned && inModel && a.steps > 1 {
-			if row, steps = nil, a.steps; many != steps || int(got.GetPlannedNodes()[0]) != nodes {
-				return refute("job %q has %d nodes and the plan %v over %d steps", j.id, nodes, got.GetPlannedNodes(), steps)
+			if row, rows = nil, a.steps; many != rows || int(got.GetPlannedNodes()[0]) != nodes {
+				return refute("job %q has %d nodes and the plan %v over %d steps", j.id, nodes, got.GetPlannedNodes(), rows)
 			}
 			for _, k := range got.GetPlannedNodes() {
 				row = append(row, int(k))
 			}
 		}
 		if !j.held {
-			idle -= nodes
+			idle[max(0, on)] -= nodes
 		}
 		if inModel {
+			if a.several() {
+				row = make([]int, len(a.nodes))
+				row[max(0, on)] = nodes
+			}
 			plan = append(plan, row)
 			continue
 		}
@@ -126,10 +178,13 @@ func (a *answer) readPlan() error {
 			return refute("job %q makes progress %v; it is held or not admitted", j.id, got.GetPlannedProgress())
 		}
 	}
-	if got := int(a.report.GetIdleNodes()); got != idle {
-		return refute("idle_nodes is %d; the jobs leave %d", got, idle)
+	if err := a.checkIdle(idle); err != nil {
+		return err
 	}
-	if err := a.legal(plan, steps, a.heuristic); err != nil {
+	if a.several() {
+		rows = len(a.nodes)
+	}
+	if err := a.legal(plan, rows, a.heuristic); err != nil {
 		return refute("%w", err)
 	}
 	if planned {
@@ -138,15 +193,38 @@ func (a *answer) readPlan() error {
 	return nil
 }
 
-// changeOf returns what going from current to other nodes is called.
-func changeOf(current, nodes int) elastallocv1.Change {
-	switch {
+// checkIdle checks what is said of the nodes that are idle, and of each type.
+func (a *answer) checkIdle(idle []int) error {
+	total := 0
+	for _, nodes := range idle {
+		total += nodes
+	}
+	if got := int(a.report.GetIdleNodes()); got != total {
+		return refute("idle_nodes is %d; the jobs leave %d", got, total)
+	}
+	if len(a.report.GetNodeTypes()) != len(a.types) {
+		return refute("the report has %d node types; the request has %d", len(a.report.GetNodeTypes()), len(a.types))
+	}
+	for on, got := range a.report.GetNodeTypes() {
+		if of := a.types[on]; got.GetId() != of.id || int(got.GetNodes()) != of.nodes || int(got.GetIdleNodes()) != idle[on] {
+			return refute("type %q has %d nodes, %d idle; the answer says %d and %d of %q",
+				of.id, of.nodes, idle[on], got.GetNodes(), got.GetIdleNodes(), got.GetId())
+		}
+	}
+	return nil
+}
+
+// changeTo returns what it is called that a job gets nodes of a type.
+func (j *job) changeTo(nodes, on int) elastallocv1.Change {
+	switch current := max(0, j.current); {
 	case current == 0 && nodes == 0:
 		return elastallocv1.Change_CHANGE_WAIT
 	case current == 0:
 		return elastallocv1.Change_CHANGE_START
 	case nodes == 0:
 		return elastallocv1.Change_CHANGE_PREEMPT
+	case on != j.on && !j.held:
+		return elastallocv1.Change_CHANGE_MOVE
 	case nodes > current:
 		return elastallocv1.Change_CHANGE_SCALE_UP
 	case nodes < current:
@@ -163,7 +241,7 @@ func (a *answer) checkPlan() error {
 	}
 	for i, row := range a.plan {
 		got := a.allocations[a.members[i].index]
-		_, _, want := a.members[i].value(row)
+		_, _, want := a.value(&a.members[i], row)
 		told := got.GetPlannedProgress()
 		if len(told)+len(got.GetPlannedNodes()) > 0 &&
 			!slices.EqualFunc(told, want, func(a, b float64) bool { return math.Abs(a-b) <= Tolerance }) {

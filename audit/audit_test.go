@@ -192,10 +192,10 @@ func TestWrongAnswers(t *testing.T) {
 func TestKnowsAllFields(t *testing.T) {
 	t.Parallel()
 	for m, want := range map[proto.Message]int{
-		&elastallocv1.AllocateRequest{}: 2, &elastallocv1.Snapshot{}: 5, &elastallocv1.Horizon{}: 2, &elastallocv1.Group{}: 4,
-		&elastallocv1.Job{}: 16, &elastallocv1.Scaling{}: 2, &elastallocv1.SpeedTable{}: 1, &elastallocv1.AllocateOptions{}: 11,
-		&elastallocv1.TotalTimeOptions{}: 9, &elastallocv1.AllocateResponse{}: 3, &elastallocv1.Allocation{}: 7,
-		&elastallocv1.SolveReport{}: 14, &elastallocv1.GroupReport{}: 4, &elastallocv1.Certificate{}: 1, &elastallocv1.Certificate_SizePrices{}: 2,
+		&elastallocv1.AllocateRequest{}: 2, &elastallocv1.Snapshot{}: 6, &elastallocv1.Horizon{}: 2, &elastallocv1.Group{}: 4,
+		&elastallocv1.Job{}: 20, &elastallocv1.NodeType{}: 3, &elastallocv1.TypeSpeed{}: 4, &elastallocv1.NodeTypeReport{}: 4, &elastallocv1.Scaling{}: 2, &elastallocv1.SpeedTable{}: 1, &elastallocv1.AllocateOptions{}: 11,
+		&elastallocv1.TotalTimeOptions{}: 9, &elastallocv1.AllocateResponse{}: 3, &elastallocv1.Allocation{}: 8,
+		&elastallocv1.SolveReport{}: 15, &elastallocv1.GroupReport{}: 4, &elastallocv1.Certificate{}: 1, &elastallocv1.Certificate_SizePrices{}: 2,
 	} {
 		d := m.ProtoReflect().Descriptor()
 		if got := d.Fields().Len(); got != want {
@@ -250,7 +250,7 @@ func TestLeavesOpen(t *testing.T) {
 		many.Snapshot.Jobs = append(many.Snapshot.Jobs, &elastallocv1.Job{Id: fmt.Sprint(i), RemainingEta: durationpb.New(time.Hour)})
 	}
 	for reason, request := range map[string]*elastallocv1.AllocateRequest{
-		"Job has fields that the check does not know": unknown, "too many pairs": many,
+		"Job has fields that the check does not know": unknown, "the count of work is used up": many,
 		"known only up to rounding": two,
 	} {
 		response := &elastallocv1.AllocateResponse{Report: &elastallocv1.SolveReport{
@@ -261,7 +261,7 @@ func TestLeavesOpen(t *testing.T) {
 			response.Report.Reason, response.Report.RelativeGap = elastallocv1.Reason_REASON_FEASIBLE, 0.5
 			response.Report.Bound = 2 * response.GetReport().GetObjective()
 		}
-		got := audit.Check(t.Context(), request, response, audit.Options{})
+		got := audit.Check(t.Context(), request, response, audit.Options{Work: 1e8})
 		if got.Verdict != audit.Open || !strings.Contains(got.Reason, reason) {
 			t.Errorf("want %q; got %v", reason, got)
 		}

@@ -11,8 +11,12 @@ import (
 // job's demand, values in units of which all that any plan brings, and what the answer
 // claims, is at most 2^55. Both are rounded up, by slack for what floating-point arithmetic
 // may have lost on the way, so that a sum is at least what a plan is worth.
+//
+// A plan has nodes of every member in every row: a step of the horizon or, of several node
+// types, a type. On those a member holds nodes in one row at most.
 type model struct {
 	*snapshot
+	capacity   []int // of each row
 	members    []member
 	floors     []int // of each group
 	quotaPrice float64
@@ -23,18 +27,22 @@ type model struct {
 // member is a job that the admission lets in.
 type member struct {
 	*job
-	index  int   // in the request
-	sizes  []int // 0, too, where it may hold none
-	usable []int // positions of the sizes that a plan can have
-	// shares of the demand are what each size serves in the first step and in others; worth is
-	// what having served all of it adds in a step.
-	shares           [2][]float64
-	worth            float64
-	fixed, magnitude []float64 // what each size is worth besides, and what that was added up from
+	index int   // in the request
+	waits bool  // it may hold no nodes
+	sizes []int // of all rows, ascending, 0 where it may hold none in one
+	rows  []*row
 	// byStep says that it cannot finish: its steps are worth what they are one by one.
 	byStep bool
-	units  [2][]int64 // shares
-	full   int64      // worth
+	worth  float64 // of having served all of its demand, in a step
+	full   int64   // worth
+}
+
+// row is what each size of a member brings in a row.
+type row struct {
+	usable           []int     // positions of the sizes that a plan can have
+	share            []float64 // of the demand that is served
+	units            []int64   // share
+	fixed, magnitude []float64 // what it is worth besides, and what that was added up from
 }
 
 const (
@@ -47,11 +55,16 @@ const (
 
 // newModel works out the numbers of the jobs that the admission lets in. claim is the
 // largest value that the answer speaks of.
-func newModel(s *snapshot, standings []standing, claim float64) (*model, error) {
-	m := &model{snapshot: s, floors: make([]int, len(s.groups)), slack: 0x1p-41 + 0x1p-52*float64(len(s.jobs))}
+func newModel(s *snapshot, standings []standing, claim float64, e *effort) (*model, error) {
+	m := &model{
+		snapshot: s, capacity: s.nodes, floors: make([]int, len(s.groups)), slack: 0x1p-41 + 0x1p-52*float64(len(s.jobs)),
+	}
+	if !s.several() {
+		m.capacity = slices.Repeat(s.nodes, s.steps)
+	}
 	if s.totalTime != nil {
 		m.quotaPrice = s.totalTime.quotaPrice
-		if err := s.totalTime.prepare(s); err != nil {
+		if err := s.totalTime.prepare(s, e); err != nil {
 			return nil, err
 		}
 	}
@@ -76,67 +89,115 @@ func newModel(s *snapshot, standings []standing, claim float64) (*model, error) 
 	for i := range m.members {
 		j := &m.members[i]
 		j.full = m.up(j.worth, j.worth)
-		// A size that takes off more than all others bring is in no plan as good as claimed.
-		j.usable = slices.DeleteFunc(j.usable, func(n int) bool { return j.fixed[n]+m.slack*j.magnitude[n] < -2*total })
+		for _, r := range j.rows {
+			// A size that takes off more than all others bring is in no plan as good as claimed.
+			r.usable = slices.DeleteFunc(r.usable, func(n int) bool { return r.fixed[n]+m.slack*r.magnitude[n] < -2*total })
+		}
 	}
 	return m, nil
 }
 
 // newMember returns job i of the request.
 func (m *model) newMember(i int, st standing) member {
-	j := member{job: &m.jobs[i], index: i, sizes: m.jobs[i].sizes}
-	if st == free {
-		j.sizes = append([]int{0}, j.sizes...)
+	j := member{job: &m.jobs[i], index: i, waits: st == free}
+	if j.waits || m.several() {
+		j.sizes = []int{0}
 	}
+	for _, k := range j.kinds {
+		j.sizes = append(j.sizes, k.sizes...)
+	}
+	slices.Sort(j.sizes)
+	j.sizes = slices.Compact(j.sizes)
 	if m.totalTime == nil {
 		j.worth = j.weight
 	}
 	for g := range m.above(j.group) {
 		m.floors[g] += slices.Max(j.sizes)
 	}
-	for _, k := range j.sizes {
-		speed, value, magnitude := j.speedAt(float64(k)), 0.0, 0.0
-		first := m.step * speed
-		if delay := min(j.delay, m.step); k > j.current && delay > 0 {
-			first = delay*j.speedAt(j.used(j.current)) + (m.step-delay)*speed
-		}
-		if restart := min(j.restart, m.step); k != j.current && j.trained && restart > 0 {
-			first = (m.step - restart) * speed
-		}
-		if m.totalTime != nil {
-			value, magnitude = m.totalTime.value(j.job, m.totalTime.gradient[i], k)
-			magnitude *= 1 + m.totalTime.doubt[i]/m.slack
-		}
-		j.fixed, j.magnitude = append(j.fixed, value), append(j.magnitude, magnitude)
-		for t, work := range []float64{first, m.step * speed} {
-			share := min(1, work/j.demand)
-			j.shares[t] = append(j.shares[t], share)
-			j.units[t] = append(j.units[t], int64(math.Ceil(math.Ldexp(share*(1+m.slack), workBits))))
+	for t := range m.capacity {
+		switch {
+		case m.several():
+			j.rows = append(j.rows, m.newRow(&j, t, true))
+		case t < 2:
+			j.rows = append(j.rows, m.newRow(&j, 0, t == 0))
+		default:
+			j.rows = append(j.rows, j.rows[1])
 		}
 	}
 	return j
 }
 
+// newRow returns what the sizes of a member bring on nodes of a type, in the first step of
+// the horizon or in others. One that is not legal there is worth less than any plan.
+func (m *model) newRow(j *member, on int, first bool) *row {
+	r, k := new(row), j.kindOn(on)
+	for _, size := range j.sizes {
+		share, value, magnitude := 0.0, 0.0, 0.0
+		switch {
+		case size > 0 && (k == nil || !slices.Contains(k.sizes, size)):
+			value = math.Inf(-1)
+		case m.totalTime != nil:
+			value, magnitude = m.totalTime.value(j.index, j.job, k, size)
+			magnitude *= 1 + m.totalTime.terms[j.index].doubt/m.slack
+		}
+		if size > 0 && k != nil {
+			share = min(1, m.work(j.job, k, size, first)/j.demand)
+		}
+		r.fixed, r.magnitude, r.share = append(r.fixed, value), append(r.magnitude, magnitude), append(r.share, share)
+		r.units = append(r.units, int64(math.Ceil(math.Ldexp(share*(1+m.slack), workBits))))
+	}
+	return r
+}
+
+// work returns the work that a job gets done in a step, in the first one after its restart
+// or beside its rescale delay.
+func (m *model) work(j *job, k *kind, size int, first bool) float64 {
+	moves, restart := j.current > 0 && k.on != j.on, j.restart
+	if moves {
+		restart = j.move
+	}
+	delay, restart := min(j.delay, m.step), min(restart, m.step)
+	switch speed := k.speed(float64(size)); {
+	case first && (moves || size != j.current) && j.trained && restart > 0:
+		return (m.step - restart) * speed
+	case first && (moves || size > j.current) && delay > 0:
+		if now := j.kindOn(j.on); now != nil {
+			return delay*now.speed(now.used(j.current)) + (m.step-delay)*speed
+		}
+		return (m.step - delay) * speed
+	default:
+		return m.step * speed
+	}
+}
+
 // findUsable leaves every job the sizes that fit beside the least of all others.
 func (m *model) findUsable() {
-	spare, spares := m.pool, make([]int, len(m.groups))
+	spare, spares := slices.Clone(m.capacity), make([]int, len(m.groups))
 	for g := range m.groups {
 		spares[g] = m.groups[g].limit
 	}
 	for i := range m.members {
-		spare -= m.members[i].sizes[0]
+		for t := range spare {
+			spare[t] -= m.members[i].sizes[0]
+		}
 		for g := range m.above(m.members[i].group) {
 			spares[g] -= m.members[i].sizes[0]
 		}
 	}
 	for i := range m.members {
-		j, most := &m.members[i], spare
-		for g := range m.above(j.group) {
-			most = min(most, spares[g])
-		}
-		for n, k := range j.sizes {
-			if n == 0 || k-j.sizes[0] <= most {
-				j.usable = append(j.usable, n)
+		j := &m.members[i]
+		for t, r := range j.rows {
+			if r.usable != nil {
+				continue // It is that of several steps.
+			}
+			most := spare[t]
+			for g := range m.above(j.group) {
+				most = min(most, spares[g])
+			}
+			for n, k := range j.sizes {
+				if n == 0 || k-j.sizes[0] <= most {
+					r.usable = append(r.usable, n)
+				}
 			}
 		}
 	}
@@ -145,11 +206,17 @@ func (m *model) findUsable() {
 // most returns at least what any plan of a job is worth, and finds out whether it is byStep.
 func (j *member) most(m *model) float64 {
 	first, later, most := 0.0, 0.0, 0.0
-	for _, n := range j.usable {
-		first, later = max(first, j.shares[0][n]), max(later, j.shares[1][n])
-		most = max(most, j.fixed[n]+m.slack*j.magnitude[n])
+	for t, r := range j.rows {
+		for _, n := range r.usable {
+			if t == 0 {
+				first = max(first, r.share[n])
+			} else {
+				later = max(later, r.share[n])
+			}
+			most = max(most, r.fixed[n]+m.slack*r.magnitude[n])
+		}
 	}
-	j.byStep = m.steps == 1 || first+float64(m.steps-1)*later <= 1
+	j.byStep = len(j.rows) == 1 || !m.several() && first+float64(m.steps-1)*later <= 1
 	for t := range m.steps {
 		most += j.worth * min(1, first+float64(t)*later)
 	}
@@ -168,7 +235,7 @@ func (m *model) shortCost(nodes int) int64 {
 }
 
 // serve returns the work served after a step with the n-th size.
-func (j *member) serve(served int64, t, n int) int64 { return min(done, served+j.units[min(t, 1)][n]) }
+func (j *member) serve(served int64, t, n int) int64 { return min(done, served+j.rows[t].units[n]) }
 
 // gain returns what a step adds that ends with so much work served, rounded up.
 func (j *member) gain(served int64) int64 {
@@ -177,27 +244,28 @@ func (j *member) gain(served int64) int64 {
 	return int64((high+carry)<<(64-workBits) | low>>workBits)
 }
 
-// stepValue returns what the n-th size in a step is worth of a job that is worth what it is
-// step by step, rounded up.
+// stepValue returns what the n-th size in a row is worth of a job that is worth what it is
+// row by row, rounded up.
 func (m *model) stepValue(j *member, t, n int) int64 {
-	v := float64(m.steps-t) * j.worth * j.shares[min(t, 1)][n]
-	if t > 0 {
-		return m.up(v, v)
-	}
-	return m.up(v+j.fixed[n], v+j.magnitude[n])
+	r := j.rows[t]
+	v := float64(m.steps-min(t, m.steps-1)) * j.worth * r.share[n]
+	return m.up(v+r.fixed[n], v+r.magnitude[n])
 }
 
 // value returns what a plan is worth to a job, the magnitude that it is added up from, and the
 // share of its demand served by the end of each step. A size that is none of the job's, which
 // is 0 of a plan without a search, is worth nothing.
-func (j *member) value(nodes []int) (v, magnitude float64, progress []float64) {
-	share := 0.0
+func (m *model) value(j *member, nodes []int) (v, magnitude float64, progress []float64) {
+	share, first := 0.0, 0
+	if m.several() { // What counts is the type that it has nodes of.
+		first = max(0, slices.IndexFunc(nodes, func(k int) bool { return k > 0 }))
+		nodes = nodes[first : first+1]
+	}
 	for t, k := range nodes {
-		if n := slices.Index(j.sizes, k); n >= 0 {
-			share = min(1, share+j.shares[min(t, 1)][n])
-			if t == 0 {
-				v, magnitude = j.fixed[n], j.magnitude[n]
-			}
+		if n := slices.Index(j.sizes, k); n >= 0 && (k > 0 || j.waits) {
+			r := j.rows[first+t]
+			share = min(1, share+r.share[n])
+			v, magnitude = v+r.fixed[n], magnitude+r.magnitude[n]
 		}
 		v, magnitude = v+j.worth*share, magnitude+j.worth*share
 		progress = append(progress, share)
@@ -209,7 +277,7 @@ func (j *member) value(nodes []int) (v, magnitude float64, progress []float64) {
 func (m *model) objective(plan [][]int) (most, least float64) {
 	sum, magnitude := 0.0, 0.0
 	for i := range m.members {
-		v, of, _ := m.members[i].value(plan[i])
+		v, of, _ := m.value(&m.members[i], plan[i])
 		sum, magnitude = sum+v, magnitude+of
 	}
 	for g, nodes := range m.groupNodes(plan, 0) {
@@ -231,26 +299,43 @@ func (m *model) groupNodes(plan [][]int, t int) []int {
 	return nodes
 }
 
-// legal returns what is illegal in the first steps of a plan. One that was made without a
+// legal returns what is illegal in the first rows of a plan. One that was made without a
 // search may leave any queued job without nodes.
-func (m *model) legal(plan [][]int, steps int, heuristic bool) error {
-	for t := range steps {
-		used := 0
-		for i := range plan {
-			j, k := &m.members[i], plan[i][t]
-			used += k
-			if waits := heuristic && k == 0 && j.current == 0; !waits && !slices.Contains(j.sizes, k) {
-				return fmt.Errorf("job %q has %d nodes in step %d, which is none of its sizes %v", j.id, k, t+1, j.sizes)
+func (m *model) legal(plan [][]int, rows int, heuristic bool) error {
+	for i, nodes := range plan {
+		j, held := &m.members[i], 0
+		waits := j.waits || heuristic && j.current == 0
+		for t, k := range nodes[:rows] {
+			n := slices.Index(j.sizes, k)
+			if held += k; (k > 0 || !waits && !m.several()) && (n < 0 || math.IsInf(j.rows[t].fixed[n], -1)) {
+				return fmt.Errorf("job %q has %d nodes in %s, which is none of its sizes %v", j.id, k, m.name(t), j.sizes)
 			}
 		}
-		if used > m.pool {
-			return fmt.Errorf("the jobs have %d nodes in step %d; the pool has %d", used, t+1, m.pool)
+		if m.several() && (held != slices.Max(nodes) || held == 0 && !waits) {
+			return fmt.Errorf("job %q has the nodes %v of each type; want those of one", j.id, nodes)
+		}
+	}
+	for t := range rows {
+		used := 0
+		for i := range plan {
+			used += plan[i][t]
+		}
+		if used > m.capacity[t] {
+			return fmt.Errorf("the jobs have %d nodes in %s; the pool has %d", used, m.name(t), m.capacity[t])
 		}
 		for g, nodes := range m.groupNodes(plan, t) {
 			if limit := m.groups[g].limit; nodes > limit {
-				return fmt.Errorf("group %q has %d nodes in step %d; its limit is %d", m.groups[g].id, nodes, t+1, limit)
+				return fmt.Errorf("group %q has %d nodes in %s; its limit is %d", m.groups[g].id, nodes, m.name(t), limit)
 			}
 		}
 	}
 	return nil
+}
+
+// name names a row.
+func (m *model) name(t int) string {
+	if m.several() {
+		return fmt.Sprintf("type %q", m.types[t].id)
+	}
+	return fmt.Sprintf("step %d", t+1)
 }

@@ -19,21 +19,21 @@ type plans struct {
 
 // left are the positions of the sizes that a step has to look at: of a job that has finished
 // all but the smallest only take nodes.
-func (p *plans) left(served int64) []int {
+func (p *plans) left(t int, served int64) []int {
 	if served >= done {
-		return p.usable[:1]
+		return p.rows[t].usable[:1]
 	}
-	return p.usable
+	return p.rows[t].usable
 }
 
 // options returns the most that a member which is byStep is worth in a step, and its options
 // that lose less than a limit against that.
 func (p *plans) options(t int, limit int64) (most int64, within []option) {
 	most = never
-	for _, n := range p.usable {
+	for _, n := range p.rows[t].usable {
 		most = max(most, p.stepValue(p.member, t, n)+p.add[t][n])
 	}
-	for _, n := range p.usable {
+	for _, n := range p.rows[t].usable {
 		if v := p.stepValue(p.member, t, n); most-v-p.add[t][n] < limit {
 			within = append(within, option{p.member.sizes[n], v})
 		}
@@ -45,18 +45,21 @@ func (p *plans) options(t int, limit int64) (most int64, within []option) {
 // which none has less of both than another.
 func (p *plans) best() (most int64) {
 	if p.byStep {
-		for t := range p.steps {
+		for t := range p.rows {
 			best, _ := p.options(t, 0)
 			most += best
 		}
 		return most
+	}
+	if p.several() {
+		return p.oneRow().behind(p)[0][0]
 	}
 	type label struct{ served, value int64 }
 	labels := []label{{}}
 	for t := range p.steps {
 		var next []label
 		for _, from := range labels {
-			for _, n := range p.left(from.served) {
+			for _, n := range p.left(t, from.served) {
 				served := p.serve(from.served, t, n)
 				next = append(next, label{served, from.value + p.gain(served) + p.add[t][n]})
 			}
@@ -93,28 +96,56 @@ func (p *plans) follow() (table [][]int64, shift int) {
 	for t := p.steps - 1; t >= 0; t-- {
 		table[t] = slices.Repeat([]int64{never}, cells)
 		for at := range table[t] {
-			for _, n := range p.usable {
+			for _, n := range p.rows[t].usable {
 				served := p.serve(int64(at)<<shift, t, n)
 				then := (served + 1<<shift - 1) >> shift
 				table[t][at] = max(table[t][at], p.gain(served)+p.add[t][n]+table[t+1][then])
 			}
 		}
-		p.spend(2 * cells * len(p.usable))
+		p.spend(2 * cells * len(p.rows[t].usable))
 	}
 	return table, shift
 }
 
 // paths are plans of a member: the ways from the first of some vertices to the last ones. A
-// vertex is the work served after a step; plans that have served the same go on alike.
+// vertex is what a plan has come to after a row, the work served, or nodes of a type; plans
+// that have come to the same go on alike.
 type paths struct {
-	served [][]int64 // of the vertices, by steps taken
-	arcs   [][]arc   // by step, in the order of their beginnings
+	vertices []int   // by rows taken
+	arcs     [][]arc // by row, in the order of their beginnings
 }
 
-// arc is a size in a step, by its position, from a vertex to one behind the step.
+// arc is a size in a row, by its position, from a vertex to one behind the row, and what that
+// adds.
 type arc struct {
+	gain     int64
 	from, to int32
-	size     uint8
+	size     uint16
+}
+
+// oneRow returns all plans of a member that holds nodes in one row at most. The second vertex
+// is that of plans that do already.
+func (p *plans) oneRow() *paths {
+	g := &paths{vertices: []int{1}}
+	for t, r := range p.rows {
+		var arcs []arc
+		if last := t == len(p.rows)-1; !last {
+			arcs = append(arcs, arc{})
+		} else if p.waits && slices.Contains(r.usable, 0) {
+			arcs = append(arcs, arc{gain: p.up(r.fixed[0], r.magnitude[0])})
+		}
+		for _, n := range r.usable {
+			if p.member.sizes[n] > 0 {
+				arcs = append(arcs, arc{p.up(r.fixed[n], r.magnitude[n]), 0, 1, uint16(n)})
+			}
+		}
+		if t > 0 {
+			arcs = append(arcs, arc{from: 1, to: 1})
+		}
+		p.keep(2 * len(arcs))
+		g.vertices, g.arcs = append(g.vertices, 2), append(g.arcs, arcs)
+	}
+	return g
 }
 
 // single reports whether there is one plan.
@@ -124,16 +155,22 @@ func (g *paths) single() bool {
 
 // above returns the plans that are worth more than least.
 func (p *plans) above(least int64) *paths {
+	if p.several() {
+		g := p.oneRow()
+		g.narrow(p, least)
+		return g
+	}
 	table, shift := p.follow()
-	g, value := &paths{served: [][]int64{{0}}}, []int64{0}
+	g, vertices, value := &paths{vertices: []int{1}}, []int64{0}, []int64{0}
 	for t := range p.steps {
 		var served, next []int64
 		var arcs []arc
 		index := make(map[int64]int32)
-		for from, before := range g.served[t] {
-			for _, n := range p.left(before) {
+		for from, before := range vertices {
+			for _, n := range p.left(t, before) {
 				to := p.serve(before, t, n)
-				v := value[from] + p.gain(to) + p.add[t][n]
+				gain := p.gain(to)
+				v := value[from] + gain + p.add[t][n]
 				if v+table[t+1][(to+1<<shift-1)>>shift] <= least {
 					continue
 				}
@@ -143,26 +180,27 @@ func (p *plans) above(least int64) *paths {
 					index[to], served, next = at, append(served, to), append(next, v)
 				}
 				next[at] = max(next[at], v)
-				arcs = append(arcs, arc{int32(from), at, uint8(n)})
+				arcs = append(arcs, arc{gain, int32(from), at, uint16(n)})
 			}
-			p.spend(10 * len(p.usable))
+			p.spend(10 * len(p.rows[t].usable))
 		}
 		p.keep(2 * len(arcs))
-		g.served, g.arcs, value = append(g.served, served), append(g.arcs, arcs), next
+		g.vertices, g.arcs = append(g.vertices, len(served)), append(g.arcs, arcs)
+		vertices, value = served, next
 	}
 	g.narrow(p, least)
 	return g
 }
 
-// behind returns the most that can follow, by steps taken and vertex.
+// behind returns the most that can follow, by rows taken and vertex.
 func (g *paths) behind(p *plans) [][]int64 {
-	value := make([][]int64, p.steps+1)
-	value[p.steps] = make([]int64, len(g.served[p.steps]))
-	for t := p.steps - 1; t >= 0; t-- {
-		value[t] = slices.Repeat([]int64{never}, len(g.served[t]))
+	value := make([][]int64, len(g.vertices))
+	value[len(g.arcs)] = make([]int64, g.vertices[len(g.arcs)])
+	for t := len(g.arcs) - 1; t >= 0; t-- {
+		value[t] = slices.Repeat([]int64{never}, g.vertices[t])
 		for _, a := range g.arcs[t] {
 			if add, then := p.add[t][a.size], value[t+1][a.to]; add != never && then != never {
-				value[t][a.from] = max(value[t][a.from], p.gain(g.served[t+1][a.to])+add+then)
+				value[t][a.from] = max(value[t][a.from], a.gain+add+then)
 			}
 		}
 		p.spend(4 * (len(g.arcs[t]) + len(value[t])))
@@ -171,18 +209,18 @@ func (g *paths) behind(p *plans) [][]int64 {
 }
 
 // narrow leaves those arcs that plans which are worth more than least go through, and returns
-// the most that one is worth which goes through each size in each step.
+// the most that one is worth which goes through each size in each row.
 func (g *paths) narrow(p *plans, least int64) (most [][]int64) {
 	behind, before := g.behind(p), []int64{0}
-	for t := range p.steps {
-		next, kept := slices.Repeat([]int64{never}, len(g.served[t+1])), g.arcs[t][:0]
+	for t := range g.arcs {
+		next, kept := slices.Repeat([]int64{never}, g.vertices[t+1]), g.arcs[t][:0]
 		most = append(most, slices.Repeat([]int64{never}, len(p.add[t])))
 		for _, a := range g.arcs[t] {
 			add, then := p.add[t][a.size], behind[t+1][a.to]
 			if before[a.from] == never || add == never || then == never {
 				continue
 			}
-			if v := before[a.from] + p.gain(g.served[t+1][a.to]) + add; v+then > least {
+			if v := before[a.from] + a.gain + add; v+then > least {
 				next[a.to], most[t][a.size] = max(next[a.to], v), max(most[t][a.size], v+then)
 				kept = append(kept, a)
 			}

@@ -16,6 +16,7 @@ import (
 const (
 	noLimit   = math.MaxInt
 	mostSteps = 24
+	mostTypes = 8
 	// Times, from the shortest one above 0 on.
 	moment  = 1e-9
 	year    = 365 * 24 * 3600
@@ -25,7 +26,8 @@ const (
 // snapshot is a request as the API defines it, with its defaults and without the nodes of
 // the jobs that are held for their bad fields. Times are in seconds.
 type snapshot struct {
-	pool      int
+	nodes     []int // of each node type; one number where all nodes are alike
+	types     []nodeType
 	steps     int // of the model
 	step      float64
 	groups    []group
@@ -42,24 +44,61 @@ type group struct {
 	inner                bool // others are part of it
 }
 
+// nodeType is a kind of nodes, held ones too, and the speed of one of them.
+type nodeType struct {
+	id    string
+	nodes int
+	speed float64
+}
+
 // job is a job of the request.
 type job struct {
-	id         string
-	held       bool
-	current    int
-	group      int       // -1 where there is none
+	id       string
+	held     bool
+	current  int
+	on       int     // position of the type of its nodes, 0 where all are alike, -1 where unknown
+	group    int     // -1 where there is none
+	kinds    []kind  // the nodes that it can train on
+	demand   float64 // on one reference node
+	weight   float64
+	delay    float64
+	restart  float64
+	move     float64
+	waiting  float64
+	etaError float64 // below 0 where it has none of its own
+	trained  bool    // holds nodes or has trained
+}
+
+// kind is a node type as a job uses it: of speed(k) = factor curve(k).
+type kind struct {
+	curve
+	on     int // position of the type
+	factor float64
+}
+
+// curve is how fast a job trains on some nodes, against one of them.
+type curve struct {
 	sizes      []int     // legal, ascending, without 0
 	tabled     []int     // the sizes that speeds are of
-	speeds     []float64 // nil where the job has an efficiency
+	speeds     []float64 // nil where there is an efficiency
 	efficiency float64
-	demand     float64 // on one node
-	weight     float64
-	delay      float64
-	restart    float64
-	waiting    float64
-	etaError   float64 // below 0 where it has none of its own
-	trained    bool    // holds nodes or has trained
 }
+
+// kindOn returns how a job trains on nodes of a type, nil where it does not.
+func (j *job) kindOn(on int) *kind {
+	for n := range j.kinds {
+		if j.kinds[n].on == on {
+			return &j.kinds[n]
+		}
+	}
+	return nil
+}
+
+// speed returns the speed on some nodes against one reference node.
+func (k *kind) speed(nodes float64) float64 { return k.factor * k.at(nodes) }
+
+// several reports whether there are several node types.
+func (s *snapshot) several() bool { return len(s.nodes) > 1 }
 
 // above yields a group and those that it is part of.
 func (s *snapshot) above(g int) iter.Seq[int] {
@@ -112,13 +151,14 @@ func (r *reader) id(id, field string) {
 func read(request *elastallocv1.AllocateRequest) (*snapshot, error) {
 	from, r := request.GetSnapshot(), new(reader)
 	r.want(from != nil, "snapshot", "missing")
-	s := &snapshot{pool: int(from.GetTotalNodes())}
-	r.want(s.pool >= 0, "snapshot.total_nodes", s.pool)
+	s := &snapshot{nodes: []int{int(from.GetTotalNodes())}}
+	r.want(s.nodes[0] >= 0, "snapshot.total_nodes", s.nodes[0])
 	r.id(from.GetId(), "snapshot.id")
 	horizon := cmp.Or(from.GetHorizon(), new(elastallocv1.Horizon))
 	s.step = r.seconds(horizon.GetStep(), "snapshot.horizon.step", 300, moment, forever)
 	s.steps = int(number(r, horizon.Steps, "snapshot.horizon.steps", 5, 1, mostSteps))
 	s.readOptions(request.GetOptions(), r)
+	s.readTypes(from.GetNodeTypes(), r)
 	ids := s.readGroups(from.GetGroups(), r)
 	hold := request.GetOptions().GetBadJobs() == elastallocv1.BadJobs_BAD_JOBS_HOLD
 	seen := make(map[string]bool, len(from.GetJobs()))
@@ -144,7 +184,9 @@ func read(request *elastallocv1.AllocateRequest) (*snapshot, error) {
 // take takes the nodes of a held job from the pool, limits and quotas.
 func (s *snapshot) take(j *job) {
 	nodes := max(0, j.current)
-	s.pool = max(0, s.pool-nodes)
+	if j.on >= 0 {
+		s.nodes[j.on] = max(0, s.nodes[j.on]-nodes)
+	}
 	for g := range s.above(j.group) {
 		if of := &s.groups[g]; of.limit != noLimit {
 			of.limit = max(0, of.limit-nodes)
@@ -231,6 +273,33 @@ func (s *snapshot) readGroups(from []*elastallocv1.Group, r *reader) map[string]
 	return ids
 }
 
+// readTypes reads the node types, of which total_nodes is unset or the sum.
+func (s *snapshot) readTypes(from []*elastallocv1.NodeType, r *reader) {
+	if len(from) == 0 {
+		return
+	}
+	r.want(len(from) <= mostTypes, "snapshot.node_types", "too long")
+	r.want(len(from) == 1 || s.totalTime != nil, "snapshot.node_types", "several without OBJECTIVE_TOTAL_TIME")
+	total, sum := s.nodes[0], 0
+	s.nodes = nil
+	for i, f := range from {
+		f = cmp.Or(f, new(elastallocv1.NodeType))
+		at := fmt.Sprintf("snapshot.node_types[%d]", i)
+		r.id(f.GetId(), at+".id")
+		r.want(f.GetId() != "" && s.typeOf(f.GetId()) < 0, at+".id", "empty or that of a type before")
+		r.want(f.GetNodes() >= 0, at+".nodes", f.GetNodes())
+		speed := number(r, f.Speed, at+".speed", 1, math.SmallestNonzeroFloat64, 1e9)
+		s.types, s.nodes = append(s.types, nodeType{f.GetId(), int(f.GetNodes()), speed}), append(s.nodes, int(f.GetNodes()))
+		sum += int(f.GetNodes())
+	}
+	r.want(sum <= math.MaxInt32 && (total == 0 || total == sum), "snapshot.total_nodes", total)
+}
+
+// typeOf returns the position of a node type, -1 where there is none of that name.
+func (s *snapshot) typeOf(id string) int {
+	return slices.IndexFunc(s.types, func(t nodeType) bool { return t.id == id })
+}
+
 // readJob reads a job, its id apart.
 func (s *snapshot) readJob(from *elastallocv1.Job, ids map[string]int, r *reader) job {
 	from = cmp.Or(from, new(elastallocv1.Job))
@@ -243,6 +312,7 @@ func (s *snapshot) readJob(from *elastallocv1.Job, ids map[string]int, r *reader
 		demand:   r.seconds(from.GetRemainingEta(), "remaining_eta", 0, moment, forever),
 		etaError: number(r, from.EtaError, "eta_error", -1, 0, 5),
 	}
+	j.move = r.seconds(from.GetMoveTime(), "move_time", j.restart, 0, forever)
 	j.trained = r.seconds(from.GetTrainingTime(), "training_time", 0, 0, forever) > 0 || j.current > 0
 	r.want(j.demand > 0, "remaining_eta", j.demand)
 	r.want(j.current >= 0, "current_nodes", j.current)
@@ -252,91 +322,152 @@ func (s *snapshot) readJob(from *elastallocv1.Job, ids map[string]int, r *reader
 		r.want(j.group >= 0 && !s.groups[max(0, j.group)].inner, "group_id", "none of a group without others in it")
 	}
 	worked := r.seconds(from.GetWorkDone(), "work_done", 0, 0, forever)
-	j.readSizes(from, r)
+	measured := s.readKinds(&j, from, r)
 	if from.EtaNodes != nil && r.bad == nil {
-		nodes := int(from.GetEtaNodes())
-		r.want(nodes >= 1 && (j.speeds == nil || nodes >= j.tabled[0] && nodes <= j.tabled[len(j.tabled)-1]), "eta_nodes", nodes)
-		j.demand *= j.speedAt(float64(nodes))
-		r.want(j.demand >= moment, "remaining_eta on one node", j.demand)
+		nodes, of := int(from.GetEtaNodes()), measured.tabled
+		r.want(nodes >= 1 && (of == nil || nodes >= of[0] && nodes <= of[len(of)-1]), "eta_nodes", nodes)
+		measured.factor *= measured.at(float64(nodes))
 	}
+	j.demand *= measured.factor
+	r.want(j.demand >= moment, "remaining_eta on one node", j.demand)
 	if s.totalTime == nil {
 		j.demand = max(j.demand, worked/4)
 	}
 	return j
 }
 
-// readSizes reads the legal sizes and their speeds, which a table may have of all allowed ones.
-func (j *job) readSizes(from *elastallocv1.Job, r *reader) {
+// readKinds reads what a job can train on, and returns the nodes that its ETA is measured on.
+func (s *snapshot) readKinds(j *job, from *elastallocv1.Job, r *reader) (measured kind) {
+	own := readCurve(from, &elastallocv1.TypeSpeed{Scaling: from.GetScaling()}, nil, "", r)
+	measured = kind{curve: own, factor: 1}
+	if len(s.types) == 0 {
+		j.kinds = []kind{measured}
+		return measured
+	}
+	j.on = s.typeOf(from.GetCurrentNodeType())
+	r.want(j.on >= 0 || from.GetCurrentNodeType() == "" && j.current == 0, "current_node_type", from.GetCurrentNodeType())
+	seen := make(map[int]bool)
+	for i, f := range from.GetSpeeds() {
+		at := fmt.Sprintf("speeds[%d].", i)
+		on := s.typeOf(f.GetNodeType())
+		r.want(on >= 0 && !seen[on], at+"node_type", f.GetNodeType())
+		seen[on] = true
+		factor := number(r, f.Factor, at+"factor", 0, math.SmallestNonzeroFloat64, 1e9)
+		if on >= 0 && f.Factor == nil {
+			factor = s.types[on].speed
+		}
+		j.kinds = append(j.kinds, kind{readCurve(from, f, &own, at, r), on, factor})
+	}
+	slices.SortFunc(j.kinds, func(a, b kind) int { return cmp.Compare(a.on, b.on) })
+	for on := range s.types {
+		if len(from.GetSpeeds()) == 0 {
+			j.kinds = append(j.kinds, kind{own, on, s.types[on].speed})
+		}
+	}
+	if id := from.GetEtaNodeType(); id != "" {
+		on := s.typeOf(id)
+		r.want(on >= 0, "eta_node_type", id)
+		at := slices.IndexFunc(j.kinds, func(k kind) bool { return k.on == on })
+		switch {
+		case at >= 0:
+			return j.kinds[at]
+		case on >= 0:
+			measured.factor = s.types[on].speed
+		}
+	}
+	return measured
+}
+
+// readCurve reads legal sizes and their speeds, which a table may have of all allowed ones.
+// What a type does not name is as the job's own curve has it.
+func readCurve(job *elastallocv1.Job, from *elastallocv1.TypeSpeed, own *curve, at string, r *reader) (c curve) {
+	named := from.GetAllowedNodes()
+	if len(named) == 0 {
+		named = job.GetAllowedNodes()
+	}
 	var allowed []int
-	for i, k := range from.GetAllowedNodes() {
-		r.want(k >= 1 && (i == 0 || int(k) > allowed[i-1]), "allowed_nodes", from.GetAllowedNodes())
+	for i, k := range named {
+		r.want(k >= 1 && (i == 0 || int(k) > allowed[i-1]), at+"allowed_nodes", named)
 		allowed = append(allowed, int(k))
 	}
-	most := int32(16)
-	if len(allowed) > 0 {
-		most = slices.Max(from.GetAllowedNodes())
-	}
-	least := number(r, from.MinNodes, "min_nodes", 1, 1, math.MaxInt32)
-	most = number(r, from.MaxNodes, "max_nodes", most, least, math.MaxInt32)
-	named := allowed
-	for bit := 0; len(from.GetAllowedNodes()) == 0 && least != most && bit < 31; bit++ {
-		named = append(named, 1<<bit)
-	}
-	if len(named) == 0 {
-		named = []int{int(least)}
-	}
-	for _, k := range named {
-		if k >= int(least) && k <= int(most) {
-			j.sizes = append(j.sizes, k)
+	c.sizes = sizesOf(job, allowed, at, r)
+	if own != nil && from.GetScaling().GetCurve() == nil {
+		for _, k := range c.sizes {
+			r.want(own.speeds == nil || slices.Contains(own.tabled, k), at+"allowed_nodes", k)
 		}
+		return curve{c.sizes, own.tabled, own.speeds, own.efficiency}
 	}
-	r.want(len(j.sizes) >= 1 && len(j.sizes) <= 32, "allowed_nodes", fmt.Sprintf("%v with %d sizes in range", named, len(j.sizes)))
-	j.efficiency = 0.8
-	switch curve := from.GetScaling().GetCurve().(type) {
+	c.efficiency = 0.8
+	switch of := from.GetScaling().GetCurve().(type) {
 	case *elastallocv1.Scaling_DoublingEfficiency:
-		j.efficiency = curve.DoublingEfficiency
-		r.want(j.efficiency > 0 && j.efficiency <= 1, "scaling.doubling_efficiency", j.efficiency)
+		c.efficiency = of.DoublingEfficiency
+		r.want(c.efficiency > 0 && c.efficiency <= 1, at+"scaling.doubling_efficiency", c.efficiency)
 	case *elastallocv1.Scaling_Table:
-		if j.speeds, j.tabled = curve.Table.GetSpeeds(), j.sizes; len(j.speeds) == len(allowed) {
-			j.tabled = allowed
+		if c.speeds, c.tabled = of.Table.GetSpeeds(), c.sizes; len(c.speeds) == len(allowed) {
+			c.tabled = allowed
 		}
-		r.want(len(j.speeds) > 0 && len(j.speeds) == len(j.tabled), "scaling.table", j.speeds)
-		for _, v := range j.speeds {
-			r.want(v > 0 && v <= 1e9, "scaling.table", j.speeds)
+		r.want(len(c.speeds) > 0 && len(c.speeds) == len(c.tabled), at+"scaling.table", c.speeds)
+		for _, v := range c.speeds {
+			r.want(v > 0 && v <= 1e9, at+"scaling.table", c.speeds)
 		}
 	}
+	return c
+}
+
+// sizesOf returns the allowed sizes, else powers of two, from min_nodes to max_nodes.
+func sizesOf(job *elastallocv1.Job, allowed []int, at string, r *reader) (sizes []int) {
+	most := int32(16)
+	if of := job.GetAllowedNodes(); len(of) > 0 {
+		most = slices.Max(of)
+	}
+	least := number(r, job.MinNodes, "min_nodes", 1, 1, math.MaxInt32)
+	most = number(r, job.MaxNodes, "max_nodes", most, least, math.MaxInt32)
+	if len(allowed) == 0 && least == most {
+		allowed = []int{int(least)}
+	} else if len(allowed) == 0 {
+		for bit := range 31 {
+			allowed = append(allowed, 1<<bit)
+		}
+	}
+	for _, k := range allowed {
+		if k >= int(least) && k <= int(most) {
+			sizes = append(sizes, k)
+		}
+	}
+	r.want(len(sizes) >= 1 && len(sizes) <= 32, at+"allowed_nodes", fmt.Sprintf("%v with %d sizes in range", allowed, len(sizes)))
+	return sizes
 }
 
 // used returns those of some nodes that the job can train on: between two sizes of a table
 // the smaller.
-func (j *job) used(nodes int) float64 {
-	if j.speeds == nil {
+func (c *curve) used(nodes int) float64 {
+	if c.speeds == nil {
 		return float64(nodes)
 	}
-	above, _ := slices.BinarySearch(j.tabled, nodes+1)
-	return float64(append([]int{0}, j.tabled...)[above])
+	above, _ := slices.BinarySearch(c.tabled, nodes+1)
+	return float64(append([]int{0}, c.tabled...)[above])
 }
 
-// speedAt returns the speed on any nodes: between two sizes of a table on a straight line of
+// at returns the curve at any nodes: between two sizes of a table on a straight line of
 // logarithms, beyond its ends that of the nearest.
-func (j *job) speedAt(nodes float64) float64 {
+func (c *curve) at(nodes float64) float64 {
 	if nodes <= 0 {
 		return 0
 	}
-	if j.speeds == nil {
-		return nodes * math.Pow(j.efficiency, math.Log2(nodes))
+	if c.speeds == nil {
+		return nodes * math.Pow(c.efficiency, math.Log2(nodes))
 	}
-	last := len(j.tabled) - 1
-	nodes = min(max(nodes, float64(j.tabled[0])), float64(j.tabled[last]))
+	last := len(c.tabled) - 1
+	nodes = min(max(nodes, float64(c.tabled[0])), float64(c.tabled[last]))
 	n := 0
-	for float64(j.tabled[n]) < nodes {
+	for float64(c.tabled[n]) < nodes {
 		n++
 	}
-	if to := float64(j.tabled[n]); to > nodes {
-		from := float64(j.tabled[n-1])
-		return j.speeds[n-1] * math.Pow(j.speeds[n]/j.speeds[n-1], math.Log(nodes/from)/math.Log(to/from))
+	if to := float64(c.tabled[n]); to > nodes {
+		from := float64(c.tabled[n-1])
+		return c.speeds[n-1] * math.Pow(c.speeds[n]/c.speeds[n-1], math.Log(nodes/from)/math.Log(to/from))
 	}
-	return j.speeds[n]
+	return c.speeds[n]
 }
 
 // known returns an error where a message has fields that the check does not know, such as

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// A dynamic program keeps a limited number of states behind a step of a member; with more, it
+// A dynamic program keeps a limited number of states behind a row of a member; with more, it
 // goes on with those of which most may be expected and proves nothing. So it is tried with an
 // ever larger limit: a better plan is soon found, if there is one.
 const (
@@ -14,7 +14,7 @@ const (
 	mostTraces   = 1 << 24 // of a run
 )
 
-// state is what the open members so far leave of the nodes of each step, where the paths of
+// state is what the open members so far leave of the nodes of each row, where the paths of
 // the last of them have come to, and the most that a plan is worth which goes on from there.
 type state struct {
 	stand
@@ -30,10 +30,10 @@ type stand struct {
 // trace is the size that a state took, and the trace of the state before.
 type trace struct {
 	before int32
-	size   uint8
+	size   uint16
 }
 
-// run is a dynamic program over the steps of the open members that keeps at most
+// run is a dynamic program over the rows of the open members that keeps at most
 // width states. It returns a plan that may be worth more than the target, nil if it has none, and
 // whether all were kept.
 func (s *trial) run(width int) (plan [][]int, complete bool) {
@@ -48,7 +48,7 @@ func (s *trial) run(width int) (plan [][]int, complete bool) {
 		for t, arcs := range o.paths.arcs {
 			var next []state
 			index := make(map[stand]int)
-			last := t == s.steps-1
+			last := t == len(o.rows)-1
 			for _, from := range states {
 				at, _ := slices.BinarySearchFunc(arcs, from.vertex, func(a arc, v int32) int { return cmp.Compare(a.from, v) })
 				for ; at < len(arcs) && arcs[at].from == from.vertex; at++ {
@@ -57,7 +57,7 @@ func (s *trial) run(width int) (plan [][]int, complete bool) {
 					if to.left[t] -= k; to.left[t] < 0 || s.behind[m+1][t][to.left[t]] == never || rest[t+1][a.to] == never {
 						continue
 					}
-					to.most += o.gain(o.paths.served[t+1][a.to]) + rest[t+1][a.to] - rest[t][a.from]
+					to.most += a.gain + rest[t+1][a.to] - rest[t][a.from]
 					if to.most += s.behind[m+1][t][to.left[t]] - s.behind[m][t][from.left[t]]; to.most <= s.target {
 						continue
 					}
@@ -94,7 +94,7 @@ func (s *trial) run(width int) (plan [][]int, complete bool) {
 	best := slices.MaxFunc(states, func(a, b state) int { return cmp.Compare(a.most, b.most) })
 	plan = make([][]int, len(s.members))
 	for i := range plan {
-		plan[i] = make([]int, s.steps)
+		plan[i] = make([]int, len(s.capacity))
 	}
 	for t, y := range s.layers {
 		used := y.from
@@ -107,7 +107,7 @@ func (s *trial) run(width int) (plan [][]int, complete bool) {
 	}
 	at := trail[best.trace]
 	for m := len(s.open) - 1; m >= 0; m-- {
-		for t := s.steps - 1; t >= 0; t-- {
+		for t := len(s.capacity) - 1; t >= 0; t-- {
 			o := s.open[m]
 			plan[o.position][t] = o.member.sizes[at.size]
 			at = trail[at.before]

@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -22,62 +21,26 @@ const (
 // search looks for a plan that is worth more than a target.
 type search struct {
 	*model
-	ctx     context.Context
-	target  int64
-	work    int // left
-	polled  int // work at the last look at ctx
-	numbers int // kept
-	// nodes are prices of nodes by step, sizes those of the sizes of some members by step. Any
+	*effort
+	target int64
+	// nodes are prices of nodes by row, sizes those of the sizes of some members by row. Any
 	// numbers do, if those of nodes are at least 0.
 	nodes []int64
 	sizes map[int][][]int64
-	width int // of the pool, as far as all members together can use it
+	width []int // of each row, as far as all members together can use it
 	// own are the members of each group, inner the groups in it, by one more than its position;
 	// 0 is the pool.
 	own, inner [][]int
 }
 
-// stopped ends a search that could not decide, by a panic that prove recovers.
-type stopped struct{ why string }
-
-// spend counts work.
-func (c *search) spend(work int) {
-	if c.work -= work; c.work < 0 {
-		panic(stopped{"the count of work is used up"})
-	}
-	if c.polled-c.work > 1<<20 {
-		c.polled = c.work
-		if c.ctx.Err() != nil {
-			panic(stopped{"the check was cancelled"})
-		}
-	}
-}
-
-// keep counts numbers that are kept.
-func (c *search) keep(numbers int) {
-	c.spend(numbers)
-	if c.numbers += numbers; c.numbers > mostNumbers {
-		panic(stopped{"what may be part of a better one is too much to keep"})
-	}
-}
-
 // prove returns what shows that no legal plan is better than the answer claims.
-func (a *answer) prove(ctx context.Context, o Options) (reason string, err error) {
+func (a *answer) prove(e *effort) (reason string, err error) {
 	claim, what := a.report.GetBound(), "bound"
 	if a.report.GetReason() == elastallocv1.Reason_REASON_OPTIMAL {
 		claim, what = a.report.GetObjective(), "objective"
 	}
 	better := claim + Tolerance*math.Abs(claim)
-	defer func() {
-		switch end := recover().(type) {
-		case nil:
-		case stopped:
-			err = leaveOpen("no plan better than the %s was found, but %s", what, end.why)
-		default:
-			panic(end)
-		}
-	}()
-	plan := a.newSearch(ctx, o, better).solve()
+	plan := a.newSearch(e, better).solve()
 	switch {
 	case plan == nil && a.plan == nil:
 		return "", leaveOpen("answer has no plan (ask include_plan): no plan is worth more than the %s of %v, "+
@@ -87,7 +50,7 @@ func (a *answer) prove(ctx context.Context, o Options) (reason string, err error
 	case plan == nil:
 		return "the answer is legal and adds up, and no plan is worth more than the " + what, nil
 	}
-	if bad := a.legal(plan, a.steps, false); bad != nil {
+	if bad := a.legal(plan, len(a.capacity), false); bad != nil {
 		return "", leaveOpen("the check has made an illegal plan: %w", bad) // A defect of the check.
 	}
 	if _, least := a.objective(plan); least > better {
@@ -104,36 +67,33 @@ func (a *answer) exact() bool {
 
 // newSearch returns a search at the prices that the answer has. What makes no sense in them
 // is left out.
-func (a *answer) newSearch(ctx context.Context, o Options, better float64) *search {
+func (a *answer) newSearch(e *effort, better float64) *search {
 	c := &search{
-		model: a.model, ctx: ctx, work: o.Work, target: int64(math.Floor(math.Ldexp(better, a.unit))),
-		nodes: make([]int64, a.steps), sizes: make(map[int][][]int64),
+		model: a.model, effort: e, target: int64(math.Floor(math.Ldexp(better, a.unit))),
+		nodes: make([]int64, len(a.capacity)), sizes: make(map[int][][]int64), width: make([]int, len(a.capacity)),
 		own: make([][]int, len(a.groups)+1), inner: make([][]int, len(a.groups)+1),
 	}
-	if c.work <= 0 {
-		c.work = DefaultWork
-	}
-	c.polled = c.work + 1<<21 // Look at once.
 	members := make(map[int32]int, len(a.members))
 	for i := range a.members {
 		j := &a.members[i]
 		members[int32(j.index)] = i
 		c.own[j.group+1] = append(c.own[j.group+1], i)
-		c.width += j.sizes[slices.Max(append(j.usable, 0))]
+		for t, r := range j.rows {
+			c.width[t] = min(c.width[t]+j.sizes[slices.Max(append(r.usable, 0))], a.capacity[t])
+		}
 	}
-	c.width = min(c.width, a.pool)
 	for g := range a.groups {
 		c.inner[a.groups[g].parent+1] = append(c.inner[a.groups[g].parent+1], g)
 	}
-	for t := range min(len(a.report.GetNodePrices()), a.steps) {
-		if price := math.Ldexp(a.report.GetNodePrices()[t], a.unit); price > 0 && price*float64(c.width+1) < mostPrices/mostSteps {
+	for t := range min(len(a.report.GetNodePrices()), len(a.capacity)) {
+		if price := math.Ldexp(a.report.GetNodePrices()[t], a.unit); price > 0 && price*float64(c.width[t]+1) < mostPrices/mostSteps {
 			c.nodes[t] = int64(price)
 		}
 	}
 	total := 0.0
 	for _, of := range a.report.GetCertificate().GetSizePrices() {
 		i, known := members[of.GetJob()]
-		if !known || c.sizes[i] != nil || len(of.GetPrices()) != a.steps*len(a.members[i].sizes) {
+		if !known || c.sizes[i] != nil || len(of.GetPrices()) != len(a.capacity)*len(a.members[i].sizes) {
 			continue
 		}
 		for row := range slices.Chunk(of.GetPrices(), len(a.members[i].sizes)) {
@@ -168,11 +128,25 @@ func (a *answer) describe(plan [][]int) string {
 
 // solve returns a plan that may be worth more than the target, nil if none is.
 func (c *search) solve() [][]int {
+	s := c.reduce()
+	if s == nil || !s.sweep() {
+		return nil
+	}
+	for width := fewestStates; width <= mostStates; width *= 4 {
+		if plan, complete := s.run(width); plan != nil || complete {
+			return plan
+		}
+	}
+	panic(stopped{"too many combinations of plans could be part of a better one"})
+}
+
+// reduce returns what the prices leave to decide, nil if no plan is worth more than the target.
+func (c *search) reduce() *trial {
 	// At the prices of nodes each member has its best plan, and a better plan than the target
 	// falls short of that by less than the slack.
 	slack := -c.target
-	for _, price := range c.nodes {
-		slack += price * int64(c.width)
+	for t, price := range c.nodes {
+		slack += price * int64(c.width[t])
 	}
 	var all []*plans
 	for i := range c.members {
@@ -184,7 +158,7 @@ func (c *search) solve() [][]int {
 			}
 			p.add = append(p.add, row)
 		}
-		c.spend(c.steps * len(p.member.sizes))
+		c.spend(len(p.rows) * len(p.member.sizes))
 		p.most = p.best()
 		slack += p.most
 		all = append(all, p)
@@ -193,7 +167,7 @@ func (c *search) solve() [][]int {
 		return nil
 	}
 	s := &trial{search: c}
-	options := make([][][]option, c.steps)
+	options := make([][][]option, len(c.capacity))
 	for t := range options {
 		options[t] = make([][]option, len(all))
 	}
@@ -210,12 +184,12 @@ func (c *search) solve() [][]int {
 			continue
 		}
 		for t, arcs := range o.paths.arcs {
-			options[t][i] = []option{{p.member.sizes[arcs[0].size], p.gain(o.paths.served[t+1][0])}}
+			options[t][i] = []option{{p.member.sizes[arcs[0].size], arcs[0].gain}}
 		}
 	}
 	for t := range options {
-		y := c.table(-1, options[t])
-		ends := slices.Repeat([]int64{never}, max(0, c.width-y.from+1))
+		y := c.table(t, -1, options[t])
+		ends := slices.Repeat([]int64{never}, max(0, c.width[t]-y.from+1))
 		most := int64(never)
 		for n := range ends {
 			most = max(most, y.at(y.from+n))
@@ -226,5 +200,6 @@ func (c *search) solve() [][]int {
 		}
 		s.layers, s.ends = append(s.layers, y), append(s.ends, ends)
 	}
-	return s.decide()
+	s.price()
+	return s
 }

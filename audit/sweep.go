@@ -12,26 +12,26 @@ const mostRounds = 300
 type trial struct {
 	*search
 	open []*open
-	// layers are, by step, the members that have one plan left or are worth what they are step
-	// by step; ends[n] is the most that they are worth with at most n nodes beside their least.
+	// layers are, by row, the members that have one plan left or are worth what they are row
+	// by row; ends[n] is the most that they are worth with at most n nodes beside their least.
 	layers []*layer
 	ends   [][]int64
-	// behind is, by open member and step, the most that it and those behind it pay for their
+	// behind is, by open member and row, the most that it and those behind it pay for their
 	// sizes and the layer is worth, by the most nodes that they hold; it ends with ends.
 	behind [][][]int64
 }
 
-// open is a member of which several plans may be part of a better one. It pays the steps a
+// open is a member of which several plans may be part of a better one. It pays the rows a
 // price for each size, of either sign.
 type open struct {
 	*plans
 	paths *paths
-	price [][]int64 // by step; never for sizes that are in no plan
+	price [][]int64 // by row; never for sizes that are in no plan
 	kept  int64     // the most that a plan is worth beyond what it pays
 }
 
 // pay makes what the sizes add what they cost, works out what is kept, and returns that by
-// steps taken and vertex.
+// rows taken and vertex.
 func (o *open) pay() [][]int64 {
 	for t, row := range o.price {
 		for n, price := range row {
@@ -45,9 +45,8 @@ func (o *open) pay() [][]int64 {
 	return behind
 }
 
-// decide returns a plan that may be worth more than the target, nil if none is. Sizes first
-// cost what the certificate says, else what their nodes do.
-func (s *trial) decide() [][]int {
+// price sets the first prices of sizes: what the certificate says, else what their nodes cost.
+func (s *trial) price() {
 	arcs := func(o *open) (count int) {
 		for _, arcs := range o.paths.arcs {
 			count += len(arcs)
@@ -69,15 +68,6 @@ func (s *trial) decide() [][]int {
 		}
 		o.pay()
 	}
-	if !s.sweep() {
-		return nil
-	}
-	for width := fewestStates; width <= mostStates; width *= 4 {
-		if plan, complete := s.run(width); plan != nil || complete {
-			return plan
-		}
-	}
-	panic(stopped{"too many combinations of plans could be part of a better one"})
 }
 
 // sweep improves the prices member by member, as often as that lowers what any plan is worth
@@ -156,8 +146,8 @@ func (s *trial) extend(tables [][]int64, o *open) (extended [][]int64) {
 }
 
 // improve drops the plans of a member that no better one has, and prices its sizes anew: the
-// most that a plan is worth in which it has a size in a step is shared evenly between the
-// steps and the member. It reports whether any plan is left.
+// most that a plan is worth in which it has a size in a row is shared evenly between the
+// rows and the member. It reports whether any plan is left.
 func (s *trial) improve(o *open, before, behind [][]int64) bool {
 	rest := -o.kept
 	for _, other := range s.open {
@@ -166,7 +156,7 @@ func (s *trial) improve(o *open, before, behind [][]int64) bool {
 	for t, row := range o.price {
 		last := len(before[t]) - 1
 		for n, price := range row {
-			// The most that the others pay in the step for all nodes but those of the size.
+			// The most that the others pay in the row for all nodes but those of the size.
 			others := int64(never)
 			for at := 0; price != never && at+o.member.sizes[n] <= last; at++ {
 				if a, b := before[t][at], behind[t][last-o.member.sizes[n]-at]; a != never && b != never {
@@ -184,7 +174,7 @@ func (s *trial) improve(o *open, before, behind [][]int64) bool {
 		}
 		for n, v := range most[t] {
 			if o.price[t][n] = never; v != never {
-				o.price[t][n] = v/int64(s.steps+1) - o.add[t][n]
+				o.price[t][n] = v/int64(len(o.rows)+1) - o.add[t][n]
 			}
 		}
 	}

@@ -1,12 +1,12 @@
 package audit
 
-// option is one way to use nodes in a step, and what it is worth.
+// option is one way to use nodes in a row, and what it is worth.
 type option struct {
 	nodes int
 	value int64
 }
 
-// layer is the most that items are worth in a step by the nodes that they use, from `from`
+// layer is the most that items are worth in a row by the nodes that they use, from `from`
 // on: base and a value each, never where that many cannot be used.
 type layer struct {
 	from  int
@@ -62,10 +62,10 @@ func (c *search) add(before *layer, item layer, most int) *layer {
 	return y
 }
 
-// table returns the layer of a group in a step, of the pool where g is -1: its members with
+// table returns the layer of a group in a row, of the pool where g is -1: its members with
 // their options, and the groups in it, which lose what their nodes are short of their floors.
-func (c *search) table(g int, options [][]option) *layer {
-	most := c.width
+func (c *search) table(t, g int, options [][]option) *layer {
+	most := c.width[t]
 	if g >= 0 {
 		most = min(most, c.groups[g].limit)
 	}
@@ -76,7 +76,7 @@ func (c *search) table(g int, options [][]option) *layer {
 		}
 	}
 	for _, inner := range c.inner[g+1] {
-		within := c.table(inner, options)
+		within := c.table(t, inner, options)
 		item := layer{group: within}
 		for n := range within.value {
 			nodes := within.from + n
@@ -90,7 +90,7 @@ func (c *search) table(g int, options [][]option) *layer {
 	return y
 }
 
-// assign gives the members of a layer their nodes, which add up to nodes, in step t of a plan.
+// assign gives the members of a layer their nodes, which add up to nodes, in row t of a plan.
 func (y *layer) assign(plan [][]int, t, nodes int) {
 	for ; y.before != nil; y = y.before {
 		for _, o := range y.options {

@@ -7,13 +7,26 @@ import (
 )
 
 // totalTime is OBJECTIVE_TOTAL_TIME: its options, and what it takes from all jobs, in the
-// terms of docs/total-time.md.
+// terms of docs/total-time.md and docs/node-types.md.
 type totalTime struct {
 	fairness, aging, price, payback, pause, bonus, cadence float64
 	quotaPrice, etaError                                   float64
 	meanWeight                                             float64
-	gradient                                               []float64 // c of every job
-	doubt                                                  []float64 // how far c may be off, relatively
+	terms                                                  []terms // of every job
+}
+
+// terms are what the objective makes of a job.
+type terms struct {
+	kinds    []*kind // those that have room for it, all if none has
+	weight   float64 // w', with its aging
+	rho      float64 // speed of a mean node for it
+	demand   float64 // on that, delta
+	most     float64 // its largest size, K
+	fastest  float64 // the highest speed at the largest size of a type
+	etaError float64
+	key      float64
+	gradient float64 // c
+	doubt    float64 // how far c may be off, relatively
 }
 
 const (
@@ -21,44 +34,71 @@ const (
 	// may a key be, and V_(i-1) of more than fewJobs jobs with ETA errors, of all weights and V_0.
 	nearTie = 1e-12
 	fewJobs = 64
-	// mostPairs is how many pairs with an ETA error are summed.
-	mostPairs = 1 << 26
 )
 
-// aged returns the weight of a job with its aging, w'.
-func (o *totalTime) aged(j *job) float64 {
-	if o.aging == 0 {
-		return j.weight
-	}
-	return j.weight * (1 + j.waiting/o.aging)
-}
-
 // told returns a speed as the objective tells it from others.
-func told(j *job, nodes float64) float64 {
-	if nodes <= 0 {
-		return 0
+func told(speed float64) float64 { return max(speed, 1e-30) }
+
+// mean returns the mean of a number over the nodes that a job can train on.
+func (of *terms) mean(s *snapshot, number func(k *kind) float64) float64 {
+	sum, nodes := 0.0, 0.0
+	for _, k := range of.kinds {
+		sum, nodes = sum+float64(s.nodes[k.on])*number(k), nodes+float64(s.nodes[k.on])
 	}
-	return max(j.speedAt(nodes), 1e-30)
+	if nodes == 0 {
+		return number(of.kinds[0])
+	}
+	return sum / nodes
 }
 
 // prepare works out what the objective takes from all jobs that are not held.
-func (o *totalTime) prepare(s *snapshot) error {
+func (o *totalTime) prepare(s *snapshot, e *effort) error {
 	var order []int
 	for i := range s.jobs {
 		if !s.jobs[i].held {
 			order = append(order, i)
 		}
 	}
-	n, pool := float64(len(order)), float64(s.pool)
-	meanMost, exponents := 0.0, []float64(nil)
+	o.terms = make([]terms, len(s.jobs))
+	n, used, exponents := float64(len(order)), make([]bool, len(s.nodes)), []float64(nil)
 	for _, i := range order {
-		j := &s.jobs[i]
-		most := float64(slices.Max(j.sizes))
-		o.meanWeight += o.aged(j) / n
-		meanMost += min(most, pool) / n
-		if most > 1 {
-			exponents = append(exponents, math.Log(told(j, most))/math.Log(most))
+		j, of := &s.jobs[i], &o.terms[i]
+		for n := range j.kinds {
+			of.kinds = append(of.kinds, &j.kinds[n])
 		}
+		if fitting := slices.DeleteFunc(slices.Clone(of.kinds), func(k *kind) bool { return k.sizes[0] > s.nodes[k.on] }); len(fitting) > 0 {
+			of.kinds = fitting
+			for _, k := range fitting {
+				used[k.on] = true
+			}
+		}
+		if of.weight = j.weight; o.aging > 0 {
+			of.weight *= 1 + j.waiting/o.aging
+		}
+		of.rho = of.mean(s, func(k *kind) float64 { return k.factor })
+		of.demand = j.demand / of.rho
+		sum, nodes := 0.0, 0.0
+		for _, k := range of.kinds {
+			most := float64(slices.Max(k.sizes))
+			of.most, of.fastest = max(of.most, most), max(of.fastest, told(k.speed(most)))
+			if most > 1 {
+				weight := max(float64(s.nodes[k.on]), leastWorth) // Of an empty pool it is the one.
+				sum, nodes = sum+weight*math.Log(told(k.at(most)))/math.Log(most), nodes+weight
+			}
+		}
+		o.meanWeight += of.weight / n
+		if nodes > 0 {
+			exponents = append(exponents, sum/nodes)
+		}
+	}
+	pool, meanMost := 0.0, 0.0
+	for on, nodes := range s.nodes {
+		if used[on] || !s.several() {
+			pool += float64(nodes)
+		}
+	}
+	for _, i := range order {
+		meanMost += min(o.terms[i].most, pool) / n
 	}
 	a := math.Log2(1.6)
 	slices.Sort(exponents)
@@ -68,23 +108,21 @@ func (o *totalTime) prepare(s *snapshot) error {
 	a = min(max(a, 0.05), 0.97)
 	power := 1 / (1 - a)
 
-	sd := o.etaErrors(s, order)
+	o.setErrors(s, order)
 	order = slices.DeleteFunc(order, func(i int) bool { return s.jobs[i].weight == 0 })
-	key, total := make([]float64, len(s.jobs)), 0.0
+	total := 0.0
 	for _, i := range order {
-		key[i] = math.Log(s.jobs[i].demand) - a*math.Log(o.aged(&s.jobs[i]))
-		total += o.aged(&s.jobs[i])
+		of := &o.terms[i]
+		of.key = math.Log(of.demand) - a*math.Log(of.weight)
+		total += of.weight
 	}
-	slices.SortStableFunc(order, func(x, y int) int { return cmp.Compare(key[y], key[x]) })
-	exact := slices.DeleteFunc(slices.Clone(order), func(i int) bool { return sd[i] > 0 })
-	inexact := slices.DeleteFunc(slices.Clone(order), func(i int) bool { return sd[i] == 0 })
-	if len(order)*len(inexact) > mostPairs {
-		return leaveOpen("%d of %d jobs have an ETA error, which is too many pairs to sum", len(inexact), len(order))
-	}
+	slices.SortStableFunc(order, func(x, y int) int { return cmp.Compare(o.terms[y].key, o.terms[x].key) })
+	exact := slices.DeleteFunc(slices.Clone(order), func(i int) bool { return o.terms[i].etaError > 0 })
+	inexact := slices.DeleteFunc(slices.Clone(order), func(i int) bool { return o.terms[i].etaError == 0 })
 	for at := 1; at < len(exact); at++ {
-		x, y := exact[at-1], exact[at]
-		same := s.jobs[x].demand == s.jobs[y].demand && o.aged(&s.jobs[x]) == o.aged(&s.jobs[y])
-		if gap := key[x] - key[y]; !same && gap < nearTie*max(1, math.Abs(key[x])) {
+		x, y := &o.terms[exact[at-1]], &o.terms[exact[at]]
+		same := x.demand == y.demand && x.weight == y.weight
+		if gap := x.key - y.key; !same && gap < nearTie*max(1, math.Abs(x.key)) {
 			return leaveOpen("two jobs stand at the same place of the order up to rounding")
 		}
 	}
@@ -92,83 +130,92 @@ func (o *totalTime) prepare(s *snapshot) error {
 	if pool > 0 && n > 0 {
 		start = o.fairness * pool / meanMost * o.meanWeight
 	}
-	o.gradient, o.doubt = make([]float64, len(s.jobs)), make([]float64, len(s.jobs))
 	for _, i := range order {
-		j, w, c := &s.jobs[i], o.aged(&s.jobs[i]), 0.0
-		v, others, off := start+w, order, 0.0
+		of, c := &o.terms[i], 0.0
+		v, others, off := start+of.weight, order, 0.0
 		if len(order) > fewJobs && len(inexact) > 0 {
 			off = start + total
 		}
-		if sd[i] == 0 {
-			v, others, longer = v+longer, inexact, longer+w
+		if of.etaError == 0 {
+			v, others, longer = v+longer, inexact, longer+of.weight
 		}
+		e.spend(30 * len(others))
 		for _, other := range others {
 			if other != i {
 				// The other one outlasts this one with probability Phi(-x), whose slope is less
 				// than half of exp(-x^2/2).
-				weight, width := o.aged(&s.jobs[other]), math.Hypot(sd[i], sd[other])
-				x := (key[i] - key[other]) / width
-				v += weight * math.Erfc(x/math.Sqrt2) / 2
-				off += weight / width * math.Exp(-x*x/2)
+				width := math.Hypot(of.etaError, o.terms[other].etaError)
+				x := (of.key - o.terms[other].key) / width
+				v += o.terms[other].weight * math.Erfc(x/math.Sqrt2) / 2
+				off += o.terms[other].weight / width * math.Exp(-x*x/2)
 			}
 		}
-		o.doubt[i] = nearTie * off / v // c grows no faster than V, relatively.
-		most := float64(slices.Max(j.sizes))
+		of.doubt = nearTie * off / v // c grows no faster than V, relatively.
 		if pool > 0 {
-			share := min(max(pool/n, 1, float64(j.sizes[0])), most)
-			u := told(j, share) / math.Pow(share, a)
+			least := slices.MinFunc(of.kinds, func(a, b *kind) int { return cmp.Compare(a.sizes[0], b.sizes[0]) }).sizes[0]
+			share := min(max(pool/n, 1, float64(least)), of.most)
+			u := of.mean(s, func(k *kind) float64 { return told(k.speed(share)) }) / of.rho / math.Pow(share, a)
 			// 1 - (V before / V)^p without cancellation.
-			left := -math.Expm1(power * math.Log1p(-w/v))
+			left := -math.Expm1(power * math.Log1p(-of.weight/v))
 			c = v * math.Pow(left, 1/power) / (math.Pow(pool, a) * u)
 		}
-		o.gradient[i] = max(c, w/told(j, most))
+		of.gradient = max(c, of.weight*of.rho/of.fastest)
 	}
 	return nil
 }
 
-// etaErrors returns the ETA errors of some jobs. What is below 1e-4 is 0, and of more than
+// setErrors sets the ETA errors of some jobs. What is below 1e-4 is 0, and of more than
 // 1,000 jobs with more than 24 different errors each is rounded to quarters.
-func (o *totalTime) etaErrors(s *snapshot, jobs []int) []float64 {
-	sd, different := make([]float64, len(s.jobs)), make(map[float64]bool)
+func (o *totalTime) setErrors(s *snapshot, jobs []int) {
+	different := make(map[float64]bool)
 	for _, i := range jobs {
-		if sd[i] = s.jobs[i].etaError; sd[i] < 0 {
-			sd[i] = o.etaError
+		of := &o.terms[i].etaError
+		if *of = s.jobs[i].etaError; *of < 0 {
+			*of = o.etaError
 		}
-		if sd[i] < 1e-4 {
-			sd[i] = 0
+		if *of < 1e-4 {
+			*of = 0
 		}
-		different[sd[i]] = true
+		different[*of] = true
 	}
 	if len(jobs) > 1000 && len(different) > 24 {
-		for i := range sd {
-			sd[i] = math.Round(4*sd[i]) / 4
+		for _, i := range jobs {
+			o.terms[i].etaError = math.Round(4*o.terms[i].etaError) / 4
 		}
 	}
-	return sd
 }
 
-// value returns what k nodes are worth to a job with gradient c, and the magnitudes that it
-// is the sum of.
-func (o *totalTime) value(j *job, c float64, k int) (value, magnitude float64) {
-	speed, saved, bonus, cost := told(j, float64(k)), 0.0, 0.0, 0.0
-	if k > 0 {
-		saved = c * speed
+// value returns what some nodes of a kind are worth to job i, and the magnitudes that it is
+// the sum of.
+func (o *totalTime) value(i int, j *job, k *kind, nodes int) (value, magnitude float64) {
+	of, speed, now := &o.terms[i], 0.0, 0.0
+	saved, bonus, cost, restart := 0.0, 0.0, 0.0, j.restart
+	if nodes > 0 {
+		speed = told(k.speed(float64(nodes)) / of.rho)
+		saved = of.gradient * speed
 		if o.cadence > 0 {
-			saved = (c*min(o.cadence*speed, j.demand) + o.aged(j)*max(0, o.cadence-j.demand/speed)) / o.cadence
+			saved = (of.gradient*min(o.cadence*speed, of.demand) + of.weight*max(0, o.cadence-of.demand/speed)) / o.cadence
 		}
 	}
-	change := o.price*o.meanWeight + j.restart*c*speed
+	if held := j.kindOn(j.on); held != nil && j.current > 0 {
+		now = told(held.speed(float64(j.current)) / of.rho)
+	}
+	moves := nodes > 0 && j.current > 0 && k.on != j.on
+	if moves {
+		restart = j.move
+	}
+	change := o.price*o.meanWeight + restart*of.gradient*speed
 	switch {
-	case k == j.current:
+	case nodes == j.current && !moves:
 	case !j.trained:
 		bonus = o.bonus * o.meanWeight / o.payback
 	case j.current == 0:
 		cost = min(change/o.payback, saved/2)
 	default:
-		if k == 0 {
+		if nodes == 0 {
 			change = o.pause * o.price * o.meanWeight
 		}
-		left := j.demand / max(speed, told(j, float64(j.current)))
+		left := of.demand / max(speed, now)
 		cost = change / min(max(left, 1), o.payback)
 	}
 	return saved + bonus - cost, saved + bonus + cost

@@ -27,7 +27,7 @@ PYTHON_OUT ?= bin
 
 # The tools, each as name, package and version. A stamp per version makes
 # installing them idempotent and a changed version effective.
-buf                 := github.com/bufbuild/buf/cmd/buf@v1.57.0
+buf                 := github.com/bufbuild/buf/cmd/buf@v1.75.0
 protoc-gen-go       := google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12
 protoc-gen-go-grpc  := google.golang.org/grpc/cmd/protoc-gen-go-grpc@v1.6.2
 golangci-lint       := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0

@@ -38,6 +38,7 @@ func (c boundedCodec) Unmarshal(data mem.BufferSlice, v any) error {
 		if counter := c.counters[m.ProtoReflect().Descriptor().FullName()]; counter != nil {
 			buffer := data.MaterializeToBuffer(mem.DefaultBufferPool())
 			defer buffer.Free()
+			data = mem.BufferSlice{buffer} // Or a large response would be copied again.
 			if bytes := counter.Size(buffer.ReadOnlyData()).Bytes; bytes > maxDecodedBytes {
 				return fmt.Errorf("the response takes some %d MiB of memory (want at most %d)", bytes>>20, maxDecodedBytes>>20)
 			}

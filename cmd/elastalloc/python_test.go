@@ -83,6 +83,31 @@ for target, want in {
         assert want in str(error), error
 `, server.Addr)
 	})
+	t.Run("time of attempts", func(t *testing.T) { // As the Go client has it: TestDeadline.
+		run(t, `
+import grpc
+from elastalloc import Client, pb
+
+class Late(grpc.RpcError):
+    def code(self):
+        return grpc.StatusCode.DEADLINE_EXCEEDED
+
+for timeout, budget, first, last in (None, 100, 130, 260), (300, 100, 150, 300), (150, 100, 125, 150), (90, 100, 90, 90):
+    given = []
+
+    def method(request, timeout):
+        given.append(timeout)
+        raise Late()
+
+    try:
+        Client("127.0.0.1:1", timeout=60)._call(method, pb.AllocateRequest(options={"time_budget": {"seconds": budget}}), timeout)
+        raise AssertionError(given)
+    except Late:
+        pass
+    want = [first] * 3 + [last]
+    assert len(given) == 4 and all(w - 5 < g <= w for g, w in zip(given, want)), (given, want)
+`)
+	})
 	t.Run("frozen server", func(t *testing.T) {
 		// Both start at the same time, so that the client soon knows both. The one that is
 		// awake says how many calls the other one swallowed.

@@ -46,9 +46,9 @@ class Client:
     program needs one.
 
     Each method takes a snapshot and options, as messages or as message() takes them. Each takes
-    a timeout in seconds, by default the client's plus the time budget of the
-    request. An attempt has that budget and half of the rest of the time; then the next server
-    is asked, up to four times in all, so that a server which hangs loses no call. gRPC itself
+    a timeout in seconds, by default the client's plus twice the time budget of the request. An
+    attempt has half of the time, and at least that budget and half of the rest; then the next
+    server is asked, up to four times in all, so that a server which hangs loses no call. gRPC itself
     retries UNAVAILABLE, and RESOURCE_EXHAUSTED when the server says, as far as its budget of
     retries allows. Calls have no side effects. What they raise is a grpc.RpcError: its code()
     says what went wrong, and for INVALID_ARGUMENT its details() name every bad field.
@@ -134,12 +134,12 @@ class Client:
         budget = _budget(request)
         if timeout is None:
             # A year at most: grpcio overflows on the longest durations of protobuf.
-            timeout = min(self._timeout + budget, 365 * 24 * 3600)
+            timeout = min(self._timeout + 2 * budget, 365 * 24 * 3600)
         deadline = time.monotonic() + timeout
         for attempt in range(1, MAX_ATTEMPTS + 1):
-            share = deadline - time.monotonic()
-            if attempt < MAX_ATTEMPTS and share > budget:
-                share = budget + (share - budget) / 2
+            left = share = deadline - time.monotonic()
+            if attempt < MAX_ATTEMPTS and left > budget:
+                share = left / 2 if left >= 2 * budget else (left + budget) / 2
             try:
                 return method(request, timeout=share)
             except grpc.RpcError as error:

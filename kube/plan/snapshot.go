@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/elastalloc/elastalloc/client"
 	"github.com/elastalloc/elastalloc/kube/config"
 	"github.com/elastalloc/elastalloc/kube/world"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
@@ -47,16 +48,17 @@ const (
 // the nodes that they hold, are left out, and so are their nodes.
 func Snapshot(w *world.World, id string, hold map[string]world.Reason) Request {
 	r := Request{Allocate: &elastallocv1.AllocateRequest{
-		Snapshot: &elastallocv1.Snapshot{Id: id},
+		Snapshot: &elastallocv1.Snapshot{Id: id, Groups: groups(&w.Pool)},
 		// One job that the allocator does not like keeps its nodes.
 		Options: &elastallocv1.AllocateOptions{BadJobs: elastallocv1.BadJobs_BAD_JOBS_HOLD},
 	}}
 	total, inUse, waits := w.Nodes.Usable, 0, 0
-	groups := newGroups(w, r.Allocate.GetSnapshot())
 	// keep leaves out a job with the nodes that it holds.
 	keep := func(j *world.Job, reason world.Reason, why string) {
 		r.Left = append(r.Left, Left{j, reason, why})
-		groups.take(j)
+		if group := w.Pool.GroupOf(j.Object.GetNamespace()); group != nil {
+			client.Reserve(r.Allocate.GetSnapshot(), group.Name, "", int32(j.Keeps()))
+		}
 		total -= j.Keeps()
 	}
 	for _, j := range w.Jobs {
@@ -105,34 +107,17 @@ func Snapshot(w *world.World, id string, hold map[string]world.Reason) Request {
 	return r
 }
 
-// groups are those of a request, by their names, and what jobs that it leaves out hold of them.
-type groups struct {
-	pool *config.Pool
-	of   map[string]*elastallocv1.Group
-}
-
-func newGroups(w *world.World, snapshot *elastallocv1.Snapshot) groups {
-	g := groups{pool: &w.Pool, of: make(map[string]*elastallocv1.Group)}
-	for _, group := range w.Pool.Groups {
+// groups returns the groups of a pool.
+func groups(pool *config.Pool) []*elastallocv1.Group {
+	var all []*elastallocv1.Group
+	for _, group := range pool.Groups {
 		described := &elastallocv1.Group{Id: group.Name, ParentId: group.Parent, Quota: int32(group.Quota)}
 		if group.Limit != nil {
 			described.Limit = new(int32(*group.Limit))
 		}
-		g.of[group.Name] = described
-		snapshot.Groups = append(snapshot.Groups, described)
+		all = append(all, described)
 	}
-	return g
-}
-
-// take takes what a job holds from its groups.
-func (g groups) take(j *world.Job) {
-	for _, name := range g.pool.Within(j.Object.GetNamespace()) {
-		group := g.of[name]
-		group.Quota = max(0, group.Quota-int32(j.Keeps()))
-		if group.Limit != nil {
-			*group.Limit = max(0, *group.Limit-int32(j.Keeps()))
-		}
-	}
+	return all
 }
 
 // request describes a job. While it cools down its present size is the only legal one.

@@ -2,9 +2,9 @@ package plan
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
+	"github.com/elastalloc/elastalloc/client"
 	"github.com/elastalloc/elastalloc/kube/world"
 )
 
@@ -109,41 +109,38 @@ func Steps(w *world.World, current string) Plan {
 	if progress.After(w.Now) {
 		progress = w.Now // The clock was set back.
 	}
-	free := w.Free() + w.Coming(last.Total)
-	var takes []Step
+	carried := client.Plan{Nodes: map[string]int32{"": int32(w.Nodes.Usable - w.Nodes.Promised + w.Coming(last.Total))}}
+	pending := make(map[string]Step)
 	for _, j := range w.Jobs {
+		held := int32(j.Held())
+		job := client.PlanJob{ID: j.ID, Held: held, Size: held, Target: held}
 		p.Settling = p.Settling || j.Pods.Terminating > 0 || j.Pods.Live > j.Nodes() && j.Movable()
-		if j.Record == nil || j.Record.ID != last.ID || !j.HasTarget {
-			continue
+		if j.Record != nil && j.Record.ID == last.ID && j.HasTarget {
+			if changed := j.Record.Changed; changed != nil && changed.After(progress) && !changed.After(w.Now) {
+				progress = *changed
+			}
+			grace = max(grace, min(maxGrace, j.Shape.Grace))
+			switch step := (Step{Job: j, From: j.Nodes(), To: j.Target}); {
+			case !j.Movable() || step.From == step.To:
+			case step.From != j.Record.From, j.Record.Changed != nil && !j.Record.Changed.Before(j.Record.At):
+				p.Conflicts = append(p.Conflicts, step)
+			default:
+				pending[j.ID], job.Size, job.Target = step, int32(step.From), int32(step.To)
+				if step.Frees() && j.Growing {
+					job.Begun = w.Now
+				}
+			}
 		}
-		if changed := j.Record.Changed; changed != nil && changed.After(progress) && !changed.After(w.Now) {
-			progress = *changed
-		}
-		grace = max(grace, min(maxGrace, j.Shape.Grace))
-		switch step := (Step{Job: j, From: j.Nodes(), To: j.Target}); {
-		case !j.Movable() || step.From == step.To:
-		case step.From != j.Record.From, j.Record.Changed != nil && !j.Record.Changed.Before(j.Record.At):
-			p.Conflicts = append(p.Conflicts, step)
-		case step.Frees() && j.Growing:
-			p.Waiting = append(p.Waiting, step)
-		case step.Frees():
-			p.Now = append(p.Now, step)
-		default:
-			takes = append(takes, step)
-		}
+		carried.Jobs = append(carried.Jobs, job)
 	}
-	p.Expires = progress.Add(grace + w.Pool.SettleTimeout)
-	if w.Now.After(p.Expires) {
-		p.Now, p.Waiting = nil, slices.Concat(p.Now, p.Waiting, takes)
-		return p
+	carried.Moved, carried.Patience = progress, grace+w.Pool.SettleTimeout
+	p.Expires = progress.Add(carried.Patience)
+	for _, step := range carried.Next(w.Now) {
+		p.Now = append(p.Now, pending[step.JobID])
+		delete(pending, step.JobID)
 	}
-	// Each as a whole, in order; one that does not fit yet keeps no other from taking what
-	// would not be enough for it, since all targets together fit.
-	for _, step := range takes {
-		if more := step.To - step.From; more <= free {
-			free -= more
-			p.Now = append(p.Now, step)
-		} else {
+	for _, j := range w.Jobs {
+		if step, waits := pending[j.ID]; waits {
 			p.Waiting = append(p.Waiting, step)
 		}
 	}

@@ -1,0 +1,577 @@
+package client_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc/client"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+var update = flag.Bool("update", false, "write testdata/plans.json anew")
+
+const (
+	turn     = 10 * time.Second
+	patience = time.Minute
+	backoff  = 20 * time.Second
+)
+
+// toy is a cluster of nodes that are told apart, each with the job on it. It shares nothing
+// with a Plan but the steps that it gets.
+type toy struct {
+	draw func(below int) int
+	fail func(format string, args ...any)
+	now  time.Time
+	plan client.Plan
+
+	typed bool
+	nodes []*toyNode
+	jobs  []*toyJob
+	came  int
+	calm  bool // Steps take no more than two turns, and nothing fails or happens.
+
+	answer  *elastallocv1.AllocateResponse // on its way
+	decided map[string]string              // by the last decision
+	moved   time.Time                      // the last decision, or when a step of it was carried out
+	turns   []planTurn
+}
+
+type toyNode struct {
+	nodeType string
+	job      *toyJob
+}
+
+type toyJob struct {
+	id   string
+	step *client.Step // under way
+	// turns are those until it is carried out, or fails.
+	turns int
+	fails bool
+	hangs bool // until somebody looks at it
+	begun time.Time
+	// alone is until when it gets no step, after failures in a row.
+	alone    time.Time
+	failures int
+}
+
+// planTurn is one turn as the golden file has it.
+type planTurn struct {
+	At      float64         `json:"at"`
+	Observe json.RawMessage `json:"observe"`
+	Late    json.RawMessage `json:"late,omitempty"` // the answer to an earlier one
+	Due     bool            `json:"due"`
+	Sent    json.RawMessage `json:"sent,omitempty"`
+	Decide  json.RawMessage `json:"decide,omitempty"`
+	Next    []string        `json:"next"`
+	Failed  []string        `json:"failed"`
+	Overdue []string        `json:"overdue"`
+}
+
+func newToy(seed uint64, fail func(string, ...any)) *toy {
+	draw := rand.New(rand.NewPCG(seed, 0)).IntN
+	c := &toy{draw: draw, fail: fail, now: time.Unix(1e9, 0), typed: draw(3) == 0, plan: client.Plan{Patience: patience, Backoff: backoff}}
+	if draw(2) == 0 {
+		c.plan.Cadence = 4 * turn
+	}
+	if draw(2) == 0 {
+		c.plan.CoolDown = 30 * time.Second
+	}
+	for range 1 + draw(16) {
+		c.addNode()
+	}
+	return c
+}
+
+func (c *toy) addNode() {
+	n := &toyNode{}
+	if c.typed {
+		n.nodeType = []string{"a", "b"}[c.draw(2)]
+	}
+	c.nodes = append(c.nodes, n)
+}
+
+// on returns the nodes that a job is on.
+func (c *toy) on(j *toyJob) []*toyNode {
+	return slices.DeleteFunc(slices.Clone(c.nodes), func(n *toyNode) bool { return n.job != j })
+}
+
+// free returns the nodes of a type that no job is on.
+func (c *toy) free(nodeType string) []*toyNode {
+	return slices.DeleteFunc(c.on(nil), func(n *toyNode) bool { return n.nodeType != nodeType })
+}
+
+// snapshot describes the cluster as it is.
+func (c *toy) snapshot() *elastallocv1.Snapshot {
+	s := &elastallocv1.Snapshot{}
+	if c.typed {
+		s.NodeTypes = []*elastallocv1.NodeType{{Id: "a"}, {Id: "b"}}
+	}
+	for _, n := range c.nodes {
+		s.TotalNodes++
+		for _, t := range s.GetNodeTypes() {
+			if t.GetId() == n.nodeType {
+				t.Nodes++
+			}
+		}
+	}
+	for _, j := range c.jobs {
+		described := &elastallocv1.Job{Id: j.id}
+		if on := c.on(j); len(on) > 0 {
+			described.CurrentNodes, described.CurrentNodeType = int32(len(on)), on[0].nodeType
+		}
+		s.Jobs = append(s.Jobs, described)
+	}
+	return s
+}
+
+// happens lets jobs and nodes come and go, and reports whether any did.
+func (c *toy) happens() bool {
+	switch c.draw(12) {
+	case 0, 1, 2:
+		c.came++
+		c.jobs = append(c.jobs, &toyJob{id: fmt.Sprintf("job-%d", c.came)})
+	case 3:
+		if len(c.jobs) == 0 {
+			return false
+		}
+		i := c.draw(len(c.jobs))
+		for _, n := range c.on(c.jobs[i]) {
+			n.job = nil
+		}
+		c.jobs = slices.Delete(c.jobs, i, i+1)
+	case 4:
+		if len(c.nodes) == 0 {
+			return false
+		}
+		for range min(len(c.nodes), 1+c.draw(4)) {
+			i := c.draw(len(c.nodes))
+			c.nodes = slices.Delete(c.nodes, i, i+1)
+		}
+	case 5:
+		for range 1 + c.draw(4) {
+			c.addNode()
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+// begin begins a step, and fails if a node that it takes may be taken by another.
+func (c *toy) begin(s client.Step) {
+	j := c.jobs[slices.IndexFunc(c.jobs, func(j *toyJob) bool { return j.id == s.JobID })]
+	if j.step != nil {
+		c.fail("%s is told %+v while %+v is under way", j.id, s, *j.step)
+	}
+	if want := fmt.Sprint(s.Nodes, s.NodeType); want != c.decided[j.id] && s.Nodes > 0 {
+		c.fail("%s is told %s; decided was %s", j.id, want, c.decided[j.id])
+	}
+	if c.now.Before(j.alone) || c.now.Sub(c.moved) > patience {
+		c.fail("%+v is told at %v, after a failure until %v and with no progress since %v", s, c.now, j.alone, c.moved)
+	}
+	on := c.on(j)
+	if s.Frees() != (int(s.Nodes) < len(on)) || int(s.Nodes) == len(on) {
+		c.fail("%+v is told to a job on %d nodes", s, len(on))
+	}
+	if s.Nodes > 0 && len(on) > 0 && on[0].nodeType != s.NodeType {
+		c.fail("%+v is told to a job on nodes of type %s", s, on[0].nodeType)
+	}
+	if !s.Frees() {
+		free := len(c.free(s.NodeType)) - int(s.Nodes) + len(on)
+		for _, other := range c.jobs {
+			if other.step != nil && !other.step.Frees() && other.step.NodeType == s.NodeType {
+				free -= max(0, int(other.step.Nodes)-len(c.on(other)))
+			}
+		}
+		if free < 0 {
+			c.fail("%+v takes %d nodes more than are free", s, -free)
+		}
+	}
+	j.step, j.begun, j.turns, j.fails, j.hangs = &s, c.now, c.draw(5), false, false
+	if !c.calm {
+		j.fails, j.hangs = c.draw(5) == 0, c.draw(8) == 0
+	}
+}
+
+// pass lets steps make progress, and returns the jobs whose steps failed.
+func (c *toy) pass() (failed []string) {
+	for _, j := range c.jobs {
+		if j.step == nil || j.hangs {
+			continue
+		}
+		if j.turns--; j.turns >= 0 {
+			// Perhaps a node already.
+			if on, free := c.on(j), c.free(j.step.NodeType); c.draw(2) == 0 && len(on) < int(j.step.Nodes)-1 && len(free) > 0 {
+				free[0].job = j
+			}
+			continue
+		}
+		on, free := c.on(j), c.free(j.step.NodeType)
+		switch more := int(j.step.Nodes) - len(on); {
+		case j.fails || more > len(free): // Perhaps since a node of it went.
+			failed = append(failed, j.id)
+			j.alone = c.now.Add(min(backoff<<j.failures, client.MaxBackoff))
+			j.failures++
+		case more < 0:
+			for _, n := range on[j.step.Nodes:] {
+				n.job = nil
+			}
+			c.moved, j.failures = c.now, 0
+		default:
+			for _, n := range free[:more] {
+				n.job = j
+			}
+			c.moved, j.failures = c.now, 0
+		}
+		j.step = nil
+	}
+	return failed
+}
+
+// decide decides on a snapshot, in any legal way.
+func (c *toy) decide(s *elastallocv1.Snapshot) *elastallocv1.AllocateResponse {
+	left := map[string]int32{"": s.GetTotalNodes()}
+	types := []string{""}
+	if c.typed {
+		types = []string{"a", "b"}
+		left = map[string]int32{"a": s.GetNodeTypes()[0].GetNodes(), "b": s.GetNodeTypes()[1].GetNodes()}
+	}
+	response := &elastallocv1.AllocateResponse{}
+	for _, j := range s.GetJobs() {
+		a := &elastallocv1.Allocation{JobId: j.GetId(), NodeType: types[c.draw(len(types))]}
+		if most := min(8, left[a.GetNodeType()]); j.MinNodes == nil && most > 0 {
+			a.Nodes = int32(c.draw(int(most) + 1))
+		} else if j.MinNodes != nil && left[j.GetCurrentNodeType()] >= j.GetMinNodes() && c.draw(4) > 0 {
+			a.Nodes, a.NodeType = j.GetMinNodes(), j.GetCurrentNodeType()
+		}
+		if a.GetNodes() == 0 {
+			a.NodeType = ""
+		}
+		left[a.GetNodeType()] -= a.GetNodes()
+		response.Allocations = append(response.Allocations, a)
+	}
+	return response
+}
+
+// asks checks what is asked about: what jobs were told, on nodes that no other may hold.
+func (c *toy) asks(sent *elastallocv1.Snapshot, overdue []string) {
+	left, asked := make(map[string]int), make(map[string]string)
+	for _, n := range c.nodes {
+		left[n.nodeType]++
+	}
+	for _, j := range sent.GetJobs() {
+		asked[j.GetId()] = fmt.Sprint(j.GetCurrentNodes(), j.GetCurrentNodeType())
+	}
+	for _, j := range c.jobs {
+		holds, nodeType, on := c.holds(j), "", c.on(j)
+		if len(on) > 0 {
+			nodeType = on[0].nodeType
+		}
+		if j.step != nil {
+			holds = fmt.Sprint(j.step.Nodes, j.step.NodeType)
+			if len(on) == 0 {
+				nodeType = j.step.NodeType
+			}
+		}
+		switch out := slices.Contains(overdue, j.id) || c.now.Before(j.alone); {
+		case out && asked[j.id] != "":
+			c.fail("asks about %s", j.id)
+		case out && j.step != nil:
+			left[nodeType] -= max(len(on), int(j.step.Nodes))
+		case out:
+			left[nodeType] -= len(on)
+		case asked[j.id] != holds:
+			c.fail("asks about %s with %s nodes; want %s", j.id, asked[j.id], holds)
+		}
+	}
+	total := max(0, left[""]) + max(0, left["a"]) + max(0, left["b"])
+	if int(sent.GetTotalNodes()) != total {
+		c.fail("asks about %d nodes; want %d", sent.GetTotalNodes(), total)
+	}
+}
+
+// holds says what a job holds.
+func (c *toy) holds(j *toyJob) string {
+	on := c.on(j)
+	if len(on) == 0 {
+		return "0"
+	}
+	return fmt.Sprint(len(on), on[0].nodeType)
+}
+
+// decides gives the plan an answer.
+func (c *toy) decides() json.RawMessage {
+	answer := c.answer
+	c.plan.Decide(c.now, answer)
+	c.answer, c.moved, c.decided = nil, c.now, make(map[string]string)
+	for _, a := range answer.GetAllocations() {
+		c.decided[a.GetJobId()] = fmt.Sprint(a.GetNodes(), a.GetNodeType())
+	}
+	return marshal(answer)
+}
+
+// turn is one of a scheduler.
+func (c *toy) turn() {
+	c.now = c.now.Add(turn)
+	event := !c.calm && c.happens()
+	for _, j := range c.jobs {
+		event = event || j.step != nil && !j.hangs && j.turns == 0 && c.now.Sub(j.begun) > patience // Carried out at last.
+		if j.step != nil && j.step.Frees() && len(c.on(j)) <= int(j.step.Nodes) {
+			j.step, j.failures, c.moved = nil, 0, c.now // The nodes went.
+		}
+	}
+	failed := c.pass()
+	event = event || len(failed) > 0
+	s := c.snapshot()
+	c.plan.Observe(c.now, s)
+	record := planTurn{At: c.now.Sub(time.Unix(1e9, 0)).Seconds(), Observe: marshal(s), Failed: failed}
+	for _, id := range failed {
+		c.plan.Failed(c.now, id)
+	}
+	record.Overdue = c.plan.Overdue(c.now)
+	for _, j := range c.jobs {
+		late := j.step != nil && c.now.Sub(j.begun) > patience
+		if late != slices.Contains(record.Overdue, j.id) {
+			c.fail("%s is overdue: %t; told are %v", j.id, late, record.Overdue)
+		}
+		event = event || late && c.now.Sub(j.begun) <= patience+turn
+		if late && (c.calm || c.draw(3) == 0) {
+			j.hangs, j.turns = false, 0
+		}
+	}
+	if c.answer != nil {
+		record.Late = c.decides()
+	}
+	if record.Due = c.plan.Due(c.now); event && !record.Due {
+		c.fail("%v: no decision is due, whatever happened", c.now)
+	}
+	if record.Due {
+		sent := c.plan.Snapshot(c.now, s)
+		c.asks(sent, record.Overdue)
+		record.Sent = marshal(sent)
+		if c.calm || c.draw(5) > 0 { // Else the call fails.
+			c.answer = c.decide(sent)
+		}
+		if c.answer != nil && (c.calm || c.draw(2) == 0) {
+			record.Decide = c.decides()
+		}
+	}
+	for _, step := range c.plan.Next(c.now) {
+		c.begin(step)
+		record.Next = append(record.Next, fmt.Sprint(step.JobID, " ", step.Nodes, " ", step.NodeType))
+	}
+	c.turns = append(c.turns, record)
+}
+
+func marshal(m proto.Message) json.RawMessage {
+	text, err := protojson.Marshal(m)
+	if err != nil {
+		panic(err)
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, text); err != nil {
+		panic(err)
+	}
+	return compact.Bytes()
+}
+
+// TestPlan carries random decisions out on a cluster where steps are slow, fail and hang, calls
+// fail, and jobs and nodes come and go: no step takes a node that is in use or may yet be, in a
+// pool of one type and of two. Once nothing fails any more, every job is decided on again, and
+// each decision is carried out to its end before the next one.
+func TestPlan(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := newToy(rapid.Uint64().Draw(t, "seed"), t.Fatalf)
+		for range rapid.IntRange(1, 40).Draw(t, "turns") {
+			c.turn()
+		}
+		c.calm = true
+		for _, j := range c.jobs {
+			j.fails = false
+		}
+		// What hangs is overdue and ends, and the last of six failures in a row is over.
+		for end := c.now.Add(patience + backoff<<6); c.now.Before(end); {
+			c.turn()
+		}
+		settled := 0
+		for range 400 {
+			before := c.decided
+			c.turn()
+			if last := c.turns[len(c.turns)-1]; !last.Due {
+				continue
+			}
+			if settled++; len(c.decided) != len(c.jobs) {
+				t.Fatalf("a decision on %d of %d jobs", len(c.decided), len(c.jobs))
+			}
+			if settled == 1 {
+				continue
+			}
+			var was elastallocv1.Snapshot
+			if err := protojson.Unmarshal(c.turns[len(c.turns)-1].Observe, &was); err != nil {
+				t.Fatal(err)
+			}
+			for _, j := range was.GetJobs() {
+				if got := fmt.Sprint(j.GetCurrentNodes(), j.GetCurrentNodeType()); got != before[j.GetId()] {
+					t.Fatalf("%s holds %s; decided was %s", j.GetId(), got, before[j.GetId()])
+				}
+			}
+		}
+		if settled < 3 {
+			t.Fatalf("%d decisions in the end; want more", settled)
+		}
+	})
+}
+
+// TestPlans compares turns with a golden file, which the Python client is held to as well.
+func TestPlans(t *testing.T) {
+	const path = "testdata/plans.json"
+	var got [][]planTurn
+	for seed := range uint64(8) {
+		c := newToy(seed, t.Fatalf)
+		for range 30 {
+			c.turn()
+		}
+		got = append(got, c.turns)
+	}
+	text := []byte("[\n")
+	for _, turns := range got {
+		line, err := json.Marshal(turns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = append(append(text, line...), ",\n"...)
+	}
+	text = append(text[:len(text)-2], "\n]\n"...)
+	if *update {
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(text)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestPlanInWords: what a scheduler author reads of a Plan, one case each.
+func TestPlanInWords(t *testing.T) {
+	start := time.Unix(1e9, 0)
+	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
+	snapshot := func(nodes int32, held ...int32) *elastallocv1.Snapshot {
+		s := &elastallocv1.Snapshot{TotalNodes: nodes}
+		for i, n := range held {
+			s.Jobs = append(s.Jobs, &elastallocv1.Job{Id: string(rune('a' + i)), CurrentNodes: n})
+		}
+		return s
+	}
+	decision := func(nodes ...int32) *elastallocv1.AllocateResponse {
+		response := &elastallocv1.AllocateResponse{}
+		for i, n := range nodes {
+			response.Allocations = append(response.Allocations, &elastallocv1.Allocation{JobId: string(rune('a' + i)), Nodes: n})
+		}
+		return response
+	}
+	next := func(p *client.Plan, seconds int, want ...string) {
+		t.Helper()
+		var got []string
+		for _, s := range p.Next(at(seconds)) {
+			got = append(got, fmt.Sprint(s.JobID, s.Nodes))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("steps at %d s are %v; want %v", seconds, got, want)
+		}
+	}
+	t.Run("patience", func(t *testing.T) {
+		p := client.Plan{Patience: patience}
+		p.Snapshot(at(0), snapshot(8, 4, 4, 0, 0))
+		p.Decide(at(0), decision(0, 0, 6, 2))
+		next(&p, 0, "a0", "b0")
+		p.Observe(at(50), snapshot(8, 0, 4, 0, 0))
+		next(&p, 50, "d2") // It takes nothing that c waits for: both fit.
+		p.Observe(at(100), snapshot(8, 0, 4, 0, 2))
+		if late := p.Overdue(at(100)); !slices.Equal(late, []string{"b"}) || !p.Due(at(100)) {
+			t.Errorf("%v are overdue; want b, and a decision due", late)
+		}
+		p.Observe(at(155), snapshot(8, 0, 0, 0, 2))
+		next(&p, 155, "c6") // Something has moved.
+		p.Failed(at(156), "c")
+		p.Decide(at(160), decision(8, 0, 0, 2))
+		next(&p, 160)
+		p.Observe(at(221), snapshot(16, 0, 0, 0, 2))
+		next(&p, 221) // The nodes come too late for it.
+	})
+	t.Run("cool-down", func(t *testing.T) {
+		p := client.Plan{CoolDown: time.Minute}
+		p.Snapshot(at(0), snapshot(8, 4, 2))
+		p.Decide(at(0), decision(6, 2))
+		next(&p, 0, "a6")
+		for seconds, pinned := range map[int]bool{10: true, 20: true, 79: true, 80: false} {
+			q := p // After it was carried out at 20 s.
+			held := snapshot(8, 4, 2)
+			if seconds >= 20 {
+				q.Observe(at(20), snapshot(8, 6, 2))
+				held = snapshot(8, 6, 2)
+			}
+			held.Jobs[1].AllowedNodes = []int32{1, 2, 4}
+			sent := q.Snapshot(at(seconds), held).GetJobs()
+			if sent[0].GetCurrentNodes() != 6 || (sent[0].GetMinNodes() == 6 && sent[0].GetMaxNodes() == 6) != pinned || len(sent[1].GetAllowedNodes()) != 3 {
+				t.Errorf("after %d s asks about %v; pinned: %t", seconds, sent, pinned)
+			}
+		}
+		if sent := p.Snapshot(at(30), snapshot(5, 6, 2)).GetJobs(); sent[0].MinNodes != nil {
+			t.Errorf("pins %v though jobs hold more than the pool has", sent[0])
+		}
+	})
+	t.Run("back-off and groups", func(t *testing.T) {
+		p := client.Plan{Backoff: 10 * time.Second}
+		s := snapshot(8, 4, 2)
+		s.Groups = []*elastallocv1.Group{{Id: "all", Limit: proto.Int32(6)}, {Id: "team", ParentId: "all", Quota: 3}, {Id: "other", ParentId: "all", Quota: 1}}
+		s.Jobs[0].GroupId, s.Jobs[1].GroupId = "team", "other"
+		for failures, wait := range []int{10, 20, 40} {
+			begun := 100 * failures
+			p.Snapshot(at(begun), s)
+			p.Decide(at(begun), decision(6, 2))
+			next(&p, begun, "a6")
+			p.Failed(at(begun), "a")
+			p.Failed(at(begun), "a") // Once is enough.
+			if sent := p.Snapshot(at(begun+wait-1), s); len(sent.GetJobs()) != 1 || sent.GetTotalNodes() != 4 ||
+				sent.GetGroups()[0].GetLimit() != 2 || sent.GetGroups()[1].GetQuota() != 0 || sent.GetGroups()[2].GetQuota() != 1 {
+				t.Errorf("after %d failures asks about %v; want a left out with its nodes", failures+1, sent)
+			}
+			if sent := p.Snapshot(at(begun+wait), s); len(sent.GetJobs()) != 2 || sent.GetTotalNodes() != 8 {
+				t.Errorf("%d s after %d failures asks about %v", wait, failures+1, sent)
+			}
+		}
+	})
+	t.Run("speed tables", func(t *testing.T) {
+		p := client.Plan{CoolDown: time.Hour}
+		for _, sizes := range [][]int32{{1, 2, 4}, nil, {1, 2}} {
+			s := snapshot(8, 2)
+			p.Snapshot(at(0), s)
+			p.Decide(at(0), decision(4))
+			p.Next(at(0))
+			s = snapshot(8, 4)
+			s.Jobs[0].AllowedNodes = sizes
+			s.Jobs[0].Scaling = &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_Table{Table: &elastallocv1.SpeedTable{Speeds: []float64{1, 1.8, 3}}}}
+			sent := p.Snapshot(at(10), s).GetJobs()[0]
+			if pinned := sent.GetMaxNodes() == 4; pinned != (len(sizes) == 3) || !slices.Equal(sent.GetAllowedNodes(), sizes) {
+				t.Errorf("a job with a table of sizes %v is %v", sizes, sent)
+			}
+		}
+	})
+}

@@ -9,25 +9,31 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// reasonsBudget is the time that the status page takes to find reasons.
+// reasonsBudget is the time that the status page takes to find reasons, and again for a forecast.
 const reasonsBudget = 500 * time.Millisecond
 
-// reasons says for the status page why jobs of a decision have their nodes. It decides again,
-// in a turn that no call needs; false where there is none, or where ctx ends.
-func (s *Server) reasons(ctx context.Context, d status.Decided, ids []string) (map[string]status.Reason, bool) {
+// reasons says for the status page why jobs of a decision have their nodes, and when jobs start
+// and end. It decides again, in a turn that no call needs; false where there is none, or where
+// ctx ends.
+func (s *Server) reasons(ctx context.Context, d status.Decided, ids []string) (status.Insight, bool) {
+	var insight status.Insight
 	allocator := s.config.Allocator
-	bytes, err := s.methods["Explain"].Need.Bytes(d.Size, int(s.config.MaxMemory))
-	if err != nil {
-		return nil, true
+	most := 0
+	for _, method := range []string{"Explain", "Forecast"} {
+		bytes, err := s.methods[method].Need.Bytes(d.Size, int(s.config.MaxMemory))
+		if err != nil {
+			return insight, true
+		}
+		most = max(most, bytes)
 	}
-	lent, release, ok := s.ingress.Lend(ctx, "status page", bytes)
+	lent, release, ok := s.ingress.Lend(ctx, "status page", most)
 	if !ok {
-		return nil, false
+		return insight, false
 	}
 	defer release()
 	converted, err := apiconv.FromAllocateRequest(d.Request, allocator.MaxJobs())
 	if err != nil {
-		return nil, true
+		return insight, true
 	}
 	converted.Options.TimeBudget, converted.Options.NoRemedies = min(reasonsBudget, s.config.MaxBudget), true
 	if d.Backend == solver.BackendGreedy {
@@ -36,16 +42,20 @@ func (s *Server) reasons(ctx context.Context, d status.Decided, ids []string) (m
 	converted.Options.Hurry, converted.Options.Lend = lent.Hurry, lent.Lend
 	explanation, err := allocator.Explain(ctx, converted.Snapshot, converted.Options, ids)
 	if err != nil {
-		return nil, ctx.Err() == nil
+		return insight, ctx.Err() == nil
 	}
-	reasons := make(map[string]status.Reason)
+	insight.Reasons = make(map[string]status.Reason)
 	for i := range explanation.Jobs {
 		job := &explanation.Jobs[i]
 		reason := status.Reason{Nodes: job.Nodes, Why: job.Why, Text: job.Text}
 		for _, size := range job.Sizes {
 			reason.Estimated = reason.Estimated || !size.Proven
 		}
-		reasons[job.JobID] = reason
+		insight.Reasons[job.JobID] = reason
 	}
-	return reasons, true
+	// It is of the same snapshot, so it fails only where there is no time; then there is none.
+	if future, err := allocator.Forecast(ctx, converted.Snapshot, converted.Options, solver.ForecastOptions{}); err == nil {
+		insight.Forecast = future.Jobs
+	}
+	return insight, true
 }

@@ -22,6 +22,7 @@ const (
 	keptCalls    = 50 // answered calls, and as many that were not
 	keptAttempts = 8  // failed attempts of a decision
 	keptJobs     = 50 // jobs of the last decision
+	keptWarned   = 3  // jobs of a kind of warning
 
 	keptRequest = 4 << 20 // bytes of its request, decoded
 )
@@ -33,6 +34,7 @@ type history struct {
 	mutex             sync.Mutex // locked last
 	answered, refused ring
 	tallies           map[solver.BackendName]tally
+	past              past
 	decided           *lastDecision // nil before the first
 }
 
@@ -68,6 +70,18 @@ type decidedJob struct {
 	Behind         string
 	// Reason is why it has these nodes and no others, nil where that was not found.
 	Reason *Reason
+	// Starts and Ends are forecasts from the decision on, nil where there is none, and 80 % of
+	// the ends are forecast between endsLow and endsHigh.
+	Starts, Ends      *time.Duration
+	endsLow, endsHigh *time.Duration
+}
+
+// Insight is what is found out about a decision when the page is shown.
+type Insight struct {
+	// Reasons are by the ids of jobs.
+	Reasons map[string]Reason
+	// Forecast is in the order of the snapshot; empty where there was no time for one.
+	Forecast []solver.JobForecast
 }
 
 // Reason is why a job of a decision has its nodes.
@@ -142,6 +156,8 @@ type pastCall struct {
 type warnings struct {
 	Code  solver.WarningCode
 	Count int
+	// Jobs are the first jobs that they are about.
+	Jobs []string
 }
 
 // countWarnings counts warnings by code, in the order in which the codes come.
@@ -154,6 +170,9 @@ func countWarnings(all []solver.Warning) []warnings {
 			counted = append(counted, warnings{Code: warning.Code})
 		}
 		counted[i].Count++
+		if warning.JobID != "" && len(counted[i].Jobs) < keptWarned {
+			counted[i].Jobs = append(counted[i].Jobs, strings.Clone(text.Shorten(warning.JobID)))
+		}
 	}
 	return counted
 }
@@ -195,6 +214,9 @@ func (h *history) Observe(_ context.Context, event *ingress.Event) {
 	defer h.mutex.Unlock()
 	if decided != nil {
 		h.decided = decided
+	}
+	if event.Decision != nil && event.Err == nil {
+		h.past.add(call.Ended, event)
 	}
 	if event.Err != nil {
 		call.Code, call.Error = event.Code(), "internal error, see the log"
@@ -241,9 +263,10 @@ func failedAttempts(attempts []solver.Attempt) []solver.Attempt {
 	return failed
 }
 
-// explain finds out, once, why the jobs of the last decision have their nodes. Where ask has
+// explain finds out, once, why the jobs of the last decision have their nodes, and when they start
+// and end. Where ask has
 // no answer now, it is asked again the next time; while it is asked, no one else asks or waits.
-func (h *history) explain(ask func(Decided, []string) (map[string]Reason, bool)) {
+func (h *history) explain(ask func(Decided, []string) (Insight, bool)) {
 	if !h.explaining.TryLock() {
 		return
 	}
@@ -259,7 +282,7 @@ func (h *history) explain(ask func(Decided, []string) (map[string]Reason, bool))
 	for i := range last.Jobs {
 		ids = append(ids, jobs[last.Jobs[i].index].GetId())
 	}
-	reasons, ok := ask(last.decided, ids)
+	insight, ok := ask(last.decided, ids)
 	if !ok {
 		return
 	}
@@ -267,8 +290,13 @@ func (h *history) explain(ask func(Decided, []string) (map[string]Reason, bool))
 	explained.Explained, explained.decided.Request, explained.Jobs = true, nil, slices.Clone(last.Jobs)
 	for i := range explained.Jobs {
 		// With another time limit the decision may be another.
-		if reason, known := reasons[ids[i]]; known && reason.Nodes == last.Jobs[i].Nodes && reason.Why != "" {
+		if reason, known := insight.Reasons[ids[i]]; known && reason.Nodes == last.Jobs[i].Nodes && reason.Why != "" {
 			explained.Jobs[i].Reason = &reason
+		}
+		if index := last.Jobs[i].index; index < len(insight.Forecast) {
+			of := &insight.Forecast[index]
+			explained.Jobs[i].Starts, explained.Jobs[i].Ends = of.Start, of.End
+			explained.Jobs[i].endsLow, explained.Jobs[i].endsHigh = of.EndLow, of.EndHigh
 		}
 	}
 	h.mutex.Lock()
@@ -284,6 +312,6 @@ func (h *history) recall(v *view) map[solver.BackendName]tally {
 	defer h.mutex.Unlock()
 	v.Answered, v.AnsweredCount = h.answered.last(v.Now), h.answered.count
 	v.Refused, v.RefusedCount = h.refused.last(v.Now), h.refused.count
-	v.Decided = h.decided
+	v.Decided, v.past = h.decided, h.past.copied()
 	return maps.Clone(h.tallies)
 }

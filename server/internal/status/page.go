@@ -9,10 +9,12 @@ import (
 	_ "embed"
 	"encoding/base64"
 	"html/template"
+	"math"
 	"net"
 	"net/http"
 	"os"
 	"runtime"
+	"strconv"
 	"time"
 
 	"github.com/elastalloc/elastalloc/internal/format"
@@ -46,9 +48,9 @@ type Config struct {
 	Address func() net.Addr
 	Ready   func() bool
 	Load    func() ingress.Load
-	// Explain says why jobs of a decision have their nodes, by their ids; false where that
-	// cannot be found out now.
-	Explain func(context.Context, Decided, []string) (map[string]Reason, bool)
+	// Explain says why jobs of a decision have their nodes, by their ids, and when all start
+	// and end; false where that cannot be found out now.
+	Explain func(context.Context, Decided, []string) (Insight, bool)
 }
 
 // Page serves the status page over HTTP, and observes the calls that it shows. It needs
@@ -68,7 +70,13 @@ func New(config Config) (*Page, error) {
 		"gap": format.Gap, "gain": format.Gain, "limit": format.Limit, "duration": format.Duration, "printable": text.Printable,
 		"outcome": format.Words[solver.Outcome], "change": format.Words[solver.Change], "wait": format.Words[solver.WaitReason],
 		"why":  format.Words[solver.Why],
-		"span": span,
+		"span": span, "length": format.Short, "after": func(d *time.Duration) string { return format.Span(*d) },
+		"number": func(x float64) string {
+			if math.IsNaN(x) {
+				return format.None
+			}
+			return strconv.FormatFloat(x, 'g', 3, 64)
+		},
 		// Rounded up, so that what holds anything does not seem to hold nothing.
 		"mebibytes": func(bytes int) int { return (bytes + 1<<20 - 1) >> 20 },
 	}).Parse(pageTemplate)
@@ -94,7 +102,7 @@ func span(from, to time.Time) string {
 
 // ServeHTTP writes the page. With the query "paused" it does not refresh itself.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	p.explain(func(d Decided, ids []string) (map[string]Reason, bool) {
+	p.explain(func(d Decided, ids []string) (Insight, bool) {
 		return p.config.Explain(r.Context(), d, ids)
 	})
 	view := p.view(time.Now())
@@ -126,6 +134,11 @@ type view struct {
 	Answered, Refused           []pastCall
 	AnsweredCount, RefusedCount int
 	Decided                     *lastDecision
+	past                        past
+	Pictures                    []picture
+	Past                        []pastRow
+	Each, Shown                 time.Duration // of the columns, and of all
+	Forecast                    template.HTML
 }
 
 // backendView is a line of the table of backends.
@@ -144,6 +157,11 @@ func (p *Page) view(now time.Time) view {
 		Started: p.started.UTC(), Now: now.UTC(), Load: p.config.Load(), Kept: keptCalls,
 	}
 	tallies := p.recall(&v)
+	v.Each, v.Shown = each, columns*each
+	v.Pictures, v.Past = v.past.pictures(v.Now, p.config.Backends)
+	if v.Decided != nil {
+		v.Forecast = v.Decided.bars()
+	}
 	for _, backend := range p.config.Backends {
 		state := backend.State()
 		v.Backends = append(v.Backends, backendView{

@@ -105,7 +105,7 @@ func TestAnswers(t *testing.T) {
 		"no report":   {nil, "queue 40 70 607ms"},
 		"warnings": {&solver.Report{Backend: "exact", Reason: solver.ReasonOptimal, Warnings: []solver.Warning{
 			{Code: solver.WarningNeverFits, JobID: "a"}, {Code: solver.WarningIdleWithQueue}, {Code: solver.WarningNeverFits, JobID: "b"},
-		}}, "warns of 2 × never-fits, idle-with-queue"},
+		}}, "warns of 2 × never-fits ( a , b ), idle-with-queue"},
 		"fallback": {&solver.Report{Backend: "exact", Reason: solver.ReasonOptimal, Attempts: []solver.Attempt{
 			{Backend: "highs", Outcome: solver.OutcomeUnavailable, Detail: "circuit open"},
 			{Backend: "cbc", Outcome: solver.OutcomeInvalidPlan, Detail: "<img>", Duration: time.Second},
@@ -290,10 +290,10 @@ func TestReasonsAreFoundByOne(t *testing.T) {
 	t.Parallel()
 	page := newPage(t)
 	looking, found := make(chan struct{}), make(chan struct{})
-	page.config.Explain = func(context.Context, Decided, []string) (map[string]Reason, bool) {
+	page.config.Explain = func(context.Context, Decided, []string) (Insight, bool) {
 		close(looking)
 		<-found
-		return map[string]Reason{"a": {Nodes: 1, Why: solver.WhyOnlySize, Text: "its only size"}}, true
+		return Insight{Reasons: map[string]Reason{"a": {Nodes: 1, Why: solver.WhyOnlySize, Text: "its only size"}}}, true
 	}
 	decision := &solver.Decision{Allocations: []solver.Allocation{{JobID: "a", Nodes: 1}}}
 	page.Observe(t.Context(), &ingress.Event{

@@ -1,0 +1,244 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"html/template"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/elastalloc/elastalloc/internal/chart"
+	"github.com/elastalloc/elastalloc/internal/format"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/server/internal/ingress"
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// What the pictures show: the last six hours.
+const (
+	columns = 90
+	each    = 4 * time.Minute
+	// held is for how many columns a decision's state is drawn on where no other follows.
+	held = 8
+	// mostBars is the number of jobs whose forecast is drawn.
+	mostBars = 24
+)
+
+// column is what is remembered of the decisions of a few minutes: the state that the last of them
+// left, and what all did.
+type column struct {
+	number                   int64 // of the column since 1970
+	InUse, Idle              int
+	Running, Paused, Waiting int
+	Started, Resized, Pauses int
+	Price                    float64 // NaN if it is not known
+	Objective                solver.Objective
+	Slowest                  time.Duration
+	By                       map[solver.BackendName]int
+}
+
+// past holds columns by their number, the newest of those that share a place.
+type past [columns]column
+
+// add takes note of a decision or of idle nodes filled.
+func (p *past) add(ended time.Time, event *ingress.Event) {
+	number := ended.Unix() / int64(each/time.Second)
+	if number < 0 {
+		return
+	}
+	c := &p[number%columns]
+	if c.number != number {
+		*c = column{number: number, By: make(map[solver.BackendName]int)}
+	}
+	c.InUse, c.Running, c.Paused, c.Waiting, c.Price = 0, 0, 0, 0, math.NaN()
+	jobs := jobsOf(event)
+	for i := range event.Decision.Allocations {
+		a := &event.Decision.Allocations[i]
+		c.InUse += a.Nodes
+		switch began := a.Current > 0 || i < len(jobs) && jobs[i].GetTrainingTime().AsDuration() > 0; {
+		case a.Nodes > 0:
+			c.Running++
+		case began:
+			c.Paused++
+		default:
+			c.Waiting++
+		}
+		switch a.Change {
+		case solver.ChangeKeep, solver.ChangeWait:
+		case solver.ChangeStart:
+			c.Started++
+		case solver.ChangePreempt:
+			c.Pauses++
+		default:
+			c.Resized++
+		}
+	}
+	c.Idle = max(0, event.Nodes-c.InUse)
+	c.Slowest = max(c.Slowest, event.Total)
+	if event.Report == nil {
+		return
+	}
+	c.By[event.Report.Backend]++
+	if prices := event.Report.NodePrices; len(prices) > 0 {
+		c.Price, c.Objective = 0, event.Objective
+		for _, price := range prices {
+			c.Price += price / float64(len(prices))
+		}
+	}
+}
+
+// jobsOf returns the jobs of the snapshot that a call brought.
+func jobsOf(event *ingress.Event) []*elastallocv1.Job {
+	request, ok := event.Request.(interface{ GetSnapshot() *elastallocv1.Snapshot })
+	if !ok {
+		return nil
+	}
+	return request.GetSnapshot().GetJobs()
+}
+
+// copied returns the columns, which nothing then changes.
+func (p *past) copied() past {
+	c := *p
+	for i := range c {
+		c[i].By = maps.Clone(c[i].By)
+	}
+	return c
+}
+
+// picture is a picture of the page, with what its colours mean.
+type picture struct {
+	Title, Note string
+	Legend      []string
+	SVG         template.HTML
+}
+
+// pastRow is a line of the table of the pictures.
+type pastRow struct {
+	column
+	From     time.Time
+	Backends string
+}
+
+// pictures draws the time up to now, and returns the columns with decisions, newest first.
+func (p *past) pictures(now time.Time, backends []Backend) (drawn []picture, rows []pastRow) {
+	last := now.Unix() / int64(each/time.Second)
+	begin := time.Unix((last-columns+1)*int64(each/time.Second), 0).UTC()
+	at := func(n int) *column {
+		number := last - columns + 1 + int64(n)
+		if c := &p[(number%columns+columns)%columns]; c.number == number && c.By != nil {
+			return c
+		}
+		return nil
+	}
+	objective := solver.Objective("")
+	for n := range columns {
+		c := at(n)
+		if c == nil {
+			continue
+		}
+		objective = cmp.Or(c.Objective, objective)
+		row := pastRow{column: *c, From: begin.Add(time.Duration(n) * each)}
+		var names []string
+		for _, backend := range backends {
+			if c.By[backend.Name] > 0 {
+				names = append(names, fmt.Sprintf("%s %d", backend.Name, c.By[backend.Name]))
+			}
+		}
+		row.Backends = strings.Join(names, ", ")
+		rows = append(rows, row)
+	}
+	slices.Reverse(rows)
+	draw := func(title, note string, carried int, layers ...layer) {
+		t := chart.Times{Title: title + ", the last " + format.Span(columns*each), From: begin, Each: each}
+		shown := picture{Title: title, Note: note}
+		for _, layer := range layers {
+			series := slices.Repeat([]float64{math.NaN()}, columns)
+			known := -columns
+			for n := range series {
+				if at(n) != nil {
+					known = n
+				}
+				if n-known <= carried {
+					series[n] = layer.of(at(known))
+				}
+			}
+			t.Series = append(t.Series, series)
+			if len(layers) > 1 { // Of one the title says it.
+				shown.Legend = append(shown.Legend, layer.name)
+			}
+		}
+		shown.SVG = template.HTML(t.SVG()) //nolint:gosec // It escapes what it writes.
+		drawn = append(drawn, shown)
+	}
+	draw("Nodes", "", held,
+		layer{"in use", func(c *column) float64 { return float64(c.InUse) }}, layer{"idle", func(c *column) float64 { return float64(c.Idle) }})
+	draw("Jobs", "", held,
+		layer{"running", func(c *column) float64 { return float64(c.Running) }}, layer{"waiting", func(c *column) float64 { return float64(c.Waiting) }},
+		layer{"paused", func(c *column) float64 { return float64(c.Paused) }})
+	draw("Changes of nodes", "", 0,
+		layer{"resizes", func(c *column) float64 { return float64(c.Resized) }}, layer{"starts", func(c *column) float64 { return float64(c.Started) }},
+		layer{"pauses", func(c *column) float64 { return float64(c.Pauses) }})
+	var decided []layer
+	for _, backend := range backends {
+		decided = append(decided, layer{string(backend.Name), func(c *column) float64 { return float64(c.By[backend.Name]) }})
+	}
+	draw("Decisions by backend", "", 0, decided...)
+	draw("Slowest call", "in milliseconds", 0, layer{"", func(c *column) float64 { return 1000 * c.Slowest.Seconds() }})
+	unit := (&solver.Options{Objective: objective}).Spec().Unit.Name
+	draw("Price of a node", "what one more brings: "+unit, held, layer{"", func(c *column) float64 {
+		if c.Objective != objective {
+			return math.NaN() // in another unit
+		}
+		return c.Price
+	}})
+	return drawn, rows
+}
+
+// layer is a colour of a picture.
+type layer struct {
+	name string
+	of   func(*column) float64
+}
+
+// bars draws the forecast of the jobs of the last decision, "" where there is none.
+func (d *lastDecision) bars() template.HTML {
+	span := time.Minute
+	for i := range d.Jobs {
+		for _, t := range []*time.Duration{d.Jobs[i].Starts, d.Jobs[i].Ends, d.Jobs[i].endsHigh} {
+			if t != nil {
+				span = max(span, *t)
+			}
+		}
+	}
+	share := func(t *time.Duration) float64 {
+		if t == nil {
+			return 1
+		}
+		return float64(*t) / float64(span)
+	}
+	drawn := chart.Bars{Title: "When jobs of the last decision start and end", Width: 380, Label: 140, Begin: "then", Span: span, Parts: 2}
+	for i := range d.Jobs {
+		job := &d.Jobs[i]
+		if job.Starts == nil || len(drawn.Bars) == mostBars {
+			continue
+		}
+		bar := chart.Bar{
+			Name: job.ID, Start: share(job.Starts), End: share(job.Ends), Open: job.Ends == nil,
+			Title: fmt.Sprintf("%s: starts after %s", job.ID, format.Span(*job.Starts)),
+		}
+		if job.Ends != nil {
+			bar.Title += ", ends after " + format.Span(*job.Ends)
+		}
+		if job.endsLow != nil && job.endsHigh != nil {
+			bar.Low, bar.High = share(job.endsLow), share(job.endsHigh)
+		}
+		drawn.Bars = append(drawn.Bars, bar)
+	}
+	if len(drawn.Bars) == 0 {
+		return ""
+	}
+	return template.HTML(drawn.SVG()) //nolint:gosec // It escapes what it writes.
+}

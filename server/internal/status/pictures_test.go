@@ -1,0 +1,180 @@
+package status
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"pgregory.net/rapid"
+
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/server/internal/ingress"
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/chain"
+)
+
+// TestPast sets the table of the pictures beside all decisions, grouped by the minutes in which
+// they ended: whatever the times, those too old and those to come are left out.
+func TestPast(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 3, 1, 0, 0, time.UTC)
+	backends := []Backend{{Name: solver.BackendExact}, {Name: solver.BackendGreedy}}
+	rapid.Check(t, func(t *rapid.T) {
+		var h history
+		want := make(map[string]string)
+		began := now.Add(-7 * time.Hour)
+		counts := make(map[string][5]int)
+		for range rapid.IntRange(0, 40).Draw(t, "decisions") {
+			began = began.Add(time.Duration(rapid.IntRange(0, 2000).Draw(t, "seconds")) * time.Second)
+			event, state, did := drawDecision(t, began)
+			h.Observe(t.Context(), event)
+			from := began.Add(event.Total).Truncate(each)
+			if from.After(now) || !from.After(now.Truncate(each).Add(-columns*each)) {
+				continue
+			}
+			label := from.Format("15:04")
+			sums := counts[label]
+			for i := range sums {
+				sums[i] += did[i]
+			}
+			counts[label] = sums
+			want[label] = fmt.Sprint(state, sums)
+		}
+		var v view
+		h.recall(&v)
+		drawn, rows := v.past.pictures(now, backends)
+		got := make(map[string]string)
+		for _, row := range rows {
+			by := [2]int{row.By[solver.BackendExact], row.By[solver.BackendGreedy]}
+			got[row.From.Format("15:04")] = fmt.Sprint([]int{row.InUse, row.Idle, row.Running, row.Waiting, row.Paused},
+				[5]int{row.Started, row.Resized, row.Pauses, by[0], by[1]})
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("the table (-want +got):\n%s", diff)
+		}
+		for _, picture := range drawn {
+			for decoder := xml.NewDecoder(strings.NewReader(string(picture.SVG))); ; {
+				if _, err := decoder.Token(); errors.Is(err, io.EOF) {
+					break
+				} else if err != nil {
+					t.Fatal(picture.Title, err)
+				}
+			}
+		}
+	})
+}
+
+// drawDecision draws a call, with the state that it leaves and what it does.
+func drawDecision(t *rapid.T, began time.Time) (event *ingress.Event, state []int, did [5]int) {
+	snapshot := new(elastallocv1.Snapshot)
+	decision := new(solver.Decision)
+	state = make([]int, 5)
+	for range rapid.IntRange(0, 4).Draw(t, "jobs") {
+		kind := rapid.IntRange(0, 5).Draw(t, "kind")
+		job := new(elastallocv1.Job)
+		var a solver.Allocation
+		switch kind {
+		case 0:
+			a = solver.Allocation{Nodes: 2, Current: 2, Change: solver.ChangeKeep}
+		case 1:
+			a = solver.Allocation{Nodes: 4, Change: solver.ChangeStart}
+			did[0]++
+		case 2:
+			a = solver.Allocation{Nodes: 1, Current: 2, Change: solver.ChangeScaleDown}
+			did[1]++
+		case 3:
+			a = solver.Allocation{Current: 8, Change: solver.ChangePreempt}
+			did[2]++
+		case 4:
+			a = solver.Allocation{Change: solver.ChangeWait}
+			job.TrainingTime = durationpb.New(time.Minute) // It was paused before.
+		case 5:
+			a = solver.Allocation{Change: solver.ChangeWait}
+		}
+		state[0] += a.Nodes
+		switch {
+		case a.Nodes > 0:
+			state[2]++
+		case kind == 5:
+			state[3]++
+		default:
+			state[4]++
+		}
+		snapshot.Jobs = append(snapshot.Jobs, job)
+		decision.Allocations = append(decision.Allocations, a)
+	}
+	state[1] = 20 - state[0]
+	event = &ingress.Event{
+		Method: "Allocate", Began: began, Total: time.Second, Nodes: 20, Decision: decision,
+		Request: &elastallocv1.AllocateRequest{Snapshot: snapshot},
+	}
+	switch rapid.IntRange(0, 2).Draw(t, "by") {
+	case 0:
+		decision.Report.Backend, event.Report = solver.BackendExact, &decision.Report
+		did[3]++
+	case 1:
+		decision.Report.Backend, event.Report = solver.BackendGreedy, &decision.Report
+		did[4]++
+	}
+	return event, state, did
+}
+
+// TestPricesOfOneUnit: the picture has the prices of the newest objective only, and the state of a
+// decision is drawn on for half an hour and no longer.
+func TestPricesOfOneUnit(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 3, 1, 0, 0, time.UTC)
+	var h history
+	for minute, objective := range map[int]solver.Objective{200: solver.ObjectiveProgress, 60: solver.ObjectiveTotalTime} {
+		report := &solver.Report{Backend: solver.BackendExact, NodePrices: []float64{2, 4}}
+		h.Observe(t.Context(), &ingress.Event{
+			Method: "Allocate", Began: now.Add(-time.Duration(minute) * time.Minute), Nodes: 8, Report: report, Decision: new(solver.Decision{Report: *report}), Objective: objective,
+		})
+	}
+	var v view
+	h.recall(&v)
+	drawn, rows := v.past.pictures(now, []Backend{{Name: solver.BackendExact}})
+	prices := drawn[len(drawn)-1]
+	if len(rows) != 2 || rows[0].Price != 3 || rows[1].Price != 3 || math.IsNaN(rows[1].Price) || !strings.Contains(prices.Note, "job-seconds saved") {
+		t.Errorf("prices %v, %q", rows, prices.Note)
+	}
+	if got := strings.Count(string(prices.SVG), "V"); got != 1+held {
+		t.Errorf("%d columns of prices; want %d", got, 1+held)
+	}
+	if got := strings.Count(string(drawn[0].SVG), "V"); got != 2*(1+held) {
+		t.Errorf("%d columns of nodes; want %d", got, 2*(1+held))
+	}
+}
+
+// TestForecastIsDrawn: each job that starts has a bar, and what callers sent is escaped.
+func TestForecastIsDrawn(t *testing.T) {
+	t.Parallel()
+	page := newPage(t, Backend{Name: solver.BackendExact, State: func() chain.BackendState { return chain.BackendState{Up: true} }})
+	in := func(minutes int) *time.Duration { return new(time.Duration(minutes) * time.Minute) }
+	request := &elastallocv1.AllocateRequest{Snapshot: new(elastallocv1.Snapshot)}
+	decision := new(solver.Decision)
+	for _, id := range []string{"<script>", "never", "late"} {
+		request.Snapshot.Jobs = append(request.Snapshot.Jobs, &elastallocv1.Job{Id: id})
+		decision.Allocations = append(decision.Allocations, solver.Allocation{JobID: id, Change: solver.ChangeWait})
+	}
+	page.Observe(t.Context(), &ingress.Event{Method: "Allocate", Decision: decision, Report: &decision.Report, Request: request})
+	page.explain(func(Decided, []string) (Insight, bool) {
+		return Insight{Forecast: []solver.JobForecast{{Start: in(0), End: in(90)}, {}, {Start: in(90), End: in(180), EndLow: in(120), EndHigh: in(200)}}}, true
+	})
+	var v view
+	page.recall(&v)
+	svg := string(v.Decided.bars())
+	if strings.Contains(svg, "<script>") || strings.Count(svg, "<rect") != 3 || strings.Contains(svg, "never") {
+		t.Errorf("the forecast is %s", svg)
+	}
+	if got := page.text(t, time.Now()); !strings.Contains(got, "late 0 0 wait 1h30m 3h00m") || !strings.Contains(got, "never 0 0 wait – –") {
+		t.Errorf("the page does not show the times: %s", got)
+	}
+}

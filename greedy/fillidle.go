@@ -2,10 +2,10 @@ package greedy
 
 import "github.com/elastalloc/elastalloc/solver"
 
-// FillIdle returns the nodes of every job of a valid snapshot at a regular time,
-// between scaling moments: running jobs keep what they hold, legal or not, and
+// FillIdle returns the nodes of every job of a valid snapshot, or its option where there are
+// node types, at a regular time, between scaling moments: running jobs keep what they hold, legal or not, and
 // the jobs of the queue, in order, take their largest legal size that the idle
-// nodes and the limits of their groups allow, up to the first that does not fit the pool
+// nodes and the limits of their groups allow, of the type where they are then fastest, up to the first that does not fit the pool
 // now; one that does not fit the limit of a group keeps those of that group behind it. A job
 // whose smallest size exceeds the whole pool or a limit is passed over, since it would block
 // the queue for ever.
@@ -17,14 +17,15 @@ func FillIdle(s *solver.Snapshot) []int {
 	nodes := make([]int, len(s.Jobs))
 	room, group := solver.SnapshotRoom(s)
 	for i := range s.Jobs {
-		nodes[i] = s.Jobs[i].CurrentNodes
+		nodes[i] = s.Current(i)
 		room.Take(group(i), nodes[i])
 	}
-	shrunk := room.Idle < 0
+	shrunk := false
 	for i := len(nodes) - 1; i >= 0; i-- {
-		if nodes[i] > 0 && room.For(group(i)) < 0 {
+		if on := solver.OptionType(nodes[i]); nodes[i] > 0 && room.For(group(i), on) < 0 {
+			shrunk = shrunk || room.Of(on) < 0
 			room.CloseFor(group(i), 0)
-			room.Take(group(i), -nodes[i])
+			room.GiveBack(group(i), nodes[i])
 			nodes[i] = 0
 		}
 	}
@@ -32,21 +33,21 @@ func FillIdle(s *solver.Snapshot) []int {
 		return nodes
 	}
 	for i := range s.Jobs {
-		job := &s.Jobs[i]
-		sizes := job.LegalSizes()
-		if !job.Queued() || sizes[0] > min(s.TotalNodes, room.Limit(group(i))) || room.Closed(group(i)) {
+		if !s.Jobs[i].Queued() || !s.Fits(i) || room.Closed(group(i)) {
 			continue
 		}
-		if room.Within(group(i)) < sizes[0] {
-			room.CloseFor(group(i), sizes[0])
+		smallest := s.SmallestSize(i)
+		if room.Limit(group(i)) < smallest {
 			continue
 		}
-		size := largestWithin(sizes, room.For(group(i)))
-		if size == 0 {
+		if room.Within(group(i)) < smallest {
+			room.CloseFor(group(i), smallest)
+			continue
+		}
+		if nodes[i] = room.Largest(s, i, group(i)); nodes[i] == 0 {
 			break
 		}
-		nodes[i] = size
-		room.Take(group(i), size)
+		room.Take(group(i), nodes[i])
 	}
 	return nodes
 }

@@ -10,7 +10,9 @@ import (
 // moment is a scaling moment: who holds what while the cases change it.
 type moment struct {
 	jobs []solver.AdmittedJob
-	// nodes is what each job holds; those that hold some are training.
+	// start is a legal choice where there are node types, else nil.
+	start []int
+	// nodes is what each job holds, as an option; those that hold some are training.
 	nodes []int
 	// room is what the pool and the limits of groups have left, negative while they are too
 	// small.
@@ -24,7 +26,7 @@ type moment struct {
 // above what it holds, or its smallest where it holds less than that.
 func newMoment(p *solver.Problem) *moment {
 	pool := slices.Min(p.Capacity)
-	m := &moment{jobs: p.Jobs, nodes: make([]int, len(p.Jobs)), room: solver.NewRoom(pool, p.Groups)}
+	m := &moment{jobs: p.Jobs, start: p.Start, nodes: make([]int, len(p.Jobs)), room: p.Room()}
 	for i := range p.Jobs {
 		job := &p.Jobs[i]
 		most := min(pool, m.room.Limit(job.Group))
@@ -37,9 +39,9 @@ func newMoment(p *solver.Problem) *moment {
 		}
 		legal := largestWithin(job.Sizes, job.Current)
 		if legal == 0 {
-			legal = job.SmallestTrainingSize()
+			legal = smallestAbove(job.Sizes, job.Current)
 		}
-		m.give(i, legal)
+		m.give(i, legal) // None where it does not run on the type that it holds.
 	}
 	return m
 }
@@ -52,7 +54,7 @@ func newMoment(p *solver.Problem) *moment {
 // queue has to wait, that of the group where only its limit is too small, since no job of it
 // may pass them.
 func (m *moment) shrink() {
-	if !m.room.Exceeded() {
+	if !m.illegal() {
 		return
 	}
 	byTrainingTime := m.training(func(a, b *solver.AdmittedJob) int { return compareTrainingTime(b, a) })
@@ -67,17 +69,35 @@ func (m *moment) shrink() {
 		if m.nodes[i] == 0 || !m.over(i) || m.jobs[i].Sizes[0] != 0 {
 			continue
 		}
-		if m.room.Idle < 0 {
+		if m.room.Of(solver.OptionType(m.nodes[i])) < 0 {
 			m.queue = nil
 		}
 		m.room.CloseFor(m.jobs[i].Group, 0)
 		m.give(i, 0)
 	}
+	if m.start != nil && m.illegal() { // Some job has to move.
+		m.queue = nil
+		for i, option := range m.start {
+			m.give(i, option)
+		}
+	}
 }
 
 // over reports whether the pool or a limit is too small for those that hold nodes, job i
 // among them.
-func (m *moment) over(i int) bool { return m.room.For(m.jobs[i].Group) < 0 }
+func (m *moment) over(i int) bool {
+	return m.room.For(m.jobs[i].Group, solver.OptionType(m.nodes[i])) < 0
+}
+
+// illegal reports whether jobs hold more than there is, or a running one none that must.
+func (m *moment) illegal() bool {
+	for i := range m.start {
+		if job := &m.jobs[i]; m.nodes[i] == 0 && !job.Queued() && job.Sizes[0] != 0 {
+			return true
+		}
+	}
+	return m.room.Exceeded()
+}
 
 // allocate applies the paper's four cases. The state that the moment begins with
 // decides which: nothing is halved for the queue in a moment that had idle nodes.
@@ -105,7 +125,7 @@ func (m *moment) startQueue() bool {
 		front := m.queue[0]
 		job := &m.jobs[front]
 		if !m.limited(job) {
-			size := largestWithin(job.Sizes, m.room.For(job.Group))
+			size := m.most(job)
 			if size == 0 {
 				return false
 			}
@@ -137,7 +157,7 @@ func (m *moment) scaleUp() {
 		if m.room.Idle == 0 {
 			return
 		}
-		m.give(i, largestWithin(m.jobs[i].Sizes, m.nodes[i]+m.room.For(m.jobs[i].Group)))
+		m.give(i, largestWithin(m.jobs[i].Sizes, m.nodes[i]+m.room.For(m.jobs[i].Group, solver.OptionType(m.nodes[i]))))
 	}
 }
 
@@ -156,7 +176,7 @@ func (m *moment) makeRoom() {
 	front := &m.jobs[m.queue[0]]
 	longest := -1
 	for i := range m.jobs {
-		if m.nodes[i]-m.halved(i) < front.SmallestTrainingSize() {
+		if m.nodes[i]-m.halved(i) < smallestOn(front, solver.OptionType(m.nodes[i])) {
 			continue
 		}
 		if longest < 0 || compareTrainingTime(&m.jobs[longest], &m.jobs[i]) < 0 {
@@ -167,27 +187,44 @@ func (m *moment) makeRoom() {
 		return
 	}
 	m.give(longest, m.halved(longest))
-	m.give(m.queue[0], largestWithin(front.Sizes, m.room.For(front.Group)))
+	m.give(m.queue[0], m.most(front))
 	m.queue = m.queue[1:]
 }
 
 // give sets a job's nodes and takes the difference out of the room.
 func (m *moment) give(i, nodes int) {
-	m.room.Take(m.jobs[i].Group, nodes-m.nodes[i])
+	m.room.GiveBack(m.jobs[i].Group, m.nodes[i])
+	m.room.Take(m.jobs[i].Group, nodes)
 	m.nodes[i] = nodes
+}
+
+// most returns the option of a job of the queue that there is room for: the most nodes or,
+// where there are types, the fastest.
+func (m *moment) most(job *solver.AdmittedJob) int {
+	if m.start == nil {
+		return largestWithin(job.Sizes, m.room.For(job.Group, 0))
+	}
+	best, fastest := 0, 0.0
+	for n, option := range job.Sizes {
+		if speed := job.StepWork[n]; speed > fastest && solver.OptionNodes(option) <= m.room.Of(solver.OptionType(option)) {
+			best, fastest = option, speed
+		}
+	}
+	return best
 }
 
 // halved returns the largest legal size that is at most half of what a job holds,
 // or what it holds if no size is that small.
 func (m *moment) halved(i int) int {
-	if half := largestWithin(m.jobs[i].Sizes, m.nodes[i]/2); half > 0 {
+	nodes := solver.OptionNodes(m.nodes[i])
+	if half := largestWithin(m.jobs[i].Sizes, m.nodes[i]-nodes+nodes/2); half > 0 {
 		return half
 	}
 	return m.nodes[i]
 }
 
-// smallest returns the smallest size at which a job trains.
-func (m *moment) smallest(i int) int { return m.jobs[i].SmallestTrainingSize() }
+// smallest returns the smallest size at which a job trains on the nodes that it holds.
+func (m *moment) smallest(i int) int { return smallestAbove(m.jobs[i].Sizes, m.nodes[i]) }
 
 // training returns the jobs that hold nodes in the given order, ties in that of
 // the snapshot.
@@ -209,15 +246,35 @@ func compareTrainingTime(a, b *solver.AdmittedJob) int {
 	return cmp.Compare(a.TrainingTime, b.TrainingTime)
 }
 
-// largestWithin returns the largest of ascending sizes that is at most limit, or 0.
+// largestWithin returns the largest of ascending options that is of the same type as limit and
+// not above it, or 0.
 func largestWithin(sizes []int, limit int) int {
 	n, exact := slices.BinarySearch(sizes, limit)
 	switch {
 	case exact:
 		return limit
-	case n == 0:
+	case n == 0 || solver.OptionType(sizes[n-1]) != solver.OptionType(limit):
 		return 0
 	default:
 		return sizes[n-1]
 	}
+}
+
+// smallestAbove returns the smallest of ascending options of the same type as another one
+// that holds nodes, or 0.
+func smallestAbove(sizes []int, option int) int {
+	least := option - solver.OptionNodes(option) + 1
+	if n, _ := slices.BinarySearch(sizes, least); n < len(sizes) && solver.OptionType(sizes[n]) == solver.OptionType(option) {
+		return sizes[n]
+	}
+	return 0
+}
+
+// smallestOn returns the smallest size of a job on nodes of a type, solver.MaxNodes where it
+// has none.
+func smallestOn(job *solver.AdmittedJob, nodeType int) int {
+	if size := smallestAbove(job.Sizes, solver.OptionOf(nodeType, 1)); size > 0 {
+		return solver.OptionNodes(size)
+	}
+	return solver.MaxNodes
 }

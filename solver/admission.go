@@ -26,17 +26,19 @@ func Admissions() []Admission {
 	return []Admission{AdmissionFIFO, AdmissionOptimized, AdmissionPreemptive, AdmissionStartFirst}
 }
 
-// admittedIndex is a job of the snapshot that takes part in the model.
-type admittedIndex struct {
+// admission is a job of the snapshot that takes part in the model.
+type admission struct {
 	index   int
 	mayWait bool
+	// holds is the option at which all jobs that may not wait fit together.
+	holds int
 }
 
 // admit returns the jobs of a snapshot, whose groups p has, that are admitted, in the order
 // of the snapshot.
-func (p *Problem) admit(s *Snapshot, admission Admission) []admittedIndex {
-	m := &minimums{s: s, p: p, room: NewRoom(s.TotalNodes, p.Groups), holds: make([]bool, len(s.Jobs))}
-	switch admission {
+func (p *Problem) admit(s *Snapshot, who Admission) []admission {
+	m := &minimums{s: s, p: p, room: p.room(s), holds: make([]int, len(s.Jobs))}
+	switch who {
 	case AdmissionStartFirst:
 		m.passing = true
 		m.fit((*Job).NeverStarted)
@@ -45,18 +47,21 @@ func (p *Problem) admit(s *Snapshot, admission Admission) []admittedIndex {
 		// last are preempted until the others fit; no queued job is then admitted
 		// past them. The same goes for a group and its limit.
 		all := m.fit(func(j *Job) bool { return !j.Queued() })
-		if all && admission == AdmissionFIFO {
+		if all && who == AdmissionFIFO {
 			m.fit((*Job).Queued)
 		}
 	case AdmissionPreemptive:
 	}
 
-	var list []admittedIndex
+	var list []admission
 	for i := range s.Jobs {
-		mayWait := admission == AdmissionPreemptive || admission == AdmissionStartFirst ||
-			admission == AdmissionOptimized && s.Jobs[i].Queued()
-		if m.holds[i] || mayWait {
-			list = append(list, admittedIndex{index: i, mayWait: !m.holds[i]})
+		mayWait := who == AdmissionPreemptive || who == AdmissionStartFirst ||
+			who == AdmissionOptimized && s.Jobs[i].Queued()
+		if s.typed() && !s.Fits(i) {
+			continue // It has no option but 0.
+		}
+		if m.holds[i] > 0 || mayWait {
+			list = append(list, admission{index: i, mayWait: m.holds[i] == 0, holds: m.holds[i]})
 		}
 	}
 	return list
@@ -67,12 +72,13 @@ type minimums struct {
 	s     *Snapshot
 	p     *Problem // has the groups
 	room  *Room
-	holds []bool
+	holds []int // the option of each job, 0 for none
 	// passing says that a job may pass others of its group that its limit has no room for.
 	passing bool
+	places  []place
 }
 
-// fit marks those jobs of a kind whose smallest sizes fit, in order up to the first that
+// fit gives those jobs of a kind their smallest sizes that fit, in order up to the first that
 // the pool has no room for; one that exceeds the whole pool is passed over. A job that
 // the limit of a group has no room for blocks no others than those of that group. It reports
 // whether it came to the end.
@@ -82,8 +88,9 @@ func (m *minimums) fit(kind func(*Job) bool) bool {
 		if !kind(job) {
 			continue
 		}
-		smallest, group := job.smallestSize(), m.p.group(i)
-		if smallest > m.s.TotalNodes || m.room.Closed(group) {
+		m.places = m.s.places(i, m.places)
+		smallest, group := m.places[0].smallest(), m.p.group(i)
+		if !m.places[0].fits() || m.room.Closed(group) {
 			continue
 		}
 		if smallest > m.room.Within(group) {
@@ -92,11 +99,33 @@ func (m *minimums) fit(kind func(*Job) bool) bool {
 			}
 			continue
 		}
-		if smallest > m.room.Idle {
+		option := m.place(i)
+		if option == 0 {
 			return false
 		}
-		m.room.Take(group, smallest)
-		m.holds[i] = true
+		m.room.Take(group, option)
+		m.holds[i] = option
 	}
 	return true
+}
+
+// place returns the smallest size of job i on nodes of the type that it holds or, where those
+// have no room, of the one with most nodes left, the first of equals; 0 where none has room.
+func (m *minimums) place(i int) int {
+	held := OptionType(m.s.Current(i))
+	option, most := 0, 0
+	for n := range m.places {
+		l := &m.places[n]
+		left := m.room.Of(l.nodeType)
+		if left < l.smallest() {
+			continue
+		}
+		if !m.s.Jobs[i].Queued() && l.nodeType == held {
+			return OptionOf(l.nodeType, l.smallest())
+		}
+		if left > most {
+			option, most = OptionOf(l.nodeType, l.smallest()), left
+		}
+	}
+	return option
 }

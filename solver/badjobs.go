@@ -49,7 +49,7 @@ func (s *Snapshot) Hold() (*Snapshot, Held) {
 		return s, held
 	}
 	rest := *s
-	rest.Groups = slices.Clone(s.Groups)
+	rest.Groups, rest.NodeTypes = slices.Clone(s.Groups), slices.Clone(s.NodeTypes)
 	rest.Jobs = make([]Job, 0, len(s.Jobs)-len(held.bad))
 	for i := range s.Jobs {
 		if held.bad[i] == nil {
@@ -57,14 +57,26 @@ func (s *Snapshot) Hold() (*Snapshot, Held) {
 			continue
 		}
 		nodes := s.Jobs[i].heldNodes()
-		if rest.TotalNodes > 0 {
-			rest.TotalNodes = max(0, rest.TotalNodes-nodes)
-		}
+		rest.take(nodes, s.Jobs[i].CurrentNodeType)
 		for g := range tree.above(s.Jobs[i].GroupID) {
 			rest.Groups[g].take(nodes)
 		}
 	}
 	return &rest, held
+}
+
+// take takes the nodes that a held job keeps out of the pool, and those of a known type out of
+// that. What is not valid stays so.
+func (s *Snapshot) take(nodes int, nodeType string) {
+	if g := s.typeIndex(nodeType); g >= 0 {
+		nodes = min(nodes, max(0, s.NodeTypes[g].Nodes))
+		s.NodeTypes[g].Nodes -= nodes
+	} else if len(s.NodeTypes) > 0 {
+		return
+	}
+	if s.TotalNodes > 0 {
+		s.TotalNodes = max(0, s.TotalNodes-nodes)
+	}
 }
 
 // take takes the nodes that a held job keeps out of the limit and the quota of a group.
@@ -99,7 +111,7 @@ func (h Held) Restore(d Decision, steps int) Decision {
 		if bad == nil {
 			d.Allocations[i], others = others[0], others[1:]
 			rest = append(rest, i)
-			if a := &d.Allocations[i]; a.WaitReason == WaitNeverFits && job.fits(h.snapshot.TotalNodes) {
+			if a := &d.Allocations[i]; a.WaitReason == WaitNeverFits && h.snapshot.Fits(i) {
 				a.WaitReason = WaitNoRoom
 			}
 			continue
@@ -115,12 +127,15 @@ func (h Held) Restore(d Decision, steps int) Decision {
 			plan[t] = nodes
 		}
 		d.Allocations[i] = Allocation{
-			JobID: job.ID, Current: nodes, Nodes: nodes, Change: ChangeOf(nodes, nodes), PlannedNodes: plan,
+			JobID: job.ID, Current: nodes, Nodes: nodes, NodeType: h.snapshot.typeOf(h.snapshot.Current(i)), Change: ChangeOf(nodes, nodes), PlannedNodes: plan,
 		}
 		d.Report.Warnings = append(d.Report.Warnings, Warning{
 			Code: WarningBadJobHeld, JobID: job.ID,
 			Message: fmt.Sprintf("job %q keeps its %d nodes: %s", job.ID, nodes, describe(bad)),
 		})
+	}
+	for g := range d.Report.NodeTypes {
+		d.Report.NodeTypes[g].Nodes = h.snapshot.NodeTypes[g].Nodes
 	}
 	d.Report.Certificate = d.Report.Certificate.renamed(func(job int) int { return rest[job] })
 	return d
@@ -147,10 +162,10 @@ func (h Held) RestoreForecast(f Forecast) Forecast {
 func (h Held) restoreWarnings(d *Decision) {
 	warnings := d.Report.Warnings
 	d.Report.Warnings = nil
-	jobs := make(map[string]*Job)
+	jobs := make(map[string]int)
 	for i := range h.snapshot.Jobs {
 		if h.bad[i] == nil {
-			jobs[h.snapshot.Jobs[i].ID] = &h.snapshot.Jobs[i]
+			jobs[h.snapshot.Jobs[i].ID] = i
 		}
 	}
 	for _, w := range warnings {
@@ -158,10 +173,10 @@ func (h Held) restoreWarnings(d *Decision) {
 			continue
 		}
 		if w.Code == WarningNeverFits {
-			if jobs[w.JobID].fits(h.snapshot.TotalNodes) {
+			if h.snapshot.Fits(jobs[w.JobID]) {
 				continue
 			}
-			w = neverFits(jobs[w.JobID], h.snapshot.TotalNodes)
+			w = h.snapshot.neverFits(jobs[w.JobID])
 		}
 		d.Report.Warnings = append(d.Report.Warnings, w)
 	}

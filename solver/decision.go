@@ -33,11 +33,16 @@ type Allocation struct {
 // Steps returns the allocations that change a job's nodes in an order to carry them out in:
 // first those that free nodes, then, in the order of the snapshot, those that take some. So
 // the jobs never hold more nodes than the pool has, or than they held before where it
-// shrank. Where one fails, leave out the rest and decide anew.
+// shrank. A move is two steps: the first, to 0 nodes, frees those of the old type, before any
+// job takes nodes of it. Where one fails, leave out the rest and decide anew.
 func (d *Decision) Steps() []Allocation {
 	var frees, takes []Allocation
 	for _, a := range d.Allocations {
 		switch {
+		case a.Change == ChangeMove:
+			freed := a
+			freed.Nodes, freed.NodeType = 0, ""
+			frees, takes = append(frees, freed), append(takes, a)
 		case a.Nodes < a.Current:
 			frees = append(frees, a)
 		case a.Nodes > a.Current:
@@ -124,13 +129,13 @@ type Attempt struct {
 	Duration time.Duration
 }
 
-// DecideNow turns the nodes of every job of the snapshot from now on, which together do
-// not exceed the pool, into a decision without a plan. Of its report only IdleNodes and
-// Warnings are set.
+// DecideNow turns the nodes of every job of the snapshot from now on, or their options, which
+// together do not exceed the pool, into a decision without a plan. Of its report only
+// IdleNodes, NodeTypes and Warnings are set.
 func DecideNow(s *Snapshot, nodes []int) Decision {
 	d := Decision{Allocations: make([]Allocation, len(s.Jobs))}
 	for i := range s.Jobs {
-		d.Allocations[i] = Allocation{Nodes: nodes[i]}
+		d.Allocations[i] = Allocation{Nodes: OptionNodes(nodes[i]), NodeType: s.typeOf(nodes[i])}
 	}
 	p := groupsOf(s)
 	d.complete(s, p, d.reach(s, p))
@@ -150,8 +155,11 @@ func Decide(s *Snapshot, p *Problem, result Result) Decision {
 	for n := range p.Jobs {
 		job := &p.Jobs[n]
 		a := &d.Allocations[job.Index]
-		a.Nodes = result.Plan[n][0]
+		a.Nodes, a.NodeType = OptionNodes(result.Plan[n][0]), s.typeOf(result.Plan[n][0])
 		a.PlannedNodes = result.Plan[n]
+		if p.TypeNodes != nil {
+			a.PlannedNodes = []int{a.Nodes}
+		}
 		a.PlannedProgress = job.Progress(result.Plan[n])
 	}
 	d.Report.Groups = p.reportGroups(s, result.Plan)
@@ -171,11 +179,21 @@ func Decide(s *Snapshot, p *Problem, result Result) Decision {
 // are those of explainWaits.
 func (d *Decision) complete(s *Snapshot, p *Problem, reaches []reach) {
 	d.Report.IdleNodes = s.TotalNodes
+	for g := range s.NodeTypes {
+		t := &s.NodeTypes[g]
+		d.Report.NodeTypes = append(d.Report.NodeTypes, NodeTypeReport{ID: t.ID, Nodes: t.Nodes, IdleNodes: t.Nodes})
+	}
 	for i := range s.Jobs {
 		job, a := &s.Jobs[i], &d.Allocations[i]
 		a.JobID, a.Current = job.ID, job.CurrentNodes
 		a.Change = ChangeOf(a.Current, a.Nodes)
+		if a.Current > 0 && a.Nodes > 0 && a.NodeType != s.typeOf(s.Current(i)) {
+			a.Change = ChangeMove
+		}
 		d.Report.IdleNodes -= a.Nodes
+		if a.Nodes > 0 && len(s.NodeTypes) > 0 {
+			d.Report.NodeTypes[OptionType(s.Option(a.NodeType, a.Nodes))].IdleNodes -= a.Nodes
+		}
 	}
 	d.explainWaits(s, p, reaches)
 	d.warn(s, p)

@@ -1,5 +1,11 @@
 package solver
 
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
 // DefaultNodeSpeed is that of a node type that names none.
 const DefaultNodeSpeed = 1.0
 
@@ -35,4 +41,242 @@ type NodeTypeReport struct {
 	// Price is what one more node is worth, in units of the objective; 0 where no search was
 	// made.
 	Price float64
+}
+
+// typeBits is where the type begins in an option.
+const typeBits = 32
+
+// OptionOf returns the option to hold nodes of a type, given by its position in the
+// snapshot. Options of one type are as far apart as their nodes; where all nodes are alike an
+// option is the number of nodes.
+func OptionOf(nodeType, nodes int) int {
+	if nodes == 0 {
+		return 0
+	}
+	return int(int64(nodeType)<<typeBits) + nodes
+}
+
+// OptionNodes returns the nodes of an option.
+func OptionNodes(option int) int { return int(uint32(option)) }
+
+// OptionType returns the position of the node type of an option; that of no nodes is 0.
+func OptionType(option int) int { return int(int64(option) >> typeBits) }
+
+// fillNodeTypes fills in the defaults of a snapshot's node types.
+func (s *Snapshot) fillNodeTypes() {
+	s.NodeTypes = slices.Clone(s.NodeTypes)
+	sum := 0
+	for g := range s.NodeTypes {
+		s.NodeTypes[g].Speed = cmp.Or(s.NodeTypes[g].Speed, DefaultNodeSpeed)
+		sum += s.NodeTypes[g].Nodes
+	}
+	s.TotalNodes = cmp.Or(s.TotalNodes, sum)
+}
+
+// typed reports whether there are nodes of several types. Those of one are alike.
+func (s *Snapshot) typed() bool { return len(s.NodeTypes) > 1 }
+
+// typeIndex returns the position of the node type of an id, -1 where there is none.
+func (s *Snapshot) typeIndex(id string) int {
+	return slices.IndexFunc(s.NodeTypes, func(t NodeType) bool { return t.ID == id })
+}
+
+// typeOf returns the id of the node type of an option, "" of no nodes and without types.
+func (s *Snapshot) typeOf(option int) string {
+	if option == 0 || len(s.NodeTypes) == 0 {
+		return ""
+	}
+	return s.NodeTypes[OptionType(option)].ID
+}
+
+// Option returns the option of nodes of the type of an id, which is not looked at where the
+// nodes are alike.
+func (s *Snapshot) Option(nodeType string, nodes int) int {
+	if !s.typed() {
+		return nodes
+	}
+	return OptionOf(max(0, s.typeIndex(nodeType)), nodes)
+}
+
+// Current returns what job i holds as an option.
+func (s *Snapshot) Current(i int) int { return s.Option(s.Jobs[i].CurrentNodeType, s.Jobs[i].CurrentNodes) }
+
+// typeNodes returns the nodes of each type, nil where the nodes are alike.
+func (s *Snapshot) typeNodes() []int {
+	if !s.typed() {
+		return nil
+	}
+	nodes := make([]int, len(s.NodeTypes))
+	for g := range nodes {
+		nodes[g] = s.NodeTypes[g].Nodes
+	}
+	return nodes
+}
+
+// place is a job on nodes of one type, or on those of a pool whose nodes are alike.
+type place struct {
+	nodeType int // its position in the snapshot
+	nodes    int // of the type in the pool
+	factor   float64
+	job      *Job  // with the scaling that holds there
+	allowed  []int // legal sizes, as Job.AllowedNodes
+}
+
+// place returns job i on nodes of type g, and whether it runs there.
+func (s *Snapshot) place(i, g int) (l place, runs bool) {
+	job, t := &s.Jobs[i], &s.NodeTypes[g]
+	l = place{nodeType: g, nodes: t.Nodes, factor: t.Speed, job: job, allowed: job.AllowedNodes}
+	at := slices.IndexFunc(job.Speeds, func(own TypeSpeed) bool { return own.NodeType == t.ID })
+	if at < 0 {
+		return l, len(job.Speeds) == 0
+	}
+	own := &job.Speeds[at]
+	l.factor = cmp.Or(own.Factor, t.Speed)
+	if own.AllowedNodes != nil {
+		l.allowed = own.AllowedNodes
+	}
+	if own.Scaling.isSet() {
+		l.job = new(*job)
+		l.job.Scaling, l.job.AllowedNodes = own.Scaling, l.allowed
+	}
+	return l, true
+}
+
+// places returns job i on nodes of every type that it runs on and that its smallest size
+// there fits; where it fits none, of every type that it runs on. They are in the order of the
+// types, and take the place of what is in the buffer.
+func (s *Snapshot) places(i int, buffer []place) []place {
+	if len(s.NodeTypes) == 0 {
+		return append(buffer[:0], place{nodes: s.TotalNodes, factor: 1, job: &s.Jobs[i], allowed: s.Jobs[i].AllowedNodes})
+	}
+	all := buffer[:0]
+	for g := range s.NodeTypes {
+		if l, runs := s.place(i, g); runs {
+			all = append(all, l)
+		}
+	}
+	unfit := func(l place) bool { return !l.fits() }
+	if fitting := slices.DeleteFunc(slices.Clone(all), unfit); len(fitting) > 0 {
+		return fitting
+	}
+	return all
+}
+
+// totalNodes returns the nodes of all places; where they have none, each counts as one.
+func totalNodes(places []place) float64 {
+	total := 0
+	for n := range places {
+		total += places[n].nodes
+	}
+	if total == 0 {
+		for n := range places {
+			places[n].nodes = 1
+		}
+		total = len(places)
+	}
+	return float64(total)
+}
+
+// share returns the share that a place has of the nodes of all.
+func (l *place) share(total float64) float64 { return float64(l.nodes) / total }
+
+// usableNodes returns the nodes of the types that some job has a use for, or all if there are
+// none.
+func (s *Snapshot) usableNodes() float64 {
+	used := make([]bool, len(s.NodeTypes))
+	var places []place
+	for i := range s.Jobs {
+		if len(used) == 0 || !slices.Contains(used, false) {
+			break
+		}
+		places = s.places(i, places)
+		for n := range places {
+			used[places[n].nodeType] = used[places[n].nodeType] || places[n].fits()
+		}
+	}
+	total := 0
+	for g := range used {
+		if used[g] {
+			total += s.NodeTypes[g].Nodes
+		}
+	}
+	return float64(cmp.Or(total, s.TotalNodes))
+}
+
+// sizes returns the legal sizes there, ascending.
+func (l *place) sizes() []int { return legalSizes(nil, l.allowed, l.job.MinNodes, l.job.MaxNodes) }
+
+// appendOptions appends the options of a job there, of several types those that have the nodes.
+func (l *place) appendOptions(to []int, typed bool) []int {
+	before := len(to)
+	to = legalSizes(to, l.allowed, l.job.MinNodes, l.job.MaxNodes)
+	if typed {
+		for n, k := range to[before:] {
+			if k > l.nodes {
+				return to[:before+n]
+			}
+			to[before+n] = OptionOf(l.nodeType, k)
+		}
+	}
+	return to
+}
+
+// smallest returns the first of sizes.
+func (l *place) smallest() int { return smallestSize(l.allowed, l.job.MinNodes, l.job.MaxNodes) }
+
+// fits reports whether the pool can hold the job there at all.
+func (l *place) fits() bool { return l.smallest() <= l.nodes }
+
+// curve returns the speed on nodes, not necessarily a whole number, relative to one of them.
+func (l *place) curve(nodes float64) float64 { return speedOf(l.job, nodes) }
+
+// SmallestSize returns the smallest legal size of job i, on any of its places.
+func (s *Snapshot) SmallestSize(i int) int {
+	if len(s.NodeTypes) == 0 {
+		return s.Jobs[i].smallestSize()
+	}
+	least := MaxNodes
+	for _, l := range s.places(i, nil) {
+		least = min(least, l.smallest())
+	}
+	return least
+}
+
+// Fits reports whether the pool can hold job i at all.
+func (s *Snapshot) Fits(i int) bool {
+	if len(s.NodeTypes) == 0 {
+		return s.Jobs[i].smallestSize() <= s.TotalNodes
+	}
+	return slices.ContainsFunc(s.places(i, nil), func(l place) bool { return l.fits() })
+}
+
+// demand returns the run time that job i has left on exactly one reference node, in seconds.
+func (s *Snapshot) demand(i int) float64 {
+	job := &s.Jobs[i]
+	g := s.typeIndex(job.ETANodeType)
+	if g < 0 {
+		return job.Demand()
+	}
+	l, _ := s.place(i, g)
+	there := *l.job
+	there.RemainingETA, there.ETANodes = job.RemainingETA, job.ETANodes
+	return l.factor * there.Demand()
+}
+
+// heldPlace returns job i where it is now; its nodes are alike where it holds none.
+func (s *Snapshot) heldPlace(i int) place {
+	if g := s.typeIndex(s.Jobs[i].CurrentNodeType); g >= 0 {
+		l, _ := s.place(i, g)
+		return l
+	}
+	return place{factor: 1, job: &s.Jobs[i]}
+}
+
+// restart returns how long a job that holds nodes or has trained makes no progress when it
+// changes to other nodes, which are of another type if it moves.
+func (j *Job) restart(moves bool) time.Duration {
+	if moves && j.CurrentNodes > 0 {
+		return valueOr(j.MoveTime, j.RestartTime)
+	}
+	return j.RestartTime
 }

@@ -3,10 +3,12 @@ package solver
 import (
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 )
 
-// Plan is the nodes of every admitted job in every step: plan[i][t] for job i of
-// Problem.Jobs and step t counted from 0. Only its first step is carried out; the
+// Plan is the nodes of every admitted job in every step, or the options where there are node
+// types: plan[i][t] for job i of Problem.Jobs and step t counted from 0. Only its first step is carried out; the
 // next decision starts from a new snapshot (the paper's rolling horizon).
 type Plan [][]int
 
@@ -46,10 +48,10 @@ func (p *Problem) Check(plan Plan) error {
 		}
 		for t, k := range row {
 			if _, legal := slices.BinarySearch(p.Jobs[i].Sizes, k); !legal {
-				return fmt.Errorf("plan gives job %d %d nodes in step %d; its legal sizes are %v",
-					i, k, t+1, p.Jobs[i].Sizes)
+				return fmt.Errorf("plan gives job %d %s nodes in step %d; its legal sizes are %v",
+					i, p.describe(k), t+1, p.describe(p.Jobs[i].Sizes...))
 			}
-			used[t] += k
+			used[t] += OptionNodes(k)
 		}
 	}
 	for t, nodes := range used {
@@ -57,7 +59,41 @@ func (p *Problem) Check(plan Plan) error {
 			return fmt.Errorf("plan uses %d nodes in step %d; the pool has %d", nodes, t+1, p.Capacity[t])
 		}
 	}
+	if err := p.checkTypes(plan); err != nil {
+		return err
+	}
 	return p.checkLimits(plan)
+}
+
+// describe writes options for people, with the position of their type if there are types.
+func (p *Problem) describe(options ...int) string {
+	parts := make([]string, len(options))
+	for n, option := range options {
+		if parts[n] = strconv.Itoa(option); p.TypeNodes != nil {
+			parts[n] = fmt.Sprintf("%d@%d", OptionNodes(option), OptionType(option))
+		}
+	}
+	if len(parts) == 1 {
+		return parts[0]
+	}
+	return "[" + strings.Join(parts, " ") + "]"
+}
+
+// checkTypes returns nil if no type has less nodes than a plan of legal sizes uses.
+func (p *Problem) checkTypes(plan Plan) error {
+	if p.TypeNodes == nil {
+		return nil
+	}
+	used := make([]int, len(p.TypeNodes))
+	for i := range plan {
+		used[OptionType(plan[i][0])] += OptionNodes(plan[i][0])
+	}
+	for g, nodes := range used {
+		if nodes > p.TypeNodes[g] {
+			return fmt.Errorf("plan uses %d nodes of type %d; the pool has %d", nodes, g, p.TypeNodes[g])
+		}
+	}
+	return nil
 }
 
 // checkLimits returns nil if no group exceeds its limit under a plan of legal sizes.

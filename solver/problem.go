@@ -13,6 +13,9 @@ type Problem struct {
 	// Capacity is the number of nodes of the pool in each step, the paper's N. Every
 	// step has the same today.
 	Capacity []int
+	// TypeNodes is the number of nodes of each type, in the order of the snapshot; nil where
+	// the nodes are alike. Only a problem of one step and without groups has types.
+	TypeNodes []int
 	// Steps is the number of steps of the horizon, T.
 	Steps int
 	// Jobs are the admitted jobs in the order of the snapshot; queued ones are in
@@ -27,6 +30,9 @@ type Problem struct {
 	// QuotaPrice is what each node that a group is short of its floor takes off the
 	// objective.
 	QuotaPrice float64
+	// Start is a legal choice of an option per job, with which the admission has shown that
+	// there is one; nil where TypeNodes is, since the smallest sizes are one then.
+	Start []int
 }
 
 // AdmittedJob is a job of the model. Its part of the objective under a plan is
@@ -44,12 +50,13 @@ type AdmittedJob struct {
 	// Demand is the remaining ETA d_i in seconds on one node, or what the objective takes
 	// it to be.
 	Demand float64
-	// Current is the number of nodes held now, 0 = queued.
+	// Current is what the job holds now, as an option; 0 = queued.
 	Current int
 	// TrainingTime is how long the job has trained so far.
 	TrainingTime time.Duration
 	// Sizes are the legal sizes K_i, ascending, at least one. The first is 0 where
-	// admission lets the optimiser leave the job without nodes.
+	// admission lets the optimiser leave the job without nodes. Where there are node types,
+	// they are options, see OptionOf.
 	Sizes []int
 	// FirstStepWork is the demand in seconds on one node that each of Sizes serves
 	// in the first step, after the rescale delay.
@@ -84,57 +91,68 @@ func NewProblemFor(s *Snapshot, o Options) *Problem {
 		p = groupsOf(s)
 	}
 	p.Capacity, p.Steps = slices.Repeat([]int{s.TotalNodes}, horizon.Steps), horizon.Steps
+	p.TypeNodes = s.typeNodes()
 	admitted := p.admit(s, o.Admission)
 	p.Jobs = make([]AdmittedJob, len(admitted))
+	var places []place
 	for n, a := range admitted {
-		sizes := s.Jobs[a.index].LegalSizes()
-		if a.mayWait {
-			sizes = append([]int{0}, sizes...)
+		places = s.places(a.index, places)
+		p.Jobs[n] = newAdmittedJob(s, a, places, horizon.Step)
+		if p.TypeNodes != nil {
+			p.Start = append(p.Start, a.holds)
 		}
-		p.Jobs[n] = newAdmittedJob(s, a.index, sizes, horizon.Step)
 	}
 	p.admitGroups()
 	spec.Fill(p, s, &o)
 	return p
 }
 
-// newAdmittedJob works out the model's data of job i of the snapshot for steps of the
-// given length.
-func newAdmittedJob(s *Snapshot, i int, sizes []int, step time.Duration) AdmittedJob {
-	job := &s.Jobs[i]
-	first, later := work(job, sizes, step)
-	return AdmittedJob{
-		Index:         i,
-		Demand:        job.Demand(),
-		Current:       job.CurrentNodes,
-		TrainingTime:  job.TrainingTime,
-		Sizes:         sizes,
-		FirstStepWork: first,
-		StepWork:      later,
+// newAdmittedJob works out the model's data of an admitted job of the snapshot on its places
+// for steps of the given length.
+func newAdmittedJob(s *Snapshot, a admission, places []place, step time.Duration) AdmittedJob {
+	j := AdmittedJob{
+		Index:        a.index,
+		Demand:       s.demand(a.index),
+		Current:      s.Current(a.index),
+		TrainingTime: s.Jobs[a.index].TrainingTime,
 	}
+	if a.mayWait {
+		j.Sizes = append(j.Sizes, 0)
+	}
+	for n := range places {
+		j.Sizes = places[n].appendOptions(j.Sizes, s.typed())
+	}
+	j.FirstStepWork, j.StepWork = s.work(&j, places, step)
+	return j
 }
 
-// work returns what each size serves in the first and in a later step of the
+// work returns what each option of a job serves in the first and in a later step of the
 // given length. In a later step that is p * speed(k), equations (linear 1) and
 // (linear 2) of the paper. In the first step a job that grows from c nodes to k
 // stays on c for the rescale delay r: r * speed(c) + (p - r) * speed(k). One with a
 // restart time r that changes or resumes serves (p - r) * speed(k).
-func work(job *Job, sizes []int, step time.Duration) (first, later []float64) {
-	p := step.Seconds()
+func (s *Snapshot) work(j *AdmittedJob, places []place, step time.Duration) (first, later []float64) {
+	job, p := &s.Jobs[j.Index], step.Seconds()
 	r := min(job.RescaleDelay, step).Seconds()
-	restart := min(job.RestartTime, step).Seconds()
-	if job.NeverStarted() {
-		restart = 0
-	}
-	first, later = make([]float64, len(sizes)), make([]float64, len(sizes))
-	for n, k := range sizes {
-		speed := job.Speed(k)
+	held := s.heldPlace(j.Index)
+	first, later = make([]float64, len(j.Sizes)), make([]float64, len(j.Sizes))
+	at := 0
+	for n, option := range j.Sizes {
+		k := OptionNodes(option)
+		if k == 0 {
+			continue
+		}
+		for s.typed() && places[at].nodeType < OptionType(option) {
+			at++
+		}
+		speed := places[at].factor * places[at].job.Speed(k)
 		later[n] = p * speed
 		first[n] = later[n]
-		if k > job.CurrentNodes && r > 0 {
-			first[n] = r*job.Speed(job.CurrentNodes) + (p-r)*speed
+		moves := OptionType(option) != OptionType(j.Current)
+		if (k > job.CurrentNodes || moves) && r > 0 {
+			first[n] = r*held.factor*held.job.Speed(job.CurrentNodes) + (p-r)*speed
 		}
-		if k != job.CurrentNodes && restart > 0 {
+		if restart := min(job.restart(moves), step).Seconds(); option != j.Current && restart > 0 && !job.NeverStarted() {
 			first[n] = (p - restart) * speed
 		}
 	}
@@ -170,12 +188,15 @@ func (j *AdmittedJob) Work(step int) []float64 {
 // Queued reports whether the job holds no nodes now.
 func (j *AdmittedJob) Queued() bool { return j.Current == 0 }
 
-// SmallestTrainingSize returns the job's smallest legal size above 0.
+// SmallestTrainingSize returns the job's smallest legal size above 0, in nodes.
 func (j *AdmittedJob) SmallestTrainingSize() int {
-	if j.Sizes[0] == 0 {
-		return j.Sizes[1]
+	least := MaxNodes
+	for _, option := range j.Sizes {
+		if option > 0 {
+			least = min(least, OptionNodes(option))
+		}
 	}
-	return j.Sizes[0]
+	return least
 }
 
 // WithWaiting returns the relaxation of p in which every queued job may also hold

@@ -13,9 +13,9 @@ import "slices"
 // leastLeft is the least share of the work done that is taken to be left.
 const leastLeft = 0.25
 
-// progressDemand returns the job's demand d_i, and whether the work done lifts it.
-func (j *Job) progressDemand() (demand float64, lifted bool) {
-	told, least := j.Demand(), leastLeft*j.WorkDone.Seconds()
+// progressDemand returns the demand d_i of job i, and whether the work done lifts it.
+func (s *Snapshot) progressDemand(i int) (demand float64, lifted bool) {
+	told, least := s.demand(i), leastLeft*s.Jobs[i].WorkDone.Seconds()
 	return max(told, least), least > told
 }
 
@@ -25,7 +25,7 @@ func (p *Problem) gainProgress(s *Snapshot, _ *Options) {
 	var gain []float64
 	for n := range p.Jobs {
 		job := &s.Jobs[p.Jobs[n].Index]
-		p.Jobs[n].Demand, _ = job.progressDemand()
+		p.Jobs[n].Demand, _ = s.progressDemand(p.Jobs[n].Index)
 		weight := job.WeightOrDefault()
 		if n == 0 || weight != gain[0] {
 			gain = slices.Repeat([]float64{weight}, p.Steps)

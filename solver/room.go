@@ -1,42 +1,69 @@
 package solver
 
-import "slices"
+import (
+	"slices"
+	"sort"
+)
 
 // Room is what jobs that take nodes one after the other leave of a pool and of the limits
 // of its groups. Where there are no groups, those of jobs are not looked at.
 type Room struct {
 	// Idle is what is left of the pool; it is negative while jobs hold more than it has.
 	Idle   int
+	types  []int // what is left of each type; nil where the nodes are alike
 	groups []AdmittedGroup
 	left   []int // of each group's limit
 	closed []bool
 }
 
 // NewRoom returns the room of a pool of the given nodes and of groups, before any job
-// takes some.
-func NewRoom(nodes int, groups []AdmittedGroup) *Room {
-	r := &Room{Idle: nodes, groups: groups, left: make([]int, len(groups)), closed: make([]bool, len(groups))}
+// takes some. types are the nodes of each type, nil where they are alike.
+func NewRoom(nodes int, types []int, groups []AdmittedGroup) *Room {
+	r := &Room{Idle: nodes, types: slices.Clone(types), groups: groups, left: make([]int, len(groups)), closed: make([]bool, len(groups))}
 	for g := range groups {
 		r.left[g] = groups[g].Limit
 	}
 	return r
 }
 
+// Room returns the room of the step of least nodes before any job takes some.
+func (p *Problem) Room() *Room { return NewRoom(slices.Min(p.Capacity), p.TypeNodes, p.Groups) }
+
 // SnapshotRoom returns the room of the pool and the groups of a valid snapshot before any
 // job takes some, and what tells the group of a job by its position.
 func SnapshotRoom(s *Snapshot) (room *Room, group func(int) int) {
 	p := groupsOf(s)
-	return NewRoom(s.TotalNodes, p.Groups), p.group
+	return p.room(s), p.group
 }
 
-// Take gives nodes to a job of a group, or takes them back where they are negative.
-func (r *Room) Take(group, nodes int) {
+// room returns the room of a snapshot whose groups p has, before any job takes some.
+func (p *Problem) room(s *Snapshot) *Room { return NewRoom(s.TotalNodes, s.typeNodes(), p.Groups) }
+
+// Take gives the nodes of an option to a job of a group.
+func (r *Room) Take(group, option int) { r.take(group, option, 1) }
+
+// GiveBack takes the nodes of an option back from a job of a group.
+func (r *Room) GiveBack(group, option int) { r.take(group, option, -1) }
+
+func (r *Room) take(group, option, times int) {
+	nodes := times * OptionNodes(option)
 	r.Idle -= nodes
+	if r.types != nil {
+		r.types[OptionType(option)] -= nodes
+	}
 	for g := r.first(group); g >= 0; g = r.groups[g].Parent {
 		if r.left[g] != NoLimit {
 			r.left[g] -= nodes
 		}
 	}
+}
+
+// Of returns what is left of the nodes of a type, or of the pool where they are alike.
+func (r *Room) Of(nodeType int) int {
+	if r.types == nil {
+		return r.Idle
+	}
+	return r.types[nodeType]
 }
 
 // Within returns what is left of the limits that a job of a group counts towards, NoLimit
@@ -49,8 +76,25 @@ func (r *Room) Within(group int) int {
 	return least
 }
 
-// For returns the most nodes that a job of a group can take.
-func (r *Room) For(group int) int { return min(r.Idle, r.Within(group)) }
+// For returns the most nodes of a type that a job of a group can take.
+func (r *Room) For(group, nodeType int) int { return min(r.Of(nodeType), r.Within(group)) }
+
+// Largest returns the option to hold the largest legal size of job i of a snapshot that there
+// is room for, on nodes of the type where it is then fastest; 0 where there is room for none.
+func (r *Room) Largest(s *Snapshot, i, group int) (option int) {
+	fastest := 0.0
+	for _, l := range s.places(i, nil) {
+		sizes := l.sizes()
+		n := sort.SearchInts(sizes, r.For(group, l.nodeType)+1)
+		if n == 0 {
+			continue
+		}
+		if speed := l.factor * l.curve(float64(sizes[n-1])); speed > fastest {
+			option, fastest = OptionOf(l.nodeType, sizes[n-1]), speed
+		}
+	}
+	return option
+}
 
 // Limit returns the least limit that a job of a group counts towards, NoLimit where there
 // are none.
@@ -63,7 +107,9 @@ func (r *Room) Limit(group int) int {
 }
 
 // Exceeded reports whether jobs hold more than the pool has or a limit allows.
-func (r *Room) Exceeded() bool { return r.Idle < 0 || len(r.left) > 0 && slices.Min(r.left) < 0 }
+func (r *Room) Exceeded() bool {
+	return r.Idle < 0 || len(r.types) > 0 && slices.Min(r.types) < 0 || len(r.left) > 0 && slices.Min(r.left) < 0
+}
 
 // CloseFor closes every group whose limit leaves a job of the given group less than so
 // many nodes: jobs of one queue do not pass each other.

@@ -71,6 +71,7 @@ func (s *Snapshot) WithDefaults() *Snapshot {
 	filled := *s
 	filled.Horizon.Step = cmp.Or(s.Horizon.Step, DefaultStep)
 	filled.Horizon.Steps = cmp.Or(s.Horizon.Steps, DefaultSteps)
+	filled.fillNodeTypes()
 	copied := false
 	for i := range s.Jobs {
 		job, missing := s.Jobs[i].withDefaults()
@@ -82,7 +83,7 @@ func (s *Snapshot) WithDefaults() *Snapshot {
 		}
 		filled.Jobs[i] = job
 	}
-	if !copied && filled.Horizon == s.Horizon {
+	if !copied && filled.Horizon == s.Horizon && len(s.NodeTypes) == 0 {
 		return s
 	}
 	return &filled
@@ -167,8 +168,13 @@ func (j *Job) withDefaults() (filled Job, missing bool) {
 	}
 	if filled.MaxNodes == 0 {
 		filled.MaxNodes, missing = defaultMaxNodes(j.AllowedNodes), true
+		for _, s := range j.Speeds {
+			if len(s.AllowedNodes) > 0 {
+				filled.MaxNodes = max(filled.MaxNodes, slices.Max(s.AllowedNodes))
+			}
+		}
 	}
-	if filled.Scaling.Speeds == nil && filled.Scaling.DoublingEfficiency == 0 {
+	if !filled.Scaling.isSet() {
 		filled.Scaling.DoublingEfficiency, missing = DefaultDoublingEfficiency, true
 	}
 	return filled, missing
@@ -196,19 +202,19 @@ func (j *Job) Queued() bool { return j.CurrentNodes == 0 }
 // NeverStarted reports whether the job holds no nodes and has not trained.
 func (j *Job) NeverStarted() bool { return j.CurrentNodes == 0 && j.TrainingTime == 0 }
 
-// fits reports whether a pool of the given nodes can hold the job at all.
-func (j *Job) fits(pool int) bool { return j.smallestSize() <= pool }
-
 // smallestSize returns the first of LegalSizes of a valid job.
-func (j *Job) smallestSize() int {
-	if j.AllowedNodes == nil && j.MinNodes == j.MaxNodes {
-		return j.MinNodes
+func (j *Job) smallestSize() int { return smallestSize(j.AllowedNodes, j.MinNodes, j.MaxNodes) }
+
+// smallestSize returns the first of legalSizes that has some.
+func smallestSize(allowed []int, least, most int) int {
+	if allowed == nil && least == most {
+		return least
 	}
-	if j.AllowedNodes == nil {
-		return 1 << bits.Len(uint(j.MinNodes-1))
+	if allowed == nil {
+		return 1 << bits.Len(uint(least-1))
 	}
-	first, _ := slices.BinarySearch(j.AllowedNodes, j.MinNodes)
-	return j.AllowedNodes[first]
+	first, _ := slices.BinarySearch(allowed, least)
+	return allowed[first]
 }
 
 // Demand returns the run time left on exactly one node in seconds, the paper's d_i.
@@ -223,25 +229,28 @@ func (j *Job) Demand() float64 {
 // allowed sizes within [MinNodes, MaxNodes]; where it names none the powers of two,
 // or the one size that the range holds. The result may be empty; Validate reports
 // that.
-func (j *Job) LegalSizes() []int {
-	if j.AllowedNodes == nil && j.MinNodes == j.MaxNodes {
-		return []int{j.MinNodes}
+func (j *Job) LegalSizes() []int { return legalSizes(nil, j.AllowedNodes, j.MinNodes, j.MaxNodes) }
+
+// legalSizes appends LegalSizes of a job of these AllowedNodes, MinNodes and MaxNodes.
+func legalSizes(sizes, allowed []int, least, most int) []int {
+	if allowed == nil && least == most {
+		return append(sizes, least)
 	}
-	if j.AllowedNodes == nil {
-		sizes := make([]int, 0, bits.Len(uint(max(0, j.MaxNodes))))
-		for k := 1; k <= j.MaxNodes; k *= 2 {
-			if k >= j.MinNodes {
+	if allowed == nil {
+		sizes = slices.Grow(sizes, bits.Len(uint(max(0, most))))
+		for k := 1; k <= most; k *= 2 {
+			if k >= least {
 				sizes = append(sizes, k)
 			}
-			if k > j.MaxNodes/2 {
+			if k > most/2 {
 				break // doubling could overflow
 			}
 		}
 		return sizes
 	}
-	sizes := make([]int, 0, len(j.AllowedNodes))
-	for _, k := range j.AllowedNodes {
-		if k >= j.MinNodes && k <= j.MaxNodes {
+	sizes = slices.Grow(sizes, len(allowed))
+	for _, k := range allowed {
+		if k >= least && k <= most {
 			sizes = append(sizes, k)
 		}
 	}
@@ -259,6 +268,9 @@ type Scaling struct {
 	// size. Nil means that DoublingEfficiency applies.
 	Speeds []float64
 }
+
+// isSet reports whether the scaling says anything.
+func (s *Scaling) isSet() bool { return s.Speeds != nil || s.DoublingEfficiency != 0 }
 
 // Speed returns the job's training speed on the given nodes relative to one
 // node: 0 on none. With a speed table, nodes between two measured sizes train at

@@ -119,36 +119,39 @@ func (p *Problem) valueTotalTime(s *Snapshot, options *Options) {
 	if options.Admission == AdmissionOptimized {
 		m.startBonus = valueOr(o.StartBonus, DefaultStartBonus).Seconds()
 	}
-	gradient := m.gradient(s)
+	slopes := m.gradient(s)
 	gain := []float64{0}
 	for n := range p.Jobs {
 		admitted := &p.Jobs[n]
 		admitted.Gain = gain
-		admitted.SizeValue, admitted.ChangeCost = m.values(&s.Jobs[admitted.Index], gradient[admitted.Index], admitted)
+		admitted.SizeValue, admitted.ChangeCost = m.values(s, slopes[admitted.Index], admitted)
 	}
 }
 
-// gradient returns c_i of every job of the snapshot: the job-seconds that a second of
-// work on it saves, in units of work of one node.
-func (m *totalTime) gradient(s *Snapshot) []float64 {
+// slope is c_i of a job: the job-seconds that a second of work on it saves, in units of work
+// of its mean node, which trains at rho_i; where the nodes are alike that is 1.
+type slope struct{ c, rho float64 }
+
+// gradient returns the slope of every job of the snapshot.
+func (m *totalTime) gradient(s *Snapshot) []slope {
 	jobs := len(s.Jobs)
 	if jobs == 0 {
 		return nil
 	}
-	pool := float64(s.TotalNodes)
-	smallest, largest := make([]float64, jobs), make([]float64, jobs)
-	weight, fastest := make([]float64, jobs), make([]float64, jobs) // the speed at the largest size
+	pool := s.usableNodes()
+	on := make([]onNodes, jobs)
+	weight := make([]float64, jobs)
 	meanLargest := 0.0
 	var exponents []float64
+	var places []place
 	for i := range s.Jobs {
-		job := &s.Jobs[i]
-		sizes := job.LegalSizes()
-		smallest[i], largest[i] = float64(sizes[0]), float64(sizes[len(sizes)-1])
-		weight[i], fastest[i] = m.weight(job), speedOf(job, largest[i])
+		places = s.places(i, places)
+		on[i] = newOnNodes(places)
+		weight[i] = m.weight(&s.Jobs[i])
 		m.meanWeight += weight[i] / float64(jobs)
-		meanLargest += min(largest[i], pool) / float64(jobs)
-		if largest[i] > 1 {
-			exponents = append(exponents, math.Log(fastest[i])/math.Log(largest[i]))
+		meanLargest += min(on[i].largest, pool) / float64(jobs)
+		if on[i].largest > 1 {
+			exponents = append(exponents, on[i].exponent)
 		}
 	}
 	m.exponent = min(max(median(exponents, math.Log2(2*DefaultDoublingEfficiency)), 0.05), 0.97)
@@ -157,15 +160,16 @@ func (m *totalTime) gradient(s *Snapshot) []float64 {
 	// The key of the order is the logarithm of d_i / w'_i^a. A job of weight 0 has no part in it.
 	key := make([]float64, jobs)
 	order := make([]int, 0, jobs)
+	slopes := make([]slope, jobs)
 	for i := range key {
+		slopes[i].rho = on[i].rho
 		if weight[i] > 0 {
 			order = append(order, i)
-			key[i] = math.Log(s.Jobs[i].Demand()) - m.exponent*math.Log(weight[i])
+			key[i] = math.Log(s.demand(i)/on[i].rho) - m.exponent*math.Log(weight[i])
 		}
 	}
 	slices.SortFunc(order, func(a, b int) int { return cmp.Or(cmp.Compare(key[b], key[a]), cmp.Compare(a, b)) })
 
-	c := make([]float64, jobs)
 	comers := 0.0 // V_0
 	if pool > 0 {
 		comers = m.fairness * pool / meanLargest * m.meanWeight
@@ -174,18 +178,58 @@ func (m *totalTime) gradient(s *Snapshot) []float64 {
 	ranks := ranking{key: key, weight: weight, sd: etaErrors(s.Jobs, m.etaError)}
 	before := ranks.before(order, comers)
 	for _, i := range order {
-		job := &s.Jobs[i]
 		upTo := before[i] + weight[i]
 		if pool > 0 {
-			nodes := min(max(share, smallest[i]), largest[i])
-			u := speedOf(job, nodes) / math.Pow(nodes, m.exponent)
+			nodes := min(max(share, on[i].smallest), on[i].largest)
+			places = s.places(i, places)
+			u := meanSpeed(places, nodes) / (on[i].rho * math.Pow(nodes, m.exponent))
 			// 1 - (before/upTo)^p, without cancellation where there are many jobs.
 			left := -math.Expm1(m.power * math.Log1p(-weight[i]/upTo))
-			c[i] = upTo * math.Pow(left, 1/m.power) / (poolSpeed * u)
+			slopes[i].c = upTo * math.Pow(left, 1/m.power) / (poolSpeed * u)
 		}
-		c[i] = max(c[i], weight[i]/fastest[i])
+		slopes[i].c = max(slopes[i].c, weight[i]*on[i].rho/on[i].fastest)
 	}
-	return c
+	return slopes
+}
+
+// onNodes is a job on all of its places: means over their nodes and extremes over them.
+type onNodes struct {
+	rho               float64 // the mean speed of one node
+	smallest, largest float64 // legal sizes
+	exponent          float64 // of the speed at the largest size of each place, where that is more than 1
+	fastest           float64 // the highest of those speeds
+}
+
+// newOnNodes works it out.
+func newOnNodes(places []place) onNodes {
+	var on onNodes
+	on.smallest = math.Inf(1)
+	total, grows := totalNodes(places), 0.0
+	for n := range places {
+		l := &places[n]
+		sizes := l.sizes()
+		largest, share := float64(sizes[len(sizes)-1]), l.share(total)
+		speed := l.curve(largest)
+		on.rho += share * l.factor
+		on.smallest, on.largest = min(on.smallest, float64(sizes[0])), max(on.largest, largest)
+		on.fastest = max(on.fastest, l.factor*speed)
+		if largest > 1 {
+			grows += share
+			on.exponent += share * math.Log(speed) / math.Log(largest)
+		}
+	}
+	on.exponent /= cmp.Or(grows, 1)
+	return on
+}
+
+// meanSpeed returns the speed on nodes, not necessarily a whole number, as the mean over the
+// nodes of all places.
+func meanSpeed(places []place, nodes float64) float64 {
+	speed, total := 0.0, totalNodes(places)
+	for n := range places {
+		speed += places[n].share(total) * places[n].factor * places[n].curve(nodes)
+	}
+	return speed
 }
 
 // weight returns the weight of a job with its aging, w'_i.
@@ -197,12 +241,12 @@ func (m *totalTime) weight(job *Job) float64 {
 	return weight
 }
 
-// saving returns the job-seconds that a job saves per second at a speed above 0.
-func (m *totalTime) saving(job *Job, c, speed float64) float64 {
+// saving returns the job-seconds that a job with this demand left saves per second at a speed
+// above 0.
+func (m *totalTime) saving(job *Job, c, speed, left float64) float64 {
 	if m.cadence == 0 {
 		return c * speed
 	}
-	left := job.Demand()
 	return (c*min(m.cadence*speed, left) + m.weight(job)*max(0, m.cadence-left/speed)) / m.cadence
 }
 
@@ -234,32 +278,35 @@ func median(values []float64, fallback float64) float64 {
 
 // values returns what each of a job's sizes is worth: what its speed saves, less what the
 // change costs, and those costs.
-func (m *totalTime) values(job *Job, c float64, admitted *AdmittedJob) (values, costs []float64) {
+func (m *totalTime) values(s *Snapshot, by slope, admitted *AdmittedJob) (values, costs []float64) {
+	job, c, demand := &s.Jobs[admitted.Index], by.c, admitted.Demand/by.rho
 	block := make([]float64, 2*len(admitted.Sizes))
 	values, costs = block[:len(admitted.Sizes)], block[len(admitted.Sizes):]
 	neverStarted := job.NeverStarted()
 	bonus := m.startBonus * m.meanWeight / m.payback
-	now := speedOf(job, float64(job.CurrentNodes))
-	for n, k := range admitted.Sizes {
+	held := s.heldPlace(admitted.Index)
+	now := held.factor * held.curve(float64(job.CurrentNodes)) / by.rho
+	for n, option := range admitted.Sizes {
 		speed := 0.0
-		if k > 0 {
-			speed = max(admitted.StepWork[n]/m.payback, leastSpeed) // A step is as long as payback.
-			values[n] = m.saving(job, c, speed)
+		if option > 0 {
+			speed = max(admitted.StepWork[n]/m.payback, leastSpeed) / by.rho // A step is as long as payback.
+			values[n] = m.saving(job, c, speed, demand)
 		}
+		restart := job.restart(OptionType(option) != OptionType(admitted.Current)).Seconds()
 		switch {
-		case k == job.CurrentNodes:
+		case option == admitted.Current:
 		case neverStarted:
 			values[n] += bonus
 		case job.Queued():
 			// Capped, so that a paused job comes back to an idle pool.
-			costs[n] = min((m.price*m.meanWeight+job.RestartTime.Seconds()*c*speed)/m.payback, values[n]/2)
+			costs[n] = min((m.price*m.meanWeight+restart*c*speed)/m.payback, values[n]/2)
 		default:
 			price := m.price
-			if k == 0 {
+			if option == 0 {
 				price *= m.pauseFactor
 			}
-			left := job.Demand() / max(speed, now)
-			costs[n] = (price*m.meanWeight + job.RestartTime.Seconds()*c*speed) / min(max(left, 1), m.payback)
+			left := demand / max(speed, now)
+			costs[n] = (price*m.meanWeight + restart*c*speed) / min(max(left, 1), m.payback)
 		}
 		values[n] -= costs[n]
 	}

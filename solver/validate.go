@@ -44,12 +44,18 @@ func (e *InvalidError) Within(message string) *InvalidError {
 // filled in, of at most maxJobs jobs and on one of the known backends.
 func Validate(s *Snapshot, o Options, maxJobs int, known []BackendName) []Violation {
 	bad := violations(under("snapshot", s.Validate(maxJobs)))
-	if spec := o.Spec(); len(s.Groups) > 0 && spec.Step == nil && spec.Name == o.Objective {
+	if spec := o.Spec(); spec.Step == nil && spec.Name == o.Objective {
 		var able []string
 		for _, name := range objectiveNames(func(spec ObjectiveSpec) bool { return spec.Step != nil }) {
 			able = append(able, apiName("OBJECTIVE", name))
 		}
-		bad.addf("snapshot.groups", "is set, for which options.objective must be %s", strings.Join(able, " or "))
+		want := "for which options.objective must be " + strings.Join(able, " or ")
+		if len(s.Groups) > 0 {
+			bad.addf("snapshot.groups", "is set, %s", want)
+		}
+		if s.typed() {
+			bad.addf("snapshot.node_types", "has %d types, %s", len(s.NodeTypes), want)
+		}
 	}
 	return append(bad, under("options", o.Validate(known))...)
 }
@@ -127,8 +133,8 @@ func (s *Snapshot) Validate(maxJobs int) []Violation {
 		bad.addf("jobs", "has %d jobs; want at most %d", len(s.Jobs), maxJobs)
 		return bad
 	}
-	if len(s.NodeTypes) > 0 {
-		bad.addf("node_types", "is set; this version does not decide on them yet")
+	if len(s.NodeTypes) > MaxNodeTypes {
+		bad.addf("node_types", "has %d types; want at most %d", len(s.NodeTypes), MaxNodeTypes)
 		return bad
 	}
 	if len(s.Groups) > MaxGroups {
@@ -138,6 +144,7 @@ func (s *Snapshot) Validate(maxJobs int) []Violation {
 	if s.validateIDs(&bad) {
 		return bad
 	}
+	s.validateNodeTypes(&bad)
 	tree := s.groupTree()
 	s.validateGroups(tree, &bad)
 	first := make(map[string]int, len(s.Jobs))
@@ -155,6 +162,9 @@ func (s *Snapshot) Validate(maxJobs int) []Violation {
 func (s *Snapshot) validateIDs(bad *violations) bool {
 	before := len(*bad)
 	bad.checkID("id", s.ID)
+	for g := range s.NodeTypes {
+		bad.checkID(fmt.Sprintf("node_types[%d].id", g), s.NodeTypes[g].ID)
+	}
 	for i := range s.Groups {
 		if g := &s.Groups[i]; max(len(g.ID), len(g.ParentID)) > MaxIDBytes {
 			bad.checkID(fmt.Sprintf("groups[%d].id", i), g.ID)
@@ -162,9 +172,16 @@ func (s *Snapshot) validateIDs(bad *violations) bool {
 		}
 	}
 	for i := range s.Jobs {
-		if job := &s.Jobs[i]; max(len(job.ID), len(job.GroupID)) > MaxIDBytes {
+		if job := &s.Jobs[i]; max(len(job.ID), len(job.GroupID), len(job.CurrentNodeType), len(job.ETANodeType)) > MaxIDBytes {
 			bad.checkID(fmt.Sprintf("jobs[%d].id", i), job.ID)
 			bad.checkID(fmt.Sprintf("jobs[%d].group_id", i), job.GroupID)
+			bad.checkID(fmt.Sprintf("jobs[%d].current_node_type", i), job.CurrentNodeType)
+			bad.checkID(fmt.Sprintf("jobs[%d].eta_node_type", i), job.ETANodeType)
+		}
+		for n := range s.Jobs[i].Speeds {
+			if id := s.Jobs[i].Speeds[n].NodeType; len(id) > MaxIDBytes {
+				bad.checkID(fmt.Sprintf("jobs[%d].speeds[%d].node_type", i, n), id)
+			}
 		}
 	}
 	return len(*bad) > before
@@ -184,6 +201,12 @@ func (s *Snapshot) validateJob(i int, first map[string]int, tree groupTree, bad 
 	known := len(*bad)
 	job.validate(path, bad)
 	tree.validateJob(job, path, bad)
+	if len(s.NodeTypes) > 0 {
+		s.validateTypesOf(i, path, bad)
+	}
+	if len(*bad) == known {
+		s.validateDemand(i, path, bad)
+	}
 	if len(job.Bad) == 0 {
 		return
 	}
@@ -207,7 +230,6 @@ func (s *Snapshot) validateJob(i int, first map[string]int, tree groupTree, bad 
 
 // validate reports the bad fields of one job, apart from its id.
 func (j *Job) validate(path string, bad *violations) {
-	known := len(*bad)
 	if j.RemainingETA <= 0 {
 		bad.addf(path+".remaining_eta", "is %v; want more than 0", j.RemainingETA)
 	}
@@ -222,11 +244,6 @@ func (j *Job) validate(path string, bad *violations) {
 		bad.addf(path+".training_time", "is %v; want at least 0", j.TrainingTime)
 	}
 	j.validateSizes(path, bad)
-	if j.Scaling.Speeds == nil {
-		if e := j.Scaling.DoublingEfficiency; !(e > 0 && e <= 1) {
-			bad.addf(path+".scaling.doubling_efficiency", "is %v; want more than 0 and at most 1", e)
-		}
-	}
 	j.validateETANodes(path, bad)
 	bad.checkFactor(path+".weight", j.Weight, MaxWeight)
 	if j.RescaleDelay < 0 {
@@ -245,8 +262,8 @@ func (j *Job) validate(path string, bad *violations) {
 	if j.WorkDone < 0 {
 		bad.addf(path+".work_done", "is %v; want at least 0", j.WorkDone)
 	}
-	if len(*bad) == known {
-		j.validateDemand(path, bad)
+	if j.MoveTime != nil && *j.MoveTime < 0 {
+		bad.addf(path+".move_time", "is %v; want at least 0", *j.MoveTime)
 	}
 }
 
@@ -257,8 +274,12 @@ func (j *Job) Valid() bool {
 	return len(bad) == 0 && len(j.Bad) == 0
 }
 
-// validateSizes reports bad legal sizes and a speed table that does not fit them.
+// validateSizes reports bad legal sizes and a bad scaling, or a speed table that does not fit
+// them.
 func (j *Job) validateSizes(path string, bad *violations) {
+	if e := j.Scaling.DoublingEfficiency; j.Scaling.Speeds == nil && !(e > 0 && e <= 1) {
+		defer bad.addf(path+".scaling.doubling_efficiency", "is %v; want more than 0 and at most 1", e)
+	}
 	known := len(*bad)
 	for i, k := range j.AllowedNodes {
 		if bad.full() {
@@ -309,9 +330,14 @@ func (j *Job) validateETANodes(path string, bad *violations) {
 	if j.ETANodes < 0 || j.ETANodes > MaxNodes {
 		bad.checkNodes(path+".eta_nodes", j.ETANodes, 1)
 	}
-	if j.ETANodes <= 0 || j.Scaling.Speeds == nil {
-		return
+	if j.ETANodes <= 0 || j.Scaling.Speeds == nil || j.ETANodeType != "" {
+		return // On nodes of a type another table may hold.
 	}
+	j.validateETAWithin(path, bad)
+}
+
+// validateETAWithin reports nodes that are beyond the speed table that holds for them.
+func (j *Job) validateETAWithin(path string, bad *violations) {
 	sizes := j.tabledSizes()
 	if len(sizes) == 0 {
 		return // It is reported as such.
@@ -323,9 +349,10 @@ func (j *Job) validateETANodes(path string, bad *violations) {
 
 // validateDemand reports a speed on ETANodes so small that nothing is left of the demand,
 // by which the objective divides. The job has no other bad field.
-func (j *Job) validateDemand(path string, bad *violations) {
-	if j.Demand() < time.Nanosecond.Seconds() {
+func (s *Snapshot) validateDemand(i int, path string, bad *violations) {
+	job := &s.Jobs[i]
+	if s.demand(i) < time.Nanosecond.Seconds() {
 		bad.addf(path+".eta_nodes", "is %d, where the speed is so low that remaining_eta (%v) is less than 1ns on one node",
-			j.ETANodes, j.RemainingETA)
+			job.ETANodes, job.RemainingETA)
 	}
 }

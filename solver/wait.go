@@ -1,7 +1,5 @@
 package solver
 
-import "slices"
-
 // WaitReason is why a job holds no nodes; "" where it holds some.
 type WaitReason string
 
@@ -24,7 +22,8 @@ const (
 // reach is what was within the reach of a job.
 type reach struct {
 	// pool is how many nodes of the pool an optimiser could have given the job, negative
-	// where it had no say.
+	// where it had no say. Of several types it is those of the type that the job needs least
+	// of, and 0 where no type has enough.
 	pool int
 	// limits is how many nodes the limits of its groups left it, NoLimit without any.
 	limits int
@@ -43,8 +42,8 @@ func (d *Decision) explainWaits(s *Snapshot, p *Problem, reaches []reach) {
 			if a.Nodes > 0 || job.Queued() != queued {
 				continue
 			}
-			switch smallest := job.smallestSize(); {
-			case !job.fits(s.TotalNodes):
+			switch smallest := s.SmallestSize(i); {
+			case !s.Fits(i):
 				a.WaitReason = WaitNeverFits
 			case reaches[i].limits < smallest:
 				a.WaitReason = WaitGroupLimit
@@ -74,9 +73,9 @@ func (d *Decision) explainWaits(s *Snapshot, p *Problem, reaches []reach) {
 
 // room returns what a decision leaves of the pool and of the limits of its groups.
 func (d *Decision) room(s *Snapshot, p *Problem) *Room {
-	left := NewRoom(s.TotalNodes, p.Groups)
+	left := p.room(s)
 	for i := range s.Jobs {
-		left.Take(p.group(i), d.Allocations[i].Nodes)
+		left.Take(p.group(i), s.Option(d.Allocations[i].NodeType, d.Allocations[i].Nodes))
 	}
 	return left
 }
@@ -117,20 +116,50 @@ func (r *Room) behind(group int, blockers map[int]string) string {
 	return ""
 }
 
+// LeastRoom returns the room that is left where all jobs hold as little as they must.
+func (p *Problem) LeastRoom() *Room {
+	room := p.Room()
+	for i := range p.Jobs {
+		room.Take(p.Jobs[i].Group, p.Least(i))
+	}
+	return room
+}
+
+// Least returns the option of job i of a plan in which all hold as little as they must.
+func (p *Problem) Least(i int) int {
+	if p.Start != nil {
+		return p.Start[i]
+	}
+	return p.Jobs[i].Sizes[0]
+}
+
+// Beside returns what is left of the type of an option to a job that holds another one.
+func (r *Room) Beside(held, option int) int {
+	left := r.Of(OptionType(option))
+	if held > 0 && OptionType(held) == OptionType(option) {
+		left += OptionNodes(held)
+	}
+	return left
+}
+
 // reach returns what an optimiser of p could give every job of a snapshot beside all
 // other jobs' smallest sizes.
 func (p *Problem) reach(s *Snapshot) []reach {
-	room := NewRoom(slices.Min(p.Capacity), p.Groups)
-	for i := range p.Jobs {
-		room.Take(p.Jobs[i].Group, p.Jobs[i].Sizes[0])
-	}
+	room := p.LeastRoom()
 	reaches := make([]reach, len(s.Jobs))
 	for i := range reaches {
 		reaches[i] = reach{pool: -1, limits: room.Within(p.group(i))}
 	}
 	for i := range p.Jobs {
 		job, r := &p.Jobs[i], &reaches[p.Jobs[i].Index]
-		r.pool = room.Idle + job.Sizes[0]
+		if r.pool = room.Idle + job.Sizes[0]; p.TypeNodes != nil {
+			r.pool = 0
+			for _, option := range job.Sizes {
+				if option > 0 && OptionNodes(option) <= room.Beside(p.Start[i], option) {
+					r.pool = MaxNodes
+				}
+			}
+		}
 		if r.limits != NoLimit {
 			r.limits += job.Sizes[0]
 		}
@@ -142,9 +171,9 @@ func (p *Problem) reach(s *Snapshot) []reach {
 // lost its nodes in a group that held more than its limit lost them to the limit, even if
 // its jobs gave up more than they had to.
 func (d *Decision) reach(s *Snapshot, p *Problem) []reach {
-	left, before := d.room(s, p), NewRoom(s.TotalNodes, p.Groups)
+	left, before := d.room(s, p), p.room(s)
 	for i := range s.Jobs {
-		before.Take(p.group(i), s.Jobs[i].CurrentNodes)
+		before.Take(p.group(i), s.Current(i))
 	}
 	reaches := make([]reach, len(s.Jobs))
 	for i := range reaches {

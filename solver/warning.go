@@ -2,6 +2,7 @@ package solver
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -60,8 +61,8 @@ func (d *Decision) warn(s *Snapshot, p *Problem) {
 	waiting, first, limited := 0, -1, make(map[string]bool)
 	for i := range s.Jobs {
 		job := &s.Jobs[i]
-		if !job.fits(s.TotalNodes) {
-			d.Report.Warnings = append(d.Report.Warnings, neverFits(job, s.TotalNodes))
+		if !s.Fits(i) {
+			d.Report.Warnings = append(d.Report.Warnings, s.neverFits(i))
 			continue
 		}
 		a := &d.Allocations[i]
@@ -79,7 +80,7 @@ func (d *Decision) warn(s *Snapshot, p *Problem) {
 	if waiting > 0 && d.Report.IdleNodes > 0 {
 		job := &s.Jobs[first]
 		add(WarningIdleWithQueue, job.ID, "%s idle, %s waiting; job %q needs at least %d",
-			count(d.Report.IdleNodes, "node"), count(waiting, "job"), job.ID, job.smallestSize())
+			count(d.Report.IdleNodes, "node"), count(waiting, "job"), job.ID, s.SmallestSize(first))
 	}
 }
 
@@ -89,8 +90,8 @@ func (o *Options) Warnings(s *Snapshot, d *Decision) []Warning {
 	var warnings []Warning
 	if o.Spec().Name == ObjectiveProgress {
 		for i := range s.Jobs {
-			if demand, lifted := s.Jobs[i].progressDemand(); lifted && s.Jobs[i].fits(s.TotalNodes) {
-				warnings = append(warnings, etaRanOut(&s.Jobs[i], demand))
+			if demand, lifted := s.progressDemand(i); lifted && s.Fits(i) {
+				warnings = append(warnings, s.etaRanOut(i, demand))
 			}
 		}
 	}
@@ -120,8 +121,8 @@ func (o *Options) Warnings(s *Snapshot, d *Decision) []Warning {
 }
 
 // etaRanOut warns of a job whose work done has lifted its demand.
-func etaRanOut(job *Job, demand float64) Warning {
-	told := time.Duration(job.Demand() * float64(time.Second)).Round(time.Second)
+func (s *Snapshot) etaRanOut(i int, demand float64) Warning {
+	job, told := &s.Jobs[i], time.Duration(s.demand(i) * float64(time.Second)).Round(time.Second)
 	return Warning{
 		Code: WarningETARanOut, JobID: job.ID,
 		Message: fmt.Sprintf("job %q has %v left on one node after %v of work; counted with a quarter of that, %v",
@@ -130,10 +131,14 @@ func etaRanOut(job *Job, demand float64) Warning {
 }
 
 // neverFits warns of a job whose smallest size exceeds the pool.
-func neverFits(job *Job, pool int) Warning {
+func (s *Snapshot) neverFits(i int) Warning {
+	id, has := s.Jobs[i].ID, strconv.Itoa(s.TotalNodes)
+	if s.typed() {
+		has = "no type with as many that it runs on"
+	}
 	return Warning{
-		Code: WarningNeverFits, JobID: job.ID,
-		Message: fmt.Sprintf("job %q needs at least %d nodes; the pool has %d", job.ID, job.smallestSize(), pool),
+		Code: WarningNeverFits, JobID: id,
+		Message: fmt.Sprintf("job %q needs at least %d nodes; the pool has %s", id, s.SmallestSize(i), has),
 	}
 }
 

@@ -130,7 +130,7 @@ func newExplainer(ctx context.Context, decider Decider, d Decided) (*explainer, 
 	if e.problem.Check(e.plan) != nil {
 		e.problem = e.problem.WithWaiting() // Greedy leaves jobs waiting that the model admits.
 	}
-	e.room = smallestRoom(e.problem)
+	e.room = e.problem.LeastRoom()
 	e.best, e.proven = e.problem.Objective(e.plan), d.Decision.Report.Reason == solver.ReasonOptimal
 	if !e.proven && ctx.Err() == nil {
 		result, err := decider.Solve(ctx, e.problem, solver.SolveOptions{Incumbent: e.plan})
@@ -180,7 +180,7 @@ func (e *explainer) newReason(job int, a *solver.Allocation) *reason {
 		return r
 	}
 	admitted, plan := &e.problem.Jobs[r.admitted], e.plan[r.admitted]
-	free, price := e.room.For(admitted.Group), e.price(admitted)
+	free, price := e.room.For(admitted.Group, 0), e.price(admitted)
 	worth := admitted.Value(plan)
 	for _, k := range admitted.Sizes {
 		if k-admitted.Sizes[0] > free {

@@ -31,27 +31,31 @@ func pin(p *solver.Problem, job, size int, penalty float64) *solver.Problem {
 func repin(p *solver.Problem, plan solver.Plan, job, size int) (solver.Plan, bool) {
 	pinned := plan.Clone()
 	pinned[job][0] = p.Jobs[job].Sizes[size]
-	room := solver.NewRoom(p.Capacity[0], p.Groups)
+	room := p.Room()
 	for i := range pinned {
 		room.Take(p.Jobs[i].Group, pinned[i][0])
 	}
 	for room.Exceeded() {
 		best, at, to := 0.0, -1, 0
 		for i := range pinned {
-			over := -min(room.Idle, room.Within(p.Jobs[i].Group))
+			now := pinned[i][0]
+			over := -room.For(p.Jobs[i].Group, solver.OptionType(now))
 			if i == job || over <= 0 {
 				continue
 			}
-			now, worth := pinned[i][0], 0.0
-			for n, k := range p.Jobs[i].Sizes {
-				if k >= now {
-					break
+			worth := p.Jobs[i].Value(pinned[i])
+			for _, k := range p.Jobs[i].Sizes {
+				frees := solver.OptionNodes(now)
+				if solver.OptionType(k) == solver.OptionType(now) {
+					frees -= solver.OptionNodes(k)
+				} else if k > 0 && solver.OptionNodes(k) > room.Of(solver.OptionType(k)) {
+					continue
 				}
-				if n == 0 {
-					worth = p.Jobs[i].Value(pinned[i])
+				if frees <= 0 {
+					continue
 				}
 				pinned[i][0] = k
-				cost := (worth - p.Jobs[i].Value(pinned[i])) / float64(min(now-k, over))
+				cost := (worth - p.Jobs[i].Value(pinned[i])) / float64(min(frees, over))
 				pinned[i][0] = now
 				if at < 0 || cost < best {
 					best, at, to = cost, i, k
@@ -61,19 +65,11 @@ func repin(p *solver.Problem, plan solver.Plan, job, size int) (solver.Plan, boo
 		if at < 0 {
 			return nil, false
 		}
-		room.Take(p.Jobs[at].Group, to-pinned[at][0])
+		room.GiveBack(p.Jobs[at].Group, pinned[at][0])
+		room.Take(p.Jobs[at].Group, to)
 		pinned[at][0] = to
 	}
 	return pinned, p.Check(pinned) == nil
-}
-
-// smallestRoom returns the room that is left where every job holds its smallest size.
-func smallestRoom(p *solver.Problem) *solver.Room {
-	room := solver.NewRoom(p.Capacity[0], p.Groups)
-	for i := range p.Jobs {
-		room.Take(p.Jobs[i].Group, p.Jobs[i].Sizes[0])
-	}
-	return room
 }
 
 // costOfChange returns what a job's part of the objective under the given nodes per step

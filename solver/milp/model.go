@@ -157,7 +157,8 @@ func (m *Model) Columns() int { return len(m.columns) }
 func (m *Model) Rows() int { return len(m.rows) }
 
 // ColumnName returns the name of column i, such as x_3_1_8 for 8 nodes for the
-// third job of the problem in the first step. The names begin with n for nodes, dm
+// third job of the problem in the first step, or x_3_1_8_2 for those of the second node type.
+// The names begin with n for nodes, dm
 // and dp for delta- and delta+, x for a choice of a size, and s for served demand.
 func (m *Model) ColumnName(i int) string { return string(m.appendColumnName(nil, i)) }
 
@@ -175,7 +176,10 @@ func (p position) append(to []byte) []byte {
 		to = strconv.AppendInt(append(to, '_'), int64(p.step), 10)
 	}
 	if p.size != noSize {
-		to = strconv.AppendInt(append(to, '_'), int64(p.size), 10)
+		to = strconv.AppendInt(append(to, '_'), int64(solver.OptionNodes(p.size)), 10)
+		if on := solver.OptionType(p.size); on > 0 {
+			to = strconv.AppendInt(append(to, '_'), int64(on)+1, 10)
+		}
 	}
 	return to
 }

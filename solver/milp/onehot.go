@@ -42,8 +42,24 @@ func (m *Model) choiceColumns() {
 // totalChosenNodes is
 //
 //	(< total nodes) sum_i sum_k k x_(i,t,k) <= N
+//
+// or, where there are node types, the same for the sizes and the nodes of each.
 func (m *Model) totalChosenNodes() {
 	m.addFamily("pool", "(< total nodes) sum_i sum_k k x_k <= N")
+	for g, nodes := range m.problem.TypeNodes {
+		for i := range m.problem.Jobs {
+			c := m.cell(i, 0)
+			for n, option := range m.problem.Jobs[i].Sizes {
+				if solver.OptionType(option) == g {
+					m.addTerm(float64(solver.OptionNodes(option)), c.choice+n)
+				}
+			}
+		}
+		m.addRow(position{step: 1, size: g + 1}, atMost, float64(nodes))
+	}
+	if m.problem.TypeNodes != nil {
+		return
+	}
 	for t := range m.problem.Steps {
 		for i := range m.problem.Jobs {
 			c := m.cell(i, t)

@@ -19,7 +19,8 @@ const noise = 1e-15
 type Optimum struct {
 	// Plan is a best plan: among those of an objective within tieTolerance of the
 	// best one of the fewest changed jobs, among these one of the fewest nodes in
-	// the first step.
+	// the first step. Where there are node types, fewer moves go before fewer nodes, and a
+	// lower sum of the positions of types comes last.
 	Plan solver.Plan
 	// Objective is the best objective of any plan. That of Plan is within
 	// tieTolerance of it.
@@ -29,6 +30,10 @@ type Optimum struct {
 	Changed int
 	// Nodes is the number of nodes that Plan holds in the first step.
 	Nodes int
+	// Moves is the number of jobs that change the type of their nodes.
+	Moves int
+	// Types is the sum of the positions of the types of those nodes.
+	Types int
 }
 
 // Exhaustive returns the optimum of a problem by looking at every legal plan. It
@@ -38,13 +43,13 @@ func Exhaustive(p *solver.Problem) (Optimum, bool) {
 		problem: p,
 		choices: make([][]choice, len(p.Jobs)),
 		rest:    make([]float64, len(p.Jobs)+1),
-		free:    make([]int, p.Steps),
+		free:    slices.Clone(p.Capacity),
 		held:    make([]int, len(p.Groups)),
 		chosen:  make(solver.Plan, len(p.Jobs)),
 		best:    Optimum{Objective: math.Inf(-1)},
 	}
-	for t := range s.free {
-		s.free[t] = p.Capacity[t]
+	if p.TypeNodes != nil {
+		s.free = slices.Clone(p.TypeNodes)
 	}
 	for i := range slices.Backward(p.Jobs) {
 		s.choices[i] = enumerate(&p.Jobs[i], p.Steps)
@@ -60,8 +65,8 @@ func Exhaustive(p *solver.Problem) (Optimum, bool) {
 		return Optimum{}, false
 	}
 	s.tie += tieTolerance * math.Abs(s.best.Objective)
-	s.best.Changed, s.best.Nodes = math.MaxInt, math.MaxInt
-	s.breakTies(0, 0, 0, 0)
+	s.best.Changed = math.MaxInt
+	s.breakTies(0, 0, Optimum{})
 	return s.best, true
 }
 
@@ -69,7 +74,7 @@ func Exhaustive(p *solver.Problem) (Optimum, bool) {
 type choice struct {
 	nodes   []int
 	value   float64
-	changed int // 1 if the job's nodes in the first step are not its current ones
+	tie     Optimum // what it adds to Changed, Moves, Nodes and Types
 }
 
 // enumerate returns every plan of a job, the most valuable first.
@@ -86,9 +91,13 @@ func enumerate(job *solver.AdmittedJob, steps int) []choice {
 	}
 	choices := make([]choice, len(plans))
 	for n, nodes := range plans {
-		choices[n] = choice{nodes: nodes, value: job.Value(nodes)}
+		on, before := solver.OptionType(nodes[0]), solver.OptionType(job.Current)
+		choices[n] = choice{nodes: nodes, value: job.Value(nodes), tie: Optimum{Nodes: solver.OptionNodes(nodes[0]), Types: on}}
 		if nodes[0] != job.Current {
-			choices[n].changed = 1
+			choices[n].tie.Changed = 1
+			if nodes[0] > 0 && job.Current > 0 && on != before {
+				choices[n].tie.Moves = 1
+			}
 		}
 	}
 	slices.SortStableFunc(choices, func(a, b choice) int { return cmp.Compare(b.value, a.value) })
@@ -103,7 +112,7 @@ type search struct {
 	rest []float64
 	// tie is how far below the best objective one is equal to it.
 	tie    float64
-	free   []int
+	free   []int // of each step, or of each node type
 	held   []int // by each group in the first step, the only one where there are groups
 	chosen solver.Plan
 	best   Optimum
@@ -127,17 +136,23 @@ func (s *search) maximise(i int, value float64) {
 	}
 }
 
-// breakTies finds, among the plans as good as the best objective, that of the
-// fewest changed jobs, then of the fewest nodes in the first step.
-func (s *search) breakTies(i int, value float64, changed, nodes int) {
-	if changed > s.best.Changed || changed == s.best.Changed && nodes >= s.best.Nodes {
+// before compares what tells equal plans apart.
+func (o *Optimum) before(other *Optimum) bool {
+	return slices.Compare([]int{o.Changed, o.Moves, o.Nodes, o.Types}, []int{other.Changed, other.Moves, other.Nodes, other.Types}) < 0
+}
+
+// breakTies finds, among the plans as good as the best objective, the one that Optimum.Plan
+// speaks of.
+func (s *search) breakTies(i int, value float64, sofar Optimum) {
+	if !sofar.before(&s.best) {
 		return
 	}
 	if i == len(s.choices) {
 		if value-s.shortfall() < s.best.Objective-s.tie {
 			return
 		}
-		s.best.Plan, s.best.Changed, s.best.Nodes = s.chosen.Clone(), changed, nodes
+		sofar.Plan, sofar.Objective = s.chosen.Clone(), s.best.Objective
+		s.best = sofar
 		return
 	}
 	for _, c := range s.choices[i] {
@@ -146,7 +161,10 @@ func (s *search) breakTies(i int, value float64, changed, nodes int) {
 		}
 		if s.take(i, c) {
 			s.chosen[i] = c.nodes
-			s.breakTies(i+1, value+c.value, changed+c.changed, nodes+c.nodes[0])
+			s.breakTies(i+1, value+c.value, Optimum{
+				Changed: sofar.Changed + c.tie.Changed, Moves: sofar.Moves + c.tie.Moves,
+				Nodes: sofar.Nodes + c.tie.Nodes, Types: sofar.Types + c.tie.Types,
+			})
 			s.giveBack(i, c)
 		}
 	}
@@ -156,7 +174,7 @@ func (s *search) breakTies(i int, value float64, changed, nodes int) {
 // fit.
 func (s *search) take(i int, c choice) bool {
 	for t, k := range c.nodes {
-		if k > s.free[t] {
+		if solver.OptionNodes(k) > s.free[t+solver.OptionType(k)] {
 			return false
 		}
 	}
@@ -166,7 +184,7 @@ func (s *search) take(i int, c choice) bool {
 		}
 	}
 	for t, k := range c.nodes {
-		s.free[t] -= k
+		s.free[t+solver.OptionType(k)] -= solver.OptionNodes(k)
 	}
 	for g := range s.held {
 		if s.within(i, g) {
@@ -178,7 +196,7 @@ func (s *search) take(i int, c choice) bool {
 
 func (s *search) giveBack(i int, c choice) {
 	for t, k := range c.nodes {
-		s.free[t] += k
+		s.free[t+solver.OptionType(k)] += solver.OptionNodes(k)
 	}
 	for g := range s.held {
 		if s.within(i, g) {

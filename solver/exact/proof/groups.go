@@ -328,7 +328,7 @@ func (t *groupTree) round(clock *model.Clock) model.Plan {
 		p[i][0] = t.base[i][0]
 	}
 	in.ShrinkGroups(p)
-	room := solver.NewRoom(in.Capacity[0], in.Groups)
+	room := solver.NewRoom(in.Capacity[0], nil, in.Groups)
 	for i := range p {
 		room.Take(in.Jobs[i].Group, int(in.Jobs[i].Sizes[p[i][0]]))
 	}
@@ -337,12 +337,12 @@ func (t *groupTree) round(clock *model.Clock) model.Plan {
 	}
 	held := in.GroupNodes(p)
 	for g := range in.Groups {
-		for n := 0; n < groupFillings && room.For(g) > 0; n++ {
+		for n := 0; n < groupFillings && room.For(g, 0) > 0; n++ {
 			most, at, to := 0.0, -1, 0
 			for _, i := range t.nodes[g].jobs {
 				j := &in.Jobs[i]
 				now := int(p[i][0])
-				for k := now + 1; k < len(j.Sizes) && int(j.Sizes[k]-j.Sizes[now]) <= room.For(g); k++ {
+				for k := now + 1; k < len(j.Sizes) && int(j.Sizes[k]-j.Sizes[now]) <= room.For(g, 0); k++ {
 					gain := j.StepValue(0, k) - j.StepValue(0, now)
 					for q := g; q >= 0; q = in.Groups[q].Parent {
 						gain += in.QuotaPrice * float64(max(0, min(int(j.Sizes[k]-j.Sizes[now]), in.Groups[q].Floor-held[q])))

@@ -231,9 +231,9 @@ func toPools(pools []config.Pool) handler.EventHandler {
 
 // sameNode reports whether two states of a node differ in nothing that is observed.
 func sameNode(before, after client.Object) bool {
-	before, after = before.DeepCopyObject().(client.Object), after.DeepCopyObject().(client.Object)
-	before.SetResourceVersion(after.GetResourceVersion())
-	return equality.Semantic.DeepEqual(before, after)
+	was, is := *before.(*corev1.Node), *after.(*corev1.Node)
+	was.ResourceVersion = is.ResourceVersion
+	return equality.Semantic.DeepEqual(&was, &is)
 }
 
 // Synced returns a check that fails until the caches hold the cluster, which they never do

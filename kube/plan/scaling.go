@@ -23,5 +23,5 @@ func Worth(w *world.World, r Request) int {
 		}
 		worth += best
 	}
-	return min(worth, present+max(0, w.Pool.MaxNodes-w.Nodes.Usable))
+	return min(worth, present+w.Coming(w.Pool.MaxNodes))
 }

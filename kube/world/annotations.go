@@ -1,6 +1,7 @@
 package world
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -8,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/elastalloc/elastalloc/client/eta"
 )
 
 // The label that opts a job in, and the annotations that are read and written.
@@ -250,11 +253,7 @@ func (w *Wishes) Speed(nodes int) float64 {
 		return 0
 	}
 	if w.Speeds == nil {
-		efficiency := w.Efficiency
-		if efficiency == 0 {
-			efficiency = defaultEfficient
-		}
-		return float64(nodes) * math.Pow(efficiency, math.Log2(float64(nodes)))
+		return eta.Speed(nodes, cmp.Or(w.Efficiency, defaultEfficient))
 	}
 	i, exact := slices.BinarySearch(w.Sizes, nodes)
 	switch {

@@ -68,8 +68,8 @@ type Loop struct {
 	running map[types.UID]time.Duration
 
 	// facts are what a decision depends on beside the time, as the last pass saw them.
-	facts  map[types.UID]uint64
-	usable int
+	facts map[types.UID]uint64
+	nodes world.NodeCounts
 	// dirty is when the first event since the last decision happened, and why; zero is never.
 	dirty       time.Time
 	dirtyReason string
@@ -184,10 +184,11 @@ func (l *Loop) rewind(now time.Time) {
 // moment returns when the next decision is due and what brings it about.
 func (l *Loop) moment(w *world.World, p plan.Plan) (trigger string, due time.Time) {
 	facts := factsOf(w)
-	lost := l.facts != nil && w.Nodes.Usable < l.usable
-	came := l.facts != nil && w.Nodes.Usable > l.usable
+	lost := l.facts != nil && w.Nodes.Usable < l.nodes.Usable
+	// Where a node that left is gone, another one may come.
+	came := l.facts != nil && (w.Nodes.Usable > l.nodes.Usable || w.Pool.MaxNodes > 0 && w.Nodes.Leaving < l.nodes.Leaving)
 	changed := l.facts != nil && !maps.Equal(facts, l.facts)
-	l.facts, l.usable = facts, w.Nodes.Usable
+	l.facts, l.nodes = facts, w.Nodes
 	if l.dirty.IsZero() && (changed || came) {
 		l.dirty, l.dirtyReason = w.Now, triggerJob
 		if came {

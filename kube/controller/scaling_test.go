@@ -106,7 +106,7 @@ func TestNodesThatDoNotCome(t *testing.T) {
 	c.want(map[string]int{"first": 8})
 }
 
-// TestSpotNotice: a job leaves a node that is about to be taken away before it is, and idle nodes that
+// TestSpotNotice: a job shrinks before a node is taken away, asks for another one after it, and idle nodes that
 // are not worth their price are left idle, whatever its pods tolerate.
 func TestSpotNotice(t *testing.T) {
 	t.Parallel()
@@ -126,9 +126,16 @@ func TestSpotNotice(t *testing.T) {
 	}
 	c.scales = true
 	c.passes(5)
+	c.want(map[string]int{"first": 7})
 	if r := c.loop.Report(); r.Nodes.Leaving != 1 || r.Nodes.Usable != 7 {
 		t.Errorf("nodes are %+v; want one that leaves and 7 usable", r.Nodes)
 	}
+	// Once it is gone, another one is asked for.
+	if err := c.client.Delete(t.Context(), &node); err != nil {
+		t.Fatal(err)
+	}
+	c.passes(10)
+	c.want(map[string]int{"first": 8})
 	c.pool.NodePrice = 3
 	c.start()
 	c.passes(10)

@@ -264,8 +264,11 @@ func (w *World) Idle() int {
 }
 
 // Coming returns how many nodes an autoscaler is to bring beside the usable ones, for the pods of a
-// decision that was made for so many nodes.
-func (w *World) Coming(decided int) int { return max(0, min(decided, w.Pool.MaxNodes)-w.Nodes.Usable) }
+// decision that was made for so many nodes. One that leaves has no successor until it is gone: jobs
+// shrink before it is drained.
+func (w *World) Coming(decided int) int {
+	return max(0, min(decided, w.Pool.MaxNodes)-w.Nodes.Usable-w.Nodes.Leaving)
+}
 
 // Free returns how many usable nodes no job of the pool holds. Where nodes went or are yet to come
 // it is less than 0.

@@ -25,7 +25,9 @@ type Config struct {
 	Kinds []string
 	// Prometheus is the address that the pools' queries are sent to, "" for none.
 	Prometheus string
-	Pools      []Pool
+	// Kueue says that Kueue, which must be installed, admits jobs with a queue.
+	Kueue bool
+	Pools []Pool
 }
 
 // Objective is what the decisions of a pool maximise.
@@ -168,6 +170,7 @@ func (s *scalar) UnmarshalJSON(data []byte) error {
 type file struct {
 	Kinds      []string   `json:"kinds"`
 	Prometheus string     `json:"prometheus"`
+	Kueue      bool       `json:"kueue"`
 	Pools      []poolFile `json:"pools"`
 }
 
@@ -223,7 +226,7 @@ func (c *checker) bad(path, format string, args ...any) {
 }
 
 func (c *checker) config(f *file, knownKinds []string) *Config {
-	config := &Config{Kinds: f.Kinds, Prometheus: f.Prometheus}
+	config := &Config{Kinds: f.Kinds, Prometheus: f.Prometheus, Kueue: f.Kueue}
 	if f.Kinds == nil {
 		config.Kinds = []string{"Job"}
 	}

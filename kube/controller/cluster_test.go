@@ -39,6 +39,7 @@ type cluster struct {
 	mode      string
 	allocator controller.Allocator
 	querier   controller.Querier
+	kueue     bool
 	calls     controller.CallRecorder
 	recorder  *events.FakeRecorder
 	registry  *prometheus.Registry
@@ -110,7 +111,7 @@ func (c *cluster) start() {
 	}
 	c.recorder, c.registry = events.NewFakeRecorder(1000), prometheus.NewRegistry()
 	c.loop = controller.NewLoop(c.pool, controller.Options{
-		Mode: c.mode, Kinds: kinds.Named([]string{"Job"}), Client: c.reads, Live: c.client, Allocator: c.allocator, Querier: c.querier, Calls: c.calls,
+		Mode: c.mode, Kinds: kinds.Named([]string{"Job"}), Kueue: c.kueue, Client: c.reads, Live: c.client, Allocator: c.allocator, Querier: c.querier, Calls: c.calls,
 		Recorder: c.recorder, Metrics: controller.NewMetrics(c.registry, c.mode), Log: slog.New(slog.DiscardHandler),
 		Now: func() time.Time { return c.now },
 	})

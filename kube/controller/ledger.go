@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
+	"github.com/elastalloc/elastalloc/kube/plan"
 	"github.com/elastalloc/elastalloc/kube/world"
 )
 
@@ -217,8 +218,14 @@ func backOff(w *world.World, times int, most time.Duration) time.Duration {
 
 // short reports whether a job has just been found not to use its nodes, and caps it.
 func (l *ledger) short(w *world.World, j *world.Job, u *use) bool {
-	if !j.Short() {
-		if u.short = (time.Time{}); j.Nodes() >= u.asked {
+	asked, patience := j.Nodes(), w.Pool.SettleTimeout
+	// What Kueue is to start, and does not, keeps nodes from others as well.
+	left := j.Kueue && asked == 0 && j.Target > 0 && j.Movable() && j.Record.Mode == plan.ModeApply
+	if left {
+		asked, patience = j.Target, neverRuns*patience
+	}
+	if !j.Short() && !left {
+		if u.short = (time.Time{}); asked >= u.asked {
 			u.tries = 0
 		}
 		if w.Now.After(u.Capped) {
@@ -234,18 +241,17 @@ func (l *ledger) short(w *world.World, j *world.Job, u *use) bool {
 	if w.Now.Sub(u.short) >= neverRuns*w.Pool.SettleTimeout {
 		used -= j.Pods.Broken
 	}
-	patience := w.Pool.SettleTimeout
 	if w.Pool.MaxNodes > w.Nodes.Usable && j.Pods.Waiting > 0 {
 		patience *= neverRuns // An autoscaler takes minutes.
 	}
-	if w.Now.Sub(u.short) < patience || used >= j.Nodes() {
+	if w.Now.Sub(u.short) < patience || used >= asked {
 		return false
 	}
 	found := u.Capped.IsZero()
 	if found {
 		u.tries++
 	}
-	u.Cap, u.asked = used, j.Nodes()
+	u.Cap, u.asked = used, asked
 	u.Capped = w.Now.Add(backOff(w, u.tries-1, maxCapped))
 	return found
 }

@@ -37,6 +37,8 @@ type Options struct {
 	// Mode is plan.ModeRecommend or plan.ModeApply.
 	Mode  string
 	Kinds []kinds.Kind
+	// Kueue says that Kueue admits jobs here.
+	Kueue bool
 	// Client reads from caches and writes to the API server; Live reads from the API server.
 	Client    client.Client
 	Live      client.Reader
@@ -241,7 +243,7 @@ func factsOf(w *world.World) map[types.UID]uint64 {
 			left = j.Keeps()
 		}
 		declared := j.Object.GetAnnotations()[world.EfficiencyAnnotation]
-		_, _ = fmt.Fprintln(h, j.Capped(), j.Use.Cap, j.Shape.Finished, left, pinned, j.Sizes, j.Speeds, declared, j.Weight, j.Restart, j.Work)
+		_, _ = fmt.Fprintln(h, j.Capped(), j.Use.Cap, j.Ceiling > 0, j.Kueue && j.Shape.Suspended, j.Shape.Finished, left, pinned, j.Sizes, j.Speeds, declared, j.Weight, j.Restart, j.Work)
 		facts[j.UID] = h.Sum64()
 	}
 	return facts

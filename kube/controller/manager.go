@@ -35,7 +35,7 @@ import (
 
 // CacheOptions returns what the caches keep of a cluster: the jobs with our label, and of
 // nodes and pods what Observe reads.
-func CacheOptions(watched []kinds.Kind) (cache.Options, error) {
+func CacheOptions(watched []kinds.Kind, kueue bool) (cache.Options, error) {
 	labelled, err := labels.NewRequirement(world.PoolLabel, selection.Exists, nil)
 	if err != nil {
 		return cache.Options{}, err
@@ -43,6 +43,9 @@ func CacheOptions(watched []kinds.Kind) (cache.Options, error) {
 	byObject := map[client.Object]cache.ByObject{
 		&corev1.Pod{}:  {Transform: slimPod},
 		&corev1.Node{}: {Transform: slimNode},
+	}
+	if kueue {
+		byObject[object(kueueKinds()[0])] = cache.ByObject{Transform: slimWorkload}
 	}
 	// Children need not have the label.
 	children := make(map[schema.GroupVersionKind]bool)
@@ -106,6 +109,21 @@ func slimNode(object any) (any, error) {
 	return node, nil
 }
 
+// slimWorkload drops the templates of a Workload's pods.
+func slimWorkload(object any) (any, error) {
+	if w, ok := object.(*unstructured.Unstructured); ok {
+		w.SetManagedFields(nil)
+		sets, _, _ := unstructured.NestedSlice(w.Object, "spec", "podSets")
+		for _, set := range sets {
+			if fields, ok := set.(map[string]any); ok {
+				delete(fields, "template")
+			}
+		}
+		_ = unstructured.SetNestedSlice(w.Object, sets, "spec", "podSets")
+	}
+	return object, nil
+}
+
 // gather is how long events are gathered before a pass.
 const gather = 100 * time.Millisecond
 
@@ -134,6 +152,11 @@ func Add(manager ctrl.Manager, pools []config.Pool, o Options) ([]*Loop, error) 
 		watched[kind.GVK] = true
 		if kind.Child != nil {
 			watched[*kind.Child] = true
+		}
+	}
+	if o.Kueue {
+		for _, gvk := range kueueKinds() {
+			watched[gvk] = true
 		}
 	}
 	for gvk := range watched {

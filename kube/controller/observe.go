@@ -46,6 +46,9 @@ func (l *Loop) observe(ctx context.Context) (*world.World, error) {
 	if in.Jobs, err = l.jobs(ctx, l.Client); err != nil {
 		return nil, err
 	}
+	if in.Kueue, err = l.kueue(ctx); err != nil {
+		return nil, err
+	}
 	w := world.Observe(in)
 	l.tellUnused(ctx, l.writes.saw(w))
 	w.Nodes.Promised = l.writes.promised(w)
@@ -91,6 +94,10 @@ func (l *Loop) tellUnused(ctx context.Context, unused []*world.Job) {
 			why = "nothing says why"
 		}
 		l.Metrics.unused.WithLabelValues(l.pool.Name).Inc()
+		if j.Kueue && j.Nodes() == 0 {
+			l.event(j, warning, string(plan.Unused), "Kueue did not start it on the %d nodes that were left to it, and it gets none for a while: %s", j.Target, why)
+			continue
+		}
 		l.event(j, warning, string(plan.Unused), "%d of its %d pods run, and it gets no more nodes than it uses for a while: %s", j.Pods.Running, j.Nodes(), why)
 	}
 }
@@ -119,6 +126,31 @@ func (l *Loop) jobs(ctx context.Context, from client.Reader) ([]world.Object, er
 		}
 	}
 	return jobs, nil
+}
+
+// kueue lists what Kueue's API holds, nil where it admits no jobs.
+func (l *Loop) kueue(ctx context.Context) (*world.Kueue, error) {
+	if !l.Kueue {
+		return nil, nil
+	}
+	var lists [3]unstructured.UnstructuredList
+	var objects [3][]*unstructured.Unstructured
+	for i, gvk := range kueueKinds() {
+		lists[i].SetGroupVersionKind(gvk)
+		if err := l.Client.List(ctx, &lists[i], client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("list %s: %w", gvk.Kind, err)
+		}
+		for j := range lists[i].Items {
+			objects[i] = append(objects[i], &lists[i].Items[j])
+		}
+	}
+	return &world.Kueue{Workloads: objects[0], LocalQueues: objects[1], ClusterQueues: objects[2]}, nil
+}
+
+// kueueKinds are the kinds of Kueue's objects that are read.
+func kueueKinds() []schema.GroupVersionKind {
+	kueue := schema.GroupVersion{Group: "kueue.x-k8s.io", Version: "v1beta2"}
+	return []schema.GroupVersionKind{kueue.WithKind("Workload"), kueue.WithKind("LocalQueue"), kueue.WithKind("ClusterQueue")}
 }
 
 // list lists objects of a kind, in place of which it takes what the loop wrote where the

@@ -38,6 +38,8 @@ type controller struct {
 	// server is the address of the server that decides, "" for none, and prometheus that of
 	// the Prometheus with the progress of the jobs.
 	server, prometheus string
+	// kueue says that Kueue admits jobs.
+	kueue bool
 	// more are further fields of the pool.
 	more string
 	// proxy is what it takes for the API server, nil for the API server.
@@ -58,10 +60,11 @@ func (c controller) start(t *testing.T) *cluster.Process {
 	}
 	must(t, os.WriteFile(config, []byte(fmt.Sprintf(`
 kinds: [%s]
+kueue: %t
 prometheus: %q
 pools:
-  - {name: %s, nodeSelector: {pool: %[3]s}, cadence: %s, debounce: %s, minInterval: %s, settleTimeout: 2m, maxShrink: 100%%%s}
-`, cmp.Or(c.kinds, "Job, JobSet"), c.prometheus, c.pool, cmp.Or(c.cadence, "5s"), cmp.Or(c.debounce, "500ms"), cmp.Or(c.minInterval, "0s"), query)), 0o600))
+  - {name: %s, nodeSelector: {pool: %[4]s}, cadence: %s, debounce: %s, minInterval: %s, settleTimeout: 2m, maxShrink: 100%%%s}
+`, cmp.Or(c.kinds, "Job, JobSet"), c.kueue, c.prometheus, c.pool, cmp.Or(c.cadence, "5s"), cmp.Or(c.debounce, "500ms"), cmp.Or(c.minInterval, "0s"), query)), 0o600))
 	token, err := serviceAccountToken(t.Context(), c.account)
 	must(t, err)
 	kubeconfig := filepath.Join(directory, "kubeconfig")

@@ -68,6 +68,8 @@ type job struct {
 	annotations map[string]string
 	pods        map[string]string // annotations of its pods
 	unlabelled  bool
+	// queue is that of Kueue's which it waits in, "" for none.
+	queue string
 	// evictAfter is how long its pods stay on a node that is lost.
 	evictAfter time.Duration
 	// namespace is that of the pool's name where it is "".
@@ -96,8 +98,12 @@ func (j job) template(pool string) corev1.PodTemplateSpec {
 
 func (j job) metadata(pool string) metav1.ObjectMeta {
 	m := metav1.ObjectMeta{Name: j.name, Namespace: cmp.Or(j.namespace, pool), Annotations: j.annotations}
+	m.Labels = make(map[string]string)
 	if !j.unlabelled {
-		m.Labels = map[string]string{poolLabel: pool}
+		m.Labels[poolLabel] = pool
+	}
+	if j.queue != "" {
+		m.Labels["kueue.x-k8s.io/queue-name"] = j.queue
 	}
 	return m
 }

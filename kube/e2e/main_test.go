@@ -95,7 +95,7 @@ func prepare(ctx context.Context, directory string) (err error) {
 // pools are those of the tests: an account writes to jobs of its release's pools only.
 var pools = []string{
 	"crash", "restarted", "two", "decisions", "recommend", "rights", "storm", "thousand", "fixed", "elastic",
-	"tenants", "scaling", "rayclusters", "pytorchjobs", "trainjobs", "torchrun",
+	"tenants", "scaling", "rayclusters", "pytorchjobs", "trainjobs", "torchrun", kueue,
 }
 
 // install installs the controller's chart for all kinds of jobs and all pools.
@@ -106,7 +106,7 @@ func install(ctx context.Context, name string, flags ...string) error {
 	}
 	return helm(ctx, append([]string{
 		"install", name, "deploy/helm/elastalloc-controller", "--namespace", namespace, "--create-namespace",
-		`--set-json=config={"kinds":["` + strings.Join(kinds.Names(), `","`) + `"],"pools":[` + strings.Join(named, ",") + `]}`,
+		`--set-json=config={"kinds":["` + strings.Join(kinds.Names(), `","`) + `"],"kueue":true,"pools":[` + strings.Join(named, ",") + `]}`,
 	}, flags...)...)
 }
 

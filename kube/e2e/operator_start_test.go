@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/yaml"
 
@@ -25,6 +26,7 @@ const (
 	trainingOperator = "training-operator"
 	trainer          = "trainer"
 	kubeRay          = "ray-operator"
+	kueue            = "kueue"
 )
 
 // startOperator starts a controller of a kind of jobs, with all that its installation has:
@@ -136,6 +138,18 @@ webhook: {host: 127.0.0.1, port: %s}
 metrics: {bindAddress: "0"}
 health: {healthProbeBindAddress: %q}
 `, webhookPort, health)
+	case kueue:
+		config = fmt.Sprintf(`
+apiVersion: config.kueue.x-k8s.io/v1beta2
+kind: Configuration
+leaderElection: {leaderElect: false}
+internalCertManagement: {enable: false}
+webhook: {host: 127.0.0.1, port: %s, certDir: %s/k8s-webhook-server/serving-certs}
+metrics: {bindAddress: "0"}
+health: {healthProbeBindAddress: %q}
+integrations: {frameworks: [batch/job]}
+featureGates: {ElasticJobsViaWorkloadSlices: true, VisibilityOnDemand: false}
+`, webhookPort, directory, health)
 	case trainingOperator:
 		// It makes certificates of its own, which nothing here uses, keeps them in a secret
 		// that has to be there, and waits until it finds them in a folder that cannot be chosen.
@@ -176,6 +190,10 @@ func webhooksByURL(manifest []byte, prefix, url string, certificate []byte) (str
 			return "", err
 		}
 		webhooks, _ := object["webhooks"].([]any)
+		if prefix == kueue {
+			webhooks = kueueWebhooks(webhooks)
+			object["webhooks"] = webhooks
+		}
 		if metadata, ok := object["metadata"].(map[string]any); ok {
 			metadata["name"] = fmt.Sprintf("%s.%v", prefix, metadata["name"])
 		}
@@ -206,6 +224,22 @@ func webhooksByURL(manifest []byte, prefix, url string, certificate []byte) (str
 		fmt.Fprintf(&out, "---\n%s", text)
 	}
 	return out.String(), nil
+}
+
+// kueueWebhooks returns those of Kueue that are for its own objects and for Jobs, these in the
+// namespace of its test only.
+func kueueWebhooks(all []any) (kept []any) {
+	for _, element := range all {
+		webhook, _ := element.(map[string]any)
+		switch path, _, _ := unstructured.NestedString(webhook, "clientConfig", "service", "path"); {
+		case strings.HasSuffix(path, "-batch-v1-job"):
+			webhook["namespaceSelector"] = map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": kueue}}
+			kept = append(kept, webhook)
+		case strings.Contains(path, "-kueue-x-k8s-io-"):
+			kept = append(kept, webhook)
+		}
+	}
+	return kept
 }
 
 // writeCertificate writes tls.crt and tls.key, self-signed for 127.0.0.1, and returns the

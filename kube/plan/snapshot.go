@@ -5,6 +5,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -48,7 +49,7 @@ const (
 // the nodes that they hold, are left out, and so are their nodes.
 func Snapshot(w *world.World, id string, hold map[string]world.Reason) Request {
 	r := Request{Allocate: &elastallocv1.AllocateRequest{
-		Snapshot: &elastallocv1.Snapshot{Id: id, Groups: groups(&w.Pool)},
+		Snapshot: &elastallocv1.Snapshot{Id: id, Groups: groups(w)},
 		// One job that the allocator does not like keeps its nodes.
 		Options: &elastallocv1.AllocateOptions{BadJobs: elastallocv1.BadJobs_BAD_JOBS_HOLD},
 	}}
@@ -56,8 +57,8 @@ func Snapshot(w *world.World, id string, hold map[string]world.Reason) Request {
 	// keep leaves out a job with the nodes that it holds.
 	keep := func(j *world.Job, reason world.Reason, why string) {
 		r.Left = append(r.Left, Left{j, reason, why})
-		if group := w.Pool.GroupOf(j.Object.GetNamespace()); group != nil {
-			client.Reserve(r.Allocate.GetSnapshot(), group.Name, "", int32(j.Keeps()))
+		if group := groupOf(w, j); group != "" {
+			client.Reserve(r.Allocate.GetSnapshot(), group, "", int32(j.Keeps()))
 		}
 		total -= j.Keeps()
 	}
@@ -107,17 +108,41 @@ func Snapshot(w *world.World, id string, hold map[string]world.Reason) Request {
 	return r
 }
 
-// groups returns the groups of a pool.
-func groups(pool *config.Pool) []*elastallocv1.Group {
+// groups returns the groups of a pool, or where its jobs have quotas of Kueue one for each of these.
+func groups(w *world.World) []*elastallocv1.Group {
 	var all []*elastallocv1.Group
-	for _, group := range pool.Groups {
-		described := &elastallocv1.Group{Id: group.Name, ParentId: group.Parent, Quota: int32(group.Quota)}
-		if group.Limit != nil {
-			described.Limit = new(int32(*group.Limit))
+	described := w.Pool.Groups
+	if len(w.Quotas) > 0 {
+		described = []config.Group{{Name: queueGroup("")}} // Of the jobs without one.
+		for _, name := range slices.Sorted(maps.Keys(w.Quotas)) {
+			described = append(described, config.Group{Name: queueGroup(name), Limit: new(w.Quotas[name])})
 		}
-		all = append(all, described)
+	}
+	for _, group := range described {
+		one := &elastallocv1.Group{Id: group.Name, ParentId: group.Parent, Quota: int32(group.Quota)}
+		if group.Limit != nil {
+			one.Limit = new(int32(*group.Limit))
+		}
+		all = append(all, one)
 	}
 	return all
+}
+
+// queueGroup names the group of the jobs of a ClusterQueue.
+func queueGroup(name string) string { return "ClusterQueue/" + name }
+
+// groupOf returns the name of the group of a job, "" for none.
+func groupOf(w *world.World, j *world.Job) string {
+	if _, limited := w.Quotas[j.Queue]; limited {
+		return queueGroup(j.Queue)
+	}
+	if len(w.Quotas) > 0 {
+		return queueGroup("")
+	}
+	if group := w.Pool.GroupOf(j.Object.GetNamespace()); group != nil {
+		return group.Name
+	}
+	return ""
 }
 
 // request describes a job. While it cools down its present size is the only legal one.
@@ -135,9 +160,7 @@ func request(w *world.World, j *world.Job) *elastallocv1.Job {
 	if j.Estimate.Error > 0 {
 		described.EtaError = &j.Estimate.Error
 	}
-	if group := w.Pool.GroupOf(j.Object.GetNamespace()); group != nil {
-		described.GroupId = group.Name
-	}
+	described.GroupId = groupOf(w, j)
 	sizes := Legal(j)
 	speeds := make([]float64, len(sizes))
 	for i, n := range sizes {
@@ -162,10 +185,7 @@ func Legal(j *world.Job) []int {
 	case j.Nodes() == 0 && j.Shape.StartSize > 0:
 		sizes = []int{j.Shape.StartSize}
 	}
-	if j.Capped() {
-		return slices.DeleteFunc(slices.Clone(sizes), func(n int) bool { return n > j.Use.Cap })
-	}
-	return sizes
+	return slices.DeleteFunc(slices.Clone(sizes), func(n int) bool { return !j.May(n) })
 }
 
 // Answer is what FillIdle and Allocate answer alike.

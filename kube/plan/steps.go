@@ -122,6 +122,7 @@ func Steps(w *world.World, current string) Plan {
 			grace = max(grace, min(maxGrace, j.Shape.Grace))
 			switch step := (Step{Job: j, From: j.Nodes(), To: j.Target}); {
 			case !j.Movable() || step.From == step.To:
+			case j.Kueue && (step.From == 0 || step.To == 0): // That is Kueue's to do.
 			case step.From != j.Record.From, j.Record.Changed != nil && !j.Record.Changed.Before(j.Record.At):
 				p.Conflicts = append(p.Conflicts, step)
 			default:

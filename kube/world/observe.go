@@ -18,9 +18,6 @@ import (
 	"github.com/elastalloc/elastalloc/kube/kinds"
 )
 
-// kueueLabel is on jobs that Kueue admits and suspends.
-const kueueLabel = "kueue.x-k8s.io/queue-name"
-
 // Input is what a world is observed from.
 type Input struct {
 	Now   time.Time
@@ -31,6 +28,8 @@ type Input struct {
 	Pods  []*corev1.Pod
 	// Jobs are those of the pool.
 	Jobs []Object
+	// Kueue is nil where it has no say.
+	Kueue *Kueue
 	// Query is what the pool's query answered, by the jobs' namespaces and names.
 	Query map[types.NamespacedName]Sample
 	// Efficiencies are learnt doubling efficiencies of jobs that declare no speeds.
@@ -68,7 +67,7 @@ const staleAfter = 2
 // Observe returns the world.
 func Observe(in Input) *World {
 	w := &World{Now: in.Now, Pool: in.Pool, Apply: in.Apply}
-	o := &observer{Input: in, world: w, taken: make(map[types.UID]bool), counted: make(map[string]bool)}
+	o := &observer{Input: in, world: w, queues: in.Kueue.read(corev1.ResourceName(in.Pool.Unit)), taken: make(map[types.UID]bool), counted: make(map[string]bool)}
 	for _, object := range in.Jobs {
 		w.Jobs = append(w.Jobs, o.identify(object))
 	}
@@ -86,6 +85,7 @@ func Observe(in Input) *World {
 		o.judge(j)
 	}
 	w.unpin()
+	o.queue()
 	for _, j := range w.Jobs {
 		kept += j.Keeps() - j.Waits()
 	}
@@ -101,7 +101,8 @@ func Observe(in Input) *World {
 // observer is a world in the making.
 type observer struct {
 	Input
-	world *World
+	world  *World
+	queues *queues
 	// podsOf are the pods of each job, and taken all of them.
 	podsOf map[*Job][]*corev1.Pod
 	taken  map[types.UID]bool
@@ -148,10 +149,12 @@ func (o *observer) identify(object Object) *Job {
 		j.pin(Paused, "its annotation "+PausedAnnotation+" says so")
 	case owner != "":
 		j.pin(Owned, "it belongs to a "+owner+": label that instead")
-	case o.Apply && object.Job.GetLabels()[kueueLabel] != "":
-		j.pin(KueueOwned, "Kueue sets when it runs and with how many nodes")
 	case notElastic != nil:
 		j.pin(NotElastic, notElastic.Error())
+	case (o.Apply || o.queues != nil) && object.Job.GetLabels()[kueueLabel] != "":
+		if why := o.kueueOwned(j); why != "" {
+			j.pin(KueueOwned, why)
+		}
 	}
 	return j
 }

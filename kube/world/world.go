@@ -25,6 +25,8 @@ type World struct {
 	// Odd are the nodes that have more or fewer of the unit than the PerNode of most.
 	Odd     []*corev1.Node
 	PerNode int64
+	// Quotas are how many nodes the pool's jobs of a ClusterQueue may have, where that is limited.
+	Quotas map[string]int
 	// Jobs are the pool's jobs, those that end included, oldest first.
 	Jobs []*Job
 }
@@ -79,6 +81,11 @@ type Job struct {
 	// empty for one that may be resized.
 	Pinned Reason
 	Why    string
+	// Kueue says that Kueue alone starts and suspends it, as a job of the ClusterQueue Queue. Ceiling,
+	// where not 0, is the size that it must not exceed, since others wait there.
+	Kueue   bool
+	Queue   string
+	Ceiling int
 	// Cooling jobs were changed less than the pool's MinInterval ago, or have pods that leave.
 	Cooling bool
 	// Growing jobs were changed less than the pool's SettleTimeout ago, and fewer pods than
@@ -213,6 +220,12 @@ func (j *Job) Waits() int {
 
 // Capped reports whether the job gets no more nodes than it was seen to use.
 func (j *Job) Capped() bool { return !j.Use.Capped.IsZero() }
+
+// May reports whether the job may have so many nodes, if its annotations allow them: no more than it
+// was seen to use, and than its queue lets it have.
+func (j *Job) May(nodes int) bool {
+	return (!j.Capped() || nodes <= j.Use.Cap) && (j.Ceiling == 0 || nodes <= j.Ceiling)
+}
 
 // Short reports whether fewer pods of the job run, or are done, than it asks for.
 func (j *Job) Short() bool { return j.Pods.Running+j.Pods.Done < j.Nodes() }

@@ -103,7 +103,7 @@ func writeVersion(w io.Writer) error {
 // manage runs the controller until ctx ends or the lease is lost.
 func (f *flags) manage(ctx context.Context, c *config.Config, decides controller.Allocator, cluster *rest.Config, logger *slog.Logger) error {
 	watched := kinds.Named(c.Kinds)
-	caches, err := controller.CacheOptions(watched)
+	caches, err := controller.CacheOptions(watched, c.Kueue)
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (f *flags) manage(ctx context.Context, c *config.Config, decides controller
 	}
 	defer stopRecording()
 	loops, err := controller.Add(manager, c.Pools, controller.Options{
-		Mode: f.mode, Kinds: watched, Client: manager.GetClient(), Live: manager.GetAPIReader(),
+		Mode: f.mode, Kinds: watched, Kueue: c.Kueue, Client: manager.GetClient(), Live: manager.GetAPIReader(),
 		Allocator: decides, Querier: querier, Recorder: manager.GetEventRecorder("elastalloc-controller"),
 		Metrics: controller.NewMetrics(registry, f.mode), Log: logger, Now: time.Now, Calls: calls,
 	})

@@ -109,6 +109,7 @@ type Cluster struct {
 	Nodes []*corev1.Node
 	Jobs  map[string]*unstructured.Unstructured
 	Pods  []*corev1.Pod
+	Kueue *world.Kueue
 	made  int
 }
 
@@ -127,7 +128,7 @@ func New(nodes int, jobs ...*unstructured.Unstructured) *Cluster {
 
 // World observes the cluster.
 func (c *Cluster) World() *world.World {
-	in := world.Input{Now: c.Now, Pool: c.Pool, Apply: true, Nodes: c.Nodes, Pods: c.Pods, ETAs: new(eta.Estimator)}
+	in := world.Input{Now: c.Now, Pool: c.Pool, Apply: true, Nodes: c.Nodes, Pods: c.Pods, Kueue: c.Kueue, ETAs: new(eta.Estimator)}
 	for _, name := range slices.Sorted(maps.Keys(c.Jobs)) {
 		in.Jobs = append(in.Jobs, world.Object{Kind: kinds.Named([]string{"Job"})[0], Job: c.Jobs[name]})
 	}

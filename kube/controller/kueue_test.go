@@ -1,0 +1,68 @@
+package controller_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
+)
+
+// TestKueueDoesNotStart: nodes that were left to a job which Kueue then does not start are used again,
+// and the job is tried ever more rarely.
+func TestKueueDoesNotStart(t *testing.T) {
+	t.Parallel()
+	jobs := []*unstructured.Unstructured{
+		worldtest.Job("long", 8, map[string]string{"work": "1000h", "nodes": "4,8"}),
+		worldtest.Job("waits", 0, map[string]string{"work": "1h"}),
+	}
+	for _, field := range []string{"parallelism", "completions"} {
+		_ = unstructured.SetNestedField(jobs[1].Object, int64(4), "spec", field)
+	}
+	for _, job := range jobs {
+		labels, annotations := job.GetLabels(), job.GetAnnotations()
+		labels["kueue.x-k8s.io/queue-name"], annotations["kueue.x-k8s.io/elastic-job"] = "team", "true"
+		job.SetLabels(labels)
+		job.SetAnnotations(annotations)
+		_ = unstructured.SetNestedSlice(job.Object, []any{map[string]any{"name": "kueue.x-k8s.io/elastic-job"}}, "spec", "template", "spec", "schedulingGates")
+	}
+	c := newCluster(t, 8, jobs...)
+	c.kueue = true
+	for _, text := range []string{
+		`{kind: LocalQueue, metadata: {name: team, namespace: default}, spec: {clusterQueue: shared}}`,
+		`{kind: Workload, metadata: {name: l, namespace: default, ownerReferences: [{apiVersion: batch/v1, kind: Job, name: long, uid: uid-long, controller: true}]}, spec: {queueName: team},
+			status: {admission: {podSetAssignments: [{resourceUsage: {nvidia.com/gpu: 64}}]}, conditions: [{type: Admitted, status: "True"}]}}`,
+		`{kind: Workload, metadata: {name: w, namespace: default, ownerReferences: [{apiVersion: batch/v1, kind: Job, name: waits, uid: uid-waits, controller: true}]}, spec: {queueName: team},
+			status: {conditions: [{type: QuotaReserved, status: "False", message: "a check has yet to pass"}]}}`,
+	} {
+		var object unstructured.Unstructured
+		if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
+			t.Fatal(err)
+		}
+		object.SetAPIVersion("kueue.x-k8s.io/v1beta2")
+		if err := c.client.Create(t.Context(), &object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.start()
+	c.step = 20 * time.Second
+	c.passes(20)
+	c.want(map[string]int{"long": 4, "waits": 0})
+	var left time.Duration
+	for began, last := c.now, c.now; c.now.Sub(began) < 10*time.Hour; last = c.now {
+		c.passes(1)
+		if n, _ := c.job("long"); n == 4 {
+			left += c.now.Sub(last)
+		}
+	}
+	c.want(map[string]int{"long": 8, "waits": 0})
+	if told := c.told(); !strings.Contains(told, "Kueue did not start it on the 4 nodes that were left to it") || !strings.Contains(told, "a check has yet to pass") {
+		t.Errorf("events are %s", told)
+	}
+	if left > 2*time.Hour {
+		t.Errorf("for %v of 10 h nodes were left to it", left)
+	}
+}

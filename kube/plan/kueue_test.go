@@ -1,0 +1,109 @@
+package plan_test
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/internal/apiconv"
+	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
+	"github.com/elastalloc/elastalloc/kube/plan"
+	"github.com/elastalloc/elastalloc/kube/world"
+)
+
+// kueueObjects returns objects of YAML documents.
+func kueueObjects(t *testing.T, documents ...string) (objects []*unstructured.Unstructured) {
+	t.Helper()
+	for _, text := range documents {
+		var object unstructured.Unstructured
+		if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
+			t.Fatal(err)
+		}
+		objects = append(objects, &object)
+	}
+	return objects
+}
+
+// TestKueue: a decision makes room for jobs that Kueue is to start, within its quota, and its steps
+// start and suspend none of them.
+func TestKueue(t *testing.T) {
+	t.Parallel()
+	allocator, err := elastalloc.New(elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
+	if err != nil {
+		t.Fatal(err)
+	}
+	jobs := []*unstructured.Unstructured{
+		worldtest.Job("runs", 8, map[string]string{"work": "1000h", "nodes": "1-8"}),
+		worldtest.Job("waits", 0, map[string]string{"work": "1h"}),
+		worldtest.Job("own", 0, map[string]string{"work": "1h", "nodes": "1,2"}), // Not Kueue's.
+	}
+	for _, job := range jobs[:2] {
+		labels, annotations := job.GetLabels(), job.GetAnnotations()
+		labels["kueue.x-k8s.io/queue-name"], annotations["kueue.x-k8s.io/elastic-job"] = "team", "true"
+		job.SetLabels(labels)
+		job.SetAnnotations(annotations)
+		_ = unstructured.SetNestedSlice(job.Object, []any{map[string]any{"name": "kueue.x-k8s.io/elastic-job"}}, "spec", "template", "spec", "schedulingGates")
+	}
+	for _, field := range []string{"parallelism", "completions"} {
+		_ = unstructured.SetNestedField(jobs[1].Object, int64(3), "spec", field)
+	}
+	c := worldtest.New(8, jobs...)
+	c.Now = c.Now.Add(time.Hour)
+	c.Kueue = &world.Kueue{
+		LocalQueues:   kueueObjects(t, `{metadata: {name: team, namespace: default}, spec: {clusterQueue: shared}}`),
+		ClusterQueues: kueueObjects(t, `{metadata: {name: shared}, spec: {resourceGroups: [{flavors: [{resources: [{name: nvidia.com/gpu, nominalQuota: 56}]}]}]}}`),
+		Workloads: kueueObjects(t,
+			`{metadata: {name: r, namespace: default, ownerReferences: [{uid: uid-runs, controller: true}]}, spec: {queueName: team},
+				status: {admission: {clusterQueue: shared, podSetAssignments: [{resourceUsage: {nvidia.com/gpu: 64}}]}, conditions: [{type: QuotaReserved, status: "True"}, {type: Admitted, status: "True"}]}}`,
+			`{metadata: {name: w, namespace: default, ownerReferences: [{uid: uid-waits, controller: true}]}, spec: {queueName: team}}`),
+	}
+	w := c.World()
+	r := plan.Snapshot(w, "id", nil)
+	answer, err := apiconv.InProcess{Allocator: allocator}.Allocate(t.Context(), r.Allocate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := plan.Check(r, answer); err != nil {
+		t.Fatal(err)
+	}
+	got := make(map[string]int)
+	for _, target := range plan.Targets(w, plan.Decision{ID: "id", Mode: plan.ModeApply}, r, answer) {
+		got[target.Job.Object.GetName()] = target.Nodes
+		c.Write(target)
+	}
+	if got["runs"] != 4 || got["waits"] != 3 || got["own"] != 1 {
+		t.Errorf("targets are %v; want 4 and 3 within the quota of 7, and 1 for the job that is not Kueue's", got)
+	}
+	for range 4 {
+		p := plan.Steps(c.World(), "")
+		for _, step := range append(p.Now, p.Waiting...) {
+			if step.Job.Kueue && (step.From == 0 || step.To == 0) {
+				t.Errorf("step %v of %s", step, step.Job.ID)
+			}
+		}
+		for _, step := range p.Now {
+			if err := c.Take(step); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.Reconcile()
+		c.Leave()
+	}
+	p := plan.Steps(c.World(), "")
+	if j := c.World().Jobs; !p.Done() || j[1].Nodes() != 4 || j[2].Nodes() != 0 {
+		t.Errorf("jobs have %d and %d nodes; want 4, and none for the one that Kueue is to start", j[1].Nodes(), j[2].Nodes())
+	}
+	// Not even where the decision takes all nodes of a job that runs.
+	annotations := c.Jobs["runs"].GetAnnotations()
+	annotations[world.TargetAnnotation] = "0"
+	record := c.World().Jobs[1].NextRecord(4, c.Now)
+	record.ID, record.At, record.Mode, record.Jobs, record.From = "late", c.Now, plan.ModeApply, 1, 4
+	annotations[world.DecisionAnnotation] = record.String()
+	c.Jobs["runs"].SetAnnotations(annotations)
+	if p = plan.Steps(c.World(), "late"); p.ID != "late" || len(p.Now)+len(p.Waiting)+len(p.Conflicts) > 0 {
+		t.Errorf("plan is %+v; want nothing to do", p)
+	}
+}

@@ -1,0 +1,130 @@
+package world_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
+	"github.com/elastalloc/elastalloc/kube/world"
+)
+
+// fromYAML returns an object.
+func fromYAML(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	var object unstructured.Unstructured
+	if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
+		t.Fatal(err)
+	}
+	return &object
+}
+
+// queued makes a job one of the queue team, and an elastic one that Kueue's webhook gated.
+func queued(job *unstructured.Unstructured, elastic bool) *unstructured.Unstructured {
+	labels := job.GetLabels()
+	labels["kueue.x-k8s.io/queue-name"] = "team"
+	job.SetLabels(labels)
+	if elastic {
+		annotations := job.GetAnnotations()
+		annotations["kueue.x-k8s.io/elastic-job"] = "true"
+		job.SetAnnotations(annotations)
+		gates := []any{map[string]any{"name": "kueue.x-k8s.io/elastic-job"}}
+		_ = unstructured.SetNestedSlice(job.Object, gates, "spec", "template", "spec", "schedulingGates")
+	}
+	return job
+}
+
+// workload returns a Workload of a job, "" for a stranger's, that is admitted with some GPUs or waits.
+func workload(t *testing.T, job string, admitted int64) *unstructured.Unstructured {
+	t.Helper()
+	object := fromYAML(t, `{metadata: {name: x, namespace: default, uid: other}, spec: {queueName: team}}`)
+	if job != "" {
+		_ = unstructured.SetNestedSlice(object.Object, []any{map[string]any{"kind": "Job", "name": job, "uid": "uid-" + job, "controller": true}}, "metadata", "ownerReferences")
+	}
+	conditions := []any{map[string]any{"type": "QuotaReserved", "status": "False", "message": "insufficient quota"}}
+	if admitted > 0 {
+		conditions = []any{map[string]any{"type": "QuotaReserved", "status": "True"}, map[string]any{"type": "Admitted", "status": "True"}}
+		usage := []any{map[string]any{"name": "main", "resourceUsage": map[string]any{worldtest.Unit: admitted}}}
+		_ = unstructured.SetNestedSlice(object.Object, usage, "status", "admission", "podSetAssignments")
+		_ = unstructured.SetNestedField(object.Object, "shared", "status", "admission", "clusterQueue")
+	}
+	_ = unstructured.SetNestedSlice(object.Object, conditions, "status", "conditions")
+	return object
+}
+
+// TestKueueJobs: only what Kueue admitted, or will start by itself, is decided on, and nothing grows
+// while a stranger waits.
+func TestKueueJobs(t *testing.T) {
+	t.Parallel()
+	local := fromYAML(t, `{metadata: {name: team, namespace: default}, spec: {clusterQueue: shared}}`)
+	const free = `{metadata: {name: shared}, spec: {resourceGroups: [{flavors: [{resources: [{name: nvidia.com/gpu, nominalQuota: 64}]}]}]},}`
+	const borrows = `{metadata: {name: shared}, spec: {cohortName: all, resourceGroups: [{flavors: [{resources: [{name: nvidia.com/gpu, nominalQuota: "16"BORROW}]}]}]}}`
+	shrunk := workload(t, "", 32)
+	assigned, _, _ := unstructured.NestedSlice(shrunk.Object, "status", "admission", "podSetAssignments")
+	assigned[0].(map[string]any)["count"] = int64(4)
+	_ = unstructured.SetNestedSlice(shrunk.Object, assigned, "status", "admission", "podSetAssignments")
+	_ = unstructured.SetNestedSlice(shrunk.Object, []any{map[string]any{"name": "main", "count": int64(2)}}, "spec", "podSets")
+	for name, test := range map[string]struct {
+		elastic, off bool
+		nodes        int
+		change       func(job *unstructured.Unstructured)
+		workloads    []*unstructured.Unstructured
+		queue        string
+		pinned       world.Reason
+		ceiling      int
+		quota        int // -1 is unlimited
+	}{
+		"admitted":              {elastic: true, nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, quota: 8},
+		"grows already":         {elastic: true, nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 16), workload(t, "a", 0)}, quota: 8},
+		"a stranger runs":       {elastic: true, nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32), workload(t, "", 24)}, quota: 5},
+		"a stranger shrank":     {elastic: true, nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32), shrunk}, quota: 6},
+		"a stranger waits":      {elastic: true, nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32), workload(t, "", 0)}, ceiling: 4, quota: 8},
+		"another of ours waits": {elastic: true, nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32), workload(t, "b", 0)}, quota: 8},
+		"waits":                 {elastic: true, workloads: []*unstructured.Unstructured{workload(t, "a", 0)}, quota: 8},
+		"waits, is not elastic": {workloads: []*unstructured.Unstructured{workload(t, "a", 0)}, quota: 8},
+		"is not elastic":        {nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, pinned: world.KueueOwned, quota: 8},
+		"not admitted":          {elastic: true, nodes: 4, pinned: world.KueueOwned, quota: 8},
+		"no say":                {elastic: true, off: true, nodes: 4, pinned: world.KueueOwned, quota: -1},
+		"elastic Jobs are off": {elastic: true, nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, pinned: world.KueueOwned, quota: 8, change: func(job *unstructured.Unstructured) {
+			unstructured.RemoveNestedField(job.Object, "spec", "template", "spec", "schedulingGates")
+		}},
+		"partial admission": {elastic: true, nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, pinned: world.KueueOwned, quota: 8, change: func(job *unstructured.Unstructured) {
+			annotations := job.GetAnnotations()
+			annotations["kueue.x-k8s.io/job-min-parallelism"] = "1"
+			job.SetAnnotations(annotations)
+		}},
+		"in another cluster": {elastic: true, nodes: 4, pinned: world.NotElastic, quota: 8, change: func(job *unstructured.Unstructured) {
+			_ = unstructured.SetNestedField(job.Object, "kueue.x-k8s.io/multikueue", "spec", "managedBy")
+		}},
+		"borrows":            {elastic: true, nodes: 4, queue: borrows, workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, quota: -1},
+		"borrows to a limit": {elastic: true, nodes: 4, queue: "limit", workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, quota: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := queued(worldtest.Job("a", test.nodes, map[string]string{"work": "100h"}), test.elastic)
+			if test.change != nil {
+				test.change(a)
+			}
+			c := worldtest.New(8, a, queued(worldtest.Job("b", 0, map[string]string{"work": "100h"}), true))
+			c.Now = c.Now.Add(time.Hour)
+			queue := map[string]string{"": free, "limit": strings.ReplaceAll(borrows, "BORROW", ", borrowingLimit: 8")}[test.queue]
+			if test.queue == borrows {
+				queue = strings.ReplaceAll(borrows, "BORROW", "")
+			}
+			if !test.off {
+				c.Kueue = &world.Kueue{Workloads: test.workloads, LocalQueues: []*unstructured.Unstructured{local}, ClusterQueues: []*unstructured.Unstructured{fromYAML(t, queue)}}
+			}
+			w := c.World()
+			j := w.Jobs[0]
+			if j.Pinned != test.pinned || j.Ceiling != test.ceiling || j.Kueue != (test.pinned == "") || j.Kueue && !j.Shape.NoPause {
+				t.Errorf("pinned %q (%s), ceiling %d, Kueue's %t; want %q and %d", j.Pinned, j.Why, j.Ceiling, j.Kueue, test.pinned, test.ceiling)
+			}
+			if quota, limited := w.Quotas["shared"]; limited && quota != test.quota || limited != (test.quota >= 0) {
+				t.Errorf("quota is %d; want %d", quota, test.quota)
+			}
+		})
+	}
+}

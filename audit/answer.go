@@ -28,6 +28,11 @@ type effort struct {
 	numbers int // kept
 }
 
+func newEffort(ctx context.Context, o Options) *effort {
+	work := cmp.Or(max(0, o.Work), DefaultWork)
+	return &effort{ctx: ctx, work: work, polled: work + 1<<21} // Look at once.
+}
+
 // stopped ends a check that could not decide, by a panic that check recovers.
 type stopped struct{ why string }
 
@@ -78,8 +83,7 @@ func check(
 	if response.GetSnapshotId() != request.GetSnapshot().GetId() {
 		return "", refute("snapshot_id is %q; the request has %q", response.GetSnapshotId(), request.GetSnapshot().GetId())
 	}
-	e := &effort{ctx: ctx, work: cmp.Or(max(0, o.Work), DefaultWork)}
-	e.polled = e.work + 1<<21 // Look at once.
+	e := newEffort(ctx, o)
 	a := &answer{
 		allocations: response.GetAllocations(), report: response.GetReport(),
 		heuristic: response.GetReport().GetReason() == elastallocv1.Reason_REASON_HEURISTIC,
@@ -142,7 +146,7 @@ func (a *answer) readPlan() error {
 			return refute("an allocation is for job %q (want %q)", got.GetJobId(), j.id)
 		}
 		on := a.typeOf(got.GetNodeType())
-		if (on >= 0) != (nodes > 0 && len(a.types) > 0) && !(j.held && j.on < 0) || on < 0 && got.GetNodeType() != "" {
+		if named := nodes > 0 && len(a.types) > 0; named && on < 0 || !named && got.GetNodeType() != "" {
 			return refute("job %q has %d nodes of type %q", j.id, nodes, got.GetNodeType())
 		}
 		if change := j.changeTo(nodes, max(0, on)); got.GetChange() != change {

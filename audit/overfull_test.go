@@ -3,6 +3,9 @@ package audit_test
 import (
 	"strings"
 	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/elastalloc/elastalloc/audit"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
@@ -29,5 +32,30 @@ func TestOverfull(t *testing.T) {
 			t.Errorf("more nodes than group %q may hold: %v", of.GetId(), got)
 		}
 		request.Snapshot.Groups[g].Limit = limit
+	}
+}
+
+// TestStartFirstPasses: under START_FIRST a job whose smallest size the limit of its group has
+// no room for lets those behind it in, which then have to hold nodes.
+func TestStartFirstPasses(t *testing.T) {
+	t.Parallel()
+	job := func(id string, weight float64, sizes ...int32) *elastallocv1.Job {
+		return &elastallocv1.Job{Id: id, GroupId: "team", RemainingEta: durationpb.New(time.Hour), AllowedNodes: sizes, Weight: &weight}
+	}
+	request := &elastallocv1.AllocateRequest{
+		Snapshot: &elastallocv1.Snapshot{
+			TotalNodes: 8, Groups: []*elastallocv1.Group{{Id: "team", Limit: new(int32(4))}},
+			Jobs: []*elastallocv1.Job{job("first", 1, 3, 4), job("passed over", 1, 3), job("behind", 1e-6, 1)},
+		},
+		Options: &elastallocv1.AllocateOptions{
+			Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME, Admission: elastallocv1.Admission_ADMISSION_START_FIRST,
+		},
+	}
+	response := decide(t, request)
+	if nodes := response.GetAllocations()[2].GetNodes(); nodes != 1 {
+		t.Fatalf("the job behind has %d nodes; want 1", nodes)
+	}
+	if got := audit.Check(t.Context(), request, response, audit.Options{}); got.Verdict != audit.Confirmed {
+		t.Error(got)
 	}
 }

@@ -325,7 +325,7 @@ func (s *snapshot) readJob(from *elastallocv1.Job, ids map[string]int, r *reader
 	measured := s.readKinds(&j, from, r)
 	if from.EtaNodes != nil && r.bad == nil {
 		nodes, of := int(from.GetEtaNodes()), measured.tabled
-		r.want(nodes >= 1 && (of == nil || nodes >= of[0] && nodes <= of[len(of)-1]), "eta_nodes", nodes)
+		r.want(nodes >= 1 && (len(of) == 0 || nodes >= of[0] && nodes <= of[len(of)-1]), "eta_nodes", nodes)
 		measured.factor *= measured.at(float64(nodes))
 	}
 	j.demand *= measured.factor

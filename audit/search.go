@@ -129,7 +129,7 @@ func (a *answer) describe(plan [][]int) string {
 // solve returns a plan that may be worth more than the target, nil if none is.
 func (c *search) solve() [][]int {
 	s := c.reduce()
-	if s == nil || !s.sweep() {
+	if s == nil || !s.sweep(mostRounds) {
 		return nil
 	}
 	for width := fewestStates; width <= mostStates; width *= 4 {

@@ -70,9 +70,9 @@ func (s *trial) price() {
 	}
 }
 
-// sweep improves the prices member by member, as often as that lowers what any plan is worth
+// sweep improves the prices member by member, some rounds, as long as that lowers what any plan is worth
 // at most. It reports whether that stays above the target.
-func (s *trial) sweep() bool {
+func (s *trial) sweep(rounds int) bool {
 	n := len(s.open)
 	before := make([][][]int64, n+1)
 	s.behind = make([][][]int64, n+1)
@@ -85,7 +85,7 @@ func (s *trial) sweep() bool {
 		s.behind[m] = s.extend(s.behind[m+1], s.open[m])
 	}
 	known := s.known()
-	for range mostRounds {
+	for range rounds {
 		if known <= s.target {
 			return false
 		}

@@ -1,0 +1,209 @@
+package audit
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// drawModel draws a request of few jobs over few steps, or on several node types.
+func drawModel(t *testing.T, r *rand.Rand) *model {
+	t.Helper()
+	span := func(low, high float64) *durationpb.Duration {
+		return durationpb.New(time.Duration(low * math.Pow(high/low, r.Float64()) * 1e9))
+	}
+	snapshot, options := &elastallocv1.Snapshot{}, &elastallocv1.AllocateOptions{Admission: elastallocv1.Admission_ADMISSION_PREEMPTIVE}
+	steps := 2 + r.IntN(3)
+	snapshot.TotalNodes, snapshot.Horizon = int32(3+r.IntN(8)), &elastallocv1.Horizon{Steps: new(int32(steps))}
+	if r.IntN(3) == 0 {
+		steps = 2
+		snapshot.TotalNodes, options.Objective = 0, elastallocv1.Objective_OBJECTIVE_TOTAL_TIME
+		for n := range 2 + r.IntN(3) {
+			snapshot.NodeTypes = append(snapshot.NodeTypes, &elastallocv1.NodeType{
+				Id: fmt.Sprint(n), Nodes: int32(r.IntN(6)), Speed: new(0.5 + 2*r.Float64()),
+			})
+		}
+	}
+	for n := range 2 + r.IntN(7-steps) {
+		j := &elastallocv1.Job{Id: fmt.Sprint(n), RemainingEta: span(300, 4000), Weight: new(0.5 + r.Float64()), TrainingTime: span(1, 1000)}
+		table := &elastallocv1.SpeedTable{}
+		for k := int32(1); len(table.Speeds) < 2+r.IntN(2); k += 1 + r.Int32N(3) {
+			j.AllowedNodes, table.Speeds = append(j.AllowedNodes, k), append(table.Speeds, float64(k)*(0.5+r.Float64()/2))
+		}
+		j.Scaling = &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_Table{Table: table}}
+		if r.IntN(2) == 0 {
+			j.CurrentNodes = 1 + r.Int32N(3)
+			if len(snapshot.NodeTypes) > 0 {
+				j.CurrentNodeType, j.MoveTime = "0", span(10, 1000)
+			}
+		}
+		snapshot.Jobs = append(snapshot.Jobs, j)
+	}
+	s, err := read(&elastallocv1.AllocateRequest{Snapshot: snapshot, Options: options})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := newModel(s, s.admit(), 10, newEffort(t.Context(), Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// worth returns what a plan of a member is worth in units.
+func (m *model) worth(j *member, nodes []int) (v int64) {
+	served := int64(0)
+	for t, k := range nodes {
+		n := 0
+		for j.sizes[n] != k {
+			n++
+		}
+		switch {
+		case m.several():
+			if k > 0 || t == 0 && slices.Max(nodes) == 0 {
+				v = m.up(j.rows[t].fixed[n], j.rows[t].magnitude[n])
+			}
+		case j.byStep:
+			v += m.stepValue(j, t, n)
+		default:
+			served = j.serve(served, t, n)
+			v += j.gain(served)
+		}
+	}
+	return v
+}
+
+// best returns the most that a legal plan is worth with what it adds, by looking at all.
+func (m *model) best(add func(plan [][]int) int64) int64 {
+	most := int64(never)
+	plan := make([][]int, len(m.members))
+	for i := range plan {
+		plan[i] = make([]int, len(m.capacity))
+	}
+	var walk func(i, t int)
+	walk = func(i, t int) {
+		if t == len(m.capacity) {
+			i, t = i+1, 0
+		}
+		if i == len(plan) {
+			if m.legal(plan, len(m.capacity), false) == nil {
+				v := add(plan)
+				for i := range plan {
+					v += m.worth(&m.members[i], plan[i])
+				}
+				most = max(most, v)
+			}
+			return
+		}
+		for _, k := range m.members[i].sizes {
+			plan[i][t] = k
+			walk(i, t+1)
+		}
+	}
+	walk(0, 0)
+	return most
+}
+
+// TestSearch looks for plans that are worth a unit more than the second best can be, with and
+// without sweeps: a search that keeps all that it says it does has the best plan, whatever the
+// prices and however few states are kept.
+func TestSearch(t *testing.T) {
+	t.Parallel()
+	decided, cut := 0, 0
+	for seed := range uint64(800) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		m := drawModel(t, r)
+		combinations := 1.0
+		for i := range m.members {
+			combinations *= math.Pow(float64(len(m.members[i].sizes)), float64(len(m.capacity)))
+		}
+		if combinations > 20_000 {
+			continue
+		}
+		best := m.best(func([][]int) int64 { return 0 })
+		report := &elastallocv1.SolveReport{}
+		for range m.capacity {
+			report.NodePrices = append(report.NodePrices, math.Ldexp(float64(best)/20*r.Float64(), -m.unit))
+		}
+		a := &answer{model: m, report: report}
+		for _, rounds := range []int{0, mostRounds} {
+			c := a.newSearch(newEffort(t.Context(), Options{}), 0)
+			c.target = best - 1
+			s := c.reduce()
+			if s == nil || !s.sweep(rounds) {
+				t.Fatalf("seed %d, %d rounds: nothing is worth the optimum", seed, rounds)
+			}
+			for _, width := range []int{1, 2, 4, mostStates} {
+				plan, complete := s.run(width)
+				switch {
+				case !complete && width == mostStates, complete && plan == nil:
+					t.Fatalf("seed %d, %d rounds, %d states: complete %v without the best plan", seed, rounds, width, complete)
+				case complete:
+					decided++
+				default:
+					cut++
+				}
+				v := int64(0)
+				for i := range plan {
+					v += m.worth(&m.members[i], plan[i])
+				}
+				if plan != nil && (m.legal(plan, len(m.capacity), false) != nil || v != best) {
+					t.Fatalf("seed %d, %d rounds, %d states: the plan %v is worth %d; want %d", seed, rounds, width, plan, v, best)
+				}
+			}
+		}
+	}
+	if t.Logf("%d complete, %d cut off", decided, cut); min(decided, cut) < 200 {
+		t.Error("too few of one kind")
+	}
+}
+
+// TestPaths compares the best plan of a member, at any prices, with what its labels say and
+// with what is left of its paths that are worth a unit less.
+func TestPaths(t *testing.T) {
+	t.Parallel()
+	compared := 0
+	for seed := range uint64(3000) {
+		r := rand.New(rand.NewPCG(seed, 6))
+		m := drawModel(t, r)
+		c := (&answer{model: m}).newSearch(newEffort(t.Context(), Options{}), 0)
+		for i := range m.members {
+			p := &plans{search: c, member: &m.members[i]}
+			for range m.capacity {
+				row := make([]int64, len(p.member.sizes))
+				for n, k := range p.member.sizes {
+					row[n] = -int64(float64(k) * r.Float64() * math.Ldexp(0.1, m.unit))
+				}
+				p.add = append(p.add, row)
+			}
+			if p.byStep {
+				continue
+			}
+			alone := *m
+			alone.members = m.members[i : i+1]
+			best := alone.best(func(plan [][]int) (v int64) {
+				for t, k := range plan[0] {
+					v += p.add[t][slices.Index(p.member.sizes, k)]
+				}
+				return v
+			})
+			if got := p.best(); got != best {
+				t.Fatalf("seed %d, job %d: the labels say %d; the best plan is worth %d", seed, i, got, best)
+			}
+			if got := p.above(best - 1).behind(p)[0][0]; got != best {
+				t.Fatalf("seed %d, job %d: the best path is worth %d; the best plan %d", seed, i, got, best)
+			}
+			compared++
+		}
+	}
+	if t.Log(compared); compared < 3000 {
+		t.Error("too few")
+	}
+}

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -21,7 +22,7 @@ func (e *explainer) describe(r *reason) solver.JobExplanation {
 	}
 	why, because := e.why(r)
 	explanation.Why = why
-	explanation.Text = because + e.suggestion(r) + "."
+	explanation.Text = because + e.uncertainty(r) + e.suggestion(r) + "."
 	return explanation
 }
 
@@ -76,6 +77,19 @@ func (e *explainer) why(r *reason) (solver.Why, string) {
 		return solver.WhyGroupLimit, has + ", because within the limit of its group " + price
 	}
 	return solver.WhyPricedOut, has + ", because " + price
+}
+
+// uncertainty says how far a job's ETA may be off where that counts.
+func (e *explainer) uncertainty(r *reason) string {
+	if r.job < 0 || e.options.Spec().Name != solver.ObjectiveTotalTime {
+		return ""
+	}
+	off := cmp.Or(e.snapshot.Jobs[r.job].ETAError, e.options.TotalTime.ETAError)
+	if off == nil || *off == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (its ETA is told to be off by a factor of %s, eta_error %s)",
+		digits(math.Exp(*off), 2), strconv.FormatFloat(*off, 'g', 3, 64))
 }
 
 // limited reports whether it is the limit of a job's group, and not the pool, that leaves no

@@ -1,6 +1,7 @@
 package explain_test
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,8 @@ func TestReasons(t *testing.T) {
 	lowly.Weight = new(0.001)
 	bad := job("bad", time.Hour, 2, 1, 2)
 	bad.Weight = new(-1.0)
+	unsure := job("unsure", 100*time.Hour, 0, 1, 4)
+	unsure.ETAError = new(2 * math.Ln2)
 	totalTime := solver.Options{Objective: solver.ObjectiveTotalTime}
 	preemptive := solver.Options{Admission: solver.AdmissionPreemptive}
 	type reason struct {
@@ -44,6 +47,19 @@ func TestReasons(t *testing.T) {
 			snapshot: solver.Snapshot{TotalNodes: 5, Jobs: []solver.Job{job("a", 100*time.Hour, 8, 1, 8)}},
 			options:  totalTime,
 			want:     []reason{{solver.WhyLargest, "a has 4 nodes, the largest of its sizes that fits the pool of 5; it would get 8 with a pool of 8 (a larger one may not do)."}},
+		},
+		"ETAs that are off": {
+			snapshot: solver.Snapshot{TotalNodes: 20, Jobs: []solver.Job{unsure, job("a", 100*time.Hour, 0, 1, 8), job("b", time.Hour, 0, 1, 1)}},
+			options:  solver.Options{Objective: solver.ObjectiveTotalTime, TotalTime: solver.TotalTimeOptions{ETAError: new(math.Ln2)}},
+			want: []reason{
+				{solver.WhyLargest, "unsure has 4 nodes, its largest size (its ETA is told to be off by a factor of 4, eta_error 1.39)."},
+				{solver.WhyLargest, "a has 8 nodes, its largest size (its ETA is told to be off by a factor of 2, eta_error 0.693)."},
+				{solver.WhyOnlySize, "b has 1 node, its only size (its"},
+			},
+		},
+		"ETAs that are off, and do not count": {
+			snapshot: solver.Snapshot{TotalNodes: 4, Jobs: []solver.Job{unsure}},
+			want:     []reason{{solver.WhyLargest, "unsure has 4 nodes, its largest size."}},
 		},
 		"pinned, and held for bad data": {
 			snapshot: solver.Snapshot{TotalNodes: 8, Jobs: []solver.Job{job("pinned", time.Hour, 3, 3, 3), bad}},

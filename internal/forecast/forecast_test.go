@@ -305,6 +305,20 @@ func TestForecastWithErrors(t *testing.T) {
 	}
 }
 
+// TestForecastOfAnETAThatRanOut: a job that has done four hours of work and is told to have a
+// second left takes another hour, and where an error is told what that says.
+func TestForecastOfAnETAThatRanOut(t *testing.T) {
+	t.Parallel()
+	job := solver.Job{ID: "a", RemainingETA: time.Second, WorkDone: 4 * time.Hour, TrainingTime: 4 * time.Hour, CurrentNodes: 1, MaxNodes: 1}
+	sure := job
+	sure.ID, sure.RemainingETA, sure.ETAError = "b", 2*time.Hour, new(0.0)
+	a := newAllocator(t, elastalloc.Options{})
+	f, err := a.Forecast(t.Context(), &solver.Snapshot{TotalNodes: 2, Jobs: []solver.Job{job, sure}}, solver.Options{}, solver.ForecastOptions{})
+	if err != nil || *f.Jobs[0].End != time.Hour || *f.Jobs[1].End != 2*time.Hour {
+		t.Errorf("they end after %v and %v, %v; want 1h and 2h", f.Jobs[0].End, f.Jobs[1].End, err)
+	}
+}
+
 // TestForecastInParallel checks that the help which a forecast gets, and loses, changes none
 // of its samples.
 func TestForecastInParallel(t *testing.T) {

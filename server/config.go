@@ -105,15 +105,23 @@ type Config struct {
 type Backend = status.Backend
 
 const (
-	// BaseMemory is what a server takes at most beside what its calls hold: the program,
-	// its connections, what the estimates of a search leave out, and garbage.
-	BaseMemory = 192 << 20
+	// baseMemory is what a server takes at most beside its calls and turns: the program, its
+	// connections, and garbage.
+	baseMemory = 96 << 20
+
+	// TurnMemory is what an exact search holds at most beside its jobs, in bytes: the states
+	// and tables of a proof are many where jobs are few.
+	TurnMemory = 24 << 20
 
 	leastMaxMemory = 16 << 20
 
 	// mostMetricsGroups bounds the series of groups, some 40 each.
 	mostMetricsGroups = 200
 )
+
+// BaseMemory returns what the server takes at most beside what its calls hold, in bytes. Each of
+// MaxInflight decisions and as many questions may search.
+func (c *Config) BaseMemory() int64 { return baseMemory + 2*int64(c.MaxInflight)*TurnMemory }
 
 // DefaultConfig returns the defaults. Allocator and Backends are the caller's to set.
 func DefaultConfig() Config {

@@ -75,7 +75,7 @@ traces on.`,
 				return fmt.Errorf("--backends: %w", err)
 			}
 			if _, set := env("GOMEMLIMIT"); !set {
-				debug.SetMemoryLimit(config.MaxMemory + server.BaseMemory*3/4)
+				debug.SetMemoryLimit(config.MaxMemory + config.BaseMemory()*3/4)
 			}
 			logBackends(cmd.Context(), config.Logger, allocator.Backends())
 			removeAbandoned(cmd.Context(), config.Logger)
@@ -124,7 +124,7 @@ traces on.`,
 		flags.IntVar(&config.MaxInflight, "max-inflight", config.MaxInflight, "maximum number of searches made at once, and as many short decisions beside")
 		cli.OnePerCore(flags, "max-inflight")
 		flags.IntVar(&config.MaxQueue, "max-queue", config.MaxQueue, "maximum number of requests that wait for a search; without one within 100ms, or beyond this number, greedy answers")
-		flags.Var(cli.NewBytesFlag(&config.MaxMemory), "max-memory", "memory that all requests together may hold: received, decoded, work space, unread answers; the server takes up to 192MiB beside")
+		flags.Var(cli.NewBytesFlag(&config.MaxMemory), "max-memory", "memory that all requests together may hold: received, decoded, work space, unread answers; the server takes up to 96MiB beside, and 48MiB for each of --max-inflight")
 		flags.IntVar(&options.MaxJobs, "max-jobs", options.MaxJobs, "maximum number of jobs per snapshot")
 	})
 	cli.Group(command.Flags(), "Observing", func(flags *pflag.FlagSet) {

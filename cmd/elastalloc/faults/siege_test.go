@@ -132,7 +132,7 @@ type besieged struct {
 func startBesieged(t *testing.T, siege siege, overTLS bool) *besieged {
 	t.Helper()
 	config := server.DefaultConfig()
-	s := &besieged{t: t, limit: int(config.MaxMemory) + server.BaseMemory}
+	s := &besieged{t: t, limit: int(config.MaxMemory + config.BaseMemory())}
 	var flags, env []string
 	if siege.chart {
 		s.limit = 1 << 30

@@ -66,7 +66,16 @@ type toyJob struct {
 	failures int
 }
 
-// planTurn is one turn as the golden file has it.
+// planCase is a run as the golden file has it, with its times in seconds.
+type planCase struct {
+	Cadence  float64    `json:"cadence,omitempty"`
+	Patience float64    `json:"patience"`
+	CoolDown float64    `json:"cool_down"`
+	Backoff  float64    `json:"backoff"`
+	Turns    []planTurn `json:"turns"`
+}
+
+// planTurn is one turn.
 type planTurn struct {
 	At      float64         `json:"at"`
 	Observe json.RawMessage `json:"observe"`
@@ -74,9 +83,9 @@ type planTurn struct {
 	Due     bool            `json:"due"`
 	Sent    json.RawMessage `json:"sent,omitempty"`
 	Decide  json.RawMessage `json:"decide,omitempty"`
-	Next    []string        `json:"next"`
-	Failed  []string        `json:"failed"`
-	Overdue []string        `json:"overdue"`
+	Next    []string        `json:"next,omitempty"`
+	Failed  []string        `json:"failed,omitempty"`
+	Overdue []string        `json:"overdue,omitempty"`
 }
 
 func newToy(seed uint64, fail func(string, ...any)) *toy {
@@ -437,17 +446,16 @@ func TestPlan(t *testing.T) {
 // TestPlans compares turns with a golden file, which the Python client is held to as well.
 func TestPlans(t *testing.T) {
 	const path = "testdata/plans.json"
-	var got [][]planTurn
+	text := []byte("[\n")
 	for seed := range uint64(8) {
 		c := newToy(seed, t.Fatalf)
 		for range 30 {
 			c.turn()
 		}
-		got = append(got, c.turns)
-	}
-	text := []byte("[\n")
-	for _, turns := range got {
-		line, err := json.Marshal(turns)
+		line, err := json.Marshal(planCase{
+			Cadence: c.plan.Cadence.Seconds(), Patience: c.plan.Patience.Seconds(),
+			CoolDown: c.plan.CoolDown.Seconds(), Backoff: c.plan.Backoff.Seconds(), Turns: c.turns,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

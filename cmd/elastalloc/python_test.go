@@ -108,6 +108,50 @@ for timeout, budget, first, last in (None, 100, 130, 260), (300, 100, 150, 300),
     assert len(given) == 4 and all(w - 5 < g <= w for g, w in zip(given, want)), (given, want)
 `)
 	})
+	t.Run("plan", func(t *testing.T) {
+		// The turns of the Go client's Plan, and what has no place in them: groups and speed tables.
+		run(t, `
+import json
+from google.protobuf.json_format import MessageToDict, ParseDict
+from elastalloc import Plan, message, pb, reserve, steps
+
+for number, case in enumerate(json.load(open("../../client/testdata/plans.json"))):
+    turns = case.pop("turns")
+    plan = Plan(**case)
+    for turn in turns:
+        now, snapshot = turn["at"], ParseDict(turn["observe"], pb.Snapshot())
+        plan.observe(now, snapshot)
+        for job in turn.get("failed", []):
+            plan.failed(now, job)
+        assert plan.overdue(now) == turn.get("overdue", []), (number, turn)
+        if "late" in turn:
+            plan.decide(now, ParseDict(turn["late"], pb.AllocateResponse()))
+        assert plan.due(now) == turn["due"], (number, turn)
+        if turn["due"]:
+            sent = MessageToDict(plan.snapshot(now, snapshot))
+            assert sent == turn["sent"], (number, turn, sent)
+        if "decide" in turn:
+            plan.decide(now, ParseDict(turn["decide"], pb.AllocateResponse()))
+        taken = [f"{step.job_id} {step.nodes} {step.node_type}" for step in plan.next(now)]
+        assert taken == turn.get("next", []), (number, turn, taken)
+
+groups = [{"id": "all", "limit": 6}, {"id": "team", "parent_id": "all", "quota": 3}, {"id": "x", "parent_id": "x"}]
+snapshot = message(pb.Snapshot, total_nodes=8, groups=groups)
+reserve(snapshot, "team", "", 4)
+reserve(snapshot, "x", "", 1)
+assert (snapshot.total_nodes, snapshot.groups[0].limit, snapshot.groups[1].quota) == (3, 2, 0), snapshot
+for sizes, pinned in ([1, 2, 4], True), ([], False), ([1, 2], False):
+    plan, table = Plan(cool_down=3600), {"table": {"speeds": [1, 1.8, 3]}}
+    plan.snapshot(0, message(pb.Snapshot, total_nodes=8, jobs=[{"id": "a", "current_nodes": 2}]))
+    plan.decide(0, message(pb.AllocateResponse, allocations=[{"job_id": "a", "nodes": 4}]))
+    assert plan.next(0) == [("a", 4, False, "")]
+    job = {"id": "a", "current_nodes": 4, "allowed_nodes": sizes, "scaling": table}
+    sent = plan.snapshot(10, message(pb.Snapshot, total_nodes=8, jobs=[job])).jobs[0]
+    assert (sent.max_nodes == 4) == pinned and list(sent.allowed_nodes) == sizes, sent
+moves = message(pb.AllocateResponse, allocations=[{"job_id": "a", "nodes": 4, "node_type": "b", "change": pb.CHANGE_MOVE}])
+assert steps(moves) == [("a", 0, True, ""), ("a", 4, False, "b")], steps(moves)
+`)
+	})
 	t.Run("frozen server", func(t *testing.T) {
 		// Both start at the same time, so that the client soon knows both. The one that is
 		// awake says how many calls the other one swallowed.

@@ -8,14 +8,15 @@ import pkgutil
 import re
 import time
 from datetime import timedelta
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 import grpc
 
+from elastalloc.plan import Plan, Step, reserve, steps
 from elastalloc.v1 import allocator_pb2 as pb
 from elastalloc.v1 import allocator_pb2_grpc as rpc
 
-__all__ = ["Client", "Step", "message", "pb", "steps"]
+__all__ = ["Client", "Plan", "Step", "message", "pb", "reserve", "steps"]
 
 # How gRPC treats the calls, the same as in the Go client: calls go in turn to every healthy
 # server, and again, perhaps elsewhere, where one was not there or busy.
@@ -227,28 +228,3 @@ def _grpc_target(target: str) -> str:
             "or one name that has the addresses of all servers"
         ) from None
     return f"ipv{version}:" + ",".join(addresses)
-
-
-class Step(NamedTuple):
-    """One job to resize when a decision is carried out."""
-
-    job_id: str
-    nodes: int  # What it holds once the step is done; 0 if it pauses.
-    frees: bool  # The step frees nodes, and does not take any.
-
-
-def steps(response: Any) -> "list[Step]":
-    """Returns the order to carry out an answer of allocate or fill_idle in.
-
-    Jobs that free nodes come first, then in the order of the snapshot those that take some,
-    so that there are never more nodes in use than the pool has. Where a step fails, leave
-    out the rest and ask for a new decision. A job that has lost a node and keeps those that are
-    left has no step: restarting it on them is up to the caller.
-    """
-    frees, takes = [], []
-    for a in response.allocations:
-        if a.change in (pb.CHANGE_PREEMPT, pb.CHANGE_SCALE_DOWN):
-            frees.append(Step(a.job_id, a.nodes, True))
-        elif a.change in (pb.CHANGE_START, pb.CHANGE_SCALE_UP):
-            takes.append(Step(a.job_id, a.nodes, False))
-    return frees + takes

@@ -1,0 +1,275 @@
+"""Carries decisions out: in which order, and where resizes take time, fail or never end.
+
+Times are in seconds of any clock that does not go back. The Go client's Plan is the same machine.
+"""
+
+import copy
+from typing import Any, Dict, List, NamedTuple
+
+from elastalloc.v1 import allocator_pb2 as pb
+
+__all__ = ["Plan", "Step", "reserve", "steps"]
+
+MAX_BACKOFF = 3600.0  # for which a job is left alone after failures at most
+
+
+class Step(NamedTuple):
+    """One job to resize when a decision is carried out."""
+
+    job_id: str
+    nodes: int  # What it holds once the step is done; 0 if it pauses.
+    frees: bool  # The step frees nodes, and does not take any.
+    node_type: str = ""  # of the nodes, in a pool that has several
+
+
+def steps(response: Any) -> "list[Step]":
+    """Returns the order to carry out an answer of allocate or fill_idle in at once; a Plan does
+    where resizes take time or fail.
+
+    Jobs that free nodes come first, then in the order of the snapshot those that take some,
+    so that there are never more nodes in use than the pool has. A job that moves to another node
+    type is in both. Where a step fails, leave out the rest and ask for a new decision. A job that
+    has lost a node and keeps those that are left has no step: restarting it on them is up to the
+    caller.
+    """
+    frees, takes = [], []
+    for a in response.allocations:
+        if a.change == pb.CHANGE_MOVE:
+            frees.append(Step(a.job_id, 0, True))
+        if a.change in (pb.CHANGE_PREEMPT, pb.CHANGE_SCALE_DOWN):
+            frees.append(Step(a.job_id, a.nodes, True, a.node_type))
+        elif a.change in (pb.CHANGE_START, pb.CHANGE_SCALE_UP, pb.CHANGE_MOVE):
+            takes.append(Step(a.job_id, a.nodes, False, a.node_type))
+    return frees + takes
+
+
+class _Job:
+    """A job as a Plan knows it."""
+
+    def __init__(self, nodes: int, node_type: str) -> None:
+        self.held = nodes  # that it was seen to hold, those that it is still leaving included
+        self.size, self.type = nodes, node_type  # that it was last told to hold
+        self.target, self.target_type = nodes, node_type  # that were decided
+        self.begun = None  # when it was told, None once that is carried out
+        self.until, self.failures = 0.0, 0  # the end of its cool-down or back-off
+
+    def pending(self) -> bool:
+        return self.target != self.size or self.target > 0 and self.target_type != self.type
+
+    def reserved(self) -> int:
+        """Returns how many nodes it holds or may yet take."""
+        return max(self.held, self.size)
+
+    def left_alone(self, now: float) -> bool:
+        return self.failures > 0 and now < self.until
+
+
+class Plan:
+    """Carries decisions out on a cluster whose nodes take time to come free, where resizes fail,
+    and where jobs and nodes come and go meanwhile. It makes no call and has no clock. A turn of
+    a scheduler is
+
+        plan.observe(now, snapshot)  # the cluster as it is
+        if plan.due(now):
+            try:
+                plan.decide(now, client.allocate(plan.snapshot(now, snapshot), options))
+            except grpc.RpcError:
+                ...
+        for step in plan.next(now):
+            if not resize(step):
+                plan.failed(now, step.job_id)
+
+    Jobs never get more nodes than are free: a step that takes nodes waits until those that it
+    needs were seen to be free. What a Plan knows can be lost: the next observe begins anew.
+
+    cadence is the time between two decisions if nothing happens. patience is when a step that
+    was begun is overdue, and when the rest of a decision is given up because nothing has moved;
+    it exceeds any grace period of a job. cool_down is how long a job keeps its nodes after they
+    changed, backoff how long it is left alone after a failure; that doubles with each further one
+    in a row.
+    """
+
+    def __init__(
+        self,
+        *,
+        cadence: float = 300.0,
+        patience: float = 300.0,
+        cool_down: float = 0.0,
+        backoff: float = 60.0,
+    ) -> None:
+        self.cadence, self.patience = cadence, patience
+        self.cool_down, self.backoff = cool_down, backoff
+        self._nodes: Dict[str, int] = {}
+        self._jobs: Dict[str, _Job] = {}
+        self._moved = self._asked = -float("inf")
+        self._event = True  # Something happened since it was asked.
+
+    def observe(self, now: float, snapshot: Any) -> None:
+        """Tells what the cluster is like: total_nodes or node_types are the usable nodes, jobs
+        those that have not ended, with the nodes that they hold as current_nodes, those included
+        that they are still leaving. Other fields are not looked at. Nodes on which a job that
+        ended still runs are not usable.
+
+        A step is carried out once its job is seen to hold the nodes. A job that changes on its
+        own voids its step.
+        """
+        nodes = {t.id: t.nodes for t in snapshot.node_types} or {"": snapshot.total_nodes}
+        self._event |= any(self._nodes.get(t) != n for t, n in nodes.items())
+        known, self._nodes, self._jobs = self._jobs, nodes, {}
+        for told in snapshot.jobs:
+            held, node_type = told.current_nodes, told.current_node_type
+            job = known.pop(told.id, None)
+            if job is None:
+                self._event, job = True, _Job(held, node_type)
+            grows, job.held = job.size > job.held, held
+            if job.begun is not None and (held == job.size or grows == (held > job.size)):
+                self._event |= self._is_overdue(job, now)
+                self._moved, job.begun, job.until, job.failures = now, None, now + self.cool_down, 0
+            if job.begun is None and (held != job.size or held > 0 and node_type != job.type):
+                self._event = True
+                job.size, job.type, job.target, job.target_type = held, node_type, held, node_type
+            self._jobs[told.id] = job
+        self._event |= bool(known)  # They ended.
+
+    def due(self, now: float) -> bool:
+        """Returns whether to ask for a decision: a job came, ended or changed on its own, nodes
+        came or went, or a step failed or is overdue since snapshot was last called; the rest of
+        the decision is given up; or all of it is carried out and the cadence has passed."""
+        if self._event:
+            return True
+        busy = False
+        for job in self._jobs.values():
+            since = self._moved
+            if job.begun is not None:
+                since = job.begun
+            elif not job.pending() or job.left_alone(now):
+                continue
+            late = self._late(since, now)
+            if late and not self._late(since, self._asked):
+                return True
+            busy |= not late
+        return not busy and now - self._asked >= self.cadence
+
+    def snapshot(self, now: float, snapshot: Any) -> Any:
+        """Observes the cluster and returns the snapshot to ask about: the given one, where a job
+        holds what it was told to, though it may still be on its way there. That job may have no
+        other size, nor a job that cools down, unless jobs hold more than the pool has; one with a
+        speed table needs an entry for each of its allowed_nodes for that. Jobs whose step is
+        overdue, or failed a short while ago, are left out with their nodes: see reserve."""
+        self.observe(now, snapshot)
+        self._asked, self._event = now, False
+        free, sent = self._free(), copy.deepcopy(snapshot)
+        del sent.jobs[:]
+        for told in snapshot.jobs:
+            job = self._jobs[told.id]
+            if self._is_overdue(job, now) or job.left_alone(now):
+                reserve(sent, told.group_id, job.type, job.reserved())
+                continue
+            sent.jobs.add().CopyFrom(told)
+            told = sent.jobs[-1]
+            told.current_nodes, told.current_node_type = job.size, job.type if job.size else ""
+            if job.size and free[job.type] >= 0 and (job.begun is not None or now < job.until):
+                _pin(told)
+        return sent
+
+    def decide(self, now: float, response: Any) -> None:
+        """Takes an answer to the last snapshot, of allocate or fill_idle. Steps of earlier
+        decisions that were not begun are void."""
+        decided = {a.job_id: a for a in response.allocations}
+        self._moved = now
+        for job_id, job in self._jobs.items():
+            job.target, job.target_type = job.size, job.type
+            if job_id in decided:
+                job.target, job.target_type = decided[job_id].nodes, decided[job_id].node_type
+
+    def next(self, now: float) -> List[Step]:
+        """Returns the steps to begin now, those that free nodes first, and takes them as begun.
+        Each resizes a job as a gang; a job that moves to another node type is first paused. A
+        job has one step under way at a time."""
+        frees: List[Step] = []
+        takes: List[Step] = []
+        if self._late(self._moved, now):
+            return frees
+        free = self._free()
+        for job_id, job in self._jobs.items():
+            if job.begun is not None or not job.pending() or job.left_alone(now):
+                continue
+            if job.size and (job.target == 0 or job.type != job.target_type):
+                frees.append(Step(job_id, 0, True))
+            elif job.target < job.size:
+                frees.append(Step(job_id, job.target, True, job.type))
+            elif job.target - job.size <= free[job.target_type]:
+                free[job.target_type] -= job.target - job.size
+                job.type = job.target_type
+                takes.append(Step(job_id, job.target, False, job.type))
+            else:
+                continue  # It takes nothing from a later one: all that was decided fits.
+            job.begun = now
+        for step in frees + takes:
+            self._jobs[step.job_id].size = step.nodes
+        return frees + takes
+
+    def failed(self, now: float, job_id: str) -> None:
+        """Tells that the step of a job which is under way failed and is given up: the job holds
+        what it is seen to hold, and is left alone for a while."""
+        job = self._jobs.get(job_id)
+        if job is None or job.begun is None:
+            return  # It ended, or the step was carried out after all.
+        job.size, job.target, job.target_type, job.begun = job.held, job.held, job.type, None
+        job.until = now + min(self.backoff * 2 ** min(job.failures, 64), MAX_BACKOFF)
+        job.failures += 1
+        self._event = True
+
+    def overdue(self, now: float) -> List[str]:
+        """Returns the jobs whose steps were begun longer than the patience ago and are not carried
+        out. Nodes that they may yet take or have not left are not given away. Once a step will
+        not be carried out any more, failed ends that."""
+        return [job_id for job_id, job in self._jobs.items() if self._is_overdue(job, now)]
+
+    def _late(self, since: float, now: float) -> bool:
+        return now - since > self.patience
+
+    def _is_overdue(self, job: _Job, now: float) -> bool:
+        return job.begun is not None and self._late(job.begun, now)
+
+    def _free(self) -> Dict[str, int]:
+        """Returns how many nodes of each type no job holds or may yet take: less than 0 where the
+        pool shrank."""
+        free = dict(self._nodes)
+        for job in self._jobs.values():
+            free[job.type] = free.get(job.type, 0) - job.reserved()
+            free.setdefault(job.target_type, 0)
+        return free
+
+
+def _pin(job: Any) -> None:
+    """Leaves a running job no size or node type but those that it has."""
+    if job.scaling.WhichOneof("curve") != "table":
+        job.allowed_nodes[:] = [job.current_nodes]
+    elif (
+        len(job.scaling.table.speeds) != len(job.allowed_nodes)
+        or job.current_nodes not in job.allowed_nodes
+    ):
+        return
+    job.min_nodes = job.max_nodes = job.current_nodes
+
+
+def reserve(snapshot: Any, group_id: str, node_type: str, nodes: int) -> None:
+    """Makes a snapshot that leaves a job out ask about no node which that job holds: they are
+    taken from the pool, or from their node type, and from the job's group with those that it is
+    part of."""
+    taken = nodes
+    for t in snapshot.node_types:
+        if t.id == node_type:
+            taken = min(nodes, t.nodes)
+            t.nodes -= taken
+    snapshot.total_nodes = max(0, snapshot.total_nodes - taken)  # With types 0 or their sum.
+    groups = {group.id: group for group in snapshot.groups}
+    for _ in snapshot.groups:  # Groups that are part of themselves end, too.
+        group = groups.get(group_id)
+        if group is None:
+            break
+        group.quota = max(0, group.quota - nodes)
+        if group.HasField("limit"):
+            group.limit = max(0, group.limit - nodes)
+        group_id = group.parent_id

@@ -175,13 +175,11 @@ func (p *Plan) Snapshot(now time.Time, s *elastallocv1.Snapshot) *elastallocv1.S
 	return s
 }
 
-// Decide takes an answer to the last Snapshot, of Allocate or FillIdle. Steps of earlier decisions
-// that were not begun are void.
-func (p *Plan) Decide(now time.Time, response interface {
-	GetAllocations() []*elastallocv1.Allocation
-}) {
-	decided := make(map[string]*elastallocv1.Allocation, len(response.GetAllocations()))
-	for _, a := range response.GetAllocations() {
+// Decide takes a decision on the last Snapshot. Steps of earlier decisions that were not begun are
+// void.
+func (p *Plan) Decide(now time.Time, d Decision) {
+	decided := make(map[string]*elastallocv1.Allocation, len(d.GetAllocations()))
+	for _, a := range d.GetAllocations() {
 		decided[a.GetJobId()] = a
 	}
 	p.Moved = now

@@ -4,6 +4,12 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
+// Decision says what each job gets: an AllocateResponse or a FillIdleResponse, be it of the service
+// or of a rule of your own.
+type Decision interface {
+	GetAllocations() []*elastallocv1.Allocation
+}
+
 // Step is one job to resize when a decision is carried out.
 type Step struct {
 	JobID string
@@ -35,9 +41,7 @@ func (s Step) Frees() bool {
 // once all that free any are done. Where a step fails or a job ended meanwhile, leave
 // out the rest and ask for a new decision: a later step may count on the nodes of an earlier
 // one.
-func Steps(response interface {
-	GetAllocations() []*elastallocv1.Allocation
-}) []Step {
+func Steps(response Decision) []Step {
 	var frees, takes []Step
 	for _, a := range response.GetAllocations() {
 		step := Step{JobID: a.GetJobId(), Nodes: a.GetNodes(), NodeType: a.GetNodeType(), Change: a.GetChange()}

@@ -32,7 +32,7 @@ func TestRequests(t *testing.T) {
 	})
 }
 
-// TestGo compiles every block of Go as the body of a function.
+// TestGo compiles every block of Go, as a file or as the body of a function.
 func TestGo(t *testing.T) {
 	if !testtier.Docs.Selected() {
 		t.Skip("slow; make docs runs it")
@@ -55,6 +55,9 @@ func TestGo(t *testing.T) {
 			}
 		}
 		program += fmt.Sprintf("\nfunc main() { _ = run }\n\nfunc run(ctx context.Context, err error, resize func(string, int32)) error {\n%s\nreturn nil\n}\n", b.text)
+		if strings.HasPrefix(b.text, "package ") {
+			program = b.text
+		}
 		file := filepath.Join(t.TempDir(), "main.go")
 		if err := os.WriteFile(file, []byte(program), 0o600); err != nil {
 			t.Fatal(err)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/bits"
@@ -11,6 +12,7 @@ import (
 const (
 	clusterNodes = 32
 	restart      = 60 // seconds that a job needs to go on after its nodes changed
+	grace        = 10 // seconds until the nodes that a job leaves are free
 )
 
 // job is a job of the toy cluster. Times are seconds.
@@ -18,9 +20,11 @@ type job struct {
 	id                string
 	submitted         int
 	asked, nodes      int
+	leaving, gone     int // leaving are nodes beside those, until the second gone
 	trained, stopped  int // stopped is how long it still restarts
+	stall             int // seconds at half of its work during which a hung job makes no step
 	speed, efficiency float64
-	stepsLeft         float64
+	stepsLeft, half   float64
 	// reported is what the job reports: the steps of the last second.
 	reported float64
 	// guess is the user's, wrong by a factor of up to 2: seconds on what was asked.
@@ -37,6 +41,7 @@ type cluster struct {
 	now, coming, number int
 	jobs                []*job
 	random              *rand.Rand
+	resizes             int
 	ended, totalSeconds int
 }
 
@@ -44,18 +49,24 @@ func newCluster(jobs int, seed uint64) *cluster {
 	return &cluster{coming: jobs, random: rand.New(rand.NewPCG(seed, 0))}
 }
 
-// tick lets a second pass and reports whether a job came or ended.
-func (c *cluster) tick() bool {
+// tick lets a second pass.
+func (c *cluster) tick() {
 	c.now++
-	before, number := len(c.jobs), c.number
 	c.jobs = slices.DeleteFunc(c.jobs, func(j *job) bool {
 		j.reported = 0
+		if c.now >= j.gone {
+			j.leaving = 0
+		}
 		if j.nodes == 0 {
 			return false
 		}
 		j.trained++
 		if j.stopped > 0 {
 			j.stopped--
+			return false
+		}
+		if j.stepsLeft < j.half && j.stall > 0 {
+			j.stall--
 			return false
 		}
 		j.reported = j.rate(j.nodes)
@@ -67,12 +78,10 @@ func (c *cluster) tick() bool {
 		c.totalSeconds += c.now - j.submitted
 		return true
 	})
-	ended := len(c.jobs) < before
 	if c.number < c.coming && c.random.IntN(600) == 0 {
 		c.number++
 		c.jobs = append(c.jobs, c.newJob())
 	}
-	return ended || c.number > number
 }
 
 func (c *cluster) newJob() *job {
@@ -81,6 +90,9 @@ func (c *cluster) newJob() *job {
 		speed: 5 + 15*c.random.Float64(), efficiency: 0.7 + 0.2*c.random.Float64(),
 	}
 	j.stepsLeft = j.speed * 14400 * c.random.ExpFloat64()
+	if j.half = j.stepsLeft / 2; c.number%8 == 0 {
+		j.stall = 1800
+	}
 	j.guess = j.stepsLeft / j.rate(j.asked) * math.Exp2(2*c.random.Float64()-1)
 	return j
 }
@@ -101,22 +113,23 @@ func (c *cluster) find(id string) *job {
 	return c.jobs[i]
 }
 
-func (c *cluster) idle() int {
-	idle := clusterNodes
-	for _, j := range c.jobs {
-		idle -= j.nodes
-	}
-	return idle
-}
-
-// resize gives a job other nodes. It refuses more nodes than are idle.
+// resize gives a job other nodes; every twentieth time that fails. It panics if it is to give more
+// nodes than are idle.
 func (c *cluster) resize(j *job, nodes int) error {
-	if nodes-j.nodes > c.idle() {
-		return fmt.Errorf("%s would get %d nodes with %d idle", j.id, nodes, c.idle())
+	idle := clusterNodes
+	for _, other := range c.jobs {
+		idle -= other.nodes + other.leaving
+	}
+	if nodes-j.nodes > idle {
+		panic(fmt.Sprintf("%s would get %d nodes with %d idle", j.id, nodes, idle))
+	}
+	if c.resizes++; c.resizes%20 == 0 {
+		return errors.New("the cluster is busy")
 	}
 	if j.trained > 0 {
 		j.stopped = restart
 	}
+	j.leaving, j.gone = max(0, j.nodes-nodes), c.now+grace
 	j.nodes = nodes
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/elastalloc/elastalloc/client"
@@ -27,6 +28,7 @@ const (
 	decideEvery = 300 // seconds
 	halfLife    = 120 // seconds after which half of a measured rate is new
 	efficiency  = 0.8 // of each doubling, where it is not measured
+	patience    = 120 // seconds without a step, beside a restart, after which a job hangs
 )
 
 func main() {
@@ -37,19 +39,28 @@ func main() {
 	shadow := flag.Duration("shadow", 0, "how long to ask in real time and act on no answer; 0: not")
 	flag.Parse()
 	s := &scheduler{
-		cluster: newCluster(*jobs, *seed), rates: make(map[string]rate), work: make(map[string]float64), speed: 1,
-		logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		cluster: newCluster(*jobs, *seed), rates: make(map[string]rate), work: make(map[string]float64), silent: make(map[string]int),
+		atEvents: *atEvents, onlyAsk: *shadow > 0, speed: 1, logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}
-	var err error
-	if *shadow > 0 {
-		err = s.shadow(context.Background(), *server, *shadow)
-	} else {
-		err = s.run(context.Background(), *server, *atEvents, os.Stdout)
-	}
+	err := s.main(*server, *shadow)
 	if err != nil {
 		s.logger.Error("scheduler", "error", err)
 		os.Exit(1)
 	}
+}
+
+func (s *scheduler) main(server string, shadow time.Duration) (err error) {
+	if server != "" {
+		if s.client, err = client.New(server); err != nil {
+			return err
+		}
+		defer s.client.Close()
+	}
+	if s.onlyAsk {
+		s.shadow(context.Background(), shadow)
+		return nil
+	}
+	return s.run(context.Background(), os.Stdout)
 }
 
 // rate is steps a second, smoothed, and the nodes that they are measured on.
@@ -61,44 +72,50 @@ type rate struct {
 type scheduler struct {
 	cluster         *cluster
 	client          *client.Client
+	plan            client.Plan
 	rates           map[string]rate    // by job
 	work            map[string]float64 // done by each job, in seconds on one node
+	silent          map[string]int     // seconds since the last step of each job with nodes
 	estimator       eta.Estimator
+	atEvents        bool    // decide at events, too
+	onlyAsk         bool    // act on no answer
 	speed           float64 // seconds of the cluster in those that are told
 	logger          *slog.Logger
 	changes, failed int
+	decided         int  // when all jobs were last up for change
 	down            bool // The last call had no answer.
 }
 
 // run schedules until every job of the cluster has ended.
-func (s *scheduler) run(ctx context.Context, server string, atEvents bool, out io.Writer) error {
-	var err error
-	cluster := s.cluster
-	if server != "" {
-		if s.client, err = client.New(server); err != nil {
-			return err
-		}
-		defer s.client.Close()
-	}
-	for !cluster.done() {
-		event := cluster.tick() // A real loop sleeps here.
+func (s *scheduler) run(ctx context.Context, out io.Writer) error {
+	for !s.cluster.done() {
+		s.cluster.tick() // A real loop sleeps here.
 		s.measure()
-		switch {
-		case len(cluster.jobs) == 0:
-		case s.client == nil:
-			err = s.firstFit()
-		case cluster.now%decideEvery == 0, event && atEvents:
-			err = s.decide(ctx)
-		case event:
-			err = s.fill(ctx)
-		}
-		if err != nil {
-			return err
-		}
+		s.turn(ctx)
 	}
-	_, err = fmt.Fprintf(out, "%d jobs took %.1f min on average, with %d changes of nodes; %d calls failed\n",
-		cluster.ended, cluster.meanMinutes(), s.changes, s.failed)
+	_, err := fmt.Fprintf(out, "%d jobs took %.1f min on average, with %d changes of nodes; %d calls failed\n",
+		s.cluster.ended, s.cluster.meanMinutes(), s.changes, s.failed)
 	return err
+}
+
+// turn decides where that is due, and begins the steps that can be begun.
+func (s *scheduler) turn(ctx context.Context) {
+	now := time.Unix(int64(s.cluster.now), 0)
+	held := &elastallocv1.Snapshot{TotalNodes: clusterNodes}
+	for _, j := range s.cluster.jobs {
+		held.Jobs = append(held.Jobs, &elastallocv1.Job{Id: j.id, CurrentNodes: int32(j.nodes + j.leaving)})
+	}
+	s.plan.Observe(now, held)
+	if s.plan.Due(now) {
+		s.plan.Decide(now, s.decide(ctx, s.plan.Snapshot(now, s.snapshot())))
+	}
+	for _, step := range s.plan.Next(now) {
+		if err := s.cluster.resize(s.cluster.find(step.JobID), int(step.Nodes)); err != nil {
+			s.plan.Failed(now, step.JobID)
+			continue
+		}
+		s.changes++
+	}
 }
 
 // measure smooths what the jobs report: steps a second, on the nodes that they hold. It adds
@@ -112,8 +129,12 @@ func (s *scheduler) measure() {
 	}
 	for _, j := range s.cluster.jobs {
 		if j.reported == 0 {
+			if j.nodes > 0 {
+				s.silent[j.id]++
+			}
 			continue // It restarts; what was measured before still holds.
 		}
+		s.silent[j.id] = 0
 		s.work[j.id] += eta.Speed(j.nodes, efficiency)
 		r, known := s.rates[j.id]
 		if !known || r.nodes != j.nodes {
@@ -134,18 +155,22 @@ func (s *scheduler) snapshot() *elastallocv1.Snapshot {
 			Told:     time.Duration(j.guess * eta.Speed(j.asked, efficiency) * float64(time.Second)),
 			WorkDone: time.Duration(s.work[j.id] * float64(time.Second)),
 		}
-		if r, measured := s.rates[j.id]; measured {
+		hung := s.silent[j.id] > restart+patience
+		if r, measured := s.rates[j.id]; measured && !hung {
 			known.StepsLeft, known.SecondsPerStep, known.Nodes = j.stepsLeft, 1/r.steps, r.nodes
 		}
 		estimate := s.estimator.Estimate(known)
 		snapshot.Jobs = append(snapshot.Jobs, &elastallocv1.Job{
-			Id: j.id, CurrentNodes: int32(j.nodes),
+			Id: j.id, CurrentNodes: int32(j.nodes + j.leaving),
 			// On the nodes it was measured on; the server converts it.
 			RemainingEta: s.seconds(estimate.ETA.Seconds()), EtaNodes: &estimate.Nodes, EtaError: &estimate.Error,
 			WorkDone:     s.seconds(s.work[j.id]),
 			TrainingTime: s.seconds(float64(j.trained)), WaitingTime: s.seconds(float64(now - j.submitted - j.trained)),
 			RestartTime: s.seconds(restart),
 		})
+		if hung && j.nodes > 0 {
+			snapshot.Jobs[len(snapshot.Jobs)-1].MaxNodes = proto.Int32(int32(j.nodes)) // And tell its user.
+		}
 	}
 	return snapshot
 }
@@ -154,84 +179,62 @@ func (s *scheduler) seconds(n float64) *durationpb.Duration {
 	return durationpb.New(time.Duration(n / s.speed * float64(time.Second)))
 }
 
-// request asks for a decision: all jobs are up for change.
-func (s *scheduler) request() *elastallocv1.AllocateRequest {
-	return &elastallocv1.AllocateRequest{
-		Snapshot: s.snapshot(),
-		Options: &elastallocv1.AllocateOptions{
-			Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME,
-			Admission: elastallocv1.Admission_ADMISSION_START_FIRST,
-			BadJobs:   elastallocv1.BadJobs_BAD_JOBS_HOLD,
-		},
+// decide decides on a snapshot. Where changes are dear, those at events only give idle nodes to the
+// queue. Without an answer the queue starts first come, first served, and no job loses nodes.
+func (s *scheduler) decide(ctx context.Context, snapshot *elastallocv1.Snapshot) client.Decision {
+	if s.client == nil {
+		return s.firstFit(snapshot)
 	}
+	var decision client.Decision
+	var err error
+	if s.atEvents || s.cluster.now-s.decided >= decideEvery {
+		s.decided = s.cluster.now
+		decision, err = s.client.Allocate(ctx, &elastallocv1.AllocateRequest{
+			Snapshot: snapshot,
+			Options: &elastallocv1.AllocateOptions{
+				Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME,
+				Admission: elastallocv1.Admission_ADMISSION_START_FIRST,
+				BadJobs:   elastallocv1.BadJobs_BAD_JOBS_HOLD,
+			},
+		})
+	} else {
+		decision, err = s.client.FillIdle(ctx, &elastallocv1.FillIdleRequest{Snapshot: snapshot})
+	}
+	switch down := s.down; {
+	case err == nil && s.onlyAsk:
+		s.show(decision)
+	case err == nil:
+		if s.down = false; down {
+			s.logger.Info("decisions again")
+		}
+		return decision
+	case status.Code(err) == codes.InvalidArgument:
+		// A wrong snapshot is a bug of this program, and stays wrong: say so every time.
+		s.failed++
+		s.logger.Error("the request is wrong", "error", err)
+	default:
+		if s.failed, s.down = s.failed+1, true; !down {
+			s.logger.Warn("no decision", "code", status.Code(err).String(), "error", err)
+		}
+	}
+	return s.firstFit(snapshot)
 }
 
-// decide has the service decide.
-func (s *scheduler) decide(ctx context.Context) error {
-	response, err := s.client.Allocate(ctx, s.request())
-	if err != nil {
-		return s.withoutDecision(err)
+// firstFit is a rule of your own: what is idle goes to the queue, first come, first served.
+func (s *scheduler) firstFit(snapshot *elastallocv1.Snapshot) client.Decision {
+	idle, decision := snapshot.GetTotalNodes(), &elastallocv1.AllocateResponse{}
+	for _, j := range snapshot.GetJobs() {
+		idle -= j.GetCurrentNodes()
 	}
-	return s.carryOut(client.Steps(response))
-}
-
-// fill, where changes are dear, gives idle nodes to the queue when a job came or ended;
-// running jobs stay.
-func (s *scheduler) fill(ctx context.Context) error {
-	response, err := s.client.FillIdle(ctx, &elastallocv1.FillIdleRequest{Snapshot: s.snapshot()})
-	if err != nil {
-		return s.withoutDecision(err)
-	}
-	return s.carryOut(client.Steps(response))
-}
-
-// carryOut resizes the jobs in an order that never takes more nodes than are idle. A job
-// may have ended since, and a real resize may fail: the rest is left out then, and the
-// next decision is on what is.
-func (s *scheduler) carryOut(steps []client.Step) error {
-	if s.down {
-		s.logger.Info("decisions again")
-		s.down = false
-	}
-	for _, step := range steps {
-		j := s.cluster.find(step.JobID)
-		if j == nil {
-			return nil
+	for _, j := range snapshot.GetJobs() {
+		nodes := j.GetCurrentNodes()
+		if nodes == 0 {
+			if nodes = int32(s.cluster.find(j.GetId()).asked); nodes > idle {
+				idle, nodes = 0, 0
+			}
+			idle -= nodes
 		}
-		if err := s.cluster.resize(j, int(step.Nodes)); err != nil {
-			return err
-		}
-		s.changes++
+		decision.Allocations = append(decision.Allocations, &elastallocv1.Allocation{JobId: j.GetId(), Nodes: nodes})
 	}
-	return nil
-}
-
-// withoutDecision is for when the service is down: no job loses nodes, and the queue starts
-// on what is idle.
-func (s *scheduler) withoutDecision(cause error) error {
-	// A wrong snapshot is a bug of this program, and stays wrong: say so every time.
-	if s.failed++; status.Code(cause) == codes.InvalidArgument {
-		s.logger.Error("the request is wrong", "error", cause)
-	} else if !s.down {
-		s.logger.Warn("no decision", "code", status.Code(cause).String(), "error", cause)
-		s.down = true
-	}
-	return s.firstFit()
-}
-
-// firstFit starts the queue first come, first served.
-func (s *scheduler) firstFit() error {
-	for _, j := range s.cluster.jobs {
-		if j.nodes > 0 {
-			continue
-		}
-		if j.asked > s.cluster.idle() {
-			return nil
-		}
-		if err := s.cluster.resize(j, j.asked); err != nil {
-			return err
-		}
-		s.changes++
-	}
-	return nil
+	return decision
 }

@@ -17,12 +17,14 @@ from typing import Optional
 
 import grpc
 
-from elastalloc import Client, pb, steps
+from elastalloc import Client, Plan, message, pb
 from elastalloc.eta import Estimator, speed
 
 NODES = 32
 DECIDE_EVERY = 300  # seconds
 RESTART = 60  # seconds that a job needs to go on after its nodes changed
+GRACE = 10  # seconds until the nodes that a job leaves are free
+PATIENCE = 120  # seconds without a step, beside a restart, after which a job hangs
 HALF_LIFE = 120  # seconds after which half of a measured rate is new
 
 
@@ -31,12 +33,15 @@ class Job:
         self.id = f"job-{number:03d}"
         self.submitted = now
         self.asked = 2 ** rng.randrange(4)
-        self.nodes = 0
+        self.nodes = self.leaving = 0
+        self.gone = 0  # when the nodes that it leaves are free
         self.trained = 0
         self.restarting = 0
         # What only the cluster knows: the speed on one node and how well the job scales.
         self.speed, self.efficiency = rng.uniform(5, 20), rng.uniform(0.7, 0.9)
         self.steps_left = self.speed * rng.expovariate(1 / 14400)
+        # A hung job makes no step for so many seconds, at half of its work.
+        self.half, self.stall = self.steps_left / 2, 0 if number % 8 else 1800
         # What the job reports: the steps of the last second.
         self.reported = 0.0
         # What the user guesses, wrong by a factor of up to 2: seconds on what was asked.
@@ -48,57 +53,66 @@ class Job:
 
 
 class Cluster:
-    """Runs jobs, second by second. It refuses to give more nodes than there are."""
+    """Runs jobs, second by second. It refuses to give more nodes than there are, and every
+    twentieth resize fails."""
 
     def __init__(self, jobs: int, seed: int) -> None:
         self.now, self.jobs, self.ended = 0, {}, []
         self._rng, self._coming, self._number = random.Random(seed), jobs, 0
+        self._resizes = 0
 
-    def tick(self) -> bool:
-        """Lets a second pass, and returns whether a job came or ended."""
+    def tick(self) -> None:
+        """Lets a second pass."""
         self.now += 1
-        event = False
         for job in list(self.jobs.values()):
             job.reported = 0.0
+            if self.now >= job.gone:
+                job.leaving = 0
             if job.nodes == 0:
                 continue
             job.trained += 1
             if job.restarting > 0:
                 job.restarting -= 1
                 continue
+            if job.steps_left < job.half and job.stall > 0:
+                job.stall -= 1
+                continue
             job.reported = job.rate(job.nodes)
             job.steps_left -= job.reported
             if job.steps_left <= 0:
                 self.ended.append(self.now - job.submitted)
                 del self.jobs[job.id]
-                event = True
         if self._number < self._coming and self._rng.random() < 1 / 600:
             self._number += 1
             job = Job(self._number, self.now, self._rng)
             self.jobs[job.id] = job
-            event = True
-        return event
 
     def done(self) -> bool:
         return self._number == self._coming and not self.jobs
 
-    def idle(self) -> int:
-        return NODES - sum(job.nodes for job in self.jobs.values())
-
-    def resize(self, job_id: str, nodes: int) -> None:
+    def resize(self, job_id: str, nodes: int) -> bool:
+        """Gives a job other nodes, and returns whether that went well."""
         job = self.jobs[job_id]
-        if nodes - job.nodes > self.idle():
+        if nodes - job.nodes > NODES - sum(j.nodes + j.leaving for j in self.jobs.values()):
             sys.exit(f"{job_id} would get more nodes than are idle")
+        self._resizes += 1
+        if self._resizes % 20 == 0:
+            return False
         if job.trained > 0:
             job.restarting = RESTART
+        job.leaving, job.gone = max(0, job.nodes - nodes), self.now + GRACE
         job.nodes = nodes
+        return True
 
 
 class Scheduler:
-    def __init__(self, cluster: Cluster, client: Optional[Client]) -> None:
-        self.cluster, self.client = cluster, client
+    def __init__(self, cluster: Cluster, client: Optional[Client], at_events: bool) -> None:
+        self.cluster, self.client, self.at_events = cluster, client, at_events
+        self.plan = Plan()
+        self.decided = 0  # when all jobs were last up for change
         self.rates = {}  # by job: smoothed steps a second, and the nodes they are on
         self.work = {}  # done by each job, in seconds on one node
+        self.silent = {}  # seconds since the last step of each job with nodes
         self.estimator = Estimator()
         self.changes = self.failed = 0
         self.down = False  # The last call had no answer.
@@ -110,7 +124,10 @@ class Scheduler:
             self.estimator.ended(self.work.pop(job_id))
         for job in self.cluster.jobs.values():
             if job.reported == 0:
+                if job.nodes:
+                    self.silent[job.id] = self.silent.get(job.id, 0) + 1
                 continue  # It restarts; what was measured before still holds.
+            self.silent[job.id] = 0
             self.work[job.id] = self.work.get(job.id, 0) + speed(job.nodes)
             rate, nodes = self.rates.get(job.id, (job.reported, job.nodes))
             if nodes != job.nodes:
@@ -122,10 +139,13 @@ class Scheduler:
         now = self.cluster.now
         snapshot = pb.Snapshot(id=f"second-{now}", total_nodes=NODES)
         for job in self.cluster.jobs.values():  # in the order of submission
-            told = snapshot.jobs.add(id=job.id, current_nodes=job.nodes)
+            told = snapshot.jobs.add(id=job.id, current_nodes=job.nodes + job.leaving)
             done = self.work.get(job.id, 0)
             known = {"told": job.guess * speed(job.asked), "work_done": done}
-            if job.id in self.rates:
+            hung = self.silent.get(job.id, 0) > RESTART + PATIENCE
+            if hung and job.nodes:
+                told.max_nodes = job.nodes  # And tell its user.
+            if job.id in self.rates and not hung:
                 rate, nodes = self.rates[job.id]
                 known |= {"steps_left": job.steps_left, "seconds_per_step": 1 / rate, "nodes": nodes}
             # On the nodes it was measured on; the server converts it.
@@ -136,22 +156,36 @@ class Scheduler:
             told.restart_time.FromSeconds(RESTART)
         return snapshot
 
-    def decide(self) -> None:
-        """All jobs are up for change."""
+    def turn(self) -> None:
+        """Decides where that is due, and begins the steps that can be begun."""
+        now = self.cluster.now
+        held = {job.id: job.nodes + job.leaving for job in self.cluster.jobs.values()}
+        jobs = [pb.Job(id=job_id, current_nodes=nodes) for job_id, nodes in held.items()]
+        self.plan.observe(now, pb.Snapshot(total_nodes=NODES, jobs=jobs))
+        if self.plan.due(now):
+            self.plan.decide(now, self.decide(self.plan.snapshot(now, self.snapshot())))
+        for step in self.plan.next(now):
+            if self.cluster.resize(step.job_id, step.nodes):
+                self.changes += 1
+            else:
+                self.plan.failed(now, step.job_id)
+
+    def decide(self, snapshot: pb.Snapshot):
+        """Decides on a snapshot. Where changes are dear, those at events only give idle nodes to
+        the queue. Without an answer the queue starts first come, first served."""
+        if self.client is None:
+            return self.first_fit(snapshot)
         options = pb.AllocateOptions(
             objective=pb.OBJECTIVE_TOTAL_TIME,
             admission=pb.ADMISSION_START_FIRST,
             bad_jobs=pb.BAD_JOBS_HOLD,
         )
-        self.carry_out(lambda: self.client.allocate(self.snapshot(), options))
-
-    def fill(self) -> None:
-        """When a job came or ended and changes are dear: idle nodes go to the queue."""
-        self.carry_out(lambda: self.client.fill_idle(self.snapshot()))
-
-    def carry_out(self, ask) -> None:
         try:
-            response = ask()
+            if self.at_events or self.cluster.now - self.decided >= DECIDE_EVERY:
+                self.decided = self.cluster.now
+                response = self.client.allocate(snapshot, options)
+            else:
+                response = self.client.fill_idle(snapshot)
         except grpc.RpcError as error:
             self.failed += 1
             if error.code() == grpc.StatusCode.INVALID_ARGUMENT:
@@ -160,26 +194,24 @@ class Scheduler:
             elif not self.down:
                 print(f"no decision: {error.code().name}", file=sys.stderr)
                 self.down = True
-            self.first_fit()
-            return
+            return self.first_fit(snapshot)
         if self.down:
             print("decisions again", file=sys.stderr)
             self.down = False
-        for step in steps(response):
-            # A job may have ended since; a real resize may fail. Leave out the rest then.
-            if step.job_id not in self.cluster.jobs:
-                break
-            self.cluster.resize(step.job_id, step.nodes)
-            self.changes += 1
+        return response
 
-    def first_fit(self) -> None:
-        """Without a decision: no job loses nodes, and the queue starts on what is idle."""
-        for job in self.cluster.jobs.values():
-            if job.nodes == 0:
-                if job.asked > self.cluster.idle():
-                    break
-                self.cluster.resize(job.id, job.asked)
-                self.changes += 1
+    def first_fit(self, snapshot: pb.Snapshot) -> pb.AllocateResponse:
+        """Is a rule of your own: no job loses nodes, and what is idle goes to the queue."""
+        idle = snapshot.total_nodes - sum(job.current_nodes for job in snapshot.jobs)
+        gets = {job.id: job.current_nodes for job in snapshot.jobs}
+        for job_id in [job_id for job_id, nodes in gets.items() if nodes == 0]:
+            gets[job_id] = self.cluster.jobs[job_id].asked
+            idle -= gets[job_id]
+            if idle < 0:
+                gets[job_id] = 0
+                break
+        allocations = [{"job_id": job_id, "nodes": nodes} for job_id, nodes in gets.items()]
+        return message(pb.AllocateResponse, allocations=allocations)
 
 
 def main() -> None:
@@ -196,18 +228,11 @@ def main() -> None:
     arguments = parser.parse_args()
     cluster = Cluster(arguments.jobs, arguments.seed)
     client = Client(arguments.server, timeout=5) if arguments.server else None
-    scheduler = Scheduler(cluster, client)
+    scheduler = Scheduler(cluster, client, arguments.at_events)
     while not cluster.done():
-        event = cluster.tick()  # A real loop sleeps here.
+        cluster.tick()  # A real loop sleeps here.
         scheduler.measure()
-        if not cluster.jobs:
-            continue
-        if client is None:
-            scheduler.first_fit()
-        elif cluster.now % DECIDE_EVERY == 0 or event and arguments.at_events:
-            scheduler.decide()
-        elif event:
-            scheduler.fill()
+        scheduler.turn()
     if client:
         client.close()
     print(

@@ -112,7 +112,7 @@ func TestBorrowingKeepsItsWord(t *testing.T) {
 		}
 		for name, rule := range map[string]Rule{"borrowing": borrowing, "borrowing-waiting": borrowingWaiting} {
 			nodes := rule(s)
-			if err := checkNodes(s, nodes); err != nil {
+			if err := checkHoldings(s, alike(nodes)); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
 			after := newCohort(s)
@@ -173,6 +173,15 @@ func TestLimitsHoldAtEveryMoment(t *testing.T) {
 	})
 }
 
+// nodesOf returns the nodes of every job.
+func nodesOf(allocations []solver.Allocation) []int {
+	nodes := make([]int, len(allocations))
+	for i := range allocations {
+		nodes[i] = allocations[i].Nodes
+	}
+	return nodes
+}
+
 // checkedAllocator shows its decisions to check.
 type checkedAllocator struct {
 	realAllocator
@@ -181,12 +190,12 @@ type checkedAllocator struct {
 
 func (a checkedAllocator) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
 	d, err := a.realAllocator.Allocate(ctx, s, o)
-	a.check(s, nodesOf(d))
+	a.check(s, nodesOf(d.Allocations))
 	return d, err
 }
 
 func (a checkedAllocator) FillIdle(ctx context.Context, s *solver.Snapshot) (solver.Decision, error) {
 	d, err := a.realAllocator.FillIdle(ctx, s)
-	a.check(s, nodesOf(d))
+	a.check(s, nodesOf(d.Allocations))
 	return d, err
 }

@@ -20,7 +20,7 @@ func NewCourse(job *WorkloadJob) *Course {
 // Give changes the job's nodes at a time, in whole seconds and not before the last.
 func (c *Course) Give(nodes int, at time.Duration) {
 	c.trainUntil(at)
-	c.job.give(nodes, at)
+	c.job.give(holding{nodes: nodes}, at)
 }
 
 // Served returns the work done by a time, as Give has it, in run time on one node.

@@ -26,7 +26,7 @@ func Cut(trace Trace, nodes int, at time.Duration, gpusPerNode int) *solver.Snap
 			break
 		}
 		elapsed := at - traced.Submit
-		if elapsed >= traced.Duration {
+		if elapsed >= traced.runTime(gpusPerNode) {
 			continue
 		}
 		job := traced.job(traced.ID)

@@ -39,5 +39,10 @@
 // the groups in every snapshot, and each of their decisions is checked against the limits;
 // those of partitions are a simulation of their own for every team.
 //
+// Where the pool has node types a job holds nodes of one of them, at the speeds that it has
+// there, and a change of the type is a change of nodes. Speeds may change with the work done;
+// a job trains at those of the phase in which it begins a second, and an allocator is told
+// these alone.
+//
 // A preempted job returns to its place in the queue, which is ordered by submission.
 package sim

@@ -1,11 +1,25 @@
 package sim
 
-import "time"
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
 
 // NodesAt is a number of nodes from a time on, until that of the next.
 type NodesAt struct {
 	At    time.Duration
 	Nodes int
+	// NodeType is their type; "" where nodes are all alike, and for no nodes.
+	NodeType string
+}
+
+// holding is what a job holds: nodes of one type, "" where nodes are all alike.
+type holding struct {
+	nodes    int
+	nodeType string
 }
 
 // NodeTime returns the number of nodes, summed over the time from one moment to another.
@@ -22,10 +36,38 @@ func NodeTime(changes []NodesAt, before int, from, until time.Duration) time.Dur
 	return sum + time.Duration(nodes)*max(0, until-at)
 }
 
+// alike returns holdings of nodes that are all alike.
+func alike(nodes []int) []holding {
+	holdings := make([]holding, len(nodes))
+	for i, n := range nodes {
+		holdings[i].nodes = n
+	}
+	return holdings
+}
+
+// legalFor reports whether a job may hold the nodes.
+func (h holding) legalFor(job *solver.Job, types []solver.NodeType) bool {
+	at := slices.IndexFunc(types, func(t solver.NodeType) bool { return t.ID == h.nodeType })
+	if at < 0 {
+		return false
+	}
+	there, _, runs := onType(*job, &types[at])
+	return runs && slices.Contains(there.LegalSizes(), h.nodes)
+}
+
+// ofType names the type in an error.
+func (h holding) ofType() string {
+	if h.nodeType == "" {
+		return ""
+	}
+	return " of " + strconv.Quote(h.nodeType)
+}
+
 // History is what a job has behind it that was there before a simulation began.
 type History struct {
-	// Nodes is what it holds.
-	Nodes int
+	// Nodes is what it holds, and NodeType their type, "" where nodes are all alike.
+	Nodes    int
+	NodeType string
 	// Trained is how long it has held nodes so far, and Waited how long it has not.
 	Trained, Waited time.Duration
 	// Work is the work that it has done, as run time on one node.

@@ -11,17 +11,23 @@ type simulatedJob struct {
 	*WorkloadJob
 	// told is what an allocator is told of the job, apart from its state.
 	told solver.Job
-	// nodes is what the job holds, and training what it trains on, which serves
+	// types are the node types of the pool, and phase is the present one of the job's.
+	types []solver.NodeType
+	phase int
+	// pin is the one type that the job may hold, "" if it is free to move.
+	pin string
+	// nodes is what the job holds, of the type that it held last, and training what it trains on, which serves
 	// perSecond: less while it is starting or growing, nothing while it restarts, until
 	// growsAt.
 	nodes, training int
+	nodeType        string
 	perSecond       time.Duration
 	growsAt         time.Duration
 	// served is the work done, in run time on one node, and trained the time for
 	// which the job held nodes.
 	served, trained time.Duration
 	start, end      time.Duration
-	rescales        int
+	rescales, moves int
 	// held is what the job held so far.
 	held []NodesAt
 	// delay and restart are how long it takes to grow and to restart.
@@ -31,7 +37,7 @@ type simulatedJob struct {
 // newSimulatedJob returns the state of a job before its submission.
 func newSimulatedJob(job *WorkloadJob, config *Config) simulatedJob {
 	return simulatedJob{
-		WorkloadJob: job, told: job.Told(), start: never, end: never, growsAt: never,
+		WorkloadJob: job, told: job.Told(), types: config.NodeTypes, start: never, end: never, growsAt: never,
 		delay:   max(config.ScalingDelay, job.RescaleDelay),
 		restart: max(config.RestartTime, job.RestartTime),
 	}
@@ -43,8 +49,8 @@ func (j *simulatedJob) arrive(now time.Duration) {
 		j.start = now
 	}
 	if j.History.Nodes > 0 {
-		j.nodes = j.History.Nodes
-		j.held = append(j.held, NodesAt{now, j.nodes})
+		j.nodes, j.nodeType = j.History.Nodes, j.History.NodeType
+		j.held = append(j.held, NodesAt{now, j.nodes, j.nodeType})
 		j.grown()
 	}
 }
@@ -53,7 +59,7 @@ func (j *simulatedJob) arrive(now time.Duration) {
 func (j *simulatedJob) endAt(now time.Duration) {
 	j.end = now
 	if j.nodes > 0 {
-		j.held = append(j.held, NodesAt{now, 0})
+		j.held = append(j.held, NodesAt{At: now})
 	}
 }
 
@@ -91,12 +97,16 @@ func (j *simulatedJob) outcome() Outcome {
 	return j.Fate
 }
 
-// nextEvent returns the second in which the job ends or has grown, if its nodes
-// stay as they are, or never if it has no nodes.
+// nextEvent returns the second in which the job ends, has grown or trains at another speed,
+// if its nodes stay as they are, or never if it has no nodes.
 func (j *simulatedJob) nextEvent(now time.Duration) time.Duration {
 	next := j.growsAt
 	if j.perSecond > 0 {
-		seconds := int64((j.Work - j.served + j.perSecond - 1) / j.perSecond)
+		until := j.Work
+		if j.phase+1 < len(j.Phases) {
+			until = min(until, j.phaseEnd(j.phase))
+		}
+		seconds := int64((until - j.served + j.perSecond - 1) / j.perSecond)
 		next = min(next, now+time.Duration(seconds)*time.Second)
 	}
 	if j.Fate == OutcomeHung && j.nodes > 0 {
@@ -112,14 +122,33 @@ func (j *simulatedJob) train(span time.Duration) bool {
 		seconds := int64(span / time.Second)
 		j.served += time.Duration(seconds * int64(j.perSecond))
 		j.trained += span
+		j.enterPhase()
 	}
 	return j.perSecond > 0 && span > 0
+}
+
+// enterPhase has the job train at the speeds of the phase that its work has come to.
+func (j *simulatedJob) enterPhase() {
+	before := j.phase
+	for j.phase+1 < len(j.Phases) && j.served >= j.phaseEnd(j.phase) {
+		j.phase++
+	}
+	if j.phase > before {
+		j.told.Speeds = j.Phases[j.phase].Speeds
+		j.trainOn(j.training)
+	}
 }
 
 // trainOn has the job train on the given nodes from now on.
 func (j *simulatedJob) trainOn(nodes int) {
 	j.training = nodes
-	j.perSecond = scale(time.Second, j.told.Speed(nodes))
+	there, factor := j.told, 1.0
+	for i := range j.types {
+		if j.types[i].ID == j.nodeType {
+			there, factor, _ = onType(j.told, &j.types[i])
+		}
+	}
+	j.perSecond = scale(time.Second, factor*there.Speed(nodes))
 }
 
 // grown lets the job train on all its nodes.
@@ -128,24 +157,31 @@ func (j *simulatedJob) grown() {
 	j.growsAt = never
 }
 
-// give changes the job's nodes now.
+// give changes the job's nodes now, or their type.
 //
 // With a restart time every change stops the training for that long, and another
 // change meanwhile begins the restart anew. With a scaling delay growing takes the
 // delay, and growing again takes it again; shrinking is free, and shrinking to no less
 // than what the job trains on cuts a growth short of its end but not off.
-func (j *simulatedJob) give(nodes int, now time.Duration) {
-	if nodes == j.nodes {
+func (j *simulatedJob) give(to holding, now time.Duration) {
+	nodes, moves := to.nodes, to.nodes > 0 && to.nodeType != j.nodeType
+	if nodes == j.nodes && !moves {
 		return
 	}
 	if j.start == never {
 		j.start = now
 	} else {
 		j.rescales++
+		if moves && j.nodeType != "" {
+			j.moves++ // also where it resumes on another type
+		}
 	}
 	grows := nodes > j.nodes
 	j.nodes = nodes
-	j.held = append(j.held, NodesAt{now, nodes})
+	if moves {
+		j.nodeType = to.nodeType
+	}
+	j.held = append(j.held, NodesAt{now, nodes, to.nodeType})
 	switch {
 	case j.restart > 0 && nodes > 0:
 		j.trainOn(0)

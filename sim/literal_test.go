@@ -1,13 +1,17 @@
 package sim
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	compare "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/elastalloc/elastalloc/client/eta"
@@ -23,8 +27,37 @@ type literalJob struct {
 	waits                     int // seconds until it trains on all its nodes
 	served                    time.Duration
 	trained, unserved         int
-	rescales                  int
+	rescales, moves           int
 	held                      []NodesAt
+	nodeType, firstType, pin  string
+}
+
+// speeds returns how fast the job trains on node types in the phase that its work has come to.
+func (j *literalJob) speeds() []solver.TypeSpeed {
+	for _, phase := range j.Phases {
+		if j.served < scale(j.Demand, phase.Until) || phase.Until == 1 {
+			return phase.Speeds
+		}
+	}
+	return nil
+}
+
+// speedOn returns the speed of the job on nodes of its type.
+func (j *literalJob) speedOn(nodes int, config *Config) float64 {
+	for _, nodeType := range config.NodeTypes {
+		if nodeType.ID != j.nodeType || nodes == 0 {
+			continue
+		}
+		told := j.job(j.ID)
+		for _, speed := range j.speeds() {
+			if speed.NodeType == j.nodeType {
+				told.AllowedNodes, told.Scaling = speed.AllowedNodes, speed.Scaling
+				return speed.Factor * told.Speed(nodes)
+			}
+		}
+		return nodeType.Speed * told.Speed(nodes)
+	}
+	return j.speed(nodes)
 }
 
 // literal is the simulation as the package's documentation tells it: a loop over
@@ -43,18 +76,31 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 		}
 		return list
 	}
-	carryOut := func(second int, nodes []int) {
+	if p.Rounds > 0 {
+		config.Frequency, config.Round = p.Rounds, p.Rounds
+	}
+	round := max(1, int(config.Round/time.Second))
+	carryOut := func(second int, to []holding) {
+		nodes := make([]int, len(to))
 		for i, job := range active() {
 			before := job.nodes
-			if nodes[i] == before {
+			nodes[i] = to[i].nodes
+			other := nodes[i] > 0 && to[i].nodeType != job.nodeType
+			if nodes[i] == before && !other {
 				continue
 			}
 			job.nodes = nodes[i]
-			job.held = append(job.held, NodesAt{time.Duration(second) * time.Second, nodes[i]})
+			job.held = append(job.held, NodesAt{At: time.Duration(second) * time.Second, Nodes: nodes[i], NodeType: to[i].nodeType})
 			if job.started {
 				job.rescales++
+				if other {
+					job.moves++
+				}
 			} else {
-				job.started, job.start = true, second
+				job.started, job.start, job.firstType = true, second, to[i].nodeType
+			}
+			if other {
+				job.nodeType = to[i].nodeType
 			}
 			if restart := int(max(config.RestartTime, job.RestartTime) / time.Second); restart > 0 && nodes[i] > 0 {
 				job.trainsOn, job.waits = 0, restart
@@ -76,12 +122,22 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 				snapshot.TotalNodes = change.Nodes
 			}
 		}
-		var nodes []int
+		pasts := make([]past, len(snapshot.Jobs))
+		for i, job := range active() {
+			pasts[i].restarting = job.waits > 0
+			for n, held := range job.held {
+				pasts[i].mostHeld = max(pasts[i].mostHeld, held.Nodes)
+				if held.Nodes > 0 && n > 0 {
+					pasts[i].restarts++
+				}
+			}
+		}
+		var nodes []holding
 		var err error
 		if fill {
 			nodes, err = fillIdle(t.Context(), allocator, snapshot)
 		} else {
-			nodes, _, err = p.decide(t.Context(), allocator, snapshot, config.DecisionBudget, nil)
+			nodes, _, err = p.decide(t.Context(), allocator, snapshot, pasts, config.DecisionBudget, nil)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -99,29 +155,34 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 		for _, change := range config.Resized {
 			moment = moment || change.At == time.Duration(second)*time.Second
 		}
-		if !moment && len(active()) > 0 && (!p.EveryEvent || happened) {
+		if !moment && second%round == 0 && len(active()) > 0 && (!p.EveryEvent || happened) {
 			decide(second, !p.EveryEvent)
 		}
-		happened = false
+		happened = happened && second%round > 0
 		for _, job := range active() {
 			if job.served >= job.Work || (job.Fate == OutcomeHung && time.Duration(job.trained)*time.Second >= job.HangAfter) {
 				job.ended, job.end, happened = true, second, true
 				estimator.Ended(job.History.Work + job.served)
 				if job.nodes > 0 {
-					job.held = append(job.held, NodesAt{time.Duration(second) * time.Second, 0})
+					job.held = append(job.held, NodesAt{At: time.Duration(second) * time.Second, Nodes: 0})
 				}
 				left--
 			}
 		}
 		for i := range jobs {
 			if jobs[i].Submit == time.Duration(second)*time.Second {
+				if p.pin != nil {
+					told := jobs[i].job(jobs[i].ID)
+					told.Speeds = jobs[i].speeds()
+					jobs[i].pin = p.pin(literalSnapshot(active(), p, config, &estimator), told)
+				}
 				jobs[i].submitted, happened = true, true
 				if before := jobs[i].History; before.Nodes > 0 || before.Trained > 0 {
 					jobs[i].started, jobs[i].start = true, second
 					jobs[i].nodes, jobs[i].trainsOn = before.Nodes, before.Nodes
 				}
 				if jobs[i].nodes > 0 {
-					jobs[i].held = []NodesAt{{time.Duration(second) * time.Second, jobs[i].nodes}}
+					jobs[i].held = []NodesAt{{At: time.Duration(second) * time.Second, Nodes: jobs[i].nodes}}
 				}
 			}
 		}
@@ -134,7 +195,7 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 				job.unserved++
 				continue
 			}
-			job.served += scale(time.Second, job.speed(job.trainsOn))
+			job.served += scale(time.Second, job.speedOn(job.trainsOn, &config))
 			job.trained++
 			if job.waits > 0 {
 				if job.waits--; job.waits == 0 {
@@ -148,9 +209,9 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 	for i := range jobs {
 		job := &jobs[i]
 		results[i] = JobResult{
-			ID: job.ID, Group: job.Group, Weight: job.weight(), Smallest: job.smallest(), Alone: job.alone(config.Nodes),
+			ID: job.ID, Group: job.Group, Weight: job.weight(), Smallest: job.smallest(), Alone: job.alone(&config),
 			Submit: job.Submit, Start: time.Duration(job.start) * time.Second, End: time.Duration(job.end) * time.Second,
-			Unserved: time.Duration(job.unserved) * time.Second, Rescales: job.rescales, Nodes: job.held, Outcome: job.Fate,
+			Unserved: time.Duration(job.unserved) * time.Second, Rescales: job.rescales, Moves: job.moves, Nodes: job.held, Outcome: job.Fate,
 		}
 		if job.Fate == OutcomeHung && job.served >= job.Work {
 			results[i].Outcome = OutcomeCompleted
@@ -162,6 +223,7 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 func literalSnapshot(jobs []*literalJob, p Policy, config Config, estimator *eta.Estimator) *solver.Snapshot {
 	s := &solver.Snapshot{
 		TotalNodes: config.Nodes,
+		NodeTypes:  config.NodeTypes,
 		Horizon:    solver.Horizon{Step: config.Frequency, Steps: config.Steps},
 	}
 	if p.Teams {
@@ -187,6 +249,16 @@ func literalSnapshot(jobs []*literalJob, p Policy, config Config, estimator *eta
 			told.WorkDone = job.History.Work + job.served
 		}
 		told.CurrentNodes = job.nodes
+		if job.nodes > 0 {
+			told.CurrentNodeType = job.nodeType
+		}
+		told.Speeds = job.speeds()
+		if only := cmp.Or(job.pin, map[bool]string{true: job.firstType}[p.KeepsType]); only != "" {
+			told.Speeds = slices.DeleteFunc(slices.Clone(told.Speeds), func(s solver.TypeSpeed) bool { return s.NodeType != only })
+			if len(job.Phases) == 0 {
+				told.Speeds = []solver.TypeSpeed{{NodeType: only}}
+			}
+		}
 		told.TrainingTime = job.History.Trained + time.Duration(job.trained)*time.Second
 		told.WaitingTime = job.History.Waited + time.Duration(job.unserved)*time.Second
 		told.RescaleDelay = config.ScalingDelay
@@ -215,8 +287,11 @@ func policiesThat(holds func(Policy) bool) []Policy {
 // under every policy that needs no external solver.
 func TestEqualsTheLiteralLoop(t *testing.T) {
 	policies := policiesThat(func(p Policy) bool {
-		return p.Name != "optimal-cbc" && p.Name != "optimal-highs" && p.place == nil && p.Name != "total-time-weights"
+		return p.Name != "optimal-cbc" && p.Name != "optimal-highs" && p.place == nil && p.Name != "total-time-weights" && !p.NeedsTypes
 	})
+	typed := append(policiesThat(func(p Policy) bool { return p.NeedsTypes && !p.KeepsType }), Policy{
+		Name: "arbitrary", EveryEvent: true, NeedsTypes: true, KeepsType: true, decideTypes: arbitrary,
+	}, Policy{Name: "arbitrary, free to move", NeedsTypes: true, EveryEvent: true, decideTypes: arbitrary})
 	allocator := newAllocator()
 	rapid.Check(t, func(t *rapid.T) {
 		p := rapid.SampledFrom(policies).Draw(t, "policy")
@@ -237,6 +312,13 @@ func TestEqualsTheLiteralLoop(t *testing.T) {
 		if rapid.Bool().Draw(t, "continued") {
 			drawContinuation(t, &w, &config)
 		}
+		if config.ScalingDelay == 0 && rapid.Bool().Draw(t, "typed") {
+			p = rapid.SampledFrom(typed).Draw(t, "typed policy")
+			drawTypes(t, &w, &config)
+		}
+		if rapid.Bool().Draw(t, "in rounds") {
+			config.Round = time.Duration(rapid.IntRange(1, 40).Draw(t, "round")) * time.Second
+		}
 		got, err := Run(t.Context(), w, p, config, allocator)
 		if errors.Is(err, errStalled) {
 			return // The loop would not end either.
@@ -245,10 +327,63 @@ func TestEqualsTheLiteralLoop(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := literal(t, w, p, config, allocator)
-		if diff := cmp.Diff(want, got.Jobs); diff != "" {
+		if diff := compare.Diff(want, got.Jobs); diff != "" {
 			t.Errorf("%s: jobs (-literal +event by event):\n%s", p.Name, diff)
 		}
 	})
+}
+
+// drawTypes makes the pool one of node types, on which jobs train at speeds that change.
+func drawTypes(t *rapid.T, w *Workload, config *Config) {
+	config.Groups, config.Resized = nil, nil
+	config.NodeTypes = []solver.NodeType{
+		{ID: "fast", Nodes: rapid.IntRange(1, 4).Draw(t, "fast"), Speed: 2.5}, {ID: "slow", Nodes: config.Nodes, Speed: 1},
+	}
+	config.Nodes += config.NodeTypes[0].Nodes
+	for i := range w.Jobs {
+		job := &w.Jobs[i]
+		job.History, job.Group = History{}, ""
+		if rapid.Bool().Draw(t, "by its own columns") {
+			continue
+		}
+		job.Shape = Shape{MaxNodes: 8}
+		speed := rapid.Float64Range(0.1, 5)
+		runsOnFast := rapid.Bool().Draw(t, "runs on fast")
+		for _, until := range []float64{rapid.Float64Range(0.01, 0.4).Draw(t, "until"), 0.5, 1} {
+			phase := Phase{Until: until}
+			if runsOnFast {
+				phase.Speeds = append(phase.Speeds, solver.TypeSpeed{
+					NodeType: "fast", Factor: speed.Draw(t, "fast"), AllowedNodes: []int{1, 3}, Scaling: solver.Scaling{Speeds: []float64{1, 2}},
+				})
+			}
+			phase.Speeds = append(phase.Speeds, solver.TypeSpeed{
+				NodeType: "slow", Factor: speed.Draw(t, "slow"), AllowedNodes: []int{1, 2, 4}, Scaling: solver.Scaling{Speeds: []float64{1, 1.5, 1.4}},
+			})
+			job.Phases = append(job.Phases, phase)
+		}
+	}
+}
+
+// arbitrary gives jobs what the moment happens to say.
+func arbitrary(_ context.Context, s *solver.Snapshot, pasts []past) ([]holding, Decision, error) {
+	hash := fnv.New64a()
+	fmt.Fprint(hash, s.Jobs[0].WaitingTime, len(s.Jobs), pasts)
+	random := rand.New(rand.NewPCG(hash.Sum64(), 1))
+	left := map[string]int{}
+	for _, nodeType := range s.NodeTypes {
+		left[nodeType.ID] = nodeType.Nodes
+	}
+	holdings := make([]holding, len(s.Jobs))
+	for i := range s.Jobs {
+		for option := range optionsOf(s.Jobs[i], s.NodeTypes) {
+			if option.nodes <= left[option.nodeType] && random.IntN(2) == 0 {
+				left[option.nodeType] -= option.nodes
+				holdings[i] = option
+				break
+			}
+		}
+	}
+	return holdings, Decision{}, nil
 }
 
 // drawContinuation has a workload go on from where a cluster is, and the pool change.
@@ -282,7 +417,7 @@ func drawContinuation(t *rapid.T, w *Workload, config *Config) {
 	at := time.Duration(-1) * time.Second
 	for range rapid.IntRange(0, 3).Draw(t, "resizes") {
 		at += time.Second + seconds(100, "resize after")
-		config.Resized = append(config.Resized, NodesAt{at, rapid.IntRange(0, config.Nodes).Draw(t, "to")})
+		config.Resized = append(config.Resized, NodesAt{At: at, Nodes: rapid.IntRange(0, config.Nodes).Draw(t, "to")})
 	}
 	if n := len(config.Resized); n > 0 {
 		config.Resized[n-1].Nodes = config.Nodes

@@ -56,6 +56,10 @@ type Summary struct {
 	// took all of them, per job.
 	Rescales int     `json:"rescales"`
 	Pauses   float64 `json:"pauses"`
+	// Moves is how often jobs' nodes changed their type, per job, and NodeTypes are the kinds
+	// of nodes. Missing where nodes are all alike.
+	Moves     *float64      `json:"moves,omitempty"`
+	NodeTypes []TypeSummary `json:"node_types,omitempty"`
 	// Utilization is Result.Utilization.
 	Utilization Share `json:"utilization"`
 	// Teams are the teams that shared the pool, and WorstTeam is the largest of their
@@ -109,7 +113,7 @@ func (r *Result) MostHeld() int {
 	for i := range r.Jobs {
 		before := 0
 		for _, held := range r.Jobs[i].Nodes {
-			changes = append(changes, NodesAt{held.At, held.Nodes - before})
+			changes = append(changes, NodesAt{At: held.At, Nodes: held.Nodes - before})
 			before = held.Nodes
 		}
 	}
@@ -130,7 +134,7 @@ func Summarize(r *Result, seed uint64) Summary {
 		Jobs: len(r.Jobs), Decisions: len(r.Decisions),
 	}
 	var queue, total, unserved []float64
-	var weights, weighted float64
+	var weights, weighted, moves float64
 	var begin, end time.Duration
 	for i := range r.Jobs {
 		job := &r.Jobs[i]
@@ -148,6 +152,7 @@ func Summarize(r *Result, seed uint64) Summary {
 		}
 		end = max(end, job.End)
 		s.Rescales += job.Rescales
+		moves += float64(job.Moves)
 		s.Pauses += float64(job.Pauses())
 		if job.Outcome == OutcomeCompleted {
 			s.Completed++
@@ -167,6 +172,9 @@ func Summarize(r *Result, seed uint64) Summary {
 	}
 	s.Utilization = Share(r.Utilization)
 	s.Teams = r.teams()
+	if len(r.NodeTypes) > 0 {
+		s.Moves, s.NodeTypes = new(moves/float64(max(1, len(r.Jobs)))), r.types()
+	}
 
 	solve := r.SolveMillis()
 	s.SolveMillis = SolveMillis{

@@ -20,7 +20,7 @@ func TestSummarize(t *testing.T) {
 			{
 				Submit: 10 * second, Start: 40 * second, End: 310 * second, Weight: 1, Smallest: 4, Alone: 75 * second,
 				Unserved: 35 * second, Rescales: 1, Outcome: OutcomeHung,
-				Nodes: []NodesAt{{40 * second, 1}, {50 * second, 0}, {55 * second, 2}, {310 * second, 0}},
+				Nodes: []NodesAt{{At: 40 * second, Nodes: 1}, {At: 50 * second, Nodes: 0}, {At: 55 * second, Nodes: 2}, {At: 310 * second, Nodes: 0}},
 			},
 		},
 		Decisions: []Decision{

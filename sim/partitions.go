@@ -54,7 +54,6 @@ func runPartitions(
 			part.Jobs[n] = workload.Jobs[i]
 		}
 		s := newSimulation(part, policy, config, allocator)
-		s.measuredUntil = whole.measuredUntil
 		if err := s.run(ctx); err != nil {
 			return nil, fmt.Errorf("partition of %s: %w", partition.team, err)
 		}
@@ -64,10 +63,9 @@ func runPartitions(
 			result.Jobs[i] = job
 		}
 		result.Decisions = append(result.Decisions, s.decisions...)
-		whole.held += s.held
 	}
 	slices.SortStableFunc(result.Decisions, func(a, b Decision) int { return cmp.Compare(a.At, b.At) })
-	result.Utilization = whole.utilization()
+	result.Utilization = result.use(result.Nodes, func(NodesAt) bool { return true })
 	return result, nil
 }
 

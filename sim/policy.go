@@ -17,8 +17,8 @@ type Allocator interface {
 }
 
 // Policy decides at scaling moments how many nodes every job holds. It is a row of the table
-// Policies and at most three functions: what is told (Prepare), how it decides (Decide) and
-// where its jobs run (place). It has no state, and knows of the jobs what a snapshot tells.
+// Policies and a few functions: what is told (Prepare), how it decides (Decide) and
+// where its jobs run (place, pin). It has no state, and knows of the jobs what a snapshot tells.
 type Policy struct {
 	// Name is what flags and results call it.
 	Name string
@@ -41,8 +41,25 @@ type Policy struct {
 	// Teams tells of the groups that share the pool, whose limits then hold, and NeedsTeams
 	// refuses a pool without any.
 	Teams, NeedsTeams bool
+	// KeepsType has a job hold nodes of the type that it first got alone, and NeedsTypes
+	// refuses a pool without node types.
+	KeepsType, NeedsTypes bool
+	// Rounds, where set, is how often the policy decides, and it never does in between.
+	Rounds time.Duration
 
 	place *place // nil is the one pool
+	// pin, where set, chooses the node type of an arriving job, given the snapshot of those
+	// that are there. Each type is then a pool of its own.
+	pin func(*solver.Snapshot, solver.Job) string
+	// decideTypes, where set, is the rule of a comparator that knows of node types.
+	decideTypes func(context.Context, *solver.Snapshot, []past) ([]holding, Decision, error)
+}
+
+// past is what a comparator may know of a job beyond a snapshot: how often it has got other
+// nodes since its start, the most that it ever held, and whether it restarts right now.
+type past struct {
+	restarts, mostHeld int
+	restarting         bool
 }
 
 // place is where the jobs of a policy run, if not in the one pool.
@@ -74,7 +91,7 @@ func (p *Policy) AsksAsIs() bool {
 }
 
 // Policies returns all policies: the paper's two, variants of them, and comparators, those
-// that need teams last. To add one is to add it here.
+// that need teams or node types last. To add one is to add it here.
 func Policies() []Policy {
 	const (
 		exact  = solver.BackendExact
@@ -118,7 +135,7 @@ func Policies() []Policy {
 			Description: "hesrpt that decides at every submission and end, too, and may pause jobs",
 		},
 	}
-	return append(policies, teamPolicies()...)
+	return slices.Concat(policies, teamPolicies(), typePolicies())
 }
 
 // totalTime returns the options of the policies of total time.
@@ -146,19 +163,35 @@ func FindPolicy(name string) (Policy, error) {
 	return Policy{}, fmt.Errorf("unknown policy %q (want one of %s)", name, strings.Join(names, ", "))
 }
 
-// decide returns the nodes of every job at a scaling moment and what is known of the
+// decide returns what every job holds after a scaling moment and what is known of the
 // decision. observe, which may be nil, is shown an Allocator's decision.
 func (p *Policy) decide(
-	ctx context.Context, allocator Allocator, s *solver.Snapshot, budget time.Duration, observe Observer,
-) ([]int, Decision, error) {
-	decision := Decision{Jobs: len(s.Jobs)}
-	if p.Decide != nil {
+	ctx context.Context, allocator Allocator, s *solver.Snapshot, pasts []past, budget time.Duration, observe Observer,
+) (holdings []holding, decision Decision, err error) {
+	switch {
+	case p.Decide != nil:
 		start := time.Now()
-		nodes := p.Decide(s)
-		decision.SolveTime = time.Since(start)
-		decision.Reason = solver.ReasonHeuristic
-		return nodes, decision, checkNodes(s, nodes)
+		holdings = alike(p.Decide(s))
+		decision = Decision{SolveTime: time.Since(start), Reason: solver.ReasonHeuristic}
+	case p.decideTypes != nil:
+		holdings, decision, err = p.decideTypes(ctx, s, pasts)
+	case p.pin != nil:
+		holdings, decision, err = p.askPools(ctx, allocator, s, budget, observe)
+	default:
+		holdings, decision, err = p.ask(ctx, allocator, s, budget, observe)
 	}
+	if err != nil {
+		return nil, decision, err
+	}
+	decision.Jobs = len(s.Jobs)
+	return holdings, decision, checkHoldings(s, holdings)
+}
+
+// ask has the Allocator decide.
+func (p *Policy) ask(
+	ctx context.Context, allocator Allocator, s *solver.Snapshot, budget time.Duration, observe Observer,
+) ([]holding, Decision, error) {
+	var decision Decision
 	options := p.Options
 	options.TimeBudget = budget
 	if !p.EveryEvent {
@@ -187,11 +220,12 @@ func (p *Policy) decide(
 	decision.Backend = report.Backend
 	decision.Reason = report.Reason
 	decision.RelativeGap = report.RelativeGap
-	if len(report.NodePrices) > 0 {
+	if len(s.NodeTypes) > 0 {
+		decision.TypePrices = report.NodePrices
+	} else if len(report.NodePrices) > 0 {
 		decision.NodePrice = &report.NodePrices[0]
 	}
-	nodes := nodesOf(answer)
-	return nodes, decision, checkNodes(s, nodes)
+	return holdingsOf(answer), decision, nil
 }
 
 // pausesMany reports whether a decision pauses more than a quarter of the running jobs.
@@ -199,48 +233,55 @@ func pausesMany(d *solver.Decision) bool {
 	return slices.ContainsFunc(d.Report.Warnings, func(w solver.Warning) bool { return w.Code == solver.WarningManyPauses })
 }
 
-// fillIdle returns the nodes of every job after the regular-time rule.
-func fillIdle(ctx context.Context, allocator Allocator, s *solver.Snapshot) ([]int, error) {
+// fillIdle returns what every job holds after the regular-time rule.
+func fillIdle(ctx context.Context, allocator Allocator, s *solver.Snapshot) ([]holding, error) {
 	answer, err := allocator.FillIdle(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	nodes := nodesOf(answer)
-	return nodes, checkNodes(s, nodes)
+	holdings := holdingsOf(answer)
+	return holdings, checkHoldings(s, holdings)
 }
 
-// nodesOf returns the nodes of every job.
-func nodesOf(d solver.Decision) []int {
-	nodes := make([]int, len(d.Allocations))
+// holdingsOf returns what a decision gives every job.
+func holdingsOf(d solver.Decision) []holding {
+	holdings := make([]holding, len(d.Allocations))
 	for i := range d.Allocations {
-		nodes[i] = d.Allocations[i].Nodes
+		if a := &d.Allocations[i]; a.Nodes != 0 {
+			holdings[i] = holding{a.Nodes, a.NodeType}
+		}
 	}
-	return nodes
+	return holdings
 }
 
-// checkNodes returns nil if nodes can be carried out: legal sizes, within the pool and the
-// limits of the groups.
-func checkNodes(s *solver.Snapshot, nodes []int) error {
-	if len(nodes) != len(s.Jobs) {
-		return fmt.Errorf("decision has %d of %d jobs", len(nodes), len(s.Jobs))
+// checkHoldings returns nil if a decision can be carried out: legal sizes, within the pool,
+// its types and the limits of the groups.
+func checkHoldings(s *solver.Snapshot, holdings []holding) error {
+	if len(holdings) != len(s.Jobs) {
+		return fmt.Errorf("decision has %d of %d jobs", len(holdings), len(s.Jobs))
 	}
-	total := 0
-	for i, n := range nodes {
-		if n != 0 && n != s.Jobs[i].CurrentNodes && !slices.Contains(s.Jobs[i].LegalSizes(), n) {
-			return fmt.Errorf("decision gives job %q %d nodes, which is not a legal size", s.Jobs[i].ID, n)
-		}
-		total += n
+	types := s.NodeTypes
+	if len(types) == 0 {
+		types = []solver.NodeType{{Nodes: s.TotalNodes}}
 	}
-	if total > s.TotalNodes {
-		return fmt.Errorf("decision gives %d of %d nodes", total, s.TotalNodes)
-	}
+	given := make(map[string]int)
 	used := make([]int, len(s.Groups))
-	for i, n := range nodes {
-		for _, g := range groupsAbove(s.Groups, s.Jobs[i].GroupID) {
-			used[g] += n
+	for i, to := range holdings {
+		job := &s.Jobs[i]
+		if to.nodes != 0 && to != (holding{job.CurrentNodes, job.CurrentNodeType}) && !to.legalFor(job, types) {
+			return fmt.Errorf("decision gives job %q %d nodes%s, which is not a legal size", job.ID, to.nodes, to.ofType())
+		}
+		given[to.nodeType] += to.nodes
+		for _, g := range groupsAbove(s.Groups, job.GroupID) {
+			used[g] += to.nodes
 			if limit := s.Groups[g].Limit; limit != nil && used[g] > *limit {
 				return fmt.Errorf("decision gives group %q %d nodes or more; its limit is %d", s.Groups[g].ID, used[g], *limit)
 			}
+		}
+	}
+	for _, t := range types {
+		if given[t.ID] > t.Nodes {
+			return fmt.Errorf("decision gives %d of %d nodes%s", given[t.ID], t.Nodes, holding{nodeType: t.ID}.ofType())
 		}
 	}
 	return nil

@@ -27,18 +27,26 @@ const (
 
 	columnUser  = "user"
 	columnGroup = "group"
+
+	columnApplication = "application"
+	columnWork        = "work_s"
+	columnNodeType    = "node_type"
 )
 
 // ReadTrace reads a trace in CSV: a header that names at least the columns job_id,
 // submit_s, duration_s and gpus, then one job per line in the order of submission,
 // times in seconds from the first submission. The columns start_s, min_nodes,
-// max_nodes, doubling_efficiency, weight, user and group are read where they are there;
-// others are ignored. The error names the first line that is bad and what is wrong with it.
+// max_nodes, doubling_efficiency, weight, user, group, application, work_s and node_type are
+// read where they are there; others are ignored. duration_s may be empty beside work_s. The
+// error names the first line that is bad and what is wrong with it.
 func ReadTrace(r io.Reader) (Trace, error) {
 	lines, err := newCSVReader(r,
 		[]string{columnID, columnSubmit, columnDuration, columnGPUs},
 		// These may be missing or, in a line, empty, and have their defaults then.
-		[]string{columnStart, columnMinNodes, columnMaxNodes, columnEfficiency, columnWeight, columnUser, columnGroup})
+		[]string{
+			columnStart, columnMinNodes, columnMaxNodes, columnEfficiency, columnWeight, columnUser, columnGroup,
+			columnApplication, columnWork, columnNodeType,
+		})
 	if err != nil {
 		return nil, fmt.Errorf("trace %w", err)
 	}
@@ -73,6 +81,7 @@ func (l csvLine) job() (TraceJob, error) {
 	// Cloned, for otherwise they would hold the whole line.
 	job := TraceJob{
 		ID: strings.Clone(l.text(columnID)), User: strings.Clone(l.text(columnUser)), Group: strings.Clone(l.text(columnGroup)),
+		Application: strings.Clone(l.text(columnApplication)), NodeType: strings.Clone(l.text(columnNodeType)),
 	}
 	if job.ID == "" {
 		return job, fmt.Errorf("%s is empty", columnID)
@@ -81,8 +90,16 @@ func (l csvLine) job() (TraceJob, error) {
 	if job.Submit, err = l.seconds(columnSubmit); err != nil {
 		return job, err
 	}
-	if job.Duration, err = l.seconds(columnDuration); err != nil {
-		return job, err
+	if l.text(columnWork) != "" {
+		if job.Work, err = l.seconds(columnWork); err != nil {
+			return job, err
+		}
+		job.Work = max(job.Work, smallestDemand)
+	}
+	if l.text(columnDuration) != "" || job.Work == 0 {
+		if job.Duration, err = l.seconds(columnDuration); err != nil {
+			return job, err
+		}
 	}
 	if job.GPUs, err = l.count(columnGPUs); err != nil {
 		return job, err
@@ -147,7 +164,7 @@ func (l csvLine) seconds(name string) (time.Duration, error) {
 	// Written so that NaN, which compares false with everything, is refused too.
 	if err != nil || !(seconds >= 0 && seconds <= maxTraceTime.Seconds()) {
 		want := fmt.Sprintf("seconds, a number from 0 to %.0f", maxTraceTime.Seconds())
-		if name != columnDuration {
+		if name == columnSubmit || name == columnStart {
 			want += ", counted from the first submission: subtract its time from dates and Unix times"
 		}
 		return 0, fmt.Errorf("%s is %q; want %s", name, l.text(name), want)

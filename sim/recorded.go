@@ -33,7 +33,7 @@ func recorded(workload Workload, policy Policy, config Config) *Result {
 	for i := range workload.Jobs {
 		job := &workload.Jobs[i]
 		result := JobResult{
-			ID: job.ID, Group: job.Group, Weight: job.weight(), Smallest: job.smallest(), Alone: job.alone(config.Nodes),
+			ID: job.ID, Group: job.Group, Weight: job.weight(), Smallest: job.smallest(), Alone: job.alone(&config),
 			Submit: job.Submit, Start: job.Recorded[0].At, End: job.Recorded[len(job.Recorded)-1].At,
 			Nodes: job.Recorded, Rescales: len(job.Recorded) - 2, Outcome: OutcomeCompleted,
 		}

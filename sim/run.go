@@ -11,166 +11,6 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Config is the setting of a simulation.
-type Config struct {
-	// Nodes is the size of the pool. At least 1.
-	Nodes int
-	// Frequency is the elastic training frequency f, the time between two scaling
-	// moments and the length of a step: whole seconds, at least one.
-	Frequency time.Duration
-	// Steps is the number of steps a decision looks ahead.
-	Steps int
-	// ScalingDelay is how long a job that starts or grows trains on as many nodes
-	// as before: whole seconds, less than the frequency, or else jobs could be
-	// starting and growing for ever.
-	ScalingDelay time.Duration
-	// RestartTime is how long a job makes no progress after every change of its nodes,
-	// its start included: whole seconds, of any length. Not together with ScalingDelay.
-	RestartTime time.Duration
-	// DecisionBudget is the time budget of a decision; 0 leaves it to the Allocator.
-	DecisionBudget time.Duration
-	// Groups are the teams that share the pool, with their departments; empty if the jobs
-	// have no teams. Policies that know of teams need them.
-	Groups []solver.Group
-	// Resized is when the size of the pool changes, ascending, in whole seconds: to at most
-	// Nodes, and to Nodes in the end. Policies decide then as well. Empty for a pool that
-	// always has Nodes.
-	Resized []NodesAt
-	// MaxDecisions is after how many decisions a run ends with ErrTooManyDecisions; 0 is no limit.
-	MaxDecisions int
-	// Observe, where set, is shown every decision of the Allocator at a scaling moment.
-	Observe Observer
-}
-
-// Observer is shown a snapshot and its decision. It may keep both and must change
-// neither.
-type Observer func(*solver.Snapshot, solver.Decision)
-
-// DefaultDecisionBudget is ample, so that hardly ever a clock decides what a
-// simulation finds.
-const DefaultDecisionBudget = 10 * time.Second
-
-// DefaultConfig returns the paper's setting for a pool: a decision every 5 minutes
-// that looks 5 steps ahead, and no scaling delay.
-func DefaultConfig(nodes int) Config {
-	return Config{
-		Nodes:          nodes,
-		Frequency:      solver.DefaultStep,
-		Steps:          solver.DefaultSteps,
-		DecisionBudget: DefaultDecisionBudget,
-	}
-}
-
-// Validate returns every bad field of a setting.
-func (c *Config) Validate() []solver.Violation {
-	var bad []solver.Violation
-	want := func(ok bool, path, format string, args ...any) {
-		if !ok {
-			bad = append(bad, solver.Violation{Path: path, Description: fmt.Sprintf(format, args...)})
-		}
-	}
-	whole := func(d time.Duration) bool { return d >= 0 && d%time.Second == 0 }
-	want(c.Nodes >= 1 && c.Nodes <= math.MaxInt32, "nodes", "is %d; want at least 1", c.Nodes)
-	want(whole(c.Frequency) && c.Frequency > 0, "frequency", "is %v; want whole seconds, at least 1s", c.Frequency)
-	want(c.Steps >= 1 && c.Steps <= solver.MaxSteps, "steps", "is %d; want 1 to %d", c.Steps, solver.MaxSteps)
-	want(whole(c.ScalingDelay) && c.ScalingDelay < max(c.Frequency, 1), "scaling_delay",
-		"is %v; want whole seconds, at least 0s and less than the frequency", c.ScalingDelay)
-	want(whole(c.RestartTime), "restart_time", "is %v; want whole seconds, at least 0s", c.RestartTime)
-	want(c.RestartTime <= 0 || c.ScalingDelay <= 0, "restart_time", "is set beside a scaling delay; want at most one of them")
-	want(c.DecisionBudget >= 0, "decision_budget", "is %v; want at least 0s", c.DecisionBudget)
-	for i, change := range c.Resized {
-		want(whole(change.At) && (i == 0 || change.At > c.Resized[i-1].At), "resized", "is at %v; want whole seconds, ascending", change.At)
-		want(change.Nodes >= 0 && change.Nodes <= c.Nodes, "resized", "is to %d nodes; want 0 to %d", change.Nodes, c.Nodes)
-	}
-	if n := len(c.Resized); n > 0 {
-		want(c.Resized[n-1].Nodes == c.Nodes, "resized", "ends with %d nodes; want %d, or jobs could wait for ever", c.Resized[n-1].Nodes, c.Nodes)
-	}
-	return bad
-}
-
-// Result is what became of a workload under a policy.
-type Result struct {
-	// Workload and Policy are the names of the two.
-	Workload, Policy string
-	// Nodes is the size of the pool, and Groups are those that shared it.
-	Nodes  int
-	Groups []solver.Group
-	// Utilization is the share of the pool's nodes that jobs held, on average from the
-	// first submission to the last; NaN if those coincide or nothing is known.
-	Utilization float64
-	// Jobs are in the order of the workload.
-	Jobs []JobResult
-	// Decisions are those at scaling moments, in the order of time.
-	Decisions []Decision
-}
-
-// JobResult is what became of a job. Times are whole seconds of the simulation.
-type JobResult struct {
-	ID string
-	// Group is the team it belongs to, or "".
-	Group string
-	// Weight is the job's, 1 by default, and Smallest the least nodes it can
-	// train on.
-	Weight   float64
-	Smallest int
-	// Alone is how long the job would have taken, to its own end, alone in the pool on
-	// its largest size there, in whole seconds and at least one.
-	Alone time.Duration
-	// Submit, Start and End are when the job was submitted, first got nodes, and
-	// ended.
-	Submit, Start, End time.Duration
-	// Unserved is how long it held no nodes between its submission and its end, in the
-	// queue and in pauses.
-	Unserved time.Duration
-	// Rescales is how often its nodes changed after its start: by growing, by
-	// shrinking, by losing all and by getting some back.
-	Rescales int
-	// Nodes is what the job held, from its start to its end.
-	Nodes []NodesAt
-	// Outcome is how it ended.
-	Outcome Outcome
-}
-
-// QueueTime returns how long the job waited for its first nodes.
-func (j *JobResult) QueueTime() time.Duration { return j.Start - j.Submit }
-
-// TotalTime returns how long the job took from its submission to its end.
-func (j *JobResult) TotalTime() time.Duration { return j.End - j.Submit }
-
-// Slowdown returns by what factor the job took longer than alone in the pool.
-func (j *JobResult) Slowdown() float64 {
-	return j.TotalTime().Seconds() / max(j.Alone, time.Second).Seconds()
-}
-
-// Pauses returns how often the job lost all its nodes before its end.
-func (j *JobResult) Pauses() int {
-	pauses := 0
-	for _, held := range j.Nodes[:max(1, len(j.Nodes))-1] {
-		if held.Nodes == 0 {
-			pauses++
-		}
-	}
-	return pauses
-}
-
-// Decision is what is known of one decision.
-type Decision struct {
-	// At is the second of the simulation.
-	At time.Duration
-	// Jobs is the number of active jobs.
-	Jobs int
-	// SolveTime is the report's solve time; of a comparator, the time of its rule.
-	SolveTime time.Duration
-	// Backend is the one that answered; "" for a comparator.
-	Backend solver.BackendName
-	// Reason and RelativeGap are the report's.
-	Reason      solver.Reason
-	RelativeGap float64
-	// NodePrice is what one more node in the first step was worth, in units of the
-	// objective; nil where the report does not say.
-	NodePrice *float64
-}
-
 // Run simulates a workload under a policy, second by second in effect (see the
 // package's documentation), until every job has ended. The allocator is asked from
 // one goroutine. The result depends on the arguments alone, decision times apart,
@@ -181,6 +21,9 @@ func Run(ctx context.Context, workload Workload, policy Policy, config Config, a
 	}
 	if err := workload.Suits(&policy, &config); err != nil {
 		return nil, err
+	}
+	if policy.Rounds > 0 {
+		config.Frequency, config.Round = policy.Rounds, policy.Rounds
 	}
 	if policy.place != nil {
 		return policy.place.run(ctx, workload, policy, config, allocator)
@@ -217,10 +60,6 @@ type simulation struct {
 	servedAt time.Duration
 	// estimator knows the jobs that have ended.
 	estimator eta.Estimator
-	// held is the nodes that jobs held times how long, until measuredUntil, the last
-	// submission.
-	held          time.Duration
-	measuredUntil time.Duration
 }
 
 // never is later than anything that happens.
@@ -235,7 +74,6 @@ func newSimulation(workload Workload, policy Policy, config Config, allocator Al
 	}
 	for i := range s.jobs {
 		s.jobs[i] = newSimulatedJob(&workload.Jobs[i], &config)
-		s.measuredUntil = workload.Jobs[i].Submit
 	}
 	return s
 }
@@ -269,12 +107,18 @@ func (s *simulation) step(ctx context.Context) error {
 	ended := s.endJobs()
 	submitted := s.submitJobs()
 	if ended || submitted {
-		s.fillAt = s.now + time.Second
+		s.fillAt = s.nextRound()
 	}
 	if scalingMoment && len(s.active) > 0 {
 		return s.scalingMoment(ctx)
 	}
 	return nil
+}
+
+// nextRound returns when the regular-time rule acts that follows what happens now.
+func (s *simulation) nextRound() time.Duration {
+	round := max(s.config.Round, time.Second)
+	return s.now - s.now%round + round
 }
 
 // nextEvent returns the next second in which something can happen. Nothing but
@@ -298,9 +142,7 @@ func (s *simulation) nextEvent() time.Duration {
 
 // trainUntil lets the jobs train until the given second.
 func (s *simulation) trainUntil(at time.Duration) {
-	measured := max(0, min(at, s.measuredUntil)-s.now)
 	for _, i := range s.active {
-		s.held += time.Duration(s.jobs[i].nodes) * measured
 		if s.jobs[i].train(at - s.now) {
 			s.servedAt = at
 		}
@@ -332,6 +174,9 @@ func (s *simulation) endJobs() bool {
 func (s *simulation) submitJobs() bool {
 	before := s.arriving
 	for s.arriving < len(s.jobs) && s.jobs[s.arriving].Submit == s.now {
+		if s.policy.pin != nil {
+			s.jobs[s.arriving].pin = s.policy.pin(s.snapshot(), s.jobs[s.arriving].told)
+		}
 		s.active = append(s.active, s.arriving)
 		s.jobs[s.arriving].arrive(s.now)
 		s.arriving++
@@ -356,11 +201,11 @@ func (s *simulation) regularTime(ctx context.Context) error {
 	if !queued || idle <= 0 {
 		return nil // The rule would change nothing.
 	}
-	nodes, err := fillIdle(ctx, s.allocator, s.snapshot())
+	holdings, err := fillIdle(ctx, s.allocator, s.snapshot())
 	if err != nil {
 		return err
 	}
-	s.carryOut(nodes)
+	s.carryOut(holdings)
 	return nil
 }
 
@@ -371,7 +216,7 @@ func (s *simulation) scalingMoment(ctx context.Context) error {
 	if err := s.rebalance(ctx); err != nil {
 		return err
 	}
-	s.fillAt = s.now + time.Second
+	s.fillAt = s.nextRound()
 	if s.policy.EveryEvent {
 		s.fillAt = never
 	}
@@ -397,8 +242,11 @@ func (s *simulation) rebalance(ctx context.Context) error {
 	if most := s.config.MaxDecisions; most > 0 && s.decided >= most {
 		return fmt.Errorf("%w: more than %d, one every %v", ErrTooManyDecisions, most, s.config.Frequency)
 	}
-	nodes, decision, err := s.policy.decide(
-		ctx, s.allocator, s.snapshot(), s.config.DecisionBudget, s.config.Observe)
+	snapshot, pasts := s.snapshot(), []past(nil)
+	if s.policy.decideTypes != nil {
+		pasts = s.pasts()
+	}
+	holdings, decision, err := s.policy.decide(ctx, s.allocator, snapshot, pasts, s.config.DecisionBudget, s.config.Observe)
 	if err != nil {
 		return err
 	}
@@ -406,8 +254,24 @@ func (s *simulation) rebalance(ctx context.Context) error {
 	if s.decided++; !s.forgets {
 		s.decisions = append(s.decisions, decision)
 	}
-	s.carryOut(nodes)
+	s.carryOut(holdings)
 	return nil
+}
+
+// pasts returns what is known of the active jobs beyond a snapshot.
+func (s *simulation) pasts() []past {
+	list := make([]past, len(s.active))
+	for n, i := range s.active {
+		job := &s.jobs[i]
+		list[n].restarting = job.growsAt != never
+		for k, held := range job.held {
+			list[n].mostHeld = max(list[n].mostHeld, held.Nodes)
+			if k > 0 && held.Nodes > 0 {
+				list[n].restarts++
+			}
+		}
+	}
+	return list
 }
 
 // snapshot returns what an allocator is told of the active jobs.
@@ -415,6 +279,7 @@ func (s *simulation) snapshot() *solver.Snapshot {
 	snapshot := &solver.Snapshot{
 		ID:         fmt.Sprintf("%s@%v", s.workload.Name, s.now),
 		TotalNodes: s.nodes,
+		NodeTypes:  s.config.NodeTypes,
 		Horizon:    s.horizon,
 		Jobs:       make([]solver.Job, len(s.active)),
 	}
@@ -426,6 +291,12 @@ func (s *simulation) snapshot() *solver.Snapshot {
 		told := job.told
 		s.estimate(&told, job)
 		told.CurrentNodes = job.nodes
+		if job.nodes > 0 {
+			told.CurrentNodeType = job.nodeType
+		}
+		if job.pin != "" {
+			told.Speeds = speedsOn(told.Speeds, job.pin)
+		}
 		told.TrainingTime = job.History.Trained + job.trained
 		told.WaitingTime = job.History.Waited + s.now - job.Submit - job.trained
 		told.RescaleDelay = job.delay
@@ -463,34 +334,12 @@ func (s *simulation) estimate(told *solver.Job, job *simulatedJob) {
 }
 
 // carryOut gives the active jobs the nodes of a decision.
-func (s *simulation) carryOut(nodes []int) {
+func (s *simulation) carryOut(holdings []holding) {
 	for n, i := range s.active {
-		s.jobs[i].give(nodes[n], s.now)
-	}
-}
-
-// result returns what became of the jobs.
-func (s *simulation) result() *Result {
-	r := &Result{
-		Workload: s.workload.Name, Policy: s.policy.Name, Nodes: s.config.Nodes, Groups: s.config.Groups,
-		Utilization: s.utilization(), Jobs: make([]JobResult, len(s.jobs)), Decisions: s.decisions,
-	}
-	for i := range s.jobs {
 		job := &s.jobs[i]
-		r.Jobs[i] = JobResult{
-			ID: job.ID, Group: job.Group, Weight: job.weight(), Smallest: job.smallest(), Alone: job.alone(s.config.Nodes),
-			Submit: job.Submit, Start: job.start, End: job.end, Unserved: job.end - job.Submit - job.trained,
-			Rescales: job.rescales, Nodes: job.held, Outcome: job.outcome(),
+		job.give(holdings[n], s.now)
+		if s.policy.KeepsType && job.start != never {
+			job.pin = job.nodeType
 		}
 	}
-	return r
-}
-
-// utilization returns the share of the pool that jobs held until the last submission.
-func (s *simulation) utilization() float64 {
-	if len(s.jobs) == 0 {
-		return math.NaN()
-	}
-	span := s.measuredUntil - s.jobs[0].Submit
-	return s.held.Seconds() / (span.Seconds() * float64(s.config.Nodes))
 }

@@ -126,8 +126,8 @@ func TestRestartTime(t *testing.T) {
 
 func TestRecorded(t *testing.T) {
 	a, b := job("a", 0, 100*second), job("b", 10*second, 100*second)
-	a.Recorded = []NodesAt{{5 * second, 4}, {20 * second, 0}, {30 * second, 8}, {55 * second, 0}}
-	b.Recorded = []NodesAt{{30 * second, 2}, {50 * second, 0}}
+	a.Recorded = []NodesAt{{At: 5 * second, Nodes: 4}, {At: 20 * second, Nodes: 0}, {At: 30 * second, Nodes: 8}, {At: 55 * second, Nodes: 0}}
+	b.Recorded = []NodesAt{{At: 30 * second, Nodes: 2}, {At: 50 * second, Nodes: 0}}
 	result := run(t, policy(t, "recorded"), DefaultConfig(1), a, b)
 	want := []JobResult{
 		{ID: "a", Weight: 1, Smallest: 1, Alone: 100 * second, Start: 5 * second, End: 55 * second, Unserved: 15 * second, Rescales: 2, Nodes: a.Recorded, Outcome: OutcomeCompleted},
@@ -175,7 +175,7 @@ func TestGrowth(t *testing.T) {
 			work := job("a", 0, time.Hour)
 			j := newSimulatedJob(&work, &Config{ScalingDelay: delay})
 			for _, c := range test.changes {
-				j.give(c.nodes, time.Duration(c.at)*second)
+				j.give(holding{nodes: c.nodes}, time.Duration(c.at)*second)
 			}
 			if j.training != test.training || j.growsAt != test.growsAt {
 				t.Errorf("trains on %d until %v; want %d until %v", j.training, j.growsAt, test.training, test.growsAt)
@@ -284,9 +284,9 @@ func TestFates(t *testing.T) {
 	killed.Fate, killed.Work = OutcomeKilled, 40*second
 	result := run(t, policy(t, "optimal"), DefaultConfig(1), hung, early, killed)
 	want := []JobResult{
-		{ID: "hung", Weight: 1, Smallest: 1, Alone: 30 * second, Start: 0, End: 30 * second, Nodes: []NodesAt{{0, 1}, {30 * second, 0}}, Outcome: OutcomeHung},
-		{ID: "early", Weight: 1, Smallest: 1, Alone: 20 * second, Submit: 31 * second, Start: 32 * second, End: 52 * second, Unserved: second, Nodes: []NodesAt{{32 * second, 1}, {52 * second, 0}}, Outcome: OutcomeCompleted},
-		{ID: "killed", Weight: 1, Smallest: 1, Alone: 40 * second, Submit: 52 * second, Start: 53 * second, End: 93 * second, Unserved: second, Nodes: []NodesAt{{53 * second, 1}, {93 * second, 0}}, Outcome: OutcomeKilled},
+		{ID: "hung", Weight: 1, Smallest: 1, Alone: 30 * second, Start: 0, End: 30 * second, Nodes: []NodesAt{{At: 0, Nodes: 1}, {At: 30 * second, Nodes: 0}}, Outcome: OutcomeHung},
+		{ID: "early", Weight: 1, Smallest: 1, Alone: 20 * second, Submit: 31 * second, Start: 32 * second, End: 52 * second, Unserved: second, Nodes: []NodesAt{{At: 32 * second, Nodes: 1}, {At: 52 * second, Nodes: 0}}, Outcome: OutcomeCompleted},
+		{ID: "killed", Weight: 1, Smallest: 1, Alone: 40 * second, Submit: 52 * second, Start: 53 * second, End: 93 * second, Unserved: second, Nodes: []NodesAt{{At: 53 * second, Nodes: 1}, {At: 93 * second, Nodes: 0}}, Outcome: OutcomeKilled},
 	}
 	if diff := cmp.Diff(want, result.Jobs); diff != "" {
 		t.Errorf("jobs (-want +got):\n%s", diff)
@@ -354,9 +354,9 @@ func TestRunRefusesBadConfigs(t *testing.T) {
 		"restart_time: is 1.5s":  func(c *Config) { c.RestartTime = 1500 * time.Millisecond },
 		"want at most one":       func(c *Config) { c.ScalingDelay, c.RestartTime = second, second },
 		"decision_budget: is -1": func(c *Config) { c.DecisionBudget = -1 },
-		"ascending":              func(c *Config) { c.Resized = []NodesAt{{second, 2}, {second, 4}} },
-		"is to 5 nodes":          func(c *Config) { c.Resized = []NodesAt{{second, 5}, {2 * second, 4}} },
-		"ends with 2 nodes":      func(c *Config) { c.Resized = []NodesAt{{second, 2}} },
+		"ascending":              func(c *Config) { c.Resized = []NodesAt{{At: second, Nodes: 2}, {At: second, Nodes: 4}} },
+		"is to 5 nodes":          func(c *Config) { c.Resized = []NodesAt{{At: second, Nodes: 5}, {At: 2 * second, Nodes: 4}} },
+		"ends with 2 nodes":      func(c *Config) { c.Resized = []NodesAt{{At: second, Nodes: 2}} },
 	} {
 		config := DefaultConfig(4)
 		change(&config)

@@ -198,14 +198,14 @@ func TestPartitionsEqualTheLiteralLoop(t *testing.T) {
 			part, own := Workload{}, config
 			own.Nodes, own.Resized = partition.nodes, nil
 			for _, change := range config.Resized {
-				own.Resized = append(own.Resized, NodesAt{change.At, change.Nodes * partition.nodes / config.Nodes})
+				own.Resized = append(own.Resized, NodesAt{At: change.At, Nodes: change.Nodes * partition.nodes / config.Nodes})
 			}
 			sum += partition.nodes
 			for _, i := range partition.jobs {
 				part.Jobs = append(part.Jobs, w.Jobs[i])
 			}
 			for n, job := range literal(t, part, p, own, newAllocator()) {
-				job.Alone = w.Jobs[partition.jobs[n]].alone(config.Nodes)
+				job.Alone = w.Jobs[partition.jobs[n]].alone(&config)
 				want[partition.jobs[n]] = job
 			}
 		}

@@ -32,6 +32,11 @@ type TraceJob struct {
 	// User submitted the job, and Group is the team it belongs to; "" where the trace does
 	// not say.
 	User, Group string
+	// Application is a name of Speeds, "" where its own scaling holds on every node type, and
+	// NodeType is the type it asked for, "" where the trace does not say.
+	Application, NodeType string
+	// Work is the run time on one reference node; 0 where Duration says how long it took.
+	Work time.Duration
 	// Start is when the job really started, counted as Submit and not before it; nil
 	// where the trace does not say.
 	Start *time.Duration
@@ -43,10 +48,22 @@ type TraceJob struct {
 func (j *TraceJob) Nodes(gpusPerNode int) int { return j.NodesAsked(j.GPUs, gpusPerNode) }
 
 // RemainingDemand returns the run time on exactly one node that is left of the
-// job after it ran for some of its duration: the remaining share of the demand
-// duration * speed(nodes asked), with the job's speed curve.
+// job after it ran for some of its time: the remaining share of its work, or else of the
+// demand duration * speed(nodes asked), with the job's speed curve.
 func (j *TraceJob) RemainingDemand(ran time.Duration, gpusPerNode int) time.Duration {
-	return scale(j.Duration-ran, j.speed(j.Nodes(gpusPerNode)))
+	speed := j.speed(j.Nodes(gpusPerNode))
+	if j.Work > 0 {
+		return max(1, j.Work-scale(ran, speed))
+	}
+	return scale(j.Duration-ran, speed)
+}
+
+// runTime returns how long the job ran on the nodes that it asked for.
+func (j *TraceJob) runTime(gpusPerNode int) time.Duration {
+	if j.Work > 0 {
+		return time.Duration(min(float64(j.Work)/j.speed(j.Nodes(gpusPerNode)), float64(maxTraceTime)))
+	}
+	return j.Duration
 }
 
 // scale returns d times factor, rounded to whole nanoseconds.

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -67,6 +68,9 @@ type WorkloadJob struct {
 	ToldError float64
 	// TellsWork tells the allocator the work done, too.
 	TellsWork bool
+	// Phases are how fast the job trains on node types, in the order of its Demand; empty
+	// where its own scaling holds on each of them throughout.
+	Phases []Phase
 	// Retold is what the allocator is told of the work left as the job advances, in that
 	// order; empty where that is ToldETA less what is done.
 	Retold []ETAAt
@@ -99,6 +103,8 @@ type WorkloadOptions struct {
 	GPUsPerNode int
 	// MinDuration drops jobs whose duration in the trace is shorter.
 	MinDuration time.Duration
+	// Speeds are those of the applications of the trace; nil if it is not looked at.
+	Speeds Speeds
 }
 
 // smallestDemand is what a job of a trace takes at least: a duration of 0 only
@@ -114,7 +120,7 @@ func NewWorkload(name string, trace Trace, options WorkloadOptions) Workload {
 	var begin time.Duration
 	for i := range trace {
 		traced := &trace[i]
-		if traced.Duration < options.MinDuration {
+		if traced.runTime(options.GPUsPerNode) < options.MinDuration {
 			workload.Cut.TooShort++
 			continue
 		}
@@ -134,9 +140,13 @@ func NewWorkload(name string, trace Trace, options WorkloadOptions) Workload {
 			Fate:    OutcomeCompleted,
 			Work:    demand,
 		}
+		if app := options.Speeds[traced.Application]; app != nil {
+			job.Phases, job.RestartTime = app.Phases, app.RestartTime
+			job.MaxNodes = cmp.Or(job.MaxNodes, app.largest())
+		}
 		if traced.Start != nil {
 			started := wholeSeconds(*traced.Start - begin)
-			job.Recorded = []NodesAt{{started, job.Asked}, {started + wholeSeconds(traced.Duration), 0}}
+			job.Recorded = []NodesAt{{At: started, Nodes: job.Asked}, {At: started + wholeSeconds(traced.runTime(options.GPUsPerNode))}}
 		}
 		workload.Jobs = append(workload.Jobs, job)
 		if traced.GPUs < options.GPUsPerNode {
@@ -155,14 +165,21 @@ func NewWorkload(name string, trace Trace, options WorkloadOptions) Workload {
 func (j *WorkloadJob) Told() solver.Job {
 	told := j.job(j.ID)
 	told.GroupID = j.Group
+	if len(j.Phases) > 0 {
+		told.Speeds = j.Phases[0].Speeds
+	}
 	return told
 }
 
 // alone returns how long the job takes, to the end it will come to, alone in a pool on
-// its largest size there: whole seconds, at least one.
-func (j *WorkloadJob) alone(pool int) time.Duration {
-	perSecond := scale(time.Second, j.speed(j.atMost(pool)))
+// its largest size there, with node types on the nodes that are the fastest for all of it:
+// whole seconds, at least one.
+func (j *WorkloadJob) alone(config *Config) time.Duration {
+	perSecond := scale(time.Second, j.speed(j.atMost(config.Nodes)))
 	span := wholeSeconds(time.Duration(float64(j.Work) / float64(perSecond) * float64(time.Second)))
+	if len(config.NodeTypes) > 0 {
+		span = j.aloneOnTypes(config.NodeTypes)
+	}
 	if j.Fate == OutcomeHung {
 		span = min(span, j.HangAfter)
 	}
@@ -173,14 +190,14 @@ func (j *WorkloadJob) alone(pool int) time.Duration {
 // more nodes, and would wait for ever, or it is not known what the policy needs: when the
 // job really started, or its team.
 func (w *Workload) Suits(policy *Policy, config *Config) error {
-	if err := w.suitsTeams(policy, config); err != nil {
+	if err := cmp.Or(w.suitsTeams(policy, config), w.suitsTypes(policy, config)); err != nil {
 		return err
 	}
 	if policy.place != nil {
 		return policy.place.suits(w, policy, config)
 	}
 	for i := range w.Jobs {
-		if job := &w.Jobs[i]; job.smallest() > config.Nodes {
+		if job := &w.Jobs[i]; len(config.NodeTypes) == 0 && job.smallest() > config.Nodes {
 			return fmt.Errorf("job %q of %s needs at least %d nodes; the pool has %d", job.ID, w.Name, job.smallest(), config.Nodes)
 		}
 	}

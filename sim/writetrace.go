@@ -51,6 +51,14 @@ func (t Trace) Write(w io.Writer) error {
 		{columnWeight, func(j *TraceJob) string { return writtenNumber(j.Weight) }},
 		{columnUser, func(j *TraceJob) string { return j.User }},
 		{columnGroup, func(j *TraceJob) string { return j.Group }},
+		{columnApplication, func(j *TraceJob) string { return j.Application }},
+		{columnWork, func(j *TraceJob) string {
+			if j.Work == 0 {
+				return ""
+			}
+			return writtenSeconds(j.Work)
+		}},
+		{columnNodeType, func(j *TraceJob) string { return j.NodeType }},
 	}
 	const required = 4
 	kept := columns[:required]

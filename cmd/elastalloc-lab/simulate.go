@@ -39,6 +39,7 @@ type simulateFlags struct {
 	eta              string // told or unknown
 	vary             []string
 	teams            teamFlags
+	types            typeFlags
 	totalTime        map[string]string
 	seed             uint64
 	workers          int
@@ -57,7 +58,8 @@ run and the comparisons with greedy (or the first policy), jobs.csv every job, a
 every figure is there as SVG and PNG. Nothing is written before all runs are done.
 
 A trace is CSV with the columns job_id, submit_s, duration_s and gpus; start_s,
-min_nodes, max_nodes, doubling_efficiency, weight, user and group are read where
+min_nodes, max_nodes, doubling_efficiency, weight, user, group, application and work_s
+(run time on one reference node, beside which duration_s may be empty) are read where
 they are there. --vary draws jobs that differ instead, and every policy is told the
 same:
 ` + describeVariations() + `
@@ -65,6 +67,11 @@ same:
 Teams are the column group, or the users shuffled into --teams; --groups names a
 file with their quotas, CSV with the columns id and quota, and if need be parent_id
 and limit, in nodes. Without one the pool is divided by --quotas.
+
+Kinds of nodes are --node-types. --speeds is CSV with the columns application, node_type,
+nodes and speed (work_s done in a second), if need be until (the share of the work up to
+which that holds; the line that goes on follows) and restart_s (of the application). A job
+without an application trains by its own columns on every type.
 
 A simulation is exact to the second and decides with the code of the server. The
 same seed gives the same results, decision times apart, as long as no decision
@@ -74,7 +81,8 @@ takes longer than its budget, ` + sim.DefaultDecisionBudget.String() + `. Runs s
 The policies:
 ` + describePolicies(),
 		Example: `  elastalloc-lab simulate --trace trace.csv --nodes 70,110,150 --out results
-  elastalloc-lab simulate --synthetic baseline --nodes 110 --out results`,
+  elastalloc-lab simulate --synthetic baseline --nodes 110 --out results
+  elastalloc-lab simulate --trace trace.csv --node-types a100=8:4,t4=48 --out new`,
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.simulate(cmd, env) },
 	}
@@ -105,17 +113,22 @@ The policies:
 	})
 	cli.Group(flags, "Decisions", func(flags *pflag.FlagSet) {
 		flags.Var((*secondsFlag)(&f.config.Frequency), "frequency", "time between decisions")
+		flags.Var((*secondsFlag)(&f.config.Round), "round", "policies that decide at every event do so at multiples of this, such as 60s (default 1s)")
 		flags.IntVar(&f.config.Steps, "steps", f.config.Steps, "number of steps, each as long as the frequency, that a decision looks ahead")
 		flags.StringToStringVar(&f.totalTime, "total-time", nil,
 			"parameters of the policies of total time as `name=value`, such as aging=0s,quota_price=1, by their names in the API")
 	})
 	cli.Group(flags, "Teams", f.teams.add)
+	cli.Group(flags, "Kinds of nodes", f.types.add)
 	cli.AddProgramFlags(flags, &f.programs)
 	command.MarkFlagsMutuallyExclusive("groups", "quotas")
 	command.MarkFlagsMutuallyExclusive("groups", "team-limit")
 	command.MarkFlagsMutuallyExclusive("eta-error", "eta-sigma")
 	command.MarkFlagsMutuallyExclusive("eta-error", "eta")
-	cli.MarkRequired(command, "nodes", "out")
+	cli.MarkRequired(command, "out")
+	command.MarkFlagsOneRequired("nodes", "node-types")
+	command.MarkFlagsMutuallyExclusive("nodes", "node-types")
+	command.MarkFlagsMutuallyExclusive("synthetic", "speeds")
 	command.MarkFlagsOneRequired("trace", "synthetic")
 	command.MarkFlagsMutuallyExclusive("trace", "synthetic")
 	command.MarkFlagsMutuallyExclusive("gpus-per-node", "synthetic")
@@ -142,13 +155,22 @@ func describeVariations() string {
 
 // simulate runs the simulations and writes the results.
 func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
+	if len(f.types.clusters) > 0 && !cmd.Flags().Changed("policy") {
+		f.policies = typedPolicies()
+	}
 	policies, err := f.check()
 	if err != nil {
+		return err
+	}
+	if err := f.types.read(cmd); err != nil {
 		return err
 	}
 	trace, name, err := f.readTrace(cmd)
 	if err != nil {
 		return err
+	}
+	if err := f.types.speeds.Cover(trace); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	if len(f.vary) > 0 {
 		name += "+" + strings.Join(f.vary, "+")
@@ -195,7 +217,7 @@ func (f *simulateFlags) pin(
 	best, reference := found.Contenders()
 	varied, err := trace.Vary(f.variations(), f.seed, f.gpusPerNode)
 	sized := slices.ContainsFunc(varied, func(j sim.TraceJob) bool { return j.MinNodes+j.MaxNodes > 0 })
-	if err != nil || sized || reference == "" || !sim.Optimises(best) {
+	if err != nil || sized || len(f.types.pools) > 0 || reference == "" || !sim.Optimises(best) {
 		return err
 	}
 	named := func(name string) sim.Policy {
@@ -233,7 +255,8 @@ func (f *simulateFlags) check() ([]sim.Policy, error) {
 			addf("--nodes names %d twice", nodes)
 		}
 	}
-	if len(f.nodes) == 0 {
+	f.types.parse(addf)
+	if len(f.nodes)+len(f.types.pools) == 0 {
 		addf("--nodes is empty")
 	}
 	policies := findPolicies(f.policies, addf)
@@ -243,10 +266,14 @@ func (f *simulateFlags) check() ([]sim.Policy, error) {
 	if f.gpusPerNode < 1 {
 		addf("--gpus-per-node is %d; want at least 1", f.gpusPerNode)
 	}
-	config := f.config
-	config.Nodes = 1 // Those of --nodes are checked.
-	for _, bad := range config.Validate() {
-		addf("--%s %s", strings.ReplaceAll(bad.Path, "_", "-"), bad.Description)
+	for _, pool := range append(f.types.pools, nil) {
+		config := f.config
+		config.Nodes, config.NodeTypes = max(1, nodesOf(pool)), pool // Those of --nodes are checked.
+		for _, violation := range config.Validate() {
+			if text := fmt.Sprintf("--%s %s", strings.ReplaceAll(violation.Path, "_", "-"), violation.Description); !slices.Contains(bad, text) {
+				bad = append(bad, text)
+			}
+		}
 	}
 	if _, err := (sim.Trace{}).Vary(f.variations(), f.seed, f.gpusPerNode); err != nil {
 		addf("--vary: %v", err)
@@ -281,7 +308,7 @@ func (f *simulateFlags) workload(trace sim.Trace, name string, vary []sim.Variat
 		return sim.Workload{}, err
 	}
 	workload := sim.NewWorkload(name, trace, sim.WorkloadOptions{
-		GPUsPerNode: f.gpusPerNode, MinDuration: f.minDuration,
+		GPUsPerNode: f.gpusPerNode, MinDuration: f.minDuration, Speeds: f.types.speeds,
 	})
 	if len(workload.Jobs) == 0 {
 		return sim.Workload{}, fmt.Errorf("%s has no job of at least %v", name, f.minDuration)
@@ -325,11 +352,16 @@ func (f *simulateFlags) configs(cmd *cobra.Command, workload *sim.Workload) ([]s
 	if err != nil {
 		return nil, err
 	}
-	configs := make([]sim.Config, len(f.nodes))
-	for i, nodes := range f.nodes {
+	configs := make([]sim.Config, len(f.nodes)+len(f.types.pools))
+	for i := range configs {
 		configs[i] = f.config
-		configs[i].Nodes = nodes
-		if configs[i].Groups, err = f.teams.of(workload, groups, nodes); err != nil {
+		if i < len(f.nodes) {
+			configs[i].Nodes = f.nodes[i]
+		} else {
+			configs[i].NodeTypes = f.types.pools[i-len(f.nodes)]
+			configs[i].Nodes = nodesOf(configs[i].NodeTypes)
+		}
+		if configs[i].Groups, err = f.teams.of(workload, groups, configs[i].Nodes); err != nil {
 			return nil, err
 		}
 	}
@@ -347,11 +379,11 @@ func tasksOf(workload sim.Workload, policies []sim.Policy, configs []sim.Config)
 	return tasks
 }
 
-// baselineOf returns the policy that others are compared with: greedy, or the first if
-// greedy is not among them.
+// baselineOf returns the policy that others are compared with: greedy, with node types a pool
+// for each, or the first if that is not among them.
 func baselineOf(policies []sim.Policy) string {
 	for _, policy := range policies {
-		if policy.Name == "greedy" {
+		if policy.Name == "greedy" || policy.Name == sim.TypePartitionsPolicy {
 			return policy.Name
 		}
 	}

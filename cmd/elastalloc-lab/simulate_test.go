@@ -301,11 +301,20 @@ func TestSimulateRefuses(t *testing.T) {
 	if err := os.WriteFile(trace, []byte("job_id,submit_s,duration_s,gpus\na,0,1,1\nb,0,x,1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	good := "--trace=../elastalloc/testdata/trace.csv --nodes=4"
+	apps, speeds := filepath.Join(t.TempDir(), "apps.csv"), filepath.Join(t.TempDir(), "speeds.csv")
+	for file, text := range map[string]string{
+		apps:   "job_id,submit_s,duration_s,gpus,application,work_s,min_nodes\nx,0,,1,gpt,60,4\n",
+		speeds: "application,node_type,nodes,speed\nbert,a,1,1\n",
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const good, typed = "--trace=../elastalloc/testdata/trace.csv --nodes=4", "--trace=../elastalloc/testdata/trace.csv --node-types"
 	for args, want := range map[string]string{
 		"--nodes=4":                    "[trace synthetic] is required",
 		good + " --synthetic=baseline": "[synthetic trace] were all set",
-		"--synthetic=baseline":         `required flag(s) "nodes" not set`,
+		"--synthetic=baseline":         "[nodes node-types] is required",
 		"--synthetic=baseline --nodes=4 --gpus-per-node=4":       "[gpus-per-node synthetic] were all set",
 		"--synthetic=other --nodes=4":                            `--synthetic is "other"; want one of baseline, heterogeneous`,
 		"--trace=missing.csv --nodes=4":                          "no such file",
@@ -348,6 +357,21 @@ func TestSimulateRefuses(t *testing.T) {
 		good + " --groups=missing.csv":               "no such file",
 		good + " --groups=" + trace:                  "bad.csv: groups line 1: column id is missing\n  line 1: column quota is missing",
 		good + " --policy=static-partitions":         "the policy static-partitions needs teams",
+		good + " --node-types=fast=2":                "[node-types nodes] were all set",
+		good + " --policy=type-kept":                 "the policy type-kept needs node types",
+		good + " --speeds=missing.csv":               "--speeds has no node types; want --node-types as well",
+		typed + "=fast=0,slow=2:x,,=3": "--node-types: \"fast=0\" names no nodes; want ID=NODES[:SPEED], such as a100=16:4\n" +
+			"  --node-types: \"slow=2:x\" has speed \"x\"; want a number greater than 0 and at most 1e+09\n" +
+			"  --node-types: \"\" names no nodes; want ID=NODES[:SPEED], such as a100=16:4\n",
+		typed + "=a=2,b=2 --node-types=a=4":                    "--node-types names two clusters of 4 nodes; results are told apart by that",
+		typed + "=a=2,a=2":                                     `"a" twice`,
+		typed + "=a=2 --policy=fifo":                           "the policy fifo knows no node types (want some of total-time, ",
+		typed + "=a=2 --scaling-delay=15s":                     "--scaling-delay is set beside node types; want a restart time",
+		typed + "=a=2 --teams=1":                               "beside teams",
+		typed + "=a=2 --speeds=missing.csv":                    "no such file",
+		typed + "=a=2 --speeds=" + trace:                       "bad.csv: speeds line 1: column application is missing\n  line 1: column node_type is missing",
+		typed + "=a=2 --trace=" + apps + " --speeds=" + speeds: `apps: job "x" has the application "gpt", of which there are no speeds`,
+		typed + "=b=2 --trace=" + apps:                         "has no size that fits a node type of the cluster",
 	} {
 		t.Run(args, func(t *testing.T) {
 			parent := t.TempDir()

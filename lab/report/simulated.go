@@ -128,13 +128,20 @@ func (f *Simulated) Tables() []Table {
 			return number("%.2f", *s.WorstTeam)
 		})})
 	}
+	if summary.Runs[0].Moves != nil {
+		price = append(price, column{"moves", "those that changed the node type as well", of(func(s *sim.Summary) string { return fmt.Sprintf("%.2f", *s.Moves) })})
+	}
 	heading := func(run int) string {
 		if run > 0 && summary.Runs[run].Nodes == summary.Runs[run-1].Nodes {
 			return ""
 		}
 		return format.Count(summary.Runs[run].Nodes, "node")
 	}
-	return []Table{tabulate(len(summary.Runs), heading, times...), tabulate(len(summary.Runs), heading, price...)}
+	tables := []Table{tabulate(len(summary.Runs), heading, times...), tabulate(len(summary.Runs), heading, price...)}
+	if summary.Runs[0].Moves != nil {
+		tables = append(tables, f.typesTable())
+	}
+	return tables
 }
 
 // policiesTable says what each policy does.
@@ -173,6 +180,24 @@ func (f *Simulated) teamsTables() []Table {
 		}
 	}
 	return []Table{table}
+}
+
+// typesTable lays out the node types of each run.
+func (f *Simulated) typesTable() Table {
+	table := Table{
+		Title:  "Node types until the last submission; one more node saves so many hours of jobs a day, at the prices of the decisions",
+		Header: []string{"policy", "type", "nodes", "held", "idle", "one more"}, TextColumns: []int{1},
+	}
+	for i := range f.Summary.Runs {
+		s := &f.Summary.Runs[i]
+		for _, t := range s.NodeTypes {
+			table.Rows = append(table.Rows, []string{
+				s.Policy, t.ID, fmt.Sprint(t.Nodes), number("%.0f %%", 100*float64(t.Utilization)), number("%.1f", float64(t.IdleNodes)),
+				number("%.1f h", t.JobHoursADay()),
+			})
+		}
+	}
+	return table
 }
 
 // Lead is what a reader with a minute reads: what the best policy that optimises brings, who
@@ -285,9 +310,16 @@ func (f *Simulated) assumptions() string {
 	elastic, largest := 0, 0
 	for i := range f.Workload.Jobs {
 		job := f.Workload.Jobs[i].Told()
-		if sizes := job.LegalSizes(); len(sizes) > 1 {
+		sizes := job.LegalSizes()
+		for n, speed := range job.Speeds {
+			if n == 0 {
+				sizes = nil
+			}
+			sizes = append(sizes, speed.AllowedNodes...)
+		}
+		if len(sizes) > 1 {
 			elastic++
-			largest = max(largest, sizes[len(sizes)-1])
+			largest = max(largest, slices.Max(sizes))
 		}
 	}
 	etas := "their ETAs are known exactly"

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/elastalloc/elastalloc/internal/text"
@@ -115,22 +116,36 @@ func (s *Summary) Files(runs []*sim.Result) (map[string][]byte, error) {
 }
 
 // JobsCSV returns the content of jobs.csv: one line per run and job, in the order of
-// runs and of submission; times are seconds from the first submission.
+// runs and of submission; times are seconds from the first submission. Where there are node
+// types it has those that each job held, in the order of time.
 func JobsCSV(runs []*sim.Result, seed uint64) []byte {
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)
 	// Writing to memory does not fail.
 	write := func(record ...string) { _ = w.Write(record) }
-	write("trace", "policy", "nodes", "seed", "job_id",
-		"submit_s", "start_s", "end_s", "queue_s", "total_s", "unserved_s", "slowdown", "weight", "rescales", "pauses", "group", "outcome")
+	header := []string{
+		"trace", "policy", "nodes", "seed", "job_id",
+		"submit_s", "start_s", "end_s", "queue_s", "total_s", "unserved_s", "slowdown", "weight", "rescales", "pauses", "group", "outcome",
+	}
+	typed := len(runs) > 0 && len(runs[0].NodeTypes) > 0
+	if typed {
+		header = append(header, "moves", "node_types")
+	}
+	write(header...)
 	for _, run := range runs {
 		for i := range run.Jobs {
 			job := &run.Jobs[i]
-			write(text.Cell(run.Workload), run.Policy, strconv.Itoa(run.Nodes), strconv.FormatUint(seed, 10), text.Cell(job.ID),
+			record := []string{
+				text.Cell(run.Workload), run.Policy, strconv.Itoa(run.Nodes), strconv.FormatUint(seed, 10), text.Cell(job.ID),
 				seconds(job.Submit), seconds(job.Start), seconds(job.End),
 				seconds(job.QueueTime()), seconds(job.TotalTime()), seconds(job.Unserved),
 				strconv.FormatFloat(job.Slowdown(), 'f', 3, 64), strconv.FormatFloat(job.Weight, 'g', -1, 64),
-				strconv.Itoa(job.Rescales), strconv.Itoa(job.Pauses()), text.Cell(job.Group), string(job.Outcome))
+				strconv.Itoa(job.Rescales), strconv.Itoa(job.Pauses()), text.Cell(job.Group), string(job.Outcome),
+			}
+			if typed {
+				record = append(record, strconv.Itoa(job.Moves), text.Cell(strings.Join(job.NodeTypes(), " ")))
+			}
+			write(record...)
 		}
 	}
 	w.Flush()

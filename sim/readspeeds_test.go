@@ -1,0 +1,116 @@
+package sim
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+const speedsHeader = "application,node_type,nodes,speed,until,restart_s\n"
+
+func TestReadSpeeds(t *testing.T) {
+	got, err := ReadSpeeds(strings.NewReader("node_type,application,nodes,speed,until,restart_s,remark\n" +
+		"fast,bert,4,12,,90,measured\n" +
+		"fast,bert,2,8,0.5,,\n" +
+		"slow,bert,1,1,0.25,89.5,\n" +
+		"fast,bert,2,6,1,,\n" +
+		"slow,bert,1,2,,,\n" +
+		"slow,gpt,8,4,,,\n"))
+	if err == nil || !strings.Contains(err.Error(), "line 4: restart_s is 89.5 after 90 in line 2") {
+		t.Fatalf("the error is %v", err)
+	}
+	got, err = ReadSpeeds(strings.NewReader("\ufeffnode_type,application,nodes,speed,until,restart_s\n" +
+		"fast,bert,4,12,,89.5\nfast,bert,2,8,0.5,\nslow,bert,1,1,0.25,\nfast,bert,2,6,1,89.5\nslow,bert,1,2,,\nslow,gpt,8,4,,\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	phase := func(until, two, one float64) Phase {
+		return Phase{until, []solver.TypeSpeed{
+			{NodeType: "fast", Factor: two / 2, AllowedNodes: []int{2, 4}, Scaling: solver.Scaling{Speeds: []float64{2, 24 / two}}},
+			{NodeType: "slow", Factor: one, AllowedNodes: []int{1}, Scaling: solver.Scaling{Speeds: []float64{1}}},
+		}}
+	}
+	want := Speeds{
+		"bert": {RestartTime: 90 * time.Second, Phases: []Phase{phase(0.25, 8, 1), phase(0.5, 8, 2), phase(1, 6, 2)}},
+		"gpt": {Phases: []Phase{{1, []solver.TypeSpeed{
+			{NodeType: "slow", Factor: 0.5, AllowedNodes: []int{8}, Scaling: solver.Scaling{Speeds: []float64{8}}},
+		}}}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("speeds (-want +got):\n%s", diff)
+	}
+}
+
+func TestReadSpeedsRefuses(t *testing.T) {
+	many := ""
+	for n := range solver.MaxSizes + 1 {
+		many += "a,x," + strings.Repeat("1", 1+n/9) + string(rune('1'+n%9)) + ",1,,\n"
+	}
+	for text, want := range map[string]string{
+		"":                                      "speeds line 1: want the names of columns, at least application, node_type, nodes, speed",
+		"application,nodes,speed\n":             "speeds line 1: column node_type is missing",
+		speedsHeader:                            "speeds have no line below the header; want at least one application",
+		speedsHeader + ",x,1,1,,\n":             `speeds line 2: application is "" and node_type "x"; want a name for each`,
+		speedsHeader + "a,x,0,1,,\n":            `speeds line 2: nodes is "0"; want a whole number of at least 1`,
+		speedsHeader + "a,x,1,-1,,\n":           `speeds line 2: speed is "-1"; want a number from 0.0001 to 100000`,
+		speedsHeader + "a,x,1,NaN,,\n":          `speeds line 2: speed is "NaN"; want a number`,
+		speedsHeader + "a,x,1,1,1.5,\n":         `speeds line 2: until is "1.5"; want a number greater than 0 and at most 1`,
+		speedsHeader + "a,x,1,1,,soon\n":        `speeds line 2: restart_s is "soon"; want seconds, a number from 0 to`,
+		speedsHeader + "a,x,1,1,,\na,x,1,2,,\n": `speeds line 3: until is 1 after 1 in line 2; want it to rise for "a" on 1 nodes of "x", 1 where it is empty`,
+		speedsHeader + "a,x,1,1,0.5,\n":         `speeds line 2: until is 0.5, and no line goes on from there; want it empty in the last of 1 nodes of "x"`,
+		speedsHeader + "a,x,1\n":                "speeds: record on line 2: wrong number of fields",
+		speedsHeader + many:                     `one size too many for "a" on "x"; want at most 32`,
+	} {
+		if _, err := ReadSpeeds(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: the error is %v; want %q", text, err, want)
+		}
+	}
+}
+
+// FuzzReadSpeeds checks that what is read has whole phases of legal speeds, and that every
+// line of the file holds in the phase that it ends.
+func FuzzReadSpeeds(f *testing.F) {
+	f.Add(speedsHeader + "a,x,1,1,0.5,30\na,x,1,2,,\na,x,4,3.5,,30\na,y,2,5,0.25,\na,y,2,4,,\nb,y,8,1,,\n")
+	f.Add(speedsHeader + "a,x,1,1e-4,,\na,x,2,1e5,1,\n")
+	if text, err := os.ReadFile("../../shared/gavel/speeds.csv"); err == nil {
+		f.Add(string(text))
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		speeds, err := ReadSpeeds(strings.NewReader(text))
+		if err != nil {
+			if len(speeds) > 0 || strings.Contains(err.Error(), "\n") && !strings.HasPrefix(err.Error(), "speeds line 1:") {
+				t.Fatalf("speeds beside an error, or more than one: %v", err)
+			}
+			return
+		}
+		for name, app := range speeds {
+			before := 0.0
+			for _, phase := range app.Phases {
+				if phase.Until <= before {
+					t.Fatalf("%q: a phase ends at %v after %v", name, phase.Until, before)
+				}
+				before = phase.Until
+				for _, speed := range phase.Speeds {
+					snapshot := solver.Job{AllowedNodes: speed.AllowedNodes, Scaling: speed.Scaling}
+					if len(speed.AllowedNodes) == 0 || len(speed.AllowedNodes) != len(speed.Scaling.Speeds) || !slices.IsSorted(speed.AllowedNodes) {
+						t.Fatalf("%q: %+v is no table", name, speed)
+					}
+					for _, nodes := range speed.AllowedNodes {
+						if s := speed.Factor * snapshot.Speed(nodes); !(s > 0 && s <= solver.MaxSpeed*(1+1e-9)) {
+							t.Fatalf("%q on %d of %s: speed %v", name, nodes, speed.NodeType, s)
+						}
+					}
+				}
+			}
+			if before != 1 || app.RestartTime < 0 || app.RestartTime%time.Second != 0 {
+				t.Fatalf("%q ends at %v, restarts in %v", name, before, app.RestartTime)
+			}
+		}
+	})
+}

@@ -1,0 +1,80 @@
+package nodetypes
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// state is a way to deal with the first jobs of a core: nodes, compared with what the best
+// options of all jobs hold, and the least loss that leads there.
+type state struct {
+	excess [MaxTypes]int32
+	loss   float64
+	total  float64 // least loss of all choices that go on from it
+	tie    tie
+	link   int32
+}
+
+// beam is a set of states, no two of the same nodes.
+type beam struct {
+	states []state
+	// slots is an open-addressing hash table of the states by their nodes, -1 where empty.
+	slots []int32
+}
+
+// reset empties the beam.
+func (b *beam) reset() {
+	b.states = b.states[:0]
+	b.rehash(max(len(b.slots), 256))
+}
+
+// find returns the slot of the state of the given nodes, or the empty slot where it belongs.
+func (b *beam) find(excess *[MaxTypes]int32) int {
+	h := uint64(0)
+	for _, e := range excess {
+		h = (h ^ uint64(uint32(e))) * 0x9E3779B97F4A7C15
+		h ^= h >> 32
+	}
+	mask := len(b.slots) - 1
+	slot := int(h) & mask
+	for b.slots[slot] >= 0 && b.states[b.slots[slot]].excess != *excess {
+		slot = (slot + 1) & mask
+	}
+	return slot
+}
+
+// put adds a state that is not there yet in the slot that find returned.
+func (b *beam) put(slot int, next state) {
+	b.slots[slot] = int32(len(b.states))
+	b.states = append(b.states, next)
+	if 2*len(b.states) > len(b.slots) {
+		b.rehash(4 * len(b.slots))
+	}
+}
+
+// rehash rebuilds the hash table with the given number of slots.
+func (b *beam) rehash(slots int) {
+	if slots != len(b.slots) {
+		b.slots = make([]int32, slots)
+	}
+	for n := range b.slots {
+		b.slots[n] = -1
+	}
+	for n := range b.states {
+		b.slots[b.find(&b.states[n].excess)] = int32(n)
+	}
+}
+
+// keep keeps the width states of least total and returns the least total of the others, +Inf
+// if there are none.
+func (b *beam) keep(width int) float64 {
+	if len(b.states) <= width {
+		return math.Inf(1)
+	}
+	slices.SortStableFunc(b.states, func(x, y state) int { return cmp.Or(cmp.Compare(x.total, y.total), x.tie.compare(y.tie)) })
+	dropped := b.states[width].total
+	b.states = b.states[:width]
+	b.rehash(len(b.slots))
+	return dropped
+}

@@ -1,0 +1,231 @@
+package nodetypes
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/elastalloc/elastalloc/solver/exact/model"
+)
+
+// MaxTypes is the most types of a problem.
+const MaxTypes = 8
+
+// Holding is nodes of one type. Type is a position in Problem.Capacity, 0 where Nodes is 0.
+type Holding struct{ Type, Nodes int32 }
+
+// Option is what a job may hold, and what that is worth.
+type Option struct {
+	Holding
+	Value float64
+}
+
+// Problem is one step.
+type Problem struct {
+	// Capacity is the number of nodes of each type.
+	Capacity []int
+	// Jobs are the options of each job, at least one, each of which fits its type by itself.
+	// Values are finite, and their magnitudes add up to a number that is.
+	Jobs [][]Option
+	// Now is what each job holds, for ties.
+	Now []Holding
+	// Start is a legal choice, as positions in the options.
+	Start []int
+	// Gap is the relative gap that is good enough; 0 asks for the best choice.
+	Gap float64
+}
+
+// Effort bounds the search, by counts. Tests make it small.
+type Effort struct {
+	// FirstWidth and LastWidth bound the states of a beam.
+	FirstWidth, LastWidth int
+	// Options, Cells and Links bound the options of a core, the numbers in its tails and the
+	// choices on the way to its states.
+	Options, Cells, Links int
+}
+
+// Usual returns the effort of a backend.
+func Usual() Effort {
+	return Effort{FirstWidth: 1000, LastWidth: 64_000, Options: 20_000, Cells: 4_000_000, Links: 8_000_000}
+}
+
+// Result is a choice and what is proven about it.
+type Result struct {
+	// Choice is a position in the options of every job, legal whatever ended the search.
+	Choice []int
+	// Value is that of the choice, rounded down, and Bound at least that of every choice,
+	// +Inf if time was up before one was proven or if there is a contradiction.
+	Value, Bound float64
+	// Prices are what one more node of each type is worth. At these the lemma "node prices"
+	// bounds all choices. Nil if time was up before they were found.
+	Prices []float64
+	// Complete says that the search ran to its end. Otherwise Gap was reached, time was up, or
+	// the effort was used up.
+	Complete bool
+	// States is how many the beams held.
+	States int
+	// Contradiction, where it is not empty, says which lemma a legal choice refutes.
+	Contradiction string
+}
+
+// The lemmas; the package comment states each.
+const (
+	lemmaPrices = "node prices"
+	lemmaCore   = "core"
+)
+
+// search is one Solve.
+type search struct {
+	*Problem
+	clock  *model.Clock
+	effort Effort
+	// bound is the best one proven, by a lemma.
+	bound         float64
+	by            string
+	choice        []int
+	value         sum
+	states        int
+	contradiction string
+}
+
+// Solve returns the best choice with a proof, unless time, Gap or the effort ends the search
+// before. The error is for a problem that is not as its fields' comments say.
+func Solve(clock *model.Clock, p *Problem, effort Effort) (Result, error) {
+	if err := p.validate(); err != nil {
+		return Result{}, err
+	}
+	s := &search{Problem: p, clock: clock, effort: effort, bound: math.Inf(1), choice: slices.Clone(p.Start)}
+	s.value = p.valueOf(s.choice)
+	prices, complete := s.run()
+	r := Result{
+		Choice: s.choice, Value: s.value.down(), Bound: s.bound, Prices: prices,
+		Complete: complete, States: s.states, Contradiction: s.contradiction,
+	}
+	if r.Contradiction != "" {
+		r.Bound, r.Complete = math.Inf(1), false
+	}
+	return r, nil
+}
+
+// validate reports what makes this no problem.
+func (p *Problem) validate() error {
+	if len(p.Capacity) == 0 || len(p.Capacity) > MaxTypes {
+		return fmt.Errorf("%d types; want 1 to %d", len(p.Capacity), MaxTypes)
+	}
+	if len(p.Start) != len(p.Jobs) || len(p.Now) != len(p.Jobs) {
+		return errors.New("want a start and a holding of each job")
+	}
+	for i, options := range p.Jobs {
+		for n := range options {
+			o := &options[n]
+			if o.Type < 0 || int(o.Type) >= len(p.Capacity) || o.Nodes < 0 || int(o.Nodes) > p.Capacity[o.Type] || o.Nodes == 0 && o.Type != 0 {
+				return fmt.Errorf("option %d of job %d is %d nodes of type %d; want what fits its type", n, i, o.Nodes, o.Type)
+			}
+			if math.IsNaN(o.Value) || math.IsInf(o.Value, 0) {
+				return fmt.Errorf("option %d of job %d has the value %g", n, i, o.Value)
+			}
+		}
+		if p.Start[i] < 0 || p.Start[i] >= len(options) {
+			return fmt.Errorf("job %d starts at option %d of %d", i, p.Start[i], len(options))
+		}
+	}
+	if free := p.free(p.Start); slices.Min(free) < 0 {
+		return fmt.Errorf("the start exceeds the capacities %v: it leaves %v", p.Capacity, free)
+	}
+	return nil
+}
+
+// free returns the nodes of each type that a choice leaves.
+func (p *Problem) free(choice []int) []int {
+	free := slices.Clone(p.Capacity)
+	for i, n := range choice {
+		o := &p.Jobs[i][n]
+		free[o.Type] -= int(o.Nodes)
+	}
+	return free
+}
+
+// run searches. It returns the prices and whether it came to its end.
+func (s *search) run() (prices []float64, complete bool) {
+	prices = s.cheapest()
+	if s.improve(prices); s.clock.Ended {
+		return nil, false
+	}
+	r := s.relax(prices)
+	if s.clock.Ended {
+		return nil, false
+	}
+	s.prove(r.bound, 0, lemmaPrices)
+	if s.goodEnough() {
+		return prices, false
+	}
+	return prices, s.searchCore(r)
+}
+
+// improve makes the choice better, job by job: by what options are worth net of prices, as far
+// as there are nodes, and then by what they are worth.
+func (s *search) improve(prices []float64) {
+	choice := slices.Clone(s.choice)
+	free := s.free(choice)
+	for pass := range 3 {
+		for i, options := range s.Jobs {
+			if s.clock.Up(4 * len(options)) {
+				return
+			}
+			now := &options[choice[i]]
+			free[now.Type] += int(now.Nodes)
+			best, most := choice[i], math.Inf(-1)
+			for n := range options {
+				o := &options[n]
+				worth := o.Value
+				if pass < 2 {
+					worth -= prices[o.Type] * float64(o.Nodes)
+				}
+				if int(o.Nodes) <= free[o.Type] && (worth > most || worth == most && n == choice[i]) {
+					best, most = n, worth
+				}
+			}
+			choice[i] = best
+			free[options[best].Type] -= int(options[best].Nodes)
+		}
+		s.offer(choice)
+	}
+}
+
+// same is the difference of values up to which choices are as good as each other.
+func (s *search) same() float64 { return 0x1p-52 * math.Abs(s.value.high) }
+
+// offer makes a choice the best if it is legal and better, or as good and preferred.
+func (s *search) offer(choice []int) {
+	value := s.valueOf(choice)
+	more, same := value.minus(s.value), s.same()
+	if more < -same || more <= same && s.tieOf(choice).compare(s.tieOf(s.choice)) >= 0 || slices.Min(s.free(choice)) < 0 {
+		return
+	}
+	s.choice, s.value = slices.Clone(choice), value
+	s.check()
+}
+
+// prove lowers the bound to what a lemma proves, a sum less a loss. No bound is written
+// anywhere else.
+func (s *search) prove(bound sum, loss float64, by string) {
+	bound.add(-loss, 0)
+	if least := bound.up(); least < s.bound {
+		s.bound, s.by = least, by
+		s.check()
+	}
+}
+
+// check notes a bound below the value of the choice: of these two the choice is true.
+func (s *search) check() {
+	if value := s.value.down(); value > s.bound && s.contradiction == "" {
+		s.contradiction = fmt.Sprintf("lemma %q bounds a choice of value %.17g by %.17g", s.by, value, s.bound)
+	}
+}
+
+// goodEnough reports whether the gap asked for is reached.
+func (s *search) goodEnough() bool {
+	value := s.value.down()
+	return s.Gap > 0 && s.bound-value <= s.Gap*max(math.Abs(s.bound), math.Abs(value))
+}

@@ -1,0 +1,426 @@
+package nodetypes
+
+import (
+	"context"
+	"math"
+	"math/big"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc/solver/exact/model"
+)
+
+// values draws what options are worth: few numbers, so that choices tie, ordinary ones, and
+// those of 18 decades and both signs.
+func values(t *rapid.T) *rapid.Generator[float64] {
+	return rapid.SampledFrom([]*rapid.Generator[float64]{
+		rapid.Map(rapid.IntRange(-3, 6), func(n int) float64 { return float64(n) }),
+		rapid.Float64Range(-1, 10),
+		rapid.Custom(func(t *rapid.T) float64 {
+			return rapid.SampledFrom([]float64{-1, 1, 1, 1}).Draw(t, "sign") * math.Pow(10, rapid.Float64Range(-9, 9).Draw(t, "decade"))
+		}),
+	}).Draw(t, "values")
+}
+
+// problems draws small problems: all types may be without nodes, jobs may be equal, and need
+// not have an option of 0 nodes.
+func problems(jobs, options int) *rapid.Generator[*Problem] {
+	return rapid.Custom(func(t *rapid.T) *Problem {
+		p := &Problem{Capacity: rapid.SliceOfN(rapid.IntRange(0, 9), 1, 4).Draw(t, "capacity")}
+		if rapid.IntRange(0, 9).Draw(t, "all types") == 0 {
+			p.Capacity = rapid.SliceOfN(rapid.IntRange(0, 3), MaxTypes, MaxTypes).Draw(t, "capacity of all")
+		}
+		value := values(t)
+		free := slices.Clone(p.Capacity)
+		for i := range rapid.IntRange(0, jobs).Draw(t, "jobs") {
+			var of []Option
+			if i > 0 && rapid.IntRange(0, 3).Draw(t, "equal") == 0 {
+				of = slices.Clone(p.Jobs[i-1])
+			}
+			for range rapid.IntRange(1, options).Draw(t, "options") {
+				if len(of) < options {
+					g := rapid.IntRange(0, len(p.Capacity)-1).Draw(t, "type")
+					of = append(of, option(g, rapid.IntRange(0, p.Capacity[g]).Draw(t, "nodes"), value.Draw(t, "value")))
+				}
+			}
+			var fitting []int
+			for n, o := range of {
+				if int(o.Nodes) <= free[o.Type] {
+					fitting = append(fitting, n)
+				}
+			}
+			if fitting == nil {
+				of, fitting = append(of, option(0, 0, value.Draw(t, "nothing"))), []int{len(of)}
+			}
+			start := rapid.SampledFrom(fitting).Draw(t, "start")
+			free[of[start].Type] -= int(of[start].Nodes)
+			p.Jobs, p.Start = append(p.Jobs, of), append(p.Start, start)
+			p.Now = append(p.Now, rapid.SampledFrom(of).Draw(t, "now").Holding)
+		}
+		return p
+	})
+}
+
+func option(g, nodes int, value float64) Option {
+	if nodes == 0 {
+		g = 0
+	}
+	return Option{Holding: Holding{Type: int32(g), Nodes: int32(nodes)}, Value: value}
+}
+
+func rat(x float64) *big.Rat { return new(big.Rat).SetFloat64(x) }
+
+// exhaustive returns the largest value of all legal choices, and of those that have it the one
+// with the fewest changes, moves, nodes, and positions of types.
+func exhaustive(p *Problem) (best *big.Rat, choice []int) {
+	var tie []int
+	at := make([]int, len(p.Jobs))
+	var try func(i int, free []int)
+	try = func(i int, free []int) {
+		if i < len(p.Jobs) {
+			for n, o := range p.Jobs[i] {
+				if left := free[o.Type] - int(o.Nodes); left >= 0 {
+					rest := slices.Clone(free)
+					rest[o.Type], at[i] = left, n
+					try(i+1, rest)
+				}
+			}
+			return
+		}
+		value := exactValue(p, at)
+		order := -1
+		if best != nil {
+			order = value.Cmp(best)
+		}
+		if ties := tieOf(p, at); best == nil || order > 0 || order == 0 && slices.Compare(ties, tie) < 0 {
+			best, tie, choice = value, ties, slices.Clone(at)
+		}
+	}
+	try(0, p.Capacity)
+	return best, choice
+}
+
+func exactValue(p *Problem, choice []int) *big.Rat {
+	value := new(big.Rat)
+	for i, n := range choice {
+		value.Add(value, rat(p.Jobs[i][n].Value))
+	}
+	return value
+}
+
+func tieOf(p *Problem, choice []int) []int {
+	ties := make([]int, 4)
+	for i, n := range choice {
+		o, now := p.Jobs[i][n], p.Now[i]
+		if o.Type != now.Type || o.Nodes != now.Nodes {
+			ties[0]++
+		}
+		if o.Nodes > 0 && now.Nodes > 0 && o.Type != now.Type {
+			ties[1]++
+		}
+		ties[2] += int(o.Nodes)
+		ties[3] += int(o.Type)
+	}
+	return ties
+}
+
+// exactBound is the bound at prices as the lemma has it.
+func exactBound(p *Problem, prices []float64) *big.Rat {
+	bound := new(big.Rat)
+	for g, price := range prices {
+		bound.Add(bound, new(big.Rat).Mul(rat(price), rat(float64(p.Capacity[g]))))
+	}
+	for _, options := range p.Jobs {
+		var most *big.Rat
+		for _, o := range options {
+			cost := new(big.Rat).Mul(rat(prices[o.Type]), rat(float64(o.Nodes)))
+			if net := cost.Sub(rat(o.Value), cost); most == nil || net.Cmp(most) > 0 {
+				most = net
+			}
+		}
+		bound.Add(bound, most)
+	}
+	return bound
+}
+
+func clock(t interface{ Context() context.Context }) *model.Clock {
+	return model.NewClock(t.Context(), 100_000)
+}
+
+// efforts draws small limits as well.
+func efforts(t *rapid.T) Effort {
+	if rapid.Bool().Draw(t, "usual") {
+		return Usual()
+	}
+	first := rapid.IntRange(1, 3).Draw(t, "first width")
+	return Effort{
+		FirstWidth: first, LastWidth: first * rapid.IntRange(1, 8).Draw(t, "widening"),
+		Options: rapid.IntRange(1, 40).Draw(t, "options"), Cells: rapid.IntRange(1, 2000).Draw(t, "cells"),
+		Links: rapid.IntRange(1, 300).Draw(t, "links"),
+	}
+}
+
+// TestExhaustive compares with all choices.
+func TestExhaustive(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p, effort := problems(5, 7).Draw(t, "problem"), efforts(t)
+		r, err := Solve(clock(t), p, effort)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Contradiction != "" {
+			t.Fatal(r.Contradiction)
+		}
+		best, choice := exhaustive(p)
+		got := exactValue(p, r.Choice)
+		if slices.Min(append(p.free(r.Choice), 0)) < 0 {
+			t.Fatalf("choice %v exceeds the capacities", r.Choice)
+		}
+		if rat(r.Value).Cmp(got) > 0 || rat(r.Bound).Cmp(best) < 0 {
+			t.Fatalf("value %v of at most %g, bound %g of at least %v", got, r.Value, r.Bound, best)
+		}
+		if effort == Usual() && !r.Complete {
+			t.Fatal("not complete")
+		}
+		if !r.Complete {
+			return
+		}
+		optimum, _ := best.Float64()
+		start, _ := exactValue(p, p.Start).Float64()
+		dual, _ := exactBound(p, r.Prices).Float64()
+		if gap := r.Bound - optimum; gap > 1e-12*(math.Abs(optimum)+math.Abs(start)+dual-optimum)+1e-20 {
+			t.Fatalf("bound %g above the optimum %g by %g", r.Bound, optimum, gap)
+		}
+		if short, _ := best.Sub(best, got).Float64(); short > 1e-14*math.Abs(optimum) {
+			t.Fatalf("choice %v short of %v by %g", r.Choice, choice, short)
+		} else if effort == Usual() && short == 0 && slices.Compare(tieOf(p, r.Choice), tieOf(p, choice)) > 0 {
+			t.Fatalf("choice %v has ties %v; want %v of %v", r.Choice, tieOf(p, r.Choice), tieOf(p, choice), choice)
+		}
+	})
+}
+
+// drawPrices draws prices that a search would not come to, some that are exactly what an option
+// is worth per node.
+func drawPrices(t *rapid.T, p *Problem) []float64 {
+	prices := make([]float64, len(p.Capacity))
+	for g := range prices {
+		switch rapid.IntRange(0, 3).Draw(t, "price") {
+		case 0:
+		case 1:
+			prices[g] = rapid.Float64Range(0, 5).Draw(t, "ordinary")
+		case 2:
+			prices[g] = math.Pow(10, rapid.Float64Range(-20, 20).Draw(t, "decade"))
+		case 3:
+			if len(p.Jobs) > 0 {
+				o := rapid.SampledFrom(rapid.SampledFrom(p.Jobs).Draw(t, "job")).Draw(t, "option")
+				prices[g] = math.Abs(o.Value) / float64(max(1, o.Nodes))
+			}
+		}
+	}
+	return prices
+}
+
+// TestNodePrices checks the lemma of this name at any prices, and that no digit is lost.
+func TestNodePrices(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := problems(4, 6).Draw(t, "problem")
+		prices := drawPrices(t, p)
+		s := &search{Problem: p, clock: clock(t), effort: Usual(), choice: p.Start}
+		r := s.relax(prices)
+		best, _ := exhaustive(p)
+		bound := exactBound(p, prices)
+		if up := rat(r.bound.up()); up.Cmp(best) < 0 || up.Cmp(bound) < 0 {
+			t.Fatalf("bound %g of %v, at prices %v %v", r.bound.up(), best, prices, bound)
+		}
+		exact, _ := bound.Float64()
+		if off := r.bound.up() - exact; off > 5e-16*math.Abs(exact)+1e-28*r.bound.magnitude+1e-300 {
+			t.Errorf("bound %g above %g by %g", r.bound.up(), exact, off)
+		}
+	})
+}
+
+// TestLosses checks that what an option is said to lose is at most what it does, and hardly less.
+func TestLosses(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := problems(4, 6).Draw(t, "problem")
+		prices := drawPrices(t, p)
+		effort := efforts(t)
+		s := &search{Problem: p, clock: clock(t), effort: effort, choice: p.Start}
+		r := s.relax(prices)
+		listed := make(map[[2]int32]float64)
+		for _, o := range r.others {
+			listed[[2]int32{o.job, o.option}] = o.loss
+		}
+		if len(listed) > effort.Options {
+			t.Fatalf("%d listed of at most %d", len(listed), effort.Options)
+		}
+		net := func(i int, n int32) *big.Rat {
+			o := p.Jobs[i][n]
+			cost := new(big.Rat).Mul(rat(prices[o.Type]), rat(float64(o.Nodes)))
+			return cost.Sub(rat(o.Value), cost)
+		}
+		for i := range p.Jobs {
+			for n := range p.Jobs[i] {
+				if n := int32(n); n != r.best[i] {
+					exact := new(big.Rat).Sub(net(i, r.best[i]), net(i, n))
+					loss, ok := listed[[2]int32{int32(i), n}]
+					if !ok {
+						loss = r.below // It loses that at least.
+					}
+					if rat(loss).Cmp(exact) > 0 && loss > 0 {
+						t.Errorf("option %d of job %d loses %v; %g is said (listed: %v)", n, i, exact, loss, ok)
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestCore checks the lemma of this name at any prices, limits and widths: no choice loses less
+// than is proven.
+func TestCore(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := problems(4, 6).Draw(t, "problem")
+		prices := drawPrices(t, p)
+		s := &search{Problem: p, clock: clock(t), effort: efforts(t), choice: p.Start}
+		s.value = p.valueOf(s.choice)
+		r := s.relax(prices)
+		gap := r.bound.minus(s.value)
+		limit := min(r.below, gap*rapid.Float64Range(0, 1.5).Draw(t, "limit"))
+		c := s.newCore(r, limit)
+		if c == nil || !(limit > 0) {
+			return
+		}
+		c.run(rapid.IntRange(1, 4).Draw(t, "width"))
+		best, _ := exhaustive(p)
+		least := new(big.Rat).Sub(exactBound(p, prices), best)
+		if proven := c.proven(); rat(proven).Cmp(least) > 0 {
+			exact, _ := least.Float64()
+			t.Fatalf("every choice is said to lose %g; the best loses %g", proven, exact)
+		}
+		if math.IsInf(c.least, 1) {
+			return
+		}
+		choice := c.choice()
+		if slices.Min(p.free(choice)) < 0 {
+			t.Fatalf("choice %v exceeds the capacities", choice)
+		}
+		loss, _ := least.Sub(exactBound(p, prices), exactValue(p, choice)).Float64()
+		if off := math.Abs(loss - c.least); off > 1e-12*loss+1e-25*r.bound.magnitude {
+			t.Errorf("choice loses %g; %g was found", loss, c.least)
+		}
+	})
+}
+
+// TestPrices checks prices that are known: what one more node is worth.
+func TestPrices(t *testing.T) {
+	nothing := option(0, 0, 0)
+	for name, test := range map[string]struct {
+		problem Problem
+		want    []float64
+	}{
+		"nodes are left": {Problem{
+			Capacity: []int{5, 2}, Jobs: [][]Option{{nothing, option(0, 4, 9)}, {nothing, option(1, 1, 3)}}, Start: []int{0, 0},
+		}, []float64{0, 0}},
+		"no more can be used": {Problem{
+			Capacity: []int{4, 2}, Jobs: [][]Option{{nothing, option(0, 4, 9)}, {option(1, 2, 3)}}, Start: []int{0, 0},
+		}, []float64{0, 0}},
+		"minimums fill the type": {Problem{
+			Capacity: []int{3, 9}, Jobs: [][]Option{{option(0, 1, 5), option(0, 2, 7)}, {option(0, 2, 1), option(0, 3, 4)}}, Start: []int{0, 0},
+		}, []float64{3, 0}},
+		"one choice only, and one who waits": {Problem{
+			Capacity: []int{2}, Jobs: [][]Option{{option(0, 2, 5)}, {nothing, option(0, 1, 4)}}, Start: []int{0, 0},
+		}, []float64{4}},
+		"alike types": {Problem{
+			Capacity: []int{1, 1}, Start: []int{0, 0, 0},
+			Jobs: [][]Option{{nothing, option(0, 1, 3), option(1, 1, 3)}, {nothing, option(0, 1, 2), option(1, 1, 2)}, {nothing, option(0, 1, 1), option(1, 1, 1)}},
+		}, []float64{1, 1}},
+		"no nodes": {Problem{Capacity: []int{0, 0}, Jobs: [][]Option{{nothing}}, Start: []int{0}}, []float64{0, 0}},
+		"no jobs":  {Problem{Capacity: []int{3}}, []float64{0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.problem.Now = make([]Holding, len(test.problem.Jobs))
+			r, err := Solve(clock(t), &test.problem, Usual())
+			if err != nil || !r.Complete {
+				t.Fatal(err, r)
+			}
+			for g, want := range test.want {
+				if off := math.Abs(r.Prices[g] - want); off > 1e-4 || want == 0 && off > 0 {
+					t.Errorf("prices %v; want %v", r.Prices, test.want)
+				}
+			}
+		})
+	}
+}
+
+// TestContradiction checks that a bound below a legal choice is told, not returned.
+func TestContradiction(t *testing.T) {
+	p := &Problem{Capacity: []int{1}, Jobs: [][]Option{{option(0, 0, 0), option(0, 1, 2)}}, Start: []int{0}, Now: make([]Holding, 1)}
+	s := &search{Problem: p, clock: clock(t), effort: Usual(), bound: math.Inf(1), choice: []int{0}}
+	s.prove(p.valueOf([]int{1}), 0.5, lemmaCore) // one that is false
+	s.offer([]int{1})
+	if want := `lemma "core" bounds a choice of value 2`; !strings.HasPrefix(s.contradiction, want[:len(want)-1]) {
+		t.Errorf("contradiction %q; want %q", s.contradiction, want)
+	}
+}
+
+// TestTime ends searches early: what is there is legal, and what is proven is true.
+func TestTime(t *testing.T) {
+	for _, d := range []drawn{{types: 3, nodes: 2048, jobs: 1000}, {types: 8, nodes: 200, jobs: 100, warm: true}, {types: 4, nodes: 40_000, jobs: 10_000}} {
+		p := d.problem()
+		whole, err := Solve(clock(t), p, Usual())
+		if err != nil || !whole.Complete {
+			t.Fatal(err, whole.Complete)
+		}
+		for _, budget := range []time.Duration{0, time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond} {
+			ctx, cancel := context.WithTimeout(t.Context(), budget)
+			r, err := Solve(model.NewClock(ctx, 100_000), p, Usual())
+			cancel()
+			if err != nil || r.Bound < whole.Value || r.Value > whole.Bound || slices.Min(p.free(r.Choice)) < 0 || r.Contradiction != "" {
+				t.Errorf("%v: %v: %v, value %g, bound %g; the optimum is %g", d, budget, err, r.Value, r.Bound, whole.Value)
+			}
+		}
+	}
+}
+
+// TestGap asks for less than the best choice.
+func TestGap(t *testing.T) {
+	p := drawn{types: 5, nodes: 384, jobs: 160}.problem()
+	for _, gap := range []float64{0.5, 1e-2, 1e-5} {
+		p.Gap = gap
+		if r, err := Solve(clock(t), p, Usual()); err != nil || r.Bound-r.Value > gap*r.Bound {
+			t.Errorf("gap %g of %g: %v", r.Bound-r.Value, gap*r.Bound, err)
+		}
+	}
+}
+
+// TestDeterministic has one problem solved twice.
+func TestDeterministic(t *testing.T) {
+	p := drawn{types: 5, nodes: 384, jobs: 160, warm: true}.problem()
+	a, _ := Solve(clock(t), p, Usual())
+	b, _ := Solve(model.NewClock(t.Context(), 100), p, Usual())
+	if !slices.Equal(a.Choice, b.Choice) || a.Bound != b.Bound || !slices.Equal(a.Prices, b.Prices) || a.States != b.States {
+		t.Errorf("%v and %v", a, b)
+	}
+}
+
+// TestBadProblems checks that what is no problem is an error.
+func TestBadProblems(t *testing.T) {
+	one := [][]Option{{option(0, 2, 1)}}
+	for want, p := range map[string]*Problem{
+		"0 types; want 1 to 8":       {},
+		"want a start and a holding": {Capacity: []int{2}, Jobs: one},
+		"want what fits its type":    {Capacity: []int{1}, Jobs: one, Start: []int{0}, Now: make([]Holding, 1)},
+		"has the value NaN":          {Capacity: []int{2}, Jobs: [][]Option{{option(0, 1, math.NaN())}}, Start: []int{0}, Now: make([]Holding, 1)},
+		"starts at option 1 of 1":    {Capacity: []int{2}, Jobs: one, Start: []int{1}, Now: make([]Holding, 1)},
+		"the start exceeds":          {Capacity: []int{2}, Jobs: append(one, one[0]), Start: []int{0, 0}, Now: make([]Holding, 2)},
+	} {
+		if _, err := Solve(clock(t), p, Usual()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v; want %q", err, want)
+		}
+	}
+}

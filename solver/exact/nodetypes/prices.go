@@ -1,0 +1,220 @@
+package nodetypes
+
+import (
+	"math"
+	"slices"
+)
+
+// The prices: the least of the bound D, by Newton's method.
+//
+// D has corners wherever a job's best option changes. So phi_i is replaced by
+// T log sum exp((v - lambda k) / T), which is smooth and above it by little where the
+// temperature T is low, and T falls step by step. What is left of a pool where nothing more
+// can be gained, or where no choice leaves any, makes many prices the best: moreNodes, added
+// to each capacity, makes it the smallest of them, which is what one more node is worth.
+
+const (
+	moreNodes = 0x1p-10
+	// cooling is the factor by which the temperature falls; near is the decrease in D, in
+	// temperatures, below which it does.
+	cooling = 4.0
+	near    = 2e-3
+	// coldest is the last temperature, as a share of what a job has on average.
+	coldest = 1e-7
+	// reach is the number of temperatures beyond which an option has no share.
+	reach = 36
+	// firstSample and moreJobs are the number of jobs that prices are sought for first, and
+	// how many times as many it is next.
+	firstSample = 256
+	moreJobs    = 16
+)
+
+// cheapest returns prices of about the least bound, or where the search was when time was up.
+func (s *search) cheapest() []float64 {
+	prices := make([]float64, len(s.Capacity))
+	temperature := 0.0
+	for _, options := range s.Jobs {
+		most := 0.0
+		for n := range options {
+			most = max(most, math.Abs(options[n].Value))
+		}
+		temperature += most / float64(len(s.Jobs))
+	}
+	last := coldest * temperature
+	if last < 0x1p-900 {
+		return prices // nothing that prices could tell apart
+	}
+	for sample := firstSample; 2*sample < len(s.Jobs); sample *= moreJobs {
+		jobs := make([][]Option, sample)
+		for n := range jobs {
+			jobs[n] = s.Jobs[n*len(s.Jobs)/sample]
+		}
+		// Prices of a sample are off by about this much.
+		until := temperature * 0.8 / math.Sqrt(moreJobs)
+		if sample == firstSample {
+			until = temperature * 0.8 / math.Sqrt(firstSample)
+		}
+		s.descend(jobs, prices, temperature, until)
+		temperature = until
+	}
+	s.descend(s.Jobs, prices, temperature, last)
+	return prices
+}
+
+// descend lowers the bound of some of the jobs, who share the pool alike, from one
+// temperature to another.
+func (s *search) descend(jobs [][]Option, prices []float64, temperature, last float64) {
+	now, next := s.newSmooth(jobs), s.newSmooth(jobs)
+	trial := make([]float64, len(prices))
+	for ; temperature >= last; temperature /= cooling {
+		now.at(prices, temperature)
+		for !s.clock.Ended {
+			step := now.step(prices, 4*temperature)
+			decrease := 0.0
+			for g := range step {
+				decrease -= now.gradient[g] * step[g]
+			}
+			if !(decrease > near*temperature) {
+				break
+			}
+			share := 1.0
+			for ; share > 1e-6; share /= 2 {
+				for g := range trial {
+					trial[g] = max(0, prices[g]+share*step[g])
+				}
+				if next.at(trial, temperature); next.value <= now.value-0.1*share*decrease {
+					break
+				}
+			}
+			if !(next.value < now.value) {
+				break
+			}
+			copy(prices, trial)
+			now, next = next, now
+		}
+	}
+}
+
+// smooth is the smooth bound at prices, with its derivatives.
+type smooth struct {
+	*search
+	jobs         [][]Option
+	capacity     []float64
+	net          []float64 // scratch: of a job's options net of prices, and its nodes' means
+	mean, square []float64
+
+	value    float64
+	gradient []float64
+	hessian  [][]float64 // lower triangle
+}
+
+func (s *search) newSmooth(jobs [][]Option) *smooth {
+	f := &smooth{search: s, jobs: jobs, gradient: make([]float64, len(s.Capacity)), mean: make([]float64, len(s.Capacity)), square: make([]float64, len(s.Capacity))}
+	for g, nodes := range s.Capacity {
+		f.hessian = append(f.hessian, make([]float64, g+1))
+		f.capacity = append(f.capacity, float64(nodes)*float64(len(jobs))/float64(len(s.Jobs))+moreNodes)
+	}
+	return f
+}
+
+// at works out the bound and its derivatives, unless time is up.
+func (f *smooth) at(prices []float64, temperature float64) {
+	copy(f.gradient, f.capacity)
+	f.value = 0
+	for g, price := range prices {
+		f.value += price * f.capacity[g]
+		clear(f.hessian[g])
+	}
+	for _, options := range f.jobs {
+		f.net = f.net[:0]
+		best, second, at := math.Inf(-1), math.Inf(-1), 0
+		for n := range options {
+			o := &options[n]
+			net := o.Value - prices[o.Type]*float64(o.Nodes)
+			f.net = append(f.net, net)
+			if net > best {
+				best, second, at = net, best, n
+			} else if net > second {
+				second = net
+			}
+		}
+		if best-second > reach*temperature {
+			f.value += best
+			f.gradient[options[at].Type] -= float64(options[at].Nodes)
+		} else {
+			f.share(options, best, temperature)
+		}
+		if f.clock.Up(2 * len(options)) {
+			return
+		}
+	}
+}
+
+// share adds a job more than one option of which has a share at the temperature.
+func (f *smooth) share(options []Option, best, temperature float64) {
+	clear(f.mean)
+	clear(f.square)
+	sum := 0.0
+	for n, net := range f.net {
+		if x := (net - best) / temperature; x > -reach {
+			share, nodes := math.Exp(x), float64(options[n].Nodes)
+			sum += share
+			f.mean[options[n].Type] += share * nodes
+			f.square[options[n].Type] += share * nodes * nodes
+		}
+	}
+	f.value += best + temperature*math.Log(sum)
+	for g := range f.gradient {
+		f.mean[g] /= sum
+		f.gradient[g] -= f.mean[g]
+		f.hessian[g][g] += f.square[g] / sum / temperature
+		for h, mean := range f.mean[:g+1] {
+			f.hessian[g][h] -= f.mean[g] * mean / temperature
+		}
+	}
+}
+
+// step returns Newton's step from prices, none of it longer than longest. Where the Hessian is
+// too flat for that, its diagonal is raised. Prices that are 0 and would fall stay.
+func (f *smooth) step(prices []float64, longest float64) []float64 {
+	types := len(prices)
+	step, factor := make([]float64, types), make([][]float64, types)
+	// The factor L of the Hessian L L', row by row; L y = -gradient; then L' step = y.
+	for g, price := range prices {
+		row := slices.Clone(f.hessian[g])
+		factor[g] = row
+		if price == 0 && f.gradient[g] >= 0 {
+			factor[g] = nil
+			continue
+		}
+		step[g] = -f.gradient[g]
+		for h, above := range factor[:g] {
+			if above == nil {
+				row[h] = 0
+				continue
+			}
+			for k, v := range above[:h] {
+				row[h] -= row[k] * v
+			}
+			row[h] /= above[h]
+			row[g] -= row[h] * row[h]
+			step[g] -= row[h] * step[h]
+		}
+		raised := row[g] + math.Abs(f.gradient[g])/longest/4
+		row[g] = math.Sqrt(max(raised, 1e-12*f.hessian[g][g], math.SmallestNonzeroFloat64))
+		step[g] /= row[g]
+	}
+	for g, row := range slices.Backward(factor) {
+		if row == nil {
+			continue
+		}
+		step[g] /= row[g]
+		for h, v := range row[:g] {
+			step[h] -= v * step[g]
+		}
+	}
+	for g, price := range prices {
+		step[g] = max(min(step[g], longest), -longest, -price)
+	}
+	return step
+}

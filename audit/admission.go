@@ -37,7 +37,9 @@ func (s *snapshot) admit() []standing {
 		mayWait = func(*job) bool { return false }
 	}
 	for i := range s.jobs {
-		if j := &s.jobs[i]; standings[i] == out && !j.held && mayWait(j) {
+		j := &s.jobs[i]
+		never := s.several() && r.place(j, s.nodes) == nil
+		if standings[i] == out && !j.held && !never && mayWait(j) {
 			standings[i] = free
 		}
 	}

@@ -149,6 +149,9 @@ func (a *answer) readPlan() error {
 		if named := nodes > 0 && len(a.types) > 0; named && on < 0 || !named && got.GetNodeType() != "" {
 			return refute("job %q has %d nodes of type %q", j.id, nodes, got.GetNodeType())
 		}
+		if j.held && on != j.on && j.on >= 0 && nodes > 0 && len(a.types) > 0 {
+			return refute("job %q is held and has nodes of type %q", j.id, got.GetNodeType())
+		}
 		if change := j.changeTo(nodes, max(0, on)); got.GetChange() != change {
 			return refute("job %q goes from %d to %d nodes, which is %v and not %v", j.id, j.current, nodes, change, got.GetChange())
 		}

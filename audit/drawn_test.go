@@ -50,8 +50,13 @@ func (d drawer) request(nodes, steps, jobs, sizes int) *elastallocv1.AllocateReq
 		o.Objective = elastallocv1.Objective_OBJECTIVE_TOTAL_TIME
 		o.TotalTime = d.totalTime()
 		steps, jobs = 1, jobs+d.IntN(3)
-		if d.chance(2) && sizes < 32 {
-			d.groups(s)
+		switch d.IntN(4) {
+		case 0, 1:
+			if sizes < 32 {
+				d.groups(s)
+			}
+		case 2:
+			d.nodeTypes(s)
 		}
 	}
 	s.Horizon = &elastallocv1.Horizon{Steps: new(int32(steps)), Step: d.span(1, 1000)}
@@ -97,6 +102,52 @@ func (d drawer) groups(s *elastallocv1.Snapshot) {
 	draw("leaf-2", "middle")
 	draw("middle", "top")
 	draw("top", "")
+}
+
+// nodeTypes splits the pool into types of the ids "type-…".
+func (d drawer) nodeTypes(s *elastallocv1.Snapshot) {
+	left := s.GetTotalNodes()
+	for n := range 1 + d.IntN(4) {
+		nodes := d.Int32N(left + 1)
+		s.NodeTypes = append(s.NodeTypes, &elastallocv1.NodeType{Id: fmt.Sprint("type-", n), Nodes: nodes})
+		if left -= nodes; d.chance(2) {
+			s.NodeTypes[n].Speed = new(0.3 + 3*d.Float64())
+		}
+	}
+	s.NodeTypes[0].Nodes += left
+	if d.chance(2) {
+		s.TotalNodes = 0
+	}
+}
+
+// onTypes puts a job on node types.
+func (d drawer) onTypes(j *elastallocv1.Job, types []*elastallocv1.NodeType) {
+	one := func() string { return types[d.IntN(len(types))].GetId() }
+	if j.GetCurrentNodes() > 0 || d.chance(4) {
+		j.CurrentNodeType = one()
+	}
+	if d.chance(3) {
+		j.EtaNodeType = one()
+	}
+	if d.chance(3) {
+		j.MoveTime = d.span(1, 1000)
+	}
+	if d.chance(2) {
+		return
+	}
+	for _, n := range d.Perm(len(types))[:1+d.IntN(len(types))] {
+		speed := &elastallocv1.TypeSpeed{NodeType: types[n].GetId()}
+		if d.chance(2) {
+			speed.Factor = new(0.3 + 3*d.Float64())
+		}
+		if sizes := j.GetAllowedNodes(); len(sizes) > 1 && d.chance(3) {
+			speed.AllowedNodes = sizes[:1+d.IntN(len(sizes))]
+		}
+		if d.chance(4) {
+			speed.Scaling = &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_DoublingEfficiency{DoublingEfficiency: 0.4 + d.Float64()/2}}
+		}
+		j.Speeds = append(j.Speeds, speed)
+	}
 }
 
 func (d drawer) job(i, sizes int, s *elastallocv1.Snapshot) *elastallocv1.Job {
@@ -163,6 +214,9 @@ func (d drawer) job(i, sizes int, s *elastallocv1.Snapshot) *elastallocv1.Job {
 	} else if d.chance(2) {
 		j.Scaling = &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_DoublingEfficiency{DoublingEfficiency: 0.5 + d.Float64()/2}}
 		j.EtaNodes = new(int32(1 + d.IntN(8)))
+	}
+	if len(s.GetNodeTypes()) > 0 {
+		d.onTypes(j, s.GetNodeTypes())
 	}
 	return j
 }
@@ -282,8 +336,9 @@ func (m *model) index(i int) int {
 func (m *model) plan(response *elastallocv1.AllocateResponse) solver.Plan {
 	plan := solver.NewPlan(len(m.Jobs), m.Steps)
 	for i := range plan {
-		for step, k := range response.GetAllocations()[m.index(i)].GetPlannedNodes() {
-			plan[i][step] = int(k)
+		of := response.GetAllocations()[m.index(i)]
+		for step, k := range of.GetPlannedNodes() {
+			plan[i][step] = m.good.Option(of.GetNodeType(), int(k))
 		}
 	}
 	return plan

@@ -161,10 +161,7 @@ func (m *model) work(j *job, k *kind, size int, first bool) float64 {
 	case first && (moves || size != j.current) && j.trained && restart > 0:
 		return (m.step - restart) * speed
 	case first && (moves || size > j.current) && delay > 0:
-		if now := j.kindOn(j.on); now != nil {
-			return delay*now.speed(now.used(j.current)) + (m.step-delay)*speed
-		}
-		return (m.step - delay) * speed
+		return delay*j.here.speed(j.here.used(j.current)) + (m.step-delay)*speed
 	default:
 		return m.step * speed
 	}

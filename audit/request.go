@@ -59,6 +59,7 @@ type job struct {
 	on       int     // position of the type of its nodes, 0 where all are alike, -1 where unknown
 	group    int     // -1 where there is none
 	kinds    []kind  // the nodes that it can train on
+	here     kind    // those that it holds
 	demand   float64 // on one reference node
 	weight   float64
 	delay    float64
@@ -96,6 +97,9 @@ func (j *job) kindOn(on int) *kind {
 
 // speed returns the speed on some nodes against one reference node.
 func (k *kind) speed(nodes float64) float64 { return k.factor * k.at(nodes) }
+
+// most returns the largest size.
+func (c *curve) most() float64 { return float64(c.sizes[len(c.sizes)-1]) }
 
 // several reports whether there are several node types.
 func (s *snapshot) several() bool { return len(s.nodes) > 1 }
@@ -165,6 +169,11 @@ func read(request *elastallocv1.AllocateRequest) (*snapshot, error) {
 	for i, f := range from.GetJobs() {
 		r.id(f.GetId(), fmt.Sprintf("snapshot.jobs[%d].id", i))
 		r.id(f.GetGroupId(), fmt.Sprintf("snapshot.jobs[%d].group_id", i))
+		r.id(f.GetCurrentNodeType(), fmt.Sprintf("snapshot.jobs[%d].current_node_type", i))
+		r.id(f.GetEtaNodeType(), fmt.Sprintf("snapshot.jobs[%d].eta_node_type", i))
+		for n, speed := range f.GetSpeeds() {
+			r.id(speed.GetNodeType(), fmt.Sprintf("snapshot.jobs[%d].speeds[%d].node_type", i, n))
+		}
 		if r.bad != nil {
 			break
 		}
@@ -341,7 +350,7 @@ func (s *snapshot) readKinds(j *job, from *elastallocv1.Job, r *reader) (measure
 	own := readCurve(from, &elastallocv1.TypeSpeed{Scaling: from.GetScaling()}, nil, "", r)
 	measured = kind{curve: own, factor: 1}
 	if len(s.types) == 0 {
-		j.kinds = []kind{measured}
+		j.here, j.kinds = measured, []kind{measured}
 		return measured
 	}
 	j.on = s.typeOf(from.GetCurrentNodeType())
@@ -364,16 +373,16 @@ func (s *snapshot) readKinds(j *job, from *elastallocv1.Job, r *reader) (measure
 			j.kinds = append(j.kinds, kind{own, on, s.types[on].speed})
 		}
 	}
-	if id := from.GetEtaNodeType(); id != "" {
-		on := s.typeOf(id)
-		r.want(on >= 0, "eta_node_type", id)
-		at := slices.IndexFunc(j.kinds, func(k kind) bool { return k.on == on })
-		switch {
-		case at >= 0:
-			return j.kinds[at]
-		case on >= 0:
-			measured.factor = s.types[on].speed
+	of := func(on int) kind { // One that it does not train on is as any other is to it.
+		if k := j.kindOn(on); k != nil {
+			return *k
 		}
+		return kind{own, on, s.types[max(0, on)].speed}
+	}
+	if j.here = of(j.on); from.GetEtaNodeType() != "" {
+		on := s.typeOf(from.GetEtaNodeType())
+		r.want(on >= 0, "eta_node_type", from.GetEtaNodeType())
+		return of(on)
 	}
 	return measured
 }

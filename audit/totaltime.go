@@ -39,14 +39,18 @@ const (
 // told returns a speed as the objective tells it from others.
 func told(speed float64) float64 { return max(speed, 1e-30) }
 
-// mean returns the mean of a number over the nodes that a job can train on.
-func (of *terms) mean(s *snapshot, number func(k *kind) float64) float64 {
-	sum, nodes := 0.0, 0.0
+// mean returns the mean of a number over some of the nodes that a job can train on; where there
+// are none, each type counts alike.
+func (of *terms) mean(s *snapshot, number func(k *kind) float64, counts func(k *kind) bool) float64 {
+	sum, nodes, alike, kinds := 0.0, 0.0, 0.0, 0.0
 	for _, k := range of.kinds {
-		sum, nodes = sum+float64(s.nodes[k.on])*number(k), nodes+float64(s.nodes[k.on])
+		if counts(k) {
+			sum, nodes = sum+float64(s.nodes[k.on])*number(k), nodes+float64(s.nodes[k.on])
+			alike, kinds = alike+number(k), kinds+1
+		}
 	}
 	if nodes == 0 {
-		return number(of.kinds[0])
+		return alike / kinds
 	}
 	return sum / nodes
 }
@@ -60,6 +64,7 @@ func (o *totalTime) prepare(s *snapshot, e *effort) error {
 		}
 	}
 	o.terms = make([]terms, len(s.jobs))
+	every := func(*kind) bool { return true }
 	n, used, exponents := float64(len(order)), make([]bool, len(s.nodes)), []float64(nil)
 	for _, i := range order {
 		j, of := &s.jobs[i], &o.terms[i]
@@ -75,28 +80,24 @@ func (o *totalTime) prepare(s *snapshot, e *effort) error {
 		if of.weight = j.weight; o.aging > 0 {
 			of.weight *= 1 + j.waiting/o.aging
 		}
-		of.rho = of.mean(s, func(k *kind) float64 { return k.factor })
+		of.rho = of.mean(s, func(k *kind) float64 { return k.factor }, every)
 		of.demand = j.demand / of.rho
-		sum, nodes := 0.0, 0.0
 		for _, k := range of.kinds {
-			most := float64(slices.Max(k.sizes))
-			of.most, of.fastest = max(of.most, most), max(of.fastest, told(k.speed(most)))
-			if most > 1 {
-				weight := max(float64(s.nodes[k.on]), leastWorth) // Of an empty pool it is the one.
-				sum, nodes = sum+weight*math.Log(told(k.at(most)))/math.Log(most), nodes+weight
-			}
+			of.most, of.fastest = max(of.most, k.most()), max(of.fastest, told(k.speed(k.most())))
+		}
+		if of.most > 1 {
+			exponents = append(exponents, of.mean(s, func(k *kind) float64 { return math.Log(told(k.at(k.most()))) / math.Log(k.most()) },
+				func(k *kind) bool { return k.most() > 1 }))
 		}
 		o.meanWeight += of.weight / n
-		if nodes > 0 {
-			exponents = append(exponents, sum/nodes)
-		}
 	}
-	pool, meanMost := 0.0, 0.0
+	pool, all, meanMost := 0.0, 0.0, 0.0
 	for on, nodes := range s.nodes {
-		if used[on] || !s.several() {
+		if all += float64(nodes); used[on] {
 			pool += float64(nodes)
 		}
 	}
+	pool = cmp.Or(pool, all)
 	for _, i := range order {
 		meanMost += min(o.terms[i].most, pool) / n
 	}
@@ -154,7 +155,7 @@ func (o *totalTime) prepare(s *snapshot, e *effort) error {
 		if pool > 0 {
 			least := slices.MinFunc(of.kinds, func(a, b *kind) int { return cmp.Compare(a.sizes[0], b.sizes[0]) }).sizes[0]
 			share := min(max(pool/n, 1, float64(least)), of.most)
-			u := of.mean(s, func(k *kind) float64 { return told(k.speed(share)) }) / of.rho / math.Pow(share, a)
+			u := of.mean(s, func(k *kind) float64 { return told(k.speed(share)) }, every) / of.rho / math.Pow(share, a)
 			// 1 - (V before / V)^p without cancellation.
 			left := -math.Expm1(power * math.Log1p(-of.weight/v))
 			c = v * math.Pow(left, 1/power) / (math.Pow(pool, a) * u)
@@ -197,8 +198,8 @@ func (o *totalTime) value(i int, j *job, k *kind, nodes int) (value, magnitude f
 			saved = (of.gradient*min(o.cadence*speed, of.demand) + of.weight*max(0, o.cadence-of.demand/speed)) / o.cadence
 		}
 	}
-	if held := j.kindOn(j.on); held != nil && j.current > 0 {
-		now = told(held.speed(float64(j.current)) / of.rho)
+	if j.current > 0 {
+		now = told(j.here.speed(float64(j.current)) / of.rho)
 	}
 	moves := nodes > 0 && j.current > 0 && k.on != j.on
 	if moves {

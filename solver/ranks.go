@@ -79,7 +79,12 @@ func (r *ranking) before(order []int, start float64) []float64 {
 			case len(jobs)*len(others) <= mostPairs:
 				r.addPairs(v, jobs, others, width)
 			default:
-				r.addCells(v, jobs, others, width)
+				targets := r.split(jobs, width)
+				sources := targets
+				if n != m {
+					sources = r.split(others, width)
+				}
+				r.addCells(v, targets, sources, width)
 				if n == m { // A job does not outlast itself, as Phi(0) has it.
 					for _, i := range jobs {
 						v[i] -= r.weight[i] / 2
@@ -130,14 +135,10 @@ func (a *vector) times(b *vector) float64 {
 	return sum
 }
 
-// addCells adds to v of each job what the others add, cell by cell.
-func (r *ranking) addCells(v []float64, jobs, others []int, width float64) {
-	if r.cells == nil {
-		r.cells = newCellTable()
-	}
-	sources := r.split(others, width)
+// addCells adds to v of each job of the targets what those of the sources add, cell by cell.
+func (r *ranking) addCells(v []float64, targets, sources []cell, width float64) {
 	first, far := 0, 0.0 // the first source that is near, and the weight of those before it
-	for _, target := range r.split(jobs, width) {
+	for _, target := range targets {
 		for ; first < len(sources) && sources[first].at >= target.at+farCells; first++ {
 			far += sources[first].weight
 		}
@@ -162,6 +163,9 @@ func (r *ranking) addCells(v []float64, jobs, others []int, width float64) {
 
 // split returns the cells of jobs, those of the largest keys first.
 func (r *ranking) split(jobs []int, width float64) []cell {
+	if r.cells == nil {
+		r.cells = newCellTable()
+	}
 	var cells []cell
 	begin := 0
 	for n, i := range jobs {

@@ -34,7 +34,7 @@ func midTrace(seed uint64) *solver.Problem {
 	return solver.NewProblem(s, solver.AdmissionFIFO)
 }
 
-// TestWorkOfAProof bounds what proofs of everyday snapshots may cost, counted in
+// TestWorkOfAProof limits what proofs of everyday snapshots may cost, counted in
 // questions about time, each after the same work: the hardest took 144 when this was
 // written, most take a few dozens.
 func TestWorkOfAProof(t *testing.T) {

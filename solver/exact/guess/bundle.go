@@ -32,7 +32,7 @@ const (
 	bundleSteps  = 12
 	// lastBundleTemperature is where the search ends, as a share of the objective.
 	lastBundleTemperature = 1e-14
-	// conjugateSteps bounds the steps of a conjugate gradient method.
+	// conjugateSteps limits the steps of a conjugate gradient method.
 	conjugateSteps = 30
 	// rolloutEvery is the number of moves of the centre from one rollout to the next.
 	rolloutEvery = 4

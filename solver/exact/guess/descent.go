@@ -38,9 +38,9 @@ const (
 	// enoughGain of the bound for another to follow.
 	fineTemperature = 1e-5
 	enoughGain      = 1e-9
-	// maxRounds bounds the rounds of settling and pricing.
+	// maxRounds limits the rounds of settling and pricing.
 	maxRounds = 200
-	// newtonSteps bounds the Newton steps at one temperature.
+	// newtonSteps limits the Newton steps at one temperature.
 	newtonSteps = 30
 )
 

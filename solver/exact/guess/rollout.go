@@ -21,7 +21,7 @@ import "github.com/elastalloc/elastalloc/solver/exact/model"
 const (
 	// rolloutCells is the number of intervals of the share served.
 	rolloutCells = 64
-	// MaxRolloutWork bounds the operations of one rollout.
+	// MaxRolloutWork limits the operations of one rollout.
 	MaxRolloutWork = 4_000_000
 )
 

@@ -8,11 +8,11 @@ type Effort struct {
 	Quantum int
 	// MinSampled is the number of jobs from which on prices are those of a sample first.
 	MinSampled int
-	// MaxLabels bounds the labels of one step of pricing. A job of the sizes and horizons
+	// MaxLabels limits the labels of one step of pricing. A job of the sizes and horizons
 	// that occur stays far below; beyond it, labels are merged in pairs so that the value
 	// returned stays an upper bound.
 	MaxLabels int
-	// Visits bounds the partial plans looked at before a table is filled to list columns.
+	// Visits limits the partial plans looked at before a table is filled to list columns.
 	Visits int
 	// FirstWidth and LastWidth bound the states of a beam. Beyond the last, splitting the
 	// subproblem does more.
@@ -31,7 +31,7 @@ type Effort struct {
 	// DenseRows is the size of Newton's system up to which it is factorised; a larger one
 	// is solved by conjugate gradients.
 	DenseRows int
-	// MaxSubproblems bounds the subproblems of one search.
+	// MaxSubproblems limits the subproblems of one search.
 	MaxSubproblems int
 }
 

@@ -11,7 +11,7 @@ type beam struct {
 	states
 
 	steps int
-	// slots is an open-addressing hash table of states by their excess nodes, -1
+	// slots is an open-addressing hash map of states by their excess nodes, -1
 	// where empty.
 	slots []int32
 	// order and spare are what keep works with, here to be used again.
@@ -76,7 +76,7 @@ func (b *beam) put(slot int, excess []int32, loss, total float64, link int32) {
 	}
 }
 
-// rehash rebuilds the hash table with the given number of slots.
+// rehash rebuilds the hash map with the given number of slots.
 func (b *beam) rehash(slots int) {
 	if slots != len(b.slots) {
 		b.slots = make([]int32, slots)

@@ -23,7 +23,7 @@ import (
 const (
 	// lookAheadCells is the number of intervals of the share served.
 	lookAheadCells = 256
-	// visitsPerColumn bounds the partial plans looked at per column there may be.
+	// visitsPerColumn limits the partial plans looked at per column there may be.
 	visitsPerColumn = 50
 )
 

@@ -62,8 +62,6 @@ type groupTree struct {
 	bound  float64
 	// priced is what limits, floors and the nodes of the best sizes cost at the prices.
 	priced float64
-	// exact says that losses are for a recount, which prices are multiples of priceGrain for.
-	exact bool
 
 	memory cellMemory
 	cells  int
@@ -72,7 +70,7 @@ type groupTree struct {
 // searchGroups solves an instance with groups.
 func (s *Search) searchGroups(clock *model.Clock) (bound float64, limit solver.Limit) {
 	tree := newGroupTree(s.in)
-	if !tree.relax(clock) {
+	if !tree.relax(clock, false) {
 		return s.bound(), solver.LimitTime
 	}
 	pool := len(tree.nodes) - 1
@@ -140,8 +138,9 @@ func newGroupTree(in *model.Instance) *groupTree {
 	return t
 }
 
-// relax sets prices, losses, base and bound. It returns false if time is up.
-func (t *groupTree) relax(clock *model.Clock) bool {
+// relax sets prices, losses, base and bound. For a recount prices are multiples of priceGrain. It
+// returns false if time is up.
+func (t *groupTree) relax(clock *model.Clock, recount bool) bool {
 	in := t.in
 	values := make([]float64, 0, solver.MaxSizes+1)
 	for _, g := range t.upwards {
@@ -162,7 +161,7 @@ func (t *groupTree) relax(clock *model.Clock) bool {
 		}
 	}
 	grain := 0.0
-	if t.exact {
+	if recount {
 		grain = t.priceGrain()
 	}
 	for _, g := range slices.Backward(t.upwards) {
@@ -184,7 +183,7 @@ func (t *groupTree) relax(clock *model.Clock) bool {
 			n.floor = 0 // There is nothing to be short of.
 		}
 		for _, i := range n.jobs {
-			t.bound += t.relaxJob(i, n.price)
+			t.bound += t.relaxJob(i, n.price, recount)
 		}
 		if clock.Up(8 * len(n.edges)) {
 			return false
@@ -211,7 +210,7 @@ func (t *groupTree) heldBy(p model.Plan) []int {
 }
 
 // relaxJob sets a job's losses at a price and its best size, and returns what that brings.
-func (t *groupTree) relaxJob(i int, price float64) float64 {
+func (t *groupTree) relaxJob(i int, price float64, recount bool) float64 {
 	j := &t.in.Jobs[i]
 	losses := t.losses[t.starts[i]:t.starts[i+1]]
 	best := 0
@@ -223,7 +222,7 @@ func (t *groupTree) relaxJob(i int, price float64) float64 {
 	most := j.StepValue(0, best) - price*float64(j.Sizes[best])
 	// Among the best but for rounding the smallest, so that limits leave room for base.
 	rounding := 4 * model.Noise * (math.Abs(most) + math.Abs(price)*float64(j.Sizes[len(j.Sizes)-1]))
-	if t.exact {
+	if recount {
 		rounding = 0
 	}
 	at, largest := -1, 0
@@ -316,7 +315,7 @@ func (n *groupNode) loss(nodes int, quotaPrice float64) float64 {
 	return max(0, loss)
 }
 
-// groupFillings bounds the sizes raised one after the other in each group to fill what is left.
+// groupFillings limits the sizes raised one after the other in each group to fill what is left.
 const groupFillings = 8
 
 // round returns a legal plan: base, less what rounding takes of limits, and then in each leaf

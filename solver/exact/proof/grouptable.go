@@ -37,7 +37,7 @@ type groupTable struct {
 }
 
 const (
-	// maxGroupCells bounds the numbers in all tables of a tree.
+	// maxGroupCells limits the numbers in all tables of a tree.
 	maxGroupCells = 20_000_000
 	// maxRegrets is how many sizes the first table takes on besides the best ones.
 	maxRegrets = 40

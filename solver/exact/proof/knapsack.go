@@ -65,12 +65,12 @@ type solution struct {
 }
 
 const (
-	// maxLayerCells bounds the numbers in one table of a knapsack.
+	// maxLayerCells limits the numbers in one table of a knapsack.
 	maxLayerCells = 1_000_000
 	// firstRegrets is how many options the first table takes on besides the best of
 	// each item.
 	firstRegrets = 40
-	// fillings bounds the options raised one after the other to fill what is left.
+	// fillings limits the options raised one after the other to fill what is left.
 	fillings = 8
 )
 
@@ -353,6 +353,9 @@ func (k *knapsack) cells(n int) []float64 {
 // addShiftedBelow lowers sum to from(x - shift) + plus where that is less and below
 // lossLimit.
 func addShiftedBelow(sum series, from *series, shift int, plus, lossLimit float64) {
+	if math.IsInf(plus, 1) {
+		return
+	}
 	offset := from.low + shift - sum.low
 	start := max(0, -offset)
 	end := min(len(from.at), len(sum.at)-offset)

@@ -287,7 +287,7 @@ func TestLemmaGroups(t *testing.T) {
 			t.Fatal(err)
 		}
 		tree := newGroupTree(in)
-		if !tree.relax(clock) {
+		if !tree.relax(clock, false) {
 			t.Fatal("not relaxed")
 		}
 		s := NewSearch(in, solver.SolveOptions{}, nil)

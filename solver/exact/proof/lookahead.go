@@ -37,11 +37,11 @@ import (
 // and goes.
 
 const (
-	// maxSweeps bounds the pairs of sweeps, sweepGain is the share of the limit
+	// maxSweeps limits the pairs of sweeps, sweepGain is the share of the limit
 	// that a pair must add to the bound for another to follow.
 	maxSweeps = 30
 	sweepGain = 1e-3
-	// maxSweepWork bounds the additions of one sweep; a larger core is not swept.
+	// maxSweepWork limits the additions of one sweep; a larger core is not swept.
 	maxSweepWork = 20_000_000
 )
 
@@ -227,7 +227,7 @@ func (l *lookAhead) behind(n int) []series {
 		next := &l.after[n+1][t]
 		sum := infinite(l.low[n][t], l.high[n][t])
 		for x, excess := range l.levels[n][t] {
-			addShifted(sum, next, -int(excess), l.split[n][t][x])
+			addShiftedBelow(sum, next, -int(excess), l.split[n][t][x], math.Inf(1))
 		}
 		sums[t] = sum.trimmed()
 	}
@@ -241,7 +241,7 @@ func (l *lookAhead) ahead(n int) []series {
 	for t := range sums {
 		sum := infinite(l.low[n+1][t], l.high[n+1][t])
 		for x, excess := range l.levels[n][t] {
-			addShifted(sum, &l.before[n][t], int(excess), l.split[n][t][x])
+			addShiftedBelow(sum, &l.before[n][t], int(excess), l.split[n][t][x], math.Inf(1))
 		}
 		sums[t] = sum.trimmed()
 	}
@@ -311,21 +311,6 @@ func infinite(low, high int) series {
 		s.at[x] = math.Inf(1)
 	}
 	return s
-}
-
-// addShifted lowers sum to from(x - shift) + plus where that is less.
-func addShifted(sum series, from *series, shift int, plus float64) {
-	if math.IsInf(plus, 1) {
-		return
-	}
-	offset := from.low + shift - sum.low
-	start := max(0, -offset)
-	end := min(len(from.at), len(sum.at)-offset)
-	for x := start; x < end; x++ {
-		if value := from.at[x] + plus; value < sum.at[x+offset] {
-			sum.at[x+offset] = value
-		}
-	}
 }
 
 // leastSum returns the least a(x) + b(x + shift).

@@ -24,8 +24,7 @@ import (
 func Recount(clock *model.Clock, in *model.Instance, incumbent model.Plan) (best model.Plan, better float64, ok bool) {
 	t := newGroupTree(in)
 	pool := len(t.nodes) - 1
-	t.exact = true
-	if !t.relax(clock) || !t.minimise(clock, pool) {
+	if !t.relax(clock, true) || !t.minimise(clock, pool) {
 		return nil, 0, false
 	}
 	least := t.nodes[pool].table.least

@@ -99,7 +99,9 @@ func (s *Snapshot) Option(nodeType string, nodes int) int {
 }
 
 // Current returns what job i holds as an option.
-func (s *Snapshot) Current(i int) int { return s.Option(s.Jobs[i].CurrentNodeType, s.Jobs[i].CurrentNodes) }
+func (s *Snapshot) Current(i int) int {
+	return s.Option(s.Jobs[i].CurrentNodeType, s.Jobs[i].CurrentNodes)
+}
 
 // typeNodes returns the nodes of each type, nil where the nodes are alike.
 func (s *Snapshot) typeNodes() []int {

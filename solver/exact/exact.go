@@ -32,10 +32,10 @@ func (*Solver) Name() solver.BackendName { return solver.BackendExact }
 // plan and the best bound so far. It has a plan for every problem that admission
 // makes; the error is for one whose smallest sizes together exceed the pool.
 func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.SolveOptions) (solver.Result, error) {
-	if p.TypeNodes != nil {
-		return solver.Result{}, fmt.Errorf("%w: it has node types", solver.ErrUnsuited)
-	}
 	clock := model.NewClock(ctx, s.effort.Quantum)
+	if p.TypeNodes != nil {
+		return solveTypes(clock, p, options)
+	}
 	in, err := model.NewInstance(clock, p, &s.effort)
 	if err != nil {
 		return solver.Result{}, err
@@ -153,10 +153,10 @@ func unsearched(p *solver.Problem, incumbent solver.Plan) solver.Result {
 // the best prices found before ctx ends. It is finite for every problem that has a
 // plan, and 0 for one that has none.
 func (s *Solver) Bound(ctx context.Context, p *solver.Problem) (bound float64, nodePrices []float64) {
-	if p.TypeNodes != nil {
-		return p.Ceiling(), nil
-	}
 	clock := model.NewClock(ctx, s.effort.Quantum)
+	if p.TypeNodes != nil {
+		return boundTypes(clock, p)
+	}
 	in, err := model.NewInstance(clock, p, &s.effort)
 	if err != nil {
 		return 0, nil

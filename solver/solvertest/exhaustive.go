@@ -72,9 +72,9 @@ func Exhaustive(p *solver.Problem) (Optimum, bool) {
 
 // choice is one plan of one job.
 type choice struct {
-	nodes   []int
-	value   float64
-	tie     Optimum // what it adds to Changed, Moves, Nodes and Types
+	nodes []int
+	value float64
+	tie   Optimum // what it adds to Changed, Moves, Nodes and Types
 }
 
 // enumerate returns every plan of a job, the most valuable first.

@@ -1,0 +1,81 @@
+package exact
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/exact/model"
+	"github.com/elastalloc/elastalloc/solver/exact/nodetypes"
+)
+
+// priceGap is a gap that every choice is within.
+const priceGap = 2
+
+// solveTypes solves a problem with node types.
+func solveTypes(clock *model.Clock, p *solver.Problem, options solver.SolveOptions) (solver.Result, error) {
+	found, err := searchTypes(clock, p, options.RelativeGap, options.Incumbent)
+	if err != nil {
+		return solver.Result{}, err
+	}
+	result := solver.Result{
+		Plan: solver.NewPlan(len(p.Jobs), 1), Bound: found.Bound, NodePrices: found.Prices, Contradiction: found.Contradiction,
+		Detail: fmt.Sprintf("states searched: %d", found.States),
+	}
+	for i, n := range found.Choice {
+		result.Plan[i][0] = p.Jobs[i].Sizes[n]
+	}
+	switch {
+	case found.Complete:
+		result.Limit = solver.LimitNone
+	case found.Contradiction != "":
+		result.Limit = solver.LimitWork
+	case clock.Ended:
+		result.Limit = solver.LimitTime
+	case solver.RelativeGap(found.Value, found.Bound) <= options.RelativeGap:
+		result.Limit = solver.LimitGap
+	default:
+		result.Limit = solver.LimitWork
+	}
+	if math.IsInf(result.Bound, 1) {
+		result.Bound = p.Ceiling()
+	}
+	return result, nil
+}
+
+// boundTypes returns what Solver.Bound does for a problem with node types.
+func boundTypes(clock *model.Clock, p *solver.Problem) (bound float64, nodePrices []float64) {
+	found, err := searchTypes(clock, p, priceGap, nil)
+	if err != nil || math.IsInf(found.Bound, 1) {
+		return p.Ceiling(), nil
+	}
+	return found.Bound, found.Prices
+}
+
+// searchTypes searches a problem with node types, from an incumbent if that is legal.
+func searchTypes(clock *model.Clock, p *solver.Problem, gap float64, incumbent solver.Plan) (nodetypes.Result, error) {
+	in := nodetypes.Problem{
+		Capacity: p.TypeNodes, Jobs: make([][]nodetypes.Option, len(p.Jobs)),
+		Now: make([]nodetypes.Holding, len(p.Jobs)), Start: make([]int, len(p.Jobs)), Gap: gap,
+	}
+	legal := p.Check(incumbent) == nil
+	for i := range p.Jobs {
+		job, start := &p.Jobs[i], p.Start[i]
+		if legal {
+			start = incumbent[i][0]
+		}
+		in.Start[i] = slices.Index(job.Sizes, start)
+		in.Now[i] = holding(job.Current)
+		in.Jobs[i] = make([]nodetypes.Option, len(job.Sizes))
+		for n, option := range job.Sizes {
+			in.Jobs[i][n] = nodetypes.Option{Holding: holding(option), Value: job.Value(job.Sizes[n : n+1])}
+		}
+	}
+	return nodetypes.Solve(clock, &in, nodetypes.Usual())
+}
+
+// holding returns the nodes of an option.
+func holding(option int) nodetypes.Holding {
+	return nodetypes.Holding{Type: int32(solver.OptionType(option)), Nodes: int32(solver.OptionNodes(option))}
+}

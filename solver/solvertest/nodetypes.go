@@ -1,0 +1,92 @@
+package solvertest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// TypedSnapshots generates valid snapshots with node types, with their defaults.
+func TypedSnapshots(limits Limits) *rapid.Generator[*solver.Snapshot] {
+	return rapid.Custom(func(t *rapid.T) *solver.Snapshot {
+		s := SnapshotsWithin(limits).Draw(t, "snapshot")
+		DrawNodeTypes(t, s)
+		return s.WithDefaults()
+	})
+}
+
+// TypedProblems generates problems of total time with node types, under every admission.
+func TypedProblems(limits Limits) *rapid.Generator[*solver.Problem] {
+	return rapid.Custom(func(t *rapid.T) *solver.Problem {
+		return solver.NewProblemFor(TypedSnapshots(limits).Draw(t, "typed snapshot"), solver.Options{
+			Objective: solver.ObjectiveTotalTime,
+			Admission: rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"),
+		}.WithDefaults())
+	})
+}
+
+// DrawNodeTypes gives a drawn snapshot 2 to 5 node types, which it splits the pool among, and
+// its jobs speeds on them: none of their own, or factors, tables and sizes.
+func DrawNodeTypes(t *rapid.T, s *solver.Snapshot) {
+	left := s.TotalNodes
+	s.NodeTypes = nil
+	for g := range rapid.IntRange(2, 5).Draw(t, "node types") {
+		nodes := rapid.IntRange(0, left).Draw(t, "nodes of the type")
+		left -= nodes
+		s.NodeTypes = append(s.NodeTypes, solver.NodeType{ID: fmt.Sprintf("type-%d", g+1), Nodes: nodes, Speed: drawFactor(t)})
+	}
+	s.NodeTypes[0].Nodes += left
+	s.Groups = nil
+	for i := range s.Jobs {
+		drawSpeeds(t, s, &s.Jobs[i])
+	}
+}
+
+func drawFactor(t *rapid.T) float64 {
+	return rapid.OneOf(
+		rapid.SampledFrom([]float64{1, 1, 2, 0.5, 4, 1e-6, 1e6}), rapid.Float64Range(0.1, 10),
+	).Draw(t, "factor")
+}
+
+func drawType(t *rapid.T, s *solver.Snapshot, what string) string {
+	return s.NodeTypes[rapid.IntRange(0, len(s.NodeTypes)-1).Draw(t, what)].ID
+}
+
+// drawSpeeds draws what a job says of node types.
+func drawSpeeds(t *rapid.T, s *solver.Snapshot, job *solver.Job) {
+	job.Speeds, job.GroupID, job.CurrentNodeType, job.ETANodeType, job.MoveTime = nil, "", "", "", nil
+	if job.CurrentNodes > 0 {
+		job.CurrentNodeType = drawType(t, s, "current node type")
+	}
+	if rapid.IntRange(0, 2).Draw(t, "move time") == 0 {
+		job.MoveTime = new(rapid.SampledFrom([]time.Duration{0, time.Minute, 10 * time.Minute}).Draw(t, "move time"))
+	}
+	if job.Scaling.Speeds == nil && rapid.IntRange(0, 2).Draw(t, "eta on a type") == 0 {
+		job.ETANodeType = drawType(t, s, "eta node type")
+	}
+	if rapid.IntRange(0, 3).Draw(t, "runs everywhere") == 0 {
+		return
+	}
+	for _, g := range rapid.Permutation(s.NodeTypes).Draw(t, "order of speeds") {
+		if len(job.Speeds) > 0 && rapid.IntRange(0, 3).Draw(t, "does not run here") == 0 {
+			continue
+		}
+		own := solver.TypeSpeed{NodeType: g.ID}
+		if rapid.Bool().Draw(t, "own factor") {
+			own.Factor = drawFactor(t)
+		}
+		if job.ETANodeType == "" && rapid.IntRange(0, 2).Draw(t, "own sizes") == 0 {
+			there := *job
+			there.AllowedNodes = slices.DeleteFunc([]int{1, 2, 3, 5, 8}, func(k int) bool { return k < job.MinNodes || k > job.MaxNodes })
+			if len(there.AllowedNodes) > 0 {
+				drawScaling(t, &there)
+				own.AllowedNodes, own.Scaling = there.AllowedNodes, there.Scaling
+			}
+		}
+		job.Speeds = append(job.Speeds, own)
+	}
+}

@@ -161,7 +161,7 @@ NODES ?= 40
 DAY   ?= 10m
 
 .PHONY: replay-kube
-replay-kube: kube $(call stamp,helm) ## Replay a day of TRACE on a real Kubernetes in DAY: elastic beside fixed sizes.
+replay-kube: kube prometheus $(call stamp,helm) ## Replay a day of TRACE on a real Kubernetes in DAY: elastic beside fixed sizes.
 	cd kube && ELASTALLOC_TESTS=kube $(GO) test -count=1 -v -timeout 0 -run '^TestReplay$$' ./e2e \
 		-replay=$(abspath $(TRACE)) -replay-nodes=$(NODES) -replay-day=$(DAY)
 

@@ -55,14 +55,17 @@ type Shape struct {
 	Pod corev1.PodSpec
 	// Grace is how long a deleted pod may take to go.
 	Grace time.Duration
+	// Leaving are pods of it on nodes that are about to be taken away, one of each of its parts: they
+	// go first where the kind lets one choose.
+	Leaving []string
 	// Report is what the job itself says of its progress, or nil.
 	Report *Report
 
 	// sizes are the JSON pointers to the fields of the size, in the child if the kind has
 	// one, and suspend that of the suspension, or of an object to make with the field
-	// suspendIn where there is none.
-	sizes              []string
-	suspend, suspendIn string
+	// suspendIn where there is none. choice is that of which pods go, "" where it is not ours.
+	sizes                      []string
+	suspend, suspendIn, choice string
 }
 
 // Report is what a job says of its progress; nil is not known.
@@ -164,6 +167,9 @@ func (k Kind) Resize(s Shape, nodes int) []Patch {
 		for _, path := range s.sizes {
 			size = append(size, Operation{"add", path, nodes / s.Multiple})
 		}
+	}
+	if fewer := min(len(s.Leaving), (s.Size-nodes)/s.Multiple); nodes > 0 && fewer > 0 && s.choice != "" {
+		size = append(size, Operation{"add", s.choice, map[string]any{"workersToDelete": s.Leaving[:fewer]}})
 	}
 	if k.Child == nil {
 		return []Patch{{Operations: append(size, job...)}}

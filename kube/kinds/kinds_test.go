@@ -275,6 +275,21 @@ func TestRayLimits(t *testing.T) {
 	}
 }
 
+// TestRayChoice: the pods on nodes that leave go first, no more of them than the cluster shrinks by.
+func TestRayChoice(t *testing.T) {
+	t.Parallel()
+	job := parse(t, "kind: RayCluster\nspec: {workerGroupSpecs: [{groupName: a, numOfHosts: 2, replicas: 4, template: POD}]}")
+	kind := kinds.Named([]string{"RayCluster"})[0]
+	s, err := kind.Read(job, nil, worldtest.Unit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Leaving = []string{"x-1", "x-2"}
+	for nodes, want := range map[int]string{8: "<nil>", 6: "[x-1]", 4: "[x-1 x-2]", 2: "[x-1 x-2]", 0: "<nil>", 10: "<nil>"} {
+		check(t, kind, s, job, nil, nodes, map[string]any{"spec.workerGroupSpecs.0.scaleStrategy.workersToDelete": want})
+	}
+}
+
 // TestTrainJobIsNotPausedBelow reads TrainJobs whose JobSets run with 4 nodes: pausing one
 // that starts with more would first give it these.
 func TestTrainJobIsNotPausedBelow(t *testing.T) {

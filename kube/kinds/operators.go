@@ -10,7 +10,7 @@ import (
 )
 
 // readRayCluster reads a RayCluster of KubeRay: the worker group whose pods request the
-// unit is resized. Which of its pods go is not ours to choose.
+// unit is resized.
 func readRayCluster(object, _ *unstructured.Unstructured, unit corev1.ResourceName) (Shape, error) {
 	ray, err := read[struct {
 		Spec struct {
@@ -47,6 +47,7 @@ func readRayCluster(object, _ *unstructured.Unstructured, unit corev1.ResourceNa
 	group := ray.Spec.WorkerGroupSpecs[elastic]
 	s.Selector["ray.io/group"] = group.GroupName
 	s.sizes = []string{fmt.Sprintf("/spec/workerGroupSpecs/%d/replicas", elastic)}
+	s.choice = fmt.Sprintf("/spec/workerGroupSpecs/%d/scaleStrategy", elastic)
 	s.Multiple = max(1, group.NumOfHosts)
 	// KubeRay keeps to the limits whatever replicas says.
 	replicas := max(group.Replicas, group.MinReplicas)

@@ -25,7 +25,7 @@ func (o *observer) countNodes() {
 			foreign[pod.Spec.NodeName] = true
 		}
 	}
-	o.elsewhere = make(map[string]bool)
+	o.elsewhere, o.leaving = make(map[string]bool), make(map[string]bool)
 	selector := labels.SelectorFromSet(o.Pool.NodeSelector)
 	var good []*corev1.Node
 	for _, node := range o.Nodes {
@@ -43,6 +43,7 @@ func (o *observer) countNodes() {
 			o.world.Nodes.Returning++
 		case leaving(node):
 			o.world.Nodes.Leaving++
+			o.leaving[node.Name] = true
 		case node.Spec.Unschedulable:
 			o.world.Nodes.Cordoned++
 		case !tolerated(node, o.Pool.Tolerations):
@@ -147,7 +148,7 @@ func tolerated(node *corev1.Node, tolerations []corev1.Toleration) bool {
 
 // countPods counts the pods of a job that hold a node of the pool or are about to.
 func (o *observer) countPods(j *Job) {
-	own := make(map[string]bool)
+	own, parts := make(map[string]bool), make(map[string]bool)
 	for _, pod := range o.podsOf[j] {
 		if kinds.Requests(&pod.Spec, corev1.ResourceName(o.Pool.Unit)) == 0 {
 			continue
@@ -182,6 +183,13 @@ func (o *observer) countPods(j *Job) {
 			// Its node is out of the count already.
 			if live {
 				j.Pods.Away++
+			}
+			// All pods of one part of a RayCluster go together. KubeRay deletes what it is told to: a
+			// pod whose name it shortened is left to it.
+			part, ours := cmp.Or(pod.Labels["ray.io/worker-group-replica-index"], pod.Name), strings.HasPrefix(pod.Name, j.Object.GetName()+"-")
+			if live && ours && o.leaving[node] && !parts[part] {
+				parts[part] = true
+				j.Shape.Leaving = append(j.Shape.Leaving, pod.Name)
 			}
 			if o.elsewhere[node] && live {
 				j.pin(Elsewhere, "pods of it run on "+node+", which is no node of the pool")

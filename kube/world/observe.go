@@ -106,9 +106,10 @@ type observer struct {
 	// podsOf are the pods of each job, and taken all of them.
 	podsOf map[*Job][]*corev1.Pod
 	taken  map[types.UID]bool
-	// nodes are those of the pool, and elsewhere the names of all others.
-	nodes     []*corev1.Node
-	elsewhere map[string]bool
+	// nodes are those of the pool, leaving the names of those of them that are about to be taken away,
+	// and elsewhere those of all others.
+	nodes              []*corev1.Node
+	leaving, elsewhere map[string]bool
 	// usable are the names of the nodes that count, and counted those whose pod is;
 	// allocatable is the least and the most of the unit that one of them has.
 	usable, counted               map[string]bool

@@ -93,7 +93,9 @@ TrainJob: {group: trainer.kubeflow.org, resource: trainjobs}
 {{ include "controller.sameBut" (list $new $old (list "workerGroupSpecs" "suspend")) }}
 && object.spec.workerGroupSpecs.size() == oldObject.spec.workerGroupSpecs.size()
 && oldObject.spec.workerGroupSpecs.all(o, object.spec.workerGroupSpecs.exists(n, n.groupName == o.groupName
-  && {{ include "controller.sameBut" (list "n" "o" (list "replicas")) }}
+  && {{ include "controller.sameBut" (list "n" "o" (list "replicas" "scaleStrategy")) }}
+  && (n.?scaleStrategy == o.?scaleStrategy || n.replicas < o.replicas
+    && n.scaleStrategy.workersToDelete.all(pod, pod.startsWith(object.metadata.name + '-')))
   && (n == o || n.replicas <= {{ $most }})))
 {{- else if eq $kind "PyTorchJob" -}}
 {{ include "controller.sameBut" (list $new $old (list "pytorchReplicaSpecs" "runPolicy")) }}

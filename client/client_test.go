@@ -276,14 +276,15 @@ func TestFrozenServerIsLeft(t *testing.T) {
 	})
 	awake := startServer(t, nil)
 	// An attempt has 3 s, the call as much again.
-	c := newClient(t, frozen.address+","+awake.address, client.WithTimeout(6*time.Second))
+	c := newClient(t, frozen.address+","+awake.address, client.WithTimeout(2*time.Second))
+	request := &elastallocv1.AllocateRequest{Options: &elastallocv1.AllocateOptions{TimeBudget: durationpb.New(2 * time.Second)}}
 	const callers, calls = 4, 100
 	failed := make(chan error, callers*calls)
 	var group sync.WaitGroup
 	for range callers {
 		group.Go(func() {
 			for range calls {
-				if response, err := c.Allocate(t.Context(), &elastallocv1.AllocateRequest{}); err != nil || response.GetSnapshotId() != awake.address {
+				if response, err := c.Allocate(t.Context(), request); err != nil || response.GetSnapshotId() != awake.address {
 					failed <- fmt.Errorf("%v answered with %w", response.GetSnapshotId(), err)
 				}
 			}

@@ -6,12 +6,16 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 )
 
 func main() {
+	// Else the runtime's record of where memory was allocated grows to several MiB under load.
+	// This one still finds whatever leaks.
+	runtime.MemProfileRate = 4 << 20
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// A second signal ends the process at once.
 	context.AfterFunc(ctx, stop)

@@ -22,27 +22,40 @@ import (
 const explainMethod = elastallocv1.AllocatorService_Explain_FullMethodName
 
 // amplified are the sieges by short requests, whose answers or work are many times as large.
-// They are laid to a server of the size that the chart gives it.
+// They are laid to a server of the size that the chart gives it. Attacks of the same kind that
+// are no calls to a server have tests of their own:
+//
+//	a dangling link in the folder of --record           TestDanglingLinkIsDeleted
+//	texts, field names, callers that drive a terminal   TestHostileTextsInErrors, TestHostileAnswers
+//	cells of CSV files that are formulas                TestCell, TestJobsCSV, TestShadow (lab/replay)
+//	a server that tells absurd durations                TestHostileAnswers
+//	an answer of 132 MB that takes 11 GB in a client    TestHostileResponse
+//	a frozen server and long budgets                    TestFrozenServerIsLeft, TestPythonClient
+//	recordings of long lines, of ETAs of years          TestLongLines, TestShadow (lab/replay)
+//	a client's certificate with a name of another kind  TestNamesOfClients
+//	a page that asks the controller as another host     TestAdmin (kube/controller)
+//	Forecasts without an end, or that keep all          TestForecastIsCutByWork, TestFuturesKeepNoSimulations
+//	time under the lock (41 ms at 1,024 waiting calls)  BenchmarkTurnsLocked
 func amplified() map[string]siege {
 	all := map[string]siege{
-		"ids of 300 kB, waited for":           {lay: sendAgain(4, allocateMethod, func() []byte { return mustMarshal(behind(9990, 300_000)) })},
+		"ids of 300 kB, waited for":           {lay: sendAgain(4, allocateMethod, func() []byte { return mustMarshal(behind(9990, 300_000)) }), before: "one call killed the server"},
 		"ids of 256 bytes, waited for":        {lay: sendAgain(4, allocateMethod, func() []byte { return mustMarshal(behind(9990, 256)) })},
-		"idle fills, ids of 30 kB":            {lay: sendAgain(4, fillIdleMethod, func() []byte { return mustMarshal(behind(9990, 30_000)) })},
-		"what-ifs, ids of 10 kB":              {lay: sendAgain(8, whatIfMethod, func() []byte { return mustMarshal(whatIfs(behind(250, 10_000))) })},
+		"idle fills, ids of 30 kB":            {lay: sendAgain(4, fillIdleMethod, func() []byte { return mustMarshal(behind(9990, 30_000)) }), before: "an answer had 300 MB"},
+		"what-ifs, ids of 10 kB":              {lay: sendAgain(8, whatIfMethod, func() []byte { return mustMarshal(whatIfs(behind(250, 10_000))) }), before: "eight calls killed the server"},
 		"what-ifs, ids of 256 bytes":          {lay: sendAgain(8, whatIfMethod, func() []byte { return mustMarshal(whatIfs(behind(250, 256))) })},
-		"what-ifs, a snapshot's id of 8 MB":   {lay: sendAgain(8, whatIfMethod, func() []byte { return mustMarshal(whatIfs(named(strings.Repeat("x", 8<<20)))) })},
-		"what-ifs, 10,000 groups of 1 kB":     {lay: sendAgain(8, whatIfMethod, func() []byte { return mustMarshal(whatIfs(inGroups(10_000, 1000))) })},
-		"what-ifs, an id quoted in warnings":  {lay: sendAgain(8, whatIfMethod, func() []byte { return mustMarshal(whatIfs(quoted(1 << 20))) })},
-		"10,000 groups on the status page":    {lay: sendAgain(4, allocateMethod, func() []byte { return mustMarshal(inGroups(10_000, 256)) })},
-		"600 idle fills of 400 jobs":          {lay: onAddresses(idleFills(200), loopback, loopback, loopback)},
-		"2,560 idle fills of 400 jobs":        {lay: onAddresses(idleFills(256), slices.Repeat([]string{loopback}, 10)...)},
-		"forecasts of 100 samples, at once":   {lay: sendAgain(2, forecastMethod, func() []byte { return mustMarshal(shortJobs(10_000)) })},
-		"forecasts of 37 bytes":               {lay: sendAgain(4, forecastMethod, func() []byte { return mustMarshal(everySecond()) })},
-		"forecasts by a solver that is gone":  {lay: sendAgain(4, forecastMethod, func() []byte { return mustMarshal(byMissing()) })},
-		"plans, recorded":                     {lay: sendAgain(6, allocateMethod, func() []byte { return mustMarshal(plans(9900)) }), recorded: true},
-		"what-ifs of 40 callers":              {lay: onAddresses(askWhatIf, addresses(40)...)},
-		"forecasts of 40 callers":             {lay: onAddresses(askForecast, addresses(40)...)},
-		"explanations of 40 callers":          {lay: onAddresses(askExplain, addresses(40)...)},
+		"what-ifs, a snapshot's id of 8 MB":   {lay: sendAgain(8, whatIfMethod, func() []byte { return mustMarshal(whatIfs(named(strings.Repeat("x", 8<<20)))) }), before: "a call took 568 MB"},
+		"what-ifs, 10,000 groups of 1 kB":     {lay: sendAgain(8, whatIfMethod, func() []byte { return mustMarshal(whatIfs(inGroups(10_000, 1000))) }), before: "a call took 781 MB"},
+		"what-ifs, an id quoted in warnings":  {lay: sendAgain(8, whatIfMethod, func() []byte { return mustMarshal(whatIfs(quoted(1 << 20))) }), before: "a call took 769 MB"},
+		"10,000 groups on the status page":    {lay: sendAgain(4, allocateMethod, func() []byte { return mustMarshal(inGroups(10_000, 256)) }), before: "917 MB were kept"},
+		"600 idle fills of 400 jobs":          {lay: onAddresses(idleFills(200), loopback, loopback, loopback), before: "18 to 33 of 40 honest calls failed"},
+		"2,560 idle fills of 400 jobs":        {lay: onAddresses(idleFills(256), slices.Repeat([]string{loopback}, 10)...), before: "36 and 38 of 40 honest calls failed"},
+		"forecasts of 100 samples, at once":   {lay: sendAgain(2, forecastMethod, func() []byte { return mustMarshal(shortJobs(10_000)) }), before: "two calls killed the server"},
+		"forecasts of 37 bytes":               {lay: sendAgain(4, forecastMethod, func() []byte { return mustMarshal(everySecond()) }), before: "a call took 381 MB, 27 of 75 honest calls were greedy's"},
+		"forecasts by a solver that is gone":  {lay: sendAgain(4, forecastMethod, func() []byte { return mustMarshal(byMissing()) }), before: "INTERNAL, or complete without a decision"},
+		"plans, recorded":                     {lay: sendAgain(6, allocateMethod, func() []byte { return mustMarshal(plans(9900)) }), recorded: true, before: "144 calls killed the server"},
+		"what-ifs of 40 callers":              {lay: onAddresses(askWhatIf, addresses(40)...), before: "36 of 40 honest calls were greedy's"},
+		"forecasts of 40 callers":             {lay: onAddresses(askForecast, addresses(40)...), before: "30 of 40 honest calls were greedy's"},
+		"explanations of 40 callers":          {lay: onAddresses(askExplain, addresses(40)...), before: "26 of 40 honest calls were greedy's"},
 		"requests of all sizes, of 3 callers": {lay: onAddresses(askAtRandom, addresses(3)...)},
 	}
 	for name, siege := range all {

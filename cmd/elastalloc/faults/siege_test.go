@@ -41,6 +41,8 @@ type siege struct {
 	// chart says that the server is as large as the chart makes it, and recorded that it
 	// records.
 	chart, recorded bool
+	// before is what it did to a server that did not know it.
+	before string
 }
 
 // besieger is who lays siege to a server: a process of its own, which yields the processors
@@ -301,6 +303,9 @@ func TestSieges(t *testing.T) {
 				ended()
 				peak := s.peakMemory()
 				shown := servertest.Metrics(t, s.Server)
+				if siege.before != "" {
+					t.Logf("before it was stopped: %s", siege.before)
+				}
 				t.Logf("%d calls, %d failed, %d greedy, p50 %v, p99 %v; memory %d to %d MiB; %.0f shed",
 					honest.calls, len(honest.failed), honest.shed, honest.quantile(0.5), honest.quantile(0.99),
 					idle>>20, peak>>20, shown["elastalloc_shed_total"])

@@ -124,14 +124,17 @@ func (p *Plan) Observe(now time.Time, s *elastallocv1.Snapshot) {
 }
 
 // Due reports whether to ask for a decision: a job came, ended or changed on its own, nodes came or
-// went, or a step failed or is overdue since Snapshot was last called; the rest of the decision is
-// given up; or all of it is carried out and Cadence has passed.
+// went, a step failed or is overdue, or a back-off ended since Snapshot was last called; the rest of
+// the decision is given up; or all of it is carried out and Cadence has passed.
 func (p *Plan) Due(now time.Time) bool {
 	if p.event || p.asked.IsZero() {
 		return true
 	}
 	busy := false
 	for _, j := range p.Jobs {
+		if p.leftAlone(j, p.asked) && !p.leftAlone(j, now) {
+			return true
+		}
 		since := p.Moved
 		if !j.Begun.IsZero() {
 			since = j.Begun

@@ -355,7 +355,7 @@ func (c *toy) turn() {
 		if late != slices.Contains(record.Overdue, j.id) {
 			c.fail("%s is overdue: %t; told are %v", j.id, late, record.Overdue)
 		}
-		event = event || late && c.now.Sub(j.begun) <= patience+turn
+		event = event || late && c.now.Sub(j.begun) <= patience+turn || !c.now.Before(j.alone) && c.now.Sub(j.alone) < turn
 		if late && (c.calm || c.draw(3) == 0) {
 			j.hangs, j.turns = false, 0
 		}

@@ -42,9 +42,6 @@ func TestGo(t *testing.T) {
 		"eta":          "github.com/elastalloc/elastalloc/client/eta",
 		"durationpb":   "google.golang.org/protobuf/types/known/durationpb",
 		"elastallocv1": "github.com/elastalloc/elastalloc/proto/elastalloc/v1",
-		"errdetails":   "google.golang.org/genproto/googleapis/rpc/errdetails",
-		"log":          "log",
-		"status":       "google.golang.org/grpc/status",
 		"time":         "time",
 	}
 	eachBlock(t, "go", func(b block) error {
@@ -55,8 +52,11 @@ func TestGo(t *testing.T) {
 			}
 		}
 		program += fmt.Sprintf("\nfunc main() { _ = run }\n\nfunc run(ctx context.Context, err error, resize func(string, int32)) error {\n%s\nreturn nil\n}\n", b.text)
-		if strings.HasPrefix(b.text, "package ") {
+		switch {
+		case strings.HasPrefix(b.text, "package "):
 			program = b.text
+		case strings.HasPrefix(b.text, "import "):
+			program = "package main\n\n" + b.text + "\nfunc main() {}\n"
 		}
 		file := filepath.Join(t.TempDir(), "main.go")
 		if err := os.WriteFile(file, []byte(program), 0o600); err != nil {

@@ -54,6 +54,9 @@ type Estimate struct {
 	Nodes int32
 	// Error is the standard deviation of ln(true / ETA); 0 is exact.
 	Error float64
+	// Overrun is the work done as a share of what was told, 0 where it was not: from 1 on that
+	// has run out, and from 2 on twice, which a person should look at.
+	Overrun float64
 }
 
 // Estimator makes estimates, and learns from the jobs that end. The zero value has seen no
@@ -66,17 +69,20 @@ type Estimator struct {
 // Estimate returns the best estimate that what is known of a job allows: by its steps, else
 // by what was told, else by the jobs that have ended.
 func (e *Estimator) Estimate(j Job) Estimate {
-	done := min(max(j.WorkDone.Seconds(), 0), most)
+	done, overrun := min(max(j.WorkDone.Seconds(), 0), most), 0.0
+	if j.Told > 0 {
+		overrun = done / j.Told.Seconds()
+	}
 	switch left := j.StepsLeft * j.SecondsPerStep; {
 	case j.SecondsPerStep > 0 && left >= 0: // NaN is neither.
-		return Estimate{ETA: duration(left), Nodes: int32(min(max(j.Nodes, 1), math.MaxInt32))}
+		return Estimate{ETA: duration(left), Nodes: int32(min(max(j.Nodes, 1), math.MaxInt32)), Overrun: overrun}
 	case j.Told > 0:
 		off := j.ToldError
 		if !(off > 0) {
 			off = DefaultToldError
 		}
 		off = min(max(off, leastError), MaxError)
-		return Estimate{ETA: duration(MeanLeft(math.Log(min(j.Told.Seconds(), most)), off, done)), Nodes: 1, Error: off}
+		return Estimate{ETA: duration(MeanLeft(math.Log(min(j.Told.Seconds(), most)), off, done)), Nodes: 1, Error: off, Overrun: overrun}
 	default:
 		return Estimate{ETA: duration(e.left(done)), Nodes: 1, Error: UnknownError}
 	}

@@ -168,19 +168,23 @@ func TestTrust(t *testing.T) {
 		job  Job
 		want Estimate
 	}{
-		{steps, Estimate{20 * time.Minute, 8, 0}},
-		{told, Estimate{duration(MeanLeft(math.Log(3600), 1, 60)), 1, 1}},
-		{unknown, Estimate{40 * time.Minute, 1, UnknownError}},
-		{Job{}, Estimate{40 * time.Minute, 1, UnknownError}},
-		{Job{SecondsPerStep: 1}, Estimate{time.Second, 1, 0}},
-		{Job{StepsLeft: -1, SecondsPerStep: 1}, Estimate{40 * time.Minute, 1, UnknownError}},
-		{Job{StepsLeft: math.Inf(1), SecondsPerStep: 1}, Estimate{duration(most), 1, 0}},
-		{Job{Told: time.Hour, ToldError: math.NaN()}, Estimate{duration(MeanLeft(math.Log(3600), math.Ln2, 0)), 1, math.Ln2}},
-		{Job{Told: time.Hour, ToldError: 99}, Estimate{duration(MeanLeft(math.Log(3600), 5, 0)), 1, 5}},
-		{Job{Told: time.Hour, ToldError: 1e-300, WorkDone: 2 * time.Hour}, Estimate{time.Second, 1, leastError}},
-		{Job{Told: math.MaxInt64, WorkDone: math.MaxInt64}, Estimate{duration(MeanLeft(math.Log(most), math.Ln2, most)), 1, math.Ln2}},
+		{steps, Estimate{ETA: 20 * time.Minute, Nodes: 8, Error: 0}},
+		{told, Estimate{ETA: duration(MeanLeft(math.Log(3600), 1, 60)), Nodes: 1, Error: 1}},
+		{unknown, Estimate{ETA: 40 * time.Minute, Nodes: 1, Error: UnknownError}},
+		{Job{}, Estimate{ETA: 40 * time.Minute, Nodes: 1, Error: UnknownError}},
+		{Job{SecondsPerStep: 1}, Estimate{ETA: time.Second, Nodes: 1, Error: 0}},
+		{Job{StepsLeft: -1, SecondsPerStep: 1}, Estimate{ETA: 40 * time.Minute, Nodes: 1, Error: UnknownError}},
+		{Job{StepsLeft: math.Inf(1), SecondsPerStep: 1}, Estimate{ETA: duration(most), Nodes: 1, Error: 0}},
+		{Job{Told: time.Hour, ToldError: math.NaN()}, Estimate{ETA: duration(MeanLeft(math.Log(3600), math.Ln2, 0)), Nodes: 1, Error: math.Ln2}},
+		{Job{Told: time.Hour, ToldError: 99}, Estimate{ETA: duration(MeanLeft(math.Log(3600), 5, 0)), Nodes: 1, Error: 5}},
+		{Job{Told: time.Hour, ToldError: 1e-300, WorkDone: 2 * time.Hour}, Estimate{ETA: time.Second, Nodes: 1, Error: leastError}},
+		{Job{Told: math.MaxInt64, WorkDone: math.MaxInt64}, Estimate{ETA: duration(MeanLeft(math.Log(most), math.Ln2, most)), Nodes: 1, Error: math.Ln2}},
 	} {
-		if got := e.Estimate(c.job); got != c.want {
+		got := e.Estimate(c.job)
+		if c.job.Told > 0 {
+			c.want.Overrun = min(c.job.WorkDone.Seconds(), most) / c.job.Told.Seconds()
+		}
+		if got != c.want {
 			t.Errorf("%+v: %+v; want %+v", c.job, got, c.want)
 		}
 	}
@@ -256,6 +260,7 @@ type goldenCase struct {
 	ETA            float64   `json:"eta"`
 	ETANodes       int32     `json:"eta_nodes"`
 	ETAError       float64   `json:"eta_error"`
+	Overrun        float64   `json:"overrun"`
 }
 
 // TestGolden: the numbers stay what they were, and the Python client has the same
@@ -287,7 +292,7 @@ func TestGolden(t *testing.T) {
 			StepsLeft: c.StepsLeft, SecondsPerStep: c.SecondsPerStep, Nodes: c.Nodes,
 			Told: nanoseconds(c.Told), ToldError: c.ToldError, WorkDone: nanoseconds(c.WorkDone),
 		})
-		c.ETA, c.ETANodes, c.ETAError = got.ETA.Seconds(), got.Nodes, got.Error
+		c.ETA, c.ETANodes, c.ETAError, c.Overrun = got.ETA.Seconds(), got.Nodes, got.Error, got.Overrun
 	}
 	const path = "testdata/estimates.json"
 	if *update {
@@ -348,7 +353,7 @@ for c in json.load(open("testdata/estimates.json")):
     e = Estimator()
     for work in c.pop("ended_seconds"):
         e.ended(work)
-    want = c.pop("eta"), c.pop("eta_nodes"), c.pop("eta_error")
+    want = c.pop("eta"), c.pop("eta_nodes"), c.pop("eta_error"), c.pop("overrun")
     got = e.estimate(**c)
     assert all(abs(g - w) <= 1e-9 * max(1, w) for g, w in zip(got, want)), (c, got, want)
 e = Estimator.from_json(sys.argv[1])

@@ -39,7 +39,7 @@ func main() {
 	shadow := flag.Duration("shadow", 0, "how long to ask in real time and act on no answer; 0: not")
 	flag.Parse()
 	s := &scheduler{
-		cluster: newCluster(*jobs, *seed), rates: make(map[string]rate), work: make(map[string]float64), silent: make(map[string]int),
+		cluster: newCluster(*jobs, *seed), rates: make(map[string]rate), work: make(map[string]float64), silent: make(map[string]int), named: make(map[string]bool),
 		atEvents: *atEvents, onlyAsk: *shadow > 0, speed: 1, logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}
 	err := s.main(*server, *shadow)
@@ -76,6 +76,7 @@ type scheduler struct {
 	rates           map[string]rate    // by job
 	work            map[string]float64 // done by each job, in seconds on one node
 	silent          map[string]int     // seconds since the last step of each job with nodes
+	named           map[string]bool    // jobs that a person should look at
 	estimator       eta.Estimator
 	atEvents        bool    // decide at events, too
 	onlyAsk         bool    // act on no answer
@@ -160,6 +161,10 @@ func (s *scheduler) snapshot() *elastallocv1.Snapshot {
 			known.StepsLeft, known.SecondsPerStep, known.Nodes = j.stepsLeft, 1/r.steps, r.nodes
 		}
 		estimate := s.estimator.Estimate(known)
+		if (hung || estimate.Overrun >= 2) && !s.named[j.id] {
+			s.named[j.id] = true
+			s.logger.Warn("look at this job", "job", j.id, "hangs", hung, "work of what was told", estimate.Overrun)
+		}
 		snapshot.Jobs = append(snapshot.Jobs, &elastallocv1.Job{
 			Id: j.id, CurrentNodes: int32(j.nodes + j.leaving),
 			// On the nodes it was measured on; the server converts it.
@@ -169,7 +174,7 @@ func (s *scheduler) snapshot() *elastallocv1.Snapshot {
 			RestartTime: s.seconds(restart),
 		})
 		if hung && j.nodes > 0 {
-			snapshot.Jobs[len(snapshot.Jobs)-1].MaxNodes = proto.Int32(int32(j.nodes)) // And tell its user.
+			snapshot.Jobs[len(snapshot.Jobs)-1].MaxNodes = proto.Int32(int32(j.nodes))
 		}
 	}
 	return snapshot

@@ -113,6 +113,7 @@ class Scheduler:
         self.rates = {}  # by job: smoothed steps a second, and the nodes they are on
         self.work = {}  # done by each job, in seconds on one node
         self.silent = {}  # seconds since the last step of each job with nodes
+        self.named = set()  # jobs that a person should look at
         self.estimator = Estimator()
         self.changes = self.failed = 0
         self.down = False  # The last call had no answer.
@@ -144,12 +145,17 @@ class Scheduler:
             known = {"told": job.guess * speed(job.asked), "work_done": done}
             hung = self.silent.get(job.id, 0) > RESTART + PATIENCE
             if hung and job.nodes:
-                told.max_nodes = job.nodes  # And tell its user.
+                told.max_nodes = job.nodes
             if job.id in self.rates and not hung:
                 rate, nodes = self.rates[job.id]
                 known |= {"steps_left": job.steps_left, "seconds_per_step": 1 / rate, "nodes": nodes}
             # On the nodes it was measured on; the server converts it.
-            self.estimator.estimate(**known).tell(told)
+            estimate = self.estimator.estimate(**known)
+            estimate.tell(told)
+            if (hung or estimate.overrun >= 2) and job.id not in self.named:
+                self.named.add(job.id)
+                why = "hangs" if hung else "has done twice the work that was told"
+                print(f"look at {job.id}: it {why}", file=sys.stderr)
             told.work_done.FromMilliseconds(round(1000 * done))
             told.training_time.FromSeconds(job.trained)
             told.waiting_time.FromSeconds(now - job.submitted - job.trained)

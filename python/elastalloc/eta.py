@@ -32,6 +32,9 @@ class Estimate(NamedTuple):
     eta: float  # run time left on the nodes: at least a second, at most ten years
     nodes: int
     error: float  # the standard deviation of ln(true / eta); 0 is exact
+    # The work done as a share of what was told, 0 where it was not: from 1 on that has run out,
+    # and from 2 on twice, which a person should look at.
+    overrun: float
 
     def tell(self, job) -> None:
         """Sets remaining_eta, eta_nodes and eta_error of a pb.Job."""
@@ -65,15 +68,16 @@ class Estimator:
         ln(true / told), 0 for DEFAULT_TOLD_ERROR.
         """
         done = min(max(work_done, 0.0), MOST)
+        overrun = done / told if told > 0 else 0.0
         left = steps_left * seconds_per_step
         if seconds_per_step > 0 and left >= 0:  # NaN is neither.
-            return Estimate(_eta(left), max(nodes, 1), 0.0)
+            return Estimate(_eta(left), max(nodes, 1), 0.0, overrun)
         if told > 0:
             error = told_error if told_error > 0 else DEFAULT_TOLD_ERROR
             error = min(max(error, LEAST_ERROR), MAX_ERROR)
             told = min(max(told, 1e-9), MOST)
-            return Estimate(_eta(_posterior(told, error, done)), 1, error)
-        return Estimate(_eta(self._left(done)), 1, UNKNOWN_ERROR)
+            return Estimate(_eta(_posterior(told, error, done)), 1, error, overrun)
+        return Estimate(_eta(self._left(done)), 1, UNKNOWN_ERROR, overrun)
 
     def ended(self, work: float) -> None:
         """Notes that a job has ended, for whatever reason, with the given work done. Jobs

@@ -133,12 +133,15 @@ class Plan:
 
     def due(self, now: float) -> bool:
         """Returns whether to ask for a decision: a job came, ended or changed on its own, nodes
-        came or went, or a step failed or is overdue since snapshot was last called; the rest of
-        the decision is given up; or all of it is carried out and the cadence has passed."""
+        came or went, a step failed or is overdue, or a backoff ended since snapshot was last
+        called; the rest of the decision is given up; or all of it is carried out and the cadence
+        has passed."""
         if self._event:
             return True
         busy = False
         for job in self._jobs.values():
+            if job.left_alone(self._asked) and not job.left_alone(now):
+                return True
             since = self._moved
             if job.begun is not None:
                 since = job.begun

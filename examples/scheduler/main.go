@@ -49,20 +49,6 @@ func main() {
 	}
 }
 
-func (s *scheduler) main(server string, shadow time.Duration) (err error) {
-	if server != "" {
-		if s.client, err = client.New(server); err != nil {
-			return err
-		}
-		defer s.client.Close()
-	}
-	if s.onlyAsk {
-		s.shadow(context.Background(), shadow)
-		return nil
-	}
-	return s.run(context.Background(), os.Stdout)
-}
-
 // rate is steps a second, smoothed, and the nodes that they are measured on.
 type rate struct {
 	steps float64
@@ -85,6 +71,21 @@ type scheduler struct {
 	changes, failed int
 	decided         int  // when all jobs were last up for change
 	down            bool // The last call had no answer.
+}
+
+// main calls the server, if there is one, and schedules or only asks.
+func (s *scheduler) main(server string, shadow time.Duration) (err error) {
+	if server != "" {
+		if s.client, err = client.New(server); err != nil {
+			return err
+		}
+		defer s.client.Close()
+	}
+	if s.onlyAsk {
+		s.shadow(context.Background(), shadow)
+		return nil
+	}
+	return s.run(context.Background(), os.Stdout)
 }
 
 // run schedules until every job of the cluster has ended.

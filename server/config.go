@@ -82,6 +82,8 @@ type Config struct {
 	// MetricsGroups are the ids of the groups that have metrics of their own. Others have
 	// none, so that callers cannot make series.
 	MetricsGroups []string
+	// MetricsNodeTypes are the same of node types.
+	MetricsNodeTypes []string
 	// Registry takes the metrics that /metrics shows; nil means a new one.
 	Registry *prometheus.Registry
 	// Recorder, if set, keeps every call.
@@ -115,7 +117,7 @@ const (
 
 	leastMaxMemory = 16 << 20
 
-	// mostMetricsGroups bounds the series of groups, some 40 each.
+	// mostMetricsGroups bounds the series of groups, and of node types, some 40 each.
 	mostMetricsGroups = 200
 )
 
@@ -170,6 +172,8 @@ func (c *Config) check() error {
 	require(!slices.Contains(c.ClientNames, ""), "a client name is empty")
 	require(!slices.Contains(c.MetricsGroups, ""), "a group for metrics is empty")
 	require(len(c.MetricsGroups) <= mostMetricsGroups, "%d groups for metrics (want at most %d)", len(c.MetricsGroups), mostMetricsGroups)
+	require(!slices.Contains(c.MetricsNodeTypes, ""), "a node type for metrics is empty")
+	require(len(c.MetricsNodeTypes) <= mostMetricsGroups, "%d node types for metrics (want at most %d)", len(c.MetricsNodeTypes), mostMetricsGroups)
 	if err := c.checkPlaintext(); err != nil {
 		bad = append(bad, err)
 	}

@@ -92,6 +92,10 @@ func (s *Server) build() error {
 	if err != nil {
 		return err
 	}
+	kinds, err := newNodeTypeMetrics(c.Registry, c.MetricsNodeTypes)
+	if err != nil {
+		return err
+	}
 	if s.defects, err = newDefects(c.DefectDir, c.Logger, c.Registry); err != nil {
 		return err
 	}
@@ -99,7 +103,7 @@ func (s *Server) build() error {
 	if err != nil {
 		return err
 	}
-	observers := []ingress.Observer{decisions, teams, page, spanObserver{}, newLogObserver(c.Logger), s.defects}
+	observers := []ingress.Observer{decisions, teams, kinds, page, spanObserver{}, newLogObserver(c.Logger), s.defects}
 	if c.Audit != nil && c.AuditShare > 0 {
 		s.audits = &auditor{
 			check: c.Audit, share: c.AuditShare, budget: c.MaxBudget, defects: s.defects, logger: c.Logger, audits: audits,

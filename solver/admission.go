@@ -57,7 +57,7 @@ func (p *Problem) admit(s *Snapshot, who Admission) []admission {
 	for i := range s.Jobs {
 		mayWait := who == AdmissionPreemptive || who == AdmissionStartFirst ||
 			who == AdmissionOptimized && s.Jobs[i].Queued()
-		if s.typed() && !s.Fits(i) {
+		if s.Typed() && !s.Fits(i) {
 			continue // It has no option but 0.
 		}
 		if m.holds[i] > 0 || mayWait {

@@ -127,7 +127,7 @@ func (h Held) Restore(d Decision, steps int) Decision {
 			plan[t] = nodes
 		}
 		d.Allocations[i] = Allocation{
-			JobID: job.ID, Current: nodes, Nodes: nodes, NodeType: h.snapshot.typeOf(h.snapshot.Current(i)), Change: ChangeOf(nodes, nodes), PlannedNodes: plan,
+			JobID: job.ID, Current: nodes, Nodes: nodes, NodeType: h.snapshot.TypeOf(h.snapshot.Current(i)), Change: ChangeOf(nodes, nodes), PlannedNodes: plan,
 		}
 		d.Report.Warnings = append(d.Report.Warnings, Warning{
 			Code: WarningBadJobHeld, JobID: job.ID,

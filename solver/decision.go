@@ -135,7 +135,7 @@ type Attempt struct {
 func DecideNow(s *Snapshot, nodes []int) Decision {
 	d := Decision{Allocations: make([]Allocation, len(s.Jobs))}
 	for i := range s.Jobs {
-		d.Allocations[i] = Allocation{Nodes: OptionNodes(nodes[i]), NodeType: s.typeOf(nodes[i])}
+		d.Allocations[i] = Allocation{Nodes: OptionNodes(nodes[i]), NodeType: s.TypeOf(nodes[i])}
 	}
 	p := groupsOf(s)
 	d.complete(s, p, d.reach(s, p))
@@ -155,7 +155,7 @@ func Decide(s *Snapshot, p *Problem, result Result) Decision {
 	for n := range p.Jobs {
 		job := &p.Jobs[n]
 		a := &d.Allocations[job.Index]
-		a.Nodes, a.NodeType = OptionNodes(result.Plan[n][0]), s.typeOf(result.Plan[n][0])
+		a.Nodes, a.NodeType = OptionNodes(result.Plan[n][0]), s.TypeOf(result.Plan[n][0])
 		a.PlannedNodes = result.Plan[n]
 		if p.TypeNodes != nil {
 			a.PlannedNodes = []int{a.Nodes}
@@ -187,7 +187,7 @@ func (d *Decision) complete(s *Snapshot, p *Problem, reaches []reach) {
 		job, a := &s.Jobs[i], &d.Allocations[i]
 		a.JobID, a.Current = job.ID, job.CurrentNodes
 		a.Change = ChangeOf(a.Current, a.Nodes)
-		if a.Current > 0 && a.Nodes > 0 && a.NodeType != s.typeOf(s.Current(i)) {
+		if a.Current > 0 && a.Nodes > 0 && a.NodeType != s.TypeOf(s.Current(i)) {
 			a.Change = ChangeMove
 		}
 		d.Report.IdleNodes -= a.Nodes

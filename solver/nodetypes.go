@@ -73,16 +73,16 @@ func (s *Snapshot) fillNodeTypes() {
 	s.TotalNodes = cmp.Or(s.TotalNodes, sum)
 }
 
-// typed reports whether there are nodes of several types. Those of one are alike.
-func (s *Snapshot) typed() bool { return len(s.NodeTypes) > 1 }
+// Typed reports whether there are nodes of several types. Those of one are alike.
+func (s *Snapshot) Typed() bool { return len(s.NodeTypes) > 1 }
 
 // typeIndex returns the position of the node type of an id, -1 where there is none.
 func (s *Snapshot) typeIndex(id string) int {
 	return slices.IndexFunc(s.NodeTypes, func(t NodeType) bool { return t.ID == id })
 }
 
-// typeOf returns the id of the node type of an option, "" of no nodes and without types.
-func (s *Snapshot) typeOf(option int) string {
+// TypeOf returns the id of the node type of an option, "" of no nodes and without types.
+func (s *Snapshot) TypeOf(option int) string {
 	if option == 0 || len(s.NodeTypes) == 0 {
 		return ""
 	}
@@ -92,7 +92,7 @@ func (s *Snapshot) typeOf(option int) string {
 // Option returns the option of nodes of the type of an id, which is not looked at where the
 // nodes are alike.
 func (s *Snapshot) Option(nodeType string, nodes int) int {
-	if !s.typed() {
+	if !s.Typed() {
 		return nodes
 	}
 	return OptionOf(max(0, s.typeIndex(nodeType)), nodes)
@@ -105,7 +105,7 @@ func (s *Snapshot) Current(i int) int {
 
 // typeNodes returns the nodes of each type, nil where the nodes are alike.
 func (s *Snapshot) typeNodes() []int {
-	if !s.typed() {
+	if !s.Typed() {
 		return nil
 	}
 	nodes := make([]int, len(s.NodeTypes))
@@ -252,8 +252,18 @@ func (s *Snapshot) Fits(i int) bool {
 	return slices.ContainsFunc(s.places(i, nil), func(l place) bool { return l.fits() })
 }
 
-// demand returns the run time that job i has left on exactly one reference node, in seconds.
-func (s *Snapshot) demand(i int) float64 {
+// Speed returns the speed of job i with an option relative to one reference node, as Job.Speed
+// does on one type.
+func (s *Snapshot) Speed(i, option int) float64 {
+	if len(s.NodeTypes) == 0 {
+		return s.Jobs[i].Speed(option)
+	}
+	l, _ := s.place(i, OptionType(option))
+	return l.factor * l.job.Speed(OptionNodes(option))
+}
+
+// Demand returns the run time that job i has left on exactly one reference node, in seconds.
+func (s *Snapshot) Demand(i int) float64 {
 	job := &s.Jobs[i]
 	g := s.typeIndex(job.ETANodeType)
 	if g < 0 {
@@ -274,9 +284,9 @@ func (s *Snapshot) heldPlace(i int) place {
 	return place{factor: 1, job: &s.Jobs[i]}
 }
 
-// restart returns how long a job that holds nodes or has trained makes no progress when it
+// Restart returns how long a job that holds nodes or has trained makes no progress when it
 // changes to other nodes, which are of another type if it moves.
-func (j *Job) restart(moves bool) time.Duration {
+func (j *Job) Restart(moves bool) time.Duration {
 	if moves && j.CurrentNodes > 0 {
 		return valueOr(j.MoveTime, j.RestartTime)
 	}

@@ -26,7 +26,7 @@ func (s *Snapshot) validateNodeTypes(bad *violations) {
 	if len(*bad) == known && s.TotalNodes != sum {
 		bad.addf("total_nodes", "is %d; want it unset or the sum of the node types, %d", s.TotalNodes, sum)
 	}
-	if s.typed() && len(s.Groups) > 0 {
+	if s.Typed() && len(s.Groups) > 0 {
 		bad.addf("groups", "is set beside %d node types; want one type or none, or no groups", len(s.NodeTypes))
 	}
 }

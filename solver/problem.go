@@ -112,7 +112,7 @@ func NewProblemFor(s *Snapshot, o Options) *Problem {
 func newAdmittedJob(s *Snapshot, a admission, places []place, step time.Duration) AdmittedJob {
 	j := AdmittedJob{
 		Index:        a.index,
-		Demand:       s.demand(a.index),
+		Demand:       s.Demand(a.index),
 		Current:      s.Current(a.index),
 		TrainingTime: s.Jobs[a.index].TrainingTime,
 	}
@@ -120,7 +120,7 @@ func newAdmittedJob(s *Snapshot, a admission, places []place, step time.Duration
 		j.Sizes = append(j.Sizes, 0)
 	}
 	for n := range places {
-		j.Sizes = places[n].appendOptions(j.Sizes, s.typed())
+		j.Sizes = places[n].appendOptions(j.Sizes, s.Typed())
 	}
 	j.FirstStepWork, j.StepWork = s.work(&j, places, step)
 	return j
@@ -142,7 +142,7 @@ func (s *Snapshot) work(j *AdmittedJob, places []place, step time.Duration) (fir
 		if k == 0 {
 			continue
 		}
-		for s.typed() && places[at].nodeType < OptionType(option) {
+		for s.Typed() && places[at].nodeType < OptionType(option) {
 			at++
 		}
 		speed := places[at].factor * places[at].job.Speed(k)
@@ -152,7 +152,7 @@ func (s *Snapshot) work(j *AdmittedJob, places []place, step time.Duration) (fir
 		if (k > job.CurrentNodes || moves) && r > 0 {
 			first[n] = r*held.factor*held.job.Speed(job.CurrentNodes) + (p-r)*speed
 		}
-		if restart := min(job.restart(moves), step).Seconds(); option != j.Current && restart > 0 && !job.NeverStarted() {
+		if restart := min(job.Restart(moves), step).Seconds(); option != j.Current && restart > 0 && !job.NeverStarted() {
 			first[n] = (p - restart) * speed
 		}
 	}

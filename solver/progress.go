@@ -15,7 +15,7 @@ const leastLeft = 0.25
 
 // progressDemand returns the demand d_i of job i, and whether the work done lifts it.
 func (s *Snapshot) progressDemand(i int) (demand float64, lifted bool) {
-	told, least := s.demand(i), leastLeft*s.Jobs[i].WorkDone.Seconds()
+	told, least := s.Demand(i), leastLeft*s.Jobs[i].WorkDone.Seconds()
 	return max(told, least), least > told
 }
 

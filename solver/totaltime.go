@@ -165,7 +165,7 @@ func (m *totalTime) gradient(s *Snapshot) []slope {
 		slopes[i].rho = on[i].rho
 		if weight[i] > 0 {
 			order = append(order, i)
-			key[i] = math.Log(s.demand(i)/on[i].rho) - m.exponent*math.Log(weight[i])
+			key[i] = math.Log(s.Demand(i)/on[i].rho) - m.exponent*math.Log(weight[i])
 		}
 	}
 	slices.SortFunc(order, func(a, b int) int { return cmp.Or(cmp.Compare(key[b], key[a]), cmp.Compare(a, b)) })
@@ -292,7 +292,7 @@ func (m *totalTime) values(s *Snapshot, by slope, admitted *AdmittedJob) (values
 			speed = max(admitted.StepWork[n]/m.payback, leastSpeed) / by.rho // A step is as long as payback.
 			values[n] = m.saving(job, c, speed, demand)
 		}
-		restart := job.restart(OptionType(option) != OptionType(admitted.Current)).Seconds()
+		restart := job.Restart(OptionType(option) != OptionType(admitted.Current)).Seconds()
 		switch {
 		case option == admitted.Current:
 		case neverStarted:

@@ -53,7 +53,7 @@ func Validate(s *Snapshot, o Options, maxJobs int, known []BackendName) []Violat
 		if len(s.Groups) > 0 {
 			bad.addf("snapshot.groups", "is set, %s", want)
 		}
-		if s.typed() {
+		if s.Typed() {
 			bad.addf("snapshot.node_types", "has %d types, %s", len(s.NodeTypes), want)
 		}
 	}
@@ -351,7 +351,7 @@ func (j *Job) validateETAWithin(path string, bad *violations) {
 // by which the objective divides. The job has no other bad field.
 func (s *Snapshot) validateDemand(i int, path string, bad *violations) {
 	job := &s.Jobs[i]
-	if s.demand(i) < time.Nanosecond.Seconds() {
+	if s.Demand(i) < time.Nanosecond.Seconds() {
 		bad.addf(path+".eta_nodes", "is %d, where the speed is so low that remaining_eta (%v) is less than 1ns on one node",
 			job.ETANodes, job.RemainingETA)
 	}

@@ -122,7 +122,7 @@ func (o *Options) Warnings(s *Snapshot, d *Decision) []Warning {
 
 // etaRanOut warns of a job whose work done has lifted its demand.
 func (s *Snapshot) etaRanOut(i int, demand float64) Warning {
-	job, told := &s.Jobs[i], time.Duration(s.demand(i)*float64(time.Second)).Round(time.Second)
+	job, told := &s.Jobs[i], time.Duration(s.Demand(i)*float64(time.Second)).Round(time.Second)
 	return Warning{
 		Code: WarningETARanOut, JobID: job.ID,
 		Message: fmt.Sprintf("job %q has %v left on one node after %v of work; counted with a quarter of that, %v",
@@ -133,7 +133,7 @@ func (s *Snapshot) etaRanOut(i int, demand float64) Warning {
 // neverFits warns of a job whose smallest size exceeds the pool.
 func (s *Snapshot) neverFits(i int) Warning {
 	id, has := s.Jobs[i].ID, strconv.Itoa(s.TotalNodes)
-	if s.typed() {
+	if s.Typed() {
 		has = "no type with as many that it runs on"
 	}
 	return Warning{

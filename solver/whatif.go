@@ -78,6 +78,7 @@ func (c *Scenario) Apply(s *Snapshot) (*Varied, error) {
 		delete(at, id)
 	}
 	varied := &Varied{Snapshot: *s, total: c.TotalNodes != nil, options: c.Options != nil}
+	c.putNodeTypes(varied, &bad)
 	if varied.total {
 		varied.TotalNodes = *c.TotalNodes
 	}
@@ -121,13 +122,38 @@ func (c *Scenario) Apply(s *Snapshot) (*Varied, error) {
 	return varied, nil
 }
 
+// putNodeTypes puts node types in the places of those of the same ids. TotalNodes is then their
+// sum.
+func (c *Scenario) putNodeTypes(varied *Varied, bad *violations) {
+	if len(c.PutNodeTypes) == 0 {
+		return
+	}
+	varied.TotalNodes, varied.NodeTypes = 0, slices.Clone(varied.NodeTypes)
+	varied.typePaths = make([]string, len(varied.NodeTypes))
+	for n := range c.PutNodeTypes {
+		path, id := fmt.Sprintf("put_node_types[%d]", n), c.PutNodeTypes[n].ID
+		if bad.checkID(path+".id", id) {
+			continue
+		}
+		switch g := varied.typeIndex(id); {
+		case g < 0:
+			bad.addf(path+".id", "is %q; want a node type of the snapshot", id)
+		case varied.typePaths[g] != "":
+			bad.addf(path+".id", "is %q like %s.id; ids must be unique", id, varied.typePaths[g])
+		default:
+			varied.NodeTypes[g], varied.typePaths[g] = c.PutNodeTypes[n], path
+		}
+	}
+}
+
 // Varied is the snapshot that a scenario makes of another one.
 type Varied struct {
 	Snapshot
-	// paths are those of its jobs within the scenario, "" for jobs of the original;
-	// total and options say whether the scenario has its own.
-	paths          []string
-	total, options bool
+	// paths are those of its jobs within the scenario, "" for jobs of the original, and
+	// typePaths those of its node types, nil where all are the original's; total and options say
+	// whether the scenario has its own.
+	paths, typePaths []string
+	total, options   bool
 }
 
 // Rename returns bad fields of the varied snapshot and of its options with paths that
@@ -148,6 +174,10 @@ func (v *Varied) Rename(bad []Violation, scenario string) []Violation {
 			_, field, _ = strings.Cut(field, "]")
 			*path = scenario + "." + v.paths[i] + field
 		}
+		if _, err := fmt.Sscanf(field, "node_types[%d]", &i); err == nil && i < len(v.typePaths) && v.typePaths[i] != "" {
+			_, field, _ = strings.Cut(field, "]")
+			*path = scenario + "." + v.typePaths[i] + field
+		}
 	}
 	return renamed
 }
@@ -155,21 +185,25 @@ func (v *Varied) Rename(bad []Violation, scenario string) []Violation {
 // ChangedJobIDs returns the jobs whose nodes differ between two decisions, as
 // ScenarioResult says.
 func ChangedJobIDs(base, other Decision) []string {
-	nodes := make(map[string]int, len(other.Allocations))
+	type holding struct {
+		nodes    int
+		nodeType string
+	}
+	nodes := make(map[string]holding, len(other.Allocations))
 	for i := range other.Allocations {
-		nodes[other.Allocations[i].JobID] = other.Allocations[i].Nodes
+		nodes[other.Allocations[i].JobID] = holding{other.Allocations[i].Nodes, other.Allocations[i].NodeType}
 	}
 	var changed []string
 	for i := range base.Allocations {
 		a := &base.Allocations[i]
-		if nodes[a.JobID] != a.Nodes {
+		if nodes[a.JobID] != (holding{a.Nodes, a.NodeType}) {
 			changed = append(changed, a.JobID)
 		}
 		delete(nodes, a.JobID)
 	}
 	for i := range other.Allocations {
 		a := &other.Allocations[i]
-		if n, only := nodes[a.JobID]; only && n != 0 {
+		if n, only := nodes[a.JobID]; only && n.nodes != 0 {
 			changed = append(changed, a.JobID)
 		}
 	}

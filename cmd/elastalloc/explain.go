@@ -65,16 +65,16 @@ func explanationsText(request *elastallocv1.AllocateRequest, response *elastallo
 	if len(response.GetJobs()) == 0 {
 		return "The snapshot has no jobs.\n"
 	}
-	if detailed {
-		texts := make([]string, len(response.GetJobs()))
-		for i, job := range response.GetJobs() {
-			texts[i] = explanationText(job, objectiveOf(request).Unit.Name, screen)
-		}
-		return strings.Join(texts, "\n")
-	}
 	changes := make(map[string]*elastallocv1.Allocation)
 	for _, a := range response.GetDecision().GetAllocations() {
 		changes[a.GetJobId()] = a
+	}
+	if detailed {
+		texts := make([]string, len(response.GetJobs()))
+		for i, job := range response.GetJobs() {
+			texts[i] = explanationText(job, changes[job.GetJobId()].GetNodeType(), objectiveOf(request).Unit.Name, screen)
+		}
+		return strings.Join(texts, "\n")
 	}
 	current := make(map[string]int32)
 	for _, job := range request.GetSnapshot().GetJobs() {
@@ -85,7 +85,7 @@ func explanationsText(request *elastallocv1.AllocateRequest, response *elastallo
 	t.AddRow(screen.Bold, "JOB", "NODES", "WHY", "SIZES")
 	for _, job := range response.GetJobs() {
 		t.AddRow(styleOf(changes[job.GetJobId()].GetChange(), screen), job.GetJobId(),
-			fmt.Sprintf("%3d → %-3d", current[job.GetJobId()], job.GetNodes()), words(job.GetWhy()), sizesBar(job))
+			fmt.Sprintf("%3d → %-3d", current[job.GetJobId()], job.GetNodes()), words(job.GetWhy()), sizesBar(job, changes[job.GetJobId()].GetNodeType()))
 	}
 	return t.String() + "\n--job ID says more about one.\n"
 }
@@ -99,13 +99,18 @@ func dearest(job *elastallocv1.JobExplanation) float64 {
 	return most
 }
 
-// sizesBar draws the sizes of a job with what each would cost beside the dearest of them.
-func sizesBar(job *elastallocv1.JobExplanation) string {
+// sizeOf returns a size, with its node type if it has one.
+func sizeOf(size *elastallocv1.SizeOption) string {
+	return strings.TrimSpace(fmt.Sprintf("%d %s", size.GetNodes(), size.GetNodeType()))
+}
+
+// sizesBar draws the sizes of a job, which gets nodes of the given type, with what each would cost beside the dearest of them.
+func sizesBar(job *elastallocv1.JobExplanation, nodeType string) string {
 	most := dearest(job)
 	parts := make([]string, 0, len(job.GetSizes()))
 	for _, size := range job.GetSizes() {
-		nodes := strconv.Itoa(int(size.GetNodes()))
-		if size.GetNodes() == job.GetNodes() {
+		nodes := sizeOf(size)
+		if size.GetNodes() == job.GetNodes() && size.GetNodeType() == nodeType {
 			parts = append(parts, "["+nodes+"]")
 			continue
 		}
@@ -114,9 +119,9 @@ func sizesBar(job *elastallocv1.JobExplanation) string {
 	return strings.Join(parts, " ")
 }
 
-// explanationText says why one job gets its nodes, and what each of its sizes would cost, in a
+// explanationText says why one job gets its nodes, of the given type, and what each of its sizes would cost, in a
 // unit.
-func explanationText(job *elastallocv1.JobExplanation, unit string, screen cli.Screen) string {
+func explanationText(job *elastallocv1.JobExplanation, nodeType, unit string, screen cli.Screen) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n%s\n", screen.Bold.Paint(cli.Clip(job.GetJobId(), 60)+": "+words(job.GetWhy())), screen.Wrap(job.GetText()))
 	if len(job.GetSizes()) > 0 {
@@ -129,12 +134,12 @@ func explanationText(job *elastallocv1.JobExplanation, unit string, screen cli.S
 			if size.GetLoss() > 0 {
 				bar = strings.Repeat("█", min(width, max(1, int(size.GetLoss()/most*width))))
 			}
-			if size.GetNodes() == job.GetNodes() {
+			if size.GetNodes() == job.GetNodes() && size.GetNodeType() == nodeType {
 				bar = "◀ what it gets"
 			} else if !size.GetProven() {
 				bar += " estimated"
 			}
-			t.AddRow(cli.Plain, strconv.Itoa(int(size.GetNodes())), strconv.FormatFloat(size.GetLoss(), 'f', 6, 64), bar)
+			t.AddRow(cli.Plain, sizeOf(size), strconv.FormatFloat(size.GetLoss(), 'f', 6, 64), bar)
 		}
 		fmt.Fprintf(&b, "\n%s", t)
 	}
@@ -155,6 +160,9 @@ func describeRemedy(remedy *elastallocv1.Remedy) string {
 	case *elastallocv1.Remedy_Weight:
 		return "weight " + strconv.FormatFloat(change.Weight, 'g', -1, 64)
 	case *elastallocv1.Remedy_TotalNodes:
+		if remedy.GetNodeType() != "" {
+			return fmt.Sprintf("%d %s", change.TotalNodes, remedy.GetNodeType())
+		}
 		return fmt.Sprintf("a pool of %d nodes", change.TotalNodes)
 	case *elastallocv1.Remedy_MinNodes:
 		return fmt.Sprintf("min_nodes %d", change.MinNodes)

@@ -27,41 +27,44 @@ func inCore(s *elastallocv1.Snapshot) *solver.Snapshot {
 	if err != nil {
 		return new(solver.Snapshot) // A server that knows other fields has decided it.
 	}
-	return snapshot
+	return snapshot.WithDefaults()
 }
 
 // newOutlook returns the outlook of a decision on a snapshot, without the endings of jobs
 // with bad fields.
 func newOutlook(snapshot *solver.Snapshot, allocations []*elastallocv1.Allocation) outlook {
 	o := outlook{now: make([]ending, len(allocations)), then: make([]ending, len(allocations))}
-	good, _ := snapshot.WithDefaults().Hold()
-	for i, rest := 0, good.Jobs; i < len(allocations) && len(rest) > 0; i++ {
-		job := &rest[0]
+	good, _ := snapshot.Hold()
+	for i, n := 0, 0; i < len(allocations) && n < len(good.Jobs); i++ {
+		job := &good.Jobs[n]
 		if job.ID != snapshot.Jobs[i].ID {
 			continue // It has bad fields.
 		}
-		rest = rest[1:]
-		o.now[i] = endingOf(job, job.CurrentNodes)
-		o.then[i] = endingOf(job, int(allocations[i].GetNodes()))
+		o.now[i] = endingOf(good, n, good.Current(n))
+		o.then[i] = endingOf(good, n, good.Option(allocations[i].GetNodeType(), int(allocations[i].GetNodes())))
+		n++
 	}
 	return o
 }
 
-// endingOf returns when a job ends that has the given nodes from now on: after its restart
-// if they change, and with its present speed during its rescale delay if they grow.
-func endingOf(job *solver.Job, nodes int) ending {
-	left, before, speed := job.Demand(), job.Speed(job.CurrentNodes), job.Speed(nodes)
+// endingOf returns when job i ends that has the nodes of an option from now on: after its
+// restart if they change, and with its present speed during its rescale delay if they grow.
+func endingOf(s *solver.Snapshot, i, option int) ending {
+	job, current := &s.Jobs[i], s.Current(i)
+	left, before, speed := s.Demand(i), s.Speed(i, current), s.Speed(i, option)
 	if speed <= 0 {
 		return ending{}
 	}
 	seconds := left / speed
+	moves := solver.OptionType(option) != solver.OptionType(current)
+	grows := moves || option > current
 	switch delay := job.RescaleDelay.Seconds(); {
-	case nodes == job.CurrentNodes:
-	case job.RestartTime > 0 && !job.NeverStarted():
-		seconds += job.RestartTime.Seconds()
-	case nodes > job.CurrentNodes && delay*before >= left:
+	case option == current:
+	case job.Restart(moves) > 0 && !job.NeverStarted():
+		seconds += job.Restart(moves).Seconds()
+	case grows && delay*before >= left:
 		seconds = left / before
-	case nodes > job.CurrentNodes:
+	case grows:
 		seconds = delay + (left-delay*before)/speed
 	}
 	return ending{in: time.Duration(seconds * float64(time.Second)), ends: true}

@@ -48,6 +48,7 @@ func TestTables(t *testing.T) {
 		"example":              "-f ../../examples/snapshot.json",
 		"busy":                 "-f ../../examples/busy.json",
 		"teams":                "-f ../../examples/teams.json",
+		"node_types":           "-f testdata/node_types.json",
 	} {
 		t.Run(name, func(t *testing.T) {
 			env := map[string]string{"ELASTALLOC_CBC": "/nonexistent/cbc"}

@@ -131,6 +131,7 @@ traces on.`,
 		flags.Var(cli.ChoiceFlag{Value: &level, Choices: []string{"debug", "info", "warn", "error"}}, "log-level", "minimum level to log")
 		flags.StringSliceVar(&config.MetricsGroups, "metrics-groups", nil,
 			"ids of the groups of jobs that have metrics of their own")
+		flags.StringSliceVar(&config.MetricsNodeTypes, "metrics-node-types", nil, "ids of the node types that have metrics of their own")
 		flags.StringVar(&record.Dir, "record", "", "folder to keep every call in, for elastalloc-lab replay; one of its own for each server")
 		flags.Float64Var(&config.AuditShare, "audit-share", 0, "share of the answers, 0 to 1, that the independent check of elastalloc audit looks at after they are sent, in turns that no call wants")
 		flags.StringVar(&config.DefectDir, "defect-dir", "", "folder to keep requests in that showed a defect of this program, job ids and all: at most 100 files and 64MiB")

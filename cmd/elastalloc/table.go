@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -50,17 +51,45 @@ func fillText(snapshot *elastallocv1.Snapshot, response *elastallocv1.FillIdleRe
 	width := nodesWidth(jobs, allocations)
 	t := screen.NewTable()
 	t.Clipped[0], t.Clipped[2] = true, true
-	t.AddRow(screen.Bold, "JOB", "NODES", "CHANGE")
+	header := []string{"JOB", "NODES", "CHANGE"}
+	if len(snapshot.GetNodeTypes()) > 0 {
+		header = append(header, "TYPE")
+	}
+	t.AddRow(screen.Bold, header...)
 	for i, a := range allocations {
-		t.AddRow(styleOf(a.GetChange(), screen), a.GetJobId(), nodesChange(jobs[i], a, width), describeChange(a))
+		row := []string{a.GetJobId(), nodesChange(jobs[i], a, width), describeChange(a), typeChange(jobs[i], a)}
+		t.AddRow(styleOf(a.GetChange(), screen), row[:len(header)]...)
 	}
 	return fmt.Sprintf("%s\njobs  %s\npool  %d nodes, %d idle\n",
-		t, countChanges(allocations), snapshot.GetTotalNodes(), response.GetIdleNodes()), nil
+		t, countChanges(allocations), poolOf(snapshot), response.GetIdleNodes()), nil
+}
+
+// poolOf returns the nodes of the pool.
+func poolOf(s *elastallocv1.Snapshot) int32 {
+	total := s.GetTotalNodes()
+	if total == 0 {
+		for _, t := range s.GetNodeTypes() {
+			total += t.GetNodes()
+		}
+	}
+	return total
 }
 
 // nodesChange returns a job's nodes before and from now on.
 func nodesChange(job *elastallocv1.Job, a *elastallocv1.Allocation, width int) string {
 	return fmt.Sprintf("%*d → %-*d", width, job.GetCurrentNodes(), width, a.GetNodes())
+}
+
+// typeChange returns the types of a job's nodes before and from now on.
+func typeChange(job *elastallocv1.Job, a *elastallocv1.Allocation) string {
+	before, after := cmp.Or(job.GetCurrentNodeType(), format.None), cmp.Or(a.GetNodeType(), format.None)
+	if job.GetCurrentNodes() == 0 {
+		before = format.None
+	}
+	if before == after {
+		return after
+	}
+	return before + " → " + after
 }
 
 // jobTable lays out the jobs: what they hold now and next, when they end with either and,
@@ -73,6 +102,10 @@ func jobTable(
 	jobs, plan := request.GetSnapshot().GetJobs(), request.GetOptions().GetIncludePlan()
 	progress := objective.Step == nil
 	header := []string{"JOB", "NODES", "CHANGE", "ENDS IN"}
+	typed := len(request.GetSnapshot().GetNodeTypes()) > 0
+	if typed {
+		header = append(header, "TYPE")
+	}
 	if progress {
 		header = append(header, "AFTER "+horizonOf(request.GetSnapshot()))
 	}
@@ -89,6 +122,9 @@ func jobTable(
 			nodesChange(jobs[i], a, width),
 			describeChange(a),
 			o.describe(i),
+		}
+		if typed {
+			row = append(row, typeChange(jobs[i], a))
 		}
 		if progress {
 			row = append(row, describeProgress(a.GetPlannedProgress(), !plan))
@@ -152,7 +188,7 @@ func styleOf(change elastallocv1.Change, screen cli.Screen) cli.Style {
 	switch change {
 	case elastallocv1.Change_CHANGE_START:
 		return screen.Green
-	case elastallocv1.Change_CHANGE_SCALE_UP:
+	case elastallocv1.Change_CHANGE_SCALE_UP, elastallocv1.Change_CHANGE_MOVE:
 		return screen.Cyan
 	case elastallocv1.Change_CHANGE_SCALE_DOWN:
 		return screen.Yellow
@@ -189,7 +225,12 @@ func reportTable(
 		add("snapshot", "%s", id)
 	}
 	add("jobs", "%s", countChanges(response.GetAllocations()))
-	add("pool", "%d nodes, %d idle%s", request.GetSnapshot().GetTotalNodes(), report.GetIdleNodes(), describeCapped(request, response))
+	add("pool", "%d nodes, %d idle%s", poolOf(request.GetSnapshot()), report.GetIdleNodes(), describeCapped(request, response))
+	name := "node types"
+	for _, of := range report.GetNodeTypes() {
+		add(name, "%s: %d, %d idle, one more is worth %.4g", of.GetId(), of.GetNodes(), of.GetIdleNodes(), of.GetPrice())
+		name = ""
+	}
 	if len(response.GetAllocations()) > 0 {
 		for _, row := range o.rows() {
 			add(row[0], "%s", row[1])
@@ -210,7 +251,7 @@ func reportTable(
 			name = ""
 		}
 	}
-	name := "warnings"
+	name = "warnings"
 	for i, warning := range report.GetWarnings() {
 		if i == mostWarnings {
 			add("", "and %d more", len(report.GetWarnings())-i)

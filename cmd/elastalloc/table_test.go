@@ -86,7 +86,7 @@ func TestTablesOfAnAddedObjective(t *testing.T) {
 		}
 	}
 	explained := &elastallocv1.JobExplanation{JobId: "a", Sizes: []*elastallocv1.SizeOption{{Nodes: 1}}}
-	if text := explanationText(explained, added.Unit.Name, cli.Screen{}); !strings.Contains(text, "COST  roots of nodes") {
+	if text := explanationText(explained, "", added.Unit.Name, cli.Screen{}); !strings.Contains(text, "COST  roots of nodes") {
 		t.Errorf("the unit is missing:\n%s", text)
 	}
 }

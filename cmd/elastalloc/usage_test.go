@@ -76,7 +76,9 @@ func TestWrongUsage(t *testing.T) {
 		"whatif --scenarios=../../go.mod -f testdata/queue.json":                                  "parse WhatIfRequest",
 		"whatif -f - --nodes 5 --scenarios -":                                                     "[nodes scenarios] were all set",
 		"whatif -f - --nodes 70-190":                                                              `--nodes is "70-190"; want ints`,
-		"whatif -f testdata/queue.json":                                                           "[nodes put remove scenarios] is required",
+		"whatif -f testdata/queue.json":                                                           "[nodes node-type put remove scenarios] is required",
+		"whatif -f testdata/node_types.json --node-type a100":                                     `--node-type is "a100"; want ID=N`,
+		"whatif -f testdata/node_types.json --node-type h100=2":                                   `has no node type "h100"`,
 		"whatif -f testdata/queue.json --put=" + job:                                              `unknown field "priority"; want one of id, `,
 		"serve --listen=127.0.0.1:0 --admin-listen=127.0.0.1:0 --record=" + empty + "/recordings": "--record: cannot record: mkdir " + empty,
 	} {

@@ -23,6 +23,7 @@ import (
 type whatIfFlags struct {
 	decideFlags
 	nodes     []int
+	types     []string
 	put       string
 	remove    []string
 	scenarios string
@@ -31,18 +32,20 @@ type whatIfFlags struct {
 func newWhatIfCommand(env cli.LookupEnv) *cobra.Command {
 	var f whatIfFlags
 	command := &cobra.Command{
-		Use:   "whatif -f FILE --nodes N,N|--put FILE|--remove ID|--scenarios FILE",
+		Use:   "whatif -f FILE --nodes N,N|--node-type ID=N|--put FILE|--remove ID|--scenarios FILE",
 		Short: "Decide one snapshot and variations of it",
 		Long: `Decide one snapshot and variations of it, in this process or at a server, and set the
 decisions side by side: what a larger pool, another job or another weight would
 change.
 
-The input is an AllocateRequest in protojson. Each number of --nodes is a scenario;
+The input is an AllocateRequest in protojson. Each number of --nodes is a scenario, and
+so is each --node-type, the number of nodes of one type or, with commas, of several;
 --put and --remove apply to every one, or make one of their own. --put names a file
 with a Job in protojson, or a list of them, each replacing the job of the same
 id or else at the end of the queue. --scenarios names a file with the scenarios of
 a WhatIfRequest: {"scenarios": [{"name": "more", "totalNodes": 130}]}.`,
 		Example: `  elastalloc whatif -f request.json --nodes 90,100,110,120
+  elastalloc whatif -f request.json --node-type a100=24 --node-type t4=40
   elastalloc whatif -f request.json --remove llama-7b
   elastalloc whatif -f request.json --put job.json -o json`,
 		RunE: f.asking(env, f.whatIf),
@@ -52,12 +55,13 @@ a WhatIfRequest: {"scenarios": [{"name": "more", "totalNodes": 130}]}.`,
 	cli.MarkRequired(command, "file")
 	flags := command.Flags()
 	flags.IntSliceVar(&f.nodes, "nodes", nil, "sizes of the pool, a scenario each")
+	flags.StringArrayVar(&f.types, "node-type", nil, "`ID=N`: nodes of a node type, a scenario each time it is given")
 	flags.StringVar(&f.put, "put", "", "file of a job, or of a list of jobs, to put in")
 	f.addIDs(command, &f.remove, "remove", "job to take out; may be given more than once")
 	flags.StringVar(&f.scenarios, "scenarios", "", "file of scenarios")
 	cli.CompleteFiles(command, "json", "put", "scenarios")
-	command.MarkFlagsOneRequired("nodes", "put", "remove", "scenarios")
-	for _, name := range []string{"nodes", "put", "remove"} {
+	command.MarkFlagsOneRequired("nodes", "node-type", "put", "remove", "scenarios")
+	for _, name := range []string{"nodes", "node-type", "put", "remove"} {
 		command.MarkFlagsMutuallyExclusive("scenarios", name)
 	}
 	return command
@@ -68,7 +72,7 @@ func (f *whatIfFlags) whatIf(cmd *cobra.Command, request *elastallocv1.AllocateR
 	if err := checkIDs(request, "remove", f.remove); err != nil {
 		return answer{}, err
 	}
-	scenarios, err := f.readScenarios(cmd)
+	scenarios, err := f.readScenarios(cmd, request.GetSnapshot())
 	if err != nil {
 		return answer{}, err
 	}
@@ -92,7 +96,7 @@ func (f *whatIfFlags) whatIf(cmd *cobra.Command, request *elastallocv1.AllocateR
 }
 
 // readScenarios returns the scenarios that the flags describe.
-func (f *whatIfFlags) readScenarios(cmd *cobra.Command) ([]*elastallocv1.Scenario, error) {
+func (f *whatIfFlags) readScenarios(cmd *cobra.Command, snapshot *elastallocv1.Snapshot) ([]*elastallocv1.Scenario, error) {
 	if f.scenarios != "" {
 		request := new(elastallocv1.WhatIfRequest)
 		if err := cli.ReadMessage(cmd, f.scenarios, request); err != nil {
@@ -117,7 +121,7 @@ func (f *whatIfFlags) readScenarios(cmd *cobra.Command) ([]*elastallocv1.Scenari
 	for _, id := range f.remove {
 		parts = append(parts, "without "+id)
 	}
-	if len(f.nodes) == 0 {
+	if len(f.nodes)+len(f.types) == 0 {
 		return []*elastallocv1.Scenario{{Name: strings.Join(parts, ", "), PutJobs: put, RemoveJobIds: f.remove}}, nil
 	}
 	var scenarios []*elastallocv1.Scenario
@@ -130,7 +134,34 @@ func (f *whatIfFlags) readScenarios(cmd *cobra.Command) ([]*elastallocv1.Scenari
 			TotalNodes: new(int32(nodes)), PutJobs: put, RemoveJobIds: f.remove,
 		})
 	}
+	for _, text := range f.types {
+		types, err := parseNodeTypes(text, snapshot.GetNodeTypes())
+		if err != nil {
+			return nil, err
+		}
+		scenarios = append(scenarios, &elastallocv1.Scenario{
+			Name: strings.Join(append([]string{text}, parts...), ", "), PutNodeTypes: types, PutJobs: put, RemoveJobIds: f.remove,
+		})
+	}
 	return scenarios, nil
+}
+
+// parseNodeTypes reads ID=N,ID=N: known node types with other numbers of nodes.
+func parseNodeTypes(text string, known []*elastallocv1.NodeType) ([]*elastallocv1.NodeType, error) {
+	var types []*elastallocv1.NodeType
+	for part := range strings.SplitSeq(text, ",") {
+		id, number, _ := strings.Cut(part, "=")
+		nodes, err := strconv.ParseInt(number, 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("--node-type is %q; want ID=N, such as a100=24", text)
+		}
+		at := slices.IndexFunc(known, func(t *elastallocv1.NodeType) bool { return t.GetId() == id })
+		if at < 0 {
+			return nil, fmt.Errorf("--node-type is %q; the snapshot has no node type %q", text, id)
+		}
+		types = append(types, &elastallocv1.NodeType{Id: id, Nodes: int32(nodes), Speed: known[at].Speed})
+	}
+	return types, nil
 }
 
 // readJobs reads a job in protojson, or a list of jobs.
@@ -187,15 +218,19 @@ func newScenarioView(name string, snapshot *solver.Snapshot, d *elastallocv1.All
 // describeAllocation returns what a job gets, in a dozen characters or so: its nodes, marked
 // where it starts, and when it ends on them.
 func describeAllocation(a *elastallocv1.Allocation, end ending) string {
+	nodes := strconv.Itoa(int(a.GetNodes()))
+	if a.GetNodeType() != "" {
+		nodes += " " + a.GetNodeType()
+	}
 	switch a.GetChange() {
 	case elastallocv1.Change_CHANGE_WAIT:
 		return "waits"
 	case elastallocv1.Change_CHANGE_PREEMPT:
 		return "paused"
 	case elastallocv1.Change_CHANGE_START:
-		return fmt.Sprintf("+%d %6s", a.GetNodes(), end)
+		return fmt.Sprintf("+%s %6s", nodes, end)
 	default:
-		return fmt.Sprintf("%d %6s", a.GetNodes(), end)
+		return fmt.Sprintf("%s %6s", nodes, end)
 	}
 }
 
@@ -312,9 +347,8 @@ func differingIn(base *scenarioView, views []*scenarioView) []string {
 
 // varied returns the snapshot of a scenario that has been decided.
 func varied(s *solver.Snapshot, scenario *elastallocv1.Scenario) *solver.Snapshot {
-	change := solver.Scenario{
-		RemoveJobIDs: scenario.GetRemoveJobIds(), PutJobs: inCore(&elastallocv1.Snapshot{Jobs: scenario.GetPutJobs()}).Jobs,
-	}
+	put := inCore(&elastallocv1.Snapshot{Jobs: scenario.GetPutJobs(), NodeTypes: scenario.GetPutNodeTypes()})
+	change := solver.Scenario{RemoveJobIDs: scenario.GetRemoveJobIds(), PutJobs: put.Jobs, PutNodeTypes: put.NodeTypes}
 	if scenario.TotalNodes != nil {
 		change.TotalNodes = new(int(scenario.GetTotalNodes()))
 	}
@@ -322,5 +356,5 @@ func varied(s *solver.Snapshot, scenario *elastallocv1.Scenario) *solver.Snapsho
 	if err != nil {
 		return new(solver.Snapshot)
 	}
-	return &v.Snapshot
+	return v.Snapshot.WithDefaults()
 }

@@ -31,16 +31,18 @@ func TestWhyWhatIfForecast(t *testing.T) {
 	}
 	const busy = " -f ../../examples/busy.json --budget=10m"
 	for name, args := range map[string]string{
-		"explain":          "explain" + busy,
-		"explain_progress": "explain --objective=progress --admission=fifo" + busy,
-		"explain_jobs":     "explain --job=bert-large-wiki-phase2 --job=llama-7b-pretrain-de --job=gpt-neox-20b-pretrain" + busy,
-		"whatif_nodes":     "whatif --nodes=90,100,120,130" + busy,
-		"whatif_many":      "whatif --nodes=90,95,100,105,110,115,120,125,130" + busy,
-		"whatif_remove":    "whatif --remove=gpt-neox-20b-pretrain --remove=llama-7b-pretrain-de --nodes=130" + busy,
-		"whatif_scenarios": "whatif --scenarios=" + file + busy,
-		"forecast":         "forecast --every-event" + busy,
-		"forecast_range":   "forecast --every-event --eta-error=0.3 --samples=5" + busy,
-		"forecast_until":   "forecast --until=2h" + busy,
+		"explain":            "explain" + busy,
+		"explain_progress":   "explain --objective=progress --admission=fifo" + busy,
+		"explain_jobs":       "explain --job=bert-large-wiki-phase2 --job=llama-7b-pretrain-de --job=gpt-neox-20b-pretrain" + busy,
+		"whatif_nodes":       "whatif --nodes=90,100,120,130" + busy,
+		"whatif_many":        "whatif --nodes=90,95,100,105,110,115,120,125,130" + busy,
+		"whatif_remove":      "whatif --remove=gpt-neox-20b-pretrain --remove=llama-7b-pretrain-de --nodes=130" + busy,
+		"whatif_node_types":  "whatif --node-type=a100=8 --node-type=t4=24 -f testdata/node_types.json --budget=10m",
+		"explain_node_types": "explain --job=bert --job=resnet --job=short -f testdata/node_types.json --budget=10m",
+		"whatif_scenarios":   "whatif --scenarios=" + file + busy,
+		"forecast":           "forecast --every-event" + busy,
+		"forecast_range":     "forecast --every-event --eta-error=0.3 --samples=5" + busy,
+		"forecast_until":     "forecast --until=2h" + busy,
 	} {
 		t.Run(name, func(t *testing.T) {
 			stdout, stderr, status := runWith(t, nil, "", strings.Fields(args)...)

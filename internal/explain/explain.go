@@ -102,23 +102,27 @@ type explainer struct {
 	// prices are those of nodes, and groups those of the limits of the groups.
 	prices, groups []float64
 	room           *solver.Room // where every job holds its smallest size
-	// pools are the nodes of every job that decisions on pools of other sizes gave.
-	pools map[int][]int
+	// pools are the options of every job that decisions on pools of other sizes gave.
+	pools map[pool][]int
 }
 
 // newExplainer returns what finds the reasons of a decision.
 func newExplainer(ctx context.Context, decider Decider, d Decided) (*explainer, error) {
 	e := &explainer{
 		decider: decider, snapshot: d.Snapshot, options: d.Options, problem: solver.NewProblemFor(d.Snapshot, d.Options),
-		admitted: slices.Repeat([]int{-1}, len(d.Snapshot.Jobs)), prices: d.Decision.Report.NodePrices, pools: make(map[int][]int),
+		admitted: slices.Repeat([]int{-1}, len(d.Snapshot.Jobs)), prices: d.Decision.Report.NodePrices, pools: make(map[pool][]int),
 	}
 	for _, group := range d.Decision.Report.Groups {
 		e.groups = append(e.groups, group.Price)
 	}
 	var planned [][]int // of the jobs that are not held
 	for i := range d.Decision.Allocations {
-		if !d.Held.Has(i) {
-			planned = append(planned, d.Decision.Allocations[i].PlannedNodes)
+		if a := &d.Decision.Allocations[i]; d.Held.Has(i) {
+			continue
+		} else if d.Snapshot.Typed() {
+			planned = append(planned, []int{d.Snapshot.Option(a.NodeType, a.Nodes)})
+		} else {
+			planned = append(planned, a.PlannedNodes)
 		}
 	}
 	e.plan = make(solver.Plan, len(e.problem.Jobs))
@@ -158,6 +162,7 @@ type reason struct {
 	// job is its position in the snapshot without held jobs, -1 for one that is held, and
 	// admitted that in the problem, -1 for one that has no part in it.
 	job, admitted int
+	option        int // what it gets
 	sizes         []sizeReason
 	remedies      []solver.Remedy
 }
@@ -165,6 +170,10 @@ type reason struct {
 // sizeReason is what is known of a size.
 type sizeReason struct {
 	solver.SizeOption
+	option int
+	// faster says that it is more than what the job gets: of several types, that it trains
+	// faster.
+	faster bool
 	// gain is what the job itself would be worth more, and change what of that a change
 	// that cost nothing would add.
 	gain, change float64
@@ -176,41 +185,59 @@ func (e *explainer) newReason(job int, a *solver.Allocation) *reason {
 	if job < 0 {
 		return r
 	}
+	r.option = e.snapshot.Option(a.NodeType, a.Nodes)
 	if r.admitted = e.admitted[job]; r.admitted < 0 {
 		return r
 	}
 	admitted, plan := &e.problem.Jobs[r.admitted], e.plan[r.admitted]
-	free, price := e.room.For(admitted.Group, 0), e.price(admitted)
 	worth := admitted.Value(plan)
 	for _, k := range admitted.Sizes {
-		if k-admitted.Sizes[0] > free {
-			break
+		if k != r.option && !e.fits(r.admitted, k) {
+			continue
 		}
-		size := sizeReason{SizeOption: solver.SizeOption{Nodes: k, Proven: k == a.Nodes && e.proven}}
-		if k != a.Nodes {
+		size := sizeReason{
+			SizeOption: solver.SizeOption{Nodes: solver.OptionNodes(k), NodeType: e.snapshot.TypeOf(k), Proven: k == r.option && e.proven},
+			option:     k, faster: e.more(job, r.option, k),
+		}
+		if k != r.option {
 			row := slices.Clone(plan)
 			row[0] = k
 			size.gain = admitted.Value(row) - worth
 			size.change = costOfChange(admitted, row)
-			size.Loss = max(0, price*float64(k-a.Nodes)-size.gain)
+			size.Loss = max(0, e.cost(admitted, r.option, k)-size.gain)
 		}
 		r.sizes = append(r.sizes, size)
 	}
 	return r
 }
 
-// price returns what one more node now is worth to others than a job, in the pool and in
-// the groups that it counts towards.
-func (e *explainer) price(admitted *solver.AdmittedJob) float64 {
-	return e.poolPrice() + e.groupPrice(admitted)
+// more reports whether an option is more than another one for a job of the snapshot: more
+// nodes or, of several types, a higher speed.
+func (e *explainer) more(job, than, option int) bool {
+	if !e.snapshot.Typed() || than == 0 {
+		return option > than
+	}
+	return option > 0 && e.snapshot.Speed(job, option) > e.snapshot.Speed(job, than)
 }
 
-// poolPrice returns what one more node of the pool is worth now, 0 where that is not known.
-func (e *explainer) poolPrice() float64 {
-	if len(e.prices) == 0 {
+// cost returns what it costs others that a job goes from one option to another, at the prices
+// of nodes.
+func (e *explainer) cost(admitted *solver.AdmittedJob, from, to int) float64 {
+	on, before := solver.OptionType(to), solver.OptionType(from)
+	price := e.poolPrice(on) + e.groupPrice(admitted)
+	if on == before {
+		return price * float64(to-from)
+	}
+	return price*float64(solver.OptionNodes(to)) - e.poolPrice(before)*float64(solver.OptionNodes(from))
+}
+
+// poolPrice returns what one more node of the pool, or of a type, is worth now, 0 where that is
+// not known.
+func (e *explainer) poolPrice(nodeType int) float64 {
+	if nodeType >= len(e.prices) {
 		return 0
 	}
-	return e.prices[0]
+	return e.prices[nodeType]
 }
 
 // groupPrice returns what one more node of the limits of a job's groups is worth.
@@ -228,11 +255,14 @@ func (e *explainer) groupPrice(admitted *solver.AdmittedJob) float64 {
 func (e *explainer) search(ctx context.Context, r *reason) error {
 	for n := 0; n < len(r.sizes) && ctx.Err() == nil; n++ {
 		size := &r.sizes[n]
-		if size.Nodes == r.allocation.Nodes {
+		if size.option == r.option {
 			continue
 		}
-		position := slices.Index(e.problem.Jobs[r.admitted].Sizes, size.Nodes)
+		position := slices.Index(e.problem.Jobs[r.admitted].Sizes, size.option)
 		plan, legal := repin(e.problem, e.plan, r.admitted, position)
+		if !legal && e.problem.TypeNodes != nil {
+			plan, legal = startWith(e.problem, r.admitted, size.option)
+		}
 		if !legal {
 			continue
 		}
@@ -245,8 +275,8 @@ func (e *explainer) search(ctx context.Context, r *reason) error {
 		if err != nil {
 			return err
 		}
-		if result.Plan[r.admitted][0] != size.Nodes {
-			return fmt.Errorf("job %d has %d nodes; want the %d it was pinned to", r.job, result.Plan[r.admitted][0], size.Nodes)
+		if got := result.Plan[r.admitted][0]; got != size.option {
+			return fmt.Errorf("job %d has %d nodes; want the %d it was pinned to", r.job, solver.OptionNodes(got), size.Nodes)
 		}
 		worth := e.problem.Objective(result.Plan)
 		size.Loss = max(0, e.best-worth)

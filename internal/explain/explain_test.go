@@ -43,8 +43,13 @@ func TestExplainIsTrue(t *testing.T) {
 			Objective: rapid.SampledFrom([]solver.Objective{solver.ObjectiveProgress, solver.ObjectiveTotalTime}).Draw(t, "objective"),
 			Admission: rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"),
 		}
-		if o.Objective == solver.ObjectiveTotalTime && rapid.Bool().Draw(t, "groups") {
-			s = solvertest.GroupedSnapshots(limits).Draw(t, "grouped snapshot")
+		if o.Objective == solver.ObjectiveTotalTime {
+			switch rapid.SampledFrom([]string{"alike", "groups", "types"}).Draw(t, "pool") {
+			case "groups":
+				s = solvertest.GroupedSnapshots(limits).Draw(t, "grouped snapshot")
+			case "types":
+				s = solvertest.TypedSnapshots(limits).Draw(t, "typed snapshot")
+			}
 		}
 		got, err := a.Explain(context.Background(), s, o, nil)
 		if err != nil {
@@ -62,7 +67,11 @@ func TestExplainIsTrue(t *testing.T) {
 		}
 		s, o = s.WithDefaults(), o.WithDefaults()
 		for i, job := range got.Jobs {
-			checkSizes(t, s, o, i, job)
+			checkSizes(t, s, o, i, s.Option(want.Allocations[i].NodeType, job.Nodes), job)
+			if s.Typed() {
+				checkTypeRemedies(t, a, s, o, i, job)
+				continue
+			}
 			checkRemedies(t, a, s, o, i, job)
 		}
 	})
@@ -126,8 +135,9 @@ func without(p *solver.Problem, job, size int, penalty float64) *solver.Problem 
 	return &own
 }
 
-// checkSizes compares the losses of a job's sizes with exhaustive search.
-func checkSizes(t *rapid.T, s *solver.Snapshot, o solver.Options, i int, job solver.JobExplanation) {
+// checkSizes compares the losses of the sizes of a job, which gets an option, with exhaustive
+// search.
+func checkSizes(t *rapid.T, s *solver.Snapshot, o solver.Options, i, gets int, job solver.JobExplanation) {
 	t.Helper()
 	p := solver.NewProblemFor(s, o)
 	n := slices.IndexFunc(p.Jobs, func(j solver.AdmittedJob) bool { return j.Index == i })
@@ -155,13 +165,16 @@ func checkSizes(t *rapid.T, s *solver.Snapshot, o solver.Options, i int, job sol
 		if optimum.Plan[n][0] != nodes {
 			continue // It does not fit.
 		}
-		at := slices.IndexFunc(job.Sizes, func(o solver.SizeOption) bool { return o.Nodes == nodes })
+		at := slices.IndexFunc(job.Sizes, func(o solver.SizeOption) bool { return s.Option(o.NodeType, o.Nodes) == nodes })
+		if at < 0 && s.Typed() {
+			continue // Whether it fits is found by a rule that may not find it.
+		}
 		if at < 0 {
 			t.Fatalf("size %d of job %d is missing in %+v", nodes, i, job.Sizes)
 		}
 		offered++
 		size, loss := job.Sizes[at], best.Objective-p.Objective(optimum.Plan)
-		if nodes == job.Nodes {
+		if nodes == gets {
 			loss = 0
 		}
 		nothing := math.Abs(best.Objective) < 1e-6*magnitude // in which no gap is small
@@ -171,6 +184,29 @@ func checkSizes(t *rapid.T, s *solver.Snapshot, o solver.Options, i int, job sol
 	}
 	if offered != len(job.Sizes) {
 		t.Fatalf("job %d has the sizes %+v; want %d", i, job.Sizes, offered)
+	}
+}
+
+// checkTypeRemedies applies what would give a job more nodes or faster ones.
+func checkTypeRemedies(t *rapid.T, a *elastalloc.Allocator, s *solver.Snapshot, o solver.Options, i int, job solver.JobExplanation) {
+	t.Helper()
+	for _, r := range job.Remedies {
+		changed := *s
+		changed.Jobs, changed.NodeTypes = slices.Clone(s.Jobs), slices.Clone(s.NodeTypes)
+		if r.Weight > 0 {
+			changed.Jobs[i].Weight = &r.Weight
+		} else {
+			g := slices.IndexFunc(s.NodeTypes, func(t solver.NodeType) bool { return t.ID == r.NodeType })
+			changed.TotalNodes += r.TotalNodes - s.NodeTypes[g].Nodes
+			changed.NodeTypes[g].Nodes = r.TotalNodes
+		}
+		d, err := a.Allocate(context.Background(), &changed, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Allocations[i].Nodes != r.Nodes {
+			t.Fatalf("job %d has %d nodes with %+v", i, d.Allocations[i].Nodes, r)
+		}
 	}
 }
 

@@ -72,6 +72,45 @@ func repin(p *solver.Problem, plan solver.Plan, job, size int) (solver.Plan, boo
 	return pinned, p.Check(pinned) == nil
 }
 
+// fits reports whether an option of a job of the problem fits beside what the other jobs must
+// have: as the admission found that it does or, of several types, with others elsewhere.
+func (e *explainer) fits(job, option int) bool {
+	p, least := e.problem, e.problem.Least(job)
+	if p.TypeNodes == nil {
+		return option-least <= e.room.For(p.Jobs[job].Group, 0)
+	}
+	_, legal := startWith(p, job, option)
+	return legal
+}
+
+// startWith returns a plan of a problem with node types that gives a job an option and the
+// others what the admission found that they can have or, where there is no room for that, the
+// first of their options that there is room for; false if a job finds none.
+func startWith(p *solver.Problem, job, option int) (solver.Plan, bool) {
+	plan, room := solver.NewPlan(len(p.Jobs), p.Steps), p.Room()
+	take := func(i, option int) bool {
+		plan[i][0] = option
+		room.Take(-1, option)
+		return !room.Exceeded()
+	}
+	if !take(job, option) {
+		return nil, false
+	}
+	for i := range p.Jobs {
+		held := p.Start[i]
+		if solver.OptionNodes(held) > room.Of(solver.OptionType(held)) {
+			fits := func(k int) bool { return solver.OptionNodes(k) <= room.Of(solver.OptionType(k)) }
+			if n := slices.IndexFunc(p.Jobs[i].Sizes, fits); n >= 0 {
+				held = p.Jobs[i].Sizes[n]
+			}
+		}
+		if i != job && !take(i, held) {
+			return nil, false
+		}
+	}
+	return plan, true
+}
+
 // costOfChange returns what a job's part of the objective under the given nodes per step
 // would be more if the change to those of the first step cost nothing.
 func costOfChange(j *solver.AdmittedJob, nodes []int) float64 {

@@ -24,12 +24,19 @@ func (e *explainer) remedy(ctx context.Context, r *reason) error {
 	}
 	job := &e.snapshot.Jobs[r.job]
 	sizes := job.LegalSizes()
-	if r.allocation.Nodes >= sizes[len(sizes)-1] {
+	if !e.snapshot.Typed() && r.allocation.Nodes >= sizes[len(sizes)-1] {
 		return nil
 	}
-	for _, find := range []func(context.Context, *reason, *solver.Job) (solver.Remedy, error){
-		e.remedyWeight, e.remedyPool, e.remedyMinimum,
-	} {
+	kinds := []func(context.Context, *reason, *solver.Job) (solver.Remedy, error){e.remedyWeight}
+	for g := range max(1, len(e.snapshot.NodeTypes)) {
+		kinds = append(kinds, func(ctx context.Context, r *reason, _ *solver.Job) (solver.Remedy, error) {
+			return e.remedyPool(ctx, r, g)
+		})
+	}
+	if !e.snapshot.Typed() {
+		kinds = append(kinds, e.remedyMinimum)
+	}
+	for _, find := range kinds {
 		found, err := find(ctx, r, job)
 		if err != nil {
 			return err
@@ -49,7 +56,7 @@ func (e *explainer) changed(job int, apply func(*solver.Snapshot, *solver.Job)) 
 	return &s
 }
 
-// decide returns the nodes of every job of a changed snapshot, nil where time is up.
+// decide returns the option of every job of a changed snapshot, nil where time is up.
 func (e *explainer) decide(ctx context.Context, s *solver.Snapshot) ([]int, error) {
 	decision, err := e.decider.Allocate(ctx, s, e.options)
 	if err != nil || decision.Report.Limit == solver.LimitTime {
@@ -57,16 +64,16 @@ func (e *explainer) decide(ctx context.Context, s *solver.Snapshot) ([]int, erro
 	}
 	nodes := make([]int, len(s.Jobs))
 	for i := range nodes {
-		nodes[i] = decision.Allocations[i].Nodes
+		nodes[i] = s.Option(decision.Allocations[i].NodeType, decision.Allocations[i].Nodes)
 	}
 	return nodes, nil
 }
 
-// more returns the nodes that a change gives a job, 0 if they are not more or time is up.
-func (e *explainer) more(ctx context.Context, r *reason, apply func(*solver.Snapshot, *solver.Job)) (int, error) {
+// moreWith returns the nodes that a change gives a job, 0 if they are not more or time is up.
+func (e *explainer) moreWith(ctx context.Context, r *reason, apply func(*solver.Snapshot, *solver.Job)) (int, error) {
 	nodes, err := e.decide(ctx, e.changed(r.job, apply))
-	if r.job < len(nodes) && nodes[r.job] > r.allocation.Nodes {
-		return nodes[r.job], err
+	if r.job < len(nodes) && e.more(r.job, r.option, nodes[r.job]) {
+		return solver.OptionNodes(nodes[r.job]), err
 	}
 	return 0, err
 }
@@ -74,7 +81,7 @@ func (e *explainer) more(ctx context.Context, r *reason, apply func(*solver.Snap
 // remedyWeight finds the smallest weight of 2 significant digits. A job that the admission
 // leaves out has no such weight.
 func (e *explainer) remedyWeight(ctx context.Context, r *reason, job *solver.Job) (remedy solver.Remedy, err error) {
-	if r.admitted < 0 || len(r.sizes) == 0 || r.sizes[len(r.sizes)-1].Nodes <= r.allocation.Nodes {
+	if _, larger := r.next(); r.admitted < 0 || !larger {
 		return remedy, nil
 	}
 	now := job.WeightOrDefault()
@@ -82,12 +89,12 @@ func (e *explainer) remedyWeight(ctx context.Context, r *reason, job *solver.Job
 	// About where a larger size brings the job more than it now costs the others.
 	guess := math.Inf(1)
 	for _, size := range r.sizes {
-		if size.Nodes > r.allocation.Nodes && size.gain > 0 {
+		if size.faster && size.gain > 0 {
 			guess = min(guess, now*(1+size.Loss/size.gain))
 		}
 	}
 	err = firstFrom(sort.SearchFloat64s(weights, guess), len(weights), func(n int) (bool, error) {
-		nodes, err := e.more(ctx, r, func(_ *solver.Snapshot, j *solver.Job) { j.Weight = &weights[n] })
+		nodes, err := e.moreWith(ctx, r, func(_ *solver.Snapshot, j *solver.Job) { j.Weight = &weights[n] })
 		if nodes > 0 {
 			remedy = solver.Remedy{Weight: weights[n], Nodes: nodes} // The last that works is the smallest.
 		}
@@ -150,25 +157,40 @@ func firstFrom(guess, n int, works func(int) (bool, error)) error {
 	return nil
 }
 
-// remedyPool finds the smallest pool.
-func (e *explainer) remedyPool(ctx context.Context, r *reason, _ *solver.Job) (remedy solver.Remedy, err error) {
+// pool is a number of nodes, of a type where there are some.
+type pool struct{ nodeType, nodes int }
+
+// remedyPool finds the smallest pool, or the fewest nodes of a type.
+func (e *explainer) remedyPool(ctx context.Context, r *reason, nodeType int) (remedy solver.Remedy, err error) {
 	now := e.snapshot.TotalNodes
+	if len(e.snapshot.NodeTypes) > 0 {
+		now = e.snapshot.NodeTypes[nodeType].Nodes
+	}
 	most := min(now*solver.MostRemedyPool, solver.MaxNodes) - now
 	works := func(n int) (bool, error) {
 		total := now + 1 + n
-		nodes, known := e.pools[total]
+		at := pool{nodeType, total}
+		nodes, known := e.pools[at]
 		if !known {
 			var err error
-			resize := func(s *solver.Snapshot, _ *solver.Job) { s.TotalNodes = total }
+			resize := func(s *solver.Snapshot, _ *solver.Job) {
+				if s.TotalNodes += total - now; len(s.NodeTypes) > 0 {
+					s.NodeTypes = slices.Clone(s.NodeTypes)
+					s.NodeTypes[nodeType].Nodes = total
+				}
+			}
 			if nodes, err = e.decide(ctx, e.changed(r.job, resize)); nodes == nil {
 				return false, err
 			}
-			e.pools[total] = nodes
+			e.pools[at] = nodes
 		}
-		if nodes[r.job] <= r.allocation.Nodes {
+		if !e.more(r.job, r.option, nodes[r.job]) {
 			return false, nil
 		}
-		remedy = solver.Remedy{TotalNodes: total, Nodes: nodes[r.job]}
+		remedy = solver.Remedy{TotalNodes: total, Nodes: solver.OptionNodes(nodes[r.job])}
+		if len(e.snapshot.NodeTypes) > 0 {
+			remedy.NodeType = e.snapshot.NodeTypes[nodeType].ID
+		}
 		return true, nil
 	}
 	each := 0
@@ -187,6 +209,9 @@ func (e *explainer) remedyPool(ctx context.Context, r *reason, _ *solver.Job) (r
 // guessPool returns about how large a pool is in which the next size of a job is worth what
 // its nodes are: one whose nodes all go to jobs for which they bring as much.
 func (e *explainer) guessPool(r *reason) int {
+	if e.snapshot.Typed() {
+		return 0 // From the smallest on.
+	}
 	price := 0.0
 	for _, size := range r.sizes {
 		if extra := float64(size.Nodes - r.allocation.Nodes); extra > 0 {
@@ -226,7 +251,7 @@ func (e *explainer) remedyMinimum(ctx context.Context, r *reason, job *solver.Jo
 		if changed.MinNodes = least; !changed.Valid() || ctx.Err() != nil {
 			continue
 		}
-		nodes, err := e.more(ctx, r, func(_ *solver.Snapshot, j *solver.Job) { j.MinNodes = least })
+		nodes, err := e.moreWith(ctx, r, func(_ *solver.Snapshot, j *solver.Job) { j.MinNodes = least })
 		if nodes > 0 || err != nil {
 			return solver.Remedy{MinNodes: least, Nodes: nodes}, err
 		}

@@ -29,7 +29,7 @@ func (e *explainer) describe(r *reason) solver.JobExplanation {
 // why returns the reason of a job's nodes, and half a sentence about it.
 func (e *explainer) why(r *reason) (solver.Why, string) {
 	a, pool := r.allocation, e.snapshot.TotalNodes
-	nodes := format.Count(a.Nodes, "node")
+	nodes := nodesOf(a.Nodes, a.NodeType)
 	has, keeps := name(a.JobID)+" has "+nodes, name(a.JobID)+" keeps its "+nodes
 	if r.job < 0 {
 		return solver.WhyOnlySize, keeps + ", because its data are bad"
@@ -37,7 +37,11 @@ func (e *explainer) why(r *reason) (solver.Why, string) {
 	job := &e.snapshot.Jobs[r.job]
 	sizes := job.LegalSizes()
 	if a.Nodes == 0 {
-		return solver.Why(a.WaitReason), e.waiting(r, sizes[0])
+		return solver.Why(a.WaitReason), e.waiting(r, e.snapshot.SmallestSize(r.job))
+	}
+	next, larger := r.next()
+	if e.snapshot.Typed() {
+		sizes = e.optionsOf(r)
 	}
 	fitting := 0 // legal sizes that the pool could hold
 	for _, k := range sizes {
@@ -45,38 +49,71 @@ func (e *explainer) why(r *reason) (solver.Why, string) {
 			fitting++
 		}
 	}
-	next, larger := r.next()
 	switch {
-	case len(sizes) == 1 && sizes[0] == a.Nodes:
+	case len(sizes) == 1 && sizes[0] == r.option:
 		return solver.WhyOnlySize, has + ", its only size"
+	case e.snapshot.Typed() && !slices.ContainsFunc(sizes, func(k int) bool { return e.more(r.job, r.option, k) }):
+		return solver.WhyLargest, has + ", on which it is as fast as it can be"
+	case e.snapshot.Typed(): // Nothing of what follows.
 	case a.Nodes >= sizes[len(sizes)-1]:
 		return solver.WhyLargest, has + ", its largest size"
 	case a.Nodes >= sizes[max(0, fitting-1)]:
 		return solver.WhyLargest, fmt.Sprintf("%s, the largest of its sizes that fits the pool of %d", has, pool)
 	case !larger && e.limited(r):
 		return solver.WhyGroupLimit, has + ", because the limit of its group leaves it no more"
-	case !larger:
+	}
+	if !larger {
 		return solver.WhyNoRoom, has + ", because no more fit beside what the other jobs must have"
 	}
 	if kept := e.keptByCost(r); kept != nil {
-		if left := e.problem.Jobs[r.admitted].Demand / job.Speed(a.Nodes); left <= job.RestartTime.Seconds() {
+		if left := e.problem.Jobs[r.admitted].Demand / e.snapshot.Speed(r.job, r.option); left <= job.RestartTime.Seconds() {
 			return solver.WhyChangeCost, fmt.Sprintf("%s, because it ends in %s and a restart takes %s",
 				keeps, spell(left, 2), spell(job.RestartTime.Seconds(), 2))
 		}
 		brings, costs := e.amounts(max(0, kept.change-kept.Loss), kept.change)
-		return solver.WhyChangeCost, fmt.Sprintf("%s, because %d → %d would bring all jobs %s and the change itself cost %s",
-			keeps, a.Nodes, kept.Nodes, brings, costs)
+		return solver.WhyChangeCost, fmt.Sprintf("%s, because %s would bring all jobs %s and the change itself cost %s",
+			keeps, e.step(r, kept), brings, costs)
 	}
 	if next.gain <= e.nothing() {
-		return solver.WhyEnough, fmt.Sprintf("%s, because %d would bring it nothing", has, next.Nodes)
+		return solver.WhyEnough, fmt.Sprintf("%s, because %s would bring it nothing", has, strings.TrimPrefix(e.step(r, &next), strconv.Itoa(a.Nodes)+" → "))
 	}
 	own, others := e.amounts(next.gain, next.gain+next.Loss)
-	price := fmt.Sprintf("%d → %d would bring it %s and cost other jobs %s", a.Nodes, next.Nodes, own, others)
+	price := fmt.Sprintf("%s would bring it %s and cost other jobs %s", e.step(r, &next), own, others)
 	admitted := &e.problem.Jobs[r.admitted]
-	if extra := float64(next.Nodes - a.Nodes); e.groupPrice(admitted) > 0 && next.gain > e.poolPrice()*extra {
+	if extra := float64(next.Nodes - a.Nodes); e.groupPrice(admitted) > 0 && next.gain > e.poolPrice(0)*extra {
 		return solver.WhyGroupLimit, has + ", because within the limit of its group " + price
 	}
 	return solver.WhyPricedOut, has + ", because " + price
+}
+
+// nodesOf returns a number of nodes with their type, if they have one.
+func nodesOf(nodes int, nodeType string) string {
+	if nodeType == "" {
+		return format.Count(nodes, "node")
+	}
+	return fmt.Sprintf("%d %s", nodes, name(nodeType))
+}
+
+// step returns the change to another size: 2 → 4 or, of several types, 2 t4 → 1 a100 and how
+// many times as fast that would be.
+func (e *explainer) step(r *reason, to *sizeReason) string {
+	a := r.allocation
+	if !e.snapshot.Typed() {
+		return fmt.Sprintf("%d → %d", a.Nodes, to.Nodes)
+	}
+	text := nodesOf(a.Nodes, a.NodeType) + " → " + nodesOf(to.Nodes, to.NodeType)
+	if to.faster {
+		text += fmt.Sprintf(", %s times as fast,", digits(e.snapshot.Speed(r.job, to.option)/e.snapshot.Speed(r.job, r.option), 2))
+	}
+	return text
+}
+
+// optionsOf returns the options of a job above 0 that the pool could hold.
+func (e *explainer) optionsOf(r *reason) []int {
+	if r.admitted < 0 {
+		return []int{r.option}
+	}
+	return slices.DeleteFunc(slices.Clone(e.problem.Jobs[r.admitted].Sizes), func(k int) bool { return k == 0 })
 }
 
 // uncertainty says how far a job's ETA may be off where that counts.
@@ -107,7 +144,7 @@ func (e *explainer) limited(r *reason) bool {
 func (r *reason) next() (sizeReason, bool) {
 	best, found := sizeReason{}, false
 	for _, size := range r.sizes {
-		if size.Nodes > r.allocation.Nodes && (!found || size.gain > 0 && (best.gain <= 0 || size.Loss < best.Loss)) {
+		if size.faster && (!found || size.gain > 0 && (best.gain <= 0 || size.Loss < best.Loss)) {
 			best, found = size, true
 		}
 	}
@@ -117,13 +154,13 @@ func (r *reason) next() (sizeReason, bool) {
 // keptByCost returns the size that a job which keeps its nodes would have if changing to it
 // cost nothing; nil if it would keep them then, too.
 func (e *explainer) keptByCost(r *reason) *sizeReason {
-	if r.allocation.Nodes != r.allocation.Current {
+	if r.allocation.Change != solver.ChangeKeep {
 		return nil
 	}
 	var kept *sizeReason
 	for n := range r.sizes {
 		size := &r.sizes[n]
-		if size.Nodes != r.allocation.Nodes && size.change-size.Loss > e.nothing() &&
+		if size.option != r.option && size.change-size.Loss > e.nothing() &&
 			(kept == nil || size.change-size.Loss > kept.change-kept.Loss) {
 			kept = size
 		}
@@ -140,6 +177,9 @@ func (e *explainer) waiting(r *reason, smallest int) string {
 	}
 	switch a.WaitReason {
 	case solver.WaitNeverFits:
+		if e.snapshot.Typed() {
+			return fmt.Sprintf("%s, because it needs at least %s and no type that it runs on has as many", waits, needed)
+		}
 		return fmt.Sprintf("%s, because it needs at least %s and the pool has %d", waits, needed, e.snapshot.TotalNodes)
 	case solver.WaitBehind:
 		return fmt.Sprintf("%s behind %s, which has no room", waits, name(a.BehindJobID))
@@ -147,7 +187,7 @@ func (e *explainer) waiting(r *reason, smallest int) string {
 		return fmt.Sprintf("%s, because the limit of its group leaves it less than %s", waits, needed)
 	case solver.WaitNotWorthIt:
 		if next, found := r.next(); found {
-			larger := format.Count(next.Nodes, "node")
+			larger := nodesOf(next.Nodes, next.NodeType)
 			if next.gain <= e.nothing() {
 				return fmt.Sprintf("%s, because %s would bring it nothing", waits, larger)
 			}
@@ -171,10 +211,10 @@ func (e *explainer) largestStart() string {
 	largest, most := "", 0
 	for i := range e.snapshot.Jobs {
 		job, n := &e.snapshot.Jobs[i], e.admitted[i]
-		if n < 0 || !job.NeverStarted() || e.plan[n][0] <= most {
+		if n < 0 || !job.NeverStarted() || solver.OptionNodes(e.plan[n][0]) <= most {
 			continue
 		}
-		most = e.plan[n][0]
+		most = solver.OptionNodes(e.plan[n][0])
 		largest = fmt.Sprintf(", above all the %s that %s starts with", format.Count(most, "node"), name(job.ID))
 	}
 	return largest
@@ -195,6 +235,8 @@ func (e *explainer) suggestion(r *reason) string {
 		switch {
 		case remedy.Weight > 0:
 			ways = append(ways, fmt.Sprintf("weight %s%s", strconv.FormatFloat(remedy.Weight, 'g', -1, 64), more))
+		case remedy.NodeType != "":
+			ways = append(ways, fmt.Sprintf("%d %s%s (more may not do)", remedy.TotalNodes, name(remedy.NodeType), more))
 		case remedy.TotalNodes > 0:
 			ways = append(ways, fmt.Sprintf("a pool of %d%s (a larger one may not do)", remedy.TotalNodes, more))
 		case remedy.MinNodes > 0:

@@ -15,7 +15,11 @@ func TypedSnapshots(limits Limits) *rapid.Generator[*solver.Snapshot] {
 	return rapid.Custom(func(t *rapid.T) *solver.Snapshot {
 		s := SnapshotsWithin(limits).Draw(t, "snapshot")
 		DrawNodeTypes(t, s)
-		return s.WithDefaults()
+		s = s.WithDefaults()
+		if bad := s.Validate(limits.Jobs); len(bad) > 0 {
+			t.Fatalf("bad fields: %v", bad)
+		}
+		return s
 	})
 }
 
@@ -81,6 +85,7 @@ func drawSpeeds(t *rapid.T, s *solver.Snapshot, job *solver.Job) {
 		}
 		if job.ETANodeType == "" && rapid.IntRange(0, 2).Draw(t, "own sizes") == 0 {
 			there := *job
+			there.Scaling = solver.Scaling{}
 			there.AllowedNodes = slices.DeleteFunc([]int{1, 2, 3, 5, 8}, func(k int) bool { return k < job.MinNodes || k > job.MaxNodes })
 			if len(there.AllowedNodes) > 0 {
 				drawScaling(t, &there)

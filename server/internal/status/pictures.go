@@ -188,7 +188,7 @@ func (p *past) pictures(now time.Time, backends []Backend) (drawn []picture, row
 	draw("Decisions by backend", "", 0, decided...)
 	draw("Slowest call", "in milliseconds", 0, layer{"", func(c *column) float64 { return 1000 * c.Slowest.Seconds() }})
 	unit := (&solver.Options{Objective: objective}).Spec().Unit.Name
-	draw("Price of a node", "what one more brings: "+unit, held, layer{"", func(c *column) float64 {
+	draw("Price of a node", "in "+unit, held, layer{"", func(c *column) float64 {
 		if c.Objective != objective {
 			return math.NaN() // in another unit
 		}

@@ -152,8 +152,9 @@ func (p *Plan) Due(now time.Time) bool {
 
 // Snapshot observes the cluster and returns the snapshot to ask about: the given one, where a job
 // holds what it was told to, though it may still be on its way there. That job may have no other
-// size, nor a job that cools down, unless jobs hold more than the pool has; one with a speed table
-// needs an entry for each of its allowed_nodes for that. Jobs whose step is overdue, or failed a
+// size, nor a job that cools down, unless jobs hold more than the pool has. That leaves out one whose
+// speed table has not an entry for each of its allowed_nodes, and one with sizes or a scaling of
+// their own for node types. Jobs whose step is overdue, or failed a
 // short while ago, are left out with their nodes: see Reserve.
 func (p *Plan) Snapshot(now time.Time, s *elastallocv1.Snapshot) *elastallocv1.Snapshot {
 	p.Observe(now, s)
@@ -293,14 +294,24 @@ func (j PlanJob) pending() bool {
 // reserved returns how many nodes the job holds or may yet take.
 func (j PlanJob) reserved() int32 { return max(j.Held, j.Size) }
 
-// pin leaves a running job no size or node type but those that it has.
+// pin leaves a running job no size or node type but those that it has, if those of its speeds allow.
 func pin(job *elastallocv1.Job) {
-	if table := job.GetScaling().GetTable(); table == nil {
-		job.AllowedNodes = []int32{job.GetCurrentNodes()}
-	} else if len(table.GetSpeeds()) != len(job.GetAllowedNodes()) || !slices.Contains(job.GetAllowedNodes(), job.GetCurrentNodes()) {
+	nodes, nodeType := job.GetCurrentNodes(), job.GetCurrentNodeType()
+	if slices.ContainsFunc(job.GetSpeeds(), func(t *elastallocv1.TypeSpeed) bool { return t.GetScaling() != nil || len(t.GetAllowedNodes()) > 0 }) {
 		return
 	}
-	job.MinNodes, job.MaxNodes = proto.Int32(job.GetCurrentNodes()), proto.Int32(job.GetCurrentNodes())
+	if table := job.GetScaling().GetTable(); table == nil {
+		job.AllowedNodes = []int32{nodes}
+	} else if len(table.GetSpeeds()) != len(job.GetAllowedNodes()) || !slices.Contains(job.GetAllowedNodes(), nodes) {
+		return
+	}
+	job.MinNodes, job.MaxNodes = &nodes, &nodes
+	if nodeType != "" {
+		job.Speeds = slices.DeleteFunc(job.GetSpeeds(), func(t *elastallocv1.TypeSpeed) bool { return t.GetNodeType() != nodeType })
+		if len(job.GetSpeeds()) == 0 {
+			job.Speeds = []*elastallocv1.TypeSpeed{{NodeType: nodeType}}
+		}
+	}
 }
 
 // Reserve makes a snapshot that leaves a job out ask about no node which that job holds: they are

@@ -14,9 +14,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"pgregory.net/rapid"
 
+	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/client"
+	"github.com/elastalloc/elastalloc/internal/apiconv"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
@@ -566,19 +569,50 @@ func TestPlanInWords(t *testing.T) {
 			}
 		}
 	})
-	t.Run("speed tables", func(t *testing.T) {
-		p := client.Plan{CoolDown: time.Hour}
-		for _, sizes := range [][]int32{{1, 2, 4}, nil, {1, 2}} {
-			s := snapshot(8, 2)
+	t.Run("pins are legal", func(t *testing.T) {
+		allocator, err := elastalloc.New(elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
+		if err != nil {
+			t.Fatal(err)
+		}
+		table := &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_Table{Table: &elastallocv1.SpeedTable{Speeds: []float64{1, 1.8, 3}}}}
+		a, b := &elastallocv1.TypeSpeed{NodeType: "a", Factor: proto.Float64(2)}, &elastallocv1.TypeSpeed{NodeType: "b", AllowedNodes: []int32{2, 8}}
+		for name, c := range map[string]struct {
+			job    *elastallocv1.Job
+			typed  bool
+			pinned bool
+		}{
+			"plain":                       {&elastallocv1.Job{}, false, true},
+			"sizes":                       {&elastallocv1.Job{AllowedNodes: []int32{1, 2, 4}}, false, true},
+			"a table of all sizes":        {&elastallocv1.Job{AllowedNodes: []int32{1, 2, 4}, Scaling: table}, false, true},
+			"a table of powers of two":    {&elastallocv1.Job{MaxNodes: proto.Int32(4), Scaling: table}, false, false},
+			"a table of sizes in range":   {&elastallocv1.Job{MaxNodes: proto.Int32(4), AllowedNodes: []int32{1, 2, 4, 8}, Scaling: table}, false, false},
+			"node types":                  {&elastallocv1.Job{}, true, true},
+			"a table on node types":       {&elastallocv1.Job{AllowedNodes: []int32{1, 2, 4}, Scaling: table}, true, true},
+			"speeds of node types":        {&elastallocv1.Job{Speeds: []*elastallocv1.TypeSpeed{a, {NodeType: "b"}}}, true, true},
+			"sizes of their own of types": {&elastallocv1.Job{Speeds: []*elastallocv1.TypeSpeed{a, b}}, true, false},
+		} {
+			s := &elastallocv1.Snapshot{TotalNodes: 16, Jobs: []*elastallocv1.Job{c.job}}
+			if c.typed {
+				s.NodeTypes = []*elastallocv1.NodeType{{Id: "a", Nodes: 8}, {Id: "b", Nodes: 8}}
+				c.job.CurrentNodeType = "a"
+			}
+			c.job.Id, c.job.RemainingEta, c.job.CurrentNodes = "a", durationpb.New(time.Hour), 2
+			p := client.Plan{CoolDown: time.Hour}
 			p.Snapshot(at(0), s)
-			p.Decide(at(0), decision(4))
+			p.Decide(at(0), &elastallocv1.AllocateResponse{Allocations: []*elastallocv1.Allocation{{JobId: "a", Nodes: 4, NodeType: c.job.GetCurrentNodeType()}}})
 			p.Next(at(0))
-			s = snapshot(8, 4)
-			s.Jobs[0].AllowedNodes = sizes
-			s.Jobs[0].Scaling = &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_Table{Table: &elastallocv1.SpeedTable{Speeds: []float64{1, 1.8, 3}}}}
-			sent := p.Snapshot(at(10), s).GetJobs()[0]
-			if pinned := sent.GetMaxNodes() == 4; pinned != (len(sizes) == 3) || !slices.Equal(sent.GetAllowedNodes(), sizes) {
-				t.Errorf("a job with a table of sizes %v is %v", sizes, sent)
+			c.job.CurrentNodes = 4
+			sent := p.Snapshot(at(10), s)
+			answer, err := apiconv.InProcess{Allocator: allocator}.Allocate(t.Context(), &elastallocv1.AllocateRequest{
+				Snapshot: sent, Options: &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME},
+			})
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			got := answer.GetAllocations()[0]
+			if pinned := sent.GetJobs()[0].GetMinNodes() == 4; pinned != c.pinned || pinned && (got.GetNodes() != 4 || got.GetNodeType() != c.job.GetCurrentNodeType()) {
+				t.Errorf("%s: pinned: %t, and gets %v", name, pinned, got)
 			}
 		}
 	})

@@ -156,9 +156,10 @@ class Plan:
     def snapshot(self, now: float, snapshot: Any) -> Any:
         """Observes the cluster and returns the snapshot to ask about: the given one, where a job
         holds what it was told to, though it may still be on its way there. That job may have no
-        other size, nor a job that cools down, unless jobs hold more than the pool has; one with a
-        speed table needs an entry for each of its allowed_nodes for that. Jobs whose step is
-        overdue, or failed a short while ago, are left out with their nodes: see reserve."""
+        other size, nor a job that cools down, unless jobs hold more than the pool has. That
+        leaves out one whose speed table has not an entry for each of its allowed_nodes, and one
+        with sizes or a scaling of their own for node types. Jobs whose step is overdue, or failed
+        a short while ago, are left out with their nodes: see reserve."""
         self.observe(now, snapshot)
         self._asked, self._event = now, False
         free, sent = self._free(), copy.deepcopy(snapshot)
@@ -246,7 +247,10 @@ class Plan:
 
 
 def _pin(job: Any) -> None:
-    """Leaves a running job no size or node type but those that it has."""
+    """Leaves a running job no size or node type but those that it has, if those of its speeds
+    allow."""
+    if any(t.HasField("scaling") or t.allowed_nodes for t in job.speeds):
+        return
     if job.scaling.WhichOneof("curve") != "table":
         job.allowed_nodes[:] = [job.current_nodes]
     elif (
@@ -255,6 +259,11 @@ def _pin(job: Any) -> None:
     ):
         return
     job.min_nodes = job.max_nodes = job.current_nodes
+    if job.current_node_type:
+        kept = [t for t in job.speeds if t.node_type == job.current_node_type]
+        kept = kept or [pb.TypeSpeed(node_type=job.current_node_type)]
+        del job.speeds[:]
+        job.speeds.extend(kept)
 
 
 def reserve(snapshot: Any, group_id: str, node_type: str, nodes: int) -> None:

@@ -82,7 +82,7 @@ The policies:
 ` + describePolicies(),
 		Example: `  elastalloc-lab simulate --trace trace.csv --nodes 70,110,150 --out results
   elastalloc-lab simulate --synthetic baseline --nodes 110 --out results
-  elastalloc-lab simulate --trace trace.csv --node-types a100=8:4,t4=48 --out new`,
+  elastalloc-lab simulate --trace trace.csv --node-types a100=8:4,t4=48 --out o`,
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.simulate(cmd, env) },
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/exact/model"
+	"github.com/elastalloc/elastalloc/solver/exact/nodetypes"
 )
 
 // Sia's parameters, as published: Jayaram Subramanya et al., "Sia: Heterogeneity-aware,
@@ -16,6 +18,7 @@ const (
 	siaWaiting = -1.1  // worth of no nodes
 	siaWorst   = -3000 // worth of any nodes, at least
 	siaSlowest = 1e-4  // of a job's speeds relative to its slowest
+	siaClock   = 1e6   // work of the solver between two looks at the context
 )
 
 // siaOption is nodes that a job may be given, and what they are worth.
@@ -73,4 +76,38 @@ func siaOptions(job *solver.Job, types []solver.NodeType, past past, ramps bool)
 		kept = append(kept, option)
 	}
 	return kept
+}
+
+// bestOptions returns the choice of options that is worth the most, and how good it is.
+func bestOptions(ctx context.Context, s *solver.Snapshot, options [][]siaOption) ([]holding, Decision, error) {
+	p := nodetypes.Problem{Start: make([]int, len(options))} // none, or what a job must keep
+	position := make(map[string]int32)
+	for n, t := range s.NodeTypes {
+		position[t.ID] = int32(n) //nolint:gosec // At most solver.MaxNodeTypes.
+		p.Capacity = append(p.Capacity, t.Nodes)
+	}
+	plain := func(h holding) nodetypes.Holding {
+		return nodetypes.Holding{Type: position[h.nodeType], Nodes: int32(h.nodes)} //nolint:gosec // At most solver.MaxNodes.
+	}
+	for i := range options {
+		var list []nodetypes.Option
+		for _, o := range options[i] {
+			list = append(list, nodetypes.Option{Holding: plain(o.holding), Value: o.worth})
+		}
+		job := &s.Jobs[i]
+		p.Jobs, p.Now = append(p.Jobs, list), append(p.Now, plain(holding{job.CurrentNodes, job.CurrentNodeType}))
+	}
+	found, err := nodetypes.Solve(model.NewClock(ctx, siaClock), &p, nodetypes.Usual())
+	if err != nil {
+		return nil, Decision{}, err
+	}
+	decision := Decision{Reason: solver.ReasonFeasible, RelativeGap: (found.Bound - found.Value) / math.Abs(found.Bound)}
+	if decision.RelativeGap <= solver.OptimalGap {
+		decision.Reason = solver.ReasonOptimal
+	}
+	holdings := make([]holding, len(options))
+	for i, n := range found.Choice {
+		holdings[i] = options[i][n].holding
+	}
+	return holdings, decision, ctx.Err()
 }

@@ -1,0 +1,108 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// TestSiaOptions works out by hand what nodes are worth to a job.
+func TestSiaOptions(t *testing.T) {
+	types := []solver.NodeType{{ID: "slow", Nodes: 2, Speed: 1}, {ID: "fast", Nodes: 4, Speed: 4}}
+	job := func(nodes int, nodeType string, held time.Duration) *solver.Job {
+		job := solver.NewJob("a", time.Hour)
+		job.Scaling.DoublingEfficiency = 0.5 // A second node brings nothing.
+		job.CurrentNodes, job.CurrentNodeType, job.TrainingTime = nodes, nodeType, held
+		job.RestartTime = 100 * time.Second
+		return &job
+	}
+	none := siaOption{worth: -1.1}
+	option := func(nodes int, nodeType string, worth float64) siaOption {
+		return siaOption{holding{nodes, nodeType}, worth}
+	}
+	for name, test := range map[string]struct {
+		job   *solver.Job
+		past  past
+		ramps bool
+		want  []siaOption
+	}{
+		"new":          {job(0, "", 0), past{}, false, []siaOption{none, option(1, "slow", -1), option(2, "slow", -1), option(1, "fast", -0.5), option(2, "fast", -0.5), option(4, "fast", -0.5)}},
+		"new, ramping": {job(0, "", 0), past{}, true, []siaOption{none, option(1, "slow", -1), option(1, "fast", -0.5)}},
+		// (400 - 1 * 100) / (400 + 100) = 0.6, and 0.6^-0.5 = 1.29, 2.4^-0.5 = 0.65.
+		"running, ramping": {job(1, "slow", 400*time.Second), past{restarts: 1, mostHeld: 1}, true, []siaOption{
+			none, option(1, "slow", -1), option(2, "slow", -1.29), option(1, "fast", -0.65), option(2, "fast", -0.65),
+		}},
+		"worn out":   {job(1, "slow", 400*time.Second), past{restarts: 4, mostHeld: 1}, true, []siaOption{none, option(1, "slow", -1), option(2, "slow", -100), option(1, "fast", -100), option(2, "fast", -100)}},
+		"young":      {job(1, "slow", 50*time.Second), past{mostHeld: 1}, true, []siaOption{none, option(1, "slow", -1), option(2, "slow", -1), option(1, "fast", -0.5), option(2, "fast", -0.5)}},
+		"restarting": {job(1, "fast", 50*time.Second), past{mostHeld: 1, restarting: true}, false, []siaOption{option(1, "fast", -0.5)}},
+	} {
+		if got := siaOptions(test.job, types, test.past, test.ramps); !slices.Equal(got, test.want) {
+			t.Errorf("%s: the options are %v; want %v", name, got, test.want)
+		}
+	}
+}
+
+// TestSiaIsExact compares the choice of options with the best of all, which a table over the
+// free nodes of all types finds.
+func TestSiaIsExact(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := &solver.Snapshot{}
+		for n := range rapid.IntRange(1, 3).Draw(t, "types") {
+			s.NodeTypes = append(s.NodeTypes, solver.NodeType{ID: fmt.Sprint(n), Nodes: rapid.IntRange(1, 9).Draw(t, "nodes"), Speed: 1})
+		}
+		options := make([][]siaOption, rapid.IntRange(1, 12).Draw(t, "jobs"))
+		s.Jobs = make([]solver.Job, len(options))
+		for i := range options {
+			options[i] = []siaOption{{worth: siaWaiting}}
+			s.Jobs[i] = solver.NewJob(fmt.Sprint(i), time.Hour)
+			for option := range optionsOf(s.Jobs[i], s.NodeTypes) {
+				worth := -float64(rapid.IntRange(1, 300).Draw(t, "worth")) / 100 // Ties are many.
+				options[i] = append(options[i], siaOption{option, worth})
+			}
+		}
+		holdings, decision, err := bestOptions(t.Context(), s, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := checkHoldings(s, holdings); err != nil {
+			t.Fatal(err)
+		}
+		got := 0.0
+		for i, h := range holdings {
+			got += options[i][slices.IndexFunc(options[i], func(o siaOption) bool { return o.holding == h })].worth
+		}
+		if want := bestOfAll(s.NodeTypes, options); math.Abs(got-want) > 1e-9 || decision.Reason != solver.ReasonOptimal {
+			t.Fatalf("the choice is worth %v, %s; the best is worth %v", got, decision.Reason, want)
+		}
+	})
+}
+
+// bestOfAll returns the most that a choice of options is worth, by the best of every number of
+// free nodes of each type.
+func bestOfAll(types []solver.NodeType, options [][]siaOption) float64 {
+	states, stride, most := 1, make(map[string]int), make(map[string]int)
+	for _, t := range types {
+		stride[t.ID], most[t.ID] = states, t.Nodes
+		states *= t.Nodes + 1
+	}
+	best := make([]float64, states)
+	for job := range options {
+		next := make([]float64, states)
+		for free := range next {
+			next[free] = math.Inf(-1)
+			for _, o := range options[job] {
+				if o.nodes == 0 || free/stride[o.nodeType]%(most[o.nodeType]+1) >= o.nodes {
+					next[free] = max(next[free], o.worth+best[free-o.nodes*stride[o.nodeType]])
+				}
+			}
+		}
+		best = next
+	}
+	return best[states-1]
+}

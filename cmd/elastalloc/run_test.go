@@ -49,6 +49,7 @@ func TestTables(t *testing.T) {
 		"busy":                 "-f ../../examples/busy.json",
 		"teams":                "-f ../../examples/teams.json",
 		"node_types":           "-f testdata/node_types.json",
+		"two_kinds":            "-f ../../examples/two-kinds.json",
 	} {
 		t.Run(name, func(t *testing.T) {
 			env := map[string]string{"ELASTALLOC_CBC": "/nonexistent/cbc"}

@@ -1,0 +1,104 @@
+package sim
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// TestNearSiasSetting repeats Sia's setting on two of its workloads and compares mean
+// completion times with what another simulator found there. The data are not part of the
+// project.
+func TestNearSiasSetting(t *testing.T) {
+	if testing.Short() {
+		t.Skip("whole traces take seconds")
+	}
+	const folder = "../../shared/sia"
+	file, err := os.Open(filepath.Join(folder, "speeds.csv"))
+	if err != nil {
+		t.Skip("no ../shared/sia beside the checkout")
+	}
+	defer file.Close()
+	speeds, err := ReadSpeeds(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := DefaultConfig(64)
+	config.NodeTypes = []solver.NodeType{{ID: "aws", Nodes: 24}, {ID: "dgx-ext", Nodes: 16}, {ID: "rtx", Nodes: 24}}
+	config.Round = time.Minute
+	allocator := newAllocator()
+	for _, set := range []string{"philly", "saturn"} {
+		text, err := os.ReadFile(filepath.Join(folder, set+"-3.csv"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		trace, err := ReadTrace(strings.NewReader(string(text)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := NewWorkload(set, trace, WorkloadOptions{GPUsPerNode: 1, Speeds: speeds})
+		hours := make(map[string]float64)
+		for name, want := range foundInSiasSetting(t, folder, set, "3") {
+			result, err := Run(t.Context(), w, policy(t, name), config, allocator)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := Summarize(result, 0)
+			hours[name] = s.MeanTotalSeconds / 3600
+			if s.Unproven > 0 {
+				t.Errorf("%s under %s: %d of %d decisions are not proven", set, name, s.Unproven, s.Decisions)
+			}
+			// A job that keeps its type for ever makes much of who came first.
+			tolerance := map[string]float64{"type-kept": 0.25}[name] + 0.03
+			if got := hours[name]; got < (1-tolerance)*want || got > (1+tolerance)*want {
+				t.Errorf("%s under %s: %.3f h; want about %.3f", set, name, got, want)
+			}
+		}
+		for name, got := range hours {
+			if name != "total-time" && hours["total-time"] >= got {
+				t.Errorf("%s: total-time %.3f h, %s %.3f; want it below", set, hours["total-time"], name, got)
+			}
+		}
+	}
+}
+
+// foundInSiasSetting returns the mean completion time in hours by policy, from the table that
+// comes with the data.
+func foundInSiasSetting(t *testing.T, folder, set, workload string) map[string]float64 {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(folder, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := make(map[string]float64)
+	var header []string
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		if len(cells) > 1 && cells[1] == "total-time" {
+			header = cells
+		}
+		if cells[0] != workload || header == nil || header[0] != set {
+			continue
+		}
+		for i, name := range header[1:] {
+			if strings.HasSuffix(name, "*") {
+				continue // with other penalties
+			}
+			if found[name], err = strconv.ParseFloat(cells[i+1], 64); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if len(found) != len(typePolicies())+1 {
+		t.Fatalf("the table has %v", found)
+	}
+	return found
+}

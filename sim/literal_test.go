@@ -289,7 +289,7 @@ func TestEqualsTheLiteralLoop(t *testing.T) {
 	policies := policiesThat(func(p Policy) bool {
 		return p.Name != "optimal-cbc" && p.Name != "optimal-highs" && p.place == nil && p.Name != "total-time-weights" && !p.NeedsTypes
 	})
-	typed := append(policiesThat(func(p Policy) bool { return p.NeedsTypes && !p.KeepsType }), Policy{
+	typed := append(policiesThat(func(p Policy) bool { return p.knowsTypes() }), Policy{
 		Name: "arbitrary", EveryEvent: true, NeedsTypes: true, KeepsType: true, decideTypes: arbitrary,
 	}, Policy{Name: "arbitrary, free to move", NeedsTypes: true, EveryEvent: true, decideTypes: arbitrary})
 	allocator := newAllocator()

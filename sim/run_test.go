@@ -306,7 +306,11 @@ func TestRunFails(t *testing.T) {
 	broken := errors.New("broken")
 	answer := func(nodes int) allocatorFunc {
 		return func(s *solver.Snapshot) (solver.Decision, error) {
-			return solver.DecideNow(s, slices.Repeat([]int{nodes}, len(s.Jobs))), nil
+			decision := solver.DecideNow(s, slices.Repeat([]int{0}, len(s.Jobs)))
+			for i := range decision.Allocations {
+				decision.Allocations[i].Nodes = nodes
+			}
+			return decision, nil
 		}
 	}
 	missing := allocatorFunc(func(s *solver.Snapshot) (solver.Decision, error) {

@@ -91,6 +91,8 @@ func (s *search) searchCore(r *relaxation) bool {
 		switch cut := c.dropped < min(c.limit, c.least); {
 		case s.goodEnough() || !complete:
 			return false
+		case cut && math.IsInf(c.least, 1) && c.limit < min(whole, r.below):
+			limit *= 2 * growth // A choice is easier to find, and then limits what it takes.
 		case cut && width >= s.effort.LastWidth:
 			return false
 		case cut:

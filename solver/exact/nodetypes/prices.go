@@ -213,8 +213,12 @@ func (f *smooth) step(prices []float64, longest float64) []float64 {
 			step[h] -= v * step[g]
 		}
 	}
+	most := longest
+	for _, by := range step {
+		most = max(most, math.Abs(by))
+	}
 	for g, price := range prices {
-		step[g] = max(min(step[g], longest), -longest, -price)
+		step[g] = max(step[g]*longest/most, -price)
 	}
 	return step
 }

@@ -49,6 +49,9 @@
 //	guess/rollout.go     a legal plan from prices, step by step
 //	guess/constant.go    a legal plan of constant sizes
 //
+// Where there are several types of nodes, the problem has one step and no groups: nodetypes
+// solves it by itself, on plain data, and states its own lemmas; types.go converts.
+//
 // # Lemmas
 //
 // A bound is written in one place, proof.Search.prove, under the name of the lemma that

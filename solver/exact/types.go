@@ -41,6 +41,8 @@ func solveTypes(clock *model.Clock, p *solver.Problem, options solver.SolveOptio
 	if math.IsInf(result.Bound, 1) {
 		result.Bound = p.Ceiling()
 	}
+	// The choice is within the bound to the last digit; its objective is a sum with less of them.
+	result.Bound = max(result.Bound, p.Objective(result.Plan))
 	return result, nil
 }
 

@@ -72,7 +72,7 @@ func (b *beam) keep(width int) float64 {
 	if len(b.states) <= width {
 		return math.Inf(1)
 	}
-	slices.SortStableFunc(b.states, func(x, y state) int { return cmp.Or(cmp.Compare(x.total, y.total), x.tie.compare(y.tie)) })
+	slices.SortFunc(b.states, func(x, y state) int { return cmp.Or(cmp.Compare(x.total, y.total), x.tie.compare(y.tie)) })
 	dropped := b.states[width].total
 	b.states = b.states[:width]
 	b.rehash(len(b.slots))

@@ -25,11 +25,12 @@ func classes() []class {
 		}
 		return r
 	}
-	totalTime := func(d drawer, jobs int, groups bool) *elastallocv1.AllocateRequest {
+	totalTime := func(d drawer, jobs int, groups, types bool) *elastallocv1.AllocateRequest {
 		nodes, sizes := d.IntN(100), 1+d.IntN(6)
 		for {
 			r := d.request(nodes, 1, jobs, sizes)
-			if r.GetOptions().GetObjective() != 0 && (len(r.GetSnapshot().GetGroups()) > 0) == groups {
+			s := r.GetSnapshot()
+			if r.GetOptions().GetObjective() != 0 && (len(s.GetGroups()) > 0) == groups && (len(s.GetNodeTypes()) > 1) == types {
 				return r
 			}
 		}
@@ -47,8 +48,9 @@ func classes() []class {
 		{"3 to 22 jobs", func(d drawer) *elastallocv1.AllocateRequest {
 			return progress(d, 4+d.IntN(100), 2+d.IntN(7), 3+d.IntN(20), 1+d.IntN(6))
 		}},
-		{"total time", func(d drawer) *elastallocv1.AllocateRequest { return totalTime(d, d.IntN(40), false) }},
-		{"groups", func(d drawer) *elastallocv1.AllocateRequest { return totalTime(d, d.IntN(40), true) }},
+		{"total time", func(d drawer) *elastallocv1.AllocateRequest { return totalTime(d, d.IntN(40), false, false) }},
+		{"groups", func(d drawer) *elastallocv1.AllocateRequest { return totalTime(d, d.IntN(40), true, false) }},
+		{"node types", func(d drawer) *elastallocv1.AllocateRequest { return totalTime(d, d.IntN(40), false, true) }},
 		{"hostile numbers", func(d drawer) *elastallocv1.AllocateRequest {
 			r := d.request(d.IntN(100), 1+d.IntN(6), d.IntN(12), 1+d.IntN(6))
 			d.makeHostile(r)

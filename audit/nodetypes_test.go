@@ -1,0 +1,81 @@
+package audit
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// TestNodeTypes compares the slopes of three jobs on two types, and the best plans from several
+// states, with those of an exhaustive search by other code, to six digits.
+func TestNodeTypes(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change    func(jobs []*elastallocv1.Job)
+		objective float64
+		plan      [][]int // of each job, on fast and slow nodes
+	}{
+		"all new": {func([]*elastallocv1.Job) {}, 5.151235, [][]int{{2, 0}, {0, 2}, {0, 2}}},
+		"one moves": {func(jobs []*elastallocv1.Job) {
+			hold(jobs[0], "slow", 4, 60)
+		}, 4.875191, [][]int{{2, 0}, {0, 2}, {0, 2}}},
+		"two swap": {func(jobs []*elastallocv1.Job) {
+			hold(jobs[0], "slow", 2, 60)
+			hold(jobs[1], "fast", 2, 60)
+		}, 4.728853, [][]int{{2, 0}, {0, 2}, {0, 2}}},
+		"a swap does not pay": {func(jobs []*elastallocv1.Job) {
+			hold(jobs[0], "slow", 2, 600)
+			hold(jobs[1], "fast", 2, 600)
+		}, 3.585356, [][]int{{0, 2}, {0, 2}, {2, 0}}},
+		"one does not train on fast nodes": {func(jobs []*elastallocv1.Job) {
+			jobs[1].Speeds = jobs[1].GetSpeeds()[1:]
+		}, 5.308749, [][]int{{2, 0}, {0, 2}, {0, 2}}},
+	} {
+		request := new(elastallocv1.AllocateRequest)
+		if err := protojson.Unmarshal([]byte(`{
+			"snapshot": {"nodeTypes": [{"id": "fast", "nodes": 2}, {"id": "slow", "nodes": 4}], "jobs": [
+				{"id": "bert", "remainingEta": "14400s", "maxNodes": 4, "speeds": [{"nodeType": "fast", "factor": 4}, {"nodeType": "slow"}]},
+				{"id": "resnet", "remainingEta": "14400s", "maxNodes": 4, "speeds": [{"nodeType": "fast", "factor": 1.5}, {"nodeType": "slow"}]},
+				{"id": "short", "remainingEta": "1800s", "maxNodes": 4, "speeds": [{"nodeType": "fast", "factor": 2}, {"nodeType": "slow"}]}]},
+			"options": {"objective": "OBJECTIVE_TOTAL_TIME"}}`), request); err != nil {
+			t.Fatal(err)
+		}
+		test.change(request.GetSnapshot().GetJobs())
+		s, err := read(request)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		e := newEffort(t.Context(), Options{})
+		m, err := newModel(s, s.admit(), 10, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range []float64{0.903330, 0.689121, 1.096250} {
+			if got := s.totalTime.terms[i].gradient; name == "all new" && math.Abs(got-want) > 1e-6 {
+				t.Errorf("the slope of %s is %v; want %v", s.jobs[i].id, got, want)
+			}
+		}
+		if most, _ := m.objective(test.plan); math.Abs(most-test.objective) > 1e-6 || m.legal(test.plan, 2, false) != nil {
+			t.Errorf("%s: the plan is worth %v; want %v", name, most, test.objective)
+		}
+		a := &answer{model: m, report: &elastallocv1.SolveReport{}}
+		if plan := a.newSearch(e, test.objective+1e-6).solve(); plan != nil {
+			t.Errorf("%s: %v is said to be better", name, plan)
+		}
+		if plan := a.newSearch(e, test.objective-1e-6).solve(); !slices.EqualFunc(plan, test.plan, slices.Equal) {
+			t.Errorf("%s: the best plan is %v; want %v", name, plan, test.plan)
+		}
+	}
+}
+
+// hold gives a job nodes.
+func hold(j *elastallocv1.Job, of string, nodes int32, restart int64) {
+	j.CurrentNodes, j.CurrentNodeType = nodes, of
+	j.RestartTime = durationpb.New(time.Duration(restart) * time.Second)
+}

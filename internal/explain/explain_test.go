@@ -14,12 +14,20 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/internal/audited"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
+// auditedAllocator has its decisions audited.
+type auditedAllocator struct{ *elastalloc.Allocator }
+
+func (a auditedAllocator) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
+	return audited.Allocate(ctx, s, o, a.Allocator.Allocate)
+}
+
 // newAllocator returns an allocator that takes as long as it wants.
-func newAllocator(tb testing.TB, options elastalloc.Options) *elastalloc.Allocator {
+func newAllocator(tb testing.TB, options elastalloc.Options) auditedAllocator {
 	tb.Helper()
 	if options.DefaultBudget == 0 {
 		options.DefaultBudget = elastalloc.NoBudget
@@ -28,7 +36,7 @@ func newAllocator(tb testing.TB, options elastalloc.Options) *elastalloc.Allocat
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return a
+	return auditedAllocator{a}
 }
 
 // TestExplainIsTrue checks explanations of drawn snapshots against exhaustive search: the
@@ -188,7 +196,7 @@ func checkSizes(t *rapid.T, s *solver.Snapshot, o solver.Options, i, gets int, j
 }
 
 // checkTypeRemedies applies what would give a job more nodes or faster ones.
-func checkTypeRemedies(t *rapid.T, a *elastalloc.Allocator, s *solver.Snapshot, o solver.Options, i int, job solver.JobExplanation) {
+func checkTypeRemedies(t *rapid.T, a auditedAllocator, s *solver.Snapshot, o solver.Options, i int, job solver.JobExplanation) {
 	t.Helper()
 	for _, r := range job.Remedies {
 		changed := *s
@@ -211,7 +219,7 @@ func checkTypeRemedies(t *rapid.T, a *elastalloc.Allocator, s *solver.Snapshot, 
 }
 
 // checkRemedies applies what would give a job more.
-func checkRemedies(t *rapid.T, a *elastalloc.Allocator, s *solver.Snapshot, o solver.Options, i int, job solver.JobExplanation) {
+func checkRemedies(t *rapid.T, a auditedAllocator, s *solver.Snapshot, o solver.Options, i int, job solver.JobExplanation) {
 	t.Helper()
 	nodes := func(change func(*solver.Snapshot, *solver.Job)) int {
 		changed := *s

@@ -12,12 +12,20 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/internal/audited"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
+// auditedAllocator has its decisions audited.
+type auditedAllocator struct{ *elastalloc.Allocator }
+
+func (a auditedAllocator) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
+	return audited.Allocate(ctx, s, o, a.Allocator.Allocate)
+}
+
 // newAllocator returns an allocator that takes as long as it wants.
-func newAllocator(tb testing.TB, options elastalloc.Options) *elastalloc.Allocator {
+func newAllocator(tb testing.TB, options elastalloc.Options) auditedAllocator {
 	tb.Helper()
 	if options.DefaultBudget == 0 {
 		options.DefaultBudget = elastalloc.NoBudget
@@ -26,7 +34,7 @@ func newAllocator(tb testing.TB, options elastalloc.Options) *elastalloc.Allocat
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return a
+	return auditedAllocator{a}
 }
 
 // twoJobs returns a snapshot of two jobs.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/elastalloc/elastalloc/internal/audited"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
 )
@@ -17,9 +18,11 @@ import (
 // queued and new, some paused, most running, with ETAs over four orders of magnitude.
 // Mixed jobs have weights, efficiencies, minimums and restarts of their own.
 func totalTimeProblem(jobs, nodes int, seed uint64, mixed bool) *solver.Problem {
-	return solver.NewProblemFor(totalTimeSnapshot(jobs, nodes, seed, mixed), solver.Options{
-		Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionStartFirst,
-	})
+	return solver.NewProblemFor(totalTimeSnapshot(jobs, nodes, seed, mixed), totalTimeOptions())
+}
+
+func totalTimeOptions() solver.Options {
+	return solver.Options{Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionStartFirst}
 }
 
 func totalTimeSnapshot(jobs, nodes int, seed uint64, mixed bool) *solver.Snapshot {
@@ -79,8 +82,12 @@ func TestTotalTime(t *testing.T) {
 	} {
 		for seed := range d.seeds {
 			for _, mixed := range []bool{false, true} {
-				p := totalTimeProblem(d.jobs, d.nodes, uint64(seed), mixed)
+				s := totalTimeSnapshot(d.jobs, d.nodes, uint64(seed), mixed)
+				p := solver.NewProblemFor(s, totalTimeOptions())
 				result, objective := solve(t, p, solver.SolveOptions{})
+				if err := audited.Result(t.Context(), s, totalTimeOptions(), p, result); err != nil {
+					t.Error(err)
+				}
 				want := bySteppingThrough(p)
 				if result.Limit != solver.LimitNone || solver.RelativeGap(objective, result.Bound) > solver.OptimalGap {
 					t.Fatalf("%d jobs, %d nodes, seed %d: %v of %v, limit %s", d.jobs, d.nodes, seed, objective, result.Bound, result.Limit)

@@ -39,6 +39,9 @@ const (
 // told returns a speed as the objective tells it from others.
 func told(speed float64) float64 { return max(speed, 1e-30) }
 
+// told returns the speed on some nodes, the curve of which is told from others.
+func (k *kind) told(nodes float64) float64 { return k.factor * told(k.at(nodes)) }
+
 // mean returns the mean of a number over some of the nodes that a job can train on; where there
 // are none, each type counts alike.
 func (of *terms) mean(s *snapshot, number func(k *kind) float64, counts func(k *kind) bool) float64 {
@@ -83,7 +86,7 @@ func (o *totalTime) prepare(s *snapshot, e *effort) error {
 		of.rho = of.mean(s, func(k *kind) float64 { return k.factor }, every)
 		of.demand = j.demand / of.rho
 		for _, k := range of.kinds {
-			of.most, of.fastest = max(of.most, k.most()), max(of.fastest, told(k.speed(k.most())))
+			of.most, of.fastest = max(of.most, k.most()), max(of.fastest, k.told(k.most()))
 		}
 		if of.most > 1 {
 			exponents = append(exponents, of.mean(s, func(k *kind) float64 { return math.Log(told(k.at(k.most()))) / math.Log(k.most()) },
@@ -155,7 +158,7 @@ func (o *totalTime) prepare(s *snapshot, e *effort) error {
 		if pool > 0 {
 			least := slices.MinFunc(of.kinds, func(a, b *kind) int { return cmp.Compare(a.sizes[0], b.sizes[0]) }).sizes[0]
 			share := min(max(pool/n, 1, float64(least)), of.most)
-			u := of.mean(s, func(k *kind) float64 { return told(k.speed(share)) }, every) / of.rho / math.Pow(share, a)
+			u := of.mean(s, func(k *kind) float64 { return k.told(share) }, every) / of.rho / math.Pow(share, a)
 			// 1 - (V before / V)^p without cancellation.
 			left := -math.Expm1(power * math.Log1p(-of.weight/v))
 			c = v * math.Pow(left, 1/power) / (math.Pow(pool, a) * u)
@@ -192,14 +195,14 @@ func (o *totalTime) value(i int, j *job, k *kind, nodes int) (value, magnitude f
 	of, speed, now := &o.terms[i], 0.0, 0.0
 	saved, bonus, cost, restart := 0.0, 0.0, 0.0, j.restart
 	if nodes > 0 {
-		speed = told(k.speed(float64(nodes)) / of.rho)
+		speed = told(k.speed(float64(nodes))) / of.rho
 		saved = of.gradient * speed
 		if o.cadence > 0 {
 			saved = (of.gradient*min(o.cadence*speed, of.demand) + of.weight*max(0, o.cadence-of.demand/speed)) / o.cadence
 		}
 	}
 	if j.current > 0 {
-		now = told(j.here.speed(float64(j.current)) / of.rho)
+		now = j.here.told(float64(j.current)) / of.rho
 	}
 	moves := nodes > 0 && j.current > 0 && k.on != j.on
 	if moves {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -88,8 +89,8 @@ func TestFiles(t *testing.T) {
 }
 
 // TestClasses audits the answers of the exact backend and of greedy to drawn requests, and
-// the same answers with a plan that is worse: none of those may be confirmed, and next to all
-// that are called optimal have to be. It prints a table of verdicts.
+// the same answers with a plan that is worse: none of those may be confirmed, and all others
+// have to be but for hostile numbers that cancel. It prints a table of verdicts.
 func TestClasses(t *testing.T) {
 	t.Parallel()
 	counts := make(verdicts)
@@ -112,7 +113,9 @@ func TestClasses(t *testing.T) {
 				name += ", not optimal"
 			}
 			counts.count(name, got.Verdict)
-			if got.Verdict == audit.Refuted {
+			// Only sums of hostile numbers cancel to less than a thousandth of their terms.
+			cancelled := class.name == "hostile numbers" && strings.Contains(got.Reason, "up to rounding")
+			if got.Verdict != audit.Confirmed && !(got.Verdict == audit.Open && cancelled) {
 				t.Errorf("%s, seed %d: %v\n%s", name, seed, got, protojson.Format(request))
 			}
 			if optimal {
@@ -124,7 +127,7 @@ func TestClasses(t *testing.T) {
 		of := counts[name]
 		t.Logf("%-32s %v", name, of)
 		if open := of[audit.Open]; open > max(1, of[audit.Confirmed]/100) && name != "worsened" {
-			t.Errorf("%s: %d are open", name, open)
+			t.Errorf("%s: %d cancel", name, open)
 		}
 	}
 }

@@ -25,6 +25,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/internal/tracing"
 	"github.com/elastalloc/elastalloc/internal/wait"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -92,6 +93,20 @@ func (h *harness) openCall(ctx context.Context, t *testing.T) grpc.ClientStream 
 		t.Fatal(err)
 	}
 	return stream
+}
+
+// TestEveryMethodIsCounted: a method without a row would count no memory.
+func TestEveryMethodIsCounted(t *testing.T) {
+	t.Parallel()
+	rows := methods(1)
+	for _, method := range elastallocv1.AllocatorService_ServiceDesc.Methods {
+		if rows[method.MethodName].Need == nil {
+			t.Errorf("methods has no row, or no need of memory, for %s", method.MethodName)
+		}
+	}
+	if len(rows) != len(elastallocv1.AllocatorService_ServiceDesc.Methods) {
+		t.Error("methods has a row without a method")
+	}
 }
 
 // TestPath checks that a method that the server does not know gets all that a call gets,

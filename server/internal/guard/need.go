@@ -17,8 +17,9 @@ import (
 // What calls hold beside their decoded requests, in bytes: BenchmarkNeed of package server
 // measures it.
 const (
-	workPerJob    = 1200 // of a search: the core's job, the model, plans
+	workPerJob    = 1150 // of a search: the core's job, the model, plans
 	workPerNumber = 96   // of each legal size and speed
+	workPerStep   = 100  // of each step of a horizon longer than usual
 	usualSizes    = 5    // within workPerJob
 
 	answerPerJob     = 300 // of a decision, in the core, as messages and encoded
@@ -99,7 +100,7 @@ func (n *Need) parts(size Size) []part {
 	all, horizon := size.Counted[jobs], min(solver.MaxSteps, max(solver.DefaultSteps, size.Counted[steps]))
 	// Legal sizes are powers of two within the pool where none are named.
 	sizes := min(solver.MaxSizes, bits.Len(uint(min(size.Counted[poolNodes], max(solver.DefaultMaxNodes, size.Counted[jobNodes])))))
-	work := all*(workPerJob+max(0, sizes-usualSizes)*workPerNumber) + size.Numbers*workPerNumber
+	work := all*(workPerJob+max(0, sizes-usualSizes)*workPerNumber+(horizon-solver.DefaultSteps)*workPerStep) + size.Numbers*workPerNumber
 
 	// All decisions are held until the last is made; the jobs of all scenarios are limited.
 	decisions := 1 + min(solver.MaxScenarios, size.Counted[scenarios])

@@ -15,7 +15,7 @@ import (
 const speedsHeader = "application,node_type,nodes,speed,until,restart_s\n"
 
 func TestReadSpeeds(t *testing.T) {
-	got, err := ReadSpeeds(strings.NewReader("node_type,application,nodes,speed,until,restart_s,remark\n" +
+	_, err := ReadSpeeds(strings.NewReader("node_type,application,nodes,speed,until,restart_s,remark\n" +
 		"fast,bert,4,12,,90,measured\n" +
 		"fast,bert,2,8,0.5,,\n" +
 		"slow,bert,1,1,0.25,89.5,\n" +
@@ -25,7 +25,7 @@ func TestReadSpeeds(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "line 4: restart_s is 89.5 after 90 in line 2") {
 		t.Fatalf("the error is %v", err)
 	}
-	got, err = ReadSpeeds(strings.NewReader("\ufeffnode_type,application,nodes,speed,until,restart_s\n" +
+	got, err := ReadSpeeds(strings.NewReader("\ufeffnode_type,application,nodes,speed,until,restart_s\n" +
 		"fast,bert,4,12,,89.5\nfast,bert,2,8,0.5,\nslow,bert,1,1,0.25,\nfast,bert,2,6,1,89.5\nslow,bert,1,2,,\nslow,gpt,8,4,,\n"))
 	if err != nil {
 		t.Fatal(err)

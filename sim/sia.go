@@ -83,11 +83,11 @@ func bestOptions(ctx context.Context, s *solver.Snapshot, options [][]siaOption)
 	p := nodetypes.Problem{Start: make([]int, len(options))} // none, or what a job must keep
 	position := make(map[string]int32)
 	for n, t := range s.NodeTypes {
-		position[t.ID] = int32(n) //nolint:gosec // At most solver.MaxNodeTypes.
+		position[t.ID] = int32(n) // at most solver.MaxNodeTypes
 		p.Capacity = append(p.Capacity, t.Nodes)
 	}
 	plain := func(h holding) nodetypes.Holding {
-		return nodetypes.Holding{Type: position[h.nodeType], Nodes: int32(h.nodes)} //nolint:gosec // At most solver.MaxNodes.
+		return nodetypes.Holding{Type: position[h.nodeType], Nodes: int32(h.nodes)} // at most solver.MaxNodes
 	}
 	for i := range options {
 		var list []nodetypes.Option

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/sim"
+)
+
+// TestSimulateNodeTypes simulates the example of Gavel's speeds: one decision beats a pool for
+// each type, and what is written says where the jobs were.
+func TestSimulateNodeTypes(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "results")
+	const gavel = "../../examples/gavel/"
+	stdout, stderr, status := runWith(t, nil, "simulate", "--trace", gavel+"trace.csv", "--speeds", gavel+"speeds.csv",
+		"--node-types=k80=72,p100=72,v100=72", "--gpus-per-node=1", "--policy=type-partitions,total-time", "--out", out)
+	if status != cli.ExitDone || !strings.Contains(stdout, "MOVES") || !strings.Contains(stdout, "ONE MORE") {
+		t.Fatalf("exit status %d, stderr %q, stdout %s", status, stderr, stdout)
+	}
+	text, err := os.ReadFile(filepath.Join(out, "summary.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var summary struct{ Runs []sim.Summary }
+	if err := json.Unmarshal(text, &summary); err != nil {
+		t.Fatal(err)
+	}
+	pools, joint := &summary.Runs[0], &summary.Runs[1]
+	if joint.MeanTotalSeconds > 0.92*pools.MeanTotalSeconds {
+		t.Errorf("total-time takes %.0f s, type-partitions %.0f; want 8 %% less", joint.MeanTotalSeconds, pools.MeanTotalSeconds)
+	}
+	if *pools.Moves != 0 || *joint.Moves <= 0 || pools.Unproven+joint.Unproven > 0 || len(joint.NodeTypes) != 3 {
+		t.Errorf("the runs are %+v", summary.Runs)
+	}
+	for _, nodeType := range joint.NodeTypes {
+		if !(nodeType.Utilization > 0 && nodeType.Utilization <= 1 && nodeType.Price >= 0) {
+			t.Errorf("%+v is no share or no price", nodeType)
+		}
+	}
+	jobs, err := os.ReadFile(filepath.Join(out, "jobs.csv"))
+	if header, _, _ := strings.Cut(string(jobs), "\n"); err != nil || !strings.HasSuffix(header, ",outcome,moves,node_types") ||
+		!strings.Contains(string(jobs), ",completed,0,v100\n") {
+		t.Errorf("jobs.csv is %v, %s", err, header)
+	}
+}

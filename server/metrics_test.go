@@ -247,12 +247,50 @@ func TestNamedGroupsAreObserved(t *testing.T) {
 	}
 }
 
+// TestNamedNodeTypesAreObserved checks that the node types which the operator names have
+// metrics, and no others.
+func TestNamedNodeTypesAreObserved(t *testing.T) {
+	t.Parallel()
+	allocator, err := elastalloc.New(elastalloc.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := start(t, func(c *Config) {
+		c.Allocator = allocator
+		c.MetricsNodeTypes = []string{"a100", "h100"}
+	})
+	r := smallRequest()
+	r.Options.Objective = elastallocv1.Objective_OBJECTIVE_TOTAL_TIME
+	r.Snapshot.TotalNodes, r.Snapshot.NodeTypes = 0, []*elastallocv1.NodeType{{Id: "a100", Nodes: 1000}, {Id: "t4", Nodes: 1}}
+	for _, job := range r.GetSnapshot().GetJobs() {
+		job.CurrentNodeType = "a100"
+		job.Speeds = []*elastallocv1.TypeSpeed{{NodeType: "t4"}}
+	}
+	if _, err := h.client.Allocate(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		`elastalloc_node_type_idle_nodes_sum{node_type="a100"}`:   "1000",
+		`elastalloc_node_type_price_sum{node_type="a100"}`:        "0",
+		`elastalloc_node_type_price_count{node_type="a100"}`:      "1",
+		`elastalloc_node_type_idle_nodes_count{node_type="h100"}`: "0",
+	} {
+		if got, _ := h.series(t, name); got != want {
+			t.Errorf("%s is %q; want %s", name, got, want)
+		}
+	}
+	if _, page := h.get(t, "/metrics"); strings.Contains(page, `node_type="t4"`) {
+		t.Error("a node type that the operator did not name has metrics")
+	}
+}
+
 // TestMetricsAreDocumented holds docs/metrics.md to a server that has all there is.
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
 	id := testcert.New(t, t.TempDir())
 	h := start(t, func(c *Config) {
 		c.TLSCert, c.TLSKey, c.MetricsGroups, c.Recorder = id.CertFile, id.KeyFile, []string{"research"}, new(keeper)
+		c.MetricsNodeTypes = []string{"a100"}
 	})
 	metricsdoc.Check(t, "../docs/metrics.md", "elastalloc serve", h.config.Registry)
 }

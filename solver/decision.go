@@ -134,8 +134,8 @@ type Attempt struct {
 // IdleNodes, NodeTypes and Warnings are set.
 func DecideNow(s *Snapshot, nodes []int) Decision {
 	d := Decision{Allocations: make([]Allocation, len(s.Jobs))}
-	for i := range s.Jobs {
-		d.Allocations[i] = Allocation{Nodes: OptionNodes(nodes[i]), NodeType: s.TypeOf(nodes[i])}
+	for i, option := range nodes {
+		d.Allocations[i] = Allocation{Nodes: OptionNodes(option), NodeType: s.TypeOf(option)}
 	}
 	p := groupsOf(s)
 	d.complete(s, p, d.reach(s, p))

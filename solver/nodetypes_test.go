@@ -51,7 +51,9 @@ func TestValidateNodeTypes(t *testing.T) {
 			[]string{"snapshot.jobs[0].speeds[1].scaling.table.speeds"}},
 		{"a bad efficiency", func(s *Snapshot) { s.Jobs[0].Speeds[1].Scaling.DoublingEfficiency = 2 },
 			[]string{"snapshot.jobs[0].speeds[1].scaling.doubling_efficiency"}},
-		{"sizes that the job's table has not", func(s *Snapshot) { s.Jobs[0].AllowedNodes, s.Jobs[0].Scaling = []int{1, 2}, table; s.Jobs[0].MaxNodes = 3 },
+		{"sizes that the job's table has not", func(s *Snapshot) {
+			s.Jobs[0].AllowedNodes, s.Jobs[0].Scaling, s.Jobs[0].MaxNodes = []int{1, 2}, table, 3
+		},
 			[]string{"snapshot.jobs[0].speeds[1].allowed_nodes[1]"}},
 		{"sizes that it has", func(s *Snapshot) { s.Jobs[0].AllowedNodes, s.Jobs[0].Scaling = []int{1, 3}, table }, nil},
 		{"a negative time to move", func(s *Snapshot) { s.Jobs[0].MoveTime = new(-time.Second) }, []string{"snapshot.jobs[0].move_time"}},

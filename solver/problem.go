@@ -134,7 +134,11 @@ func newAdmittedJob(s *Snapshot, a admission, places []place, step time.Duration
 func (s *Snapshot) work(j *AdmittedJob, places []place, step time.Duration) (first, later []float64) {
 	job, p := &s.Jobs[j.Index], step.Seconds()
 	r := min(job.RescaleDelay, step).Seconds()
-	held := s.heldPlace(j.Index)
+	stay, move := min(job.Restart(false), step).Seconds(), min(job.Restart(true), step).Seconds()
+	if job.NeverStarted() {
+		stay, move = 0, 0
+	}
+	held, typed := s.heldPlace(j.Index), s.Typed()
 	first, later = make([]float64, len(j.Sizes)), make([]float64, len(j.Sizes))
 	at := 0
 	for n, option := range j.Sizes {
@@ -142,7 +146,7 @@ func (s *Snapshot) work(j *AdmittedJob, places []place, step time.Duration) (fir
 		if k == 0 {
 			continue
 		}
-		for s.Typed() && places[at].nodeType < OptionType(option) {
+		for typed && places[at].nodeType < OptionType(option) {
 			at++
 		}
 		speed := places[at].factor * places[at].job.Speed(k)
@@ -152,7 +156,11 @@ func (s *Snapshot) work(j *AdmittedJob, places []place, step time.Duration) (fir
 		if (k > job.CurrentNodes || moves) && r > 0 {
 			first[n] = r*held.factor*held.job.Speed(job.CurrentNodes) + (p-r)*speed
 		}
-		if restart := min(job.Restart(moves), step).Seconds(); option != j.Current && restart > 0 && !job.NeverStarted() {
+		restart := stay
+		if moves {
+			restart = move
+		}
+		if option != j.Current && restart > 0 {
 			first[n] = (p - restart) * speed
 		}
 	}

@@ -284,6 +284,7 @@ func (m *totalTime) values(s *Snapshot, by slope, admitted *AdmittedJob) (values
 	values, costs = block[:len(admitted.Sizes)], block[len(admitted.Sizes):]
 	neverStarted := job.NeverStarted()
 	bonus := m.startBonus * m.meanWeight / m.payback
+	stay, move := job.Restart(false).Seconds(), job.Restart(true).Seconds()
 	held := s.heldPlace(admitted.Index)
 	now := held.factor * held.curve(float64(job.CurrentNodes)) / by.rho
 	for n, option := range admitted.Sizes {
@@ -292,7 +293,10 @@ func (m *totalTime) values(s *Snapshot, by slope, admitted *AdmittedJob) (values
 			speed = max(admitted.StepWork[n]/m.payback, leastSpeed) / by.rho // A step is as long as payback.
 			values[n] = m.saving(job, c, speed, demand)
 		}
-		restart := job.Restart(OptionType(option) != OptionType(admitted.Current)).Seconds()
+		restart := stay
+		if OptionType(option) != OptionType(admitted.Current) {
+			restart = move
+		}
 		switch {
 		case option == admitted.Current:
 		case neverStarted:

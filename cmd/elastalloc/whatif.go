@@ -356,5 +356,5 @@ func varied(s *solver.Snapshot, scenario *elastallocv1.Scenario) *solver.Snapsho
 	if err != nil {
 		return new(solver.Snapshot)
 	}
-	return v.Snapshot.WithDefaults()
+	return v.WithDefaults()
 }

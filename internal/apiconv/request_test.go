@@ -534,3 +534,35 @@ func smallRequest() *elastallocv1.AllocateRequest {
 		Options: &elastallocv1.AllocateOptions{IncludePlan: true},
 	}
 }
+
+// TestNodeTypesBothWays converts what a request says of node types to the core and back.
+func TestNodeTypesBothWays(t *testing.T) {
+	t.Parallel()
+	want := request(t, `{"snapshot": {"totalNodes": 6, "nodeTypes": [{"id": "a100", "nodes": 2, "speed": 2.5}, {"id": "t4", "nodes": 4}], "jobs": [{
+		"id": "a", "remainingEta": "60s", "currentNodes": 1, "currentNodeType": "t4", "etaNodeType": "a100", "moveTime": "0s", "speeds": [
+			{"nodeType": "t4"},
+			{"nodeType": "a100", "factor": 3, "scaling": {"table": {"speeds": [1, 1.5]}}, "allowedNodes": [1, 2]}]}]}}`)
+	converted, err := FromAllocateRequest(want, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want.GetSnapshot(), ToSnapshot(converted.Snapshot), protocmp.Transform()); diff != "" {
+		t.Errorf("snapshot (-want +got):\n%s", diff)
+	}
+	_, err = FromAllocateRequest(request(t, `{"snapshot": {"nodeTypes": [{"id": "a", "speed": 0}], "jobs": [
+		{"id": "a", "remainingEta": "60s", "speeds": [{"nodeType": "a", "factor": 0, "scaling": {"doublingEfficiency": 0}}]}]}}`), 10)
+	var bad *solver.InvalidError
+	if !errors.As(err, &bad) {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, v := range bad.Violations {
+		got = append(got, v.Path)
+	}
+	paths := []string{
+		"snapshot.node_types[0].speed", "snapshot.jobs[0].speeds[0].factor", "snapshot.jobs[0].speeds[0].scaling.doubling_efficiency",
+	}
+	if !slices.Equal(got, paths) {
+		t.Errorf("bad fields %v; want %v", bad.Violations, paths)
+	}
+}

@@ -280,7 +280,7 @@ func (e *explainer) search(ctx context.Context, r *reason) error {
 		}
 		worth := e.problem.Objective(result.Plan)
 		size.Loss = max(0, e.best-worth)
-		size.Proven = e.proven && result.Bound-worth <= solver.OptimalGap*max(e.best, -e.best, worth, -worth)
+		size.Proven = e.proven && result.Bound-worth <= max(e.nothing(), solver.OptimalGap*math.Abs(worth))
 		admitted := &e.problem.Jobs[r.admitted]
 		size.gain = admitted.Value(result.Plan[r.admitted]) - admitted.Value(e.plan[r.admitted])
 		size.change = costOfChange(admitted, result.Plan[r.admitted])

@@ -101,11 +101,11 @@ func (e *explainer) step(r *reason, to *sizeReason) string {
 	if !e.snapshot.Typed() {
 		return fmt.Sprintf("%d → %d", a.Nodes, to.Nodes)
 	}
-	text := nodesOf(a.Nodes, a.NodeType) + " → " + nodesOf(to.Nodes, to.NodeType)
-	if to.faster {
-		text += fmt.Sprintf(", %s times as fast,", digits(e.snapshot.Speed(r.job, to.option)/e.snapshot.Speed(r.job, r.option), 2))
+	change := nodesOf(a.Nodes, a.NodeType) + " → " + nodesOf(to.Nodes, to.NodeType)
+	if to.faster && a.Nodes > 0 {
+		change += fmt.Sprintf(", %s times as fast,", digits(e.snapshot.Speed(r.job, to.option)/e.snapshot.Speed(r.job, r.option), 2))
 	}
-	return text
+	return change
 }
 
 // optionsOf returns the options of a job above 0 that the pool could hold.

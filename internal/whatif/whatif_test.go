@@ -313,3 +313,46 @@ func BenchmarkWhatIf(b *testing.B) {
 		}
 	})
 }
+
+// TestNodeTypesArePut checks scenarios that change how many nodes types have.
+func TestNodeTypesArePut(t *testing.T) {
+	t.Parallel()
+	a := newAllocator(t, elastalloc.Options{})
+	s := twoJobs()
+	s.TotalNodes, s.NodeTypes = 0, []solver.NodeType{{ID: "a100", Nodes: 2, Speed: 3}, {ID: "t4", Nodes: 4}}
+	o := solver.Options{Objective: solver.ObjectiveTotalTime}
+	put := func(types ...solver.NodeType) solver.Scenario { return solver.Scenario{PutNodeTypes: types} }
+	w, err := a.WhatIf(t.Context(), s, o, []solver.Scenario{
+		put(solver.NodeType{ID: "t4", Nodes: 32}),
+		put(solver.NodeType{ID: "v100", Nodes: 1}, solver.NodeType{ID: "t4"}, solver.NodeType{ID: "t4"}),
+		put(solver.NodeType{ID: "t4", Nodes: -1}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	varied := *s
+	varied.NodeTypes = []solver.NodeType{s.NodeTypes[0], {ID: "t4", Nodes: 32}}
+	want, err := a.Allocate(t.Context(), &varied, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, w.Results[0].Decision, solvertest.IgnoreTimes()); diff != "" {
+		t.Errorf("decision (-Allocate +got):\n%s", diff)
+	}
+	for n, paths := range map[int][]string{
+		1: {"scenarios[1].put_node_types[0].id", "scenarios[1].put_node_types[2].id"},
+		2: {"scenarios[2].put_node_types[0].nodes"},
+	} {
+		var bad *solver.InvalidError
+		if !errors.As(w.Results[n].Err, &bad) {
+			t.Fatalf("scenario %d: %v", n, w.Results[n].Err)
+		}
+		var got []string
+		for _, v := range bad.Violations {
+			got = append(got, v.Path)
+		}
+		if !slices.Equal(got, paths) {
+			t.Errorf("scenario %d: bad fields %v; want %v", n, bad.Violations, paths)
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package greedy
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// typed returns a snapshot of two types, on one node of which every job trains at 4 and 1.
+func typed(fast, slow int, jobs ...solver.Job) *solver.Snapshot {
+	s := snapshot(0, jobs...)
+	s.NodeTypes = []solver.NodeType{{ID: "slow", Nodes: slow}, {ID: "fast", Nodes: fast, Speed: 4}}
+	return s.WithDefaults()
+}
+
+// on puts a running job on nodes of a type.
+func on(nodeType string, job solver.Job) solver.Job {
+	job.CurrentNodeType = nodeType
+	return job
+}
+
+// fast and slow are options.
+func fast(nodes int) int { return solver.OptionOf(1, nodes) }
+func slow(nodes int) int { return solver.OptionOf(0, nodes) }
+
+func TestNodeTypes(t *testing.T) {
+	slowOnly := queued()
+	slowOnly.Speeds = []solver.TypeSpeed{{NodeType: "slow"}}
+	tests := []struct {
+		name         string
+		s            *solver.Snapshot
+		filled, want []int
+	}{
+		{
+			"the front job takes the fastest that is idle", typed(2, 16, queued(), queued()),
+			[]int{slow(16), fast(2)}, // 6.6 and 6.4 times as fast as a slow node
+			[]int{slow(16), fast(2)},
+		},
+		{
+			"a job that runs on one type blocks the queue where that is full", typed(2, 4, on("slow", running(4, time.Hour)), slowOnly, queued()),
+			[]int{slow(4), 0, 0}, []int{slow(4), 0, 0},
+		},
+		{
+			"a type that shrank", typed(8, 2, on("slow", running(4, time.Hour)), on("fast", running(2, time.Hour)), queued()),
+			[]int{0, fast(2), 0}, []int{slow(2), fast(4), fast(4)},
+		},
+		{
+			"a type that is gone", typed(8, 0, on("slow", sized(running(4, time.Hour), 4)), on("fast", sized(running(8, time.Hour), 4, 8))),
+			[]int{0, fast(8)}, []int{fast(4), fast(4)},
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			options := solver.Options{Objective: solver.ObjectiveTotalTime}.WithDefaults()
+			if bad := solver.Validate(test.s, options, 10, []solver.BackendName{solver.BackendExact}); len(bad) > 0 {
+				t.Fatal(bad)
+			}
+			if got := FillIdle(test.s); !slices.Equal(got, test.filled) {
+				t.Errorf("filled %v; want %v", got, test.filled)
+			}
+			p := solver.NewProblemFor(test.s, options)
+			result, err := New().Solve(context.Background(), p, solver.SolveOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := p.WithWaiting().Check(result.Plan); err != nil {
+				t.Error(err)
+			}
+			if got := firstStep(test.s, p, result.Plan); !slices.Equal(got, test.want) {
+				t.Errorf("allocated %v; want %v", got, test.want)
+			}
+		})
+	}
+}

@@ -60,6 +60,7 @@ func typedOptions() solver.Options {
 
 // warm returns the snapshot at the decision after, in which 6 % of the jobs are new.
 func (d typed) warm(tb testing.TB, s *solver.Snapshot) *solver.Snapshot {
+	tb.Helper()
 	p := solver.NewProblemFor(s, typedOptions())
 	result, err := exact.New().Solve(tb.Context(), p, solver.SolveOptions{})
 	if err != nil {

@@ -368,6 +368,15 @@ func TestContradiction(t *testing.T) {
 	}
 }
 
+// TestIllegalChoice checks that a choice counts only if the capacities hold it.
+func TestIllegalChoice(t *testing.T) {
+	p := &Problem{Capacity: []int{1}, Jobs: [][]Option{{option(0, 0, 0), option(0, 2, 2)}}, Start: []int{0}, Now: make([]Holding, 1)}
+	s := &search{Problem: p, clock: clock(t), effort: Usual(), bound: math.Inf(1), choice: []int{0}}
+	if s.offer([]int{1}); s.choice[0] != 0 {
+		t.Error("2 nodes of 1 are held")
+	}
+}
+
 // TestTime ends searches early: what is there is legal, and what is proven is true.
 func TestTime(t *testing.T) {
 	for _, d := range []drawn{{types: 3, nodes: 2048, jobs: 1000}, {types: 8, nodes: 200, jobs: 100, warm: true}, {types: 4, nodes: 40_000, jobs: 10_000}} {

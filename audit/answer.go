@@ -146,11 +146,10 @@ func (a *answer) readPlan() error {
 			return refute("an allocation is for job %q (want %q)", got.GetJobId(), j.id)
 		}
 		on := a.typeOf(got.GetNodeType())
-		if named := nodes > 0 && len(a.types) > 0; named && on < 0 || !named && got.GetNodeType() != "" {
+		// A held job may name a type that the request does not have.
+		named := nodes > 0 && len(a.types) > 0 && (!j.held || j.on >= 0)
+		if named && (on < 0 || j.held && on != j.on) || !named && got.GetNodeType() != "" {
 			return refute("job %q has %d nodes of type %q", j.id, nodes, got.GetNodeType())
-		}
-		if j.held && on != j.on && j.on >= 0 && nodes > 0 && len(a.types) > 0 {
-			return refute("job %q is held and has nodes of type %q", j.id, got.GetNodeType())
 		}
 		if change := j.changeTo(nodes, max(0, on)); got.GetChange() != change {
 			return refute("job %q goes from %d to %d nodes, which is %v and not %v", j.id, j.current, nodes, change, got.GetChange())

@@ -116,7 +116,10 @@ func (h Held) Restore(d Decision, steps int) Decision {
 			}
 			continue
 		}
-		nodes := job.heldNodes()
+		nodes, nodeType := job.heldNodes(), ""
+		if g := h.snapshot.typeIndex(job.CurrentNodeType); nodes > 0 && g >= 0 {
+			nodeType = job.CurrentNodeType
+		}
 		if len(d.Report.Groups) > 0 {
 			for g := range h.groups.above(job.GroupID) {
 				d.Report.Groups[g].Nodes += nodes
@@ -127,7 +130,7 @@ func (h Held) Restore(d Decision, steps int) Decision {
 			plan[t] = nodes
 		}
 		d.Allocations[i] = Allocation{
-			JobID: job.ID, Current: nodes, Nodes: nodes, NodeType: h.snapshot.TypeOf(h.snapshot.Current(i)), Change: ChangeOf(nodes, nodes), PlannedNodes: plan,
+			JobID: job.ID, Current: nodes, Nodes: nodes, NodeType: nodeType, Change: ChangeOf(nodes, nodes), PlannedNodes: plan,
 		}
 		d.Report.Warnings = append(d.Report.Warnings, Warning{
 			Code: WarningBadJobHeld, JobID: job.ID,

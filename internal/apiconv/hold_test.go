@@ -50,6 +50,35 @@ func TestHold(t *testing.T) {
 	}
 }
 
+// TestHoldOnNodeTypes checks that a held job keeps its nodes on their type, and has no type
+// where it names one that the snapshot lacks.
+func TestHoldOnNodeTypes(t *testing.T) {
+	t.Parallel()
+	allocator, err := elastalloc.New(elastalloc.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := onJob(func(j *elastallocv1.Job) {
+		j.MinNodes, j.CurrentNodes, j.CurrentNodeType = new(int32(0)), 3, "b"
+	})
+	r.Options.BadJobs, r.Options.Objective = elastallocv1.BadJobs_BAD_JOBS_HOLD, elastallocv1.Objective_OBJECTIVE_TOTAL_TIME
+	r.Snapshot.TotalNodes, r.Snapshot.NodeTypes = 0, []*elastallocv1.NodeType{{Id: "a", Nodes: 4}, {Id: "b", Nodes: 4}}
+	for _, nodeType := range []string{"a", "b", "gone"} {
+		r.Snapshot.Jobs[1].CurrentNodeType = nodeType
+		response, err := InProcess{allocator}.Allocate(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := nodeType
+		if nodeType == "gone" {
+			want = ""
+		}
+		if a := response.GetAllocations()[1]; a.GetNodes() != 3 || a.GetNodeType() != want {
+			t.Errorf("on %q the bad job has %d nodes of type %q", nodeType, a.GetNodes(), a.GetNodeType())
+		}
+	}
+}
+
 // certifies decides as any allocator does, with a certificate that speaks of every job that
 // is not held.
 type certifies struct{ solver.Backend }

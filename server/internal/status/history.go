@@ -65,6 +65,7 @@ type decidedJob struct {
 	index          int // in the snapshot
 	ID             string
 	Current, Nodes int
+	NodeType       string // "" where the nodes are alike
 	Change         solver.Change
 	Wait           solver.WaitReason
 	Behind         string
@@ -103,7 +104,8 @@ func newLastDecision(snapshotID string, d *solver.Decision) *lastDecision {
 			if len(last.Jobs) < keptJobs && keeps == (a.Change == solver.ChangeKeep) {
 				last.Jobs = append(last.Jobs, decidedJob{
 					index: i, ID: strings.Clone(text.Shorten(a.JobID)), Current: a.Current, Nodes: a.Nodes,
-					Change: a.Change, Wait: a.WaitReason, Behind: strings.Clone(text.Shorten(a.BehindJobID)),
+					NodeType: strings.Clone(text.Shorten(a.NodeType)),
+					Change:   a.Change, Wait: a.WaitReason, Behind: strings.Clone(text.Shorten(a.BehindJobID)),
 				})
 			}
 		}

@@ -221,7 +221,7 @@ func TestLastDecision(t *testing.T) {
 	t.Parallel()
 	decision := solver.Decision{Allocations: []solver.Allocation{
 		{JobID: "steady", Current: 4, Nodes: 4, Change: solver.ChangeKeep},
-		{JobID: "<b>new", Nodes: 8, Change: solver.ChangeStart},
+		{JobID: "<b>new", Nodes: 8, NodeType: "a<i>100", Change: solver.ChangeStart},
 		{JobID: "next", Change: solver.ChangeWait, WaitReason: solver.WaitBehind, BehindJobID: "large"},
 		{JobID: "llama", Current: 2, Change: solver.ChangePreempt, WaitReason: solver.WaitNotWorthIt},
 	}}
@@ -232,7 +232,7 @@ func TestLastDecision(t *testing.T) {
 	page.Observe(t.Context(), &ingress.Event{SnapshotID: "queue", Decision: &decision, Report: &decision.Report})
 	got := page.text(t, time.Now())
 	for _, want := range []string{
-		"Last decision queue : those of its jobs", "<b>new 0 8 start next 0 0 wait behind large llama 2 0 preempt not worth it steady 4 4 keep",
+		"Last decision queue : those of its jobs", "<b>new 0 8 a<i>100 start next 0 0 wait behind large llama 2 0 preempt not worth it steady 4 4 keep",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the page does not say %q: %s", want, got)

@@ -32,7 +32,7 @@ type whatIfFlags struct {
 func newWhatIfCommand(env cli.LookupEnv) *cobra.Command {
 	var f whatIfFlags
 	command := &cobra.Command{
-		Use:   "whatif -f FILE --nodes N,N|--node-type ID=N|--put FILE|--remove ID|--scenarios FILE",
+		Use:   "whatif -f FILE --nodes N|--node-type ID=N|--put FILE|--remove ID|…",
 		Short: "Decide one snapshot and variations of it",
 		Long: `Decide one snapshot and variations of it, in this process or at a server, and set the
 decisions side by side: what a larger pool, another job or another weight would

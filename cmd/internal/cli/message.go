@@ -27,8 +27,7 @@ func ParseMessage(text []byte, message proto.Message) error {
 	case start[0] != '{':
 		return errors.New("the input is not an object in JSON, {…}")
 	}
-	m := messageText{root: message.ProtoReflect().Descriptor(), fields: make(map[string]protoreflect.FieldDescriptor)}
-	m.add(m.root)
+	m := newMessageText(message.ProtoReflect().Descriptor())
 	m.text = m.plainDurations(text)
 	if err := protojson.Unmarshal(m.text, message); err != nil {
 		return m.explain(err)
@@ -42,8 +41,21 @@ type messageText struct {
 	// fields are those of the message and of all within it, by the two names that each has in
 	// protojson; nil where two of one name differ in their type.
 	fields map[string]protoreflect.FieldDescriptor
+	// messages are the types of those that are messages.
+	messages map[string]protoreflect.MessageDescriptor
 	// text has durations as protojson wants them.
 	text []byte
+}
+
+func newMessageText(roots ...protoreflect.MessageDescriptor) *messageText {
+	m := &messageText{
+		root:   roots[0],
+		fields: make(map[string]protoreflect.FieldDescriptor), messages: make(map[string]protoreflect.MessageDescriptor),
+	}
+	for _, root := range roots {
+		m.add(root)
+	}
+	return m
 }
 
 // add adds the fields of a message.
@@ -59,6 +71,7 @@ func (m *messageText) add(message protoreflect.MessageDescriptor) {
 		}
 		m.fields[field.JSONName()], m.fields[field.TextName()] = value, value
 		if inner := field.Message(); inner != nil && !isDuration(field) {
+			m.messages[field.JSONName()], m.messages[field.TextName()] = inner, inner
 			m.add(inner)
 		}
 	}
@@ -122,8 +135,8 @@ func (m *messageText) siblings(before string) string {
 			closed++
 		case '{', '[':
 			key := regexp.MustCompile(`"(\w+)"\s*:\s*$`).FindStringSubmatch(before[:i])
-			if field := m.fields[strings.Join(key[min(1, len(key)):], "")]; closed == 0 && field != nil && field.Message() != nil {
-				message, i = field.Message(), 0
+			if inner := m.messages[strings.Join(key[min(1, len(key)):], "")]; closed == 0 && inner != nil {
+				message, i = inner, 0
 			}
 			closed = max(0, closed-1)
 		}

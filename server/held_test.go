@@ -192,7 +192,7 @@ func needOf(tb testing.TB, methods map[string]ingress.Method, method string, req
 }
 
 // TestHeld checks that a call holds at no time more than a fifth beyond what it is said to need,
-// but for what the turn of an exact search is said to.
+// but for what each turn of an exact search is said to.
 func TestHeld(t *testing.T) {
 	if !stopping(t) {
 		return
@@ -215,8 +215,11 @@ func TestHeld(t *testing.T) {
 		options, _ := request.(interface {
 			GetOptions() *elastallocv1.AllocateOptions
 		})
-		// Explanations rest on the bounds of exact searches.
-		if options != nil && (options.GetOptions().GetBackend() == elastallocv1.Backend_BACKEND_EXACT || method == "Explain") {
+		// Explanations rest on the bounds of exact searches, and here take a turn per processor.
+		switch {
+		case method == "Explain":
+			beside += runtime.GOMAXPROCS(0) * TurnMemory
+		case options != nil && options.GetOptions().GetBackend() == elastallocv1.Backend_BACKEND_EXACT:
 			method += ", exact"
 			beside += TurnMemory
 		}

@@ -55,7 +55,8 @@ const MaxSubmissions = 10_000
 // Forecast simulates on from a valid snapshot with its defaults, as Run does from a scaling
 // moment on: a decision of the policy at once and then every frequency, each looking ahead as
 // far as the snapshot's horizon. Changes cost the rescale_delay or the restart_time that each
-// job names, and a job that holds nodes now trains on all of them.
+// job names, and a job that holds nodes now trains on all of them. Where there are node types,
+// ETAs are on one reference node.
 //
 // The allocator is told what the snapshot says and, of a job with an ETA error, the estimate
 // that client/eta makes of that as the job goes on. The simulation ends with the last job of
@@ -68,16 +69,16 @@ func Forecast(
 	policy.Teams = len(s.Groups) > 0
 	sim := &simulation{
 		policy: policy, allocator: allocator, horizon: s.Horizon, nodes: s.TotalNodes, fillAt: never,
-		config:   Config{Nodes: s.TotalNodes, Frequency: frequency, Groups: s.Groups, MaxDecisions: MaxDecisions},
+		config:   Config{Nodes: s.TotalNodes, NodeTypes: s.NodeTypes, Frequency: frequency, Groups: s.Groups, MaxDecisions: MaxDecisions},
 		workload: Workload{Name: s.ID, Jobs: make([]WorkloadJob, len(s.Jobs))},
 		jobs:     make([]simulatedJob, len(s.Jobs)),
 		arriving: len(s.Jobs), forgets: true,
 	}
 	for i := range s.Jobs {
-		sim.jobs[i] = goingOn(&s.Jobs[i], ahead.Work[i], &sim.workload.Jobs[i])
+		sim.jobs[i] = sim.goingOn(&s.Jobs[i], ahead.Work[i], &sim.workload.Jobs[i])
 		sim.active = append(sim.active, i)
 	}
-	err := sim.forecast(ctx, len(s.Jobs), ahead.Next, until)
+	err := sim.forecast(ctx, s, ahead.Next, until)
 	future := Future{Jobs: make([]JobFuture, len(s.Jobs)), Decisions: sim.decided}
 	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrTooManyDecisions) || errors.Is(err, errTooManySubmissions) {
 		future.Cut, err = true, nil
@@ -98,24 +99,27 @@ func Forecast(
 const longestSpan = never / 4
 
 // goingOn returns the state of a job of a snapshot, whose data go into job.
-func goingOn(told *solver.Job, work time.Duration, job *WorkloadJob) simulatedJob {
+func (s *simulation) goingOn(told *solver.Job, work time.Duration, job *WorkloadJob) simulatedJob {
 	work = min(work, longestSpan)
 	*job = WorkloadJob{
 		ID: told.ID, Group: told.GroupID, Demand: work, Work: work,
 		ToldETA: min(DemandOf(told), longestSpan), TellsWork: told.WorkDone > 0, Fate: OutcomeCompleted,
 		History: History{
-			Nodes: told.CurrentNodes, Trained: min(told.TrainingTime, longestSpan), Waited: min(told.WaitingTime, longestSpan),
-			Work: min(told.WorkDone, longestSpan),
+			Nodes: told.CurrentNodes, NodeType: told.CurrentNodeType, Work: min(told.WorkDone, longestSpan),
+			Trained: min(told.TrainingTime, longestSpan), Waited: min(told.WaitingTime, longestSpan),
 		},
 	}
 	j := simulatedJob{
-		WorkloadJob: job, told: *told, start: never, end: never, growsAt: never,
+		WorkloadJob: job, told: *told, types: s.config.NodeTypes, start: never, end: never, growsAt: never,
 		delay: wholeSeconds(min(told.RescaleDelay, longestSpan)), restart: wholeSeconds(min(told.RestartTime, longestSpan)),
 	}
+	if j.move = j.restart; told.MoveTime != nil {
+		j.move = wholeSeconds(min(*told.MoveTime, longestSpan))
+	}
 	j.told.ETANodes = 0 // ToldETA is on one node.
-	if s := told.ETAError; s != nil && *s > 0 {
+	if sigma := told.ETAError; sigma != nil && *sigma > 0 {
 		// The estimate is then what is told, and shrinks as a mean does.
-		job.ToldError, job.ToldETA = *s, max(1, scale(job.ToldETA, math.Exp(-*s**s/2)))
+		job.ToldError, job.ToldETA = *sigma, max(1, scale(job.ToldETA, math.Exp(-*sigma**sigma/2)))
 	}
 	j.arrive(0)
 	return j
@@ -142,21 +146,22 @@ func DemandOf(job *solver.Job) time.Duration {
 // errTooManySubmissions means that a forecast has had as many submissions as it may.
 var errTooManySubmissions = errors.New("too many submissions")
 
-// forecast simulates the first jobs up to a time, the first decision at once.
-func (s *simulation) forecast(ctx context.Context, jobs int, next func() Submission, until time.Duration) error {
+// forecast simulates the jobs of a snapshot up to a time, the first decision at once.
+func (s *simulation) forecast(ctx context.Context, from *solver.Snapshot, next func() Submission, until time.Duration) error {
+	jobs := len(from.Jobs)
 	if len(s.active) == 0 {
 		return nil
 	}
 	if err := s.scalingMoment(ctx); err != nil {
 		return err
 	}
-	for s.canGoOn(jobs) {
+	for s.canGoOn(from) {
 		if next != nil && s.arriving == len(s.jobs) {
 			if len(s.jobs) == jobs+MaxSubmissions {
 				return errTooManySubmissions
 			}
 			submission, job := next(), new(WorkloadJob)
-			s.jobs = append(s.jobs, goingOn(&submission.Job, submission.Work, job))
+			s.jobs = append(s.jobs, s.goingOn(&submission.Job, submission.Work, job))
 			job.Submit = submission.At
 		}
 		if s.nextEvent() > until {
@@ -174,11 +179,10 @@ func (s *simulation) forecast(ctx context.Context, jobs int, next func() Submiss
 	return nil
 }
 
-// canGoOn reports whether one of the first jobs holds nodes or is one that the pool can hold.
-func (s *simulation) canGoOn(jobs int) bool {
+// canGoOn reports whether a job of the snapshot holds nodes or is one that the pool can hold.
+func (s *simulation) canGoOn(from *solver.Snapshot) bool {
 	for _, i := range s.active {
-		job := &s.jobs[i]
-		if i < jobs && (job.nodes > 0 || job.told.LegalSizes()[0] <= s.nodes) {
+		if i < len(from.Jobs) && (s.jobs[i].nodes > 0 || from.Fits(i)) {
 			return true
 		}
 	}

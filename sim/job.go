@@ -30,16 +30,17 @@ type simulatedJob struct {
 	rescales, moves int
 	// held is what the job held so far.
 	held []NodesAt
-	// delay and restart are how long it takes to grow and to restart.
-	delay, restart time.Duration
+	// delay, restart and move are how long it takes to grow, to restart, and to restart on
+	// another type than that of the nodes it leaves.
+	delay, restart, move time.Duration
 }
 
 // newSimulatedJob returns the state of a job before its submission.
 func newSimulatedJob(job *WorkloadJob, config *Config) simulatedJob {
+	restart := max(config.RestartTime, job.RestartTime)
 	return simulatedJob{
 		WorkloadJob: job, told: job.Told(), types: config.NodeTypes, start: never, end: never, growsAt: never,
-		delay:   max(config.ScalingDelay, job.RescaleDelay),
-		restart: max(config.RestartTime, job.RestartTime),
+		delay: max(config.ScalingDelay, job.RescaleDelay), restart: restart, move: restart,
 	}
 }
 
@@ -176,16 +177,19 @@ func (j *simulatedJob) give(to holding, now time.Duration) {
 			j.moves++ // also where it resumes on another type
 		}
 	}
-	grows := nodes > j.nodes
+	grows, restart := nodes > j.nodes, j.restart
+	if moves && j.nodes > 0 {
+		restart = j.move
+	}
 	j.nodes = nodes
 	if moves {
 		j.nodeType = to.nodeType
 	}
 	j.held = append(j.held, NodesAt{now, nodes, to.nodeType})
 	switch {
-	case j.restart > 0 && nodes > 0:
+	case restart > 0 && nodes > 0:
 		j.trainOn(0)
-		j.growsAt = now + j.restart
+		j.growsAt = now + restart
 	case nodes <= j.training || j.delay == 0:
 		j.grown()
 	case grows:

@@ -27,6 +27,21 @@ func withErrors(s *solver.Snapshot, f *solver.ForecastOptions, o *solver.Options
 	return s
 }
 
+// onReference returns the snapshot with ETAs on one reference node, where it has node types.
+func onReference(s *solver.Snapshot) *solver.Snapshot {
+	if len(s.NodeTypes) == 0 {
+		return s
+	}
+	told := s
+	s = new(*s)
+	s.Jobs = slices.Clone(s.Jobs)
+	for i := range s.Jobs {
+		s.Jobs[i].RemainingETA = max(1, seconds(told.Demand(i)))
+		s.Jobs[i].ETANodes, s.Jobs[i].ETANodeType = 0, ""
+	}
+	return s
+}
+
 // draw draws what a snapshot does not tell, for one sample.
 func draw(s *solver.Snapshot, f *solver.ForecastOptions, sample int) sim.Ahead {
 	random := rand.New(rand.NewPCG(f.Seed, uint64(sample)))
@@ -106,7 +121,7 @@ func submissions(s *solver.Snapshot, f *solver.ForecastOptions, random *rand.Ran
 	jobs, chances := make([]solver.Job, len(s.Jobs)), make([]float64, len(s.Jobs))
 	all := 0.0
 	for i := range s.Jobs {
-		jobs[i] = fresh(&s.Jobs[i])
+		jobs[i] = fresh(s, i)
 		all += 1 / jobs[i].RemainingETA.Seconds()
 		chances[i] = all
 	}
@@ -121,15 +136,16 @@ func submissions(s *solver.Snapshot, f *solver.ForecastOptions, random *rand.Ran
 	}
 }
 
-// fresh returns a job as it was when it was submitted.
-func fresh(job *solver.Job) solver.Job {
+// fresh returns job i of a snapshot as it was when it was submitted.
+func fresh(s *solver.Snapshot, i int) solver.Job {
+	job := &s.Jobs[i]
 	submitted := *job
 	done := job.WorkDone
 	if done == 0 {
-		done = seconds(job.TrainingTime.Seconds() * job.Speed(job.CurrentNodes))
+		done = seconds(job.TrainingTime.Seconds() * s.Speed(i, s.Current(i)))
 	}
 	submitted.RemainingETA = time.Duration(min(float64(sim.DemandOf(job))+float64(done), longest))
-	submitted.ETANodes, submitted.CurrentNodes = 0, 0
+	submitted.ETANodes, submitted.CurrentNodes, submitted.CurrentNodeType = 0, 0, ""
 	submitted.TrainingTime, submitted.WaitingTime, submitted.WorkDone = 0, 0, 0
 	return submitted
 }

@@ -525,3 +525,40 @@ func TestFuturesKeepNoSimulations(t *testing.T) {
 	}
 	runtime.KeepAlive(futures)
 }
+
+// TestForecastOnNodeTypes checks forecasts of one job by hand: 3,600 s on a reference node, of
+// which a fast one does two in a second.
+func TestForecastOnNodeTypes(t *testing.T) {
+	t.Parallel()
+	a := newAllocator(t, elastalloc.Options{})
+	one := solver.Job{ID: "a", RemainingETA: time.Hour, MaxNodes: 1}
+	for name, test := range map[string]struct {
+		change func(*solver.Job)
+		want   time.Duration
+	}{
+		"starts":               {func(*solver.Job) {}, 30 * time.Minute},
+		"starts where it runs": {func(j *solver.Job) { j.Speeds = []solver.TypeSpeed{{NodeType: "slow"}} }, time.Hour},
+		"its ETA is on a type": {func(j *solver.Job) { j.ETANodeType = "fast" }, time.Hour},
+		"moves":                {func(j *solver.Job) { j.CurrentNodes, j.CurrentNodeType, j.MoveTime = 1, "slow", new(time.Minute) }, 31 * time.Minute},
+		"moves as it restarts": {func(j *solver.Job) { j.CurrentNodes, j.CurrentNodeType, j.RestartTime = 1, "slow", 2*time.Minute }, 32 * time.Minute},
+		"resumes on other type": {func(j *solver.Job) {
+			j.TrainingTime, j.RestartTime, j.MoveTime = time.Hour, time.Minute, new(time.Hour)
+		}, 31 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			job := one
+			test.change(&job)
+			s := solver.Snapshot{
+				NodeTypes: []solver.NodeType{{ID: "fast", Nodes: 2, Speed: 2}, {ID: "slow", Nodes: 4}}, Jobs: []solver.Job{job},
+			}
+			f, err := a.Forecast(t.Context(), &s, solver.Options{Objective: solver.ObjectiveTotalTime}, solver.ForecastOptions{EveryEvent: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if end := f.Jobs[0].End; !f.Complete || end == nil || *end != test.want {
+				t.Errorf("ends after %v; want %v", end, test.want)
+			}
+		})
+	}
+}

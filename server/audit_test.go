@@ -151,6 +151,7 @@ func TestContradictions(t *testing.T) {
 			return result, err
 		})
 	})
+	h.defects.lines = newLineLimit(1, 10*maxDefectFiles) // However long the calls take, each is logged.
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-request-id", "id-7")
 	for range maxDefectFiles + 20 {
 		if _, err := h.client.Allocate(ctx, smallRequest()); err != nil {
@@ -180,7 +181,7 @@ func TestContradictions(t *testing.T) {
 	if h.logs.Line(`"level":"ERROR"`, "contradicts", `"request_id":"id-7"`, "bound 1 below 2") == "" {
 		t.Errorf("the log does not say so:\n%s", h.logs)
 	}
-	if h.logs.Line("is not kept", fmt.Sprintf("holds %d files", maxDefectFiles)) == "" && strings.Count(h.logs.String(), "is kept") > 10 {
+	if h.logs.Line("is not kept", fmt.Sprintf("holds %d files", maxDefectFiles)) == "" {
 		t.Errorf("the log does not say that the folder is full:\n%s", h.logs)
 	}
 	entries, err := os.ReadDir(dir)

@@ -210,7 +210,7 @@ func TestHeld(t *testing.T) {
 		if err != nil {
 			r.Skip(err)
 		}
-		const others = 512 << 10 // the tables of a bound, what the allocator keeps for the next call, and tests
+		const others = 1 << 20 // the tables of a bound, what the allocator keeps for the next call, and tests
 		beside := others
 		options, _ := request.(interface {
 			GetOptions() *elastallocv1.AllocateOptions

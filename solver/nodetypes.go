@@ -205,13 +205,15 @@ func (s *Snapshot) usableNodes() float64 {
 	return float64(cmp.Or(total, s.TotalNodes))
 }
 
-// sizes returns the legal sizes there, ascending.
-func (l *place) sizes() []int { return legalSizes(nil, l.allowed, l.job.MinNodes, l.job.MaxNodes) }
+// appendSizes appends the legal sizes there, ascending.
+func (l *place) appendSizes(to []int) []int {
+	return legalSizes(to, l.allowed, l.job.MinNodes, l.job.MaxNodes)
+}
 
 // appendOptions appends the options of a job there, of several types those that have the nodes.
 func (l *place) appendOptions(to []int, typed bool) []int {
 	before := len(to)
-	to = legalSizes(to, l.allowed, l.job.MinNodes, l.job.MaxNodes)
+	to = l.appendSizes(to)
 	if typed {
 		for n, k := range to[before:] {
 			if k > l.nodes {

@@ -95,9 +95,16 @@ func NewProblemFor(s *Snapshot, o Options) *Problem {
 	admitted := p.admit(s, o.Admission)
 	p.Jobs = make([]AdmittedJob, len(admitted))
 	var places []place
+	var options []int // a buffer
 	for n, a := range admitted {
-		places = s.places(a.index, places)
-		p.Jobs[n] = newAdmittedJob(s, a, places, horizon.Step)
+		places, options = s.places(a.index, places), options[:0]
+		if a.mayWait {
+			options = append(options, 0)
+		}
+		for k := range places {
+			options = places[k].appendOptions(options, s.Typed())
+		}
+		p.Jobs[n] = newAdmittedJob(s, a.index, slices.Clone(options), places, horizon.Step)
 		if p.TypeNodes != nil {
 			p.Start = append(p.Start, a.holds)
 		}
@@ -107,20 +114,15 @@ func NewProblemFor(s *Snapshot, o Options) *Problem {
 	return p
 }
 
-// newAdmittedJob works out the model's data of an admitted job of the snapshot on its places
-// for steps of the given length.
-func newAdmittedJob(s *Snapshot, a admission, places []place, step time.Duration) AdmittedJob {
+// newAdmittedJob works out the model's data of job i of the snapshot, of these options on its
+// places, for steps of the given length.
+func newAdmittedJob(s *Snapshot, i int, options []int, places []place, step time.Duration) AdmittedJob {
 	j := AdmittedJob{
-		Index:        a.index,
-		Demand:       s.Demand(a.index),
-		Current:      s.Current(a.index),
-		TrainingTime: s.Jobs[a.index].TrainingTime,
-	}
-	if a.mayWait {
-		j.Sizes = append(j.Sizes, 0)
-	}
-	for n := range places {
-		j.Sizes = places[n].appendOptions(j.Sizes, s.Typed())
+		Index:        i,
+		Demand:       s.Demand(i),
+		Current:      s.Current(i),
+		TrainingTime: s.Jobs[i].TrainingTime,
+		Sizes:        options,
 	}
 	j.FirstStepWork, j.StepWork = s.work(&j, places, step)
 	return j

@@ -84,7 +84,7 @@ func (r *Room) For(group, nodeType int) int { return min(r.Of(nodeType), r.Withi
 func (r *Room) Largest(s *Snapshot, i, group int) (option int) {
 	fastest := 0.0
 	for _, l := range s.places(i, nil) {
-		sizes := l.sizes()
+		sizes := l.appendSizes(nil)
 		n := sort.SearchInts(sizes, r.For(group, l.nodeType)+1)
 		if n == 0 {
 			continue

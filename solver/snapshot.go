@@ -237,7 +237,7 @@ func legalSizes(sizes, allowed []int, least, most int) []int {
 		return append(sizes, least)
 	}
 	if allowed == nil {
-		sizes = append(make([]int, 0, len(sizes)+bits.Len(uint(max(0, most)))), sizes...)
+		sizes = slices.Grow(sizes, bits.Len(uint(max(0, most))))
 		for k := 1; k <= most; k *= 2 {
 			if k >= least {
 				sizes = append(sizes, k)
@@ -248,7 +248,7 @@ func legalSizes(sizes, allowed []int, least, most int) []int {
 		}
 		return sizes
 	}
-	sizes = append(make([]int, 0, len(sizes)+len(allowed)), sizes...)
+	sizes = slices.Grow(sizes, len(allowed))
 	for _, k := range allowed {
 		if k >= least && k <= most {
 			sizes = append(sizes, k)

@@ -144,9 +144,10 @@ func (m *totalTime) gradient(s *Snapshot) []slope {
 	meanLargest := 0.0
 	var exponents []float64
 	var places []place
+	var sizes []int // a buffer
 	for i := range s.Jobs {
 		places = s.places(i, places)
-		on[i] = newOnNodes(places)
+		on[i], sizes = newOnNodes(places, sizes)
 		weight[i] = m.weight(&s.Jobs[i])
 		m.meanWeight += weight[i] / float64(jobs)
 		meanLargest += min(on[i].largest, pool) / float64(jobs)
@@ -200,14 +201,13 @@ type onNodes struct {
 	fastest           float64 // the highest of those speeds
 }
 
-// newOnNodes works it out.
-func newOnNodes(places []place) onNodes {
-	var on onNodes
+// newOnNodes works it out, with a buffer for sizes that it returns.
+func newOnNodes(places []place, sizes []int) (on onNodes, buffer []int) {
 	on.smallest = math.Inf(1)
 	total, grows := totalNodes(places), 0.0
 	for n := range places {
 		l := &places[n]
-		sizes := l.sizes()
+		sizes = l.appendSizes(sizes[:0])
 		largest, share := float64(sizes[len(sizes)-1]), l.share(total)
 		speed := l.curve(largest)
 		on.rho += share * l.factor
@@ -219,7 +219,7 @@ func newOnNodes(places []place) onNodes {
 		}
 	}
 	on.exponent /= cmp.Or(grows, 1)
-	return on
+	return on, sizes
 }
 
 // meanSpeed returns the speed on nodes, not necessarily a whole number, as the mean over the

@@ -265,6 +265,9 @@ func TestSimulateTotalTime(t *testing.T) {
 // TestSimulateToldETAs: what policies are told of the work left reaches those that look at it
 // alone.
 func TestSimulateToldETAs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("whole simulations take minutes under the race detector")
+	}
 	simulate := func(policy string, args ...string) string {
 		return simulatedJobs(t, append([]string{"--nodes=70", "--policy=" + policy}, args...)...)
 	}

@@ -14,6 +14,9 @@ import (
 // TestSimulateNodeTypes simulates the example of Gavel's speeds: one decision beats a pool for
 // each type, and what is written says where the jobs were.
 func TestSimulateNodeTypes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("whole simulations take minutes under the race detector")
+	}
 	out := filepath.Join(t.TempDir(), "results")
 	const gavel = "../../examples/gavel/"
 	stdout, stderr, status := runWith(t, nil, "simulate", "--trace", gavel+"trace.csv", "--speeds", gavel+"speeds.csv",

@@ -43,6 +43,9 @@ func submitting(seed uint64, rate float64) sim.Workload {
 // and ETAs err. Told the rate of submissions, eight in ten jobs end between end_low and
 // end_high; -v prints how many do.
 func TestForecastIsCalibrated(t *testing.T) {
+	if testing.Short() {
+		t.Skip("whole simulations take minutes under the race detector")
+	}
 	t.Parallel()
 	policy, err := sim.FindPolicy("total-time")
 	if err != nil {

@@ -190,22 +190,30 @@ func (s *Snapshot) validateIDs(bad *violations) bool {
 // validateJob reports the bad fields of job i. first has the jobs before it by id.
 func (s *Snapshot) validateJob(i int, first map[string]int, tree groupTree, bad *violations) {
 	job := &s.Jobs[i]
-	path := fmt.Sprintf("jobs[%d]", i)
 	if job.ID == "" {
-		bad.addf(path+".id", "is empty; every job needs an id")
+		bad.addf(fmt.Sprintf("jobs[%d].id", i), "is empty; every job needs an id")
 	} else if other, seen := first[job.ID]; seen {
-		bad.addf(path+".id", "is %q like jobs[%d].id; ids must be unique", job.ID, other)
+		bad.addf(fmt.Sprintf("jobs[%d].id", i), "is %q like jobs[%d].id; ids must be unique", job.ID, other)
 	} else {
 		first[job.ID] = i
 	}
+	// The paths of good jobs, by far the most, are not made.
 	known := len(*bad)
-	job.validate(path, bad)
-	tree.validateJob(job, path, bad)
+	job.validate("", bad)
+	tree.validateJob(job, "", bad)
 	if len(s.NodeTypes) > 0 {
-		s.validateTypesOf(i, path, bad)
+		s.validateTypesOf(i, "", bad)
 	}
 	if len(*bad) == known {
-		s.validateDemand(i, path, bad)
+		s.validateDemand(i, "", bad)
+	}
+	if len(*bad) == known && len(job.Bad) == 0 {
+		return
+	}
+	path := fmt.Sprintf("jobs[%d]", i)
+	for n := range (*bad)[known:] {
+		v := &(*bad)[known+n]
+		v.Path = path + v.Path
 	}
 	if len(job.Bad) == 0 {
 		return

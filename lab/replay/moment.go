@@ -172,6 +172,9 @@ func (c *calls) moments(cuts []recording.Cut) ([]Moment, Source, error) {
 	if len(list) < 2 {
 		return nil, source, errors.New("the recording has one snapshot; want at least 2")
 	}
+	if slices.ContainsFunc(list, func(m Moment) bool { return m.Snapshot.Typed() }) {
+		return nil, source, errors.New("the recording has snapshots of several node types; want one type, which is all that is read yet")
+	}
 	source.Begin, source.End = list[0].Time, list[len(list)-1].Time
 	for i := range list {
 		list[i].At = list[i].Time.Sub(source.Begin).Round(time.Second)

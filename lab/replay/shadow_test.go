@@ -225,6 +225,17 @@ func TestBadRecordings(t *testing.T) {
 		hurried[i].Time = epoch.Add(hurried[i].Time.Sub(epoch) / 300)
 	}
 	two := append(recordingOf("a", calls), recordingOf("b", calls[:2])...)
+	kinds := recordingOf("a", calls)
+	for _, e := range kinds {
+		r := e.Request.(*elastallocv1.AllocateRequest)
+		r.Options = &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME}
+		r.Snapshot.NodeTypes = []*elastallocv1.NodeType{{Id: "a", Nodes: r.Snapshot.TotalNodes}, {Id: "b"}}
+		for _, job := range r.Snapshot.Jobs {
+			if job.CurrentNodes > 0 {
+				job.CurrentNodeType = "a"
+			}
+		}
+	}
 	for name, test := range map[string]struct {
 		entries []recording.Entry
 		callers []string
@@ -234,6 +245,7 @@ func TestBadRecordings(t *testing.T) {
 		"one snapshot":   {recordingOf("a", calls[:1]), nil, "one snapshot"},
 		"no end":         {recordingOf("a", calls[:3]), nil, "record for longer"},
 		"simulated":      {hurried, nil, "aged by 1h10m0s in 14s"},
+		"two kinds":      {kinds, nil, "several node types"},
 		"two clusters":   {two, nil, "choose those of one cluster: a (calls: 7), b (calls: 2)"},
 		"unknown caller": {two, []string{"a", "c"}, `no calls of "c"`},
 	} {

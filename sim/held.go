@@ -51,7 +51,7 @@ func (h holding) legalFor(job *solver.Job, types []solver.NodeType) bool {
 	if at < 0 {
 		return false
 	}
-	there, _, runs := onType(*job, &types[at])
+	there, _, runs := job.On(&types[at])
 	return runs && slices.Contains(there.LegalSizes(), h.nodes)
 }
 

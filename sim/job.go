@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"github.com/elastalloc/elastalloc/solver"
@@ -143,13 +144,11 @@ func (j *simulatedJob) enterPhase() {
 // trainOn has the job train on the given nodes from now on.
 func (j *simulatedJob) trainOn(nodes int) {
 	j.training = nodes
-	there, factor := j.told, 1.0
-	for i := range j.types {
-		if j.types[i].ID == j.nodeType {
-			there, factor, _ = onType(j.told, &j.types[i])
-		}
+	speed := j.told.Speed
+	if n := slices.IndexFunc(j.types, func(t solver.NodeType) bool { return t.ID == j.nodeType }); n >= 0 {
+		speed = func(nodes int) float64 { return j.told.SpeedOn(&j.types[n], nodes) }
 	}
-	j.perSecond = scale(time.Second, factor*there.Speed(nodes))
+	j.perSecond = scale(time.Second, speed(nodes))
 }
 
 // grown lets the job train on all its nodes.

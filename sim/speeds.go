@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"cmp"
 	"fmt"
 	"iter"
 	"math"
@@ -50,28 +49,6 @@ func (a *Application) largest() int {
 	return largest
 }
 
-// onType returns the job as it is in a pool of one type, and how fast it trains on one node
-// of it, relative to the reference node; false if it does not run there.
-func onType(job solver.Job, nodeType *solver.NodeType) (there solver.Job, factor float64, runs bool) {
-	factor = cmp.Or(nodeType.Speed, solver.DefaultNodeSpeed)
-	if job.Speeds == nil {
-		return job, factor, true
-	}
-	for i := range job.Speeds {
-		if speed := &job.Speeds[i]; speed.NodeType == nodeType.ID {
-			if speed.AllowedNodes != nil {
-				job.AllowedNodes = speed.AllowedNodes
-			}
-			if speed.Scaling.Speeds != nil || speed.Scaling.DoublingEfficiency != 0 {
-				job.Scaling = speed.Scaling
-			}
-			job.Speeds = nil
-			return job, cmp.Or(speed.Factor, factor), true
-		}
-	}
-	return job, 0, false
-}
-
 // aloneOnTypes returns how long the job takes alone in a pool of node types.
 func (j *WorkloadJob) aloneOnTypes(types []solver.NodeType) time.Duration {
 	phases := j.Phases
@@ -100,7 +77,7 @@ func (j *WorkloadJob) aloneOnTypes(types []solver.NodeType) time.Duration {
 func optionsOf(job solver.Job, types []solver.NodeType) iter.Seq2[holding, float64] {
 	return func(yield func(holding, float64) bool) {
 		for n := range types {
-			there, factor, runs := onType(job, &types[n])
+			there, factor, runs := job.On(&types[n])
 			if !runs {
 				continue
 			}

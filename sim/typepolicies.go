@@ -64,7 +64,7 @@ func fastestAtItsShare(s *solver.Snapshot, job solver.Job) string {
 				pinned++
 			}
 		}
-		there, factor, runs := onType(job, nodeType)
+		there, factor, runs := job.On(nodeType)
 		if !runs {
 			continue
 		}
@@ -111,7 +111,7 @@ func (p *Policy) askPools(
 			if s.Jobs[i].Speeds[0].NodeType != nodeType.ID {
 				continue
 			}
-			job, factor, _ := onType(s.Jobs[i], nodeType)
+			job, factor, _ := s.Jobs[i].On(nodeType)
 			job.RemainingETA = max(scale(job.RemainingETA, 1/factor), 1)
 			pool.Jobs, pinned = append(pool.Jobs, job), append(pinned, i)
 		}

@@ -126,22 +126,50 @@ type place struct {
 
 // place returns job i on nodes of type g, and whether it runs there.
 func (s *Snapshot) place(i, g int) (l place, runs bool) {
-	job, t := &s.Jobs[i], &s.NodeTypes[g]
-	l = place{nodeType: g, nodes: t.Nodes, factor: t.Speed, job: job, allowed: job.AllowedNodes}
-	at := slices.IndexFunc(job.Speeds, func(own TypeSpeed) bool { return own.NodeType == t.ID })
+	l, runs = s.Jobs[i].place(&s.NodeTypes[g])
+	l.nodeType = g
+	return l, runs
+}
+
+// place returns the job on nodes of a type, and whether it runs there.
+func (j *Job) place(t *NodeType) (l place, runs bool) {
+	l = place{nodes: t.Nodes, factor: cmp.Or(t.Speed, DefaultNodeSpeed), job: j, allowed: j.AllowedNodes}
+	at := slices.IndexFunc(j.Speeds, func(own TypeSpeed) bool { return own.NodeType == t.ID })
 	if at < 0 {
-		return l, len(job.Speeds) == 0
+		return l, len(j.Speeds) == 0
 	}
-	own := &job.Speeds[at]
-	l.factor = cmp.Or(own.Factor, t.Speed)
+	own := &j.Speeds[at]
+	l.factor = cmp.Or(own.Factor, l.factor)
 	if own.AllowedNodes != nil {
 		l.allowed = own.AllowedNodes
 	}
 	if own.Scaling.isSet() {
-		l.job = new(*job)
+		l.job = new(*j)
 		l.job.Scaling, l.job.AllowedNodes = own.Scaling, l.allowed
 	}
 	return l, true
+}
+
+// SpeedOn returns the job's speed on nodes of a type relative to one reference node, as Speed
+// does on one type.
+func (j *Job) SpeedOn(t *NodeType, nodes int) float64 {
+	l, _ := j.place(t)
+	return l.factor * l.job.Speed(nodes)
+}
+
+// On returns the job as it is in a pool of one type, how fast it trains on one node of that
+// relative to the reference node, and whether it runs there.
+func (j *Job) On(t *NodeType) (there Job, factor float64, runs bool) {
+	l, runs := j.place(t)
+	there = *l.job
+	if there.Scaling.Speeds != nil && !slices.Equal(l.allowed, there.AllowedNodes) { // The table has entries for other sizes as well.
+		there.Scaling.Speeds = make([]float64, len(l.allowed))
+		for n, k := range l.allowed {
+			there.Scaling.Speeds[n] = l.job.Speed(k)
+		}
+	}
+	there.AllowedNodes, there.Speeds = l.allowed, nil
+	return there, l.factor, runs
 }
 
 // places returns job i on nodes of every type that it runs on and that its smallest size
@@ -260,8 +288,7 @@ func (s *Snapshot) Speed(i, option int) float64 {
 	if len(s.NodeTypes) == 0 {
 		return s.Jobs[i].Speed(option)
 	}
-	l, _ := s.place(i, OptionType(option))
-	return l.factor * l.job.Speed(OptionNodes(option))
+	return s.Jobs[i].SpeedOn(&s.NodeTypes[OptionType(option)], OptionNodes(option))
 }
 
 // Demand returns the run time that job i has left on exactly one reference node, in seconds.

@@ -541,6 +541,10 @@ func TestForecastOnNodeTypes(t *testing.T) {
 		"its ETA is on a type": {func(j *solver.Job) { j.ETANodeType = "fast" }, time.Hour},
 		"moves":                {func(j *solver.Job) { j.CurrentNodes, j.CurrentNodeType, j.MoveTime = 1, "slow", new(time.Minute) }, 31 * time.Minute},
 		"moves as it restarts": {func(j *solver.Job) { j.CurrentNodes, j.CurrentNodeType, j.RestartTime = 1, "slow", 2*time.Minute }, 32 * time.Minute},
+		"some sizes of a table": {func(j *solver.Job) {
+			j.MaxNodes, j.AllowedNodes, j.Scaling.Speeds = 4, []int{1, 2, 4}, []float64{1, 1.5, 2}
+			j.Speeds = []solver.TypeSpeed{{NodeType: "fast", AllowedNodes: []int{2}}}
+		}, 20 * time.Minute},
 		"resumes on other type": {func(j *solver.Job) {
 			j.TrainingTime, j.RestartTime, j.MoveTime = time.Hour, time.Minute, new(time.Hour)
 		}, 31 * time.Minute},

@@ -124,6 +124,9 @@ func (b *Backend) solve(
 	if err != nil {
 		return solver.Result{}, err
 	}
+	if solution.Verdict == Infeasible && (ended || report.Stopped) {
+		solution.Verdict = TimeUp // CBC says so of a model whose reduction its limit cut off.
+	}
 	return b.result(p, model, solution, report)
 }
 

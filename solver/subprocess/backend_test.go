@@ -260,6 +260,7 @@ func TestSolverStopped(t *testing.T) {
 	}{
 		"with a solution":      {writes(t, "feasible\n"+oneNode, hang), nil},
 		"with half a solution": {writes(t, "feasible\nx_1_1_1 1", hang), solver.ErrTimedOut},
+		"without any plan":     {writes(t, "infeasible", hang), solver.ErrTimedOut},
 		"with half a line":     {writes(t, "feasible\nx_1_1_1 on", hang), solver.ErrTimedOut},
 		"without":              {script(t, "trap '' TERM", hang), solver.ErrTimedOut},
 	} {

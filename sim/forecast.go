@@ -41,7 +41,7 @@ type Ahead struct {
 	Next func() Submission
 }
 
-// Submission is a queued job that is submitted after so many whole seconds. Work is what it
+// Submission is a queued job that is submitted At whole seconds after the snapshot. Work is what it
 // really takes.
 type Submission struct {
 	At   time.Duration

@@ -221,8 +221,8 @@ func (j *Job) Waits() int {
 // Capped reports whether the job gets no more nodes than it was seen to use.
 func (j *Job) Capped() bool { return !j.Use.Capped.IsZero() }
 
-// May reports whether the job may have so many nodes, if its annotations allow them: no more than it
-// was seen to use, and than its queue lets it have.
+// May reports whether the job may have the given number of nodes, if its annotations allow it: no more
+// than it was seen to use, nor than its queue lets it have.
 func (j *Job) May(nodes int) bool {
 	return (!j.Capped() || nodes <= j.Use.Cap) && (j.Ceiling == 0 || nodes <= j.Ceiling)
 }
@@ -242,7 +242,7 @@ func (j *Job) WorkDone() time.Duration { return j.history.workDone() }
 // NeedsRecord reports whether what is noted on the job is not what it holds.
 func (j *Job) NeedsRecord() bool { return j.Record == nil || j.Record.Nodes != j.Nodes() }
 
-// NextRecord returns a record of the job as it is now, from when on it holds so many nodes.
+// NextRecord returns a record of the job as it is now, from when on it holds the given number of nodes.
 // Where they differ from what it holds, now is when it was changed.
 func (j *Job) NextRecord(nodes int, now time.Time) Record {
 	r := Record{
@@ -277,7 +277,7 @@ func (w *World) Idle() int {
 }
 
 // Coming returns how many nodes an autoscaler is to bring beside the usable ones, for the pods of a
-// decision that was made for so many nodes. One that leaves has no successor until it is gone: jobs
+// decision on a pool of the given size. A node that leaves has no successor until it is gone: jobs
 // shrink before it is drained.
 func (w *World) Coming(decided int) int {
 	return max(0, min(decided, w.Pool.MaxNodes)-w.Nodes.Usable-w.Nodes.Leaving)

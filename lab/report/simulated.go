@@ -185,7 +185,7 @@ func (f *Simulated) teamsTables() []Table {
 // typesTable lays out the node types of each run.
 func (f *Simulated) typesTable() Table {
 	table := Table{
-		Title:  "Node types until the last submission; one more node saves so many hours of jobs a day, at the prices of the decisions",
+		Title:  "Node types until the last submission; one more: the hours of jobs that one more node would save in a day, at the prices of the decisions",
 		Header: []string{"policy", "type", "nodes", "held", "idle", "one more"}, TextColumns: []int{1},
 	}
 	for i := range f.Summary.Runs {

@@ -36,7 +36,7 @@ type pool struct {
 	callers     map[string]int // What each of them holds.
 }
 
-// NewMemory returns a memory of so many bytes.
+// NewMemory returns a memory of the given number of bytes.
 func NewMemory(limit int) *Memory {
 	small := int(float64(limit) * smallFraction)
 	return &Memory{

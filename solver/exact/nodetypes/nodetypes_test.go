@@ -203,6 +203,42 @@ func TestExhaustive(t *testing.T) {
 	})
 }
 
+// TestLargestNodes compares with all choices where options hold up to as many nodes as there may be.
+func TestLargestNodes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := problems(5, 6).Draw(t, "problem")
+		scale := rapid.SampledFrom([]int{1000, 1e5, 1e7, math.MaxInt32 / 9}).Draw(t, "scale")
+		for g := range p.Capacity {
+			p.Capacity[g] *= scale
+		}
+		for i, options := range p.Jobs {
+			for n := range options {
+				options[n].Nodes *= int32(scale)
+				if k := options[n].Nodes; k > 0 && n != p.Start[i] && int(k) < p.Capacity[options[n].Type] && rapid.Bool().Draw(t, "one more") {
+					options[n].Nodes++
+				}
+			}
+			p.Now[i] = options[0].Holding
+		}
+		effort := Usual()
+		effort.Cells = 100_000
+		r, err := Solve(clock(t), p, effort)
+		if err != nil || r.Contradiction != "" {
+			t.Fatal(err, r.Contradiction)
+		}
+		best, _ := exhaustive(p)
+		got := exactValue(p, r.Choice)
+		if slices.Min(append(p.free(r.Choice), 0)) < 0 || rat(r.Value).Cmp(got) > 0 || rat(r.Bound).Cmp(best) < 0 {
+			t.Fatalf("choice %v of value %v, at least %g; bound %g of at least %v", r.Choice, got, r.Value, r.Bound, best)
+		}
+		optimum, _ := best.Float64()
+		start, _ := exactValue(p, p.Start).Float64()
+		if short, _ := best.Sub(best, got).Float64(); r.Complete && short > 1e-12*(math.Abs(optimum)+math.Abs(start)) {
+			t.Fatalf("choice %v is short of %g by %g", r.Choice, optimum, short)
+		}
+	})
+}
+
 // drawPrices draws prices that a search would not come to, some that are exactly what an option
 // is worth per node.
 func drawPrices(t *rapid.T, p *Problem) []float64 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"math/big"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -237,6 +238,38 @@ func TestLargestNodes(t *testing.T) {
 			t.Fatalf("choice %v is short of %g by %g", r.Choice, optimum, short)
 		}
 	})
+}
+
+// TestMostOptions compares with all choices of two jobs that run on all types, on 32 sizes of each.
+func TestMostOptions(t *testing.T) {
+	for seed := range uint64(20) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		p := &Problem{Capacity: slices.Repeat([]int{32}, MaxTypes), Start: []int{0, 0}, Now: make([]Holding, 2)}
+		for range 2 {
+			options := []Option{option(0, 0, 0)}
+			for g := range p.Capacity {
+				for k := range 32 {
+					options = append(options, option(g, k+1, math.Exp(4*random.NormFloat64())))
+				}
+			}
+			p.Jobs = append(p.Jobs, options)
+		}
+		r, err := Solve(clock(t), p, Usual())
+		if err != nil {
+			t.Fatal(err)
+		}
+		best, choice := 0.0, []int(nil)
+		for n, a := range p.Jobs[0] {
+			for m, b := range p.Jobs[1] {
+				if value := a.Value + b.Value; value > best && (a.Type != b.Type || a.Nodes+b.Nodes <= 32) {
+					best, choice = value, []int{n, m}
+				}
+			}
+		}
+		if !r.Complete || !slices.Equal(r.Choice, choice) || r.Bound < best || r.Bound > best*(1+1e-12) {
+			t.Errorf("seed %d: choice %v, bound %.17g, complete: %t; want %v of %.17g", seed, r.Choice, r.Bound, r.Complete, choice, best)
+		}
+	}
 }
 
 // drawPrices draws prices that a search would not come to, some that are exactly what an option

@@ -13,6 +13,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
@@ -72,7 +73,13 @@ func newCluster(t *testing.T, nodes int, jobs ...*unstructured.Unstructured) *cl
 		t.Fatal(err)
 	}
 	c := &cluster{t: t, now: worldtest.Begin(), step: 5 * time.Second, pool: worldtest.Pool(), mode: plan.ModeApply, allocator: apiconv.InProcess{Allocator: allocator}}
-	builder := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithInterceptorFuncs(interceptor.Funcs{
+	// The fake API server adds the kinds it meets to its scheme, which clusters of other
+	// tests must not share.
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
 		Patch: func(ctx context.Context, under client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
 			if c.onPatch != nil {
 				if err := c.onPatch(string(p.Type()), o.GetName()); err != nil {

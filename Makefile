@@ -12,8 +12,8 @@ LOAD_TIME ?= 10s
 # Benchmarks that `make bench` runs, and how often.
 BENCH       ?= .
 BENCH_COUNT ?= 6
-# How long `make soak` puts load on a server.
-SOAK_TIME ?= 30m
+# How long each soak of `make faults` and `make soak` puts load on a server.
+SOAK ?= 10m
 
 # Only a test that hangs takes that long, even on a busy machine.
 TEST_TIMEOUT := 30m
@@ -58,7 +58,7 @@ test-kube: ## Test the controller in kube/, without a cluster; with Prometheus w
 
 .PHONY: faults
 faults: note-solvers ## Test the server among failing solvers, disks, clients and servers.
-	ELASTALLOC_TESTS=faults $(GO) test -count=1 -parallel 8 -timeout $(TEST_TIMEOUT) ./cmd/elastalloc/faults
+	ELASTALLOC_TESTS=faults $(GO) test -count=1 -parallel 8 -timeout $(TEST_TIMEOUT) ./cmd/elastalloc/faults -soak=$(SOAK)
 
 .PHONY: conformance
 conformance: note-solvers ## Run the conformance suite of every backend and the property tests in full length.
@@ -113,8 +113,8 @@ fuzz: ## Run every fuzzer for FUZZ_TIME.
 	scripts/fuzz.sh $(FUZZ_TIME)
 
 .PHONY: soak
-soak: ## Put a mixed load on a server for SOAK_TIME, then a hostile one; it has to stay as small as it was.
-	ELASTALLOC_TESTS=faults $(GO) test -run '^TestSoak' -parallel 1 -v -timeout 0 ./cmd/elastalloc/faults -soak=$(SOAK_TIME)
+soak: ## Put a mixed load on a server for SOAK, then a hostile one; it has to stay as small as it was.
+	ELASTALLOC_TESTS=faults $(GO) test -run '^TestSoak' -parallel 1 -v -timeout 0 ./cmd/elastalloc/faults -soak=$(SOAK)
 
 .PHONY: lint
 lint: $(call stamp,golangci-lint) $(call stamp,buf) ## Lint the Go code and the API.

@@ -4,9 +4,9 @@
 // legal decision, that the report, the log and the metrics say what happened, and
 // that nothing is left behind.
 //
-//	make faults       all but the clock, in two minutes; go test runs them where
-//	                  the environment has ELASTALLOC_TESTS=faults
-//	make soak         half an hour of mixed load
+//	make faults       all but the clock; go test runs them where the environment
+//	                  has ELASTALLOC_TESTS=faults
+//	make soak         the soaks alone, mixed and hostile load
 //	make clock-jump   the clock, in a virtual machine
 //
 // docs/faults.md lists the faults and what these tests have seen.

@@ -24,7 +24,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
-var soakTime = flag.Duration("soak", 30*time.Second, "how long a soak puts load on a server; `make soak` takes longer")
+var soakTime = flag.Duration("soak", 30*time.Second, "how long a soak puts load on a server; SOAK in the Makefile")
 
 // soakWorkers is how many callers act at a time.
 const soakWorkers = 4

@@ -1,0 +1,121 @@
+//go:build unix
+
+package exact_test
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/exact"
+	"github.com/elastalloc/elastalloc/solver/highs"
+	"github.com/elastalloc/elastalloc/solver/solvertest"
+)
+
+var (
+	hardDraws = flag.Int("draws", 200, "snapshots of BenchmarkAgainstHiGHS")
+	hardSeed  = flag.Uint64("seed", 1, "seed of the first of them")
+)
+
+// drawHard draws a snapshot that is hard for one of the two, the kinds in turn.
+func drawHard(seed uint64) shape {
+	r := rand.New(rand.NewPCG(seed, 1))
+	s := shape{running: r.IntN(2) == 0, admission: admissions[r.IntN(len(admissions))], seed: seed, groups: 1}
+	uneven := func() { s.sizes = 4 + r.IntN(5) }
+	switch seed % 5 {
+	case 0: // a sweep of equal jobs
+		s.jobs, s.steps = 10+r.IntN(31), []int{5, 8, 12, 24}[r.IntN(4)]
+	case 1: // a few jobs over the longest horizon
+		s.jobs, s.steps = 2+r.IntN(6), solver.MaxSteps
+		s.groups = 1 + r.IntN(s.jobs)
+		uneven()
+	case 2: // jobs of a few kinds
+		s.jobs, s.steps, s.groups = 14+r.IntN(31), 5+r.IntN(8), 2+r.IntN(3)
+	case 3: // uneven sizes
+		s.jobs, s.steps, s.groups = 30+r.IntN(11), 5+r.IntN(4), 1+r.IntN(4)
+		uneven()
+	default: // long horizons
+		s.jobs, s.steps, s.groups = 6+r.IntN(15), []int{12, 24}[r.IntN(2)], 1+r.IntN(6)
+	}
+	if s.sizes == 0 && r.IntN(2) == 0 {
+		uneven()
+	}
+	s.nodes = int(float64(s.jobs) * (1.5 + 4*r.Float64()))
+	return s
+}
+
+// BenchmarkAgainstHiGHS has both prove drawn snapshots that are hard for one of them, in
+// turn, up to a limit of 10 s. It lists those on which exact takes more CPU time, the worst
+// first. HiGHS is charged for its process alone, not for the model that we write; where
+// exact has a proof it is only given the time to be faster.
+func BenchmarkAgainstHiGHS(b *testing.B) {
+	const limit = 10 * time.Second
+	oracle := highs.New(solvertest.Program(b, solver.BackendHiGHS))
+	type row struct {
+		shape
+		ours, theirs time.Duration
+		gap          float64
+	}
+	var slower []row
+	open := 0
+	for b.Loop() {
+		for n := range *hardDraws {
+			r := row{shape: drawHard(*hardSeed + uint64(n))}
+			p := r.problem()
+			var proven bool
+			began := time.Now()
+			r.ours, r.gap = prove(b, syscall.RUSAGE_SELF, exact.New(), p, limit)
+			given := limit
+			if r.gap <= solver.OptimalGap {
+				given = min(limit, 4*time.Since(began)+time.Second) // of the clock on the wall, on a machine that may be busy
+			} else {
+				open++
+			}
+			theirs, gap := prove(b, syscall.RUSAGE_CHILDREN, oracle, p, given)
+			if r.theirs, proven = theirs, gap <= solver.OptimalGap; proven && (r.gap > solver.OptimalGap || r.theirs < r.ours) {
+				slower = append(slower, r)
+			}
+		}
+	}
+	slices.SortStableFunc(slower, func(a, b row) int {
+		return cmp.Compare(b.ours.Seconds()/b.theirs.Seconds(), a.ours.Seconds()/a.theirs.Seconds())
+	})
+	for _, r := range slower {
+		b.Logf("%5.1f times: exact %5d ms, gap %.1e, HiGHS %5d ms: %v", r.ours.Seconds()/r.theirs.Seconds(), r.ours.Milliseconds(), r.gap, r.theirs.Milliseconds(), r.shape)
+	}
+	b.ReportMetric(float64(len(slower)), "slower")
+	b.ReportMetric(float64(open), "open")
+}
+
+// prove returns the CPU time that a backend takes for p, in this process or in its
+// children, and the gap that it leaves.
+func prove(b *testing.B, who int, backend solver.Backend, p *solver.Problem, limit time.Duration) (time.Duration, float64) {
+	b.Helper()
+	cpu := func() time.Duration {
+		var usage syscall.Rusage
+		if err := syscall.Getrusage(who, &usage); err != nil {
+			b.Fatal(err)
+		}
+		return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+	}
+	runtime.GC()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	start := cpu()
+	result, err := backend.Solve(ctx, p, solver.SolveOptions{Formulation: solver.FormulationOneHot})
+	if err != nil {
+		b.Logf("%s: %v", backend.Name(), err)
+	}
+	took := cpu() - start
+	if result.Plan == nil {
+		return took, 1
+	}
+	return took, solver.RelativeGap(p.Objective(result.Plan), result.Bound)
+}

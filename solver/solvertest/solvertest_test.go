@@ -230,7 +230,7 @@ func TestByWork(t *testing.T) {
 			for i := range p.Jobs {
 				plans *= math.Pow(float64(len(p.Jobs[i].Sizes)), float64(p.Steps))
 			}
-			return plans < 1e5
+			return plans < 1e4
 		}).Draw(t, "problem")
 		got, plan := ByWork(p)
 		want, ok := Exhaustive(p)

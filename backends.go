@@ -10,10 +10,9 @@ import (
 
 	"github.com/elastalloc/elastalloc/greedy"
 	"github.com/elastalloc/elastalloc/solver"
-	"github.com/elastalloc/elastalloc/solver/cbc"
 	"github.com/elastalloc/elastalloc/solver/chain"
 	"github.com/elastalloc/elastalloc/solver/exact"
-	"github.com/elastalloc/elastalloc/solver/highs"
+	"github.com/elastalloc/elastalloc/solver/external"
 )
 
 // Spec describes a backend: the row of the table from which flags, help, names in the
@@ -42,12 +41,12 @@ func Specs() []Spec {
 			New: func(string) solver.Backend { return exact.New() },
 		},
 		{
-			Name: solver.BackendCBC, Description: "MILP on CBC", Program: cbc.DefaultProgram,
-			New: func(program string) solver.Backend { return cbc.New(program) },
+			Name: solver.BackendCBC, Description: "MILP on CBC", Program: external.DefaultCBC,
+			New: func(program string) solver.Backend { return external.CBC(program) },
 		},
 		{
-			Name: solver.BackendHiGHS, Description: "MILP on HiGHS", Program: highs.DefaultProgram,
-			New: func(program string) solver.Backend { return highs.New(program) },
+			Name: solver.BackendHiGHS, Description: "MILP on HiGHS", Program: external.DefaultHiGHS,
+			New: func(program string) solver.Backend { return external.HiGHS(program) },
 		},
 		{
 			Name: solver.BackendGreedy, Description: "greedy rules of the paper",
@@ -169,11 +168,11 @@ func (o *Options) build(name solver.BackendName) Backend {
 	}
 	solves := spec.New(program)
 	b := Backend{Spec: spec, asked: o.wrap(solves)}
-	external, ok := solves.(prober)
+	probed, ok := solves.(prober)
 	if !ok {
 		return b
 	}
-	b.Version, b.Missing = probe(external)
+	b.Version, b.Missing = probe(probed)
 	if o.NoBreakers {
 		if b.Missing != nil {
 			b.asked = o.wrap(missing{name, b.Missing})

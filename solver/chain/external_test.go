@@ -17,9 +17,9 @@ import (
 
 	"github.com/elastalloc/elastalloc/greedy"
 	"github.com/elastalloc/elastalloc/solver"
-	"github.com/elastalloc/elastalloc/solver/cbc"
 	"github.com/elastalloc/elastalloc/solver/chain"
 	"github.com/elastalloc/elastalloc/solver/exact"
+	"github.com/elastalloc/elastalloc/solver/external"
 	"github.com/elastalloc/elastalloc/solver/milp"
 	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
@@ -43,7 +43,7 @@ func drawn(jobs, nodes int, seed uint64) *solver.Snapshot {
 // newChain returns a chain of CBC, which is never trusted, and the exact backend.
 func newChain(program string) *chain.Chain {
 	return chain.New(chain.Config{
-		Backends: []solver.Backend{cbc.New(program), exact.New()},
+		Backends: []solver.Backend{external.CBC(program), exact.New()},
 		Greedy:   greedy.New(),
 		Prover:   exact.New(),
 	})

@@ -14,7 +14,7 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testtier"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
-	"github.com/elastalloc/elastalloc/solver/highs"
+	"github.com/elastalloc/elastalloc/solver/external"
 	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
@@ -107,7 +107,7 @@ func legalMagnitude(p *solver.Problem) float64 {
 // TestGroupsAgreesWithHiGHS compares decisions with groups that exhaustive search cannot
 // reach.
 func TestGroupsAgreesWithHiGHS(t *testing.T) {
-	oracle := highs.New(solvertest.Program(t, solver.BackendHiGHS))
+	oracle := external.HiGHS(solvertest.Program(t, solver.BackendHiGHS))
 	seeds := testtier.Conformance.Draws(2, 40)
 	for _, d := range groupSizes()[:testtier.Conformance.Draws(1, 2)] {
 		if d.jobs > 100 {
@@ -163,7 +163,7 @@ func BenchmarkGroups(b *testing.B) {
 		}
 		run(name+"/exact", exact.New(), syscall.RUSAGE_SELF)
 		if d.jobs <= 1000 {
-			run(name+"/highs", highs.New(solvertest.Program(b, solver.BackendHiGHS)), syscall.RUSAGE_CHILDREN)
+			run(name+"/highs", external.HiGHS(solvertest.Program(b, solver.BackendHiGHS)), syscall.RUSAGE_CHILDREN)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
-	"github.com/elastalloc/elastalloc/solver/highs"
+	"github.com/elastalloc/elastalloc/solver/external"
 	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
@@ -57,7 +57,7 @@ func drawHard(seed uint64) shape {
 // exact has a proof it is only given the time to be faster.
 func BenchmarkAgainstHiGHS(b *testing.B) {
 	const limit = 10 * time.Second
-	oracle := highs.New(solvertest.Program(b, solver.BackendHiGHS))
+	oracle := external.HiGHS(solvertest.Program(b, solver.BackendHiGHS))
 	type row struct {
 		shape
 		ours, theirs time.Duration

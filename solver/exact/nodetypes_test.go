@@ -12,7 +12,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
-	"github.com/elastalloc/elastalloc/solver/highs"
+	"github.com/elastalloc/elastalloc/solver/external"
 	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
@@ -125,7 +125,7 @@ func BenchmarkNodeTypes(b *testing.B) {
 						}
 						ctx, cancel := context.WithTimeout(b.Context(), limit)
 						began := time.Now()
-						other, err := highs.New(solvertest.Program(b, solver.BackendHiGHS)).Solve(ctx, p, solver.SolveOptions{Formulation: solver.FormulationOneHot})
+						other, err := external.HiGHS(solvertest.Program(b, solver.BackendHiGHS)).Solve(ctx, p, solver.SolveOptions{Formulation: solver.FormulationOneHot})
 						cancel()
 						if err != nil {
 							b.Logf("seed %d: HiGHS: %v", seed, err)

@@ -11,9 +11,8 @@ import (
 	"github.com/elastalloc/elastalloc/greedy"
 	"github.com/elastalloc/elastalloc/internal/testtier"
 	"github.com/elastalloc/elastalloc/solver"
-	"github.com/elastalloc/elastalloc/solver/cbc"
 	"github.com/elastalloc/elastalloc/solver/exact"
-	"github.com/elastalloc/elastalloc/solver/highs"
+	"github.com/elastalloc/elastalloc/solver/external"
 	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
@@ -23,7 +22,7 @@ import (
 func TestBackendsAgree(t *testing.T) {
 	backends := []solver.Backend{
 		exact.New(), greedy.New(),
-		highs.New(solvertest.Program(t, solver.BackendHiGHS)), cbc.New(solvertest.Program(t, solver.BackendCBC)),
+		external.HiGHS(solvertest.Program(t, solver.BackendHiGHS)), external.CBC(solvertest.Program(t, solver.BackendCBC)),
 	}
 	limits := solvertest.Limits{Jobs: 10, Steps: 5, Sizes: 5, Nodes: 60}
 	problems := rapid.OneOf(solvertest.ProblemsWithin(limits), solvertest.GroupedProblems(limits), solvertest.GridProblems())

@@ -9,9 +9,8 @@ import (
 	"github.com/elastalloc/elastalloc/greedy"
 	"github.com/elastalloc/elastalloc/internal/testtier"
 	"github.com/elastalloc/elastalloc/solver"
-	"github.com/elastalloc/elastalloc/solver/cbc"
 	"github.com/elastalloc/elastalloc/solver/exact"
-	"github.com/elastalloc/elastalloc/solver/highs"
+	"github.com/elastalloc/elastalloc/solver/external"
 	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
@@ -23,11 +22,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestConformance(t *testing.T) {
 	newCBC := func(tb testing.TB) solver.Backend {
 		tb.Helper()
-		return cbc.New(solvertest.Program(tb, solver.BackendCBC))
+		return external.CBC(solvertest.Program(tb, solver.BackendCBC))
 	}
 	newHiGHS := func(tb testing.TB) solver.Backend {
 		tb.Helper()
-		return highs.New(solvertest.Program(tb, solver.BackendHiGHS))
+		return external.HiGHS(solvertest.Program(tb, solver.BackendHiGHS))
 	}
 	draws := testtier.Conformance.Draws
 	suites := []struct {

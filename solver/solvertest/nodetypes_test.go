@@ -10,9 +10,8 @@ import (
 	"github.com/elastalloc/elastalloc/greedy"
 	"github.com/elastalloc/elastalloc/internal/testtier"
 	"github.com/elastalloc/elastalloc/solver"
-	"github.com/elastalloc/elastalloc/solver/cbc"
 	"github.com/elastalloc/elastalloc/solver/exact"
-	"github.com/elastalloc/elastalloc/solver/highs"
+	"github.com/elastalloc/elastalloc/solver/external"
 	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
@@ -88,7 +87,7 @@ func TestNodeTypes(t *testing.T) {
 // asked about fewer of them in the fast tier.
 func TestNodeTypesAgree(t *testing.T) {
 	programs := []solver.Backend{
-		highs.New(solvertest.Program(t, solver.BackendHiGHS)), cbc.New(solvertest.Program(t, solver.BackendCBC)),
+		external.HiGHS(solvertest.Program(t, solver.BackendHiGHS)), external.CBC(solvertest.Program(t, solver.BackendCBC)),
 	}
 	problems := solvertest.TypedProblems(solvertest.Limits{Jobs: 4, Steps: 1, Sizes: 3, Nodes: 16})
 	slow := testtier.Conformance.Draws(25, 500)

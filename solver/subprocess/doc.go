@@ -7,5 +7,5 @@
 //	folder.go   the folder that a run has to itself
 //
 // What differs between solvers, their arguments and file formats, is a Dialect;
-// the packages cbc and highs are one each.
+// package external has them.
 package subprocess

@@ -1,37 +1,36 @@
-package cbc
+package external
 
 import (
+	"maps"
 	"math"
 	"strings"
 	"testing"
+	"time"
 
-	"go.uber.org/goleak"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/elastalloc/elastalloc/solver/subprocess"
-	"github.com/elastalloc/elastalloc/solver/subprocess/programtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// TestProgram checks that the backend and CBC understand each other. What CBC answers
+// TestCBC checks that the backend and CBC understand each other. What CBC answers
 // is the matter of the conformance suite. The files in testdata are what CBC 2.10.8
 // wrote; the models are one of two jobs, that of an instance of six jobs where the
 // search was cut short, and ones made infeasible.
-func TestProgram(t *testing.T) {
+func TestCBC(t *testing.T) {
 	const (
 		head    = "Optimal - objective value -1.5\n"
 		noPlan  = "Stopped on time (no integer solution - continuous used)"
 		stopped = "Stopped on difficulties (no integer solution - continuous used)"
 	)
-	programtest.Suite{
-		New:        func(program string) programtest.Backend { return New(program) },
-		Dialect:    dialect{},
-		Versions:   []string{"2.", "3.", "devel"},
-		Complaints: []string{"No match", "out of range", "not valid", "errors on input", "mipstart values could not"},
-		Says: []string{
+	suite{
+		new:        CBC,
+		dialect:    cbc{},
+		versions:   []string{"2.", "3.", "devel"},
+		complaints: []string{"No match", "out of range", "not valid", "errors on input", "mipstart values could not"},
+		says: []string{
 			"MIPStart values read for", "timeMode changed from cpu to elapsed", "seconds was changed", "MIPStart provided solution",
 		},
-		Real: map[string]programtest.Solution{
+		real: map[string]solution{
 			"optimal_one_hot": {
 				Status: "Optimal", Verdict: subprocess.Optimal, Objective: -1790, Values: 26,
 				Some: map[string]float64{"x_1_1_4": 1, "x_2_1_1": 1, "x_1_1_1": 0, "pool_1": 5},
@@ -47,7 +46,7 @@ func TestProgram(t *testing.T) {
 			"infeasible":          {Status: "Infeasible", Verdict: subprocess.Infeasible, Objective: -765, Values: 0},
 			"integer_infeasible":  {Status: "Integer infeasible", Verdict: subprocess.Infeasible, Objective: -1605.83333333, Values: 0},
 		},
-		Files: map[string]programtest.SolutionFile{
+		files: map[string]solutionFile{
 			"nothing":         {Content: "", Error: "the file is empty"},
 			"unknown status":  {Content: "0 x 1 0\n", Error: "unknown status"},
 			"no objective":    {Content: "Optimal - objective value\n", Error: "unknown status"},
@@ -73,16 +72,47 @@ func TestProgram(t *testing.T) {
 			"a line without end":       {Content: head + strings.Repeat("x", 5000), Error: "token too long"},
 			"a first line without end": {Content: strings.Repeat("x", 5000), Error: "token too long"},
 		},
-		Outputs: map[string]programtest.Output{
+		outputs: map[string]printed{
 			"optimal_one_hot":   {Version: "2.10.8", Bound: math.NaN()},
 			"infeasible":        {Version: "2.10.8", Bound: math.NaN()},
 			"time_with_plan":    {Version: "2.10.8", Bound: -3062.566},
 			"time_without_plan": {Version: "2.10.8", Bound: -3062.566},
 			"version":           {Version: "2.10.8", Bound: math.NaN()},
 		},
-	}.Run(t)
+	}.run(t)
 }
 
-func FuzzParseSolution(f *testing.F) { programtest.FuzzSolution(f, dialect{}) }
+func FuzzCBCSolution(f *testing.F) { fuzzSolution(f, "cbc", cbc{}) }
 
-func FuzzParseOutput(f *testing.F) { programtest.FuzzOutput(f, dialect{}) }
+func FuzzCBCOutput(f *testing.F) { fuzzOutput(f, "cbc", cbc{}) }
+
+func TestCBCArguments(t *testing.T) {
+	task := subprocess.Task{Model: "m.mps", Solution: "s.txt"}
+	bare := "-import m.mps -ratioGap 0 -allowableGap 0 -primalTolerance 1e-9 -integerTolerance 1e-9" +
+		" -randomSeed 1 -randomCbcSeed 1 -solve -printingOptions all -solution s.txt"
+	check := func(want string) {
+		t.Helper()
+		got, err := cbc{}.Arguments(task)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(strings.Fields(want), got); diff != "" {
+			t.Errorf("Arguments(%+v) (-want +got):\n%s", task, diff)
+		}
+	}
+	check(bare)
+	task.RelativeGap = 1e-4
+	check(strings.Replace(bare, "-ratioGap 0", "-ratioGap 0.0001", 1))
+	task.Start, task.TimeLimit, task.RelativeGap = "i.txt", 250*time.Millisecond, 0
+	check(strings.Replace(bare, "-import m.mps", "-import m.mps -mipstart i.txt -timeMode elapsed -sec 0.25", 1))
+}
+
+func TestCBCStart(t *testing.T) {
+	var file strings.Builder
+	if err := (cbc{}).WriteStart(&file, 1, maps.All(map[string]float64{"s_1_1": 0.1})); err != nil {
+		t.Fatal(err)
+	}
+	if want := "Stopped on iterations - objective value 0\n0 s_1_1 0.1 0\n"; file.String() != want {
+		t.Errorf("start file %q; want %q", file.String(), want)
+	}
+}

@@ -1,18 +1,126 @@
-package highs
+package external
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
+	"iter"
 	"math"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
+	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/subprocess"
 )
 
-// longestLine is how long a line of a solution file may be, in bytes.
-const longestLine = 4096
+// DefaultHiGHS is the program of HiGHS where none is named: that of this name on the PATH.
+const DefaultHiGHS = "highs"
+
+// HiGHS returns the backend that runs a program highs, a path or a name on the PATH;
+// DefaultHiGHS if it is empty.
+func HiGHS(program string) *subprocess.Backend {
+	return subprocess.NewBackend(solver.BackendHiGHS, cmp.Or(program, DefaultHiGHS), highs{})
+}
+
+// highs is how to speak to HiGHS.
+type highs struct{}
+
+// Title returns the solver's name for a person.
+func (highs) Title() string { return "HiGHS" }
+
+// optionsFile is the name of the options file in the folder of a run.
+const optionsFile = "options.txt"
+
+// Arguments writes the options file and returns the command line.
+func (highs) Arguments(task subprocess.Task) ([]string, error) {
+	options := []struct{ name, value string }{
+		// It stops once a plan is proven within this share of the plan. The absolute
+		// gap, 1e-6 by default, would stop it as well.
+		{"mip_rel_gap", number(task.RelativeGap)},
+		{"mip_abs_gap", "0"},
+		// A row may be broken by 1e-7 by default, and a job's progress with it; an
+		// integer may be off by 1e-6.
+		{"primal_feasibility_tolerance", "1e-9"},
+		{"mip_feasibility_tolerance", "1e-9"},
+		// One thread is what a decision is given; the same task, the same answer.
+		{"threads", "1"},
+		{"parallel", "off"},
+		{"random_seed", "1"},
+		// Status and values, each with its name.
+		{"write_solution_to_file", "true"},
+		{"write_solution_style", "0"},
+		{"solution_file", task.Solution},
+		// Version and bound are read off the output.
+		{"log_to_console", "true"},
+	}
+	if task.TimeLimit > 0 {
+		// By the clock on the wall.
+		options = append(options, struct{ name, value string }{"time_limit", number(task.TimeLimit.Seconds())})
+	}
+	var text strings.Builder
+	for _, o := range options {
+		fmt.Fprintf(&text, "%s = %s\n", o.name, o.value)
+	}
+	if err := os.WriteFile(filepath.Join(task.Dir, optionsFile), []byte(text.String()), 0o600); err != nil {
+		return nil, err
+	}
+	arguments := []string{"--options_file=" + optionsFile}
+	if task.Start != "" {
+		arguments = append(arguments, "--read_solution_file="+task.Start)
+	}
+	return append(arguments, task.Model), nil
+}
+
+// VersionArguments returns the command line that prints the version alone.
+func (highs) VersionArguments() []string { return []string{"--version"} }
+
+// WriteStart writes a file for --read_solution_file, which looks like a solution
+// file. Status and objective are there for its form; HiGHS works them out itself.
+func (highs) WriteStart(w io.Writer, columns int, values iter.Seq2[string, float64]) error {
+	buffered := bufio.NewWriter(w)
+	fmt.Fprintf(buffered, "Model status\nUnknown\n\n# Primal solution values\nFeasible\nObjective 0\n# Columns %d\n", columns)
+	for name, value := range values {
+		fmt.Fprintln(buffered, name, number(value))
+	}
+	// HiGHS works out the values of the rows, and says so with a warning.
+	fmt.Fprint(buffered, "# Rows 0\n\n# Dual solution values\nNone\n")
+	return buffered.Flush()
+}
+
+// ParseVersion returns the version in the line that every output has:
+//
+//	HiGHS version 1.10.0 Githash n/a. Copyright (c) 2025 HiGHS under MIT licence terms
+//	Running HiGHS 1.10.0 (git hash: n/a): Copyright (c) 2025 HiGHS under MIT licence terms
+func (highs) ParseVersion(output string) string {
+	for line := range strings.Lines(output) {
+		for _, prefix := range []string{"HiGHS version ", "Running HiGHS "} {
+			if rest, found := strings.CutPrefix(line, prefix); found {
+				version, _, _ := strings.Cut(rest, " ")
+				return strings.TrimSpace(version)
+			}
+		}
+	}
+	return ""
+}
+
+// ParseBound returns the dual bound in the report of a search, and NaN where it
+// has none.
+func (highs) ParseBound(output string) float64 {
+	bound := math.NaN()
+	for line := range strings.Lines(output) {
+		text, found := strings.CutPrefix(strings.TrimSpace(line), "Dual bound ")
+		if !found {
+			continue
+		}
+		if value, err := strconv.ParseFloat(strings.TrimSpace(text), 64); err == nil && !math.IsInf(value, 0) {
+			bound = value
+		}
+	}
+	return bound
+}
 
 // ParseSolution parses a solution file of style 0:
 //
@@ -31,7 +139,7 @@ const longestLine = 4096
 // follows. What comes after the columns is not read, but the line of the rows must
 // be there, so that a file that was cut off shows. The memory it takes is
 // proportional to the file.
-func (dialect) ParseSolution(r io.Reader) (subprocess.Solution, error) {
+func (highs) ParseSolution(r io.Reader) (subprocess.Solution, error) {
 	f := &file{lines: bufio.NewScanner(r)}
 	f.lines.Buffer(nil, longestLine)
 	solution := f.solution()

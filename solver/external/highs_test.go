@@ -1,36 +1,37 @@
-package highs
+package external
 
 import (
+	"maps"
 	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
-	"go.uber.org/goleak"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/elastalloc/elastalloc/solver/subprocess"
-	"github.com/elastalloc/elastalloc/solver/subprocess/programtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// TestProgram checks that the backend and HiGHS understand each other. What HiGHS
+// TestHiGHS checks that the backend and HiGHS understand each other. What HiGHS
 // answers is the matter of the conformance suite. The files in testdata are what HiGHS
 // 1.10.0 wrote; the models are one of two jobs, that of an instance of six jobs where
 // the search was cut short, and ones made infeasible.
-func TestProgram(t *testing.T) {
+func TestHiGHS(t *testing.T) {
 	file := func(status, rest string) string {
 		return "Model status\n" + status + "\n\n# Primal solution values\n" + rest
 	}
 	const two = "Feasible\nObjective -1.5\n# Columns 2\nx 1\ny 1e-3\n"
-	programtest.Suite{
-		New:        func(program string) programtest.Backend { return New(program) },
-		Dialect:    dialect{},
-		Versions:   []string{"1.", "2."},
-		Complaints: []string{"WARNING", "ERROR"},
+	suite{
+		new:        HiGHS,
+		dialect:    highs{},
+		versions:   []string{"1.", "2."},
+		complaints: []string{"WARNING", "ERROR"},
 		// The warm start has no rows, which HiGHS works out itself, with a warning.
-		Harmless: []string{"WARNING: readSolutionFile: Solution file is for 0 rows"},
-		Says:     []string{"Assessing feasibility of MIP", "Set option time_limit to 60"},
-		Real: map[string]programtest.Solution{
+		harmless: []string{"WARNING: readSolutionFile: Solution file is for 0 rows"},
+		says:     []string{"Assessing feasibility of MIP", "Set option time_limit to 60"},
+		real: map[string]solution{
 			"optimal_one_hot": {
 				Status: "Optimal", Verdict: subprocess.Optimal, Objective: -1790, Values: 16,
 				Some: map[string]float64{"x_1_1_4": 1, "x_2_1_1": 1, "x_1_1_1": 0},
@@ -45,7 +46,7 @@ func TestProgram(t *testing.T) {
 			"infeasible":         {Status: "Infeasible", Verdict: subprocess.Infeasible, Objective: math.NaN(), Values: 0},
 			"integer_infeasible": {Status: "Infeasible", Verdict: subprocess.Infeasible, Objective: math.NaN(), Values: 0},
 		},
-		Files: map[string]programtest.SolutionFile{
+		files: map[string]solutionFile{
 			"nothing":        {Content: "", Error: "ends before line 1"},
 			"something else": {Content: "\nx\n", Error: `line 1: want "Model status", not ""`},
 			"no status":      {Content: "Model status\n", Error: "ends before line 2"},
@@ -84,7 +85,7 @@ func TestProgram(t *testing.T) {
 			},
 			"a line without end": {Content: strings.Repeat("x", 5000), Error: "token too long"},
 		},
-		Outputs: map[string]programtest.Output{
+		outputs: map[string]printed{
 			"optimal_one_hot":   {Version: "1.10.0", Bound: -1790},
 			"infeasible":        {Version: "1.10.0", Bound: math.NaN()},
 			"time_with_plan":    {Version: "1.10.0", Bound: -3060.0517986},
@@ -92,9 +93,67 @@ func TestProgram(t *testing.T) {
 			"time_in_reader":    {Version: "1.10.0", Bound: math.NaN()},
 			"version":           {Version: "1.10.0", Bound: math.NaN()},
 		},
-	}.Run(t)
+	}.run(t)
 }
 
-func FuzzParseSolution(f *testing.F) { programtest.FuzzSolution(f, dialect{}) }
+func FuzzHiGHSSolution(f *testing.F) { fuzzSolution(f, "highs", highs{}) }
 
-func FuzzParseOutput(f *testing.F) { programtest.FuzzOutput(f, dialect{}) }
+func FuzzHiGHSOutput(f *testing.F) { fuzzOutput(f, "highs", highs{}) }
+
+func TestHiGHSArguments(t *testing.T) {
+	const bare = `mip_rel_gap = 0
+mip_abs_gap = 0
+primal_feasibility_tolerance = 1e-9
+mip_feasibility_tolerance = 1e-9
+threads = 1
+parallel = off
+random_seed = 1
+write_solution_to_file = true
+write_solution_style = 0
+solution_file = s.txt
+log_to_console = true
+`
+	task := subprocess.Task{Dir: t.TempDir(), Model: "m.mps", Solution: "s.txt"}
+	check := func(wantArguments []string, wantOptions string) {
+		t.Helper()
+		got, err := highs{}.Arguments(task)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(wantArguments, got); diff != "" {
+			t.Errorf("Arguments(%+v) (-want +got):\n%s", task, diff)
+		}
+		options, err := os.ReadFile(filepath.Join(task.Dir, "options.txt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(wantOptions, string(options)); diff != "" {
+			t.Errorf("options (-want +got):\n%s", diff)
+		}
+	}
+	check([]string{"--options_file=options.txt", "m.mps"}, bare)
+	task.Start, task.TimeLimit, task.RelativeGap = "i.txt", 250*time.Millisecond, 1e-4
+	check([]string{"--options_file=options.txt", "--read_solution_file=i.txt", "m.mps"},
+		strings.Replace(bare, "mip_rel_gap = 0\n", "mip_rel_gap = 0.0001\n", 1)+"time_limit = 0.25\n")
+
+	task.Dir = filepath.Join(task.Dir, "none")
+	if got, err := (highs{}).Arguments(task); err == nil {
+		t.Errorf("Arguments() = %v without a folder for the options; want an error", got)
+	}
+}
+
+func TestHiGHSStart(t *testing.T) {
+	var file strings.Builder
+	if err := (highs{}).WriteStart(&file, 1, maps.All(map[string]float64{"s_1_1": 0.1})); err != nil {
+		t.Fatal(err)
+	}
+	// What HiGHS reads is what it writes.
+	got, err := highs{}.ParseSolution(strings.NewReader(file.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := subprocess.Solution{Status: "Unknown", Verdict: subprocess.Feasible, Values: map[string]float64{"s_1_1": 0.1}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("start file (-want +got):\n%s", diff)
+	}
+}

@@ -1,9 +1,6 @@
-// Package programtest is what the tests of every backend on the program of an
-// external solver share.
-package programtest
+package external
 
 import (
-	"context"
 	"errors"
 	"math"
 	"os"
@@ -15,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"go.uber.org/goleak"
 
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/milp"
@@ -22,36 +20,31 @@ import (
 	"github.com/elastalloc/elastalloc/solver/subprocess"
 )
 
-// Suite is what every such backend must pass beside that of solvertest: that it speaks
-// the language of the program. The folder testdata of the backend has files of the real
-// program: its solutions *.txt and its outputs *.log.
-type Suite struct {
-	// New returns the backend that runs a program.
-	New     func(program string) Backend
-	Dialect subprocess.Dialect
-	// Versions are what the versions of the program begin with.
-	Versions []string
-	// Complaints are what the program prints where it does not understand its
-	// arguments, Harmless what it may print all the same, and Says what it prints
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// suite is what every such backend must pass beside that of solvertest: that it speaks
+// the language of the program. Its folder in testdata has files of the
+// real program: its solutions *.txt and its outputs *.log.
+type suite struct {
+	// new returns the backend that runs a program.
+	new     func(program string) *subprocess.Backend
+	dialect subprocess.Dialect
+	// versions are what the versions of the program begin with.
+	versions []string
+	// complaints are what the program prints where it does not understand its
+	// arguments, harmless what it may print all the same, and says what it prints
 	// where it has understood all, the warm start with it.
-	Complaints, Harmless, Says []string
-	// Real are solutions in testdata by their names, and Files other contents of
+	complaints, harmless, says []string
+	// real are solutions in testdata by their names, and files other contents of
 	// solution files, with what they say.
-	Real  map[string]Solution
-	Files map[string]SolutionFile
-	// Outputs are the outputs in testdata by their names.
-	Outputs map[string]Output
+	real  map[string]solution
+	files map[string]solutionFile
+	// outputs are the outputs in testdata by their names.
+	outputs map[string]printed
 }
 
-// Backend is a backend on a program.
-type Backend interface {
-	solver.Backend
-	// Probe returns the version of the program.
-	Probe(context.Context) (version string, err error)
-}
-
-// Solution is what a solution in testdata says.
-type Solution struct {
+// solution is what a solution in testdata says.
+type solution struct {
 	Status    string
 	Verdict   subprocess.Verdict
 	Objective float64
@@ -60,44 +53,44 @@ type Solution struct {
 	Some   map[string]float64
 }
 
-// SolutionFile is the content of a solution file, and what it says or a part of the
+// solutionFile is the content of a solution file, and what it says or a part of the
 // error that it is.
-type SolutionFile struct {
+type solutionFile struct {
 	Content string
 	Want    subprocess.Solution
 	Error   string
 }
 
-// Output is what the output of the program says. The bound is NaN where it
+// printed is what the output of the program says. The bound is NaN where it
 // says none.
-type Output struct {
+type printed struct {
 	Version string
 	Bound   float64
 }
 
-// Run runs the suite.
-func (s Suite) Run(t *testing.T) {
+// run runs the suite.
+func (s suite) run(t *testing.T) {
 	t.Helper()
 	t.Run("probe", s.probe)
 	t.Run("missing program", s.missingProgram)
 	t.Run("arguments are understood", s.argumentsAreUnderstood)
 	t.Run("real solutions", s.realSolutions)
 	t.Run("solution files", s.solutionFiles)
-	t.Run("outputs", s.outputs)
+	t.Run("outputs", s.printedOutputs)
 }
 
-func (s Suite) probe(t *testing.T) {
-	version, err := s.New(solvertest.Program(t, s.New("").Name())).Probe(t.Context())
+func (s suite) probe(t *testing.T) {
+	version, err := s.new(solvertest.Program(t, s.new("").Name())).Probe(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.ContainsFunc(s.Versions, func(prefix string) bool { return strings.HasPrefix(version, prefix) }) {
-		t.Errorf("version %q; want one that begins with one of %q", version, s.Versions)
+	if !slices.ContainsFunc(s.versions, func(prefix string) bool { return strings.HasPrefix(version, prefix) }) {
+		t.Errorf("version %q; want one that begins with one of %q", version, s.versions)
 	}
 }
 
-func (s Suite) missingProgram(t *testing.T) {
-	backend := s.New(filepath.Join(t.TempDir(), "program"))
+func (s suite) missingProgram(t *testing.T) {
+	backend := s.new(filepath.Join(t.TempDir(), "program"))
 	if version, err := backend.Probe(t.Context()); !errors.Is(err, solver.ErrUnavailable) {
 		t.Errorf("Probe() = %q, %v; want an error wrapping ErrUnavailable", version, err)
 	}
@@ -110,8 +103,8 @@ func (s Suite) missingProgram(t *testing.T) {
 
 // argumentsAreUnderstood checks that the program knows each of its arguments and takes
 // the warm start, of which only its output tells.
-func (s Suite) argumentsAreUnderstood(t *testing.T) {
-	program := solvertest.Program(t, s.New("").Name())
+func (s suite) argumentsAreUnderstood(t *testing.T) {
+	program := solvertest.Program(t, s.new("").Name())
 	p := &solver.Problem{Capacity: []int{5, 5}, Steps: 2, Jobs: []solver.AdmittedJob{
 		{Demand: 3, Gain: []float64{1, 1}, Sizes: []int{1, 2, 4}, FirstStepWork: []float64{1, 2, 3}, StepWork: []float64{1, 2, 3}},
 		{Demand: 9, Gain: []float64{1, 1}, Sizes: []int{0, 1}, FirstStepWork: []float64{0, 2}, StepWork: []float64{0, 2}},
@@ -123,7 +116,7 @@ func (s Suite) argumentsAreUnderstood(t *testing.T) {
 				TimeLimit: time.Minute, RelativeGap: 1e-3,
 			}
 			s.writeModel(t, task, p, formulation, solver.Plan{{2, 4}, {1, 0}})
-			arguments, err := s.Dialect.Arguments(task)
+			arguments, err := s.dialect.Arguments(task)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -134,15 +127,15 @@ func (s Suite) argumentsAreUnderstood(t *testing.T) {
 				t.Fatal(err)
 			}
 			output := report.Output
-			for _, harmless := range s.Harmless {
+			for _, harmless := range s.harmless {
 				output = strings.ReplaceAll(output, harmless, "")
 			}
-			for _, complaint := range s.Complaints {
+			for _, complaint := range s.complaints {
 				if strings.Contains(output, complaint) {
 					t.Errorf("the program complains: %q", complaint)
 				}
 			}
-			for _, want := range s.Says {
+			for _, want := range s.says {
 				if !strings.Contains(output, want) {
 					t.Errorf("the output does not say %q", want)
 				}
@@ -155,7 +148,7 @@ func (s Suite) argumentsAreUnderstood(t *testing.T) {
 }
 
 // writeModel writes the files of a task.
-func (s Suite) writeModel(t *testing.T, task subprocess.Task, p *solver.Problem, f solver.Formulation, start solver.Plan) {
+func (s suite) writeModel(t *testing.T, task subprocess.Task, p *solver.Problem, f solver.Formulation, start solver.Plan) {
 	t.Helper()
 	model, err := milp.Build(p, f)
 	if err != nil {
@@ -164,7 +157,7 @@ func (s Suite) writeModel(t *testing.T, task subprocess.Task, p *solver.Problem,
 	var mps, values strings.Builder
 	err = errors.Join(
 		model.WriteMPS(&mps),
-		s.Dialect.WriteStart(&values, model.Columns(), model.Start(start)),
+		s.dialect.WriteStart(&values, model.Columns(), model.Start(start)),
 		os.WriteFile(filepath.Join(task.Dir, task.Model), []byte(mps.String()), 0o600),
 		os.WriteFile(filepath.Join(task.Dir, task.Start), []byte(values.String()), 0o600),
 	)
@@ -173,10 +166,10 @@ func (s Suite) writeModel(t *testing.T, task subprocess.Task, p *solver.Problem,
 	}
 }
 
-func (s Suite) realSolutions(t *testing.T) {
-	for name, test := range s.Real {
+func (s suite) realSolutions(t *testing.T) {
+	for name, test := range s.real {
 		t.Run(name, func(t *testing.T) {
-			got, err := s.Dialect.ParseSolution(strings.NewReader(readTestdata(t, name+".txt")))
+			got, err := s.dialect.ParseSolution(strings.NewReader(readTestdata(t, s.folder(), name+".txt")))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -197,10 +190,10 @@ func (s Suite) realSolutions(t *testing.T) {
 	}
 }
 
-func (s Suite) solutionFiles(t *testing.T) {
-	for name, test := range s.Files {
+func (s suite) solutionFiles(t *testing.T) {
+	for name, test := range s.files {
 		t.Run(name, func(t *testing.T) {
-			got, err := s.Dialect.ParseSolution(strings.NewReader(test.Content))
+			got, err := s.dialect.ParseSolution(strings.NewReader(test.Content))
 			if test.Error != "" {
 				if err == nil || !strings.Contains(err.Error(), test.Error) {
 					t.Errorf("ParseSolution() = %+v, %v; want error %q", got, err, test.Error)
@@ -217,35 +210,38 @@ func (s Suite) solutionFiles(t *testing.T) {
 	}
 }
 
-func (s Suite) outputs(t *testing.T) {
-	for name, want := range s.Outputs {
+func (s suite) printedOutputs(t *testing.T) {
+	for name, want := range s.outputs {
 		t.Run(name, func(t *testing.T) {
-			output := readTestdata(t, name+".log")
-			got := Output{Version: s.Dialect.ParseVersion(output), Bound: s.Dialect.ParseBound(output)}
+			output := readTestdata(t, s.folder(), name+".log")
+			got := printed{Version: s.dialect.ParseVersion(output), Bound: s.dialect.ParseBound(output)}
 			if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" {
 				t.Errorf("output (-want +got):\n%s", diff)
 			}
 		})
 	}
-	if got := s.Dialect.ParseVersion("bash: no such thing\n"); got != "" {
+	if got := s.dialect.ParseVersion("bash: no such thing\n"); got != "" {
 		t.Errorf("version %q of something else; want none", got)
 	}
 }
 
-func readTestdata(tb testing.TB, name string) string {
+// folder returns the folder in testdata of the solver.
+func (s suite) folder() string { return string(s.new("").Name()) }
+
+func readTestdata(tb testing.TB, folder, name string) string {
 	tb.Helper()
-	content, err := os.ReadFile(filepath.Join("testdata", name))
+	content, err := os.ReadFile(filepath.Join("testdata", folder, name))
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return string(content)
 }
 
-// FuzzSolution has the dialect parse whatever the fuzzer makes of the solutions in
+// fuzzSolution has the dialect parse whatever the fuzzer makes of the solutions in
 // testdata: a file without a whole solution is an error or a failure.
-func FuzzSolution(f *testing.F, dialect subprocess.Dialect) {
+func fuzzSolution(f *testing.F, folder string, dialect subprocess.Dialect) {
 	f.Helper()
-	addTestdata(f, "*.txt")
+	addTestdata(f, folder, "*.txt")
 	f.Fuzz(func(t *testing.T, file string) {
 		s, err := dialect.ParseSolution(strings.NewReader(file))
 		switch {
@@ -264,11 +260,11 @@ func FuzzSolution(f *testing.F, dialect subprocess.Dialect) {
 	})
 }
 
-// FuzzOutput has the dialect read version and bound off whatever the fuzzer makes of
+// fuzzOutput has the dialect read version and bound off whatever the fuzzer makes of
 // the outputs in testdata.
-func FuzzOutput(f *testing.F, dialect subprocess.Dialect) {
+func fuzzOutput(f *testing.F, folder string, dialect subprocess.Dialect) {
 	f.Helper()
-	addTestdata(f, "*.log")
+	addTestdata(f, folder, "*.log")
 	f.Fuzz(func(t *testing.T, output string) {
 		if version := dialect.ParseVersion(output); strings.TrimSpace(version) != version || strings.Contains(version, "\n") {
 			t.Errorf("version %q is not a word of one line", version)
@@ -280,13 +276,13 @@ func FuzzOutput(f *testing.F, dialect subprocess.Dialect) {
 }
 
 // addTestdata adds the files in testdata whose names match a pattern.
-func addTestdata(f *testing.F, pattern string) {
+func addTestdata(f *testing.F, folder, pattern string) {
 	f.Helper()
-	names, err := filepath.Glob(filepath.Join("testdata", pattern))
+	names, err := filepath.Glob(filepath.Join("testdata", folder, pattern))
 	if err != nil || len(names) == 0 {
 		f.Fatalf("no files %s in testdata: %v", pattern, err)
 	}
 	for _, name := range names {
-		f.Add(readTestdata(f, filepath.Base(name)))
+		f.Add(readTestdata(f, folder, filepath.Base(name)))
 	}
 }

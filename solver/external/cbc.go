@@ -1,4 +1,4 @@
-package cbc
+package external
 
 import (
 	"bufio"
@@ -6,21 +6,106 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"math"
 	"strconv"
 	"strings"
 
+	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/subprocess"
 )
 
-// longestLine is how long a line of a solution file may be, in bytes.
-const longestLine = 4096
+// DefaultCBC is the program of CBC where none is named: that of this name on the PATH.
+const DefaultCBC = "cbc"
+
+// CBC returns the backend that runs a program cbc of COIN-OR, a path or a name on the PATH;
+// DefaultCBC if it is empty.
+func CBC(program string) *subprocess.Backend {
+	return subprocess.NewBackend(solver.BackendCBC, cmp.Or(program, DefaultCBC), cbc{})
+}
+
+// cbc is how to speak to CBC.
+type cbc struct{}
+
+// Title returns the solver's name for a person.
+func (cbc) Title() string { return "CBC" }
+
+// Arguments returns the command line. CBC carries its arguments out in order: what
+// is set before -solve holds for it.
+func (cbc) Arguments(task subprocess.Task) ([]string, error) {
+	arguments := []string{"-import", task.Model}
+	if task.Start != "" {
+		arguments = append(arguments, "-mipstart", task.Start)
+	}
+	if task.TimeLimit > 0 {
+		arguments = append(arguments,
+			// Its clock is that of the CPU otherwise, which stands while CBC waits.
+			"-timeMode", "elapsed",
+			"-sec", number(task.TimeLimit.Seconds()),
+		)
+	}
+	return append(arguments,
+		// It stops once a plan is proven within this share of the optimum. The
+		// allowable gap, which is absolute, would stop it as well.
+		"-ratioGap", number(task.RelativeGap),
+		"-allowableGap", "0",
+		// A row may be broken by 1e-7 by default, and a job's progress with it.
+		"-primalTolerance", "1e-9",
+		"-integerTolerance", "1e-9",
+		// The same task, the same answer.
+		"-randomSeed", "1", "-randomCbcSeed", "1",
+		"-solve",
+		// Zeros too, so that a file that was cut off shows.
+		"-printingOptions", "all",
+		"-solution", task.Solution,
+	), nil
+}
+
+// VersionArguments returns the command line that prints the banner alone.
+func (cbc) VersionArguments() []string { return []string{"-quit"} }
+
+// WriteStart writes a file for -mipstart, which looks like a solution file: a line
+// of status, then index, name, value and reduced cost of each column.
+func (cbc) WriteStart(w io.Writer, _ int, values iter.Seq2[string, float64]) error {
+	buffered := bufio.NewWriter(w)
+	fmt.Fprintln(buffered, "Stopped on iterations - objective value 0")
+	i := 0
+	for name, value := range values {
+		fmt.Fprintln(buffered, i, name, number(value), 0)
+		i++
+	}
+	return buffered.Flush()
+}
+
+// ParseVersion returns the version in the banner that every output begins with.
+func (cbc) ParseVersion(output string) string {
+	for line := range strings.Lines(output) {
+		if version, found := strings.CutPrefix(line, "Version: "); found {
+			return strings.TrimSpace(version)
+		}
+	}
+	return ""
+}
+
+// ParseBound returns the bound that a search cut short prints, to three decimals.
+// One that ran to its end prints none.
+func (cbc) ParseBound(output string) float64 {
+	bound := math.NaN()
+	for line := range strings.Lines(output) {
+		if text, found := strings.CutPrefix(line, "Lower bound:"); found {
+			if value, err := strconv.ParseFloat(strings.TrimSpace(text), 64); err == nil {
+				bound = value
+			}
+		}
+	}
+	return bound
+}
 
 // ParseSolution parses a solution file: a line of status, then one line per row
 // and column with its index, name, value and dual value. A line that begins with
 // "**" is one whose value breaks its bounds. The memory it takes is proportional
 // to the file.
-func (dialect) ParseSolution(r io.Reader) (subprocess.Solution, error) {
+func (cbc) ParseSolution(r io.Reader) (subprocess.Solution, error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, longestLine)
 	if !lines.Scan() {

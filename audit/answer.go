@@ -91,7 +91,7 @@ func check(
 	if err := a.checkClaims(s.gap); err != nil {
 		return "", err
 	}
-	m, err := newModel(s, s.admit(), max(math.Abs(a.report.GetObjective()), math.Abs(a.report.GetBound())), e)
+	m, err := newModel(s, s.admit(), scale(a.report.GetObjective(), a.report.GetBound()), e)
 	if err != nil {
 		return "", err
 	}
@@ -108,7 +108,7 @@ func check(
 // checkClaims checks what the report claims against itself.
 func (a *answer) checkClaims(asked float64) error {
 	reason, limit, objective, bound := a.report.GetReason(), a.report.GetLimit(), a.report.GetObjective(), a.report.GetBound()
-	largest := max(math.Abs(objective), math.Abs(bound), 1e-12)
+	largest := scale(objective, bound)
 	gap, optimal := max(0, bound-objective)/largest, reason == elastallocv1.Reason_REASON_OPTIMAL
 	switch {
 	case reason < elastallocv1.Reason_REASON_OPTIMAL || reason > elastallocv1.Reason_REASON_HEURISTIC:

@@ -23,6 +23,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
@@ -42,8 +43,18 @@ const (
 	Open Verdict = "OPEN"
 )
 
-// Tolerance is how much better than claimed a plan has to be, relative to the claim.
+// Tolerance is how much better than claimed a plan has to be, relative to the claim or, where
+// that is less, to 1e-12, as in relative_gap.
 const Tolerance = 1e-9
+
+// scale returns what the tolerance is relative to.
+func scale(numbers ...float64) float64 {
+	largest := 1e-12
+	for _, x := range numbers {
+		largest = max(largest, math.Abs(x))
+	}
+	return largest
+}
 
 // DefaultWork is the count of work of a check that sets none.
 const DefaultWork = 2_000_000_000

@@ -238,7 +238,7 @@ func TestLeavesOpen(t *testing.T) {
 	t.Parallel()
 	two := &elastallocv1.AllocateRequest{
 		Snapshot: &elastallocv1.Snapshot{TotalNodes: 4, Jobs: []*elastallocv1.Job{
-			{Id: "a", RemainingEta: durationpb.New(time.Hour)}, {Id: "b", RemainingEta: durationpb.New(time.Hour)},
+			{Id: "a", RemainingEta: durationpb.New(time.Hour)}, {Id: "b", RemainingEta: durationpb.New(time.Hour + 1)},
 		}},
 		Options: &elastallocv1.AllocateOptions{
 			Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME, TotalTime: &elastallocv1.TotalTimeOptions{EtaError: new(1e-4)},

@@ -474,7 +474,8 @@ func (c *curve) at(nodes float64) float64 {
 	}
 	if to := float64(c.tabled[n]); to > nodes {
 		from := float64(c.tabled[n-1])
-		return c.speeds[n-1] * math.Pow(c.speeds[n]/c.speeds[n-1], math.Log(nodes/from)/math.Log(to/from))
+		share := math.Log(nodes/from) / math.Log(to/from)
+		return math.Pow(c.speeds[n-1], 1-share) * math.Pow(c.speeds[n], share)
 	}
 	return c.speeds[n]
 }

@@ -39,7 +39,7 @@ func (a *answer) prove(e *effort) (reason string, err error) {
 	if a.report.GetReason() == elastallocv1.Reason_REASON_OPTIMAL {
 		claim, what = a.report.GetObjective(), "objective"
 	}
-	better := claim + Tolerance*math.Abs(claim)
+	better := claim + Tolerance*scale(claim)
 	plan := a.newSearch(e, better).solve()
 	switch {
 	case plan == nil && a.plan == nil:
@@ -62,7 +62,7 @@ func (a *answer) prove(e *effort) (reason string, err error) {
 // exact reports whether what the plan is worth is known to the tolerance.
 func (a *answer) exact() bool {
 	most, least := a.objective(a.plan)
-	return (most-least)/2 <= Tolerance*math.Abs(most+least)/2+2*leastWorth
+	return (most-least)/2 <= Tolerance*scale((most+least)/2)
 }
 
 // newSearch returns a search at the prices that the answer has. What makes no sense in them

@@ -36,6 +36,11 @@ const (
 	fewJobs = 64
 )
 
+// ties reports whether the keys of two jobs are the same however they are rounded.
+func (of *terms) ties(other *terms) bool {
+	return of.demand == other.demand && of.weight == other.weight
+}
+
 // told returns a speed as the objective tells it from others.
 func told(speed float64) float64 { return max(speed, 1e-30) }
 
@@ -125,8 +130,7 @@ func (o *totalTime) prepare(s *snapshot, e *effort) error {
 	inexact := slices.DeleteFunc(slices.Clone(order), func(i int) bool { return o.terms[i].etaError == 0 })
 	for at := 1; at < len(exact); at++ {
 		x, y := &o.terms[exact[at-1]], &o.terms[exact[at]]
-		same := x.demand == y.demand && x.weight == y.weight
-		if gap := x.key - y.key; !same && gap < nearTie*max(1, math.Abs(x.key)) {
+		if gap := x.key - y.key; !x.ties(y) && gap < nearTie*max(1, math.Abs(x.key)) {
 			return leaveOpen("two jobs stand at the same place of the order up to rounding")
 		}
 	}
@@ -151,7 +155,9 @@ func (o *totalTime) prepare(s *snapshot, e *effort) error {
 				width := math.Hypot(of.etaError, o.terms[other].etaError)
 				x := (of.key - o.terms[other].key) / width
 				v += o.terms[other].weight * math.Erfc(x/math.Sqrt2) / 2
-				off += o.terms[other].weight / width * math.Exp(-x*x/2)
+				if !of.ties(&o.terms[other]) {
+					off += o.terms[other].weight / width * math.Exp(-x*x/2)
+				}
 			}
 		}
 		of.doubt = nearTie * off / v // c grows no faster than V, relatively.

@@ -311,7 +311,8 @@ func (j *Job) speedAt(nodes float64) float64 {
 	}
 	from, to := float64(sizes[above-1]), float64(sizes[above])
 	share := math.Log(nodes/from) / math.Log(to/from)
-	return speeds[above-1] * math.Pow(speeds[above]/speeds[above-1], share)
+	// Not by a power of their quotient, which may overflow.
+	return math.Pow(speeds[above-1], 1-share) * math.Pow(speeds[above], share)
 }
 
 // tabledSizes returns the sizes that Scaling.Speeds is measured at; Validate has made

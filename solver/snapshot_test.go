@@ -131,7 +131,8 @@ func TestEveryLegalSizeTrains(t *testing.T) {
 // TestDemand checks what a remaining ETA on several nodes means on one.
 func TestDemand(t *testing.T) {
 	table := solver.Job{RemainingETA: time.Hour, AllowedNodes: []int{2, 8}, MaxNodes: 8, MinNodes: 2, Scaling: solver.Scaling{Speeds: []float64{2, 6}}}
-	curve := solver.NewJob("", time.Hour)
+	curve, steep := solver.NewJob("", time.Hour), table
+	steep.Scaling.Speeds = []float64{1e-300, 1e9}
 	for _, test := range []struct {
 		name     string
 		job      solver.Job
@@ -145,6 +146,7 @@ func TestDemand(t *testing.T) {
 		{"unset beside a table that begins at two", table, 0, 1},
 		{"a size of the table", table, 8, 6},
 		{"the middle of two sizes, in logarithms", table, 4, math.Sqrt(2 * 6)},
+		{"the middle of two speeds, the quotient of which is no number", steep, 4, math.Sqrt(1e-300) * math.Sqrt(1e9)},
 	} {
 		job := test.job
 		job.ETANodes = test.etaNodes

@@ -12,7 +12,8 @@ import (
 )
 
 // answer is one backend's try at a decision and, if its outcome is
-// solver.OutcomeAnswered, a result whose plan is legal.
+// solver.OutcomeAnswered, a result whose plan is legal; of another there is only the
+// contradiction that the backend found in its proof.
 type answer struct {
 	solver.Attempt
 	result    solver.Result
@@ -46,6 +47,7 @@ func try(ctx context.Context, backend solver.Backend, p *solver.Problem, options
 		unsuited: errors.Is(err, solver.ErrUnsuited),
 	}
 	if a.Outcome, a.Detail = Outcome(p, result, err); a.Outcome != solver.OutcomeAnswered {
+		a.result.Contradiction = result.Contradiction
 		return a
 	}
 	p.ReleaseFinished(result.Plan)

@@ -102,11 +102,11 @@ func (c *Chain) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Optio
 
 // Solve has the prover solve a problem. Its plan passes the check that every plan passes, and
 // its bound is above what the plan is worth. What ctx cuts short is a result with LimitTime;
-// an error is a defect of this program.
+// an error is a defect of this program, beside which the result has the contradiction alone.
 func (c *Chain) Solve(ctx context.Context, p *solver.Problem, options solver.SolveOptions) (solver.Result, error) {
 	a := try(ctx, c.config.Prover, p, options)
 	if a.Outcome != solver.OutcomeAnswered {
-		return solver.Result{}, noAnswerError([]solver.Attempt{a.Attempt})
+		return a.result, noAnswerError([]solver.Attempt{a.Attempt})
 	}
 	proven := proof{bound: a.result.Bound, contradiction: a.result.Contradiction}
 	a.test(p, &proven)

@@ -1,7 +1,6 @@
 package chain
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -32,12 +31,12 @@ type proof struct {
 // With noBound the bound of a heuristic plan is left at +Inf.
 func (r *run) bound(ctx context.Context, a answer, noBound bool) (proof, error) {
 	if noBound && a.result.Heuristic {
-		return proof{bound: math.Inf(1)}, nil
+		return proof{bound: math.Inf(1), contradiction: a.result.Contradiction}, nil
 	}
 	bound, complete := a.result.Bound, !math.IsInf(a.result.Bound, 1)
-	prices, contradiction := a.result.NodePrices, a.result.Contradiction
+	prices := a.result.NodePrices
 	if own := r.verification; own != nil && own.Outcome == solver.OutcomeAnswered {
-		bound, contradiction = min(bound, own.result.Bound), cmp.Or(contradiction, own.result.Contradiction)
+		bound = min(bound, own.result.Bound)
 		complete = own.result.Limit != solver.LimitTime
 		if prices == nil {
 			prices = own.result.NodePrices
@@ -58,7 +57,7 @@ func (r *run) bound(ctx context.Context, a answer, noBound bool) (proof, error) 
 	if math.IsNaN(bound) || math.IsInf(bound, 0) {
 		return proof{}, fmt.Errorf("the bound for the plan of %s is %v", a.Backend, bound)
 	}
-	proven := proof{bound: bound, prices: prices, contradiction: contradiction}
+	proven := proof{bound: bound, prices: prices, contradiction: a.result.Contradiction}
 	a.test(r.problem, &proven)
 	return proven, nil
 }

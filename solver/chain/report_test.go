@@ -311,6 +311,53 @@ func TestContradiction(t *testing.T) {
 	}
 }
 
+// TestContradictionWithoutAnswer: a contradiction is told whatever became of the answer that
+// it was found for, and of the decision.
+func TestContradictionWithoutAnswer(t *testing.T) {
+	const first, next, found = solver.BackendExact, solver.BackendHiGHS, "lemma 1 bounds 3 by 2"
+	illegal := gives(first, solver.Result{Plan: solver.Plan{{9, 9}, {9, 9}}, Bound: 3, Contradiction: found})
+	broken := fake{first, func(context.Context, *solver.Problem, solver.SolveOptions) (solver.Result, error) {
+		return solver.Result{Contradiction: found}, errors.New("broken")
+	}}
+	answers := gives(next, solver.Result{Plan: bestPlan(), Bound: bestObjective})
+	tests := []struct {
+		name     string
+		backends []solver.Backend
+		prover   solver.Backend
+		noBound  bool
+		want     solver.BackendName
+	}{
+		{name: "the plan is illegal, greedy answers", backends: []solver.Backend{illegal}, prover: exact(), want: solver.BackendGreedy},
+		{name: "the backend fails, greedy answers", backends: []solver.Backend{broken}, prover: exact(), want: solver.BackendGreedy},
+		{name: "without a bound", backends: []solver.Backend{broken}, prover: exact(), noBound: true, want: solver.BackendGreedy},
+		{name: "another backend answers", backends: []solver.Backend{illegal, answers}, prover: exact(), want: next},
+		{name: "the verification fails", backends: []solver.Backend{claims(next, bestPlan(), true)}, prover: broken, want: next},
+		{name: "its plan is illegal", backends: []solver.Backend{claims(next, bestPlan(), true)}, prover: illegal, want: next},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			c := newChain(greedy(), test.backends...)
+			c.config.Prover = proves(test.prover)
+			d, err := c.Allocate(t.Context(), twoJobs(), options(func(o *solver.Options) { o.NoBound = test.noBound }))
+			if err != nil {
+				t.Fatal(err)
+			}
+			bound := solver.NewProblem(twoJobs(), solver.AdmissionFIFO).Ceiling()
+			if test.noBound {
+				bound = math.Inf(1)
+			}
+			if r := d.Report; r.Contradiction != found || r.Backend != test.want || r.Bound != bound || r.Reason == solver.ReasonOptimal {
+				t.Errorf("report = %+v; want the contradiction, an answer of %s and the bound %v that needs no search", r, test.want, bound)
+			}
+		})
+	}
+	c := newChain(greedy())
+	c.config.Prover = proves(illegal)
+	if result, err := c.Solve(t.Context(), solver.NewProblem(twoJobs(), solver.AdmissionFIFO), solver.SolveOptions{}); err == nil || result.Contradiction != found {
+		t.Errorf("Solve() = %+v, %v; want an error and the contradiction", result, err)
+	}
+}
+
 func TestErrors(t *testing.T) {
 	const first, last = solver.BackendExact, solver.BackendGreedy
 	broken := errors.New("broken")

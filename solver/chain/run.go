@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -119,12 +120,17 @@ func (r *run) cut(backends []solver.Backend) result {
 
 // ask asks one backend after the other, then greedy, and returns the first answer
 // with a legal plan that nothing refutes, or the prover's where its verification found a
-// better plan, and the attempts up to it.
-func (r *run) ask(ctx context.Context, backends []solver.Backend) (answer, []solver.Attempt, error) {
-	var attempts []solver.Attempt
+// better plan, and the attempts up to it. The contradictions of all of them are the answer's.
+func (r *run) ask(ctx context.Context, backends []solver.Backend) (chosen answer, attempts []solver.Attempt, err error) {
+	contradiction := ""
+	defer func() { chosen.result.Contradiction = cmp.Or(chosen.result.Contradiction, contradiction) }()
 	for _, backend := range backends {
 		a := r.try(ctx, backend)
 		attempts = append(attempts, a.Attempt)
+		contradiction = cmp.Or(contradiction, a.result.Contradiction)
+		if own := r.verification; own != nil {
+			contradiction = cmp.Or(contradiction, own.result.Contradiction)
+		}
 		if a.Outcome == solver.OutcomeAnswered {
 			if r.verifiedBetter(a) {
 				return *r.verification, append(attempts, r.verification.Attempt), nil

@@ -1,0 +1,51 @@
+package audit_test
+
+import (
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/elastalloc/elastalloc/audit"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// TestCases audits decisions that drawing is unlikely to come to.
+func TestCases(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"a held job without sizes on node types": `"options": {"objective": "OBJECTIVE_TOTAL_TIME", "badJobs": "BAD_JOBS_HOLD"}, "snapshot": {
+			"nodeTypes": [{"id": "x", "nodes": 2}, {"id": "y", "nodes": 2}],
+			"jobs": [{"id": "a", "remainingEta": "3600s", "minNodes": 5, "maxNodes": 2}]}`,
+		"values next to nothing": `"options": {"admission": "ADMISSION_PREEMPTIVE"}, "snapshot": {"totalNodes": 6, "horizon": {"steps": 1},
+			"jobs": [{"id": "a", "remainingEta": "60s", "weight": 1e-300}, {"id": "b", "remainingEta": "9000000000s", "weight": 5e-324}]}`,
+		"the quotient of two speeds is no number": `"options": {"objective": "OBJECTIVE_TOTAL_TIME", "admission": "ADMISSION_PREEMPTIVE"}, "snapshot": {
+			"totalNodes": 9, "jobs": [{"id": "a", "remainingEta": "3600s"}, {"id": "b", "remainingEta": "3600s",
+			"allowedNodes": [4, 8], "scaling": {"table": {"speeds": [1e-300, 1e9]}}}]}`,
+		"equal jobs of uncertain ETAs": `"options": {"objective": "OBJECTIVE_TOTAL_TIME", "totalTime": {"etaError": 1e-4}}, "snapshot": {
+			"totalNodes": 4, "jobs": [{"id": "a", "remainingEta": "3600s"}, {"id": "b", "remainingEta": "3600s"}]}`,
+	} {
+		request := new(elastallocv1.AllocateRequest)
+		if err := protojson.Unmarshal([]byte("{"+text+"}"), request); err != nil {
+			t.Fatal(err)
+		}
+		if got := audit.Check(t.Context(), request, decide(t, request), audit.Options{}); got.Verdict != audit.Confirmed {
+			t.Errorf("%s: the answer is %s: %s", name, got.Verdict, got.Reason)
+		}
+	}
+}
+
+// TestEmptyPool checks that an answer without a plan is not refuted where no job is admitted.
+func TestEmptyPool(t *testing.T) {
+	t.Parallel()
+	request, response := new(elastallocv1.AllocateRequest), new(elastallocv1.AllocateResponse)
+	if err := protojson.Unmarshal([]byte(`{"snapshot": {"totalNodes": 0, "jobs": [{"id": "a", "remainingEta": "3600s"}]}}`), request); err != nil {
+		t.Fatal(err)
+	}
+	if err := protojson.Unmarshal([]byte(`{"allocations": [{"jobId": "a", "change": "CHANGE_WAIT", "waitReason": "WAIT_REASON_NEVER_FITS"}],
+		"report": {"backend": "BACKEND_EXACT", "reason": "REASON_OPTIMAL", "limit": "LIMIT_NONE", "warnings": [{"code": "WARNING_CODE_EMPTY_POOL"}]}}`), response); err != nil {
+		t.Fatal(err)
+	}
+	if got := audit.Check(t.Context(), request, response, audit.Options{}); got.Verdict != audit.Confirmed {
+		t.Errorf("the answer is %s: %s", got.Verdict, got.Reason)
+	}
+}

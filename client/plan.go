@@ -22,17 +22,11 @@ const (
 
 // Plan carries decisions out on a cluster whose nodes take time to come free, where resizes
 // fail, and where jobs and nodes come and go meanwhile. The zero value is ready for use. It has
-// no clock, makes no call and is not safe for concurrent use. A turn of a scheduler is
+// no clock, makes no call and is not safe for concurrent use. A scheduler's loop is
 //
-//	plan.Observe(now, snapshot) // the cluster as it is
-//	if plan.Due(now) {
-//		request.Snapshot = plan.Snapshot(now, snapshot)
-//		if decision, err := allocator.Allocate(ctx, request); err == nil {
-//			plan.Decide(now, decision)
-//		}
-//	}
-//	for _, step := range plan.Next(now) {
-//		if err := resize(step); err != nil {
+//	steps, err := plan.Turn(now, snapshot, ask) // the cluster as it is, and how to decide
+//	for _, step := range steps {
+//		if resize(step) != nil {
 //			plan.Failed(now, step.JobID)
 //		}
 //	}
@@ -75,6 +69,22 @@ type PlanJob struct {
 	// Until is when its cool-down or its back-off after Failures in a row ends.
 	Until    time.Time
 	Failures int
+}
+
+// Turn is one turn of a scheduler, every few seconds: it observes the cluster, asks for a decision
+// where one is due, and returns the steps to begin now. It is Observe, Due, Snapshot, Decide and
+// Next, which do the same where the answer comes later. Where ask fails, Turn returns its error and
+// no steps: the next turn goes on with the last decision, and asks at the next event or after Cadence.
+func (p *Plan) Turn(now time.Time, s *elastallocv1.Snapshot, ask func(*elastallocv1.Snapshot) (Decision, error)) ([]Step, error) {
+	p.Observe(now, s)
+	if p.Due(now) {
+		decision, err := ask(p.Snapshot(now, s))
+		if err != nil {
+			return nil, err
+		}
+		p.Decide(now, decision)
+	}
+	return p.Next(now), nil
 }
 
 // Observe tells what the cluster is like: total_nodes or node_types are the usable nodes, jobs

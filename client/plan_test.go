@@ -3,6 +3,7 @@ package client_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -24,6 +25,8 @@ import (
 )
 
 var update = flag.Bool("update", false, "write testdata/plans.json anew")
+
+var errNoAnswer = errors.New("no answer")
 
 const (
 	turn     = 10 * time.Second
@@ -323,10 +326,9 @@ func (c *toy) holds(j *toyJob) string {
 	return fmt.Sprint(len(on), on[0].nodeType)
 }
 
-// decides gives the plan an answer.
-func (c *toy) decides() json.RawMessage {
+// takes remembers the answer that the plan gets.
+func (c *toy) takes() json.RawMessage {
 	answer := c.answer
-	c.plan.Decide(c.now, answer)
 	c.answer, c.moved, c.decided = nil, c.now, make(map[string]string)
 	for _, a := range answer.GetAllocations() {
 		c.decided[a.GetJobId()] = fmt.Sprint(a.GetNodes(), a.GetNodeType())
@@ -364,23 +366,29 @@ func (c *toy) turn() {
 		}
 	}
 	if c.answer != nil {
-		record.Late = c.decides()
+		c.plan.Decide(c.now, c.answer)
+		record.Late = c.takes()
 	}
-	if record.Due = c.plan.Due(c.now); event && !record.Due {
-		c.fail("%v: no decision is due, whatever happened", c.now)
-	}
-	if record.Due {
-		sent := c.plan.Snapshot(c.now, s)
+	steps, err := c.plan.Turn(c.now, s, func(sent *elastallocv1.Snapshot) (client.Decision, error) {
 		c.asks(sent, record.Overdue)
-		record.Sent = marshal(sent)
+		record.Due, record.Sent = true, marshal(sent)
 		if c.calm || c.draw(5) > 0 { // Else the call fails.
 			c.answer = c.decide(sent)
 		}
-		if c.answer != nil && (c.calm || c.draw(2) == 0) {
-			record.Decide = c.decides()
+		if c.answer == nil || !c.calm && c.draw(2) > 0 {
+			return nil, errNoAnswer
 		}
+		answer := c.answer
+		record.Decide = c.takes()
+		return answer, nil
+	})
+	if event && !record.Due {
+		c.fail("%v: no decision is due, whatever happened", c.now)
 	}
-	for _, step := range c.plan.Next(c.now) {
+	if err != nil {
+		steps = c.plan.Next(c.now) // Those of the last decision go on.
+	}
+	for _, step := range steps {
 		c.begin(step)
 		record.Next = append(record.Next, fmt.Sprint(step.JobID, " ", step.Nodes, " ", step.NodeType))
 	}

@@ -42,16 +42,19 @@ func TestGo(t *testing.T) {
 		"eta":          "github.com/elastalloc/elastalloc/client/eta",
 		"durationpb":   "google.golang.org/protobuf/types/known/durationpb",
 		"elastallocv1": "github.com/elastalloc/elastalloc/proto/elastalloc/v1",
+		"log":          "log",
 		"time":         "time",
 	}
 	eachBlock(t, "go", func(b block) error {
+		body := fmt.Sprintf("\nfunc main() { _ = run }\n\nfunc run(ctx context.Context, err error, resize func(string, int32) error) error {\n%s\nreturn nil\n}\n"+
+			"\nfunc snapshot() *elastallocv1.Snapshot { return nil }\n", b.text)
 		program := "package main\n\nimport \"context\"\n"
 		for name, path := range imports {
-			if strings.Contains(b.text, name+".") {
+			if strings.Contains(body, name+".") {
 				program += fmt.Sprintf("import %s %q\n", name, path)
 			}
 		}
-		program += fmt.Sprintf("\nfunc main() { _ = run }\n\nfunc run(ctx context.Context, err error, resize func(string, int32)) error {\n%s\nreturn nil\n}\n", b.text)
+		program += body
 		switch {
 		case strings.HasPrefix(b.text, "package "):
 			program = b.text

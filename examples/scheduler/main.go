@@ -26,6 +26,7 @@ import (
 
 const (
 	decideEvery = 300 // seconds
+	turnEvery   = 5   // seconds
 	halfLife    = 120 // seconds after which half of a measured rate is new
 	efficiency  = 0.8 // of each doubling, where it is not measured
 	patience    = 120 // seconds without a step, beside a restart, after which a job hangs
@@ -91,8 +92,10 @@ func (s *scheduler) main(server string, shadow time.Duration) (err error) {
 // run schedules until every job of the cluster has ended.
 func (s *scheduler) run(ctx context.Context, out io.Writer) error {
 	for !s.cluster.done() {
-		s.cluster.tick() // A real loop sleeps here.
-		s.measure()
+		for range turnEvery { // A real loop sleeps here.
+			s.cluster.tick()
+			s.measure()
+		}
 		s.turn(ctx)
 	}
 	_, err := fmt.Fprintf(out, "%d jobs took %.1f min on average, with %d changes of nodes; %d calls failed\n",
@@ -103,15 +106,10 @@ func (s *scheduler) run(ctx context.Context, out io.Writer) error {
 // turn decides where that is due, and begins the steps that can be begun.
 func (s *scheduler) turn(ctx context.Context) {
 	now := time.Unix(int64(s.cluster.now), 0)
-	held := &elastallocv1.Snapshot{TotalNodes: clusterNodes}
-	for _, j := range s.cluster.jobs {
-		held.Jobs = append(held.Jobs, &elastallocv1.Job{Id: j.id, CurrentNodes: int32(j.nodes + j.leaving)})
-	}
-	s.plan.Observe(now, held)
-	if s.plan.Due(now) {
-		s.plan.Decide(now, s.decide(ctx, s.plan.Snapshot(now, s.snapshot())))
-	}
-	for _, step := range s.plan.Next(now) {
+	steps, _ := s.plan.Turn(now, s.snapshot(), func(sent *elastallocv1.Snapshot) (client.Decision, error) {
+		return s.decide(ctx, sent), nil
+	})
+	for _, step := range steps {
 		if err := s.cluster.resize(s.cluster.find(step.JobID), int(step.Nodes)); err != nil {
 			s.plan.Failed(now, step.JobID)
 			continue

@@ -22,6 +22,7 @@ from elastalloc.eta import Estimator, speed
 
 NODES = 32
 DECIDE_EVERY = 300  # seconds
+TURN_EVERY = 5  # seconds
 RESTART = 60  # seconds that a job needs to go on after its nodes changed
 GRACE = 10  # seconds until the nodes that a job leaves are free
 PATIENCE = 120  # seconds without a step, beside a restart, after which a job hangs
@@ -165,12 +166,7 @@ class Scheduler:
     def turn(self) -> None:
         """Decides where that is due, and begins the steps that can be begun."""
         now = self.cluster.now
-        held = {job.id: job.nodes + job.leaving for job in self.cluster.jobs.values()}
-        jobs = [pb.Job(id=job_id, current_nodes=nodes) for job_id, nodes in held.items()]
-        self.plan.observe(now, pb.Snapshot(total_nodes=NODES, jobs=jobs))
-        if self.plan.due(now):
-            self.plan.decide(now, self.decide(self.plan.snapshot(now, self.snapshot())))
-        for step in self.plan.next(now):
+        for step in self.plan.turn(now, self.snapshot(), self.decide):
             if self.cluster.resize(step.job_id, step.nodes):
                 self.changes += 1
             else:
@@ -236,8 +232,9 @@ def main() -> None:
     client = Client(arguments.server, timeout=5) if arguments.server else None
     scheduler = Scheduler(cluster, client, arguments.at_events)
     while not cluster.done():
-        cluster.tick()  # A real loop sleeps here.
-        scheduler.measure()
+        for _ in range(TURN_EVERY):  # A real loop sleeps here.
+            cluster.tick()
+            scheduler.measure()
         scheduler.turn()
     if client:
         client.close()

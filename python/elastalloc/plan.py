@@ -4,8 +4,9 @@ Times are in seconds of any clock that does not go back. The Go client's Plan is
 """
 
 import copy
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, Callable, Dict, List, NamedTuple
 
+from elastalloc.messages import message
 from elastalloc.v1 import allocator_pb2 as pb
 
 __all__ = ["Plan", "Step", "reserve", "steps"]
@@ -66,16 +67,10 @@ class _Job:
 
 class Plan:
     """Carries decisions out on a cluster whose nodes take time to come free, where resizes fail,
-    and where jobs and nodes come and go meanwhile. It makes no call and has no clock. A turn of
-    a scheduler is
+    and where jobs and nodes come and go meanwhile. It makes no call and has no clock. A
+    scheduler's loop is
 
-        plan.observe(now, snapshot)  # the cluster as it is
-        if plan.due(now):
-            try:
-                plan.decide(now, client.allocate(plan.snapshot(now, snapshot), options))
-            except grpc.RpcError:
-                ...
-        for step in plan.next(now):
+        for step in plan.turn(now, snapshot, ask):  # the cluster as it is, and how to decide
             if not resize(step):
                 plan.failed(now, step.job_id)
 
@@ -103,6 +98,20 @@ class Plan:
         self._jobs: Dict[str, _Job] = {}
         self._moved = self._asked = -float("inf")
         self._event = True  # Something happened since it was asked.
+
+    def turn(self, now: float, snapshot: Any, ask: Callable[[Any], Any]) -> List[Step]:
+        """Is one turn of a scheduler, every few seconds: observes the cluster, asks for a decision
+        where one is due, and returns the steps to begin now. The snapshot is a message, or a dict
+        as message() takes it. It is observe, due, snapshot, decide and next, which do the same
+        where the answer comes later. What ask raises it raises: the next turn goes on with the
+        last decision, and asks at the next event or after the cadence.
+        """
+        if isinstance(snapshot, dict):
+            snapshot = message(pb.Snapshot, **snapshot)
+        self.observe(now, snapshot)
+        if self.due(now):
+            self.decide(now, ask(self.snapshot(now, snapshot)))
+        return self.next(now)
 
     def observe(self, now: float, snapshot: Any) -> None:
         """Tells what the cluster is like: total_nodes or node_types are the usable nodes, jobs

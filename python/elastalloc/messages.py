@@ -1,0 +1,40 @@
+"""Messages of plain Python: dicts, timedeltas, numbers of seconds."""
+
+from datetime import timedelta
+from typing import Any
+
+__all__ = ["message"]
+
+
+def message(kind: Any, **fields: Any) -> Any:
+    """Returns a message of a kind, such as pb.Snapshot.
+
+    Messages in it may be dicts of their fields, and durations a timedelta or a number of
+    seconds: message(pb.Job, id="a", remaining_eta=3600).
+    """
+    return kind(**_plain(kind.DESCRIPTOR, fields))
+
+
+def _plain(descriptor: Any, fields: Any) -> Any:
+    """Returns the fields of a message with durations as protobuf takes them."""
+    plain = dict(fields)
+    for name, value in fields.items():
+        field = descriptor.fields_by_name.get(name)
+        if field is None or field.message_type is None:
+            continue  # A name that protobuf refuses, or a plain value.
+        inner = field.message_type
+        if isinstance(value, (list, tuple)):
+            plain[name] = [
+                _plain(inner, one) if isinstance(one, dict) else one for one in value
+            ]
+        elif isinstance(value, dict):
+            plain[name] = _plain(inner, value)
+        elif isinstance(value, (timedelta, int, float)):
+            if isinstance(value, timedelta):
+                nanos = value // timedelta(microseconds=1) * 1000
+            else:
+                nanos = round(value * 1e9)
+            sign = 1 if nanos >= 0 else -1  # Of both parts.
+            seconds, nanos = divmod(abs(nanos), 10**9)
+            plain[name] = {"seconds": sign * seconds, "nanos": sign * nanos}
+    return plain

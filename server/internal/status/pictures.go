@@ -12,6 +12,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/internal/chart"
 	"github.com/elastalloc/elastalloc/internal/format"
+	"github.com/elastalloc/elastalloc/internal/text"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/server/internal/ingress"
 	"github.com/elastalloc/elastalloc/solver"
@@ -25,6 +26,8 @@ const (
 	held = 8
 	// mostBars is the number of jobs whose forecast is drawn.
 	mostBars = 24
+	// mostTeams are drawn, those that held the most nodes.
+	mostTeams = chart.Colors - 1
 )
 
 // column is what is remembered of the decisions of a few minutes: the state that the last of them
@@ -38,6 +41,7 @@ type column struct {
 	Objective                solver.Objective
 	Slowest                  time.Duration
 	By                       map[solver.BackendName]int
+	Teams                    map[string]int // nodes of those groups that hold the most
 }
 
 // past holds columns by their number, the newest of those that share a place.
@@ -54,10 +58,14 @@ func (p *past) add(ended time.Time, event *ingress.Event) {
 		*c = column{number: number, By: make(map[solver.BackendName]int)}
 	}
 	c.InUse, c.Running, c.Paused, c.Waiting, c.Price = 0, 0, 0, 0, math.NaN()
-	jobs := jobsOf(event)
+	snapshot, teams := snapshotOf(event), make(map[string]int)
+	jobs := snapshot.GetJobs()
 	for i := range event.Decision.Allocations {
 		a := &event.Decision.Allocations[i]
 		c.InUse += a.Nodes
+		if a.Nodes > 0 && i < len(jobs) && len(snapshot.GetGroups()) > 0 {
+			teams[jobs[i].GetGroupId()] += a.Nodes
+		}
 		switch began := a.Current > 0 || i < len(jobs) && jobs[i].GetTrainingTime().AsDuration() > 0; {
 		case a.Nodes > 0:
 			c.Running++
@@ -76,7 +84,10 @@ func (p *past) add(ended time.Time, event *ingress.Event) {
 			c.Resized++
 		}
 	}
-	c.Idle = max(0, event.Nodes-c.InUse)
+	c.Idle, c.Teams = max(0, event.Nodes-c.InUse), make(map[string]int)
+	for _, id := range largest(teams) {
+		c.Teams[strings.Clone(text.Shorten(id))] = teams[id]
+	}
 	c.Slowest = max(c.Slowest, event.Total)
 	if event.Report == nil {
 		return
@@ -90,13 +101,21 @@ func (p *past) add(ended time.Time, event *ingress.Event) {
 	}
 }
 
-// jobsOf returns the jobs of the snapshot that a call brought.
-func jobsOf(event *ingress.Event) []*elastallocv1.Job {
+// snapshotOf returns the snapshot that a call brought, nil for none.
+func snapshotOf(event *ingress.Event) *elastallocv1.Snapshot {
 	request, ok := event.Request.(interface{ GetSnapshot() *elastallocv1.Snapshot })
 	if !ok {
 		return nil
 	}
-	return request.GetSnapshot().GetJobs()
+	return request.GetSnapshot()
+}
+
+// largest returns the teams that are drawn, those with the most nodes first.
+func largest(nodes map[string]int) []string {
+	teams := slices.SortedFunc(maps.Keys(nodes), func(a, b string) int {
+		return cmp.Or(cmp.Compare(nodes[b], nodes[a]), cmp.Compare(a, b))
+	})
+	return teams[:min(mostTeams, len(teams))]
 }
 
 // copied returns the columns, which nothing then changes.
@@ -118,8 +137,8 @@ type picture struct {
 // pastRow is a line of the table of the pictures.
 type pastRow struct {
 	column
-	From     time.Time
-	Backends string
+	From            time.Time
+	Backends, Teams string
 }
 
 // pictures draws the time up to now, and returns the columns with decisions, newest first.
@@ -133,7 +152,7 @@ func (p *past) pictures(now time.Time, backends []Backend) (drawn []picture, row
 		}
 		return nil
 	}
-	objective := solver.Objective("")
+	objective, teams := solver.Objective(""), make(map[string]int)
 	for n := range columns {
 		c := at(n)
 		if c == nil {
@@ -147,7 +166,12 @@ func (p *past) pictures(now time.Time, backends []Backend) (drawn []picture, row
 				names = append(names, fmt.Sprintf("%s %d", backend.Name, c.By[backend.Name]))
 			}
 		}
-		row.Backends = strings.Join(names, ", ")
+		row.Backends, names = strings.Join(names, ", "), nil
+		for _, team := range largest(c.Teams) {
+			teams[team] += c.Teams[team]
+			names = append(names, fmt.Sprintf("%s %d", team, c.Teams[team]))
+		}
+		row.Teams = strings.Join(names, ", ")
 		rows = append(rows, row)
 	}
 	slices.Reverse(rows)
@@ -175,6 +199,20 @@ func (p *past) pictures(now time.Time, backends []Backend) (drawn []picture, row
 	}
 	draw("Nodes", "", held,
 		layer{"in use", func(c *column) float64 { return float64(c.InUse) }}, layer{"idle", func(c *column) float64 { return float64(c.Idle) }})
+	var byTeam []layer
+	for _, team := range largest(teams) {
+		byTeam = append(byTeam, layer{team, func(c *column) float64 { return float64(c.Teams[team]) }})
+	}
+	if len(byTeam) > 0 {
+		shown := byTeam
+		draw("Nodes by team", "", held, append(byTeam, layer{"others", func(c *column) float64 {
+			others := float64(c.InUse)
+			for _, team := range shown {
+				others -= team.of(c)
+			}
+			return others
+		}})...)
+	}
 	draw("Jobs", "", held,
 		layer{"running", func(c *column) float64 { return float64(c.Running) }}, layer{"waiting", func(c *column) float64 { return float64(c.Waiting) }},
 		layer{"paused", func(c *column) float64 { return float64(c.Paused) }})

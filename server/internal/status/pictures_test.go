@@ -4,8 +4,11 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
+	"html/template"
 	"io"
 	"math"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -151,6 +154,76 @@ func TestPricesOfOneUnit(t *testing.T) {
 	if got := strings.Count(string(drawn[0].SVG), "V"); got != 2*(1+held) {
 		t.Errorf("%d columns of nodes; want %d", got, 2*(1+held))
 	}
+}
+
+// TestTeams: of many teams those with the most nodes are drawn and listed, the others in one, and
+// without teams there is no picture of them.
+func TestTeams(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 3, 1, 0, 0, time.UTC)
+	for teams, want := range map[int]string{
+		0: "",
+		2: "b 2, <a> 1|<a> b others|1 2", // Over all columns <a> holds the most.
+		7: "g 7, f 6, e 5, d 4, c 3|<a> g f e d others|7 6 5 4 6",
+	} {
+		var h history
+		decide := func(minutes int, nodes ...int) {
+			snapshot, decision := new(elastallocv1.Snapshot), new(solver.Decision)
+			for i, n := range nodes {
+				id := append([]string{"<a>"}, "b", "c", "d", "e", "f", "g")[i]
+				snapshot.Groups = append(snapshot.Groups, &elastallocv1.Group{Id: id})
+				snapshot.Jobs = append(snapshot.Jobs, &elastallocv1.Job{GroupId: id})
+				decision.Allocations = append(decision.Allocations, solver.Allocation{Nodes: n})
+			}
+			h.Observe(t.Context(), &ingress.Event{
+				Method: "FillIdle", Began: now.Add(-time.Duration(minutes) * time.Minute), Decision: decision,
+				Request: &elastallocv1.FillIdleRequest{Snapshot: snapshot},
+			})
+		}
+		if all := []int{1, 2, 3, 4, 5, 6, 7}[:teams]; teams > 0 {
+			decide(60, 50)
+			decide(0, all...)
+		} else {
+			decide(0)
+		}
+		var v view
+		h.recall(&v)
+		drawn, rows := v.past.pictures(now, nil)
+		got := rows[0].Teams
+		for _, picture := range drawn {
+			if picture.Title == "Nodes by team" {
+				got += "|" + strings.Join(picture.Legend, " ") + "|" + strings.Join(lastColumn(t, picture.SVG, rows[0].InUse), " ")
+			}
+		}
+		if got != want {
+			t.Errorf("of %d teams it shows %q; want %q", teams, got, want)
+		}
+	}
+}
+
+var area = regexp.MustCompile(`M([\d.]+) ([\d.]+)H[\d.]+V([\d.]+)`)
+
+// lastColumn returns the values of the last column of a picture, whose sum is known.
+func lastColumn(t *testing.T, svg template.HTML, sum int) (values []string) {
+	t.Helper()
+	last, total := 0.0, 0.0
+	var heights []float64
+	for _, match := range area.FindAllStringSubmatch(string(svg), -1) {
+		var at [3]float64
+		for i := range at {
+			at[i], _ = strconv.ParseFloat(match[i+1], 64)
+		}
+		if at[0] > last {
+			last, total, heights = at[0], 0, nil
+		}
+		if height := at[1] - at[2]; at[0] == last {
+			total, heights = total+height, append(heights, height)
+		}
+	}
+	for _, height := range heights {
+		values = append(values, fmt.Sprintf("%.0f", float64(sum)*height/total))
+	}
+	return values
 }
 
 // TestForecastIsDrawn: each job that starts has a bar, and what callers sent is escaped.

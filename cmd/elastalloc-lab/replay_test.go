@@ -59,7 +59,7 @@ func TestReplay(t *testing.T) {
 		t.Fatalf("exit status %d, stderr %q", status, stderr)
 	}
 	for _, want := range []string{
-		"recorded   20.0       0.0  20.0  20.0", "5 of 5 jobs ended", "optimal would have taken", "wrote 11 files to " + out,
+		"recorded   20.0       0.0  20.0  20.0", "5 of 5 jobs ended", "optimal would have taken", "wrote 15 files to " + out,
 	} {
 		if !strings.Contains(stdout, want) && !strings.Contains(strings.Join(strings.Fields(stdout), " "), want) {
 			t.Errorf("stdout does not show %q:\n%s", want, stdout)
@@ -68,8 +68,9 @@ func TestReplay(t *testing.T) {
 	onScreen, _, _ := strings.Cut(stdout, "wrote ") // The folder's name is the caller's.
 	clitest.CheckWidth(t, "replay", onScreen)
 	want := []string{
-		"decisions.csv", "jobs.csv", "jobs.png", "jobs.svg", "replay.json", "report.html", "slowdown_by_length.png",
-		"slowdown_by_length.svg", "summary.json", "total_time_by_policy.png", "total_time_by_policy.svg",
+		"decisions.csv", "jobs.csv", "jobs_optimal.png", "jobs_optimal.svg", "jobs_recorded.png", "jobs_recorded.svg",
+		"replay.json", "report.html", "slowdown_median.png", "slowdown_median.svg", "slowdown_p95.png",
+		"slowdown_p95.svg", "summary.json", "total_time_by_policy.png", "total_time_by_policy.svg",
 	}
 	if diff := cmp.Diff(want, filesIn(t, out)); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)

@@ -40,16 +40,16 @@ func TestSimulate(t *testing.T) {
 	if status != cli.ExitDone || stderr != "" {
 		t.Fatalf("exit status %d, stderr %q", status, stderr)
 	}
-	for _, want := range []string{"4 nodes\n", "6 nodes\n", "POLICY", "optimal", "greedy", "fifo", "100.00 %", "UNSERVED  mean time", "wrote 17 files to " + out} {
+	for _, want := range []string{"4 nodes\n", "6 nodes\n", "POLICY", "optimal", "greedy", "fifo", "100.00 %", "UNSERVED  mean time", "wrote 23 files to " + out} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("stdout does not show %q:\n%s", want, stdout)
 		}
 	}
 	want := []string{
-		"additional_jobs.png", "additional_jobs.svg", "decision_times.png", "decision_times.svg", "jobs.csv",
-		"jobs.png", "jobs.svg", "queueing_time.png", "queueing_time.svg", "report.html",
-		"slowdown_by_length.png", "slowdown_by_length.svg", "summary.json", "total_time.png",
-		"total_time.svg", "total_time_and_changes.png", "total_time_and_changes.svg",
+		"additional_jobs.png", "additional_jobs.svg", "changes.png", "changes.svg", "decision_times.png", "decision_times.svg",
+		"jobs.csv", "jobs_greedy.png", "jobs_greedy.svg", "jobs_optimal.png", "jobs_optimal.svg", "queueing_time.png",
+		"queueing_time.svg", "report.html", "slowdown_median.png", "slowdown_median.svg", "slowdown_p95.png",
+		"slowdown_p95.svg", "summary.json", "total_time.png", "total_time.svg", "unserved_time.png", "unserved_time.svg",
 	}
 	if diff := cmp.Diff(want, filesIn(t, out)); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)

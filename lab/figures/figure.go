@@ -27,12 +27,9 @@ const (
 
 // Figure is a drawing.
 type Figure struct {
-	plot   *plot.Plot
-	legend plot.Legend
-	// below are the further plots of a figure that has several.
-	below []*plot.Plot
-	// width is that of the figure, panel the height of each of several plots; 0 are the constants.
-	width, panel vg.Length
+	plot          *plot.Plot
+	legend        plot.Legend
+	width, height vg.Length
 }
 
 // Series is points of one kind, joined by a line.
@@ -205,7 +202,7 @@ func newFigure(title, xLabel, yLabel string) *Figure {
 		axis.Label.Padding = vg.Points(4)
 		axis.Tick.Label.Font = sans(10)
 	}
-	return &Figure{plot: p, legend: legend}
+	return &Figure{plot: p, legend: legend, width: width, height: height}
 }
 
 // padAxes gives an axis on which all values are equal some length, and the figure some
@@ -221,7 +218,7 @@ func (f *Figure) padAxes() {
 
 // SVG returns the figure as a document of scalable vector graphics.
 func (f *Figure) SVG() ([]byte, error) {
-	canvas := vgsvg.New(f.size())
+	canvas := vgsvg.New(f.width, f.height)
 	f.draw(draw.New(canvas))
 	var text bytes.Buffer
 	_, err := canvas.WriteTo(&text)
@@ -232,7 +229,7 @@ func (f *Figure) SVG() ([]byte, error) {
 
 // PNG returns the figure as an image.
 func (f *Figure) PNG() ([]byte, error) {
-	canvas := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(f.size()), vgimg.UseDPI(pixelsPerInch))}
+	canvas := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(f.width, f.height), vgimg.UseDPI(pixelsPerInch))}
 	f.draw(draw.New(canvas))
 	var content bytes.Buffer
 	_, err := canvas.WriteTo(&content)
@@ -245,7 +242,7 @@ func (f *Figure) draw(c draw.Canvas) {
 	c.Fill(c.Path())
 	c = draw.Crop(c, margin, -margin, margin, -margin)
 	legendWidth := f.legend.Rectangle(c).Size().X + 2*margin
-	f.drawPlots(draw.Crop(c, 0, -legendWidth, 0, 0))
+	f.plot.Draw(draw.Crop(c, 0, -legendWidth, 0, 0))
 	below := f.plot.Title.TextStyle.Font.Size + 2*f.plot.Title.Padding
 	f.legend.Draw(draw.Crop(c, c.Size().X-legendWidth+margin, 0, 0, -below))
 }

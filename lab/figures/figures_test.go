@@ -7,6 +7,7 @@ import (
 	"image/png"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -137,18 +138,6 @@ func TestHistogram(t *testing.T) {
 	shows(t, render(t, f), "Title", "ms", "share", "one", "0.01", "0.1", "1", "10")
 }
 
-func TestStack(t *testing.T) {
-	var panels []*Figure
-	for _, title := range []string{"Above", "Below"} {
-		f, err := Lines(title, "x", "y", Series{Name: "one", X: []float64{1, 2}, Y: []float64{3, 4}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		panels = append(panels, f)
-	}
-	shows(t, render(t, stack(panels...)), "Above", "Below", "one")
-}
-
 func TestStylesDiffer(t *testing.T) {
 	seen := make(map[any]bool)
 	for i := range 60 {
@@ -176,8 +165,8 @@ func TestOfRuns(t *testing.T) {
 		}
 	}
 	for baseline, want := range map[string][]string{
-		"greedy": {"total_time", "queueing_time", "additional_jobs", "total_time_and_changes", "decision_times"},
-		"fifo":   {"total_time", "queueing_time", "total_time_and_changes", "decision_times"},
+		"greedy": {"total_time", "queueing_time", "unserved_time", "changes", "additional_jobs", "decision_times"},
+		"fifo":   {"total_time", "queueing_time", "unserved_time", "changes", "decision_times"},
 	} {
 		named, err := OfRuns(runs, new(results.Summarize(runs, baseline, 0, sim.Cuts{})))
 		if err != nil {
@@ -214,15 +203,14 @@ func TestOfRunsWithTeams(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		drawn := false
-		for _, n := range named {
-			if n.Name == "worst_team" {
-				drawn = true
-				render(t, n.Figure)
+		for _, name := range []string{"worst_team", "utilization"} {
+			i := slices.IndexFunc(named, func(n Named) bool { return n.Name == name })
+			if i >= 0 {
+				render(t, named[i].Figure)
 			}
-		}
-		if drawn != want {
-			t.Errorf("the teams are drawn: %v; want %v", drawn, want)
+			if drawn := i >= 0; drawn != want {
+				t.Errorf("%s is drawn: %v; want %v", name, drawn, want)
+			}
 		}
 		runs = runs[2:] // those of the partitions
 	}

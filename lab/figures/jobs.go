@@ -13,16 +13,15 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
+	"github.com/elastalloc/elastalloc/internal/format"
 	"github.com/elastalloc/elastalloc/sim"
 )
 
-// Gantt draws the jobs of runs, one run below the other: a line for each job in the order
-// of submission, thin while it has no nodes, and the darker the more nodes it holds.
-func Gantt(runs ...*sim.Result) *Figure {
-	var panels []*Figure
-	most, jobs, last := 1, 0, time.Duration(0)
+// Gantt draws the jobs of runs on one scale, a figure for each: a line for each job in the order
+// of submission, thin and grey while it has no nodes, and the darker the more it has.
+func Gantt(runs ...*sim.Result) []Named {
+	most, last := 1, time.Duration(0)
 	for _, run := range runs {
-		jobs = max(jobs, len(run.Jobs))
 		for i := range run.Jobs {
 			last = max(last, run.Jobs[i].End)
 			for _, held := range run.Jobs[i].Nodes {
@@ -34,6 +33,8 @@ func Gantt(runs ...*sim.Result) *Figure {
 	if last < 3*time.Hour {
 		unit, name = time.Minute, "minutes"
 	}
+	line := func(nodes int) plot.Thumbnailer { return &plotter.Line{LineStyle: ganttStyle(nodes, most)} }
+	var named []Named
 	for _, run := range runs {
 		f := newFigure(fmt.Sprintf("Jobs under %s, %d nodes", run.Policy, run.Nodes), name+" from the first submission", "jobs by submission")
 		g := gantt{run.Jobs, most, unit}
@@ -42,21 +43,15 @@ func Gantt(runs ...*sim.Result) *Figure {
 		f.plot.Y.Tick.Marker = plot.ConstantTicks{}
 		f.plot.X.Tick.Marker = plot.TickerFunc(roundTicks)
 		f.padAxes()
-		panels = append(panels, f)
-	}
-	figure := stack(panels...)
-	figure.width = 1.5 * width // It has the page to itself.
-	figure.panel = min(16*vg.Centimeter, max(panelHeight, 4*vg.Centimeter+vg.Points(1.2)*vg.Length(jobs)))
-	line := func(nodes int) plot.Thumbnailer { return &plotter.Line{LineStyle: ganttStyle(nodes, most)} }
-	figure.legend.Add("no nodes", line(0))
-	for nodes := 1; nodes <= most; nodes *= 2 {
-		name := fmt.Sprint(nodes, " nodes")
-		if nodes == 1 {
-			name = "1 node"
+		f.width = 1.5 * width // It has the page to itself.
+		f.height = min(16*vg.Centimeter, max(7*vg.Centimeter, 4*vg.Centimeter+vg.Points(1.2)*vg.Length(len(run.Jobs))))
+		f.legend.Add("no nodes", line(0))
+		for nodes := 1; nodes <= most; nodes *= 2 {
+			f.legend.Add(format.Count(nodes, "node"), line(nodes))
 		}
-		figure.legend.Add(name, line(nodes))
+		named = append(named, Named{Name: "jobs_" + run.Policy, Figure: f, Wide: true})
 	}
-	return figure
+	return named
 }
 
 // gantt is a plotter of jobs.
@@ -117,10 +112,10 @@ func (g gantt) Plot(c draw.Canvas, p *plot.Plot) {
 const slowdownGroups = 10
 
 // SlowdownByLength draws how much longer than alone in the pool jobs take, short ones and
-// long ones: for each tenth of the jobs, from the shortest, the median slowdown and, below,
-// the 95th percentile.
-func SlowdownByLength(runs ...*sim.Result) (*Figure, error) {
-	var median, tail []Series
+// long ones: for each tenth of the jobs, from the shortest, the median slowdown and the 95th
+// percentile.
+func SlowdownByLength(runs ...*sim.Result) (median, tail *Figure, err error) {
+	var medians, tails []Series
 	for _, run := range runs {
 		jobs := slices.Clone(run.Jobs)
 		slices.SortStableFunc(jobs, func(a, b sim.JobResult) int { return cmp.Compare(a.Alone, b.Alone) })
@@ -135,21 +130,19 @@ func SlowdownByLength(runs ...*sim.Result) (*Figure, error) {
 			m.X, m.Y = append(m.X, x), append(m.Y, logSlowdown(sim.Quantile(values, 0.5)))
 			p.X, p.Y = append(p.X, x), append(p.Y, logSlowdown(sim.Quantile(values, 0.95)))
 		}
-		median, tail = append(median, m), append(tail, p)
+		medians, tails = append(medians, m), append(tails, p)
 	}
 	const label = "tenth of the jobs by length, the shortest first"
-	above, err := Lines(fmt.Sprintf("Slowdown by length of the job, %d nodes: the median", runs[0].Nodes), label, "total time by time alone", median...)
-	if err != nil {
-		return nil, err
+	if median, err = Lines("Slowdown by length: the median", label, "total time by time alone", medians...); err != nil {
+		return nil, nil, err
 	}
-	below, err := Lines("The 95th percentile", label, "total time by time alone", tail...)
-	if err != nil {
-		return nil, err
+	if tail, err = Lines("Slowdown by length: the 95th percentile", label, "total time by time alone", tails...); err != nil {
+		return nil, nil, err
 	}
-	for _, panel := range []*Figure{above, below} {
-		panel.plot.Y.Tick.Marker = plot.TickerFunc(oneTwoFive)
+	for _, figure := range []*Figure{median, tail} {
+		figure.plot.Y.Tick.Marker = plot.TickerFunc(oneTwoFive)
 	}
-	return stack(above, below), nil
+	return median, tail, nil
 }
 
 // logSlowdown returns where a slowdown is on a logarithmic axis.
@@ -167,12 +160,13 @@ func Bars(title, label string, names []string, values []float64) (*Figure, error
 		bar.Horizontal, bar.XMin = true, float64(len(values)-1-i)
 		bar.Color, bar.LineStyle.Width = styleOf(i).line.Color, 0
 		text, err := plotter.NewLabels(plotter.XYLabels{
-			XYs: plotter.XYs{{X: value, Y: bar.XMin}}, Labels: []string{fmt.Sprintf(" %.1f", value)},
+			XYs: plotter.XYs{{X: value, Y: bar.XMin}}, Labels: []string{fmt.Sprintf("%.1f", value)},
 		})
 		if err != nil {
 			return nil, err
 		}
 		text.TextStyle[0].YAlign = draw.YCenter
+		text.Offset.X = vg.Points(4)
 		text.TextStyle[0].Font = f.plot.X.Tick.Label.Font
 		f.plot.Add(bar, text)
 	}

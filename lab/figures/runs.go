@@ -20,60 +20,49 @@ type Named struct {
 // shows.
 const smallestSolve = 0.001
 
-// panel is a measure of runs over the size of the pool. NaN is not drawn.
-type panel struct {
-	title, label string
-	of           func(*sim.Summary) float64
+// measure is a measure of runs over the size of the pool. NaN is not drawn.
+type measure struct {
+	name, title, label string
+	of                 func(*sim.Summary) float64
 }
 
-// OfRuns draws runs of policies over pools: times, the additional jobs compared with the
-// baseline policy, what the total time costs in time without nodes and changes, where teams
-// and their partitions are among the runs the worst team against its partition, and the
-// histogram of decision times. What no run has is left out.
+// OfRuns draws runs of policies over pools, a figure for each measure that any run has: times, the
+// additional jobs compared with the baseline policy, changes, where teams and their partitions are
+// among the runs the worst team against its partition and how full the pool is, and the histogram of
+// decision times.
 func OfRuns(runs []*sim.Result, summary *results.Summary) ([]Named, error) {
 	const minute = 60.0
-	total := func(s *sim.Summary) float64 { return s.MeanTotalSeconds / minute }
-	figures := []struct {
-		name   string
-		panels []panel
-	}{
-		{"total_time", []panel{{"Total time, queueing and training", "mean total time (min)", total}}},
-		{"queueing_time", []panel{
-			{"Queueing time", "mean queueing time (min)", func(s *sim.Summary) float64 { return s.MeanQueueSeconds / minute }},
+	teams := slices.ContainsFunc(summary.Runs, func(s sim.Summary) bool { return s.WorstTeam != nil })
+	measures := []measure{
+		{"total_time", "Total time, queueing and training", "mean total time (min)", func(s *sim.Summary) float64 { return s.MeanTotalSeconds / minute }},
+		{"queueing_time", "Queueing time", "mean queueing time (min)", func(s *sim.Summary) float64 { return s.MeanQueueSeconds / minute }},
+		{"unserved_time", "Time without nodes, in the queue and in pauses", "mean per job (min)", func(s *sim.Summary) float64 { return s.MeanUnservedSeconds / minute }},
+		{"changes", "Changes of nodes after the start", "rescales per job", (*sim.Summary).RescalesPerJob},
+		{"additional_jobs", "Additional jobs when " + summary.Baseline() + " has finished 100", "additional jobs per 100", summary.ExtraJobs},
+		{"worst_team", "The worst team against its own partition", "ratio of mean total times", func(s *sim.Summary) float64 {
+			if s.WorstTeam == nil {
+				return math.NaN()
+			}
+			return *s.WorstTeam
 		}},
-		{"additional_jobs", []panel{{"Additional jobs when " + summary.Baseline() + " has finished 100", "additional jobs per 100", summary.ExtraJobs}}},
-		{"total_time_and_changes", []panel{
-			{"Total time", "mean total time (min)", total},
-			{"Time without nodes, in the queue and in pauses", "mean per job (min)", func(s *sim.Summary) float64 { return s.MeanUnservedSeconds / minute }},
-			{"Changes of nodes after the start", "rescales per job", (*sim.Summary).RescalesPerJob},
-		}},
-		{"worst_team", []panel{
-			{"The worst team against its own partition", "ratio of mean total times", func(s *sim.Summary) float64 {
-				if s.WorstTeam == nil {
-					return math.NaN()
-				}
-				return *s.WorstTeam
-			}},
-			{"Nodes held until the last submission", "share of the pool (%)", func(s *sim.Summary) float64 { return 100 * float64(s.Utilization) }},
+		{"utilization", "Nodes held until the last submission", "share of the pool (%)", func(s *sim.Summary) float64 {
+			if !teams {
+				return math.NaN()
+			}
+			return 100 * float64(s.Utilization)
 		}},
 	}
 	var named []Named
-	for _, figure := range figures {
-		var drawn []*Figure
-		for n, panel := range figure.panels {
-			series := panel.series(summary)
-			if len(series) == 0 && n == 0 {
-				break // What comes below says nothing alone.
-			}
-			lines, err := Lines(panel.title, "nodes in the pool", panel.label, series...)
-			if err != nil {
-				return nil, err
-			}
-			drawn = append(drawn, lines)
+	for _, m := range measures {
+		series := m.series(summary)
+		if len(series) == 0 {
+			continue
 		}
-		if len(drawn) > 0 {
-			named = append(named, Named{Name: figure.name, Figure: stack(drawn...)})
+		lines, err := Lines(m.title, "nodes in the pool", m.label, series...)
+		if err != nil {
+			return nil, err
 		}
+		named = append(named, Named{Name: m.name, Figure: lines})
 	}
 	var times []Sample
 	for _, policy := range summary.Policies() {
@@ -90,14 +79,14 @@ func OfRuns(runs []*sim.Result, summary *results.Summary) ([]Named, error) {
 }
 
 // series returns the measure of every policy that has it, over the size of the pool.
-func (p panel) series(summary *results.Summary) []Series {
+func (m measure) series(summary *results.Summary) []Series {
 	var list []Series
 	for n, policy := range summary.Policies() {
 		s := Series{Name: policy, Style: n + 1, Minor: FixedSize(policy)}
 		var points [][2]float64
 		for i := range summary.Runs {
 			run := &summary.Runs[i]
-			if y := p.of(run); run.Policy == policy && !math.IsNaN(y) {
+			if y := m.of(run); run.Policy == policy && !math.IsNaN(y) {
 				points = append(points, [2]float64{float64(run.Nodes), y})
 			}
 		}

@@ -276,7 +276,7 @@ func totalTimes(runs []*sim.Result, unit string) (figures.Named, error) {
 
 // jobSection draws single jobs: those of two runs, and the slowdown in all, by length.
 func jobSection(runs []*sim.Result, before, after int) (Section, error) {
-	slowdown, err := figures.SlowdownByLength(runs...)
+	median, tail, err := figures.SlowdownByLength(runs...)
 	gantt := []*sim.Result{runs[before]}
 	if after != before {
 		gantt = append(gantt, runs[after])
@@ -284,7 +284,7 @@ func jobSection(runs []*sim.Result, before, after int) (Section, error) {
 	return Section{
 		Name: "jobs", Title: "Jobs",
 		Text:    []string{"Slowdown is the total time by what the job would have taken alone in the pool."},
-		Figures: []figures.Named{{Name: "jobs", Figure: figures.Gantt(gantt...), Wide: true}, {Name: "slowdown_by_length", Figure: slowdown}},
+		Figures: append(figures.Gantt(gantt...), figures.Named{Name: "slowdown_median", Figure: median}, figures.Named{Name: "slowdown_p95", Figure: tail}),
 	}, err
 }
 

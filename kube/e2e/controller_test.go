@@ -33,8 +33,8 @@ type controller struct {
 	account string
 	// elect says that there are others.
 	elect bool
-	// cadence, debounce and minInterval are those of the pool: 5s, 500ms and 0s where they are "".
-	cadence, debounce, minInterval string
+	// cadence, debounce, minInterval and settle are those of the pool: 5s, 500ms, 0s and 2m where they are "".
+	cadence, debounce, minInterval, settle string
 	// server is the address of the server that decides, "" for none, and prometheus that of
 	// the Prometheus with the progress of the jobs.
 	server, prometheus string
@@ -63,8 +63,8 @@ kinds: [%s]
 kueue: %t
 prometheus: %q
 pools:
-  - {name: %s, nodeSelector: {pool: %[4]s}, cadence: %s, debounce: %s, minInterval: %s, settleTimeout: 2m, maxShrink: 100%%%s}
-`, cmp.Or(c.kinds, "Job, JobSet"), c.kueue, c.prometheus, c.pool, cmp.Or(c.cadence, "5s"), cmp.Or(c.debounce, "500ms"), cmp.Or(c.minInterval, "0s"), query)), 0o600))
+  - {name: %s, nodeSelector: {pool: %[4]s}, cadence: %s, debounce: %s, minInterval: %s, settleTimeout: %s, maxShrink: 100%%%s}
+`, cmp.Or(c.kinds, "Job, JobSet"), c.kueue, c.prometheus, c.pool, cmp.Or(c.cadence, "5s"), cmp.Or(c.debounce, "500ms"), cmp.Or(c.minInterval, "0s"), cmp.Or(c.settle, "2m"), query)), 0o600))
 	token, err := serviceAccountToken(t.Context(), c.account)
 	must(t, err)
 	kubeconfig := filepath.Join(directory, "kubeconfig")

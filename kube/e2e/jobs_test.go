@@ -68,8 +68,10 @@ type job struct {
 	annotations map[string]string
 	pods        map[string]string // annotations of its pods
 	unlabelled  bool
-	// queue is that of Kueue's which it waits in, "" for none.
-	queue string
+	// queue is that of Kueue's which it waits in, "" for none, and managedBy what makes its pods,
+	// nil for the Job controller.
+	queue     string
+	managedBy *string
 	// evictAfter is how long its pods stay on a node that is lost.
 	evictAfter time.Duration
 	// namespace is that of the pool's name where it is "".
@@ -115,7 +117,7 @@ func (j job) indexed(pool string) batchv1.JobSpec {
 	mode, replace := batchv1.IndexedCompletion, batchv1.Failed
 	return batchv1.JobSpec{
 		Parallelism: &size, Completions: &size, Suspend: &suspend, CompletionMode: &mode,
-		PodReplacementPolicy: &replace, BackoffLimit: &backoff, Template: j.template(pool),
+		PodReplacementPolicy: &replace, BackoffLimit: &backoff, Template: j.template(pool), ManagedBy: j.managedBy,
 	}
 }
 

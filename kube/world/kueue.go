@@ -192,16 +192,19 @@ func (o *observer) queue() {
 	if o.queues == nil {
 		return
 	}
-	ours, decided := make(map[types.UID]bool), make(map[types.UID]bool)
+	ours, decided := make(map[types.UID]*Job), make(map[types.UID]bool)
 	for _, j := range o.world.Jobs {
-		ours[j.UID], decided[j.UID] = true, j.Kueue && j.Pinned == ""
+		ours[j.UID], decided[j.UID] = j, j.Kueue && j.Pinned == ""
 	}
 	if o.Pool.Groups == nil && o.Pool.Objective == config.TotalTime { // Groups are the pool's own, or cannot be.
 		o.world.Quotas = make(map[string]int)
 		for name, quota := range o.queues.quota {
 			for owner, units := range o.queues.granted[name] {
-				if !ours[owner] {
+				switch j := ours[owner]; {
+				case j == nil:
 					quota -= units
+				case j.Pinned != "": // The nodes that it keeps are reserved; its pods may run in another cluster.
+					quota -= max(0, units-int64(j.Keeps())*o.allocatable)
 				}
 			}
 			o.world.Quotas[name] = int(max(0, quota) / max(1, o.allocatable))

@@ -69,6 +69,7 @@ func TestKueueJobs(t *testing.T) {
 	_ = unstructured.SetNestedSlice(shrunk.Object, []any{map[string]any{"name": "main", "count": int64(2)}}, "spec", "podSets")
 	for name, test := range map[string]struct {
 		elastic, off bool
+		banned       bool // Its namespace may not use the pool, and its pods are elsewhere.
 		nodes        int
 		change       func(job *unstructured.Unstructured)
 		workloads    []*unstructured.Unstructured
@@ -99,6 +100,7 @@ func TestKueueJobs(t *testing.T) {
 		"in another cluster": {elastic: true, nodes: 4, pinned: world.NotElastic, quota: 8, change: func(job *unstructured.Unstructured) {
 			_ = unstructured.SetNestedField(job.Object, "kueue.x-k8s.io/multikueue", "spec", "managedBy")
 		}},
+		"elsewhere":          {elastic: true, banned: true, nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, pinned: world.NotAllowed, quota: 4},
 		"borrows":            {elastic: true, nodes: 4, queue: borrows, workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, quota: -1},
 		"borrows to a limit": {elastic: true, nodes: 4, queue: "limit", workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, quota: 3},
 	} {
@@ -116,6 +118,9 @@ func TestKueueJobs(t *testing.T) {
 			}
 			if !test.off {
 				c.Kueue = &world.Kueue{Workloads: test.workloads, LocalQueues: []*unstructured.Unstructured{local}, ClusterQueues: []*unstructured.Unstructured{fromYAML(t, queue)}}
+			}
+			if test.banned {
+				c.Pool.Namespaces, c.Pods = []string{"other"}, nil
 			}
 			w := c.World()
 			j := w.Jobs[0]

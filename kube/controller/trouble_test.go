@@ -457,8 +457,8 @@ func TestForeignSuspension(t *testing.T) {
 	}
 }
 
-// TestClockSetBack: a job that comes after the clock was set back gets nodes of others once their
-// cooldown is over, which is not longer than ever.
+// TestClockSetBack: after the clock was set back decisions go on, and a job that comes gets nodes of
+// others once their cooldown is over, which is not longer than ever.
 func TestClockSetBack(t *testing.T) {
 	t.Parallel()
 	for _, back := range []time.Duration{2 * time.Hour, 48 * time.Hour} {
@@ -469,6 +469,13 @@ func TestClockSetBack(t *testing.T) {
 			c.now, c.step = c.now.Add(-back), 30*time.Second
 			if restarted {
 				c.start()
+			}
+			decided := c.moments("decided")
+			for began := c.now; c.now.Sub(began) < 4*c.pool.Cadence; {
+				c.passes(1)
+			}
+			if n := c.moments("decided") - decided; n < 3 {
+				t.Errorf("the clock went back by %v, restarted: %t: %v decisions in four cadences", back, restarted, n)
 			}
 			job := worldtest.Job("new", 0, map[string]string{"work": "20m", "nodes": "2"})
 			job.SetResourceVersion("")

@@ -53,7 +53,7 @@ func drawTrouble(t *rapid.T, c *worldtest.Cluster, i int, healthy func() string)
 	}
 	selected := worldtest.PodSpec(worldtest.PerNode)
 	selected["nodeSelector"] = map[string]any{"zone": "nowhere"}
-	switch kind := rapid.SampledFrom([]string{"cpu", "unschedulable", "too large", "waiting", "parts", "relabelled", "pinned", "foreign", "odd", "gone"}).Draw(t, "kind"); kind {
+	switch kind := rapid.SampledFrom([]string{"cpu", "unschedulable", "too large", "waiting", "parts", "relabelled", "pinned", "liar", "foreign", "odd", "gone"}).Draw(t, "kind"); kind {
 	case "cpu":
 		add(worldtest.PodSpec(0))
 		for range size {
@@ -84,6 +84,9 @@ func drawTrouble(t *rapid.T, c *worldtest.Cluster, i int, healthy func() string)
 				place(node, worldtest.PerNode)
 			}
 		}
+	case "liar": // It waits, and says that it holds nodes.
+		c.Jobs[name] = worldtest.Job(name, 0, map[string]string{"work": "1h"})
+		forge(c, name, 64)
 	case "foreign":
 		if node := healthy(); node != "" {
 			c.Pods = append(c.Pods, worldtest.Pod(name, node, nil))

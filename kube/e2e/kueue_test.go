@@ -156,6 +156,7 @@ func TestKueue(t *testing.T) {
 // that wait, which Kueue starts. They do not grow while a job waits that no decision can make room for, nor
 // beyond the quota.
 func kueueQuota(t *testing.T) {
+	t.Helper()
 	setQueue(t, "team", 8)
 	job{name: "first", size: 2, queue: "team", annotations: sliced(100)}.submit(t, kueue)
 	untilAdmitted(t, "the first job in all of the quota", map[string]int{"first": 8})
@@ -196,6 +197,7 @@ func kueueQuota(t *testing.T) {
 // kueueCohort: what a ClusterQueue may borrow is used while it is idle, up to its limit, and given back to a
 // job of the lender that waits.
 func kueueCohort(t *testing.T) {
+	t.Helper()
 	setQueue(t, "team", 2, fmt.Sprint(2*cluster.GPUs))
 	setQueue(t, "lender", 6, "")
 	job{name: "borrower", size: 2, queue: "team", annotations: sliced(100)}.submit(t, kueue)
@@ -209,6 +211,7 @@ func kueueCohort(t *testing.T) {
 // kueueNotGranted: where the cohort has less than what may be borrowed, what Kueue does not grant is given
 // back and the job trains on what it had.
 func kueueNotGranted(t *testing.T) {
+	t.Helper()
 	setQueue(t, "team", 2, "")
 	setQueue(t, "lender", 4, "")
 	job{name: "borrower", size: 4, queue: "team", annotations: sliced(100)}.submit(t, kueue)
@@ -219,6 +222,7 @@ func kueueNotGranted(t *testing.T) {
 // kueueNotOurs: a job that Kueue starts with fewer pods than it wants gets room for all and keeps what it
 // got; one whose pods another cluster runs keeps its quota.
 func kueueNotOurs(t *testing.T) {
+	t.Helper()
 	setQueue(t, "lender", 0)
 	setQueue(t, "team", 4)
 	partial := elastic(1)

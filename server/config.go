@@ -112,8 +112,11 @@ const (
 	baseMemory = 96 << 20
 
 	// TurnMemory is what an exact search holds at most beside its jobs, in bytes: the states
-	// and tables of a proof are many where jobs are few.
-	TurnMemory = 24 << 20
+	// and tables of a proof are many where jobs are few. The search bounds them by counts.
+	TurnMemory = 32 << 20
+
+	// boundMemory is the same of the bound of an answer without a search.
+	boundMemory = 12 << 20
 
 	leastMaxMemory = 16 << 20
 
@@ -122,8 +125,8 @@ const (
 )
 
 // BaseMemory returns what the server takes at most beside what its calls hold, in bytes. Each of
-// MaxInflight decisions and as many questions may search.
-func (c *Config) BaseMemory() int64 { return baseMemory + 2*int64(c.MaxInflight)*TurnMemory }
+// MaxInflight decisions and as many questions may search, and twice as many short calls bound.
+func (c *Config) BaseMemory() int64 { return baseMemory + 2*int64(c.MaxInflight)*(TurnMemory+boundMemory) }
 
 // DefaultConfig returns the defaults. Allocator and Backends are the caller's to set.
 func DefaultConfig() Config {

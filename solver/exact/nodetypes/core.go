@@ -20,7 +20,7 @@ const (
 	// growth is by how much a core's limit exceeds that of the one before.
 	growth = 1.5
 	// widening is the same of a beam.
-	widening = 8
+	widening = 6
 )
 
 // coreOption is an option by what it differs in from the job's best.
@@ -281,7 +281,9 @@ func (c *core) run(width int) bool {
 				}
 				return false
 			}
-			c.expand(n, &c.now.states[from])
+			if c.expand(n, &c.now.states[from]); len(c.next.states) > width+width/2 {
+				c.dropped = min(c.dropped, c.next.keep(width))
+			}
 		}
 		c.dropped = min(c.dropped, c.next.keep(width))
 		c.states += len(c.next.states)

@@ -59,11 +59,14 @@ type link struct {
 	plan   int32
 }
 
-// Bounds of one search; beyond them it is given up for a smaller lossLimit.
+// Bounds of one search, which bound its memory; beyond them it is given up for a smaller
+// lossLimit, beyond maxLinks where it stands.
 const (
 	maxColumnsPerJob = 20_000
-	maxColumns       = 200_000
-	maxCells         = 5_000_000
+	maxColumns       = 50_000
+	// maxCells limits the numbers in all step tables and in the look-ahead.
+	maxCells = 1_000_000
+	maxLinks = 1_000_000
 )
 
 // newCoreSearch prepares the search for solutions of the subproblem that was entered
@@ -159,13 +162,14 @@ func (s *coreSearch) look(clock *model.Clock, start func(i, t, k int) float64) b
 				return false
 			}
 		}
-		if cells += len(s.jobs) * (high - low + 1); cells > maxCells || clock.Up(4*(high-low+1)) {
+		if cells += (1 + 2*len(s.jobs)) * (high - low + 1); cells > maxCells || clock.Up(4*(high-low+1)) {
 			return false
 		}
-		table := newStepTable(clock, s.in, t, s.prices[t], s.base, s.free[t]-high, s.free[t]-low, s.lossLimit, maxCells)
+		table, filled := newStepTable(clock, s.in, t, s.prices[t], s.base, s.free[t]-high, s.free[t]-low, s.lossLimit, maxCells-cells)
 		if table == nil {
 			return false
 		}
+		cells += filled
 		s.tables[t] = table
 		last[t] = infinite(low, high)
 		for x := range last[t].at {
@@ -202,7 +206,7 @@ func (s *coreSearch) run(clock *model.Clock, width int) float64 {
 	for n := range s.jobs {
 		s.next.reset(steps)
 		for from := range s.now.size() {
-			if s.gaveUp = clock.Past(s.until); s.gaveUp || clock.Up(len(s.jobs[n].plans)*steps) {
+			if s.gaveUp = clock.Past(s.until); s.gaveUp || len(s.trail) > maxLinks || clock.Up(len(s.jobs[n].plans)*steps) {
 				return min(s.dropped, s.lossLimit, slices.Min(s.now.total))
 			}
 			s.expand(n, from, excess)

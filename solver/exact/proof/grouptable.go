@@ -38,7 +38,7 @@ type groupTable struct {
 
 const (
 	// maxGroupCells limits the numbers in all tables of a tree.
-	maxGroupCells = 20_000_000
+	maxGroupCells = 1_000_000
 	// maxRegrets is how many sizes the first table takes on besides the best ones.
 	maxRegrets = 40
 )

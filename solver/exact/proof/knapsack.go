@@ -66,7 +66,7 @@ type solution struct {
 
 const (
 	// maxLayerCells limits the numbers in one table of a knapsack.
-	maxLayerCells = 1_000_000
+	maxLayerCells = 100_000
 	// firstRegrets is how many options the first table takes on besides the best of
 	// each item.
 	firstRegrets = 40
@@ -340,7 +340,7 @@ func sortCore(core []coreItem) {
 // cells returns memory for a layer, all +Inf.
 func (k *knapsack) cells(n int) []float64 {
 	if k.used+n > len(k.arena) {
-		k.arena, k.used = make([]float64, max(n, 2*len(k.arena), 1024)), 0
+		k.arena, k.used = make([]float64, max(n, min(2*len(k.arena), maxLayerCells), 1024)), 0
 	}
 	cells := k.arena[k.used : k.used+n : k.used+n]
 	k.used += n

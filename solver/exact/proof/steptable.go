@@ -89,9 +89,10 @@ func separableBase(clock *model.Clock, in *model.Instance, prices []float64, bas
 }
 
 // newStepTable builds D_t on [low, high], leaving out whatever loses lossLimit or more.
-// It returns nil if the table would hold more than maxCells numbers or time is up.
-func newStepTable(clock *model.Clock, in *model.Instance, t int, price float64, base model.Plan, low, high int, lossLimit float64, maxCells int) *stepTable {
-	table := &stepTable{price: price}
+// It returns nil if the table would hold more than most numbers or time is up, else also how
+// many it holds.
+func newStepTable(clock *model.Clock, in *model.Instance, t int, price float64, base model.Plan, low, high int, lossLimit float64, most int) (table *stepTable, cells int) {
+	table = &stepTable{price: price}
 	var all []option // of all jobs, one after the other
 	for _, i := range in.Separable {
 		j := &in.Jobs[i]
@@ -106,7 +107,7 @@ func newStepTable(clock *model.Clock, in *model.Instance, t int, price float64, 
 			}
 		}
 		if clock.Up(4 * len(j.Sizes)) {
-			return nil
+			return nil, 0
 		}
 		if len(all)-from > 1 {
 			table.jobs = append(table.jobs, i)
@@ -117,17 +118,17 @@ func newStepTable(clock *model.Clock, in *model.Instance, t int, price float64, 
 	}
 	least := series{low: 0, at: []float64{0}}
 	table.layers = append(make([]series, 0, 1+len(table.options)), least)
-	cells := 1
+	cells = 1
 	for _, options := range table.options {
 		lo, hi := span(options)
-		if cells += len(least.at) + hi - lo; cells > maxCells || clock.Up(len(options)*(len(least.at)+hi-lo)) {
-			return nil
+		if cells += len(least.at) + hi - lo; cells > most || clock.Up(len(options)*(len(least.at)+hi-lo)) {
+			return nil, 0
 		}
 		least = combine(least, options, lossLimit)
 		table.layers = append(table.layers, least)
 	}
 	table.best = leftOver(least, price, low, high, lossLimit)
-	return table
+	return table, cells
 }
 
 // span returns the least and the most excess nodes of the options, 0 being one of

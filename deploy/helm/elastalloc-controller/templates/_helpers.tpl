@@ -103,7 +103,9 @@ TrainJob: {group: trainer.kubeflow.org, resource: trainjobs}
 && {{ include "controller.sameBut" (list "object.spec.pytorchReplicaSpecs" "oldObject.spec.pytorchReplicaSpecs" (list "Worker")) }}
 && {{ include "controller.sameBut" (list "object.spec.pytorchReplicaSpecs.?Worker.orValue({})" "oldObject.spec.pytorchReplicaSpecs.?Worker.orValue({})" (list "replicas")) }}
 && (object.spec.pytorchReplicaSpecs == oldObject.spec.pytorchReplicaSpecs || object.spec.pytorchReplicaSpecs.Worker.replicas <= {{ $most }})
-{{- else -}}
+{{- else if eq $kind "TrainJob" -}}
 {{ include "controller.sameBut" (list $new $old (list "suspend")) }}
+{{- else -}}
+{{ fail (printf "what may change of the specification of a %s?" $kind) }}
 {{- end -}}
 {{- end -}}

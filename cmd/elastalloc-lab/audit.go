@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -48,15 +49,8 @@ recorded answer is worth what it says. Where it does not, the verdict is OPEN.`,
 				return err
 			}
 			a := &audits{again: allocator, options: o, classes: make(map[string]map[audit.Verdict]int)}
-			cuts, err := recording.Read(recordings, func(e recording.Entry) error { return a.add(cmd.Context(), &e) })
-			for _, cut := range cuts {
-				fmt.Fprintf(cmd.ErrOrStderr(), "%s\n", describeCut(&cut))
-			}
-			if cmd.Context().Err() != nil {
-				return cli.ErrInterrupted
-			}
-			if err != nil {
-				return fmt.Errorf("--recording: %w", err)
+			if _, err := readerOf(cmd, recordings)(func(e recording.Entry) error { return a.add(cmd.Context(), &e) }); err != nil {
+				return recordingError(cmd, err)
 			}
 			out := cmd.OutOrStdout()
 			if _, err := fmt.Fprint(out, a.table(cli.ScreenFor(out, env))); err != nil {
@@ -170,12 +164,7 @@ func (a *audits) table(screen cli.Screen) string {
 		}
 		table.AddRow(cli.Plain, cells...)
 	}
-	var names []string
-	for name := range a.classes {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(a.classes)) {
 		row(name, func(v audit.Verdict) int { return a.classes[name][v] })
 	}
 	row("all", a.count)

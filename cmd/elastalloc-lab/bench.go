@@ -333,30 +333,29 @@ func compare(
 	ctx context.Context, instances []instance, candidates []candidate, shown *progress,
 ) ([]benchRow, error) {
 	defer shown.clear()
-	total := 0
+	type pair struct {
+		instance
+		candidate
+	}
+	var pairs []pair
 	for _, instance := range instances {
 		for _, candidate := range candidates {
 			if candidate.suits(instance) {
-				total++
+				pairs = append(pairs, pair{instance, candidate})
 			}
 		}
 	}
-	rows := make([]benchRow, 0, total)
-	for _, instance := range instances {
-		for _, candidate := range candidates {
-			if !candidate.suits(instance) {
-				continue
-			}
-			shown.show(len(rows), total, fmt.Sprintf("decisions, now %s on %s", candidateName(candidate.backend.Name, candidate.formulation), instance.name))
-			row, err := measure(ctx, instance, candidate)
-			switch {
-			case ctx.Err() != nil:
-				return rows, fmt.Errorf("interrupted after %d of %d rows", len(rows), total)
-			case err != nil:
-				return rows, fmt.Errorf("%s: %s: %w", instance.name, candidate.backend.Name, err)
-			}
-			rows = append(rows, row)
+	rows := make([]benchRow, 0, len(pairs))
+	for _, p := range pairs {
+		shown.show(len(rows), len(pairs), fmt.Sprintf("decisions, now %s on %s", candidateName(p.backend.Name, p.formulation), p.name))
+		row, err := measure(ctx, p.instance, p.candidate)
+		switch {
+		case ctx.Err() != nil:
+			return rows, fmt.Errorf("interrupted after %d of %d rows", len(rows), len(pairs))
+		case err != nil:
+			return rows, fmt.Errorf("%s: %s: %w", p.name, p.backend.Name, err)
 		}
+		rows = append(rows, row)
 	}
 	return rows, nil
 }

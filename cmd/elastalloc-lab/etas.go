@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,7 +15,6 @@ import (
 	"github.com/elastalloc/elastalloc/client/eta"
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/internal/format"
-	"github.com/elastalloc/elastalloc/internal/recording"
 	"github.com/elastalloc/elastalloc/lab/replay"
 	"github.com/elastalloc/elastalloc/sim"
 )
@@ -46,7 +44,7 @@ With --state, what the jobs took is written as a state of the library that makes
 			}
 			told, err := toldETAs(cmd, recordings, callers)
 			if err != nil {
-				return fmt.Errorf("--recording: %w", err)
+				return recordingError(cmd, err)
 			}
 			out := cmd.OutOrStdout()
 			if _, err := fmt.Fprint(out, etasTable(told, cli.ScreenFor(out, env))); err != nil || state == "" {
@@ -66,18 +64,7 @@ With --state, what the jobs took is written as a state of the library that makes
 // toldETAs returns what each caller told. Callers of whom nothing can be said are named on
 // standard error; it is an error if there is no other.
 func toldETAs(cmd *cobra.Command, recordings, callers []string) ([]replay.CallerETAs, error) {
-	all, err := replay.ETAsOf(func(yield func(recording.Entry) error) ([]recording.Cut, error) {
-		cuts, err := recording.Read(recordings, func(e recording.Entry) error {
-			return cmp.Or(cmd.Context().Err(), yield(e))
-		})
-		for _, cut := range cuts {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s\n", describeCut(&cut))
-		}
-		return cuts, err
-	}, callers)
-	if cmd.Context().Err() != nil {
-		return nil, cli.ErrInterrupted
-	}
+	all, err := replay.ETAsOf(readerOf(cmd, recordings), callers)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,8 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/spf13/cobra"
+
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 )
 
@@ -19,4 +21,32 @@ func main() {
 	status := run(ctx, os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, os.LookupEnv)
 	stop()
 	os.Exit(status)
+}
+
+// run executes the command line args and returns the exit status: 0 done, 1 the
+// work failed, 2 bad usage or bad input. Results go to stdout, errors to stderr.
+func run(ctx context.Context, args []string, streams cli.Streams, env cli.LookupEnv) int {
+	return cli.Run(ctx, newRootCommand(env), args, streams, env)
+}
+
+func newRootCommand(env cli.LookupEnv) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "elastalloc-lab",
+		Short: "Simulate allocation policies and compare backends",
+		Long: `elastalloc-lab does the offline work around elastalloc: it simulates traces and
+replays recordings under allocation policies, repeats the experiments of the paper and compares backends.
+
+` + cli.Conventions,
+	}
+	root.AddCommand(
+		newSimulateCommand(env),
+		newReplayCommand(env),
+		newPaperCommand(env),
+		newBenchCommand(env),
+		newAuditCommand(env),
+		newETAsCommand(env),
+		newTraceCommand(),
+	)
+	cli.Elsewhere(root, "elastalloc", "serve", "allocate", "fill-idle", "explain", "whatif", "forecast", "snapshot")
+	return root
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,17 +80,10 @@ func (f *replayFlags) replay(cmd *cobra.Command, env cli.LookupEnv) error {
 	if err != nil {
 		return err
 	}
-	read := func(yield func(recording.Entry) error) ([]recording.Cut, error) {
-		cuts, err := recording.Read(f.recordings, yield)
-		for _, cut := range cuts {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s\n", describeCut(&cut))
-		}
-		return cuts, err
-	}
 	name := filepath.Base(filepath.Clean(f.recordings[0]))
-	r, err := replay.New(read, replay.Options{Name: name, Callers: f.callers, Frequency: f.frequency})
+	r, err := replay.New(readerOf(cmd, f.recordings), replay.Options{Name: name, Callers: f.callers, Frequency: f.frequency})
 	if err != nil {
-		return fmt.Errorf("--recording: %w", err)
+		return recordingError(cmd, err)
 	}
 	for i := range policies {
 		if err := r.Workload.Suits(&policies[i], &r.Config); err != nil {
@@ -103,6 +97,26 @@ func (f *replayFlags) replay(cmd *cobra.Command, env cli.LookupEnv) error {
 		}
 		return found, err
 	})
+}
+
+// readerOf returns what reads recordings until the command is interrupted, and names on standard
+// error where they do not go on as they should.
+func readerOf(cmd *cobra.Command, recordings []string) replay.Reader {
+	return func(yield func(recording.Entry) error) ([]recording.Cut, error) {
+		cuts, err := recording.Read(recordings, func(e recording.Entry) error { return cmp.Or(cmd.Context().Err(), yield(e)) })
+		for _, cut := range cuts {
+			fmt.Fprintln(cmd.ErrOrStderr(), describeCut(&cut))
+		}
+		return cuts, err
+	}
+}
+
+// recordingError is the error of a command that could not read recordings.
+func recordingError(cmd *cobra.Command, err error) error {
+	if cmd.Context().Err() != nil {
+		return cli.ErrInterrupted
+	}
+	return fmt.Errorf("--recording: %w", err)
 }
 
 // describeCut says for a person where a recording does not go on as it should.

@@ -1,17 +1,24 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/internal/text"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
@@ -76,9 +83,9 @@ func (f *decideFlags) asking(
 		if f.output == cli.OutputJSON {
 			return cli.Failed(writeJSON(out, answered.message, protojson.MarshalOptions{EmitDefaultValues: true}))
 		}
-		text, err := answered.show(cli.ScreenFor(out, env))
+		shown, err := answered.show(cli.ScreenFor(out, env))
 		if err == nil {
-			_, err = io.WriteString(out, text)
+			_, err = io.WriteString(out, shown)
 		}
 		return cli.Failed(err)
 	}
@@ -150,4 +157,86 @@ func (f *decideFlags) newAllocator(o *elastallocv1.AllocateOptions) (allocator, 
 	}
 	local, err := cli.NewInProcess(o, programs)
 	return local, func() {}, err
+}
+
+// optionFlags are the flags that say how to decide.
+type optionFlags struct {
+	programs    cli.Programs
+	backend     cli.EnumFlag[elastallocv1.Backend]
+	formulation cli.EnumFlag[elastallocv1.Formulation]
+	objective   cli.EnumFlag[elastallocv1.Objective]
+	admission   cli.EnumFlag[elastallocv1.Admission]
+	budget      time.Duration
+	gap         float64
+}
+
+// addOptions adds the flags that say how to decide to a command, with a default budget of
+// its own unless that is 0.
+func (f *decideFlags) addOptions(command *cobra.Command, budget time.Duration) {
+	o := new(optionFlags)
+	f.options = o
+	cli.AddProgramFlags(command.Flags(), &o.programs)
+	cli.Group(command.Flags(), cli.Solvers, func(flags *pflag.FlagSet) {
+		flags.Var(&o.formulation, "formulation", "model for cbc and highs (default one-hot)")
+	})
+	cli.Group(command.Flags(), "Decision", func(flags *pflag.FlagSet) {
+		flags.Var(&o.backend, "backend", "backend to ask first (default exact)")
+		flags.Var(&o.objective, "objective", "what is maximised (default progress)")
+		flags.Var(&o.admission, "admission", "who gets nodes when the minimums do not all fit (default fifo)")
+		usage := "decision budget (default that of the server, 900ms)"
+		if budget > 0 {
+			usage = "time budget of the whole answer"
+		}
+		flags.DurationVar(&o.budget, "budget", budget, usage)
+		flags.Float64Var(&o.gap, "gap", 0, "stop once proven within this share of the optimum")
+	})
+}
+
+// apply lets the flags that were set win over the options of the request.
+func (f *optionFlags) apply(cmd *cobra.Command, request *elastallocv1.AllocateRequest) {
+	if request.Options == nil {
+		request.Options = new(elastallocv1.AllocateOptions)
+	}
+	options := request.Options
+	options.Backend = cmp.Or(f.backend.Number(), options.GetBackend())
+	options.Formulation = cmp.Or(f.formulation.Number(), options.GetFormulation())
+	options.Objective = cmp.Or(f.objective.Number(), options.GetObjective())
+	options.Admission = cmp.Or(f.admission.Number(), options.GetAdmission())
+	if cmd.Flags().Changed("budget") || f.budget > 0 && options.GetTimeBudget() == nil {
+		options.TimeBudget = durationpb.New(f.budget)
+	}
+	if cmd.Flags().Changed("gap") {
+		options.RelativeGap = f.gap
+	}
+}
+
+// warnOfBackend warns a person who asked for a backend that another one has decided. The
+// programs of a server know it from the attempts.
+func warnOfBackend(cmd *cobra.Command, options *elastallocv1.AllocateOptions, report *elastallocv1.SolveReport) {
+	asked := options.GetBackend()
+	if asked == elastallocv1.Backend_BACKEND_UNSPECIFIED || asked == report.GetBackend() {
+		return
+	}
+	for _, attempt := range report.GetAttempts() {
+		if attempt.GetBackend() == asked {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: warning: decided by %s, not by %s: %s\n", cmd.CommandPath(),
+				cli.EnumName(report.GetBackend()), cli.EnumName(asked), text.Printable(cmp.Or(attempt.GetDetail(), words(attempt.GetOutcome()))))
+		}
+	}
+}
+
+// writeJSON writes a message in protojson, indented, the same bytes every time.
+func writeJSON(w io.Writer, message proto.Message, o protojson.MarshalOptions) error {
+	compact, err := o.Marshal(message)
+	if err != nil {
+		return err
+	}
+	// The library varies its white space at random; this settles it.
+	var indented bytes.Buffer
+	if err := json.Indent(&indented, compact, "", "  "); err != nil {
+		return err
+	}
+	indented.WriteByte('\n')
+	_, err = w.Write(indented.Bytes())
+	return err
 }

@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"syscall"
 
+	"github.com/spf13/cobra"
+
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 )
 
@@ -22,4 +24,29 @@ func main() {
 	status := run(ctx, os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, os.LookupEnv)
 	stop()
 	os.Exit(status)
+}
+
+// run executes the command line args and returns the exit status: 0 done, 1 the
+// work failed, 2 bad usage or bad input. Results go to stdout, errors to stderr.
+func run(ctx context.Context, args []string, streams cli.Streams, env cli.LookupEnv) int {
+	return cli.Run(ctx, newRootCommand(env), args, streams, env)
+}
+
+func newRootCommand(env cli.LookupEnv) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "elastalloc",
+		Short: "Decide how many nodes each elastic training job gets",
+		Long: `elastalloc decides how many nodes each elastic training job of a pool gets over
+a look-ahead horizon, and proves how good the decision is.
+
+` + cli.Conventions,
+	}
+	root.AddCommand(
+		newServeCommand(env),
+		newAllocateCommand(env), newFillIdleCommand(env),
+		newExplainCommand(env), newWhatIfCommand(env), newForecastCommand(env), newAuditCommand(env),
+		newSnapshotCommand(),
+	)
+	cli.Elsewhere(root, "elastalloc-lab", "simulate", "replay", "paper", "bench", "trace")
+	return root
 }

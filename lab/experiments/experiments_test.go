@@ -397,7 +397,7 @@ func TestResults(t *testing.T) {
 		}
 		add(Synthetic, baselineSetting, greedyPolicy, 447, []float64{10, 10, 0}[i], 200, nil)
 		add(Synthetic, baselineSetting, optimalPolicy, 447, []float64{12, 5, 0}[i], 100, &Number{Mean: []float64{1, 18, 2}[i]})
-		add(Synthetic, baselineSetting, heSRPTPolicy, 447, 1, []float64{90, 100.04, 110}[i], &Number{})
+		add(Synthetic, baselineSetting, "hesrpt", 447, 1, []float64{90, 100.04, 110}[i], &Number{})
 		add(Synthetic, etaSetting, optimalPolicy, 447, 5, 103, &Number{Mean: []float64{0.5, 16, 2}[i]})
 		add(Synthetic, bugSetting, optimalPolicy, 447, 5, 50, &Number{Mean: 14.5})
 		add(Trace, baselineSetting, optimalPolicy, 99, 1, 1, &Number{}) // Too few to count.

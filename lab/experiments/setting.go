@@ -16,17 +16,10 @@ const (
 	batchSetting         = "batch"
 )
 
-// The names of the policies.
+// The names of the policies of the paper.
 const (
-	greedyPolicy     = "greedy"
-	optimalPolicy    = "optimal"
-	eventPolicy      = "optimal-event"
-	preemptivePolicy = "optimal-preemptive"
-	heSRPTPolicy     = "hesrpt"
-	maxMinPolicy     = "max-min"
-	totalTimePolicy  = "total-time"
-	fifoPolicy       = "fifo"
-	srptPolicy       = "srpt"
+	greedyPolicy  = "greedy"
+	optimalPolicy = "optimal"
 )
 
 // setting is the conditions of a set of runs.
@@ -51,12 +44,12 @@ type setting struct {
 
 // variantPolicies returns the policies that are compared with optimal beyond the paper.
 func variantPolicies() []string {
-	return []string{eventPolicy, preemptivePolicy, heSRPTPolicy, maxMinPolicy, totalTimePolicy, fifoPolicy, srptPolicy}
+	return []string{"optimal-event", "optimal-preemptive", "hesrpt", sim.MaxMinPolicy, "total-time", "fifo", "srpt"}
 }
 
 // batchPolicies returns the policies that are compared with the heSRPT bound.
 func batchPolicies() []string {
-	return []string{optimalPolicy, preemptivePolicy, heSRPTPolicy, totalTimePolicy, greedyPolicy, maxMinPolicy, fifoPolicy, srptPolicy}
+	return []string{optimalPolicy, "optimal-preemptive", "hesrpt", "total-time", greedyPolicy, sim.MaxMinPolicy, "fifo", "srpt"}
 }
 
 // settings returns the settings of the paper's section "Simulation" and,

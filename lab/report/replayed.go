@@ -262,13 +262,11 @@ func totalTimes(runs []*sim.Result, unit string) (figures.Named, error) {
 	var names []string
 	var values []float64
 	for _, run := range runs {
-		summary := sim.Summarize(run, 0)
-		names, values = append(names, run.Policy), append(values, summary.MeanTotalSeconds)
-	}
-	if unit == "min" {
-		for i := range values {
-			values[i] /= 60
+		total := sim.Summarize(run, 0).MeanTotalSeconds
+		if unit == "min" {
+			total /= 60
 		}
+		names, values = append(names, run.Policy), append(values, total)
 	}
 	figure, err := figures.Bars("Mean time from submission to end", unit, names, values)
 	return figures.Named{Name: "total_time_by_policy", Figure: figure}, err

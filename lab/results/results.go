@@ -1,3 +1,5 @@
+// Package results writes the results of simulations: summary.json, jobs.csv and the
+// directory that holds them, which appears complete or not at all.
 package results
 
 import (
@@ -154,3 +156,15 @@ func JobsCSV(runs []*sim.Result, seed uint64) []byte {
 
 // seconds writes whole seconds.
 func seconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Second), 10) }
+
+// Origin says by what, when and where results were made.
+type Origin struct {
+	Command string    `json:"command"`
+	Version string    `json:"version"`
+	Time    time.Time `json:"time"`
+	// Go is the version of Go, and OS, Arch and Cores describe the machine.
+	Go    string `json:"go"`
+	OS    string `json:"os"`
+	Arch  string `json:"arch"`
+	Cores int    `json:"cores"`
+}

@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,9 +91,9 @@ func NewBreaker(backend solver.Backend, config BreakerConfig) *Breaker {
 	b := &Breaker{
 		backend: backend, minAttemptTime: config.MinAttemptTime, onChange: config.OnChange,
 		circuit: circuit{
-			allowed:  orDefault(config.Failures, DefaultFailures),
-			shortest: orDefault(config.OpenTime, DefaultOpenTime),
-			longest:  orDefault(config.MaxOpenTime, DefaultMaxOpenTime),
+			allowed:  cmp.Or(config.Failures, DefaultFailures),
+			shortest: cmp.Or(config.OpenTime, DefaultOpenTime),
+			longest:  cmp.Or(config.MaxOpenTime, DefaultMaxOpenTime),
 		},
 	}
 	b.wasUp = config.Down == nil
@@ -223,12 +224,4 @@ func causeOf(detail string) string {
 		end--
 	}
 	return detail[:end] + "…"
-}
-
-// orDefault returns a setting, or its default where it is 0.
-func orDefault[T int | time.Duration](set, byDefault T) T {
-	if set == 0 {
-		return byDefault
-	}
-	return set
 }

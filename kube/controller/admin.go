@@ -67,7 +67,7 @@ func local(r *http.Request) bool {
 	return err == nil && net.ParseIP(caller).IsLoopback() && (host == "localhost" || net.ParseIP(host).IsLoopback())
 }
 
-// writeReport writes a pool as a person reads it.
+// writeReport writes a pool as text.
 func writeReport(w http.ResponseWriter, r Report) {
 	_, _ = fmt.Fprintf(w, "pool %s, mode %s\n", r.Pool, r.Mode)
 	if r.Seen.IsZero() {

@@ -37,7 +37,7 @@ const (
 // any. Those that free nodes come first.
 func (l *Loop) carryOut(ctx context.Context, w *world.World, p plan.Plan) (acted bool, err error) {
 	for _, step := range p.Conflicts {
-		l.writes.pin(step.Job.UID, world.Conflict, "somebody else resized it while a decision was carried out")
+		l.writes.pin(step.Job.UID, world.Conflict, "another writer resized it while a decision was carried out")
 	}
 	var frees, takes []plan.Step
 	for _, step := range p.Now {

@@ -175,8 +175,8 @@ func (l *Loop) call(ctx context.Context, w *world.World, r plan.Request, trigger
 	return answer, resultDecided, nil
 }
 
-// commit writes the targets of a decision on the jobs. Until all are written none counts, but
-// for jobs that take none where others do, or take none for long: those are left alone.
+// commit writes the targets of a decision on the jobs. None counts until all are written.
+// Jobs that refuse theirs where others do not, or refuse for long, are left alone.
 func (l *Loop) commit(ctx context.Context, w *world.World, report *DecisionReport, r plan.Request, answer plan.Answer) error {
 	d := plan.Decision{ID: report.ID, Mode: l.Mode, Total: l.wanted}
 	l.why = nil

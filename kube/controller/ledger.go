@@ -95,7 +95,7 @@ func (l *ledger) written(object *unstructured.Unstructured) {
 }
 
 // failed notes that a write failed. Unless the API server judged it, it may have been written
-// nevertheless, or somebody else wrote.
+// nevertheless, or another writer was first.
 func (l *ledger) failed(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -138,7 +138,7 @@ func (l *ledger) promised(w *world.World) int {
 // use is what is known of how a job uses its nodes.
 type use struct {
 	world.Use
-	// since is when it came to its nodes, and idle says that none of its pods ran when last seen.
+	// since is when it came to its nodes, and idle says that no pod of it ran when last seen.
 	since time.Time
 	idle  bool
 	// short is since when fewer pods run than it asks for, and tries how often that was so for
@@ -151,7 +151,7 @@ type use struct {
 }
 
 // maxCapped is how long at most a job is given no more than it used, and maxForeign how long one
-// is left alone that somebody else resizes.
+// is left alone that another writer resizes.
 const (
 	maxCapped  = 6 * time.Hour
 	maxForeign = 24 * time.Hour
@@ -192,7 +192,7 @@ func (l *ledger) saw(w *world.World) (unused []*world.Job) {
 	return unused
 }
 
-// mostUndone is how many changes of a job somebody else may undo before the job is left alone.
+// mostUndone is how many changes of a job another writer may undo before the job is left alone.
 const mostUndone = 3
 
 // stands notes whether the size that the loop gave a job is still that.
@@ -278,7 +278,7 @@ func (l *ledger) conflict(job types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.conflicts[job]++; l.conflicts[job] >= maxConflicts {
-		l.pins[job] = world.Pin{Reason: world.Conflict, Why: "somebody else writes to it all the time"}
+		l.pins[job] = world.Pin{Reason: world.Conflict, Why: "another writer keeps changing it"}
 	}
 }
 

@@ -174,7 +174,7 @@ func Add(manager ctrl.Manager, pools []config.Pool, o Options) ([]*Loop, error) 
 	})); err != nil {
 		return nil, err
 	}
-	// A pool without nodes, pods and jobs has events of none.
+	// A pool without nodes, pods and jobs has no events.
 	return ordered, c.Watch(source.Func(func(_ context.Context, q queue) error {
 		for _, pool := range pools {
 			q.Add(requestOf(pool.Name))

@@ -153,8 +153,7 @@ func kueueKinds() []schema.GroupVersionKind {
 	return []schema.GroupVersionKind{kueue.WithKind("Workload"), kueue.WithKind("LocalQueue"), kueue.WithKind("ClusterQueue")}
 }
 
-// list lists objects of a kind, in place of which it takes what the loop wrote where the
-// caches do not have it yet.
+// list lists objects of a kind, each as the loop wrote it where the caches do not have that yet.
 func (l *Loop) list(ctx context.Context, from client.Reader, gvk schema.GroupVersionKind, options ...client.ListOption) ([]*unstructured.Unstructured, error) {
 	var list unstructured.UnstructuredList
 	list.SetGroupVersionKind(gvk)

@@ -452,7 +452,7 @@ func TestForeignSuspension(t *testing.T) {
 	if resized := c.count("changes_total", "scale_up") + c.count("changes_total", "scale_down"); starts < 3 || starts > 9 || resized > 14 {
 		t.Errorf("started %d times, the other job resized %v times; want about 8 and twice that at most", starts, resized)
 	}
-	if told := c.told(); !strings.Contains(told, "Warning Conflict keeps its 0 nodes: somebody else undid what was decided 3 times") {
+	if told := c.told(); !strings.Contains(told, "Warning Conflict keeps its 0 nodes: another writer undid what was decided 3 times") {
 		t.Errorf("events are %s", told)
 	}
 }

@@ -259,7 +259,7 @@ func TestConflict(t *testing.T) {
 	}
 	resize(2)
 	if p := plan.Steps(c.World(), "d"); len(p.Conflicts) != 1 || len(p.Now) != 0 {
-		t.Errorf("plan is %+v after somebody else resized the job; want a conflict", p)
+		t.Errorf("plan is %+v after another writer resized the job; want a conflict", p)
 	}
 	resize(4)
 	p := plan.Steps(c.World(), "d")
@@ -271,7 +271,7 @@ func TestConflict(t *testing.T) {
 	}
 	resize(4)
 	if p := plan.Steps(c.World(), "d"); len(p.Conflicts) != 1 || len(p.Now) != 0 {
-		t.Errorf("plan is %+v after somebody else undid it; want a conflict", p)
+		t.Errorf("plan is %+v after another writer undid it; want a conflict", p)
 	}
 	if p := plan.Steps(c.World(), "another"); p.ID != "" {
 		t.Errorf("plan is %+v of a decision that is void; want none", p)

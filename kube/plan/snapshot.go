@@ -108,7 +108,7 @@ func Snapshot(w *world.World, id string, hold map[string]world.Reason) Request {
 	return r
 }
 
-// groups returns the groups of a pool, or where its jobs have quotas of Kueue one for each of these.
+// groups returns the groups of a pool, or one for each quota of Kueue where its jobs have some.
 func groups(w *world.World) []*elastallocv1.Group {
 	var all []*elastallocv1.Group
 	described := w.Pool.Groups
@@ -194,8 +194,8 @@ type Answer interface {
 	GetAllocations() []*elastallocv1.Allocation
 }
 
-// Check reports whether an answer is one to a request: an allocation for every job, each
-// of a legal size or as it is, and together no more than there is. It trusts no server.
+// Check reports whether an answer fits a request: an allocation for every job, each of a legal size or
+// its present one, and together no more than the pool has. It trusts no server.
 func Check(r Request, a Answer) error {
 	snapshot := r.Allocate.GetSnapshot()
 	if a.GetSnapshotId() != snapshot.GetId() {
@@ -222,7 +222,7 @@ func Check(r Request, a Answer) error {
 		sum += int64(nodes)
 		present += int64(j.Nodes())
 	}
-	// Where the pool shrank, jobs that the allocator holds may keep more than there is.
+	// Where the pool shrank, jobs that the allocator holds may keep more than it has.
 	if most := int64(snapshot.GetTotalNodes()); sum > most && (sum > present || !held(a)) {
 		bad = append(bad, fmt.Errorf("jobs get %d nodes; the pool has %d", sum, most))
 	}

@@ -20,7 +20,7 @@ type Decision struct {
 	ID   string
 	Mode string
 	Gap  *float64
-	// Total is how many nodes it is made for, 0 for those that there are.
+	// Total is how many nodes it is made for, 0 for those of the pool.
 	Total int
 }
 
@@ -79,7 +79,7 @@ type Plan struct {
 	// those of jobs some of whose pods are still to come.
 	Now, Waiting []Step
 	// Conflicts are jobs that hold neither what they held nor what they were to get:
-	// somebody else resized them.
+	// another writer resized them.
 	Conflicts []Step
 	// Settling says that pods are still leaving.
 	Settling bool

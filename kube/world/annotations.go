@@ -99,7 +99,7 @@ func (r *reader) bad(name, format string, args ...any) {
 	r.problems = append(r.problems, name+" "+fmt.Sprintf(format, args...))
 }
 
-// unknown reports annotations of our prefix that nothing reads: somebody misspelt one.
+// unknown reports annotations of our prefix that nothing reads: likely typos.
 func (r *reader) unknown() {
 	known := []string{
 		WorkAnnotation, RemainingAnnotation, ProgressAnnotation, NodesAnnotation, SpeedsAnnotation,

@@ -24,7 +24,7 @@ const (
 	kueueLeast = "kueue.x-k8s.io/job-min-parallelism"
 )
 
-// Kueue is what its API holds. None of it is modified.
+// Kueue is what its API holds; nothing here is modified.
 type Kueue struct{ Workloads, LocalQueues, ClusterQueues []*unstructured.Unstructured }
 
 // queues are what Kueue says of jobs.

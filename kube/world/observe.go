@@ -233,7 +233,7 @@ func (o *observer) judge(j *Job) {
 	case j.Pods.Overdue > 0:
 		j.pin(Stuck, fmt.Sprintf("%d of its pods outlived their grace period by more than %v", j.Pods.Overdue, o.Pool.SettleTimeout))
 	case o.Now.Before(j.Use.Foreign):
-		j.pin(Conflict, fmt.Sprintf("somebody else undid what was decided %d times; it is left alone until %s",
+		j.pin(Conflict, fmt.Sprintf("another writer undid what was decided %d times; it is left alone until %s",
 			j.Use.Undone, j.Use.Foreign.UTC().Format(time.RFC3339)))
 	case pinned:
 		j.pin(pin.Reason, pin.Why)

@@ -56,9 +56,9 @@ func (r *Record) String() string {
 // skew is by how much the clocks of two controllers may differ.
 const skew = time.Minute
 
-// parseRecord reads the annotation of a job, nil where there is none, it is another job's or
-// somebody broke it: the job is then as one that is seen for the first time. What it says of the
-// future somebody forged, or the clock was set back: it is of now, and a change is none.
+// parseRecord reads the annotation of a job. It returns nil where that is missing, broken or another
+// job's: the job is then as one that is seen for the first time. A time in the future is forged, or the
+// clock was set back: it becomes now, and a change is dropped.
 func parseRecord(uid types.UID, annotations map[string]string, now time.Time) *Record {
 	var r Record
 	if json.Unmarshal([]byte(annotations[DecisionAnnotation]), &r) != nil || r.UID != uid || r.Since.IsZero() || r.Nodes < 0 ||

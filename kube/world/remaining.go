@@ -26,7 +26,7 @@ type Estimate struct {
 	// Age is how long the job has held nodes since the source said so.
 	Age time.Duration
 	// Error is the standard deviation of the logarithm of what is left over what is told; 0 where
-	// somebody tells it.
+	// a source tells it.
 	Error float64
 }
 
@@ -54,7 +54,7 @@ type history struct {
 	changed       time.Time
 	restart       time.Duration
 	done, trained time.Duration
-	// lost is how long since then none of its pods ran.
+	// lost is how long since then no pod of it ran.
 	lost time.Duration
 	// last is what was known then.
 	last *Estimate

@@ -77,8 +77,8 @@ type Job struct {
 	Record    *Record
 	Target    int
 	HasTarget bool
-	// Pinned says why the job keeps what it holds and Why explains it to a person; both are
-	// empty for one that may be resized.
+	// Pinned says why the job keeps what it holds and Why explains it; both are empty for a job
+	// that may be resized.
 	Pinned Reason
 	Why    string
 	// Kueue says that Kueue alone starts and suspends it, as a job of the ClusterQueue Queue. Ceiling,
@@ -128,7 +128,7 @@ type Use struct {
 	// then.
 	Capped time.Time
 	Cap    int
-	// Foreign is until when it is left alone, since somebody else undid several changes.
+	// Foreign is until when it is left alone, because another writer undid several changes.
 	Foreign time.Time
 	Undone  int
 }
@@ -205,9 +205,8 @@ func (j *Job) Keeps() int {
 // What its record says is not asked: its user can write that.
 func (j *Job) InUse() int { return min(j.Nodes(), max(j.Pods.Bound, j.Use.Had)) }
 
-// Waits returns how many nodes the job's pods wait for since somebody else than the controller
-// made, started or resized it. They take idle nodes, as all pods do, and nothing makes room for
-// them.
+// Waits returns how many nodes the job's pods wait for because another writer made, started or resized
+// it. They take idle nodes, as all pods do, and nothing makes room for them.
 func (j *Job) Waits() int {
 	switch j.Pinned {
 	case "":

@@ -21,8 +21,9 @@ simulate() {
 	"$lab" simulate $jobs --policy "$policies" --nodes 70,150 --seed "$seed" --workers 1 --out "$into" "$@" >/dev/null
 }
 
-# drawn NAME SEED runs what depends on the draw of the errors.
+# drawn NAME SEED runs what depends on the draw of the errors: factors of 1.6, 2 and 4.
 drawn() {
+	simulate sigma-0.470 total-time "$@" --eta-sigma 0.470
 	for sigma in 0.693 1.386; do
 		simulate "sigma-$sigma" optimal "$@" --eta-sigma "$sigma"
 		simulate "sigma-$sigma" total-time "$@" --eta-sigma "$sigma"

@@ -126,7 +126,9 @@ const (
 
 // BaseMemory returns what the server takes at most beside what its calls hold, in bytes. Each of
 // MaxInflight decisions and as many questions may search, and twice as many short calls bound.
-func (c *Config) BaseMemory() int64 { return baseMemory + 2*int64(c.MaxInflight)*(TurnMemory+boundMemory) }
+func (c *Config) BaseMemory() int64 {
+	return baseMemory + 2*int64(c.MaxInflight)*(TurnMemory+boundMemory)
+}
 
 // DefaultConfig returns the defaults. Allocator and Backends are the caller's to set.
 func DefaultConfig() Config {

@@ -53,6 +53,8 @@ func amplified() map[string]siege {
 		"forecasts of 37 bytes":               {lay: sendAgain(4, forecastMethod, func() []byte { return mustMarshal(everySecond()) }), before: "a call took 381 MB, 27 of 75 honest calls were greedy's"},
 		"forecasts by a solver that is gone":  {lay: sendAgain(4, forecastMethod, func() []byte { return mustMarshal(byMissing()) }), before: "INTERNAL, or complete without a decision"},
 		"plans, recorded":                     {lay: sendAgain(6, allocateMethod, func() []byte { return mustMarshal(plans(9900)) }), recorded: true, before: "144 calls killed the server"},
+		"sizes that add up to all numbers":    {lay: onAddresses(askUneven(0), addresses(8)...), before: "622 MiB were held"},
+		"the same, of eight node types":       {lay: onAddresses(askUneven(8), addresses(8)...), before: "459 MiB were held"},
 		"what-ifs of 40 callers":              {lay: onAddresses(askWhatIf, addresses(40)...), before: "36 of 40 honest calls were greedy's"},
 		"forecasts of 40 callers":             {lay: onAddresses(askForecast, addresses(40)...), before: "30 of 40 honest calls were greedy's"},
 		"explanations of 40 callers":          {lay: onAddresses(askExplain, addresses(40)...), before: "26 of 40 honest calls were greedy's"},
@@ -184,6 +186,41 @@ func idleFills(atOnce int) func(context.Context, *besieger, *grpc.ClientConn, in
 	return func(ctx context.Context, b *besieger, c *grpc.ClientConn, caller int) {
 		wire := mustMarshal(&elastallocv1.FillIdleRequest{Snapshot: drawnRequest(400, 600, uint64(caller)).GetSnapshot()})
 		b.again(ctx, atOnce, func(ctx context.Context, _ int) { invoke(ctx, c, fillIdleMethod, wire) })
+	}
+}
+
+// askUneven asks for decisions and their reasons whose searches have tables as large as may be: of
+// jobs with 32 uneven sizes each, on so many types of nodes.
+func askUneven(types int) func(context.Context, *besieger, *grpc.ClientConn, int) {
+	return func(ctx context.Context, b *besieger, c *grpc.ClientConn, caller int) {
+		r := rand.New(rand.NewPCG(uint64(caller), 2))
+		const most = 300_000
+		base := drawnRequest(40+40*caller, 70*most, uint64(caller))
+		base.Options = &elastallocv1.AllocateOptions{TimeBudget: durationpb.New(time.Hour), Admission: elastallocv1.Admission_ADMISSION_OPTIMIZED, Certificate: true}
+		if types > 0 {
+			base.Snapshot.TotalNodes, base.Options.Objective = 0, elastallocv1.Objective_OBJECTIVE_TOTAL_TIME
+		}
+		for n := range types {
+			base.Snapshot.NodeTypes = append(base.Snapshot.NodeTypes, &elastallocv1.NodeType{Id: fmt.Sprint(n), Nodes: 48, Speed: proto.Float64(0.5 + r.Float64())})
+		}
+		for _, job := range base.GetSnapshot().GetJobs() {
+			table, size, speed, step := &elastallocv1.SpeedTable{}, int32(0), 0.0, int32(most)
+			if types > 0 {
+				job.CurrentNodes, step = 0, 2
+			}
+			for range 32 {
+				size, speed = size+1+r.Int32N(step), speed+r.Float64()
+				job.AllowedNodes, table.Speeds = append(job.AllowedNodes, size), append(table.Speeds, speed)
+			}
+			job.MaxNodes, job.Scaling = new(size), &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_Table{Table: table}}
+			for _, kind := range base.GetSnapshot().GetNodeTypes() {
+				job.Speeds = append(job.Speeds, &elastallocv1.TypeSpeed{NodeType: kind.GetId(), Factor: proto.Float64(0.5 + r.Float64())})
+			}
+		}
+		decide := mustMarshal(base)
+		explain := mustMarshal(&elastallocv1.ExplainRequest{Snapshot: base.GetSnapshot(), Options: base.GetOptions()})
+		b.again(ctx, 2, func(ctx context.Context, _ int) { invoke(ctx, c, allocateMethod, decide) })
+		b.again(ctx, 1, func(ctx context.Context, _ int) { invoke(ctx, c, explainMethod, explain) })
 	}
 }
 

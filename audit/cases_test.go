@@ -1,6 +1,7 @@
 package audit_test
 
 import (
+	"runtime"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -47,5 +48,27 @@ func TestEmptyPool(t *testing.T) {
 	}
 	if got := audit.Check(t.Context(), request, response, audit.Options{}); got.Verdict != audit.Confirmed {
 		t.Errorf("the answer is %s: %s", got.Verdict, got.Reason)
+	}
+}
+
+// TestLargestPool audits a decision on the largest pool there can be, whose tables would be
+// larger than any memory: the check ends before it asks for them.
+func TestLargestPool(t *testing.T) {
+	request := new(elastallocv1.AllocateRequest)
+	if err := protojson.Unmarshal([]byte(`{"options": {"objective": "OBJECTIVE_TOTAL_TIME", "admission": "ADMISSION_PREEMPTIVE"}, "snapshot": {
+		"totalNodes": 2147483647, "groups": [{"id": "g", "quota": 2147483647}], "jobs": [
+		{"id": "a", "groupId": "g", "remainingEta": "3600s", "allowedNodes": [1, 1073741823, 2147483646]},
+		{"id": "b", "groupId": "g", "remainingEta": "3600s", "allowedNodes": [2, 1073741824, 2147483645]}]}}`), request); err != nil {
+		t.Fatal(err)
+	}
+	response := decide(t, request)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if got := audit.Check(t.Context(), request, response, audit.Options{}); got.Verdict == audit.Refuted {
+		t.Errorf("the answer is %s: %s", got.Verdict, got.Reason)
+	}
+	runtime.ReadMemStats(&after)
+	if used := after.TotalAlloc - before.TotalAlloc; used > 1<<30 {
+		t.Errorf("the check has allocated %d bytes", used)
 	}
 }

@@ -189,7 +189,9 @@ func (c *search) reduce() *trial {
 	}
 	for t := range options {
 		y := c.table(t, -1, options[t])
-		ends := slices.Repeat([]int64{never}, max(0, c.width[t]-y.from+1))
+		width := max(0, c.width[t]-y.from+1)
+		c.keep(width)
+		ends := slices.Repeat([]int64{never}, width)
 		most := int64(never)
 		for n := range ends {
 			most = max(most, y.at(y.from+n))

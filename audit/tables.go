@@ -1,5 +1,7 @@
 package audit
 
+import "slices"
+
 // option is one way to use nodes in a row, and what it is worth.
 type option struct {
 	nodes int
@@ -44,11 +46,8 @@ func (c *search) add(before *layer, item layer, most int) *layer {
 		}
 		return y
 	}
-	y.base, y.value = before.base, make([]int64, width)
 	c.keep(width)
-	for n := range y.value {
-		y.value[n] = never
-	}
+	y.base, y.value = before.base, slices.Repeat([]int64{never}, width)
 	for _, o := range y.options {
 		shift := o.nodes - first.nodes
 		for n, v := range before.value[:max(0, min(len(before.value), width-shift))] {
@@ -78,6 +77,7 @@ func (c *search) table(t, g int, options [][]option) *layer {
 	for _, inner := range c.inner[g+1] {
 		within := c.table(t, inner, options)
 		item := layer{group: within}
+		c.keep(2 * len(within.value))
 		for n := range within.value {
 			nodes := within.from + n
 			if v := within.at(nodes); v != never {

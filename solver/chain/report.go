@@ -9,7 +9,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// boundNoise is how far a bound may be below an objective, relative to it, for the
+// boundNoise is how far a bound may be below an objective, as a relative gap, for the
 // arithmetic of the two to be the reason.
 const boundNoise = 1e-12
 
@@ -65,7 +65,7 @@ func (r *run) bound(ctx context.Context, a answer, noBound bool) (proof, error) 
 // test holds a proof against the plan of an answer. Of one that the plan disproves, or that
 // disproved itself, nothing is left but what needs no search.
 func (a *answer) test(p *solver.Problem, proven *proof) {
-	refutes := proven.bound < a.objective-boundNoise*math.Abs(a.objective) && p.Check(a.result.Plan) == nil
+	refutes := solver.RelativeGap(proven.bound, a.objective) > boundNoise && p.Check(a.result.Plan) == nil
 	if proven.contradiction == "" && refutes {
 		proven.contradiction = fmt.Sprintf("the bound %v is wrong: a legal plan of %s has objective %v", proven.bound, a.Backend, a.objective)
 	}

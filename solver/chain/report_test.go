@@ -311,6 +311,23 @@ func TestContradiction(t *testing.T) {
 	}
 }
 
+// TestNextToNothing: where all that can be gained is next to nothing, its last digits are no
+// contradiction.
+func TestNextToNothing(t *testing.T) {
+	s := twoJobs()
+	for i := range s.Jobs {
+		s.Jobs[i].Weight = new(math.SmallestNonzeroFloat64)
+	}
+	c := newChain(greedy(), gives(solver.BackendExact, solver.Result{Plan: bestPlan(), Bound: 0}))
+	d, err := c.Allocate(t.Context(), s, solver.DefaultOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := d.Report; !(r.Objective > 0) || r.Contradiction != "" || r.Reason != solver.ReasonOptimal {
+		t.Errorf("report = %+v; want an optimum above 0", r)
+	}
+}
+
 // TestContradictionWithoutAnswer: a contradiction is told whatever became of the answer that
 // it was found for, and of the decision.
 func TestContradictionWithoutAnswer(t *testing.T) {

@@ -17,7 +17,7 @@ const claimTolerance = 1e-6
 func (r *run) verifiedBetter(a answer) bool {
 	own := r.verification
 	return own != nil && own.Outcome == solver.OutcomeAnswered && own.Backend != a.Backend &&
-		own.objective-a.objective > boundNoise*math.Abs(own.objective)
+		solver.RelativeGap(a.objective, own.objective) > boundNoise
 }
 
 // verify has the prover solve the problem in the time left for searching, once per

@@ -25,12 +25,12 @@ type effort struct {
 	ctx     context.Context
 	work    int // left
 	polled  int // work at the last look at ctx
-	numbers int // kept
+	numbers int // that may still be kept
 }
 
 func newEffort(ctx context.Context, o Options) *effort {
 	work := cmp.Or(max(0, o.Work), DefaultWork)
-	return &effort{ctx: ctx, work: work, polled: work + 1<<21} // Look at once.
+	return &effort{ctx: ctx, work: work, polled: work + 1<<21, numbers: cmp.Or(max(0, o.Numbers), DefaultNumbers)} // Look at once.
 }
 
 // stopped ends a check that could not decide, by a panic that check recovers.
@@ -52,7 +52,7 @@ func (e *effort) spend(work int) {
 // keep counts numbers that are kept.
 func (e *effort) keep(numbers int) {
 	e.spend(numbers)
-	if e.numbers += numbers; e.numbers > mostNumbers {
+	if e.numbers -= numbers; e.numbers < 0 {
 		panic(stopped{"what may be part of a better plan is too much to keep"})
 	}
 }

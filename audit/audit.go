@@ -59,11 +59,17 @@ func scale(numbers ...float64) float64 {
 // DefaultWork is the count of work of a check that sets none.
 const DefaultWork = 2_000_000_000
 
+// DefaultNumbers is the count of numbers kept of a check that sets none.
+const DefaultNumbers = 1 << 25
+
 // Options limit a check.
 type Options struct {
 	// Work is the count of elementary steps after which the check ends OPEN, some
 	// nanoseconds each; 0 means DefaultWork. It is the same on every machine.
 	Work int
+	// Numbers is how many numbers of 8 bytes the check may keep before it ends OPEN; 0 means
+	// DefaultNumbers.
+	Numbers int
 }
 
 // Report is the result of a check.

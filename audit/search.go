@@ -14,8 +14,6 @@ const (
 	never = -1 << 60
 	// mostPrices is more than all prices of nodes, or all of sizes, come to.
 	mostPrices = 1 << 57
-	// mostNumbers is how many numbers a search keeps at once.
-	mostNumbers = 1 << 25
 )
 
 // search looks for a plan that is worth more than a target.

@@ -38,7 +38,7 @@ func (s *snapshot) admit() []standing {
 	}
 	for i := range s.jobs {
 		j := &s.jobs[i]
-		if standings[i] == out && !j.held && mayWait(j) && (!s.several() || r.place(j, s.nodes) != nil) {
+		if standings[i] == out && !j.held && mayWait(j) {
 			standings[i] = free
 		}
 	}

@@ -9,7 +9,9 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/elastalloc/elastalloc/internal/apiconv"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 // TestNodeTypes compares the slopes of three jobs on two types, and the best plans from several
@@ -78,4 +80,36 @@ func TestNodeTypes(t *testing.T) {
 func hold(j *elastallocv1.Job, of string, nodes int32, restart int64) {
 	j.CurrentNodes, j.CurrentNodeType = nodes, of
 	j.RestartTime = durationpb.New(time.Duration(restart) * time.Second)
+}
+
+// TestMostNodes checks that max_nodes, unset, leaves out no size that is named for a type.
+func TestMostNodes(t *testing.T) {
+	t.Parallel()
+	request := new(elastallocv1.AllocateRequest)
+	if err := protojson.Unmarshal([]byte(`{
+		"snapshot": {"nodeTypes": [{"id": "fast", "nodes": 2}, {"id": "slow", "nodes": 64}], "jobs": [
+			{"id": "a", "remainingEta": "1s", "allowedNodes": [1, 2], "speeds": [{"nodeType": "fast"}, {"nodeType": "slow", "allowedNodes": [2, 24]}]},
+			{"id": "b", "remainingEta": "1s", "speeds": [{"nodeType": "fast"}, {"nodeType": "slow", "allowedNodes": [8]}]}]},
+		"options": {"objective": "OBJECTIVE_TOTAL_TIME"}}`), request); err != nil {
+		t.Fatal(err)
+	}
+	s, err := read(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := [][][]int{{{1, 2}, {2, 24}}, {{1, 2, 4, 8, 16}, {8}}}
+	for i := range s.jobs {
+		for n, k := range s.jobs[i].kinds {
+			if !slices.Equal(k.sizes, want[i][n]) {
+				t.Errorf("job %s has the sizes %v on type %d; want %v", s.jobs[i].id, k.sizes, n, want[i][n])
+			}
+		}
+	}
+	decided, err := apiconv.FromAllocateRequest(request, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := solver.NewProblemFor(decided.Snapshot.WithDefaults(), decided.Options.WithDefaults()); !slices.Equal(p.Jobs[0].Sizes, []int{1, 2, solver.OptionOf(1, 2), solver.OptionOf(1, 24)}) {
+		t.Errorf("job a has the options %v", p.Jobs[0].Sizes)
+	}
 }

@@ -429,6 +429,11 @@ func sizesOf(job *elastallocv1.Job, allowed []int, at string, r *reader) (sizes 
 	if of := job.GetAllowedNodes(); len(of) > 0 {
 		most = slices.Max(of)
 	}
+	for _, own := range job.GetSpeeds() {
+		for _, k := range own.GetAllowedNodes() {
+			most = max(most, k)
+		}
+	}
 	least := number(r, job.MinNodes, "min_nodes", 1, 1, math.MaxInt32)
 	most = number(r, job.MaxNodes, "max_nodes", most, least, math.MaxInt32)
 	if len(allowed) == 0 && least == most {

@@ -57,9 +57,6 @@ func (p *Problem) admit(s *Snapshot, who Admission) []admission {
 	for i := range s.Jobs {
 		mayWait := who == AdmissionPreemptive || who == AdmissionStartFirst ||
 			who == AdmissionOptimized && s.Jobs[i].Queued()
-		if s.Typed() && !s.Fits(i) {
-			continue // It has no option but 0.
-		}
 		if m.holds[i] > 0 || mayWait {
 			list = append(list, admission{index: i, mayWait: m.holds[i] == 0, holds: m.holds[i]})
 		}

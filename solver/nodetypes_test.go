@@ -151,6 +151,34 @@ func TestNodeTypeInvariances(t *testing.T) {
 	})
 }
 
+// TestTypeWithoutNodes adds a type of no nodes to one, beside a job that fits neither.
+func TestTypeWithoutNodes(t *testing.T) {
+	for _, admission := range Admissions() {
+		options := Options{Objective: ObjectiveTotalTime, Admission: admission}.WithDefaults()
+		var want map[string]float64
+		for _, types := range [][]NodeType{{{ID: "only", Nodes: 4}}, {{ID: "only", Nodes: 4}, {ID: "none", Speed: 3}}} {
+			s := mixed()
+			s.NodeTypes, s.Jobs[0].Speeds, s.Jobs[1].CurrentNodeType = types, nil, "only"
+			s.Jobs = append(s.Jobs, Job{ID: "large", RemainingETA: time.Hour, MinNodes: 8, CurrentNodes: 2, CurrentNodeType: "only"})
+			s = s.WithDefaults()
+			p, got := NewProblemFor(s, options), make(map[string]float64)
+			for i := range p.Jobs {
+				for n, option := range p.Jobs[i].Sizes {
+					if OptionNodes(option) <= 4 {
+						got[fmt.Sprint(s.Jobs[p.Jobs[i].Index].ID, " ", option)] = p.Jobs[i].SizeValue[n]
+					}
+				}
+			}
+			if want == nil {
+				want = got
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s: values (-without +with the type):\n%s", admission, diff)
+			}
+		}
+	}
+}
+
 func TestHoldOnNodeTypes(t *testing.T) {
 	s := mixed()
 	s.Jobs[1].RemainingETA = -1

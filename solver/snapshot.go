@@ -99,7 +99,8 @@ type Job struct {
 	// node. With a speed table it lies within the table.
 	ETANodes int
 	// MinNodes and MaxNodes are the range the job may scale in. 0 means 1 and the
-	// largest of AllowedNodes, or 16 where there are none.
+	// largest of AllowedNodes, or 16 where there are none, and at least the largest that
+	// Speeds allow.
 	MinNodes, MaxNodes int
 	// CurrentNodes is what the job holds now, 0 = queued. It may be a size that
 	// is not legal, and the sum over the jobs may exceed the pool.

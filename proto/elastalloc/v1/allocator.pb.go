@@ -1353,7 +1353,7 @@ type Job struct {
 	// Fewest nodes the job may hold while it trains. At least 1; unset means 1.
 	MinNodes *int32 `protobuf:"varint,3,opt,name=min_nodes,json=minNodes,proto3,oneof" json:"min_nodes,omitempty"`
 	// Most nodes the job may hold. At least min_nodes; unset means the largest of
-	// allowed_nodes, or 16 where that is unset too.
+	// allowed_nodes, or 16 where that is unset too, and at least the largest that speeds allow.
 	MaxNodes *int32 `protobuf:"varint,4,opt,name=max_nodes,json=maxNodes,proto3,oneof" json:"max_nodes,omitempty"`
 	// Nodes held now, 0 = queued. May be a size that is not legal, and the sum
 	// over the jobs may exceed the pool (it shrank).

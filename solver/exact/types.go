@@ -27,7 +27,7 @@ func solveTypes(clock *model.Clock, p *solver.Problem, options solver.SolveOptio
 		result.Plan[i][0] = p.Jobs[i].Sizes[n]
 	}
 	switch {
-	case found.Complete:
+	case found.Complete && solver.RelativeGap(found.Value, found.Bound) <= solver.OptimalGap:
 		result.Limit = solver.LimitNone
 	case found.Contradiction != "":
 		result.Limit = solver.LimitWork

@@ -1,6 +1,10 @@
 package nodetypes
 
-import "math"
+import (
+	"cmp"
+	"math"
+	"slices"
+)
 
 // The bound at prices, and losses against it.
 
@@ -66,7 +70,8 @@ type relaxation struct {
 	bound  sum
 	// best is the best option of every job; loss of these is 0.
 	best []int32
-	// others are the other options that lose least: all of those that lose less than below.
+	// others are the other options that lose least, by rising loss: all of those that lose less
+	// than below.
 	others []losing
 	below  float64
 }
@@ -110,6 +115,16 @@ func (s *search) relax(prices []float64) *relaxation {
 		}
 	}
 	least.drop()
+	slices.SortFunc(r.others, func(a, b losing) int {
+		switch {
+		case a.loss != b.loss:
+			return cmp.Compare(a.loss, b.loss)
+		case a.job != b.job:
+			return int(a.job - b.job)
+		default:
+			return int(a.option - b.option)
+		}
+	})
 	return r
 }
 

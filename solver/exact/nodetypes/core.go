@@ -109,17 +109,11 @@ func (s *search) searchCore(r *relaxation) bool {
 
 // firstLimit returns the limit of the first core.
 func (s *search) firstLimit(r *relaxation) float64 {
-	losses := make([]float64, 0, len(r.others))
-	for _, o := range r.others {
-		if o.loss > 0 {
-			losses = append(losses, o.loss)
-		}
-	}
-	slices.Sort(losses)
-	if len(losses) == 0 {
+	at, _ := slices.BinarySearchFunc(r.others, 0, func(o losing, _ int) int { return cmp.Compare(o.loss, math.SmallestNonzeroFloat64) })
+	if at == len(r.others) {
 		return 0
 	}
-	return losses[min(firstOptions, len(losses)-1)]
+	return r.others[min(at+firstOptions, len(r.others)-1)].loss
 }
 
 // newCore prepares the search of all choices that lose less than limit. It returns nil if
@@ -133,24 +127,22 @@ func (s *search) newCore(r *relaxation, limit float64) *core {
 	if s.clock.Up(len(s.Jobs) + len(r.others)) {
 		return nil
 	}
+	// The jobs that lose least come first: those after them have no choice in many states.
+	at := make([]int32, len(s.Jobs)) // of each job in the core, counted from 1
 	for _, o := range r.others {
 		if o.loss >= limit {
-			continue
+			break
 		}
 		i, best := int(o.job), int(r.best[o.job])
-		if len(c.jobs) == 0 || c.jobs[len(c.jobs)-1].job != i {
+		if at[i] == 0 {
 			c.jobs = append(c.jobs, coreJob{job: i, options: []coreOption{{Holding: s.Jobs[i][best].Holding, option: int32(best)}}})
+			at[i] = int32(len(c.jobs))
 		}
-		j, to := &c.jobs[len(c.jobs)-1], s.Jobs[i][o.option].Holding
+		j, to := &c.jobs[at[i]-1], s.Jobs[i][o.option].Holding
 		j.options = append(j.options, coreOption{
 			Holding: to, option: o.option, loss: o.loss, tie: s.tie(i, to).minus(s.tie(i, j.options[0].Holding)),
 		})
 	}
-	for n := range c.jobs {
-		slices.SortStableFunc(c.jobs[n].options[1:], func(a, b coreOption) int { return cmp.Compare(a.loss, b.loss) })
-	}
-	// The jobs that lose least come first: those after them have no choice in many states.
-	slices.SortStableFunc(c.jobs, func(a, b coreJob) int { return cmp.Compare(a.options[1].loss, b.options[1].loss) })
 	if !c.makeTails() {
 		return nil
 	}

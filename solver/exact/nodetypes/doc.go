@@ -8,6 +8,7 @@
 //	bound.go      the bound at prices, and what each option loses against it
 //	core.go       the search over the options that lose little
 //	beam.go       the states of that search
+//	reduce.go     options that are in no best choice, where rounding leaves something open
 //	tie.go        which of two choices of equal value is preferred
 //
 // Prices and plans can be slow to come, never wrong: the bound is worked out at whatever the
@@ -37,6 +38,11 @@
 // rounded down, a sum of n of them is taken to be short by n 2^-52 of itself, and where two
 // states of the same nodes differ by less than rounding, so that ties decide, that is taken
 // off for each job.
+//
+// Where a search came to its end and rounding leaves a gap between the choice and the bound, it
+// is made once more without the options that reduce names: whatever the prices, a choice loses
+// against the sum of the jobs' best values at least what each of its options does against its
+// own job's, and no job holds more of a type than the others must leave.
 //
 // A legal choice above a bound contradicts its lemma. Result.Contradiction then says so, and
 // nothing is proven.

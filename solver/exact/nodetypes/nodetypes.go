@@ -75,16 +75,21 @@ const (
 	lemmaCore   = "core"
 )
 
+// closed is the gap that is left to rounding.
+const closed = 1e-9
+
 // search is one Solve.
 type search struct {
 	*Problem
 	clock  *model.Clock
 	effort Effort
 	// bound is the best one proven, by a lemma.
-	bound         float64
-	by            string
-	choice        []int
-	value         sum
+	bound  float64
+	by     string
+	choice []int
+	value  sum
+	// position is where the options of each job stood before reduce, nil if they still do.
+	position      [][]int
 	states        int
 	contradiction string
 }
@@ -98,6 +103,12 @@ func Solve(clock *model.Clock, p *Problem, effort Effort) (Result, error) {
 	s := &search{Problem: p, clock: clock, effort: effort, bound: math.Inf(1), choice: slices.Clone(p.Start)}
 	s.value = p.valueOf(s.choice)
 	prices, complete := s.run()
+	for again := complete; again && !s.within(closed) && s.reduce(); {
+		_, again = s.run()
+	}
+	for i, position := range s.position {
+		s.choice[i] = position[s.choice[i]]
+	}
 	r := Result{
 		Choice: s.choice, Value: s.value.down(), Bound: s.bound, Prices: prices,
 		Complete: complete, States: s.states, Contradiction: s.contradiction,
@@ -148,11 +159,13 @@ func (p *Problem) free(choice []int) []int {
 
 // run searches. It returns the prices and whether it came to its end.
 func (s *search) run() (prices []float64, complete bool) {
-	prices = s.cheapest()
-	if s.improve(prices); s.clock.Ended {
+	s.improve(s.choice, nil)
+	prices, choice := s.cheapest()
+	if s.clock.Ended {
 		return nil, false
 	}
 	r := s.relax(prices)
+	s.improve(choice, r)
 	if s.clock.Ended {
 		return nil, false
 	}
@@ -163,34 +176,53 @@ func (s *search) run() (prices []float64, complete bool) {
 	return prices, s.searchCore(r)
 }
 
-// improve makes the choice better, job by job: by what options are worth net of prices, as far
-// as there are nodes, and then by what they are worth.
-func (s *search) improve(prices []float64) {
-	choice := slices.Clone(s.choice)
+// improve offers a choice made legal and better: by options that lose little at prices, if
+// there are any, those that lose least first, and job by job by what options are worth.
+func (s *search) improve(choice []int, r *relaxation) {
+	choice = slices.Clone(choice)
 	free := s.free(choice)
-	for pass := range 3 {
-		for i, options := range s.Jobs {
-			if s.clock.Up(4 * len(options)) {
-				return
-			}
-			now := &options[choice[i]]
-			free[now.Type] += int(now.Nodes)
-			best, most := choice[i], math.Inf(-1)
-			for n := range options {
-				o := &options[n]
-				worth := o.Value
-				if pass < 2 {
-					worth -= prices[o.Type] * float64(o.Nodes)
-				}
-				if int(o.Nodes) <= free[o.Type] && (worth > most || worth == most && n == choice[i]) {
-					best, most = n, worth
-				}
-			}
-			choice[i] = best
-			free[options[best].Type] -= int(options[best].Nodes)
-		}
-		s.offer(choice)
+	change := func(i, n int) {
+		from, to := &s.Jobs[i][choice[i]], &s.Jobs[i][n]
+		free[from.Type] += int(from.Nodes)
+		free[to.Type] -= int(to.Nodes)
+		choice[i] = n
 	}
+	fits := func(i int, o *Option) bool {
+		left := free[o.Type]
+		if now := &s.Jobs[i][choice[i]]; now.Type == o.Type {
+			left += int(now.Nodes)
+		}
+		return int(o.Nodes) <= left
+	}
+	if r != nil {
+		for _, o := range r.others {
+			i := int(o.job)
+			if now, to := &s.Jobs[i][choice[i]], &s.Jobs[i][o.option]; free[now.Type] < 0 && fits(i, to) {
+				change(i, int(o.option))
+			}
+		}
+		changed := make([]bool, len(choice))
+		for _, o := range r.others {
+			i, options := int(o.job), s.Jobs[o.job]
+			if to := &options[o.option]; !changed[i] && to.Value > options[choice[i]].Value && fits(i, to) {
+				change(i, int(o.option))
+				changed[i] = true
+			}
+		}
+	}
+	for i, options := range s.Jobs {
+		if s.clock.Up(4 * len(options)) {
+			return
+		}
+		best := choice[i]
+		for n := range options {
+			if o := &options[n]; o.Value > options[best].Value && fits(i, o) {
+				best = n
+			}
+		}
+		change(i, best)
+	}
+	s.offer(choice)
 }
 
 // same is the difference of values up to which choices are as good as each other.
@@ -225,7 +257,10 @@ func (s *search) check() {
 }
 
 // goodEnough reports whether the gap asked for is reached.
-func (s *search) goodEnough() bool {
+func (s *search) goodEnough() bool { return s.Gap > 0 && s.within(s.Gap) }
+
+// within reports whether the value of the choice and the bound differ by at most a share.
+func (s *search) within(gap float64) bool {
 	value := s.value.down()
-	return s.Gap > 0 && s.bound-value <= s.Gap*max(math.Abs(s.bound), math.Abs(value))
+	return s.bound-value <= gap*max(math.Abs(s.bound), math.Abs(value))
 }

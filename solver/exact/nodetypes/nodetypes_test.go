@@ -272,6 +272,51 @@ func TestMostOptions(t *testing.T) {
 	}
 }
 
+// TestDecades has one job whose other options lose 24 decades more than those of others differ
+// by, and one that does not fit beside the only option of another.
+func TestDecades(t *testing.T) {
+	nothing := option(0, 0, 0)
+	for name, p := range map[string]*Problem{
+		"one job decides": {Capacity: []int{7, 8}, Jobs: [][]Option{
+			{option(1, 1, -7e23), option(1, 2, -3e17), option(1, 4, -7e11), option(1, 8, -15e5)},
+			{nothing, option(0, 1, 0.26), option(1, 1, 1.12)}, {nothing, option(0, 1, 0.18), option(0, 2, 0.3), option(1, 8, 3.45)},
+		}, Start: []int{0, 0, 0}},
+		"one job fits nowhere else": {Capacity: []int{7, 3}, Jobs: [][]Option{
+			{nothing, option(0, 3, 1843.22492834), option(1, 3, 3663012356.63)}, {nothing, option(1, 1, 15.4292717196)},
+			{option(0, 0, -21093750044.5), option(0, 1, -21093757076.4), option(1, 2, 8.8543372853)},
+		}, Start: []int{0, 0, 2}},
+		"all else is the best there is": {Capacity: []int{5}, Jobs: [][]Option{
+			{option(0, 4, 0)}, {nothing, option(0, 3, 29.35427)}, {nothing, option(0, 2, 13.778939)}, {nothing, option(0, 1, -772.021883)},
+		}, Start: []int{0, 0, 0, 0}},
+	} {
+		p.Now = make([]Holding, len(p.Jobs))
+		best, choice := exhaustive(p)
+		optimum, _ := best.Float64()
+		r, err := Solve(clock(t), p, Usual())
+		if err != nil || !r.Complete || !slices.Equal(r.Choice, choice) || r.Bound < optimum || r.Bound-optimum > 1e-9*math.Abs(optimum)+1e-21 {
+			t.Errorf("%s: %v: choice %v, bound %.17g, complete %t; want %v of %.17g", name, err, r.Choice, r.Bound, r.Complete, choice, optimum)
+		}
+	}
+}
+
+// TestEqualJobs has few kinds of many equal jobs. With little effort the choice is near the bound.
+func TestEqualJobs(t *testing.T) {
+	for kinds := range 6 {
+		for _, jobs := range []int{50, 200, 1000} {
+			p, kind := drawn{types: 3, nodes: 3 * jobs, jobs: jobs, seed: uint64(kinds)}.problem(), kinds+1
+			for i := kind; i < jobs; i++ {
+				p.Jobs[i] = p.Jobs[i%kind]
+			}
+			effort := Usual()
+			effort.LastWidth, effort.Links = effort.FirstWidth, 20_000
+			r, err := Solve(clock(t), p, effort)
+			if err != nil || r.Contradiction != "" || !(r.Bound-r.Value <= r.Bound/float64(jobs)) {
+				t.Errorf("%d jobs of %d kinds: %v %s: value %g, bound %g", jobs, kind, err, r.Contradiction, r.Value, r.Bound)
+			}
+		}
+	}
+}
+
 // drawPrices draws prices that a search would not come to, some that are exactly what an option
 // is worth per node.
 func drawPrices(t *rapid.T, p *Problem) []float64 {

@@ -23,26 +23,36 @@ const (
 	coldest = 1e-7
 	// reach is the number of temperatures beyond which an option has no share.
 	reach = 36
+	// leastShared is the same for options that jobs may be rounded to.
+	leastShared = 6
 	// firstSample and moreJobs are the number of jobs that prices are sought for first, and
 	// how many times as many it is next.
 	firstSample = 256
 	moreJobs    = 16
 )
 
-// cheapest returns prices of about the least bound, or where the search was when time was up.
-func (s *search) cheapest() []float64 {
-	prices := make([]float64, len(s.Capacity))
-	temperature := 0.0
-	for _, options := range s.Jobs {
-		most := 0.0
+// cheapest returns prices of about the least bound, or where the search was when time was up,
+// and a choice that loses little there and holds about the capacities.
+func (s *search) cheapest() (prices []float64, choice []int) {
+	prices = make([]float64, len(s.Capacity))
+	bests, temperature := sum{}, 0.0
+	spreads := make([]float64, len(s.Jobs))
+	for i, options := range s.Jobs {
+		least, most := math.Inf(1), math.Inf(-1)
 		for n := range options {
-			most = max(most, math.Abs(options[n].Value))
+			least, most = min(least, options[n].Value), max(most, options[n].Value)
 		}
-		temperature += most / float64(len(s.Jobs))
+		bests.add(most, 0)
+		spreads[i] = most - least
+	}
+	// What loses more than this is in no choice that is better than the one known.
+	most := bests.minus(s.value)
+	for _, spread := range spreads {
+		temperature += min(spread, most) / float64(len(s.Jobs))
 	}
 	last := coldest * temperature
 	if last < 0x1p-900 {
-		return prices // nothing that prices could tell apart
+		return prices, s.choice // nothing that prices could tell apart
 	}
 	for sample := firstSample; 2*sample < len(s.Jobs); sample *= moreJobs {
 		jobs := make([][]Option, sample)
@@ -57,16 +67,17 @@ func (s *search) cheapest() []float64 {
 		s.descend(jobs, prices, temperature, until)
 		temperature = until
 	}
-	s.descend(s.Jobs, prices, temperature, last)
-	return prices
+	reached := s.descend(s.Jobs, prices, temperature, last)
+	return prices, s.newSmooth(s.Jobs).round(prices, reached)
 }
 
 // descend lowers the bound of some of the jobs, who share the pool alike, from one
-// temperature to another.
-func (s *search) descend(jobs [][]Option, prices []float64, temperature, last float64) {
+// temperature to about another, which it returns.
+func (s *search) descend(jobs [][]Option, prices []float64, temperature, last float64) (reached float64) {
 	now, next := s.newSmooth(jobs), s.newSmooth(jobs)
 	trial := make([]float64, len(prices))
 	for ; temperature >= last; temperature /= cooling {
+		reached = temperature
 		now.at(prices, temperature)
 		for !s.clock.Ended {
 			step := now.step(prices, 4*temperature)
@@ -93,6 +104,7 @@ func (s *search) descend(jobs [][]Option, prices []float64, temperature, last fl
 			now, next = next, now
 		}
 	}
+	return reached
 }
 
 // smooth is the smooth bound at prices, with its derivatives.
@@ -126,18 +138,7 @@ func (f *smooth) at(prices []float64, temperature float64) {
 		clear(f.hessian[g])
 	}
 	for _, options := range f.jobs {
-		f.net = f.net[:0]
-		best, second, at := math.Inf(-1), math.Inf(-1), 0
-		for n := range options {
-			o := &options[n]
-			net := o.Value - prices[o.Type]*float64(o.Nodes)
-			f.net = append(f.net, net)
-			if net > best {
-				best, second, at = net, best, n
-			} else if net > second {
-				second = net
-			}
-		}
+		best, second, at := f.nets(options, prices)
 		if best-second > reach*temperature {
 			f.value += best
 			f.gradient[options[at].Type] -= float64(options[at].Nodes)
@@ -148,6 +149,70 @@ func (f *smooth) at(prices []float64, temperature float64) {
 			return
 		}
 	}
+}
+
+// nets works out what options are worth net of prices, and returns the best and the second
+// best of that, and the best's position.
+func (f *smooth) nets(options []Option, prices []float64) (best, second float64, at int) {
+	f.net = f.net[:0]
+	best, second = math.Inf(-1), math.Inf(-1)
+	for n := range options {
+		o := &options[n]
+		net := o.Value - prices[o.Type]*float64(o.Nodes)
+		f.net = append(f.net, net)
+		if net > best {
+			best, second, at = net, best, n
+		} else if net > second {
+			second = net
+		}
+	}
+	return best, second, at
+}
+
+// round returns a choice of options that have shares at the temperature. Each is the one that
+// brings what the jobs up to it hold nearest to what their shares do: of equal jobs as many hold
+// each option as it has shares. Where none of these fits, it is the best that does.
+func (f *smooth) round(prices []float64, temperature float64) []int {
+	choice, ahead := make([]int, len(f.jobs)), make([]float64, len(prices)) // of the shares
+	free := slices.Clone(f.Capacity)
+	for i, options := range f.jobs {
+		if f.clock.Up(4 * len(options)) {
+			break
+		}
+		best, second, at := f.nets(options, prices)
+		if best-second > reach*temperature {
+			clear(f.mean)
+			f.mean[options[at].Type] = float64(options[at].Nodes)
+		} else {
+			f.share(options, best, temperature)
+		}
+		for g, mean := range f.mean {
+			ahead[g] -= mean
+		}
+		nearest, most := math.Inf(1), math.Inf(-1)
+		for n, net := range f.net {
+			o, off := &options[n], math.Inf(1)
+			if int(o.Nodes) > free[o.Type] {
+				continue
+			}
+			if net >= best-leastShared*temperature {
+				off = 0
+				for g, by := range ahead {
+					if g == int(o.Type) {
+						by += float64(o.Nodes)
+					}
+					off += prices[g] * prices[g] * by * by
+				}
+			}
+			if off < nearest || math.IsInf(nearest, 1) && net > most {
+				nearest, most, choice[i] = off, net, n
+			}
+		}
+		o := &options[choice[i]]
+		ahead[o.Type] += float64(o.Nodes)
+		free[o.Type] -= int(o.Nodes)
+	}
+	return choice
 }
 
 // share adds a job more than one option of which has a share at the temperature.

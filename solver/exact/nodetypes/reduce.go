@@ -1,0 +1,66 @@
+package nodetypes
+
+import (
+	"math"
+	"slices"
+)
+
+// reduce leaves out options that are in no choice as good as the best one known: those that lose
+// more against their job's best option than all jobs do in that choice, and those that do not fit
+// beside the least that all other jobs hold of the type. It reports whether there are any. What
+// is left, of the jobs whose options decide, is often much smaller, and then proven to more
+// digits.
+func (s *search) reduce() bool {
+	var bests sum
+	most := make([]float64, len(s.Jobs))
+	for i, options := range s.Jobs {
+		most[i] = math.Inf(-1)
+		for n := range options {
+			most[i] = max(most[i], options[n].Value)
+		}
+		bests.add(most[i], 0)
+	}
+	gap := bests.minus(s.value)*(1+0x1p-40) + 0x1p-1000
+	least := make([]int, len(s.Jobs)) // nodes of the type that all options of the job are of
+	free := slices.Clone(s.Capacity)
+	for i, options := range s.Jobs {
+		least[i] = math.MaxInt32
+		for n := range options {
+			if o := &options[n]; most[i]-o.Value <= gap {
+				if least[i] = min(least[i], int(o.Nodes)); o.Type != s.Jobs[i][s.choice[i]].Type {
+					least[i] = 0
+				}
+			}
+		}
+		free[options[s.choice[i]].Type] -= least[i]
+	}
+	fewer, dropped := *s.Problem, false
+	fewer.Jobs = make([][]Option, len(s.Jobs))
+	choice, position := make([]int, len(s.Jobs)), make([][]int, len(s.Jobs))
+	for i, options := range s.Jobs {
+		held := options[s.choice[i]].Type
+		for n, o := range options {
+			left := free[o.Type]
+			if o.Type == held {
+				left += least[i]
+			}
+			if n != s.choice[i] && (most[i]-o.Value > gap || int(o.Nodes) > left) {
+				dropped = true
+				continue
+			}
+			if n == s.choice[i] {
+				choice[i] = len(position[i])
+			}
+			fewer.Jobs[i] = append(fewer.Jobs[i], o)
+			at := n
+			if s.position != nil {
+				at = s.position[i][n]
+			}
+			position[i] = append(position[i], at)
+		}
+	}
+	if dropped {
+		s.Problem, s.choice, s.position = &fewer, choice, position
+	}
+	return dropped
+}

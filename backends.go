@@ -62,7 +62,7 @@ func DefaultBackends() []solver.BackendName { return []solver.BackendName{solver
 // makes a single decision.
 func BackendsFor(requested solver.BackendName) []solver.BackendName {
 	names := DefaultBackends()
-	if spec, known := find(requested); known && spec.External() {
+	if _, known := find(requested); known && requested != solver.BackendGreedy && !slices.Contains(names, requested) {
 		names = append(names, requested)
 	}
 	return names

@@ -69,7 +69,7 @@ func TestBackends(t *testing.T) {
 		"greedy alone":   {names: []solver.BackendName{"greedy"}, want: []solver.BackendName{"greedy"}},
 		"none":           {names: []solver.BackendName{}, want: []solver.BackendName{"greedy"}},
 		"greedy first":   {names: []solver.BackendName{"greedy", "exact"}, problem: `backend "greedy" always answers`},
-		"unknown":        {names: []solver.BackendName{"exact", "gurobi"}, problem: `unknown backend "gurobi" (want one of exact, cbc, highs, greedy`},
+		"unknown":        {names: []solver.BackendName{"exact", "gurobi"}, problem: `unknown backend "gurobi" (want one of exact, `},
 		"in upper case":  {names: []solver.BackendName{"EXACT"}, problem: `unknown backend "EXACT"`},
 		"one twice":      {names: []solver.BackendName{"exact", "cbc", "exact"}, problem: `backend "exact" is named twice`},
 		"without a name": {names: []solver.BackendName{""}, problem: `unknown backend ""`},

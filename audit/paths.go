@@ -8,6 +8,9 @@ import (
 // mostLabels is how many labels are kept of a job; more are merged in pairs, upwards.
 const mostLabels = 4096
 
+// perVertex is how many numbers a vertex takes while its row is built.
+const perVertex = 8
+
 // plans are those of a member, and what each of its sizes adds to them in each step.
 type plans struct {
 	*search
@@ -167,6 +170,7 @@ func (p *plans) above(least int64) *paths {
 		var arcs []arc
 		index := make(map[int64]int32)
 		for from, before := range vertices {
+			arcsHad, verticesHad := len(arcs), len(served)
 			for _, n := range p.left(t, before) {
 				to := p.serve(before, t, n)
 				gain := p.gain(to)
@@ -183,8 +187,9 @@ func (p *plans) above(least int64) *paths {
 				arcs = append(arcs, arc{gain, int32(from), at, uint16(n)})
 			}
 			p.spend(10 * len(p.rows[t].usable))
+			p.keep(2*(len(arcs)-arcsHad) + perVertex*(len(served)-verticesHad))
 		}
-		p.keep(2 * len(arcs))
+		p.numbers += perVertex * len(served)
 		g.vertices, g.arcs = append(g.vertices, len(served)), append(g.arcs, arcs)
 		vertices, value = served, next
 	}

@@ -283,13 +283,16 @@ func TestNoETAError(t *testing.T) {
 	}
 }
 
-// TestEnds checks that a check ends, OPEN, where its work or its context does.
+// TestEnds checks that a check ends, OPEN, where its work, its memory or its context does.
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	request := readRequest(t, "../examples/snapshot.json")
 	response := decide(t, request)
 	if got := audit.Check(t.Context(), request, response, audit.Options{Work: 1000}); got.Verdict != audit.Open {
 		t.Errorf("%v with too little work", got)
+	}
+	if got := audit.Check(t.Context(), request, response, audit.Options{Numbers: 1}); got.Verdict != audit.Open {
+		t.Errorf("%v with too little memory", got)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

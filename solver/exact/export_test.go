@@ -1,6 +1,8 @@
 package exact
 
 import (
+	"math"
+
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 )
@@ -31,7 +33,7 @@ func anxious() []model.Effort {
 	proven := sizes // prices per size, with beams that hold what is left
 	proven.LeftWidths, proven.DenseRows, proven.MaxLabels = model.Usual().LeftWidths, model.Usual().DenseRows, model.Usual().MaxLabels
 	branching := *model.Usual() // no prices per size, and nothing but splitting
-	branching.EasyWork, branching.MinSampled, branching.MaxSubproblems = 1<<50, 2, 100
+	branching.EasyWork, branching.WideGap, branching.MinSampled, branching.MaxSubproblems = 1<<50, math.Inf(1), 2, 100
 	branching.FirstWidth, branching.LastWidth, branching.MaxLabels, branching.Visits = 1, 1, 3, 1
 	return []model.Effort{sizes, proven, branching}
 }

@@ -22,6 +22,9 @@ type Effort struct {
 	// EasyWork is the work in which most instances are solved, before anything is made
 	// ready for the others.
 	EasyWork int
+	// WideGap is the relative gap at prices per node from which on prices per size come first:
+	// too much survives it.
+	WideGap float64
 	// SizesWork goes into prices per size, and into searching what is left at them, each
 	// besides a multiple of what core searches had before.
 	SizesWork int
@@ -45,7 +48,8 @@ func Usual() *Effort {
 		FirstWidth:     1000,
 		LastWidth:      4000,
 		LeftWidths:     [2]int{2000, 16_000},
-		EasyWork:       2_000_000,
+		EasyWork:       1_000_000,
+		WideGap:        2e-3,
 		SizesWork:      100_000_000,
 		BundleWork:     10_000_000,
 		DenseRows:      120,

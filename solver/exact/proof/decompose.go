@@ -66,11 +66,11 @@ func (s *Search) decompose(clock *model.Clock, part *subproblem, atNodes float64
 func (s *Search) searchLeft(
 	clock *model.Clock, part *subproblem, atNodes float64, sizes *sizePrices, x []float64, atSizes float64, until int,
 ) {
+	width := s.in.Effort.LeftWidths[:]
 	if s.settled(part) {
 		until = min(until, clock.Work+tieWork)
 	}
-	width := s.in.Effort.LeftWidths[:]
-	for lossLimit := firstFraction * (atSizes - s.Value); ; lossLimit *= 2 {
+	for lossLimit := firstFraction * (atSizes - s.Value); ; lossLimit *= 4 {
 		whole := lossLimit >= atSizes-s.Value
 		lossLimit = min(lossLimit, atSizes-s.Value)
 		lists, fixed, found := s.left(clock, part, sizes, x, lossLimit)

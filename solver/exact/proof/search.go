@@ -284,7 +284,13 @@ func (s *Search) explore(clock *model.Clock, part *subproblem) {
 // bound at its prices, from cheap to thorough.
 func (s *Search) searchCore(clock *model.Clock, part *subproblem, bound float64) {
 	before, until := 0, 0
-	if s.decomposable {
+	switch {
+	case !s.decomposable:
+	case bound-s.Value > s.in.Effort.WideGap*math.Abs(s.Value):
+		if s.decompose(clock, part, bound, 0) && s.settled(part) {
+			return
+		}
+	default:
 		until = clock.Work + s.in.Effort.EasyWork
 	}
 	lossLimit, width, searched := s.firstLimit(clock, part.prices, bound-s.Value), s.in.Effort.FirstWidth, false

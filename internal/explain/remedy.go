@@ -69,13 +69,21 @@ func (e *explainer) decide(ctx context.Context, s *solver.Snapshot) ([]int, erro
 	return nodes, nil
 }
 
-// moreWith returns the nodes that a change gives a job, 0 if they are not more or time is up.
+// moreWith returns the option that a change gives a job, 0 if that is not more or time is up.
 func (e *explainer) moreWith(ctx context.Context, r *reason, apply func(*solver.Snapshot, *solver.Job)) (int, error) {
-	nodes, err := e.decide(ctx, e.changed(r.job, apply))
-	if r.job < len(nodes) && e.more(r.job, r.option, nodes[r.job]) {
-		return solver.OptionNodes(nodes[r.job]), err
+	options, err := e.decide(ctx, e.changed(r.job, apply))
+	if r.job < len(options) && e.more(r.job, r.option, options[r.job]) {
+		return options[r.job], err
 	}
 	return 0, err
+}
+
+// typeOf returns the node type of an option, "" where the nodes are alike.
+func (e *explainer) typeOf(option int) string {
+	if !e.snapshot.Typed() {
+		return ""
+	}
+	return e.snapshot.TypeOf(option)
 }
 
 // remedyWeight finds the smallest weight of 2 significant digits. A job that the admission
@@ -94,11 +102,11 @@ func (e *explainer) remedyWeight(ctx context.Context, r *reason, job *solver.Job
 		}
 	}
 	err = firstFrom(sort.SearchFloat64s(weights, guess), len(weights), func(n int) (bool, error) {
-		nodes, err := e.moreWith(ctx, r, func(_ *solver.Snapshot, j *solver.Job) { j.Weight = &weights[n] })
-		if nodes > 0 {
-			remedy = solver.Remedy{Weight: weights[n], Nodes: nodes} // The last that works is the smallest.
+		option, err := e.moreWith(ctx, r, func(_ *solver.Snapshot, j *solver.Job) { j.Weight = &weights[n] })
+		if option > 0 { // The last that works is the smallest.
+			remedy = solver.Remedy{Weight: weights[n], Nodes: solver.OptionNodes(option), On: e.typeOf(option)}
 		}
-		return nodes > 0, err
+		return option > 0, err
 	})
 	return remedy, err
 }
@@ -187,7 +195,7 @@ func (e *explainer) remedyPool(ctx context.Context, r *reason, nodeType int) (re
 		if !e.more(r.job, r.option, nodes[r.job]) {
 			return false, nil
 		}
-		remedy = solver.Remedy{TotalNodes: total, Nodes: solver.OptionNodes(nodes[r.job])}
+		remedy = solver.Remedy{TotalNodes: total, Nodes: solver.OptionNodes(nodes[r.job]), On: e.typeOf(nodes[r.job])}
 		if len(e.snapshot.NodeTypes) > 0 {
 			remedy.NodeType = e.snapshot.NodeTypes[nodeType].ID
 		}

@@ -223,14 +223,13 @@ func (e *explainer) largestStart() string {
 // suggestion says what would give a job more.
 func (e *explainer) suggestion(r *reason) string {
 	var ways []string
-	nodes := 0
+	first := ""
 	for n, remedy := range r.remedies {
+		gets, more := strings.TrimSpace(strconv.Itoa(remedy.Nodes)+" "+name(remedy.On)), ""
 		if n == 0 {
-			nodes = remedy.Nodes
-		}
-		more := ""
-		if remedy.Nodes != nodes {
-			more = fmt.Sprintf(" (then %d)", remedy.Nodes)
+			first = gets
+		} else if gets != first {
+			more = fmt.Sprintf(" (then %s)", gets)
 		}
 		switch {
 		case remedy.Weight > 0:
@@ -246,7 +245,7 @@ func (e *explainer) suggestion(r *reason) string {
 	if len(ways) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; it would get %d with %s", nodes, strings.Join(ways, " or "))
+	return fmt.Sprintf("; it would get %s with %s", first, strings.Join(ways, " or "))
 }
 
 // nothing is a difference of objectives that does not count.

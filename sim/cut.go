@@ -15,7 +15,7 @@ import (
 // share of its demand that the trace leaves it, 1 - (at-submit)/duration. In the
 // order of submission they hold the nodes they asked for while the pool lasts:
 // the first that does not fit and all after it are queued, first in, first out,
-// and have not trained. The horizon is the default and so, where the trace does not
+// and have waited since. The horizon is the default and so, where the trace does not
 // say otherwise, is the range of nodes; both are written out.
 func Cut(trace Trace, nodes int, at time.Duration, gpusPerNode int) *solver.Snapshot {
 	snapshot := &solver.Snapshot{TotalNodes: nodes, Horizon: solver.DefaultHorizon()}
@@ -39,6 +39,8 @@ func Cut(trace Trace, nodes int, at time.Duration, gpusPerNode int) *solver.Snap
 			idle -= asked
 			job.CurrentNodes = asked
 			job.TrainingTime = elapsed
+		} else {
+			job.WaitingTime = elapsed
 		}
 		snapshot.Jobs = append(snapshot.Jobs, job)
 	}

@@ -29,11 +29,12 @@ func TestCut(t *testing.T) {
 
 	running := solver.NewJob("running", 2304*time.Second)
 	running.CurrentNodes, running.TrainingTime = 4, 100*time.Second
+	blocked, behind := solver.NewJob("blocked", 80*time.Second), solver.NewJob("behind", time.Second)
+	blocked.WaitingTime, behind.WaitingTime = 50*time.Second, time.Second
 	want := &solver.Snapshot{
 		TotalNodes: 5, Horizon: solver.DefaultHorizon(),
 		Jobs: []solver.Job{
-			running, solver.NewJob("blocked", 80*time.Second),
-			solver.NewJob("behind", time.Second), solver.NewJob("now", time.Second),
+			running, blocked, behind, solver.NewJob("now", time.Second),
 		},
 	}
 	for i := range want.Jobs {
@@ -83,8 +84,8 @@ func TestCutProperties(t *testing.T) {
 				if blockedBy == 0 {
 					blockedBy = asked
 				}
-				if job.TrainingTime != 0 {
-					t.Errorf("queued job %q has trained %v", traced.ID, job.TrainingTime)
+				if job.TrainingTime != 0 || job.WaitingTime != at-traced.Submit {
+					t.Errorf("queued job %q has trained %v and waited %v; want 0 and %v", traced.ID, job.TrainingTime, job.WaitingTime, at-traced.Submit)
 				}
 			case asked:
 				held += asked

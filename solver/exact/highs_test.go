@@ -69,7 +69,7 @@ func BenchmarkAgainstHiGHS(b *testing.B) {
 			p := r.problem()
 			began := time.Now()
 			given := *hardLimit
-			r.ours, r.open = prove(b, cpuLimit{b.Context(), b, cpuTime(b) + given}, syscall.RUSAGE_SELF, exact.New(), p)
+			r.ours, r.open = prove(cpuLimit{b.Context(), b, cpuTime(b) + given}, b, syscall.RUSAGE_SELF, exact.New(), p)
 			waited := max(1, time.Since(began).Seconds()/r.ours.Seconds())
 			if r.open > solver.OptimalGap {
 				open++
@@ -79,7 +79,7 @@ func BenchmarkAgainstHiGHS(b *testing.B) {
 			// HiGHS counts by the clock, and waits as long for a busy machine as exact did.
 			ctx, cancel := context.WithTimeout(b.Context(), time.Duration(waited*float64(given)))
 			var left float64
-			r.theirs, left = prove(b, ctx, syscall.RUSAGE_CHILDREN, oracle, p)
+			r.theirs, left = prove(ctx, b, syscall.RUSAGE_CHILDREN, oracle, p)
 			cancel()
 			if left <= solver.OptimalGap && (r.open > solver.OptimalGap || r.theirs < r.ours) {
 				slower = append(slower, r)
@@ -113,7 +113,7 @@ func (c cpuLimit) Err() error {
 
 // prove returns the CPU time that a backend takes for p, here or in its children, and the
 // gap that it leaves.
-func prove(b *testing.B, ctx context.Context, who int, backend solver.Backend, p *solver.Problem) (time.Duration, float64) {
+func prove(ctx context.Context, b *testing.B, who int, backend solver.Backend, p *solver.Problem) (time.Duration, float64) {
 	b.Helper()
 	runtime.GC()
 	start := cpuTimeOf(b, who)

@@ -48,8 +48,9 @@ func TestExplainIsTrue(t *testing.T) {
 		limits := solvertest.Limits{Jobs: 3, Steps: 2, Sizes: 3, Nodes: 12}
 		s := solvertest.SnapshotsWithin(limits).Draw(t, "snapshot")
 		o := solver.Options{
-			Objective: rapid.SampledFrom([]solver.Objective{solver.ObjectiveProgress, solver.ObjectiveTotalTime}).Draw(t, "objective"),
-			Admission: rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"),
+			Certificate: true, // as the audit asks for
+			Objective:   rapid.SampledFrom([]solver.Objective{solver.ObjectiveProgress, solver.ObjectiveTotalTime}).Draw(t, "objective"),
+			Admission:   rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"),
 		}
 		if o.Objective == solver.ObjectiveTotalTime {
 			switch rapid.SampledFrom([]string{"alike", "groups", "types"}).Draw(t, "pool") {

@@ -52,8 +52,9 @@ func TestWhatIfIsAllocate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := solvertest.Snapshots().Draw(t, "snapshot")
 		o := solver.Options{
-			Objective: rapid.SampledFrom([]solver.Objective{solver.ObjectiveProgress, solver.ObjectiveTotalTime}).Draw(t, "objective"),
-			Admission: rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"),
+			Certificate: true, // as the audit asks for
+			Objective:   rapid.SampledFrom([]solver.Objective{solver.ObjectiveProgress, solver.ObjectiveTotalTime}).Draw(t, "objective"),
+			Admission:   rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"),
 		}
 		if o.Objective == solver.ObjectiveTotalTime && rapid.Bool().Draw(t, "groups") {
 			s = solvertest.GroupedSnapshots(solvertest.Limits{Jobs: 6, Steps: 2, Sizes: 3, Nodes: 20}).Draw(t, "grouped snapshot")

@@ -54,6 +54,7 @@ func TestAddedObjective(t *testing.T) {
 		o := solver.Options{
 			OwnObjective: rapid.SampledFrom([]*solver.ObjectiveSpec{spread(), late()}).Draw(t, "objective"),
 			Admission:    rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"),
+			Certificate:  true, // as the audit asks for
 		}
 		s := solvertest.SnapshotsWithin(limits).Draw(t, "snapshot")
 		if o.OwnObjective.Name == "spread" && rapid.Bool().Draw(t, "groups") {

@@ -354,7 +354,7 @@ func TestExhaustive(t *testing.T) {
 			}
 		})
 		m.each(func(plan solver.Plan, v float64) {
-			if v < most-1e-8*math.Abs(most) && (worse == nil || d.chance(5)) {
+			if v < most-10*audit.Tolerance*max(tiny, math.Abs(most)) && (worse == nil || d.chance(5)) {
 				worse, less = plan.Clone(), v
 			}
 		})
@@ -384,7 +384,7 @@ func TestExhaustive(t *testing.T) {
 		}
 		below := less + (most-less)*d.Float64()*0.99
 		got = audit.Check(t.Context(), m.request, m.answer(worse, below, solver.ReasonFeasible, prices), audit.Options{Work: 1e8})
-		if got.Verdict != audit.Refuted && most-below > 2*audit.Tolerance*max(math.Abs(most), math.Abs(below)) {
+		if got.Verdict != audit.Refuted && most-below > 2*audit.Tolerance*max(tiny, math.Abs(most), math.Abs(below)) {
 			t.Errorf("seed %d: the bound %v of %v is %v: %s", seed, below, most, got.Verdict, got.Reason)
 		}
 		certificate := response.GetReport().GetCertificate()

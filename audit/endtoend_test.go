@@ -132,6 +132,9 @@ func TestClasses(t *testing.T) {
 	}
 }
 
+// tiny is the least that a relative gap is relative to.
+const tiny = 1e-12
+
 // worsen audits an answer with plans that are worse, under its certificate.
 func worsen(t *testing.T, d drawer, m *model, response *elastallocv1.AllocateResponse, counts verdicts) {
 	t.Helper()
@@ -145,7 +148,7 @@ func worsen(t *testing.T, d drawer, m *model, response *elastallocv1.AllocateRes
 				worse[i][d.IntN(m.Steps)] = m.Jobs[i].Sizes[d.IntN(len(m.Jobs[i].Sizes))]
 			}
 		}
-		if v := m.Objective(worse); m.Check(worse) != nil || v >= most-1e-8*math.Abs(most) {
+		if v := m.Objective(worse); m.Check(worse) != nil || v >= most-10*audit.Tolerance*max(tiny, math.Abs(most)) {
 			continue
 		}
 		answer := m.answer(worse, m.Objective(worse), solver.ReasonOptimal, response.GetReport().GetNodePrices())

@@ -62,7 +62,7 @@ func extremes() *elastallocv1.Snapshot {
 	return s
 }
 
-// TestDecisions puts snapshots at the edge of what there is through everything:
+// TestDecisions puts snapshots at the limits through everything:
 // each has an answer, a legal one that is proven, and the same one every time.
 func TestDecisions(t *testing.T) {
 	t.Parallel()

@@ -133,7 +133,7 @@ func TestWhyHoldsTurns(t *testing.T) {
 			})
 			if maxInflight == 1 {
 				if forecast := <-ended; forecast.GetComplete() || len(forecast.GetJobs()) != 20 || forecast.GetDecisions() == 0 {
-					t.Errorf("%d jobs, complete %t; want what there is of all 20", len(forecast.GetJobs()), forecast.GetComplete())
+					t.Errorf("%d jobs, complete %t; want all 20", len(forecast.GetJobs()), forecast.GetComplete())
 				}
 				return
 			}

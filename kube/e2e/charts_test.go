@@ -32,7 +32,7 @@ func TestCharts(t *testing.T) {
 			{"--set=image.tag=next"},
 			{"--set=mode=apply"},
 		}},
-		// Autoscaling is off and on again, whose minimum is what there is from the start.
+		// Autoscaling is off and on again; its minimum is the count at the start.
 		"elastalloc": {3, nil, [][]string{
 			{"--set=image.tag=next"},
 			{"--set=autoscaling.enabled=false,replicas=4"},

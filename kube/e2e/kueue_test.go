@@ -66,7 +66,7 @@ func admitted(t *testing.T) map[string]int {
 	return counts
 }
 
-// setQueue puts a ClusterQueue in force with a quota of so many nodes: in no cohort, unless a limit to
+// setQueue puts a ClusterQueue in force with a quota of nodes: in no cohort, unless a limit to
 // what it may borrow is given, which is a number of nodes or "" for none.
 func setQueue(t *testing.T, name string, nodes int, borrows ...string) {
 	t.Helper()

@@ -268,7 +268,7 @@ func TestNoBound(t *testing.T) {
 	}
 }
 
-// TestContradiction: a legal plan above a bound, whoever has proven it, leaves of the bound
+// TestContradiction: a legal plan above a bound of any backend leaves of the bound
 // what needs no search, and says so.
 func TestContradiction(t *testing.T) {
 	const first = solver.BackendExact

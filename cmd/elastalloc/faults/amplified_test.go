@@ -190,7 +190,7 @@ func idleFills(atOnce int) func(context.Context, *besieger, *grpc.ClientConn, in
 }
 
 // askUneven asks for decisions and their reasons whose searches have tables as large as may be: of
-// jobs with 32 uneven sizes each, on so many types of nodes.
+// jobs with 32 uneven sizes each, on a number of node types.
 func askUneven(types int) func(context.Context, *besieger, *grpc.ClientConn, int) {
 	return func(ctx context.Context, b *besieger, c *grpc.ClientConn, caller int) {
 		r := rand.New(rand.NewPCG(uint64(caller), 2))

@@ -167,7 +167,7 @@ func TestOpenCallsOfACaller(t *testing.T) {
 }
 
 // BenchmarkTurnsLocked measures for how long a call that arrives, ends or frees memory locks the
-// turns of others, beside so many that wait for memory.
+// turns of others, beside many that wait for memory.
 func BenchmarkTurnsLocked(b *testing.B) {
 	for _, callers := range []int{1, 100} {
 		for _, waiting := range []int{64, 256, 1024, 10_000} {

@@ -6,7 +6,7 @@ import (
 )
 
 // Columns is the plans found so far of a class of equal finishing jobs. A column's value is
-// that of its plan, whoever found it.
+// that of its plan, wherever that came from.
 type Columns struct {
 	steps  int
 	chosen []uint8   // steps per column

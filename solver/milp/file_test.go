@@ -164,8 +164,8 @@ func (f *file) check(values map[string]float64) error {
 // minimised returns the objective of the file.
 func (f *file) minimised(values map[string]float64) float64 {
 	total := 0.0
-	for c, coefficient := range f.objective {
-		total += coefficient * values[c]
+	for _, c := range f.columns { // in one order, in which the rounding is the same each time
+		total += f.objective[c] * values[c]
 	}
 	return total
 }
@@ -183,9 +183,9 @@ func (f *file) serveMost(values map[string]float64) {
 				continue
 			}
 			rest := row.right
-			for other, coefficient := range row.terms {
+			for _, other := range f.columns {
 				if other != c {
-					rest -= coefficient * values[other]
+					rest -= row.terms[other] * values[other]
 				}
 			}
 			most = min(most, rest/row.terms[c])

@@ -42,7 +42,8 @@
 // Where a search came to its end and rounding leaves a gap between the choice and the bound, it
 // is made once more without the options that reduce names: whatever the prices, a choice loses
 // against the sum of the jobs' best values at least what each of its options does against its
-// own job's, and no job holds more of a type than the others must leave.
+// own job's, and no job holds more of a type than the others must leave. Rounding: what a choice
+// loses is added up job by job, nothing below 0, and rounded up by 2^-52 of it for each.
 //
 // A legal choice above a bound contradicts its lemma. Result.Contradiction then says so, and
 // nothing is proven.

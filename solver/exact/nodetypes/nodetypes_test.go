@@ -75,23 +75,31 @@ func option(g, nodes int, value float64) Option {
 
 func rat(x float64) *big.Rat { return new(big.Rat).SetFloat64(x) }
 
+// eachChoice calls visit for every legal choice, which is only lent.
+func eachChoice(p *Problem, visit func(choice []int)) {
+	at := make([]int, len(p.Jobs))
+	var try func(i int, free []int)
+	try = func(i int, free []int) {
+		if i == len(p.Jobs) {
+			visit(at)
+			return
+		}
+		for n, o := range p.Jobs[i] {
+			if left := free[o.Type] - int(o.Nodes); left >= 0 {
+				rest := slices.Clone(free)
+				rest[o.Type], at[i] = left, n
+				try(i+1, rest)
+			}
+		}
+	}
+	try(0, p.Capacity)
+}
+
 // exhaustive returns the largest value of all legal choices, and of those that have it the one
 // with the fewest changes, moves, nodes, and positions of types.
 func exhaustive(p *Problem) (best *big.Rat, choice []int) {
 	var tie []int
-	at := make([]int, len(p.Jobs))
-	var try func(i int, free []int)
-	try = func(i int, free []int) {
-		if i < len(p.Jobs) {
-			for n, o := range p.Jobs[i] {
-				if left := free[o.Type] - int(o.Nodes); left >= 0 {
-					rest := slices.Clone(free)
-					rest[o.Type], at[i] = left, n
-					try(i+1, rest)
-				}
-			}
-			return
-		}
+	eachChoice(p, func(at []int) {
 		value := exactValue(p, at)
 		order := -1
 		if best != nil {
@@ -100,8 +108,7 @@ func exhaustive(p *Problem) (best *big.Rat, choice []int) {
 		if ties := tieOf(p, at); best == nil || order > 0 || order == 0 && slices.Compare(ties, tie) < 0 {
 			best, tie, choice = value, ties, slices.Clone(at)
 		}
-	}
-	try(0, p.Capacity)
+	})
 	return best, choice
 }
 
@@ -426,6 +433,46 @@ func TestCore(t *testing.T) {
 		loss, _ := least.Sub(exactBound(p, prices), exactValue(p, choice)).Float64()
 		if off := math.Abs(loss - c.least); off > 1e-12*loss+1e-25*r.bound.magnitude {
 			t.Errorf("choice loses %g; %g was found", loss, c.least)
+		}
+	})
+}
+
+// TestReduce checks that reduce leaves every choice that is as good as the one known, beside
+// values of other jobs that cancel out and that no sum holds all digits of.
+func TestReduce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := problems(4, 5).Draw(t, "problem")
+		for range rapid.IntRange(0, 3).Draw(t, "pairs") {
+			value := rapid.Float64Range(1, 2).Draw(t, "digits") * math.Pow(10, rapid.Float64Range(0, 40).Draw(t, "decade"))
+			p.Jobs = append([][]Option{{option(0, 0, value)}}, append(p.Jobs, []Option{option(0, 0, -value)})...)
+			p.Start = append([]int{0}, append(p.Start, 0)...)
+			p.Now = append([]Holding{{}}, append(p.Now, Holding{})...)
+		}
+		s := &search{Problem: p, clock: clock(t), effort: Usual(), choice: slices.Clone(p.Start)}
+		s.value = p.valueOf(s.choice)
+		for range 3 {
+			if !s.reduce() {
+				break
+			}
+		}
+		if s.position == nil {
+			return
+		}
+		least := exactValue(p, p.Start)
+		eachChoice(p, func(choice []int) {
+			if exactValue(p, choice).Cmp(least) < 0 {
+				return
+			}
+			for i, n := range choice {
+				if !slices.Contains(s.position[i], n) {
+					t.Fatalf("option %d of job %d is left out; choice %v is as good as %v", n, i, choice, p.Start)
+				}
+			}
+		})
+		for i, n := range s.choice {
+			if at := s.position[i][n]; at != p.Start[i] {
+				t.Fatalf("job %d had option %d; now %d", i, p.Start[i], at)
+			}
 		}
 	})
 }

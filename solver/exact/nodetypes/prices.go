@@ -35,20 +35,15 @@ const (
 // and a choice that loses little there and holds about the capacities.
 func (s *search) cheapest() (prices []float64, choice []int) {
 	prices = make([]float64, len(s.Capacity))
-	bests, temperature := sum{}, 0.0
-	spreads := make([]float64, len(s.Jobs))
+	most, short := s.bests()
+	temperature := 0.0
 	for i, options := range s.Jobs {
-		least, most := math.Inf(1), math.Inf(-1)
+		least := math.Inf(1)
 		for n := range options {
-			least, most = min(least, options[n].Value), max(most, options[n].Value)
+			least = min(least, options[n].Value)
 		}
-		bests.add(most, 0)
-		spreads[i] = most - least
-	}
-	// What loses more than this is in no choice that is better than the one known.
-	most := bests.minus(s.value)
-	for _, spread := range spreads {
-		temperature += min(spread, most) / float64(len(s.Jobs))
+		// What loses more than short is in no choice that is better than the one known.
+		temperature += min(most[i]-least, short) / float64(len(s.Jobs))
 	}
 	last := coldest * temperature
 	if last < 0x1p-900 {

@@ -5,22 +5,30 @@ import (
 	"slices"
 )
 
+// bests returns what each job's best option is worth, and by how much the choice falls short of
+// their sum: job by job, because values that cancel out leave no digits of the difference of two
+// sums.
+func (s *search) bests() (most []float64, short float64) {
+	most = make([]float64, len(s.Jobs))
+	for i, options := range s.Jobs {
+		most[i] = math.Inf(-1)
+		for n := range options {
+			most[i] = max(most[i], options[n].Value)
+		}
+		short += most[i] - options[s.choice[i]].Value
+	}
+	return most, short
+}
+
 // reduce leaves out options that are in no choice as good as the best one known: those that lose
 // more against their job's best option than all jobs do in that choice, and those that do not fit
 // beside the least that all other jobs hold of the type. It reports whether there are any. What
 // is left, of the jobs whose options decide, is often much smaller, and then proven to more
 // digits.
 func (s *search) reduce() bool {
-	var bests sum
-	most := make([]float64, len(s.Jobs))
-	for i, options := range s.Jobs {
-		most[i] = math.Inf(-1)
-		for n := range options {
-			most[i] = max(most[i], options[n].Value)
-		}
-		bests.add(most[i], 0)
-	}
-	gap := bests.minus(s.value)*(1+0x1p-40) + 0x1p-1000
+	most, short := s.bests()
+	// It is a sum of differences none of which is below 0, each rounded once, as is what an option loses.
+	gap := short * (1 + float64(len(s.Jobs)+2)*0x1p-52)
 	least := make([]int, len(s.Jobs)) // nodes of the type that all options of the job are of
 	free := slices.Clone(s.Capacity)
 	for i, options := range s.Jobs {

@@ -1,7 +1,6 @@
 package nodetypes
 
 import (
-	"cmp"
 	"math"
 	"slices"
 )
@@ -109,8 +108,8 @@ func (s *search) searchCore(r *relaxation) bool {
 
 // firstLimit returns the limit of the first core.
 func (s *search) firstLimit(r *relaxation) float64 {
-	at, _ := slices.BinarySearchFunc(r.others, 0, func(o losing, _ int) int { return cmp.Compare(o.loss, math.SmallestNonzeroFloat64) })
-	if at == len(r.others) {
+	at := slices.IndexFunc(r.others, func(o losing) bool { return o.loss > 0 })
+	if at < 0 {
 		return 0
 	}
 	return r.others[min(at+firstOptions, len(r.others)-1)].loss

@@ -159,7 +159,7 @@ func (d drawer) job(i, sizes int, s *elastallocv1.Snapshot) *elastallocv1.Job {
 		j.TrainingTime, j.WaitingTime = d.span(1, 1e4), d.span(1, 1e5)
 	}
 	if d.chance(3) {
-		j.WorkDone = d.span(1, 1e6)
+		j.WorkDone, j.Overrun = d.span(1, 1e6), 4*d.Float64()
 	}
 	if d.chance(3) {
 		j.EtaError = d.etaError()

@@ -144,6 +144,9 @@ type Job struct {
 	Speeds []TypeSpeed
 	// MoveTime is as RestartTime, where the node type changes; nil means RestartTime.
 	MoveTime *time.Duration
+	// Overrun is the work done over what was told of all of it, which decides nothing: from 2
+	// on a warning names the job.
+	Overrun float64
 	// Bad is what is wrong with fields that a Job cannot express, as the code that made it
 	// from another form knows; Validate reports it. Paths begin within the job.
 	Bad []Violation

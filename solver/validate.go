@@ -2,6 +2,7 @@ package solver
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -269,6 +270,9 @@ func (j *Job) validate(path string, bad *violations) {
 	bad.checkFactor(path+".eta_error", j.ETAError, MaxETAError)
 	if j.WorkDone < 0 {
 		bad.addf(path+".work_done", "is %v; want at least 0", j.WorkDone)
+	}
+	if !(j.Overrun >= 0 && j.Overrun <= math.MaxFloat64) {
+		bad.addf(path+".overrun", "is %v; want at least 0, and finite", j.Overrun)
 	}
 	if j.MoveTime != nil && *j.MoveTime < 0 {
 		bad.addf(path+".move_time", "is %v; want at least 0", *j.MoveTime)

@@ -3,6 +3,7 @@ package solver
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -28,7 +29,8 @@ const (
 	// effect.
 	WarningOptionsIgnored WarningCode = "options-ignored"
 	// WarningETARanOut means that a job's remaining ETA is less than a quarter of the work
-	// done, which counted instead.
+	// done, which counted instead, or that the job has done twice the work that it was told
+	// to have in all.
 	WarningETARanOut WarningCode = "eta-ran-out"
 	// WarningManyPauses means that more than a quarter of the running jobs pause at once.
 	WarningManyPauses WarningCode = "many-pauses"
@@ -88,11 +90,9 @@ func (d *Decision) warn(s *Snapshot, p *Problem) {
 // have their defaults and are valid. The snapshot is without held jobs.
 func (o *Options) Warnings(s *Snapshot, d *Decision) []Warning {
 	var warnings []Warning
-	if o.Spec().Name == ObjectiveProgress {
-		for i := range s.Jobs {
-			if demand, lifted := s.progressDemand(i); lifted && s.Fits(i) {
-				warnings = append(warnings, s.etaRanOut(i, demand))
-			}
+	for i := range s.Jobs {
+		if says := s.etaRanOut(i, o.Spec().Name == ObjectiveProgress); says != "" {
+			warnings = append(warnings, Warning{Code: WarningETARanOut, JobID: s.Jobs[i].ID, Message: fmt.Sprintf("job %q %s", s.Jobs[i].ID, says)})
 		}
 	}
 	running, pauses := 0, 0
@@ -120,14 +120,24 @@ func (o *Options) Warnings(s *Snapshot, d *Decision) []Warning {
 	return warnings
 }
 
-// etaRanOut warns of a job whose work done has lifted its demand.
-func (s *Snapshot) etaRanOut(i int, demand float64) Warning {
-	job, told := &s.Jobs[i], time.Duration(s.Demand(i)*float64(time.Second)).Round(time.Second)
-	return Warning{
-		Code: WarningETARanOut, JobID: job.ID,
-		Message: fmt.Sprintf("job %q has %v left on one node after %v of work; counted with a quarter of that, %v",
-			job.ID, told, job.WorkDone.Round(time.Second), time.Duration(demand*float64(time.Second)).Round(time.Second)),
+// hangs is the Overrun from which on a job may well hang.
+const hangs = 2
+
+// etaRanOut says that the work done of a job has lifted its demand, if it can, or is beyond all
+// that was told of it; "" where neither holds.
+func (s *Snapshot) etaRanOut(i int, lifts bool) string {
+	job, span := &s.Jobs[i], func(seconds float64) time.Duration {
+		return time.Duration(seconds * float64(time.Second)).Round(time.Second)
 	}
+	var says []string
+	if demand, lifted := s.progressDemand(i); lifted && lifts && s.Fits(i) {
+		says = append(says, fmt.Sprintf("has %v left on one node after %v of work; counted with a quarter of that, %v",
+			span(s.Demand(i)), job.WorkDone.Round(time.Second), span(demand)))
+	}
+	if job.Overrun >= hangs {
+		says = append(says, fmt.Sprintf("has done %.3g times the work that was told of it; hold or cap it if it hangs", job.Overrun))
+	}
+	return strings.Join(says, "; ")
 }
 
 // neverFits warns of a job whose smallest size exceeds the pool.

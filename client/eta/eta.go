@@ -46,8 +46,8 @@ type Job struct {
 	WorkDone time.Duration
 }
 
-// Estimate is a remaining ETA, in the terms of the API: Job.remaining_eta, eta_nodes and
-// eta_error.
+// Estimate is what to tell of a job, in the terms of the API: Job.remaining_eta, eta_nodes,
+// eta_error, overrun and work_done. client.Tell fills them in.
 type Estimate struct {
 	// ETA is the run time left on Nodes nodes: at least a second, at most ten years.
 	ETA   time.Duration
@@ -57,6 +57,8 @@ type Estimate struct {
 	// Overrun is the work done as a share of what was told, 0 where it was not: from 1 on that
 	// has run out, and from 2 on twice, which a person should look at.
 	Overrun float64
+	// WorkDone is the Job's: at least 0, at most ten years.
+	WorkDone time.Duration
 }
 
 // Estimator makes estimates, and learns from the jobs that end. The zero value has seen no
@@ -69,23 +71,25 @@ type Estimator struct {
 // Estimate returns the best estimate that what is known of a job allows: by its steps, else
 // by what was told, else by the jobs that have ended.
 func (e *Estimator) Estimate(j Job) Estimate {
-	done, overrun := min(max(j.WorkDone.Seconds(), 0), most), 0.0
+	done := min(max(j.WorkDone.Seconds(), 0), most)
+	estimate := Estimate{Nodes: 1, WorkDone: min(max(j.WorkDone, 0), duration(most))}
 	if j.Told > 0 {
-		overrun = done / j.Told.Seconds()
+		estimate.Overrun = done / j.Told.Seconds()
 	}
 	switch left := j.StepsLeft * j.SecondsPerStep; {
 	case j.SecondsPerStep > 0 && left >= 0: // NaN is neither.
-		return Estimate{ETA: duration(left), Nodes: int32(min(max(j.Nodes, 1), math.MaxInt32)), Overrun: overrun}
+		estimate.ETA, estimate.Nodes = duration(left), int32(min(max(j.Nodes, 1), math.MaxInt32))
 	case j.Told > 0:
 		off := j.ToldError
 		if !(off > 0) {
 			off = DefaultToldError
 		}
-		off = min(max(off, leastError), MaxError)
-		return Estimate{ETA: duration(MeanLeft(math.Log(min(j.Told.Seconds(), most)), off, done)), Nodes: 1, Error: off, Overrun: overrun}
+		estimate.Error = min(max(off, leastError), MaxError)
+		estimate.ETA = duration(MeanLeft(math.Log(min(j.Told.Seconds(), most)), estimate.Error, done))
 	default:
-		return Estimate{ETA: duration(e.left(done)), Nodes: 1, Error: UnknownError}
+		estimate.ETA, estimate.Error = duration(e.left(done)), UnknownError
 	}
+	return estimate
 }
 
 // MeanLeft returns the mean of what is left, W - x, of a job that has done x >= 0, where ln W is

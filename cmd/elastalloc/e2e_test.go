@@ -5,10 +5,18 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/elastalloc/elastalloc/audit"
+	"github.com/elastalloc/elastalloc/client"
+	"github.com/elastalloc/elastalloc/client/eta"
 	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/process"
 	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/servertest"
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
@@ -102,6 +110,61 @@ func TestServerShowsHealthAndMetrics(t *testing.T) {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("/metrics does not show %s", want)
 		}
+	}
+}
+
+// TestJobThatHangs tells of two jobs as client/eta has it, one of which has done twice and a half
+// what was said of it: a decision by either objective names it, in the answer, the table, the metric
+// and on the status page, is otherwise what it is without, and passes an audit.
+func TestJobThatHangs(t *testing.T) {
+	server := startServer(t)
+	service := elastallocv1.NewAllocatorServiceClient(servertest.Dial(t, server))
+	var estimator eta.Estimator
+	request := &elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{TotalNodes: 6}}
+	for i, id := range []string{"works", "hangs"} {
+		job := &elastallocv1.Job{Id: id, CurrentNodes: 1}
+		client.Tell(job, estimator.Estimate(eta.Job{Told: 2 * time.Hour, WorkDone: time.Duration(1+4*i) * time.Hour}))
+		request.Snapshot.Jobs = append(request.Snapshot.Jobs, job)
+	}
+	const message = `job "hangs" has done 2.5 times the work that was told of it; hold or cap it if it hangs`
+	for _, objective := range []elastallocv1.Objective{elastallocv1.Objective_OBJECTIVE_PROGRESS, elastallocv1.Objective_OBJECTIVE_TOTAL_TIME} {
+		request.Options = &elastallocv1.AllocateOptions{Objective: objective, IncludePlan: true, TimeBudget: durationpb.New(time.Minute)}
+		answer, err := service.Allocate(t.Context(), request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := audit.Check(t.Context(), request, answer, audit.Options{}); got.Verdict != audit.Confirmed {
+			t.Errorf("%v: audit %+v", objective, got)
+		}
+		text, err := protojson.Marshal(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if table, stderr, _ := runWith(t, nil, string(text), "allocate", "-f", "-"); !strings.Contains(strings.Join(strings.Fields(table), " "), message) {
+			t.Errorf("%v: table %s, %s", objective, table, stderr)
+		}
+
+		silent := proto.Clone(request).(*elastallocv1.AllocateRequest)
+		for _, job := range silent.GetSnapshot().GetJobs() {
+			job.Overrun = 0
+		}
+		want, err := service.Allocate(t.Context(), silent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want.Report.Warnings = append(want.Report.Warnings, &elastallocv1.Warning{
+			Code: elastallocv1.WarningCode_WARNING_CODE_ETA_RAN_OUT, JobId: "hangs", Message: message,
+		})
+		if diff := cmp.Diff(want, answer, protocmp.Transform(), protocmp.IgnoreFields(&elastallocv1.SolveReport{}, "solve_time"),
+			protocmp.IgnoreFields(&elastallocv1.Attempt{}, "duration")); diff != "" {
+			t.Errorf("%v (-without +with):\n%s", objective, diff)
+		}
+	}
+	if got := servertest.Metrics(t, server)[`elastalloc_warnings_total{code="eta-ran-out"}`]; got != 2 {
+		t.Errorf("the metric is %v", got)
+	}
+	if page := servertest.Page(t, server, "/"); !strings.Contains(page, "eta-ran-out") {
+		t.Errorf("the status page does not have it:\n%s", page)
 	}
 }
 

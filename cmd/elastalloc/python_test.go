@@ -35,6 +35,7 @@ import sys
 import grpc
 from datetime import timedelta
 from elastalloc import Client, message, pb
+from elastalloc.eta import Estimator
 
 for value, want in {timedelta(days=-1, microseconds=1): (-86399, -999999000), 0.25: (0, 250000000), -1.5: (-1, -500000000), 3600: (3600, 0)}.items():
     got = message(pb.Job, remaining_eta=value).remaining_eta
@@ -52,6 +53,12 @@ with Client(address) as c:
     assert explained.decision.snapshot_id == "one", explained
     variations = c.what_if(snapshot, {"time_budget": 10}, scenarios=[{"name": "more", "total_nodes": 8}], timeout=60)
     assert variations.results[0].decision.allocations[0].nodes == 8, variations
+    hung = message(pb.Job, id="hung", current_nodes=1)
+    Estimator().estimate(told=3600, work_done=2.5 * 3600).tell(hung)
+    assert hung.work_done.seconds == 9000 and hung.overrun == 2.5, hung
+    for objective in pb.OBJECTIVE_PROGRESS, pb.OBJECTIVE_TOTAL_TIME:
+        answer = c.allocate({"total_nodes": 4, "jobs": [job, hung]}, {"objective": objective}, timeout=60)
+        assert [(w.code, w.job_id) for w in answer.report.warnings] == [(pb.WARNING_CODE_ETA_RAN_OUT, "hung")], answer
     forecast = c.forecast(snapshot, pb.AllocateOptions(), cadence=60, timeout=60)
     assert forecast.jobs[0].job_id == "a", forecast
     for wrong in lambda: c.forecast(snapshot, cadnce=60), lambda: message(pb.Job, remaining_eta="1h"):

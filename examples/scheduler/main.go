@@ -123,7 +123,7 @@ func (s *scheduler) turn(ctx context.Context) {
 func (s *scheduler) measure() {
 	for id, work := range s.work {
 		if s.cluster.find(id) == nil {
-			s.estimator.Ended(time.Duration(work * float64(time.Second)))
+			s.estimator.Ended(s.time(work))
 			delete(s.work, id)
 		}
 	}
@@ -151,37 +151,36 @@ func (s *scheduler) snapshot() *elastallocv1.Snapshot {
 	snapshot := &elastallocv1.Snapshot{Id: fmt.Sprintf("second-%d", now), TotalNodes: clusterNodes}
 	snapshot.Horizon = &elastallocv1.Horizon{Step: s.seconds(decideEvery)}
 	for _, j := range s.cluster.jobs { // in the order of submission
-		known := eta.Job{
-			Told:     time.Duration(j.guess * eta.Speed(j.asked, efficiency) * float64(time.Second)),
-			WorkDone: time.Duration(s.work[j.id] * float64(time.Second)),
-		}
+		known := eta.Job{Told: s.time(j.guess * eta.Speed(j.asked, efficiency)), WorkDone: s.time(s.work[j.id])}
 		hung := s.silent[j.id] > restart+patience
 		if r, measured := s.rates[j.id]; measured && !hung {
-			known.StepsLeft, known.SecondsPerStep, known.Nodes = j.stepsLeft, 1/r.steps, r.nodes
+			known.StepsLeft, known.SecondsPerStep, known.Nodes = j.stepsLeft, 1/r.steps/s.speed, r.nodes
 		}
 		estimate := s.estimator.Estimate(known)
 		if (hung || estimate.Overrun >= 2) && !s.named[j.id] {
 			s.named[j.id] = true
 			s.logger.Warn("look at this job", "job", j.id, "hangs", hung, "work of what was told", estimate.Overrun)
 		}
-		snapshot.Jobs = append(snapshot.Jobs, &elastallocv1.Job{
+		told := &elastallocv1.Job{
 			Id: j.id, CurrentNodes: int32(j.nodes + j.leaving),
-			// On the nodes it was measured on; the server converts it.
-			RemainingEta: s.seconds(estimate.ETA.Seconds()), EtaNodes: &estimate.Nodes, EtaError: &estimate.Error,
-			WorkDone:     s.seconds(s.work[j.id]),
 			TrainingTime: s.seconds(float64(j.trained)), WaitingTime: s.seconds(float64(now - j.submitted - j.trained)),
 			RestartTime: s.seconds(restart),
-		})
-		if hung && j.nodes > 0 {
-			snapshot.Jobs[len(snapshot.Jobs)-1].MaxNodes = proto.Int32(int32(j.nodes))
 		}
+		client.Tell(told, estimate) // On the nodes it was measured on; the server converts it.
+		if hung && j.nodes > 0 {
+			told.MaxNodes = proto.Int32(int32(j.nodes))
+		}
+		snapshot.Jobs = append(snapshot.Jobs, told)
 	}
 	return snapshot
 }
 
-func (s *scheduler) seconds(n float64) *durationpb.Duration {
-	return durationpb.New(time.Duration(n / s.speed * float64(time.Second)))
+// time returns seconds of the cluster as they are told.
+func (s *scheduler) time(n float64) time.Duration {
+	return time.Duration(n / s.speed * float64(time.Second))
 }
+
+func (s *scheduler) seconds(n float64) *durationpb.Duration { return durationpb.New(s.time(n)) }
 
 // decide decides on a snapshot. Where changes are dear, those at events only give idle nodes to the
 // queue. Without an answer the queue starts first come, first served, and no job loses nodes.

@@ -157,7 +157,6 @@ class Scheduler:
                 self.named.add(job.id)
                 why = "hangs" if hung else "has done twice the work that was told"
                 print(f"look at {job.id}: it {why}", file=sys.stderr)
-            told.work_done.FromMilliseconds(round(1000 * done))
             told.training_time.FromSeconds(job.trained)
             told.waiting_time.FromSeconds(now - job.submitted - job.trained)
             told.restart_time.FromSeconds(RESTART)

@@ -223,6 +223,7 @@ func convertJob(job *elastallocv1.Job) solver.Job {
 		AllowedNodes:    convertSizes(job.GetAllowedNodes()),
 		Speeds:          c.speeds(job.GetSpeeds()),
 		MoveTime:        c.optionalDuration(job.GetMoveTime(), "move_time"),
+		Overrun:         job.GetOverrun(),
 	}
 	converted.Bad = c.violations
 	return converted
@@ -444,6 +445,7 @@ func ToSnapshot(s *solver.Snapshot) *elastallocv1.Snapshot {
 			EtaNodeType:     job.ETANodeType,
 			Speeds:          toSpeeds(job.Speeds),
 			MoveTime:        toTime(job.MoveTime),
+			Overrun:         job.Overrun,
 		}
 	}
 	for _, t := range s.NodeTypes {

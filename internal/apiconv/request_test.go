@@ -75,7 +75,7 @@ func TestFromAllocateRequest(t *testing.T) {
 						 "weight": 0, "rescaleDelay": "15s"},
 						{"id": "b", "remainingEta": "315360000s", "scaling": {"doublingEfficiency": 1}, "weight": 2.5,
 						 "restartTime": "90s", "waitingTime": "3600s", "etaNodes": 8, "groupId": "vision",
-						 "etaError": 0, "workDone": "60s"}
+						 "etaError": 0, "workDone": "60s", "overrun": 2.5}
 					],
 					"groups": [{"id": "vision", "parentId": "all", "limit": 0, "quota": 7}, {"id": "all"}]
 				},
@@ -101,7 +101,7 @@ func TestFromAllocateRequest(t *testing.T) {
 							ID: "b", RemainingETA: 3650 * 24 * time.Hour,
 							Scaling: solver.Scaling{DoublingEfficiency: 1}, Weight: new(2.5),
 							RestartTime: 90 * time.Second, WaitingTime: time.Hour, ETANodes: 8, GroupID: "vision",
-							ETAError: new(0.0), WorkDone: time.Minute,
+							ETAError: new(0.0), WorkDone: time.Minute, Overrun: 2.5,
 						},
 					},
 					Groups: []solver.Group{{ID: "vision", ParentID: "all", Limit: new(0), Quota: 7}, {ID: "all"}},
@@ -257,6 +257,9 @@ func TestFromAllocateRequestReportsBadField(t *testing.T) {
 		"waiting time below 0":   {onJob(func(j *job) { j.WaitingTime = durationpb.New(-1) }), []string{"snapshot.jobs[1].waiting_time"}},
 		"work done below 0":      {onJob(func(j *job) { j.WorkDone = durationpb.New(-1) }), []string{"snapshot.jobs[1].work_done"}},
 		"work beyond 292 years":  {onJob(func(j *job) { j.WorkDone = &durationpb.Duration{Seconds: 1e10} }), []string{"snapshot.jobs[1].work_done"}},
+		"overrun below 0":        {onJob(func(j *job) { j.Overrun = -1e-300 }), []string{"snapshot.jobs[1].overrun"}},
+		"overrun that is NaN":    {onJob(func(j *job) { j.Overrun = math.NaN() }), []string{"snapshot.jobs[1].overrun"}},
+		"infinite overrun":       {onJob(func(j *job) { j.Overrun = math.Inf(1) }), []string{"snapshot.jobs[1].overrun"}},
 		"ETA error below 0":      {onJob(func(j *job) { j.EtaError = new(-0.1) }), []string{"snapshot.jobs[1].eta_error"}},
 		"ETA error above 5":      {onJob(func(j *job) { j.EtaError = new(5.1) }), []string{"snapshot.jobs[1].eta_error"}},
 		"ETA error that is NaN":  {onJob(func(j *job) { j.EtaError = new(math.NaN()) }), []string{"snapshot.jobs[1].eta_error"}},

@@ -27,7 +27,7 @@ TAIL = 3.0  # from where on a continued fraction is used for Mills' ratio
 
 
 class Estimate(NamedTuple):
-    """A remaining ETA, in the terms of the API: remaining_eta, eta_nodes and eta_error."""
+    """What to tell of a job, in the terms of the API."""
 
     eta: float  # run time left on the nodes: at least a second, at most ten years
     nodes: int
@@ -35,11 +35,13 @@ class Estimate(NamedTuple):
     # The work done as a share of what was told, 0 where it was not: from 1 on that has run out,
     # and from 2 on twice, which a person should look at.
     overrun: float
+    work_done: float  # that of the job, at least 0, at most ten years
 
     def tell(self, job) -> None:
-        """Sets remaining_eta, eta_nodes and eta_error of a pb.Job."""
+        """Sets remaining_eta, eta_nodes, eta_error, work_done and overrun of a pb.Job."""
         job.remaining_eta.FromNanoseconds(round(self.eta * 1e9))
-        job.eta_nodes, job.eta_error = self.nodes, self.error
+        job.work_done.FromNanoseconds(round(self.work_done * 1e9))
+        job.eta_nodes, job.eta_error, job.overrun = self.nodes, self.error, self.overrun
 
 
 class Estimator:
@@ -68,16 +70,16 @@ class Estimator:
         ln(true / told), 0 for DEFAULT_TOLD_ERROR.
         """
         done = min(max(work_done, 0.0), MOST)
-        overrun = done / told if told > 0 else 0.0
+        overrun = done / max(told, 1e-9) if told > 0 else 0.0
         left = steps_left * seconds_per_step
         if seconds_per_step > 0 and left >= 0:  # NaN is neither.
-            return Estimate(_eta(left), max(nodes, 1), 0.0, overrun)
+            return Estimate(_eta(left), max(nodes, 1), 0.0, overrun, done)
         if told > 0:
             error = told_error if told_error > 0 else DEFAULT_TOLD_ERROR
             error = min(max(error, LEAST_ERROR), MAX_ERROR)
             told = min(max(told, 1e-9), MOST)
-            return Estimate(_eta(_posterior(told, error, done)), 1, error, overrun)
-        return Estimate(_eta(self._left(done)), 1, UNKNOWN_ERROR, overrun)
+            return Estimate(_eta(_posterior(told, error, done)), 1, error, overrun, done)
+        return Estimate(_eta(self._left(done)), 1, UNKNOWN_ERROR, overrun, done)
 
     def ended(self, work: float) -> None:
         """Notes that a job has ended, for whatever reason, with the given work done. Jobs

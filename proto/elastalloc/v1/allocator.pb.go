@@ -483,7 +483,7 @@ const (
 	// OBJECTIVE_TOTAL_TIME.
 	WarningCode_WARNING_CODE_OPTIONS_IGNORED WarningCode = 7
 	// The remaining ETA of the job is less than a quarter of its work_done, which
-	// OBJECTIVE_PROGRESS counts with instead.
+	// OBJECTIVE_PROGRESS counts with instead, or its overrun is 2 or more.
 	WarningCode_WARNING_CODE_ETA_RAN_OUT WarningCode = 8
 	// More than a quarter of the running jobs pause at once.
 	WarningCode_WARNING_CODE_MANY_PAUSES WarningCode = 9
@@ -1411,7 +1411,11 @@ type Job struct {
 	// Not looked at without node types.
 	Speeds []*TypeSpeed `protobuf:"bytes,19,rep,name=speeds,proto3" json:"speeds,omitempty"`
 	// As restart_time, where the job moves to nodes of another type; unset: restart_time.
-	MoveTime      *durationpb.Duration `protobuf:"bytes,20,opt,name=move_time,json=moveTime,proto3" json:"move_time,omitempty"`
+	MoveTime *durationpb.Duration `protobuf:"bytes,20,opt,name=move_time,json=moveTime,proto3" json:"move_time,omitempty"`
+	// The work done over what was told of the whole job's work, as the client library has it:
+	// from 1 on that has run out. A warning names a job from 2 on; decisions do not look at
+	// it. Finite, at least 0.
+	Overrun       float64 `protobuf:"fixed64,21,opt,name=overrun,proto3" json:"overrun,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1584,6 +1588,13 @@ func (x *Job) GetMoveTime() *durationpb.Duration {
 		return x.MoveTime
 	}
 	return nil
+}
+
+func (x *Job) GetOverrun() float64 {
+	if x != nil {
+		return x.Overrun
+	}
+	return 0
 }
 
 // TypeSpeed is how fast a job trains on nodes of one type.
@@ -3842,7 +3853,7 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\aHorizon\x12-\n" +
 	"\x04step\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x04step\x12\x19\n" +
 	"\x05steps\x18\x02 \x01(\x05H\x00R\x05steps\x88\x01\x01B\b\n" +
-	"\x06_steps\"\xc2\a\n" +
+	"\x06_steps\"\xdc\a\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12>\n" +
 	"\rremaining_eta\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\fremainingEta\x12 \n" +
@@ -3864,7 +3875,8 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\x11current_node_type\x18\x11 \x01(\tR\x0fcurrentNodeType\x12\"\n" +
 	"\reta_node_type\x18\x12 \x01(\tR\vetaNodeType\x120\n" +
 	"\x06speeds\x18\x13 \x03(\v2\x18.elastalloc.v1.TypeSpeedR\x06speeds\x126\n" +
-	"\tmove_time\x18\x14 \x01(\v2\x19.google.protobuf.DurationR\bmoveTimeB\f\n" +
+	"\tmove_time\x18\x14 \x01(\v2\x19.google.protobuf.DurationR\bmoveTime\x12\x18\n" +
+	"\aoverrun\x18\x15 \x01(\x01R\aoverrunB\f\n" +
 	"\n" +
 	"_min_nodesB\f\n" +
 	"\n" +

@@ -75,8 +75,8 @@ type Remedy struct {
 	MinNodes int
 	// Nodes are what the job then gets.
 	Nodes int
-	// On is the type of Nodes, "" where the nodes are alike.
-	On string
+	// NodesType is the type of Nodes, "" where the nodes are alike.
+	NodesType string
 }
 
 // Limits of the changes that remedies are looked for among.

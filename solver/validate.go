@@ -279,11 +279,14 @@ func (j *Job) validate(path string, bad *violations) {
 	}
 }
 
-// Valid reports whether a job that has its defaults has no bad field, its id apart.
-func (j *Job) Valid() bool {
+// Valid reports whether job i, which has its defaults, has no bad field, its id and group apart.
+func (s *Snapshot) Valid(i int) bool {
 	var bad violations
-	j.validate("", &bad)
-	return len(bad) == 0 && len(j.Bad) == 0
+	s.Jobs[i].validate("", &bad)
+	if len(s.NodeTypes) > 0 {
+		s.validateTypesOf(i, "", &bad)
+	}
+	return len(bad) == 0 && len(s.Jobs[i].Bad) == 0
 }
 
 // validateSizes reports bad legal sizes and a bad scaling, or a speed table that does not fit

@@ -147,7 +147,7 @@ func explanationText(job *elastallocv1.JobExplanation, nodeType, unit string, sc
 		t := screen.NewTable()
 		t.AddRow(cli.Plain, "WITH", "IT GETS")
 		for _, remedy := range job.GetRemedies() {
-			t.AddRow(cli.Plain, describeRemedy(remedy), strconv.Itoa(int(remedy.GetNodes())))
+			t.AddRow(cli.Plain, describeRemedy(remedy), strings.TrimSpace(fmt.Sprintf("%d %s", remedy.GetNodes(), remedy.GetNodesType())))
 		}
 		fmt.Fprintf(&b, "\n%s", t)
 	}

@@ -43,7 +43,7 @@ func toJobExplanation(job *solver.JobExplanation) *elastallocv1.JobExplanation {
 		})
 	}
 	for _, remedy := range job.Remedies {
-		r := &elastallocv1.Remedy{Nodes: int32(remedy.Nodes), NodeType: remedy.NodeType}
+		r := &elastallocv1.Remedy{Nodes: int32(remedy.Nodes), NodeType: remedy.NodeType, NodesType: remedy.NodesType}
 		switch {
 		case remedy.Weight > 0:
 			r.Change = &elastallocv1.Remedy_Weight{Weight: remedy.Weight}

@@ -76,12 +76,9 @@ func TestExplainIsTrue(t *testing.T) {
 		}
 		s, o = s.WithDefaults(), o.WithDefaults()
 		for i, job := range got.Jobs {
-			checkSizes(t, s, o, i, s.Option(want.Allocations[i].NodeType, job.Nodes), job)
-			if s.Typed() {
-				checkTypeRemedies(t, a, s, o, i, job)
-				continue
-			}
-			checkRemedies(t, a, s, o, i, job)
+			gets := s.Option(want.Allocations[i].NodeType, job.Nodes)
+			checkSizes(t, s, o, i, gets, job)
+			checkRemedies(t, a, s, o, i, gets, job)
 		}
 	})
 }
@@ -196,87 +193,82 @@ func checkSizes(t *rapid.T, s *solver.Snapshot, o solver.Options, i, gets int, j
 	}
 }
 
-// checkTypeRemedies applies what would give a job more nodes or faster ones.
-func checkTypeRemedies(t *rapid.T, a auditedAllocator, s *solver.Snapshot, o solver.Options, i int, job solver.JobExplanation) {
+// checkRemedies applies what would give a job, which gets an option, more nodes or faster ones.
+func checkRemedies(t *rapid.T, a auditedAllocator, s *solver.Snapshot, o solver.Options, i, gets int, job solver.JobExplanation) {
 	t.Helper()
-	for _, r := range job.Remedies {
+	decide := func(change func(*solver.Snapshot)) int {
 		changed := *s
 		changed.Jobs, changed.NodeTypes = slices.Clone(s.Jobs), slices.Clone(s.NodeTypes)
-		if r.Weight > 0 {
-			changed.Jobs[i].Weight = &r.Weight
-		} else {
-			g := slices.IndexFunc(s.NodeTypes, func(t solver.NodeType) bool { return t.ID == r.NodeType })
-			changed.TotalNodes += r.TotalNodes - s.NodeTypes[g].Nodes
-			changed.NodeTypes[g].Nodes = r.TotalNodes
-		}
-		d, err := a.Allocate(context.Background(), &changed, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d.Allocations[i].Nodes != r.Nodes {
-			t.Fatalf("job %d has %d nodes with %+v", i, d.Allocations[i].Nodes, r)
-		}
-	}
-}
-
-// checkRemedies applies what would give a job more.
-func checkRemedies(t *rapid.T, a auditedAllocator, s *solver.Snapshot, o solver.Options, i int, job solver.JobExplanation) {
-	t.Helper()
-	nodes := func(change func(*solver.Snapshot, *solver.Job)) int {
-		changed := *s
-		changed.Jobs = slices.Clone(s.Jobs)
-		change(&changed, &changed.Jobs[i])
+		change(&changed)
 		d, err := a.Allocate(context.Background(), &changed, o)
 		if err != nil {
 			return -1 // It is not valid.
 		}
-		return d.Allocations[i].Nodes
+		return s.Option(d.Allocations[i].NodeType, d.Allocations[i].Nodes)
 	}
+	more := func(option int) bool {
+		if !s.Typed() || gets == 0 {
+			return option > gets
+		}
+		return option > 0 && s.Speed(i, option) > s.Speed(i, gets)
+	}
+	// first checks that of numbers from one on the last is the first with which the job has more.
+	first := func(r solver.Remedy, from, step, to int, with func(int) int) {
+		t.Helper()
+		for n := from; ; n += step {
+			got := with(n)
+			if more(got) != (n == to) || n == to && got != s.Option(r.NodesType, r.Nodes) {
+				t.Fatalf("with %d job %d has %d nodes of type %d; remedy %+v", n, i, solver.OptionNodes(got), solver.OptionType(got), r)
+			}
+			if n == to {
+				return
+			}
+		}
+	}
+	inPool := func(g int) (now int, with func(int) int) {
+		if !s.Typed() {
+			return s.TotalNodes, func(total int) int { return decide(func(s *solver.Snapshot) { s.TotalNodes = total }) }
+		}
+		now = s.NodeTypes[g].Nodes
+		return now, func(total int) int {
+			return decide(func(s *solver.Snapshot) {
+				s.TotalNodes += total - now
+				s.NodeTypes[g].Nodes = total
+			})
+		}
+	}
+	withMinimum := func(least int) int { return decide(func(s *solver.Snapshot) { s.Jobs[i].MinNodes = least }) }
 	var hasPool, hasMinimum bool
 	for _, r := range job.Remedies {
 		switch {
 		case r.Weight > 0:
-			if got := nodes(func(_ *solver.Snapshot, j *solver.Job) { j.Weight = &r.Weight }); got != r.Nodes || got <= job.Nodes {
-				t.Fatalf("with weight %v job %d has %d nodes; want %d, more than %d", r.Weight, i, got, r.Nodes, job.Nodes)
-			}
+			first(r, 0, 1, 0, func(int) int { return decide(func(s *solver.Snapshot) { s.Jobs[i].Weight = &r.Weight }) })
 		case r.TotalNodes > 0:
 			hasPool = true
-			for total := s.TotalNodes + 1; total <= r.TotalNodes; total++ {
-				got := nodes(func(s *solver.Snapshot, _ *solver.Job) { s.TotalNodes = total })
-				if (got > job.Nodes) != (total == r.TotalNodes) || total == r.TotalNodes && got != r.Nodes {
-					t.Fatalf("in a pool of %d job %d has %d nodes; remedy %+v", total, i, got, r)
-				}
-			}
+			now, with := inPool(slices.IndexFunc(s.NodeTypes, func(t solver.NodeType) bool { return t.ID == r.NodeType }))
+			first(r, now+1, 1, r.TotalNodes, with)
 		case r.MinNodes > 0:
 			hasMinimum = true
 			from, step := max(s.Jobs[i].MinNodes, job.Nodes), 1
 			if r.MinNodes < s.Jobs[i].MinNodes {
 				from, step = s.Jobs[i].MinNodes, -1
 			}
-			for least := from + step; ; least += step {
-				got := nodes(func(_ *solver.Snapshot, j *solver.Job) { j.MinNodes = least })
-				if (got > job.Nodes) != (least == r.MinNodes) || least == r.MinNodes && got != r.Nodes {
-					t.Fatalf("with min_nodes %d job %d has %d nodes; remedy %+v", least, i, got, r)
-				}
-				if least == r.MinNodes {
-					break
-				}
-			}
+			first(r, from+step, step, r.MinNodes, withMinimum)
 		default:
 			t.Fatalf("remedy %+v", r)
 		}
 	}
-	for total := s.TotalNodes + 1; !hasPool && total <= 2*s.TotalNodes; total++ {
-		if got := nodes(func(s *solver.Snapshot, _ *solver.Job) { s.TotalNodes = total }); got > job.Nodes {
-			t.Fatalf("in a pool of %d job %d has %d nodes, more than %d, which no remedy says", total, i, got, job.Nodes)
+	for total := s.TotalNodes + 1; !hasPool && !s.Typed() && total <= 2*s.TotalNodes; total++ {
+		if _, with := inPool(0); more(with(total)) {
+			t.Fatalf("in a pool of %d job %d has more than %d nodes, which no remedy says", total, i, job.Nodes)
 		}
 	}
 	for least := 1; !hasMinimum && least <= 20; least++ {
-		if least == s.Jobs[i].MaxNodes && s.Jobs[i].AllowedNodes == nil {
+		if least == s.Jobs[i].MaxNodes && s.Jobs[i].AllowedNodes == nil || s.Typed() && least <= job.Nodes {
 			continue // That is not its size, where it is no power of two.
 		}
-		if got := nodes(func(_ *solver.Snapshot, j *solver.Job) { j.MinNodes = least }); got > job.Nodes && least != s.Jobs[i].MinNodes {
-			t.Fatalf("with min_nodes %d job %d has %d nodes, more than %d, which no remedy says", least, i, got, job.Nodes)
+		if least != s.Jobs[i].MinNodes && more(withMinimum(least)) {
+			t.Fatalf("with min_nodes %d job %d has more than %d nodes, which no remedy says", least, i, job.Nodes)
 		}
 	}
 }

@@ -33,10 +33,7 @@ func (e *explainer) remedy(ctx context.Context, r *reason) error {
 			return e.remedyPool(ctx, r, g)
 		})
 	}
-	if !e.snapshot.Typed() {
-		kinds = append(kinds, e.remedyMinimum)
-	}
-	for _, find := range kinds {
+	for _, find := range append(kinds, e.remedyMinimum) {
 		found, err := find(ctx, r, job)
 		if err != nil {
 			return err
@@ -71,7 +68,11 @@ func (e *explainer) decide(ctx context.Context, s *solver.Snapshot) ([]int, erro
 
 // moreWith returns the option that a change gives a job, 0 if that is not more or time is up.
 func (e *explainer) moreWith(ctx context.Context, r *reason, apply func(*solver.Snapshot, *solver.Job)) (int, error) {
-	options, err := e.decide(ctx, e.changed(r.job, apply))
+	changed := e.changed(r.job, apply)
+	if !changed.Valid(r.job) {
+		return 0, nil
+	}
+	options, err := e.decide(ctx, changed)
 	if r.job < len(options) && e.more(r.job, r.option, options[r.job]) {
 		return options[r.job], err
 	}
@@ -104,7 +105,7 @@ func (e *explainer) remedyWeight(ctx context.Context, r *reason, job *solver.Job
 	err = firstFrom(sort.SearchFloat64s(weights, guess), len(weights), func(n int) (bool, error) {
 		option, err := e.moreWith(ctx, r, func(_ *solver.Snapshot, j *solver.Job) { j.Weight = &weights[n] })
 		if option > 0 { // The last that works is the smallest.
-			remedy = solver.Remedy{Weight: weights[n], Nodes: solver.OptionNodes(option), On: e.typeOf(option)}
+			remedy = solver.Remedy{Weight: weights[n], Nodes: solver.OptionNodes(option), NodesType: e.typeOf(option)}
 		}
 		return option > 0, err
 	})
@@ -195,7 +196,7 @@ func (e *explainer) remedyPool(ctx context.Context, r *reason, nodeType int) (re
 		if !e.more(r.job, r.option, nodes[r.job]) {
 			return false, nil
 		}
-		remedy = solver.Remedy{TotalNodes: total, Nodes: solver.OptionNodes(nodes[r.job]), On: e.typeOf(nodes[r.job])}
+		remedy = solver.Remedy{TotalNodes: total, Nodes: solver.OptionNodes(nodes[r.job]), NodesType: e.typeOf(nodes[r.job])}
 		if len(e.snapshot.NodeTypes) > 0 {
 			remedy.NodeType = e.snapshot.NodeTypes[nodeType].ID
 		}
@@ -254,30 +255,43 @@ func wanted(job *solver.AdmittedJob, plan []int, price float64) int {
 // that waits, the largest below its own, or else the smallest above: a job that may only train
 // on many nodes is one on which they do more.
 func (e *explainer) remedyMinimum(ctx context.Context, r *reason, job *solver.Job) (solver.Remedy, error) {
-	for _, least := range minimums(job, r.allocation.Nodes) {
-		changed := *job
-		if changed.MinNodes = least; !changed.Valid() || ctx.Err() != nil {
-			continue
+	for _, least := range e.minimums(job, r.allocation.Nodes) {
+		if ctx.Err() != nil {
+			break
 		}
-		nodes, err := e.moreWith(ctx, r, func(_ *solver.Snapshot, j *solver.Job) { j.MinNodes = least })
-		if nodes > 0 || err != nil {
-			return solver.Remedy{MinNodes: least, Nodes: nodes}, err
+		option, err := e.moreWith(ctx, r, func(_ *solver.Snapshot, j *solver.Job) { j.MinNodes = least })
+		if option > 0 || err != nil {
+			return solver.Remedy{MinNodes: least, Nodes: solver.OptionNodes(option), NodesType: e.typeOf(option)}, err
 		}
 	}
 	return solver.Remedy{}, nil
 }
 
+// sizesFromOne returns the legal sizes, on any type, that a job with a min_nodes of 1 has.
+func (e *explainer) sizesFromOne(job *solver.Job) []int {
+	all := *job
+	if all.MinNodes = 1; len(e.snapshot.NodeTypes) == 0 {
+		return all.LegalSizes()
+	}
+	var sizes []int
+	for g := range e.snapshot.NodeTypes {
+		if there, _, runs := all.On(&e.snapshot.NodeTypes[g]); runs {
+			sizes = append(sizes, there.LegalSizes()...)
+		}
+	}
+	slices.Sort(sizes)
+	return slices.Compact(sizes)
+}
+
 // minimums returns the values of min_nodes that leave a job other sizes, the smallest change
 // first: above the nodes that it gets; if it gets none, below what it asks for and then
 // above.
-func minimums(job *solver.Job, nodes int) []int {
-	all := *job
-	all.MinNodes = 1
-	if all.AllowedNodes == nil && job.MinNodes == job.MaxNodes && nodes > 0 {
+func (e *explainer) minimums(job *solver.Job, nodes int) []int {
+	if job.AllowedNodes == nil && job.MinNodes == job.MaxNodes && nodes > 0 && !e.snapshot.Typed() {
 		return nil // One size alone, whatever the least.
 	}
 	var list []int
-	sizes := all.LegalSizes()
+	sizes := e.sizesFromOne(job)
 	if nodes == 0 {
 		for _, k := range slices.Backward(sizes) {
 			if k < job.MinNodes {

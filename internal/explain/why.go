@@ -225,7 +225,7 @@ func (e *explainer) suggestion(r *reason) string {
 	var ways []string
 	first := ""
 	for n, remedy := range r.remedies {
-		gets, more := strings.TrimSpace(strconv.Itoa(remedy.Nodes)+" "+name(remedy.On)), ""
+		gets, more := strings.TrimSpace(strconv.Itoa(remedy.Nodes)+" "+name(remedy.NodesType)), ""
 		if n == 0 {
 			first = gets
 		} else if gets != first {

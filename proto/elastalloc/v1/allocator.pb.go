@@ -3014,7 +3014,9 @@ type Remedy struct {
 	// What the job then gets.
 	Nodes int32 `protobuf:"varint,4,opt,name=nodes,proto3" json:"nodes,omitempty"`
 	// With node types: the type of which the pool has total_nodes.
-	NodeType      string `protobuf:"bytes,5,opt,name=node_type,json=nodeType,proto3" json:"node_type,omitempty"`
+	NodeType string `protobuf:"bytes,5,opt,name=node_type,json=nodeType,proto3" json:"node_type,omitempty"`
+	// With node types: the type of nodes.
+	NodesType     string `protobuf:"bytes,6,opt,name=nodes_type,json=nodesType,proto3" json:"nodes_type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3093,6 +3095,13 @@ func (x *Remedy) GetNodes() int32 {
 func (x *Remedy) GetNodeType() string {
 	if x != nil {
 		return x.NodeType
+	}
+	return ""
+}
+
+func (x *Remedy) GetNodesType() string {
+	if x != nil {
+		return x.NodesType
 	}
 	return ""
 }
@@ -4010,14 +4019,16 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\x05nodes\x18\x01 \x01(\x05R\x05nodes\x12\x12\n" +
 	"\x04loss\x18\x02 \x01(\x01R\x04loss\x12\x16\n" +
 	"\x06proven\x18\x03 \x01(\bR\x06proven\x12\x1b\n" +
-	"\tnode_type\x18\x04 \x01(\tR\bnodeType\"\xa1\x01\n" +
+	"\tnode_type\x18\x04 \x01(\tR\bnodeType\"\xc0\x01\n" +
 	"\x06Remedy\x12\x18\n" +
 	"\x06weight\x18\x01 \x01(\x01H\x00R\x06weight\x12!\n" +
 	"\vtotal_nodes\x18\x02 \x01(\x05H\x00R\n" +
 	"totalNodes\x12\x1d\n" +
 	"\tmin_nodes\x18\x03 \x01(\x05H\x00R\bminNodes\x12\x14\n" +
 	"\x05nodes\x18\x04 \x01(\x05R\x05nodes\x12\x1b\n" +
-	"\tnode_type\x18\x05 \x01(\tR\bnodeTypeB\b\n" +
+	"\tnode_type\x18\x05 \x01(\tR\bnodeType\x12\x1d\n" +
+	"\n" +
+	"nodes_type\x18\x06 \x01(\tR\tnodesTypeB\b\n" +
 	"\x06change\"\xb5\x01\n" +
 	"\rWhatIfRequest\x123\n" +
 	"\bsnapshot\x18\x01 \x01(\v2\x17.elastalloc.v1.SnapshotR\bsnapshot\x128\n" +

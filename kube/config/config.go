@@ -67,8 +67,6 @@ type Pool struct {
 	RemainingQuery string `json:"remainingQuery"`
 	// RemainingIn is what the query answers in.
 	RemainingIn RemainingUnit `json:"remainingIn"`
-	// LearnSpeeds makes the controller learn speeds from progress where none are declared.
-	LearnSpeeds bool `json:"learnSpeeds"`
 	// Paused stops the pool: nothing is decided or changed.
 	Paused bool `json:"paused"`
 	// Namespaces are those whose jobs may use the pool, nil for all.

@@ -51,7 +51,6 @@ pools:
     objective: total-time
     remainingQuery: training_progress_ratio
     remainingIn: ratio
-    learnSpeeds: true
     paused: true
     namespaces: [vision, speech]
     maxNodes: 64
@@ -68,7 +67,7 @@ func TestEveryField(t *testing.T) {
 	p := got.Pools[0]
 	if p.Unit != "amd.com/gpu" || p.Cadence != 2*time.Minute || p.Debounce != 0 || p.MinInterval != 0 ||
 		p.SettleTimeout != 90*time.Second || p.MaxShrink != 0.5 || p.Objective != config.TotalTime || len(p.Namespaces) != 2 || *p.Groups[1].Limit != 4 ||
-		p.RemainingQuery != "training_progress_ratio" || p.RemainingIn != config.Ratio || !p.LearnSpeeds || !p.Paused || p.MaxNodes != 64 || p.NodePrice != 0.5 ||
+		p.RemainingQuery != "training_progress_ratio" || p.RemainingIn != config.Ratio || !p.Paused || p.MaxNodes != 64 || p.NodePrice != 0.5 ||
 		p.Tolerations[0].Key != "gpu" || got.Prometheus != "http://prometheus:9090" || len(got.Kinds) != 2 {
 		t.Errorf("got %+v", got)
 	}

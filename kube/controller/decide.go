@@ -99,7 +99,7 @@ func (l *Loop) decide(ctx context.Context, w *world.World, trigger string) error
 	return nil
 }
 
-// ask queries the remaining times, and gathers what they say of speeds.
+// ask queries the remaining times.
 func (l *Loop) ask(ctx context.Context) {
 	if l.pool.RemainingQuery == "" || l.Querier == nil {
 		return

@@ -64,7 +64,6 @@ type Loop struct {
 	// writes are what is known of the loop's own writes.
 	writes *ledger
 	query  map[types.NamespacedName]world.Sample
-	speeds *learner
 	// etas know what the jobs took that have ended, and running what the others have done.
 	etas    eta.Estimator
 	running map[types.UID]time.Duration
@@ -107,7 +106,7 @@ func NewLoop(pool config.Pool, o Options) *Loop {
 		o.Allocator = recorded{o.Allocator, o.Calls, pool.Name, o.Now}
 	}
 	return &Loop{
-		Options: o, pool: pool, writes: newLedger(), speeds: newLearner(), told: make(map[types.UID]string), queued: make(map[types.UID]bool),
+		Options: o, pool: pool, writes: newLedger(),
 		report: Report{Pool: pool.Name, Mode: o.Mode},
 	}
 }
@@ -228,8 +227,8 @@ func (l *Loop) moment(w *world.World, p plan.Plan) (trigger string, due time.Tim
 
 // factsOf returns what a decision depends on that is neither time nor our own doing: which
 // jobs there are, whether they may be resized, what their annotations wish, and how many nodes
-// those that ended still keep. What jobs report, and what is learnt from it, changes all the
-// time and waits for the next decision.
+// those that ended still keep. What jobs report changes all the time and waits for the next
+// decision.
 func factsOf(w *world.World) map[types.UID]uint64 {
 	facts := make(map[types.UID]uint64, len(w.Jobs))
 	for _, j := range w.Jobs {
@@ -242,8 +241,7 @@ func factsOf(w *world.World) map[types.UID]uint64 {
 		if j.Shape.Finished {
 			left = j.Keeps()
 		}
-		declared := j.Object.GetAnnotations()[world.EfficiencyAnnotation]
-		_, _ = fmt.Fprintln(h, j.Capped(), j.Use.Cap, j.Ceiling > 0, j.Kueue && j.Shape.Suspended, j.Shape.Finished, left, pinned, j.Sizes, j.Speeds, declared, j.Weight, j.Restart, j.Work)
+		_, _ = fmt.Fprintln(h, j.Capped(), j.Use.Cap, j.Ceiling > 0, j.Kueue && j.Shape.Suspended, j.Shape.Finished, left, pinned, j.Sizes, j.Speeds, j.Efficiency, j.Weight, j.Restart, j.Work)
 		facts[j.UID] = h.Sum64()
 	}
 	return facts
@@ -265,9 +263,8 @@ const noRemainingTime = "NoRemainingTime"
 
 // tellPins posts an event on every job that is pinned for another reason than before.
 func (l *Loop) tellPins(w *world.World) {
-	present := make(map[types.UID]bool, len(w.Jobs))
+	told := make(map[types.UID]string, len(w.Jobs))
 	for _, j := range w.Jobs {
-		present[j.UID] = true
 		pinned := string(j.Pinned)
 		if j.Pinned == world.BadAnnotations || j.Pinned == world.NotElastic {
 			pinned += j.Why // Others have times in it.
@@ -283,11 +280,10 @@ func (l *Loop) tellPins(w *world.World) {
 				l.Metrics.stuck.WithLabelValues(l.pool.Name).Inc()
 			}
 		}
-		l.told[j.UID] = pinned
+		told[j.UID] = pinned
 	}
-	maps.DeleteFunc(l.told, func(uid types.UID, _ string) bool { return !present[uid] })
+	l.told = told
 	l.writes.forget(w.Jobs)
-	l.speeds.forget(present)
 }
 
 // tellOdd posts an event on every node that is left out for how much of the unit it has.

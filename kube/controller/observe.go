@@ -25,7 +25,7 @@ func (l *Loop) observe(ctx context.Context) (*world.World, error) {
 		l.writes.prime(jobs)
 	}
 	in := world.Input{
-		Now: l.Now(), Pool: l.pool, Apply: l.Mode == plan.ModeApply, Query: l.query, Efficiencies: l.speeds.efficiencies(), Uses: l.writes.known(), Pins: l.writes.pins, ETAs: &l.etas,
+		Now: l.Now(), Pool: l.pool, Apply: l.Mode == plan.ModeApply, Query: l.query, Uses: l.writes.known(), Pins: l.writes.pins, ETAs: &l.etas,
 	}
 	var nodes corev1.NodeList
 	if err := l.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
@@ -53,9 +53,6 @@ func (l *Loop) observe(ctx context.Context) (*world.World, error) {
 	l.tellUnused(ctx, l.writes.saw(w))
 	w.Nodes.Promised = l.writes.promised(w)
 	l.noteEnds(w)
-	if l.pool.LearnSpeeds {
-		l.speeds.learn(w)
-	}
 	return w, nil
 }
 

@@ -32,8 +32,6 @@ type Input struct {
 	Kueue *Kueue
 	// Query is what the pool's query answered, by the jobs' namespaces and names.
 	Query map[types.NamespacedName]Sample
-	// Efficiencies are learnt doubling efficiencies of jobs that declare no speeds.
-	Efficiencies map[types.UID]float64
 	// Uses are what was seen of how jobs use their nodes.
 	Uses map[types.UID]Use
 	// ETAs know how long the jobs took that have ended.
@@ -127,9 +125,6 @@ func (o *observer) identify(object Object) *Job {
 	j.Shape, notElastic = object.Kind.Read(object.Job, object.Child, corev1.ResourceName(o.Pool.Unit))
 	var bad error
 	j.Wishes, bad = ParseWishes(annotations, j.Shape.Min, j.Shape.Max, j.Shape.Multiple)
-	if learnt := o.Efficiencies[j.UID]; learnt > 0 && j.Speeds == nil && j.Efficiency == 0 {
-		j.Efficiency = learnt
-	}
 	j.Record = parseRecord(j.UID, annotations, o.Now)
 	if target, err := strconv.Atoi(annotations[TargetAnnotation]); err == nil && target >= 0 && j.Record != nil {
 		j.Target, j.HasTarget = target, true
@@ -218,8 +213,7 @@ func (o *observer) judge(j *Job) {
 	j.Cooling = j.Cooling || j.Pods.Terminating > 0 && j.Nodes() > 0
 	j.Cooling = j.Cooling && (!j.Capped() || j.Nodes() <= j.Use.Cap)
 	j.Growing = j.Record != nil && j.Record.Changed != nil && o.Now.Sub(*j.Record.Changed) < o.Pool.SettleTimeout && j.Pods.Seen < j.Nodes()
-	j.reports = o.reports(j)
-	estimate, unknown := j.history.estimate(j.reports, staleAfter*o.Pool.Cadence)
+	estimate, unknown := j.history.estimate(o.reports(j), staleAfter*o.Pool.Cadence)
 	if unknown != nil {
 		guess := o.ETAs.Estimate(eta.Job{WorkDone: j.WorkDone()})
 		estimate, j.Guessed = Estimate{Remaining: guess.ETA, Source: SourceEnded, Error: guess.Error}, unknown.Error()

@@ -2,8 +2,6 @@ package world_test
 
 import (
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -180,32 +178,6 @@ func TestCopiedManifest(t *testing.T) {
 	j := c.World().Jobs[1]
 	if j.ID != "Job/default/b" || j.Record != nil || j.HasTarget || j.Estimate.Remaining != 100*time.Hour || j.Trained != 0 {
 		t.Errorf("%s has record %v, target %d and %v left after %v; want none, none and 100h", j.ID, j.Record, j.Target, j.Estimate.Remaining, j.Trained)
-	}
-}
-
-// TestFitSpeeds recovers the efficiency that noisy samples were drawn with, and says that
-// it is not sure where it cannot be.
-func TestFitSpeeds(t *testing.T) {
-	t.Parallel()
-	random := rand.New(rand.NewPCG(1, 2))
-	draw := func(n int, noise float64, sizes ...int) []world.SpeedSample {
-		var samples []world.SpeedSample
-		for i := range n {
-			k := sizes[i%len(sizes)]
-			rate := 1e-4 * float64(k) * math.Pow(0.9, math.Log2(float64(k))) * math.Exp(noise*random.NormFloat64())
-			samples = append(samples, world.SpeedSample{Nodes: k, Rate: rate})
-		}
-		return samples
-	}
-	if fit := world.FitSpeeds(draw(40, 0.03, 1, 2, 8)); !fit.Sure() || math.Abs(fit.Efficiency-0.9) > 3*fit.Error {
-		t.Errorf("fit %+v; want 0.9, and sure of it", fit)
-	}
-	for name, samples := range map[string][]world.SpeedSample{
-		"nothing": nil, "one size": draw(40, 0.01, 4), "few": draw(4, 0.01, 1, 2), "noise": draw(10, 1, 1, 2),
-	} {
-		if fit := world.FitSpeeds(samples); fit.Sure() || math.IsNaN(fit.Efficiency) {
-			t.Errorf("%s: sure of %+v", name, fit)
-		}
 	}
 }
 

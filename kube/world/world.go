@@ -93,7 +93,6 @@ type Job struct {
 	Growing bool
 
 	history history
-	reports []report
 }
 
 // PodCounts are the pods of a job that have not ended and request the pool's unit.

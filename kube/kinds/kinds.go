@@ -5,6 +5,7 @@ package kinds
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -218,6 +219,16 @@ func (c conditions) oneOf(types ...string) bool {
 // has to end.
 func (s *Shape) setPods(template *corev1.PodTemplateSpec, unit corev1.ResourceName) {
 	s.Pod, s.Unit = template.Spec, Requests(&template.Spec, unit)
+	for _, containers := range [][]corev1.Container{s.Pod.InitContainers, s.Pod.Containers} {
+		for i := range containers {
+			// The API server does so with pods, but not with what they are made from.
+			requests := maps.Clone(containers[i].Resources.Limits)
+			if requests != nil {
+				maps.Copy(requests, containers[i].Resources.Requests)
+				containers[i].Resources.Requests = requests
+			}
+		}
+	}
 	s.Grace = time.Duration(ptr.Deref(template.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)) * time.Second
 }
 

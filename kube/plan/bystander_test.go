@@ -94,8 +94,8 @@ func drawTrouble(t *rapid.T, c *worldtest.Cluster, i int, restart bool, healthy 
 				}
 			}
 		}
-	case "liar": // It waits, and says that it holds nodes.
-		c.Jobs[name] = worldtest.Job(name, 0, map[string]string{"work": "1h"})
+	case "liar": // It has no pods, and says that it holds nodes.
+		c.Jobs[name] = worldtest.Job(name, rapid.SampledFrom([]int{0, size}).Draw(t, "asks"), map[string]string{"work": "1h"})
 		forge(c, name, 64)
 	case "foreign":
 		if node := healthy(); node != "" {

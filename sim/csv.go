@@ -9,23 +9,19 @@ import (
 	"strings"
 )
 
-// csvReader reads CSV whose first line names the columns, in any order.
-type csvReader struct {
-	reader *csv.Reader
-	column map[string]int
-}
-
-// newCSVReader reads the first line. Columns that are neither required nor optional are
-// ignored. The error names every column that is missing or there twice.
-func newCSVReader(r io.Reader, required, optional []string) (*csvReader, error) {
+// readCSV reads CSV whose first line names the columns, in any order, and calls each with every
+// line below. Columns that are neither required nor optional are ignored. Errors begin with what
+// is read, and name the line; that of the first line names every column that is missing or there
+// twice.
+func readCSV(r io.Reader, what string, required, optional []string, each func(csvLine) error) error {
 	reader := csv.NewReader(r)
 	reader.ReuseRecord = true
 	header, err := reader.Read()
 	if errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("line 1: want the names of columns, at least %s", strings.Join(required, ", "))
+		err = fmt.Errorf("line 1: want the names of columns, at least %s", strings.Join(required, ", "))
 	}
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("%s %w", what, err)
 	}
 	// Spreadsheets like to begin a file with a byte order mark.
 	header[0] = strings.TrimPrefix(header[0], "\ufeff")
@@ -45,22 +41,24 @@ func newCSVReader(r io.Reader, required, optional []string) (*csvReader, error) 
 		}
 	}
 	if len(bad) > 0 {
-		return nil, errors.New(strings.Join(bad, "\n  ") + missing)
+		return fmt.Errorf("%s %s%s", what, strings.Join(bad, "\n  "), missing)
 	}
-	return &csvReader{reader, column}, nil
+	for {
+		record, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		at, _ := reader.FieldPos(0)
+		if err := each(csvLine{at, record, column}); err != nil {
+			return fmt.Errorf("%s line %d: %w", what, at, err)
+		}
+	}
 }
 
-// next returns the next line, valid until the one after it, or io.EOF.
-func (r *csvReader) next() (csvLine, error) {
-	record, err := r.reader.Read()
-	if err != nil {
-		return csvLine{}, err
-	}
-	at, _ := r.reader.FieldPos(0)
-	return csvLine{at, record, r.column}, nil
-}
-
-// csvLine is one line below the first.
+// csvLine is one line below the first, valid until the one after it is read.
 type csvLine struct {
 	at     int // the number of the line
 	record []string

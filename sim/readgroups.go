@@ -23,24 +23,13 @@ const (
 // where they are there, and may be empty; others are ignored. The error names every bad
 // field by line and column.
 func ReadGroups(r io.Reader) ([]solver.Group, error) {
-	lines, err := newCSVReader(r, []string{columnGroupID, columnQuota}, []string{columnParent, columnLimit})
-	if err != nil {
-		return nil, fmt.Errorf("groups %w", err)
-	}
 	var bad []string
 	addf := func(line int, format string, args ...any) {
 		bad = append(bad, fmt.Sprintf("line %d: ", line)+fmt.Sprintf(format, args...))
 	}
 	var groups []solver.Group
 	var numbers []int // of their lines
-	for {
-		line, err := lines.next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, fmt.Errorf("groups: %w", err)
-		}
+	err := readCSV(r, "groups", []string{columnGroupID, columnQuota}, []string{columnParent, columnLimit}, func(line csvLine) error {
 		count := func(name string) int {
 			n, err := strconv.ParseUint(line.text(name), 10, 31)
 			if err != nil {
@@ -54,6 +43,10 @@ func ReadGroups(r io.Reader) ([]solver.Group, error) {
 			group.Limit = new(count(columnLimit))
 		}
 		groups, numbers = append(groups, group), append(numbers, line.at)
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	if len(groups) == 0 {
 		return nil, errors.New("groups have no line below the header; want at least one group")

@@ -35,22 +35,11 @@ const (
 // goes on from there follows. restart_s, of the application, is read where it is there; other
 // columns are ignored. The error names the first line that is bad and what is wrong with it.
 func ReadSpeeds(r io.Reader) (Speeds, error) {
-	lines, err := newCSVReader(r, []string{columnApplication, columnNodeType, columnNodes, columnSpeed}, []string{columnUntil, columnRestart})
-	if err != nil {
-		return nil, fmt.Errorf("speeds %w", err)
-	}
 	read := make(map[string]*measured)
-	for {
-		line, err := lines.next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, fmt.Errorf("speeds: %w", err)
-		}
-		if err := line.speed(read); err != nil {
-			return nil, fmt.Errorf("speeds line %d: %w", line.at, err)
-		}
+	err := readCSV(r, "speeds", []string{columnApplication, columnNodeType, columnNodes, columnSpeed}, []string{columnUntil, columnRestart},
+		func(line csvLine) error { return line.speed(read) })
+	if err != nil {
+		return nil, err
 	}
 	if len(read) == 0 {
 		return nil, errors.New("speeds have no line below the header; want at least one application")
@@ -93,10 +82,8 @@ func (l csvLine) speed(read map[string]*measured) error {
 	if row.speed, err = strconv.ParseFloat(l.text(columnSpeed), 64); err != nil || !(row.speed >= leastSpeed && row.speed <= mostSpeed) {
 		return fmt.Errorf("%s is %q; want a number from %v to %v", columnSpeed, l.text(columnSpeed), leastSpeed, mostSpeed)
 	}
-	if l.text(columnUntil) != "" {
-		if row.until, err = l.number(columnUntil, 1); err != nil {
-			return err
-		}
+	if err := optional(l, columnUntil, &row.until, l.upTo(1)); err != nil {
+		return err
 	}
 	if read[name] == nil {
 		read[name] = &measured{curves: make(map[string]map[int][]speedUntil)}

@@ -1,7 +1,7 @@
 package sim
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -40,40 +40,35 @@ const (
 // read where they are there; others are ignored. duration_s may be empty beside work_s. The
 // error names the first line that is bad and what is wrong with it.
 func ReadTrace(r io.Reader) (Trace, error) {
-	lines, err := newCSVReader(r,
+	var trace Trace
+	firstLine := make(map[string]int)
+	err := readCSV(r, "trace",
 		[]string{columnID, columnSubmit, columnDuration, columnGPUs},
 		// These may be missing or, in a line, empty, and have their defaults then.
 		[]string{
 			columnStart, columnMinNodes, columnMaxNodes, columnEfficiency, columnWeight, columnUser, columnGroup,
 			columnApplication, columnWork, columnNodeType,
+		},
+		func(line csvLine) error {
+			job, err := line.job()
+			if err != nil {
+				return err
+			}
+			if first, seen := firstLine[job.ID]; seen {
+				return fmt.Errorf("%s %q stands in line %d already", columnID, job.ID, first)
+			}
+			firstLine[job.ID] = line.at
+			if last := len(trace) - 1; last >= 0 && job.Submit < trace[last].Submit {
+				return fmt.Errorf("%s is %v after %v; want jobs in the order of submission",
+					columnSubmit, job.Submit.Seconds(), trace[last].Submit.Seconds())
+			}
+			trace = append(trace, job)
+			return nil
 		})
 	if err != nil {
-		return nil, fmt.Errorf("trace %w", err)
+		return nil, err
 	}
-	var trace Trace
-	firstLine := make(map[string]int)
-	for {
-		line, err := lines.next()
-		if errors.Is(err, io.EOF) {
-			return trace, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("trace: %w", err)
-		}
-		job, err := line.job()
-		if err != nil {
-			return nil, fmt.Errorf("trace line %d: %w", line.at, err)
-		}
-		if first, seen := firstLine[job.ID]; seen {
-			return nil, fmt.Errorf("trace line %d: %s %q stands in line %d already", line.at, columnID, job.ID, first)
-		}
-		firstLine[job.ID] = line.at
-		if last := len(trace) - 1; last >= 0 && job.Submit < trace[last].Submit {
-			return nil, fmt.Errorf("trace line %d: %s is %v after %v; want jobs in the order of submission",
-				line.at, columnSubmit, job.Submit.Seconds(), trace[last].Submit.Seconds())
-		}
-		trace = append(trace, job)
-	}
+	return trace, nil
 }
 
 // job reads the line of a job.
@@ -90,10 +85,10 @@ func (l csvLine) job() (TraceJob, error) {
 	if job.Submit, err = l.seconds(columnSubmit); err != nil {
 		return job, err
 	}
+	if err := optional(l, columnWork, &job.Work, l.seconds); err != nil {
+		return job, err
+	}
 	if l.text(columnWork) != "" {
-		if job.Work, err = l.seconds(columnWork); err != nil {
-			return job, err
-		}
 		job.Work = max(job.Work, smallestDemand)
 	}
 	if l.text(columnDuration) != "" || job.Work == 0 {
@@ -114,8 +109,7 @@ func (l csvLine) job() (TraceJob, error) {
 		}
 		job.Start = &start
 	}
-	job.Shape, err = l.shape()
-	if err != nil {
+	if job.Shape, err = l.shape(); err != nil {
 		return job, err
 	}
 	// The demand, at most the duration times the nodes, must fit a time.Duration.
@@ -127,35 +121,26 @@ func (l csvLine) job() (TraceJob, error) {
 }
 
 // shape reads the columns on how the job scales and how much it counts.
-func (l csvLine) shape() (Shape, error) {
-	var s Shape
-	var err error
-	if l.text(columnMinNodes) != "" {
-		if s.MinNodes, err = l.count(columnMinNodes); err != nil {
-			return s, err
-		}
-	}
-	if l.text(columnMaxNodes) != "" {
-		if s.MaxNodes, err = l.count(columnMaxNodes); err != nil {
-			return s, err
-		}
+func (l csvLine) shape() (s Shape, err error) {
+	if err := cmp.Or(optional(l, columnMinNodes, &s.MinNodes, l.count), optional(l, columnMaxNodes, &s.MaxNodes, l.count)); err != nil {
+		return s, err
 	}
 	job := s.job("")
 	if job.MinNodes > job.MaxNodes || len(job.LegalSizes()) == 0 {
 		return s, fmt.Errorf("%s is %d and %s is %d; want a range with a power of two, or one size",
 			columnMinNodes, job.MinNodes, columnMaxNodes, job.MaxNodes)
 	}
-	if l.text(columnEfficiency) != "" {
-		if s.DoublingEfficiency, err = l.number(columnEfficiency, 1); err != nil {
-			return s, err
-		}
+	return s, cmp.Or(optional(l, columnEfficiency, &s.DoublingEfficiency, l.upTo(1)), optional(l, columnWeight, &s.Weight, l.upTo(solver.MaxWeight)))
+}
+
+// optional reads a column that may be missing or empty into a value, which then stays.
+func optional[T any](l csvLine, name string, value *T, read func(name string) (T, error)) error {
+	if l.text(name) == "" {
+		return nil
 	}
-	if l.text(columnWeight) != "" {
-		if s.Weight, err = l.number(columnWeight, solver.MaxWeight); err != nil {
-			return s, err
-		}
-	}
-	return s, nil
+	var err error
+	*value, err = read(name)
+	return err
 }
 
 // seconds reads a column of seconds, rounded to whole nanoseconds.
@@ -181,11 +166,13 @@ func (l csvLine) count(name string) (int, error) {
 	return int(n), nil
 }
 
-// number reads a column of numbers greater than 0 and at most the given one.
-func (l csvLine) number(name string, most float64) (float64, error) {
-	x, err := strconv.ParseFloat(l.text(name), 64)
-	if err != nil || !(x > 0 && x <= most) {
-		return 0, fmt.Errorf("%s is %q; want a number greater than 0 and at most %g", name, l.text(name), most)
+// upTo returns what reads a column of numbers greater than 0 and at most the given one.
+func (l csvLine) upTo(most float64) func(name string) (float64, error) {
+	return func(name string) (float64, error) {
+		x, err := strconv.ParseFloat(l.text(name), 64)
+		if err != nil || !(x > 0 && x <= most) {
+			return 0, fmt.Errorf("%s is %q; want a number greater than 0 and at most %g", name, l.text(name), most)
+		}
+		return x, nil
 	}
-	return x, nil
 }

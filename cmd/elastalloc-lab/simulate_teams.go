@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -49,16 +47,7 @@ func (f *teamFlags) read(cmd *cobra.Command) ([]solver.Group, error) {
 	if f.file == "" {
 		return nil, nil
 	}
-	input, err := cli.OpenInput(cmd, f.file)
-	if err != nil {
-		return nil, err
-	}
-	defer input.Close()
-	groups, err := sim.ReadGroups(input)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", f.file, err)
-	}
-	return groups, nil
+	return cli.ReadFile(cmd, f.file, sim.ReadGroups)
 }
 
 // of returns the groups that share a pool: those of the file, or the pool divided into

@@ -85,17 +85,9 @@ func nodesOf(types []solver.NodeType) int {
 }
 
 // read reads the speeds, where a file is named.
-func (f *typeFlags) read(cmd *cobra.Command) error {
-	if f.file == "" {
-		return nil
+func (f *typeFlags) read(cmd *cobra.Command) (err error) {
+	if f.file != "" {
+		f.speeds, err = cli.ReadFile(cmd, f.file, sim.ReadSpeeds)
 	}
-	input, err := cli.OpenInput(cmd, f.file)
-	if err != nil {
-		return err
-	}
-	defer input.Close()
-	if f.speeds, err = sim.ReadSpeeds(input); err != nil {
-		return fmt.Errorf("%s: %w", f.file, err)
-	}
-	return nil
+	return err
 }

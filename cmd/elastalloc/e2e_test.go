@@ -17,7 +17,6 @@ import (
 	"github.com/elastalloc/elastalloc/audit"
 	"github.com/elastalloc/elastalloc/client"
 	"github.com/elastalloc/elastalloc/client/eta"
-	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/process"
 	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/servertest"
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/cmd/internal/clitest"
@@ -39,7 +38,7 @@ func TestMain(m *testing.M) {
 }
 
 // startServer starts a server that is stopped when the test ends.
-func startServer(t *testing.T, flags ...string) *process.Server {
+func startServer(t *testing.T, flags ...string) *servertest.Server {
 	t.Helper()
 	return servertest.Start(t, binary, nil, flags...)
 }
@@ -51,7 +50,7 @@ func runBinary(t *testing.T, args ...string) (stdout, stderr string, status int)
 }
 
 // scrape returns what /metrics of a server shows.
-func scrape(t *testing.T, server *process.Server) string {
+func scrape(t *testing.T, server *servertest.Server) string {
 	t.Helper()
 	return servertest.Page(t, server, "/metrics")
 }

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/process"
 	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/servertest"
 )
 
@@ -44,7 +43,7 @@ func TestServerTellsSystemd(t *testing.T) {
 	socket, listener := listenAsSystemd(t)
 	env := append(os.Environ(), "NOTIFY_SOCKET="+socket)
 	// A server that cannot serve never says that it is ready.
-	if _, err := process.StartWithEnv(t.Context(), binary, env, "--tls-cert=absent.crt", "--tls-key=absent.key"); err == nil {
+	if _, err := servertest.New(t.Context(), binary, env, "--tls-cert=absent.crt", "--tls-key=absent.key"); err == nil {
 		t.Fatal("a server without its certificate started")
 	}
 	server := servertest.Start(t, binary, env)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -166,12 +165,7 @@ func parseNodeTypes(text string, known []*elastallocv1.NodeType) ([]*elastallocv
 
 // readJobs reads a job in protojson, or a list of jobs.
 func readJobs(cmd *cobra.Command, name string) ([]*elastallocv1.Job, error) {
-	input, err := cli.OpenInput(cmd, name)
-	if err != nil {
-		return nil, err
-	}
-	defer input.Close()
-	text, err := io.ReadAll(input)
+	text, err := cli.ReadInput(cmd, name)
 	if err != nil {
 		return nil, err
 	}

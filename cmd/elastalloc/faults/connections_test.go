@@ -17,7 +17,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/elastalloc/elastalloc/client"
-	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/process"
 	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/servertest"
 	"github.com/elastalloc/elastalloc/internal/wait"
 )
@@ -78,7 +77,7 @@ func TestHostileConnections(t *testing.T) {
 
 // runAttack makes one connection and does with it what the attack says. It is
 // done with acting once it has sent everything, and hangs up when ctx ends.
-func runAttack(ctx context.Context, t *testing.T, name string, server *process.Server, a attack, acting *sync.WaitGroup) {
+func runAttack(ctx context.Context, t *testing.T, name string, server *servertest.Server, a attack, acting *sync.WaitGroup) {
 	t.Helper()
 	address := server.Addr
 	if a.onAdmin {
@@ -232,7 +231,7 @@ type honestClient struct {
 }
 
 // startHonestClient starts a client that calls a server until the test ends, or stops it.
-func startHonestClient(t *testing.T, server *process.Server) *honestClient {
+func startHonestClient(t *testing.T, server *servertest.Server) *honestClient {
 	t.Helper()
 	allocator, err := client.New(server.Addr, client.WithTimeout(generous))
 	if err != nil {

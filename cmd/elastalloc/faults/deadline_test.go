@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/process"
+	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/servertest"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
@@ -21,7 +21,7 @@ import (
 // before their deadlines, though they have time budgets beyond them.
 func BenchmarkDeadlines(b *testing.B) {
 	ctx, cancel := context.WithCancel(b.Context())
-	server, err := process.Start(ctx, binary)
+	server, err := servertest.New(ctx, binary, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

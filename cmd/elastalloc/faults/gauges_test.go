@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/process"
 	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/servertest"
 	"github.com/elastalloc/elastalloc/internal/wait"
 )
@@ -24,7 +23,7 @@ type gauges struct {
 
 // readGauges reads the gauges of a server, and how many processes it has started
 // that are still there, where the system can tell.
-func readGauges(t *testing.T, server *process.Server) gauges {
+func readGauges(t *testing.T, server *servertest.Server) gauges {
 	t.Helper()
 	shown := servertest.Metrics(t, server)
 	return gauges{
@@ -86,7 +85,7 @@ func childrenOf(t *testing.T, pid int) (children []int) {
 // settles waits until a server holds hardly more than it did before: as many open
 // files and goroutines but for a few, neither solvers nor calls. Go gives memory back
 // slowly, so that has a margin of its own.
-func settles(t *testing.T, server *process.Server, before gauges, memoryMargin float64) {
+func settles(t *testing.T, server *servertest.Server, before gauges, memoryMargin float64) {
 	t.Helper()
 	const few = 8 // Connections of this test's own, and goroutines of the runtime.
 	wait.For(t, "what the server holds returns to where it was", func() (bool, string) {

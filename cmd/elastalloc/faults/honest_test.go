@@ -14,7 +14,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/elastalloc/elastalloc/client"
-	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/process"
 	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/servertest"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
@@ -88,7 +87,7 @@ type honestLoad struct {
 }
 
 // startHonest lets callers call a server until they are stopped.
-func startHonest(t *testing.T, server *process.Server) *honestLoad {
+func startHonest(t *testing.T, server *servertest.Server) *honestLoad {
 	t.Helper()
 	c, err := client.New(server.Addr, client.WithTimeout(generous))
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/process"
+	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/servertest"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
@@ -97,11 +97,11 @@ func FuzzRunningServer(f *testing.F) {
 // startServerToFuzz starts a server with small limits, since what they bound is to be
 // met often. It ends with this process, however that ends: the fuzzing engine ends its
 // workers without a word.
-func startServerToFuzz(f *testing.F) *process.Server {
+func startServerToFuzz(f *testing.F) *servertest.Server {
 	f.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	flags := []string{"--drain-delay=0s", "--max-jobs=2000", "--default-budget=200ms"}
-	server, err := process.Start(ctx, binary, flags...)
+	server, err := servertest.New(ctx, binary, nil, flags...)
 	if err != nil {
 		cancel()
 		f.Fatal(err)

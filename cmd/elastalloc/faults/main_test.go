@@ -9,7 +9,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/process"
 	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/servertest"
 	"github.com/elastalloc/elastalloc/cmd/internal/clitest"
 	"github.com/elastalloc/elastalloc/internal/testtier"
@@ -53,26 +52,26 @@ func build() (remove func(), err error) {
 
 // startServer starts a server that is stopped when the test ends. Calls in flight then
 // have all the time that they want to end.
-func startServer(t *testing.T, flags ...string) *process.Server {
+func startServer(t *testing.T, flags ...string) *servertest.Server {
 	t.Helper()
 	return startServerWithEnv(t, nil, flags...)
 }
 
 // startServerWithEnv is startServer with an environment; nil means ours.
-func startServerWithEnv(t *testing.T, env []string, flags ...string) *process.Server {
+func startServerWithEnv(t *testing.T, env []string, flags ...string) *servertest.Server {
 	t.Helper()
 	return servertest.Start(t, binary, env, append([]string{"--drain-timeout=" + generous.String()}, flags...)...)
 }
 
 // newAllocator returns a client of a server without any retries of its own, so that
 // a test sees every failure.
-func newAllocator(t *testing.T, server *process.Server) elastallocv1.AllocatorServiceClient {
+func newAllocator(t *testing.T, server *servertest.Server) elastallocv1.AllocatorServiceClient {
 	t.Helper()
 	return elastallocv1.NewAllocatorServiceClient(servertest.Dial(t, server))
 }
 
 // metric returns the value of a series, and false if the page lacks it.
-func metric(t *testing.T, server *process.Server, series string) (float64, bool) {
+func metric(t *testing.T, server *servertest.Server, series string) (float64, bool) {
 	t.Helper()
 	value, found := servertest.Metrics(t, server)[series]
 	return value, found

@@ -23,14 +23,14 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/elastalloc/elastalloc/client"
-	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/process"
+	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/servertest"
 	"github.com/elastalloc/elastalloc/internal/wait"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
 // mix is what a server sees of many callers, good and bad ones.
 type mix struct {
-	server     *process.Server
+	server     *servertest.Server
 	allocator  *client.Client   // of the good callers, with its retries
 	connection *grpc.ClientConn // of those who see every failure
 	http       *http.Client
@@ -40,7 +40,7 @@ type mix struct {
 	failures []error
 }
 
-func newMix(server *process.Server) (*mix, error) {
+func newMix(server *servertest.Server) (*mix, error) {
 	// What a decision may take is up to its budget, not to the deadline.
 	allocator, err := client.New(server.Addr, client.WithTimeout(wait.Patience))
 	if err != nil {

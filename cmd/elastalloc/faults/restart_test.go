@@ -10,14 +10,13 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/process"
 	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/servertest"
 	"github.com/elastalloc/elastalloc/internal/wait"
 )
 
 // fleet are servers behind one client.
 type fleet struct {
-	servers []*process.Server
+	servers []*servertest.Server
 	flags   []string
 }
 

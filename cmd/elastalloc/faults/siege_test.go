@@ -23,7 +23,6 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/process"
 	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/servertest"
 	"github.com/elastalloc/elastalloc/internal/testcert"
 	"github.com/elastalloc/elastalloc/internal/wait"
@@ -119,7 +118,7 @@ func clientTLS(own tls.Certificate, server *x509.CertPool) *tls.Config {
 
 // besieged is a server under siege, and how callers reach it.
 type besieged struct {
-	*process.Server
+	*servertest.Server
 	t *testing.T
 	// honest is the TLS configuration of the honest caller, nil for plain text, and
 	// hostile the files for that of the besieger.

@@ -17,7 +17,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/process"
 	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/servertest"
 	"github.com/elastalloc/elastalloc/internal/wait"
 	"github.com/elastalloc/elastalloc/solver"
@@ -96,7 +95,7 @@ type sample struct {
 
 // soak lets callers act, so that they and the server together take about the given
 // number of cores, and samples what the server holds.
-func soak(t *testing.T, server *process.Server, callers *mix, temporary string, cores float64) (samples []sample) {
+func soak(t *testing.T, server *servertest.Server, callers *mix, temporary string, cores float64) (samples []sample) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup

@@ -17,7 +17,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/process"
+	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/servertest"
 	"github.com/elastalloc/elastalloc/internal/wait"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
@@ -157,7 +157,7 @@ func testFault(t *testing.T, kind solverKind, f *fault, request *elastallocv1.Al
 // temporary files.
 type scene struct {
 	kind    solverKind
-	server  *process.Server
+	server  *servertest.Server
 	client  elastallocv1.AllocatorServiceClient
 	program string
 	tempDir string

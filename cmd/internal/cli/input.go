@@ -80,21 +80,38 @@ func OpenInput(cmd *cobra.Command, name string) (io.ReadCloser, error) {
 	return input, nil
 }
 
-// ReadTrace reads a trace with at least one job.
-func ReadTrace(cmd *cobra.Command, name string) (sim.Trace, error) {
+// ReadInput returns what is in a file.
+func ReadInput(cmd *cobra.Command, name string) ([]byte, error) {
 	input, err := OpenInput(cmd, name)
 	if err != nil {
 		return nil, err
 	}
 	defer input.Close()
-	trace, err := sim.ReadTrace(input)
-	if err == nil && len(trace) == 0 {
-		err = errors.New("the trace has no jobs")
-	}
+	return io.ReadAll(input)
+}
+
+// ReadFile reads a file by a function, to whose error it adds the name.
+func ReadFile[T any](cmd *cobra.Command, name string, read func(io.Reader) (T, error)) (value T, err error) {
+	input, err := OpenInput(cmd, name)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return value, err
 	}
-	return trace, nil
+	defer input.Close()
+	if value, err = read(input); err != nil {
+		err = fmt.Errorf("%s: %w", name, err)
+	}
+	return value, err
+}
+
+// ReadTrace reads a trace with at least one job.
+func ReadTrace(cmd *cobra.Command, name string) (sim.Trace, error) {
+	return ReadFile(cmd, name, func(input io.Reader) (sim.Trace, error) {
+		trace, err := sim.ReadTrace(input)
+		if err == nil && len(trace) == 0 {
+			err = errors.New("the trace has no jobs")
+		}
+		return trace, err
+	})
 }
 
 // ReadRequest reads an AllocateRequest in protojson.
@@ -105,12 +122,7 @@ func ReadRequest(cmd *cobra.Command, name string) (*elastallocv1.AllocateRequest
 
 // ReadMessage reads a message from a file as ParseMessage does.
 func ReadMessage(cmd *cobra.Command, name string, message proto.Message) error {
-	input, err := OpenInput(cmd, name)
-	if err != nil {
-		return err
-	}
-	defer input.Close()
-	text, err := io.ReadAll(input)
+	text, err := ReadInput(cmd, name)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/elastalloc/elastalloc/internal/apiconv"
+	"github.com/elastalloc/elastalloc/server/internal/ingress"
 	"github.com/elastalloc/elastalloc/server/internal/status"
 )
 
@@ -37,7 +38,8 @@ type Config struct {
 	MaxQueue int
 	// MaxMemory is the maximum number of bytes that all calls hold together: received,
 	// decoded, work space, and answers that are not read. Others wait, or are turned away.
-	// The process takes BaseMemory beside it, at most.
+	// What their turns hold is set aside beside it, and the process takes no more than
+	// BaseMemory for both.
 	MaxMemory int64
 	// MaxBudget is the longest time budget of a decision; a request that asks for more
 	// gets this.
@@ -107,16 +109,12 @@ type Config struct {
 type Backend = status.Backend
 
 const (
-	// baseMemory is what a server takes at most beside its calls and turns: the program, its
-	// connections, and garbage.
-	baseMemory = 96 << 20
+	// ProcessMemory is what a server takes at most beside its calls and turns, in bytes: the
+	// program, its connections, and garbage.
+	ProcessMemory = 96 << 20
 
-	// TurnMemory is what an exact search holds at most beside its jobs, in bytes: the states
-	// and tables of a proof are many where jobs are few. The search bounds them by counts.
-	TurnMemory = 32 << 20
-
-	// boundMemory is the same of the bound of an answer without a search.
-	boundMemory = 12 << 20
+	// SearchMemory is set aside for the turn of a search, in bytes.
+	SearchMemory = ingress.SearchMemory
 
 	leastMaxMemory = 16 << 20
 
@@ -124,11 +122,11 @@ const (
 	mostMetricsGroups = 200
 )
 
-// BaseMemory returns what the server takes at most beside what its calls hold, in bytes. Each of
-// MaxInflight decisions and as many questions may search, and twice as many short calls bound.
-func (c *Config) BaseMemory() int64 {
-	return baseMemory + 2*int64(c.MaxInflight)*(TurnMemory+boundMemory)
-}
+// BaseMemory returns what the server takes at most beside MaxMemory, in bytes.
+func (c *Config) BaseMemory() int64 { return ProcessMemory + int64(c.MaxInflight)*InflightMemory() }
+
+// InflightMemory returns what is set aside for the turns of each of MaxInflight, in bytes.
+func InflightMemory() int64 { return int64(ingress.InflightMemory()) }
 
 // DefaultConfig returns the defaults. Allocator and Backends are the caller's to set.
 func DefaultConfig() Config {

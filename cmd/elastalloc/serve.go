@@ -124,7 +124,7 @@ traces on.`,
 		flags.IntVar(&config.MaxInflight, "max-inflight", config.MaxInflight, "maximum number of searches made at once, and as many short decisions beside")
 		cli.OnePerCore(flags, "max-inflight")
 		flags.IntVar(&config.MaxQueue, "max-queue", config.MaxQueue, "maximum number of requests that wait for a search; without one within 100ms, or beyond this number, greedy answers")
-		flags.Var(cli.NewBytesFlag(&config.MaxMemory), "max-memory", "memory that all requests together may hold: received, decoded, work space, unread answers; the server takes up to 96MiB beside, and 48MiB for each of --max-inflight")
+		flags.Var(cli.NewBytesFlag(&config.MaxMemory), "max-memory", fmt.Sprintf("memory that all requests together may hold: received, decoded, work space, unread answers; the server takes up to %dMiB beside, and %dMiB for each of --max-inflight", server.ProcessMemory>>20, server.InflightMemory()>>20))
 		flags.IntVar(&options.MaxJobs, "max-jobs", options.MaxJobs, "maximum number of jobs per snapshot")
 	})
 	cli.Group(command.Flags(), "Observing", func(flags *pflag.FlagSet) {
@@ -153,7 +153,7 @@ traces on.`,
 // auditAnswer checks an answer as elastalloc audit does.
 func auditAnswer(ctx context.Context, request *elastallocv1.AllocateRequest, answer *elastallocv1.AllocateResponse) (verdict, reason string) {
 	// It has the turn of a search; slices that grow take twice what they hold.
-	report := audit.Check(ctx, request, answer, audit.Options{Numbers: server.TurnMemory / 16})
+	report := audit.Check(ctx, request, answer, audit.Options{Numbers: server.SearchMemory / 16})
 	return strings.ToLower(string(report.Verdict)), report.Reason
 }
 

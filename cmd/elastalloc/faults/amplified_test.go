@@ -58,6 +58,8 @@ func amplified() map[string]siege {
 		"what-ifs of 40 callers":              {lay: onAddresses(askWhatIf, addresses(40)...), before: "36 of 40 honest calls were greedy's"},
 		"forecasts of 40 callers":             {lay: onAddresses(askForecast, addresses(40)...), before: "30 of 40 honest calls were greedy's"},
 		"explanations of 40 callers":          {lay: onAddresses(askExplain, addresses(40)...), before: "26 of 40 honest calls were greedy's"},
+		"questions and audits of all answers": {lay: onAddresses(askQuestions, addresses(42)...), audited: true},
+		"audits of uneven sizes":              {lay: onAddresses(askUneven(0), addresses(8)...), audited: true},
 		"requests of all sizes, of 3 callers": {lay: onAddresses(askAtRandom, addresses(3)...)},
 	}
 	for name, siege := range all {
@@ -237,6 +239,12 @@ func askForecast(ctx context.Context, b *besieger, c *grpc.ClientConn, caller in
 func askExplain(ctx context.Context, b *besieger, c *grpc.ClientConn, caller int) {
 	wire := mustMarshal(&elastallocv1.ExplainRequest{Snapshot: drawnRequest(40, 70, uint64(caller)).GetSnapshot()})
 	b.again(ctx, 1, func(ctx context.Context, _ int) { invoke(ctx, c, explainMethod, wire) })
+}
+
+// askQuestions asks questions, of which every third caller's are of the same kind.
+func askQuestions(ctx context.Context, b *besieger, c *grpc.ClientConn, caller int) {
+	ask := []func(context.Context, *besieger, *grpc.ClientConn, int){askWhatIf, askForecast, askExplain}
+	ask[caller%len(ask)](ctx, b, c, caller)
 }
 
 // askAtRandom sends requests of any size of all methods: legal ones, ones with broken bytes,

@@ -37,9 +37,9 @@ type siege struct {
 	lay func(ctx context.Context, b *besieger)
 	// plainOnly says that it is one of several addresses.
 	plainOnly bool
-	// chart says that the server is as large as the chart makes it, and recorded that it
-	// records.
-	chart, recorded bool
+	// chart says that the server is as large as the chart makes it, recorded that it records,
+	// and audited that it audits every answer.
+	chart, recorded, audited bool
 	// before is what it did to a server that did not know it.
 	before string
 }
@@ -142,6 +142,9 @@ func startBesieged(t *testing.T, siege siege, overTLS bool) *besieged {
 	}
 	if siege.recorded {
 		flags = append(flags, "--record="+t.TempDir())
+	}
+	if siege.audited {
+		flags = append(flags, "--audit-share=1")
 	}
 	if overTLS {
 		own := testcert.New(t, t.TempDir())

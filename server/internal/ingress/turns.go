@@ -36,6 +36,33 @@ const (
 	kindsOfWork
 )
 
+const (
+	// SearchMemory is set aside for a turn in which there may be a search, in bytes: the states and
+	// tables of a proof are many where jobs are few. The search bounds them by counts.
+	SearchMemory = 32 << 20
+	// boundMemory is set aside for another, in which an answer may get its bound.
+	boundMemory = 12 << 20
+)
+
+// Memory returns what is set aside for a turn, in bytes: a call has it beside what it takes of the
+// memory that calls share. There are so few turns that none has to wait for it.
+func (w Work) Memory() int {
+	if w == WorkQuestion || w == WorkDecision {
+		return SearchMemory
+	}
+	return boundMemory
+}
+
+// InflightMemory returns what is set aside for each of MaxInflight, which has a turn of each kind of
+// work.
+func InflightMemory() int {
+	bytes := 0
+	for work := range kindsOfWork {
+		bytes += work.Memory()
+	}
+	return bytes
+}
+
 // patience returns how long a call waits for its turn at most, and for which fraction of the
 // time until its deadline: the rest must suffice for deciding, or for asking another server.
 // A decision can be answered without a turn for a search; that answer is the last that this

@@ -29,8 +29,8 @@ func Recount(clock *model.Clock, in *model.Instance, incumbent model.Plan) (best
 	}
 	least := t.nodes[pool].table.least
 	best, better = incumbent, t.loss(incumbent)-least
-	// Sums of losses, and values that are products.
-	rounding := float64(len(in.Jobs)+len(t.nodes)+4) * ulp * 2 * least
+	// Sums of losses, what was too small to calculate with, and values that are products.
+	rounding := float64(len(in.Jobs)+len(t.nodes)+4) * (ulp*2*least + 4*model.Tiny)
 	for i := range in.Jobs {
 		rounding += 8 * ulp * in.Jobs[i].Tail[0]
 	}

@@ -41,6 +41,10 @@ const largeInstance = 10_000
 // looked for, but no subproblem is opened for it.
 const TiesOnly = solver.OptimalGap / 10
 
+// provenWork is the work spent on more subproblems once the incumbent counts as optimal: below
+// half of solver.OptimalGap there may be thousands left that hardly differ.
+const provenWork = 20_000_000
+
 // Search finds and proves the best plan of an instance.
 type Search struct {
 	in         *model.Instance
@@ -126,6 +130,7 @@ func (s *Search) Run(clock *model.Clock) (bound float64, limit solver.Limit) {
 		// plan to have until then.
 		s.Offer(clock, s.builder.Build(clock, root.prices))
 	}
+	until := 0 // work at which subproblems are no longer opened, 0 for never
 	for len(s.open) > 0 && s.Explored < s.in.Effort.MaxSubproblems {
 		best := 0
 		for n, part := range s.open {
@@ -148,8 +153,12 @@ func (s *Search) Run(clock *model.Clock) (bound float64, limit solver.Limit) {
 				return s.bound(), solver.LimitTime
 			}
 		}
-		switch gap := solver.RelativeGap(s.Value, s.bound()); {
-		case gap <= TiesOnly:
+		gap := solver.RelativeGap(s.Value, s.bound())
+		if until == 0 && gap <= solver.OptimalGap/2 {
+			until = clock.Work + provenWork
+		}
+		switch {
+		case gap <= TiesOnly || clock.Past(until):
 			return s.bound(), solver.LimitNone
 		case gap <= s.gap:
 			return s.bound(), solver.LimitGap

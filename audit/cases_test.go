@@ -24,6 +24,11 @@ func TestCases(t *testing.T) {
 			"allowedNodes": [4, 8], "scaling": {"table": {"speeds": [1e-300, 1e9]}}}]}`,
 		"equal jobs of uncertain ETAs": `"options": {"objective": "OBJECTIVE_TOTAL_TIME", "totalTime": {"etaError": 1e-4}}, "snapshot": {
 			"totalNodes": 4, "jobs": [{"id": "a", "remainingEta": "3600s"}, {"id": "b", "remainingEta": "3600s"}]}`,
+		"a size that nothing has room for is worth most": `"options": {"objective": "OBJECTIVE_TOTAL_TIME"}, "snapshot": {
+			"nodeTypes": [{"id": "x", "nodes": 4}, {"id": "y", "nodes": 0}], "jobs": [{"id": "a", "remainingEta": "3600s"},
+			{"id": "b", "remainingEta": "7200s", "allowedNodes": [1, 4], "scaling": {"table": {"speeds": [1e-9, 1e9]}}}]}`,
+		"weights that differ in their last digits": `"options": {"objective": "OBJECTIVE_TOTAL_TIME"}, "snapshot": {"totalNodes": 3, "jobs": [
+			{"id": "a", "remainingEta": "3600s", "weight": 1}, {"id": "b", "remainingEta": "3600s", "weight": 1.0000000000000346}]}`,
 	} {
 		request := new(elastallocv1.AllocateRequest)
 		if err := protojson.Unmarshal([]byte("{"+text+"}"), request); err != nil {

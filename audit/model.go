@@ -21,6 +21,7 @@ type model struct {
 	floors     []int // of each group
 	quotaPrice float64
 	slack      float64 // more than the relative error of a number made of the request
+	claim      float64 // the largest value that the answer speaks of
 	unit       int     // a value v is v 2^unit units
 }
 
@@ -53,11 +54,10 @@ const (
 	leastWorth = 1e-300
 )
 
-// newModel works out the numbers of the jobs that the admission lets in. claim is the
-// largest value that the answer speaks of.
+// newModel works out the numbers of the jobs that the admission lets in.
 func newModel(s *snapshot, standings []standing, claim float64, e *effort) (*model, error) {
 	m := &model{
-		snapshot: s, capacity: s.nodes, floors: make([]int, len(s.groups)), slack: 0x1p-41 + 0x1p-52*float64(len(s.jobs)),
+		snapshot: s, capacity: s.nodes, claim: claim, floors: make([]int, len(s.groups)), slack: 0x1p-41 + 0x1p-52*float64(len(s.jobs)),
 	}
 	if !s.several() {
 		m.capacity = slices.Repeat(s.nodes, s.steps)
@@ -77,12 +77,17 @@ func newModel(s *snapshot, standings []standing, claim float64, e *effort) (*mod
 		m.floors[g] = min(m.floors[g], s.groups[g].quota)
 	}
 	m.findUsable()
-	total := claim
+	if !m.scale() {
+		return nil, leaveOpen("the values of the jobs are beyond what the check can add up")
+	}
+	return m, nil
+}
+
+// scale finds the unit of values by the usable sizes. It returns false where there is none.
+func (m *model) scale() bool {
+	total := m.claim
 	for i := range m.members {
 		total += m.members[i].most(m)
-	}
-	if math.IsInf(total, 0) {
-		return nil, leaveOpen("the values of the jobs are beyond what the check can add up")
 	}
 	_, exponent := math.Frexp(max(total, math.SmallestNonzeroFloat64))
 	m.unit = valueBits - exponent
@@ -94,7 +99,7 @@ func newModel(s *snapshot, standings []standing, claim float64, e *effort) (*mod
 			r.usable = slices.DeleteFunc(r.usable, func(n int) bool { return r.fixed[n]+m.slack*r.magnitude[n] < -2*total })
 		}
 	}
-	return m, nil
+	return !math.IsInf(total, 0)
 }
 
 // newMember returns job i of the request.

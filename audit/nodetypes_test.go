@@ -67,10 +67,10 @@ func TestNodeTypes(t *testing.T) {
 			t.Errorf("%s: the plan is worth %v; want %v", name, most, test.objective)
 		}
 		a := &answer{model: m, report: &elastallocv1.SolveReport{}}
-		if plan := a.newSearch(e, test.objective+1e-6).solve(); plan != nil {
+		if plan := a.better(e, test.objective+1e-6); plan != nil {
 			t.Errorf("%s: %v is said to be better", name, plan)
 		}
-		if plan := a.newSearch(e, test.objective-1e-6).solve(); !slices.EqualFunc(plan, test.plan, slices.Equal) {
+		if plan := a.better(e, test.objective-1e-6); !slices.EqualFunc(plan, test.plan, slices.Equal) {
 			t.Errorf("%s: the best plan is %v; want %v", name, plan, test.plan)
 		}
 	}

@@ -38,7 +38,7 @@ func (a *answer) prove(e *effort) (reason string, err error) {
 		claim, what = a.report.GetObjective(), "objective"
 	}
 	better := claim + Tolerance*scale(claim)
-	plan := a.newSearch(e, better).solve()
+	plan := a.better(e, better)
 	switch {
 	case plan == nil && a.plan == nil:
 		return "", leaveOpen("answer has no plan (ask include_plan): no plan is worth more than the %s of %v, "+
@@ -63,11 +63,20 @@ func (a *answer) exact() bool {
 	return (most-least)/2 <= Tolerance*scale((most+least)/2)
 }
 
+// better returns a plan that may be worth more than a target, nil if none is.
+func (a *answer) better(e *effort, target float64) [][]int {
+	for {
+		if s, plan := a.newSearch(e, target).solve(); plan == nil || !s.refine() {
+			return plan
+		}
+	}
+}
+
 // newSearch returns a search at the prices that the answer has. What makes no sense in them
 // is left out.
-func (a *answer) newSearch(e *effort, better float64) *search {
+func (a *answer) newSearch(e *effort, target float64) *search {
 	c := &search{
-		model: a.model, effort: e, target: int64(math.Floor(math.Ldexp(better, a.unit))),
+		model: a.model, effort: e, target: int64(math.Floor(math.Ldexp(target, a.unit))),
 		nodes: make([]int64, len(a.capacity)), sizes: make(map[int][][]int64), width: make([]int, len(a.capacity)),
 		own: make([][]int, len(a.groups)+1), inner: make([][]int, len(a.groups)+1),
 	}
@@ -124,15 +133,15 @@ func (a *answer) describe(plan [][]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// solve returns a plan that may be worth more than the target, nil if none is.
-func (c *search) solve() [][]int {
-	s := c.reduce()
-	if s == nil || !s.sweep(mostRounds) {
-		return nil
+// solve returns what was left to decide, and a plan that may be worth more than the target, nil
+// if none is.
+func (c *search) solve() (s *trial, plan [][]int) {
+	if s = c.reduce(); s == nil || !s.sweep(mostRounds) {
+		return s, nil
 	}
 	for width := fewestStates; width <= mostStates; width *= 4 {
 		if plan, complete := s.run(width); plan != nil || complete {
-			return plan
+			return s, plan
 		}
 	}
 	panic(stopped{"too many combinations of plans could be part of a better one"})
@@ -164,8 +173,8 @@ func (c *search) reduce() *trial {
 	if slack <= 0 {
 		return nil
 	}
-	s := &trial{search: c}
 	options := make([][][]option, len(c.capacity))
+	s := &trial{search: c, options: options}
 	for t := range options {
 		options[t] = make([][]option, len(all))
 	}

@@ -12,6 +12,8 @@ const mostRounds = 300
 type trial struct {
 	*search
 	open []*open
+	// options are, by row, those that the other members have left.
+	options [][][]option
 	// layers are, by row, the members that have one plan left or are worth what they are row
 	// by row; ends[n] is the most that they are worth with at most n nodes beside their least.
 	layers []*layer
@@ -180,4 +182,32 @@ func (s *trial) improve(o *open, before, behind [][]int64) bool {
 	}
 	o.pay()
 	return true
+}
+
+// refine leaves members the sizes that are left to decide on, and reports whether values have a
+// finer unit then: sizes that are in no plan may be worth far more than any that is.
+func (s *trial) refine() bool {
+	for i := range s.members {
+		j := &s.members[i]
+		for t, r := range j.rows {
+			own := *r
+			own.usable = nil
+			for _, o := range s.options[t][i] {
+				own.usable = append(own.usable, slices.Index(j.sizes, o.nodes))
+			}
+			j.rows[t] = &own
+		}
+	}
+	for _, o := range s.open {
+		for t, arcs := range o.paths.arcs {
+			r := o.rows[t]
+			for _, a := range arcs {
+				r.usable = append(r.usable, int(a.size))
+			}
+			slices.Sort(r.usable)
+			r.usable = slices.Compact(r.usable)
+		}
+	}
+	before := s.unit
+	return s.scale() && s.unit > before
 }

@@ -41,6 +41,15 @@ func (of *terms) ties(other *terms) bool {
 	return of.demand == other.demand && of.weight == other.weight
 }
 
+// before reports whether a job whose key is not below another's stands before it however both are
+// rounded, or ties.
+func (of *terms) before(other *terms) bool {
+	if of.demand == other.demand {
+		return of.weight == other.weight || of.weight < other.weight*(1-0x1p-50)
+	}
+	return of.key-other.key >= nearTie*max(1, math.Abs(of.key))
+}
+
 // told returns a speed as the objective tells it from others.
 func told(speed float64) float64 { return max(speed, 1e-30) }
 
@@ -130,7 +139,7 @@ func (o *totalTime) prepare(s *snapshot, e *effort) error {
 	inexact := slices.DeleteFunc(slices.Clone(order), func(i int) bool { return o.terms[i].etaError == 0 })
 	for at := 1; at < len(exact); at++ {
 		x, y := &o.terms[exact[at-1]], &o.terms[exact[at]]
-		if gap := x.key - y.key; !x.ties(y) && gap < nearTie*max(1, math.Abs(x.key)) {
+		if !x.before(y) {
 			return leaveOpen("two jobs stand at the same place of the order up to rounding")
 		}
 	}

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/cmd/internal/clitest"
 	"github.com/elastalloc/elastalloc/internal/recording"
 	"github.com/elastalloc/elastalloc/lab/report"
@@ -54,17 +51,9 @@ func writeRecording(t *testing.T) string {
 
 func TestReplay(t *testing.T) {
 	dir, out := writeRecording(t), filepath.Join(t.TempDir(), "results")
-	stdout, stderr, status := runWith(t, nil, "replay", "--recording", dir, "--policy=optimal,fifo", "--out", out)
-	if status != cli.ExitDone || stderr != "" {
-		t.Fatalf("exit status %d, stderr %q", status, stderr)
-	}
-	for _, want := range []string{
-		"recorded   20.0       0.0  20.0  20.0", "5 of 5 jobs ended", "optimal would have taken", "wrote 15 files to " + out,
-	} {
-		if !strings.Contains(stdout, want) && !strings.Contains(strings.Join(strings.Fields(stdout), " "), want) {
-			t.Errorf("stdout does not show %q:\n%s", want, stdout)
-		}
-	}
+	stdout := succeed(t, "replay", "--recording", dir, "--policy=optimal,fifo", "--out", out)
+	contains(t, "stdout", stdout, "recorded   20.0       0.0  20.0  20.0")
+	contains(t, "stdout", strings.Join(strings.Fields(stdout), " "), "5 of 5 jobs ended", "optimal would have taken", "wrote 15 files to "+out)
 	onScreen, _, _ := strings.Cut(stdout, "wrote ") // The folder's name is the caller's.
 	clitest.CheckWidth(t, "replay", onScreen)
 	want := []string{
@@ -82,7 +71,7 @@ func TestReplay(t *testing.T) {
 		}
 		Policies []report.Detail
 	}
-	readJSON(t, filepath.Join(out, "replay.json"), &details)
+	readJSON(t, &details, out, "replay.json")
 	if details.Unknown.Compared != 5 || len(details.Policies) != 3 || details.Origin["command"] == "" {
 		t.Errorf("replay.json has %+v", details)
 	}
@@ -90,52 +79,10 @@ func TestReplay(t *testing.T) {
 		Origin map[string]any
 		Runs   []map[string]any
 	}
-	readJSON(t, filepath.Join(out, "summary.json"), &summary)
+	readJSON(t, &summary, out, "summary.json")
 	if len(summary.Runs) != 3 || summary.Runs[0]["policy"] != "recorded" || summary.Runs[0]["mean_total_s"] != 1200.0 || summary.Origin == nil {
 		t.Errorf("summary.json has %+v", summary)
 	}
-	page, err := os.ReadFile(filepath.Join(out, "report.html"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, part := range []string{"prefers-color-scheme: dark", "elastalloc-lab replay", `href="#unknown"`, `id="decisions"`, "Jobs under recorded"} {
-		if !strings.Contains(string(page), part) {
-			t.Errorf("the page has no %q", part)
-		}
-	}
-}
-
-func readJSON(t *testing.T, path string, into any) {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(text, into); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestReplayFails(t *testing.T) {
-	dir, out := writeRecording(t), filepath.Join(t.TempDir(), "results")
-	for name, test := range map[string]struct{ args, want string }{
-		"no recordings":  {"--recording " + t.TempDir(), "no recordings"},
-		"empty":          {"--recording= --policy=", "--recording is empty\n  --policy is empty"},
-		"into a file":    {"--recording " + dir + " --out replay_test.go", "--out: open "},
-		"no folder":      {"--recording none", "--recording: open none"},
-		"no flag":        {"", `"recording" not set`},
-		"unknown policy": {"--policy=best --frequency=-1 --workers=0 --recording " + dir, "--workers is 0"},
-		"twice":          {"--policy=fifo,fifo --recording " + dir, `--policy names "fifo" twice`},
-		"caller":         {"--caller nosuch --recording " + dir, `no calls of "nosuch"`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, stderr, status := runWith(t, nil, append([]string{"replay", "--out", out}, strings.Fields(test.args)...)...)
-			if status != cli.ExitBadInput || !strings.Contains(stderr, test.want) {
-				t.Errorf("exit status %d, stderr %q; want %q", status, stderr, test.want)
-			}
-		})
-	}
-	if names := filesIn(t, out); names != nil {
-		t.Errorf("results were written: %v", names)
-	}
+	contains(t, "the page", read(t, out, "report.html"),
+		"prefers-color-scheme: dark", "elastalloc-lab replay", `href="#unknown"`, `id="decisions"`, "Jobs under recorded")
 }

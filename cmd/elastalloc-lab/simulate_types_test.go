@@ -1,13 +1,9 @@
 package main
 
 import (
-	"encoding/json"
-	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
-	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/sim"
 )
 
@@ -19,19 +15,11 @@ func TestSimulateNodeTypes(t *testing.T) {
 	}
 	out := filepath.Join(t.TempDir(), "results")
 	const gavel = "../../examples/gavel/"
-	stdout, stderr, status := runWith(t, nil, "simulate", "--trace", gavel+"trace.csv", "--speeds", gavel+"speeds.csv",
+	stdout := succeed(t, "simulate", "--trace", gavel+"trace.csv", "--speeds", gavel+"speeds.csv",
 		"--node-types=k80=72,p100=72,v100=72", "--gpus-per-node=1", "--policy=type-partitions,total-time", "--out", out)
-	if status != cli.ExitDone || !strings.Contains(stdout, "MOVES") || !strings.Contains(stdout, "ONE MORE") {
-		t.Fatalf("exit status %d, stderr %q, stdout %s", status, stderr, stdout)
-	}
-	text, err := os.ReadFile(filepath.Join(out, "summary.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	contains(t, "stdout", stdout, "MOVES", "ONE MORE")
 	var summary struct{ Runs []sim.Summary }
-	if err := json.Unmarshal(text, &summary); err != nil {
-		t.Fatal(err)
-	}
+	readJSON(t, &summary, out, "summary.json")
 	pools, joint := &summary.Runs[0], &summary.Runs[1]
 	if joint.MeanTotalSeconds > 0.92*pools.MeanTotalSeconds {
 		t.Errorf("total-time takes %.0f s, type-partitions %.0f; want 8 %% less", joint.MeanTotalSeconds, pools.MeanTotalSeconds)
@@ -44,9 +32,5 @@ func TestSimulateNodeTypes(t *testing.T) {
 			t.Errorf("%+v is no share or no price", nodeType)
 		}
 	}
-	jobs, err := os.ReadFile(filepath.Join(out, "jobs.csv"))
-	if header, _, _ := strings.Cut(string(jobs), "\n"); err != nil || !strings.HasSuffix(header, ",outcome,moves,node_types") ||
-		!strings.Contains(string(jobs), ",completed,0,v100\n") {
-		t.Errorf("jobs.csv is %v, %s", err, header)
-	}
+	contains(t, "jobs.csv", read(t, out, "jobs.csv"), ",outcome,moves,node_types\n", ",completed,0,v100\n")
 }

@@ -98,18 +98,12 @@ func TestServerShowsHealthAndMetrics(t *testing.T) {
 	if _, stderr, status := runBinary(t, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--server", server.Addr); status != cli.ExitDone {
 		t.Fatalf("exit status %d, stderr %q", status, stderr)
 	}
-	metrics := scrape(t, server)
-	for _, want := range []string{
+	contains(t, "/metrics", scrape(t, server),
 		`elastalloc_solve_duration_seconds_count{backend="exact",limit="none",objective="progress"} 1`,
 		`elastalloc_snapshot_jobs_sum 4`,
 		`elastalloc_backend_up{backend="exact"} 1`,
 		`elastalloc_build_info{`,
-		`grpc_server_handled_total{grpc_code="OK",grpc_method="Allocate",`,
-	} {
-		if !strings.Contains(metrics, want) {
-			t.Errorf("/metrics does not show %s", want)
-		}
-	}
+		`grpc_server_handled_total{grpc_code="OK",grpc_method="Allocate",`)
 }
 
 // TestJobThatHangs tells of two jobs as client/eta has it, one of which has done twice and a half
@@ -183,16 +177,10 @@ func TestServerWithoutASolver(t *testing.T) {
 			t.Errorf("exit status %d, stderr %q, stdout %s; want exact's answer and that %s is unavailable", status, stderr, stdout, backend)
 		}
 	}
-	metrics := scrape(t, server)
-	for _, want := range []string{
+	contains(t, "/metrics", scrape(t, server),
 		`elastalloc_backend_up{backend="cbc"} 0`,
 		`elastalloc_backend_up{backend="exact"} 1`,
-		`elastalloc_fallbacks_total{backend="cbc",outcome="unavailable"} 2`,
-	} {
-		if !strings.Contains(metrics, want) {
-			t.Errorf("/metrics does not show %s", want)
-		}
-	}
+		`elastalloc_fallbacks_total{backend="cbc",outcome="unavailable"} 2`)
 }
 
 // TestServerRestsASolver checks that a solver that crashes each time is asked five
@@ -209,22 +197,12 @@ func TestServerRestsASolver(t *testing.T) {
 			t.Fatalf("exit status %d, stderr %q", status, stderr)
 		}
 	}
-	metrics := scrape(t, server)
-	for _, want := range []string{
+	contains(t, "/metrics", scrape(t, server),
 		`elastalloc_backend_up{backend="cbc"} 0`,
 		`elastalloc_fallbacks_total{backend="cbc",outcome="crashed"} 5`,
-		`elastalloc_fallbacks_total{backend="cbc",outcome="unavailable"} 3`,
-	} {
-		if !strings.Contains(metrics, want) {
-			t.Errorf("/metrics does not show %s", want)
-		}
-	}
-	page := servertest.Page(t, server, "/")
-	for _, want := range []string{"<b>cbc</b> 2.10.12", "down since ", "5 failed in a row: CBC has no whole solution", "<b>cbc crashed</b> after "} {
-		if !strings.Contains(page, want) {
-			t.Errorf("the status page does not show %q:\n%s", want, page)
-		}
-	}
+		`elastalloc_fallbacks_total{backend="cbc",outcome="unavailable"} 3`)
+	contains(t, "the status page", servertest.Page(t, server, "/"),
+		"<b>cbc</b> 2.10.12", "down since ", "5 failed in a row: CBC has no whole solution", "<b>cbc crashed</b> after ")
 	wait.For(t, "the log says once that cbc rests", func() (bool, string) { // It may come after the answers.
 		logs := server.Logs()
 		return strings.Count(logs, `"level":"WARN","msg":"backend circuit is open","backend":"cbc","until":"`) == 1 &&

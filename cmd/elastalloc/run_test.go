@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -25,35 +26,81 @@ func runWith(t *testing.T, env map[string]string, stdin string, args ...string) 
 	return clitest.Run(t, run, env, stdin, args...)
 }
 
+// succeed executes a command line that has to succeed without a warning, and returns what it
+// prints.
+func succeed(t *testing.T, stdin string, args ...string) string {
+	t.Helper()
+	stdout, stderr, status := runWith(t, nil, stdin, args...)
+	if status != cli.ExitDone || stderr != "" {
+		t.Fatalf("%q: exit status %d, stderr %q", args, status, stderr)
+	}
+	return stdout
+}
+
+// contains checks that a text has all parts.
+func contains(t *testing.T, what, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("%s lacks %q:\n%s", what, part, text)
+		}
+	}
+}
+
 // maskTimes hides what differs from run to run in a table or in JSON.
 func maskTimes(text string) string {
 	text = regexp.MustCompile(`\b(in|after) [0-9.]+(ns|µs|ms|s)`).ReplaceAllString(text, "$1 TIME")
 	return regexp.MustCompile(`"(solveTime|duration)": "[^"]*"`).ReplaceAllString(text, `"$1": "TIME"`)
 }
 
-// TestTables compares what allocate shows a person with golden files; go test
-// -update rewrites them. The budget is ample so that no time limit ends a search.
+// scenarios is a file of scenarios, one of which is wrong.
+const scenarios = `{"scenarios": [
+	{"name": "bert is urgent", "putJobs": [{"id": "bert-large-wiki-phase2", "remainingEta": "101180s", "currentNodes": 4, "weight": 8}]},
+	{"name": "gone", "removeJobIds": ["no-such-job"]},
+	{"name": "no pauses", "options": {"objective": "OBJECTIVE_TOTAL_TIME", "admission": "ADMISSION_OPTIMIZED"}}
+]}`
+
+// TestTables compares what the commands show a person with golden files; go test -update rewrites
+// them. No line is wider than a terminal. The budget is ample so that no time limit ends a search.
 func TestTables(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "scenarios.json")
+	if err := os.WriteFile(file, []byte(scenarios), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const busy = " -f ../../examples/busy.json --budget=10m"
 	for name, args := range map[string]string{
-		"no_jobs":              "-f testdata/no_jobs.json",
-		"zero_nodes":           "-f testdata/zero_nodes.json --plan",
-		"more_jobs_than_nodes": "-f testdata/more_jobs_than_nodes.json --plan",
-		"optimized":            "-f testdata/more_jobs_than_nodes.json --admission optimized --plan",
-		"preemptive":           "-f testdata/more_jobs_than_nodes.json --admission preemptive --plan",
-		"shrunken_pool":        "-f testdata/shrunken_pool.json --plan",
-		"illegal_size":         "-f testdata/illegal_size.json --plan",
-		"queue":                "-f testdata/queue.json",
-		"greedy":               "-f testdata/queue.json --backend greedy",
-		"fallback":             "-f testdata/queue.json --backend cbc --formulation paper",
-		"example":              "-f ../../examples/snapshot.json",
-		"busy":                 "-f ../../examples/busy.json",
-		"teams":                "-f ../../examples/teams.json",
-		"node_types":           "-f testdata/node_types.json",
-		"two_kinds":            "-f ../../examples/two-kinds.json",
+		"no_jobs":              "allocate --budget=1m -f testdata/no_jobs.json",
+		"zero_nodes":           "allocate --budget=1m -f testdata/zero_nodes.json --plan",
+		"more_jobs_than_nodes": "allocate --budget=1m -f testdata/more_jobs_than_nodes.json --plan",
+		"optimized":            "allocate --budget=1m -f testdata/more_jobs_than_nodes.json --admission optimized --plan",
+		"preemptive":           "allocate --budget=1m -f testdata/more_jobs_than_nodes.json --admission preemptive --plan",
+		"shrunken_pool":        "allocate --budget=1m -f testdata/shrunken_pool.json --plan",
+		"illegal_size":         "allocate --budget=1m -f testdata/illegal_size.json --plan",
+		"queue":                "allocate --budget=1m -f testdata/queue.json",
+		"greedy":               "allocate --budget=1m -f testdata/queue.json --backend greedy",
+		"fallback":             "allocate --budget=1m -f testdata/queue.json --backend cbc --formulation paper",
+		"example":              "allocate --budget=1m -f ../../examples/snapshot.json",
+		"busy":                 "allocate --budget=1m -f ../../examples/busy.json",
+		"teams":                "allocate --budget=1m -f ../../examples/teams.json",
+		"node_types":           "allocate --budget=1m -f testdata/node_types.json",
+		"two_kinds":            "allocate --budget=1m -f ../../examples/two-kinds.json",
+		"fill_idle":            "fill-idle -f testdata/queue.json",
+		"explain":              "explain" + busy,
+		"explain_progress":     "explain --objective=progress --admission=fifo" + busy,
+		"explain_jobs":         "explain --job=bert-large-wiki-phase2 --job=llama-7b-pretrain-de --job=gpt-neox-20b-pretrain" + busy,
+		"whatif_nodes":         "whatif --nodes=90,100,120,130" + busy,
+		"whatif_many":          "whatif --nodes=90,95,100,105,110,115,120,125,130" + busy,
+		"whatif_remove":        "whatif --remove=gpt-neox-20b-pretrain --remove=llama-7b-pretrain-de --nodes=130" + busy,
+		"whatif_node_types":    "whatif --node-type=a100=8 --node-type=t4=24 -f testdata/node_types.json --budget=10m",
+		"explain_node_types":   "explain --job=bert --job=resnet --job=short -f testdata/node_types.json --budget=10m",
+		"whatif_scenarios":     "whatif --scenarios=" + file + busy,
+		"forecast":             "forecast --every-event" + busy,
+		"forecast_range":       "forecast --every-event --eta-error=0.3 --samples=5" + busy,
+		"forecast_until":       "forecast --until=2h" + busy,
 	} {
 		t.Run(name, func(t *testing.T) {
 			env := map[string]string{"ELASTALLOC_CBC": "/nonexistent/cbc"}
-			stdout, stderr, status := runWith(t, env, "", append([]string{"allocate", "--budget=1m"}, strings.Fields(args)...)...)
+			stdout, stderr, status := runWith(t, env, "", strings.Fields(args)...)
 			warning := ""
 			if name == "fallback" {
 				warning = "elastalloc allocate: warning: decided by exact, not by cbc: backend is unavailable: "
@@ -61,17 +108,10 @@ func TestTables(t *testing.T) {
 			if status != cli.ExitDone || !strings.HasPrefix(stderr, warning) || warning == "" && stderr != "" {
 				t.Fatalf("exit status %d, stderr %q; want it to begin with %q", status, stderr, warning)
 			}
+			clitest.CheckWidth(t, args, stdout)
 			clitest.CompareGolden(t, name+".golden", maskTimes(stdout))
 		})
 	}
-}
-
-func TestFillIdle(t *testing.T) {
-	stdout, stderr, status := runWith(t, nil, "", "fill-idle", "-f", "testdata/queue.json")
-	if status != cli.ExitDone || stderr != "" {
-		t.Fatalf("exit status %d, stderr %q", status, stderr)
-	}
-	clitest.CompareGolden(t, "fill_idle.golden", stdout)
 }
 
 // startFirst has a job that START_FIRST starts at the price of all others.
@@ -82,49 +122,31 @@ const startFirst = `{"snapshot": {"totalNodes": 8, "jobs": [
 	"options": {"objective": "OBJECTIVE_TOTAL_TIME", "admission": "ADMISSION_START_FIRST"}}`
 
 // TestStartFirstBehindGreedy checks the words where starting every job that can start costs
-// more than greedy, which lets one wait, and no plan that may is better.
+// more than greedy, which lets one wait, and no plan that may is better. A job that is paused for
+// the start is told for which.
 func TestStartFirstBehindGreedy(t *testing.T) {
-	stdout, stderr, status := runWith(t, nil, startFirst, "allocate", "-f", "-", "--budget=1m")
-	if status != cli.ExitDone {
-		t.Fatalf("exit status %d, stderr %q", status, stderr)
-	}
-	for _, want := range []string{
+	words := func(args ...string) string { return strings.Join(strings.Fields(succeed(t, startFirst, args...)), " ") }
+	contains(t, "the decision", words("allocate", "-f", "-", "--budget=1m"),
 		"no plan that the admission allows is better", "by leaving jobs waiting that the admission starts",
-		"start-first starts big on 8 nodes at any price, here the nodes of 2 running jobs; optimized may let it wait",
-	} {
-		if !strings.Contains(strings.Join(strings.Fields(stdout), " "), want) {
-			t.Errorf("stdout lacks %q:\n%s", want, stdout)
-		}
-	}
-}
-
-// TestStartFirstExplained checks that a job which is paused for a start is told for which.
-func TestStartFirstExplained(t *testing.T) {
-	stdout, stderr, status := runWith(t, nil, startFirst, "explain", "-f", "-", "--job=a")
-	const want = "a is paused, because 1 node does not fit beside what goes before it, above all the 8 nodes that big starts with"
-	if status != cli.ExitDone || !strings.Contains(strings.Join(strings.Fields(stdout), " "), want) {
-		t.Errorf("exit status %d, stderr %q, stdout:\n%s", status, stderr, stdout)
-	}
+		"start-first starts big on 8 nodes at any price, here the nodes of 2 running jobs; optimized may let it wait")
+	contains(t, "the explanation", words("explain", "-f", "-", "--job=a"),
+		"a is paused, because 1 node does not fit beside what goes before it, above all the 8 nodes that big starts with")
 }
 
 // TestCappedJobs checks that nodes which stay idle since max_nodes is unset are explained.
 func TestCappedJobs(t *testing.T) {
 	for job, want := range map[string]bool{`"remainingEta": "9h"`: true, `"remainingEta": "9h", "maxNodes": 16`: false} {
 		request := `{"snapshot": {"totalNodes": 40, "jobs": [{"id": "a", ` + job + `}]}}`
-		stdout, stderr, status := runWith(t, nil, request, "allocate", "-f", "-", "--budget=1m")
-		said := strings.Contains(stdout, "40 nodes, 24 idle; 1 job at 16, the most without max_nodes")
-		if status != cli.ExitDone || said != want {
-			t.Errorf("exit status %d, stderr %q, stdout:\n%s", status, stderr, stdout)
+		stdout := succeed(t, request, "allocate", "-f", "-", "--budget=1m")
+		if strings.Contains(stdout, "40 nodes, 24 idle; 1 job at 16, the most without max_nodes") != want {
+			t.Errorf("stdout:\n%s", stdout)
 		}
 	}
 }
 
 // TestJSON checks that -o json prints the response itself, the same every time.
 func TestJSON(t *testing.T) {
-	first, stderr, status := runWith(t, nil, "", "allocate", "-f", "testdata/queue.json", "-o", "json", "--budget=1m")
-	if status != cli.ExitDone {
-		t.Fatalf("exit status %d, stderr %q", status, stderr)
-	}
+	first := succeed(t, "", "allocate", "-f", "testdata/queue.json", "-o", "json", "--budget=1m")
 	response := new(elastallocv1.AllocateResponse)
 	if err := protojson.Unmarshal([]byte(first), response); err != nil {
 		t.Fatal(err)
@@ -137,7 +159,7 @@ func TestJSON(t *testing.T) {
 			t.Errorf("the plan of %q was given without being asked for", a.GetJobId())
 		}
 	}
-	again, _, _ := runWith(t, nil, "", "allocate", "-f", "testdata/queue.json", "-o", "json", "--budget=1m")
+	again := succeed(t, "", "allocate", "-f", "testdata/queue.json", "-o", "json", "--budget=1m")
 	if diff := cmp.Diff(maskTimes(first), maskTimes(again)); diff != "" {
 		t.Errorf("the same request gave different answers:\n%s", diff)
 	}
@@ -189,16 +211,9 @@ func TestEnvironment(t *testing.T) {
 
 // TestSnapshot cuts a request and decides it, as a pipe of the two would.
 func TestSnapshot(t *testing.T) {
-	request, stderr, status := runWith(t, nil, "", "snapshot", "--trace=testdata/trace.csv", "--nodes=12", "--at=10m")
-	if status != cli.ExitDone {
-		t.Fatalf("exit status %d, stderr %q", status, stderr)
-	}
+	request := succeed(t, "", "snapshot", "--trace=testdata/trace.csv", "--nodes=12", "--at=10m")
 	clitest.CompareGolden(t, "snapshot.json.golden", request)
-	stdout, stderr, status := runWith(t, nil, request, "allocate", "-f", "-", "--budget=1m")
-	if status != cli.ExitDone {
-		t.Fatalf("exit status %d, stderr %q", status, stderr)
-	}
-	clitest.CompareGolden(t, "snapshot.golden", maskTimes(stdout))
+	clitest.CompareGolden(t, "snapshot.golden", maskTimes(succeed(t, request, "allocate", "-f", "-", "--budget=1m")))
 }
 
 // TestRealTrace proves the decision of a real moment, where the public traces
@@ -208,14 +223,8 @@ func TestRealTrace(t *testing.T) {
 	if _, err := os.Stat(trace); err != nil {
 		t.Skip("no ../shared/traces beside the checkout")
 	}
-	request, stderr, status := runWith(t, nil, "", "snapshot", "--trace", trace, "--nodes=110", "--at=26h")
-	if status != cli.ExitDone {
-		t.Fatalf("exit status %d, stderr %q", status, stderr)
-	}
-	stdout, stderr, status := runWith(t, nil, request, "allocate", "-f", "-", "--budget=1m")
-	if status != cli.ExitDone || !strings.Contains(stdout, "proven optimal") {
-		t.Errorf("exit status %d, stderr %q, stdout %s; want a proven optimum", status, stderr, stdout)
-	}
+	request := succeed(t, "", "snapshot", "--trace", trace, "--nodes=110", "--at=26h")
+	contains(t, "the decision", succeed(t, request, "allocate", "-f", "-", "--budget=1m"), "proven optimal")
 }
 
 // TestChartNamesBackends checks that the schema of the chart's values has the backends that

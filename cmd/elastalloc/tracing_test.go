@@ -193,9 +193,5 @@ func TestServerWithoutACollector(t *testing.T) {
 	if err := server.Stop(); err != nil {
 		t.Errorf("the server ended with %v", err)
 	}
-	for _, want := range []string{`"msg":"drained"`, `"msg":"the last spans may be lost"`} {
-		if !strings.Contains(server.Logs(), want) {
-			t.Errorf("the log does not say %s:\n%s", want, server.Logs())
-		}
-	}
+	contains(t, "the log", server.Logs(), `"msg":"drained"`, `"msg":"the last spans may be lost"`)
 }

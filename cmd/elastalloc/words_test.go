@@ -12,25 +12,17 @@ import (
 
 // TestExample decides the example that allocate prints.
 func TestExample(t *testing.T) {
-	request, stderr, status := runWith(t, nil, "", "allocate", "--example")
-	if status != cli.ExitDone {
-		t.Fatalf("exit status %d, stderr %q", status, stderr)
-	}
-	stdout, stderr, status := runWith(t, nil, request, "allocate", "-f", "-")
-	if status != cli.ExitDone || !strings.Contains(stdout, "1 start, 1 scale up") {
-		t.Errorf("exit status %d, stderr %q, stdout %q; want a job that starts and one that grows", status, stderr, stdout)
-	}
+	contains(t, "the decision", succeed(t, succeed(t, "", "allocate", "--example"), "allocate", "-f", "-"), "1 start, 1 scale up")
 }
 
 func TestVersion(t *testing.T) {
-	line, _, _ := runWith(t, nil, "", "version")
-	if stdout, stderr, status := runWith(t, nil, "", "--version"); status != cli.ExitDone || stdout != line {
-		t.Errorf("--version prints %q, %q, exit status %d; want %q", stdout, stderr, status, line)
+	line := succeed(t, "", "version")
+	if other := succeed(t, "", "--version"); other != line {
+		t.Errorf("--version prints %q; want %q", other, line)
 	}
-	stdout, stderr, status := runWith(t, nil, "", "version", "-o", "json")
 	var got map[string]string
-	if err := json.Unmarshal([]byte(stdout), &got); err != nil || status != cli.ExitDone {
-		t.Fatalf("%v, exit status %d, stderr %q", err, status, stderr)
+	if err := json.Unmarshal([]byte(succeed(t, "", "version", "-o", "json")), &got); err != nil {
+		t.Fatal(err)
 	}
 	if want := strings.Join([]string{got["program"], got["version"], got["go"], got["os"] + "/" + got["arch"]}, " ") + "\n"; want != line {
 		t.Errorf("the JSON says %q; the line %q", want, line)

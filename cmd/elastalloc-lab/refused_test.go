@@ -1,0 +1,191 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+)
+
+// TestRefused checks that bad usage and bad input are named, with what is wanted, that the status
+// says whose fault they are, and that nothing is printed or written.
+func TestRefused(t *testing.T) {
+	dir := t.TempDir()
+	old := t.TempDir()
+	write(t, old, "notes.txt", "mine")
+	trace := write(t, dir, "bad.csv", "job_id,submit_s,duration_s,gpus\na,0,1,1\nb,0,x,1\n")
+	apps := write(t, dir, "apps.csv", "job_id,submit_s,duration_s,gpus,application,work_s,min_nodes\nx,0,,1,gpt,60,4\n")
+	speeds := write(t, dir, "speeds.csv", "application,node_type,nodes,speed\nbert,a,1,1\n")
+	recording := writeRecording(t)
+	const good, typed = "--trace=../elastalloc/testdata/trace.csv --nodes=4", "--trace=../elastalloc/testdata/trace.csv --node-types"
+	for command, cases := range map[string]map[string]string{
+		"": {
+			"decide":      `unknown command "decide"`,
+			"allocate -f": "allocate is a command of elastalloc\n",
+		},
+		"bench": {
+			"--port 1":      "unknown flag: --port",
+			"":              `"file" not set`,
+			"snapshot.json": `"file" not set`,
+			"-f ../elastalloc/testdata/bad_fields.json --backends exact":         "snapshot.total_nodes",
+			"-f ../elastalloc/testdata/trace.csv --backends exact":               "parse AllocateRequest in ../elastalloc/testdata/trace.csv: ",
+			"-f missing --backends exact":                                        "missing: no such file",
+			"-f ../elastalloc/internal --backends exact":                         "no snapshot",
+			"-f ../elastalloc/testdata/queue.json --backends exact --max-jobs 3": "skipped: 1 snapshot with more than 3 jobs",
+			"-f ../elastalloc/testdata/queue.json --objective speed":             "--objective",
+			"-f ../elastalloc/testdata/queue.json --objective progress,progress": "--objective names \"progress\" twice",
+			"-f testdata --limit 0s":                                             "--limit is 0s",
+			"-f testdata --max-jobs 0":                                           "--max-jobs is 0",
+			"-f testdata --backends exact,gurobi":                                `--backends: unknown backend "gurobi"`,
+			"-f testdata --formulation onehot":                                   `--formulation is "onehot"; want one of one-hot, paper`,
+			"-f testdata --formulation paper,paper":                              "twice",
+			"-f testdata -o yaml":                                                "want one of table, json",
+		},
+		"etas": {
+			"":                    `required flag(s) "recording" not set`,
+			"--recording=,":       "--recording",
+			"--recording=missing": "missing",
+			"--recording=" + recording + " --caller=nosuch": `no calls of "nosuch"`,
+		},
+		"paper": {
+			"--seeds=0 --workers=0": "seeds is 0; want 1 to 100\nworkers is 0",
+			"--trace=missing.csv":   "no such file",
+			"--trace=" + trace:      "bad.csv: trace line 3: duration_s",
+			"--trace=../elastalloc/testdata/trace.csv --gpus-per-node=-1": "gpus-per-node is -1",
+			"--unknown":    "unknown flag",
+			"argument":     "unexpected argument",
+			"--out=" + old: "exists and is not empty",
+		},
+		"paper --seeds=1": {"": `"out" not set`},
+		"replay": {
+			"--recording " + t.TempDir():                         "no recordings",
+			"--recording= --policy=":                             "--recording is empty\n  --policy is empty",
+			"--recording " + recording + " --out replay_test.go": "--out: open ",
+			"--recording none":                                   "--recording: open none",
+			"":                                                   `"recording" not set`,
+			"--policy=best --frequency=-1 --workers=0 --recording " + recording: "--workers is 0",
+			"--policy=fifo,fifo --recording " + recording:                       `--policy names "fifo" twice`,
+			"--caller nosuch --recording " + recording:                          `no calls of "nosuch"`,
+		},
+		"trace": {
+			"--trace=../../examples/trace.csv --from=999h": "no job was submitted within the window",
+			"--synthetic=strange":                          "want one of baseline, heterogeneous",
+			"--synthetic=baseline --for=-1h":               "at least 0s",
+			"--synthetic baseline --seed -1":               `--seed is "-1"; want uint`,
+			"":                                             "[trace synthetic] is required",
+		},
+		"simulate": {
+			"--total-time aging":           `--total-time is "aging"; want name=value`,
+			good + " --out=" + old:         "exists and is not empty",
+			"--nodes=4":                    "[trace synthetic] is required",
+			good + " --synthetic=baseline": "[synthetic trace] were all set",
+			"--synthetic=baseline":         "[nodes node-types] is required",
+			"--synthetic=baseline --nodes=4 --gpus-per-node=4":       "[gpus-per-node synthetic] were all set",
+			"--synthetic=other --nodes=4":                            `--synthetic is "other"; want one of baseline, heterogeneous`,
+			"--trace=missing.csv --nodes=4":                          "no such file",
+			"--nodes=4 --trace=" + trace:                             `bad.csv: trace line 3: duration_s is "x"`,
+			"--trace=../elastalloc/testdata/trace.csv --nodes=0,4,4": "--nodes is 0; want 1 to 2147483647\n  --nodes names 4 twice",
+			good + " --policy=best":                                  `unknown policy "best" (want one of optimal, `,
+			good + " --policy=fifo,fifo":                             `--policy names "fifo" twice`,
+			good + " --min-duration=-1s":                             "--min-duration is -1s",
+			good + " --min-duration=1000h":                           "trace has no job of at least 1000h",
+			good + " --min-duration=soon":                            `--min-duration is "soon"; want a duration, such as 90s`,
+			good + " --gpus-per-node=0":                              "--gpus-per-node is 0; want at least 1",
+			good + " --frequency=0":                                  "--frequency is 0s",
+			good + " --frequency=1.5s":                               "--frequency is 1.5s; want whole seconds",
+			good + " --steps=25":                                     "--steps is 25; want 1 to 24",
+			good + " --scaling-delay=5m":                             "--scaling-delay is 5m0s; want whole seconds, at least 0s and less than the frequency",
+			good + " --restart-time=1.5s":                            "--restart-time is 1.5s; want whole seconds",
+			good + " --restart-time=15s --scaling-delay=15s":         "--restart-time is set beside a scaling delay; want at most one",
+			good + " --vary=colours":                                 `--vary: unknown variation "colours" (want some of weights, `,
+			good + " --vary=weights,weights-rising":                  `--vary: variation "weights-rising" is one too many`,
+			good + " --vary=minimums,rigid-most":                     `--vary: variation "rigid-most" is one too many`,
+			good + " --policy=recorded":                              "has no start_s",
+			good + " --eta-error=1":                                  "--eta-error is 1; want at least 0 and less than 1",
+			good + " --eta-error=30":                                 "--eta-error is 30; want at least 0 and less than 1; did you mean 0.3?",
+			good + " --eta-error=NaN":                                "--eta-error is NaN",
+			good + " --eta-sigma=-1":                                 "--eta-sigma is -1; want 0 to 5",
+			good + " --eta-sigma=NaN":                                "--eta-sigma is NaN",
+			good + " --eta=guessed":                                  "want one of told, unknown",
+			good + " --eta=unknown --eta-error=0.1":                  "[eta eta-error]",
+			good + " --bug-share=0.6 --kill-share=0.5":               "together at most 1",
+			good + " --workers=0":                                    "--workers is 0",
+			good + " --quotas=fair":                                  "--quotas is \"fair\"; want one of demand, equal",
+			good + " --teams=-1 --team-limit=0.5":                    "--teams is -1; want at least 1\n  --team-limit is 0.5; want 1 to 1e+06",
+			good + " --team-limit=2":                                 "--team-limit has no teams",
+			good + " --teams=1000":                                   "trace has 2 users; want at least one for each of 1000 teams",
+			good + " --total-time=speed=1,aging=soon,fairness=x": "--total-time: aging is \"soon\"; want a duration, such as 90s, 5m or 300\n" +
+				"  --total-time: fairness is \"x\"; want a number\n  --total-time: unknown parameter \"speed\" (want some of aging, eta_error, fairness, ",
+			good + " --total-time=quota_price=-1":        "--total-time: quota_price is -1; want 0 to 1e+06",
+			good + " --policy=fifo --total-time=aging=0": "--total-time sets aging; want a policy of total time",
+			good + " --quotas=equal":                     "of trace has no group",
+			good + " --groups=missing.csv":               "no such file",
+			good + " --groups=" + trace:                  "bad.csv: groups line 1: column id is missing\n  line 1: column quota is missing",
+			good + " --policy=static-partitions":         "the policy static-partitions needs teams",
+			good + " --node-types=fast=2":                "[node-types nodes] were all set",
+			good + " --policy=type-kept":                 "the policy type-kept needs node types",
+			good + " --speeds=missing.csv":               "--speeds has no node types; want --node-types as well",
+			typed + "=fast=0,slow=2:x,,=3": "--node-types: \"fast=0\" names no nodes; want ID=NODES[:SPEED], such as a100=16:4\n" +
+				"  --node-types: \"slow=2:x\" has speed \"x\"; want a number greater than 0 and at most 1e+09\n" +
+				"  --node-types: \"\" names no nodes; want ID=NODES[:SPEED], such as a100=16:4\n",
+			typed + "=a=2,b=2 --node-types=a=4":                    "--node-types names two clusters of 4 nodes; results are told apart by that",
+			typed + "=a=2,a=2":                                     `"a" twice`,
+			typed + "=a=2 --policy=fifo":                           "the policy fifo knows no node types (want some of total-time, ",
+			typed + "=a=2 --scaling-delay=15s":                     "--scaling-delay is set beside node types; want a restart time",
+			typed + "=a=2 --teams=1":                               "beside teams",
+			typed + "=a=2 --speeds=missing.csv":                    "no such file",
+			typed + "=a=2 --speeds=" + trace:                       "bad.csv: speeds line 1: column application is missing\n  line 1: column node_type is missing",
+			typed + "=a=2 --trace=" + apps + " --speeds=" + speeds: `apps: job "x" has the application "gpt", of which there are no speeds`,
+			typed + "=b=2 --trace=" + apps:                         "has no size that fits a node type of the cluster",
+		},
+	} {
+		for args, want := range cases {
+			parent := t.TempDir()
+			line := append(strings.Fields(command), strings.Fields(args)...)
+			if writes := command == "paper" || command == "replay" || command == "simulate"; writes && !strings.Contains(args, "--out") {
+				line = append(line, "--out", filepath.Join(parent, "results"))
+			}
+			stdout, stderr, status := runWith(t, nil, line...)
+			if status != cli.ExitBadInput || !strings.Contains(stderr, want) || stdout != "" {
+				t.Errorf("%q: exit status %d, stdout %q, stderr %q; want %q", line, status, stdout, stderr, want)
+			}
+			if left := filesIn(t, parent); len(left) != 0 {
+				t.Errorf("%q leaves %v behind", line, left)
+			}
+		}
+	}
+	if diff := cmp.Diff([]string{"notes.txt"}, filesIn(t, old)); diff != "" {
+		t.Errorf("what was there before (-want +got):\n%s", diff)
+	}
+}
+
+// TestFailed checks that work that could not be done leaves nothing behind: it was interrupted, or a
+// program is missing, which is an error instead of a fallback to another backend.
+func TestFailed(t *testing.T) {
+	interrupted, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	for args, test := range map[string]struct {
+		ctx  context.Context
+		want string
+	}{
+		"simulate --synthetic=baseline --nodes=70": {interrupted, "interrupted; nothing was written"},
+		"paper --seeds=1":                          {interrupted, "interrupted; nothing was written"},
+		"simulate --trace=../elastalloc/testdata/trace.csv --nodes=4 --policy=optimal-cbc --cbc=/nonexistent/cbc": {t.Context(), "backend cbc:"},
+	} {
+		parent := t.TempDir()
+		var stdout, stderr bytes.Buffer
+		status := run(test.ctx, append(strings.Fields(args), "--out", filepath.Join(parent, "results")),
+			cli.Streams{In: strings.NewReader(""), Out: &stdout, Err: &stderr}, func(string) (string, bool) { return "", false })
+		if status != cli.ExitFailed || !strings.Contains(stderr.String(), test.want) {
+			t.Errorf("%s: exit status %d, stderr %q; want %q", args, status, &stderr, test.want)
+		}
+		if left := filesIn(t, parent); len(left) != 0 {
+			t.Errorf("%s leaves %v behind", args, left)
+		}
+	}
+}

@@ -59,25 +59,6 @@ func TestToldTimes(t *testing.T) {
 	}
 }
 
-// TestPolicyOptions checks what the policies of total time ask for.
-func TestPolicyOptions(t *testing.T) {
-	for name, want := range map[string]struct {
-		admission  solver.Admission
-		everyEvent bool
-		price      *time.Duration
-	}{
-		"total-time":         {solver.AdmissionStartFirst, true, nil},
-		"total-time-waiting": {solver.AdmissionOptimized, true, nil},
-		"total-time-steady":  {solver.AdmissionFIFO, false, new(15 * second)},
-	} {
-		p := policy(t, name)
-		if p.Options.Objective != solver.ObjectiveTotalTime || p.Options.Admission != want.admission ||
-			p.EveryEvent != want.everyEvent || p.Options.TotalTime.Cadence != nil || !cmp.Equal(p.Options.TotalTime.RescalePrice, want.price) {
-			t.Errorf("%s is %+v; want %+v", name, p, want)
-		}
-	}
-}
-
 // warning is an allocator that warns, as the root package's does.
 type warning struct{ realAllocator }
 
@@ -122,37 +103,30 @@ func TestGentle(t *testing.T) {
 	}
 }
 
-// TestCadence checks that a policy of total time that decides at scaling moments only
-// says how long it is to the next one.
-func TestCadence(t *testing.T) {
-	for name, want := range map[string]*time.Duration{"total-time-steady": new(300 * second), "total-time": nil, "optimal": nil} {
+// TestOptions checks what an allocator is asked with. A policy of total time that decides at
+// scaling moments only says how long it is to the next one.
+func TestOptions(t *testing.T) {
+	for name, want := range map[string]solver.Options{
+		"optimal":            {Backend: solver.BackendExact, Admission: solver.AdmissionFIFO},
+		"optimal-preemptive": {Backend: solver.BackendExact, Admission: solver.AdmissionPreemptive},
+		"total-time":         totalTime(solver.AdmissionStartFirst),
+		"total-time-waiting": totalTime(solver.AdmissionOptimized),
+		"total-time-steady": {
+			Backend: solver.BackendExact, Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionFIFO,
+			TotalTime: solver.TotalTimeOptions{RescalePrice: new(15 * second), Cadence: new(300 * second)},
+		},
+	} {
 		var got solver.Options
-		spy := optionsSpy{newAllocator(), &got}
+		config := DefaultConfig(4)
+		config.DecisionBudget = 2 * second
 		w := Workload{Name: "w", Jobs: []WorkloadJob{job("a", 0, time.Minute)}}
-		if _, err := Run(t.Context(), w, policy(t, name), DefaultConfig(4), spy); err != nil {
+		if _, err := Run(t.Context(), w, policy(t, name), config, optionsSpy{newAllocator(), &got}); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, got.TotalTime.Cadence); diff != "" {
-			t.Errorf("%s: cadence (-want +got):\n%s", name, diff)
+		want.TimeBudget, want.NoBound = 2*second, true
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: options (-want +got):\n%s", name, diff)
 		}
-	}
-}
-
-// TestOptions checks what an allocator is asked with.
-func TestOptions(t *testing.T) {
-	var got solver.Options
-	config := DefaultConfig(4)
-	config.DecisionBudget = 2 * second
-	spy := optionsSpy{newAllocator(), &got}
-	w := Workload{Name: "w", Jobs: []WorkloadJob{job("a", 0, time.Minute)}}
-	if _, err := Run(t.Context(), w, policy(t, "optimal-preemptive"), config, spy); err != nil {
-		t.Fatal(err)
-	}
-	want := solver.Options{
-		Backend: solver.BackendExact, Admission: solver.AdmissionPreemptive, TimeBudget: 2 * second, NoBound: true,
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("options (-want +got):\n%s", diff)
 	}
 }
 

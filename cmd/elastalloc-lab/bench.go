@@ -75,7 +75,7 @@ On a signal the work stops, and the rows so far are printed.`,
 			return f.bench(cmd, env)
 		},
 	}
-	backends, formulations := cli.Names(elastalloc.BackendNames()), apiconv.Names[elastallocv1.Formulation]()
+	backends, formulations := cli.Named[string](elastalloc.BackendNames()), apiconv.Names[elastallocv1.Formulation]()
 	objectives := apiconv.Names[elastallocv1.Objective]()
 	flags := command.Flags()
 	flags.StringArrayVarP(&f.files, "file", "f", nil, "request in protojson, or a folder of requests; may be repeated")
@@ -280,14 +280,12 @@ func (c check) begin(ctx context.Context) (context.Context, func()) {
 
 // candidates returns the backends to compare, the external ones with each formulation.
 func (f *benchFlags) candidates() ([]candidate, error) {
-	var formulations []solver.Formulation
-	for i, name := range f.formulations {
+	for i := range f.formulations {
 		if err := checkName[elastallocv1.Formulation]("formulation", f.formulations, i); err != nil {
 			return nil, err
 		}
-		formulations = append(formulations, solver.Formulation(name))
 	}
-	names := cli.BackendNames(f.backends)
+	names := cli.Named[solver.BackendName](f.backends)
 	if err := elastalloc.CheckBackends(names); err != nil {
 		return nil, fmt.Errorf("--backends: %w", err)
 	}
@@ -301,7 +299,7 @@ func (f *benchFlags) candidates() ([]candidate, error) {
 			candidates = append(candidates, one)
 			continue
 		}
-		for _, formulation := range formulations {
+		for _, formulation := range cli.Named[solver.Formulation](f.formulations) {
 			one.formulation = formulation
 			candidates = append(candidates, one)
 		}

@@ -322,13 +322,7 @@ func (f *simulateFlags) workload(trace sim.Trace, name string, vary []sim.Variat
 }
 
 // variations returns what --vary names.
-func (f *simulateFlags) variations() []sim.Variation {
-	variations := make([]sim.Variation, len(f.vary))
-	for i, name := range f.vary {
-		variations[i] = sim.Variation(name)
-	}
-	return variations
-}
+func (f *simulateFlags) variations() []sim.Variation { return cli.Named[sim.Variation](f.vary) }
 
 // readTrace returns the trace and its name in the results.
 func (f *simulateFlags) readTrace(cmd *cobra.Command) (sim.Trace, string, error) {

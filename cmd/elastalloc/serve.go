@@ -67,7 +67,7 @@ traces on.`,
 			config.Logger = slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: least}))
 			config.NoReflection = !reflection
 			config.Ready = systemdReadiness(env, config.Logger)
-			options.Backends, options.Programs = cli.BackendNames(names), programs
+			options.Backends, options.Programs = cli.Named[solver.BackendName](names), programs
 			options.Middleware, options.ProverMiddleware = tracing.TraceBackend, tracing.TraceProver
 			options.OnBackendChange = logChanges(config.Logger)
 			allocator, err := elastalloc.New(options)
@@ -139,14 +139,14 @@ traces on.`,
 	})
 	cli.AddProgramFlags(command.Flags(), &programs)
 	cli.Group(command.Flags(), cli.Solvers, func(flags *pflag.FlagSet) {
-		flags.StringSliceVar(&names, "backends", cli.Names(elastalloc.DefaultBackends()),
-			"backends to ask, in this order, out of "+strings.Join(cli.Names(elastalloc.BackendNames()), ", ")+"; greedy is the last resort of all")
+		flags.StringSliceVar(&names, "backends", cli.Named[string](elastalloc.DefaultBackends()),
+			"backends to ask, in this order, out of "+strings.Join(cli.Named[string](elastalloc.BackendNames()), ", ")+"; greedy is the last resort of all")
 	})
 	cli.Group(command.Flags(), "Stopping", func(flags *pflag.FlagSet) {
 		flags.DurationVar(&config.DrainDelay, "drain-delay", config.DrainDelay, "time between turning not ready and refusing calls")
 		flags.DurationVar(&config.DrainTimeout, "drain-timeout", config.DrainTimeout, "time that calls in flight then have to end before they are cut off")
 	})
-	cli.CompleteValues(command, "backends", cli.Names(elastalloc.BackendNames())...)
+	cli.CompleteValues(command, "backends", cli.Named[string](elastalloc.BackendNames())...)
 	return command
 }
 

@@ -18,10 +18,7 @@ import (
 // Difference is a job to which a policy, asked about a recorded snapshot, gives other nodes
 // than it then held.
 type Difference struct {
-	// Time and SnapshotID are those of the snapshot.
-	Time       time.Time
-	SnapshotID string
-	JobID      string
+	JobID string
 	// Before is what the job held, Recorded what it held then, Answered what the server
 	// had answered, -1 for nothing, and Policy what the policy gives it.
 	Before, Recorded, Answered, Policy int
@@ -82,8 +79,7 @@ func (r *Replay) Differences(ctx context.Context, p sim.Policy, allocator sim.Al
 				answered = unanswered
 			}
 			d.Differences = append(d.Differences, Difference{
-				Time: m.Time, SnapshotID: m.Snapshot.ID, JobID: job.ID,
-				Before: job.CurrentNodes, Recorded: held, Answered: answered, Policy: a.Nodes, Why: why(job, a, held),
+				JobID: job.ID, Before: job.CurrentNodes, Recorded: held, Answered: answered, Policy: a.Nodes, Why: why(job, a, held),
 			})
 		}
 		list = append(list, d)
@@ -216,13 +212,14 @@ func DecisionsCSV(policy string, moments []MomentDifference) []byte {
 	// Writing to memory does not fail.
 	_ = w.Write([]string{"time", "snapshot_id", "job_id", "nodes_before", "recorded", "answered", policy, "why"})
 	for i := range moments {
-		for _, d := range moments[i].Differences {
+		m := &moments[i]
+		for _, d := range m.Differences {
 			answered := ""
 			if d.Answered != unanswered {
 				answered = strconv.Itoa(d.Answered)
 			}
 			_ = w.Write([]string{
-				d.Time.UTC().Format(time.RFC3339), text.Cell(d.SnapshotID), text.Cell(d.JobID), strconv.Itoa(d.Before), strconv.Itoa(d.Recorded),
+				m.Time.UTC().Format(time.RFC3339), text.Cell(m.SnapshotID), text.Cell(d.JobID), strconv.Itoa(d.Before), strconv.Itoa(d.Recorded),
 				answered, strconv.Itoa(d.Policy), text.Cell(d.Why),
 			})
 		}

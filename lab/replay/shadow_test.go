@@ -167,7 +167,7 @@ func checkDifferences(t *testing.T, r *Replay) {
 		t.Fatalf("the first decision differs by %+v", *first)
 	}
 	want := Difference{
-		Time: epoch, JobID: "long", Before: 4, Recorded: 4, Answered: 8, Policy: 8,
+		JobID: "long", Before: 4, Recorded: 4, Answered: 8, Policy: 8,
 		Why: "trains 1.60 times as fast on 8 as on 4 nodes, more than others would gain by them",
 	}
 	if diff := cmp.Diff(want, first.Differences[0]); diff != "" {
@@ -177,7 +177,7 @@ func checkDifferences(t *testing.T, r *Replay) {
 		"time,snapshot_id,job_id,nodes_before,recorded,answered,optimal,why\n2026-11-02T03:04:05Z,,long,4,4,8,8,") {
 		t.Errorf("decisions.csv is %s", text)
 	}
-	hostile := []MomentDifference{{Differences: []Difference{{SnapshotID: "=1+1", JobID: "@a\x1b", Why: "-"}}}}
+	hostile := []MomentDifference{{SnapshotID: "=1+1", Differences: []Difference{{JobID: "@a\x1b", Why: "-"}}}}
 	if text := string(DecisionsCSV("optimal", hostile)); !strings.Contains(text, `,'=1+1,'@a\x1b,0,0,0,0,'-`) {
 		t.Errorf("decisions.csv is %s; want no formula and no control character", text)
 	}

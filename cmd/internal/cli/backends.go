@@ -50,20 +50,11 @@ func (f programFlag) Set(program string) error {
 	return nil
 }
 
-// BackendNames converts names of backends.
-func BackendNames(names []string) []solver.BackendName {
-	converted := make([]solver.BackendName, len(names))
+// Named converts names of one kind, such as those in flags, to those of another.
+func Named[To, From ~string](names []From) []To {
+	converted := make([]To, len(names))
 	for i, name := range names {
-		converted[i] = solver.BackendName(name)
-	}
-	return converted
-}
-
-// Names converts names of backends back.
-func Names(backends []solver.BackendName) []string {
-	converted := make([]string, len(backends))
-	for i, name := range backends {
-		converted[i] = string(name)
+		converted[i] = To(name)
 	}
 	return converted
 }

@@ -2,7 +2,7 @@ package elastalloc_test
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,24 +12,34 @@ import (
 	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
-// doubter contradicts itself in all but its first searches, and calls cancel then.
+// doubter contradicts itself in all but its first searches, and calls after, whose error it returns then.
 type doubter struct {
 	solver.Prover
 	honest *atomic.Int64
-	cancel func()
+	after  func() error
 }
 
 func (l doubter) Solve(ctx context.Context, p *solver.Problem, o solver.SolveOptions) (solver.Result, error) {
 	result, err := l.Prover.Solve(ctx, p, o)
 	if l.honest.Add(-1) < 0 {
 		result.Contradiction = "2 above 1"
-		l.cancel()
+		err = l.after()
 	}
 	return result, err
 }
 
+// broken is a backend that has no answer.
+type broken struct{ solver.Backend }
+
+func (broken) Solve(context.Context, *solver.Problem, solver.SolveOptions) (solver.Result, error) {
+	return solver.Result{}, errBroken
+}
+
+var errBroken = errors.New("broken")
+
 // TestContradictionsAreCarriedUp: a contradiction in any search that an answer rests on is in
-// the answer, whichever search it was, or beside the error of a call that is cancelled after it.
+// the answer, whichever search it was, or beside the error of a call that is cancelled after it or
+// that nothing answers, greedy included.
 func TestContradictionsAreCarriedUp(t *testing.T) {
 	s, o := solvertest.Busy(3, 4), solver.Options{TimeBudget: time.Minute}
 	for name, test := range map[string]struct {
@@ -53,21 +63,31 @@ func TestContradictionsAreCarriedUp(t *testing.T) {
 			return w.Results[0].Decision.Report.Contradiction, err
 		}},
 	} {
-		for _, cancelled := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, cancelled after it: %v", name, cancelled), func(t *testing.T) {
+		for _, then := range []string{"answered", "cancelled", "not answered"} {
+			t.Run(name+", "+then, func(t *testing.T) {
 				var honest atomic.Int64
 				honest.Store(test.honest)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				if !cancelled {
-					cancel = func() {}
+				lie := func(p solver.Prover) solver.Prover {
+					return doubter{p, &honest, func() error {
+						switch then {
+						case "cancelled":
+							cancel()
+						case "not answered":
+							return errBroken
+						}
+						return nil
+					}}
 				}
-				lie := func(p solver.Prover) solver.Prover { return doubter{p, &honest, cancel} }
 				a, err := elastalloc.New(elastalloc.Options{
 					ProverMiddleware: lie,
 					Middleware: func(b solver.Backend) solver.Backend {
 						if p, ok := b.(solver.Prover); ok {
 							return lie(p)
+						}
+						if then == "not answered" {
+							return broken{b}
 						}
 						return b
 					},
@@ -75,7 +95,7 @@ func TestContradictionsAreCarriedUp(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got, err := test.ask(ctx, a); got == "" || err != nil && !cancelled {
+				if got, err := test.ask(ctx, a); got == "" || err != nil && then == "answered" {
 					t.Errorf("contradiction %q, error %v", got, err)
 				}
 			})

@@ -115,7 +115,7 @@ func New(options Options) (*Allocator, error) {
 // The error is a *solver.InvalidError that names every bad field, context.Canceled if ctx
 // was cancelled, context.DeadlineExceeded if not even greedy answered before its deadline,
 // and otherwise a bug of this module. More jobs than nodes, a pool that shrank and a time
-// limit are not errors.
+// limit are not errors. With an error, what Report.Contradiction says still holds.
 func (a *Allocator) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
 	r, err := a.valid(s, o, nil)
 	if err != nil {
@@ -128,7 +128,7 @@ func (a *Allocator) Allocate(ctx context.Context, s *solver.Snapshot, o solver.O
 func (a *Allocator) decide(ctx context.Context, r *request) (solver.Decision, error) {
 	decision, err := a.chain.Allocate(ctx, r.snapshot, r.options)
 	if err != nil {
-		return solver.Decision{}, err
+		return decision, err
 	}
 	decision = r.held.Restore(decision, r.options.Horizon(r.snapshot).Steps)
 	decision.Report.Warnings = append(decision.Report.Warnings, r.options.Warnings(r.snapshot, &decision)...)
@@ -142,8 +142,7 @@ func (a *Allocator) decide(ctx context.Context, r *request) (solver.Decision, er
 // ends early, costs are estimated and changes missing. Costs are worked out on all
 // processors, or on as many as solver.Options.Lend grants.
 //
-// Errors are those of Allocate; an id that the snapshot does not have is a bad field. With an
-// error, what Decision.Report.Contradiction says still holds.
+// Errors are those of Allocate; an id that the snapshot does not have is a bad field.
 func (a *Allocator) Explain(
 	ctx context.Context, s *solver.Snapshot, o solver.Options, jobIDs []string,
 ) (solver.Explanation, error) {
@@ -155,7 +154,7 @@ func (a *Allocator) Explain(
 	defer cancel()
 	decision, err := a.decide(ctx, r)
 	if err != nil {
-		return solver.Explanation{}, err
+		return solver.Explanation{Decision: decision}, err
 	}
 	r.options.Hurry = nil // limited ends when it is closed.
 	decider := &noting{Chain: a.chain, contradiction: decision.Report.Contradiction}
@@ -183,7 +182,7 @@ func (a *Allocator) WhatIf(
 // side by side on all processors, or on as many as solver.Options.Lend grants.
 //
 // Jobs that are held because they have bad fields keep their nodes and do not end. Errors
-// are those of Allocate; with one, what Contradiction says still holds.
+// are those of Allocate.
 func (a *Allocator) Forecast(
 	ctx context.Context, s *solver.Snapshot, o solver.Options, f solver.ForecastOptions,
 ) (solver.Forecast, error) {

@@ -65,6 +65,7 @@ func (r reporting) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Op
 	event.Audit = !shed && r.audits.draws()
 	o.Certificate = certificate || event.Audit
 	decision, err := r.Allocator.Allocate(ctx, s, o)
+	event.Contradiction = decision.Report.Contradiction
 	if err != nil {
 		return decision, err
 	}
@@ -76,7 +77,6 @@ func (r reporting) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Op
 	}
 	decided := decision
 	event.Decision, event.Report, event.Objective = &decided, &decided.Report, o.WithDefaults().Objective
-	event.Contradiction = decided.Report.Contradiction
 	if !certificate {
 		decision.Report.Certificate = nil
 	}

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/elastalloc/elastalloc/audit"
+	"github.com/elastalloc/elastalloc/internal/syncbuffer"
 	"github.com/elastalloc/elastalloc/internal/wait"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/server/internal/ingress"
@@ -151,7 +153,8 @@ func TestContradictions(t *testing.T) {
 			return result, err
 		})
 	})
-	h.defects.lines = newLineLimit(1, 10*maxDefectFiles) // However long the calls take, each is logged.
+	h.defects.lines = newLineLimit(1, 10*maxDefectFiles)     // However long the calls take, each is logged,
+	h.defects.writes = make(chan struct{}, 2*maxDefectFiles) // and however slow the disk is, each is kept.
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-request-id", "id-7")
 	for range maxDefectFiles + 20 {
 		if _, err := h.client.Allocate(ctx, smallRequest()); err != nil {
@@ -199,5 +202,27 @@ func TestContradictions(t *testing.T) {
 	again, err := newDefects(dir, h.defects.logger, prometheus.NewRegistry())
 	if err != nil || again.files != maxDefectFiles {
 		t.Errorf("after a restart %d files count: %v", again.files, err)
+	}
+}
+
+// TestDefectsOnASlowDisk checks that requests wait for a disk that hangs, a limited number of them.
+func TestDefectsOnASlowDisk(t *testing.T) {
+	t.Parallel()
+	logs, dir := &syncbuffer.Buffer{}, t.TempDir()
+	d, err := newDefects(dir, slog.New(slog.NewJSONHandler(logs, nil)), prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.mutex.Lock() // It hangs.
+	for range 10 * maxDefectWrites {
+		d.keep("contradiction", "id-8", 1, smallRequest(), nil)
+	}
+	if logs.Line("is not kept", "wait for the disk") == "" {
+		t.Errorf("the log does not say so:\n%s", logs)
+	}
+	d.mutex.Unlock()
+	d.writing.Wait()
+	if d.files != maxDefectWrites {
+		t.Errorf("%d requests are kept; want %d", d.files, maxDefectWrites)
 	}
 }

@@ -25,6 +25,9 @@ const (
 	// maxDefectRequest is the size of the largest request that is kept. As JSON it takes some
 	// five times that.
 	maxDefectRequest = 4 << 20
+
+	// maxDefectWrites is how many requests wait for the disk at most.
+	maxDefectWrites = 8
 )
 
 // defects keeps what shows a defect of ours in a folder, and logs it. It is an observer of
@@ -34,6 +37,7 @@ type defects struct {
 	logger         *slog.Logger
 	lines          *lineLimit
 	contradictions prometheus.Counter
+	writes         chan struct{} // those that wait or are being written
 
 	mutex   sync.Mutex
 	files   int
@@ -44,7 +48,7 @@ type defects struct {
 // newDefects makes the folder, counts what is in it, and registers the metric.
 func newDefects(dir string, logger *slog.Logger, registerer prometheus.Registerer) (*defects, error) {
 	d := &defects{
-		dir: dir, logger: logger, lines: newLineLimit(1, 10),
+		dir: dir, logger: logger, lines: newLineLimit(1, 10), writes: make(chan struct{}, maxDefectWrites),
 		contradictions: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "elastalloc_proof_contradictions_total",
 			Help: "Calls in which a search bounded the optimum below a legal plan: a defect of the program. Their answers claim no proof.",
@@ -85,8 +89,15 @@ func (d *defects) keep(what, requestID string, requestBytes int, request, answer
 	if d.dir == "" || requestBytes > maxDefectRequest {
 		return
 	}
+	select {
+	case d.writes <- struct{}{}:
+	default:
+		d.logKept(requestID, "", fmt.Errorf("%d others wait for the disk", cap(d.writes)))
+		return
+	}
 	began := time.Now()
 	d.writing.Go(func() {
+		defer func() { <-d.writes }()
 		d.mutex.Lock()
 		defer d.mutex.Unlock()
 		name := filepath.Join(d.dir, began.UTC().Format("20060102T150405.000000000Z")+"-"+what)
@@ -94,14 +105,20 @@ func (d *defects) keep(what, requestID string, requestBytes int, request, answer
 		if err == nil && answer != nil {
 			err = d.write(name+".answer.json", answer)
 		}
-		if leftOut, ok := d.lines.allow("file"); ok {
-			if err != nil {
-				d.logger.Warn("a request that shows a defect is not kept", "request_id", requestID, "error", err, "lines_left_out", leftOut)
-				return
-			}
-			d.logger.Info("a request that shows a defect is kept", "request_id", requestID, "file", name+".json", "lines_left_out", leftOut)
-		}
+		d.logKept(requestID, name+".json", err)
 	})
+}
+
+// logKept logs that a request is kept in a file, or why it is not.
+func (d *defects) logKept(requestID, file string, err error) {
+	leftOut, ok := d.lines.allow("file")
+	switch {
+	case !ok:
+	case err != nil:
+		d.logger.Warn("a request that shows a defect is not kept", "request_id", requestID, "error", err, "lines_left_out", leftOut)
+	default:
+		d.logger.Info("a request that shows a defect is kept", "request_id", requestID, "file", file, "lines_left_out", leftOut)
+	}
 }
 
 // write writes a message, under the lock.

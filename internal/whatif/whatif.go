@@ -31,7 +31,7 @@ func Decide(
 		return err
 	})
 	if err != nil {
-		return solver.WhatIf{}, err
+		return w, err
 	}
 	jobs := 0
 	for n := range scenarios {
@@ -40,14 +40,14 @@ func Decide(
 			result.Decision, err = decideScenario(ctx, a, s, o, n, &scenarios[n], &jobs)
 			return err
 		})
-		var bad *solver.InvalidError
-		switch {
-		case result.Err == nil:
+		if result.Err == nil {
 			result.ChangedJobIDs = solver.ChangedJobIDs(w.Base, result.Decision)
-		case !errors.As(result.Err, &bad) && !errors.Is(result.Err, context.DeadlineExceeded):
-			return w, result.Err // A contradiction of those before still counts.
 		}
-		w.Results = append(w.Results, result)
+		w.Results = append(w.Results, result) // Its contradiction counts whatever comes of the call.
+		var bad *solver.InvalidError
+		if err := result.Err; err != nil && !errors.As(err, &bad) && !errors.Is(err, context.DeadlineExceeded) {
+			return w, err
+		}
 	}
 	return w, nil
 }

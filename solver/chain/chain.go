@@ -52,7 +52,7 @@ func New(config Config) *Chain { return &Chain{config: config} }
 // An error is context.Canceled if the caller left, context.DeadlineExceeded if not
 // even greedy had answered when the caller's deadline passed, and otherwise a
 // defect of this program: no backend has a legal plan. One that is found in a proof goes
-// into Report.Contradiction.
+// into Report.Contradiction, all that there is beside an error.
 func (c *Chain) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return solver.Decision{}, ctx.Err()
@@ -69,7 +69,7 @@ func (c *Chain) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Optio
 	r := &run{chain: c, budget: budget, problem: p, options: options, greedy: greedy, noBound: o.NoBound, hurry: o.Hurry}
 	last, err := r.decideInTime(ctx, c.order(o.Backend))
 	if err != nil {
-		return solver.Decision{}, err
+		return solver.Decision{Report: solver.Report{Contradiction: last.answer.result.Contradiction}}, err
 	}
 	chosen, attempts := last.answer, last.attempts
 	if chosen.Backend != solver.BackendGreedy && greedy.Outcome != solver.OutcomeAnswered {

@@ -373,6 +373,10 @@ func TestContradictionWithoutAnswer(t *testing.T) {
 	if result, err := c.Solve(t.Context(), solver.NewProblem(twoJobs(), solver.AdmissionFIFO), solver.SolveOptions{}); err == nil || result.Contradiction != found {
 		t.Errorf("Solve() = %+v, %v; want an error and the contradiction", result, err)
 	}
+	nothing := newChain(fake{solver.BackendGreedy, broken.solve}, broken)
+	if d, err := nothing.Allocate(t.Context(), twoJobs(), solver.DefaultOptions()); err == nil || d.Report.Contradiction != found {
+		t.Errorf("Allocate() = %+v, %v; want an error and the contradiction", d, err)
+	}
 }
 
 func TestErrors(t *testing.T) {

@@ -34,7 +34,7 @@ func anxious() []model.Effort {
 	proven.LeftWidths, proven.DenseRows, proven.MaxLabels = model.Usual().LeftWidths, model.Usual().DenseRows, model.Usual().MaxLabels
 	branching := *model.Usual() // no prices per size, and nothing but splitting
 	branching.EasyWork, branching.WideGap, branching.MinSampled, branching.MaxSubproblems = 1<<50, math.Inf(1), 2, 100
-	branching.FirstWidth, branching.LastWidth, branching.MaxLabels, branching.Visits = 1, 1, 3, 1
+	branching.FirstWidth, branching.LastWidth, branching.MaxLabels, branching.Visits, branching.MaxColumns = 1, 1, 3, 1, 2
 	return []model.Effort{sizes, proven, branching}
 }
 

@@ -12,6 +12,8 @@ type Effort struct {
 	// that occur stays far below; beyond it, labels are merged in pairs so that the value
 	// returned stays an upper bound.
 	MaxLabels int
+	// MaxColumns limits the plans of one job that a core search takes on.
+	MaxColumns int
 	// Visits limits the partial plans looked at before a table is filled to list columns.
 	Visits int
 	// FirstWidth and LastWidth bound the states of a beam. Beyond the last, splitting the
@@ -44,6 +46,7 @@ func Usual() *Effort {
 		Quantum:        100_000,
 		MinSampled:     400,
 		MaxLabels:      4096,
+		MaxColumns:     20_000,
 		Visits:         400,
 		FirstWidth:     1000,
 		LastWidth:      4000,

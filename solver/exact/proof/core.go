@@ -62,8 +62,7 @@ type link struct {
 // Bounds of one search, which bound its memory; beyond them it is given up for a smaller
 // lossLimit, beyond maxLinks where it stands.
 const (
-	maxColumnsPerJob = 20_000
-	maxColumns       = 50_000
+	maxColumns = 50_000
 	// maxCells limits the numbers in all step tables and in the look-ahead.
 	maxCells = 1_000_000
 	maxLinks = 1_000_000
@@ -85,7 +84,7 @@ func newCoreSearch(clock *model.Clock, d *model.Kinds, prices []float64, lossLim
 			if clock.Up(len(u.Active) * in.Steps) {
 				return nil
 			}
-			plans, ok := e.list(clock, &in.Jobs[u.Job], prices, u.Allowed, phi, lossLimit, maxColumnsPerJob)
+			plans, ok := e.list(clock, &in.Jobs[u.Job], prices, u.Allowed, phi, lossLimit, in.Effort.MaxColumns)
 			if !ok || len(plans) == 0 {
 				return nil
 			}

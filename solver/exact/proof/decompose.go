@@ -146,7 +146,7 @@ func (s *Search) left(clock *model.Clock, part *subproblem, sizes *sizePrices, x
 	for f, i := range s.in.Finishing {
 		class := sizes.ClassOf[f]
 		if byClass[class] == nil {
-			columns, ok := sizes.list(clock, class, x, lossLimit, max(maxColumnsPerJob, maxColumns/len(s.in.Finishing)))
+			columns, ok := sizes.list(clock, class, x, lossLimit, max(s.in.Effort.MaxColumns, maxColumns/len(s.in.Finishing)))
 			if !ok {
 				return nil, 0, tooMany
 			}

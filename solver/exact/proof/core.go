@@ -205,7 +205,7 @@ func (s *coreSearch) run(clock *model.Clock, width int) float64 {
 	for n := range s.jobs {
 		s.next.reset(steps)
 		for from := range s.now.size() {
-			if s.gaveUp = clock.Past(s.until); s.gaveUp || len(s.trail) > maxLinks || clock.Up(len(s.jobs[n].plans)*steps) {
+			if s.gaveUp = clock.Past(s.until); s.gaveUp || len(s.trail) > maxLinks || clock.Up(4*len(s.jobs[n].plans)*steps) {
 				return min(s.dropped, s.lossLimit, slices.Min(s.now.total))
 			}
 			s.expand(n, from, excess)

@@ -23,21 +23,30 @@ const (
 	// besides Effort.SizesWork.
 	bundleWork = 8
 	leftWork   = 4
-	// tieWork is the work spent on a better one among equals.
+	// tieWork is the work spent on a better one among equals: thousands of subproblems may
+	// hardly differ.
 	tieWork = 5_000_000
+	// manyPrices is the number of prices per size beyond which core searches are not given more
+	// work before, which grows with its cube.
+	manyPrices = 500
 )
 
 // decompose searches the root at prices per size, once and if there are not too many of
-// them, with a multiple of the work that was spent before. It returns false if it did not.
-func (s *Search) decompose(clock *model.Clock, part *subproblem, atNodes float64, before int) bool {
-	if s.decomposable && before == 0 {
-		before = s.workBeforeDecomposing(clock)
-	}
-	if !s.decomposable || part.order != 0 {
-		return false
+// them.
+func (s *Search) decompose(clock *model.Clock, part *subproblem, atNodes float64) {
+	if !s.decomposable {
+		return
 	}
 	s.decomposable = false
+	if s.sizes == nil {
+		s.sizes = newSizePrices(clock, s.in)
+	}
 	sizes := s.sizes
+	if sizes.work() > s.in.Effort.BundleWork {
+		return
+	}
+	n := min(sizes.Prices, s.in.Effort.DenseRows)
+	before := s.in.Effort.EasyWork + 20*n*n*n + 20*sizes.work()
 	until := clock.Work + s.in.Effort.SizesWork + bundleWork*before
 	bundle := guess.NewBundle(sizes.SizeIndex)
 	bundle.AddColumns(s.lagrangian.kinds, part.prices)
@@ -52,11 +61,9 @@ func (s *Search) decompose(clock *model.Clock, part *subproblem, atNodes float64
 	atSizes, x := sizes.kept.bound, slices.Clone(sizes.kept.prices)
 	s.sizesAt = x
 	s.prove(part, atSizes, Priced(s.in, part.prices), lemmaSizePrices)
-	if s.closed(part) || clock.Ended {
-		return true
+	if !s.closed(part) && !clock.Ended {
+		s.searchLeft(clock, part, atNodes, sizes, x, atSizes, clock.Work+s.in.Effort.SizesWork+leftWork*before)
 	}
-	s.searchLeft(clock, part, atNodes, sizes, x, atSizes, clock.Work+s.in.Effort.SizesWork+leftWork*before)
-	return true
 }
 
 // searchLeft searches the columns of the root that lose little at prices per size x,
@@ -122,9 +129,9 @@ func (s *Search) startAt(part *subproblem, sizes *sizePrices, x []float64) func(
 }
 
 // settled reports whether all that a subproblem can still bring is a better one among
-// equals.
+// equals, which is looked for with little work.
 func (s *Search) settled(part *subproblem) bool {
-	return solver.RelativeGap(s.Value, part.bound) <= TiesOnly
+	return solver.RelativeGap(s.Value, part.bound) <= provenGap
 }
 
 // listing is how listing columns ended.

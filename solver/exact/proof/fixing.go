@@ -142,7 +142,7 @@ func (e *enumerator) cost(t, k int) float64 {
 // share and have value.
 func (e *enumerator) extend(t int, share, value float64) {
 	steps := len(e.prices)
-	if e.visits--; e.remaining < 0 || e.visits < 0 || e.clock.Up(len(e.j.Sizes)) || e.clock.Past(e.until) {
+	if e.visits--; e.remaining < 0 || e.visits < 0 || e.clock.Up(4*len(e.j.Sizes)) || e.clock.Past(e.until) {
 		return
 	}
 	if t == steps {

@@ -36,14 +36,12 @@ const (
 // plan is made before the search for prices.
 const largeInstance = 10_000
 
-// TiesOnly is the relative gap below which all that a search could still find is a
-// plan of the same objective that is preferred among equals. Within one subproblem that is
-// looked for, but no subproblem is opened for it.
+// TiesOnly is the most that all tie costs together may be, as a share of the objective.
 const TiesOnly = solver.OptimalGap / 10
 
-// provenWork is the work spent on more subproblems once the incumbent counts as optimal: below
-// half of solver.OptimalGap there may be thousands left that hardly differ.
-const provenWork = 20_000_000
+// provenGap is the relative gap from which on the incumbent counts as optimal, whatever rounding
+// adds to its bound.
+const provenGap = 0.9 * solver.OptimalGap
 
 // Search finds and proves the best plan of an instance.
 type Search struct {
@@ -154,8 +152,8 @@ func (s *Search) Run(clock *model.Clock) (bound float64, limit solver.Limit) {
 			}
 		}
 		gap := solver.RelativeGap(s.Value, s.bound())
-		if until == 0 && gap <= solver.OptimalGap/2 {
-			until = clock.Work + provenWork
+		if until == 0 && gap <= provenGap {
+			until = clock.Work + tieWork
 		}
 		switch {
 		case gap <= TiesOnly || clock.Past(until):
@@ -292,37 +290,40 @@ func (s *Search) explore(clock *model.Clock, part *subproblem) {
 // searchCore searches the columns of the subproblem, of which bound is the Lagrangian
 // bound at its prices, from cheap to thorough.
 func (s *Search) searchCore(clock *model.Clock, part *subproblem, bound float64) {
-	before, until := 0, 0
-	switch {
-	case !s.decomposable:
-	case bound-s.Value > s.in.Effort.WideGap*math.Abs(s.Value):
-		if s.decompose(clock, part, bound, 0) && s.settled(part) {
-			return
+	until, gaveUp := 0, false
+	if s.decomposable {
+		if gaveUp = bound-s.Value > s.in.Effort.WideGap*math.Abs(s.Value); !gaveUp {
+			until = clock.Work + s.in.Effort.EasyWork
 		}
-	default:
-		until = clock.Work + s.in.Effort.EasyWork
 	}
 	lossLimit, width, searched := s.firstLimit(clock, part.prices, bound-s.Value), s.in.Effort.FirstWidth, false
 	for sharpen := false; !s.closed(part) && !clock.Ended; sharpen = true {
-		core := newCoreSearch(clock, s.lagrangian.kinds, part.prices, lossLimit, until)
-		if core == nil && clock.Past(until) {
-			if before == 0 {
-				before = s.workBeforeDecomposing(clock)
-				until = clock.Work + before
-				continue
-			}
-			until = 0
-			if s.decompose(clock, part, bound, before) && s.settled(part) {
+		var core *coreSearch
+		if !gaveUp {
+			core = newCoreSearch(clock, s.lagrangian.kinds, part.prices, lossLimit, until)
+			gaveUp = core == nil && clock.Past(until)
+		}
+		if gaveUp {
+			if s.settled(part) {
 				return
 			}
+			if s.sizes == nil && s.decomposable {
+				s.sizes = newSizePrices(clock, s.in)
+				if n := min(s.sizes.Prices, manyPrices); until > 0 {
+					until, gaveUp = clock.Work+n*n*n, false
+					continue
+				}
+			}
+			if s.decompose(clock, part, bound); s.settled(part) {
+				return
+			}
+			until, gaveUp = 0, false
 			continue
 		}
 		if core == nil {
 			// Too much survives. Take on less, unless less was searched already.
 			if searched || lossLimit < leastFraction*(bound-s.Value) {
-				if until > 0 {
-					s.decompose(clock, part, bound, before)
-				}
+				s.decompose(clock, part, bound)
 				return
 			}
 			lossLimit /= 4
@@ -341,14 +342,8 @@ func (s *Search) searchCore(clock *model.Clock, part *subproblem, bound float64)
 		}
 		s.prove(part, bound-least, Priced(s.in, part.prices)+math.Abs(bound), lemmaCore)
 		switch dropped := least < min(lossLimit, core.best); {
-		case core.gaveUp && before == 0:
-			before = s.workBeforeDecomposing(clock)
-			until = clock.Work + before
 		case core.gaveUp:
-			until = 0
-			if s.decompose(clock, part, bound, before) && s.settled(part) {
-				return
-			}
+			gaveUp = true
 		case !dropped && (found || whole):
 			s.solve(part) // Its best plan is known, or that it has nothing better.
 			return
@@ -357,9 +352,7 @@ func (s *Search) searchCore(clock *model.Clock, part *subproblem, bound float64)
 		case width < s.in.Effort.LastWidth:
 			width *= widening
 		default:
-			if until > 0 {
-				s.decompose(clock, part, bound, before)
-			}
+			s.decompose(clock, part, bound)
 			return
 		}
 		lossLimit = min(lossLimit, bound-s.Value)
@@ -390,20 +383,6 @@ func (s *Search) firstLimit(clock *model.Clock, prices []float64, gap float64) f
 	}
 	slices.Sort(losses)
 	return max(losses[firstRegrets], leastFraction*gap)
-}
-
-// neverDecomposing is more work than any search does.
-const neverDecomposing = 1 << 60
-
-// workBeforeDecomposing is the work of core searches before the root is searched at
-// prices per size: about as much as that takes.
-func (s *Search) workBeforeDecomposing(clock *model.Clock) int {
-	if s.sizes = newSizePrices(clock, s.in); s.sizes.work() > s.in.Effort.BundleWork {
-		s.decomposable = false
-		return neverDecomposing
-	}
-	n := min(s.sizes.Prices, s.in.Effort.DenseRows)
-	return s.in.Effort.EasyWork + 20*n*n*n + 20*s.sizes.work()
 }
 
 // branch splits a subproblem in two. It returns false if it allows one plan only.

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/elastalloc/elastalloc/client/eta"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -83,6 +84,20 @@ func (j *simulatedJob) remainingETA() time.Duration {
 
 // workDone returns the work done, that before the simulation included.
 func (j *simulatedJob) workDone() time.Duration { return j.History.Work + j.served }
+
+// known is what a scheduler knows of the job's work in the simulation.
+func (j *simulatedJob) known() eta.Job {
+	return eta.Job{Told: j.ToldETA, ToldError: j.ToldError, WorkDone: j.served}
+}
+
+// ended is what it knows once the job has ended, of all its work: nothing was told of work before
+// the simulation.
+func (j *simulatedJob) ended() eta.Job {
+	if j.History.Work > 0 {
+		return eta.Job{WorkDone: j.workDone()}
+	}
+	return j.known()
+}
 
 // done reports whether the job has come to its end.
 func (j *simulatedJob) done() bool { return j.served >= j.Work || j.hangs() }

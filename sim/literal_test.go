@@ -162,7 +162,11 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 		for _, job := range active() {
 			if job.served >= job.Work || (job.Fate == OutcomeHung && time.Duration(job.trained)*time.Second >= job.HangAfter) {
 				job.ended, job.end, happened = true, second, true
-				estimator.Ended(job.History.Work + job.served)
+				ended := eta.Job{WorkDone: job.History.Work + job.served}
+				if job.History.Work == 0 {
+					ended.Told, ended.ToldError = job.ToldETA, job.ToldError
+				}
+				estimator.Ended(ended)
 				if job.nodes > 0 {
 					job.held = append(job.held, NodesAt{At: time.Duration(second) * time.Second, Nodes: 0})
 				}

@@ -159,7 +159,7 @@ func (s *simulation) endJobs() bool {
 	for _, i := range s.active {
 		if job := &s.jobs[i]; job.done() {
 			job.endAt(s.now)
-			s.estimator.Ended(job.workDone())
+			s.estimator.Ended(job.ended())
 		} else {
 			kept = append(kept, i)
 		}
@@ -326,7 +326,7 @@ func (s *simulation) estimate(told *solver.Job, job *simulatedJob) {
 		told.RemainingETA = job.remainingETA()
 		return
 	}
-	estimate := s.estimator.Estimate(eta.Job{Told: job.ToldETA, ToldError: job.ToldError, WorkDone: job.served})
+	estimate := s.estimator.Estimate(job.known())
 	told.RemainingETA, told.ETAError = estimate.ETA, &estimate.Error
 	if job.ToldError > 0 {
 		told.ETAError = &job.ToldError

@@ -66,6 +66,7 @@ type Estimate struct {
 type Estimator struct {
 	ended  []float64 // the work of ended jobs in seconds, in the order of their ends
 	sorted []float64 // the same, ascending
+	fit    fit       // of what was told of ended jobs
 }
 
 // Estimate returns the best estimate that what is known of a job allows: by its steps, else
@@ -80,16 +81,20 @@ func (e *Estimator) Estimate(j Job) Estimate {
 	case j.SecondsPerStep > 0 && left >= 0: // NaN is neither.
 		estimate.ETA, estimate.Nodes = duration(left), int32(min(max(j.Nodes, 1), math.MaxInt32))
 	case j.Told > 0:
-		off := j.ToldError
-		if !(off > 0) {
-			off = DefaultToldError
-		}
-		estimate.Error = min(max(off, leastError), MaxError)
-		estimate.ETA = duration(MeanLeft(math.Log(min(j.Told.Seconds(), most)), estimate.Error, done))
+		median, off := e.fit.believed(j.told())
+		estimate.ETA, estimate.Error = duration(MeanLeft(median, off, done)), off
 	default:
 		estimate.ETA, estimate.Error = duration(e.left(done)), UnknownError
 	}
 	return estimate
+}
+
+// told returns the logarithm of what was told and its error.
+func (j *Job) told() (median, off float64) {
+	if off = j.ToldError; !(off > 0) {
+		off = DefaultToldError
+	}
+	return math.Log(min(j.Told.Seconds(), most)), min(max(off, leastError), MaxError)
 }
 
 // MeanLeft returns the mean of what is left, W - x, of a job that has done x >= 0, where ln W is
@@ -145,10 +150,10 @@ func (e *Estimator) left(done float64) float64 {
 	return (at((len(further)+1)/2) + at(len(further)/2+1)) / 2
 }
 
-// Ended notes that a job has ended, for whatever reason, with the given work done. Jobs
-// without work are of no use and not noted.
-func (e *Estimator) Ended(work time.Duration) {
-	if work <= 0 {
+// Ended notes that a job has ended, for whatever reason, with the work that it has done, and how
+// wrong what was told of it was. Jobs without work are of no use and not noted.
+func (e *Estimator) Ended(j Job) {
+	if j.WorkDone <= 0 {
 		return
 	}
 	if len(e.ended) == MaxEnded {
@@ -156,7 +161,11 @@ func (e *Estimator) Ended(work time.Duration) {
 		e.sorted = slices.Delete(e.sorted, at, at+1)
 		e.ended = e.ended[1:]
 	}
-	seconds := min(work.Seconds(), most)
+	seconds := min(j.WorkDone.Seconds(), most)
+	if j.Told > 0 {
+		told, off := j.told()
+		e.fit.add(told, off, max(seconds, least))
+	}
 	at, _ := slices.BinarySearch(e.sorted, seconds)
 	e.ended, e.sorted = append(e.ended, seconds), slices.Insert(e.sorted, at, seconds)
 }

@@ -3,6 +3,7 @@ package eta
 import (
 	"encoding/json"
 	"flag"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -107,7 +108,7 @@ func TestLeftIsTheMedian(t *testing.T) {
 		var e Estimator
 		ended := rapid.SliceOfN(rapid.Int64Range(0, 20_000), 0, 30).Draw(rt, "ended")
 		for _, seconds := range ended {
-			e.Ended(time.Duration(seconds) * time.Second)
+			e.Ended(Job{WorkDone: time.Duration(seconds) * time.Second})
 		}
 		done := rapid.Int64Range(0, 20_000).Draw(rt, "done")
 		list := []float64{1200, 3600}
@@ -139,7 +140,7 @@ func TestLatestEndedAreRemembered(t *testing.T) {
 	var works []float64
 	for range MaxEnded + 500 {
 		minutes := random.IntN(50) // Many are equal, and some 0.
-		all.Ended(time.Duration(minutes) * time.Minute)
+		all.Ended(Job{WorkDone: time.Duration(minutes) * time.Minute, Told: time.Hour})
 		if minutes > 0 {
 			works = append(works, float64(60*minutes))
 		}
@@ -152,8 +153,8 @@ func TestLatestEndedAreRemembered(t *testing.T) {
 	if err := json.Unmarshal(marshal(t, &all), &restored); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(restored.ended, all.ended) || !slices.Equal(restored.sorted, all.sorted) {
-		t.Error("its state restores another")
+	if diff := cmp.Diff(all, restored, cmp.AllowUnexported(Estimator{})); diff != "" {
+		t.Errorf("its state restores another:\n%s", diff)
 	}
 }
 
@@ -202,11 +203,12 @@ func TestSpeed(t *testing.T) {
 
 func TestBadStates(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"ended_seconds":[1,0]}`:    "parse state of ETAs: ended_seconds[1] is 0; want more than 0 and at most 3.1536e+08",
-		`{"ended_seconds":[1e99]}`:   "parse state of ETAs: ended_seconds[0] is 1e+99; want more than 0 and at most 3.1536e+08",
-		`{}`:                         "parse state of ETAs: ended_seconds is missing; want a list of seconds",
-		`null`:                       "parse state of ETAs: ended_seconds is missing; want a list of seconds",
-		`{"ended_seconds":[],"a":1}`: `parse state of ETAs: json: unknown field "a"`,
+		`{"ended_seconds":[1,0]}`:         "parse state of ETAs: ended_seconds[1] is 0; want more than 0 and at most 3.1536e+08",
+		`{"ended_seconds":[1e99]}`:        "parse state of ETAs: ended_seconds[0] is 1e+99; want more than 0 and at most 3.1536e+08",
+		`{}`:                              "parse state of ETAs: ended_seconds is missing; want a list of seconds",
+		`null`:                            "parse state of ETAs: ended_seconds is missing; want a list of seconds",
+		`{"ended_seconds":[],"told":[1]}`: "parse state of ETAs: told is [1]; want 1 to 1000 jobs and 5 sums of at most 1e+06",
+		`{"ended_seconds":[],"a":1}`:      `parse state of ETAs: json: unknown field "a"`,
 	} {
 		e := Estimator{ended: []float64{1}, sorted: []float64{1}}
 		if err := json.Unmarshal([]byte(text), &e); err == nil || err.Error() != want {
@@ -223,19 +225,23 @@ func TestBadStates(t *testing.T) {
 func FuzzState(f *testing.F) {
 	f.Add([]byte(`{"ended_seconds":[60,3600.5,1]}`), int64(time.Hour))
 	f.Add([]byte(`{"ended_seconds":[]}`), int64(0))
+	f.Add([]byte(`{"ended_seconds":[],"told":[1,-1e6,1e6,0,-1e6,1e6]}`), int64(1))
 	f.Add([]byte(`{"ended_seconds":[1e-300]}{}`), int64(-1))
 	f.Fuzz(func(t *testing.T, text []byte, done int64) {
 		var e, again Estimator
 		if e.UnmarshalJSON(text) != nil {
-			if len(e.ended) > 0 {
+			if len(e.ended) > 0 || e.fit != (fit{}) {
 				t.Error("a text that is no state is one in part")
 			}
 			return
 		}
-		if got := e.Estimate(Job{WorkDone: time.Duration(done)}); got.ETA < time.Second || got.ETA > duration(most) {
-			t.Errorf("estimate %+v", got)
+		for _, told := range []time.Duration{0, 1, time.Hour, math.MaxInt64} {
+			got := e.Estimate(Job{WorkDone: time.Duration(done), Told: told})
+			if got.ETA < time.Second || got.ETA > duration(most) || !(got.Error > 0 && got.Error <= MaxError) {
+				t.Errorf("estimate %+v", got)
+			}
 		}
-		if err := again.UnmarshalJSON(marshal(t, &e)); err != nil || !slices.Equal(again.ended, e.ended) {
+		if err := again.UnmarshalJSON(marshal(t, &e)); err != nil || !slices.Equal(again.ended, e.ended) || again.fit != e.fit {
 			t.Errorf("written again: %v, %v", again.ended, err)
 		}
 	})
@@ -253,6 +259,7 @@ func marshal(t *testing.T, e *Estimator) []byte {
 // goldenCase is an estimate that Go and Python agree on. Times are seconds; 0 is not told.
 type goldenCase struct {
 	EndedSeconds   []float64 `json:"ended_seconds"`
+	EndedTold      []float64 `json:"ended_told"`
 	StepsLeft      float64   `json:"steps_left"`
 	SecondsPerStep float64   `json:"seconds_per_step"`
 	Nodes          int       `json:"nodes"`
@@ -273,9 +280,10 @@ func TestGolden(t *testing.T) {
 	cases := make([]goldenCase, 300)
 	for i := range cases {
 		c := &cases[i]
-		c.EndedSeconds = []float64{}
-		for range random.IntN(12) * random.IntN(2) {
+		c.EndedSeconds, c.EndedTold = []float64{}, []float64{}
+		for n := range random.IntN(12) * random.IntN(2) {
 			c.EndedSeconds = append(c.EndedSeconds, span())
+			c.EndedTold = append(c.EndedTold, span()*float64(n%3)) // 0 is none.
 		}
 		if i%4 == 0 {
 			c.StepsLeft, c.SecondsPerStep, c.Nodes = math.Round(span()), span()/1e4, 1<<random.IntN(5)
@@ -289,7 +297,10 @@ func TestGolden(t *testing.T) {
 		if i%5 > 0 {
 			c.WorkDone = span()
 		}
-		e := Estimator{ended: c.EndedSeconds, sorted: slices.Sorted(slices.Values(c.EndedSeconds))}
+		var e Estimator
+		for n, work := range c.EndedSeconds {
+			e.Ended(Job{WorkDone: nanoseconds(work), Told: nanoseconds(c.EndedTold[n]), ToldError: c.ToldError})
+		}
 		got := e.Estimate(Job{
 			StepsLeft: c.StepsLeft, SecondsPerStep: c.SecondsPerStep, Nodes: c.Nodes,
 			Told: nanoseconds(c.Told), ToldError: c.ToldError, WorkDone: nanoseconds(c.WorkDone),
@@ -345,45 +356,50 @@ func TestPythonETAs(t *testing.T) {
 		t.Skipf("%s: %v %s", python, err, output)
 	}
 	var e Estimator
-	e.Ended(90 * time.Second)
-	e.Ended(100 * time.Millisecond)
+	e.Ended(Job{WorkDone: 90 * time.Second, Told: time.Hour})
+	e.Ended(Job{WorkDone: 100 * time.Millisecond, Told: time.Minute, ToldError: 0.2})
+	learnt := e.Estimate(Job{Told: time.Minute})
 	command := exec.Command(python, "-c", `
 import json, sys
 sys.path.insert(0, "../../python/elastalloc") # Without the rest, which needs grpcio.
 from eta import Estimator, MAX_ENDED, speed
 for c in json.load(open("testdata/estimates.json")):
     e = Estimator()
-    for work in c.pop("ended_seconds"):
-        e.ended(work)
+    for work, told in zip(c.pop("ended_seconds"), c.pop("ended_told")):
+        e.ended(work, told=told, told_error=c["told_error"])
     want = c.pop("eta"), c.pop("eta_nodes"), c.pop("eta_error"), c.pop("overrun")
     got = e.estimate(**c)
     assert all(abs(g - w) <= 1e-9 * max(1, w) for g, w in zip(got, want)), (c, got, want)
     assert got.work_done == c["work_done"], (c, got)
 e = Estimator.from_json(sys.argv[1])
 print(e.to_json())
+learnt = e.estimate(told=60)
 for n in range(MAX_ENDED + 5):
     e.ended(60 + n % 7)
 assert sorted(e._ended) == e._sorted and len(e._ended) == MAX_ENDED and 90 not in e._ended
 assert Estimator.from_json(e.to_json())._sorted == e._sorted
 assert abs(speed(4) - 2.56) < 1e-12
-tiny = e.estimate(told=1e-300, told_error=1e-300, work_done=1e300)
+assert abs(learnt.eta - float(sys.argv[2])) < 1e-6 and abs(learnt.error - float(sys.argv[3])) < 1e-9, learnt
+tiny = Estimator().estimate(told=1e-300, told_error=1e-300, work_done=1e300)
 assert tiny.eta == 1 and tiny.error == 1e-9 and tiny.overrun < 1e18, tiny
 assert e.estimate(told=float("nan")).error == 3 and e.estimate(seconds_per_step=float("nan")).error == 3
 for text in ["", "{}", "null", "[]", "[" * 100000, '{"ended_seconds": [0]}', '{"ended_seconds": [NaN]}', '{"ended_seconds": [true]}',
+             '{"ended_seconds": [], "told": 0}', '{"ended_seconds": [], "told": [1, 1]}', '{"ended_seconds": [], "told": [0, 0, 0, 0, 0, 0]}',
+             '{"ended_seconds": [], "told": [1, 1, 1, 1, 1, NaN]}', '{"ended_seconds": [], "told": [1, 1, 1, 1, 1, 2e6]}',
              '{"ended_seconds": 1}', '{"ended_seconds": [1e99]}', '{"ended_seconds": [], "a": 1}', '{"ended_seconds": []} {}']:
     try:
         Estimator.from_json(text)
         raise AssertionError(text)
     except ValueError as error:
         assert str(error).startswith("parse state of ETAs: "), error
-`, string(marshal(t, &e)))
+`, string(marshal(t, &e)), fmt.Sprint(learnt.ETA.Seconds()), fmt.Sprint(learnt.Error))
 	command.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
 	state, err := command.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, state)
 	}
 	var again Estimator
-	if err := json.Unmarshal(state, &again); err != nil || !slices.Equal(again.ended, e.ended) {
+	if err := json.Unmarshal(state, &again); err != nil || !slices.Equal(again.ended, e.ended) || again.fit != e.fit {
 		t.Errorf("Python wrote %s: %v, %v", state, again.ended, err)
 	}
 }

@@ -13,11 +13,17 @@ import (
 type state struct {
 	// EndedSeconds is the work of ended jobs in seconds on one node, in the order of their ends.
 	EndedSeconds []float64 `json:"ended_seconds"`
+	// Told is the fit of what was told of them.
+	Told []float64 `json:"told,omitempty"`
 }
 
-// MarshalJSON returns the state: what the jobs that ended took.
+// MarshalJSON returns the state: what the jobs that ended took, and how wrong they were told.
 func (e *Estimator) MarshalJSON() ([]byte, error) {
-	return json.Marshal(state{EndedSeconds: append([]float64{}, e.ended...)})
+	s := state{EndedSeconds: append([]float64{}, e.ended...)}
+	if e.fit != (fit{}) {
+		s.Told = e.fit[:]
+	}
+	return json.Marshal(s)
 }
 
 // UnmarshalJSON restores a state. Of more than MaxEnded jobs it keeps the latest. A text that is
@@ -40,6 +46,11 @@ func (e *Estimator) UnmarshalJSON(text []byte) error {
 			return fmt.Errorf("parse state of ETAs: ended_seconds[%d] is %v; want more than 0 and at most %v", i, seconds, most)
 		}
 	}
+	told, err := readFit(read.Told)
+	if err != nil {
+		return err
+	}
+	e.fit = told
 	e.ended = slices.Clone(read.EndedSeconds[max(0, len(read.EndedSeconds)-MaxEnded):])
 	e.sorted = slices.Sorted(slices.Values(e.ended))
 	return nil

@@ -40,7 +40,7 @@ func main() {
 	shadow := flag.Duration("shadow", 0, "how long to ask in real time and act on no answer; 0: not")
 	flag.Parse()
 	s := &scheduler{
-		cluster: newCluster(*jobs, *seed), rates: make(map[string]rate), work: make(map[string]float64), silent: make(map[string]int), named: make(map[string]bool),
+		cluster: newCluster(*jobs, *seed), rates: make(map[string]rate), work: make(map[string]float64), told: make(map[string]float64), silent: make(map[string]int), named: make(map[string]bool),
 		atEvents: *atEvents, onlyAsk: *shadow > 0, speed: 1, logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}
 	err := s.main(*server, *shadow)
@@ -62,6 +62,7 @@ type scheduler struct {
 	plan            client.Plan
 	rates           map[string]rate    // by job
 	work            map[string]float64 // done by each job, in seconds on one node
+	told            map[string]float64 // the same, as its user guessed all of it
 	silent          map[string]int     // seconds since the last step of each job with nodes
 	named           map[string]bool    // jobs that a person should look at
 	estimator       eta.Estimator
@@ -123,8 +124,9 @@ func (s *scheduler) turn(ctx context.Context) {
 func (s *scheduler) measure() {
 	for id, work := range s.work {
 		if s.cluster.find(id) == nil {
-			s.estimator.Ended(s.time(work))
+			s.estimator.Ended(eta.Job{Told: s.time(s.told[id]), WorkDone: s.time(work)})
 			delete(s.work, id)
+			delete(s.told, id)
 		}
 	}
 	for _, j := range s.cluster.jobs {
@@ -151,7 +153,8 @@ func (s *scheduler) snapshot() *elastallocv1.Snapshot {
 	snapshot := &elastallocv1.Snapshot{Id: fmt.Sprintf("second-%d", now), TotalNodes: clusterNodes}
 	snapshot.Horizon = &elastallocv1.Horizon{Step: s.seconds(decideEvery)}
 	for _, j := range s.cluster.jobs { // in the order of submission
-		known := eta.Job{Told: s.time(j.guess * eta.Speed(j.asked, efficiency)), WorkDone: s.time(s.work[j.id])}
+		s.told[j.id] = j.guess * eta.Speed(j.asked, efficiency)
+		known := eta.Job{Told: s.time(s.told[j.id]), WorkDone: s.time(s.work[j.id])}
 		hung := s.silent[j.id] > restart+patience
 		if r, measured := s.rates[j.id]; measured && !hung {
 			known.StepsLeft, known.SecondsPerStep, known.Nodes = j.stepsLeft, 1/r.steps/s.speed, r.nodes

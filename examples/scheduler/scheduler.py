@@ -113,6 +113,7 @@ class Scheduler:
         self.decided = 0  # when all jobs were last up for change
         self.rates = {}  # by job: smoothed steps a second, and the nodes they are on
         self.work = {}  # done by each job, in seconds on one node
+        self.told = {}  # the same, as its user guessed all of it
         self.silent = {}  # seconds since the last step of each job with nodes
         self.named = set()  # jobs that a person should look at
         self.estimator = Estimator()
@@ -123,7 +124,7 @@ class Scheduler:
         """Smooths what the jobs report: steps a second, on the nodes that they hold. Adds up
         the work that they do, and learns from what those that ended have done."""
         for job_id in self.work.keys() - self.cluster.jobs.keys():
-            self.estimator.ended(self.work.pop(job_id))
+            self.estimator.ended(self.work.pop(job_id), told=self.told.pop(job_id))
         for job in self.cluster.jobs.values():
             if job.reported == 0:
                 if job.nodes:
@@ -143,7 +144,8 @@ class Scheduler:
         for job in self.cluster.jobs.values():  # in the order of submission
             told = snapshot.jobs.add(id=job.id, current_nodes=job.nodes + job.leaving)
             done = self.work.get(job.id, 0)
-            known = {"told": job.guess * speed(job.asked), "work_done": done}
+            self.told[job.id] = job.guess * speed(job.asked)
+            known = {"told": self.told[job.id], "work_done": done}
             hung = self.silent.get(job.id, 0) > RESTART + PATIENCE
             if hung and job.nodes:
                 told.max_nodes = job.nodes

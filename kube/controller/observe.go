@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/elastalloc/elastalloc/client/eta"
 	"github.com/elastalloc/elastalloc/kube/plan"
 	"github.com/elastalloc/elastalloc/kube/world"
 )
@@ -67,7 +68,7 @@ func (l *Loop) noteEnds(w *world.World) {
 	}
 	for uid, work := range l.running {
 		if _, still := running[uid]; !still {
-			l.etas.Ended(work)
+			l.etas.Ended(eta.Job{WorkDone: work})
 		}
 	}
 	l.running = running

@@ -10,7 +10,7 @@ same numbers and reads the same states.
 import json
 import math
 from bisect import bisect_right, insort
-from typing import List, NamedTuple, Optional
+from typing import Any, List, NamedTuple, Tuple
 
 __all__ = ["Estimate", "Estimator", "speed"]
 
@@ -23,6 +23,13 @@ LEAST = 1.0  # a job that has outrun what was told is about to end
 MOST = 10 * 365 * 24 * 3600.0  # beyond is as good as without an end
 PSEUDO_LEFT = 20 * 60.0  # left of a job before any has ended
 LEAST_ERROR = 1e-9  # keeps what is nearly exact within what can be calculated with
+# What doubt is worth in ended jobs: that what is told errs in the mean, that it errs otherwise
+# for long jobs than for short ones, and that it errs by more or less than said.
+DOUBT_BIAS, DOUBT_SLOPE, DOUBT_SPREAD = 40.0, 20.0, 20.0
+LEAST_OFF = 0.1  # the least that counts as the error told
+FARTHEST = 6.0  # how many of that a job counts as off at most
+KEPT = 1 - 1 / MAX_ENDED  # of the jobs before one
+MOST_SUM, MOST_LOG = 1e6, 50.0  # beyond every sum of a fit, and every logarithm of a time
 TAIL = 3.0  # from where on a continued fraction is used for Mills' ratio
 
 
@@ -50,6 +57,10 @@ class Estimator:
     def __init__(self) -> None:
         self._ended: List[float] = []  # the work of ended jobs, in the order of their ends
         self._sorted: List[float] = []  # the same, ascending
+        # How wrong what is told turned out to be: the number of ended jobs that were told one,
+        # and sums over them of u, z, u^2, uz and z^2, for a ridge regression of z on u. There
+        # u = ln(told), and z = ln(took / told) in standard deviations told.
+        self._fit = [0.0] * 6
 
     def estimate(
         self,
@@ -75,21 +86,21 @@ class Estimator:
         if seconds_per_step > 0 and left >= 0:  # NaN is neither.
             return Estimate(_eta(left), max(nodes, 1), 0.0, overrun, done)
         if told > 0:
-            error = told_error if told_error > 0 else DEFAULT_TOLD_ERROR
-            error = min(max(error, LEAST_ERROR), MAX_ERROR)
-            told = min(max(told, 1e-9), MOST)
-            return Estimate(_eta(_posterior(told, error, done)), 1, error, overrun, done)
+            median, error = _believed(self._fit, *_told(told, told_error))
+            return Estimate(_eta(_posterior(median, error, done)), 1, error, overrun, done)
         return Estimate(_eta(self._left(done)), 1, UNKNOWN_ERROR, overrun, done)
 
-    def ended(self, work: float) -> None:
-        """Notes that a job has ended, for whatever reason, with the given work done. Jobs
-        without work are of no use and not noted."""
+    def ended(self, work: float, *, told: float = 0.0, told_error: float = 0.0) -> None:
+        """Notes that a job has ended, for whatever reason, with the given work done, and how
+        wrong what was told of it was. Jobs without work are of no use and not noted."""
         if not work > 0:
             return
         if len(self._ended) == MAX_ENDED:
             self._sorted.remove(self._ended.pop(0))
         self._ended.append(min(work, MOST))
         insort(self._sorted, self._ended[-1])
+        if told > 0:
+            self._fit = _add(self._fit, *_told(told, told_error), max(self._ended[-1], LEAST))
 
     def _left(self, done: float) -> float:
         """Returns the median of what was left of the ended jobs that had come as far as done,
@@ -100,8 +111,11 @@ class Estimator:
         return (left[(len(left) - 1) // 2] + left[len(left) // 2]) / 2
 
     def to_json(self) -> str:
-        """Returns the state: what the jobs that ended took."""
-        return json.dumps({"ended_seconds": self._ended})
+        """Returns the state: what the jobs that ended took, and how wrong they were told."""
+        state = {"ended_seconds": self._ended}
+        if self._fit[0]:
+            state["told"] = self._fit
+        return json.dumps(state)
 
     @classmethod
     def from_json(cls, text: str) -> "Estimator":
@@ -115,7 +129,7 @@ class Estimator:
             raise ValueError(f"parse state of ETAs: {error}") from None
         if not isinstance(state, dict) or not isinstance(state.get("ended_seconds"), list):
             raise ValueError("parse state of ETAs: ended_seconds is missing; want a list of seconds")
-        if unknown := state.keys() - {"ended_seconds"}:
+        if unknown := state.keys() - {"ended_seconds", "told"}:
             raise ValueError(f"parse state of ETAs: unknown field {min(unknown)!r}")
         for i, work in enumerate(state["ended_seconds"]):
             if type(work) not in (int, float) or not 0 < work <= MOST:
@@ -124,19 +138,62 @@ class Estimator:
                     f"want more than 0 and at most {MOST:g}"
                 )
         estimator = cls()
+        told = state.get("told")
+        if told not in (None, []):
+            if not _sane(told):
+                raise ValueError(
+                    f"parse state of ETAs: told is {told!r}; "
+                    f"want 1 to {MAX_ENDED} jobs and 5 sums of at most {MOST_SUM:g}"
+                )
+            estimator._fit = [float(n) for n in told]
         estimator._ended = [float(work) for work in state["ended_seconds"][-MAX_ENDED:]]
         estimator._sorted = sorted(estimator._ended)
         return estimator
 
 
-def _posterior(d: float, s: float, x: float) -> float:
-    """Returns the mean of what is left, W - x, of a job that was said to take d in all and has
-    done x: ln W is normal about ln d with the standard deviation s > 0, and W > x. That is
-    D e^(s^2/2) Phi(s - z) / Phi(-z) - x with z = ln(x/D) / s."""
-    z = math.log(x / d) / s if x > 0 else -math.inf
+def _add(fit: List[float], told: float, off: float, took: float) -> List[float]:
+    """Returns a fit with a job that took so much, of which told was the logarithm."""
+    z = min(max((math.log(took) - told) / max(off, LEAST_OFF), -FARTHEST), FARTHEST)
+    return [n * KEPT + term for n, term in zip(fit, (1, told, z, told * told, told * z, z * z))]
+
+
+def _believed(fit: List[float], told: float, off: float) -> Tuple[float, float]:
+    """Returns what to believe of what was told, its logarithm and its error."""
+    n, u, z, uu, uz, zz = fit
+    if n == 0:
+        return told, off
+    u, z = u / n, z / n
+    uu, uz, zz = max(uu - n * u * u, 0.0), uz - n * u * z, max(zz - n * z * z, 0.0)
+    slope, bias = uz / (uu + DOUBT_SLOPE), n * z / (n + DOUBT_BIAS)
+    squares = max(zz - 2 * slope * uz + slope * slope * uu, 0.0) + n * (z - bias) * (z - bias)
+    spread = math.sqrt((squares + DOUBT_SPREAD) / (n + DOUBT_SPREAD))
+    # A state that was not written by _add may have any line.
+    median = min(max(told + off * (bias + slope * (told - u)), -MOST_LOG), MOST_LOG)
+    return median, min(max(off * spread, LEAST_ERROR), MAX_ERROR)
+
+
+def _sane(fit: Any) -> bool:
+    """Reports whether a fit may be one, of a job or more."""
+    if not isinstance(fit, list) or len(fit) != 6:
+        return False
+    sane = all(type(n) in (int, float) and abs(n) <= MOST_SUM for n in fit)
+    return sane and 1 <= fit[0] <= MAX_ENDED
+
+
+def _told(told: float, error: float) -> Tuple[float, float]:
+    """Returns the logarithm of what was told and its error."""
+    error = error if error > 0 else DEFAULT_TOLD_ERROR
+    return math.log(min(max(told, 1e-9), MOST)), min(max(error, LEAST_ERROR), MAX_ERROR)
+
+
+def _posterior(median: float, s: float, x: float) -> float:
+    """Returns the mean of what is left, W - x, of a job that has done x: ln W is normal about
+    median with the standard deviation s > 0, and W > x. With D = e^median and
+    z = (ln x - median) / s that is D e^(s^2/2) Phi(s - z) / Phi(-z) - x."""
+    z = (math.log(x) - median) / s if x > 0 else -math.inf
     if z <= TAIL:
         up, down = math.erfc((z - s) / math.sqrt(2)), math.erfc(z / math.sqrt(2))
-        return d * math.exp(s * s / 2) * up / down - x
+        return math.exp(median + s * s / 2) * up / down - x
     # Far out Phi(-z) underflows. With Phi(-z) = phi(z) M(z) the densities cancel.
     return x * (_mills(z - s) / _mills(z) - 1)
 

@@ -32,7 +32,7 @@ func WithTimeout(timeout time.Duration) Option {
 }
 
 // WithWaitForReady makes calls wait, as long as their deadline allows, while no
-// server can be reached, in place of failing with UNAVAILABLE.
+// server can be reached, instead of failing with UNAVAILABLE.
 func WithWaitForReady() Option {
 	return func(s *settings) { s.waitForReady = true }
 }

@@ -5,7 +5,7 @@
 #
 #   scripts/python.sh FOLDER
 #
-# The wheel goes to FOLDER, in place of older ones. Version and times are those of the commit, so that the same
+# The wheel goes to FOLDER and replaces older ones. Version and times are those of the commit, so that the same
 # commit gives the same bytes.
 set -euo pipefail
 cd "$(dirname "$0")/.."

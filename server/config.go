@@ -23,7 +23,7 @@ import (
 type Config struct {
 	// Listen and AdminListen are the TCP addresses of gRPC and of admin HTTP.
 	Listen, AdminListen string
-	// Listener and AdminListener, where set, are used in place of the addresses.
+	// Listener and AdminListener, where set, are used instead of the addresses.
 	// The server closes them.
 	Listener, AdminListener net.Listener
 	// Allocator decides. Required.

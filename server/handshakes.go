@@ -22,7 +22,7 @@ import (
 
 // Why a handshake is refused, as the metric says it: as many reasons as there are remedies.
 const (
-	reasonCertificate = "certificate" // the client's is none that may call
+	reasonCertificate = "certificate" // the client's may not call
 	reasonProtocol    = "protocol"    // it speaks no TLS of today, or does not trust our certificate
 	reasonGone        = "gone"        // it was silent or went, as probes of a port do
 )

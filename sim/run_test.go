@@ -213,7 +213,7 @@ func TestPreemptedJobReturnsToItsPlace(t *testing.T) {
 }
 
 func TestToldETA(t *testing.T) {
-	// The allocator believes in 100 s of work; it is 1000 s.
+	// The allocator is told of 100 s of work; it is 1000 s.
 	outrun := job("a", 0, 1000*second)
 	outrun.ToldETA = 100 * second
 	var told []time.Duration

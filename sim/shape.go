@@ -17,7 +17,7 @@ type Shape struct {
 	// Weight is the factor on the job's part of an objective.
 	Weight float64
 	// As, where set, is a job of a snapshot, defaults filled in, whose range, sizes, speeds,
-	// weight and ETA error it has in place of the other fields.
+	// weight and ETA error it has instead of those of the other fields.
 	As *solver.Job
 }
 

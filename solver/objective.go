@@ -30,6 +30,9 @@ type ObjectiveSpec struct {
 	// matters only to the progress that a plan shows. Nil means that it looks ahead over
 	// the horizon of the snapshot; then the snapshot has no groups.
 	Step func(o *Options) time.Duration
+	// DoubtsETAs says that it counts with the errors of ETAs, and LiftsETAs that it takes a job's
+	// demand to be at least a quarter of the work it has done.
+	DoubtsETAs, LiftsETAs bool
 
 	parameters parameters
 }
@@ -73,11 +76,11 @@ func objectives() [2]ObjectiveSpec {
 	return [...]ObjectiveSpec{
 		{
 			Name: ObjectiveProgress, Unit: Unit{"shares of a job done, summed over jobs and steps", ReadShares},
-			Fill: (*Problem).gainProgress,
+			Fill: (*Problem).gainProgress, LiftsETAs: true,
 		},
 		{
 			Name: ObjectiveTotalTime, Unit: Unit{"job-seconds saved per second", ReadTime},
-			Fill: (*Problem).valueTotalTime, Step: totalTimeStep, parameters: totalTimeParameters(),
+			Fill: (*Problem).valueTotalTime, Step: totalTimeStep, DoubtsETAs: true, parameters: totalTimeParameters(),
 		},
 	}
 }

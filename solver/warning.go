@@ -91,7 +91,7 @@ func (d *Decision) warn(s *Snapshot, p *Problem) {
 func (o *Options) Warnings(s *Snapshot, d *Decision) []Warning {
 	var warnings []Warning
 	for i := range s.Jobs {
-		if says := s.etaRanOut(i, o.Spec().Name == ObjectiveProgress); says != "" {
+		if says := s.etaRanOut(i, o.Spec().LiftsETAs); says != "" {
 			warnings = append(warnings, Warning{Code: WarningETARanOut, JobID: s.Jobs[i].ID, Message: fmt.Sprintf("job %q %s", s.Jobs[i].ID, says)})
 		}
 	}

@@ -159,8 +159,7 @@ func (f *benchFlags) underObjectives(instances []instance) ([]instance, error) {
 	return all, nil
 }
 
-// checkName returns an error if a name in the list of a flag is none of an enum's, or there
-// before.
+// checkName returns an error if a name in the list of a flag is not in an enum, or is a repetition.
 func checkName[E apiconv.Enum](flag string, names []string, i int) error {
 	if err := new(cli.EnumFlag[E]).Set(names[i]); err != nil {
 		return fmt.Errorf("--%s is %q; %w", flag, names[i], err)

@@ -119,7 +119,7 @@ func recordingError(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("--recording: %w", err)
 }
 
-// describeCut says for a person where a recording does not go on as it should.
+// describeCut says where a recording does not go on as it should.
 func describeCut(c *recording.Cut) string {
 	after := fmt.Sprintf("%s: after %s ", c.Path, format.Count(c.Calls, "call"))
 	switch {

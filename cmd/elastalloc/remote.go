@@ -35,8 +35,8 @@ func (f *remoteFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.serverName, "tls-server-name", "", "name in the server's certificate (default that of --server)")
 }
 
-// check returns an error for flags that would be ignored without a server to ask: who
-// gives them believes that one decides.
+// check returns an error for flags that would be ignored without a server to ask: their
+// user expects one to decide.
 func (f *remoteFlags) check() error {
 	if f.address == "" && f.withTLS() {
 		return errors.New("--tls and the other --tls flags need --server")

@@ -446,8 +446,8 @@ func sparkline(progress []float64) string {
 	return line.String()
 }
 
-// block returns the one of some blocks that stands for a share; the lowest where a server sends no
-// number.
+// block returns the block that stands for a share, of those given from the lowest to the highest;
+// the lowest where a server sends no number.
 func block(blocks string, share float64) string {
 	levels := []rune(blocks)
 	return string(levels[max(0, min(len(levels)-1, int(share*float64(len(levels)))))])

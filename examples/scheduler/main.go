@@ -34,7 +34,7 @@ const (
 
 func main() {
 	server := flag.String("server", "localhost:50051", "the server; empty: none, to compare")
-	atEvents := flag.Bool("at-events", true, "decide when a job came or ended, too, in place of FillIdle")
+	atEvents := flag.Bool("at-events", true, "decide when a job came or ended, too, instead of FillIdle")
 	jobs := flag.Int("jobs", 40, "number of jobs")
 	seed := flag.Uint64("seed", 1, "seed of the jobs")
 	shadow := flag.Duration("shadow", 0, "how long to ask in real time and act on no answer; 0: not")

@@ -41,7 +41,7 @@ class Job:
         # What only the cluster knows: the speed on one node and how well the job scales.
         self.speed, self.efficiency = rng.uniform(5, 20), rng.uniform(0.7, 0.9)
         self.steps_left = self.speed * rng.expovariate(1 / 14400)
-        # A hung job makes no step for so many seconds, at half of its work.
+        # How many seconds a hung job makes no step, at half of its work.
         self.half, self.stall = self.steps_left / 2, 0 if number % 8 else 1800
         # What the job reports: the steps of the last second.
         self.reported = 0.0
@@ -224,7 +224,7 @@ def main() -> None:
         "--at-events",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="decide when a job came or ended, too, in place of FillIdle",
+        help="decide when a job came or ended, too, instead of FillIdle",
     )
     parser.add_argument("--jobs", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)

@@ -118,7 +118,7 @@ func (e *explainer) optionsOf(r *reason) []int {
 
 // uncertainty says how far a job's ETA may be off where that counts.
 func (e *explainer) uncertainty(r *reason) string {
-	if r.job < 0 || e.options.Spec().Name != solver.ObjectiveTotalTime {
+	if r.job < 0 || !e.options.Spec().DoubtsETAs {
 		return ""
 	}
 	off := cmp.Or(e.snapshot.Jobs[r.job].ETAError, e.options.TotalTime.ETAError)

@@ -135,7 +135,7 @@ func (highs) ParseBound(output string) float64 {
 //	...
 //	# Rows 105
 //
-// Without a solution, "None" stands in place of "Feasible" and nothing
+// Without a solution, "None" stands there instead of "Feasible" and nothing
 // follows. What comes after the columns is not read, but the line of the rows must
 // be there, so that a file that was cut off shows. The memory it takes is
 // proportional to the file.

@@ -38,7 +38,7 @@ func (o *headAndTail) Write(p []byte) (int, error) {
 	return written, nil
 }
 
-// String returns what was kept, with a line in place of what was not.
+// String returns what was kept, with a line for what was not.
 func (o *headAndTail) String() string {
 	tail := string(o.tail[o.next:]) + string(o.tail[:o.next])
 	if o.forgotten == 0 {

@@ -290,7 +290,7 @@ func (m *mix) probe(*rand.Rand) (codes.Code, error) {
 	return codes.OK, nil
 }
 
-// sendRaw sends bytes in place of a request.
+// sendRaw sends bytes instead of a request.
 func sendRaw(ctx context.Context, connection *grpc.ClientConn, message []byte) error {
 	var answer []byte
 	return connection.Invoke(ctx, elastallocv1.AllocatorService_Allocate_FullMethodName, message, &answer,

@@ -193,8 +193,8 @@ func (s *scene) start(t *testing.T, flags ...string) {
 	s.client = newAllocator(t, s.server)
 }
 
-// install puts a program in place of the solver, in one step, which prints the
-// solver's version and then does what the script says.
+// install replaces the solver, in one step, by a program that prints the solver's version and
+// then does what the script says.
 func (s *scene) install(t *testing.T, at *solution, script string) {
 	t.Helper()
 	var text strings.Builder

@@ -18,7 +18,7 @@ import (
 )
 
 // ParseMessage parses a message in protojson, whose durations may also be such as "3h". A
-// field that the API does not know is an error: its sender believes in it.
+// field that the API does not know is an error, and is not silently ignored.
 func ParseMessage(text []byte, message proto.Message) error {
 	text = bytes.TrimPrefix(text, []byte("\ufeff")) // Some editors put a byte order mark first.
 	switch start := bytes.TrimSpace(text); {

@@ -11,8 +11,8 @@ import (
 
 const (
 	// maxCancellations is how many calls of a connection may be cancelled within
-	// cancellationWindow. Who opens calls only to reset them costs the server far more than
-	// itself.
+	// cancellationWindow. A client that opens calls only to reset them costs the server far
+	// more than itself.
 	maxCancellations   = 1000
 	cancellationWindow = 10 * time.Second
 )

@@ -138,7 +138,8 @@ func (m *model) checkFirst(t *rapid.T, u *turn) {
 	}
 }
 
-// checkLast checks that u is of those of whom most wait, and none of its connection is larger.
+// checkLast checks that no caller and no connection has more calls waiting than those of u, and
+// that no call of its connection is to be turned away before it.
 func (m *model) checkLast(t *rapid.T, u *turn) {
 	has := counts(m.waiting)
 	for _, other := range m.waiting {

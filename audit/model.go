@@ -32,6 +32,8 @@ type member struct {
 	waits bool  // it may hold no nodes
 	sizes []int // of all rows, ascending, 0 where it may hold none in one
 	rows  []*row
+	// usable are, by row, the positions of the sizes that a plan can have.
+	usable [][]int
 	// byStep says that it cannot finish: its steps are worth what they are one by one.
 	byStep bool
 	worth  float64 // of having served all of its demand, in a step
@@ -40,7 +42,6 @@ type member struct {
 
 // row is what each size of a member brings in a row.
 type row struct {
-	usable           []int     // positions of the sizes that a plan can have
 	share            []float64 // of the demand that is served
 	units            []int64   // share
 	fixed, magnitude []float64 // what it is worth besides, and what that was added up from
@@ -76,7 +77,15 @@ func newModel(s *snapshot, standings []standing, claim float64, e *effort) (*mod
 	for g := range m.floors {
 		m.floors[g] = min(m.floors[g], s.groups[g].quota)
 	}
-	m.findUsable()
+	spare := slices.Clone(m.capacity)
+	for i := range m.members {
+		for t := range spare {
+			spare[t] -= m.members[i].sizes[0]
+		}
+	}
+	for i := range m.members {
+		m.members[i].addRows(m, spare)
+	}
 	if !m.scale() {
 		return nil, leaveOpen("the values of the jobs are beyond what the check can add up")
 	}
@@ -94,15 +103,15 @@ func (m *model) scale() bool {
 	for i := range m.members {
 		j := &m.members[i]
 		j.full = m.up(j.worth, j.worth)
-		for _, r := range j.rows {
+		for t, r := range j.rows {
 			// A size that takes off more than all others bring is in no plan as good as claimed.
-			r.usable = slices.DeleteFunc(r.usable, func(n int) bool { return r.fixed[n]+m.slack*r.magnitude[n] < -2*total })
+			j.usable[t] = slices.DeleteFunc(j.usable[t], func(n int) bool { return r.fixed[n]+m.slack*r.magnitude[n] < -2*total })
 		}
 	}
 	return !math.IsInf(total, 0)
 }
 
-// newMember returns job i of the request.
+// newMember returns job i of the request, without rows.
 func (m *model) newMember(i int, st standing) member {
 	j := member{job: &m.jobs[i], index: i, waits: st == free}
 	if j.waits || m.several() {
@@ -119,17 +128,27 @@ func (m *model) newMember(i int, st standing) member {
 	for g := range m.above(j.group) {
 		m.floors[g] += slices.Max(j.sizes)
 	}
+	return j
+}
+
+// addRows works out what the sizes of a member bring, and which fit beside the least of all
+// others, which leave spare nodes.
+func (j *member) addRows(m *model, spare []int) {
 	for t := range m.capacity {
 		switch {
 		case m.several():
-			j.rows = append(j.rows, m.newRow(&j, t, true))
+			j.rows = append(j.rows, m.newRow(j, t, true))
 		case t < 2:
-			j.rows = append(j.rows, m.newRow(&j, 0, t == 0))
+			j.rows = append(j.rows, m.newRow(j, 0, t == 0))
 		default:
 			j.rows = append(j.rows, j.rows[1])
 		}
+		usable := []int{0}
+		for n := 1; n < len(j.sizes) && j.sizes[n]-j.sizes[0] <= spare[t]; n++ {
+			usable = append(usable, n)
+		}
+		j.usable = append(j.usable, usable)
 	}
-	return j
 }
 
 // newRow returns what the sizes of a member bring on nodes of a type, in the first step of
@@ -172,44 +191,11 @@ func (m *model) work(j *job, k *kind, size int, first bool) float64 {
 	}
 }
 
-// findUsable leaves every job the sizes that fit beside the least of all others.
-func (m *model) findUsable() {
-	spare, spares := slices.Clone(m.capacity), make([]int, len(m.groups))
-	for g := range m.groups {
-		spares[g] = m.groups[g].limit
-	}
-	for i := range m.members {
-		for t := range spare {
-			spare[t] -= m.members[i].sizes[0]
-		}
-		for g := range m.above(m.members[i].group) {
-			spares[g] -= m.members[i].sizes[0]
-		}
-	}
-	for i := range m.members {
-		j := &m.members[i]
-		for t, r := range j.rows {
-			if r.usable != nil {
-				continue // It is that of several steps.
-			}
-			most := spare[t]
-			for g := range m.above(j.group) {
-				most = min(most, spares[g])
-			}
-			for n, k := range j.sizes {
-				if n == 0 || k-j.sizes[0] <= most {
-					r.usable = append(r.usable, n)
-				}
-			}
-		}
-	}
-}
-
 // most returns at least what any plan of a job is worth, and finds out whether it is byStep.
 func (j *member) most(m *model) float64 {
 	first, later, most := 0.0, 0.0, 0.0
 	for t, r := range j.rows {
-		for _, n := range r.usable {
+		for _, n := range j.usable[t] {
 			if t == 0 {
 				first = max(first, r.share[n])
 			} else {

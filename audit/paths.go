@@ -24,19 +24,19 @@ type plans struct {
 // all but the smallest only take nodes.
 func (p *plans) left(t int, served int64) []int {
 	if served >= done {
-		return p.rows[t].usable[:1]
+		return p.usable[t][:1]
 	}
-	return p.rows[t].usable
+	return p.usable[t]
 }
 
 // options returns the most that a member which is byStep is worth in a step, and its options
 // that lose less than a limit against that.
 func (p *plans) options(t int, limit int64) (most int64, within []option) {
 	most = never
-	for _, n := range p.rows[t].usable {
+	for _, n := range p.usable[t] {
 		most = max(most, p.stepValue(p.member, t, n)+p.add[t][n])
 	}
-	for _, n := range p.rows[t].usable {
+	for _, n := range p.usable[t] {
 		if v := p.stepValue(p.member, t, n); most-v-p.add[t][n] < limit {
 			within = append(within, option{p.member.sizes[n], v})
 		}
@@ -99,13 +99,13 @@ func (p *plans) follow() (table [][]int64, shift int) {
 	for t := p.steps - 1; t >= 0; t-- {
 		table[t] = slices.Repeat([]int64{never}, cells)
 		for at := range table[t] {
-			for _, n := range p.rows[t].usable {
+			for _, n := range p.usable[t] {
 				served := p.serve(int64(at)<<shift, t, n)
 				then := (served + 1<<shift - 1) >> shift
 				table[t][at] = max(table[t][at], p.gain(served)+p.add[t][n]+table[t+1][then])
 			}
 		}
-		p.spend(2 * cells * len(p.rows[t].usable))
+		p.spend(2 * cells * len(p.usable[t]))
 	}
 	return table, shift
 }
@@ -134,10 +134,10 @@ func (p *plans) oneRow() *paths {
 		var arcs []arc
 		if last := t == len(p.rows)-1; !last {
 			arcs = append(arcs, arc{})
-		} else if p.waits && slices.Contains(r.usable, 0) {
+		} else if p.waits && slices.Contains(p.usable[t], 0) {
 			arcs = append(arcs, arc{gain: p.up(r.fixed[0], r.magnitude[0])})
 		}
-		for _, n := range r.usable {
+		for _, n := range p.usable[t] {
 			if p.member.sizes[n] > 0 {
 				arcs = append(arcs, arc{p.up(r.fixed[n], r.magnitude[n]), 0, 1, uint16(n)})
 			}
@@ -186,7 +186,7 @@ func (p *plans) above(least int64) *paths {
 				next[at] = max(next[at], v)
 				arcs = append(arcs, arc{gain, int32(from), at, uint16(n)})
 			}
-			p.spend(10 * len(p.rows[t].usable))
+			p.spend(10 * len(p.usable[t]))
 			p.keep(2*(len(arcs)-arcsHad) + perVertex*(len(served)-verticesHad))
 		}
 		p.numbers += perVertex * len(served)

@@ -7,6 +7,9 @@ import (
 	"math"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protopath"
+	"google.golang.org/protobuf/reflect/protorange"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -325,6 +328,7 @@ func (s *snapshot) readJob(from *elastallocv1.Job, ids map[string]int, r *reader
 	j.trained = r.seconds(from.GetTrainingTime(), "training_time", 0, 0, forever) > 0 || j.current > 0
 	r.want(j.demand > 0, "remaining_eta", j.demand)
 	r.want(j.current >= 0, "current_nodes", j.current)
+	r.want(from.GetOverrun() >= 0 && from.GetOverrun() <= math.MaxFloat64, "overrun", from.GetOverrun())
 	r.want(j.delay == 0 || j.restart == 0, "restart_time", "set beside rescale_delay")
 	if len(s.groups) > 0 {
 		j.group = ids[from.GetGroupId()] - 1
@@ -488,21 +492,11 @@ func (c *curve) at(nodes float64) float64 {
 
 // known returns an error where a message has fields that the check does not know, such as
 // those of a newer version: they may change what is asked for.
-func known(m protoreflect.Message) (err error) {
-	if len(m.GetUnknown()) > 0 {
-		return leaveOpen("%s has fields that the check does not know", m.Descriptor().Name())
-	}
-	m.Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		switch {
-		case field.Message() == nil:
-		case field.IsList():
-			for n := 0; n < v.List().Len() && err == nil; n++ {
-				err = known(v.List().Get(n).Message())
-			}
-		default:
-			err = known(v.Message())
+func known(m proto.Message) error {
+	return protorange.Range(m.ProtoReflect(), func(at protopath.Values) error {
+		if part, ok := at.Index(-1).Value.Interface().(protoreflect.Message); ok && len(part.GetUnknown()) > 0 {
+			return leaveOpen("%s has fields that the check does not know", part.Descriptor().Name())
 		}
-		return err == nil
+		return nil
 	})
-	return err
 }

@@ -85,8 +85,8 @@ func (a *answer) newSearch(e *effort, target float64) *search {
 		j := &a.members[i]
 		members[int32(j.index)] = i
 		c.own[j.group+1] = append(c.own[j.group+1], i)
-		for t, r := range j.rows {
-			c.width[t] = min(c.width[t]+j.sizes[slices.Max(append(r.usable, 0))], a.capacity[t])
+		for t, usable := range j.usable {
+			c.width[t] = min(c.width[t]+j.sizes[slices.Max(append(usable, 0))], a.capacity[t])
 		}
 	}
 	for g := range a.groups {

@@ -189,23 +189,20 @@ func (s *trial) improve(o *open, before, behind [][]int64) bool {
 func (s *trial) refine() bool {
 	for i := range s.members {
 		j := &s.members[i]
-		for t, r := range j.rows {
-			own := *r
-			own.usable = nil
+		for t := range j.usable {
+			j.usable[t] = nil
 			for _, o := range s.options[t][i] {
-				own.usable = append(own.usable, slices.Index(j.sizes, o.nodes))
+				j.usable[t] = append(j.usable[t], slices.Index(j.sizes, o.nodes))
 			}
-			j.rows[t] = &own
 		}
 	}
 	for _, o := range s.open {
 		for t, arcs := range o.paths.arcs {
-			r := o.rows[t]
 			for _, a := range arcs {
-				r.usable = append(r.usable, int(a.size))
+				o.usable[t] = append(o.usable[t], int(a.size))
 			}
-			slices.Sort(r.usable)
-			r.usable = slices.Compact(r.usable)
+			slices.Sort(o.usable[t])
+			o.usable[t] = slices.Compact(o.usable[t])
 		}
 	}
 	before := s.unit

@@ -17,10 +17,12 @@ SOAK ?= 10m
 
 # Only a test that hangs takes that long, even on a busy machine.
 TEST_TIMEOUT := 30m
-# How often `make conformance` draws for a property, and the packages that have any:
-# others do not know the flag. RAPID_SEED=1 has the same drawn each time.
+# How often `make conformance` draws for a property. RAPID_SEED=1 has the same drawn each time.
 CHECKS ?= 2000
-PROPERTY_PACKAGES = $(shell grep -rl --include='*_test.go' --exclude-dir=kube pgregory.net/rapid . | xargs -n 1 dirname | sort -u)
+# The packages that draw, and those that start goroutines, of the root module.
+packages_with     = $(shell grep -rlE --include='*.go' --exclude-dir=kube --exclude-dir=deploy --exclude-dir='.?*' '$(1)' . | xargs -n 1 dirname | sort -u)
+PROPERTY_PACKAGES = ./audit $(call packages_with,pgregory.net/rapid|Conformance.Draws|Conformance.Selected)
+RACE_PACKAGES     = $(call packages_with,^\s+go |\.Go.func|parallel\.Do)
 
 # Where `make python` puts the wheel.
 PYTHON_OUT ?= bin
@@ -62,8 +64,7 @@ faults: note-solvers ## Test the server among failing solvers, disks, clients an
 
 .PHONY: conformance
 conformance: note-solvers ## Run the conformance suite of every backend and the property tests in full length.
-	ELASTALLOC_TESTS=conformance $(GO) test -count=1 -timeout $(TEST_TIMEOUT) $(PROPERTY_PACKAGES) -rapid.checks=$(CHECKS)
-	ELASTALLOC_TESTS=conformance $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./audit
+	ELASTALLOC_TESTS=conformance RAPID_CHECKS=$(CHECKS) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) $(PROPERTY_PACKAGES)
 
 .PHONY: docs
 docs: $(call stamp,grpcurl) ## Run the commands of the documentation and compare what it shows with what they print.
@@ -92,9 +93,9 @@ python: ## Build the Python package as a wheel into PYTHON_OUT (Debian, Ubuntu).
 	scripts/python.sh $(PYTHON_OUT)
 
 .PHONY: race
-race: ## Run the tests under the race detector, those of kube/ as well; needs a C compiler.
-	CGO_ENABLED=1 $(GO) test -race -short -timeout $(TEST_TIMEOUT) ./...
-	cd kube && CGO_ENABLED=1 $(GO) test -race -short -timeout $(TEST_TIMEOUT) ./...
+race: ## Run the tests of what starts goroutines under the race detector; needs a C compiler.
+	RAPID_CHECKS=20 CGO_ENABLED=1 $(GO) test -race -short -timeout $(TEST_TIMEOUT) $(RACE_PACKAGES)
+	cd kube && RAPID_CHECKS=20 CGO_ENABLED=1 $(GO) test -race -short -timeout $(TEST_TIMEOUT) ./...
 
 .PHONY: clock-jump
 clock-jump: ## Set the clock far forward and back under a running server, in a virtual machine.

@@ -1,8 +1,6 @@
 package exact
 
 import (
-	"math"
-
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 )
@@ -33,7 +31,7 @@ func anxious() []model.Effort {
 	proven := sizes // prices per size, with beams that hold what is left
 	proven.LeftWidths, proven.DenseRows, proven.MaxLabels = model.Usual().LeftWidths, model.Usual().DenseRows, model.Usual().MaxLabels
 	branching := *model.Usual() // no prices per size, and nothing but splitting
-	branching.EasyWork, branching.WideGap, branching.MinSampled, branching.MaxSubproblems = 1<<50, math.Inf(1), 2, 100
+	branching.BundleWork, branching.MinSampled, branching.MaxSubproblems = 0, 2, 100
 	branching.FirstWidth, branching.LastWidth, branching.MaxLabels, branching.Visits, branching.MaxColumns = 1, 1, 3, 1, 2
 	return []model.Effort{sizes, proven, branching}
 }

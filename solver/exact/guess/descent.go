@@ -34,6 +34,10 @@ const (
 	// foundShare is such that the temperature stays while more than one in this many
 	// jobs lacks columns.
 	foundShare = 10
+	// Nor does it stay where the bound has changed by less than settledShare of what smoothing
+	// adds to it in that many rounds in a row.
+	settledShare  = 0.1
+	settledRounds = 3
 	// Below fineTemperature, a share of a job's average value, a fall must gain
 	// enoughGain of the bound for another to follow.
 	fineTemperature = 1e-5
@@ -138,6 +142,7 @@ func (d *Descent) Minimise(clock *model.Clock, l Evaluator, from Start, enough f
 	if average == 0 || clock.Ended {
 		return
 	}
+	settled := 0
 	for rounds := 0; bound > enough && !clock.Ended && rounds < maxRounds; rounds++ {
 		held := d.settle(clock, at, temperature, from.Trust)
 		value, found := l.Evaluate(clock, at)
@@ -149,9 +154,13 @@ func (d *Descent) Minimise(clock *model.Clock, l Evaluator, from Start, enough f
 		}
 		// The minimum moves far as long as many jobs lack columns; only then does
 		// sharpening pay off.
-		if held || found*foundShare > len(d.in.Finishing) {
+		if settled++; math.Abs(gain) > settledShare*temperature*float64(len(d.in.Jobs)) {
+			settled = 0
+		}
+		if held || found*foundShare > len(d.in.Finishing) && settled < settledRounds {
 			continue
 		}
+		settled = 0
 		if found == 0 && (temperature <= last || temperature <= fineTemperature*average && gain <= enoughGain*math.Abs(bound)) {
 			break
 		}
@@ -306,11 +315,12 @@ func (d *Descent) smoothKind(u *model.Kind, count float64, prices []float64, tem
 			continue
 		}
 		weight := count * d.net[m] / sum / temperature
-		nodes := set.Held(c)
-		for t := range nodes {
-			scaled := weight * (nodes[t] - n.mean[t])
-			for u := 0; u <= t; u++ {
-				n.hessian[t*steps+u] += scaled * (nodes[u] - n.mean[u])
+		for t, nodes := range set.Held(c) {
+			n.away[t] = nodes - n.mean[t]
+			scaled := weight * n.away[t]
+			row := n.hessian[t*steps : t*steps+t+1]
+			for u, away := range n.away[:len(row)] {
+				row[u] += scaled * away
 			}
 		}
 	}

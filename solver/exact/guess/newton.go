@@ -11,6 +11,7 @@ type newton struct {
 	origin   []float64 // where a line search starts
 	centre   []float64 // where a round starts
 	mean     []float64 // scratch: a job's expected nodes per step
+	away     []float64 // scratch: a column's nodes beyond them
 }
 
 func newNewton(steps int) newton {
@@ -22,6 +23,7 @@ func newNewton(steps int) newton {
 		origin:   make([]float64, steps),
 		centre:   make([]float64, steps),
 		mean:     make([]float64, steps),
+		away:     make([]float64, steps),
 	}
 }
 

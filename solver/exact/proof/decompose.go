@@ -38,10 +38,7 @@ func (s *Search) decompose(clock *model.Clock, part *subproblem, atNodes float64
 		return
 	}
 	s.decomposable = false
-	if s.sizes == nil {
-		s.sizes = newSizePrices(clock, s.in)
-	}
-	sizes := s.sizes
+	sizes := s.atSizes(clock)
 	if sizes.work() > s.in.Effort.BundleWork {
 		return
 	}
@@ -64,6 +61,14 @@ func (s *Search) decompose(clock *model.Clock, part *subproblem, atNodes float64
 	if !s.closed(part) && !clock.Ended {
 		s.searchLeft(clock, part, atNodes, sizes, x, atSizes, clock.Work+s.in.Effort.SizesWork+leftWork*before)
 	}
+}
+
+// atSizes returns the decomposition.
+func (s *Search) atSizes(clock *model.Clock) *sizePrices {
+	if s.sizes == nil {
+		s.sizes = newSizePrices(clock, s.in)
+	}
+	return s.sizes
 }
 
 // searchLeft searches the columns of the root that lose little at prices per size x,

@@ -288,13 +288,15 @@ func (s *Search) explore(clock *model.Clock, part *subproblem) {
 }
 
 // searchCore searches the columns of the subproblem, of which bound is the Lagrangian
-// bound at its prices, from cheap to thorough.
+// bound at its prices, from cheap to thorough. The root is searched at prices per size first
+// where those per node leave too much, or else once the core searches have done as much work.
 func (s *Search) searchCore(clock *model.Clock, part *subproblem, bound float64) {
-	until, gaveUp := 0, false
+	until, gaveUp, waited := 0, false, true
 	if s.decomposable {
-		if gaveUp = bound-s.Value > s.in.Effort.WideGap*math.Abs(s.Value); !gaveUp {
-			until = clock.Work + s.in.Effort.EasyWork
-		}
+		until = clock.Work + s.in.Effort.EasyWork
+		gaveUp = bound-s.Value > s.in.Effort.WideGap*math.Abs(s.Value) ||
+			s.in.Steps > longHorizon && s.atSizes(clock).Prices <= manyPrices
+		waited = gaveUp
 	}
 	lossLimit, width, searched := s.firstLimit(clock, part.prices, bound-s.Value), s.in.Effort.FirstWidth, false
 	for sharpen := false; !s.closed(part) && !clock.Ended; sharpen = true {
@@ -307,12 +309,10 @@ func (s *Search) searchCore(clock *model.Clock, part *subproblem, bound float64)
 			if s.settled(part) {
 				return
 			}
-			if s.sizes == nil && s.decomposable {
-				s.sizes = newSizePrices(clock, s.in)
-				if n := min(s.sizes.Prices, manyPrices); until > 0 {
-					until, gaveUp = clock.Work+n*n*n, false
-					continue
-				}
+			if !waited {
+				n := min(s.atSizes(clock).Prices, manyPrices)
+				until, gaveUp, waited = clock.Work+n*n*n, false, true
+				continue
 			}
 			if s.decompose(clock, part, bound); s.settled(part) {
 				return

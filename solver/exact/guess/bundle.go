@@ -30,7 +30,9 @@ const (
 	// bundleRounds and bundleSteps bound the rounds, and Newton's steps of each.
 	bundleRounds = 150
 	bundleSteps  = 12
-	// lastBundleTemperature is where the search ends, as a share of the objective.
+	// lastGap is the relative gap where the search ends, for nothing but ties is left.
+	lastGap = 1e-11
+	// lastBundleTemperature is where it ends, as a share of the objective.
 	lastBundleTemperature = 1e-14
 	// conjugateSteps limits the steps of a conjugate gradient method.
 	conjugateSteps = 30
@@ -126,8 +128,8 @@ type SizeEvaluator interface {
 	Keep()
 }
 
-// Minimise lowers L from the given prices until it is proven to be within precision of
-// the incumbent, nothing more is gained, the clock's work reaches until, or time is
+// Minimise lowers L from the given prices until it exceeds the incumbent by no more than ties
+// make, nothing more is gained, the clock's work reaches until, or time is
 // up, and keeps the best on the way. At times it offers the prices for a plan; offer
 // returns the incumbent and its value.
 func (b *Bundle) Minimise(clock *model.Clock, l SizeEvaluator, x []float64, until int, offer func(x []float64) (model.Plan, float64)) {
@@ -149,7 +151,7 @@ func (b *Bundle) Minimise(clock *model.Clock, l SizeEvaluator, x []float64, unti
 	temperature := gap / (3 * blocks)
 	moves := 0
 	for range bundleRounds {
-		if bound-value <= b.In.Precision || blocks*temperature < lastBundleTemperature*b.In.Scale {
+		if bound-value <= max(b.In.Precision, lastGap*math.Abs(value)) || blocks*temperature < lastBundleTemperature*b.In.Scale {
 			break
 		}
 		x, smooth := b.settle(clock, centre, mu, temperature)

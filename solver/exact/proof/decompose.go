@@ -25,7 +25,7 @@ const (
 	leftWork   = 4
 	// tieWork is the work spent on a better one among equals: thousands of subproblems may
 	// hardly differ.
-	tieWork = 5_000_000
+	tieWork = 2_000_000
 	// manyPrices is the number of prices per size beyond which core searches are not given more
 	// work before, which grows with its cube.
 	manyPrices = 500
@@ -85,7 +85,7 @@ func (s *Search) searchLeft(
 	for lossLimit := firstFraction * (atSizes - s.Value); ; lossLimit *= 4 {
 		whole := lossLimit >= atSizes-s.Value
 		lossLimit = min(lossLimit, atSizes-s.Value)
-		lists, fixed, found := s.left(clock, part, sizes, x, lossLimit)
+		lists, fixed, found := s.left(clock, part, sizes, x, lossLimit, until)
 		switch found {
 		case tooMany:
 			return
@@ -144,21 +144,21 @@ type listing uint8
 
 const (
 	listed   listing = iota
-	tooMany          // or time was up
+	tooMany          // or time or work was up
 	noColumn         // a class has none that loses less than the limit
 )
 
 // left lists the columns of each finishing job that lose less than lossLimit at prices per
 // size, with their losses at the prices of the subproblem less the smallest of the job,
-// and the sum of those smallest.
-func (s *Search) left(clock *model.Clock, part *subproblem, sizes *sizePrices, x []float64, lossLimit float64) (lists [][]column, fixed float64, found listing) {
+// and the sum of those smallest. It ends where the clock's work reaches until.
+func (s *Search) left(clock *model.Clock, part *subproblem, sizes *sizePrices, x []float64, lossLimit float64, until int) (lists [][]column, fixed float64, found listing) {
 	byClass := make([][]column, len(sizes.Jobs))
 	lists = make([][]column, len(s.in.Finishing))
 	total := 0
 	for f, i := range s.in.Finishing {
 		class := sizes.ClassOf[f]
 		if byClass[class] == nil {
-			columns, ok := sizes.list(clock, class, x, lossLimit, max(s.in.Effort.MaxColumns, maxColumns/len(s.in.Finishing)))
+			columns, ok := sizes.list(clock, class, x, lossLimit, max(s.in.Effort.MaxColumns, maxColumns/len(s.in.Finishing)), until)
 			if !ok {
 				return nil, 0, tooMany
 			}

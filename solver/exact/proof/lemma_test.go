@@ -241,7 +241,7 @@ func TestLemmaLeft(t *testing.T) {
 		least, _, _ := sizes.Evaluate(g.clock, x, func(int, model.PriceColumn) bool { return false })
 		s.prove(part, least, Priced(g.Instance, part.prices), lemmaSizePrices)
 		lossLimit := rapid.Float64Range(0.01, 1).Draw(t, "share") * (least - s.Value)
-		if _, _, found := s.left(g.clock, part, sizes, x, lossLimit); found == noColumn {
+		if _, _, found := s.left(g.clock, part, sizes, x, lossLimit, 0); found == noColumn {
 			if best := g.best(s, part); least-lossLimit < best-1e-12*g.magnitude-g.Precision {
 				t.Fatalf("no column loses less than %g of %.17g; there is a plan of %.17g", lossLimit, least, best)
 			}

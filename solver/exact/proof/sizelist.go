@@ -10,8 +10,8 @@ import (
 
 // list returns the plans of a class that lose less than lossLimit at prices per size, of
 // those that hold the smallest size once they have finished. It returns false if there
-// are more than remaining, or if time is up.
-func (s *sizePrices) list(clock *model.Clock, class int, x []float64, lossLimit float64, remaining int) ([]column, bool) {
+// are more than remaining, if time is up, or if the clock's work reaches until.
+func (s *sizePrices) list(clock *model.Clock, class int, x []float64, lossLimit float64, remaining, until int) ([]column, bool) {
 	s.set(x)
 	phi, _, ok := s.job(clock, class) // which fills costs and toGo
 	if !ok {
@@ -19,11 +19,11 @@ func (s *sizePrices) list(clock *model.Clock, class int, x []float64, lossLimit 
 	}
 	l := lister{
 		clock: clock, sizes: s, toGo: &s.toGo[s.ShapeOf[class]], j: &s.In.Jobs[s.Jobs[class]], fits: s.Sizes[s.ShapeOf[class]],
-		least: phi - lossLimit, remaining: remaining, visits: visitsPerColumn * remaining,
+		least: phi - lossLimit, until: until, remaining: remaining, visits: visitsPerColumn * remaining,
 		chosen: make([]uint8, s.In.Steps),
 	}
 	l.extend(0, 0, 0)
-	return l.found, l.remaining >= 0 && l.visits >= 0 && !clock.Ended
+	return l.found, l.remaining >= 0 && l.visits >= 0 && !clock.Ended && !clock.Past(until)
 }
 
 // lister lists plans at the costs of sizes.
@@ -34,6 +34,7 @@ type lister struct {
 	j                 *model.Job
 	fits              []int
 	least             float64
+	until             int
 	remaining, visits int
 	chosen            []uint8
 	found             []column
@@ -42,7 +43,7 @@ type lister struct {
 // extend lists the plans that begin with the first t sizes chosen, which serve share and
 // have value.
 func (l *lister) extend(t int, share, value float64) {
-	if l.visits--; l.remaining < 0 || l.visits < 0 || l.clock.Up(2*len(l.j.Sizes)) {
+	if l.visits--; l.remaining < 0 || l.visits < 0 || l.clock.Up(2*len(l.j.Sizes)) || l.clock.Past(l.until) {
 		return
 	}
 	if t == len(l.fits) {

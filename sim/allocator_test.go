@@ -69,3 +69,13 @@ func run(t rapid.TB, p Policy, config Config, jobs ...WorkloadJob) *Result {
 	}
 	return result
 }
+
+// drawn returns a synthetic workload.
+func drawn(t rapid.TB, kind SyntheticKind, seed uint64, nodesAsked int) Trace {
+	t.Helper()
+	trace, err := Synthetic(kind, seed, nodesAsked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return trace
+}

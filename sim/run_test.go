@@ -407,10 +407,7 @@ func TestRunWithoutJobs(t *testing.T) {
 // TestRunAll checks that results stand in the order of the tasks and do not depend
 // on the number of workers.
 func TestRunAll(t *testing.T) {
-	trace, err := Synthetic(Heterogeneous, 1, DefaultNodesAsked)
-	if err != nil {
-		t.Fatal(err)
-	}
+	trace := drawn(t, Heterogeneous, 1, DefaultNodesAsked)
 	workload := NewWorkload("w", trace[:60], WorkloadOptions{GPUsPerNode: DefaultGPUsPerNode}).
 		Disturb(Disturbance{ETAError: 0.1, BugShare: 0.15, KillShare: 0.1}, 1)
 	var tasks []Task

@@ -25,14 +25,8 @@ func TestSyntheticHasThePapersFigures(t *testing.T) {
 		}
 	}
 	for seed := range uint64(20) {
-		all, err := Synthetic(Heterogeneous, seed, DefaultNodesAsked)
-		if err != nil {
-			t.Fatal(err)
-		}
-		baseline, err := Synthetic(Baseline, seed, DefaultNodesAsked)
-		if err != nil {
-			t.Fatal(err)
-		}
+		all := drawn(t, Heterogeneous, seed, DefaultNodesAsked)
+		baseline := drawn(t, Baseline, seed, DefaultNodesAsked)
 		isShort := func(job TraceJob) bool { return job.Duration < 5*time.Minute }
 		isLong := func(job TraceJob) bool { return !isShort(job) }
 		long := slices.DeleteFunc(slices.Clone(all), isShort)
@@ -59,10 +53,7 @@ func TestSyntheticHasThePapersFigures(t *testing.T) {
 
 func TestSyntheticDependsOnTheSeedAlone(t *testing.T) {
 	draw := func(seed uint64) Trace {
-		trace, err := Synthetic(Heterogeneous, seed, 8)
-		if err != nil {
-			t.Fatal(err)
-		}
+		trace := drawn(t, Heterogeneous, seed, 8)
 		return trace
 	}
 	if diff := cmp.Diff(draw(7), draw(7)); diff != "" {
@@ -80,10 +71,7 @@ func TestSyntheticDependsOnTheSeedAlone(t *testing.T) {
 func TestSyntheticKnowsDayAndNight(t *testing.T) {
 	day, night := 0, 0
 	for seed := range uint64(10) {
-		trace, err := Synthetic(Heterogeneous, seed, DefaultNodesAsked)
-		if err != nil {
-			t.Fatal(err)
-		}
+		trace := drawn(t, Heterogeneous, seed, DefaultNodesAsked)
 		for _, job := range trace {
 			switch hour := int((timeOfDay + job.Submit).Hours()) % 24; {
 			case hour >= 12 && hour < 18:
@@ -104,10 +92,7 @@ func TestLoadIsCalibrated(t *testing.T) {
 	var one, sixteen, busiest float64
 	const seeds = 10
 	for seed := range uint64(seeds) {
-		trace, err := Synthetic(Baseline, seed, DefaultNodesAsked)
-		if err != nil {
-			t.Fatal(err)
-		}
+		trace := drawn(t, Baseline, seed, DefaultNodesAsked)
 		workload := NewWorkload("", trace, WorkloadOptions{GPUsPerNode: DefaultGPUsPerNode})
 		most := 0
 		for _, at := range workload.Jobs {
@@ -144,10 +129,7 @@ func TestSyntheticRefuses(t *testing.T) {
 func TestSyntheticUsers(t *testing.T) {
 	count, all := make(map[string]int), 0
 	for seed := range uint64(20) {
-		trace, err := Synthetic(Heterogeneous, seed, DefaultNodesAsked)
-		if err != nil {
-			t.Fatal(err)
-		}
+		trace := drawn(t, Heterogeneous, seed, DefaultNodesAsked)
 		for _, job := range trace {
 			count[job.User]++
 			all++

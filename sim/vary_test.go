@@ -10,10 +10,7 @@ import (
 
 func drawnTrace(t *testing.T, variations ...Variation) Trace {
 	t.Helper()
-	trace, err := Synthetic(Heterogeneous, 3, DefaultNodesAsked)
-	if err != nil {
-		t.Fatal(err)
-	}
+	trace := drawn(t, Heterogeneous, 3, DefaultNodesAsked)
 	varied, err := trace.Vary(variations, 5, DefaultGPUsPerNode)
 	if err != nil {
 		t.Fatal(err)

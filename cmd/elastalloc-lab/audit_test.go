@@ -1,7 +1,6 @@
 package main
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -20,12 +19,8 @@ func TestAudit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	record := func(change func(*elastallocv1.AllocateResponse)) string {
-		dir := filepath.Join(t.TempDir(), "recording")
-		w, err := recording.New(recording.Config{Dir: dir})
-		if err != nil {
-			t.Fatal(err)
-		}
+	recorded := func(change func(*elastallocv1.AllocateResponse)) string {
+		var calls []recording.Entry
 		for n := range 6 {
 			request := &elastallocv1.AllocateRequest{
 				Snapshot: &elastallocv1.Snapshot{Id: "moment", TotalNodes: 11},
@@ -41,22 +36,16 @@ func TestAudit(t *testing.T) {
 				t.Fatal(err)
 			}
 			change(response)
-			w.Record(recording.Entry{
-				Time: time.Date(2026, 11, 2, 9, n, 0, 0, time.UTC), Method: "Allocate", Request: request, Response: response,
-			}, 100)
+			calls = append(calls, recording.Entry{Time: time.Date(2026, 11, 2, 9, n, 0, 0, time.UTC), Request: request, Response: response})
 		}
-		if err := w.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		return dir
+		return record(t, calls...)
 	}
 
-	stdout, stderr, status := runWith(t, nil, "audit", "--recording", record(func(*elastallocv1.AllocateResponse) {}))
-	if fields := strings.Join(strings.Fields(stdout), " "); status != cli.ExitDone || stderr != "" ||
-		fields != "DECISIONS CONFIRMED REFUTED OPEN progress, optimal 4 0 0 total-time, optimal 2 0 0 all 6 0 0" {
-		t.Errorf("exit status %d, stderr %q, stdout:\n%s", status, stderr, stdout)
+	stdout := succeed(t, "audit", "--recording", recorded(func(*elastallocv1.AllocateResponse) {}))
+	if strings.Join(strings.Fields(stdout), " ") != "DECISIONS CONFIRMED REFUTED OPEN progress, optimal 4 0 0 total-time, optimal 2 0 0 all 6 0 0" {
+		t.Errorf("stdout:\n%s", stdout)
 	}
-	stdout, stderr, status = runWith(t, nil, "audit", "--recording", record(func(r *elastallocv1.AllocateResponse) {
+	stdout, stderr, status := runWith(t, nil, "audit", "--recording", recorded(func(r *elastallocv1.AllocateResponse) {
 		r.Allocations[0].Change = elastallocv1.Change_CHANGE_PREEMPT
 	}))
 	if status != cli.ExitFailed || !strings.Contains(stderr, "6 decisions refuted") || !strings.Contains(stdout, "CHANGE_PREEMPT") {

@@ -17,11 +17,7 @@ import (
 // TestETAs reads a recording of jobs that each take 30 minutes on their one node: those of one
 // caller are told right, those of the other to take half or twice as long, by group.
 func TestETAs(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "recording")
-	w, err := recording.New(recording.Config{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	var calls []recording.Entry
 	const took, jobs = 30 * time.Minute, 6
 	for minute := 0; minute <= 70; minute += 5 {
 		now := time.Duration(minute) * time.Minute
@@ -45,30 +41,26 @@ func TestETAs(t *testing.T) {
 				snapshot.Jobs = append(snapshot.Jobs, &elastallocv1.Job{Id: "z", CurrentNodes: 0, GroupId: groups[0], RemainingEta: durationpb.New(time.Hour)})
 			}
 			options := &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME}
-			w.Record(recording.Entry{
-				Time: time.Date(2026, 11, 2, 9, minute, 0, 0, time.UTC), Method: "Allocate", Caller: caller,
+			calls = append(calls, recording.Entry{
+				Time: time.Date(2026, 11, 2, 9, minute, 0, 0, time.UTC), Caller: caller,
 				Request: &elastallocv1.AllocateRequest{Snapshot: snapshot, Options: options}, Response: new(elastallocv1.AllocateResponse),
-			}, 100)
+			})
 		}
 	}
-	if err := w.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	dir := record(t, calls...)
 
 	// A job that outruns what was told is last seen after 25 minutes, with a second left. Halfway
 	// there it was told to have 2.5 of 12.5 minutes; the others 45 of 15.
-	stdout, stderr, status := runWith(t, nil, "etas", "--recording", dir)
+	stdout := succeed(t, "etas", "--recording", dir)
 	if want := "CALLER JOBS BIAS P50 P90 ETA_ERROR HALFWAY" +
 		" right 6 1.00 1.00 1.00 0.00 0.00" +
-		" wrong 6 1.08 1.83 2.00 0.61 1.38 careful 3 0.50 2.00 2.00 0.69 1.10 hopeful 3 1.67 1.67 1.67 0.51 1.61"; status != cli.ExitDone ||
-		stderr != "" || strings.Join(strings.Fields(stdout), " ") != want {
-		t.Errorf("exit status %d, stderr %q, stdout:\n%s\nwant %s", status, stderr, stdout, want)
+		" wrong 6 1.08 1.83 2.00 0.61 1.38 careful 3 0.50 2.00 2.00 0.69 1.10 hopeful 3 1.67 1.67 1.67 0.51 1.61"; strings.Join(strings.Fields(stdout), " ") != want {
+		t.Errorf("stdout:\n%s\nwant %s", stdout, want)
 	}
 
 	state := filepath.Join(t.TempDir(), "etas.json")
-	stdout, stderr, status = runWith(t, nil, "etas", "--recording", dir, "--caller=right", "--state", state)
-	if status != cli.ExitDone || stderr != "" || strings.Contains(stdout, "wrong") {
-		t.Errorf("exit status %d, stderr %q, stdout:\n%s", status, stderr, stdout)
+	if stdout = succeed(t, "etas", "--recording", dir, "--caller=right", "--state", state); strings.Contains(stdout, "wrong") {
+		t.Errorf("the table has another caller:\n%s", stdout)
 	}
 	var e eta.Estimator
 	readJSON(t, &e, state)

@@ -15,15 +15,29 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// writeRecording records a scheduler that gives every job two of eight nodes, for as many
-// steps as it takes, and asks about it every five minutes.
-func writeRecording(t *testing.T) string {
+// record writes calls of Allocate and returns the folder of the recording.
+func record(t *testing.T, calls ...recording.Entry) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "recording")
 	w, err := recording.New(recording.Config{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, call := range calls {
+		call.Method = "Allocate"
+		w.Record(call, 100)
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// writeRecording records a scheduler that gives every job two of eight nodes, for as many
+// steps as it takes, and asks about it every five minutes.
+func writeRecording(t *testing.T) string {
+	t.Helper()
+	var calls []recording.Entry
 	begin := time.Date(2026, 11, 2, 9, 0, 0, 0, time.UTC)
 	for step := range 13 {
 		now := time.Duration(step) * 5 * time.Minute
@@ -38,15 +52,12 @@ func writeRecording(t *testing.T) string {
 				TrainingTime: durationpb.New(now - submitted),
 			})
 		}
-		w.Record(recording.Entry{
-			Time: begin.Add(now), Method: "Allocate", Caller: "10.0.0.1",
+		calls = append(calls, recording.Entry{
+			Time: begin.Add(now), Caller: "10.0.0.1",
 			Request: &elastallocv1.AllocateRequest{Snapshot: snapshot}, Response: new(elastallocv1.AllocateResponse),
-		}, 100)
+		})
 	}
-	if err := w.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return record(t, calls...)
 }
 
 func TestReplay(t *testing.T) {

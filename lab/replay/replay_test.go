@@ -156,14 +156,7 @@ func TestRecordingOfASimulation(t *testing.T) {
 			}
 			p := policy(t, test.policy)
 			want, entries := record(t, plain.Disturb(test.disturbance, 1), p, config)
-			r, err := New(reading(entries), Options{Name: "replayed"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			recorded, err := r.Recorded(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			r, recorded := replayed(t, entries, Options{Name: "replayed"})
 			checkRecorded(t, r, want, recorded)
 			checkToldETAs(t, r, plain.Disturb(test.disturbance, 1).Jobs)
 			run, err := sim.Run(t.Context(), r.Workload, p, r.Config, newAllocator(t))

@@ -75,6 +75,20 @@ func reading(entries []recording.Entry) Reader {
 	}
 }
 
+// replayed replays the calls of one caller, and returns what really happened as well.
+func replayed(t *testing.T, entries []recording.Entry, o Options) (*Replay, *sim.Result) {
+	t.Helper()
+	r, err := New(reading(entries), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorded, err := r.Recorded(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, recorded
+}
+
 // shadowed is a scheduler of its own mind: it never does what the answers say.
 //
 // long holds 4 nodes from the beginning until minute 40. short waits from minute 3, starts
@@ -94,14 +108,7 @@ func shadowed() []asked {
 
 func TestShadow(t *testing.T) {
 	t.Parallel()
-	r, err := New(reading(recordingOf("a", shadowed())), Options{Name: "shadow"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	recorded, err := r.Recorded(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	r, recorded := replayed(t, recordingOf("a", shadowed()), Options{Name: "shadow"})
 	type result struct {
 		ID                         string
 		Submit, Start, End, Unfed  time.Duration
@@ -207,10 +214,7 @@ func TestSchedulerThatTellsLittle(t *testing.T) {
 			calls[i].jobs[n].trained, calls[i].jobs[n].waiting = 0, 0
 		}
 	}
-	r, err := New(reading(recordingOf("a", calls)), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r, _ := replayed(t, recordingOf("a", calls), Options{})
 	// short and last changed; short, last and gone came.
 	if u := r.Unknown; u.UnseenChanges != 2 || u.SubmissionUnknown != 3 {
 		t.Errorf("unknown is %+v", u)
@@ -275,10 +279,7 @@ func TestReusedID(t *testing.T) {
 		{1450, 8, []told{{"nightly", 4, 20, 10, 5}}, nil},
 		{1480, 8, nil, nil},
 	}
-	r, err := New(reading(recordingOf("a", calls)), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r, _ := replayed(t, recordingOf("a", calls), Options{})
 	ends := make(map[string][2]time.Duration)
 	for i := range r.Workload.Jobs {
 		job := &r.Workload.Jobs[i]
@@ -302,14 +303,7 @@ func TestTrainingTimeBeforeAnswer(t *testing.T) {
 		{10, 8, []told{{"other", 4, 90, 15, 0}, {"job", 4, 28, 2, 8}}, []int32{4, 4}},
 		{50, 8, []told{{"other", 4, 50, 55, 0}}, []int32{8}},
 	}
-	r, err := New(reading(recordingOf("a", calls)), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	recorded, err := r.Recorded(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, recorded := replayed(t, recordingOf("a", calls), Options{})
 	if job := &recorded.Jobs[0]; job.ID != "job" || job.Start != 8*minute || job.Unserved != 8*minute || job.End != 38*minute {
 		t.Errorf("the job is %+v; want it to start at minute 8", *job)
 	}
@@ -325,10 +319,7 @@ func TestIdleWhilePoolIsShort(t *testing.T) {
 		{20, 8, []told{{"a", 4, 10, 20, 0}, {"b", 4, 40, 20, 0}}, nil},
 		{35, 8, []told{{"b", 4, 25, 35, 0}}, nil},
 	}
-	r, err := New(reading(recordingOf("a", calls)), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r, _ := replayed(t, recordingOf("a", calls), Options{})
 	if got := r.IdleNodeHours(nil) * 60; got < 19.9 || got > 20.1 {
 		t.Errorf("%.1f node minutes were idle; want the 20 after the end of a", got)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -144,7 +145,9 @@ func (c *cluster) kubelet() {
 			}
 			continue
 		}
-		busy[pods.Items[i].Spec.NodeName] = true
+		if units := pods.Items[i].Spec.Containers[0].Resources.Requests[worldtest.Unit]; !units.IsZero() {
+			busy[pods.Items[i].Spec.NodeName] = true
+		}
 		if !pods.Items[i].DeletionTimestamp.IsZero() {
 			if !c.leaving {
 				pods.Items[i].Finalizers = nil
@@ -185,9 +188,10 @@ func (c *cluster) kubelet() {
 	}
 	for _, job := range jobs.Items {
 		for i := len(of[job.Name]); i < want[job.Name]; i++ {
+			units := job.Spec.Template.Spec.Containers[0].Resources.Limits[worldtest.Unit]
 			node := ""
 			for _, n := range nodes.Items {
-				if !busy[n.Name] {
+				if (!busy[n.Name] || units.IsZero()) && schedulable(&n, units) {
 					node = n.Name
 				}
 			}
@@ -195,9 +199,10 @@ func (c *cluster) kubelet() {
 				c.t.Errorf("a pod of %s has no node", job.Name)
 				continue
 			}
-			busy[node] = node != ""
+			busy[node] = busy[node] || node != "" && !units.IsZero()
 			c.pods++
 			pod := worldtest.Pod(fmt.Sprintf("%s-%d", job.Name, c.pods), node, map[string]string{"batch.kubernetes.io/job-name": job.Name})
+			pod.Spec.Containers[0].Resources.Requests[worldtest.Unit] = units
 			if reason := c.waits[job.Name]; reason != "" {
 				pod.Status.Phase = corev1.PodPending
 				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
@@ -207,6 +212,12 @@ func (c *cluster) kubelet() {
 			}
 		}
 	}
+}
+
+// schedulable reports whether the scheduler puts pods on a node that request so much of the unit.
+func schedulable(node *corev1.Node, units resource.Quantity) bool {
+	return !node.Spec.Unschedulable && len(node.Spec.Taints) == 0 && node.Status.Conditions[0].Status == corev1.ConditionTrue &&
+		units.Cmp(node.Status.Allocatable[worldtest.Unit]) <= 0
 }
 
 // passes makes passes, between which time goes on as the loop wants it, up to a step, and

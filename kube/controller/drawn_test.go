@@ -1,0 +1,249 @@
+package controller_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/elastalloc/elastalloc/kube/controller"
+	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
+	"github.com/elastalloc/elastalloc/kube/world"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// witness is an allocator that checks what it is asked, and remembers what it answered.
+type witness struct {
+	controller.Allocator
+	asked    func(*elastallocv1.Snapshot)
+	answered map[string]int
+}
+
+func (a *witness) Allocate(ctx context.Context, r *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
+	a.asked(r.GetSnapshot())
+	response, err := a.Allocator.Allocate(ctx, r)
+	clear(a.answered)
+	for _, j := range response.GetAllocations() {
+		a.answered[j.GetJobId()] = int(j.GetNodes())
+	}
+	return response, err
+}
+
+// drawn is a cluster in which things happen to the nodes and to a tenant's jobs.
+type drawn struct {
+	*cluster
+	*rand.Rand
+	tenants int
+}
+
+// node returns a node of the pool on which no bystander has a pod, "" where there is none.
+func (d *drawn) node() string {
+	var nodes []string
+	for name, pods := range d.onNodes() {
+		if !strings.Contains(pods, "bystander") && strings.HasPrefix(name, "node-") {
+			nodes = append(nodes, name)
+		}
+	}
+	if len(nodes) == 0 {
+		return ""
+	}
+	return nodes[d.IntN(len(nodes))]
+}
+
+// onNodes returns the jobs whose pods are on each node.
+func (d *drawn) onNodes() map[string]string {
+	var nodes corev1.NodeList
+	var pods corev1.PodList
+	if err := d.client.List(d.t.Context(), &nodes); err != nil {
+		d.t.Fatal(err)
+	}
+	if err := d.client.List(d.t.Context(), &pods); err != nil {
+		d.t.Fatal(err)
+	}
+	on := make(map[string]string)
+	for _, node := range nodes.Items {
+		on[node.Name] = ""
+	}
+	for _, pod := range pods.Items {
+		on[pod.Spec.NodeName] += pod.Labels["batch.kubernetes.io/job-name"] + " "
+	}
+	return on
+}
+
+// healthy reports whether a node is as it should be, and has been for a minute.
+func (d *drawn) healthy(name string) bool {
+	var node corev1.Node
+	if name == "" || d.client.Get(d.t.Context(), types.NamespacedName{Name: name}, &node) != nil {
+		return false
+	}
+	has, back := node.Status.Allocatable[worldtest.Unit], node.Status.Conditions[0].LastTransitionTime
+	return schedulable(&node, has) && has.Value() == worldtest.PerNode && d.now.Sub(back.Time) >= time.Minute
+}
+
+// tenant changes one of the tenant's jobs, if there is one.
+func (d *drawn) tenant(change func(*batchv1.Job)) {
+	if d.tenants == 0 {
+		return
+	}
+	var job batchv1.Job
+	if err := d.client.Get(d.t.Context(), types.NamespacedName{Namespace: "default", Name: fmt.Sprint("tenant-", d.IntN(d.tenants))}, &job); err != nil {
+		d.t.Fatal(err)
+	}
+	change(&job)
+	if err := d.client.Update(d.t.Context(), &job); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// happens has something happen.
+func (d *drawn) happens() string {
+	name := fmt.Sprint("tenant-", d.tenants)
+	size := 1 + d.IntN(6)
+	changed := func(change func(*corev1.Node)) {
+		if node := d.node(); node != "" {
+			d.changeNode(node, change)
+		}
+	}
+	submit := func(wishes map[string]string, units int) {
+		job := worldtest.Job(name, size*d.IntN(2), wishes)
+		if err := unstructured.SetNestedMap(job.Object, worldtest.PodSpec(units), "spec", "template", "spec"); err != nil {
+			d.t.Fatal(err)
+		}
+		job.SetResourceVersion("")
+		if err := d.client.Create(d.t.Context(), job); err != nil {
+			d.t.Fatal(err)
+		}
+		d.tenants++
+	}
+	ready := func(status corev1.ConditionStatus) func(*corev1.Node) {
+		return func(node *corev1.Node) {
+			node.CreationTimestamp.Time = worldtest.Begin()
+			if c := &node.Status.Conditions[0]; c.Status != status {
+				c.Status, c.LastTransitionTime.Time = status, d.now
+			}
+		}
+	}
+	events := []struct {
+		name string
+		do   func()
+	}{
+		{"a cordon", func() { changed(func(n *corev1.Node) { n.Spec.Unschedulable = true }) }},
+		{"a cordon ends", func() { changed(func(n *corev1.Node) { n.Spec.Unschedulable = false }) }},
+		{"a lost node", func() { changed(ready(corev1.ConditionUnknown)) }},
+		{"a node returns", func() { changed(ready(corev1.ConditionTrue)) }},
+		{"an odd node", func() {
+			changed(func(n *corev1.Node) {
+				n.Status.Allocatable[worldtest.Unit] = resource.MustParse([]string{"7", "16", "8"}[d.IntN(3)])
+			})
+		}},
+		{"a spot notice", func() {
+			changed(func(n *corev1.Node) {
+				n.Spec.Taints = []corev1.Taint{{Key: "aws-node-termination-handler/spot-itn", Effect: corev1.TaintEffectNoSchedule}}
+			})
+		}},
+		{"a pinned job", func() { submit(map[string]string{"paused": "true"}, worldtest.PerNode) }},
+		{"a job of processors", func() { submit(map[string]string{"work": "1h"}, 0) }},
+		{"a job of large pods", func() { submit(map[string]string{"work": "1h"}, 16) }},
+		{"a job of small pods", func() { submit(map[string]string{"work": "1h"}, 2) }},
+		{"a job", func() { submit(map[string]string{"work": "20m", "nodes": "1-8"}, worldtest.PerNode) }},
+		{"a job past its end", func() { submit(map[string]string{"work": "1s"}, worldtest.PerNode) }},
+		{"a forged record", func() {
+			d.tenant(func(j *batchv1.Job) {
+				r := world.Record{UID: j.UID, ID: "zz", At: d.now.Add(time.Duration(d.IntN(3)-1) * time.Hour), Mode: "apply", Jobs: 1, Since: d.now.Add(-time.Hour), Nodes: d.IntN(64), From: d.IntN(64)}
+				j.Annotations[world.DecisionAnnotation], j.Annotations[world.TargetAnnotation] = r.String(), fmt.Sprint(d.IntN(20))
+			})
+		}},
+		{"a pin by hand", func() {
+			d.tenant(func(j *batchv1.Job) { j.Annotations[world.PausedAnnotation] = fmt.Sprint(d.IntN(2) == 0) })
+		}},
+		{"a size by hand", func() {
+			d.tenant(func(j *batchv1.Job) { j.Spec.Parallelism, j.Spec.Completions = new(int32(size)), new(int32(size)) })
+		}},
+		{"a suspension by hand", func() { d.tenant(func(j *batchv1.Job) { j.Spec.Suspend = new(d.IntN(2) == 0) }) }},
+		{"another pool", func() {
+			d.tenant(func(j *batchv1.Job) { j.Labels[world.PoolLabel] = []string{"training", "other"}[d.IntN(2)] })
+		}},
+		{"a quota", func() { d.quota = map[string]int{fmt.Sprint("tenant-", d.IntN(max(1, d.tenants))): d.IntN(4)} }},
+		{"no image", func() {
+			d.waits = map[string]string{fmt.Sprint("tenant-", d.IntN(max(1, d.tenants))): "ImagePullBackOff"}
+		}},
+		{"a job ends", func() {
+			if d.tenants > 0 {
+				d.end(fmt.Sprint("tenant-", d.IntN(d.tenants)))
+			}
+		}},
+		{"a new leader", func() { d.start() }},
+		{"a clock set back", func() { d.now = d.now.Add(-time.Hour) }},
+	}
+	event := events[d.IntN(len(events))]
+	event.do()
+	return event.name
+}
+
+// TestDrawnEvents: whatever happens to nodes on which they have no pods, and to other jobs, jobs
+// that did nothing are asked about with at least the nodes that they hold, and change only as was
+// decided.
+func TestDrawnEvents(t *testing.T) {
+	t.Parallel()
+	seeds := uint64(2)
+	if testing.Short() {
+		seeds = 1
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, 12,
+				worldtest.Job("bystander-0", 4, map[string]string{"work": "10000h", "nodes": "1-8"}),
+				worldtest.Job("bystander-1", 2, map[string]string{"work": "10000h", "nodes": "1,2,3", "restart": "5m"}),
+			)
+			c.scales = true
+			d := &drawn{cluster: c, Rand: rand.New(rand.NewPCG(seed, 0))}
+			var history []string
+			held := func() (sizes map[string]int) {
+				sizes = make(map[string]int)
+				for i := range 2 {
+					name := fmt.Sprint("bystander-", i)
+					sizes["Job/default/"+name], _ = c.job(name)
+				}
+				return sizes
+			}
+			w := &witness{Allocator: c.allocator, answered: make(map[string]int)}
+			w.asked = func(snapshot *elastallocv1.Snapshot) {
+				running, on := 0, d.onNodes()
+				for _, j := range snapshot.GetJobs() {
+					name := strings.TrimPrefix(j.GetId(), "Job/default/")
+					for node, pods := range on {
+						if strings.HasPrefix(name, "bystander") && strings.Contains(pods, name) && d.healthy(node) {
+							running++
+						}
+					}
+				}
+				if total := int(snapshot.GetTotalNodes()); total < running {
+					t.Fatalf("asks about %d nodes, of which bystanders are on %d, after %s; nodes %v", total, running, strings.Join(history, ", "), on)
+				}
+			}
+			c.allocator, c.step = w, time.Minute
+			c.start()
+			for range 40 {
+				history = append(history, d.happens())
+				for range 1 + d.IntN(6) {
+					before := held()
+					c.passes(1)
+					for id, now := range held() {
+						if was := before[id]; now != was && now != w.answered[id] {
+							t.Fatalf("%s goes from %d nodes to %d; decided were %d, after %s", id, was, now, w.answered[id], strings.Join(history, ", "))
+						}
+					}
+				}
+			}
+		})
+	}
+}

@@ -49,7 +49,8 @@ func TestThousandNodes(t *testing.T) {
 	})
 	took := time.Since(began)
 	process.Kill()
-	t.Logf("%d pods of %d jobs run on %d nodes after %.1f s; the controller computed for %.1f s",
-		want, jobs, nodes, took.Seconds(), process.CPUTime().Seconds())
+	cpu, memory := process.Used()
+	t.Logf("%d pods of %d jobs run on %d nodes after %.1f s; the controller computed for %.1f s and held %d MB at most",
+		want, jobs, nodes, took.Seconds(), cpu.Seconds(), memory>>20)
 	t.Logf("%v; %d writes of jobs", h.check(t), checkWrites(t, before, release, pool))
 }

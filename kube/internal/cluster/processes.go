@@ -92,10 +92,14 @@ func (p *processes) killAll() {
 // Exited is closed when the process has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// CPUTime returns how long the process has computed, once it has ended.
-func (p *Process) CPUTime() time.Duration {
+// Used returns how long the process has computed and the most memory that it held, in bytes, once
+// it has ended.
+func (p *Process) Used() (cpu time.Duration, memory int64) {
 	<-p.exited
-	return p.command.ProcessState.UserTime() + p.command.ProcessState.SystemTime()
+	if usage, ok := p.command.ProcessState.SysUsage().(*syscall.Rusage); ok {
+		memory = 1024 * usage.Maxrss
+	}
+	return p.command.ProcessState.UserTime() + p.command.ProcessState.SystemTime(), memory
 }
 
 // Kill sends SIGKILL to the process and all that it started, and returns when it is gone.

@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"fmt"
 	"html/template"
+	"slices"
 	"strings"
 	"time"
 
@@ -162,8 +163,8 @@ func forecastText(response *elastallocv1.ForecastResponse, screen cli.Screen) st
 	}
 	text := t.String() + "\n"
 	if n := len(g.jobs); n > 0 {
-		text += fmt.Sprintf("mean        %s to the end, %s to the first nodes\n",
-			format.Span(response.GetMeanTotal().AsDuration()), format.Span(response.GetMeanQueue().AsDuration()))
+		total, queue := means(response)
+		text += fmt.Sprintf("mean        %s to the end, %s to the first nodes\n", total, queue)
 	}
 	text += fmt.Sprintf("decisions   %d\n", response.GetDecisions())
 	if response.GetIfNothingElse() {
@@ -173,6 +174,18 @@ func forecastText(response *elastallocv1.ForecastResponse, screen cli.Screen) st
 		text += screen.Yellow.Paint("incomplete  the time budget or 200,000 decisions ended the simulation: --budget gives it more time, a longer --cadence takes fewer") + "\n"
 	}
 	return text
+}
+
+// means returns the mean times to the end and to the first nodes, where there are any.
+func means(f *elastallocv1.ForecastResponse) (total, queue string) {
+	mean := func(of *durationpb.Duration, time func(*elastallocv1.JobForecast) *durationpb.Duration) string {
+		comes := func(job *elastallocv1.JobForecast) bool { return time(job) != nil }
+		if of.AsDuration() == 0 && !slices.ContainsFunc(f.GetJobs(), comes) {
+			return format.None
+		}
+		return format.Span(of.AsDuration())
+	}
+	return mean(f.GetMeanTotal(), (*elastallocv1.JobForecast).GetEnd), mean(f.GetMeanQueue(), (*elastallocv1.JobForecast).GetStart)
 }
 
 // bar draws a job: dots while it waits, blocks while it trains, lighter ones from when to
@@ -207,8 +220,8 @@ func drawForecast(snapshot string, response *elastallocv1.ForecastResponse, page
 	if snapshot != "" {
 		title = "Forecast of " + cli.Clip(snapshot, 60)
 	}
-	summary := fmt.Sprintf("%d jobs, on average %s to the end and %s to the first nodes; %d decisions", len(g.jobs),
-		format.Span(response.GetMeanTotal().AsDuration()), format.Span(response.GetMeanQueue().AsDuration()), response.GetDecisions())
+	total, queue := means(response)
+	summary := fmt.Sprintf("%d jobs, on average %s to the end and %s to the first nodes; %d decisions", len(g.jobs), total, queue, response.GetDecisions())
 	if g.ranges {
 		summary += "; yellow from when to when eight in ten simulations end a job"
 	}

@@ -22,6 +22,13 @@ func TestWhyJSON(t *testing.T) {
 	}
 }
 
+// TestForecastSaysThatItIsCut checks that a forecast which came to no end says so, and no time of an
+// end.
+func TestForecastSaysThatItIsCut(t *testing.T) {
+	contains(t, "stdout", succeed(t, "", "forecast", "-f", "testdata/queue.json", "--budget=1ns"),
+		"incomplete  the time budget or 200,000 decisions ended", "mean        – to the end, – to")
+}
+
 // TestForecastIsDrawn checks that the chart is well-formed, with every job, whatever its name.
 func TestForecastIsDrawn(t *testing.T) {
 	request := `{"snapshot": {"id": "<&>", "totalNodes": 2, "jobs": [

@@ -7,10 +7,12 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/internal/forecast"
@@ -482,6 +484,46 @@ func TestForecastHidesNoError(t *testing.T) {
 			t.Errorf("forecast %+v of %d samples; want an error", got, f.Samples)
 		}
 	}
+}
+
+// failing decides until its last decision, which it refuses or has no time for.
+type failing struct {
+	forecast.Decider
+	left *atomic.Int64
+	err  error
+}
+
+func (f failing) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
+	if f.left.Add(-1) < 0 {
+		return solver.Decision{}, f.err
+	}
+	return f.Decider.Allocate(ctx, s, o)
+}
+
+// TestCompleteIsDecided checks that a forecast which is complete has decided in every sample, and
+// that none is whose decisions came to an end before, whatever ended them.
+func TestCompleteIsDecided(t *testing.T) {
+	t.Parallel()
+	a := newAllocator(t, elastalloc.Options{DefaultBudget: time.Second})
+	rapid.Check(t, func(t *rapid.T) {
+		s := solvertest.Snapshots().Draw(t, "snapshot").WithDefaults()
+		o := solver.Options{Backend: rapid.SampledFrom(append(elastalloc.BackendNames(), "")).Draw(t, "backend")}.WithDefaults()
+		f := solver.ForecastOptions{
+			Samples: rapid.IntRange(1, 3).Draw(t, "samples"), ETAError: 0.3, EveryEvent: rapid.Bool().Draw(t, "every event"), Until: 24 * time.Hour,
+		}.WithDefaults(s, &o)
+		decider := failing{a, new(atomic.Int64), nil}
+		decisions := rapid.Int64Range(0, 50).Draw(t, "decisions")
+		decider.left.Store(decisions)
+		decider.err = rapid.SampledFrom([]error{solver.ErrTimedOut, context.DeadlineExceeded, errors.New("broken")}).Draw(t, "error")
+		got, err := forecast.Jobs(t.Context(), decider, s, o, f, 0)
+		ended := decider.left.Load() < 0
+		if err == nil && got.Complete && (ended || len(s.Jobs) > 0 && got.Decisions < int64(f.Samples)) {
+			t.Errorf("forecast %+v; want none that is complete: %d decisions of %d samples", got, got.Decisions, f.Samples)
+		}
+		if !ended && (err != nil || !got.Complete) {
+			t.Errorf("forecast %+v, %v; want one that is complete, as nothing ended it", got, err)
+		}
+	})
 }
 
 // TestForecastIsCutByWork checks that a short request for a long time is cut, and says so.

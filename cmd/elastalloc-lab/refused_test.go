@@ -71,6 +71,7 @@ func TestRefused(t *testing.T) {
 			"--policy=best --frequency=-1 --workers=0 --recording " + recording: "--workers is 0",
 			"--policy=fifo,fifo --recording " + recording:                       `--policy names "fifo" twice`,
 			"--caller nosuch --recording " + recording:                          `no calls of "nosuch"`,
+			"--recording " + writeRecording(t, "a\x1b[2J", "b\u202e"):           `a\x1b[2J (calls: 7), b\u202e (calls: 6)`,
 		},
 		"trace": {
 			"--trace=../../examples/trace.csv --from=999h": "no job was submitted within the window",

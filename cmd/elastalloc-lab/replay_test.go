@@ -34,8 +34,8 @@ func record(t *testing.T, calls ...recording.Entry) string {
 }
 
 // writeRecording records a scheduler that gives every job two of eight nodes, for as many
-// steps as it takes, and asks about it every five minutes.
-func writeRecording(t *testing.T) string {
+// steps as it takes, and asks about it every five minutes; of several callers each in turn.
+func writeRecording(t *testing.T, callers ...string) string {
 	t.Helper()
 	var calls []recording.Entry
 	begin := time.Date(2026, 11, 2, 9, 0, 0, 0, time.UTC)
@@ -53,7 +53,7 @@ func writeRecording(t *testing.T) string {
 			})
 		}
 		calls = append(calls, recording.Entry{
-			Time: begin.Add(now), Caller: "10.0.0.1",
+			Time: begin.Add(now), Caller: append(callers, "10.0.0.1")[step%max(1, len(callers))],
 			Request: &elastallocv1.AllocateRequest{Snapshot: snapshot}, Response: new(elastallocv1.AllocateResponse),
 		})
 	}

@@ -151,7 +151,7 @@ func (m *model) checkLast(t *rapid.T, u *turn) {
 }
 
 // TestOpenCallsOfACaller checks that one caller's calls are turned away before they wait for
-// the turns, and no other's.
+// the turns, and neither another's nor the first over another of its connections.
 func TestOpenCallsOfACaller(t *testing.T) {
 	t.Parallel()
 	turns := newTurns(1, 2)
@@ -165,6 +165,10 @@ func TestOpenCallsOfACaller(t *testing.T) {
 		t.Error("a caller has more calls open than could ever wait")
 	}
 	turns.release(mustTake(t, turns, WorkDecision, "b"))
+	turns.release(mustTake(t, turns, WorkDecision, "a2"))
+	if calls := turns.open["a"]; calls != turns.mostOpen() || len(turns.open) != 2 {
+		t.Errorf("%d calls of a are open, %v; want those that never left", calls, turns.open)
+	}
 }
 
 // BenchmarkTurnsLocked measures for how long a call that arrives, ends or frees memory locks the

@@ -93,8 +93,8 @@ type turns struct {
 	// is freed meanwhile.
 	freed atomic.Bool
 
-	// open counts the calls of each caller, so that not even the wait for mutex is for one
-	// caller's alone.
+	// open counts the calls of each caller and, by the addresses with ports, of each connection,
+	// so that not even the wait for mutex is for one caller's alone.
 	openMutex sync.Mutex
 	open      map[string]int
 }
@@ -163,22 +163,26 @@ func (t *turns) take(ctx context.Context, work Work, u *turn) error {
 // from all queues.
 func (t *turns) mostOpen() int { return len(t.lanes) * (t.maxQueue + t.limit + 1) }
 
-// enter counts a call that waits, and reports whether its caller may have one more.
+// enter counts a call that waits, and reports whether its caller may have one more; a connection
+// may always have one, beside others of the same caller that have too many.
 func (t *turns) enter(u *turn) bool {
 	t.openMutex.Lock()
 	defer t.openMutex.Unlock()
-	if t.open[u.caller] >= t.mostOpen() {
+	if t.open[u.caller] >= t.mostOpen() && t.open[u.connection] > 0 {
 		return false
 	}
 	t.open[u.caller]++
+	t.open[u.connection]++
 	return true
 }
 
 func (t *turns) exit(u *turn) {
 	t.openMutex.Lock()
 	defer t.openMutex.Unlock()
-	if t.open[u.caller]--; t.open[u.caller] == 0 {
-		delete(t.open, u.caller)
+	for _, of := range []string{u.caller, u.connection} {
+		if t.open[of]--; t.open[of] == 0 {
+			delete(t.open, of)
+		}
 	}
 }
 

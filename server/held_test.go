@@ -273,6 +273,7 @@ func TestHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 	in, needs := apiconv.InProcess{Allocator: oneTurn{allocator}}, methods(allocator.MaxJobs())
+	checkRecorded(t, explainedInFull())
 	most := make(map[string]float64)
 	for n := range testtier.Conformance.Draws(1, 6) * len(requestKinds) * len(needs) {
 		kind := requestKinds[n%len(requestKinds)]
@@ -305,6 +306,7 @@ func (*sized) Stats() recording.Stats                { return recording.Stats{} 
 
 // checkRecorded checks that a recorder is told no less than what copies of the messages take.
 func checkRecorded(t *testing.T, e *ingress.Event) {
+	t.Helper()
 	told := new(sized)
 	recordObserver{told}.Observe(context.Background(), e)
 	before := live()
@@ -315,6 +317,19 @@ func checkRecorded(t *testing.T, e *ingress.Event) {
 	}
 	runtime.KeepAlive(copies)
 	runtime.KeepAlive(e)
+}
+
+// explainedInFull is a call whose answer has a cost for each of many sizes, which are few bytes each.
+func explainedInFull() *ingress.Event {
+	answer := new(elastallocv1.ExplainResponse)
+	for range 1000 {
+		job := new(elastallocv1.JobExplanation)
+		for n := range int32(31) {
+			job.Sizes = append(job.Sizes, &elastallocv1.SizeOption{Nodes: 1 + n, Proven: true})
+		}
+		answer.Jobs = append(answer.Jobs, job)
+	}
+	return &ingress.Event{Request: new(elastallocv1.ExplainRequest), Response: answer}
 }
 
 // BenchmarkNeed measures what the constants of guard.Need estimate: what each of something holds,

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/elastalloc/elastalloc/internal/recording"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/server/internal/guard"
 	"github.com/elastalloc/elastalloc/server/internal/ingress"
 )
@@ -20,11 +21,12 @@ type Recorder interface {
 	Stats() recording.Stats
 }
 
-// What an answer takes in memory: each allocation, and objects of explanations and forecasts
-// by their size on the wire.
+// What an answer takes in memory: each allocation, and what else a decision or a question has by its
+// size on the wire. A size that is explained takes 6 bytes there and 96 here.
 const (
-	allocationBytes = 200
-	objectsPerByte  = 6
+	allocationBytes  = 200
+	decisionsPerByte = 6
+	questionsPerByte = 16
 )
 
 // recordObserver hands every call to a recorder.
@@ -40,7 +42,12 @@ func (o recordObserver) Observe(_ context.Context, e *ingress.Event) {
 	}
 	bytes := e.RequestBytes + e.Size.Bytes
 	if e.Response != nil {
-		bytes += objectsPerByte*proto.Size(e.Response) + guard.Decided(e.Size)*allocationBytes
+		perByte := decisionsPerByte
+		switch e.Response.(type) {
+		case *elastallocv1.ExplainResponse, *elastallocv1.ForecastResponse:
+			perByte = questionsPerByte
+		}
+		bytes += perByte*proto.Size(e.Response) + guard.Decided(e.Size)*allocationBytes
 	}
 	o.recorder.Record(entry, bytes)
 }

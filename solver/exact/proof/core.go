@@ -39,6 +39,7 @@ type coreSearch struct {
 	tables    []*stepTable
 	ahead     *lookAhead
 	lossLimit float64 // loss that a solution must stay below
+	memory    *coreMemory
 
 	// until is the clock's count of work at which the search is given up, 0 for never;
 	// gaveUp says that it was.
@@ -51,6 +52,12 @@ type coreSearch struct {
 	bestLink   int32
 	bestExcess []int32
 	dropped    float64 // least bound of what the beam dropped
+}
+
+// coreMemory is the memory of a core search, which the next one uses again.
+type coreMemory struct {
+	columns               enumerator
+	tables, after, before cellMemory
 }
 
 // link is a choice on the way to a state.
@@ -71,10 +78,11 @@ const (
 // newCoreSearch prepares the search for solutions of the subproblem that was entered
 // last, those that lose less than lossLimit. It returns nil if there is too much to search, or if
 // the clock's work reaches until, 0 for never.
-func newCoreSearch(clock *model.Clock, d *model.Kinds, prices []float64, lossLimit float64, until int) *coreSearch {
+func newCoreSearch(clock *model.Clock, d *model.Kinds, prices []float64, lossLimit float64, until int, memory *coreMemory) *coreSearch {
 	in := d.In
 	lists, byKind := make([][]column, len(in.Finishing)), make([][]column, len(d.All))
-	e := enumerator{until: until, few: in.Effort.Visits}
+	e := &memory.columns
+	e.reset(until, in.Effort.Visits)
 	total := 0
 	for f := range in.Finishing {
 		n := d.Of[f]
@@ -88,14 +96,15 @@ func newCoreSearch(clock *model.Clock, d *model.Kinds, prices []float64, lossLim
 			if !ok || len(plans) == 0 {
 				return nil
 			}
-			byKind[n] = plans
+			byKind[n], lists[f] = plans, plans
+		} else {
+			lists[f] = slices.Clone(byKind[n])
 		}
-		if total += len(byKind[n]); total > maxColumns {
+		if total += len(lists[f]); total > maxColumns {
 			return nil
 		}
-		lists[f] = slices.Clone(byKind[n])
 	}
-	return newCoreSearchOver(clock, in, prices, lists, lossLimit, nil, until)
+	return newCoreSearchOver(clock, in, prices, lists, lossLimit, nil, until, memory)
 }
 
 // newCoreSearchOver prepares the search over the given columns of each finishing job,
@@ -104,11 +113,11 @@ func newCoreSearch(clock *model.Clock, d *model.Kinds, prices []float64, lossLim
 // until, 0 for never.
 func newCoreSearchOver(
 	clock *model.Clock, in *model.Instance, prices []float64, lists [][]column, lossLimit float64,
-	start func(i, t, k int) float64, until int,
+	start func(i, t, k int) float64, until int, memory *coreMemory,
 ) *coreSearch {
 	s := &coreSearch{
 		until: until,
-		in:    in, prices: prices, base: model.NewPlan(in), free: make([]int, in.Steps), lossLimit: lossLimit,
+		in:    in, prices: prices, base: model.NewPlan(in), free: make([]int, in.Steps), lossLimit: lossLimit, memory: memory,
 		best: math.Inf(1), bestLink: -1, dropped: math.Inf(1),
 	}
 	used := make([]int, in.Steps)
@@ -120,16 +129,16 @@ func newCoreSearchOver(
 		for t, k := range s.base[i] {
 			used[t] += int(j.Sizes[k])
 		}
-		excess := make([]int32, len(plans)*in.Steps)
-		for n := range plans {
-			plans[n].excess = excess[n*in.Steps:][:in.Steps:in.Steps]
+		if len(plans) == 1 {
+			continue
+		}
+		for n, excess := range grid[int32](len(plans), in.Steps) {
+			plans[n].excess = excess
 			for t, k := range plans[n].chosen {
-				plans[n].excess[t] = j.Sizes[k] - j.Sizes[s.base[i][t]]
+				excess[t] = j.Sizes[k] - j.Sizes[s.base[i][t]]
 			}
 		}
-		if len(plans) > 1 {
-			s.jobs = append(s.jobs, coreJob{job: i, plans: plans})
-		}
+		s.jobs = append(s.jobs, coreJob{job: i, plans: plans})
 	}
 	for t := range s.free {
 		s.free[t] = in.Capacity[t] - used[t]
@@ -148,6 +157,7 @@ func (s *coreSearch) look(clock *model.Clock, start func(i, t, k int) float64) b
 	s.tables = make([]*stepTable, steps)
 	last := make([]series, steps)
 	cells := 0
+	s.memory.tables.used = 0
 	for t := range steps {
 		low, high := 0, 0
 		for n := range s.jobs {
@@ -164,19 +174,19 @@ func (s *coreSearch) look(clock *model.Clock, start func(i, t, k int) float64) b
 		if cells += (1 + 2*len(s.jobs)) * (high - low + 1); cells > maxCells || clock.Up(4*(high-low+1)) {
 			return false
 		}
-		table, filled := newStepTable(clock, s.in, t, s.prices[t], s.base, s.free[t]-high, s.free[t]-low, s.lossLimit, maxCells-cells)
+		table, filled := newStepTable(clock, s.in, t, s.prices[t], s.base, s.free[t]-high, s.free[t]-low, s.lossLimit, maxCells-cells, &s.memory.tables)
 		if table == nil {
 			return false
 		}
 		cells += filled
 		s.tables[t] = table
-		last[t] = infinite(low, high)
+		last[t] = s.memory.tables.infinite(low, high)
 		for x := range last[t].at {
 			last[t].at[x] = table.best.value(s.free[t] - (low + x))
 		}
 		last[t] = last[t].trimmed()
 	}
-	s.ahead = newLookAhead(clock, s.jobs, last, s.lossLimit, start, s.until)
+	s.ahead = newLookAhead(clock, s.jobs, last, s.lossLimit, start, s.until, s.memory)
 	return s.ahead != nil
 }
 

@@ -97,7 +97,7 @@ func (s *Search) searchLeft(
 			}
 			continue
 		}
-		core := newCoreSearchOver(clock, s.in, part.prices, lists, atNodes-fixed-atSizes+lossLimit, s.startAt(part, sizes, x), until)
+		core := newCoreSearchOver(clock, s.in, part.prices, lists, atNodes-fixed-atSizes+lossLimit, s.startAt(part, sizes, x), until, &s.memory)
 		if core == nil {
 			return
 		}

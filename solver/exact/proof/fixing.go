@@ -57,12 +57,22 @@ type enumerator struct {
 	remaining int     // columns that may still be listed
 	visits    int     // partial plans that may still be looked at
 	filled    bool    // whether ahead is
-	found     []column
+	// found are the columns of all jobs listed, those of this one from first on, and plans
+	// what they choose, one after the other.
+	found []column
+	first int
+	plans []uint8
+}
+
+// reset forgets what was listed.
+func (e *enumerator) reset(until, few int) {
+	e.until, e.few, e.found, e.first = until, few, e.found[:0], 0
 }
 
 // list returns the plans of a job that lose less than lossLimit against the best plan,
 // whose net value at the prices is phi, by rising loss. It returns false if there are
-// more than remaining, if finding them takes too long, or if time is up.
+// more than remaining, if finding them takes too long, or if time is up. What they are in is
+// memory of the enumerator until reset.
 func (e *enumerator) list(clock *model.Clock, j *model.Job, prices []float64, allowed []model.SizeSet, phi, lossLimit float64, remaining int) ([]column, bool) {
 	e.clock, e.j, e.prices, e.allowed, e.most, e.least = clock, j, prices, allowed, phi, phi-lossLimit
 	e.outlook.fill(j, prices, allowed)
@@ -76,7 +86,8 @@ func (e *enumerator) list(clock *model.Clock, j *model.Job, prices []float64, al
 	if e.remaining < 0 || e.visits < 0 || clock.Ended || clock.Past(e.until) {
 		return nil, false
 	}
-	found := slices.Clone(e.found)
+	found := e.found[e.first:len(e.found):len(e.found)]
+	e.first = len(e.found)
 	slices.SortFunc(found, func(a, b column) int {
 		if c := cmp.Compare(a.loss, b.loss); c != 0 {
 			return c
@@ -88,7 +99,8 @@ func (e *enumerator) list(clock *model.Clock, j *model.Job, prices []float64, al
 
 // start lists the columns from the first step on.
 func (e *enumerator) start(remaining, visits int, filled bool) {
-	e.found, e.remaining, e.visits, e.filled = e.found[:0], remaining, visits, filled
+	e.found, e.plans = e.found[:e.first], e.plans[:e.first*len(e.prices)]
+	e.remaining, e.visits, e.filled = remaining, visits, filled
 	e.extend(0, 0, 0)
 }
 
@@ -185,5 +197,7 @@ func (e *enumerator) emit(value float64) {
 	if e.remaining--; e.remaining < 0 {
 		return
 	}
-	e.found = append(e.found, column{loss: max(0, e.most-value), chosen: slices.Clone(e.chosen)})
+	from := len(e.plans)
+	e.plans = append(e.plans, e.chosen...)
+	e.found = append(e.found, column{loss: max(0, e.most-value), chosen: e.plans[from:len(e.plans):len(e.plans)]})
 }

@@ -43,26 +43,6 @@ const (
 	maxRegrets = 40
 )
 
-// cellMemory hands out memory for tables.
-type cellMemory struct {
-	free []float64
-	last int // what was made last
-}
-
-// cells returns n numbers, all +Inf.
-func (m *cellMemory) cells(n int) []float64 {
-	if n > len(m.free) {
-		m.last = max(n, min(2*m.last, 1<<16), 1<<10)
-		m.free = make([]float64, m.last)
-		for x := range m.free {
-			m.free[x] = math.Inf(1)
-		}
-	}
-	cells := m.free[:n:n]
-	m.free = m.free[n:]
-	return cells
-}
-
 // minimise finds the least loss within a group. It returns false if time or memory is up.
 func (t *groupTree) minimise(clock *model.Clock, g int) bool {
 	n := &t.nodes[g]
@@ -263,12 +243,12 @@ func (t *groupTree) between(clock *model.Clock, n *groupNode, low, high, rise, f
 	if t.cells += count; t.cells > maxGroupCells || clock.Up(count*options) {
 		return series{}, false
 	}
-	return series{low: low, at: t.memory.cells(count)}, true
+	return t.memory.infinite(low, low+count-1), true
 }
 
 // close makes the table of a group of the losses of those within.
 func (t *groupTree) close(n *groupNode, within series, lossLimit float64) {
-	best := series{low: within.low, at: t.memory.cells(len(within.at))}
+	best := t.memory.infinite(within.low, within.high())
 	for x, loss := range within.at {
 		nodes := n.table.held + within.low + x
 		if nodes > n.limit {

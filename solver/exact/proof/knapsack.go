@@ -40,8 +40,7 @@ type knapsack struct {
 	core    []coreItem
 	layers  []series
 	least   float64 // loss of the last search's solution, its limit where it found none
-	arena   []float64
-	used    int
+	memory  cellMemory
 }
 
 // coreItem is an item with more than one option to choose from.
@@ -244,7 +243,7 @@ func (k *knapsack) firstLimit(gap float64) float64 {
 // up.
 func (k *knapsack) search(clock *model.Clock, free int, price, lossLimit float64) (found, ok bool) {
 	k.collect(lossLimit)
-	k.used = 0
+	k.memory.used = 0
 	// rise[n] and fall[n] are the most excess nodes that the items from n on can add
 	// and take away.
 	rise, fall := 0, 0
@@ -271,7 +270,7 @@ func (k *knapsack) search(clock *model.Clock, free int, price, lossLimit float64
 		if cells += high - low + 1; cells > maxLayerCells || clock.Up((high-low+1)*len(item.options)) {
 			return false, false
 		}
-		next := series{low: low, at: k.cells(high - low + 1)}
+		next := k.memory.infinite(low, high)
 		for _, o := range item.options {
 			addShiftedBelow(next, &last, o.excess, o.loss, lossLimit)
 		}
@@ -335,19 +334,6 @@ func sortCore(core []coreItem) {
 		bLow, bHigh := span(b.options)
 		return cmp.Compare(bHigh-bLow, aHigh-aLow)
 	})
-}
-
-// cells returns memory for a layer, all +Inf.
-func (k *knapsack) cells(n int) []float64 {
-	if k.used+n > len(k.arena) {
-		k.arena, k.used = make([]float64, max(n, min(2*len(k.arena), maxLayerCells), 1024)), 0
-	}
-	cells := k.arena[k.used : k.used+n : k.used+n]
-	k.used += n
-	for x := range cells {
-		cells[x] = math.Inf(1)
-	}
-	return cells
 }
 
 // addShiftedBelow lowers sum to from(x - shift) + plus where that is less and below

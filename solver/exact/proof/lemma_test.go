@@ -185,7 +185,7 @@ func TestLemmaCore(t *testing.T) {
 			t.Skip("a job has no plan")
 		}
 		lossLimit := rapid.Float64Range(0.001, 1.5).Draw(t, "limit") * max(bound-g.best(s, part), g.Precision)
-		core := newCoreSearch(g.clock, s.lagrangian.kinds, part.prices, lossLimit, 0)
+		core := newCoreSearch(g.clock, s.lagrangian.kinds, part.prices, lossLimit, 0, &s.memory)
 		if core == nil || !core.prepare(g.clock, rapid.Bool().Draw(t, "sharpen"), 0) {
 			return
 		}

@@ -2,6 +2,7 @@ package proof
 
 import (
 	"math"
+	"slices"
 
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 )
@@ -65,27 +66,31 @@ type lookAhead struct {
 	// closed is set when no plan of some job is left.
 	closed bool
 
+	memory *coreMemory
 	around [][]float64 // scratch: M per step and excess
 	least  [][]float64 // scratch: least q per step and excess
+	seen   []int32     // scratch: levels
+	losses []float64   // scratch: of each
 }
 
 // newLookAhead prepares the look-ahead over the jobs, whose plans are by rising
 // loss; last[t] is D_t as a function of the excess nodes of all of them.
 // start, if not nil, is the u to start with, by job of the instance, step and size. It
 // returns nil if time is up or the clock's work reaches until.
-func newLookAhead(clock *model.Clock, jobs []coreJob, last []series, lossLimit float64, start func(i, t, k int) float64, until int) *lookAhead {
+func newLookAhead(clock *model.Clock, jobs []coreJob, last []series, lossLimit float64, start func(i, t, k int) float64, until int, memory *coreMemory) *lookAhead {
+	steps := len(last)
 	l := &lookAhead{
-		start: start, steps: len(last), lossLimit: lossLimit, jobs: jobs,
-		levels: make([][][]int32, len(jobs)), split: make([][][]float64, len(jobs)),
+		start: start, steps: steps, lossLimit: lossLimit, jobs: jobs, memory: memory,
+		levels: grid[[]int32](len(jobs), steps), split: grid[[]float64](len(jobs), steps),
 		kept: make([]float64, len(jobs)), rest: make([]float64, len(jobs)+1),
-		after: make([][]series, len(jobs)+1), before: make([][]series, len(jobs)+1),
-		around: make([][]float64, len(last)), least: make([][]float64, len(last)),
+		after: grid[series](len(jobs)+1, steps), before: grid[series](len(jobs)+1, steps),
+		low: grid[int](len(jobs)+1, steps), high: grid[int](len(jobs)+1, steps),
+		around: make([][]float64, steps), least: make([][]float64, steps),
 	}
 	l.enclose()
 	for n := range jobs {
-		l.levels[n], l.split[n] = make([][]int32, l.steps), make([][]float64, l.steps)
-		for m := range jobs[n].plans {
-			jobs[n].plans[m].at = make([]uint16, l.steps)
+		for m, at := range grid[uint16](len(jobs[n].plans), steps) {
+			jobs[n].plans[m].at = at
 		}
 		for t := range l.steps {
 			l.index(n, t)
@@ -94,12 +99,13 @@ func newLookAhead(clock *model.Clock, jobs []coreJob, last []series, lossLimit f
 			}
 		}
 	}
-	l.after[len(jobs)] = last
+	copy(l.after[len(jobs)], last)
+	memory.after.used = 0
 	for n := len(jobs) - 1; n >= 0; n-- {
 		if start != nil {
 			l.keep(n)
 		}
-		l.after[n], l.rest[n] = l.behind(n), l.rest[n+1]+l.kept[n]
+		l.behind(n)
 		if clock.Up(l.width(n)) || clock.Past(until) {
 			return nil
 		}
@@ -110,25 +116,23 @@ func newLookAhead(clock *model.Clock, jobs []coreJob, last []series, lossLimit f
 // index lists job n's levels in step t, notes for each plan which of them it has,
 // and starts the split with their least losses.
 func (l *lookAhead) index(n, t int) {
-	var levels []int32
-	var split []float64
+	l.seen, l.losses = l.seen[:0], l.losses[:0]
 	for m := range l.jobs[n].plans {
 		p := &l.jobs[n].plans[m]
 		at := 0
-		for at < len(levels) && levels[at] != p.excess[t] {
+		for at < len(l.seen) && l.seen[at] != p.excess[t] {
 			at++
 		}
-		if at == len(levels) {
-			levels = append(levels, p.excess[t])
+		if at == len(l.seen) {
+			loss := p.loss / float64(l.steps)
 			if l.start != nil {
-				split = append(split, l.start(l.jobs[n].job, t, int(p.chosen[t])))
-			} else {
-				split = append(split, p.loss/float64(l.steps))
+				loss = l.start(l.jobs[n].job, t, int(p.chosen[t]))
 			}
+			l.seen, l.losses = append(l.seen, p.excess[t]), append(l.losses, loss)
 		}
 		p.at[t] = uint16(at)
 	}
-	l.levels[n][t], l.split[n][t] = levels, split
+	l.levels[n][t], l.split[n][t] = slices.Clone(l.seen), slices.Clone(l.losses)
 }
 
 // leastLoss returns a lower bound on what is lost from the start.
@@ -169,7 +173,6 @@ func (l *lookAhead) sharpen(clock *model.Clock, until int) bool {
 	if l.work() > maxSweepWork {
 		return true
 	}
-	l.before[0] = make([]series, l.steps)
 	for t := range l.before[0] {
 		l.before[0][t] = series{at: []float64{0}}
 	}
@@ -178,6 +181,7 @@ func (l *lookAhead) sharpen(clock *model.Clock, until int) bool {
 			return true
 		}
 		before := l.leastLoss()
+		l.memory.before.used, l.memory.after.used = 0, 0
 		for n := range l.jobs {
 			if clock.Up(2*l.width(n) + len(l.jobs[n].plans)*l.steps) {
 				return false
@@ -185,7 +189,7 @@ func (l *lookAhead) sharpen(clock *model.Clock, until int) bool {
 			if l.share(n); l.closed {
 				return true
 			}
-			l.before[n+1] = l.ahead(n)
+			l.ahead(n)
 		}
 		for n := len(l.jobs) - 1; n >= 0; n-- {
 			if clock.Up(2*l.width(n) + len(l.jobs[n].plans)*l.steps) {
@@ -194,8 +198,7 @@ func (l *lookAhead) sharpen(clock *model.Clock, until int) bool {
 			if l.share(n); l.closed {
 				return true
 			}
-			l.after[n] = l.behind(n)
-			l.rest[n] = l.rest[n+1] + l.kept[n]
+			l.behind(n)
 		}
 		if now := l.leastLoss(); now >= l.lossLimit || now-before < sweepGain*l.lossLimit {
 			return true
@@ -204,12 +207,18 @@ func (l *lookAhead) sharpen(clock *model.Clock, until int) bool {
 	return true
 }
 
+// grid returns rows of equal length in one block of memory.
+func grid[Item any](rows, length int) [][]Item {
+	block, all := make([]Item, rows*length), make([][]Item, rows)
+	for n := range all {
+		all[n] = block[n*length:][:length:length]
+	}
+	return all
+}
+
 // enclose works out low and high.
 func (l *lookAhead) enclose() {
-	l.low, l.high = make([][]int, len(l.jobs)+1), make([][]int, len(l.jobs)+1)
-	l.low[0], l.high[0] = make([]int, l.steps), make([]int, l.steps)
 	for n, c := range l.jobs {
-		l.low[n+1], l.high[n+1] = make([]int, l.steps), make([]int, l.steps)
 		for t := range l.steps {
 			lo, hi := c.plans[0].excess[t], c.plans[0].excess[t]
 			for _, p := range c.plans {
@@ -220,32 +229,28 @@ func (l *lookAhead) enclose() {
 	}
 }
 
-// behind returns E of job n from that of the next job.
-func (l *lookAhead) behind(n int) []series {
-	sums := make([]series, l.steps)
-	for t := range sums {
-		next := &l.after[n+1][t]
-		sum := infinite(l.low[n][t], l.high[n][t])
+// behind works out E of job n, and what is kept from it on, from those of the next job.
+func (l *lookAhead) behind(n int) {
+	l.rest[n] = l.rest[n+1] + l.kept[n]
+	for t := range l.steps {
+		sum := l.memory.after.infinite(l.low[n][t], l.high[n][t])
 		for x, excess := range l.levels[n][t] {
-			addShiftedBelow(sum, next, -int(excess), l.split[n][t][x], math.Inf(1))
+			addShiftedBelow(sum, &l.after[n+1][t], -int(excess), l.split[n][t][x], math.Inf(1))
 		}
-		sums[t] = sum.trimmed()
+		l.after[n][t] = sum.trimmed()
 	}
-	return sums
 }
 
-// ahead returns the least sum of u over the jobs up to n from that over the jobs
-// before n.
-func (l *lookAhead) ahead(n int) []series {
-	sums := make([]series, l.steps)
-	for t := range sums {
-		sum := infinite(l.low[n+1][t], l.high[n+1][t])
+// ahead works out the least sum of u over the jobs up to n from that over the jobs before
+// n.
+func (l *lookAhead) ahead(n int) {
+	for t := range l.steps {
+		sum := l.memory.before.infinite(l.low[n+1][t], l.high[n+1][t])
 		for x, excess := range l.levels[n][t] {
 			addShiftedBelow(sum, &l.before[n][t], int(excess), l.split[n][t][x], math.Inf(1))
 		}
-		sums[t] = sum.trimmed()
+		l.before[n+1][t] = sum.trimmed()
 	}
-	return sums
 }
 
 // share shares out anew what is known of job n, and drops its plans that reach the
@@ -304,15 +309,6 @@ func (l *lookAhead) keep(n int) {
 	}
 }
 
-// infinite returns the function that is +Inf everywhere, with room for [low, high].
-func infinite(low, high int) series {
-	s := series{low: low, at: make([]float64, high-low+1)}
-	for x := range s.at {
-		s.at[x] = math.Inf(1)
-	}
-	return s
-}
-
 // leastSum returns the least a(x) + b(x + shift).
 func leastSum(a, b *series, shift int) float64 {
 	offset := a.low + shift - b.low
@@ -320,7 +316,9 @@ func leastSum(a, b *series, shift int) float64 {
 	end := min(len(a.at), len(b.at)-offset)
 	least := math.Inf(1)
 	for x := start; x < end; x++ {
-		least = min(least, a.at[x]+b.at[x+offset])
+		if sum := a.at[x] + b.at[x+offset]; sum < least {
+			least = sum
+		}
 	}
 	return least
 }

@@ -66,6 +66,7 @@ type Search struct {
 	Contradiction string
 	witness       *witness
 	Explored      int
+	memory        coreMemory
 	// gap is the relative gap that is good enough.
 	gap float64
 	// sizes are the prices per size, and decomposable says that the root is still to be
@@ -302,7 +303,7 @@ func (s *Search) searchCore(clock *model.Clock, part *subproblem, bound float64)
 	for sharpen := false; !s.closed(part) && !clock.Ended; sharpen = true {
 		var core *coreSearch
 		if !gaveUp {
-			core = newCoreSearch(clock, s.lagrangian.kinds, part.prices, lossLimit, until)
+			core = newCoreSearch(clock, s.lagrangian.kinds, part.prices, lossLimit, until, &s.memory)
 			gaveUp = core == nil && clock.Past(until)
 		}
 		if gaveUp {

@@ -25,6 +25,26 @@ type series struct {
 	at  []float64
 }
 
+// cellMemory hands out memory for functions. Those who set used to 0 have it again.
+type cellMemory struct {
+	cells []float64
+	used  int
+}
+
+// infinite returns the function that is +Inf everywhere, with room for [low, high].
+func (m *cellMemory) infinite(low, high int) series {
+	n := high - low + 1
+	if m.used+n > len(m.cells) {
+		m.cells, m.used = make([]float64, max(n, min(2*len(m.cells), 1<<16), 1<<10)), 0
+	}
+	s := series{low: low, at: m.cells[m.used : m.used+n : m.used+n]}
+	m.used += n
+	for x := range s.at {
+		s.at[x] = math.Inf(1)
+	}
+	return s
+}
+
 // value returns the function at x.
 func (s *series) value(x int) float64 {
 	if x < s.low || x >= s.low+len(s.at) {
@@ -91,7 +111,7 @@ func separableBase(clock *model.Clock, in *model.Instance, prices []float64, bas
 // newStepTable builds D_t on [low, high], leaving out whatever loses lossLimit or more.
 // It returns nil if the table would hold more than most numbers or time is up, else also how
 // many it holds.
-func newStepTable(clock *model.Clock, in *model.Instance, t int, price float64, base model.Plan, low, high int, lossLimit float64, most int) (table *stepTable, cells int) {
+func newStepTable(clock *model.Clock, in *model.Instance, t int, price float64, base model.Plan, low, high int, lossLimit float64, most int, memory *cellMemory) (table *stepTable, cells int) {
 	table = &stepTable{price: price}
 	var all []option // of all jobs, one after the other
 	for _, i := range in.Separable {
@@ -124,7 +144,11 @@ func newStepTable(clock *model.Clock, in *model.Instance, t int, price float64, 
 		if cells += len(least.at) + hi - lo; cells > most || clock.Up(len(options)*(len(least.at)+hi-lo)) {
 			return nil, 0
 		}
-		least = combine(least, options, lossLimit)
+		sum := memory.infinite(least.low+lo, least.high()+hi)
+		for _, o := range options {
+			addShiftedBelow(sum, &least, o.excess, o.loss, lossLimit)
+		}
+		least = sum.trimmed()
 		table.layers = append(table.layers, least)
 	}
 	table.best = leftOver(least, price, low, high, lossLimit)
@@ -138,16 +162,6 @@ func span(options []option) (lo, hi int) {
 		lo, hi = min(lo, c.excess), max(hi, c.excess)
 	}
 	return lo, hi
-}
-
-// combine adds one job to a least-loss function.
-func combine(least series, options []option, lossLimit float64) series {
-	lo, hi := span(options)
-	sum := infinite(least.low+lo, least.high()+hi)
-	for _, c := range options {
-		addShiftedBelow(sum, &least, c.excess, c.loss, lossLimit)
-	}
-	return sum.trimmed()
 }
 
 // trimmed cuts the infinite ends off.

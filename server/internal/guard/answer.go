@@ -42,8 +42,9 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	if !ok {
 		return c.CodecV2.Marshal(v)
 	}
-	data := make([]byte, 0, max(proto.Size(a.message), leastCounted))
-	data, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(data, a.message)
+	sized := proto.MarshalOptions{UseCachedSize: true} // It was sized when it was counted.
+	data := make([]byte, 0, max(sized.Size(a.message), leastCounted))
+	data, err := sized.MarshalAppend(data, a.message)
 	if err != nil {
 		a.memory.Release()
 		return nil, fmt.Errorf("marshal %s: %w", a.message.ProtoReflect().Descriptor().Name(), err)

@@ -97,11 +97,15 @@ type Reason struct {
 // newLastDecision returns what to remember of a decision: first the jobs that change or hold
 // no nodes, in the order of the snapshot, then the others.
 func newLastDecision(snapshotID string, d *solver.Decision) *lastDecision {
-	last := &lastDecision{SnapshotID: snapshotID, decided: Decided{Backend: d.Report.Backend}, More: max(0, len(d.Allocations)-keptJobs)}
+	kept := min(keptJobs, len(d.Allocations))
+	last := &lastDecision{
+		SnapshotID: snapshotID, decided: Decided{Backend: d.Report.Backend},
+		Jobs: make([]decidedJob, 0, kept), More: len(d.Allocations) - kept,
+	}
 	for _, keeps := range []bool{false, true} {
 		for i := range d.Allocations {
 			a := &d.Allocations[i]
-			if len(last.Jobs) < keptJobs && keeps == (a.Change == solver.ChangeKeep) {
+			if len(last.Jobs) < kept && keeps == (a.Change == solver.ChangeKeep) {
 				last.Jobs = append(last.Jobs, decidedJob{
 					index: i, ID: strings.Clone(text.Shorten(a.JobID)), Current: a.Current, Nodes: a.Nodes,
 					NodeType: strings.Clone(text.Shorten(a.NodeType)),

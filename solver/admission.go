@@ -53,7 +53,7 @@ func (p *Problem) admit(s *Snapshot, who Admission) []admission {
 	case AdmissionPreemptive:
 	}
 
-	var list []admission
+	list := make([]admission, 0, len(s.Jobs))
 	for i := range s.Jobs {
 		mayWait := who == AdmissionPreemptive || who == AdmissionStartFirst ||
 			who == AdmissionOptimized && s.Jobs[i].Queued()

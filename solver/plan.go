@@ -37,7 +37,18 @@ func (plan Plan) Clone() Plan {
 // Check returns nil if the plan is legal for p: one row per admitted job, one
 // legal size per step, and in no step more nodes than the pool has or than the limit of a
 // group allows. It is what every plan of every backend must pass, and it trusts nothing.
-func (p *Problem) Check(plan Plan) error {
+func (p *Problem) Check(plan Plan) error { return p.check(plan, false) }
+
+// CheckWaiting returns what Check of WithWaiting does.
+func (p *Problem) CheckWaiting(plan Plan) error {
+	if p.check(plan, true) == nil {
+		return nil
+	}
+	return p.WithWaiting().Check(plan)
+}
+
+// check returns nil if the plan is legal; waiting says that queued jobs may hold 0 nodes.
+func (p *Problem) check(plan Plan, waiting bool) error {
 	if len(plan) != len(p.Jobs) {
 		return fmt.Errorf("plan has %d jobs; the problem has %d", len(plan), len(p.Jobs))
 	}
@@ -47,7 +58,7 @@ func (p *Problem) Check(plan Plan) error {
 			return fmt.Errorf("plan of job %d has %d steps; the horizon has %d", i, len(row), p.Steps)
 		}
 		for t, k := range row {
-			if _, legal := slices.BinarySearch(p.Jobs[i].Sizes, k); !legal {
+			if _, legal := slices.BinarySearch(p.Jobs[i].Sizes, k); !legal && !(waiting && k == 0 && p.Jobs[i].Queued()) {
 				return fmt.Errorf("plan gives job %d %s nodes in step %d; its legal sizes are %v",
 					i, p.describe(k), t+1, p.describe(p.Jobs[i].Sizes...))
 			}

@@ -96,6 +96,8 @@ func NewProblemFor(s *Snapshot, o Options) *Problem {
 	p.Jobs = make([]AdmittedJob, len(admitted))
 	var places []place
 	var options []int // a buffer
+	var sizes []int
+	var work []float64
 	for n, a := range admitted {
 		places, options = s.places(a.index, places), options[:0]
 		if a.mayWait {
@@ -104,7 +106,9 @@ func NewProblemFor(s *Snapshot, o Options) *Problem {
 		for k := range places {
 			options = places[k].appendOptions(options, s.Typed())
 		}
-		p.Jobs[n] = newAdmittedJob(s, a.index, slices.Clone(options), places, horizon.Step)
+		own := cut(&sizes, len(options))
+		copy(own, options)
+		p.Jobs[n] = newAdmittedJob(s, a.index, own, cut(&work, 2*len(own)), places, horizon.Step)
 		if p.TypeNodes != nil {
 			p.Start = append(p.Start, a.holds)
 		}
@@ -114,9 +118,19 @@ func NewProblemFor(s *Snapshot, o Options) *Problem {
 	return p
 }
 
+// cut cuts n items off a block of memory, or off a new one where it is too short.
+func cut[Item any](block *[]Item, n int) []Item {
+	if n > len(*block) {
+		*block = make([]Item, max(n, 256))
+	}
+	items := (*block)[:n:n]
+	*block = (*block)[n:]
+	return items
+}
+
 // newAdmittedJob works out the model's data of job i of the snapshot, of these options on its
-// places, for steps of the given length.
-func newAdmittedJob(s *Snapshot, i int, options []int, places []place, step time.Duration) AdmittedJob {
+// places, for steps of the given length. It puts what they serve into work.
+func newAdmittedJob(s *Snapshot, i int, options []int, work []float64, places []place, step time.Duration) AdmittedJob {
 	j := AdmittedJob{
 		Index:        i,
 		Demand:       s.Demand(i),
@@ -124,16 +138,17 @@ func newAdmittedJob(s *Snapshot, i int, options []int, places []place, step time
 		TrainingTime: s.Jobs[i].TrainingTime,
 		Sizes:        options,
 	}
-	j.FirstStepWork, j.StepWork = s.work(&j, places, step)
+	j.FirstStepWork, j.StepWork = work[:len(options):len(options)], work[len(options):]
+	s.work(&j, places, step)
 	return j
 }
 
-// work returns what each option of a job serves in the first and in a later step of the
+// work works out what each option of a job serves in the first and in a later step of the
 // given length. In a later step that is p * speed(k), equations (linear 1) and
 // (linear 2) of the paper. In the first step a job that grows from c nodes to k
 // stays on c for the rescale delay r: r * speed(c) + (p - r) * speed(k). One with a
 // restart time r that changes or resumes serves (p - r) * speed(k).
-func (s *Snapshot) work(j *AdmittedJob, places []place, step time.Duration) (first, later []float64) {
+func (s *Snapshot) work(j *AdmittedJob, places []place, step time.Duration) {
 	job, p := &s.Jobs[j.Index], step.Seconds()
 	r := min(job.RescaleDelay, step).Seconds()
 	stay, move := min(job.Restart(false), step).Seconds(), min(job.Restart(true), step).Seconds()
@@ -141,7 +156,7 @@ func (s *Snapshot) work(j *AdmittedJob, places []place, step time.Duration) (fir
 		stay, move = 0, 0
 	}
 	held, typed := s.heldPlace(j.Index), s.Typed()
-	first, later = make([]float64, len(j.Sizes)), make([]float64, len(j.Sizes))
+	first, later := j.FirstStepWork, j.StepWork
 	at := 0
 	for n, option := range j.Sizes {
 		k := OptionNodes(option)
@@ -166,7 +181,6 @@ func (s *Snapshot) work(j *AdmittedJob, places []place, step time.Duration) (fir
 			first[n] = (p - restart) * speed
 		}
 	}
-	return first, later
 }
 
 // Ceiling returns an upper bound on the optimum that needs no search: every job finished in

@@ -1,6 +1,7 @@
 package solver_test
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -139,6 +140,15 @@ func TestWithWaiting(t *testing.T) {
 		}
 		if diff := cmp.Diff(relaxed, relaxed.WithWaiting()); diff != "" {
 			t.Fatalf("relaxing twice (-once +twice):\n%s", diff)
+		}
+		plan := solver.NewPlan(len(p.Jobs), p.Steps)
+		for n := range plan {
+			for step := range plan[n] {
+				plan[n][step] = rapid.SampledFrom(append([]int{0, 0, 0}, p.Jobs[n].Sizes...)).Draw(t, "nodes")
+			}
+		}
+		if diff := cmp.Diff(fmt.Sprint(relaxed.Check(plan)), fmt.Sprint(p.CheckWaiting(plan))); diff != "" {
+			t.Fatalf("CheckWaiting of %v (-want +got):\n%s", plan, diff)
 		}
 		optimum, ok := solvertest.Exhaustive(p)
 		more, okMore := solvertest.Exhaustive(relaxed)

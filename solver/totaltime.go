@@ -120,11 +120,13 @@ func (p *Problem) valueTotalTime(s *Snapshot, options *Options) {
 		m.startBonus = valueOr(o.StartBonus, DefaultStartBonus).Seconds()
 	}
 	slopes := m.gradient(s)
-	gain := []float64{0}
+	gain, block := []float64{0}, []float64(nil)
 	for n := range p.Jobs {
 		admitted := &p.Jobs[n]
 		admitted.Gain = gain
-		admitted.SizeValue, admitted.ChangeCost = m.values(s, slopes[admitted.Index], admitted)
+		sizes := len(admitted.Sizes)
+		admitted.SizeValue, admitted.ChangeCost = cut(&block, sizes), cut(&block, sizes)
+		m.value(s, slopes[admitted.Index], admitted)
 	}
 }
 
@@ -276,12 +278,11 @@ func median(values []float64, fallback float64) float64 {
 	return (values[half-1] + values[half]) / 2
 }
 
-// values returns what each of a job's sizes is worth: what its speed saves, less what the
+// value works out what each of a job's sizes is worth: what its speed saves, less what the
 // change costs, and those costs.
-func (m *totalTime) values(s *Snapshot, by slope, admitted *AdmittedJob) (values, costs []float64) {
+func (m *totalTime) value(s *Snapshot, by slope, admitted *AdmittedJob) {
 	job, c, demand := &s.Jobs[admitted.Index], by.c, admitted.Demand/by.rho
-	block := make([]float64, 2*len(admitted.Sizes))
-	values, costs = block[:len(admitted.Sizes)], block[len(admitted.Sizes):]
+	values, costs := admitted.SizeValue, admitted.ChangeCost
 	neverStarted := job.NeverStarted()
 	bonus := m.startBonus * m.meanWeight / m.payback
 	stay, move := job.Restart(false).Seconds(), job.Restart(true).Seconds()
@@ -314,7 +315,6 @@ func (m *totalTime) values(s *Snapshot, by slope, admitted *AdmittedJob) (values
 		}
 		values[n] -= costs[n]
 	}
-	return values, costs
 }
 
 // Limits of TotalTimeOptions, beyond which sums of values would lose their digits.

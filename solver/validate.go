@@ -307,7 +307,8 @@ func (j *Job) validateSizes(path string, bad *violations) {
 				"is %d after %d; want ascending and unique sizes", k, j.AllowedNodes[i-1])
 		}
 	}
-	sizes := j.LegalSizes()
+	var buffer [MaxSizes]int
+	sizes := legalSizes(buffer[:0], j.AllowedNodes, j.MinNodes, j.MaxNodes)
 	rangeOK := j.MinNodes >= 1 && j.MaxNodes >= j.MinNodes
 	if len(*bad) == known && rangeOK {
 		if len(sizes) == 0 && j.AllowedNodes == nil {

@@ -126,7 +126,7 @@ func outcomeOf(err error) solver.Outcome {
 // check returns nil if a result's plan is legal.
 func check(p *solver.Problem, result solver.Result) error {
 	if result.Heuristic {
-		return p.WithWaiting().Check(result.Plan)
+		return p.CheckWaiting(result.Plan)
 	}
 	return p.Check(result.Plan)
 }

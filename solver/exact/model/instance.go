@@ -138,8 +138,15 @@ func NewInstance(clock *Clock, p *solver.Problem, e *Effort) (*Instance, error) 
 		in.Unit = 1
 	}
 	in.QuotaPrice /= in.Unit
+	options := 0
 	for i := range p.Jobs {
-		in.convert(p, i)
+		options += len(p.Jobs[i].Sizes)
+	}
+	sizes, shares := make([]int32, options), make([]float64, 3*options)
+	for i := range p.Jobs {
+		n := in.usable(&p.Jobs[i])
+		in.convert(p, i, sizes[:n:n], shares[:3*n:3*n])
+		sizes, shares = sizes[n:], shares[3*n:]
 		if in.Jobs[i].capped() {
 			in.Finishing = append(in.Finishing, i)
 		} else {
@@ -154,14 +161,11 @@ func NewInstance(clock *Clock, p *solver.Problem, e *Effort) (*Instance, error) 
 	return in, nil
 }
 
-// convert works out job i.
-func (in *Instance) convert(p *solver.Problem, i int) {
-	from, j := &p.Jobs[i], &in.Jobs[i]
-	j.Group = from.Group
-	usable := in.usable(from)
-	j.Sizes = make([]int32, usable)
-	block := make([]float64, 3*usable)
-	j.First, j.Later, j.Cost = block[:usable], block[usable:2*usable], block[2*usable:]
+// convert works out job i, in the memory given.
+func (in *Instance) convert(p *solver.Problem, i int, sizes []int32, shares []float64) {
+	from, j, n := &p.Jobs[i], &in.Jobs[i], len(sizes)
+	j.Group, j.Sizes = from.Group, sizes
+	j.First, j.Later, j.Cost = shares[:n:n], shares[n:2*n:2*n], shares[2*n:]
 	for k := range j.Sizes {
 		j.Sizes[k] = int32(from.Sizes[k])
 		j.First[k] = notTiny(from.FirstStepWork[k] / from.Demand)

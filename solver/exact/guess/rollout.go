@@ -114,13 +114,14 @@ func (r *Rollout) lookAhead(clock *model.Clock, n int, j *model.Job, costOf func
 		}
 		now, next := r.ahead[n][t*width:(t+1)*width], r.ahead[n][(t+1)*width:(t+2)*width]
 		for k, share := range j.Shares(t)[:r.in.Fitting(j, t)] {
-			cost := costOf(n, t, k)
+			cost, gain := costOf(n, t, k), j.Gain[t]
 			whole, part := cellsOf(share)
+			finished := gain + next[rolloutCells] - cost
 			for cell := range now {
-				value := j.Gain[t] + next[rolloutCells] - cost
+				value := finished
 				if at := cell + whole; at < rolloutCells {
 					served := float64(cell)/rolloutCells + share
-					value = j.Gain[t]*min(1, served) + next[at] + part*(next[at+1]-next[at]) - cost
+					value = gain*served + next[at] + part*(next[at+1]-next[at]) - cost
 				}
 				if k == 0 || value > now[cell] {
 					now[cell] = value

@@ -268,8 +268,9 @@ func (l *lookAhead) share(n int) {
 	for _, kept := range l.kept {
 		others += kept
 	}
-	left := plans[:0]
-	for _, p := range plans {
+	left := 0
+	for m := range plans {
+		p := &plans[m]
 		through := p.loss
 		for t, at := range p.at {
 			through += l.around[t][at]
@@ -280,9 +281,12 @@ func (l *lookAhead) share(n int) {
 		for t, at := range p.at {
 			l.least[t][at] = min(l.least[t][at], through)
 		}
-		left = append(left, p)
+		if left < m {
+			plans[left] = *p
+		}
+		left++
 	}
-	if l.jobs[n].plans = left; len(left) == 0 {
+	if l.jobs[n].plans = plans[:left]; left == 0 {
 		l.closed = true
 		return
 	}

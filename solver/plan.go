@@ -58,7 +58,7 @@ func (p *Problem) check(plan Plan, waiting bool) error {
 			return fmt.Errorf("plan of job %d has %d steps; the horizon has %d", i, len(row), p.Steps)
 		}
 		for t, k := range row {
-			if _, legal := slices.BinarySearch(p.Jobs[i].Sizes, k); !legal && !(waiting && k == 0 && p.Jobs[i].Queued()) {
+			if _, legal := slices.BinarySearch(p.Jobs[i].Sizes, k); !legal && (!waiting || k != 0 || !p.Jobs[i].Queued()) {
 				return fmt.Errorf("plan gives job %d %s nodes in step %d; its legal sizes are %v",
 					i, p.describe(k), t+1, p.describe(p.Jobs[i].Sizes...))
 			}

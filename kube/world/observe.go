@@ -278,7 +278,7 @@ func (o *observer) reports(j *Job) []report {
 	}
 	if j.HasProgress {
 		reports = append(reports, report{
-			source: SourceProgress, at: written(j.Object, ProgressAnnotation), progress: &j.Wishes.Progress,
+			source: SourceProgress, at: written(j.Object, ProgressAnnotation), progress: &j.Progress,
 		})
 	}
 	name := types.NamespacedName{Namespace: j.Object.GetNamespace(), Name: j.Object.GetName()}

@@ -1,0 +1,138 @@
+package proof
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/exact/model"
+)
+
+// TestOneJob compares what is found about one job at any prices with all its plans: more steps,
+// and more irregular ones, than a test of several jobs can go through.
+func TestOneJob(t *testing.T) {
+	for seed := range uint64(1000) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		steps := 4 + r.IntN(3)
+		job := solver.AdmittedJob{Demand: 1, Sizes: [][]int{{0, 1, 3}, {1, 2, 5}, {0, 1, 2, 6}}[r.IntN(3)]}
+		for _, k := range job.Sizes {
+			job.StepWork = append(job.StepWork, float64(min(k, 1))*(0.02+0.6*r.Float64()))
+		}
+		job.FirstStepWork = job.StepWork
+		for range steps {
+			job.Gain = append(job.Gain, 0.1+r.Float64())
+		}
+		e := model.Usual()
+		clock := model.NewClock(context.Background(), e.Quantum)
+		in, err := model.NewInstance(clock, &solver.Problem{Capacity: slices.Repeat([]int{20}, steps), Steps: steps, Jobs: []solver.AdmittedJob{job}}, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(in.Finishing) == 0 {
+			continue // The job cannot finish.
+		}
+		j, prices := &in.Jobs[0], make([]float64, steps)
+		most := j.Tail[0] / float64(steps*job.Sizes[1])
+		allowed := make([]model.SizeSet, steps)
+		for step := range prices {
+			prices[step] = most * r.Float64()
+			allowed[step] = 1<<len(job.Sizes) - 1
+			if some := allowed[step] & model.SizeSet(r.Uint64()); some != 0 && r.IntN(4) == 0 {
+				allowed[step] = some
+			}
+		}
+		sizes := newSizePrices(clock, in)
+		x := sizes.At(prices)
+		for v := range x {
+			x[v] = most * (2*r.Float64() - 0.3) * float64(1+r.IntN(4))
+		}
+		cost := sizes.CostAt(x)
+		atSizes, atNodes := math.Inf(-1), math.Inf(-1)
+		type valued struct {
+			chosen              []uint8
+			value, net, atSizes float64
+			held                bool // by what is allowed
+		}
+		var plans []valued
+		chosen := make([]uint8, steps)
+		var walk func(step int)
+		walk = func(step int) {
+			if step < steps {
+				for k := range job.Sizes {
+					chosen[step] = uint8(k)
+					walk(step + 1)
+				}
+				return
+			}
+			p := valued{chosen: slices.Clone(chosen), value: j.Value(chosen), held: true}
+			p.net, p.atSizes = p.value, p.value
+			for step, k := range chosen {
+				p.net -= prices[step] * float64(j.Sizes[k])
+				p.atSizes -= cost(0, step, int(k))
+				p.held = p.held && allowed[step].Has(int(k))
+			}
+			atSizes = max(atSizes, p.atSizes)
+			if p.held {
+				atNodes = max(atNodes, p.net)
+			}
+			plans = append(plans, p)
+		}
+		walk(0)
+		same := func(what string, got, want float64) {
+			t.Helper()
+			if math.Abs(got-want) > 1e-12*(math.Abs(want)+j.Tail[0]) {
+				t.Fatalf("seed %d, %s: %.17g; the best plan has %.17g", seed, what, got, want)
+			}
+		}
+		sizes.set(x)
+		phi, _, _ := sizes.job(clock, 0)
+		same("prices per size", phi, atSizes)
+		from := float64(r.IntN(followCells)) / followCells // on the table's own grid, where rounding up adds nothing
+		ahead := math.Inf(-1)
+		for _, p := range plans {
+			share, rest := from, 0.0
+			for step := 1; step < steps; step++ {
+				share = min(1, share+j.Later[p.chosen[step]])
+				rest += j.Gain[step]*share - cost(0, step, int(p.chosen[step]))
+			}
+			ahead = max(ahead, rest)
+		}
+		if most := sizes.toGo[sizes.ShapeOf[0]].most(1, from); most < ahead-1e-12*j.Tail[0] {
+			t.Fatalf("seed %d: from a share of %g on %.17g follows at most; there are plans of %.17g", seed, from, most, ahead)
+		}
+		of := pricer{maxLabels: e.MaxLabels}
+		phi, _ = of.price(clock, j, prices, allowed, math.Inf(-1))
+		same("node prices", phi, atNodes)
+
+		limit := r.Float64() * most
+		few := enumerator{few: r.IntN(100)}
+		atPrices, ok := few.list(clock, j, prices, allowed, atNodes, limit, 10_000)
+		left, okLeft := sizes.list(clock, 0, x, limit, 10_000)
+		for _, p := range plans {
+			// One that holds no more in any step and is worth as much will do.
+			instead := func(q column) bool {
+				for step, k := range q.chosen {
+					if k > p.chosen[step] {
+						return false
+					}
+				}
+				return j.Value(q.chosen) >= p.value-1e-12
+			}
+			if ok && p.held && p.net > atNodes-0.999*limit && !slices.ContainsFunc(atPrices, instead) {
+				t.Fatalf("seed %d: the plan %v loses %g; those that lose less than %g are %v", seed, p.chosen, atNodes-p.net, limit, atPrices)
+			}
+			served, idle := 0.0, true // whether it holds its smallest size once it has finished
+			for step, k := range p.chosen {
+				idle = idle && (served < model.Finished || k == 0)
+				served += j.Shares(step)[k]
+			}
+			equal := func(q column) bool { return slices.Equal(q.chosen, p.chosen) }
+			if okLeft && idle && p.atSizes > atSizes-0.999*limit && !slices.ContainsFunc(left, equal) {
+				t.Fatalf("seed %d: at prices per size the plan %v loses %g; those that lose less than %g are %v", seed, p.chosen, atSizes-p.atSizes, limit, left)
+			}
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package proof
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/exact/model"
+)
+
+// TestDropped has beams of one to three states drop the optimum of a problem of five jobs: what
+// was dropped has to count in what the core says is lost at least.
+func TestDropped(t *testing.T) {
+	dropped := 0
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 8))
+		p := &solver.Problem{Capacity: []int{7 + r.IntN(4), 7 + r.IntN(4)}, Steps: 2}
+		for range 5 {
+			job := solver.AdmittedJob{Demand: 1, Sizes: []int{0, 1 + r.IntN(2), 3 + r.IntN(3)}, Gain: []float64{r.Float64(), r.Float64()}}
+			job.StepWork = []float64{0, 0.2 + 0.4*r.Float64(), 0.6 + 0.6*r.Float64()}
+			job.FirstStepWork = job.StepWork
+			p.Jobs = append(p.Jobs, job)
+		}
+		g := &ground{clock: model.NewClock(t.Context(), model.Usual().Quantum)}
+		in, err := model.NewInstance(g.clock, p, model.Usual())
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.Instance = in
+		g.enumerate(model.NewPlan(in), 0, 0, slices.Clone(in.Free))
+		best := slices.Max(g.values)
+		part := new(subproblem)
+		part.begin(g.clock, in)
+		l := newLagrangian(g.clock, in)
+		l.kinds.Enter(g.clock, part.allowed)
+		prices := []float64{0.2 * r.Float64(), 0.2 * r.Float64()}
+		bound, _ := l.bound(g.clock, prices)
+		core := newCoreSearch(g.clock, l.kinds, prices, 2*(bound-best)+0.1, 0)
+		if core == nil {
+			t.Fatalf("seed %d: too much to search", seed)
+		}
+		least := core.run(g.clock, 1+r.IntN(3))
+		if bound-least < best-1e-12*g.magnitude-in.Precision {
+			t.Fatalf("seed %d: of %.17g at least %.17g is lost; there is a plan of %.17g", seed, bound, least, best)
+		}
+		if core.best > bound-best+1e-9 && !math.IsInf(core.dropped, 1) {
+			dropped++
+		}
+	}
+	if t.Logf("%d optima were dropped", dropped); dropped < 10 {
+		t.Error("too few")
+	}
+}

@@ -27,6 +27,10 @@ func TestCases(t *testing.T) {
 		"a size that nothing has room for is worth most": `"options": {"objective": "OBJECTIVE_TOTAL_TIME"}, "snapshot": {
 			"nodeTypes": [{"id": "x", "nodes": 4}, {"id": "y", "nodes": 0}], "jobs": [{"id": "a", "remainingEta": "3600s"},
 			{"id": "b", "remainingEta": "7200s", "allowedNodes": [1, 4], "scaling": {"table": {"speeds": [1e-9, 1e9]}}}]}`,
+		"a size beyond a group's limit is worth most": `"options": {"objective": "OBJECTIVE_TOTAL_TIME"}, "snapshot": {
+			"totalNodes": 6, "groups": [{"id": "g", "limit": 2}, {"id": "h"}], "jobs": [{"id": "a", "groupId": "h", "remainingEta": "3600s"},
+			{"id": "c", "groupId": "h", "remainingEta": "3600s", "maxNodes": 1},
+			{"id": "b", "groupId": "g", "remainingEta": "7200s", "allowedNodes": [1, 4], "scaling": {"table": {"speeds": [1e-9, 1e9]}}}]}`,
 		"weights that differ in their last digits": `"options": {"objective": "OBJECTIVE_TOTAL_TIME"}, "snapshot": {"totalNodes": 3, "jobs": [
 			{"id": "a", "remainingEta": "3600s", "weight": 1}, {"id": "b", "remainingEta": "3600s", "weight": 1.0000000000000346}]}`,
 	} {

@@ -77,14 +77,20 @@ func newModel(s *snapshot, standings []standing, claim float64, e *effort) (*mod
 	for g := range m.floors {
 		m.floors[g] = min(m.floors[g], s.groups[g].quota)
 	}
-	spare := slices.Clone(m.capacity)
+	spare, spares := slices.Clone(m.capacity), make([]int, len(m.groups))
+	for g := range m.groups {
+		spares[g] = m.groups[g].limit
+	}
 	for i := range m.members {
 		for t := range spare {
 			spare[t] -= m.members[i].sizes[0]
 		}
+		for g := range m.above(m.members[i].group) {
+			spares[g] -= m.members[i].sizes[0]
+		}
 	}
 	for i := range m.members {
-		m.members[i].addRows(m, spare)
+		m.members[i].addRows(m, spare, spares)
 	}
 	if !m.scale() {
 		return nil, leaveOpen("the values of the jobs are beyond what the check can add up")
@@ -132,9 +138,12 @@ func (m *model) newMember(i int, st standing) member {
 }
 
 // addRows works out what the sizes of a member bring, and which fit beside the least of all
-// others, which leave spare nodes.
-func (j *member) addRows(m *model, spare []int) {
-	for t := range m.capacity {
+// others, which leave spare nodes in each row and spares in each group.
+func (j *member) addRows(m *model, spare, spares []int) {
+	for t, most := range spare {
+		for g := range m.above(j.group) {
+			most = min(most, spares[g])
+		}
 		switch {
 		case m.several():
 			j.rows = append(j.rows, m.newRow(j, t, true))
@@ -144,7 +153,7 @@ func (j *member) addRows(m *model, spare []int) {
 			j.rows = append(j.rows, j.rows[1])
 		}
 		usable := []int{0}
-		for n := 1; n < len(j.sizes) && j.sizes[n]-j.sizes[0] <= spare[t]; n++ {
+		for n := 1; n < len(j.sizes) && j.sizes[n]-j.sizes[0] <= most; n++ {
 			usable = append(usable, n)
 		}
 		j.usable = append(j.usable, usable)

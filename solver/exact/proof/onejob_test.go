@@ -110,7 +110,7 @@ func TestOneJob(t *testing.T) {
 		limit := r.Float64() * most
 		few := enumerator{few: r.IntN(100)}
 		atPrices, ok := few.list(clock, j, prices, allowed, atNodes, limit, 10_000)
-		left, okLeft := sizes.list(clock, 0, x, limit, 10_000)
+		left, okLeft := sizes.list(clock, 0, x, limit, 10_000, 0)
 		for _, p := range plans {
 			// One that holds no more in any step and is worth as much will do.
 			instead := func(q column) bool {

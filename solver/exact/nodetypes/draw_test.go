@@ -6,10 +6,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"testing"
-	"time"
-
-	"github.com/elastalloc/elastalloc/solver/exact/model"
 )
 
 // drawn describes a problem as the objective of total time makes them.
@@ -98,49 +94,4 @@ func (d drawn) problem() *Problem {
 		p.Jobs = append(p.Jobs, options)
 	}
 	return p
-}
-
-func BenchmarkSolve(b *testing.B) {
-	for _, d := range []drawn{
-		{types: 3, nodes: 64, jobs: 40}, {types: 3, nodes: 64, jobs: 160}, {types: 3, nodes: 1024, jobs: 320}, {types: 3, nodes: 2048, jobs: 1000},
-		{types: 3, nodes: 512, jobs: 1000}, {types: 5, nodes: 96, jobs: 60}, {types: 5, nodes: 384, jobs: 160}, {types: 5, nodes: 2048, jobs: 1000},
-		{types: 4, nodes: 400_000, jobs: 100_000},
-	} {
-		for _, warm := range []bool{false, true} {
-			d.warm = warm
-			b.Run(d.String(), func(b *testing.B) {
-				count := 12
-				if d.jobs > 10_000 {
-					count = 2
-				}
-				for b.Loop() {
-					proven := 0
-					var times []time.Duration
-					var states []int
-					for seed := range count {
-						d.seed = uint64(seed)
-						p := d.problem()
-						start := time.Now()
-						r, err := Solve(model.NewClock(b.Context(), 100_000), p, Usual())
-						if err != nil {
-							b.Fatal(err)
-						}
-						times = append(times, time.Since(start))
-						states = append(states, r.States)
-						if r.Complete {
-							proven++
-						} else {
-							b.Logf("seed %d gap %g", seed, (r.Bound-r.Value)/r.Bound)
-						}
-					}
-					slices.Sort(times)
-					slices.Sort(states)
-					b.ReportMetric(float64(proven), "proven")
-					b.ReportMetric(times[count/2].Seconds()*1e3, "ms-median")
-					b.ReportMetric(times[count-1].Seconds()*1e3, "ms-max")
-					b.ReportMetric(float64(states[count/2]), "states")
-				}
-			})
-		}
-	}
 }

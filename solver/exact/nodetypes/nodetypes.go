@@ -47,7 +47,7 @@ type Effort struct {
 
 // Usual returns the effort of a backend.
 func Usual() Effort {
-	return Effort{FirstWidth: 1000, LastWidth: 36_000, Options: 20_000, Cells: 500_000, Links: 1_000_000}
+	return Effort{FirstWidth: 1000, LastWidth: 36_000, Options: 4000, Cells: 500_000, Links: 1_000_000}
 }
 
 // Result is a choice and what is proven about it.

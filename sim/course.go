@@ -1,6 +1,10 @@
 package sim
 
-import "time"
+import (
+	"time"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
 
 // Course is one job on nodes that are given to it from outside, with the delays and
 // restarts of a simulation. It says how much work a real job did on the nodes that it
@@ -10,17 +14,18 @@ type Course struct {
 	now time.Duration
 }
 
-// NewCourse returns the course of a job from its submission on.
-func NewCourse(job *WorkloadJob) *Course {
-	c := &Course{job: newSimulatedJob(job, new(Config)), now: job.Submit}
+// NewCourse returns the course of a job from its submission on, in a pool of node types or, of
+// none, of nodes that are all alike.
+func NewCourse(job *WorkloadJob, types []solver.NodeType) *Course {
+	c := &Course{job: newSimulatedJob(job, &Config{NodeTypes: types}), now: job.Submit}
 	c.job.arrive(c.now)
 	return c
 }
 
 // Give changes the job's nodes at a time, in whole seconds and not before the last.
-func (c *Course) Give(nodes int, at time.Duration) {
-	c.trainUntil(at)
-	c.job.give(holding{nodes: nodes}, at)
+func (c *Course) Give(to NodesAt) {
+	c.trainUntil(to.At)
+	c.job.give(holding{to.Nodes, to.NodeType}, to.At)
 }
 
 // Served returns the work done by a time, as Give has it, in run time on one node.

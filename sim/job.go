@@ -39,11 +39,14 @@ type simulatedJob struct {
 
 // newSimulatedJob returns the state of a job before its submission.
 func newSimulatedJob(job *WorkloadJob, config *Config) simulatedJob {
-	restart := max(config.RestartTime, job.RestartTime)
-	return simulatedJob{
+	j := simulatedJob{
 		WorkloadJob: job, told: job.Told(), types: config.NodeTypes, start: never, end: never, growsAt: never,
-		delay: max(config.ScalingDelay, job.RescaleDelay), restart: restart, move: restart,
+		delay: max(config.ScalingDelay, job.RescaleDelay), restart: max(config.RestartTime, job.RestartTime),
 	}
+	if j.move = j.restart; j.told.MoveTime != nil {
+		j.move = max(config.RestartTime, wholeSeconds(min(*j.told.MoveTime, longestSpan)))
+	}
+	return j
 }
 
 // arrive has the job be as its history leaves it.

@@ -457,7 +457,7 @@ func TestCourse(t *testing.T) {
 			if got.Outcome == OutcomeHung {
 				continue
 			}
-			course := NewCourse(job)
+			course := NewCourse(job, nil)
 			for n, held := range got.Nodes {
 				if n == 0 && job.History.Nodes > 0 {
 					continue
@@ -467,7 +467,7 @@ func TestCourse(t *testing.T) {
 						t.Fatalf("%s ends at %v, %v; want %v", job.ID, end, ends, got.End)
 					}
 				}
-				course.Give(held.Nodes, held.At)
+				course.Give(held)
 			}
 			if served := course.Served(got.End); served < job.Work || course.Served(got.End+time.Hour) != served {
 				t.Fatalf("%s did %v of %v", job.ID, served, job.Work)

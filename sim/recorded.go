@@ -27,7 +27,7 @@ func recording() *place {
 // The pool plays no part, and a start costs what it cost then, whatever the restart time.
 func recorded(workload Workload, policy Policy, config Config) *Result {
 	r := &Result{
-		Workload: workload.Name, Policy: policy.Name, Nodes: config.Nodes, Groups: config.Groups,
+		Workload: workload.Name, Policy: policy.Name, Nodes: config.Nodes, Groups: config.Groups, NodeTypes: config.NodeTypes,
 		Utilization: math.NaN(), Jobs: make([]JobResult, len(workload.Jobs)),
 	}
 	for i := range workload.Jobs {
@@ -43,6 +43,7 @@ func recorded(workload Workload, policy Policy, config Config) *Result {
 				result.Unserved += job.Recorded[n+1].At - held.At
 			}
 		}
+		result.Moves = max(0, len(result.NodeTypes())-1)
 		r.Jobs[i] = result
 	}
 	return r

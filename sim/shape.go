@@ -27,6 +27,7 @@ func (s *Shape) job(id string) solver.Job {
 		return solver.Job{
 			ID: id, MinNodes: s.As.MinNodes, MaxNodes: s.As.MaxNodes, AllowedNodes: s.As.AllowedNodes,
 			Scaling: s.As.Scaling, Weight: s.As.Weight, ETAError: s.As.ETAError,
+			Speeds: s.As.Speeds, MoveTime: s.As.MoveTime,
 		}
 	}
 	job := solver.NewJob(id, 0)

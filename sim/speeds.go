@@ -51,12 +51,12 @@ func (a *Application) largest() int {
 
 // aloneOnTypes returns how long the job takes alone in a pool of node types.
 func (j *WorkloadJob) aloneOnTypes(types []solver.NodeType) time.Duration {
-	phases := j.Phases
-	if len(phases) == 0 {
-		phases = []Phase{{Until: 1}}
-	}
 	times := make(map[holding]float64)
 	told, begin := j.Told(), time.Duration(0)
+	phases := j.Phases
+	if len(phases) == 0 {
+		phases = []Phase{{Until: 1, Speeds: told.Speeds}}
+	}
 	for _, phase := range phases {
 		told.Speeds = phase.Speeds
 		end := min(scale(j.Demand, phase.Until), j.Work)

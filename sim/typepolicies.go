@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -151,7 +152,7 @@ func (w *Workload) suitsTypes(policy *Policy, config *Config) error {
 	if len(config.Groups) > 0 {
 		return errors.New("node types are set beside teams; want one of the two")
 	}
-	if !policy.knowsTypes() {
+	if !policy.knowsTypes() && !(policy.Name == RecordedPolicy && w.recordsTypes()) {
 		return fmt.Errorf("the policy %s knows no node types (want some of %s)", policy.Name, strings.Join(typedPolicies(), ", "))
 	}
 	for i := range w.Jobs {
@@ -165,6 +166,12 @@ func (w *Workload) suitsTypes(policy *Policy, config *Config) error {
 		}
 	}
 	return nil
+}
+
+// recordsTypes reports whether it is known of which type all nodes were that jobs held.
+func (w *Workload) recordsTypes() bool {
+	untyped := func(held NodesAt) bool { return held.Nodes > 0 && held.NodeType == "" }
+	return !slices.ContainsFunc(w.Jobs, func(job WorkloadJob) bool { return slices.ContainsFunc(job.Recorded, untyped) })
 }
 
 // typedPolicies returns the names of the policies that know of node types.

@@ -304,6 +304,21 @@ func (s *Snapshot) Demand(i int) float64 {
 	return l.factor * there.Demand()
 }
 
+// OnReference returns the snapshot with ETAs on one reference node, where it has node types.
+func (s *Snapshot) OnReference() *Snapshot {
+	if len(s.NodeTypes) == 0 {
+		return s
+	}
+	on := *s
+	on.Jobs = slices.Clone(s.Jobs)
+	for i := range on.Jobs {
+		job := &on.Jobs[i]
+		job.RemainingETA = max(1, time.Duration(min(s.Demand(i)*float64(time.Second), 1<<62))) // sums of two are times, too
+		job.ETANodes, job.ETANodeType = 0, ""
+	}
+	return &on
+}
+
 // heldPlace returns job i where it is now; its nodes are alike where it holds none.
 func (s *Snapshot) heldPlace(i int) place {
 	if g := s.typeIndex(s.Jobs[i].CurrentNodeType); g >= 0 {

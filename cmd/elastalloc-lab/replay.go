@@ -76,14 +76,20 @@ func (f *replayFlags) replay(cmd *cobra.Command, env cli.LookupEnv) error {
 	if err != nil {
 		return err
 	}
-	allocator, err := newAllocator(policies, f.programs)
-	if err != nil {
-		return err
-	}
 	name := filepath.Base(filepath.Clean(f.recordings[0]))
 	r, err := replay.New(readerOf(cmd, f.recordings), replay.Options{Name: name, Callers: f.callers, Frequency: f.frequency})
 	if err != nil {
 		return recordingError(cmd, err)
+	}
+	if len(r.Config.NodeTypes) > 0 && !cmd.Flags().Changed("policy") {
+		f.policies = []string{"total-time", "type-partitions"}
+		if policies, err = f.check(); err != nil {
+			return err
+		}
+	}
+	allocator, err := newAllocator(policies, f.programs)
+	if err != nil {
+		return err
 	}
 	for i := range policies {
 		if err := r.Workload.Suits(&policies[i], &r.Config); err != nil {

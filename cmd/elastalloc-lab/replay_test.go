@@ -37,6 +37,12 @@ func record(t *testing.T, calls ...recording.Entry) string {
 // steps as it takes, and asks about it every five minutes; of several callers each in turn.
 func writeRecording(t *testing.T, callers ...string) string {
 	t.Helper()
+	return writeTyped(t, nil, callers...)
+}
+
+// writeTyped does so where there are node types: the nodes are of the first.
+func writeTyped(t *testing.T, types []*elastallocv1.NodeType, callers ...string) string {
+	t.Helper()
 	var calls []recording.Entry
 	begin := time.Date(2026, 11, 2, 9, 0, 0, 0, time.UTC)
 	for step := range 13 {
@@ -52,9 +58,17 @@ func writeRecording(t *testing.T, callers ...string) string {
 				TrainingTime: durationpb.New(now - submitted),
 			})
 		}
+		request := &elastallocv1.AllocateRequest{Snapshot: snapshot}
+		if len(types) > 0 {
+			snapshot.TotalNodes, snapshot.NodeTypes = 0, types
+			request.Options = &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME}
+			for _, job := range snapshot.Jobs {
+				job.CurrentNodeType, job.EtaNodeType = types[0].GetId(), types[0].GetId()
+			}
+		}
 		calls = append(calls, recording.Entry{
 			Time: begin.Add(now), Caller: append(callers, "10.0.0.1")[step%max(1, len(callers))],
-			Request: &elastallocv1.AllocateRequest{Snapshot: snapshot}, Response: new(elastallocv1.AllocateResponse),
+			Request: request, Response: new(elastallocv1.AllocateResponse),
 		})
 	}
 	return record(t, calls...)
@@ -96,4 +110,16 @@ func TestReplay(t *testing.T) {
 	}
 	contains(t, "the page", read(t, out, "report.html"),
 		"prefers-color-scheme: dark", "elastalloc-lab replay", `href="#unknown"`, `id="decisions"`, "Jobs under recorded")
+}
+
+// TestReplayNodeTypes replays what happened on the slower of two types.
+func TestReplayNodeTypes(t *testing.T) {
+	dir := writeTyped(t, []*elastallocv1.NodeType{{Id: "t4", Nodes: 8, Speed: new(0.5)}, {Id: "a100", Nodes: 4, Speed: new(2.0)}})
+	out := filepath.Join(t.TempDir(), "results")
+	stdout := succeed(t, "replay", "--recording", dir, "--out", out)
+	contains(t, "stdout", strings.Join(strings.Fields(stdout), " "), "5 of 5 jobs ended", "total-time would have taken")
+	contains(t, "decisions.csv", read(t, out, "decisions.csv"),
+		"2026-11-02T09:50:00Z,moment,e,2 t4,2 t4,,4 a100,\"trains 6.40 times as fast on 4 a100 as on 2 t4, which bring more elsewhere\"\n")
+	_, stderr, _ := runWith(t, nil, "replay", "--recording", dir, "--policy=optimal", "--out", out)
+	contains(t, "stderr", stderr, "the policy optimal knows no node types")
 }

@@ -27,21 +27,6 @@ func withErrors(s *solver.Snapshot, f *solver.ForecastOptions, o *solver.Options
 	return s
 }
 
-// onReference returns the snapshot with ETAs on one reference node, where it has node types.
-func onReference(s *solver.Snapshot) *solver.Snapshot {
-	if len(s.NodeTypes) == 0 {
-		return s
-	}
-	told := s
-	s = new(*s)
-	s.Jobs = slices.Clone(s.Jobs)
-	for i := range s.Jobs {
-		s.Jobs[i].RemainingETA = max(1, seconds(told.Demand(i)))
-		s.Jobs[i].ETANodes, s.Jobs[i].ETANodeType = 0, ""
-	}
-	return s
-}
-
 // draw draws what a snapshot does not tell, for one sample.
 func draw(s *solver.Snapshot, f *solver.ForecastOptions, sample int) sim.Ahead {
 	random := rand.New(rand.NewPCG(f.Seed, uint64(sample)))

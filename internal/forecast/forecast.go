@@ -29,7 +29,7 @@ func Jobs(
 		o = o.Paced(f.Cadence)
 	}
 	backend := o.Backend
-	s = onReference(withErrors(s, &f, &o))
+	s = withErrors(s, &f, &o).OnReference()
 	o.Backend = "" // A policy is of its backend only; a forecast falls back as a decision does.
 	policy := sim.Policy{Name: "forecast", Options: o, EveryEvent: f.EveryEvent}
 	futures, complete, err := simulate(ctx, o.Lend, len(s.Jobs), f.Samples, func(ctx context.Context, sample int) (sim.Future, error) {

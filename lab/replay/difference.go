@@ -20,9 +20,9 @@ import (
 type Difference struct {
 	JobID string
 	// Before is what the job held, Recorded what it held then, Answered what the server
-	// had answered, -1 for nothing, and Policy what the policy gives it.
-	Before, Recorded, Answered, Policy int
-	// Why is a sentence that says why the policy gives it that number.
+	// had answered, if it had, and Policy what the policy gives it.
+	Before, Recorded, Answered, Policy Held
+	// Why is a sentence that says why the policy gives it that.
 	Why string
 }
 
@@ -44,7 +44,9 @@ type MomentDifference struct {
 func (m *MomentDifference) Moved() int {
 	moved := 0
 	for _, d := range m.Differences {
-		moved += max(0, d.Policy-d.Recorded)
+		if moved += d.Policy.Nodes; d.Policy.NodeType == d.Recorded.NodeType {
+			moved -= min(d.Policy.Nodes, d.Recorded.Nodes)
+		}
 	}
 	return moved
 }
@@ -70,8 +72,8 @@ func (r *Replay) Differences(ctx context.Context, p sim.Policy, allocator sim.Al
 		}
 		for n := range m.Snapshot.Jobs {
 			job, a := &m.Snapshot.Jobs[n], &decision.Allocations[n]
-			held := after[i][n]
-			if held == a.Nodes {
+			held, gets := after[i][n], m.held(a.Nodes, a.NodeType)
+			if held == gets {
 				continue
 			}
 			answered, ok := m.Answer[job.ID]
@@ -79,7 +81,8 @@ func (r *Replay) Differences(ctx context.Context, p sim.Policy, allocator sim.Al
 				answered = unanswered
 			}
 			d.Differences = append(d.Differences, Difference{
-				JobID: job.ID, Before: job.CurrentNodes, Recorded: held, Answered: answered, Policy: a.Nodes, Why: why(job, a, held),
+				JobID: job.ID, Before: m.held(job.CurrentNodes, job.CurrentNodeType), Recorded: held, Answered: answered, Policy: gets,
+				Why: m.why(n, a, held, gets),
 			})
 		}
 		list = append(list, d)
@@ -139,17 +142,17 @@ func (r *Replay) idleAfter(moment int) int {
 	for _, t := range slices.Concat(r.seen[moment], r.seen[moment+1]) {
 		if !counted[t] {
 			counted[t] = true
-			idle -= heldAfter(t.work.Recorded, m.At)
+			idle -= heldAfter(t.work.Recorded, m.At).Nodes
 		}
 	}
 	return max(0, idle)
 }
 
 // heldAfter returns, by moment and job of its snapshot, what the job held then.
-func (r *Replay) heldAfter() [][]int {
-	all := make([][]int, len(r.Moments))
+func (r *Replay) heldAfter() [][]Held {
+	all := make([][]Held, len(r.Moments))
 	for i, tracks := range r.seen {
-		all[i] = make([]int, len(tracks))
+		all[i] = make([]Held, len(tracks))
 		for n, t := range tracks {
 			all[i][n] = heldAt(t.work.Recorded, r.Moments[i].At)
 		}
@@ -158,7 +161,7 @@ func (r *Replay) heldAfter() [][]int {
 }
 
 // heldAt returns the nodes at a time, changes at that very time included but for an end.
-func heldAt(changes []sim.NodesAt, at time.Duration) int {
+func heldAt(changes []sim.NodesAt, at time.Duration) Held {
 	if last := len(changes) - 1; last >= 0 && changes[last] == (sim.NodesAt{At: at}) {
 		changes = changes[:last]
 	}
@@ -166,41 +169,51 @@ func heldAt(changes []sim.NodesAt, at time.Duration) int {
 }
 
 // heldAfter returns the nodes from a time on, all changes at that very time included.
-func heldAfter(changes []sim.NodesAt, at time.Duration) int {
-	nodes := 0
+func heldAfter(changes []sim.NodesAt, at time.Duration) (held Held) {
 	for _, change := range changes {
 		if change.At > at {
 			break
 		}
-		nodes = change.Nodes
+		held = Held{change.Nodes, change.NodeType}
 	}
-	return nodes
+	return held
 }
 
-// why says in a sentence what speaks for an allocation instead of the given nodes.
-func why(job *solver.Job, a *solver.Allocation, held int) string {
+// why says in a sentence what speaks for the allocation of job n instead of what it held.
+func (m *Moment) why(n int, a *solver.Allocation, held, gets Held) string {
 	switch {
 	case a.Nodes == 0 && a.WaitReason == solver.WaitBehind:
 		return "waits behind " + a.BehindJobID
 	case a.Nodes == 0 && a.WaitReason == solver.WaitNotWorthIt:
-		return fmt.Sprintf("its %d nodes bring more elsewhere", held)
+		return fmt.Sprintf("its %s bring more elsewhere", held.ofNodes())
 	case a.Nodes == 0:
 		return "waits: " + strings.ReplaceAll(string(a.WaitReason), "-", " ")
-	case held == 0:
-		return fmt.Sprintf("starts on %d: nodes are free for it", a.Nodes)
-	case a.Nodes > held:
-		return fmt.Sprintf("trains %s times as fast on %d as on %d nodes, more than others would gain by them",
-			speedup(job, held, a.Nodes), a.Nodes, held)
+	case held.Nodes == 0:
+		return fmt.Sprintf("starts on %s: nodes are free for it", gets)
+	case gets.NodeType != held.NodeType:
+		return fmt.Sprintf("trains %s times as fast on %s as on %s, which bring more elsewhere", m.speedup(n, held, gets), gets, held)
+	case a.Nodes > held.Nodes:
+		return fmt.Sprintf("trains %s times as fast on %d as on %s, more than others would gain by them",
+			m.speedup(n, held, gets), a.Nodes, held.ofNodes())
 	default:
-		return fmt.Sprintf("its last %d nodes only make it %s times as fast; others gain more by them",
-			held-a.Nodes, speedup(job, a.Nodes, held))
+		return fmt.Sprintf("its last %s only make it %s times as fast; others gain more by them",
+			Held{held.Nodes - a.Nodes, held.NodeType}.ofNodes(), m.speedup(n, gets, held))
 	}
 }
 
-// speedup writes by what factor more nodes are faster.
-func speedup(job *solver.Job, from, to int) string {
-	if slower := job.Speed(from); slower > 0 {
-		return strconv.FormatFloat(job.Speed(to)/slower, 'f', 2, 64)
+// ofNodes names the nodes in a sentence.
+func (h Held) ofNodes() string {
+	if h.NodeType == "" {
+		return fmt.Sprint(h.Nodes, " nodes")
+	}
+	return h.String()
+}
+
+// speedup writes by what factor job n is faster on other nodes.
+func (m *Moment) speedup(n int, from, to Held) string {
+	speed := func(h Held) float64 { return m.Snapshot.Speed(n, m.Snapshot.Option(h.NodeType, h.Nodes)) }
+	if slower := speed(from); slower > 0 {
+		return strconv.FormatFloat(speed(to)/slower, 'f', 2, 64)
 	}
 	return "many"
 }
@@ -214,13 +227,9 @@ func DecisionsCSV(policy string, moments []MomentDifference) []byte {
 	for i := range moments {
 		m := &moments[i]
 		for _, d := range m.Differences {
-			answered := ""
-			if d.Answered != unanswered {
-				answered = strconv.Itoa(d.Answered)
-			}
 			_ = w.Write([]string{
-				m.Time.UTC().Format(time.RFC3339), text.Cell(m.SnapshotID), text.Cell(d.JobID), strconv.Itoa(d.Before), strconv.Itoa(d.Recorded),
-				answered, strconv.Itoa(d.Policy), text.Cell(d.Why),
+				m.Time.UTC().Format(time.RFC3339), text.Cell(m.SnapshotID), text.Cell(d.JobID), d.Before.String(), d.Recorded.String(),
+				d.Answered.String(), d.Policy.String(), text.Cell(d.Why),
 			})
 		}
 	}

@@ -11,10 +11,12 @@ import (
 type sighting struct {
 	moment   int
 	job      *solver.Job
-	answered int // nodes; unanswered where there was no answer
+	fits     bool // the pool, of node types
+	held     Held
+	answered Held // unanswered where there was no answer
 }
 
-const unanswered = -1
+var unanswered = Held{Nodes: -1}
 
 // fate is what is known of how a job ended.
 type fate int
@@ -40,8 +42,8 @@ type track struct {
 	unseenChanges int
 	// endWithin is how far apart the snapshots are between which the job ended.
 	endWithin time.Duration
-	// sizes that the job was seen to hold.
-	sizes map[int]bool
+	// seen is what the job was seen to hold.
+	seen map[Held]bool
 }
 
 // history turns what was seen of jobs into what happened.
@@ -52,8 +54,9 @@ type history struct {
 	// tells says that the scheduler tells how long jobs have trained, so that 0 means 0 and
 	// not that it is not known.
 	tells bool
-	// pool is the largest size of the pool.
-	pool int
+	// pool is the largest size of the pool, of types if there are several.
+	pool  int
+	types []solver.NodeType
 	// frequency is that of the simulations, which delays of growth have to be shorter than.
 	frequency time.Duration
 }
@@ -64,9 +67,9 @@ func followed(tracks []*track) (changes, carriedOut int) {
 	for _, t := range tracks {
 		for n := 1; n < len(t.sightings); n++ {
 			before, after := &t.sightings[n-1], &t.sightings[n]
-			if before.answered != unanswered && before.answered != before.job.CurrentNodes {
+			if before.answered != unanswered && before.answered != before.held {
 				changes++
-				if after.job.CurrentNodes == before.answered {
+				if after.held == before.answered {
 					carriedOut++
 				}
 			}
@@ -92,7 +95,7 @@ func (h *history) reconstruct(t *track) {
 	t.thereAtBegin = first.moment == 0
 	h.submit(t)
 
-	c := newHolding(&t.work)
+	c := newHolding(&t.work, h.types)
 	h.firstNodes(t, c)
 	for n := range t.sightings {
 		h.retell(t, c, &t.sightings[n])
@@ -103,13 +106,13 @@ func (h *history) reconstruct(t *track) {
 	h.end(t, c, last)
 	t.work.Recorded = c.held
 	t.work.Demand = t.work.Work
-	t.sizes = make(map[int]bool)
+	t.seen = make(map[Held]bool)
 	for _, held := range c.held {
-		t.sizes[held.Nodes] = true
+		t.seen[Held{held.Nodes, held.NodeType}] = true
 		t.work.Asked = max(t.work.Asked, held.Nodes)
 	}
 	t.work.Asked = max(1, t.work.Asked)
-	if sizes := like.LegalSizes(); sizes[0] > h.pool {
+	if len(h.types) == 0 && like.LegalSizes()[0] > h.pool || len(h.types) > 0 && !first.fits {
 		t.fate = neverFits
 	}
 }
@@ -122,7 +125,7 @@ func (h *history) submit(t *track) {
 	earliest := now
 	switch {
 	case t.thereAtBegin:
-		t.work.History.Nodes, t.work.History.Work = first.job.CurrentNodes, first.job.WorkDone
+		t.work.History.Nodes, t.work.History.NodeType, t.work.History.Work = first.held.Nodes, first.held.NodeType, first.job.WorkDone
 	case h.tells || waited > 0:
 		earliest = max(now-trained-waited, h.moments[first.moment-1].At)
 	default:
@@ -139,14 +142,14 @@ func (h *history) submit(t *track) {
 // firstNodes has a job that started before its first snapshot hold nodes.
 func (h *history) firstNodes(t *track, c *holding) {
 	first := &t.sightings[0]
-	if t.thereAtBegin || first.job.CurrentNodes == 0 {
+	if t.thereAtBegin || first.held.Nodes == 0 {
 		return
 	}
 	seen := min(first.job.TrainingTime.Round(time.Second), h.at(first)-t.work.Submit)
 	if !h.tells {
 		t.unseenChanges++
 	}
-	c.give(first.job.CurrentNodes, h.at(first)-seen)
+	c.give(first.held, h.at(first)-seen)
 }
 
 // retell notes what an allocator is told of the job's work left, where that differs from
@@ -170,14 +173,14 @@ func (h *history) retell(t *track, c *holding, s *sighting) {
 // between has the job hold what it held between two snapshots.
 func (h *history) between(t *track, c *holding, before, after *sighting) {
 	from, to := h.at(before), h.at(after)
-	held, now := before.job.CurrentNodes, after.job.CurrentNodes
+	held, now := before.held, after.held
 	trained := (after.job.TrainingTime - before.job.TrainingTime).Round(time.Second)
 	trained = min(max(trained, 0), to-from)
 	switch {
 	case now == held:
-	case held == 0 && h.tells:
+	case held.Nodes == 0 && h.tells:
 		c.give(now, to-trained)
-	case now == 0 && h.tells:
+	case now.Nodes == 0 && h.tells:
 		c.give(now, from+trained)
 	case before.answered == now:
 		c.give(now, from) // The answer was carried out.
@@ -211,7 +214,7 @@ func (h *history) end(t *track, c *holding, last *sighting) {
 		work = c.course.Served(end)
 	}
 	t.work.Work = max(work, 1)
-	c.give(0, end)
+	c.give(Held{}, end)
 	if c.held[len(c.held)-1].At != end {
 		c.held = append(c.held, sim.NodesAt{At: end}) // It was paused before.
 	}
@@ -220,24 +223,24 @@ func (h *history) end(t *track, c *holding, last *sighting) {
 // holding is what a job holds, and the work that it does with it.
 type holding struct {
 	course *sim.Course
-	nodes  int
+	now    Held
 	held   []sim.NodesAt
 }
 
-func newHolding(job *sim.WorkloadJob) *holding {
-	h := &holding{course: sim.NewCourse(job), nodes: job.History.Nodes}
-	if h.nodes > 0 {
-		h.held = []sim.NodesAt{{At: job.Submit, Nodes: h.nodes}}
+func newHolding(job *sim.WorkloadJob, types []solver.NodeType) *holding {
+	h := &holding{course: sim.NewCourse(job, types), now: Held{job.History.Nodes, job.History.NodeType}}
+	if h.now.Nodes > 0 {
+		h.held = []sim.NodesAt{{At: job.Submit, Nodes: h.now.Nodes, NodeType: h.now.NodeType}}
 	}
 	return h
 }
 
 // give changes the nodes.
-func (h *holding) give(nodes int, at time.Duration) {
-	if nodes == h.nodes {
+func (h *holding) give(now Held, at time.Duration) {
+	if now == h.now {
 		return
 	}
-	h.course.Give(nodes, at)
-	h.nodes = nodes
-	h.held = append(h.held, sim.NodesAt{At: at, Nodes: nodes})
+	h.course.Give(sim.NodesAt{At: at, Nodes: now.Nodes, NodeType: now.NodeType})
+	h.now = now
+	h.held = append(h.held, sim.NodesAt{At: at, Nodes: now.Nodes, NodeType: now.NodeType})
 }

@@ -31,8 +31,30 @@ type Moment struct {
 	// Decision says that it asked for a decision, with Options, and not to fill idle nodes.
 	Decision bool
 	Options  solver.Options
-	// Answer is the nodes of each job by its id; nil for a call that got none.
-	Answer map[string]int
+	// Answer is what each job is given, by its id; nil for a call that got none.
+	Answer map[string]Held
+}
+
+// Held is the nodes of a job, and their type in a pool of several.
+type Held struct {
+	Nodes    int
+	NodeType string
+}
+
+// String returns the nodes with their type, "" for no answer.
+func (h Held) String() string {
+	if h == unanswered {
+		return ""
+	}
+	return strings.TrimSpace(fmt.Sprint(h.Nodes, " ", h.NodeType))
+}
+
+// held returns nodes of the moment's pool.
+func (m *Moment) held(nodes int, nodeType string) Held {
+	if nodes == 0 || !m.Snapshot.Typed() {
+		nodeType = ""
+	}
+	return Held{nodes, nodeType}
 }
 
 // isAnswer is what the answers of both methods have.
@@ -67,10 +89,13 @@ func newMoment(e *recording.Entry) *Moment {
 	if len(solver.Validate(m.Snapshot, m.Options, math.MaxInt32, []solver.BackendName{m.Options.Backend})) > 0 {
 		return nil
 	}
+	if m.Snapshot.Typed() {
+		m.Snapshot = m.Snapshot.OnReference()
+	}
 	if answer, ok := e.Response.(isAnswer); ok {
-		m.Answer = make(map[string]int)
+		m.Answer = make(map[string]Held)
 		for _, a := range answer.GetAllocations() {
-			m.Answer[a.GetJobId()] = int(a.GetNodes())
+			m.Answer[a.GetJobId()] = m.held(int(a.GetNodes()), a.GetNodeType())
 		}
 	}
 	return m
@@ -172,8 +197,11 @@ func (c *calls) moments(cuts []recording.Cut) ([]Moment, Source, error) {
 	if len(list) < 2 {
 		return nil, source, errors.New("the recording has one snapshot; want at least 2")
 	}
-	if slices.ContainsFunc(list, func(m Moment) bool { return m.Snapshot.Typed() }) {
-		return nil, source, errors.New("the recording has snapshots of several node types; want one type, which is all that is read yet")
+	for i := range list {
+		if s, first := list[i].Snapshot, list[0].Snapshot; (s.Typed() || first.Typed()) && !slices.Equal(s.NodeTypes, first.NodeTypes) {
+			return nil, source, fmt.Errorf("the node types at %s are not those at %s; want the same throughout, for what is simulated is a pool that stays",
+				list[i].Time.UTC().Format(time.RFC3339), list[0].Time.UTC().Format(time.RFC3339))
+		}
 	}
 	source.Begin, source.End = list[0].Time, list[len(list)-1].Time
 	for i := range list {

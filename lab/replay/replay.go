@@ -99,6 +99,9 @@ func (r *Replay) configure(frequency time.Duration) {
 		Nodes: max(1, nodes), Frequency: frequency, Steps: most.Steps, DecisionBudget: sim.DefaultDecisionBudget,
 		Groups: r.Moments[len(r.Moments)-1].Snapshot.Groups, MaxDecisions: sim.MaxDecisions,
 	}
+	if s := r.Moments[0].Snapshot; s.Typed() {
+		r.Config.NodeTypes = s.NodeTypes
+	}
 	if len(r.pool) > 1 || r.pool[0].Nodes != r.Config.Nodes {
 		r.Config.Resized = slices.Clone(r.pool)
 		// What the pool became is not known; a job that waits for it must not wait for ever.
@@ -117,7 +120,8 @@ func (r *Replay) follow() error {
 	}
 	changes, carriedOut := followed(tracks)
 	h := &history{
-		moments: r.Moments, tells: tells(tracks), follows: 2*carriedOut > changes, pool: r.Config.Nodes, frequency: r.Config.Frequency,
+		moments: r.Moments, tells: tells(tracks), follows: 2*carriedOut > changes,
+		pool: r.Config.Nodes, types: r.Config.NodeTypes, frequency: r.Config.Frequency,
 	}
 	for _, t := range tracks {
 		h.reconstruct(t)
@@ -158,9 +162,9 @@ func (r *Replay) sight() []*track {
 				latest[job.ID] = t
 				tracks = append(tracks, t)
 			}
-			s := sighting{moment: i, job: job, answered: unanswered}
-			if nodes, ok := m.Answer[job.ID]; ok {
-				s.answered = nodes
+			s := sighting{moment: i, job: job, fits: m.Snapshot.Fits(n), held: m.held(job.CurrentNodes, job.CurrentNodeType), answered: unanswered}
+			if answer, ok := m.Answer[job.ID]; ok {
+				s.answered = answer
 			}
 			t.sightings = append(t.sightings, s)
 			r.seen[i][n] = t

@@ -43,7 +43,7 @@ func (r remote) FillIdle(ctx context.Context, s *solver.Snapshot) (solver.Decisi
 func decisionOf(response isAnswer) solver.Decision {
 	var d solver.Decision
 	for _, a := range response.GetAllocations() {
-		d.Allocations = append(d.Allocations, solver.Allocation{JobID: a.GetJobId(), Nodes: int(a.GetNodes())})
+		d.Allocations = append(d.Allocations, solver.Allocation{JobID: a.GetJobId(), Nodes: int(a.GetNodes()), NodeType: a.GetNodeType()})
 	}
 	return d
 }
@@ -146,6 +146,9 @@ func TestRecordingOfASimulation(t *testing.T) {
 		"total-time, which pauses, restarts": {policy: "total-time", change: func(c *sim.Config) { c.RestartTime = 90 * time.Second }},
 		"ETAs that are wrong":                {policy: "total-time", disturbance: sim.Disturbance{ETAError: 0.5}},
 		"users that kill jobs":               {policy: "optimal", disturbance: sim.Disturbance{KillShare: 0.3}},
+		"two node types": {policy: "total-time", change: func(c *sim.Config) {
+			c.NodeTypes, c.RestartTime = []solver.NodeType{{ID: "fast", Nodes: 14, Speed: 1}, {ID: "slow", Nodes: 26, Speed: 0.4}}, time.Minute
+		}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -155,7 +158,13 @@ func TestRecordingOfASimulation(t *testing.T) {
 				test.change(&config)
 			}
 			p := policy(t, test.policy)
-			want, entries := record(t, plain.Disturb(test.disturbance, 1), p, config)
+			w := plain.Disturb(test.disturbance, 1)
+			for i := range w.Jobs {
+				if len(config.NodeTypes) > 0 && i%3 == 0 { // Others run everywhere, at the speed of the type.
+					w.Jobs[i].Phases = []sim.Phase{{Until: 1, Speeds: []solver.TypeSpeed{{NodeType: "fast"}, {NodeType: "slow", Factor: 0.9}}}}
+				}
+			}
+			want, entries := record(t, w, p, config)
 			r, recorded := replayed(t, entries, Options{Name: "replayed"})
 			checkRecorded(t, r, want, recorded)
 			checkToldETAs(t, r, plain.Disturb(test.disturbance, 1).Jobs)
@@ -202,8 +211,9 @@ func checkRecorded(t *testing.T, r *Replay, want, recorded *sim.Result) {
 				t.Errorf("the %s of %s is %v; the recording tells %v", what, got.ID, times[0], times[1])
 			}
 		}
-		if got.Rescales != job.Rescales {
-			t.Errorf("%s was rescaled %d times; the recording tells %d", got.ID, job.Rescales, got.Rescales)
+		if got.Rescales != job.Rescales || got.Moves != job.Moves || !slices.Equal(got.NodeTypes(), job.NodeTypes()) {
+			t.Errorf("%s was rescaled %d times and moved %d times over %v; the recording tells %d, %d and %v",
+				got.ID, job.Rescales, job.Moves, job.NodeTypes(), got.Rescales, got.Moves, got.NodeTypes())
 		}
 	}
 	u := &r.Unknown

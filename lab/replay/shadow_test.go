@@ -174,7 +174,7 @@ func checkDifferences(t *testing.T, r *Replay) {
 		t.Fatalf("the first decision differs by %+v", *first)
 	}
 	want := Difference{
-		JobID: "long", Before: 4, Recorded: 4, Answered: 8, Policy: 8,
+		JobID: "long", Before: Held{Nodes: 4}, Recorded: Held{Nodes: 4}, Answered: Held{Nodes: 8}, Policy: Held{Nodes: 8},
 		Why: "trains 1.60 times as fast on 8 as on 4 nodes, more than others would gain by them",
 	}
 	if diff := cmp.Diff(want, first.Differences[0]); diff != "" {
@@ -249,7 +249,7 @@ func TestBadRecordings(t *testing.T) {
 		"one snapshot":   {recordingOf("a", calls[:1]), nil, "one snapshot"},
 		"no end":         {recordingOf("a", calls[:3]), nil, "record for longer"},
 		"simulated":      {hurried, nil, "aged by 1h10m0s in 14s"},
-		"two kinds":      {kinds, nil, "several node types"},
+		"two kinds":      {kinds, nil, "the node types at 2026-11-02T03:19:05Z are not those at 2026-11-02T03:04:05Z"},
 		"two clusters":   {two, nil, "choose those of one cluster: a (calls: 7), b (calls: 2)"},
 		"unknown caller": {two, []string{"a", "c"}, `no calls of "c"`},
 	} {

@@ -102,7 +102,7 @@ func (r *Replay) unknown(tracks []*track, changes, carriedOut int) Unknown {
 }
 
 // UnseenSizeShare returns the share of a run's node hours, of the jobs compared, on which a
-// job has a size that it never held in the recording: its speed there is what the scheduler
+// job holds what it never did in the recording: its speed there is what the scheduler
 // told, and nothing shows that it is so.
 func (r *Replay) UnseenSizeShare(run *sim.Result) float64 {
 	var unseen, all time.Duration
@@ -110,14 +110,14 @@ func (r *Replay) UnseenSizeShare(run *sim.Result) float64 {
 		if r.tracks[i].fate != ended {
 			continue
 		}
-		job, sizes := &run.Jobs[i], r.tracks[i].sizes
+		job, seen := &run.Jobs[i], r.tracks[i].seen
 		for n, held := range job.Nodes {
 			if n+1 == len(job.Nodes) {
 				break
 			}
 			nodeTime := time.Duration(held.Nodes) * (job.Nodes[n+1].At - held.At)
 			all += nodeTime
-			if !sizes[held.Nodes] {
+			if !seen[Held{held.Nodes, held.NodeType}] {
 				unseen += nodeTime
 			}
 		}

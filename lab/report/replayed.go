@@ -241,12 +241,8 @@ func (f *Replayed) decisionSection() Section {
 			Header: []string{"job", "before", "recorded", "answered", f.Asked, "why"}, TextColumns: []int{5},
 		}
 		for _, d := range m.Differences[:min(MostDifferences, len(m.Differences))] {
-			answered := fmt.Sprint(d.Answered)
-			if d.Answered < 0 {
-				answered = ""
-			}
 			table.Rows = append(table.Rows, []string{
-				d.JobID, fmt.Sprint(d.Before), fmt.Sprint(d.Recorded), answered, fmt.Sprint(d.Policy), d.Why,
+				d.JobID, d.Before.String(), d.Recorded.String(), d.Answered.String(), d.Policy.String(), d.Why,
 			})
 		}
 		if more := len(m.Differences) - MostDifferences; more > 0 {

@@ -49,6 +49,8 @@ func (cbc) Arguments(task subprocess.Task) ([]string, error) {
 		// allowable gap, which is absolute, would stop it as well.
 		"-ratioGap", number(task.RelativeGap),
 		"-allowableGap", "0",
+		// By default it takes no plan that is not better than the start by 1e-5.
+		"-increment", "0",
 		// A row may be broken by 1e-7 by default, and a job's progress with it.
 		"-primalTolerance", "1e-9",
 		"-integerTolerance", "1e-9",

@@ -88,7 +88,7 @@ func FuzzCBCOutput(f *testing.F) { fuzzOutput(f, "cbc", cbc{}) }
 
 func TestCBCArguments(t *testing.T) {
 	task := subprocess.Task{Model: "m.mps", Solution: "s.txt"}
-	bare := "-import m.mps -ratioGap 0 -allowableGap 0 -primalTolerance 1e-9 -integerTolerance 1e-9" +
+	bare := "-import m.mps -ratioGap 0 -allowableGap 0 -increment 0 -primalTolerance 1e-9 -integerTolerance 1e-9" +
 		" -randomSeed 1 -randomCbcSeed 1 -solve -printingOptions all -solution s.txt"
 	check := func(want string) {
 		t.Helper()

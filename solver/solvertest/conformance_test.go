@@ -36,28 +36,28 @@ func TestConformance(t *testing.T) {
 		{"exact", solvertest.Suite{
 			New: func(testing.TB) solver.Backend { return exact.New() },
 			// Two or three jobs over 24 steps, and values that cancel down to their rounding.
-			Optimises: true, Proves: true, Examples: draws(300, 20_000), Open: []int{4121, 5097, 6352, 9093, 9787, 14501, 16825, 18163}, InstanceJobs: 100, Patience: time.Minute,
+			Optimises: true, Proves: true, Examples: draws(300, 20_000), TypedExamples: 500, Open: []int{4121, 5097, 6352, 9093, 9787, 14501, 16825, 18163}, InstanceJobs: 100, Patience: time.Minute,
 		}},
 		{"greedy", solvertest.Suite{
 			New:       func(testing.TB) solver.Backend { return greedy.New() },
-			Heuristic: true, Examples: draws(300, 20_000), InstanceJobs: 100, Patience: time.Minute,
+			Heuristic: true, Examples: draws(300, 20_000), TypedExamples: 500, InstanceJobs: 100, Patience: time.Minute,
 		}},
 		{"highs one-hot", solvertest.Suite{
 			New: newHiGHS, Formulation: solver.FormulationOneHot,
-			Optimises: true, Claims: true, Examples: draws(24, 400), InstanceJobs: draws(0, 100), Patience: 5 * time.Second,
+			Optimises: true, Claims: true, Examples: draws(24, 400), TypedExamples: draws(24, 500), InstanceJobs: draws(0, 100), Patience: 5 * time.Second,
 		}},
 		{"highs paper", solvertest.Suite{
 			New: newHiGHS, Formulation: solver.FormulationPaper,
-			Optimises: true, Claims: true, Examples: draws(24, 400), InstanceJobs: draws(0, 10), Patience: 20 * time.Second,
+			Optimises: true, Claims: true, Examples: draws(24, 400), TypedExamples: 3, InstanceJobs: draws(0, 10), Patience: 20 * time.Second,
 		}},
 		{"cbc one-hot", solvertest.Suite{
 			New: newCBC, Formulation: solver.FormulationOneHot,
 			// CBC 2.10.8 calls some problems infeasible.
-			Optimises: true, Claims: true, Examples: draws(24, 400), MayErr: []int{0, 76}, InstanceJobs: draws(0, 100), Patience: 3 * time.Second,
+			Optimises: true, Claims: true, Examples: draws(24, 400), TypedExamples: draws(24, 500), MayErr: []int{0, 76}, InstanceJobs: draws(0, 100), Patience: 3 * time.Second,
 		}},
 		{"cbc paper", solvertest.Suite{
 			New: newCBC, Formulation: solver.FormulationPaper,
-			Optimises: true, Claims: true, Examples: draws(24, 400), InstanceJobs: draws(0, 10), Patience: 20 * time.Second,
+			Optimises: true, Claims: true, Examples: draws(24, 400), TypedExamples: 3, InstanceJobs: draws(0, 10), Patience: 20 * time.Second,
 		}},
 	}
 	for _, test := range suites {

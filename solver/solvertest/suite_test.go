@@ -37,7 +37,9 @@ type Suite struct {
 	Heuristic bool
 	// Examples is the number of SolvedProblems it is asked about.
 	Examples int
-	// MayErr are those of them to which the external solver is known to
+	// TypedExamples is the number of TypedProblems it is asked about.
+	TypedExamples int
+	// MayErr are those of Examples to which the external solver is known to
 	// give a wrong answer, which the backend then refuses.
 	MayErr []int
 	// Open are those of them that the backend does not prove within a second: its bound must
@@ -57,6 +59,8 @@ func Run(t *testing.T, suite Suite) {
 	r := &runner{Suite: suite, backend: suite.New(t)}
 	t.Run("edge cases", r.edgeCases)
 	t.Run("random problems", r.randomProblems)
+	t.Run("node types", r.nodeTypes)
+	t.Run("random problems with node types", r.randomTypes)
 	t.Run("instances", r.instances)
 	t.Run("an incumbent to start from", r.incumbent)
 	t.Run("options that cannot be honoured", r.badOptions)

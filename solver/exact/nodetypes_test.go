@@ -88,9 +88,9 @@ func (d typed) warm(tb testing.TB, s *solver.Snapshot) *solver.Snapshot {
 func (d typed) sweep(kinds int) *solver.Snapshot {
 	s := d.snapshot()
 	for i := range s.Jobs {
-		job := &s.Jobs[i]
-		*job, job.ID = s.Jobs[i%kinds], job.ID
-		job.ETAError = new(0.5)
+		job := s.Jobs[i%kinds]
+		job.ID, job.ETAError = s.Jobs[i].ID, new(0.5)
+		s.Jobs[i] = job
 	}
 	return s
 }

@@ -152,7 +152,7 @@ func (w *Workload) suitsTypes(policy *Policy, config *Config) error {
 	if len(config.Groups) > 0 {
 		return errors.New("node types are set beside teams; want one of the two")
 	}
-	if !policy.knowsTypes() && !(policy.Name == RecordedPolicy && w.recordsTypes()) {
+	if !policy.knowsTypes() && (policy.Name != RecordedPolicy || !w.recordsTypes()) {
 		return fmt.Errorf("the policy %s knows no node types (want some of %s)", policy.Name, strings.Join(typedPolicies(), ", "))
 	}
 	for i := range w.Jobs {

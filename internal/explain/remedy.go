@@ -257,7 +257,7 @@ func wanted(job *solver.AdmittedJob, plan []int, price float64) int {
 func (e *explainer) remedyMinimum(ctx context.Context, r *reason, job *solver.Job) (solver.Remedy, error) {
 	for _, least := range e.minimums(job, r.allocation.Nodes) {
 		if ctx.Err() != nil {
-			break
+			continue
 		}
 		option, err := e.moreWith(ctx, r, func(_ *solver.Snapshot, j *solver.Job) { j.MinNodes = least })
 		if option > 0 || err != nil {

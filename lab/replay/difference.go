@@ -78,7 +78,7 @@ func (r *Replay) Differences(ctx context.Context, p sim.Policy, allocator sim.Al
 			}
 			answered, ok := m.Answer[job.ID]
 			if !ok {
-				answered = unanswered
+				answered.Nodes = unanswered
 			}
 			d.Differences = append(d.Differences, Difference{
 				JobID: job.ID, Before: m.held(job.CurrentNodes, job.CurrentNodeType), Recorded: held, Answered: answered, Policy: gets,

@@ -13,10 +13,10 @@ type sighting struct {
 	job      *solver.Job
 	fits     bool // the pool, of node types
 	held     Held
-	answered Held // unanswered where there was no answer
+	answered Held // unanswered nodes where there was no answer
 }
 
-var unanswered = Held{Nodes: -1}
+const unanswered = -1 // nodes
 
 // fate is what is known of how a job ended.
 type fate int
@@ -67,7 +67,7 @@ func followed(tracks []*track) (changes, carriedOut int) {
 	for _, t := range tracks {
 		for n := 1; n < len(t.sightings); n++ {
 			before, after := &t.sightings[n-1], &t.sightings[n]
-			if before.answered != unanswered && before.answered != before.held {
+			if before.answered.Nodes != unanswered && before.answered != before.held {
 				changes++
 				if after.held == before.answered {
 					carriedOut++
@@ -193,7 +193,7 @@ func (h *history) between(t *track, c *holding, before, after *sighting) {
 // end works out when a job ended that the last snapshots do not show, and the work it did.
 func (h *history) end(t *track, c *holding, last *sighting) {
 	at := h.at(last)
-	if last.answered != unanswered && h.follows {
+	if last.answered.Nodes != unanswered && h.follows {
 		c.give(last.answered, at)
 	}
 	work := c.course.Served(at) + sim.DemandOf(last.job)

@@ -43,7 +43,7 @@ type Held struct {
 
 // String returns the nodes with their type, "" for no answer.
 func (h Held) String() string {
-	if h == unanswered {
+	if h.Nodes == unanswered {
 		return ""
 	}
 	return strings.TrimSpace(fmt.Sprint(h.Nodes, " ", h.NodeType))

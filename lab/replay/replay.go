@@ -162,7 +162,7 @@ func (r *Replay) sight() []*track {
 				latest[job.ID] = t
 				tracks = append(tracks, t)
 			}
-			s := sighting{moment: i, job: job, fits: m.Snapshot.Fits(n), held: m.held(job.CurrentNodes, job.CurrentNodeType), answered: unanswered}
+			s := sighting{moment: i, job: job, fits: m.Snapshot.Fits(n), held: m.held(job.CurrentNodes, job.CurrentNodeType), answered: Held{Nodes: unanswered}}
 			if answer, ok := m.Answer[job.ID]; ok {
 				s.answered = answer
 			}

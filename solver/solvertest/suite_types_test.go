@@ -38,24 +38,24 @@ func (r *runner) nodeTypes(t *testing.T) {
 			j.CurrentNodes, j.CurrentNodeType, j.TrainingTime, j.RestartTime, j.MoveTime = nodes, g, time.Hour, restart, &move
 		}
 	}
-	any, one := job(nil), job(func(j *solver.Job) { j.AllowedNodes = []int{1} })
+	free, one := job(nil), job(func(j *solver.Job) { j.AllowedNodes = []int{1} })
 	tests := []struct {
 		name  string
 		types []solver.NodeType
 		jobs  []solver.Job
 	}{
 		{"no jobs", types(2, 3), nil},
-		{"no nodes", types(0, 0), []solver.Job{any, job(holds("type-1", 2, time.Minute, time.Hour))}},
-		{"a type without nodes", types(0, 4, 0), []solver.Job{any, job(holds("type-0", 2, time.Minute, time.Minute)), any}},
-		{"a node of each of the most types", types(slices.Repeat([]int{1}, solver.MaxNodeTypes)...), []solver.Job{any, one, one}},
-		{"one runs on one type only", types(2, 2), []solver.Job{job(on("type-0", 1)), any, job(on("type-0", 4))}},
+		{"no nodes", types(0, 0), []solver.Job{free, job(holds("type-1", 2, time.Minute, time.Hour))}},
+		{"a type without nodes", types(0, 4, 0), []solver.Job{free, job(holds("type-0", 2, time.Minute, time.Minute)), free}},
+		{"a node of each of the most types", types(slices.Repeat([]int{1}, solver.MaxNodeTypes)...), []solver.Job{free, one, one}},
+		{"one runs on one type only", types(2, 2), []solver.Job{job(on("type-0", 1)), free, job(on("type-0", 4))}},
 		{"all on one of two types", types(3, 3), []solver.Job{job(on("type-1", 1)), job(on("type-1", 2)), job(on("type-1", 3))}},
-		{"one that never fits", types(4, 3), []solver.Job{any, job(func(j *solver.Job) { j.AllowedNodes = []int{5} }), any}},
-		{"the fastest and the slowest", types(2, 2), []solver.Job{job(on("type-0", solver.MaxSpeed)), job(on("type-1", 1/solver.MaxSpeed)), any}},
+		{"one that never fits", types(4, 3), []solver.Job{free, job(func(j *solver.Job) { j.AllowedNodes = []int{5} }), free}},
+		{"the fastest and the slowest", types(2, 2), []solver.Job{job(on("type-0", solver.MaxSpeed)), job(on("type-1", 1/solver.MaxSpeed)), free}},
 		{"moves that pay, and do not", types(2, 4), []solver.Job{
-			job(holds("type-0", 2, 10*time.Second, 20*time.Second)), job(holds("type-1", 2, time.Second, 20*time.Hour)), any,
+			job(holds("type-0", 2, 10*time.Second, 20*time.Second)), job(holds("type-1", 2, time.Second, 20*time.Hour)), free,
 		}},
-		{"a type that shrank", types(1, 4), []solver.Job{job(holds("type-0", 5, time.Minute, time.Minute)), job(holds("type-0", 2, 0, 0)), any}},
+		{"a type that shrank", types(1, 4), []solver.Job{job(holds("type-0", 5, time.Minute, time.Minute)), job(holds("type-0", 2, 0, 0)), free}},
 	}
 	for _, test := range tests {
 		s := &solver.Snapshot{NodeTypes: test.types, Jobs: slices.Clone(test.jobs)}

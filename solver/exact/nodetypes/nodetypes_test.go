@@ -324,6 +324,38 @@ func TestEqualJobs(t *testing.T) {
 	}
 }
 
+// counted is a context that ends when it has been asked a number of times.
+type counted struct {
+	context.Context
+	left int
+}
+
+func (c *counted) Err() error {
+	if c.left--; c.left < 0 {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// TestSampleThatDoesNotFit has jobs that must hold nodes, as many as there are, where prices are
+// sought on a sample first: all of them are in it.
+func TestSampleThatDoesNotFit(t *testing.T) {
+	const jobs = 3 * firstSample
+	p := &Problem{Capacity: []int{firstSample / 2, firstSample / 2}, Start: make([]int, jobs), Now: make([]Holding, jobs)}
+	for i := range jobs {
+		of := []Option{option(0, 0, 0), option(1, 2, 1)}
+		if i%3 == 0 {
+			g := i / 3 % 2
+			of = []Option{option(g, 1, 1), option(1-g, 1, 1.5+1/float64(i+1)), option(g, 2, 2)}
+		}
+		p.Jobs = append(p.Jobs, of)
+	}
+	r, err := Solve(model.NewClock(&counted{t.Context(), 1000}, 100_000), p, Usual())
+	if err != nil || !r.Complete || r.Value < 1.5*firstSample {
+		t.Errorf("%v: value %g, bound %g, complete: %t; want all on the other type", err, r.Value, r.Bound, r.Complete)
+	}
+}
+
 // drawPrices draws prices that a search would not come to, some that are exactly what an option
 // is worth per node.
 func drawPrices(t *rapid.T, p *Problem) []float64 {

@@ -50,26 +50,40 @@ func (s *search) cheapest() (prices []float64, choice []int) {
 		return prices, s.choice // nothing that prices could tell apart
 	}
 	for sample := firstSample; 2*sample < len(s.Jobs); sample *= moreJobs {
-		jobs := make([][]Option, sample)
-		for n := range jobs {
-			jobs[n] = s.Jobs[n*len(s.Jobs)/sample]
-		}
+		jobs, capacity := s.sample(sample)
 		// Prices of a sample are off by about this much.
 		until := temperature * 0.8 / math.Sqrt(moreJobs)
 		if sample == firstSample {
 			until = temperature * 0.8 / math.Sqrt(firstSample)
 		}
-		s.descend(jobs, prices, temperature, until)
+		s.descend(jobs, capacity, prices, temperature, until)
 		temperature = until
 	}
-	reached := s.descend(s.Jobs, prices, temperature, last)
-	return prices, s.newSmooth(s.Jobs).round(prices, reached)
+	all, capacity := s.sample(len(s.Jobs))
+	reached := s.descend(all, capacity, prices, temperature, last)
+	return prices, s.newSmooth(all, capacity).round(prices, reached)
 }
 
-// descend lowers the bound of some of the jobs, who share the pool alike, from one
-// temperature to about another, which it returns.
-func (s *search) descend(jobs [][]Option, prices []float64, temperature, last float64) (reached float64) {
-	now, next := s.newSmooth(jobs), s.newSmooth(jobs)
+// sample returns some of the jobs and their share of the capacities, which is at least what the
+// choice gives them: prices of what does not fit rise for ever.
+func (s *search) sample(size int) (jobs [][]Option, capacity []float64) {
+	jobs, capacity = make([][]Option, size), make([]float64, len(s.Capacity))
+	for n := range jobs {
+		i := n * len(s.Jobs) / size
+		jobs[n] = s.Jobs[i]
+		o := &jobs[n][s.choice[i]]
+		capacity[o.Type] += float64(o.Nodes)
+	}
+	for g, nodes := range s.Capacity {
+		capacity[g] = max(capacity[g], float64(nodes)*float64(size)/float64(len(s.Jobs))) + moreNodes
+	}
+	return jobs, capacity
+}
+
+// descend lowers the bound of some of the jobs on their capacities from one temperature to about
+// another, which it returns.
+func (s *search) descend(jobs [][]Option, capacity, prices []float64, temperature, last float64) (reached float64) {
+	now, next := s.newSmooth(jobs, capacity), s.newSmooth(jobs, capacity)
 	trial := make([]float64, len(prices))
 	for ; temperature >= last; temperature /= cooling {
 		reached = temperature
@@ -115,11 +129,10 @@ type smooth struct {
 	hessian  [][]float64 // lower triangle
 }
 
-func (s *search) newSmooth(jobs [][]Option) *smooth {
-	f := &smooth{search: s, jobs: jobs, gradient: make([]float64, len(s.Capacity)), mean: make([]float64, len(s.Capacity)), square: make([]float64, len(s.Capacity))}
-	for g, nodes := range s.Capacity {
+func (s *search) newSmooth(jobs [][]Option, capacity []float64) *smooth {
+	f := &smooth{search: s, jobs: jobs, capacity: capacity, gradient: make([]float64, len(s.Capacity)), mean: make([]float64, len(s.Capacity)), square: make([]float64, len(s.Capacity))}
+	for g := range s.Capacity {
 		f.hessian = append(f.hessian, make([]float64, g+1))
-		f.capacity = append(f.capacity, float64(nodes)*float64(len(jobs))/float64(len(s.Jobs))+moreNodes)
 	}
 	return f
 }

@@ -177,7 +177,7 @@ func newArm(t *testing.T, pool string, workload sim.Workload) *arm {
 	for i := range workload.Jobs {
 		job := &workload.Jobs[i]
 		a.jobs = append(a.jobs, &played{
-			WorkloadJob: job, course: sim.NewCourse(job), succeed: map[types.UID]bool{}, result: sim.JobResult{ID: job.ID, Submit: job.Submit, End: -1},
+			WorkloadJob: job, course: sim.NewCourse(job, nil), succeed: map[types.UID]bool{}, result: sim.JobResult{ID: job.ID, Submit: job.Submit, End: -1},
 		})
 	}
 	return a
@@ -216,7 +216,7 @@ func (a *arm) observe(t *testing.T, now time.Duration) {
 		}
 		if n := len(pods); n != p.running {
 			p.running = n
-			p.course.Give(n, now)
+			p.course.Give(sim.NodesAt{At: now, Nodes: n})
 			p.result.Nodes = append(p.result.Nodes, sim.NodesAt{At: now, Nodes: n})
 		}
 	}
@@ -313,10 +313,10 @@ func (s *tally) add(job *sim.WorkloadJob, r *sim.JobResult) {
 	}
 	s.total += end - r.Submit
 	s.trained += sim.NodeTime(r.Nodes, 0, 0, end)
-	course := sim.NewCourse(job)
+	course := sim.NewCourse(job, nil)
 	for _, change := range r.Nodes {
 		if change.At <= end {
-			course.Give(change.Nodes, change.At)
+			course.Give(change)
 		}
 	}
 	s.work += min(course.Served(end), job.Demand)

@@ -3,6 +3,7 @@ package exact_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -53,6 +54,30 @@ func TestWorkOfAProof(t *testing.T) {
 		total, most = total+ctx.asked, max(most, ctx.asked)
 	}
 	t.Logf("%d questions, at most %d of one proof", total, most)
+}
+
+// TestWorkOfManyJobs does so for 100,000 jobs, whose search takes more memory than that of few.
+func TestWorkOfManyJobs(t *testing.T) {
+	const jobs = 100_000
+	r := rand.New(rand.NewPCG(0, 1))
+	s := &solver.Snapshot{TotalNodes: 4 * jobs, Horizon: solver.DefaultHorizon()}
+	for i := range jobs {
+		job := solver.NewJob(fmt.Sprint(i), time.Duration(3600*math.Exp(2*r.NormFloat64())+1)*time.Second)
+		if r.IntN(4) > 0 {
+			job.CurrentNodes = 1 << r.IntN(4)
+		}
+		s.Jobs = append(s.Jobs, job)
+	}
+	p := solver.NewProblem(s, solver.AdmissionFIFO)
+	ctx := &countdown{Context: context.Background(), left: 10_000}
+	result, err := exact.New().Solve(ctx, p, solver.SolveOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if gap := solver.RelativeGap(checked(t, p, result), result.Bound); gap > solver.OptimalGap {
+		t.Errorf("limit %s, gap %g", result.Limit, gap)
+	}
+	t.Logf("%d questions", ctx.asked)
 }
 
 // TestWorkOfTies limits what goes on once a plan counts as optimal: here thousands of subproblems

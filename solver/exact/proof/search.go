@@ -165,6 +165,9 @@ func (s *Search) Run(clock *model.Clock) (bound float64, limit solver.Limit) {
 		if !closed {
 			if s.open = s.open[:rest]; !s.branch(clock, part) {
 				s.open = append(s.open, part)
+				if gap <= provenGap {
+					return s.bound(), solver.LimitNone
+				}
 				return s.bound(), solver.LimitWork
 			}
 		}

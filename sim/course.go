@@ -58,7 +58,8 @@ func endOf(job *simulatedJob, work, now time.Duration) (time.Duration, bool) {
 		return 0, false
 	}
 	seconds := max(0, int64((work-job.served+job.perSecond-1)/job.perSecond))
-	return now + time.Duration(seconds)*time.Second, true
+	end := later(now, seconds)
+	return end, end != never
 }
 
 // trainUntil lets the job train.

@@ -127,12 +127,20 @@ func (j *simulatedJob) nextEvent(now time.Duration) time.Duration {
 			until = min(until, j.phaseEnd(j.phase))
 		}
 		seconds := int64((until - j.served + j.perSecond - 1) / j.perSecond)
-		next = min(next, now+time.Duration(seconds)*time.Second)
+		next = min(next, later(now, seconds))
 	}
 	if j.Fate == OutcomeHung && j.nodes > 0 {
 		next = min(next, now+j.HangAfter-j.trained)
 	}
 	return next
+}
+
+// later returns the time that many seconds after now, or never where no time is as late.
+func later(now time.Duration, seconds int64) time.Duration {
+	if seconds > int64((never-now)/time.Second) {
+		return never
+	}
+	return now + time.Duration(seconds)*time.Second
 }
 
 // train lets the job train for whole seconds, if it holds nodes, and reports whether it

@@ -507,9 +507,9 @@ func TestCompleteIsDecided(t *testing.T) {
 	a := newAllocator(t, elastalloc.Options{DefaultBudget: time.Second})
 	rapid.Check(t, func(t *rapid.T) {
 		s := solvertest.Snapshots().Draw(t, "snapshot").WithDefaults()
-		o := solver.Options{Backend: rapid.SampledFrom(append(elastalloc.BackendNames(), "")).Draw(t, "backend")}.WithDefaults()
+		o := solver.Options{Backend: rapid.SampledFrom([]solver.BackendName{"exact", "greedy", ""}).Draw(t, "backend")}.WithDefaults()
 		f := solver.ForecastOptions{
-			Samples: rapid.IntRange(1, 3).Draw(t, "samples"), ETAError: 0.3, EveryEvent: rapid.Bool().Draw(t, "every event"), Until: 24 * time.Hour,
+			Samples: rapid.IntRange(1, 3).Draw(t, "samples"), ETAError: 0.3, EveryEvent: rapid.Bool().Draw(t, "every event"), Until: 2 * time.Hour,
 		}.WithDefaults(s, &o)
 		decider := failing{a, new(atomic.Int64), nil}
 		decisions := rapid.Int64Range(0, 50).Draw(t, "decisions")
@@ -524,6 +524,20 @@ func TestCompleteIsDecided(t *testing.T) {
 			t.Errorf("forecast %+v, %v; want one that is complete, as nothing ended it", got, err)
 		}
 	})
+}
+
+// TestEndBeyondAllTimes checks a job that would take more time than a time.Duration holds.
+func TestEndBeyondAllTimes(t *testing.T) {
+	t.Parallel()
+	slow := solver.NewJob("slow", 10*365*24*time.Hour)
+	slow.Scaling.DoublingEfficiency, slow.MinNodes, slow.MaxNodes, slow.CurrentNodes = 0.16, 8, 8, 8
+	s := (&solver.Snapshot{TotalNodes: 20, Jobs: []solver.Job{slow, solver.NewJob("short", 10*time.Minute)}}).WithDefaults()
+	o := solver.Options{}.WithDefaults()
+	f := solver.ForecastOptions{EveryEvent: true}.WithDefaults(s, &o)
+	got, err := forecast.Jobs(t.Context(), newAllocator(t, elastalloc.Options{DefaultBudget: time.Second}), s, o, f, 0)
+	if err != nil || !got.Complete || got.Jobs[0].End != nil || got.Jobs[1].End == nil {
+		t.Errorf("%+v, %v; want that the short job ends, the slow one not", got, err)
+	}
 }
 
 // TestForecastIsCutByWork checks that a short request for a long time is cut, and says so.

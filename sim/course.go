@@ -39,26 +39,15 @@ func (c *Course) End(work time.Duration) (time.Duration, bool) {
 	if c.job.served >= work {
 		return c.now, true
 	}
-	rest := c.job // a copy, so that the course goes on from where it is
+	rest, now := c.job, c.now // a copy, so that the course goes on from where it is
 	if rest.growsAt != never {
 		if done := rest.served + time.Duration(int64((rest.growsAt-c.now)/time.Second)*int64(rest.perSecond)); done < work {
-			at := rest.growsAt
-			rest.train(at - c.now)
+			now = rest.growsAt
+			rest.train(now - c.now)
 			rest.grown()
-			return endOf(&rest, work, at)
 		}
 	}
-	rest.growsAt = never
-	return endOf(&rest, work, c.now)
-}
-
-// endOf returns when a job that has all its nodes has done the work.
-func endOf(job *simulatedJob, work, now time.Duration) (time.Duration, bool) {
-	if job.perSecond == 0 {
-		return 0, false
-	}
-	seconds := max(0, int64((work-job.served+job.perSecond-1)/job.perSecond))
-	end := later(now, seconds)
+	end := rest.reaches(work, now)
 	return end, end != never
 }
 

@@ -120,23 +120,24 @@ func (j *simulatedJob) outcome() Outcome {
 // nextEvent returns the second in which the job ends, has grown or trains at another speed,
 // if its nodes stay as they are, or never if it has no nodes.
 func (j *simulatedJob) nextEvent(now time.Duration) time.Duration {
-	next := j.growsAt
-	if j.perSecond > 0 {
-		until := j.Work
-		if j.phase+1 < len(j.Phases) {
-			until = min(until, j.phaseEnd(j.phase))
-		}
-		seconds := int64((until - j.served + j.perSecond - 1) / j.perSecond)
-		next = min(next, later(now, seconds))
+	until := j.Work
+	if j.phase+1 < len(j.Phases) {
+		until = min(until, j.phaseEnd(j.phase))
 	}
+	next := min(j.growsAt, j.reaches(until, now))
 	if j.Fate == OutcomeHung && j.nodes > 0 {
 		next = min(next, now+j.HangAfter-j.trained)
 	}
 	return next
 }
 
-// later returns the time that many seconds after now, or never where no time is as late.
-func later(now time.Duration, seconds int64) time.Duration {
+// reaches returns the second in which the job has done the work if it trains on as it does, or
+// never, also where no time is as late.
+func (j *simulatedJob) reaches(work, now time.Duration) time.Duration {
+	if j.perSecond == 0 {
+		return never
+	}
+	seconds := int64((work - j.served + j.perSecond - 1) / j.perSecond)
 	if seconds > int64((never-now)/time.Second) {
 		return never
 	}

@@ -66,11 +66,11 @@ type link struct {
 	plan   int32
 }
 
-// maxColumns, maxCells (the numbers in all step tables and in the look-ahead) and maxLinks bound
+// mostColumns, mostCells (the numbers in all step tables and in the look-ahead) and maxLinks bound
 // one search and its memory; beyond them it is given up for a smaller lossLimit, beyond maxLinks
 // where it stands. Beside many jobs, which take memory of their own, it may be larger.
-func maxColumns(in *model.Instance) int { return 50_000 + len(in.Jobs) }
-func maxCells(in *model.Instance) int   { return 1_000_000 + 20*len(in.Jobs) }
+func mostColumns(in *model.Instance) int { return 50_000 + len(in.Jobs) }
+func mostCells(in *model.Instance) int   { return 1_000_000 + 20*len(in.Jobs) }
 
 const maxLinks = 1_000_000
 
@@ -99,7 +99,7 @@ func newCoreSearch(clock *model.Clock, d *model.Kinds, prices []float64, lossLim
 		} else {
 			lists[f] = slices.Clone(byKind[n])
 		}
-		if total += len(lists[f]); total > maxColumns(in) {
+		if total += len(lists[f]); total > mostColumns(in) {
 			return nil
 		}
 	}
@@ -170,10 +170,10 @@ func (s *coreSearch) look(clock *model.Clock, start func(i, t, k int) float64) b
 				return false
 			}
 		}
-		if cells += (1 + 2*len(s.jobs)) * (high - low + 1); cells > maxCells(s.in) || clock.Up(4*(high-low+1)) {
+		if cells += (1 + 2*len(s.jobs)) * (high - low + 1); cells > mostCells(s.in) || clock.Up(4*(high-low+1)) {
 			return false
 		}
-		table, filled := newStepTable(clock, s.in, t, s.prices[t], s.base, s.free[t]-high, s.free[t]-low, s.lossLimit, maxCells(s.in)-cells, &s.memory.tables)
+		table, filled := newStepTable(clock, s.in, t, s.prices[t], s.base, s.free[t]-high, s.free[t]-low, s.lossLimit, mostCells(s.in)-cells, &s.memory.tables)
 		if table == nil {
 			return false
 		}

@@ -158,7 +158,7 @@ func (s *Search) left(clock *model.Clock, part *subproblem, sizes *sizePrices, x
 	for f, i := range s.in.Finishing {
 		class := sizes.ClassOf[f]
 		if byClass[class] == nil {
-			columns, ok := sizes.list(clock, class, x, lossLimit, max(s.in.Effort.MaxColumns, maxColumns(s.in)/len(s.in.Finishing)), until)
+			columns, ok := sizes.list(clock, class, x, lossLimit, max(s.in.Effort.MaxColumns, mostColumns(s.in)/len(s.in.Finishing)), until)
 			if !ok {
 				return nil, 0, tooMany
 			}
@@ -168,7 +168,7 @@ func (s *Search) left(clock *model.Clock, part *subproblem, sizes *sizePrices, x
 			s.loseAt(part.prices, &s.in.Jobs[i], f, columns)
 			byClass[class] = columns
 		}
-		if total += len(byClass[class]); total > maxColumns(s.in) {
+		if total += len(byClass[class]); total > mostColumns(s.in) {
 			return nil, 0, tooMany
 		}
 		lists[f] = slices.Clone(byClass[class])

@@ -140,7 +140,7 @@ func TestBenchFolder(t *testing.T) {
 	if diff := cmp.Diff([]string{"a", filepath.Join(folder, "queue.json"), "../elastalloc/testdata/queue.json"}, names); diff != "" {
 		t.Errorf("instances (-want +got):\n%s", diff)
 	}
-	contains(t, "stderr", stderr, "parse AllocateRequest in ", "c.json: invalid request: snapshot: is missing")
+	clitest.CheckContains(t, "stderr", stderr, "parse AllocateRequest in ", "c.json: invalid request: snapshot: is missing")
 	if strings.Count(stderr, "\n") != 2 {
 		t.Errorf("stderr is %q; want a line for each of two files", stderr)
 	}

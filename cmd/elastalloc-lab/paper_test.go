@@ -45,14 +45,14 @@ func TestPaper(t *testing.T) {
 	stdout := printed.String()
 	table, _, _ := strings.Cut(stdout, "wrote ")
 	clitest.CheckWidth(t, "paper", table)
-	contains(t, "stdout", stdout, "PAPER", "SYNTHETIC", "TRACE", "Queueing time", "32.0 %", "report.html")
+	clitest.CheckContains(t, "stdout", stdout, "PAPER", "SYNTHETIC", "TRACE", "Queueing time", "32.0 %", "report.html")
 	files := filesIn(t, out)
 	for _, file := range files {
 		if svg, ok := strings.CutSuffix(file, ".svg"); ok && !slices.Contains(files, svg+".png") {
 			t.Errorf("%s has no PNG", file)
 		}
 	}
-	contains(t, "the folder", strings.Join(files, "\n"),
+	clitest.CheckContains(t, "the folder", strings.Join(files, "\n"),
 		"report.html", "results.json", "figure-summary.svg", "figure-queueing-time-trace.svg", "figure-decision-times.png")
 	if diff := cmp.Diff([]string{"results"}, filesIn(t, filepath.Dir(out))); diff != "" {
 		t.Errorf("beside the results (-want +got):\n%s", diff)

@@ -77,8 +77,8 @@ func writeTyped(t *testing.T, types []*elastallocv1.NodeType, callers ...string)
 func TestReplay(t *testing.T) {
 	dir, out := writeRecording(t), filepath.Join(t.TempDir(), "results")
 	stdout := succeed(t, "replay", "--recording", dir, "--policy=optimal,fifo", "--out", out)
-	contains(t, "stdout", stdout, "recorded   20.0       0.0  20.0  20.0")
-	contains(t, "stdout", strings.Join(strings.Fields(stdout), " "), "5 of 5 jobs ended", "optimal would have taken", "wrote 15 files to "+out)
+	clitest.CheckContains(t, "stdout", stdout, "recorded   20.0       0.0  20.0  20.0")
+	clitest.CheckContains(t, "stdout", strings.Join(strings.Fields(stdout), " "), "5 of 5 jobs ended", "optimal would have taken", "wrote 15 files to "+out)
 	onScreen, _, _ := strings.Cut(stdout, "wrote ") // The folder's name is the caller's.
 	clitest.CheckWidth(t, "replay", onScreen)
 	want := []string{
@@ -108,7 +108,7 @@ func TestReplay(t *testing.T) {
 	if len(summary.Runs) != 3 || summary.Runs[0]["policy"] != "recorded" || summary.Runs[0]["mean_total_s"] != 1200.0 || summary.Origin == nil {
 		t.Errorf("summary.json has %+v", summary)
 	}
-	contains(t, "the page", read(t, out, "report.html"),
+	clitest.CheckContains(t, "the page", read(t, out, "report.html"),
 		"prefers-color-scheme: dark", "elastalloc-lab replay", `href="#unknown"`, `id="decisions"`, "Jobs under recorded")
 }
 
@@ -117,9 +117,9 @@ func TestReplayNodeTypes(t *testing.T) {
 	dir := writeTyped(t, []*elastallocv1.NodeType{{Id: "t4", Nodes: 8, Speed: new(0.5)}, {Id: "a100", Nodes: 4, Speed: new(2.0)}})
 	out := filepath.Join(t.TempDir(), "results")
 	stdout := succeed(t, "replay", "--recording", dir, "--out", out)
-	contains(t, "stdout", strings.Join(strings.Fields(stdout), " "), "5 of 5 jobs ended", "total-time would have taken")
-	contains(t, "decisions.csv", read(t, out, "decisions.csv"),
+	clitest.CheckContains(t, "stdout", strings.Join(strings.Fields(stdout), " "), "5 of 5 jobs ended", "total-time would have taken")
+	clitest.CheckContains(t, "decisions.csv", read(t, out, "decisions.csv"),
 		"2026-11-02T09:50:00Z,moment,e,2 t4,2 t4,,4 a100,\"trains 6.40 times as fast on 4 a100 as on 2 t4, which bring more elsewhere\"\n")
 	_, stderr, _ := runWith(t, nil, "replay", "--recording", dir, "--policy=optimal", "--out", out)
-	contains(t, "stderr", stderr, "the policy optimal knows no node types")
+	clitest.CheckContains(t, "stderr", stderr, "the policy optimal knows no node types")
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
@@ -60,16 +59,6 @@ func write(t *testing.T, folder, name, text string) string {
 		t.Fatal(err)
 	}
 	return file
-}
-
-// contains checks that a text has all parts.
-func contains(t *testing.T, what, text string, parts ...string) {
-	t.Helper()
-	for _, part := range parts {
-		if !strings.Contains(text, part) {
-			t.Errorf("%s lacks %q:\n%s", what, part, text)
-		}
-	}
 }
 
 // filesIn returns the names of the files of a folder, none if it is missing.

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/elastalloc/elastalloc/cmd/internal/clitest"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/elastalloc/elastalloc/sim"
@@ -18,7 +20,7 @@ func TestSimulate(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "results")
 	stdout := succeed(t, "simulate", "--trace=../elastalloc/testdata/trace.csv", "--nodes=4,6",
 		"--policy=optimal,greedy,fifo", "--seed=7", "--frequency=60", "--out", out)
-	contains(t, "stdout", stdout,
+	clitest.CheckContains(t, "stdout", stdout,
 		"4 nodes\n", "6 nodes\n", "POLICY", "optimal", "greedy", "fifo", "100.00 %", "UNSERVED  mean time", "wrote 23 files to "+out)
 	want := []string{
 		"additional_jobs.png", "additional_jobs.svg", "changes.png", "changes.svg", "decision_times.png", "decision_times.svg",
@@ -102,10 +104,10 @@ func TestSimulateSaysWhatIsCut(t *testing.T) {
 		"job_id,submit_s,duration_s,gpus,start_s,max_nodes\nhuge,0,600,500,10,\nwide,1,600,500,11,64\nshort,2,9,8,12,\n")
 	stdout := succeed(t, "simulate", "--trace", trace, "--nodes=64", "--min-duration=10s",
 		"--policy=recorded,optimal,max-min", "--restart-time=10m", "--vary=weights", "--out", out)
-	contains(t, "stdout", strings.Join(strings.Fields(stdout), " "),
+	clitest.CheckContains(t, "stdout", strings.Join(strings.Fields(stdout), " "),
 		"1 job is left out as shorter than 10s", "1 job is cut to 16 nodes, and asked for up to 500 GPUs: 372 GPUs are not simulated",
 		"recorded held up to 80 nodes at once", "a pool of 64 nodes is smaller, so recorded cannot be compared there")
-	contains(t, "summary.json", read(t, out, "summary.json"),
+	clitest.CheckContains(t, "summary.json", read(t, out, "summary.json"),
 		`"jobs_cut": 1`, `"gpus_cut": 372`, `"most_gpus": 500`, `"later_than_max_min": `, `"trace": "own+weights"`)
 }
 
@@ -137,7 +139,7 @@ func TestSimulateTeams(t *testing.T) {
 	groups := write(t, folder, "groups.csv", "id,quota\nvision,3\nspeech,5\n")
 	out := filepath.Join(folder, "results")
 	stdout := succeed(t, "simulate", "--trace", trace, "--groups", groups, "--nodes=8", "--policy=static-partitions,total-time", "--out", out)
-	contains(t, "stdout", stdout, "HELD", "  TEAM\n", "1.00\n")
+	clitest.CheckContains(t, "stdout", stdout, "HELD", "  TEAM\n", "1.00\n")
 	var summary struct{ Runs []sim.Summary }
 	readJSON(t, &summary, out, "summary.json")
 	for _, run := range summary.Runs {
@@ -146,7 +148,7 @@ func TestSimulateTeams(t *testing.T) {
 			t.Errorf("the run is %+v; want two teams, each beside its partition", run)
 		}
 	}
-	contains(t, "jobs.csv", read(t, out, "jobs.csv"), ",speech,completed\n")
+	clitest.CheckContains(t, "jobs.csv", read(t, out, "jobs.csv"), ",speech,completed\n")
 }
 
 // simulatedJobs simulates the synthetic baseline and returns the table of its jobs.
@@ -201,5 +203,5 @@ func TestSimulateIsDeterministic(t *testing.T) {
 	if one != three {
 		t.Error("jobs.csv depends on the number of workers")
 	}
-	contains(t, "jobs.csv", one, ",completed\n", ",hung\n", ",killed\n")
+	clitest.CheckContains(t, "jobs.csv", one, ",completed\n", ",hung\n", ",killed\n")
 }

@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/elastalloc/elastalloc/cmd/internal/clitest"
+
 	"github.com/elastalloc/elastalloc/sim"
 )
 
@@ -17,7 +19,7 @@ func TestSimulateNodeTypes(t *testing.T) {
 	const gavel = "../../examples/gavel/"
 	stdout := succeed(t, "simulate", "--trace", gavel+"trace.csv", "--speeds", gavel+"speeds.csv",
 		"--node-types=k80=72,p100=72,v100=72", "--gpus-per-node=1", "--policy=type-partitions,total-time", "--out", out)
-	contains(t, "stdout", stdout, "MOVES", "ONE MORE")
+	clitest.CheckContains(t, "stdout", stdout, "MOVES", "ONE MORE")
 	var summary struct{ Runs []sim.Summary }
 	readJSON(t, &summary, out, "summary.json")
 	pools, joint := &summary.Runs[0], &summary.Runs[1]
@@ -32,5 +34,5 @@ func TestSimulateNodeTypes(t *testing.T) {
 			t.Errorf("%+v is no share or no price", nodeType)
 		}
 	}
-	contains(t, "jobs.csv", read(t, out, "jobs.csv"), ",outcome,moves,node_types\n", ",completed,0,v100\n")
+	clitest.CheckContains(t, "jobs.csv", read(t, out, "jobs.csv"), ",outcome,moves,node_types\n", ",completed,0,v100\n")
 }

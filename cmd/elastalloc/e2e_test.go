@@ -98,7 +98,7 @@ func TestServerShowsHealthAndMetrics(t *testing.T) {
 	if _, stderr, status := runBinary(t, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--server", server.Addr); status != cli.ExitDone {
 		t.Fatalf("exit status %d, stderr %q", status, stderr)
 	}
-	contains(t, "/metrics", scrape(t, server),
+	clitest.CheckContains(t, "/metrics", scrape(t, server),
 		`elastalloc_solve_duration_seconds_count{backend="exact",limit="none",objective="progress"} 1`,
 		`elastalloc_snapshot_jobs_sum 4`,
 		`elastalloc_backend_up{backend="exact"} 1`,
@@ -177,7 +177,7 @@ func TestServerWithoutASolver(t *testing.T) {
 			t.Errorf("exit status %d, stderr %q, stdout %s; want exact's answer and that %s is unavailable", status, stderr, stdout, backend)
 		}
 	}
-	contains(t, "/metrics", scrape(t, server),
+	clitest.CheckContains(t, "/metrics", scrape(t, server),
 		`elastalloc_backend_up{backend="cbc"} 0`,
 		`elastalloc_backend_up{backend="exact"} 1`,
 		`elastalloc_fallbacks_total{backend="cbc",outcome="unavailable"} 2`)
@@ -197,11 +197,11 @@ func TestServerRestsASolver(t *testing.T) {
 			t.Fatalf("exit status %d, stderr %q", status, stderr)
 		}
 	}
-	contains(t, "/metrics", scrape(t, server),
+	clitest.CheckContains(t, "/metrics", scrape(t, server),
 		`elastalloc_backend_up{backend="cbc"} 0`,
 		`elastalloc_fallbacks_total{backend="cbc",outcome="crashed"} 5`,
 		`elastalloc_fallbacks_total{backend="cbc",outcome="unavailable"} 3`)
-	contains(t, "the status page", servertest.Page(t, server, "/"),
+	clitest.CheckContains(t, "the status page", servertest.Page(t, server, "/"),
 		"<b>cbc</b> 2.10.12", "down since ", "5 failed in a row: CBC has no whole solution", "<b>cbc crashed</b> after ")
 	wait.For(t, "the log says once that cbc rests", func() (bool, string) { // It may come after the answers.
 		logs := server.Logs()

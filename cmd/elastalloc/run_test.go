@@ -37,16 +37,6 @@ func succeed(t *testing.T, stdin string, args ...string) string {
 	return stdout
 }
 
-// contains checks that a text has all parts.
-func contains(t *testing.T, what, text string, parts ...string) {
-	t.Helper()
-	for _, part := range parts {
-		if !strings.Contains(text, part) {
-			t.Errorf("%s lacks %q:\n%s", what, part, text)
-		}
-	}
-}
-
 // maskTimes hides what differs from run to run in a table or in JSON.
 func maskTimes(text string) string {
 	text = regexp.MustCompile(`\b(in|after) [0-9.]+(ns|µs|ms|s)`).ReplaceAllString(text, "$1 TIME")
@@ -126,10 +116,10 @@ const startFirst = `{"snapshot": {"totalNodes": 8, "jobs": [
 // the start is told for which.
 func TestStartFirstBehindGreedy(t *testing.T) {
 	words := func(args ...string) string { return strings.Join(strings.Fields(succeed(t, startFirst, args...)), " ") }
-	contains(t, "the decision", words("allocate", "-f", "-", "--budget=1m"),
+	clitest.CheckContains(t, "the decision", words("allocate", "-f", "-", "--budget=1m"),
 		"no plan that the admission allows is better", "by leaving jobs waiting that the admission starts",
 		"start-first starts big on 8 nodes at any price, here the nodes of 2 running jobs; optimized may let it wait")
-	contains(t, "the explanation", words("explain", "-f", "-", "--job=a"),
+	clitest.CheckContains(t, "the explanation", words("explain", "-f", "-", "--job=a"),
 		"a is paused, because 1 node does not fit beside what goes before it, above all the 8 nodes that big starts with")
 }
 
@@ -224,7 +214,7 @@ func TestRealTrace(t *testing.T) {
 		t.Skip("no ../shared/traces beside the checkout")
 	}
 	request := succeed(t, "", "snapshot", "--trace", trace, "--nodes=110", "--at=26h")
-	contains(t, "the decision", succeed(t, request, "allocate", "-f", "-", "--budget=1m"), "proven optimal")
+	clitest.CheckContains(t, "the decision", succeed(t, request, "allocate", "-f", "-", "--budget=1m"), "proven optimal")
 }
 
 // TestChartNamesBackends checks that the schema of the chart's values has the backends that

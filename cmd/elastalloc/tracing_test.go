@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/elastalloc/elastalloc/cmd/internal/clitest"
+
 	"github.com/google/go-cmp/cmp"
 	collectortrace "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
@@ -193,5 +195,5 @@ func TestServerWithoutACollector(t *testing.T) {
 	if err := server.Stop(); err != nil {
 		t.Errorf("the server ended with %v", err)
 	}
-	contains(t, "the log", server.Logs(), `"msg":"drained"`, `"msg":"the last spans may be lost"`)
+	clitest.CheckContains(t, "the log", server.Logs(), `"msg":"drained"`, `"msg":"the last spans may be lost"`)
 }

@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/elastalloc/elastalloc/cmd/internal/clitest"
 )
 
 // TestWhyJSON checks that the commands print the responses as JSON.
@@ -25,7 +27,7 @@ func TestWhyJSON(t *testing.T) {
 // TestForecastSaysThatItIsCut checks that a forecast which came to no end says so, and no time of an
 // end.
 func TestForecastSaysThatItIsCut(t *testing.T) {
-	contains(t, "stdout", succeed(t, "", "forecast", "-f", "testdata/queue.json", "--budget=1ns"),
+	clitest.CheckContains(t, "stdout", succeed(t, "", "forecast", "-f", "testdata/queue.json", "--budget=1ns"),
 		"incomplete  the time budget or 200,000 decisions ended", "mean        – to the end, – to")
 }
 

@@ -6,13 +6,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/elastalloc/elastalloc/cmd/internal/clitest"
+
 	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 )
 
 // TestExample decides the example that allocate prints.
 func TestExample(t *testing.T) {
-	contains(t, "the decision", succeed(t, succeed(t, "", "allocate", "--example"), "allocate", "-f", "-"), "1 start, 1 scale up")
+	clitest.CheckContains(t, "the decision", succeed(t, succeed(t, "", "allocate", "--example"), "allocate", "-f", "-"), "1 start, 1 scale up")
 }
 
 func TestVersion(t *testing.T) {

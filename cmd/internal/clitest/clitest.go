@@ -101,6 +101,16 @@ func CompareGolden(t *testing.T, name, got string) {
 	}
 }
 
+// CheckContains checks that a text has all parts.
+func CheckContains(t *testing.T, what, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("%s lacks %q:\n%s", what, part, text)
+		}
+	}
+}
+
 // CheckWidth checks that a text for a person fits on a screen.
 func CheckWidth(t *testing.T, what, text string) {
 	t.Helper()

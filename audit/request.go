@@ -335,7 +335,6 @@ func (s *snapshot) readJob(from *elastallocv1.Job, ids map[string]int, r *reader
 		r.want(j.group >= 0 && !s.groups[max(0, j.group)].inner, "group_id", "none of a group without others in it")
 	}
 	worked := r.seconds(from.GetWorkDone(), "work_done", 0, 0, forever)
-	r.want(from.GetOverrun() >= 0 && from.GetOverrun() <= math.MaxFloat64, "overrun", from.GetOverrun())
 	measured := s.readKinds(&j, from, r)
 	if from.EtaNodes != nil && r.bad == nil {
 		nodes, of := int(from.GetEtaNodes()), measured.tabled

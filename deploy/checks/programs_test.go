@@ -55,14 +55,15 @@ func command(t *testing.T, path string, args ...string) *exec.Cmd {
 	return c
 }
 
-// output runs a program at the root of the checkout and returns its standard output.
+// output runs a program at the root of the checkout and returns its standard output. Any
+// word on standard error is an error of the test: an operator would wonder at it.
 func output(t *testing.T, path string, args ...string) []byte {
 	t.Helper()
 	var stderr bytes.Buffer
 	c := command(t, path, args...)
 	c.Stderr = &stderr
 	stdout, err := c.Output()
-	if err != nil {
+	if err != nil || stderr.Len() > 0 {
 		t.Fatalf("%s %s: %v\n%s%s", filepath.Base(path), strings.Join(args, " "), err, stdout, stderr.String())
 	}
 	return stdout

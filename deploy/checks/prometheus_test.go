@@ -145,7 +145,7 @@ func startPrometheus(t *testing.T, path, target string) api {
 	config = replace(config, `elastalloc:9464`, target)
 	config = replace(config, `_interval: \d+s`, "_interval: 1s")
 	write("prometheus.yml", config)
-	write(rulesFile, replace(string(readFile(t, "deploy", "prometheus", rulesFile)), `for: \d+m`, "for: 0s"))
+	write(rulesFile, replace(string(readFile(t, "deploy", "helm", "elastalloc", "files", rulesFile)), `for: \d+m`, "for: 0s"))
 
 	log, err := os.Create(filepath.Join(folder, "log"))
 	if err != nil {

@@ -53,7 +53,7 @@ func parseDashboard(t *testing.T, content []byte) dashboard {
 // dashboardQueries returns every query of the dashboard.
 func dashboardQueries(t *testing.T) []query {
 	t.Helper()
-	return queriesOf(t, readFile(t, "deploy", "grafana", "elastalloc.json"))
+	return queriesOf(t, readFile(t, "deploy", "helm", "elastalloc", "files", "elastalloc.dashboard.json"))
 }
 
 // queriesOf returns every query of a dashboard: of its panels, of its annotations and
@@ -189,7 +189,7 @@ func TestMetricsPage(t *testing.T) {
 func TestDashboardLayout(t *testing.T) {
 	seen := map[int]bool{}
 	taken := map[[2]int]string{}
-	for _, p := range parseDashboard(t, readFile(t, "deploy", "grafana", "elastalloc.json")).Panels {
+	for _, p := range parseDashboard(t, readFile(t, "deploy", "helm", "elastalloc", "files", "elastalloc.dashboard.json")).Panels {
 		if seen[p.ID] {
 			t.Errorf("%s: the id %d is taken", p.Title, p.ID)
 		}

@@ -115,8 +115,10 @@ func helm(ctx context.Context, args ...string) error {
 	path := filepath.Join(root, ".tools", "bin", "helm")
 	command := exec.CommandContext(ctx, path, append(args, "--kubeconfig", kube.Kubeconfig)...)
 	command.Dir = root
-	if output, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("helm %s: %w: %s", strings.Join(args, " "), err, output)
+	var said strings.Builder
+	command.Stderr = &said
+	if output, err := command.Output(); err != nil || said.Len() > 0 {
+		return fmt.Errorf("helm %s: %w: %s%s", strings.Join(args, " "), err, output, &said)
 	}
 	return nil
 }

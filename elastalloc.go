@@ -158,7 +158,7 @@ func (a *Allocator) Explain(
 	}
 	r.options.Hurry = nil // limited ends when it is closed.
 	decider := &noting{Chain: a.chain, contradiction: decision.Report.Contradiction}
-	jobs, err := explain.Jobs(limited, decider, explain.Decided{Snapshot: r.snapshot, Options: r.options, Decision: decision, Held: r.held}, jobIDs)
+	jobs, err := explain.Jobs(limited, decider, explain.Decided{Snapshot: r.snapshot, All: r.all, Options: r.options, Decision: decision, Held: r.held}, jobIDs)
 	decision.Report.Contradiction = decider.contradiction
 	return solver.Explanation{Decision: decision, Jobs: jobs}, cmp.Or(err, ctx.Err())
 }
@@ -226,6 +226,7 @@ func (a *Allocator) FillIdle(ctx context.Context, s *solver.Snapshot) (solver.De
 // request is a valid request for decisions, with its defaults.
 type request struct {
 	snapshot *solver.Snapshot // without held jobs
+	all      *solver.Snapshot
 	held     solver.Held
 	options  solver.Options
 }
@@ -239,7 +240,7 @@ func (a *Allocator) valid(
 		return nil, solver.Invalid("snapshot", "is missing")
 	}
 	all := s.WithDefaults()
-	r := &request{snapshot: all, options: o.WithDefaults()}
+	r := &request{snapshot: all, all: all, options: o.WithDefaults()}
 	if r.options.BadJobs == solver.BadJobsHold && len(all.Jobs) <= a.maxJobs {
 		r.snapshot, r.held = all.Hold()
 	}

@@ -25,8 +25,9 @@ type Decider interface {
 
 // Decided is a decision to explain.
 type Decided struct {
-	// Snapshot is valid and without held jobs, and Options have their defaults.
+	// Snapshot is valid and without held jobs, All is with them, and Options have their defaults.
 	Snapshot *solver.Snapshot
+	All      *solver.Snapshot
 	Options  solver.Options
 	// Decision is that on all jobs, of which Held are not in Snapshot.
 	Decision solver.Decision
@@ -92,7 +93,9 @@ func Jobs(ctx context.Context, decider Decider, d Decided, ids []string) ([]solv
 type explainer struct {
 	decider  Decider
 	snapshot *solver.Snapshot // without held jobs
-	options  solver.Options   // of decisions on other snapshots
+	all      *solver.Snapshot
+	kept     map[string]int // nodes of each type that held jobs keep, "" where the nodes are alike
+	options  solver.Options // of decisions on other snapshots
 	problem  *solver.Problem
 	admitted []int // by job of the snapshot its position in the problem, or -1
 	plan     solver.Plan
@@ -109,7 +112,8 @@ type explainer struct {
 // newExplainer returns what finds the reasons of a decision.
 func newExplainer(ctx context.Context, decider Decider, d Decided) (*explainer, error) {
 	e := &explainer{
-		decider: decider, snapshot: d.Snapshot, options: d.Options, problem: solver.NewProblemFor(d.Snapshot, d.Options),
+		decider: decider, snapshot: d.Snapshot, all: d.All, kept: make(map[string]int),
+		options: d.Options, problem: solver.NewProblemFor(d.Snapshot, d.Options),
 		admitted: slices.Repeat([]int{-1}, len(d.Snapshot.Jobs)), prices: d.Decision.Report.NodePrices, pools: make(map[pool][]int),
 	}
 	for _, group := range d.Decision.Report.Groups {
@@ -118,7 +122,7 @@ func newExplainer(ctx context.Context, decider Decider, d Decided) (*explainer, 
 	var planned [][]int // of the jobs that are not held
 	for i := range d.Decision.Allocations {
 		if a := &d.Decision.Allocations[i]; d.Held.Has(i) {
-			continue
+			e.kept[a.NodeType] += a.Nodes
 		} else if d.Snapshot.Typed() {
 			planned = append(planned, []int{d.Snapshot.Option(a.NodeType, a.Nodes)})
 		} else {

@@ -79,14 +79,6 @@ func (e *explainer) moreWith(ctx context.Context, r *reason, apply func(*solver.
 	return 0, err
 }
 
-// typeOf returns the node type of an option, "" where the nodes are alike.
-func (e *explainer) typeOf(option int) string {
-	if !e.snapshot.Typed() {
-		return ""
-	}
-	return e.snapshot.TypeOf(option)
-}
-
 // remedyWeight finds the smallest weight of 2 significant digits. A job that the admission
 // leaves out has no such weight.
 func (e *explainer) remedyWeight(ctx context.Context, r *reason, job *solver.Job) (remedy solver.Remedy, err error) {
@@ -105,7 +97,7 @@ func (e *explainer) remedyWeight(ctx context.Context, r *reason, job *solver.Job
 	err = firstFrom(sort.SearchFloat64s(weights, guess), len(weights), func(n int) (bool, error) {
 		option, err := e.moreWith(ctx, r, func(_ *solver.Snapshot, j *solver.Job) { j.Weight = &weights[n] })
 		if option > 0 { // The last that works is the smallest.
-			remedy = solver.Remedy{Weight: weights[n], Nodes: solver.OptionNodes(option), NodesType: e.typeOf(option)}
+			remedy = solver.Remedy{Weight: weights[n], Nodes: solver.OptionNodes(option), NodesType: e.snapshot.TypeOf(option)}
 		}
 		return option > 0, err
 	})
@@ -171,11 +163,12 @@ type pool struct{ nodeType, nodes int }
 
 // remedyPool finds the smallest pool, or the fewest nodes of a type.
 func (e *explainer) remedyPool(ctx context.Context, r *reason, nodeType int) (remedy solver.Remedy, err error) {
-	now := e.snapshot.TotalNodes
+	now, all, id := e.snapshot.TotalNodes, e.all.TotalNodes, ""
 	if len(e.snapshot.NodeTypes) > 0 {
-		now = e.snapshot.NodeTypes[nodeType].Nodes
+		now, all, id = e.snapshot.NodeTypes[nodeType].Nodes, e.all.NodeTypes[nodeType].Nodes, e.all.NodeTypes[nodeType].ID
 	}
-	most := min(now*solver.MostRemedyPool, solver.MaxNodes) - now
+	kept := e.kept[id]
+	most := min(all*solver.MostRemedyPool, solver.MaxNodes) - kept - now
 	works := func(n int) (bool, error) {
 		total := now + 1 + n
 		at := pool{nodeType, total}
@@ -196,9 +189,8 @@ func (e *explainer) remedyPool(ctx context.Context, r *reason, nodeType int) (re
 		if !e.more(r.job, r.option, nodes[r.job]) {
 			return false, nil
 		}
-		remedy = solver.Remedy{TotalNodes: total, Nodes: solver.OptionNodes(nodes[r.job]), NodesType: e.typeOf(nodes[r.job])}
-		if len(e.snapshot.NodeTypes) > 0 {
-			remedy.NodeType = e.snapshot.NodeTypes[nodeType].ID
+		remedy = solver.Remedy{
+			TotalNodes: total + kept, NodeType: id, Nodes: solver.OptionNodes(nodes[r.job]), NodesType: e.snapshot.TypeOf(nodes[r.job]),
 		}
 		return true, nil
 	}
@@ -261,7 +253,7 @@ func (e *explainer) remedyMinimum(ctx context.Context, r *reason, job *solver.Jo
 		}
 		option, err := e.moreWith(ctx, r, func(_ *solver.Snapshot, j *solver.Job) { j.MinNodes = least })
 		if option > 0 || err != nil {
-			return solver.Remedy{MinNodes: least, Nodes: solver.OptionNodes(option), NodesType: e.typeOf(option)}, err
+			return solver.Remedy{MinNodes: least, Nodes: solver.OptionNodes(option), NodesType: e.snapshot.TypeOf(option)}, err
 		}
 	}
 	return solver.Remedy{}, nil

@@ -28,7 +28,7 @@ func (e *explainer) describe(r *reason) solver.JobExplanation {
 
 // why returns the reason of a job's nodes, and half a sentence about it.
 func (e *explainer) why(r *reason) (solver.Why, string) {
-	a, pool := r.allocation, e.snapshot.TotalNodes
+	a, pool := r.allocation, e.all.TotalNodes
 	nodes := nodesOf(a.Nodes, a.NodeType)
 	has, keeps := name(a.JobID)+" has "+nodes, name(a.JobID)+" keeps its "+nodes
 	if r.job < 0 {
@@ -180,7 +180,7 @@ func (e *explainer) waiting(r *reason, smallest int) string {
 		if e.snapshot.Typed() {
 			return fmt.Sprintf("%s, because it needs at least %s and no type that it runs on has as many", waits, needed)
 		}
-		return fmt.Sprintf("%s, because it needs at least %s and the pool has %d", waits, needed, e.snapshot.TotalNodes)
+		return fmt.Sprintf("%s, because it needs at least %s and the pool has %d", waits, needed, e.all.TotalNodes)
 	case solver.WaitBehind:
 		return fmt.Sprintf("%s behind %s, which has no room", waits, name(a.BehindJobID))
 	case solver.WaitGroupLimit:

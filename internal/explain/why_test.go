@@ -69,6 +69,20 @@ func TestReasons(t *testing.T) {
 				{solver.WhyOnlySize, "bad keeps its 2 nodes, because its data are bad."},
 			},
 		},
+		"beside nodes that are held": {
+			snapshot: solver.Snapshot{TotalNodes: 5, Jobs: []solver.Job{job("a", time.Hour, 0, 4, 4), bad, job("large", time.Hour, 0, 8, 8)}},
+			options:  solver.Options{BadJobs: solver.BadJobsHold, Admission: solver.AdmissionOptimized},
+			want: []reason{
+				{solver.WhyNoRoom, "a waits, because 4 nodes do not fit beside what goes before it; it would get 4 with a pool of 6 (a larger one may not do)"},
+				{solver.WhyOnlySize, "bad keeps its 2 nodes, because its data are bad."},
+				{solver.Why(solver.WaitNeverFits), "large waits, because it needs at least 8 nodes and the pool has 5; it would get 8 with a pool of 10 (a larger one may not do)"},
+			},
+		},
+		"one type": {
+			snapshot: solver.Snapshot{NodeTypes: []solver.NodeType{{ID: "t4", Nodes: 5}}, Jobs: []solver.Job{job("a", 100*time.Hour, 0, 1, 8)}},
+			options:  totalTime,
+			want:     []reason{{solver.WhyLargest, "a has 4 t4, the largest of its sizes that fits the pool of 5; it would get 8 t4 with 8 t4 (more may not do)."}},
+		},
 		"enough": {
 			snapshot: solver.Snapshot{TotalNodes: 8, Jobs: []solver.Job{job("short", time.Minute, 0, 1, 8)}},
 			want:     []reason{{solver.WhyEnough, "short has 1 node, because 2 would bring it nothing; "}},

@@ -55,8 +55,9 @@ func (s *trial) price() {
 		}
 		return count
 	}
-	// Those with the fewest plans first: what they take narrows the rest.
-	slices.SortStableFunc(s.open, func(a, b *open) int { return cmp.Compare(arcs(a), arcs(b)) })
+	// Those with the fewest plans first: what they take narrows the rest. Equal ones follow each
+	// other: what they use together comes to few states.
+	slices.SortStableFunc(s.open, func(a, b *open) int { return cmp.Or(cmp.Compare(arcs(a), arcs(b)), cmp.Compare(a.most, b.most)) })
 	for _, o := range s.open {
 		given := s.sizes[o.position]
 		for t, arcs := range o.paths.arcs {

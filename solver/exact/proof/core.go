@@ -156,7 +156,7 @@ func (s *coreSearch) look(clock *model.Clock, start func(i, t, k int) float64) b
 	s.tables = make([]*stepTable, steps)
 	last := make([]series, steps)
 	cells := 0
-	s.memory.tables.used = 0
+	s.memory.tables.reset()
 	for t := range steps {
 		low, high := 0, 0
 		for n := range s.jobs {

@@ -100,7 +100,7 @@ func newLookAhead(clock *model.Clock, jobs []coreJob, last []series, lossLimit f
 		}
 	}
 	copy(l.after[len(jobs)], last)
-	memory.after.used = 0
+	memory.after.reset()
 	for n := len(jobs) - 1; n >= 0; n-- {
 		if start != nil {
 			l.keep(n)
@@ -181,7 +181,8 @@ func (l *lookAhead) sharpen(clock *model.Clock, until int) bool {
 			return true
 		}
 		before := l.leastLoss()
-		l.memory.before.used, l.memory.after.used = 0, 0
+		l.memory.before.reset()
+		l.memory.after.reset()
 		for n := range l.jobs {
 			if clock.Up(2*l.width(n) + len(l.jobs[n].plans)*l.steps) {
 				return false

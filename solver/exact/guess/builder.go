@@ -47,12 +47,17 @@ func (b *Builder) Build(clock *model.Clock, prices []float64) model.Plan {
 	in := b.in
 	p := model.NewPlan(in)
 	copy(b.free, in.Free)
-	order := b.byRegret(clock, prices)
+	order := b.byRegret(clock, p, prices)
+	if order == nil {
+		return model.NewPlan(in)
+	}
 	for _, i := range order {
 		if clock.Ended {
-			return p
+			clear(p[i])
+		} else if !b.take(p[i], in.Jobs[i].Sizes) {
+			clear(p[i])
+			b.choose(clock, p, i, prices)
 		}
-		b.choose(clock, p, i, prices)
 	}
 	slices.Reverse(order)
 	for _, share := range []float64{0.5, 0} {
@@ -67,6 +72,19 @@ func (b *Builder) Build(clock *model.Clock, prices []float64) model.Plan {
 		}
 	}
 	return p
+}
+
+// take takes the nodes of a job's plan from those that are free, if they are.
+func (b *Builder) take(plan []uint8, sizes []int32) bool {
+	for t, k := range plan {
+		if int(sizes[k]-sizes[0]) > b.free[t] {
+			return false
+		}
+	}
+	for t, k := range plan {
+		b.free[t] -= int(sizes[k] - sizes[0])
+	}
+	return true
 }
 
 // choose gives job i its best plan at the prices among those that need no more
@@ -90,8 +108,9 @@ func (b *Builder) choose(clock *model.Clock, p model.Plan, i int, prices []float
 }
 
 // byRegret returns all jobs, those that lose most by not getting their best plan
-// at the prices first. It returns nil if time is up.
-func (b *Builder) byRegret(clock *model.Clock, prices []float64) []int {
+// at the prices first, and sets p to these plans, of columns, or to the
+// smallest sizes where there is no column. It returns nil if time is up.
+func (b *Builder) byRegret(clock *model.Clock, p model.Plan, prices []float64) []int {
 	in := b.in
 	regret := make([]float64, len(in.Jobs))
 	for _, i := range in.Separable {
@@ -101,8 +120,9 @@ func (b *Builder) byRegret(clock *model.Clock, prices []float64) []int {
 			best, second := math.Inf(-1), math.Inf(-1)
 			for k := range in.Fitting(j, t) {
 				net := j.StepValue(t, k) - prices[t]*float64(j.Sizes[k])
-				second = max(second, min(best, net))
-				best = max(best, net)
+				if second = max(second, min(best, net)); net > best {
+					best, p[i][t] = net, uint8(k)
+				}
 			}
 			regret[i] = min(regret[i], best-second)
 		}
@@ -115,6 +135,9 @@ func (b *Builder) byRegret(clock *model.Clock, prices []float64) []int {
 		best, net := b.kinds.BestColumn(u, prices)
 		regret[i] = math.Inf(1)
 		set := &b.kinds.Columns[u.Class]
+		if best >= 0 {
+			copy(p[i], set.Plan(int32(best)))
+		}
 		for _, column := range u.Active {
 			if int(column) != best {
 				regret[i] = min(regret[i], net-set.Net(column, prices))

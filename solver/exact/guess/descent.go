@@ -63,6 +63,8 @@ type Start struct {
 	Temperature float64
 	// Trust, if not 0, is the share by which a price may change in one round.
 	Trust float64
+	// Rough prices are good enough: the search ends at coarseTemperature.
+	Rough bool
 }
 
 // Descent minimises the Lagrangian bound over a subproblem.
@@ -161,7 +163,7 @@ func (d *Descent) Minimise(clock *model.Clock, l Evaluator, from Start, enough f
 			continue
 		}
 		settled = 0
-		if found == 0 && (temperature <= last || temperature <= fineTemperature*average && gain <= enoughGain*math.Abs(bound)) {
+		if from.Rough && temperature <= d.coarse || found == 0 && (temperature <= last || temperature <= fineTemperature*average && gain <= enoughGain*math.Abs(bound)) {
 			break
 		}
 		temperature = max(last, temperature*cooling)

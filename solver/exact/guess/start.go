@@ -16,11 +16,17 @@ import (
 const (
 	// sampling is the stride of a sample.
 	sampling = 8
-	// SampledTemperature is where the search starts from a sample's prices.
-	SampledTemperature = 1e-3
-	// SampledTrust is the share by which a price may then change in one round.
-	SampledTrust = 0.1
+	// sampledTemperature is where the search starts from a sample's prices.
+	sampledTemperature = 2e-4
+	// sampledTrust is the share by which a price may then change in one round, for one job:
+	// for more it falls as chance does, with the root of their number.
+	sampledTrust = 4
 )
+
+// SampledStart is where the search for the prices of so many jobs starts from a sample's.
+func SampledStart(prices []float64, jobs int) Start {
+	return Start{Prices: prices, Temperature: sampledTemperature, Trust: sampledTrust / math.Sqrt(float64(jobs))}
+}
 
 // AveragePrices returns what a node gains on average, step by step in proportion to
 // what can be gained.

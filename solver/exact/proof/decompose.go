@@ -46,8 +46,8 @@ func (s *Search) decompose(clock *model.Clock, part *subproblem, atNodes float64
 	before := s.in.Effort.EasyWork + 20*n*n*n + 20*sizes.work()
 	until := clock.Work + s.in.Effort.SizesWork + bundleWork*before
 	bundle := guess.NewBundle(sizes.SizeIndex)
-	bundle.AddColumns(s.lagrangian.kinds, part.prices)
-	x := sizes.At(part.prices)
+	bundle.AddColumns(s.lagrangian.kinds, part.Prices)
+	x := sizes.At(part.Prices)
 	sizes.kept.note(x, math.Inf(1))
 	bundle.Minimise(clock, sizes, x, until, func(x []float64) (model.Plan, float64) {
 		if x != nil {
@@ -57,7 +57,7 @@ func (s *Search) decompose(clock *model.Clock, part *subproblem, atNodes float64
 	})
 	atSizes, x := sizes.kept.bound, slices.Clone(sizes.kept.prices)
 	s.sizesAt = x
-	s.prove(part, atSizes, Priced(s.in, part.prices), lemmaSizePrices)
+	s.prove(part, atSizes, Priced(s.in, part.Prices), lemmaSizePrices)
 	if !s.closed(part) && !clock.Ended {
 		s.searchLeft(clock, part, atNodes, sizes, x, atSizes, clock.Work+s.in.Effort.SizesWork+leftWork*before)
 	}
@@ -91,13 +91,13 @@ func (s *Search) searchLeft(
 			return
 		case noColumn:
 			// A plan of the root holds one of the class, all of which lose the limit.
-			s.prove(part, atSizes-lossLimit, Priced(s.in, part.prices)+math.Abs(atSizes), lemmaNoColumn)
+			s.prove(part, atSizes-lossLimit, Priced(s.in, part.Prices)+math.Abs(atSizes), lemmaNoColumn)
 			if whole || s.closed(part) {
 				return
 			}
 			continue
 		}
-		core := newCoreSearchOver(clock, s.in, part.prices, lists, atNodes-fixed-atSizes+lossLimit, s.startAt(part, sizes, x), until, &s.memory)
+		core := newCoreSearchOver(clock, s.in, part.Prices, lists, atNodes-fixed-atSizes+lossLimit, s.startAt(part, sizes, x), until, &s.memory)
 		if core == nil {
 			return
 		}
@@ -110,7 +110,7 @@ func (s *Search) searchLeft(
 		if better {
 			s.Offer(clock, core.solution())
 		}
-		s.prove(part, atNodes-fixed-loss, Priced(s.in, part.prices)+math.Abs(atNodes), lemmaLeft)
+		s.prove(part, atNodes-fixed-loss, Priced(s.in, part.Prices)+math.Abs(atNodes), lemmaLeft)
 		switch {
 		case clock.Ended || core.gaveUp || loss < min(core.lossLimit, core.best):
 			return // more than the beam holds
@@ -129,7 +129,7 @@ func (s *Search) startAt(part *subproblem, sizes *sizePrices, x []float64) func(
 		classes[i] = sizes.ClassOf[f]
 	}
 	return func(i, t, k int) float64 {
-		return part.prices[t]*float64(s.in.Jobs[i].Sizes[k]-s.in.Jobs[i].Sizes[0]) - cost(classes[i], t, k)
+		return part.Prices[t]*float64(s.in.Jobs[i].Sizes[k]-s.in.Jobs[i].Sizes[0]) - cost(classes[i], t, k)
 	}
 }
 
@@ -165,7 +165,7 @@ func (s *Search) left(clock *model.Clock, part *subproblem, sizes *sizePrices, x
 			if len(columns) == 0 {
 				return nil, 0, noColumn
 			}
-			s.loseAt(part.prices, &s.in.Jobs[i], f, columns)
+			s.loseAt(part.Prices, &s.in.Jobs[i], f, columns)
 			byClass[class] = columns
 		}
 		if total += len(byClass[class]); total > mostColumns(s.in) {

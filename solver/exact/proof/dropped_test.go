@@ -34,7 +34,7 @@ func TestDropped(t *testing.T) {
 		part := new(subproblem)
 		part.begin(g.clock, in)
 		l := newLagrangian(g.clock, in)
-		l.kinds.Enter(g.clock, part.allowed)
+		l.enter(g.clock, part)
 		prices := []float64{0.2 * r.Float64(), 0.2 * r.Float64()}
 		bound, _ := l.bound(g.clock, prices)
 		core := newCoreSearch(g.clock, l.kinds, prices, 2*(bound-best)+0.1, 0, new(coreMemory))

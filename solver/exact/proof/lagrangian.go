@@ -24,7 +24,8 @@ type lagrangian struct {
 	curves  []model.StepCurve
 	pricer  pricer
 	descent *guess.Descent
-	// last is what was evaluated last, kept the best.
+	// part is the subproblem entered last; last is what was evaluated in it last, kept the best.
+	part       *subproblem
 	last, kept evaluation
 }
 
@@ -77,8 +78,11 @@ func (l *lagrangian) bound(clock *model.Clock, prices []float64) (bound float64,
 }
 
 // Evaluate returns L(prices) over the subproblem entered last and the number of jobs that
-// plans were found for.
+// plans were found for. At the same prices it finds no more.
 func (l *lagrangian) Evaluate(clock *model.Clock, prices []float64) (bound float64, found int) {
+	if slices.Equal(prices, l.last.prices) {
+		return l.last.bound, 0
+	}
 	bound, found = l.bound(clock, prices)
 	l.last.note(prices, bound)
 	return bound, found
@@ -87,11 +91,19 @@ func (l *lagrangian) Evaluate(clock *model.Clock, prices []float64) (bound float
 // Keep makes the prices evaluated last the best.
 func (l *lagrangian) Keep() { l.last, l.kept = l.kept, l.last }
 
+// enter makes a subproblem the one that is evaluated, if it is not.
+func (l *lagrangian) enter(clock *model.Clock, part *subproblem) {
+	if l.part != part {
+		l.kinds.Enter(clock, part.allowed)
+		l.part, l.last.prices, l.kept.prices = part, l.last.prices[:0], l.kept.prices[:0]
+	}
+}
+
 // minimise lowers L over the subproblem, starting from its prices, and returns the best
 // bound with its prices. It stops early when time is up or when the bound falls to enough.
 func (l *lagrangian) minimise(clock *model.Clock, part *subproblem, enough float64) (bound float64, prices []float64) {
-	l.kinds.Enter(clock, part.allowed)
-	l.descent.Minimise(clock, l, guess.Start{Prices: part.prices, Temperature: part.temperature, Trust: part.trust}, enough)
+	l.enter(clock, part)
+	l.descent.Minimise(clock, l, part.Start, enough)
 	return l.kept.bound, slices.Clone(l.kept.prices)
 }
 

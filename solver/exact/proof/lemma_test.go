@@ -114,11 +114,11 @@ func (g *ground) search(t *rapid.T, restricted bool) (*Search, *subproblem) {
 			}
 		}
 	}
-	for step := range part.prices {
-		part.prices[step] *= rapid.SampledFrom([]float64{0, 0.1, 0.5, 0.9, 1, 1.1, 2, 10}).Draw(t, "price")
+	for step := range part.Prices {
+		part.Prices[step] *= rapid.SampledFrom([]float64{0, 0.1, 0.5, 0.9, 1, 1.1, 2, 10}).Draw(t, "price")
 	}
 	s.lagrangian = newLagrangian(g.clock, g.Instance)
-	s.lagrangian.kinds.Enter(g.clock, part.allowed)
+	s.lagrangian.enter(g.clock, part)
 	s.builder = guess.NewBuilder(g.Instance, s.lagrangian.kinds, s.lagrangian.pricer.price)
 	return s, part
 }
@@ -149,8 +149,8 @@ func TestLemmaPrices(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGround(t)
 		s, part := g.search(t, true)
-		bound, _ := s.lagrangian.bound(g.clock, part.prices)
-		s.prove(part, bound, Priced(g.Instance, part.prices), lemmaPrices)
+		bound, _ := s.lagrangian.bound(g.clock, part.Prices)
+		s.prove(part, bound, Priced(g.Instance, part.Prices), lemmaPrices)
 		g.holdsFor(t, s, part, "L at any prices")
 		bound, prices := s.lagrangian.minimise(g.clock, part, math.Inf(-1))
 		s.prove(part, bound, Priced(g.Instance, prices), lemmaPrices)
@@ -180,17 +180,17 @@ func TestLemmaCore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGround(t)
 		s, part := g.search(t, true)
-		bound, _ := s.lagrangian.bound(g.clock, part.prices)
+		bound, _ := s.lagrangian.bound(g.clock, part.Prices)
 		if math.IsInf(bound, 0) {
 			t.Skip("a job has no plan")
 		}
 		lossLimit := rapid.Float64Range(0.001, 1.5).Draw(t, "limit") * max(bound-g.best(s, part), g.Precision)
-		core := newCoreSearch(g.clock, s.lagrangian.kinds, part.prices, lossLimit, 0, &s.memory)
+		core := newCoreSearch(g.clock, s.lagrangian.kinds, part.Prices, lossLimit, 0, &s.memory)
 		if core == nil || !core.prepare(g.clock, rapid.Bool().Draw(t, "sharpen"), 0) {
 			return
 		}
 		least := core.run(g.clock, rapid.IntRange(1, 40).Draw(t, "width"))
-		s.prove(part, bound-least, Priced(g.Instance, part.prices), lemmaCore)
+		s.prove(part, bound-least, Priced(g.Instance, part.Prices), lemmaCore)
 		g.holdsFor(t, s, part, "core")
 		// Merged labels make L larger than the best columns do.
 		if !math.IsInf(core.best, 1) && g.Effort.MaxLabels == model.Usual().MaxLabels {
@@ -204,7 +204,7 @@ func TestLemmaCore(t *testing.T) {
 // anySizePrices draws prices per size, negative ones too.
 func (g *ground) anySizePrices(t *rapid.T, part *subproblem) (*sizePrices, []float64) {
 	sizes := newSizePrices(g.clock, g.Instance)
-	x := sizes.At(part.prices)
+	x := sizes.At(part.Prices)
 	for v := range x {
 		switch rapid.IntRange(0, 3).Draw(t, "kind of price") {
 		case 0:
@@ -225,7 +225,7 @@ func TestLemmaSizePrices(t *testing.T) {
 		if !ok {
 			t.Fatal("no bound")
 		}
-		s.prove(part, bound, Priced(g.Instance, part.prices), lemmaSizePrices)
+		s.prove(part, bound, Priced(g.Instance, part.Prices), lemmaSizePrices)
 		g.holdsFor(t, s, part, "L at any prices per size")
 	})
 }
@@ -236,10 +236,10 @@ func TestLemmaLeft(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGround(t)
 		s, part := g.search(t, false)
-		bound, _ := s.lagrangian.bound(g.clock, part.prices)
+		bound, _ := s.lagrangian.bound(g.clock, part.Prices)
 		sizes, x := g.anySizePrices(t, part)
 		least, _, _ := sizes.Evaluate(g.clock, x, func(int, model.PriceColumn) bool { return false })
-		s.prove(part, least, Priced(g.Instance, part.prices), lemmaSizePrices)
+		s.prove(part, least, Priced(g.Instance, part.Prices), lemmaSizePrices)
 		lossLimit := rapid.Float64Range(0.01, 1).Draw(t, "share") * (least - s.Value)
 		if _, _, found := s.left(g.clock, part, sizes, x, lossLimit, 0); found == noColumn {
 			if best := g.best(s, part); least-lossLimit < best-1e-12*g.magnitude-g.Precision {
@@ -256,8 +256,8 @@ func TestLemmaBranch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGround(t)
 		s, part := g.search(t, true)
-		bound, _ := s.lagrangian.bound(g.clock, part.prices)
-		s.prove(part, bound, Priced(g.Instance, part.prices), lemmaPrices)
+		bound, _ := s.lagrangian.bound(g.clock, part.Prices)
+		s.prove(part, bound, Priced(g.Instance, part.Prices), lemmaPrices)
 		if !s.branch(g.clock, part) {
 			return
 		}
@@ -460,9 +460,9 @@ func TestGuesses(t *testing.T) {
 		if s.Offer(g.clock, p); nodes > g.Capacity[step] && s.Value != value {
 			t.Fatalf("a plan of %d nodes became the incumbent of a pool of %d", nodes, g.Capacity[step])
 		}
-		part.prices[step] = rapid.SampledFrom([]float64{-1, -1e-300, math.NaN()}).Draw(t, "price")
-		if bound, _ := s.lagrangian.Evaluate(g.clock, part.prices); !math.IsInf(bound, 1) {
-			t.Fatalf("prices %v bound plans by %g", part.prices, bound)
+		part.Prices[step] = rapid.SampledFrom([]float64{-1, -1e-300, math.NaN()}).Draw(t, "price")
+		if bound, _ := s.lagrangian.Evaluate(g.clock, part.Prices); !math.IsInf(bound, 1) {
+			t.Fatalf("prices %v bound plans by %g", part.Prices, bound)
 		}
 	})
 }

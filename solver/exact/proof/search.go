@@ -120,14 +120,15 @@ func (s *Search) Run(clock *model.Clock) (bound float64, limit solver.Limit) {
 	if clock.Ended {
 		return s.bound(), solver.LimitTime
 	}
-	s.lagrangian.kinds.Enter(clock, root.allowed)
+	s.lagrangian.enter(clock, root)
 	s.builder = guess.NewBuilder(s.in, s.lagrangian.kinds, s.lagrangian.pricer.price)
 	if s.rollout != nil {
-		s.Offer(clock, s.rollout.Plan(clock, root.prices))
+		s.Offer(clock, s.rollout.Plan(clock, root.Prices))
 	} else if s.in.Size() >= largeInstance {
 		// Where finding the best prices takes its time, the first ones are good for a
 		// plan to have until then.
-		s.Offer(clock, s.builder.Build(clock, root.prices))
+		s.lagrangian.Evaluate(clock, root.Prices)
+		s.Offer(clock, s.builder.Build(clock, root.Prices))
 	}
 	until := 0 // work at which subproblems are no longer opened, 0 for never
 	for len(s.open) > 0 && s.Explored < s.in.Effort.MaxSubproblems {
@@ -277,7 +278,7 @@ func (s *Search) explore(clock *model.Clock, part *subproblem) {
 	if s.Prices == nil {
 		s.Prices = prices
 	}
-	part.prices = prices
+	part.Prices = prices
 	if s.closed(part) {
 		return
 	}
@@ -302,11 +303,11 @@ func (s *Search) searchCore(clock *model.Clock, part *subproblem, bound float64)
 			s.in.Steps > longHorizon && s.atSizes(clock).Prices <= manyPrices
 		waited = gaveUp
 	}
-	lossLimit, width, searched := s.firstLimit(clock, part.prices, bound-s.Value), s.in.Effort.FirstWidth, false
+	lossLimit, width, searched := s.firstLimit(clock, part.Prices, bound-s.Value), s.in.Effort.FirstWidth, false
 	for sharpen := false; !s.closed(part) && !clock.Ended; sharpen = true {
 		var core *coreSearch
 		if !gaveUp {
-			core = newCoreSearch(clock, s.lagrangian.kinds, part.prices, lossLimit, until, &s.memory)
+			core = newCoreSearch(clock, s.lagrangian.kinds, part.Prices, lossLimit, until, &s.memory)
 			gaveUp = core == nil && clock.Past(until)
 		}
 		if gaveUp {
@@ -344,7 +345,7 @@ func (s *Search) searchCore(clock *model.Clock, part *subproblem, bound float64)
 		if found {
 			s.Offer(clock, core.solution())
 		}
-		s.prove(part, bound-least, Priced(s.in, part.prices)+math.Abs(bound), lemmaCore)
+		s.prove(part, bound-least, Priced(s.in, part.Prices)+math.Abs(bound), lemmaCore)
 		switch dropped := least < min(lossLimit, core.best); {
 		case core.gaveUp:
 			gaveUp = true
@@ -399,11 +400,10 @@ func (s *Search) branch(clock *model.Clock, part *subproblem) bool {
 	low, high := part.allowed[at].Split(split)
 	for side, allowed := range []model.SizeSet{low, high} {
 		child := &subproblem{
-			allowed:     slices.Clone(part.allowed),
-			prices:      slices.Clone(part.prices),
-			temperature: 1e-3,
-			bound:       math.Inf(1),
-			order:       2*s.Explored + side,
+			allowed: slices.Clone(part.allowed),
+			Start:   guess.Start{Prices: slices.Clone(part.Prices), Temperature: 1e-3},
+			bound:   math.Inf(1),
+			order:   2*s.Explored + side,
 		}
 		child.allowed[at] = allowed
 		s.prove(child, part.bound, 0, lemmaBranch)
@@ -417,12 +417,12 @@ func (s *Search) branch(clock *model.Clock, part *subproblem) bool {
 // in its sizes that splits them at their mean; -1 if nothing varies.
 func (s *Search) unsettled(clock *model.Clock, part *subproblem) (job, step, split int) {
 	l, steps := s.lagrangian, s.in.Steps
-	l.kinds.Enter(clock, part.allowed)
+	l.enter(clock, part)
 	temperature := 1e-3 * s.in.Scale / float64(len(s.in.Jobs))
 	job = -1
 	most := 0.0
 	for f, i := range s.in.Finishing {
-		mean, variances := l.descent.Spread(l.kinds.Kind(f), part.prices, temperature)
+		mean, variances := l.descent.Spread(l.kinds.Kind(f), part.Prices, temperature)
 		for t, variance := range variances {
 			if variance <= most {
 				continue

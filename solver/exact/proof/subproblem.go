@@ -12,11 +12,8 @@ import (
 type subproblem struct {
 	// allowed holds, per finishing job and step, a bit per size.
 	allowed []model.SizeSet
-	// prices and temperature are where the search for prices starts.
-	prices      []float64
-	temperature float64
-	// trust, if not 0, is the share by which a price may change in one round.
-	trust float64
+	// Start is where the search for prices starts, then the best prices.
+	guess.Start
 	// bound is at least the value of every plan in the subproblem, by a lemma; prove alone
 	// writes them. solved says that the best of its plans was found, or that none of them
 	// is better than the incumbent.
@@ -34,7 +31,7 @@ func (part *subproblem) allowedFor(f, steps int) []model.SizeSet {
 
 // begin makes a subproblem that of all plans, and sets where its search for prices starts.
 func (part *subproblem) begin(clock *model.Clock, in *model.Instance) {
-	part.allowed, part.temperature = make([]model.SizeSet, len(in.Finishing)*in.Steps), guess.FirstTemperature
+	part.allowed, part.Temperature = make([]model.SizeSet, len(in.Finishing)*in.Steps), guess.FirstTemperature
 	for f, i := range in.Finishing {
 		for t := range in.Steps {
 			part.allowed[f*in.Steps+t] = model.SmallestSizes(in.Fitting(&in.Jobs[i], t))
@@ -43,7 +40,7 @@ func (part *subproblem) begin(clock *model.Clock, in *model.Instance) {
 			break
 		}
 	}
-	part.prices = guess.AveragePrices(clock, in)
+	part.Prices = guess.AveragePrices(clock, in)
 	if len(in.Jobs) < in.Effort.MinSampled {
 		return
 	}
@@ -53,7 +50,8 @@ func (part *subproblem) begin(clock *model.Clock, in *model.Instance) {
 		return
 	}
 	if l := newLagrangian(clock, sample); !clock.Ended {
-		_, part.prices = l.minimise(clock, root, math.Inf(-1))
-		part.temperature, part.trust = guess.SampledTemperature, guess.SampledTrust
+		root.Rough = true
+		_, prices := l.minimise(clock, root, math.Inf(-1))
+		part.Start = guess.SampledStart(prices, len(in.Jobs))
 	}
 }

@@ -40,6 +40,12 @@ from elastalloc.eta import Estimator
 for value, want in {timedelta(days=-1, microseconds=1): (-86399, -999999000), 0.25: (0, 250000000), -1.5: (-1, -500000000), 3600: (3600, 0)}.items():
     got = message(pb.Job, remaining_eta=value).remaining_eta
     assert (got.seconds, got.nanos) == want, (value, got)
+for value in float("nan"), float("-inf"), 1e300:
+    try:
+        message(pb.Snapshot, jobs=[{"id": "a", "remaining_eta": value}])
+        raise AssertionError(value)
+    except ValueError as error:
+        assert f"remaining_eta is {value}; want" in str(error), error
 job = message(pb.Job, id="a", remaining_eta=timedelta(hours=1))
 assert job == message(pb.Snapshot, jobs=[{"id": "a", "remaining_eta": 3600}]).jobs[0], job
 snapshot = pb.Snapshot(id="one", total_nodes=4, jobs=[job])

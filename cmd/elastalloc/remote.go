@@ -65,7 +65,7 @@ func (f *remoteFlags) unreachable(ctx context.Context, message string) error {
 		return fmt.Errorf("%s serves no TLS; ask it without the --tls flags", f.address)
 	case hungUp && !f.withTLS():
 		return fmt.Errorf("%s closes connections in plain text; if it serves TLS, give --tls (%s)", f.address, text)
-	case strings.Contains(message, "tls: certificate required"):
+	case f.cert == "" && strings.Contains(message, "tls: certificate required"):
 		return fmt.Errorf("%s wants a certificate of its clients; give --tls-cert and --tls-key", f.address)
 	case strings.Contains(message, "remote error: tls: ") && strings.Contains(message, "certificate"):
 		return fmt.Errorf("%s refuses the client's certificate: it has expired, is of an authority unknown there or of none of the names that may call (%s)", f.address, text)

@@ -70,3 +70,15 @@ func TestUnreachable(t *testing.T) {
 		check(command, "unix:///nonexistent/socket", "no server answers at unix:///nonexistent/socket: dial unix ")
 	}
 }
+
+// TestCertificateRequired reads the alert of a server that knows the authority of no
+// certificate that its client has: Go's client then shows none.
+func TestCertificateRequired(t *testing.T) {
+	const alert = `connection error: desc = "error reading server preface: remote error: tls: certificate required"`
+	for cert, want := range map[string]string{"": "give --tls-cert and --tls-key", "client.crt": "refuses the client's certificate"} {
+		f := remoteFlags{address: "alloc:1", tls: true, cert: cert}
+		if err := f.unreachable(t.Context(), alert); !strings.Contains(err.Error(), want) {
+			t.Errorf("with certificate %q: %v; want %q", cert, err, want)
+		}
+	}
+}

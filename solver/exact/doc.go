@@ -90,8 +90,9 @@
 //
 // "size prices" (proof/sizeprices.go). For any prices x of sizes, those below 0 too, a plan
 // pays in each job what it brings in the steps: it has at most the sum of every job's best
-// value less x and every step's knapsack of x. The tables that cut off labels round a share
-// up, so that they never fall short.
+// value less x and every step's knapsack of x. The tables that cut off labels never fall
+// short: between two shares no more follows than from the larger, nor than from the smaller
+// with the rest served at once.
 //
 // "no column left" (proof/decompose.go, sizelist.go). Every plan of the root holds a column
 // of each class; where all of one class lose a limit at prices per size, so does every plan.

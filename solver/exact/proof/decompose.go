@@ -29,6 +29,9 @@ const (
 	// manyPrices is the number of prices per size beyond which core searches are not given more
 	// work before, which grows with its cube.
 	manyPrices = 500
+	// longHorizon is the number of steps beyond which prices per size come first, unless they
+	// are many.
+	longHorizon = 12
 )
 
 // decompose searches the root at prices per size, once and if there are not too many of

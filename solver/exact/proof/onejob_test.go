@@ -90,7 +90,10 @@ func TestOneJob(t *testing.T) {
 		sizes.set(x)
 		phi, _, _ := sizes.job(clock, 0)
 		same("prices per size", phi, atSizes)
-		from := float64(r.IntN(followCells)) / followCells // on the table's own grid, where rounding up adds nothing
+		from := r.Float64()
+		if r.IntN(2) == 0 {
+			from = float64(r.IntN(followCells)) * followWidth // at the end of an interval
+		}
 		ahead := math.Inf(-1)
 		for _, p := range plans {
 			share, rest := from, 0.0

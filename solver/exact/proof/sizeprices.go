@@ -52,11 +52,7 @@ func newSizePrices(clock *model.Clock, in *model.Instance) *sizePrices {
 
 // work estimates the operations of one evaluation of L.
 func (s *sizePrices) work() int {
-	cells := followCells
-	if s.In.Steps > longHorizon {
-		cells = longFollowCells
-	}
-	return len(s.First)*s.In.Steps*s.Stride*cells + 8*s.In.Size()
+	return len(s.First)*s.In.Steps*s.Stride*followCells + 8*s.In.Size()
 }
 
 // set sets the prices for job and step.
@@ -74,7 +70,7 @@ func (s *sizePrices) job(clock *model.Clock, class int) (phi float64, chosen []u
 	if !s.ready[g] {
 		toGo.fill(j, s.costs, s.Stride, s.Sizes[g])
 		s.ready[g] = true
-		if clock.Up(s.In.Steps * s.Stride * toGo.cells) {
+		if clock.Up(s.In.Steps * s.Stride * followCells) {
 			return 0, nil, false
 		}
 	}
@@ -247,32 +243,33 @@ func (p *sizePricer) trace(toGo *valueToGo, step int, end label) {
 }
 
 // valueToGo is a table that bounds what can follow from a step on, by the share served: the
-// value-to-go at the ends of its intervals, each share rounded up.
+// value-to-go at the ends of intervals. In between it is at most that of the end above, and
+// that of the end below with what is served beyond it counted at once: for any sizes, value
+// rises with the share, and no faster than that.
 type valueToGo struct {
-	cells int
 	value [][]float64
+	// tail[t] is what serving the whole demand by step t counts.
+	tail []float64
 	// cheapest[t] is the least cost of holding any sizes from step t on, less than 0
 	// where sizes are paid for; cheapestSize[t] is that of step t.
 	cheapest     []float64
 	cheapestSize []uint8
 }
 
-// Number of intervals of the share, by the length of the horizon.
 const (
-	followCells     = 128
-	longFollowCells = 512
-	longHorizon     = 12
+	// followCells is the number of intervals of the share, followWidth the length of one.
+	followCells = 128
+	followWidth = 1.0 / followCells
+	// unserved is what a job may lack of its demand and count as finished.
+	unserved = 1 - model.Finished
 )
 
 // fill fills the table for a job.
 func (f *valueToGo) fill(j *model.Job, costs []float64, stride int, sizes []int) {
 	steps := len(sizes)
-	f.cells = followCells
-	if steps > longHorizon {
-		f.cells = longFollowCells
-	}
+	f.tail = j.Tail
 	for len(f.value) <= steps {
-		f.value = append(f.value, make([]float64, longFollowCells+1))
+		f.value = append(f.value, make([]float64, followCells+1))
 	}
 	f.cheapest = slices.Grow(f.cheapest[:0], steps+1)[:steps+1]
 	f.cheapestSize = slices.Grow(f.cheapestSize[:0], steps)[:steps]
@@ -289,31 +286,31 @@ func (f *valueToGo) fill(j *model.Job, costs []float64, stride int, sizes []int)
 		if t == 0 {
 			break // nothing is asked of it
 		}
-		now, next := f.value[t][:f.cells+1], f.value[t+1][:f.cells+1]
+		now, next := f.value[t], f.value[t+1]
 		for cell := range now {
 			now[cell] = math.Inf(-1)
 		}
-		width := 1 / float64(f.cells)
 		for k, serves := range j.Shares(t)[:sizes[t]] {
 			cost := costs[t*stride+k]
 			whole := j.Tail[t] - cost + f.cheapest[t+1]
-			// The share after the step is the end of an interval and serves more, which is
-			// counted in intervals, rounded up.
-			ahead := int(math.Ceil(min(1, serves) * float64(f.cells)))
-			open := 0 // intervals from whose end the job does not finish yet
-			for gain, from := j.Gain[t], next[ahead:]; open < len(from); open++ {
-				share := float64(open)*width + serves
+			// The share after the step is in the interval that ends this many ends ahead.
+			ahead := int(math.Ceil(min(1, serves) * followCells))
+			below := max(0, ahead-1)
+			rest := j.Tail[t+1] * (serves - float64(below)*followWidth + unserved)
+			open := 0 // ends from which the job does not finish yet
+			for gain, above, below := j.Gain[t], next[ahead:], next[below:]; open < len(above); open++ {
+				share := float64(open)*followWidth + serves
 				if share >= model.Finished {
 					break
 				}
-				if value := gain*share - cost + from[open]; value > now[open] {
+				if value := gain*share - cost + min(above[open], below[open]+rest); value > now[open] {
 					now[open] = value
 				}
 			}
 			for cell := open; cell < len(now); cell++ {
 				value := whole
-				if share := float64(cell)*width + serves; share < model.Finished {
-					value = j.Gain[t]*share - cost + next[f.cells]
+				if share := float64(cell)*followWidth + serves; share < model.Finished {
+					value = j.Gain[t]*share - cost + next[followCells]
 				}
 				now[cell] = max(now[cell], value)
 			}
@@ -323,5 +320,7 @@ func (f *valueToGo) fill(j *model.Job, costs []float64, stride int, sizes []int)
 
 // most bounds what follows from step t on where the share was served.
 func (f *valueToGo) most(t int, share float64) float64 {
-	return f.value[t][min(f.cells, int(math.Ceil(share*float64(f.cells))))]
+	above := min(followCells, int(math.Ceil(share*followCells)))
+	below := max(0, above-1)
+	return min(f.value[t][above], f.value[t][below]+f.tail[t]*(share-float64(below)*followWidth+unserved))
 }

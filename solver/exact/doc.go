@@ -47,7 +47,6 @@
 //	guess/bundle.go      the best prices per size, by a proximal bundle
 //	guess/builder.go     a legal plan from prices, job by job
 //	guess/rollout.go     a legal plan from prices, step by step
-//	guess/constant.go    a legal plan of constant sizes
 //
 // Where there are several types of nodes, the problem has one step and no groups: nodetypes
 // solves it by itself, on plain data, and states its own lemmas; types.go converts.

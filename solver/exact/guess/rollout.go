@@ -84,7 +84,7 @@ func (r *Rollout) PlanAt(clock *model.Clock, cost func(n, t, k int) float64) mod
 	clear(r.served)
 	p := model.NewPlan(r.in)
 	for t := range r.in.Steps {
-		r.options(t)
+		r.options(clock, t)
 		choices, ok := r.knapsack.Choose(clock, r.in.Capacity[t], r.in.Precision/float64(r.in.Steps))
 		if !ok {
 			return p // the steps to come keep their smallest sizes
@@ -143,10 +143,10 @@ func cellsOf(share float64) (whole int, part float64) {
 
 // options sets up the knapsack of a step: the separable jobs, then the finishing ones
 // at what they were served.
-func (r *Rollout) options(t int) {
+func (r *Rollout) options(clock *model.Clock, t int) {
 	const width = rolloutCells + 1
 	in := r.in
-	in.SeparableItems(r.knapsack, t)
+	in.SeparableItems(clock, r.knapsack, t)
 	for f, i := range in.Finishing {
 		j := &in.Jobs[i]
 		next := r.ahead[r.classOf[f]][(t+1)*width : (t+2)*width]

@@ -66,6 +66,7 @@ func Sampled(in *model.Instance) *model.Instance {
 		TieCost: in.TieCost, TieTotal: in.TieTotal, Precision: in.Precision,
 		Capacity: make([]int, in.Steps), Free: make([]int, in.Steps),
 	}
+	sample.Jobs = make([]model.Job, 0, (len(in.Jobs)+sampling-1)/sampling)
 	finishing := 0
 	for i := 0; i < len(in.Jobs); i += sampling {
 		for finishing < len(in.Finishing) && in.Finishing[finishing] < i {

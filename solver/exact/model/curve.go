@@ -76,7 +76,11 @@ func (in *Instance) factor(t int) float64 {
 }
 
 func newStepCurve(clock *Clock, in *Instance, t int) StepCurve {
-	curve := StepCurve{Scale: 1, Edges: make([]Edge, 0, in.Size()/in.Steps)}
+	edges := 0
+	for _, i := range in.Separable {
+		edges += len(in.Jobs[i].Sizes) - 1
+	}
+	curve := StepCurve{Scale: 1, Edges: make([]Edge, 0, edges)}
 	for _, i := range in.Separable {
 		j := &in.Jobs[i]
 		curve.BaseGain += j.StepValue(t, 0)
@@ -132,8 +136,9 @@ type Knapsack interface {
 	Item()
 }
 
-// SeparableItems empties a knapsack and adds the separable jobs as the items of step t.
-func (in *Instance) SeparableItems(k Knapsack, t int) {
+// SeparableItems empties a knapsack and adds the separable jobs as the items of step t,
+// until time is up.
+func (in *Instance) SeparableItems(clock *Clock, k Knapsack, t int) {
 	k.Reset()
 	for _, i := range in.Separable {
 		j := &in.Jobs[i]
@@ -141,5 +146,8 @@ func (in *Instance) SeparableItems(k Knapsack, t int) {
 			k.Option(nodes, j.StepValue(t, n))
 		}
 		k.Item()
+		if clock.Up(2 * len(j.Sizes)) {
+			return
+		}
 	}
 }

@@ -108,14 +108,14 @@ func (in *Instance) Value(clock *Clock, p Plan) (total, magnitude float64) {
 
 // Legal reports whether a plan keeps to the pool and to the limits of groups.
 func (in *Instance) Legal(p Plan) bool {
-	for t, capacity := range in.Capacity {
-		held := 0
-		for i := range p {
-			held += int(in.Jobs[i].Sizes[p[i][t]])
+	free := slices.Clone(in.Capacity)
+	for i, chosen := range p {
+		for t, k := range chosen {
+			free[t] -= int(in.Jobs[i].Sizes[k])
 		}
-		if held > capacity {
-			return false
-		}
+	}
+	if slices.Min(free) < 0 {
+		return false
 	}
 	if len(in.Groups) == 0 {
 		return true

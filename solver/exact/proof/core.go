@@ -81,7 +81,7 @@ func newCoreSearch(clock *model.Clock, d *model.Kinds, prices []float64, lossLim
 	in := d.In
 	lists, byKind := make([][]column, len(in.Finishing)), make([][]column, len(d.All))
 	e := &memory.columns
-	e.reset(until, in.Effort.Visits)
+	e.reset(until, in.Effort.Visits, len(d.All)+len(d.All)/8+64, in.Steps)
 	total := 0
 	for f := range in.Finishing {
 		n := d.Of[f]

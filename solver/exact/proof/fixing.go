@@ -64,9 +64,10 @@ type enumerator struct {
 	plans []uint8
 }
 
-// reset forgets what was listed.
-func (e *enumerator) reset(until, few int) {
-	e.until, e.few, e.found, e.first = until, few, e.found[:0], 0
+// reset forgets what was listed, and makes room for so many columns.
+func (e *enumerator) reset(until, few, most, steps int) {
+	e.until, e.few, e.first = until, few, 0
+	e.found, e.plans = slices.Grow(e.found[:0], most), slices.Grow(e.plans[:0], most*steps)
 }
 
 // list returns the plans of a job that lose less than lossLimit against the best plan,

@@ -432,7 +432,7 @@ func TestContradiction(t *testing.T) {
 	}
 	s = below()
 	s.prove(s.root, s.Value, 0, lemmaPrices)
-	if s.Offer(clock, guess.ConstantPlan(clock, in, new(knapsack))); !strings.Contains(s.Contradiction, string(lemmaPrices)) {
+	if s.Offer(clock, guess.NewRollout(clock, in, new(knapsack)).Plan(clock, make([]float64, in.Steps))); !strings.Contains(s.Contradiction, string(lemmaPrices)) {
 		t.Errorf("contradiction %q; want one by lemma %q", s.Contradiction, lemmaPrices)
 	}
 	part := &subproblem{bound: math.Inf(1)}

@@ -32,10 +32,6 @@ const (
 	widening      = 4
 )
 
-// largeInstance is the number of sizes, over all jobs and steps, from which on a
-// plan is made before the search for prices.
-const largeInstance = 10_000
-
 // TiesOnly is the most that all tie costs together may be, as a share of the objective.
 const TiesOnly = solver.OptimalGap / 10
 
@@ -107,9 +103,6 @@ func (s *Search) Run(clock *model.Clock) (bound float64, limit solver.Limit) {
 	}
 	if len(s.in.Jobs) < s.in.Effort.MinSampled {
 		s.plan(clock)
-	} else {
-		k := newKnapsack(s.in.Size() / s.in.Steps)
-		s.Offer(clock, guess.ConstantPlan(clock, s.in, &k))
 	}
 	root := s.root
 	root.begin(clock, s.in)
@@ -124,7 +117,7 @@ func (s *Search) Run(clock *model.Clock) (bound float64, limit solver.Limit) {
 	s.builder = guess.NewBuilder(s.in, s.lagrangian.kinds, s.lagrangian.pricer.price)
 	if s.rollout != nil {
 		s.Offer(clock, s.rollout.Plan(clock, root.Prices))
-	} else if s.in.Size() >= largeInstance {
+	} else {
 		// Where finding the best prices takes its time, the first ones are good for a
 		// plan to have until then.
 		s.lagrangian.Evaluate(clock, root.Prices)
@@ -185,22 +178,11 @@ func (s *Search) separate(clock *model.Clock) (bound float64, limit solver.Limit
 	p, sum, relaxed, complete := model.NewPlan(s.in), 0.0, 0.0, true
 	k := newKnapsack(s.in.Size() / s.in.Steps)
 	for t := range s.in.Steps {
-		k.Reset()
-		for i := range s.in.Jobs {
-			j := &s.in.Jobs[i]
-			for n, nodes := range j.Sizes[:s.in.Fitting(j, t)] {
-				k.Option(nodes, j.StepValue(t, n))
-			}
-			k.Item()
-			if clock.Up(2 * len(j.Sizes)) {
-				break
-			}
+		s.in.SeparableItems(clock, &k, t)
+		step, ok := solution{}, !clock.Ended
+		if ok {
+			step, ok = k.solve(clock, s.in.Capacity[t], s.in.Precision/float64(s.in.Steps))
 		}
-		if clock.Ended {
-			s.Offer(clock, p)
-			return s.bound(), solver.LimitTime
-		}
-		step, ok := k.solve(clock, s.in.Capacity[t], s.in.Precision/float64(s.in.Steps))
 		if !ok {
 			s.Offer(clock, p)
 			return s.bound(), solver.LimitTime
@@ -273,23 +255,28 @@ func (s *Search) Offer(clock *model.Clock, p model.Plan) {
 // explore lowers the bound of a subproblem and looks for better plans in it.
 func (s *Search) explore(clock *model.Clock, part *subproblem) {
 	s.Explored++
-	bound, prices := s.lagrangian.minimise(clock, part, s.Value+max(s.in.Precision, s.gap*math.Abs(s.Value)))
-	s.prove(part, bound, Priced(s.in, prices), lemmaPrices)
-	if s.Prices == nil {
-		s.Prices = prices
+	goodEnough := func() bool { return s.closed(part) || solver.RelativeGap(s.Value, part.bound) <= s.gap }
+	for part.Rough = part.Trust > 0 && s.gap > solver.OptimalGap; ; part.Rough = false {
+		bound, prices := s.lagrangian.minimise(clock, part, s.Value+max(s.in.Precision, s.gap*math.Abs(s.Value)))
+		s.prove(part, bound, Priced(s.in, prices), lemmaPrices)
+		if part.Prices = prices; part == s.root {
+			s.Prices = prices
+		}
+		if goodEnough() {
+			return
+		}
+		s.Offer(clock, s.builder.Build(clock, prices))
+		if s.rollout != nil {
+			s.Offer(clock, s.rollout.Plan(clock, prices))
+		}
+		if goodEnough() {
+			return
+		}
+		if !part.Rough {
+			s.searchCore(clock, part, bound)
+			return
+		}
 	}
-	part.Prices = prices
-	if s.closed(part) {
-		return
-	}
-	if solver.RelativeGap(s.Value, part.bound) <= s.gap {
-		return // good enough
-	}
-	s.Offer(clock, s.builder.Build(clock, prices))
-	if s.rollout != nil {
-		s.Offer(clock, s.rollout.Plan(clock, prices))
-	}
-	s.searchCore(clock, part, bound)
 }
 
 // searchCore searches the columns of the subproblem, of which bound is the Lagrangian

@@ -96,7 +96,7 @@ func (s *sizePrices) fill(class int) {
 // of the separable jobs first, in memory that is used again; false if time is up.
 func (s *sizePrices) step(clock *model.Clock, t int) (solution, bool) {
 	in := s.In
-	in.SeparableItems(&s.knapsack, t)
+	in.SeparableItems(clock, &s.knapsack, t)
 	for f, i := range in.Finishing {
 		j, g := &in.Jobs[i], s.ShapeOf[s.ClassOf[f]]
 		s.knapsack.Option(j.Sizes[0], 0)

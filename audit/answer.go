@@ -88,7 +88,7 @@ func check(
 	if err := a.checkClaims(s.gap); err != nil {
 		return "", err
 	}
-	m, err := newModel(s, s.admit(), scale(a.report.GetObjective(), a.report.GetBound()), e)
+	m, err := newModel(s, s.admit(), scale(a.report.GetObjective(), a.report.GetBound()), a.report.GetNodePrices(), e)
 	if err != nil {
 		return "", err
 	}

@@ -1,10 +1,12 @@
 package audit_test
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
@@ -51,6 +53,7 @@ func classes() []class {
 		{"total time", func(d drawer) *elastallocv1.AllocateRequest { return totalTime(d, d.IntN(40), false, false) }},
 		{"groups", func(d drawer) *elastallocv1.AllocateRequest { return totalTime(d, d.IntN(40), true, false) }},
 		{"node types", func(d drawer) *elastallocv1.AllocateRequest { return totalTime(d, d.IntN(40), false, true) }},
+		{"sweeps on node types", func(d drawer) *elastallocv1.AllocateRequest { return d.sweep(10+d.IntN(90), 2+d.IntN(60), 1+d.IntN(5)) }},
 		{"hostile numbers", func(d drawer) *elastallocv1.AllocateRequest {
 			r := d.request(d.IntN(100), 1+d.IntN(6), d.IntN(12), 1+d.IntN(6))
 			d.makeHostile(r)
@@ -66,6 +69,28 @@ func classes() []class {
 			return r
 		}},
 	}
+}
+
+// sweep draws jobs of a few kinds whose ETAs may be off, on up to 8 types of as many nodes each.
+func (d drawer) sweep(nodes, jobs, kinds int) *elastallocv1.AllocateRequest {
+	s := new(elastallocv1.Snapshot)
+	types := int32(1 + d.IntN(8))
+	for n := range types {
+		s.NodeTypes = append(s.NodeTypes, &elastallocv1.NodeType{Id: fmt.Sprint("type-", n), Nodes: int32(nodes) / types, Speed: new(0.3 + 3*d.Float64())})
+	}
+	for i := range jobs {
+		if i < kinds {
+			s.Jobs = append(s.Jobs, d.job(i, 1+d.IntN(6), s))
+			s.Jobs[i].EtaError = new(0.5)
+			continue
+		}
+		s.Jobs = append(s.Jobs, proto.CloneOf(s.Jobs[i%kinds]))
+		s.Jobs[i].Id = fmt.Sprint("job-", i)
+	}
+	return &elastallocv1.AllocateRequest{Snapshot: s, Options: &elastallocv1.AllocateOptions{
+		Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME, Admission: elastallocv1.Admission(d.IntN(5)),
+		BadJobs: elastallocv1.BadJobs_BAD_JOBS_HOLD, IncludePlan: true,
+	}}
 }
 
 // extreme draws a number from low to high, often one of the two, with all orders of

@@ -8,9 +8,10 @@ import (
 )
 
 // model is the problem after the admission, in whole numbers: work in units of 2^-50 of a
-// job's demand, values in units of which all that any plan brings, and what the answer
-// claims, is at most 2^55. Both are rounded up, by slack for what floating-point arithmetic
-// may have lost on the way, so that a sum is at least what a plan is worth.
+// job's demand, values in units of which all that any plan brings, what the answer claims,
+// and what the pool costs, unless that is far more, is at most 2^55. Both are rounded up, by
+// slack for what floating-point arithmetic may have lost on the way, so that a sum is at least
+// what a plan is worth.
 //
 // A plan has nodes of every member in every row: a step of the horizon or, of several node
 // types, a type. On those a member holds nodes in one row at most.
@@ -22,6 +23,7 @@ type model struct {
 	quotaPrice float64
 	slack      float64 // more than the relative error of a number made of the request
 	claim      float64 // the largest value that the answer speaks of
+	cost       float64 // of the pool, at the prices that the answer has
 	unit       int     // a value v is v 2^unit units
 }
 
@@ -56,12 +58,17 @@ const (
 )
 
 // newModel works out the numbers of the jobs that the admission lets in.
-func newModel(s *snapshot, standings []standing, claim float64, e *effort) (*model, error) {
+func newModel(s *snapshot, standings []standing, claim float64, prices []float64, e *effort) (*model, error) {
 	m := &model{
 		snapshot: s, capacity: s.nodes, claim: claim, floors: make([]int, len(s.groups)), slack: 0x1p-41 + 0x1p-52*float64(len(s.jobs)),
 	}
 	if !s.several() {
 		m.capacity = slices.Repeat(s.nodes, s.steps)
+	}
+	for t := range min(len(prices), len(m.capacity)) {
+		if prices[t] > 0 {
+			m.cost += min(prices[t], math.MaxFloat64) * float64(m.capacity[t])
+		}
 	}
 	if s.totalTime != nil {
 		m.quotaPrice = s.totalTime.quotaPrice
@@ -104,7 +111,7 @@ func (m *model) scale() bool {
 	for i := range m.members {
 		total += m.members[i].most(m)
 	}
-	_, exponent := math.Frexp(max(total, math.SmallestNonzeroFloat64))
+	_, exponent := math.Frexp(max(total+min(m.cost, 64*total), math.SmallestNonzeroFloat64))
 	m.unit = valueBits - exponent
 	for i := range m.members {
 		j := &m.members[i]

@@ -54,7 +54,7 @@ func TestNodeTypes(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		e := newEffort(t.Context(), Options{})
-		m, err := newModel(s, s.admit(), 10, e)
+		m, err := newModel(s, s.admit(), 10, nil, e)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -72,8 +72,8 @@ func (a *answer) better(e *effort, target float64) [][]int {
 	}
 }
 
-// newSearch returns a search at the prices that the answer has. What makes no sense in them
-// is left out.
+// newSearch returns a search at the prices that the answer has, or less where they are too high
+// to be added up. What else makes no sense in them is left out.
 func (a *answer) newSearch(e *effort, target float64) *search {
 	c := &search{
 		model: a.model, effort: e, target: int64(math.Floor(math.Ldexp(target, a.unit))),
@@ -93,8 +93,8 @@ func (a *answer) newSearch(e *effort, target float64) *search {
 		c.inner[a.groups[g].parent+1] = append(c.inner[a.groups[g].parent+1], g)
 	}
 	for t := range min(len(a.report.GetNodePrices()), len(a.capacity)) {
-		if price := math.Ldexp(a.report.GetNodePrices()[t], a.unit); price > 0 && price*float64(c.width[t]+1) < mostPrices/mostSteps {
-			c.nodes[t] = int64(price)
+		if price := math.Ldexp(a.report.GetNodePrices()[t], a.unit); price > 0 {
+			c.nodes[t] = int64(min(price, mostPrices/float64(len(a.capacity)*(c.width[t]+1))))
 		}
 	}
 	total := 0.0

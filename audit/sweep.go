@@ -2,6 +2,7 @@ package audit
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
@@ -49,15 +50,16 @@ func (o *open) pay() [][]int64 {
 
 // price sets the first prices of sizes: what the certificate says, else what their nodes cost.
 func (s *trial) price() {
-	arcs := func(o *open) (count int) {
-		for _, arcs := range o.paths.arcs {
-			count += len(arcs)
+	// losses are the least that members lose by not having their best plan.
+	losses := make(map[*open]int64)
+	for _, o := range s.open {
+		losses[o] = math.MaxInt64
+		for _, row := range o.paths.narrow(o.plans, never) {
+			slices.Sort(row)
+			losses[o] = min(losses[o], row[len(row)-1]-slices.Max(append(row[:len(row)-1], never)))
 		}
-		return count
 	}
-	// Those with the fewest plans first: what they take narrows the rest. Equal ones follow each
-	// other: what they use together comes to few states.
-	slices.SortStableFunc(s.open, func(a, b *open) int { return cmp.Or(cmp.Compare(arcs(a), arcs(b)), cmp.Compare(a.most, b.most)) })
+	slices.SortStableFunc(s.open, func(a, b *open) int { return cmp.Or(cmp.Compare(losses[a], losses[b]), cmp.Compare(a.most, b.most)) })
 	for _, o := range s.open {
 		given := s.sizes[o.position]
 		for t, arcs := range o.paths.arcs {

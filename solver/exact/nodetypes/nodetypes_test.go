@@ -356,6 +356,19 @@ func TestSampleThatDoesNotFit(t *testing.T) {
 	}
 }
 
+// TestStraight lowers prices along a line of very many temperatures.
+func TestStraight(t *testing.T) {
+	s := &search{clock: model.NewClock(&counted{t.Context(), 10}, 10_000), Problem: &Problem{
+		Capacity: []int{1, 1}, Start: []int{1, 1}, Jobs: [][]Option{{option(0, 0, 0), option(0, 1, 1e8)}, {option(0, 0, 0), option(1, 1, 1e8)}},
+	}}
+	s.choice = s.Start
+	all, capacity := s.sample(len(s.Jobs))
+	prices := []float64{7e7, 8e7}
+	if s.descend(all, capacity, prices, 1, 1); s.clock.Ended || prices[0] != 0 || prices[1] != 0 {
+		t.Errorf("prices %v, time is up: %t; want 0", prices, s.clock.Ended)
+	}
+}
+
 // drawPrices draws prices that a search would not come to, some that are exactly what an option
 // is worth per node.
 func drawPrices(t *rapid.T, p *Problem) []float64 {

@@ -19,6 +19,9 @@ const (
 	// temperatures, below which it does.
 	cooling = 4.0
 	near    = 2e-3
+	// patience is how many steps at a temperature may not be longer than some temperatures: where
+	// the bound is straight for millions of them, each further one may be twice as long.
+	patience = 16
 	// coldest is the last temperature, as a share of what a job has on average.
 	coldest = 1e-7
 	// reach is the number of temperatures beyond which an option has no share.
@@ -88,8 +91,12 @@ func (s *search) descend(jobs [][]Option, capacity, prices []float64, temperatur
 	for ; temperature >= last; temperature /= cooling {
 		reached = temperature
 		now.at(prices, temperature)
-		for !s.clock.Ended {
-			step := now.step(prices, 4*temperature)
+		longest := 4 * temperature
+		for n := 0; !s.clock.Ended; n++ {
+			if n > patience {
+				longest *= 2
+			}
+			step := now.step(prices, longest)
 			decrease := 0.0
 			for g := range step {
 				decrease -= now.gradient[g] * step[g]

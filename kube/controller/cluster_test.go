@@ -1,6 +1,7 @@
 package controller_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -49,7 +51,7 @@ type cluster struct {
 	// onPatch, where set, is asked before each write, and afterPatch after it.
 	onPatch    func(patch string, name string) error
 	afterPatch func() error
-	// reads is what the loop reads, client unless set.
+	// reads is what the loop reads: client, with deletions at the time of its clock.
 	reads  client.Client
 	writes atomic.Int64
 	pods   int
@@ -106,6 +108,20 @@ func newCluster(t *testing.T, nodes int, jobs ...*unstructured.Unstructured) *cl
 		builder.WithObjects(job)
 	}
 	c.client = builder.Build()
+	// The fake API server dates deletions by the clock of the machine.
+	deleted := make(map[types.UID]*metav1.Time)
+	c.reads = interceptor.NewClient(c.client, interceptor.Funcs{List: func(ctx context.Context, under client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		err := under.List(ctx, list, options...)
+		if pods, ok := list.(*corev1.PodList); ok {
+			for i := range pods.Items {
+				if pod := &pods.Items[i]; pod.DeletionTimestamp != nil {
+					deleted[pod.UID] = cmp.Or(deleted[pod.UID], &metav1.Time{Time: c.now})
+					pod.DeletionTimestamp = deleted[pod.UID]
+				}
+			}
+		}
+		return err
+	}})
 	c.kubelet()
 	c.now = c.now.Add(time.Hour)
 	c.start()
@@ -114,9 +130,6 @@ func newCluster(t *testing.T, nodes int, jobs ...*unstructured.Unstructured) *cl
 
 // start starts the controller, as after a crash.
 func (c *cluster) start() {
-	if c.reads == nil {
-		c.reads = c.client
-	}
 	c.recorder, c.registry = events.NewFakeRecorder(1000), prometheus.NewRegistry()
 	c.loop = controller.NewLoop(c.pool, controller.Options{
 		Mode: c.mode, Kinds: kinds.Named([]string{"Job"}), Kueue: c.kueue, Client: c.reads, Live: c.client, Allocator: c.allocator, Querier: c.querier, Calls: c.calls,

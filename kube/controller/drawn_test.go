@@ -2,15 +2,19 @@ package controller_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -42,19 +46,21 @@ type drawn struct {
 	*cluster
 	*rand.Rand
 	tenants int
+	gone    map[string]bool // Nodes that are no more; pods may still be said to be there.
 }
 
 // node returns a node of the pool on which no bystander has a pod, "" where there is none.
 func (d *drawn) node() string {
 	var nodes []string
 	for name, pods := range d.onNodes() {
-		if !strings.Contains(pods, "bystander") && strings.HasPrefix(name, "node-") {
+		if !strings.Contains(pods, "bystander") && strings.HasPrefix(name, "node-") && !d.gone[name] {
 			nodes = append(nodes, name)
 		}
 	}
 	if len(nodes) == 0 {
 		return ""
 	}
+	slices.Sort(nodes)
 	return nodes[d.IntN(len(nodes))]
 }
 
@@ -101,6 +107,19 @@ func (d *drawn) tenant(change func(*batchv1.Job)) {
 	if err := d.client.Update(d.t.Context(), &job); err != nil {
 		d.t.Fatal(err)
 	}
+}
+
+// again deletes a job and makes another of its name.
+func (d *drawn) again(name string, uid types.UID) error {
+	var job batchv1.Job
+	if err := d.client.Get(d.t.Context(), types.NamespacedName{Namespace: "default", Name: name}, &job); err != nil {
+		return err
+	}
+	if err := d.client.Delete(d.t.Context(), &job); err != nil {
+		return err
+	}
+	job.UID, job.ResourceVersion = uid, ""
+	return d.client.Create(d.t.Context(), &job)
 }
 
 // happens has something happen.
@@ -181,16 +200,77 @@ func (d *drawn) happens() string {
 			}
 		}},
 		{"a new leader", func() { d.start() }},
-		{"a clock set back", func() { d.now = d.now.Add(-time.Hour) }},
+		{"a clock set back", func() { d.now = d.now.Add(-[]time.Duration{30 * time.Second, 90 * time.Second, time.Hour}[d.IntN(3)]) }},
+		{"pods that ignore SIGTERM", func() { d.leaving = d.IntN(2) == 0 }},
+		{"no Job controller", func() { d.linger = d.IntN(2) == 0 }},
+		{"another writer", func() { // It is first a few times, or makes the job again.
+			job, left, uid := fmt.Sprint("tenant-", d.IntN(max(1, d.tenants))), d.IntN(8), types.UID(fmt.Sprint("uid-", d.Uint64()))
+			d.onPatch = func(_, name string) error {
+				if name != job || left == 0 {
+					return nil
+				}
+				if left--; left%4 == 0 {
+					if err := d.again(job, types.UID(fmt.Sprint(uid, left))); err != nil {
+						return err
+					}
+				}
+				return apierrors.NewConflict(batchv1.Resource("jobs"), name, errors.New("it was changed"))
+			}
+		}},
+		{"a node renamed", func() {
+			if name := d.node(); name != "" {
+				var node corev1.Node
+				if err := d.client.Get(d.t.Context(), types.NamespacedName{Name: name}, &node); err != nil {
+					d.t.Fatal(err)
+				}
+				if err := d.client.Delete(d.t.Context(), &node); err != nil {
+					d.t.Fatal(err)
+				}
+				d.gone[name] = true
+				node.Name, node.ResourceVersion = name+"-renamed", ""
+				if err := d.client.Create(d.t.Context(), &node); err != nil {
+					d.t.Fatal(err)
+				}
+			}
+		}},
+		{"a node of another pool", func() {
+			changed(func(n *corev1.Node) { n.Labels["pool"] = []string{"training", "other"}[d.IntN(2)] })
+		}},
 	}
 	event := events[d.IntN(len(events))]
 	event.do()
 	return event.name
 }
 
+// heal ends all troubles, and the tenant leaves but for one short job.
+func (d *drawn) heal() {
+	d.leaving, d.linger, d.onPatch, d.quota, d.waits = false, false, nil, nil, nil
+	var nodes corev1.NodeList
+	if err := d.client.List(d.t.Context(), &nodes); err != nil {
+		d.t.Fatal(err)
+	}
+	for _, node := range nodes.Items {
+		fresh := worldtest.Node(node.Name)
+		fresh.ResourceVersion = node.ResourceVersion
+		if err := d.client.Update(d.t.Context(), fresh); err != nil {
+			d.t.Fatal(err)
+		}
+	}
+	for i := range d.tenants {
+		if err := d.client.Delete(d.t.Context(), &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("tenant-", i)}}); err != nil {
+			d.t.Fatal(err)
+		}
+	}
+	last := worldtest.Job("last", 0, map[string]string{"work": "20m", "nodes": "1"})
+	last.SetResourceVersion("")
+	if err := d.client.Create(d.t.Context(), last); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
 // TestDrawnEvents: whatever happens to nodes on which they have no pods, and to other jobs, jobs
 // that did nothing are asked about with at least the nodes that they hold, and change only as was
-// decided.
+// decided. Once all is well again, a job that comes starts.
 func TestDrawnEvents(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(2)
@@ -205,7 +285,7 @@ func TestDrawnEvents(t *testing.T) {
 				worldtest.Job("bystander-1", 2, map[string]string{"work": "10000h", "nodes": "1,2,3", "restart": "5m"}),
 			)
 			c.scales = true
-			d := &drawn{cluster: c, Rand: rand.New(rand.NewPCG(seed, 0))}
+			d := &drawn{cluster: c, Rand: rand.New(rand.NewPCG(seed, 0)), gone: make(map[string]bool)}
 			var history []string
 			held := func() (sizes map[string]int) {
 				sizes = make(map[string]int)
@@ -219,10 +299,10 @@ func TestDrawnEvents(t *testing.T) {
 			w.asked = func(snapshot *elastallocv1.Snapshot) {
 				running, on := 0, d.onNodes()
 				for _, j := range snapshot.GetJobs() {
-					name := strings.TrimPrefix(j.GetId(), "Job/default/")
+					name, most := strings.TrimPrefix(j.GetId(), "Job/default/"), int(j.GetCurrentNodes())
 					for node, pods := range on {
-						if strings.HasPrefix(name, "bystander") && strings.Contains(pods, name) && d.healthy(node) {
-							running++
+						if most > 0 && strings.HasPrefix(name, "bystander") && strings.Contains(pods, name) && d.healthy(node) {
+							running, most = running+1, most-1 // Others of its pods are to leave.
 						}
 					}
 				}
@@ -243,6 +323,14 @@ func TestDrawnEvents(t *testing.T) {
 						}
 					}
 				}
+			}
+			d.heal()
+			c.step = 30 * time.Second
+			for began := c.now; c.now.Sub(began) < 45*time.Minute; {
+				c.passes(1)
+			}
+			if n, _ := c.job("last"); n == 0 {
+				t.Fatalf("all is well for 45 minutes, and a job has not started, after %s; jobs %v, nodes %v\n%+v", strings.Join(history, ", "), held(), d.onNodes(), c.loop.Report())
 			}
 		})
 	}

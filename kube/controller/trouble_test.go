@@ -1,7 +1,6 @@
 package controller_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,12 +14,9 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/elastalloc/elastalloc/kube/controller"
 	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
@@ -403,20 +399,6 @@ func TestPodsThatStay(t *testing.T) {
 	)
 	c.pool.MinInterval, c.pool.Cadence = 0, 10*time.Second
 	c.leaving = true
-	seen := make(map[types.UID]*metav1.Time)
-	// The fake API server dates deletions by the clock of the machine.
-	c.reads = interceptor.NewClient(c.client, interceptor.Funcs{List: func(ctx context.Context, under client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-		err := under.List(ctx, list, options...)
-		if pods, ok := list.(*corev1.PodList); ok {
-			for i := range pods.Items {
-				if pod := &pods.Items[i]; pod.DeletionTimestamp != nil {
-					seen[pod.UID] = cmp.Or(seen[pod.UID], &metav1.Time{Time: c.now})
-					pod.DeletionTimestamp = seen[pod.UID]
-				}
-			}
-		}
-		return err
-	}})
 	c.start()
 	first := 0
 	for began := c.now; c.now.Sub(began) < 6*time.Minute; {

@@ -54,7 +54,7 @@ type Shape struct {
 	Unit int64
 	// Pod is what its pods are made from.
 	Pod corev1.PodSpec
-	// Grace is how long a deleted pod may take to go.
+	// Grace is how long a deleted pod may take to go, at most MaxGrace.
 	Grace time.Duration
 	// Leaving are pods of it on nodes that are about to be taken away, one of each of its parts: they
 	// go first where the kind lets one choose.
@@ -229,7 +229,16 @@ func (s *Shape) setPods(template *corev1.PodTemplateSpec, unit corev1.ResourceNa
 			}
 		}
 	}
-	s.Grace = time.Duration(ptr.Deref(template.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)) * time.Second
+	s.Grace = Grace(template.Spec.TerminationGracePeriodSeconds)
+}
+
+// MaxGrace is how long pods are waited for at most, whatever their grace period: users set that, of
+// years if they like.
+const MaxGrace = time.Hour
+
+// Grace returns how long a pod of the given grace period is waited for.
+func Grace(seconds *int64) time.Duration {
+	return time.Duration(min(ptr.Deref(seconds, corev1.DefaultTerminationGracePeriodSeconds), int64(MaxGrace/time.Second))) * time.Second
 }
 
 // setElastic notes the pods of the one part of a job that requests the unit, and returns its index;

@@ -90,9 +90,6 @@ type Plan struct {
 // Done reports whether the cluster is as was decided.
 func (p *Plan) Done() bool { return len(p.Now) == 0 && len(p.Waiting) == 0 && !p.Settling }
 
-// maxGrace is how long a decision waits at most for pods to use their grace period.
-const maxGrace = time.Hour
-
 // Steps returns what is left to do of the last decision noted on the jobs of a world, the
 // decisions of recommend mode apart. It depends on nothing else, so that a controller which
 // ended at any point goes on where it was. A decision that was not written to its end asks
@@ -119,7 +116,7 @@ func Steps(w *world.World, current string) Plan {
 			if changed := j.Record.Changed; changed != nil && changed.After(progress) && !changed.After(w.Now) {
 				progress = *changed
 			}
-			grace = max(grace, min(maxGrace, j.Shape.Grace))
+			grace = max(grace, j.Shape.Grace)
 			switch step := (Step{Job: j, From: j.Nodes(), To: j.Target}); {
 			case !j.Movable() || step.From == step.To:
 			case j.Kueue && (step.From == 0 || step.To == 0): // That is Kueue's to do.

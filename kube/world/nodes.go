@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -12,6 +13,7 @@ import (
 	schedulinghelpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 
 	"github.com/elastalloc/elastalloc/kube/kinds"
 )
@@ -202,8 +204,10 @@ func (o *observer) countPods(j *Job) {
 		default:
 			j.Pods.Terminating++
 			o.counted[node] = true
-			// The deletion is to be done by its timestamp, which has the grace in it.
-			if o.Now.Sub(pod.DeletionTimestamp.Time) > o.Pool.SettleTimeout {
+			// The deletion is to be done by its timestamp, which has the whole grace in it.
+			grace := ptr.Deref(pod.DeletionGracePeriodSeconds, 0)
+			asked := pod.DeletionTimestamp.Unix() - grace
+			if o.Now.Sub(time.Unix(asked, 0)) > kinds.Grace(&grace)+o.Pool.SettleTimeout {
 				j.Pods.Overdue++
 			}
 		}

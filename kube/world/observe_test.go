@@ -99,6 +99,15 @@ func TestPodsThatHold(t *testing.T) {
 	if j := c.World().Jobs[0]; j.Pods.Overdue != 1 {
 		t.Errorf("%d pods are overdue; want 1", j.Pods.Overdue)
 	}
+	const years = 10 * 365 * 24 * time.Hour
+	c.Pods[0].DeletionTimestamp, c.Pods[0].DeletionGracePeriodSeconds = &metav1.Time{Time: c.Now.Add(years)}, new(int64(years/time.Second))
+	for wait, want := range map[time.Duration]int{kinds.MaxGrace + c.Pool.SettleTimeout: 0, kinds.MaxGrace + c.Pool.SettleTimeout + time.Second: 1} {
+		later := *c
+		later.Now = c.Now.Add(wait)
+		if j := later.World().Jobs[0]; j.Pods.Overdue != want {
+			t.Errorf("%v after a deletion with a grace of years %d pods are overdue; want %d", wait, j.Pods.Overdue, want)
+		}
+	}
 	c.Nodes[0].Spec.Unschedulable = true
 	if j := c.World().Jobs[0]; j.Pods.Terminating != 0 {
 		t.Errorf("%d pods terminate on nodes that count; want none", j.Pods.Terminating)

@@ -42,6 +42,9 @@ const (
 	// enoughGain of the bound for another to follow.
 	fineTemperature = 1e-5
 	enoughGain      = 1e-9
+	// Nor does another follow one that gains less than gapShare of what the bound is above a
+	// plan close to the best: the core search loses more.
+	gapShare = 3e-3
 	// maxRounds limits the rounds of settling and pricing.
 	maxRounds = 200
 	// newtonSteps limits the Newton steps at one temperature.
@@ -65,6 +68,8 @@ type Start struct {
 	Trust float64
 	// Rough prices are good enough: the search ends at coarseTemperature.
 	Rough bool
+	// Close says that what is enough is close to the optimum.
+	Close bool
 }
 
 // Descent minimises the Lagrangian bound over a subproblem.
@@ -163,7 +168,9 @@ func (d *Descent) Minimise(clock *model.Clock, l Evaluator, from Start, enough f
 			continue
 		}
 		settled = 0
-		if from.Rough && temperature <= d.coarse || found == 0 && (temperature <= last || temperature <= fineTemperature*average && gain <= enoughGain*math.Abs(bound)) {
+		sharp := temperature <= last || temperature <= fineTemperature*average && gain <= enoughGain*math.Abs(bound) ||
+			from.Close && temperature <= d.coarse && math.Abs(gain) <= gapShare*(bound-enough)
+		if found == 0 && sharp || from.Rough && temperature <= d.coarse {
 			break
 		}
 		temperature = max(last, temperature*cooling)

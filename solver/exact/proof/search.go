@@ -256,6 +256,7 @@ func (s *Search) Offer(clock *model.Clock, p model.Plan) {
 func (s *Search) explore(clock *model.Clock, part *subproblem) {
 	s.Explored++
 	goodEnough := func() bool { return s.closed(part) || solver.RelativeGap(s.Value, part.bound) <= s.gap }
+	part.Close = s.rollout != nil
 	for part.Rough = part.Trust > 0 && s.gap > solver.OptimalGap; ; part.Rough = false {
 		bound, prices := s.lagrangian.minimise(clock, part, s.Value+max(s.in.Precision, s.gap*math.Abs(s.Value)))
 		s.prove(part, bound, Priced(s.in, prices), lemmaPrices)

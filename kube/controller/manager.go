@@ -47,15 +47,9 @@ func CacheOptions(watched []kinds.Kind, kueue bool) (cache.Options, error) {
 	if kueue {
 		byObject[object(kueueKinds()[0])] = cache.ByObject{Transform: slimWorkload}
 	}
-	// Children need not have the label.
-	children := make(map[schema.GroupVersionKind]bool)
 	for _, kind := range watched {
-		if kind.Child != nil {
-			children[*kind.Child] = true
-		}
-	}
-	for _, kind := range watched {
-		if !children[kind.GVK] {
+		// Children need not have the label.
+		if !slices.ContainsFunc(watched, func(k kinds.Kind) bool { return k.Child != nil && *k.Child == kind.GVK }) {
 			byObject[object(kind.GVK)] = cache.ByObject{Label: labels.NewSelector().Add(*labelled)}
 		}
 	}

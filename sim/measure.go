@@ -57,8 +57,8 @@ type Summary struct {
 	Rescales int     `json:"rescales"`
 	Pauses   float64 `json:"pauses"`
 	// Moves is how often jobs' nodes changed their type, per job, and NodeTypes are the kinds
-	// of nodes. Missing where nodes are all alike.
-	Moves     *float64      `json:"moves,omitempty"`
+	// of nodes, missing where nodes are all alike.
+	Moves     float64       `json:"moves"`
 	NodeTypes []TypeSummary `json:"node_types,omitempty"`
 	// Utilization is Result.Utilization.
 	Utilization Share `json:"utilization"`
@@ -134,7 +134,7 @@ func Summarize(r *Result, seed uint64) Summary {
 		Jobs: len(r.Jobs), Decisions: len(r.Decisions),
 	}
 	var queue, total, unserved []float64
-	var weights, weighted, moves float64
+	var weights, weighted float64
 	var begin, end time.Duration
 	for i := range r.Jobs {
 		job := &r.Jobs[i]
@@ -152,7 +152,7 @@ func Summarize(r *Result, seed uint64) Summary {
 		}
 		end = max(end, job.End)
 		s.Rescales += job.Rescales
-		moves += float64(job.Moves)
+		s.Moves += float64(job.Moves)
 		s.Pauses += float64(job.Pauses())
 		if job.Outcome == OutcomeCompleted {
 			s.Completed++
@@ -165,6 +165,7 @@ func Summarize(r *Result, seed uint64) Summary {
 		s.WeightedTotalSeconds = weighted / weights
 	}
 	s.Pauses /= float64(max(1, len(r.Jobs)))
+	s.Moves /= float64(max(1, len(r.Jobs)))
 	s.MakespanSeconds = (end - begin).Seconds()
 	s.NodePrice = r.nodePrice()
 	if Optimises(r.Policy) {
@@ -173,7 +174,7 @@ func Summarize(r *Result, seed uint64) Summary {
 	s.Utilization = Share(r.Utilization)
 	s.Teams = r.teams()
 	if len(r.NodeTypes) > 0 {
-		s.Moves, s.NodeTypes = new(moves/float64(max(1, len(r.Jobs)))), r.types()
+		s.NodeTypes = r.types()
 	}
 
 	solve := r.SolveMillis()

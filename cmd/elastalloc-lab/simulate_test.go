@@ -52,7 +52,7 @@ func checkSummary(t *testing.T, out string) {
 	run := summary.Runs[0]
 	if diff := cmp.Diff([]string{
 		"completed", "decisions", "jobs", "makespan_s", "max_slowdown", "max_total_s", "max_unserved_big_s",
-		"mean_queue_s", "mean_total_s", "mean_unserved_s", "node_price", "nodes", "p50_total_s", "p95_total_s", "p99_total_s",
+		"mean_queue_s", "mean_total_s", "mean_unserved_s", "moves", "node_price", "nodes", "p50_total_s", "p95_total_s", "p99_total_s",
 		"pauses", "policy", "rescales", "seed", "solve_ms", "trace", "unproven", "utilization", "weighted_mean_total_s",
 	}, keys(run)); diff != "" {
 		t.Errorf("fields of a run (-want +got):\n%s", diff)

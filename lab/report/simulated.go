@@ -128,8 +128,8 @@ func (f *Simulated) Tables() []Table {
 			return number("%.2f", *s.WorstTeam)
 		})})
 	}
-	if summary.Runs[0].Moves != nil {
-		price = append(price, column{"moves", "those that changed the node type as well", of(func(s *sim.Summary) string { return fmt.Sprintf("%.2f", *s.Moves) })})
+	if summary.Runs[0].NodeTypes != nil {
+		price = append(price, column{"moves", "those that changed the node type as well", of(func(s *sim.Summary) string { return fmt.Sprintf("%.2f", s.Moves) })})
 	}
 	heading := func(run int) string {
 		if run > 0 && summary.Runs[run].Nodes == summary.Runs[run-1].Nodes {
@@ -138,7 +138,7 @@ func (f *Simulated) Tables() []Table {
 		return format.Count(summary.Runs[run].Nodes, "node")
 	}
 	tables := []Table{tabulate(len(summary.Runs), heading, times...), tabulate(len(summary.Runs), heading, price...)}
-	if summary.Runs[0].Moves != nil {
+	if summary.Runs[0].NodeTypes != nil {
 		tables = append(tables, f.typesTable())
 	}
 	return tables

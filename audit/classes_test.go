@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"testing"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/elastalloc/elastalloc/audit"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
@@ -139,6 +141,20 @@ func (d drawer) makeHostile(r *elastallocv1.AllocateRequest) {
 		r.Options.TotalTime = &elastallocv1.TotalTimeOptions{
 			Fairness: new(d.extreme(1e-300, 1e6)), PausePriceFactor: new(d.extreme(1e-300, 1e6)), QuotaPrice: new(d.extreme(1e-300, 1e6)),
 			Aging: second(1, year), RescalePrice: second(1e-9, year), Payback: second(1, year), StartBonus: second(1e-9, year),
+		}
+	}
+}
+
+// TestSweeps audits sweeps with few steps of work: equal jobs one after another, and prices of
+// nodes that come to more than all jobs bring once took many times as many.
+func TestSweeps(t *testing.T) {
+	t.Parallel()
+	for _, seed := range []uint64{12, 38, 267} {
+		d := newDrawer(seed)
+		request := d.sweep(10+d.IntN(90), 2+d.IntN(60), 1+d.IntN(5))
+		request.Options.TimeBudget = durationpb.New(time.Minute)
+		if got := audit.Check(t.Context(), request, decide(t, request), audit.Options{Work: 30_000_000}); got.Verdict != audit.Confirmed {
+			t.Errorf("seed %d: %v", seed, got)
 		}
 	}
 }

@@ -101,7 +101,7 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 		result.Bound = objective
 	case p.Steps == 1 && search.Contradiction == "":
 		in.SetTies(clock, p, 0)
-		if best, better, ok := proof.Recount(clock, in, search.Incumbent); ok {
+		if best, better, ok := proof.Recount(clock, in, search.Incumbent, proof.TiesOnly*math.Abs(search.Value)); ok {
 			plan, objective = planOf(p, best)
 			result.Bound = objective + better*in.Unit
 		}

@@ -358,7 +358,7 @@ func TestRecount(t *testing.T) {
 				best = value
 			}
 		}
-		found, better, ok := Recount(g.clock, g.Instance, g.plans[rapid.IntRange(0, len(g.plans)-1).Draw(t, "plan")])
+		found, better, ok := Recount(g.clock, g.Instance, g.plans[rapid.IntRange(0, len(g.plans)-1).Draw(t, "plan")], 0)
 		if !ok {
 			t.Fatal("not counted")
 		}

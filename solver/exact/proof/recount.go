@@ -18,10 +18,10 @@ import (
 // those of the problem times a power of two, less no tie cost; prices are whole multiples of a
 // unit, so fine that their products with nodes, differences and sums are exact too.
 
-// Recount returns the incumbent, or a plan that losses show to be better, and the most that any
-// plan is better than it. It returns false if time or memory is up. The instance must be of
-// one step and without ties.
-func Recount(clock *model.Clock, in *model.Instance, incumbent model.Plan) (best model.Plan, better float64, ok bool) {
+// Recount returns the incumbent, or a plan that losses show to be better by more than what
+// counts as the same, and the most that any plan is better than it. It returns false if time or
+// memory is up. The instance must be of one step and without ties.
+func Recount(clock *model.Clock, in *model.Instance, incumbent model.Plan, same float64) (best model.Plan, better float64, ok bool) {
 	t := newGroupTree(in)
 	pool := len(t.nodes) - 1
 	if !t.relax(clock, true) || !t.minimise(clock, pool) {
@@ -34,7 +34,7 @@ func Recount(clock *model.Clock, in *model.Instance, incumbent model.Plan) (best
 	for i := range in.Jobs {
 		rounding += 8 * ulp * in.Jobs[i].Tail[0]
 	}
-	if better > rounding {
+	if better > max(rounding, same) {
 		best, better = t.plan(), 0
 	}
 	return best, max(0, better) + rounding, true

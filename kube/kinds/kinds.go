@@ -133,11 +133,18 @@ func Owner(job *unstructured.Unstructured) string {
 func (k Kind) Read(job, child *unstructured.Unstructured, unit corev1.ResourceName) (Shape, error) {
 	s, err := k.read(job, child, unit)
 	s.Multiple = max(s.Multiple, 1)
-	if err == nil && s.Unit == 0 {
+	switch {
+	case err != nil:
+	case s.Unit == 0:
 		err = notElastic("its pods request no %s", unit)
+	case s.Size > MaxSize || s.Multiple > MaxSize:
+		err = notElastic("it asks for %d pods and grows by %d; want at most %d", s.Size, s.Multiple, MaxSize)
 	}
 	return s, err
 }
+
+// MaxSize is the largest size that a decision takes.
+const MaxSize = 1 << 20
 
 // Operation is one of a JSON patch.
 type Operation struct {

@@ -215,6 +215,7 @@ func TestNotElastic(t *testing.T) {
 		"Ray's own autoscaler":  {"RayCluster", "kind: RayCluster\nspec: {enableInTreeAutoscaling: true, workerGroupSpecs: [{groupName: a, replicas: 1, template: POD}]}", "", "autoscaler"},
 		"suspended group":       {"RayCluster", "kind: RayCluster\nspec: {workerGroupSpecs: [{groupName: a, suspend: true, replicas: 1, template: POD}]}", "", "suspended by itself"},
 		"Ray of two":            {"RayCluster", "kind: RayCluster\nspec: {workerGroupSpecs: [{template: POD}, {template: POD}]}", "", "several worker groups"},
+		"Ray of billions":       {"RayCluster", "kind: RayCluster\nspec: {workerGroupSpecs: [{groupName: a, replicas: 65536, numOfHosts: 65536, template: POD}]}", "", "asks for 4294967296 pods"},
 		"Ray of none":           {"RayCluster", "kind: RayCluster\nspec: {}", "", "no worker group"},
 		"PyTorchJob of a size":  {"PyTorchJob", "kind: PyTorchJob\nspec: {pytorchReplicaSpecs: {Worker: {template: POD}}}", "", "elasticPolicy is unset"},
 		"PyTorchJob with HPA":   {"PyTorchJob", "kind: PyTorchJob\nspec: {elasticPolicy: {minReplicas: 1, maxReplicas: 8, metrics: [{}]}, pytorchReplicaSpecs: {Worker: {template: POD}}}", "", "HorizontalPodAutoscaler"},

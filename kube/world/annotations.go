@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/elastalloc/elastalloc/client/eta"
+	"github.com/elastalloc/elastalloc/kube/kinds"
 )
 
 // The label that opts a job in, and the annotations that are read and written.
@@ -35,7 +36,6 @@ const (
 // What the API takes.
 const (
 	maxSizes         = 32
-	maxNodes         = 1 << 20
 	maxSpeed         = 1e9
 	maxWeight        = 1e12
 	maxDuration      = 100 * 365 * 24 * time.Hour
@@ -158,6 +158,7 @@ func (r *reader) sizes(least, most, multiple int) []int {
 	if high == 0 {
 		high = max(low, multiple, defaultMaxNodes)
 	}
+	high = min(high, kinds.MaxSize)
 	var sizes []int
 	switch {
 	case !found:
@@ -169,7 +170,7 @@ func (r *reader) sizes(least, most, multiple int) []int {
 		from, to, _ := strings.Cut(text, "-")
 		a, errA := strconv.Atoi(strings.TrimSpace(from))
 		b, errB := strconv.Atoi(strings.TrimSpace(to))
-		if errA != nil || errB != nil || a < 1 || b < a || b > maxNodes {
+		if errA != nil || errB != nil || a < 1 || b < a || b > kinds.MaxSize {
 			r.bad(NodesAnnotation, "is %q; want a range such as 1-16 or a list such as 1,2,4,8", text)
 			return nil
 		}
@@ -181,7 +182,7 @@ func (r *reader) sizes(least, most, multiple int) []int {
 	default:
 		for entry := range strings.SplitSeq(text, ",") {
 			n, err := strconv.Atoi(strings.TrimSpace(entry))
-			if err != nil || n < 1 || n > maxNodes {
+			if err != nil || n < 1 || n > kinds.MaxSize {
 				r.bad(NodesAnnotation, "is %q; want a range such as 1-16 or a list such as 1,2,4,8", text)
 				return nil
 			}

@@ -42,6 +42,7 @@ func TestParseWishes(t *testing.T) {
 		"efficiency":      {annotations{"doubling-efficiency": "0.9"}, 0, 0, 1, world.Wishes{Weight: 1, Efficiency: 0.9, Sizes: []int{1, 2, 4, 8, 16}}},
 		"limits of kind":  {annotations{}, 2, 8, 1, world.Wishes{Weight: 1, Sizes: []int{2, 4, 8}}},
 		"hosts of a kind": {annotations{}, 2, 8, 4, world.Wishes{Weight: 1, Sizes: []int{4, 8}}},
+		"no real limit":   {annotations{}, 1 << 19, 1<<31 - 1, 1, world.Wishes{Weight: 1, Sizes: []int{1 << 19, 1 << 20}}},
 		"three replicas":  {annotations{}, 0, 0, 3, world.Wishes{Weight: 1, Sizes: []int{3, 6, 12}}},
 		"weight 0":        {annotations{"weight": "0"}, 0, 1, 1, world.Wishes{Sizes: []int{1}}},
 	}
@@ -91,6 +92,7 @@ func TestBadAnnotations(t *testing.T) {
 		"beyond the kind":      {map[string]string{"nodes": "1-16"}, 8, 1},
 		"half a host":          {map[string]string{"nodes": "1,2"}, 8, 2},
 		"limits without sizes": {nil, 1, 4},
+		"parts of billions":    {nil, 0, 1<<31 - 1},
 		"too many":             {map[string]string{"nodes": "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32,33"}, 0, 1},
 		"too few speeds":       {map[string]string{"nodes": "1,2", "speeds": "1"}, 0, 1},
 		"two curves":           {map[string]string{"nodes": "1,2", "speeds": "1,2", "doubling-efficiency": "0.8"}, 0, 1},

@@ -35,6 +35,7 @@
 //	proof/sizeprices.go  the bound at a price per size instead of one per node
 //	proof/sizelist.go    which plans lose little at those prices
 //	proof/decompose.go   the search over them
+//	proof/stepwise.go    the search of a few jobs, step by step
 //	proof/groups.go      a tree of limits and floors, and its prices
 //	proof/grouptable.go  tables merged along that tree
 //	proof/recount.go     the gap of one step, of losses alone
@@ -92,6 +93,11 @@
 // value less x and every step's knapsack of x. The tables that cut off labels never fall
 // short: between two shares no more follows than from the larger, nor than from the smaller
 // with the rest served at once.
+//
+// "step by step" (proof/stepwise.go). For a state at the start of a step, the value so far,
+// what can still follow of each job and what the steps to come bring at most bound what goes on
+// from it. Of two states one goes only where the other has no less value after paying for what
+// its jobs were served less: no sizes later make up for more. The precision covers rounding.
 //
 // "no column left" (proof/decompose.go, sizelist.go). Every plan of the root holds a column
 // of each class; where all of one class lose a limit at prices per size, so does every plan.

@@ -61,8 +61,32 @@ func (s *Search) decompose(clock *model.Clock, part *subproblem, atNodes float64
 	atSizes, x := sizes.kept.bound, slices.Clone(sizes.kept.prices)
 	s.sizesAt = x
 	s.prove(part, atSizes, Priced(s.in, part.Prices), lemmaSizePrices)
-	if !s.closed(part) && !clock.Ended {
-		s.searchLeft(clock, part, atNodes, sizes, x, atSizes, clock.Work+s.in.Effort.SizesWork+leftWork*before)
+	work := s.in.Effort.SizesWork + leftWork*before
+	if s.settled(part) {
+		work = min(work, tieWork)
+	}
+	few := newStepwise(clock, sizes, x)
+	if few != nil && !s.closed(part) {
+		s.searchSteps(clock, part, few, clock.Work+work)
+	}
+	if !s.closed(part) && !clock.Ended && (few == nil || !s.settled(part)) {
+		s.searchLeft(clock, part, atNodes, sizes, x, atSizes, clock.Work+work)
+	}
+}
+
+// searchSteps searches the root step by step, from narrow to wide. It ends where the clock's
+// work reaches until.
+func (s *Search) searchSteps(clock *model.Clock, part *subproblem, q *stepwise, until int) {
+	for width := firstStates; width <= lastStates; width *= 8 {
+		best, most, ok := q.run(clock, width, s.Value, until)
+		if !ok {
+			return
+		}
+		s.Offer(clock, best)
+		s.prove(part, most, Priced(s.in, part.Prices), lemmaStepwise)
+		if s.solve(part); s.closed(part) {
+			return
+		}
 	}
 }
 
@@ -82,9 +106,6 @@ func (s *Search) searchLeft(
 	clock *model.Clock, part *subproblem, atNodes float64, sizes *sizePrices, x []float64, atSizes float64, until int,
 ) {
 	width := s.in.Effort.LeftWidths[:]
-	if s.settled(part) {
-		until = min(until, clock.Work+tieWork)
-	}
 	for lossLimit := firstFraction * (atSizes - s.Value); ; lossLimit *= 4 {
 		whole := lossLimit >= atSizes-s.Value
 		lossLimit = min(lossLimit, atSizes-s.Value)

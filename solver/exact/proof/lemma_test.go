@@ -251,6 +251,31 @@ func TestLemmaLeft(t *testing.T) {
 	})
 }
 
+// TestLemmaStepwise searches step by step at any prices per size, with few states too.
+func TestLemmaStepwise(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := drawGround(t)
+		s, part := g.search(t, false)
+		sizes, x := g.anySizePrices(t, part)
+		q := newStepwise(g.clock, sizes, x)
+		if q == nil {
+			t.Skip("a job cannot finish, or the pool is too large")
+		}
+		value := s.Value - rapid.SampledFrom([]float64{0, 0, 0.5}).Draw(t, "less")
+		best, most, ok := q.run(g.clock, rapid.SampledFrom([]int{1, 2, 5, 1000}).Draw(t, "width"), value, 0)
+		if !ok {
+			t.Fatal("time is up")
+		}
+		s.prove(part, most, Priced(g.Instance, part.Prices), lemmaStepwise)
+		g.holdsFor(t, s, part, "step by step")
+		if best != nil {
+			if found, _ := g.Value(g.clock, best); !g.Legal(best) || found < value-1e-12*g.magnitude {
+				t.Fatalf("the plan %v is worth %.17g; asked for more than %.17g", best, found, value)
+			}
+		}
+	})
+}
+
 // TestLemmaBranch splits subproblems at random: together the parts have every plan.
 func TestLemmaBranch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -19,6 +19,7 @@ const (
 	lemmaLeft       lemma = "columns left"
 	lemmaBranch     lemma = "branch"
 	lemmaSteps      lemma = "steps alone"
+	lemmaStepwise   lemma = "step by step"
 	lemmaGroups     lemma = "group prices"
 	lemmaTables     lemma = "group tables"
 )

@@ -218,10 +218,6 @@ func requestOf(pool string) reconcile.Request {
 // toPools makes every event of a job one of the pool that its label names, and any other, also
 // of a node or a pod that happens to have the label, one of every pool.
 func toPools(pools []config.Pool) handler.EventHandler {
-	known := make(map[string]bool)
-	for _, pool := range pools {
-		known[pool.Name] = true
-	}
 	poolOf := func(o client.Object) (pool string, labelled bool) {
 		if _, isJob := o.(*unstructured.Unstructured); isJob {
 			pool, labelled = o.GetLabels()[world.PoolLabel]
@@ -229,9 +225,9 @@ func toPools(pools []config.Pool) handler.EventHandler {
 		return pool, labelled
 	}
 	add := func(q queue, objects ...client.Object) {
-		for name := range known {
-			if slices.ContainsFunc(objects, func(o client.Object) bool { pool, labelled := poolOf(o); return !labelled || pool == name }) {
-				q.AddAfter(requestOf(name), gather)
+		for _, pool := range pools {
+			if slices.ContainsFunc(objects, func(o client.Object) bool { of, labelled := poolOf(o); return !labelled || of == pool.Name }) {
+				q.AddAfter(requestOf(pool.Name), gather)
 			}
 		}
 	}

@@ -33,7 +33,7 @@ left{namespace="elsewhere",job_name="other"} 3600 %[1]d
 done{namespace="default",job_name="now"} 0.75 %[1]d
 `, ago(0), ago(4*time.Minute), ago(11*time.Minute))
 	}
-	address, stop := prometheustest.Start(t, metrics)
+	address, stop := prometheustest.Start(t, "jobs", "groups: []", metrics)
 	querier, err := controller.NewPrometheus(address)
 	if err != nil {
 		t.Fatal(err)

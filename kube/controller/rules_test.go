@@ -61,7 +61,7 @@ func TestRules(t *testing.T) {
 	start(c)
 	c.passes(12)
 	c.want(map[string]int{"long": 4, "short": 4})
-	address, _ := prometheustest.StartWithRules(t, "elastalloc-controller", regexp.MustCompile(`for: \d+m`).ReplaceAllString(string(rules), "for: 0s"), scraped)
+	address, _ := prometheustest.Start(t, "elastalloc-controller", regexp.MustCompile(`for: \d+m`).ReplaceAllString(string(rules), "for: 0s"), scraped)
 	connection, err := promapi.NewClient(promapi.Config{Address: address})
 	if err != nil {
 		t.Fatal(err)

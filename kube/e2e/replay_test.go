@@ -65,7 +65,7 @@ func TestReplay(t *testing.T) {
 	// Trainers report their progress, as they do on most platforms.
 	var progress atomic.Pointer[string]
 	progress.Store(new(string))
-	prometheus, _ := prometheustest.Start(t, func() string { return *progress.Load() })
+	prometheus, _ := prometheustest.Start(t, "jobs", "groups: []", func() string { return *progress.Load() })
 	h := record(t, elastic.pool)
 	before := auditLength(t)
 	shorter := func(d time.Duration) string { return time.Duration(float64(d) / compress).String() }

@@ -18,17 +18,11 @@ import (
 // listening is what Prometheus says once it listens, with the address.
 var listening = regexp.MustCompile(`msg="Listening on".* address=(\S+)`)
 
-// Start is StartWithRules without rules, for the job "jobs".
-func Start(t *testing.T, metrics func() string) (address string, stop func()) {
-	t.Helper()
-	return StartWithRules(t, "jobs", "groups: []", metrics)
-}
-
-// StartWithRules starts a Prometheus that scrapes what metrics returns, in its text format, as a
+// Start starts a Prometheus that scrapes what metrics returns, in its text format, as a
 // job twice a second, evaluates rules as often, and looks back an hour for the last value of a
 // series. It returns its address and what stops it, which the end of the test does at the latest.
 // Where Prometheus is missing the test is skipped, and in CI it fails.
-func StartWithRules(t *testing.T, job, rules string, metrics func() string) (address string, stop func()) {
+func Start(t *testing.T, job, rules string, metrics func() string) (address string, stop func()) {
 	t.Helper()
 	path, err := exec.LookPath("prometheus")
 	if err != nil {

@@ -147,10 +147,7 @@ func (b *Builder) byRegret(clock *model.Clock, p model.Plan, prices []float64) [
 			return nil
 		}
 	}
-	order := make([]int, len(in.Jobs))
-	for i := range order {
-		order[i] = i
-	}
+	order := in.EveryJob()
 	if !model.StableSort(clock, order, func(a, b int) int { return cmp.Compare(regret[b], regret[a]) }) {
 		return nil
 	}

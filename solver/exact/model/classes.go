@@ -41,7 +41,7 @@ func (in *Instance) Classes(clock *Clock, jobs []int) (classOf, classes []int) {
 // Order gives the rows of a plan to equal jobs in an order of their own, the largest
 // sizes first, so that the plan does not depend on the way the search took.
 func (in *Instance) Order(clock *Clock, p Plan) {
-	classOf, classes := in.Classes(clock, in.everyJob())
+	classOf, classes := in.Classes(clock, in.EveryJob())
 	members := make([][]int, len(classes))
 	for i, class := range classOf {
 		members[class] = append(members[class], i)

@@ -76,10 +76,7 @@ func (in *Instance) factor(t int) float64 {
 }
 
 func newStepCurve(clock *Clock, in *Instance, t int) StepCurve {
-	edges := 0
-	for _, i := range in.Separable {
-		edges += len(in.Jobs[i].Sizes) - 1
-	}
+	edges := in.Size() / in.Steps * len(in.Separable) / max(1, len(in.Jobs)) // about
 	curve := StepCurve{Scale: 1, Edges: make([]Edge, 0, edges)}
 	for _, i := range in.Separable {
 		j := &in.Jobs[i]

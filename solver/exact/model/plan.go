@@ -50,14 +50,14 @@ func (in *Instance) PlanOf(nodes solver.Plan) Plan {
 	}
 	for t := range free {
 		if free[t] < 0 {
-			in.shrink(p, t, -free[t], in.everyJob())
+			in.shrink(p, t, -free[t], in.EveryJob())
 		}
 	}
 	return p
 }
 
-// everyJob returns the positions of all jobs.
-func (in *Instance) everyJob() []int {
+// EveryJob returns the positions of all jobs.
+func (in *Instance) EveryJob() []int {
 	all := make([]int, len(in.Jobs))
 	for i := range all {
 		all[i] = i

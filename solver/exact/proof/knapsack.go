@@ -79,15 +79,6 @@ func (k *knapsack) Reset() {
 	k.nodes, k.values = k.nodes[:0], k.values[:0]
 }
 
-// newKnapsack returns a knapsack with room for its options, so that no stretch goes into
-// moving them.
-func newKnapsack(options int) knapsack {
-	return knapsack{
-		nodes: make([]int32, 0, options), values: make([]float64, 0, options), losses: make([]float64, 0, options),
-		rates: make([]model.Rate, 0, options),
-	}
-}
-
 // Option adds an option to the item that is being added.
 func (k *knapsack) Option(nodes int32, value float64) {
 	k.nodes, k.values = append(k.nodes, nodes), append(k.values, value)

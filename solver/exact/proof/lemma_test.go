@@ -399,7 +399,7 @@ func TestLemmaSteps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		items := rapid.IntRange(1, 5).Draw(t, "items")
 		capacity := rapid.IntRange(0, 40).Draw(t, "capacity")
-		k := newKnapsack(0)
+		var k knapsack
 		k.Reset()
 		// best[n] is the best value of the items so far on n nodes.
 		best := make([]float64, capacity+1)

@@ -176,14 +176,12 @@ func (s *Search) Run(clock *model.Clock) (bound float64, limit solver.Limit) {
 // knapsack of its own.
 func (s *Search) separate(clock *model.Clock) (bound float64, limit solver.Limit) {
 	p, sum, relaxed, complete := model.NewPlan(s.in), 0.0, 0.0, true
-	k := newKnapsack(s.in.Size() / s.in.Steps)
+	n := s.in.Size() / s.in.Steps // With room for them no stretch goes into moving options.
+	k := knapsack{nodes: make([]int32, 0, n), values: make([]float64, 0, n), losses: make([]float64, 0, n), rates: make([]model.Rate, 0, n)}
 	for t := range s.in.Steps {
 		s.in.SeparableItems(clock, &k, t)
-		step, ok := solution{}, !clock.Ended
-		if ok {
-			step, ok = k.solve(clock, s.in.Capacity[t], s.in.Precision/float64(s.in.Steps))
-		}
-		if !ok {
+		step, ok := k.solve(clock, s.in.Capacity[t], s.in.Precision/float64(s.in.Steps))
+		if !ok { // Time is up, if not before the last item was added.
 			s.Offer(clock, p)
 			return s.bound(), solver.LimitTime
 		}

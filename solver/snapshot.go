@@ -65,8 +65,8 @@ type Horizon struct {
 // DefaultHorizon returns the horizon of the paper: 5 steps of 5 minutes.
 func DefaultHorizon() Horizon { return Horizon{Step: DefaultStep, Steps: DefaultSteps} }
 
-// WithDefaults returns the snapshot with every field that is not set at its default:
-// s itself where nothing is missing, a copy otherwise.
+// WithDefaults returns the snapshot with every field that is not set at its default, and no
+// TypeSpeeds where it has no node types: s itself where nothing changes, a copy otherwise.
 func (s *Snapshot) WithDefaults() *Snapshot {
 	filled := *s
 	filled.Horizon.Step = cmp.Or(s.Horizon.Step, DefaultStep)
@@ -75,6 +75,9 @@ func (s *Snapshot) WithDefaults() *Snapshot {
 	copied := false
 	for i := range s.Jobs {
 		job, missing := s.Jobs[i].withDefaults()
+		if len(s.NodeTypes) == 0 && job.Speeds != nil {
+			job.Speeds, missing = nil, true // Of no type.
+		}
 		if !missing {
 			continue
 		}

@@ -582,6 +582,23 @@ func TestFuturesKeepNoSimulations(t *testing.T) {
 	runtime.KeepAlive(futures)
 }
 
+// TestForecastWithoutNodeTypes does not look at what jobs tell of node types.
+func TestForecastWithoutNodeTypes(t *testing.T) {
+	t.Parallel()
+	a := newAllocator(t, elastalloc.Options{})
+	futures := make([]solver.Forecast, 2)
+	for n, speeds := range [][]solver.TypeSpeed{nil, {{NodeType: "a100", Factor: 4}}} {
+		var err error
+		s := &solver.Snapshot{TotalNodes: 4, Jobs: []solver.Job{{ID: "a", RemainingETA: time.Hour, Speeds: speeds}}}
+		if futures[n], err = a.Forecast(t.Context(), s, solver.Options{}, solver.ForecastOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(futures[0], futures[1]); diff != "" || futures[0].Jobs[0].End == nil {
+		t.Errorf("(-without speeds +with):\n%s", diff)
+	}
+}
+
 // TestForecastOnNodeTypes checks forecasts of one job by hand: 3,600 s on a reference node, of
 // which a fast one does two in a second.
 func TestForecastOnNodeTypes(t *testing.T) {

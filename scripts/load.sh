@@ -30,7 +30,8 @@ request() {
 
 # start FLAGS starts a server at $address.
 start() {
-  "$binary" serve --listen=127.0.0.1:0 --admin-listen=127.0.0.1:0 --drain-delay=0s "$@" 2>"$work/log" &
+  # shellcheck disable=SC2086 # Several words are meant.
+  "$binary" serve --listen=127.0.0.1:0 --admin-listen=127.0.0.1:0 --drain-delay=0s ${SERVE_FLAGS:-} "$@" 2>"$work/log" &
   server=$!
   until address=$(sed -n 's/.*"msg":"serving","address":"\([^"]*\)".*/\1/p' "$work/log") && [ -n "$address" ]; do sleep 0.1; done
 }

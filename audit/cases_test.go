@@ -17,6 +17,9 @@ func TestCases(t *testing.T) {
 		"a held job without sizes on node types": `"options": {"objective": "OBJECTIVE_TOTAL_TIME", "badJobs": "BAD_JOBS_HOLD"}, "snapshot": {
 			"nodeTypes": [{"id": "x", "nodes": 2}, {"id": "y", "nodes": 2}],
 			"jobs": [{"id": "a", "remainingEta": "3600s", "minNodes": 5, "maxNodes": 2}]}`,
+		"held jobs of a group with more nodes than a number holds": `"options": {"objective": "OBJECTIVE_TOTAL_TIME", "badJobs": "BAD_JOBS_HOLD"}, "snapshot": {
+			"totalNodes": 3, "groups": [{"id": "g", "quota": 3}], "jobs": [{"id": "a", "groupId": "g", "currentNodes": 2147483647},
+			{"id": "b", "groupId": "g", "currentNodes": 2147483647}, {"id": "c", "groupId": "g", "remainingEta": "3600s"}]}`,
 		"values next to nothing": `"options": {"admission": "ADMISSION_PREEMPTIVE"}, "snapshot": {"totalNodes": 6, "horizon": {"steps": 1},
 			"jobs": [{"id": "a", "remainingEta": "60s", "weight": 1e-300}, {"id": "b", "remainingEta": "9000000000s", "weight": 5e-324}]}`,
 		"the quotient of two speeds is no number": `"options": {"objective": "OBJECTIVE_TOTAL_TIME", "admission": "ADMISSION_PREEMPTIVE"}, "snapshot": {

@@ -2,6 +2,7 @@ package apiconv
 
 import (
 	"context"
+	"math"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -78,7 +79,7 @@ func toReport(r *solver.Report) *elastallocv1.SolveReport {
 	}
 	for _, g := range r.Groups {
 		converted.Groups = append(converted.Groups, &elastallocv1.GroupReport{
-			Id: g.ID, Nodes: int32(g.Nodes), Short: int32(g.Short), Price: g.Price,
+			Id: g.ID, Nodes: int32(min(g.Nodes, math.MaxInt32)), Short: int32(g.Short), Price: g.Price,
 		})
 	}
 	for _, t := range r.NodeTypes {

@@ -2427,7 +2427,8 @@ type GroupReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The id of the group.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Nodes that its jobs and those of all groups within it hold together from now on.
+	// Nodes that its jobs and those of all groups within it hold together from now on, at
+	// most 2^31-1: what held jobs say of themselves may come to more.
 	Nodes int32 `protobuf:"varint,2,opt,name=nodes,proto3" json:"nodes,omitempty"`
 	// Nodes that they are short of the quota, or of what the admission lets them hold at
 	// most if that is less. Whether their sizes can make up the quota is not looked at: one

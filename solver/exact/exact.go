@@ -96,7 +96,7 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 	plan, objective := planOf(p, search.Incumbent)
 	slack *= in.Unit
 	switch small := solver.RelativeGap(objective, objective+slack) <= solver.OptimalGap || math.Abs(objective) <= slack; {
-	case limit != solver.LimitNone || result.Bound-objective > 2*slack:
+	case limit != solver.LimitNone || math.Abs(result.Bound-objective) > 2*slack: // Below is a contradiction.
 	case small:
 		result.Bound = objective
 	case p.Steps == 1 && search.Contradiction == "":

@@ -155,6 +155,13 @@ func TestLemmaPrices(t *testing.T) {
 		bound, prices := s.lagrangian.minimise(g.clock, part, math.Inf(-1))
 		s.prove(part, bound, Priced(g.Instance, prices), lemmaPrices)
 		g.holdsFor(t, s, part, "L at the best prices")
+		whole := &subproblem{bound: math.Inf(1)}
+		whole.begin(g.clock, g.Instance)
+		s.lagrangian.Evaluate(g.clock, prices)
+		s.lagrangian.enter(g.clock, whole)
+		bound, _ = s.lagrangian.Evaluate(g.clock, prices)
+		s.prove(whole, bound, Priced(g.Instance, prices), lemmaPrices)
+		g.holdsFor(t, s, whole, "L over all plans, after that of a part at the same prices")
 	})
 }
 

@@ -158,3 +158,48 @@ func TestSweeps(t *testing.T) {
 		}
 	}
 }
+
+// TestSizePrices audits few jobs over 24 steps with little work: prices of nodes bound these by a
+// percent, those of sizes closely.
+func TestSizePrices(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		nodes, jobs int32
+		admission   elastallocv1.Admission
+		kinds       []*elastallocv1.Job
+	}{
+		// The largest size is more than the pool, so that its price may be any.
+		"3 jobs": {12, 3, elastallocv1.Admission_ADMISSION_OPTIMIZED, []*elastallocv1.Job{
+			uneven(40441686296185, []int32{3, 6, 8, 10, 11, 13}, 2.6386069309670424, 3.8030322091651882, 5.185104525187376, 5.686878191897719, 6.042189503277137, 12.44936624686235),
+			uneven(30240036830092, []int32{3, 6, 8, 10, 11, 13}, 2.6353064030667888, 4.028217974764916, 5.352564782820845, 4.791000660973541, 9.647875782531784, 12.587012456875735),
+		}},
+		"9 equal jobs": {39, 9, elastallocv1.Admission_ADMISSION_PREEMPTIVE, []*elastallocv1.Job{
+			uneven(53801856711082, []int32{2, 4, 7, 10, 13, 14}, 1.5441203778080872, 2.6227902320130405, 4.138282441558482, 5.235856685046462, 7.869954684071251, 8.432827022983945),
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &elastallocv1.Snapshot{Id: name, TotalNodes: c.nodes, Horizon: &elastallocv1.Horizon{Steps: new(int32(24))}}
+			for i := range int(c.jobs) {
+				j := proto.CloneOf(c.kinds[i%len(c.kinds)])
+				j.Id = fmt.Sprint("job-", i)
+				s.Jobs = append(s.Jobs, j)
+			}
+			request := &elastallocv1.AllocateRequest{Snapshot: s, Options: &elastallocv1.AllocateOptions{
+				Admission: c.admission, IncludePlan: true, TimeBudget: durationpb.New(time.Minute),
+			}}
+			answer := decide(t, request)
+			if got := audit.Check(t.Context(), request, answer, audit.Options{Work: 100_000_000}); got.Verdict != audit.Confirmed {
+				t.Error(got)
+			}
+		})
+	}
+}
+
+// uneven returns a job with the given ETA and a speed for each of its sizes.
+func uneven(eta time.Duration, sizes []int32, speeds ...float64) *elastallocv1.Job {
+	return &elastallocv1.Job{
+		RemainingEta: durationpb.New(eta), AllowedNodes: sizes,
+		Scaling: &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_Table{Table: &elastallocv1.SpeedTable{Speeds: speeds}}},
+	}
+}

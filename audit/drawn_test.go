@@ -303,9 +303,9 @@ func (m *model) answer(plan solver.Plan, bound float64, reason solver.Reason, pr
 	return arrived
 }
 
-// certificate draws a certificate for a plan's answer: prices that may mean nothing.
+// certificate draws a certificate for a plan's answer: prices of either sign that may mean nothing.
 func (d drawer) certificate(m *model) *elastallocv1.Certificate {
-	certificate := &elastallocv1.Certificate{}
+	certificate, paid := &elastallocv1.Certificate{}, float64(d.IntN(3))/2
 	for i := range m.Jobs {
 		if d.chance(2) {
 			continue
@@ -313,7 +313,7 @@ func (d drawer) certificate(m *model) *elastallocv1.Certificate {
 		prices := &elastallocv1.Certificate_SizePrices{Job: int32(m.index(i))}
 		for range m.Steps {
 			for _, k := range m.Jobs[i].Sizes {
-				prices.Prices = append(prices.Prices, float64(k)*d.Float64()*m.Jobs[i].Gain[0]/3)
+				prices.Prices = append(prices.Prices, float64(k)*(d.Float64()-paid)*m.Jobs[i].Gain[0]/3)
 			}
 		}
 		certificate.SizePrices = append(certificate.SizePrices, prices)

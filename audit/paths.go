@@ -6,7 +6,7 @@ import (
 )
 
 // mostLabels is how many labels are kept of a job; more are merged in pairs, upwards.
-const mostLabels = 4096
+const mostLabels = 1 << 14
 
 // perVertex is how many numbers a vertex takes while its row is built.
 const perVertex = 8
@@ -62,7 +62,7 @@ func (p *plans) best() (most int64) {
 	for t := range p.steps {
 		var next []label
 		for _, from := range labels {
-			for _, n := range p.left(t, from.served) {
+			for _, n := range p.usable[t] {
 				served := p.serve(from.served, t, n)
 				next = append(next, label{served, from.value + p.gain(served) + p.add[t][n]})
 			}

@@ -21,8 +21,8 @@ type search struct {
 	*model
 	*effort
 	target int64
-	// nodes are prices of nodes by row, sizes those of the sizes of some members by row. Any
-	// numbers do, if those of nodes are at least 0.
+	// nodes are prices of nodes by row, sizes what the sizes of some members add by row: minus
+	// their prices. Any numbers do, if those of nodes are at least 0.
 	nodes []int64
 	sizes map[int][][]int64
 	width []int // of each row, as far as all members together can use it
@@ -103,13 +103,14 @@ func (a *answer) newSearch(e *effort, target float64) *search {
 		if !known || c.sizes[i] != nil || len(of.GetPrices()) != len(a.capacity)*len(a.members[i].sizes) {
 			continue
 		}
-		for row := range slices.Chunk(of.GetPrices(), len(a.members[i].sizes)) {
-			var units []int64
-			for _, price := range row {
-				price = math.Ldexp(price, a.unit)
-				total += math.Abs(price)
-				units = append(units, int64(price))
+		for t, usable := range a.members[i].usable {
+			units, most := make([]int64, len(a.members[i].sizes)), 0.0
+			for _, n := range usable {
+				price := math.Ldexp(of.GetPrices()[t*len(units)+n], a.unit)
+				most = max(most, math.Abs(price))
+				units[n] = -int64(price)
 			}
+			total += most
 			c.sizes[i] = append(c.sizes[i], units)
 		}
 	}
@@ -175,40 +176,98 @@ func (c *search) reduce() *trial {
 	}
 	options := make([][][]option, len(c.capacity))
 	s := &trial{search: c, options: options}
+	var others []*plans
 	for t := range options {
 		options[t] = make([][]option, len(all))
 	}
 	for i, p := range all {
-		if p.byStep {
-			for t := range options {
-				_, options[t][i] = p.options(t, slack)
-			}
+		if !p.byStep {
+			others = append(others, p)
 			continue
 		}
+		for t := range options {
+			_, options[t][i] = p.options(t, slack)
+		}
+	}
+	if len(c.sizes) > 0 {
+		if slack = c.priceSizes(others, options, slack); slack <= 0 {
+			return nil
+		}
+	}
+	for _, p := range others {
 		o := &open{plans: p, paths: p.above(p.most - slack)}
 		if !o.paths.single() {
 			s.open = append(s.open, o)
 			continue
 		}
 		for t, arcs := range o.paths.arcs {
-			options[t][i] = []option{{p.member.sizes[arcs[0].size], arcs[0].gain}}
+			options[t][p.position] = []option{{p.member.sizes[arcs[0].size], arcs[0].gain}}
 		}
 	}
+	if s.layers, s.ends = c.merge(options); s.layers == nil {
+		return nil
+	}
+	s.price()
+	return s
+}
+
+// merge returns layers of the members that have options, by row, and the most that they are worth with
+// at most n nodes beside their least; nil where they do not fit.
+func (c *search) merge(options [][][]option) (layers []*layer, ends [][]int64) {
 	for t := range options {
 		y := c.table(t, -1, options[t])
 		width := max(0, c.width[t]-y.from+1)
 		c.keep(width)
-		ends := slices.Repeat([]int64{never}, width)
+		row := slices.Repeat([]int64{never}, width)
 		most := int64(never)
-		for n := range ends {
+		for n := range row {
 			most = max(most, y.at(y.from+n))
-			ends[n] = most
+			row[n] = most
 		}
 		if most == never {
-			return nil
+			return nil, nil
 		}
-		s.layers, s.ends = append(s.layers, y), append(s.ends, ends)
+		layers, ends = append(layers, y), append(ends, row)
 	}
-	s.price()
-	return s
+	return layers, ends
+}
+
+// priceSizes has members pay the prices of sizes that were given, if a better plan than the target
+// falls short of their bound by less than the slack. It returns what it falls short by at most.
+func (c *search) priceSizes(members []*plans, options [][][]option, slack int64) int64 {
+	numbers := c.numbers
+	_, tables := c.merge(options)
+	c.numbers = numbers // The tables do not stay.
+	atSizes, paying := -c.target, make([]*open, len(members))
+	for m, p := range members {
+		priced := *p
+		if given := c.sizes[p.position]; given != nil {
+			priced.add = given
+		}
+		o := &open{plans: &priced}
+		for t, row := range priced.add {
+			o.price = append(o.price, slices.Repeat([]int64{never}, len(row)))
+			for _, n := range p.usable[t] {
+				o.price[t][n] = -row[n]
+			}
+		}
+		tables = c.extend(tables, o)
+		priced.most = priced.best()
+		atSizes += priced.most
+		paying[m] = o
+	}
+	for _, table := range tables {
+		most := table[len(table)-1]
+		if most == never {
+			return 0
+		}
+		atSizes += most
+	}
+	if atSizes >= slack {
+		return slack
+	}
+	for m, p := range members {
+		*p = *paying[m].plans
+	}
+	return atSizes
 }

@@ -48,7 +48,7 @@ func (o *open) pay() [][]int64 {
 	return behind
 }
 
-// price sets the first prices of sizes: what the certificate says, else what their nodes cost.
+// price sets the first prices of sizes.
 func (s *trial) price() {
 	// losses are the least that members lose by not having their best plan.
 	losses := make(map[*open]int64)
@@ -61,13 +61,10 @@ func (s *trial) price() {
 	}
 	slices.SortStableFunc(s.open, func(a, b *open) int { return cmp.Or(cmp.Compare(losses[a], losses[b]), cmp.Compare(a.most, b.most)) })
 	for _, o := range s.open {
-		given := s.sizes[o.position]
 		for t, arcs := range o.paths.arcs {
 			row := slices.Repeat([]int64{never}, len(o.add[t]))
 			for _, a := range arcs {
-				if row[a.size] = -o.add[t][a.size]; given != nil {
-					row[a.size] = given[t][a.size]
-				}
+				row[a.size] = -o.add[t][a.size]
 			}
 			o.price = append(o.price, row)
 		}
@@ -130,7 +127,7 @@ func (s *trial) known() int64 {
 }
 
 // extend adds what a member pays to tables by the nodes that there are at most.
-func (s *trial) extend(tables [][]int64, o *open) (extended [][]int64) {
+func (c *search) extend(tables [][]int64, o *open) (extended [][]int64) {
 	for t, from := range tables {
 		table := slices.Repeat([]int64{never}, len(from))
 		for n, price := range o.price[t] {
@@ -143,7 +140,7 @@ func (s *trial) extend(tables [][]int64, o *open) (extended [][]int64) {
 					table[at+k] = max(table[at+k], v+price)
 				}
 			}
-			s.spend(len(from))
+			c.spend(len(from))
 		}
 		extended = append(extended, table)
 	}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -19,12 +20,16 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// drawn returns how many requests a test draws: more in the long tier.
+// drawn returns how many requests a test draws: more in the long tier, unless `make
+// conformance` is to draw fewer than the 2,000 times that it usually does.
 func drawn(short, long int) int {
-	if os.Getenv("ELASTALLOC_TESTS") == "conformance" {
-		return long
+	if os.Getenv("ELASTALLOC_TESTS") != "conformance" {
+		return short
 	}
-	return short
+	if checks, err := strconv.Atoi(os.Getenv("RAPID_CHECKS")); err == nil {
+		return long * checks / 2000
+	}
+	return long
 }
 
 // TestHistoricProofs audits answers that were once called optimal, and were not: the largest

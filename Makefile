@@ -86,7 +86,7 @@ build: ## Build the static binaries bin/elastalloc and bin/elastalloc-lab.
 
 .PHONY: controller
 controller: ## Build the static binary bin/elastalloc-controller.
-	cd kube && CGO_ENABLED=0 $(GO) build -buildvcs=auto -trimpath -ldflags "-s -w" -o ../bin/elastalloc-controller ./cmd/elastalloc-controller
+	@cd kube && CGO_ENABLED=0 ../scripts/compile.sh controller $(GO) build -v -buildvcs=auto -trimpath -ldflags "-s -w" -o ../bin/elastalloc-controller ./cmd/elastalloc-controller
 
 .PHONY: python
 python: ## Build the Python package as a wheel into PYTHON_OUT (Debian, Ubuntu).
@@ -191,7 +191,7 @@ clean: ## Remove what was built; the tools stay.
 define install-tool
 $(call stamp,$(1)):
 	@mkdir -p $$(TOOLS) && rm -f $$(TOOLS)/.$(1)@*
-	GOBIN=$$(TOOLS) $$(GO) install $$($(1))
+	@GOBIN=$$(TOOLS) scripts/compile.sh $(1) $$(GO) install -v $$($(1))
 	@touch $$@
 endef
 $(foreach tool,$(TOOL_NAMES),$(eval $(call install-tool,$(tool))))

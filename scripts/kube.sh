@@ -11,7 +11,9 @@
 set -euo pipefail
 mkdir -p "$1/bin" "$1/manifests" "$1/stamps"
 out=$(cd "$1" && pwd)
-cd "$(dirname "$0")/kube"
+cd "$(dirname "$0")"
+compile=$PWD/compile.sh
+cd kube
 exec 9>"$out/lock"
 flock 9
 
@@ -30,10 +32,8 @@ flags="-s -w -X $x.gitVersion=$kubernetes -X $x.gitMajor=$major -X $x.gitMinor=$
 
 build() { # NAME PACKAGE
   echo "$1: compiling what of its $(go list -deps "$2" | wc -l) packages is not in Go's cache"
-  TIMEFORMAT="$1: %U CPU seconds, %R seconds"
-  # One link takes 2 GB, so no more than one program at a time. -v names each package.
-  time CGO_ENABLED=0 go build -v -trimpath -ldflags "$flags" -o "$out/bin/$1" "$2" 2>&1 |
-    awk '/^[^ ]*\// && !/:/ { if (++n % 100 == 0) print "  " n " compiled"; fflush(); next } { print }'
+  # One link takes 2 GB, so no more than one program at a time.
+  CGO_ENABLED=0 "$compile" "$1" go build -v -trimpath -ldflags "$flags" -o "$out/bin/$1" "$2"
 }
 
 manifests() { # NAME DIRECTORY CRDS WEBHOOKS: what a controller needs installed.

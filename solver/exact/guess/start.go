@@ -23,7 +23,8 @@ const (
 	sampledTrust = 4
 )
 
-// SampledStart is where the search for the prices of so many jobs starts from a sample's.
+// SampledStart returns where the search for prices starts from those of a sample, given the number
+// of all jobs.
 func SampledStart(prices []float64, jobs int) Start {
 	return Start{Prices: prices, Temperature: sampledTemperature, Trust: sampledTrust / math.Sqrt(float64(jobs))}
 }

@@ -64,7 +64,7 @@ type enumerator struct {
 	plans []uint8
 }
 
-// reset forgets what was listed, and makes room for so many columns.
+// reset forgets what was listed, and makes room for most columns of the given number of steps.
 func (e *enumerator) reset(until, few, most, steps int) {
 	e.until, e.few, e.first = until, few, 0
 	e.found, e.plans = slices.Grow(e.found[:0], most), slices.Grow(e.plans[:0], most*steps)

@@ -202,8 +202,8 @@ func (q *stepwise) after(t, n, k int, from *stepwiseState) float64 {
 	return 1
 }
 
-// choose finds the states in which the jobs before the n-th have the sizes chosen, with which
-// they and the steps before are worth so much; left nodes are left.
+// choose finds the states in which the jobs before the n-th have the sizes chosen; worth is what
+// they and the steps before bring, and left the nodes that remain.
 func (q *stepwise) choose(clock *model.Clock, t, n int, from *stepwiseState, left int, worth float64, until int) {
 	most := worth + q.behind[n] + q.room[t][n][left] + q.rest[t+1]
 	if !(most > q.cutoff) || clock.Up(20) || clock.Past(until) {

@@ -61,12 +61,15 @@ func (s *Search) decompose(clock *model.Clock, part *subproblem, atNodes float64
 	atSizes, x := sizes.kept.bound, slices.Clone(sizes.kept.prices)
 	s.sizesAt = x
 	s.prove(part, atSizes, Priced(s.in, part.Prices), lemmaSizePrices)
+	if s.closed(part) {
+		return
+	}
 	work := s.in.Effort.SizesWork + leftWork*before
 	if s.settled(part) {
 		work = min(work, tieWork)
 	}
 	few := newStepwise(clock, sizes, x)
-	if few != nil && !s.closed(part) {
+	if few != nil {
 		s.searchSteps(clock, part, few, clock.Work+work)
 	}
 	if !s.closed(part) && !clock.Ended && (few == nil || !s.settled(part)) {

@@ -64,17 +64,25 @@ func (s *sizePrices) set(x []float64) {
 // job returns phi of a class and a plan that attains it, in memory that is used again;
 // false if time is up.
 func (s *sizePrices) job(clock *model.Clock, class int) (phi float64, chosen []uint8, ok bool) {
+	toGo, ok := s.ahead(clock, class)
+	if !ok {
+		return 0, nil, false
+	}
+	return s.pricer.price(clock, &s.In.Jobs[s.Jobs[class]], toGo, s.costs, s.Stride, s.Sizes[s.ShapeOf[class]])
+}
+
+// ahead sets costs for a class and returns what can follow, in memory that is used again once
+// prices are set; false if time is up.
+func (s *sizePrices) ahead(clock *model.Clock, class int) (toGo *valueToGo, ok bool) {
 	s.fill(class)
 	g := s.ShapeOf[class]
-	j, toGo := &s.In.Jobs[s.Jobs[class]], &s.toGo[g]
-	if !s.ready[g] {
-		toGo.fill(j, s.costs, s.Stride, s.Sizes[g])
-		s.ready[g] = true
-		if clock.Up(s.In.Steps * s.Stride * followCells) {
-			return 0, nil, false
-		}
+	toGo = &s.toGo[g]
+	if s.ready[g] {
+		return toGo, true
 	}
-	return s.pricer.price(clock, j, toGo, s.costs, s.Stride, s.Sizes[g])
+	toGo.fill(&s.In.Jobs[s.Jobs[class]], s.costs, s.Stride, s.Sizes[g])
+	s.ready[g] = true
+	return toGo, !clock.Up(s.In.Steps * s.Stride * followCells)
 }
 
 // fill sets costs to what the sizes of a class cost in every step.

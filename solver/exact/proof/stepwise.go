@@ -40,8 +40,6 @@ type stepwise struct {
 	// these the separable ones, which take what nodes are left.
 	jobs []stepwiseJob
 	few  int // finishing jobs
-	// toGo is by shape.
-	toGo []valueToGo
 	// room[t][n] is the most that the sizes of the jobs from the n-th on bring in step t, by
 	// the nodes that there are; rest[t] that of all jobs in the steps from t on.
 	room [][][]float64
@@ -63,6 +61,8 @@ type stepwiseJob struct {
 	index, class, shape int
 	// price[t][k] is that of the k-th size, or what it brings a separable job.
 	price [][]float64
+	// toGo is what can follow for a finishing job.
+	toGo *valueToGo
 }
 
 // stepwiseState is a state at the start of a step.
@@ -80,15 +80,15 @@ type served struct {
 	size, from uint8
 }
 
-// newStepwise prepares the search at prices per size x. It returns nil if there are too many jobs
-// or nodes for it.
+// newStepwise prepares the search at prices per size x, which have to stay set until it has run.
+// It returns nil if there are too many jobs or nodes for it.
 func newStepwise(clock *model.Clock, s *sizePrices, x []float64) *stepwise {
 	in := s.In
 	if len(in.Finishing) > fewJobs || slices.Max(in.Capacity) > mostCells(in)/((len(in.Jobs)+1)*in.Steps) {
 		return nil
 	}
 	q := &stepwise{
-		in: in, few: len(in.Finishing), toGo: make([]valueToGo, len(s.First)), rest: make([]float64, in.Steps+1), room: make([][][]float64, in.Steps),
+		in: in, few: len(in.Finishing), rest: make([]float64, in.Steps+1), room: make([][][]float64, in.Steps),
 		worth: grid[float64](len(in.Finishing), s.Stride), behind: make([]float64, len(in.Finishing)+1), chosen: make([]uint8, len(in.Finishing)),
 	}
 	s.set(x)
@@ -102,16 +102,12 @@ func newStepwise(clock *model.Clock, s *sizePrices, x []float64) *stepwise {
 			}
 			j.price = append(j.price, row)
 		}
+		j.toGo, _ = s.ahead(clock, j.class)
 		q.jobs = append(q.jobs, j)
 	}
 	slices.SortStableFunc(q.jobs, func(a, b stepwiseJob) int {
 		return cmp.Or(cmp.Compare(a.shape, b.shape), cmp.Compare(a.class, b.class))
 	})
-	for _, j := range q.jobs {
-		s.fill(j.class)
-		q.toGo[j.shape].fill(j.Job, s.costs, s.Stride, s.Sizes[j.shape])
-		clock.Up(in.Steps * s.Stride * followCells)
-	}
 	for _, i := range in.Separable {
 		j := stepwiseJob{Job: &in.Jobs[i], index: i}
 		for t := range in.Steps {
@@ -173,7 +169,7 @@ func (q *stepwise) extend(clock *model.Clock, t int, from *stepwiseState, until 
 		j, most := &q.jobs[n], math.Inf(-1)
 		for k := range q.sizes(t, n, from) {
 			share := q.after(t, n, k, from)
-			worth := j.Gain[t]*share + q.toGo[j.shape].most(t+1, share)
+			worth := j.Gain[t]*share + j.toGo.most(t+1, share)
 			if t == 0 {
 				worth -= j.Cost[k]
 			}

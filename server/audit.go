@@ -66,18 +66,6 @@ type audited struct {
 	since        time.Time
 }
 
-// newAuditCounter registers the counter of audits, whose series exist from the start.
-func newAuditCounter(registerer prometheus.Registerer) (*prometheus.CounterVec, error) {
-	audits := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "elastalloc_audits_total",
-		Help: "Answers that were to be audited, by verdict: refuted is a defect of the program, skipped found no idle turn.",
-	}, []string{"verdict"})
-	for _, verdict := range []string{AuditConfirmed, AuditRefuted, AuditOpen, auditSkipped} {
-		audits.WithLabelValues(verdict)
-	}
-	return audits, register(registerer, audits)
-}
-
 // draws reports whether the next answer is to be audited.
 func (a *auditor) draws() bool { return a != nil && rand.Float64() < a.share }
 

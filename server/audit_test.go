@@ -123,11 +123,7 @@ func TestAuditsLeaveTurnsToCalls(t *testing.T) {
 // TestAuditsAreBounded checks that answers which find no idle turn are counted, not kept.
 func TestAuditsAreBounded(t *testing.T) {
 	t.Parallel()
-	audits, err := newAuditCounter(prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := &auditor{audits: audits, waiting: make(chan audited, maxAudits)}
+	a := &auditor{audits: counters(prometheus.NewRegistry(), "audits", "", "verdict"), waiting: make(chan audited, maxAudits)}
 	event := &ingress.Event{Audit: true, Request: smallRequest()}
 	event.Size.Bytes = maxAuditBytes / 4
 	for range 10 {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -23,9 +24,6 @@ import (
 type Config struct {
 	// Listen and AdminListen are the TCP addresses of gRPC and of admin HTTP.
 	Listen, AdminListen string
-	// Listener and AdminListener, where set, are used instead of the addresses.
-	// The server closes them.
-	Listener, AdminListener net.Listener
 	// Allocator decides. Required.
 	Allocator apiconv.Allocator
 	// Backends are the backends of Allocator, in its order, greedy last.
@@ -44,15 +42,6 @@ type Config struct {
 	// MaxBudget is the longest time budget of a decision; a request that asks for more
 	// gets this.
 	MaxBudget time.Duration
-	// MaxReceiving is the maximum number of calls whose requests are arriving; one more,
-	// and the oldest of them is turned away.
-	MaxReceiving int
-	// MaxMessageBytes is the size of the largest request accepted; 0 means what the maximum
-	// number of jobs per snapshot needs.
-	MaxMessageBytes int
-	// ReceiveTimeout is how long a request may take to arrive, and ReadTimeout how long
-	// a caller may take to read an answer before the server hangs up.
-	ReceiveTimeout, ReadTimeout time.Duration
 	// DrainDelay is the time between turning not ready and refusing calls, so that
 	// routers notice in time. It may be 0.
 	DrainDelay time.Duration
@@ -86,7 +75,8 @@ type Config struct {
 	MetricsGroups []string
 	// MetricsNodeTypes are the same of node types.
 	MetricsNodeTypes []string
-	// Registry takes the metrics that /metrics shows; nil means a new one.
+	// Registry takes the metrics that /metrics shows, none of which it may have yet; nil means a
+	// new one.
 	Registry *prometheus.Registry
 	// Recorder, if set, keeps every call.
 	Recorder Recorder
@@ -103,6 +93,16 @@ type Config struct {
 	// Propagator reads the caller's span from the metadata of a call; nil reads none, so
 	// that every call begins a trace.
 	Propagator propagation.TextMapPropagator
+
+	// listener, where set, is used instead of Listen.
+	listener net.Listener
+	// maxReceiving is the maximum number of calls whose requests are arriving, for
+	// receiveTimeout at most; one more, and the oldest of them is turned away.
+	maxReceiving   int
+	receiveTimeout time.Duration
+	// maxMessageBytes is the size of the largest request accepted; 0 means what the maximum
+	// number of jobs per snapshot needs.
+	maxMessageBytes int
 }
 
 // Backend is what a server shows about one of its backends.
@@ -117,6 +117,9 @@ const (
 	SearchMemory = ingress.SearchMemory
 
 	leastMaxMemory = 16 << 20
+
+	// readTimeout is how long a caller may take to read an answer before the server hangs up.
+	readTimeout = 20 * time.Second
 
 	// mostMetricsGroups bounds the series of groups, and of node types, some 40 each.
 	mostMetricsGroups = 200
@@ -135,14 +138,13 @@ func DefaultConfig() Config {
 		AdminListen:    "127.0.0.1:9464",
 		MaxInflight:    runtime.GOMAXPROCS(0),
 		MaxQueue:       256,
-		MaxReceiving:   1024,
 		MaxMemory:      256 << 20,
 		MaxBudget:      10 * time.Second,
-		ReceiveTimeout: 10 * time.Second,
-		ReadTimeout:    20 * time.Second,
 		DrainDelay:     2 * time.Second,
 		DrainTimeout:   10 * time.Second,
 		Version:        "unknown",
+		maxReceiving:   1024,
+		receiveTimeout: 10 * time.Second,
 	}
 }
 
@@ -156,14 +158,10 @@ func (c *Config) check() error {
 		}
 	}
 	require(c.Allocator != nil, "no allocator")
-	require(c.Listener != nil || isAddress(c.Listen), "listen address is %q (want host:port)", c.Listen)
-	require(c.AdminListener != nil || isAddress(c.AdminListen), "admin listen address is %q (want host:port)", c.AdminListen)
+	require(c.listener != nil || isAddress(c.Listen), "listen address is %q (want host:port)", c.Listen)
+	require(isAddress(c.AdminListen), "admin listen address is %q (want host:port)", c.AdminListen)
 	require(c.MaxInflight >= 1, "max inflight is %d (want at least 1)", c.MaxInflight)
 	require(c.MaxQueue >= 0, "max queue is %d (want at least 0)", c.MaxQueue)
-	require(c.MaxReceiving >= 1, "max receiving is %d (want at least 1)", c.MaxReceiving)
-	require(c.MaxMessageBytes >= 0, "max message bytes is %d (want at least 0)", c.MaxMessageBytes)
-	require(c.ReceiveTimeout > 0, "receive timeout is %v (want more than 0)", c.ReceiveTimeout)
-	require(c.ReadTimeout > 0, "read timeout is %v (want more than 0)", c.ReadTimeout)
 	require(c.MaxMemory >= leastMaxMemory, "max memory is %d (want at least 16MiB)", c.MaxMemory)
 	require(c.MaxBudget > 0, "max budget is %v (want more than 0)", c.MaxBudget)
 	require(c.DrainDelay >= 0, "drain delay is %v (want at least 0)", c.DrainDelay)
@@ -193,7 +191,7 @@ func isAddress(address string) bool {
 // other machines and this was not asked for.
 func (c *Config) checkPlaintext() error {
 	host, _, _ := net.SplitHostPort(c.Listen)
-	if c.TLSCert != "" || c.Plaintext || c.Listener != nil || !isAddress(c.Listen) {
+	if c.TLSCert != "" || c.Plaintext || c.listener != nil || !isAddress(c.Listen) {
 		return nil
 	}
 	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
@@ -212,26 +210,21 @@ const (
 	mostMaxMessageBytes  = 2<<30 - 1
 )
 
-// maxMessageBytes returns the size of the largest request accepted.
-func (c *Config) maxMessageBytes() int {
-	if c.MaxMessageBytes > 0 {
-		return c.MaxMessageBytes
-	}
-	return max(leastMaxMessageBytes, bytesPerJob*min(c.Allocator.MaxJobs(), mostMaxMessageBytes/bytesPerJob))
+// messageBytes returns the size of the largest request accepted.
+func (c *Config) messageBytes() int {
+	return cmp.Or(c.maxMessageBytes,
+		max(leastMaxMessageBytes, bytesPerJob*min(c.Allocator.MaxJobs(), mostMaxMessageBytes/bytesPerJob)))
 }
 
 // listen opens both listeners, or none.
 func (c *Config) listen() (rpc, admin net.Listener, err error) {
-	rpc, admin = c.Listener, c.AdminListener
-	if rpc == nil {
+	if rpc = c.listener; rpc == nil {
 		if rpc, err = net.Listen("tcp", c.Listen); err != nil {
 			return nil, nil, err
 		}
 	}
-	if admin == nil {
-		if admin, err = net.Listen("tcp", c.AdminListen); err != nil {
-			return nil, nil, errors.Join(err, rpc.Close())
-		}
+	if admin, err = net.Listen("tcp", c.AdminListen); err != nil {
+		return nil, nil, errors.Join(err, rpc.Close())
 	}
 	return rpc, admin, nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
@@ -46,10 +47,10 @@ type defects struct {
 }
 
 // newDefects makes the folder, counts what is in it, and registers the metric.
-func newDefects(dir string, logger *slog.Logger, registerer prometheus.Registerer) (*defects, error) {
+func newDefects(dir string, logger *slog.Logger, registry prometheus.Registerer) (*defects, error) {
 	d := &defects{
 		dir: dir, logger: logger, lines: newLineLimit(1, 10), writes: make(chan struct{}, maxDefectWrites),
-		contradictions: prometheus.NewCounter(prometheus.CounterOpts{
+		contradictions: promauto.With(registry).NewCounter(prometheus.CounterOpts{
 			Name: "elastalloc_proof_contradictions_total",
 			Help: "Calls in which a search bounded the optimum below a legal plan: a defect of the program. Their answers claim no proof.",
 		}),
@@ -68,7 +69,7 @@ func newDefects(dir string, logger *slog.Logger, registerer prometheus.Registere
 			}
 		}
 	}
-	return d, register(registerer, d.contradictions)
+	return d, nil
 }
 
 // Observe counts, logs and keeps a call whose proof contradicted itself.

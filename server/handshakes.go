@@ -96,18 +96,12 @@ type handshakes struct {
 }
 
 // watchHandshakes adds counting and logging to credentials.
-func watchHandshakes(c credentials.TransportCredentials, registerer prometheus.Registerer, logger *slog.Logger) (credentials.TransportCredentials, error) {
-	h := &handshakes{
+func watchHandshakes(c credentials.TransportCredentials, registry prometheus.Registerer, logger *slog.Logger) *handshakes {
+	return &handshakes{
 		TransportCredentials: c, logger: logger, lines: newLineLimit(1, 10),
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "elastalloc_refused_handshakes_total",
-			Help: "TLS handshakes that failed, by reason.",
-		}, []string{"reason"}),
+		refused: counters(registry, "elastalloc_refused_handshakes_total", "TLS handshakes that failed, by reason.",
+			"reason", reasonCertificate, reasonProtocol, reasonGone),
 	}
-	for _, reason := range []string{reasonCertificate, reasonProtocol, reasonGone} {
-		h.refused.WithLabelValues(reason)
-	}
-	return h, register(registerer, h.refused)
 }
 
 // ServerHandshake makes a handshake.

@@ -52,7 +52,7 @@ func startWith(t testing.TB, change func(*Config), prepare func(*Server)) *harne
 	t.Helper()
 	h := &harness{listener: bufconn.Listen(1 << 20), logs: &syncbuffer.Buffer{}, result: make(chan error, 1)}
 	config := DefaultConfig()
-	config.Listener = h.listener
+	config.listener = h.listener
 	config.AdminListen = "127.0.0.1:0"
 	config.DrainDelay, config.DrainTimeout = 0, time.Minute
 	config.Allocator = fakeAllocator(smallest)

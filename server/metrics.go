@@ -2,14 +2,12 @@ package server
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"runtime"
 	"time"
 
-	grpcprometheus "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/elastalloc/elastalloc/internal/apiconv"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
@@ -32,58 +30,39 @@ type metrics struct {
 }
 
 // newMetrics registers the metrics of decisions, those of the backends and of the build,
-// and those of Go and of the process. All series of the backends exist from the start. The
-// error names every metric that the registerer has already.
-func newMetrics(registerer prometheus.Registerer, version string, backends []Backend) (*metrics, error) {
+// and those of Go and of the process. All series of the backends exist from the start.
+func newMetrics(registry prometheus.Registerer, version string, backends []Backend) *metrics {
 	sizes := prometheus.ExponentialBuckets(1, 4, 10)
 	fromNone := append([]float64{0}, sizes...)
-	m := &metrics{
-		solveDuration: prometheus.NewHistogramVec(histogram("elastalloc_solve_duration_seconds",
-			"Time inside the backend that answered, by backend, objective and the limit that ended the search.",
-			latencies()), []string{"backend", "objective", "limit"}),
-		relativeGap: prometheus.NewHistogramVec(histogram("elastalloc_relative_gap",
-			"Fraction by which the optimum may exceed the answer. Proven optimal is up to 1e-9.",
-			[]float64{solver.OptimalGap, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1}), []string{"backend"}),
-		gain: prometheus.NewHistogram(histogram("elastalloc_gain_over_greedy_ratio",
-			"Objective divided by what greedy would have scored: 1.1 is 10 % more. Not observed where greedy scores 0.",
-			[]float64{.9, 1, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 5, 10})),
-		fallbacks: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "elastalloc_fallbacks_total",
-			Help: "Attempts that gave no answer, so that the next backend was asked, by backend and outcome.",
-		}, []string{"backend", "outcome"}),
-		snapshotJobs: prometheus.NewHistogram(histogram("elastalloc_snapshot_jobs",
-			"Jobs in the snapshots decided.", sizes)),
-		snapshotNodes: prometheus.NewHistogram(histogram("elastalloc_snapshot_nodes",
-			"Nodes in the pools of the snapshots decided.", sizes)),
-		changes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "elastalloc_changes_total",
-			Help: "Jobs in decisions, by what the decision means for them.",
-		}, []string{"change"}),
-		idleNodes: prometheus.NewHistogram(histogram("elastalloc_idle_nodes",
-			"Nodes that a decision leaves idle.", fromNone)),
-		waitingJobs: prometheus.NewHistogram(histogram("elastalloc_waiting_jobs",
-			"Jobs that a decision leaves without nodes.", fromNone)),
-		warnings: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "elastalloc_warnings_total",
-			Help: "Warnings in decisions, by code.",
-		}, []string{"code"}),
-	}
-	for _, change := range apiconv.Names[elastallocv1.Change]() {
-		m.changes.WithLabelValues(change)
-	}
-	for _, code := range apiconv.Names[elastallocv1.WarningCode]() {
-		m.warnings.WithLabelValues(code)
-	}
-	buildInfo := prometheus.NewGauge(prometheus.GaugeOpts{
+	auto := promauto.With(registry)
+	auto.NewGauge(prometheus.GaugeOpts{
 		Name:        "elastalloc_build_info",
 		Help:        "Always 1; the labels say what is running.",
 		ConstLabels: prometheus.Labels{"version": version, "go_version": runtime.Version()},
-	})
-	buildInfo.Set(1)
-	all := []prometheus.Collector{
-		m.solveDuration, m.relativeGap, m.gain, m.fallbacks, m.snapshotJobs, m.snapshotNodes,
-		m.changes, m.idleNodes, m.waitingJobs, m.warnings, buildInfo,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	}).Set(1)
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m := &metrics{
+		solveDuration: auto.NewHistogramVec(histogram("elastalloc_solve_duration_seconds",
+			"Time inside the backend that answered, by backend, objective and the limit that ended the search.",
+			latencies()), []string{"backend", "objective", "limit"}),
+		relativeGap: auto.NewHistogramVec(histogram("elastalloc_relative_gap",
+			"Fraction by which the optimum may exceed the answer. Proven optimal is up to 1e-9.",
+			[]float64{solver.OptimalGap, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1}), []string{"backend"}),
+		gain: auto.NewHistogram(histogram("elastalloc_gain_over_greedy_ratio",
+			"Objective divided by what greedy would have scored: 1.1 is 10 % more. Not observed where greedy scores 0.",
+			[]float64{.9, 1, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 5, 10})),
+		fallbacks: auto.NewCounterVec(prometheus.CounterOpts{
+			Name: "elastalloc_fallbacks_total",
+			Help: "Attempts that gave no answer, so that the next backend was asked, by backend and outcome.",
+		}, []string{"backend", "outcome"}),
+		snapshotJobs:  auto.NewHistogram(histogram("elastalloc_snapshot_jobs", "Jobs in the snapshots decided.", sizes)),
+		snapshotNodes: auto.NewHistogram(histogram("elastalloc_snapshot_nodes", "Nodes in the pools of the snapshots decided.", sizes)),
+		changes: counters(registry, "elastalloc_changes_total",
+			"Jobs in decisions, by what the decision means for them.", "change", apiconv.Names[elastallocv1.Change]()...),
+		idleNodes:   auto.NewHistogram(histogram("elastalloc_idle_nodes", "Nodes that a decision leaves idle.", fromNone)),
+		waitingJobs: auto.NewHistogram(histogram("elastalloc_waiting_jobs", "Jobs that a decision leaves without nodes.", fromNone)),
+		warnings: counters(registry, "elastalloc_warnings_total",
+			"Warnings in decisions, by code.", "code", apiconv.Names[elastallocv1.WarningCode]()...),
 	}
 	for _, backend := range backends {
 		name := string(backend.Name)
@@ -98,9 +77,27 @@ func newMetrics(registerer prometheus.Registerer, version string, backends []Bac
 				m.fallbacks.WithLabelValues(name, outcome)
 			}
 		}
-		all = append(all, backendUp(backend))
+		auto.NewGaugeFunc(prometheus.GaugeOpts{
+			Name:        "elastalloc_backend_up",
+			Help:        "Whether a backend of this server is asked: 0 while its program is missing or its breaker is open, until an attempt has succeeded.",
+			ConstLabels: prometheus.Labels{"backend": name},
+		}, func() float64 {
+			if backend.State().Up {
+				return 1
+			}
+			return 0
+		})
 	}
-	return m, register(registerer, all...)
+	return m
+}
+
+// counters registers counters that differ in a label, whose series exist from the start.
+func counters(registry prometheus.Registerer, name, help, label string, values ...string) *prometheus.CounterVec {
+	vec := promauto.With(registry).NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+	for _, value := range values {
+		vec.WithLabelValues(value)
+	}
+	return vec
 }
 
 // Observe observes a decision. A sampled span in ctx becomes the exemplar of how long the
@@ -150,66 +147,22 @@ func (m *metrics) observeOutcome(d *solver.Decision) {
 	}
 }
 
-// newGRPCMetrics registers the metrics of gRPC.
-func newGRPCMetrics(registerer prometheus.Registerer) (*grpcprometheus.ServerMetrics, error) {
-	m := grpcprometheus.NewServerMetrics(grpcprometheus.WithServerHandlingTimeHistogram(
-		grpcprometheus.WithHistogramBuckets(latencies())))
-	return m, register(registerer, m)
-}
-
 // registerLoad registers the metrics of a server's load, which ask for it whenever they
 // are scraped, so that they and the status page agree.
-func registerLoad(registerer prometheus.Registerer, load func() ingress.Load) error {
-	gauge := func(name, help string, value func(ingress.Load) int) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
-			func() float64 { return float64(value(load())) })
+func registerLoad(registry prometheus.Registerer, load func() ingress.Load) {
+	auto := promauto.With(registry)
+	gauge := func(name, help string, value func(ingress.Load) int) {
+		auto.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value(load())) })
 	}
-	return register(registerer,
-		gauge("elastalloc_inflight_requests", "Calls being decided.", func(l ingress.Load) int { return l.Inflight }),
-		gauge("elastalloc_inflight_limit", "Maximum number of calls decided at once.", func(l ingress.Load) int { return l.MaxInflight }),
-		gauge("elastalloc_memory_bytes", "Bytes that calls hold, by estimate: received, decoded, work space and answers that are not read.",
-			func(l ingress.Load) int { return l.Memory }),
-		gauge("elastalloc_memory_limit_bytes", "Maximum number of bytes that calls hold.", func(l ingress.Load) int { return l.MaxMemory }),
-		gauge("elastalloc_queued_requests", "Calls that wait for their turn.", func(l ingress.Load) int { return l.Queued }),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "elastalloc_shed_total", Help: "Calls turned away because there were too many.",
-		}, func() float64 { return float64(load().Shed) }),
-	)
-}
-
-// registerCertificate registers when the certificate that is served expires.
-func registerCertificate(registerer prometheus.Registerer, expiry func() time.Time) error {
-	return register(registerer, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "elastalloc_certificate_expiration_timestamp_seconds",
-		Help: "When the TLS certificate that is served expires, in seconds since 1970.",
-	}, func() float64 { return float64(expiry().Unix()) }))
-}
-
-// backendUp returns the gauge of a backend, which asks it for its state whenever it is
-// scraped.
-func backendUp(backend Backend) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name:        "elastalloc_backend_up",
-		Help:        "Whether a backend of this server is asked: 0 while its program is missing or its breaker is open, until an attempt has succeeded.",
-		ConstLabels: prometheus.Labels{"backend": string(backend.Name)},
-	}, func() float64 {
-		if backend.State().Up {
-			return 1
-		}
-		return 0
-	})
-}
-
-// register registers collectors; its error names every one that is registered already.
-func register(registerer prometheus.Registerer, all ...prometheus.Collector) error {
-	var failed []error
-	for _, collector := range all {
-		failed = append(failed, registerer.Register(collector))
-	}
-	if err := errors.Join(failed...); err != nil {
-		return fmt.Errorf("register metrics: %w", err)
-	}
-	return nil
+	gauge("elastalloc_inflight_requests", "Calls being decided.", func(l ingress.Load) int { return l.Inflight })
+	gauge("elastalloc_inflight_limit", "Maximum number of calls decided at once.", func(l ingress.Load) int { return l.MaxInflight })
+	gauge("elastalloc_memory_bytes", "Bytes that calls hold, by estimate: received, decoded, work space and answers that are not read.",
+		func(l ingress.Load) int { return l.Memory })
+	gauge("elastalloc_memory_limit_bytes", "Maximum number of bytes that calls hold.", func(l ingress.Load) int { return l.MaxMemory })
+	gauge("elastalloc_queued_requests", "Calls that wait for their turn.", func(l ingress.Load) int { return l.Queued })
+	auto.NewCounterFunc(prometheus.CounterOpts{
+		Name: "elastalloc_shed_total", Help: "Calls turned away because there were too many.",
+	}, func() float64 { return float64(load().Shed) })
 }
 
 // latencies are the buckets of times, in seconds.

@@ -4,85 +4,64 @@ import (
 	"context"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/elastalloc/elastalloc/server/internal/ingress"
-	"github.com/elastalloc/elastalloc/solver"
 )
 
-// namedMetrics are metrics of the groups, or of the node types, that the operator named. They
-// are an observer of calls.
+// namedMetrics are metrics of the groups and the node types that the operator named, whose
+// series exist from the start. No other has any, so that callers cannot make series. They are an
+// observer of calls.
 type namedMetrics struct {
-	byName map[string][]prometheus.Observer
-	// observe has what a decision means for each group or node type in it observed, in the
-	// order of the metrics.
-	observe func(report *solver.Report, as func(name string, values ...float64))
+	groupNodes, groupShort, groupPrice, typePrice, typeIdle named
 }
 
-// nodeHistogram and priceHistogram return the options of a histogram of nodes, and of prices.
-func nodeHistogram(name, help string) prometheus.HistogramOpts {
-	return histogram(name, help, append([]float64{0}, prometheus.ExponentialBuckets(1, 4, 8)...))
-}
+// named are histograms by name.
+type named map[string]prometheus.Observer
 
-func priceHistogram(name, help string) prometheus.HistogramOpts {
-	return histogram(name, help, []float64{0, .01, .03, .1, .3, 1, 3})
-}
-
-// newGroupMetrics registers the metrics of the named groups.
-func newGroupMetrics(registerer prometheus.Registerer, names []string) (namedMetrics, error) {
-	m := namedMetrics{observe: func(report *solver.Report, as func(string, ...float64)) {
-		for _, g := range report.Groups {
-			as(g.ID, float64(g.Nodes), float64(g.Short), g.Price)
+// newNamedMetrics registers the metrics of the named groups and node types.
+func newNamedMetrics(registry prometheus.Registerer, groups, nodeTypes []string) namedMetrics {
+	nodes := append([]float64{0}, prometheus.ExponentialBuckets(1, 4, 8)...)
+	prices := []float64{0, .01, .03, .1, .3, 1, 3}
+	metric := func(label string, names []string, name, help string, buckets []float64) named {
+		vec := promauto.With(registry).NewHistogramVec(histogram(name, help, buckets), []string{label})
+		series := make(named, len(names))
+		for _, name := range names {
+			series[name] = vec.WithLabelValues(name)
 		}
-	}}
-	return m.register(registerer, "group", names,
-		nodeHistogram("elastalloc_group_nodes", "Nodes that a decision gives a group, of those that --metrics-groups names."),
-		nodeHistogram("elastalloc_group_short_nodes", "Nodes that a decision leaves a group short of its quota."),
-		priceHistogram("elastalloc_group_limit_price", "What one more node of a group's limit is worth in a decision, in units of the objective."))
+		return series
+	}
+	return namedMetrics{
+		metric("group", groups, "elastalloc_group_nodes", "Nodes that a decision gives a group, of those that --metrics-groups names.", nodes),
+		metric("group", groups, "elastalloc_group_short_nodes", "Nodes that a decision leaves a group short of its quota.", nodes),
+		metric("group", groups, "elastalloc_group_limit_price",
+			"What one more node of a group's limit is worth in a decision, in units of the objective.", prices),
+		metric("node_type", nodeTypes, "elastalloc_node_type_price",
+			"What one more node of a type is worth in a decision, in units of the objective.", prices),
+		metric("node_type", nodeTypes, "elastalloc_node_type_idle_nodes",
+			"Nodes of a type that a decision leaves idle, of those that --metrics-node-types names.", nodes),
+	}
 }
 
-// newNodeTypeMetrics registers the metrics of the named node types.
-func newNodeTypeMetrics(registerer prometheus.Registerer, names []string) (namedMetrics, error) {
-	m := namedMetrics{observe: func(report *solver.Report, as func(string, ...float64)) {
-		for _, t := range report.NodeTypes {
-			as(t.ID, t.Price, float64(t.IdleNodes))
-		}
-	}}
-	return m.register(registerer, "node_type", names,
-		priceHistogram("elastalloc_node_type_price", "What one more node of a type is worth in a decision, in units of the objective."),
-		nodeHistogram("elastalloc_node_type_idle_nodes", "Nodes of a type that a decision leaves idle, of those that --metrics-node-types names."))
+// observe observes a value of a group or node type, if it is named.
+func (n named) observe(name string, value float64) {
+	if series := n[name]; series != nil {
+		series.Observe(value)
+	}
 }
 
-// register registers metrics with a label for the names, whose series exist from the start. No
-// other name ever has any, whatever callers send.
-func (m namedMetrics) register(
-	registerer prometheus.Registerer, label string, names []string, all ...prometheus.HistogramOpts,
-) (namedMetrics, error) {
-	if len(names) == 0 {
-		return m, nil
-	}
-	m.byName = make(map[string][]prometheus.Observer, len(names))
-	for _, name := range names {
-		m.byName[name] = make([]prometheus.Observer, len(all))
-	}
-	vecs := make([]prometheus.Collector, len(all))
-	for n, options := range all {
-		vec := prometheus.NewHistogramVec(options, []string{label})
-		for name, metrics := range m.byName {
-			metrics[n] = vec.WithLabelValues(name)
-		}
-		vecs[n] = vec
-	}
-	return m, register(registerer, vecs...)
-}
-
-// Observe observes what a decision means for the named groups or node types in it.
+// Observe observes what a decision means for the named groups and node types.
 func (m namedMetrics) Observe(_ context.Context, e *ingress.Event) {
-	if e.Err != nil || e.Report == nil || len(m.byName) == 0 {
+	if e.Err != nil || e.Report == nil {
 		return
 	}
-	m.observe(e.Report, func(name string, values ...float64) {
-		for n, metric := range m.byName[name] {
-			metric.Observe(values[n])
-		}
-	})
+	for _, g := range e.Report.Groups {
+		m.groupNodes.observe(g.ID, float64(g.Nodes))
+		m.groupShort.observe(g.ID, float64(g.Short))
+		m.groupPrice.observe(g.ID, g.Price)
+	}
+	for _, t := range e.Report.NodeTypes {
+		m.typePrice.observe(t.ID, t.Price)
+		m.typeIdle.observe(t.ID, float64(t.IdleNodes))
+	}
 }

@@ -73,7 +73,7 @@ func startEcho(t *testing.T, method echo, change func(*Config)) (*harness, *coll
 		if change != nil {
 			change(c)
 		}
-	}, func(s *Server) { s.register(testService(), method, nil) }), spans
+	}, func(s *Server) { s.grpc.RegisterService(s.ingress.Service(testService(), nil), method) }), spans
 }
 
 // rawCodec sends bytes as they are.
@@ -148,7 +148,7 @@ func TestPath(t *testing.T) {
 			call: send(make([]byte, limit+1)), code: codes.ResourceExhausted, message: "larger than max", level: "WARN",
 		},
 		"received too slowly": {
-			change: func(c *Config) { c.ReceiveTimeout = time.Millisecond },
+			change: func(c *Config) { c.receiveTimeout = time.Millisecond },
 			call: func(ctx context.Context, t *testing.T, h *harness, _ ...grpc.CallOption) error {
 				t.Helper()
 				return h.openCall(ctx, t).RecvMsg(new(wrapperspb.StringValue))
@@ -194,7 +194,7 @@ func TestPath(t *testing.T) {
 				test.method = answer
 			}
 			h, spans := startEcho(t, test.method, func(c *Config) {
-				c.MaxMessageBytes = limit
+				c.maxMessageBytes = limit
 				if test.change != nil {
 					test.change(c)
 				}
@@ -330,7 +330,7 @@ func TestCompressedRequestsAreRefused(t *testing.T) {
 // come is limited, and that they, not others, are turned away.
 func TestCallsThatDoNotArriveMakeRoom(t *testing.T) {
 	t.Parallel()
-	h, _ := startEcho(t, answer, func(c *Config) { c.MaxReceiving, c.ReceiveTimeout = 2, time.Hour })
+	h, _ := startEcho(t, answer, func(c *Config) { c.maxReceiving, c.receiveTimeout = 2, time.Hour })
 	started := `grpc_server_started_total{grpc_method="Echo",grpc_service="test.Service",grpc_type="unary"}`
 	first := h.openCall(t.Context(), t)
 	h.await(t, started, "1")

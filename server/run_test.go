@@ -120,12 +120,12 @@ func TestRunOfAnEndedContext(t *testing.T) {
 
 func TestCompleteReportsEverything(t *testing.T) {
 	t.Parallel()
-	_, err := Config{DrainDelay: -1, MaxQueue: -1, MaxMessageBytes: -1, ClientCA: "ca.pem", TLSKey: "key.pem"}.Complete()
+	_, err := Config{DrainDelay: -1, MaxQueue: -1, ClientCA: "ca.pem", TLSKey: "key.pem"}.Complete()
 	if err == nil {
 		t.Fatal("an empty configuration is complete")
 	}
-	for _, want := range []string{"allocator", "listen address", "admin listen address", "max inflight", "max queue", "max receiving",
-		"max message bytes", "receive timeout", "drain delay", "drain timeout", "certificate and a key", "client CA"} {
+	for _, want := range []string{"allocator", "listen address", "admin listen address", "max inflight", "max queue",
+		"drain delay", "drain timeout", "certificate and a key", "client CA"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error does not name %s: %v", want, err)
 		}
@@ -145,7 +145,7 @@ func TestCompleteLeavesNoListenerOpen(t *testing.T) {
 	}
 	config := DefaultConfig()
 	config.Allocator = fakeAllocator(smallest)
-	config.Listener, config.AdminListen = free, taken.Addr().String()
+	config.listener, config.AdminListen = free, taken.Addr().String()
 	if _, err := config.Complete(); err == nil {
 		t.Fatal("a taken address is listened on")
 	}

@@ -12,7 +12,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	grpcprometheus "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
@@ -80,30 +82,16 @@ func (s *Server) build() error {
 	if err != nil {
 		return err
 	}
-	decisions, err := newMetrics(c.Registry, c.Version, c.Backends)
-	if err != nil {
-		return err
-	}
-	calls, err := newGRPCMetrics(c.Registry)
-	if err != nil {
-		return err
-	}
-	teams, err := newGroupMetrics(c.Registry, c.MetricsGroups)
-	if err != nil {
-		return err
-	}
-	kinds, err := newNodeTypeMetrics(c.Registry, c.MetricsNodeTypes)
-	if err != nil {
-		return err
-	}
 	if s.defects, err = newDefects(c.DefectDir, c.Logger, c.Registry); err != nil {
 		return err
 	}
-	audits, err := newAuditCounter(c.Registry)
-	if err != nil {
-		return err
+	observers := []ingress.Observer{
+		newMetrics(c.Registry, c.Version, c.Backends), newNamedMetrics(c.Registry, c.MetricsGroups, c.MetricsNodeTypes),
+		page, spanObserver{}, newLogObserver(c.Logger), s.defects,
 	}
-	observers := []ingress.Observer{decisions, teams, kinds, page, spanObserver{}, newLogObserver(c.Logger), s.defects}
+	audits := counters(c.Registry, "elastalloc_audits_total",
+		"Answers that were to be audited, by verdict: refuted is a defect of the program, skipped found no idle turn.",
+		"verdict", AuditConfirmed, AuditRefuted, AuditOpen, auditSkipped)
 	if c.Audit != nil && c.AuditShare > 0 {
 		s.audits = &auditor{
 			check: c.Audit, share: c.AuditShare, budget: c.MaxBudget, defects: s.defects, logger: c.Logger, audits: audits,
@@ -123,33 +111,31 @@ func (s *Server) build() error {
 	}
 	s.ingress = ingress.New(ingress.Config{
 		MaxInflight: c.MaxInflight, MaxQueue: c.MaxQueue, LongestTurn: c.MaxBudget,
-		MaxMemory: int(c.MaxMemory), MaxMessageBytes: c.maxMessageBytes(),
-		MaxReceiving: c.MaxReceiving, ReceiveTimeout: c.ReceiveTimeout, ReadTimeout: c.ReadTimeout,
+		MaxMemory: int(c.MaxMemory), MaxMessageBytes: c.messageBytes(),
+		MaxReceiving: c.maxReceiving, ReceiveTimeout: c.receiveTimeout, ReadTimeout: readTimeout,
 		Observers: observers,
 	})
-	if err := registerLoad(c.Registry, s.ingress.Load); err != nil {
-		return err
-	}
+	registerLoad(c.Registry, s.ingress.Load)
 	security := insecure.NewCredentials()
 	if c.TLSCert != "" {
 		certificates, err := newCertificates(c)
 		if err != nil {
 			return err
 		}
-		if err := registerCertificate(c.Registry, certificates.expiry); err != nil {
-			return err
-		}
+		promauto.With(c.Registry).NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "elastalloc_certificate_expiration_timestamp_seconds",
+			Help: "When the TLS certificate that is served expires, in seconds since 1970.",
+		}, func() float64 { return float64(certificates.expiry().Unix()) })
 		security = certificates.credentials()
 		if c.ClientCA != "" && len(c.ClientNames) == 0 {
 			c.Logger.Info("any certificate of the client CA may call; client names would say which")
 		}
 	}
-	if security, err = watchHandshakes(security, c.Registry, c.Logger); err != nil {
-		return err
-	}
+	calls := grpcprometheus.NewServerMetrics(grpcprometheus.WithServerHandlingTimeHistogram(grpcprometheus.WithHistogramBuckets(latencies())))
+	c.Registry.MustRegister(calls)
 	options := slices.Concat(interceptors(calls, c.Logger), c.tracingOptions(), guard.Options())
 	s.grpc = grpc.NewServer(append(options,
-		grpc.Creds(security),
+		grpc.Creds(watchHandshakes(security, c.Registry, c.Logger)),
 		// Connections end now and then, so that clients spread over new servers.
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionAge: 5 * time.Minute, MaxConnectionAgeGrace: 30 * time.Second,
@@ -157,7 +143,8 @@ func (s *Server) build() error {
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 	)...)
-	s.register(&elastallocv1.AllocatorService_ServiceDesc, newService(c.Allocator, c.MaxBudget, s.audits), s.methods)
+	service := newService(c.Allocator, c.MaxBudget, s.audits)
+	s.grpc.RegisterService(s.ingress.Service(&elastallocv1.AllocatorService_ServiceDesc, s.methods), service)
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	if !c.NoReflection {
 		reflection.RegisterV1(s.grpc)
@@ -165,11 +152,6 @@ func (s *Server) build() error {
 	calls.InitializeMetrics(s.grpc)
 	s.admin = c.newAdmin(page, s.ready.Load)
 	return nil
-}
-
-// register serves a service, all of whose calls take the path of the ingress.
-func (s *Server) register(description *grpc.ServiceDesc, implementation any, methods map[string]ingress.Method) {
-	s.grpc.RegisterService(s.ingress.Service(description, methods), implementation)
 }
 
 // Addr returns the address that gRPC listens on.

@@ -28,10 +28,10 @@ type Event struct {
 	RequestID string
 	// Caller is the name in the client's certificate, or else its address without the port.
 	Caller string
-	// Began is when the server heard of the call. Received is how long the request
-	// took to arrive, Waited how long the call waited for its turn, Total the whole.
-	Began                   time.Time
-	Received, Waited, Total time.Duration
+	// Began is when the server heard of the call, Waited how long it waited for its turn, and
+	// Total how long all of it took.
+	Began         time.Time
+	Waited, Total time.Duration
 	// RequestBytes is the size of the request, 0 if it did not arrive, and Size that of what
 	// it decodes to.
 	RequestBytes int

@@ -214,7 +214,6 @@ func (in *Ingress) receive(ctx context.Context, c *call, next func(context.Conte
 	_, span := tracing.Start(ctx, tracing.StageReceive)
 	var err error
 	c.message, c.memory, err = in.receiver.Receive(ctx, c.stream, c.event.Caller)
-	c.event.Received = time.Since(c.event.Began)
 	span.End()
 	if err != nil {
 		return nil, err

@@ -11,8 +11,13 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/elastalloc/elastalloc/internal/text"
 )
 
 const (
@@ -60,48 +65,41 @@ func (refusing) Do(io.Reader) ([]byte, error) { return nil, errCompressed }
 // Type returns the only compression that a dependency registers.
 func (refusing) Type() string { return "gzip" }
 
-var (
-	// ErrSlow means that a request did not arrive in time.
-	ErrSlow = errors.New("the request did not arrive in time")
+// errCompressed is what callers read who compress.
+var errCompressed = errors.New("this server accepts no compressed requests")
 
-	errCompressed = errors.New("this server accepts no compressed requests")
-)
-
-// MalformedError means that what the caller sent is not a request.
-type MalformedError struct{ Cause error }
-
-// Error returns what the caller reads.
-func (e MalformedError) Error() string { return e.Cause.Error() }
-
-// Unwrap returns the cause.
-func (e MalformedError) Unwrap() error { return e.Cause }
-
-// TransportError means that gRPC did not receive a request, in its own words.
-type TransportError struct{ Status *status.Status }
-
-// Error returns what the caller reads.
-func (e TransportError) Error() string { return e.Status.Message() }
-
-// OverloadError means that there are too many calls.
-type OverloadError struct{ RetryAfter time.Duration }
-
-// Overload returns an error for a call that may be retried after about the time in which a
-// decision ends. Calls that are turned away together do not return together.
-func Overload() OverloadError {
-	return OverloadError{time.Duration(100+rand.IntN(200)) * time.Millisecond}
+// RefusedError means that a call is refused, with the status that its caller sees.
+type RefusedError struct {
+	Status *status.Status
+	// RetryAfter is after how long a client is told to retry, -1 for never, and 0 where it
+	// is told nothing.
+	RetryAfter time.Duration
 }
 
 // Error returns what the caller reads.
-func (OverloadError) Error() string { return "too many requests in flight; retry later" }
+func (e RefusedError) Error() string { return e.Status.Message() }
 
-// TooLargeError means that a call needs more memory than any may hold, most of it for a part.
-type TooLargeError struct {
-	Need, Most int
-	Part       string
+// Refuse returns an error for a call that is refused.
+func Refuse(code codes.Code, format string, args ...any) error {
+	return RefusedError{Status: status.New(code, text.Shorten(fmt.Sprintf(format, args...)))}
 }
 
-// Error returns what the caller reads.
-func (e TooLargeError) Error() string {
-	return fmt.Sprintf("the call needs some %d MiB of memory, most of it for %s; it may hold %d (--max-memory of the server)",
-		e.Need>>20, e.Part, e.Most>>20)
+// Overload returns an error for a call that is one too many. It may be retried after about the
+// time in which a decision ends; calls that are turned away together do not return together.
+func Overload() error {
+	e := RefusedError{
+		Status:     status.New(codes.ResourceExhausted, "too many requests in flight; retry later"),
+		RetryAfter: time.Duration(100+rand.IntN(200)) * time.Millisecond,
+	}
+	if detailed, err := e.Status.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(e.RetryAfter)}); err == nil {
+		e.Status = detailed
+	}
+	return e
+}
+
+// TooLarge returns an error for a call that needs more memory than any may hold, most of it
+// for a part.
+func TooLarge(need, most int, part string) error {
+	const format = "the call needs some %d MiB of memory, most of it for %s; it may hold %d (--max-memory of the server)"
+	return RefusedError{Status: status.Newf(codes.ResourceExhausted, format, need>>20, part, most>>20), RetryAfter: -1}
 }

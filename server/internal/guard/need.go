@@ -146,6 +146,6 @@ func (n *Need) Bytes(size Size, most int) (int, error) {
 		}}}
 	default:
 		largest := slices.MaxFunc(parts, func(a, b part) int { return cmp.Compare(a.bytes, b.bytes) })
-		return 0, TooLargeError{Need: bytes, Most: most, Part: largest.of}
+		return 0, TooLarge(bytes, most, largest.of)
 	}
 }

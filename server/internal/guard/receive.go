@@ -134,7 +134,8 @@ func (r *Receiver) Receive(ctx context.Context, stream Stream, caller string) ([
 		a.memory.Release()
 		return nil, nil, transportError(got.err)
 	case <-timer.C:
-		err = ErrSlow
+		// Not DEADLINE_EXCEEDED, which would be our failure.
+		err = Refuse(codes.Canceled, "the request did not arrive in time")
 	case <-a.turnedAway:
 		err = Overload()
 	}
@@ -156,11 +157,11 @@ func (r *Receiver) read(ctx context.Context, stream Stream, a *arrival) ([]byte,
 		return nil, err
 	}
 	if header[0] != 0 {
-		return nil, MalformedError{errCompressed}
+		return nil, Refuse(codes.InvalidArgument, "%v", errCompressed)
 	}
 	length := int(binary.BigEndian.Uint32(header[1:]))
 	if length > r.MaxBytes {
-		return nil, TransportError{status.Newf(codes.ResourceExhausted, "received message larger than max (%d vs. %d)", length, r.MaxBytes)}
+		return nil, Refuse(codes.ResourceExhausted, "received message larger than max (%d vs. %d)", length, r.MaxBytes)
 	}
 	var parts [][]byte
 	for had := 0; had < length; {
@@ -233,7 +234,7 @@ func (r *Receiver) reserve(ctx context.Context, a *arrival, bytes int) error {
 // transportError returns what an error of gRPC's transport means here. What is unknown
 // is a call with no message or two, or with half of one.
 func transportError(err error) error {
-	if errors.As(err, new(OverloadError)) || errors.As(err, new(MalformedError)) || errors.As(err, new(TransportError)) {
+	if errors.As(err, new(RefusedError)) {
 		return err
 	}
 	s := status.FromContextError(err)
@@ -241,7 +242,7 @@ func transportError(err error) error {
 		s = status.Convert(err)
 	}
 	if s.Code() == codes.Internal || s.Code() == codes.Unknown {
-		return MalformedError{fmt.Errorf("receive request: %w", err)}
+		return Refuse(codes.InvalidArgument, "receive request: %v", err)
 	}
-	return TransportError{s}
+	return RefusedError{Status: s}
 }

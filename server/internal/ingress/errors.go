@@ -6,19 +6,13 @@ import (
 	"fmt"
 	"strings"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/protoadapt"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/elastalloc/elastalloc/internal/apiconv"
-	"github.com/elastalloc/elastalloc/internal/text"
 	"github.com/elastalloc/elastalloc/server/internal/guard"
 	"github.com/elastalloc/elastalloc/solver"
 )
-
-var errDraining = errors.New("server is draining")
 
 // callError is an error with the status that the caller sees. Within the process
 // errors.Is and errors.As find the cause.
@@ -72,25 +66,12 @@ func toCallError(ctx context.Context, err error) error {
 
 func statusOf(ctx context.Context, err error) *status.Status {
 	var invalid *solver.InvalidError
-	var overload guard.OverloadError
-	var transport guard.TransportError
+	var refused guard.RefusedError
 	switch {
 	case errors.As(err, &invalid):
 		return apiconv.StatusOfViolations(invalid.Violations)
-	case errors.As(err, &overload):
-		return withDetails(status.New(codes.ResourceExhausted, overload.Error()),
-			&errdetails.RetryInfo{RetryDelay: durationpb.New(overload.RetryAfter)})
-	case errors.As(err, new(guard.TooLargeError)):
-		return status.New(codes.ResourceExhausted, err.Error())
-	case errors.Is(err, guard.ErrSlow):
-		// Not DEADLINE_EXCEEDED, which would be our failure.
-		return status.New(codes.Canceled, guard.ErrSlow.Error())
-	case errors.As(err, &transport):
-		return transport.Status
-	case errors.As(err, new(guard.MalformedError)):
-		return status.New(codes.InvalidArgument, text.Shorten(err.Error()))
-	case errors.Is(err, errDraining):
-		return status.New(codes.Unavailable, "server is draining; retry on another one")
+	case errors.As(err, &refused):
+		return refused.Status
 	case errors.Is(err, context.Canceled):
 		return status.New(codes.Canceled, "call was canceled")
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, solver.ErrTimedOut):
@@ -98,13 +79,4 @@ func statusOf(ctx context.Context, err error) *status.Status {
 	default:
 		return status.New(codes.Internal, "internal error; request id "+requestID(ctx))
 	}
-}
-
-// withDetails adds details to a status. That fails only for a status of OK or a
-// message that does not marshal; the status is sent without them then.
-func withDetails(s *status.Status, details protoadapt.MessageV1) *status.Status {
-	if detailed, err := s.WithDetails(details); err == nil {
-		return detailed
-	}
-	return s
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -31,10 +30,8 @@ func TestToCallError(t *testing.T) {
 		"caller left":       {fmt.Errorf("chain: %w", context.Canceled), codes.Canceled, "call was canceled"},
 		"caller's deadline": {fmt.Errorf("chain: %w", context.DeadlineExceeded), codes.DeadlineExceeded, "no backend had an allocation in time"},
 		"greedy too slow":   {fmt.Errorf("chain: %w", solver.ErrTimedOut), codes.DeadlineExceeded, "no backend had an allocation in time"},
-		"shed":              {guard.OverloadError{RetryAfter: time.Second}, codes.ResourceExhausted, "too many requests in flight; retry later"},
-		"malformed":         {guard.MalformedError{Cause: errors.New("parse X: bad")}, codes.InvalidArgument, "parse X: bad"},
-		"slow":              {guard.ErrSlow, codes.Canceled, "the request did not arrive in time"},
-		"draining":          {errDraining, codes.Unavailable, "server is draining; retry on another one"},
+		"shed":              {guard.Overload(), codes.ResourceExhausted, "too many requests in flight; retry later"},
+		"malformed":         {guard.Refuse(codes.InvalidArgument, "parse X: bad"), codes.InvalidArgument, "parse X: bad"},
 		"our bug":           {fmt.Errorf("chain: %w", secret), codes.Internal, "internal error; request id id-7"},
 		"someone else's status": {
 			status.Error(codes.NotFound, "secret of the house"), codes.Internal, "internal error; request id id-7",

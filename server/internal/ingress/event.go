@@ -84,7 +84,7 @@ func EventOf(ctx context.Context) *Event {
 }
 
 // observe makes the error of a call one that its caller may see, and tells the observers.
-func (in *Ingress) observe(ctx context.Context, c *call, next func(context.Context) (any, error)) (any, error) {
+func (in *Ingress) observe(ctx context.Context, c *call, next rest) (any, error) {
 	event := &c.event
 	event.Began, event.RequestID, event.Caller = time.Now(), requestID(ctx), caller(ctx)
 	response, err := next(context.WithValue(ctx, eventKey{}, event))
@@ -112,20 +112,19 @@ const pushbackKey = "grpc-retry-pushback-ms"
 // pushBack counts a call that is turned away for load, and tells its client when to
 // retry: not at all if the deadline comes before that, or if it never fits.
 func (in *Ingress) pushBack(ctx context.Context, err error) {
-	var overload guard.OverloadError
-	retry := -1
-	switch {
-	case errors.As(err, &overload):
-		in.shed.Add(1)
-		if deadline, limited := ctx.Deadline(); !limited || time.Until(deadline) >= overload.RetryAfter {
-			retry = int(overload.RetryAfter.Milliseconds())
-		}
-	case errors.As(err, new(guard.TooLargeError)): // It will be no smaller.
-	default:
+	var refused guard.RefusedError
+	if !errors.As(err, &refused) || refused.RetryAfter == 0 {
 		return
 	}
+	retry := int64(-1)
+	if refused.RetryAfter > 0 {
+		in.shed.Add(1)
+		if deadline, limited := ctx.Deadline(); !limited || time.Until(deadline) >= refused.RetryAfter {
+			retry = refused.RetryAfter.Milliseconds()
+		}
+	}
 	// An error means that the caller has gone.
-	_ = grpc.SetTrailer(ctx, metadata.Pairs(pushbackKey, strconv.Itoa(retry)))
+	_ = grpc.SetTrailer(ctx, metadata.Pairs(pushbackKey, strconv.FormatInt(retry, 10)))
 }
 
 // address returns the address of the connection of a call, port included.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -163,36 +164,28 @@ type call struct {
 	event   Event
 }
 
+// rest is what of a path is still to run.
+type rest = func(context.Context) (any, error)
+
 // stage is a part of the path. It calls next, or refuses the call.
-type stage struct {
-	name string
-	run  func(ctx context.Context, c *call, next func(context.Context) (any, error)) (any, error)
-}
+type stage func(ctx context.Context, c *call, next rest) (any, error)
 
 // join returns what runs the stages, outermost first, and at the end last.
-func join(stages []stage, c *call, last func(context.Context) (any, error)) func(context.Context) (any, error) {
-	for _, s := range slices.Backward(stages) {
+func join(stages []stage, c *call, last rest) rest {
+	for _, run := range slices.Backward(stages) {
 		next := last
-		last = func(ctx context.Context) (any, error) { return s.run(ctx, c, next) }
+		last = func(ctx context.Context) (any, error) { return run(ctx, c, next) }
 	}
 	return last
 }
 
 // stages are the path, outermost first. What refuses a call comes after what observes it.
 func (in *Ingress) stages() []stage {
-	return []stage{
-		{"identify", identify},
-		{"observe", in.observe},
-		{"recover", recoverPanic},
-		{"drain", in.refuseWhileDraining},
-		{"receive", in.receive},
-		{"turn", in.awaitTurn},
-		{"answer", in.fitAnswer},
-	}
+	return []stage{identify, in.observe, recoverPanic, in.refuseWhileDraining, in.receive, in.awaitTurn, in.fitAnswer}
 }
 
 // recoverPanic makes an error of a panic.
-func recoverPanic(ctx context.Context, _ *call, next func(context.Context) (any, error)) (_ any, err error) {
+func recoverPanic(ctx context.Context, _ *call, next rest) (_ any, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
@@ -202,15 +195,15 @@ func recoverPanic(ctx context.Context, _ *call, next func(context.Context) (any,
 }
 
 // refuseWhileDraining refuses calls over connections that are still open.
-func (in *Ingress) refuseWhileDraining(ctx context.Context, _ *call, next func(context.Context) (any, error)) (any, error) {
+func (in *Ingress) refuseWhileDraining(ctx context.Context, _ *call, next rest) (any, error) {
 	if in.draining.Load() {
-		return nil, errDraining
+		return nil, guard.Refuse(codes.Unavailable, "server is draining; retry on another one")
 	}
 	return next(ctx)
 }
 
 // receive waits for the request.
-func (in *Ingress) receive(ctx context.Context, c *call, next func(context.Context) (any, error)) (any, error) {
+func (in *Ingress) receive(ctx context.Context, c *call, next rest) (any, error) {
 	_, span := tracing.Start(ctx, tracing.StageReceive)
 	var err error
 	c.message, c.memory, err = in.receiver.Receive(ctx, c.stream, c.event.Caller)
@@ -224,7 +217,7 @@ func (in *Ingress) receive(ctx context.Context, c *call, next func(context.Conte
 
 // awaitTurn waits until the method may run: for its turn, and for the memory that it
 // needs.
-func (in *Ingress) awaitTurn(ctx context.Context, c *call, next func(context.Context) (any, error)) (any, error) {
+func (in *Ingress) awaitTurn(ctx context.Context, c *call, next rest) (any, error) {
 	_, span := tracing.Start(ctx, tracing.StageTurn)
 	began := time.Now()
 	turn, err := in.takeTurn(ctx, c)
@@ -242,12 +235,12 @@ func (in *Ingress) awaitTurn(ctx context.Context, c *call, next func(context.Con
 }
 
 // fitAnswer refuses a call whose answer is larger than its method said: it is not encoded.
-func (in *Ingress) fitAnswer(ctx context.Context, c *call, next func(context.Context) (any, error)) (any, error) {
+func (in *Ingress) fitAnswer(ctx context.Context, c *call, next rest) (any, error) {
 	response, err := next(ctx)
 	if message, ok := response.(proto.Message); ok && err == nil {
 		bytes := guard.CallBytes + proto.Size(message)
 		if bytes > c.memory.Held() && !c.memory.Set(bytes) {
-			return nil, guard.TooLargeError{Need: bytes, Most: in.memory.Most(), Part: "the answer"}
+			return nil, guard.TooLarge(bytes, in.memory.Most(), "the answer")
 		}
 	}
 	return response, err
@@ -295,7 +288,7 @@ func (in *Ingress) takeTurn(ctx context.Context, c *call) (*turn, error) {
 		bytes += need
 	}
 	if bytes > in.memory.Most() {
-		return nil, guard.TooLargeError{Need: bytes, Most: in.memory.Most(), Part: "the request"}
+		return nil, guard.TooLarge(bytes, in.memory.Most(), "the request")
 	}
 	bytes = max(bytes, c.memory.Held()) // To give any back would lock the turns, which are locked then.
 	turn := &turn{
@@ -314,7 +307,7 @@ func (c *call) decode(request any) error {
 	err := proto.Unmarshal(c.message, message)
 	c.message = nil
 	if err != nil {
-		return guard.MalformedError{Cause: fmt.Errorf("parse %s: %w", message.ProtoReflect().Descriptor().Name(), err)}
+		return guard.Refuse(codes.InvalidArgument, "parse %s: %v", message.ProtoReflect().Descriptor().Name(), err)
 	}
 	c.event.Request = message
 	if r, ok := request.(interface{ GetSnapshot() *elastallocv1.Snapshot }); ok && r.GetSnapshot() != nil {

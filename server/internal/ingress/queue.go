@@ -17,22 +17,17 @@ type crowd struct {
 	of      *crowd // nil for a lane
 	name    string
 	members map[string]*crowd
-	// next has the member first whose turn it is, most the one of which most calls wait.
-	next, most order
-	calls      []*turn // of a connection, that wait: smaller classes first, each in its order
+	next    order   // the members, that whose turn it is first
+	calls   []*turn // of a connection, that wait: smaller classes first, each in its order
 
 	running, waiting     int
-	since, served, tried int    // when it came, had its last turn, and its first call did not fit
-	places               [2]int // in next and most of the crowd that it is of
-	number               int    // of a lane: what has come or was served last
+	since, served, tried int // when it came, had its last turn, and its first call did not fit
+	place                int // in next of the crowd that it is of
+	number               int // of a lane: what has come or was served last
 }
 
 func newCrowd(of *crowd, name string) *crowd {
-	return &crowd{
-		of: of, name: name, members: make(map[string]*crowd),
-		next: order{before: (*crowd).isBefore},
-		most: order{place: 1, before: func(c, o *crowd) bool { return c.waiting > o.waiting }},
-	}
+	return &crowd{of: of, name: name, members: make(map[string]*crowd)}
 }
 
 // isBefore reports whether it is the turn of a crowd rather than of another.
@@ -62,7 +57,6 @@ func (c *crowd) member(name string, number int) *crowd {
 		m.since = number
 		c.members[name] = m
 		heap.Push(&c.next, m)
-		heap.Push(&c.most, m)
 	}
 	return m
 }
@@ -102,11 +96,9 @@ func (c *crowd) count(running, waiting int) {
 		lane.number++
 		c.served = lane.number
 	}
-	heap.Fix(&c.of.next, c.places[0])
-	heap.Fix(&c.of.most, c.places[1])
+	heap.Fix(&c.of.next, c.place)
 	if c.running+c.waiting == 0 {
-		heap.Remove(&c.of.next, c.places[0])
-		heap.Remove(&c.of.most, c.places[1])
+		heap.Remove(&c.of.next, c.place)
 		delete(c.of.members, c.name)
 	}
 	c.of.count(running, waiting)
@@ -120,7 +112,7 @@ func (c *crowd) first() *turn {
 	case len(c.calls) > 0:
 		return c.calls[0]
 	default:
-		return c.next.crowds[0].first()
+		return c.next[0].first()
 	}
 }
 
@@ -130,7 +122,8 @@ func (c *crowd) last() *turn {
 	if len(c.calls) > 0 {
 		return c.calls[len(c.calls)-1]
 	}
-	return c.most.crowds[0].last()
+	byWaiting := func(a, b *crowd) int { return cmp.Compare(a.waiting, b.waiting) }
+	return slices.MaxFunc(c.next, byWaiting).last()
 }
 
 // hasMore reports whether the caller of a connection, or where it is the same, the connection,
@@ -139,36 +132,32 @@ func (c *crowd) hasMore(o *crowd) bool {
 	return c.of.running >= o.of.running+2 || c.of == o.of && c.running >= o.running+2
 }
 
-// order is a heap of crowds that know their places in it.
-type order struct {
-	crowds []*crowd
-	place  int
-	before func(c, o *crowd) bool
+// order is a heap of crowds that know their places in it, for container/heap.
+type order []*crowd
+
+// Len returns how many there are.
+func (o order) Len() int { return len(o) }
+
+// Less reports whether it is the turn of one rather than of another.
+func (o order) Less(i, j int) bool { return o[i].isBefore(o[j]) }
+
+// Swap swaps two.
+func (o order) Swap(i, j int) {
+	o[i], o[j] = o[j], o[i]
+	o[i].place, o[j].place = i, j
 }
 
-// Len, Less, Swap, Push and Pop are for container/heap.
-func (o *order) Len() int { return len(o.crowds) }
-
-// Less is for container/heap.
-func (o *order) Less(i, j int) bool { return o.before(o.crowds[i], o.crowds[j]) }
-
-// Swap is for container/heap.
-func (o *order) Swap(i, j int) {
-	o.crowds[i], o.crowds[j] = o.crowds[j], o.crowds[i]
-	o.crowds[i].places[o.place], o.crowds[j].places[o.place] = i, j
-}
-
-// Push is for container/heap.
+// Push adds one at the end.
 func (o *order) Push(x any) {
 	c := x.(*crowd)
-	c.places[o.place] = len(o.crowds)
-	o.crowds = append(o.crowds, c)
+	c.place = len(*o)
+	*o = append(*o, c)
 }
 
-// Pop is for container/heap.
+// Pop removes the one at the end.
 func (o *order) Pop() any {
-	last := o.crowds[len(o.crowds)-1]
-	o.crowds[len(o.crowds)-1] = nil
-	o.crowds = o.crowds[:len(o.crowds)-1]
+	end := len(*o) - 1
+	last := (*o)[end]
+	*o = slices.Delete(*o, end, end+1)
 	return last
 }

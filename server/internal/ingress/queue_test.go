@@ -83,7 +83,7 @@ func TestQueue(t *testing.T) {
 		for _, u := range m.running {
 			u.over.count(-1, 0)
 		}
-		if len(q.members)+len(q.next.crowds)+len(q.most.crowds)+q.running > 0 {
+		if len(q.members)+len(q.next)+q.running > 0 {
 			t.Fatalf("the queue is not empty: %+v", q)
 		}
 	})

@@ -29,7 +29,7 @@ func requestID(ctx context.Context) string {
 }
 
 // identify gives the call the id it brought, or a new one, and returns it to the caller.
-func identify(ctx context.Context, _ *call, next func(context.Context) (any, error)) (any, error) {
+func identify(ctx context.Context, _ *call, next rest) (any, error) {
 	id := rand.Text()
 	if brought := metadata.ValueFromIncomingContext(ctx, requestIDKey); len(brought) > 0 && acceptable(brought[0]) {
 		id = brought[0]

@@ -316,8 +316,8 @@ const mostTries = 16
 // dispatch grants the turns that are free.
 func (t *turns) dispatch(l *lane) {
 	var tried []*crowd
-	for len(tried) < mostTries && len(l.running) < t.limit && len(l.queue.next.crowds) > 0 {
-		caller := l.queue.next.crowds[0]
+	for len(tried) < mostTries && len(l.running) < t.limit && len(l.queue.next) > 0 {
+		caller := l.queue.next[0]
 		u := caller.first()
 		if u == nil {
 			break

@@ -91,22 +91,11 @@ func (cbc) ParseVersion(output string) string {
 
 // ParseBound returns the bound that a search cut short prints, to three decimals.
 // One that ran to its end prints none.
-func (cbc) ParseBound(output string) float64 {
-	bound := math.NaN()
-	for line := range strings.Lines(output) {
-		if text, found := strings.CutPrefix(line, "Lower bound:"); found {
-			if value, err := strconv.ParseFloat(strings.TrimSpace(text), 64); err == nil {
-				bound = value
-			}
-		}
-	}
-	return bound
-}
+func (cbc) ParseBound(output string) float64 { return lastNumber(output, "Lower bound:") }
 
 // ParseSolution parses a solution file: a line of status, then one line per row
 // and column with its index, name, value and dual value. A line that begins with
-// "**" is one whose value breaks its bounds. The memory it takes is proportional
-// to the file.
+// "**" is one whose value breaks its bounds.
 func (cbc) ParseSolution(r io.Reader) (subprocess.Solution, error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, longestLine)

@@ -36,35 +36,31 @@ const optionsFile = "options.txt"
 
 // Arguments writes the options file and returns the command line.
 func (highs) Arguments(task subprocess.Task) ([]string, error) {
-	options := []struct{ name, value string }{
+	options := []string{
 		// It stops once a plan is proven within this share of the plan. The absolute
 		// gap, 1e-6 by default, would stop it as well.
-		{"mip_rel_gap", number(task.RelativeGap)},
-		{"mip_abs_gap", "0"},
+		"mip_rel_gap = " + number(task.RelativeGap),
+		"mip_abs_gap = 0",
 		// A row may be broken by 1e-7 by default, and a job's progress with it; an
 		// integer may be off by 1e-6.
-		{"primal_feasibility_tolerance", "1e-9"},
-		{"mip_feasibility_tolerance", "1e-9"},
+		"primal_feasibility_tolerance = 1e-9",
+		"mip_feasibility_tolerance = 1e-9",
 		// One thread is what a decision is given; the same task, the same answer.
-		{"threads", "1"},
-		{"parallel", "off"},
-		{"random_seed", "1"},
+		"threads = 1",
+		"parallel = off",
+		"random_seed = 1",
 		// Status and values, each with its name.
-		{"write_solution_to_file", "true"},
-		{"write_solution_style", "0"},
-		{"solution_file", task.Solution},
+		"write_solution_to_file = true",
+		"write_solution_style = 0",
+		"solution_file = " + task.Solution,
 		// Version and bound are read off the output.
-		{"log_to_console", "true"},
+		"log_to_console = true",
 	}
 	if task.TimeLimit > 0 {
-		// By the clock on the wall.
-		options = append(options, struct{ name, value string }{"time_limit", number(task.TimeLimit.Seconds())})
+		options = append(options, "time_limit = "+number(task.TimeLimit.Seconds())) // By the clock on the wall.
 	}
-	var text strings.Builder
-	for _, o := range options {
-		fmt.Fprintf(&text, "%s = %s\n", o.name, o.value)
-	}
-	if err := os.WriteFile(filepath.Join(task.Dir, optionsFile), []byte(text.String()), 0o600); err != nil {
+	text := []byte(strings.Join(options, "\n") + "\n")
+	if err := os.WriteFile(filepath.Join(task.Dir, optionsFile), text, 0o600); err != nil {
 		return nil, err
 	}
 	arguments := []string{"--options_file=" + optionsFile}
@@ -106,21 +102,8 @@ func (highs) ParseVersion(output string) string {
 	return ""
 }
 
-// ParseBound returns the dual bound in the report of a search, and NaN where it
-// has none.
-func (highs) ParseBound(output string) float64 {
-	bound := math.NaN()
-	for line := range strings.Lines(output) {
-		text, found := strings.CutPrefix(strings.TrimSpace(line), "Dual bound ")
-		if !found {
-			continue
-		}
-		if value, err := strconv.ParseFloat(strings.TrimSpace(text), 64); err == nil && !math.IsInf(value, 0) {
-			bound = value
-		}
-	}
-	return bound
-}
+// ParseBound returns the dual bound in the report of a search.
+func (highs) ParseBound(output string) float64 { return lastNumber(output, "Dual bound ") }
 
 // ParseSolution parses a solution file of style 0:
 //
@@ -137,8 +120,7 @@ func (highs) ParseBound(output string) float64 {
 //
 // Without a solution, "None" stands there instead of "Feasible" and nothing
 // follows. What comes after the columns is not read, but the line of the rows must
-// be there, so that a file that was cut off shows. The memory it takes is
-// proportional to the file.
+// be there, so that a file that was cut off shows.
 func (highs) ParseSolution(r io.Reader) (subprocess.Solution, error) {
 	f := &file{lines: bufio.NewScanner(r)}
 	f.lines.Buffer(nil, longestLine)
@@ -163,15 +145,15 @@ func (f *file) solution() subprocess.Solution {
 	f.expect("# Primal solution values")
 	switch quality := f.line(); quality {
 	case "Feasible":
-		s.Verdict = verdict(s.Status)
+		s.Verdict = verdict(s.Status, true)
 	case "None":
-		if s.Verdict = verdictWithoutSolution(s.Status); s.Verdict == subprocess.Optimal {
+		if s.Verdict = verdict(s.Status, false); s.Verdict == subprocess.Optimal {
 			s.Objective = 0
 		}
 		return s
 	case "Infeasible":
 		// Infeasible values are those of a point that breaks rows: no plan.
-		s.Verdict = verdictWithoutSolution(s.Status)
+		s.Verdict = verdict(s.Status, false)
 		s.Status += ", solution infeasible"
 		return s
 	default:
@@ -193,26 +175,16 @@ func (f *file) solution() subprocess.Solution {
 	return s
 }
 
-// verdict returns what a status means for a solution.
-func verdict(status string) subprocess.Verdict {
-	switch status {
-	case "Optimal":
+// verdict returns what a status means with a solution or without.
+func verdict(status string, solved bool) subprocess.Verdict {
+	switch {
+	case status == "Infeasible", status == "Primal infeasible or unbounded":
+		return subprocess.Infeasible // With a solution it contradicts itself.
+	case solved && status == "Optimal", !solved && status == "Empty": // The model has no columns.
 		return subprocess.Optimal
-	case "Infeasible", "Primal infeasible or unbounded":
-		return subprocess.Infeasible // It contradicts itself.
-	default:
+	case solved:
 		return subprocess.Feasible
-	}
-}
-
-// verdictWithoutSolution returns what a status means without a solution.
-func verdictWithoutSolution(status string) subprocess.Verdict {
-	switch status {
-	case "Empty":
-		return subprocess.Optimal // The model has no columns.
-	case "Infeasible", "Primal infeasible or unbounded":
-		return subprocess.Infeasible
-	case "Time limit reached":
+	case status == "Time limit reached":
 		return subprocess.TimeUp
 	default:
 		return subprocess.Failed

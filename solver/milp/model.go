@@ -22,7 +22,7 @@ type Model struct {
 	integers    int // columns before this one are integer, the others continuous
 	families    []family
 	rows        []row
-	terms       []term // those of all rows, one row after the other
+	terms       []term // of all rows, one row after the other
 	cells       []cell // of job i and step t at i*Steps + t
 	scale       float64
 }
@@ -56,24 +56,20 @@ type column struct {
 // as in the paper and 0 where it belongs to all of them, and a size. Those of a group
 // have its number instead of the job's.
 type position struct {
-	job, step int32
-	size      int
+	job, step, size int
 }
 
 // noSize is the size of a position that has none.
 const noSize = -1
 
-// cell is where the columns of one job in one step are; those of a kind that has
-// one per size stand in the order of the sizes.
-type cell struct {
-	nodes, minus, plus, choice, served int
-}
+// cell is where the columns of one job in one step begin, by kind; those of a kind that
+// has one per size stand in the order of the sizes.
+type cell [short]int
 
 // family is a set of rows that are one constraint of the paper.
 type family struct {
 	name     string // first part of the name of each of its rows
 	equation string // what it says, with the label of the paper's equation
-	first    int    // its first row
 }
 
 // sense relates the two sides of a row, in the letters of MPS.
@@ -87,6 +83,7 @@ const (
 
 // row is a linear constraint: the sum of its terms on the left.
 type row struct {
+	family   int
 	position position
 	sense    sense
 	right    float64
@@ -160,28 +157,32 @@ func (m *Model) Rows() int { return len(m.rows) }
 // third job of the problem in the first step, or x_3_1_8_2 for those of the second node type.
 // The names begin with n for nodes, dm
 // and dp for delta- and delta+, x for a choice of a size, and s for served demand.
-func (m *Model) ColumnName(i int) string { return string(m.appendColumnName(nil, i)) }
-
-func (m *Model) appendColumnName(to []byte, i int) []byte {
+func (m *Model) ColumnName(i int) string {
 	c := &m.columns[i]
-	return c.position.append(append(to, c.kind.prefix()...))
+	return c.position.name(c.kind.prefix())
 }
 
-// append writes the position as the later part of a name.
-func (p position) append(to []byte) []byte {
+func (m *Model) rowName(i int) string {
+	return m.rows[i].position.name(m.families[m.rows[i].family].name)
+}
+
+// name returns the name of what is at the position.
+func (p position) name(prefix string) string {
+	name := []byte(prefix)
+	add := func(part int) { name = strconv.AppendInt(append(name, '_'), int64(part), 10) }
 	if p.job > 0 {
-		to = strconv.AppendInt(append(to, '_'), int64(p.job), 10)
+		add(p.job)
 	}
 	if p.step > 0 {
-		to = strconv.AppendInt(append(to, '_'), int64(p.step), 10)
+		add(p.step)
 	}
 	if p.size != noSize {
-		to = strconv.AppendInt(append(to, '_'), int64(solver.OptionNodes(p.size)), 10)
+		add(solver.OptionNodes(p.size))
 		if on := solver.OptionType(p.size); on > 0 {
-			to = strconv.AppendInt(append(to, '_'), int64(on)+1, 10)
+			add(on + 1)
 		}
 	}
-	return to
+	return string(name)
 }
 
 // Objective translates an objective or a bound that a solver reports for the file
@@ -237,7 +238,7 @@ func (m *Model) addColumn(c column) int {
 
 // addFamily begins a family; the rows added next are its rows.
 func (m *Model) addFamily(name, equation string) {
-	m.families = append(m.families, family{name: name, equation: equation, first: len(m.rows)})
+	m.families = append(m.families, family{name, equation})
 }
 
 // addTerm appends a term to the row that addRow will add next.
@@ -249,7 +250,7 @@ func (m *Model) addTerm(coefficient float64, column int) {
 
 // addRow makes a row of the terms added since the last one.
 func (m *Model) addRow(at position, s sense, right float64) {
-	m.rows = append(m.rows, row{position: at, sense: s, right: right, end: len(m.terms)})
+	m.rows = append(m.rows, row{family: len(m.families) - 1, position: at, sense: s, right: right, end: len(m.terms)})
 }
 
 // rowTerms returns the terms of row i.
@@ -262,9 +263,7 @@ func (m *Model) rowTerms(i int) []term {
 }
 
 // at returns the position of a job and a step, both counted from 0.
-func at(job, step int) position {
-	return position{job: int32(job) + 1, step: int32(step) + 1, size: noSize}
-}
+func at(job, step int) position { return position{job: job + 1, step: step + 1, size: noSize} }
 
 // of returns the position for one of the sizes.
 func (p position) of(size int) position {
@@ -295,12 +294,10 @@ func unit(job *solver.AdmittedJob) float64 {
 	return job.Demand
 }
 
-// speed returns what serving the given work in a step means in units of the job.
-// A step cannot serve more than the demand, so that is where it stops: no integer
-// point changes, since s <= d anyway. Without the stop a job with a second left
-// would have speeds of thousands, and a binary off by 1e-6, which a solver takes
-// for an integer, would serve some of it. CBC and HiGHS then call worse plans
-// optimal.
+// speed returns what serving the given work in a step means in units of the job, at most
+// its demand: no integer point changes, since s <= d anyway. Without that a job with a second
+// left would have speeds of thousands, and a binary off by 1e-6, which a solver takes
+// for an integer, would serve some of it: CBC and HiGHS then call worse plans optimal.
 func speed(job *solver.AdmittedJob, work float64) float64 {
 	if speed := min(work, job.Demand) / unit(job); speed >= negligible {
 		return speed
@@ -316,12 +313,75 @@ func speed(job *solver.AdmittedJob, work float64) float64 {
 //	(variable bound s) s_i^t >= 0
 func (m *Model) servedColumns() {
 	m.forEachCell(func(i, t int, job *solver.AdmittedJob, c *cell) {
-		if m.formulation == solver.FormulationOneHot && !progresses(job) {
-			return
+		if m.progresses(job) {
+			demand := job.Demand / unit(job)
+			c[served] = m.addColumn(column{kind: served, position: at(i, t), upper: demand, objective: job.Gain[t] / demand})
 		}
-		demand := job.Demand / unit(job)
-		c.served = m.addColumn(column{
-			kind: served, position: at(i, t), upper: demand, objective: job.Gain[t] / demand,
-		})
 	})
+}
+
+// progresses reports whether the model has s of the job: ONE_HOT only where it is worth
+// anything.
+func (m *Model) progresses(job *solver.AdmittedJob) bool {
+	return m.formulation == solver.FormulationPaper || slices.Max(job.Gain) > 0
+}
+
+// progressRows is, for the first step and for every later one,
+//
+//	(linear 1) s^1 <= p speed^1
+//	(linear 2) s^t <= s^(t-1) + p speed^t
+//
+// where speeds adds the terms of the speed, brought to the left, and returns what of it
+// stays on the right.
+func (m *Model) progressRows(first, later string, speeds func(job *solver.AdmittedJob, t int, c *cell) float64) {
+	for n, family := range []family{{"first", first}, {"later", later}} {
+		m.addFamily(family.name, family.equation)
+		m.forEachCell(func(i, t int, job *solver.AdmittedJob, c *cell) {
+			if min(t, 1) != n || !m.progresses(job) {
+				return
+			}
+			m.addTerm(1, c[served])
+			if t > 0 {
+				m.addTerm(-1, m.cell(i, t-1)[served])
+			}
+			m.addRow(at(i, t), atMost, speeds(job, t, c))
+		})
+	}
+}
+
+// addNodes adds the nodes of a type that a job holds in a step, both counted from 0.
+func (m *Model) addNodes(job, step, nodeType int) {
+	c := m.cell(job, step)
+	if m.formulation == solver.FormulationPaper {
+		m.addTerm(1, c[nodes])
+		return
+	}
+	for n, option := range m.problem.Jobs[job].Sizes {
+		if solver.OptionType(option) == nodeType {
+			m.addTerm(float64(solver.OptionNodes(option)), c[choice]+n)
+		}
+	}
+}
+
+// poolRows is
+//
+//	(< total nodes) sum_i n_i^t <= N
+//
+// or, where there are node types, the same for the nodes of each.
+func (m *Model) poolRows(equation string) {
+	m.addFamily("pool", equation)
+	add := func(at position, nodeType, nodes int) {
+		for i := range m.problem.Jobs {
+			m.addNodes(i, at.step-1, nodeType)
+		}
+		m.addRow(at, atMost, float64(nodes))
+	}
+	for g, nodes := range m.problem.TypeNodes {
+		add(position{step: 1, size: g + 1}, g, nodes)
+	}
+	if m.problem.TypeNodes == nil {
+		for t, nodes := range m.problem.Capacity {
+			add(position{step: t + 1, size: noSize}, 0, nodes)
+		}
+	}
 }

@@ -100,7 +100,7 @@ func TestEveryAssignment(t *testing.T) {
 					if f.check(values) != nil {
 						return
 					}
-					plan, err := m.Plan(listed(values))
+					plan, err := m.Plan(values)
 					if err != nil {
 						t.Fatalf("Plan() of a feasible assignment: %v", err)
 					}
@@ -149,11 +149,6 @@ func legalPlans(p *solver.Problem) int {
 }
 
 func near(a, b float64) bool { return math.Abs(a-b) <= tolerance*max(math.Abs(a), math.Abs(b)) }
-
-// listed returns a solver's solution that lists what is not 0.
-func listed(values map[string]float64) func(string) (float64, bool) {
-	return func(name string) (float64, bool) { return values[name], values[name] != 0 }
-}
 
 // TestSmallestBigM checks that M is valid, which TestEveryAssignment shows as well,
 // and that nothing smaller is.

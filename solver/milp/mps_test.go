@@ -67,7 +67,7 @@ func TestNothingToSolve(t *testing.T) {
 		if m.Columns() != 0 || len(f.columns) != 0 || len(f.rows) != p.Steps {
 			t.Errorf("%s: %d columns, %d rows in the file", formulation, len(f.columns), len(f.rows))
 		}
-		plan, err := m.Plan(func(string) (float64, bool) { return 0, false })
+		plan, err := m.Plan(nil)
 		if err != nil || len(plan) != 0 || p.Check(plan) != nil {
 			t.Errorf("%s: Plan() = %v, %v", formulation, plan, err)
 		}

@@ -12,15 +12,14 @@ import (
 // integrality is how far a solver's value may be from an integer.
 const integrality = 1e-5
 
-// Plan reads the plan out of a solver's column values, asking for each integer
-// column by its name; a column that the solver does not list is 0. A value that is
-// not integral within 1e-5 or outside the column's bounds, and a job that has not
-// exactly one size in a step, is an error that wraps solver.ErrInvalidPlan. The
+// Plan reads the plan out of a solver's values by column name; a column that is not listed
+// is 0. A value that is not integral within 1e-5 or outside the column's bounds, and a job
+// that has not exactly one size in a step, is an error that wraps solver.ErrInvalidPlan. The
 // plan may still exceed the pool: the caller checks it.
-func (m *Model) Plan(value func(name string) (float64, bool)) (solver.Plan, error) {
+func (m *Model) Plan(solution map[string]float64) (solver.Plan, error) {
 	values := make([]int, m.integers)
 	for i := range values {
-		v, err := m.integer(i, value)
+		v, err := m.integer(i, solution)
 		if err != nil {
 			return nil, err
 		}
@@ -32,10 +31,10 @@ func (m *Model) Plan(value func(name string) (float64, bool)) (solver.Plan, erro
 		for t := range plan[i] {
 			c := m.cell(i, t)
 			if m.formulation == solver.FormulationPaper {
-				plan[i][t] = values[c.nodes]
+				plan[i][t] = values[c[nodes]]
 				continue
 			}
-			chosen := values[c.choice : c.choice+len(job.Sizes)]
+			chosen := values[c[choice] : c[choice]+len(job.Sizes)]
 			first := slices.Index(chosen, 1)
 			if first < 0 || slices.Contains(chosen[first+1:], 1) {
 				return nil, fmt.Errorf("%w: job %d has not exactly one size in step %d", solver.ErrInvalidPlan, i+1, t+1)
@@ -47,12 +46,9 @@ func (m *Model) Plan(value func(name string) (float64, bool)) (solver.Plan, erro
 }
 
 // integer returns a solver's value of integer column i.
-func (m *Model) integer(i int, value func(name string) (float64, bool)) (int, error) {
+func (m *Model) integer(i int, solution map[string]float64) (int, error) {
 	name, c := m.ColumnName(i), &m.columns[i]
-	v, listed := value(name)
-	if !listed {
-		v = 0
-	}
+	v := solution[name]
 	rounded := math.Round(v)
 	if !(math.Abs(v-rounded) <= integrality) { // A NaN is not.
 		return 0, fmt.Errorf("%w: %s is %v; want an integer", solver.ErrInvalidPlan, name, v)
@@ -90,7 +86,7 @@ func (m *Model) values(plan solver.Plan) []float64 {
 			values[i] = max(0, c.upper-float64(groups[c.position.job-1])) // The upper bound is the floor.
 			continue
 		}
-		job, step, size := int(c.position.job)-1, int(c.position.step)-1, c.position.size
+		job, step, size := c.position.job-1, c.position.step-1, c.position.size
 		held := plan[job][step]
 		switch c.kind {
 		case nodes:

@@ -36,7 +36,7 @@ func TestStart(t *testing.T) {
 			if want := p.Objective(plan); math.Abs(objective-want) > 1e-8*want {
 				t.Fatalf("%s: the start has the value %v; want %v", formulation, objective, want)
 			}
-			got, err := m.Plan(listed(values))
+			got, err := m.Plan(values)
 			if err != nil {
 				t.Fatalf("%s: Plan(): %v", formulation, err)
 			}
@@ -161,10 +161,7 @@ func TestPlan(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			plan, err := m.Plan(func(name string) (float64, bool) {
-				v, ok := test.values[name]
-				return v, ok
-			})
+			plan, err := m.Plan(test.values)
 			if test.problem != "" {
 				if !errors.Is(err, solver.ErrInvalidPlan) || !strings.Contains(err.Error(), test.problem) {
 					t.Fatalf("Plan(): %v; want an invalid plan: %s", err, test.problem)

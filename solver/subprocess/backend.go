@@ -16,12 +16,9 @@ import (
 )
 
 const (
-	// outputLimit is how many bytes of a solver's output are kept.
-	outputLimit = 64 << 10
-	// quotedLines is how many of its last lines go into an error.
-	quotedLines = 3
-	// quotedLength is how many characters of each there are at most.
-	quotedLength = 200
+	outputLimit  = 64 << 10 // bytes of a solver's output that are kept
+	quotedLines  = 3        // its last ones, which go into an error
+	quotedLength = 200      // characters of each at most
 	// A solution file is read, and may be written, up to this size: a line has a
 	// name, two numbers and an index at most, and there is a head.
 	bytesPerLine, bytesOfHead = 256, 1 << 16
@@ -74,10 +71,7 @@ func (b *Backend) Solve(ctx context.Context, p *solver.Problem, options solver.S
 		result, err = b.solve(ctx, dir, p, options)
 		return err
 	})
-	if err != nil {
-		return solver.Result{}, err
-	}
-	return result, nil
+	return result, err
 }
 
 // solve is Solve in a folder of its own.
@@ -130,8 +124,7 @@ func (b *Backend) solve(
 	return b.result(p, model, solution, report)
 }
 
-// run runs the program in a folder, where none of its files may become larger than
-// the given number of bytes.
+// run runs the program in a folder; fileLimit bounds the bytes of each file there.
 func (b *Backend) run(ctx context.Context, dir string, arguments []string, fileLimit int64) (Report, error) {
 	if ctx.Err() != nil {
 		return Report{}, timedOut(ctx, "before the solver started")
@@ -161,9 +154,8 @@ func (b *Backend) run(ctx context.Context, dir string, arguments []string, fileL
 	}
 }
 
-// read reads and parses the solution file of a run that ended as reported. Where
-// there is none that can be read, the error is that the time was up if the run had
-// to be stopped, or if it ended by itself when its limit had passed.
+// read parses the solution file of a run. Where none can be read, the error is that the
+// time was up if the run had to be stopped, or ended by itself when its limit had passed.
 func (b *Backend) read(name string, model *milp.Model, report Report, limitPassed bool) (Solution, error) {
 	solution, err := b.parse(name, model)
 	switch {
@@ -177,9 +169,8 @@ func (b *Backend) read(name string, model *milp.Model, report Report, limitPasse
 	}
 }
 
-// parse parses a solution file, if there is one. A solution must have every column
-// of the model, as a file that was cut off at the end of a line looks whole
-// otherwise.
+// parse parses a solution file, if there is one. A solution must have every column, as a
+// file that was cut off at the end of a line looks whole otherwise.
 func (b *Backend) parse(name string, model *milp.Model) (Solution, error) {
 	// To open a pipe would wait for somebody to write to it, maybe forever. What is
 	// of the solver has ended, so that none can turn the file into one now.
@@ -227,10 +218,7 @@ func (b *Backend) result(
 		return solver.Result{}, fmt.Errorf("%s; %s", said, ending(report))
 	}
 
-	plan, err := model.Plan(func(name string) (float64, bool) {
-		value, there := solution.Values[name]
-		return value, there
-	})
+	plan, err := model.Plan(solution.Values)
 	if err != nil {
 		return solver.Result{}, fmt.Errorf("%s: %w", said, err)
 	}
@@ -262,8 +250,7 @@ func ending(report Report) string {
 	return report.Ending + " without printing anything"
 }
 
-// timedOut returns the error for a context that has ended: that of the caller who
-// left, otherwise one wrapping solver.ErrTimedOut.
+// timedOut returns the error for a context that has ended.
 func timedOut(ctx context.Context, when string) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()

@@ -8,9 +8,8 @@ import (
 // How the time that a backend has is split: writing the model takes what it takes,
 // then the solver runs, then its solution is read.
 const (
-	// Reading a solution takes no longer than writing the model took. To that comes
-	// the time for ending a solver that does not end by itself. Both together get no
-	// more than this share of the time left.
+	// Reading a solution takes no longer than writing the model took. That and ending a
+	// solver that does not end by itself get no more than this share of the time left.
 	longestReserveShare = 1.0 / 4
 	// The solver is told to end this share of its time before it is made to: it
 	// looks at its clock now and then only, and has to write the solution.

@@ -14,8 +14,7 @@ const folderPrefix = "elastalloc-run-"
 // errSwept means that a folder was taken for an abandoned one before it was held.
 var errSwept = errors.New("the new folder was removed by another process")
 
-// withFolder calls do with a new folder that only this user may enter, and removes
-// it with all that is in it.
+// withFolder calls do with a new folder that only this user may enter, and removes it.
 func withFolder(do func(dir string) error) (err error) {
 	dir, release, err := newFolder()
 	if err != nil {
@@ -48,10 +47,9 @@ func newFolder() (dir string, release func(), err error) {
 	return "", nil, err
 }
 
-// RemoveAbandoned removes the folders that processes of this user have left in the
-// folder for temporary files as they were killed, and returns how many. Those that
-// a living process holds stay, whatever process namespace it lives in. Where the
-// system cannot tell, all stay.
+// RemoveAbandoned removes the temporary folders that killed processes of this user have left,
+// and returns how many. Those that a living process holds stay, whatever process namespace it
+// lives in. Where the system cannot tell, all stay.
 func RemoveAbandoned() (removed int, err error) {
 	entries, err := os.ReadDir(os.TempDir())
 	if errors.Is(err, os.ErrNotExist) {

@@ -47,10 +47,8 @@ func removeUnheld(dir string) (done bool, err error) {
 	if lock(folder) != nil || !isAt(folder, dir) {
 		return false, nil
 	}
-	if err := os.RemoveAll(dir); err != nil {
-		return false, err
-	}
-	return true, nil
+	err = os.RemoveAll(dir)
+	return err == nil, err
 }
 
 // lock locks a folder for this process, at once or not at all.

@@ -22,13 +22,10 @@ type Command struct {
 	// Env is its whole environment, as KEY=value; nothing is inherited.
 	Env []string
 	// OutputLimit is how many bytes of its output are kept, half of them the first
-	// and half the last ones. What lies between is read and forgotten.
+	// and half the last ones.
 	OutputLimit int
 	// FileLimit is how many bytes a file that it writes may have, and 0 is any
-	// number: the signal XFSZ ends it where it writes more. It holds from the first
-	// instant after the start on, for the program and for children that it starts
-	// then, and only where the system can do so. How many files it writes nothing
-	// bounds but its time.
+	// number: the signal XFSZ ends it, and children, where the system can do so.
 	FileLimit int64
 	// Grace is how long after the polite signal, TERM, the process group gets KILL.
 	Grace time.Duration
@@ -40,24 +37,20 @@ type Report struct {
 	// Output is what was kept of standard output and standard error, in the order
 	// in which the program wrote it.
 	Output string
-	// Stopped says that the context ended before the program did, so that it was
-	// sent signals.
+	// Stopped says that the context ended before the program did.
 	Stopped bool
-	// Exited says that the program ended by itself, with the status ExitCode.
-	// Otherwise a signal ended it.
+	// Exited says that the program ended by itself, with the status ExitCode, and not by a
+	// signal.
 	Exited   bool
 	ExitCode int
-	// Ending says how the program ended, for a person: "exit status 1", "signal:
-	// killed".
+	// Ending says that for a person: "exit status 1", "signal: killed".
 	Ending string
 }
 
-// Run runs a program in a process group of its own and returns when the program
-// has ended and whatever is left of its group has been sent KILL. When ctx ends, the whole group gets
-// TERM and, after the grace, KILL; whatever the program leaves behind when it ends
-// by itself gets KILL at once. Where the system can do so, the program also ends
-// with this process. An error means that the program could not be started; how it
-// ended is in the report.
+// Run runs a program in a process group of its own. When ctx ends, the group gets TERM and,
+// after the grace, KILL; what the program leaves of it when it ends by itself gets KILL at
+// once. Where the system can do so, the program also ends with this process. An error means
+// that it could not be started; how it ended is in the report.
 func Run(ctx context.Context, c Command) (Report, error) {
 	program, err := lookUp(c.Program)
 	if err != nil {
@@ -135,9 +128,8 @@ func lookUp(program string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// lastLines returns the last lines of an output that are not empty, at most the
-// given number of them, joined for one line of a report. Of each there are the
-// first characters, at most length of them.
+// lastLines returns the beginnings of the last lines of an output that are not empty, for
+// one line of a report.
 func lastLines(output string, count, length int) string {
 	var lines []string
 	for line := range strings.Lines(output) {

@@ -355,7 +355,7 @@ func TestClaimsAreVerified(t *testing.T) {
 	if missing := a.Backends()[0].Missing; missing != nil {
 		t.Fatal(missing)
 	}
-	for range chain.DefaultFailures {
+	for range chain.MostFailures {
 		d, err := a.Allocate(t.Context(), twoJobs(), solver.Options{Backend: solver.BackendCBC})
 		if err != nil {
 			t.Fatal(err)
@@ -396,13 +396,13 @@ func TestProgramInstalledLater(t *testing.T) {
 			}
 		}
 		decide(solver.OutcomeUnavailable)
-		time.Sleep(chain.DefaultOpenTime)
+		time.Sleep(chain.ShortestOpenTime)
 		decide(solver.OutcomeUnavailable) // The trial: it is still missing.
 		if err := os.Symlink(installed, program); err != nil {
 			t.Fatal(err)
 		}
 		decide(solver.OutcomeUnavailable) // The breaker stays open for longer now.
-		time.Sleep(2 * chain.DefaultOpenTime)
+		time.Sleep(2 * chain.ShortestOpenTime)
 		decide(solver.OutcomeAnswered)
 		if diff := cmp.Diff([]bool{false, true}, changes); diff != "" {
 			t.Errorf("changes to up (-want +got):\n%s", diff)

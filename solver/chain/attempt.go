@@ -12,8 +12,7 @@ import (
 )
 
 // answer is one backend's try at a decision and, if its outcome is
-// solver.OutcomeAnswered, a result whose plan is legal; of another there is only the
-// contradiction that the backend found in its proof.
+// solver.OutcomeAnswered, a result whose plan is legal, else only its contradiction.
 type answer struct {
 	solver.Attempt
 	result    solver.Result
@@ -58,8 +57,7 @@ func try(ctx context.Context, backend solver.Backend, p *solver.Problem, options
 // longestDetail is how many bytes of what a backend says of its attempt are kept.
 const longestDetail = 1000
 
-// legible returns text fit for a report, whatever program it comes from: UTF-8, as
-// a message must be, on one line, and short.
+// legible returns text fit for a report: UTF-8, on one line, and short.
 func legible(text string) string {
 	if len(text) > longestDetail {
 		text = text[:longestDetail] + "…"
@@ -81,19 +79,14 @@ func legible(text string) string {
 func solve(
 	ctx context.Context, backend solver.Backend, p *solver.Problem, options solver.SolveOptions,
 ) (result solver.Result, err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			err = fmt.Errorf("panic: %v", cause)
-		}
-	}()
+	defer recovered("", &err)
 	return backend.Solve(ctx, p, options)
 }
 
-// failure returns the try of a backend that ended with an error.
-func failure(name solver.BackendName, err error) answer {
-	return answer{
-		Attempt:  solver.Attempt{Backend: name, Outcome: outcomeOf(err), Detail: legible(err.Error())},
-		unsuited: errors.Is(err, solver.ErrUnsuited),
+// recovered turns a panic into an error. It is to be deferred.
+func recovered(of string, err *error) {
+	if cause := recover(); cause != nil {
+		*err = fmt.Errorf("%spanic: %v", of, cause)
 	}
 }
 
@@ -103,7 +96,11 @@ func Outcome(p *solver.Problem, result solver.Result, err error) (outcome solver
 	if err != nil {
 		return outcomeOf(err), legible(err.Error())
 	}
-	if err := check(p, result); err != nil {
+	check := p.Check
+	if result.Heuristic {
+		check = p.CheckWaiting
+	}
+	if err := check(result.Plan); err != nil {
 		return solver.OutcomeInvalidPlan, legible(err.Error())
 	}
 	return solver.OutcomeAnswered, legible(result.Detail)
@@ -121,12 +118,4 @@ func outcomeOf(err error) solver.Outcome {
 	default:
 		return solver.OutcomeCrashed
 	}
-}
-
-// check returns nil if a result's plan is legal.
-func check(p *solver.Problem, result solver.Result) error {
-	if result.Heuristic {
-		return p.CheckWaiting(result.Plan)
-	}
-	return p.Check(result.Plan)
 }

@@ -1,7 +1,6 @@
 package chain
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,24 +13,11 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Defaults of a BreakerConfig.
-const (
-	DefaultFailures    = 5
-	DefaultOpenTime    = 30 * time.Second
-	DefaultMaxOpenTime = 5 * time.Minute
-)
-
 // longestCause is how many bytes of a failure's detail a breaker keeps.
 const longestCause = 300
 
-// BreakerConfig is when a breaker opens, and for how long.
+// BreakerConfig is what a breaker makes of tries, and who hears of it.
 type BreakerConfig struct {
-	// Failures in a row open the breaker; 0 means DefaultFailures.
-	Failures int
-	// OpenTime is how long it stays open first, and MaxOpenTime the longest: each try
-	// of the half-open breaker that fails doubles it. 0 means DefaultOpenTime and
-	// DefaultMaxOpenTime; an OpenTime beyond MaxOpenTime is capped.
-	OpenTime, MaxOpenTime time.Duration
 	// MinAttemptTime is the least time that a backend must have had for a time-out to
 	// count as a failure: tiny budgets say nothing about it. 0 means any.
 	MinAttemptTime time.Duration
@@ -64,20 +50,19 @@ type BackendState struct {
 }
 
 // Breaker is a circuit breaker around a backend, so that one that keeps failing costs
-// decisions no time: while it is open, it refuses at once, with an error wrapping
-// solver.ErrUnavailable. Half-open, it lets a single try through and refuses all others
-// until that try has ended.
+// decisions of a chain no time: five failures in a row open it for 30 s, and then it is not
+// asked. Half-open, it lets a single try through, which closes it or opens it for twice as
+// long, up to 5 min. Its Solve, as that of any backend, asks whatever the state.
 //
 // It is for backends that depend on something outside of this process: a program
 // that is missing, hangs or crashes. A backend of our own fails fast and for a
 // reason that lies in the snapshot, and one bad snapshot must not shut it out for all.
 //
-// A chain tells its breakers what became of a try in the end, so a plan that is
-// illegal or whose claim is refuted is a failure as well. A try counts for nothing
-// if the caller left, if it had no time (BreakerConfig.MinAttemptTime), or if the problem
-// does not suit the backend (solver.ErrUnsuited). It is safe for concurrent use.
+// A plan that is illegal or whose claim is refuted is a failure as well. A try counts for
+// nothing if the caller left, if it had no time (BreakerConfig.MinAttemptTime), or if the
+// problem does not suit the backend (solver.ErrUnsuited). It is safe for concurrent use.
 type Breaker struct {
-	backend        solver.Backend
+	solver.Backend
 	minAttemptTime time.Duration
 	onChange       func(BackendState)
 
@@ -89,40 +74,13 @@ type Breaker struct {
 // NewBreaker returns a breaker for a backend.
 func NewBreaker(backend solver.Backend, config BreakerConfig) *Breaker {
 	b := &Breaker{
-		backend: backend, minAttemptTime: config.MinAttemptTime, onChange: config.OnChange,
-		circuit: circuit{
-			allowed:  cmp.Or(config.Failures, DefaultFailures),
-			shortest: cmp.Or(config.OpenTime, DefaultOpenTime),
-			longest:  cmp.Or(config.MaxOpenTime, DefaultMaxOpenTime),
-		},
+		Backend: backend, minAttemptTime: config.MinAttemptTime, onChange: config.OnChange, wasUp: config.Down == nil,
 	}
-	b.wasUp = config.Down == nil
 	if config.Down != nil {
 		b.circuit.cause = causeOf(config.Down.Error())
 		b.circuit.trip(time.Now())
 	}
 	return b
-}
-
-// Name returns the name of the backend.
-func (b *Breaker) Name() solver.BackendName { return b.backend.Name() }
-
-// Solve asks the backend unless the breaker is open. It cannot know whether the plan is legal;
-// a chain of this package, which does, asks the backend itself.
-func (b *Breaker) Solve(
-	ctx context.Context, p *solver.Problem, options solver.SolveOptions,
-) (result solver.Result, err error) {
-	end, _ := ctx.Deadline()
-	_, refused := b.guard(ctx, end, func() answer {
-		if result, err = solve(ctx, b.backend, p, options); err != nil {
-			return failure(b.Name(), err)
-		}
-		return answer{Attempt: solver.Attempt{Backend: b.Name(), Outcome: solver.OutcomeAnswered}}
-	})
-	if refused != nil {
-		return solver.Result{}, refused
-	}
-	return result, err
 }
 
 // State returns what is known of the backend now.
@@ -132,9 +90,8 @@ func (b *Breaker) State() BackendState {
 	return b.state()
 }
 
-// guard makes a try unless the breaker is open, and records its outcome. The try has
-// until end; the zero time is without limit. The error, which wraps
-// solver.ErrUnavailable, says why no try is made now.
+// guard makes a try, which has until end unless that is the zero time, and records its
+// outcome. The error, which wraps solver.ErrUnavailable, says why no try is made now.
 func (b *Breaker) guard(ctx context.Context, end time.Time, try func() answer) (answer, error) {
 	now := time.Now()
 	ticket, err := b.admit(now)
@@ -189,7 +146,7 @@ func (b *Breaker) verdictOn(ctx context.Context, given time.Duration, a *answer)
 }
 
 // settle takes note of what a try says and calls OnChange where that changes
-// something: under the lock, so that changes are told in the order of their coming.
+// something: under the lock, so that changes are told in order.
 func (b *Breaker) settle(ticket int, says verdict, detail string) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()

@@ -63,7 +63,7 @@ func TestWhatCounts(t *testing.T) {
 	const cbc = solver.BackendCBC
 	illegal := gives(cbc, solver.Result{Plan: solver.Plan{{2, 2}, {2, 2}}})
 	alternate := func(n int) fake {
-		if n%DefaultFailures == 0 {
+		if n%MostFailures == 0 {
 			return claims(cbc, bestPlan(), true)
 		}
 		return panics(cbc)
@@ -99,11 +99,11 @@ func TestWhatCounts(t *testing.T) {
 					test.gives = time.Second
 				}
 				g := guard(BreakerConfig{MinAttemptTime: 450 * time.Millisecond}, test.tries)
-				for range 3 * DefaultFailures {
+				for range 3 * MostFailures {
 					g.decide(t.Context(), t, test.gives)
 				}
 				state := g.breaker.State()
-				if state.Up == test.opens || state.Up != (g.asked == 3*DefaultFailures) || test.opens && g.asked != DefaultFailures {
+				if state.Up == test.opens || state.Up != (g.asked == 3*MostFailures) || test.opens && g.asked != MostFailures {
 					t.Errorf("after %d tries its state is %+v; want rest: %t", g.asked, state, test.opens)
 				}
 				if test.opens && !strings.Contains(state.Cause, test.cause) {
@@ -124,7 +124,7 @@ func TestRestAndReturn(t *testing.T) {
 			}
 			return fails(solver.BackendCBC, errors.New("no licence"))
 		})
-		for range DefaultFailures {
+		for range MostFailures {
 			if a := g.decide(t.Context(), t, time.Second); a.Outcome != solver.OutcomeCrashed {
 				t.Fatalf("attempt %+v; want a crash", a)
 			}
@@ -133,18 +133,18 @@ func TestRestAndReturn(t *testing.T) {
 		// Refused at once, with all that a caller may want to know.
 		want := solver.Attempt{
 			Backend: solver.BackendCBC, Outcome: solver.OutcomeUnavailable,
-			Detail: "backend is unavailable: circuit open until " + opened.Add(DefaultOpenTime).UTC().Format(time.RFC3339) +
+			Detail: "backend is unavailable: circuit open until " + opened.Add(ShortestOpenTime).UTC().Format(time.RFC3339) +
 				": 5 failures in a row, the last: no licence",
 		}
 		if diff := cmp.Diff(want, g.decide(t.Context(), t, time.Second)); diff != "" {
 			t.Errorf("attempt (-want +got):\n%s", diff)
 		}
-		time.Sleep(DefaultOpenTime)
+		time.Sleep(ShortestOpenTime)
 		g.decide(t.Context(), t, time.Second) // The trial fails.
-		time.Sleep(2*DefaultOpenTime - 1)
+		time.Sleep(2*ShortestOpenTime - 1)
 		g.decide(t.Context(), t, time.Second) // The longer rest is not quite over.
-		if g.asked != DefaultFailures+1 {
-			t.Errorf("asked %d times; want %d and one trial", g.asked, DefaultFailures)
+		if g.asked != MostFailures+1 {
+			t.Errorf("asked %d times; want %d and one trial", g.asked, MostFailures)
 		}
 		works = true
 		time.Sleep(time.Nanosecond)
@@ -153,9 +153,9 @@ func TestRestAndReturn(t *testing.T) {
 				t.Errorf("attempt %+v; want an answer", a)
 			}
 		}
-		back := opened.Add(3 * DefaultOpenTime)
+		back := opened.Add(3 * ShortestOpenTime)
 		wantChanges := []BackendState{
-			{Since: opened, OpenUntil: opened.Add(DefaultOpenTime), Failures: 5, Cause: "no licence"},
+			{Since: opened, OpenUntil: opened.Add(ShortestOpenTime), Failures: 5, Cause: "no licence"},
 			{Since: opened, OpenUntil: back, Failures: 6, Cause: "no licence"},
 			{Up: true, Since: back},
 		}
@@ -174,7 +174,7 @@ func TestDownFromTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := guard(BreakerConfig{Down: fmt.Errorf("%w: no such file", solver.ErrUnavailable)}, always(claims(solver.BackendCBC, bestPlan(), true)))
 		start := time.Now()
-		want := BackendState{NeverUp: true, Since: start, OpenUntil: start.Add(DefaultOpenTime), Cause: "no such file"}
+		want := BackendState{NeverUp: true, Since: start, OpenUntil: start.Add(ShortestOpenTime), Cause: "no such file"}
 		if diff := cmp.Diff(want, g.breaker.State()); diff != "" {
 			t.Errorf("state (-want +got):\n%s", diff)
 		}
@@ -182,7 +182,7 @@ func TestDownFromTheStart(t *testing.T) {
 		if a := g.decide(t.Context(), t, time.Second); a.Detail != detail || g.asked != 0 {
 			t.Errorf("attempt %+v after %d tries; want detail %q", a, g.asked, detail)
 		}
-		time.Sleep(DefaultOpenTime)
+		time.Sleep(ShortestOpenTime)
 		if g.breaker.State().Up {
 			t.Error("it is up before it was tried")
 		}
@@ -210,7 +210,7 @@ func TestTrialsThatSayNothing(t *testing.T) {
 					}
 					return claims(solver.BackendCBC, bestPlan(), true)
 				})
-				time.Sleep(DefaultOpenTime)
+				time.Sleep(ShortestOpenTime)
 				before := g.breaker.State()
 				for range 3 {
 					ctx, cancel := context.WithCancel(t.Context())
@@ -275,12 +275,12 @@ func TestManyAtOnce(t *testing.T) {
 			}
 		}
 		together()
-		if state := breaker.State(); len(asked) != many || state.Failures != DefaultFailures {
+		if state := breaker.State(); len(asked) != many || state.Failures != MostFailures {
 			t.Errorf("after %d tries: %+v; want the failures that made it rest to count", len(asked), state)
 		}
-		time.Sleep(DefaultOpenTime)
+		time.Sleep(ShortestOpenTime)
 		together()
-		if state := breaker.State(); len(asked) != many+1 || state.Failures != DefaultFailures+1 {
+		if state := breaker.State(); len(asked) != many+1 || state.Failures != MostFailures+1 {
 			t.Errorf("after %d tries: %+v; want one trial", len(asked)-many, state)
 		}
 	})
@@ -291,7 +291,7 @@ func TestManyAtOnce(t *testing.T) {
 func TestPanicOfATry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := guard(BreakerConfig{Down: errors.New("it hung")}, always(gives(solver.BackendCBC, solver.Result{})))
-		time.Sleep(DefaultOpenTime)
+		time.Sleep(ShortestOpenTime)
 		func() {
 			defer func() {
 				if recover() == nil {
@@ -302,31 +302,6 @@ func TestPanicOfATry(t *testing.T) {
 		}()
 		if state := g.breaker.State(); state.HalfOpen || state.Cause != "the try panicked" {
 			t.Errorf("state %+v; want a trial that failed", state)
-		}
-	})
-}
-
-// TestBreakerAlone asks a breaker as any other backend.
-func TestBreakerAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := guard(BreakerConfig{Failures: 1}, func(n int) fake {
-			if n == 1 {
-				return fails(solver.BackendCBC, errors.New("out of luck"))
-			}
-			return exact()
-		})
-		solve := func() (solver.Result, error) {
-			return g.breaker.Solve(t.Context(), solver.NewProblem(twoJobs(), solver.AdmissionFIFO), solver.SolveOptions{})
-		}
-		if _, err := solve(); err == nil || err.Error() != "out of luck" {
-			t.Errorf("error %v; want the backend's", err)
-		}
-		if _, err := solve(); !errors.Is(err, solver.ErrUnavailable) || g.asked != 1 {
-			t.Errorf("error %v after %d tries; want it to wrap %v after one", err, g.asked, solver.ErrUnavailable)
-		}
-		time.Sleep(DefaultOpenTime)
-		if result, err := solve(); err != nil || result.Bound != bestObjective || !g.breaker.State().Up {
-			t.Errorf("Solve() = %+v, %v in state %+v; want a result", result, err, g.breaker.State())
 		}
 	})
 }

@@ -11,8 +11,7 @@ import (
 const (
 	// The caller's deadline is kept by this share of the time until it, but no more
 	// than the longest margin: the answer has to travel. What greedy and the model took
-	// comes on top, since the answer takes about as long to be made, on a busy machine as
-	// well.
+	// comes on top, since the answer takes about as long to be made.
 	marginShare   = 1.0 / 10
 	longestMargin = 100 * time.Millisecond
 
@@ -37,8 +36,7 @@ type budget struct {
 }
 
 // newBudget returns the budget that begins now, of the length asked for, or the
-// default where that is 0, within the deadline of ctx. The answer is made in about as long
-// as the given time.
+// default where that is 0, within the deadline of ctx, of an answer made in about answering.
 func newBudget(ctx context.Context, now time.Time, answering, asked, byDefault time.Duration) budget {
 	length := cmp.Or(asked, byDefault)
 	var cutoff time.Time

@@ -16,15 +16,13 @@ import (
 // Config is the parts of a chain. Greedy and Prover are required.
 type Config struct {
 	// Backends are asked in this order, after the one a decision asks for. A *Breaker
-	// is asked only while it is closed.
+	// is not asked while it is open.
 	Backends []solver.Backend
 	// Greedy is the last resort and the reference of Report.GreedyObjective.
 	Greedy solver.Backend
-	// Prover proves the bound of every plan that comes without one, and verifies what
-	// external solvers claim: a plan that comes with a claim is returned once the
-	// prover has solved the problem too, so that it is called optimal on our own
-	// proof, or refused where the prover has a plan that refutes the claim. It may be
-	// one of Backends as well.
+	// Prover proves the bound of every plan that comes without one. It solves the problem
+	// of a plan that comes with a claim too, so that the plan is called optimal on our own
+	// proof, or refused where that refutes the claim. It may be one of Backends as well.
 	Prover solver.Prover
 	// DefaultBudget is the time for a decision that does not ask for a budget
 	// itself; 0 means that only the context's deadline limits it.

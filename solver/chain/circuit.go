@@ -12,6 +12,14 @@ const (
 	saysFails
 )
 
+// MostFailures is how many failures in a row open a breaker: first for the shortest time,
+// then twice as long each time, up to the longest.
+const (
+	MostFailures     = 5
+	ShortestOpenTime = 30 * time.Second
+	LongestOpenTime  = 5 * time.Minute
+)
+
 // circuit is what a breaker knows of its backend. The time is handed to it, and it
 // is not safe for concurrent use.
 //
@@ -19,11 +27,6 @@ const (
 // once its open time is over it is half-open: a single try decides whether it closes or
 // stays open for longer.
 type circuit struct {
-	// allowed is how many failures in a row open it: first for shortest, then twice as
-	// long each time, up to longest.
-	allowed           int
-	shortest, longest time.Duration
-
 	failures int       // in a row
 	cause    string    // of the last of them
 	since    time.Time // of the last change between closed and open
@@ -69,7 +72,7 @@ func (c *circuit) settle(ticket int, now time.Time, says verdict, cause string) 
 	case saysFails:
 		c.failures++
 		c.cause = cause
-		if !c.open() && c.failures < c.allowed {
+		if !c.open() && c.failures < MostFailures {
 			return false
 		}
 		c.trip(now)
@@ -84,7 +87,7 @@ func (c *circuit) trip(now time.Time) {
 	if !c.open() {
 		c.since = now
 	}
-	c.openFor = min(max(2*c.openFor, c.shortest), c.longest)
+	c.openFor = min(max(2*c.openFor, ShortestOpenTime), LongestOpenTime)
 	c.until = now.Add(c.openFor)
 	c.epoch++
 }

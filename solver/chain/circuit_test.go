@@ -8,15 +8,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-func newCircuit() *circuit {
-	return &circuit{allowed: DefaultFailures, shortest: DefaultOpenTime, longest: DefaultMaxOpenTime}
-}
-
 // TestOpenTimes checks how long the circuit stays open: each trial that fails doubles it,
 // up to the longest, and success makes the next one short again.
 func TestOpenTimes(t *testing.T) {
 	now := time.Unix(0, 0)
-	c := newCircuit()
+	c := new(circuit)
 	fail := func() {
 		t.Helper()
 		ticket, admitted := c.admit(now)
@@ -26,7 +22,7 @@ func TestOpenTimes(t *testing.T) {
 		c.settle(ticket, now, saysFails, "broken")
 	}
 	for range 2 {
-		for range DefaultFailures - 1 {
+		for range MostFailures - 1 {
 			fail()
 		}
 		if c.open() {
@@ -55,9 +51,9 @@ func TestOpenTimes(t *testing.T) {
 func TestTryOfAnotherTime(t *testing.T) {
 	for name, says := range map[string]verdict{"works": saysWorks, "fails": saysFails, "says nothing": saysNothing} {
 		t.Run(name, func(t *testing.T) {
-			now, c := time.Unix(0, 0), newCircuit()
+			now, c := time.Unix(0, 0), new(circuit)
 			late, _ := c.admit(now)
-			for range DefaultFailures {
+			for range MostFailures {
 				ticket, _ := c.admit(now)
 				c.settle(ticket, now, saysFails, "broken")
 			}
@@ -108,9 +104,9 @@ func (p *phase) next() (openFor time.Duration, over bool) {
 	}
 	switch {
 	case p.openFor > 0 && failures > 0:
-		return min(2*p.openFor, DefaultMaxOpenTime), true
-	case failures >= DefaultFailures:
-		return DefaultOpenTime, true
+		return min(2*p.openFor, LongestOpenTime), true
+	case failures >= MostFailures:
+		return ShortestOpenTime, true
 	default:
 		return 0, false
 	}
@@ -124,7 +120,7 @@ func TestCircuitIsAsItsModel(t *testing.T) {
 		phase  *phase
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		now, c := time.Unix(0, 0), newCircuit()
+		now, c := time.Unix(0, 0), new(circuit)
 		current := &phase{began: now}
 		var tries []try // under way
 		begin := func(t *rapid.T) {
@@ -165,7 +161,7 @@ func TestCircuitIsAsItsModel(t *testing.T) {
 			},
 			// Without many of these it would hardly ever open.
 			"fail often": func(t *rapid.T) {
-				for range rapid.IntRange(1, DefaultFailures).Draw(t, "times") {
+				for range rapid.IntRange(1, MostFailures).Draw(t, "times") {
 					before := len(tries)
 					if begin(t); len(tries) > before {
 						end(t, len(tries)-1, saysFails)

@@ -24,13 +24,10 @@ type proof struct {
 
 // bound returns a proven upper bound on the optimum: the backend's own, or that of
 // the prover's verification, and the prover's Bound where neither has one or the
-// verification was cut short. A legal plan above the bound disproves it, which is a defect that no
-// answer may hide. A heuristic plan may exceed it where it leaves an admitted job
-// waiting, which the model cannot.
-//
-// With noBound the bound of a heuristic plan is left at +Inf.
-func (r *run) bound(ctx context.Context, a answer, noBound bool) (proof, error) {
-	if noBound && a.result.Heuristic {
+// verification was cut short. A heuristic plan may exceed it where it leaves an admitted job
+// waiting, which the model cannot. With noBound its bound is left at +Inf.
+func (r *run) bound(ctx context.Context, a answer) (proof, error) {
+	if r.noBound && a.result.Heuristic {
 		return proof{bound: math.Inf(1), contradiction: a.result.Contradiction}, nil
 	}
 	bound, complete := a.result.Bound, !math.IsInf(a.result.Bound, 1)
@@ -77,20 +74,15 @@ func (a *answer) test(p *solver.Problem, proven *proof) {
 
 // prove asks a prover for a bound and turns a panic into an error, as solve does.
 func prove(ctx context.Context, prover solver.Prover, p *solver.Problem) (bound float64, nodePrices []float64, err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			err = fmt.Errorf("bound of %s: panic: %v", prover.Name(), cause)
-		}
-	}()
+	defer recovered(fmt.Sprintf("bound of %s: ", prover.Name()), &err)
 	bound, nodePrices = prover.Bound(ctx, p)
 	return bound, nodePrices, nil
 }
 
 // conclude returns what is known about an answer of the given relative gap and
 // what ended the search for it. A search that time has ended says so however good its
-// plan is: with more time it might have come to another. So does a heuristic answer
-// instead of one that was not found in time. A gap that is open although a solver
-// was done is open because our own proof has ended.
+// plan is, as does a heuristic answer instead of one that was not found in time. A gap that
+// is open although a solver was done is open because our own proof has ended.
 func (r *run) conclude(result solver.Result, attempts []solver.Attempt, contradicted bool, gap float64) (solver.Reason, solver.Limit) {
 	optimal := gap <= solver.OptimalGap
 	limit := result.Limit

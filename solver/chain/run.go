@@ -47,7 +47,7 @@ func (r *run) decide(ctx context.Context, backends []solver.Backend, inHand func
 		return last, err
 	}
 	inHand(last)
-	last.proof, err = r.bound(ctx, last.answer, r.noBound)
+	last.proof, err = r.bound(ctx, last.answer)
 	return last, err
 }
 
@@ -101,13 +101,13 @@ func (r *run) decideInTime(ctx context.Context, backends []solver.Backend) (resu
 	expired, cancel := context.WithDeadline(ctx, time.Time{})
 	defer cancel()
 	var err error
-	late.proof, err = late.bound(expired, late.answer, r.noBound)
+	late.proof, err = late.bound(expired, late.answer)
 	return late, err
 }
 
 // cut returns what a run comes to that is cut off before any backend has answered.
 func (r *run) cut(backends []solver.Backend) result {
-	late := result{run: &run{chain: r.chain, problem: r.problem, options: r.options}, answer: r.greedy}
+	late := result{run: &run{chain: r.chain, problem: r.problem, options: r.options, noBound: r.noBound}, answer: r.greedy}
 	for _, backend := range backends[:min(1, len(backends))] {
 		late.attempts = append(late.attempts, solver.Attempt{
 			Backend: backend.Name(), Outcome: solver.OutcomeTimedOut, Detail: "it had not ended when the answer was due",
@@ -170,15 +170,14 @@ func (r *run) try(ctx context.Context, backend solver.Backend) answer {
 	if !guarded {
 		return r.tryAndVerify(ctx, end, backend)
 	}
-	a, err := breaker.guard(ctx, end, func() answer { return r.tryAndVerify(ctx, end, breaker.backend) })
+	a, err := breaker.guard(ctx, end, func() answer { return r.tryAndVerify(ctx, end, breaker.Backend) })
 	if err != nil {
-		return failure(breaker.Name(), err)
+		a.Attempt = solver.Attempt{Backend: breaker.Name(), Outcome: solver.OutcomeUnavailable, Detail: legible(err.Error())}
 	}
 	return a
 }
 
-// tryAndVerify asks a backend that must be done by a time and verifies what it
-// claims.
+// tryAndVerify is tryWithin and verifies what the backend claims.
 func (r *run) tryAndVerify(ctx context.Context, end time.Time, backend solver.Backend) answer {
 	a := tryWithin(ctx, end, backend, r.problem, r.options)
 	if a.Outcome == solver.OutcomeAnswered && a.result.Claim != nil {

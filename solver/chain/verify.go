@@ -36,7 +36,7 @@ func (r *run) verify(ctx context.Context, a *answer) {
 	// A solver that works out a wrong objective is refuted as is one whose plan is
 	// not the best. Within the gap asked for, it calls a plan optimal.
 	claimed := a.objective
-	if a.result.Claim.Objective < claimed {
+	if a.result.Claim.Objective < claimed { // It may be NaN.
 		claimed = a.result.Claim.Objective
 	}
 	if claimed < own.objective-(r.options.RelativeGap+claimTolerance)*math.Abs(own.objective) {

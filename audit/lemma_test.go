@@ -134,10 +134,9 @@ func TestSearch(t *testing.T) {
 		}
 		a := &answer{model: m, report: report}
 		for _, rounds := range []int{0, mostRounds} {
-			c := a.newSearch(newEffort(t.Context(), Options{}), 0)
-			c.target = best - 1
-			s := c.reduce()
-			if s == nil || !s.sweep(rounds) {
+			s := a.newSearch(newEffort(t.Context(), Options{}), 0)
+			s.target = best - 1
+			if !s.reduce() || !s.sweep(rounds) {
 				t.Fatalf("seed %d, %d rounds: nothing is worth the optimum", seed, rounds)
 			}
 			for _, width := range []int{1, 2, 4, mostStates} {

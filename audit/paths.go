@@ -11,51 +11,24 @@ const mostLabels = 1 << 14
 // perVertex is how many numbers a vertex takes while its row is built.
 const perVertex = 8
 
-// plans are those of a member, and what each of its sizes adds to them in each step.
+// plans are those of a member that may be part of a better one.
 type plans struct {
 	*search
 	*member
 	position int
-	add      [][]int64
-	most     int64 // at least what any of them is worth, net of the prices of nodes
-}
-
-// left are the positions of the sizes that a step has to look at: of a job that has finished
-// all but the smallest only take nodes.
-func (p *plans) left(t int, served int64) []int {
-	if served >= done {
-		return p.usable[t][:1]
-	}
-	return p.usable[t]
-}
-
-// options returns the most that a member which is byStep is worth in a step, and its options
-// that lose less than a limit against that.
-func (p *plans) options(t int, limit int64) (most int64, within []option) {
-	most = never
-	for _, n := range p.usable[t] {
-		most = max(most, p.stepValue(p.member, t, n)+p.add[t][n])
-	}
-	for _, n := range p.usable[t] {
-		if v := p.stepValue(p.member, t, n); most-v-p.add[t][n] < limit {
-			within = append(within, option{p.member.sizes[n], v})
-		}
-	}
-	return most, within
+	// add is what each size adds in each row: what the member is paid for it, minus what it pays, of
+	// either sign; never for sizes that are in no plan.
+	add   [][]int64
+	most  int64 // at least what any plan is worth with that, at first
+	paths *paths
+	kept  int64 // the most that any of the paths is worth with it
 }
 
 // best returns at least what any plan is worth, by labels: pairs of work served and value, of
 // which none has less of both than another.
 func (p *plans) best() (most int64) {
-	if p.byStep {
-		for t := range p.rows {
-			best, _ := p.options(t, 0)
-			most += best
-		}
-		return most
-	}
-	if p.several() {
-		return p.oneRow().behind(p)[0][0]
+	if p.byStep || p.several() {
+		return p.whole().behind(p)[0][0]
 	}
 	type label struct{ served, value int64 }
 	labels := []label{{}}
@@ -126,23 +99,25 @@ type arc struct {
 	size     uint16
 }
 
-// oneRow returns all plans of a member that holds nodes in one row at most. The second vertex
-// is that of plans that do already.
-func (p *plans) oneRow() *paths {
+// whole returns all plans of a member to which its rows are worth the same whatever it has been
+// served: of one that is byStep, or that holds nodes in one row at most. There, the second vertex is
+// that of plans that do already.
+func (p *plans) whole() *paths {
 	g := &paths{vertices: []int{1}}
-	for t, r := range p.rows {
+	for t := range p.rows {
 		var arcs []arc
-		if last := t == len(p.rows)-1; !last {
+		last := t == len(p.rows)-1
+		if !p.byStep && !last {
 			arcs = append(arcs, arc{})
-		} else if p.waits && slices.Contains(p.usable[t], 0) {
-			arcs = append(arcs, arc{gain: p.up(r.fixed[0], r.magnitude[0])})
 		}
 		for _, n := range p.usable[t] {
-			if p.member.sizes[n] > 0 {
-				arcs = append(arcs, arc{p.up(r.fixed[n], r.magnitude[n]), 0, 1, uint16(n)})
+			if p.byStep || p.member.sizes[n] == 0 && last && p.waits {
+				arcs = append(arcs, arc{gain: p.stepValue(p.member, t, n), size: uint16(n)})
+			} else if p.member.sizes[n] > 0 {
+				arcs = append(arcs, arc{p.stepValue(p.member, t, n), 0, 1, uint16(n)})
 			}
 		}
-		if t > 0 {
+		if !p.byStep && t > 0 {
 			arcs = append(arcs, arc{from: 1, to: 1})
 		}
 		p.keep(2 * len(arcs))
@@ -158,8 +133,8 @@ func (g *paths) single() bool {
 
 // above returns the plans that are worth more than least.
 func (p *plans) above(least int64) *paths {
-	if p.several() {
-		g := p.oneRow()
+	if p.byStep || p.several() {
+		g := p.whole()
 		g.narrow(p, least)
 		return g
 	}
@@ -170,8 +145,11 @@ func (p *plans) above(least int64) *paths {
 		var arcs []arc
 		index := make(map[int64]int32)
 		for from, before := range vertices {
-			arcsHad, verticesHad := len(arcs), len(served)
-			for _, n := range p.left(t, before) {
+			arcsHad, verticesHad, usable := len(arcs), len(served), p.usable[t]
+			if before >= done {
+				usable = usable[:1] // All but the smallest only take nodes.
+			}
+			for _, n := range usable {
 				to := p.serve(before, t, n)
 				gain := p.gain(to)
 				v := value[from] + gain + p.add[t][n]

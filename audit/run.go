@@ -36,7 +36,7 @@ type trace struct {
 // run is a dynamic program over the rows of the open members that keeps at most
 // width states. It returns a plan that may be worth more than the target, nil if it has none, and
 // whether all were kept.
-func (s *trial) run(width int) (plan [][]int, complete bool) {
+func (s *search) run(width int) (plan [][]int, complete bool) {
 	first := state{most: s.known()}
 	for t := range s.ends {
 		first.left[t] = int32(len(s.ends[t]) - 1)

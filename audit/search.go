@@ -29,6 +29,18 @@ type search struct {
 	// own are the members of each group, inner the groups in it, by one more than its position;
 	// 0 is the pool.
 	own, inner [][]int
+
+	plans []*plans // of all members
+	// open are the members of which several plans may be part of a better one, and that are not worth
+	// what they are row by row.
+	open []*plans
+	// layers are, by row, the other members; ends[n] is the most that they are worth with at most n
+	// nodes beside their least.
+	layers []*layer
+	ends   [][]int64
+	// behind is, by open member and row, the most that it and those behind it pay for their
+	// sizes and the layer is worth, by the most nodes that they hold; it ends with ends.
+	behind [][][]int64
 }
 
 // prove returns what shows that no legal plan is better than the answer claims.
@@ -66,7 +78,9 @@ func (a *answer) exact() bool {
 // better returns a plan that may be worth more than a target, nil if none is.
 func (a *answer) better(e *effort, target float64) [][]int {
 	for {
-		if s, plan := a.newSearch(e, target).solve(); plan == nil || !s.refine() {
+		if s := a.newSearch(e, target); !s.reduce() || !s.sweep(mostRounds) {
+			return nil
+		} else if plan := s.solve(); plan == nil || !s.refine() {
 			return plan
 		}
 	}
@@ -75,7 +89,7 @@ func (a *answer) better(e *effort, target float64) [][]int {
 // newSearch returns a search at the prices that the answer has, or less where they are too high
 // to be added up. What else makes no sense in them is left out.
 func (a *answer) newSearch(e *effort, target float64) *search {
-	c := &search{
+	s := &search{
 		model: a.model, effort: e, target: int64(math.Floor(math.Ldexp(target, a.unit))),
 		nodes: make([]int64, len(a.capacity)), sizes: make(map[int][][]int64), width: make([]int, len(a.capacity)),
 		own: make([][]int, len(a.groups)+1), inner: make([][]int, len(a.groups)+1),
@@ -84,40 +98,40 @@ func (a *answer) newSearch(e *effort, target float64) *search {
 	for i := range a.members {
 		j := &a.members[i]
 		members[int32(j.index)] = i
-		c.own[j.group+1] = append(c.own[j.group+1], i)
+		s.own[j.group+1] = append(s.own[j.group+1], i)
 		for t, usable := range j.usable {
-			c.width[t] = min(c.width[t]+j.sizes[slices.Max(append(usable, 0))], a.capacity[t])
+			s.width[t] = min(s.width[t]+j.sizes[slices.Max(append(usable, 0))], a.capacity[t])
 		}
 	}
 	for g := range a.groups {
-		c.inner[a.groups[g].parent+1] = append(c.inner[a.groups[g].parent+1], g)
+		s.inner[a.groups[g].parent+1] = append(s.inner[a.groups[g].parent+1], g)
 	}
 	for t := range min(len(a.report.GetNodePrices()), len(a.capacity)) {
 		if price := math.Ldexp(a.report.GetNodePrices()[t], a.unit); price > 0 {
-			c.nodes[t] = int64(min(price, mostPrices/float64(len(a.capacity)*(c.width[t]+1))))
+			s.nodes[t] = int64(min(price, mostPrices/float64(len(a.capacity)*(s.width[t]+1))))
 		}
 	}
 	total := 0.0
 	for _, of := range a.report.GetCertificate().GetSizePrices() {
 		i, known := members[of.GetJob()]
-		if !known || c.sizes[i] != nil || len(of.GetPrices()) != len(a.capacity)*len(a.members[i].sizes) {
+		if !known || s.sizes[i] != nil || len(of.GetPrices()) != len(a.capacity)*len(a.members[i].sizes) {
 			continue
 		}
 		for t, usable := range a.members[i].usable {
-			units, most := make([]int64, len(a.members[i].sizes)), 0.0
-			for _, n := range usable {
+			units, most := slices.Repeat([]int64{never}, len(a.members[i].sizes)), 0.0
+			for _, n := range append(usable, 0) {
 				price := math.Ldexp(of.GetPrices()[t*len(units)+n], a.unit)
 				most = max(most, math.Abs(price))
 				units[n] = -int64(price)
 			}
 			total += most
-			c.sizes[i] = append(c.sizes[i], units)
+			s.sizes[i] = append(s.sizes[i], units)
 		}
 	}
 	if !(total < mostPrices) {
-		clear(c.sizes)
+		clear(s.sizes)
 	}
-	return c
+	return s
 }
 
 // describe returns what a plan gives jobs that the answer's plan does not.
@@ -134,90 +148,68 @@ func (a *answer) describe(plan [][]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// solve returns what was left to decide, and a plan that may be worth more than the target, nil
-// if none is.
-func (c *search) solve() (s *trial, plan [][]int) {
-	if s = c.reduce(); s == nil || !s.sweep(mostRounds) {
-		return s, nil
-	}
+// solve returns a plan that may be worth more than the target, nil if none is.
+func (s *search) solve() (plan [][]int) {
 	for width := fewestStates; width <= mostStates; width *= 4 {
 		if plan, complete := s.run(width); plan != nil || complete {
-			return s, plan
+			return plan
 		}
 	}
 	panic(stopped{"too many combinations of plans could be part of a better one"})
 }
 
-// reduce returns what the prices leave to decide, nil if no plan is worth more than the target.
-func (c *search) reduce() *trial {
+// reduce finds out what the prices leave to decide. It reports whether a plan may be worth more
+// than the target.
+func (s *search) reduce() bool {
 	// At the prices of nodes each member has its best plan, and a better plan than the target
 	// falls short of that by less than the slack.
-	slack := -c.target
-	for t, price := range c.nodes {
-		slack += price * int64(c.width[t])
+	slack := -s.target
+	for t, price := range s.nodes {
+		slack += price * int64(s.width[t])
 	}
-	var all []*plans
-	for i := range c.members {
-		p := &plans{search: c, member: &c.members[i], position: i}
-		for _, price := range c.nodes {
-			row := make([]int64, len(p.member.sizes))
-			for n, k := range p.member.sizes {
-				row[n] = -price * int64(k)
+	for i := range s.members {
+		p := &plans{search: s, member: &s.members[i], position: i}
+		for t, price := range s.nodes {
+			row := slices.Repeat([]int64{never}, len(p.member.sizes))
+			for _, n := range append(p.usable[t], 0) { // It may have its nodes in another row.
+				row[n] = -price * int64(p.member.sizes[n])
 			}
 			p.add = append(p.add, row)
 		}
-		c.spend(len(p.rows) * len(p.member.sizes))
+		s.spend(len(p.rows) * len(p.member.sizes))
 		p.most = p.best()
 		slack += p.most
-		all = append(all, p)
+		s.plans = append(s.plans, p)
 	}
 	if slack <= 0 {
-		return nil
+		return false
 	}
-	options := make([][][]option, len(c.capacity))
-	s := &trial{search: c, options: options}
-	var others []*plans
-	for t := range options {
-		options[t] = make([][]option, len(all))
-	}
-	for i, p := range all {
-		if !p.byStep {
-			others = append(others, p)
-			continue
-		}
-		for t := range options {
-			_, options[t][i] = p.options(t, slack)
+	for _, p := range s.plans {
+		if p.byStep {
+			p.paths = p.above(p.most - slack)
+		} else {
+			s.open = append(s.open, p)
 		}
 	}
-	if len(c.sizes) > 0 {
-		if slack = c.priceSizes(others, options, slack); slack <= 0 {
-			return nil
+	if len(s.sizes) > 0 {
+		if slack = s.priceSizes(slack); slack <= 0 {
+			return false
 		}
 	}
-	for _, p := range others {
-		o := &open{plans: p, paths: p.above(p.most - slack)}
-		if !o.paths.single() {
-			s.open = append(s.open, o)
-			continue
-		}
-		for t, arcs := range o.paths.arcs {
-			options[t][p.position] = []option{{p.member.sizes[arcs[0].size], arcs[0].gain}}
-		}
+	for _, p := range s.open {
+		p.paths = p.above(p.most - slack)
 	}
-	if s.layers, s.ends = c.merge(options); s.layers == nil {
-		return nil
-	}
-	s.price()
-	return s
+	s.open = slices.DeleteFunc(s.open, func(p *plans) bool { return p.paths.single() })
+	return s.merge()
 }
 
-// merge returns layers of the members that have options, by row, and the most that they are worth with
-// at most n nodes beside their least; nil where they do not fit.
-func (c *search) merge(options [][][]option) (layers []*layer, ends [][]int64) {
-	for t := range options {
-		y := c.table(t, -1, options[t])
-		width := max(0, c.width[t]-y.from+1)
-		c.keep(width)
+// merge makes layers of the members that are not open, and reports whether they fit.
+func (s *search) merge() bool {
+	s.layers, s.ends = nil, nil
+	for t := range s.capacity {
+		y := s.table(t, -1)
+		width := max(0, s.width[t]-y.from+1)
+		s.keep(width)
 		row := slices.Repeat([]int64{never}, width)
 		most := int64(never)
 		for n := range row {
@@ -225,36 +217,30 @@ func (c *search) merge(options [][][]option) (layers []*layer, ends [][]int64) {
 			row[n] = most
 		}
 		if most == never {
-			return nil, nil
+			return false
 		}
-		layers, ends = append(layers, y), append(ends, row)
+		s.layers, s.ends = append(s.layers, y), append(s.ends, row)
 	}
-	return layers, ends
+	return true
 }
 
-// priceSizes has members pay the prices of sizes that were given, if a better plan than the target
-// falls short of their bound by less than the slack. It returns what it falls short by at most.
-func (c *search) priceSizes(members []*plans, options [][][]option, slack int64) int64 {
-	numbers := c.numbers
-	_, tables := c.merge(options)
-	c.numbers = numbers // The tables do not stay.
-	atSizes, paying := -c.target, make([]*open, len(members))
-	for m, p := range members {
-		priced := *p
-		if given := c.sizes[p.position]; given != nil {
-			priced.add = given
+// priceSizes has the open members pay the prices of sizes that were given, if a better plan than the
+// target falls short of their bound by less than the slack. It returns what it falls short by at most.
+func (s *search) priceSizes(slack int64) int64 {
+	numbers := s.numbers
+	if !s.merge() {
+		return 0
+	}
+	s.numbers = numbers // The tables do not stay.
+	atSizes, tables, paying := -s.target, s.ends, make([]plans, len(s.open))
+	for m, p := range s.open {
+		paying[m] = *p
+		if given := s.sizes[p.position]; given != nil {
+			paying[m].add = given
 		}
-		o := &open{plans: &priced}
-		for t, row := range priced.add {
-			o.price = append(o.price, slices.Repeat([]int64{never}, len(row)))
-			for _, n := range p.usable[t] {
-				o.price[t][n] = -row[n]
-			}
-		}
-		tables = c.extend(tables, o)
-		priced.most = priced.best()
-		atSizes += priced.most
-		paying[m] = o
+		tables = s.extend(tables, &paying[m])
+		paying[m].most = paying[m].best()
+		atSizes += paying[m].most
 	}
 	for _, table := range tables {
 		most := table[len(table)-1]
@@ -266,8 +252,25 @@ func (c *search) priceSizes(members []*plans, options [][][]option, slack int64)
 	if atSizes >= slack {
 		return slack
 	}
-	for m, p := range members {
-		*p = *paying[m].plans
+	for m, p := range s.open {
+		*p = paying[m]
 	}
 	return atSizes
+}
+
+// refine leaves members the sizes that are left to decide on, and reports whether values have a
+// finer unit then: sizes that are in no plan may be worth far more than any that is.
+func (s *search) refine() bool {
+	for _, p := range s.plans {
+		for t, arcs := range p.paths.arcs {
+			p.usable[t] = nil
+			for _, a := range arcs {
+				p.usable[t] = append(p.usable[t], int(a.size))
+			}
+			slices.Sort(p.usable[t])
+			p.usable[t] = slices.Compact(p.usable[t])
+		}
+	}
+	before := s.unit
+	return s.scale() && s.unit > before
 }

@@ -31,7 +31,7 @@ func (y *layer) at(nodes int) int64 {
 }
 
 // add adds an item to a layer, up to the given nodes.
-func (c *search) add(before *layer, item layer, most int) *layer {
+func (s *search) add(before *layer, item layer, most int) *layer {
 	y := &item
 	y.before = before
 	if len(y.options) == 0 {
@@ -46,7 +46,7 @@ func (c *search) add(before *layer, item layer, most int) *layer {
 		}
 		return y
 	}
-	c.keep(width)
+	s.keep(width)
 	y.base, y.value = before.base, slices.Repeat([]int64{never}, width)
 	for _, o := range y.options {
 		shift := o.nodes - first.nodes
@@ -56,36 +56,40 @@ func (c *search) add(before *layer, item layer, most int) *layer {
 				y.value[n+shift] = v
 			}
 		}
-		c.spend(len(before.value))
+		s.spend(len(before.value))
 	}
 	return y
 }
 
-// table returns the layer of a group in a row, of the pool where g is -1: its members with
-// their options, and the groups in it, which lose what their nodes are short of their floors.
-func (c *search) table(t, g int, options [][]option) *layer {
-	most := c.width[t]
+// table returns the layer of a group in a row, of the pool where g is -1: its members that are worth
+// what they are row by row, or have one plan, and the groups in it, which lose what their nodes are short of their floors.
+func (s *search) table(t, g int) *layer {
+	most := s.width[t]
 	if g >= 0 {
-		most = min(most, c.groups[g].limit)
+		most = min(most, s.groups[g].limit)
 	}
 	y := &layer{value: []int64{0}}
-	for _, i := range c.own[g+1] {
-		if options[i] != nil {
-			y = c.add(y, layer{member: i, options: options[i]}, most)
+	for _, i := range s.own[g+1] {
+		if p := s.plans[i]; p.byStep || p.paths != nil && p.paths.single() {
+			item := layer{member: i}
+			for _, a := range p.paths.arcs[t] {
+				item.options = append(item.options, option{p.member.sizes[a.size], a.gain})
+			}
+			y = s.add(y, item, most)
 		}
 	}
-	for _, inner := range c.inner[g+1] {
-		within := c.table(t, inner, options)
+	for _, inner := range s.inner[g+1] {
+		within := s.table(t, inner)
 		item := layer{group: within}
-		c.keep(2 * len(within.value))
+		s.keep(2 * len(within.value))
 		for n := range within.value {
 			nodes := within.from + n
 			if v := within.at(nodes); v != never {
-				v -= c.shortCost(max(0, c.floors[inner]-nodes))
+				v -= s.shortCost(max(0, s.floors[inner]-nodes))
 				item.options = append(item.options, option{nodes, v})
 			}
 		}
-		y = c.add(y, item, most)
+		y = s.add(y, item, most)
 	}
 	return y
 }

@@ -23,6 +23,9 @@ func TestRefuses(t *testing.T) {
 		if d.chance(2) {
 			request.Options.BadJobs = elastallocv1.BadJobs_BAD_JOBS_REFUSE
 		}
+		if s := request.GetSnapshot(); s.GetNodeTypes() == nil && d.chance(8) {
+			d.nodeTypes(s)
+		}
 		for range 1 + d.IntN(3) {
 			d.spoil(request.ProtoReflect())
 		}

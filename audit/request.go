@@ -146,21 +146,21 @@ func number[N int32 | float64](r *reader, v *N, field string, unset, least, most
 	return *v
 }
 
-func (r *reader) enum(e protoreflect.Enum, field string) {
-	r.want(e.Descriptor().Values().ByNumber(e.Number()) != nil, field, e)
-}
-
-func (r *reader) id(id, field string) {
-	r.want(len(id) <= 256, field, "longer than 256 bytes")
-}
-
 // read reads a request; the error says why it has to be refused.
 func read(request *elastallocv1.AllocateRequest) (*snapshot, error) {
 	from, r := request.GetSnapshot(), new(reader)
+	_ = protorange.Range(request.ProtoReflect(), func(at protopath.Values) error { // r has the error.
+		switch last := at.Index(-1); of := last.Value.Interface().(type) {
+		case string:
+			r.want(len(of) <= 256, at.Path.String(), "longer than 256 bytes")
+		case protoreflect.EnumNumber:
+			r.want(last.Step.FieldDescriptor().Enum().Values().ByNumber(of) != nil, at.Path.String(), of)
+		}
+		return nil
+	})
 	r.want(from != nil, "snapshot", "missing")
 	s := &snapshot{nodes: []int{int(from.GetTotalNodes())}}
 	r.want(s.nodes[0] >= 0, "snapshot.total_nodes", s.nodes[0])
-	r.id(from.GetId(), "snapshot.id")
 	horizon := cmp.Or(from.GetHorizon(), new(elastallocv1.Horizon))
 	s.step = r.seconds(horizon.GetStep(), "snapshot.horizon.step", 300, moment, forever)
 	s.steps = int(number(r, horizon.Steps, "snapshot.horizon.steps", 5, 1, mostSteps))
@@ -170,13 +170,6 @@ func read(request *elastallocv1.AllocateRequest) (*snapshot, error) {
 	hold := request.GetOptions().GetBadJobs() == elastallocv1.BadJobs_BAD_JOBS_HOLD
 	seen := make(map[string]bool, len(from.GetJobs()))
 	for i, f := range from.GetJobs() {
-		r.id(f.GetId(), fmt.Sprintf("snapshot.jobs[%d].id", i))
-		r.id(f.GetGroupId(), fmt.Sprintf("snapshot.jobs[%d].group_id", i))
-		r.id(f.GetCurrentNodeType(), fmt.Sprintf("snapshot.jobs[%d].current_node_type", i))
-		r.id(f.GetEtaNodeType(), fmt.Sprintf("snapshot.jobs[%d].eta_node_type", i))
-		for n, speed := range f.GetSpeeds() {
-			r.id(speed.GetNodeType(), fmt.Sprintf("snapshot.jobs[%d].speeds[%d].node_type", i, n))
-		}
 		if r.bad != nil {
 			break
 		}
@@ -210,11 +203,6 @@ func (s *snapshot) take(j *job) {
 // readOptions reads what is asked for. OBJECTIVE_TOTAL_TIME has one step as long as its
 // payback.
 func (s *snapshot) readOptions(o *elastallocv1.AllocateOptions, r *reader) {
-	r.enum(o.GetBackend(), "options.backend")
-	r.enum(o.GetFormulation(), "options.formulation")
-	r.enum(o.GetObjective(), "options.objective")
-	r.enum(o.GetAdmission(), "options.admission")
-	r.enum(o.GetBadJobs(), "options.bad_jobs")
 	r.seconds(o.GetTimeBudget(), "options.time_budget", 0, moment, forever)
 	s.gap, s.admission = o.GetRelativeGap(), o.GetAdmission()
 	r.want(s.gap >= 0 && s.gap < 1, "options.relative_gap", s.gap)
@@ -247,7 +235,7 @@ func (s *snapshot) readOptions(o *elastallocv1.AllocateOptions, r *reader) {
 
 // readGroups reads the groups and returns one more than the position of each id.
 func (s *snapshot) readGroups(from []*elastallocv1.Group, r *reader) map[string]int {
-	r.want(len(from) == 0 || s.totalTime != nil, "snapshot.groups", "set without OBJECTIVE_TOTAL_TIME")
+	r.want(len(from) == 0 || s.totalTime != nil && !s.several(), "snapshot.groups", "set without OBJECTIVE_TOTAL_TIME or beside several node types")
 	r.want(len(from) <= 10_000, "snapshot.groups", "too long")
 	ids := make(map[string]int, len(from))
 	for i, f := range from {
@@ -257,7 +245,6 @@ func (s *snapshot) readGroups(from []*elastallocv1.Group, r *reader) map[string]
 			g.limit = int(f.GetLimit())
 		}
 		at := fmt.Sprintf("snapshot.groups[%d]", i)
-		r.id(g.id, at+".id")
 		r.want(g.id != "" && ids[g.id] == 0, at+".id", "empty or that of a group before")
 		r.want(g.limit >= 0, at+".limit", g.limit)
 		r.want(g.quota >= 0, at+".quota", g.quota)
@@ -297,7 +284,6 @@ func (s *snapshot) readTypes(from []*elastallocv1.NodeType, r *reader) {
 	for i, f := range from {
 		f = cmp.Or(f, new(elastallocv1.NodeType))
 		at := fmt.Sprintf("snapshot.node_types[%d]", i)
-		r.id(f.GetId(), at+".id")
 		r.want(f.GetId() != "" && s.typeOf(f.GetId()) < 0, at+".id", "empty or that of a type before")
 		r.want(f.GetNodes() >= 0, at+".nodes", f.GetNodes())
 		speed := number(r, f.Speed, at+".speed", 1, math.SmallestNonzeroFloat64, 1e9)

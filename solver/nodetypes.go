@@ -68,7 +68,7 @@ func (s *Snapshot) fillNodeTypes() {
 	sum := 0
 	for g := range s.NodeTypes {
 		s.NodeTypes[g].Speed = cmp.Or(s.NodeTypes[g].Speed, DefaultNodeSpeed)
-		sum += s.NodeTypes[g].Nodes
+		sum += max(0, s.NodeTypes[g].Nodes)
 	}
 	s.TotalNodes = cmp.Or(s.TotalNodes, sum)
 }

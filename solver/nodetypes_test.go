@@ -36,6 +36,7 @@ func TestValidateNodeTypes(t *testing.T) {
 		{"no id, one twice, bad numbers", func(s *Snapshot) {
 			s.NodeTypes = append(s.NodeTypes, NodeType{}, NodeType{ID: "fast", Nodes: -1, Speed: math.Inf(1)})
 		}, []string{"snapshot.node_types[2].id", "snapshot.node_types[3].id", "snapshot.node_types[3].nodes", "snapshot.node_types[3].speed"}},
+		{"fewer than no nodes", func(s *Snapshot) { s.NodeTypes[0].Nodes, s.NodeTypes[1].Nodes = 0, -1 }, []string{"snapshot.node_types[1].nodes"}},
 		{"a long id", func(s *Snapshot) { s.NodeTypes[0].ID = strings.Repeat("x", 257) }, []string{"snapshot.node_types[0].id"}},
 		{"no current type", func(s *Snapshot) { s.Jobs[1].CurrentNodeType = "" }, []string{"snapshot.jobs[1].current_node_type"}},
 		{"unknown types", func(s *Snapshot) {

@@ -126,6 +126,28 @@ func TestSmallestPool(t *testing.T) {
 	}
 }
 
+// TestSizesBesideOtherTypes checks that a size is listed for which another job has to make room
+// on nodes of another type.
+func TestSizesBesideOtherTypes(t *testing.T) {
+	t.Parallel()
+	only := []solver.TypeSpeed{{NodeType: "x"}}
+	s := &solver.Snapshot{
+		NodeTypes: []solver.NodeType{{ID: "x", Nodes: 4}, {ID: "y", Nodes: 1, Speed: 0.1}},
+		Jobs: []solver.Job{
+			{ID: "a", RemainingETA: time.Hour, MaxNodes: 2, Speeds: only, Weight: new(0.01)},
+			{ID: "b", RemainingETA: time.Hour, MaxNodes: 1},
+			{ID: "c", RemainingETA: time.Hour, MinNodes: 2, MaxNodes: 2, Speeds: only},
+		},
+	}
+	got, err := newAllocator(t, elastalloc.Options{}).Explain(t.Context(), s, solver.Options{Objective: solver.ObjectiveTotalTime}, []string{"a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sizes := got.Jobs[0].Sizes; len(sizes) != 2 || got.Jobs[0].Nodes != 1 || sizes[1].Nodes != 2 {
+		t.Errorf("the job gets %d nodes of the sizes %+v; want 1 of 1 and 2", got.Jobs[0].Nodes, sizes)
+	}
+}
+
 // without returns a problem in which a job pays for every size but one in the first step.
 func without(p *solver.Problem, job, size int, penalty float64) *solver.Problem {
 	own := *p

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/elastalloc/elastalloc/solver"
@@ -84,8 +85,8 @@ func (e *explainer) fits(job, option int) bool {
 }
 
 // startWith returns a plan of a problem with node types that gives a job an option and the
-// others what the admission found that they can have or, where there is no room for that, the
-// first of their options that there is room for; false if a job finds none.
+// others, the largest first, what the admission found that they can have or, where there is no
+// room for that, the first of their options that there is room for; false if a job finds none.
 func startWith(p *solver.Problem, job, option int) (solver.Plan, bool) {
 	plan, room := solver.NewPlan(len(p.Jobs), p.Steps), p.Room()
 	take := func(i, option int) bool {
@@ -96,7 +97,14 @@ func startWith(p *solver.Problem, job, option int) (solver.Plan, bool) {
 	if !take(job, option) {
 		return nil, false
 	}
-	for i := range p.Jobs {
+	order := make([]int, len(p.Jobs))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, k int) int {
+		return cmp.Compare(solver.OptionNodes(p.Start[k]), solver.OptionNodes(p.Start[i]))
+	})
+	for _, i := range order {
 		held := p.Start[i]
 		if solver.OptionNodes(held) > room.Of(solver.OptionType(held)) {
 			fits := func(k int) bool { return solver.OptionNodes(k) <= room.Of(solver.OptionType(k)) }

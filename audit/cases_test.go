@@ -34,6 +34,10 @@ func TestCases(t *testing.T) {
 			"totalNodes": 6, "groups": [{"id": "g", "limit": 2}, {"id": "h"}], "jobs": [{"id": "a", "groupId": "h", "remainingEta": "3600s"},
 			{"id": "c", "groupId": "h", "remainingEta": "3600s", "maxNodes": 1},
 			{"id": "b", "groupId": "g", "remainingEta": "7200s", "allowedNodes": [1, 4], "scaling": {"table": {"speeds": [1e-9, 1e9]}}}]}`,
+		"jobs of a group that can hold nothing": `"options": {"objective": "OBJECTIVE_TOTAL_TIME", "admission": "ADMISSION_PREEMPTIVE"}, "snapshot": {
+			"totalNodes": 6, "groups": [{"id": "g", "limit": 2, "quota": 5}, {"id": "h", "quota": 3}], "jobs": [
+			{"id": "a", "groupId": "g", "remainingEta": "3600s", "minNodes": 4}, {"id": "b", "groupId": "h", "remainingEta": "3600s", "minNodes": 8},
+			{"id": "c", "groupId": "g", "remainingEta": "3600s", "maxNodes": 2}]}`,
 		"weights that differ in their last digits": `"options": {"objective": "OBJECTIVE_TOTAL_TIME"}, "snapshot": {"totalNodes": 3, "jobs": [
 			{"id": "a", "remainingEta": "3600s", "weight": 1}, {"id": "b", "remainingEta": "3600s", "weight": 1.0000000000000346}]}`,
 	} {

@@ -138,8 +138,15 @@ func (m *model) newMember(i int, st standing) member {
 	if m.totalTime == nil {
 		j.worth = j.weight
 	}
-	for g := range m.above(j.group) {
-		m.floors[g] += slices.Max(j.sizes)
+	if most := m.nodes[0]; len(m.groups) > 0 {
+		for g := range m.above(j.group) {
+			most = min(most, m.groups[g].limit)
+		}
+		for g := range m.above(j.group) {
+			if j.kinds[0].sizes[0] <= most {
+				m.floors[g] += slices.Max(j.sizes)
+			}
+		}
 	}
 	return j
 }

@@ -185,7 +185,8 @@ type AdmittedGroup struct {
 	// together in a step, NoLimit where it has none.
 	Limit int
 	// Floor is the number of nodes below which each one short costs Problem.QuotaPrice: the
-	// quota, or the sum of the largest sizes of the admitted jobs if that is less.
+	// quota, or the sum of the largest sizes of the admitted jobs if that is less, without
+	// those jobs whose smallest size exceeds the pool or a limit.
 	Floor int
 }
 
@@ -220,10 +221,13 @@ func (p *Problem) admitGroups() {
 	if len(p.Groups) == 0 {
 		return
 	}
-	largest := make([]int, len(p.Groups))
+	largest, room := make([]int, len(p.Groups)), p.Room()
 	for n := range p.Jobs {
 		job := &p.Jobs[n]
 		job.Group = p.GroupOf[job.Index]
+		if job.Sizes[0] == 0 && job.Sizes[1] > room.For(job.Group, 0) {
+			continue
+		}
 		for g := job.Group; g >= 0; g = p.Groups[g].Parent {
 			largest[g] += job.Sizes[len(job.Sizes)-1]
 		}

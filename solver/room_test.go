@@ -96,9 +96,15 @@ func TestAdmissionWithGroups(t *testing.T) {
 // hold at most.
 func TestFloors(t *testing.T) {
 	s := &solver.Snapshot{
-		TotalNodes: 30, Horizon: solver.DefaultHorizon(),
-		Groups: []solver.Group{{ID: "d", Quota: 12}, {ID: "a", ParentID: "d", Quota: 7}, {ID: "b", ParentID: "d", Quota: 3}, {ID: "idle", Quota: 5}},
-		Jobs:   []solver.Job{inGroup("a4", "a", 4, 0), inGroup("b5", "b", 5, 0)},
+		TotalNodes: 15, Horizon: solver.DefaultHorizon(),
+		Groups: []solver.Group{
+			{ID: "d", Quota: 12}, {ID: "a", ParentID: "d", Quota: 7}, {ID: "b", ParentID: "d", Quota: 3, Limit: new(5)}, {ID: "idle", Quota: 5},
+			{ID: "never", Quota: 4},
+		},
+		Jobs: []solver.Job{
+			inGroup("a4", "a", 4, 0), inGroup("b5", "b", 5, 0),
+			inGroup("beyond the limit", "b", 6, 0), inGroup("beyond the pool", "never", 16, 0),
+		},
 	}
 	p := solver.NewProblemFor(s, solver.Options{
 		Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionPreemptive,
@@ -108,14 +114,14 @@ func TestFloors(t *testing.T) {
 	for _, g := range p.Groups {
 		floors = append(floors, g.Floor)
 	}
-	if diff := cmp.Diff([]int{9, 4, 3, 0}, floors); diff != "" {
+	if diff := cmp.Diff([]int{9, 4, 3, 0, 0}, floors); diff != "" {
 		t.Errorf("wrong floors (-want +got):\n%s", diff)
 	}
-	nothing := solver.Plan{{0}, {0}}
+	nothing := solver.Plan{{0}, {0}, {0}, {0}}
 	if got, want := p.Objective(nothing), -2.0*(9+4+3); got != want {
 		t.Errorf("the objective of nothing is %v; want %v", got, want)
 	}
-	only := solver.Plan{{0}, {5}}
+	only := solver.Plan{{0}, {5}, {0}, {0}}
 	if got, want := p.Objective(only), p.Jobs[1].Value([]int{5})-2*(4+4); got != want {
 		t.Errorf("the objective of b5 alone is %v; want %v", got, want)
 	}

@@ -57,10 +57,13 @@ func (g grid) quantile(q float64) float64 {
 // TestLogNormal compares the quantiles of draws with those of the distribution whose mean is
 // what was told, found by sums over a grid.
 func TestLogNormal(t *testing.T) {
+	if testing.Short() {
+		t.Skip("many draws of one goroutine")
+	}
 	t.Parallel()
-	const told, draws = 3600.0, 20_000
-	for _, s := range []float64{1e-3, 0.1, 0.3, 0.7, 1.4, 3, 5} {
-		for _, share := range []float64{0, 0.1, 1, 10, 100} {
+	const told, draws = 3600.0, 10_000
+	for _, s := range []float64{1e-3, 0.3, 1.4, 5} {
+		for _, share := range []float64{0, 0.1, 1, 100} {
 			t.Run(fmt.Sprintf("error=%v/done=%v", s, share), func(t *testing.T) {
 				t.Parallel()
 				x := share * told

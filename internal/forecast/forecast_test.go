@@ -328,11 +328,11 @@ func TestForecastInParallel(t *testing.T) {
 	if runtime.GOMAXPROCS(0) < 2 {
 		t.Skip("one processor; want two that work side by side")
 	}
-	s := solvertest.Busy(12, 20)
+	s := solvertest.Busy(8, 13)
 	a := newAllocator(t, elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
 	ask := func(lend solver.Lend) solver.Forecast {
 		options := solver.Options{TimeBudget: time.Hour, Lend: lend}
-		got, err := a.Forecast(t.Context(), s, options, solver.ForecastOptions{ETAError: 0.4, Samples: 6})
+		got, err := a.Forecast(t.Context(), s, options, solver.ForecastOptions{ETAError: 0.4, Samples: 4})
 		if err != nil || !got.Complete {
 			t.Fatal(err)
 		}

@@ -68,12 +68,13 @@ func (s *Search) decompose(clock *model.Clock, part *subproblem, atNodes float64
 	if s.settled(part) {
 		work = min(work, tieWork)
 	}
-	few := newStepwise(clock, sizes, x)
+	sizes.set(x, lastCells)
+	few := newStepwise(clock, sizes)
 	if few != nil {
 		s.searchSteps(clock, part, few, clock.Work+work)
 	}
 	if !s.closed(part) && !clock.Ended && (few == nil || !s.settled(part)) {
-		s.searchLeft(clock, part, atNodes, sizes, x, atSizes, clock.Work+work)
+		s.searchLeft(clock, part, atNodes, sizes, atSizes, clock.Work+work)
 	}
 }
 
@@ -101,18 +102,18 @@ func (s *Search) atSizes(clock *model.Clock) *sizePrices {
 	return s.sizes
 }
 
-// searchLeft searches the columns of the root that lose little at prices per size x,
+// searchLeft searches the columns of the root that lose little at the prices per size set,
 // where the bound is atSizes, from cheap to thorough; atNodes is that at the prices of the
 // subproblem. It ends where the clock's work reaches until. Where the columns together lose a
 // share of the gap, so does every better solution.
 func (s *Search) searchLeft(
-	clock *model.Clock, part *subproblem, atNodes float64, sizes *sizePrices, x []float64, atSizes float64, until int,
+	clock *model.Clock, part *subproblem, atNodes float64, sizes *sizePrices, atSizes float64, until int,
 ) {
 	width := s.in.Effort.LeftWidths[:]
 	for lossLimit := firstFraction * (atSizes - s.Value); ; lossLimit *= 4 {
 		whole := lossLimit >= atSizes-s.Value
 		lossLimit = min(lossLimit, atSizes-s.Value)
-		lists, fixed, found := s.left(clock, part, sizes, x, lossLimit, until)
+		lists, fixed, found := s.left(clock, part, sizes, lossLimit, until)
 		switch found {
 		case tooMany:
 			return
@@ -124,7 +125,7 @@ func (s *Search) searchLeft(
 			}
 			continue
 		}
-		core := newCoreSearchOver(clock, s.in, part.Prices, lists, atNodes-fixed-atSizes+lossLimit, s.startAt(part, sizes, x), until, &s.memory)
+		core := newCoreSearchOver(clock, s.in, part.Prices, lists, atNodes-fixed-atSizes+lossLimit, s.startAt(part, sizes), until, &s.memory)
 		if core == nil {
 			return
 		}
@@ -149,8 +150,8 @@ func (s *Search) searchLeft(
 }
 
 // startAt returns how prices per size split the losses at the prices of a subproblem.
-func (s *Search) startAt(part *subproblem, sizes *sizePrices, x []float64) func(i, t, k int) float64 {
-	cost := sizes.CostAt(x)
+func (s *Search) startAt(part *subproblem, sizes *sizePrices) func(i, t, k int) float64 {
+	cost := sizes.CostAt(sizes.x)
 	classes := make([]int, len(s.in.Jobs))
 	for f, i := range s.in.Finishing {
 		classes[i] = sizes.ClassOf[f]
@@ -175,17 +176,17 @@ const (
 	noColumn         // a class has none that loses less than the limit
 )
 
-// left lists the columns of each finishing job that lose less than lossLimit at prices per
-// size, with their losses at the prices of the subproblem less the smallest of the job,
+// left lists the columns of each finishing job that lose less than lossLimit at the prices per
+// size set, with their losses at the prices of the subproblem less the smallest of the job,
 // and the sum of those smallest. It ends where the clock's work reaches until.
-func (s *Search) left(clock *model.Clock, part *subproblem, sizes *sizePrices, x []float64, lossLimit float64, until int) (lists [][]column, fixed float64, found listing) {
+func (s *Search) left(clock *model.Clock, part *subproblem, sizes *sizePrices, lossLimit float64, until int) (lists [][]column, fixed float64, found listing) {
 	byClass := make([][]column, len(sizes.Jobs))
 	lists = make([][]column, len(s.in.Finishing))
 	total := 0
 	for f, i := range s.in.Finishing {
 		class := sizes.ClassOf[f]
 		if byClass[class] == nil {
-			columns, ok := sizes.list(clock, class, x, lossLimit, max(s.in.Effort.MaxColumns, mostColumns(s.in)/len(s.in.Finishing)), until)
+			columns, ok := sizes.list(clock, class, lossLimit, max(s.in.Effort.MaxColumns, mostColumns(s.in)/len(s.in.Finishing)), until)
 			if !ok {
 				return nil, 0, tooMany
 			}

@@ -220,6 +220,7 @@ func (g *ground) anySizePrices(t *rapid.T, part *subproblem) (*sizePrices, []flo
 			x[v] = -rapid.Float64Range(0, 0.3).Draw(t, "paid")
 		}
 	}
+	sizes.set(x, rapid.SampledFrom([]int{1, 7, firstCells, lastCells}).Draw(t, "cells"))
 	return sizes, x
 }
 
@@ -247,13 +248,14 @@ func TestLemmaLeft(t *testing.T) {
 		sizes, x := g.anySizePrices(t, part)
 		least, _, _ := sizes.Evaluate(g.clock, x, func(int, model.PriceColumn) bool { return false })
 		s.prove(part, least, Priced(g.Instance, part.Prices), lemmaSizePrices)
+		sizes.set(x, rapid.SampledFrom([]int{1, 7, firstCells, lastCells}).Draw(t, "cells after"))
 		lossLimit := rapid.Float64Range(0.01, 1).Draw(t, "share") * (least - s.Value)
-		if _, _, found := s.left(g.clock, part, sizes, x, lossLimit, 0); found == noColumn {
+		if _, _, found := s.left(g.clock, part, sizes, lossLimit, 0); found == noColumn {
 			if best := g.best(s, part); least-lossLimit < best-1e-12*g.magnitude-g.Precision {
 				t.Fatalf("no column loses less than %g of %.17g; there is a plan of %.17g", lossLimit, least, best)
 			}
 		}
-		s.searchLeft(g.clock, part, bound, sizes, x, least, 0)
+		s.searchLeft(g.clock, part, bound, sizes, least, 0)
 		g.holdsFor(t, s, part, "what is left")
 	})
 }
@@ -263,8 +265,8 @@ func TestLemmaStepwise(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGround(t)
 		s, part := g.search(t, false)
-		sizes, x := g.anySizePrices(t, part)
-		q := newStepwise(g.clock, sizes, x)
+		sizes, _ := g.anySizePrices(t, part)
+		q := newStepwise(g.clock, sizes)
 		if q == nil {
 			t.Skip("a job cannot finish, or the pool is too large")
 		}

@@ -87,12 +87,13 @@ func TestOneJob(t *testing.T) {
 				t.Fatalf("seed %d, %s: %.17g; the best plan has %.17g", seed, what, got, want)
 			}
 		}
-		sizes.set(x)
+		cells := []int{1, 7, firstCells, lastCells}[r.IntN(4)]
+		sizes.set(x, cells)
 		phi, _, _ := sizes.job(clock, 0)
 		same("prices per size", phi, atSizes)
 		from := r.Float64()
 		if r.IntN(2) == 0 {
-			from = float64(r.IntN(followCells)) * followWidth // at the end of an interval
+			from = float64(r.IntN(cells)) / float64(cells) // at the end of an interval
 		}
 		ahead := math.Inf(-1)
 		for _, p := range plans {
@@ -113,7 +114,7 @@ func TestOneJob(t *testing.T) {
 		limit := r.Float64() * most
 		few := enumerator{few: r.IntN(100)}
 		atPrices, ok := few.list(clock, j, prices, allowed, atNodes, limit, 10_000)
-		left, okLeft := sizes.list(clock, 0, x, limit, 10_000, 0)
+		left, okLeft := sizes.list(clock, 0, limit, 10_000, 0)
 		for _, p := range plans {
 			// One that holds no more in any step and is worth as much will do.
 			instead := func(q column) bool {

@@ -8,11 +8,10 @@ import (
 
 // The columns of a class that lose little at prices per size.
 
-// list returns the plans of a class that lose less than lossLimit at prices per size, of
+// list returns the plans of a class that lose less than lossLimit at the prices set, of
 // those that hold the smallest size once they have finished. It returns false if there
 // are more than remaining, if time is up, or if the clock's work reaches until.
-func (s *sizePrices) list(clock *model.Clock, class int, x []float64, lossLimit float64, remaining, until int) ([]column, bool) {
-	s.set(x)
+func (s *sizePrices) list(clock *model.Clock, class int, lossLimit float64, remaining, until int) ([]column, bool) {
 	phi, _, ok := s.job(clock, class) // which fills costs and toGo
 	if !ok {
 		return nil, false

@@ -30,8 +30,9 @@ type sizePrices struct {
 	*model.SizeIndex
 
 	// x are the prices that job and step work at, toGo what can follow at them, by
-	// shape; ready says whether it was filled since.
+	// shape, in so many cells; ready says whether it was filled since.
 	x     []float64
+	cells int
 	toGo  []valueToGo
 	ready []bool
 
@@ -52,12 +53,13 @@ func newSizePrices(clock *model.Clock, in *model.Instance) *sizePrices {
 
 // work estimates the operations of one evaluation of L.
 func (s *sizePrices) work() int {
-	return len(s.First)*s.In.Steps*s.Stride*followCells + 8*s.In.Size()
+	return len(s.First)*s.In.Steps*s.Stride*firstCells + 8*s.In.Size()
 }
 
-// set sets the prices for job and step.
-func (s *sizePrices) set(x []float64) {
-	s.x = x
+// set sets the prices for job and step, and into how many intervals what can follow them is
+// divided.
+func (s *sizePrices) set(x []float64, cells int) {
+	s.x, s.cells = x, cells
 	clear(s.ready)
 }
 
@@ -80,9 +82,9 @@ func (s *sizePrices) ahead(clock *model.Clock, class int) (toGo *valueToGo, ok b
 	if s.ready[g] {
 		return toGo, true
 	}
-	toGo.fill(&s.In.Jobs[s.Jobs[class]], s.costs, s.Stride, s.Sizes[g])
+	toGo.fill(&s.In.Jobs[s.Jobs[class]], s.costs, s.Stride, s.Sizes[g], s.cells)
 	s.ready[g] = true
-	return toGo, !clock.Up(s.In.Steps * s.Stride * followCells)
+	return toGo, !clock.Up(s.In.Steps * s.Stride * s.cells)
 }
 
 // fill sets costs to what the sizes of a class cost in every step.
@@ -119,7 +121,7 @@ func (s *sizePrices) step(clock *model.Clock, t int) (solution, bool) {
 // Evaluate returns L(x) and the number of columns found; false if time is up. Blocks are
 // classes, then steps; add keeps a column of a block and reports whether it is new.
 func (s *sizePrices) Evaluate(clock *model.Clock, x []float64, add func(block int, column model.PriceColumn) bool) (bound float64, found int, ok bool) {
-	s.set(x)
+	s.set(x, firstCells)
 	for class := range s.Jobs {
 		phi, chosen, ok := s.job(clock, class)
 		if !ok {
@@ -256,6 +258,7 @@ func (p *sizePricer) trace(toGo *valueToGo, step int, end label) {
 // rises with the share, and no faster than that.
 type valueToGo struct {
 	value [][]float64
+	cells float64
 	// tail[t] is what serving the whole demand by step t counts.
 	tail []float64
 	// cheapest[t] is the least cost of holding any sizes from step t on, less than 0
@@ -265,19 +268,24 @@ type valueToGo struct {
 }
 
 const (
-	// followCells is the number of intervals of the share, followWidth the length of one.
-	followCells = 128
-	followWidth = 1.0 / followCells
+	// firstCells is the number of intervals of the share while prices are sought, lastCells that
+	// of searches at the best ones: what intervals hide adds up over the steps.
+	firstCells = 128
+	lastCells  = 2048
 	// unserved is what a job may lack of its demand and count as finished.
 	unserved = 1 - model.Finished
 )
 
 // fill fills the table for a job.
-func (f *valueToGo) fill(j *model.Job, costs []float64, stride int, sizes []int) {
+func (f *valueToGo) fill(j *model.Job, costs []float64, stride int, sizes []int, cells int) {
 	steps := len(sizes)
-	f.tail = j.Tail
+	f.tail, f.cells = j.Tail, float64(cells)
+	width := 1 / f.cells
 	for len(f.value) <= steps {
-		f.value = append(f.value, make([]float64, followCells+1))
+		f.value = append(f.value, nil)
+	}
+	for t := range f.value {
+		f.value[t] = slices.Grow(f.value[t][:0], cells+1)[:cells+1]
 	}
 	f.cheapest = slices.Grow(f.cheapest[:0], steps+1)[:steps+1]
 	f.cheapestSize = slices.Grow(f.cheapestSize[:0], steps)[:steps]
@@ -302,12 +310,12 @@ func (f *valueToGo) fill(j *model.Job, costs []float64, stride int, sizes []int)
 			cost := costs[t*stride+k]
 			whole := j.Tail[t] - cost + f.cheapest[t+1]
 			// The share after the step is in the interval that ends this many ends ahead.
-			ahead := int(math.Ceil(min(1, serves) * followCells))
+			ahead := int(math.Ceil(min(1, serves) * f.cells))
 			below := max(0, ahead-1)
-			rest := j.Tail[t+1] * (serves - float64(below)*followWidth + unserved)
+			rest := j.Tail[t+1] * (serves - float64(below)*width + unserved)
 			open := 0 // ends from which the job does not finish yet
 			for gain, above, below := j.Gain[t], next[ahead:], next[below:]; open < len(above); open++ {
-				share := float64(open)*followWidth + serves
+				share := float64(open)*width + serves
 				if share >= model.Finished {
 					break
 				}
@@ -317,8 +325,8 @@ func (f *valueToGo) fill(j *model.Job, costs []float64, stride int, sizes []int)
 			}
 			for cell := open; cell < len(now); cell++ {
 				value := whole
-				if share := float64(cell)*followWidth + serves; share < model.Finished {
-					value = j.Gain[t]*share - cost + next[followCells]
+				if share := float64(cell)*width + serves; share < model.Finished {
+					value = j.Gain[t]*share - cost + next[cells]
 				}
 				now[cell] = max(now[cell], value)
 			}
@@ -328,7 +336,7 @@ func (f *valueToGo) fill(j *model.Job, costs []float64, stride int, sizes []int)
 
 // most bounds what follows from step t on where the share was served.
 func (f *valueToGo) most(t int, share float64) float64 {
-	above := min(followCells, int(math.Ceil(share*followCells)))
+	above := min(f.cells, math.Ceil(share*f.cells))
 	below := max(0, above-1)
-	return min(f.value[t][above], f.value[t][below]+f.tail[t]*(share-float64(below)*followWidth+unserved))
+	return min(f.value[t][int(above)], f.value[t][int(below)]+f.tail[t]*(share-below/f.cells+unserved))
 }

@@ -80,9 +80,9 @@ type served struct {
 	size, from uint8
 }
 
-// newStepwise prepares the search at prices per size x, which have to stay set until it has run.
+// newStepwise prepares the search at the prices set, which have to stay so until it has run.
 // It returns nil if there are too many jobs or nodes for it.
-func newStepwise(clock *model.Clock, s *sizePrices, x []float64) *stepwise {
+func newStepwise(clock *model.Clock, s *sizePrices) *stepwise {
 	in := s.In
 	if len(in.Finishing) > fewJobs || slices.Max(in.Capacity) > mostCells(in)/((len(in.Jobs)+1)*in.Steps) {
 		return nil
@@ -91,8 +91,7 @@ func newStepwise(clock *model.Clock, s *sizePrices, x []float64) *stepwise {
 		in: in, few: len(in.Finishing), rest: make([]float64, in.Steps+1), room: make([][][]float64, in.Steps),
 		worth: grid[float64](len(in.Finishing), s.Stride), behind: make([]float64, len(in.Finishing)+1), chosen: make([]uint8, len(in.Finishing)),
 	}
-	s.set(x)
-	cost := s.CostAt(x)
+	cost := s.CostAt(s.x)
 	for f, i := range in.Finishing {
 		j := stepwiseJob{Job: &in.Jobs[i], index: i, class: s.ClassOf[f], shape: s.ShapeOf[s.ClassOf[f]]}
 		for t, count := range s.Sizes[j.shape] {

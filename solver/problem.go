@@ -56,7 +56,7 @@ type AdmittedJob struct {
 	TrainingTime time.Duration
 	// Sizes are the legal sizes K_i, ascending, at least one. The first is 0 where
 	// admission lets the optimiser leave the job without nodes. Where there are node types,
-	// they are options, see OptionOf.
+	// they are options, see OptionOf. Jobs may share this slice and the two below.
 	Sizes []int
 	// FirstStepWork is the demand in seconds on one node that each of Sizes serves
 	// in the first step, after the rescale delay.
@@ -95,9 +95,9 @@ func NewProblemFor(s *Snapshot, o Options) *Problem {
 	admitted := p.admit(s, o.Admission)
 	p.Jobs = make([]AdmittedJob, len(admitted))
 	var places []place
-	var options []int // a buffer
-	var sizes []int
-	var work []float64
+	var options, sizes []int
+	var served, work []float64
+	last := new(AdmittedJob)
 	for n, a := range admitted {
 		places, options = s.places(a.index, places), options[:0]
 		if a.mayWait {
@@ -106,9 +106,13 @@ func NewProblemFor(s *Snapshot, o Options) *Problem {
 		for k := range places {
 			options = places[k].appendOptions(options, s.Typed())
 		}
-		own := cut(&sizes, len(options))
-		copy(own, options)
-		p.Jobs[n] = newAdmittedJob(s, a.index, own, cut(&work, 2*len(own)), places, horizon.Step)
+		served = append(served[:0], make([]float64, 2*len(options))...)
+		job := &p.Jobs[n]
+		*job = newAdmittedJob(s, a.index, options, served, places, horizon.Step)
+		job.Sizes = kept(&sizes, job.Sizes, last.Sizes)
+		job.StepWork = kept(&work, job.StepWork, last.StepWork)
+		job.FirstStepWork = kept(&work, job.FirstStepWork, job.StepWork)
+		last = job
 		if p.TypeNodes != nil {
 			p.Start = append(p.Start, a.holds)
 		}
@@ -126,6 +130,17 @@ func cut[Item any](block *[]Item, n int) []Item {
 	items := (*block)[:n:n]
 	*block = (*block)[n:]
 	return items
+}
+
+// kept returns items that are in a buffer in memory of their own: in that of the others where
+// these are the same, else in that of a block.
+func kept[Item comparable](block *[]Item, items, others []Item) []Item {
+	if slices.Equal(items, others) {
+		return others
+	}
+	own := cut(block, len(items))
+	copy(own, items)
+	return own
 }
 
 // newAdmittedJob works out the model's data of job i of the snapshot, of these options on its

@@ -10,7 +10,7 @@ import (
 // shares and costs in one group. It returns the class of each, and one job of each class,
 // whatever the time.
 func (in *Instance) Classes(clock *Clock, jobs []int) (classOf, classes []int) {
-	classOf = make([]int, len(jobs))
+	classOf, classes = make([]int, len(jobs)), make([]int, 0, len(jobs))
 	// An open-addressing hash slots of classes, -1 where empty.
 	slots := make([]int32, 1<<bits.Len(uint(2*len(jobs))))
 	for slot := range slots {
@@ -42,6 +42,9 @@ func (in *Instance) Classes(clock *Clock, jobs []int) (classOf, classes []int) {
 // sizes first, so that the plan does not depend on the way the search took.
 func (in *Instance) Order(clock *Clock, p Plan) {
 	classOf, classes := in.Classes(clock, in.EveryJob())
+	if len(classes) == len(p) {
+		return
+	}
 	members := make([][]int, len(classes))
 	for i, class := range classOf {
 		members[class] = append(members[class], i)

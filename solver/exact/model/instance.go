@@ -57,10 +57,7 @@ type Instance struct {
 
 // Job is an admitted job in the units of the search.
 type Job struct {
-	// Gain is what having served the whole demand by the end of a step adds to the
-	// value, and Tail[t] the sum of it from step t on: what serving it in step t adds.
-	Gain, Tail []float64
-	Sizes      []int32
+	*Shape
 	// First and Later are the shares of the demand served per size in the first
 	// and in every later step.
 	First, Later []float64
@@ -68,6 +65,14 @@ type Job struct {
 	Cost []float64
 	// Group is the job's group; it is ignored in a problem without groups.
 	Group int
+}
+
+// Shape is what many jobs have in common.
+type Shape struct {
+	// Gain is what having served the whole demand by the end of a step adds to the
+	// value, and Tail[t] the sum of it from step t on: what serving it in step t adds.
+	Gain, Tail []float64
+	Sizes      []int32
 }
 
 const (
@@ -138,15 +143,9 @@ func NewInstance(clock *Clock, p *solver.Problem, e *Effort) (*Instance, error) 
 		in.Unit = 1
 	}
 	in.QuotaPrice /= in.Unit
-	options := 0
+	var memory []float64
 	for i := range p.Jobs {
-		options += len(p.Jobs[i].Sizes)
-	}
-	sizes, shares := make([]int32, options), make([]float64, 3*options)
-	for i := range p.Jobs {
-		n := in.usable(&p.Jobs[i])
-		in.convert(p, i, sizes[:n:n], shares[:3*n:3*n])
-		sizes, shares = sizes[n:], shares[3*n:]
+		memory = in.convert(p, i, memory)
 		if in.Jobs[i].capped() {
 			in.Finishing = append(in.Finishing, i)
 		} else {
@@ -161,27 +160,39 @@ func NewInstance(clock *Clock, p *solver.Problem, e *Effort) (*Instance, error) 
 	return in, nil
 }
 
-// convert works out job i, in the memory given.
-func (in *Instance) convert(p *solver.Problem, i int, sizes []int32, shares []float64) {
-	from, j, n := &p.Jobs[i], &in.Jobs[i], len(sizes)
-	j.Group, j.Sizes = from.Group, sizes
-	j.First, j.Later, j.Cost = shares[:n:n], shares[n:2*n:2*n], shares[2*n:]
-	for k := range j.Sizes {
-		j.Sizes[k] = int32(from.Sizes[k])
-		j.First[k] = notTiny(from.FirstStepWork[k] / from.Demand)
+// convert works out job i. It returns what is left of the memory for what sizes serve and cost.
+func (in *Instance) convert(p *solver.Problem, i int, memory []float64) []float64 {
+	from, j := &p.Jobs[i], &in.Jobs[i]
+	n := in.usable(from)
+	if len(memory) < 3*n {
+		memory = make([]float64, max(3*n, 12*min(len(p.Jobs)-i, 300)))
+	}
+	cut := func() (numbers []float64) {
+		numbers, memory = memory[:n:n], memory[n:]
+		return numbers
+	}
+	j.Group, j.Later, j.Cost = from.Group, cut(), cut()
+	if j.First = j.Later; in.Steps == 1 || !slices.Equal(from.FirstStepWork, from.StepWork) {
+		j.First = cut()
+	}
+	for k := range n {
 		j.Later[k] = notTiny(from.StepWork[k] / from.Demand)
+		j.First[k] = notTiny(from.FirstStepWork[k] / from.Demand)
 		if from.SizeValue != nil {
 			j.Cost[k] = notTiny(-from.SizeValue[k] / in.Unit)
 		}
 	}
-	if i > 0 && slices.Equal(from.Gain, p.Jobs[i-1].Gain) {
-		j.Gain, j.Tail = in.Jobs[i-1].Gain, in.Jobs[i-1].Tail
+	if i > 0 && n == len(in.Jobs[i-1].Sizes) && slices.Equal(from.Sizes, p.Jobs[i-1].Sizes) && slices.Equal(from.Gain, p.Jobs[i-1].Gain) {
+		j.Shape = in.Jobs[i-1].Shape
 	} else {
-		block := make([]float64, 2*in.Steps+1)
-		j.Gain, j.Tail = block[:in.Steps], block[in.Steps:]
+		gains := make([]float64, 2*in.Steps+1)
+		j.Shape = &Shape{Gain: gains[:in.Steps], Tail: gains[in.Steps:], Sizes: make([]int32, n)}
 		for t := in.Steps - 1; t >= 0; t-- {
 			j.Gain[t] = notTiny(from.Gain[t] / in.Unit)
 			j.Tail[t] = j.Tail[t+1] + j.Gain[t]
+		}
+		for k := range j.Sizes {
+			j.Sizes[k] = int32(from.Sizes[k])
 		}
 	}
 	if in.Steps == 1 {
@@ -190,6 +201,7 @@ func (in *Instance) convert(p *solver.Problem, i int, sizes []int32, shares []fl
 			j.First[k] = min(1, j.First[k])
 		}
 	}
+	return memory
 }
 
 // usable returns how many of a job's sizes, ascending, fit beside all other jobs' smallest

@@ -63,8 +63,14 @@ func NewKinds(clock *Clock, in *Instance) *Kinds {
 		In: in, classOf: classOf, Columns: make([]Columns, len(classes)),
 		Of: make([]int, len(classOf)), ofClass: make([][]int, len(classes)),
 	}
+	// Most classes come to one column, of one kind.
+	steps := in.Steps
+	chosen, nodes, values := make([]uint8, len(classes)*steps), make([]float64, len(classes)*steps), make([]float64, len(classes))
+	kinds := make([]int, len(classes))
 	for class := range d.Columns {
-		d.Columns[class].steps = in.Steps
+		first, end := class*steps, (class+1)*steps
+		d.Columns[class] = Columns{steps, chosen[first:first:end], nodes[first:first:end], values[class : class : class+1]}
+		d.ofClass[class] = kinds[class : class : class+1]
 	}
 	return d
 }
@@ -96,10 +102,14 @@ func (u *Kind) admit(column int32, chosen []uint8) {
 // allows per finishing job and step.
 func (d *Kinds) Enter(clock *Clock, restricted []SizeSet) {
 	steps := d.In.Steps
-	if cap(d.All) < len(d.classOf) {
-		d.All = make([]Kind, 0, len(d.classOf))
+	if d.All == nil {
+		d.All = make([]Kind, len(d.classOf))
+		active := make([]int32, len(d.classOf))
+		for n := range d.All {
+			d.All[n].Active = active[n : n : n+1]
+		}
 	}
-	old := d.All
+	old := d.All[:len(d.classOf)]
 	d.All = d.All[:0]
 	for class := range d.ofClass {
 		d.ofClass[class] = d.ofClass[class][:0]
@@ -115,10 +125,7 @@ func (d *Kinds) Enter(clock *Clock, restricted []SizeSet) {
 		}
 		n := len(d.All)
 		d.Of[f], d.ofClass[class] = n, append(d.ofClass[class], n)
-		u := Kind{Class: class, Job: d.In.Finishing[f], Count: 1, Allowed: allowed}
-		if n < len(old) {
-			u.Active = old[n].Active[:0]
-		}
+		u := Kind{Class: class, Job: d.In.Finishing[f], Count: 1, Allowed: allowed, Active: old[n].Active[:0]}
 		set := &d.Columns[class]
 		for column := range set.values {
 			u.admit(int32(column), set.Plan(int32(column)))

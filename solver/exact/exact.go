@@ -118,11 +118,11 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 }
 
 // planOf returns a plan of the search in nodes, and its objective.
-func planOf(p *solver.Problem, chosen model.Plan) (plan solver.Plan, objective float64) {
+func planOf(p *solver.Problem, chosen *model.Plan) (plan solver.Plan, objective float64) {
 	plan = solver.NewPlan(len(p.Jobs), p.Steps)
-	for i, sizes := range chosen {
-		job, nodes := &p.Jobs[i], plan[i]
-		for t, k := range sizes {
+	for i, nodes := range plan {
+		job := &p.Jobs[i]
+		for t, k := range chosen.Of(i) {
 			nodes[t] = job.Sizes[k]
 		}
 		job.ReleaseFinished(nodes)

@@ -43,7 +43,7 @@ func NewBuilder(in *model.Instance, d *model.Kinds, price PriceJob) *Builder {
 
 // Build returns a legal plan made from the prices. When time is up it leaves the
 // jobs it has not come to at their smallest size, which is legal too.
-func (b *Builder) Build(clock *model.Clock, prices []float64) model.Plan {
+func (b *Builder) Build(clock *model.Clock, prices []float64) *model.Plan {
 	in := b.in
 	p := model.NewPlan(in)
 	copy(b.free, in.Free)
@@ -53,9 +53,9 @@ func (b *Builder) Build(clock *model.Clock, prices []float64) model.Plan {
 	}
 	for _, i := range order {
 		if clock.Ended {
-			clear(p[i])
-		} else if !b.take(p[i], in.Jobs[i].Sizes) {
-			clear(p[i])
+			clear(p.Of(i))
+		} else if !b.take(p.Of(i), in.Jobs[i].Sizes) {
+			clear(p.Of(i))
 			b.choose(clock, p, i, prices)
 		}
 	}
@@ -89,10 +89,10 @@ func (b *Builder) take(plan []uint8, sizes []int32) bool {
 
 // choose gives job i its best plan at the prices among those that need no more
 // nodes than it holds and are free.
-func (b *Builder) choose(clock *model.Clock, p model.Plan, i int, prices []float64) {
+func (b *Builder) choose(clock *model.Clock, p *model.Plan, i int, prices []float64) {
 	j := &b.in.Jobs[i]
 	now := 0.0
-	for t, k := range p[i] {
+	for t, k := range p.Of(i) {
 		held := j.Sizes[k]
 		now += prices[t] * float64(held)
 		fits := sort.Search(len(j.Sizes), func(n int) bool { return int(j.Sizes[n]-held) > b.free[t] })
@@ -100,17 +100,17 @@ func (b *Builder) choose(clock *model.Clock, p model.Plan, i int, prices []float
 	}
 	// Only a plan whose value exceeds the present one's by more than rounding
 	// changes anything.
-	_, chosen := b.price(clock, j, prices, b.allowed, j.Value(p[i])-now+b.in.Precision/8)
+	_, chosen := b.price(clock, j, prices, b.allowed, j.Value(p.Of(i))-now+b.in.Precision/8)
 	for t, k := range chosen {
-		b.free[t] -= int(j.Sizes[k] - j.Sizes[p[i][t]])
-		p[i][t] = k
+		b.free[t] -= int(j.Sizes[k] - j.Sizes[p.Of(i)[t]])
+		p.Of(i)[t] = k
 	}
 }
 
 // byRegret returns all jobs, those that lose most by not getting their best plan
 // at the prices first, and sets p to these plans, of columns, or to the
 // smallest sizes where there is no column. It returns nil if time is up.
-func (b *Builder) byRegret(clock *model.Clock, p model.Plan, prices []float64) []int {
+func (b *Builder) byRegret(clock *model.Clock, p *model.Plan, prices []float64) []int {
 	in := b.in
 	regret := make([]float64, len(in.Jobs))
 	for _, i := range in.Separable {
@@ -121,7 +121,7 @@ func (b *Builder) byRegret(clock *model.Clock, p model.Plan, prices []float64) [
 			for k := range in.Fitting(j, t) {
 				net := j.StepValue(t, k) - prices[t]*float64(j.Sizes[k])
 				if second = max(second, min(best, net)); net > best {
-					best, p[i][t] = net, uint8(k)
+					best, p.Of(i)[t] = net, uint8(k)
 				}
 			}
 			regret[i] = min(regret[i], best-second)
@@ -136,7 +136,7 @@ func (b *Builder) byRegret(clock *model.Clock, p model.Plan, prices []float64) [
 		regret[i] = math.Inf(1)
 		set := &b.kinds.Columns[u.Class]
 		if best >= 0 {
-			copy(p[i], set.Plan(int32(best)))
+			copy(p.Of(i), set.Plan(int32(best)))
 		}
 		for _, column := range u.Active {
 			if int(column) != best {

@@ -98,12 +98,12 @@ func (b *Bundle) add(block int, column model.PriceColumn) bool {
 }
 
 // addPlan keeps the columns of a legal plan.
-func (b *Bundle) addPlan(p model.Plan) {
+func (b *Bundle) addPlan(p *model.Plan) {
 	for f, i := range b.In.Finishing {
-		b.add(b.ClassOf[f], b.PlanColumn(b.ClassOf[f], p[i]))
+		b.add(b.ClassOf[f], b.PlanColumn(b.ClassOf[f], p.Of(i)))
 	}
 	for t := range b.In.Steps {
-		b.add(len(b.Jobs)+t, b.StepColumn(t, func(i, _ int) uint8 { return p[i][t] }))
+		b.add(len(b.Jobs)+t, b.StepColumn(t, func(i, _ int) uint8 { return p.Of(i)[t] }))
 	}
 }
 
@@ -132,7 +132,7 @@ type SizeEvaluator interface {
 // make, nothing more is gained, the clock's work reaches until, or time is
 // up, and keeps the best on the way. At times it offers the prices for a plan; offer
 // returns the incumbent and its value.
-func (b *Bundle) Minimise(clock *model.Clock, l SizeEvaluator, x []float64, until int, offer func(x []float64) (model.Plan, float64)) {
+func (b *Bundle) Minimise(clock *model.Clock, l SizeEvaluator, x []float64, until int, offer func(x []float64) (*model.Plan, float64)) {
 	incumbent, value := offer(nil)
 	b.addPlan(incumbent)
 	bound, _, ok := l.Evaluate(clock, x, b.add)

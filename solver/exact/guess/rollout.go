@@ -66,13 +66,13 @@ func (r *Rollout) Work() int {
 }
 
 // Plan returns a legal plan made from prices, nil if time is up before there is one.
-func (r *Rollout) Plan(clock *model.Clock, prices []float64) model.Plan {
+func (r *Rollout) Plan(clock *model.Clock, prices []float64) *model.Plan {
 	return r.PlanAt(clock, func(n, t, k int) float64 { return prices[t] * float64(r.in.Jobs[r.classes[n]].Sizes[k]) })
 }
 
 // PlanAt returns a legal plan made from what the k-th size costs a job of the n-th class
 // in step t.
-func (r *Rollout) PlanAt(clock *model.Clock, cost func(n, t, k int) float64) model.Plan {
+func (r *Rollout) PlanAt(clock *model.Clock, cost func(n, t, k int) float64) *model.Plan {
 	if r.ahead == nil {
 		r.ahead = make([][]float64, len(r.classes))
 	}
@@ -90,11 +90,11 @@ func (r *Rollout) PlanAt(clock *model.Clock, cost func(n, t, k int) float64) mod
 			return p // the steps to come keep their smallest sizes
 		}
 		for n, i := range r.in.Separable {
-			p[i][t] = choices[n]
+			p.Of(i)[t] = choices[n]
 		}
 		for f, i := range r.in.Finishing {
 			k := choices[len(r.in.Separable)+f]
-			p[i][t] = k
+			p.Of(i)[t] = k
 			r.served[f] = min(1, r.served[f]+r.in.Jobs[i].Shares(t)[k])
 		}
 	}

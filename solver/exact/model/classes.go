@@ -40,9 +40,9 @@ func (in *Instance) Classes(clock *Clock, jobs []int) (classOf, classes []int) {
 
 // Order gives the rows of a plan to equal jobs in an order of their own, the largest
 // sizes first, so that the plan does not depend on the way the search took.
-func (in *Instance) Order(clock *Clock, p Plan) {
+func (in *Instance) Order(clock *Clock, p *Plan) {
 	classOf, classes := in.Classes(clock, in.EveryJob())
-	if len(classes) == len(p) {
+	if len(classes) == len(in.Jobs) {
 		return
 	}
 	members := make([][]int, len(classes))
@@ -55,28 +55,28 @@ func (in *Instance) Order(clock *Clock, p Plan) {
 		}
 		rows := make([][]uint8, len(equal))
 		for n, i := range equal {
-			rows[n] = p[i]
+			rows[n] = slices.Clone(p.Of(i))
 		}
 		slices.SortStableFunc(rows, func(a, b []uint8) int { return slices.Compare(b, a) })
 		for n, i := range equal {
-			p[i] = rows[n]
+			copy(p.Of(i), rows[n])
 		}
 	}
 }
 
 // Trim takes from the finishing jobs the nodes of later steps that bring nothing, such as
 // those beyond what finishes a job.
-func (in *Instance) Trim(p Plan) {
+func (in *Instance) Trim(p *Plan) {
 	for _, i := range in.Finishing {
 		j := &in.Jobs[i]
-		value := j.Value(p[i])
+		value := j.Value(p.Of(i))
 		for t := 1; t < in.Steps; t++ {
-			held := p[i][t]
+			held := p.Of(i)[t]
 			for k := range held {
-				if p[i][t] = k; j.Value(p[i]) >= value {
+				if p.Of(i)[t] = k; j.Value(p.Of(i)) >= value {
 					break
 				}
-				p[i][t] = held
+				p.Of(i)[t] = held
 			}
 		}
 	}

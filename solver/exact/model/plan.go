@@ -8,30 +8,32 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Plan is a size per job and step, by position in the job's sizes.
-type Plan [][]uint8
+// Plan is a size per job and step, by position in the job's sizes; nil is no plan.
+type Plan struct {
+	steps int
+	sizes []uint8 // steps per job
+}
 
 // NewPlan returns the plan in which every job holds its smallest size.
-func NewPlan(in *Instance) Plan {
-	block := make([]uint8, len(in.Jobs)*in.Steps)
-	p := make(Plan, len(in.Jobs))
-	for i := range p {
-		p[i], block = block[:in.Steps:in.Steps], block[in.Steps:]
-	}
-	return p
-}
+func NewPlan(in *Instance) *Plan { return &Plan{in.Steps, make([]uint8, len(in.Jobs)*in.Steps)} }
+
+// Of returns the sizes of a job, which may be set.
+func (p *Plan) Of(job int) []uint8 { return p.sizes[job*p.steps : (job+1)*p.steps] }
+
+// Clone returns a copy.
+func (p *Plan) Clone() *Plan { return &Plan{p.steps, slices.Clone(p.sizes)} }
 
 // PlanOf returns a plan of the problem in the units of the search, made legal: a size
 // that is not becomes the next smaller one, or the smallest, and where that takes more
 // nodes than there are, the jobs that hold most beyond their smallest size give some
 // back. It returns nil for a plan of other jobs or steps.
-func (in *Instance) PlanOf(nodes solver.Plan) Plan {
+func (in *Instance) PlanOf(nodes solver.Plan) *Plan {
 	if len(nodes) != len(in.Jobs) {
 		return nil
 	}
 	p := NewPlan(in)
 	free := slices.Clone(in.Free)
-	for i := range p {
+	for i := range nodes {
 		if len(nodes[i]) != in.Steps {
 			return nil
 		}
@@ -41,7 +43,7 @@ func (in *Instance) PlanOf(nodes solver.Plan) Plan {
 			if !legal {
 				k = max(0, k-1)
 			}
-			p[i][t] = uint8(k)
+			p.Of(i)[t] = uint8(k)
 			free[t] -= int(sizes[k] - sizes[0])
 		}
 	}
@@ -67,11 +69,11 @@ func (in *Instance) EveryJob() []int {
 
 // shrink takes at least this many nodes from the given jobs in step t, those first that hold
 // most beyond their smallest size, and returns how many it took.
-func (in *Instance) shrink(p Plan, t, nodes int, jobs []int) (taken int) {
-	beyond := func(i int) int32 { return in.Jobs[i].Sizes[p[i][t]] - in.Jobs[i].Sizes[0] }
+func (in *Instance) shrink(p *Plan, t, nodes int, jobs []int) (taken int) {
+	beyond := func(i int) int32 { return in.Jobs[i].Sizes[p.Of(i)[t]] - in.Jobs[i].Sizes[0] }
 	var order []int
 	for _, i := range jobs {
-		if p[i][t] > 0 {
+		if p.Of(i)[t] > 0 {
 			order = append(order, i)
 		}
 	}
@@ -81,9 +83,9 @@ func (in *Instance) shrink(p Plan, t, nodes int, jobs []int) (taken int) {
 			if taken >= nodes {
 				break
 			}
-			if k := p[i][t]; k > 0 {
+			if k := p.Of(i)[t]; k > 0 {
 				taken += int(in.Jobs[i].Sizes[k] - in.Jobs[i].Sizes[k-1])
-				p[i][t]--
+				p.Of(i)[t]--
 			}
 		}
 	}
@@ -92,10 +94,10 @@ func (in *Instance) shrink(p Plan, t, nodes int, jobs []int) (taken int) {
 
 // Value returns the objective of a plan less its tie cost, whatever the time, and the sum
 // of the magnitudes of what it is made of, some of which may cancel out.
-func (in *Instance) Value(clock *Clock, p Plan) (total, magnitude float64) {
-	for i := range p {
+func (in *Instance) Value(clock *Clock, p *Plan) (total, magnitude float64) {
+	for i := range in.Jobs {
 		j := &in.Jobs[i]
-		value, cost := j.Value(p[i]), j.Cost[p[i][0]]
+		value, cost := j.Value(p.Of(i)), j.Cost[p.Of(i)[0]]
 		total, magnitude = total+value, magnitude+math.Abs(value+cost)+math.Abs(cost)
 		clock.Up(in.Steps)
 	}
@@ -107,10 +109,10 @@ func (in *Instance) Value(clock *Clock, p Plan) (total, magnitude float64) {
 }
 
 // Legal reports whether a plan keeps to the pool and to the limits of groups.
-func (in *Instance) Legal(p Plan) bool {
+func (in *Instance) Legal(p *Plan) bool {
 	free := slices.Clone(in.Capacity)
-	for i, chosen := range p {
-		for t, k := range chosen {
+	for i := range in.Jobs {
+		for t, k := range p.Of(i) {
 			free[t] -= int(in.Jobs[i].Sizes[k])
 		}
 	}

@@ -43,19 +43,19 @@ func (in *Instance) convertGroups(p *solver.Problem) error {
 }
 
 // GroupNodes returns the nodes of every group under a plan.
-func (in *Instance) GroupNodes(p Plan) []int {
+func (in *Instance) GroupNodes(p *Plan) []int {
 	nodes := make([]int, len(in.Groups))
 	for i := range in.Jobs {
 		j := &in.Jobs[i]
 		for g := j.Group; g >= 0; g = in.Groups[g].Parent {
-			nodes[g] += int(j.Sizes[p[i][0]])
+			nodes[g] += int(j.Sizes[p.Of(i)[0]])
 		}
 	}
 	return nodes
 }
 
 // shortfall returns what it costs that groups are short of their floors under a plan.
-func (in *Instance) shortfall(p Plan) float64 {
+func (in *Instance) shortfall(p *Plan) float64 {
 	short := 0
 	for g, nodes := range in.GroupNodes(p) {
 		short += max(0, in.Groups[g].Floor-nodes)
@@ -65,7 +65,7 @@ func (in *Instance) shortfall(p Plan) float64 {
 
 // ShrinkGroups takes nodes from the jobs of groups that exceed their limits under a plan,
 // and returns how many.
-func (in *Instance) ShrinkGroups(p Plan) (taken int) {
+func (in *Instance) ShrinkGroups(p *Plan) (taken int) {
 	nodes := in.GroupNodes(p)
 	members := make(map[int][]int)
 	for i := range in.Jobs {
@@ -79,7 +79,7 @@ func (in *Instance) ShrinkGroups(p Plan) (taken int) {
 		if jobs := members[g]; jobs != nil {
 			held := 0
 			for _, i := range jobs {
-				held += int(in.Jobs[i].Sizes[p[i][0]])
+				held += int(in.Jobs[i].Sizes[p.Of(i)[0]])
 			}
 			taken += in.shrink(p, 0, held-in.Groups[g].Limit, jobs)
 		}

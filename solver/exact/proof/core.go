@@ -33,7 +33,7 @@ type coreJob struct {
 type coreSearch struct {
 	in        *model.Instance
 	prices    []float64
-	base      model.Plan // every job's best plan at the prices
+	base      *model.Plan // every job's best plan at the prices
 	free      []int
 	jobs      []coreJob
 	tables    []*stepTable
@@ -124,8 +124,8 @@ func newCoreSearchOver(
 	for f, i := range in.Finishing {
 		plans := lists[f]
 		j := &in.Jobs[i]
-		copy(s.base[i], plans[0].chosen)
-		for t, k := range s.base[i] {
+		copy(s.base.Of(i), plans[0].chosen)
+		for t, k := range s.base.Of(i) {
 			used[t] += int(j.Sizes[k])
 		}
 		if len(plans) == 1 {
@@ -134,7 +134,7 @@ func newCoreSearchOver(
 		for n, excess := range grid[int32](len(plans), in.Steps) {
 			plans[n].excess = excess
 			for t, k := range plans[n].chosen {
-				excess[t] = j.Sizes[k] - j.Sizes[s.base[i][t]]
+				excess[t] = j.Sizes[k] - j.Sizes[s.base.Of(i)[t]]
 			}
 		}
 		s.jobs = append(s.jobs, coreJob{job: i, plans: plans})
@@ -300,11 +300,8 @@ func (s *coreSearch) offer(excess []int32, loss float64, at int32) {
 }
 
 // solution returns the plan of the least loss found.
-func (s *coreSearch) solution() model.Plan {
-	p := model.NewPlan(s.in)
-	for i := range p {
-		copy(p[i], s.base[i])
-	}
+func (s *coreSearch) solution() *model.Plan {
+	p := s.base.Clone()
 	// The trail tells the plans from the last job chosen back to the first.
 	depth := 0
 	for at := s.bestLink; at >= 0; at = s.trail[at].parent {
@@ -313,7 +310,7 @@ func (s *coreSearch) solution() model.Plan {
 	for at := s.bestLink; at >= 0; at = s.trail[at].parent {
 		depth--
 		j := &s.jobs[depth]
-		copy(p[j.job], j.plans[s.trail[at].plan].chosen)
+		copy(p.Of(j.job), j.plans[s.trail[at].plan].chosen)
 	}
 	for t, table := range s.tables {
 		excess := s.free[t]

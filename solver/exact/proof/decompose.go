@@ -52,7 +52,7 @@ func (s *Search) decompose(clock *model.Clock, part *subproblem, atNodes float64
 	bundle.AddColumns(s.lagrangian.kinds, part.Prices)
 	x := sizes.At(part.Prices)
 	sizes.kept.note(x, math.Inf(1))
-	bundle.Minimise(clock, sizes, x, until, func(x []float64) (model.Plan, float64) {
+	bundle.Minimise(clock, sizes, x, until, func(x []float64) (*model.Plan, float64) {
 		if x != nil {
 			s.Offer(clock, s.rollout.PlanAt(clock, sizes.CostAt(x)))
 		}

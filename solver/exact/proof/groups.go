@@ -58,7 +58,7 @@ type groupTree struct {
 	// is the best size of every job.
 	starts []int
 	losses []float64
-	base   model.Plan
+	base   *model.Plan
 	bound  float64
 	// priced is what limits, floors and the nodes of the best sizes cost at the prices.
 	priced float64
@@ -196,11 +196,11 @@ func (t *groupTree) relax(clock *model.Clock, recount bool) bool {
 }
 
 // heldBy returns the nodes that those within each group hold under a plan.
-func (t *groupTree) heldBy(p model.Plan) []int {
+func (t *groupTree) heldBy(p *model.Plan) []int {
 	held := make([]int, len(t.nodes))
 	for _, g := range t.upwards {
 		for _, i := range t.nodes[g].jobs {
-			held[g] += int(t.in.Jobs[i].Sizes[p[i][0]])
+			held[g] += int(t.in.Jobs[i].Sizes[p.Of(i)[0]])
 		}
 		for _, child := range t.nodes[g].children {
 			held[g] += held[child]
@@ -236,7 +236,7 @@ func (t *groupTree) relaxJob(i int, price float64, recount bool) float64 {
 	}
 	t.priced += math.Abs(price) * float64(j.Sizes[largest])
 	losses[at] = 0
-	t.base[i][0] = uint8(at)
+	t.base.Of(i)[0] = uint8(at)
 	return most
 }
 
@@ -320,16 +320,13 @@ const groupFillings = 8
 
 // round returns a legal plan: base, less what rounding takes of limits, and then in each leaf
 // the sizes raised that gain most of what is left.
-func (t *groupTree) round(clock *model.Clock) model.Plan {
+func (t *groupTree) round(clock *model.Clock) *model.Plan {
 	in := t.in
-	p := model.NewPlan(in)
-	for i := range p {
-		p[i][0] = t.base[i][0]
-	}
+	p := t.base.Clone()
 	in.ShrinkGroups(p)
 	room := solver.NewRoom(in.Capacity[0], nil, in.Groups)
-	for i := range p {
-		room.Take(in.Jobs[i].Group, int(in.Jobs[i].Sizes[p[i][0]]))
+	for i := range in.Jobs {
+		room.Take(in.Jobs[i].Group, int(in.Jobs[i].Sizes[p.Of(i)[0]]))
 	}
 	if room.Idle < 0 {
 		return model.NewPlan(in)
@@ -340,7 +337,7 @@ func (t *groupTree) round(clock *model.Clock) model.Plan {
 			most, at, to := 0.0, -1, 0
 			for _, i := range t.nodes[g].jobs {
 				j := &in.Jobs[i]
-				now := int(p[i][0])
+				now := int(p.Of(i)[0])
 				for k := now + 1; k < len(j.Sizes) && int(j.Sizes[k]-j.Sizes[now]) <= room.For(g, 0); k++ {
 					gain := j.StepValue(0, k) - j.StepValue(0, now)
 					for q := g; q >= 0; q = in.Groups[q].Parent {
@@ -358,8 +355,8 @@ func (t *groupTree) round(clock *model.Clock) model.Plan {
 				break
 			}
 			j := &in.Jobs[at]
-			more := int(j.Sizes[to] - j.Sizes[p[at][0]])
-			p[at][0] = uint8(to)
+			more := int(j.Sizes[to] - j.Sizes[p.Of(at)[0]])
+			p.Of(at)[0] = uint8(to)
 			room.Take(g, more)
 			for q := g; q >= 0; q = in.Groups[q].Parent {
 				held[q] += more

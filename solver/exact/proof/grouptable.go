@@ -147,7 +147,7 @@ func (t *groupTree) fillLeaf(clock *model.Clock, n *groupNode, lossLimit float64
 	table := &n.table
 	table.core = table.core[:0]
 	for _, i := range n.jobs {
-		table.core = appendCore(table.core, i, t.in.Jobs[i].Sizes, t.losses[t.starts[i]:t.starts[i+1]], int(t.base[i][0]), lossLimit)
+		table.core = appendCore(table.core, i, t.in.Jobs[i].Sizes, t.losses[t.starts[i]:t.starts[i+1]], int(t.base.Of(i)[0]), lossLimit)
 	}
 	if clock.Up(8 * len(n.jobs)) {
 		return false
@@ -275,18 +275,15 @@ func (t *groupTree) proven(g int) float64 {
 }
 
 // plan returns a plan of the least loss.
-func (t *groupTree) plan() model.Plan {
-	p := model.NewPlan(t.in)
-	for i := range p {
-		p[i][0] = t.base[i][0]
-	}
+func (t *groupTree) plan() *model.Plan {
+	p := t.base.Clone()
 	pool := len(t.nodes) - 1
 	t.choose(p, pool, t.nodes[pool].table.at)
 	return p
 }
 
 // choose gives those within a group their best sizes where they hold the given excess nodes.
-func (t *groupTree) choose(p model.Plan, g, excess int) {
+func (t *groupTree) choose(p *model.Plan, g, excess int) {
 	n := &t.nodes[g]
 	table := &n.table
 	if table.complete == 0 {
@@ -309,7 +306,7 @@ func (t *groupTree) choose(p model.Plan, g, excess int) {
 	}
 	for m := len(table.core) - 1; m >= 0; m-- {
 		best := table.layers[m].best(table.core[m].options, excess)
-		p[table.core[m].item][0] = best.choice
+		p.Of(table.core[m].item)[0] = best.choice
 		excess -= best.excess
 	}
 }

@@ -24,7 +24,7 @@ import (
 type ground struct {
 	*model.Instance
 	clock  *model.Clock
-	plans  []model.Plan
+	plans  []*model.Plan
 	values []float64
 	// magnitude is that of the values.
 	magnitude float64
@@ -57,17 +57,13 @@ func groundOf(t *rapid.T, p *solver.Problem, e *model.Effort) *ground {
 }
 
 // enumerate lists the plans that begin with the sizes before job i and step t.
-func (g *ground) enumerate(p model.Plan, i, t int, free []int) {
+func (g *ground) enumerate(p *model.Plan, i, t int, free []int) {
 	if i == len(g.Jobs) {
 		if !g.Legal(p) {
 			return
 		}
 		value, magnitude := g.Value(g.clock, p)
-		kept := model.NewPlan(g.Instance)
-		for i := range p {
-			copy(kept[i], p[i])
-		}
-		g.plans, g.values, g.magnitude = append(g.plans, kept), append(g.values, value), max(g.magnitude, magnitude)
+		g.plans, g.values, g.magnitude = append(g.plans, p.Clone()), append(g.values, value), max(g.magnitude, magnitude)
 		return
 	}
 	if t == g.Steps {
@@ -77,13 +73,13 @@ func (g *ground) enumerate(p model.Plan, i, t int, free []int) {
 	j := &g.Jobs[i]
 	for k, nodes := range j.Sizes {
 		if more := int(nodes - j.Sizes[0]); more <= free[t] {
-			p[i][t] = uint8(k)
+			p.Of(i)[t] = uint8(k)
 			free[t] -= more
 			g.enumerate(p, i, t+1, free)
 			free[t] += more
 		}
 	}
-	p[i][t] = 0
+	p.Of(i)[t] = 0
 }
 
 // best returns the largest value of the plans in a subproblem.
@@ -364,14 +360,14 @@ func TestRecount(t *testing.T) {
 		}
 		g := groundOf(t, p, model.Usual())
 		g.SetTies(g.clock, p, 0)
-		exactly := func(plan model.Plan) *big.Float {
+		exactly := func(plan *model.Plan) *big.Float {
 			sum := new(big.Float).SetPrec(3000)
-			for i := range plan {
+			for i := range p.Jobs {
 				j := &p.Jobs[i]
-				nodes := []int{j.Sizes[plan[i][0]]}
+				nodes := []int{j.Sizes[plan.Of(i)[0]]}
 				value := j.Value(nodes)
 				if j.SizeValue != nil {
-					size := j.SizeValue[plan[i][0]]
+					size := j.SizeValue[plan.Of(i)[0]]
 					value -= size
 					sum.Add(sum, big.NewFloat(size))
 				}
@@ -487,9 +483,9 @@ func TestGuesses(t *testing.T) {
 		value := s.Value
 		p := model.NewPlan(g.Instance)
 		step, nodes := rapid.IntRange(0, g.Steps-1).Draw(t, "step"), 0
-		for i := range p {
-			p[i][step] = uint8(len(g.Jobs[i].Sizes) - 1)
-			nodes += int(g.Jobs[i].Sizes[p[i][step]])
+		for i := range g.Jobs {
+			p.Of(i)[step] = uint8(len(g.Jobs[i].Sizes) - 1)
+			nodes += int(g.Jobs[i].Sizes[p.Of(i)[step]])
 		}
 		if s.Offer(g.clock, p); nodes > g.Capacity[step] && s.Value != value {
 			t.Fatalf("a plan of %d nodes became the incumbent of a pool of %d", nodes, g.Capacity[step])

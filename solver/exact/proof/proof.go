@@ -92,13 +92,13 @@ func (s *Search) Refute(bound float64) { s.contradict(s.root.by, bound, s.Value)
 
 // holds reports whether a plan is one of the subproblem's. The root has all, whatever its
 // restrictions say.
-func (s *Search) holds(part *subproblem, p model.Plan) bool {
+func (s *Search) holds(part *subproblem, p *model.Plan) bool {
 	if part == s.root {
 		return true
 	}
 	for f, i := range s.in.Finishing {
 		for t, allowed := range part.allowedFor(f, s.in.Steps) {
-			if !allowed.Has(int(p[i][t])) {
+			if !allowed.Has(int(p.Of(i)[t])) {
 				return false
 			}
 		}
@@ -109,7 +109,7 @@ func (s *Search) holds(part *subproblem, p model.Plan) bool {
 // witness is a plan that tests know to be optimal: the lemma that cuts it off is the one
 // that is false.
 type witness struct {
-	plan  model.Plan
+	plan  *model.Plan
 	value float64
 }
 

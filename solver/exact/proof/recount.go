@@ -21,7 +21,7 @@ import (
 // Recount returns the incumbent, or a plan that losses show to be better by more than what
 // counts as the same, and the most that any plan is better than it. It returns false if time or
 // memory is up. The instance must be of one step and without ties.
-func Recount(clock *model.Clock, in *model.Instance, incumbent model.Plan, same float64) (best model.Plan, better float64, ok bool) {
+func Recount(clock *model.Clock, in *model.Instance, incumbent *model.Plan, same float64) (best *model.Plan, better float64, ok bool) {
 	t := newGroupTree(in)
 	pool := len(t.nodes) - 1
 	if !t.relax(clock, true) || !t.minimise(clock, pool) {
@@ -41,10 +41,10 @@ func Recount(clock *model.Clock, in *model.Instance, incumbent model.Plan, same 
 }
 
 // loss returns what a plan falls short of the bound.
-func (t *groupTree) loss(p model.Plan) float64 {
+func (t *groupTree) loss(p *model.Plan) float64 {
 	sum := 0.0
-	for i := range p {
-		sum += t.losses[t.starts[i]+int(p[i][0])]
+	for i := range t.in.Jobs {
+		sum += t.losses[t.starts[i]+int(p.Of(i)[0])]
 	}
 	for g, nodes := range t.heldBy(p) {
 		sum += t.nodes[g].loss(nodes, t.in.QuotaPrice)

@@ -47,7 +47,7 @@ type Search struct {
 	// rollout is nil where it takes too long.
 	rollout *guess.Rollout
 
-	Incumbent model.Plan
+	Incumbent *model.Plan
 	// Value is that of the incumbent, in the units of the search, values the sum of |value|
 	// of its jobs.
 	Value, values float64
@@ -188,7 +188,7 @@ func (s *Search) separate(clock *model.Clock) (bound float64, limit solver.Limit
 		sum, relaxed, complete = sum+step.bound, relaxed+math.Abs(step.relaxed), complete && step.complete
 		s.Prices = append(s.Prices, step.price)
 		for i, n := range step.choices {
-			p[i][t] = n
+			p.Of(i)[t] = n
 		}
 	}
 	s.Offer(clock, p)
@@ -238,7 +238,7 @@ func (s *Search) closed(part *subproblem) bool {
 
 // Offer makes a plan the incumbent if it is legal and better by more than rounding, whatever
 // made it.
-func (s *Search) Offer(clock *model.Clock, p model.Plan) {
+func (s *Search) Offer(clock *model.Clock, p *model.Plan) {
 	if p == nil {
 		return
 	}

@@ -99,17 +99,17 @@ type stepTable struct {
 
 // separableBase sets every separable job in every step to its best size at the
 // prices, and adds the nodes of a step to used, whatever the time.
-func separableBase(clock *model.Clock, in *model.Instance, prices []float64, base model.Plan, used []int) {
+func separableBase(clock *model.Clock, in *model.Instance, prices []float64, base *model.Plan, used []int) {
 	for _, i := range in.Separable {
 		j := &in.Jobs[i]
 		for t, price := range prices {
 			best := math.Inf(-1)
 			for k, nodes := range j.Sizes[:in.Fitting(j, t)] {
 				if net := j.StepValue(t, k) - price*float64(nodes); net > best {
-					best, base[i][t] = net, uint8(k)
+					best, base.Of(i)[t] = net, uint8(k)
 				}
 			}
-			used[t] += int(j.Sizes[base[i][t]])
+			used[t] += int(j.Sizes[base.Of(i)[t]])
 		}
 		clock.Up(2 * len(prices) * len(j.Sizes))
 	}
@@ -118,18 +118,18 @@ func separableBase(clock *model.Clock, in *model.Instance, prices []float64, bas
 // newStepTable builds D_t on [low, high], leaving out whatever loses lossLimit or more.
 // It returns nil if the table would hold more than most numbers or time is up, else also how
 // many it holds.
-func newStepTable(clock *model.Clock, in *model.Instance, t int, price float64, base model.Plan, low, high int, lossLimit float64, most int, memory *cellMemory) (table *stepTable, cells int) {
+func newStepTable(clock *model.Clock, in *model.Instance, t int, price float64, base *model.Plan, low, high int, lossLimit float64, most int, memory *cellMemory) (table *stepTable, cells int) {
 	table = &stepTable{price: price}
 	var all []option // of all jobs, one after the other
 	for _, i := range in.Separable {
 		j := &in.Jobs[i]
-		net := j.StepValue(t, int(base[i][t])) - price*float64(j.Sizes[base[i][t]])
+		net := j.StepValue(t, int(base.Of(i)[t])) - price*float64(j.Sizes[base.Of(i)[t]])
 		from := len(all)
 		for k, nodes := range j.Sizes[:in.Fitting(j, t)] {
 			loss := net - (j.StepValue(t, k) - price*float64(nodes))
 			if loss < lossLimit {
 				all = append(all, option{
-					loss: max(0, loss), excess: int(nodes - j.Sizes[base[i][t]]), choice: uint8(k),
+					loss: max(0, loss), excess: int(nodes - j.Sizes[base.Of(i)[t]]), choice: uint8(k),
 				})
 			}
 		}
@@ -204,7 +204,7 @@ func leftOver(least series, price float64, low, high int, lossLimit float64) ser
 
 // complete sets the step's sizes of the table's jobs to the best options where the
 // separable jobs have the given excess nodes.
-func (table *stepTable) complete(base model.Plan, t, excess int) {
+func (table *stepTable) complete(base *model.Plan, t, excess int) {
 	last := len(table.jobs)
 	taken, least := excess, math.Inf(1)
 	for x := min(excess, table.layers[last].high()); x >= table.layers[last].low; x-- {
@@ -214,7 +214,7 @@ func (table *stepTable) complete(base model.Plan, t, excess int) {
 	}
 	for n := last - 1; n >= 0; n-- {
 		best := table.layers[n].best(table.options[n], taken)
-		base[table.jobs[n]][t] = best.choice
+		base.Of(table.jobs[n])[t] = best.choice
 		taken -= best.excess
 	}
 }

@@ -141,7 +141,7 @@ func newStepwise(clock *model.Clock, s *sizePrices) *stepwise {
 // run searches for plans of more than a value, keeping at most width states of a step. It
 // returns the best one found, nil if there is none, and the most that any plan is worth, or the
 // value; false if time is up or the clock's work reaches until, 0 for never.
-func (q *stepwise) run(clock *model.Clock, width int, value float64, until int) (best model.Plan, most float64, ok bool) {
+func (q *stepwise) run(clock *model.Clock, width int, value float64, until int) (best *model.Plan, most float64, ok bool) {
 	// States that are as good but for rounding are dropped, half the precision in all steps.
 	q.cutoff, q.dropped = value+q.in.Precision/2, value
 	states := []stepwiseState{{jobs: make([]served, q.few)}}
@@ -283,7 +283,7 @@ func (q *stepwise) replaces(t int, other, state *stepwiseState) bool {
 }
 
 // plan returns the plan that leads to a state at the end.
-func (q *stepwise) plan(end *stepwiseState) model.Plan {
+func (q *stepwise) plan(end *stepwiseState) *model.Plan {
 	p := model.NewPlan(q.in)
 	left, sizes := slices.Clone(q.in.Capacity), make([]uint8, q.in.Steps)
 	for n := range q.few {
@@ -293,7 +293,7 @@ func (q *stepwise) plan(end *stepwiseState) model.Plan {
 			left[t] -= int(q.jobs[n].Sizes[sizes[t]]) // as all of the shape have it
 			at, state = int(state.jobs[at].from), state.before
 		}
-		copy(p[q.jobs[at].index], sizes)
+		copy(p.Of(q.jobs[at].index), sizes)
 	}
 	for n := q.few; n < len(q.jobs); n++ {
 		j := &q.jobs[n]
@@ -301,10 +301,10 @@ func (q *stepwise) plan(end *stepwiseState) model.Plan {
 			next, most := q.room[t][n+1], math.Inf(-1)
 			for k := range price {
 				if rest := left[t] - int(j.Sizes[k]); rest >= 0 && price[k]+next[rest] > most {
-					most, p[j.index][t] = price[k]+next[rest], uint8(k)
+					most, p.Of(j.index)[t] = price[k]+next[rest], uint8(k)
 				}
 			}
-			left[t] -= int(j.Sizes[p[j.index][t]])
+			left[t] -= int(j.Sizes[p.Of(j.index)[t]])
 		}
 	}
 	return p

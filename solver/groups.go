@@ -21,8 +21,8 @@ type Group struct {
 	// Limit is the most nodes that the jobs of the group and of all groups within it hold
 	// together; nil means no limit. Their present nodes may exceed it.
 	Limit *int
-	// Quota is the number of nodes that they have a claim to while they can use them. The
-	// quotas of all groups may exceed the pool.
+	// Quota is the number of nodes that they have a claim to while they can use them; all
+	// quotas together may exceed the pool.
 	Quota int
 }
 
@@ -32,8 +32,7 @@ type GroupReport struct {
 	ID string
 	// Nodes are what its jobs and those of all groups within it hold from now on.
 	Nodes int
-	// Short is how many nodes that is below the quota, or below what the admission lets
-	// them hold at most if that is less.
+	// Short is how many nodes that is below AdmittedGroup.Floor.
 	Short int
 	// Price is what one more node of the group's limit is worth, in units of the objective;
 	// 0 where the limit does not bind and where no search was made.
@@ -98,39 +97,26 @@ func (tree *groupTree) above(id string) iter.Seq[int] {
 // cyclic is the depth of a group whose parents lead round in a circle.
 const cyclic = -1
 
-// depths returns the number of groups from each one up to one without a parent, itself
-// included.
-func (tree *groupTree) depths() []int {
-	const onTheWay = -2
-	depths := make([]int, len(tree.groups))
-	var way []int
-	for i := range depths {
-		way = way[:0]
-		at := i
-		for at >= 0 && depths[at] == 0 {
-			depths[at] = onTheWay
-			way = append(way, at)
-			at = tree.parents[at]
-		}
-		above := 0
-		if at >= 0 {
-			above = depths[at]
-		}
-		for n := len(way) - 1; n >= 0; n-- {
-			if above < 0 {
-				above = cyclic
-			} else {
-				above++
-			}
-			depths[way[n]] = above
+// depth returns the number of groups from one up to one without a parent, itself included.
+// known has those that were asked for before, 0 for the others.
+func (tree *groupTree) depth(group int, known []int) int {
+	if known[group] != 0 {
+		return known[group]
+	}
+	depth := 1
+	if parent := tree.parents[group]; parent >= 0 {
+		known[group] = cyclic // So it is if the way up comes back here.
+		if depth = tree.depth(parent, known); depth != cyclic {
+			depth++
 		}
 	}
-	return depths
+	known[group] = depth
+	return depth
 }
 
 // validateGroups reports the bad fields of the groups of a snapshot.
 func (s *Snapshot) validateGroups(tree groupTree, bad *violations) {
-	depths := tree.depths()
+	depths := make([]int, len(s.Groups))
 	for i := range s.Groups {
 		if bad.full() {
 			return
@@ -149,7 +135,7 @@ func (s *Snapshot) validateGroups(tree groupTree, bad *violations) {
 			bad.addf(path+".parent_id", "is %q, which no group has for an id", group.ParentID)
 			continue
 		}
-		switch depth := depths[i]; {
+		switch depth := tree.depth(i, depths); {
 		case depth == cyclic:
 			bad.addf(path+".parent_id", "is %q, whose parents lead round in a circle; want a tree", group.ParentID)
 		case depth > MaxGroupDepth:
@@ -208,7 +194,7 @@ func groupsOf(s *Snapshot) *Problem {
 	return p
 }
 
-// group returns the group of a job of the snapshot, -1 where there are no groups.
+// group returns the group of job i of the snapshot, -1 where there are no groups.
 func (p *Problem) group(i int) int {
 	if p.GroupOf == nil {
 		return -1
@@ -276,29 +262,19 @@ func (p *Problem) reportGroups(s *Snapshot, plan Plan) []GroupReport {
 
 // quotas returns the number of nodes that the groups of a snapshot have a claim to together:
 // of a group and those within it the larger of its quota and theirs.
-func (p *Problem) quotas(s *Snapshot) int {
-	claims, total := make([]int, len(p.Groups)), 0
-	for depth := MaxGroupDepth; depth > 0; depth-- {
+func (p *Problem) quotas(s *Snapshot) (total int) {
+	claims := make([]int, len(p.Groups)) // known of one more level from the bottom in each turn
+	for range MaxGroupDepth {
+		within := make([]int, len(p.Groups))
+		total = 0
 		for g := range p.Groups {
-			if p.depth(g) != depth {
-				continue
-			}
-			claim := max(claims[g], s.Groups[g].Quota)
 			if parent := p.Groups[g].Parent; parent >= 0 {
-				claims[parent] += claim
+				within[parent] += max(claims[g], s.Groups[g].Quota)
 			} else {
-				total += claim
+				total += max(claims[g], s.Groups[g].Quota)
 			}
 		}
+		claims = within
 	}
 	return total
-}
-
-// depth returns the number of groups from one up to one without a parent, itself included.
-func (p *Problem) depth(group int) int {
-	depth := 0
-	for g := group; g >= 0; g = p.Groups[g].Parent {
-		depth++
-	}
-	return depth
 }

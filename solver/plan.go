@@ -4,12 +4,11 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // Plan is the nodes of every admitted job in every step, or the options where there are node
-// types: plan[i][t] for job i of Problem.Jobs and step t counted from 0. Only its first step is carried out; the
-// next decision starts from a new snapshot (the paper's rolling horizon).
+// types: plan[i][t] for job i of Problem.Jobs and step t counted from 0. Only its first step is
+// carried out; the next decision starts from a new snapshot (the paper's rolling horizon).
 type Plan [][]int
 
 // NewPlan returns a plan of jobs times steps zeros in one block of memory.
@@ -39,13 +38,8 @@ func (plan Plan) Clone() Plan {
 // group allows. It is what every plan of every backend must pass, and it trusts nothing.
 func (p *Problem) Check(plan Plan) error { return p.check(plan, false) }
 
-// CheckWaiting returns what Check of WithWaiting does.
-func (p *Problem) CheckWaiting(plan Plan) error {
-	if p.check(plan, true) == nil {
-		return nil
-	}
-	return p.WithWaiting().Check(plan)
-}
+// CheckWaiting returns nil if the plan is legal for WithWaiting.
+func (p *Problem) CheckWaiting(plan Plan) error { return p.check(plan, true) }
 
 // check returns nil if the plan is legal; waiting says that queued jobs may hold 0 nodes.
 func (p *Problem) check(plan Plan, waiting bool) error {
@@ -87,7 +81,7 @@ func (p *Problem) describe(options ...int) string {
 	if len(parts) == 1 {
 		return parts[0]
 	}
-	return "[" + strings.Join(parts, " ") + "]"
+	return fmt.Sprint(parts)
 }
 
 // checkTypes returns nil if no type has less nodes than a plan of legal sizes uses.
@@ -135,8 +129,7 @@ func (p *Problem) Objective(plan Plan) float64 {
 	return total
 }
 
-// Value returns the job's part of the objective under the given nodes per step, as
-// AdmittedJob says.
+// Value returns the job's part of the objective under the given nodes per step.
 func (j *AdmittedJob) Value(nodes []int) float64 {
 	served, value, n := 0.0, 0.0, 0
 	for t, k := range nodes {
@@ -191,9 +184,9 @@ func (p *Problem) ReleaseFinished(plan Plan) {
 	}
 }
 
-// ReleaseFinished sets, in place, the job's nodes to its smallest size in every
-// step that begins with the job finished: the convention of the paper's
-// simplified model. A plan stays legal and its objective the same.
+// ReleaseFinished sets the job's nodes to its smallest size in every step that begins with
+// the job finished: the convention of the paper's simplified model. A plan stays legal and
+// its objective the same.
 func (j *AdmittedJob) ReleaseFinished(nodes []int) {
 	served, n := 0.0, 0
 	for t, k := range nodes {

@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// Problem is the optimisation model of one snapshot after admission: the paper's
-// final formulation with its data worked out, so that a backend needs nothing
-// else. It is immutable; backends share it.
+// Problem is the optimisation model of one snapshot after admission: all that a backend
+// needs. It is immutable; backends share it.
 type Problem struct {
 	// Capacity is the number of nodes of the pool in each step, the paper's N. Every
 	// step has the same today.
@@ -18,8 +17,7 @@ type Problem struct {
 	TypeNodes []int
 	// Steps is the number of steps of the horizon, T.
 	Steps int
-	// Jobs are the admitted jobs in the order of the snapshot; queued ones are in
-	// queue order. Jobs left out by admission are not part of the model.
+	// Jobs are the admitted jobs in the order of the snapshot.
 	Jobs []AdmittedJob
 	// Groups are those of the snapshot, in its order; nil means none. Only a problem of
 	// one step has any.
@@ -44,8 +42,7 @@ type Problem struct {
 type AdmittedJob struct {
 	// Index is the job's position in Snapshot.Jobs.
 	Index int
-	// Group is the position in Problem.Groups of the job's group; it is not looked at where
-	// there are none.
+	// Group is the position in Problem.Groups of the job's group, if there are any.
 	Group int
 	// Demand is the remaining ETA d_i in seconds on one node, or what the objective takes
 	// it to be.
@@ -59,10 +56,8 @@ type AdmittedJob struct {
 	// they are options, see OptionOf. Jobs may share this slice and the two below.
 	Sizes []int
 	// FirstStepWork is the demand in seconds on one node that each of Sizes serves
-	// in the first step, after the rescale delay.
-	FirstStepWork []float64
-	// StepWork is the same for every later step.
-	StepWork []float64
+	// in the first step, after the rescale delay, and StepWork that in every later one.
+	FirstStepWork, StepWork []float64
 	// Gain is, for each step, what having served the whole demand by its end adds to
 	// the objective; having served a share of it adds that share. At least 0. Jobs
 	// may share one slice.
@@ -143,8 +138,8 @@ func kept[Item comparable](block *[]Item, items, others []Item) []Item {
 	return own
 }
 
-// newAdmittedJob works out the model's data of job i of the snapshot, of these options on its
-// places, for steps of the given length. It puts what they serve into work.
+// newAdmittedJob works out the model's data of job i of the snapshot. It puts what its options
+// on its places serve into work.
 func newAdmittedJob(s *Snapshot, i int, options []int, work []float64, places []place, step time.Duration) AdmittedJob {
 	j := AdmittedJob{
 		Index:        i,
@@ -247,15 +242,13 @@ func (p *Problem) WithWaiting() *Problem {
 	relaxed.Jobs = slices.Clone(p.Jobs)
 	for i := range relaxed.Jobs {
 		job := &relaxed.Jobs[i]
-		if job.Queued() && job.Sizes[0] != 0 {
-			job.Sizes = append([]int{0}, job.Sizes...)
-			job.FirstStepWork = append([]float64{0}, job.FirstStepWork...)
-			job.StepWork = append([]float64{0}, job.StepWork...)
-			if job.SizeValue != nil {
-				job.SizeValue = append([]float64{0}, job.SizeValue...)
-			}
-			if job.ChangeCost != nil {
-				job.ChangeCost = append([]float64{0}, job.ChangeCost...)
+		if !job.Queued() || job.Sizes[0] == 0 {
+			continue
+		}
+		job.Sizes = append([]int{0}, job.Sizes...)
+		for _, data := range []*[]float64{&job.FirstStepWork, &job.StepWork, &job.SizeValue, &job.ChangeCost} {
+			if *data != nil {
+				*data = append([]float64{0}, *data...)
 			}
 		}
 	}

@@ -174,7 +174,10 @@ func (j *Job) withDefaults() (filled Job, missing bool) {
 		filled.MinNodes, missing = DefaultMinNodes, true
 	}
 	if filled.MaxNodes == 0 {
-		filled.MaxNodes, missing = defaultMaxNodes(j.AllowedNodes), true
+		filled.MaxNodes, missing = DefaultMaxNodes, true
+		if len(j.AllowedNodes) > 0 {
+			filled.MaxNodes = slices.Max(j.AllowedNodes)
+		}
 		for _, s := range j.Speeds {
 			if len(s.AllowedNodes) > 0 {
 				filled.MaxNodes = max(filled.MaxNodes, slices.Max(s.AllowedNodes))
@@ -187,21 +190,8 @@ func (j *Job) withDefaults() (filled Job, missing bool) {
 	return filled, missing
 }
 
-// defaultMaxNodes returns the largest size that a job may have which names none.
-func defaultMaxNodes(allowed []int) int {
-	if len(allowed) == 0 {
-		return DefaultMaxNodes
-	}
-	return slices.Max(allowed)
-}
-
 // WeightOrDefault returns the job's weight.
-func (j *Job) WeightOrDefault() float64 {
-	if j.Weight == nil {
-		return DefaultWeight
-	}
-	return *j.Weight
-}
+func (j *Job) WeightOrDefault() float64 { return valueOr(j.Weight, DefaultWeight) }
 
 // Queued reports whether the job holds no nodes.
 func (j *Job) Queued() bool { return j.CurrentNodes == 0 }
@@ -284,11 +274,8 @@ func (s *Scaling) isSet() bool { return s.Speeds != nil || s.DoublingEfficiency 
 // the speed of the smaller one, since a job can leave nodes unused, and nodes
 // below the smallest measured size do not train.
 func (j *Job) Speed(nodes int) float64 {
-	if nodes <= 0 {
-		return 0
-	}
 	if j.Scaling.Speeds == nil {
-		return float64(nodes) * math.Pow(j.Scaling.DoublingEfficiency, math.Log2(float64(nodes)))
+		return j.speedAt(float64(nodes))
 	}
 	sizes := j.tabledSizes()
 	above := sort.SearchInts(sizes, nodes+1)

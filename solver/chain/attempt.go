@@ -79,15 +79,12 @@ func legible(text string) string {
 func solve(
 	ctx context.Context, backend solver.Backend, p *solver.Problem, options solver.SolveOptions,
 ) (result solver.Result, err error) {
-	defer recovered("", &err)
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("panic: %v", cause)
+		}
+	}()
 	return backend.Solve(ctx, p, options)
-}
-
-// recovered turns a panic into an error. It is to be deferred.
-func recovered(of string, err *error) {
-	if cause := recover(); cause != nil {
-		*err = fmt.Errorf("%spanic: %v", of, cause)
-	}
 }
 
 // Outcome returns how a backend's try at p ended, as far as its error and its plan

@@ -74,7 +74,11 @@ func (a *answer) test(p *solver.Problem, proven *proof) {
 
 // prove asks a prover for a bound and turns a panic into an error, as solve does.
 func prove(ctx context.Context, prover solver.Prover, p *solver.Problem) (bound float64, nodePrices []float64, err error) {
-	defer recovered(fmt.Sprintf("bound of %s: ", prover.Name()), &err)
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("bound of %s: panic: %v", prover.Name(), cause)
+		}
+	}()
 	bound, nodePrices = prover.Bound(ctx, p)
 	return bound, nodePrices, nil
 }

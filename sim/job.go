@@ -43,6 +43,7 @@ func newSimulatedJob(job *WorkloadJob, config *Config) simulatedJob {
 		WorkloadJob: job, told: job.Told(), types: config.NodeTypes, start: never, end: never, growsAt: never,
 		delay: max(config.ScalingDelay, job.RescaleDelay), restart: max(config.RestartTime, job.RestartTime),
 	}
+	j.told.Speeds = speedsAmong(j.told.Speeds, j.types)
 	if j.move = j.restart; j.told.MoveTime != nil {
 		j.move = max(config.RestartTime, wholeSeconds(min(*j.told.MoveTime, longestSpan)))
 	}
@@ -163,7 +164,7 @@ func (j *simulatedJob) enterPhase() {
 		j.phase++
 	}
 	if j.phase > before {
-		j.told.Speeds = j.Phases[j.phase].Speeds
+		j.told.Speeds = speedsAmong(j.Phases[j.phase].Speeds, j.types)
 		j.trainOn(j.training)
 	}
 }

@@ -124,6 +124,32 @@ func TestRestartTime(t *testing.T) {
 	}
 }
 
+// TestSpeedsOfAbsentTypes checks that a job may have speeds on types that the cluster lacks.
+func TestSpeedsOfAbsentTypes(t *testing.T) {
+	p, err := FindPolicy("total-time")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Prepare = func(s *solver.Snapshot, _ []solver.Group) {
+		if bad := s.WithDefaults().Validate(1); len(bad) > 0 {
+			t.Error(bad)
+		}
+	}
+	config := DefaultConfig(1)
+	config.NodeTypes = []solver.NodeType{{ID: "here", Nodes: 1}}
+	phase := func(until, factor float64) Phase {
+		one := solver.Scaling{Speeds: []float64{1}}
+		return Phase{until, []solver.TypeSpeed{
+			{NodeType: "absent", Factor: 9, Scaling: one, AllowedNodes: []int{1}}, {NodeType: "here", Factor: factor, Scaling: one, AllowedNodes: []int{1}},
+		}}
+	}
+	j := job("a", 0, 7200*second)
+	j.Phases = []Phase{phase(0.5, 1), phase(1, 2)}
+	if got := times(run(t, p, config, j).Jobs[0]); got != [2]int64{0, 5400} {
+		t.Errorf("start and end are %v; want 0 and 5400", got)
+	}
+}
+
 func TestRecorded(t *testing.T) {
 	a, b := job("a", 0, 100*second), job("b", 10*second, 100*second)
 	a.Recorded = []NodesAt{{At: 5 * second, Nodes: 4}, {At: 20 * second, Nodes: 0}, {At: 30 * second, Nodes: 8}, {At: 55 * second, Nodes: 0}}

@@ -53,6 +53,16 @@ func speedsOn(speeds []solver.TypeSpeed, nodeType string) []solver.TypeSpeed {
 	return []solver.TypeSpeed{{NodeType: nodeType}}
 }
 
+// speedsAmong returns the speeds of a job on those types that a cluster has, where it has types.
+func speedsAmong(speeds []solver.TypeSpeed, types []solver.NodeType) []solver.TypeSpeed {
+	if len(types) == 0 {
+		return speeds
+	}
+	return slices.DeleteFunc(slices.Clone(speeds), func(speed solver.TypeSpeed) bool {
+		return !slices.ContainsFunc(types, func(t solver.NodeType) bool { return t.ID == speed.NodeType })
+	})
+}
+
 // fastestAtItsShare pins a job to the type on which it would be the fastest if the type's
 // nodes were shared out equally among the jobs there.
 func fastestAtItsShare(s *solver.Snapshot, job solver.Job) string {

@@ -44,71 +44,56 @@ type report struct {
 // history is what the job has done: what its record says, carried on to now at the speed
 // of the nodes that it holds.
 type history struct {
+	Record
 	wishes *Wishes
 	now    time.Time
-	// since is when the job came to its nodes, and nodes how many; 0 while it holds none.
-	since time.Time
-	nodes int
-	// changed is when its size was last changed, or zero, and restart how long it made no
-	// progress from since on.
-	changed       time.Time
-	restart       time.Duration
-	done, trained time.Duration
-	// lost is how long since then no pod of it ran.
-	lost time.Duration
-	// last is what was known then.
-	last *Estimate
+	// restart is how long the job made no progress from Since on, and lost how long since
+	// then no pod of it ran.
+	restart, lost time.Duration
 }
 
 // newHistory continues a record. Without one the job is taken to have held its nodes ever
 // since it started.
 func newHistory(w *Wishes, r *Record, now, started, created time.Time, nodes int) history {
-	h := history{wishes: w, now: now, since: created}
 	if r == nil {
-		if h.nodes = nodes; nodes > 0 && !started.IsZero() {
-			h.since = started
+		r = &Record{Since: created, Nodes: nodes}
+		if nodes > 0 && !started.IsZero() {
+			r.Since = started
 		}
-		return h
 	}
-	h.since, h.nodes, h.done, h.trained = r.Since, r.Nodes, r.Done.Duration, r.Trained.Duration
-	if r.Changed != nil {
-		h.changed = *r.Changed
-	}
-	if r.Trained.Duration > 0 && r.Nodes > 0 && h.changed.Equal(r.Since) {
+	h := history{Record: *r, wishes: w, now: now}
+	if r.Trained.Duration > 0 && r.Nodes > 0 && r.Changed != nil && r.Changed.Equal(r.Since) {
 		h.restart = w.Restart
-	}
-	if r.Source != "" {
-		h.last = &Estimate{Remaining: r.Remaining.Duration, Source: r.Source, Age: r.Age.Duration}
 	}
 	return h
 }
 
 // held returns the time with running pods from a moment to now, as far as it is known.
 func (h *history) held(from time.Time) time.Duration {
-	if h.nodes == 0 {
+	if h.Nodes == 0 {
 		return 0
 	}
-	if from.Before(h.since) {
-		from = h.since
+	if from.Before(h.Since) {
+		from = h.Since
 	}
 	return max(0, h.now.Sub(from)-h.lost)
 }
 
 // worked returns the work, as run time on one node, from a moment to now.
 func (h *history) worked(from time.Time) time.Duration {
-	lost := max(0, h.restart-max(0, from.Sub(h.since)))
-	return times(max(0, h.held(from)-lost), h.wishes.Speed(h.nodes))
+	lost := max(0, h.restart-max(0, from.Sub(h.Since)))
+	return times(max(0, h.held(from)-lost), h.wishes.Speed(h.Nodes))
 }
 
 // workDone returns all work up to now, trainedFor the time with nodes.
-func (h *history) workDone() time.Duration   { return h.done + h.worked(h.since) }
-func (h *history) trainedFor() time.Duration { return h.trained + h.held(h.since) }
+func (h *history) workDone() time.Duration   { return h.Done.Duration + h.worked(h.Since) }
+func (h *history) trainedFor() time.Duration { return h.Trained.Duration + h.held(h.Since) }
 
 // age returns how long the job has held nodes since a moment. What was before its last
 // change counts as if it had held some all the time.
 func (h *history) age(from time.Time) time.Duration {
-	before := max(0, h.since.Sub(from))
-	if h.trained == 0 {
+	before := max(0, h.Since.Sub(from))
+	if h.Trained.Duration == 0 {
 		before = 0
 	}
 	return before + h.held(from)
@@ -128,7 +113,7 @@ func (h *history) estimate(reports []report, limit time.Duration) (Estimate, err
 			return e, nil
 		}
 	}
-	if h.last != nil && h.last.Source != SourceWork {
+	if h.Source != "" && h.Source != SourceWork {
 		e := h.carriedOn()
 		if e.Age <= limit {
 			return e, nil
@@ -136,7 +121,7 @@ func (h *history) estimate(reports []report, limit time.Duration) (Estimate, err
 		stale = e.Source
 	}
 	if h.wishes.Work > 0 {
-		return Estimate{Remaining: h.wishes.Work - h.workDone(), Source: SourceWork, Age: h.held(h.since)}, nil
+		return Estimate{Remaining: h.wishes.Work - h.workDone(), Source: SourceWork, Age: h.held(h.Since)}, nil
 	}
 	if stale != "" {
 		return Estimate{}, fmt.Errorf("what its %s said is older than %v, and no work is declared", stale, limit)
@@ -146,17 +131,14 @@ func (h *history) estimate(reports []report, limit time.Duration) (Estimate, err
 
 // carriedOn returns what was known when the nodes last changed, carried on to now.
 func (h *history) carriedOn() Estimate {
-	e := *h.last
-	e.Age += h.held(h.since)
-	e.Remaining -= h.worked(h.since)
-	return e
+	return Estimate{Remaining: h.Remaining.Duration - h.worked(h.Since), Source: h.Source, Age: h.Age.Duration + h.held(h.Since)}
 }
 
 // known reports whether the record has what a report says. What the job did since the report
 // is known of the record only.
 func (h *history) known(r report) bool {
 	// The times of writes are to the second.
-	return h.last != nil && h.last.Source == r.source && h.trained > 0 && !r.at.After(h.since.Add(time.Second-h.last.Age))
+	return h.Source == r.source && h.Trained.Duration > 0 && !r.at.After(h.Since.Add(time.Second-h.Age.Duration))
 }
 
 // read returns what a report says of now, and false where it says nothing.
@@ -167,7 +149,7 @@ func (h *history) read(r report) (Estimate, bool) {
 		return e, false
 	case h.known(r):
 		return h.carriedOn(), true
-	case r.remaining != nil && r.atSize && r.at.Before(h.changed):
+	case r.remaining != nil && r.atSize && h.Changed != nil && r.at.Before(*h.Changed):
 		return e, false // With how many nodes, nothing tells any more.
 	case r.remaining != nil:
 		e.Remaining = *r.remaining - h.worked(r.at)

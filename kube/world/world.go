@@ -232,7 +232,7 @@ func (j *Job) Short() bool { return j.Pods.Running+j.Pods.Done < j.Nodes() }
 func (j *Job) Movable() bool { return !j.Shape.Finished && j.Pinned == "" }
 
 // Since returns when the job came to the nodes that it asks for, as far as is known.
-func (j *Job) Since() time.Time { return j.history.since }
+func (j *Job) Since() time.Time { return j.history.Since }
 
 // WorkDone returns what the job has done, as run time on one node, as far as it was seen.
 func (j *Job) WorkDone() time.Duration { return j.history.workDone() }
@@ -243,17 +243,17 @@ func (j *Job) NeedsRecord() bool { return j.Record == nil || j.Record.Nodes != j
 // NextRecord returns a record of the job as it is now, from when on it holds the given number of nodes.
 // Where they differ from what it holds, now is when it was changed.
 func (j *Job) NextRecord(nodes int, now time.Time) Record {
-	r := Record{
-		UID: j.UID, Since: now.UTC().Truncate(time.Millisecond), Nodes: nodes,
-		Done: rounded(j.history.workDone()), Trained: rounded(j.history.trainedFor()),
-	}
-	if j.Estimate.Source != "" && j.Guessed == "" {
-		r.Remaining, r.Source, r.Age = rounded(j.Estimate.Remaining), j.Estimate.Source, rounded(j.Estimate.Age)
-	}
+	var r Record
 	if j.Record != nil {
-		r.ID, r.At, r.Mode, r.Jobs, r.Gap, r.Total, r.From, r.Changed = j.Record.ID, j.Record.At, j.Record.Mode, j.Record.Jobs,
-			j.Record.Gap, j.Record.Total, j.Record.From, j.Record.Changed
+		r = *j.Record
 	}
+	r.UID, r.Since, r.Nodes = j.UID, now.UTC().Truncate(time.Millisecond), nodes
+	r.Done, r.Trained = rounded(j.history.workDone()), rounded(j.history.trainedFor())
+	var told Estimate // Of a guess nothing is noted.
+	if j.Guessed == "" {
+		told = j.Estimate
+	}
+	r.Remaining, r.Source, r.Age = rounded(told.Remaining), told.Source, rounded(told.Age)
 	if nodes != j.Nodes() {
 		r.Changed = &r.Since
 	}

@@ -30,8 +30,7 @@ func (awakeBuilder) Name() string { return awakeName }
 
 // Build returns a balancer of one client.
 func (awakeBuilder) Build(cc balancer.ClientConn, options balancer.BuildOptions) balancer.Balancer {
-	watched := &awakeConn{ClientConn: cc, silent: &silentServers{until: make(map[balancer.SubConn]time.Time)}}
-	return balancer.Get(roundrobin.Name).Build(watched, options)
+	return balancer.Get(roundrobin.Name).Build(&awakeConn{ClientConn: cc, silent: new(silentServers)}, options)
 }
 
 // awakeConn wraps the pickers of round_robin.
@@ -68,7 +67,7 @@ func (p awakePicker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
 	result.Done = func(end balancer.DoneInfo) {
 		switch {
 		case end.BytesReceived:
-			p.silent.remove(server)
+			p.silent.until.Delete(server)
 		case status.Code(end.Err) == codes.DeadlineExceeded:
 			p.silent.add(server)
 		}
@@ -79,37 +78,28 @@ func (p awakePicker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
 	return result, nil
 }
 
-// silentServers are the servers to pass over, and until when.
+// silentServers are the servers to pass over.
 type silentServers struct {
-	mutex sync.Mutex
-	until map[balancer.SubConn]time.Time
+	until sync.Map // time.Time by balancer.SubConn
 }
 
 func (s *silentServers) add(server balancer.SubConn) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	for other, until := range s.until {
-		if time.Now().After(until) {
-			delete(s.until, other)
+	s.until.Range(func(other, _ any) bool {
+		if !s.has(other) {
+			s.until.Delete(other)
 		}
-	}
-	s.until[server] = time.Now().Add(silenceTime)
+		return true
+	})
+	s.until.Store(server, time.Now().Add(silenceTime))
 }
 
-func (s *silentServers) remove(server balancer.SubConn) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	delete(s.until, server)
+func (s *silentServers) has(server any) bool {
+	until, _ := s.until.Load(server)
+	at, _ := until.(time.Time)
+	return time.Now().Before(at)
 }
 
-func (s *silentServers) has(server balancer.SubConn) bool {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	return time.Now().Before(s.until[server])
-}
-
-func (s *silentServers) count() int {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	return len(s.until)
+func (s *silentServers) count() (n int) {
+	s.until.Range(func(any, any) bool { n++; return true })
+	return n
 }

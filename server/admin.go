@@ -30,11 +30,11 @@ func (c *Config) newAdmin(status http.Handler, ready func() bool) *http.Server {
 		}
 		_, _ = io.WriteString(w, "ready\n")
 	})
-	mux.Handle("GET /debug/pprof/", onlyLoopback(pprof.Index))
-	mux.Handle("GET /debug/pprof/cmdline", onlyLoopback(pprof.Cmdline))
-	mux.Handle("GET /debug/pprof/profile", onlyLoopback(pprof.Profile))
-	mux.Handle("GET /debug/pprof/symbol", onlyLoopback(pprof.Symbol))
-	mux.Handle("GET /debug/pprof/trace", onlyLoopback(pprof.Trace))
+	for name, profile := range map[string]http.HandlerFunc{
+		"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace,
+	} {
+		mux.Handle("GET /debug/pprof/"+name, onlyLoopback(profile))
+	}
 	return &http.Server{
 		Handler:           c.onlyOwnHosts(mux),
 		ReadHeaderTimeout: 5 * time.Second,
@@ -46,8 +46,7 @@ func (c *Config) newAdmin(status http.Handler, ready func() bool) *http.Server {
 }
 
 // onlyOwnHosts refuses requests for names that are not this server's: a page in a browser
-// can let a name of its own resolve to our address (DNS rebinding), and would be shown what
-// only people on this network may see. It has no such name without a dot, and no address.
+// can let a name of its own, which has a dot, resolve to our address (DNS rebinding).
 func (c *Config) onlyOwnHosts(handler http.Handler) http.Handler {
 	own, _, _ := net.SplitHostPort(c.AdminListen)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

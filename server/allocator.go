@@ -23,8 +23,7 @@ func newService(allocator apiconv.Allocator, maxBudget time.Duration, audits *au
 	return service{InProcess: apiconv.InProcess{Allocator: reporting{allocator, maxBudget, audits}}}
 }
 
-// methods says what the ingress has to know of each method of the AllocatorService: whose
-// turn it waits for, and how much memory it needs.
+// methods says what the ingress has to know of each method of the AllocatorService.
 func methods(maxJobs int) map[string]ingress.Method {
 	return map[string]ingress.Method{
 		"Allocate": {Work: ingress.WorkDecision, Need: guard.NewNeed(&elastallocv1.AllocateRequest{}, maxJobs)},

@@ -35,8 +35,7 @@ const (
 	maxAudits     = 64
 	maxAuditBytes = 16 << 20
 
-	// auditPatience is how long an answer waits for an idle turn, and auditRetry how often it
-	// asks for one.
+	// auditPatience is how long an answer waits for an idle turn, auditRetry how often it asks.
 	auditPatience = time.Minute
 	auditRetry    = 50 * time.Millisecond
 )

@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/elastalloc/elastalloc/internal/apiconv"
+	"github.com/elastalloc/elastalloc/internal/recording"
 	"github.com/elastalloc/elastalloc/server/internal/ingress"
 	"github.com/elastalloc/elastalloc/server/internal/status"
 )
@@ -35,18 +36,14 @@ type Config struct {
 	// at most. It may be 0.
 	MaxQueue int
 	// MaxMemory is the maximum number of bytes that all calls hold together: received,
-	// decoded, work space, and answers that are not read. Others wait, or are turned away.
-	// What their turns hold is set aside beside it, and the process takes no more than
-	// BaseMemory for both.
+	// decoded, work space, and answers that are not read. The process takes BaseMemory
+	// beside.
 	MaxMemory int64
-	// MaxBudget is the longest time budget of a decision; a request that asks for more
-	// gets this.
+	// MaxBudget is the longest time budget of a decision.
 	MaxBudget time.Duration
-	// DrainDelay is the time between turning not ready and refusing calls, so that
-	// routers notice in time. It may be 0.
-	DrainDelay time.Duration
-	// DrainTimeout is how long calls in flight then have to end.
-	DrainTimeout time.Duration
+	// DrainDelay is the time between turning not ready and refusing calls, so that routers
+	// notice, and DrainTimeout how long calls in flight then have to end.
+	DrainDelay, DrainTimeout time.Duration
 	// TLSCert and TLSKey are the PEM files of the server's certificate and key;
 	// without them it speaks plain text. With ClientCA, a PEM file too, every client must
 	// present a certificate signed by it. Files that change are read again.
@@ -63,35 +60,30 @@ type Config struct {
 	// Ready, if set, is called with true once the server serves, and with false when it
 	// begins to drain.
 	Ready func(ready bool)
-	// NoReflection turns off gRPC reflection, from which clients such as grpcurl learn
-	// the API.
+	// NoReflection turns off gRPC reflection.
 	NoReflection bool
 	// Logger takes a line per call; nil discards it.
 	Logger *slog.Logger
 	// Version is the version shown by elastalloc_build_info and on the status page.
 	Version string
-	// MetricsGroups are the ids of the groups that have metrics of their own. Others have
-	// none, so that callers cannot make series.
-	MetricsGroups []string
-	// MetricsNodeTypes are the same of node types.
-	MetricsNodeTypes []string
+	// MetricsGroups and MetricsNodeTypes are the ids of the groups and the node types that
+	// have metrics of their own. Others have none, so that callers cannot make series.
+	MetricsGroups, MetricsNodeTypes []string
 	// Registry takes the metrics that /metrics shows, none of which it may have yet; nil means a
 	// new one.
 	Registry *prometheus.Registry
 	// Recorder, if set, keeps every call.
-	Recorder Recorder
+	Recorder *recording.Writer
 	// Audit checks the share AuditShare of the answers of Allocate after they have been sent,
 	// in turns that no call wants; nil checks none.
 	Audit      Audit
 	AuditShare float64
-	// DefectDir is the folder that keeps requests which showed a defect of the program; ""
-	// keeps none.
+	// DefectDir, if set, is the folder that keeps requests which showed a defect of the program.
 	DefectDir string
 	// TracerProvider makes a span of every call and of its stages; nil makes none. The
 	// caller shuts it down after Run has returned.
 	TracerProvider trace.TracerProvider
-	// Propagator reads the caller's span from the metadata of a call; nil reads none, so
-	// that every call begins a trace.
+	// Propagator reads the caller's span from the metadata of a call; nil reads none.
 	Propagator propagation.TextMapPropagator
 
 	// listener, where set, is used instead of Listen.
@@ -148,8 +140,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// check returns an error that names everything wrong with the configuration, in the
-// words of the command line if there is a flag.
+// check returns an error that names everything wrong with the configuration.
 func (c *Config) check() error {
 	var bad []error
 	require := func(ok bool, format string, args ...any) {
@@ -175,13 +166,10 @@ func (c *Config) check() error {
 	require(len(c.MetricsGroups) <= mostMetricsGroups, "%d groups for metrics (want at most %d)", len(c.MetricsGroups), mostMetricsGroups)
 	require(!slices.Contains(c.MetricsNodeTypes, ""), "a node type for metrics is empty")
 	require(len(c.MetricsNodeTypes) <= mostMetricsGroups, "%d node types for metrics (want at most %d)", len(c.MetricsNodeTypes), mostMetricsGroups)
-	if err := c.checkPlaintext(); err != nil {
-		bad = append(bad, err)
-	}
-	return errors.Join(bad...)
+	return errors.Join(append(bad, c.checkPlaintext())...)
 }
 
-// isAddress reports whether an address has a host, which may be empty, and a port.
+// isAddress reports whether an address has a host, maybe empty, and a port.
 func isAddress(address string) bool {
 	_, _, err := net.SplitHostPort(address)
 	return err == nil
@@ -201,13 +189,12 @@ func (c *Config) checkPlaintext() error {
 		"or allow plain text (--plaintext) on a trusted network", c.Listen)
 }
 
-// Bytes of a message: a job with a measured speed for each of 32 sizes needs some 500, a
-// server for few jobs still accepts a request with too many, to say so, and no message of
-// Protocol Buffers is larger than 2 GiB.
+// Bytes of a message. A job with a measured speed for each of 32 sizes needs some 500; a server
+// for few jobs still accepts a request with too many, to say so.
 const (
 	bytesPerJob          = 640
 	leastMaxMessageBytes = 16 << 20
-	mostMaxMessageBytes  = 2<<30 - 1
+	mostMaxMessageBytes  = 2<<30 - 1 // of Protocol Buffers
 )
 
 // messageBytes returns the size of the largest request accepted.

@@ -20,7 +20,7 @@ import (
 	"github.com/elastalloc/elastalloc/internal/text"
 )
 
-// Why a handshake is refused, as the metric says it: as many reasons as there are remedies.
+// Why a handshake is refused, as the metric says it: one reason per remedy.
 const (
 	reasonCertificate = "certificate" // the client's may not call
 	reasonProtocol    = "protocol"    // it speaks no TLS of today, or does not trust our certificate
@@ -71,8 +71,8 @@ func withKind(name string) string {
 	}
 }
 
-// checkNames returns what refuses clients whose certificate has none of the names, of the same
-// kind. It is asked in resumed sessions as well.
+// checkNames returns what refuses clients whose certificate has none of the names, in resumed
+// sessions as well.
 func checkNames(allowed []string) func(tls.ConnectionState) error {
 	known := make(map[string]bool, len(allowed))
 	for _, name := range allowed {

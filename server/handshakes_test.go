@@ -189,7 +189,7 @@ func TestLineLimit(t *testing.T) {
 func TestLogIsBounded(t *testing.T) {
 	t.Parallel()
 	var logs syncbuffer.Buffer
-	observer := newLogObserver(slog.New(slog.NewJSONHandler(&logs, nil)))
+	observer := logObserver{slog.New(slog.NewJSONHandler(&logs, nil)), newLineLimit(100, 500)}
 	began := time.Now()
 	for range 20_000 {
 		observer.Observe(t.Context(), &ingress.Event{Method: "Allocate", Caller: "attacker", Err: status.Error(codes.InvalidArgument, "bad")})

@@ -21,7 +21,6 @@ import (
 
 	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/internal/apiconv"
-	"github.com/elastalloc/elastalloc/internal/recording"
 	"github.com/elastalloc/elastalloc/internal/testtier"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/server/internal/guard"
@@ -301,22 +300,14 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// sized keeps what a call is said to take.
-type sized struct{ bytes int }
-
-func (s *sized) Record(_ recording.Entry, bytes int) { s.bytes = bytes }
-func (*sized) Stats() recording.Stats                { return recording.Stats{} }
-
 // checkRecorded checks that a recorder is told no less than what copies of the messages take.
 func checkRecorded(t *testing.T, e *ingress.Event) {
 	t.Helper()
-	told := new(sized)
-	recordObserver{told}.Observe(context.Background(), e)
-	before := live()
+	told, before := recordedBytes(e), live()
 	copies := []proto.Message{proto.Clone(e.Request), proto.Clone(e.Response)}
 	const others = 64 << 10
-	if held := live() - before; held > told.bytes+told.bytes/5+others {
-		t.Errorf("the messages take %d bytes; the recorder is told %d", held, told.bytes)
+	if held := live() - before; held > told+told/5+others {
+		t.Errorf("the messages take %d bytes; the recorder is told %d", held, told)
 	}
 	runtime.KeepAlive(copies)
 	runtime.KeepAlive(e)

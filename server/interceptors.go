@@ -31,9 +31,8 @@ func interceptors(m *grpcprometheus.ServerMetrics, logger *slog.Logger) []grpc.S
 	}
 }
 
-// tracingOptions make a span of every call, but not of those of gRPC's own services:
-// health checks come every few seconds, and reflection is a person at a terminal. Without
-// a provider there is nothing of OpenTelemetry on the path of a call.
+// tracingOptions make a span of every call but those of gRPC's own services. Without a
+// provider there is nothing of OpenTelemetry on the path of a call.
 func (c *Config) tracingOptions() []grpc.ServerOption {
 	if c.TracerProvider == nil {
 		return nil

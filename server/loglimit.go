@@ -10,8 +10,7 @@ import (
 const maxLimitedCallers = 1024
 
 // lineLimit bounds the log lines about each caller, and about all of them to ten times
-// that: a caller that fails ten thousand times a second must not fill the disk, nor push
-// the lines of the others out.
+// that: one that fails without end must not fill the disk, nor push others' lines out.
 type lineLimit struct {
 	perSecond rate.Limit
 	burst     int

@@ -274,8 +274,9 @@ func TestNamedNodeTypesAreObserved(t *testing.T) {
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
 	id := testcert.New(t, t.TempDir())
+	recorder, _ := newRecorder(t)
 	h := start(t, func(c *Config) {
-		c.TLSCert, c.TLSKey, c.MetricsGroups, c.Recorder = id.CertFile, id.KeyFile, []string{"research"}, new(keeper)
+		c.TLSCert, c.TLSKey, c.MetricsGroups, c.Recorder = id.CertFile, id.KeyFile, []string{"research"}, recorder
 		c.MetricsNodeTypes = []string{"a100"}
 	})
 	metricsdoc.Check(t, "../docs/metrics.md", "elastalloc serve", h.config.Registry)

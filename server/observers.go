@@ -16,15 +16,10 @@ import (
 
 // logObserver writes a line per call, with nothing of the request but the id and the size
 // of its snapshot, and a warning for every backend that is broken, since the caller gets
-// an answer all the same. Beyond 100 lines a second about a caller, and 500 at once, they
-// are left out.
+// an answer all the same.
 type logObserver struct {
 	logger *slog.Logger
 	lines  *lineLimit
-}
-
-func newLogObserver(logger *slog.Logger) logObserver {
-	return logObserver{logger: logger, lines: newLineLimit(100, 500)}
 }
 
 // Observe logs a call.
@@ -61,8 +56,8 @@ func (o logObserver) Observe(ctx context.Context, e *ingress.Event) {
 	o.logger.Log(ctx, level, "call", fields...)
 }
 
-// levelOf returns the level at which a call is logged: error for a bug of ours, warning
-// for what an operator can do something about.
+// levelOf returns the level at which a call is logged: error for a bug, warning for what an
+// operator can do something about.
 func levelOf(code codes.Code) slog.Level {
 	switch code {
 	case codes.Internal:
@@ -75,8 +70,7 @@ func levelOf(code codes.Code) slog.Level {
 }
 
 // spanObserver tells the span of a call what was asked and decided. An attempt that gave
-// no answer is an event: its own span ended before its plan could be refuted, and a
-// backend that was not asked has none.
+// no answer is an event: its own span, if any, ended before its plan could be refuted.
 type spanObserver struct{}
 
 // Observe sets the attributes of the span.

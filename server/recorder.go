@@ -12,15 +12,6 @@ import (
 	"github.com/elastalloc/elastalloc/server/internal/ingress"
 )
 
-// Recorder keeps calls, as *recording.Writer does.
-type Recorder interface {
-	// Record takes a call without waiting for anything. The messages of the entry do not
-	// change any more, and take that many bytes in memory.
-	Record(e recording.Entry, bytes int)
-	// Stats says what became of the calls so far.
-	Stats() recording.Stats
-}
-
 // What an answer takes in memory: each allocation, and what else a decision or a question has by its
 // size on the wire. A size that is explained takes 6 bytes there and 96 here.
 const (
@@ -30,7 +21,7 @@ const (
 )
 
 // recordObserver hands every call to a recorder.
-type recordObserver struct{ recorder Recorder }
+type recordObserver struct{ recorder *recording.Writer }
 
 // Observe records a call.
 func (o recordObserver) Observe(_ context.Context, e *ingress.Event) {
@@ -40,6 +31,11 @@ func (o recordObserver) Observe(_ context.Context, e *ingress.Event) {
 	if e.Err != nil {
 		entry.Status = status.Convert(e.Err).Proto()
 	}
+	o.recorder.Record(entry, recordedBytes(e))
+}
+
+// recordedBytes returns what the messages of a call take in memory, at most.
+func recordedBytes(e *ingress.Event) int {
 	bytes := e.RequestBytes + e.Size.Bytes
 	if e.Response != nil {
 		perByte := decisionsPerByte
@@ -49,5 +45,5 @@ func (o recordObserver) Observe(_ context.Context, e *ingress.Event) {
 		}
 		bytes += perByte*proto.Size(e.Response) + guard.Decided(e.Size)*allocationBytes
 	}
-	o.recorder.Record(entry, bytes)
+	return bytes
 }

@@ -29,9 +29,7 @@ import (
 	"github.com/elastalloc/elastalloc/server/internal/status"
 )
 
-// Server serves the AllocatorService, health and reflection over gRPC, and the status
-// page, metrics, liveness and readiness over admin HTTP. Its listeners are open from the
-// start.
+// Server is a server whose listeners are open from the start.
 type Server struct {
 	config                  Config
 	listener, adminListener net.Listener
@@ -87,7 +85,7 @@ func (s *Server) build() error {
 	}
 	observers := []ingress.Observer{
 		newMetrics(c.Registry, c.Version, c.Backends), newNamedMetrics(c.Registry, c.MetricsGroups, c.MetricsNodeTypes),
-		page, spanObserver{}, newLogObserver(c.Logger), s.defects,
+		page, spanObserver{}, logObserver{c.Logger, newLineLimit(100, 500)}, s.defects,
 	}
 	audits := counters(c.Registry, "elastalloc_audits_total",
 		"Answers that were to be audited, by verdict: refuted is a defect of the program, skipped found no idle turn.",
@@ -170,11 +168,13 @@ func (s *Server) Run(ctx context.Context) error {
 	serve := func(name string, serve func(net.Listener) error, listener net.Listener) {
 		defer cancel()
 		err := serve(listener)
-		if err == nil || errors.Is(err, grpc.ErrServerStopped) || errors.Is(err, http.ErrServerClosed) {
-			ended <- nil
-			return
+		if errors.Is(err, grpc.ErrServerStopped) || errors.Is(err, http.ErrServerClosed) {
+			err = nil
 		}
-		ended <- fmt.Errorf("serve %s on %v: %w", name, listener.Addr(), err)
+		if err != nil {
+			err = fmt.Errorf("serve %s on %v: %w", name, listener.Addr(), err)
+		}
+		ended <- err
 	}
 	go serve("gRPC", s.grpc.Serve, guard.Listen(s.listener))
 	go serve("admin HTTP", s.admin.Serve, s.adminListener)
@@ -206,8 +206,8 @@ func (s *Server) setReady(ready bool) {
 	s.health.SetServingStatus(elastallocv1.AllocatorService_ServiceDesc.ServiceName, serving)
 }
 
-// drain ends the server as Run says. Admin HTTP ends last, so that probes are answered
-// and the metrics of the last calls can be scraped.
+// drain ends the server as Run says. Admin HTTP ends last: for probes, and the metrics of the
+// last calls.
 func (s *Server) drain() {
 	logger, timeout := s.config.Logger, s.config.DrainTimeout
 	logger.Info("draining", "delay_seconds", s.config.DrainDelay.Seconds(), "timeout_seconds", timeout.Seconds())
@@ -218,18 +218,13 @@ func (s *Server) drain() {
 	time.Sleep(s.config.DrainDelay)
 	s.ingress.Drain()
 
-	drained := make(chan struct{})
-	go func() {
-		s.grpc.GracefulStop()
-		close(drained)
-	}()
-	select {
-	case <-drained:
-		logger.Info("drained")
-	case <-time.After(timeout):
+	cutOff := time.AfterFunc(timeout, func() {
 		logger.Warn("calls in flight did not end in time and are cut off")
 		s.grpc.Stop()
-		<-drained
+	})
+	s.grpc.GracefulStop()
+	if cutOff.Stop() {
+		logger.Info("drained")
 	}
 
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)

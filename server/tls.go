@@ -19,8 +19,7 @@ const certificateCheckInterval = time.Second
 
 // certificates serves what the TLS files hold. It reads them again when a client
 // connects, at most once a second. While they hold nothing usable, such as a renewed
-// certificate whose key is still to come, it serves what they held before. It logs
-// nothing of their content.
+// certificate whose key is still to come, it serves what they held before.
 type certificates struct {
 	files  [3]string // certificate, key, client CA; the last may be ""
 	names  []string  // of clients that may call; none: any of the CA
@@ -32,7 +31,7 @@ type certificates struct {
 	config *tls.Config
 }
 
-// newCertificates reads the files for the first time, when an error still counts.
+// newCertificates reads the files for the first time.
 func newCertificates(c *Config) (*certificates, error) {
 	r := &certificates{files: [3]string{c.TLSCert, c.TLSKey, c.ClientCA}, names: c.ClientNames, logger: c.Logger}
 	if err := r.reload(); err != nil {

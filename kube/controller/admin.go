@@ -24,8 +24,8 @@ func Admin(metrics prometheus.Gatherer, ready func(context.Context) error, loops
 			report := loop.Report()
 			if !local(r) {
 				report.Jobs = nil
-				if report.Decision != nil {
-					report.Decision = new(*report.Decision)
+				if d := report.Decision; d != nil {
+					report.Decision = new(*d)
 					report.Decision.Detail = ""
 				}
 			}

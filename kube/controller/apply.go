@@ -24,12 +24,11 @@ const (
 	maxNote = 1024
 	// maxConflicts is after how many conflicts in one decision a job is left alone.
 	maxConflicts = 5
-	// refusedPatience is how long writes that are refused are tried again before that is
-	// believed: an API server forbids what it has not read the roles for since it started, and
-	// judges for seconds by an admission policy that was changed, as by an upgrade to mode apply.
+	// refusedPatience is how long writes that are refused are tried again: for seconds an API server
+	// that started has not read all roles, and judges by an admission policy that was changed.
 	refusedPatience = 30 * time.Second
-	// refusedFor is how long after the first refusal a decision tries again: events may bring about
-	// a decision every few seconds, each of which would begin to be patient.
+	// refusedFor is how long after the first refusal decisions go on with that patience: each would
+	// begin anew, and events may bring one about every few seconds.
 	refusedFor = 2 * time.Minute
 )
 

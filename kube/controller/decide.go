@@ -27,14 +27,13 @@ import (
 const (
 	// allocateTimeout is how long an allocator may take for an answer.
 	allocateTimeout = 10 * time.Second
-	// explainTimeout is how long the reasons for changes may take, twice at most, and
+	// explainTimeout is the time budget of reasons for changes, which may take twice that, and
 	// maxExplained of how many jobs they are asked for: resizing waits for them.
 	explainTimeout = time.Second
 	maxExplained   = 50
 	// writers is how many writes are under way at the same time.
 	writers = 8
-	// outageCadences is after how many cadences nodes that are missing are believed to be
-	// gone.
+	// outageCadences is after how many cadences missing nodes are believed to be gone.
 	outageCadences = 3
 	// undecided is the ID of no decision.
 	undecided = "undecided"
@@ -79,11 +78,10 @@ func (l *Loop) decide(ctx context.Context, w *world.World, trigger string) error
 	// next one is due.
 	l.last = l.Now()
 	l.Metrics.moments.WithLabelValues(l.pool.Name, trigger, result).Inc()
-	outage := 0.0
-	if result == resultOutage {
-		outage = 1
+	outage := l.Metrics.outage.WithLabelValues(l.pool.Name)
+	if outage.Set(0); result == resultOutage {
+		outage.Set(1)
 	}
-	l.Metrics.outage.WithLabelValues(l.pool.Name).Set(outage)
 	l.status.Lock()
 	l.report.Decision = report
 	l.status.Unlock()
@@ -150,8 +148,8 @@ func (l *Loop) answer(ctx context.Context, w *world.World, id, trigger string) (
 }
 
 // call asks the allocator and checks the answer. Between its decisions, the objective progress
-// only fills what is idle. Where an autoscaler makes the pool larger and smaller, the decision is one
-// on as many nodes as are worth their price.
+// only fills what is idle. Where an autoscaler scales the pool, the decision is on as many nodes as
+// are worth their price.
 func (l *Loop) call(ctx context.Context, w *world.World, r plan.Request, trigger string) (answer plan.Answer, result string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, allocateTimeout)
 	defer cancel()
@@ -297,8 +295,7 @@ func (l *Loop) tellQueued(r plan.Request, answer plan.Answer) {
 	l.queued = queued
 }
 
-// refused reports whether the API server has judged a write, and will refuse it again where it
-// does not change its mind.
+// refused reports whether the API server has judged a write.
 func refused(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err)
 }

@@ -15,8 +15,7 @@ import (
 	"github.com/elastalloc/elastalloc/kube/world"
 )
 
-// ledger is what a loop knows of its writes, several of which may be under way. It can be lost
-// at any time: the next leader begins with an empty one.
+// ledger is what a loop knows of its writes, several of which may be under way. It can be lost.
 type ledger struct {
 	mu sync.Mutex
 	// primed says that the jobs were read from the API server since anything was written
@@ -94,8 +93,7 @@ func (l *ledger) written(object *unstructured.Unstructured) {
 	l.wrote[object.GetUID()] = object
 }
 
-// failed notes that a write failed. Unless the API server judged it, it may have been written
-// nevertheless, or another writer was first.
+// failed notes that a write failed. Unless the API server judged it, it may have been written.
 func (l *ledger) failed(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,8 +113,7 @@ func (l *ledger) resized(job types.UID, nodes int, more bool, now time.Time) {
 	}
 }
 
-// promised returns how many nodes jobs got that are gone now, and whose pods have not been
-// seen: they may be on their way.
+// promised returns how many nodes jobs got that are gone now, and whose pods may be on their way.
 func (l *ledger) promised(w *world.World) int {
 	for _, j := range w.Jobs {
 		if _, grew := l.grew[j.UID]; grew && !j.Growing {
@@ -272,8 +269,7 @@ func (l *ledger) pin(job types.UID, reason world.Reason, why string) {
 	l.pins[job] = world.Pin{Reason: reason, Why: why}
 }
 
-// conflict counts a write that came too late. The step is planned again on what the job is
-// now, a few times.
+// conflict counts a write that came too late. Its step is planned again, a few times.
 func (l *ledger) conflict(job types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -282,8 +278,7 @@ func (l *ledger) conflict(job types.UID) {
 	}
 }
 
-// mayPass reports whether a job's writes have been refused for so short a time that this may
-// pass.
+// mayPass reports whether a job's writes have been refused for a short time only.
 func (l *ledger) mayPass(job types.UID, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -296,8 +291,7 @@ func (l *ledger) mayPass(job types.UID, now time.Time) bool {
 // waits reports whether the API server refuses writes to a job.
 func (l *ledger) waits(job types.UID) bool { return !l.refusals[job].IsZero() }
 
-// decide begins a decision: what kept jobs from the last one is forgotten, but for refusals of
-// late.
+// decide begins a decision: what kept jobs from the last one is forgotten, but late refusals.
 func (l *ledger) decide(now time.Time) {
 	clear(l.conflicts)
 	maps.DeleteFunc(l.refusals, func(_ types.UID, since time.Time) bool { return now.Sub(since) >= refusedFor })

@@ -1,5 +1,5 @@
 // Package controller carries decisions out on a cluster: one loop per pool, which looks at
-// the cluster, decides when it is time to, and takes the steps that are left to take.
+// the cluster, decides when it is time to, and takes the steps that are left.
 package controller
 
 import (
@@ -34,24 +34,19 @@ type Allocator interface {
 
 // Options are what a loop needs beside its pool.
 type Options struct {
-	// Mode is plan.ModeRecommend or plan.ModeApply.
-	Mode  string
+	Mode  string // plan.ModeRecommend or plan.ModeApply
 	Kinds []kinds.Kind
-	// Kueue says that Kueue admits jobs here.
-	Kueue bool
+	Kueue bool // Kueue admits jobs here.
 	// Client reads from caches and writes to the API server; Live reads from the API server.
 	Client    client.Client
 	Live      client.Reader
 	Allocator Allocator
-	// Querier is nil without a Prometheus.
-	Querier  Querier
-	Recorder events.EventRecorder
-	// Calls, where set, keeps every decision.
-	Calls   CallRecorder
-	Metrics *Metrics
-	Log     *slog.Logger
-	// Now is the clock.
-	Now func() time.Time
+	Querier   Querier // nil without a Prometheus
+	Recorder  events.EventRecorder
+	Calls     CallRecorder // nil keeps no decisions
+	Metrics   *Metrics
+	Log       *slog.Logger
+	Now       func() time.Time
 }
 
 // Loop is the loop of one pool. Its passes are made one at a time.
@@ -61,7 +56,6 @@ type Loop struct {
 
 	// Everything below can be lost at any time: the cluster has what is needed to go on.
 
-	// writes are what is known of the loop's own writes.
 	writes *ledger
 	query  map[types.NamespacedName]world.Sample
 	// etas know what the jobs took that have ended, and running what the others have done.
@@ -225,19 +219,15 @@ func (l *Loop) moment(w *world.World, p plan.Plan) (trigger string, due time.Tim
 	return trigger, due
 }
 
-// factsOf returns what a decision depends on that is neither time nor our own doing: which
-// jobs there are, whether they may be resized, what their annotations wish, and how many nodes
-// those that ended still keep. What jobs report changes all the time and waits for the next
-// decision.
+// factsOf returns what a decision depends on that is neither time nor our own doing, by job. What
+// jobs report changes all the time and waits for the next decision.
 func factsOf(w *world.World) map[types.UID]uint64 {
 	facts := make(map[types.UID]uint64, len(w.Jobs))
 	for _, j := range w.Jobs {
-		h := fnv.New64a()
-		pinned := j.Pinned
+		h, pinned, left := fnv.New64a(), j.Pinned, 0
 		if pinned == world.Conflict || pinned == world.Refused {
 			pinned = ""
 		}
-		left := 0
 		if j.Shape.Finished {
 			left = j.Keeps()
 		}

@@ -87,8 +87,7 @@ func slimPod(object any) (any, error) {
 	return pod, nil
 }
 
-// slimNode drops what Observe does not read, so that a node that does nothing but report itself,
-// as all do every few seconds, stays the same.
+// slimNode drops what Observe does not read: a node that only reports itself stays the same.
 func slimNode(object any) (any, error) {
 	node, ok := object.(*corev1.Node)
 	if !ok {
@@ -215,8 +214,8 @@ func requestOf(pool string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: pool}}
 }
 
-// toPools makes every event of a job one of the pool that its label names, and any other, also
-// of a node or a pod that happens to have the label, one of every pool.
+// toPools makes every event of a job one of the pool that its label names, and any other one of
+// every pool.
 func toPools(pools []config.Pool) handler.EventHandler {
 	poolOf := func(o client.Object) (pool string, labelled bool) {
 		if _, isJob := o.(*unstructured.Unstructured); isJob {
@@ -249,8 +248,8 @@ func sameNode(before, after client.Object) bool {
 	return equality.Semantic.DeepEqual(&was, &is)
 }
 
-// Synced returns a check that fails until the caches hold the cluster, which they never do
-// where the definition of a kind is missing or may not be listed.
+// Synced returns a check that fails until the caches hold the cluster: never where the
+// definition of a kind is missing or may not be listed.
 func Synced(c cache.Cache) func(context.Context) error {
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, time.Second)

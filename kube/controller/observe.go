@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -57,8 +58,7 @@ func (l *Loop) observe(ctx context.Context) (*world.World, error) {
 	return w, nil
 }
 
-// noteEnds notes how much work the jobs have done that have ended since the last pass, for whatever
-// reason.
+// noteEnds notes how much work the jobs did that have ended since the last pass.
 func (l *Loop) noteEnds(w *world.World) {
 	running := make(map[types.UID]time.Duration, len(w.Jobs))
 	for _, j := range w.Jobs {
@@ -78,7 +78,7 @@ func (l *Loop) noteEnds(w *world.World) {
 // their pods.
 func (l *Loop) tellUnused(ctx context.Context, unused []*world.Job) {
 	for _, j := range unused {
-		why := j.Pods.Unschedulable
+		why := cmp.Or(j.Pods.Unschedulable, "nothing says why")
 		var told corev1.EventList
 		if err := l.Live.List(ctx, &told, client.InNamespace(j.Object.GetNamespace()), client.MatchingFields{"involvedObject.name": j.Object.GetName()}); err != nil {
 			l.Log.WarnContext(ctx, "no reason why the pods of a job do not run", "job", j.ID, "error", err)
@@ -87,9 +87,6 @@ func (l *Loop) tellUnused(ctx context.Context, unused []*world.Job) {
 			if event.Reason == "FailedCreate" {
 				why = event.Message
 			}
-		}
-		if why == "" {
-			why = "nothing says why"
 		}
 		l.Metrics.unused.WithLabelValues(l.pool.Name).Inc()
 		if j.Kueue && j.Nodes() == 0 {

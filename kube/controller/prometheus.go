@@ -37,8 +37,8 @@ func NewPrometheus(address string) (*Prometheus, error) {
 
 // Query returns the answers to an instant query, whose series have the labels namespace
 // and job_name. Values that cannot be a remaining time are left out, and so are jobs with
-// several series, of which none is known to be the right one. The time of an answer is when
-// its series was last scraped if the query only selects series, and now if it computes.
+// several series. The time of an answer is when its series was last scraped if the query only
+// selects series, and now if it computes.
 func (p *Prometheus) Query(ctx context.Context, query string, now time.Time) (map[types.NamespacedName]world.Sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()

@@ -29,22 +29,14 @@ type Kind struct {
 
 // Shape is what matters of a job's specification and status.
 type Shape struct {
-	// Size is how many pods the job asks for while it is not suspended.
-	Size int
-	// Suspended says that it asks for none.
-	Suspended bool
-	// Finished jobs never get pods again.
-	Finished bool
-	// Started is when it began to run, or zero.
-	Started time.Time
-	// Min and Max limit its size; 0 means unlimited.
-	Min, Max int
-	// Multiple divides every legal size.
-	Multiple int
-	// StartSize, where not 0, is the only size that it can be resumed at.
-	StartSize int
-	// NoPause says that it must not be suspended.
-	NoPause bool
+	Size      int       // in pods, while it is not suspended
+	Suspended bool      // it asks for no pods
+	Finished  bool      // it never gets pods again
+	Started   time.Time // when it began to run, or zero
+	Min, Max  int       // of its size; 0 means unlimited
+	Multiple  int       // divides every legal size
+	StartSize int       // the only size that it can be resumed at, if not 0
+	NoPause   bool      // it must not be suspended
 	// FillsGaps says that its controller makes pods of all indexes below the highest there is,
 	// whatever the size: until a deleted pod is gone, its node is not free, though it has failed.
 	FillsGaps bool
@@ -127,9 +119,8 @@ func Owner(job *unstructured.Unstructured) string {
 	return ""
 }
 
-// Read returns the shape of a job in a pool of the given unit. The error, a
-// NotElasticError, says why the job cannot be resized; the shape then holds at least what
-// tells which pods are the job's, and its size where it has one.
+// Read returns the shape of a job in a pool of the given unit. The error, a NotElasticError,
+// says why the job cannot be resized; the shape then tells at least its pods and size.
 func (k Kind) Read(job, child *unstructured.Unstructured, unit corev1.ResourceName) (Shape, error) {
 	s, err := k.read(job, child, unit)
 	s.Multiple = max(s.Multiple, 1)
@@ -160,8 +151,7 @@ type Patch struct {
 }
 
 // Resize returns the patches, in order, that make a job of the given shape hold the given
-// nodes: 0 suspends it, and anything else resumes a suspended one. A kind without a child
-// takes one patch.
+// nodes: 0 suspends it, and anything else resumes it. A kind without a child takes one patch.
 func (k Kind) Resize(s Shape, nodes int) []Patch {
 	var job, size []Operation
 	if suspend := nodes == 0; suspend != s.Suspended {
@@ -239,8 +229,7 @@ func (s *Shape) setPods(template *corev1.PodTemplateSpec, unit corev1.ResourceNa
 	s.Grace = Grace(template.Spec.TerminationGracePeriodSeconds)
 }
 
-// MaxGrace is how long pods are waited for at most, whatever their grace period: users set that, of
-// years if they like.
+// MaxGrace is how long pods are waited for at most, whatever grace period their users set.
 const MaxGrace = time.Hour
 
 // Grace returns how long a pod of the given grace period is waited for.

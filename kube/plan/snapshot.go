@@ -32,21 +32,19 @@ type Request struct {
 type Left struct {
 	Job    *world.Job
 	Reason world.Reason
-	Why    string
 }
 
 // The reasons to leave out a job that is not pinned.
 const (
-	// Cooldown: it was paused or changed less than the pool's MinInterval ago.
-	Cooldown world.Reason = "Cooldown"
-	// NoPause: the decision would pause it, which it does not allow.
-	NoPause world.Reason = "NoPause"
-	// Unused: its pods did not run on the nodes that it had, and it gets none for a while.
+	Cooldown world.Reason = "Cooldown" // changed less than the pool's MinInterval ago
+	NoPause  world.Reason = "NoPause"  // would be paused, which it does not allow
+	// Unused: no size of it is legal, as its pods did not run on the nodes that it had or its group
+	// is over its limit.
 	Unused world.Reason = "Unused"
 )
 
-// Snapshot asks for a decision on a world. Jobs that are pinned, and those of hold with
-// the nodes that they hold, are left out, and so are their nodes.
+// Snapshot asks for a decision on a world. Jobs that are pinned, and those of hold, are left
+// out with their nodes.
 func Snapshot(w *world.World, id string, hold map[string]world.Reason) Request {
 	r := Request{Allocate: &elastallocv1.AllocateRequest{
 		Snapshot: &elastallocv1.Snapshot{Id: id, Groups: groups(w)},
@@ -55,8 +53,8 @@ func Snapshot(w *world.World, id string, hold map[string]world.Reason) Request {
 	}}
 	total, inUse, waits := w.Nodes.Usable, 0, 0
 	// keep leaves out a job with the nodes that it holds.
-	keep := func(j *world.Job, reason world.Reason, why string) {
-		r.Left = append(r.Left, Left{j, reason, why})
+	keep := func(j *world.Job, reason world.Reason) {
+		r.Left = append(r.Left, Left{j, reason})
 		if group := groupOf(w, j); group != "" {
 			client.Reserve(r.Allocate.GetSnapshot(), group, "", int32(j.Keeps()))
 		}
@@ -70,21 +68,19 @@ func Snapshot(w *world.World, id string, hold map[string]world.Reason) Request {
 			total -= j.Keeps()
 			continue
 		case j.Pinned != "":
-			keep(j, j.Pinned, j.Why)
+			keep(j, j.Pinned)
 			waits += j.Waits()
 			continue
 		case held:
-			keep(j, reason, "the decision would take all its nodes")
+			keep(j, reason)
 			continue
 		case noSize && j.Nodes() > 0 && j.Shape.NoPause:
-			keep(j, NoPause, "its pods do not run, and it must not be paused")
+			keep(j, NoPause)
 			continue
-		case noSize && j.Capped():
-			r.Left = append(r.Left, Left{j, Unused, "its pods did not run; it gets nodes again at " + j.Use.Capped.UTC().Format(time.RFC3339)})
 		case noSize:
-			r.Left = append(r.Left, Left{j, Unused, "its group is over its limit, and no size of it is legal"})
+			r.Left = append(r.Left, Left{j, Unused})
 		case j.Cooling && j.Nodes() == 0:
-			r.Left = append(r.Left, Left{j, Cooldown, fmt.Sprintf("it was paused less than %v ago", w.Pool.MinInterval)})
+			r.Left = append(r.Left, Left{j, Cooldown})
 		default:
 			inUse += j.InUse()
 			r.Jobs = append(r.Jobs, j)
@@ -195,7 +191,7 @@ type Answer interface {
 }
 
 // Check reports whether an answer fits a request: an allocation for every job, each of a legal size or
-// its present one, and together no more than the pool has. It trusts no server.
+// its present one, and together no more than the pool and each group have. It trusts no server.
 func Check(r Request, a Answer) error {
 	snapshot := r.Allocate.GetSnapshot()
 	if a.GetSnapshotId() != snapshot.GetId() {
@@ -262,9 +258,9 @@ func held(a Answer) bool {
 	})
 }
 
-// Unwanted returns the jobs that an answer to a request pauses against their will: those
-// that cool down and those that must not be paused. A decision with these held may be asked
-// for instead. None are returned where they would not fit: the pool shrank.
+// Unwanted returns the jobs that cool down and those that must not be paused, where an answer
+// pauses one of them: a decision with these held may be asked for instead. It returns none where
+// they would not fit, since the pool shrank.
 func Unwanted(w *world.World, r Request, a Answer) map[string]world.Reason {
 	hold := make(map[string]world.Reason)
 	most := int(r.Allocate.GetSnapshot().GetTotalNodes())
@@ -286,9 +282,8 @@ func Unwanted(w *world.World, r Request, a Answer) map[string]world.Reason {
 	return hold
 }
 
-// Outage reports that more nodes vanished than is believable, so that it is more likely an
-// outage: the jobs that can be moved would have to give up more than the pool's share of what
-// they hold.
+// Outage reports that more nodes vanished than is believable: the jobs that can be moved would
+// have to give up more than the pool's MaxShrink of what they hold.
 func Outage(w *world.World, r Request) error {
 	held := 0
 	for _, j := range r.Jobs {

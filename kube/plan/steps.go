@@ -26,7 +26,7 @@ type Decision struct {
 
 // Targets returns what is to be written on the jobs of a request before anything is
 // resized, given an answer that passed Check: every job whose target or record is not what
-// it should be. All carry their number, so that half of them are known as half of them.
+// it should be. All carry their number, so that some of them are known as some.
 func Targets(w *world.World, d Decision, r Request, a Answer) []Target {
 	var targets []Target
 	write := func(j *world.Job, nodes int) {
@@ -74,9 +74,8 @@ func (s Step) Frees() bool { return s.To < s.From }
 type Plan struct {
 	// ID is the decision, "" where there is none to carry out.
 	ID string
-	// Now are the steps that may be taken now, all at once: those that free nodes, and those
-	// that take nodes that are free. Waiting are those whose nodes are not free yet, and
-	// those of jobs some of whose pods are still to come.
+	// Now are the steps that may be taken now, all at once. Waiting are those whose nodes are
+	// not free yet, and those of jobs some of whose pods are still to come.
 	Now, Waiting []Step
 	// Conflicts are jobs that hold neither what they held nor what they were to get:
 	// another writer resized them.
@@ -90,11 +89,10 @@ type Plan struct {
 // Done reports whether the cluster is as was decided.
 func (p *Plan) Done() bool { return len(p.Now) == 0 && len(p.Waiting) == 0 && !p.Settling }
 
-// Steps returns what is left to do of the last decision noted on the jobs of a world, the
-// decisions of recommend mode apart. It depends on nothing else, so that a controller which
-// ended at any point goes on where it was. A decision that was not written to its end asks
-// for nothing. A controller that knows which decision is the current one and that it was
-// written names it; any other is void then.
+// Steps returns what is left to do of the last decision noted on the jobs of a world, but not of
+// one of recommend mode or one that was not written to its end. It depends on nothing else, so
+// that a controller which ended at any point goes on where it was. One that knows the current
+// decision names it; any other is void then.
 func Steps(w *world.World, current string) Plan {
 	var p Plan
 	last, written := lastDecision(w, current)
@@ -151,9 +149,9 @@ const (
 	ModeApply     = "apply"
 )
 
-// lastDecision returns a record of the current decision, or of the latest one where "" is
-// current, and how many jobs carry it. Users can write records too: a later one does not void
-// the current decision, and none of the future is the latest.
+// lastDecision returns a record of the current decision, or of the latest where that is "", and how
+// many jobs carry it. Users can write records too: a later one does not void the current decision,
+// and one of the future is not the latest.
 func lastDecision(w *world.World, current string) (last *world.Record, written int) {
 	for _, j := range w.Jobs {
 		switch r := j.Record; {

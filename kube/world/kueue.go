@@ -79,8 +79,7 @@ type clusterQueue struct {
 	} `json:"spec"`
 }
 
-// read reads what Kueue's API holds of a unit. What cannot be read is as if it were not there: a job
-// without a Workload is left alone.
+// read reads what Kueue's API holds of a unit; nil without Kueue. What cannot be read is not there.
 func (k *Kueue) read(unit corev1.ResourceName) *queues {
 	if k == nil {
 		return nil
@@ -186,8 +185,7 @@ func (o *observer) kueueOwned(j *Job) string {
 }
 
 // queue notes how many nodes the jobs of each ClusterQueue may have together, why jobs wait in it, and
-// that those that run do not grow while something waits there that no decision makes room for: it would
-// starve behind them.
+// that those that run do not grow while something waits there that no decision makes room for.
 func (o *observer) queue() {
 	if o.queues == nil {
 		return

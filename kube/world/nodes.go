@@ -78,8 +78,8 @@ func (o *observer) countNodes() {
 // these, every node reserves some.
 func (o *observer) devices() bool { return strings.Contains(o.Pool.Unit, "/") }
 
-// perNode returns how much of the unit most nodes have, those that are out of the count too; of
-// several such amounts the one that more jobs request, then the largest.
+// perNode returns how much of the unit most nodes have, those out of the count too; of several such
+// amounts the one that more jobs request, then the largest.
 func (o *observer) perNode() int64 {
 	unit := corev1.ResourceName(o.Pool.Unit)
 	nodes, jobs := make(map[int64]int), make(map[int64]int)
@@ -127,8 +127,7 @@ func ready(node *corev1.Node) bool {
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// leaving reports whether a node is about to be taken away, whatever its pods tolerate: by an
-// autoscaler that wants fewer, or by a cloud that wants its own back.
+// leaving reports whether an autoscaler or the cloud is about to take a node away.
 func leaving(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
 		switch taint.Key {

@@ -238,7 +238,7 @@ func (o *observer) judge(j *Job) {
 }
 
 // unpin takes the pins that users set themselves from what groups hold beyond their limits, the
-// newest jobs first: it is decided on as if nothing were pinned.
+// newest jobs first.
 func (w *World) unpin() {
 	for _, g := range w.Pool.Groups {
 		if g.Limit == nil {

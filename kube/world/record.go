@@ -14,8 +14,7 @@ type Record struct {
 	// UID is the job's, which tells its record from one that came with a copied manifest.
 	UID types.UID `json:"uid"`
 	// ID and At are the decision that set the target, Mode the mode it was made in, and
-	// Jobs how many jobs were given a target by it. Fewer means that it was not written
-	// to its end, and nothing acts on it.
+	// Jobs how many jobs were given a target by it: on fewer nothing acts.
 	ID   string    `json:"id"`
 	At   time.Time `json:"at"`
 	Mode string    `json:"mode"`
@@ -56,9 +55,8 @@ func (r *Record) String() string {
 // skew is by how much the clocks of two controllers may differ.
 const skew = time.Minute
 
-// parseRecord reads the annotation of a job. It returns nil where that is missing, broken or another
-// job's: the job is then as one that is seen for the first time. A time in the future is forged, or the
-// clock was set back: it becomes now, and a change is dropped.
+// parseRecord reads the annotation of a job, nil where that is missing, broken or another job's. A
+// time in the future is forged, or the clock was set back: it becomes now, and a change is dropped.
 func parseRecord(uid types.UID, annotations map[string]string, now time.Time) *Record {
 	var r Record
 	if json.Unmarshal([]byte(annotations[DecisionAnnotation]), &r) != nil || r.UID != uid || r.Since.IsZero() || r.Nodes < 0 ||

@@ -101,7 +101,6 @@ func (h *history) age(from time.Time) time.Duration {
 
 // estimate returns what is left of the job: by the first report that is younger than a
 // limit, else by what was known when its nodes last changed, else by its declared work.
-// Where there is nothing, the error says what there was.
 func (h *history) estimate(reports []report, limit time.Duration) (Estimate, error) {
 	var stale Source
 	for _, r := range reports {

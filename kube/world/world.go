@@ -36,11 +36,9 @@ type NodeCounts struct {
 	// Usable nodes count: they are ready, take new pods of the pool and serve no others.
 	Usable int
 	// NotReady, Cordoned and Tainted nodes do not, nor do Foreign ones, which serve pods
-	// other than those of the pool's jobs. One some of whose devices broke is NotReady, and
-	// Odd ones have more or fewer devices than most.
-	NotReady, Cordoned, Tainted, Foreign, Odd int
-	// Leaving nodes are about to be taken away, as a notice on a spot instance says.
-	Leaving int
+	// other than those of the pool's jobs. One some of whose devices broke is NotReady, Odd
+	// ones have more or fewer devices than most, and Leaving ones are about to be taken away.
+	NotReady, Cordoned, Tainted, Foreign, Odd, Leaving int
 	// Returning nodes are among those that are not ready: they came back a moment ago.
 	Returning int
 	// Promised nodes are among the usable ones: jobs got them that are gone now, and whose
@@ -219,8 +217,8 @@ func (j *Job) Waits() int {
 // Capped reports whether the job gets no more nodes than it was seen to use.
 func (j *Job) Capped() bool { return !j.Use.Capped.IsZero() }
 
-// May reports whether the job may have the given number of nodes, if its annotations allow it: no more
-// than it was seen to use, nor than its queue lets it have.
+// May reports whether the job, its annotations apart, may have that many nodes: no more than it was
+// seen to use, nor than its queue lets it have.
 func (j *Job) May(nodes int) bool {
 	return (!j.Capped() || nodes <= j.Use.Cap) && (j.Ceiling == 0 || nodes <= j.Ceiling)
 }

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// answer is the answer of a call, on its way to gRPC. Its caller may leave it unread, so
-// the call holds memory for it until it is on the wire.
+// answer is the answer of a call. Its caller may leave it unread, so the call holds memory for
+// it until it is on the wire.
 type answer struct {
 	message proto.Message
 	memory  *Reservation

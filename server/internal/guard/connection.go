@@ -18,8 +18,7 @@ const (
 )
 
 // Listen returns a listener whose connections can be hung up on by the calls that come
-// over them: gRPC tells a call the address of its peer, and nothing else of its
-// connection.
+// over them: gRPC tells a call no more of its connection than the address of its peer.
 func Listen(l net.Listener) net.Listener { return listener{l} }
 
 type listener struct{ net.Listener }
@@ -61,8 +60,8 @@ func connectionOf(ctx context.Context) *connection {
 	return nil
 }
 
-// Cancelled takes note of a call that its caller has cancelled, and hangs up on one that
-// does so without end.
+// Cancelled notes a call that its caller has cancelled, and hangs up on one that does so
+// without end.
 func Cancelled(ctx context.Context) {
 	if c := connectionOf(ctx); c != nil && c.tooMany(time.Now()) {
 		_ = c.Close()

@@ -1,7 +1,7 @@
-// Package guard is all that stops callers from taking the service away, and all that knows
-// the insides of gRPC: requests are received in parts, each part and each answer is counted
-// before it takes memory, and connections can be hung up on. docs/guard.md says which attack
-// each part stops, and TestGRPC fails where a version of gRPC breaks what they rely on.
+// Package guard stops callers from taking the service away, and alone knows the insides of
+// gRPC: requests are received in parts, each part and each answer is counted before it takes
+// memory, and connections can be hung up on. docs/guard.md says which attack each part stops,
+// and TestGRPC fails where a version of gRPC breaks what they rely on.
 package guard
 
 import (
@@ -53,10 +53,9 @@ func Options() []grpc.ServerOption {
 	}
 }
 
-// refusing is a decompressor that refuses. gRPC limits the size of each message once it is
-// decompressed, but not what all together take: gzip makes 64 MB of 64 KB. gRPC knows gzip as
-// soon as any package of the program imports it, such as the exporter of traces, and has no
-// other option that is not global.
+// refusing is a decompressor that refuses: gzip makes 64 MB of 64 KB. gRPC knows gzip as soon as
+// any package of the program imports it, such as the exporter of traces, and has no other option
+// that is not global.
 type refusing struct{}
 
 // Do returns an error.

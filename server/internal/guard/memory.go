@@ -63,9 +63,8 @@ func (m *Memory) awaitFreed() <-chan struct{} {
 	return m.freed
 }
 
-// admits reports whether a caller may hold this many bytes more. It may take what it
-// likes of what is free if it holds nothing, for otherwise there would be calls that are
-// never let in, and else no more than its share.
+// admits reports whether a caller may hold this many bytes more: of what is free its share, or,
+// if it holds nothing, any. Otherwise there would be calls that are never let in.
 func (p *pool) admits(caller string, bytes int) bool {
 	free := p.limit - p.held - bytes
 	held := p.callers[caller]
@@ -97,8 +96,7 @@ func (m *Memory) Reservation(caller string) *Reservation {
 	return &Reservation{memory: m, caller: caller}
 }
 
-// Set changes what the call holds in all, and reports whether there is room. There
-// always is for less.
+// Set changes what the call holds in all, and reports whether there is room, as for less.
 func (r *Reservation) Set(bytes int) bool {
 	r.memory.mutex.Lock()
 	had := r.bytes

@@ -130,8 +130,7 @@ func (n *Need) parts(size Size) []part {
 }
 
 // Bytes returns what a call with a request of this size holds while its method runs, at most.
-// One that needs more than most is refused: for its jobs where it has too many, else for its
-// largest part.
+// More than most is an error: of its jobs where it has too many, else of its largest part.
 func (n *Need) Bytes(size Size, most int) (int, error) {
 	bytes, parts := 0, n.parts(size)
 	for _, p := range parts {

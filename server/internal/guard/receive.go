@@ -35,8 +35,7 @@ const (
 )
 
 // Stream is what the streams of gRPC's transport offer beside their public interface: a
-// message in parts. gRPC's own way returns a message when it is there as a whole, with no
-// word about its length before.
+// message in parts. gRPC itself returns a message when all of it is there.
 type Stream interface {
 	ReadMessageHeader(header []byte) error
 	Read(n int) (mem.BufferSlice, error)
@@ -52,9 +51,8 @@ func StreamOf(ctx context.Context) (Stream, error) {
 	return stream, nil
 }
 
-// Receiver receives requests within limits. One request too many, and the oldest that is
-// still arriving is turned away: an honest one arrives within milliseconds, so calls that
-// send nothing cannot keep others out.
+// Receiver receives requests within limits. With one too many, the oldest that is still
+// arriving is turned away: honest ones arrive within milliseconds.
 type Receiver struct {
 	Memory *Memory
 	// MaxCalls is the number of requests that may arrive at once, MaxBytes the size of the
@@ -110,7 +108,7 @@ func (r *Receiver) makeRoom(a *arrival) {
 }
 
 // Receive receives the request of a call, with the memory that it takes. When it fails,
-// what has been received is held until the stream ends, and then given back.
+// what has been received is held until the stream ends.
 func (r *Receiver) Receive(ctx context.Context, stream Stream, caller string) ([]byte, *Reservation, error) {
 	a, end := r.begin(caller)
 	defer end()

@@ -54,8 +54,8 @@ func (e *callError) Unwrap() error { return e.cause }
 // GRPCStatus returns what the caller sees.
 func (e *callError) GRPCStatus() *status.Status { return e.status }
 
-// toCallError is the one place where errors become statuses. An unknown error is a bug of
-// ours: the caller learns the id under which it is logged, and nothing else.
+// toCallError gives an error its status. An unknown one is a bug of ours: the caller learns
+// the id under which it is logged, and nothing else.
 func toCallError(ctx context.Context, err error) error {
 	var known *callError
 	if err == nil || errors.As(err, &known) {

@@ -37,12 +37,12 @@ type Event struct {
 	RequestBytes int
 	Size         guard.Size
 	// HasSnapshot says that the request holds a snapshot, and the others describe it. It
-	// may be invalid, and its id may be as long as the request and of any characters.
+	// may be invalid, and its id of any length and characters.
 	HasSnapshot bool
 	SnapshotID  string
 	Jobs, Nodes int
-	// Request is the request, nil if it was not decoded, and Response the answer, nil if
-	// there is none. Nothing changes them any more, so that they alone may be kept.
+	// Request is nil if it was not decoded, and Response if there is none. Nothing changes
+	// them any more, so that they alone may be kept.
 	Request, Response proto.Message
 	// Decision is what was decided, by FillIdle as well; nil if nothing was.
 	Decision *solver.Decision
@@ -52,8 +52,7 @@ type Event struct {
 	Report    *solver.Report
 	// Audit says that the answer was drawn to be audited.
 	Audit bool
-	// Contradiction is how a proof that was sought for the answer contradicted itself; "" is
-	// how it should be.
+	// Contradiction is how a proof for the answer contradicted itself; "" is how it should be.
 	Contradiction string
 	// Err is nil for a call that was answered. Its text is fit for a log, its status is
 	// what the caller sees.
@@ -65,9 +64,8 @@ func (e *Event) Code() codes.Code { return status.Code(e.Err) }
 
 // Observer is told of every call when it ends, also of those that were refused.
 type Observer interface {
-	// Observe takes note of an event. The context is that of the call. The event is
-	// shared with other observers, and its parts are not to be changed or, but for the
-	// messages, kept.
+	// Observe takes note of an event, whose parts are not to be changed or, but for the
+	// messages, kept. The context is that of the call.
 	Observe(ctx context.Context, event *Event)
 }
 
@@ -110,7 +108,7 @@ func (in *Ingress) observe(ctx context.Context, c *call, next rest) (any, error)
 const pushbackKey = "grpc-retry-pushback-ms"
 
 // pushBack counts a call that is turned away for load, and tells its client when to
-// retry: not at all if the deadline comes before that, or if it never fits.
+// retry: not at all if the deadline comes before that.
 func (in *Ingress) pushBack(ctx context.Context, err error) {
 	var refused guard.RefusedError
 	if !errors.As(err, &refused) || refused.RetryAfter == 0 {

@@ -26,21 +26,17 @@ import (
 
 // Config limits the calls of a server.
 type Config struct {
-	// MaxInflight is the maximum number of calls whose methods run at once.
-	MaxInflight int
-	// MaxQueue is the maximum number of calls that wait for their turn.
-	MaxQueue int
-	// LongestTurn is after how long a method is asked to end its search.
-	LongestTurn time.Duration
-	// MaxReceiving is the maximum number of calls whose requests are arriving.
-	MaxReceiving int
+	// At most MaxInflight methods of each kind of work run at once, each for LongestTurn until it
+	// is asked to end its search; MaxQueue calls wait for their turn, and the requests of
+	// MaxReceiving are arriving.
+	MaxInflight, MaxQueue, MaxReceiving int
+	LongestTurn                         time.Duration
 	// ReceiveTimeout is how long a request may take to arrive, and ReadTimeout how long
 	// its caller may take to read the answer.
 	ReceiveTimeout, ReadTimeout time.Duration
-	// MaxMemory is the maximum number of bytes that all calls hold together.
-	MaxMemory int
-	// MaxMessageBytes is the maximum size of a request.
-	MaxMessageBytes int
+	// MaxMemory is how many bytes all calls hold together, MaxMessageBytes how many a
+	// request has, at most.
+	MaxMemory, MaxMessageBytes int
 	// Observers are told of every call when it ends, in this order.
 	Observers []Observer
 }
@@ -70,18 +66,15 @@ func New(config Config) *Ingress {
 	return in
 }
 
-// Drain makes all calls from now on fail with UNAVAILABLE; those that have been let in
-// go on.
+// Drain makes all calls from now on fail with UNAVAILABLE.
 func (in *Ingress) Drain() { in.draining.Store(true) }
 
-// Load is how busy a server is.
+// Load is how busy a server is: calls whose methods run, calls that wait for their turn, and
+// the bytes that all hold, each with its limit.
 type Load struct {
-	// Inflight is the number of calls whose methods run, and MaxInflight its limit.
 	Inflight, MaxInflight int
-	// Queued is the number of calls that wait for their turn, and MaxQueue its limit.
-	Queued, MaxQueue int
-	// Memory is the bytes that all calls hold, and MaxMemory their limit.
-	Memory, MaxMemory int
+	Queued, MaxQueue      int
+	Memory, MaxMemory     int
 	// Shed is the number of calls turned away since the start.
 	Shed int64
 }
@@ -107,9 +100,8 @@ type Method struct {
 }
 
 // Service returns a service description whose unary methods take the path; methods says
-// by name what is to be known of them. gRPC's generated handlers receive and decode a
-// request before they run the interceptors; here the interceptors run first, so that they
-// see every call, also one whose request is too large, malformed or never arrives.
+// by name what is to be known of them. The interceptors run first, unlike in gRPC's generated
+// handlers, so that they see every call, also one whose request never arrives.
 func (in *Ingress) Service(service *grpc.ServiceDesc, methods map[string]Method) *grpc.ServiceDesc {
 	wrapped := *service
 	wrapped.Methods = slices.Clone(service.Methods)
@@ -119,15 +111,15 @@ func (in *Ingress) Service(service *grpc.ServiceDesc, methods map[string]Method)
 	return &wrapped
 }
 
-// handler returns the handler of a method: the interceptors, the stages, and at the end
-// the generated handler, which decodes what was received and calls the method.
+// handler returns the handler of a method: the interceptors, the stages, and the generated
+// handler, which decodes what was received and calls the method.
 func (in *Ingress) handler(service string, method grpc.MethodDesc, about Method) grpc.MethodHandler {
 	stages := in.stages()
 	return func(server any, ctx context.Context, _ func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
 		info := &grpc.UnaryServerInfo{Server: server, FullMethod: "/" + service + "/" + method.MethodName}
 		if errors.Is(ctx.Err(), context.Canceled) {
-			// Reset before it was begun, as all calls of a flood: gRPC's metrics count it, and
-			// no more is done for it. Else the calls of connections that are gone pile up.
+			// Reset before it was begun, as all calls of a flood: it is counted, and no more.
+			// Else the calls of connections that are gone pile up.
 			guard.Cancelled(ctx)
 			return intercept(ctx, nil, info, func(ctx context.Context, _ any) (any, error) {
 				return nil, status.FromContextError(ctx.Err()).Err()
@@ -215,8 +207,7 @@ func (in *Ingress) receive(ctx context.Context, c *call, next rest) (any, error)
 	return next(ctx)
 }
 
-// awaitTurn waits until the method may run: for its turn, and for the memory that it
-// needs.
+// awaitTurn waits for the method's turn, and for the memory that it needs.
 func (in *Ingress) awaitTurn(ctx context.Context, c *call, next rest) (any, error) {
 	_, span := tracing.Start(ctx, tracing.StageTurn)
 	began := time.Now()

@@ -22,8 +22,8 @@ type Work int
 
 // The kinds of work.
 const (
-	// WorkQuestion waits for a turn, and is turned away if none comes in time. It is hurried
-	// where other work lacks memory.
+	// WorkQuestion is turned away if its turn does not come in time, and hurried where other
+	// work lacks memory.
 	WorkQuestion Work = iota
 	// WorkDecision is a search. Where no turn comes in time the method runs all the same, among
 	// those of WorkShort: Shed says so, and it must be done soon.
@@ -44,8 +44,7 @@ const (
 	boundMemory = 12 << 20
 )
 
-// Memory returns what is set aside for a turn, in bytes: a call has it beside what it takes of the
-// memory that calls share. There are so few turns that none has to wait for it.
+// Memory returns what is set aside for a turn, in bytes, beside the memory that calls share.
 func (w Work) Memory() int {
 	if w == WorkQuestion || w == WorkDecision {
 		return SearchMemory
@@ -53,8 +52,7 @@ func (w Work) Memory() int {
 	return boundMemory
 }
 
-// InflightMemory returns what is set aside for each of MaxInflight, which has a turn of each kind of
-// work.
+// InflightMemory returns what is set aside for a turn of each kind of work, in bytes.
 func InflightMemory() int {
 	bytes := 0
 	for work := range kindsOfWork {
@@ -65,8 +63,6 @@ func InflightMemory() int {
 
 // patience returns how long a call waits for its turn at most, and for which fraction of the
 // time until its deadline: the rest must suffice for deciding, or for asking another server.
-// A decision can be answered without a turn for a search; that answer is the last that this
-// server can give.
 func (w Work) patience() (longest time.Duration, fraction float64) {
 	switch w {
 	case WorkQuestion:
@@ -159,8 +155,7 @@ func (t *turns) take(ctx context.Context, work Work, u *turn) error {
 	return err
 }
 
-// mostOpen returns how many open calls a caller may have: beyond, they would be turned away
-// from all queues.
+// mostOpen returns how many open calls of a caller the queues have room for.
 func (t *turns) mostOpen() int { return len(t.lanes) * (t.maxQueue + t.limit + 1) }
 
 // enter counts a call that waits, and reports whether its caller may have one more; a connection
@@ -242,8 +237,7 @@ func (t *turns) arrive(u *turn) {
 	}
 }
 
-// lend returns another turn for a call that has one, if one is free and no call waits. It is
-// hurried as soon as one does.
+// lend returns another turn for a call that has one, if one is free, until a call waits.
 func (t *turns) lend(u *turn, reserve func() bool) (*turn, bool) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -310,7 +304,7 @@ func (t *turns) memoryFreed() {
 }
 
 // mostTries is how many calls for which there is no memory are tried each time that turns are
-// given: one of each caller, each time others.
+// given: one of each caller, each time of others.
 const mostTries = 16
 
 // dispatch grants the turns that are free.
@@ -339,11 +333,10 @@ func (t *turns) dispatch(l *lane) {
 	}
 }
 
-// hurryFor asks a running call to end its search, so that it is the turn of one that
-// waits: one with a lent turn to give that back or, where none is, the one that has run for
-// longest of those whose callers, or connections of the same caller, have more turns than
-// that of the waiting one would have, or that have had their fair time. It asks no more
-// calls than wait.
+// hurryFor asks a running call to end its search for one that waits: a lent turn, else the one
+// that has run for longest of those whose callers, or connections of the same caller, have more
+// turns than that of the waiting one would have, or that have had their fair time. It asks no
+// more calls than wait.
 func (l *lane) hurryFor(waiting *turn) {
 	hurried := 0
 	var longest *turn
@@ -387,11 +380,9 @@ func (t *turns) inflight() int {
 // turnKey is the key of the turn in the context of a call.
 type turnKey struct{}
 
-// Turn is what the method of a call may take. The zero value is that of code that needs no
-// turn.
+// Turn is what the method of a call may take.
 type Turn struct {
-	// Shed says that the method was to wait for its turn and runs without one: too many
-	// wait, and it must be done soon.
+	// Shed says that the method runs without a turn for a search, and must be done soon.
 	Shed bool
 	// Hurry is closed when the method is to end soon.
 	Hurry <-chan struct{}

@@ -269,9 +269,9 @@ func failedAttempts(attempts []solver.Attempt) []solver.Attempt {
 	return failed
 }
 
-// explain finds out, once, why the jobs of the last decision have their nodes, and when they start
-// and end. Where ask has
-// no answer now, it is asked again the next time; while it is asked, no one else asks or waits.
+// explain finds out, once, why the jobs of the last decision have their nodes, and when they
+// start and end. Where ask has no answer now, it is asked again the next time; while it is
+// asked, no one else asks or waits.
 func (h *history) explain(ask func(Decided, []string) (Insight, bool)) {
 	if !h.explaining.TryLock() {
 		return

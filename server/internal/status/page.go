@@ -1,5 +1,5 @@
-// Package status is the page that shows a person at a glance how a server does: its
-// load, its backends, the last decisions and the last calls that got none.
+// Package status is the page that shows how a server does: its load, its backends, the last
+// decisions and the last calls that got none.
 package status
 
 import (

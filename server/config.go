@@ -15,7 +15,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/elastalloc/elastalloc/internal/apiconv"
-	"github.com/elastalloc/elastalloc/internal/recording"
 	"github.com/elastalloc/elastalloc/server/internal/ingress"
 	"github.com/elastalloc/elastalloc/server/internal/status"
 )
@@ -73,7 +72,7 @@ type Config struct {
 	// new one.
 	Registry *prometheus.Registry
 	// Recorder, if set, keeps every call.
-	Recorder *recording.Writer
+	Recorder Recorder
 	// Audit checks the share AuditShare of the answers of Allocate after they have been sent,
 	// in turns that no call wants; nil checks none.
 	Audit      Audit

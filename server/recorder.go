@@ -12,6 +12,15 @@ import (
 	"github.com/elastalloc/elastalloc/server/internal/ingress"
 )
 
+// Recorder keeps calls, as *recording.Writer does.
+type Recorder interface {
+	// Record takes a call without waiting for anything. The messages of the entry do not
+	// change any more, and take that many bytes in memory.
+	Record(e recording.Entry, bytes int)
+	// Stats says what became of the calls so far.
+	Stats() recording.Stats
+}
+
 // What an answer takes in memory: each allocation, and what else a decision or a question has by its
 // size on the wire. A size that is explained takes 6 bytes there and 96 here.
 const (
@@ -21,7 +30,7 @@ const (
 )
 
 // recordObserver hands every call to a recorder.
-type recordObserver struct{ recorder *recording.Writer }
+type recordObserver struct{ recorder Recorder }
 
 // Observe records a call.
 func (o recordObserver) Observe(_ context.Context, e *ingress.Event) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"sync"
 
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact/model"
@@ -18,12 +19,16 @@ const minScale = 1e-8
 // use.
 type Solver struct {
 	effort model.Effort
+	// memories are those of searches that are over, to be used again.
+	memories sync.Pool
 	// witness, if not nil, is a plan that must never be cut off.
 	witness solver.Plan
 }
 
 // New returns the embedded exact backend.
-func New() *Solver { return &Solver{effort: *model.Usual()} }
+func New() *Solver {
+	return &Solver{effort: *model.Usual(), memories: sync.Pool{New: func() any { return new(proof.Memory) }}}
+}
 
 // Name returns solver.BackendExact.
 func (*Solver) Name() solver.BackendName { return solver.BackendExact }
@@ -43,12 +48,14 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 	if clock.Ended {
 		return unsearched(p, options.Incumbent), nil
 	}
-	search := proof.NewSearch(in, options, s.witness)
+	memory := s.memories.Get().(*proof.Memory)
+	defer s.memories.Put(memory)
+	search := proof.NewSearch(in, options, s.witness, memory)
 	search.Offer(clock, in.PlanOf(options.Incumbent))
 	bound, limit := search.Run(clock)
 	again := func(scale float64) {
 		in.SetTies(clock, p, scale)
-		next := proof.NewSearch(in, options, s.witness)
+		next := proof.NewSearch(in, options, s.witness, memory)
 		next.Contradiction = search.Contradiction
 		next.Offer(clock, search.Incumbent)
 		search = next
@@ -165,7 +172,7 @@ func (s *Solver) Bound(ctx context.Context, p *solver.Problem) (bound float64, n
 		return p.Ceiling(), nil
 	}
 	if len(in.Groups) > 0 {
-		search := proof.NewSearch(in, solver.SolveOptions{}, s.witness)
+		search := proof.NewSearch(in, solver.SolveOptions{}, s.witness, new(proof.Memory))
 		bound, _ = search.Run(clock)
 		return proof.ObjectiveBound(in, bound, search.Slack()), in.NodePrices(search.Prices)
 	}

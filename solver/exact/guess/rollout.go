@@ -1,6 +1,10 @@
 package guess
 
-import "github.com/elastalloc/elastalloc/solver/exact/model"
+import (
+	"slices"
+
+	"github.com/elastalloc/elastalloc/solver/exact/model"
+)
 
 // The rollout: a good plan from any prices.
 //
@@ -39,16 +43,15 @@ type Rollout struct {
 	// classOf is the class of each finishing job, classes one job of each.
 	classOf []int
 	classes []int
-	// ahead[c] holds V of class c for every step but the first, the ends of the
-	// intervals one after the other.
-	ahead    [][]float64
+	// ahead holds V of every class and step, the ends of the intervals one after the other.
+	ahead    *[]float64
 	knapsack Chooser
 	served   []float64
 }
 
-// NewRollout returns a rollout that solves steps by the knapsack.
-func NewRollout(clock *model.Clock, in *model.Instance, k Chooser) *Rollout {
-	r := &Rollout{in: in, knapsack: k, served: make([]float64, len(in.Finishing))}
+// NewRollout returns a rollout that solves steps by the knapsack, and works in ahead.
+func NewRollout(clock *model.Clock, in *model.Instance, k Chooser, ahead *[]float64) *Rollout {
+	r := &Rollout{in: in, knapsack: k, ahead: ahead, served: make([]float64, len(in.Finishing))}
 	r.classOf, r.classes = in.Classes(clock, in.Finishing)
 	return r
 }
@@ -73,9 +76,8 @@ func (r *Rollout) Plan(clock *model.Clock, prices []float64) *model.Plan {
 // PlanAt returns a legal plan made from what the k-th size costs a job of the n-th class
 // in step t.
 func (r *Rollout) PlanAt(clock *model.Clock, cost func(n, t, k int) float64) *model.Plan {
-	if r.ahead == nil {
-		r.ahead = make([][]float64, len(r.classes))
-	}
+	rows := len(r.classes) * (r.in.Steps + 1) * (rolloutCells + 1)
+	*r.ahead = slices.Grow((*r.ahead)[:0], rows)[:rows]
 	for n, i := range r.classes {
 		if !r.lookAhead(clock, n, &r.in.Jobs[i], cost) {
 			return nil
@@ -105,14 +107,12 @@ func (r *Rollout) PlanAt(clock *model.Clock, cost func(n, t, k int) float64) *mo
 func (r *Rollout) lookAhead(clock *model.Clock, n int, j *model.Job, costOf func(n, t, k int) float64) bool {
 	const width = rolloutCells + 1
 	steps := r.in.Steps
-	if r.ahead[n] == nil {
-		r.ahead[n] = make([]float64, (steps+1)*width)
-	}
+	clear(r.after(n, steps))
 	for t := steps - 1; t > 0; t-- {
 		if clock.Up(2 * width * len(j.Sizes)) {
 			return false
 		}
-		now, next := r.ahead[n][t*width:(t+1)*width], r.ahead[n][(t+1)*width:(t+2)*width]
+		now, next := r.after(n, t), r.after(n, t+1)
 		for k, share := range j.Shares(t)[:r.in.Fitting(j, t)] {
 			cost, gain := costOf(n, t, k), j.Gain[t]
 			whole, part := cellsOf(share)
@@ -132,6 +132,12 @@ func (r *Rollout) lookAhead(clock *model.Clock, n int, j *model.Job, costOf func
 	return true
 }
 
+// after returns V of the n-th class from step t on.
+func (r *Rollout) after(n, t int) []float64 {
+	const width = rolloutCells + 1
+	return (*r.ahead)[(n*(r.in.Steps+1)+t)*width:][:width]
+}
+
 // cellsOf splits a share into whole intervals and a part of one.
 func cellsOf(share float64) (whole int, part float64) {
 	if share >= 1 {
@@ -144,12 +150,11 @@ func cellsOf(share float64) (whole int, part float64) {
 // options sets up the knapsack of a step: the separable jobs, then the finishing ones
 // at what they were served.
 func (r *Rollout) options(clock *model.Clock, t int) {
-	const width = rolloutCells + 1
 	in := r.in
 	in.SeparableItems(clock, r.knapsack, t)
 	for f, i := range in.Finishing {
 		j := &in.Jobs[i]
-		next := r.ahead[r.classOf[f]][(t+1)*width : (t+2)*width]
+		next := r.after(r.classOf[f], t+1)
 		shares := j.Shares(t)
 		for k, nodes := range j.Sizes[:in.Fitting(j, t)] {
 			served := min(1, r.served[f]+shares[k])

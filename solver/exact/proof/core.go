@@ -39,7 +39,7 @@ type coreSearch struct {
 	tables    []*stepTable
 	ahead     *lookAhead
 	lossLimit float64 // loss that a solution must stay below
-	memory    *coreMemory
+	memory    *Memory
 
 	// until is the clock's count of work at which the search is given up, 0 for never;
 	// gaveUp says that it was.
@@ -54,9 +54,13 @@ type coreSearch struct {
 	dropped    float64 // least bound of what the beam dropped
 }
 
-// coreMemory is the memory of a core search, which the next one uses again.
-type coreMemory struct {
+// Memory is what a search works in, which the next one uses again.
+type Memory struct {
+	knapsack knapsack
+	ahead    []float64 // of the rollout
+	// Those of the core search.
 	columns               enumerator
+	options               []option
 	tables, after, before cellMemory
 }
 
@@ -77,7 +81,7 @@ const maxLinks = 1_000_000
 // newCoreSearch prepares the search for solutions of the subproblem that was entered
 // last, those that lose less than lossLimit. It returns nil if there is too much to search, or if
 // the clock's work reaches until, 0 for never.
-func newCoreSearch(clock *model.Clock, d *model.Kinds, prices []float64, lossLimit float64, until int, memory *coreMemory) *coreSearch {
+func newCoreSearch(clock *model.Clock, d *model.Kinds, prices []float64, lossLimit float64, until int, memory *Memory) *coreSearch {
 	in := d.In
 	lists, byKind := make([][]column, len(in.Finishing)), make([][]column, len(d.All))
 	e := &memory.columns
@@ -112,7 +116,7 @@ func newCoreSearch(clock *model.Clock, d *model.Kinds, prices []float64, lossLim
 // until, 0 for never.
 func newCoreSearchOver(
 	clock *model.Clock, in *model.Instance, prices []float64, lists [][]column, lossLimit float64,
-	start func(i, t, k int) float64, until int, memory *coreMemory,
+	start func(i, t, k int) float64, until int, memory *Memory,
 ) *coreSearch {
 	s := &coreSearch{
 		until: until,
@@ -157,6 +161,7 @@ func (s *coreSearch) look(clock *model.Clock, start func(i, t, k int) float64) b
 	last := make([]series, steps)
 	cells := 0
 	s.memory.tables.reset()
+	s.memory.options = s.memory.options[:0]
 	for t := range steps {
 		low, high := 0, 0
 		for n := range s.jobs {
@@ -173,7 +178,7 @@ func (s *coreSearch) look(clock *model.Clock, start func(i, t, k int) float64) b
 		if cells += (1 + 2*len(s.jobs)) * (high - low + 1); cells > mostCells(s.in) || clock.Up(4*(high-low+1)) {
 			return false
 		}
-		table, filled := newStepTable(clock, s.in, t, s.prices[t], s.base, s.free[t]-high, s.free[t]-low, s.lossLimit, mostCells(s.in)-cells, &s.memory.tables)
+		table, filled := newStepTable(clock, s.in, t, s.prices[t], s.base, s.free[t]-high, s.free[t]-low, s.lossLimit, mostCells(s.in)-cells, s.memory)
 		if table == nil {
 			return false
 		}

@@ -125,7 +125,7 @@ func (s *Search) searchLeft(
 			}
 			continue
 		}
-		core := newCoreSearchOver(clock, s.in, part.Prices, lists, atNodes-fixed-atSizes+lossLimit, s.startAt(part, sizes), until, &s.memory)
+		core := newCoreSearchOver(clock, s.in, part.Prices, lists, atNodes-fixed-atSizes+lossLimit, s.startAt(part, sizes), until, s.memory)
 		if core == nil {
 			return
 		}

@@ -37,7 +37,7 @@ func TestDropped(t *testing.T) {
 		l.enter(g.clock, part)
 		prices := []float64{0.2 * r.Float64(), 0.2 * r.Float64()}
 		bound, _ := l.bound(g.clock, prices)
-		core := newCoreSearch(g.clock, l.kinds, prices, 2*(bound-best)+0.1, 0, new(coreMemory))
+		core := newCoreSearch(g.clock, l.kinds, prices, 2*(bound-best)+0.1, 0, new(Memory))
 		if core == nil {
 			t.Fatalf("seed %d: too much to search", seed)
 		}

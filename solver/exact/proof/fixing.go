@@ -84,6 +84,7 @@ func (e *enumerator) list(clock *model.Clock, j *model.Job, prices []float64, al
 		e.lookAhead()
 		e.start(remaining, visitsPerColumn*remaining, true)
 	}
+	e.clock, e.j = nil, nil // It may outlive them.
 	if e.remaining < 0 || e.visits < 0 || clock.Ended || clock.Past(e.until) {
 		return nil, false
 	}

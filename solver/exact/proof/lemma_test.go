@@ -96,7 +96,7 @@ func (g *ground) best(s *Search, part *subproblem) float64 {
 // search returns a search with an incumbent that is any plan, and a subproblem at any prices:
 // the root, or one with restrictions drawn at random.
 func (g *ground) search(t *rapid.T, restricted bool) (*Search, *subproblem) {
-	s := NewSearch(g.Instance, solver.SolveOptions{}, nil)
+	s := NewSearch(g.Instance, solver.SolveOptions{}, nil, new(Memory))
 	s.Offer(g.clock, g.plans[rapid.IntRange(0, len(g.plans)-1).Draw(t, "incumbent")])
 	part := &subproblem{bound: math.Inf(1)}
 	part.begin(g.clock, g.Instance)
@@ -188,7 +188,7 @@ func TestLemmaCore(t *testing.T) {
 			t.Skip("a job has no plan")
 		}
 		lossLimit := rapid.Float64Range(0.001, 1.5).Draw(t, "limit") * max(bound-g.best(s, part), g.Precision)
-		core := newCoreSearch(g.clock, s.lagrangian.kinds, part.Prices, lossLimit, 0, &s.memory)
+		core := newCoreSearch(g.clock, s.lagrangian.kinds, part.Prices, lossLimit, 0, s.memory)
 		if core == nil || !core.prepare(g.clock, rapid.Bool().Draw(t, "sharpen"), 0) {
 			return
 		}
@@ -320,7 +320,7 @@ func TestLemmaGroups(t *testing.T) {
 		if !tree.relax(clock, false) {
 			t.Fatal("not relaxed")
 		}
-		s := NewSearch(in, solver.SolveOptions{}, nil)
+		s := NewSearch(in, solver.SolveOptions{}, nil, new(Memory))
 		s.Offer(clock, model.NewPlan(in))
 		rounding := Rounding(in, tree.bound, s.values, tree.priced) + in.Precision + in.TieTotal + 1e-12*math.Abs(want.Objective/in.Unit)
 		check := func(what string, bound float64) {
@@ -448,7 +448,7 @@ func TestContradiction(t *testing.T) {
 		t.Fatal(err)
 	}
 	below := func() *Search {
-		s := NewSearch(in, solver.SolveOptions{}, nil)
+		s := NewSearch(in, solver.SolveOptions{}, nil, new(Memory))
 		s.root = &subproblem{bound: math.Inf(1)}
 		s.Offer(clock, model.NewPlan(in))
 		return s
@@ -462,7 +462,7 @@ func TestContradiction(t *testing.T) {
 	}
 	s = below()
 	s.prove(s.root, s.Value, 0, lemmaPrices)
-	if s.Offer(clock, guess.NewRollout(clock, in, new(knapsack)).Plan(clock, make([]float64, in.Steps))); !strings.Contains(s.Contradiction, string(lemmaPrices)) {
+	if s.Offer(clock, guess.NewRollout(clock, in, new(knapsack), new([]float64)).Plan(clock, make([]float64, in.Steps))); !strings.Contains(s.Contradiction, string(lemmaPrices)) {
 		t.Errorf("contradiction %q; want one by lemma %q", s.Contradiction, lemmaPrices)
 	}
 	part := &subproblem{bound: math.Inf(1)}

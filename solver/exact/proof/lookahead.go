@@ -66,7 +66,7 @@ type lookAhead struct {
 	// closed is set when no plan of some job is left.
 	closed bool
 
-	memory *coreMemory
+	memory *Memory
 	around [][]float64 // scratch: M per step and excess
 	least  [][]float64 // scratch: least q per step and excess
 	seen   []int32     // scratch: levels
@@ -77,7 +77,7 @@ type lookAhead struct {
 // loss; last[t] is D_t as a function of the excess nodes of all of them.
 // start, if not nil, is the u to start with, by job of the instance, step and size. It
 // returns nil if time is up or the clock's work reaches until.
-func newLookAhead(clock *model.Clock, jobs []coreJob, last []series, lossLimit float64, start func(i, t, k int) float64, until int, memory *coreMemory) *lookAhead {
+func newLookAhead(clock *model.Clock, jobs []coreJob, last []series, lossLimit float64, start func(i, t, k int) float64, until int, memory *Memory) *lookAhead {
 	steps := len(last)
 	l := &lookAhead{
 		start: start, steps: steps, lossLimit: lossLimit, jobs: jobs, memory: memory,

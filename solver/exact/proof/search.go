@@ -62,7 +62,7 @@ type Search struct {
 	Contradiction string
 	witness       *witness
 	Explored      int
-	memory        coreMemory
+	memory        *Memory
 	// gap is the relative gap that is good enough.
 	gap float64
 	// sizes are the prices per size, and decomposable says that the root is still to be
@@ -78,9 +78,9 @@ type Search struct {
 }
 
 // NewSearch prepares the search of an instance. A witness, if not nil, is a plan that must
-// never be cut off.
-func NewSearch(in *model.Instance, options solver.SolveOptions, optimum solver.Plan) *Search {
-	next := &Search{in: in, Value: math.Inf(-1), closedBound: math.Inf(-1), gap: options.RelativeGap}
+// never be cut off. One search at a time works in a memory.
+func NewSearch(in *model.Instance, options solver.SolveOptions, optimum solver.Plan, memory *Memory) *Search {
+	next := &Search{in: in, memory: memory, Value: math.Inf(-1), closedBound: math.Inf(-1), gap: options.RelativeGap}
 	if p := in.PlanOf(optimum); p != nil {
 		value, _ := in.Value(model.NewClock(context.Background(), in.Effort.Quantum), p)
 		next.witness = &witness{plan: p, value: value}
@@ -177,9 +177,11 @@ func (s *Search) Run(clock *model.Clock) (bound float64, limit solver.Limit) {
 func (s *Search) separate(clock *model.Clock) (bound float64, limit solver.Limit) {
 	p, sum, relaxed, complete := model.NewPlan(s.in), 0.0, 0.0, true
 	n := s.in.Size() / s.in.Steps // With room for them no stretch goes into moving options.
-	k := knapsack{nodes: make([]int32, 0, n), values: make([]float64, 0, n), losses: make([]float64, 0, n), rates: make([]model.Rate, 0, n)}
+	k := &s.memory.knapsack
+	k.nodes, k.values = slices.Grow(k.nodes[:0], n), slices.Grow(k.values[:0], n)
+	k.losses, k.rates = slices.Grow(k.losses[:0], n), slices.Grow(k.rates[:0], n)
 	for t := range s.in.Steps {
-		s.in.SeparableItems(clock, &k, t)
+		s.in.SeparableItems(clock, k, t)
 		step, ok := k.solve(clock, s.in.Capacity[t], s.in.Precision/float64(s.in.Steps))
 		if !ok { // Time is up, if not before the last item was added.
 			s.Offer(clock, p)
@@ -215,7 +217,7 @@ func (s *Search) stopped(clock *model.Clock) solver.Limit {
 
 // plan decides which ways of searching the instance suits.
 func (s *Search) plan(clock *model.Clock) {
-	if s.rollout = guess.NewRollout(clock, s.in, new(knapsack)); s.rollout.Work() > guess.MaxRolloutWork {
+	if s.rollout = guess.NewRollout(clock, s.in, &s.memory.knapsack, &s.memory.ahead); s.rollout.Work() > guess.MaxRolloutWork {
 		s.rollout = nil
 		return
 	}
@@ -293,7 +295,7 @@ func (s *Search) searchCore(clock *model.Clock, part *subproblem, bound float64)
 	for sharpen := false; !s.closed(part) && !clock.Ended; sharpen = true {
 		var core *coreSearch
 		if !gaveUp {
-			core = newCoreSearch(clock, s.lagrangian.kinds, part.Prices, lossLimit, until, &s.memory)
+			core = newCoreSearch(clock, s.lagrangian.kinds, part.Prices, lossLimit, until, s.memory)
 			gaveUp = core == nil && clock.Past(until)
 		}
 		if gaveUp {

@@ -118,9 +118,9 @@ func separableBase(clock *model.Clock, in *model.Instance, prices []float64, bas
 // newStepTable builds D_t on [low, high], leaving out whatever loses lossLimit or more.
 // It returns nil if the table would hold more than most numbers or time is up, else also how
 // many it holds.
-func newStepTable(clock *model.Clock, in *model.Instance, t int, price float64, base *model.Plan, low, high int, lossLimit float64, most int, memory *cellMemory) (table *stepTable, cells int) {
+func newStepTable(clock *model.Clock, in *model.Instance, t int, price float64, base *model.Plan, low, high int, lossLimit float64, most int, memory *Memory) (table *stepTable, cells int) {
 	table = &stepTable{price: price}
-	var all []option // of all jobs, one after the other
+	all := memory.options // of all jobs, one after the other
 	for _, i := range in.Separable {
 		j := &in.Jobs[i]
 		net := j.StepValue(t, int(base.Of(i)[t])) - price*float64(j.Sizes[base.Of(i)[t]])
@@ -143,6 +143,7 @@ func newStepTable(clock *model.Clock, in *model.Instance, t int, price float64, 
 			all = all[:from]
 		}
 	}
+	memory.options = all
 	least := series{low: 0, at: []float64{0}}
 	table.layers = append(make([]series, 0, 1+len(table.options)), least)
 	cells = 1
@@ -151,7 +152,7 @@ func newStepTable(clock *model.Clock, in *model.Instance, t int, price float64, 
 		if cells += len(least.at) + hi - lo; cells > most || clock.Up(len(options)*(len(least.at)+hi-lo)) {
 			return nil, 0
 		}
-		sum := memory.infinite(least.low+lo, least.high()+hi)
+		sum := memory.tables.infinite(least.low+lo, least.high()+hi)
 		for _, o := range options {
 			addShiftedBelow(sum, &least, o.excess, o.loss, lossLimit)
 		}

@@ -113,6 +113,9 @@ func (s *simulation) goingOn(told *solver.Job, work time.Duration, job *Workload
 		WorkloadJob: job, told: *told, types: s.config.NodeTypes, start: never, end: never, growsAt: never,
 		delay: wholeSeconds(min(told.RescaleDelay, longestSpan)), restart: wholeSeconds(min(told.RestartTime, longestSpan)),
 	}
+	if told.CurrentNodes > 0 {
+		job.History.Trained = max(1, job.History.Trained) // It has started, whatever is told.
+	}
 	if j.move = j.restart; told.MoveTime != nil {
 		j.move = wholeSeconds(min(*told.MoveTime, longestSpan))
 	}

@@ -205,6 +205,8 @@ func TestForecast(t *testing.T) {
 		return solver.JobForecast{JobID: id, Start: start, StartLow: start, StartHigh: start, End: end, EndLow: end, EndHigh: end}
 	}
 	const half = 500 * time.Millisecond
+	paused := same("a", at(7, 1), at(127, 1))
+	paused.Rescales = 2
 	for name, test := range map[string]struct {
 		snapshot solver.Snapshot
 		options  solver.Options
@@ -238,6 +240,15 @@ func TestForecast(t *testing.T) {
 			want: solver.Forecast{
 				Jobs:      []solver.JobForecast{same("large", nil, nil), {JobID: "held"}, same("b", at(0, 0), at(1, 0))},
 				MeanTotal: *at(1, 0), Decisions: 1, Complete: true,
+			},
+		},
+		"a running job has started, whatever its training time": {
+			snapshot: solver.Snapshot{TotalNodes: 2, Jobs: []solver.Job{pinned("a", 2*time.Hour, 2, 2), pinned("b", 7*time.Minute, 2, 0)}},
+			options:  solver.Options{Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionStartFirst},
+			forecast: solver.ForecastOptions{EveryEvent: true, Cadence: 5 * time.Minute},
+			want: solver.Forecast{
+				Jobs:      []solver.JobForecast{paused, same("b", at(0, 0), at(7, 0))},
+				MeanTotal: *at(67, 0) + half, MeanQueue: *at(3, 30) + half, Decisions: 27, Complete: true,
 			},
 		},
 		"no nodes": {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// mostLabels is how many labels are kept of a job; more are merged in pairs, upwards.
-const mostLabels = 1 << 14
+// fewestBits are those that a search begins with.
+const fewestBits = 10
 
 // perVertex is how many numbers a vertex takes while its row is built.
 const perVertex = 8
@@ -50,7 +50,7 @@ func (p *plans) best() (most int64) {
 				labels = append(labels, l)
 			}
 		}
-		if len(labels) > mostLabels {
+		if len(labels) > 1<<(p.bits+4) { // They are merged in pairs, upwards.
 			for n := 0; 2*n < len(labels); n++ {
 				labels[n] = label{labels[2*n].served, labels[min(2*n+1, len(labels)-1)].value}
 			}
@@ -60,8 +60,8 @@ func (p *plans) best() (most int64) {
 	return labels[len(labels)-1].value
 }
 
-// follow returns a table of at least what can follow, by step and by work served, in cells
-// of 2^shift units rounded up.
+// follow returns a table of at least what can follow, by step but the first and by work served, in
+// cells of 2^shift units rounded up.
 func (p *plans) follow() (table [][]int64, shift int) {
 	if shift = workBits - 8; p.steps > 6 {
 		shift = workBits - 11
@@ -69,7 +69,7 @@ func (p *plans) follow() (table [][]int64, shift int) {
 	cells := int(done>>shift) + 1
 	table = make([][]int64, p.steps+1)
 	table[p.steps] = make([]int64, cells)
-	for t := p.steps - 1; t >= 0; t-- {
+	for t := p.steps - 1; t > 0; t-- {
 		table[t] = slices.Repeat([]int64{never}, cells)
 		for at := range table[t] {
 			for _, n := range p.usable[t] {
@@ -138,6 +138,19 @@ func (p *plans) above(least int64) *paths {
 		g.narrow(p, least)
 		return g
 	}
+	numbers := p.numbers
+	g := p.list(least, 0)
+	if g == nil {
+		p.numbers, p.rounded = numbers, true
+		g = p.list(least, workBits-p.bits)
+	}
+	g.narrow(p, least)
+	return g
+}
+
+// list returns plans that may be worth more than least, the work served by the end of each step
+// rounded up by some bits; nil if that are none, and vertices too many.
+func (p *plans) list(least int64, grain int) *paths {
 	table, shift := p.follow()
 	g, vertices, value := &paths{vertices: []int{1}}, []int64{0}, []int64{0}
 	for t := range p.steps {
@@ -150,7 +163,7 @@ func (p *plans) above(least int64) *paths {
 				usable = usable[:1] // All but the smallest only take nodes.
 			}
 			for _, n := range usable {
-				to := p.serve(before, t, n)
+				to := (p.serve(before, t, n) + 1<<grain - 1) >> grain << grain
 				gain := p.gain(to)
 				v := value[from] + gain + p.add[t][n]
 				if v+table[t+1][(to+1<<shift-1)>>shift] <= least {
@@ -166,12 +179,14 @@ func (p *plans) above(least int64) *paths {
 			}
 			p.spend(10 * len(p.usable[t]))
 			p.keep(2*(len(arcs)-arcsHad) + perVertex*(len(served)-verticesHad))
+			if grain == 0 && len(served) > 1<<p.bits {
+				return nil
+			}
 		}
 		p.numbers += perVertex * len(served)
 		g.vertices, g.arcs = append(g.vertices, len(served)), append(g.arcs, arcs)
 		vertices, value = served, next
 	}
-	g.narrow(p, least)
 	return g
 }
 

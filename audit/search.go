@@ -29,6 +29,10 @@ type search struct {
 	// own are the members of each group, inner the groups in it, by one more than its position;
 	// 0 is the pool.
 	own, inner [][]int
+	// Members with more than 2^bits vertices in a row have the work served rounded up to 2^-bits of
+	// all, which rounded tells.
+	bits    int
+	rounded bool
 
 	plans []*plans // of all members
 	// open are the members of which several plans may be part of a better one, and that are not worth
@@ -77,13 +81,25 @@ func (a *answer) exact() bool {
 
 // better returns a plan that may be worth more than a target, nil if none is.
 func (a *answer) better(e *effort, target float64) [][]int {
-	for {
-		if s := a.newSearch(e, target); !s.reduce() || !s.sweep(mostRounds) {
+	s, numbers := a.newSearch(e, target), e.numbers
+	for s.reduce() && s.sweep(mostRounds) {
+		plan, proven := s.solve()
+		if proven {
 			return nil
-		} else if plan := s.solve(); plan == nil || !s.refine() {
+		}
+		before := s
+		if !before.refine() && !before.rounded {
 			return plan
 		}
+		s, e.numbers = a.newSearch(e, target), numbers
+		if s.bits = before.bits; before.rounded {
+			s.bits += 2
+			for _, p := range before.open {
+				s.sizes[p.position] = p.add
+			}
+		}
 	}
+	return nil
 }
 
 // newSearch returns a search at the prices that the answer has, or less where they are too high
@@ -92,7 +108,7 @@ func (a *answer) newSearch(e *effort, target float64) *search {
 	s := &search{
 		model: a.model, effort: e, target: int64(math.Floor(math.Ldexp(target, a.unit))),
 		nodes: make([]int64, len(a.capacity)), sizes: make(map[int][][]int64), width: make([]int, len(a.capacity)),
-		own: make([][]int, len(a.groups)+1), inner: make([][]int, len(a.groups)+1),
+		own: make([][]int, len(a.groups)+1), inner: make([][]int, len(a.groups)+1), bits: fewestBits,
 	}
 	members := make(map[int32]int, len(a.members))
 	for i := range a.members {
@@ -148,11 +164,12 @@ func (a *answer) describe(plan [][]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// solve returns a plan that may be worth more than the target, nil if none is.
-func (s *search) solve() (plan [][]int) {
+// solve returns a plan that may be worth more than the target, or reports that none is; neither where
+// that is for a search that rounds less to say.
+func (s *search) solve() (plan [][]int, proven bool) {
 	for width := fewestStates; width <= mostStates; width *= 4 {
-		if plan, complete := s.run(width); plan != nil || complete {
-			return plan
+		if plan, complete := s.run(width); plan != nil || complete || s.rounded {
+			return plan, complete && plan == nil
 		}
 	}
 	panic(stopped{"too many combinations of plans could be part of a better one"})
@@ -258,7 +275,7 @@ func (s *search) priceSizes(slack int64) int64 {
 	return atSizes
 }
 
-// refine leaves members the sizes that are left to decide on, and reports whether values have a
+// refine leaves members the sizes that are left to decide on, and reports whether values may have a
 // finer unit then: sizes that are in no plan may be worth far more than any that is.
 func (s *search) refine() bool {
 	for _, p := range s.plans {
@@ -272,5 +289,5 @@ func (s *search) refine() bool {
 		}
 	}
 	before := s.unit
-	return s.scale() && s.unit > before
+	return !s.rounded && s.scale() && s.unit > before
 }

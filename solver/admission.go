@@ -16,8 +16,8 @@ const (
 	// the optimiser may also take a running job to 0.
 	AdmissionPreemptive Admission = "preemptive"
 	// AdmissionStartFirst admits every job. Those that never started get at least
-	// their smallest legal size, in order until the first that no longer fits the
-	// whole pool beside those before it; every other job may go to 0.
+	// their smallest legal size, in order until the first that no longer fits beside those
+	// before it; every other job may go to 0.
 	AdmissionStartFirst Admission = "start-first"
 )
 
@@ -39,6 +39,7 @@ type admission struct {
 func (p *Problem) admit(s *Snapshot, who Admission) []admission {
 	m := &minimums{s: s, p: p, room: p.room(s), holds: make([]int, len(s.Jobs))}
 	switch who {
+	case AdmissionPreemptive:
 	case AdmissionStartFirst:
 		m.passing = true
 		m.fit((*Job).NeverStarted)
@@ -50,7 +51,6 @@ func (p *Problem) admit(s *Snapshot, who Admission) []admission {
 		if all && who == AdmissionFIFO {
 			m.fit((*Job).Queued)
 		}
-	case AdmissionPreemptive:
 	}
 
 	list := make([]admission, 0, len(s.Jobs))
@@ -75,10 +75,9 @@ type minimums struct {
 	places  []place
 }
 
-// fit gives those jobs of a kind their smallest sizes that fit, in order up to the first that
-// the pool has no room for; one that exceeds the whole pool is passed over. A job that
-// the limit of a group has no room for blocks no others than those of that group. It reports
-// whether it came to the end.
+// fit gives jobs of a kind their smallest sizes, in order up to the first that the pool has no
+// room for; one that exceeds the whole pool is passed over, and one that the limit of a group
+// has no room for blocks those of that group only. It reports whether it came to the end.
 func (m *minimums) fit(kind func(*Job) bool) bool {
 	for i := range m.s.Jobs {
 		job := &m.s.Jobs[i]

@@ -32,15 +32,13 @@ const (
 type Backend interface {
 	// Name returns the backend's name.
 	Name() BackendName
-	// Solve returns the best plan for p that it finds before ctx ends. A plan cut
-	// short by ctx is a result with LimitTime, not an error. An error means that
-	// no plan was found; it wraps ErrUnavailable, ErrTimedOut or ErrInvalidPlan where
-	// those say why.
+	// Solve returns the best plan for p that it finds before ctx ends: where that cut it
+	// short, with LimitTime. An error means that no plan was found; it wraps ErrUnavailable,
+	// ErrTimedOut or ErrInvalidPlan where those say why.
 	Solve(ctx context.Context, p *Problem, options SolveOptions) (Result, error)
 }
 
-// Prover is a backend that also proves bounds for plans that are not its own. What
-// external solvers and heuristics return is verified against it.
+// Prover is a backend that also proves bounds for plans that are not its own.
 type Prover interface {
 	Backend
 	// Bound returns a proven upper bound on the optimum of p: finite for every
@@ -56,8 +54,8 @@ type SolveOptions struct {
 	RelativeGap float64
 	// Formulation is the model for a backend that hands one to a solver.
 	Formulation Formulation
-	// Incumbent is a plan to start from, for backends that can use one. They do not
-	// change it; one that is not legal they make legal or ignore; it may be nil.
+	// Incumbent is a plan to start from, which need not be legal; it may be nil. Backends do
+	// not change it.
 	Incumbent Plan
 	// Certificate asks for Result.Certificate.
 	Certificate bool
@@ -67,8 +65,8 @@ type SolveOptions struct {
 var (
 	// ErrUnavailable means that the backend cannot be asked at all now.
 	ErrUnavailable = errors.New("backend is unavailable")
-	// ErrUnsuited means that the backend cannot be asked about this very problem,
-	// such as one that is too large for it. It wraps ErrUnavailable.
+	// ErrUnsuited means that the backend cannot be asked about this problem, such as one
+	// that is too large for it. It wraps ErrUnavailable.
 	ErrUnsuited = fmt.Errorf("%w for this problem", ErrUnavailable)
 	// ErrTimedOut means that the backend had no plan when its time was up.
 	ErrTimedOut = errors.New("backend has no plan in time")
@@ -90,16 +88,15 @@ type Result struct {
 	// GroupPrices are what one more node of each group's limit is worth, in units of the
 	// objective; nil where the backend does not know and where there are no groups.
 	GroupPrices []float64
-	// Certificate is what a checker of the bound needs beyond the plan and NodePrices; nil
-	// where it needs nothing, was not asked for, or the backend proves nothing.
+	// Certificate is what a checker of the bound needs beyond the plan and NodePrices, if
+	// that was asked for; nil where it needs nothing or the backend proves nothing.
 	Certificate Certificate
 	// Limit is what ended the search.
 	Limit Limit
 	// Heuristic says that no search was made. Such a plan may leave an admitted
 	// queued job waiting, so it is checked against Problem.WithWaiting.
 	Heuristic bool
-	// Claim is what an external solver says of the plan; nil where the backend
-	// proves what it says itself.
+	// Claim is what an external solver says of the plan; nil of other backends.
 	Claim *Claim
 	// Contradiction, where it is not empty, says which proof of the backend a legal plan has
 	// refuted: a defect. Bound is then one that does not rest on the search.
@@ -108,8 +105,7 @@ type Result struct {
 	Detail string
 }
 
-// Claim is what an external solver says of its plan. It is never passed on as the
-// truth; a claim that is refuted discredits the plan.
+// Claim is what an external solver says of its plan. One that is refuted discredits the plan.
 type Claim struct {
 	// Optimal says that the solver calls the plan optimal.
 	Optimal bool

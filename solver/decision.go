@@ -31,10 +31,9 @@ type Allocation struct {
 }
 
 // Steps returns the allocations that change a job's nodes in an order to carry them out in:
-// first those that free nodes, then, in the order of the snapshot, those that take some. So
-// the jobs never hold more nodes than the pool has, or than they held before where it
-// shrank. A move is two steps: the first, to 0 nodes, frees those of the old type, before any
-// job takes nodes of it. Where one fails, leave out the rest and decide anew.
+// first those that free nodes, then those that take some. So the jobs never hold more nodes
+// than the pool has, or than they held before where it shrank. A move is two steps: the first,
+// to 0 nodes, is among those that free. Where one fails, leave out the rest and decide anew.
 func (d *Decision) Steps() []Allocation {
 	var frees, takes []Allocation
 	for _, a := range d.Allocations {
@@ -102,8 +101,8 @@ type Report struct {
 	// Attempts are all backends tried, in order.
 	Attempts []Attempt
 	// NodePrices are what one more node would bring, per step of the objective or per node
-	// type where there are several, in units of the objective: the prices of the Lagrangian bound. nil where time ended
-	// before they were known, or where no bound was asked for.
+	// type where there are several, in units of the objective: the prices of the Lagrangian
+	// bound. Nil where time ended before they were known, or no bound was asked for.
 	NodePrices []float64
 	// IdleNodes is what the decision leaves unallocated.
 	IdleNodes int
@@ -129,9 +128,9 @@ type Attempt struct {
 	Duration time.Duration
 }
 
-// DecideNow turns the nodes of every job of the snapshot from now on, or their options, which
-// together do not exceed the pool, into a decision without a plan. Of its report only
-// IdleNodes, NodeTypes and Warnings are set.
+// DecideNow turns the options of every job of the snapshot from now on, which do not exceed
+// the pool, into a decision without a plan. Of its report only IdleNodes, NodeTypes and Warnings
+// are set.
 func DecideNow(s *Snapshot, nodes []int) Decision {
 	d := Decision{Allocations: make([]Allocation, len(s.Jobs))}
 	for i, option := range nodes {
@@ -144,8 +143,7 @@ func DecideNow(s *Snapshot, nodes []int) Decision {
 
 // Decide turns a result into the decision for every job of the snapshot p was built
 // from; jobs that were not admitted get no nodes. The report holds only what
-// follows from the allocations. The plan may hold sizes of jobs that p's relaxed
-// model has, such as 0.
+// follows from the allocations. The plan is one of p.WithWaiting.
 func Decide(s *Snapshot, p *Problem, result Result) Decision {
 	d := Decision{Allocations: make([]Allocation, len(s.Jobs))}
 	noNodes, noProgress := make([]int, p.Steps), make([]float64, p.Steps)

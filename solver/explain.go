@@ -40,8 +40,7 @@ type JobExplanation struct {
 	// Text is the reason in a sentence for a person, with the numbers.
 	Text string
 	// Sizes are those that the admission allows the job and that fit beside what other
-	// jobs must have, ascending, 0 included where it may wait; nil for a job that is not part
-	// of the model.
+	// jobs must have, ascending, 0 included where it may wait; nil without admission.
 	Sizes []SizeOption
 	// Remedies give the job its next larger size or more: at most one of each kind, the
 	// smallest.
@@ -62,9 +61,9 @@ type SizeOption struct {
 	Proven bool
 }
 
-// Remedy is the smallest change of one kind that gives a job more nodes; a still larger one
-// may give it less. Of more than 256 jobs, or 256 more nodes, a smaller pool may do as well.
-// One of Weight, TotalNodes and MinNodes is set.
+// Remedy is the smallest change of one kind that gives a job more nodes; a larger one may give
+// it less. Of more than 256 jobs, or 256 more nodes, a smaller pool may do as well. One of
+// Weight, TotalNodes and MinNodes is set.
 type Remedy struct {
 	// Weight is the job's, to 2 significant digits.
 	Weight float64

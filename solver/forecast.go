@@ -24,21 +24,19 @@ type ForecastOptions struct {
 	// EveryEvent decides, as well, a second after each end of a job. If not, the queue
 	// then takes what is idle.
 	EveryEvent bool
-	// ETAError is how far remaining ETAs may be off: what is really left of a job is drawn
-	// uniformly from (1 - ETAError) to (1 + ETAError) times what the snapshot says, but at
-	// least a second. 0 to 1. For a job with an ETAError of its own, or that of
-	// TotalTimeOptions where this is 0, its whole work is log-normal instead, with that
-	// standard deviation of its logarithm and more than WorkDone, so that the mean of what is
-	// left is what the snapshot says.
+	// ETAError, 0 to 1, is how far remaining ETAs may be off: what is really left of a job is
+	// drawn uniformly from (1 - ETAError) to (1 + ETAError) times what the snapshot says, but at
+	// least a second. For a job with an ETAError of its own, or that of TotalTimeOptions where
+	// this is 0, its whole work is log-normal instead, with that standard deviation of its
+	// logarithm, so that the mean of what is left is what the snapshot says.
 	ETAError float64
-	// Samples is the number of simulations, at most MaxSamples; 0 means 1, and
-	// DefaultErrorSamples where anything is drawn. Where nothing is, all are alike, and one
-	// is made.
+	// Samples is the number of simulations, at most MaxSamples; 0 means DefaultErrorSamples.
+	// Where nothing is drawn, one is made.
 	Samples int
 	// Seed is that of all that is drawn.
 	Seed uint64
 	// ArrivalsPerHour is the rate of submissions to expect, at random times, each of a job
-	// like one of the snapshot. 0 to MaxArrivalsPerHour; 0 means no submissions.
+	// like one of the snapshot. 0 to MaxArrivalsPerHour.
 	ArrivalsPerHour float64
 	// Until is how far to simulate; 0 means DefaultUntil.
 	Until time.Duration
@@ -87,12 +85,10 @@ type Forecast struct {
 	// MeanTotal is the mean time to the end, over jobs that end and over samples, and
 	// MeanQueue that to the first nodes, over jobs that get some.
 	MeanTotal, MeanQueue time.Duration
-	// Decisions is the number of those of all samples that are returned, the filling of idle
-	// nodes apart.
+	// Decisions is the number of those of all samples, the filling of idle nodes apart.
 	Decisions int64
-	// Complete says that all samples came to their end. If not, time was up, and this is
-	// what was simulated: the samples that came to their end or, where none did, the first
-	// one up to then.
+	// Complete says that all samples came to their end. If not, time was up, and this is of
+	// those that did or, where none did, of the first one up to then.
 	Complete bool
 	// Contradiction, where it is not empty, is that of a decision on the way, as in Report.
 	Contradiction string

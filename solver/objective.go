@@ -26,9 +26,8 @@ type ObjectiveSpec struct {
 	// Fill fills in Gain and SizeValue of the jobs of p, which are jobs of s, and
 	// QuotaPrice where there are groups. It may replace their Demand, and nothing else.
 	Fill func(p *Problem, s *Snapshot, o *Options)
-	// Step is how long the one step of an objective is that decides one step, which
-	// matters only to the progress that a plan shows. Nil means that it looks ahead over
-	// the horizon of the snapshot; then the snapshot has no groups.
+	// Step is how long the one step of an objective is that decides one step. Nil means that
+	// it looks ahead over the horizon of the snapshot; then the snapshot has no groups.
 	Step func(o *Options) time.Duration
 	// DoubtsETAs says that it counts with the errors of ETAs, and LiftsETAs that it takes a job's
 	// demand to be at least a quarter of the work it has done.

@@ -38,12 +38,10 @@ type Options struct {
 	// least 0. It changes no decision, and makes none faster today: a search finds prices as
 	// soon as it would improve others.
 	PriceHint []float64
-	// NoBound leaves out the bound of an answer without a search, greedy's: it is +Inf
-	// then, and so is the gap. For callers that only want the nodes, such as a simulation,
-	// since the bound takes far longer than the rules do.
+	// NoBound leaves the bound of an answer without a search, greedy's, at +Inf: it takes far
+	// longer than the rules do.
 	NoBound bool
-	// NoRemedies leaves out of an explanation the changes that would give jobs more, which
-	// take most of its time.
+	// NoRemedies leaves out of an explanation the remedies, which take most of its time.
 	NoRemedies bool
 	// Certificate asks for Report.Certificate.
 	Certificate bool
@@ -58,9 +56,8 @@ type Options struct {
 	Lend Lend
 }
 
-// Lend grants a call one more goroutine, if one is free. The goroutine works with the
-// context that Lend returns, which ends with ctx and is cancelled when the goroutine is
-// called off; release gives it back.
+// Lend grants a call one more goroutine, if one is free, which works with the context that
+// Lend returns; release gives it back.
 type Lend func(ctx context.Context) (own context.Context, release func(), ok bool)
 
 // DefaultOptions returns the options of an empty request.

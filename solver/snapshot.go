@@ -35,9 +35,8 @@ const (
 )
 
 // Snapshot is the state of the resource pool and its jobs at one moment. In a
-// snapshot given to an allocator, the zero value of a field that has a default, such
-// as Horizon.Steps or Job.MaxNodes, means that default. Everything below the allocator
-// takes snapshots with defaults filled in.
+// snapshot given to an allocator, the zero value of a field that has a default means that
+// default. Everything below the allocator takes snapshots with defaults filled in.
 type Snapshot struct {
 	// ID names the snapshot in reports; it may be empty.
 	ID string
@@ -105,8 +104,8 @@ type Job struct {
 	// largest of AllowedNodes, or 16 where there are none, and at least the largest that
 	// Speeds allow.
 	MinNodes, MaxNodes int
-	// CurrentNodes is what the job holds now, 0 = queued. It may be a size that
-	// is not legal, and the sum over the jobs may exceed the pool.
+	// CurrentNodes is what the job holds now, 0 = queued. It need not be legal, and the sum
+	// over the jobs may exceed the pool.
 	CurrentNodes int
 	// TrainingTime is how long the job has trained so far.
 	TrainingTime time.Duration
@@ -119,8 +118,7 @@ type Job struct {
 	// Weight is the factor on the job's progress in the objective; nil means 1.
 	Weight *float64
 	// RescaleDelay is how long a started or scaled-up job stays on its current
-	// nodes in the first step. Scaling down is free. ObjectiveTotalTime does not look
-	// at it.
+	// nodes in the first step. Scaling down is free. Not for ObjectiveTotalTime.
 	RescaleDelay time.Duration
 	// RestartTime is how long a job that holds nodes or has trained makes no progress
 	// when its nodes change, up or down, or when it resumes. Not together with
@@ -135,12 +133,10 @@ type Job struct {
 	// WorkDone is the work done so far, as run time on one node. ObjectiveProgress takes
 	// the demand to be at least a quarter of it.
 	WorkDone time.Duration
-	// GroupID is the group that the job belongs to. It is not looked at where the snapshot
-	// has no groups.
+	// GroupID is the group that the job belongs to, where the snapshot has groups.
 	GroupID string
 	// CurrentNodeType is the node type of CurrentNodes, and ETANodeType the one that
-	// RemainingETA is measured on, "" for the reference node. Neither is looked at where the
-	// snapshot has no node types.
+	// RemainingETA is measured on, "" for the reference node, where the snapshot has types.
 	CurrentNodeType, ETANodeType string
 	// Speeds are how fast the job trains on the node types it can run on; nil means that it
 	// runs on all, at NodeType.Speed.
@@ -223,9 +219,8 @@ func (j *Job) Demand() float64 {
 }
 
 // LegalSizes returns the sizes the job may hold while it trains, ascending: its
-// allowed sizes within [MinNodes, MaxNodes]; where it names none the powers of two,
-// or the one size that the range holds. The result may be empty; Validate reports
-// that.
+// AllowedNodes, or what these mean where they are nil, within [MinNodes, MaxNodes]. There may
+// be none; Validate reports that.
 func (j *Job) LegalSizes() []int { return legalSizes(nil, j.AllowedNodes, j.MinNodes, j.MaxNodes) }
 
 // legalSizes appends LegalSizes of a job of these AllowedNodes, MinNodes and MaxNodes.
@@ -309,8 +304,7 @@ func (j *Job) speedAt(nodes float64) float64 {
 	return math.Pow(speeds[above-1], 1-share) * math.Pow(speeds[above], share)
 }
 
-// tabledSizes returns the sizes that Scaling.Speeds is measured at; Validate has made
-// sure that it is one of the two lists it may be.
+// tabledSizes returns the sizes that Scaling.Speeds is measured at.
 func (j *Job) tabledSizes() []int {
 	if j.AllowedNodes != nil && len(j.Scaling.Speeds) == len(j.AllowedNodes) {
 		return j.AllowedNodes

@@ -84,8 +84,7 @@ func totalTimeParameters() parameters {
 // totalTimeStep returns the time that a change is paid back over, which is the one step.
 func totalTimeStep(o *Options) time.Duration { return valueOr(o.TotalTime.Payback, DefaultPayback) }
 
-// totalTime is the objective's parameters, in seconds, and what it takes from all jobs
-// of a snapshot.
+// totalTime is the objective's parameters, in seconds, and what it takes from all jobs.
 type totalTime struct {
 	fairness, aging, price, payback, pauseFactor, startBonus, cadence, etaError float64
 	// exponent is a of speed(k) = u k^a, power is 1/(1-a).

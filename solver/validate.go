@@ -62,7 +62,7 @@ func Validate(s *Snapshot, o Options, maxJobs int, known []BackendName) []Violat
 }
 
 // apiName returns what the API calls a value of one of its enums, such as
-// OBJECTIVE_TOTAL_TIME, for descriptions: paths are those of the API, too.
+// OBJECTIVE_TOTAL_TIME.
 func apiName[Name ~string](enum string, value Name) string {
 	return enum + "_" + strings.ToUpper(strings.ReplaceAll(string(value), "-", "_"))
 }
@@ -117,8 +117,7 @@ func (v *violations) checkFactor(path string, factor *float64, most float64) {
 }
 
 // Validate checks a snapshot of at most maxJobs jobs and returns every bad field,
-// in the order of the snapshot and at most MaxViolations of them; none means that
-// it is valid. A pool that is too
+// in the order of the snapshot and at most MaxViolations of them. A pool that is too
 // small, a current size that is not legal and current sizes that exceed the pool
 // are facts of life, not bad fields.
 func (s *Snapshot) Validate(maxJobs int) []Violation {

@@ -22,17 +22,15 @@ const (
 // reach is what was within the reach of a job.
 type reach struct {
 	// pool is how many nodes of the pool an optimiser could have given the job, negative
-	// where it had no say. Of several types it is those of the type that the job needs least
-	// of, and 0 where no type has enough.
+	// where it had no say. Of several types it is MaxNodes, or 0 where none has enough.
 	pool int
 	// limits is how many nodes the limits of its groups left it, NoLimit without any.
 	limits int
 }
 
 // explainWaits says of every job without nodes why. Jobs over which an optimiser had no
-// say wait in line: the first of them, running jobs before the queue, has no room, and the
-// others are behind it; one that only the limit of a group stops has behind it only those
-// of that group.
+// say wait in line: the first, running jobs before the queue, has no room, and the others are
+// behind it; behind one that only the limit of a group stops are only those of that group.
 func (d *Decision) explainWaits(s *Snapshot, p *Problem, reaches []reach) {
 	left := d.room(s, p)
 	blocker, blockers := "", make(map[int]string) // of all, and by group

@@ -40,8 +40,7 @@ type ScenarioResult struct {
 	// Decision is that on the varied snapshot.
 	Decision Decision
 	// ChangedJobIDs are the jobs whose nodes are others than in the base decision, in
-	// its order and then that of the varied snapshot. A job that one of the two does not
-	// have counts as 0 nodes there.
+	// its order and then that of the varied snapshot; those of a missing job are 0.
 	ChangedJobIDs []string
 	// Err is nil, an *InvalidError or an error that wraps context.DeadlineExceeded.
 	Err error
@@ -156,9 +155,8 @@ type Varied struct {
 	total, options   bool
 }
 
-// Rename returns bad fields of the varied snapshot and of its options with paths that
-// name them where the caller wrote them: in the scenario of the given path, or in the
-// original request.
+// Rename returns bad fields of the varied snapshot and of its options with the paths of where
+// the caller wrote them: in the scenario of the given path, or in the original request.
 func (v *Varied) Rename(bad []Violation, scenario string) []Violation {
 	renamed := slices.Clone(bad)
 	for n := range renamed {
@@ -189,22 +187,20 @@ func ChangedJobIDs(base, other Decision) []string {
 		nodes    int
 		nodeType string
 	}
-	nodes := make(map[string]holding, len(other.Allocations))
-	for i := range other.Allocations {
-		nodes[other.Allocations[i].JobID] = holding{other.Allocations[i].Nodes, other.Allocations[i].NodeType}
+	before := make(map[string]holding, len(base.Allocations))
+	after := make(map[string]holding, len(other.Allocations))
+	for _, a := range base.Allocations {
+		before[a.JobID] = holding{a.Nodes, a.NodeType}
+	}
+	for _, a := range other.Allocations {
+		after[a.JobID] = holding{a.Nodes, a.NodeType}
 	}
 	var changed []string
-	for i := range base.Allocations {
-		a := &base.Allocations[i]
-		if nodes[a.JobID] != (holding{a.Nodes, a.NodeType}) {
+	for _, a := range slices.Concat(base.Allocations, other.Allocations) {
+		if before[a.JobID] != after[a.JobID] {
 			changed = append(changed, a.JobID)
-		}
-		delete(nodes, a.JobID)
-	}
-	for i := range other.Allocations {
-		a := &other.Allocations[i]
-		if n, only := nodes[a.JobID]; only && n.nodes != 0 {
-			changed = append(changed, a.JobID)
+			delete(before, a.JobID)
+			delete(after, a.JobID)
 		}
 	}
 	return changed

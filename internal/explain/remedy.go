@@ -202,45 +202,9 @@ func (e *explainer) remedyPool(ctx context.Context, r *reason, nodeType int) (re
 		_, err = works(n)
 	}
 	if remedy.Nodes == 0 && err == nil && ctx.Err() == nil {
-		err = firstFrom(e.guessPool(r)-now-1-each, most-each, func(n int) (bool, error) { return works(each + n) })
+		err = firstFrom(0, most-each, func(n int) (bool, error) { return works(each + n) })
 	}
 	return remedy, err
-}
-
-// guessPool returns about how large a pool is in which the next size of a job is worth what
-// its nodes are: one whose nodes all go to jobs for which they bring as much.
-func (e *explainer) guessPool(r *reason) int {
-	if e.snapshot.Typed() {
-		return 0 // From the smallest on.
-	}
-	price := 0.0
-	for _, size := range r.sizes {
-		if extra := float64(size.Nodes - r.allocation.Nodes); extra > 0 {
-			price = max(price, size.gain/extra)
-		}
-	}
-	if price == 0 {
-		return e.snapshot.TotalNodes * solver.MostRemedyPool
-	}
-	nodes := 0
-	for n := range e.problem.Jobs {
-		nodes += wanted(&e.problem.Jobs[n], e.plan[n], price)
-	}
-	return nodes
-}
-
-// wanted returns the size that a job is best off with in the first step of a plan where each
-// node has a price.
-func wanted(job *solver.AdmittedJob, plan []int, price float64) int {
-	row := slices.Clone(plan)
-	best, at := math.Inf(-1), 0
-	for _, k := range job.Sizes {
-		row[0] = k
-		if net := job.Value(row) - price*float64(k); net > best {
-			best, at = net, k
-		}
-	}
-	return at
 }
 
 // remedyMinimum finds the smallest min_nodes above the nodes that the job gets or, for a job

@@ -90,7 +90,6 @@ func (g *Group) take(nodes int) {
 	}
 }
 
-// heldNodes returns what a job with bad fields keeps.
 func (j *Job) heldNodes() int { return max(0, j.CurrentNodes) }
 
 // Has reports whether job i of the snapshot is held.
@@ -185,7 +184,6 @@ func (h Held) restoreWarnings(d *Decision) {
 	}
 }
 
-// describe names the first few of the bad fields of a job.
 func describe(bad []Violation) string {
 	const most = 3
 	var parts []string

@@ -114,7 +114,6 @@ func (tree *groupTree) depth(group int, known []int) int {
 	return depth
 }
 
-// validateGroups reports the bad fields of the groups of a snapshot.
 func (s *Snapshot) validateGroups(tree groupTree, bad *violations) {
 	depths := make([]int, len(s.Groups))
 	for i := range s.Groups {

@@ -62,7 +62,6 @@ func OptionNodes(option int) int { return int(uint32(option)) }
 // OptionType returns the position of the node type of an option; that of no nodes is 0.
 func OptionType(option int) int { return int(int64(option) >> typeBits) }
 
-// fillNodeTypes fills in the defaults of a snapshot's node types.
 func (s *Snapshot) fillNodeTypes() {
 	s.NodeTypes = slices.Clone(s.NodeTypes)
 	sum := 0
@@ -207,7 +206,6 @@ func totalNodes(places []place) float64 {
 	return float64(total)
 }
 
-// share returns the share that a place has of the nodes of all.
 func (l *place) share(total float64) float64 { return float64(l.nodes) / total }
 
 // usableNodes returns the nodes of the types that some job has a use for, or all if there are
@@ -233,7 +231,6 @@ func (s *Snapshot) usableNodes() float64 {
 	return float64(cmp.Or(total, s.TotalNodes))
 }
 
-// appendSizes appends the legal sizes there, ascending.
 func (l *place) appendSizes(to []int) []int {
 	return legalSizes(to, l.allowed, l.job.MinNodes, l.job.MaxNodes)
 }
@@ -253,7 +250,6 @@ func (l *place) appendOptions(to []int, typed bool) []int {
 	return to
 }
 
-// smallest returns the first of sizes.
 func (l *place) smallest() int { return smallestSize(l.allowed, l.job.MinNodes, l.job.MaxNodes) }
 
 // fits reports whether the pool can hold the job there at all.

@@ -6,7 +6,6 @@ import (
 	"strings"
 )
 
-// validateNodeTypes reports the bad fields of a snapshot's node types.
 func (s *Snapshot) validateNodeTypes(bad *violations) {
 	if len(s.NodeTypes) == 0 {
 		return
@@ -52,7 +51,6 @@ func (s *Snapshot) checkNodeType(path, id string, bad *violations) int {
 	return g
 }
 
-// validateTypesOf reports what is bad of job i on the node types of the snapshot.
 func (s *Snapshot) validateTypesOf(i int, path string, bad *violations) {
 	job := &s.Jobs[i]
 	switch {
@@ -80,7 +78,6 @@ func (s *Snapshot) validateTypesOf(i int, path string, bad *violations) {
 	}
 }
 
-// validateSpeed reports what is bad of a job on the nodes of the type of Speeds[n].
 func (s *Snapshot) validateSpeed(job *Job, n int, path string, bad *violations) {
 	own := &job.Speeds[n]
 	s.checkNodeType(path+".node_type", own.NodeType, bad)

@@ -63,15 +63,9 @@ type parameters struct {
 	pace func(o *Options, cadence time.Duration)
 }
 
-// Objectives returns all objectives.
-func Objectives() []ObjectiveSpec {
-	all := objectives()
-	return all[:]
-}
-
-// objectives is the table. An array is free of allocations, for each decision looks a few
-// times.
-func objectives() [2]ObjectiveSpec {
+// Objectives returns the table of all objectives. An array is free of allocations, for each
+// decision looks a few times.
+func Objectives() [2]ObjectiveSpec {
 	return [...]ObjectiveSpec{
 		{
 			Name: ObjectiveProgress, Unit: Unit{"shares of a job done, summed over jobs and steps", ReadShares},
@@ -89,7 +83,7 @@ func (o *Options) Spec() ObjectiveSpec {
 	if o.OwnObjective != nil {
 		return *o.OwnObjective
 	}
-	all := objectives()
+	all := Objectives()
 	for i := range all {
 		if all[i].Name == o.Objective {
 			return all[i]
@@ -110,7 +104,7 @@ func (o Options) Paced(cadence time.Duration) Options {
 // objectiveNames returns the names of those objectives for which the condition holds.
 func objectiveNames(holds func(ObjectiveSpec) bool) []Objective {
 	var names []Objective
-	for _, spec := range objectives() {
+	for _, spec := range Objectives() {
 		if holds(spec) {
 			names = append(names, spec.Name)
 		}

@@ -44,7 +44,6 @@ func etaErrors(jobs []Job, fallback float64) []float64 {
 	return s
 }
 
-// distinct returns the different values, ascending.
 func distinct(values []float64) []float64 {
 	sorted := slices.Clone(values)
 	slices.Sort(sorted)
@@ -126,7 +125,6 @@ type cell struct {
 // vector has a number for each coefficient of a polynomial, or for each of its nodes.
 type vector [polynomial]float64
 
-// times returns the sum of products.
 func (a *vector) times(b *vector) float64 {
 	sum := 0.0
 	for n := range a {
@@ -210,7 +208,6 @@ type cellTable struct {
 	near [2*farCells - 1][polynomial]vector
 }
 
-// newCellTable works the table out.
 func newCellTable() *cellTable {
 	t := new(cellTable)
 	var node vector

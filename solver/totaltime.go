@@ -323,7 +323,6 @@ const (
 	MinTotalTimeSpan = time.Second          // payback, and aging that is not off
 )
 
-// validate reports the bad parameters.
 func (o *TotalTimeOptions) validate(bad *violations) {
 	factor := func(name string, v *float64) { bad.checkFactor("total_time."+name, v, MaxFactor) }
 	span := func(name string, v *time.Duration, least time.Duration) {

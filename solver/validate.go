@@ -116,6 +116,13 @@ func (v *violations) checkFactor(path string, factor *float64, most float64) {
 	}
 }
 
+// checkTime reports a time below 0.
+func (v *violations) checkTime(path string, d time.Duration) {
+	if d < 0 {
+		v.addf(path, "is %v; want at least 0", d)
+	}
+}
+
 // Validate checks a snapshot of at most maxJobs jobs and returns every bad field,
 // in the order of the snapshot and at most MaxViolations of them. A pool that is too
 // small, a current size that is not legal and current sizes that exceed the pool
@@ -248,34 +255,22 @@ func (j *Job) validate(path string, bad *violations) {
 		bad.checkNodes(path+".max_nodes", j.MaxNodes, j.MinNodes)
 	}
 	bad.checkNodes(path+".current_nodes", j.CurrentNodes, 0)
-	if j.TrainingTime < 0 {
-		bad.addf(path+".training_time", "is %v; want at least 0", j.TrainingTime)
-	}
+	bad.checkTime(path+".training_time", j.TrainingTime)
 	j.validateSizes(path, bad)
 	j.validateETANodes(path, bad)
 	bad.checkFactor(path+".weight", j.Weight, MaxWeight)
-	if j.RescaleDelay < 0 {
-		bad.addf(path+".rescale_delay", "is %v; want at least 0", j.RescaleDelay)
-	}
-	if j.RestartTime < 0 {
-		bad.addf(path+".restart_time", "is %v; want at least 0", j.RestartTime)
-	}
+	bad.checkTime(path+".rescale_delay", j.RescaleDelay)
+	bad.checkTime(path+".restart_time", j.RestartTime)
 	if j.RestartTime > 0 && j.RescaleDelay > 0 {
 		bad.addf(path+".restart_time", "is %v beside a rescale_delay of %v; want one of the two", j.RestartTime, j.RescaleDelay)
 	}
-	if j.WaitingTime < 0 {
-		bad.addf(path+".waiting_time", "is %v; want at least 0", j.WaitingTime)
-	}
+	bad.checkTime(path+".waiting_time", j.WaitingTime)
 	bad.checkFactor(path+".eta_error", j.ETAError, MaxETAError)
-	if j.WorkDone < 0 {
-		bad.addf(path+".work_done", "is %v; want at least 0", j.WorkDone)
-	}
+	bad.checkTime(path+".work_done", j.WorkDone)
 	if !(j.Overrun >= 0 && j.Overrun <= math.MaxFloat64) {
 		bad.addf(path+".overrun", "is %v; want at least 0, and finite", j.Overrun)
 	}
-	if j.MoveTime != nil && *j.MoveTime < 0 {
-		bad.addf(path+".move_time", "is %v; want at least 0", *j.MoveTime)
-	}
+	bad.checkTime(path+".move_time", valueOr(j.MoveTime, 0))
 }
 
 // Valid reports whether job i, which has its defaults, has no bad field, its id and group apart.

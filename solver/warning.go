@@ -109,7 +109,7 @@ func (o *Options) Warnings(s *Snapshot, d *Decision) []Warning {
 			Code: WarningManyPauses, Message: count(pauses, "pause") + " at once among " + count(running, "running job"),
 		})
 	}
-	for _, spec := range objectives() {
+	for _, spec := range Objectives() {
 		if own := spec.parameters; own.isSet != nil && own.isSet(o) && o.Objective != spec.Name {
 			warnings = append(warnings, Warning{
 				Code:    WarningOptionsIgnored,

@@ -89,7 +89,6 @@ func Jobs(ctx context.Context, decider Decider, d Decided, ids []string) ([]solv
 	return explanations, nil
 }
 
-// explainer finds the reasons of one decision.
 type explainer struct {
 	decider  Decider
 	snapshot *solver.Snapshot // without held jobs
@@ -109,7 +108,6 @@ type explainer struct {
 	pools map[pool][]int
 }
 
-// newExplainer returns what finds the reasons of a decision.
 func newExplainer(ctx context.Context, decider Decider, d Decided) (*explainer, error) {
 	e := &explainer{
 		decider: decider, snapshot: d.Snapshot, all: d.All, kept: make(map[string]int),

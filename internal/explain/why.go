@@ -14,7 +14,6 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// describe returns the explanation of a job from what is known.
 func (e *explainer) describe(r *reason) solver.JobExplanation {
 	explanation := solver.JobExplanation{JobID: r.allocation.JobID, Nodes: r.allocation.Nodes, Remedies: r.remedies}
 	for _, size := range r.sizes {
@@ -168,7 +167,6 @@ func (e *explainer) keptByCost(r *reason) *sizeReason {
 	return kept
 }
 
-// waiting says why a job has no nodes.
 func (e *explainer) waiting(r *reason, smallest int) string {
 	a, needed := r.allocation, format.Count(smallest, "node")
 	waits := name(a.JobID) + " waits"
@@ -220,7 +218,6 @@ func (e *explainer) largestStart() string {
 	return largest
 }
 
-// suggestion says what would give a job more.
 func (e *explainer) suggestion(r *reason) string {
 	var ways []string
 	first := ""

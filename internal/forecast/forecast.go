@@ -91,7 +91,6 @@ func simulate(
 	return futures, false, err
 }
 
-// summarize fills in the forecast of job n of the futures.
 func summarize(job *solver.JobForecast, futures []sim.Future, n int, total, queue *mean) {
 	var starts, ends, rescales []time.Duration
 	for i := range futures {

@@ -109,7 +109,6 @@ func (b *Breaker) guard(ctx context.Context, end time.Time, try func() answer) (
 	return a, nil
 }
 
-// admit returns a ticket for a try, or why none is made now.
 func (b *Breaker) admit(now time.Time) (ticket int, err error) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()

@@ -192,7 +192,6 @@ func (r *run) isProver(backend solver.Backend) bool {
 	return r.chain.config.Prover.Name() == backend.Name()
 }
 
-// noAnswerError says why no backend answered.
 func noAnswerError(attempts []solver.Attempt) error {
 	parts := make([]string, len(attempts))
 	for i, a := range attempts {

@@ -230,7 +230,6 @@ func potential(job *solver.AdmittedJob, steps int) float64 {
 	return value + most
 }
 
-// addColumn appends a column and returns its index.
 func (m *Model) addColumn(c column) int {
 	m.columns = append(m.columns, c)
 	return len(m.columns) - 1

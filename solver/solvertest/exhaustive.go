@@ -129,10 +129,10 @@ func (s *search) maximise(i int, value float64) {
 		if value+c.value+s.rest[i+1] <= s.best.Objective {
 			return // Nor can any of the less valuable choices that follow.
 		}
-		if s.take(i, c) {
+		if s.hold(i, c, 1) {
 			s.maximise(i+1, value+c.value)
-			s.giveBack(i, c)
 		}
+		s.hold(i, c, -1)
 	}
 }
 
@@ -159,60 +159,34 @@ func (s *search) breakTies(i int, value float64, sofar Optimum) {
 		if value+c.value+s.rest[i+1] < s.best.Objective-s.tie {
 			return
 		}
-		if s.take(i, c) {
+		if s.hold(i, c, 1) {
 			s.chosen[i] = c.nodes
 			s.breakTies(i+1, value+c.value, Optimum{
 				Changed: sofar.Changed + c.tie.Changed, Moves: sofar.Moves + c.tie.Moves,
 				Nodes: sofar.Nodes + c.tie.Nodes, Types: sofar.Types + c.tie.Types,
 			})
-			s.giveBack(i, c)
 		}
+		s.hold(i, c, -1)
 	}
 }
 
-// take takes the nodes of a choice of job i out of the pool, or reports that they do not
-// fit.
-func (s *search) take(i int, c choice) bool {
+// hold adds the nodes of a choice to job i, or takes them back where times is -1. It reports
+// whether all that is held fits the pool and the limits of the job's groups.
+func (s *search) hold(i int, c choice, times int) bool {
+	fits := true
 	for t, k := range c.nodes {
-		if solver.OptionNodes(k) > s.free[t+solver.OptionType(k)] {
-			return false
-		}
+		free := &s.free[t+solver.OptionType(k)]
+		*free -= times * solver.OptionNodes(k)
+		fits = fits && *free >= 0
 	}
-	for g := range s.held {
-		if s.within(i, g) && s.held[g]+c.nodes[0] > s.problem.Groups[g].Limit {
-			return false
-		}
+	if len(s.held) == 0 {
+		return fits
 	}
-	for t, k := range c.nodes {
-		s.free[t+solver.OptionType(k)] -= solver.OptionNodes(k)
+	for g := s.problem.Jobs[i].Group; g >= 0; g = s.problem.Groups[g].Parent {
+		s.held[g] += times * c.nodes[0]
+		fits = fits && s.held[g] <= s.problem.Groups[g].Limit
 	}
-	for g := range s.held {
-		if s.within(i, g) {
-			s.held[g] += c.nodes[0]
-		}
-	}
-	return true
-}
-
-func (s *search) giveBack(i int, c choice) {
-	for t, k := range c.nodes {
-		s.free[t+solver.OptionType(k)] += solver.OptionNodes(k)
-	}
-	for g := range s.held {
-		if s.within(i, g) {
-			s.held[g] -= c.nodes[0]
-		}
-	}
-}
-
-// within reports whether job i counts towards group g.
-func (s *search) within(i, g int) bool {
-	for at := s.problem.Jobs[i].Group; at >= 0; at = s.problem.Groups[at].Parent {
-		if at == g {
-			return true
-		}
-	}
-	return false
+	return fits
 }
 
 // shortfall is what the groups' shortages of nodes cost.

@@ -23,7 +23,6 @@ type beam struct {
 	slots []int32
 }
 
-// reset empties the beam.
 func (b *beam) reset() {
 	b.states = b.states[:0]
 	b.rehash(max(len(b.slots), 256))
@@ -53,7 +52,6 @@ func (b *beam) put(slot int, next state) {
 	}
 }
 
-// rehash rebuilds the hash table with the given number of slots.
 func (b *beam) rehash(slots int) {
 	if slots != len(b.slots) {
 		b.slots = make([]int32, slots)

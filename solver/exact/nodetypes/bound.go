@@ -39,7 +39,6 @@ func (t *sum) slack() float64 { return float64(t.terms) * (0x1p-102*t.magnitude 
 func (t *sum) up() float64   { return math.Nextafter(t.high+(t.low+t.slack()), math.Inf(1)) }
 func (t *sum) down() float64 { return math.Nextafter(t.high+(t.low-t.slack()), math.Inf(-1)) }
 
-// minus returns the difference of two sums.
 func (t *sum) minus(other sum) float64 { return (t.high - other.high) + (t.low - other.low) }
 
 // product returns a * b and what rounding it lost.
@@ -140,7 +139,6 @@ type leastLosses struct {
 
 func exponent(loss float64) int { return int(math.Float64bits(loss) >> 52) }
 
-// add lists an option.
 func (l *leastLosses) add(o losing) {
 	e := exponent(o.loss)
 	if e >= l.top {
@@ -158,7 +156,6 @@ func (l *leastLosses) add(o losing) {
 	}
 }
 
-// drop removes the options that were dropped from the list.
 func (l *leastLosses) drop() {
 	kept := l.others[:0]
 	for _, o := range l.others {

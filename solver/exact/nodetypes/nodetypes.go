@@ -119,7 +119,6 @@ func Solve(clock *model.Clock, p *Problem, effort Effort) (Result, error) {
 	return r, nil
 }
 
-// validate reports what makes this no problem.
 func (p *Problem) validate() error {
 	if len(p.Capacity) == 0 || len(p.Capacity) > MaxTypes {
 		return fmt.Errorf("%d types; want 1 to %d", len(p.Capacity), MaxTypes)

@@ -21,7 +21,6 @@ func (p *Problem) tie(i int, o Holding) (t tie) {
 	return t
 }
 
-// tieOf returns that of a choice.
 func (p *Problem) tieOf(choice []int) (t tie) {
 	for i, n := range choice {
 		t = t.plus(p.tie(i, p.Jobs[i][n].Holding))

@@ -170,7 +170,10 @@ func (c *Config) check() error {
 
 // isAddress reports whether an address has a host, maybe empty, and a port.
 func isAddress(address string) bool {
-	_, _, err := net.SplitHostPort(address)
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
 	return err == nil
 }
 

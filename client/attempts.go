@@ -29,8 +29,7 @@ const (
 )
 
 // attempts makes the attempts of the calls of one client. gRPC itself has no time limit
-// for an attempt, and its retry budget is as small as a server that sheds load wants it:
-// most of the calls that fail together with a server would exhaust it.
+// for an attempt, and calls that fail together with a server would exhaust its retry budget.
 type attempts struct {
 	timeout time.Duration
 	retries *rate.Limiter
@@ -65,8 +64,7 @@ func (a *attempts) intercept(
 	}
 }
 
-// budgetOf returns the time budget of a request, 0 if it has none. It is up to the
-// server to refuse a senseless one.
+// budgetOf returns the time budget of a request, 0 if it has none.
 func budgetOf(request any) time.Duration {
 	if r, ok := request.(interface {
 		GetOptions() *elastallocv1.AllocateOptions
@@ -81,9 +79,8 @@ func budgetOf(request any) time.Duration {
 	return 0
 }
 
-// limited makes an attempt, which has half of the time until the deadline and, where that is
-// less than the decision may take, as much of it and half of the rest. The last one has all
-// that is left.
+// limited makes an attempt, which has half of the time until the deadline or, where that is less
+// than the decision may take, that and half of the rest. The last one has all that is left.
 func limited(ctx context.Context, budget time.Duration, last bool, attempt func(context.Context) error) error {
 	deadline, _ := ctx.Deadline()
 	left := time.Until(deadline)

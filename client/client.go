@@ -24,9 +24,8 @@ const DefaultTimeout = 2 * time.Second
 
 // ServiceConfig is how gRPC itself treats the calls of a client, in the JSON that clients
 // of any language take. Calls go in turn to every server whose health says that it serves,
-// and again, perhaps elsewhere, if the answer is UNAVAILABLE, or RESOURCE_EXHAUSTED of a
-// busy server, which then says when. Calls have no side effects, so a retry does no harm.
-// The retries have a budget: one at first, and one for five calls that were answered.
+// and again if the answer is UNAVAILABLE, or RESOURCE_EXHAUSTED of a busy server, which says
+// when. The retries have a budget: one at first, and one for five calls that were answered.
 //
 //go:embed service_config.json
 var ServiceConfig string
@@ -39,8 +38,8 @@ const (
 	// maxDecodedBytes is what a response may take once it is decoded, by estimate.
 	maxDecodedBytes = 512 << 20
 
-	// maxRetriedBytes is the largest request that gRPC retries. Every server takes one of
-	// that size; a larger one may be refused for it, with the code of a busy server.
+	// maxRetriedBytes is the largest request that gRPC retries: a larger one may be refused for its
+	// size, with the code of a busy server.
 	maxRetriedBytes = 16 << 20
 )
 
@@ -77,8 +76,7 @@ func New(target string, options ...Option) (*Client, error) {
 			grpc.ForceCodecV2(newBoundedCodec()), grpc.WaitForReady(s.waitForReady), grpc.MaxCallRecvMsgSize(maxResponseBytes), grpc.MaxRetryRPCBufferSize(maxRetriedBytes)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 15 * time.Second, Timeout: 5 * time.Second}),
 		// A server that was restarted is found again before the next one of a rolling
-		// restart leaves. gRPC's own backoff begins with a second and ends with two
-		// minutes.
+		// restart leaves.
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
 			MinConnectTimeout: 5 * time.Second,
@@ -97,10 +95,9 @@ func New(target string, options ...Option) (*Client, error) {
 }
 
 // Allocate asks for one decision. An attempt has half of the time, and at least the time budget
-// of the request: a deadline of twice the budget survives a server that hangs. Then, or after
-// UNAVAILABLE, the next server is asked, within the deadline. RESOURCE_EXHAUSTED is retried when the server says, for one call in five at most.
-// Errors carry a gRPC status; for INVALID_ARGUMENT google.rpc.BadRequest among its details
-// names the bad fields.
+// of the request; then, or after UNAVAILABLE, the next server is asked, within the deadline.
+// RESOURCE_EXHAUSTED is retried when the server says, for one call in five at most. Errors carry
+// a gRPC status; google.rpc.BadRequest among its details names bad fields.
 func (c *Client) Allocate(ctx context.Context, request *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
 	return c.stub.Allocate(ctx, request)
 }

@@ -14,8 +14,7 @@ import (
 )
 
 // boundedCodec is gRPC's codec of Protocol Buffers, but refuses responses that take too much
-// memory, and so time beyond any deadline, to decode: two bytes on the wire may become an object
-// of hundreds.
+// memory, and so time beyond any deadline, to decode.
 type boundedCodec struct {
 	encoding.CodecV2
 	counters map[protoreflect.FullName]*protosize.Counter

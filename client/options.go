@@ -31,15 +31,13 @@ func WithTimeout(timeout time.Duration) Option {
 	return func(s *settings) { s.timeout = timeout }
 }
 
-// WithWaitForReady makes calls wait, as long as their deadline allows, while no
-// server can be reached, instead of failing with UNAVAILABLE.
+// WithWaitForReady makes calls wait until their deadline while no server can be reached.
 func WithWaitForReady() Option {
 	return func(s *settings) { s.waitForReady = true }
 }
 
-// WithDialOptions adds options of gRPC, such as interceptors. They come last and win
-// over the client's own. For traces that go on in the server, with otelgrpc of
-// OpenTelemetry's contrib modules, which the client itself does not depend on:
+// WithDialOptions adds options of gRPC, which win over the client's own. For traces that go on
+// in the server, with otelgrpc of OpenTelemetry's contrib modules:
 //
 //	client.WithDialOptions(grpc.WithStatsHandler(otelgrpc.NewClientHandler()))
 func WithDialOptions(options ...grpc.DialOption) Option {

@@ -87,10 +87,9 @@ func (p *Plan) Turn(now time.Time, s *elastallocv1.Snapshot, ask func(*elastallo
 	return p.Next(now), nil
 }
 
-// Observe tells what the cluster is like: total_nodes or node_types are the usable nodes, jobs
-// those that have not ended, with the nodes that they hold as current_nodes, those included
-// that they are still leaving. Other fields are not looked at. Nodes on which a job that ended
-// still runs are not usable.
+// Observe tells what the cluster is like: total_nodes or node_types are the usable nodes, those on
+// which a job that ended still runs not among them, and jobs those that have not ended, with the
+// nodes that they hold or are still leaving as current_nodes. Other fields are not looked at.
 //
 // A step is carried out once its job is seen to hold the nodes. A job that changes on its own
 // voids its step.
@@ -161,11 +160,10 @@ func (p *Plan) Due(now time.Time) bool {
 }
 
 // Snapshot observes the cluster and returns the snapshot to ask about: the given one, where a job
-// holds what it was told to, though it may still be on its way there. That job may have no other
-// size, nor a job that cools down, unless jobs hold more than the pool has. That leaves out one whose
-// speed table has not an entry for each of its allowed_nodes, and one with sizes or a scaling of
-// their own for node types. Jobs whose step is overdue, or failed a
-// short while ago, are left out with their nodes: see Reserve.
+// holds what it was told to. A job on its way there, or that cools down, may have no other size,
+// unless jobs hold more than the pool has, its speed table has not an entry for each of its
+// allowed_nodes, or it has sizes or a scaling of their own for node types. Jobs whose step is
+// overdue, or failed a short while ago, are left out with their nodes: see Reserve.
 func (p *Plan) Snapshot(now time.Time, s *elastallocv1.Snapshot) *elastallocv1.Snapshot {
 	p.Observe(now, s)
 	p.asked, p.event = now, false
@@ -261,8 +259,7 @@ func (p *Plan) Failed(now time.Time, jobID string) {
 }
 
 // Overdue returns the jobs whose steps were begun longer than Patience ago and are not carried out.
-// Nodes that they may yet take or have not left are not given away. Once a step will not be carried
-// out any more, Failed ends that.
+// Nodes that they may yet take or have not left are not given away, until Failed.
 func (p *Plan) Overdue(now time.Time) []string {
 	var ids []string
 	for _, j := range p.Jobs {

@@ -27,20 +27,17 @@ func (s Step) Frees() bool {
 	return s.Change == elastallocv1.Change_CHANGE_PREEMPT || s.Change == elastallocv1.Change_CHANGE_SCALE_DOWN
 }
 
-// Steps returns the order to carry a decision out in at once, that of an AllocateResponse or a
-// FillIdleResponse; a Plan does where resizes take time or fail. First come all jobs that free
-// nodes, then, in the order of the snapshot, those that take some, each in one step as a gang.
-// So the jobs never hold more nodes than the pool has, or than they held before where it
-// shrank. Jobs that keep their nodes or go on waiting need no step. One that moves to another
-// node type has two: it is paused, and then started there.
+// Steps returns the order to carry a decision out in at once; a Plan does where resizes take time
+// or fail. First come all jobs that free nodes, then, in the order of the snapshot, those that take
+// some, each in one step as a gang. So the jobs never hold more nodes than the pool has, or than they
+// held before where it shrank. Jobs that keep their nodes or go on waiting need no step. One that
+// moves to another node type has two: it is paused, and then started there.
 //
 // A job that has lost a node and is told with those that are left may keep them: restarting it on
 // them is up to the caller.
 //
-// Steps that free nodes may be done at the same time, and so may those that take some,
-// once all that free any are done. Where a step fails or a job ended meanwhile, leave
-// out the rest and ask for a new decision: a later step may count on the nodes of an earlier
-// one.
+// Steps that free nodes may be done at the same time, and then so may those that take some. Where a
+// step fails or a job ended meanwhile, leave out the rest and ask for a new decision.
 func Steps(response Decision) []Step {
 	var frees, takes []Step
 	for _, a := range response.GetAllocations() {

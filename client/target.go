@@ -10,8 +10,7 @@ import (
 )
 
 // checkTarget returns an error for a target that gRPC would take for another one: it adds
-// port 443 where there is none, and takes a URL for a name. It would tell at the first
-// call, as if no server answered.
+// port 443 where there is none, and takes a URL for a name.
 func checkTarget(target string) error {
 	scheme, rest, _ := strings.Cut(target, ":")
 	switch {

@@ -126,11 +126,9 @@ func (a *auditor) audit(ctx context.Context, next audited) {
 func (a *auditor) try(ctx context.Context, turn ingress.Turn, next audited) bool {
 	ctx, cancel := context.WithTimeout(ctx, a.budget)
 	defer cancel()
-	wanted := make(chan struct{})
 	go func() {
 		select {
 		case <-turn.Hurry:
-			close(wanted)
 			cancel()
 		case <-ctx.Done():
 		}
@@ -138,7 +136,7 @@ func (a *auditor) try(ctx context.Context, turn ingress.Turn, next audited) bool
 	answer := apiconv.ToAllocateResponse(next.request.GetSnapshot().GetId(), *next.decision, true)
 	verdict, reason := a.check(ctx, next.request, answer)
 	select {
-	case <-wanted:
+	case <-turn.Hurry:
 		if verdict == AuditOpen {
 			return false
 		}

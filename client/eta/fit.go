@@ -20,8 +20,8 @@ const (
 )
 
 // fit is how wrong what is told turned out to be: the number of ended jobs that were told one, and
-// sums over them of u, z, u^2, uz and z^2, for a ridge regression of z on u. There u = ln(told), and
-// z = ln(took / told) in standard deviations told.
+// sums over them of u, z, u^2, uz and z^2, for a ridge regression of z = ln(took / told), in standard
+// deviations told, on u = ln(told).
 type fit [6]float64
 
 // add adds a job that took so much, of which told was the logarithm, with the given error.

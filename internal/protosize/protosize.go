@@ -1,6 +1,5 @@
 // Package protosize estimates what a message of Protocol Buffers takes in memory once it is
-// decoded, by counting its elements in the wire format before any object is made: two bytes on
-// the wire may become an object of hundreds.
+// decoded, by counting its elements in the wire format: two bytes may become an object of hundreds.
 package protosize
 
 import (
@@ -13,8 +12,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// What the decoder allocates, in bytes, at most: what it discards as its slices grow counts as
-// well, until the garbage collector has come by.
+// What the decoder allocates, in bytes, at most, with what it discards as its slices grow.
 const (
 	pointerBytes = 48 // of a message in a list: its pointer, in slices that grow by a quarter
 	listedBytes  = 40 // of a number in a list that is not packed
@@ -22,8 +20,7 @@ const (
 	packedBytes  = 12 // of a number in a packed list, whose length the decoder knows
 	stringBytes  = 16 // of a string or bytes, beside its content
 
-	// unknownFactor is for what the decoder does not know and keeps as it is, in a slice
-	// that grows.
+	// unknownFactor is for what the decoder does not know and keeps in a slice that grows.
 	unknownFactor = 8
 )
 
@@ -130,8 +127,8 @@ func (b *builder) shape(t protoreflect.MessageType) *shape {
 // maxDepth is how deep the decoder goes.
 const maxDepth = 100
 
-// count adds a message to a size, up to the first malformed byte, where the decoder ends
-// too, and reports whether it is well-formed.
+// count adds a message to a size, up to the first malformed byte, and reports whether it is
+// well-formed.
 func (s *shape) count(wire []byte, size *Size, depth int) bool {
 	size.Bytes += s.bytes
 	if s.place != notCounted {

@@ -1,7 +1,6 @@
-// Package testtier selects the slow tests. `go test ./...` is the quick tier; a slow
-// one runs where the environment variable ELASTALLOC_TESTS names it, as the target of
-// make of its name does. It is a variable and not a build tag so that every build, vet,
-// lint and refactoring sees the slow tests as well.
+// Package testtier selects the slow tests. `go test ./...` is the quick tier; a slow one runs
+// where the environment variable ELASTALLOC_TESTS names it, as make does. It is no build tag, so
+// that every build, vet, lint and refactoring sees the slow tests as well.
 package testtier
 
 import (

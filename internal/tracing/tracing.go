@@ -1,7 +1,6 @@
 // Package tracing defines what a trace of a decision looks like: the names of stages and
 // attributes, and how a stage becomes a span. It uses the API of OpenTelemetry, not its
-// SDK, and keeps no state: a stage belongs to the span in its context, and outside of a
-// traced call it costs one look into the context.
+// SDK; outside of a traced call a stage costs one look into the context.
 package tracing
 
 import (
@@ -49,9 +48,8 @@ const (
 	RelativeGap     = attribute.Key("elastalloc.relative_gap")
 )
 
-// Start begins a stage of the call that ctx belongs to; who starts it must end it. The
-// span is a child of the one in ctx and has its provider. Where that one is not
-// recorded, neither is the stage, and ctx is returned as it is.
+// Start begins a stage of the call that ctx belongs to, a child of the span in ctx; who starts
+// it must end it. Where that span is not recorded, neither is the stage.
 func Start(ctx context.Context, stage string) (context.Context, trace.Span) {
 	parent := trace.SpanFromContext(ctx)
 	if !parent.IsRecording() {
@@ -61,8 +59,7 @@ func Start(ctx context.Context, stage string) (context.Context, trace.Span) {
 	return parent.TracerProvider().Tracer(scope).Start(ctx, stage)
 }
 
-// Fail marks a span as failed, in words that text.Shorten makes fit for
-// it.
+// Fail marks a span as failed.
 func Fail(span trace.Span, description string) {
 	span.SetStatus(codes.Error, text.Shorten(description))
 }

@@ -20,14 +20,10 @@ import (
 
 // Config is what the controller manages.
 type Config struct {
-	// Kinds are the kinds of jobs to watch, such as "Job" and "JobSet". Their definitions
-	// must be installed.
-	Kinds []string
-	// Prometheus is the address that the pools' queries are sent to, "" for none.
-	Prometheus string
-	// Kueue says that Kueue, which must be installed, admits jobs with a queue.
-	Kueue bool
-	Pools []Pool
+	Kinds      []string // of jobs to watch, such as "Job", whose definitions are installed
+	Prometheus string   // the address that the pools' queries are sent to, "" for none
+	Kueue      bool     // Kueue is installed and admits jobs with a queue
+	Pools      []Pool
 }
 
 // Objective is what the decisions of a pool maximise.
@@ -59,8 +55,8 @@ type Pool struct {
 	MinInterval time.Duration `json:"-"`
 	// SettleTimeout is how long after its grace period a pod may take to go.
 	SettleTimeout time.Duration `json:"-"`
-	// MaxShrink is the share of the nodes in use that may vanish at once before the
-	// controller takes it for an outage and changes nothing.
+	// MaxShrink is the share of the nodes in use that may vanish at once without the controller
+	// taking it for an outage.
 	MaxShrink float64   `json:"-"`
 	Objective Objective `json:"objective"`
 	// RemainingQuery is a PromQL query of the jobs' remaining time, "" for none.
@@ -192,9 +188,8 @@ type Error struct {
 // Error names every bad field.
 func (e *Error) Error() string { return "bad configuration: " + strings.Join(e.Fields, "; ") }
 
-// Parse reads a configuration in YAML or JSON for a controller that knows the given
-// kinds. The error is an *Error that names every bad field, unless the text is not YAML or
-// a field has the wrong type.
+// Parse reads a configuration in YAML or JSON for a controller that knows the given kinds. The
+// error names every bad field, unless the text is not YAML or a field has the wrong type.
 func Parse(data []byte, knownKinds []string) (*Config, error) {
 	asJSON, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {

@@ -67,11 +67,7 @@ func prepare(ctx context.Context, directory string) (err error) {
 	if output, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, output)
 	}
-	kube, err = cluster.Start(ctx, cluster.Options{
-		Programs: filepath.Join(root, ".tools", "kube"), Directory: directory,
-		// Those of real clusters are held to 20 and 50. Here it is about the controller.
-		RequestsPerSecond: 1000,
-	})
+	kube, err = cluster.Start(ctx, cluster.Options{Programs: filepath.Join(root, ".tools", "kube"), Directory: directory})
 	if err != nil {
 		return fmt.Errorf("%w\n`make kube` builds the programs of the cluster", err)
 	}

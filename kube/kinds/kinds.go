@@ -40,19 +40,14 @@ type Shape struct {
 	// FillsGaps says that its controller makes pods of all indexes below the highest there is,
 	// whatever the size: until a deleted pod is gone, its node is not free, though it has failed.
 	FillsGaps bool
-	// Selector are the labels of its pods.
-	Selector map[string]string
-	// Unit is how much of the pool's unit each of its pods requests.
-	Unit int64
-	// Pod is what its pods are made from.
-	Pod corev1.PodSpec
-	// Grace is how long a deleted pod may take to go, at most MaxGrace.
-	Grace time.Duration
+	Selector  map[string]string // the labels of its pods
+	Unit      int64             // how much of the pool's unit each of its pods requests
+	Pod       corev1.PodSpec    // what its pods are made from
+	Grace     time.Duration     // that a deleted pod has to go, at most MaxGrace
 	// Leaving are pods of it on nodes that are about to be taken away, one of each of its parts: they
 	// go first where the kind lets one choose.
 	Leaving []string
-	// Report is what the job itself says of its progress, or nil.
-	Report *Report
+	Report  *Report // of the job itself, or nil
 
 	// sizes are the JSON pointers to the fields of the size, in the child if the kind has
 	// one, and suspend that of the suspension, or of an object to make with the field
@@ -63,11 +58,9 @@ type Shape struct {
 
 // Report is what a job says of its progress; nil is not known.
 type Report struct {
-	// Remaining is the time to its end at its present size.
-	Remaining *time.Duration
-	// Progress is the share of its work that is done.
-	Progress *float64
-	Time     time.Time
+	Remaining *time.Duration // the time to its end at its present size
+	Progress  *float64       // the share of its work that is done
+	Time      time.Time
 }
 
 // NotElasticError says why a job cannot be resized.

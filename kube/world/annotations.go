@@ -47,9 +47,7 @@ const (
 type Wishes struct {
 	// Work is its whole run time on one node, Remaining what is left of it; 0 is unknown.
 	Work, Remaining time.Duration
-	// Progress is the share that is done; HasProgress says whether it is known.
-	Progress    float64
-	HasProgress bool
+	Progress        *float64 // the share that is done, nil if it is not known
 	// Sizes are the legal sizes, ascending; nil means the powers of two between the limits
 	// of its kind.
 	Sizes []int
@@ -57,10 +55,9 @@ type Wishes struct {
 	// share of the ideal gain that each doubling keeps, 0 where it is not declared.
 	Speeds     []float64
 	Efficiency float64
-	// Restart is what a change of size costs.
-	Restart time.Duration
-	Weight  float64
-	Paused  bool
+	Restart    time.Duration // what a change of size costs
+	Weight     float64
+	Paused     bool
 }
 
 // ParseWishes reads the annotations of a job whose size its kind limits to least and most
@@ -73,10 +70,11 @@ func ParseWishes(annotations map[string]string, least, most, multiple int) (Wish
 		Restart:    r.duration(RestartAnnotation, 0),
 		Weight:     r.number(WeightAnnotation, 1, 0, maxWeight),
 		Efficiency: r.number(EfficiencyAnnotation, 0, 0.01, 1),
-		Progress:   r.number(ProgressAnnotation, 0, 0, 1),
 		Paused:     r.boolean(PausedAnnotation),
 	}
-	_, w.HasProgress = annotations[ProgressAnnotation]
+	if progress := r.number(ProgressAnnotation, -1, 0, 1); progress >= 0 {
+		w.Progress = &progress
+	}
 	w.Sizes = r.sizes(least, most, multiple)
 	w.Speeds = r.speeds(len(w.Sizes))
 	if _, both := annotations[EfficiencyAnnotation]; both && w.Speeds != nil {

@@ -34,7 +34,7 @@ func TestParseWishes(t *testing.T) {
 				"restart": "90s", "weight": "2", "paused": "true",
 			}, 0, 0, 1,
 			world.Wishes{
-				Work: 36 * time.Hour, Remaining: 90 * time.Minute, Progress: 0.25, HasProgress: true, Sizes: []int{1, 3, 6},
+				Work: 36 * time.Hour, Remaining: 90 * time.Minute, Progress: new(0.25), Sizes: []int{1, 3, 6},
 				Speeds: []float64{1, 2.5, 4.1}, Restart: 90 * time.Second, Weight: 2, Paused: true,
 			},
 		},

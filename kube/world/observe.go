@@ -23,21 +23,14 @@ type Input struct {
 	Now   time.Time
 	Pool  config.Pool
 	Apply bool
-	// Nodes and Pods are those of the cluster; none of them is modified.
-	Nodes []*corev1.Node
-	Pods  []*corev1.Pod
-	// Jobs are those of the pool.
-	Jobs []Object
-	// Kueue is nil where it has no say.
-	Kueue *Kueue
-	// Query is what the pool's query answered, by the jobs' namespaces and names.
-	Query map[types.NamespacedName]Sample
-	// Uses are what was seen of how jobs use their nodes.
-	Uses map[types.UID]Use
-	// ETAs know how long the jobs took that have ended.
-	ETAs *eta.Estimator
-	// Pins are jobs that the controller leaves alone until its next decision.
-	Pins map[types.UID]Pin
+	Nodes []*corev1.Node                  // of the cluster; not modified
+	Pods  []*corev1.Pod                   // of the cluster; not modified
+	Jobs  []Object                        // of the pool
+	Kueue *Kueue                          // nil where it has no say
+	Query map[types.NamespacedName]Sample // what the pool's query answered, by job
+	Uses  map[types.UID]Use               // how jobs were seen to use their nodes
+	ETAs  *eta.Estimator                  // how long the jobs took that have ended
+	Pins  map[types.UID]Pin               // jobs left alone until the next decision
 }
 
 // Object is a job as the API holds it.
@@ -272,14 +265,10 @@ func (o *observer) reports(j *Job) []report {
 		reports = append(reports, r)
 	}
 	if j.Remaining > 0 {
-		reports = append(reports, report{
-			source: SourceRemaining, at: written(j.Object, RemainingAnnotation), remaining: &j.Remaining,
-		})
+		reports = append(reports, report{source: SourceRemaining, at: written(j.Object, RemainingAnnotation), remaining: &j.Remaining})
 	}
-	if j.HasProgress {
-		reports = append(reports, report{
-			source: SourceProgress, at: written(j.Object, ProgressAnnotation), progress: &j.Progress,
-		})
+	if j.Progress != nil {
+		reports = append(reports, report{source: SourceProgress, at: written(j.Object, ProgressAnnotation), progress: j.Progress})
 	}
 	name := types.NamespacedName{Namespace: j.Object.GetNamespace(), Name: j.Object.GetName()}
 	// What is older than the job was said of another one of its name.

@@ -17,18 +17,15 @@ import (
 
 // World is a pool at one moment.
 type World struct {
-	Now  time.Time
-	Pool config.Pool
-	// Apply says that jobs may be resized; otherwise targets are recommendations.
-	Apply bool
+	Now   time.Time
+	Pool  config.Pool
+	Apply bool // jobs may be resized; otherwise targets are recommendations
 	Nodes NodeCounts
 	// Odd are the nodes that have more or fewer of the unit than the PerNode of most.
 	Odd     []*corev1.Node
 	PerNode int64
-	// Quotas are how many nodes the pool's jobs of a ClusterQueue may have, where that is limited.
-	Quotas map[string]int
-	// Jobs are the pool's jobs, those that end included, oldest first.
-	Jobs []*Job
+	Quotas  map[string]int // of nodes for the pool's jobs, by ClusterQueue, where limited
+	Jobs    []*Job         // those that end included, oldest first
 }
 
 // NodeCounts are the nodes of a pool by what they are good for.
@@ -53,23 +50,18 @@ type Job struct {
 	UID    types.UID
 	Kind   kinds.Kind
 	Object *unstructured.Unstructured
-	// Child is the object that keeps the size for a kind that has one, or nil.
-	Child *unstructured.Unstructured
-	Shape kinds.Shape
+	Child  *unstructured.Unstructured // the object that keeps the size for a kind that has one
+	Shape  kinds.Shape
 	Wishes
 	Pods PodCounts
-	// Room is on how many usable nodes that have none a pod of it may run, where some are to come.
-	Room int
-	// Use is what has been seen of how it uses its nodes.
-	Use Use
+	Room int // on how many usable nodes without one a pod of it may run, where some are to come
+	Use  Use
 
 	// Estimate is what is left to do; Trained and Waited are the time since its creation
 	// with and without nodes.
 	Estimate        Estimate
 	Trained, Waited time.Duration
-	// Guessed is why nothing tells what is left, which is then taken from the jobs that have
-	// ended; "" where something does.
-	Guessed string
+	Guessed         string // why the estimate is of the jobs that have ended, "" where it is not
 	// Record is what the controller noted on it, or nil; Target is the size that it decided
 	// on, and HasTarget whether it did.
 	Record    *Record
@@ -84,8 +76,7 @@ type Job struct {
 	Kueue   bool
 	Queue   string
 	Ceiling int
-	// Cooling jobs were changed less than the pool's MinInterval ago, or have pods that leave.
-	Cooling bool
+	Cooling bool // it was changed less than the pool's MinInterval ago, or has pods that leave
 	// Growing jobs were changed less than the pool's SettleTimeout ago, and fewer pods than
 	// they ask for have been seen since. Pods may come that are not counted once it shrinks.
 	Growing bool
@@ -101,15 +92,10 @@ type PodCounts struct {
 	// Terminating pods still hold a node; Overdue ones of them have outlived their grace
 	// period and the pool's SettleTimeout.
 	Terminating, Overdue int
-	// Running pods are those that run and are not being deleted, on any node, and Done ones
-	// those that succeeded.
-	Running, Done int
-	// Broken pods have a node and cannot run on it: their image is not to be had, say.
-	Broken int
-	// Bound pods are those that have a node, whether it counts or not.
-	Bound int
-	// Seen are all of these.
-	Seen int
+	// Running pods are not being deleted, on any node, and Done ones succeeded. Broken ones have a
+	// node and cannot run on it, as without an image. Bound ones have a node, whether it counts
+	// or not, and Seen are all of these.
+	Running, Done, Broken, Bound, Seen int
 	// Unschedulable is why one of those that wait does, as the scheduler says.
 	Unschedulable string
 }
@@ -121,11 +107,10 @@ type Use struct {
 	// none of them ran.
 	Had  int
 	Lost time.Duration
-	// Capped jobs did not use all of their nodes for long. They get no more than Cap until
-	// then.
+	// Until Capped the job gets no more than Cap nodes, as it did not use all of them for long.
 	Capped time.Time
 	Cap    int
-	// Foreign is until when it is left alone, because another writer undid several changes.
+	// Until Foreign it is left alone, as another writer undid several changes.
 	Foreign time.Time
 	Undone  int
 }

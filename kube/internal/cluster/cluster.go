@@ -52,9 +52,6 @@ type Options struct {
 	Programs string
 	// Directory is where state and logs go. It must exist; the caller removes it.
 	Directory string
-	// RequestsPerSecond is what the controller manager and the scheduler may ask of the
-	// API server. Zero is their own default, 20 and 50, as most real clusters have it.
-	RequestsPerSecond int
 }
 
 // Cluster is a running Kubernetes.
@@ -65,13 +62,11 @@ type Cluster struct {
 	Config *rest.Config
 	// Client uses Config.
 	Client kubernetes.Interface
-	// AuditLog is the path of the API server's audit log: every write, one JSON object per
-	// line, with what was written.
+	// AuditLog is the path of the API server's audit log: every write with what was written,
+	// one JSON object per line.
 	AuditLog string
-	// URL is where the API server listens.
-	URL string
-	// EtcdURL is where etcd listens, which has every object in the order of its changes.
-	EtcdURL string
+	// URL is where the API server listens, EtcdURL where etcd does.
+	URL, EtcdURL string
 
 	Options
 
@@ -234,12 +229,9 @@ func (c *Cluster) startAPIServer(port string) (err error) {
 }
 
 func (c *Cluster) startControllers() error {
-	limits := []string{}
-	if qps := c.RequestsPerSecond; qps > 0 {
-		limits = []string{"--kube-api-qps", strconv.Itoa(qps), "--kube-api-burst", strconv.Itoa(qps)}
-	}
-	// They serve nothing, so their own ports are off.
-	common := append([]string{"--kubeconfig", c.Kubeconfig, "--leader-elect=false", "--secure-port", "0"}, limits...)
+	// They serve nothing, so their own ports are off. By default they are held to 20 and 50 requests
+	// a second; here the controller is what is looked at.
+	common := []string{"--kubeconfig", c.Kubeconfig, "--leader-elect=false", "--secure-port", "0", "--kube-api-qps", "1000", "--kube-api-burst", "1000"}
 	if _, err := c.start("kube-controller-manager", append(common,
 		"--service-account-private-key-file", c.path("sa.key"), "--root-ca-file", c.path("certs/apiserver.crt"),
 		"--node-monitor-grace-period", nodeGrace.String())...); err != nil {
@@ -302,9 +294,8 @@ func (p *Process) Until(ctx context.Context, what string, condition func() error
 	}
 }
 
-// FreePorts returns ports of loopback that are free. They are below those from
-// which the system takes the ends of outgoing connections, so that none of these comes to
-// sit on one meanwhile.
+// FreePorts returns ports of loopback that are free, below those from which the system takes the
+// ends of outgoing connections.
 func FreePorts(n int) ([]string, error) {
 	var ports []string
 	var listeners []net.Listener // All are held until all are found.

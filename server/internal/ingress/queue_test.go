@@ -150,27 +150,6 @@ func (m *model) checkLast(t *rapid.T, u *turn) {
 	}
 }
 
-// TestOpenCallsOfACaller checks that one caller's calls are turned away before they wait for
-// the turns, and neither another's nor the first over another of its connections.
-func TestOpenCallsOfACaller(t *testing.T) {
-	t.Parallel()
-	turns := newTurns(1, 2)
-	for range turns.mostOpen() {
-		turns.enter(newTurn("a", 1))
-	}
-	turns.mutex.Lock() // No call may wait for it.
-	err := turns.take(t.Context(), WorkDecision, newTurn("a", 1))
-	turns.mutex.Unlock()
-	if err == nil {
-		t.Error("a caller has more calls open than could ever wait")
-	}
-	turns.release(mustTake(t, turns, WorkDecision, "b"))
-	turns.release(mustTake(t, turns, WorkDecision, "a2"))
-	if calls := turns.open["a"]; calls != turns.mostOpen() || len(turns.open) != 2 {
-		t.Errorf("%d calls of a are open, %v; want those that never left", calls, turns.open)
-	}
-}
-
 // BenchmarkTurnsLocked measures for how long a call that arrives, ends or frees memory locks the
 // turns of others, beside many that wait for memory.
 func BenchmarkTurnsLocked(b *testing.B) {

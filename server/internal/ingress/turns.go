@@ -88,11 +88,6 @@ type turns struct {
 	// freed says that turns are about to be given for memory that was freed: once for all that
 	// is freed meanwhile.
 	freed atomic.Bool
-
-	// open counts the calls of each caller and, by the addresses with ports, of each connection,
-	// so that not even the wait for mutex is for one caller's alone.
-	openMutex sync.Mutex
-	open      map[string]int
 }
 
 // lane is the calls of one kind of work.
@@ -129,7 +124,7 @@ type turn struct {
 }
 
 func newTurns(maxInflight, maxQueue int) *turns {
-	t := &turns{limit: maxInflight, maxQueue: maxQueue, open: make(map[string]int)}
+	t := &turns{limit: maxInflight, maxQueue: maxQueue}
 	for work := range t.lanes {
 		t.lanes[work].queue = newCrowd(nil, "")
 	}
@@ -139,10 +134,6 @@ func newTurns(maxInflight, maxQueue int) *turns {
 // take waits for a turn, which release ends. It fails if the turn does not come in time,
 // if too many others wait or if ctx ends.
 func (t *turns) take(ctx context.Context, work Work, u *turn) error {
-	if !t.enter(u) {
-		return guard.Overload()
-	}
-	defer t.exit(u)
 	began := time.Now()
 	ok, err := t.await(ctx, work, u, began)
 	if !ok && err == nil && work == WorkDecision {
@@ -153,32 +144,6 @@ func (t *turns) take(ctx context.Context, work Work, u *turn) error {
 		err = guard.Overload()
 	}
 	return err
-}
-
-// mostOpen returns how many open calls of a caller the queues have room for.
-func (t *turns) mostOpen() int { return len(t.lanes) * (t.maxQueue + t.limit + 1) }
-
-// enter counts a call that waits, and reports whether its caller may have one more; a connection
-// may always have one, beside others of the same caller that have too many.
-func (t *turns) enter(u *turn) bool {
-	t.openMutex.Lock()
-	defer t.openMutex.Unlock()
-	if t.open[u.caller] >= t.mostOpen() && t.open[u.connection] > 0 {
-		return false
-	}
-	t.open[u.caller]++
-	t.open[u.connection]++
-	return true
-}
-
-func (t *turns) exit(u *turn) {
-	t.openMutex.Lock()
-	defer t.openMutex.Unlock()
-	for _, of := range []string{u.caller, u.connection} {
-		if t.open[of]--; t.open[of] == 0 {
-			delete(t.open, of)
-		}
-	}
 }
 
 // await reports whether the turn of a call that began at a time has come in its lane.

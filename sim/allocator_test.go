@@ -71,9 +71,9 @@ func run(t rapid.TB, p Policy, config Config, jobs ...WorkloadJob) *Result {
 }
 
 // drawn returns a synthetic workload.
-func drawn(t rapid.TB, kind SyntheticKind, seed uint64, nodesAsked int) Trace {
+func drawn(t rapid.TB, kind SyntheticKind, seed uint64) Trace {
 	t.Helper()
-	trace, err := Synthetic(kind, seed, nodesAsked)
+	trace, err := Synthetic(kind, seed)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,6 @@ func newCohort(s *solver.Snapshot) *cohort {
 	return c
 }
 
-// give sets a job's nodes.
 func (c *cohort) give(i, nodes int) {
 	more := nodes - c.nodes[i]
 	c.nodes[i] = nodes
@@ -68,7 +67,6 @@ func (c *cohort) give(i, nodes int) {
 	}
 }
 
-// size returns the one size of a job.
 func (c *cohort) size(i int) int { return c.jobs[i].LegalSizes()[0] }
 
 // fits reports whether the pool and the limits have room for a job.

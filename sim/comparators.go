@@ -6,14 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/elastalloc/elastalloc/greedy"
 	"github.com/elastalloc/elastalloc/solver"
 )
-
-// firstInFirstOut runs jobs of fixed size in the order of arrival and never
-// resizes one: the front of the queue starts as soon as its size fits, and until
-// then no job passes it.
-func firstInFirstOut(s *solver.Snapshot) []int { return greedy.FillIdle(s) }
 
 // shortestRemaining is SRPT over jobs of fixed size, preemptive: in the order of
 // the run time left at that size, each job whose size fits in what is left of the
@@ -62,18 +56,16 @@ func maxMin(s *solver.Snapshot) []int {
 	return m.result(s)
 }
 
-// heSRPTPower is 1/(1-a) of speed(k) = k^a, where each doubling of the nodes
-// multiplies the speed by 1.6: a = log2(1.6).
-func heSRPTPower() float64 {
-	return 1 / (1 - math.Log2(2*solver.DefaultDoublingEfficiency))
-}
+// heSRPTExponent returns a of speed(k) = k^a, where each doubling of the nodes
+// multiplies the speed by 1.6.
+func heSRPTExponent() float64 { return math.Log2(2 * solver.DefaultDoublingEfficiency) }
 
 // HeSRPTShares returns the shares of the pool that heSRPT (Berg et al., arXiv
 // 1903.09346) gives to jobs of the given number, the one with the longest
 // remaining ETA first: (i/m)^(1/(1-a)) - ((i-1)/m)^(1/(1-a)) for the i-th of m.
 // With all jobs present and nodes divisible at will, that is the least mean time.
 func HeSRPTShares(jobs int) []float64 {
-	power := heSRPTPower()
+	power := 1 / (1 - heSRPTExponent())
 	shares := make([]float64, jobs)
 	for i := range shares {
 		shares[i] = math.Pow(float64(i+1)/float64(jobs), power) - math.Pow(float64(i)/float64(jobs), power)
@@ -123,7 +115,6 @@ func heSRPT(admission solver.Admission) Rule {
 // curve has parts of a node train faster than they could.
 func TotalTimeBound(demands []time.Duration, nodes int) time.Duration {
 	longestFirst := slices.SortedFunc(slices.Values(demands), func(a, b time.Duration) int { return cmp.Compare(b, a) })
-	a := math.Log2(2 * solver.DefaultDoublingEfficiency)
 	left := make([]float64, len(longestFirst))
 	for i, demand := range longestFirst {
 		left[i] = demand.Seconds()
@@ -133,7 +124,7 @@ func TotalTimeBound(demands []time.Duration, nodes int) time.Duration {
 	// shares change only then.
 	for m := len(left); m > 0; m-- {
 		shares := HeSRPTShares(m)
-		speed := func(i int) float64 { return math.Pow(shares[i]*float64(nodes), a) }
+		speed := func(i int) float64 { return math.Pow(shares[i]*float64(nodes), heSRPTExponent()) }
 		span := left[m-1] / speed(m-1)
 		for i := range m {
 			left[i] -= span * speed(i)
@@ -152,7 +143,6 @@ type shares struct {
 	idle  int
 }
 
-// newShares admits jobs.
 func newShares(s *solver.Snapshot, admission solver.Admission) *shares {
 	p := solver.NewProblem(s, admission)
 	m := &shares{jobs: p.Jobs, level: make([]int, len(p.Jobs)), idle: p.Capacity[0]}
@@ -185,7 +175,6 @@ func (m *shares) grow(n int) bool {
 	return true
 }
 
-// result returns the nodes of every job of the snapshot.
 func (m *shares) result(s *solver.Snapshot) []int {
 	nodes := make([]int, len(s.Jobs))
 	for n := range m.jobs {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/elastalloc/elastalloc/greedy"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
@@ -44,11 +45,11 @@ func TestComparators(t *testing.T) {
 		snapshot *solver.Snapshot
 		want     []int
 	}{
-		"fifo: in order while they fit":         {firstInFirstOut, pool(6, fixed()...), []int{4, 2, 0}},
-		"fifo: no job passes the front":         {firstInFirstOut, pool(7, told(9, 4, 4), told(9, 0, 4), told(9, 0, 1)), []int{4, 0, 0}},
-		"fifo: one that never fits is passed":   {firstInFirstOut, pool(3, fixed()...), []int{0, 2, 0}},
-		"fifo: no job passes one in the middle": {firstInFirstOut, pool(7, told(9, 0, 4), told(9, 0, 4), told(9, 0, 1)), []int{4, 0, 0}},
-		"fifo: running jobs keep their nodes":   {firstInFirstOut, pool(7, told(9, 2, 2), told(1, 0, 8), told(9, 4, 4)), []int{2, 0, 4}},
+		"fifo: in order while they fit":         {greedy.FillIdle, pool(6, fixed()...), []int{4, 2, 0}},
+		"fifo: no job passes the front":         {greedy.FillIdle, pool(7, told(9, 4, 4), told(9, 0, 4), told(9, 0, 1)), []int{4, 0, 0}},
+		"fifo: one that never fits is passed":   {greedy.FillIdle, pool(3, fixed()...), []int{0, 2, 0}},
+		"fifo: no job passes one in the middle": {greedy.FillIdle, pool(7, told(9, 0, 4), told(9, 0, 4), told(9, 0, 1)), []int{4, 0, 0}},
+		"fifo: running jobs keep their nodes":   {greedy.FillIdle, pool(7, told(9, 2, 2), told(1, 0, 8), told(9, 4, 4)), []int{2, 0, 4}},
 
 		"srpt: the shortest at its size first":   {shortestRemaining, pool(13, fixed()...), []int{4, 0, 8}},
 		"srpt: one that does not fit is passed":  {shortestRemaining, pool(10, fixed()...), []int{0, 2, 8}},

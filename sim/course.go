@@ -51,7 +51,6 @@ func (c *Course) End(work time.Duration) (time.Duration, bool) {
 	return end, end != never
 }
 
-// trainUntil lets the job train.
 func (c *Course) trainUntil(at time.Duration) {
 	if c.job.growsAt <= at {
 		c.job.train(c.job.growsAt - c.now)

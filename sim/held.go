@@ -55,7 +55,6 @@ func (h holding) legalFor(job *solver.Job, types []solver.NodeType) bool {
 	return runs && slices.Contains(there.LegalSizes(), h.nodes)
 }
 
-// ofType names the type in an error.
 func (h holding) ofType() string {
 	if h.nodeType == "" {
 		return ""

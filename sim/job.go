@@ -37,7 +37,6 @@ type simulatedJob struct {
 	delay, restart, move time.Duration
 }
 
-// newSimulatedJob returns the state of a job before its submission.
 func newSimulatedJob(job *WorkloadJob, config *Config) simulatedJob {
 	j := simulatedJob{
 		WorkloadJob: job, told: job.Told(), types: config.NodeTypes, start: never, end: never, growsAt: never,
@@ -62,7 +61,6 @@ func (j *simulatedJob) arrive(now time.Duration) {
 	}
 }
 
-// endAt ends the job.
 func (j *simulatedJob) endAt(now time.Duration) {
 	j.end = now
 	if j.nodes > 0 {
@@ -103,7 +101,6 @@ func (j *simulatedJob) ended() eta.Job {
 	return j.known()
 }
 
-// done reports whether the job has come to its end.
 func (j *simulatedJob) done() bool { return j.served >= j.Work || j.hangs() }
 
 // hangs reports whether a job with a bug has come to where it hangs.
@@ -169,7 +166,6 @@ func (j *simulatedJob) enterPhase() {
 	}
 }
 
-// trainOn has the job train on the given nodes from now on.
 func (j *simulatedJob) trainOn(nodes int) {
 	j.training = nodes
 	speed := j.told.Speed

@@ -291,7 +291,7 @@ func policiesThat(holds func(Policy) bool) []Policy {
 // under every policy that needs no external solver.
 func TestEqualsTheLiteralLoop(t *testing.T) {
 	policies := policiesThat(func(p Policy) bool {
-		return p.Name != "optimal-cbc" && p.Name != "optimal-highs" && p.place == nil && p.Name != "total-time-weights" && !p.NeedsTypes
+		return p.Name != "optimal-cbc" && p.Name != "optimal-highs" && !p.Partitioned && p.Name != RecordedPolicy && p.Name != "total-time-weights" && !p.NeedsTypes
 	})
 	typed := append(policiesThat(func(p Policy) bool { return p.knowsTypes() }), Policy{
 		Name: "arbitrary", EveryEvent: true, NeedsTypes: true, KeepsType: true, decideTypes: arbitrary,

@@ -349,7 +349,6 @@ func reduction(mean, baseline float64) Share {
 	return Share(1 - mean/baseline)
 }
 
-// ends returns when the jobs ended, ascending.
 func (r *Result) ends() []time.Duration {
 	ends := make([]time.Duration, len(r.Jobs))
 	for i := range r.Jobs {

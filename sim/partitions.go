@@ -7,9 +7,6 @@ import (
 	"slices"
 )
 
-// partitioned is the place of policies in partitions.
-func partitioned() *place { return &place{suits: suitsPartitions, run: runPartitions} }
-
 // suitsPartitions returns an error if a partition is too small for a job.
 func suitsPartitions(w *Workload, policy *Policy, config *Config) error {
 	withQuota := 0
@@ -76,7 +73,6 @@ type partition struct {
 	jobs  []int // of the workload
 }
 
-// partitions returns the partitions of the teams that have jobs.
 func (w *Workload) partitions(config *Config) []partition {
 	teams := teamsOf(config.Groups)
 	all := make([]partition, len(teams))

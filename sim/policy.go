@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/elastalloc/elastalloc/greedy"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -17,8 +18,7 @@ type Allocator interface {
 }
 
 // Policy decides at scaling moments how many nodes every job holds. It is a row of the table
-// Policies and a few functions: what is told (Prepare), how it decides (Decide) and
-// where its jobs run (place, pin). It has no state, and knows of the jobs what a snapshot tells.
+// Policies, has no state, and knows of the jobs what a snapshot tells.
 type Policy struct {
 	// Name is what flags and results call it.
 	Name string
@@ -46,8 +46,9 @@ type Policy struct {
 	KeepsType, NeedsTypes bool
 	// Rounds, where set, is how often the policy decides, and it never does in between.
 	Rounds time.Duration
+	// Partitioned divides the pool among the teams, in each of which the policy then decides.
+	Partitioned bool
 
-	place *place // nil is the one pool
 	// pin, where set, chooses the node type of an arriving job, given the snapshot of those
 	// that are there. Each type is then a pool of its own.
 	pin func(*solver.Snapshot, solver.Job) string
@@ -60,13 +61,6 @@ type Policy struct {
 type past struct {
 	restarts, mostHeld int
 	restarting         bool
-}
-
-// place is where the jobs of a policy run, if not in the one pool.
-type place struct {
-	// suits returns an error if a workload cannot run there.
-	suits func(*Workload, *Policy, *Config) error
-	run   func(context.Context, Workload, Policy, Config, Allocator) (*Result, error)
 }
 
 // Rule returns the nodes of every job of a valid snapshot, whose jobs are in the
@@ -87,16 +81,15 @@ func Optimises(name string) bool {
 
 // AsksAsIs reports whether the policy asks the Allocator about snapshots as they are.
 func (p *Policy) AsksAsIs() bool {
-	return p.Decide == nil && p.Prepare == nil && !p.FixedSize && p.place == nil
+	return p.Decide == nil && p.Prepare == nil && !p.FixedSize && !p.Partitioned && p.Name != RecordedPolicy
 }
 
 // Policies returns all policies: the paper's two, variants of them, and comparators, those
 // that need teams or node types last. To add one is to add it here.
 func Policies() []Policy {
 	const (
-		exact  = solver.BackendExact
-		greedy = solver.BackendGreedy
-		fifo   = solver.AdmissionFIFO
+		exact = solver.BackendExact
+		fifo  = solver.AdmissionFIFO
 	)
 	paper := func(backend solver.BackendName, admission solver.Admission) solver.Options {
 		return solver.Options{Backend: backend, Admission: admission}
@@ -123,10 +116,10 @@ func Policies() []Policy {
 			Description: "total-time that decides as total-time-waiting where it would pause over a quarter of the running jobs at once",
 		},
 		{Name: "total-time-steady", Options: steady, Teams: true, Description: "the least total time by a decision every 5 minutes, first in, first out"},
-		{Name: "greedy", Options: paper(greedy, fifo), Description: "the rules that the paper compares with; ranks by training time"},
-		{Name: "greedy-eta", Options: paper(greedy, fifo), Prepare: rankByETA, Description: "greedy that ranks by remaining ETA"},
-		{Name: RecordedPolicy, place: recording(), Description: "what really happened: the trace's start_s and duration_s, whatever the pool"},
-		{Name: "fifo", Decide: firstInFirstOut, FixedSize: true, Description: "fixed sizes, in the order of arrival"},
+		{Name: "greedy", Options: paper(solver.BackendGreedy, fifo), Description: "the rules that the paper compares with; ranks by training time"},
+		{Name: "greedy-eta", Options: paper(solver.BackendGreedy, fifo), Prepare: rankByETA, Description: "greedy that ranks by remaining ETA"},
+		{Name: RecordedPolicy, Description: "what really happened: the trace's start_s and duration_s, whatever the pool"},
+		{Name: "fifo", Decide: greedy.FillIdle, FixedSize: true, Description: "fixed sizes, in the order of arrival"},
 		{Name: "srpt", Decide: shortestRemaining, FixedSize: true, Description: "fixed sizes, the shortest remaining first, preemptive"},
 		{Name: MaxMinPolicy, Decide: maxMin, Description: "equal shares as far as sizes allow"},
 		{Name: "hesrpt", Decide: heSRPT(fifo), Description: "heSRPT, the best mean time for divisible nodes, rounded to sizes"},
@@ -153,12 +146,12 @@ func rankByETA(s *solver.Snapshot, _ []solver.Group) {
 // FindPolicy returns the policy of a name.
 func FindPolicy(name string) (Policy, error) {
 	policies := Policies()
-	names := make([]string, len(policies))
-	for i, policy := range policies {
+	var names []string
+	for _, policy := range policies {
 		if policy.Name == name {
 			return policy, nil
 		}
-		names[i] = policy.Name
+		names = append(names, policy.Name)
 	}
 	return Policy{}, fmt.Errorf("unknown policy %q (want one of %s)", name, strings.Join(names, ", "))
 }
@@ -187,7 +180,6 @@ func (p *Policy) decide(
 	return holdings, decision, checkHoldings(s, holdings)
 }
 
-// ask has the Allocator decide.
 func (p *Policy) ask(
 	ctx context.Context, allocator Allocator, s *solver.Snapshot, budget time.Duration, observe Observer,
 ) ([]holding, Decision, error) {
@@ -209,17 +201,14 @@ func (p *Policy) ask(
 	if observe != nil {
 		observe(s, answer)
 	}
-	report := &answer.Report
+	report := answer.Report
 	for _, attempt := range report.Attempts {
 		// Another backend's decisions under this policy's name would mislead.
 		if attempt.Backend == p.Options.Backend && attempt.Outcome == solver.OutcomeUnavailable {
 			return nil, decision, fmt.Errorf("the backend is unavailable: %s", attempt.Detail)
 		}
 	}
-	decision.SolveTime = report.SolveTime
-	decision.Backend = report.Backend
-	decision.Reason = report.Reason
-	decision.RelativeGap = report.RelativeGap
+	decision = Decision{SolveTime: report.SolveTime, Backend: report.Backend, Reason: report.Reason, RelativeGap: report.RelativeGap}
 	if len(s.NodeTypes) > 0 {
 		decision.TypePrices = report.NodePrices
 	} else if len(report.NodePrices) > 0 {
@@ -228,7 +217,6 @@ func (p *Policy) ask(
 	return holdingsOf(answer), decision, nil
 }
 
-// pausesMany reports whether a decision pauses more than a quarter of the running jobs.
 func pausesMany(d *solver.Decision) bool {
 	return slices.ContainsFunc(d.Report.Warnings, func(w solver.Warning) bool { return w.Code == solver.WarningManyPauses })
 }
@@ -243,11 +231,10 @@ func fillIdle(ctx context.Context, allocator Allocator, s *solver.Snapshot) ([]h
 	return holdings, checkHoldings(s, holdings)
 }
 
-// holdingsOf returns what a decision gives every job.
 func holdingsOf(d solver.Decision) []holding {
 	holdings := make([]holding, len(d.Allocations))
-	for i := range d.Allocations {
-		if a := &d.Allocations[i]; a.Nodes != 0 {
+	for i, a := range d.Allocations {
+		if a.Nodes != 0 {
 			holdings[i] = holding{a.Nodes, a.NodeType}
 		}
 	}

@@ -71,7 +71,7 @@ func (w warning) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Opti
 // TestGentle: total-time-gentle never pauses more than a quarter of the running jobs at once,
 // and still pauses some; total-time does.
 func TestGentle(t *testing.T) {
-	trace := drawn(t, Baseline, 1, DefaultNodesAsked)
+	trace := drawn(t, Baseline, 1)
 	w := NewWorkload("w", trace[:60], WorkloadOptions{GPUsPerNode: DefaultGPUsPerNode})
 	for name, gentle := range map[string]bool{"total-time": false, "total-time-gentle": true} {
 		pauses, many := 0, 0

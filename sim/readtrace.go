@@ -71,7 +71,6 @@ func ReadTrace(r io.Reader) (Trace, error) {
 	return trace, nil
 }
 
-// job reads the line of a job.
 func (l csvLine) job() (TraceJob, error) {
 	// Cloned, for otherwise they would hold the whole line.
 	job := TraceJob{
@@ -157,7 +156,6 @@ func (l csvLine) seconds(name string) (time.Duration, error) {
 	return scale(time.Second, seconds), nil
 }
 
-// count reads a column of whole numbers.
 func (l csvLine) count(name string) (int, error) {
 	n, err := strconv.ParseInt(l.text(name), 10, 32)
 	if err != nil || n < 1 {

@@ -1,27 +1,6 @@
 package sim
 
-import (
-	"context"
-	"fmt"
-	"math"
-)
-
-// recording is the place of what really happened.
-func recording() *place {
-	return &place{
-		suits: func(w *Workload, p *Policy, _ *Config) error {
-			for i := range w.Jobs {
-				if job := &w.Jobs[i]; len(job.Recorded) == 0 {
-					return fmt.Errorf("job %q of %s has no %s; the policy %s needs it", job.ID, w.Name, columnStart, p.Name)
-				}
-			}
-			return nil
-		},
-		run: func(_ context.Context, workload Workload, policy Policy, config Config, _ Allocator) (*Result, error) {
-			return recorded(workload, policy, config), nil
-		},
-	}
-}
+import "math"
 
 // recorded returns what really became of the jobs of a workload that says what each held.
 // The pool plays no part, and a start costs what it cost then, whatever the restart time.

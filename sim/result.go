@@ -110,7 +110,6 @@ type Decision struct {
 	TypePrices []float64
 }
 
-// result returns what became of the jobs.
 func (s *simulation) result() *Result {
 	r := &Result{
 		Workload: s.workload.Name, Policy: s.policy.Name, Nodes: s.config.Nodes, Groups: s.config.Groups,
@@ -164,7 +163,6 @@ type TypeSummary struct {
 // JobHoursADay returns how many hours of jobs one more node saves in a day, at its price.
 func (t *TypeSummary) JobHoursADay() float64 { return 24 * float64(t.Price) }
 
-// types returns the measures of the node types.
 func (r *Result) types() []TypeSummary {
 	var types []TypeSummary
 	for n, t := range r.NodeTypes {

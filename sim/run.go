@@ -25,8 +25,11 @@ func Run(ctx context.Context, workload Workload, policy Policy, config Config, a
 	if policy.Rounds > 0 {
 		config.Frequency, config.Round = policy.Rounds, policy.Rounds
 	}
-	if policy.place != nil {
-		return policy.place.run(ctx, workload, policy, config, allocator)
+	switch {
+	case policy.Name == RecordedPolicy:
+		return recorded(workload, policy, config), nil
+	case policy.Partitioned:
+		return runPartitions(ctx, workload, policy, config, allocator)
 	}
 	s := newSimulation(workload, policy, config, allocator)
 	if err := s.run(ctx); err != nil {
@@ -78,7 +81,6 @@ func newSimulation(workload Workload, policy Policy, config Config, allocator Al
 	return s
 }
 
-// run simulates until every job has ended.
 func (s *simulation) run(ctx context.Context) error {
 	for s.arriving < len(s.jobs) || len(s.active) > 0 {
 		if err := ctx.Err(); err != nil {
@@ -237,7 +239,6 @@ var ErrTooManyDecisions = errors.New("too many decisions")
 // setting.
 const mostStalledMoments = 1000
 
-// rebalance has the policy decide and carries its decision out.
 func (s *simulation) rebalance(ctx context.Context) error {
 	if most := s.config.MaxDecisions; most > 0 && s.decided >= most {
 		return fmt.Errorf("%w: more than %d, one every %v", ErrTooManyDecisions, most, s.config.Frequency)
@@ -333,7 +334,6 @@ func (s *simulation) estimate(told *solver.Job, job *simulatedJob) {
 	}
 }
 
-// carryOut gives the active jobs the nodes of a decision.
 func (s *simulation) carryOut(holdings []holding) {
 	for n, i := range s.active {
 		job := &s.jobs[i]

@@ -433,7 +433,7 @@ func TestRunWithoutJobs(t *testing.T) {
 // TestRunAll checks that results stand in the order of the tasks and do not depend
 // on the number of workers.
 func TestRunAll(t *testing.T) {
-	trace := drawn(t, Heterogeneous, 1, DefaultNodesAsked)
+	trace := drawn(t, Heterogeneous, 1)
 	workload := NewWorkload("w", trace[:60], WorkloadOptions{GPUsPerNode: DefaultGPUsPerNode}).
 		Disturb(Disturbance{ETAError: 0.1, BugShare: 0.15, KillShare: 0.1}, 1)
 	var tasks []Task

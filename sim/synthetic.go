@@ -46,11 +46,10 @@ const (
 	// users is the number of users who submit the jobs, that of Helios Venus in such a span.
 	// The n-th submits 1/n of what the first does, which is roughly the spread there.
 	users = 35
-
-	// DefaultNodesAsked is the number of nodes that every job is said to have run
-	// on, so that its demand is its duration times the speed on those. The paper
-	// does not say on how many its 232.6 minutes were measured; this is the one free
-	// parameter of the synthetic workload: its load.
+	// nodesAsked is the number of nodes that every job is said to have run on, so that
+	// its demand is its duration times the speed on those. The paper does not say on how
+	// many its 232.6 minutes were measured; this is the one free parameter of the
+	// synthetic workload: its load.
 	//
 	// It is calibrated on what the paper says of its pools, 70 to 190 nodes, never
 	// on what a policy achieves there. At the scarce end "the number of training
@@ -65,15 +64,14 @@ const (
 	//
 	// With 4, the ample end is at the paper's, and the scarce end, 70, lies between
 	// the mean and the busiest moment. No other size fits both.
-	DefaultNodesAsked = 4
+	nodesAsked = 4
 )
 
 // Synthetic draws a synthetic workload as a trace on nodes of DefaultGPUsPerNode:
 // the paper's counts and span exactly, its mean durations to a second. Durations
 // have a heavy tail, submissions follow day and night, and both kinds of one seed
-// have the same long jobs at the same times. nodesAsked is DefaultNodesAsked, or
-// another of 1, 2, 4, 8 and 16 to see what the load changes.
-func Synthetic(kind SyntheticKind, seed uint64, nodesAsked int) (Trace, error) {
+// have the same long jobs at the same times.
+func Synthetic(kind SyntheticKind, seed uint64) (Trace, error) {
 	if kind != Baseline && kind != Heterogeneous {
 		return nil, fmt.Errorf("unknown synthetic workload %q (want %s or %s)", kind, Baseline, Heterogeneous)
 	}

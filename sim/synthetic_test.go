@@ -25,8 +25,8 @@ func TestSyntheticHasThePapersFigures(t *testing.T) {
 		}
 	}
 	for seed := range uint64(20) {
-		all := drawn(t, Heterogeneous, seed, DefaultNodesAsked)
-		baseline := drawn(t, Baseline, seed, DefaultNodesAsked)
+		all := drawn(t, Heterogeneous, seed)
+		baseline := drawn(t, Baseline, seed)
 		isShort := func(job TraceJob) bool { return job.Duration < 5*time.Minute }
 		isLong := func(job TraceJob) bool { return !isShort(job) }
 		long := slices.DeleteFunc(slices.Clone(all), isShort)
@@ -52,18 +52,15 @@ func TestSyntheticHasThePapersFigures(t *testing.T) {
 }
 
 func TestSyntheticDependsOnTheSeedAlone(t *testing.T) {
-	draw := func(seed uint64) Trace {
-		trace := drawn(t, Heterogeneous, seed, 8)
-		return trace
-	}
+	draw := func(seed uint64) Trace { return drawn(t, Heterogeneous, seed) }
 	if diff := cmp.Diff(draw(7), draw(7)); diff != "" {
 		t.Errorf("the same seed gives (-one +other):\n%s", diff)
 	}
 	if cmp.Equal(draw(7), draw(8)) {
 		t.Error("two seeds give the same workload")
 	}
-	if got := draw(7)[0].Nodes(DefaultGPUsPerNode); got != 8 {
-		t.Errorf("a job asked for %d nodes; want 8", got)
+	if got := draw(7)[0].Nodes(DefaultGPUsPerNode); got != nodesAsked {
+		t.Errorf("a job asked for %d nodes; want %d", got, nodesAsked)
 	}
 }
 
@@ -71,7 +68,7 @@ func TestSyntheticDependsOnTheSeedAlone(t *testing.T) {
 func TestSyntheticKnowsDayAndNight(t *testing.T) {
 	day, night := 0, 0
 	for seed := range uint64(10) {
-		trace := drawn(t, Heterogeneous, seed, DefaultNodesAsked)
+		trace := drawn(t, Heterogeneous, seed)
 		for _, job := range trace {
 			switch hour := int((timeOfDay + job.Submit).Hours()) % 24; {
 			case hour >= 12 && hour < 18:
@@ -86,13 +83,13 @@ func TestSyntheticKnowsDayAndNight(t *testing.T) {
 	}
 }
 
-// TestLoadIsCalibrated checks the two ends of the pool that DefaultNodesAsked was
+// TestLoadIsCalibrated checks the two ends of the pool that nodesAsked was
 // chosen by.
 func TestLoadIsCalibrated(t *testing.T) {
 	var one, sixteen, busiest float64
 	const seeds = 10
 	for seed := range uint64(seeds) {
-		trace := drawn(t, Baseline, seed, DefaultNodesAsked)
+		trace := drawn(t, Baseline, seed)
 		workload := NewWorkload("", trace, WorkloadOptions{GPUsPerNode: DefaultGPUsPerNode})
 		most := 0
 		for _, at := range workload.Jobs {
@@ -119,7 +116,7 @@ func TestLoadIsCalibrated(t *testing.T) {
 }
 
 func TestSyntheticRefuses(t *testing.T) {
-	if _, err := Synthetic("other", 1, 4); err == nil {
+	if _, err := Synthetic("other", 1); err == nil {
 		t.Error("there is a synthetic workload of the kind \"other\"")
 	}
 }
@@ -129,7 +126,7 @@ func TestSyntheticRefuses(t *testing.T) {
 func TestSyntheticUsers(t *testing.T) {
 	count, all := make(map[string]int), 0
 	for seed := range uint64(20) {
-		trace := drawn(t, Heterogeneous, seed, DefaultNodesAsked)
+		trace := drawn(t, Heterogeneous, seed)
 		for _, job := range trace {
 			count[job.User]++
 			all++

@@ -1,6 +1,9 @@
 package sim
 
-import "github.com/elastalloc/elastalloc/solver"
+import (
+	"github.com/elastalloc/elastalloc/greedy"
+	"github.com/elastalloc/elastalloc/solver"
+)
 
 // teamPolicies are what the groups of this project are compared with where teams share a
 // pool.
@@ -8,11 +11,11 @@ func teamPolicies() []Policy {
 	options := totalTime(solver.AdmissionStartFirst)
 	return []Policy{
 		{
-			Name: PartitionsPolicy, Options: options, EveryEvent: true, NeedsTeams: true, place: partitioned(),
+			Name: PartitionsPolicy, Options: options, EveryEvent: true, NeedsTeams: true, Partitioned: true,
 			Description: "total-time in a partition of the pool for every team, by quota",
 		},
 		{
-			Name: "fifo-partitions", Decide: firstInFirstOut, FixedSize: true, NeedsTeams: true, place: partitioned(),
+			Name: "fifo-partitions", Decide: greedy.FillIdle, FixedSize: true, NeedsTeams: true, Partitioned: true,
 			Description: "fixed sizes, in the order of arrival, in those partitions",
 		},
 		{

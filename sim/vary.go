@@ -78,7 +78,6 @@ func (t Trace) Vary(variations []Variation, seed uint64, gpusPerNode int) (Trace
 	return varied, nil
 }
 
-// size sets the sizes.
 func (t Trace) size(variation Variation, seed uint64, gpusPerNode int) {
 	if variation == VaryMinimums {
 		random := rand.New(rand.NewPCG(seed, streamMinimums))
@@ -105,7 +104,6 @@ func (t Trace) size(variation Variation, seed uint64, gpusPerNode int) {
 	}
 }
 
-// weigh sets the weights.
 func (t Trace) weigh(variation Variation, seed uint64, gpusPerNode int) {
 	if variation == VaryWeights {
 		random := rand.New(rand.NewPCG(seed, streamWeights))

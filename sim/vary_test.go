@@ -10,7 +10,7 @@ import (
 
 func drawnTrace(t *testing.T, variations ...Variation) Trace {
 	t.Helper()
-	trace := drawn(t, Heterogeneous, 3, DefaultNodesAsked)
+	trace := drawn(t, Heterogeneous, 3)
 	varied, err := trace.Vary(variations, 5, DefaultGPUsPerNode)
 	if err != nil {
 		t.Fatal(err)

@@ -193,11 +193,16 @@ func (w *Workload) Suits(policy *Policy, config *Config) error {
 	if err := cmp.Or(w.suitsTeams(policy, config), w.suitsTypes(policy, config)); err != nil {
 		return err
 	}
-	if policy.place != nil {
-		return policy.place.suits(w, policy, config)
+	if policy.Partitioned {
+		return suitsPartitions(w, policy, config)
 	}
 	for i := range w.Jobs {
-		if job := &w.Jobs[i]; len(config.NodeTypes) == 0 && job.smallest() > config.Nodes {
+		job := &w.Jobs[i]
+		switch {
+		case policy.Name == RecordedPolicy && len(job.Recorded) == 0:
+			return fmt.Errorf("job %q of %s has no %s; the policy %s needs it", job.ID, w.Name, columnStart, policy.Name)
+		case policy.Name == RecordedPolicy || len(config.NodeTypes) > 0:
+		case job.smallest() > config.Nodes:
 			return fmt.Errorf("job %q of %s needs at least %d nodes; the pool has %d", job.ID, w.Name, job.smallest(), config.Nodes)
 		}
 	}

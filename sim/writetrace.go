@@ -83,7 +83,6 @@ func (t Trace) Write(w io.Writer) error {
 	return writer.Error()
 }
 
-// writtenSeconds returns a time in seconds.
 func writtenSeconds(d time.Duration) string {
 	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64)
 }

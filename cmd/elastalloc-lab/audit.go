@@ -69,7 +69,6 @@ recorded answer is worth what it says. Where it does not, the verdict is OPEN.`,
 	return command
 }
 
-// audits are the verdicts on recorded decisions.
 type audits struct {
 	again   apiconv.InProcess
 	options audit.Options
@@ -139,7 +138,6 @@ func (a *audits) planned(
 	return planned
 }
 
-// count returns how many decisions have a verdict.
 func (a *audits) count(v audit.Verdict) int {
 	count := 0
 	for _, class := range a.classes {
@@ -148,7 +146,6 @@ func (a *audits) count(v audit.Verdict) int {
 	return count
 }
 
-// table returns the verdicts for a person.
 func (a *audits) table(screen cli.Screen) string {
 	verdicts := []audit.Verdict{audit.Confirmed, audit.Refuted, audit.Open}
 	table := screen.NewTable().AlignRight(1, len(verdicts))

@@ -20,7 +20,6 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// benchFlags are the flags of bench.
 type benchFlags struct {
 	files, backends, formulations, objectives []string
 
@@ -93,7 +92,6 @@ On a signal the work stops, and the rows so far are printed.`,
 	return command
 }
 
-// check returns an error for an invalid flag.
 func (f *benchFlags) check() error {
 	switch {
 	case f.limit <= 0:
@@ -135,7 +133,6 @@ func (f *benchFlags) bench(cmd *cobra.Command, env cli.LookupEnv) error {
 	return cli.Failed(err)
 }
 
-// underObjectives returns the instances under each of the objectives asked for.
 func (f *benchFlags) underObjectives(instances []instance) ([]instance, error) {
 	for i := range f.objectives {
 		if err := checkName[elastallocv1.Objective]("objective", f.objectives, i); err != nil {
@@ -357,7 +354,6 @@ func compare(
 	return rows, nil
 }
 
-// measure decides one instance with one candidate.
 func measure(ctx context.Context, instance instance, candidate candidate) (benchRow, error) {
 	options := instance.options
 	options.Backend, options.Formulation = candidate.backend.Name, cmp.Or(candidate.formulation, solver.FormulationOneHot)

@@ -66,7 +66,6 @@ func readInstances(cmd *cobra.Command, paths []string, maxJobs int) ([]instance,
 	return instances, nil
 }
 
-// nameByPath renames instances of the same name to their paths.
 func nameByPath(instances []instance) {
 	count := make(map[string]int)
 	for _, one := range instances {
@@ -104,7 +103,6 @@ func filesOf(path string) (names []string, isFolder bool, err error) {
 	return names, true, nil
 }
 
-// readInstance reads a snapshot and its options from a request.
 func readInstance(cmd *cobra.Command, name string) (instance, error) {
 	request, err := cli.ReadRequest(cmd, name)
 	if err != nil {

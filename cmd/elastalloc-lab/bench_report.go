@@ -18,7 +18,6 @@ import (
 // nothing is shown in a table for a missing value.
 const nothing = "-"
 
-// writeBenchJSON writes the rows for a program.
 func writeBenchJSON(w io.Writer, rows []benchRow) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
@@ -27,7 +26,6 @@ func writeBenchJSON(w io.Writer, rows []benchRow) error {
 	}{rows})
 }
 
-// writeBenchTable writes the rows and a summary for a person.
 func writeBenchTable(w io.Writer, rows []benchRow, candidates []candidate, screen cli.Screen) error {
 	_, err := io.WriteString(w, rowTable(rows, screen).String()+"\n"+summaryTable(rows, candidates, screen).String()+"\n"+benchFooter(candidates))
 	return err
@@ -66,7 +64,6 @@ func (r *benchRow) searched() bool {
 	return r.Objective != nil && r.Reason != string(solver.ReasonHeuristic)
 }
 
-// fastestOptima returns the shortest time to a proof by instance.
 func fastestOptima(rows []benchRow) map[string]float64 {
 	fastest := make(map[string]float64)
 	for i := range rows {
@@ -158,7 +155,6 @@ func summarize(rows []benchRow, candidate candidate) summary {
 	return s
 }
 
-// geometricMean returns the geometric mean of positive numbers.
 func geometricMean(numbers []float64) float64 {
 	sum := 0.0
 	for _, x := range numbers {

@@ -68,7 +68,6 @@ func produce(cmd *cobra.Command, env cli.LookupEnv, out string, work func(contex
 // longestFirst is how long the first cell of a line may be to stand beside the others.
 const longestFirst = 24
 
-// onScreen lays out a table of a report for the terminal.
 func onScreen(table report.Table, screen cli.Screen) string {
 	t := screen.NewTable().AlignRight(1, len(table.Header))
 	header := make([]string, len(table.Header))
@@ -98,7 +97,6 @@ func onScreen(table report.Table, screen cli.Screen) string {
 	return t.String() + legend.String()
 }
 
-// runTasks makes runs and shows how many are done.
 func runTasks(ctx context.Context, tasks []sim.Task, allocator sim.Allocator, workers int, bar *progress) ([]*sim.Result, error) {
 	done := 0
 	bar.show(done, len(tasks), "runs")

@@ -11,7 +11,6 @@ import (
 	"github.com/elastalloc/elastalloc/sim"
 )
 
-// paperFlags are the flags of paper.
 type paperFlags struct {
 	config     experiments.Config
 	trace, out string
@@ -20,7 +19,7 @@ type paperFlags struct {
 // newPaperCommand returns the command with the paper's pools and the synthetic
 // workloads.
 func newPaperCommand(env cli.LookupEnv) *cobra.Command {
-	return paperCommand(experiments.Config{Pools: experiments.Pools(), Draw: experiments.Draw}, env)
+	return paperCommand(experiments.Config{Pools: experiments.Pools(), Draw: sim.Synthetic}, env)
 }
 
 // paperCommand returns the command for given pools and workloads.
@@ -52,7 +51,6 @@ others side by side. Nothing is written before all are done.`,
 	return command
 }
 
-// run makes the experiments and writes their results.
 func (f *paperFlags) run(cmd *cobra.Command, env cli.LookupEnv) error {
 	config, err := f.complete(cmd)
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/elastalloc/elastalloc/sim"
 )
 
-// policyNames returns the names of all policies.
 func policyNames() []string {
 	var names []string
 	for _, policy := range sim.Policies() {

@@ -26,7 +26,6 @@ type progress struct {
 // everySoOften is the time between two lines in a log.
 const everySoOften = 30 * time.Second
 
-// newProgress returns the progress of work that begins now, for a writer.
 func newProgress(w io.Writer, env cli.LookupEnv) *progress {
 	now := time.Now()
 	return &progress{w: w, screen: cli.ScreenFor(w, env), terminal: cli.IsTerminal(w), now: time.Now, begun: now, shown: now}
@@ -62,14 +61,12 @@ func timeLeft(taken time.Duration, done, all int) string {
 	return ", about " + format.Span(left.Round(time.Second)) + " left"
 }
 
-// drawBar draws the progress of the work.
 func drawBar(done, all int) string {
 	const width = 20
 	full := width * done / max(1, all)
 	return "[" + strings.Repeat("█", full) + strings.Repeat("·", width-full) + "]"
 }
 
-// clear removes the line from a terminal.
 func (p *progress) clear() {
 	if p.terminal {
 		fmt.Fprint(p.w, "\r\x1b[K")

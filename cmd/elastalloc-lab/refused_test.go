@@ -134,6 +134,7 @@ func TestRefused(t *testing.T) {
 			typed + "=fast=0,slow=2:x,,=3": "--node-types: \"fast=0\" names no nodes; want ID=NODES[:SPEED], such as a100=16:4\n" +
 				"  --node-types: \"slow=2:x\" has speed \"x\"; want a number greater than 0 and at most 1e+09\n" +
 				"  --node-types: \"\" names no nodes; want ID=NODES[:SPEED], such as a100=16:4\n",
+			typed + "=a=b --workers=0":                             "want ID=NODES[:SPEED], such as a100=16:4\n  --workers is 0; want at least 1\n",
 			typed + "=a=2,b=2 --node-types=a=4":                    "--node-types names two clusters of 4 nodes; results are told apart by that",
 			typed + "=a=2,a=2":                                     `"a" twice`,
 			typed + "=a=2 --policy=fifo":                           "the policy fifo knows no node types (want some of total-time, ",

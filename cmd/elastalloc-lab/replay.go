@@ -24,7 +24,6 @@ import (
 	"github.com/elastalloc/elastalloc/sim"
 )
 
-// replayFlags are the flags of replay.
 type replayFlags struct {
 	recordings []string
 	callers    []string
@@ -70,7 +69,6 @@ The policies:
 	return command
 }
 
-// replay replays a recording and writes the results.
 func (f *replayFlags) replay(cmd *cobra.Command, env cli.LookupEnv) error {
 	policies, err := f.check()
 	if err != nil {
@@ -138,7 +136,6 @@ func describeCut(c *recording.Cut) string {
 	}
 }
 
-// check returns the policies, or an error that names every invalid flag.
 func (f *replayFlags) check() ([]sim.Policy, error) {
 	var bad []string
 	addf := func(format string, args ...any) { bad = append(bad, fmt.Sprintf(format, args...)) }

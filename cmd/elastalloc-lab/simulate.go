@@ -27,7 +27,6 @@ const (
 	etaUnknown = "unknown"
 )
 
-// simulateFlags are the flags of simulate.
 type simulateFlags struct {
 	trace, synthetic string
 	minDuration      time.Duration
@@ -141,7 +140,6 @@ func defaultPolicies() []string {
 	return []string{"greedy", "optimal", "total-time", "total-time-waiting", sim.MaxMinPolicy, "hesrpt-event", "fifo", "srpt"}
 }
 
-// describeVariations lists what --vary draws.
 func describeVariations() string {
 	t := cli.Screen{}.NewTable()
 	t.Wrapped = 1
@@ -153,7 +151,6 @@ func describeVariations() string {
 	return strings.TrimRight(t.String(), "\n")
 }
 
-// simulate runs the simulations and writes the results.
 func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 	if len(f.types.clusters) > 0 && !cmd.Flags().Changed("policy") {
 		f.policies = typedPolicies()
@@ -238,12 +235,10 @@ func (f *simulateFlags) pin(
 	return err
 }
 
-// syntheticFlag is a flag for a kind of synthetic workload.
 func syntheticFlag(kind *string) pflag.Value {
 	return cli.ChoiceFlag{Value: kind, Choices: []string{string(sim.Baseline), string(sim.Heterogeneous)}}
 }
 
-// check returns the policies, or an error that names every invalid flag.
 func (f *simulateFlags) check() ([]sim.Policy, error) {
 	var bad []string
 	addf := func(format string, args ...any) { bad = append(bad, fmt.Sprintf(format, args...)) }
@@ -256,7 +251,7 @@ func (f *simulateFlags) check() ([]sim.Policy, error) {
 		}
 	}
 	f.types.parse(addf)
-	if len(f.nodes)+len(f.types.pools) == 0 {
+	if len(f.nodes)+len(f.types.clusters) == 0 {
 		addf("--nodes is empty")
 	}
 	policies := findPolicies(f.policies, addf)
@@ -321,13 +316,11 @@ func (f *simulateFlags) workload(trace sim.Trace, name string, vary []sim.Variat
 	return workload.Disturb(f.disturbance, f.seed), nil
 }
 
-// variations returns what --vary names.
 func (f *simulateFlags) variations() []sim.Variation { return cli.Named[sim.Variation](f.vary) }
 
-// readTrace returns the trace and its name in the results.
 func (f *simulateFlags) readTrace(cmd *cobra.Command) (sim.Trace, string, error) {
 	if f.synthetic != "" {
-		trace, err := sim.Synthetic(sim.SyntheticKind(f.synthetic), f.seed, sim.DefaultNodesAsked)
+		trace, err := sim.Synthetic(sim.SyntheticKind(f.synthetic), f.seed)
 		return trace, "synthetic-" + f.synthetic, err
 	}
 	return readTraceFile(cmd, f.trace)
@@ -340,7 +333,6 @@ func readTraceFile(cmd *cobra.Command, file string) (sim.Trace, string, error) {
 	return trace, strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)), err
 }
 
-// configs returns the setting of every pool, with its teams.
 func (f *simulateFlags) configs(cmd *cobra.Command, workload *sim.Workload) ([]sim.Config, error) {
 	groups, err := f.teams.read(cmd)
 	if err != nil {
@@ -362,7 +354,6 @@ func (f *simulateFlags) configs(cmd *cobra.Command, workload *sim.Workload) ([]s
 	return configs, nil
 }
 
-// tasksOf returns the runs, grouped by pool.
 func tasksOf(workload sim.Workload, policies []sim.Policy, configs []sim.Config) []sim.Task {
 	var tasks []sim.Task
 	for _, config := range configs {

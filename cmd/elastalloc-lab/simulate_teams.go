@@ -9,7 +9,6 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// teamFlags are the flags that say which teams share the pool.
 type teamFlags struct {
 	count  int
 	file   string
@@ -17,7 +16,6 @@ type teamFlags struct {
 	limit  float64
 }
 
-// add defines the flags.
 func (f *teamFlags) add(flags *pflag.FlagSet) {
 	flags.IntVar(&f.count, "teams", 0, "number of teams to shuffle the users into (default the groups of the trace)")
 	flags.StringVar(&f.file, "groups", "", "groups with their quotas in CSV, - for standard input")
@@ -26,7 +24,6 @@ func (f *teamFlags) add(flags *pflag.FlagSet) {
 	flags.Float64Var(&f.limit, "team-limit", 0, "limit of each team, in times of its quota (default none)")
 }
 
-// check reports every bad flag.
 func (f *teamFlags) check(addf func(format string, args ...any)) {
 	if f.count < 0 {
 		addf("--teams is %d; want at least 1", f.count)

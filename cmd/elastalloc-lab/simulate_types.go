@@ -24,7 +24,6 @@ type typeFlags struct {
 	speeds   sim.Speeds          // those of the file
 }
 
-// add defines the flags.
 func (f *typeFlags) add(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.clusters, "node-types", nil,
 		"a cluster of several kinds of nodes instead of --nodes, as `ID=NODES[:SPEED],...`, a node's speed relative to the reference being 1 by default; repeated for several clusters")
@@ -36,19 +35,23 @@ func typedPolicies() []string {
 	return []string{sim.TypePartitionsPolicy, "total-time", "type-kept", "sia", "sia-ramp"}
 }
 
-// parse reads the node types of every cluster, and reports every bad flag.
 func (f *typeFlags) parse(addf func(format string, args ...any)) {
 	if f.file != "" && len(f.clusters) == 0 {
 		addf("--speeds has no node types; want --node-types as well")
 	}
 	for _, text := range f.clusters {
 		var pool []solver.NodeType
-		for _, part := range strings.Split(text, ",") {
+		whole := true
+		for part := range strings.SplitSeq(text, ",") {
 			nodeType, err := parseNodeType(part)
 			if err != nil {
+				whole = false
 				addf("--node-types: %v", err)
 			}
 			pool = append(pool, nodeType)
+		}
+		if !whole {
+			continue
 		}
 		nodes := nodesOf(pool)
 		if slices.ContainsFunc(f.pools, func(other []solver.NodeType) bool { return nodesOf(other) == nodes }) {
@@ -84,7 +87,6 @@ func nodesOf(types []solver.NodeType) int {
 	return min(nodes, math.MaxInt32)
 }
 
-// read reads the speeds, where a file is named.
 func (f *typeFlags) read(cmd *cobra.Command) (err error) {
 	if f.file != "" {
 		f.speeds, err = cli.ReadFile(cmd, f.file, sim.ReadSpeeds)

@@ -10,7 +10,6 @@ import (
 	"github.com/elastalloc/elastalloc/sim"
 )
 
-// newTraceCommand returns the command that draws a trace or cuts one.
 func newTraceCommand() *cobra.Command {
 	var file, synthetic string
 	var seed uint64
@@ -30,7 +29,7 @@ window, as a trace in CSV. Times are counted from the first job that is printed.
 			var trace sim.Trace
 			var err error
 			if synthetic != "" {
-				if trace, err = sim.Synthetic(sim.SyntheticKind(synthetic), seed, sim.DefaultNodesAsked); err != nil {
+				if trace, err = sim.Synthetic(sim.SyntheticKind(synthetic), seed); err != nil {
 					return fmt.Errorf("--synthetic: %w", err)
 				}
 			} else if trace, _, err = readTraceFile(cmd, file); err != nil {

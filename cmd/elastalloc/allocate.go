@@ -11,7 +11,6 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// allocateFlags are the flags of allocate.
 type allocateFlags struct {
 	decideFlags
 	plan, certificate, example bool
@@ -55,7 +54,6 @@ the horizon. Nothing else is foreseen: no submissions, no later decisions.`,
 	return command
 }
 
-// allocate asks for the decision on the request.
 func (f *allocateFlags) allocate(cmd *cobra.Command, request *elastallocv1.AllocateRequest, allocator allocator) (answer, error) {
 	if cmd.Flags().Changed("plan") {
 		request.Options.IncludePlan = f.plan

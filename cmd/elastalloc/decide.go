@@ -107,7 +107,6 @@ func (f *decideFlags) addIDs(command *cobra.Command, ids *[]string, name, usage 
 	})
 }
 
-// idsOf returns the ids of the jobs of a request.
 func idsOf(request *elastallocv1.AllocateRequest) []string {
 	var ids []string
 	for _, job := range request.GetSnapshot().GetJobs() {
@@ -159,7 +158,6 @@ func (f *decideFlags) newAllocator(o *elastallocv1.AllocateOptions) (allocator, 
 	return local, func() {}, err
 }
 
-// optionFlags are the flags that say how to decide.
 type optionFlags struct {
 	programs    cli.Programs
 	backend     cli.EnumFlag[elastallocv1.Backend]

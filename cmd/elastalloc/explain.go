@@ -17,7 +17,6 @@ import (
 // that a server gives.
 const wholeBudget = 10 * time.Second
 
-// explainFlags are the flags of explain.
 type explainFlags struct {
 	decideFlags
 	jobs []string
@@ -99,7 +98,6 @@ func dearest(job *elastallocv1.JobExplanation) float64 {
 	return most
 }
 
-// sizeOf returns a size, with its node type if it has one.
 func sizeOf(size *elastallocv1.SizeOption) string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s", size.GetNodes(), size.GetNodeType()))
 }

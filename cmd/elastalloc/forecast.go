@@ -23,7 +23,6 @@ const (
 	outputHTML = "html"
 )
 
-// forecastFlags are the flags of forecast.
 type forecastFlags struct {
 	decideFlags
 	cadence, until time.Duration

@@ -77,12 +77,10 @@ func (f *remoteFlags) unreachable(ctx context.Context, message string) error {
 	return fmt.Errorf("no server answers at %s: %s", f.address, text)
 }
 
-// withTLS reports whether the server is asked over TLS.
 func (f *remoteFlags) withTLS() bool {
 	return f.tls || f.ca != "" || f.cert != "" || f.key != "" || f.serverName != ""
 }
 
-// client returns a client of the server.
 func (f *remoteFlags) client() (*client.Client, error) {
 	config, err := f.tlsConfig()
 	if err != nil {

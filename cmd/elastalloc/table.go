@@ -42,7 +42,6 @@ func checkCount(snapshot *elastallocv1.Snapshot, allocations []*elastallocv1.All
 	return nil
 }
 
-// fillText lays out what the queue takes of the idle nodes.
 func fillText(snapshot *elastallocv1.Snapshot, response *elastallocv1.FillIdleResponse, screen cli.Screen) (string, error) {
 	jobs, allocations := snapshot.GetJobs(), response.GetAllocations()
 	if err := checkCount(snapshot, allocations); err != nil {
@@ -64,7 +63,6 @@ func fillText(snapshot *elastallocv1.Snapshot, response *elastallocv1.FillIdleRe
 		t, countChanges(allocations), poolOf(snapshot), response.GetIdleNodes()), nil
 }
 
-// poolOf returns the nodes of the pool.
 func poolOf(s *elastallocv1.Snapshot) int32 {
 	total := s.GetTotalNodes()
 	if total == 0 {
@@ -75,12 +73,10 @@ func poolOf(s *elastallocv1.Snapshot) int32 {
 	return total
 }
 
-// nodesChange returns a job's nodes before and from now on.
 func nodesChange(job *elastallocv1.Job, a *elastallocv1.Allocation, width int) string {
 	return fmt.Sprintf("%*d → %-*d", width, job.GetCurrentNodes(), width, a.GetNodes())
 }
 
-// typeChange returns the types of a job's nodes before and from now on.
 func typeChange(job *elastallocv1.Job, a *elastallocv1.Allocation) string {
 	before, after := cmp.Or(job.GetCurrentNodeType(), format.None), cmp.Or(a.GetNodeType(), format.None)
 	if job.GetCurrentNodes() == 0 {
@@ -183,7 +179,6 @@ func groupTable(snapshot *elastallocv1.Snapshot, response *elastallocv1.Allocate
 	return t
 }
 
-// styleOf returns the style of a job's line.
 func styleOf(change elastallocv1.Change, screen cli.Screen) cli.Style {
 	switch change {
 	case elastallocv1.Change_CHANGE_START:
@@ -201,7 +196,6 @@ func styleOf(change elastallocv1.Change, screen cli.Screen) cli.Style {
 	}
 }
 
-// nodesWidth returns how many digits the largest number of nodes has.
 func nodesWidth(jobs []*elastallocv1.Job, allocations []*elastallocv1.Allocation) int {
 	most := int32(0)
 	for i, a := range allocations {
@@ -213,7 +207,6 @@ func nodesWidth(jobs []*elastallocv1.Job, allocations []*elastallocv1.Allocation
 	return len(strconv.Itoa(int(most)))
 }
 
-// reportTable lays out what is known about a decision.
 func reportTable(
 	request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse, objective solver.ObjectiveSpec, o outlook, screen cli.Screen,
 ) *cli.Table {
@@ -281,7 +274,6 @@ func describeCapped(request *elastallocv1.AllocateRequest, response *elastallocv
 // mostWarnings is how many warnings a person is shown; JSON has all.
 const mostWarnings = 10
 
-// objectiveOf returns the objective that a request asks for.
 func objectiveOf(request *elastallocv1.AllocateRequest) solver.ObjectiveSpec {
 	o := solver.Options{Objective: solver.Objective(apiconv.Name(request.GetOptions().GetObjective()))}
 	return o.Spec()

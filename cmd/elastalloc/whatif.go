@@ -18,7 +18,6 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// whatIfFlags are the flags of whatif.
 type whatIfFlags struct {
 	decideFlags
 	nodes     []int
@@ -66,7 +65,6 @@ a WhatIfRequest: {"scenarios": [{"name": "more", "totalNodes": 130}]}.`,
 	return command
 }
 
-// whatIf asks for the decisions on the snapshot and its variations.
 func (f *whatIfFlags) whatIf(cmd *cobra.Command, request *elastallocv1.AllocateRequest, allocator allocator) (answer, error) {
 	if err := checkIDs(request, "remove", f.remove); err != nil {
 		return answer{}, err
@@ -94,7 +92,6 @@ func (f *whatIfFlags) whatIf(cmd *cobra.Command, request *elastallocv1.AllocateR
 	}}, nil
 }
 
-// readScenarios returns the scenarios that the flags describe.
 func (f *whatIfFlags) readScenarios(cmd *cobra.Command, snapshot *elastallocv1.Snapshot) ([]*elastallocv1.Scenario, error) {
 	if f.scenarios != "" {
 		request := new(elastallocv1.WhatIfRequest)
@@ -163,7 +160,6 @@ func parseNodeTypes(text string, known []*elastallocv1.NodeType) ([]*elastallocv
 	return types, nil
 }
 
-// readJobs reads a job in protojson, or a list of jobs.
 func readJobs(cmd *cobra.Command, name string) ([]*elastallocv1.Job, error) {
 	text, err := cli.ReadInput(cmd, name)
 	if err != nil {

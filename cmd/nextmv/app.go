@@ -19,10 +19,8 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// app decides requests.
 type app struct{ programs cli.Programs }
 
-// solve decides a request, on which options that are set win over its own.
 func (a app) solve(ctx context.Context, request *elastallocv1.AllocateRequest, o options) (schema.Output, error) {
 	if err := o.apply(request); err != nil {
 		return schema.Output{}, err

@@ -49,7 +49,6 @@ func (o *options) apply(request *elastallocv1.AllocateRequest) error {
 	)
 }
 
-// setEnum sets a field to the value of the given name, unless that is empty.
 func setEnum[E apiconv.Enum](field *E, option, name string) error {
 	if name == "" {
 		return nil

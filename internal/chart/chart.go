@@ -175,7 +175,6 @@ func (c *Bars) SVG() string {
 	return b.String()
 }
 
-// clip shortens a text to at most some letters.
 func clip(s string, most int) string {
 	if letters := []rune(s); len(letters) > most {
 		return string(letters[:max(0, most-1)]) + "…"
@@ -183,19 +182,16 @@ func clip(s string, most int) string {
 	return s
 }
 
-// begin writes the begin of a picture.
 func begin(b *strings.Builder, width, height, size int, title string) {
 	fmt.Fprintf(b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%[1]d" height="%[2]d" `+
 		`font-family="system-ui, sans-serif" font-size="%d" fill="currentColor" role="img">`+"\n<title>%s</title>\n",
 		width, height, size, html.EscapeString(text.Printable(title)))
 }
 
-// line writes a thin line.
 func line(b *strings.Builder, x1, y1, x2, y2 float64) {
 	fmt.Fprintf(b, `<path d="M%.1f %.1fL%.1f %.1f" stroke="currentColor" stroke-opacity=".25"/>`+"\n", x1, y1, x2, y2)
 }
 
-// label writes a text.
 func label(b *strings.Builder, x, y float64, anchor, s string) {
 	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`+"\n", x, y, anchor, html.EscapeString(s))
 }

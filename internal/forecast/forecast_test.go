@@ -40,7 +40,7 @@ func newAllocator(tb testing.TB, options elastalloc.Options) *elastalloc.Allocat
 // really left, with ETAs that are off.
 func TestForecastIsTheSimulation(t *testing.T) {
 	t.Parallel()
-	trace, err := sim.Synthetic(sim.Heterogeneous, 5, sim.DefaultNodesAsked)
+	trace, err := sim.Synthetic(sim.Heterogeneous, 5)
 	if err != nil {
 		t.Fatal(err)
 	}

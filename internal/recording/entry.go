@@ -71,7 +71,6 @@ func (e *Entry) appendTo(text []byte) []byte {
 	return append(text, '}', '\n')
 }
 
-// appendString appends a string in JSON.
 func appendString(text []byte, s string) []byte {
 	quoted, err := json.Marshal(s)
 	if err != nil { // Strings always marshal.
@@ -92,7 +91,6 @@ func appendMessage(text []byte, field string, message proto.Message) []byte {
 	return with
 }
 
-// parse reads a line.
 func parse(text []byte) (Entry, error) {
 	var l line
 	if err := json.Unmarshal(text, &l); err != nil {

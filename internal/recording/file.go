@@ -23,7 +23,6 @@ const (
 
 var namePattern = regexp.MustCompile(`^decisions-\d{8}T\d{6}Z\.jsonl\.zst$`)
 
-// file is a file that is being written.
 type file struct {
 	path    string
 	began   time.Time
@@ -72,7 +71,6 @@ func (f *file) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// write adds a line.
 func (f *file) write(text []byte) error {
 	_, err := f.encoder.Write(text)
 	return err
@@ -81,7 +79,6 @@ func (f *file) write(text []byte) error {
 // flush writes out the lines so far, so that a reader finds them.
 func (f *file) flush() error { return f.encoder.Flush() }
 
-// close ends the file.
 func (f *file) close() error { return errors.Join(f.encoder.Close(), f.disk.Close()) }
 
 // abandon leaves the file as far as it was written, or not at all where nothing was.

@@ -77,7 +77,6 @@ func ReadAll(dirs []string) ([]Entry, []Cut, error) {
 	return entries, cuts, err
 }
 
-// readFile calls yield with the calls of a file.
 func readFile(path string, yield func(Entry) error) ([]Cut, error) {
 	disk, err := os.Open(path)
 	if err != nil {

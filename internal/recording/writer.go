@@ -177,7 +177,6 @@ func (w *Writer) run() {
 	}
 }
 
-// write puts a call into the file.
 func (w *Writer) write(q queued) {
 	defer w.queuedBytes.Add(-q.bytes)
 	if w.file == nil && !w.begin() {
@@ -243,7 +242,6 @@ func (w *Writer) flush() {
 // fileLimit returns after how many bytes a new file is begun.
 func (w *Writer) fileLimit() int64 { return min(maxFileBytes, w.config.MaxBytes/maxFileShare) }
 
-// wrote counts what was written out.
 func (w *Writer) wrote() {
 	w.written.Add(w.pending)
 	w.pending = 0
@@ -253,7 +251,6 @@ func (w *Writer) wrote() {
 	}
 }
 
-// endFile ends the file, if there is one.
 func (w *Writer) endFile() {
 	if w.file == nil {
 		return

@@ -176,7 +176,6 @@ type chart struct {
 // smallestDecision is what shorter decisions count as in a histogram, in milliseconds.
 const smallestDecision = 0.001
 
-// draw draws the figure.
 func (c *chart) draw() (figures.Named, error) {
 	named := figures.Named{Name: "figure-" + c.name}
 	var err error
@@ -205,7 +204,6 @@ func (m *measures) series(name, setting string, source Source, policy string, of
 	return s
 }
 
-// poolsX returns the pools as coordinates.
 func (m *measures) poolsX() []float64 {
 	x := make([]float64, len(m.pools))
 	for i, nodes := range m.pools {

@@ -27,7 +27,6 @@ func numberOf(values []float64) Number {
 	return n
 }
 
-// times converts the number to another unit.
 func (n Number) times(factor float64) Number { return Number{n.Mean * factor, n.Spread * factor} }
 
 // Row is the measures of one policy on one pool. Field names are those of results.json;
@@ -73,7 +72,6 @@ type Timing struct {
 	millis []float64
 }
 
-// measures holds the measures of all runs.
 type measures struct {
 	pools   []int
 	sources []Source
@@ -147,7 +145,6 @@ func measure(config *Config, plans []planned, runs []*sim.Result, timed int) *me
 	return m
 }
 
-// fill works out the measures of a row from its runs.
 func (r *Row) fill(outcomes []outcome) {
 	// optional leaves out the runs of which a number says nothing.
 	optional := func(of func(*outcome) float64) *Number {
@@ -211,7 +208,6 @@ func (m *measures) row(setting string, source Source, policy string, nodes int) 
 	return new(Row)
 }
 
-// rowsOf returns the rows of a setting and some policies.
 func (m *measures) rowsOf(setting string, policies ...string) []Row {
 	return slices.DeleteFunc(slices.Clone(m.rows), func(r Row) bool {
 		return r.Setting != setting || !slices.Contains(policies, r.Policy)

@@ -16,7 +16,6 @@ const (
 	paperHeterogeneous, paperBugs      = 24.1, 15.0
 )
 
-// experiments returns all experiments: the paper's, then ours.
 func (m *measures) experiments() []Experiment {
 	last := len(m.pools) - 1
 	list := []Experiment{
@@ -153,7 +152,6 @@ func (m *measures) decisionTimes() Experiment {
 	return e
 }
 
-// variants compares other policies with optimal in the baseline.
 func (m *measures) variants() Experiment {
 	policies := append([]string{greedyPolicy, optimalPolicy}, variantPolicies()...)
 	e := Experiment{

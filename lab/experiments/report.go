@@ -62,7 +62,6 @@ func (r *Results) Write(directory *results.Directory) error {
 	return page.Write(directory, files)
 }
 
-// json returns the content of results.json.
 func (r *Results) json() ([]byte, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -121,7 +120,6 @@ func (r *Results) page() (*report.Page, error) {
 	return page, err
 }
 
-// header names the columns of results.
 func (r *Results) header() []string {
 	header := []string{"", "the paper"}
 	for _, source := range r.sources {
@@ -142,7 +140,6 @@ func (r *Results) Tables() []report.Table {
 	return []report.Table{table}
 }
 
-// everyPool lays out the rows of an experiment.
 func everyPool(rows []Row) report.Table {
 	table := report.Table{Title: "Every pool", Header: []string{
 		"policy", "workload", "nodes", "queueing (min)", "total (min)", "additional per 100", "rescales", "more jobs than nodes (% of decisions)",
@@ -157,7 +154,6 @@ func everyPool(rows []Row) report.Table {
 	return table
 }
 
-// workloadsText says what the workloads are.
 func workloadsText() []string {
 	return []string{
 		"The paper's trace is not public. The synthetic workload has its counts (447 jobs of 5 minutes and more, 805 shorter ones), its span and " +

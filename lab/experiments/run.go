@@ -48,11 +48,6 @@ type Config struct {
 	Origin results.Origin
 }
 
-// Draw draws the synthetic workloads of package sim.
-func Draw(kind sim.SyntheticKind, seed uint64) (sim.Trace, error) {
-	return sim.Synthetic(kind, seed, sim.DefaultNodesAsked)
-}
-
 // Validate returns an error that names every invalid field.
 func (c *Config) Validate() error {
 	var bad []error
@@ -178,7 +173,6 @@ func plan(config *Config, kept *unprovenList) (timed, rest []planned, err error)
 	return timed, rest, nil
 }
 
-// drawn is a workload and its origin.
 type drawn struct {
 	source   Source
 	seed     uint64

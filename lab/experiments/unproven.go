@@ -78,7 +78,6 @@ func (l *unprovenList) observer(p *planned) sim.Observer {
 	}
 }
 
-// sorted returns the decisions sorted by file name.
 func (l *unprovenList) sorted() []Unproven {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()

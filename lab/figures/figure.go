@@ -187,7 +187,6 @@ type spreadPoints struct {
 // YError returns the spread of point i, downwards and upwards.
 func (p spreadPoints) YError(i int) (low, high float64) { return p.spread[i], p.spread[i] }
 
-// newFigure returns an empty figure.
 func newFigure(title, xLabel, yLabel string) *Figure {
 	p := plot.New()
 	sans := func(size vg.Length) font.Font {
@@ -252,7 +251,6 @@ func (f *Figure) draw(c draw.Canvas) {
 	f.legend.Draw(draw.Crop(c, c.Size().X-legendWidth+margin, 0, 0, -below))
 }
 
-// style is how a series looks.
 type style struct {
 	line  draw.LineStyle
 	glyph draw.GlyphStyle

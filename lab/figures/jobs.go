@@ -61,7 +61,6 @@ type gantt struct {
 	unit time.Duration // of the x axis
 }
 
-// at returns where a time is on the x axis.
 func (g gantt) at(t time.Duration) float64 { return float64(t) / float64(g.unit) }
 
 // ganttStyle returns how a job is drawn while it holds some of at most this many nodes.

@@ -120,7 +120,6 @@ func firstSteps(p *solver.Problem) [][]int {
 	return all
 }
 
-// changed returns the number of jobs whose nodes are not their current ones.
 func changed(p *solver.Problem, nodes []int) int {
 	count := 0
 	for i, k := range nodes {

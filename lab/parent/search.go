@@ -67,7 +67,6 @@ func rowsByFirst(job *solver.AdmittedJob, steps int, f finished) map[int][]row {
 	return byFirst
 }
 
-// isFinished reports whether the job has finished after the given steps.
 func isFinished(job *solver.AdmittedJob, nodes []int) bool {
 	progress := job.Progress(nodes)
 	return len(progress) > 0 && progress[len(progress)-1] >= 1

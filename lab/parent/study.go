@@ -102,7 +102,6 @@ func randomSnapshot(random *rand.Rand, nodes, short int) *solver.Snapshot {
 	return s
 }
 
-// markdown returns the finding as a row of the table.
 func (f finding) markdown() string {
 	taken := float64(max(1, f.snapshotsTaken))
 	return fmt.Sprintf("| %.4g | %d of %d | %.1f %% | %.1f %% | %.2f %% | %.3f %% | %.2f %% |\n",

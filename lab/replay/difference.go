@@ -201,7 +201,6 @@ func (m *Moment) why(n int, a *solver.Allocation, held, gets Held) string {
 	}
 }
 
-// ofNodes names the nodes in a sentence.
 func (h Held) ofNodes() string {
 	if h.NodeType == "" {
 		return fmt.Sprint(h.Nodes, " nodes")

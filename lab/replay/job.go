@@ -78,7 +78,6 @@ func followed(tracks []*track) (changes, carriedOut int) {
 	return changes, carriedOut
 }
 
-// at returns the time of a sighting.
 func (h *history) at(s *sighting) time.Duration { return h.moments[s.moment].At }
 
 // reconstruct fills in what happened to a job.
@@ -235,7 +234,6 @@ func newHolding(job *sim.WorkloadJob, types []solver.NodeType) *holding {
 	return h
 }
 
-// give changes the nodes.
 func (h *holding) give(now Held, at time.Duration) {
 	if now == h.now {
 		return

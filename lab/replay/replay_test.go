@@ -131,7 +131,7 @@ func policy(t *testing.T, name string) sim.Policy {
 // recording tells comes to the same figures, each within a step.
 func TestRecordingOfASimulation(t *testing.T) {
 	t.Parallel()
-	trace, err := sim.Synthetic(sim.Baseline, 1, sim.DefaultNodesAsked)
+	trace, err := sim.Synthetic(sim.Baseline, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

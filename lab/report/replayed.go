@@ -150,7 +150,6 @@ func nodeHours(h float64) string {
 	return fmt.Sprintf("%.0f", h)
 }
 
-// page makes the report.
 func (f *Replayed) page() (*Page, error) {
 	_, unit := f.unit()
 	figure, err := totalTimes(f.Runs, unit)
@@ -253,7 +252,6 @@ func (f *Replayed) decisionSection() Section {
 	return section
 }
 
-// totalTimes draws the mean total time of runs on one pool.
 func totalTimes(runs []*sim.Result, unit string) (figures.Named, error) {
 	var names []string
 	var values []float64

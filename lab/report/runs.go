@@ -84,7 +84,6 @@ func ranged(format string, numbers ...float64) string {
 	return least + " to " + most
 }
 
-// joined lists numbers.
 func joined(numbers []int) string {
 	words := make([]string, len(numbers))
 	for i, n := range numbers {

@@ -144,7 +144,6 @@ func (f *Simulated) Tables() []Table {
 	return tables
 }
 
-// policiesTable says what each policy does.
 func (f *Simulated) policiesTable() Table {
 	table := Table{Header: []string{"policy", "what it does"}, TextColumns: []int{1}}
 	for _, policy := range sim.Policies() {
@@ -155,7 +154,6 @@ func (f *Simulated) policiesTable() Table {
 	return table
 }
 
-// hasTeams reports whether teams shared the pools of the runs.
 func (f *Simulated) hasTeams() bool { return len(f.Summary.Runs[0].Teams) > 0 }
 
 // teamsTables has a table of the teams in each run, none where there are no teams.
@@ -182,7 +180,6 @@ func (f *Simulated) teamsTables() []Table {
 	return []Table{table}
 }
 
-// typesTable lays out the node types of each run.
 func (f *Simulated) typesTable() Table {
 	table := Table{
 		Title:  "Node types until the last submission; one more: the hours of jobs that one more node would save in a day, at the prices of the decisions",

@@ -154,7 +154,6 @@ func JobsCSV(runs []*sim.Result, seed uint64) []byte {
 	return b.Bytes()
 }
 
-// seconds writes whole seconds.
 func seconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Second), 10) }
 
 // Origin says by what, when and where results were made.

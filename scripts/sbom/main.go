@@ -54,7 +54,6 @@ func main() {
 	}
 }
 
-// write writes the bill of what binaries link together.
 func write(w io.Writer, name string, binaries []string) error {
 	bill := bom{Format: "CycloneDX", SpecVersion: "1.6", Version: 1}
 	bill.Metadata.Component = component{Type: "application", Ref: name, Name: name}

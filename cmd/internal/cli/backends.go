@@ -32,7 +32,6 @@ func AddProgramFlags(flags *pflag.FlagSet, programs *Programs) {
 	})
 }
 
-// programFlag is the flag of one backend's program.
 type programFlag struct {
 	programs Programs
 	backend  solver.BackendName

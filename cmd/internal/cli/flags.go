@@ -69,7 +69,6 @@ func EnumName(value protoreflect.Enum) string {
 	return fmt.Sprint(value.Number())
 }
 
-// bytesFlag is a flag for a number of bytes.
 type bytesFlag struct{ value *int64 }
 
 // NewBytesFlag returns a flag that sets value, in bytes: a whole number, alone or with a

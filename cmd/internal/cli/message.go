@@ -58,7 +58,6 @@ func newMessageText(roots ...protoreflect.MessageDescriptor) *messageText {
 	return m
 }
 
-// add adds the fields of a message.
 func (m *messageText) add(message protoreflect.MessageDescriptor) {
 	for i := range message.Fields().Len() {
 		field := message.Fields().Get(i)

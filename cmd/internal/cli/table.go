@@ -84,7 +84,6 @@ func (t *Table) String() string {
 	return b.String()
 }
 
-// widths returns the width of each column.
 func (t *Table) widths() []int {
 	var widths []int
 	for _, row := range t.rows {

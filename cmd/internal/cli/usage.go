@@ -44,7 +44,6 @@ func parseDuration(text string) (time.Duration, error) {
 	return time.ParseDuration(text)
 }
 
-// durationFlag is a flag for a duration that may be in days, too.
 type durationFlag struct{ pflag.Value }
 
 // Set takes a duration.
@@ -58,7 +57,6 @@ func (f durationFlag) Set(text string) error {
 	return nil
 }
 
-// acceptDays lets all flags for durations be in days, too.
 func acceptDays(root *cobra.Command) {
 	for _, command := range root.Commands() {
 		command.Flags().VisitAll(func(flag *pflag.Flag) {
@@ -81,7 +79,6 @@ func CompleteFiles(command *cobra.Command, extension string, names ...string) {
 	}
 }
 
-// groupAnnotation is the annotation of a flag that stands in a group of the help.
 const groupAnnotation = "elastalloc_group"
 
 // Group adds flags that stand together in the help, under a title.

@@ -134,12 +134,10 @@ func exporterNames(get func(string) string) ([]string, error) {
 	return names, nil
 }
 
-// list returns the parts of a value that commas separate.
 func list(value string) []string {
 	return strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// hasEndpoint reports whether the variables name a collector.
 func hasEndpoint(get func(string) string) bool {
 	return get("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
 }

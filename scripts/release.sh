@@ -58,7 +58,7 @@ for platform in $platforms; do
   mkdir "$work/$name"
   mv "$work/bin"/* "$work/$name"
   cp --recursive LICENSE NOTICE README.md CHANGELOG.md "$work"/{man,THIRD_PARTY_LICENSES} "$work/$name"
-  env -u GOOS -u GOARCH go run ./scripts/sbom elastalloc "$work/$name"/elastalloc{,-controller,-lab} >"$out/$name.sbom.json"
+  env -u GOOS -u GOARCH scripts/sbom.sh elastalloc "$work/$name"/elastalloc{,-controller,-lab} >"$out/$name.sbom.json"
   pack "$out/$name.tar.gz" "$work" "$name"
 done
 unset GOOS GOARCH

@@ -9,10 +9,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// shortestRemaining is SRPT over jobs of fixed size, preemptive: in the order of
-// the run time left at that size, each job whose size fits in what is left of the
-// pool runs, and the others wait. All jobs are admitted, since the rule itself decides
-// which of them wait.
+// shortestRemaining is SRPT over jobs of fixed size, preemptive: in the order of the run time
+// left at that size, each job runs whose size fits in what is left of the pool.
 func shortestRemaining(s *solver.Snapshot) []int {
 	left := make([]float64, len(s.Jobs))
 	for i := range s.Jobs {
@@ -135,8 +133,8 @@ func TotalTimeBound(demands []time.Duration, nodes int) time.Duration {
 	return scale(time.Second, sum/float64(max(1, len(demands))))
 }
 
-// shares is the admitted jobs of a snapshot while a rule shares out the pool:
-// each has a position among its legal sizes, the first to begin with.
+// shares is the admitted jobs of a snapshot while a rule shares out the pool, each at a level
+// of its legal sizes.
 type shares struct {
 	jobs  []solver.AdmittedJob
 	level []int
@@ -155,8 +153,7 @@ func newShares(s *solver.Snapshot, admission solver.Admission) *shares {
 // nodes returns what admitted job n has.
 func (m *shares) nodes(n int) int { return m.jobs[n].Sizes[m.level[n]] }
 
-// next returns the next size of admitted job n, or a size that no pool has if it already
-// has its largest.
+// next returns the next size of admitted job n, one that no pool has after the largest.
 func (m *shares) next(n int) int {
 	if m.level[n]+1 == len(m.jobs[n].Sizes) {
 		return math.MaxInt

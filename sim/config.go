@@ -13,32 +13,28 @@ import (
 type Config struct {
 	// Nodes is the size of the pool. At least 1.
 	Nodes int
-	// NodeTypes are the kinds of nodes, which together are Nodes; empty if nodes are all
-	// alike. Policies that know of types need them.
+	// NodeTypes are the kinds of nodes, together Nodes; empty if nodes are all alike.
 	NodeTypes []solver.NodeType
-	// Frequency is the elastic training frequency f, the time between two scaling
-	// moments and the length of a step: whole seconds, at least one.
+	// Frequency is the time between two scaling moments and the length of a step, the
+	// paper's f: whole seconds, at least one.
 	Frequency time.Duration
 	// Round has a policy that decides at every event do so at the next multiple of it: whole
 	// seconds, 0 for one second.
 	Round time.Duration
 	// Steps is the number of steps a decision looks ahead.
 	Steps int
-	// ScalingDelay is how long a job that starts or grows trains on as many nodes
-	// as before: whole seconds, less than the frequency, or else jobs could be
-	// starting and growing for ever.
+	// ScalingDelay is how long a job that starts or grows trains on as many nodes as before:
+	// whole seconds, less than the frequency, or else jobs could be growing for ever.
 	ScalingDelay time.Duration
-	// RestartTime is how long a job makes no progress after every change of its nodes,
-	// its start included: whole seconds, of any length. Not together with ScalingDelay.
+	// RestartTime is how long a job makes no progress after every change of its nodes:
+	// whole seconds, of any length. Not together with ScalingDelay.
 	RestartTime time.Duration
 	// DecisionBudget is the time budget of a decision; 0 leaves it to the Allocator.
 	DecisionBudget time.Duration
-	// Groups are the teams that share the pool, with their departments; empty if the jobs
-	// have no teams. Policies that know of teams need them.
+	// Groups are the teams that share the pool, with their departments.
 	Groups []solver.Group
 	// Resized is when the size of the pool changes, ascending, in whole seconds: to at most
-	// Nodes, and to Nodes in the end. Policies decide then as well. Empty for a pool that
-	// always has Nodes.
+	// Nodes, and to Nodes in the end. Policies decide then as well.
 	Resized []NodesAt
 	// MaxDecisions is after how many decisions a run ends with ErrTooManyDecisions; 0 is no limit.
 	MaxDecisions int
@@ -54,8 +50,7 @@ type Observer func(*solver.Snapshot, solver.Decision)
 // simulation finds.
 const DefaultDecisionBudget = 10 * time.Second
 
-// DefaultConfig returns the paper's setting for a pool: a decision every 5 minutes
-// that looks 5 steps ahead, and no scaling delay.
+// DefaultConfig returns the paper's setting for a pool, without a scaling delay.
 func DefaultConfig(nodes int) Config {
 	return Config{
 		Nodes:          nodes,

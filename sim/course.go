@@ -6,16 +6,14 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Course is one job on nodes that are given to it from outside, with the delays and
-// restarts of a simulation. It says how much work a real job did on the nodes that it
-// really held.
+// Course says how much work a real job did on the nodes that it really held, with the delays
+// and restarts of a simulation.
 type Course struct {
 	job simulatedJob
 	now time.Duration
 }
 
-// NewCourse returns the course of a job from its submission on, in a pool of node types or, of
-// none, of nodes that are all alike.
+// NewCourse returns the course of a job from its submission on.
 func NewCourse(job *WorkloadJob, types []solver.NodeType) *Course {
 	c := &Course{job: newSimulatedJob(job, &Config{NodeTypes: types}), now: job.Submit}
 	c.job.arrive(c.now)

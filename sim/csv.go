@@ -10,9 +10,8 @@ import (
 )
 
 // readCSV reads CSV whose first line names the columns, in any order, and calls each with every
-// line below. Columns that are neither required nor optional are ignored. Errors begin with what
-// is read, and name the line; that of the first line names every column that is missing or there
-// twice.
+// line below. Errors begin with what is read, and name the line; that of the first line names
+// every column that is missing or there twice.
 func readCSV(r io.Reader, what string, required, optional []string, each func(csvLine) error) error {
 	reader := csv.NewReader(r)
 	reader.ReuseRecord = true

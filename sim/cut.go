@@ -7,16 +7,12 @@ import (
 )
 
 // Cut returns the snapshot that a pool of the given nodes would have had at a moment
-// of a trace, counted from the first submission. nodes is at least 0 and
-// gpusPerNode at least 1.
+// of a trace, counted from the first submission.
 //
-// The snapshot holds the jobs submitted by then and, by the trace's own
-// durations, not yet finished: submit <= at < submit + duration. Each has the
-// share of its demand that the trace leaves it, 1 - (at-submit)/duration. In the
-// order of submission they hold the nodes they asked for while the pool lasts:
-// the first that does not fit and all after it are queued, first in, first out,
-// and have waited since. The horizon is the default and so, where the trace does not
-// say otherwise, is the range of nodes; both are written out.
+// It holds the jobs submitted by then and, by the trace's own durations, not yet
+// finished, each with the share of its demand that the trace leaves it. In the order of
+// submission they hold the nodes they asked for while the pool lasts: the first that does
+// not fit and all after it are queued, and have waited since.
 func Cut(trace Trace, nodes int, at time.Duration, gpusPerNode int) *solver.Snapshot {
 	snapshot := &solver.Snapshot{TotalNodes: nodes, Horizon: solver.DefaultHorizon()}
 	idle, queuing := nodes, false
@@ -29,7 +25,7 @@ func Cut(trace Trace, nodes int, at time.Duration, gpusPerNode int) *solver.Snap
 		if elapsed >= traced.runTime(gpusPerNode) {
 			continue
 		}
-		job := traced.job(traced.ID)
+		job := *traced.job(traced.ID)
 		job.Scaling.DoublingEfficiency = traced.DoublingEfficiency // 0 where it is the default
 		job.GroupID = traced.Group
 		job.RemainingETA = traced.RemainingDemand(elapsed, gpusPerNode)

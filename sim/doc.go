@@ -26,23 +26,15 @@
 // can happen between two events, Run moves from event to event; work is counted
 // in whole nanoseconds of one node's time, so that the two are equal exactly.
 //
-// A change of nodes costs what the setting says, and never work done. With nothing
-// set a job trains on its new nodes at once. With a scaling delay, as in the paper, a
-// job that starts or grows trains on as many nodes as before for the delay, while the
-// nodes given to it are its own already; shrinking is free. With a restart time, as
-// where a job is stopped and started again from a checkpoint, every change stops the
-// training for that long, down as well as up, its start and its return from a pause
-// included; the nodes are held meanwhile. A change during a restart begins the restart
-// anew. It may be longer than the frequency.
+// A change of nodes costs what the setting says, and never work done. With a scaling
+// delay, as in the paper, a job that starts or grows trains on as many nodes as before for
+// the delay; shrinking is free. With a restart time every change stops the training for
+// that long, the start and the return from a pause included; a change meanwhile begins the
+// restart anew. Nodes are held during both.
 //
-// Teams share the pool as the groups of the setting say. Policies that know of them get
-// the groups in every snapshot, and each of their decisions is checked against the limits;
-// those of partitions are a simulation of their own for every team.
-//
-// Where the pool has node types a job holds nodes of one of them, at the speeds that it has
-// there, and a change of the type is a change of nodes. Speeds may change with the work done;
-// a job trains at those of the phase in which it begins a second, and an allocator is told
-// these alone.
+// Where the pool has node types a job holds nodes of one of them, and a change of the type
+// is a change of nodes. Speeds may change with the work done; a job trains at those of the
+// phase in which it begins a second, and an allocator is told these alone.
 //
 // A preempted job returns to its place in the queue, which is ordered by submission.
 package sim

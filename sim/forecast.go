@@ -53,16 +53,13 @@ type Submission struct {
 const MaxSubmissions = 10_000
 
 // Forecast simulates on from a valid snapshot with its defaults, as Run does from a scaling
-// moment on: a decision of the policy at once and then every frequency, each looking ahead as
-// far as the snapshot's horizon. Changes cost the rescale_delay or the restart_time that each
-// job names, and a job that holds nodes now trains on all of them. Where there are node types,
-// ETAs are on one reference node.
+// moment on. Changes cost the rescale_delay or the restart_time that each job names, and a job
+// that holds nodes now trains on all of them. Where there are node types, ETAs are on one
+// reference node. Of a job with an ETA error the allocator is told the estimate of client/eta.
 //
-// The allocator is told what the snapshot says and, of a job with an ETA error, the estimate
-// that client/eta makes of that as the job goes on. The simulation ends with the last job of
-// the snapshot, at the given time, or where it is clear that no more of its jobs will train. It ends early, and says so, when ctx
-// ends, the allocator runs out of time or there were too many decisions, and returns what it
-// has simulated by then.
+// The simulation ends with the last job of the snapshot, at the given time, or where no more of
+// its jobs will train. It is cut when ctx ends, the allocator runs out of time or there were too
+// many decisions, and returns what it has simulated by then.
 func Forecast(
 	ctx context.Context, s *solver.Snapshot, ahead Ahead, policy Policy, frequency, until time.Duration, allocator Allocator,
 ) (Future, error) {

@@ -18,9 +18,8 @@ type simulatedJob struct {
 	phase int
 	// pin is the one type that the job may hold, "" if it is free to move.
 	pin string
-	// nodes is what the job holds, of the type that it held last, and training what it trains on, which serves
-	// perSecond: less while it is starting or growing, nothing while it restarts, until
-	// growsAt.
+	// nodes is what the job holds, of the type that it held last, and training what it trains
+	// on, which serves perSecond: less while it grows, nothing while it restarts, until growsAt.
 	nodes, training int
 	nodeType        string
 	perSecond       time.Duration
@@ -68,12 +67,10 @@ func (j *simulatedJob) endAt(now time.Duration) {
 	}
 }
 
-// leastRemainingETA is what the allocator is told of a job that has outrun its
-// ETA: it must be about to end.
+// leastRemainingETA is told of a job that has outrun its ETA: it must be about to end.
 const leastRemainingETA = time.Second
 
-// remainingETA returns what the allocator is told of the work left: what it was
-// told last less what is done since, and a second once that has run out.
+// remainingETA returns what was told last of the work left, less what is done since.
 func (j *simulatedJob) remainingETA() time.Duration {
 	told := ETAAt{ETA: j.ToldETA}
 	for _, later := range j.Retold {
@@ -181,12 +178,8 @@ func (j *simulatedJob) grown() {
 	j.growsAt = never
 }
 
-// give changes the job's nodes now, or their type.
-//
-// With a restart time every change stops the training for that long, and another
-// change meanwhile begins the restart anew. With a scaling delay growing takes the
-// delay, and growing again takes it again; shrinking is free, and shrinking to no less
-// than what the job trains on cuts a growth short of its end but not off.
+// give changes the job's nodes now, or their type. Shrinking to no less than what the job
+// trains on cuts a growth short of its end but not off.
 func (j *simulatedJob) give(to holding, now time.Duration) {
 	nodes, moves := to.nodes, to.nodes > 0 && to.nodeType != j.nodeType
 	if nodes == j.nodes && !moves {

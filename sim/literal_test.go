@@ -176,7 +176,7 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 		for i := range jobs {
 			if jobs[i].Submit == time.Duration(second)*time.Second {
 				if p.pin != nil {
-					told := jobs[i].job(jobs[i].ID)
+					told := *jobs[i].job(jobs[i].ID)
 					told.Speeds = jobs[i].speeds()
 					jobs[i].pin = p.pin(literalSnapshot(active(), p, config, &estimator), told)
 				}
@@ -234,7 +234,7 @@ func literalSnapshot(jobs []*literalJob, p Policy, config Config, estimator *eta
 		s.Groups = config.Groups
 	}
 	for _, job := range jobs {
-		told := job.job(job.ID)
+		told := *job.job(job.ID)
 		told.GroupID = job.Group
 		told.RemainingETA = max(time.Second, job.ToldETA-job.served)
 		for _, later := range job.Retold {
@@ -400,7 +400,7 @@ func drawContinuation(t *rapid.T, w *Workload, config *Config) {
 		job := &w.Jobs[i]
 		if rapid.Bool().Draw(t, "as a snapshot") {
 			like := job.job("another")
-			job.Shape = Shape{As: &like}
+			job.Shape = Shape{As: like}
 		}
 		for n, served := 0, time.Duration(0); n < rapid.IntRange(0, 3).Draw(t, "retold"); n++ {
 			served += 1 + seconds(100, "served")
@@ -428,10 +428,7 @@ func drawContinuation(t *rapid.T, w *Workload, config *Config) {
 	}
 }
 
-func like(job *WorkloadJob) *solver.Job {
-	told := job.job(job.ID)
-	return &told
-}
+func like(job *WorkloadJob) *solver.Job { return job.job(job.ID) }
 
 // TestCourse has a course hold what a job held in a simulation: it does the same work, and
 // foresees the end.

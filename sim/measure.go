@@ -28,8 +28,7 @@ type Summary struct {
 	P95TotalSeconds  float64 `json:"p95_total_s"`
 	P99TotalSeconds  float64 `json:"p99_total_s"`
 	MaxTotalSeconds  float64 `json:"max_total_s"`
-	// WeightedTotalSeconds is the mean total time in which every job counts by its
-	// weight.
+	// WeightedTotalSeconds counts every job by its weight.
 	WeightedTotalSeconds float64 `json:"weighted_mean_total_s"`
 	// MeanUnservedSeconds is the mean time without nodes, in the queue and in pauses;
 	// MaxUnservedBigSeconds the longest of a job that needs BigMinimum nodes or more.
@@ -305,15 +304,12 @@ func (s Share) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(s))
 }
 
-// extraJobsEvery is after how many of the baseline's jobs the additional jobs are
-// counted.
+// extraJobsEvery is after how many of the baseline's jobs additional jobs are counted.
 const extraJobsEvery = 100
 
-// Compare works out what a policy brings against a baseline.
-//
-// Additional jobs count jobs that ended, also those that hung or were killed: the
-// allocator is done with them. Jobs that the baseline ended in the same second as
-// its 100th are counted on both sides, so that equal runs have no additional jobs.
+// Compare works out what a policy brings against a baseline. Additional jobs count all that
+// ended, also those that hung or were killed. Jobs that the baseline ended in the same second
+// as its 100th are counted on both sides, so that equal runs have no additional jobs.
 func Compare(policy, baseline *Result) Comparison {
 	c := Comparison{
 		Policy: policy.Policy, Baseline: baseline.Policy, Nodes: policy.Nodes,

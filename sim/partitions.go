@@ -28,9 +28,8 @@ func suitsPartitions(w *Workload, policy *Policy, config *Config) error {
 	return nil
 }
 
-// runPartitions simulates a policy in a partition of the pool for every team. A partition
-// is the team's share of all teams' quotas and is never lent, so that the partitions are
-// simulations of their own. Where the pool changes they do in proportion, rounded down.
+// runPartitions simulates a policy in a partition of the pool for every team: its share of
+// all quotas, never lent. Where the pool changes they do in proportion, rounded down.
 func runPartitions(
 	ctx context.Context, workload Workload, policy Policy, config Config, allocator Allocator,
 ) (*Result, error) {
@@ -76,19 +75,17 @@ type partition struct {
 func (w *Workload) partitions(config *Config) []partition {
 	teams := teamsOf(config.Groups)
 	all := make([]partition, len(teams))
-	at := make(map[string]int)
 	shares := make([]float64, len(teams))
 	for i, team := range teams {
-		all[i].team = team.ID
-		at[team.ID] = i
 		shares[i] = float64(team.Quota)
 	}
 	for i, nodes := range apportion(config.Nodes, shares) {
-		all[i].nodes = nodes
-	}
-	for i := range w.Jobs {
-		team := at[w.Jobs[i].Group]
-		all[team].jobs = append(all[team].jobs, i)
+		all[i] = partition{team: teams[i].ID, nodes: nodes}
+		for n := range w.Jobs {
+			if w.Jobs[n].Group == teams[i].ID {
+				all[i].jobs = append(all[i].jobs, n)
+			}
+		}
 	}
 	return slices.DeleteFunc(all, func(p partition) bool { return len(p.jobs) == 0 })
 }

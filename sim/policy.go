@@ -67,8 +67,7 @@ type past struct {
 // order of submission: each a legal size or 0, together within the pool.
 type Rule func(*solver.Snapshot) []int
 
-// Optimises reports whether the policy asks for an optimum: every other is a plain rule, as
-// greedy is, or decides nothing.
+// Optimises reports whether the policy asks for an optimum.
 func (p *Policy) Optimises() bool {
 	return p.Name != RecordedPolicy && p.Decide == nil && p.Options.Backend != solver.BackendGreedy
 }
@@ -84,8 +83,7 @@ func (p *Policy) AsksAsIs() bool {
 	return p.Decide == nil && p.Prepare == nil && !p.FixedSize && !p.Partitioned && p.Name != RecordedPolicy
 }
 
-// Policies returns all policies: the paper's two, variants of them, and comparators, those
-// that need teams or node types last. To add one is to add it here.
+// Policies returns all policies, those that need teams or node types last.
 func Policies() []Policy {
 	const (
 		exact = solver.BackendExact
@@ -241,8 +239,8 @@ func holdingsOf(d solver.Decision) []holding {
 	return holdings
 }
 
-// checkHoldings returns nil if a decision can be carried out: legal sizes, within the pool,
-// its types and the limits of the groups.
+// checkHoldings returns an error unless sizes are legal, and within the pool, its types and
+// the limits of the groups.
 func checkHoldings(s *solver.Snapshot, holdings []holding) error {
 	if len(holdings) != len(s.Jobs) {
 		return fmt.Errorf("decision has %d of %d jobs", len(holdings), len(s.Jobs))

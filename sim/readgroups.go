@@ -18,10 +18,8 @@ const (
 	columnQuota   = "quota"
 )
 
-// ReadGroups reads the groups that share a pool in CSV: a header that names at least the
-// columns id and quota, then one group per line. The columns parent_id and limit are read
-// where they are there, and may be empty; others are ignored. The error names every bad
-// field by line and column.
+// ReadGroups reads the groups that share a pool in CSV, one group per line. parent_id and
+// limit may be missing or empty. The error names every bad field by line and column.
 func ReadGroups(r io.Reader) ([]solver.Group, error) {
 	var bad []string
 	addf := func(line int, format string, args ...any) {

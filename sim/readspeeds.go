@@ -28,12 +28,10 @@ const (
 	mostSpeed  = 1e5
 )
 
-// ReadSpeeds reads how fast applications train in CSV: a header that names at least the
-// columns application, node_type, nodes and speed, then one line per application, type and
+// ReadSpeeds reads how fast applications train in CSV, one line per application, type and
 // number of nodes. The speed is the work done in a second, in seconds on one reference node.
 // It holds up to the share until of the work, where that is not empty, and the line that
-// goes on from there follows. restart_s, of the application, is read where it is there; other
-// columns are ignored. The error names the first line that is bad and what is wrong with it.
+// goes on from there follows. The error names the first bad line and what is wrong.
 func ReadSpeeds(r io.Reader) (Speeds, error) {
 	read := make(map[string]*measured)
 	err := readCSV(r, "speeds", []string{columnApplication, columnNodeType, columnNodes, columnSpeed}, []string{columnUntil, columnRestart},

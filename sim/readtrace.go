@@ -33,12 +33,9 @@ const (
 	columnNodeType    = "node_type"
 )
 
-// ReadTrace reads a trace in CSV: a header that names at least the columns job_id,
-// submit_s, duration_s and gpus, then one job per line in the order of submission,
-// times in seconds from the first submission. The columns start_s, min_nodes,
-// max_nodes, doubling_efficiency, weight, user, group, application, work_s and node_type are
-// read where they are there; others are ignored. duration_s may be empty beside work_s. The
-// error names the first line that is bad and what is wrong with it.
+// ReadTrace reads a trace in CSV: a header, then one job per line in the order of submission,
+// times in seconds from the first submission. Columns that are not named above are ignored.
+// duration_s may be empty beside work_s. The error names the first bad line and what is wrong.
 func ReadTrace(r io.Reader) (Trace, error) {
 	var trace Trace
 	firstLine := make(map[string]int)

@@ -2,8 +2,7 @@ package sim
 
 import "math"
 
-// recorded returns what really became of the jobs of a workload that says what each held.
-// The pool plays no part, and a start costs what it cost then, whatever the restart time.
+// recorded returns what really became of the jobs, whatever the pool and the restart time.
 func recorded(workload Workload, policy Policy, config Config) *Result {
 	r := &Result{
 		Workload: workload.Name, Policy: policy.Name, Nodes: config.Nodes, Groups: config.Groups, NodeTypes: config.NodeTypes,

@@ -31,24 +31,18 @@ type JobResult struct {
 	ID string
 	// Group is the team it belongs to, or "".
 	Group string
-	// Weight is the job's, 1 by default, and Smallest the least nodes it can
-	// train on.
+	// Weight is 1 by default, and Smallest the least nodes the job can train on.
 	Weight   float64
 	Smallest int
-	// Alone is how long the job would have taken, to its own end, alone in the pool on
-	// its largest size there, in whole seconds and at least one.
+	// Alone is how long the job would have taken alone in the pool, at least a second.
 	Alone time.Duration
-	// Submit, Start and End are when the job was submitted, first got nodes, and
-	// ended.
+	// Start is when it first got nodes.
 	Submit, Start, End time.Duration
-	// Unserved is how long it held no nodes between its submission and its end, in the
-	// queue and in pauses.
+	// Unserved is how long it held no nodes, in the queue and in pauses.
 	Unserved time.Duration
-	// Rescales is how often its nodes changed after its start: by growing, by
-	// shrinking, by losing all and by getting some back.
-	Rescales int
-	// Moves is how often its nodes were then of another type than those it held before.
-	Moves int
+	// Rescales is how often its nodes changed after its start, pauses and returns included,
+	// and Moves how often they were then of another type.
+	Rescales, Moves int
 	// Nodes is what the job held, from its start to its end.
 	Nodes []NodesAt
 	// Outcome is how it ended.
@@ -77,8 +71,7 @@ func (j *JobResult) Pauses() int {
 	return pauses
 }
 
-// NodeTypes returns the types that the job held nodes of, each change of them, in the order of
-// time.
+// NodeTypes returns the types that the job held nodes of, in the order of time.
 func (j *JobResult) NodeTypes() []string {
 	var types []string
 	for _, held := range j.Nodes {
@@ -103,10 +96,8 @@ type Decision struct {
 	Reason      solver.Reason
 	RelativeGap float64
 	// NodePrice is what one more node in the first step was worth, in units of the
-	// objective; nil where the report does not say.
-	NodePrice *float64
-	// TypePrices is what one more node of each type was worth; nil where the report does not
-	// say, and where nodes are all alike.
+	// objective, and TypePrices the same of each node type; nil where the report does not say.
+	NodePrice  *float64
 	TypePrices []float64
 }
 
@@ -174,8 +165,8 @@ func (r *Result) types() []TypeSummary {
 	return types
 }
 
-// meanPrice returns what one more node of a type was worth from the first decision to the last
-// submission: each price holds until the next decision. NaN where that is not known.
+// meanPrice returns the price of a type from the first decision to the last submission, each
+// until the next decision. NaN where that is not known.
 func (r *Result) meanPrice(n int) float64 {
 	worth, span := 0.0, 0.0
 	for i := range r.Decisions {

@@ -11,10 +11,9 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Run simulates a workload under a policy, second by second in effect (see the
-// package's documentation), until every job has ended. The allocator is asked from
-// one goroutine. The result depends on the arguments alone, decision times apart,
-// as long as no decision is cut short by its budget.
+// Run simulates a workload under a policy until every job has ended. The allocator is asked
+// from one goroutine. The result depends on the arguments alone, decision times apart, as long
+// as no decision is cut short by its budget.
 func Run(ctx context.Context, workload Workload, policy Policy, config Config, allocator Allocator) (*Result, error) {
 	if bad := config.Validate(); len(bad) > 0 {
 		return nil, &solver.InvalidError{Violations: bad}
@@ -123,8 +122,7 @@ func (s *simulation) nextRound() time.Duration {
 	return s.now - s.now%round + round
 }
 
-// nextEvent returns the next second in which something can happen. Nothing but
-// training happens before it.
+// nextEvent returns the next second in which anything but training can happen.
 func (s *simulation) nextEvent() time.Duration {
 	next := s.fillAt
 	if len(s.resized) > 0 {
@@ -171,8 +169,7 @@ func (s *simulation) endJobs() bool {
 	return ended
 }
 
-// submitJobs puts the jobs that are submitted now into the queue and reports
-// whether there were any.
+// submitJobs queues the jobs that are submitted now and reports whether there were any.
 func (s *simulation) submitJobs() bool {
 	before := s.arriving
 	for s.arriving < len(s.jobs) && s.jobs[s.arriving].Submit == s.now {
@@ -211,9 +208,8 @@ func (s *simulation) regularTime(ctx context.Context) error {
 	return nil
 }
 
-// scalingMoment has the policy decide. The queue takes what it leaves idle a second later,
-// unless the policy decides at every event: such a policy has already seen what happened in
-// this second.
+// scalingMoment has the policy decide. The queue takes what it leaves idle a second later; a
+// policy that decides at every event has already seen what happened in this second.
 func (s *simulation) scalingMoment(ctx context.Context) error {
 	if err := s.rebalance(ctx); err != nil {
 		return err
@@ -234,9 +230,8 @@ var errStalled = errors.New("no job has made progress")
 // ErrTooManyDecisions means that a run took as many decisions as its Config allows.
 var ErrTooManyDecisions = errors.New("too many decisions")
 
-// mostStalledMoments is how many scaling moments in a row, after the last submission,
-// may pass without progress of any job: more than a restart takes in any sensible
-// setting.
+// mostStalledMoments is how many scaling moments in a row, after the last submission, may
+// pass without progress: more than a restart takes in any sensible setting.
 const mostStalledMoments = 1000
 
 func (s *simulation) rebalance(ctx context.Context) error {

@@ -12,13 +12,10 @@ type Task struct {
 	Config   Config
 }
 
-// RunAll runs simulations, the given number of them at once, and returns their
-// results in the order of the tasks. done, which may be nil, is called after each,
-// one call at a time. The first error ends all and is returned; the results are
-// those of Run, whatever the number of workers.
-//
-// Decision times are wall-clock times, so they mean something only with no more
-// workers than idle processors: a decision is made by one goroutine.
+// RunAll runs simulations, the given number of them at once, and returns their results in the
+// order of the tasks. done, which may be nil, is called after each, one call at a time. The
+// first error ends all. Decision times mean something only with no more workers than idle
+// processors.
 func RunAll(ctx context.Context, tasks []Task, allocator Allocator, workers int, done func(*Result)) ([]*Result, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -28,8 +28,7 @@ type siaOption struct {
 }
 
 // sia is Sia's rule: of all ways to give each job nodes of one type, or none, the one worth
-// the most. Where ramps is set a job may hold twice the most that it has held, and one node
-// at first.
+// the most. With ramps a job may hold twice the most that it has held, and one node at first.
 func sia(ramps bool) func(context.Context, *solver.Snapshot, []past) ([]holding, Decision, error) {
 	return func(ctx context.Context, s *solver.Snapshot, pasts []past) ([]holding, Decision, error) {
 		start := time.Now()

@@ -29,8 +29,7 @@ type Phase struct {
 	Speeds []solver.TypeSpeed
 }
 
-// Cover returns an error if a job of the trace is of an application that has no speeds among
-// them; nil speeds are none to be looked at.
+// Cover returns an error if an application of the trace has no speeds; nil speeds cover all.
 func (s Speeds) Cover(t Trace) error {
 	for i := range t {
 		if name := t[i].Application; s != nil && name != "" && s[name] == nil {

@@ -39,12 +39,11 @@ const (
 	// logDeviation is the standard deviation of the logarithm of long durations:
 	// public traces of such clusters have 1.4 to 1.8 (docs/traces.md).
 	logDeviation = 1.5
-	// busiest and dayNight shape the submissions over the day: a wave that is
-	// 4 times as high at 3 pm as at 3 am.
+	// Submissions are a wave that is 4 times as high at 3 pm as at 3 am.
 	busiest  = 15 * time.Hour
 	dayNight = 0.6
-	// users is the number of users who submit the jobs, that of Helios Venus in such a span.
-	// The n-th submits 1/n of what the first does, which is roughly the spread there.
+	// users is the number of users, that of Helios Venus in such a span. The n-th submits
+	// 1/n of what the first does, which is roughly the spread there.
 	users = 35
 	// nodesAsked is the number of nodes that every job is said to have run on, so that
 	// its demand is its duration times the speed on those. The paper does not say on how

@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -12,8 +13,8 @@ import (
 )
 
 // AssignTeams returns the workload with every job in one of the teams team-1, team-2 and so
-// on: its users, shuffled with the seed, are dealt out to the teams in turn. A job without
-// a user counts as a user of its own. teams is at least 1.
+// on, at least one: its users, shuffled with the seed, are dealt out in turn. A job without
+// a user counts as a user of its own.
 func (w Workload) AssignTeams(teams int, seed uint64) (Workload, error) {
 	team := make(map[string]string)
 	users := make([]string, len(w.Jobs)) // of every job
@@ -78,14 +79,9 @@ func (w *Workload) Quotas(rule QuotaRule, nodes int) ([]solver.Group, error) {
 	if len(share) > nodes {
 		return nil, fmt.Errorf("%s has %d teams; a pool of %d nodes has none for some", w.Name, len(share), nodes)
 	}
-	groups := make([]solver.Group, 0, len(share))
-	for id := range share {
-		groups = append(groups, solver.Group{ID: id})
-	}
-	slices.SortFunc(groups, func(a, b solver.Group) int { return cmp.Compare(a.ID, b.ID) })
-	shares := make([]float64, len(groups))
-	for i := range groups {
-		shares[i] = share[groups[i].ID]
+	groups, shares := make([]solver.Group, 0, len(share)), make([]float64, 0, len(share))
+	for _, id := range slices.Sorted(maps.Keys(share)) {
+		groups, shares = append(groups, solver.Group{ID: id}), append(shares, share[id])
 	}
 	for i, quota := range apportion(nodes, shares) {
 		groups[i].Quota = quota
@@ -137,8 +133,7 @@ func teamsOf(groups []solver.Group) []solver.Group {
 	return teams
 }
 
-// groupsAbove returns the positions of the group of an id and of all it is part of. The
-// result is empty if there are no groups.
+// groupsAbove returns the positions of the group of an id and of all it is part of.
 func groupsAbove(groups []solver.Group, id string) []int {
 	if len(groups) == 0 {
 		return nil
@@ -188,8 +183,7 @@ func (w *Workload) suitsTeams(policy *Policy, config *Config) error {
 // MostTeamLimit is the largest factor of Limited.
 const MostTeamLimit = 1e6
 
-// Limited returns the groups with a multiple of their quota as their limit, 1 to
-// MostTeamLimit times, rounded to whole nodes.
+// Limited returns the groups with a multiple of their quota, rounded, as their limit.
 func Limited(groups []solver.Group, times float64) []solver.Group {
 	groups = slices.Clone(groups)
 	for i := range groups {

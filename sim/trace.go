@@ -7,8 +7,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// DefaultGPUsPerNode is the number of GPUs of a node where the trace's reader
-// does not say otherwise.
+// DefaultGPUsPerNode is the number of GPUs of a node where no flag says otherwise.
 const DefaultGPUsPerNode = 8
 
 // maxTraceTime is the longest time a trace may name, about 18 years: the demand
@@ -29,11 +28,10 @@ type TraceJob struct {
 	Duration time.Duration
 	// GPUs is how many GPUs the job asked for, at least 1.
 	GPUs int
-	// User submitted the job, and Group is the team it belongs to; "" where the trace does
-	// not say.
+	// User submitted the job, and Group is its team; "" for unknown.
 	User, Group string
 	// Application is a name of Speeds, "" where its own scaling holds on every node type, and
-	// NodeType is the type it asked for, "" where the trace does not say.
+	// NodeType is the type it asked for, "" for unknown.
 	Application, NodeType string
 	// Work is the run time on one reference node; 0 where Duration says how long it took.
 	Work time.Duration
@@ -47,9 +45,8 @@ type TraceJob struct {
 // Nodes returns the nodes the job asked for, on nodes of the given GPUs.
 func (j *TraceJob) Nodes(gpusPerNode int) int { return j.NodesAsked(j.GPUs, gpusPerNode) }
 
-// RemainingDemand returns the run time on exactly one node that is left of the
-// job after it ran for some of its time: the remaining share of its work, or else of the
-// demand duration * speed(nodes asked), with the job's speed curve.
+// RemainingDemand returns the run time on one node that is left of the job after it ran for some
+// time.
 func (j *TraceJob) RemainingDemand(ran time.Duration, gpusPerNode int) time.Duration {
 	speed := j.speed(j.Nodes(gpusPerNode))
 	if j.Work > 0 {

@@ -63,8 +63,8 @@ func speedsAmong(speeds []solver.TypeSpeed, types []solver.NodeType) []solver.Ty
 	})
 }
 
-// fastestAtItsShare pins a job to the type on which it would be the fastest if the type's
-// nodes were shared out equally among the jobs there.
+// fastestAtItsShare returns the type on which a job would be the fastest if the type's nodes
+// were shared out equally among the jobs there.
 func fastestAtItsShare(s *solver.Snapshot, job solver.Job) string {
 	best, fastest := "", 0.0
 	for n := range s.NodeTypes {

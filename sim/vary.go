@@ -15,9 +15,8 @@ type Variation string
 const (
 	// VaryWeights draws the weight from 1, 2, 4 and 8.
 	VaryWeights Variation = "weights"
-	// VaryWeightsRising gives those weights by size: 1 to the quarter of the jobs with
-	// the least demand, 8 to the one with the most. VaryWeightsFalling does the
-	// opposite.
+	// VaryWeightsRising gives 1 to the quarter of the jobs with the least demand, 8 to the
+	// one with the most; VaryWeightsFalling does the opposite.
 	VaryWeightsRising  Variation = "weights-rising"
 	VaryWeightsFalling Variation = "weights-falling"
 	// VaryEfficiencies draws the doubling efficiency uniformly from 0.6 to 0.95.
@@ -31,8 +30,8 @@ const (
 	VaryRigidMost Variation = "rigid-most"
 )
 
-// The random numbers of each variation, and of teams, come from a stream of their own, beyond those
-// of the synthetic workloads, so that several together draw what each draws alone.
+// The random numbers of each variation, and of teams, come from a stream of their own, so that
+// several together draw what each draws alone.
 const (
 	streamWeights = iota + 100
 	streamEfficiencies
@@ -42,38 +41,37 @@ const (
 )
 
 // Vary returns the trace with jobs that differ as the variations say, whatever their
-// columns said; at most one of them sets weights, and one sizes. Demands and the nodes
-// asked for are those on nodes of the given GPUs.
+// columns said; at most one of them sets weights, and one sizes.
 func (t Trace) Vary(variations []Variation, seed uint64, gpusPerNode int) (Trace, error) {
 	varied := slices.Clone(t)
 	// Weights by size come last, since demands depend on the efficiency.
 	ordered := slices.SortedStableFunc(slices.Values(variations), func(a, b Variation) int {
 		return cmp.Compare(strings.Count(string(a), "weights"), strings.Count(string(b), "weights"))
 	})
-	weighted, sized := false, false
+	sets := make(map[string]bool)
 	for _, variation := range ordered {
+		what := ""
 		switch variation {
 		case VaryEfficiencies:
 			random := rand.New(rand.NewPCG(seed, streamEfficiencies))
 			for i := range varied {
 				varied[i].DoublingEfficiency = 0.6 + 0.35*random.Float64()
 			}
+			continue
 		case VaryMinimums, VaryRigidHalf, VaryRigidMost:
-			if sized {
-				return nil, fmt.Errorf("variation %q is one too many; want at most one that sets sizes", variation)
-			}
-			sized = true
+			what = "sizes"
 			varied.size(variation, seed, gpusPerNode)
 		case VaryWeights, VaryWeightsRising, VaryWeightsFalling:
-			if weighted {
-				return nil, fmt.Errorf("variation %q is one too many; want at most one that sets weights", variation)
-			}
-			weighted = true
+			what = "weights"
 			varied.weigh(variation, seed, gpusPerNode)
 		default:
 			return nil, fmt.Errorf("unknown variation %q (want some of %s, %s, %s, %s, %s, %s, %s)", variation, VaryWeights,
 				VaryWeightsRising, VaryWeightsFalling, VaryEfficiencies, VaryMinimums, VaryRigidHalf, VaryRigidMost)
 		}
+		if sets[what] {
+			return nil, fmt.Errorf("variation %q is one too many; want at most one that sets %s", variation, what)
+		}
+		sets[what] = true
 	}
 	return varied, nil
 }

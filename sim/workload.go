@@ -40,17 +40,14 @@ type WorkloadJob struct {
 	ID string
 	// Submit is when the job is submitted, in whole seconds.
 	Submit time.Duration
-	// Demand is the run time that the job takes on exactly one node if nothing
-	// ends it early. Greater than 0.
+	// Demand is the run time on one node if nothing ends the job early. Greater than 0.
 	Demand time.Duration
-	// Asked is the number of nodes the job asked for. Policies of fixed sizes give it
-	// as many, as far as its legal sizes and the pool allow; the others do not look at
-	// it.
+	// Asked is the number of nodes the job asked for, which policies of fixed sizes give it
+	// as far as its legal sizes and the pool allow.
 	Asked int
 	// Shape is how it scales and how much it counts.
 	Shape
-	// User submitted the job, and Group is the team it belongs to; "" where that is not
-	// known.
+	// User submitted the job, and Group is its team; "" for unknown.
 	User, Group string
 	// Recorded is what the job really held, in whole seconds and not before Submit. It
 	// ends where the job gives up its last nodes, and is empty if that is not known.
@@ -76,11 +73,11 @@ type WorkloadJob struct {
 	Retold []ETAAt
 	// Fate is how the job will end, whatever the policy.
 	Fate Outcome
-	// Work is the run time on exactly one node after which a job ends that does
-	// not hang: all of Demand, or less if its user kills it.
+	// Work is the run time on one node after which a job ends that does not hang: all of
+	// Demand, or less if its user kills it.
 	Work time.Duration
-	// HangAfter is the time after which a job hangs that will: training time, in
-	// whole seconds and at least one.
+	// HangAfter is the training time after which a job hangs that will: whole seconds, at
+	// least one.
 	HangAfter time.Duration
 }
 
@@ -111,10 +108,8 @@ type WorkloadOptions struct {
 // says that it was shorter than the trace's clock could tell.
 const smallestDemand = time.Second
 
-// NewWorkload returns the workload of a trace: each job's demand is its duration
-// times the speed of the nodes it asked for, rounded up to a second where it is
-// less. Time begins with the first job kept, and submissions are rounded up to
-// whole seconds.
+// NewWorkload returns the workload of a trace. Time begins with the first job kept; submissions are
+// rounded up to whole seconds and demands to at least one.
 func NewWorkload(name string, trace Trace, options WorkloadOptions) Workload {
 	workload := Workload{Name: name}
 	var begin time.Duration
@@ -163,7 +158,7 @@ func NewWorkload(name string, trace Trace, options WorkloadOptions) Workload {
 
 // Told returns the queued job as an allocator is told of it, its ETA aside.
 func (j *WorkloadJob) Told() solver.Job {
-	told := j.job(j.ID)
+	told := *j.job(j.ID)
 	told.GroupID = j.Group
 	if len(j.Phases) > 0 {
 		told.Speeds = j.Phases[0].Speeds
@@ -186,9 +181,8 @@ func (j *WorkloadJob) alone(config *Config) time.Duration {
 	return max(span, time.Second)
 }
 
-// Suits returns an error if a policy cannot run the workload in a setting: a job needs
-// more nodes, and would wait for ever, or it is not known what the policy needs: when the
-// job really started, or its team.
+// Suits returns an error if a policy cannot run the workload in a setting: a job needs more
+// nodes, and would wait for ever, or what the policy needs is not known.
 func (w *Workload) Suits(policy *Policy, config *Config) error {
 	if err := cmp.Or(w.suitsTeams(policy, config), w.suitsTypes(policy, config)); err != nil {
 		return err
@@ -212,9 +206,8 @@ func (w *Workload) Suits(policy *Policy, config *Config) error {
 // Disturbance is how reality departs from what the allocator is told, as in the
 // paper's section "Robustness".
 type Disturbance struct {
-	// ETAError is the largest error of a told ETA, 0.1 for 10 %: the ETA of a job
-	// is off by a share drawn uniformly from -ETAError to +ETAError. It applies to
-	// the jobs that neither hang nor are killed. In [0, 1).
+	// ETAError is the largest relative error of a told ETA, drawn uniformly from -ETAError
+	// to +ETAError for the jobs that neither hang nor are killed. In [0, 1).
 	ETAError float64
 	// ETASigma is the standard deviation of a log-normal error, 0 to solver.MaxETAError: the
 	// ETA of a job is exp(ETASigma g) times its demand, g normal. The allocator is told the
@@ -225,22 +218,18 @@ type Disturbance struct {
 	// from the jobs that have ended, and the work done. ETASigma, where set, is then the
 	// error told of them.
 	ETAUnknown bool
-	// BugShare is the share of jobs that hang after a training time drawn
-	// uniformly from the first 5 minutes.
-	BugShare float64
-	// KillShare is the share of jobs that their users kill when a share of their
-	// work is done that is drawn uniformly: at any time, and at the same point of
-	// the training under every policy.
-	KillShare float64
+	// BugShare is the share of jobs that hang after a training time drawn uniformly up to
+	// latestHang, and KillShare of those killed when a share of their work is done that is
+	// drawn uniformly.
+	BugShare, KillShare float64
 }
 
 // latestHang is the training time by which a job with a bug hangs.
 const latestHang = 5 * time.Minute
 
-// Disturb returns a workload that departs from what the allocator is told. Each
-// job has a stream of random numbers of its own, so its fate depends on the seed
-// and its position alone: a job that hangs at one share of bugs also does at a
-// larger one, and every policy sees the same workload.
+// Disturb returns a workload that departs from what the allocator is told. The fate of a job
+// depends on the seed and its position alone: one that hangs at one share of bugs also does at
+// a larger one.
 func (w Workload) Disturb(d Disturbance, seed uint64) Workload {
 	disturbed := Workload{Name: w.Name, Jobs: make([]WorkloadJob, len(w.Jobs)), Cut: w.Cut}
 	for i, job := range w.Jobs {

@@ -31,13 +31,10 @@ type benchFlags struct {
 
 func newBenchCommand(env cli.LookupEnv) *cobra.Command {
 	f := benchFlags{
-		backends: []string{
-			string(solver.BackendExact), string(solver.BackendHiGHS), string(solver.BackendCBC),
-		},
+		backends:     []string{string(solver.BackendExact), string(solver.BackendHiGHS), string(solver.BackendCBC)},
 		formulations: []string{string(solver.FormulationOneHot)},
 		limit:        time.Minute,
 		maxJobs:      solver.DefaultMaxJobs,
-		output:       cli.OutputTable,
 	}
 	command := &cobra.Command{
 		Use:   "bench -f DIR|FILE [FILE...]",
@@ -83,7 +80,7 @@ On a signal the work stops, and the rows so far are printed.`,
 	flags.StringSliceVar(&f.objectives, "objective", nil, "objectives: "+strings.Join(objectives, ", ")+" (default those of the requests)")
 	flags.DurationVar(&f.limit, "limit", f.limit, "time limit for each backend and snapshot")
 	flags.IntVar(&f.maxJobs, "max-jobs", f.maxJobs, "skip snapshots with more jobs")
-	flags.VarP(cli.ChoiceFlag{Value: &f.output, Choices: []string{cli.OutputTable, cli.OutputJSON}}, "output", "o", "output format")
+	cli.AddOutput(flags, &f.output)
 	cli.AddProgramFlags(flags, &f.programs)
 	cli.MarkRequired(command, "file")
 	cli.CompleteValues(command, "backends", backends...)
@@ -196,9 +193,8 @@ func (c candidate) suits(one instance) bool {
 	return c.formulation != solver.FormulationPaper || one.options.Spec().Step == nil
 }
 
-// newCandidate returns the backend of the given name with a time limit for every search.
-// The prover that verifies its plans has the same limit. wrap, which may be nil, is
-// applied to the backend first.
+// newCandidate returns a backend with a time limit for every search, and the same for the
+// prover that verifies its plans. wrap, which may be nil, is applied to the backend first.
 func newCandidate(
 	name solver.BackendName, programs cli.Programs, limit time.Duration, wrap func(solver.Backend) solver.Backend,
 ) (candidate, error) {
@@ -321,8 +317,7 @@ type benchRow struct {
 	Claimed bool `json:"-"`
 }
 
-// compare decides every instance with every candidate and returns the rows, grouped by
-// instance. With an error it returns the rows so far.
+// compare decides every instance with every candidate. With an error it returns the rows so far.
 func compare(
 	ctx context.Context, instances []instance, candidates []candidate, shown *progress,
 ) ([]benchRow, error) {

@@ -18,27 +18,17 @@ import (
 
 // instance is a snapshot to compare backends on.
 type instance struct {
-	// name is the file name without extension, or the path if another instance has the
-	// same file name.
+	// name is the file name without extension, or the path where several have the same.
 	name, path string
-
-	snapshot *solver.Snapshot
-	options  solver.Options
+	snapshot   *solver.Snapshot
+	options    solver.Options
 }
 
-// readInstances reads the snapshots with at most maxJobs jobs from files and folders, in
-// their order. A file that is not a request is an error, or skipped with a note on
-// stderr if it is in a folder.
+// readInstances reads the snapshots with at most maxJobs jobs. A file that is not a request is
+// an error, or skipped with a note on stderr if it is in a folder.
 func readInstances(cmd *cobra.Command, paths []string, maxJobs int) ([]instance, error) {
 	var instances []instance
 	larger := 0
-	add := func(one instance) {
-		if len(one.snapshot.Jobs) > maxJobs {
-			larger++
-			return
-		}
-		instances = append(instances, one)
-	}
 	for _, path := range paths {
 		names, isFolder, err := filesOf(path)
 		if err != nil {
@@ -47,12 +37,14 @@ func readInstances(cmd *cobra.Command, paths []string, maxJobs int) ([]instance,
 		for _, name := range names {
 			one, err := readInstance(cmd, name)
 			switch {
-			case err == nil:
-				add(one)
-			case isFolder:
+			case err != nil && isFolder:
 				fmt.Fprintf(cmd.ErrOrStderr(), "skipped: %v\n", err)
-			default:
+			case err != nil:
 				return nil, err
+			case len(one.snapshot.Jobs) > maxJobs:
+				larger++
+			default:
+				instances = append(instances, one)
 			}
 		}
 	}
@@ -62,11 +54,6 @@ func readInstances(cmd *cobra.Command, paths []string, maxJobs int) ([]instance,
 	if len(instances) == 0 {
 		return nil, errors.New("no snapshot to compare backends on")
 	}
-	nameByPath(instances)
-	return instances, nil
-}
-
-func nameByPath(instances []instance) {
 	count := make(map[string]int)
 	for _, one := range instances {
 		count[one.name]++
@@ -76,6 +63,7 @@ func nameByPath(instances []instance) {
 			one.name = one.path
 		}
 	}
+	return instances, nil
 }
 
 // filesOf returns the *.json files of a folder, by name, or the path itself if it is
@@ -84,12 +72,8 @@ func filesOf(path string) (names []string, isFolder bool, err error) {
 	if path == cli.StandardInput {
 		return []string{path}, false, nil
 	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, false, err
-	}
-	if !info.IsDir() {
-		return []string{path}, false, nil
+	if info, err := os.Stat(path); err != nil || !info.IsDir() {
+		return []string{path}, false, err
 	}
 	entries, err := os.ReadDir(path)
 	if err != nil {

@@ -27,7 +27,7 @@ func writeBenchJSON(w io.Writer, rows []benchRow) error {
 }
 
 func writeBenchTable(w io.Writer, rows []benchRow, candidates []candidate, screen cli.Screen) error {
-	_, err := io.WriteString(w, rowTable(rows, screen).String()+"\n"+summaryTable(rows, candidates, screen).String()+"\n"+benchFooter(candidates))
+	_, err := fmt.Fprintf(w, "%s\n%s\n%s", rowTable(rows, screen), summaryTable(rows, candidates, screen), benchFooter(candidates))
 	return err
 }
 
@@ -41,12 +41,15 @@ func rowTable(rows []benchRow, screen cli.Screen) *cli.Table {
 		if i == 0 || rows[i-1].Instance != row.Instance {
 			t.AddLine(screen.Bold, fmt.Sprintf("%s: %s, %s", row.Instance, format.Count(row.Jobs, "job"), format.Count(row.Nodes, "node")))
 		}
-		ratio := nothing
+		gap, ratio := nothing, nothing
+		if row.RelativeGap != nil {
+			gap = format.Gap(*row.RelativeGap)
+		}
 		if best, known := fastest[row.Instance]; known && row.searched() {
 			ratio = describeRatio(row.WallSeconds / best)
 		}
 		t.AddRow(cli.Plain, "  "+candidateName(row.Backend, row.Formulation), row.Reason, describeFigure(row.Objective), describeFigure(row.Bound),
-			describeShare(row.RelativeGap), describeTime(row), ratio)
+			gap, describeTime(row), ratio)
 	}
 	return t
 }
@@ -82,19 +85,16 @@ func summaryTable(rows []benchRow, candidates []candidate, screen cli.Screen) *c
 	t.AddRow(screen.Bold, "BACKEND", "PLANS", "OPTIMAL", "MEDIAN", "MAX", "TO EXACT", "MAX", "MEAN")
 	for _, candidate := range candidates {
 		s := summarize(rows, candidate)
-		cells := []string{candidateName(candidate.backend.Name, candidate.formulation), fmt.Sprintf("%d of %d", len(s.seconds), s.snapshots), strconv.Itoa(s.optimal)}
+		median, longest, ratio, highest, mean := nothing, nothing, nothing, nothing, nothing
 		if len(s.seconds) > 0 {
-			cells = append(cells, describeSeconds(sim.Quantile(s.seconds, 0.5)), describeSeconds(slices.Max(s.seconds)))
-		} else {
-			cells = append(cells, nothing, nothing)
+			median, longest = describeSeconds(sim.Quantile(s.seconds, 0.5)), describeSeconds(slices.Max(s.seconds))
 		}
 		if len(s.ratios) > 0 {
-			cells = append(cells, describeRatio(sim.Quantile(s.ratios, 0.5)), describeRatio(slices.Max(s.ratios)),
-				describeRatio(geometricMean(s.ratios)))
-		} else {
-			cells = append(cells, nothing, nothing, nothing)
+			ratio, highest = describeRatio(sim.Quantile(s.ratios, 0.5)), describeRatio(slices.Max(s.ratios))
+			mean = describeRatio(geometricMean(s.ratios))
 		}
-		t.AddRow(cli.Plain, cells...)
+		t.AddRow(cli.Plain, candidateName(candidate.backend.Name, candidate.formulation),
+			fmt.Sprintf("%d of %d", len(s.seconds), s.snapshots), strconv.Itoa(s.optimal), median, longest, ratio, highest, mean)
 	}
 	return t
 }
@@ -119,10 +119,8 @@ func benchFooter(candidates []candidate) string {
 
 // summary is the totals of a candidate.
 type summary struct {
-	// snapshots counts the snapshots, and optimal those with a plan proven optimal.
 	snapshots, optimal int
-	// seconds are the times of the snapshots with a plan, and ratios those times divided
-	// by exact's, if exact has a plan as well.
+	// seconds are the times of the snapshots with a plan, ratios those by exact's.
 	seconds, ratios []float64
 }
 
@@ -172,13 +170,6 @@ func describeFigure(x *float64) string {
 		decimals-- // Ten digits say enough.
 	}
 	return strconv.FormatFloat(*x, 'f', decimals, 64)
-}
-
-func describeShare(x *float64) string {
-	if x == nil {
-		return nothing
-	}
-	return format.Gap(*x)
 }
 
 func describeSeconds(seconds float64) string {

@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/lab/experiments"
+	"github.com/elastalloc/elastalloc/sim"
 )
 
 func main() {
@@ -41,7 +43,7 @@ replays recordings under allocation policies, repeats the experiments of the pap
 	root.AddCommand(
 		newSimulateCommand(env),
 		newReplayCommand(env),
-		newPaperCommand(env),
+		newPaperCommand(experiments.Config{Pools: experiments.Pools(), Draw: sim.Synthetic}, env),
 		newBenchCommand(env),
 		newAuditCommand(env),
 		newETAsCommand(env),

@@ -20,16 +20,15 @@ import (
 	"github.com/elastalloc/elastalloc/sim"
 )
 
-// outcome is what came of long work: files with a page, and its tables and most telling lines
-// for the terminal.
+// outcome is what came of long work: files, and tables and lines for the terminal.
 type outcome interface {
 	Write(*results.Directory) error
 	Tables() []report.Table
 	Lead() []string
 }
 
-// produce does the work, writes its results to the folder out, which must be new or empty,
-// and prints them. Nothing is written before all is done.
+// produce does the work, writes its results to the folder out, and prints them. Nothing is
+// written before all is done.
 func produce(cmd *cobra.Command, env cli.LookupEnv, out string, work func(context.Context, *progress) (outcome, error)) error {
 	directory, err := results.NewDirectory(out)
 	if errors.Is(err, results.ErrNotEmpty) || errors.Is(err, syscall.ENOTDIR) {

@@ -16,14 +16,7 @@ type paperFlags struct {
 	trace, out string
 }
 
-// newPaperCommand returns the command with the paper's pools and the synthetic
-// workloads.
-func newPaperCommand(env cli.LookupEnv) *cobra.Command {
-	return paperCommand(experiments.Config{Pools: experiments.Pools(), Draw: sim.Synthetic}, env)
-}
-
-// paperCommand returns the command for given pools and workloads.
-func paperCommand(config experiments.Config, env cli.LookupEnv) *cobra.Command {
+func newPaperCommand(config experiments.Config, env cli.LookupEnv) *cobra.Command {
 	f := paperFlags{config: config}
 	command := &cobra.Command{
 		Use:   "paper --out DIR",

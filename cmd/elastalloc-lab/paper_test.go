@@ -35,7 +35,7 @@ func smallPaper() experiments.Config {
 func TestPaper(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "results")
 	var printed bytes.Buffer
-	command := paperCommand(smallPaper(), func(string) (string, bool) { return "", false })
+	command := newPaperCommand(smallPaper(), func(string) (string, bool) { return "", false })
 	command.SetArgs([]string{"--seeds=2", "--trace=../elastalloc/testdata/trace.csv", "--out", out})
 	command.SetOut(&printed)
 	command.SetErr(&printed)

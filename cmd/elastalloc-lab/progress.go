@@ -11,9 +11,8 @@ import (
 	"github.com/elastalloc/elastalloc/internal/text"
 )
 
-// progress shows how far long work is and how long it may still take: on a terminal in one
-// line that changes, elsewhere, such as in a log, a line every half minute. The zero value
-// shows nothing.
+// progress shows how far long work is: on a terminal in one line that changes, elsewhere, such
+// as in a log, a line every half minute. The zero value shows nothing.
 type progress struct {
 	w        io.Writer
 	screen   cli.Screen
@@ -44,27 +43,22 @@ func (p *progress) show(done, all int, what string) {
 	line := fmt.Sprintf("%d of %d %s%s", done, all, text.Printable(what), timeLeft(now.Sub(p.begun), done, all))
 	if p.terminal {
 		p.clear()
-		line = cli.Clip(drawBar(done, all)+" "+line, cli.Width-1)
+		const width = 20
+		full := width * done / max(1, all)
+		line = cli.Clip("["+strings.Repeat("█", full)+strings.Repeat("·", width-full)+"] "+line, cli.Width-1)
 	} else {
 		line += "\n"
 	}
 	fmt.Fprint(p.w, line)
 }
 
-// timeLeft says how long the work still takes at the pace so far, "" before there is one and
-// once all is done.
+// timeLeft says how long the work still takes, "" before there is a pace and at the end.
 func timeLeft(taken time.Duration, done, all int) string {
 	if done < 1 || done >= all || taken < time.Second {
 		return ""
 	}
 	left := time.Duration(float64(taken) / float64(done) * float64(all-done))
 	return ", about " + format.Span(left.Round(time.Second)) + " left"
-}
-
-func drawBar(done, all int) string {
-	const width = 20
-	full := width * done / max(1, all)
-	return "[" + strings.Repeat("█", full) + strings.Repeat("·", width-full) + "]"
 }
 
 func (p *progress) clear() {

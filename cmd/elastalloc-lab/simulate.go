@@ -338,15 +338,16 @@ func (f *simulateFlags) configs(cmd *cobra.Command, workload *sim.Workload) ([]s
 	if err != nil {
 		return nil, err
 	}
-	configs := make([]sim.Config, len(f.nodes)+len(f.types.pools))
+	var configs []sim.Config
+	for _, nodes := range f.nodes {
+		configs = append(configs, f.config)
+		configs[len(configs)-1].Nodes = nodes
+	}
+	for _, pool := range f.types.pools {
+		configs = append(configs, f.config)
+		configs[len(configs)-1].Nodes, configs[len(configs)-1].NodeTypes = nodesOf(pool), pool
+	}
 	for i := range configs {
-		configs[i] = f.config
-		if i < len(f.nodes) {
-			configs[i].Nodes = f.nodes[i]
-		} else {
-			configs[i].NodeTypes = f.types.pools[i-len(f.nodes)]
-			configs[i].Nodes = nodesOf(configs[i].NodeTypes)
-		}
 		if configs[i].Groups, err = f.teams.of(workload, groups, configs[i].Nodes); err != nil {
 			return nil, err
 		}

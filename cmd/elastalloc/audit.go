@@ -13,9 +13,8 @@ import (
 )
 
 func newAuditCommand(env cli.LookupEnv) *cobra.Command {
-	var file, answered string
+	var file, answered, output string
 	var o audit.Options
-	output := cli.OutputTable
 	command := &cobra.Command{
 		Use:   "audit -f REQUEST --answer ANSWER",
 		Short: "Check a decision independently",
@@ -60,7 +59,7 @@ status is 0 for CONFIRMED only. docs/proofs.md says what is checked and how.`,
 	flags := command.Flags()
 	flags.VarP(cli.FileFlag{Name: &file}, "file", "f", "request in protojson, - for standard input")
 	flags.Var(cli.FileFlag{Name: &answered}, "answer", "its answer in protojson, as allocate --certificate -o json prints it, - for standard input")
-	flags.VarP(cli.ChoiceFlag{Value: &output, Choices: []string{cli.OutputTable, cli.OutputJSON}}, "output", "o", "output format")
+	cli.AddOutput(flags, &output)
 	flags.IntVar(&o.Work, "work", audit.DefaultWork, "elementary steps after which the verdict is OPEN")
 	cli.MarkRequired(command, "file", "answer")
 	cli.CompleteFiles(command, "json", "file", "answer")

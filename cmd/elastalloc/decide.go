@@ -22,8 +22,7 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// decideFlags are the flags of every command that asks for decisions: what to decide,
-// who decides and how to print it.
+// decideFlags are the flags of every command that asks for decisions.
 type decideFlags struct {
 	file, output string
 	remote       remoteFlags
@@ -35,8 +34,7 @@ type decideFlags struct {
 func (f *decideFlags) add(command *cobra.Command, drawn ...string) {
 	flags := command.Flags()
 	flags.VarP(cli.FileFlag{Name: &f.file}, "file", "f", "request in protojson, - for standard input")
-	f.output = cli.OutputTable
-	flags.VarP(cli.ChoiceFlag{Value: &f.output, Choices: append([]string{cli.OutputTable, cli.OutputJSON}, drawn...)}, "output", "o", "output format")
+	cli.AddOutput(flags, &f.output, drawn...)
 	cli.CompleteFiles(command, "json", "file")
 	cli.Group(flags, "Asking a server", f.remote.add)
 	command.Args = cli.NoArgs
@@ -140,8 +138,8 @@ type allocator interface {
 	Forecast(context.Context, *elastallocv1.ForecastRequest) (*elastallocv1.ForecastResponse, error)
 }
 
-// newAllocator returns what answers requests with the given options: the server asked
-// for, or an allocator in this process, and what to call when done with it.
+// newAllocator returns what answers requests with the given options, the server or an
+// allocator in this process, and what to call when done with it.
 func (f *decideFlags) newAllocator(o *elastallocv1.AllocateOptions) (allocator, func(), error) {
 	if f.remote.address != "" {
 		remote, err := f.remote.client()
@@ -168,8 +166,7 @@ type optionFlags struct {
 	gap         float64
 }
 
-// addOptions adds the flags that say how to decide to a command, with a default budget of
-// its own unless that is 0.
+// addOptions adds the flags that say how to decide, with a default budget unless that is 0.
 func (f *decideFlags) addOptions(command *cobra.Command, budget time.Duration) {
 	o := new(optionFlags)
 	f.options = o
@@ -208,8 +205,7 @@ func (f *optionFlags) apply(cmd *cobra.Command, request *elastallocv1.AllocateRe
 	}
 }
 
-// warnOfBackend warns a person who asked for a backend that another one has decided. The
-// programs of a server know it from the attempts.
+// warnOfBackend warns a person who asked for a backend that another one has decided.
 func warnOfBackend(cmd *cobra.Command, options *elastallocv1.AllocateOptions, report *elastallocv1.SolveReport) {
 	asked := options.GetBackend()
 	if asked == elastallocv1.Backend_BACKEND_UNSPECIFIED || asked == report.GetBackend() {

@@ -15,10 +15,13 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// requestError turns an allocator's error into one of this program: a bad request is
+// requestError turns an allocator's error, if any, into one of this program: a bad request is
 // bad input, anything else is a failure. A request that is decided in this process has
 // errors of the core, one at a server those of gRPC.
 func (f *decideFlags) requestError(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return cli.ErrInterrupted
 	}

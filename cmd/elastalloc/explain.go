@@ -13,17 +13,12 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// wholeBudget is the default time budget of an answer that takes many decisions: the most
-// that a server gives.
+// wholeBudget is the default time budget of many decisions: the most that a server gives.
 const wholeBudget = 10 * time.Second
 
-type explainFlags struct {
-	decideFlags
-	jobs []string
-}
-
 func newExplainCommand(env cli.LookupEnv) *cobra.Command {
-	var f explainFlags
+	var f decideFlags
+	var jobs []string
 	command := &cobra.Command{
 		Use:   "explain -f FILE",
 		Short: "Say why each job of one snapshot gets its nodes",
@@ -38,24 +33,21 @@ higher the block after a size, the more of the objective it would cost.`,
 		Example: `  elastalloc explain -f request.json
   elastalloc explain -f request.json --job bert-large`,
 		RunE: f.asking(env, func(cmd *cobra.Command, request *elastallocv1.AllocateRequest, allocator allocator) (answer, error) {
-			if err := checkIDs(request, "job", f.jobs); err != nil {
+			if err := checkIDs(request, "job", jobs); err != nil {
 				return answer{}, err
 			}
 			response, err := allocator.Explain(cmd.Context(), &elastallocv1.ExplainRequest{
-				Snapshot: request.GetSnapshot(), Options: request.GetOptions(), JobIds: f.jobs,
+				Snapshot: request.GetSnapshot(), Options: request.GetOptions(), JobIds: jobs,
 			})
-			if err != nil {
-				return answer{}, f.requestError(cmd.Context(), err)
-			}
 			return answer{response, response.GetDecision().GetReport(), func(screen cli.Screen) (string, error) {
-				return explanationsText(request, response, len(f.jobs) > 0, screen), nil
-			}}, nil
+				return explanationsText(request, response, len(jobs) > 0, screen), nil
+			}}, f.requestError(cmd.Context(), err)
 		}),
 	}
 	f.add(command)
 	f.addOptions(command, wholeBudget)
 	cli.MarkRequired(command, "file")
-	f.addIDs(command, &f.jobs, "job", "job to explain in detail; may be given more than once (default all)")
+	f.addIDs(command, &jobs, "job", "job to explain in detail; may be given more than once (default all)")
 	return command
 }
 
@@ -102,7 +94,7 @@ func sizeOf(size *elastallocv1.SizeOption) string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s", size.GetNodes(), size.GetNodeType()))
 }
 
-// sizesBar draws the sizes of a job, which gets nodes of the given type, with what each would cost beside the dearest of them.
+// sizesBar draws the sizes of a job, which gets nodes of the given type, with what each costs.
 func sizesBar(job *elastallocv1.JobExplanation, nodeType string) string {
 	most := dearest(job)
 	parts := make([]string, 0, len(job.GetSizes()))
@@ -117,8 +109,7 @@ func sizesBar(job *elastallocv1.JobExplanation, nodeType string) string {
 	return strings.Join(parts, " ")
 }
 
-// explanationText says why one job gets its nodes, of the given type, and what each of its sizes would cost, in a
-// unit.
+// explanationText says why one job gets its nodes, of the given type, and what each size costs.
 func explanationText(job *elastallocv1.JobExplanation, nodeType, unit string, screen cli.Screen) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n%s\n", screen.Bold.Paint(cli.Clip(job.GetJobId(), 60)+": "+words(job.GetWhy())), screen.Wrap(job.GetText()))

@@ -24,12 +24,9 @@ options are then ignored.`,
 		RunE: f.asking(env, func(cmd *cobra.Command, request *elastallocv1.AllocateRequest, allocator allocator) (answer, error) {
 			snapshot := request.GetSnapshot()
 			response, err := allocator.FillIdle(cmd.Context(), &elastallocv1.FillIdleRequest{Snapshot: snapshot})
-			if err != nil {
-				return answer{}, f.requestError(cmd.Context(), err)
-			}
 			return answer{message: response, show: func(screen cli.Screen) (string, error) {
 				return fillText(snapshot, response, screen)
-			}}, nil
+			}}, f.requestError(cmd.Context(), err)
 		}),
 	}
 	f.add(command)

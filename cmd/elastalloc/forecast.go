@@ -23,18 +23,10 @@ const (
 	outputHTML = "html"
 )
 
-type forecastFlags struct {
-	decideFlags
-	cadence, until time.Duration
-	everyEvent     bool
-	etaError       float64
-	arrivals       float64
-	samples        int32
-	seed           uint64
-}
-
 func newForecastCommand(env cli.LookupEnv) *cobra.Command {
-	var f forecastFlags
+	var f decideFlags
+	var cadence, until time.Duration
+	var asked elastallocv1.ForecastRequest
 	command := &cobra.Command{
 		Use:   "forecast -f FILE",
 		Short: "Say when the jobs of one snapshot start and end",
@@ -48,53 +40,44 @@ start and end.`,
 		Example: `  elastalloc forecast -f request.json
   elastalloc forecast -f request.json --eta-error 0.2 -o svg > forecast.svg`,
 		RunE: f.asking(env, func(cmd *cobra.Command, request *elastallocv1.AllocateRequest, allocator allocator) (answer, error) {
-			if hint := cli.ShareHint(f.etaError); hint != "" {
-				return answer{}, fmt.Errorf("--eta-error is %v; want 0 to 1%s", f.etaError, hint)
+			if hint := cli.ShareHint(asked.EtaError); hint != "" {
+				return answer{}, fmt.Errorf("--eta-error is %v; want 0 to 1%s", asked.EtaError, hint)
 			}
-			asked := &elastallocv1.ForecastRequest{
-				Snapshot: request.GetSnapshot(), Options: request.GetOptions(),
-				EveryEvent: f.everyEvent, EtaError: f.etaError, Samples: f.samples, Seed: f.seed,
-				ArrivalsPerHour: f.arrivals,
-			}
+			asked.Snapshot, asked.Options = request.GetSnapshot(), request.GetOptions()
 			if cmd.Flags().Changed("cadence") {
-				asked.Cadence = durationpb.New(f.cadence)
+				asked.Cadence = durationpb.New(cadence)
 			}
 			if cmd.Flags().Changed("until") {
-				asked.Until = durationpb.New(f.until)
+				asked.Until = durationpb.New(until)
 			}
-			response, err := allocator.Forecast(cmd.Context(), asked)
-			if err != nil {
-				return answer{}, f.requestError(cmd.Context(), err)
-			}
+			response, err := allocator.Forecast(cmd.Context(), &asked)
 			return answer{message: response, show: func(screen cli.Screen) (string, error) {
 				if f.output == cli.OutputTable {
 					return forecastText(response, screen), nil
 				}
 				return drawForecast(request.GetSnapshot().GetId(), response, f.output == outputHTML)
-			}}, nil
+			}}, f.requestError(cmd.Context(), err)
 		}),
 	}
 	f.add(command, outputSVG, outputHTML)
 	f.addOptions(command, wholeBudget)
 	cli.MarkRequired(command, "file")
 	flags := command.Flags()
-	flags.DurationVar(&f.cadence, "cadence", 0, "time between two decisions (default the step of the horizon)")
-	flags.BoolVar(&f.everyEvent, "every-event", false, "decide a second after each end of a job, too")
-	flags.Float64Var(&f.etaError, "eta-error", 0, "how far remaining ETAs may be off, 0.2 for 20 %")
-	flags.Float64Var(&f.arrivals, "arrivals-per-hour", 0, "submissions to expect, of jobs like those of the snapshot")
-	flags.Int32Var(&f.samples, "samples", 0, "number of simulations (default 20 where anything is drawn, else 1)")
-	flags.Uint64Var(&f.seed, "seed", 0, "seed of what is drawn")
-	flags.DurationVar(&f.until, "until", 0, "how far to simulate (default 30 days)")
+	flags.DurationVar(&cadence, "cadence", 0, "time between two decisions (default the step of the horizon)")
+	flags.BoolVar(&asked.EveryEvent, "every-event", false, "decide a second after each end of a job, too")
+	flags.Float64Var(&asked.EtaError, "eta-error", 0, "how far remaining ETAs may be off, 0.2 for 20 %")
+	flags.Float64Var(&asked.ArrivalsPerHour, "arrivals-per-hour", 0, "submissions to expect, of jobs like those of the snapshot")
+	flags.Int32Var(&asked.Samples, "samples", 0, "number of simulations (default 20 where anything is drawn, else 1)")
+	flags.Uint64Var(&asked.Seed, "seed", 0, "seed of what is drawn")
+	flags.DurationVar(&until, "until", 0, "how far to simulate (default 30 days)")
 	return command
 }
 
 // gantt places times on a chart.
 type gantt struct {
-	jobs []*elastallocv1.JobForecast
-	// span is what the chart shows.
-	span time.Duration
-	// ranges says whether starts and ends are ranges.
-	ranges bool
+	jobs   []*elastallocv1.JobForecast
+	span   time.Duration // what the chart shows
+	ranges bool          // starts and ends are ranges
 }
 
 func newGantt(response *elastallocv1.ForecastResponse) gantt {

@@ -11,8 +11,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// outlook is when each job of a snapshot ends if it keeps the nodes it holds now, and if
-// it has those of a decision from now on; either way it keeps them to its end.
+// outlook is when each job of a snapshot ends if it keeps the nodes it holds now, and if it
+// has those of a decision from now on.
 type outlook struct{ now, then []ending }
 
 // ending is the time to a job's end; a job without nodes does not end.
@@ -30,8 +30,7 @@ func inCore(s *elastallocv1.Snapshot) *solver.Snapshot {
 	return snapshot.WithDefaults()
 }
 
-// newOutlook returns the outlook of a decision on a snapshot, without the endings of jobs
-// with bad fields.
+// newOutlook leaves out the endings of jobs with bad fields.
 func newOutlook(snapshot *solver.Snapshot, allocations []*elastallocv1.Allocation) outlook {
 	o := outlook{now: make([]ending, len(allocations)), then: make([]ending, len(allocations))}
 	good, _ := snapshot.Hold()

@@ -160,8 +160,8 @@ func auditAnswer(ctx context.Context, request *elastallocv1.AllocateRequest, ans
 // recordingCloseTimeout is how long the disk has to take the last recordings.
 const recordingCloseTimeout = 5 * time.Second
 
-// startRecording has a server record its calls, if there is a folder for them. The function
-// writes out the last of them.
+// startRecording has a server record its calls, if there is a folder for them; stop writes out
+// the last of them.
 func startRecording(config *server.Config, record recording.Config) (stop func(), err error) {
 	if record.Dir == "" {
 		return func() {}, nil
@@ -185,8 +185,7 @@ func startRecording(config *server.Config, record recording.Config) (stop func()
 	}, nil
 }
 
-// removeAbandoned removes what a server that was killed has left on the disk, and
-// logs it. A failure does not keep the server from starting.
+// removeAbandoned removes what a server that was killed has left on the disk.
 func removeAbandoned(ctx context.Context, logger *slog.Logger) {
 	removed, err := subprocess.RemoveAbandoned()
 	if removed > 0 {
@@ -197,8 +196,8 @@ func removeAbandoned(ctx context.Context, logger *slog.Logger) {
 	}
 }
 
-// logBackends logs what was found out about the backends. One whose program is
-// missing does not keep the server from starting: decisions fall back.
+// logBackends logs which backends there are. One that is missing does not keep the server from
+// starting: decisions fall back.
 func logBackends(ctx context.Context, logger *slog.Logger, backends []elastalloc.Backend) {
 	for _, backend := range backends {
 		switch {

@@ -47,14 +47,14 @@ func TestServerTellsSystemd(t *testing.T) {
 		t.Fatal("a server without its certificate started")
 	}
 	server := servertest.Start(t, binary, env)
-	if got := receive(t, listener); got != systemdReady {
-		t.Errorf("the first message is %q; want %q", got, systemdReady)
+	if got := receive(t, listener); got != "READY=1" {
+		t.Errorf("the first message is %q; want %q", got, "READY=1")
 	}
 	if err := server.Stop(); err != nil {
 		t.Errorf("the server ended with %v; its log:\n%s", err, server.Logs())
 	}
-	if got := receive(t, listener); got != systemdStopping {
-		t.Errorf("the last message is %q; want %q", got, systemdStopping)
+	if got := receive(t, listener); got != "STOPPING=1" {
+		t.Errorf("the last message is %q; want %q", got, "STOPPING=1")
 	}
 }
 

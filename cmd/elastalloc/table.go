@@ -113,12 +113,7 @@ func jobTable(
 
 	width := nodesWidth(jobs, allocations)
 	for i, a := range allocations {
-		row := []string{
-			a.GetJobId(),
-			nodesChange(jobs[i], a, width),
-			describeChange(a),
-			o.describe(i),
-		}
+		row := []string{a.GetJobId(), nodesChange(jobs[i], a, width), describeChange(a), o.describe(i)}
 		if typed {
 			row = append(row, typeChange(jobs[i], a))
 		}
@@ -219,11 +214,17 @@ func reportTable(
 	}
 	add("jobs", "%s", countChanges(response.GetAllocations()))
 	add("pool", "%d nodes, %d idle%s", poolOf(request.GetSnapshot()), report.GetIdleNodes(), describeCapped(request, response))
-	name := "node types"
-	for _, of := range report.GetNodeTypes() {
-		add(name, "%s: %d, %d idle, one more is worth %.4g", of.GetId(), of.GetNodes(), of.GetIdleNodes(), of.GetPrice())
-		name = ""
+	list := func(name string, lines []string) {
+		for _, line := range lines {
+			add(name, "%s", line)
+			name = ""
+		}
 	}
+	var types, attempts, warnings []string
+	for _, of := range report.GetNodeTypes() {
+		types = append(types, fmt.Sprintf("%s: %d, %d idle, one more is worth %.4g", of.GetId(), of.GetNodes(), of.GetIdleNodes(), of.GetPrice()))
+	}
+	list("node types", types)
 	if len(response.GetAllocations()) > 0 {
 		for _, row := range o.rows() {
 			add(row[0], "%s", row[1])
@@ -237,22 +238,19 @@ func reportTable(
 		add("admission", "%s", note)
 	}
 	add("decided by", "%s in %s", cli.EnumName(report.GetBackend()), format.Duration(report.GetSolveTime().AsDuration()))
-	if len(report.GetAttempts()) > 1 {
-		name := "attempts"
-		for _, attempt := range report.GetAttempts() {
-			add(name, "%s", describeAttempt(attempt))
-			name = ""
-		}
+	for _, attempt := range report.GetAttempts() {
+		attempts = append(attempts, describeAttempt(attempt))
 	}
-	name = "warnings"
-	for i, warning := range report.GetWarnings() {
-		if i == mostWarnings {
-			add("", "and %d more", len(report.GetWarnings())-i)
-			break
-		}
-		add(name, "%s", warning.GetMessage())
-		name = ""
+	if len(attempts) > 1 {
+		list("attempts", attempts)
 	}
+	for _, warning := range report.GetWarnings() {
+		warnings = append(warnings, warning.GetMessage())
+	}
+	if more := len(warnings) - mostWarnings; more > 0 {
+		warnings = append(warnings[:mostWarnings], fmt.Sprintf("and %d more", more))
+	}
+	list("warnings", warnings)
 	return t
 }
 

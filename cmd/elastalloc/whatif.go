@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -110,34 +111,33 @@ func (f *whatIfFlags) readScenarios(cmd *cobra.Command, snapshot *elastallocv1.S
 			return nil, err
 		}
 	}
-	var parts []string
-	for _, job := range put {
-		parts = append(parts, "put "+job.GetId())
-	}
-	for _, id := range f.remove {
-		parts = append(parts, "without "+id)
-	}
-	if len(f.nodes)+len(f.types) == 0 {
-		return []*elastallocv1.Scenario{{Name: strings.Join(parts, ", "), PutJobs: put, RemoveJobIds: f.remove}}, nil
-	}
 	var scenarios []*elastallocv1.Scenario
+	add := func(parts ...string) *elastallocv1.Scenario {
+		for _, job := range put {
+			parts = append(parts, "put "+job.GetId())
+		}
+		for _, id := range f.remove {
+			parts = append(parts, "without "+id)
+		}
+		scenario := &elastallocv1.Scenario{Name: strings.Join(parts, ", "), PutJobs: put, RemoveJobIds: f.remove}
+		scenarios = append(scenarios, scenario)
+		return scenario
+	}
 	for _, nodes := range f.nodes {
 		if nodes < math.MinInt32 || nodes > math.MaxInt32 {
 			return nil, fmt.Errorf("--nodes is %d; want at most %d", nodes, math.MaxInt32)
 		}
-		scenarios = append(scenarios, &elastallocv1.Scenario{
-			Name:       strings.Join(append([]string{fmt.Sprintf("%d nodes", nodes)}, parts...), ", "),
-			TotalNodes: new(int32(nodes)), PutJobs: put, RemoveJobIds: f.remove,
-		})
+		add(fmt.Sprintf("%d nodes", nodes)).TotalNodes = new(int32(nodes))
 	}
 	for _, text := range f.types {
 		types, err := parseNodeTypes(text, snapshot.GetNodeTypes())
 		if err != nil {
 			return nil, err
 		}
-		scenarios = append(scenarios, &elastallocv1.Scenario{
-			Name: strings.Join(append([]string{text}, parts...), ", "), PutNodeTypes: types, PutJobs: put, RemoveJobIds: f.remove,
-		})
+		add(text).PutNodeTypes = types
+	}
+	if len(scenarios) == 0 {
+		add()
 	}
 	return scenarios, nil
 }
@@ -161,7 +161,7 @@ func parseNodeTypes(text string, known []*elastallocv1.NodeType) ([]*elastallocv
 }
 
 func readJobs(cmd *cobra.Command, name string) ([]*elastallocv1.Job, error) {
-	text, err := cli.ReadInput(cmd, name)
+	text, err := cli.ReadFile(cmd, name, io.ReadAll)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-// Package chart draws small pictures as SVG: no script, no style sheet, text and lines in
+// Package chart draws small pictures as SVG, without script and style sheet: text and lines in
 // the colour of what is around, and areas that can be told apart on white and on black. The
 // class cN of the N-th colour lets a page's style choose another.
 package chart

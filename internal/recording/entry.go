@@ -50,45 +50,26 @@ type line struct {
 	Status    json.RawMessage `json:"status,omitempty"`
 }
 
-// appendTo appends the entry as a line. What JSON cannot express, such as a duration
-// beyond its range in a request that was refused for it, is left out.
-func (e *Entry) appendTo(text []byte) []byte {
-	text = append(text, `{"time":"`...)
-	text = e.Time.UTC().AppendFormat(text, time.RFC3339Nano)
-	text = append(text, `","method":`...)
-	text = appendString(text, e.Method)
-	text = append(text, `,"caller":`...)
-	text = appendString(text, e.Caller)
-	if e.RequestID != "" {
-		text = append(text, `,"request_id":`...)
-		text = appendString(text, e.RequestID)
-	}
-	text = appendMessage(text, `,"request":`, e.Request)
-	text = appendMessage(text, `,"response":`, e.Response)
-	if e.Status != nil {
-		text = appendMessage(text, `,"status":`, e.Status)
-	}
-	return append(text, '}', '\n')
+// line returns the entry as a line.
+func (e *Entry) line() ([]byte, error) {
+	text, err := json.Marshal(line{
+		Time: e.Time.UTC(), Method: e.Method, Caller: e.Caller, RequestID: e.RequestID,
+		Request: messageText(e.Request), Response: messageText(e.Response), Status: messageText(e.Status),
+	})
+	return append(text, '\n'), err
 }
 
-func appendString(text []byte, s string) []byte {
-	quoted, err := json.Marshal(s)
-	if err != nil { // Strings always marshal.
-		return append(text, `""`...)
-	}
-	return append(text, quoted...)
-}
-
-// appendMessage appends a field with a message, or nothing without a message.
-func appendMessage(text []byte, field string, message proto.Message) []byte {
+// messageText returns nothing for a message that is not there, and for what JSON cannot
+// express, such as a duration beyond its range in a request that was refused for it.
+func messageText(message proto.Message) json.RawMessage {
 	if message == nil || !message.ProtoReflect().IsValid() {
-		return text
+		return nil
 	}
-	with, err := protojson.MarshalOptions{}.MarshalAppend(append(text, field...), message)
+	text, err := protojson.Marshal(message)
 	if err != nil {
-		return text
+		return nil
 	}
-	return with
+	return text
 }
 
 func parse(text []byte) (Entry, error) {

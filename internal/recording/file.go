@@ -1,14 +1,12 @@
 package recording
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -35,8 +33,8 @@ type file struct {
 // maxNameTries is how many seconds further a name may lie where those before are taken.
 const maxNameTries = 60
 
-// create makes a file named after a time, or after one of the next seconds where there
-// are such files already: this process or the one before it has begun several at once.
+// create makes a file named after a time, or after one of the next seconds where there are
+// such files already.
 func create(dir string, now time.Time) (*file, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -71,14 +69,6 @@ func (f *file) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func (f *file) write(text []byte) error {
-	_, err := f.encoder.Write(text)
-	return err
-}
-
-// flush writes out the lines so far, so that a reader finds them.
-func (f *file) flush() error { return f.encoder.Flush() }
-
 func (f *file) close() error { return errors.Join(f.encoder.Close(), f.disk.Close()) }
 
 // abandon leaves the file as far as it was written, or not at all where nothing was.
@@ -101,7 +91,6 @@ func files(dir string) ([]string, error) {
 			paths = append(paths, filepath.Join(dir, entry.Name()))
 		}
 	}
-	slices.SortFunc(paths, cmp.Compare[string])
 	return paths, nil
 }
 

@@ -2,7 +2,6 @@ package recording
 
 import (
 	"bufio"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -19,9 +18,8 @@ type Cut struct {
 	Path string
 	// Calls is how many calls were read of it before.
 	Calls int
-	// Err says where reading ended: a file that a crash or a full disk cut short ends in
-	// the middle, with io.ErrUnexpectedEOF, and so does one that is being written.
-	// ErrClockSetBack is of a file that was read further.
+	// Err is io.ErrUnexpectedEOF where a crash or a full disk cut the file short, or it is
+	// still written. ErrClockSetBack is of a file that was read further.
 	Err error
 }
 
@@ -73,7 +71,6 @@ func ReadAll(dirs []string) ([]Entry, []Cut, error) {
 		return nil
 	})
 	slices.SortStableFunc(entries, func(a, b Entry) int { return a.Time.Compare(b.Time) })
-	slices.SortStableFunc(cuts, func(a, b Cut) int { return cmp.Compare(a.Path, b.Path) })
 	return entries, cuts, err
 }
 

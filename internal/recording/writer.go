@@ -57,8 +57,8 @@ type Stats struct {
 	Overflowed, Failed int64
 }
 
-// Writer keeps calls in files. It is safe for concurrent use. Nothing that happens to the
-// disk is an error of a call: what cannot be written is dropped and counted.
+// Writer keeps calls in files, for concurrent use. What cannot be written is dropped and
+// counted; it is no error of a call.
 type Writer struct {
 	config      Config
 	queue       chan queued
@@ -71,7 +71,6 @@ type Writer struct {
 
 	// Of the goroutine that writes.
 	file    *file
-	text    []byte
 	pending int64 // calls in the file that are not written out
 	broken  bool
 	retryAt time.Time
@@ -183,23 +182,22 @@ func (w *Writer) write(q queued) {
 		w.failed.Add(1)
 		return
 	}
-	w.text = q.entry.appendTo(w.text[:0])
-	if len(w.text) > maxLine { // What is behind it could not be read.
-		w.text = nil
+	text, err := q.entry.line()
+	if err == nil && len(text) > maxLine { // What is behind it could not be read.
+		err = errLineTooLong
+	}
+	if err != nil {
 		w.failed.Add(1)
-		w.config.Logger.Warn("a call is not recorded", "error", errLineTooLong)
+		w.config.Logger.Warn("a call is not recorded", "error", err)
 		return
 	}
 	w.pending++
-	if err := w.file.write(w.text); err != nil {
+	if _, err := w.file.encoder.Write(text); err != nil {
 		w.fail(err)
 		return
 	}
 	if w.file.bytes >= w.fileLimit() {
 		w.endFile()
-	}
-	if cap(w.text) > 1<<20 {
-		w.text = nil // Large calls are rare.
 	}
 }
 
@@ -228,7 +226,7 @@ func (w *Writer) flush() {
 		return
 	}
 	if w.pending > 0 {
-		if err := w.file.flush(); err != nil {
+		if err := w.file.encoder.Flush(); err != nil {
 			w.fail(err)
 			return
 		}

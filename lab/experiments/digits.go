@@ -23,8 +23,8 @@ const maxDecimals = 6
 // nothing stands in a table for a missing number.
 const nothing = "–"
 
-// write returns a number as text. One that would round to zero gets more decimals, so
-// that "0" means zero, or less than 10^-maxDecimals.
+// write writes a number. One that would round to zero gets more decimals, so that "0" means
+// less than 10^-maxDecimals.
 func (d digits) write(value float64) string {
 	decimals := 1
 	switch d {

@@ -51,8 +51,7 @@ func (m *measures) experiments() []Experiment {
 	return append(list, m.variants(), m.bound())
 }
 
-// meanTime is an experiment on a mean time of the baseline. The paper's optimal is
-// lower on every pool.
+// meanTime is an experiment on a mean time of the baseline.
 func (m *measures) meanTime(name, title string, of func(*Row) Number, paperMost, paperPool []float64, text string) Experiment {
 	decreases, both := m.decreases(baselineSetting, of), []string{greedyPolicy, optimalPolicy}
 	what := strings.ToLower(title)
@@ -97,9 +96,8 @@ func (m *measures) totalChange(setting string) Result {
 		span(combine(m.means(setting, optimalPolicy, totalMinutes), m.means(baselineSetting, optimalPolicy, totalMinutes), change)))
 }
 
-// additional is an experiment on the additional jobs of a setting beside the
-// baseline's. Whether optimal is still lower than greedy in mean times is added to
-// the results.
+// additional is an experiment on the additional jobs of a setting beside the baseline's. Whether
+// optimal is still lower than greedy in mean times is added to the results.
 func (m *measures) additional(setting, name, title, text string, results ...Result) Experiment {
 	e := Experiment{Name: name, Title: title, text: text, Results: results, Rows: m.rowsOf(setting, greedyPolicy, optimalPolicy)}
 	c := chart{name: name, title: title, label: "additional jobs per 100 of greedy"}

@@ -1,10 +1,6 @@
 // Package experiments repeats the experiments of Hu et al., "An Optimal Resource
-// Allocator of Elastic Training for Deep Learning Jobs on Cloud", and sets its numbers
-// beside the paper's.
-//
-// Run makes all runs: under each setting, on synthetic workloads of several seeds
-// and on a trace if one is given, over the paper's pools. Results holds the numbers
-// and writes results.json, the figures and a page.
+// Allocator of Elastic Training for Deep Learning Jobs on Cloud", on synthetic workloads of
+// several seeds and on a trace if one is given, and sets its numbers beside the paper's.
 package experiments
 
 import (
@@ -36,16 +32,14 @@ type Config struct {
 	Seeds int
 	// Draw draws a synthetic workload on nodes of sim.DefaultGPUsPerNode.
 	Draw func(kind sim.SyntheticKind, seed uint64) (sim.Trace, error)
-	// Trace, if not nil, is run as well as the synthetic workloads.
-	Trace sim.Trace
-	// TraceName names the trace in results.
-	TraceName string
-	// GPUsPerNode converts the trace's GPUs to nodes. At least 1.
+	// Trace, if not nil, is run as well as the synthetic workloads, under TraceName and on
+	// nodes of GPUsPerNode, at least 1.
+	Trace       sim.Trace
+	TraceName   string
 	GPUsPerNode int
 	// Workers is the number of runs at once. At least 1.
 	Workers int
-	// Origin is copied to the results.
-	Origin results.Origin
+	Origin  results.Origin
 }
 
 // Validate returns an error that names every invalid field.
@@ -91,9 +85,8 @@ type planned struct {
 	task    sim.Task
 }
 
-// Run makes all runs: first those whose decision times are reported, one at a time so
-// that they do not disturb each other, then the others, config.Workers at once. It calls progress,
-// which may be nil, after each run.
+// Run makes all runs: first those whose decision times are reported, one at a time, then the
+// others, config.Workers at once. It calls progress, which may be nil, after each.
 func Run(ctx context.Context, config Config, allocator sim.Allocator, progress func(done, all int)) (*Results, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -139,8 +132,8 @@ func tasksOf(list []planned) []sim.Task {
 	return tasks
 }
 
-// plan returns the runs to be made: those whose decision times are reported, which are
-// optimal's in the baseline on the smallest pool, and the rest.
+// plan returns the runs to be made: those whose decision times are reported, optimal's in the
+// baseline on the smallest pool, and the rest.
 func plan(config *Config, kept *unprovenList) (timed, rest []planned, err error) {
 	for _, setting := range settings() {
 		workloads, err := config.workloads(&setting)
@@ -179,8 +172,8 @@ type drawn struct {
 	workload sim.Workload
 }
 
-// workloads returns the workloads of a setting: the synthetic one of every seed, and
-// the trace, once per seed if the setting is random.
+// workloads returns the synthetic workload of every seed, and the trace, once per seed if the
+// setting is random.
 func (c *Config) workloads(setting *setting) ([]drawn, error) {
 	var list []drawn
 	for seed := uint64(1); seed <= uint64(c.Seeds); seed++ {

@@ -24,17 +24,11 @@ const (
 
 // setting is the conditions of a set of runs.
 type setting struct {
-	// Name identifies it in results.
-	Name string
-	// Kind is the synthetic workload.
+	Name string // in results
 	Kind sim.SyntheticKind
-	// MinDuration is the duration below which jobs of a trace are dropped; Kind is drawn
-	// with the same limit.
-	MinDuration time.Duration
-	// Disturbance is how the jobs differ from what the allocator knows of them.
-	Disturbance sim.Disturbance
-	// ScalingDelay is how long a job that starts or grows trains on as many nodes as
-	// before.
+	// MinDuration is that of the jobs of a trace; Kind is drawn with the same limit.
+	MinDuration  time.Duration
+	Disturbance  sim.Disturbance
 	ScalingDelay time.Duration
 	// Batch submits all jobs at time 0, as sim.TotalTimeBound requires.
 	Batch bool
@@ -52,33 +46,20 @@ func batchPolicies() []string {
 	return []string{optimalPolicy, "optimal-preemptive", "hesrpt", "total-time", greedyPolicy, sim.MaxMinPolicy, "fifo", "srpt"}
 }
 
-// settings returns the settings of the paper's section "Simulation" and,
-// for the bound, the baseline as a batch.
+// settings are those of the paper's section "Simulation" and, for the bound, a batch.
 func settings() []setting {
 	const long = 5 * time.Minute
 	both := []string{greedyPolicy, optimalPolicy}
 	return []setting{
-		{
-			Name: baselineSetting, Kind: sim.Baseline, MinDuration: long,
-			Policies: append(both, variantPolicies()...),
-		},
+		{Name: baselineSetting, Kind: sim.Baseline, MinDuration: long, Policies: append(both, variantPolicies()...)},
 		{Name: heterogeneousSetting, Kind: sim.Heterogeneous, Policies: both},
-		{
-			Name: etaSetting, Kind: sim.Baseline, MinDuration: long, Policies: both,
-			Disturbance: sim.Disturbance{ETAError: 0.10},
-		},
+		{Name: etaSetting, Kind: sim.Baseline, MinDuration: long, Policies: both, Disturbance: sim.Disturbance{ETAError: 0.10}},
 		{
 			Name: bugSetting, Kind: sim.Baseline, MinDuration: long, Policies: both,
 			Disturbance: sim.Disturbance{ETAError: 0.10, BugShare: 0.15, KillShare: 0.10},
 		},
-		{
-			Name: delaySetting, Kind: sim.Baseline, MinDuration: long, Policies: both,
-			ScalingDelay: 15 * time.Second,
-		},
-		{
-			Name: batchSetting, Kind: sim.Baseline, MinDuration: long, Batch: true,
-			Policies: batchPolicies(),
-		},
+		{Name: delaySetting, Kind: sim.Baseline, MinDuration: long, Policies: both, ScalingDelay: 15 * time.Second},
+		{Name: batchSetting, Kind: sim.Baseline, MinDuration: long, Policies: batchPolicies(), Batch: true},
 	}
 }
 

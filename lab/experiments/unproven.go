@@ -15,8 +15,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Unproven is a decision that was not proven optimal, with its request, so that the
-// decision can be repeated.
+// Unproven is a decision that was not proven optimal, with its request.
 type Unproven struct {
 	// File is the name of the file with the request.
 	File string `json:"file"`
@@ -42,18 +41,15 @@ func (u *Unproven) JSON() ([]byte, error) {
 	return indented.Bytes(), nil
 }
 
-// unprovenList collects the unproven decisions of concurrent runs; the zero value is
-// ready.
+// unprovenList collects the unproven decisions of concurrent runs; the zero value is ready.
 type unprovenList struct {
 	mutex sync.Mutex
 	list  []Unproven
 }
 
-// observer returns the observer of a run, nil for policies that do not ask for an
-// optimum: greedy and the comparators.
+// observer returns the observer of a run, nil for policies that do not ask for an optimum.
 func (l *unprovenList) observer(p *planned) sim.Observer {
-	backend := p.task.Policy.Options.Backend
-	if p.task.Policy.Decide != nil || backend == solver.BackendGreedy {
+	if !p.task.Policy.Optimises() {
 		return nil
 	}
 	options := p.task.Policy.Options

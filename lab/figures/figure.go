@@ -1,8 +1,6 @@
-// Package figures draws what simulations found, as SVG and PNG: times and
-// additional jobs over the size of the pool, and how long decisions took. Series
-// differ in colour, in the shape of their marks and in the dashes of their lines,
-// so that they differ without colour as well; the colours are those of Okabe and Ito,
-// which are distinct for all kinds of colour vision.
+// Package figures draws what simulations found, as SVG and PNG. Series differ in colour, in
+// the shape of their marks and in dashes; the colours are those of Okabe and Ito, which are
+// distinct for all kinds of colour vision.
 package figures
 
 import (
@@ -41,15 +39,14 @@ type Figure struct {
 type Series struct {
 	// Name is shown in the legend.
 	Name string
-	// X and Y are the coordinates of the points, of equal length.
-	X, Y []float64
+	// X and Y are the coordinates of the points, and Spread, if not nil, the length of each
+	// one's error bar to either side.
+	X, Y, Spread []float64
 	// Style is which of the styles the series has, from 1 on, so that it looks alike in
 	// figures that do not show the same series; 0 means the one of its position.
 	Style int
-	// Spread, if not nil, is the length of each point's error bar to either side.
-	Spread []float64
 	// Minor says that the y axis ends at the other series where this one needs more than
-	// twice their room and would hide what they differ in; its name then says how high it is.
+	// twice their room; its name then says how high it is.
 	Minor bool
 }
 
@@ -165,8 +162,14 @@ func (f *Figure) addSeries(s Series, style style) error {
 	line.LineStyle = style.line
 	scatter.GlyphStyle = style.glyph
 	if s.Spread != nil {
-		spread := spreadPoints{XYs: points, spread: s.Spread}
-		bars, err := plotter.NewYErrorBars(spread)
+		spread := make(plotter.YErrors, len(s.Spread))
+		for n, length := range s.Spread {
+			spread[n].Low, spread[n].High = length, length
+		}
+		bars, err := plotter.NewYErrorBars(struct {
+			plotter.XYs
+			plotter.YErrors
+		}{points, spread})
 		if err != nil {
 			return err
 		}
@@ -177,15 +180,6 @@ func (f *Figure) addSeries(s Series, style style) error {
 	f.legend.Add(s.Name, line, scatter)
 	return nil
 }
-
-// spreadPoints implements plotter.YErrorer.
-type spreadPoints struct {
-	plotter.XYs
-	spread []float64
-}
-
-// YError returns the spread of point i, downwards and upwards.
-func (p spreadPoints) YError(i int) (low, high float64) { return p.spread[i], p.spread[i] }
 
 func newFigure(title, xLabel, yLabel string) *Figure {
 	p := plot.New()
@@ -209,8 +203,7 @@ func newFigure(title, xLabel, yLabel string) *Figure {
 	return &Figure{plot: p, legend: legend, width: width, height: height}
 }
 
-// padAxes gives an axis on which all values are equal some length, and the figure some
-// room at the top.
+// padAxes gives an axis of one value some length, and the figure some room at the top.
 func (f *Figure) padAxes() {
 	for _, axis := range []*plot.Axis{&f.plot.X, &f.plot.Y} {
 		if axis.Min >= axis.Max {
@@ -256,8 +249,7 @@ type style struct {
 	glyph draw.GlyphStyle
 }
 
-// styleOf returns the style of the i-th series. Colours, shapes and dashes repeat
-// with different periods, so that up to 105 series look different.
+// styleOf returns the style of the i-th series, of which up to 105 look different.
 func styleOf(i int) style {
 	// The palette of Okabe and Ito without its yellow, which is faint on white.
 	colors := []color.RGBA{

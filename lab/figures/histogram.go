@@ -19,9 +19,8 @@ type Sample struct {
 // binsPerDecade is the number of bins per power of ten.
 const binsPerDecade = 5
 
-// Histogram draws the distribution of positive values on a logarithmic axis: the
-// percentage of each sample in bins of equal width. Values below smallest count as
-// smallest.
+// Histogram draws the distribution of positive values on a logarithmic axis: the percentage
+// of each sample in bins of equal width. Values below smallest count as that.
 func Histogram(title, xLabel, yLabel string, smallest float64, samples ...Sample) (*Figure, error) {
 	f := newFigure(title, xLabel, yLabel)
 	f.plot.Add(plotter.NewGrid())
@@ -58,35 +57,30 @@ func Histogram(title, xLabel, yLabel string, smallest float64, samples ...Sample
 		f.legend.Add(sample.Name, line)
 	}
 	f.plot.X.Min, f.plot.X.Max = float64(first)/binsPerDecade, float64(last+1)/binsPerDecade
-	f.plot.X.Tick.Marker = plot.TickerFunc(powersOfTen)
+	f.plot.X.Tick.Marker = logTicks(1)
 	f.plot.Y.Min = 0
 	f.padAxes()
 	return f, nil
 }
 
-// powersOfTen marks an axis that shows logarithms: the powers of ten with a label,
-// their multiples without.
-func powersOfTen(lowest, highest float64) []plot.Tick { return logTicks(lowest, highest, 1) }
-
-// oneTwoFive is powersOfTen with labels at 2 and 5 times each power, too.
-func oneTwoFive(lowest, highest float64) []plot.Tick { return logTicks(lowest, highest, 1, 2, 5) }
-
-// logTicks marks an axis that shows logarithms, with labels at some multiples of the
-// powers of ten.
-func logTicks(lowest, highest float64, labelled ...int) []plot.Tick {
-	var ticks []plot.Tick
-	for power := math.Floor(lowest); power <= highest; power++ {
-		for multiple := 1; multiple < 10; multiple++ {
-			at := power + math.Log10(float64(multiple))
-			if at < lowest || at > highest {
-				continue
+// logTicks marks an axis that shows logarithms at all multiples of the powers of ten, and
+// labels some of them.
+func logTicks(labelled ...int) plot.TickerFunc {
+	return func(lowest, highest float64) []plot.Tick {
+		var ticks []plot.Tick
+		for power := math.Floor(lowest); power <= highest; power++ {
+			for multiple := 1; multiple < 10; multiple++ {
+				at := power + math.Log10(float64(multiple))
+				if at < lowest || at > highest {
+					continue
+				}
+				tick := plot.Tick{Value: at}
+				if slices.Contains(labelled, multiple) {
+					tick.Label = strconv.FormatFloat(float64(multiple)*math.Pow(10, power), 'f', max(0, int(-power)), 64)
+				}
+				ticks = append(ticks, tick)
 			}
-			tick := plot.Tick{Value: at}
-			if slices.Contains(labelled, multiple) {
-				tick.Label = strconv.FormatFloat(float64(multiple)*math.Pow(10, power), 'f', max(0, int(-power)), 64)
-			}
-			ticks = append(ticks, tick)
 		}
+		return ticks
 	}
-	return ticks
 }

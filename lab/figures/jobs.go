@@ -110,9 +110,8 @@ func (g gantt) Plot(c draw.Canvas, p *plot.Plot) {
 // slowdownGroups is into how many groups of equally many jobs SlowdownByLength divides.
 const slowdownGroups = 10
 
-// SlowdownByLength draws how much longer than alone in the pool jobs take, short ones and
-// long ones: for each tenth of the jobs, from the shortest, the median slowdown and the 95th
-// percentile.
+// SlowdownByLength draws how much longer than alone in the pool jobs take: for each tenth of
+// the jobs, from the shortest, the median slowdown and the 95th percentile.
 func SlowdownByLength(runs ...*sim.Result) (median, tail *Figure, err error) {
 	var medians, tails []Series
 	for _, run := range runs {
@@ -139,7 +138,7 @@ func SlowdownByLength(runs ...*sim.Result) (median, tail *Figure, err error) {
 		return nil, nil, err
 	}
 	for _, figure := range []*Figure{median, tail} {
-		figure.plot.Y.Tick.Marker = plot.TickerFunc(oneTwoFive)
+		figure.plot.Y.Tick.Marker = logTicks(1, 2, 5)
 	}
 	return median, tail, nil
 }

@@ -16,8 +16,7 @@ type Named struct {
 	Wide bool
 }
 
-// smallestSolve is the shortest decision time, in milliseconds, that the histogram
-// shows.
+// smallestSolve is the shortest decision time, in milliseconds, that the histogram shows.
 const smallestSolve = 0.001
 
 // measure is a measure of runs over the size of the pool. NaN is not drawn.
@@ -26,10 +25,8 @@ type measure struct {
 	of                 func(*sim.Summary) float64
 }
 
-// OfRuns draws runs of policies over pools, a figure for each measure that any run has: times, the
-// additional jobs compared with the baseline policy, changes, where teams and their partitions are
-// among the runs the worst team against its partition and how full the pool is, and the histogram of
-// decision times.
+// OfRuns draws runs of policies over pools: a figure for each measure that any run has, and the
+// histogram of decision times.
 func OfRuns(runs []*sim.Result, summary *results.Summary) ([]Named, error) {
 	const minute = 60.0
 	teams := slices.ContainsFunc(summary.Runs, func(s sim.Summary) bool { return s.WorstTeam != nil })
@@ -102,7 +99,7 @@ func (m measure) series(summary *results.Summary) []Series {
 }
 
 // FixedSize reports whether a policy never gives a job other nodes than it asked for. Such
-// rules are often so far from all others that these could not be told apart beside them.
+// rules are often far from all others.
 func FixedSize(policy string) bool {
 	p, err := sim.FindPolicy(policy)
 	return err == nil && (p.FixedSize || p.Name == sim.RecordedPolicy)

@@ -1,13 +1,10 @@
-// Package parent asks what the paper's simplification costs. Its first
-// formulation, the non-linear parent of the one that is solved everywhere else in
-// this project, has binaries y that make the nodes of a job return to 0 once it
-// has finished; the final formulation lets it hold its smallest size. Since only
-// the first step of a plan is carried out, the paper calls the impact minimal.
+// Package parent asks what the paper's simplification costs. Its first formulation, the
+// non-linear parent of the one that is solved everywhere else in this project, has the nodes
+// of a job return to 0 once it has finished; the final one lets it hold its smallest size.
+// Since only the first step of a plan is carried out, the paper calls the impact minimal.
 //
-// On snapshots of a few jobs exhaustive search solves both, so that the first
-// steps they decide on can be compared. The parent is taken with the legal sizes
-// of the final formulation, without which the two would differ in more than one
-// point. The package is a study and no part of the allocator.
+// On snapshots of a few jobs exhaustive search solves both, the parent with the legal sizes
+// of the final formulation, so that the first steps they decide on can be compared.
 package parent
 
 import (
@@ -23,21 +20,15 @@ const tieTolerance = 1e-9
 
 // Comparison is what the simplified model's first step means in the parent.
 type Comparison struct {
-	// First is the first step that the simplified model decides on, nodes per job:
-	// among the best that of the fewest changed jobs, then of the fewest nodes,
-	// then the first in order of nodes.
-	First []int
-	// ParentFirst is the parent's, chosen in the same way.
-	ParentFirst []int
-	// Optimum is the parent's best objective.
-	Optimum float64
-	// Reached is the parent's best objective if it has to begin with First.
-	Reached float64
-	// Differs says that First is not among the parent's best first steps.
-	Differs bool
-	// Tied says that it differs by the choice among equals alone: another first
-	// step that is best in the simplified model is best in the parent as well.
-	Tied bool
+	// First is the first step that the simplified model decides on, nodes per job, and
+	// ParentFirst the parent's: among the best that of the fewest changed jobs, then of the
+	// fewest nodes, then the first in order of nodes.
+	First, ParentFirst []int
+	// Optimum is the parent's best objective, and Reached the best if it begins with First.
+	Optimum, Reached float64
+	// Differs says that First is not among the parent's best first steps, and Tied that
+	// another one that is best in the simplified model is.
+	Differs, Tied bool
 }
 
 // Loss returns the share of the parent's optimum that is lost by carrying out the
@@ -66,8 +57,7 @@ func Compare(p *solver.Problem) (Comparison, bool) {
 	return c, true
 }
 
-// optimum returns the best objective over the given first steps, -Inf if no plan
-// begins with any of them.
+// optimum returns the best objective over the given first steps, -Inf if there is no plan.
 func (s *search) optimum(firsts [][]int) float64 {
 	promising := slices.Clone(firsts)
 	slices.SortStableFunc(promising, func(a, b []int) int { return cmp.Compare(s.bound(b), s.bound(a)) })
@@ -93,9 +83,8 @@ func (s *search) reaching(firsts [][]int, optimum float64) [][]int {
 // reaches reports whether a value is the best one, rounding aside.
 func reaches(value, best float64) bool { return value >= best-tieTolerance*math.Abs(best) }
 
-// firstSteps returns every decision for the first step that fits the pool, in nodes
-// per job: those of fewer changed jobs first, then those of fewer nodes, as the
-// allocator tells equal plans apart.
+// firstSteps returns every first step that fits the pool, in nodes per job, in the order in
+// which the allocator tells equal plans apart.
 func firstSteps(p *solver.Problem) [][]int {
 	var all [][]int
 	nodes := make([]int, len(p.Jobs))

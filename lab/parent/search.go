@@ -25,8 +25,8 @@ type row struct {
 	value float64 // the job's part of the objective
 }
 
-// search finds the best plan of a model by looking at every combination of the jobs' rows,
-// except for those that are worse even if all later jobs have their best rows.
+// search finds the best plan of a model among all combinations of the jobs' rows but those
+// that are worse even if all later jobs have their best rows.
 type search struct {
 	problem *solver.Problem
 	rows    []map[int][]row // of each job by nodes in the first step, the best first
@@ -40,8 +40,7 @@ func newSearch(p *solver.Problem, f finished) *search {
 	return s
 }
 
-// rowsByFirst returns every row of a job that can be part of an optimum, by its nodes in the
-// first step and best first.
+// rowsByFirst returns the rows of a job by its nodes in the first step, the best first.
 func rowsByFirst(job *solver.AdmittedJob, steps int, f finished) map[int][]row {
 	byFirst := map[int][]row{}
 	var extend func(nodes []int)
@@ -72,14 +71,10 @@ func isFinished(job *solver.AdmittedJob, nodes []int) bool {
 	return len(progress) > 0 && progress[len(progress)-1] >= 1
 }
 
-// undominated sorts rows by value and leaves out those that take no less than a
-// better one in every step.
+// undominated sorts rows by value, without those that take no less than a better one.
 func undominated(rows []row) []row {
 	slices.SortStableFunc(rows, func(a, b row) int {
-		if byValue := cmp.Compare(b.value, a.value); byValue != 0 {
-			return byValue
-		}
-		return slices.Compare(a.nodes, b.nodes)
+		return cmp.Or(cmp.Compare(b.value, a.value), slices.Compare(a.nodes, b.nodes))
 	})
 	var kept []row
 	for _, r := range rows {
@@ -100,8 +95,8 @@ func takesNoMore(a, b []int) bool {
 	return true
 }
 
-// best returns the best objective of a plan whose first step is the given one if
-// it exceeds the given value, and that value otherwise.
+// best returns the best objective of a plan with the given first step, or exceeding if that
+// is more.
 func (s *search) best(first []int, exceeding float64) float64 {
 	free := slices.Clone(s.problem.Capacity)
 	best := exceeding

@@ -16,17 +16,12 @@ type Study struct {
 	Snapshots int // of each row of the table
 }
 
-// The snapshots of a study: the paper's horizon, sizes and speeds, as many jobs as
-// exhaustive search can take.
+// The snapshots of a study, with as many jobs as exhaustive search can take.
 const (
 	jobs        = 4
 	steps       = 4
 	largestSize = 8
 )
-
-// nodes returns the sizes of the pool, from barely more than a node per job to one
-// that is large enough for almost all of them.
-func (Study) nodes() []int { return []int{5, 6, 8, 12, 16, 24} }
 
 // finding is what a study finds for one kind of snapshot.
 type finding struct {
@@ -36,15 +31,16 @@ type finding struct {
 	snapshotsTaken int
 }
 
-// WriteTable runs the study and writes its table in Markdown, one row for each size
-// of the pool and number of short jobs. The same study writes the same table.
+// WriteTable runs the study and writes its table in Markdown, one row for each size of the
+// pool and number of short jobs.
 func (s Study) WriteTable(w io.Writer) error {
 	if _, err := fmt.Fprint(w,
 		"| nodes per job | short jobs | first step differs | by a tie alone | mean loss where it differs | mean loss | largest loss |\n",
 		"|--:|--:|--:|--:|--:|--:|--:|\n"); err != nil {
 		return err
 	}
-	for _, nodes := range s.nodes() {
+	// From barely more than a node per job to enough for almost all of them.
+	for _, nodes := range []int{5, 6, 8, 12, 16, 24} {
 		for short := range jobs + 1 {
 			f := s.find(nodes, short)
 			if _, err := fmt.Fprint(w, f.markdown()); err != nil {
@@ -55,8 +51,7 @@ func (s Study) WriteTable(w io.Writer) error {
 	return nil
 }
 
-// find compares the models on snapshots of one kind. Every kind has random numbers
-// of its own, so that no row depends on the others.
+// find compares the models on snapshots of one kind, which has random numbers of its own.
 func (s Study) find(nodes, short int) finding {
 	random := rand.New(rand.NewPCG(s.Seed, uint64(nodes*(jobs+1)+short)))
 	f := finding{nodes: nodes, short: short}
@@ -79,9 +74,9 @@ func (s Study) find(nodes, short int) finding {
 	return f
 }
 
-// randomSnapshot draws jobs of which the given number are short: on one node they
-// finish before the last step begins. The others would take two horizons and up to
-// ten. Each is queued or holds one of its sizes.
+// randomSnapshot draws jobs, queued or with one of their sizes, of which the given number are
+// short: on one node they finish before the last step begins. The others take two to ten
+// horizons.
 func randomSnapshot(random *rand.Rand, nodes, short int) *solver.Snapshot {
 	s := &solver.Snapshot{TotalNodes: nodes, Horizon: solver.Horizon{Step: solver.DefaultStep, Steps: steps}}
 	horizon := s.Horizon.Step * time.Duration(s.Horizon.Steps)

@@ -20,21 +20,18 @@ import (
 type Difference struct {
 	JobID string
 	// Before is what the job held, Recorded what it held then, Answered what the server
-	// had answered, if it had, and Policy what the policy gives it.
+	// had answered, if it had, Policy what the policy gives it, and Why a sentence.
 	Before, Recorded, Answered, Policy Held
-	// Why is a sentence that says why the policy gives it that.
-	Why string
+	Why                                string
 }
 
 // MomentDifference is a recorded decision beside that of a policy.
 type MomentDifference struct {
-	Time       time.Time
-	SnapshotID string
-	// Jobs is the number of jobs, and Differences are those that differ.
-	Jobs        int
+	Time        time.Time
+	SnapshotID  string
+	Jobs        int // of the snapshot
 	Differences []Difference
-	// IdleRecorded and IdlePolicy are the nodes that each leaves idle; recorded, those that
-	// no job held just after the snapshot.
+	// IdleRecorded are the nodes that no job held just after the snapshot.
 	IdleRecorded, IdlePolicy int
 
 	moment int
@@ -51,9 +48,9 @@ func (m *MomentDifference) Moved() int {
 	return moved
 }
 
-// Differences asks a policy about every snapshot that a decision was recorded for, as it
-// was, and returns what it would have decided otherwise: one entry for each, apart from the
-// last, after which nothing is known. done is called after each.
+// Differences asks a policy about every snapshot that a decision was recorded for, apart from
+// the last, after which nothing is known, and returns what it would have decided otherwise.
+// done, which may be nil, is called after each.
 func (r *Replay) Differences(ctx context.Context, p sim.Policy, allocator sim.Allocator, done func(done, all int)) ([]MomentDifference, error) {
 	var list []MomentDifference
 	after := r.heldAfter()
@@ -108,8 +105,8 @@ type Explainer interface {
 	Explain(ctx context.Context, s *solver.Snapshot, o solver.Options, jobIDs []string) (solver.Explanation, error)
 }
 
-// Explain has the decisions of a policy explained with their numbers, for at most the given
-// number of jobs each, and replaces the plainer words of Differences with that.
+// Explain replaces the plain words of Differences with explanations of the decisions, for at
+// most the given number of jobs each.
 func (r *Replay) Explain(ctx context.Context, p sim.Policy, explainer Explainer, moments []MomentDifference, jobs int) error {
 	for i := range moments {
 		m := &moments[i]
@@ -134,8 +131,7 @@ func (r *Replay) Explain(ctx context.Context, p sim.Policy, explainer Explainer,
 	return nil
 }
 
-// idleAfter returns how many nodes no job held at a moment, changes then included; it is not
-// the last one.
+// idleAfter returns how many nodes no job held at a moment but the last, changes then included.
 func (r *Replay) idleAfter(moment int) int {
 	m := &r.Moments[moment]
 	idle, counted := m.Snapshot.TotalNodes, make(map[*track]bool)
@@ -239,8 +235,7 @@ func DecisionsCSV(policy string, moments []MomentDifference) []byte {
 // Largest returns the moments at which the most nodes move, at most the given number, the
 // largest first.
 func Largest(moments []MomentDifference, most int) []MomentDifference {
-	sorted := slices.Clone(moments)
+	sorted := slices.DeleteFunc(slices.Clone(moments), func(m MomentDifference) bool { return m.Moved() == 0 })
 	slices.SortStableFunc(sorted, func(a, b MomentDifference) int { return b.Moved() - a.Moved() })
-	sorted = slices.DeleteFunc(sorted, func(m MomentDifference) bool { return m.Moved() == 0 })
 	return sorted[:min(most, len(sorted))]
 }

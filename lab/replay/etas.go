@@ -11,8 +11,7 @@ import (
 	"github.com/elastalloc/elastalloc/internal/recording"
 )
 
-// ToldETA is what a scheduler told of the work of a job that ended, beside what it took, in run
-// time on one node.
+// ToldETA is what a scheduler told of the work of a job that ended, beside what it took.
 type ToldETA struct {
 	// Group is the team that the job belongs to, "" where the scheduler tells none.
 	Group string
@@ -32,8 +31,8 @@ type CallerETAs struct {
 	Err    error
 }
 
-// ETAsOf reads a recording, once, and returns what each of some callers told; no callers are all
-// that ask for decisions, by name. Each is a cluster of its own.
+// ETAsOf reads a recording and returns what each of some callers told, by default all that ask
+// for decisions. Each is a cluster of its own.
 func ETAsOf(read Reader, callers []string) ([]CallerETAs, error) {
 	of := make(map[string]*calls)
 	for _, caller := range callers {
@@ -62,13 +61,13 @@ func ETAsOf(read Reader, callers []string) ([]CallerETAs, error) {
 			told[i].Err = fmt.Errorf("calls of %q: %w", caller, err)
 			continue
 		}
-		told[i].Jobs = r.ToldETAs()
+		told[i].Jobs = r.toldETAs()
 	}
 	return told, nil
 }
 
-// ToldETAs returns what was told of the jobs that ended, in the order of their ends.
-func (r *Replay) ToldETAs() []ToldETA {
+// toldETAs returns what was told of the jobs that ended, in the order of their ends.
+func (r *Replay) toldETAs() []ToldETA {
 	var tracks []*track
 	for _, t := range r.tracks {
 		if t.fate == ended {

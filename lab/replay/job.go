@@ -49,14 +49,11 @@ type track struct {
 // history turns what was seen of jobs into what happened.
 type history struct {
 	moments []Moment
-	// follows says that the scheduler carries answers out, most of the time.
-	follows bool
-	// tells says that the scheduler tells how long jobs have trained, so that 0 means 0 and
-	// not that it is not known.
-	tells bool
-	// pool is the largest size of the pool, of types if there are several.
-	pool  int
-	types []solver.NodeType
+	// follows says that the scheduler mostly carries answers out, and tells that it tells how
+	// long jobs have trained, so that 0 means 0.
+	follows, tells bool
+	pool           int // the largest
+	types          []solver.NodeType
 	// frequency is that of the simulations, which delays of growth have to be shorter than.
 	frequency time.Duration
 }
@@ -238,7 +235,7 @@ func (h *holding) give(now Held, at time.Duration) {
 	if now == h.now {
 		return
 	}
-	h.course.Give(sim.NodesAt{At: at, Nodes: now.Nodes, NodeType: now.NodeType})
 	h.now = now
 	h.held = append(h.held, sim.NodesAt{At: at, Nodes: now.Nodes, NodeType: now.NodeType})
+	h.course.Give(h.held[len(h.held)-1])
 }

@@ -1,7 +1,6 @@
 // Package replay reads the recording of a server and works out what really happened to the
-// jobs: when they came, what they held and when they ended. That is a workload, on which
-// policies can be simulated, and the run of the policy recorded, which they are set beside.
-// What snapshots cannot tell is counted, see Unknown.
+// jobs. That is a workload, on which policies can be simulated, and the run of the policy
+// recorded, which they are set beside. What snapshots cannot tell is counted, see Unknown.
 package replay
 
 import (
@@ -57,13 +56,11 @@ func (m *Moment) held(nodes int, nodeType string) Held {
 	return Held{nodes, nodeType}
 }
 
-// isAnswer is what the answers of both methods have.
 type isAnswer interface {
 	GetAllocations() []*elastallocv1.Allocation
 }
 
-// newMoment returns the moment of a call that describes the cluster, or nil: other methods
-// ask about what might be.
+// newMoment returns the moment of a call that describes the cluster, or nil.
 func newMoment(e *recording.Entry) *Moment {
 	m := &Moment{Time: e.Time}
 	switch request := e.Request.(type) {
@@ -111,21 +108,20 @@ type Source struct {
 	Calls     int `json:"calls"`
 	Decisions int `json:"decisions"`
 	Fills     int `json:"fills"`
-	// Refused is the number of calls of these kinds that were no valid request, and
-	// Unanswered of those that were and got no answer. OtherMethods ask about what might
-	// be, and OtherCallers were left out.
+	// Refused is the number of these calls that were no valid request, and Unanswered of
+	// those that got no answer. OtherMethods ask about what might be.
 	Refused      int `json:"refused"`
 	Unanswered   int `json:"unanswered"`
 	OtherMethods int `json:"other_methods"`
 	OtherCallers int `json:"other_callers"`
 	// Cut names the files that cannot be read to their end, and ClockSetBack those in which
-	// times go back: what was recorded of the time that came again is mixed up.
+	// times go back.
 	Cut          []string `json:"cut,omitempty"`
 	ClockSetBack []string `json:"clock_set_back,omitempty"`
 }
 
-// calls are those of one caller, or of those chosen, since other callers' may be about other
-// clusters. Messages are not kept: they take several times as much memory.
+// calls are those of the callers of one cluster. Messages are not kept: they take several times
+// as much memory.
 type calls struct {
 	chosen []string
 	source Source

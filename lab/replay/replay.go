@@ -17,7 +17,7 @@ import (
 type Options struct {
 	// Name is that of the workload in results.
 	Name string
-	// Callers chooses the calls of these callers, of one cluster; none for a recording of one.
+	// Callers are those of one cluster, whose calls are taken; none for all.
 	Callers []string
 	// Frequency is the time between the decisions of the simulated policies; 0 means the
 	// horizon's step that most snapshots have.
@@ -73,8 +73,7 @@ func (c *calls) replay(cuts []recording.Cut, o Options) (*Replay, error) {
 	return r, nil
 }
 
-// configure works out the setting of the simulations: the pool as it was, and the horizon
-// that most snapshots have.
+// configure works out the setting: the pool as it was, and the horizon of most snapshots.
 func (r *Replay) configure(frequency time.Duration) {
 	horizons := make(map[solver.Horizon]int)
 	most, nodes := solver.Horizon{}, 0
@@ -142,8 +141,7 @@ func (r *Replay) follow() error {
 	return nil
 }
 
-// sight collects what the moments say about each job, and returns the jobs in the order in
-// which they came.
+// sight collects what the moments say about each job, in the order in which they came.
 func (r *Replay) sight() []*track {
 	var tracks []*track
 	latest := make(map[string]*track)
@@ -186,8 +184,8 @@ func (r *Replay) aging(tracks []*track) (told, passed time.Duration) {
 	return told, passed
 }
 
-// another reports whether a job is not the one that had its id before: it is younger than
-// that one was, and came after that one was last seen.
+// another reports whether a job is not the one that had its id before: it is younger than that
+// one was, and came after it was last seen.
 func (r *Replay) another(t *track, job *solver.Job, at time.Duration) bool {
 	last := &t.sightings[len(t.sightings)-1]
 	age := job.TrainingTime + job.WaitingTime
@@ -196,14 +194,9 @@ func (r *Replay) another(t *track, job *solver.Job, at time.Duration) bool {
 
 // tells reports whether any job was told to have trained.
 func tells(tracks []*track) bool {
-	for _, t := range tracks {
-		for _, s := range t.sightings {
-			if s.job.TrainingTime > 0 {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(tracks, func(t *track) bool {
+		return slices.ContainsFunc(t.sightings, func(s sighting) bool { return s.job.TrainingTime > 0 })
+	})
 }
 
 // Recorded returns the run of what really happened, of the jobs that ended.
@@ -213,26 +206,26 @@ func (r *Replay) Recorded(ctx context.Context) (*sim.Result, error) {
 		return nil, err
 	}
 	recorded := r.Workload
-	recorded.Jobs = nil
-	for i, t := range r.tracks {
-		if t.fate == ended {
-			recorded.Jobs = append(recorded.Jobs, r.Workload.Jobs[i])
-		}
-	}
+	recorded.Jobs = compared(r, r.Workload.Jobs)
 	return sim.Run(ctx, recorded, policy, r.Config, nil)
 }
 
-// Compared returns a run with the jobs alone whose ends the recording shows, so that runs
-// are compared on the same jobs.
+// Compared returns a run with the jobs alone whose ends the recording shows.
 func (r *Replay) Compared(run *sim.Result) *sim.Result {
-	compared := *run
-	compared.Jobs = nil
+	of := *run
+	of.Jobs = compared(r, run.Jobs)
+	return &of
+}
+
+// compared returns what is of the jobs whose ends the recording shows.
+func compared[T any](r *Replay, jobs []T) []T {
+	var list []T
 	for i, t := range r.tracks {
 		if t.fate == ended {
-			compared.Jobs = append(compared.Jobs, run.Jobs[i])
+			list = append(list, jobs[i])
 		}
 	}
-	return &compared
+	return list
 }
 
 // IdleNodeHours returns the hours that nodes of the pool were idle within the recording:

@@ -231,7 +231,7 @@ func checkToldETAs(t *testing.T, r *Replay, jobs []sim.WorkloadJob) {
 	for i := range jobs {
 		byID[jobs[i].ID] = &jobs[i]
 	}
-	told := r.ToldETAs()
+	told := r.toldETAs()
 	checked := 0
 	for _, track := range r.tracks {
 		if track.fate != ended {

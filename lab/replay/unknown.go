@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"slices"
 	"time"
 
 	"github.com/elastalloc/elastalloc/sim"
@@ -13,9 +14,9 @@ type Unknown struct {
 	// the recording, which all figures on jobs are of.
 	Jobs     int `json:"jobs"`
 	Compared int `json:"jobs_compared"`
-	// StillRunning are there at the end of the recording, AtBegin were at its beginning,
-	// whose times count from then. Withdrawn left before any snapshot showed them with
-	// nodes, and NeverFit the pool; these two are left out of all simulations.
+	// StillRunning are there at the end of the recording, AtBegin at its beginning. Withdrawn
+	// left before any snapshot showed them with nodes, and NeverFit the pool; these two are
+	// left out of all simulations.
 	StillRunning int `json:"jobs_still_running"`
 	AtBegin      int `json:"jobs_there_at_begin"`
 	Withdrawn    int `json:"jobs_withdrawn"`
@@ -24,18 +25,16 @@ type Unknown struct {
 	// a snapshot lacks between two that have them.
 	IDsReused int `json:"jobs_with_reused_id"`
 	Absent    int `json:"jobs_absent_between"`
-	// SubmissionUnknown counts the jobs of a scheduler that tells neither waiting_time nor
-	// training_time: they count as submitted when they first show.
+	// SubmissionUnknown counts jobs told without waiting_time and training_time, which count
+	// as submitted when they first show.
 	SubmissionUnknown int `json:"submissions_unknown"`
 	// UnseenChanges are changes of nodes that no answer explains, put in the middle between
-	// the two snapshots.
+	// two snapshots.
 	UnseenChanges int `json:"changes_unseen"`
-	// GapSeconds are the times between snapshots, and EndWithinSeconds the same where jobs
-	// ended: no end is known better than that, but for what the job's ETA tells.
+	// GapSeconds are the times between snapshots, and EndWithinSeconds those where jobs ended.
 	GapSeconds       Spread `json:"gap_s"`
 	EndWithinSeconds Spread `json:"end_within_s"`
-	// LongGaps are times between snapshots of more than three steps, and LongGapShare is
-	// their share of the recording.
+	// LongGaps are times of more than three steps, and LongGapShare their share of all.
 	LongGaps     int     `json:"long_gaps"`
 	LongGapShare float64 `json:"long_gap_share"`
 	// Changes is the number of answers that would have changed a job's nodes, and
@@ -102,8 +101,7 @@ func (r *Replay) unknown(tracks []*track, changes, carriedOut int) Unknown {
 }
 
 // UnseenSizeShare returns the share of a run's node hours, of the jobs compared, on which a
-// job holds what it never did in the recording: its speed there is what the scheduler
-// told, and nothing shows that it is so.
+// job holds what it never did in the recording: nothing shows that its speed there is as told.
 func (r *Replay) UnseenSizeShare(run *sim.Result) float64 {
 	var unseen, all time.Duration
 	for i := range run.Jobs {
@@ -128,14 +126,7 @@ func (r *Replay) UnseenSizeShare(run *sim.Result) float64 {
 	return unseen.Seconds() / all.Seconds()
 }
 
-// EndsAfter returns how many of the compared jobs end under a run only after the recording,
-// when no jobs come any more.
+// EndsAfter returns how many of the compared jobs end under a run only after the recording.
 func (r *Replay) EndsAfter(run *sim.Result) int {
-	count := 0
-	for i, t := range r.tracks {
-		if t.fate == ended && run.Jobs[i].End > r.Until {
-			count++
-		}
-	}
-	return count
+	return len(slices.DeleteFunc(compared(r, run.Jobs), func(j sim.JobResult) bool { return j.End <= r.Until }))
 }

@@ -1,9 +1,11 @@
 package report
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/elastalloc/elastalloc/internal/format"
 	"github.com/elastalloc/elastalloc/lab/figures"
@@ -27,10 +29,9 @@ type Replayed struct {
 	Summary results.Summary
 	// Asked is the policy that Moments compares with the recorded decisions; Largest are those
 	// of them with the most nodes elsewhere.
-	Asked   string
-	Moments []replay.MomentDifference
-	Largest []replay.MomentDifference
-	Origin  results.Origin
+	Asked            string
+	Moments, Largest []replay.MomentDifference
+	Origin           results.Origin
 }
 
 // Detail is what is known of a policy beside its summary. Field names are those of
@@ -89,11 +90,13 @@ func (f *Replayed) best() int {
 // Lead is what a reader with a minute reads.
 func (f *Replayed) Lead() []string {
 	u, recorded := &f.Unknown, &f.Summary.Runs[0]
-	lines := []string{fmt.Sprintf("Recorded from %s for %s: %d decisions on up to %d nodes; %d of %d jobs ended meanwhile and are compared.",
-		f.Source.Begin.UTC().Format("2006-01-02 15:04 UTC"), format.Span(f.Until), f.Source.Decisions, f.Config.Nodes, u.Compared, u.Jobs)}
 	in, unit := f.unit()
-	lines = append(lines, fmt.Sprintf("What really happened: a job took %s %s from submission to end on average, %s of them without nodes; %s node hours were idle.",
-		in(recorded.MeanTotalSeconds), unit, in(recorded.MeanUnservedSeconds), nodeHours(f.Details[0].IdleNodeHours)))
+	lines := []string{
+		fmt.Sprintf("Recorded from %s for %s: %d decisions on up to %d nodes; %d of %d jobs ended meanwhile and are compared.",
+			f.Source.Begin.UTC().Format("2006-01-02 15:04 UTC"), format.Span(f.Until), f.Source.Decisions, f.Config.Nodes, u.Compared, u.Jobs),
+		fmt.Sprintf("What really happened: a job took %s %s from submission to end on average, %s of them without nodes; %s node hours were idle.",
+			in(recorded.MeanTotalSeconds), unit, in(recorded.MeanUnservedSeconds), nodeHours(f.Details[0].IdleNodeHours)),
+	}
 	few := ""
 	if u.Compared < fewJobs {
 		few = fmt.Sprintf(" Too few jobs, %d, to rank policies by.", u.Compared)
@@ -116,8 +119,7 @@ func (f *Replayed) Lead() []string {
 // fewJobs is how many jobs do not rank policies: one of them may decide.
 const fewJobs = 100
 
-// unit returns how times are written, which is in seconds where jobs take less than ten
-// minutes, and the unit.
+// unit returns how times are written, in seconds where jobs take less than ten minutes.
 func (f *Replayed) unit() (write func(seconds float64) string, name string) {
 	if f.Summary.Runs[0].MeanTotalSeconds < 600 {
 		return func(seconds float64) string { return fmt.Sprintf("%.0f", seconds) }, "s"
@@ -128,18 +130,17 @@ func (f *Replayed) unit() (write func(seconds float64) string, name string) {
 // longest says how much earlier or later the longest tenth of the jobs ends.
 func (f *Replayed) longest(i int) string {
 	recorded, run := f.Runs[0], f.Runs[i]
-	order := make([]int, len(run.Jobs))
+	type times struct{ alone, was, is time.Duration }
+	order := make([]times, len(run.Jobs))
 	for n := range order {
-		order[n] = n
+		order[n] = times{run.Jobs[n].Alone, recorded.Jobs[n].TotalTime(), run.Jobs[n].TotalTime()}
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return int(run.Jobs[b].Alone - run.Jobs[a].Alone) })
-	order = order[:max(1, len(order)/10)]
-	var was, is float64
-	for _, n := range order {
-		was += recorded.Jobs[n].TotalTime().Seconds()
-		is += run.Jobs[n].TotalTime().Seconds()
+	slices.SortStableFunc(order, func(a, b times) int { return cmp.Compare(b.alone, a.alone) })
+	var was, is time.Duration
+	for _, job := range order[:max(1, len(order)/10)] {
+		was, is = was+job.was, is+job.is
 	}
-	return change(share(is, was))
+	return change(share(is.Seconds(), was.Seconds()))
 }
 
 // nodeHours writes node hours for a person.

@@ -1,6 +1,4 @@
-// Package report writes results as a page of HTML that needs nothing but itself: a few
-// lines and a figure first, then contents, what made it, and sections of text, tables and
-// figures. It is light or dark as its reader is.
+// Package report writes results as a page of HTML that needs nothing but itself.
 package report
 
 import (
@@ -106,16 +104,11 @@ func (p *Page) Files() (map[string][]byte, error) {
 	return files, err
 }
 
-// inline turns a document of SVG into an element of a page: without what comes
-// before the element, and without the addresses that name its language, which a
-// page knows.
+// inline turns a document of SVG into an element of a page, which knows the language.
 func inline(svg []byte) template.HTML {
-	text := string(svg)
-	if at := strings.Index(text, "<svg"); at > 0 {
-		text = text[at:]
+	text := string(svg[max(0, bytes.Index(svg, []byte("<svg"))):])
+	for _, name := range []string{`xmlns="http://www.w3.org/2000/svg"`, `xmlns:xlink="http://www.w3.org/1999/xlink"`} {
+		text = strings.ReplaceAll(text, name, "")
 	}
-	text = strings.NewReplacer(
-		`xmlns="http://www.w3.org/2000/svg"`, "", `xmlns:xlink="http://www.w3.org/1999/xlink"`, "",
-	).Replace(text)
 	return template.HTML(text) //nolint:gosec // Drawn by this program, which escapes what it writes.
 }

@@ -14,8 +14,7 @@ type column struct {
 	cell          func(run int) string
 }
 
-// tabulate lays out runs, with what each column but the first means. heading returns what
-// stands above a run, if anything.
+// tabulate lays out runs; heading returns what stands above one, if anything.
 func tabulate(runs int, heading func(run int) string, columns ...column) Table {
 	t := Table{}
 	for _, c := range columns {

@@ -31,8 +31,7 @@ type Simulated struct {
 	Pinned [][2]*sim.Result
 }
 
-// Contenders returns the policies that the verdict is about, "" for none: the best that
-// optimises, and what it is compared with.
+// Contenders returns the best policy that optimises and what it is compared with, "" for none.
 func (f *Simulated) Contenders() (best, reference string) {
 	reference = f.reference()
 	other := func(policy string) bool { return policy != reference }
@@ -73,10 +72,10 @@ func (f *Simulated) page() (*Page, error) {
 		if run.Policy == f.Summary.Baseline() {
 			reference = len(there)
 		}
-		there = append(there, run)
 		if total := f.Summary.Runs[i].MeanTotalSeconds; total < least {
-			best, least = len(there)-1, total
+			best, least = len(there), total
 		}
+		there = append(there, run)
 	}
 	jobs, err := jobSection(there, reference, best)
 	jobs.Text = []string{fmt.Sprintf("On %d nodes, the smallest pool: the jobs of %s and of the policy with the least mean total time, and the slowdown "+
@@ -197,8 +196,7 @@ func (f *Simulated) typesTable() Table {
 	return table
 }
 
-// Lead is what a reader with a minute reads: what the best policy that optimises brings, who
-// loses, and what is assumed.
+// Lead says what the best policy that optimises brings, who loses, and what is assumed.
 func (f *Simulated) Lead() []string {
 	lines := []string{fmt.Sprintf("%s on pools of %s nodes.", format.Count(len(f.Workload.Jobs), "job"), joined(f.Summary.Pools()))}
 	if best, reference := f.Contenders(); best != "" && reference != "" {
@@ -207,8 +205,8 @@ func (f *Simulated) Lead() []string {
 	return append(append(lines, f.assumptions()), f.notes()...)
 }
 
-// best returns the policy with the least mean total time over the pools, in ratios, of those
-// that suit; "" for none.
+// best returns the policy of those that suit with the least mean total time over the pools, in
+// ratios; "" for none.
 func (f *Simulated) best(suits func(policy string) bool) string {
 	best, least := "", math.Inf(1)
 	for _, policy := range f.Summary.Policies() {
@@ -269,7 +267,7 @@ func (f *Simulated) verdict(best, reference string) []string {
 	if len(others) > 0 {
 		verdict += " (" + strings.Join(others, "; ") + " nodes)"
 	}
-	lose := []string{}
+	var lose []string
 	if reference == sim.MaxMinPolicy {
 		lose = append(lose, fmt.Sprintf("%s %% of the jobs end later, one takes %.1f times as long",
 			ranged("%.0f", f.of(best, "", func(s, _ *sim.Summary) float64 { return 100 * *s.LaterShare })...),
@@ -308,10 +306,10 @@ func (f *Simulated) assumptions() string {
 	for i := range f.Workload.Jobs {
 		job := f.Workload.Jobs[i].Told()
 		sizes := job.LegalSizes()
-		for n, speed := range job.Speeds {
-			if n == 0 {
-				sizes = nil
-			}
+		if len(job.Speeds) > 0 {
+			sizes = nil
+		}
+		for _, speed := range job.Speeds {
 			sizes = append(sizes, speed.AllowedNodes...)
 		}
 		if len(sizes) > 1 {
@@ -336,8 +334,8 @@ func (f *Simulated) assumptions() string {
 		elastic, format.Count(len(f.Workload.Jobs), "job"), largest, largest*f.GPUsPerNode, small, etas)
 }
 
-// notes says what a reader of the results must know of the runs: which jobs of the trace they
-// leave out, and on which pools what really happened cannot be compared.
+// notes says which jobs of the trace the runs leave out, and on which pools what really
+// happened cannot be compared.
 func (f *Simulated) notes() []string {
 	var notes []string
 	cut := f.Summary.Cut

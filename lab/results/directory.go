@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// Directory is a directory of results. Files are written into a fresh directory beside
-// the target, which Commit renames, so that results appear complete or not at all.
+// Directory is a directory of results, which appears complete or not at all: files are written
+// beside the target, and Commit renames.
 type Directory struct {
 	target, staging string
 	files           int
@@ -18,8 +18,7 @@ type Directory struct {
 // ErrNotEmpty means that the target holds files already.
 var ErrNotEmpty = errors.New("exists and is not empty")
 
-// NewDirectory returns a Directory for target, which must not exist or be empty; the
-// error is ErrNotEmpty otherwise.
+// NewDirectory returns a Directory for target, or ErrNotEmpty.
 func NewDirectory(target string) (*Directory, error) {
 	target, err := filepath.Abs(target)
 	if err != nil {
@@ -35,8 +34,7 @@ func NewDirectory(target string) (*Directory, error) {
 	return &Directory{target: target, staging: staging}, err
 }
 
-// Write writes a file of the results; name is its slash-separated path within the
-// directory.
+// Write writes a file; name is its slash-separated path within the directory.
 func (d *Directory) Write(name string, content []byte) error {
 	d.files++
 	path := filepath.Join(d.staging, filepath.FromSlash(name))

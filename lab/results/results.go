@@ -1,5 +1,4 @@
-// Package results writes the results of simulations: summary.json, jobs.csv and the
-// directory that holds them, which appears complete or not at all.
+// Package results writes the results of simulations.
 package results
 
 import (
@@ -32,8 +31,8 @@ type Summary struct {
 	Cut sim.Cuts `json:"cut"`
 }
 
-// Summarize returns the measures of runs on one workload, drawn with the given seed,
-// and the comparison of every run with the baseline policy on the same pool.
+// Summarize returns the measures of runs on one workload, drawn with a seed, and the
+// comparison of each with the baseline policy on the same pool.
 func Summarize(runs []*sim.Result, baseline string, seed uint64, cut sim.Cuts) Summary {
 	summary := Summary{Runs: []sim.Summary{}, Comparisons: []sim.Comparison{}, Cut: cut}
 	for _, run := range runs {
@@ -57,8 +56,7 @@ func Summarize(runs []*sim.Result, baseline string, seed uint64, cut sim.Cuts) S
 	return summary
 }
 
-// ExtraJobs returns how many more jobs per 100 a run has finished than the baseline, NaN
-// where it is not compared.
+// ExtraJobs returns Comparison.ExtraJobsPer100 of a run, NaN where it is not compared.
 func (s *Summary) ExtraJobs(run *sim.Summary) float64 {
 	for i := range s.Comparisons {
 		if c := &s.Comparisons[i]; c.Policy == run.Policy && c.Nodes == run.Nodes {
@@ -117,9 +115,8 @@ func (s *Summary) Files(runs []*sim.Result) (map[string][]byte, error) {
 	return map[string][]byte{SummaryName: append(summary, '\n'), JobsName: JobsCSV(runs, seed)}, err
 }
 
-// JobsCSV returns the content of jobs.csv: one line per run and job, in the order of
-// runs and of submission; times are seconds from the first submission. Where there are node
-// types it has those that each job held, in the order of time.
+// JobsCSV returns the content of jobs.csv: one line per run and job, in the order of runs and
+// of submission; times are seconds from the first submission.
 func JobsCSV(runs []*sim.Result, seed uint64) []byte {
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)

@@ -1,6 +1,5 @@
-// Package cli is shared by the command lines of this module: flags that environment
-// variables set as well, flags for the API's enums and the external solvers' programs,
-// reading requests, tables for a terminal, the exit status and the version.
+// Package cli is what the command lines of this module share: flags, which environment
+// variables set as well, input, tables for a terminal and the exit status.
 package cli
 
 import (
@@ -45,9 +44,8 @@ type Streams struct {
 	Out, Err io.Writer
 }
 
-// Run executes the command line args with root, to which it adds the subcommand version,
-// and returns the exit status. Flags that args do not set take the values of their
-// variables. Results go to streams.Out, errors to streams.Err.
+// Run executes the command line args with root and returns the exit status. Flags that args
+// do not set take the values of their variables.
 func Run(ctx context.Context, root *cobra.Command, args []string, streams Streams, env LookupEnv) int {
 	root.AddCommand(newVersionCommand(root.Name()),
 		newReferenceCommand(root, "flags", "Print the reference of all flags as Markdown", writeFlags),
@@ -77,7 +75,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, streams Stream
 			fmt.Fprintln(streams.Err, text.Printable(line)) // It may quote others.
 		}
 	}
-	return ExitStatus(err)
+	return exitStatus(err)
 }
 
 // Elsewhere makes commands of another program errors that name it.
@@ -108,8 +106,7 @@ func refuseUnknownTopics(root *cobra.Command) {
 	}
 }
 
-// OnePerCore says in the help that the default of a flag is the number of cores, which
-// differs from machine to machine.
+// OnePerCore says in the help that the default of a flag is the number of cores.
 func OnePerCore(flags *pflag.FlagSet, name string) { flags.Lookup(name).DefValue = "one per core" }
 
 // MarkRequired makes flags of a command required.
@@ -142,9 +139,7 @@ func Failed(err error) error {
 // ErrInterrupted is the failure of a command that a signal ended.
 var ErrInterrupted = Failed(errors.New("interrupted"))
 
-// ExitStatus returns the exit status for an error: ExitFailed if Failed has marked it,
-// else ExitBadInput.
-func ExitStatus(err error) int {
+func exitStatus(err error) int {
 	switch {
 	case err == nil:
 		return ExitDone

@@ -17,8 +17,7 @@ func SetVariable(flags *pflag.FlagSet, name, variable string) {
 	_ = flags.SetAnnotation(name, variableAnnotation, []string{variable}) // Fails only for a flag that is not there.
 }
 
-// environmentName returns the variable that sets a flag: ELASTALLOC_MAX_JOBS for
-// max-jobs.
+// environmentName returns the variable that sets a flag: ELASTALLOC_MAX_JOBS for max-jobs.
 func environmentName(flag *pflag.Flag) string {
 	if own := flag.Annotations[variableAnnotation]; len(own) > 0 {
 		return own[0]
@@ -26,8 +25,7 @@ func environmentName(flag *pflag.Flag) string {
 	return "ELASTALLOC_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
 }
 
-// setFromEnvironment sets every flag that the command line has not set from its
-// variable. An empty variable counts as unset.
+// setFromEnvironment sets every flag that the command line has not set from its variable.
 func setFromEnvironment(flags *pflag.FlagSet, env LookupEnv) error {
 	var bad error
 	flags.VisitAll(func(flag *pflag.Flag) {
@@ -35,12 +33,10 @@ func setFromEnvironment(flags *pflag.FlagSet, env LookupEnv) error {
 			return
 		}
 		name := environmentName(flag)
-		value, _ := env(name)
-		if value == "" {
-			return
-		}
-		if err := flags.Set(flag.Name, value); err != nil {
-			bad = fmt.Errorf("environment variable %s: %w", name, flagError(err))
+		if value := env.Get(name); value != "" {
+			if err := flags.Set(flag.Name, value); err != nil {
+				bad = fmt.Errorf("environment variable %s: %w", name, flagError(err))
+			}
 		}
 	})
 	return bad

@@ -14,6 +14,12 @@ import (
 	"github.com/elastalloc/elastalloc/internal/apiconv"
 )
 
+// AddOutput adds the flag for the output format: a table by default, JSON or one of others.
+func AddOutput(flags *pflag.FlagSet, output *string, others ...string) {
+	*output = OutputTable
+	flags.VarP(ChoiceFlag{output, append([]string{OutputTable, OutputJSON}, others...)}, "output", "o", "output format")
+}
+
 // ChoiceFlag is a flag whose value is one of some texts, which the shell completes.
 type ChoiceFlag struct {
 	Value   *string
@@ -59,9 +65,8 @@ func (f *EnumFlag[E]) Type() string { return f.choice().Type() }
 
 func (f *EnumFlag[E]) choice() ChoiceFlag { return ChoiceFlag{&f.name, apiconv.Names[E]()} }
 
-// EnumName returns the name of an enum's value as flags and tables have it: one-hot
-// for FORMULATION_ONE_HOT, and the number itself for a value that this program does
-// not know.
+// EnumName returns the name of an enum's value as flags and tables have it, one-hot for
+// FORMULATION_ONE_HOT, and the number for a value that this program does not know.
 func EnumName(value protoreflect.Enum) string {
 	if name := apiconv.Name(value); name != "" {
 		return name
@@ -86,10 +91,7 @@ func (f bytesFlag) String() string {
 	for n != 0 && n%1024 == 0 && unit+1 < len(byteUnits) {
 		n, unit = n/1024, unit+1
 	}
-	if unit == 0 {
-		return strconv.FormatInt(n, 10)
-	}
-	return strconv.FormatInt(n, 10) + byteUnits[unit:unit+1] + "iB"
+	return fmt.Sprint(n, []string{"", "KiB", "MiB", "GiB", "TiB"}[unit])
 }
 
 // Set takes a number of bytes.

@@ -65,9 +65,9 @@ func ShareHint(share float64) string {
 	return fmt.Sprintf("; did you mean %v?", share/100)
 }
 
-// OpenInput opens a file, or standard input for StandardInput, of which reading ends when
+// openInput opens a file, or standard input for StandardInput, of which reading ends when
 // the command is interrupted.
-func OpenInput(cmd *cobra.Command, name string) (io.ReadCloser, error) {
+func openInput(cmd *cobra.Command, name string) (io.ReadCloser, error) {
 	if name != StandardInput {
 		return os.Open(name)
 	}
@@ -80,19 +80,9 @@ func OpenInput(cmd *cobra.Command, name string) (io.ReadCloser, error) {
 	return input, nil
 }
 
-// ReadInput returns what is in a file.
-func ReadInput(cmd *cobra.Command, name string) ([]byte, error) {
-	input, err := OpenInput(cmd, name)
-	if err != nil {
-		return nil, err
-	}
-	defer input.Close()
-	return io.ReadAll(input)
-}
-
 // ReadFile reads a file by a function, to whose error it adds the name.
 func ReadFile[T any](cmd *cobra.Command, name string, read func(io.Reader) (T, error)) (value T, err error) {
-	input, err := OpenInput(cmd, name)
+	input, err := openInput(cmd, name)
 	if err != nil {
 		return value, err
 	}
@@ -122,7 +112,7 @@ func ReadRequest(cmd *cobra.Command, name string) (*elastallocv1.AllocateRequest
 
 // ReadMessage reads a message from a file as ParseMessage does.
 func ReadMessage(cmd *cobra.Command, name string, message proto.Message) error {
-	text, err := ReadInput(cmd, name)
+	text, err := ReadFile(cmd, name, io.ReadAll)
 	if err != nil {
 		return err
 	}

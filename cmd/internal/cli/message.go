@@ -27,7 +27,11 @@ func ParseMessage(text []byte, message proto.Message) error {
 	case start[0] != '{':
 		return errors.New("the input is not an object in JSON, {…}")
 	}
-	m := newMessageText(message.ProtoReflect().Descriptor())
+	m := messageText{
+		root:   message.ProtoReflect().Descriptor(),
+		fields: make(map[string]protoreflect.FieldDescriptor), messages: make(map[string]protoreflect.MessageDescriptor),
+	}
+	m.add(m.root)
 	m.text = m.plainDurations(text)
 	if err := protojson.Unmarshal(m.text, message); err != nil {
 		return m.explain(err)
@@ -45,17 +49,6 @@ type messageText struct {
 	messages map[string]protoreflect.MessageDescriptor
 	// text has durations as protojson wants them.
 	text []byte
-}
-
-func newMessageText(roots ...protoreflect.MessageDescriptor) *messageText {
-	m := &messageText{
-		root:   roots[0],
-		fields: make(map[string]protoreflect.FieldDescriptor), messages: make(map[string]protoreflect.MessageDescriptor),
-	}
-	for _, root := range roots {
-		m.add(root)
-	}
-	return m
 }
 
 func (m *messageText) add(message protoreflect.MessageDescriptor) {

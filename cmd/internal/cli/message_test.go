@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"pgregory.net/rapid"
 
@@ -78,7 +79,9 @@ func TestParseMessageSaysWhatIsWanted(t *testing.T) {
 // ParseMessage knows them, but for the speeds of a table, numbers, and of a job, messages.
 func TestFieldNames(t *testing.T) {
 	t.Parallel()
-	m := newMessageText(new(elastallocv1.AllocateRequest).ProtoReflect().Descriptor(), new(elastallocv1.WhatIfRequest).ProtoReflect().Descriptor())
+	m := messageText{fields: make(map[string]protoreflect.FieldDescriptor), messages: make(map[string]protoreflect.MessageDescriptor)}
+	m.add(new(elastallocv1.AllocateRequest).ProtoReflect().Descriptor())
+	m.add(new(elastallocv1.WhatIfRequest).ProtoReflect().Descriptor())
 	for name, field := range m.fields {
 		if (field == nil) != (name == "speeds") {
 			t.Errorf("fields named %s are %v", name, field)

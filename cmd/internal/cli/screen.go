@@ -19,8 +19,8 @@ type Screen struct {
 	Width int
 }
 
-// ScreenFor returns the screen for a writer. It has styles where the writer is a terminal
-// that wants them (https://no-color.org), and as many columns as $COLUMNS says.
+// ScreenFor returns the screen for a writer, with styles where it is a terminal that wants
+// them (https://no-color.org), and as many columns as $COLUMNS says.
 func ScreenFor(w io.Writer, env LookupEnv) Screen {
 	var s Screen
 	if columns, err := strconv.Atoi(env.Get("COLUMNS")); err == nil && columns >= Width {
@@ -50,8 +50,7 @@ func (s Screen) Columns() int {
 	return Width
 }
 
-// Clip returns a printable text of at most this many characters; that of a longer one ends with a
-// mark.
+// Clip returns a printable text of at most this many characters, with a mark where it is cut.
 func Clip(long string, most int) string {
 	long = text.Printable(long)
 	runes := []rune(long)

@@ -17,8 +17,7 @@ import (
 	"github.com/elastalloc/elastalloc/internal/format"
 )
 
-// flagError says of a flag's value what is wanted, where the library says how it failed to
-// parse it.
+// flagError says what is wanted of a flag's value, where the library says how parsing failed.
 func flagError(err error) error {
 	var invalid *pflag.InvalidValueError
 	if !errors.As(err, &invalid) {
@@ -33,8 +32,7 @@ func flagError(err error) error {
 	return fmt.Errorf("--%s is %q; %s", flag.Name, invalid.GetValue(), want)
 }
 
-// parseDuration parses a duration as Go does, and days before it as this program prints them:
-// 3h, 30d, 1d08h.
+// parseDuration parses a duration as Go does, with days before it: 3h, 30d, 1d08h.
 func parseDuration(text string) (time.Duration, error) {
 	if head, rest, found := strings.Cut(text, "d"); found {
 		if days, err := strconv.ParseFloat(head, 64); err == nil {
@@ -126,8 +124,7 @@ func groupedUsages(flags *pflag.FlagSet) string {
 	return text.String()
 }
 
-// CompleteValues lets the shell complete the values of a flag, each of them where the flag
-// takes a list.
+// CompleteValues lets the shell complete the values of a flag, or of a list of them.
 func CompleteValues(command *cobra.Command, flag string, values ...string) {
 	// Fails only for a flag that is not there or has values already.
 	_ = command.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -143,8 +140,7 @@ func CompleteValues(command *cobra.Command, flag string, values ...string) {
 	})
 }
 
-// completeEnums lets the shell complete the values of all flags that list them as their
-// type.
+// completeEnums lets the shell complete all flags whose type lists their values.
 func completeEnums(root *cobra.Command) {
 	for _, command := range root.Commands() {
 		command.Flags().VisitAll(func(flag *pflag.Flag) {

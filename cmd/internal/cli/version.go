@@ -10,7 +10,7 @@ import (
 )
 
 func newVersionCommand(program string) *cobra.Command {
-	output := OutputTable
+	var output string
 	command := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
@@ -27,7 +27,7 @@ func newVersionCommand(program string) *cobra.Command {
 			}))
 		},
 	}
-	command.Flags().VarP(ChoiceFlag{&output, []string{OutputTable, OutputJSON}}, "output", "o", "output format")
+	AddOutput(command.Flags(), &output)
 	return command
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/elastalloc/elastalloc/solver"
@@ -107,6 +108,38 @@ func everyWay(t rapid.TB, p solvertest.Solved) {
 			t.Fatalf("objective %.17g, limit %s; the optimum is %.17g", objective, result.Limit, optimum)
 		}
 	}
+}
+
+// TestSolverUsedAgain checks that a decision owes nothing to the ones before, whose memory it
+// is made in: those of other shapes, in every way, some of them cut short.
+func TestSolverUsedAgain(t *testing.T) {
+	limits := solvertest.Limits{Jobs: 7, Steps: 6, Sizes: 6, Nodes: 40}
+	problems := rapid.OneOf(solvertest.ProblemsWithin(limits), solvertest.GroupedProblems(limits), solvertest.TypedProblems(limits))
+	rapid.Check(t, func(t *rapid.T) {
+		makers := []func() *exact.Solver{func() *exact.Solver { return exact.NewAsking(10) }}
+		for kind := range exact.Anxieties() {
+			makers = append(makers, func() *exact.Solver { return exact.NewAnxious(kind) })
+		}
+		drawn := rapid.SliceOfN(problems, 2, 4).Draw(t, "problems")
+		cut := rapid.IntRange(0, 100).Draw(t, "cut")
+		for way, maker := range makers {
+			used := maker()
+			for n, p := range drawn {
+				for _, left := range []int{cut, endless} {
+					decide := func(by *exact.Solver) solver.Result {
+						result, err := by.Solve(&countdown{Context: context.Background(), left: left}, p, solver.SolveOptions{})
+						if err != nil {
+							t.Fatal(err)
+						}
+						return result
+					}
+					if diff := cmp.Diff(decide(maker()), decide(used)); diff != "" {
+						t.Fatalf("way %d, decision %d, cut at question %d (-by a new solver +by one used before):\n%s", way, n+1, left, diff)
+					}
+				}
+			}
+		}
+	})
 }
 
 // TestBoundAlone holds the bound that every answer carries against the optimum.

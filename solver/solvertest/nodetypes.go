@@ -69,7 +69,7 @@ func drawSpeeds(t *rapid.T, s *solver.Snapshot, job *solver.Job) {
 	if rapid.IntRange(0, 2).Draw(t, "move time") == 0 {
 		job.MoveTime = new(rapid.SampledFrom([]time.Duration{0, time.Minute, 10 * time.Minute}).Draw(t, "move time"))
 	}
-	if job.Scaling.Speeds == nil && job.RemainingETA >= time.Second && rapid.IntRange(0, 2).Draw(t, "eta on a type") == 0 {
+	if job.Scaling.Speeds == nil && job.RemainingETA >= time.Hour && rapid.IntRange(0, 2).Draw(t, "eta on a type") == 0 {
 		job.ETANodeType = drawType(t, s, "eta node type")
 	}
 	if rapid.IntRange(0, 3).Draw(t, "runs everywhere") == 0 {

@@ -76,10 +76,10 @@ func (c *Scenario) Apply(s *Snapshot) (*Varied, error) {
 		removed[i] = true
 		delete(at, id)
 	}
-	varied := &Varied{Snapshot: *s, total: c.TotalNodes != nil, options: c.Options != nil}
+	varied := &Varied{Snapshot: *s, paths: map[string]string{"jobs": "jobs"}, options: c.Options != nil}
 	c.putNodeTypes(varied, &bad)
-	if varied.total {
-		varied.TotalNodes = *c.TotalNodes
+	if c.TotalNodes != nil {
+		varied.TotalNodes, varied.paths["total_nodes"] = *c.TotalNodes, "total_nodes"
 	}
 	replaced := make(map[int]int)
 	first := make(map[string]int, len(c.PutJobs))
@@ -104,15 +104,15 @@ func (c *Scenario) Apply(s *Snapshot) (*Varied, error) {
 		return nil, &InvalidError{Violations: bad}
 	}
 	varied.Jobs = make([]Job, 0, len(s.Jobs)+len(joining))
-	add := func(job Job, path string) {
-		varied.Jobs, varied.paths = append(varied.Jobs, job), append(varied.paths, path)
+	put := func(n int) {
+		varied.paths[fmt.Sprintf("jobs[%d]", len(varied.Jobs))] = fmt.Sprintf("put_jobs[%d]", n)
+		varied.Jobs = append(varied.Jobs, c.PutJobs[n])
 	}
-	put := func(n int) { add(c.PutJobs[n], fmt.Sprintf("put_jobs[%d]", n)) }
 	for i := range s.Jobs {
 		if n, known := replaced[i]; known {
 			put(n)
 		} else if !removed[i] {
-			add(s.Jobs[i], "")
+			varied.Jobs = append(varied.Jobs, s.Jobs[i])
 		}
 	}
 	for _, n := range joining {
@@ -128,19 +128,19 @@ func (c *Scenario) putNodeTypes(varied *Varied, bad *violations) {
 		return
 	}
 	varied.TotalNodes, varied.NodeTypes = 0, slices.Clone(varied.NodeTypes)
-	varied.typePaths = make([]string, len(varied.NodeTypes))
 	for n := range c.PutNodeTypes {
 		path, id := fmt.Sprintf("put_node_types[%d]", n), c.PutNodeTypes[n].ID
 		if bad.checkID(path+".id", id) {
 			continue
 		}
-		switch g := varied.typeIndex(id); {
-		case g < 0:
+		g := varied.typeIndex(id)
+		field := fmt.Sprintf("node_types[%d]", g)
+		if other, twice := varied.paths[field]; twice {
+			bad.addf(path+".id", "is %q like %s.id; ids must be unique", id, other)
+		} else if g < 0 {
 			bad.addf(path+".id", "is %q; want a node type of the snapshot", id)
-		case varied.typePaths[g] != "":
-			bad.addf(path+".id", "is %q like %s.id; ids must be unique", id, varied.typePaths[g])
-		default:
-			varied.NodeTypes[g], varied.typePaths[g] = c.PutNodeTypes[n], path
+		} else {
+			varied.NodeTypes[g], varied.paths[field] = c.PutNodeTypes[n], path
 		}
 	}
 }
@@ -148,11 +148,10 @@ func (c *Scenario) putNodeTypes(varied *Varied, bad *violations) {
 // Varied is the snapshot that a scenario makes of another one.
 type Varied struct {
 	Snapshot
-	// paths are those of its jobs within the scenario, "" for jobs of the original, and
-	// typePaths those of its node types, nil where all are the original's; total and options say
-	// whether the scenario has its own.
-	paths, typePaths []string
-	total, options   bool
+	// paths are those within the scenario of the fields of Snapshot that it has set; options
+	// says whether it has its own.
+	paths   map[string]string
+	options bool
 }
 
 // Rename returns bad fields of the varied snapshot and of its options with the paths of where
@@ -161,20 +160,12 @@ func (v *Varied) Rename(bad []Violation, scenario string) []Violation {
 	renamed := slices.Clone(bad)
 	for n := range renamed {
 		path := &renamed[n].Path
-		message, field, _ := strings.Cut(*path, ".")
-		var i int
-		switch _, err := fmt.Sscanf(field, "jobs[%d]", &i); {
-		case message == "options" && v.options:
+		message, inside, _ := strings.Cut(*path, ".")
+		field, rest, _ := strings.Cut(inside, ".")
+		if own, set := v.paths[field]; set && message == "snapshot" {
+			*path = strings.TrimSuffix(scenario+"."+own+"."+rest, ".")
+		} else if message == "options" && v.options {
 			*path = scenario + "." + *path
-		case field == "total_nodes" && v.total, field == "jobs":
-			*path = scenario + "." + field
-		case err == nil && i < len(v.paths) && v.paths[i] != "":
-			_, field, _ = strings.Cut(field, "]")
-			*path = scenario + "." + v.paths[i] + field
-		}
-		if _, err := fmt.Sscanf(field, "node_types[%d]", &i); err == nil && i < len(v.typePaths) && v.typePaths[i] != "" {
-			_, field, _ = strings.Cut(field, "]")
-			*path = scenario + "." + v.typePaths[i] + field
 		}
 	}
 	return renamed

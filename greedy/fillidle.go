@@ -2,10 +2,10 @@ package greedy
 
 import "github.com/elastalloc/elastalloc/solver"
 
-// FillIdle returns the nodes of every job of a valid snapshot, or its option where there are
-// node types, at a regular time, between scaling moments: running jobs keep what they hold, legal or not, and
-// the jobs of the queue, in order, take their largest legal size that the idle
-// nodes and the limits of their groups allow, of the type where they are then fastest, up to the first that does not fit the pool
+// FillIdle returns the option of every job of a valid snapshot at a regular time, between
+// scaling moments: running jobs keep what they hold, legal or not, and the jobs of the queue,
+// in order, take their largest legal size that the idle nodes and the limits of their groups
+// allow, of the type where they are then fastest, up to the first that does not fit the pool
 // now; one that does not fit the limit of a group keeps those of that group behind it. A job
 // whose smallest size exceeds the whole pool or a limit is passed over, since it would block
 // the queue for ever.
@@ -33,15 +33,7 @@ func FillIdle(s *solver.Snapshot) []int {
 		return nodes
 	}
 	for i := range s.Jobs {
-		if !s.Jobs[i].Queued() || !s.Fits(i) || room.Closed(group(i)) {
-			continue
-		}
-		smallest := s.SmallestSize(i)
-		if room.Limit(group(i)) < smallest {
-			continue
-		}
-		if room.Within(group(i)) < smallest {
-			room.CloseFor(group(i), smallest)
+		if !s.Jobs[i].Queued() || !s.Fits(i) || room.Limited(group(i), s.SmallestSize(i)) {
 			continue
 		}
 		if nodes[i] = room.Largest(s, i, group(i)); nodes[i] == 0 {

@@ -136,18 +136,9 @@ func (m *moment) startQueue() bool {
 	return true
 }
 
-// limited reports whether the limit of a group keeps a job of the queue from starting, which
-// then keeps those of that group behind it.
+// limited reports whether the limit of a group keeps a job of the queue from starting.
 func (m *moment) limited(job *solver.AdmittedJob) bool {
-	smallest := job.SmallestTrainingSize()
-	if m.room.Closed(job.Group) {
-		return true
-	}
-	if m.room.Within(job.Group) >= smallest {
-		return false
-	}
-	m.room.CloseFor(job.Group, smallest)
-	return true
+	return m.room.Limited(job.Group, job.SmallestTrainingSize())
 }
 
 // scaleUp is case 2, idle nodes and no queue: the job with the shortest training

@@ -86,13 +86,7 @@ func (m *minimums) fit(kind func(*Job) bool) bool {
 		}
 		m.places = m.s.places(i, m.places)
 		smallest, group := m.places[0].smallest(), m.p.group(i)
-		if !m.places[0].fits() || m.room.Closed(group) {
-			continue
-		}
-		if smallest > m.room.Within(group) {
-			if !m.passing && smallest <= m.room.Limit(group) {
-				m.room.CloseFor(group, smallest)
-			}
+		if !m.places[0].fits() || m.passing && smallest > m.room.Within(group) || !m.passing && m.room.Limited(group, smallest) {
 			continue
 		}
 		option := m.place(i)

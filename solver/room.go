@@ -121,14 +121,22 @@ func (r *Room) CloseFor(group, nodes int) {
 	}
 }
 
-// Closed reports whether a job of the given group has to wait because a group was closed.
-func (r *Room) Closed(group int) bool {
+// Limited reports whether the limit of a group keeps a job of this smallest size from
+// starting, or one before it that it has kept: it then keeps those of that group behind it,
+// but for a job that never fits.
+func (r *Room) Limited(group, smallest int) bool {
 	for g := r.first(group); g >= 0; g = r.groups[g].Parent {
 		if r.closed[g] {
 			return true
 		}
 	}
-	return false
+	if r.Within(group) >= smallest {
+		return false
+	}
+	if smallest <= r.Limit(group) {
+		r.CloseFor(group, smallest)
+	}
+	return true
 }
 
 // first returns the group, -1 where there are none.

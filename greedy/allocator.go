@@ -32,8 +32,7 @@ var errPoolTooSmall = errors.New("greedy: the smallest sizes of the running jobs
 // Solve returns the plan of the paper's four cases: the nodes they give, held
 // until the job finishes. It may leave an admitted queued job waiting, so the plan
 // is one of p.WithWaiting. It takes O(n log n) time in the number of jobs, tens of
-// milliseconds for 100,000, and does not look at ctx: a caller that falls back to it has
-// no time left to lose. It proves no bound.
+// milliseconds for 100,000, and does not look at ctx. It proves no bound.
 func (*Allocator) Solve(_ context.Context, p *solver.Problem, _ solver.SolveOptions) (solver.Result, error) {
 	m := newMoment(p)
 	m.shrink()

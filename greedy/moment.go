@@ -46,13 +46,11 @@ func newMoment(p *solver.Problem) *moment {
 	return m
 }
 
-// shrink makes the running jobs fit a pool that shrank below what they hold, and groups
-// whose limits are below that. The job with the longest training time that can be halved is
-// halved, repeatedly. If that is not enough, the same goes for jobs that can only be brought
-// to their smallest size, such as from 4 to 3 nodes. If that is not enough either, the
-// running jobs listed last lose their nodes, where they may hold none; then the
-// queue has to wait, that of the group where only its limit is too small, since no job of it
-// may pass them.
+// shrink makes the running jobs fit a pool, and limits of groups, below what they hold. The
+// job with the longest training time that can be halved is halved, repeatedly. If that is not
+// enough, the same goes for jobs that can only be brought to their smallest size, such as from
+// 4 to 3 nodes. If that is not enough either, the running jobs listed last lose their nodes,
+// where they may hold none; then the queue, or that of the group, has to wait.
 func (m *moment) shrink() {
 	if !m.illegal() {
 		return
@@ -153,10 +151,9 @@ func (m *moment) scaleUp() {
 }
 
 // makeRoom is case 3, a queue and no idle nodes: the job with the longest training
-// time is halved and the job at the front of the queue takes as many of the nodes
-// it freed as it can. That happens once in a moment. A job is not halved for
-// nothing: it must free enough for the front job's smallest size, and if no job
-// does, nothing changes. Jobs that the limit of a group keeps from starting are passed over.
+// time that frees enough for the front job's smallest size is halved, and the front job takes
+// as many of those nodes as it can. That happens once in a moment. Jobs that the limit of a
+// group keeps from starting are passed over.
 func (m *moment) makeRoom() {
 	for len(m.queue) > 0 && m.limited(&m.jobs[m.queue[0]]) {
 		m.queue = m.queue[1:]

@@ -145,14 +145,15 @@ func (m *mean) value() time.Duration {
 	return time.Duration(m.sum / float64(m.count) * float64(time.Second))
 }
 
-// steady decides for a forecast. A decision that the end of the forecast cuts short is an error, since more time would change the future.
+// steady decides for a forecast.
 type steady struct {
 	decider Decider
 	backend solver.BackendName
 	budget  time.Duration
 }
 
-// Allocate decides, or returns the context's error where its end cut the decision short.
+// Allocate decides. A decision that the end of the forecast cuts short is an error, since more
+// time would change the future.
 func (a *steady) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
 	o.Backend = a.backend
 	deadline, limited := ctx.Deadline()

@@ -25,10 +25,9 @@ func SmallLimits() Limits { return Limits{Jobs: 4, Steps: 3, Sizes: 4, Nodes: 20
 func Snapshots() *rapid.Generator[*solver.Snapshot] { return SnapshotsWithin(SmallLimits()) }
 
 // SnapshotsWithin generates valid snapshots within the given limits, none of
-// which may be below 1. Every feature of the model occurs, alone and together
-// with the others, and values that make ties or sit on an edge are frequent. The limits of the
-// API occur as well: weights over 18 decades, and a job of as many sizes as
-// it may have, among at most two others and over at most two steps.
+// which may be below 1. Every feature of the model occurs, and values that make ties or sit on
+// an edge are frequent. The limits of the API occur as well: weights over 18 decades, and a job
+// of as many sizes as it may have, among at most two others and over at most two steps.
 func SnapshotsWithin(limits Limits) *rapid.Generator[*solver.Snapshot] {
 	return rapid.Custom(func(t *rapid.T) *solver.Snapshot {
 		s := &solver.Snapshot{

@@ -60,8 +60,7 @@ type Result struct {
 	// Prices are what one more node of each type is worth. At these the lemma "node prices"
 	// bounds all choices. Nil if time was up before they were found.
 	Prices []float64
-	// Complete says that the search ran to its end. Otherwise Gap was reached, time was up, or
-	// the effort was used up.
+	// Complete says that the search ran to its end, not to that of Gap, time or effort.
 	Complete bool
 	// States is how many the beams held.
 	States int

@@ -19,8 +19,8 @@ const (
 	// temperatures, below which it does.
 	cooling = 4.0
 	near    = 2e-3
-	// patience is how many steps at a temperature may not be longer than some temperatures: where
-	// the bound is straight for millions of them, each further one may be twice as long.
+	// patience is how many steps at a temperature are short: each further one may be twice as
+	// long, where the bound is straight for millions of temperatures.
 	patience = 16
 	// coldest is the last temperature, as a share of what a job has on average.
 	coldest = 1e-7
@@ -184,9 +184,8 @@ func (f *smooth) nets(options []Option, prices []float64) (best, second float64,
 	return best, second, at
 }
 
-// round returns a choice of options that have shares at the temperature. Each is the one that
-// brings what the jobs up to it hold nearest to what their shares do: of equal jobs as many hold
-// each option as it has shares. Where none of these fits, it is the best that does.
+// round returns a choice of options that have shares at the temperature, each the one that
+// brings what the jobs up to it hold nearest to what their shares do, or the best that fits.
 func (f *smooth) round(prices []float64, temperature float64) []int {
 	choice, ahead := make([]int, len(f.jobs)), make([]float64, len(prices)) // of the shares
 	free := slices.Clone(f.Capacity)

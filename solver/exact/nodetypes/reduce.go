@@ -6,8 +6,7 @@ import (
 )
 
 // bests returns what each job's best option is worth, and by how much the choice falls short of
-// their sum: job by job, because values that cancel out leave no digits of the difference of two
-// sums.
+// their sum: job by job, because two sums whose values cancel out differ in no digits.
 func (s *search) bests() (most []float64, short float64) {
 	most = make([]float64, len(s.Jobs))
 	for i, options := range s.Jobs {
@@ -23,8 +22,7 @@ func (s *search) bests() (most []float64, short float64) {
 // reduce leaves out options that are in no choice as good as the best one known: those that lose
 // more against their job's best option than all jobs do in that choice, and those that do not fit
 // beside the least that all other jobs hold of the type. It reports whether there are any. What
-// is left, of the jobs whose options decide, is often much smaller, and then proven to more
-// digits.
+// is left is often much smaller, and then proven to more digits.
 func (s *search) reduce() bool {
 	most, short := s.bests()
 	// It is a sum of differences none of which is below 0, each rounded once, as is what an option loses.

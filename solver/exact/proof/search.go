@@ -257,7 +257,9 @@ func (s *Search) explore(clock *model.Clock, part *subproblem) {
 	s.Explored++
 	goodEnough := func() bool { return s.closed(part) || solver.RelativeGap(s.Value, part.bound) <= s.gap }
 	part.Close = s.rollout != nil
-	for part.Rough = part.Trust > 0 && s.gap > solver.OptimalGap; ; part.Rough = false {
+	// Prices per size come next: the rest of the time is better spent on those.
+	brief := part == s.root && s.decomposable && s.in.Steps > longHorizon && s.atSizes(clock).Prices <= manyPrices
+	for part.Rough = brief || part.Trust > 0 && s.gap > solver.OptimalGap; ; part.Rough = false {
 		bound, prices := s.lagrangian.minimise(clock, part, s.Value+max(s.in.Precision, s.gap*math.Abs(s.Value)))
 		s.prove(part, bound, Priced(s.in, prices), lemmaPrices)
 		if part.Prices = prices; part == s.root {
@@ -273,7 +275,7 @@ func (s *Search) explore(clock *model.Clock, part *subproblem) {
 		if goodEnough() {
 			return
 		}
-		if !part.Rough {
+		if !part.Rough || brief {
 			s.searchCore(clock, part, bound)
 			return
 		}

@@ -191,10 +191,7 @@ func (q *stepwise) sizes(t, n int, from *stepwiseState) int {
 
 // after returns what the n-th job was served after its k-th size in step t.
 func (q *stepwise) after(t, n, k int, from *stepwiseState) float64 {
-	if share := from.jobs[n].share + q.jobs[n].Shares(t)[k]; share < model.Finished {
-		return share
-	}
-	return 1
+	return whole(from.jobs[n].share + q.jobs[n].Shares(t)[k])
 }
 
 // choose finds the states in which the jobs before the n-th have the sizes chosen; worth is what

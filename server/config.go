@@ -8,6 +8,7 @@ import (
 	"net"
 	"runtime"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -168,11 +169,11 @@ func (c *Config) check() error {
 	return errors.Join(append(bad, c.checkPlaintext())...)
 }
 
-// isAddress reports whether an address has a host, maybe empty, and a port.
+// isAddress reports whether an address has a host, maybe empty, and the number of a port.
 func isAddress(address string) bool {
 	_, port, err := net.SplitHostPort(address)
 	if err == nil {
-		_, err = net.LookupPort("tcp", port)
+		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	return err == nil
 }

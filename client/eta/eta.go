@@ -52,8 +52,7 @@ type Estimate struct {
 	// ETA is the run time left on Nodes nodes: at least a second, at most ten years.
 	ETA   time.Duration
 	Nodes int32
-	// Error is the standard deviation of ln(true / ETA); 0 is exact.
-	Error float64
+	Error float64 // the standard deviation of ln(true / ETA); 0 is exact
 	// Overrun is the work done as a share of what was told, 0 where it was not: from 1 on that
 	// has run out, and from 2 on twice, which a person should look at.
 	Overrun float64

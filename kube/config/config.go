@@ -3,6 +3,7 @@ package config
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"net/url"
@@ -38,57 +39,44 @@ const (
 // Pool is a set of equal nodes that elastic jobs share. A file has the fields in lower case, those
 // that are written with a unit as text.
 type Pool struct {
-	// Name is the value of the label elastalloc.dev/pool on its jobs.
-	Name string `json:"name"`
-	// NodeSelector are the labels of its nodes.
-	NodeSelector map[string]string `json:"nodeSelector"`
+	Name         string            `json:"name"`         // of the label elastalloc.dev/pool on its jobs
+	NodeSelector map[string]string `json:"nodeSelector"` // the labels of its nodes
 	// Tolerations are the taints that its jobs tolerate; a node with another taint that
 	// keeps pods away does not count.
 	Tolerations []corev1.Toleration `json:"tolerations"`
 	// Unit is the resource whose requests make a pod hold a node.
-	Unit string `json:"unit"`
-	// Cadence is the time between two decisions if nothing happens.
-	Cadence time.Duration `json:"-"`
-	// Debounce is how long events are gathered before a decision.
-	Debounce time.Duration `json:"-"`
-	// MinInterval is the time between two changes of one job.
-	MinInterval time.Duration `json:"-"`
-	// SettleTimeout is how long after its grace period a pod may take to go.
-	SettleTimeout time.Duration `json:"-"`
+	Unit          string        `json:"unit"`
+	Cadence       time.Duration `json:"-"` // between two decisions if nothing happens
+	Debounce      time.Duration `json:"-"` // for which events are gathered before a decision
+	MinInterval   time.Duration `json:"-"` // between two changes of one job
+	SettleTimeout time.Duration `json:"-"` // that a pod may take to go after its grace period
 	// MaxShrink is the share of the nodes in use that may vanish at once without the controller
 	// taking it for an outage.
 	MaxShrink float64   `json:"-"`
 	Objective Objective `json:"objective"`
 	// RemainingQuery is a PromQL query of the jobs' remaining time, "" for none.
-	RemainingQuery string `json:"remainingQuery"`
-	// RemainingIn is what the query answers in.
-	RemainingIn RemainingUnit `json:"remainingIn"`
-	// Paused stops the pool: nothing is decided or changed.
-	Paused bool `json:"paused"`
-	// Namespaces are those whose jobs may use the pool, nil for all.
-	Namespaces []string `json:"namespaces"`
+	RemainingQuery string        `json:"remainingQuery"`
+	RemainingIn    RemainingUnit `json:"remainingIn"` // what the query answers in
+	Paused         bool          `json:"paused"`      // nothing is decided or changed
+	Namespaces     []string      `json:"namespaces"`  // whose jobs may use the pool, nil for all
 	// Groups share the pool, nil for none. Where there are some, each job belongs to the one
 	// that names its namespace.
-	Groups []Group `json:"groups"`
-	// MaxNodes is up to how many nodes an autoscaler gives the pool, 0 where none does.
-	MaxNodes int `json:"maxNodes"`
-	// NodePrice is how many job-hours an hour of one more node has to save.
-	NodePrice float64 `json:"nodePrice"`
+	Groups    []Group `json:"groups"`
+	MaxNodes  int     `json:"maxNodes"`  // up to which an autoscaler enlarges the pool, 0 for none
+	NodePrice float64 `json:"nodePrice"` // the job-hours that an hour of one more node has to save
 }
 
 // Group is a team that shares a pool with others, or several of them.
 type Group struct {
-	Name string `json:"name"`
-	// Parent is the group that it is part of, "" for none.
-	Parent string `json:"parent"`
+	Name   string `json:"name"`
+	Parent string `json:"parent"` // the group that it is part of, "" for none
 	// Namespaces are those of its jobs; only groups that no other is part of have some.
 	Namespaces []string `json:"namespaces"`
 	// Quota is how many nodes its jobs are to have, and Limit the most they may hold, nil for
 	// no limit.
-	Quota int  `json:"quota"`
-	Limit *int `json:"limit"`
-	// MaxWeight is the most that a job of it may weigh, 0 for no limit.
-	MaxWeight float64 `json:"maxWeight"`
+	Quota     int     `json:"quota"`
+	Limit     *int    `json:"limit"`
+	MaxWeight float64 `json:"maxWeight"` // of a job of it, 0 for no limit
 }
 
 // GroupOf returns the group of a namespace, nil where there is none.
@@ -131,10 +119,8 @@ type RemainingUnit string
 
 // What the query may answer in.
 const (
-	// Seconds to the end at the job's present nodes.
-	Seconds RemainingUnit = "seconds"
-	// Ratio of the work that is done, from 0 to 1.
-	Ratio RemainingUnit = "ratio"
+	Seconds RemainingUnit = "seconds" // to the end at the job's present nodes
+	Ratio   RemainingUnit = "ratio"   // of the work that is done, from 0 to 1
 )
 
 // Defaults of fields that a file leaves out.
@@ -179,15 +165,6 @@ type poolFile struct {
 	MaxShrink     scalar `json:"maxShrink"`
 }
 
-// Error is a configuration with bad fields.
-type Error struct {
-	// Fields say one each what is wrong, beginning with its path.
-	Fields []string
-}
-
-// Error names every bad field.
-func (e *Error) Error() string { return "bad configuration: " + strings.Join(e.Fields, "; ") }
-
 // Parse reads a configuration in YAML or JSON for a controller that knows the given kinds. The
 // error names every bad field, unless the text is not YAML or a field has the wrong type.
 func Parse(data []byte, knownKinds []string) (*Config, error) {
@@ -206,7 +183,7 @@ func Parse(data []byte, knownKinds []string) (*Config, error) {
 	}
 	config := c.config(&f, knownKinds)
 	if len(c.fields) > 0 {
-		return nil, &Error{Fields: c.fields}
+		return nil, errors.New("bad configuration: " + strings.Join(c.fields, "; "))
 	}
 	return config, nil
 }

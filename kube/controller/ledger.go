@@ -21,19 +21,14 @@ type ledger struct {
 	// primed says that the jobs were read from the API server since anything was written
 	// that the loop does not know of: by an earlier leader, or without an answer.
 	primed bool
-	// wrote are objects as they came back from writes, until the caches have them.
-	wrote map[types.UID]*unstructured.Unstructured
-	// grew are jobs that were made to grow and whose pods have not been seen.
-	grew map[types.UID]growth
-	// uses are how jobs use their nodes, as seen at a time.
-	uses map[types.UID]*use
-	seen time.Time
-	// conflicts are how many writes of the current decision came too late.
-	conflicts map[types.UID]int
-	// refusals is since when the API server refuses writes to a job.
-	refusals map[types.UID]time.Time
-	// pins are the jobs that are left alone until the next decision.
-	pins map[types.UID]world.Pin
+	wrote  map[types.UID]*unstructured.Unstructured // as they came back, until the caches have them
+	grew   map[types.UID]growth                     // jobs made to grow whose pods have not been seen
+	uses   map[types.UID]*use                       // how jobs use their nodes, as seen at a time
+	seen   time.Time
+
+	conflicts map[types.UID]int       // writes of the current decision that came too late
+	refusals  map[types.UID]time.Time // since when the API server refuses writes to a job
+	pins      map[types.UID]world.Pin // jobs that are left alone until the next decision
 }
 
 // growth is how many nodes a job was made to hold, and when.

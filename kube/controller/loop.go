@@ -56,11 +56,10 @@ type Loop struct {
 
 	// Everything below can be lost at any time: the cluster has what is needed to go on.
 
-	writes *ledger
-	query  map[types.NamespacedName]world.Sample
-	// etas know what the jobs took that have ended, and running what the others have done.
-	etas    eta.Estimator
-	running map[types.UID]time.Duration
+	writes  *ledger
+	query   map[types.NamespacedName]world.Sample
+	etas    eta.Estimator               // what the jobs took that have ended
+	running map[types.UID]time.Duration // the work that the others have done
 
 	// facts are what a decision depends on beside the time, as the last pass saw them.
 	facts map[types.UID]uint64
@@ -71,24 +70,19 @@ type Loop struct {
 	// begun is when the first pass was: the age of the last decision counts from it where none
 	// follows. seen is when the last one was.
 	begun, seen time.Time
-	// last is when the last decision was tried, failures how many in a row failed since.
-	last     time.Time
-	failures int
-	// outage is since when too many nodes are missing.
-	outage time.Time
+	last        time.Time // when the last decision was tried
+	failures    int       // of decisions in a row
+	outage      time.Time // since when too many nodes are missing
 	// current is the decision that was written to its end, "" before there is one, and
 	// undecided after one that was not.
 	current string
-	// wanted is how many nodes the last decision was made for, where the pool can have more.
-	wanted int
-	// settled is the last decision that is known to be carried out or given up.
-	settled string
-	// why says of the jobs that the current decision changes why it does.
-	why map[string]string
-	// told are the pins and the odd nodes that events told of.
+	wanted  int               // nodes that the last decision was made for, where the pool can have more
+	settled string            // the last decision that is known to be carried out or given up
+	why     map[string]string // why the current decision changes a job
+	// told are the pins and the odd nodes that events told of, and queued the jobs that were told
+	// why they wait.
 	told, toldOdd map[types.UID]string
-	// queued are the jobs that an event told why they wait.
-	queued map[types.UID]bool
+	queued        map[types.UID]bool
 
 	status sync.Mutex
 	report Report

@@ -17,11 +17,10 @@ type Target struct {
 
 // Decision is what is known of a decision beside its targets.
 type Decision struct {
-	ID   string
-	Mode string
-	Gap  *float64
-	// Total is how many nodes it is made for, 0 for those of the pool.
-	Total int
+	ID    string
+	Mode  string
+	Gap   *float64
+	Total int // the nodes it is made for, 0 for those of the pool
 }
 
 // Targets returns what is to be written on the jobs of a request before anything is

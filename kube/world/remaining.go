@@ -20,11 +20,9 @@ const (
 
 // Estimate is what is left of a job.
 type Estimate struct {
-	// Remaining is the run time on one node that is left now.
-	Remaining time.Duration
+	Remaining time.Duration // the run time on one node that is left now
 	Source    Source
-	// Age is how long the job has held nodes since the source said so.
-	Age time.Duration
+	Age       time.Duration // how long the job has held nodes since the source said so
 	// Error is the standard deviation of the logarithm of what is left over what is told; 0 where
 	// a source tells it.
 	Error float64

@@ -100,26 +100,20 @@ type lane struct {
 type turn struct {
 	// caller makes the call, from the address and port of connection.
 	caller, connection string
-	// bytes is how large the call is, and reserve takes them; it reports whether there
-	// is room.
-	bytes   int
-	reserve func() bool
-	// shed says that it runs without a turn for a search.
-	shed bool
-	// lent says that it is beside the turn of the call itself, until another call waits.
-	lent bool
+	bytes              int         // that the call takes
+	reserve            func() bool // takes them, and reports whether there is room
+	shed               bool        // it runs without a turn for a search
+	lent               bool        // it is beside the turn of the call itself, until another call waits
 
 	lane   *lane
 	over   *crowd // its connection in that lane; nil for one that is lent
 	waits  bool
 	number int // among those that wait
 
-	// settled is closed when the turn has come, or will not.
-	settled chan struct{}
+	settled chan struct{} // closed when the turn has come, or will not
 	granted bool
 	began   time.Time
-	// hurried ends when the call is to end its search.
-	hurried context.Context
+	hurried context.Context // ends when the call is to end its search
 	hurry   context.CancelFunc
 }
 

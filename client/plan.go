@@ -64,8 +64,7 @@ type PlanJob struct {
 	Held, Size, Target int32
 	// Type is the node type of Held and Size, TargetType that of Target.
 	Type, TargetType string
-	// Begun is when it was told Size, zero once that is carried out.
-	Begun time.Time
+	Begun            time.Time // when it was told Size, zero once that is carried out
 	// Until is when its cool-down or its back-off after Failures in a row ends.
 	Until    time.Time
 	Failures int

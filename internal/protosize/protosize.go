@@ -29,12 +29,9 @@ const MaxCounted = 8
 
 // Size is the estimated size of a message.
 type Size struct {
-	// Bytes are those in memory, at most.
-	Bytes int
-	// Numbers is how many numbers its lists hold.
-	Numbers int
-	// Text is the bytes of its strings, and Longest those of the longest.
-	Text, Longest int
+	Bytes         int // in memory, at most
+	Numbers       int // in its lists
+	Text, Longest int // bytes of its strings, and of the longest
 	// Counted is, for each thing counted by name, how many messages of a type there are at any
 	// depth, or the largest number in a field.
 	Counted [MaxCounted]int

@@ -9,30 +9,28 @@ import (
 
 // Report is what the admin page shows of a pool.
 type Report struct {
-	Pool  string           `json:"pool"`
-	Mode  string           `json:"mode"`
-	Seen  time.Time        `json:"seen"`
-	Nodes world.NodeCounts `json:"nodes"`
-	Free  int              `json:"free"`
-	// Wanted is how many nodes are worth their price, in a pool that scales.
-	Wanted   int             `json:"wanted,omitempty"`
-	Decision *DecisionReport `json:"decision,omitempty"`
-	Jobs     []JobReport     `json:"jobs"`
+	Pool     string           `json:"pool"`
+	Mode     string           `json:"mode"`
+	Seen     time.Time        `json:"seen"`
+	Nodes    world.NodeCounts `json:"nodes"`
+	Free     int              `json:"free"`
+	Wanted   int              `json:"wanted,omitempty"` // nodes worth their price, in a pool that scales
+	Decision *DecisionReport  `json:"decision,omitempty"`
+	Jobs     []JobReport      `json:"jobs"`
 }
 
 // DecisionReport is the last moment of a pool.
 type DecisionReport struct {
-	ID      string    `json:"id"`
-	Time    time.Time `json:"time"`
-	Trigger string    `json:"trigger"`
-	Result  string    `json:"result"`
-	Detail  string    `json:"detail,omitempty"`
-	// Jobs asked about, and left out.
-	Jobs      int     `json:"jobs"`
-	Left      int     `json:"left"`
-	Objective float64 `json:"objective,omitempty"`
-	Greedy    float64 `json:"greedy_objective,omitempty"`
-	Gap       float64 `json:"gap,omitempty"`
+	ID        string    `json:"id"`
+	Time      time.Time `json:"time"`
+	Trigger   string    `json:"trigger"`
+	Result    string    `json:"result"`
+	Detail    string    `json:"detail,omitempty"`
+	Jobs      int       `json:"jobs"` // asked about
+	Left      int       `json:"left"` // out
+	Objective float64   `json:"objective,omitempty"`
+	Greedy    float64   `json:"greedy_objective,omitempty"`
+	Gap       float64   `json:"gap,omitempty"`
 }
 
 // JobReport is a job of a pool.

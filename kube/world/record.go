@@ -25,8 +25,7 @@ type Record struct {
 	// Total is how many nodes the decision was made for, where an autoscaler brings those that
 	// are missing.
 	Total int `json:"total,omitzero"`
-	// From is the job's size when it was decided.
-	From int `json:"from"`
+	From  int `json:"from"` // the job's size when it was decided
 
 	// What the job had done at the time Since, from when on it held Nodes: Done and
 	// Trained are the work, as run time on one node, and the time with nodes. Changed is

@@ -59,8 +59,7 @@ type Receiver struct {
 	// largest and Timeout how long one may take.
 	MaxCalls, MaxBytes int
 	Timeout            time.Duration
-	// Reclaim asks for memory that is lent.
-	Reclaim func()
+	Reclaim            func() // asks for memory that is lent
 
 	mutex sync.Mutex
 	calls list.List // of *arrival, the oldest first
@@ -68,9 +67,8 @@ type Receiver struct {
 
 // arrival is a call whose request is arriving.
 type arrival struct {
-	memory *Reservation
-	// turnedAway is closed for a call that is turned away.
-	turnedAway chan struct{}
+	memory     *Reservation
+	turnedAway chan struct{} // closed for a call that is turned away
 }
 
 // begin adds a call; end removes it.

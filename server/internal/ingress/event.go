@@ -22,12 +22,9 @@ import (
 
 // Event describes a call that has ended.
 type Event struct {
-	// Method is the name of the method, without its service.
-	Method string
-	// RequestID is the id that the call brought, or was given.
-	RequestID string
-	// Caller is the name in the client's certificate, or else its address without the port.
-	Caller string
+	Method    string // without its service
+	RequestID string // that the call brought, or was given
+	Caller    string // the name in the client's certificate, or else its address without the port
 	// Began is when the server heard of the call, Waited how long it waited for its turn, and
 	// Total how long all of it took.
 	Began         time.Time
@@ -44,14 +41,12 @@ type Event struct {
 	// Request is nil if it was not decoded, and Response if there is none. Nothing changes
 	// them any more, so that they alone may be kept.
 	Request, Response proto.Message
-	// Decision is what was decided, by FillIdle as well; nil if nothing was.
-	Decision *solver.Decision
+	Decision          *solver.Decision // by FillIdle as well; nil if nothing was decided
 	// Objective is what the decision maximised, and Report its report; nil where the rule of
 	// regular times filled idle nodes.
 	Objective solver.Objective
 	Report    *solver.Report
-	// Audit says that the answer was drawn to be audited.
-	Audit bool
+	Audit     bool // the answer was drawn to be audited
 	// Contradiction is how a proof for the answer contradicted itself; "" is how it should be.
 	Contradiction string
 	// Err is nil for a call that was answered. Its text is fit for a log, its status is

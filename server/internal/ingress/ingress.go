@@ -92,11 +92,8 @@ func (in *Ingress) Load() Load {
 
 // Method is what the path has to know of a method.
 type Method struct {
-	// Work is what it does, and so whose turn it waits for.
-	Work Work
-	// Need is what its calls hold while it runs. Nil means that they need no more than the
-	// message.
-	Need *guard.Need
+	Work Work        // whose turn it waits for
+	Need *guard.Need // what its calls hold while it runs; nil for no more than the message
 }
 
 // Service returns a service description whose unary methods take the path; methods says

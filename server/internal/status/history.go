@@ -42,11 +42,9 @@ type history struct {
 type lastDecision struct {
 	SnapshotID string
 	Jobs       []decidedJob
-	// More is the number of jobs that are not kept.
-	More int
-	// Explained says that reasons were looked for.
-	Explained bool
-	decided   Decided
+	More       int  // jobs that are not kept
+	Explained  bool // reasons were looked for
+	decided    Decided
 }
 
 // Decided is what was decided, and by what.
@@ -69,8 +67,7 @@ type decidedJob struct {
 	Change         solver.Change
 	Wait           solver.WaitReason
 	Behind         string
-	// Reason is why it has these nodes and no others, nil where that was not found.
-	Reason *Reason
+	Reason         *Reason // why it has these nodes and no others, nil where that was not found
 	// Starts and Ends are forecasts from the decision on, nil where there is none, and 80 % of
 	// the ends are forecast between endsLow and endsHigh.
 	Starts, Ends      *time.Duration
@@ -79,19 +76,16 @@ type decidedJob struct {
 
 // Insight is what is found out about a decision when the page is shown.
 type Insight struct {
-	// Reasons are by the ids of jobs.
-	Reasons map[string]Reason
-	// Forecast is in the order of the snapshot; empty where there was no time for one.
-	Forecast []solver.JobForecast
+	Reasons  map[string]Reason    // by the ids of jobs
+	Forecast []solver.JobForecast // in the order of the snapshot; empty where there was no time
 }
 
 // Reason is why a job of a decision has its nodes.
 type Reason struct {
-	Nodes int
-	Why   solver.Why
-	Text  string
-	// Estimated says that there was no time to find out what every size would cost.
-	Estimated bool
+	Nodes     int
+	Why       solver.Why
+	Text      string
+	Estimated bool // there was no time to find out what every size would cost
 }
 
 // newLastDecision returns what to remember of a decision: first the jobs that change or hold
@@ -148,22 +142,17 @@ type pastCall struct {
 	Method, Caller, RequestID, SnapshotID string
 	HasSnapshot                           bool
 	Jobs, Nodes                           int
-	// Report is that of the decision, without lists but for failed attempts; nil if there is
-	// none.
-	Report *solver.Report
-	// Warnings are the codes of the decision's warnings, each with how many there are.
-	Warnings []warnings
-	// Code and Error say why there was no answer.
-	Code  codes.Code
-	Error string
+	Report                                *solver.Report // without lists but for failed attempts, or nil
+	Warnings                              []warnings
+	Code                                  codes.Code // with Error: why there was no answer
+	Error                                 string
 }
 
 // warnings are those of a decision that have the same code.
 type warnings struct {
 	Code  solver.WarningCode
 	Count int
-	// Jobs are the first jobs that they are about.
-	Jobs []string
+	Jobs  []string // the first jobs that they are about
 }
 
 // countWarnings counts warnings by code, in the order in which the codes come.

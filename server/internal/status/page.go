@@ -33,21 +33,18 @@ var (
 
 // Backend is what a server shows about one of its backends.
 type Backend struct {
-	Name solver.BackendName
-	// Version is that of its external program; "" where it has none or it is unknown.
-	Version string
-	// State returns its state now, and is safe for concurrent use.
-	State func() chain.BackendState
+	Name    solver.BackendName
+	Version string                    // of its external program; "" where it has none or it is unknown
+	State   func() chain.BackendState // now; safe for concurrent use
 }
 
 // Config is what a page shows.
 type Config struct {
 	Version  string
 	Backends []Backend
-	// Address returns the address of gRPC.
-	Address func() net.Addr
-	Ready   func() bool
-	Load    func() ingress.Load
+	Address  func() net.Addr // of gRPC
+	Ready    func() bool
+	Load     func() ingress.Load
 	// Explain says why jobs of a decision have their nodes, by their ids, and when all start
 	// and end; false where that cannot be found out now.
 	Explain func(context.Context, Decided, []string) (Insight, bool)

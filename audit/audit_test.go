@@ -57,8 +57,8 @@ func TestHistoricProofs(t *testing.T) {
 		plan := m.plan(decide(t, without))
 		wrong := m.answer(plan, m.Objective(plan), solver.ReasonOptimal, right.GetReport().GetNodePrices())
 		got := audit.Check(t.Context(), request, wrong, audit.Options{Work: 2e8})
-		// Of 24 steps the check has not the time, and knows it.
-		if want := m.Steps < 24; got.Verdict == audit.Confirmed || want != (got.Verdict == audit.Refuted) {
+		// Of 24 steps the check may not have the time, and knows it.
+		if got.Verdict == audit.Confirmed || m.Steps < 24 && got.Verdict != audit.Refuted {
 			t.Errorf("%s: %v", file, got)
 		}
 	}

@@ -142,6 +142,9 @@ func TestSearch(t *testing.T) {
 			if s.rounded {
 				rounded++
 			}
+			if _, proven := s.solve(); proven {
+				t.Fatalf("seed %d, %d rounds, %d bits: it is proven that nothing is worth the optimum", seed, rounds, s.bits)
+			}
 			for _, width := range []int{1, 2, 4, mostStates} {
 				plan, complete := s.run(width)
 				switch {

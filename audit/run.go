@@ -9,9 +9,8 @@ import (
 // goes on with those of which most may be expected and proves nothing. So it is tried with an
 // ever larger limit: a better plan is soon found, if there is one.
 const (
-	fewestStates = 1 << 11
-	mostStates   = 1 << 17
-	mostTraces   = 1 << 24 // of a run
+	mostStates = 1 << 18
+	mostTraces = 1 << 24 // of a run
 )
 
 // state is what the open members so far leave of the nodes of each row, where the paths of
@@ -76,7 +75,7 @@ func (s *search) run(width int) (plan [][]int, complete bool) {
 					}
 					next[other] = to
 				}
-				if len(next) > 4*mostStates || len(trail) > mostTraces {
+				if len(next) > 2*mostStates || len(trail) > mostTraces {
 					panic(stopped{"too many combinations of plans could be part of a better one"})
 				}
 			}

@@ -30,7 +30,7 @@ type search struct {
 	// 0 is the pool.
 	own, inner [][]int
 	// Members with more than 2^bits vertices in a row have the work served rounded up to 2^-bits of
-	// all, which rounded tells.
+	// all, which rounded tells. Labels and states that are kept at first are in proportion.
 	bits    int
 	rounded bool
 
@@ -167,7 +167,7 @@ func (a *answer) describe(plan [][]int) string {
 // solve returns a plan that may be worth more than the target, or reports that none is; neither where
 // that is for a search that rounds less to say.
 func (s *search) solve() (plan [][]int, proven bool) {
-	for width := fewestStates; width <= mostStates; width *= 4 {
+	for width := min(1<<s.bits, mostStates); width <= mostStates; width *= 4 {
 		if plan, complete := s.run(width); plan != nil || complete || s.rounded {
 			return plan, complete && plan == nil
 		}

@@ -43,7 +43,7 @@ func (s *search) run(width int) (plan [][]int, complete bool) {
 	states, trail := []state{first}, []trace{{}}
 	complete = true
 	for m, o := range s.open {
-		rest := o.pay()
+		rest := o.paths.behind(o)
 		for t, arcs := range o.paths.arcs {
 			var next []state
 			index := make(map[stand]int)

@@ -9,13 +9,6 @@ import (
 // mostRounds is how often the prices of sizes are improved.
 const mostRounds = 300
 
-// pay works out what is kept, and returns what can follow by rows taken and vertex.
-func (p *plans) pay() [][]int64 {
-	behind := p.paths.behind(p)
-	p.kept = behind[0][0]
-	return behind
-}
-
 // sweep improves the prices of sizes member by member, some rounds, as long as that lowers what any
 // plan is worth at most. It reports whether that stays above the target.
 func (s *search) sweep(rounds int) bool {
@@ -32,7 +25,7 @@ func (s *search) sweep(rounds int) bool {
 			slices.Sort(most)
 			losses[p] = min(losses[p], most[len(most)-1]-slices.Max(append(most[:len(most)-1], never)))
 		}
-		p.pay()
+		p.kept = p.paths.behind(p)[0][0]
 	}
 	slices.SortStableFunc(s.open, func(a, b *plans) int { return cmp.Or(cmp.Compare(losses[a], losses[b]), cmp.Compare(a.most, b.most)) })
 	n := len(s.open)
@@ -141,6 +134,6 @@ func (s *search) improve(p *plans, before, behind [][]int64) bool {
 			}
 		}
 	}
-	p.pay()
+	p.kept = p.paths.behind(p)[0][0]
 	return true
 }

@@ -14,11 +14,13 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
+// long are few jobs that are long to decide and to audit: they are drawn less often.
+const long = "20 to 24 steps of 5 to 32 sizes"
+
 // class is a kind of requests as a test draws them.
 type class struct {
 	name string
 	draw func(d drawer) *elastallocv1.AllocateRequest
-	long bool // to decide and to audit: drawn less often, and time may end first
 }
 
 // classes are the kinds of requests that shares of verdicts are told by.
@@ -41,31 +43,31 @@ func classes() []class {
 		}
 	}
 	return []class{
-		{name: "small", draw: func(d drawer) *elastallocv1.AllocateRequest {
+		{"small", func(d drawer) *elastallocv1.AllocateRequest {
 			return progress(d, d.IntN(13), 1+d.IntN(4), d.IntN(5), 1+d.IntN(3))
 		}},
-		{name: "33 sizes", draw: func(d drawer) *elastallocv1.AllocateRequest {
+		{"33 sizes", func(d drawer) *elastallocv1.AllocateRequest {
 			return progress(d, 20+d.IntN(80), 1+d.IntN(4), 1+d.IntN(5), 32)
 		}},
-		{name: "24 steps", draw: func(d drawer) *elastallocv1.AllocateRequest {
+		{"24 steps", func(d drawer) *elastallocv1.AllocateRequest {
 			return progress(d, d.IntN(100), 24, d.IntN(6), 1+d.IntN(5))
 		}},
-		{name: "20 to 24 steps of 5 to 32 sizes", long: true, draw: func(d drawer) *elastallocv1.AllocateRequest {
+		{long, func(d drawer) *elastallocv1.AllocateRequest {
 			return progress(d, d.IntN(100), 20+d.IntN(5), 1+d.IntN(6), 5+d.IntN(28))
 		}},
-		{name: "3 to 22 jobs", draw: func(d drawer) *elastallocv1.AllocateRequest {
+		{"3 to 22 jobs", func(d drawer) *elastallocv1.AllocateRequest {
 			return progress(d, 4+d.IntN(100), 2+d.IntN(7), 3+d.IntN(20), 1+d.IntN(6))
 		}},
-		{name: "total time", draw: func(d drawer) *elastallocv1.AllocateRequest { return totalTime(d, d.IntN(40), false, false) }},
-		{name: "groups", draw: func(d drawer) *elastallocv1.AllocateRequest { return totalTime(d, d.IntN(40), true, false) }},
-		{name: "node types", draw: func(d drawer) *elastallocv1.AllocateRequest { return totalTime(d, d.IntN(40), false, true) }},
-		{name: "sweeps on node types", draw: func(d drawer) *elastallocv1.AllocateRequest { return d.sweep(10+d.IntN(90), 2+d.IntN(60), 1+d.IntN(5)) }},
-		{name: "hostile numbers", draw: func(d drawer) *elastallocv1.AllocateRequest {
+		{"total time", func(d drawer) *elastallocv1.AllocateRequest { return totalTime(d, d.IntN(40), false, false) }},
+		{"groups", func(d drawer) *elastallocv1.AllocateRequest { return totalTime(d, d.IntN(40), true, false) }},
+		{"node types", func(d drawer) *elastallocv1.AllocateRequest { return totalTime(d, d.IntN(40), false, true) }},
+		{"sweeps on node types", func(d drawer) *elastallocv1.AllocateRequest { return d.sweep(10+d.IntN(90), 2+d.IntN(60), 1+d.IntN(5)) }},
+		{"hostile numbers", func(d drawer) *elastallocv1.AllocateRequest {
 			r := d.request(d.IntN(100), 1+d.IntN(6), d.IntN(12), 1+d.IntN(6))
 			d.makeHostile(r)
 			return r
 		}},
-		{name: "held jobs", draw: func(d drawer) *elastallocv1.AllocateRequest {
+		{"held jobs", func(d drawer) *elastallocv1.AllocateRequest {
 			r := d.request(d.IntN(100), 1+d.IntN(5), 3+d.IntN(12), 1+d.IntN(6))
 			for _, j := range r.GetSnapshot().GetJobs() {
 				if d.chance(3) {

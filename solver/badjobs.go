@@ -31,7 +31,7 @@ type Held struct {
 // to be named in an answer, so that Validate refuses it.
 func (s *Snapshot) Hold() (*Snapshot, Held) {
 	tree := s.groupTree()
-	held := Held{snapshot: s, groups: tree}
+	held := Held{snapshot: s, groups: tree, bad: make(map[int][]Violation)}
 	if s.validateIDs(new(violations)) {
 		return s, held
 	}
@@ -39,9 +39,6 @@ func (s *Snapshot) Hold() (*Snapshot, Held) {
 	for i := range s.Jobs {
 		var bad violations
 		if s.validateJob(i, first, tree, &bad); len(bad) > 0 {
-			if held.bad == nil {
-				held.bad = make(map[int][]Violation)
-			}
 			held.bad[i] = bad
 		}
 	}
@@ -56,7 +53,7 @@ func (s *Snapshot) Hold() (*Snapshot, Held) {
 			rest.Jobs = append(rest.Jobs, s.Jobs[i])
 			continue
 		}
-		nodes := s.Jobs[i].heldNodes()
+		nodes := max(0, s.Jobs[i].CurrentNodes)
 		rest.take(nodes, s.Jobs[i].CurrentNodeType)
 		for g := range tree.above(s.Jobs[i].GroupID) {
 			rest.Groups[g].take(nodes)
@@ -90,8 +87,6 @@ func (g *Group) take(nodes int) {
 	}
 }
 
-func (j *Job) heldNodes() int { return max(0, j.CurrentNodes) }
-
 // Has reports whether job i of the snapshot is held.
 func (h Held) Has(i int) bool { return h.bad[i] != nil }
 
@@ -115,7 +110,7 @@ func (h Held) Restore(d Decision, steps int) Decision {
 			}
 			continue
 		}
-		nodes, nodeType := job.heldNodes(), ""
+		nodes, nodeType := max(0, job.CurrentNodes), ""
 		if g := h.snapshot.typeIndex(job.CurrentNodeType); nodes > 0 && g >= 0 {
 			nodeType = job.CurrentNodeType
 		}
@@ -124,12 +119,9 @@ func (h Held) Restore(d Decision, steps int) Decision {
 				d.Report.Groups[g].Nodes += nodes
 			}
 		}
-		plan := NewPlan(1, steps)[0]
-		for t := range plan {
-			plan[t] = nodes
-		}
 		d.Allocations[i] = Allocation{
-			JobID: job.ID, Current: nodes, Nodes: nodes, NodeType: nodeType, Change: ChangeOf(nodes, nodes), PlannedNodes: plan,
+			JobID: job.ID, Current: nodes, Nodes: nodes, NodeType: nodeType, Change: ChangeOf(nodes, nodes),
+			PlannedNodes: slices.Repeat([]int{nodes}, steps),
 		}
 		d.Report.Warnings = append(d.Report.Warnings, Warning{
 			Code: WarningBadJobHeld, JobID: job.ID,

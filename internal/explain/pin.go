@@ -12,8 +12,7 @@ import (
 // optimal plan gives the job now. job and size are positions in Problem.Jobs and in Sizes.
 func pin(p *solver.Problem, job, size int, penalty float64) *solver.Problem {
 	pinned := *p
-	pinned.Jobs = make([]solver.AdmittedJob, len(p.Jobs))
-	copy(pinned.Jobs, p.Jobs)
+	pinned.Jobs = slices.Clone(p.Jobs)
 	j := &pinned.Jobs[job]
 	values := make([]float64, len(j.Sizes))
 	copy(values, j.SizeValue)

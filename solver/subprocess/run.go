@@ -39,11 +39,9 @@ type Report struct {
 	Output string
 	// Stopped says that the context ended before the program did.
 	Stopped bool
-	// Exited says that the program ended by itself, with the status ExitCode, and not by a
-	// signal.
-	Exited   bool
-	ExitCode int
-	// Ending says that for a person: "exit status 1", "signal: killed".
+	// Exited says that the program ended by itself, and not by a signal.
+	Exited bool
+	// Ending says how for a person: "exit status 1", "signal: killed".
 	Ending string
 }
 
@@ -110,11 +108,10 @@ func Run(ctx context.Context, c Command) (Report, error) {
 		return Report{}, fmt.Errorf("waiting for %s: %w", c.Program, err)
 	}
 	return Report{
-		Output:   output.String(),
-		Stopped:  stopped,
-		Exited:   cmd.ProcessState.Exited(),
-		ExitCode: cmd.ProcessState.ExitCode(),
-		Ending:   cmd.ProcessState.String(),
+		Output:  output.String(),
+		Stopped: stopped,
+		Exited:  cmd.ProcessState.Exited(),
+		Ending:  cmd.ProcessState.String(),
 	}, nil
 }
 

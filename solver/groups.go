@@ -144,17 +144,17 @@ func (s *Snapshot) validateGroups(tree groupTree, bad *violations) {
 }
 
 // validateJob reports a job that names no group that jobs can belong to.
-func (tree *groupTree) validateJob(job *Job, path string, bad *violations) {
+func (tree *groupTree) validateJob(job *Job, bad *violations) {
 	if len(tree.groups) == 0 {
 		return
 	}
 	switch group := tree.find(job.GroupID); {
 	case job.GroupID == "":
-		bad.addf(path+".group_id", "is empty; every job needs a group where there are groups")
+		bad.addf(".group_id", "is empty; every job needs a group where there are groups")
 	case group < 0:
-		bad.addf(path+".group_id", "is %q, which no group has for an id", job.GroupID)
+		bad.addf(".group_id", "is %q, which no group has for an id", job.GroupID)
 	case tree.inner[group]:
-		bad.addf(path+".group_id", "is %q, which other groups are part of; jobs belong to one that none is part of", job.GroupID)
+		bad.addf(".group_id", "is %q, which other groups are part of; jobs belong to one that none is part of", job.GroupID)
 	}
 }
 

@@ -51,30 +51,30 @@ func (s *Snapshot) checkNodeType(path, id string, bad *violations) int {
 	return g
 }
 
-func (s *Snapshot) validateTypesOf(i int, path string, bad *violations) {
+func (s *Snapshot) validateTypesOf(i int, bad *violations) {
 	job := &s.Jobs[i]
 	switch {
 	case job.CurrentNodeType != "":
-		s.checkNodeType(path+".current_node_type", job.CurrentNodeType, bad)
+		s.checkNodeType(".current_node_type", job.CurrentNodeType, bad)
 	case job.CurrentNodes > 0:
-		bad.addf(path+".current_node_type", "is empty; a job with current_nodes needs their node type")
+		bad.addf(".current_node_type", "is empty; a job with current_nodes needs their node type")
 	}
 	known := len(*bad)
 	if len(job.Speeds) > MaxNodeTypes {
-		bad.addf(path+".speeds", "has %d entries; want at most one per node type", len(job.Speeds))
+		bad.addf(".speeds", "has %d entries; want at most one per node type", len(job.Speeds))
 		return
 	}
 	for n := range job.Speeds {
-		s.validateSpeed(job, n, fmt.Sprintf("%s.speeds[%d]", path, n), bad)
+		s.validateSpeed(job, n, fmt.Sprintf(".speeds[%d]", n), bad)
 	}
 	if job.ETANodeType == "" {
 		return
 	}
-	g := s.checkNodeType(path+".eta_node_type", job.ETANodeType, bad)
+	g := s.checkNodeType(".eta_node_type", job.ETANodeType, bad)
 	if l, _ := s.place(i, max(0, g)); g >= 0 && len(*bad) == known && job.ETANodes > 0 && l.job.Scaling.Speeds != nil {
 		there := *l.job
 		there.ETANodes = job.ETANodes
-		there.validateETAWithin(path, bad)
+		there.validateETAWithin(bad)
 	}
 }
 

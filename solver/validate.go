@@ -204,15 +204,15 @@ func (s *Snapshot) validateJob(i int, first map[string]int, tree groupTree, bad 
 	} else {
 		first[job.ID] = i
 	}
-	// The paths of good jobs, by far the most, are not made.
+	// Paths begin within the job: those of good jobs, by far the most, are not made.
 	known := len(*bad)
-	job.validate("", bad)
-	tree.validateJob(job, "", bad)
+	job.validate(bad)
+	tree.validateJob(job, bad)
 	if len(s.NodeTypes) > 0 {
-		s.validateTypesOf(i, "", bad)
+		s.validateTypesOf(i, bad)
 	}
 	if len(*bad) == known {
-		s.validateDemand(i, "", bad)
+		s.validateDemand(i, bad)
 	}
 	if len(*bad) == known && len(job.Bad) == 0 {
 		return
@@ -244,41 +244,41 @@ func (s *Snapshot) validateJob(i int, first map[string]int, tree groupTree, bad 
 }
 
 // validate reports the bad fields of one job, apart from its id.
-func (j *Job) validate(path string, bad *violations) {
+func (j *Job) validate(bad *violations) {
 	if j.RemainingETA <= 0 {
-		bad.addf(path+".remaining_eta", "is %v; want more than 0", j.RemainingETA)
+		bad.addf(".remaining_eta", "is %v; want more than 0", j.RemainingETA)
 	}
-	bad.checkNodes(path+".min_nodes", j.MinNodes, 1)
+	bad.checkNodes(".min_nodes", j.MinNodes, 1)
 	if j.MaxNodes < j.MinNodes {
-		bad.addf(path+".max_nodes", "is %d; want at least min_nodes (%d)", j.MaxNodes, j.MinNodes)
+		bad.addf(".max_nodes", "is %d; want at least min_nodes (%d)", j.MaxNodes, j.MinNodes)
 	} else {
-		bad.checkNodes(path+".max_nodes", j.MaxNodes, j.MinNodes)
+		bad.checkNodes(".max_nodes", j.MaxNodes, j.MinNodes)
 	}
-	bad.checkNodes(path+".current_nodes", j.CurrentNodes, 0)
-	bad.checkTime(path+".training_time", j.TrainingTime)
-	j.validateSizes(path, bad)
-	j.validateETANodes(path, bad)
-	bad.checkFactor(path+".weight", j.Weight, MaxWeight)
-	bad.checkTime(path+".rescale_delay", j.RescaleDelay)
-	bad.checkTime(path+".restart_time", j.RestartTime)
+	bad.checkNodes(".current_nodes", j.CurrentNodes, 0)
+	bad.checkTime(".training_time", j.TrainingTime)
+	j.validateSizes("", bad)
+	j.validateETANodes(bad)
+	bad.checkFactor(".weight", j.Weight, MaxWeight)
+	bad.checkTime(".rescale_delay", j.RescaleDelay)
+	bad.checkTime(".restart_time", j.RestartTime)
 	if j.RestartTime > 0 && j.RescaleDelay > 0 {
-		bad.addf(path+".restart_time", "is %v beside a rescale_delay of %v; want one of the two", j.RestartTime, j.RescaleDelay)
+		bad.addf(".restart_time", "is %v beside a rescale_delay of %v; want one of the two", j.RestartTime, j.RescaleDelay)
 	}
-	bad.checkTime(path+".waiting_time", j.WaitingTime)
-	bad.checkFactor(path+".eta_error", j.ETAError, MaxETAError)
-	bad.checkTime(path+".work_done", j.WorkDone)
+	bad.checkTime(".waiting_time", j.WaitingTime)
+	bad.checkFactor(".eta_error", j.ETAError, MaxETAError)
+	bad.checkTime(".work_done", j.WorkDone)
 	if !(j.Overrun >= 0 && j.Overrun <= math.MaxFloat64) {
-		bad.addf(path+".overrun", "is %v; want at least 0, and finite", j.Overrun)
+		bad.addf(".overrun", "is %v; want at least 0, and finite", j.Overrun)
 	}
-	bad.checkTime(path+".move_time", valueOr(j.MoveTime, 0))
+	bad.checkTime(".move_time", valueOr(j.MoveTime, 0))
 }
 
 // Valid reports whether job i, which has its defaults, has no bad field, its id and group apart.
 func (s *Snapshot) Valid(i int) bool {
 	var bad violations
-	s.Jobs[i].validate("", &bad)
+	s.Jobs[i].validate(&bad)
 	if len(s.NodeTypes) > 0 {
-		s.validateTypesOf(i, "", &bad)
+		s.validateTypesOf(i, &bad)
 	}
 	return len(bad) == 0 && len(s.Jobs[i].Bad) == 0
 }
@@ -336,33 +336,33 @@ func (j *Job) validateSizes(path string, bad *violations) {
 }
 
 // validateETANodes reports nodes that the remaining ETA cannot have been measured on.
-func (j *Job) validateETANodes(path string, bad *violations) {
+func (j *Job) validateETANodes(bad *violations) {
 	if j.ETANodes < 0 || j.ETANodes > MaxNodes {
-		bad.checkNodes(path+".eta_nodes", j.ETANodes, 1)
+		bad.checkNodes(".eta_nodes", j.ETANodes, 1)
 	}
 	if j.ETANodes <= 0 || j.Scaling.Speeds == nil || j.ETANodeType != "" {
 		return // On nodes of a type another table may hold.
 	}
-	j.validateETAWithin(path, bad)
+	j.validateETAWithin(bad)
 }
 
 // validateETAWithin reports nodes that are beyond the speed table that holds for them.
-func (j *Job) validateETAWithin(path string, bad *violations) {
+func (j *Job) validateETAWithin(bad *violations) {
 	sizes := j.tabledSizes()
 	if len(sizes) == 0 {
 		return // It is reported as such.
 	}
 	if smallest, largest := slices.Min(sizes), slices.Max(sizes); j.ETANodes < smallest || j.ETANodes > largest {
-		bad.addf(path+".eta_nodes", "is %d; want %d to %d, which the speed table covers", j.ETANodes, smallest, largest)
+		bad.addf(".eta_nodes", "is %d; want %d to %d, which the speed table covers", j.ETANodes, smallest, largest)
 	}
 }
 
 // validateDemand reports a speed on ETANodes so small that nothing is left of the demand,
 // by which the objective divides. The job has no other bad field.
-func (s *Snapshot) validateDemand(i int, path string, bad *violations) {
+func (s *Snapshot) validateDemand(i int, bad *violations) {
 	job := &s.Jobs[i]
 	if s.Demand(i) < time.Nanosecond.Seconds() {
-		bad.addf(path+".eta_nodes", "is %d, where the speed is so low that remaining_eta (%v) is less than 1ns on one node",
+		bad.addf(".eta_nodes", "is %d, where the speed is so low that remaining_eta (%v) is less than 1ns on one node",
 			job.ETANodes, job.RemainingETA)
 	}
 }

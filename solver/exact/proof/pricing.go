@@ -114,8 +114,8 @@ func (p *pricer) price(clock *model.Clock, j *model.Job, prices []float64, allow
 	best, end := floor, label{parent: -1}
 	endStep := -1
 	for t := range steps {
-		shares := j.Shares(t)
-		closed := p.outlook.least[t+1]
+		shares, gain := j.Shares(t), j.Gain[t]
+		closed, after, endless := p.outlook.least[t+1], j.Tail[t+1], p.outlook.reach[t+1]
 		p.live = p.live[:0]
 		for n := range p.layers[t] {
 			if from := &p.layers[t][n]; p.outlook.most(j, t, from.share, from.value) > best {
@@ -139,9 +139,10 @@ func (p *pricer) price(clock *model.Clock, j *model.Job, prices []float64, allow
 				from := &p.layers[t][n]
 				share := from.share + shares[k]
 				if share < model.Finished {
-					p.longer = append(p.longer, label{
-						share: share, value: from.value + j.Gain[t]*share - cost, parent: n, choice: uint8(k),
-					})
+					value := from.value + gain*share - cost
+					if value+min(after-closed, after*share+endless) > best {
+						p.longer = append(p.longer, label{share: share, value: value, parent: n, choice: uint8(k)})
+					}
 				} else if value := from.value + j.Tail[t] - cost - closed; value > best {
 					best, endStep = value, t
 					end = label{parent: n, choice: uint8(k)}

@@ -92,7 +92,7 @@ func NewProblemFor(s *Snapshot, o Options) *Problem {
 	var places []place
 	var options, sizes []int
 	var served, work []float64
-	last := new(AdmittedJob)
+	alike := map[int]int{} // the last job of each number of options
 	for n, a := range admitted {
 		places, options = s.places(a.index, places), options[:0]
 		if a.mayWait {
@@ -102,12 +102,12 @@ func NewProblemFor(s *Snapshot, o Options) *Problem {
 			options = places[k].appendOptions(options, s.Typed())
 		}
 		served = append(served[:0], make([]float64, 2*len(options))...)
-		job := &p.Jobs[n]
+		job, last := &p.Jobs[n], p.Jobs[alike[len(options)]]
 		*job = newAdmittedJob(s, a.index, options, served, places, horizon.Step)
 		job.Sizes = kept(&sizes, job.Sizes, last.Sizes)
 		job.StepWork = kept(&work, job.StepWork, last.StepWork)
 		job.FirstStepWork = kept(&work, job.FirstStepWork, job.StepWork)
-		last = job
+		alike[len(options)] = n
 		if p.TypeNodes != nil {
 			p.Start = append(p.Start, a.holds)
 		}

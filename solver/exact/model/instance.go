@@ -144,8 +144,11 @@ func NewInstance(clock *Clock, p *solver.Problem, e *Effort) (*Instance, error) 
 	}
 	in.QuotaPrice /= in.Unit
 	var memory []float64
+	var alike [solver.MaxSizes + 2]int // the last job of each number of sizes
 	for i := range p.Jobs {
-		memory = in.convert(p, i, memory)
+		n := in.usable(&p.Jobs[i])
+		memory = in.convert(p, i, alike[n], n, memory)
+		alike[n] = i
 		if in.Jobs[i].capped() {
 			in.Finishing = append(in.Finishing, i)
 		} else {
@@ -160,10 +163,10 @@ func NewInstance(clock *Clock, p *solver.Problem, e *Effort) (*Instance, error) 
 	return in, nil
 }
 
-// convert works out job i. It returns what is left of the memory for what sizes serve and cost.
-func (in *Instance) convert(p *solver.Problem, i int, memory []float64) []float64 {
+// convert works out job i, on the first n of its sizes. It may have the shape of the last job of as
+// many. What is left of the memory for what sizes serve and cost is returned.
+func (in *Instance) convert(p *solver.Problem, i, last, n int, memory []float64) []float64 {
 	from, j := &p.Jobs[i], &in.Jobs[i]
-	n := in.usable(from)
 	if len(memory) < 3*n {
 		memory = make([]float64, max(3*n, 12*min(len(p.Jobs)-i, 300)))
 	}
@@ -182,9 +185,9 @@ func (in *Instance) convert(p *solver.Problem, i int, memory []float64) []float6
 			j.Cost[k] = notTiny(-from.SizeValue[k] / in.Unit)
 		}
 	}
-	if i > 0 && n == len(in.Jobs[i-1].Sizes) && slices.Equal(from.Sizes, p.Jobs[i-1].Sizes) && slices.Equal(from.Gain, p.Jobs[i-1].Gain) {
-		j.Shape = in.Jobs[i-1].Shape
-	} else {
+	before := &p.Jobs[last]
+	j.Shape = in.Jobs[last].Shape
+	if j.Shape == nil || n != len(j.Sizes) || !slices.Equal(from.Sizes, before.Sizes) || !slices.Equal(from.Gain, before.Gain) {
 		gains := make([]float64, 2*in.Steps+1)
 		j.Shape = &Shape{Gain: gains[:in.Steps], Tail: gains[in.Steps:], Sizes: make([]int32, n)}
 		for t := in.Steps - 1; t >= 0; t-- {

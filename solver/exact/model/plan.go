@@ -70,7 +70,7 @@ func (in *Instance) EveryJob() []int {
 // shrink takes at least this many nodes from the given jobs in step t, those first that hold
 // most beyond their smallest size, and returns how many it took.
 func (in *Instance) shrink(p *Plan, t, nodes int, jobs []int) (taken int) {
-	beyond := func(i int) int32 { return in.Jobs[i].Sizes[p.Of(i)[t]] - in.Jobs[i].Sizes[0] }
+	beyond := func(i int) int32 { return in.Jobs[i].Sizes[p.sizes[i*p.steps+t]] - in.Jobs[i].Sizes[0] }
 	var order []int
 	for _, i := range jobs {
 		if p.Of(i)[t] > 0 {

@@ -21,10 +21,19 @@ func policyNames() []string {
 
 // describePolicies lists the policies for the help.
 func describePolicies() string {
+	var rows [][2]string
+	for _, policy := range sim.Policies() {
+		rows = append(rows, [2]string{policy.Name, policy.Description})
+	}
+	return listing(rows)
+}
+
+// listing lays out names and what they mean for the help.
+func listing(rows [][2]string) string {
 	t := cli.Screen{}.NewTable()
 	t.Wrapped = 1
-	for _, policy := range sim.Policies() {
-		t.AddRow(cli.Plain, " "+policy.Name, policy.Description)
+	for _, row := range rows {
+		t.AddRow(cli.Plain, " "+row[0], row[1])
 	}
 	return strings.TrimRight(t.String(), "\n")
 }

@@ -141,14 +141,13 @@ func defaultPolicies() []string {
 }
 
 func describeVariations() string {
-	t := cli.Screen{}.NewTable()
-	t.Wrapped = 1
-	t.AddRow(cli.Plain, " weights", "1, 2, 4 or 8")
-	t.AddRow(cli.Plain, " weights-rising", "the same by size, 1 for the smallest jobs; weights-falling the opposite")
-	t.AddRow(cli.Plain, " efficiencies", "the doubling efficiency, from 0.6 to 0.95")
-	t.AddRow(cli.Plain, " minimums", "one job in five of one size alone, two in five with a minimum of 2, 4 or 8")
-	t.AddRow(cli.Plain, " rigid-half", "one job in two of the nodes it asked for alone; rigid-most four in five")
-	return strings.TrimRight(t.String(), "\n")
+	return listing([][2]string{
+		{"weights", "1, 2, 4 or 8"},
+		{"weights-rising", "the same by size, 1 for the smallest jobs; weights-falling the opposite"},
+		{"efficiencies", "the doubling efficiency, from 0.6 to 0.95"},
+		{"minimums", "one job in five of one size alone, two in five with a minimum of 2, 4 or 8"},
+		{"rigid-half", "one job in two of the nodes it asked for alone; rigid-most four in five"},
+	})
 }
 
 func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {

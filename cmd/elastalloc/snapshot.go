@@ -54,7 +54,11 @@ doubling_efficiency and weight are used where they are there.`,
 			if err != nil {
 				return err
 			}
-			if end := endOf(trace); at > end {
+			var end time.Duration
+			for _, job := range trace {
+				end = max(end, job.Submit+job.Duration)
+			}
+			if at > end {
 				return fmt.Errorf("--at is %s; the trace ends at %s, by its own durations", format.Short(at), format.Short(end))
 			}
 			snapshot := sim.Cut(trace, int(nodes), at, gpusPerNode)
@@ -75,15 +79,6 @@ doubling_efficiency and weight are used where they are there.`,
 	cli.MarkRequired(command, "trace", "nodes", "at")
 	cli.CompleteFiles(command, "csv", "trace")
 	return command
-}
-
-// endOf returns when the last job of a trace ends, by the trace's own durations.
-func endOf(trace sim.Trace) time.Duration {
-	var end time.Duration
-	for _, job := range trace {
-		end = max(end, job.Submit+job.Duration)
-	}
-	return end
 }
 
 // snapshotID names a snapshot after its trace and moment.

@@ -81,12 +81,12 @@ type measures struct {
 	decisions, proven int
 }
 
-// outcome is a run beside greedy's under the same conditions, which greedy's own lacks.
+// outcome is a run beside greedy's under the same conditions; NaN for greedy's own.
 type outcome struct {
 	planned *planned
 	run     *sim.Result
 	summary sim.Summary
-	against *sim.Comparison
+	against sim.Comparison
 }
 
 // measure returns the measures of runs, the first of which were timed.
@@ -118,8 +118,9 @@ func measure(config *Config, plans []planned, runs []*sim.Result, timed int) *me
 			order = append(order, key)
 		}
 		o := outcome{planned: &plans[i], run: run, summary: sim.Summarize(run, plans[i].seed)}
+		o.against = sim.Comparison{ExtraJobsPer100: math.NaN(), QueueReduction: sim.Share(math.NaN()), TotalReduction: sim.Share(math.NaN())}
 		if run.Policy != greedyPolicy {
-			o.against = new(sim.Compare(run, greedy[conditionsOf(i)]))
+			o.against = sim.Compare(run, greedy[conditionsOf(i)])
 		}
 		outcomes[key] = append(outcomes[key], o)
 		if plans[i].task.Policy.Optimises() {
@@ -159,14 +160,6 @@ func (r *Row) fill(outcomes []outcome) {
 		}
 		return new(numberOf(values))
 	}
-	against := func(of func(*sim.Comparison) float64) *Number {
-		return optional(func(o *outcome) float64 {
-			if o.against == nil {
-				return math.NaN()
-			}
-			return of(o.against)
-		})
-	}
 	r.Runs, r.Jobs = len(outcomes), outcomes[0].summary.Jobs
 	for i := range outcomes {
 		r.Jobs = min(r.Jobs, outcomes[i].summary.Jobs)
@@ -191,9 +184,9 @@ func (r *Row) fill(outcomes []outcome) {
 		}
 		return o.summary.MeanTotalSeconds / o.planned.bound.Seconds()
 	})
-	r.ExtraJobsPer100 = against(func(c *sim.Comparison) float64 { return c.ExtraJobsPer100 })
-	r.QueueReduction = against(func(c *sim.Comparison) float64 { return float64(c.QueueReduction) })
-	r.TotalReduction = against(func(c *sim.Comparison) float64 { return float64(c.TotalReduction) })
+	r.ExtraJobsPer100 = optional(func(o *outcome) float64 { return o.against.ExtraJobsPer100 })
+	r.QueueReduction = optional(func(o *outcome) float64 { return float64(o.against.QueueReduction) })
+	r.TotalReduction = optional(func(o *outcome) float64 { return float64(o.against.TotalReduction) })
 }
 
 // row returns the measures of a policy on a pool. There is one for every policy of

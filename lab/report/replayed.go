@@ -153,12 +153,22 @@ func nodeHours(h float64) string {
 
 func (f *Replayed) page() (*Page, error) {
 	_, unit := f.unit()
-	figure, err := totalTimes(f.Runs, unit)
+	var names []string
+	var values []float64
+	for i := range f.Summary.Runs {
+		total := f.Summary.Runs[i].MeanTotalSeconds
+		if unit == "min" {
+			total /= 60
+		}
+		names, values = append(names, f.Summary.Runs[i].Policy), append(values, total)
+	}
+	figure, err := figures.Bars("Mean time from submission to end", unit, names, values)
 	if err != nil {
 		return nil, err
 	}
 	page := &Page{
-		Title: "What really happened, and what would have", Lead: f.Lead(), Figure: figure, Origin: f.Origin,
+		Title: "What really happened, and what would have", Lead: f.Lead(), Origin: f.Origin,
+		Figure: figures.Named{Name: "total_time_by_policy", Figure: figure},
 	}
 	page.Sections = []Section{{Name: "policies", Title: "Policies", Tables: f.Tables()}, f.unknownSection()}
 	jobs, err := jobSection(f.Runs, 0, max(f.best(), 0))
@@ -251,20 +261,6 @@ func (f *Replayed) decisionSection() Section {
 		section.Tables = append(section.Tables, table)
 	}
 	return section
-}
-
-func totalTimes(runs []*sim.Result, unit string) (figures.Named, error) {
-	var names []string
-	var values []float64
-	for _, run := range runs {
-		total := sim.Summarize(run, 0).MeanTotalSeconds
-		if unit == "min" {
-			total /= 60
-		}
-		names, values = append(names, run.Policy), append(values, total)
-	}
-	figure, err := figures.Bars("Mean time from submission to end", unit, names, values)
-	return figures.Named{Name: "total_time_by_policy", Figure: figure}, err
 }
 
 // jobSection draws single jobs: those of two runs, and the slowdown in all, by length.

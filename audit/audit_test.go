@@ -143,6 +143,11 @@ func TestWrongAnswers(t *testing.T) {
 		"objective":   {request, func(r *elastallocv1.AllocateResponse) { r.Report.Objective *= 1 + 1e-7 }},
 		"both":        {request, func(r *elastallocv1.AllocateResponse) { r.Report.Objective *= 2; r.Report.Bound *= 2 }},
 		"bound":       {request, func(r *elastallocv1.AllocateResponse) { r.Report.Bound *= 2 }},
+		"bound below": {request, func(r *elastallocv1.AllocateResponse) { r.Report.Bound *= 1 - 1e-6 }},
+		"optimal with a gap": {request, func(r *elastallocv1.AllocateResponse) {
+			r.Report.Bound *= 1.01
+			r.Report.RelativeGap = 1 - 1/1.01
+		}},
 		"no number":   {request, func(r *elastallocv1.AllocateResponse) { r.Report.Bound = math.NaN() }},
 		"gap":         {request, func(r *elastallocv1.AllocateResponse) { r.Report.RelativeGap = 0.1 }},
 		"idle nodes":  {request, func(r *elastallocv1.AllocateResponse) { r.Report.IdleNodes++ }},

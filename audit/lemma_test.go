@@ -3,6 +3,7 @@ package audit
 import (
 	"fmt"
 	"math"
+	"math/big"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -214,5 +215,23 @@ func TestPaths(t *testing.T) {
 	}
 	if t.Log(compared); compared < 3000 {
 		t.Error("too few")
+	}
+}
+
+// TestRounding checks on which side what no plan of a test would show is rounded.
+func TestRounding(t *testing.T) {
+	t.Parallel()
+	for _, full := range []int64{1, 3, 1<<55 + 1} {
+		j := &member{full: full}
+		for _, served := range []int64{1, done/3 + 1, done - 1, done} {
+			exact := new(big.Rat).SetFrac(new(big.Int).Mul(big.NewInt(full), big.NewInt(served)), big.NewInt(done))
+			if over := new(big.Rat).Sub(new(big.Rat).SetInt64(j.gain(served)), exact); over.Sign() < 0 || over.Cmp(big.NewRat(1, 1)) >= 0 {
+				t.Errorf("%d of %d units gain %d of %d", served, done, j.gain(served), full)
+			}
+		}
+	}
+	m := &model{quotaPrice: 0.3, slack: 0x1p-41, unit: 40}
+	if cost, exact := float64(m.shortCost(7)), math.Ldexp(0.3*7, 40); cost > exact || cost < exact*(1-0x1p-39) {
+		t.Errorf("a shortage costs %v units; want %v, rounded down", cost, exact)
 	}
 }

@@ -30,7 +30,7 @@ type sizePrices struct {
 	*model.SizeIndex
 
 	// x are the prices that job and step work at, toGo what can follow at them, by
-	// shape, in so many cells; ready says whether it was filled since.
+	// shape, in tables of cells intervals; ready says whether one was filled since.
 	x     []float64
 	cells int
 	toGo  []valueToGo

@@ -50,7 +50,7 @@ func (t Trace) Vary(variations []Variation, seed uint64, gpusPerNode int) (Trace
 	})
 	sets := make(map[string]bool)
 	for _, variation := range ordered {
-		what := ""
+		var what string
 		switch variation {
 		case VaryEfficiencies:
 			random := rand.New(rand.NewPCG(seed, streamEfficiencies))

@@ -51,6 +51,7 @@ func TestKueueDoesNotStart(t *testing.T) {
 	c.step = 20 * time.Second
 	c.passes(20)
 	c.want(map[string]int{"long": 4, "waits": 0})
+	c.step = time.Minute
 	var left time.Duration
 	for began, last := c.now, c.now; c.now.Sub(began) < 10*time.Hour; last = c.now {
 		c.passes(1)

@@ -30,7 +30,7 @@ func (c *countdown) Err() error {
 }
 
 // cutsPerSearch is how many cuts a search is tested at, 0 for every question it asks.
-var cutsPerSearch = flag.Int("cuts", testtier.Conformance.Draws(40, 400), "cuts of each search, 0 for every question about time")
+var cutsPerSearch = flag.Int("cuts", testtier.Conformance.Draws(40, 200), "cuts of each search, 0 for every question about time")
 
 // asksOften is work between two questions, a thousandth of what the product does.
 const asksOften = 100

@@ -20,8 +20,7 @@ import (
 //
 // by Newton's method, of which a large system is solved by conjugate gradients,
 // evaluates L there, which brings the missing columns, and moves the centre if L has fallen
-// by a good part of what the master promised. Where it has not for some rounds, one column of
-// a class a round is too few: those hardly worse come along. Temperature and mu fall as the promises shrink. The incumbent's plans and choices are columns
+// by a good part of what the master promised. Temperature and mu fall as the promises shrink. The incumbent's plans and choices are columns
 // from the beginning; without them the master is not bounded. (Kiwiel, "Proximity
 // control in bundle methods for convex nondifferentiable minimization" (1990).)
 
@@ -37,10 +36,6 @@ const (
 	lastBundleTemperature = 1e-14
 	// conjugateSteps limits the steps of a conjugate gradient method.
 	conjugateSteps = 30
-	// manyNulls is the number of rounds in a row without a move of the centre after which plans
-	// come along that lose less than slackTemperatures temperatures.
-	manyNulls         = 3
-	slackTemperatures = 10
 	// rolloutEvery is the number of moves of the centre from one rollout to the next.
 	rolloutEvery = 4
 )
@@ -126,9 +121,9 @@ func (b *Bundle) AddColumns(d *model.Kinds, prices []float64) {
 
 // SizeEvaluator knows L at prices per size.
 type SizeEvaluator interface {
-	// Evaluate returns L(x) and how many of its columns are new, as add reports of each, and
-	// adds others that lose less than slack there; false if time is up.
-	Evaluate(clock *model.Clock, x []float64, slack float64, add func(block int, column model.PriceColumn) bool) (bound float64, found int, ok bool)
+	// Evaluate returns L(x) and how many of its columns are new, as add reports of each;
+	// false if time is up.
+	Evaluate(clock *model.Clock, x []float64, add func(block int, column model.PriceColumn) bool) (bound float64, found int, ok bool)
 	// Keep makes the prices evaluated last the best so far.
 	Keep()
 }
@@ -140,7 +135,7 @@ type SizeEvaluator interface {
 func (b *Bundle) Minimise(clock *model.Clock, l SizeEvaluator, x []float64, until int, offer func(x []float64) (*model.Plan, float64)) {
 	incumbent, value := offer(nil)
 	b.addPlan(incumbent)
-	bound, _, ok := l.Evaluate(clock, x, 0, b.add)
+	bound, _, ok := l.Evaluate(clock, x, b.add)
 	if !ok {
 		return
 	}
@@ -154,23 +149,22 @@ func (b *Bundle) Minimise(clock *model.Clock, l SizeEvaluator, x []float64, unti
 	largest := slices.Max(append(slices.Clone(x), b.In.Scale*1e-9)) // No job may have a size to price.
 	mu := 4 * gap / (0.01 * float64(b.In.Steps) * largest * largest)
 	temperature := gap / (3 * blocks)
-	moves, nulls, slack := 0, 0, 0.0
+	moves := 0
 	for range bundleRounds {
 		if bound-value <= max(b.In.Precision, lastGap*math.Abs(value)) || blocks*temperature < lastBundleTemperature*b.In.Scale {
 			break
 		}
 		x, smooth := b.settle(clock, centre, mu, temperature)
-		here, found, ok := l.Evaluate(clock, x, slack, b.add)
+		here, found, ok := l.Evaluate(clock, x, b.add)
 		if !ok || clock.Ended || clock.Past(until) {
 			break
 		}
 		promised := bound - smooth
-		slack = 0
 		if here < bound-0.05*max(promised, 0) {
 			if bound-here > promised/2 {
 				mu *= 0.3
 			}
-			bound, centre, nulls = here, x, 0
+			bound, centre = here, x
 			l.Keep()
 			if moves++; moves%rolloutEvery == 0 {
 				if better, now := offer(centre); now > value {
@@ -179,11 +173,6 @@ func (b *Bundle) Minimise(clock *model.Clock, l SizeEvaluator, x []float64, unti
 				}
 			}
 		} else if found > 0 {
-			if promised > 0 {
-				if nulls++; nulls > manyNulls {
-					slack = slackTemperatures * temperature
-				}
-			}
 			if here-bound > 4*max(promised, bound-value) {
 				mu *= 3
 			} else {

@@ -225,7 +225,7 @@ func TestLemmaSizePrices(t *testing.T) {
 		g := drawGround(t)
 		s, part := g.search(t, false)
 		sizes, x := g.anySizePrices(t, part)
-		bound, _, ok := sizes.Evaluate(g.clock, x, 0.1, func(int, model.PriceColumn) bool { return false })
+		bound, _, ok := sizes.Evaluate(g.clock, x, func(int, model.PriceColumn) bool { return false })
 		if !ok {
 			t.Fatal("no bound")
 		}
@@ -242,7 +242,7 @@ func TestLemmaLeft(t *testing.T) {
 		s, part := g.search(t, false)
 		bound, _ := s.lagrangian.bound(g.clock, part.Prices)
 		sizes, x := g.anySizePrices(t, part)
-		least, _, _ := sizes.Evaluate(g.clock, x, 0.1, func(int, model.PriceColumn) bool { return false })
+		least, _, _ := sizes.Evaluate(g.clock, x, func(int, model.PriceColumn) bool { return false })
 		s.prove(part, least, Priced(g.Instance, part.Prices), lemmaSizePrices)
 		sizes.set(x, rapid.SampledFrom([]int{1, 7, firstCells, lastCells}).Draw(t, "cells after"))
 		lossLimit := rapid.Float64Range(0.01, 1).Draw(t, "share") * (least - s.Value)

@@ -119,9 +119,8 @@ func (s *sizePrices) step(clock *model.Clock, t int) (solution, bool) {
 }
 
 // Evaluate returns L(x) and the number of columns found; false if time is up. Blocks are
-// classes, then steps; add keeps a column of a block and reports whether it is new. Of a class
-// with a new one those beside it that lose less than slack are added too.
-func (s *sizePrices) Evaluate(clock *model.Clock, x []float64, slack float64, add func(block int, column model.PriceColumn) bool) (bound float64, found int, ok bool) {
+// classes, then steps; add keeps a column of a block and reports whether it is new.
+func (s *sizePrices) Evaluate(clock *model.Clock, x []float64, add func(block int, column model.PriceColumn) bool) (bound float64, found int, ok bool) {
 	s.set(x, firstCells)
 	for class := range s.Jobs {
 		phi, chosen, ok := s.job(clock, class)
@@ -130,9 +129,7 @@ func (s *sizePrices) Evaluate(clock *model.Clock, x []float64, slack float64, ad
 		}
 		bound += float64(s.Count[class]) * phi
 		if add(class, s.PlanColumn(class, chosen)) {
-			if found++; slack > 0 {
-				s.beside(clock, class, slices.Clone(chosen), phi-slack, add)
-			}
+			found++
 		}
 	}
 	for t := range s.In.Steps {
@@ -168,7 +165,7 @@ type sizePricer struct {
 func (p *sizePricer) price(clock *model.Clock, j *model.Job, toGo *valueToGo, costs []float64, stride int, sizes []int) (float64, []uint8, bool) {
 	steps := len(sizes)
 	p.chosen = slices.Grow(p.chosen[:0], steps)[:steps]
-	best := p.follow(j, toGo, costs, stride, sizes, 0)
+	best := p.follow(j, toGo, costs, stride, sizes)
 	for len(p.layers) <= steps {
 		p.layers = append(p.layers, nil)
 	}
@@ -213,49 +210,25 @@ func (p *sizePricer) price(clock *model.Clock, j *model.Job, toGo *valueToGo, co
 	return best, p.chosen, true
 }
 
-// follow sets chosen, of which the first sizes are given, to the plan that toGo leads to and
-// returns its value.
-func (p *sizePricer) follow(j *model.Job, toGo *valueToGo, costs []float64, stride int, sizes []int, given int) float64 {
+// follow sets chosen to the plan that toGo leads to and returns its value.
+func (p *sizePricer) follow(j *model.Job, toGo *valueToGo, costs []float64, stride int, sizes []int) float64 {
 	share, total := 0.0, 0.0
 	for t, fits := range sizes {
-		best, most := p.chosen[t], math.Inf(-1)
-		for k := 0; t >= given && k < fits; k++ {
+		best, most := 0, math.Inf(-1)
+		for k, serves := range j.Shares(t)[:fits] {
 			value := j.Tail[t] - costs[t*stride+k] + toGo.cheapest[t+1]
-			if after := share + j.Shares(t)[k]; after < model.Finished {
+			if after := share + serves; after < model.Finished {
 				value = j.Gain[t]*after - costs[t*stride+k] + toGo.most(t+1, after)
 			}
 			if value > most {
-				most, best = value, uint8(k)
+				most, best = value, k
 			}
 		}
-		p.chosen[t] = best
+		p.chosen[t] = uint8(best)
 		share = whole(share + j.Shares(t)[best])
-		total += j.Gain[t]*share - costs[t*stride+int(best)]
+		total += j.Gain[t]*share - costs[t*stride+best]
 	}
 	return total
-}
-
-// beside adds the plans of a class that another size in one step leads to, the best one of each
-// step, if it is worth more than least.
-func (s *sizePrices) beside(clock *model.Clock, class int, chosen []uint8, least float64, add func(block int, column model.PriceColumn) bool) {
-	g, p := s.ShapeOf[class], &s.pricer
-	best := make([]uint8, len(chosen))
-	for t, held := range chosen {
-		most := least
-		for k := range s.Sizes[g][t] {
-			copy(p.chosen, chosen[:t])
-			p.chosen[t] = uint8(k)
-			value := p.follow(&s.In.Jobs[s.Jobs[class]], &s.toGo[g], s.costs, s.Stride, s.Sizes[g], t+1)
-			if k != int(held) && value > most {
-				most = value
-				copy(best, p.chosen)
-			}
-		}
-		if most > least {
-			add(class, s.PlanColumn(class, best))
-		}
-		clock.Up(s.Stride * len(chosen) * s.Stride)
-	}
 }
 
 // whole returns the share served, 1 where the job has finished.

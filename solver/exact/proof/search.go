@@ -258,7 +258,7 @@ func (s *Search) explore(clock *model.Clock, part *subproblem) {
 	goodEnough := func() bool { return s.closed(part) || solver.RelativeGap(s.Value, part.bound) <= s.gap }
 	part.Close = s.rollout != nil
 	// Prices per size come next: the rest of the time is better spent on those.
-	brief := part == s.root && s.decomposable && s.in.Steps > longHorizon && s.atSizes(clock).Prices <= manyPrices
+	brief := part == s.root && s.decomposable && s.sizesSoon(clock)
 	for part.Rough = brief || part.Trust > 0 && s.gap > solver.OptimalGap; ; part.Rough = false {
 		bound, prices := s.lagrangian.minimise(clock, part, s.Value+max(s.in.Precision, s.gap*math.Abs(s.Value)))
 		s.prove(part, bound, Priced(s.in, prices), lemmaPrices)
@@ -289,8 +289,7 @@ func (s *Search) searchCore(clock *model.Clock, part *subproblem, bound float64)
 	until, gaveUp, waited := 0, false, true
 	if s.decomposable {
 		until = clock.Work + s.in.Effort.EasyWork
-		gaveUp = bound-s.Value > s.in.Effort.WideGap*math.Abs(s.Value) ||
-			s.in.Steps > longHorizon && s.atSizes(clock).Prices <= manyPrices
+		gaveUp = bound-s.Value > s.in.Effort.WideGap*math.Abs(s.Value) || s.sizesSoon(clock)
 		waited = gaveUp
 	}
 	lossLimit, width, searched := s.firstLimit(clock, part.Prices, bound-s.Value), s.in.Effort.FirstWidth, false
@@ -352,6 +351,12 @@ func (s *Search) searchCore(clock *model.Clock, part *subproblem, bound float64)
 		}
 		lossLimit = min(lossLimit, bound-s.Value)
 	}
+}
+
+// sizesSoon reports whether prices per size are sought whatever those per node leave: over
+// long horizons, where they are few.
+func (s *Search) sizesSoon(clock *model.Clock) bool {
+	return s.in.Steps > longHorizon && s.atSizes(clock).Prices <= manyPrices
 }
 
 // firstLimit returns the loss that the first core search takes on: a small share of the

@@ -153,7 +153,7 @@ type call struct {
 	event   Event
 }
 
-// rest is what of a path is still to run.
+// rest is the part of a path that is still to run.
 type rest = func(context.Context) (any, error)
 
 // stage is a part of the path. It calls next, or refuses the call.

@@ -80,6 +80,62 @@ func TestGroupsOfHostileNumbers(t *testing.T) {
 	})
 }
 
+// TestGroupPrices compares prices with what exhaustive search finds one node more and one less
+// of a limit, or of the pool, to be worth. Jobs may hold any number of nodes, each worth less
+// than the one before, so that a price is at least the one and at most the other.
+func TestGroupPrices(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := &solver.Problem{Capacity: []int{rapid.IntRange(3, 8).Draw(t, "nodes")}, Steps: 1, QuotaPrice: 3}
+		for g := range 3 {
+			limit := solver.NoLimit
+			if rapid.Bool().Draw(t, "limited") {
+				limit = rapid.IntRange(3, 9).Draw(t, "limit") // Sizes beyond a limit have no say in its price.
+			}
+			p.Groups = append(p.Groups, solver.AdmittedGroup{Parent: min(g, 1) - 1, Limit: limit, Floor: rapid.IntRange(0, 6).Draw(t, "floor")})
+		}
+		for i := range 3 {
+			job := solver.AdmittedJob{
+				Index: i, Group: 1 + i%2, Demand: 1, Sizes: []int{0, 1, 2, 3}, Gain: []float64{0},
+				FirstStepWork: make([]float64, 4), StepWork: make([]float64, 4), SizeValue: make([]float64, 4),
+			}
+			gain := 20.0
+			for k := range 3 {
+				gain *= rapid.Float64Range(0.3, 0.9).Draw(t, "less")
+				job.SizeValue[k+1] = job.SizeValue[k] + gain
+			}
+			p.Jobs = append(p.Jobs, job)
+		}
+		result, err := exact.New().Solve(t.Context(), p, solver.SolveOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		optimum := func() float64 {
+			best, _ := solvertest.Exhaustive(p)
+			return best.Objective
+		}
+		best := optimum()
+		check := func(nodes *int, price float64) {
+			was := *nodes
+			*nodes = was + 1
+			more := optimum() - best
+			*nodes = was - 1
+			less := best - optimum()
+			*nodes = was
+			if price < more-1e-9 || price > less+1e-9 {
+				t.Fatalf("a price of %v; one node more brings %v, one less costs %v: %+v, capacity %d", price, more, less, p.Groups, p.Capacity)
+			}
+		}
+		check(&p.Capacity[0], result.NodePrices[0])
+		for g := range p.Groups {
+			if price := result.GroupPrices[g]; p.Groups[g].Limit < solver.NoLimit {
+				check(&p.Groups[g].Limit, price)
+			} else if price != 0 {
+				t.Fatalf("group %d without a limit has a price of %v: %+v, capacity %d", g, price, p.Groups, p.Capacity)
+			}
+		}
+	})
+}
+
 // legalMagnitude returns the sum of the most that each job has in a plan in which the others hold
 // their smallest sizes, and of what quotas cost.
 func legalMagnitude(p *solver.Problem) float64 {

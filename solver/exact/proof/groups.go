@@ -107,7 +107,10 @@ func newGroupTree(in *model.Instance) *groupTree {
 	t.nodes[pool] = groupNode{parent: -1, limit: in.Capacity[0]}
 	for g, group := range in.Groups {
 		n := &t.nodes[g]
-		n.parent, n.limit, n.floor = group.Parent, min(group.Limit, in.Capacity[0]), group.Floor
+		n.parent, n.limit, n.floor = group.Parent, group.Limit, group.Floor
+		if n.limit >= in.Capacity[0] {
+			n.limit = in.Capacity[0] + 1 // The pool denies the next node, and has its price.
+		}
 		if n.parent < 0 {
 			n.parent = pool
 		}
@@ -275,7 +278,10 @@ func (n *groupNode) appendClosed(edges []model.Rate, price float64) []model.Rate
 func (n *groupNode) setPrice(outside, quotaPrice float64) {
 	n.price = outside
 	if n.floor > n.smallest {
-		n.price = min(outside, max(outside-quotaPrice, n.rateAt(n.floor)))
+		n.price = outside - quotaPrice
+		if n.floor <= n.limit { // else it is short by the next node, too
+			n.price = min(outside, max(n.price, n.rateAt(n.floor)))
+		}
 		n.nu = min(quotaPrice, outside-n.price)
 	}
 	if next := n.rateAt(n.limit); next > n.price {

@@ -14,8 +14,11 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// long are few jobs that are long to decide and to audit: they are drawn less often.
-const long = "20 to 24 steps of 5 to 32 sizes"
+const (
+	// long are few jobs that are long to decide and to audit: they are drawn less often.
+	long   = "20 to 24 steps of 5 to 32 sizes"
+	sweeps = "sweeps on node types"
+)
 
 // class is a kind of requests as a test draws them.
 type class struct {
@@ -61,7 +64,7 @@ func classes() []class {
 		{"total time", func(d drawer) *elastallocv1.AllocateRequest { return totalTime(d, d.IntN(40), false, false) }},
 		{"groups", func(d drawer) *elastallocv1.AllocateRequest { return totalTime(d, d.IntN(40), true, false) }},
 		{"node types", func(d drawer) *elastallocv1.AllocateRequest { return totalTime(d, d.IntN(40), false, true) }},
-		{"sweeps on node types", func(d drawer) *elastallocv1.AllocateRequest { return d.sweep(10+d.IntN(90), 2+d.IntN(60), 1+d.IntN(5)) }},
+		{sweeps, func(d drawer) *elastallocv1.AllocateRequest { return d.sweep(10+d.IntN(90), 2+d.IntN(60), 1+d.IntN(5)) }},
 		{"hostile numbers", func(d drawer) *elastallocv1.AllocateRequest {
 			r := d.request(d.IntN(100), 1+d.IntN(6), d.IntN(12), 1+d.IntN(6))
 			d.makeHostile(r)
@@ -151,16 +154,22 @@ func (d drawer) makeHostile(r *elastallocv1.AllocateRequest) {
 	}
 }
 
-// TestSweeps audits sweeps with few steps of work: equal jobs one after another, and prices of
-// nodes that come to more than all jobs bring once took many times as many.
-func TestSweeps(t *testing.T) {
+// TestDraws audits with little work what once took many times as much: equal jobs one after
+// another, prices of nodes that come to more than all jobs bring, and jobs over 23 steps that
+// bring nothing, or next to nothing beside another.
+func TestDraws(t *testing.T) {
 	t.Parallel()
-	for _, seed := range []uint64{12, 38, 267} {
-		d := newDrawer(seed)
-		request := d.sweep(10+d.IntN(90), 2+d.IntN(60), 1+d.IntN(5))
-		request.Options.TimeBudget = durationpb.New(time.Minute)
-		if got := audit.Check(t.Context(), request, decide(t, request), audit.Options{Work: 30_000_000}); got.Verdict != audit.Confirmed {
-			t.Errorf("seed %d: %v", seed, got)
+	for _, class := range classes() {
+		drawn := map[string]struct {
+			work  int
+			seeds []uint64
+		}{sweeps: {30_000_000, []uint64{12, 38, 267}}, long: {100_000_000, []uint64{5000008, 5000280}}}[class.name]
+		for _, seed := range drawn.seeds {
+			request := class.draw(newDrawer(seed))
+			request.Options.TimeBudget = durationpb.New(time.Minute)
+			if got := audit.Check(t.Context(), request, decide(t, request), audit.Options{Work: drawn.work}); got.Verdict != audit.Confirmed {
+				t.Errorf("%s, seed %d: %v", class.name, seed, got)
+			}
 		}
 	}
 }

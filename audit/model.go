@@ -36,7 +36,8 @@ type member struct {
 	rows  []*row
 	// usable are, by row, the positions of the sizes that a plan can have.
 	usable [][]int
-	// byStep says that it cannot finish: its steps are worth what they are one by one.
+	// byStep says that its steps are worth what they are one by one: it cannot finish, or brings
+	// next to nothing beside the claim.
 	byStep bool
 	worth  float64 // of having served all of its demand, in a step
 	full   int64   // worth
@@ -107,9 +108,15 @@ func newModel(s *snapshot, standings []standing, claim float64, prices []float64
 
 // scale finds the unit of values by the usable sizes. It returns false where there is none.
 func (m *model) scale() bool {
-	total := m.claim
+	total, trifle := m.claim, Tolerance/2*m.claim
 	for i := range m.members {
-		total += m.members[i].most(m)
+		j := &m.members[i]
+		total += j.most(m)
+		// So much more may be made of the steps of a job one by one.
+		if more := j.worth * float64(m.steps*m.steps); !m.several() && more <= trifle {
+			trifle -= more
+			j.byStep = true
+		}
 	}
 	_, exponent := math.Frexp(max(total+min(m.cost, 64*total), math.SmallestNonzeroFloat64))
 	m.unit = valueBits - exponent

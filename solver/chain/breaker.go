@@ -63,21 +63,17 @@ type BackendState struct {
 // problem does not suit the backend (solver.ErrUnsuited). It is safe for concurrent use.
 type Breaker struct {
 	solver.Backend
-	minAttemptTime time.Duration
-	onChange       func(BackendState)
+	config BreakerConfig
 
 	mutex   sync.Mutex
 	circuit circuit
-	wasUp   bool // ever
 }
 
 // NewBreaker returns a breaker for a backend.
 func NewBreaker(backend solver.Backend, config BreakerConfig) *Breaker {
-	b := &Breaker{
-		Backend: backend, minAttemptTime: config.MinAttemptTime, onChange: config.OnChange, wasUp: config.Down == nil,
-	}
+	b := &Breaker{Backend: backend, config: config, circuit: circuit{BackendState: BackendState{Up: true}}}
 	if config.Down != nil {
-		b.circuit.cause = causeOf(config.Down.Error())
+		b.circuit.NeverUp, b.circuit.Cause = true, causeOf(config.Down.Error())
 		b.circuit.trip(time.Now())
 	}
 	return b
@@ -87,7 +83,7 @@ func NewBreaker(backend solver.Backend, config BreakerConfig) *Breaker {
 func (b *Breaker) State() BackendState {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
-	return b.state()
+	return b.circuit.BackendState
 }
 
 // guard makes a try, which has until end unless that is the zero time, and records its
@@ -116,17 +112,17 @@ func (b *Breaker) admit(now time.Time) (ticket int, err error) {
 	if admitted {
 		return ticket, nil
 	}
-	when := "circuit open until " + b.circuit.until.UTC().Format(time.RFC3339)
-	if b.circuit.trial {
+	when := "circuit open until " + b.circuit.OpenUntil.UTC().Format(time.RFC3339)
+	if b.circuit.HalfOpen {
 		when = "circuit half-open, another decision is trying it"
 	}
-	switch cause := b.circuit.cause; b.circuit.failures {
+	switch cause := b.circuit.Cause; b.circuit.Failures {
 	case 0:
 		return 0, fmt.Errorf("%w: %s: %s", solver.ErrUnavailable, when, cause)
 	case 1:
 		return 0, fmt.Errorf("%w: %s: 1 failure: %s", solver.ErrUnavailable, when, cause)
 	default:
-		return 0, fmt.Errorf("%w: %s: %d failures in a row, the last: %s", solver.ErrUnavailable, when, b.circuit.failures, cause)
+		return 0, fmt.Errorf("%w: %s: %d failures in a row, the last: %s", solver.ErrUnavailable, when, b.circuit.Failures, cause)
 	}
 }
 
@@ -137,7 +133,7 @@ func (b *Breaker) verdictOn(ctx context.Context, given time.Duration, a *answer)
 		return saysNothing
 	case a.Outcome == solver.OutcomeAnswered:
 		return saysWorks
-	case a.Outcome == solver.OutcomeTimedOut && (given <= 0 || given < b.minAttemptTime):
+	case a.Outcome == solver.OutcomeTimedOut && (given <= 0 || given < b.config.MinAttemptTime):
 		return saysNothing
 	default:
 		return saysFails
@@ -150,23 +146,9 @@ func (b *Breaker) settle(ticket int, says verdict, detail string) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	changed := b.circuit.settle(ticket, time.Now(), says, causeOf(detail))
-	b.wasUp = b.wasUp || !b.circuit.open()
-	if changed && b.onChange != nil {
-		b.onChange(b.state())
+	if changed && b.config.OnChange != nil {
+		b.config.OnChange(b.circuit.BackendState)
 	}
-}
-
-// state returns what is known of the backend, under the lock.
-func (b *Breaker) state() BackendState {
-	c := &b.circuit
-	s := BackendState{
-		Up: !c.open(), NeverUp: c.open() && !b.wasUp,
-		Since: c.since, HalfOpen: c.trial, Failures: c.failures, Cause: c.cause,
-	}
-	if !s.Up {
-		s.OpenUntil = c.until
-	}
-	return s
 }
 
 // causeOf returns a failure's detail in brief, without what goes without saying.

@@ -27,28 +27,21 @@ const (
 // once its open time is over it is half-open: a single try decides whether it closes or
 // stays open for longer.
 type circuit struct {
-	failures int       // in a row
-	cause    string    // of the last of them
-	since    time.Time // of the last change between closed and open
-	openFor  time.Duration
-	until    time.Time // the end of the open time
-	trial    bool      // half-open: whether its one try is under way
+	BackendState
+	openFor time.Duration // 0 while it is closed
 	// epoch is that of the tries that count. Those begun before the state changed
 	// are about a time that is over.
 	epoch int
 }
 
-// open reports whether no try but the one of a half-open circuit is admitted.
-func (c *circuit) open() bool { return c.openFor > 0 }
-
 // admit returns a ticket for a try, which has to be settled once, and whether the
 // try may be made now.
 func (c *circuit) admit(now time.Time) (ticket int, admitted bool) {
-	if c.open() {
-		if c.trial || now.Before(c.until) {
+	if !c.Up {
+		if c.HalfOpen || now.Before(c.OpenUntil) {
 			return 0, false
 		}
-		c.trial = true
+		c.HalfOpen = true
 	}
 	return c.epoch, true
 }
@@ -59,20 +52,20 @@ func (c *circuit) settle(ticket int, now time.Time, says verdict, cause string) 
 	if ticket != c.epoch {
 		return false
 	}
-	c.trial = false
+	c.HalfOpen = false
 	switch says {
 	case saysWorks:
-		c.failures, c.cause = 0, ""
-		if !c.open() {
+		c.Failures, c.Cause = 0, ""
+		if c.Up {
 			return false
 		}
-		c.openFor, c.since = 0, now
+		c.BackendState, c.openFor = BackendState{Up: true, Since: now}, 0
 		c.epoch++
 		return true
 	case saysFails:
-		c.failures++
-		c.cause = cause
-		if !c.open() && c.failures < MostFailures {
+		c.Failures++
+		c.Cause = cause
+		if c.Up && c.Failures < MostFailures {
 			return false
 		}
 		c.trip(now)
@@ -84,10 +77,10 @@ func (c *circuit) settle(ticket int, now time.Time, says verdict, cause string) 
 
 // trip opens the circuit, for twice as long as before where it was half-open.
 func (c *circuit) trip(now time.Time) {
-	if !c.open() {
-		c.since = now
+	if c.Up {
+		c.Up, c.Since = false, now
 	}
 	c.openFor = min(max(2*c.openFor, ShortestOpenTime), LongestOpenTime)
-	c.until = now.Add(c.openFor)
+	c.OpenUntil = now.Add(c.openFor)
 	c.epoch++
 }

@@ -8,11 +8,14 @@ import (
 	"pgregory.net/rapid"
 )
 
+// closed returns the circuit of a backend that has not been asked.
+func closed() *circuit { return &circuit{BackendState: BackendState{Up: true}} }
+
 // TestOpenTimes checks how long the circuit stays open: each trial that fails doubles it,
 // up to the longest, and success makes the next one short again.
 func TestOpenTimes(t *testing.T) {
 	now := time.Unix(0, 0)
-	c := new(circuit)
+	c := closed()
 	fail := func() {
 		t.Helper()
 		ticket, admitted := c.admit(now)
@@ -25,21 +28,21 @@ func TestOpenTimes(t *testing.T) {
 		for range MostFailures - 1 {
 			fail()
 		}
-		if c.open() {
-			t.Fatalf("it is open after %d failures", c.failures)
+		if !c.Up {
+			t.Fatalf("it is open after %d failures", c.Failures)
 		}
 		for _, want := range []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 5 * time.Minute, 5 * time.Minute} {
 			fail()
-			if got := c.until.Sub(now); !c.open() || got != want {
-				t.Fatalf("after %d failures it is open for %v; want %v", c.failures, got, want)
+			if got := c.OpenUntil.Sub(now); c.Up || got != want {
+				t.Fatalf("after %d failures it is open for %v; want %v", c.Failures, got, want)
 			}
-			if _, admitted := c.admit(c.until.Add(-1)); admitted {
+			if _, admitted := c.admit(c.OpenUntil.Add(-1)); admitted {
 				t.Fatal("a try is admitted during a rest")
 			}
-			now = c.until
+			now = c.OpenUntil
 		}
 		ticket, _ := c.admit(now)
-		if !c.settle(ticket, now, saysWorks, "") || c.open() || c.failures != 0 || c.since != now {
+		if !c.settle(ticket, now, saysWorks, "") || !c.Up || c.Failures != 0 || c.Since != now {
 			t.Fatalf("after a trial that succeeded: %+v", c)
 		}
 	}
@@ -51,7 +54,7 @@ func TestOpenTimes(t *testing.T) {
 func TestTryOfAnotherTime(t *testing.T) {
 	for name, says := range map[string]verdict{"works": saysWorks, "fails": saysFails, "says nothing": saysNothing} {
 		t.Run(name, func(t *testing.T) {
-			now, c := time.Unix(0, 0), new(circuit)
+			now, c := time.Unix(0, 0), closed()
 			late, _ := c.admit(now)
 			for range MostFailures {
 				ticket, _ := c.admit(now)
@@ -61,7 +64,7 @@ func TestTryOfAnotherTime(t *testing.T) {
 			if c.settle(late, now, says, "late"); *c != want {
 				t.Errorf("open, it is now %+v; want %+v", *c, want)
 			}
-			now = c.until
+			now = c.OpenUntil
 			trial, _ := c.admit(now)
 			want = *c
 			if c.settle(late, now, says, "late"); *c != want {
@@ -120,7 +123,7 @@ func TestCircuitIsAsItsModel(t *testing.T) {
 		phase  *phase
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		now, c := time.Unix(0, 0), new(circuit)
+		now, c := time.Unix(0, 0), closed()
 		current := &phase{began: now}
 		var tries []try // under way
 		begin := func(t *rapid.T) {
@@ -172,11 +175,11 @@ func TestCircuitIsAsItsModel(t *testing.T) {
 				now = now.Add(time.Duration(rapid.IntRange(1, 200).Draw(t, "seconds")) * time.Second)
 			},
 			"": func(t *rapid.T) {
-				if c.openFor != current.openFor || c.open() && c.until != current.began.Add(current.openFor) {
+				if c.openFor != current.openFor || !c.Up && c.OpenUntil != current.began.Add(current.openFor) {
 					t.Fatalf("it is %+v; want %+v", c, current)
 				}
-				if onTrial := current.openFor > 0 && current.underWay > 0; c.trial != onTrial {
-					t.Fatalf("on trial is %t; want %t", c.trial, onTrial)
+				if onTrial := current.openFor > 0 && current.underWay > 0; c.HalfOpen != onTrial {
+					t.Fatalf("on trial is %t; want %t", c.HalfOpen, onTrial)
 				}
 			},
 		})

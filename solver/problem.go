@@ -103,7 +103,11 @@ func NewProblemFor(s *Snapshot, o Options) *Problem {
 		}
 		served = append(served[:0], make([]float64, 2*len(options))...)
 		job, last := &p.Jobs[n], p.Jobs[alike[len(options)]]
-		*job = newAdmittedJob(s, a.index, options, served, places, horizon.Step)
+		*job = AdmittedJob{
+			Index: a.index, Demand: s.Demand(a.index), Current: s.Current(a.index), TrainingTime: s.Jobs[a.index].TrainingTime,
+			Sizes: options, FirstStepWork: served[:len(options):len(options)], StepWork: served[len(options):],
+		}
+		s.work(job, places, horizon.Step)
 		job.Sizes = kept(&sizes, job.Sizes, last.Sizes)
 		job.StepWork = kept(&work, job.StepWork, last.StepWork)
 		job.FirstStepWork = kept(&work, job.FirstStepWork, job.StepWork)
@@ -136,21 +140,6 @@ func kept[Item comparable](block *[]Item, items, others []Item) []Item {
 	own := cut(block, len(items))
 	copy(own, items)
 	return own
-}
-
-// newAdmittedJob works out the model's data of job i of the snapshot. It puts what its options
-// on its places serve into work.
-func newAdmittedJob(s *Snapshot, i int, options []int, work []float64, places []place, step time.Duration) AdmittedJob {
-	j := AdmittedJob{
-		Index:        i,
-		Demand:       s.Demand(i),
-		Current:      s.Current(i),
-		TrainingTime: s.Jobs[i].TrainingTime,
-		Sizes:        options,
-	}
-	j.FirstStepWork, j.StepWork = work[:len(options):len(options)], work[len(options):]
-	s.work(&j, places, step)
-	return j
 }
 
 // work works out what each option of a job serves in the first and in a later step of the

@@ -47,7 +47,7 @@ type reporting struct {
 
 // granted returns options within what the call's turn grants and the longest time budget.
 func (r reporting) granted(ctx context.Context, o solver.Options) solver.Options {
-	turn := ingress.TurnOf(ctx)
+	turn := ingress.EventOf(ctx).Turn
 	o.Hurry, o.Lend = turn.Hurry, turn.Lend
 	o.TimeBudget = min(o.TimeBudget, r.maxBudget)
 	return o
@@ -55,12 +55,12 @@ func (r reporting) granted(ctx context.Context, o solver.Options) solver.Options
 
 // Allocate decides a snapshot.
 func (r reporting) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
-	shed := ingress.TurnOf(ctx).Shed
+	event := ingress.EventOf(ctx)
+	shed, certificate := event.Turn.Shed, o.Certificate
 	o = r.granted(ctx, o)
 	if shed {
 		o.Backend, o.TimeBudget = solver.BackendGreedy, shedBudget
 	}
-	event, certificate := ingress.EventOf(ctx), o.Certificate
 	event.Audit = !shed && r.audits.draws()
 	o.Certificate = certificate || event.Audit
 	decision, err := r.Allocator.Allocate(ctx, s, o)

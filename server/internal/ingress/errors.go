@@ -54,17 +54,9 @@ func (e *callError) Unwrap() error { return e.cause }
 // GRPCStatus returns what the caller sees.
 func (e *callError) GRPCStatus() *status.Status { return e.status }
 
-// toCallError gives an error its status. An unknown one is a bug of ours: the caller learns
+// statusOf returns the status of an error. An unknown one is a bug of ours: the caller learns
 // the id under which it is logged, and nothing else.
-func toCallError(ctx context.Context, err error) error {
-	var known *callError
-	if err == nil || errors.As(err, &known) {
-		return err
-	}
-	return &callError{status: statusOf(ctx, err), cause: err}
-}
-
-func statusOf(ctx context.Context, err error) *status.Status {
+func statusOf(requestID string, err error) *status.Status {
 	var invalid *solver.InvalidError
 	var refused guard.RefusedError
 	switch {
@@ -77,6 +69,6 @@ func statusOf(ctx context.Context, err error) *status.Status {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, solver.ErrTimedOut):
 		return status.New(codes.DeadlineExceeded, "no backend had an allocation in time")
 	default:
-		return status.New(codes.Internal, "internal error; request id "+requestID(ctx))
+		return status.New(codes.Internal, "internal error; request id "+requestID)
 	}
 }

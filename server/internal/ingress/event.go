@@ -47,6 +47,7 @@ type Event struct {
 	Objective solver.Objective
 	Report    *solver.Report
 	Audit     bool // the answer was drawn to be audited
+	Turn      Turn // what the method may take; zero if it did not run
 	// Contradiction is how a proof for the answer contradicted itself; "" is how it should be.
 	Contradiction string
 	// Err is nil for a call that was answered. Its text is fit for a log, its status is
@@ -68,7 +69,7 @@ type Observer interface {
 type eventKey struct{}
 
 // EventOf returns the event of the call that ctx belongs to, so that its method says what was
-// decided.
+// decided, within its turn.
 func EventOf(ctx context.Context) *Event {
 	if event, ok := ctx.Value(eventKey{}).(*Event); ok {
 		return event
@@ -79,10 +80,10 @@ func EventOf(ctx context.Context) *Event {
 // observe makes the error of a call one that its caller may see, and tells the observers.
 func (in *Ingress) observe(ctx context.Context, c *call, next rest) (any, error) {
 	event := &c.event
-	event.Began, event.RequestID, event.Caller = time.Now(), requestID(ctx), caller(ctx)
+	event.Began, event.Caller = time.Now(), caller(ctx)
 	response, err := next(context.WithValue(ctx, eventKey{}, event))
 	if err != nil {
-		err = toCallError(ctx, err)
+		err = &callError{status: statusOf(event.RequestID, err), cause: err}
 		in.pushBack(ctx, err)
 		if status.Code(err) == codes.Canceled {
 			guard.Cancelled(ctx)

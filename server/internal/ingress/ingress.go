@@ -218,8 +218,8 @@ func (in *Ingress) awaitTurn(ctx context.Context, c *call, next rest) (any, erro
 	span.End()
 	defer in.turns.release(turn)
 	defer time.AfterFunc(in.config.LongestTurn, turn.hurry).Stop()
-	granted := Turn{Shed: turn.shed, Hurry: turn.hurried.Done(), Lend: in.lender(turn)}
-	return next(context.WithValue(ctx, turnKey{}, granted))
+	c.event.Turn = Turn{Shed: turn.shed, Hurry: turn.hurried.Done(), Lend: in.lender(turn)}
+	return next(ctx)
 }
 
 // fitAnswer refuses a call whose answer is larger than its method said: it is not encoded.

@@ -19,17 +19,8 @@ const requestIDKey = "x-request-id"
 // maxRequestIDLength is the length of the longest id that is accepted, in bytes.
 const maxRequestIDLength = 128
 
-// requestIDContextKey is the key of the request id in a context.
-type requestIDContextKey struct{}
-
-// requestID returns the id of the call that ctx belongs to, "" outside of one.
-func requestID(ctx context.Context) string {
-	id, _ := ctx.Value(requestIDContextKey{}).(string)
-	return id
-}
-
 // identify gives the call the id it brought, or a new one, and returns it to the caller.
-func identify(ctx context.Context, _ *call, next rest) (any, error) {
+func identify(ctx context.Context, c *call, next rest) (any, error) {
 	id := rand.Text()
 	if brought := metadata.ValueFromIncomingContext(ctx, requestIDKey); len(brought) > 0 && acceptable(brought[0]) {
 		id = brought[0]
@@ -39,7 +30,8 @@ func identify(ctx context.Context, _ *call, next rest) (any, error) {
 	// Now, since gRPC itself answers a request that is too large, and only in the trailer of
 	// a call that fails: to gRPC a header means that it was begun, and must not be retried.
 	_ = grpc.SetTrailer(ctx, echo)
-	response, err := next(context.WithValue(ctx, requestIDContextKey{}, id))
+	c.event.RequestID = id
+	response, err := next(ctx)
 	if err == nil {
 		_ = grpc.SetHeader(ctx, echo)
 	}

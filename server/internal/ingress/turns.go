@@ -336,9 +336,6 @@ func (t *turns) inflight() int {
 	return calls
 }
 
-// turnKey is the key of the turn in the context of a call.
-type turnKey struct{}
-
 // Turn is what the method of a call may take.
 type Turn struct {
 	// Shed says that the method runs without a turn for a search, and must be done soon.
@@ -347,10 +344,4 @@ type Turn struct {
 	Hurry <-chan struct{}
 	// Lend lends further turns.
 	Lend solver.Lend
-}
-
-// TurnOf returns the turn of the call that ctx belongs to.
-func TurnOf(ctx context.Context) Turn {
-	turn, _ := ctx.Value(turnKey{}).(Turn)
-	return turn
 }

@@ -3,6 +3,7 @@
 package apiconv
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -111,10 +112,7 @@ func (c *converter) snapshot(s *elastallocv1.Snapshot, maxJobs int) *solver.Snap
 		c.addf("snapshot", "is missing")
 		return nil
 	}
-	horizon := s.GetHorizon()
-	if horizon == nil {
-		horizon = &elastallocv1.Horizon{}
-	}
+	horizon := cmp.Or(s.GetHorizon(), new(elastallocv1.Horizon))
 	converted := &solver.Snapshot{
 		ID:         s.GetId(),
 		TotalNodes: int(s.GetTotalNodes()),
@@ -162,13 +160,10 @@ func convertGroups(groups []*elastallocv1.Group) []solver.Group {
 func (c *converter) nodeTypes(types []*elastallocv1.NodeType, path string) []solver.NodeType {
 	var converted []solver.NodeType
 	for i, t := range types[:min(len(types), solver.MaxNodeTypes+1)] {
-		var speed *float64
-		if t != nil {
-			speed = t.Speed
-		}
+		t = cmp.Or(t, new(elastallocv1.NodeType))
 		converted = append(converted, solver.NodeType{
 			ID: t.GetId(), Nodes: int(t.GetNodes()),
-			Speed: c.positiveNumber(speed, fmt.Sprintf("%s[%d].speed", path, i)),
+			Speed: c.positiveNumber(t.Speed, fmt.Sprintf("%s[%d].speed", path, i)),
 		})
 	}
 	return converted
@@ -179,14 +174,10 @@ func (c *converter) nodeTypes(types []*elastallocv1.NodeType, path string) []sol
 func (c *converter) speeds(speeds []*elastallocv1.TypeSpeed) []solver.TypeSpeed {
 	var converted []solver.TypeSpeed
 	for i, s := range speeds[:min(len(speeds), solver.MaxNodeTypes+1)] {
-		path := fmt.Sprintf("speeds[%d]", i)
-		var factor *float64
-		if s != nil {
-			factor = s.Factor
-		}
+		s, path := cmp.Or(s, new(elastallocv1.TypeSpeed)), fmt.Sprintf("speeds[%d]", i)
 		converted = append(converted, solver.TypeSpeed{
 			NodeType:     s.GetNodeType(),
-			Factor:       c.positiveNumber(factor, path+".factor"),
+			Factor:       c.positiveNumber(s.Factor, path+".factor"),
 			Scaling:      c.scaling(s.GetScaling(), path+".scaling"),
 			AllowedNodes: convertSizes(s.GetAllowedNodes()),
 		})
@@ -341,11 +332,11 @@ func (c *converter) atLeastOne(value *int32, path string) int {
 // positiveNumber converts an optional number, 0 where it is unset, and reports one that is
 // not more than 0 and at most solver.MaxSpeed.
 func (c *converter) positiveNumber(value *float64, path string) float64 {
-	if value != nil && !(*value > 0 && *value <= solver.MaxSpeed) {
-		c.addf(path, "is %v; want more than 0 and at most %g", *value, float64(solver.MaxSpeed))
+	if value == nil {
 		return 0
 	}
-	if value == nil {
+	if !(*value > 0 && *value <= solver.MaxSpeed) {
+		c.addf(path, "is %v; want more than 0 and at most %g", *value, float64(solver.MaxSpeed))
 		return 0
 	}
 	return *value
@@ -371,7 +362,7 @@ func convertInts[To, From int | int32](list []From) []To {
 // ToAllocateRequest converts a request of the core. Numbers of nodes must fit in 32
 // bits.
 func ToAllocateRequest(r Request) *elastallocv1.AllocateRequest {
-	request := &elastallocv1.AllocateRequest{
+	return &elastallocv1.AllocateRequest{
 		Snapshot: ToSnapshot(r.Snapshot),
 		Options: &elastallocv1.AllocateOptions{
 			Backend:     Number[elastallocv1.Backend](r.Options.Backend),
@@ -384,10 +375,9 @@ func ToAllocateRequest(r Request) *elastallocv1.AllocateRequest {
 			PriceHint:   r.Options.PriceHint,
 			IncludePlan: r.IncludePlan,
 			Certificate: r.Options.Certificate,
+			TimeBudget:  optionalDuration(r.Options.TimeBudget),
 		},
 	}
-	request.Options.TimeBudget = optionalDuration(r.Options.TimeBudget)
-	return request
 }
 
 // toTotalTime converts parameters, nil where none is set.
@@ -419,15 +409,15 @@ func ToSnapshot(s *solver.Snapshot) *elastallocv1.Snapshot {
 		Jobs: make([]*elastallocv1.Job, len(s.Jobs)),
 	}
 	if s.Horizon != (solver.Horizon{}) {
-		converted.Horizon = &elastallocv1.Horizon{Step: optionalDuration(s.Horizon.Step), Steps: optionalInt(s.Horizon.Steps)}
+		converted.Horizon = &elastallocv1.Horizon{Step: optionalDuration(s.Horizon.Step), Steps: optional(int32(s.Horizon.Steps))}
 	}
 	for i := range s.Jobs {
 		job := &s.Jobs[i]
 		converted.Jobs[i] = &elastallocv1.Job{
 			Id:           job.ID,
 			RemainingEta: durationpb.New(job.RemainingETA),
-			MinNodes:     optionalInt(job.MinNodes),
-			MaxNodes:     optionalInt(job.MaxNodes),
+			MinNodes:     optional(int32(job.MinNodes)),
+			MaxNodes:     optional(int32(job.MaxNodes)),
 			CurrentNodes: int32(job.CurrentNodes),
 			TrainingTime: optionalDuration(job.TrainingTime),
 			AllowedNodes: convertInts[int32](job.AllowedNodes),
@@ -436,7 +426,7 @@ func ToSnapshot(s *solver.Snapshot) *elastallocv1.Snapshot {
 			RescaleDelay: optionalDuration(job.RescaleDelay),
 			RestartTime:  optionalDuration(job.RestartTime),
 			WaitingTime:  optionalDuration(job.WaitingTime),
-			EtaNodes:     optionalInt(job.ETANodes),
+			EtaNodes:     optional(int32(job.ETANodes)),
 			GroupId:      job.GroupID,
 			EtaError:     job.ETAError,
 			WorkDone:     optionalDuration(job.WorkDone),
@@ -450,7 +440,7 @@ func ToSnapshot(s *solver.Snapshot) *elastallocv1.Snapshot {
 	}
 	for _, t := range s.NodeTypes {
 		converted.NodeTypes = append(converted.NodeTypes, &elastallocv1.NodeType{
-			Id: t.ID, Nodes: int32(t.Nodes), Speed: optionalNumber(t.Speed),
+			Id: t.ID, Nodes: int32(t.Nodes), Speed: optional(t.Speed),
 		})
 	}
 	for _, g := range s.Groups {
@@ -468,7 +458,7 @@ func toSpeeds(speeds []solver.TypeSpeed) []*elastallocv1.TypeSpeed {
 	var converted []*elastallocv1.TypeSpeed
 	for _, s := range speeds {
 		converted = append(converted, &elastallocv1.TypeSpeed{
-			NodeType: s.NodeType, Factor: optionalNumber(s.Factor), Scaling: toScaling(s.Scaling),
+			NodeType: s.NodeType, Factor: optional(s.Factor), Scaling: toScaling(s.Scaling),
 			AllowedNodes: convertInts[int32](s.AllowedNodes),
 		})
 	}
@@ -500,25 +490,12 @@ func toTime(d *time.Duration) *durationpb.Duration {
 }
 
 // optionalDuration converts a duration, 0 to unset.
-func optionalDuration(d time.Duration) *durationpb.Duration {
-	if d == 0 {
-		return nil
-	}
-	return durationpb.New(d)
-}
+func optionalDuration(d time.Duration) *durationpb.Duration { return toTime(optional(d)) }
 
-// optionalNumber converts a number, 0 to unset.
-func optionalNumber(value float64) *float64 {
+// optional converts a number, 0 to unset.
+func optional[Number ~int32 | ~int64 | ~float64](value Number) *Number {
 	if value == 0 {
 		return nil
 	}
-	return new(value)
-}
-
-// optionalInt converts a number, 0 to unset.
-func optionalInt(value int) *int32 {
-	if value == 0 {
-		return nil
-	}
-	return new(int32(value))
+	return &value
 }

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/elastalloc/elastalloc/internal/instances"
 	"github.com/elastalloc/elastalloc/internal/testtier"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
@@ -101,7 +102,7 @@ func TestCutInstances(t *testing.T) {
 		t.Skip("in short mode")
 	}
 	cuts := 0
-	for _, instance := range solvertest.Instances(t, 60) {
+	for _, instance := range instances.Drawn(t, 60) {
 		t.Run(instance.Name, func(t *testing.T) {
 			cuts += checkCuts(t, solver.NewProblem(instance.Snapshot, solver.AdmissionFIFO), asksOften)
 		})

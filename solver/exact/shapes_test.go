@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/elastalloc/elastalloc/internal/instances"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
-	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
 // shape describes a snapshot of groups of equal jobs, as a sweep over settings makes
@@ -109,7 +109,7 @@ func BenchmarkSizePrices(b *testing.B) {
 	for seed := range uint64(60) {
 		sets["trace"] = append(sets["trace"], midTrace(seed))
 	}
-	for _, instance := range solvertest.Instances(b, 300) {
+	for _, instance := range instances.Drawn(b, 300) {
 		sets["drawn"] = append(sets["drawn"], solver.NewProblem(instance.Snapshot, solver.AdmissionFIFO))
 	}
 	for name, problems := range sets {

@@ -1,5 +1,5 @@
 // Package solvertest is what the tests of every backend share: the conformance
 // suite that each must pass, random valid snapshots that mix all features of the
 // model, an exhaustive search that is simple enough to be believed, and where the
-// drawn instances and the programs of external solvers are.
+// programs of external solvers are.
 package solvertest

@@ -37,3 +37,22 @@ func Program(tb testing.TB, name solver.BackendName) string {
 func environment(name string) string {
 	return os.Getenv(name) //nolint:forbidigo // See above.
 }
+
+// moduleRoot returns the folder with go.mod that the test's folder is in.
+func moduleRoot(tb testing.TB) string {
+	tb.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		tb.Fatalf("finding the module root: %v", err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			tb.Fatal("finding the module root: no go.mod above the test's directory")
+		}
+		dir = parent
+	}
+}

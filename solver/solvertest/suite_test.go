@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/elastalloc/elastalloc/internal/instances"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -277,7 +278,7 @@ func (r *runner) instances(t *testing.T) {
 	if testing.Short() || r.InstanceJobs == 0 {
 		t.Skip("they take long")
 	}
-	instances, finished := Instances(t, r.InstanceJobs), 0
+	instances, finished := instances.Drawn(t, r.InstanceJobs), 0
 	for _, instance := range instances {
 		t.Run(instance.Name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), r.Patience)

@@ -1,0 +1,94 @@
+// Package instances has the instances of examples/drawn.tar.gz, for tests of packages two folders deep.
+package instances
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/elastalloc/elastalloc/internal/apiconv"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// Instance is a snapshot that is drawn at random.
+type Instance struct {
+	Name     string
+	Snapshot *solver.Snapshot // with its defaults
+	// Objective is the optimum as HiGHS has certified it.
+	Objective float64
+}
+
+// Drawn returns those of at most the given number of jobs, by name.
+func Drawn(tb testing.TB, mostJobs int) []Instance {
+	tb.Helper()
+	files := unpack(tb)
+	var optima map[string]struct{ Objective float64 }
+	if err := json.Unmarshal(files["drawn/optima.json"], &optima); err != nil {
+		tb.Fatal(err)
+	}
+	delete(files, "drawn/optima.json")
+	var drawn []Instance
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		request := new(elastallocv1.AllocateRequest)
+		if err := protojson.Unmarshal(files[name], request); err != nil {
+			tb.Fatalf("%s: %v", name, err)
+		}
+		converted, err := apiconv.FromAllocateRequest(request, math.MaxInt)
+		if err != nil {
+			tb.Fatalf("%s: %v", name, err)
+		}
+		s := converted.Snapshot.WithDefaults()
+		optimum, known := optima[s.ID]
+		if !known {
+			tb.Fatalf("instance %s has no certified optimum", s.ID)
+		}
+		if len(s.Jobs) <= mostJobs {
+			drawn = append(drawn, Instance{Name: s.ID, Snapshot: s, Objective: optimum.Objective})
+		}
+	}
+	if len(drawn) == 0 {
+		tb.Fatalf("no instance of at most %d jobs", mostJobs)
+	}
+	return drawn
+}
+
+// unpack returns the files of the archive by name.
+func unpack(tb testing.TB) map[string][]byte {
+	tb.Helper()
+	disk, err := os.Open(filepath.Join("..", "..", "examples", "drawn.tar.gz"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer disk.Close()
+	unzipped, err := gzip.NewReader(disk)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	files := make(map[string][]byte)
+	for archive := tar.NewReader(unzipped); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if header.Typeflag != tar.TypeReg {
+			continue
+		}
+		if files[header.Name], err = io.ReadAll(archive); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}

@@ -175,7 +175,7 @@ func (o *Options) build(name solver.BackendName) Backend {
 	b.Version, b.Missing = probe(probed)
 	if o.NoBreakers {
 		if b.Missing != nil {
-			b.asked = o.wrap(missing{name, b.Missing})
+			b.asked = o.wrap(chain.Absent{BackendName: name, Why: b.Missing})
 		}
 		return b
 	}
@@ -206,18 +206,4 @@ func probe(backend prober) (version string, err error) {
 		err = fmt.Errorf("%w: %w", solver.ErrUnavailable, err)
 	}
 	return version, err
-}
-
-// missing stands for a backend whose program is missing.
-type missing struct {
-	name solver.BackendName
-	err  error
-}
-
-// Name returns the name of the backend.
-func (m missing) Name() solver.BackendName { return m.name }
-
-// Solve returns why the backend cannot be asked.
-func (m missing) Solve(context.Context, *solver.Problem, solver.SolveOptions) (solver.Result, error) {
-	return solver.Result{}, m.err
 }

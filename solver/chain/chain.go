@@ -126,18 +126,22 @@ func (c *Chain) order(requested solver.BackendName) []solver.Backend {
 		}
 	}
 	if len(first) == 0 {
-		first = append(first, notConfigured(requested))
+		first = append(first, Absent{requested, fmt.Errorf("%w: %q is not configured", solver.ErrUnavailable, requested)})
 	}
 	return append(first, rest...)
 }
 
-// notConfigured stands for a backend that was asked for but is not there.
-type notConfigured solver.BackendName
+// Absent stands for a backend that cannot be asked.
+type Absent struct {
+	BackendName solver.BackendName
+	// Why wraps solver.ErrUnavailable.
+	Why error
+}
 
-// Name returns the name that was asked for.
-func (n notConfigured) Name() solver.BackendName { return solver.BackendName(n) }
+// Name returns the name of the backend.
+func (a Absent) Name() solver.BackendName { return a.BackendName }
 
-// Solve returns an error wrapping solver.ErrUnavailable.
-func (n notConfigured) Solve(context.Context, *solver.Problem, solver.SolveOptions) (solver.Result, error) {
-	return solver.Result{}, fmt.Errorf("%w: %q is not configured", solver.ErrUnavailable, string(n))
+// Solve returns why the backend cannot be asked.
+func (a Absent) Solve(context.Context, *solver.Problem, solver.SolveOptions) (solver.Result, error) {
+	return solver.Result{}, a.Why
 }

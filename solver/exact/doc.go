@@ -20,6 +20,7 @@
 //	model/rates.go       concave hulls
 //	model/sizeindex.go   where the price of a size is
 //	model/clock.go       when to ask whether time is up
+//	model/memory.go      memory that the next search uses again
 //
 //	proof/proof.go       what proves a bound, and its rounding
 //	proof/search.go      branch and bound around it all

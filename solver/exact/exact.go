@@ -41,15 +41,15 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 	if p.TypeNodes != nil {
 		return solveTypes(clock, p, options)
 	}
-	in, err := model.NewInstance(clock, p, &s.effort)
+	memory := s.memories.Get().(*proof.Memory)
+	defer s.memories.Put(memory)
+	in, err := model.NewInstance(clock, p, &s.effort, &memory.Instance)
 	if err != nil {
 		return solver.Result{}, err
 	}
 	if clock.Ended {
 		return unsearched(p, options.Incumbent), nil
 	}
-	memory := s.memories.Get().(*proof.Memory)
-	defer s.memories.Put(memory)
 	search := proof.NewSearch(in, options, s.witness, memory)
 	search.Offer(clock, in.PlanOf(options.Incumbent))
 	bound, limit := search.Run(clock)
@@ -164,7 +164,8 @@ func (s *Solver) Bound(ctx context.Context, p *solver.Problem) (bound float64, n
 	if p.TypeNodes != nil {
 		return boundTypes(clock, p)
 	}
-	in, err := model.NewInstance(clock, p, &s.effort)
+	memory := new(proof.Memory)
+	in, err := model.NewInstance(clock, p, &s.effort, &memory.Instance)
 	if err != nil {
 		return 0, nil
 	}
@@ -172,7 +173,7 @@ func (s *Solver) Bound(ctx context.Context, p *solver.Problem) (bound float64, n
 		return p.Ceiling(), nil
 	}
 	if len(in.Groups) > 0 {
-		search := proof.NewSearch(in, solver.SolveOptions{}, s.witness, new(proof.Memory))
+		search := proof.NewSearch(in, solver.SolveOptions{}, s.witness, memory)
 		bound, _ = search.Run(clock)
 		return proof.ObjectiveBound(in, bound, search.Slack()), in.NodePrices(search.Prices)
 	}

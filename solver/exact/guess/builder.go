@@ -31,6 +31,9 @@ type Builder struct {
 	free    []int
 	allowed []model.SizeSet
 	scaled  []float64
+	// order and regret are scratch of all jobs.
+	order  []int
+	regret []float64
 }
 
 // NewBuilder returns a builder at the columns of a subproblem.
@@ -38,6 +41,7 @@ func NewBuilder(in *model.Instance, d *model.Kinds, price PriceJob) *Builder {
 	return &Builder{
 		in: in, kinds: d, price: price,
 		free: make([]int, in.Steps), allowed: make([]model.SizeSet, in.Steps), scaled: make([]float64, in.Steps),
+		order: in.Memory.Ints.Take(len(in.Jobs)), regret: in.Memory.Floats.Take(len(in.Jobs)),
 	}
 }
 
@@ -112,7 +116,7 @@ func (b *Builder) choose(clock *model.Clock, p *model.Plan, i int, prices []floa
 // smallest sizes where there is no column. It returns nil if time is up.
 func (b *Builder) byRegret(clock *model.Clock, p *model.Plan, prices []float64) []int {
 	in := b.in
-	regret := make([]float64, len(in.Jobs))
+	regret, order := b.regret, b.order
 	for _, i := range in.Separable {
 		j := &in.Jobs[i]
 		regret[i] = math.Inf(1)
@@ -147,7 +151,9 @@ func (b *Builder) byRegret(clock *model.Clock, p *model.Plan, prices []float64) 
 			return nil
 		}
 	}
-	order := in.EveryJob()
+	for i := range order {
+		order[i] = i
+	}
 	if !model.StableSort(clock, order, func(a, b int) int { return cmp.Compare(regret[b], regret[a]) }) {
 		return nil
 	}

@@ -61,13 +61,13 @@ func AveragePrices(clock *model.Clock, in *model.Instance) []float64 {
 // Sampled returns every eighth job on its share of the pool.
 func Sampled(in *model.Instance) *model.Instance {
 	sample := &model.Instance{
-		Effort: in.Effort,
-		Steps:  in.Steps, MostFree: in.MostFree / sampling, Unit: in.Unit,
+		Effort: in.Effort, Memory: in.Memory,
+		Steps: in.Steps, MostFree: in.MostFree / sampling, Unit: in.Unit,
 		Least: in.Least / sampling, Most: in.Most / sampling, Scale: in.Scale / sampling,
 		TieCost: in.TieCost, TieTotal: in.TieTotal, Precision: in.Precision,
 		Capacity: make([]int, in.Steps), Free: make([]int, in.Steps),
 	}
-	sample.Jobs = make([]model.Job, 0, (len(in.Jobs)+sampling-1)/sampling)
+	sample.Jobs = in.Memory.Jobs.Take((len(in.Jobs) + sampling - 1) / sampling)[:0]
 	finishing := 0
 	for i := 0; i < len(in.Jobs); i += sampling {
 		for finishing < len(in.Finishing) && in.Finishing[finishing] < i {

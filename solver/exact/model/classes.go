@@ -10,9 +10,9 @@ import (
 // shares and costs in one group. It returns the class of each, and one job of each class,
 // whatever the time.
 func (in *Instance) Classes(clock *Clock, jobs []int) (classOf, classes []int) {
-	classOf, classes = make([]int, len(jobs)), make([]int, 0, len(jobs))
+	classOf, classes = in.Memory.Ints.Take(len(jobs)), in.Memory.Ints.Take(len(jobs))[:0]
 	// An open-addressing hash slots of classes, -1 where empty.
-	slots := make([]int32, 1<<bits.Len(uint(2*len(jobs))))
+	slots := in.Memory.slots.Take(1 << bits.Len(uint(2*len(jobs))))
 	for slot := range slots {
 		slots[slot] = -1
 	}

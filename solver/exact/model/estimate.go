@@ -10,7 +10,7 @@ import (
 // as in a fractional knapsack, each at what it gains alone in the pool and at no more
 // per node-step than its best size brings.
 func (in *Instance) estimate(clock *Clock) {
-	lots := make([]Rate, 0, len(in.Jobs))
+	lots := in.Memory.rates.Take(len(in.Jobs))[:0]
 	for i := range in.Jobs {
 		j := &in.Jobs[i]
 		served := j.Progress(j.First[0], j.Later[0])

@@ -21,6 +21,7 @@ import (
 // so that one search does both.
 type Instance struct {
 	Effort   *Effort
+	Memory   *Memory
 	Capacity []int // per step
 	Steps    int
 	// Free is the number of nodes left per step when every job holds its smallest
@@ -107,9 +108,14 @@ func PowerOfTwo(x float64) float64 {
 // errInfeasible is returned for a problem that admission cannot have made.
 var errInfeasible = errors.New("the smallest sizes of all jobs together exceed the pool")
 
-// NewInstance converts a problem. Where time is up it is not complete.
-func NewInstance(clock *Clock, p *solver.Problem, e *Effort) (*Instance, error) {
-	in := &Instance{Effort: e, Capacity: p.Capacity, Steps: p.Steps, Free: slices.Clone(p.Capacity), Jobs: make([]Job, len(p.Jobs))}
+// NewInstance converts a problem, in a memory that no other instance is in. Where time is up it
+// is not complete.
+func NewInstance(clock *Clock, p *solver.Problem, e *Effort, memory *Memory) (*Instance, error) {
+	memory.Reset()
+	in := &Instance{
+		Effort: e, Memory: memory, Capacity: p.Capacity, Steps: p.Steps, Free: slices.Clone(p.Capacity), Jobs: memory.Jobs.Zeros(len(p.Jobs)),
+		Finishing: memory.Ints.Take(len(p.Jobs))[:0], Separable: memory.Ints.Take(len(p.Jobs))[:0],
+	}
 	for i := range p.Jobs {
 		for t := range in.Free {
 			in.Free[t] -= p.Jobs[i].Sizes[0]
@@ -143,11 +149,10 @@ func NewInstance(clock *Clock, p *solver.Problem, e *Effort) (*Instance, error) 
 		in.Unit = 1
 	}
 	in.QuotaPrice /= in.Unit
-	var memory []float64
 	var alike [solver.MaxSizes + 2]int // the last job of each number of sizes
 	for i := range p.Jobs {
 		n := in.usable(&p.Jobs[i])
-		memory = in.convert(p, i, alike[n], n, memory)
+		in.convert(p, i, alike[n], n)
 		alike[n] = i
 		if in.Jobs[i].capped() {
 			in.Finishing = append(in.Finishing, i)
@@ -164,19 +169,12 @@ func NewInstance(clock *Clock, p *solver.Problem, e *Effort) (*Instance, error) 
 }
 
 // convert works out job i, on the first n of its sizes. It may have the shape of the last job of as
-// many. What is left of the memory for what sizes serve and cost is returned.
-func (in *Instance) convert(p *solver.Problem, i, last, n int, memory []float64) []float64 {
-	from, j := &p.Jobs[i], &in.Jobs[i]
-	if len(memory) < 3*n {
-		memory = make([]float64, max(3*n, 12*min(len(p.Jobs)-i, 300)))
-	}
-	cut := func() (numbers []float64) {
-		numbers, memory = memory[:n:n], memory[n:]
-		return numbers
-	}
-	j.Group, j.Later, j.Cost = from.Group, cut(), cut()
+// many.
+func (in *Instance) convert(p *solver.Problem, i, last, n int) {
+	from, j, floats := &p.Jobs[i], &in.Jobs[i], &in.Memory.Floats
+	j.Group, j.Later, j.Cost = from.Group, floats.Take(n), floats.Zeros(n)
 	if j.First = j.Later; in.Steps == 1 || !slices.Equal(from.FirstStepWork, from.StepWork) {
-		j.First = cut()
+		j.First = floats.Take(n)
 	}
 	for k := range n {
 		j.Later[k] = notTiny(from.StepWork[k] / from.Demand)
@@ -204,7 +202,6 @@ func (in *Instance) convert(p *solver.Problem, i, last, n int, memory []float64)
 			j.First[k] = min(1, j.First[k])
 		}
 	}
-	return memory
 }
 
 // usable returns how many of a job's sizes, ascending, fit beside all other jobs' smallest

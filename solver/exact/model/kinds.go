@@ -41,6 +41,8 @@ type Kind struct {
 	Allowed    []SizeSet
 	// Active are the columns of the class that lie in the subproblem.
 	Active []int32
+	// next is the next kind of the class, -1 for none.
+	next int
 }
 
 // Kinds are the finishing jobs of a subproblem, by kind. The columns of their classes are
@@ -49,28 +51,27 @@ type Kinds struct {
 	In      *Instance
 	classOf []int     // of each finishing job
 	Columns []Columns // one per class
-	// All are those of the current subproblem, Of that of each finishing job, and ofClass
-	// those of each class.
-	All     []Kind
-	Of      []int
-	ofClass [][]int
+	// All are those of the current subproblem, Of that of each finishing job, and first
+	// the first of each class, -1 for none.
+	All   []Kind
+	Of    []int
+	first []int
 }
 
 // NewKinds returns the finishing jobs without restrictions or columns.
 func NewKinds(clock *Clock, in *Instance) *Kinds {
 	classOf, classes := in.Classes(clock, in.Finishing)
+	memory := in.Memory
 	d := &Kinds{
-		In: in, classOf: classOf, Columns: make([]Columns, len(classes)),
-		Of: make([]int, len(classOf)), ofClass: make([][]int, len(classes)),
+		In: in, classOf: classOf, Columns: memory.columns.Take(len(classes)),
+		All: memory.kinds.Zeros(len(classOf)), Of: memory.Ints.Take(len(classOf)), first: memory.Ints.Take(len(classes)),
 	}
 	// Most classes come to one column, of one kind.
-	steps := in.Steps
-	chosen, nodes, values := make([]uint8, len(classes)*steps), make([]float64, len(classes)*steps), make([]float64, len(classes))
-	kinds := make([]int, len(classes))
 	for class := range d.Columns {
-		first, end := class*steps, (class+1)*steps
-		d.Columns[class] = Columns{steps, chosen[first:first:end], nodes[first:first:end], values[class : class : class+1]}
-		d.ofClass[class] = kinds[class : class : class+1]
+		d.Columns[class] = Columns{in.Steps, memory.sizes.Take(in.Steps)[:0], memory.Floats.Take(in.Steps)[:0], memory.Floats.Take(1)[:0]}
+	}
+	for n := range d.All {
+		d.All[n].Active = memory.slots.Take(1)[:0]
 	}
 	return d
 }
@@ -83,7 +84,7 @@ func (d *Kinds) Add(class int, j *Job, chosen []uint8) {
 		set.nodes = append(set.nodes, float64(j.Sizes[k]))
 	}
 	set.values = append(set.values, j.Value(chosen))
-	for _, n := range d.ofClass[class] {
+	for n := d.first[class]; n >= 0; n = d.All[n].next {
 		d.All[n].admit(int32(len(set.values)-1), chosen)
 	}
 }
@@ -102,30 +103,26 @@ func (u *Kind) admit(column int32, chosen []uint8) {
 // allows per finishing job and step.
 func (d *Kinds) Enter(clock *Clock, restricted []SizeSet) {
 	steps := d.In.Steps
-	if d.All == nil {
-		d.All = make([]Kind, len(d.classOf))
-		active := make([]int32, len(d.classOf))
-		for n := range d.All {
-			d.All[n].Active = active[n : n : n+1]
-		}
-	}
 	old := d.All[:len(d.classOf)]
 	d.All = d.All[:0]
-	for class := range d.ofClass {
-		d.ofClass[class] = d.ofClass[class][:0]
+	for class := range d.first {
+		d.first[class] = -1
 	}
 	for f, class := range d.classOf {
 		clock.Up(2 * steps)
 		allowed := restricted[f*steps : (f+1)*steps]
-		at := slices.IndexFunc(d.ofClass[class], func(n int) bool { return slices.Equal(d.All[n].Allowed, allowed) })
+		at := d.first[class]
+		for at >= 0 && !slices.Equal(d.All[at].Allowed, allowed) {
+			at = d.All[at].next
+		}
 		if at >= 0 {
-			d.Of[f] = d.ofClass[class][at]
-			d.All[d.Of[f]].Count++
+			d.Of[f] = at
+			d.All[at].Count++
 			continue
 		}
 		n := len(d.All)
-		d.Of[f], d.ofClass[class] = n, append(d.ofClass[class], n)
-		u := Kind{Class: class, Job: d.In.Finishing[f], Count: 1, Allowed: allowed, Active: old[n].Active[:0]}
+		u := Kind{Class: class, Job: d.In.Finishing[f], Count: 1, Allowed: allowed, Active: old[n].Active[:0], next: d.first[class]}
+		d.Of[f], d.first[class] = n, n
 		set := &d.Columns[class]
 		for column := range set.values {
 			u.admit(int32(column), set.Plan(int32(column)))

@@ -60,7 +60,7 @@ func (in *Instance) PlanOf(nodes solver.Plan) *Plan {
 
 // EveryJob returns the positions of all jobs.
 func (in *Instance) EveryJob() []int {
-	all := make([]int, len(in.Jobs))
+	all := in.Memory.Ints.Take(len(in.Jobs))
 	for i := range all {
 		all[i] = i
 	}
@@ -71,7 +71,7 @@ func (in *Instance) EveryJob() []int {
 // most beyond their smallest size, and returns how many it took.
 func (in *Instance) shrink(p *Plan, t, nodes int, jobs []int) (taken int) {
 	beyond := func(i int) int32 { return in.Jobs[i].Sizes[p.sizes[i*p.steps+t]] - in.Jobs[i].Sizes[0] }
-	var order []int
+	order := in.Memory.Ints.Take(len(jobs))[:0]
 	for _, i := range jobs {
 		if p.Of(i)[t] > 0 {
 			order = append(order, i)

@@ -56,6 +56,7 @@ type coreSearch struct {
 
 // Memory is what a search works in, which the next one uses again.
 type Memory struct {
+	Instance model.Memory
 	knapsack knapsack
 	ahead    []float64 // of the rollout
 	// Those of the core search.
@@ -160,7 +161,7 @@ func (s *coreSearch) look(clock *model.Clock, start func(i, t, k int) float64) b
 	s.tables = make([]*stepTable, steps)
 	last := make([]series, steps)
 	cells := 0
-	s.memory.tables.reset()
+	s.memory.tables.Reset()
 	s.memory.options = s.memory.options[:0]
 	for t := range steps {
 		low, high := 0, 0

@@ -24,7 +24,7 @@ func TestDropped(t *testing.T) {
 			p.Jobs = append(p.Jobs, job)
 		}
 		g := &ground{clock: model.NewClock(t.Context(), model.Usual().Quantum)}
-		in, err := model.NewInstance(g.clock, p, model.Usual())
+		in, err := model.NewInstance(g.clock, p, model.Usual(), new(model.Memory))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -32,7 +32,7 @@ func TestGroupTables(t *testing.T) {
 			t.Fatalf("seed %d: no plan", seed)
 		}
 		clock := model.NewClock(t.Context(), model.Usual().Quantum)
-		in, err := model.NewInstance(clock, p, model.Usual())
+		in, err := model.NewInstance(clock, p, model.Usual(), new(model.Memory))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -234,7 +234,7 @@ func (k *knapsack) firstLimit(gap float64) float64 {
 // up.
 func (k *knapsack) search(clock *model.Clock, free int, price, lossLimit float64) (found, ok bool) {
 	k.collect(lossLimit)
-	k.memory.reset()
+	k.memory.Reset()
 	// rise[n] and fall[n] are the most excess nodes that the items from n on can add
 	// and take away.
 	rise, fall := 0, 0

@@ -47,7 +47,7 @@ func drawGround(t *rapid.T) *ground {
 // groundOf lists the plans of a problem.
 func groundOf(t *rapid.T, p *solver.Problem, e *model.Effort) *ground {
 	g := &ground{clock: model.NewClock(context.Background(), e.Quantum)}
-	in, err := model.NewInstance(g.clock, p, e)
+	in, err := model.NewInstance(g.clock, p, e, new(model.Memory))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestLastStepsRestricted(t *testing.T) {
 		Demand: 4, Sizes: []int{0, 1}, FirstStepWork: []float64{0, 3}, StepWork: []float64{0, 3}, Gain: []float64{1, 1, 1},
 	}}}
 	clock := model.NewClock(t.Context(), model.Usual().Quantum)
-	in, err := model.NewInstance(clock, p, model.Usual())
+	in, err := model.NewInstance(clock, p, model.Usual(), new(model.Memory))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -312,7 +312,7 @@ func TestLemmaGroups(t *testing.T) {
 			t.Fatal("an admitted problem without a plan")
 		}
 		clock := model.NewClock(context.Background(), model.Usual().Quantum)
-		in, err := model.NewInstance(clock, p, model.Usual())
+		in, err := model.NewInstance(clock, p, model.Usual(), new(model.Memory))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -443,7 +443,7 @@ func TestContradiction(t *testing.T) {
 		solver.NewJob("a", 20*time.Minute), solver.NewJob("b", 10*time.Hour),
 	}}, solver.AdmissionFIFO)
 	clock := model.NewClock(t.Context(), model.Usual().Quantum)
-	in, err := model.NewInstance(clock, p, model.Usual())
+	in, err := model.NewInstance(clock, p, model.Usual(), new(model.Memory))
 	if err != nil {
 		t.Fatal(err)
 	}

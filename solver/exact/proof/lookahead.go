@@ -100,7 +100,7 @@ func newLookAhead(clock *model.Clock, jobs []coreJob, last []series, lossLimit f
 		}
 	}
 	copy(l.after[len(jobs)], last)
-	memory.after.reset()
+	memory.after.Reset()
 	for n := len(jobs) - 1; n >= 0; n-- {
 		if start != nil {
 			l.keep(n)
@@ -181,8 +181,8 @@ func (l *lookAhead) sharpen(clock *model.Clock, until int) bool {
 			return true
 		}
 		before := l.leastLoss()
-		l.memory.before.reset()
-		l.memory.after.reset()
+		l.memory.before.Reset()
+		l.memory.after.Reset()
 		for n := range l.jobs {
 			if clock.Up(2*l.width(n) + len(l.jobs[n].plans)*l.steps) {
 				return false

@@ -27,7 +27,7 @@ func TestOneJob(t *testing.T) {
 		}
 		e := model.Usual()
 		clock := model.NewClock(context.Background(), e.Quantum)
-		in, err := model.NewInstance(clock, &solver.Problem{Capacity: slices.Repeat([]int{20}, steps), Steps: steps, Jobs: []solver.AdmittedJob{job}}, e)
+		in, err := model.NewInstance(clock, &solver.Problem{Capacity: slices.Repeat([]int{20}, steps), Steps: steps, Jobs: []solver.AdmittedJob{job}}, e, new(model.Memory))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,27 +25,12 @@ type series struct {
 	at  []float64
 }
 
-// cellMemory hands out memory for functions, block after block. After reset it hands out the
-// same again.
-type cellMemory struct {
-	blocks [][]float64
-	// block is the one handed out now, used how much of it is.
-	block, used int
-}
-
-func (m *cellMemory) reset() { m.block, m.used = 0, 0 }
+// cellMemory hands out memory for functions.
+type cellMemory struct{ model.Arena[float64] }
 
 // infinite returns the function that is +Inf everywhere, with room for [low, high].
 func (m *cellMemory) infinite(low, high int) series {
-	n := high - low + 1
-	for m.block < len(m.blocks) && m.used+n > len(m.blocks[m.block]) {
-		m.block, m.used = m.block+1, 0
-	}
-	if m.block == len(m.blocks) {
-		m.blocks = append(m.blocks, make([]float64, max(n, 1<<min(10+m.block, 16))))
-	}
-	s := series{low: low, at: m.blocks[m.block][m.used : m.used+n : m.used+n]}
-	m.used += n
+	s := series{low: low, at: m.Take(high - low + 1)}
 	for x := range s.at {
 		s.at[x] = math.Inf(1)
 	}

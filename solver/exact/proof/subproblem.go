@@ -31,7 +31,7 @@ func (part *subproblem) allowedFor(f, steps int) []model.SizeSet {
 
 // begin makes a subproblem that of all plans, and sets where its search for prices starts.
 func (part *subproblem) begin(clock *model.Clock, in *model.Instance) {
-	part.allowed, part.Temperature = make([]model.SizeSet, len(in.Finishing)*in.Steps), guess.FirstTemperature
+	part.allowed, part.Temperature = in.Memory.Sets.Zeros(len(in.Finishing)*in.Steps), guess.FirstTemperature
 	for f, i := range in.Finishing {
 		for t := range in.Steps {
 			part.allowed[f*in.Steps+t] = model.SmallestSizes(in.Fitting(&in.Jobs[i], t))

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/elastalloc/elastalloc/client/eta"
@@ -211,4 +212,135 @@ func (j *simulatedJob) give(to holding, now time.Duration) {
 	case grows:
 		j.growsAt = now + j.delay
 	}
+}
+
+// NodesAt is a number of nodes from a time on, until that of the next.
+type NodesAt struct {
+	At    time.Duration
+	Nodes int
+	// NodeType is their type; "" where nodes are all alike, and for no nodes.
+	NodeType string
+}
+
+// holding is what a job holds: nodes of one type, "" where nodes are all alike.
+type holding struct {
+	nodes    int
+	nodeType string
+}
+
+// NodeTime returns the number of nodes, summed over the time from one moment to another.
+// Until the first change the number is before.
+func NodeTime(changes []NodesAt, before int, from, until time.Duration) time.Duration {
+	sum, at, nodes := time.Duration(0), from, before
+	for _, change := range changes {
+		if to := min(max(change.At, at), until); to > at {
+			sum += time.Duration(nodes) * (to - at)
+			at = to
+		}
+		nodes = change.Nodes
+	}
+	return sum + time.Duration(nodes)*max(0, until-at)
+}
+
+// alike returns holdings of nodes that are all alike.
+func alike(nodes []int) []holding {
+	holdings := make([]holding, len(nodes))
+	for i, n := range nodes {
+		holdings[i].nodes = n
+	}
+	return holdings
+}
+
+// legalFor reports whether a job may hold the nodes.
+func (h holding) legalFor(job *solver.Job, types []solver.NodeType) bool {
+	at := slices.IndexFunc(types, func(t solver.NodeType) bool { return t.ID == h.nodeType })
+	if at < 0 {
+		return false
+	}
+	there, _, runs := job.On(&types[at])
+	return runs && slices.Contains(there.LegalSizes(), h.nodes)
+}
+
+func (h holding) ofType() string {
+	if h.nodeType == "" {
+		return ""
+	}
+	return " of " + strconv.Quote(h.nodeType)
+}
+
+// History is what a job has behind it that was there before a simulation began.
+type History struct {
+	// Nodes is what it holds, and NodeType their type, "" where nodes are all alike.
+	Nodes    int
+	NodeType string
+	// Trained is how long it has held nodes so far, and Waited how long it has not.
+	Trained, Waited time.Duration
+	// Work is the work that it has done, as run time on one node.
+	Work time.Duration
+}
+
+// ETAAt is what an allocator is told of the work left, in run time on one node, once the
+// job has done the given work.
+type ETAAt struct{ Served, ETA time.Duration }
+
+// resize changes the size of the pool where it is time and reports whether it did.
+func (s *simulation) resize() bool {
+	resized := false
+	for len(s.resized) > 0 && s.resized[0].At <= s.now { // Less only before the first submission.
+		s.nodes, s.resized, resized = s.resized[0].Nodes, s.resized[1:], true
+	}
+	return resized
+}
+
+// Course says how much work a real job did on the nodes that it really held, with the delays
+// and restarts of a simulation.
+type Course struct {
+	job simulatedJob
+	now time.Duration
+}
+
+// NewCourse returns the course of a job from its submission on.
+func NewCourse(job *WorkloadJob, types []solver.NodeType) *Course {
+	c := &Course{job: newSimulatedJob(job, &Config{NodeTypes: types}), now: job.Submit}
+	c.job.arrive(c.now)
+	return c
+}
+
+// Give changes the job's nodes at a time, in whole seconds and not before the last.
+func (c *Course) Give(to NodesAt) {
+	c.trainUntil(to.At)
+	c.job.give(holding{to.Nodes, to.NodeType}, to.At)
+}
+
+// Served returns the work done by a time, as Give has it, in run time on one node.
+func (c *Course) Served(at time.Duration) time.Duration {
+	c.trainUntil(at)
+	return c.job.served
+}
+
+// End returns when an amount of work is done if the nodes stay as they are, and false for never.
+func (c *Course) End(work time.Duration) (time.Duration, bool) {
+	if c.job.served >= work {
+		return c.now, true
+	}
+	rest, now := c.job, c.now // a copy, so that the course goes on from where it is
+	if rest.growsAt != never {
+		if done := rest.served + time.Duration(int64((rest.growsAt-c.now)/time.Second)*int64(rest.perSecond)); done < work {
+			now = rest.growsAt
+			rest.train(now - c.now)
+			rest.grown()
+		}
+	}
+	end := rest.reaches(work, now)
+	return end, end != never
+}
+
+func (c *Course) trainUntil(at time.Duration) {
+	if c.job.growsAt <= at {
+		c.job.train(c.job.growsAt - c.now)
+		c.now = c.job.growsAt
+		c.job.grown()
+	}
+	c.job.train(at - c.now)
+	c.now = at
 }

@@ -2,9 +2,12 @@ package sim
 
 import (
 	"cmp"
+	"encoding/csv"
+	"errors"
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -170,4 +173,122 @@ func (l csvLine) upTo(most float64) func(name string) (float64, error) {
 		}
 		return x, nil
 	}
+}
+
+// readCSV reads CSV whose first line names the columns, in any order, and calls each with every
+// line below. Errors begin with what is read, and name the line; that of the first line names
+// every column that is missing or there twice.
+func readCSV(r io.Reader, what string, required, optional []string, each func(csvLine) error) error {
+	reader := csv.NewReader(r)
+	reader.ReuseRecord = true
+	header, err := reader.Read()
+	if errors.Is(err, io.EOF) {
+		err = fmt.Errorf("line 1: want the names of columns, at least %s", strings.Join(required, ", "))
+	}
+	if err != nil {
+		return fmt.Errorf("%s %w", what, err)
+	}
+	// Spreadsheets like to begin a file with a byte order mark.
+	header[0] = strings.TrimPrefix(header[0], "\ufeff")
+	column := make(map[string]int)
+	var bad []string
+	missing := ""
+	for _, name := range slices.Concat(required, optional) {
+		at := slices.Index(header, name)
+		switch {
+		case at >= 0 && slices.Contains(header[at+1:], name):
+			bad = append(bad, fmt.Sprintf("line 1: column %s stands there twice", name))
+		case at >= 0:
+			column[name] = at
+		case slices.Contains(required, name):
+			bad = append(bad, fmt.Sprintf("line 1: column %s is missing", name))
+			missing = fmt.Sprintf("; the line has %q, and commas separate columns", header)
+		}
+	}
+	if len(bad) > 0 {
+		return fmt.Errorf("%s %s%s", what, strings.Join(bad, "\n  "), missing)
+	}
+	for {
+		record, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		at, _ := reader.FieldPos(0)
+		if err := each(csvLine{at, record, column}); err != nil {
+			return fmt.Errorf("%s line %d: %w", what, at, err)
+		}
+	}
+}
+
+// csvLine is one line below the first, valid until the one after it is read.
+type csvLine struct {
+	at     int // the number of the line
+	record []string
+	column map[string]int
+}
+
+// text returns the text of a column, "" where it is not there.
+func (l csvLine) text(name string) string {
+	if at, ok := l.column[name]; ok {
+		return l.record[at]
+	}
+	return ""
+}
+
+// The columns of a file of groups, in any order.
+const (
+	columnGroupID = "id"
+	columnParent  = "parent_id"
+	columnLimit   = "limit"
+	columnQuota   = "quota"
+)
+
+// ReadGroups reads the groups that share a pool in CSV, one group per line. parent_id and
+// limit may be missing or empty. The error names every bad field by line and column.
+func ReadGroups(r io.Reader) ([]solver.Group, error) {
+	var bad []string
+	addf := func(line int, format string, args ...any) {
+		bad = append(bad, fmt.Sprintf("line %d: ", line)+fmt.Sprintf(format, args...))
+	}
+	var groups []solver.Group
+	var numbers []int // of their lines
+	err := readCSV(r, "groups", []string{columnGroupID, columnQuota}, []string{columnParent, columnLimit}, func(line csvLine) error {
+		count := func(name string) int {
+			n, err := strconv.ParseUint(line.text(name), 10, 31)
+			if err != nil {
+				addf(line.at, "%s is %q; want a whole number from 0 to %d", name, line.text(name), solver.MaxNodes)
+				return 0
+			}
+			return int(n)
+		}
+		group := solver.Group{ID: line.text(columnGroupID), ParentID: line.text(columnParent), Quota: count(columnQuota)}
+		if line.text(columnLimit) != "" {
+			group.Limit = new(count(columnLimit))
+		}
+		groups, numbers = append(groups, group), append(numbers, line.at)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(groups) == 0 {
+		return nil, errors.New("groups have no line below the header; want at least one group")
+	}
+	// A request's rules for groups are those of the file.
+	snapshot := solver.Snapshot{Horizon: solver.DefaultHorizon(), Groups: groups}
+	for _, violation := range snapshot.Validate(0) {
+		var at int
+		var field string
+		if _, err := fmt.Sscanf(violation.Path, "groups[%d].%s", &at, &field); err != nil {
+			return nil, fmt.Errorf("groups: %s", violation.Description) // too many
+		}
+		addf(numbers[at], "%s %s", field, violation.Description)
+	}
+	if len(bad) > 0 {
+		return nil, errors.New("groups " + strings.Join(bad, "\n  "))
+	}
+	return groups, nil
 }

@@ -12,10 +12,10 @@ import (
 // shortestRemaining is SRPT over jobs of fixed size, preemptive: in the order of the run time
 // left at that size, each job runs whose size fits in what is left of the pool.
 func shortestRemaining(s *solver.Snapshot) []int {
-	left := make([]float64, len(s.Jobs))
+	left := make([]float64, len(s.Jobs)) // ns, in which equal times are equal
 	for i := range s.Jobs {
 		job := &s.Jobs[i]
-		left[i] = job.RemainingETA.Seconds() / job.Speed(job.LegalSizes()[0])
+		left[i] = math.Round(float64(job.RemainingETA) / job.Speed(job.LegalSizes()[0]))
 	}
 	order := ordered(len(s.Jobs), func(a, b int) int { return cmp.Compare(left[a], left[b]) })
 	nodes := make([]int, len(s.Jobs))
@@ -84,7 +84,7 @@ func heSRPT(admission solver.Admission) Rule {
 		longestFirst := ordered(len(m.jobs), func(a, b int) int { return cmp.Compare(m.jobs[b].Demand, m.jobs[a].Demand) })
 		due := make([]float64, len(m.jobs))
 		for i, share := range HeSRPTShares(len(m.jobs)) {
-			due[longestFirst[i]] = share * float64(s.TotalNodes)
+			due[longestFirst[i]] = share * float64(s.TotalNodes) * (1 + 1e-12) // Half the pool is half of it.
 		}
 		for _, n := range slices.Backward(longestFirst) {
 			for float64(m.next(n)) <= due[n] && m.grow(n) {

@@ -51,10 +51,12 @@ func TestComparators(t *testing.T) {
 		"fifo: no job passes one in the middle": {greedy.FillIdle, pool(7, told(9, 0, 4), told(9, 0, 4), told(9, 0, 1)), []int{4, 0, 0}},
 		"fifo: running jobs keep their nodes":   {greedy.FillIdle, pool(7, told(9, 2, 2), told(1, 0, 8), told(9, 4, 4)), []int{2, 0, 4}},
 
-		"srpt: the shortest at its size first":   {shortestRemaining, pool(13, fixed()...), []int{4, 0, 8}},
-		"srpt: one that does not fit is passed":  {shortestRemaining, pool(10, fixed()...), []int{0, 2, 8}},
-		"srpt: a running job is preempted":       {shortestRemaining, pool(8, told(100, 4, 4), told(200, 2, 2), told(100, 0, 8)), []int{0, 0, 8}},
-		"srpt: ties go to the first submitted":   {shortestRemaining, pool(4, told(100, 0, 4), told(100, 4, 4)), []int{4, 0}},
+		"srpt: the shortest at its size first":  {shortestRemaining, pool(13, fixed()...), []int{4, 0, 8}},
+		"srpt: one that does not fit is passed": {shortestRemaining, pool(10, fixed()...), []int{0, 2, 8}},
+		"srpt: a running job is preempted":      {shortestRemaining, pool(8, told(100, 4, 4), told(200, 2, 2), told(100, 0, 8)), []int{0, 0, 8}},
+		"srpt: ties go to the first submitted":  {shortestRemaining, pool(4, told(100, 0, 4), told(100, 4, 4)), []int{4, 0}},
+		// Both take 25 s, which 64 / 2.56 falls short of.
+		"srpt: rounding breaks no tie":           {shortestRemaining, pool(4, told(25, 1, 1), told(64, 0, 4)), []int{1, 0}},
 		"srpt: a pool that is too small for all": {shortestRemaining, pool(1, fixed()...), []int{0, 0, 0}},
 
 		// 1, 1, 1, then 2, 1, 1, then 2, 2, 1, and so on.
@@ -76,7 +78,9 @@ func TestComparators(t *testing.T) {
 		// Shares of three are 0.033, 0.251 and 0.716; of 8 nodes 0.3, 2.0 and 5.7: 1, 2
 		// and 4. The last goes to the longest.
 		"hesrpt: every job has the least": {heSRPT(solver.AdmissionFIFO), pool(8, told(10, 0), told(1000, 0), told(100, 0)), []int{4, 2, 2}},
-		"hesrpt: more jobs than nodes":    {heSRPT(solver.AdmissionFIFO), pool(1, told(10, 0), told(5, 1)), []int{0, 1}},
+		// The shortest of five has just half of the pool.
+		"hesrpt: shares as large as a size": {heSRPT(solver.AdmissionFIFO), pool(8, told(5, 0), told(4, 0), told(3, 0), told(2, 0), told(1, 0)), []int{1, 1, 1, 1, 4}},
+		"hesrpt: more jobs than nodes":      {heSRPT(solver.AdmissionFIFO), pool(1, told(10, 0), told(5, 1)), []int{0, 1}},
 		// A new job has its node; of the two others, the short paused one has a share of
 		// 2.1 nodes and the long running one of 0.1.
 		"hesrpt-event: a pause":          {heSRPT(solver.AdmissionStartFirst), pool(3, told(1000, 1), trained(told(10, 0)), told(100, 0)), []int{0, 2, 1}},

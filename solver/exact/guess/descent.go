@@ -47,6 +47,8 @@ const (
 	gapShare = 3e-3
 	// maxRounds limits the rounds of settling and pricing.
 	maxRounds = 200
+	// sure is how many temperatures a column is ahead of those that do not count.
+	sure = 36
 	// newtonSteps limits the Newton steps at one temperature.
 	newtonSteps = 30
 )
@@ -99,6 +101,7 @@ func (d *Descent) Spread(u *model.Kind, prices []float64, temperature float64) (
 	d.smoothKind(u, 1, prices, temperature)
 	d.net = d.net[:0]
 	for t := range prices {
+		n.mean[t] = -n.gradient[t]
 		d.net = append(d.net, n.hessian[t*n.steps+t])
 	}
 	return n.mean, d.net
@@ -294,38 +297,48 @@ func (d *Descent) smoothKind(u *model.Kind, count float64, prices []float64, tem
 	n, set := &d.newton, &d.kinds.Columns[u.Class]
 	steps := len(prices)
 	d.net = d.net[:0]
-	most := math.Inf(-1)
-	for _, c := range u.Active {
+	best, most := 0, math.Inf(-1)
+	for m, c := range u.Active {
 		net := set.Net(c, prices)
-		d.net = append(d.net, net)
-		most = max(most, net)
+		if d.net = append(d.net, net); net > most {
+			best, most = m, net
+		}
 	}
-	sum := 0.0
+	// The mean and the covariance are those of the nodes beyond the best column's, which most
+	// jobs are sure of.
+	held := set.Held(u.Active[best])
+	sum := 1.0
 	clear(n.mean)
 	for m, c := range u.Active {
 		x := (d.net[m] - most) / temperature
-		if x < -36 {
-			d.net[m] = 0
+		if d.net[m] = 0; x < -sure || m == best {
 			continue
 		}
 		weight := math.Exp(x)
 		d.net[m] = weight
 		sum += weight
 		for t, nodes := range set.Held(c) {
-			n.mean[t] += weight * nodes
+			n.mean[t] += weight * (nodes - held[t])
 		}
+	}
+	for t, nodes := range held {
+		n.gradient[t] -= count * nodes
+	}
+	if sum == 1 {
+		return count * most
 	}
 	for t := range n.mean {
 		n.mean[t] /= sum
 		n.gradient[t] -= count * n.mean[t]
 	}
+	d.net[best] = 1
 	for m, c := range u.Active {
-		if d.net[m] == 0 || d.net[m] == sum {
+		if d.net[m] == 0 {
 			continue
 		}
 		weight := count * d.net[m] / sum / temperature
 		for t, nodes := range set.Held(c) {
-			n.away[t] = nodes - n.mean[t]
+			n.away[t] = nodes - held[t] - n.mean[t]
 			scaled := weight * n.away[t]
 			row := n.hessian[t*steps : t*steps+t+1]
 			for u, away := range n.away[:len(row)] {

@@ -20,7 +20,7 @@ import (
 //
 // by Newton's method, of which a large system is solved by conjugate gradients,
 // evaluates L there, which brings the missing columns, and moves the centre if L has fallen
-// by a good part of what the master promised. Temperature and mu fall as the promises shrink. The incumbent's plans and choices are columns
+// by a good part of what the master promised. Where it has not, it does so halfway back. Temperature and mu fall as the promises shrink. The incumbent's plans and choices are columns
 // from the beginning; without them the master is not bounded. (Kiwiel, "Proximity
 // control in bundle methods for convex nondifferentiable minimization" (1990).)
 
@@ -154,14 +154,26 @@ func (b *Bundle) Minimise(clock *model.Clock, l SizeEvaluator, x []float64, unti
 		if bound-value <= max(b.In.Precision, lastGap*math.Abs(value)) || blocks*temperature < lastBundleTemperature*b.In.Scale {
 			break
 		}
+		start := clock.Work
 		x, smooth := b.settle(clock, centre, mu, temperature)
+		settled := clock.Work - start
 		here, found, ok := l.Evaluate(clock, x, b.add)
+		promised := bound - smooth
+		enough, far := bound-0.05*max(promised, 0), here
+		if ok && found > 0 && here >= enough && 8*(clock.Work-start-settled) < settled {
+			// That went too far. Halfway back there are the columns missing in between.
+			more := 0
+			for v := range x {
+				x[v] = (x[v] + centre[v]) / 2
+			}
+			here, more, ok = l.Evaluate(clock, x, b.add)
+			found += more
+		}
 		if !ok || clock.Ended || clock.Past(until) {
 			break
 		}
-		promised := bound - smooth
-		if here < bound-0.05*max(promised, 0) {
-			if bound-here > promised/2 {
+		if here < enough {
+			if bound-far > promised/2 {
 				mu *= 0.3
 			}
 			bound, centre = here, x
@@ -173,7 +185,7 @@ func (b *Bundle) Minimise(clock *model.Clock, l SizeEvaluator, x []float64, unti
 				}
 			}
 		} else if found > 0 {
-			if here-bound > 4*max(promised, bound-value) {
+			if far-bound > 4*max(promised, bound-value) {
 				mu *= 3
 			} else {
 				mu *= 1.1

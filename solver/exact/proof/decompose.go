@@ -26,8 +26,8 @@ const (
 	// tieWork is the work spent on a better one among equals: thousands of subproblems may
 	// hardly differ.
 	tieWork = 2_000_000
-	// manyPrices is the number of prices per size beyond which core searches are not given more
-	// work before, which grows with its cube.
+	// manyPrices is the number of prices per size beyond which core searches are given more
+	// work before, its cube.
 	manyPrices = 500
 	// longHorizon is the number of steps beyond which prices per size come first, unless they
 	// are many.

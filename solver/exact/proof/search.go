@@ -303,9 +303,8 @@ func (s *Search) searchCore(clock *model.Clock, part *subproblem, bound float64)
 			if s.settled(part) {
 				return
 			}
-			if !waited {
-				n := min(s.atSizes(clock).Prices, manyPrices)
-				until, gaveUp, waited = clock.Work+n*n*n, false, true
+			if !waited && s.atSizes(clock).Prices > manyPrices {
+				until, gaveUp, waited = clock.Work+manyPrices*manyPrices*manyPrices, false, true
 				continue
 			}
 			if s.decompose(clock, part, bound); s.settled(part) {

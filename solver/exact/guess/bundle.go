@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 )
 
@@ -31,7 +32,9 @@ const (
 	bundleRounds = 150
 	bundleSteps  = 12
 	// lastGap is the relative gap where the search ends, for nothing but ties is left.
-	lastGap = 1e-11
+	lastGap = solver.OptimalGap / 10
+	// lost is what rounding takes from a sum of covariances, as a share of the largest.
+	lost = 1e-15
 	// lastBundleTemperature is where it ends, as a share of the objective.
 	lastBundleTemperature = 1e-14
 	// conjugateSteps limits the steps of a conjugate gradient method.
@@ -285,6 +288,8 @@ func (b *Bundle) master(x, centre []float64, mu, temperature float64, derivative
 			}
 		}
 	}
+	// What rounding leaves of the Hessian may be negative.
+	ridge := lost * float64(len(b.In.Finishing)*len(b.In.Finishing)) / temperature
 	value = smooth
 	for r, v := range b.used {
 		away := x[v] - centre[v]
@@ -292,7 +297,7 @@ func (b *Bundle) master(x, centre []float64, mu, temperature float64, derivative
 		if derivatives {
 			b.gradient[r] += mu * away
 			if rows <= b.In.Effort.DenseRows {
-				b.hessian[r*rows+r] += mu
+				b.hessian[r*rows+r] += mu + ridge
 			} else {
 				b.diagonal[r] += mu
 			}

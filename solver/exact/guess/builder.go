@@ -1,7 +1,6 @@
 package guess
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"sort"
@@ -31,9 +30,9 @@ type Builder struct {
 	free    []int
 	allowed []model.SizeSet
 	scaled  []float64
-	// order and regret are scratch of all jobs.
-	order  []int
-	regret []float64
+	// order, spare and regret are scratch of all jobs.
+	order, spare []int
+	regret       []float64
 }
 
 // NewBuilder returns a builder at the columns of a subproblem.
@@ -41,7 +40,7 @@ func NewBuilder(in *model.Instance, d *model.Kinds, price PriceJob) *Builder {
 	return &Builder{
 		in: in, kinds: d, price: price,
 		free: make([]int, in.Steps), allowed: make([]model.SizeSet, in.Steps), scaled: make([]float64, in.Steps),
-		order: in.Memory.Ints.Take(len(in.Jobs)), regret: in.Memory.Floats.Take(len(in.Jobs)),
+		order: in.Memory.Ints.Take(len(in.Jobs)), spare: in.Memory.Ints.Take(len(in.Jobs)), regret: in.Memory.Floats.Take(len(in.Jobs)),
 	}
 }
 
@@ -154,7 +153,7 @@ func (b *Builder) byRegret(clock *model.Clock, p *model.Plan, prices []float64) 
 	for i := range order {
 		order[i] = i
 	}
-	if !model.StableSort(clock, order, func(a, b int) int { return cmp.Compare(regret[b], regret[a]) }) {
+	if !model.SortFalling(clock, order, b.spare, func(i int) float64 { return regret[i] }) {
 		return nil
 	}
 	return order

@@ -15,16 +15,17 @@ func smooth(curve *model.StepCurve, price, temperature float64) (net, nodes, cur
 	// An edge whose gain is further than this from its price is as good as taken,
 	// or as not. It holds per node too, since an edge takes at least one node.
 	window := 36 * temperature
-	lo := sort.Search(len(curve.Edges), func(n int) bool { return curve.Scale*curve.Edges[n].PerNode()-price <= window })
+	lo := sort.Search(len(curve.Edges), func(n int) bool { return curve.Scale*curve.Edges[n].PerNode-price <= window })
 	nodes = curve.BaseNodes + curve.SumNodes[lo]
 	net = curve.Scale*(curve.BaseGain+curve.SumGain[lo]) - price*nodes
 	// The logarithms are those of products, one for many edges.
 	logs, product := 0.0, 1.0
 	for _, e := range curve.Edges[lo:] {
-		if curve.Scale*e.PerNode()-price < -window {
+		rate := curve.Scale*e.PerNode - price
+		if rate < -window {
 			break
 		}
-		x := (curve.Scale*e.Gain - price*e.Nodes) / temperature
+		x := rate * e.Nodes / temperature
 		if x < -36 {
 			continue
 		}
@@ -55,15 +56,16 @@ func smooth(curve *model.StepCurve, price, temperature float64) (net, nodes, cur
 // smooth, and is as good while the temperature is high enough for many edges to lie there.
 func smoothCoarsely(curve *model.StepCurve, price, temperature float64) (net, nodes, curvature float64) {
 	reach := 4 * temperature
-	lo := sort.Search(len(curve.Edges), func(n int) bool { return curve.Scale*curve.Edges[n].PerNode()-price <= reach })
+	lo := sort.Search(len(curve.Edges), func(n int) bool { return curve.Scale*curve.Edges[n].PerNode-price <= reach })
 	nodes = curve.BaseNodes + curve.SumNodes[lo]
 	net = curve.Scale*(curve.BaseGain+curve.SumGain[lo]) - price*nodes
 	squares, slope := 0.0, 1/(2*reach)
 	for _, e := range curve.Edges[lo:] {
-		x := curve.Scale*e.Gain - price*e.Nodes
-		if x < -reach*e.Nodes {
+		rate := curve.Scale*e.PerNode - price
+		if rate < -reach {
 			break
 		}
+		x := rate * e.Nodes
 		if x >= reach {
 			net += x
 			nodes += e.Nodes

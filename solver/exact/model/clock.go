@@ -1,7 +1,9 @@
 package model
 
 import (
+	"cmp"
 	"context"
+	"math"
 	"runtime"
 	"slices"
 )
@@ -30,42 +32,41 @@ func NewClock(ctx context.Context, every int) *Clock { return &Clock{ctx: ctx, e
 // Past reports whether a count of work was reached, 0 being never.
 func (clock *Clock) Past(until int) bool { return until > 0 && clock.Work > until }
 
-// StableSort sorts items, equal ones in the order they are in, in pieces, so that time is
-// kept. It returns false, and leaves them in any order, if time is up.
-func StableSort[Item any](clock *Clock, items []Item, compare func(a, b Item) int) bool {
-	const piece = 128 // Longer ones take less time to merge than to sort in place.
-	for from := 0; from < len(items); from += piece {
-		part := items[from:min(from+piece, len(items))]
-		slices.SortStableFunc(part, compare)
-		if clock.Up(16 * len(part)) {
-			return false
-		}
+// SortFalling sorts items by falling numbers, equal ones in the order they are in, with spare
+// memory for as many. It returns false, and leaves them in any order, if time is up.
+func SortFalling[Item any](clock *Clock, items, spare []Item, number func(Item) float64) bool {
+	const bits, few = 11, 1000 // Fewer take less time to compare than the counts to add up.
+	if len(items) < few {
+		slices.SortStableFunc(items, func(a, b Item) int { return cmp.Compare(number(b), number(a)) })
+		return !clock.Up(16 * len(items))
 	}
-	if len(items) <= piece {
-		return true
-	}
-	from, to := items, make([]Item, len(items))
-	for width := piece; width < len(items); width *= 2 {
-		for start := 0; start < len(items); start += 2 * width {
-			middle, end := min(start+width, len(items)), min(start+2*width, len(items))
-			a, b, out := from[start:middle], from[middle:end], to[start:start]
-			for len(a) > 0 && len(b) > 0 {
-				if compare(a[0], b[0]) <= 0 {
-					out, a = append(out, a[0]), a[1:]
-				} else {
-					out, b = append(out, b[0]), b[1:]
-				}
-				if clock.Up(4) {
-					copy(items, from)
-					return false
-				}
+	// Digit by digit, the last first, of whole numbers that rise as the numbers fall.
+	var starts [1 << bits]int
+	for shift := 0; shift < 64; shift += bits {
+		digit := func(item Item) uint64 {
+			whole := math.Float64bits(number(item))
+			if whole>>63 == 0 {
+				whole = ^whole &^ (1 << 63)
 			}
-			copy(to[start+len(out):end], a)
-			copy(to[start+len(out)+len(a):end], b)
+			return whole >> shift & (1<<bits - 1)
 		}
-		from, to = to, from
+		clear(starts[:])
+		for n := range items {
+			starts[digit(items[n])]++
+		}
+		before := 0
+		for d, count := range &starts {
+			starts[d], before = before, before+count
+		}
+		for n := range items {
+			at := &starts[digit(items[n])]
+			spare[*at] = items[n]
+			if *at++; n%1024 == 0 && clock.Up(4096) {
+				return false
+			}
+		}
+		items, spare = spare, items
 	}
-	copy(items, from)
 	return true
 }
 

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"cmp"
 	"math"
 	"sort"
 )
@@ -22,20 +21,11 @@ import (
 // exceeds lambda. With the edges of all jobs sorted by gain per node and their
 // sums kept, one binary search prices all these jobs in a step.
 
-// Edge is one edge of a job's upper concave hull.
-type Edge struct {
-	Gain  float64 // value gained
-	Nodes float64 // nodes it takes
-}
-
-// PerNode is the gain per node of the edge.
-func (e Edge) PerNode() float64 { return e.Gain / e.Nodes }
-
 // StepCurve is the net value of all separable jobs together in one step as a
 // function of the price of a node.
 type StepCurve struct {
 	BaseGain, BaseNodes float64 // every job at its smallest size
-	Edges               []Edge  // by gain per node, largest first
+	Edges               []Rate  // by rate, largest first
 	SumGain, SumNodes   []float64
 	// Scale multiplies every gain: later steps share one sorted list of edges where
 	// their values differ only by a factor.
@@ -77,53 +67,36 @@ func (in *Instance) factor(t int) float64 {
 
 func newStepCurve(clock *Clock, in *Instance, t int) StepCurve {
 	edges := in.Size() / in.Steps * len(in.Separable) / max(1, len(in.Jobs)) // about
-	curve := StepCurve{Scale: 1, Edges: make([]Edge, 0, edges)}
+	curve := StepCurve{Scale: 1, Edges: in.Memory.rates.Take(edges)[:0]}
+	var values []float64
 	for _, i := range in.Separable {
 		j := &in.Jobs[i]
 		curve.BaseGain += j.StepValue(t, 0)
 		curve.BaseNodes += float64(j.Sizes[0])
-		curve.Edges = appendHull(curve.Edges, j.Sizes[:in.Fitting(j, t)], func(k int) float64 { return j.StepValue(t, k) })
+		sizes := j.Sizes[:in.Fitting(j, t)]
+		values = values[:0]
+		for k := range sizes {
+			values = append(values, j.StepValue(t, k))
+		}
+		curve.Edges = AppendRates(curve.Edges, sizes, values)
 		if clock.Up(8 * len(j.Sizes)) {
 			return curve
 		}
 	}
-	if !StableSort(clock, curve.Edges, fallingGain) {
+	if !SortFalling(clock, curve.Edges, in.Memory.rates.Take(len(curve.Edges)), func(r Rate) float64 { return r.PerNode }) {
 		return curve
 	}
-	curve.SumGain, curve.SumNodes = make([]float64, len(curve.Edges)+1), make([]float64, len(curve.Edges)+1)
+	curve.SumGain, curve.SumNodes = in.Memory.Floats.Zeros(len(curve.Edges)+1), in.Memory.Floats.Zeros(len(curve.Edges)+1)
 	for n, e := range curve.Edges {
-		curve.SumGain[n+1] = curve.SumGain[n] + e.Gain
+		curve.SumGain[n+1] = curve.SumGain[n] + e.PerNode*e.Nodes
 		curve.SumNodes[n+1] = curve.SumNodes[n] + e.Nodes
 	}
 	return curve
 }
 
-// fallingGain orders edges by falling gain per node.
-func fallingGain(a, b Edge) int { return cmp.Compare(b.PerNode(), a.PerNode()) }
-
-// appendHull appends the rising edges of the upper concave hull of the points
-// (sizes[k], value(k)) that begins at the smallest size.
-func appendHull(edges []Edge, sizes []int32, value func(k int) float64) []Edge {
-	from := 0
-	for from < len(sizes)-1 {
-		best, next := 0.0, -1
-		for k := from + 1; k < len(sizes); k++ {
-			if slope := (value(k) - value(from)) / float64(sizes[k]-sizes[from]); slope > best {
-				best, next = slope, k
-			}
-		}
-		if next < 0 {
-			break
-		}
-		edges = append(edges, Edge{Gain: value(next) - value(from), Nodes: float64(sizes[next] - sizes[from])})
-		from = next
-	}
-	return edges
-}
-
 // Taken returns how many edges gain more than their nodes cost at the given price.
 func (curve *StepCurve) Taken(price float64) int {
-	return sort.Search(len(curve.Edges), func(n int) bool { return curve.Scale*curve.Edges[n].PerNode() <= price })
+	return sort.Search(len(curve.Edges), func(n int) bool { return curve.Scale*curve.Edges[n].PerNode <= price })
 }
 
 // Knapsack takes the options of a multiple-choice knapsack, item after item.

@@ -1,7 +1,6 @@
 package proof
 
 import (
-	"cmp"
 	"math"
 	"slices"
 
@@ -159,7 +158,7 @@ func (t *groupTree) relax(clock *model.Clock, recount bool) bool {
 		for _, child := range n.children {
 			n.edges = t.nodes[child].appendClosed(n.edges, in.QuotaPrice)
 		}
-		if !model.StableSort(clock, n.edges, func(a, b model.Rate) int { return cmp.Compare(b.PerNode, a.PerNode) }) {
+		if !model.SortFalling(clock, n.edges, make([]model.Rate, len(n.edges)), func(r model.Rate) float64 { return r.PerNode }) {
 			return false
 		}
 	}

@@ -243,7 +243,7 @@ func (q *stepwise) emit(clock *model.Clock, t int, from *stepwiseState, value, m
 // keep returns the states found at the start of step t, width of those that are worth most, but
 // for those that another one is as good as.
 func (q *stepwise) keep(clock *model.Clock, t, width, until int) []stepwiseState {
-	if !model.StableSort(clock, q.found, func(a, b stepwiseState) int { return cmp.Compare(b.most, a.most) }) {
+	if !model.SortFalling(clock, q.found, make([]stepwiseState, len(q.found)), func(s stepwiseState) float64 { return s.most }) {
 		return nil
 	}
 	var kept []stepwiseState

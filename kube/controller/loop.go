@@ -258,7 +258,8 @@ func (l *Loop) tellPins(w *world.World) {
 				l.event(j, warning, noRemainingTime, "%s; it is taken for %v on one node, as jobs that have ended took", j.Guessed, j.Estimate.Remaining.Round(time.Second))
 			}
 		}
-		if !quiet(j.Pinned) && l.told[j.UID] != pinned {
+		news := j.Pinned != "" && j.Pinned != world.Deleting && j.Pinned != world.Paused // to the job's user
+		if news && l.told[j.UID] != pinned {
 			l.event(j, warning, string(j.Pinned), "keeps its %d nodes: %s", j.Nodes(), j.Why)
 			if j.Pinned == world.Stuck {
 				l.Metrics.stuck.WithLabelValues(l.pool.Name).Inc()
@@ -281,9 +282,4 @@ func (l *Loop) tellOdd(w *world.World) {
 		}
 	}
 	l.toldOdd = told
-}
-
-// quiet reports whether a reason is old news to the job's user.
-func quiet(reason world.Reason) bool {
-	return reason == "" || reason == world.Deleting || reason == world.Paused
 }

@@ -73,7 +73,7 @@ func slimPod(object any) (any, error) {
 	for i := range containers {
 		containers[i] = corev1.Container{Name: pod.Spec.Containers[i].Name, Resources: pod.Spec.Containers[i].Resources}
 	}
-	pod.ManagedFields, pod.Annotations, pod.OwnerReferences = nil, nil, nil
+	pod.ManagedFields, pod.Annotations = nil, nil
 	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, Containers: containers}
 	var waiting []corev1.ContainerStatus
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {

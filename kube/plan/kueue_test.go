@@ -72,7 +72,7 @@ func TestKueue(t *testing.T) {
 	got := make(map[string]int)
 	for _, target := range plan.Targets(w, plan.Decision{ID: "id", Mode: plan.ModeApply}, r, answer) {
 		got[target.Job.Object.GetName()] = target.Nodes
-		c.Write(target)
+		write(c, target)
 	}
 	if got["runs"] != 4 || got["waits"] != 3 || got["own"] != 1 {
 		t.Errorf("targets are %v; want 4 and 3 within the quota of 7, and 1 for the job that is not Kueue's", got)
@@ -85,7 +85,7 @@ func TestKueue(t *testing.T) {
 			}
 		}
 		for _, step := range p.Now {
-			if err := c.Take(step); err != nil {
+			if err := take(c, step); err != nil {
 				t.Fatal(err)
 			}
 		}

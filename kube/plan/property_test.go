@@ -90,7 +90,7 @@ func (r *run) take(s plan.Step) {
 	if !s.Job.Movable() {
 		r.t.Fatalf("step %v of the pinned job %s", s, s.Job.ID)
 	}
-	if err := r.Take(s); err != nil {
+	if err := take(r.Cluster, s); err != nil {
 		r.t.Fatal(err)
 	}
 	r.Reconcile()
@@ -134,7 +134,7 @@ func TestSteps(t *testing.T) {
 			if p := plan.Steps(r.World(), ""); len(p.Now)+len(p.Waiting) > 0 {
 				t.Fatalf("steps %v of a decision of which %d of %d targets are written", p, i, len(targets))
 			}
-			r.Write(target)
+			write(r.Cluster, target)
 		}
 		for {
 			p := plan.Steps(r.World(), "")
@@ -207,13 +207,13 @@ func TestFreedNodesAreWaitedFor(t *testing.T) {
 		{JobId: "Job/default/a", Nodes: 4}, {JobId: "Job/default/b", Nodes: 4},
 	}}
 	for _, target := range plan.Targets(w, plan.Decision{ID: "d", Mode: plan.ModeApply}, r, answer) {
-		c.Write(target)
+		write(c, target)
 	}
 	p := plan.Steps(c.World(), "d")
 	if len(p.Now) != 1 || !p.Now[0].Frees() || len(p.Waiting) != 1 {
 		t.Fatalf("plan is %+v; want one job to shrink and one to wait", p)
 	}
-	if err := c.Take(p.Now[0]); err != nil {
+	if err := take(c, p.Now[0]); err != nil {
 		t.Fatal(err)
 	}
 	if p = plan.Steps(c.World(), "d"); len(p.Now) != 0 || len(p.Waiting) != 1 {
@@ -246,7 +246,7 @@ func TestConflict(t *testing.T) {
 	r := plan.Snapshot(w, "d", nil)
 	answer := &elastallocv1.AllocateResponse{SnapshotId: "d", Allocations: []*elastallocv1.Allocation{{JobId: "Job/default/a", Nodes: 8}}}
 	for _, target := range plan.Targets(w, plan.Decision{ID: "d", Mode: plan.ModeApply}, r, answer) {
-		c.Write(target)
+		write(c, target)
 	}
 	resize := func(nodes int64) {
 		for _, field := range []string{"parallelism", "completions"} {
@@ -266,7 +266,7 @@ func TestConflict(t *testing.T) {
 	if len(p.Now) != 1 {
 		t.Fatalf("plan is %+v; want a step", p)
 	}
-	if err := c.Take(p.Now[0]); err != nil {
+	if err := take(c, p.Now[0]); err != nil {
 		t.Fatal(err)
 	}
 	resize(4)
@@ -287,11 +287,11 @@ func TestForgedDecision(t *testing.T) {
 	w := c.World()
 	forged := w.Jobs[1].NextRecord(0, w.Now)
 	forged.ID, forged.At, forged.Mode, forged.Jobs = "z", w.Now.Add(1000*time.Hour), plan.ModeApply, 1
-	c.Write(plan.Target{Job: w.Jobs[1], Record: forged})
+	write(c, plan.Target{Job: w.Jobs[1], Record: forged})
 	r := plan.Snapshot(w, "d", nil)
 	answer := &elastallocv1.AllocateResponse{SnapshotId: "d", Allocations: []*elastallocv1.Allocation{{JobId: "Job/default/a", Nodes: 8}}}
 	for _, target := range plan.Targets(w, plan.Decision{ID: "d", Mode: plan.ModeApply}, r, answer) {
-		c.Write(target)
+		write(c, target)
 	}
 	if p := plan.Steps(c.World(), "d"); len(p.Now) != 1 || p.Now[0].To != 8 {
 		t.Errorf("steps are %+v; want the growth that was decided", p)

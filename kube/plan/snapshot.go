@@ -227,12 +227,8 @@ func Check(r Request, a Answer) error {
 			bad = append(bad, fmt.Errorf("group %q gets more than its %d nodes", group.GetId(), group.GetLimit()))
 		}
 	}
-	if report, ok := a.(interface {
-		GetReport() *elastallocv1.SolveReport
-	}); ok {
-		if gap := report.GetReport().GetRelativeGap(); math.IsNaN(gap) || math.IsInf(gap, 0) || gap < 0 {
-			bad = append(bad, fmt.Errorf("relative gap is %v", gap))
-		}
+	if gap := reportOf(a).GetRelativeGap(); math.IsNaN(gap) || math.IsInf(gap, 0) || gap < 0 {
+		bad = append(bad, fmt.Errorf("relative gap is %v", gap))
 	}
 	return errors.Join(bad...)
 }
@@ -248,12 +244,15 @@ func within(snapshot *elastallocv1.Snapshot, of map[string]int32, id string) int
 	return sum
 }
 
+// reportOf returns the report of a decision, nil of idle nodes that were filled.
+func reportOf(a Answer) *elastallocv1.SolveReport {
+	decided, _ := a.(*elastallocv1.AllocateResponse)
+	return decided.GetReport()
+}
+
 // held reports whether the allocator held a job because of its fields.
 func held(a Answer) bool {
-	report, ok := a.(interface {
-		GetReport() *elastallocv1.SolveReport
-	})
-	return ok && slices.ContainsFunc(report.GetReport().GetWarnings(), func(w *elastallocv1.Warning) bool {
+	return slices.ContainsFunc(reportOf(a).GetWarnings(), func(w *elastallocv1.Warning) bool {
 		return w.GetCode() == elastallocv1.WarningCode_WARNING_CODE_BAD_JOB_HELD
 	})
 }

@@ -341,7 +341,7 @@ func TestTargets(t *testing.T) {
 			if target.Record.Jobs != round.writes {
 				t.Errorf("%+v: record %v", round, &target.Record)
 			}
-			c.Write(target)
+			write(c, target)
 		}
 		if p := plan.Steps(c.World(), ""); round.mode == plan.ModeRecommend && (len(p.Now) > 0 || p.ID != "") {
 			t.Errorf("recommendations are carried out: %+v", p)

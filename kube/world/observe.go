@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -173,8 +174,8 @@ func (o *observer) assignPods() {
 	o.podsOf = make(map[*Job][]*corev1.Pod)
 	for _, pod := range o.Pods {
 		failed := pod.Status.Phase == corev1.PodFailed
-		if failed && pod.DeletionTimestamp == nil {
-			continue
+		if failed && pod.DeletionTimestamp == nil || metav1.GetControllerOfNoCopy(pod) == nil {
+			continue // Nothing deletes a pod without an owner: a job of the same name had it.
 		}
 		for key := range keys {
 			value, found := pod.Labels[key]

@@ -141,6 +141,21 @@ func TestCooldown(t *testing.T) {
 	}
 }
 
+// TestOrphans: pods that outlived a job of the same name are nobody's, and nothing deletes them.
+func TestOrphans(t *testing.T) {
+	t.Parallel()
+	c := worldtest.New(8, worldtest.Job("a", 4, map[string]string{"work": "10h"}))
+	for _, node := range c.Nodes[4:6] {
+		orphan := worldtest.Pod("orphan-"+node.Name, node.Name, map[string]string{"batch.kubernetes.io/job-name": "a"})
+		orphan.OwnerReferences = nil
+		c.Pods = append(c.Pods, orphan)
+	}
+	w := c.World()
+	if j := w.Jobs[0]; j.Pods.Live != 4 || w.Nodes.Usable != 6 || w.Nodes.Foreign != 2 || w.Free() != 2 {
+		t.Errorf("the job has %d pods, of %d usable and %d foreign nodes %d are free; want 4, 6, 2, 2", j.Pods.Live, w.Nodes.Usable, w.Nodes.Foreign, w.Free())
+	}
+}
+
 func TestPinned(t *testing.T) {
 	t.Parallel()
 	job := func(annotations map[string]string, change func(*unstructured.Unstructured)) *unstructured.Unstructured {

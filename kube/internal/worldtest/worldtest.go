@@ -19,7 +19,6 @@ import (
 	"github.com/elastalloc/elastalloc/client/eta"
 	"github.com/elastalloc/elastalloc/kube/config"
 	"github.com/elastalloc/elastalloc/kube/kinds"
-	"github.com/elastalloc/elastalloc/kube/plan"
 	"github.com/elastalloc/elastalloc/kube/world"
 )
 
@@ -90,7 +89,10 @@ func PodSpec(units int) map[string]any {
 func Pod(name, node string, labels map[string]string) *corev1.Pod {
 	units := corev1.ResourceList{Unit: *resource.NewQuantity(PerNode, resource.DecimalSI)}
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID("uid-" + name), Labels: labels},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: "default", UID: types.UID("uid-" + name), Labels: labels,
+			OwnerReferences: []metav1.OwnerReference{{Name: "owner", Controller: new(true)}},
+		},
 		Spec: corev1.PodSpec{
 			NodeName: node, Containers: []corev1.Container{{Name: "train", Resources: corev1.ResourceRequirements{Requests: units}}},
 		},
@@ -177,34 +179,6 @@ func (c *Cluster) Reconcile() {
 func (c *Cluster) Leave() {
 	c.Pods = slices.DeleteFunc(c.Pods, func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
 	c.Reconcile()
-}
-
-// Write writes a target on its job.
-func (c *Cluster) Write(t plan.Target) {
-	job := c.Jobs[t.Job.Object.GetName()].DeepCopy()
-	annotations := job.GetAnnotations()
-	annotations[world.TargetAnnotation] = strconv.Itoa(t.Nodes)
-	annotations[world.DecisionAnnotation] = t.Record.String()
-	job.SetAnnotations(annotations)
-	c.Jobs[job.GetName()] = job
-}
-
-// Take takes a step as the API server would.
-func (c *Cluster) Take(s plan.Step) error {
-	job := c.Jobs[s.Job.Object.GetName()]
-	record := s.Job.NextRecord(s.To, c.Now)
-	for _, patch := range s.Job.Kind.Resize(s.Job.Shape, s.To) {
-		patched, err := Patch(job, patch)
-		if err != nil {
-			return err
-		}
-		job = patched
-	}
-	annotations := job.GetAnnotations()
-	annotations[world.DecisionAnnotation] = record.String()
-	job.SetAnnotations(annotations)
-	c.Jobs[job.GetName()] = job
-	return nil
 }
 
 // Patch returns an object with a patch applied, which must be of its version.

@@ -144,14 +144,19 @@ func rankByETA(s *solver.Snapshot, _ []solver.Group) {
 // FindPolicy returns the policy of a name.
 func FindPolicy(name string) (Policy, error) {
 	policies := Policies()
-	var names []string
-	for _, policy := range policies {
-		if policy.Name == name {
-			return policy, nil
-		}
-		names = append(names, policy.Name)
+	if i := slices.IndexFunc(policies, func(p Policy) bool { return p.Name == name }); i >= 0 {
+		return policies[i], nil
 	}
-	return Policy{}, fmt.Errorf("unknown policy %q (want one of %s)", name, strings.Join(names, ", "))
+	return Policy{}, fmt.Errorf("unknown policy %q (want one of %s)", name, strings.Join(PolicyNames(policies), ", "))
+}
+
+// PolicyNames returns the names of policies.
+func PolicyNames(policies []Policy) []string {
+	names := make([]string, len(policies))
+	for i := range policies {
+		names[i] = policies[i].Name
+	}
+	return names
 }
 
 // decide returns what every job holds after a scaling moment and what is known of the
@@ -189,7 +194,8 @@ func (p *Policy) ask(
 	}
 	options.NoBound = true // A simulation wants the nodes of greedy, not how good they are.
 	answer, err := allocator.Allocate(ctx, s, options)
-	if err == nil && p.InsteadOfPauses != "" && pausesMany(&answer) {
+	many := func(w solver.Warning) bool { return w.Code == solver.WarningManyPauses }
+	if err == nil && p.InsteadOfPauses != "" && slices.ContainsFunc(answer.Report.Warnings, many) {
 		options.Admission = p.InsteadOfPauses
 		answer, err = allocator.Allocate(ctx, s, options)
 	}
@@ -206,17 +212,13 @@ func (p *Policy) ask(
 			return nil, decision, fmt.Errorf("the backend is unavailable: %s", attempt.Detail)
 		}
 	}
-	decision = Decision{SolveTime: report.SolveTime, Backend: report.Backend, Reason: report.Reason, RelativeGap: report.RelativeGap}
+	decision = Decision{SolveTime: report.SolveTime, Reason: report.Reason}
 	if len(s.NodeTypes) > 0 {
 		decision.TypePrices = report.NodePrices
 	} else if len(report.NodePrices) > 0 {
 		decision.NodePrice = &report.NodePrices[0]
 	}
 	return holdingsOf(answer), decision, nil
-}
-
-func pausesMany(d *solver.Decision) bool {
-	return slices.ContainsFunc(d.Report.Warnings, func(w solver.Warning) bool { return w.Code == solver.WarningManyPauses })
 }
 
 // fillIdle returns what every job holds after the regular-time rule.

@@ -90,11 +90,8 @@ type Decision struct {
 	Jobs int
 	// SolveTime is the report's solve time; of a comparator, the time of its rule.
 	SolveTime time.Duration
-	// Backend is the one that answered; "" for a comparator.
-	Backend solver.BackendName
-	// Reason and RelativeGap are the report's.
-	Reason      solver.Reason
-	RelativeGap float64
+	// Reason is the report's.
+	Reason solver.Reason
 	// NodePrice is what one more node in the first step was worth, in units of the
 	// objective, and TypePrices the same of each node type; nil where the report does not say.
 	NodePrice  *float64

@@ -100,8 +100,8 @@ func bestOptions(ctx context.Context, s *solver.Snapshot, options [][]siaOption)
 	if err != nil {
 		return nil, Decision{}, err
 	}
-	decision := Decision{Reason: solver.ReasonFeasible, RelativeGap: (found.Bound - found.Value) / math.Abs(found.Bound)}
-	if decision.RelativeGap <= solver.OptimalGap {
+	decision := Decision{Reason: solver.ReasonFeasible}
+	if (found.Bound-found.Value)/math.Abs(found.Bound) <= solver.OptimalGap {
 		decision.Reason = solver.ReasonOptimal
 	}
 	holdings := make([]holding, len(options))

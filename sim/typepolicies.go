@@ -113,7 +113,7 @@ func (p *Policy) askPools(
 	ctx context.Context, allocator Allocator, s *solver.Snapshot, budget time.Duration, observe Observer,
 ) ([]holding, Decision, error) {
 	holdings := make([]holding, len(s.Jobs))
-	all := Decision{Backend: p.Options.Backend, Reason: solver.ReasonOptimal, TypePrices: make([]float64, len(s.NodeTypes))}
+	all := Decision{Reason: solver.ReasonOptimal, TypePrices: make([]float64, len(s.NodeTypes))}
 	for n := range s.NodeTypes {
 		nodeType := &s.NodeTypes[n]
 		pool := solver.Snapshot{ID: s.ID, TotalNodes: nodeType.Nodes, Horizon: s.Horizon}
@@ -139,7 +139,6 @@ func (p *Policy) askPools(
 			}
 		}
 		all.SolveTime += decision.SolveTime
-		all.RelativeGap = max(all.RelativeGap, decision.RelativeGap)
 		if decision.Reason != solver.ReasonOptimal {
 			all.Reason = decision.Reason
 		}
@@ -163,7 +162,8 @@ func (w *Workload) suitsTypes(policy *Policy, config *Config) error {
 		return errors.New("node types are set beside teams; want one of the two")
 	}
 	if !policy.knowsTypes() && (policy.Name != RecordedPolicy || !w.recordsTypes()) {
-		return fmt.Errorf("the policy %s knows no node types (want some of %s)", policy.Name, strings.Join(typedPolicies(), ", "))
+		typed := slices.DeleteFunc(Policies(), func(p Policy) bool { return !p.knowsTypes() })
+		return fmt.Errorf("the policy %s knows no node types (want some of %s)", policy.Name, strings.Join(PolicyNames(typed), ", "))
 	}
 	for i := range w.Jobs {
 		job, fits := &w.Jobs[i], false
@@ -182,15 +182,4 @@ func (w *Workload) suitsTypes(policy *Policy, config *Config) error {
 func (w *Workload) recordsTypes() bool {
 	untyped := func(held NodesAt) bool { return held.Nodes > 0 && held.NodeType == "" }
 	return !slices.ContainsFunc(w.Jobs, func(job WorkloadJob) bool { return slices.ContainsFunc(job.Recorded, untyped) })
-}
-
-// typedPolicies returns the names of the policies that know of node types.
-func typedPolicies() []string {
-	var names []string
-	for _, p := range Policies() {
-		if p.knowsTypes() {
-			names = append(names, p.Name)
-		}
-	}
-	return names
 }

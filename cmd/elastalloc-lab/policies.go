@@ -11,14 +11,6 @@ import (
 	"github.com/elastalloc/elastalloc/sim"
 )
 
-func policyNames() []string {
-	var names []string
-	for _, policy := range sim.Policies() {
-		names = append(names, policy.Name)
-	}
-	return names
-}
-
 // describePolicies lists the policies for the help.
 func describePolicies() string {
 	var rows [][2]string

@@ -65,7 +65,7 @@ The policies:
 	flags.StringVar(&f.out, "out", "", "new or empty folder for the results")
 	cli.AddProgramFlags(flags, &f.programs)
 	cli.MarkRequired(command, "recording", "out")
-	cli.CompleteValues(command, "policy", policyNames()...)
+	cli.CompleteValues(command, "policy", sim.PolicyNames(sim.Policies())...)
 	return command
 }
 

@@ -87,7 +87,9 @@ The policies:
 	}
 	flags := command.Flags()
 	flags.IntSliceVar(&f.nodes, "nodes", nil, "sizes of the pool")
-	flags.StringSliceVar(&f.policies, "policy", defaultPolicies(), "policies to run")
+	// The paper's two, the objective beyond it, and plain rules.
+	usual := []string{"greedy", "optimal", "total-time", "total-time-waiting", sim.MaxMinPolicy, "hesrpt-event", "fifo", "srpt"}
+	flags.StringSliceVar(&f.policies, "policy", usual, "policies to run")
 	flags.StringVar(&f.out, "out", "", "new or empty folder for the results")
 	flags.IntVar(&f.workers, "workers", runtime.GOMAXPROCS(0), "number of runs at once")
 	cli.OnePerCore(flags, "workers")
@@ -131,13 +133,8 @@ The policies:
 	command.MarkFlagsOneRequired("trace", "synthetic")
 	command.MarkFlagsMutuallyExclusive("trace", "synthetic")
 	command.MarkFlagsMutuallyExclusive("gpus-per-node", "synthetic")
-	cli.CompleteValues(command, "policy", policyNames()...)
+	cli.CompleteValues(command, "policy", sim.PolicyNames(sim.Policies())...)
 	return command
-}
-
-// defaultPolicies are the paper's two, the objective beyond it, and plain rules.
-func defaultPolicies() []string {
-	return []string{"greedy", "optimal", "total-time", "total-time-waiting", sim.MaxMinPolicy, "hesrpt-event", "fifo", "srpt"}
 }
 
 func describeVariations() string {
@@ -152,7 +149,7 @@ func describeVariations() string {
 
 func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 	if len(f.types.clusters) > 0 && !cmd.Flags().Changed("policy") {
-		f.policies = typedPolicies()
+		f.policies = []string{sim.TypePartitionsPolicy, "total-time", "type-kept", "sia", "sia-ramp"}
 	}
 	policies, err := f.check()
 	if err != nil {

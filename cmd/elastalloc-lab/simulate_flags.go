@@ -33,11 +33,6 @@ func (f *typeFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.file, "speeds", "", "how fast applications train on node types in CSV, - for standard input")
 }
 
-// typedPolicies are the default policies where there are node types.
-func typedPolicies() []string {
-	return []string{sim.TypePartitionsPolicy, "total-time", "type-kept", "sia", "sia-ramp"}
-}
-
 func (f *typeFlags) parse(addf func(format string, args ...any)) {
 	if f.file != "" && len(f.clusters) == 0 {
 		addf("--speeds has no node types; want --node-types as well")

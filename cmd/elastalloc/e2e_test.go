@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bytes"
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -46,7 +49,15 @@ func startServer(t *testing.T, flags ...string) *servertest.Server {
 // runBinary executes the program and returns its output and exit status.
 func runBinary(t *testing.T, args ...string) (stdout, stderr string, status int) {
 	t.Helper()
-	return clitest.RunBinary(t, binary, args...)
+	var out, errs bytes.Buffer
+	command := exec.CommandContext(t.Context(), binary, args...)
+	command.Stdout, command.Stderr = &out, &errs
+	err := command.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return out.String(), errs.String(), command.ProcessState.ExitCode()
 }
 
 // scrape returns what /metrics of a server shows.

@@ -126,10 +126,10 @@ func watchDeployment(t *testing.T, space, name string) func() []deploymentState 
 func leftovers(t *testing.T, space, name string) string {
 	t.Helper()
 	selector := "app.kubernetes.io/instance=" + name
-	namespaced, err := kube.Kubectl(t.Context(), "", "get", "-n", space, "-l", selector, "-o", "name",
+	namespaced, err := kubectl(t.Context(), kube, "", "get", "-n", space, "-l", selector, "-o", "name",
 		"deployments,services,serviceaccounts,configmaps,secrets,poddisruptionbudgets,networkpolicies,horizontalpodautoscalers,roles,rolebindings")
 	must(t, err)
-	clusterWide, err := kube.Kubectl(t.Context(), "", "get", "-l", selector, "-o", "name",
+	clusterWide, err := kubectl(t.Context(), kube, "", "get", "-l", selector, "-o", "name",
 		"clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings")
 	must(t, err)
 	return strings.TrimSpace(fmt.Sprint(namespaced, clusterWide))

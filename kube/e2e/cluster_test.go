@@ -4,6 +4,9 @@ package e2e
 
 import (
 	"context"
+	"fmt"
+	"os/exec"
+	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +25,18 @@ func serviceAccountToken(ctx context.Context, name string) (string, error) {
 		return "", err
 	}
 	return request.Status.Token, nil
+}
+
+// kubectl runs kubectl as the administrator of a cluster, with standard input, and returns what it
+// printed; the error has it as well.
+func kubectl(ctx context.Context, c *cluster.Cluster, stdin string, args ...string) (string, error) {
+	command := exec.CommandContext(ctx, c.Program("kubectl"), append([]string{"--kubeconfig", c.Kubeconfig}, args...)...)
+	command.Stdin = strings.NewReader(stdin)
+	output, err := command.CombinedOutput()
+	if err != nil {
+		return string(output), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, output)
+	}
+	return string(output), nil
 }
 
 // setLost has a node go silent or come back.

@@ -257,7 +257,7 @@ func describe(ctx context.Context, pool string) string {
 		})
 	}
 	for _, args := range commands {
-		output, _ := kube.Kubectl(ctx, "", args...)
+		output, _ := kubectl(ctx, kube, "", args...)
 		fmt.Fprintln(&text, output)
 	}
 	return text.String()

@@ -77,7 +77,7 @@ func setQueue(t *testing.T, name string, nodes int, borrows ...string) {
 		}
 	}
 	wait.For(t, "Kueue's webhooks", func() (bool, string) {
-		_, err := kube.Kubectl(t.Context(), fmt.Sprintf(clusterQueue, name, cohort, cluster.GPUs*nodes, limit), "apply", "--server-side", "-f", "-")
+		_, err := kubectl(t.Context(), kube, fmt.Sprintf(clusterQueue, name, cohort, cluster.GPUs*nodes, limit), "apply", "--server-side", "-f", "-")
 		return err == nil, fmt.Sprint(err)
 	})
 }
@@ -178,7 +178,7 @@ func kueueQuota(t *testing.T) {
 	untilAdmitted(t, "room for a job that is not elastic", map[string]int{"first": 4, "rigid": 4})
 	untilTold(t, "rigid", "KueueOwned", "")
 	// Kueue does suspend it when its size changes, as that says.
-	_, err := kube.Kubectl(t.Context(), "", "-n", kueue, "patch", "job", "rigid", "--type=merge", `-p={"spec":{"parallelism":2,"completions":2}}`)
+	_, err := kubectl(t.Context(), kube, "", "-n", kueue, "patch", "job", "rigid", "--type=merge", `-p={"spec":{"parallelism":2,"completions":2}}`)
 	must(t, err)
 	wait.For(t, "Kueue to stop it", func() (bool, string) {
 		list := eventsOf(t, kueue, "rigid")

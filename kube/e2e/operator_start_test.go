@@ -86,13 +86,13 @@ func startOperator(ctx context.Context, c *cluster.Cluster, name string) (*clust
 	if err != nil {
 		return nil, err
 	}
-	_, err = c.Kubectl(ctx, rewritten, "apply", "--server-side", "-f", "-")
+	_, err = kubectl(ctx, c, rewritten, "apply", "--server-side", "-f", "-")
 	return process, err
 }
 
 // define puts definitions in force, from files GROUP_RESOURCE.yaml.
 func define(ctx context.Context, c *cluster.Cluster, directory string) error {
-	if _, err := c.Kubectl(ctx, "", "apply", "--server-side", "-f", directory); err != nil {
+	if _, err := kubectl(ctx, c, "", "apply", "--server-side", "-f", directory); err != nil {
 		return err
 	}
 	files, err := os.ReadDir(directory)
@@ -102,7 +102,7 @@ func define(ctx context.Context, c *cluster.Cluster, directory string) error {
 	for _, file := range files {
 		group, resource, _ := strings.Cut(strings.TrimSuffix(file.Name(), ".yaml"), "_")
 		err := c.Until(ctx, resource+" served", func() error {
-			_, err := c.Kubectl(ctx, "", "get", resource+"."+group)
+			_, err := kubectl(ctx, c, "", "get", resource+"."+group)
 			return err
 		})
 		if err != nil {
@@ -153,10 +153,10 @@ featureGates: {ElasticJobsViaWorkloadSlices: true, VisibilityOnDemand: false}
 	case trainingOperator:
 		// It makes certificates of its own, which nothing here uses, keeps them in a secret
 		// that has to be there, and waits until it finds them in a folder that cannot be chosen.
-		if _, err := c.Kubectl(ctx, "", "create", "namespace", "kubeflow"); err != nil {
+		if _, err := kubectl(ctx, c, "", "create", "namespace", "kubeflow"); err != nil {
 			return nil, false, err
 		}
-		if _, err := c.Kubectl(ctx, "", "create", "secret", "generic", "training-operator-webhook-cert", "--namespace=kubeflow"); err != nil {
+		if _, err := kubectl(ctx, c, "", "create", "secret", "generic", "training-operator-webhook-cert", "--namespace=kubeflow"); err != nil {
 			return nil, false, err
 		}
 		const mounted = "/tmp/k8s-webhook-server/serving-certs"

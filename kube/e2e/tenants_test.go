@@ -23,7 +23,7 @@ func TestTenants(t *testing.T) {
 	newPool(t, pool, nodes)
 	_, err := kube.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: greedy}}, metav1.CreateOptions{})
 	must(t, err)
-	t.Cleanup(func() { _, _ = kube.Kubectl(context.Background(), "", "delete", "namespace", greedy, "--wait=false") })
+	t.Cleanup(func() { _, _ = kubectl(context.Background(), kube, "", "delete", "namespace", greedy, "--wait=false") })
 	controller{
 		pool: pool, account: release,
 		more: fmt.Sprintf(", groups: [{name: modest, namespaces: [%s]}, {name: greedy, namespaces: [%s], limit: 2, maxWeight: 10}]", pool, greedy),
@@ -61,9 +61,9 @@ func TestTenants(t *testing.T) {
 		t.Errorf("later it has %d nodes; want its limit of 2", bound)
 	}
 
-	_, err = kube.Kubectl(t.Context(), "", "apply", "-f", root+"/examples/tenants.yaml")
+	_, err = kubectl(t.Context(), kube, "", "apply", "-f", root+"/examples/tenants.yaml")
 	must(t, err)
-	t.Cleanup(func() { _, _ = kube.Kubectl(context.Background(), "", "delete", "-f", root+"/examples/tenants.yaml") })
+	t.Cleanup(func() { _, _ = kubectl(context.Background(), kube, "", "delete", "-f", root+"/examples/tenants.yaml") })
 	forged := elastic(1)
 	maps.Copy(forged, map[string]string{"elastalloc.dev/decision": "{}"})
 	for annotation, annotations := range map[string]map[string]string{

@@ -26,7 +26,7 @@ func TestUnused(t *testing.T) {
 		_, err := kube.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
 		must(t, err)
 		t.Cleanup(func() {
-			_, _ = kube.Kubectl(context.Background(), "", "delete", "namespace", namespace, "--wait=false")
+			_, _ = kubectl(context.Background(), kube, "", "delete", "namespace", namespace, "--wait=false")
 		})
 	}
 	_, err := kube.Client.CoreV1().ResourceQuotas("unused-quota").Create(t.Context(), &corev1.ResourceQuota{
@@ -68,7 +68,7 @@ func TestUnused(t *testing.T) {
 		"managed": {"NotElastic", "another controller makes its pods"}, "selects": {"Elsewhere", "matches no node of the pool"},
 	} {
 		wait.For(t, "an event on "+name, func() (bool, string) {
-			told, err := kube.Kubectl(t.Context(), "", "get", "events", "-A", "--field-selector", "involvedObject.name="+name, "-o", "custom-columns=REASON:.reason,NOTE:.message,TYPE:.type")
+			told, err := kubectl(t.Context(), kube, "", "get", "events", "-A", "--field-selector", "involvedObject.name="+name, "-o", "custom-columns=REASON:.reason,NOTE:.message,TYPE:.type")
 			must(t, err)
 			return strings.Contains(told, want[0]) && strings.Contains(told, want[1]), told
 		})

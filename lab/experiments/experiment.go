@@ -166,21 +166,18 @@ func (m *measures) notLower(name, setting string, paper []float64, of func(*Row)
 	}))
 }
 
-// chart is a figure to be drawn: series over the pools, or a histogram of samples.
+// chart is a figure to be drawn: series over the pools, or samples of decision times.
 type chart struct {
 	name, title, label string
 	series             []figures.Series
 	samples            []figures.Sample
 }
 
-// smallestDecision is what shorter decisions count as in a histogram, in milliseconds.
-const smallestDecision = 0.001
-
 func (c *chart) draw() (figures.Named, error) {
 	named := figures.Named{Name: "figure-" + c.name}
 	var err error
 	if c.samples != nil {
-		named.Figure, err = figures.Histogram(c.title, "time of a decision (ms)", c.label, smallestDecision, c.samples...)
+		named.Figure, err = figures.DecisionTimes(c.title, c.samples...)
 	} else {
 		named.Figure, err = figures.Lines(c.title, "nodes in the pool", c.label, c.series...)
 	}

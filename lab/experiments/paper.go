@@ -140,8 +140,7 @@ func (m *measures) decisionTimes() Experiment {
 	add("maximum", "ms", threeDigits, []float64{2480}, func(t *Timing) float64 { return t.Max })
 	add("decisions", "", whole, nil, func(t *Timing) float64 { return float64(t.Decisions) })
 	c := chart{
-		name: e.Name, title: fmt.Sprintf("Decision times of optimal, %d nodes", m.pools[0]), label: "share of decisions (%)",
-		samples: []figures.Sample{},
+		name: e.Name, title: fmt.Sprintf("Decision times of optimal, %d nodes", m.pools[0]), samples: []figures.Sample{},
 	}
 	for i := range m.timings {
 		c.samples = append(c.samples, figures.Sample{Name: string(m.timings[i].Source), Values: m.timings[i].millis})

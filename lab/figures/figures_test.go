@@ -129,13 +129,13 @@ func TestLinesRefuses(t *testing.T) {
 	}
 }
 
-func TestHistogram(t *testing.T) {
-	f, err := Histogram("Title", "ms", "share", 0.01,
+func TestDecisionTimes(t *testing.T) {
+	f, err := DecisionTimes("Title",
 		Sample{Name: "one", Values: []float64{0, 0.5, 0.6, 20}}, Sample{Name: "none"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	shows(t, render(t, f), "Title", "ms", "share", "one", "0.01", "0.1", "1", "10")
+	shows(t, render(t, f), "Title", "time of a decision (ms)", "share of decisions (%)", "one", "0.001", "0.01", "0.1", "1", "10")
 }
 
 func TestStylesDiffer(t *testing.T) {

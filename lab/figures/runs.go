@@ -16,9 +16,6 @@ type Named struct {
 	Wide bool
 }
 
-// smallestSolve is the shortest decision time, in milliseconds, that the histogram shows.
-const smallestSolve = 0.001
-
 // measure is a measure of runs over the size of the pool. NaN is not drawn.
 type measure struct {
 	name, title, label string
@@ -71,7 +68,7 @@ func OfRuns(runs []*sim.Result, summary *results.Summary) ([]Named, error) {
 		}
 		times = append(times, sample)
 	}
-	histogram, err := Histogram("Decision times", "time of a decision (ms)", "share of decisions (%)", smallestSolve, times...)
+	histogram, err := DecisionTimes("Decision times", times...)
 	return append(named, Named{Name: "decision_times", Figure: histogram}), err
 }
 

@@ -5,7 +5,6 @@ package clitest
 import (
 	"bytes"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -66,20 +65,6 @@ func Build(pkg string) (binary string, remove func(), err error) {
 		return "", nil, fmt.Errorf("building %s: %w\n%s", pkg, err, output)
 	}
 	return binary, remove, nil
-}
-
-// RunBinary executes a built program.
-func RunBinary(t *testing.T, binary string, args ...string) (stdout, stderr string, status int) {
-	t.Helper()
-	var out, errs bytes.Buffer
-	command := exec.CommandContext(t.Context(), binary, args...)
-	command.Stdout, command.Stderr = &out, &errs
-	err := command.Run()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
-	}
-	return out.String(), errs.String(), command.ProcessState.ExitCode()
 }
 
 // CompareGolden compares a text with the file of a name in testdata; go test -update

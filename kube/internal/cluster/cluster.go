@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -167,18 +166,6 @@ func (c *Cluster) Run(name, path string, args ...string) (*Process, error) {
 // Program returns the path of a program that `make kube` builds.
 func (c *Cluster) Program(name string) string {
 	return filepath.Join(c.Programs, "bin", name)
-}
-
-// Kubectl runs kubectl as the administrator, with standard input, and returns what it
-// printed; the error has it as well.
-func (c *Cluster) Kubectl(ctx context.Context, stdin string, args ...string) (string, error) {
-	command := exec.CommandContext(ctx, c.Program("kubectl"), append([]string{"--kubeconfig", c.Kubeconfig}, args...)...)
-	command.Stdin = strings.NewReader(stdin)
-	output, err := command.CombinedOutput()
-	if err != nil {
-		return string(output), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, output)
-	}
-	return string(output), nil
 }
 
 // WriteKubeconfig writes a kubeconfig for a bearer token.

@@ -1,9 +1,19 @@
 package figures
 
 import (
+	"cmp"
+	"fmt"
+	"image/color"
 	"math"
 	"slices"
+	"time"
 
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/elastalloc/elastalloc/internal/format"
 	"github.com/elastalloc/elastalloc/lab/results"
 	"github.com/elastalloc/elastalloc/sim"
 )
@@ -105,3 +115,167 @@ func FixedSize(policy string) bool {
 // smallestSlowdown is the least slowdown that a figure shows: a recorded job may have
 // been faster than alone in the pool.
 const smallestSlowdown = 0.1
+
+// Gantt draws the jobs of runs on one scale, a figure for each: a line for each job in the order
+// of submission, thin and grey while it has no nodes, and the darker the more it has.
+func Gantt(runs ...*sim.Result) []Named {
+	most, last := 1, time.Duration(0)
+	for _, run := range runs {
+		for i := range run.Jobs {
+			last = max(last, run.Jobs[i].End)
+			for _, held := range run.Jobs[i].Nodes {
+				most = max(most, held.Nodes)
+			}
+		}
+	}
+	unit, name := time.Hour, "hours"
+	if last < 3*time.Hour {
+		unit, name = time.Minute, "minutes"
+	}
+	line := func(nodes int) plot.Thumbnailer { return &plotter.Line{LineStyle: ganttStyle(nodes, most)} }
+	var named []Named
+	for _, run := range runs {
+		f := newFigure(fmt.Sprintf("Jobs under %s, %d nodes", run.Policy, run.Nodes), name+" from the first submission", "jobs by submission")
+		g := gantt{run.Jobs, most, unit}
+		f.plot.Add(g)
+		f.plot.X.Max = g.at(last)
+		f.plot.Y.Tick.Marker = plot.ConstantTicks{}
+		f.plot.X.Tick.Marker = plot.TickerFunc(roundTicks)
+		f.padAxes()
+		f.width = 1.5 * width // It has the page to itself.
+		f.height = min(16*vg.Centimeter, max(7*vg.Centimeter, 4*vg.Centimeter+vg.Points(1.2)*vg.Length(len(run.Jobs))))
+		f.legend.Add("no nodes", line(0))
+		for nodes := 1; nodes <= most; nodes *= 2 {
+			f.legend.Add(format.Count(nodes, "node"), line(nodes))
+		}
+		named = append(named, Named{Name: "jobs_" + run.Policy, Figure: f, Wide: true})
+	}
+	return named
+}
+
+// gantt is a plotter of jobs.
+type gantt struct {
+	jobs []sim.JobResult
+	most int
+	unit time.Duration // of the x axis
+}
+
+func (g gantt) at(t time.Duration) float64 { return float64(t) / float64(g.unit) }
+
+// ganttStyle returns how a job is drawn while it holds some of at most this many nodes.
+func ganttStyle(nodes, most int) draw.LineStyle {
+	if nodes == 0 {
+		return draw.LineStyle{Color: color.Gray{Y: 0xb0}, Width: vg.Points(0.3)}
+	}
+	// From light to dark blue, as many steps as doublings.
+	share := math.Log2(float64(nodes)+1) / math.Log2(float64(most)+1)
+	mix := func(light, dark float64) uint8 { return uint8(light + share*(dark-light)) }
+	return draw.LineStyle{Color: color.RGBA{mix(0xa6, 0x08), mix(0xc8, 0x30), mix(0xe6, 0x6b), 0xff}, Width: vg.Points(1.6)}
+}
+
+// DataRange returns what the axes span.
+func (g gantt) DataRange() (xmin, xmax, ymin, ymax float64) {
+	for i := range g.jobs {
+		xmax = max(xmax, g.at(g.jobs[i].End))
+	}
+	return 0, xmax, -float64(len(g.jobs)), 1
+}
+
+// Plot draws the jobs, the first at the top.
+func (g gantt) Plot(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	// As thick as the room allows.
+	thickest := min(vg.Points(4), 0.8*c.Size().Y/vg.Length(max(1, len(g.jobs))))
+	for i := range g.jobs {
+		job := &g.jobs[i]
+		line := func(nodes int, from, to time.Duration) {
+			style := ganttStyle(nodes, g.most)
+			if nodes > 0 {
+				style.Width = thickest
+			}
+			at := y(-float64(i))
+			c.StrokeLine2(style, x(g.at(from)), at, x(g.at(to)), at)
+		}
+		at, nodes := job.Submit, 0
+		for _, held := range job.Nodes {
+			if held.At > at {
+				line(nodes, at, held.At)
+			}
+			at, nodes = held.At, held.Nodes
+		}
+	}
+}
+
+// slowdownGroups is into how many groups of equally many jobs SlowdownByLength divides.
+const slowdownGroups = 10
+
+// SlowdownByLength draws how much longer than alone in the pool jobs take: for each tenth of
+// the jobs, from the shortest, the median slowdown and the 95th percentile.
+func SlowdownByLength(runs ...*sim.Result) (median, tail *Figure, err error) {
+	var medians, tails []Series
+	for _, run := range runs {
+		jobs := slices.Clone(run.Jobs)
+		slices.SortStableFunc(jobs, func(a, b sim.JobResult) int { return cmp.Compare(a.Alone, b.Alone) })
+		m, p := Series{Name: run.Policy}, Series{Name: run.Policy}
+		groups := min(slowdownGroups, len(jobs))
+		for g := range groups {
+			var values []float64
+			for _, job := range jobs[g*len(jobs)/groups : (g+1)*len(jobs)/groups] {
+				values = append(values, job.Slowdown())
+			}
+			x := float64(g + 1)
+			m.X, m.Y = append(m.X, x), append(m.Y, logSlowdown(sim.Quantile(values, 0.5)))
+			p.X, p.Y = append(p.X, x), append(p.Y, logSlowdown(sim.Quantile(values, 0.95)))
+		}
+		medians, tails = append(medians, m), append(tails, p)
+	}
+	const label = "tenth of the jobs by length, the shortest first"
+	if median, err = Lines("Slowdown by length: the median", label, "total time by time alone", medians...); err != nil {
+		return nil, nil, err
+	}
+	if tail, err = Lines("Slowdown by length: the 95th percentile", label, "total time by time alone", tails...); err != nil {
+		return nil, nil, err
+	}
+	for _, figure := range []*Figure{median, tail} {
+		figure.plot.Y.Tick.Marker = logTicks(1, 2, 5)
+	}
+	return median, tail, nil
+}
+
+// logSlowdown returns where a slowdown is on a logarithmic axis.
+func logSlowdown(slowdown float64) float64 { return math.Log10(max(slowdown, smallestSlowdown)) }
+
+// Bars draws a bar for each name, and its value.
+func Bars(title, label string, names []string, values []float64) (*Figure, error) {
+	f := newFigure(title, label, "")
+	for i, value := range values {
+		// From the top down, each in the colour that its policy has in other figures.
+		bar, err := plotter.NewBarChart(plotter.Values{value}, vg.Points(18))
+		if err != nil {
+			return nil, err
+		}
+		bar.Horizontal, bar.XMin = true, float64(len(values)-1-i)
+		bar.Color, bar.LineStyle.Width = styleOf(i).line.Color, 0
+		text, err := plotter.NewLabels(plotter.XYLabels{
+			XYs: plotter.XYs{{X: value, Y: bar.XMin}}, Labels: []string{fmt.Sprintf("%.1f", value)},
+		})
+		if err != nil {
+			return nil, err
+		}
+		text.TextStyle[0].YAlign = draw.YCenter
+		text.Offset.X = vg.Points(4)
+		text.TextStyle[0].Font = f.plot.X.Tick.Label.Font
+		f.plot.Add(bar, text)
+	}
+	ticks := make(plot.ConstantTicks, len(names))
+	for i, name := range names {
+		// Spaces leave room for a mark: in a browser's font a name may be wider.
+		ticks[i] = plot.Tick{Value: float64(len(names) - 1 - i), Label: name + "     "}
+	}
+	f.plot.Y.Tick.Marker = ticks
+	f.plot.Y.Tick.Width = 0
+	f.plot.Y.Min, f.plot.Y.Max = -0.7, float64(len(names))-0.3
+	f.plot.X.Min, f.plot.X.Max = 0, 1.12*slices.Max(append([]float64{1e-9}, values...))
+	f.plot.X.Tick.Marker = plot.TickerFunc(roundTicks)
+	return f, nil
+}

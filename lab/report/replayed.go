@@ -280,31 +280,28 @@ func jobSection(runs []*sim.Result, before, after int) (Section, error) {
 // Tables lays out the runs: how long jobs take, then at what price.
 func (f *Replayed) Tables() []Table {
 	in, unit := f.unit()
-	of := func(cell func(*sim.Summary) string) func(int) string {
-		return func(run int) string { return cell(&f.Summary.Runs[run]) }
-	}
 	// Of what really happened there is nothing to say beside itself.
-	detail := func(cell func(*Detail) string) func(int) string {
-		return func(run int) string {
+	detail := func(cell func(*Detail) string) func(int, *sim.Summary) string {
+		return func(run int, _ *sim.Summary) string {
 			if run == 0 {
 				return ""
 			}
 			return cell(&f.Details[run])
 		}
 	}
-	policy := column{"policy", "", of(func(s *sim.Summary) string { return s.Policy })}
+	policy := column{"policy", "", func(_ int, s *sim.Summary) string { return s.Policy }}
 	none := func(int) string { return "" }
 	return []Table{
-		tabulate(len(f.Runs), none, policy,
-			column{"total", "mean time from submission to end, in " + unit + ", as all times", of(func(s *sim.Summary) string { return in(s.MeanTotalSeconds) })},
-			column{"unserved", "the mean part of it without nodes, in the queue and in pauses", of(func(s *sim.Summary) string { return in(s.MeanUnservedSeconds) })},
-			column{"p95", "the 95th percentile", of(func(s *sim.Summary) string { return in(s.P95TotalSeconds) })},
-			column{"max", "the maximum", of(func(s *sim.Summary) string { return in(s.MaxTotalSeconds) })},
+		tabulate(f.Summary.Runs, none, policy,
+			column{"total", "mean time from submission to end, in " + unit + ", as all times", func(_ int, s *sim.Summary) string { return in(s.MeanTotalSeconds) }},
+			column{"unserved", "the mean part of it without nodes, in the queue and in pauses", func(_ int, s *sim.Summary) string { return in(s.MeanUnservedSeconds) }},
+			column{"p95", "the 95th percentile", func(_ int, s *sim.Summary) string { return in(s.P95TotalSeconds) }},
+			column{"max", "the maximum", func(_ int, s *sim.Summary) string { return in(s.MaxTotalSeconds) }},
 			column{"later", "share of jobs that take over a step longer than they really did", detail(func(d *Detail) string { return percent(d.LaterThanRecorded) })}),
-		tabulate(len(f.Runs), none, policy,
-			column{"rescales", "changes of nodes per job", of(func(s *sim.Summary) string { return fmt.Sprintf("%.2f", s.RescalesPerJob()) })},
-			column{"pauses", "those of them that took all nodes", of(func(s *sim.Summary) string { return fmt.Sprintf("%.2f", s.Pauses) })},
-			column{"idle h", "idle node hours", func(run int) string { return fmt.Sprintf("%.1f", f.Details[run].IdleNodeHours) }},
+		tabulate(f.Summary.Runs, none, policy,
+			column{"rescales", "changes of nodes per job", func(_ int, s *sim.Summary) string { return fmt.Sprintf("%.2f", s.RescalesPerJob()) }},
+			column{"pauses", "those of them that took all nodes", func(_ int, s *sim.Summary) string { return fmt.Sprintf("%.2f", s.Pauses) }},
+			column{"idle h", "idle node hours", func(run int, _ *sim.Summary) string { return fmt.Sprintf("%.1f", f.Details[run].IdleNodeHours) }},
 			column{"unseen", "share of node hours on sizes that a job was never seen on", detail(func(d *Detail) string { return percent(d.UnseenSizeShare) })},
 			column{"after", "jobs that end after the recording, when no more come", detail(func(d *Detail) string { return fmt.Sprint(d.EndAfterRecording) })}),
 	}

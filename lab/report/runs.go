@@ -6,16 +6,18 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/elastalloc/elastalloc/sim"
 )
 
-// column is a column of a table of runs.
+// column is a column of a table of runs; cell is given the position of one, and its measures.
 type column struct {
 	name, meaning string
-	cell          func(run int) string
+	cell          func(run int, s *sim.Summary) string
 }
 
 // tabulate lays out runs; heading returns what stands above one, if anything.
-func tabulate(runs int, heading func(run int) string, columns ...column) Table {
+func tabulate(runs []sim.Summary, heading func(run int) string, columns ...column) Table {
 	t := Table{}
 	for _, c := range columns {
 		t.Header = append(t.Header, c.name)
@@ -29,7 +31,7 @@ func tabulate(runs int, heading func(run int) string, columns ...column) Table {
 		}
 		row := make([]string, len(columns))
 		for n, c := range columns {
-			row[n] = c.cell(run)
+			row[n] = c.cell(run, &runs[run])
 		}
 		t.Rows = append(t.Rows, row)
 	}

@@ -87,48 +87,45 @@ func (f *Simulated) page() (*Page, error) {
 // Tables lays out the runs, a group for each pool: how long jobs take, then at what price.
 func (f *Simulated) Tables() []Table {
 	summary := &f.Summary
-	of := func(cell func(*sim.Summary) string) func(int) string {
-		return func(run int) string { return cell(&summary.Runs[run]) }
-	}
-	policy := column{"policy", "", of(func(s *sim.Summary) string { return s.Policy })}
+	policy := column{"policy", "", func(_ int, s *sim.Summary) string { return s.Policy }}
 	times := []column{
 		policy,
-		{"queue", "mean time to the first nodes, in minutes, as all times of jobs", of(func(s *sim.Summary) string { return minutes(s.MeanQueueSeconds) })},
-		{"unserved", "mean time without nodes: in the queue and in pauses", of(func(s *sim.Summary) string { return minutes(s.MeanUnservedSeconds) })},
-		{"total", "mean time from submission to end", of(func(s *sim.Summary) string { return minutes(s.MeanTotalSeconds) })},
-		{"p95", "its 95th percentile", of(func(s *sim.Summary) string { return minutes(s.P95TotalSeconds) })},
-		{"max", "its maximum", of(func(s *sim.Summary) string { return minutes(s.MaxTotalSeconds) })},
-		{"later", "share of jobs that end later than under equal shares (max-min)", of(func(s *sim.Summary) string {
+		{"queue", "mean time to the first nodes, in minutes, as all times of jobs", func(_ int, s *sim.Summary) string { return minutes(s.MeanQueueSeconds) }},
+		{"unserved", "mean time without nodes: in the queue and in pauses", func(_ int, s *sim.Summary) string { return minutes(s.MeanUnservedSeconds) }},
+		{"total", "mean time from submission to end", func(_ int, s *sim.Summary) string { return minutes(s.MeanTotalSeconds) }},
+		{"p95", "its 95th percentile", func(_ int, s *sim.Summary) string { return minutes(s.P95TotalSeconds) }},
+		{"max", "its maximum", func(_ int, s *sim.Summary) string { return minutes(s.MaxTotalSeconds) }},
+		{"later", "share of jobs that end later than under equal shares (max-min)", func(_ int, s *sim.Summary) string {
 			if s.LaterShare == nil || s.Policy == sim.MaxMinPolicy {
 				return ""
 			}
 			return percent(*s.LaterShare)
-		})},
+		}},
 	}
 	price := []column{
 		policy,
-		{"slowdown", "the largest of total time by the time alone in the pool", of(func(s *sim.Summary) string { return fmt.Sprintf("%.1f", s.MaxSlowdown) })},
-		{"rescales", "changes of nodes per job after its start", of(func(s *sim.Summary) string { return fmt.Sprintf("%.2f", s.RescalesPerJob()) })},
-		{"pauses", "those of them that took all nodes", of(func(s *sim.Summary) string { return fmt.Sprintf("%.2f", s.Pauses) })},
-		{"extra", "jobs per 100 that had ended beyond those of " + summary.Baseline(), of(func(s *sim.Summary) string {
+		{"slowdown", "the largest of total time by the time alone in the pool", func(_ int, s *sim.Summary) string { return fmt.Sprintf("%.1f", s.MaxSlowdown) }},
+		{"rescales", "changes of nodes per job after its start", func(_ int, s *sim.Summary) string { return fmt.Sprintf("%.2f", s.RescalesPerJob()) }},
+		{"pauses", "those of them that took all nodes", func(_ int, s *sim.Summary) string { return fmt.Sprintf("%.2f", s.Pauses) }},
+		{"extra", "jobs per 100 that had ended beyond those of " + summary.Baseline(), func(_ int, s *sim.Summary) string {
 			return number("%+.1f", summary.ExtraJobs(s))
-		})},
-		{"proven", "share of decisions that are proven optimal", of(func(s *sim.Summary) string { return number("%.2f %%", s.ProvenPercent()) })},
-		{"time", "the median of what a decision took", of(func(s *sim.Summary) string { return fmt.Sprintf("%.2f ms", s.SolveMillis.Median) })},
+		}},
+		{"proven", "share of decisions that are proven optimal", func(_ int, s *sim.Summary) string { return number("%.2f %%", s.ProvenPercent()) }},
+		{"time", "the median of what a decision took", func(_ int, s *sim.Summary) string { return fmt.Sprintf("%.2f ms", s.SolveMillis.Median) }},
 	}
 	if f.hasTeams() {
-		times = append(times, column{"held", "share of the pool's nodes held until the last submission", of(func(s *sim.Summary) string {
+		times = append(times, column{"held", "share of the pool's nodes held until the last submission", func(_ int, s *sim.Summary) string {
 			return number("%.0f %%", 100*float64(s.Utilization))
-		})})
-		price = append(price, column{"team", "the worst team: its mean total time by the one under " + sim.PartitionsPolicy, of(func(s *sim.Summary) string {
+		}})
+		price = append(price, column{"team", "the worst team: its mean total time by the one under " + sim.PartitionsPolicy, func(_ int, s *sim.Summary) string {
 			if s.WorstTeam == nil {
 				return ""
 			}
 			return number("%.2f", *s.WorstTeam)
-		})})
+		}})
 	}
 	if summary.Runs[0].NodeTypes != nil {
-		price = append(price, column{"moves", "those that changed the node type as well", of(func(s *sim.Summary) string { return fmt.Sprintf("%.2f", s.Moves) })})
+		price = append(price, column{"moves", "those that changed the node type as well", func(_ int, s *sim.Summary) string { return fmt.Sprintf("%.2f", s.Moves) }})
 	}
 	heading := func(run int) string {
 		if run > 0 && summary.Runs[run].Nodes == summary.Runs[run-1].Nodes {
@@ -136,7 +133,7 @@ func (f *Simulated) Tables() []Table {
 		}
 		return format.Count(summary.Runs[run].Nodes, "node")
 	}
-	tables := []Table{tabulate(len(summary.Runs), heading, times...), tabulate(len(summary.Runs), heading, price...)}
+	tables := []Table{tabulate(summary.Runs, heading, times...), tabulate(summary.Runs, heading, price...)}
 	if summary.Runs[0].NodeTypes != nil {
 		tables = append(tables, f.typesTable())
 	}

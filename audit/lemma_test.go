@@ -230,8 +230,10 @@ func TestRounding(t *testing.T) {
 			}
 		}
 	}
-	m := &model{quotaPrice: 0.3, slack: 0x1p-41, unit: 40}
-	if cost, exact := float64(m.shortCost(7)), math.Ldexp(0.3*7, 40); cost > exact || cost < exact*(1-0x1p-39) {
-		t.Errorf("a shortage costs %v units; want %v, rounded down", cost, exact)
+	m := &model{quotaPrice: 0.3, slack: 0x1p-41, unit: 40, floors: []int{9}, short: []int{4}}
+	for nodes, short := range []float64{5, 4, 3, 2, 1, 0, -1, -2, -3, -4, -4} {
+		if cost, exact := float64(m.shortCost(0, nodes)), math.Ldexp(0.3*short, 40); cost > exact || cost < exact-math.Abs(exact)*0x1p-39-1 {
+			t.Errorf("%v nodes more below the floor cost %v units; want %v, rounded down", short, cost, exact)
+		}
 	}
 }

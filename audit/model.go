@@ -20,6 +20,7 @@ type model struct {
 	capacity   []int // of each row
 	members    []member
 	floors     []int // of each group
+	short      []int // nodes below them that a plan is compared with
 	quotaPrice float64
 	slack      float64 // more than the relative error of a number made of the request
 	claim      float64 // the largest value that the answer speaks of
@@ -61,7 +62,7 @@ const (
 // newModel works out the numbers of the jobs that the admission lets in.
 func newModel(s *snapshot, standings []standing, claim float64, prices []float64, e *effort) (*model, error) {
 	m := &model{
-		snapshot: s, capacity: s.nodes, claim: claim, floors: make([]int, len(s.groups)), slack: 0x1p-41 + 0x1p-52*float64(len(s.jobs)),
+		snapshot: s, capacity: s.nodes, claim: claim, floors: make([]int, len(s.groups)), short: make([]int, len(s.groups)), slack: 0x1p-41 + 0x1p-52*float64(len(s.jobs)),
 	}
 	if !s.several() {
 		m.capacity = slices.Repeat(s.nodes, s.steps)
@@ -117,6 +118,9 @@ func (m *model) scale() bool {
 			trifle -= more
 			j.byStep = true
 		}
+	}
+	for _, short := range m.short {
+		total += m.quotaPrice * float64(short)
 	}
 	_, exponent := math.Frexp(max(total+min(m.cost, 64*total), math.SmallestNonzeroFloat64))
 	m.unit = valueBits - exponent
@@ -246,9 +250,11 @@ func (m *model) up(v, magnitude float64) int64 {
 	return int64(math.Ceil(math.Ldexp(v+m.slack*magnitude, m.unit)))
 }
 
-// shortCost returns what a shortage of nodes below a floor costs, in units, at most that.
-func (m *model) shortCost(nodes int) int64 {
-	cost := math.Ldexp(m.quotaPrice*float64(nodes)*(1-m.slack), m.unit)
+// shortCost returns what a shortage of a group costs more than that which it is compared with, in
+// units, at most that.
+func (m *model) shortCost(g, nodes int) int64 {
+	cost := m.quotaPrice * float64(max(0, m.floors[g]-nodes)-m.short[g])
+	cost = math.Floor(math.Ldexp(cost-m.slack*math.Abs(cost), m.unit))
 	return int64(min(cost, -never)) // More than that is too much, too.
 }
 
@@ -299,11 +305,32 @@ func (m *model) objective(plan [][]int) (most, least float64) {
 		sum, magnitude = sum+v, magnitude+of
 	}
 	for g, nodes := range m.groupNodes(plan, 0) {
-		short := m.quotaPrice * float64(max(0, m.floors[g]-nodes))
-		sum, magnitude = sum-short, magnitude+short
+		short := m.quotaPrice * float64(max(0, m.floors[g]-nodes)-m.short[g])
+		sum, magnitude = sum-short, magnitude+math.Abs(short)
 	}
 	loss := m.slack*magnitude + leastWorth
 	return sum + loss, sum - loss
+}
+
+// relate has every plan be worth what it is worth more than one: rounding is then that of what
+// they differ in, however much that plan is the sum of.
+func (m *model) relate(plan [][]int) {
+	for g, nodes := range m.groupNodes(plan, 0) {
+		m.short[g] = max(0, m.floors[g]-nodes)
+	}
+	for i, nodes := range plan {
+		j := &m.members[i]
+		v, magnitude, _ := m.value(j, nodes)
+		on := max(0, slices.IndexFunc(nodes, func(k int) bool { return k > 0 }))
+		for t, r := range j.rows {
+			for n, k := range j.sizes {
+				r.fixed[n], r.magnitude[n] = r.fixed[n]-v, r.magnitude[n]+magnitude
+				if k == nodes[on] && (k == 0 || t == on) {
+					r.fixed[n], r.magnitude[n] = 0, 0
+				}
+			}
+		}
+	}
 }
 
 // groupNodes returns the nodes of every group in a step.

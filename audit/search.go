@@ -49,34 +49,38 @@ type search struct {
 
 // prove returns what shows that no legal plan is better than the answer claims.
 func (a *answer) prove(e *effort) (reason string, err error) {
-	claim, what := a.report.GetBound(), "bound"
+	claim, what, optimal, than := a.report.GetBound(), "bound", false, 0.0
 	if a.report.GetReason() == elastallocv1.Reason_REASON_OPTIMAL {
-		claim, what = a.report.GetObjective(), "objective"
+		claim, what, optimal = a.report.GetObjective(), "objective", true
 	}
-	better := claim + Tolerance*scale(claim)
-	plan := a.better(e, better)
-	switch {
-	case plan == nil && a.plan == nil:
-		return "", leaveOpen("answer has no plan (ask include_plan): no plan is worth more than the %s of %v, "+
-			"but what this one is worth cannot be added up", what, claim)
-	case plan == nil && !a.exact():
-		return "", leaveOpen("no plan is worth more than the %s of %v, but what this one is worth is known only up to rounding", what, claim)
-	case plan == nil:
-		return "the answer is legal and adds up, and no plan is worth more than the " + what, nil
+	for related := !optimal || a.totalTime == nil; ; related = true {
+		better := claim - than + Tolerance*scale(claim)
+		plan := a.better(e, better)
+		switch {
+		case plan == nil && a.plan == nil:
+			return "", leaveOpen("answer has no plan (ask include_plan): no plan is worth more than the %s of %v, "+
+				"but what this one is worth cannot be added up", what, claim)
+		case plan == nil:
+			return "the answer is legal and adds up, and no plan is worth more than the " + what, nil
+		}
+		if bad := a.legal(plan, len(a.capacity), false); bad != nil {
+			return "", leaveOpen("the check has made an illegal plan: %w", bad) // A defect of the check.
+		}
+		if _, least := a.objective(plan); least > better {
+			return "", refute("a plan is worth %v, more than the %s of %v: %s", than+least, what, claim, a.describe(plan))
+		}
+		if related {
+			return "", leaveOpen("a plan reaches the %s up to rounding", what)
+		}
+		// Values of either sign may add up to next to nothing: plans are held against the answer's.
+		if a.model, err = newModel(a.snapshot, a.admit(), a.claim, a.report.GetNodePrices(), e); err != nil {
+			return "", err
+		}
+		if a.relate(a.plan); !a.scale() {
+			return "", leaveOpen("what plans differ by is beyond what the check can add up")
+		}
+		than = claim
 	}
-	if bad := a.legal(plan, len(a.capacity), false); bad != nil {
-		return "", leaveOpen("the check has made an illegal plan: %w", bad) // A defect of the check.
-	}
-	if _, least := a.objective(plan); least > better {
-		return "", refute("a plan is worth %v, more than the %s of %v: %s", least, what, claim, a.describe(plan))
-	}
-	return "", leaveOpen("a plan reaches the %s up to rounding", what)
-}
-
-// exact reports whether what the plan is worth is known to the tolerance.
-func (a *answer) exact() bool {
-	most, least := a.objective(a.plan)
-	return (most-least)/2 <= Tolerance*scale((most+least)/2)
 }
 
 // better returns a plan that may be worth more than a target, nil if none is.
@@ -183,6 +187,9 @@ func (s *search) reduce() bool {
 	slack := -s.target
 	for t, price := range s.nodes {
 		slack += price * int64(s.width[t])
+	}
+	for g, floor := range s.floors { // At best no group is short of nodes.
+		slack -= s.shortCost(g, floor)
 	}
 	for i := range s.members {
 		p := &plans{search: s, member: &s.members[i], position: i}

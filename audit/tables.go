@@ -85,7 +85,7 @@ func (s *search) table(t, g int) *layer {
 		for n := range within.value {
 			nodes := within.from + n
 			if v := within.at(nodes); v != never {
-				v -= s.shortCost(max(0, s.floors[inner]-nodes))
+				v -= s.shortCost(inner, nodes)
 				item.options = append(item.options, option{nodes, v})
 			}
 		}

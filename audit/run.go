@@ -82,7 +82,7 @@ func (s *search) run(width int) (plan [][]int, complete bool) {
 			states = next
 			if len(states) > width {
 				complete = false
-				slices.SortStableFunc(states, func(a, b state) int { return cmp.Compare(b.most, a.most) })
+				slices.SortFunc(states, func(a, b state) int { return cmp.Or(cmp.Compare(b.most, a.most), cmp.Compare(a.trace, b.trace)) })
 				states = states[:width]
 			}
 		}

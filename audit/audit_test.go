@@ -274,6 +274,9 @@ func TestLeavesOpen(t *testing.T) {
 		if request == cancels {
 			response = decide(t, request)
 			of := response.GetReport()
+			if of.GetReason() != elastallocv1.Reason_REASON_FEASIBLE {
+				t.Errorf("%v is said to be %v", of.GetObjective(), of.GetReason())
+			}
 			of.Reason, of.Bound, of.RelativeGap = elastallocv1.Reason_REASON_OPTIMAL, of.GetObjective(), 0
 		}
 		got := audit.Check(t.Context(), request, response, audit.Options{Work: 1e8})

@@ -2,6 +2,7 @@ package solver
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 )
@@ -127,6 +128,23 @@ func (p *Problem) Objective(plan Plan) float64 {
 		total -= p.shortfall(plan)
 	}
 	return total
+}
+
+// Rounding returns how far the objective of a legal plan may be off: by the last bits, three of
+// 53, of all that it was added up from.
+func (p *Problem) Rounding(plan Plan) float64 {
+	magnitude := 0.0
+	for i := range p.Jobs {
+		j := &p.Jobs[i]
+		magnitude += math.Abs(j.Value(plan[i]))
+		if n := j.position(plan[i][0], 0); n >= 0 && j.ChangeCost != nil {
+			magnitude += 2 * j.ChangeCost[n] // It was taken off as much more.
+		}
+	}
+	if len(p.Groups) > 0 {
+		magnitude += p.shortfall(plan)
+	}
+	return magnitude * 0x1p-50
 }
 
 // Value returns the job's part of the objective under the given nodes per step.

@@ -70,6 +70,10 @@ func (a *answer) test(p *solver.Problem, proven *proof) {
 		proven.bound = p.Ceiling()
 	}
 	proven.bound = max(proven.bound, a.objective)
+	// Of sums that cancel to next to nothing no optimum is known.
+	if off := p.Rounding(a.result.Plan); solver.RelativeGap(a.objective, a.objective+off) > solver.OptimalGap {
+		proven.bound += off
+	}
 }
 
 // prove asks a prover for a bound and turns a panic into an error, as solve does.

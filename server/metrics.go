@@ -49,7 +49,7 @@ func newMetrics(registry prometheus.Registerer, version string, backends []Backe
 			"Fraction by which the optimum may exceed the answer. Proven optimal is up to 1e-9.",
 			[]float64{solver.OptimalGap, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1}), []string{"backend"}),
 		gain: auto.NewHistogram(histogram("elastalloc_gain_over_greedy_ratio",
-			"Objective divided by what greedy would have scored: 1.1 is 10 % more. Not observed where greedy scores 0.",
+			"Objective divided by what greedy would have scored: 1.1 is 10 % more. Only where greedy scores above 0.",
 			[]float64{.9, 1, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 5, 10})),
 		fallbacks: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "elastalloc_fallbacks_total",
@@ -103,14 +103,12 @@ func counters(registry prometheus.Registerer, name, help, label string, values .
 // Observe observes a decision. A sampled span in ctx becomes the exemplar of how long the
 // search took: from a slow bucket to the trace of a call in it.
 func (m *metrics) Observe(ctx context.Context, e *ingress.Event) {
-	if e.Err != nil || !e.HasSnapshot {
+	if e.Err != nil || e.Decision == nil {
 		return
 	}
 	m.snapshotJobs.Observe(float64(e.Jobs))
 	m.snapshotNodes.Observe(float64(e.Nodes))
-	if e.Decision != nil {
-		m.observeOutcome(e.Decision)
-	}
+	m.observeOutcome(e.Decision)
 	r := e.Report
 	if r == nil {
 		return

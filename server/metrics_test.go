@@ -107,6 +107,29 @@ func TestObjectivesAreToldApart(t *testing.T) {
 	}
 }
 
+// TestDecisionsAreCounted: alerts take the count of snapshots for that of decisions, and a pool
+// of several kinds of nodes has them all.
+func TestDecisionsAreCounted(t *testing.T) {
+	t.Parallel()
+	h := startReal(t)
+	request := &elastallocv1.AllocateRequest{
+		Snapshot: &elastallocv1.Snapshot{
+			NodeTypes: []*elastallocv1.NodeType{{Id: "a100", Nodes: 5}, {Id: "t4", Nodes: 2}},
+			Jobs:      []*elastallocv1.Job{{Id: "job", RemainingEta: durationpb.New(time.Hour)}},
+		},
+		Options: &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME},
+	}
+	h.allocate(t, request)
+	if _, err := h.client.Explain(t.Context(), &elastallocv1.ExplainRequest{Snapshot: request.GetSnapshot(), Options: request.GetOptions()}); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"elastalloc_snapshot_jobs_count": "1", "elastalloc_snapshot_nodes_sum": "7"} {
+		if got, _ := h.series(t, name); got != want {
+			t.Errorf("%s is %q; want %s", name, got, want)
+		}
+	}
+}
+
 // TestOutcomesAreCounted checks what the metrics say of what decisions do to jobs.
 func TestOutcomesAreCounted(t *testing.T) {
 	t.Parallel()

@@ -301,7 +301,11 @@ func (c *call) decode(request any) error {
 	if r, ok := request.(interface{ GetSnapshot() *elastallocv1.Snapshot }); ok && r.GetSnapshot() != nil {
 		snapshot := r.GetSnapshot()
 		c.event.HasSnapshot, c.event.SnapshotID = true, snapshot.GetId()
-		c.event.Jobs, c.event.Nodes = len(snapshot.GetJobs()), int(snapshot.GetTotalNodes())
+		types := 0
+		for _, t := range snapshot.GetNodeTypes() {
+			types += int(t.GetNodes())
+		}
+		c.event.Jobs, c.event.Nodes = len(snapshot.GetJobs()), max(int(snapshot.GetTotalNodes()), types)
 	}
 	return nil
 }

@@ -266,6 +266,22 @@ func TestOptionsIgnored(t *testing.T) {
 	}
 }
 
+// TestSpeedsOfNoType checks that what a job says of node types counts for nothing where there are
+// none, to the decision and to its audit.
+func TestSpeedsOfNoType(t *testing.T) {
+	job := solver.Job{ID: "a", RemainingETA: time.Hour, Speeds: []solver.TypeSpeed{{NodeType: "fast", AllowedNodes: []int{64}}}}
+	for allowed, want := range map[int]int{0: solver.DefaultMaxNodes, 4: 4} {
+		if allowed > 0 {
+			job.AllowedNodes = []int{allowed}
+		}
+		d, err := newAllocator(t, elastalloc.Options{}).Allocate(t.Context(), &solver.Snapshot{TotalNodes: 64, Jobs: []solver.Job{job}}, solver.Options{})
+		if err != nil || d.Allocations[0].Nodes != want {
+			t.Errorf("%+v, %v; want %d nodes", d.Allocations, err, want)
+		}
+		job.AllowedNodes = nil
+	}
+}
+
 // TestMissingPrograms checks that a backend without its program says so, and that
 // decisions fall back.
 func TestMissingPrograms(t *testing.T) {

@@ -337,6 +337,10 @@ func (s *snapshot) readJob(from *elastallocv1.Job, ids map[string]int, r *reader
 
 // readKinds reads what a job can train on, and returns the nodes that its ETA is measured on.
 func (s *snapshot) readKinds(j *job, from *elastallocv1.Job, r *reader) (measured kind) {
+	if len(s.types) == 0 && len(from.GetSpeeds()) > 0 {
+		from = proto.CloneOf(from)
+		from.Speeds = nil // Of no type.
+	}
 	own := readCurve(from, &elastallocv1.TypeSpeed{Scaling: from.GetScaling()}, nil, "", r)
 	measured = kind{curve: own, factor: 1}
 	if len(s.types) == 0 {

@@ -73,10 +73,7 @@ func (s *Snapshot) WithDefaults() *Snapshot {
 	filled.fillNodeTypes()
 	copied := false
 	for i := range s.Jobs {
-		job, missing := s.Jobs[i].withDefaults()
-		if len(s.NodeTypes) == 0 && job.Speeds != nil {
-			job.Speeds, missing = nil, true // Of no type.
-		}
+		job, missing := s.Jobs[i].withDefaults(len(s.NodeTypes) > 0)
 		if !missing {
 			continue
 		}
@@ -162,10 +159,13 @@ func NewJob(id string, remainingETA time.Duration) Job {
 	}
 }
 
-// withDefaults returns the job with the default of every field that is not set, and
-// whether any was missing.
-func (j *Job) withDefaults() (filled Job, missing bool) {
+// withDefaults returns the job with the default of every field that is not set, without Speeds
+// where there are no node types, and whether that is another job.
+func (j *Job) withDefaults(types bool) (filled Job, missing bool) {
 	filled = *j
+	if j.Speeds != nil && !types {
+		filled.Speeds, missing = nil, true
+	}
 	if filled.MinNodes == 0 {
 		filled.MinNodes, missing = DefaultMinNodes, true
 	}
@@ -174,7 +174,7 @@ func (j *Job) withDefaults() (filled Job, missing bool) {
 		if len(j.AllowedNodes) > 0 {
 			filled.MaxNodes = slices.Max(j.AllowedNodes)
 		}
-		for _, s := range j.Speeds {
+		for _, s := range filled.Speeds {
 			if len(s.AllowedNodes) > 0 {
 				filled.MaxNodes = max(filled.MaxNodes, slices.Max(s.AllowedNodes))
 			}

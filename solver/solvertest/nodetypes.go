@@ -46,7 +46,9 @@ func DrawNodeTypes(t *rapid.T, s *solver.Snapshot) {
 	s.NodeTypes[0].Nodes += left
 	s.Groups = nil
 	for i := range s.Jobs {
-		drawSpeeds(t, s, &s.Jobs[i])
+		if drawSpeeds(t, s, &s.Jobs[i]); s.Demand(i) < time.Nanosecond.Seconds() {
+			s.Jobs[i].ETANodes = 0 // They are so slow there that nothing would be left.
+		}
 	}
 }
 

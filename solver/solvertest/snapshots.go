@@ -120,7 +120,9 @@ func drawETANodes(t *rapid.T, limits Limits, job *solver.Job) {
 		}
 		smallest, largest = sizes[0], sizes[len(sizes)-1]
 	}
-	job.ETANodes = rapid.IntRange(smallest, largest).Draw(t, "eta nodes")
+	if job.ETANodes = rapid.IntRange(smallest, largest).Draw(t, "eta nodes"); job.Demand() < time.Nanosecond.Seconds() {
+		job.ETANodes = 0 // They are so slow that nothing would be left.
+	}
 }
 
 // drawRemainingETA draws jobs that end at once, never, in the horizon, or just
@@ -155,7 +157,7 @@ func drawSizes(t *rapid.T, limits Limits, job *solver.Job) {
 	count := rapid.IntRange(1, limits.Sizes).Draw(t, "sizes")
 	if rapid.Bool().Draw(t, "powers of two") {
 		smallest := 1 << rapid.SampledFrom([]int{0, 0, 0, 0, 1, 2}).Draw(t, "smallest power")
-		largest := smallest << (count - 1)
+		largest := min(smallest<<(count-1), 1<<30) // Twice that is more than a job may have.
 		job.MinNodes = rapid.IntRange(smallest/2+1, smallest).Draw(t, "min nodes")
 		job.MaxNodes = rapid.IntRange(largest, 2*largest-1).Draw(t, "max nodes")
 		return

@@ -34,6 +34,27 @@ func TestSnapshotsAreValidAndWithinLimits(t *testing.T) {
 	})
 }
 
+// TestSnapshotsAreValidBeyondSmallLimits draws as many powers of two as a job may have, and pools in
+// which the nodes of an ETA may be so slow that hardly anything is left.
+func TestSnapshotsAreValidBeyondSmallLimits(t *testing.T) {
+	limits := Limits{Jobs: 4, Steps: 2, Sizes: solver.MaxSizes, Nodes: 1000}
+	slow := rapid.Custom(func(t *rapid.T) *solver.Snapshot {
+		job := solver.NewJob("slow", time.Hour)
+		job.ETANodes, job.Scaling.DoublingEfficiency = limits.Nodes, 0.05
+		s := &solver.Snapshot{Jobs: []solver.Job{job}}
+		DrawNodeTypes(t, s)
+		return s
+	})
+	untyped, typed := SnapshotsWithin(limits), TypedSnapshots(limits)
+	for seed := range 3000 {
+		for _, s := range []*solver.Snapshot{untyped.Example(seed), typed.Example(seed), slow.Example(seed)} {
+			if bad := s.WithDefaults().Validate(limits.Jobs); len(bad) > 0 {
+				t.Fatalf("seed %d: %v", seed, bad)
+			}
+		}
+	}
+}
+
 func TestSnapshotsHaveEveryFeature(t *testing.T) {
 	seen := map[string]int{}
 	note := func(feature string, has bool) {

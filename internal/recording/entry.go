@@ -14,6 +14,8 @@ import (
 	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protopath"
+	"google.golang.org/protobuf/reflect/protorange"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
@@ -50,26 +52,55 @@ type line struct {
 	Status    json.RawMessage `json:"status,omitempty"`
 }
 
-// line returns the entry as a line.
+// line returns the entry as a line. It leaves out a message that is not there, and one that JSON
+// cannot express, such as one with a duration beyond its range that was refused for it.
 func (e *Entry) line() ([]byte, error) {
-	text, err := json.Marshal(line{
-		Time: e.Time.UTC(), Method: e.Method, Caller: e.Caller, RequestID: e.RequestID,
-		Request: messageText(e.Request), Response: messageText(e.Response), Status: messageText(e.Status),
-	})
-	return append(text, '\n'), err
+	text, err := json.Marshal(line{Time: e.Time.UTC(), Method: e.Method, Caller: e.Caller, RequestID: e.RequestID})
+	if err != nil {
+		return nil, err
+	}
+	text = text[:len(text)-1] // The messages go before its end.
+	if textLength(e.Request)+textLength(e.Response) > maxLine { // What is behind it could not be read.
+		return nil, errLineTooLong
+	}
+	for _, part := range []struct {
+		name    string
+		message proto.Message
+	}{{"request", e.Request}, {"response", e.Response}, {"status", e.Status}} {
+		if part.message == nil || !part.message.ProtoReflect().IsValid() {
+			continue
+		}
+		longer, err := protojson.MarshalOptions{}.MarshalAppend(fmt.Appendf(text, ",%q:", part.name), part.message)
+		if err == nil {
+			text = longer
+		}
+	}
+	if text = append(text, "}\n"...); len(text) > maxLine {
+		return nil, errLineTooLong
+	}
+	return text, nil
 }
 
-// messageText returns nothing for a message that is not there, and for what JSON cannot
-// express, such as a duration beyond its range in a request that was refused for it.
-func messageText(message proto.Message) json.RawMessage {
-	if message == nil || !message.ProtoReflect().IsValid() {
-		return nil
+// mostEscaped is how many bytes of JSON one of a string may take.
+const mostEscaped = 6
+
+// textLength returns how many bytes of JSON the strings of a message take where they might exceed
+// half a line, else 0: control characters are short in a request, and take all memory as JSON.
+func textLength(message proto.Message) (bytes int) {
+	if proto.Size(message) <= maxLine/2/mostEscaped {
+		return 0
 	}
-	text, err := protojson.Marshal(message)
-	if err != nil {
+	_ = protorange.Range(message.ProtoReflect(), func(p protopath.Values) error {
+		text, _ := p.Index(-1).Value.Interface().(string)
+		bytes += len(text)
+		for i := range len(text) {
+			if text[i] < ' ' {
+				bytes += mostEscaped - 1
+			}
+		}
 		return nil
-	}
-	return text
+	})
+	return bytes
 }
 
 func parse(text []byte) (Entry, error) {

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -21,6 +22,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 // call returns a call of n jobs at a time.
@@ -196,6 +198,23 @@ func TestLongLines(t *testing.T) {
 	entries, cuts, err := ReadAll([]string{dir})
 	if err != nil || len(entries) != 1 || len(cuts) != 1 || !errors.Is(cuts[0].Err, errLineTooLong) {
 		t.Errorf("%d calls, cuts %v, %v; want the long line cut off", len(entries), cuts, err)
+	}
+}
+
+// TestNoMemoryForLongLines checks that a line which would be too long takes no memory: ids of control
+// characters are six times as long in JSON.
+func TestNoMemoryForLongLines(t *testing.T) {
+	e := call(start, 22_000) // The JSON of the request alone is shorter than a line.
+	for i, job := range e.Request.(*elastallocv1.AllocateRequest).GetSnapshot().GetJobs() {
+		job.Id = strings.Repeat("\x01", solver.MaxIDBytes)
+		e.Response.(*elastallocv1.AllocateResponse).Allocations[i].JobId = job.Id
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := e.line()
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; !errors.Is(err, errLineTooLong) || took > maxLine/2 {
+		t.Errorf("%v, %d MiB allocated on the way", err, took>>20)
 	}
 }
 

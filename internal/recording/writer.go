@@ -183,9 +183,6 @@ func (w *Writer) write(q queued) {
 		return
 	}
 	text, err := q.entry.line()
-	if err == nil && len(text) > maxLine { // What is behind it could not be read.
-		err = errLineTooLong
-	}
 	if err != nil {
 		w.failed.Add(1)
 		w.config.Logger.Warn("a call is not recorded", "error", err)

@@ -1,6 +1,7 @@
 package elastalloc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -162,11 +163,7 @@ type prober interface {
 // a snapshot that it fails on must not keep it from all the others.
 func (o *Options) build(name solver.BackendName) Backend {
 	spec := mustFind(name)
-	program := spec.Program
-	if o.Programs[name] != "" {
-		program = o.Programs[name]
-	}
-	solves := spec.New(program)
+	solves := spec.New(cmp.Or(o.Programs[name], spec.Program))
 	b := Backend{Spec: spec, asked: o.wrap(solves)}
 	probed, ok := solves.(prober)
 	if !ok {

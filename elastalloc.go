@@ -15,6 +15,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/elastalloc/elastalloc/greedy"
@@ -290,6 +291,5 @@ func (a *Allocator) MaxJobs() int { return a.maxJobs }
 // Backends returns the backends of the allocator in the order in which they are asked,
 // greedy last.
 func (a *Allocator) Backends() []Backend {
-	resort := Backend{Spec: mustFind(solver.BackendGreedy)}
-	return append(append([]Backend{}, a.backends...), resort)
+	return append(slices.Clone(a.backends), Backend{Spec: mustFind(solver.BackendGreedy)})
 }

@@ -99,10 +99,8 @@ func limited(ctx context.Context, budget time.Duration, last bool, attempt func(
 // pause waits before the next attempt, and reports whether there is time left for it.
 func pause(ctx context.Context, attempt int) bool {
 	mean := firstPause << (attempt - 1)
-	timer := time.NewTimer(mean/2 + rand.N(mean))
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(mean/2 + rand.N(mean)):
 		return true
 	case <-ctx.Done():
 		return false

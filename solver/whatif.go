@@ -81,42 +81,39 @@ func (c *Scenario) Apply(s *Snapshot) (*Varied, error) {
 	if c.TotalNodes != nil {
 		varied.TotalNodes, varied.paths["total_nodes"] = *c.TotalNodes, "total_nodes"
 	}
-	replaced := make(map[int]int)
-	first := make(map[string]int, len(c.PutJobs))
-	var joining []int
+	put := make(map[string]int, len(c.PutJobs))
 	for n := range c.PutJobs {
 		id := c.PutJobs[n].ID
 		if bad.checkID(fmt.Sprintf("put_jobs[%d].id", n), id) {
 			continue
 		}
-		if other, twice := first[id]; twice {
+		if other, twice := put[id]; twice {
 			bad.addf(fmt.Sprintf("put_jobs[%d].id", n), "is %q like put_jobs[%d].id; ids must be unique", id, other)
 			continue
 		}
-		first[id] = n
-		if i, known := at[id]; known {
-			replaced[i] = n
-		} else {
-			joining = append(joining, n)
-		}
+		put[id] = n
 	}
 	if len(bad) > 0 {
 		return nil, &InvalidError{Violations: bad}
 	}
-	varied.Jobs = make([]Job, 0, len(s.Jobs)+len(joining))
-	put := func(n int) {
+	varied.Jobs = make([]Job, 0, len(s.Jobs)+len(put))
+	add := func(n int) {
 		varied.paths[fmt.Sprintf("jobs[%d]", len(varied.Jobs))] = fmt.Sprintf("put_jobs[%d]", n)
 		varied.Jobs = append(varied.Jobs, c.PutJobs[n])
 	}
 	for i := range s.Jobs {
-		if n, known := replaced[i]; known {
-			put(n)
+		id := s.Jobs[i].ID
+		if n, replaces := put[id]; replaces && !removed[i] && at[id] == i {
+			add(n)
+			delete(put, id)
 		} else if !removed[i] {
 			varied.Jobs = append(varied.Jobs, s.Jobs[i])
 		}
 	}
-	for _, n := range joining {
-		put(n)
+	for n := range c.PutJobs {
+		if _, joins := put[c.PutJobs[n].ID]; joins {
+			add(n)
+		}
 	}
 	return varied, nil
 }

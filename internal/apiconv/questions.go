@@ -170,8 +170,7 @@ func (p InProcess) WhatIf(ctx context.Context, request *elastallocv1.WhatIfReque
 
 // scenarioError returns the status of a scenario that has no decision.
 func scenarioError(err error) *status.Status {
-	var invalid *solver.InvalidError
-	if errors.As(err, &invalid) {
+	if invalid, ok := errors.AsType[*solver.InvalidError](err); ok {
 		return StatusOfViolations(invalid.Violations).Proto()
 	}
 	return &status.Status{Code: int32(codes.DeadlineExceeded), Message: fmt.Sprintf("no allocation in time: %v", err)}

@@ -44,8 +44,7 @@ func Decide(
 			result.ChangedJobIDs = solver.ChangedJobIDs(w.Base, result.Decision)
 		}
 		w.Results = append(w.Results, result) // Its contradiction counts whatever comes of the call.
-		var bad *solver.InvalidError
-		if err := result.Err; err != nil && !errors.As(err, &bad) && !errors.Is(err, context.DeadlineExceeded) {
+		if err := result.Err; err != nil && !errors.As(err, new(*solver.InvalidError)) && !errors.Is(err, context.DeadlineExceeded) {
 			return w, err
 		}
 	}

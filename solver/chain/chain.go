@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/elastalloc/elastalloc/solver"
@@ -117,18 +118,13 @@ func (c *Chain) order(requested solver.BackendName) []solver.Backend {
 	if requested == solver.BackendGreedy {
 		return nil
 	}
-	var first, rest []solver.Backend
-	for _, backend := range c.config.Backends {
-		if backend.Name() == requested {
-			first = append(first, backend)
-		} else {
-			rest = append(rest, backend)
-		}
+	all := c.config.Backends
+	i := slices.IndexFunc(all, func(b solver.Backend) bool { return b.Name() == requested })
+	if i < 0 {
+		absent := Absent{requested, fmt.Errorf("%w: %q is not configured", solver.ErrUnavailable, requested)}
+		return append([]solver.Backend{absent}, all...)
 	}
-	if len(first) == 0 {
-		first = append(first, Absent{requested, fmt.Errorf("%w: %q is not configured", solver.ErrUnavailable, requested)})
-	}
-	return append(first, rest...)
+	return slices.Concat(all[i:i+1], all[:i], all[i+1:])
 }
 
 // Absent stands for a backend that cannot be asked.

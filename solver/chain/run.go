@@ -77,8 +77,6 @@ func (r *run) decideInTime(ctx context.Context, backends []solver.Backend) (resu
 		last, err := r.decide(ctx, backends, func(found result) { inHand.Store(&found) })
 		done <- ended{last, err}
 	}()
-	timer := time.NewTimer(time.Until(cutoff))
-	defer timer.Stop()
 	select {
 	case d := <-done:
 		return d.last, d.err
@@ -87,7 +85,7 @@ func (r *run) decideInTime(ctx context.Context, backends []solver.Backend) (resu
 			d := <-done
 			return d.last, d.err
 		}
-	case <-timer.C:
+	case <-time.After(time.Until(cutoff)):
 	}
 	// It may have come at the last moment.
 	select {

@@ -119,8 +119,6 @@ func (r *Receiver) Receive(ctx context.Context, stream Stream, caller string) ([
 		message, err := r.read(ctx, stream, a)
 		received <- result{message, err}
 	}()
-	timer := time.NewTimer(r.Timeout)
-	defer timer.Stop()
 	var err error
 	select {
 	case got := <-received:
@@ -129,7 +127,7 @@ func (r *Receiver) Receive(ctx context.Context, stream Stream, caller string) ([
 		}
 		a.memory.Release()
 		return nil, nil, transportError(got.err)
-	case <-timer.C:
+	case <-time.After(r.Timeout):
 		// Not DEADLINE_EXCEEDED, which would be our failure.
 		err = Refuse(codes.Canceled, "the request did not arrive in time")
 	case <-a.turnedAway:
@@ -206,8 +204,7 @@ func (r *Receiver) reserve(ctx context.Context, a *arrival, bytes int) error {
 	if a.memory.Set(bytes) {
 		return nil
 	}
-	timer := time.NewTimer(LongestWait)
-	defer timer.Stop()
+	longest := time.After(LongestWait)
 	for {
 		freed := r.Memory.awaitFreed()
 		if a.memory.Set(bytes) {
@@ -217,7 +214,7 @@ func (r *Receiver) reserve(ctx context.Context, a *arrival, bytes int) error {
 		r.Reclaim()
 		select {
 		case <-freed:
-		case <-timer.C:
+		case <-longest:
 			return Overload()
 		case <-a.turnedAway:
 			return Overload()

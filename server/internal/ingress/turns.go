@@ -154,12 +154,10 @@ func (t *turns) await(ctx context.Context, work Work, u *turn, began time.Time) 
 	t.mutex.Lock()
 	t.arrive(u)
 	t.mutex.Unlock()
-	timer := time.NewTimer(longest - time.Since(began))
-	defer timer.Stop()
 	var err error
 	select {
 	case <-u.settled:
-	case <-timer.C:
+	case <-time.After(longest - time.Since(began)):
 	case <-ctx.Done():
 		err = ctx.Err()
 	}

@@ -59,7 +59,8 @@ func (e *Entry) line() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	text = text[:len(text)-1]                                   // The messages go before its end.
+	// The messages go before the end of the object.
+	text = text[:len(text)-1]
 	if textLength(e.Request)+textLength(e.Response) > maxLine { // What is behind it could not be read.
 		return nil, errLineTooLong
 	}

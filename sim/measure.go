@@ -100,7 +100,7 @@ type SolveMillis struct {
 	Max    float64 `json:"max"`
 }
 
-// NodePrice is the distribution of Decision.NodePrice.
+// NodePrice is the distribution of Decision.Prices in the first step.
 type NodePrice struct {
 	Median float64 `json:"median"`
 	P90    float64 `json:"p90"`
@@ -166,7 +166,6 @@ func Summarize(r *Result, seed uint64) Summary {
 	s.Pauses /= float64(max(1, len(r.Jobs)))
 	s.Moves /= float64(max(1, len(r.Jobs)))
 	s.MakespanSeconds = (end - begin).Seconds()
-	s.NodePrice = r.nodePrice()
 	if Optimises(r.Policy) {
 		s.Unproven = len(r.Decisions) - r.Proven()
 	}
@@ -174,6 +173,8 @@ func Summarize(r *Result, seed uint64) Summary {
 	s.Teams = r.teams()
 	if len(r.NodeTypes) > 0 {
 		s.NodeTypes = r.types()
+	} else {
+		s.NodePrice = r.nodePrice()
 	}
 
 	solve := r.SolveMillis()
@@ -209,12 +210,12 @@ func (s *Summary) CompareWithEqualShares(r, maxMin *Result) {
 	s.LaterShare, s.WorstLater = new(float64(later)/float64(max(1, len(r.Jobs)))), &worst
 }
 
-// nodePrice returns what one more node was worth, nil if no decision says so.
+// nodePrice returns what one more node was worth in the first step, nil if no decision says so.
 func (r *Result) nodePrice() *NodePrice {
 	var prices []float64
 	for i := range r.Decisions {
-		if price := r.Decisions[i].NodePrice; price != nil {
-			prices = append(prices, *price)
+		if steps := r.Decisions[i].Prices; len(steps) > 0 {
+			prices = append(prices, steps[0])
 		}
 	}
 	if len(prices) == 0 {

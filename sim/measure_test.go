@@ -24,9 +24,9 @@ func TestSummarize(t *testing.T) {
 			},
 		},
 		Decisions: []Decision{
-			{SolveTime: 1 * time.Millisecond, Reason: solver.ReasonOptimal, NodePrice: new(0.5)},
+			{SolveTime: 1 * time.Millisecond, Reason: solver.ReasonOptimal, Prices: []float64{0.5}},
 			{SolveTime: 3 * time.Millisecond},
-			{SolveTime: 8 * time.Millisecond, Reason: solver.ReasonOptimal, NodePrice: new(1.5)},
+			{SolveTime: 8 * time.Millisecond, Reason: solver.ReasonOptimal, Prices: []float64{1.5}},
 		},
 	}
 	want := `{"trace":"w","policy":"optimal","nodes":7,"seed":9,"jobs":2,"completed":1,` +

@@ -186,7 +186,6 @@ func (p *Policy) decide(
 func (p *Policy) ask(
 	ctx context.Context, allocator Allocator, s *solver.Snapshot, budget time.Duration, observe Observer,
 ) ([]holding, Decision, error) {
-	var decision Decision
 	options := p.Options
 	options.TimeBudget = budget
 	if !p.EveryEvent {
@@ -200,7 +199,7 @@ func (p *Policy) ask(
 		answer, err = allocator.Allocate(ctx, s, options)
 	}
 	if err != nil {
-		return nil, decision, err
+		return nil, Decision{}, err
 	}
 	if observe != nil {
 		observe(s, answer)
@@ -209,16 +208,10 @@ func (p *Policy) ask(
 	for _, attempt := range report.Attempts {
 		// Another backend's decisions under this policy's name would mislead.
 		if attempt.Backend == p.Options.Backend && attempt.Outcome == solver.OutcomeUnavailable {
-			return nil, decision, fmt.Errorf("the backend is unavailable: %s", attempt.Detail)
+			return nil, Decision{}, fmt.Errorf("the backend is unavailable: %s", attempt.Detail)
 		}
 	}
-	decision = Decision{SolveTime: report.SolveTime, Reason: report.Reason}
-	if len(s.NodeTypes) > 0 {
-		decision.TypePrices = report.NodePrices
-	} else if len(report.NodePrices) > 0 {
-		decision.NodePrice = &report.NodePrices[0]
-	}
-	return holdingsOf(answer), decision, nil
+	return holdingsOf(answer), Decision{SolveTime: report.SolveTime, Reason: report.Reason, Prices: report.NodePrices}, nil
 }
 
 // fillIdle returns what every job holds after the regular-time rule.

@@ -92,10 +92,9 @@ type Decision struct {
 	SolveTime time.Duration
 	// Reason is the report's.
 	Reason solver.Reason
-	// NodePrice is what one more node in the first step was worth, in units of the
-	// objective, and TypePrices the same of each node type; nil where the report does not say.
-	NodePrice  *float64
-	TypePrices []float64
+	// Prices are what one more node was worth, in units of the objective, in each step, or of each
+	// node type where there are some; nil where the report does not say.
+	Prices []float64
 }
 
 func (s *simulation) result() *Result {
@@ -171,7 +170,7 @@ func (r *Result) meanPrice(n int) float64 {
 		if i+1 < len(r.Decisions) {
 			until = min(until, r.Decisions[i+1].At)
 		}
-		if prices := r.Decisions[i].TypePrices; n < len(prices) && until > r.Decisions[i].At {
+		if prices := r.Decisions[i].Prices; n < len(prices) && until > r.Decisions[i].At {
 			held := (until - r.Decisions[i].At).Seconds()
 			worth, span = worth+held*prices[n], span+held
 		}

@@ -113,7 +113,7 @@ func (p *Policy) askPools(
 	ctx context.Context, allocator Allocator, s *solver.Snapshot, budget time.Duration, observe Observer,
 ) ([]holding, Decision, error) {
 	holdings := make([]holding, len(s.Jobs))
-	all := Decision{Reason: solver.ReasonOptimal, TypePrices: make([]float64, len(s.NodeTypes))}
+	all := Decision{Reason: solver.ReasonOptimal, Prices: make([]float64, len(s.NodeTypes))}
 	for n := range s.NodeTypes {
 		nodeType := &s.NodeTypes[n]
 		pool := solver.Snapshot{ID: s.ID, TotalNodes: nodeType.Nodes, Horizon: s.Horizon}
@@ -142,8 +142,8 @@ func (p *Policy) askPools(
 		if decision.Reason != solver.ReasonOptimal {
 			all.Reason = decision.Reason
 		}
-		if decision.NodePrice != nil {
-			all.TypePrices[n] = *decision.NodePrice
+		if len(decision.Prices) > 0 {
+			all.Prices[n] = decision.Prices[0]
 		}
 	}
 	return holdings, all, nil

@@ -67,7 +67,7 @@ func prepare(ctx context.Context, directory string) (err error) {
 	if output, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, output)
 	}
-	kube, err = cluster.Start(ctx, cluster.Options{Programs: filepath.Join(root, ".tools", "kube"), Directory: directory})
+	kube, err = cluster.Start(ctx, filepath.Join(root, ".tools", "kube"), directory)
 	if err != nil {
 		return fmt.Errorf("%w\n`make kube` builds the programs of the cluster", err)
 	}

@@ -40,7 +40,7 @@ func run(ctx context.Context, stdout io.Writer, programs string) (err error) {
 		return err
 	}
 	defer os.RemoveAll(directory)
-	c, err := cluster.Start(ctx, cluster.Options{Programs: programs, Directory: directory})
+	c, err := cluster.Start(ctx, programs, directory)
 	if err != nil {
 		return err
 	}

@@ -45,14 +45,6 @@ var podStages string
 //go:embed audit.yaml
 var auditPolicy []byte
 
-// Options say what cluster to start.
-type Options struct {
-	// Programs is the folder that `make kube` fills, .tools/kube.
-	Programs string
-	// Directory is where state and logs go. It must exist; the caller removes it.
-	Directory string
-}
-
 // Cluster is a running Kubernetes.
 type Cluster struct {
 	// Kubeconfig is the path of the administrator's.
@@ -66,8 +58,8 @@ type Cluster struct {
 	AuditLog string
 	// URL is where the API server listens, EtcdURL where etcd does.
 	URL, EtcdURL string
-
-	Options
+	// Programs and Directory are those that it was started with.
+	Programs, Directory string
 
 	processes *processes
 	apiserver *Process
@@ -75,13 +67,15 @@ type Cluster struct {
 }
 
 // Start starts a cluster without nodes and returns once it takes requests. Where it fails
-// nothing keeps running.
-func Start(ctx context.Context, options Options) (_ *Cluster, err error) {
+// nothing keeps running. Programs is the folder that `make kube` fills, .tools/kube; state and logs
+// go to the directory, which exists and which the caller removes.
+func Start(ctx context.Context, programs, directory string) (_ *Cluster, err error) {
 	c := &Cluster{
-		Kubeconfig: filepath.Join(options.Directory, "kubeconfig"),
-		AuditLog:   filepath.Join(options.Directory, "audit.log"),
-		Options:    options,
-		processes:  newProcesses(options.Directory),
+		Kubeconfig: filepath.Join(directory, "kubeconfig"),
+		AuditLog:   filepath.Join(directory, "audit.log"),
+		Programs:   programs,
+		Directory:  directory,
+		processes:  newProcesses(directory),
 	}
 	defer func() {
 		if err != nil {

@@ -91,16 +91,15 @@ func (a *answer) better(e *effort, target float64) [][]int {
 		if proven {
 			return nil
 		}
-		before := s
-		if !before.refine() && !before.rounded {
+		if !s.rounded {
 			return plan
 		}
+		before := s
+		before.keepSizes()
 		s, e.numbers = a.newSearch(e, target), numbers
-		if s.bits = before.bits; before.rounded {
-			s.bits += 2
-			for _, p := range before.open {
-				s.sizes[p.position] = p.add
-			}
+		s.bits = before.bits + 2
+		for _, p := range before.open {
+			s.sizes[p.position] = p.add
 		}
 	}
 	return nil
@@ -282,9 +281,8 @@ func (s *search) priceSizes(slack int64) int64 {
 	return atSizes
 }
 
-// refine leaves members the sizes that are left to decide on, and reports whether values may have a
-// finer unit then: sizes that are in no plan may be worth far more than any that is.
-func (s *search) refine() bool {
+// keepSizes leaves members the sizes that are left to decide on.
+func (s *search) keepSizes() {
 	for _, p := range s.plans {
 		for t, arcs := range p.paths.arcs {
 			p.usable[t] = nil
@@ -295,6 +293,4 @@ func (s *search) refine() bool {
 			p.usable[t] = slices.Compact(p.usable[t])
 		}
 	}
-	before := s.unit
-	return !s.rounded && s.scale() && s.unit > before
 }

@@ -26,22 +26,23 @@ const (
 	// FirstTemperature is where the temperature starts and lastTemperature where it ends,
 	// as shares of a job's average value. Down to coarseTemperature curves are smoothed
 	// coarsely.
-	FirstTemperature  = 0.1
+	FirstTemperature  = 0.02
 	coarseTemperature = 1e-3
 	lastTemperature   = 1e-7
 	// cooling is the factor from one temperature to the next.
 	cooling = 0.2
-	// foundShare is such that the temperature stays while more than one in this many
-	// jobs lacks columns.
-	foundShare = 10
+	// The temperature stays while more than one in foundShare jobs lacks columns, of many jobs,
+	// whose prices depend little on the single one, while more than one in foundOfMany.
+	foundShare, foundOfMany = 10, 2
 	// Nor does it stay where the bound has changed by less than settledShare of what smoothing
 	// adds to it in that many rounds in a row.
 	settledShare  = 0.1
 	settledRounds = 3
 	// Below fineTemperature, a share of a job's average value, a fall must gain
-	// enoughGain of the bound for another to follow.
+	// enoughGain of the bound for another to follow, of many jobs enoughOfMany of a job's value.
 	fineTemperature = 1e-5
 	enoughGain      = 1e-9
+	enoughOfMany    = 1e-5
 	// Nor does another follow one that gains less than gapShare of what the bound is above a
 	// plan close to the best: the core search loses more.
 	gapShare = 3e-3
@@ -70,7 +71,7 @@ type Start struct {
 	Trust float64
 	// Rough prices are good enough: the search ends at coarseTemperature.
 	Rough bool
-	// Close says that what is enough is close to the optimum.
+	// Close says that what is enough is close to the optimum, as it is where jobs are few.
 	Close bool
 }
 
@@ -152,7 +153,10 @@ func (d *Descent) Minimise(clock *model.Clock, l Evaluator, from Start, enough f
 	if average == 0 || clock.Ended {
 		return
 	}
-	settled := 0
+	settled, share, little := 0, foundShare, 0.0
+	if !from.Close {
+		share, little = foundOfMany, enoughOfMany*average
+	}
 	for rounds := 0; bound > enough && !clock.Ended && rounds < maxRounds; rounds++ {
 		held := d.settle(clock, at, temperature, from.Trust)
 		value, found := l.Evaluate(clock, at)
@@ -167,11 +171,11 @@ func (d *Descent) Minimise(clock *model.Clock, l Evaluator, from Start, enough f
 		if settled++; math.Abs(gain) > settledShare*temperature*float64(len(d.in.Jobs)) {
 			settled = 0
 		}
-		if held || found*foundShare > len(d.in.Finishing) && settled < settledRounds {
+		if held || found*share > len(d.in.Finishing) && settled < settledRounds {
 			continue
 		}
 		settled = 0
-		sharp := temperature <= last || temperature <= fineTemperature*average && gain <= enoughGain*math.Abs(bound) ||
+		sharp := temperature <= last || temperature <= fineTemperature*average && gain <= max(little, enoughGain*math.Abs(bound)) ||
 			from.Close && temperature <= d.coarse && math.Abs(gain) <= gapShare*(bound-enough)
 		if found == 0 && sharp || from.Rough && temperature <= d.coarse {
 			break
@@ -184,18 +188,13 @@ func (d *Descent) Minimise(clock *model.Clock, l Evaluator, from Start, enough f
 // dropIdlePrices sets prices that only the barrier keeps above 0 to 0 where
 // that does not raise the bound.
 func dropIdlePrices(clock *model.Clock, l Evaluator, bound float64, prices []float64) {
-	largest := 0.0
-	for _, price := range prices {
-		largest = max(largest, price)
-	}
 	trial := slices.Clone(prices)
-	changed := false
 	for t, price := range trial {
-		if price > 0 && price < 1e-5*largest {
-			trial[t], changed = 0, true
+		if price < 1e-5*slices.Max(prices) {
+			trial[t] = 0
 		}
 	}
-	if !changed {
+	if slices.Equal(trial, prices) {
 		return
 	}
 	if value, _ := l.Evaluate(clock, trial); value <= bound {
@@ -218,7 +217,7 @@ func (d *Descent) settle(clock *model.Clock, prices []float64, temperature, trus
 		decrement := solveNewton(n.hessian, n.gradient, n.move)
 		// Half the decrement is what the step can gain; below the temperature's own
 		// error there is nothing left to gain.
-		if decrement < 1e-2*temperature || clock.Ended {
+		if decrement < 0.1*temperature || clock.Ended {
 			return false
 		}
 		step := 1.0

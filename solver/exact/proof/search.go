@@ -20,8 +20,8 @@ import (
 // decided by counts of work, never by the clock, so that the same problem gives
 // the same plan; only time can cut the search short.
 
-// The core searches of a subproblem go from cheap to thorough. The first takes on a small
-// share of the gap between bound and incumbent, which leaves few columns, or a
+// The core searches of a subproblem go from cheap to thorough. The first takes on the whole
+// gap between bound and incumbent where that leaves few columns, else a small share of it, or a
 // smaller one where it leaves too many; where it finds nothing, the next takes on
 // twice as much; what it finds narrows the gap.
 // Where the beam drops states it is widened, up to a width from which on splitting
@@ -30,6 +30,8 @@ const (
 	firstFraction = 1.0 / 16
 	leastFraction = 1.0 / 1024
 	widening      = 4
+	// fewColumns is the number of columns, besides the jobs' best, that are few.
+	fewColumns = 100
 )
 
 // TiesOnly is the most that all tie costs together may be, as a share of the objective.
@@ -293,7 +295,7 @@ func (s *Search) searchCore(clock *model.Clock, part *subproblem, bound float64)
 		waited = gaveUp
 	}
 	lossLimit, width, searched := s.firstLimit(clock, part.Prices, bound-s.Value), s.in.Effort.FirstWidth, false
-	for sharpen := false; !s.closed(part) && !clock.Ended; sharpen = true {
+	for sharpen := lossLimit == bound-s.Value; !s.closed(part) && !clock.Ended; sharpen = true {
 		var core *coreSearch
 		if !gaveUp {
 			core = newCoreSearch(clock, s.lagrangian.kinds, part.Prices, lossLimit, until, s.memory)
@@ -358,24 +360,32 @@ func (s *Search) sizesSoon(clock *model.Clock) bool {
 	return s.in.Steps > longHorizon && s.atSizes(clock).Prices <= manyPrices
 }
 
-// firstLimit returns the loss that the first core search takes on: a small share of the
-// gap, or the one of firstRegrets columns, if that is less. With many jobs even a small
-// share of the gap to a first plan is far more than the best one loses.
+// firstLimit returns the loss that the first core search takes on: the gap where few columns
+// lose less, else a small share of it, or the loss of firstRegrets columns, if that is less. With
+// many jobs even a small share of the gap to a first plan is far more than the best one loses.
 func (s *Search) firstLimit(clock *model.Clock, prices []float64, gap float64) float64 {
 	var losses []float64
+	few := fewColumns
 	d := s.lagrangian.kinds
 	for n := range d.All {
 		u := &d.All[n]
 		set := &d.Columns[u.Class]
 		best, net := d.BestColumn(u, prices)
 		for _, m := range u.Active {
-			if loss := net - set.Net(m, prices); int(m) != best && loss < firstFraction*gap {
+			loss := net - set.Net(m, prices)
+			if int(m) == best || loss >= gap {
+				continue
+			}
+			if few -= int(u.Count); loss < firstFraction*gap {
 				losses = append(losses, loss)
 			}
 		}
 		if clock.Up(2 * len(u.Active) * len(prices)) {
 			break
 		}
+	}
+	if few >= 0 {
+		return gap
 	}
 	if len(losses) <= firstRegrets {
 		return firstFraction * gap

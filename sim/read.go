@@ -71,6 +71,13 @@ func ReadTrace(r io.Reader) (Trace, error) {
 	return trace, nil
 }
 
+// csvLine is one line below the first, valid until the one after it is read.
+type csvLine struct {
+	at     int // the number of the line
+	record []string
+	column map[string]int
+}
+
 func (l csvLine) job() (TraceJob, error) {
 	// Cloned, for otherwise they would hold the whole line.
 	job := TraceJob{
@@ -221,13 +228,6 @@ func readCSV(r io.Reader, what string, required, optional []string, each func(cs
 			return fmt.Errorf("%s line %d: %w", what, at, err)
 		}
 	}
-}
-
-// csvLine is one line below the first, valid until the one after it is read.
-type csvLine struct {
-	at     int // the number of the line
-	record []string
-	column map[string]int
 }
 
 // text returns the text of a column, "" where it is not there.

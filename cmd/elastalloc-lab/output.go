@@ -55,15 +55,15 @@ func produce(cmd *cobra.Command, env cli.LookupEnv, out string, work func(contex
 		return cli.Failed(err)
 	}
 	screen := cli.ScreenFor(cmd.OutOrStdout(), env)
-	text := ""
+	printed := ""
 	for _, table := range found.Tables() {
-		text += onScreen(table, screen) + "\n"
+		printed += onScreen(table, screen) + "\n"
 	}
 	for _, line := range found.Lead() {
-		text += screen.Wrap(line) + "\n"
+		printed += screen.Wrap(line) + "\n"
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%swrote %d files to %s; begin with %s\n",
-		text, directory.Files(), out, filepath.Join(out, report.Name))
+		printed, directory.Files(), out, filepath.Join(out, report.Name))
 	return cli.Failed(err)
 }
 

@@ -64,7 +64,7 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 	// Where the optimum is far below what it could have been, as when a job that
 	// hardly progresses holds the only node, the tie costs were too large for it:
 	// search again at the scale now known or, if that is next to nothing, without tie costs.
-	tied := func() bool { return limit == solver.LimitNone && in.TieTotal > proof.TiesOnly*math.Abs(search.Value) }
+	tied := func() bool { return limit == solver.LimitNone && in.TieTotal > model.TiesOnly*math.Abs(search.Value) }
 	for scale := in.Scale; tied() && scale > minScale*in.Scale; {
 		scale = max(math.Abs(search.Value), scale*1e-4)
 		again(scale)
@@ -108,7 +108,7 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 		result.Bound = objective
 	case p.Steps == 1 && search.Contradiction == "":
 		in.SetTies(clock, p, 0)
-		if best, better, ok := proof.Recount(clock, in, search.Incumbent, proof.TiesOnly*math.Abs(search.Value)); ok {
+		if best, better, ok := proof.Recount(clock, in, search.Incumbent, model.TiesOnly*math.Abs(search.Value)); ok {
 			plan, objective = planOf(p, best)
 			result.Bound = objective + better*in.Unit
 		}

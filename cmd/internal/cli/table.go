@@ -32,6 +32,16 @@ type tableRow struct {
 	whole bool
 }
 
+// Width is how many columns a screen has that does not say.
+const Width = 80
+
+// Screen is what text for a person is written to. The zero value has no styles.
+type Screen struct {
+	Bold, Dim, Red, Green, Yellow, Cyan Style
+	// Width is the number of columns; 0 is that of the constant.
+	Width int
+}
+
 // NewTable returns an empty table.
 func (s Screen) NewTable() *Table {
 	return &Table{RightAligned: make(map[int]bool), Clipped: make(map[int]bool), screen: s}
@@ -160,16 +170,6 @@ func (s Style) Paint(line string) string {
 		return line
 	}
 	return string(s) + line + "\x1b[0m"
-}
-
-// Width is how many columns a screen has that does not say.
-const Width = 80
-
-// Screen is what text for a person is written to. The zero value has no styles.
-type Screen struct {
-	Bold, Dim, Red, Green, Yellow, Cyan Style
-	// Width is the number of columns; 0 is that of the constant.
-	Width int
 }
 
 // ScreenFor returns the screen for a writer, with styles where it is a terminal that wants

@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 )
 
@@ -21,7 +20,8 @@ import (
 //
 // by Newton's method, of which a large system is solved by conjugate gradients,
 // evaluates L there, which brings the missing columns, and moves the centre if L has fallen
-// by a good part of what the master promised. Where it has not, it does so halfway back. Temperature and mu fall as the promises shrink. The incumbent's plans and choices are columns
+// by a good part of what the master promised. Where it has not, it does so halfway back.
+// Temperature and mu fall as the promises shrink. The incumbent's plans and choices are columns
 // from the beginning; without them the master is not bounded. (Kiwiel, "Proximity
 // control in bundle methods for convex nondifferentiable minimization" (1990).)
 
@@ -31,8 +31,6 @@ const (
 	// bundleRounds and bundleSteps bound the rounds, and Newton's steps of each.
 	bundleRounds = 150
 	bundleSteps  = 12
-	// lastGap is the relative gap where the search ends, for nothing but ties is left.
-	lastGap = solver.OptimalGap / 10
 	// lost is what rounding takes from a sum of covariances, as a share of the largest.
 	lost = 1e-15
 	// lastBundleTemperature is where it ends, as a share of the objective.
@@ -154,7 +152,7 @@ func (b *Bundle) Minimise(clock *model.Clock, l SizeEvaluator, x []float64, unti
 	temperature := gap / (3 * blocks)
 	moves := 0
 	for range bundleRounds {
-		if bound-value <= max(b.In.Precision, lastGap*math.Abs(value)) || blocks*temperature < lastBundleTemperature*b.In.Scale {
+		if bound-value <= max(b.In.Precision, model.TiesOnly*math.Abs(value)) || blocks*temperature < lastBundleTemperature*b.In.Scale {
 			break
 		}
 		start := clock.Work
@@ -165,7 +163,7 @@ func (b *Bundle) Minimise(clock *model.Clock, l SizeEvaluator, x []float64, unti
 		enough, far := bound-0.05*max(promised, 0), here
 		if ok && found > 0 && here >= enough && 8*(clock.Work-start-settled) < settled {
 			// That went too far. Halfway back there are the columns missing in between.
-			more := 0
+			var more int
 			for v := range x {
 				x[v] = (x[v] + centre[v]) / 2
 			}

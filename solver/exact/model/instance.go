@@ -79,6 +79,8 @@ type Shape struct {
 const (
 	// tieFraction bounds all tie costs together, as a share of the objective's scale.
 	tieFraction = 1e-11
+	// TiesOnly is the relative gap below which tie costs may be all that is left.
+	TiesOnly = solver.OptimalGap / 10
 	// Noise is the rounding noise of a sum of plan values, as a share of
 	// Instance.Scale.
 	Noise = 1e-15

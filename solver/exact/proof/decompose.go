@@ -61,7 +61,7 @@ func (s *Search) decompose(clock *model.Clock, part *subproblem, atNodes float64
 	atSizes, x := sizes.kept.bound, slices.Clone(sizes.kept.prices)
 	s.sizesAt = x
 	s.prove(part, atSizes, Priced(s.in, part.Prices), lemmaSizePrices)
-	if s.closed(part) || solver.RelativeGap(s.Value, part.bound) <= TiesOnly {
+	if s.closed(part) || solver.RelativeGap(s.Value, part.bound) <= model.TiesOnly {
 		return
 	}
 	work := s.in.Effort.SizesWork + leftWork*before

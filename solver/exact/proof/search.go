@@ -34,9 +34,6 @@ const (
 	fewColumns = 100
 )
 
-// TiesOnly is the most that all tie costs together may be, as a share of the objective.
-const TiesOnly = solver.OptimalGap / 10
-
 // provenGap is the relative gap from which on the incumbent counts as optimal, whatever rounding
 // adds to its bound.
 const provenGap = 0.9 * solver.OptimalGap
@@ -153,7 +150,7 @@ func (s *Search) Run(clock *model.Clock) (bound float64, limit solver.Limit) {
 			until = clock.Work + tieWork
 		}
 		switch {
-		case gap <= TiesOnly || clock.Past(until):
+		case gap <= model.TiesOnly || clock.Past(until):
 			return s.bound(), solver.LimitNone
 		case gap <= s.gap:
 			return s.bound(), solver.LimitGap

@@ -153,12 +153,12 @@ func (d *Descent) Minimise(clock *model.Clock, l Evaluator, from Start, enough f
 	if average == 0 || clock.Ended {
 		return
 	}
-	settled, share, little := 0, foundShare, 0.0
+	settled, share, little, tolerance := 0, foundShare, 0.0, 1e-2
 	if !from.Close {
-		share, little = foundOfMany, enoughOfMany*average
+		share, little, tolerance = foundOfMany, enoughOfMany*average, 0.1
 	}
 	for rounds := 0; bound > enough && !clock.Ended && rounds < maxRounds; rounds++ {
-		held := d.settle(clock, at, temperature, from.Trust)
+		held := d.settle(clock, at, temperature, tolerance, from.Trust)
 		value, found := l.Evaluate(clock, at)
 		gain := bound - value
 		if gain > 0 {
@@ -204,8 +204,9 @@ func dropIdlePrices(clock *model.Clock, l Evaluator, bound float64, prices []flo
 
 // settle moves prices to the minimum of the smoothed master at the temperature, or
 // towards it until time is up, no further than they are trusted. It returns true if that
-// held them.
-func (d *Descent) settle(clock *model.Clock, prices []float64, temperature, trust float64) (held bool) {
+// held them. They are there where the decrement is within the tolerance, as a share of the
+// temperature.
+func (d *Descent) settle(clock *model.Clock, prices []float64, temperature, tolerance, trust float64) (held bool) {
 	n := &d.newton
 	copy(n.centre, prices)
 	average := 0.0
@@ -217,7 +218,7 @@ func (d *Descent) settle(clock *model.Clock, prices []float64, temperature, trus
 		decrement := solveNewton(n.hessian, n.gradient, n.move)
 		// Half the decrement is what the step can gain; below the temperature's own
 		// error there is nothing left to gain.
-		if decrement < 0.1*temperature || clock.Ended {
+		if decrement < tolerance*temperature || clock.Ended {
 			return false
 		}
 		step := 1.0

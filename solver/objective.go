@@ -32,6 +32,8 @@ type ObjectiveSpec struct {
 	// DoubtsETAs says that it counts with the errors of ETAs, and LiftsETAs that it takes a job's
 	// demand to be at least a quarter of the work it has done.
 	DoubtsETAs, LiftsETAs bool
+
+	parameters parameters
 }
 
 // Unit is what the values of an objective are.
@@ -52,6 +54,15 @@ const (
 	ReadShares                // of shares of a job, summed over steps: per cent of a job over the horizon
 )
 
+// parameters are the options that are an objective's own; the zero value sets nothing.
+type parameters struct {
+	field    string // of the API's options
+	isSet    func(o *Options) bool
+	validate func(o *Options, bad *violations)
+	// pace takes note of the time between decisions of a caller that decides at fixed times.
+	pace func(o *Options, cadence time.Duration)
+}
+
 // Objectives returns the table of all objectives. An array is free of allocations, for each
 // decision looks a few times.
 func Objectives() [2]ObjectiveSpec {
@@ -62,7 +73,7 @@ func Objectives() [2]ObjectiveSpec {
 		},
 		{
 			Name: ObjectiveTotalTime, Unit: Unit{"job-seconds saved per second", ReadTime},
-			Fill: (*Problem).valueTotalTime, Step: totalTimeStep, DoubtsETAs: true,
+			Fill: (*Problem).valueTotalTime, Step: totalTimeStep, DoubtsETAs: true, parameters: totalTimeParameters(),
 		},
 	}
 }
@@ -82,10 +93,10 @@ func (o *Options) Spec() ObjectiveSpec {
 }
 
 // Paced returns the options for a caller that decides at fixed times only, so far apart, for
-// the objective that makes a difference of it. What is set stays.
+// objectives that make a difference of it. What is set stays.
 func (o Options) Paced(cadence time.Duration) Options {
-	if o.OwnObjective == nil && o.Objective == ObjectiveTotalTime && o.TotalTime.Cadence == nil {
-		o.TotalTime.Cadence = &cadence
+	if pace := o.Spec().parameters.pace; pace != nil {
+		pace(&o, cadence)
 	}
 	return o
 }

@@ -111,7 +111,11 @@ func (o Options) Validate(known []BackendName) []Violation {
 		bad.addf("formulation", "is %s, which is not for %s; want %s", apiName("FORMULATION", o.Formulation),
 			apiName("OBJECTIVE", o.Objective), apiName("FORMULATION", FormulationOneHot))
 	}
-	o.TotalTime.validate(&bad)
+	for _, spec := range Objectives() {
+		if validate := spec.parameters.validate; validate != nil {
+			validate(&o, &bad)
+		}
+	}
 	validateName(&bad, "admission", o.Admission, Admissions())
 	validateName(&bad, "bad_jobs", o.BadJobs, []BadJobs{BadJobsRefuse, BadJobsHold})
 	if n := len(o.PriceHint); n > MaxSteps {

@@ -67,6 +67,20 @@ type TotalTimeOptions struct {
 	ETAError *float64
 }
 
+// totalTimeParameters returns what TotalTimeOptions are to the table of objectives.
+func totalTimeParameters() parameters {
+	return parameters{
+		field:    "total_time",
+		isSet:    func(o *Options) bool { return o.TotalTime != (TotalTimeOptions{}) },
+		validate: func(o *Options, bad *violations) { o.TotalTime.validate(bad) },
+		pace: func(o *Options, cadence time.Duration) {
+			if o.TotalTime.Cadence == nil {
+				o.TotalTime.Cadence = &cadence
+			}
+		},
+	}
+}
+
 // totalTimeStep returns the time that a change is paid back over, which is the one step.
 func totalTimeStep(o *Options) time.Duration { return valueOr(o.TotalTime.Payback, DefaultPayback) }
 

@@ -109,11 +109,13 @@ func (o *Options) Warnings(s *Snapshot, d *Decision) []Warning {
 			Code: WarningManyPauses, Message: count(pauses, "pause") + " at once among " + count(running, "running job"),
 		})
 	}
-	if o.Objective != ObjectiveTotalTime && o.TotalTime != (TotalTimeOptions{}) {
-		warnings = append(warnings, Warning{
-			Code:    WarningOptionsIgnored,
-			Message: "options.total_time is set and has no effect: options.objective is " + apiName("OBJECTIVE", o.Objective),
-		})
+	for _, spec := range Objectives() {
+		if own := spec.parameters; own.isSet != nil && own.isSet(o) && o.Objective != spec.Name {
+			warnings = append(warnings, Warning{
+				Code:    WarningOptionsIgnored,
+				Message: fmt.Sprintf("options.%s is set and has no effect: options.objective is %s", own.field, apiName("OBJECTIVE", o.Objective)),
+			})
+		}
 	}
 	return warnings
 }

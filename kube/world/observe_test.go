@@ -141,7 +141,7 @@ func TestCooldown(t *testing.T) {
 	}
 }
 
-// TestOrphans: pods that outlived a job of the same name are nobody's, and nothing deletes them.
+// TestOrphans: pods that outlived a job of the same name belong to no job, and nothing deletes them.
 func TestOrphans(t *testing.T) {
 	t.Parallel()
 	c := worldtest.New(8, worldtest.Job("a", 4, map[string]string{"work": "10h"}))

@@ -33,7 +33,7 @@ const (
 	bundleSteps  = 12
 	// lost is what rounding takes from a sum of covariances, as a share of the largest.
 	lost = 1e-15
-	// lastBundleTemperature is where it ends, as a share of the objective.
+	// lastBundleTemperature is the temperature where the search ends, as a share of the objective.
 	lastBundleTemperature = 1e-14
 	// conjugateSteps limits the steps of a conjugate gradient method.
 	conjugateSteps = 30
@@ -272,7 +272,7 @@ func (b *Bundle) master(x, centre []float64, mu, temperature float64, derivative
 		sum := 0.0
 		for n, net := range b.net {
 			b.net[n] = 0
-			if z := (net - most) / temperature; z > -36 {
+			if z := (net - most) / temperature; z > -sure {
 				b.net[n] = math.Exp(z)
 				sum += b.net[n]
 			}

@@ -48,7 +48,7 @@ const (
 	gapShare = 3e-3
 	// maxRounds limits the rounds of settling and pricing.
 	maxRounds = 200
-	// sure is how many temperatures a column is ahead of those that do not count.
+	// sure is how many temperatures a column, or an edge, is ahead of those that do not count.
 	sure = 36
 	// newtonSteps limits the Newton steps at one temperature.
 	newtonSteps = 30

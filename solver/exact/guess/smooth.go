@@ -14,7 +14,7 @@ import (
 func smooth(curve *model.StepCurve, price, temperature float64) (net, nodes, curvature float64) {
 	// An edge whose gain is further than this from its price is as good as taken,
 	// or as not. It holds per node too, since an edge takes at least one node.
-	window := 36 * temperature
+	window := sure * temperature
 	lo := sort.Search(len(curve.Edges), func(n int) bool { return curve.Scale*curve.Edges[n].PerNode-price <= window })
 	nodes = curve.BaseNodes + curve.SumNodes[lo]
 	net = curve.Scale*(curve.BaseGain+curve.SumGain[lo]) - price*nodes
@@ -26,10 +26,10 @@ func smooth(curve *model.StepCurve, price, temperature float64) (net, nodes, cur
 			break
 		}
 		x := rate * e.Nodes / temperature
-		if x < -36 {
+		if x < -sure {
 			continue
 		}
-		if x > 36 {
+		if x > sure {
 			net += x * temperature
 			nodes += e.Nodes
 			continue

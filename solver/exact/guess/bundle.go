@@ -132,9 +132,9 @@ type SizeEvaluator interface {
 // Minimise lowers L from the given prices until it exceeds the incumbent by no more than ties
 // make, nothing more is gained, the clock's work reaches until, or time is
 // up, and keeps the best on the way. At times it offers the prices for a plan; offer
-// returns the incumbent and its value.
-func (b *Bundle) Minimise(clock *model.Clock, l SizeEvaluator, x []float64, until int, offer func(x []float64) (*model.Plan, float64)) {
-	incumbent, value := offer(nil)
+// returns the incumbent and its value, and whether that is enough.
+func (b *Bundle) Minimise(clock *model.Clock, l SizeEvaluator, x []float64, until int, offer func(x []float64) (*model.Plan, float64, bool)) {
+	incumbent, value, _ := offer(nil)
 	b.addPlan(incumbent)
 	bound, _, ok := l.Evaluate(clock, x, b.add)
 	if !ok {
@@ -180,7 +180,11 @@ func (b *Bundle) Minimise(clock *model.Clock, l SizeEvaluator, x []float64, unti
 			bound, centre = here, x
 			l.Keep()
 			if moves++; moves%rolloutEvery == 0 {
-				if better, now := offer(centre); now > value {
+				better, now, over := offer(centre)
+				if over {
+					return
+				}
+				if now > value {
 					incumbent, value = better, now
 					b.addPlan(incumbent)
 				}
@@ -227,7 +231,7 @@ func (b *Bundle) settle(clock *model.Clock, centre []float64, mu, temperature fl
 			break
 		}
 		improved := false
-		for step := 1.0; step > 1e-9; step /= 4 {
+		for step := 1.0; step > 1e-15; step /= 4 {
 			for r, v := range b.used {
 				trial[v] = x[v] + step*b.move[r]
 			}

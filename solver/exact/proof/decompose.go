@@ -26,6 +26,10 @@ const (
 	// tieWork is the work spent on a better one among equals: thousands of subproblems may
 	// hardly differ.
 	tieWork = 2_000_000
+	// A stepwiseShare-th of the work on prices goes into searches step by step on the way. A wider
+	// one follows where the last left no more than widerGain of the gap of the one before.
+	stepwiseShare = 4
+	widerGain     = 0.75
 	// manyPrices is the number of prices per size beyond which core searches are given more
 	// work before, its cube.
 	manyPrices = 500
@@ -50,13 +54,15 @@ func (s *Search) decompose(clock *model.Clock, part *subproblem, atNodes float64
 	until := clock.Work + s.in.Effort.SizesWork + bundleWork*before
 	bundle := guess.NewBundle(sizes.SizeIndex)
 	bundle.AddColumns(s.lagrangian.kinds, part.Prices)
-	x := sizes.At(part.Prices)
+	x, tried := sizes.At(part.Prices), clock.Work
 	sizes.kept.note(x, math.Inf(1))
-	bundle.Minimise(clock, sizes, x, until, func(x []float64) (*model.Plan, float64) {
-		if x != nil {
+	bundle.Minimise(clock, sizes, x, until, func(x []float64) (*model.Plan, float64, bool) {
+		if x != nil && !s.closed(part) {
 			s.Offer(clock, s.rollout.PlanAt(clock, sizes.CostAt(x)))
+			s.searchSteps(clock, part, x, clock.Work+(clock.Work-tried)/stepwiseShare)
+			tried = clock.Work
 		}
-		return s.Incumbent, s.Value
+		return s.Incumbent, s.Value, s.closed(part) && !s.certify
 	})
 	atSizes, x := sizes.kept.bound, slices.Clone(sizes.kept.prices)
 	s.sizesAt = x
@@ -68,30 +74,34 @@ func (s *Search) decompose(clock *model.Clock, part *subproblem, atNodes float64
 	if s.settled(part) {
 		work = min(work, tieWork)
 	}
-	sizes.set(x, lastCells)
-	few := newStepwise(clock, sizes)
-	if few != nil {
-		s.searchSteps(clock, part, few, clock.Work+work)
-	}
-	if !s.closed(part) && !clock.Ended && (few == nil || !s.settled(part)) {
+	few := s.searchSteps(clock, part, x, clock.Work+work)
+	if !s.closed(part) && !clock.Ended && (!few || !s.settled(part)) {
 		s.searchLeft(clock, part, atNodes, sizes, atSizes, clock.Work+work)
 	}
 }
 
-// searchSteps searches the root step by step, from narrow to wide. It ends where the clock's
-// work reaches until.
-func (s *Search) searchSteps(clock *model.Clock, part *subproblem, q *stepwise, until int) {
-	for width := firstStates; width <= lastStates; width *= 8 {
+// searchSteps searches the root step by step at prices per size, from narrow to wide, and
+// reports whether it is small enough for that. It ends where the clock's work reaches until.
+func (s *Search) searchSteps(clock *model.Clock, part *subproblem, x []float64, until int) bool {
+	s.sizes.set(x, lastCells)
+	q := newStepwise(clock, s.sizes)
+	if q == nil {
+		return false
+	}
+	for width, last := firstStates, math.Inf(1); width <= lastStates && !s.closed(part); width *= 8 {
 		best, most, ok := q.run(clock, width, s.Value, until)
 		if !ok {
-			return
+			break
 		}
 		s.Offer(clock, best)
 		s.prove(part, most, Priced(s.in, part.Prices), lemmaStepwise)
-		if s.solve(part); s.closed(part) {
-			return
+		s.solve(part)
+		if most-s.Value > widerGain*last {
+			break
 		}
+		last = most - s.Value
 	}
+	return true
 }
 
 // atSizes returns the decomposition.

@@ -62,8 +62,10 @@ type Search struct {
 	witness       *witness
 	Explored      int
 	memory        *Memory
-	// gap is the relative gap that is good enough.
-	gap float64
+	// gap is the relative gap that is good enough, and certify asks for the best prices per size
+	// even where a plan is proven without.
+	gap     float64
+	certify bool
 	// sizes are the prices per size, and decomposable says that the root is still to be
 	// searched at them.
 	sizes *sizePrices
@@ -79,7 +81,7 @@ type Search struct {
 // NewSearch prepares the search of an instance. A witness, if not nil, is a plan that must
 // never be cut off. One search at a time works in a memory.
 func NewSearch(in *model.Instance, options solver.SolveOptions, optimum solver.Plan, memory *Memory) *Search {
-	next := &Search{in: in, memory: memory, Value: math.Inf(-1), closedBound: math.Inf(-1), gap: options.RelativeGap}
+	next := &Search{in: in, memory: memory, Value: math.Inf(-1), closedBound: math.Inf(-1), gap: options.RelativeGap, certify: options.Certificate}
 	if p := in.PlanOf(optimum); p != nil {
 		value, _ := in.Value(model.NewClock(context.Background(), in.Effort.Quantum), p)
 		next.witness = &witness{plan: p, value: value}

@@ -147,7 +147,7 @@ func (a *Allocator) decide(ctx context.Context, r *request) (solver.Decision, er
 func (a *Allocator) Explain(
 	ctx context.Context, s *solver.Snapshot, o solver.Options, jobIDs []string,
 ) (solver.Explanation, error) {
-	r, err := a.valid(s, o, func(s *solver.Snapshot) []solver.Violation { return explain.Unknown(s, jobIDs) })
+	r, err := a.valid(s, o, func(s *solver.Snapshot) []solver.Violation { return s.Unknown(jobIDs) })
 	if err != nil {
 		return solver.Explanation{}, err
 	}

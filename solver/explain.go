@@ -1,5 +1,7 @@
 package solver
 
+import "fmt"
+
 // Why is the reason for the nodes of a job.
 type Why string
 
@@ -83,3 +85,18 @@ const (
 	MostRemedyWeight = 1000 // times the weight of the job
 	MostRemedyPool   = 2    // times the nodes of the pool
 )
+
+// Unknown names the ids of job_ids that no job of the snapshot has.
+func (s *Snapshot) Unknown(ids []string) []Violation {
+	known := make(map[string]bool, len(s.Jobs))
+	for i := range s.Jobs {
+		known[s.Jobs[i].ID] = true
+	}
+	var bad violations
+	for n, id := range ids {
+		if !known[id] {
+			bad.addf(fmt.Sprintf("job_ids[%d]", n), "is %q; want a job of the snapshot", id[:min(len(id), MaxIDBytes)])
+		}
+	}
+	return bad
+}

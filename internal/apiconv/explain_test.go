@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
@@ -40,6 +41,11 @@ func TestExplain(t *testing.T) {
 	request.JobIds = []string{"a", "ghost"}
 	_, err = a.Explain(t.Context(), request)
 	if want := `invalid request: job_ids[1]: is "ghost"; want a job of the snapshot`; err == nil || err.Error() != want {
+		t.Errorf("error %v; want %q", err, want)
+	}
+	request.Options = &elastallocv1.AllocateOptions{TimeBudget: new(durationpb.Duration)}
+	_, err = a.Explain(t.Context(), request)
+	if want := `invalid request: options.time_budget: is 0s; want more than 0; job_ids[1]: is "ghost"; want a job of the snapshot`; err == nil || err.Error() != want {
 		t.Errorf("error %v; want %q", err, want)
 	}
 }

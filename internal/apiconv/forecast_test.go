@@ -44,16 +44,19 @@ func TestForecast(t *testing.T) {
 // finds itself.
 func TestForecastBadFields(t *testing.T) {
 	t.Parallel()
-	_, err := forecast(t, `{"snapshot": {"totalNodes": -2}, "cadence": "0s", "until": "0s", "etaError": 2, "arrivalsPerHour": "Infinity"}`)
-	var invalid *solver.InvalidError
-	if !errors.As(err, &invalid) {
-		t.Fatalf("error %v; want bad fields", err)
-	}
-	var paths []string
-	for _, v := range invalid.Violations {
-		paths = append(paths, v.Path)
-	}
-	if diff := cmp.Diff([]string{"snapshot.total_nodes", "cadence", "until", "eta_error", "arrivals_per_hour"}, paths); diff != "" {
-		t.Errorf("bad fields (-want +got):\n%s", diff)
+	own := []string{"snapshot.total_nodes", "cadence", "until", "eta_error", "arrivals_per_hour"}
+	for horizon, want := range map[string][]string{"{}": own, `{"step": "0s"}`: append([]string{"snapshot.horizon.step"}, own...)} {
+		_, err := forecast(t, `{"snapshot": {"totalNodes": -2, "horizon": `+horizon+`}, "cadence": "0s", "until": "0s", "etaError": 2, "arrivalsPerHour": "Infinity"}`)
+		var invalid *solver.InvalidError
+		if !errors.As(err, &invalid) {
+			t.Fatalf("error %v; want bad fields", err)
+		}
+		var paths []string
+		for _, v := range invalid.Violations {
+			paths = append(paths, v.Path)
+		}
+		if diff := cmp.Diff(want, paths); diff != "" {
+			t.Errorf("bad fields (-want +got):\n%s", diff)
+		}
 	}
 }

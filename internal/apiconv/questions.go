@@ -15,7 +15,13 @@ import (
 
 // Explain decides one snapshot and says why.
 func (p InProcess) Explain(ctx context.Context, request *elastallocv1.ExplainRequest) (*elastallocv1.ExplainResponse, error) {
-	converted, err := new(converter).request(request, p.Allocator.MaxJobs())
+	c := converter{own: func(s *solver.Snapshot, _ *solver.Options) []solver.Violation {
+		if len(s.Jobs) < len(request.GetSnapshot().GetJobs()) {
+			return nil // They are too many to be looked at.
+		}
+		return s.Unknown(request.GetJobIds())
+	}}
+	converted, err := c.request(request, p.Allocator.MaxJobs())
 	if err != nil {
 		return nil, err
 	}
@@ -75,11 +81,16 @@ func fromForecastRequest(r *elastallocv1.ForecastRequest) solver.ForecastOptions
 
 // Forecast simulates the cluster from a snapshot on.
 func (p InProcess) Forecast(ctx context.Context, request *elastallocv1.ForecastRequest) (*elastallocv1.ForecastResponse, error) {
-	converted, err := new(converter).request(request, p.Allocator.MaxJobs())
+	options := fromForecastRequest(request)
+	c := converter{own: func(s *solver.Snapshot, o *solver.Options) []solver.Violation {
+		options := options.WithDefaults(s, o)
+		return options.Validate()
+	}}
+	converted, err := c.request(request, p.Allocator.MaxJobs())
 	if err != nil {
 		return nil, err
 	}
-	forecast, err := p.Allocator.Forecast(ctx, converted.Snapshot, converted.Options, fromForecastRequest(request))
+	forecast, err := p.Allocator.Forecast(ctx, converted.Snapshot, converted.Options, options)
 	if err != nil {
 		return nil, err
 	}

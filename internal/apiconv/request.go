@@ -49,6 +49,8 @@ func FromSnapshot(snapshot *elastallocv1.Snapshot, maxJobs int) (*solver.Snapsho
 // their paths begin there.
 type converter struct {
 	violations []solver.Violation
+	// own, where set, is what the core's validation finds beside snapshot and options.
+	own func(*solver.Snapshot, *solver.Options) []solver.Violation
 }
 
 func (c *converter) addf(path, format string, args ...any) {
@@ -70,10 +72,15 @@ func (c *converter) err(s *solver.Snapshot, o solver.Options, maxJobs int) error
 		seen[v.Path] = true
 	}
 	o, s = o.WithDefaults(), s.WithDefaults()
+	all := s
 	if o.BadJobs == solver.BadJobsHold {
 		s, _ = s.Hold()
 	}
-	for _, v := range solver.Validate(s, o, maxJobs, []solver.BackendName{o.Backend}) {
+	bad := solver.Validate(s, o, maxJobs, []solver.BackendName{o.Backend})
+	if c.own != nil {
+		bad = append(bad, c.own(all, &o)...)
+	}
+	for _, v := range bad {
 		if !seen[v.Path] {
 			c.violations = append(c.violations, v)
 		}

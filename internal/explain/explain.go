@@ -34,23 +34,6 @@ type Decided struct {
 	Held     solver.Held
 }
 
-// Unknown names the ids that no job of a snapshot has.
-func Unknown(s *solver.Snapshot, ids []string) []solver.Violation {
-	known := make(map[string]bool, len(s.Jobs))
-	for i := range s.Jobs {
-		known[s.Jobs[i].ID] = true
-	}
-	var bad []solver.Violation
-	for n, id := range ids {
-		if !known[id] && len(bad) < solver.MaxViolations {
-			bad = append(bad, solver.Violation{
-				Path: fmt.Sprintf("job_ids[%d]", n), Description: fmt.Sprintf("is %q; want a job of the snapshot", id[:min(len(id), solver.MaxIDBytes)]),
-			})
-		}
-	}
-	return bad
-}
-
 // Jobs explains the nodes of the jobs with the given ids, of all if none are given. Where ctx
 // ends early, costs are estimated and changes missing.
 func Jobs(ctx context.Context, decider Decider, d Decided, ids []string) ([]solver.JobExplanation, error) {

@@ -93,34 +93,30 @@ The policies:
 	flags.StringVar(&f.out, "out", "", "new or empty folder for the results")
 	flags.IntVar(&f.workers, "workers", runtime.GOMAXPROCS(0), "number of runs at once")
 	cli.OnePerCore(flags, "workers")
-	cli.Group(flags, "Jobs", func(flags *pflag.FlagSet) {
-		flags.StringVar(&f.trace, "trace", "", "trace in CSV, - for standard input")
-		flags.Var(syntheticFlag(&f.synthetic), "synthetic", "synthetic workload")
-		flags.Var((*secondsFlag)(&f.minDuration), "min-duration", "drop jobs with a shorter duration in the trace, such as 5m")
-		flags.IntVar(&f.gpusPerNode, "gpus-per-node", sim.DefaultGPUsPerNode, "GPUs of one node of the trace")
-		flags.StringSliceVar(&f.vary, "vary", nil, "draw jobs that differ: weights, efficiencies, minimums, rigid-half (see above)")
-		flags.Float64Var(&f.disturbance.ETAError, "eta-error", 0, "largest relative error of the ETA that policies see, 0.1 for 10 %")
-		flags.Float64Var(&f.disturbance.ETASigma, "eta-sigma", 0,
-			"standard deviation of the logarithm of the error of told ETAs, 0.69 for a factor of 2; policies see client/eta's estimates")
-		flags.Var(cli.ChoiceFlag{Value: &f.eta, Choices: []string{etaTold, etaUnknown}}, "eta",
-			"what jobs tell: unknown has no job tell an ETA, and policies see estimates from the jobs that ended, --eta-sigma being their error")
-		flags.Float64Var(&f.disturbance.BugShare, "bug-share", 0, "share of jobs that hang within 5 minutes of training")
-		flags.Float64Var(&f.disturbance.KillShare, "kill-share", 0, "share of jobs that users kill at a random time")
-		flags.Var((*secondsFlag)(&f.config.ScalingDelay), "scaling-delay",
-			"time for which a job that starts or grows trains on as many nodes as before, such as 15s")
-		flags.Var((*secondsFlag)(&f.config.RestartTime), "restart-time",
-			"time without progress after every change of a job's nodes, its start included, such as 3m; of any length")
-		flags.Uint64Var(&f.seed, "seed", 1, "seed of all random numbers")
-	})
-	cli.Group(flags, "Decisions", func(flags *pflag.FlagSet) {
-		flags.Var((*secondsFlag)(&f.config.Frequency), "frequency", "time between decisions")
-		flags.Var((*secondsFlag)(&f.config.Round), "round", "policies that decide at every event do so at multiples of this, such as 60s (default 1s)")
-		flags.IntVar(&f.config.Steps, "steps", f.config.Steps, "number of steps, each as long as the frequency, that a decision looks ahead")
-		flags.StringToStringVar(&f.totalTime, "total-time", nil,
-			"parameters of the policies of total time as `name=value`, such as aging=0s,quota_price=1, by their names in the API")
-	})
-	cli.Group(flags, "Teams", f.teams.add)
-	cli.Group(flags, "Kinds of nodes", f.types.add)
+	flags.StringVar(&f.trace, "trace", "", "trace in CSV, - for standard input")
+	flags.Var(syntheticFlag(&f.synthetic), "synthetic", "synthetic workload")
+	flags.Var((*secondsFlag)(&f.minDuration), "min-duration", "drop jobs with a shorter duration in the trace, such as 5m")
+	flags.IntVar(&f.gpusPerNode, "gpus-per-node", sim.DefaultGPUsPerNode, "GPUs of one node of the trace")
+	flags.StringSliceVar(&f.vary, "vary", nil, "draw jobs that differ: weights, efficiencies, minimums, rigid-half (see above)")
+	flags.Float64Var(&f.disturbance.ETAError, "eta-error", 0, "largest relative error of the ETA that policies see, 0.1 for 10 %")
+	flags.Float64Var(&f.disturbance.ETASigma, "eta-sigma", 0,
+		"standard deviation of the logarithm of the error of told ETAs, 0.69 for a factor of 2; policies see client/eta's estimates")
+	flags.Var(cli.ChoiceFlag{Value: &f.eta, Choices: []string{etaTold, etaUnknown}}, "eta",
+		"what jobs tell: unknown has no job tell an ETA, and policies see estimates from the jobs that ended, --eta-sigma being their error")
+	flags.Float64Var(&f.disturbance.BugShare, "bug-share", 0, "share of jobs that hang within 5 minutes of training")
+	flags.Float64Var(&f.disturbance.KillShare, "kill-share", 0, "share of jobs that users kill at a random time")
+	flags.Var((*secondsFlag)(&f.config.ScalingDelay), "scaling-delay",
+		"time for which a job that starts or grows trains on as many nodes as before, such as 15s")
+	flags.Var((*secondsFlag)(&f.config.RestartTime), "restart-time",
+		"time without progress after every change of a job's nodes, its start included, such as 3m; of any length")
+	flags.Uint64Var(&f.seed, "seed", 1, "seed of all random numbers")
+	flags.Var((*secondsFlag)(&f.config.Frequency), "frequency", "time between decisions")
+	flags.Var((*secondsFlag)(&f.config.Round), "round", "policies that decide at every event do so at multiples of this, such as 60s (default 1s)")
+	flags.IntVar(&f.config.Steps, "steps", f.config.Steps, "number of steps, each as long as the frequency, that a decision looks ahead")
+	flags.StringToStringVar(&f.totalTime, "total-time", nil,
+		"parameters of the policies of total time as `name=value`, such as aging=0s,quota_price=1, by their names in the API")
+	f.teams.add(flags)
+	f.types.add(flags)
 	cli.AddProgramFlags(flags, &f.programs)
 	command.MarkFlagsMutuallyExclusive("groups", "quotas")
 	command.MarkFlagsMutuallyExclusive("groups", "team-limit")

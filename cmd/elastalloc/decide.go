@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -41,7 +40,7 @@ func (f *decideFlags) add(command *cobra.Command, drawn ...string) {
 	flags.VarP(cli.FileFlag{Name: &f.file}, "file", "f", "request in protojson, - for standard input")
 	cli.AddOutput(flags, &f.output, drawn...)
 	cli.CompleteFiles(command, "json", "file")
-	cli.Group(flags, "Asking a server", f.remote.add)
+	f.remote.add(flags)
 	command.Args = cli.NoArgs
 }
 
@@ -176,20 +175,17 @@ func (f *decideFlags) addOptions(command *cobra.Command, budget time.Duration) {
 	o := new(optionFlags)
 	f.options = o
 	cli.AddProgramFlags(command.Flags(), &o.programs)
-	cli.Group(command.Flags(), cli.Solvers, func(flags *pflag.FlagSet) {
-		flags.Var(&o.formulation, "formulation", "model for cbc and highs (default one-hot)")
-	})
-	cli.Group(command.Flags(), "Decision", func(flags *pflag.FlagSet) {
-		flags.Var(&o.backend, "backend", "backend to ask first (default exact)")
-		flags.Var(&o.objective, "objective", "what is maximised (default progress)")
-		flags.Var(&o.admission, "admission", "who gets nodes when the minimums do not all fit (default fifo)")
-		usage := "decision budget (default that of the server, 900ms)"
-		if budget > 0 {
-			usage = "time budget of the whole answer"
-		}
-		flags.DurationVar(&o.budget, "budget", budget, usage)
-		flags.Float64Var(&o.gap, "gap", 0, "stop once proven within this share of the optimum")
-	})
+	flags := command.Flags()
+	flags.Var(&o.formulation, "formulation", "model for cbc and highs (default one-hot)")
+	flags.Var(&o.backend, "backend", "backend to ask first (default exact)")
+	flags.Var(&o.objective, "objective", "what is maximised (default progress)")
+	flags.Var(&o.admission, "admission", "who gets nodes when the minimums do not all fit (default fifo)")
+	usage := "decision budget (default that of the server, 900ms)"
+	if budget > 0 {
+		usage = "time budget of the whole answer"
+	}
+	flags.DurationVar(&o.budget, "budget", budget, usage)
+	flags.Float64Var(&o.gap, "gap", 0, "stop once proven within this share of the optimum")
 }
 
 // apply lets the flags that were set win over the options of the request.

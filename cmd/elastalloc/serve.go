@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/audit"
@@ -103,47 +102,38 @@ traces on.`,
 			return cli.Failed(ready.Run(cmd.Context()))
 		},
 	}
-	cli.Group(command.Flags(), "Addresses and TLS", func(flags *pflag.FlagSet) {
-		flags.StringVar(&config.Listen, "listen", config.Listen, "address of gRPC")
-		flags.StringVar(&config.AdminListen, "admin-listen", config.AdminListen, "address of the status page, metrics, liveness and readiness")
-		flags.StringSliceVar(&config.AdminHosts, "admin-hosts", nil,
-			"names by which --admin-listen may be asked for, beside addresses and names without a dot")
-		flags.BoolVar(&config.Plaintext, "plaintext", false, "allow plain text on a --listen address that is not loopback")
-		flags.BoolVar(&reflection, "reflection", true, "serve gRPC reflection, from which clients such as grpcurl learn the API")
-		flags.StringVar(&config.TLSCert, "tls-cert", "", "PEM file of the server's certificate, read again when it changes; without it the server speaks plain text")
-		flags.StringVar(&config.TLSKey, "tls-key", "", "PEM file of the server's key")
-		flags.StringVar(&config.ClientCA, "client-ca", "", "PEM file of the CA that must have signed every client's certificate")
-		flags.StringSliceVar(&config.ClientNames, "client-names", nil,
-			"names of clients that may call: one of the subject alternative names of their certificates (default any certificate of --client-ca)")
-	})
-	cli.Group(command.Flags(), "Limits", func(flags *pflag.FlagSet) {
-		flags.DurationVar(&options.DefaultBudget, "default-budget", options.DefaultBudget, "time budget of a request that has none")
-		flags.DurationVar(&config.MaxBudget, "max-budget", config.MaxBudget, "longest time budget of a request; one that asks for more gets this")
-		flags.IntVar(&config.MaxInflight, "max-inflight", config.MaxInflight, "maximum number of searches made at once, and as many short decisions beside")
-		cli.OnePerCore(flags, "max-inflight")
-		flags.IntVar(&config.MaxQueue, "max-queue", config.MaxQueue, "maximum number of requests that wait for a search; without one within 100ms, or beyond this number, greedy answers")
-		flags.Var(cli.NewBytesFlag(&config.MaxMemory), "max-memory", fmt.Sprintf("memory that all requests together may hold: received, decoded, work space, unread answers; the server takes up to %dMiB beside, and %dMiB for each of --max-inflight", server.ProcessMemory>>20, server.InflightMemory()>>20))
-		flags.IntVar(&options.MaxJobs, "max-jobs", options.MaxJobs, "maximum number of jobs per snapshot")
-	})
-	cli.Group(command.Flags(), "Observing", func(flags *pflag.FlagSet) {
-		flags.Var(cli.ChoiceFlag{Value: &level, Choices: []string{"debug", "info", "warn", "error"}}, "log-level", "minimum level to log")
-		flags.StringSliceVar(&config.MetricsGroups, "metrics-groups", nil,
-			"ids of the groups of jobs that have metrics of their own")
-		flags.StringSliceVar(&config.MetricsNodeTypes, "metrics-node-types", nil, "ids of the node types that have metrics of their own")
-		flags.StringVar(&record.Dir, "record", "", "folder to keep every call in, for elastalloc-lab replay; one of its own for each server")
-		flags.Float64Var(&config.AuditShare, "audit-share", 0, "share of the answers, 0 to 1, that the independent check of elastalloc audit looks at after they are sent, in turns that no call wants")
-		flags.StringVar(&config.DefectDir, "defect-dir", "", "folder to keep requests in that showed a defect of this program, job ids and all: at most 100 files and 64MiB")
-		flags.Var(cli.NewBytesFlag(&record.MaxBytes), "record-max-bytes", "bytes that the recordings may take; the oldest are deleted beyond")
-	})
+	flags := command.Flags()
+	flags.StringVar(&config.Listen, "listen", config.Listen, "address of gRPC")
+	flags.StringVar(&config.AdminListen, "admin-listen", config.AdminListen, "address of the status page, metrics, liveness and readiness")
+	flags.StringSliceVar(&config.AdminHosts, "admin-hosts", nil,
+		"names by which --admin-listen may be asked for, beside addresses and names without a dot")
+	flags.BoolVar(&config.Plaintext, "plaintext", false, "allow plain text on a --listen address that is not loopback")
+	flags.BoolVar(&reflection, "reflection", true, "serve gRPC reflection, from which clients such as grpcurl learn the API")
+	flags.StringVar(&config.TLSCert, "tls-cert", "", "PEM file of the server's certificate, read again when it changes; without it the server speaks plain text")
+	flags.StringVar(&config.TLSKey, "tls-key", "", "PEM file of the server's key")
+	flags.StringVar(&config.ClientCA, "client-ca", "", "PEM file of the CA that must have signed every client's certificate")
+	flags.StringSliceVar(&config.ClientNames, "client-names", nil,
+		"names of clients that may call: one of the subject alternative names of their certificates (default any certificate of --client-ca)")
+	flags.DurationVar(&options.DefaultBudget, "default-budget", options.DefaultBudget, "time budget of a request that has none")
+	flags.DurationVar(&config.MaxBudget, "max-budget", config.MaxBudget, "longest time budget of a request; one that asks for more gets this")
+	flags.IntVar(&config.MaxInflight, "max-inflight", config.MaxInflight, "maximum number of searches made at once, and as many short decisions beside")
+	cli.OnePerCore(flags, "max-inflight")
+	flags.IntVar(&config.MaxQueue, "max-queue", config.MaxQueue, "maximum number of requests that wait for a search; without one within 100ms, or beyond this number, greedy answers")
+	flags.Var(cli.NewBytesFlag(&config.MaxMemory), "max-memory", fmt.Sprintf("memory that all requests together may hold: received, decoded, work space, unread answers; the server takes up to %dMiB beside, and %dMiB for each of --max-inflight", server.ProcessMemory>>20, server.InflightMemory()>>20))
+	flags.IntVar(&options.MaxJobs, "max-jobs", options.MaxJobs, "maximum number of jobs per snapshot")
+	flags.Var(cli.ChoiceFlag{Value: &level, Choices: []string{"debug", "info", "warn", "error"}}, "log-level", "minimum level to log")
+	flags.StringSliceVar(&config.MetricsGroups, "metrics-groups", nil,
+		"ids of the groups of jobs that have metrics of their own")
+	flags.StringSliceVar(&config.MetricsNodeTypes, "metrics-node-types", nil, "ids of the node types that have metrics of their own")
+	flags.StringVar(&record.Dir, "record", "", "folder to keep every call in, for elastalloc-lab replay; one of its own for each server")
+	flags.Float64Var(&config.AuditShare, "audit-share", 0, "share of the answers, 0 to 1, that the independent check of elastalloc audit looks at after they are sent, in turns that no call wants")
+	flags.StringVar(&config.DefectDir, "defect-dir", "", "folder to keep requests in that showed a defect of this program, job ids and all: at most 100 files and 64MiB")
+	flags.Var(cli.NewBytesFlag(&record.MaxBytes), "record-max-bytes", "bytes that the recordings may take; the oldest are deleted beyond")
 	cli.AddProgramFlags(command.Flags(), &programs)
-	cli.Group(command.Flags(), cli.Solvers, func(flags *pflag.FlagSet) {
-		flags.StringSliceVar(&names, "backends", cli.Named[string](elastalloc.DefaultBackends()),
-			"backends to ask, in this order, out of "+strings.Join(cli.Named[string](elastalloc.BackendNames()), ", ")+"; greedy is the last resort of all")
-	})
-	cli.Group(command.Flags(), "Stopping", func(flags *pflag.FlagSet) {
-		flags.DurationVar(&config.DrainDelay, "drain-delay", config.DrainDelay, "time between turning not ready and refusing calls")
-		flags.DurationVar(&config.DrainTimeout, "drain-timeout", config.DrainTimeout, "time that calls in flight then have to end before they are cut off")
-	})
+	flags.StringSliceVar(&names, "backends", cli.Named[string](elastalloc.DefaultBackends()),
+		"backends to ask, in this order, out of "+strings.Join(cli.Named[string](elastalloc.BackendNames()), ", ")+"; greedy is the last resort of all")
+	flags.DurationVar(&config.DrainDelay, "drain-delay", config.DrainDelay, "time between turning not ready and refusing calls")
+	flags.DurationVar(&config.DrainTimeout, "drain-timeout", config.DrainTimeout, "time that calls in flight then have to end before they are cut off")
 	cli.CompleteValues(command, "backends", cli.Named[string](elastalloc.BackendNames())...)
 	return command
 }

@@ -14,22 +14,17 @@ import (
 // Programs are the executables of external backends that the command line names.
 type Programs map[solver.BackendName]string
 
-// Solvers is the group of flags about backends.
-const Solvers = "Solvers"
-
 // AddProgramFlags adds a flag for the executable of each external backend, named as the
 // backend is. Their variables are ELASTALLOC_CBC and so on.
 func AddProgramFlags(flags *pflag.FlagSet, programs *Programs) {
 	*programs = make(Programs)
-	Group(flags, Solvers, func(flags *pflag.FlagSet) {
-		for _, spec := range elastalloc.Specs() {
-			if spec.External() {
-				(*programs)[spec.Name] = spec.Program
-				flags.Var(programFlag{*programs, spec.Name}, string(spec.Name),
-					fmt.Sprintf("program of the backend %s, a path or a name on the PATH", spec.Name))
-			}
+	for _, spec := range elastalloc.Specs() {
+		if spec.External() {
+			(*programs)[spec.Name] = spec.Program
+			flags.Var(programFlag{*programs, spec.Name}, string(spec.Name),
+				fmt.Sprintf("program of the backend %s, a path or a name on the PATH", spec.Name))
 		}
-	})
+	}
 }
 
 type programFlag struct {

@@ -58,7 +58,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, streams Stream
 		return setFromEnvironment(cmd.Flags(), env)
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
-	showGroups(root)
+	wrapFlags(root)
 	refuseUnknownTopics(root)
 	root.Version = Version()
 	root.SetVersionTemplate(versionLine(root.Name()))

@@ -4,9 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -77,51 +74,9 @@ func CompleteFiles(command *cobra.Command, extension string, names ...string) {
 	}
 }
 
-const groupAnnotation = "elastalloc_group"
-
-// Group adds flags that stand together in the help, under a title.
-func Group(flags *pflag.FlagSet, title string, add func(*pflag.FlagSet)) {
-	group := pflag.NewFlagSet(title, pflag.ContinueOnError)
-	add(group)
-	group.VisitAll(func(flag *pflag.Flag) { _ = group.SetAnnotation(flag.Name, groupAnnotation, []string{title}) })
-	flags.AddFlagSet(group)
-}
-
-// showGroups makes the help show the flags of each group under its title. It replaces what
-// cobra prints: a function in cobra's templates would be one for all commands of a process.
-func showGroups(root *cobra.Command) {
-	usage := root.UsageFunc()
-	root.SetUsageFunc(func(command *cobra.Command) error {
-		out := command.OutOrStderr()
-		defer command.SetOut(out)
-		var text strings.Builder
-		command.SetOut(&text)
-		if err := usage(command); err != nil {
-			return err
-		}
-		flags := command.LocalFlags()
-		plain := "Flags:\n" + strings.TrimRight(flags.FlagUsages(), "\n")
-		grouped := strings.TrimRight(groupedUsages(flags), "\n")
-		_, err := io.WriteString(out, strings.Replace(text.String(), plain, grouped, 1))
-		return err
-	})
-}
-
-// groupedUsages returns the help on flags: those without a group, then each group.
-func groupedUsages(flags *pflag.FlagSet) string {
-	groups := make(map[string]*pflag.FlagSet)
-	flags.VisitAll(func(flag *pflag.Flag) {
-		title := strings.Join(flag.Annotations[groupAnnotation], "")
-		if groups[title] == nil {
-			groups[title] = pflag.NewFlagSet(title, pflag.ContinueOnError)
-		}
-		groups[title].AddFlag(flag)
-	})
-	var text strings.Builder
-	for _, title := range slices.Sorted(maps.Keys(groups)) {
-		fmt.Fprintf(&text, "%s:\n%s\n", cmp.Or(title, "Flags"), groups[title].FlagUsagesWrapped(Width))
-	}
-	return text.String()
+// wrapFlags makes the help break lines about flags that are longer than a screen.
+func wrapFlags(root *cobra.Command) {
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprint(".FlagUsagesWrapped ", Width)))
 }
 
 // CompleteValues lets the shell complete the values of a flag, or of a list of them.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -65,6 +66,7 @@ func (c Config) Complete() (*Server, error) {
 	s.setReady(false)
 	var err error
 	if s.listener, s.adminListener, err = c.listen(); err != nil {
+		s.grpc.Stop() // Its workers wait for calls already.
 		return nil, err
 	}
 	return s, nil
@@ -135,6 +137,8 @@ func (s *Server) build() error {
 	s.grpc = grpc.NewServer(append(options,
 		grpc.Creds(watchHandshakes(security, c.Registry, c.Logger)),
 		// Connections end now and then, so that clients spread over new servers.
+		// A goroutine of its own would grow its stack anew for every call.
+		grpc.NumStreamWorkers(uint32(runtime.GOMAXPROCS(0))),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionAge: 5 * time.Minute, MaxConnectionAgeGrace: 30 * time.Second,
 			Time: time.Minute, Timeout: 20 * time.Second,

@@ -120,8 +120,11 @@ func (a *answer) checkClaims(asked float64) error {
 		return refute("the answer is called optimal with a gap of %v", gap)
 	case limit < elastallocv1.Limit_LIMIT_NONE || limit > elastallocv1.Limit_LIMIT_WORK,
 		optimal && (limit == elastallocv1.Limit_LIMIT_GAP || limit == elastallocv1.Limit_LIMIT_WORK),
-		limit == elastallocv1.Limit_LIMIT_GAP && gap > asked:
+		limit == elastallocv1.Limit_LIMIT_GAP && gap > asked,
+		a.heuristic && limit != elastallocv1.Limit_LIMIT_NONE && limit != elastallocv1.Limit_LIMIT_TIME:
 		return refute("the limit is %v; the reason is %v with a gap of %v", limit, reason, gap)
+	case a.heuristic != (a.report.GetBackend() == elastallocv1.Backend_BACKEND_GREEDY):
+		return refute("the reason is %v of an answer of %v", reason, a.report.GetBackend())
 	}
 	return nil
 }

@@ -148,17 +148,22 @@ func TestWrongAnswers(t *testing.T) {
 			r.Report.Bound *= 1.01
 			r.Report.RelativeGap = 1 - 1/1.01
 		}},
-		"no number":   {request, func(r *elastallocv1.AllocateResponse) { r.Report.Bound = math.NaN() }},
-		"gap":         {request, func(r *elastallocv1.AllocateResponse) { r.Report.RelativeGap = 0.1 }},
-		"idle nodes":  {request, func(r *elastallocv1.AllocateResponse) { r.Report.IdleNodes++ }},
-		"limit":       {request, func(r *elastallocv1.AllocateResponse) { r.Report.Limit = elastallocv1.Limit_LIMIT_GAP }},
-		"group nodes": {request, func(r *elastallocv1.AllocateResponse) { r.Report.Groups[0].Nodes++ }},
-		"group short": {request, func(r *elastallocv1.AllocateResponse) { r.Report.Groups[0].Short++ }},
-		"group gone":  {request, func(r *elastallocv1.AllocateResponse) { r.Report.Groups = r.Report.Groups[1:] }},
-		"no reason":   {request, func(r *elastallocv1.AllocateResponse) { r.Report.Reason = 0 }},
-		"nodes":       {queued, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].Nodes++ }},
-		"plan":        {queued, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].PlannedNodes[1] = 3 }},
-		"short plan":  {queued, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].PlannedNodes = []int32{1} }},
+		"no number":                      {request, func(r *elastallocv1.AllocateResponse) { r.Report.Bound = math.NaN() }},
+		"gap":                            {request, func(r *elastallocv1.AllocateResponse) { r.Report.RelativeGap = 0.1 }},
+		"idle nodes":                     {request, func(r *elastallocv1.AllocateResponse) { r.Report.IdleNodes++ }},
+		"limit":                          {request, func(r *elastallocv1.AllocateResponse) { r.Report.Limit = elastallocv1.Limit_LIMIT_GAP }},
+		"feasible without a search":      {greedy, func(r *elastallocv1.AllocateResponse) { r.Report.Reason = elastallocv1.Reason_REASON_FEASIBLE }},
+		"a search of greedy":             {request, func(r *elastallocv1.AllocateResponse) { r.Report.Backend = elastallocv1.Backend_BACKEND_GREEDY }},
+		"no search of exact":             {request, func(r *elastallocv1.AllocateResponse) { r.Report.Reason = elastallocv1.Reason_REASON_HEURISTIC }},
+		"heuristic with a gap asked for": {greedy, func(r *elastallocv1.AllocateResponse) { r.Report.Limit = elastallocv1.Limit_LIMIT_GAP }},
+		"heuristic after all its work":   {greedy, func(r *elastallocv1.AllocateResponse) { r.Report.Limit = elastallocv1.Limit_LIMIT_WORK }},
+		"group nodes":                    {request, func(r *elastallocv1.AllocateResponse) { r.Report.Groups[0].Nodes++ }},
+		"group short":                    {request, func(r *elastallocv1.AllocateResponse) { r.Report.Groups[0].Short++ }},
+		"group gone":                     {request, func(r *elastallocv1.AllocateResponse) { r.Report.Groups = r.Report.Groups[1:] }},
+		"no reason":                      {request, func(r *elastallocv1.AllocateResponse) { r.Report.Reason = 0 }},
+		"nodes":                          {queued, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].Nodes++ }},
+		"plan":                           {queued, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].PlannedNodes[1] = 3 }},
+		"short plan":                     {queued, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].PlannedNodes = []int32{1} }},
 		"over the pool": {queued, func(r *elastallocv1.AllocateResponse) {
 			for _, a := range r.GetAllocations() {
 				for t := range a.PlannedNodes {

@@ -3,6 +3,7 @@ package audit_test
 import (
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -165,7 +166,7 @@ func TestDraws(t *testing.T) {
 			work  int
 			seeds []uint64
 		}{
-			sweeps: {30_000_000, []uint64{12, 38, 267}}, long: {100_000_000, []uint64{5000008, 5000280}},
+			sweeps: {30_000_000, []uint64{12, 38, 267}}, long: {200_000_000, []uint64{5000008, 5000280}},
 			"node types": {30_000_000, []uint64{9002954}}, "held jobs": {30_000_000, []uint64{9001766}}, "total time": {30_000_000, []uint64{9000997}},
 		}[class.name]
 		for _, seed := range drawn.seeds {
@@ -174,6 +175,28 @@ func TestDraws(t *testing.T) {
 			if got := audit.Check(t.Context(), request, decide(t, request), audit.Options{Work: drawn.work}); got.Verdict != audit.Confirmed {
 				t.Errorf("%s, seed %d: %v", class.name, seed, got)
 			}
+		}
+	}
+}
+
+// TestWork counts the bytes that a check asks for while it looks for combinations, nearly all of them
+// states and where these are found: a unit of work stands for a few, so that work bounds what it takes.
+func TestWork(t *testing.T) {
+	for _, class := range classes() {
+		if class.name != long {
+			continue
+		}
+		request := class.draw(newDrawer(5000280))
+		request.Options.TimeBudget = durationpb.New(time.Minute)
+		response := decide(t, request)
+		const work = 50_000_000
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		got := audit.Check(t.Context(), request, response, audit.Options{Work: work})
+		runtime.ReadMemStats(&after)
+		used := after.TotalAlloc - before.TotalAlloc
+		if t.Logf("%d bytes", used); got.Verdict != audit.Open || used > 3*work {
+			t.Errorf("%v after %d bytes for %d units of work", got, used, work)
 		}
 	}
 }

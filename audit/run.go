@@ -11,6 +11,8 @@ import (
 const (
 	mostStates = 1 << 18
 	mostTraces = 1 << 24 // of a run
+	// What it takes to look at an arc from a state, and to look a state up.
+	perArc, perState = 15, 250
 )
 
 // state is what the open members so far leave of the nodes of each row, where the paths of
@@ -52,7 +54,7 @@ func (s *search) run(width int) (plan [][]int, complete bool) {
 				at, _ := slices.BinarySearchFunc(arcs, from.vertex, func(a arc, v int32) int { return cmp.Compare(a.from, v) })
 				for ; at < len(arcs) && arcs[at].from == from.vertex; at++ {
 					to, a, k := from, arcs[at], int32(o.member.sizes[arcs[at].size])
-					s.spend(20)
+					s.spend(perArc)
 					if to.left[t] -= k; to.left[t] < 0 || s.behind[m+1][t][to.left[t]] == never || rest[t+1][a.to] == never {
 						continue
 					}
@@ -63,6 +65,7 @@ func (s *search) run(width int) (plan [][]int, complete bool) {
 					if to.vertex = a.to; last {
 						to.vertex = 0
 					}
+					s.spend(perState)
 					other, seen := index[to.stand]
 					if seen && next[other].most >= to.most {
 						continue
@@ -82,6 +85,7 @@ func (s *search) run(width int) (plan [][]int, complete bool) {
 			states = next
 			if len(states) > width {
 				complete = false
+				s.spend(perState * len(states))
 				slices.SortFunc(states, func(a, b state) int { return cmp.Or(cmp.Compare(b.most, a.most), cmp.Compare(a.trace, b.trace)) })
 				states = states[:width]
 			}

@@ -223,7 +223,11 @@ func (s *search) reduce() bool {
 		p.paths = p.above(p.most - slack)
 	}
 	s.open = slices.DeleteFunc(s.open, func(p *plans) bool { return p.paths.single() })
-	return s.merge()
+	if !s.merge() {
+		return false
+	}
+	known, most := s.counts()
+	return !known || most > s.target
 }
 
 // merge makes layers of the members that are not open, and reports whether they fit.

@@ -121,6 +121,9 @@ func (f *benchFlags) bench(cmd *cobra.Command, env cli.LookupEnv) error {
 	if err != nil {
 		return err
 	}
+	if !slices.ContainsFunc(candidates, func(c candidate) bool { return slices.ContainsFunc(instances, c.suits) }) {
+		return errors.New("--formulation is paper, which has no objective but progress: nothing is left to compare")
+	}
 	rows, err := compare(cmd.Context(), instances, candidates, newProgress(cmd.ErrOrStderr(), env))
 	if f.output == cli.OutputJSON {
 		err = cmp.Or(err, writeBenchJSON(cmd.OutOrStdout(), rows))

@@ -33,8 +33,6 @@ type MomentDifference struct {
 	Differences []Difference
 	// IdleRecorded are the nodes that no job held just after the snapshot.
 	IdleRecorded, IdlePolicy int
-
-	moment int
 }
 
 // Moved returns how many nodes the policy gives to other jobs.
@@ -64,7 +62,7 @@ func (r *Replay) Differences(ctx context.Context, p sim.Policy, allocator sim.Al
 			return nil, fmt.Errorf("snapshot %q of %v: %w", m.Snapshot.ID, m.Time, err)
 		}
 		d := MomentDifference{
-			Time: m.Time, SnapshotID: m.Snapshot.ID, Jobs: len(m.Snapshot.Jobs), moment: i,
+			Time: m.Time, SnapshotID: m.Snapshot.ID, Jobs: len(m.Snapshot.Jobs),
 			IdleRecorded: r.idleAfter(i), IdlePolicy: decision.Report.IdleNodes,
 		}
 		for n := range m.Snapshot.Jobs {
@@ -98,37 +96,6 @@ func optionsOf(p *sim.Policy, s *solver.Snapshot) solver.Options {
 		return o
 	}
 	return o.Paced(s.Horizon.Step)
-}
-
-// Explainer explains decisions, as *elastalloc.Allocator does.
-type Explainer interface {
-	Explain(ctx context.Context, s *solver.Snapshot, o solver.Options, jobIDs []string) (solver.Explanation, error)
-}
-
-// Explain replaces the plain words of Differences with explanations of the decisions, for at
-// most the given number of jobs each.
-func (r *Replay) Explain(ctx context.Context, p sim.Policy, explainer Explainer, moments []MomentDifference, jobs int) error {
-	for i := range moments {
-		m := &moments[i]
-		s := r.Moments[m.moment].Snapshot
-		differences := m.Differences[:min(jobs, len(m.Differences))]
-		var ids []string
-		for _, d := range differences {
-			ids = append(ids, d.JobID)
-		}
-		explanation, err := explainer.Explain(ctx, s, optionsOf(&p, s), ids)
-		if err != nil {
-			return fmt.Errorf("snapshot %q of %v: %w", m.SnapshotID, m.Time, err)
-		}
-		for _, job := range explanation.Jobs {
-			for n := range differences {
-				if differences[n].JobID == job.JobID {
-					differences[n].Why = job.Text
-				}
-			}
-		}
-	}
-	return nil
 }
 
 // idleAfter returns how many nodes no job held at a moment but the last, changes then included.

@@ -195,13 +195,6 @@ func checkDifferences(t *testing.T, r *Replay) {
 	if len(largest) != 2 || largest[0].Moved() < largest[1].Moved() {
 		t.Errorf("the largest are %+v", largest)
 	}
-	plain := largest[0].Differences[0].Why
-	if err := r.Explain(t.Context(), policy(t, "optimal"), newAllocator(t), largest, 1); err != nil {
-		t.Fatal(err)
-	}
-	if explained := largest[0].Differences[0].Why; explained == plain || explained == "" {
-		t.Errorf("the explanation is %q; want more than %q", explained, plain)
-	}
 }
 
 // TestSchedulerThatTellsLittle tells neither training nor waiting time: what that leaves

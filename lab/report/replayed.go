@@ -225,10 +225,10 @@ func (f *Replayed) unknownSection() Section {
 	}
 }
 
-// MostMoments and MostDifferences limit what the page shows of decisions.csv.
+// MostMoments and mostDifferences limit what the page shows of decisions.csv.
 const (
 	MostMoments     = 10
-	MostDifferences = 12
+	mostDifferences = 12
 )
 
 // decisionSection shows where a policy would have decided otherwise.
@@ -250,12 +250,12 @@ func (f *Replayed) decisionSection() Section {
 				m.Time.UTC().Format("01-02 15:04:05"), m.SnapshotID, len(m.Differences), m.Jobs, m.Moved(), m.IdleRecorded, f.Asked, m.IdlePolicy),
 			Header: []string{"job", "before", "recorded", "answered", f.Asked, "why"}, TextColumns: []int{5},
 		}
-		for _, d := range m.Differences[:min(MostDifferences, len(m.Differences))] {
+		for _, d := range m.Differences[:min(mostDifferences, len(m.Differences))] {
 			table.Rows = append(table.Rows, []string{
 				d.JobID, d.Before.String(), d.Recorded.String(), d.Answered.String(), d.Policy.String(), d.Why,
 			})
 		}
-		if more := len(m.Differences) - MostDifferences; more > 0 {
+		if more := len(m.Differences) - mostDifferences; more > 0 {
 			table.Rows = append(table.Rows, []string{fmt.Sprintf("and %d more", more), "", "", "", "", ""})
 		}
 		section.Tables = append(section.Tables, table)

@@ -73,7 +73,7 @@ func New(target string, options ...Option) (*Client, error) {
 		grpc.WithDefaultServiceConfig(ServiceConfig),
 		grpc.WithChainUnaryInterceptor(newAttempts(s.timeout).intercept),
 		grpc.WithDefaultCallOptions(
-			grpc.ForceCodecV2(newBoundedCodec()), grpc.WaitForReady(s.waitForReady), grpc.MaxCallRecvMsgSize(maxResponseBytes), grpc.MaxRetryRPCBufferSize(maxRetriedBytes)),
+			grpc.ForceCodecV2(newBoundedCodec()), grpc.MaxCallRecvMsgSize(maxResponseBytes), grpc.MaxRetryRPCBufferSize(maxRetriedBytes)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 15 * time.Second, Timeout: 5 * time.Second}),
 		// A server that was restarted is found again before the next one of a rolling
 		// restart leaves.

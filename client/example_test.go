@@ -56,7 +56,7 @@ func ExampleSteps() {
 
 // Servers without a common name in DNS are listed.
 func ExampleNew() {
-	allocator, err := client.New("10.0.0.1:50051,10.0.0.2:50051", client.WithTimeout(5*time.Second), client.WithWaitForReady())
+	allocator, err := client.New("10.0.0.1:50051,10.0.0.2:50051", client.WithTimeout(5*time.Second))
 	if err != nil {
 		fmt.Println(err)
 		return

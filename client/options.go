@@ -13,10 +13,9 @@ type Option func(*settings)
 
 // settings are what options change.
 type settings struct {
-	timeout      time.Duration
-	waitForReady bool
-	credentials  credentials.TransportCredentials
-	dialOptions  []grpc.DialOption
+	timeout     time.Duration
+	credentials credentials.TransportCredentials
+	dialOptions []grpc.DialOption
 }
 
 // WithTLS makes connections over TLS. An empty configuration trusts the
@@ -29,11 +28,6 @@ func WithTLS(config *tls.Config) Option {
 // budget; without this option it is DefaultTimeout.
 func WithTimeout(timeout time.Duration) Option {
 	return func(s *settings) { s.timeout = timeout }
-}
-
-// WithWaitForReady makes calls wait until their deadline while no server can be reached.
-func WithWaitForReady() Option {
-	return func(s *settings) { s.waitForReady = true }
 }
 
 // WithDialOptions adds options of gRPC, which win over the client's own. For traces that go on

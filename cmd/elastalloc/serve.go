@@ -79,7 +79,7 @@ traces on.`,
 			config.Allocator, config.Backends = allocator, shown(allocator.Backends())
 			config.Audit = auditAnswer
 			traces, err := telemetry.New(cmd.Context(), telemetry.Config{
-				Getenv: env.Get, Logger: config.Logger, Console: cmd.OutOrStdout(), Version: config.Version,
+				Getenv: env.Get, Logger: config.Logger, Version: config.Version,
 			})
 			if err != nil {
 				return err

@@ -8,10 +8,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/url"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -21,7 +19,6 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
-	"go.opentelemetry.io/otel/exporters/stdout/stdouttrace"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -39,8 +36,6 @@ type Config struct {
 	Getenv func(name string) string
 	// Logger takes what goes wrong with exporting.
 	Logger *slog.Logger
-	// Console takes the spans of the exporter "console".
-	Console io.Writer
 	// Version is the version of the service.
 	Version string
 }
@@ -61,8 +56,7 @@ type Telemetry struct {
 // logger of OpenTelemetry, so a process calls it once.
 func New(ctx context.Context, config Config) (*Telemetry, error) {
 	get := func(name string) string { return strings.TrimSpace(config.Getenv(name)) }
-	exporters, err := exporterNames(get)
-	if err != nil || len(exporters) == 0 {
+	if on, err := isOn(get); err != nil || !on {
 		return &Telemetry{}, err
 	}
 	propagator, err := newPropagator(get)
@@ -73,7 +67,7 @@ func New(ctx context.Context, config Config) (*Telemetry, error) {
 	complaints := slog.NewTextHandler(&wrong, &slog.HandlerOptions{Level: slog.LevelError, ReplaceAttr: withoutValues})
 	otel.SetLogger(logr.FromSlogHandler(complaints))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { slog.New(complaints).Error("OpenTelemetry", "err", err) }))
-	provider, err := newProvider(ctx, config, get, exporters)
+	provider, err := newProvider(ctx, config, get)
 	if err == nil && wrong.Len() > 0 {
 		err = errors.New(strings.TrimSpace(wrong.String()))
 	}
@@ -85,7 +79,7 @@ func New(ctx context.Context, config Config) (*Telemetry, error) {
 	}
 	otel.SetLogger(logr.Discard())
 	otel.SetErrorHandler(occasionally(config.Logger))
-	config.Logger.InfoContext(ctx, "tracing is on", "exporters", exporters)
+	config.Logger.InfoContext(ctx, "tracing is on")
 	return &Telemetry{TracerProvider: provider, Propagator: propagator, logger: config.Logger, shutdown: provider.Shutdown}, nil
 }
 
@@ -117,21 +111,17 @@ func (t *Telemetry) Shutdown() {
 	}
 }
 
-// exporterNames returns the exporters that the variables ask for, none if tracing is off.
-func exporterNames(get func(string) string) ([]string, error) {
-	names := list(get("OTEL_TRACES_EXPORTER"))
-	switch {
-	case strings.EqualFold(get("OTEL_SDK_DISABLED"), "true"), slices.Equal(names, []string{"none"}):
-		return nil, nil
-	case len(names) == 0 && hasEndpoint(get):
-		return []string{"otlp"}, nil
+// isOn reports whether the variables ask for traces.
+func isOn(get func(string) string) (bool, error) {
+	switch name := get("OTEL_TRACES_EXPORTER"); {
+	case strings.EqualFold(get("OTEL_SDK_DISABLED"), "true"), name == "none":
+		return false, nil
+	case name == "":
+		return hasEndpoint(get), nil
+	case name != "otlp":
+		return false, fmt.Errorf("environment variable OTEL_TRACES_EXPORTER: unknown exporter %q (want otlp or none)", name)
 	}
-	for _, name := range names {
-		if name != "otlp" && name != "console" {
-			return nil, fmt.Errorf("environment variable OTEL_TRACES_EXPORTER: unknown exporter %q (want otlp, console or both, or none)", name)
-		}
-	}
-	return names, nil
+	return true, nil
 }
 
 func list(value string) []string {
@@ -166,7 +156,7 @@ func newPropagator(get func(string) string) (propagation.TextMapPropagator, erro
 
 // newProvider returns a provider whose spans wait in a bounded queue, and are dropped if
 // that is full: no call waits for a collector.
-func newProvider(ctx context.Context, config Config, get func(string) string, exporters []string) (*sdktrace.TracerProvider, error) {
+func newProvider(ctx context.Context, config Config, get func(string) string) (*sdktrace.TracerProvider, error) {
 	described, err := resource.New(ctx,
 		resource.WithAttributes(attribute.String("service.name", "elastalloc"), attribute.String("service.version", config.Version)),
 		resource.WithTelemetrySDK(),
@@ -176,23 +166,16 @@ func newProvider(ctx context.Context, config Config, get func(string) string, ex
 	if err != nil {
 		return nil, err
 	}
-	options := []sdktrace.TracerProviderOption{sdktrace.WithResource(described)}
-	for _, name := range exporters {
-		exporter, err := newExporter(ctx, name, config.Console, get)
-		if err != nil {
-			return nil, err
-		}
-		options = append(options, sdktrace.WithBatcher(exporter))
+	exporter, err := newExporter(ctx, get)
+	if err != nil {
+		return nil, err
 	}
-	return sdktrace.NewTracerProvider(options...), nil
+	return sdktrace.NewTracerProvider(sdktrace.WithResource(described), sdktrace.WithBatcher(exporter)), nil
 }
 
 // newExporter returns an exporter, which reads its variables itself. Without an endpoint it
 // is that of the specification; the SDK's own would expect TLS there.
-func newExporter(ctx context.Context, name string, console io.Writer, get func(string) string) (sdktrace.SpanExporter, error) {
-	if name == "console" {
-		return stdouttrace.New(stdouttrace.WithWriter(console))
-	}
+func newExporter(ctx context.Context, get func(string) string) (sdktrace.SpanExporter, error) {
 	for _, name := range []string{"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"} {
 		// A wrong one may hold a password, so it is not quoted.
 		if u, err := url.Parse(get(name)); get(name) != "" && (err != nil || u.Host == "") {

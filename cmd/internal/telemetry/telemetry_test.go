@@ -5,6 +5,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -28,7 +29,7 @@ import (
 
 // setUp sets telemetry up with the given variables, which the process has as well. When the
 // test has ended, nothing may be left running.
-func setUp(t *testing.T, variables map[string]string) (telemetry *Telemetry, console, logs *syncbuffer.Buffer, err error) {
+func setUp(t *testing.T, variables map[string]string) (telemetry *Telemetry, logs *syncbuffer.Buffer, err error) {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() {
@@ -40,11 +41,11 @@ func setUp(t *testing.T, variables map[string]string) (telemetry *Telemetry, con
 	for name, value := range variables {
 		t.Setenv(name, value)
 	}
-	console, logs = new(syncbuffer.Buffer), new(syncbuffer.Buffer)
+	logs = new(syncbuffer.Buffer)
 	telemetry, err = New(t.Context(), Config{
-		Getenv: os.Getenv, Logger: slog.New(slog.NewJSONHandler(logs, nil)), Console: console, Version: "v1.2.3",
+		Getenv: os.Getenv, Logger: slog.New(slog.NewJSONHandler(logs, nil)), Version: "v1.2.3",
 	})
-	return telemetry, console, logs, err
+	return telemetry, logs, err
 }
 
 // TestOff checks that nothing is set up and nothing runs unless it is asked for.
@@ -60,7 +61,7 @@ func TestOff(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			running := goleak.IgnoreCurrent()
-			telemetry, _, logs, err := setUp(t, variables)
+			telemetry, logs, err := setUp(t, variables)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -82,8 +83,8 @@ func TestWrongVariables(t *testing.T) {
 	}
 	const secret = "s3cr3t"
 	for name, test := range map[string]struct{ name, value, want string }{
-		"exporter":             {"OTEL_TRACES_EXPORTER", "zipkin", `OTEL_TRACES_EXPORTER: unknown exporter "zipkin" (want otlp, console or both, or none)`},
-		"exporter beside none": {"OTEL_TRACES_EXPORTER", "otlp,none", `unknown exporter "none"`},
+		"exporter":             {"OTEL_TRACES_EXPORTER", "zipkin", `OTEL_TRACES_EXPORTER: unknown exporter "zipkin" (want otlp or none)`},
+		"exporter beside none": {"OTEL_TRACES_EXPORTER", "otlp,none", `unknown exporter "otlp,none"`},
 		"propagator":           {"OTEL_PROPAGATORS", "tracecontext,b3", `OTEL_PROPAGATORS: unknown propagator "b3" (want tracecontext, baggage`},
 		"protocol":             {"OTEL_EXPORTER_OTLP_PROTOCOL", "http/json", `unknown OTEL_EXPORTER_OTLP_PROTOCOL "http/json" (want http/protobuf or grpc)`},
 		"protocol of traces":   {"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "udp", `"udp"`},
@@ -101,7 +102,7 @@ func TestWrongVariables(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("OTEL_TRACES_EXPORTER", "otlp")
 			t.Setenv("OTEL_TRACES_SAMPLER", "traceidratio")
-			_, _, _, err := setUp(t, map[string]string{test.name: test.value})
+			_, _, err := setUp(t, map[string]string{test.name: test.value})
 			if err == nil {
 				t.Fatal("no error")
 			}
@@ -115,12 +116,21 @@ func TestWrongVariables(t *testing.T) {
 	}
 }
 
-// TestConsole checks that spans come out at the end, and describe the service.
-func TestConsole(t *testing.T) {
-	telemetry, console, _, err := setUp(t, map[string]string{
-		"OTEL_TRACES_EXPORTER":     "console",
-		"OTEL_SERVICE_NAME":        "allocator-of-team-a",
-		"OTEL_RESOURCE_ATTRIBUTES": "deployment.environment.name=test%20bed",
+// TestExport checks that spans come to the collector at the end, and describe the service.
+func TestExport(t *testing.T) {
+	exported := make(chan string, 1)
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		exported <- string(body)
+	}))
+	defer collector.Close()
+	telemetry, logs, err := setUp(t, map[string]string{
+		"OTEL_EXPORTER_OTLP_ENDPOINT": collector.URL,
+		"OTEL_SERVICE_NAME":           "allocator-of-team-a",
+		"OTEL_RESOURCE_ATTRIBUTES":    "deployment.environment.name=test%20bed",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -128,10 +138,15 @@ func TestConsole(t *testing.T) {
 	_, span := telemetry.TracerProvider.Tracer("test").Start(t.Context(), "a stage")
 	span.End()
 	telemetry.Shutdown()
-	for _, want := range []string{`"Name":"a stage"`, `"allocator-of-team-a"`, `"v1.2.3"`, `"test bed"`, `"host.name"`} {
-		if !strings.Contains(console.String(), want) {
-			t.Errorf("the spans do not say %s: %s", want, console)
+	select {
+	case spans := <-exported:
+		for _, want := range []string{"a stage", "allocator-of-team-a", "v1.2.3", "test bed", "host.name"} {
+			if !strings.Contains(spans, want) {
+				t.Errorf("the spans do not say %s: %q", want, spans)
+			}
 		}
+	default:
+		t.Errorf("no spans came; the log:\n%s", logs)
 	}
 }
 
@@ -147,8 +162,8 @@ func TestSampler(t *testing.T) {
 		"ratio 1":    {"TraceIDRatio", " 1.0 ", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			telemetry, _, _, err := setUp(t, map[string]string{
-				"OTEL_TRACES_EXPORTER": "console", "OTEL_TRACES_SAMPLER": test.sampler, "OTEL_TRACES_SAMPLER_ARG": test.argument,
+			telemetry, _, err := setUp(t, map[string]string{
+				"OTEL_TRACES_EXPORTER": "otlp", "OTEL_TRACES_SAMPLER": test.sampler, "OTEL_TRACES_SAMPLER_ARG": test.argument,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -173,7 +188,7 @@ func TestPropagators(t *testing.T) {
 		"nothing of others": {"none", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			telemetry, _, _, err := setUp(t, map[string]string{"OTEL_TRACES_EXPORTER": "console", "OTEL_PROPAGATORS": test.value})
+			telemetry, _, err := setUp(t, map[string]string{"OTEL_TRACES_EXPORTER": "otlp", "OTEL_PROPAGATORS": test.value})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -205,7 +220,7 @@ func TestTLS(t *testing.T) {
 				}
 				variables["OTEL_EXPORTER_OTLP_CERTIFICATE"] = file
 			}
-			telemetry, _, logs, err := setUp(t, variables)
+			telemetry, logs, err := setUp(t, variables)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -268,7 +283,7 @@ func TestACollectorThatHangs(t *testing.T) {
 		}
 	})
 
-	telemetry, _, logs, err := setUp(t, map[string]string{
+	telemetry, logs, err := setUp(t, map[string]string{
 		"OTEL_EXPORTER_OTLP_ENDPOINT": "http://" + listener.Addr().String(),
 		"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
 		"OTEL_BSP_SCHEDULE_DELAY":     "1",

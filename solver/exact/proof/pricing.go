@@ -50,20 +50,20 @@ func (o *outlook) fill(j *model.Job, prices []float64, allowed []model.SizeSet) 
 	o.smallest = slices.Grow(o.smallest[:0], steps)[:steps]
 	o.least[steps], o.reach[steps] = 0, 0
 	for t := steps - 1; t >= 0; t-- {
-		shares := j.Shares(t)
+		shares, tail, price := j.Shares(t), j.Tail[t], prices[t]
 		smallest, most := math.Inf(1), math.Inf(-1)
 		for k, nodes := range j.Sizes {
 			if !allowed[t].Has(k) {
 				continue
 			}
-			cost := prices[t] * float64(nodes)
+			cost := price * float64(nodes)
 			if t == 0 {
 				cost += j.Cost[k]
 			}
 			if cost < smallest {
 				smallest, o.smallest[t] = cost, uint8(k)
 			}
-			if net := j.Tail[t]*shares[k] - cost; net > most {
+			if net := tail*shares[k] - cost; net > most {
 				most, o.reaching[t] = net, uint8(k)
 			}
 		}
@@ -84,9 +84,8 @@ type pricer struct {
 	outlook   outlook
 	layers    [][]label
 	chosen    []uint8
-	// live are the labels of a layer to extend, longer what one size
-	// makes of them, merged the labels of the next layer so far.
-	live           []int32
+	// longer is what one size makes of the labels of a layer, merged the labels of the next
+	// layer so far.
 	longer, merged []label
 }
 
@@ -112,17 +111,16 @@ func (p *pricer) price(clock *model.Clock, j *model.Job, prices []float64, allow
 	}
 	p.layers[0] = append(p.layers[0][:0], label{parent: -1})
 	best, end := floor, label{parent: -1}
-	endStep := -1
+	endStep, cut := -1, math.Inf(-1)
 	for t := range steps {
 		shares, gain := j.Shares(t), j.Gain[t]
 		closed, after, endless := p.outlook.least[t+1], j.Tail[t+1], p.outlook.reach[t+1]
-		p.live = p.live[:0]
-		for n := range p.layers[t] {
-			if from := &p.layers[t][n]; p.outlook.most(j, t, from.share, from.value) > best {
-				p.live = append(p.live, int32(n))
-			}
+		layer := p.layers[t]
+		if best > cut { // Since its labels were made.
+			layer = slices.DeleteFunc(layer, func(l label) bool { return p.outlook.most(j, t, l.share, l.value) <= best })
+			cut = best
 		}
-		if clock.Up(len(p.layers[t]) + 4*len(p.live)*len(j.Sizes)) {
+		if clock.Up(len(p.layers[t]) + 4*len(layer)*len(j.Sizes)) {
 			return math.Inf(1), nil
 		}
 		front := p.layers[t+1][:0]
@@ -130,26 +128,28 @@ func (p *pricer) price(clock *model.Clock, j *model.Job, prices []float64, allow
 			if !allowed[t].Has(k) {
 				continue
 			}
-			cost := prices[t] * float64(nodes)
+			cost, served := prices[t]*float64(nodes), shares[k]
 			if t == 0 {
 				cost += j.Cost[k]
 			}
-			p.longer = p.longer[:0]
-			for _, n := range p.live {
-				from := &p.layers[t][n]
-				share := from.share + shares[k]
+			longer := p.longer[:0]
+			for n := range layer {
+				from := &layer[n]
+				share := from.share + served
 				if share < model.Finished {
 					value := from.value + gain*share - cost
 					if value+min(after-closed, after*share+endless) > best {
-						p.longer = append(p.longer, label{share: share, value: value, parent: n, choice: uint8(k)})
+						longer = append(longer, label{share: share, value: value, parent: int32(n), choice: uint8(k)})
 					}
 				} else if value := from.value + j.Tail[t] - cost - closed; value > best {
 					best, endStep = value, t
-					end = label{parent: n, choice: uint8(k)}
+					end = label{parent: int32(n), choice: uint8(k)}
 				}
 			}
-			p.merged = mergeUndominated(p.merged[:0], front, p.longer)
-			front, p.merged = p.merged, front
+			if p.longer = longer; len(longer) > 0 {
+				p.merged = mergeUndominated(p.merged[:0], front, longer)
+				front, p.merged = p.merged, front
+			}
 		}
 		p.layers[t+1] = thinned(front, p.maxLabels)
 	}

@@ -25,6 +25,7 @@ const mostAudits = 20
 
 func newAuditCommand(env cli.LookupEnv) *cobra.Command {
 	var recordings []string
+	var o audit.Options
 	command := &cobra.Command{
 		Use:   "audit --recording DIR",
 		Short: "Check every recorded decision independently",
@@ -40,11 +41,14 @@ recorded answer is worth what it says. Where it does not, the verdict is OPEN.`,
 			if len(recordings) == 0 {
 				return errors.New("--recording is empty")
 			}
+			if o.Work < 1 {
+				return fmt.Errorf("--work is %d; want at least 1", o.Work)
+			}
 			allocator, err := cli.NewInProcess(nil, nil)
 			if err != nil {
 				return err
 			}
-			a := &audits{again: allocator, classes: make(map[string]map[audit.Verdict]int)}
+			a := &audits{again: allocator, options: o, classes: make(map[string]map[audit.Verdict]int)}
 			if _, err := readerOf(cmd, recordings)(func(e recording.Entry) error { return a.add(cmd.Context(), &e) }); err != nil {
 				return recordingError(cmd, err)
 			}
@@ -58,13 +62,16 @@ recorded answer is worth what it says. Where it does not, the verdict is OPEN.`,
 			return nil
 		},
 	}
-	command.Flags().StringSliceVar(&recordings, "recording", nil, "folders of recordings")
+	flags := command.Flags()
+	flags.StringSliceVar(&recordings, "recording", nil, "folders of recordings")
+	flags.IntVar(&o.Work, "work", audit.DefaultWork, "elementary steps after which the verdict on a decision is OPEN")
 	cli.MarkRequired(command, "recording")
 	return command
 }
 
 type audits struct {
 	again   apiconv.InProcess
+	options audit.Options
 	classes map[string]map[audit.Verdict]int
 	// notable are decisions that are not confirmed.
 	notable []notable
@@ -83,11 +90,11 @@ func (a *audits) add(ctx context.Context, e *recording.Entry) error {
 	if !asked || !answered {
 		return nil
 	}
-	report := audit.Check(ctx, request, response, audit.Options{})
+	report := audit.Check(ctx, request, response, a.options)
 	if report.Verdict == audit.Open {
 		if planned := a.planned(ctx, request, response); planned != nil {
 			// It may lead to a plan of the recorded worth; that it leads to another proves nothing.
-			if again := audit.Check(ctx, request, planned, audit.Options{}); again.Verdict == audit.Confirmed {
+			if again := audit.Check(ctx, request, planned, a.options); again.Verdict == audit.Confirmed {
 				report = again
 			}
 		}

@@ -14,6 +14,7 @@ import (
 
 func newAuditCommand(env cli.LookupEnv) *cobra.Command {
 	var file, answered, output string
+	var o audit.Options
 	command := &cobra.Command{
 		Use:   "audit -f REQUEST --answer ANSWER",
 		Short: "Check a decision independently",
@@ -25,6 +26,9 @@ status is 0 for CONFIRMED only. docs/proofs.md says what is checked and how.`,
   elastalloc audit -f request.json --answer answer.json`,
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.Work < 1 {
+				return fmt.Errorf("--work is %d; want at least 1", o.Work)
+			}
 			if file == cli.StandardInput && answered == cli.StandardInput {
 				return errors.New("--file and --answer are both standard input")
 			}
@@ -36,7 +40,7 @@ status is 0 for CONFIRMED only. docs/proofs.md says what is checked and how.`,
 			if err := cli.ReadMessage(cmd, answered, response); err != nil {
 				return err
 			}
-			report := audit.Check(cmd.Context(), request, response, audit.Options{})
+			report := audit.Check(cmd.Context(), request, response, o)
 			if cmd.Context().Err() != nil {
 				return cli.ErrInterrupted
 			}
@@ -56,6 +60,7 @@ status is 0 for CONFIRMED only. docs/proofs.md says what is checked and how.`,
 	flags.VarP(cli.FileFlag{Name: &file}, "file", "f", "request in protojson, - for standard input")
 	flags.Var(cli.FileFlag{Name: &answered}, "answer", "its answer in protojson, as allocate --certificate -o json prints it, - for standard input")
 	cli.AddOutput(flags, &output)
+	flags.IntVar(&o.Work, "work", audit.DefaultWork, "elementary steps after which the verdict is OPEN")
 	cli.MarkRequired(command, "file", "answer")
 	cli.CompleteFiles(command, "json", "file", "answer")
 	return command

@@ -56,7 +56,7 @@ func TestAudit(t *testing.T) {
 			t.Errorf("%s: exit status %d, stdout %s", name, status, stdout)
 		}
 	}
-	for _, args := range []string{"-f testdata/queue.json", "-f - --answer -", "-f testdata/queue.json --answer testdata/queue.json"} {
+	for _, args := range []string{"-f testdata/queue.json", "-f - --answer -", "-f testdata/queue.json --answer testdata/queue.json", "-f testdata/queue.json --answer - --work 0"} {
 		if _, stderr, status := runWith(t, nil, "{", append([]string{"audit"}, strings.Fields(args)...)...); status != cli.ExitBadInput {
 			t.Errorf("%s: exit status %d, stderr %q", args, status, stderr)
 		}

@@ -30,6 +30,9 @@ const (
 	firstFraction = 1.0 / 16
 	leastFraction = 1.0 / 1024
 	widening      = 4
+	// briefTrust is the share by which a price may change in one round where prices are sought
+	// briefly: over long horizons they swing.
+	briefTrust = 0.2
 	// fewColumns is the number of columns, besides the jobs' best, that are few.
 	fewColumns = 100
 )
@@ -260,6 +263,9 @@ func (s *Search) explore(clock *model.Clock, part *subproblem) {
 	part.Close = s.rollout != nil
 	// Prices per size come next: the rest of the time is better spent on those.
 	brief := part == s.root && s.decomposable && s.sizesSoon(clock)
+	if brief {
+		part.Trust = briefTrust
+	}
 	for part.Rough = brief || part.Trust > 0 && s.gap > solver.OptimalGap; ; part.Rough = false {
 		bound, prices := s.lagrangian.minimise(clock, part, s.Value+max(s.in.Precision, s.gap*math.Abs(s.Value)))
 		s.prove(part, bound, Priced(s.in, prices), lemmaPrices)

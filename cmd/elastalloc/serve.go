@@ -22,6 +22,7 @@ import (
 	"github.com/elastalloc/elastalloc/server"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
+	"github.com/elastalloc/elastalloc/solver/subprocess"
 )
 
 func newServeCommand(env cli.LookupEnv) *cobra.Command {
@@ -76,6 +77,7 @@ traces on.`,
 				debug.SetMemoryLimit(config.MaxMemory + config.BaseMemory()*3/4)
 			}
 			logBackends(cmd.Context(), config.Logger, allocator.Backends())
+			removeAbandoned(cmd.Context(), config.Logger)
 			config.Allocator, config.Backends = allocator, shown(allocator.Backends())
 			config.Audit = auditAnswer
 			traces, err := telemetry.New(cmd.Context(), telemetry.Config{
@@ -171,6 +173,17 @@ func startRecording(config *server.Config, record recording.Config) (stop func()
 			logger.Warn("the last recordings are lost", "error", err)
 		}
 	}, nil
+}
+
+// removeAbandoned removes what a server that was killed has left on the disk.
+func removeAbandoned(ctx context.Context, logger *slog.Logger) {
+	removed, err := subprocess.RemoveAbandoned()
+	if removed > 0 {
+		logger.InfoContext(ctx, "removed what killed processes have left", "folders", removed)
+	}
+	if err != nil {
+		logger.WarnContext(ctx, "cannot remove what killed processes have left", "error", err)
+	}
 }
 
 // logBackends logs which backends there are. One that is missing does not keep the server from

@@ -3,6 +3,8 @@
 package faults
 
 import (
+	"os"
+	"strings"
 	"sync"
 	"testing"
 
@@ -13,7 +15,8 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// TestServerKilled kills a server while its solver runs: the solver ends with it.
+// TestServerKilled kills a server while its solver runs: the solver ends with it,
+// and the next server removes what it has left on the disk.
 func TestServerKilled(t *testing.T) {
 	t.Parallel()
 	request := drawnRequest(40, 70, 1)
@@ -32,10 +35,44 @@ func TestServerKilled(t *testing.T) {
 	}
 	calls.Wait()
 	wait.Until(t, "the end of the solver", func() bool { return len(solverProcesses(t, s.tempDir)) == 0 })
+	if left, err := os.ReadDir(s.tempDir); err != nil || len(left) != 1 {
+		t.Fatalf("the killed server has left %v, %v; want the folder of its run", left, err)
+	}
 
 	s.start(t)
+	s.checkNothingLeft(t)
+	if logs := s.server.Logs(); !strings.Contains(logs, `"msg":"removed what killed processes have left","folders":1`) {
+		t.Errorf("the log does not say that a folder was removed:\n%s", logs)
+	}
 	s.install(t, p.solution(p.optimal), writesAnswer)
 	checkAttempts(t, s.allocate(t, request), s.kind, expectation{outcome: answered})
+}
+
+// TestServerStartsBesideAnother starts a server on a disk where another has a
+// solver running: it leaves that one's folder alone.
+func TestServerStartsBesideAnother(t *testing.T) {
+	t.Parallel()
+	request := drawnRequest(40, 70, 1)
+	p := newProblem(t, request)
+	s := startScene(t, solverKinds()[0])
+	started := s.program + ".started"
+	s.install(t, p.solution(p.optimal), "while [ ! -e "+started+" ]; do sleep 0.01; done; "+writesAnswer)
+	var calls sync.WaitGroup
+	calls.Go(func() {
+		response, err := s.ask(t.Context(), request)
+		if err != nil {
+			t.Errorf("the call failed: %v", err)
+			return
+		}
+		if attempts := response.GetReport().GetAttempts(); len(attempts) != 1 || attempts[0].GetOutcome() != answered {
+			t.Errorf("the attempts are %v; want the solver's answer", attempts)
+		}
+	})
+	wait.Until(t, "a solver running", func() bool { return len(solverProcesses(t, s.tempDir)) > 0 })
+	startServerWithEnv(t, append(os.Environ(), "TMPDIR="+s.tempDir))
+	writeFile(t, started, "", 0o600)
+	calls.Wait()
+	s.checkNothingLeft(t)
 }
 
 // TestManyHangingSolvers asks for 32 decisions at once whose solvers hang and

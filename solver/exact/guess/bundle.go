@@ -231,7 +231,7 @@ func (b *Bundle) settle(clock *model.Clock, centre []float64, mu, temperature fl
 			break
 		}
 		improved := false
-		for step := 1.0; step > 1e-15; step /= 4 {
+		for step := 1.0; step > 1e-12; step /= 4 {
 			for r, v := range b.used {
 				trial[v] = x[v] + step*b.move[r]
 			}

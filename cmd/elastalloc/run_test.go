@@ -120,9 +120,21 @@ const startFirst = `{"snapshot": {"totalNodes": 8, "jobs": [
 func TestStartFirstBehindGreedy(t *testing.T) {
 	words := func(args ...string) string { return strings.Join(strings.Fields(succeed(t, startFirst, args...)), " ") }
 	clitest.CheckContains(t, "the decision", words("allocate", "-f", "-", "--budget=1m"),
-		"no plan that the admission allows is better", "by leaving jobs waiting that the admission starts")
+		"no plan that the admission allows is better", "by leaving jobs waiting that the admission starts",
+		"start-first starts big on 8 nodes at any price, here the nodes of 2 running jobs; optimized may let it wait")
 	clitest.CheckContains(t, "the explanation", words("explain", "-f", "-", "--job=a"),
 		"a is paused, because 1 node does not fit beside what goes before it, above all the 8 nodes that big starts with")
+}
+
+// TestCappedJobs checks that nodes which stay idle since max_nodes is unset are explained.
+func TestCappedJobs(t *testing.T) {
+	for job, want := range map[string]bool{`"remainingEta": "9h"`: true, `"remainingEta": "9h", "maxNodes": 16`: false} {
+		request := `{"snapshot": {"totalNodes": 40, "jobs": [{"id": "a", ` + job + `}]}}`
+		stdout := succeed(t, request, "allocate", "-f", "-", "--budget=1m")
+		if strings.Contains(stdout, "40 nodes, 24 idle; 1 job at 16, the most without max_nodes") != want {
+			t.Errorf("stdout:\n%s", stdout)
+		}
+	}
 }
 
 // TestJSON checks that -o json prints the response itself, the same every time.

@@ -213,7 +213,7 @@ func reportTable(
 		add("snapshot", "%s", id)
 	}
 	add("jobs", "%s", countChanges(response.GetAllocations()))
-	add("pool", "%d nodes, %d idle", poolOf(request.GetSnapshot()), report.GetIdleNodes())
+	add("pool", "%d nodes, %d idle%s", poolOf(request.GetSnapshot()), report.GetIdleNodes(), describeCapped(request, response))
 	list := func(name string, lines []string) {
 		for _, line := range lines {
 			add(name, "%s", line)
@@ -234,6 +234,9 @@ func reportTable(
 	add("bound", "%.6f", report.GetBound())
 	add("gap", "%s", describeGap(report))
 	add("greedy", "%s", describeGain(report))
+	if note := describeStart(request, response); note != "" {
+		add("admission", "%s", note)
+	}
 	add("decided by", "%s in %s", cli.EnumName(report.GetBackend()), format.Duration(report.GetSolveTime().AsDuration()))
 	for _, attempt := range report.GetAttempts() {
 		attempts = append(attempts, describeAttempt(attempt))
@@ -249,6 +252,21 @@ func reportTable(
 	}
 	list("warnings", warnings)
 	return t
+}
+
+// describeCapped says how many jobs hold no more of the idle nodes because their max_nodes is
+// unset, "" for none.
+func describeCapped(request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse) string {
+	capped := 0
+	for i, job := range request.GetSnapshot().GetJobs() {
+		if job.MaxNodes == nil && len(job.GetAllowedNodes()) == 0 && response.GetAllocations()[i].GetNodes() == solver.DefaultMaxNodes {
+			capped++
+		}
+	}
+	if capped == 0 || response.GetReport().GetIdleNodes() == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %s at %d, the most without max_nodes", format.Count(capped, "job"), solver.DefaultMaxNodes)
 }
 
 // mostWarnings is how many warnings a person is shown; JSON has all.
@@ -318,6 +336,30 @@ func describeGain(report *elastallocv1.SolveReport) string {
 		text += ", gain over greedy " + gain
 	}
 	return text
+}
+
+// describeStart says which job it is that others pause for, because the admission starts it
+// at any price; "" where that brings as much as greedy or more.
+func describeStart(request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse) string {
+	report, paused := response.GetReport(), 0
+	if request.GetOptions().GetAdmission() != elastallocv1.Admission_ADMISSION_START_FIRST ||
+		report.GetReason() != elastallocv1.Reason_REASON_OPTIMAL || !behindGreedy(report) {
+		return ""
+	}
+	var largest *elastallocv1.Allocation
+	for _, a := range response.GetAllocations() {
+		switch {
+		case a.GetChange() == elastallocv1.Change_CHANGE_PREEMPT:
+			paused++
+		case a.GetChange() == elastallocv1.Change_CHANGE_START && a.GetNodes() > largest.GetNodes():
+			largest = a
+		}
+	}
+	if largest == nil || paused == 0 {
+		return ""
+	}
+	return fmt.Sprintf("start-first starts %s on %s at any price, here the nodes of %s; optimized may let it wait",
+		largest.GetJobId(), format.Count(int(largest.GetNodes()), "node"), format.Count(paused, "running job"))
 }
 
 // behindGreedy reports whether greedy scores more than rounding can explain. It leaves jobs

@@ -13,6 +13,9 @@ func (s *search) counts() (known bool, atMost int64) {
 		*plans
 		members, stride int
 	}
+	if !s.several() {
+		return false, 0
+	}
 	var kinds []kind
 	for _, p := range s.open {
 		n := slices.IndexFunc(kinds, func(k kind) bool {
@@ -27,7 +30,7 @@ func (s *search) counts() (known bool, atMost int64) {
 	size, width := 1, slices.Max(s.width)+1
 	for n := range kinds {
 		kinds[n].stride = size
-		if size *= kinds[n].members + 1; !s.several() || size*width > mostCounts {
+		if size *= kinds[n].members + 1; size*width > mostCounts {
 			return false, 0
 		}
 	}

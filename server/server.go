@@ -136,9 +136,9 @@ func (s *Server) build() error {
 	options := slices.Concat(interceptors(calls, c.Logger), c.tracingOptions(), guard.Options())
 	s.grpc = grpc.NewServer(append(options,
 		grpc.Creds(watchHandshakes(security, c.Registry, c.Logger)),
-		// Connections end now and then, so that clients spread over new servers.
 		// A goroutine of its own would grow its stack anew for every call.
 		grpc.NumStreamWorkers(uint32(runtime.GOMAXPROCS(0))),
+		// Connections end now and then, so that clients spread over new servers.
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionAge: 5 * time.Minute, MaxConnectionAgeGrace: 30 * time.Second,
 			Time: time.Minute, Timeout: 20 * time.Second,

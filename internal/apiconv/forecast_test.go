@@ -1,14 +1,13 @@
 package apiconv
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/testing/protocmp"
 
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
-	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
 // forecast asks for a forecast in protojson.
@@ -47,15 +46,7 @@ func TestForecastBadFields(t *testing.T) {
 	own := []string{"snapshot.total_nodes", "cadence", "until", "eta_error", "arrivals_per_hour"}
 	for horizon, want := range map[string][]string{"{}": own, `{"step": "0s"}`: append([]string{"snapshot.horizon.step"}, own...)} {
 		_, err := forecast(t, `{"snapshot": {"totalNodes": -2, "horizon": `+horizon+`}, "cadence": "0s", "until": "0s", "etaError": 2, "arrivalsPerHour": "Infinity"}`)
-		var invalid *solver.InvalidError
-		if !errors.As(err, &invalid) {
-			t.Fatalf("error %v; want bad fields", err)
-		}
-		var paths []string
-		for _, v := range invalid.Violations {
-			paths = append(paths, v.Path)
-		}
-		if diff := cmp.Diff(want, paths); diff != "" {
+		if diff := cmp.Diff(want, solvertest.BadPaths(t, err)); diff != "" {
 			t.Errorf("bad fields (-want +got):\n%s", diff)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/elastalloc/elastalloc"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
 // request parses an AllocateRequest from protojson.
@@ -151,22 +152,7 @@ func validate(r *elastallocv1.AllocateRequest, maxJobs int) error {
 // badPaths returns the paths of the bad fields of a request.
 func badPaths(t *testing.T, r *elastallocv1.AllocateRequest, maxJobs int) []string {
 	t.Helper()
-	err := validate(r, maxJobs)
-	if err == nil {
-		return nil
-	}
-	var invalid *solver.InvalidError
-	if !errors.As(err, &invalid) {
-		t.Fatalf("error is %T %v; want *solver.InvalidError", err, err)
-	}
-	var paths []string
-	for _, v := range invalid.Violations {
-		if v.Description == "" {
-			t.Errorf("%s has no description", v.Path)
-		}
-		paths = append(paths, v.Path)
-	}
-	return paths
+	return solvertest.BadPaths(t, validate(r, maxJobs))
 }
 
 // onJob returns a request whose second job is changed.

@@ -1,6 +1,7 @@
 package solvertest
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"syscall"
@@ -37,6 +38,27 @@ func IgnoreTimes() cmp.Options {
 	return cmp.Options{
 		cmpopts.IgnoreFields(solver.Report{}, "SolveTime"), cmpopts.IgnoreFields(solver.Attempt{}, "Duration", "Detail"),
 	}
+}
+
+// BadPaths returns the paths of the bad fields that an error names, nil for no error. Each has to
+// say what is wrong.
+func BadPaths(t testing.TB, err error) []string {
+	t.Helper()
+	if err == nil {
+		return nil
+	}
+	var invalid *solver.InvalidError
+	if !errors.As(err, &invalid) {
+		t.Fatalf("error is %T %v; want *solver.InvalidError", err, err)
+	}
+	var paths []string
+	for _, v := range invalid.Violations {
+		if v.Description == "" {
+			t.Errorf("%s has no description", v.Path)
+		}
+		paths = append(paths, v.Path)
+	}
+	return paths
 }
 
 // ReportCPU reports the time of processors that each operation of a benchmark takes, for on a

@@ -69,12 +69,22 @@ def requeue(ids):
 
 
 def start(id, nodes):
-    """Starts a job that is held. Without StartTime, Slurm lets a requeued one wait for two minutes."""
-    run("scontrol", "update", f"JobId={id}", f"NumNodes={nodes}-{nodes}", f"NumTasks={nodes}", "StartTime=now")
+    """Starts a job that is held. Without NumCPUs, Slurm starts none on fewer nodes than it had last;
+    without StartTime, it lets a requeued one wait for two minutes."""
+    run("scontrol", "update", f"JobId={id}", f"NumNodes={nodes}-{nodes}", f"NumTasks={nodes}", f"NumCPUs={nodes}", "StartTime=now")
     run("scontrol", "release", id)
 
 
+def hold():
+    """Holds the jobs that wait, so that Slurm starts none while we decide: one released by the
+    last run and not started yet, or requeued since a node failed."""
+    if ids := [id for id, _, _, _ in squeue("--partition", PARTITION, "--states=PENDING")]:
+        # One that has started or ended meanwhile is no failure.
+        subprocess.run(["scontrol", "hold", ",".join(ids)])
+
+
 def main():
+    hold()
     request = {
         "snapshot": snapshot(),
         "options": {"objective": "OBJECTIVE_TOTAL_TIME", "admission": "ADMISSION_START_FIRST", "badJobs": "BAD_JOBS_HOLD"},
@@ -85,9 +95,6 @@ def main():
     changed = [id for id in gets if gets[id] != has[id]]
     if stop := [id for id in changed if has[id]]:
         requeue(",".join(stop))
-    # One that Slurm has requeued since a node failed is not on hold.
-    if wait := [id for id in gets if not gets[id]]:
-        run("scontrol", "hold", ",".join(wait))
     for id in changed:
         print(f"{id}: {has[id]} -> {gets[id]}")
         if gets[id]:

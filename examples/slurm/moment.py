@@ -60,11 +60,13 @@ def snapshot():
 
 def requeue(ids):
     """Stops jobs, which save their checkpoints, and returns when their nodes are free."""
-    run("scontrol", "requeuehold", ids)
     end = time.monotonic() + STOP_SECONDS
-    while left := [id for id, state, _, _ in squeue("--jobs", ids) if state != "PENDING"]:
+    while left := {id: state for id, state, _, _ in squeue("--partition", PARTITION) if id in ids and state != "PENDING"}:
         if time.monotonic() > end:
             sys.exit(f"after {STOP_SECONDS} s these jobs still have their nodes, and none is started: {', '.join(left)}")
+        if running := [id for id in left if left[id] == "RUNNING"]:
+            # Slurm refuses a job that starts or ends at this very moment: it is asked again.
+            subprocess.run(["scontrol", "requeuehold", ",".join(running)])
         time.sleep(1)
 
 
@@ -93,11 +95,11 @@ def main():
     has = {job["id"]: job["currentNodes"] for job in request["snapshot"]["jobs"]}
     gets = {a["jobId"]: a.get("nodes", 0) for a in answer["allocations"]}
     changed = [id for id in gets if gets[id] != has[id]]
-    if stop := [id for id in changed if has[id]]:
-        requeue(",".join(stop))
+    requeue([id for id in changed if has[id]])
+    here = [id for id, _, _, _ in squeue("--partition", PARTITION)]
     for id in changed:
         print(f"{id}: {has[id]} -> {gets[id]}")
-        if gets[id]:
+        if gets[id] and id in here:  # It may have ended.
             start(id, gets[id])
 
 

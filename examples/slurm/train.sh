@@ -6,12 +6,14 @@
 #
 #SBATCH --partition=elastic --hold --requeue --nodes=1 --ntasks-per-node=1 --open-mode=append
 
-asked=$(squeue --noheader --job="$SLURM_JOB_ID" --format=%k)
-trained=$(expr "$asked" : '.* trained=\([0-9]*\)')
-asked=${asked%% trained=*} asked=${asked%% left=*}
+# said prints the job's comment; its owner may change it at any time.
+said() { squeue --noheader --job="$SLURM_JOB_ID" --format=%k; }
+trained=$(expr "$(said)" : '.* trained=\([0-9]*\)')
 
 # report SECONDS_LEFT tells what is left on the nodes that the job has now.
 report() {
+  local asked
+  asked=$(said) && asked=${asked%% trained=*} asked=${asked%% left=*}
   scontrol update "JobId=$SLURM_JOB_ID" \
     "Comment=$asked trained=$((${trained:-0} + SECONDS)) left=$1 on=$SLURM_JOB_NUM_NODES"
 }

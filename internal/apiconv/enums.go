@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
 // Enum is an enum of the API. Its values and those of the core name each other by
@@ -28,8 +30,11 @@ func coreName(d protoreflect.EnumValueDescriptor) string {
 // Name returns the core's name of a number of an enum, "" for 0 and for a number that
 // the API does not know.
 func Name(number protoreflect.Enum) string {
+	if number.Number() == 0 {
+		return ""
+	}
 	value := number.Descriptor().Values().ByNumber(number.Number())
-	if number.Number() == 0 || value == nil {
+	if value == nil {
 		return ""
 	}
 	return coreName(value)
@@ -55,26 +60,27 @@ func APINames(enum protoreflect.EnumDescriptor) []string {
 	return names
 }
 
-// Number returns the number of a value of the core, 0 where the API has none.
-func Number[E Enum, Value ~string](value Value) E {
+// byName are the numbers of the values of every enum of the API by the core's names, 0 left
+// out.
+var byName = func() map[protoreflect.EnumDescriptor]map[string]protoreflect.EnumNumber {
+	enums := elastallocv1.File_elastalloc_v1_allocator_proto.Enums()
+	all := make(map[protoreflect.EnumDescriptor]map[string]protoreflect.EnumNumber, enums.Len())
+	for i := range enums.Len() {
+		values := enums.Get(i).Values()
+		numbers := make(map[string]protoreflect.EnumNumber, values.Len())
+		for n := 1; n < values.Len(); n++ {
+			numbers[coreName(values.Get(n))] = values.Get(n).Number()
+		}
+		all[enums.Get(i)] = numbers
+	}
+	return all
+}()
+
+// numbers returns the numbers of an enum's values by the core's names.
+func numbers[E Enum]() map[string]protoreflect.EnumNumber {
 	var zero E
-	d := zero.Descriptor()
-	name := prefix(d) + strings.ToUpper(strings.ReplaceAll(string(value), "-", "_"))
-	if known := d.Values().ByName(protoreflect.Name(name)); known != nil {
-		return E(known.Number())
-	}
-	return zero
+	return byName[zero.Descriptor()]
 }
 
-// numbers remembers the numbers of values, for lists in which they come again and again.
-type numbers[E Enum, Value ~string] map[Value]E
-
-// of returns Number of the value.
-func (n numbers[E, Value]) of(value Value) E {
-	number, known := n[value]
-	if !known {
-		number = Number[E](value)
-		n[value] = number
-	}
-	return number
-}
+// Number returns the number of a value of the core, 0 where the API has none.
+func Number[E Enum, Value ~string](value Value) E { return E(numbers[E]()[string(value)]) }

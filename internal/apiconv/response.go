@@ -34,13 +34,13 @@ func ToFillIdleResponse(snapshotID string, d solver.Decision) *elastallocv1.Fill
 func toAllocations(allocations []solver.Allocation, includePlan bool) []*elastallocv1.Allocation {
 	converted := make([]*elastallocv1.Allocation, len(allocations))
 	block := make([]elastallocv1.Allocation, len(allocations))
-	changes := make(numbers[elastallocv1.Change, solver.Change])
-	reasons := make(numbers[elastallocv1.WaitReason, solver.WaitReason])
+	changes, reasons := numbers[elastallocv1.Change](), numbers[elastallocv1.WaitReason]()
 	for i := range allocations {
 		a := &allocations[i]
 		converted[i] = &block[i]
-		converted[i].JobId, converted[i].Nodes, converted[i].Change = a.JobID, int32(a.Nodes), changes.of(a.Change)
-		converted[i].WaitReason, converted[i].BehindJobId = reasons.of(a.WaitReason), a.BehindJobID
+		converted[i].JobId, converted[i].Nodes = a.JobID, int32(a.Nodes)
+		converted[i].Change = elastallocv1.Change(changes[string(a.Change)])
+		converted[i].WaitReason, converted[i].BehindJobId = elastallocv1.WaitReason(reasons[string(a.WaitReason)]), a.BehindJobID
 		converted[i].NodeType = a.NodeType
 		if includePlan {
 			converted[i].PlannedNodes = convertInts[int32](a.PlannedNodes)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -101,9 +100,9 @@ func newLastDecision(snapshotID string, d *solver.Decision) *lastDecision {
 			a := &d.Allocations[i]
 			if len(last.Jobs) < kept && keeps == (a.Change == solver.ChangeKeep) {
 				last.Jobs = append(last.Jobs, decidedJob{
-					index: i, ID: strings.Clone(text.Shorten(a.JobID)), Current: a.Current, Nodes: a.Nodes,
-					NodeType: strings.Clone(text.Shorten(a.NodeType)),
-					Change:   a.Change, Wait: a.WaitReason, Behind: strings.Clone(text.Shorten(a.BehindJobID)),
+					index: i, ID: text.Shorten(a.JobID), Current: a.Current, Nodes: a.Nodes,
+					NodeType: text.Shorten(a.NodeType),
+					Change:   a.Change, Wait: a.WaitReason, Behind: text.Shorten(a.BehindJobID),
 				})
 			}
 		}
@@ -166,7 +165,7 @@ func countWarnings(all []solver.Warning) []warnings {
 		}
 		counted[i].Count++
 		if warning.JobID != "" && len(counted[i].Jobs) < keptWarned {
-			counted[i].Jobs = append(counted[i].Jobs, strings.Clone(text.Shorten(warning.JobID)))
+			counted[i].Jobs = append(counted[i].Jobs, text.Shorten(warning.JobID))
 		}
 	}
 	return counted
@@ -183,7 +182,7 @@ type tally struct {
 func (h *history) Observe(_ context.Context, event *ingress.Event) {
 	call := pastCall{
 		Ended: event.Began.Add(event.Total), Took: event.Total,
-		Method: event.Method, Caller: event.Caller, RequestID: event.RequestID, SnapshotID: strings.Clone(text.Shorten(event.SnapshotID)),
+		Method: event.Method, Caller: event.Caller, RequestID: event.RequestID, SnapshotID: text.Shorten(event.SnapshotID),
 		HasSnapshot: event.HasSnapshot, Jobs: event.Jobs, Nodes: event.Nodes,
 	}
 	if event.Decision != nil {
@@ -216,7 +215,7 @@ func (h *history) Observe(_ context.Context, event *ingress.Event) {
 	if event.Err != nil {
 		call.Code, call.Error = event.Code(), "internal error, see the log"
 		if call.Code != codes.Internal {
-			call.Error = strings.Clone(text.Shorten(event.Err.Error()))
+			call.Error = text.Shorten(event.Err.Error())
 		}
 		h.refused.add(call)
 		return
@@ -251,7 +250,7 @@ func failedAttempts(attempts []solver.Attempt) []solver.Attempt {
 	var failed []solver.Attempt
 	for _, attempt := range attempts {
 		if attempt.Outcome != solver.OutcomeAnswered && len(failed) < keptAttempts {
-			attempt.Detail = strings.Clone(text.Shorten(attempt.Detail))
+			attempt.Detail = text.Shorten(attempt.Detail)
 			failed = append(failed, attempt)
 		}
 	}

@@ -86,7 +86,7 @@ func (p *past) add(ended time.Time, event *ingress.Event) {
 	}
 	c.Idle, c.Teams = max(0, event.Nodes-c.InUse), make(map[string]int)
 	for _, id := range largest(teams) {
-		c.Teams[strings.Clone(text.Shorten(id))] = teams[id]
+		c.Teams[text.Shorten(id)] = teams[id]
 	}
 	c.Slowest = max(c.Slowest, event.Total)
 	if event.Report == nil {

@@ -81,7 +81,7 @@ func EventOf(ctx context.Context) *Event {
 func (in *Ingress) observe(ctx context.Context, c *call, next rest) (any, error) {
 	event := &c.event
 	event.Began, event.Caller = time.Now(), caller(ctx)
-	response, err := next(context.WithValue(ctx, eventKey{}, event))
+	response, err := next(context.WithValue(ctx, eventKey{}, event), c)
 	if err != nil {
 		err = &callError{status: statusOf(event.RequestID, err), cause: err}
 		in.pushBack(ctx, err)

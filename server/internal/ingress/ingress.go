@@ -111,7 +111,9 @@ func (in *Ingress) Service(service *grpc.ServiceDesc, methods map[string]Method)
 // handler returns the handler of a method: the interceptors, the stages, and the generated
 // handler, which decodes what was received and calls the method.
 func (in *Ingress) handler(service string, method grpc.MethodDesc, about Method) grpc.MethodHandler {
-	stages := in.stages()
+	run := join(in.stages(), func(ctx context.Context, c *call) (any, error) {
+		return method.Handler(c.server, ctx, c.decode, nil)
+	})
 	return func(server any, ctx context.Context, _ func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
 		info := &grpc.UnaryServerInfo{Server: server, FullMethod: "/" + service + "/" + method.MethodName}
 		if errors.Is(ctx.Err(), context.Canceled) {
@@ -122,7 +124,7 @@ func (in *Ingress) handler(service string, method grpc.MethodDesc, about Method)
 				return nil, status.FromContextError(ctx.Err()).Err()
 			})
 		}
-		c := &call{method: about, event: Event{Method: method.MethodName}}
+		c := &call{server: server, method: about, event: Event{Method: method.MethodName}}
 		var err error
 		if c.stream, err = guard.StreamOf(ctx); err != nil {
 			return nil, err
@@ -132,8 +134,7 @@ func (in *Ingress) handler(service string, method grpc.MethodDesc, about Method)
 				c.memory.Release()
 			}
 		}()
-		run := join(stages, c, func(ctx context.Context) (any, error) { return method.Handler(server, ctx, c.decode, nil) })
-		response, err := intercept(ctx, nil, info, func(ctx context.Context, _ any) (any, error) { return run(ctx) })
+		response, err := intercept(ctx, nil, info, func(ctx context.Context, _ any) (any, error) { return run(ctx, c) })
 		message, ok := response.(proto.Message)
 		if err != nil || !ok {
 			return response, err
@@ -146,6 +147,7 @@ func (in *Ingress) handler(service string, method grpc.MethodDesc, about Method)
 
 // call is a call on its way.
 type call struct {
+	server  any // the service
 	method  Method
 	stream  guard.Stream
 	memory  *guard.Reservation // nil before the request has arrived, and when it is the answer's
@@ -154,16 +156,16 @@ type call struct {
 }
 
 // rest is the part of a path that is still to run.
-type rest = func(context.Context) (any, error)
+type rest = func(context.Context, *call) (any, error)
 
 // stage is a part of the path. It calls next, or refuses the call.
 type stage func(ctx context.Context, c *call, next rest) (any, error)
 
 // join returns what runs the stages, outermost first, and at the end last.
-func join(stages []stage, c *call, last rest) rest {
+func join(stages []stage, last rest) rest {
 	for _, run := range slices.Backward(stages) {
 		next := last
-		last = func(ctx context.Context) (any, error) { return run(ctx, c, next) }
+		last = func(ctx context.Context, c *call) (any, error) { return run(ctx, c, next) }
 	}
 	return last
 }
@@ -174,21 +176,21 @@ func (in *Ingress) stages() []stage {
 }
 
 // recoverPanic makes an error of a panic.
-func recoverPanic(ctx context.Context, _ *call, next rest) (_ any, err error) {
+func recoverPanic(ctx context.Context, c *call, next rest) (_ any, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
 		}
 	}()
-	return next(ctx)
+	return next(ctx, c)
 }
 
 // refuseWhileDraining refuses calls over connections that are still open.
-func (in *Ingress) refuseWhileDraining(ctx context.Context, _ *call, next rest) (any, error) {
+func (in *Ingress) refuseWhileDraining(ctx context.Context, c *call, next rest) (any, error) {
 	if in.draining.Load() {
 		return nil, guard.Refuse(codes.Unavailable, "server is draining; retry on another one")
 	}
-	return next(ctx)
+	return next(ctx, c)
 }
 
 // receive waits for the request.
@@ -201,7 +203,7 @@ func (in *Ingress) receive(ctx context.Context, c *call, next rest) (any, error)
 		return nil, err
 	}
 	c.event.RequestBytes = len(c.message)
-	return next(ctx)
+	return next(ctx, c)
 }
 
 // awaitTurn waits for the method's turn, and for the memory that it needs.
@@ -219,12 +221,12 @@ func (in *Ingress) awaitTurn(ctx context.Context, c *call, next rest) (any, erro
 	defer in.turns.release(turn)
 	defer time.AfterFunc(in.config.LongestTurn, turn.hurry).Stop()
 	c.event.Turn = Turn{Shed: turn.shed, Hurry: turn.hurried.Done(), Lend: in.lender(turn)}
-	return next(ctx)
+	return next(ctx, c)
 }
 
 // fitAnswer refuses a call whose answer is larger than its method said: it is not encoded.
 func (in *Ingress) fitAnswer(ctx context.Context, c *call, next rest) (any, error) {
-	response, err := next(ctx)
+	response, err := next(ctx, c)
 	if message, ok := response.(proto.Message); ok && err == nil {
 		bytes := guard.CallBytes + proto.Size(message)
 		if bytes > c.memory.Held() && !c.memory.Set(bytes) {

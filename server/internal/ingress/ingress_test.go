@@ -55,7 +55,7 @@ func TestOrder(t *testing.T) {
 			stages := in.stages()
 			stages[i] = replacement
 			c := &call{stream: &message{}}
-			_, err := join(stages, c, func(context.Context) (any, error) { return nil, nil })(t.Context())
+			_, err := join(stages, func(context.Context, *call) (any, error) { return nil, nil })(t.Context(), c)
 			if err == nil || o.event == nil || o.event.RequestID == "" || o.event.Code() != codes.Internal {
 				t.Errorf("stage %d %s: error %v, event %+v", i, name, err, o.event)
 			}

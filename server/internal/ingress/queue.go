@@ -26,10 +26,6 @@ type crowd struct {
 	number               int // of a lane: what has come or was served last
 }
 
-func newCrowd(of *crowd, name string) *crowd {
-	return &crowd{of: of, name: name, members: make(map[string]*crowd)}
-}
-
 // isBefore reports whether it is the turn of a crowd rather than of another.
 func (c *crowd) isBefore(o *crowd) bool {
 	if c.waiting == 0 || o.waiting == 0 {
@@ -53,8 +49,10 @@ func (u *turn) compare(o *turn) int {
 func (c *crowd) member(name string, number int) *crowd {
 	m := c.members[name]
 	if m == nil {
-		m = newCrowd(c, name)
-		m.since = number
+		m = &crowd{of: c, name: name, since: number}
+		if c.members == nil {
+			c.members = make(map[string]*crowd)
+		}
 		c.members[name] = m
 		heap.Push(&c.next, m)
 	}

@@ -35,7 +35,7 @@ func counts(calls []*turn) map[string]int {
 func TestQueue(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		q := newCrowd(nil, "")
+		q := new(crowd)
 		m := model{came: make(map[*turn]int), served: make(map[string]int)}
 		forget := func(u *turn) {
 			for _, name := range []string{u.caller, u.connection} {

@@ -31,7 +31,7 @@ func identify(ctx context.Context, c *call, next rest) (any, error) {
 	// a call that fails: to gRPC a header means that it was begun, and must not be retried.
 	_ = grpc.SetTrailer(ctx, echo)
 	c.event.RequestID = id
-	response, err := next(ctx)
+	response, err := next(ctx, c)
 	if err == nil {
 		_ = grpc.SetHeader(ctx, echo)
 	}

@@ -93,7 +93,7 @@ type turns struct {
 // lane is the calls of one kind of work.
 type lane struct {
 	running []*turn
-	queue   *crowd
+	queue   crowd
 }
 
 // turn is a call that waits for its turn or has it.
@@ -118,11 +118,7 @@ type turn struct {
 }
 
 func newTurns(maxInflight, maxQueue int) *turns {
-	t := &turns{limit: maxInflight, maxQueue: maxQueue}
-	for work := range t.lanes {
-		t.lanes[work].queue = newCrowd(nil, "")
-	}
-	return t
+	return &turns{limit: maxInflight, maxQueue: maxQueue}
 }
 
 // take waits for a turn, which release ends. It fails if the turn does not come in time,
@@ -153,7 +149,11 @@ func (t *turns) await(ctx context.Context, work Work, u *turn, began time.Time) 
 	u.hurried, u.hurry = context.WithCancel(context.Background())
 	t.mutex.Lock()
 	t.arrive(u)
+	granted := u.granted
 	t.mutex.Unlock()
+	if granted {
+		return true, nil
+	}
 	var err error
 	select {
 	case <-u.settled:

@@ -24,7 +24,7 @@ const (
 type Memory struct {
 	mutex        sync.Mutex
 	small, large pool
-	// freed is closed, and replaced, when bytes are given back.
+	// freed, where somebody waits for it, is closed when bytes are given back.
 	freed chan struct{}
 	// OnFreed, where set, is called then.
 	OnFreed func()
@@ -42,7 +42,6 @@ func NewMemory(limit int) *Memory {
 	return &Memory{
 		small: pool{limit: small, callers: make(map[string]int)},
 		large: pool{limit: limit - small, callers: make(map[string]int)},
-		freed: make(chan struct{}),
 	}
 }
 
@@ -60,6 +59,9 @@ func (m *Memory) State() (held, limit int) {
 func (m *Memory) awaitFreed() <-chan struct{} {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
+	if m.freed == nil {
+		m.freed = make(chan struct{})
+	}
 	return m.freed
 }
 
@@ -102,9 +104,9 @@ func (r *Reservation) Set(bytes int) bool {
 	had := r.bytes
 	ok := r.change(bytes)
 	freed := ok && r.bytes < had
-	if freed {
+	if freed && r.memory.freed != nil {
 		close(r.memory.freed)
-		r.memory.freed = make(chan struct{})
+		r.memory.freed = nil
 	}
 	r.memory.mutex.Unlock()
 	if freed && r.memory.OnFreed != nil {

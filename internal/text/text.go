@@ -26,12 +26,11 @@ func Shorten(text string) string {
 // Printable replaces what is not UTF-8 and escapes, as Go does, what a terminal or a browser would
 // obey.
 func Printable(text string) string {
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	if strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) < 0 {
-		return text
+	if strings.IndexFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) < 0 {
+		return text // As most are.
 	}
 	var escaped strings.Builder
-	for _, r := range text {
+	for _, r := range strings.ToValidUTF8(text, "\uFFFD") {
 		if unicode.IsPrint(r) {
 			escaped.WriteRune(r)
 			continue

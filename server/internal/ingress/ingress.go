@@ -114,8 +114,9 @@ func (in *Ingress) handler(service string, method grpc.MethodDesc, about Method)
 	run := join(in.stages(), func(ctx context.Context, c *call) (any, error) {
 		return method.Handler(c.server, ctx, c.decode, nil)
 	})
+	name := "/" + service + "/" + method.MethodName
 	return func(server any, ctx context.Context, _ func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
-		info := &grpc.UnaryServerInfo{Server: server, FullMethod: "/" + service + "/" + method.MethodName}
+		info := &grpc.UnaryServerInfo{Server: server, FullMethod: name}
 		if errors.Is(ctx.Err(), context.Canceled) {
 			// Reset before it was begun, as all calls of a flood: it is counted, and no more.
 			// Else the calls of connections that are gone pile up.

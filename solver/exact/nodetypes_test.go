@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -95,8 +96,8 @@ func (d typed) sweep(kinds int) *solver.Snapshot {
 	return s
 }
 
-// BenchmarkNodeTypes proves drawn snapshots: all jobs new, all held and 6 % new, and few kinds
-// of new jobs. It reports CPU time, of HiGHS on the first snapshots, the shares proven, and the
+// BenchmarkNodeTypes proves drawn snapshots: all jobs new, all held and 6 % new, and both where
+// jobs are of few kinds. It reports CPU time, of HiGHS on the first snapshots, the shares proven, and the
 // widest gap.
 func BenchmarkNodeTypes(b *testing.B) {
 	oracle := external.HiGHS(solvertest.Program(b, solver.BackendHiGHS))
@@ -114,8 +115,8 @@ func BenchmarkNodeTypes(b *testing.B) {
 		{typed{types: 8, nodes: 320, jobs: 160}, 12, 0},
 		{typed{types: 4, nodes: 400_000, jobs: 100_000}, 2, 0},
 	} {
-		for _, state := range []string{"cold", "warm", "sweep"} {
-			if state == "sweep" && d.jobs > 200 {
+		for _, state := range []string{"cold", "warm", "sweep", "warm sweep"} {
+			if strings.Contains(state, "sweep") && d.jobs > 200 {
 				continue
 			}
 			b.Run(fmt.Sprintf("types=%d/nodes=%d/jobs=%d/%s", d.types, d.nodes, d.jobs, state), func(b *testing.B) {
@@ -132,6 +133,8 @@ func BenchmarkNodeTypes(b *testing.B) {
 							s = d.warm(b, d.snapshot())
 						case "sweep":
 							s = d.sweep(1 + n%5)
+						case "warm sweep":
+							s = d.warm(b, d.sweep(1+n%5))
 						}
 						p := solver.NewProblemFor(s, typedOptions())
 						took, open := prove(cpuLimit{b.Context(), b, cpuTime(b) + 10*time.Second}, b, syscall.RUSAGE_SELF, exact.New(), p)

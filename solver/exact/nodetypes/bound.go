@@ -81,6 +81,33 @@ type losing struct {
 	loss        float64
 }
 
+// nets are what the options of a job are worth less what their nodes cost, highs + lows.
+type nets struct {
+	highs, lows []float64
+	best        int     // of the options
+	dearest     float64 // nodes of an option
+}
+
+// of works them out. Of several best ones, the preferred one is the best.
+func (t *nets) of(options []Option, prices []float64, preferred int) {
+	t.highs, t.lows = t.highs[:0], t.lows[:0]
+	t.best, t.dearest = 0, 0
+	for n := range options {
+		high, low, cost := options[n].net(prices[options[n].Type])
+		t.highs, t.lows, t.dearest = append(t.highs, high), append(t.lows, low), max(t.dearest, cost)
+		if more := (high - t.highs[t.best]) + (low - t.lows[t.best]); more > 0 || more == 0 && n == preferred {
+			t.best = n
+		}
+	}
+}
+
+// loss returns what an option loses against the best one, rounded down.
+func (t *nets) loss(n int) float64 {
+	loss := (t.highs[t.best] - t.highs[n]) + (t.lows[t.best] - t.lows[n])
+	off := 0x1p-103 * (math.Abs(t.highs[t.best]) + t.dearest)
+	return max(0, loss*(1-0x1p-50)-off)
+}
+
 // relax returns the problem at prices. Where time is up it is not complete.
 func (s *search) relax(prices []float64) *relaxation {
 	r := &relaxation{prices: prices, best: make([]int32, len(s.Jobs)), below: math.Inf(1)}
@@ -88,28 +115,18 @@ func (s *search) relax(prices []float64) *relaxation {
 		r.bound.add(product(price, float64(s.Capacity[g])))
 	}
 	least := leastLosses{relaxation: r, most: s.effort.Options, top: len(leastLosses{}.counts)}
-	var highs, lows []float64
+	var net nets
 	for i, options := range s.Jobs {
 		if s.clock.Up(8 * len(options)) {
 			return r
 		}
-		highs, lows = highs[:0], lows[:0]
-		best, dearest := 0, 0.0
+		net.of(options, prices, s.choice[i])
+		r.best[i] = int32(net.best)
+		r.bound.add(net.highs[net.best], net.lows[net.best])
+		r.bound.magnitude += net.dearest // The other options' digits end there.
 		for n := range options {
-			high, low, cost := options[n].net(prices[options[n].Type])
-			highs, lows, dearest = append(highs, high), append(lows, low), max(dearest, cost)
-			if more := (high - highs[best]) + (low - lows[best]); more > 0 || more == 0 && n != best && n == s.choice[i] {
-				best = n
-			}
-		}
-		r.best[i] = int32(best)
-		r.bound.add(highs[best], lows[best])
-		r.bound.magnitude += dearest // The other options' digits end there.
-		off := 0x1p-103 * (math.Abs(highs[best]) + dearest)
-		for n := range options {
-			if n != best {
-				loss := (highs[best] - highs[n]) + (lows[best] - lows[n])
-				least.add(losing{job: int32(i), option: int32(n), loss: max(0, loss*(1-0x1p-50)-off)})
+			if n != net.best {
+				least.add(losing{job: int32(i), option: int32(n), loss: net.loss(n)})
 			}
 		}
 	}

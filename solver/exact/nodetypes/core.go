@@ -67,8 +67,7 @@ type link struct{ parent, job, option int32 }
 func (s *search) searchCore(r *relaxation) bool {
 	limit, width, searched := s.firstLimit(r), s.effort.FirstWidth, false
 	for {
-		gap, same := max(0, r.bound.minus(s.value)), s.same()
-		whole := gap*(1+0x1p-40) + 4*same + 0x1p-1000
+		whole := s.whole(r)
 		limit = min(max(limit, leastShare*whole), whole)
 		c := s.newCore(r, min(limit, r.below))
 		if c == nil {
@@ -104,6 +103,11 @@ func (s *search) searchCore(r *relaxation) bool {
 			limit *= growth
 		}
 	}
+}
+
+// whole returns what every choice that is better than the best one known loses less than.
+func (s *search) whole(r *relaxation) float64 {
+	return max(0, r.bound.minus(s.value))*(1+0x1p-40) + 4*s.same() + 0x1p-1000
 }
 
 // firstLimit returns the limit of the first core.
@@ -355,8 +359,14 @@ func (c *core) finish(s *state) {
 
 // proven returns a loss that every choice has.
 func (c *core) proven() float64 {
-	jobs := float64(len(c.jobs))
-	return max(0, min(c.limit, c.least, c.dropped)*(1-(jobs+16)*0x1p-52)-jobs*c.same)
+	return surely(min(c.limit, c.least, c.dropped), len(c.jobs), c.same)
+}
+
+// surely returns what is left of a sum of losses, one a job, after rounding, where those that differ
+// by less than same are told apart by ties.
+func surely(loss float64, jobs int, same float64) float64 {
+	n := float64(jobs)
+	return max(0, loss*(1-(n+16)*0x1p-52)-n*same)
 }
 
 // choice returns the choice of the least loss found.

@@ -6,6 +6,7 @@
 //	nodetypes.go  the problem, the search, and what counts as proven
 //	prices.go     a price per type, by Newton's method
 //	bound.go      the bound at prices, and what each option loses against it
+//	kinds.go      the search of equal jobs, by how many hold what
 //	core.go       the search over the options that lose little
 //	beam.go       the states of that search
 //	reduce.go     options that are in no best choice, where rounding leaves something open
@@ -26,6 +27,14 @@
 // because the nodes it holds of a type cost no more than the capacity does. Rounding: products
 // and sums are carried to twice the digits of a number, each addition losing at most 2^-102
 // of the magnitudes added up; that is added to D before it is rounded up, once.
+//
+// "kinds" (bound.go, kinds.go). Jobs with the same options are one kind: what a choice loses
+// depends only on how many of each kind hold which option. It is a sum over types, each of what
+// its jobs lose and lambda_g for each node left over, and of what jobs without nodes lose. All
+// counts of jobs that lose less than a limit are listed type by type, those apart that leave the
+// types to come too much: at least the largest, over kinds, of what these lose for that many of the
+// kind. So every choice loses at least the lesser of the limit and the best loss found. Rounding: as
+// in the core, for each job, and for each type twice.
 //
 // "core" (bound.go, core.go, beam.go). A choice has D less its losses, none below 0:
 // phi_i - (v - lambda_g k) of each job, and lambda_g for each node of g that is left over. One

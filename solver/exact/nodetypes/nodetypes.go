@@ -72,6 +72,7 @@ type Result struct {
 const (
 	lemmaPrices = "node prices"
 	lemmaCore   = "core"
+	lemmaKinds  = "kinds"
 )
 
 // closed is the gap that is left to rounding.
@@ -170,6 +171,11 @@ func (s *search) run() (prices []float64, complete bool) {
 	s.prove(r.bound, 0, lemmaPrices)
 	if s.goodEnough() {
 		return prices, false
+	}
+	if c := s.newKindSearch(r); c != nil {
+		if complete := c.searchKinds(); complete || s.goodEnough() {
+			return prices, complete
+		}
 	}
 	return prices, s.searchCore(r)
 }

@@ -175,7 +175,7 @@ func efforts(t *rapid.T) Effort {
 // TestExhaustive compares with all choices.
 func TestExhaustive(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p, effort := problems(5, 7).Draw(t, "problem"), efforts(t)
+		p, effort := rapid.OneOf(problems(5, 7), sweeps(2, 4, 6)).Draw(t, "problem"), efforts(t)
 		r, err := Solve(clock(t), p, effort)
 		if err != nil {
 			t.Fatal(err)

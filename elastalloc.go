@@ -260,16 +260,14 @@ func (a *Allocator) valid(
 // be hurried.
 func (a *Allocator) limit(ctx context.Context, o solver.Options) (context.Context, context.CancelFunc) {
 	ctx, cancel := a.limitTime(ctx, o)
-	if o.Hurry != nil {
-		go func() {
-			select {
-			case <-o.Hurry:
-				cancel()
-			case <-ctx.Done():
-			}
-		}()
+	if o.Hurry == nil {
+		return ctx, cancel
 	}
-	return ctx, cancel
+	stop := context.AfterFunc(o.Hurry, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
 }
 
 // limitTime limits ctx to the time budget and to less than its own deadline.

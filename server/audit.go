@@ -126,21 +126,11 @@ func (a *auditor) audit(ctx context.Context, next audited) {
 func (a *auditor) try(ctx context.Context, turn ingress.Turn, next audited) bool {
 	ctx, cancel := context.WithTimeout(ctx, a.budget)
 	defer cancel()
-	go func() {
-		select {
-		case <-turn.Hurry:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
+	defer context.AfterFunc(turn.Hurry, cancel)()
 	answer := apiconv.ToAllocateResponse(next.request.GetSnapshot().GetId(), *next.decision, true)
 	verdict, reason := a.check(ctx, next.request, answer)
-	select {
-	case <-turn.Hurry:
-		if verdict == AuditOpen {
-			return false
-		}
-	default:
+	if verdict == AuditOpen && turn.Hurry.Err() != nil {
+		return false
 	}
 	a.audits.WithLabelValues(verdict).Inc()
 	if verdict == AuditRefuted {

@@ -48,9 +48,9 @@ type Options struct {
 	// BadJobs is what becomes of a snapshot in which a job has bad fields; "" means
 	// BadJobsRefuse.
 	BadJobs BadJobs
-	// Hurry, when it is closed, ends the call with the best that it has found, as if its
-	// time budget were up; nil never does.
-	Hurry <-chan struct{}
+	// Hurry, when it ends, ends the call with the best that it has found, as if its time
+	// budget were up; nil never does.
+	Hurry context.Context
 	// Lend grants goroutines to calls that make many decisions; nil grants one per
 	// processor.
 	Lend Lend

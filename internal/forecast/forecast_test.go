@@ -397,7 +397,7 @@ func TestForecastTakesNoHurriedDecision(t *testing.T) {
 		return b
 	}})
 	s := &solver.Snapshot{TotalNodes: 2, Jobs: []solver.Job{{ID: "only", RemainingETA: time.Second}}}
-	got, err := a.Forecast(t.Context(), s, solver.Options{TimeBudget: time.Hour, Hurry: hurried.Done()}, solver.ForecastOptions{})
+	got, err := a.Forecast(t.Context(), s, solver.Options{TimeBudget: time.Hour, Hurry: hurried}, solver.ForecastOptions{})
 	if err != nil || got.Complete || got.Jobs[0].End != nil {
 		t.Errorf("forecast %+v, %v; want one that is cut", got, err)
 	}

@@ -3,7 +3,7 @@ package chain
 import (
 	"cmp"
 	"context"
-	"sync"
+	"errors"
 	"time"
 )
 
@@ -72,46 +72,38 @@ func until(ctx context.Context, end time.Time) (context.Context, context.CancelF
 	return context.WithDeadline(ctx, end)
 }
 
-// hurried returns ctx with one more end: when hurry is closed, it ends with
-// context.DeadlineExceeded, as at a deadline. A nil channel adds none.
-func hurried(ctx context.Context, hurry <-chan struct{}) (context.Context, context.CancelFunc) {
+// hurried returns ctx with one more end: where hurry ends, it ends with
+// context.DeadlineExceeded, as at a deadline. With nil there is none.
+func hurried(ctx, hurry context.Context) (context.Context, context.CancelFunc) {
 	if hurry == nil {
 		return ctx, func() {}
 	}
-	h := &hurriedContext{Context: ctx, done: make(chan struct{})}
-	stop := make(chan struct{})
-	go func() {
-		defer close(h.done)
-		select {
-		case <-ctx.Done():
-			h.err = ctx.Err()
-		case <-hurry:
-			h.err = context.DeadlineExceeded
-		case <-stop:
-			h.err = context.Canceled
-		}
-	}()
-	return h, sync.OnceFunc(func() { close(stop) })
+	ended, end := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(hurry, func() { end(context.DeadlineExceeded) })
+	return hurriedContext{ctx, ended}, func() {
+		stop()
+		end(nil)
+	}
 }
 
 // hurriedContext is a context that may end before its parent.
 type hurriedContext struct {
 	context.Context
-	done chan struct{}
-	err  error // Set before done is closed.
+	ended context.Context
 }
 
 // Done returns a channel that is closed when the context ends.
-func (h *hurriedContext) Done() <-chan struct{} { return h.done }
+func (h hurriedContext) Done() <-chan struct{} { return h.ended.Done() }
 
 // Err returns why it has ended.
-func (h *hurriedContext) Err() error {
-	select {
-	case <-h.done:
-		return h.err
-	default:
-		return nil
+func (h hurriedContext) Err() error {
+	if errors.Is(context.Cause(h.ended), context.DeadlineExceeded) {
+		return context.DeadlineExceeded
 	}
+	return h.ended.Err()
 }
+
+// AfterFunc has contexts of this one end without a goroutine that waits for it.
+func (h hurriedContext) AfterFunc(f func()) func() bool { return context.AfterFunc(h.ended, f) }
 
 func share(d time.Duration, part float64) time.Duration { return time.Duration(float64(d) * part) }

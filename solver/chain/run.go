@@ -21,7 +21,7 @@ type run struct {
 	options solver.SolveOptions
 	greedy  answer
 	noBound bool
-	hurry   <-chan struct{}
+	hurry   context.Context
 	// verification is the prover's own answer, once a claim made it necessary.
 	verification *answer
 }

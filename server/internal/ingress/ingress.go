@@ -221,7 +221,7 @@ func (in *Ingress) awaitTurn(ctx context.Context, c *call, next rest) (any, erro
 	span.End()
 	defer in.turns.release(turn)
 	defer time.AfterFunc(in.config.LongestTurn, turn.hurry).Stop()
-	c.event.Turn = Turn{Shed: turn.shed, Hurry: turn.hurried.Done(), Lend: in.lender(turn)}
+	c.event.Turn = Turn{Shed: turn.shed, Hurry: turn.hurried, Lend: in.lender(turn)}
 	return next(ctx, c)
 }
 
@@ -265,7 +265,7 @@ func (in *Ingress) Lend(ctx context.Context, worker string, bytes int) (Turn, fu
 	if !ok {
 		return Turn{}, nil, false
 	}
-	return Turn{Hurry: own.Done(), Lend: lend}, release, true
+	return Turn{Hurry: own, Lend: lend}, release, true
 }
 
 func (in *Ingress) takeTurn(ctx context.Context, c *call) (*turn, error) {

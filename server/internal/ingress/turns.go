@@ -338,8 +338,8 @@ func (t *turns) inflight() int {
 type Turn struct {
 	// Shed says that the method runs without a turn for a search, and must be done soon.
 	Shed bool
-	// Hurry is closed when the method is to end soon.
-	Hurry <-chan struct{}
+	// Hurry ends when the method is to end soon.
+	Hurry context.Context
 	// Lend lends further turns.
 	Lend solver.Lend
 }

@@ -399,7 +399,7 @@ func TestLentMemory(t *testing.T) {
 					}
 					lent++
 					go func() {
-						<-turn.Hurry
+						<-turn.Hurry.Done()
 						release()
 					}()
 				}

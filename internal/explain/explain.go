@@ -176,8 +176,8 @@ func (e *explainer) newReason(job int, a *solver.Allocation) *reason {
 	}
 	admitted, plan := &e.problem.Jobs[r.admitted], e.plan[r.admitted]
 	worth := admitted.Value(plan)
-	for _, k := range admitted.Sizes {
-		if k != r.option && !e.fits(r.admitted, k) {
+	for n, k := range admitted.Sizes {
+		if k != r.option && !e.fits(r.admitted, n) {
 			continue
 		}
 		size := sizeReason{

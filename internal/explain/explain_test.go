@@ -148,6 +148,29 @@ func TestSizesBesideOtherTypes(t *testing.T) {
 	}
 }
 
+// TestSizesBesideFlexibleJobs checks that a size is listed which leaves a job of one type room only
+// where the decision, not the admission, puts another job on the other type.
+func TestSizesBesideFlexibleJobs(t *testing.T) {
+	t.Parallel()
+	s := &solver.Snapshot{
+		NodeTypes: []solver.NodeType{{ID: "x", Nodes: 1, Speed: 3}, {ID: "y", Nodes: 4}},
+		Jobs: []solver.Job{
+			{ID: "a", RemainingETA: time.Hour, MaxNodes: 2},
+			{ID: "b", RemainingETA: time.Hour},
+			{ID: "c", RemainingETA: time.Hour},
+			{ID: "d", RemainingETA: time.Hour, Speeds: []solver.TypeSpeed{{NodeType: "y"}}},
+		},
+	}
+	got, err := newAllocator(t, elastalloc.Options{}).Explain(t.Context(), s, solver.Options{Objective: solver.ObjectiveTotalTime}, []string{"a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	isTwo := func(size solver.SizeOption) bool { return size.NodeType == "y" && size.Nodes == 2 && size.Proven }
+	if sizes := got.Jobs[0].Sizes; !slices.ContainsFunc(sizes, isTwo) {
+		t.Errorf("the job has the sizes %+v; want 2 nodes of y among them", sizes)
+	}
+}
+
 // without returns a problem in which a job pays for every size but one in the first step.
 func without(p *solver.Problem, job, size int, penalty float64) *solver.Problem {
 	own := *p

@@ -72,14 +72,18 @@ func repin(p *solver.Problem, plan solver.Plan, job, size int) (solver.Plan, boo
 	return pinned, p.Check(pinned) == nil
 }
 
-// fits reports whether an option of a job of the problem fits beside what the other jobs must
-// have: as the admission found that it does or, of several types, with others elsewhere.
-func (e *explainer) fits(job, option int) bool {
-	p, least := e.problem, e.problem.Least(job)
+// fits reports whether an option of a job of the problem, by its position, fits beside what the
+// other jobs must have. Of several types that is packing, so two simple rules look for a plan.
+func (e *explainer) fits(job, position int) bool {
+	p := e.problem
+	option := p.Jobs[job].Sizes[position]
 	if p.TypeNodes == nil {
-		return option-least <= e.room.For(p.Jobs[job].Group, 0)
+		return option-p.Least(job) <= e.room.For(p.Jobs[job].Group, 0)
 	}
 	_, legal := startWith(p, job, option)
+	if !legal {
+		_, legal = repin(p, e.plan, job, position)
+	}
 	return legal
 }
 

@@ -61,7 +61,7 @@ func (e *Event) Code() codes.Code { return status.Code(e.Err) }
 // Observer is told of every call when it ends, also of those that were refused.
 type Observer interface {
 	// Observe takes note of an event, whose parts are not to be changed or, but for the
-	// messages, kept. The context is that of the call.
+	// messages and the allocations, kept. The context is that of the call.
 	Observe(ctx context.Context, event *Event)
 }
 

@@ -23,7 +23,8 @@ const (
 	keptJobs     = 50 // jobs of the last decision
 	keptWarned   = 3  // jobs of a kind of warning
 
-	keptRequest = 4 << 20 // bytes of its request, decoded
+	keptAllocations = 1000    // of the last decision, until its jobs are looked at
+	keptRequest     = 4 << 20 // bytes of its request, decoded
 )
 
 // history remembers the last calls, and how often each backend answered. It is an
@@ -40,7 +41,7 @@ type history struct {
 // lastDecision is what is remembered of the last decision's jobs.
 type lastDecision struct {
 	SnapshotID string
-	Jobs       []decidedJob
+	jobs       func() []decidedJob
 	More       int  // jobs that are not kept
 	Explained  bool // reasons were looked for
 	decided    Decided
@@ -53,6 +54,9 @@ type Decided struct {
 	Size    guard.Size
 	Backend solver.BackendName
 }
+
+// Jobs returns the jobs that are kept.
+func (d *lastDecision) Jobs() []decidedJob { return d.jobs() }
 
 // TooLarge says that no reasons will be found, because the request is not kept.
 func (d *lastDecision) TooLarge() bool { return !d.Explained && d.decided.Request == nil }
@@ -87,19 +91,29 @@ type Reason struct {
 	Estimated bool // there was no time to find out what every size would cost
 }
 
-// newLastDecision returns what to remember of a decision: first the jobs that change or hold
-// no nodes, in the order of the snapshot, then the others.
+// newLastDecision returns what to remember of a decision. Most are followed by another before
+// anybody looks, so that its jobs wait for that unless they are many.
 func newLastDecision(snapshotID string, d *solver.Decision) *lastDecision {
-	kept := min(keptJobs, len(d.Allocations))
+	allocations := d.Allocations
 	last := &lastDecision{
 		SnapshotID: snapshotID, decided: Decided{Backend: d.Report.Backend},
-		Jobs: make([]decidedJob, 0, kept), More: len(d.Allocations) - kept,
+		jobs: sync.OnceValue(func() []decidedJob { return decidedJobs(allocations) }), More: max(0, len(allocations)-keptJobs),
 	}
+	if len(allocations) > keptAllocations {
+		last.jobs()
+	}
+	return last
+}
+
+// decidedJobs returns the jobs of a decision to remember: first those that change or hold no
+// nodes, in the order of the snapshot, then the others.
+func decidedJobs(allocations []solver.Allocation) []decidedJob {
+	jobs := make([]decidedJob, 0, min(keptJobs, len(allocations)))
 	for _, keeps := range []bool{false, true} {
-		for i := range d.Allocations {
-			a := &d.Allocations[i]
-			if len(last.Jobs) < kept && keeps == (a.Change == solver.ChangeKeep) {
-				last.Jobs = append(last.Jobs, decidedJob{
+		for i := range allocations {
+			a := &allocations[i]
+			if len(jobs) < cap(jobs) && keeps == (a.Change == solver.ChangeKeep) {
+				jobs = append(jobs, decidedJob{
 					index: i, ID: text.Shorten(a.JobID), Current: a.Current, Nodes: a.Nodes,
 					NodeType: text.Shorten(a.NodeType),
 					Change:   a.Change, Wait: a.WaitReason, Behind: text.Shorten(a.BehindJobID),
@@ -107,7 +121,7 @@ func newLastDecision(snapshotID string, d *solver.Decision) *lastDecision {
 			}
 		}
 	}
-	return last
+	return jobs
 }
 
 // ring holds the last calls.
@@ -271,28 +285,28 @@ func (h *history) explain(ask func(Decided, []string) (Insight, bool)) {
 	if last == nil || last.Explained || last.decided.Request == nil {
 		return
 	}
-	jobs := last.decided.Request.GetSnapshot().GetJobs()
+	asked, jobs := last.decided.Request.GetSnapshot().GetJobs(), slices.Clone(last.Jobs())
 	var ids []string
-	for i := range last.Jobs {
-		ids = append(ids, jobs[last.Jobs[i].index].GetId())
+	for i := range jobs {
+		ids = append(ids, asked[jobs[i].index].GetId())
 	}
 	insight, ok := ask(last.decided, ids)
 	if !ok {
 		return
 	}
-	explained := *last
-	explained.Explained, explained.decided.Request, explained.Jobs = true, nil, slices.Clone(last.Jobs)
-	for i := range explained.Jobs {
+	for i := range jobs {
 		// With another time limit the decision may be another.
-		if reason, known := insight.Reasons[ids[i]]; known && reason.Nodes == last.Jobs[i].Nodes && reason.Why != "" {
-			explained.Jobs[i].Reason = &reason
+		if reason, known := insight.Reasons[ids[i]]; known && reason.Nodes == jobs[i].Nodes && reason.Why != "" {
+			jobs[i].Reason = &reason
 		}
-		if index := last.Jobs[i].index; index < len(insight.Forecast) {
+		if index := jobs[i].index; index < len(insight.Forecast) {
 			of := &insight.Forecast[index]
-			explained.Jobs[i].Starts, explained.Jobs[i].Ends = of.Start, of.End
-			explained.Jobs[i].endsLow, explained.Jobs[i].endsHigh = of.EndLow, of.EndHigh
+			jobs[i].Starts, jobs[i].Ends = of.Start, of.End
+			jobs[i].endsLow, jobs[i].endsHigh = of.EndLow, of.EndHigh
 		}
 	}
+	explained := *last
+	explained.Explained, explained.decided.Request, explained.jobs = true, nil, func() []decidedJob { return jobs }
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	if h.decided == last {

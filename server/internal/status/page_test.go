@@ -245,8 +245,8 @@ func TestLastDecision(t *testing.T) {
 	page.Observe(t.Context(), &ingress.Event{Decision: &many, Report: &many.Report})
 	var v view
 	page.recall(&v)
-	if len(v.Decided.Jobs) != keptJobs || v.Decided.More != 7 || len(v.Decided.Jobs[0].ID) > 210 {
-		t.Errorf("%d jobs and %d more, ids of %d bytes; want %d, 7 and few", len(v.Decided.Jobs), v.Decided.More, len(v.Decided.Jobs[0].ID), keptJobs)
+	if len(v.Decided.Jobs()) != keptJobs || v.Decided.More != 7 || len(v.Decided.Jobs()[0].ID) > 210 {
+		t.Errorf("%d jobs and %d more, ids of %d bytes; want %d, 7 and few", len(v.Decided.Jobs()), v.Decided.More, len(v.Decided.Jobs()[0].ID), keptJobs)
 	}
 }
 
@@ -267,14 +267,14 @@ func TestHistoryIsSmall(t *testing.T) {
 			report.Attempts = append(report.Attempts, solver.Attempt{Outcome: solver.OutcomeCrashed, Detail: strings.Repeat("x", 10_000)})
 			report.Warnings = append(report.Warnings, solver.Warning{Code: solver.WarningNeverFits, Message: strings.Repeat("x", 1000)})
 		}
-		request := &elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{Jobs: make([]*elastallocv1.Job, 50_000)}}
+		request := &elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{Jobs: make([]*elastallocv1.Job, 100_000)}}
 		for i := range request.GetSnapshot().GetJobs() {
 			request.Snapshot.Jobs[i] = new(elastallocv1.Job)
 		}
-		decision := &solver.Decision{Allocations: make([]solver.Allocation, 50_000), Report: report}
+		decision := &solver.Decision{Allocations: make([]solver.Allocation, 100_000), Report: report}
 		page.Observe(t.Context(), &ingress.Event{
 			Method: "Allocate", SnapshotID: strings.Repeat("x", 10_000), Decision: decision, Report: &decision.Report, Request: request,
-			RequestBytes: 100_000, Size: guard.NewNeed(request, 1).Size(bytes.Repeat([]byte("\x0a\x02\x22\x00"), 50_000)),
+			RequestBytes: 100_000, Size: guard.NewNeed(request, 1).Size(bytes.Repeat([]byte("\x0a\x02\x22\x00"), 100_000)),
 			Err: []error{nil, errors.New(strings.Repeat("x", 10_000))}[n%2],
 		})
 	}

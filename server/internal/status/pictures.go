@@ -243,9 +243,9 @@ type layer struct {
 
 // bars draws the forecast of the jobs of the last decision, "" where there is none.
 func (d *lastDecision) bars() template.HTML {
-	span := time.Minute
-	for i := range d.Jobs {
-		for _, t := range []*time.Duration{d.Jobs[i].Starts, d.Jobs[i].Ends, d.Jobs[i].endsHigh} {
+	span, jobs := time.Minute, d.Jobs()
+	for i := range jobs {
+		for _, t := range []*time.Duration{jobs[i].Starts, jobs[i].Ends, jobs[i].endsHigh} {
 			if t != nil {
 				span = max(span, *t)
 			}
@@ -258,8 +258,8 @@ func (d *lastDecision) bars() template.HTML {
 		return float64(*t) / float64(span)
 	}
 	drawn := chart.Bars{Title: "When jobs of the last decision start and end", Width: 380, Label: 140, Begin: "then", Span: span, Parts: 2}
-	for i := range d.Jobs {
-		job := &d.Jobs[i]
+	for i := range jobs {
+		job := &jobs[i]
 		if job.Starts == nil || len(drawn.Bars) == mostBars {
 			continue
 		}

@@ -89,6 +89,9 @@ func (p *plans) follow() (table [][]int64, shift int) {
 type paths struct {
 	vertices []int   // by rows taken
 	arcs     [][]arc // by row, in the order of their beginnings
+	// most is, by rows taken and vertex, the most that a plan is worth up to there, or from there on: on the
+	// side that the last pass came from.
+	most [][]int64
 }
 
 // arc is a size in a row, by its position, from a vertex to one behind the row, and what that
@@ -135,7 +138,7 @@ func (g *paths) single() bool {
 func (p *plans) above(least int64) *paths {
 	if p.byStep || p.several() {
 		g := p.whole()
-		g.narrow(p, least)
+		g.cut(p, least)
 		return g
 	}
 	numbers := p.numbers
@@ -144,7 +147,7 @@ func (p *plans) above(least int64) *paths {
 		p.numbers, p.rounded = numbers, true
 		g = p.list(least, workBits-p.bits)
 	}
-	g.narrow(p, least)
+	g.cut(p, least)
 	return g
 }
 
@@ -183,7 +186,7 @@ func (p *plans) list(least int64, grain int) *paths {
 				return nil
 			}
 		}
-		p.numbers += perVertex * len(served)
+		p.numbers += (perVertex - 1) * len(served)
 		g.vertices, g.arcs = append(g.vertices, len(served)), append(g.arcs, arcs)
 		vertices, value = served, next
 	}
@@ -192,39 +195,73 @@ func (p *plans) list(least int64, grain int) *paths {
 
 // behind returns the most that can follow, by rows taken and vertex.
 func (g *paths) behind(p *plans) [][]int64 {
-	value := make([][]int64, len(g.vertices))
-	value[len(g.arcs)] = make([]int64, g.vertices[len(g.arcs)])
-	for t := len(g.arcs) - 1; t >= 0; t-- {
-		value[t] = slices.Repeat([]int64{never}, g.vertices[t])
-		for _, a := range g.arcs[t] {
-			if add, then := p.add[t][a.size], value[t+1][a.to]; add != never && then != never {
-				value[t][a.from] = max(value[t][a.from], a.gain+add+then)
-			}
-		}
-		p.spend(4 * (len(g.arcs[t]) + len(value[t])))
+	g.most = make([][]int64, len(g.vertices))
+	for t, vertices := range g.vertices {
+		g.most[t] = make([]int64, vertices)
 	}
-	return value
+	for t := len(g.arcs) - 1; t >= 0; t-- {
+		g.pass(p, t, true)
+	}
+	return g.most
 }
 
-// narrow leaves those arcs that plans which are worth more than least go through, and returns
-// the most that one is worth which goes through each size in each row.
-func (g *paths) narrow(p *plans, least int64) (most [][]int64) {
-	behind, before := g.behind(p), []int64{0}
-	for t := range g.arcs {
-		next, kept := slices.Repeat([]int64{never}, g.vertices[t+1]), g.arcs[t][:0]
-		most = append(most, slices.Repeat([]int64{never}, len(p.add[t])))
-		for _, a := range g.arcs[t] {
-			add, then := p.add[t][a.size], behind[t+1][a.to]
-			if before[a.from] == never || add == never || then == never {
-				continue
-			}
-			if v := before[a.from] + a.gain + add; v+then > least {
-				next[a.to], most[t][a.size] = max(next[a.to], v), max(most[t][a.size], v+then)
-				kept = append(kept, a)
-			}
-		}
-		p.spend(4 * (len(g.arcs[t]) + len(next)))
-		g.arcs[t], before = kept, next
+// begin prepares passes from the first row on, or back from the last.
+func (g *paths) begin(back bool) {
+	if back {
+		clear(g.most[len(g.arcs)])
+	} else {
+		clear(g.most[0])
 	}
+}
+
+// pass takes what plans are worth on one side of a row to the other, on or back.
+func (g *paths) pass(p *plans, t int, back bool) {
+	before, next := g.most[t], g.most[t+1]
+	if back {
+		before, next = next, before
+	}
+	for n := range next {
+		next[n] = never
+	}
+	for _, a := range g.arcs[t] {
+		from, to := a.from, a.to
+		if back {
+			from, to = to, from
+		}
+		if add := p.add[t][a.size]; add != never && before[from] != never {
+			next[to] = max(next[to], before[from]+a.gain+add)
+		}
+	}
+	p.spend(4 * (len(g.arcs[t]) + len(next)))
+	within(next)
+}
+
+// cut leaves those arcs that plans which are worth more than least go through, and returns
+// the most that one is worth which goes through each size in each row.
+func (g *paths) cut(p *plans, least int64) (most [][]int64) {
+	g.behind(p)
+	g.begin(false)
+	for t := range g.arcs {
+		most = append(most, g.narrow(p, t, p.add[t], least))
+		g.pass(p, t, false)
+	}
+	return most
+}
+
+// narrow does so in the row that passes have come to, the sizes of which add what is given.
+func (g *paths) narrow(p *plans, t int, adds []int64, least int64) (most []int64) {
+	most = slices.Repeat([]int64{never}, len(adds))
+	before, behind, kept := g.most[t], g.most[t+1], g.arcs[t][:0]
+	for _, a := range g.arcs[t] {
+		if before[a.from] == never || adds[a.size] == never || behind[a.to] == never {
+			continue
+		}
+		if v := before[a.from] + a.gain + adds[a.size] + behind[a.to]; v > least {
+			most[a.size] = max(most[a.size], v)
+			kept = append(kept, a)
+		}
+	}
+	p.spend(4 * len(g.arcs[t]))
+	g.arcs[t] = kept
 	return most
 }

@@ -45,7 +45,7 @@ func (s *search) run(width int) (plan [][]int, complete bool) {
 	states, trail := []state{first}, []trace{{}}
 	complete = true
 	for m, o := range s.open {
-		rest := o.paths.behind(o)
+		rest := o.paths.most // As the last pass has gone back.
 		for t, arcs := range o.paths.arcs {
 			var next []state
 			index := make(map[stand]int)

@@ -153,6 +153,15 @@ func (a *answer) newSearch(e *effort, target float64) *search {
 	return s
 }
 
+// within stops a search whose numbers are so large that a sum of a few could be never.
+func within(numbers []int64) {
+	for _, v := range numbers {
+		if v != never && (v <= never/4 || v >= -never/4) {
+			panic(stopped{"prices have come to more than the check can add up"})
+		}
+	}
+}
+
 // describe returns what a plan gives jobs that the answer's plan does not.
 func (a *answer) describe(plan [][]int) string {
 	var parts []string

@@ -16,7 +16,7 @@ func (s *search) sweep(rounds int) bool {
 	losses := make(map[*plans]int64)
 	for _, p := range s.open {
 		losses[p] = math.MaxInt64
-		for t, most := range p.paths.narrow(p, never) {
+		for t, most := range p.paths.cut(p, never) {
 			for n, v := range most {
 				if v == never {
 					p.add[t][n] = never
@@ -45,13 +45,13 @@ func (s *search) sweep(rounds int) bool {
 			return false
 		}
 		for m, p := range s.open {
-			if !s.improve(p, before[m], s.behind[m+1]) {
+			if !s.improve(p, before[m], s.behind[m+1], false) {
 				return false
 			}
 			before[m+1] = s.extend(before[m], p)
 		}
 		for m := n - 1; m >= 0; m-- {
-			if !s.improve(s.open[m], before[m], s.behind[m+1]) {
+			if !s.improve(s.open[m], before[m], s.behind[m+1], true) {
 				return false
 			}
 			s.behind[m] = s.extend(s.behind[m+1], s.open[m])
@@ -95,45 +95,62 @@ func (s *search) extend(tables [][]int64, p *plans) (extended [][]int64) {
 			}
 			s.spend(len(from))
 		}
+		within(table)
 		extended = append(extended, table)
 	}
 	return extended
 }
 
-// improve drops the plans of a member that no better one has, and prices its sizes anew: the
-// most that a plan is worth in which it has a size in a row is shared evenly between the
-// rows and the member. It reports whether any plan is left.
-func (s *search) improve(p *plans, before, behind [][]int64) bool {
-	rest := -p.kept
+// improve drops the plans of a member that no better one has, and prices its sizes anew, row by row from
+// the first or back from the last: what the most that a plan is worth in which it has a size there falls
+// short of the best is shared evenly between the row and the member. The rows behind find what it kept. It
+// reports whether any plan is left.
+//
+// (Sequential message passing; Kolmogorov, "A new look at reweighted message passing" (2015).)
+func (s *search) improve(p *plans, before, behind [][]int64, back bool) bool {
+	// others are the most that the others pay in a row for all nodes but those of a size, paid with what
+	// the member pays for it.
+	others, paid, rest := make([][]int64, len(p.rows)), make([]int64, len(p.rows)), -p.kept
 	for _, other := range s.open {
 		rest += other.kept
 	}
 	for t, row := range p.add {
 		last := len(before[t]) - 1
+		others[t], paid[t] = slices.Repeat([]int64{never}, len(row)), never
 		for n, add := range row {
-			// The most that the others pay in the row for all nodes but those of the size.
-			others := int64(never)
 			for at := 0; add != never && at+p.member.sizes[n] <= last; at++ {
 				if a, b := before[t][at], behind[t][last-p.member.sizes[n]-at]; a != never && b != never {
-					others = max(others, a+b)
+					others[t][n] = max(others[t][n], a+b)
 				}
 			}
-			s.spend(last)
-			row[n] = others
+			if s.spend(last); others[t][n] != never {
+				paid[t] = max(paid[t], others[t][n]-add)
+			}
 		}
+		if paid[t] == never {
+			return false
+		}
+		within(append(others[t], paid[t]))
+		rest += paid[t]
 	}
-	for t, most := range p.paths.narrow(p, s.target-rest) {
-		if len(p.paths.arcs[t]) == 0 {
+	p.paths.begin(back)
+	for at := range p.rows {
+		t := at
+		if back {
+			t = len(p.rows) - 1 - at
+		}
+		rest -= paid[t] // Nothing from now on.
+		most := p.paths.narrow(p, t, others[t], s.target-rest)
+		if p.kept = slices.Max(most); p.kept == never {
 			return false
 		}
 		for n, v := range most {
-			if v == never {
-				p.add[t][n] = never
-			} else {
-				p.add[t][n] -= v / int64(len(p.rows)+1)
+			if p.add[t][n] = never; v != never {
+				p.add[t][n] = others[t][n] + (p.kept-v)/2
 			}
 		}
+		within(p.add[t])
+		p.paths.pass(p, t, back)
 	}
-	p.kept = p.paths.behind(p)[0][0]
 	return true
 }

@@ -16,7 +16,7 @@
 //	paths.go      the plans of one job
 //	tables.go     jobs that are worth what they are step by step, merged up the tree of groups
 //	sweep.go      how steps and jobs share what is known of a plan
-//	counts.go     the most that equal jobs on several node types are worth
+//	counts.go     equal jobs on several node types, by how many hold what
 //	run.go        the combinations that are left
 package audit
 

@@ -157,10 +157,14 @@ func (d drawer) makeHostile(r *elastallocv1.AllocateRequest) {
 
 // TestDraws audits with little work what once took many times as much: equal jobs one after
 // another, prices of nodes that come to more than all jobs bring, and jobs over 23 steps that
-// bring nothing, or next to nothing beside another. Values that add up to less than a
+// bring nothing, or next to nothing beside another. So is a sweep of 160 jobs of four kinds on five types. Values that add up to less than a
 // two-thousandth of themselves once were no optimum's.
 func TestDraws(t *testing.T) {
 	t.Parallel()
+	sweep := newDrawer(9).sweep(320, 160, 4)
+	if got := audit.Check(t.Context(), sweep, decide(t, sweep), audit.Options{Work: 30_000_000}); got.Verdict != audit.Confirmed {
+		t.Error(got)
+	}
 	for _, class := range classes() {
 		drawn := map[string]struct {
 			work  int

@@ -1,78 +1,237 @@
 package audit
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
-// mostCounts is how many numbers a table of counts may have.
-const mostCounts = 1 << 22
+// mostWays is how many ways a search by counts lists at a time.
+const mostWays = 1 << 19
 
-// counts returns the most that a plan on several node types is worth, if that is known. Members
-// of equal plans are one kind. Type by type, a table has the most that all are worth by how many of
-// each kind are done with, and by the nodes that they hold.
-func (s *search) counts() (known bool, atMost int64) {
-	type kind struct {
-		*plans
-		members, stride int
+// lot is members of equal plans: of these only how many hold how many nodes of which type counts.
+type lot struct {
+	*plans
+	members int
+	one     uint64 // of them in a count
+	// At the prices of nodes, best is the most that one of them is worth, and waiting what it loses
+	// against that without nodes.
+	best, waiting int64
+}
+
+// of returns how many members are counted.
+func (k *lot) of(count uint64) int { return int(count / k.one % uint64(k.members+1)) }
+
+// holdings calls visit with what the sizes of a type are worth net of the prices of nodes. A member
+// has none of another type.
+func (k *lot) holdings(t int, visit func(nodes int, net int64)) {
+	for _, a := range k.paths.arcs[t] {
+		if nodes := k.member.sizes[a.size]; a.from == 0 && (a.to == 1 || t == len(k.paths.arcs)-1) {
+			visit(nodes, a.gain-k.search.nodes[t]*int64(nodes))
+		}
 	}
-	if !s.several() {
+}
+
+// way is how many members of each lot hold nodes, and the least that is lost by that.
+type way struct {
+	count uint64
+	nodes int // of the last type
+	loss  int64
+}
+
+// ways has no two ways of the same count and nodes.
+type ways struct {
+	list []way
+	at   map[way]int
+}
+
+func (w *ways) add(to way) {
+	key := way{count: to.count, nodes: to.nodes}
+	n, there := w.at[key]
+	if !there {
+		n = len(w.list)
+		w.at[key], w.list = n, append(w.list, to)
+	}
+	w.list[n].loss = min(w.list[n].loss, to.loss)
+}
+
+// counts returns the most that a plan on several node types is worth, if that is known. Against what
+// all can be worth at the prices of nodes, a plan loses with each member that has not its best there, and
+// with each type of which the members that are not open make less. Type by type, all ways are listed that
+// lose too little to miss the target.
+func (s *search) counts() (known bool, atMost int64) {
+	lots := s.lots()
+	if lots == nil {
 		return false, 0
 	}
-	var kinds []kind
-	for _, p := range s.open {
-		n := slices.IndexFunc(kinds, func(k kind) bool {
-			return slices.Equal(k.member.sizes, p.member.sizes) && slices.EqualFunc(k.paths.arcs, p.paths.arcs, slices.Equal)
-		})
-		s.spend(10 * len(kinds))
-		if n < 0 {
-			n, kinds = len(kinds), append(kinds, kind{plans: p})
+	most, last := int64(0), len(s.ends)-1
+	for n := range lots {
+		k := &lots[n]
+		k.best, k.waiting = never, -never
+		for t := range s.ends {
+			k.holdings(t, func(_ int, net int64) { k.best = max(k.best, net) })
 		}
-		kinds[n].members++
+		k.holdings(last, func(nodes int, net int64) {
+			if nodes == 0 {
+				k.waiting = k.best - net
+			}
+		})
+		most += k.best * int64(k.members)
 	}
-	size, width := 1, slices.Max(s.width)+1
-	for n := range kinds {
-		kinds[n].stride = size
-		if size *= kinds[n].members + 1; size*width > mostCounts {
+	lost := make([][]int64, len(s.ends)) // by type and nodes that open members hold
+	for t, ends := range s.ends {
+		best := int64(never)
+		for held := range ends {
+			lost[t] = append(lost[t], s.nodes[t]*int64(held)+ends[len(ends)-1-held])
+			best = max(best, lost[t][held])
+		}
+		for held := range ends {
+			lost[t][held] = best - lost[t][held]
+		}
+		most += best
+	}
+	slack := most - s.target
+	if slack <= 0 {
+		return true, most
+	}
+	types := make([][]way, len(s.ends))
+	for t := range types {
+		if types[t], known = s.hold(lots, t, lost[t], slack); !known {
 			return false, 0
 		}
 	}
-	numbers := s.numbers
-	s.keep(size * (width + 1))
-	s.numbers = numbers // The tables do not stay.
-	most := slices.Repeat([]int64{never}, size)
-	most[0] = 0
-	for t, ends := range s.ends {
-		table := [][]int64{most}
-		for len(table) < len(ends) {
-			table = append(table, slices.Repeat([]int64{never}, size))
-		}
-		for _, k := range kinds {
-			for _, a := range k.paths.arcs[t] {
-				if a.from == 1 || a.to == 0 && t < len(s.ends)-1 {
-					continue // It is done with before, or behind.
+	rests, now := s.rests(lots, types), []way{{}}
+	for t, held := range types {
+		next := ways{at: make(map[way]int)}
+		for _, from := range now {
+			for _, of := range held {
+				both := way{count: from.count + of.count, loss: from.loss + of.loss}
+				if s.spend(perArc); both.loss >= slack {
+					break // So do those after it.
 				}
-				nodes, block := k.member.sizes[a.size], k.stride*(k.members+1)
-				for held := nodes; held < len(table); held++ {
-					from, to := table[held-nodes], table[held]
-					for first := 0; first < size; first += block {
-						for n := first + k.stride; n < first+block; n++ {
-							// What is far below all that may be gained gains nothing.
-							if v := from[n-k.stride] + a.gain; v > to[n] && v > never/4 {
-								to[n] = v
-							}
-						}
-					}
-				}
-				s.spend(size * len(table))
-			}
-		}
-		most = slices.Repeat([]int64{never}, size)
-		for held, row := range table {
-			if end := ends[len(ends)-1-held]; end != never {
-				for n, v := range row {
-					most[n] = max(most[n], v+end)
+				if fit(lots, from.count, of.count) && both.loss+rest(lots, rests[t+1], both.count) < slack {
+					s.spend(perState)
+					next.add(both)
 				}
 			}
+			if len(next.list) > mostWays {
+				return false, 0
+			}
 		}
-		s.spend(2 * size * len(table))
+		now = next.list
 	}
-	return true, most[size-1]
+	least := slack
+	for _, w := range now {
+		for n := range lots {
+			for range lots[n].members - lots[n].of(w.count) {
+				w.loss = min(w.loss+lots[n].waiting, slack)
+			}
+		}
+		least = min(least, w.loss)
+	}
+	return true, most - least
+}
+
+// lots returns the open members by lot, nil where there are no types or many lots.
+func (s *search) lots() (lots []lot) {
+	if !s.several() {
+		return nil
+	}
+	for _, p := range s.open {
+		n := slices.IndexFunc(lots, func(k lot) bool {
+			return slices.Equal(k.member.sizes, p.member.sizes) && slices.EqualFunc(k.paths.arcs, p.paths.arcs, slices.Equal)
+		})
+		s.spend(10 * len(lots))
+		if n < 0 {
+			n, lots = len(lots), append(lots, lot{plans: p})
+		}
+		lots[n].members++
+	}
+	one := uint64(1)
+	for n := range lots {
+		lots[n].one = one
+		if one *= uint64(lots[n].members + 1); one > 1<<56 {
+			return nil
+		}
+	}
+	if 2*len(lots) > len(s.open) {
+		return nil
+	}
+	return lots
+}
+
+// fit reports whether there are as many members as two counts have.
+func fit(lots []lot, a, b uint64) bool {
+	return !slices.ContainsFunc(lots, func(k lot) bool { return k.of(a)+k.of(b) > k.members })
+}
+
+// hold returns all ways to hold nodes of a type that lose less than the slack, those that lose least first,
+// unless they are many.
+func (s *search) hold(lots []lot, t int, lost []int64, slack int64) (list []way, all bool) {
+	held, filled := ways{at: make(map[way]int)}, ways{at: make(map[way]int)}
+	held.add(way{})
+	for n := range lots {
+		k := &lots[n]
+		k.holdings(t, func(nodes int, net int64) {
+			for _, w := range held.list {
+				for range k.members - k.of(w.count) {
+					if w.count, w.nodes, w.loss = w.count+k.one, w.nodes+nodes, w.loss+k.best-net; nodes == 0 || w.nodes >= len(lost) || w.loss >= slack {
+						break
+					}
+					s.spend(perState)
+					held.add(w)
+				}
+				if len(held.list) > mostWays {
+					break
+				}
+			}
+		})
+		if len(held.list) > mostWays {
+			return nil, false
+		}
+	}
+	for _, w := range held.list {
+		if w.loss, w.nodes = w.loss+lost[w.nodes], 0; w.loss < slack {
+			filled.add(w)
+		}
+	}
+	s.spend(perState * len(held.list))
+	slices.SortFunc(filled.list, func(a, b way) int { return cmp.Or(cmp.Compare(a.loss, b.loss), cmp.Compare(a.count, b.count)) })
+	return filled.list, true
+}
+
+// rests returns, by type and lot, the least that is lost from there on by how many members of the lot are
+// left.
+func (s *search) rests(lots []lot, types [][]way) [][][]int64 {
+	rests := make([][][]int64, len(types)+1)
+	for n := range lots {
+		k, row := &lots[n], []int64{0}
+		for range k.members {
+			row = append(row, min(row[len(row)-1]+k.waiting, -never))
+		}
+		rests[len(types)] = append(rests[len(types)], row)
+		for t := len(types) - 1; t >= 0; t-- {
+			own := slices.Repeat([]int64{-never}, k.members+1)
+			for _, w := range types[t] {
+				own[k.of(w.count)] = min(own[k.of(w.count)], w.loss)
+			}
+			next := slices.Repeat([]int64{-never}, k.members+1)
+			for members, loss := range own {
+				for more, least := range row[:len(row)-members] {
+					next[members+more] = min(next[members+more], loss+least)
+				}
+			}
+			s.spend(k.members*k.members + len(types[t]))
+			row = next
+			rests[t] = append(rests[t], row)
+		}
+	}
+	return rests
+}
+
+// rest returns the least that is lost after some members are done with.
+func rest(lots []lot, rests [][]int64, done uint64) (least int64) {
+	for n, row := range rests {
+		least = max(least, row[len(row)-1-lots[n].of(done)])
+	}
+	return least
 }

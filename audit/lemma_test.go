@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
@@ -44,6 +45,17 @@ func drawModel(t *testing.T, r *rand.Rand) *model {
 			if len(snapshot.NodeTypes) > 0 {
 				j.CurrentNodeType, j.MoveTime = "0", span(10, 1000)
 			}
+		}
+		if len(snapshot.NodeTypes) > 0 && n > 0 && r.IntN(3) > 0 { // One of a sweep.
+			j = proto.CloneOf(snapshot.Jobs[n-1])
+			j.Id = fmt.Sprint(n)
+			more := r.Int32N(3) / 2 // Some are as fast as others on more nodes.
+			for k := range j.AllowedNodes {
+				snapshot.Jobs[n-1].AllowedNodes[k] += more
+			}
+		}
+		if len(snapshot.NodeTypes) > 0 {
+			j.EtaError = new(0.5)
 		}
 		snapshot.Jobs = append(snapshot.Jobs, j)
 	}

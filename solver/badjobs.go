@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // BadJobs is what becomes of a request in which a job has bad fields.
@@ -144,8 +145,14 @@ func (h Held) RestoreForecast(f Forecast) Forecast {
 	others := f.Jobs
 	f.Jobs = make([]JobForecast, len(h.snapshot.Jobs))
 	for i := range f.Jobs {
-		if f.Jobs[i].JobID = h.snapshot.Jobs[i].ID; h.bad[i] == nil {
+		job := &h.snapshot.Jobs[i]
+		if h.bad[i] == nil {
 			f.Jobs[i], others = others[0], others[1:]
+			continue
+		}
+		f.Jobs[i] = JobForecast{JobID: job.ID}
+		if now := time.Duration(0); job.CurrentNodes > 0 {
+			f.Jobs[i].Start, f.Jobs[i].StartLow, f.Jobs[i].StartHigh = &now, &now, &now
 		}
 	}
 	return f

@@ -238,7 +238,7 @@ func TestForecast(t *testing.T) {
 			snapshot: solver.Snapshot{TotalNodes: 4, Jobs: []solver.Job{pinned("large", time.Hour, 8, 0), held, pinned("b", time.Minute, 2, 0)}},
 			options:  solver.Options{BadJobs: solver.BadJobsHold},
 			want: solver.Forecast{
-				Jobs:      []solver.JobForecast{same("large", nil, nil), {JobID: "held"}, same("b", at(0, 0), at(1, 0))},
+				Jobs:      []solver.JobForecast{same("large", nil, nil), same("held", at(0, 0), nil), same("b", at(0, 0), at(1, 0))},
 				MeanTotal: *at(1, 0), Decisions: 1, Complete: true,
 			},
 		},

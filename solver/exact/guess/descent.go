@@ -295,7 +295,6 @@ func (d *Descent) smooth(clock *model.Clock, prices []float64, temperature float
 // covariance divided by the temperature.
 func (d *Descent) smoothKind(u *model.Kind, count float64, prices []float64, temperature float64) float64 {
 	n, set := &d.newton, &d.kinds.Columns[u.Class]
-	steps := len(prices)
 	d.net = d.net[:0]
 	best, most := 0, math.Inf(-1)
 	for m, c := range u.Active {
@@ -304,47 +303,41 @@ func (d *Descent) smoothKind(u *model.Kind, count float64, prices []float64, tem
 			best, most = m, net
 		}
 	}
-	// The mean and the covariance are those of the nodes beyond the best column's, which most
-	// jobs are sure of.
-	held := set.Held(u.Active[best])
 	sum := 1.0
-	clear(n.mean)
-	for m, c := range u.Active {
-		x := (d.net[m] - most) / temperature
-		if d.net[m] = 0; x < -sure || m == best {
-			continue
-		}
-		weight := math.Exp(x)
-		d.net[m] = weight
-		sum += weight
-		for t, nodes := range set.Held(c) {
-			n.mean[t] += weight * (nodes - held[t])
+	for m, net := range d.net {
+		d.net[m] = 0
+		if x := (net - most) / temperature; x >= -sure && m != best {
+			d.net[m] = math.Exp(x)
+			sum += d.net[m]
 		}
 	}
+	held := set.Held(u.Active[best])
 	for t, nodes := range held {
 		n.gradient[t] -= count * nodes
 	}
 	if sum == 1 {
 		return count * most
 	}
-	for t := range n.mean {
-		n.mean[t] /= sum
-		n.gradient[t] -= count * n.mean[t]
-	}
-	d.net[best] = 1
+	// The mean and the covariance are those of the nodes beyond the best column's, which most
+	// jobs are sure of. Its weight is the largest, so that little cancels out.
+	clear(n.mean)
 	for m, c := range u.Active {
 		if d.net[m] == 0 {
 			continue
 		}
-		weight := count * d.net[m] / sum / temperature
+		share := d.net[m] / sum
 		for t, nodes := range set.Held(c) {
-			n.away[t] = nodes - held[t] - n.mean[t]
-			scaled := weight * n.away[t]
-			row := n.hessian[t*steps : t*steps+t+1]
-			for u, away := range n.away[:len(row)] {
-				row[u] += scaled * away
+			beyond := nodes - held[t]
+			n.away[t] = beyond
+			if beyond != 0 {
+				n.mean[t] += share * beyond
+				n.addProduct(t, count*share*beyond/temperature, n.away)
 			}
 		}
+	}
+	for t, mean := range n.mean {
+		n.gradient[t] -= count * mean
+		n.addProduct(t, -count*mean/temperature, n.mean)
 	}
 	return count * (most + temperature*math.Log(sum))
 }

@@ -10,8 +10,8 @@ type newton struct {
 	move     []float64 // Newton's step
 	origin   []float64 // where a line search starts
 	centre   []float64 // where a round starts
-	mean     []float64 // scratch: a job's expected nodes per step
-	away     []float64 // scratch: a column's nodes beyond them
+	mean     []float64 // scratch: a job's expected nodes beyond them
+	away     []float64 // scratch: a column's nodes beyond the best one's
 }
 
 func newNewton(steps int) newton {
@@ -31,6 +31,14 @@ func newNewton(steps int) newton {
 func (n *newton) reset() {
 	clear(n.gradient)
 	clear(n.hessian)
+}
+
+// addProduct adds a multiple of a vector to a row of the Hessian.
+func (n *newton) addProduct(row int, factor float64, vector []float64) {
+	sums := n.hessian[row*n.steps:][:row+1]
+	for t, x := range vector[:len(sums)] {
+		sums[t] += factor * x
+	}
 }
 
 // solveNewton sets move to Newton's step, factorising the lower triangle of the Hessian, row

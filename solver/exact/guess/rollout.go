@@ -117,14 +117,18 @@ func (r *Rollout) lookAhead(clock *model.Clock, n int, j *model.Job, costOf func
 			cost, gain := costOf(n, t, k), j.Gain[t]
 			whole, part := cellsOf(share)
 			finished := gain + next[rolloutCells] - cost
-			for cell := range now {
-				value := finished
-				if at := cell + whole; at < rolloutCells {
-					served := float64(cell)/rolloutCells + share
-					value = gain*served + next[at] + part*(next[at+1]-next[at]) - cost
-				}
+			open := rolloutCells - whole // A job that was served less does not finish.
+			ahead := next[whole:]
+			for cell, from := range ahead[:open] {
+				served := float64(cell)/rolloutCells + share
+				value := gain*served + from + part*(ahead[cell+1]-from) - cost
 				if k == 0 || value > now[cell] {
 					now[cell] = value
+				}
+			}
+			for cell := open; cell < width; cell++ {
+				if k == 0 || finished > now[cell] {
+					now[cell] = finished
 				}
 			}
 		}

@@ -336,9 +336,13 @@ func addShiftedBelow(sum series, from *series, shift int, plus, lossLimit float6
 	offset := from.low + shift - sum.low
 	start := max(0, -offset)
 	end := min(len(from.at), len(sum.at)-offset)
-	for x := start; x < end; x++ {
-		if value := from.at[x] + plus; value < sum.at[x+offset] && value < lossLimit {
-			sum.at[x+offset] = value
+	if start >= end {
+		return
+	}
+	into := sum.at[start+offset : end+offset]
+	for x, value := range from.at[start:end] {
+		if value += plus; value < into[x] && value < lossLimit {
+			into[x] = value
 		}
 	}
 }

@@ -41,7 +41,7 @@ const (
 	// maxSweeps limits the pairs of sweeps, sweepGain is the share of the limit
 	// that a pair must add to the bound for another to follow.
 	maxSweeps = 30
-	sweepGain = 1e-3
+	sweepGain = 5e-3
 	// maxSweepWork limits the additions of one sweep; a larger core is not swept.
 	maxSweepWork = 20_000_000
 )
@@ -234,11 +234,7 @@ func (l *lookAhead) enclose() {
 func (l *lookAhead) behind(n int) {
 	l.rest[n] = l.rest[n+1] + l.kept[n]
 	for t := range l.steps {
-		sum := l.memory.after.infinite(l.low[n][t], l.high[n][t])
-		for x, excess := range l.levels[n][t] {
-			addShiftedBelow(sum, &l.after[n+1][t], -int(excess), l.split[n][t][x], math.Inf(1))
-		}
-		l.after[n][t] = sum.trimmed()
+		l.after[n][t] = l.shifted(&l.memory.after, &l.after[n+1][t], n, t, -1, l.low[n][t], l.high[n][t])
 	}
 }
 
@@ -246,12 +242,26 @@ func (l *lookAhead) behind(n int) {
 // n.
 func (l *lookAhead) ahead(n int) {
 	for t := range l.steps {
-		sum := l.memory.before.infinite(l.low[n+1][t], l.high[n+1][t])
-		for x, excess := range l.levels[n][t] {
-			addShiftedBelow(sum, &l.before[n][t], int(excess), l.split[n][t][x], math.Inf(1))
-		}
-		l.before[n+1][t] = sum.trimmed()
+		l.before[n+1][t] = l.shifted(&l.memory.before, &l.before[n][t], n, t, 1, l.low[n+1][t], l.high[n+1][t])
 	}
+}
+
+// shifted returns the least of u of job n in step t plus a function shifted by its excess nodes,
+// in the direction given, within [low, high].
+func (l *lookAhead) shifted(memory *cellMemory, from *series, n, t, direction, low, high int) series {
+	first, last := high+1, low-1
+	for x, excess := range l.levels[n][t] {
+		if !math.IsInf(l.split[n][t][x], 1) {
+			shift := direction * int(excess)
+			first, last = min(first, from.low+shift), max(last, from.high()+shift)
+		}
+	}
+	first = max(first, low)
+	sum := memory.infinite(first, max(first-1, min(last, high)))
+	for x, excess := range l.levels[n][t] {
+		addShiftedBelow(sum, from, direction*int(excess), l.split[n][t][x], math.Inf(1))
+	}
+	return sum.trimmed()
 }
 
 // share shares out anew what is known of job n, and drops its plans that reach the
@@ -320,8 +330,12 @@ func leastSum(a, b *series, shift int) float64 {
 	start := max(0, -offset)
 	end := min(len(a.at), len(b.at)-offset)
 	least := math.Inf(1)
-	for x := start; x < end; x++ {
-		if sum := a.at[x] + b.at[x+offset]; sum < least {
+	if start >= end {
+		return least
+	}
+	with := b.at[start+offset : end+offset]
+	for x, value := range a.at[start:end] {
+		if sum := value + with[x]; sum < least {
 			least = sum
 		}
 	}

@@ -115,6 +115,7 @@ func (p *pricer) price(clock *model.Clock, j *model.Job, prices []float64, allow
 	for t := range steps {
 		shares, gain := j.Shares(t), j.Gain[t]
 		closed, after, endless := p.outlook.least[t+1], j.Tail[t+1], p.outlook.reach[t+1]
+		finished := after - closed
 		layer := p.layers[t]
 		if best > cut { // Since its labels were made.
 			layer = slices.DeleteFunc(layer, func(l label) bool { return p.outlook.most(j, t, l.share, l.value) <= best })
@@ -138,7 +139,7 @@ func (p *pricer) price(clock *model.Clock, j *model.Job, prices []float64, allow
 				share := from.share + served
 				if share < model.Finished {
 					value := from.value + gain*share - cost
-					if value+min(after-closed, after*share+endless) > best {
+					if value+finished > best && value+(after*share+endless) > best {
 						longer = append(longer, label{share: share, value: value, parent: int32(n), choice: uint8(k)})
 					}
 				} else if value := from.value + j.Tail[t] - cost - closed; value > best {

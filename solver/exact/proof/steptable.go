@@ -159,13 +159,14 @@ func span(options []option) (lo, hi int) {
 
 // trimmed cuts the infinite ends off.
 func (s series) trimmed() series {
-	for len(s.at) > 0 && math.IsInf(s.at[0], 1) {
-		s.low, s.at = s.low+1, s.at[1:]
+	from, to := 0, len(s.at)
+	for from < to && math.IsInf(s.at[from], 1) {
+		from++
 	}
-	for len(s.at) > 0 && math.IsInf(s.at[len(s.at)-1], 1) {
-		s.at = s.at[:len(s.at)-1]
+	for to > from && math.IsInf(s.at[to-1], 1) {
+		to--
 	}
-	return s
+	return series{low: s.low + from, at: s.at[from:to]}
 }
 
 // leftOver turns a least-loss function of the nodes taken into one of the nodes

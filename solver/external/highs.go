@@ -159,19 +159,20 @@ func (f *file) solution() subprocess.Solution {
 	default:
 		f.fail(`want "Feasible", "Infeasible" or "None", not %.100q`, quality)
 	}
-	s.Objective = f.value("Objective")
+	_, s.Objective = f.field("Objective")
 	if math.IsNaN(s.Objective) {
 		f.fail("the objective is not a number")
 	}
-	columns := f.count("# Columns")
+	_, columns := f.field("# Columns")
 	s.Values = make(map[string]float64)
-	for range columns {
-		if f.err != nil {
-			return s
+	for n := 0.0; n < columns && f.err == nil; n++ {
+		name, value := f.field("")
+		if _, twice := s.Values[name]; twice {
+			f.fail("%s has two values", name)
 		}
-		f.column(s.Values)
+		s.Values[name] = value
 	}
-	f.count("# Rows")
+	f.field("# Rows")
 	return s
 }
 
@@ -220,40 +221,13 @@ func (f *file) expect(want string) {
 	}
 }
 
-// value reads a line of a keyword and a number.
-func (f *file) value(keyword string) float64 {
+// field reads a line of a keyword, or where that is "" of any name, and a number.
+func (f *file) field(keyword string) (name string, value float64) {
 	line := f.line()
-	text, found := strings.CutPrefix(line, keyword+" ")
-	value, err := strconv.ParseFloat(text, 64)
-	if !found || err != nil {
-		f.fail("want %s and a number, not %.100q", keyword, line)
+	space := strings.LastIndexByte(line, ' ')
+	value, err := strconv.ParseFloat(line[space+1:], 64)
+	if name = line[:max(0, space)]; space < 0 || err != nil || keyword != "" && name != keyword {
+		f.fail("want %s and a number, not %.100q", cmp.Or(keyword, "the name of a column"), line)
 	}
-	return value
-}
-
-// count reads a line of a keyword and a number of lines to follow.
-func (f *file) count(keyword string) int {
-	line := f.line()
-	text, found := strings.CutPrefix(line, keyword+" ")
-	count, err := strconv.Atoi(text)
-	if !found || err != nil || count < 0 {
-		f.fail("want %s and a number of lines, not %.100q", keyword, line)
-		return 0
-	}
-	return count
-}
-
-// column reads the line of a column, its name and its value.
-func (f *file) column(values map[string]float64) {
-	line := f.line()
-	name, text, found := strings.Cut(line, " ")
-	value, err := strconv.ParseFloat(text, 64)
-	if !found || err != nil {
-		f.fail("want the name of a column and its value, not %.100q", line)
-		return
-	}
-	if _, twice := values[name]; twice {
-		f.fail("%s has two values", name)
-	}
-	values[name] = value
+	return name, value
 }

@@ -63,7 +63,7 @@ func TestHiGHS(t *testing.T) {
 			"no number":                 {Content: file("Optimal", "Feasible\nObjective 1\n# Columns 1\nx one\n"), Error: "line 8: want the name"},
 			"no objective":              {Content: file("Optimal", "Feasible\nObjective\n"), Error: "line 6: want Objective and a number"},
 			"an objective of NaN":       {Content: file("Optimal", "Feasible\nObjective nan\n"), Error: "line 6: the objective is not a number"},
-			"a negative count":          {Content: file("Optimal", "Feasible\nObjective 1\n# Columns -1\n"), Error: "line 7: want # Columns"},
+			"a negative count":          {Content: file("Optimal", "Feasible\nObjective 1\n# Columns -1\nx 1\n"), Error: "line 8: want # Rows"},
 			"a count too many":          {Content: file("Optimal", "Feasible\nObjective 1\n# Columns 999999999999\nx 1\n"), Error: "ends before line 9"},
 			"one value too many":        {Content: file("Optimal", "Feasible\nObjective 1\n# Columns 2\nx 1\nx 1\n"), Error: "line 9: x has two values"},
 			"a quality of another kind": {Content: file("Optimal", "Good\n"), Error: `not "Good"`},

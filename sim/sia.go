@@ -96,10 +96,7 @@ func bestOptions(ctx context.Context, s *solver.Snapshot, options [][]siaOption)
 		job := &s.Jobs[i]
 		p.Jobs, p.Now = append(p.Jobs, list), append(p.Now, plain(holding{job.CurrentNodes, job.CurrentNodeType}))
 	}
-	found, err := nodetypes.Solve(model.NewClock(ctx, siaClock), &p, nodetypes.Usual())
-	if err != nil {
-		return nil, Decision{}, err
-	}
+	found := nodetypes.Solve(model.NewClock(ctx, siaClock), &p, nodetypes.Usual())
 	decision := Decision{Reason: solver.ReasonFeasible}
 	if (found.Bound-found.Value)/math.Abs(found.Bound) <= solver.OptimalGap {
 		decision.Reason = solver.ReasonOptimal

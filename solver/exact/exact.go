@@ -39,7 +39,7 @@ func (*Solver) Name() solver.BackendName { return solver.BackendExact }
 func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.SolveOptions) (solver.Result, error) {
 	clock := model.NewClock(ctx, s.effort.Quantum)
 	if p.TypeNodes != nil {
-		return solveTypes(clock, p, options)
+		return solveTypes(clock, p, options), nil
 	}
 	memory := s.memories.Get().(*proof.Memory)
 	defer s.memories.Put(memory)

@@ -14,11 +14,8 @@ import (
 const priceGap = 2
 
 // solveTypes solves a problem with node types.
-func solveTypes(clock *model.Clock, p *solver.Problem, options solver.SolveOptions) (solver.Result, error) {
-	found, err := searchTypes(clock, p, options.RelativeGap, options.Incumbent)
-	if err != nil {
-		return solver.Result{}, err
-	}
+func solveTypes(clock *model.Clock, p *solver.Problem, options solver.SolveOptions) solver.Result {
+	found := searchTypes(clock, p, options.RelativeGap, options.Incumbent)
 	result := solver.Result{
 		Plan: solver.NewPlan(len(p.Jobs), 1), Bound: found.Bound, NodePrices: found.Prices, Contradiction: found.Contradiction,
 		Detail: fmt.Sprintf("states searched: %d", found.States),
@@ -43,20 +40,20 @@ func solveTypes(clock *model.Clock, p *solver.Problem, options solver.SolveOptio
 	}
 	// The choice is within the bound to the last digit; its objective is a sum with less of them.
 	result.Bound = max(result.Bound, p.Objective(result.Plan))
-	return result, nil
+	return result
 }
 
 // boundTypes returns what Solver.Bound does for a problem with node types.
 func boundTypes(clock *model.Clock, p *solver.Problem) (bound float64, nodePrices []float64) {
-	found, err := searchTypes(clock, p, priceGap, nil)
-	if err != nil || math.IsInf(found.Bound, 1) {
+	found := searchTypes(clock, p, priceGap, nil)
+	if math.IsInf(found.Bound, 1) {
 		return p.Ceiling(), nil
 	}
 	return found.Bound, found.Prices
 }
 
 // searchTypes searches a problem with node types, from an incumbent if that is legal.
-func searchTypes(clock *model.Clock, p *solver.Problem, gap float64, incumbent solver.Plan) (nodetypes.Result, error) {
+func searchTypes(clock *model.Clock, p *solver.Problem, gap float64, incumbent solver.Plan) nodetypes.Result {
 	in := nodetypes.Problem{
 		Capacity: p.TypeNodes, Jobs: make([][]nodetypes.Option, len(p.Jobs)),
 		Now: make([]nodetypes.Holding, len(p.Jobs)), Start: make([]int, len(p.Jobs)), Gap: gap,

@@ -1,7 +1,6 @@
 package nodetypes
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -95,11 +94,8 @@ type search struct {
 }
 
 // Solve returns the best choice with a proof, unless time, Gap or the effort ends the search
-// before. The error is for a problem that is not as its fields' comments say.
-func Solve(clock *model.Clock, p *Problem, effort Effort) (Result, error) {
-	if err := p.validate(); err != nil {
-		return Result{}, err
-	}
+// before.
+func Solve(clock *model.Clock, p *Problem, effort Effort) Result {
 	s := &search{Problem: p, clock: clock, effort: effort, bound: math.Inf(1), choice: slices.Clone(p.Start)}
 	s.value = p.valueOf(s.choice)
 	prices, complete := s.run()
@@ -116,34 +112,7 @@ func Solve(clock *model.Clock, p *Problem, effort Effort) (Result, error) {
 	if r.Contradiction != "" {
 		r.Bound, r.Complete = math.Inf(1), false
 	}
-	return r, nil
-}
-
-func (p *Problem) validate() error {
-	if len(p.Capacity) == 0 || len(p.Capacity) > MaxTypes {
-		return fmt.Errorf("%d types; want 1 to %d", len(p.Capacity), MaxTypes)
-	}
-	if len(p.Start) != len(p.Jobs) || len(p.Now) != len(p.Jobs) {
-		return errors.New("want a start and a holding of each job")
-	}
-	for i, options := range p.Jobs {
-		for n := range options {
-			o := &options[n]
-			if o.Type < 0 || int(o.Type) >= len(p.Capacity) || o.Nodes < 0 || int(o.Nodes) > p.Capacity[o.Type] || o.Nodes == 0 && o.Type != 0 {
-				return fmt.Errorf("option %d of job %d is %d nodes of type %d; want what fits its type", n, i, o.Nodes, o.Type)
-			}
-			if math.IsNaN(o.Value) || math.IsInf(o.Value, 0) {
-				return fmt.Errorf("option %d of job %d has the value %g", n, i, o.Value)
-			}
-		}
-		if p.Start[i] < 0 || p.Start[i] >= len(options) {
-			return fmt.Errorf("job %d starts at option %d of %d", i, p.Start[i], len(options))
-		}
-	}
-	if free := p.free(p.Start); slices.Min(free) < 0 {
-		return fmt.Errorf("the start exceeds the capacities %v: it leaves %v", p.Capacity, free)
-	}
-	return nil
+	return r
 }
 
 // free returns the nodes of each type that a choice leaves.

@@ -57,10 +57,10 @@ func try(ctx context.Context, backend solver.Backend, p *solver.Problem, options
 // longestDetail is how many bytes of what a backend says of its attempt are kept.
 const longestDetail = 1000
 
-// legible returns text fit for a report: UTF-8, on one line, and short.
-func legible(text string) string {
-	if len(text) > longestDetail {
-		text = text[:longestDetail] + "…"
+// legible returns text fit for a report: UTF-8, on one line, and of no more than so many bytes.
+func legible(text string, most int) string {
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
 	}
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -91,16 +91,16 @@ func solve(
 // tell, and describes it for people. Verification may still refute an answer.
 func Outcome(p *solver.Problem, result solver.Result, err error) (outcome solver.Outcome, detail string) {
 	if err != nil {
-		return outcomeOf(err), legible(err.Error())
+		return outcomeOf(err), legible(err.Error(), longestDetail)
 	}
 	check := p.Check
 	if result.Heuristic {
 		check = p.CheckWaiting
 	}
 	if err := check(result.Plan); err != nil {
-		return solver.OutcomeInvalidPlan, legible(err.Error())
+		return solver.OutcomeInvalidPlan, legible(err.Error(), longestDetail)
 	}
-	return solver.OutcomeAnswered, legible(result.Detail)
+	return solver.OutcomeAnswered, legible(result.Detail, longestDetail)
 }
 
 // outcomeOf returns what an error of a backend means.

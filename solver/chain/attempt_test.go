@@ -18,12 +18,12 @@ func TestLegibleDetail(t *testing.T) {
 		"control":       {"\x1b[31m\x00", "\ufffd[31m\ufffd"},
 		"no text":       {"a\xffb\xc3", "a\ufffdb\ufffd"},
 		"much":          {strings.Repeat("x", 5000), strings.Repeat("x", longestDetail) + "…"},
-		"a cut letter":  {strings.Repeat("x", longestDetail-1) + "ß" + "yz", strings.Repeat("x", longestDetail-1) + "\ufffd…"},
+		"a cut letter":  {strings.Repeat("x", longestDetail-1) + "ß" + "yz", strings.Repeat("x", longestDetail-1) + "…"},
 		"just not much": {strings.Repeat("x", longestDetail), strings.Repeat("x", longestDetail)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := legible(test.detail); got != test.want || !utf8.ValidString(got) {
+			if got := legible(test.detail, longestDetail); got != test.want || !utf8.ValidString(got) {
 				t.Errorf("legible(%q) = %q; want %q", test.detail, got, test.want)
 			}
 		})

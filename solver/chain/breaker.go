@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -153,13 +152,5 @@ func (b *Breaker) settle(ticket int, says verdict, detail string) {
 
 // causeOf returns a failure's detail in brief, without what goes without saying.
 func causeOf(detail string) string {
-	detail = strings.TrimPrefix(detail, solver.ErrUnavailable.Error()+": ")
-	if len(detail) <= longestCause {
-		return detail
-	}
-	end := longestCause
-	for end > 0 && !utf8.RuneStart(detail[end]) {
-		end--
-	}
-	return detail[:end] + "…"
+	return legible(strings.TrimPrefix(detail, solver.ErrUnavailable.Error()+": "), longestCause)
 }

@@ -170,7 +170,7 @@ func (r *run) try(ctx context.Context, backend solver.Backend) answer {
 	}
 	a, err := breaker.guard(ctx, end, func() answer { return r.tryAndVerify(ctx, end, breaker.Backend) })
 	if err != nil {
-		a.Attempt = solver.Attempt{Backend: breaker.Name(), Outcome: solver.OutcomeUnavailable, Detail: legible(err.Error())}
+		a.Attempt = solver.Attempt{Backend: breaker.Name(), Outcome: solver.OutcomeUnavailable, Detail: legible(err.Error(), longestDetail)}
 	}
 	return a
 }

@@ -22,7 +22,7 @@ type Model struct {
 	integers    int // columns before this one are integer, the others continuous
 	families    []family
 	rows        []row
-	terms       []term // of all rows, one row after the other
+	terms       []term // of the row that is added next
 	cells       []cell // of job i and step t at i*Steps + t
 	scale       float64
 }
@@ -87,7 +87,7 @@ type row struct {
 	position position
 	sense    sense
 	right    float64
-	end      int // end of its terms
+	terms    []term
 }
 
 // term is a coefficient times a column.
@@ -249,16 +249,8 @@ func (m *Model) addTerm(coefficient float64, column int) {
 
 // addRow makes a row of the terms added since the last one.
 func (m *Model) addRow(at position, s sense, right float64) {
-	m.rows = append(m.rows, row{family: len(m.families) - 1, position: at, sense: s, right: right, end: len(m.terms)})
-}
-
-// rowTerms returns the terms of row i.
-func (m *Model) rowTerms(i int) []term {
-	begin := 0
-	if i > 0 {
-		begin = m.rows[i-1].end
-	}
-	return m.terms[begin:m.rows[i].end]
+	m.rows = append(m.rows, row{family: len(m.families) - 1, position: at, sense: s, right: right, terms: m.terms})
+	m.terms = nil
 }
 
 // at returns the position of a job and a step, both counted from 0.

@@ -44,7 +44,7 @@ func (m *Model) writeColumns(f io.Writer) {
 	}
 	entries := make([][]entry, len(m.columns))
 	for i := range m.rows {
-		for _, t := range m.rowTerms(i) {
+		for _, t := range m.rows[i].terms {
 			entries[t.column] = append(entries[t.column], entry{i, t.coefficient})
 		}
 	}

@@ -61,9 +61,7 @@ func (l *Loop) decide(ctx context.Context, w *world.World, trigger string) error
 		l.last, l.dirty = began, dirty
 		return err
 	}
-	report := &DecisionReport{
-		ID: l.pool.Name + "-" + w.Now.UTC().Format("20060102T150405.000Z"), Time: w.Now, Trigger: trigger,
-	}
+	report := &DecisionReport{ID: l.pool.Name + "-" + w.Now.UTC().Format("20060102T150405.000Z"), Trigger: trigger}
 	answer, r, result, err := l.answer(ctx, w, report.ID, trigger)
 	report.Jobs, report.Left = len(r.Jobs), len(r.Left)
 	if result == resultDecided {

@@ -330,7 +330,7 @@ func TestDrawnEvents(t *testing.T) {
 				c.passes(1)
 			}
 			if n, _ := c.job("last"); n == 0 {
-				t.Fatalf("all is well for 45 minutes, and a job has not started, after %s; jobs %v, nodes %v\n%+v", strings.Join(history, ", "), held(), d.onNodes(), c.loop.Report())
+				t.Fatalf("all is well for 45 minutes, and a job has not started, after %s; jobs %v, nodes %v\n%+v", strings.Join(history, ", "), held(), d.onNodes(), c.loop.Report().Decision)
 			}
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/elastalloc/elastalloc/kube/controller"
 	"github.com/elastalloc/elastalloc/kube/internal/prometheustest"
 	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
+	"github.com/elastalloc/elastalloc/kube/world"
 )
 
 // TestPrometheus has a real Prometheus scrape remaining times, each of which is used, with
@@ -61,12 +62,12 @@ done{namespace="default",job_name="now"} 0.75 %[1]d
 		return c
 	}
 	failures := func(c *cluster) float64 { return c.count("query_failures_total", "") }
-	jobs := func(c *cluster) map[string]controller.JobReport {
-		reports := make(map[string]controller.JobReport)
-		for _, j := range c.loop.Report().Jobs {
-			reports[strings.TrimPrefix(j.Job, "Job/default/")] = j
+	jobs := func(c *cluster) map[string]*world.Job {
+		jobs := make(map[string]*world.Job)
+		for _, j := range c.loop.Report().World.Jobs {
+			jobs[j.Object.GetName()] = j
 		}
-		return reports
+		return jobs
 	}
 
 	c := ask("left # of each job", config.Seconds, nil)
@@ -80,17 +81,11 @@ done{namespace="default",job_name="now"} 0.75 %[1]d
 		"other":    {"ended", "no source tells its remaining time"},
 	} {
 		j := jobs(c)[name]
-		if string(j.Source) != want.source || !strings.Contains(j.Why, want.why) || j.Pinned != "" {
-			t.Errorf("%s: %s, %q by %q; want %s, %q", name, j.Pinned, j.Why, j.Source, want.source, want.why)
+		if string(j.Estimate.Source) != want.source || !strings.Contains(j.Guessed, want.why) || j.Pinned != "" {
+			t.Errorf("%s: %s, %q by %q; want %s, %q", name, j.Pinned, j.Guessed, j.Estimate.Source, want.source, want.why)
 		}
 	}
-	age := func(c *cluster, name string) time.Duration {
-		d, err := time.ParseDuration(jobs(c)[name].Age)
-		if err != nil {
-			t.Error(name, err)
-		}
-		return d
-	}
+	age := func(c *cluster, name string) time.Duration { return jobs(c)[name].Estimate.Age }
 	if now, late := age(c, "now"), age(c, "late"); late < 4*time.Minute || now > late-3*time.Minute {
 		t.Errorf("the ages are %v and %v; want about 0 and 4m", now, late)
 	}
@@ -100,8 +95,8 @@ done{namespace="default",job_name="now"} 0.75 %[1]d
 
 	// As much again for each share as it took so far, which is all that ratios say.
 	c = ask("done", config.Ratio, map[string]string{"work": "8000h"})
-	if j := jobs(c)["now"]; j.Source != "query" || !strings.HasPrefix(j.Remaining, "1999h59m") && j.Remaining != "2000h0m0s" {
-		t.Errorf("a quarter of 8000h is %s by %s", j.Remaining, j.Source)
+	if e := jobs(c)["now"].Estimate; e.Source != world.SourceQuery || e.Remaining < 2000*time.Hour-time.Minute || e.Remaining > 2000*time.Hour {
+		t.Errorf("a quarter of 8000h is %v by %s", e.Remaining, e.Source)
 	}
 
 	for name, query := range map[string]string{
@@ -117,15 +112,15 @@ done{namespace="default",job_name="now"} 0.75 %[1]d
 				t.Errorf("%s: no query failed", name)
 			}
 			for _, j := range jobs(c) {
-				if got := string(j.Source) + string(j.Pinned); got != want {
-					t.Errorf("%s: %s is %s; want %s", name, j.Job, got, want)
+				if got := string(j.Estimate.Source) + string(j.Pinned); got != want {
+					t.Errorf("%s: %s is %s; want %s", name, j.ID, got, want)
 				}
 			}
 		}
 	}
 	c = ask("left > 1e9", config.Seconds, nil)
-	if j := jobs(c)["now"]; j.Source != "ended" || failures(c) != 0 {
-		t.Errorf("after an empty answer a job is estimated by %s and %v queries failed; want ended and none", j.Source, failures(c))
+	if j := jobs(c)["now"]; j.Estimate.Source != "ended" || failures(c) != 0 {
+		t.Errorf("after an empty answer a job is estimated by %s and %v queries failed; want ended and none", j.Estimate.Source, failures(c))
 	}
 
 	// A Prometheus that goes away: what it said goes on, until it is too old.
@@ -137,7 +132,7 @@ done{namespace="default",job_name="now"} 0.75 %[1]d
 	}{{6 * time.Minute, "query"}, {6 * time.Minute, "ended"}} {
 		c.now = c.now.Add(later.than)
 		c.passes(2)
-		if j := jobs(c)["now"]; string(j.Source)+string(j.Pinned) != later.want || failures(c) == 0 {
+		if j := jobs(c)["now"]; string(j.Estimate.Source)+string(j.Pinned) != later.want || failures(c) == 0 {
 			t.Errorf("without Prometheus a job is %+v, and %v queries failed; want %s", j, failures(c), later.want)
 		}
 	}

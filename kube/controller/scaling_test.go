@@ -127,7 +127,7 @@ func TestSpotNotice(t *testing.T) {
 	c.scales = true
 	c.passes(5)
 	c.want(map[string]int{"first": 7})
-	if r := c.loop.Report(); r.Nodes.Leaving != 1 || r.Nodes.Usable != 7 {
+	if r := c.loop.Report().World; r.Nodes.Leaving != 1 || r.Nodes.Usable != 7 {
 		t.Errorf("nodes are %+v; want one that leaves and 7 usable", r.Nodes)
 	}
 	// Once it is gone, another one is asked for.

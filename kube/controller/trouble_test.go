@@ -243,7 +243,7 @@ func TestRefusedInABusyPool(t *testing.T) {
 		for came := c.now; c.now.Sub(came) < 15*time.Second; {
 			c.passes(1)
 		}
-		for _, j := range c.loop.Report().Jobs {
+		for _, j := range c.loop.Report().World.Jobs {
 			if j.Pinned == world.Refused {
 				pinned++
 			}

@@ -44,9 +44,9 @@ func TestUnused(t *testing.T) {
 					had += c.now.Sub(last)
 				}
 				if test.quota == 0 {
-					for _, j := range c.loop.Report().Jobs {
+					for _, j := range c.loop.Report().World.Jobs {
 						if j.Pinned == world.PastItsEnd {
-							t.Fatalf("%s: %s", j.Job, j.Why)
+							t.Fatalf("%s: %s", j.ID, j.Why)
 						}
 					}
 				}

@@ -128,15 +128,11 @@ func (l *Loop) kueue(ctx context.Context) (*world.Kueue, error) {
 	if !l.Kueue {
 		return nil, nil
 	}
-	var lists [3]unstructured.UnstructuredList
 	var objects [3][]*unstructured.Unstructured
 	for i, gvk := range kueueKinds() {
-		lists[i].SetGroupVersionKind(gvk)
-		if err := l.Client.List(ctx, &lists[i], client.UnsafeDisableDeepCopy); err != nil {
-			return nil, fmt.Errorf("list %s: %w", gvk.Kind, err)
-		}
-		for j := range lists[i].Items {
-			objects[i] = append(objects[i], &lists[i].Items[j])
+		var err error
+		if objects[i], err = l.list(ctx, l.Client, gvk, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, err
 		}
 	}
 	return &world.Kueue{Workloads: objects[0], LocalQueues: objects[1], ClusterQueues: objects[2]}, nil

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -16,7 +17,8 @@ import (
 // skips the test, but in CI, where the environment has CI, it fails it.
 func Program(tb testing.TB, name solver.BackendName) string {
 	tb.Helper()
-	candidates := []string{string(name), filepath.Join(moduleRoot(tb), ".tools", "bin", string(name))}
+	_, here, _, _ := runtime.Caller(0)
+	candidates := []string{string(name), filepath.Join(filepath.Dir(here), "..", "..", ".tools", "bin", string(name))}
 	if named := environment("ELASTALLOC_" + strings.ToUpper(string(name))); named != "" {
 		candidates = []string{named}
 	}
@@ -36,23 +38,4 @@ func Program(tb testing.TB, name solver.BackendName) string {
 // is not an input of a test but a fact about where it runs.
 func environment(name string) string {
 	return os.Getenv(name) //nolint:forbidigo // See above.
-}
-
-// moduleRoot returns the folder with go.mod that the test's folder is in.
-func moduleRoot(tb testing.TB) string {
-	tb.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		tb.Fatalf("finding the module root: %v", err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir
-		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			tb.Fatal("finding the module root: no go.mod above the test's directory")
-		}
-		dir = parent
-	}
 }

@@ -222,16 +222,15 @@ func (p *Problem) admitGroups() {
 	}
 }
 
-// GroupNodes returns the nodes of every group of p under a plan in the given step, counted
-// from 0.
-func (p *Problem) GroupNodes(plan Plan, step int) []int {
+// GroupNodes returns the nodes of every group of p under a plan in the first step.
+func (p *Problem) GroupNodes(plan Plan) []int {
 	nodes := make([]int, len(p.Groups))
 	if len(nodes) == 0 {
 		return nodes // What the jobs have for a group is not looked at.
 	}
 	for i := range plan {
 		for g := p.Jobs[i].Group; g >= 0; g = p.Groups[g].Parent {
-			nodes[g] += plan[i][step]
+			nodes[g] += plan[i][0]
 		}
 	}
 	return nodes
@@ -241,7 +240,7 @@ func (p *Problem) GroupNodes(plan Plan, step int) []int {
 // the first step.
 func (p *Problem) shortfall(plan Plan) float64 {
 	short := 0
-	for g, nodes := range p.GroupNodes(plan, 0) {
+	for g, nodes := range p.GroupNodes(plan) {
 		short += max(0, p.Groups[g].Floor-nodes)
 	}
 	return p.QuotaPrice * float64(short)
@@ -253,7 +252,7 @@ func (p *Problem) reportGroups(s *Snapshot, plan Plan) []GroupReport {
 		return nil
 	}
 	reports := make([]GroupReport, len(p.Groups))
-	for g, nodes := range p.GroupNodes(plan, 0) {
+	for g, nodes := range p.GroupNodes(plan) {
 		reports[g] = GroupReport{ID: s.Groups[g].ID, Nodes: nodes, Short: max(0, p.Groups[g].Floor-nodes)}
 	}
 	return reports

@@ -47,7 +47,6 @@ func (p *Problem) check(plan Plan, waiting bool) error {
 	if len(plan) != len(p.Jobs) {
 		return fmt.Errorf("plan has %d jobs; the problem has %d", len(plan), len(p.Jobs))
 	}
-	used := make([]int, p.Steps)
 	for i, row := range plan {
 		if len(row) != p.Steps {
 			return fmt.Errorf("plan of job %d has %d steps; the horizon has %d", i, len(row), p.Steps)
@@ -57,18 +56,29 @@ func (p *Problem) check(plan Plan, waiting bool) error {
 				return fmt.Errorf("plan gives job %d %s nodes in step %d; its legal sizes are %v",
 					i, p.describe(k), t+1, p.describe(p.Jobs[i].Sizes...))
 			}
-			used[t] += OptionNodes(k)
 		}
 	}
-	for t, nodes := range used {
-		if nodes > p.Capacity[t] {
-			return fmt.Errorf("plan uses %d nodes in step %d; the pool has %d", nodes, t+1, p.Capacity[t])
+	for t := range p.Steps {
+		pool := p.Capacity[t]
+		room := NewRoom(pool, p.TypeNodes, p.Groups)
+		for i := range plan {
+			room.Take(p.Jobs[i].Group, plan[i][t])
+		}
+		if room.Idle < 0 {
+			return fmt.Errorf("plan uses %d nodes in step %d; the pool has %d", pool-room.Idle, t+1, pool)
+		}
+		for g, left := range room.types {
+			if nodes := p.TypeNodes[g]; left < 0 {
+				return fmt.Errorf("plan uses %d nodes of type %d; the pool has %d", nodes-left, g, nodes)
+			}
+		}
+		for g, left := range room.left {
+			if limit := p.Groups[g].Limit; left < 0 {
+				return fmt.Errorf("plan gives group %d %d nodes in step %d; its limit is %d", g, limit-left, t+1, limit)
+			}
 		}
 	}
-	if err := p.checkTypes(plan); err != nil {
-		return err
-	}
-	return p.checkLimits(plan)
+	return nil
 }
 
 // describe writes options for people, with the position of their type if there are types.
@@ -83,38 +93,6 @@ func (p *Problem) describe(options ...int) string {
 		return parts[0]
 	}
 	return fmt.Sprint(parts)
-}
-
-// checkTypes returns nil if no type has less nodes than a plan of legal sizes uses.
-func (p *Problem) checkTypes(plan Plan) error {
-	if p.TypeNodes == nil {
-		return nil
-	}
-	used := make([]int, len(p.TypeNodes))
-	for i := range plan {
-		used[OptionType(plan[i][0])] += OptionNodes(plan[i][0])
-	}
-	for g, nodes := range used {
-		if nodes > p.TypeNodes[g] {
-			return fmt.Errorf("plan uses %d nodes of type %d; the pool has %d", nodes, g, p.TypeNodes[g])
-		}
-	}
-	return nil
-}
-
-// checkLimits returns nil if no group exceeds its limit under a plan of legal sizes.
-func (p *Problem) checkLimits(plan Plan) error {
-	if len(p.Groups) == 0 {
-		return nil
-	}
-	for t := range p.Steps {
-		for g, nodes := range p.GroupNodes(plan, t) {
-			if limit := p.Groups[g].Limit; nodes > limit {
-				return fmt.Errorf("plan gives group %d %d nodes in step %d; its limit is %d", g, nodes, t+1, limit)
-			}
-		}
-	}
-	return nil
 }
 
 // Objective returns the objective of a legal plan: the sum of the values of its

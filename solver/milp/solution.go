@@ -78,7 +78,7 @@ func (m *Model) values(plan solver.Plan) []float64 {
 	for i := range plan {
 		progress[i] = m.problem.Jobs[i].Progress(plan[i])
 	}
-	groups := m.problem.GroupNodes(plan, 0)
+	groups := m.problem.GroupNodes(plan)
 	values := make([]float64, len(m.columns))
 	for i := range m.columns {
 		c := &m.columns[i]

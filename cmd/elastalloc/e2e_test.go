@@ -114,6 +114,7 @@ func TestServerShowsHealthAndMetrics(t *testing.T) {
 		`elastalloc_snapshot_jobs_sum 4`,
 		`elastalloc_backend_up{backend="exact"} 1`,
 		`elastalloc_build_info{`,
+		"go_gc_gogc_percent 400",
 		`grpc_server_handled_total{grpc_code="OK",grpc_method="Allocate",`)
 }
 

@@ -138,7 +138,7 @@ func startBesieged(t *testing.T, siege siege, overTLS bool) *besieged {
 	if siege.chart {
 		s.limit = 1 << 30
 		flags = []string{"--max-jobs=10000", "--max-queue=64", "--max-inflight=4"}
-		env = append(os.Environ(), "GOMEMLIMIT=768MiB", "GOGC=400")
+		env = append(os.Environ(), "GOMEMLIMIT=768MiB")
 	}
 	if siege.recorded {
 		flags = append(flags, "--record="+t.TempDir())

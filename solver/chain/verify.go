@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -13,11 +14,35 @@ import (
 const claimTolerance = 1e-6
 
 // verifiedBetter reports whether the verification of an answer found a plan that is
-// better by more than rounding.
+// better by more than rounding, or as good with fewer changes: MILP solvers take any optimum.
 func (r *run) verifiedBetter(a answer) bool {
 	own := r.verification
-	return own != nil && own.Outcome == solver.OutcomeAnswered && own.Backend != a.Backend &&
-		solver.RelativeGap(a.objective, own.objective) > boundNoise
+	if own == nil || own.Outcome != solver.OutcomeAnswered || own.Backend == a.Backend {
+		return false
+	}
+	if solver.RelativeGap(a.objective, own.objective) > boundNoise {
+		return true
+	}
+	return solver.RelativeGap(own.objective, a.objective) <= boundNoise &&
+		slices.Compare(tie(r.problem, own.result.Plan), tie(r.problem, a.result.Plan)) < 0
+}
+
+// tie returns what tells a plan from others as good, the least first: jobs that change, those
+// that move, nodes now and their types.
+func tie(p *solver.Problem, plan solver.Plan) []int {
+	changed, moved, nodes, types := 0, 0, 0, 0
+	for i := range plan {
+		option, current := plan[i][0], p.Jobs[i].Current
+		if option != current {
+			changed++
+			if option > 0 && current > 0 && solver.OptionType(option) != solver.OptionType(current) {
+				moved++
+			}
+		}
+		nodes += solver.OptionNodes(option)
+		types += solver.OptionType(option)
+	}
+	return []int{changed, moved, nodes, types}
 }
 
 // verify has the prover solve the problem in the time left for searching, once per

@@ -196,6 +196,31 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// TestEqualPlans has a solver and the prover find two optima of one job, which ends within the
+// first step whether it keeps its node or gets a second one.
+func TestEqualPlans(t *testing.T) {
+	keeps, grows := solver.Plan{{1, 1}}, solver.Plan{{2, 1}}
+	for _, test := range []struct {
+		solver, prover solver.Plan
+		want           solver.BackendName
+	}{{grows, keeps, solver.BackendExact}, {keeps, grows, solver.BackendCBC}, {keeps, keeps, solver.BackendCBC}} {
+		s := twoJobs()
+		s.Jobs = s.Jobs[:1]
+		s.Jobs[0].CurrentNodes, s.Jobs[0].RemainingETA = 1, 50*time.Second
+		c := newChain(gives(solver.BackendGreedy, solver.Result{Plan: grows, Bound: math.Inf(1), Heuristic: true}), gives(solver.BackendCBC, solver.Result{
+			Plan: test.solver, Bound: math.Inf(1), Claim: &solver.Claim{Optimal: true, Objective: 2, Bound: math.NaN()},
+		}))
+		c.config.Prover = proves(gives(solver.BackendExact, solver.Result{Plan: test.prover, Bound: 2}))
+		d, err := c.Allocate(t.Context(), s, options(func(o *solver.Options) { o.Backend = solver.BackendCBC }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := d.Allocations[0].Nodes; got != 1 || d.Report.Backend != test.want {
+			t.Errorf("solver %v, prover %v: %d nodes by %s; want 1 by %s", test.solver, test.prover, got, d.Report.Backend, test.want)
+		}
+	}
+}
+
 // TestTimeOfTheJudge runs on a fake clock. Of a second, 100 ms are kept for greedy;
 // a backend whose claim may have to be verified leaves a quarter of the rest to the prover,
 // who has what is left of it.

@@ -29,12 +29,14 @@ func newAuditCommand(env cli.LookupEnv) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "audit --recording DIR",
 		Short: "Check every recorded decision independently",
-		Long: `Check the recorded answers of Allocate by code that shares nothing with what makes
-decisions (elastalloc audit), and count the verdicts by objective and reason.
+		Long: `Check the recorded answers of Allocate by code that shares nothing with what
+makes decisions (elastalloc audit), and count the verdicts by objective and
+reason.
 
-An answer recorded without its plan, of more than one step, does not say all that it
-claims. It is decided again: where that gives the same nodes, the plan shows that the
-recorded answer is worth what it says. Where it does not, the verdict is OPEN.`,
+An answer recorded without its plan, of more than one step, does not say all
+that it claims. It is decided again: where that gives the same nodes, the plan
+shows that the recorded answer is worth what it says. Where it does not, the
+verdict is OPEN.`,
 		Example: `  elastalloc-lab audit --recording recordings`,
 		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -39,27 +39,27 @@ func newBenchCommand(env cli.LookupEnv) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "bench -f DIR|FILE [FILE...]",
 		Short: "Compare backends on the same snapshots",
-		Long: `Decide the same snapshots with several backends, one at a time and in one thread,
-and print the time and the quality of each answer.
+		Long: `Decide the same snapshots with several backends, one at a time and in one
+thread, and print the time and the quality of each answer.
 
-The snapshots are AllocateRequests in protojson: files, or every *.json file of a
-folder; files of a folder that are not requests are skipped. Of their options,
-objective, admission and gap apply. With several objectives each snapshot is decided
-under each, and its name has the objective; the paper's formulation has none but
-progress.
+The snapshots are AllocateRequests in protojson: files, or every *.json file of
+a folder; files of a folder that are not requests are skipped. Of their options,
+objective, admission and gap apply. With several objectives each snapshot is
+decided under each, and its name has the objective; the paper's formulation has
+none but progress.
 
 The time is that inside the backend, to its own proof of an optimum or to the
 limit, which applies to each backend and snapshot; for an external solver it
 includes writing the model, starting the program and reading its solution.
-Nothing relies on a solver's word: the objective is recomputed from the plan, and
-a plan is optimal if the exact backend proves so in a check afterwards, which has
-the same limit and is not counted. If a backend has no plan, the reason is the
-outcome: unavailable, timed-out, crashed or invalid-plan.
+Nothing relies on a solver's word: the objective is recomputed from the plan,
+and a plan is optimal if the exact backend proves so in a check afterwards,
+which has the same limit and is not counted. If a backend has no plan, the
+reason is the outcome: unavailable, timed-out, crashed or invalid-plan.
 
 The table shows each time as a multiple of the fastest proof's for the same
-snapshot, a solver's own included where the check ended before it had one, and, at the
-end, the times of each backend as multiples of those of exact, over the snapshots for
-which both have a plan.
+snapshot, a solver's own included where the check ended before it had one, and,
+at the end, the times of each backend as multiples of those of exact, over the
+snapshots for which both have a plan.
 
 On a signal the work stops, and the rows so far are printed.`,
 		Example: `  elastalloc-lab bench -f snapshots/ --backends exact,highs,cbc --limit 60s

@@ -25,17 +25,17 @@ func newETAsCommand(env cli.LookupEnv) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "etas --recording DIR",
 		Short: "Say how wrong the ETAs were that a scheduler told",
-		Long: `Read what a server has recorded (serve --record), and set what each job that ended was
-told to have left beside what it took, by caller and by group.
+		Long: `Read what a server has recorded (serve --record), and set what each job that
+ended was told to have left beside what it took, by caller and by group.
 
-JOBS       jobs that ended; those still there are left out, so long jobs are rare
-BIAS       median of what a job took by what was told at first: 0.5 where half
-P50, P90   factor within which half and nine in ten of them are right
-ETA_ERROR  what to send as eta_error: the root mean square of ln(took / told)
-HALFWAY    the same of what was told once half of that work was done
+ JOBS       jobs that ended; the others are left out, so long jobs are rare
+ BIAS       median of what a job took by what was told at first: 0.5 where half
+ P50, P90   factor within which half and nine in ten of them are right
+ ETA_ERROR  what to send as eta_error: the root mean square of ln(took / told)
+ HALFWAY    the same of what was told once half of that work was done
 
-With --state, what the jobs took is written as a state of the library that makes ETAs
-(client/eta, in Python elastalloc.eta), for jobs that tell none.`,
+With --state, what the jobs took is written as a state of the library that makes
+ETAs (client/eta, in Python elastalloc.eta), for jobs that tell none.`,
 		Example: `  elastalloc-lab etas --recording recordings --state etas.json`,
 		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

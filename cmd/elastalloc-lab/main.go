@@ -36,7 +36,8 @@ func newRootCommand(env cli.LookupEnv) *cobra.Command {
 		Use:   "elastalloc-lab",
 		Short: "Simulate allocation policies and compare backends",
 		Long: `elastalloc-lab does the offline work around elastalloc: it simulates traces and
-replays recordings under allocation policies, repeats the experiments of the paper and compares backends.
+replays recordings under allocation policies, repeats the experiments of the
+paper and compares backends.
 
 ` + cli.Conventions,
 	}

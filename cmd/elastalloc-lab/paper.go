@@ -22,9 +22,10 @@ func newPaperCommand(config experiments.Config, env cli.LookupEnv) *cobra.Comman
 		Use:   "paper --out DIR",
 		Short: "Repeat the experiments of the paper",
 		Long: `Repeat all experiments of the paper on synthetic workloads of several seeds, and
-on a trace if one is given. The results are set beside the paper's in report.html;
-results.json has all numbers, every figure is there as SVG and PNG, and the
-folder unproven has the requests of decisions that were not proven optimal.
+on a trace if one is given. The results are set beside the paper's in
+report.html; results.json has all numbers, every figure is there as SVG and PNG,
+and the folder unproven has the requests of decisions that were not proven
+optimal.
 
 The runs whose decision times are reported come first and one at a time, the
 others side by side. Nothing is written before all are done.`,

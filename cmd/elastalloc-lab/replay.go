@@ -39,12 +39,13 @@ func newReplayCommand(env cli.LookupEnv) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "replay --recording DIR --out DIR",
 		Short: "Set policies beside what happened, from a server's recording",
-		Long: `Read what a server has recorded (serve --record), work out what really happened to
-the jobs, and simulate policies on the same jobs and the same pool. report.html is the
-result for a person, and says what the snapshots cannot tell; summary.json and jobs.csv
-are those of simulate, with the policy ` + sim.RecordedPolicy + `; replay.json has what is not known,
-and decisions.csv, for the first policy that can be asked about a recorded snapshot, every
-job to which it gives other nodes than it then held, and why.
+		Long: `Read what a server has recorded (serve --record), work out what really happened
+to the jobs, and simulate policies on the same jobs and the same pool.
+report.html is the result for a person, and says what the snapshots cannot tell;
+summary.json and jobs.csv are those of simulate, with the policy ` + sim.RecordedPolicy + `;
+replay.json has what is not known, and decisions.csv, for the first policy that
+can be asked about a recorded snapshot, every job to which it gives other nodes
+than it then held, and why.
 
 All figures are of the jobs that ended within the recording.
 

@@ -61,7 +61,8 @@ func TestScreen(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	clitest.CheckHelp(t, run, "simulate", "replay", "paper", "bench", "trace")
+	clitest.CheckHelp(t, run, "simulate", "replay", "paper", "bench", "audit", "etas", "trace")
+	clitest.CheckContains(t, "the help of etas", succeed(t, "etas", "--help"), "\n BIAS ", "\n HALFWAY ")
 }
 
 func TestMan(t *testing.T) {

@@ -51,31 +51,33 @@ func newSimulateCommand(env cli.LookupEnv) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "simulate --trace FILE|--synthetic KIND --nodes N,... --out DIR",
 		Short: "Simulate allocation policies on a trace",
-		Long: `Simulate allocation policies on a trace, or on a synthetic workload, for pools of
-the given sizes, and write the results: summary.json has the measures of every
-run and the comparisons with greedy (or the first policy), jobs.csv every job, and
-every figure is there as SVG and PNG. Nothing is written before all runs are done.
+		Long: `Simulate allocation policies on a trace, or on a synthetic workload, for pools
+of the given sizes, and write the results: summary.json has the measures of
+every run and the comparisons with greedy (or the first policy), jobs.csv every
+job, and every figure is there as SVG and PNG. Nothing is written before all
+runs are done.
 
 A trace is CSV with the columns job_id, submit_s, duration_s and gpus; start_s,
-min_nodes, max_nodes, doubling_efficiency, weight, user, group, application and work_s
-(run time on one reference node, beside which duration_s may be empty) are read where
-they are there. --vary draws jobs that differ instead, and every policy is told the
-same:
+min_nodes, max_nodes, doubling_efficiency, weight, user, group, application and
+work_s (run time on one reference node, beside which duration_s may be empty)
+are read where they are there. --vary draws jobs that differ instead, and every
+policy is told the same:
 ` + describeVariations() + `
 
 Teams are the column group, or the users shuffled into --teams; --groups names a
-file with their quotas, CSV with the columns id and quota, and if need be parent_id
-and limit, in nodes. Without one the pool is divided by --quotas.
+file with their quotas, CSV with the columns id and quota, and if need be
+parent_id and limit, in nodes. Without one the pool is divided by --quotas.
 
-Kinds of nodes are --node-types. --speeds is CSV with the columns application, node_type,
-nodes and speed (work_s done in a second), if need be until (the share of the work up to
-which that holds; the line that goes on follows) and restart_s (of the application). A job
-without an application trains by its own columns on every type.
+Kinds of nodes are --node-types. --speeds is CSV with the columns application,
+node_type, nodes and speed (work_s done in a second), if need be until (the
+share of the work up to which that holds; the line that goes on follows) and
+restart_s (of the application). A job without an application trains by its own
+columns on every type.
 
 A simulation is exact to the second and decides with the code of the server. The
 same seed gives the same results, decision times apart, as long as no decision
-takes longer than its budget, ` + sim.DefaultDecisionBudget.String() + `. Runs share all processors; use
---workers 1 for undisturbed decision times.
+takes longer than its budget, ` + sim.DefaultDecisionBudget.String() + `. Runs share all processors; use --workers 1
+for undisturbed decision times.
 
 The policies:
 ` + describePolicies(),

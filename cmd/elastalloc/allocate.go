@@ -25,8 +25,8 @@ func newAllocateCommand(env cli.LookupEnv) *cobra.Command {
 The input is an AllocateRequest in protojson. Flags win over the options in it.
 
 The table says what every job holds now and next, and in what time it ends if it
-keeps that, its restart counted; AFTER is the share of its work done by the end of
-the horizon. Nothing else is foreseen: no submissions, no later decisions.`,
+keeps that, its restart counted; AFTER is the share of its work done by the end
+of the horizon. Nothing else is foreseen: no submissions, no later decisions.`,
 		Example: `  elastalloc allocate -f request.json
   elastalloc allocate --example > request.json
   elastalloc allocate -f request.json --server localhost:50051 -o json`,

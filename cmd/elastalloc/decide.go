@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/internal/apiconv"
 	"github.com/elastalloc/elastalloc/internal/text"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
@@ -220,19 +219,13 @@ func warnOfBackend(cmd *cobra.Command, options *elastallocv1.AllocateOptions, re
 	}
 }
 
-// writeJSON writes a message in protojson, indented, the same bytes every time.
+// writeJSON writes a message in protojson.
 func writeJSON(w io.Writer, message proto.Message, o protojson.MarshalOptions) error {
-	compact, err := o.Marshal(message)
+	indented, err := apiconv.JSON(message, o)
 	if err != nil {
 		return err
 	}
-	// The library varies its white space at random; this settles it.
-	var indented bytes.Buffer
-	if err := json.Indent(&indented, compact, "", "  "); err != nil {
-		return err
-	}
-	indented.WriteByte('\n')
-	_, err = w.Write(indented.Bytes())
+	_, err = w.Write(indented)
 	return err
 }
 

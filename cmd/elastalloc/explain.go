@@ -22,9 +22,9 @@ func newExplainCommand(env cli.LookupEnv) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "explain -f FILE",
 		Short: "Say why each job of one snapshot gets its nodes",
-		Long: `Decide one snapshot, in this process or at a server, and say why each job gets its
-nodes: what every other size would cost, and the smallest weight, pool or min_nodes
-that would give it more. All of it is found by deciding again.
+		Long: `Decide one snapshot, in this process or at a server, and say why each job gets
+its nodes: what every other size would cost, and the smallest weight, pool or
+min_nodes that would give it more. All of it is found by deciding again.
 
 The input is an AllocateRequest in protojson. Flags win over the options in it.
 

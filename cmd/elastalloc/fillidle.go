@@ -12,11 +12,11 @@ func newFillIdleCommand(env cli.LookupEnv) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "fill-idle -f FILE",
 		Short: "Give the idle nodes of one snapshot to its queue",
-		Long: `Apply the paper's rule for regular times, between two decisions, in this process or
-at a server: running jobs keep their nodes, and each queued job in order takes its
-largest legal size that the idle nodes allow, stopping at the first that does not
-fit now. Running jobs lose nodes only where they hold more than the pool has, or than
-the limit of their group.
+		Long: `Apply the paper's rule for regular times, between two decisions, in this process
+or at a server: running jobs keep their nodes, and each queued job in order
+takes its largest legal size that the idle nodes allow, stopping at the first
+that does not fit now. Running jobs lose nodes only where they hold more than
+the pool has, or than the limit of their group.
 
 The input is a FillIdleRequest in protojson. It may be an AllocateRequest, whose
 options are then ignored.`,

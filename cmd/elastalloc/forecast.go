@@ -30,13 +30,13 @@ func newForecastCommand(env cli.LookupEnv) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "forecast -f FILE",
 		Short: "Say when the jobs of one snapshot start and end",
-		Long: `Simulate the cluster from one snapshot on, to the second, in this process or at a
-server, deciding again and again: when each job starts and ends.
+		Long: `Simulate the cluster from one snapshot on, to the second, in this process or at
+a server, deciding again and again: when each job starts and ends.
 
-The input is an AllocateRequest in protojson. Flags win over the options in it. With
---eta-error or --arrivals-per-hour, or jobs that have an eta_error, times are medians over
-several simulations in which what is really left of each job is drawn, and the chart shows from when to when eight in ten of them
-start and end.`,
+The input is an AllocateRequest in protojson. Flags win over the options in it.
+With --eta-error or --arrivals-per-hour, or jobs that have an eta_error, times
+are medians over several simulations in which what is really left of each job is
+drawn, and the chart shows from when to when eight in ten of them start and end.`,
 		Example: `  elastalloc forecast -f request.json
   elastalloc forecast -f request.json --eta-error 0.2 -o svg > forecast.svg`,
 		RunE: f.asking(env, func(cmd *cobra.Command, request *elastallocv1.AllocateRequest, allocator allocator) (answer, error) {

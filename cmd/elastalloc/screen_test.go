@@ -32,7 +32,7 @@ func TestScreen(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	clitest.CheckHelp(t, run, "serve", "allocate", "fill-idle", "explain", "whatif", "forecast", "snapshot")
+	clitest.CheckHelp(t, run, "serve", "allocate", "fill-idle", "explain", "whatif", "forecast", "audit", "snapshot")
 }
 
 func TestMan(t *testing.T) {

@@ -43,13 +43,13 @@ func newServeCommand(env cli.LookupEnv) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve decisions over gRPC",
-		Long: `Serve the AllocatorService, health and reflection over gRPC, and over HTTP on the
-admin address a status page at /, /metrics, /healthz and /readyz. SIGTERM and
-SIGINT drain the server: it turns not ready, waits, refuses new calls, lets those in
-flight end and exits 0. Logs go to stderr, one JSON object per line.
+		Long: `Serve the AllocatorService, health and reflection over gRPC, and over HTTP on
+the admin address a status page at /, /metrics, /healthz and /readyz. SIGTERM
+and SIGINT drain the server: it turns not ready, waits, refuses new calls, lets
+those in flight end and exits 0. Logs go to stderr, one JSON object per line.
 With --record every call is kept, job ids and all, for elastalloc-lab replay.
-The standard variables of OpenTelemetry, such as OTEL_EXPORTER_OTLP_ENDPOINT, turn
-traces on.`,
+The standard variables of OpenTelemetry, such as OTEL_EXPORTER_OTLP_ENDPOINT,
+turn traces on.`,
 		Example: `  elastalloc serve
   elastalloc serve --record recording --backends highs,exact
   elastalloc serve --tls-cert server.crt --tls-key server.key`,

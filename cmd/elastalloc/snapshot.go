@@ -30,9 +30,9 @@ func newSnapshotCommand() *cobra.Command {
 		Long: `Print, as JSON for allocate, the decision that a pool would have faced at a
 moment of a trace: the jobs submitted by then and, by the trace's own durations,
 not yet finished, each with the remaining share of its demand and, if given, the
-time that a change of its nodes costs it. In submission
-order they hold the nodes they asked for while the pool lasts; the first that
-does not fit and all after it are queued.
+time that a change of its nodes costs it. In submission order they hold the
+nodes they asked for while the pool lasts; the first that does not fit and all
+after it are queued.
 
 A trace is CSV with a header and the columns job_id, submit_s, duration_s (in
 seconds from the first submission) and gpus; min_nodes, max_nodes,

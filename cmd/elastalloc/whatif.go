@@ -33,16 +33,17 @@ func newWhatIfCommand(env cli.LookupEnv) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "whatif -f FILE --nodes N|--node-type ID=N|--put FILE|--remove ID|…",
 		Short: "Decide one snapshot and variations of it",
-		Long: `Decide one snapshot and variations of it, in this process or at a server, and set the
-decisions side by side: what a larger pool, another job or another weight would
-change.
+		Long: `Decide one snapshot and variations of it, in this process or at a server, and
+set the decisions side by side: what a larger pool, another job or another
+weight would change.
 
-The input is an AllocateRequest in protojson. Each number of --nodes is a scenario, and
-so is each --node-type, the number of nodes of one type or, with commas, of several;
---put and --remove apply to every one, or make one of their own. --put names a file
-with a Job in protojson, or a list of them, each replacing the job of the same
-id or else at the end of the queue. --scenarios names a file with the scenarios of
-a WhatIfRequest: {"scenarios": [{"name": "more", "totalNodes": 130}]}.`,
+The input is an AllocateRequest in protojson. Each number of --nodes is a
+scenario, and so is each --node-type, the number of nodes of one type or, with
+commas, of several; --put and --remove apply to every one, or make one of their
+own. --put names a file with a Job in protojson, or a list of them, each
+replacing the job of the same id or else at the end of the queue. --scenarios
+names a file with the scenarios of a WhatIfRequest: {"scenarios": [{"name":
+"more", "totalNodes": 130}]}.`,
 		Example: `  elastalloc whatif -f request.json --nodes 90,100,110,120
   elastalloc whatif -f request.json --node-type a100=24 --node-type t4=40
   elastalloc whatif -f request.json --remove llama-7b

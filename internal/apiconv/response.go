@@ -1,9 +1,13 @@
 package apiconv
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"math"
 
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
@@ -101,6 +105,19 @@ func toCertificate(c solver.Certificate) *elastallocv1.Certificate {
 		converted.SizePrices = append(converted.SizePrices, &elastallocv1.Certificate_SizePrices{Job: int32(of.Job), Prices: of.Prices})
 	}
 	return converted
+}
+
+// JSON returns a message in protojson, indented, the same bytes every time.
+func JSON(message proto.Message, o protojson.MarshalOptions) ([]byte, error) {
+	compact, err := o.Marshal(message)
+	if err != nil {
+		return nil, err
+	}
+	// The library varies its white space at random; this settles it.
+	var indented bytes.Buffer
+	err = json.Indent(&indented, compact, "", "  ")
+	indented.WriteByte('\n')
+	return indented.Bytes(), err
 }
 
 // Allocator decides in the terms of the core, as *elastalloc.Allocator does.

@@ -1,8 +1,6 @@
 package experiments
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,17 +26,7 @@ type Unproven struct {
 
 // JSON returns the request in protojson, the same bytes every time.
 func (u *Unproven) JSON() ([]byte, error) {
-	text, err := protojson.Marshal(apiconv.ToAllocateRequest(u.request))
-	if err != nil {
-		return nil, err
-	}
-	// protojson varies its white space at random.
-	var indented bytes.Buffer
-	if err := json.Indent(&indented, text, "", "  "); err != nil {
-		return nil, err
-	}
-	indented.WriteByte('\n')
-	return indented.Bytes(), nil
+	return apiconv.JSON(apiconv.ToAllocateRequest(u.request), protojson.MarshalOptions{})
 }
 
 // unprovenList collects the unproven decisions of concurrent runs; the zero value is ready.

@@ -20,8 +20,8 @@ import (
 
 // Conventions is the part of the help that all programs share.
 const Conventions = `Every flag can also be set by an environment variable, --max-jobs by
-ELASTALLOC_MAX_JOBS. A flag on the command line wins; an empty variable counts as
-unset.
+ELASTALLOC_MAX_JOBS. A flag on the command line wins; an empty variable counts
+as unset.
 
 Exit status: 0 done, 1 the work failed, 2 bad usage or bad input.`
 
@@ -66,7 +66,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, streams Stream
 	acceptDays(root)
 	describeEnvironment(root)
 	for _, command := range append(root.Commands(), root) {
-		command.Long, command.DisableFlagsInUseLine = reflow(command.Long), true
+		command.DisableFlagsInUseLine = true
 	}
 	root.SetArgs(args)
 	root.SetIn(streams.In)

@@ -52,12 +52,3 @@ func TestTableFits(t *testing.T) {
 		t.Errorf("a table that fits is %q", got)
 	}
 }
-
-func TestReflow(t *testing.T) {
-	t.Parallel()
-	long := strings.Repeat("word ", 20)
-	got := reflow("One\nline.\n\n" + long + "\n kept  as it is\nand so on.")
-	if want := "One line.\n\n" + strings.TrimSpace(long[:80]) + "\n" + strings.TrimSpace(long[80:]) + "\n kept  as it is\nand so on."; got != want {
-		t.Errorf("reflown it is\n%s\nwant\n%s", got, want)
-	}
-}

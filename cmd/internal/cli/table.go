@@ -218,29 +218,6 @@ func (s Screen) Wrap(long string) string {
 	return strings.Join(wrap(text.Printable(long), s.Columns()), "\n")
 }
 
-// reflow breaks the paragraphs of a text into lines as wide as a screen; lines that are
-// indented stay as they are.
-func reflow(long string) string {
-	var lines, paragraph []string
-	end := func() {
-		if len(paragraph) > 0 {
-			lines = append(lines, wrap(strings.Join(paragraph, " "), Width)...)
-			paragraph = nil
-		}
-	}
-	for line := range strings.Lines(long) {
-		line = strings.TrimSuffix(line, "\n")
-		if line == "" || line[0] == ' ' {
-			end()
-			lines = append(lines, line)
-			continue
-		}
-		paragraph = append(paragraph, line)
-	}
-	end()
-	return strings.Join(lines, "\n")
-}
-
 // wrap breaks a long text into lines of at most width characters, as far as its words allow.
 func wrap(long string, width int) []string {
 	var lines []string

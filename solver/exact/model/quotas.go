@@ -24,20 +24,15 @@ func (in *Instance) convertGroups(p *solver.Problem) error {
 			nodes[g] += p.Jobs[i].Sizes[0]
 		}
 	}
+	room := p.LeastRoom()
+	if room.Exceeded() {
+		return errLimits
+	}
 	for g := range p.Groups {
-		if nodes[g] > p.Groups[g].Limit {
-			return errLimits
-		}
 		if nodes[g] < p.Groups[g].Floor {
 			in.QuotaPrice = p.QuotaPrice // Else no plan pays it.
 		}
-	}
-	for g := range p.Groups {
-		free := in.MostFree
-		for q := g; q >= 0; q = p.Groups[q].Parent {
-			free = min(free, p.Groups[q].Limit-nodes[q])
-		}
-		in.groupFree = append(in.groupFree, free)
+		in.groupFree = append(in.groupFree, room.For(g, 0))
 	}
 	return nil
 }

@@ -157,7 +157,7 @@ func (a *Allocator) Explain(
 	if err != nil {
 		return solver.Explanation{Decision: decision}, err
 	}
-	r.options.Hurry = nil // limited ends when it is closed.
+	r.options.Hurry = nil //nolint:fatcontext // limited ends with it.
 	decider := &noting{Chain: a.chain, contradiction: decision.Report.Contradiction}
 	jobs, err := explain.Jobs(limited, decider, explain.Decided{Snapshot: r.snapshot, All: r.all, Options: r.options, Decision: decision, Held: r.held}, jobIDs)
 	decision.Report.Contradiction = decider.contradiction
@@ -196,7 +196,7 @@ func (a *Allocator) Forecast(
 	}
 	limited, cancel := a.limit(ctx, r.options)
 	defer cancel()
-	r.options.Hurry = nil // limited ends when it is closed.
+	r.options.Hurry = nil //nolint:fatcontext // limited ends with it.
 	decider := &noting{Chain: a.chain}
 	future, err := forecast.Jobs(limited, decider, r.snapshot, r.options, f, a.budget)
 	if err := cmp.Or(err, ctx.Err()); err != nil {

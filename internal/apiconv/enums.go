@@ -62,6 +62,8 @@ func APINames(enum protoreflect.EnumDescriptor) []string {
 
 // byName are the numbers of the values of every enum of the API by the core's names, 0 left
 // out.
+//
+//nolint:gochecknoglobals // It is made once and nothing changes it.
 var byName = func() map[protoreflect.EnumDescriptor]map[string]protoreflect.EnumNumber {
 	enums := elastallocv1.File_elastalloc_v1_allocator_proto.Enums()
 	all := make(map[protoreflect.EnumDescriptor]map[string]protoreflect.EnumNumber, enums.Len())

@@ -377,10 +377,12 @@ func measure(ctx context.Context, instance instance, candidate candidate) (bench
 	if attempt.Outcome == solver.OutcomeAnswered {
 		row.Reason, row.Claimed = string(report.Reason), candidate.trial.claimed
 		if report.Backend != candidate.backend.Name {
-			// The check has a better plan, which is not the backend's.
+			// The check has a better plan, or one as good with fewer changes, which is not the backend's.
 			report.Objective = candidate.trial.objective
 			report.RelativeGap = solver.RelativeGap(report.Objective, report.Bound)
-			row.Reason, row.Claimed = string(solver.ReasonFeasible), false
+			if report.RelativeGap > solver.OptimalGap {
+				row.Reason, row.Claimed = string(solver.ReasonFeasible), false
+			}
 		}
 		row.Objective, row.Bound, row.RelativeGap = &report.Objective, &report.Bound, &report.RelativeGap
 	}

@@ -303,7 +303,6 @@ func (s *Shape) job(id string) *solver.Job {
 // speed returns the training speed on the given nodes relative to one.
 func (s *Shape) speed(nodes int) float64 { return s.job("").Speed(nodes) }
 
-// weight returns the factor on the job's part of an objective.
 func (s *Shape) weight() float64 { return s.job("").WeightOrDefault() }
 
 // smallest returns the least nodes the job can train on.

@@ -79,7 +79,6 @@ func fastestOptima(rows []benchRow) map[string]float64 {
 	return fastest
 }
 
-// summaryTable lays out the totals of each candidate.
 func summaryTable(rows []benchRow, candidates []candidate, screen cli.Screen) *cli.Table {
 	t := screen.NewTable().AlignRight(1, 7)
 	t.AddRow(screen.Bold, "BACKEND", "PLANS", "OPTIMAL", "MEDIAN", "MAX", "TO EXACT", "MAX", "MEAN")
@@ -117,14 +116,12 @@ func benchFooter(candidates []candidate) string {
 	return text
 }
 
-// summary is the totals of a candidate.
 type summary struct {
 	snapshots, optimal int
 	// seconds are the times of the snapshots with a plan, ratios those by exact's.
 	seconds, ratios []float64
 }
 
-// summarize sums up the rows of a candidate.
 func summarize(rows []benchRow, candidate candidate) summary {
 	exact := make(map[string]float64)
 	for i := range rows {

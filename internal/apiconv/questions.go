@@ -38,7 +38,6 @@ func (p InProcess) Explain(ctx context.Context, request *elastallocv1.ExplainReq
 	return response, nil
 }
 
-// toJobExplanation converts the explanation of a job.
 func toJobExplanation(job *solver.JobExplanation) *elastallocv1.JobExplanation {
 	converted := &elastallocv1.JobExplanation{
 		JobId: job.JobID, Nodes: int32(job.Nodes), Why: Number[elastallocv1.Why](job.Why), Text: job.Text,

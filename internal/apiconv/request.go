@@ -113,7 +113,6 @@ func includesPlan(o *elastallocv1.AllocateOptions) bool {
 	return o.GetIncludePlan() || o.GetCertificate()
 }
 
-// snapshot converts a snapshot.
 func (c *converter) snapshot(s *elastallocv1.Snapshot, maxJobs int) *solver.Snapshot {
 	if s == nil {
 		c.addf("snapshot", "is missing")
@@ -227,7 +226,6 @@ func convertJob(job *elastallocv1.Job) solver.Job {
 	return converted
 }
 
-// scaling converts the scaling of a job.
 func (c *converter) scaling(scaling *elastallocv1.Scaling, path string) solver.Scaling {
 	var converted solver.Scaling
 	switch curve := scaling.GetCurve().(type) {
@@ -245,7 +243,6 @@ func (c *converter) scaling(scaling *elastallocv1.Scaling, path string) solver.S
 	return converted
 }
 
-// options converts the options of a request.
 func (c *converter) options(o *elastallocv1.AllocateOptions) solver.Options {
 	return solver.Options{
 		Backend:     fromEnum[solver.BackendName](c, "options.backend", o.GetBackend()),
@@ -261,7 +258,6 @@ func (c *converter) options(o *elastallocv1.AllocateOptions) solver.Options {
 	}
 }
 
-// totalTime converts the parameters of the objective of total time.
 func (c *converter) totalTime(o *elastallocv1.TotalTimeOptions) solver.TotalTimeOptions {
 	if o == nil {
 		return solver.TotalTimeOptions{}
@@ -357,7 +353,6 @@ func convertSizes(sizes []int32) []int {
 	return convertInts[int](sizes)
 }
 
-// convertInts converts a list of numbers of nodes.
 func convertInts[To, From int | int32](list []From) []To {
 	converted := make([]To, len(list))
 	for i, v := range list {
@@ -460,7 +455,6 @@ func ToSnapshot(s *solver.Snapshot) *elastallocv1.Snapshot {
 	return converted
 }
 
-// toSpeeds converts the speeds of a job on node types.
 func toSpeeds(speeds []solver.TypeSpeed) []*elastallocv1.TypeSpeed {
 	var converted []*elastallocv1.TypeSpeed
 	for _, s := range speeds {

@@ -34,7 +34,6 @@ func ToFillIdleResponse(snapshotID string, d solver.Decision) *elastallocv1.Fill
 	}
 }
 
-// toAllocations converts allocations, with their plans where they are asked for.
 func toAllocations(allocations []solver.Allocation, includePlan bool) []*elastallocv1.Allocation {
 	converted := make([]*elastallocv1.Allocation, len(allocations))
 	block := make([]elastallocv1.Allocation, len(allocations))
@@ -54,7 +53,6 @@ func toAllocations(allocations []solver.Allocation, includePlan bool) []*elastal
 	return converted
 }
 
-// toReport converts the report of a decision.
 func toReport(r *solver.Report) *elastallocv1.SolveReport {
 	converted := &elastallocv1.SolveReport{
 		Backend:         Number[elastallocv1.Backend](r.Backend),

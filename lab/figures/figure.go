@@ -149,7 +149,6 @@ func roundTicks(lowest, highest float64) []plot.Tick {
 	return ticks
 }
 
-// addSeries draws the points, the line through them and their spread.
 func (f *Figure) addSeries(s Series, style style) error {
 	points := make(plotter.XYs, len(s.X))
 	for n := range points {

@@ -153,7 +153,6 @@ func Gantt(runs ...*sim.Result) []Named {
 	return named
 }
 
-// gantt is a plotter of jobs.
 type gantt struct {
 	jobs []sim.JobResult
 	most int

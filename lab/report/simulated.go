@@ -51,7 +51,6 @@ func (f *Simulated) Write(directory *results.Directory) error {
 	return page.Write(directory, files)
 }
 
-// page makes the report.
 func (f *Simulated) page() (*Page, error) {
 	drawn, err := figures.OfRuns(f.Runs, &f.Summary)
 	if err != nil {

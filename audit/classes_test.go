@@ -170,7 +170,7 @@ func TestDraws(t *testing.T) {
 			work  int
 			seeds []uint64
 		}{
-			sweeps: {30_000_000, []uint64{12, 38, 267}}, long: {200_000_000, []uint64{5000008, 5000280, 9000068, 9000094}},
+			sweeps: {30_000_000, []uint64{12, 38, 267}}, long: {400_000_000, []uint64{5000008, 5000280, 9000068, 9000094}},
 			"node types": {30_000_000, []uint64{9002954}}, "held jobs": {30_000_000, []uint64{9001766}}, "total time": {30_000_000, []uint64{9000997}},
 		}[class.name]
 		for _, seed := range drawn.seeds {

@@ -162,6 +162,10 @@ func TestSearch(t *testing.T) {
 			if _, proven := s.solve(); proven {
 				t.Fatalf("seed %d, %d rounds, %d bits: it is proven that nothing is worth the optimum", seed, rounds, s.bits)
 			}
+			again := a.newSearch(newEffort(t.Context(), Options{}), 0)
+			if again.target, again.bits = best-1, 0; n == 0 && a.look(again) == nil {
+				t.Fatalf("seed %d: nothing is worth the optimum to a search that rounds ever less", seed)
+			}
 			for _, width := range []int{1, 2, 4, mostStates} {
 				plan, complete := s.run(width)
 				switch {

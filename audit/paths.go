@@ -162,8 +162,8 @@ func (p *plans) list(least int64, grain int) *paths {
 		index := make(map[int64]int32)
 		for from, before := range vertices {
 			arcsHad, verticesHad, usable := len(arcs), len(served), p.usable[t]
-			if before >= done {
-				usable = usable[:1] // All but the smallest only take nodes.
+			if before >= done && grain == 0 {
+				usable = usable[:1] // All but the smallest only take nodes. Who rounds less may need them.
 			}
 			for _, n := range usable {
 				to := (p.serve(before, t, n) + 1<<grain - 1) >> grain << grain

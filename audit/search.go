@@ -84,9 +84,11 @@ func (a *answer) prove(e *effort) (reason string, err error) {
 }
 
 // better returns a plan that may be worth more than a target, nil if none is.
-func (a *answer) better(e *effort, target float64) [][]int {
-	s, numbers := a.newSearch(e, target), e.numbers
-	for s.reduce() && s.sweep(mostRounds) {
+func (a *answer) better(e *effort, target float64) [][]int { return a.look(a.newSearch(e, target)) }
+
+// look returns a plan that a search finds, or one that rounds less and goes on from it.
+func (a *answer) look(s *search) [][]int {
+	for numbers := s.numbers; s.reduce() && s.sweep(mostRounds); {
 		plan, proven := s.solve()
 		if proven {
 			return nil
@@ -96,8 +98,8 @@ func (a *answer) better(e *effort, target float64) [][]int {
 		}
 		before := s
 		before.keepSizes()
-		s, e.numbers = a.newSearch(e, target), numbers
-		s.bits = before.bits + 2
+		s = a.newSearch(before.effort, 0)
+		s.target, s.bits, s.effort.numbers = before.target, before.bits+2, numbers
 		for _, p := range before.open {
 			s.sizes[p.position] = p.add
 		}

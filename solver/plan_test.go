@@ -245,3 +245,17 @@ func TestClone(t *testing.T) {
 		t.Errorf("Clone() of an empty plan = %v", empty)
 	}
 }
+
+// TestCheckTypes: nodes of one type are not those of another.
+func TestCheckTypes(t *testing.T) {
+	on := func(nodeType, nodes int) []int { return []int{solver.OptionOf(nodeType, nodes)} }
+	sizes := []int{0, solver.OptionOf(0, 2), solver.OptionOf(1, 2)}
+	p := &solver.Problem{Capacity: []int{5}, TypeNodes: []int{2, 3}, Steps: 1, Jobs: []solver.AdmittedJob{{Sizes: sizes}, {Sizes: sizes}}}
+	if err := p.Check(solver.Plan{on(0, 2), on(1, 2)}); err != nil {
+		t.Error(err)
+	}
+	want := "plan uses 4 nodes of type 1; the pool has 3"
+	if err := p.Check(solver.Plan{on(1, 2), on(1, 2)}); err == nil || err.Error() != want {
+		t.Errorf("Check() = %v; want %q", err, want)
+	}
+}

@@ -121,7 +121,7 @@ func TestSolvers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := fmt.Sprintf(`"custom":{"backend":%q,"reason":"optimal",`, name)
+			want := fmt.Sprintf(`"attempts":[{"backend":"BACKEND_%s","outcome":"OUTCOME_ANSWERED"`, strings.ToUpper(string(name)))
 			if !bytes.Contains(output, []byte(want)) {
 				t.Errorf("the output is %s; want it to have %s", output, want)
 			}

@@ -33,6 +33,11 @@ const (
 	// briefTrust is the share by which a price may change in one round where prices are sought
 	// briefly: over long horizons they swing.
 	briefTrust = 0.2
+	// marginal is about what one more node gains, as a share of what nodes gain on average. Where
+	// jobs are few the search for prices starts there and takes fewer rounds; beyond shortHorizon
+	// steps that does not count, for most of the work is that on prices per size.
+	marginal     = 0.4
+	shortHorizon = 8
 	// fewColumns is the number of columns, besides the jobs' best, that are few.
 	fewColumns = 100
 )
@@ -116,6 +121,11 @@ func (s *Search) Run(clock *model.Clock) (bound float64, limit solver.Limit) {
 	s.lagrangian = newLagrangian(clock, s.in)
 	if clock.Ended {
 		return s.bound(), solver.LimitTime
+	}
+	if s.rollout != nil && s.in.Steps <= shortHorizon {
+		for t := range root.Prices {
+			root.Prices[t] *= marginal
+		}
 	}
 	s.lagrangian.enter(clock, root)
 	s.builder = guess.NewBuilder(s.in, s.lagrangian.kinds, s.lagrangian.pricer.price)

@@ -80,7 +80,7 @@ func (o *totalTime) prepare(s *snapshot, e *effort) error {
 			order = append(order, i)
 		}
 	}
-	o.terms = make([]terms, len(s.jobs))
+	o.terms, o.meanWeight = make([]terms, len(s.jobs)), 0
 	every := func(*kind) bool { return true }
 	n, used, exponents := float64(len(order)), make([]bool, len(s.nodes)), []float64(nil)
 	for _, i := range order {

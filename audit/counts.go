@@ -26,7 +26,7 @@ func (k *lot) of(count uint64) int { return int(count / k.one % uint64(k.members
 func (k *lot) holdings(t int, visit func(nodes int, net int64)) {
 	for _, a := range k.paths.arcs[t] {
 		if nodes := k.member.sizes[a.size]; a.from == 0 && (a.to == 1 || t == len(k.paths.arcs)-1) {
-			visit(nodes, a.gain-k.search.nodes[t]*int64(nodes))
+			visit(nodes, a.gain-k.nodes[t]*int64(nodes))
 		}
 	}
 }

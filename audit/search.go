@@ -99,7 +99,7 @@ func (a *answer) look(s *search) [][]int {
 		before := s
 		before.keepSizes()
 		s = a.newSearch(before.effort, 0)
-		s.target, s.bits, s.effort.numbers = before.target, before.bits+2, numbers
+		s.target, s.bits, s.numbers = before.target, before.bits+2, numbers
 		for _, p := range before.open {
 			s.sizes[p.position] = p.add
 		}

@@ -357,5 +357,5 @@ func (s *batches) add(b *batch, l batchLink) {
 
 // full reports whether there are more batches or links than the effort allows.
 func (s *batches) full() bool {
-	return s.kindSearch.batches+len(s.list) > s.effort.Links/batchLinks || len(s.trail) > s.effort.Links
+	return s.batches+len(s.list) > s.effort.Links/batchLinks || len(s.trail) > s.effort.Links
 }

@@ -39,7 +39,7 @@ func TestOnlyOwnHosts(t *testing.T) {
 		"elastalloc:9464": http.StatusOK, "allocator.example:9464": http.StatusOK, "Allocator.Example.": http.StatusOK,
 		"evil.example:9464": http.StatusForbidden, "localhost.evil.example": http.StatusForbidden, "127.0.0.1.evil.example:9464": http.StatusForbidden,
 	} {
-		for _, path := range []string{"/", "/metrics", "/readyz", "/debug/pprof/cmdline"} {
+		for _, path := range []string{"/", "/metrics", "/healthz", "/debug/pprof/cmdline"} {
 			request := httptest.NewRequest(http.MethodGet, path, http.NoBody)
 			request.RemoteAddr, request.Host = "127.0.0.1:5", host
 			recorder := httptest.NewRecorder()

@@ -75,6 +75,9 @@ func (s *search) counts() (known bool, atMost int64) {
 				k.waiting = k.best - net
 			}
 		})
+		if k.best == never {
+			return true, never // It has no plan left, so that no better one is.
+		}
 		most += k.best * int64(k.members)
 	}
 	lost := make([][]int64, len(s.ends)) // by type and nodes that open members hold

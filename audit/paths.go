@@ -163,7 +163,7 @@ func (p *plans) list(least int64, grain int) *paths {
 		for from, before := range vertices {
 			arcsHad, verticesHad, usable := len(arcs), len(served), p.usable[t]
 			if before >= done && grain == 0 {
-				usable = usable[:1] // All but the smallest only take nodes. Who rounds less may need them.
+				usable = usable[:1] // All but the smallest only take nodes. A search that rounds less may need them.
 			}
 			for _, n := range usable {
 				to := (p.serve(before, t, n) + 1<<grain - 1) >> grain << grain

@@ -57,7 +57,7 @@ func try(ctx context.Context, backend solver.Backend, p *solver.Problem, options
 // longestDetail is how many bytes of what a backend says of its attempt are kept.
 const longestDetail = 1000
 
-// legible returns text fit for a report: UTF-8, on one line, and of no more than so many bytes.
+// legible returns text fit for a report: UTF-8, on one line, and cut after most bytes.
 func legible(text string, most int) string {
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most], "") + "…"

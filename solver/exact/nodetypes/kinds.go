@@ -42,8 +42,8 @@ type batch struct {
 	link   int32
 }
 
-// batchLink says that so many jobs of a batch hold an option. The others are those of up to two
-// batches of which it has the links, else -1.
+// batchLink says how many jobs of a batch hold an option. The others are those of up to two
+// batches, by their links, or -1.
 type batchLink struct {
 	kind, option, jobs int32
 	one, other         int32

@@ -147,7 +147,7 @@ func (a *answer) readPlan() error {
 		}
 		on := a.typeOf(got.GetNodeType())
 		// A held job may name a type that the request does not have.
-		named := nodes > 0 && len(a.types) > 0 && (!j.held || j.on >= 0)
+		named := nodes > 0 && (!j.held || j.on >= 0)
 		if named && (on < 0 || j.held && on != j.on) || !named && got.GetNodeType() != "" {
 			return refute("job %q has %d nodes of type %q", j.id, nodes, got.GetNodeType())
 		}
@@ -175,7 +175,7 @@ func (a *answer) readPlan() error {
 		}
 		keeps := 0
 		if j.held {
-			keeps = max(0, j.current)
+			keeps = j.current
 		}
 		if slices.ContainsFunc(row, func(k int) bool { return k != keeps }) {
 			return refute("job %q has %v nodes; it is held or not admitted with %d", j.id, row, keeps)
@@ -208,11 +208,15 @@ func (a *answer) checkIdle(idle []int) error {
 	if got := int(a.report.GetIdleNodes()); got != total {
 		return refute("idle_nodes is %d; the jobs leave %d", got, total)
 	}
-	if len(a.report.GetNodeTypes()) != len(a.types) {
-		return refute("the report has %d node types; the request has %d", len(a.report.GetNodeTypes()), len(a.types))
+	types := a.types
+	if types[0].id == "" {
+		types = nil
+	}
+	if len(a.report.GetNodeTypes()) != len(types) {
+		return refute("the report has %d node types; the request has %d", len(a.report.GetNodeTypes()), len(types))
 	}
 	for on, got := range a.report.GetNodeTypes() {
-		if of := a.types[on]; got.GetId() != of.id || int(got.GetNodes()) != of.nodes || int(got.GetIdleNodes()) != idle[on] {
+		if of := types[on]; got.GetId() != of.id || int(got.GetNodes()) != of.nodes || int(got.GetIdleNodes()) != idle[on] {
 			return refute("type %q has %d nodes, %d idle; the answer says %d and %d of %q",
 				of.id, of.nodes, idle[on], got.GetNodes(), got.GetIdleNodes(), got.GetId())
 		}
@@ -222,18 +226,18 @@ func (a *answer) checkIdle(idle []int) error {
 
 // changeTo returns what it is called that a job gets nodes of a type.
 func (j *job) changeTo(nodes, on int) elastallocv1.Change {
-	switch current := max(0, j.current); {
-	case current == 0 && nodes == 0:
+	switch {
+	case j.current == 0 && nodes == 0:
 		return elastallocv1.Change_CHANGE_WAIT
-	case current == 0:
+	case j.current == 0:
 		return elastallocv1.Change_CHANGE_START
 	case nodes == 0:
 		return elastallocv1.Change_CHANGE_PREEMPT
 	case on != j.on && !j.held:
 		return elastallocv1.Change_CHANGE_MOVE
-	case nodes > current:
+	case nodes > j.current:
 		return elastallocv1.Change_CHANGE_SCALE_UP
-	case nodes < current:
+	case nodes < j.current:
 		return elastallocv1.Change_CHANGE_SCALE_DOWN
 	}
 	return elastallocv1.Change_CHANGE_KEEP
@@ -265,7 +269,7 @@ func (a *answer) checkPlan() error {
 	for i := range a.jobs {
 		if j := &a.jobs[i]; j.held {
 			for g := range a.above(j.group) {
-				held[g] += max(0, j.current)
+				held[g] += j.current
 			}
 		}
 	}

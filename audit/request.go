@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	noLimit   = math.MaxInt
+	noLimit   = 1 << 62
+	deepest   = 4 // tree of groups
 	mostSteps = 24
 	mostTypes = 8
 	// Times, from the shortest one above 0 on.
@@ -29,9 +30,9 @@ const (
 // snapshot is a request as the API defines it, with its defaults and without the nodes of
 // the jobs that are held for their bad fields. Times are in seconds.
 type snapshot struct {
-	nodes     []int // of each node type; one number where all nodes are alike
-	types     []nodeType
-	steps     int // of the model
+	nodes     []int      // of each node type; one number where all nodes are alike
+	types     []nodeType // at least one
+	steps     int        // of the model
 	step      float64
 	groups    []group
 	jobs      []job // all of the request, held ones too
@@ -47,7 +48,8 @@ type group struct {
 	inner                bool // others are part of it
 }
 
-// nodeType is a kind of nodes, held ones too, and the speed of one of them.
+// nodeType is a kind of nodes, held ones too, and the speed of one of them. It has no id where
+// the request has no node types.
 type nodeType struct {
 	id    string
 	nodes int
@@ -59,7 +61,7 @@ type job struct {
 	id       string
 	held     bool
 	current  int
-	on       int     // position of the type of its nodes, 0 where all are alike, -1 where unknown
+	on       int     // position of the type of its nodes, -1 where unknown
 	group    int     // -1 where there is none
 	kinds    []kind  // the nodes that it can train on
 	here     kind    // those that it holds
@@ -82,6 +84,7 @@ type kind struct {
 
 // curve is how fast a job trains on some nodes, against one of them.
 type curve struct {
+	allowed    []int     // sizes, ascending, legal or not
 	sizes      []int     // legal, ascending, without 0
 	tabled     []int     // the sizes that speeds are of
 	speeds     []float64 // nil where there is an efficiency
@@ -107,190 +110,163 @@ func (c *curve) most() float64 { return float64(c.sizes[len(c.sizes)-1]) }
 // several reports whether there are several node types.
 func (s *snapshot) several() bool { return len(s.nodes) > 1 }
 
-// above yields a group and those that it is part of.
+// above yields a group and those that it is part of: one too many of a tree that is too deep, or
+// that is none.
 func (s *snapshot) above(g int) iter.Seq[int] {
 	return func(yield func(int) bool) {
-		for g >= 0 && yield(g) {
+		for n := 0; n <= deepest && g >= 0 && yield(g); n++ {
 			g = s.groups[g].parent
 		}
 	}
 }
 
-// reader reads messages and notes the first field whose value the API does not allow.
-type reader struct{ bad error }
+// reader reads a message of a request and notes the first field whose value the API does not
+// allow, by its path.
+type reader struct {
+	message protoreflect.Message
+	at      string
+	bad     *error
+}
 
-func (r *reader) want(allowed bool, field string, value any) {
-	if !allowed && r.bad == nil {
-		r.bad = fmt.Errorf("%s is %v", field, value)
+// in returns a reader of a message that is part of this one.
+func (r reader) in(m proto.Message, at string) reader {
+	return reader{m.ProtoReflect(), r.at + at + ".", r.bad}
+}
+
+func (r reader) want(allowed bool, field string, value any) {
+	if !allowed && *r.bad == nil {
+		*r.bad = fmt.Errorf("%s%s is %v", r.at, field, value)
 	}
 }
 
-// seconds reads a time of least to most, a default where it is unset.
-func (r *reader) seconds(d *durationpb.Duration, field string, unset, least, most float64) float64 {
-	if d == nil {
+// number reads a number of least to most, or a time in seconds; a default where it is unset.
+func (r reader) number(name protoreflect.Name, unset, least, most float64) float64 {
+	field := r.message.Descriptor().Fields().ByName(name)
+	if !r.message.Has(field) {
 		return unset
 	}
-	t := d.AsDuration() // It saturates, so only what fits survives the way back.
-	back, s := durationpb.New(t), t.Seconds()
-	fits := d.IsValid() && back.GetSeconds() == d.GetSeconds() && back.GetNanos() == d.GetNanos()
-	r.want(fits && s >= least && s <= most, field, t)
-	return s
+	v, value := unset, r.message.Get(field).Interface()
+	switch of := value.(type) {
+	case int32:
+		v = float64(of)
+	case float64:
+		v = of
+	case protoreflect.Message:
+		d := of.Interface().(*durationpb.Duration)
+		t := d.AsDuration() // It saturates, so only what fits survives the way back.
+		r.want(proto.Equal(durationpb.New(t), d), string(name), t)
+		v, value = t.Seconds(), t
+	}
+	r.want(v >= least && v <= most, string(name), value)
+	return v
 }
 
-// number reads a number of least to most, a default where it is unset.
-func number[N int32 | float64](r *reader, v *N, field string, unset, least, most N) N {
-	if v == nil {
-		return unset
-	}
-	r.want(*v >= least && *v <= most, field, *v)
-	return *v
+// count reads a number of nodes.
+func (r reader) count(name protoreflect.Name, unset, least int) int {
+	return int(r.number(name, float64(unset), float64(least), math.MaxInt32))
 }
 
 // read reads a request; the error says why it has to be refused.
 func read(request *elastallocv1.AllocateRequest) (*snapshot, error) {
-	from, r := request.GetSnapshot(), new(reader)
-	_ = protorange.Range(request.ProtoReflect(), func(at protopath.Values) error { // r has the error.
-		switch last := at.Index(-1); of := last.Value.Interface().(type) {
+	of := reader{request.ProtoReflect(), "", new(error)}
+	_ = protorange.Options{Stable: true}.Range(of.message, func(at protopath.Values) error { // The reader has the error.
+		switch last := at.Index(-1); v := last.Value.Interface().(type) {
 		case string:
-			r.want(len(of) <= 256, at.Path.String(), "longer than 256 bytes")
+			of.want(len(v) <= 256, at.Path.String(), "longer than 256 bytes")
 		case protoreflect.EnumNumber:
-			r.want(last.Step.FieldDescriptor().Enum().Values().ByNumber(of) != nil, at.Path.String(), of)
+			of.want(last.Step.FieldDescriptor().Enum().Values().ByNumber(v) != nil, at.Path.String(), v)
 		}
 		return nil
-	})
-	r.want(from != nil, "snapshot", "missing")
-	s := &snapshot{nodes: []int{int(from.GetTotalNodes())}}
-	r.want(s.nodes[0] >= 0, "snapshot.total_nodes", s.nodes[0])
-	horizon := cmp.Or(from.GetHorizon(), new(elastallocv1.Horizon))
-	s.step = r.seconds(horizon.GetStep(), "snapshot.horizon.step", 300, moment, forever)
-	s.steps = int(number(r, horizon.Steps, "snapshot.horizon.steps", 5, 1, mostSteps))
-	s.readOptions(request.GetOptions(), r)
+	}, nil)
+	from := request.GetSnapshot()
+	of.want(from != nil, "snapshot", "missing")
+	r, s := of.in(from, "snapshot"), new(snapshot)
+	horizon := r.in(from.GetHorizon(), "horizon")
+	s.step = horizon.number("step", 300, moment, forever)
+	s.steps = int(horizon.number("steps", 5, 1, mostSteps))
+	s.readOptions(request.GetOptions(), of.in(request.GetOptions(), "options"))
 	s.readTypes(from.GetNodeTypes(), r)
 	ids := s.readGroups(from.GetGroups(), r)
 	hold := request.GetOptions().GetBadJobs() == elastallocv1.BadJobs_BAD_JOBS_HOLD
 	seen := make(map[string]bool, len(from.GetJobs()))
 	for i, f := range from.GetJobs() {
-		if r.bad != nil {
+		if *r.bad != nil {
 			break
 		}
-		of := new(reader)
+		of := reader{f.ProtoReflect(), "", new(error)}
 		of.want(f.GetId() != "" && !seen[f.GetId()], "id", "empty or that of a job before")
 		seen[f.GetId()] = true
 		j := s.readJob(f, ids, of)
-		if j.held = of.bad != nil; j.held {
-			r.want(hold, fmt.Sprintf("snapshot.jobs[%d]", i), of.bad)
+		if j.held = *of.bad != nil; j.held {
+			r.want(hold, fmt.Sprintf("jobs[%d]", i), *of.bad)
 			s.take(&j)
 		}
 		s.jobs = append(s.jobs, j)
 	}
-	return s, r.bad
+	return s, *r.bad
 }
 
 // take takes the nodes of a held job from the pool, limits and quotas.
 func (s *snapshot) take(j *job) {
-	nodes := max(0, j.current)
 	if j.on >= 0 {
-		s.nodes[j.on] = max(0, s.nodes[j.on]-nodes)
+		s.nodes[j.on] = max(0, s.nodes[j.on]-j.current)
 	}
 	for g := range s.above(j.group) {
-		if of := &s.groups[g]; of.limit != noLimit {
-			of.limit = max(0, of.limit-nodes)
-		}
-		s.groups[g].quota = max(0, s.groups[g].quota-nodes)
+		of := &s.groups[g]
+		of.limit, of.quota = max(0, of.limit-j.current), max(0, of.quota-j.current)
 	}
 }
 
 // readOptions reads what is asked for. OBJECTIVE_TOTAL_TIME has one step as long as its
 // payback.
-func (s *snapshot) readOptions(o *elastallocv1.AllocateOptions, r *reader) {
-	r.seconds(o.GetTimeBudget(), "options.time_budget", 0, moment, forever)
-	s.gap, s.admission = o.GetRelativeGap(), o.GetAdmission()
-	r.want(s.gap >= 0 && s.gap < 1, "options.relative_gap", s.gap)
-	r.want(len(o.GetPriceHint()) <= mostSteps, "options.price_hint", "too long")
+func (s *snapshot) readOptions(o *elastallocv1.AllocateOptions, r reader) {
+	r.number("time_budget", 0, moment, forever)
+	s.gap, s.admission = r.number("relative_gap", 0, 0, math.Nextafter(1, 0)), o.GetAdmission()
+	r.want(len(o.GetPriceHint()) <= mostSteps, "price_hint", "too long")
 	for _, price := range o.GetPriceHint() {
-		r.want(price >= 0 && price <= math.MaxFloat64, "options.price_hint", price)
+		r.want(price >= 0 && price <= math.MaxFloat64, "price_hint", price)
 	}
-	from := cmp.Or(o.GetTotalTime(), new(elastallocv1.TotalTimeOptions))
-	const at = "options.total_time."
+	from := r.in(o.GetTotalTime(), "total_time")
 	t := &totalTime{
-		fairness:   number(r, from.Fairness, at+"fairness", 1, 0, 1e6),
-		aging:      r.seconds(from.GetAging(), at+"aging", 8*3600, 0, year),
-		price:      r.seconds(from.GetRescalePrice(), at+"rescale_price", 75, 0, year),
-		payback:    r.seconds(from.GetPayback(), at+"payback", 900, 1, year),
-		pause:      number(r, from.PausePriceFactor, at+"pause_price_factor", 1, 0, 1e6),
-		bonus:      r.seconds(from.GetStartBonus(), at+"start_bonus", 500, 0, year),
-		cadence:    r.seconds(from.GetCadence(), at+"cadence", 0, 0, year),
-		quotaPrice: number(r, from.QuotaPrice, at+"quota_price", 0.3, 0, 1e6),
-		etaError:   number(r, from.EtaError, at+"eta_error", 0, 0, 5),
+		fairness:   from.number("fairness", 1, 0, 1e6),
+		aging:      from.number("aging", 8*3600, 0, year),
+		price:      from.number("rescale_price", 75, 0, year),
+		payback:    from.number("payback", 900, 1, year),
+		pause:      from.number("pause_price_factor", 1, 0, 1e6),
+		bonus:      from.number("start_bonus", 500, 0, year),
+		cadence:    from.number("cadence", 0, 0, year),
+		quotaPrice: from.number("quota_price", 0.3, 0, 1e6),
+		etaError:   from.number("eta_error", 0, 0, 5),
 	}
-	r.want(t.aging == 0 || t.aging >= 1, at+"aging", t.aging)
+	from.want(t.aging == 0 || t.aging >= 1, "aging", t.aging)
 	if s.admission != elastallocv1.Admission_ADMISSION_OPTIMIZED {
 		t.bonus = 0
 	}
 	if o.GetObjective() == elastallocv1.Objective_OBJECTIVE_TOTAL_TIME {
 		s.totalTime, s.steps, s.step = t, 1, t.payback
-		r.want(o.GetFormulation() != elastallocv1.Formulation_FORMULATION_PAPER, "options.formulation", "that of progress")
+		r.want(o.GetFormulation() != elastallocv1.Formulation_FORMULATION_PAPER, "formulation", "that of progress")
 	}
 }
 
-// readGroups reads the groups and returns one more than the position of each id.
-func (s *snapshot) readGroups(from []*elastallocv1.Group, r *reader) map[string]int {
-	r.want(len(from) == 0 || s.totalTime != nil && !s.several(), "snapshot.groups", "set without OBJECTIVE_TOTAL_TIME or beside several node types")
-	r.want(len(from) <= 10_000, "snapshot.groups", "too long")
-	ids := make(map[string]int, len(from))
+// readTypes reads the node types, of which total_nodes is unset or the sum. Without any, all nodes
+// are of one without a name.
+func (s *snapshot) readTypes(from []*elastallocv1.NodeType, r reader) {
+	r.want(len(from) <= mostTypes, "node_types", "too long")
+	r.want(len(from) <= 1 || s.totalTime != nil, "node_types", "several without OBJECTIVE_TOTAL_TIME")
+	total, sum := r.count("total_nodes", 0, 0), 0
 	for i, f := range from {
-		f = cmp.Or(f, new(elastallocv1.Group))
-		g := group{id: f.GetId(), limit: noLimit, quota: int(f.GetQuota()), parent: -1}
-		if f.Limit != nil {
-			g.limit = int(f.GetLimit())
-		}
-		at := fmt.Sprintf("snapshot.groups[%d]", i)
-		r.want(g.id != "" && ids[g.id] == 0, at+".id", "empty or that of a group before")
-		r.want(g.limit >= 0, at+".limit", g.limit)
-		r.want(g.quota >= 0, at+".quota", g.quota)
-		ids[g.id] = i + 1
-		s.groups = append(s.groups, g)
+		of := r.in(f, fmt.Sprintf("node_types[%d]", i))
+		of.want(f.GetId() != "" && s.typeOf(f.GetId()) < 0, "id", "empty or that of a type before")
+		t := nodeType{f.GetId(), of.count("nodes", 0, 0), of.number("speed", 1, math.SmallestNonzeroFloat64, 1e9)}
+		s.types, sum = append(s.types, t), sum+t.nodes
 	}
-	for i, f := range from {
-		if f.GetParentId() != "" {
-			parent := ids[f.GetParentId()] - 1
-			r.want(parent >= 0, fmt.Sprintf("snapshot.groups[%d].parent_id", i), "no group's")
-			if s.groups[i].parent = parent; parent >= 0 {
-				s.groups[parent].inner = true
-			}
-		}
-	}
-	for i := range s.groups {
-		depth := 0
-		for range s.above(i) {
-			if depth++; depth > 4 {
-				r.want(false, fmt.Sprintf("snapshot.groups[%d].parent_id", i), "too deep or in a circle")
-				break
-			}
-		}
-	}
-	return ids
-}
-
-// readTypes reads the node types, of which total_nodes is unset or the sum.
-func (s *snapshot) readTypes(from []*elastallocv1.NodeType, r *reader) {
 	if len(from) == 0 {
-		return
+		s.types, sum = []nodeType{{"", total, 1}}, total
 	}
-	r.want(len(from) <= mostTypes, "snapshot.node_types", "too long")
-	r.want(len(from) == 1 || s.totalTime != nil, "snapshot.node_types", "several without OBJECTIVE_TOTAL_TIME")
-	total, sum := s.nodes[0], 0
-	s.nodes = nil
-	for i, f := range from {
-		f = cmp.Or(f, new(elastallocv1.NodeType))
-		at := fmt.Sprintf("snapshot.node_types[%d]", i)
-		r.want(f.GetId() != "" && s.typeOf(f.GetId()) < 0, at+".id", "empty or that of a type before")
-		r.want(f.GetNodes() >= 0, at+".nodes", f.GetNodes())
-		speed := number(r, f.Speed, at+".speed", 1, math.SmallestNonzeroFloat64, 1e9)
-		s.types, s.nodes = append(s.types, nodeType{f.GetId(), int(f.GetNodes()), speed}), append(s.nodes, int(f.GetNodes()))
-		sum += int(f.GetNodes())
+	r.want(sum <= math.MaxInt32 && (total == 0 || total == sum), "total_nodes", total)
+	for _, t := range s.types {
+		s.nodes = append(s.nodes, t.nodes)
 	}
-	r.want(sum <= math.MaxInt32 && (total == 0 || total == sum), "snapshot.total_nodes", total)
 }
 
 // typeOf returns the position of a node type, -1 where there is none of that name.
@@ -298,73 +274,101 @@ func (s *snapshot) typeOf(id string) int {
 	return slices.IndexFunc(s.types, func(t nodeType) bool { return t.id == id })
 }
 
-// readJob reads a job, its id apart.
-func (s *snapshot) readJob(from *elastallocv1.Job, ids map[string]int, r *reader) job {
-	from = cmp.Or(from, new(elastallocv1.Job))
-	j := job{
-		id: from.GetId(), current: int(from.GetCurrentNodes()), group: -1,
-		weight:   number(r, from.Weight, "weight", 1, 0, 1e12),
-		delay:    r.seconds(from.GetRescaleDelay(), "rescale_delay", 0, 0, forever),
-		restart:  r.seconds(from.GetRestartTime(), "restart_time", 0, 0, forever),
-		waiting:  r.seconds(from.GetWaitingTime(), "waiting_time", 0, 0, forever),
-		demand:   r.seconds(from.GetRemainingEta(), "remaining_eta", 0, moment, forever),
-		etaError: number(r, from.EtaError, "eta_error", -1, 0, 5),
+// readGroups reads the groups and returns one more than the position of each id.
+func (s *snapshot) readGroups(from []*elastallocv1.Group, r reader) map[string]int {
+	r.want(len(from) == 0 || s.totalTime != nil && !s.several(), "groups", "set without OBJECTIVE_TOTAL_TIME or beside several node types")
+	r.want(len(from) <= 10_000, "groups", "too long")
+	ids := make(map[string]int, len(from))
+	for i, f := range from {
+		of := r.in(f, fmt.Sprintf("groups[%d]", i))
+		of.want(f.GetId() != "" && ids[f.GetId()] == 0, "id", "empty or that of a group before")
+		ids[f.GetId()] = i + 1
+		s.groups = append(s.groups, group{id: f.GetId(), limit: of.count("limit", noLimit, 0), quota: of.count("quota", 0, 0)})
 	}
-	j.move = r.seconds(from.GetMoveTime(), "move_time", j.restart, 0, forever)
-	j.trained = r.seconds(from.GetTrainingTime(), "training_time", 0, 0, forever) > 0 || j.current > 0
-	r.want(j.demand > 0, "remaining_eta", j.demand)
-	r.want(j.current >= 0, "current_nodes", j.current)
-	r.want(from.GetOverrun() >= 0 && from.GetOverrun() <= math.MaxFloat64, "overrun", from.GetOverrun())
+	for i, f := range from {
+		parent := ids[f.GetParentId()] - 1
+		r.want(parent >= 0 || f.GetParentId() == "", fmt.Sprintf("groups[%d].parent_id", i), "no group's")
+		if s.groups[i].parent = parent; parent >= 0 {
+			s.groups[parent].inner = true
+		}
+	}
+	for i := range s.groups {
+		r.want(len(slices.Collect(s.above(i))) <= deepest, fmt.Sprintf("groups[%d].parent_id", i), "too deep or in a circle")
+	}
+	return ids
+}
+
+// readJob reads a job, its id apart.
+func (s *snapshot) readJob(from *elastallocv1.Job, ids map[string]int, r reader) job {
+	j := job{
+		id: from.GetId(), group: -1,
+		current:  max(0, r.count("current_nodes", 0, 0)),
+		weight:   r.number("weight", 1, 0, 1e12),
+		delay:    r.number("rescale_delay", 0, 0, forever),
+		restart:  r.number("restart_time", 0, 0, forever),
+		waiting:  r.number("waiting_time", 0, 0, forever),
+		demand:   r.number("remaining_eta", 0, moment, forever),
+		etaError: r.number("eta_error", -1, 0, 5),
+	}
+	j.move = r.number("move_time", j.restart, 0, forever)
+	j.trained = r.number("training_time", 0, 0, forever) > 0 || j.current > 0
+	r.number("overrun", 0, 0, forever)
 	r.want(j.delay == 0 || j.restart == 0, "restart_time", "set beside rescale_delay")
 	if len(s.groups) > 0 {
 		j.group = ids[from.GetGroupId()] - 1
 		r.want(j.group >= 0 && !s.groups[max(0, j.group)].inner, "group_id", "none of a group without others in it")
 	}
-	worked := r.seconds(from.GetWorkDone(), "work_done", 0, 0, forever)
 	measured := s.readKinds(&j, from, r)
-	if from.EtaNodes != nil && r.bad == nil {
-		nodes, of := int(from.GetEtaNodes()), measured.tabled
-		r.want(nodes >= 1 && (len(of) == 0 || nodes >= of[0] && nodes <= of[len(of)-1]), "eta_nodes", nodes)
+	if from.EtaNodes != nil && *r.bad == nil {
+		nodes, of := r.count("eta_nodes", 1, 1), measured.tabled
+		r.want(len(of) == 0 || nodes >= of[0] && nodes <= of[len(of)-1], "eta_nodes", nodes)
 		measured.factor *= measured.at(float64(nodes))
 	}
 	j.demand *= measured.factor
 	r.want(j.demand >= moment, "remaining_eta on one node", j.demand)
-	if s.totalTime == nil {
+	if worked := r.number("work_done", 0, 0, forever); s.totalTime == nil {
 		j.demand = max(j.demand, worked/4)
 	}
 	return j
 }
 
 // readKinds reads what a job can train on, and returns the nodes that its ETA is measured on.
-func (s *snapshot) readKinds(j *job, from *elastallocv1.Job, r *reader) (measured kind) {
-	if len(s.types) == 0 && len(from.GetSpeeds()) > 0 {
-		from = proto.CloneOf(from)
-		from.Speeds = nil // Of no type.
+func (s *snapshot) readKinds(j *job, from *elastallocv1.Job, r reader) (measured kind) {
+	speeds, current, eta := from.GetSpeeds(), from.GetCurrentNodeType(), from.GetEtaNodeType()
+	if s.types[0].id == "" { // Types are not looked at.
+		speeds, current, eta = nil, "", ""
 	}
-	own := readCurve(from, &elastallocv1.TypeSpeed{Scaling: from.GetScaling()}, nil, "", r)
-	measured = kind{curve: own, factor: 1}
-	if len(s.types) == 0 {
-		j.here, j.kinds = measured, []kind{measured}
-		return measured
+	least, most := r.count("min_nodes", 1, 1), 16
+	if of := from.GetAllowedNodes(); len(of) > 0 {
+		most = int(slices.Max(of))
 	}
-	j.on = s.typeOf(from.GetCurrentNodeType())
-	r.want(j.on >= 0 || from.GetCurrentNodeType() == "" && j.current == 0, "current_node_type", from.GetCurrentNodeType())
-	seen := make(map[int]bool)
-	for i, f := range from.GetSpeeds() {
-		at := fmt.Sprintf("speeds[%d].", i)
-		on := s.typeOf(f.GetNodeType())
-		r.want(on >= 0 && !seen[on], at+"node_type", f.GetNodeType())
-		seen[on] = true
-		factor := number(r, f.Factor, at+"factor", 0, math.SmallestNonzeroFloat64, 1e9)
-		if on >= 0 && f.Factor == nil {
-			factor = s.types[on].speed
+	for _, f := range speeds {
+		for _, k := range f.GetAllowedNodes() {
+			most = max(most, int(k))
 		}
-		j.kinds = append(j.kinds, kind{readCurve(from, f, &own, at, r), on, factor})
+	}
+	most = r.count("max_nodes", most, least)
+	usual := curve{efficiency: 0.8}
+	for bit := range 31 {
+		usual.allowed = append(usual.allowed, 1<<bit)
+	}
+	if least == most {
+		usual.allowed = []int{least}
+	}
+	own := usual.with(from.GetAllowedNodes(), from.GetScaling(), least, most, r)
+	if j.on = s.typeOf(current); j.on < 0 {
+		r.want(current == "" && j.current == 0, "current_node_type", current)
+	}
+	for i, f := range speeds {
+		of, on := r.in(f, fmt.Sprintf("speeds[%d]", i)), s.typeOf(f.GetNodeType())
+		of.want(on >= 0 && j.kindOn(on) == nil, "node_type", f.GetNodeType())
+		factor := of.number("factor", s.types[max(0, on)].speed, math.SmallestNonzeroFloat64, 1e9)
+		j.kinds = append(j.kinds, kind{own.with(f.GetAllowedNodes(), f.GetScaling(), least, most, of), on, factor})
 	}
 	slices.SortFunc(j.kinds, func(a, b kind) int { return cmp.Compare(a.on, b.on) })
-	for on := range s.types {
-		if len(from.GetSpeeds()) == 0 {
-			j.kinds = append(j.kinds, kind{own, on, s.types[on].speed})
+	if len(speeds) == 0 {
+		for on, of := range s.types {
+			j.kinds = append(j.kinds, kind{own, on, of.speed})
 		}
 	}
 	of := func(on int) kind { // One that it does not train on is as any other is to it.
@@ -373,77 +377,45 @@ func (s *snapshot) readKinds(j *job, from *elastallocv1.Job, r *reader) (measure
 		}
 		return kind{own, on, s.types[max(0, on)].speed}
 	}
-	if j.here = of(j.on); from.GetEtaNodeType() != "" {
-		on := s.typeOf(from.GetEtaNodeType())
-		r.want(on >= 0, "eta_node_type", from.GetEtaNodeType())
-		return of(on)
+	j.here = of(j.on)
+	if eta == "" {
+		return kind{curve: own, factor: 1}
 	}
-	return measured
+	on := s.typeOf(eta)
+	r.want(on >= 0, "eta_node_type", eta)
+	return of(on)
 }
 
-// readCurve reads legal sizes and their speeds, which a table may have of all allowed ones.
-// What a type does not name is as the job's own curve has it.
-func readCurve(job *elastallocv1.Job, from *elastallocv1.TypeSpeed, own *curve, at string, r *reader) (c curve) {
-	named := from.GetAllowedNodes()
-	if len(named) == 0 {
-		named = job.GetAllowedNodes()
+// with returns a curve of the named sizes and scaling, of those of c where they are unset. Of the
+// sizes those from least to most are legal; a table may have speeds of these or of all.
+func (c curve) with(named []int32, scaling *elastallocv1.Scaling, least, most int, r reader) curve {
+	if len(named) > 0 {
+		c.allowed = nil
 	}
-	var allowed []int
 	for i, k := range named {
-		r.want(k >= 1 && (i == 0 || int(k) > allowed[i-1]), at+"allowed_nodes", named)
-		allowed = append(allowed, int(k))
+		r.want(k >= 1 && (i == 0 || k > named[i-1]), "allowed_nodes", named)
+		c.allowed = append(c.allowed, int(k))
 	}
-	c.sizes = sizesOf(job, allowed, at, r)
-	if own != nil && from.GetScaling().GetCurve() == nil {
+	c.sizes = slices.DeleteFunc(slices.Clone(c.allowed), func(k int) bool { return k < least || k > most })
+	r.want(len(c.sizes) >= 1 && len(c.sizes) <= 32, "allowed_nodes", fmt.Sprintf("%v with %d sizes in range", c.allowed, len(c.sizes)))
+	switch of := scaling.GetCurve().(type) {
+	case nil: // A table of c may lack sizes that are named.
 		for _, k := range c.sizes {
-			r.want(own.speeds == nil || slices.Contains(own.tabled, k), at+"allowed_nodes", k)
+			r.want(c.speeds == nil || slices.Contains(c.tabled, k), "allowed_nodes", k)
 		}
-		return curve{c.sizes, own.tabled, own.speeds, own.efficiency}
-	}
-	c.efficiency = 0.8
-	switch of := from.GetScaling().GetCurve().(type) {
 	case *elastallocv1.Scaling_DoublingEfficiency:
-		c.efficiency = of.DoublingEfficiency
-		r.want(c.efficiency > 0 && c.efficiency <= 1, at+"scaling.doubling_efficiency", c.efficiency)
+		c.speeds, c.tabled, c.efficiency = nil, nil, of.DoublingEfficiency
+		r.want(c.efficiency > 0 && c.efficiency <= 1, "scaling.doubling_efficiency", c.efficiency)
 	case *elastallocv1.Scaling_Table:
-		if c.speeds, c.tabled = of.Table.GetSpeeds(), c.sizes; len(c.speeds) == len(allowed) {
-			c.tabled = allowed
+		if c.speeds, c.tabled = of.Table.GetSpeeds(), c.sizes; len(c.speeds) == len(c.allowed) {
+			c.tabled = c.allowed
 		}
-		r.want(len(c.speeds) > 0 && len(c.speeds) == len(c.tabled), at+"scaling.table", c.speeds)
+		r.want(len(c.speeds) > 0 && len(c.speeds) == len(c.tabled), "scaling.table", c.speeds)
 		for _, v := range c.speeds {
-			r.want(v > 0 && v <= 1e9, at+"scaling.table", c.speeds)
+			r.want(v > 0 && v <= 1e9, "scaling.table", c.speeds)
 		}
 	}
 	return c
-}
-
-// sizesOf returns the allowed sizes, else powers of two, from min_nodes to max_nodes.
-func sizesOf(job *elastallocv1.Job, allowed []int, at string, r *reader) (sizes []int) {
-	most := int32(16)
-	if of := job.GetAllowedNodes(); len(of) > 0 {
-		most = slices.Max(of)
-	}
-	for _, own := range job.GetSpeeds() {
-		for _, k := range own.GetAllowedNodes() {
-			most = max(most, k)
-		}
-	}
-	least := number(r, job.MinNodes, "min_nodes", 1, 1, math.MaxInt32)
-	most = number(r, job.MaxNodes, "max_nodes", most, least, math.MaxInt32)
-	if len(allowed) == 0 && least == most {
-		allowed = []int{int(least)}
-	} else if len(allowed) == 0 {
-		for bit := range 31 {
-			allowed = append(allowed, 1<<bit)
-		}
-	}
-	for _, k := range allowed {
-		if k >= int(least) && k <= int(most) {
-			sizes = append(sizes, k)
-		}
-	}
-	r.want(len(sizes) >= 1 && len(sizes) <= 32, at+"allowed_nodes", fmt.Sprintf("%v with %d sizes in range", allowed, len(sizes)))
-	return sizes
 }
 
 // used returns those of some nodes that the job can train on: between two sizes of a table
@@ -483,8 +455,8 @@ func (c *curve) at(nodes float64) float64 {
 // those of a newer version: they may change what is asked for.
 func known(m proto.Message) error {
 	return protorange.Range(m.ProtoReflect(), func(at protopath.Values) error {
-		if part, ok := at.Index(-1).Value.Interface().(protoreflect.Message); ok && len(part.GetUnknown()) > 0 {
-			return leaveOpen("%s has fields that the check does not know", part.Descriptor().Name())
+		if at.Index(-1).Step.Kind() == protopath.UnknownAccessStep {
+			return leaveOpen("%s has fields that the check does not know", at.Index(-2).Value.Message().Descriptor().Name())
 		}
 		return nil
 	})

@@ -28,7 +28,8 @@ func anxious() []model.Effort {
 	sizes.EasyWork, sizes.MaxLabels, sizes.Visits, sizes.DenseRows = 1, 4, 1, 6
 	sizes.FirstWidth, sizes.LastWidth, sizes.LeftWidths = 2, 2, [2]int{1, 2}
 	sizes.MinSampled, sizes.MaxSubproblems, sizes.SizesWork = 6, 50, 10_000_000
-	proven := sizes // prices per size, with beams that hold what is left
+	proven := sizes // prices per size, with beams that hold what is left, which is not searched step by step
+	proven.FewJobs = 0
 	proven.LeftWidths, proven.DenseRows, proven.MaxLabels = model.Usual().LeftWidths, model.Usual().DenseRows, model.Usual().MaxLabels
 	branching := *model.Usual() // no prices per size, and nothing but splitting
 	branching.BundleWork, branching.MinSampled, branching.MaxSubproblems = 0, 2, 100

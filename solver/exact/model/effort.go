@@ -33,6 +33,8 @@ type Effort struct {
 	// BundleWork bounds one evaluation of the bound at prices per size; where it takes more,
 	// there are none.
 	BundleWork int
+	// FewJobs is the number of finishing jobs up to which they are searched step by step.
+	FewJobs int
 	// DenseRows is the size of Newton's system up to which it is factorised; a larger one
 	// is solved by conjugate gradients.
 	DenseRows int
@@ -55,6 +57,7 @@ func Usual() *Effort {
 		WideGap:        2e-3,
 		SizesWork:      100_000_000,
 		BundleWork:     10_000_000,
+		FewJobs:        6,
 		DenseRows:      120,
 		MaxSubproblems: 20_000,
 	}

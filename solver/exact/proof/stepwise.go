@@ -26,8 +26,6 @@ import (
 // (1999).)
 
 const (
-	// fewJobs is the number of finishing jobs up to which they are searched step by step.
-	fewJobs = 6
 	// firstStates and lastStates bound the states of a step that are kept.
 	firstStates = 16
 	lastStates  = 1024
@@ -84,7 +82,7 @@ type served struct {
 // It returns nil if there are too many jobs or nodes for it.
 func newStepwise(clock *model.Clock, s *sizePrices) *stepwise {
 	in := s.In
-	if len(in.Finishing) > fewJobs || slices.Max(in.Capacity) > mostCells(in)/((len(in.Jobs)+1)*in.Steps) {
+	if len(in.Finishing) > in.Effort.FewJobs || slices.Max(in.Capacity) > mostCells(in)/((len(in.Jobs)+1)*in.Steps) {
 		return nil
 	}
 	q := &stepwise{

@@ -100,9 +100,9 @@ func (g *ground) search(t *rapid.T, restricted bool) (*Search, *subproblem) {
 	s.Offer(g.clock, g.plans[rapid.IntRange(0, len(g.plans)-1).Draw(t, "incumbent")])
 	part := &subproblem{bound: math.Inf(1)}
 	part.begin(g.clock, g.Instance)
-	s.root = part
+	s.begin(part)
 	if restricted && rapid.Bool().Draw(t, "restricted") {
-		s.root = &subproblem{bound: math.Inf(1)}
+		s.begin(&subproblem{bound: math.Inf(1)})
 		for at, allowed := range part.allowed {
 			part.allowed[at] = allowed & model.SizeSet(rapid.Uint64Range(1, uint64(allowed)).Draw(t, "allowed"))
 			if part.allowed[at] == 0 {
@@ -449,7 +449,7 @@ func TestContradiction(t *testing.T) {
 	}
 	below := func() *Search {
 		s := NewSearch(in, solver.SolveOptions{}, nil, new(Memory))
-		s.root = &subproblem{bound: math.Inf(1)}
+		s.begin(&subproblem{bound: math.Inf(1)})
 		s.Offer(clock, model.NewPlan(in))
 		return s
 	}
@@ -460,16 +460,25 @@ func TestContradiction(t *testing.T) {
 	if s.prove(s.root, s.Value-10*s.Slack(), 0, lemmaCore); !strings.Contains(s.Contradiction, string(lemmaCore)) {
 		t.Errorf("contradiction %q; want one by lemma %q", s.Contradiction, lemmaCore)
 	}
+	better := guess.NewRollout(clock, in, new(knapsack), new([]float64)).Plan(clock, make([]float64, in.Steps))
 	s = below()
 	s.prove(s.root, s.Value, 0, lemmaPrices)
-	if s.Offer(clock, guess.NewRollout(clock, in, new(knapsack), new([]float64)).Plan(clock, make([]float64, in.Steps))); !strings.Contains(s.Contradiction, string(lemmaPrices)) {
+	if s.Offer(clock, better); !strings.Contains(s.Contradiction, string(lemmaPrices)) {
 		t.Errorf("contradiction %q; want one by lemma %q", s.Contradiction, lemmaPrices)
 	}
 	part := &subproblem{bound: math.Inf(1)}
 	part.begin(clock, in)
+	s = below()
+	s.parts = append(s.parts, part)
+	s.prove(part, s.Value, 0, lemmaCore)
+	if s.Offer(clock, better); !strings.Contains(s.Contradiction, string(lemmaCore)) {
+		t.Errorf("contradiction %q; want one by lemma %q, of a part that was closed", s.Contradiction, lemmaCore)
+	}
 	part.allowed[0] = 1 << 1 // Not the incumbent's size.
 	s = below()
-	if s.prove(part, s.Value-1, 0, lemmaCore); s.Contradiction != "" {
+	s.parts = append(s.parts, part)
+	s.prove(part, s.Value-1, 0, lemmaCore)
+	if s.Offer(clock, better); s.Contradiction != "" {
 		t.Errorf("a bound on other plans is a contradiction: %s", s.Contradiction)
 	}
 }

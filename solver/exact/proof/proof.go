@@ -62,11 +62,16 @@ func (s *Search) prove(part *subproblem, bound, priced float64, by lemma) {
 		return
 	}
 	part.bound, part.by = bound, by
-	if s.Value-bound > s.Slack() && s.holds(part, s.Incumbent) {
-		s.contradict(by, bound, s.Value)
+	s.compare(part, s.Incumbent, s.Value)
+	if w := s.witness; w != nil {
+		s.compare(part, w.plan, w.value)
 	}
-	if w := s.witness; w != nil && w.value-bound > s.Slack() && s.holds(part, w.plan) {
-		s.contradict(by, bound, w.value)
+}
+
+// compare notes a contradiction if a plan is above the bound of a subproblem that holds it.
+func (s *Search) compare(part *subproblem, p *model.Plan, value float64) {
+	if value-part.bound > s.Slack() && s.holds(part, p) {
+		s.contradict(part.by, part.bound, value)
 	}
 }
 

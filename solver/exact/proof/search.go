@@ -58,9 +58,10 @@ type Search struct {
 	// Value is that of the incumbent, in the units of the search, values the sum of |value|
 	// of its jobs.
 	Value, values float64
-	// root is the subproblem of all plans, open are those left to search.
-	root *subproblem
-	open []*subproblem
+	// root is the subproblem of all plans, open are those left to search, parts all there have
+	// been: a plan found later must not be above the bound of one that is closed either.
+	root        *subproblem
+	open, parts []*subproblem
 	// closedBound is at least the value of every plan of the subproblems that are closed.
 	closedBound float64
 	// priced is the most that the pool costs at the prices of a proof, and Contradiction
@@ -101,7 +102,7 @@ func NewSearch(in *model.Instance, options solver.SolveOptions, optimum solver.P
 // returns the upper bound and what ended the search.
 func (s *Search) Run(clock *model.Clock) (bound float64, limit solver.Limit) {
 	s.Offer(clock, model.NewPlan(s.in))
-	s.root = &subproblem{bound: math.Inf(1)}
+	s.begin(&subproblem{bound: math.Inf(1)})
 	s.open = append(s.open, s.root)
 	s.prove(s.root, s.in.Most, 0, lemmaAlone)
 	if len(s.in.Groups) > 0 {
@@ -186,6 +187,9 @@ func (s *Search) Run(clock *model.Clock) (bound float64, limit solver.Limit) {
 	return s.bound(), solver.LimitNone
 }
 
+// begin makes a subproblem that of all plans.
+func (s *Search) begin(root *subproblem) { s.root, s.parts = root, []*subproblem{root} }
+
 // separate solves an instance of separable jobs alone, of which each step is a
 // knapsack of its own.
 func (s *Search) separate(clock *model.Clock) (bound float64, limit solver.Limit) {
@@ -260,8 +264,8 @@ func (s *Search) Offer(clock *model.Clock, p *model.Plan) {
 	}
 	if value, values := s.in.Value(clock, p); value > s.Value+s.in.Precision/2 && s.in.Legal(p) {
 		s.Incumbent, s.Value, s.values = p, value, values
-		if s.root != nil && value-s.root.bound > s.Slack() {
-			s.contradict(s.root.by, s.root.bound, value)
+		for _, part := range s.parts {
+			s.compare(part, p, value)
 		}
 	}
 }
@@ -426,7 +430,7 @@ func (s *Search) branch(clock *model.Clock, part *subproblem) bool {
 		}
 		child.allowed[at] = allowed
 		s.prove(child, part.bound, 0, lemmaBranch)
-		s.open = append(s.open, child)
+		s.open, s.parts = append(s.open, child), append(s.parts, child)
 	}
 	return true
 }

@@ -30,11 +30,14 @@ func solve(t rapid.TB, p *solver.Problem, options solver.SolveOptions) (solver.R
 }
 
 // checked returns the objective of a result after checking what must hold for any
-// problem: a legal plan and a finite bound that is not below its objective.
+// problem: a legal plan, a finite bound that is not below its objective, and no contradiction.
 func checked(t rapid.TB, p *solver.Problem, result solver.Result) float64 {
 	t.Helper()
 	if err := p.Check(result.Plan); err != nil {
 		t.Fatalf("illegal plan: %v", err)
+	}
+	if result.Contradiction != "" {
+		t.Fatalf("contradiction: %s", result.Contradiction)
 	}
 	objective := p.Objective(result.Plan)
 	if math.IsNaN(result.Bound) || math.IsInf(result.Bound, 0) || result.Bound < objective {

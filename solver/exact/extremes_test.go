@@ -32,11 +32,7 @@ func TestExtremeNumbers(t *testing.T) {
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		if err := p.Check(result.Plan); err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
-		}
-		objective := p.Objective(result.Plan)
-		if finite := !math.IsNaN(objective+result.Bound) && !math.IsInf(objective+result.Bound, 0); !finite || result.Limit == solver.LimitTime {
+		if objective := checked(t, p, result); result.Limit == solver.LimitTime {
 			t.Fatalf("seed %d: objective %v, bound %v, limit %s of\n%+v", seed, objective, result.Bound, result.Limit, s)
 		}
 	}

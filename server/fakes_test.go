@@ -99,8 +99,8 @@ func fakeAllocator(solve func(context.Context, *solver.Problem) (solver.Result, 
 // fakeProver bounds every plan, and solves nothing.
 type fakeProver struct{ fakeBackend }
 
-func (fakeProver) Bound(_ context.Context, p *solver.Problem) (float64, []float64) {
-	return everythingDone(p), nil
+func (fakeProver) Bound(_ context.Context, p *solver.Problem) (float64, []float64, string) {
+	return everythingDone(p), nil, ""
 }
 
 func fakeChainConfig(solve func(context.Context, *solver.Problem) (solver.Result, error)) chain.Config {

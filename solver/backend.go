@@ -43,8 +43,9 @@ type Prover interface {
 	Backend
 	// Bound returns a proven upper bound on the optimum of p: finite for every
 	// problem that has a plan, and the tighter the later ctx ends. With it come what
-	// Result.NodePrices are, nil where ctx ends before they are known.
-	Bound(ctx context.Context, p *Problem) (bound float64, nodePrices []float64)
+	// Result.NodePrices are, nil where ctx ends before they are known, and
+	// Result.Contradiction.
+	Bound(ctx context.Context, p *Problem) (bound float64, nodePrices []float64, contradiction string)
 }
 
 // SolveOptions is what a caller asks of a backend.

@@ -257,7 +257,7 @@ func (c check) Solve(ctx context.Context, p *solver.Problem, options solver.Solv
 }
 
 // Bound returns the best bound found within what is left of the limit.
-func (c check) Bound(ctx context.Context, p *solver.Problem) (bound float64, nodePrices []float64) {
+func (c check) Bound(ctx context.Context, p *solver.Problem) (bound float64, nodePrices []float64, contradiction string) {
 	ctx, done := c.begin(ctx)
 	defer done()
 	return c.Prover.Bound(ctx, p)

@@ -92,10 +92,10 @@ type provingStage struct {
 }
 
 // Bound returns what the prover returns.
-func (s provingStage) Bound(ctx context.Context, p *solver.Problem) (bound float64, nodePrices []float64) {
+func (s provingStage) Bound(ctx context.Context, p *solver.Problem) (bound float64, nodePrices []float64, contradiction string) {
 	ctx, span := Start(ctx, StageBound)
 	defer span.End()
-	bound, nodePrices = s.prover.Bound(ctx, p)
+	bound, nodePrices, contradiction = s.prover.Bound(ctx, p)
 	span.SetAttributes(Bound.Float64(bound))
-	return bound, nodePrices
+	return bound, nodePrices, contradiction
 }

@@ -109,21 +109,22 @@ func newChain(greedy solver.Backend, backends ...solver.Backend) *Chain {
 // prover is a backend with a bound beside it.
 type prover struct {
 	solver.Backend
-	bound func(context.Context, *solver.Problem) float64
+	bound         func(context.Context, *solver.Problem) float64
+	contradiction string // of the bound
 }
 
-func (p prover) Bound(ctx context.Context, problem *solver.Problem) (float64, []float64) {
-	return p.bound(ctx, problem), nil
+func (p prover) Bound(ctx context.Context, problem *solver.Problem) (float64, []float64, string) {
+	return p.bound(ctx, problem), nil, p.contradiction
 }
 
 // proves returns a prover that solves as the backend does and proves ownBound.
 func proves(backend solver.Backend) prover {
-	return prover{backend, func(context.Context, *solver.Problem) float64 { return ownBound }}
+	return prover{Backend: backend, bound: func(context.Context, *solver.Problem) float64 { return ownBound }}
 }
 
 // bounds returns a prover that proves the given bound and nothing else.
 func bounds(bound func(context.Context, *solver.Problem) float64) prover {
-	return prover{fails(solver.BackendExact, solver.ErrUnavailable), bound}
+	return prover{Backend: fails(solver.BackendExact, solver.ErrUnavailable), bound: bound}
 }
 
 func options(change func(*solver.Options)) solver.Options {

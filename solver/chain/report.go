@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -31,7 +32,7 @@ func (r *run) bound(ctx context.Context, a answer) (proof, error) {
 		return proof{bound: math.Inf(1), contradiction: a.result.Contradiction}, nil
 	}
 	bound, complete := a.result.Bound, !math.IsInf(a.result.Bound, 1)
-	prices := a.result.NodePrices
+	prices, contradiction := a.result.NodePrices, a.result.Contradiction
 	if own := r.verification; own != nil && own.Outcome == solver.OutcomeAnswered {
 		bound = min(bound, own.result.Bound)
 		complete = own.result.Limit != solver.LimitTime
@@ -42,19 +43,19 @@ func (r *run) bound(ctx context.Context, a answer) (proof, error) {
 	if !complete || math.IsInf(bound, 1) {
 		ctx, cancel := until(ctx, r.budget.end)
 		defer cancel()
-		proven, provers, err := prove(ctx, r.chain.config.Prover, r.problem)
+		own, err := prove(ctx, r.chain.config.Prover, r.problem)
 		if err != nil {
 			return proof{}, err
 		}
-		bound = min(bound, proven)
+		bound, contradiction = min(bound, own.bound), cmp.Or(contradiction, own.contradiction)
 		if prices == nil {
-			prices = provers
+			prices = own.prices
 		}
 	}
 	if math.IsNaN(bound) || math.IsInf(bound, 0) {
 		return proof{}, fmt.Errorf("the bound for the plan of %s is %v", a.Backend, bound)
 	}
-	proven := proof{bound: bound, prices: prices, contradiction: a.result.Contradiction}
+	proven := proof{bound: bound, prices: prices, contradiction: contradiction}
 	a.test(r.problem, &proven)
 	return proven, nil
 }
@@ -77,14 +78,14 @@ func (a *answer) test(p *solver.Problem, proven *proof) {
 }
 
 // prove asks a prover for a bound and turns a panic into an error, as solve does.
-func prove(ctx context.Context, prover solver.Prover, p *solver.Problem) (bound float64, nodePrices []float64, err error) {
+func prove(ctx context.Context, prover solver.Prover, p *solver.Problem) (proven proof, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = fmt.Errorf("bound of %s: panic: %v", prover.Name(), cause)
 		}
 	}()
-	bound, nodePrices = prover.Bound(ctx, p)
-	return bound, nodePrices, nil
+	proven.bound, proven.prices, proven.contradiction = prover.Bound(ctx, p)
+	return proven, nil
 }
 
 // conclude returns what is known about an answer of the given relative gap and

@@ -276,6 +276,7 @@ func TestContradiction(t *testing.T) {
 		name    string
 		backend solver.Backend
 		bound   float64 // of the prover
+		own     string  // contradiction of it
 		want    string
 	}{
 		{
@@ -289,6 +290,11 @@ func TestContradiction(t *testing.T) {
 			want: "the bound 2.39 is wrong: a legal plan of exact has objective 2.4",
 		},
 		{
+			name:    "our bound has contradicted itself",
+			backend: gives(first, solver.Result{Plan: bestPlan(), Bound: math.Inf(1)}), bound: 2.5, own: "lemma 1 bounds 3 by 2",
+			want: "lemma 1 bounds 3 by 2",
+		},
+		{
 			name:    "a backend has contradicted itself",
 			backend: gives(first, solver.Result{Plan: bestPlan(), Bound: bestObjective, Contradiction: "lemma 1 bounds 3 by 2"}),
 			want:    "lemma 1 bounds 3 by 2",
@@ -297,7 +303,9 @@ func TestContradiction(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newChain(greedy(), test.backend)
-			c.config.Prover = bounds(func(context.Context, *solver.Problem) float64 { return test.bound })
+			own := bounds(func(context.Context, *solver.Problem) float64 { return test.bound })
+			own.contradiction = test.own
+			c.config.Prover = own
 			d, err := c.Allocate(t.Context(), twoJobs(), solver.DefaultOptions())
 			if err != nil {
 				t.Fatal(err)

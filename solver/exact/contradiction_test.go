@@ -9,20 +9,16 @@ import (
 	"github.com/elastalloc/elastalloc/solver/exact"
 )
 
-// meddler makes the jobs of a problem worth twice as much while it is being solved.
+// meddler changes a problem while it is being solved, at a question about time.
 type meddler struct {
 	context.Context
-	problem *solver.Problem
-	asked   int
+	asked, at int
+	meddle    func()
 }
 
 func (m *meddler) Err() error {
-	if m.asked++; m.asked == 50 {
-		for i := range m.problem.Jobs {
-			for step := range m.problem.Jobs[i].Gain {
-				m.problem.Jobs[i].Gain[step] *= 2
-			}
-		}
+	if m.asked++; m.asked == m.at {
+		m.meddle()
 	}
 	return m.Context.Err()
 }
@@ -34,7 +30,13 @@ func TestContradictionOfPlan(t *testing.T) {
 	p := solver.NewProblem(&solver.Snapshot{TotalNodes: 8, Horizon: solver.DefaultHorizon(), Jobs: []solver.Job{
 		solver.NewJob("a", 20*time.Minute), solver.NewJob("b", 10*time.Hour), solver.NewJob("c", 7*time.Hour),
 	}}, solver.AdmissionPreemptive)
-	m := &meddler{Context: t.Context(), problem: p}
+	m := &meddler{Context: t.Context(), at: 50, meddle: func() {
+		for i := range p.Jobs { // They are worth twice as much.
+			for step := range p.Jobs[i].Gain {
+				p.Jobs[i].Gain[step] *= 2
+			}
+		}
+	}}
 	result, err := exact.NewAsking(1).Solve(m, p, solver.SolveOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -42,5 +44,32 @@ func TestContradictionOfPlan(t *testing.T) {
 	if result.Contradiction == "" || result.Limit != solver.LimitWork || result.Bound != p.Ceiling() || p.Check(result.Plan) != nil {
 		t.Errorf("after %d questions: contradiction %q, limit %v, bound %v; want one, %v and %v",
 			m.asked, result.Contradiction, result.Limit, result.Bound, solver.LimitWork, p.Ceiling())
+	}
+}
+
+// TestContradictionOfBound: of a bound that a plan met on the way refutes nothing is left but the
+// ceiling, and the contradiction is told. Here a quota is given up once it counts in the bound.
+func TestContradictionOfBound(t *testing.T) {
+	t.Parallel()
+	found := 0
+	for at := range 100 {
+		s := &solver.Snapshot{TotalNodes: 5, Groups: []solver.Group{{ID: "g", Quota: 5}}, Jobs: []solver.Job{
+			solver.NewJob("a", 20*time.Minute), solver.NewJob("b", 10*time.Hour),
+		}}
+		for i := range s.Jobs {
+			s.Jobs[i].GroupID, s.Jobs[i].AllowedNodes = "g", []int{3}
+		}
+		p := solver.NewProblemFor(s, solver.Options{Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionPreemptive}.WithDefaults())
+		m := &meddler{Context: t.Context(), at: at, meddle: func() { p.Groups[0].Floor = 0 }}
+		bound, _, contradiction := exact.NewAsking(1).Bound(m, p)
+		if contradiction == "" {
+			continue
+		}
+		if found++; bound != p.Ceiling() {
+			t.Errorf("question %d: bound %v with %q; want %v", at, bound, contradiction, p.Ceiling())
+		}
+	}
+	if found == 0 {
+		t.Error("no bound was contradicted")
 	}
 }

@@ -69,7 +69,7 @@ func checkCuts(t rapid.TB, p *solver.Problem, work int) int {
 	bounding := &countdown{Context: context.Background(), left: endless}
 	exact.NewAsking(work).Bound(bounding, p)
 	for left := 0; left < bounding.asked; left += stride(bounding.asked) {
-		if bound, _ := exact.NewAsking(work).Bound(&countdown{Context: context.Background(), left: left}, p); bound < least || math.IsInf(bound, 1) {
+		if bound, _, _ := exact.NewAsking(work).Bound(&countdown{Context: context.Background(), left: left}, p); bound < least || math.IsInf(bound, 1) {
 			t.Fatalf("bound cut at question %d of %d: %.15g, optimum %.15g", left, bounding.asked, bound, optimum)
 		}
 		cuts++

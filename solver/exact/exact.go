@@ -159,7 +159,7 @@ func unsearched(p *solver.Problem, incumbent solver.Plan) solver.Result {
 // Bound returns a proven upper bound on the optimum of p: the Lagrangian bound at
 // the best prices found before ctx ends. It is finite for every problem that has a
 // plan, and 0 for one that has none.
-func (s *Solver) Bound(ctx context.Context, p *solver.Problem) (bound float64, nodePrices []float64) {
+func (s *Solver) Bound(ctx context.Context, p *solver.Problem) (bound float64, nodePrices []float64, contradiction string) {
 	clock := model.NewClock(ctx, s.effort.Quantum)
 	if p.TypeNodes != nil {
 		return boundTypes(clock, p)
@@ -167,17 +167,20 @@ func (s *Solver) Bound(ctx context.Context, p *solver.Problem) (bound float64, n
 	memory := new(proof.Memory)
 	in, err := model.NewInstance(clock, p, &s.effort, &memory.Instance)
 	if err != nil {
-		return 0, nil
+		return 0, nil, ""
 	}
 	if clock.Ended {
-		return p.Ceiling(), nil
+		return p.Ceiling(), nil, ""
 	}
 	if len(in.Groups) > 0 {
 		search := proof.NewSearch(in, solver.SolveOptions{}, s.witness, memory)
 		bound, _ = search.Run(clock)
-		return proof.ObjectiveBound(in, bound, search.Slack()), in.NodePrices(search.Prices)
+		if bound = proof.ObjectiveBound(in, bound, search.Slack()); search.Contradiction != "" {
+			bound = p.Ceiling()
+		}
+		return bound, in.NodePrices(search.Prices), search.Contradiction
 	}
 	bound, prices := proof.LagrangianBound(clock, in)
 	_, values := in.Value(clock, model.NewPlan(in))
-	return proof.ObjectiveBound(in, bound, proof.Rounding(in, bound, values, proof.Priced(in, prices))), in.NodePrices(prices)
+	return proof.ObjectiveBound(in, bound, proof.Rounding(in, bound, values, proof.Priced(in, prices))), in.NodePrices(prices), ""
 }

@@ -44,12 +44,12 @@ func solveTypes(clock *model.Clock, p *solver.Problem, options solver.SolveOptio
 }
 
 // boundTypes returns what Solver.Bound does for a problem with node types.
-func boundTypes(clock *model.Clock, p *solver.Problem) (bound float64, nodePrices []float64) {
+func boundTypes(clock *model.Clock, p *solver.Problem) (bound float64, nodePrices []float64, contradiction string) {
 	found := searchTypes(clock, p, priceGap, nil)
 	if math.IsInf(found.Bound, 1) {
-		return p.Ceiling(), nil
+		return p.Ceiling(), nil, found.Contradiction
 	}
-	return found.Bound, found.Prices
+	return found.Bound, found.Prices, ""
 }
 
 // searchTypes searches a problem with node types, from an incumbent if that is legal.

@@ -40,7 +40,7 @@
 //	proof/groups.go      a tree of limits and floors, and its prices
 //	proof/grouptable.go  tables merged along that tree
 //	proof/recount.go     the gap of one step, of losses alone
-//	proof/certificate.go the leaves of the search, for others to check
+//	proof/certificate.go the best prices per size, for others to check
 //
 //	guess/start.go       where the search for prices starts
 //	guess/descent.go     the best prices: column generation on a smoothed master

@@ -352,7 +352,7 @@ func (m *model) legal(plan [][]int, rows int, heuristic bool) error {
 		waits := j.waits || heuristic && j.current == 0
 		for t, k := range nodes[:rows] {
 			n := slices.Index(j.sizes, k)
-			if held += k; (k > 0 || !waits && !m.several()) && (n < 0 || math.IsInf(j.rows[t].fixed[n], -1)) {
+			if held += k; (k != 0 || !waits && !m.several()) && (n < 0 || math.IsInf(j.rows[t].fixed[n], -1)) {
 				return fmt.Errorf("job %q has %d nodes in %s, which is none of its sizes %v", j.id, k, m.name(t), j.sizes)
 			}
 		}

@@ -59,3 +59,31 @@ func TestStartFirstPasses(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestNegativeNodes: a job that is said to hold fewer nodes than none lends the pool nothing.
+func TestNegativeNodes(t *testing.T) {
+	t.Parallel()
+	start := func(id string, nodes int32, progress float64) *elastallocv1.Allocation {
+		return &elastallocv1.Allocation{
+			JobId: id, Nodes: nodes, Change: elastallocv1.Change_CHANGE_START, PlannedNodes: []int32{nodes}, PlannedProgress: []float64{progress},
+		}
+	}
+	request := &elastallocv1.AllocateRequest{
+		Snapshot: &elastallocv1.Snapshot{TotalNodes: 1, Horizon: &elastallocv1.Horizon{Steps: new(int32(1))}, Jobs: []*elastallocv1.Job{
+			{Id: "borrows", RemainingEta: durationpb.New(time.Hour), MaxNodes: new(int32(2))},
+			{Id: "lends", RemainingEta: durationpb.New(time.Hour)},
+		}},
+		Options: &elastallocv1.AllocateOptions{Admission: elastallocv1.Admission_ADMISSION_PREEMPTIVE},
+	}
+	progress := 1.6 * 300 / 3600
+	got := audit.Check(t.Context(), request, &elastallocv1.AllocateResponse{
+		Allocations: []*elastallocv1.Allocation{start("borrows", 2, progress), start("lends", -1, 0)},
+		Report: &elastallocv1.SolveReport{
+			Backend: elastallocv1.Backend_BACKEND_EXACT, Reason: elastallocv1.Reason_REASON_OPTIMAL, Limit: elastallocv1.Limit_LIMIT_NONE,
+			Objective: progress, Bound: progress,
+		},
+	}, audit.Options{})
+	if got.Verdict != audit.Refuted || !strings.Contains(got.Reason, "none of its sizes") {
+		t.Error(got)
+	}
+}

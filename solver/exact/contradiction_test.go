@@ -47,26 +47,37 @@ func TestContradictionOfPlan(t *testing.T) {
 	}
 }
 
-// TestContradictionOfBound: of a bound that a plan met on the way refutes nothing is left but the
-// ceiling, and the contradiction is told. Here a quota is given up once it counts in the bound.
-func TestContradictionOfBound(t *testing.T) {
+// TestContradictionOnTheWay: of a bound that a plan met on the way refutes nothing is left but the
+// ceiling, and the contradiction is told, also where the search is made again, being one of tiny
+// values. Here a dear quota is given up once it counts in the bound.
+func TestContradictionOnTheWay(t *testing.T) {
 	t.Parallel()
 	found := 0
 	for at := range 100 {
-		s := &solver.Snapshot{TotalNodes: 5, Groups: []solver.Group{{ID: "g", Quota: 5}}, Jobs: []solver.Job{
+		snapshot := &solver.Snapshot{TotalNodes: 5, Groups: []solver.Group{{ID: "g", Quota: 5}}, Jobs: []solver.Job{
 			solver.NewJob("a", 20*time.Minute), solver.NewJob("b", 10*time.Hour),
 		}}
-		for i := range s.Jobs {
-			s.Jobs[i].GroupID, s.Jobs[i].AllowedNodes = "g", []int{3}
+		for i := range snapshot.Jobs {
+			snapshot.Jobs[i].GroupID, snapshot.Jobs[i].AllowedNodes = "g", []int{3}
 		}
-		p := solver.NewProblemFor(s, solver.Options{Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionPreemptive}.WithDefaults())
-		m := &meddler{Context: t.Context(), at: at, meddle: func() { p.Groups[0].Floor = 0 }}
+		o := solver.Options{Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionPreemptive}.WithDefaults()
+		o.TotalTime.QuotaPrice = new(1e6)
+		meddled := func() (*solver.Problem, *meddler) {
+			p := solver.NewProblemFor(snapshot, o)
+			return p, &meddler{Context: t.Context(), at: at, meddle: func() { p.Groups[0].Floor = 0 }}
+		}
+		p, m := meddled()
 		bound, _, contradiction := exact.NewAsking(1).Bound(m, p)
 		if contradiction == "" {
 			continue
 		}
 		if found++; bound != p.Ceiling() {
 			t.Errorf("question %d: bound %v with %q; want %v", at, bound, contradiction, p.Ceiling())
+		}
+		p, m = meddled()
+		result, err := exact.NewAsking(1).Solve(m, p, solver.SolveOptions{})
+		if err != nil || result.Contradiction != contradiction || result.Limit != solver.LimitWork || result.Bound != p.Ceiling() {
+			t.Errorf("question %d: result %+v, %v; want contradiction %q and bound %v", at, result, err, contradiction, p.Ceiling())
 		}
 	}
 	if found == 0 {

@@ -5,9 +5,9 @@
 //   - Problems that no request expresses, with drawn gains, values of sizes and capacities: those
 //     that the tests of solver/... draw by solvertest. Their optimum is known by other means: all
 //     plans, another solver.
-//   - Other problems that tests of solver/exact hand to it without a decision, TestTotalTime apart:
-//     they ask for the work of a search, the same plan twice, or an answer when time ends, and
-//     TestInstances for optima that package audit confirms.
+//   - Problems that tests of solver/exact hand to it for the work of a search, for the same plan
+//     twice, or for an answer when time ends, and those of TestInstances, for optima that package
+//     audit confirms.
 //   - Tests of server, client, kube and lab: they are about what is around a decision.
 package audited
 

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/elastalloc/elastalloc/internal/audited"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
 	"github.com/elastalloc/elastalloc/solver/solvertest"
@@ -46,15 +47,36 @@ func checked(t rapid.TB, p *solver.Problem, result solver.Result) float64 {
 	return objective
 }
 
+// auditOptimum has the result for a valid snapshot audited if it is optimal.
+func auditOptimum(t rapid.TB, s *solver.Snapshot, o solver.Options, p *solver.Problem, result solver.Result) {
+	t.Helper()
+	if solver.RelativeGap(p.Objective(result.Plan), result.Bound) > solver.OptimalGap {
+		return
+	}
+	if err := audited.Result(context.Background(), s, o, p, result); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // admittedSnapshot draws a snapshot and an admission.
 func admittedSnapshot(t *rapid.T) (*solver.Snapshot, solver.Admission) {
 	limits := solvertest.Limits{Jobs: 8, Steps: 5, Sizes: 5, Nodes: 40}
 	return solvertest.SnapshotsWithin(limits).Draw(t, "snapshot"), rapid.SampledFrom(admissions).Draw(t, "admission")
 }
 
+// decide returns the problem of a snapshot, the result for it, audited if it is optimal, and its
+// objective.
+func decide(t *rapid.T, s *solver.Snapshot, admission solver.Admission) (*solver.Problem, solver.Result, float64) {
+	t.Helper()
+	p := solver.NewProblem(s, admission)
+	result, objective := solve(t, p, solver.SolveOptions{})
+	auditOptimum(t, s, solver.Options{Admission: admission}.WithDefaults(), p, result)
+	return p, result, objective
+}
+
 // optimum returns the proven optimum of a snapshot.
 func optimum(t *rapid.T, s *solver.Snapshot, admission solver.Admission) float64 {
-	_, objective := solve(t, solver.NewProblem(s, admission), solver.SolveOptions{})
+	_, _, objective := decide(t, s, admission)
 	return objective
 }
 
@@ -67,8 +89,7 @@ func TestScalingAllWeightsChangesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, admission := admittedSnapshot(t)
 		factor := rapid.SampledFrom([]float64{0.25, 4, 1024}).Draw(t, "factor")
-		p := solver.NewProblem(s, admission)
-		before, objective := solve(t, p, solver.SolveOptions{})
+		_, before, objective := decide(t, s, admission)
 		for i := range s.Jobs {
 			s.Jobs[i].Weight = new(factor * s.Jobs[i].WeightOrDefault())
 		}

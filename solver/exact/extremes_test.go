@@ -35,6 +35,7 @@ func TestExtremeNumbers(t *testing.T) {
 		if objective := checked(t, p, result); result.Limit == solver.LimitTime {
 			t.Fatalf("seed %d: objective %v, bound %v, limit %s of\n%+v", seed, objective, result.Bound, result.Limit, s)
 		}
+		auditOptimum(t, s, o, p, result)
 	}
 }
 

@@ -89,7 +89,8 @@ func FuzzHostileNumbers(f *testing.F) {
 		if bad := s.Validate(solver.DefaultMaxJobs); len(bad) > 0 {
 			t.Fatalf("not a valid snapshot: %v", bad)
 		}
-		p := solver.NewProblemFor(s, h.options())
+		o := h.options().WithDefaults()
+		p := solver.NewProblemFor(s, o)
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 		defer cancel()
 		result, err := exact.New().Solve(ctx, p, solver.SolveOptions{})
@@ -100,5 +101,6 @@ func FuzzHostileNumbers(f *testing.F) {
 		if bound, _, _ := exact.New().Bound(ctx, p); math.IsNaN(bound) || math.IsInf(bound, 0) || bound < objective-1e-12*math.Abs(objective) {
 			t.Fatalf("bound %v, objective %v", bound, objective)
 		}
+		auditOptimum(t, s, o, p, result)
 	})
 }

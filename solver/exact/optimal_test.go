@@ -179,12 +179,11 @@ func TestMoreNeverLowersTheOptimum(t *testing.T) {
 			fewer.Jobs[at].AllowedNodes = slices.Delete(slices.Clone(job.AllowedNodes), k, k+1)
 			fewer.Jobs[at].Scaling.Speeds = slices.Delete(slices.Clone(job.Scaling.Speeds), k, k+1)
 		}
-		p, less := solver.NewProblem(s, solver.AdmissionPreemptive), solver.NewProblem(&fewer, solver.AdmissionPreemptive)
+		less, before, low := decide(t, &fewer, solver.AdmissionPreemptive)
+		p, after, high := decide(t, s, solver.AdmissionPreemptive)
 		if len(less.Jobs) < len(p.Jobs) && len(fewer.Jobs) == len(s.Jobs) {
 			return // The smallest size of a job is too large for the pool.
 		}
-		before, low := solve(t, less, solver.SolveOptions{})
-		after, high := solve(t, p, solver.SolveOptions{})
 		few := 2*solver.OptimalGap*max(math.Abs(low), 1e-6) + rounding(p, high)
 		if high < low-few || after.Bound < low-few || after.Bound < before.Bound-few {
 			t.Fatalf("optimum %.12g, bound %.12g; with less %.12g and %.12g", high, after.Bound, low, before.Bound)

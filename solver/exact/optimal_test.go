@@ -160,14 +160,20 @@ func TestBoundAlone(t *testing.T) {
 // TestMoreNeverLowersTheOptimum compares a snapshot with one that has a node, a job or a size
 // more, nor does it lower the bound. Every job may wait, so that admission is the same.
 func TestMoreNeverLowersTheOptimum(t *testing.T) {
-	limits := solvertest.Limits{Jobs: 8, Steps: 5, Sizes: 6, Nodes: 60}
+	snapshots := rapid.OneOf(
+		solvertest.SnapshotsWithin(solvertest.Limits{Jobs: 8, Steps: 5, Sizes: 6, Nodes: 60}),
+		solvertest.SnapshotsWithin(solvertest.Limits{Jobs: 2, Steps: solver.MaxSteps, Sizes: 3, Nodes: 12}),
+	)
 	rapid.Check(t, func(t *rapid.T) {
-		s := solvertest.SnapshotsWithin(limits).Filter(func(s *solver.Snapshot) bool { return len(s.Jobs) > 0 }).Draw(t, "snapshot")
+		s := snapshots.Filter(func(s *solver.Snapshot) bool { return len(s.Jobs) > 0 }).Draw(t, "snapshot")
+		if rapid.IntRange(0, 9).Draw(t, "largest pool") == 0 {
+			s.TotalNodes = math.MaxInt32
+		}
 		fewer := *s
 		fewer.Jobs = slices.Clone(s.Jobs)
 		switch what := rapid.SampledFrom([]string{"node", "job", "size"}).Draw(t, "more"); what {
 		case "node":
-			s.TotalNodes++
+			fewer.TotalNodes = max(0, s.TotalNodes-1)
 		case "job":
 			fewer.Jobs = fewer.Jobs[:len(s.Jobs)-1]
 		case "size":

@@ -105,6 +105,11 @@ func Solve(clock *model.Clock, p *Problem, effort Effort) Result {
 	for i, position := range s.position {
 		s.choice[i] = position[s.choice[i]]
 	}
+	return s.result(prices, complete)
+}
+
+// result returns what was found, and nothing as proven by a search that contradicted itself.
+func (s *search) result(prices []float64, complete bool) Result {
 	r := Result{
 		Choice: s.choice, Value: s.value.down(), Bound: s.bound, Prices: prices,
 		Complete: complete, States: s.states, Contradiction: s.contradiction,

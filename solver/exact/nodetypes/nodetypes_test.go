@@ -566,6 +566,9 @@ func TestContradiction(t *testing.T) {
 	if want := `lemma "core" bounds a choice of value 2`; !strings.HasPrefix(s.contradiction, want[:len(want)-1]) {
 		t.Errorf("contradiction %q; want %q", s.contradiction, want)
 	}
+	if r := s.result(nil, true); r.Contradiction != s.contradiction || !math.IsInf(r.Bound, 1) || r.Complete {
+		t.Errorf("result %+v; want the contradiction and nothing proven", r)
+	}
 }
 
 // TestIllegalChoice checks that a choice counts only if the capacities hold it.

@@ -17,9 +17,9 @@ const (
 
 // admit returns the standing of every job.
 func (s *snapshot) admit() []standing {
-	r := &room{snapshot: s, idle: slices.Clone(s.nodes), left: make([]int, len(s.groups)), closed: make([]bool, len(s.groups))}
-	for g := range s.groups {
-		r.left[g] = s.groups[g].limit
+	r := &room{snapshot: s, idle: slices.Clone(s.nodes)}
+	for _, of := range s.groups {
+		r.left = append(r.left, of.limit)
 	}
 	standings := make([]standing, len(s.jobs))
 	runs := func(j *job) bool { return j.current > 0 }
@@ -48,16 +48,17 @@ func (s *snapshot) admit() []standing {
 // room is what is left of the pool and of the limits while minimums are given out.
 type room struct {
 	*snapshot
-	idle   []int // of each type
-	left   []int
-	closed []bool // to jobs behind one that waits for the limit
+	idle []int // of each type
+	left []int // of each limit
 }
+
+// closed is what is left of a group to jobs behind one that waits for its limit.
+const closed = -1
 
 // place returns where there is room for the smallest size of a job: on nodes of the type it
 // holds, else of the one with most idle ones; nil where there is none.
 func (r *room) place(j *job, nodes []int) (best *kind) {
-	for n := range j.kinds {
-		k := &j.kinds[n]
+	for _, k := range j.kinds {
 		switch {
 		case k.sizes[0] > nodes[k.on]:
 		case j.current > 0 && k.on == j.on:
@@ -69,37 +70,38 @@ func (r *room) place(j *job, nodes []int) (best *kind) {
 	return best
 }
 
-// give gives the jobs of a kind their smallest sizes in order, and reports whether the pool
-// had room for all that it can hold: it ends at the first that does not fit. One that the
-// limit of a group leaves no room for is passed over; unless jobs may pass others, it closes
-// that group to those behind it.
-func (r *room) give(standings []standing, kind func(*job) bool, passing bool) bool {
+// give gives some of the jobs their smallest sizes in order, and reports whether the pool had
+// room for all that it can hold: it ends at the first that does not fit. One that the limit of a
+// group leaves no room for is passed over; unless jobs may pass others, it closes that group to
+// those behind it.
+func (r *room) give(standings []standing, some func(j *job) bool, passing bool) bool {
 	for i := range r.jobs {
 		j := &r.jobs[i]
-		if j.held || !kind(j) || r.place(j, r.nodes) == nil {
+		if j.held || !some(j) || r.place(j, r.nodes) == nil {
 			continue
 		}
-		need, groups := j.kinds[0].sizes[0], slices.Collect(r.above(j.group))
-		if slices.ContainsFunc(groups, func(g int) bool { return r.closed[g] }) {
-			continue
-		}
-		if slices.ContainsFunc(groups, func(g int) bool { return need > r.left[g] }) {
-			if !passing && !slices.ContainsFunc(groups, func(g int) bool { return need > r.groups[g].limit }) {
-				for _, g := range groups {
-					r.closed[g] = r.closed[g] || r.left[g] < need
-				}
-			}
-			continue
+		need, left, limit := j.kinds[0].sizes[0], noLimit, noLimit
+		for g := range r.above(j.group) {
+			left, limit = min(left, r.left[g]), min(limit, r.groups[g].limit)
 		}
 		on := r.place(j, r.idle)
-		if on == nil {
+		switch {
+		case left == closed || need > limit:
+		case need > left:
+			for g := range r.above(j.group) {
+				if !passing && r.left[g] < need {
+					r.left[g] = closed
+				}
+			}
+		case on == nil:
 			return false
+		default:
+			r.idle[on.on] -= on.sizes[0]
+			for g := range r.above(j.group) {
+				r.left[g] -= need // noLimit, too, is never used up
+			}
+			standings[i] = forced
 		}
-		r.idle[on.on] -= on.sizes[0]
-		for _, g := range groups {
-			r.left[g] -= need // noLimit, too, is never used up
-		}
-		standings[i] = forced
 	}
 	return true
 }

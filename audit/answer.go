@@ -136,39 +136,43 @@ func (a *answer) readPlan() error {
 	if len(a.allocations) != len(a.jobs) {
 		return refute("the answer has %d allocations; the request has %d jobs", len(a.allocations), len(a.jobs))
 	}
+	rows, plan, idle := 1, [][]int{}, slices.Clone(a.nodes)
 	planned := a.steps == 1 || len(a.members) == 0 ||
 		slices.ContainsFunc(a.allocations, func(got *elastallocv1.Allocation) bool { return len(got.GetPlannedNodes()) > 0 })
-	plan, idle, rows := [][]int(nil), slices.Clone(a.nodes), 1
+	if planned {
+		rows = len(a.capacity)
+	}
 	for i, got := range a.allocations {
-		j, nodes, row := &a.jobs[i], int(got.GetNodes()), []int{int(got.GetNodes())}
+		j, nodes, on, told := &a.jobs[i], int(got.GetNodes()), a.typeOf(got.GetNodeType()), got.GetPlannedNodes()
 		inModel := len(plan) < len(a.members) && a.members[len(plan)].index == i
 		if got.GetJobId() != j.id {
 			return refute("an allocation is for job %q (want %q)", got.GetJobId(), j.id)
 		}
-		on := a.typeOf(got.GetNodeType())
 		// A held job may name a type that the request does not have.
 		named := nodes > 0 && (!j.held || j.on >= 0)
 		if named && (on < 0 || j.held && on != j.on) || !named && got.GetNodeType() != "" {
 			return refute("job %q has %d nodes of type %q", j.id, nodes, got.GetNodeType())
 		}
-		if change := j.changeTo(nodes, max(0, on)); got.GetChange() != change {
+		on = max(0, on)
+		if change := j.changeTo(nodes, on); got.GetChange() != change {
 			return refute("job %q goes from %d to %d nodes, which is %v and not %v", j.id, j.current, nodes, change, got.GetChange())
 		}
-		if many := len(got.GetPlannedNodes()); many > 0 || planned && inModel && a.steps > 1 {
-			if row, rows = nil, a.steps; many != rows || int(got.GetPlannedNodes()[0]) != nodes {
-				return refute("job %q has %d nodes and the plan %v over %d steps", j.id, nodes, got.GetPlannedNodes(), rows)
+		row := []int{nodes}
+		if len(told) > 0 || planned && inModel && a.steps > 1 {
+			if len(told) != a.steps || int(told[0]) != nodes {
+				return refute("job %q has %d nodes and the plan %v over %d steps", j.id, nodes, told, a.steps)
 			}
-			for _, k := range got.GetPlannedNodes() {
+			for _, k := range told[1:] {
 				row = append(row, int(k))
 			}
 		}
 		if !j.held {
-			idle[max(0, on)] -= nodes
+			idle[on] -= nodes
 		}
 		if inModel {
 			if a.several() {
-				row = make([]int, len(a.nodes))
-				row[max(0, on)] = nodes
+				row = make([]int, rows)
+				row[on] = nodes
 			}
 			plan = append(plan, row)
 			continue
@@ -184,19 +188,13 @@ func (a *answer) readPlan() error {
 			return refute("job %q makes progress %v; it is held or not admitted", j.id, got.GetPlannedProgress())
 		}
 	}
-	if err := a.checkIdle(idle); err != nil {
-		return err
-	}
-	if a.several() {
-		rows = len(a.nodes)
+	if planned {
+		a.plan = plan
 	}
 	if err := a.legal(plan, rows, a.heuristic); err != nil {
 		return refute("%w", err)
 	}
-	if planned {
-		a.plan = append([][]int{}, plan...)
-	}
-	return nil
+	return a.checkIdle(idle)
 }
 
 // checkIdle checks what is said of the nodes that are idle, and of each type.
@@ -265,17 +263,14 @@ func (a *answer) checkPlan() error {
 	if len(a.report.GetGroups()) != len(a.groups) {
 		return refute("the report has %d groups; the request has %d", len(a.report.GetGroups()), len(a.groups))
 	}
-	held := make([]int, len(a.groups))
-	for i := range a.jobs {
-		if j := &a.jobs[i]; j.held {
-			for g := range a.above(j.group) {
-				held[g] += j.current
-			}
+	all := make([]int, len(a.groups)) // with held jobs
+	for i, got := range a.allocations {
+		for g := range a.above(a.jobs[i].group) {
+			all[g] += int(got.GetNodes())
 		}
 	}
 	for g, nodes := range a.groupNodes(a.plan, 0) {
-		got, short := a.report.GetGroups()[g], max(0, a.floors[g]-nodes)
-		all := min(nodes+held[g], math.MaxInt32)
+		got, all, short := a.report.GetGroups()[g], min(all[g], math.MaxInt32), a.shortage(g, nodes)
 		if got.GetId() != a.groups[g].id || int(got.GetNodes()) != all || int(got.GetShort()) != short {
 			return refute("group %q holds %d nodes and is short of %d; the answer says %d and %d of %q",
 				a.groups[g].id, all, short, got.GetNodes(), got.GetShort(), got.GetId())

@@ -13,8 +13,8 @@ import (
 // slack for what floating-point arithmetic may have lost on the way, so that a sum is at least
 // what a plan is worth.
 //
-// A plan has nodes of every member in every row: a step of the horizon or, of several node
-// types, a type. On those a member holds nodes in one row at most.
+// A plan has nodes of every member in every row: a node type in a step, of which there is one where
+// there are several of the other. A member holds nodes of one type at most.
 type model struct {
 	*snapshot
 	capacity   []int // of each row
@@ -62,10 +62,8 @@ const (
 // newModel works out the numbers of the jobs that the admission lets in.
 func newModel(s *snapshot, standings []standing, claim float64, prices []float64, e *effort) (*model, error) {
 	m := &model{
-		snapshot: s, capacity: s.nodes, claim: claim, floors: make([]int, len(s.groups)), short: make([]int, len(s.groups)), slack: 0x1p-41 + 0x1p-52*float64(len(s.jobs)),
-	}
-	if !s.several() {
-		m.capacity = slices.Repeat(s.nodes, s.steps)
+		snapshot: s, capacity: slices.Repeat(s.nodes, s.steps), claim: claim, slack: 0x1p-41 + 0x1p-52*float64(len(s.jobs)),
+		floors: make([]int, len(s.groups)), short: make([]int, len(s.groups)),
 	}
 	for t := range min(len(prices), len(m.capacity)) {
 		if prices[t] > 0 {
@@ -78,28 +76,26 @@ func newModel(s *snapshot, standings []standing, claim float64, prices []float64
 			return nil, err
 		}
 	}
+	// What members leave that hold their smallest sizes, of each row and of the limits.
+	spare, limits := slices.Clone(m.capacity), make([]int, len(s.groups))
+	for g := range s.groups {
+		limits[g] = s.groups[g].limit
+	}
 	for i, st := range standings {
-		if st != out {
-			m.members = append(m.members, m.newMember(i, st))
+		if st == out {
+			continue
 		}
-	}
-	for g := range m.floors {
-		m.floors[g] = min(m.floors[g], s.groups[g].quota)
-	}
-	spare, spares := slices.Clone(m.capacity), make([]int, len(m.groups))
-	for g := range m.groups {
-		spares[g] = m.groups[g].limit
-	}
-	for i := range m.members {
+		j := m.newMember(i, st)
 		for t := range spare {
-			spare[t] -= m.members[i].sizes[0]
+			spare[t] -= j.sizes[0]
 		}
-		for g := range m.above(m.members[i].group) {
-			spares[g] -= m.members[i].sizes[0]
+		for g := range m.above(j.group) {
+			limits[g] -= j.sizes[0]
 		}
+		m.members = append(m.members, j)
 	}
 	for i := range m.members {
-		m.members[i].addRows(m, spare, spares)
+		m.members[i].addRows(m, spare, limits)
 	}
 	if !m.scale() {
 		return nil, leaveOpen("the values of the jobs are beyond what the check can add up")
@@ -149,33 +145,29 @@ func (m *model) newMember(i int, st standing) member {
 	if m.totalTime == nil {
 		j.worth = j.weight
 	}
-	if most := m.nodes[0]; len(m.groups) > 0 {
-		for g := range m.above(j.group) {
-			most = min(most, m.groups[g].limit)
-		}
-		for g := range m.above(j.group) {
-			if j.kinds[0].sizes[0] <= most {
-				m.floors[g] += slices.Max(j.sizes)
-			}
+	most := m.nodes[0] // With groups there is one node type.
+	for g := range m.above(j.group) {
+		most = min(most, m.groups[g].limit)
+	}
+	for g := range m.above(j.group) {
+		if j.kinds[0].sizes[0] <= most {
+			m.floors[g] = min(m.floors[g]+slices.Max(j.sizes), m.groups[g].quota)
 		}
 	}
 	return j
 }
 
-// addRows works out what the sizes of a member bring, and which fit beside the least of all
-// others, which leave spare nodes in each row and spares in each group.
-func (j *member) addRows(m *model, spare, spares []int) {
+// addRows works out what the sizes of a member bring, and which fit beside the smallest of all others,
+// which leave spare nodes in each row and so much of the limits.
+func (j *member) addRows(m *model, spare, limits []int) {
 	for t, most := range spare {
-		for g := range m.above(j.group) {
-			most = min(most, spares[g])
-		}
-		switch {
-		case m.several():
-			j.rows = append(j.rows, m.newRow(j, t, true))
-		case t < 2:
-			j.rows = append(j.rows, m.newRow(j, 0, t == 0))
-		default:
+		if t > 1 && !m.several() { // Its later steps are alike.
 			j.rows = append(j.rows, j.rows[1])
+		} else {
+			j.rows = append(j.rows, m.newRow(j, t))
+		}
+		for g := range m.above(j.group) {
+			most = min(most, limits[g])
 		}
 		usable := []int{0}
 		for n := 1; n < len(j.sizes) && j.sizes[n]-j.sizes[0] <= most; n++ {
@@ -185,10 +177,10 @@ func (j *member) addRows(m *model, spare, spares []int) {
 	}
 }
 
-// newRow returns what the sizes of a member bring on nodes of a type, in the first step of
-// the horizon or in others. One that is not legal there is worth less than any plan.
-func (m *model) newRow(j *member, on int, first bool) *row {
-	r, k := new(row), j.kindOn(on)
+// newRow returns what the sizes of a member bring in a row. One that is not legal there is worth less
+// than any plan.
+func (m *model) newRow(j *member, t int) *row {
+	r, k, step := new(row), j.kindOn(t%len(m.nodes)), t/len(m.nodes)
 	for _, size := range j.sizes {
 		share, value, magnitude := 0.0, 0.0, 0.0
 		switch {
@@ -199,7 +191,7 @@ func (m *model) newRow(j *member, on int, first bool) *row {
 			magnitude *= 1 + m.totalTime.terms[j.index].doubt/m.slack
 		}
 		if size > 0 && k != nil {
-			share = min(1, m.work(j.job, k, size, first)/j.demand)
+			share = min(1, m.work(j.job, k, size, step == 0)/j.demand)
 		}
 		r.fixed, r.magnitude, r.share = append(r.fixed, value), append(r.magnitude, magnitude), append(r.share, share)
 		r.units = append(r.units, int64(math.Ceil(math.Ldexp(share*(1+m.slack), workBits))))
@@ -210,19 +202,16 @@ func (m *model) newRow(j *member, on int, first bool) *row {
 // work returns the work that a job gets done in a step, in the first one after its restart
 // or beside its rescale delay.
 func (m *model) work(j *job, k *kind, size int, first bool) float64 {
-	moves, restart := j.current > 0 && k.on != j.on, j.restart
-	if moves {
-		restart = j.move
-	}
-	delay, restart := min(j.delay, m.step), min(restart, m.step)
-	switch speed := k.speed(float64(size)); {
+	moves, restart := j.moveTo(k.on)
+	wait, meanwhile := 0.0, 0.0
+	switch {
 	case first && (moves || size != j.current) && j.trained && restart > 0:
-		return (m.step - restart) * speed
-	case first && (moves || size > j.current) && delay > 0:
-		return delay*j.here.speed(j.here.used(j.current)) + (m.step-delay)*speed
-	default:
-		return m.step * speed
+		wait = restart
+	case first && (moves || size > j.current):
+		wait, meanwhile = j.delay, j.here.speed(j.here.used(j.current))
 	}
+	wait = min(wait, m.step)
+	return wait*meanwhile + (m.step-wait)*k.speed(float64(size))
 }
 
 // most returns at least what any plan of a job is worth, and finds out whether it is byStep.
@@ -238,7 +227,7 @@ func (j *member) most(m *model) float64 {
 			most = max(most, r.fixed[n]+m.slack*r.magnitude[n])
 		}
 	}
-	j.byStep = len(j.rows) == 1 || !m.several() && first+float64(m.steps-1)*later <= 1
+	j.byStep = !m.several() && first+float64(m.steps-1)*later <= 1
 	for t := range m.steps {
 		most += j.worth * min(1, first+float64(t)*later)
 	}
@@ -250,10 +239,13 @@ func (m *model) up(v, magnitude float64) int64 {
 	return int64(math.Ceil(math.Ldexp(v+m.slack*magnitude, m.unit)))
 }
 
+// shortage returns the nodes below its floor of a group that holds some.
+func (m *model) shortage(g, nodes int) int { return max(0, m.floors[g]-nodes) }
+
 // shortCost returns what a shortage of a group costs more than that which it is compared with, in
 // units, at most that.
 func (m *model) shortCost(g, nodes int) int64 {
-	cost := m.quotaPrice * float64(max(0, m.floors[g]-nodes)-m.short[g])
+	cost := m.quotaPrice * float64(m.shortage(g, nodes)-m.short[g])
 	cost = math.Floor(math.Ldexp(cost-m.slack*math.Abs(cost), m.unit))
 	return int64(min(cost, -never)) // More than that is too much, too.
 }
@@ -272,7 +264,7 @@ func (j *member) gain(served int64) int64 {
 // row by row, rounded up.
 func (m *model) stepValue(j *member, t, n int) int64 {
 	r := j.rows[t]
-	v := float64(m.steps-min(t, m.steps-1)) * j.worth * r.share[n]
+	v := float64(m.steps-t) * j.worth * r.share[n] // With several types it is worth nothing.
 	return m.up(v+r.fixed[n], v+r.magnitude[n])
 }
 
@@ -305,7 +297,7 @@ func (m *model) objective(plan [][]int) (most, least float64) {
 		sum, magnitude = sum+v, magnitude+of
 	}
 	for g, nodes := range m.groupNodes(plan, 0) {
-		short := m.quotaPrice * float64(max(0, m.floors[g]-nodes)-m.short[g])
+		short := m.quotaPrice * float64(m.shortage(g, nodes)-m.short[g])
 		sum, magnitude = sum-short, magnitude+math.Abs(short)
 	}
 	loss := m.slack*magnitude + leastWorth
@@ -316,16 +308,15 @@ func (m *model) objective(plan [][]int) (most, least float64) {
 // they differ in, however much that plan is the sum of.
 func (m *model) relate(plan [][]int) {
 	for g, nodes := range m.groupNodes(plan, 0) {
-		m.short[g] = max(0, m.floors[g]-nodes)
+		m.short[g] = m.shortage(g, nodes)
 	}
 	for i, nodes := range plan {
 		j := &m.members[i]
 		v, magnitude, _ := m.value(j, nodes)
-		on := max(0, slices.IndexFunc(nodes, func(k int) bool { return k > 0 }))
 		for t, r := range j.rows {
 			for n, k := range j.sizes {
 				r.fixed[n], r.magnitude[n] = r.fixed[n]-v, r.magnitude[n]+magnitude
-				if k == nodes[on] && (k == 0 || t == on) {
+				if k == nodes[t] && k == slices.Max(nodes) {
 					r.fixed[n], r.magnitude[n] = 0, 0
 				}
 			}

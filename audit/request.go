@@ -63,7 +63,7 @@ type job struct {
 	current  int
 	on       int     // position of the type of its nodes, -1 where unknown
 	group    int     // -1 where there is none
-	kinds    []kind  // the nodes that it can train on
+	kinds    []*kind // the nodes that it can train on
 	here     kind    // those that it holds
 	demand   float64 // on one reference node
 	weight   float64
@@ -93,9 +93,9 @@ type curve struct {
 
 // kindOn returns how a job trains on nodes of a type, nil where it does not.
 func (j *job) kindOn(on int) *kind {
-	for n := range j.kinds {
-		if j.kinds[n].on == on {
-			return &j.kinds[n]
+	for _, k := range j.kinds {
+		if k.on == on {
+			return k
 		}
 	}
 	return nil
@@ -118,6 +118,14 @@ func (s *snapshot) above(g int) iter.Seq[int] {
 			g = s.groups[g].parent
 		}
 	}
+}
+
+// moveTo reports whether a job moves that gets nodes of a type, and how long a restart takes it then.
+func (j *job) moveTo(on int) (moves bool, restart float64) {
+	if j.current > 0 && on != j.on {
+		return true, j.move
+	}
+	return false, j.restart
 }
 
 // reader reads a message of a request and notes the first field whose value the API does not
@@ -363,12 +371,12 @@ func (s *snapshot) readKinds(j *job, from *elastallocv1.Job, r reader) (measured
 		of, on := r.in(f, fmt.Sprintf("speeds[%d]", i)), s.typeOf(f.GetNodeType())
 		of.want(on >= 0 && j.kindOn(on) == nil, "node_type", f.GetNodeType())
 		factor := of.number("factor", s.types[max(0, on)].speed, math.SmallestNonzeroFloat64, 1e9)
-		j.kinds = append(j.kinds, kind{own.with(f.GetAllowedNodes(), f.GetScaling(), least, most, of), on, factor})
+		j.kinds = append(j.kinds, &kind{own.with(f.GetAllowedNodes(), f.GetScaling(), least, most, of), on, factor})
 	}
-	slices.SortFunc(j.kinds, func(a, b kind) int { return cmp.Compare(a.on, b.on) })
+	slices.SortFunc(j.kinds, func(a, b *kind) int { return cmp.Compare(a.on, b.on) })
 	if len(speeds) == 0 {
 		for on, of := range s.types {
-			j.kinds = append(j.kinds, kind{own, on, of.speed})
+			j.kinds = append(j.kinds, &kind{own, on, of.speed})
 		}
 	}
 	of := func(on int) kind { // One that it does not train on is as any other is to it.
@@ -437,18 +445,16 @@ func (c *curve) at(nodes float64) float64 {
 	if c.speeds == nil {
 		return nodes * math.Pow(c.efficiency, math.Log2(nodes))
 	}
-	last := len(c.tabled) - 1
-	nodes = min(max(nodes, float64(c.tabled[0])), float64(c.tabled[last]))
-	n := 0
-	for float64(c.tabled[n]) < nodes {
-		n++
+	n, there := slices.BinarySearchFunc(c.tabled, nodes, func(k int, nodes float64) int { return cmp.Compare(float64(k), nodes) })
+	switch {
+	case there || n == 0:
+		return c.speeds[n]
+	case n == len(c.tabled):
+		return c.speeds[n-1]
 	}
-	if to := float64(c.tabled[n]); to > nodes {
-		from := float64(c.tabled[n-1])
-		share := math.Log(nodes/from) / math.Log(to/from)
-		return math.Pow(c.speeds[n-1], 1-share) * math.Pow(c.speeds[n], share)
-	}
-	return c.speeds[n]
+	from, to := float64(c.tabled[n-1]), float64(c.tabled[n])
+	share := math.Log(nodes/from) / math.Log(to/from)
+	return math.Pow(c.speeds[n-1], 1-share) * math.Pow(c.speeds[n], share)
 }
 
 // known returns an error where a message has fields that the check does not know, such as

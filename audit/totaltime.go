@@ -17,6 +17,7 @@ type totalTime struct {
 
 // terms are what the objective makes of a job.
 type terms struct {
+	job      *job
 	kinds    []*kind // those that have room for it, all if none has
 	weight   float64 // w', with its aging
 	rho      float64 // speed of a mean node for it
@@ -56,55 +57,40 @@ func told(speed float64) float64 { return max(speed, 1e-30) }
 // told returns the speed on some nodes, the curve of which is told from others.
 func (k *kind) told(nodes float64) float64 { return k.factor * told(k.at(nodes)) }
 
-// mean returns the mean of a number over some of the nodes that a job can train on; where there
-// are none, each type counts alike.
-func (of *terms) mean(s *snapshot, number func(k *kind) float64, counts func(k *kind) bool) float64 {
-	sum, nodes, alike, kinds := 0.0, 0.0, 0.0, 0.0
-	for _, k := range of.kinds {
-		if counts(k) {
-			sum, nodes = sum+float64(s.nodes[k.on])*number(k), nodes+float64(s.nodes[k.on])
-			alike, kinds = alike+number(k), kinds+1
-		}
+// mean returns the mean of a number over the nodes of some kinds; where there are none, each kind
+// counts alike.
+func (s *snapshot) mean(kinds []*kind, number func(k *kind) float64) float64 {
+	sum, nodes, alike := 0.0, 0.0, 0.0
+	for _, k := range kinds {
+		of := float64(s.nodes[k.on])
+		sum, nodes, alike = sum+of*number(k), nodes+of, alike+number(k)
 	}
 	if nodes == 0 {
-		return alike / kinds
+		return alike / float64(len(kinds))
 	}
 	return sum / nodes
 }
 
 // prepare works out what the objective takes from all jobs that are not held.
 func (o *totalTime) prepare(s *snapshot, e *effort) error {
-	var order []int
+	o.terms = make([]terms, len(s.jobs))
+	var order []*terms
 	for i := range s.jobs {
-		if !s.jobs[i].held {
-			order = append(order, i)
+		if j := &s.jobs[i]; !j.held {
+			o.terms[i].job = j
+			order = append(order, &o.terms[i])
 		}
 	}
-	o.terms, o.meanWeight = make([]terms, len(s.jobs)), 0
-	every := func(*kind) bool { return true }
 	n, used, exponents := float64(len(order)), make([]bool, len(s.nodes)), []float64(nil)
-	for _, i := range order {
-		j, of := &s.jobs[i], &o.terms[i]
-		for n := range j.kinds {
-			of.kinds = append(of.kinds, &j.kinds[n])
-		}
-		if fitting := slices.DeleteFunc(slices.Clone(of.kinds), func(k *kind) bool { return k.sizes[0] > s.nodes[k.on] }); len(fitting) > 0 {
-			of.kinds = fitting
-			for _, k := range fitting {
-				used[k.on] = true
-			}
-		}
-		if of.weight = j.weight; o.aging > 0 {
-			of.weight *= 1 + j.waiting/o.aging
-		}
-		of.rho = of.mean(s, func(k *kind) float64 { return k.factor }, every)
-		of.demand = j.demand / of.rho
+	o.meanWeight = 0
+	for _, of := range order {
+		o.setTerms(s, of)
 		for _, k := range of.kinds {
-			of.most, of.fastest = max(of.most, k.most()), max(of.fastest, k.told(k.most()))
+			used[k.on] = used[k.on] || k.sizes[0] <= s.nodes[k.on]
 		}
-		if of.most > 1 {
-			exponents = append(exponents, of.mean(s, func(k *kind) float64 { return math.Log(told(k.at(k.most()))) / math.Log(k.most()) },
-				func(k *kind) bool { return k.most() > 1 }))
+		scaling := slices.DeleteFunc(slices.Clone(of.kinds), func(k *kind) bool { return k.most() == 1 })
+		if len(scaling) > 0 {
+			exponents = append(exponents, s.mean(scaling, func(k *kind) float64 { return math.Log(told(k.at(k.most()))) / math.Log(k.most()) }))
 		}
 		o.meanWeight += of.weight / n
 	}
@@ -115,8 +101,8 @@ func (o *totalTime) prepare(s *snapshot, e *effort) error {
 		}
 	}
 	pool = cmp.Or(pool, all)
-	for _, i := range order {
-		meanMost += min(o.terms[i].most, pool) / n
+	for _, of := range order {
+		meanMost += min(of.most, pool) / n
 	}
 	a := math.Log2(1.6)
 	slices.Sort(exponents)
@@ -124,31 +110,27 @@ func (o *totalTime) prepare(s *snapshot, e *effort) error {
 		a = (exponents[m/2] + exponents[(m-1)/2]) / 2
 	}
 	a = min(max(a, 0.05), 0.97)
-	power := 1 / (1 - a)
 
-	o.setErrors(s, order)
-	order = slices.DeleteFunc(order, func(i int) bool { return s.jobs[i].weight == 0 })
+	roundErrors(order)
+	order = slices.DeleteFunc(order, func(of *terms) bool { return of.weight == 0 })
 	total := 0.0
-	for _, i := range order {
-		of := &o.terms[i]
+	for _, of := range order {
 		of.key = math.Log(of.demand) - a*math.Log(of.weight)
 		total += of.weight
 	}
-	slices.SortStableFunc(order, func(x, y int) int { return cmp.Compare(o.terms[y].key, o.terms[x].key) })
-	exact := slices.DeleteFunc(slices.Clone(order), func(i int) bool { return o.terms[i].etaError > 0 })
-	inexact := slices.DeleteFunc(slices.Clone(order), func(i int) bool { return o.terms[i].etaError == 0 })
+	slices.SortStableFunc(order, func(x, y *terms) int { return cmp.Compare(y.key, x.key) })
+	exact := slices.DeleteFunc(slices.Clone(order), func(of *terms) bool { return of.etaError > 0 })
+	inexact := slices.DeleteFunc(slices.Clone(order), func(of *terms) bool { return of.etaError == 0 })
 	for at := 1; at < len(exact); at++ {
-		x, y := &o.terms[exact[at-1]], &o.terms[exact[at]]
-		if !x.before(y) {
+		if !exact[at-1].before(exact[at]) {
 			return leaveOpen("two jobs stand at the same place of the order up to rounding")
 		}
 	}
 	start, longer := 0.0, 0.0 // V_0, and the weight of exact jobs so far
-	if pool > 0 && n > 0 {
+	if pool > 0 {
 		start = o.fairness * pool / meanMost * o.meanWeight
 	}
-	for _, i := range order {
-		of, c := &o.terms[i], 0.0
+	for _, of := range order {
 		v, others, off := start+of.weight, order, 0.0
 		if len(order) > fewJobs && len(inexact) > 0 {
 			off = start + total
@@ -158,48 +140,64 @@ func (o *totalTime) prepare(s *snapshot, e *effort) error {
 		}
 		e.spend(30 * len(others))
 		for _, other := range others {
-			if other != i {
+			if other != of {
 				// The other one outlasts this one with probability Phi(-x), whose slope is less
 				// than half of exp(-x^2/2).
-				width := math.Hypot(of.etaError, o.terms[other].etaError)
-				x := (of.key - o.terms[other].key) / width
-				v += o.terms[other].weight * math.Erfc(x/math.Sqrt2) / 2
-				if !of.ties(&o.terms[other]) {
-					off += o.terms[other].weight / width * math.Exp(-x*x/2)
+				width := math.Hypot(of.etaError, other.etaError)
+				x := (of.key - other.key) / width
+				v += other.weight * math.Erfc(x/math.Sqrt2) / 2
+				if !of.ties(other) {
+					off += other.weight / width * math.Exp(-x*x/2)
 				}
 			}
 		}
 		of.doubt = nearTie * off / v // c grows no faster than V, relatively.
+		of.gradient = of.weight * of.rho / of.fastest
 		if pool > 0 {
 			least := slices.MinFunc(of.kinds, func(a, b *kind) int { return cmp.Compare(a.sizes[0], b.sizes[0]) }).sizes[0]
 			share := min(max(pool/n, 1, float64(least)), of.most)
-			u := of.mean(s, func(k *kind) float64 { return k.told(share) }, every) / of.rho / math.Pow(share, a)
+			u := s.mean(of.kinds, func(k *kind) float64 { return k.told(share) }) / of.rho / math.Pow(share, a)
 			// 1 - (V before / V)^p without cancellation.
+			power := 1 / (1 - a)
 			left := -math.Expm1(power * math.Log1p(-of.weight/v))
-			c = v * math.Pow(left, 1/power) / (math.Pow(pool, a) * u)
+			of.gradient = max(of.gradient, v*math.Pow(left, 1/power)/(math.Pow(pool, a)*u))
 		}
-		of.gradient = max(c, of.weight*of.rho/of.fastest)
 	}
 	return nil
 }
 
-// setErrors sets the ETA errors of some jobs. What is below 1e-4 is 0, and of more than
-// 1,000 jobs with more than 24 different errors each is rounded to quarters.
-func (o *totalTime) setErrors(s *snapshot, jobs []int) {
-	different := make(map[float64]bool)
-	for _, i := range jobs {
-		of := &o.terms[i].etaError
-		if *of = s.jobs[i].etaError; *of < 0 {
-			*of = o.etaError
-		}
-		if *of < 1e-4 {
-			*of = 0
-		}
-		different[*of] = true
+// setTerms sets what the objective makes of a job by itself. An ETA error below 1e-4 is none.
+func (o *totalTime) setTerms(s *snapshot, of *terms) {
+	j := of.job
+	of.kinds = slices.DeleteFunc(slices.Clone(j.kinds), func(k *kind) bool { return k.sizes[0] > s.nodes[k.on] })
+	if len(of.kinds) == 0 {
+		of.kinds = j.kinds
 	}
-	if len(jobs) > 1000 && len(different) > 24 {
-		for _, i := range jobs {
-			o.terms[i].etaError = math.Round(4*o.terms[i].etaError) / 4
+	if of.weight = j.weight; o.aging > 0 {
+		of.weight *= 1 + j.waiting/o.aging
+	}
+	of.rho = s.mean(of.kinds, func(k *kind) float64 { return k.factor })
+	of.demand = j.demand / of.rho
+	for _, k := range of.kinds {
+		of.most, of.fastest = max(of.most, k.most()), max(of.fastest, k.told(k.most()))
+	}
+	if of.etaError = j.etaError; of.etaError < 0 {
+		of.etaError = o.etaError
+	}
+	if of.etaError < 1e-4 {
+		of.etaError = 0
+	}
+}
+
+// roundErrors rounds ETA errors to quarters, of more than 1,000 jobs with more than 24 different ones.
+func roundErrors(jobs []*terms) {
+	different := make(map[float64]bool)
+	for _, of := range jobs {
+		different[of.etaError] = true
+	}
+	for _, of := range jobs {
+		if len(jobs) > 1000 && len(different) > 24 {
+			of.etaError = math.Round(4*of.etaError) / 4
 		}
 	}
 }
@@ -208,8 +206,9 @@ func (o *totalTime) setErrors(s *snapshot, jobs []int) {
 // the sum of.
 func (o *totalTime) value(i int, j *job, k *kind, nodes int) (value, magnitude float64) {
 	of, speed, now := &o.terms[i], 0.0, 0.0
-	saved, bonus, cost, restart := 0.0, 0.0, 0.0, j.restart
+	saved, bonus, cost, moves, restart := 0.0, 0.0, 0.0, false, 0.0
 	if nodes > 0 {
+		moves, restart = j.moveTo(k.on)
 		speed = told(k.speed(float64(nodes))) / of.rho
 		saved = of.gradient * speed
 		if o.cadence > 0 {
@@ -218,10 +217,6 @@ func (o *totalTime) value(i int, j *job, k *kind, nodes int) (value, magnitude f
 	}
 	if j.current > 0 {
 		now = j.here.told(float64(j.current)) / of.rho
-	}
-	moves := nodes > 0 && j.current > 0 && k.on != j.on
-	if moves {
-		restart = j.move
 	}
 	change := o.price*o.meanWeight + restart*of.gradient*speed
 	switch {

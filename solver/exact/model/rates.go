@@ -1,5 +1,7 @@
 package model
 
+import "github.com/elastalloc/elastalloc/solver"
+
 // Rate is a hull edge: what it gains per node and how many nodes it takes.
 type Rate struct{ PerNode, Nodes float64 }
 
@@ -17,16 +19,18 @@ func AppendRates(rates []Rate, nodes []int32, values []float64) []Rate {
 // AppendAllRates appends the edges of the hull, falling ones as well.
 func AppendAllRates(rates []Rate, nodes []int32, values []float64) []Rate {
 	first := len(rates)
-	for m := 1; m < len(nodes); m++ {
-		at := m
-		from := m - 1
+	var starts [solver.MaxSizes + 1]int // of the edges
+	for at := 1; at < len(nodes); at++ {
+		from := at - 1
 		gain, width := values[at]-values[from], float64(nodes[at]-nodes[from])
-		// An edge before that gains less per node lies below the hull with this one.
+		// An edge before that gains less per node lies below the hull with this one, and is
+		// no part of its gain: a value that is huge beside the others would take their digits.
 		for len(rates) > first && gain >= rates[len(rates)-1].PerNode*width {
-			last := rates[len(rates)-1]
-			gain, width = gain+last.PerNode*last.Nodes, width+last.Nodes
 			rates = rates[:len(rates)-1]
+			from = starts[len(rates)-first]
+			gain, width = values[at]-values[from], float64(nodes[at]-nodes[from])
 		}
+		starts[len(rates)-first] = from
 		rates = append(rates, Rate{PerNode: gain / width, Nodes: width})
 	}
 	return rates

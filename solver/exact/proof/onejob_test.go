@@ -87,10 +87,21 @@ func TestOneJob(t *testing.T) {
 				t.Fatalf("seed %d, %s: %.17g; the best plan has %.17g", seed, what, got, want)
 			}
 		}
+		merged := 1 + r.IntN(4) // labels of a step, the others being merged
+		atLeast := func(what string, got, want float64) {
+			t.Helper()
+			if got < want-1e-12*(math.Abs(want)+j.Tail[0]) {
+				t.Fatalf("seed %d, %s, %d labels: %.17g; the best plan has %.17g", seed, what, merged, got, want)
+			}
+		}
 		cells := []int{1, 7, firstCells, lastCells}[r.IntN(4)]
 		sizes.set(x, cells)
 		phi, _, _ := sizes.job(clock, 0)
 		same("prices per size", phi, atSizes)
+		sizes.pricer.maxLabels = merged
+		phi, _, _ = sizes.job(clock, 0)
+		atLeast("prices per size", phi, atSizes)
+		sizes.pricer.maxLabels = e.MaxLabels
 		from := r.Float64()
 		if r.IntN(2) == 0 {
 			from = float64(r.IntN(cells)) / float64(cells) // at the end of an interval
@@ -110,6 +121,9 @@ func TestOneJob(t *testing.T) {
 		of := pricer{maxLabels: e.MaxLabels}
 		phi, _ = of.price(clock, j, prices, allowed, math.Inf(-1))
 		same("node prices", phi, atNodes)
+		of.maxLabels = merged
+		phi, _ = of.price(clock, j, prices, allowed, math.Inf(-1))
+		atLeast("node prices", phi, atNodes)
 
 		limit := r.Float64() * most
 		few := enumerator{few: r.IntN(100)}

@@ -148,7 +148,7 @@ func (s *Search) searchLeft(
 		if better {
 			s.Offer(clock, core.solution())
 		}
-		s.prove(part, atNodes-fixed-loss, Priced(s.in, part.Prices)+math.Abs(atNodes), lemmaLeft)
+		s.prove(part, atNodes-fixed-loss, Priced(s.in, part.Prices)+math.Abs(atNodes)+math.Abs(atSizes), lemmaLeft)
 		switch {
 		case clock.Ended || core.gaveUp || loss < min(core.lossLimit, core.best):
 			return // more than the beam holds

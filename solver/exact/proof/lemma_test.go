@@ -45,7 +45,7 @@ func drawGround(t *rapid.T) *ground {
 }
 
 // groundOf lists the plans of a problem.
-func groundOf(t *rapid.T, p *solver.Problem, e *model.Effort) *ground {
+func groundOf(t rapid.TB, p *solver.Problem, e *model.Effort) *ground {
 	g := &ground{clock: model.NewClock(context.Background(), e.Quantum)}
 	in, err := model.NewInstance(g.clock, p, e, new(model.Memory))
 	if err != nil {
@@ -113,17 +113,22 @@ func (g *ground) search(t *rapid.T, restricted bool) (*Search, *subproblem) {
 	for step := range part.Prices {
 		part.Prices[step] *= rapid.SampledFrom([]float64{0, 0.1, 0.5, 0.9, 1, 1.1, 2, 10}).Draw(t, "price")
 	}
+	g.enter(s, part)
+	return s, part
+}
+
+// enter makes a search ready for a subproblem.
+func (g *ground) enter(s *Search, part *subproblem) {
 	s.lagrangian = newLagrangian(g.clock, g.Instance)
 	s.lagrangian.enter(g.clock, part)
 	s.builder = guess.NewBuilder(g.Instance, s.lagrangian.kinds, s.lagrangian.pricer.price)
-	return s, part
 }
 
 // holdsFor fails where a bound is below the best value of a subproblem, and where the search
 // has contradicted itself.
-func (g *ground) holdsFor(t *rapid.T, s *Search, part *subproblem, what string) {
+func (g *ground) holdsFor(t rapid.TB, s *Search, part *subproblem, what string) {
 	t.Helper()
-	rounding := 1e-12*g.magnitude + g.Precision
+	rounding := 1e-12*g.magnitude + s.Slack()
 	if best := g.best(s, part); part.bound < best-rounding {
 		t.Fatalf("%s: lemma %q proves %.17g; there is a plan of %.17g", what, part.by, part.bound, best)
 	}
@@ -204,8 +209,8 @@ func TestLemmaCore(t *testing.T) {
 	})
 }
 
-// anySizePrices draws prices per size, negative ones too.
-func (g *ground) anySizePrices(t *rapid.T, part *subproblem) (*sizePrices, []float64) {
+// anySizePrices draws prices per size, negative ones too, of which most are paid at most.
+func (g *ground) anySizePrices(t *rapid.T, part *subproblem, most float64) (*sizePrices, []float64) {
 	sizes := newSizePrices(g.clock, g.Instance)
 	x := sizes.At(part.Prices)
 	for v := range x {
@@ -213,7 +218,7 @@ func (g *ground) anySizePrices(t *rapid.T, part *subproblem) (*sizePrices, []flo
 		case 0:
 			x[v] *= rapid.Float64Range(0.4, 1.2).Draw(t, "factor")
 		case 1:
-			x[v] = -rapid.Float64Range(0, 0.3).Draw(t, "paid")
+			x[v] = -rapid.Float64Range(0, most).Draw(t, "paid")
 		}
 	}
 	sizes.set(x, rapid.SampledFrom([]int{1, 7, firstCells, lastCells}).Draw(t, "cells"))
@@ -224,7 +229,7 @@ func TestLemmaSizePrices(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGround(t)
 		s, part := g.search(t, false)
-		sizes, x := g.anySizePrices(t, part)
+		sizes, x := g.anySizePrices(t, part, 0.3)
 		bound, _, ok := sizes.Evaluate(g.clock, x, func(int, model.PriceColumn) bool { return false })
 		if !ok {
 			t.Fatal("no bound")
@@ -241,13 +246,14 @@ func TestLemmaLeft(t *testing.T) {
 		g := drawGround(t)
 		s, part := g.search(t, false)
 		bound, _ := s.lagrangian.bound(g.clock, part.Prices)
-		sizes, x := g.anySizePrices(t, part)
+		// Where the bound at prices per size is far above the values, it takes their digits.
+		sizes, x := g.anySizePrices(t, part, rapid.SampledFrom([]float64{0.3, 3e5}).Draw(t, "paid at most"))
 		least, _, _ := sizes.Evaluate(g.clock, x, func(int, model.PriceColumn) bool { return false })
 		s.prove(part, least, Priced(g.Instance, part.Prices), lemmaSizePrices)
 		sizes.set(x, rapid.SampledFrom([]int{1, 7, firstCells, lastCells}).Draw(t, "cells after"))
 		lossLimit := rapid.Float64Range(0.01, 1).Draw(t, "share") * (least - s.Value)
 		if _, _, found := s.left(g.clock, part, sizes, lossLimit, 0); found == noColumn {
-			if best := g.best(s, part); least-lossLimit < best-1e-12*g.magnitude-g.Precision {
+			if best := g.best(s, part); least-lossLimit < best-1e-12*(g.magnitude+least)-g.Precision {
 				t.Fatalf("no column loses less than %g of %.17g; there is a plan of %.17g", lossLimit, least, best)
 			}
 		}
@@ -256,12 +262,41 @@ func TestLemmaLeft(t *testing.T) {
 	})
 }
 
+// TestLeftOfDearSizes: a bound at prices per size that is far above all values takes their digits,
+// and the bound on what is left is off by as much.
+func TestLeftOfDearSizes(t *testing.T) {
+	p := &solver.Problem{Capacity: []int{1, 1}, Steps: 2}
+	for i, gain := range []float64{1, 0x1p-18} { // The first does not fit.
+		p.Jobs = append(p.Jobs, solver.AdmittedJob{
+			Index: i, Demand: 1, Sizes: []int{0, 2 - i}, FirstStepWork: []float64{0, 300}, StepWork: []float64{0, 300}, Gain: []float64{gain, gain}, Current: i,
+		})
+	}
+	g := groundOf(t, p, model.Usual())
+	for n := range 100 {
+		s, part := NewSearch(g.Instance, solver.SolveOptions{}, nil, new(Memory)), &subproblem{bound: math.Inf(1)}
+		for _, plan := range g.plans {
+			s.Offer(g.clock, plan)
+		}
+		part.begin(g.clock, g.Instance)
+		clear(part.Prices)
+		s.begin(part)
+		g.enter(s, part)
+		bound, _ := s.lagrangian.bound(g.clock, part.Prices)
+		sizes := newSizePrices(g.clock, g.Instance)
+		x := sizes.At(part.Prices)
+		x[len(x)-1] = -float64(n) / 7
+		least, _, _ := sizes.Evaluate(g.clock, x, func(int, model.PriceColumn) bool { return false })
+		s.searchLeft(g.clock, part, bound, sizes, least, 0)
+		g.holdsFor(t, s, part, "what is left")
+	}
+}
+
 // TestLemmaStepwise searches step by step at any prices per size, with few states too.
 func TestLemmaStepwise(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGround(t)
 		s, part := g.search(t, false)
-		sizes, _ := g.anySizePrices(t, part)
+		sizes, _ := g.anySizePrices(t, part, 0.3)
 		q := newStepwise(g.clock, sizes)
 		if q == nil {
 			t.Skip("a job cannot finish, or the pool is too large")

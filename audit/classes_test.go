@@ -62,6 +62,9 @@ func classes() []class {
 		{"3 to 22 jobs", func(d drawer) *elastallocv1.AllocateRequest {
 			return progress(d, 4+d.IntN(100), 2+d.IntN(7), 3+d.IntN(20), 1+d.IntN(6))
 		}},
+		{"25 to 44 jobs", func(d drawer) *elastallocv1.AllocateRequest {
+			return d.request(40+d.IntN(100), 3+d.IntN(5), 25+d.IntN(20), 4+d.IntN(6))
+		}},
 		{"total time", func(d drawer) *elastallocv1.AllocateRequest { return totalTime(d, d.IntN(40), false, false) }},
 		{"groups", func(d drawer) *elastallocv1.AllocateRequest { return totalTime(d, d.IntN(40), true, false) }},
 		{"node types", func(d drawer) *elastallocv1.AllocateRequest { return totalTime(d, d.IntN(40), false, true) }},
@@ -157,7 +160,7 @@ func (d drawer) makeHostile(r *elastallocv1.AllocateRequest) {
 
 // TestDraws audits with little work what once took many times as much: equal jobs one after
 // another, prices of nodes that come to more than all jobs bring, and jobs over 23 steps that
-// bring nothing, or next to nothing beside another. So is a sweep of 160 jobs of four kinds on five types. Values that add up to less than a
+// bring nothing, or next to nothing beside another, and more jobs to decide on than there are steps. So is a sweep of 160 jobs of four kinds on five types. Values that add up to less than a
 // two-thousandth of themselves once were no optimum's.
 func TestDraws(t *testing.T) {
 	t.Parallel()
@@ -170,8 +173,8 @@ func TestDraws(t *testing.T) {
 			work  int
 			seeds []uint64
 		}{
-			sweeps: {30_000_000, []uint64{12, 38, 267}}, long: {400_000_000, []uint64{5000008, 5000280, 9000068, 9000094}},
-			"node types": {30_000_000, []uint64{9002954}}, "held jobs": {30_000_000, []uint64{9001766}}, "total time": {30_000_000, []uint64{9000997}},
+			sweeps: {30_000_000, []uint64{12, 38, 267}}, long: {400_000_000, []uint64{5000008, 5000280, 9000068, 9000094, 9000706}},
+			"node types": {30_000_000, []uint64{9002954}}, "held jobs": {30_000_000, []uint64{9001766}}, "25 to 44 jobs": {30_000_000, []uint64{1936, 2260}}, "total time": {30_000_000, []uint64{9000997}},
 		}[class.name]
 		for _, seed := range drawn.seeds {
 			request := class.draw(newDrawer(seed))
@@ -193,7 +196,7 @@ func TestWork(t *testing.T) {
 		request := class.draw(newDrawer(5000280))
 		request.Options.TimeBudget = durationpb.New(time.Minute)
 		response := decide(t, request)
-		const work = 50_000_000
+		const work = 20_000_000
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		got := audit.Check(t.Context(), request, response, audit.Options{Work: work})

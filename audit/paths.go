@@ -1,12 +1,11 @@
 package audit
 
 import (
-	"cmp"
 	"slices"
 )
 
-// fewestBits are those that a search begins with.
-const fewestBits = 10
+// fewestBits are those that a search begins with, mostBits those that it ends with.
+const fewestBits, mostBits = 10, 20
 
 // perVertex is how many numbers a vertex takes while its row is built.
 const perVertex = 8
@@ -24,33 +23,27 @@ type plans struct {
 	kept  int64 // the most that any of the paths is worth with it
 }
 
-// best returns at least what any plan is worth, by labels: pairs of work served and value, of
-// which none has less of both than another.
+// label is work served and a value that a plan of a member has by then.
+type label struct{ served, value int64 }
+
+// best returns at least what any plan is worth, by labels, of which none has less of both than another.
 func (p *plans) best() (most int64) {
 	if p.byStep || p.several() {
 		return p.whole().behind(p)[0][0]
 	}
-	type label struct{ served, value int64 }
 	labels := []label{{}}
 	for t := range p.steps {
 		var next []label
-		for _, from := range labels {
-			for _, n := range p.usable[t] {
+		for _, n := range p.usable[t] {
+			taken := slices.Clone(labels)
+			for i, from := range labels {
 				served := p.serve(from.served, t, n)
-				next = append(next, label{served, from.value + p.gain(served) + p.add[t][n]})
+				taken[i] = label{served, from.value + p.gain(served) + p.add[t][n]}
 			}
+			next = merge(next, taken)
+			p.spend(4 * (len(next) + len(taken)))
 		}
-		p.spend(8 * len(next))
-		slices.SortFunc(next, func(a, b label) int {
-			return cmp.Or(cmp.Compare(b.served, a.served), cmp.Compare(b.value, a.value))
-		})
-		labels = next[:0]
-		for _, l := range next {
-			if len(labels) == 0 || l.value > labels[len(labels)-1].value {
-				labels = append(labels, l)
-			}
-		}
-		if len(labels) > 1<<(p.bits+4) { // They are merged in pairs, upwards.
+		if labels = next; len(labels) > 1<<(p.bits+4) { // They are merged in pairs, upwards.
 			for n := 0; 2*n < len(labels); n++ {
 				labels[n] = label{labels[2*n].served, labels[min(2*n+1, len(labels)-1)].value}
 			}
@@ -58,6 +51,28 @@ func (p *plans) best() (most int64) {
 		}
 	}
 	return labels[len(labels)-1].value
+}
+
+// merge merges labels in the order of less work, without those that have less value, too, than one before.
+func merge(a, b []label) (merged []label) {
+	merged = make([]label, 0, len(a)+len(b))
+	for len(a)+len(b) > 0 {
+		from := &a
+		if len(a) == 0 || len(b) > 0 && b[0].served > a[0].served {
+			from = &b
+		}
+		l := (*from)[0]
+		*from = (*from)[1:]
+		last := len(merged) - 1
+		if last >= 0 && l.value <= merged[last].value {
+			continue
+		}
+		if last >= 0 && l.served == merged[last].served {
+			merged = merged[:last]
+		}
+		merged = append(merged, l)
+	}
+	return merged
 }
 
 // follow returns a table of at least what can follow, by step but the first and by work served, in
@@ -87,6 +102,7 @@ func (p *plans) follow() (table [][]int64, shift int) {
 // vertex is what a plan has come to after a row, the work served, or nodes of a type; plans
 // that have come to the same go on alike.
 type paths struct {
+	rounded  bool    // the work served is rounded up
 	vertices []int   // by rows taken
 	arcs     [][]arc // by row, in the order of their beginnings
 	// most is, by rows taken and vertex, the most that a plan is worth up to there, or from there on: on the
@@ -129,9 +145,9 @@ func (p *plans) whole() *paths {
 	return g
 }
 
-// single reports whether there is one plan.
+// single reports whether there is one plan, and what that is worth is known.
 func (g *paths) single() bool {
-	return !slices.ContainsFunc(g.arcs, func(arcs []arc) bool { return len(arcs) != 1 })
+	return !g.rounded && !slices.ContainsFunc(g.arcs, func(arcs []arc) bool { return len(arcs) != 1 })
 }
 
 // above returns the plans that are worth more than least.
@@ -144,7 +160,7 @@ func (p *plans) above(least int64) *paths {
 	numbers := p.numbers
 	g := p.list(least, 0)
 	if g == nil {
-		p.numbers, p.rounded = numbers, true
+		p.numbers = numbers
 		g = p.list(least, workBits-p.bits)
 	}
 	g.cut(p, least)
@@ -155,7 +171,7 @@ func (p *plans) above(least int64) *paths {
 // rounded up by some bits; nil if that are none, and vertices too many.
 func (p *plans) list(least int64, grain int) *paths {
 	table, shift := p.follow()
-	g, vertices, value := &paths{vertices: []int{1}}, []int64{0}, []int64{0}
+	g, vertices, value := &paths{rounded: grain > 0, vertices: []int{1}}, []int64{0}, []int64{0}
 	for t := range p.steps {
 		var served, next []int64
 		var arcs []arc
@@ -163,7 +179,7 @@ func (p *plans) list(least int64, grain int) *paths {
 		for from, before := range vertices {
 			arcsHad, verticesHad, usable := len(arcs), len(served), p.usable[t]
 			if before >= done && grain == 0 {
-				usable = usable[:1] // All but the smallest only take nodes. A search that rounds less may need them.
+				usable = usable[:1] // All but the smallest only take nodes. One that only rounding has finished may need them.
 			}
 			for _, n := range usable {
 				to := (p.serve(before, t, n) + 1<<grain - 1) >> grain << grain

@@ -5,27 +5,30 @@ import (
 	"slices"
 )
 
-// A dynamic program keeps a limited number of states behind a row of a member; with more, it
-// goes on with those of which most may be expected and proves nothing. So it is tried with an
-// ever larger limit: a better plan is soon found, if there is one.
 const (
-	mostStates = 1 << 18
+	mostStates = 1 << mostBits >> 2
 	mostTraces = 1 << 24 // of a run
 	// What it takes to look at an arc from a state, and to look a state up.
 	perArc, perState = 15, 250
 )
 
-// state is what the open members so far leave of the nodes of each row, where the paths of
-// the last of them have come to, and the most that a plan is worth which goes on from there.
+// state is what the plans that the open members have so far come to, and the most that one is
+// worth which goes on from there.
 type state struct {
 	stand
 	most  int64
 	trace int32 // in the trail
 }
 
-type stand struct {
-	left   [mostSteps]int32
+// stand is, of a run member by member, what is left of the nodes of each row and, last, the place of the
+// member; of one row by row, the place of each member and, last, what is left of the nodes of the row.
+type stand [mostSteps + 1]int32
+
+// place is what a plan of a member has come to: a vertex of its paths, and all the work that it has
+// served there, which the vertex may round.
+type place struct {
 	vertex int32
+	served int64
 }
 
 // trace is the size that a state took, and the trace of the state before.
@@ -34,87 +37,165 @@ type trace struct {
 	size   uint16
 }
 
-// run is a dynamic program over the rows of the open members that keeps at most
-// width states. It returns a plan that may be worth more than the target, nil if it has none, and
-// whether all were kept.
-func (s *search) run(width int) (plan [][]int, complete bool) {
-	first := state{most: s.known()}
-	for t := range s.ends {
-		first.left[t] = int32(len(s.ends[t]) - 1)
-	}
-	states, trail := []state{first}, []trace{{}}
+// cell is a row of an open member, and where it is found in a stand.
+type cell struct{ m, t, place, left int }
+
+// run is a dynamic program over the rows of the open members, member by member or row by row. It keeps
+// a limited number of states behind a cell; with more, it goes on with those of which most may be expected
+// and proves nothing.
+type run struct {
+	*search
+	cells  []cell
+	states []state
+	trail  []trace
+	places [][]place         // by member, of the row that it has come to
+	index  []map[place]int32 // places
+}
+
+// run keeps at most width states. It returns a plan that may be worth more than the target, nil if it has
+// none, and whether all were kept.
+func (s *search) run(width int, byRow bool) (plan [][]int, complete bool) {
+	r := s.newRun(byRow)
 	complete = true
-	for m, o := range s.open {
-		rest := o.paths.most // As the last pass has gone back.
-		for t, arcs := range o.paths.arcs {
-			var next []state
-			index := make(map[stand]int)
-			last := t == len(o.rows)-1
-			for _, from := range states {
-				at, _ := slices.BinarySearchFunc(arcs, from.vertex, func(a arc, v int32) int { return cmp.Compare(a.from, v) })
-				for ; at < len(arcs) && arcs[at].from == from.vertex; at++ {
-					to, a, k := from, arcs[at], int32(o.member.sizes[arcs[at].size])
-					s.spend(perArc)
-					if to.left[t] -= k; to.left[t] < 0 || s.behind[m+1][t][to.left[t]] == never || rest[t+1][a.to] == never {
-						continue
-					}
-					to.most += a.gain + rest[t+1][a.to] - rest[t][a.from]
-					if to.most += s.behind[m+1][t][to.left[t]] - s.behind[m][t][from.left[t]]; to.most <= s.target {
-						continue
-					}
-					if to.vertex = a.to; last {
-						to.vertex = 0
-					}
-					s.spend(perState)
-					other, seen := index[to.stand]
-					if seen && next[other].most >= to.most {
-						continue
-					}
-					trail = append(trail, trace{from.trace, a.size})
-					to.trace = int32(len(trail) - 1)
-					if !seen {
-						other, next = len(next), append(next, to)
-						index[to.stand] = other
-					}
-					next[other] = to
-				}
-				if len(next) > 2*mostStates || len(trail) > mostTraces {
-					panic(stopped{"too many combinations of plans could be part of a better one"})
-				}
+	for n := range r.cells {
+		r.step(n)
+		if len(r.states) > width {
+			complete = false
+			s.spend(perState * len(r.states))
+			slices.SortFunc(r.states, func(a, b state) int { return cmp.Or(cmp.Compare(b.most, a.most), cmp.Compare(a.trace, b.trace)) })
+			r.states = r.states[:width]
+		}
+	}
+	if len(r.states) == 0 {
+		return nil, complete
+	}
+	best := slices.MaxFunc(r.states, func(a, b state) int { return cmp.Compare(a.most, b.most) })
+	return r.plan(best.trace), complete
+}
+
+func (s *search) newRun(byRow bool) *run {
+	r := &run{search: s, trail: []trace{{}}}
+	first := state{most: s.known()}
+	for range s.open {
+		r.places, r.index = append(r.places, []place{{}}), append(r.index, nil)
+	}
+	if byRow {
+		first.stand[mostSteps] = int32(len(s.ends[0]) - 1)
+		for t := range s.ends {
+			for m := range s.open {
+				r.cells = append(r.cells, cell{m, t, m, mostSteps})
 			}
-			states = next
-			if len(states) > width {
-				complete = false
-				s.spend(perState * len(states))
-				slices.SortFunc(states, func(a, b state) int { return cmp.Or(cmp.Compare(b.most, a.most), cmp.Compare(a.trace, b.trace)) })
-				states = states[:width]
+		}
+	} else {
+		for t := range s.ends {
+			first.stand[t] = int32(len(s.ends[t]) - 1)
+		}
+		for m := range s.open {
+			for t := range s.ends {
+				r.cells = append(r.cells, cell{m, t, mostSteps, t})
 			}
 		}
 	}
-	if len(states) == 0 {
-		return nil, complete
+	r.states = []state{first}
+	return r
+}
+
+// step has the states take the sizes of a cell.
+func (r *run) step(n int) {
+	c, s := r.cells[n], r.search
+	o, last := s.open[c.m], c.t == len(s.ends)-1
+	before, rest := r.places[c.m], o.paths.most // As the last pass has gone back.
+	r.places[c.m], r.index[c.m] = nil, make(map[place]int32)
+	var next []state
+	index := make(map[stand]int)
+	for _, from := range r.states {
+		at := before[from.stand[c.place]]
+		arcs := o.paths.arcs[c.t]
+		a, _ := slices.BinarySearchFunc(arcs, at.vertex, func(a arc, v int32) int { return cmp.Compare(a.from, v) })
+		for ; a < len(arcs) && arcs[a].from == at.vertex; a++ {
+			to, arc := from, arcs[a]
+			if at.served >= done && int(arc.size) != o.usable[c.t][0] {
+				continue // All but the smallest only take nodes.
+			}
+			left := from.stand[c.left] - int32(o.member.sizes[arc.size])
+			s.spend(perArc)
+			if left < 0 || s.behind[c.m+1][c.t][left] == never || rest[c.t+1][arc.to] == never {
+				continue
+			}
+			then := place{vertex: arc.to}
+			gain := arc.gain
+			if !o.byStep && !s.several() {
+				then.served = o.serve(at.served, c.t, int(arc.size))
+				gain = o.gain(then.served)
+			}
+			to.most += gain + rest[c.t+1][arc.to] - rest[c.t][arc.from]
+			if to.most += s.behind[c.m+1][c.t][left] - s.behind[c.m][c.t][from.stand[c.left]]; to.most <= s.target {
+				continue
+			}
+			if last {
+				then = place{}
+			}
+			to.stand[c.left], to.stand[c.place] = left, r.find(c.m, then)
+			if c.left == mostSteps && c.m == len(s.open)-1 { // The next row begins.
+				to.stand[c.left] = 0
+				if !last {
+					to.stand[c.left] = int32(len(s.ends[c.t+1]) - 1)
+				}
+			}
+			s.spend(perState)
+			other, seen := index[to.stand]
+			if seen && next[other].most >= to.most {
+				continue
+			}
+			r.trail = append(r.trail, trace{from.trace, arc.size})
+			to.trace = int32(len(r.trail) - 1)
+			if !seen {
+				other, next = len(next), append(next, to)
+				index[to.stand] = other
+			}
+			next[other] = to
+		}
+		if len(next) > 2*mostStates || len(r.trail) > mostTraces {
+			panic(stopped{"too many combinations of plans could be part of a better one"})
+		}
 	}
-	best := slices.MaxFunc(states, func(a, b state) int { return cmp.Compare(a.most, b.most) })
-	plan = make([][]int, len(s.members))
+	r.states = next
+}
+
+// find returns the number of a place of a member.
+func (r *run) find(m int, at place) int32 {
+	n, there := r.index[m][at]
+	if !there {
+		n = int32(len(r.places[m]))
+		r.places[m], r.index[m][at] = append(r.places[m], at), n
+	}
+	return n
+}
+
+// plan returns the plan that a trace is of.
+func (r *run) plan(at int32) [][]int {
+	plan, left := make([][]int, len(r.members)), make([]int, len(r.ends))
 	for i := range plan {
-		plan[i] = make([]int, len(s.capacity))
+		plan[i] = make([]int, len(r.capacity))
 	}
-	for t, y := range s.layers {
+	for t, ends := range r.ends {
+		left[t] = len(ends) - 1
+	}
+	for _, c := range slices.Backward(r.cells) {
+		o := r.open[c.m]
+		k := o.member.sizes[r.trail[at].size]
+		plan[o.position][c.t] = k
+		left[c.t] -= k
+		at = r.trail[at].before
+	}
+	for t, y := range r.layers {
 		used := y.from
-		for n := range best.left[t] + 1 {
-			if y.at(y.from+int(n)) > y.at(used) {
-				used = y.from + int(n)
+		for n := range left[t] + 1 {
+			if y.at(y.from+n) > y.at(used) {
+				used = y.from + n
 			}
 		}
 		y.assign(plan, t, used)
 	}
-	at := trail[best.trace]
-	for m := len(s.open) - 1; m >= 0; m-- {
-		for t := len(s.capacity) - 1; t >= 0; t-- {
-			o := s.open[m]
-			plan[o.position][t] = o.member.sizes[at.size]
-			at = trail[at.before]
-		}
-	}
-	return plan, complete
+	return plan
 }

@@ -30,9 +30,8 @@ type search struct {
 	// 0 is the pool.
 	own, inner [][]int
 	// Members with more than 2^bits vertices in a row have the work served rounded up to 2^-bits of
-	// all, which rounded tells. Labels and states that are kept at first are in proportion.
-	bits    int
-	rounded bool
+	// all. How many labels and states are kept is in proportion.
+	bits int
 
 	plans []*plans // of all members
 	// open are the members of which several plans may be part of a better one, and that are not worth
@@ -86,23 +85,16 @@ func (a *answer) prove(e *effort) (reason string, err error) {
 // better returns a plan that may be worth more than a target, nil if none is.
 func (a *answer) better(e *effort, target float64) [][]int { return a.look(a.newSearch(e, target)) }
 
-// look returns a plan that a search finds, or one that rounds less and goes on from it.
+// look returns a plan that a search finds, or one that rounds less.
 func (a *answer) look(s *search) [][]int {
 	for numbers := s.numbers; s.reduce() && s.sweep(mostRounds); {
-		plan, proven := s.solve()
-		if proven {
-			return nil
-		}
-		if !s.rounded {
+		plan, decided := s.solve()
+		if decided {
 			return plan
 		}
 		before := s
-		before.keepSizes()
 		s = a.newSearch(before.effort, 0)
 		s.target, s.bits, s.numbers = before.target, before.bits+2, numbers
-		for _, p := range before.open {
-			s.sizes[p.position] = p.add
-		}
 	}
 	return nil
 }
@@ -178,12 +170,20 @@ func (a *answer) describe(plan [][]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// solve returns a plan that may be worth more than the target, or reports that none is; neither where
-// that is for a search that rounds less to say.
-func (s *search) solve() (plan [][]int, proven bool) {
-	for width := min(1<<s.bits, mostStates); width <= mostStates; width *= 4 {
-		if plan, complete := s.run(width); plan != nil || complete || s.rounded {
-			return plan, complete && plan == nil
+// solve returns a plan that may be worth more than the target, nil if none is. It is not decided where one
+// is sooner found that rounds less.
+func (s *search) solve() (plan [][]int, decided bool) {
+	for ; s.bits <= mostBits; s.bits += 2 {
+		for _, byRow := range []bool{false, true} {
+			if byRow && len(s.open) > mostSteps { // A stand has no room for them.
+				continue
+			}
+			if plan, complete := s.run(1<<s.bits>>2, byRow); plan != nil || complete {
+				return plan, true
+			}
+		}
+		if slices.ContainsFunc(s.open, func(p *plans) bool { return p.paths.rounded }) {
+			return nil, false
 		}
 	}
 	panic(stopped{"too many combinations of plans could be part of a better one"})
@@ -294,18 +294,4 @@ func (s *search) priceSizes(slack int64) int64 {
 		*p = paying[m]
 	}
 	return atSizes
-}
-
-// keepSizes leaves members the sizes that are left to decide on.
-func (s *search) keepSizes() {
-	for _, p := range s.plans {
-		for t, arcs := range p.paths.arcs {
-			p.usable[t] = nil
-			for _, a := range arcs {
-				p.usable[t] = append(p.usable[t], int(a.size))
-			}
-			slices.Sort(p.usable[t])
-			p.usable[t] = slices.Compact(p.usable[t])
-		}
-	}
 }

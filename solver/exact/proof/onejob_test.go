@@ -112,19 +112,34 @@ func TestOneJob(t *testing.T) {
 			from = float64(r.IntN(cells)) / float64(cells) // at the end of an interval
 		}
 		if nearly {
-			from = half * float64(r.IntN(2))
+			from = []float64{0, half, half - 6.5e-13}[r.IntN(3)] // With half the last is just short of that.
 		}
 		at, ahead := 1+r.IntN(steps-1), math.Inf(-1)
-		for _, p := range plans {
-			share, rest := from, 0.0
+		follows := func(share float64, p valued) (value, paid float64) {
 			for step := at; step < steps; step++ {
 				share = whole(share + j.Later[p.chosen[step]])
-				rest += j.Gain[step]*share - cost(0, step, int(p.chosen[step]))
+				value, paid = value+j.Gain[step]*share, paid+cost(0, step, int(p.chosen[step]))
 			}
-			ahead = max(ahead, rest)
+			return value, paid
+		}
+		for _, p := range plans {
+			value, paid := follows(from, p)
+			ahead = max(ahead, value-paid)
 		}
 		if most := sizes.toGo[sizes.ShapeOf[0]].most(at, from); most < ahead-1e-14*j.Tail[0] {
 			t.Fatalf("seed %d: from a share of %g in step %d on %.17g follows at most; there are plans of %.17g", seed, from, at, most, ahead)
+		}
+		less := []float64{1e-13, 0.1 * r.Float64()}[r.IntN(2)]
+		state := stepwiseState{jobs: []served{{share: whole(from + less)}}}
+		other := stepwiseState{jobs: []served{{share: from}}, value: j.Tail[at] * less * (0.95 + 0.1*r.Float64())}
+		if newStepwise(clock, sizes).replaces(at, &other, &state) {
+			for _, p := range plans {
+				value, _ := follows(state.jobs[0].share, p)
+				if instead, _ := follows(from, p); other.value+instead < value-in.Precision-1e-15*j.Tail[0] {
+					t.Fatalf("seed %d: a share of %g and %g more in step %d is as good as one of %g; with %v it is worse by %g",
+						seed, from, other.value, at, state.jobs[0].share, p.chosen, value-other.value-instead)
+				}
+			}
 		}
 		of := pricer{maxLabels: e.MaxLabels}
 		phi, _ = of.price(clock, j, prices, allowed, math.Inf(-1))

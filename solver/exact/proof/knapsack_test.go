@@ -3,6 +3,7 @@ package proof
 import (
 	"context"
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -60,4 +61,46 @@ func TestKnapsack(t *testing.T) {
 			t.Fatalf("%d nodes of %d", used, capacity)
 		}
 	})
+}
+
+// TestKnapsackTooLarge: where nodes are too many for tables, the bound is not that of the choices,
+// which are not called the best.
+func TestKnapsackTooLarge(t *testing.T) {
+	open := 0
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 11))
+		var k knapsack
+		k.Reset()
+		for range 8 {
+			nodes := int32(0)
+			for n := range 3 {
+				k.Option(nodes, float64(n)*(1+r.Float64()))
+				nodes += 100_000 + r.Int32N(100_000)
+			}
+			k.Item()
+		}
+		capacity := 400_000 + r.IntN(800_000)
+		s, ok := k.solve(model.NewClock(t.Context(), model.Usual().Quantum), capacity, 0)
+		best := math.Inf(-1)
+		var walk func(item, left int, value float64)
+		walk = func(item, left int, value float64) {
+			if item == len(k.starts)-1 {
+				best = max(best, value)
+				return
+			}
+			for m := k.starts[item]; m < k.starts[item+1] && int(k.nodes[m]) <= left; m++ {
+				walk(item+1, left-int(k.nodes[m]), value+k.values[m])
+			}
+		}
+		walk(0, capacity, 0)
+		if !ok || s.bound < best-1e-12 || s.value > best+1e-12 || s.complete && s.value < best-1e-12 {
+			t.Fatalf("seed %d: value %v, bound %v, complete %t; the best is %v", seed, s.value, s.bound, s.complete, best)
+		}
+		if s.value < best-1e-12 {
+			open++
+		}
+	}
+	if open == 0 {
+		t.Error("all choices are the best")
+	}
 }

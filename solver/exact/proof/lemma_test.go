@@ -37,6 +37,18 @@ func drawGround(t *rapid.T) *ground {
 	if rapid.Bool().Draw(t, "few labels") {
 		e.MaxLabels = 2
 	}
+	if rapid.IntRange(0, 4).Draw(t, "sizes too large for tables") == 0 {
+		for i := range p.Jobs {
+			p.Jobs[i].Sizes = slices.Clone(p.Jobs[i].Sizes)
+			for k := range p.Jobs[i].Sizes {
+				p.Jobs[i].Sizes[k] *= 100_003
+			}
+			p.Jobs[i].Current *= 100_003
+		}
+		for step := range p.Capacity {
+			p.Capacity[step] = min(math.MaxInt32, p.Capacity[step]*100_003)
+		}
+	}
 	g := groundOf(t, p, e)
 	if len(g.Finishing) == 0 {
 		t.Skip("no job can finish")

@@ -1,10 +1,6 @@
 package audit
 
-import (
-	"cmp"
-	"math"
-	"slices"
-)
+import "slices"
 
 // mostRounds is how often the prices of sizes are improved.
 const mostRounds = 300
@@ -12,22 +8,16 @@ const mostRounds = 300
 // sweep improves the prices of sizes member by member, some rounds, as long as that lowers what any
 // plan is worth at most. It reports whether that stays above the target.
 func (s *search) sweep(rounds int) bool {
-	// losses are the least that members lose by not having their best plan.
-	losses := make(map[*plans]int64)
 	for _, p := range s.open {
-		losses[p] = math.MaxInt64
 		for t, most := range p.paths.cut(p, never) {
 			for n, v := range most {
 				if v == never {
 					p.add[t][n] = never
 				}
 			}
-			slices.Sort(most)
-			losses[p] = min(losses[p], most[len(most)-1]-slices.Max(append(most[:len(most)-1], never)))
 		}
 		p.kept = p.paths.behind(p)[0][0]
 	}
-	slices.SortStableFunc(s.open, func(a, b *plans) int { return cmp.Or(cmp.Compare(losses[a], losses[b]), cmp.Compare(a.most, b.most)) })
 	n := len(s.open)
 	before := make([][][]int64, n+1)
 	s.behind = make([][][]int64, n+1)

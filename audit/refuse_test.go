@@ -1,11 +1,13 @@
 package audit_test
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/elastalloc/elastalloc/audit"
@@ -29,11 +31,7 @@ func TestRefuses(t *testing.T) {
 		for range 1 + d.IntN(3) {
 			d.spoil(request.ProtoReflect())
 		}
-		got := audit.Check(t.Context(), request, &elastallocv1.AllocateResponse{}, audit.Options{Work: 1})
-		want := newModel(t, request) == nil
-		if says := strings.HasPrefix(got.Reason, "the request has to be refused"); says != want {
-			t.Fatalf("seed %d: the service refuses: %v; the check: %v\n%s", seed, want, got.Reason, protojson.Format(request))
-		}
+		want := refuses(t, request)
 		if want {
 			refused++
 		} else {
@@ -45,27 +43,148 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
+// TestLimits does so with every field of a request at each number, name and length in turn.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	requests, checks := 0, 0
+	for seed := uint64(0); requests < drawn(40, 400); seed++ {
+		d := newDrawer(seed)
+		request := d.small()
+		request.Options.BadJobs = elastallocv1.BadJobs_BAD_JOBS_REFUSE
+		if len(request.GetSnapshot().GetJobs()) == 0 || newModel(t, request) == nil {
+			continue
+		}
+		requests++
+		d.each(request.ProtoReflect(), func() {
+			refuses(t, request)
+			checks++
+		})
+	}
+	t.Logf("%d checks", checks)
+}
+
+// TestMostGroupsAndTypes does so with as many groups, in as deep a tree, and as many node types as the
+// API allows, and with one more.
+func TestMostGroupsAndTypes(t *testing.T) {
+	t.Parallel()
+	request := func(groups, types int) *elastallocv1.AllocateRequest {
+		s := &elastallocv1.Snapshot{TotalNodes: 8}
+		for n := range groups {
+			s.Groups = append(s.Groups, &elastallocv1.Group{Id: fmt.Sprint(n)})
+		}
+		for n := range types {
+			s.NodeTypes = append(s.NodeTypes, &elastallocv1.NodeType{Id: fmt.Sprint(n), Nodes: int32(1 - n/8)})
+		}
+		return &elastallocv1.AllocateRequest{Snapshot: s, Options: &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME}}
+	}
+	tree := func(parents ...string) *elastallocv1.AllocateRequest {
+		r := request(len(parents), 0)
+		for n, parent := range parents {
+			r.Snapshot.Groups[n].ParentId = parent
+		}
+		return r
+	}
+	for name, test := range map[string]struct {
+		request *elastallocv1.AllocateRequest
+		refused bool
+	}{
+		"10,000 groups": {request(10_000, 0), false}, "10,001 groups": {request(10_001, 0), true},
+		"8 types": {request(0, 8), false}, "9 types": {request(0, 9), true}, "groups on types": {request(1, 2), true},
+		"4 deep": {tree("", "0", "1", "2"), false}, "5 deep": {tree("", "0", "1", "2", "3"), true},
+		"a circle": {tree("1", "0"), true}, "its own parent": {tree("0"), true}, "no parent": {tree("x"), true},
+	} {
+		if got := refuses(t, test.request); got != test.refused {
+			t.Errorf("%s: refused: %v", name, got)
+		}
+	}
+}
+
+// refuses reports whether a request is refused, by the service and so by the check.
+func refuses(t *testing.T, request *elastallocv1.AllocateRequest) bool {
+	t.Helper()
+	got := audit.Check(t.Context(), request, &elastallocv1.AllocateResponse{}, audit.Options{Work: 1})
+	want := newModel(t, request) == nil
+	if says := strings.HasPrefix(got.Reason, "the request has to be refused"); says != want {
+		t.Fatalf("the service refuses: %v; the check: %v\n%s", want, got.Reason, protojson.Format(request))
+	}
+	return want
+}
+
+// values returns numbers, names and lengths at and beyond the limits of fields of a kind.
+func values(field protoreflect.FieldDescriptor) (values []protoreflect.Value) {
+	switch field.Kind() {
+	case protoreflect.Int32Kind:
+		for _, v := range []int32{math.MinInt32, -1, 0, 1, 2, 24, 25, 32, math.MaxInt32} {
+			values = append(values, protoreflect.ValueOfInt32(v))
+		}
+	case protoreflect.Int64Kind: // seconds
+		for _, v := range []int64{-1, 0, 1, 365 * 24 * 3600, 365*24*3600 + 1, 9223372036, 9223372037, 315576000000, math.MaxInt64} {
+			values = append(values, protoreflect.ValueOfInt64(v))
+		}
+	case protoreflect.DoubleKind:
+		for _, v := range []float64{-1, -1e-300, 0, 1e-300, 0.5, 1, 5, 5.1, 1e6, 1.1e6, 1e9, 1.1e9, 1e12, 1.1e12, math.Inf(1), math.NaN()} {
+			values = append(values, protoreflect.ValueOfFloat64(v))
+		}
+	case protoreflect.BoolKind:
+		values = append(values, protoreflect.ValueOfBool(false), protoreflect.ValueOfBool(true))
+	case protoreflect.EnumKind:
+		for v := range protoreflect.EnumNumber(7) {
+			values = append(values, protoreflect.ValueOfEnum(v-1))
+		}
+	default:
+		for _, v := range []string{"", "job-0", "leaf-0", "top", "new", strings.Repeat("i", 256), strings.Repeat("i", 257)} {
+			values = append(values, protoreflect.ValueOfString(v))
+		}
+	}
+	return values
+}
+
+// each calls visit with every value of every field of a message and of those in it, of lists of
+// messages those in one.
+func (d drawer) each(m protoreflect.Message, visit func()) {
+	before := proto.Clone(m.Interface())
+	for n := range m.Descriptor().Fields().Len() {
+		field := m.Descriptor().Fields().Get(n)
+		switch {
+		case field.IsList() && field.Message() != nil:
+			if list := m.Get(field).List(); list.Len() > 0 {
+				d.each(list.Get(d.IntN(list.Len())).Message(), visit)
+			}
+		case field.Message() != nil:
+			d.each(m.Mutable(field).Message(), visit)
+		default:
+			for _, v := range values(field) {
+				if !field.IsList() {
+					m.Set(field, v)
+					visit()
+					continue
+				}
+				for _, length := range []int{1, 24, 25, 32, 33} {
+					list := m.NewField(field).List()
+					for n := range length {
+						if field.Kind() == protoreflect.Int32Kind { // Sizes ascend.
+							list.Append(protoreflect.ValueOfInt32(int32(v.Int()) + int32(n)))
+						} else {
+							list.Append(v)
+						}
+					}
+					m.Set(field, protoreflect.ValueOfList(list))
+					visit()
+				}
+			}
+		}
+		proto.Reset(m.Interface())
+		proto.Merge(m.Interface(), before)
+	}
+}
+
 // spoil sets a field somewhere in a message to a number, name or length at a limit.
 func (d drawer) spoil(m protoreflect.Message) {
 	fields := m.Descriptor().Fields()
 	field := fields.Get(d.IntN(fields.Len()))
 	scalar := func() protoreflect.Value {
-		integer := []int64{math.MinInt32, -1, 0, 1, 2, 24, 25, 32, math.MaxInt32}[d.IntN(9)]
-		number := []float64{-1, -1e-300, 0, 1e-300, 0.5, 1, 5, 5.1, 1e6, 1.1e6, 1e9, 1.1e9, 1e12, 1.1e12, math.Inf(1), math.NaN()}[d.IntN(16)]
-		switch field.Kind() {
-		case protoreflect.Int32Kind:
-			return protoreflect.ValueOfInt32(int32(integer))
-		case protoreflect.Int64Kind: // seconds
-			return protoreflect.ValueOfInt64([]int64{-1, 0, 1, 365 * 24 * 3600, 365*24*3600 + 1, 9223372036, 9223372037, 315576000000, math.MaxInt64}[d.IntN(9)])
-		case protoreflect.DoubleKind:
-			return protoreflect.ValueOfFloat64(number)
-		case protoreflect.BoolKind:
-			return protoreflect.ValueOfBool(integer > 0)
-		case protoreflect.EnumKind:
-			return protoreflect.ValueOfEnum(protoreflect.EnumNumber(d.IntN(7) - 1))
-		default:
-			return protoreflect.ValueOfString([]string{"", "job-0", "leaf-0", "top", "new", strings.Repeat("i", 256), strings.Repeat("i", 257)}[d.IntN(7)])
-		}
+		of := values(field)
+		return of[d.IntN(len(of))]
 	}
 	switch {
 	case field.IsList() && field.Message() != nil:

@@ -88,11 +88,10 @@ func check(
 	if err := a.checkClaims(s.gap); err != nil {
 		return "", err
 	}
-	m, err := newModel(s, s.admit(), scale(a.report.GetObjective(), a.report.GetBound()), a.report.GetNodePrices(), e)
-	if err != nil {
+	claim := scale(a.report.GetObjective(), a.report.GetBound())
+	if a.model, err = newModel(s, s.admit(), claim, a.report.GetNodePrices(), e); err != nil {
 		return "", err
 	}
-	a.model = m
 	if err := a.readPlan(); err != nil {
 		return "", err
 	}
@@ -110,7 +109,7 @@ func (a *answer) checkClaims(asked float64) error {
 	switch {
 	case reason < elastallocv1.Reason_REASON_OPTIMAL || reason > elastallocv1.Reason_REASON_HEURISTIC:
 		return refute("the reason is %v", reason)
-	case math.IsNaN(largest) || math.IsInf(largest, 0):
+	case !(largest <= math.MaxFloat64):
 		return refute("objective %v and bound %v are no numbers", objective, bound)
 	case bound < objective-Tolerance*largest:
 		return refute("the bound %v is below the objective %v", bound, objective)

@@ -13,8 +13,8 @@ import (
 // slack for what floating-point arithmetic may have lost on the way, so that a sum is at least
 // what a plan is worth.
 //
-// A plan has nodes of every member in every row: a node type in a step, of which there is one where
-// there are several of the other. A member holds nodes of one type at most.
+// A plan has nodes of every member in every row. A row is a node type in a step: of several types there
+// is one step. A member holds nodes of one type at most.
 type model struct {
 	*snapshot
 	capacity   []int // of each row

@@ -120,7 +120,7 @@ func (s *snapshot) above(g int) iter.Seq[int] {
 	}
 }
 
-// moveTo reports whether a job moves that gets nodes of a type, and how long a restart takes it then.
+// moveTo reports whether a job that gets nodes of a type moves, and how long its restart takes.
 func (j *job) moveTo(on int) (moves bool, restart float64) {
 	if j.current > 0 && on != j.on {
 		return true, j.move
@@ -176,23 +176,23 @@ func (r reader) count(name protoreflect.Name, unset, least int) int {
 
 // read reads a request; the error says why it has to be refused.
 func read(request *elastallocv1.AllocateRequest) (*snapshot, error) {
-	of := reader{request.ProtoReflect(), "", new(error)}
-	_ = protorange.Options{Stable: true}.Range(of.message, func(at protopath.Values) error { // The reader has the error.
+	whole := reader{request.ProtoReflect(), "", new(error)}
+	_ = protorange.Options{Stable: true}.Range(whole.message, func(at protopath.Values) error { // The reader has the error.
 		switch last := at.Index(-1); v := last.Value.Interface().(type) {
 		case string:
-			of.want(len(v) <= 256, at.Path.String(), "longer than 256 bytes")
+			whole.want(len(v) <= 256, at.Path.String(), "longer than 256 bytes")
 		case protoreflect.EnumNumber:
-			of.want(last.Step.FieldDescriptor().Enum().Values().ByNumber(v) != nil, at.Path.String(), v)
+			whole.want(last.Step.FieldDescriptor().Enum().Values().ByNumber(v) != nil, at.Path.String(), v)
 		}
 		return nil
 	}, nil)
 	from := request.GetSnapshot()
-	of.want(from != nil, "snapshot", "missing")
-	r, s := of.in(from, "snapshot"), new(snapshot)
+	whole.want(from != nil, "snapshot", "missing")
+	r, s := whole.in(from, "snapshot"), new(snapshot)
 	horizon := r.in(from.GetHorizon(), "horizon")
 	s.step = horizon.number("step", 300, moment, forever)
 	s.steps = int(horizon.number("steps", 5, 1, mostSteps))
-	s.readOptions(request.GetOptions(), of.in(request.GetOptions(), "options"))
+	s.readOptions(request.GetOptions(), whole.in(request.GetOptions(), "options"))
 	s.readTypes(from.GetNodeTypes(), r)
 	ids := s.readGroups(from.GetGroups(), r)
 	hold := request.GetOptions().GetBadJobs() == elastallocv1.BadJobs_BAD_JOBS_HOLD

@@ -100,7 +100,9 @@ func (o *totalTime) prepare(s *snapshot, e *effort) error {
 			pool += float64(nodes)
 		}
 	}
-	pool = cmp.Or(pool, all)
+	if pool = cmp.Or(pool, all); pool == 0 {
+		return nil
+	}
 	for _, of := range order {
 		meanMost += min(of.most, pool) / n
 	}
@@ -126,10 +128,7 @@ func (o *totalTime) prepare(s *snapshot, e *effort) error {
 			return leaveOpen("two jobs stand at the same place of the order up to rounding")
 		}
 	}
-	start, longer := 0.0, 0.0 // V_0, and the weight of exact jobs so far
-	if pool > 0 {
-		start = o.fairness * pool / meanMost * o.meanWeight
-	}
+	start, longer := o.fairness*pool/meanMost*o.meanWeight, 0.0 // V_0, and the weight of exact jobs so far
 	for _, of := range order {
 		v, others, off := start+of.weight, order, 0.0
 		if len(order) > fewJobs && len(inexact) > 0 {
@@ -152,16 +151,13 @@ func (o *totalTime) prepare(s *snapshot, e *effort) error {
 			}
 		}
 		of.doubt = nearTie * off / v // c grows no faster than V, relatively.
-		of.gradient = of.weight * of.rho / of.fastest
-		if pool > 0 {
-			least := slices.MinFunc(of.kinds, func(a, b *kind) int { return cmp.Compare(a.sizes[0], b.sizes[0]) }).sizes[0]
-			share := min(max(pool/n, 1, float64(least)), of.most)
-			u := s.mean(of.kinds, func(k *kind) float64 { return k.told(share) }) / of.rho / math.Pow(share, a)
-			// 1 - (V before / V)^p without cancellation.
-			power := 1 / (1 - a)
-			left := -math.Expm1(power * math.Log1p(-of.weight/v))
-			of.gradient = max(of.gradient, v*math.Pow(left, 1/power)/(math.Pow(pool, a)*u))
-		}
+		least := slices.MinFunc(of.kinds, func(a, b *kind) int { return cmp.Compare(a.sizes[0], b.sizes[0]) }).sizes[0]
+		share := min(max(pool/n, 1, float64(least)), of.most)
+		u := s.mean(of.kinds, func(k *kind) float64 { return k.told(share) }) / of.rho / math.Pow(share, a)
+		// 1 - (V before / V)^p without cancellation.
+		power := 1 / (1 - a)
+		left := -math.Expm1(power * math.Log1p(-of.weight/v))
+		of.gradient = max(of.gradient, v*math.Pow(left, 1/power)/(math.Pow(pool, a)*u))
 	}
 	return nil
 }
@@ -181,6 +177,7 @@ func (o *totalTime) setTerms(s *snapshot, of *terms) {
 	for _, k := range of.kinds {
 		of.most, of.fastest = max(of.most, k.most()), max(of.fastest, k.told(k.most()))
 	}
+	of.gradient = of.weight * of.rho / of.fastest // at least
 	if of.etaError = j.etaError; of.etaError < 0 {
 		of.etaError = o.etaError
 	}

@@ -5,10 +5,12 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/elastalloc/elastalloc/audit"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
@@ -63,17 +65,17 @@ func TestLimits(t *testing.T) {
 	t.Logf("%d checks", checks)
 }
 
-// TestMostGroupsAndTypes does so with as many groups, in as deep a tree, and as many node types as the
-// API allows, and with one more.
-func TestMostGroupsAndTypes(t *testing.T) {
+// TestShapes does so with as many groups, in as deep a tree, and as many node types as the API allows,
+// and with one more; and with what a job may name on types.
+func TestShapes(t *testing.T) {
 	t.Parallel()
 	request := func(groups, types int) *elastallocv1.AllocateRequest {
-		s := &elastallocv1.Snapshot{TotalNodes: 8}
+		s := new(elastallocv1.Snapshot)
 		for n := range groups {
 			s.Groups = append(s.Groups, &elastallocv1.Group{Id: fmt.Sprint(n)})
 		}
 		for n := range types {
-			s.NodeTypes = append(s.NodeTypes, &elastallocv1.NodeType{Id: fmt.Sprint(n), Nodes: int32(1 - n/8)})
+			s.NodeTypes = append(s.NodeTypes, &elastallocv1.NodeType{Id: fmt.Sprint(n), Nodes: 1})
 		}
 		return &elastallocv1.AllocateRequest{Snapshot: s, Options: &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME}}
 	}
@@ -84,10 +86,25 @@ func TestMostGroupsAndTypes(t *testing.T) {
 		}
 		return r
 	}
+	// A job of sizes 1 and 2, with a speed for each, names sizes on types.
+	named := func(types []string, sizes ...int32) *elastallocv1.AllocateRequest {
+		r := request(0, 2)
+		j := &elastallocv1.Job{
+			Id: "a", RemainingEta: durationpb.New(time.Hour), AllowedNodes: []int32{1, 2},
+			Scaling: &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_Table{Table: &elastallocv1.SpeedTable{Speeds: []float64{1, 2}}}},
+		}
+		for _, on := range types {
+			j.Speeds = append(j.Speeds, &elastallocv1.TypeSpeed{NodeType: on, AllowedNodes: sizes})
+		}
+		r.Snapshot.Jobs = append(r.Snapshot.Jobs, j)
+		return r
+	}
 	for name, test := range map[string]struct {
 		request *elastallocv1.AllocateRequest
 		refused bool
 	}{
+		"sizes on types": {named([]string{"0", "1"}, 2), false}, "a type twice": {named([]string{"0", "0"}, 2), true},
+		"a size without a speed": {named([]string{"0"}, 1, 4), true}, "a size twice": {named([]string{"0"}, 1, 1), true},
 		"10,000 groups": {request(10_000, 0), false}, "10,001 groups": {request(10_001, 0), true},
 		"8 types": {request(0, 8), false}, "9 types": {request(0, 9), true}, "groups on types": {request(1, 2), true},
 		"4 deep": {tree("", "0", "1", "2"), false}, "5 deep": {tree("", "0", "1", "2", "3"), true},

@@ -5,7 +5,7 @@ import (
 )
 
 // fewestBits are those that a search begins with, mostBits those that it ends with.
-const fewestBits, mostBits = 10, 20
+const fewestBits, mostBits = 10, 18
 
 // perVertex is how many numbers a vertex takes while its row is built.
 const perVertex = 8

@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	mostStates = 1 << mostBits >> 2
+	mostStates = 1 << mostBits
 	mostTraces = 1 << 24 // of a run
 	// What it takes to look at an arc from a state, and to look a state up.
 	perArc, perState = 15, 250

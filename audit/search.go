@@ -30,7 +30,7 @@ type search struct {
 	// 0 is the pool.
 	own, inner [][]int
 	// Members with more than 2^bits vertices in a row have the work served rounded up to 2^-bits of
-	// all. How many labels and states are kept is in proportion.
+	// all. As many states are kept.
 	bits int
 
 	plans []*plans // of all members
@@ -178,7 +178,7 @@ func (s *search) solve() (plan [][]int, decided bool) {
 			if byRow && len(s.open) > mostSteps { // A stand has no room for them.
 				continue
 			}
-			if plan, complete := s.run(1<<s.bits>>2, byRow); plan != nil || complete {
+			if plan, complete := s.run(1<<s.bits, byRow); plan != nil || complete {
 				return plan, true
 			}
 		}

@@ -2,8 +2,10 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -128,7 +130,7 @@ func (a *auditor) try(ctx context.Context, turn ingress.Turn, next audited) bool
 	defer cancel()
 	defer context.AfterFunc(turn.Hurry, cancel)()
 	answer := apiconv.ToAllocateResponse(next.request.GetSnapshot().GetId(), *next.decision, true)
-	verdict, reason := a.check(ctx, next.request, answer)
+	verdict, reason := a.ask(ctx, next, answer)
 	if verdict == AuditOpen && turn.Hurry.Err() != nil {
 		return false
 	}
@@ -138,4 +140,16 @@ func (a *auditor) try(ctx context.Context, turn ingress.Turn, next audited) bool
 		a.defects.keep("refuted", next.requestID, next.requestBytes, next.request, answer)
 	}
 	return true
+}
+
+// ask asks the check. One that panics is a defect of its own, and must not end the server.
+func (a *auditor) ask(ctx context.Context, next audited, answer *elastallocv1.AllocateResponse) (verdict, reason string) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			verdict, reason = AuditOpen, fmt.Sprintf("panic: %v\n%s", cause, debug.Stack())
+			a.logger.Error("an audit failed", "request_id", next.requestID, "reason", reason)
+			a.defects.keep("audit", next.requestID, next.requestBytes, next.request, answer)
+		}
+	}()
+	return a.check(ctx, next.request, answer)
 }

@@ -24,7 +24,7 @@ import (
 )
 
 // TestAudits checks that answers are audited with their plans, whatever was asked for, that
-// each verdict is counted, and that one that is refuted is logged and kept.
+// each verdict is counted, and that one that is refuted is logged and kept, as is one on which the check panics.
 func TestAudits(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "defects")
@@ -33,6 +33,9 @@ func TestAudits(t *testing.T) {
 		c.Audit = func(_ context.Context, request *elastallocv1.AllocateRequest, answer *elastallocv1.AllocateResponse) (verdict, reason string) {
 			if len(answer.GetAllocations()[0].GetPlannedNodes()) == 0 {
 				t.Error("an answer is audited without its plan")
+			}
+			if request.GetSnapshot().GetId() == "panic" {
+				panic("an index is out of range")
 			}
 			return request.GetSnapshot().GetId(), "a better plan"
 		}
@@ -47,6 +50,15 @@ func TestAudits(t *testing.T) {
 		}
 		h.await(t, fmt.Sprintf("elastalloc_audits_total{verdict=%q}", verdict), "1")
 	}
+	failing := smallRequest()
+	failing.Snapshot.Id = "panic"
+	if _, err := h.client.Allocate(metadata.AppendToOutgoingContext(t.Context(), "x-request-id", "id-of-panic"), failing); err != nil {
+		t.Fatal(err)
+	}
+	h.await(t, `elastalloc_audits_total{verdict="open"}`, "2")
+	wait.Until(t, "the check that failed is logged", func() bool {
+		return h.logs.Line(`"level":"ERROR"`, "an audit failed", `"request_id":"id-of-panic"`, "out of range") != ""
+	})
 	wait.Until(t, "the refuted answer is logged and kept", func() bool {
 		return h.logs.Line(`"level":"ERROR"`, "refuted", `"request_id":"id-of-refuted"`, "a better plan") != "" &&
 			h.logs.Line("is kept", `"request_id":"id-of-refuted"`) != ""

@@ -66,10 +66,7 @@ func TestGroupsOfHostileNumbers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := p.Check(result.Plan); err != nil {
-			t.Fatal(err)
-		}
-		if objective := p.Objective(result.Plan); result.Limit == solver.LimitTime || !(result.Bound >= objective) || math.IsInf(result.Bound, 0) {
+		if objective := checked(t, p, result); result.Limit == solver.LimitTime {
 			t.Fatalf("objective %v, bound %v, limit %s", objective, result.Bound, result.Limit)
 		} else if optimum, ok := solvertest.Exhaustive(p); ok {
 			rounding := 1e-10 * legalMagnitude(p)

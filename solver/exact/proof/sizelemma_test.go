@@ -1,0 +1,147 @@
+package proof
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/exact/model"
+)
+
+// The lemmas at prices per size, each by itself, as in lemma_test.go.
+
+// anySizePrices draws prices per size, negative ones too, of which most are paid at most.
+func (g *ground) anySizePrices(t *rapid.T, part *subproblem, most float64) (*sizePrices, []float64) {
+	sizes := newSizePrices(g.clock, g.Instance)
+	x := sizes.At(part.Prices)
+	for v := range x {
+		switch rapid.IntRange(0, 3).Draw(t, "kind of price") {
+		case 0:
+			x[v] *= rapid.Float64Range(0.4, 1.2).Draw(t, "factor")
+		case 1:
+			x[v] = -rapid.Float64Range(0, most).Draw(t, "paid")
+		}
+	}
+	sizes.set(x, rapid.SampledFrom([]int{1, 7, firstCells, lastCells}).Draw(t, "cells"))
+	return sizes, x
+}
+
+func TestLemmaSizePrices(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := drawGround(t)
+		s, part := g.search(t, false)
+		sizes, x := g.anySizePrices(t, part, 0.3)
+		bound, _, ok := sizes.Evaluate(g.clock, x, func(int, model.PriceColumn) bool { return false })
+		if !ok {
+			t.Fatal("no bound")
+		}
+		s.prove(part, bound, Priced(g.Instance, part.Prices), lemmaSizePrices)
+		g.holdsFor(t, s, part, "L at any prices per size")
+	})
+}
+
+// TestLemmaLeft searches what is left at any prices per size, most often with an incumbent
+// far below the best: lemmas "no column left" and "columns left".
+func TestLemmaLeft(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := drawGround(t)
+		s, part := g.search(t, false)
+		bound, _ := s.lagrangian.bound(g.clock, part.Prices)
+		// Where the bound at prices per size is far above the values, it takes their digits.
+		sizes, x := g.anySizePrices(t, part, rapid.SampledFrom([]float64{0.3, 3e5}).Draw(t, "paid at most"))
+		least, _, _ := sizes.Evaluate(g.clock, x, func(int, model.PriceColumn) bool { return false })
+		s.prove(part, least, Priced(g.Instance, part.Prices), lemmaSizePrices)
+		sizes.set(x, rapid.SampledFrom([]int{1, 7, firstCells, lastCells}).Draw(t, "cells after"))
+		lossLimit := rapid.Float64Range(0.01, 1).Draw(t, "share") * (least - s.Value)
+		if _, _, found := s.left(g.clock, part, sizes, lossLimit, 0); found == noColumn {
+			if best := g.best(s, part); least-lossLimit < best-1e-12*(g.magnitude+least)-g.Precision {
+				t.Fatalf("no column loses less than %g of %.17g; there is a plan of %.17g", lossLimit, least, best)
+			}
+		}
+		s.searchLeft(g.clock, part, bound, sizes, least, 0)
+		g.holdsFor(t, s, part, "what is left")
+	})
+}
+
+// TestLeftOfDearSizes: a bound at prices per size that is far above all values takes their digits,
+// and the bound on what is left is off by as much.
+func TestLeftOfDearSizes(t *testing.T) {
+	p := &solver.Problem{Capacity: []int{1, 1}, Steps: 2}
+	for i, gain := range []float64{1, 0x1p-18} { // The first does not fit.
+		p.Jobs = append(p.Jobs, solver.AdmittedJob{
+			Index: i, Demand: 1, Sizes: []int{0, 2 - i}, FirstStepWork: []float64{0, 300}, StepWork: []float64{0, 300}, Gain: []float64{gain, gain}, Current: i,
+		})
+	}
+	g := groundOf(t, p, model.Usual())
+	for n := range 100 {
+		s, part := NewSearch(g.Instance, solver.SolveOptions{}, nil, new(Memory)), &subproblem{bound: math.Inf(1)}
+		for _, plan := range g.plans {
+			s.Offer(g.clock, plan)
+		}
+		part.begin(g.clock, g.Instance)
+		clear(part.Prices)
+		s.begin(part)
+		g.enter(s, part)
+		bound, _ := s.lagrangian.bound(g.clock, part.Prices)
+		sizes := newSizePrices(g.clock, g.Instance)
+		x := sizes.At(part.Prices)
+		x[len(x)-1] = -float64(n) / 7
+		least, _, _ := sizes.Evaluate(g.clock, x, func(int, model.PriceColumn) bool { return false })
+		s.searchLeft(g.clock, part, bound, sizes, least, 0)
+		g.holdsFor(t, s, part, "what is left")
+	}
+}
+
+// TestLemmaStepwise searches step by step at any prices per size, with few states too.
+func TestLemmaStepwise(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := drawGround(t)
+		s, part := g.search(t, false)
+		sizes, _ := g.anySizePrices(t, part, 0.3)
+		q := newStepwise(g.clock, sizes)
+		if q == nil {
+			t.Skip("a job cannot finish, or the pool is too large")
+		}
+		value := s.Value - rapid.SampledFrom([]float64{0, 0, 0.5}).Draw(t, "less")
+		best, most, ok := q.run(g.clock, rapid.SampledFrom([]int{1, 2, 5, 1000}).Draw(t, "width"), value, 0)
+		if !ok {
+			t.Fatal("time is up")
+		}
+		s.prove(part, most, Priced(g.Instance, part.Prices), lemmaStepwise)
+		g.holdsFor(t, s, part, "step by step")
+		if best != nil {
+			if found, _ := g.Value(g.clock, best); !g.Legal(best) || found < value-1e-12*g.magnitude {
+				t.Fatalf("the plan %v is worth %.17g; asked for more than %.17g", best, found, value)
+			}
+		}
+	})
+}
+
+// TestStepwiseFirstSteps searches jobs that are alike but for their first step: until then they
+// are not told apart by what they were served only.
+func TestStepwiseFirstSteps(t *testing.T) {
+	for seed := range uint64(100) {
+		r := rand.New(rand.NewPCG(seed, 12))
+		p := &solver.Problem{Capacity: slices.Repeat([]int{4 + r.IntN(3)}, 2), Steps: 2}
+		work := []float64{0, 0.2 + 0.4*r.Float64(), 0.6 + 0.6*r.Float64()}
+		gain := []float64{r.Float64(), r.Float64()}
+		for i := range 3 {
+			first := []float64{0, r.Float64() * work[1], r.Float64() * work[2]}
+			p.Jobs = append(p.Jobs, solver.AdmittedJob{Index: i, Demand: 1, Sizes: []int{0, 1, 3}, FirstStepWork: first, StepWork: work, Gain: gain})
+		}
+		g := groundOf(t, p, model.Usual())
+		s, part := NewSearch(g.Instance, solver.SolveOptions{}, nil, new(Memory)), &subproblem{bound: math.Inf(1)}
+		part.begin(g.clock, g.Instance)
+		s.begin(part)
+		s.Offer(g.clock, model.NewPlan(g.Instance))
+		sizes := newSizePrices(g.clock, g.Instance)
+		sizes.set(sizes.At(part.Prices), lastCells)
+		_, most, _ := newStepwise(g.clock, sizes).run(g.clock, lastStates, s.Value, 0)
+		s.prove(part, most, Priced(g.Instance, part.Prices), lemmaStepwise)
+		g.holdsFor(t, s, part, "step by step")
+	}
+}

@@ -57,3 +57,15 @@ func TestDropped(t *testing.T) {
 		t.Error("too few")
 	}
 }
+
+// TestLeftOver: what a pool's nodes cost where they are left over is a product, right to its last
+// digit, and not a sum over all of them.
+func TestLeftOver(t *testing.T) {
+	nodes, price := 1_000_000, 0.1
+	best := leftOver(series{low: -1, at: []float64{0.0625, math.Inf(1), 0.125}}, price, 0, nodes, math.Inf(1))
+	for x, want := range map[int]float64{0: 0.0625 + price, 1: 0.125, nodes: 0.125 + price*float64(nodes-1)} {
+		if got := best.value(x); got != want {
+			t.Errorf("with %d nodes %.17g is lost; want %.17g", x, got, want)
+		}
+	}
+}

@@ -173,16 +173,21 @@ func (s series) trimmed() series {
 // there are, on [low, high]: nodes left over cost their price.
 func leftOver(least series, price float64, low, high int, lossLimit float64) series {
 	best := series{low: low, at: make([]float64, max(0, high-low+1))}
-	loss := math.Inf(1)
-	for x := least.low; x <= min(low-1, least.high()); x++ {
-		loss = min(loss, least.value(x)+price*float64(low-x))
+	// The others are left over where taken are best: their price is a product, since a sum over
+	// all nodes of a pool would lose digits.
+	taken, of := low, math.Inf(1)
+	loss := func(nodes int) float64 {
+		left := of + price*float64(nodes-taken)
+		if all := least.value(nodes); all <= left {
+			taken, of, left = nodes, all, all
+		}
+		return left
+	}
+	for nodes := least.low; nodes <= min(low-1, least.high()); nodes++ {
+		loss(nodes)
 	}
 	for x := range best.at {
-		if x > 0 {
-			loss += price
-		}
-		loss = min(loss, least.value(low+x))
-		if best.at[x] = loss; loss >= lossLimit {
+		if best.at[x] = loss(low + x); best.at[x] >= lossLimit {
 			best.at[x] = math.Inf(1)
 		}
 	}

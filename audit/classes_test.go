@@ -186,6 +186,26 @@ func TestDraws(t *testing.T) {
 	}
 }
 
+// TestAlone audits an answer whose prices are far off, of a job that is worth nearly all there is and can
+// have all nodes that it can use.
+func TestAlone(t *testing.T) {
+	t.Parallel()
+	for _, class := range classes() {
+		if class.name != long {
+			continue
+		}
+		request := class.draw(newDrawer(9002770))
+		request.Options.TimeBudget = durationpb.New(time.Minute)
+		response := decide(t, request)
+		for t := range response.GetReport().GetNodePrices() {
+			response.Report.NodePrices[t] = 1e7
+		}
+		if got := audit.Check(t.Context(), request, response, audit.Options{Work: 1_000_000}); got.Verdict != audit.Confirmed {
+			t.Error(got)
+		}
+	}
+}
+
 // TestWork counts the bytes that a check asks for while it looks for combinations, nearly all of them
 // states and where these are found: a unit of work stands for a few, so that work bounds what it takes.
 func TestWork(t *testing.T) {
@@ -193,7 +213,7 @@ func TestWork(t *testing.T) {
 		if class.name != long {
 			continue
 		}
-		request := class.draw(newDrawer(5000280))
+		request := class.draw(newDrawer(9000706))
 		request.Options.TimeBudget = durationpb.New(time.Minute)
 		response := decide(t, request)
 		const work = 20_000_000

@@ -25,6 +25,7 @@ type model struct {
 	slack      float64 // more than the relative error of a number made of the request
 	claim      float64 // the largest value that the answer speaks of
 	cost       float64 // of the pool, at the prices that the answer has
+	alone      float64 // what plans are worth at most, each job with the pool to itself
 	unit       int     // a value v is v 2^unit units
 }
 
@@ -105,10 +106,11 @@ func newModel(s *snapshot, standings []standing, claim float64, prices []float64
 
 // scale finds the unit of values by the usable sizes. It returns false where there is none.
 func (m *model) scale() bool {
-	total, trifle := m.claim, Tolerance/2*m.claim
+	trifle := Tolerance / 2 * m.claim
+	m.alone = 0
 	for i := range m.members {
 		j := &m.members[i]
-		total += j.most(m)
+		m.alone += j.most(m)
 		// So much more may be made of the steps of a job one by one.
 		if more := j.worth * float64(m.steps*m.steps); !m.several() && more <= trifle {
 			trifle -= more
@@ -116,8 +118,9 @@ func (m *model) scale() bool {
 		}
 	}
 	for _, short := range m.short {
-		total += m.quotaPrice * float64(short)
+		m.alone += m.quotaPrice * float64(short)
 	}
+	total := m.claim + m.alone
 	_, exponent := math.Frexp(max(total+min(m.cost, 64*total), math.SmallestNonzeroFloat64))
 	m.unit = valueBits - exponent
 	for i := range m.members {

@@ -83,7 +83,12 @@ func (a *answer) prove(e *effort) (reason string, err error) {
 }
 
 // better returns a plan that may be worth more than a target, nil if none is.
-func (a *answer) better(e *effort, target float64) [][]int { return a.look(a.newSearch(e, target)) }
+func (a *answer) better(e *effort, target float64) [][]int {
+	if a.alone*(1+a.slack)+leastWorth <= target {
+		return nil
+	}
+	return a.look(a.newSearch(e, target))
+}
 
 // look returns a plan that a search finds, or one that rounds less.
 func (a *answer) look(s *search) [][]int {

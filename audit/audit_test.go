@@ -106,6 +106,7 @@ func TestOrder(t *testing.T) {
 func TestWrongAnswers(t *testing.T) {
 	t.Parallel()
 	request := readRequest(t, "../examples/teams.json")
+	types := readRequest(t, "../examples/two-kinds.json")
 	queued := readRequest(t, "../cmd/elastalloc/testdata/more_jobs_than_nodes.json")
 	bad := proto.CloneOf(queued)
 	bad.Options = &elastallocv1.AllocateOptions{BadJobs: elastallocv1.BadJobs_BAD_JOBS_HOLD}
@@ -148,6 +149,15 @@ func TestWrongAnswers(t *testing.T) {
 			r.Report.Bound *= 1.01
 			r.Report.RelativeGap = 1 - 1/1.01
 		}},
+		"a gap not asked for": {request, func(r *elastallocv1.AllocateResponse) {
+			r.Report.Bound *= 1.01
+			r.Report.RelativeGap, r.Report.Reason, r.Report.Limit = 1-1/1.01, elastallocv1.Reason_REASON_FEASIBLE, elastallocv1.Limit_LIMIT_GAP
+		}},
+		"nodes of no type":               {types, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].NodeType = "" }},
+		"nodes of a type":                {types, func(r *elastallocv1.AllocateResponse) { r.Report.NodeTypes[0].Nodes++ }},
+		"idle nodes of a type":           {types, func(r *elastallocv1.AllocateResponse) { r.Report.NodeTypes[0].IdleNodes++ }},
+		"type gone":                      {types, func(r *elastallocv1.AllocateResponse) { r.Report.NodeTypes = r.Report.NodeTypes[:1] }},
+		"right, of types":                {types, nil},
 		"no number":                      {request, func(r *elastallocv1.AllocateResponse) { r.Report.Bound = math.NaN() }},
 		"gap":                            {request, func(r *elastallocv1.AllocateResponse) { r.Report.RelativeGap = 0.1 }},
 		"idle nodes":                     {request, func(r *elastallocv1.AllocateResponse) { r.Report.IdleNodes++ }},

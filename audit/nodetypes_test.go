@@ -75,6 +75,14 @@ func TestNodeTypes(t *testing.T) {
 		if plan := a.better(e, test.objective-1e-6); !slices.EqualFunc(plan, test.plan, slices.Equal) {
 			t.Errorf("%s: the best plan is %v; want %v", name, plan, test.plan)
 		}
+		// Held against it, it is worth nothing, however little is added up to that.
+		other := [][]int{{0, 2}, {0, 2}, {0, 2}}
+		before, _ := m.objective(other)
+		m.relate(test.plan)
+		after, _ := m.objective(other)
+		if own, _ := m.objective(test.plan); own > leastWorth || math.Abs(before-test.objective-after) > 1e-6 {
+			t.Errorf("%s: held against %v, it is worth %v, and %v %v; want %v", name, test.plan, own, other, after, before-test.objective)
+		}
 	}
 }
 

@@ -1,0 +1,38 @@
+package nodetypes
+
+import (
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"testing"
+)
+
+// TestDropped has beams of one to three states drop the best choice of five jobs: what was dropped
+// has to count in what every choice is said to lose.
+func TestDropped(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 13))
+		p := &Problem{Capacity: []int{3 + r.IntN(4), 3 + r.IntN(4)}, Start: make([]int, 5), Now: make([]Holding, 5)}
+		for range 5 {
+			options := []Option{option(0, 0, 0)}
+			for g := range 2 {
+				options = append(options, option(g, 1+r.IntN(2), r.Float64()), option(g, 3+r.IntN(2), 1+r.Float64()))
+			}
+			p.Jobs = append(p.Jobs, options)
+		}
+		s := &search{Problem: p, clock: clock(t), effort: Usual(), bound: math.Inf(1), choice: p.Start}
+		prices := []float64{0.5 * r.Float64(), 0.5 * r.Float64()}
+		relaxed := s.relax(prices)
+		best, _ := exhaustive(p)
+		least := new(big.Rat).Sub(exactBound(p, prices), best)
+		limit, _ := least.Float64()
+		c := s.newCore(relaxed, min(relaxed.below, 1.5*limit))
+		if c == nil {
+			continue
+		}
+		c.run(1 + r.IntN(3))
+		if rat(c.proven()).Cmp(least) > 0 {
+			t.Fatalf("seed %d: every choice is said to lose %g; the best loses %g", seed, c.proven(), limit)
+		}
+	}
+}

@@ -67,6 +67,26 @@ func TestEmptyPool(t *testing.T) {
 	}
 }
 
+// TestHugeValues audits an answer that leaves a job waiting whose values are so large that prices without
+// end cannot be counted in their units.
+func TestHugeValues(t *testing.T) {
+	t.Parallel()
+	request, response := new(elastallocv1.AllocateRequest), new(elastallocv1.AllocateResponse)
+	if err := protojson.Unmarshal([]byte(`{"options": {"objective": "OBJECTIVE_TOTAL_TIME", "admission": "ADMISSION_PREEMPTIVE", "totalTime": {"aging": "1s"}},
+		"snapshot": {"nodeTypes": [{"id": "x", "nodes": 4, "speed": 1e-315}, {"id": "y", "nodes": 4}], "jobs": [{"id": "a",
+		"remainingEta": "0.000000001s", "weight": 1e12, "waitingTime": "9000000000s", "speeds": [{"nodeType": "x"}]}]}}`), request); err != nil {
+		t.Fatal(err)
+	}
+	if err := protojson.Unmarshal([]byte(`{"allocations": [{"jobId": "a", "change": "CHANGE_WAIT"}], "report": {"backend": "BACKEND_EXACT",
+		"reason": "REASON_OPTIMAL", "limit": "LIMIT_NONE", "idleNodes": 8, "nodePrices": [0, "Infinity"],
+		"nodeTypes": [{"id": "x", "nodes": 4, "idleNodes": 4}, {"id": "y", "nodes": 4, "idleNodes": 4}]}}`), response); err != nil {
+		t.Fatal(err)
+	}
+	if got := audit.Check(t.Context(), request, response, audit.Options{}); got.Verdict == audit.Confirmed {
+		t.Errorf("the answer is %s: %s", got.Verdict, got.Reason)
+	}
+}
+
 // TestLargestPool audits a decision on the largest pool there can be, whose tables would be
 // larger than any memory: the check ends before it asks for them.
 func TestLargestPool(t *testing.T) {

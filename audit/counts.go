@@ -152,9 +152,10 @@ func (s *search) lots() (lots []lot) {
 	one := uint64(1)
 	for n := range lots {
 		lots[n].one = one
-		if one *= uint64(lots[n].members + 1); one > 1<<56 {
+		if uint64(lots[n].members) >= 1<<56/one {
 			return nil
 		}
+		one *= uint64(lots[n].members + 1)
 	}
 	if 2*len(lots) > len(s.open) {
 		return nil

@@ -258,3 +258,37 @@ func TestRounding(t *testing.T) {
 		}
 	}
 }
+
+// TestLots checks that members are only counted where the counts of all of them fit beside each other.
+func TestLots(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		first, last int
+		counted     bool
+	}{{63, 1, true}, {63, 2, false}, {127, 1, false}, {127, 511, false}} {
+		s := &search{model: &model{snapshot: &snapshot{nodes: make([]int, 2)}}, effort: newEffort(t.Context(), Options{})}
+		for n, members := range []int{127, 127, 127, 127, 127, 127, 127, test.first, test.last} {
+			for range members {
+				s.open = append(s.open, &plans{search: s, member: &member{sizes: []int{0, n}}, paths: new(paths)})
+			}
+		}
+		if lots := s.lots(); (lots != nil) != test.counted {
+			t.Errorf("%+v: counted: %v", test, lots != nil)
+		}
+	}
+}
+
+// TestWithin checks which numbers the search goes on with.
+func TestWithin(t *testing.T) {
+	t.Parallel()
+	for v, want := range map[int64]bool{never: true, never / 4: false, never/4 + 1: true, -never/4 - 1: true, -never / 4: false, 2 * never: false} {
+		func() {
+			defer func() {
+				if stops := recover() != nil; stops == want {
+					t.Errorf("%d stops the search: %v", v, stops)
+				}
+			}()
+			within([]int64{0, v})
+		}()
+	}
+}

@@ -131,7 +131,7 @@ func (m *model) scale() bool {
 			j.usable[t] = slices.DeleteFunc(j.usable[t], func(n int) bool { return r.fixed[n]+m.slack*r.magnitude[n] < -2*total })
 		}
 	}
-	return !math.IsInf(total, 0)
+	return 65*total <= math.MaxFloat64 // As what the pool costs may come to.
 }
 
 // newMember returns job i of the request, without rows.

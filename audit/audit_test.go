@@ -392,8 +392,11 @@ func TestExhaustive(t *testing.T) {
 			}
 		})
 		var prices []float64
-		for range m.Steps {
+		for range max(m.Steps, len(m.request.GetSnapshot().GetNodeTypes())) {
 			prices = append(prices, math.Abs(most)/float64(m.good.TotalNodes+1)/float64(m.Steps)*d.Float64()*2)
+		}
+		if d.chance(8) {
+			prices[d.IntN(len(prices))] = d.nonsense()
 		}
 		response := m.answer(best, most, solver.ReasonOptimal, prices)
 		if d.chance(2) {

@@ -316,9 +316,17 @@ func (d drawer) certificate(m *model) *elastallocv1.Certificate {
 				prices.Prices = append(prices.Prices, float64(k)*(d.Float64()-paid)*m.Jobs[i].Gain[0]/3)
 			}
 		}
+		if d.chance(16) {
+			prices.Prices[d.IntN(len(prices.Prices))] = d.nonsense()
+		}
 		certificate.SizePrices = append(certificate.SizePrices, prices)
 	}
 	return certificate
+}
+
+// nonsense draws what is no price.
+func (d drawer) nonsense() float64 {
+	return []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.MaxFloat64, -math.MaxFloat64}[d.IntN(5)]
 }
 
 // index returns the position in the request of job i of the model.

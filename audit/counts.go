@@ -56,8 +56,7 @@ func (w *ways) add(to way) {
 
 // counts returns the most that a plan on several node types is worth, if that is known. Against what
 // all can be worth at the prices of nodes, a plan loses with each member that has not its best there, and
-// with each type of which the members that are not open make less. Type by type, all ways are listed that
-// lose too little to miss the target.
+// with each node that is left. Type by type, all ways are listed that lose too little to miss the target.
 func (s *search) counts() (known bool, atMost int64) {
 	lots := s.lots()
 	if lots == nil {
@@ -80,17 +79,8 @@ func (s *search) counts() (known bool, atMost int64) {
 		}
 		most += k.best * int64(k.members)
 	}
-	lost := make([][]int64, len(s.ends)) // by type and nodes that open members hold
-	for t, ends := range s.ends {
-		best := int64(never)
-		for held := range ends {
-			lost[t] = append(lost[t], s.nodes[t]*int64(held)+ends[len(ends)-1-held])
-			best = max(best, lost[t][held])
-		}
-		for held := range ends {
-			lost[t][held] = best - lost[t][held]
-		}
-		most += best
+	for t, ends := range s.ends { // All other members have one plan.
+		most += s.nodes[t]*int64(len(ends)-1) + ends[0]
 	}
 	slack := most - s.target
 	if slack <= 0 {
@@ -98,7 +88,7 @@ func (s *search) counts() (known bool, atMost int64) {
 	}
 	types := make([][]way, len(s.ends))
 	for t := range types {
-		if types[t], known = s.hold(lots, t, lost[t], slack); !known {
+		if types[t], known = s.hold(lots, t, slack); !known {
 			return false, 0
 		}
 	}
@@ -170,15 +160,15 @@ func fit(lots []lot, a, b uint64) bool {
 
 // hold returns all ways to hold nodes of a type that lose less than the slack, those that lose least first,
 // unless they are many.
-func (s *search) hold(lots []lot, t int, lost []int64, slack int64) (list []way, all bool) {
-	held, filled := ways{at: make(map[way]int)}, ways{at: make(map[way]int)}
+func (s *search) hold(lots []lot, t int, slack int64) (list []way, all bool) {
+	held, filled, nodes := ways{at: make(map[way]int)}, ways{at: make(map[way]int)}, len(s.ends[t])-1
 	held.add(way{})
 	for n := range lots {
 		k := &lots[n]
-		k.holdings(t, func(nodes int, net int64) {
+		k.holdings(t, func(size int, net int64) {
 			for _, w := range held.list {
 				for range k.members - k.of(w.count) {
-					if w.count, w.nodes, w.loss = w.count+k.one, w.nodes+nodes, w.loss+k.best-net; nodes == 0 || w.nodes >= len(lost) || w.loss >= slack {
+					if w.count, w.nodes, w.loss = w.count+k.one, w.nodes+size, w.loss+k.best-net; size == 0 || w.nodes > nodes || w.loss >= slack {
 						break
 					}
 					s.spend(perState)
@@ -194,7 +184,7 @@ func (s *search) hold(lots []lot, t int, lost []int64, slack int64) (list []way,
 		}
 	}
 	for _, w := range held.list {
-		if w.loss, w.nodes = w.loss+lost[w.nodes], 0; w.loss < slack {
+		if w.loss, w.nodes = w.loss+s.nodes[t]*int64(nodes-w.nodes), 0; w.loss < slack {
 			filled.add(w)
 		}
 	}

@@ -114,7 +114,7 @@ func (r *run) step(n int) {
 		a, _ := slices.BinarySearchFunc(arcs, at.vertex, func(a arc, v int32) int { return cmp.Compare(a.from, v) })
 		for ; a < len(arcs) && arcs[a].from == at.vertex; a++ {
 			to, arc := from, arcs[a]
-			if at.served >= done && int(arc.size) != o.usable[c.t][0] {
+			if at.served >= done && arc.size > 0 {
 				continue // All but the smallest only take nodes.
 			}
 			left := from.stand[c.left] - int32(o.member.sizes[arc.size])

@@ -220,7 +220,10 @@ func TestSearch(t *testing.T) {
 					s.nodes[t] = r.Int64N(int64(mostPrices/(len(s.nodes)*(s.width[t]+1)))) + 1
 				}
 			}
-			if !s.reduce() || !s.sweep(rounds) {
+			if !s.reduce() {
+				t.Fatalf("seed %d, %d bits: nothing is worth the optimum", seed, s.bits)
+			}
+			if from := s.prices(); !s.sweep(rounds) || s.leap(from, s.known()) <= s.target {
 				t.Fatalf("seed %d, %d rounds, %d bits: nothing is worth the optimum", seed, rounds, s.bits)
 			}
 			if slices.ContainsFunc(s.open, func(p *plans) bool { return p.paths.rounded }) {

@@ -2,8 +2,12 @@ package audit
 
 import "slices"
 
-// mostRounds is how often the prices of sizes are improved.
-const mostRounds = 300
+const (
+	// mostRounds is how often the prices of sizes are improved.
+	mostRounds = 300
+	// Every leapRounds of them, prices go on as they went, up to mostLeaps times as far.
+	leapRounds, mostLeaps = 8, 1 << 9
+)
 
 // sweep improves the prices of sizes member by member, some rounds, as long as that lowers what any
 // plan is worth at most. It reports whether that stays above the target.
@@ -29,8 +33,8 @@ func (s *search) sweep(rounds int) bool {
 	for m := n - 1; m >= 0; m-- {
 		s.behind[m] = s.extend(s.behind[m+1], s.open[m])
 	}
-	known := s.known()
-	for range rounds {
+	known, from := s.known(), s.prices()
+	for round := range rounds {
 		if known <= s.target {
 			return false
 		}
@@ -47,11 +51,62 @@ func (s *search) sweep(rounds int) bool {
 			s.behind[m] = s.extend(s.behind[m+1], s.open[m])
 		}
 		was := known
-		if known = s.known(); was-known < (known-s.target)/512 {
+		if known = s.known(); was-known < (known-s.target)/2048 {
 			break
+		}
+		if round%leapRounds == leapRounds-1 {
+			known = s.leap(from, known)
+			from = s.prices()
 		}
 	}
 	return known > s.target
+}
+
+// prices returns what the open members are paid.
+func (s *search) prices() (prices [][][]int64) {
+	for _, p := range s.open {
+		var own [][]int64
+		for _, row := range p.add {
+			own = append(own, slices.Clone(row))
+		}
+		prices = append(prices, own)
+	}
+	return prices
+}
+
+// leap has prices go on from some to those come to and beyond, as far as that lowers the most that any plan
+// is worth, which is known: often they go the same way for a hundred rounds. It returns what that comes to.
+func (s *search) leap(from [][][]int64, known int64) int64 {
+	now, best := s.prices(), int64(0)
+	for factor := int64(1); factor <= mostLeaps; factor *= 2 {
+		got := s.setPrices(now, from, factor)
+		if got >= known {
+			break
+		}
+		known, best = got, factor
+	}
+	return s.setPrices(now, from, best)
+}
+
+// setPrices sets prices as far beyond some as a factor says these are from others, and returns the most that
+// any plan is worth.
+func (s *search) setPrices(now, from [][][]int64, factor int64) int64 {
+	for m, p := range s.open {
+		for t, row := range now[m] {
+			for n, add := range row {
+				if way := add - from[m][t][n]; add != never && max(way, -way) < mostPrices/mostLeaps/8 {
+					add += factor * way
+				}
+				p.add[t][n] = add
+			}
+			within(p.add[t])
+		}
+		p.kept = p.paths.behind(p)[0][0]
+	}
+	for m := len(s.open) - 1; m >= 0; m-- {
+		s.behind[m] = s.extend(s.behind[m+1], s.open[m])
+	}
+	return s.known()
 }
 
 // known returns the most that any plan is worth.

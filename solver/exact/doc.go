@@ -34,9 +34,8 @@
 //	proof/core.go        dynamic programming over what survives
 //	proof/beam.go        the states of that search
 //	proof/sizeprices.go  the bound at a price per size instead of one per node
-//	proof/sizelist.go    which plans lose little at those prices
-//	proof/decompose.go   the search over them
-//	proof/stepwise.go    the search of a few jobs, step by step
+//	proof/decompose.go   where they are sought and searched at
+//	proof/stepwise.go    the search at them, step by step
 //	proof/groups.go      a tree of limits and floors, and its prices
 //	proof/grouptable.go  tables merged along that tree
 //	proof/recount.go     the gap of one step, of losses alone
@@ -99,14 +98,6 @@
 // what can still follow of each job and what the steps to come bring at most bound what goes on
 // from it. Of two states one goes only where the other has no less value after paying for what
 // its jobs were served less: no sizes later make up for more. The precision covers rounding.
-//
-// "no column left" (proof/decompose.go, sizelist.go). Every plan of the root holds a column
-// of each class; where all of one class lose a limit at prices per size, so does every plan.
-//
-// "columns left" (proof/decompose.go). A plan that loses less than the limit at prices per
-// size consists of columns listed there. Among these the core search proves a least loss at
-// node prices; the others have at most the bound at prices per size less the limit, which the
-// core search's own limit is set to, so that it never proves less.
 //
 // "group prices" (proof/groups.go). With mu_q >= 0 for the limit and 0 <= nu_q <= price for
 // the floor of every group, and a node costing a job what those around it add up to, a plan

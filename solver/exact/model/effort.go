@@ -19,8 +19,8 @@ type Effort struct {
 	// FirstWidth and LastWidth bound the states of a beam. Beyond the last, splitting the
 	// subproblem does more.
 	FirstWidth, LastWidth int
-	// LeftWidths are the widths of the beams over what is left at prices per size.
-	LeftWidths [2]int
+	// FirstStates and LastStates bound the states of a step that are kept at prices per size.
+	FirstStates, LastStates int
 	// EasyWork is the work in which most instances are solved, before anything is made
 	// ready for the others.
 	EasyWork int
@@ -33,8 +33,6 @@ type Effort struct {
 	// BundleWork bounds one evaluation of the bound at prices per size; where it takes more,
 	// there are none.
 	BundleWork int
-	// FewJobs is the number of finishing jobs up to which they are searched step by step.
-	FewJobs int
 	// DenseRows is the size of Newton's system up to which it is factorised; a larger one
 	// is solved by conjugate gradients.
 	DenseRows int
@@ -52,12 +50,12 @@ func Usual() *Effort {
 		Visits:         400,
 		FirstWidth:     1000,
 		LastWidth:      4000,
-		LeftWidths:     [2]int{2000, 16_000},
+		FirstStates:    16,
+		LastStates:     1024,
 		EasyWork:       1_000_000,
 		WideGap:        2e-3,
 		SizesWork:      100_000_000,
 		BundleWork:     10_000_000,
-		FewJobs:        6,
 		DenseRows:      120,
 		MaxSubproblems: 20_000,
 	}

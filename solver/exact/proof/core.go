@@ -108,17 +108,6 @@ func newCoreSearch(clock *model.Clock, d *model.Kinds, prices []float64, lossLim
 			return nil
 		}
 	}
-	return newCoreSearchOver(clock, in, prices, lists, lossLimit, nil, until, memory)
-}
-
-// newCoreSearchOver prepares the search over the given columns of each finishing job,
-// by rising loss, at least one of each. The look-ahead starts from start, if that is not
-// nil. It returns nil if there is too much to search, or if the clock's work reaches
-// until, 0 for never.
-func newCoreSearchOver(
-	clock *model.Clock, in *model.Instance, prices []float64, lists [][]column, lossLimit float64,
-	start func(i, t, k int) float64, until int, memory *Memory,
-) *coreSearch {
 	s := &coreSearch{
 		until: until,
 		in:    in, prices: prices, base: model.NewPlan(in), free: make([]int, in.Steps), lossLimit: lossLimit, memory: memory,
@@ -148,7 +137,7 @@ func newCoreSearchOver(
 		s.free[t] = in.Capacity[t] - used[t]
 	}
 	slices.SortStableFunc(s.jobs, func(a, b coreJob) int { return cmp.Compare(len(b.plans), len(a.plans)) })
-	if !s.look(clock, start) {
+	if !s.look(clock) {
 		return nil
 	}
 	return s
@@ -156,7 +145,7 @@ func newCoreSearchOver(
 
 // look builds the step tables and the look-ahead. It returns false if they are too
 // large or time is up.
-func (s *coreSearch) look(clock *model.Clock, start func(i, t, k int) float64) bool {
+func (s *coreSearch) look(clock *model.Clock) bool {
 	steps := s.in.Steps
 	s.tables = make([]*stepTable, steps)
 	last := make([]series, steps)
@@ -191,7 +180,7 @@ func (s *coreSearch) look(clock *model.Clock, start func(i, t, k int) float64) b
 		}
 		last[t] = last[t].trimmed()
 	}
-	s.ahead = newLookAhead(clock, s.jobs, last, s.lossLimit, start, s.until, s.memory)
+	s.ahead = newLookAhead(clock, s.jobs, last, s.lossLimit, s.until, s.memory)
 	return s.ahead != nil
 }
 

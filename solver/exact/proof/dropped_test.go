@@ -12,7 +12,7 @@ import (
 
 // TestDropped has beams of one to three states drop the optimum of a problem of five jobs: what
 // was dropped has to count in what the core says is lost at least, by a look-ahead that half of
-// them sharpen before.
+// them sharpen before, and in what plans are worth at most that are searched step by step.
 func TestDropped(t *testing.T) {
 	dropped := 0
 	for seed := range uint64(300) {
@@ -48,6 +48,14 @@ func TestDropped(t *testing.T) {
 		least := core.run(g.clock, 1+r.IntN(3))
 		if bound-least < best-1e-12*g.magnitude-in.Precision {
 			t.Fatalf("seed %d: of %.17g at least %.17g is lost; there is a plan of %.17g", seed, bound, least, best)
+		}
+		sizes := newSizePrices(g.clock, in)
+		sizes.set(sizes.At(prices), firstCells)
+		for _, width := range []int{1 + r.IntN(3), 1000} {
+			_, most, _ := newStepwise(g.clock, sizes).run(g.clock, width, 0, 0)
+			if most < best-1e-12*g.magnitude-in.Precision {
+				t.Fatalf("seed %d: of %d states a step, plans are worth at most %.17g; there is one of %.17g", seed, width, most, best)
+			}
 		}
 		if core.best > bound-best+1e-9 && !math.IsInf(core.dropped, 1) {
 			dropped++

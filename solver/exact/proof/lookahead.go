@@ -23,7 +23,7 @@ import (
 // so that sum_(j>=n) c_j + sum_t E_(n,t)(a_t) bounds what is still lost in state a.
 // (This is Lagrangian decomposition: Guignard and Kim, "Lagrangean decomposition"
 // (1987).) To start with, u is the least loss of a plan with those excess nodes,
-// divided by T, or what prices per size say. Sweeps then raise the bound by block
+// divided by T. Sweeps then raise the bound by block
 // coordinate ascent, job after job, forward and backward: with M_t(e) the best that
 // the knapsack of step t does around job j if it holds e, the loss through one of its
 // plans is
@@ -48,7 +48,6 @@ const (
 
 // lookAhead bounds what the core search still loses from a state on.
 type lookAhead struct {
-	start     func(i, t, k int) float64
 	steps     int
 	lossLimit float64
 	jobs      []coreJob
@@ -74,13 +73,12 @@ type lookAhead struct {
 }
 
 // newLookAhead prepares the look-ahead over the jobs, whose plans are by rising
-// loss; last[t] is D_t as a function of the excess nodes of all of them.
-// start, if not nil, is the u to start with, by job of the instance, step and size. It
-// returns nil if time is up or the clock's work reaches until.
-func newLookAhead(clock *model.Clock, jobs []coreJob, last []series, lossLimit float64, start func(i, t, k int) float64, until int, memory *Memory) *lookAhead {
+// loss; last[t] is D_t as a function of the excess nodes of all of them. It returns nil if time
+// is up or the clock's work reaches until.
+func newLookAhead(clock *model.Clock, jobs []coreJob, last []series, lossLimit float64, until int, memory *Memory) *lookAhead {
 	steps := len(last)
 	l := &lookAhead{
-		start: start, steps: steps, lossLimit: lossLimit, jobs: jobs, memory: memory,
+		steps: steps, lossLimit: lossLimit, jobs: jobs, memory: memory,
 		levels: grid[[]int32](len(jobs), steps), split: grid[[]float64](len(jobs), steps),
 		kept: make([]float64, len(jobs)), rest: make([]float64, len(jobs)+1),
 		after: grid[series](len(jobs)+1, steps), before: grid[series](len(jobs)+1, steps),
@@ -102,9 +100,6 @@ func newLookAhead(clock *model.Clock, jobs []coreJob, last []series, lossLimit f
 	copy(l.after[len(jobs)], last)
 	memory.after.Reset()
 	for n := len(jobs) - 1; n >= 0; n-- {
-		if start != nil {
-			l.keep(n)
-		}
 		l.behind(n)
 		if clock.Up(l.width(n)) || clock.Past(until) {
 			return nil
@@ -124,11 +119,7 @@ func (l *lookAhead) index(n, t int) {
 			at++
 		}
 		if at == len(l.seen) {
-			loss := p.loss / float64(l.steps)
-			if l.start != nil {
-				loss = l.start(l.jobs[n].job, t, int(p.chosen[t]))
-			}
-			l.seen, l.losses = append(l.seen, p.excess[t]), append(l.losses, loss)
+			l.seen, l.losses = append(l.seen, p.excess[t]), append(l.losses, p.loss/float64(l.steps))
 		}
 		p.at[t] = uint16(at)
 	}

@@ -151,7 +151,6 @@ func TestOneJob(t *testing.T) {
 		limit := r.Float64() * most
 		few := enumerator{few: r.IntN(100)}
 		atPrices, ok := few.list(clock, j, prices, allowed, atNodes, limit, 10_000)
-		left, okLeft := sizes.list(clock, 0, limit, 10_000, 0)
 		for _, p := range plans {
 			// One that holds no more in any step and is worth as much will do.
 			instead := func(q column) bool {
@@ -164,15 +163,6 @@ func TestOneJob(t *testing.T) {
 			}
 			if ok && p.held && p.net > atNodes-0.999*limit && !slices.ContainsFunc(atPrices, instead) {
 				t.Fatalf("seed %d: the plan %v loses %g; those that lose less than %g are %v", seed, p.chosen, atNodes-p.net, limit, atPrices)
-			}
-			served, idle := 0.0, true // whether it holds its smallest size once it has finished
-			for step, k := range p.chosen {
-				idle = idle && (served < model.Finished || k == 0)
-				served += j.Shares(step)[k]
-			}
-			equal := func(q column) bool { return slices.Equal(q.chosen, p.chosen) }
-			if okLeft && idle && p.atSizes > atSizes-0.999*limit && !slices.ContainsFunc(left, equal) {
-				t.Fatalf("seed %d: at prices per size the plan %v loses %g; those that lose less than %g are %v", seed, p.chosen, atSizes-p.atSizes, limit, left)
 			}
 		}
 	}

@@ -15,8 +15,6 @@ const (
 	lemmaPrices     lemma = "node prices"
 	lemmaCore       lemma = "core"
 	lemmaSizePrices lemma = "size prices"
-	lemmaNoColumn   lemma = "no column left"
-	lemmaLeft       lemma = "columns left"
 	lemmaBranch     lemma = "branch"
 	lemmaSteps      lemma = "steps alone"
 	lemmaStepwise   lemma = "step by step"

@@ -328,7 +328,7 @@ func (s *Search) searchCore(clock *model.Clock, part *subproblem, bound float64)
 				until, gaveUp, waited = clock.Work+manyPrices*manyPrices*manyPrices, false, true
 				continue
 			}
-			if s.decompose(clock, part, bound); s.settled(part) {
+			if s.decompose(clock, part); s.settled(part) {
 				return
 			}
 			until, gaveUp = 0, false
@@ -337,7 +337,7 @@ func (s *Search) searchCore(clock *model.Clock, part *subproblem, bound float64)
 		if core == nil {
 			// Too much survives. Take on less, unless less was searched already.
 			if searched || lossLimit < leastFraction*(bound-s.Value) {
-				s.decompose(clock, part, bound)
+				s.decompose(clock, part)
 				return
 			}
 			lossLimit /= 4
@@ -366,7 +366,7 @@ func (s *Search) searchCore(clock *model.Clock, part *subproblem, bound float64)
 		case width < s.in.Effort.LastWidth:
 			width *= widening
 		default:
-			s.decompose(clock, part, bound)
+			s.decompose(clock, part)
 			return
 		}
 		lossLimit = min(lossLimit, bound-s.Value)

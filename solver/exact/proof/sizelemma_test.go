@@ -44,64 +44,13 @@ func TestLemmaSizePrices(t *testing.T) {
 	})
 }
 
-// TestLemmaLeft searches what is left at any prices per size, most often with an incumbent
-// far below the best: lemmas "no column left" and "columns left".
-func TestLemmaLeft(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		g := drawGround(t)
-		s, part := g.search(t, false)
-		bound, _ := s.lagrangian.bound(g.clock, part.Prices)
-		// Where the bound at prices per size is far above the values, it takes their digits.
-		sizes, x := g.anySizePrices(t, part, rapid.SampledFrom([]float64{0.3, 3e5}).Draw(t, "paid at most"))
-		least, _, _ := sizes.Evaluate(g.clock, x, func(int, model.PriceColumn) bool { return false })
-		s.prove(part, least, Priced(g.Instance, part.Prices), lemmaSizePrices)
-		sizes.set(x, rapid.SampledFrom([]int{1, 7, firstCells, lastCells}).Draw(t, "cells after"))
-		lossLimit := rapid.Float64Range(0.01, 1).Draw(t, "share") * (least - s.Value)
-		if _, _, found := s.left(g.clock, part, sizes, lossLimit, 0); found == noColumn {
-			if best := g.best(s, part); least-lossLimit < best-1e-12*(g.magnitude+least)-g.Precision {
-				t.Fatalf("no column loses less than %g of %.17g; there is a plan of %.17g", lossLimit, least, best)
-			}
-		}
-		s.searchLeft(g.clock, part, bound, sizes, least, 0)
-		g.holdsFor(t, s, part, "what is left")
-	})
-}
-
-// TestLeftOfDearSizes: a bound at prices per size that is far above all values takes their digits,
-// and the bound on what is left is off by as much.
-func TestLeftOfDearSizes(t *testing.T) {
-	p := &solver.Problem{Capacity: []int{1, 1}, Steps: 2}
-	for i, gain := range []float64{1, 0x1p-18} { // The first does not fit.
-		p.Jobs = append(p.Jobs, solver.AdmittedJob{
-			Index: i, Demand: 1, Sizes: []int{0, 2 - i}, FirstStepWork: []float64{0, 300}, StepWork: []float64{0, 300}, Gain: []float64{gain, gain}, Current: i,
-		})
-	}
-	g := groundOf(t, p, model.Usual())
-	for n := range 100 {
-		s, part := NewSearch(g.Instance, solver.SolveOptions{}, nil, new(Memory)), &subproblem{bound: math.Inf(1)}
-		for _, plan := range g.plans {
-			s.Offer(g.clock, plan)
-		}
-		part.begin(g.clock, g.Instance)
-		clear(part.Prices)
-		s.begin(part)
-		g.enter(s, part)
-		bound, _ := s.lagrangian.bound(g.clock, part.Prices)
-		sizes := newSizePrices(g.clock, g.Instance)
-		x := sizes.At(part.Prices)
-		x[len(x)-1] = -float64(n) / 7
-		least, _, _ := sizes.Evaluate(g.clock, x, func(int, model.PriceColumn) bool { return false })
-		s.searchLeft(g.clock, part, bound, sizes, least, 0)
-		g.holdsFor(t, s, part, "what is left")
-	}
-}
-
 // TestLemmaStepwise searches step by step at any prices per size, with few states too.
 func TestLemmaStepwise(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGround(t)
 		s, part := g.search(t, false)
-		sizes, _ := g.anySizePrices(t, part, 0.3)
+		// The bound at these prices may be far above all values.
+		sizes, _ := g.anySizePrices(t, part, rapid.SampledFrom([]float64{0.3, 3e5}).Draw(t, "paid at most"))
 		q := newStepwise(g.clock, sizes)
 		if q == nil {
 			t.Skip("a job cannot finish, or the pool is too large")
@@ -140,7 +89,7 @@ func TestStepwiseFirstSteps(t *testing.T) {
 		s.Offer(g.clock, model.NewPlan(g.Instance))
 		sizes := newSizePrices(g.clock, g.Instance)
 		sizes.set(sizes.At(part.Prices), lastCells)
-		_, most, _ := newStepwise(g.clock, sizes).run(g.clock, lastStates, s.Value, 0)
+		_, most, _ := newStepwise(g.clock, sizes).run(g.clock, g.Effort.LastStates, s.Value, 0)
 		s.prove(part, most, Priced(g.Instance, part.Prices), lemmaStepwise)
 		g.holdsFor(t, s, part, "step by step")
 	}

@@ -8,10 +8,10 @@ import (
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 )
 
-// A few jobs, step by step.
+// The search at prices per size, step by step.
 //
-// Few jobs over many steps have few states: what each has been served by the start of step t,
-// and what the steps before are worth. At prices per size x a plan that goes on from there is
+// All that counts for the steps from t on is what each job has been served by then, and what the
+// steps before are worth: a state. At prices per size x a plan that goes on from there is
 // worth at most that value, what can still follow of each job net of x, and what the steps
 // from t on bring at most,
 //
@@ -25,11 +25,8 @@ import (
 // bound is. (A beam search; Sabuncuoglu and Bayiz, "Job shop scheduling with beam search"
 // (1999).)
 
-const (
-	// firstStates and lastStates bound the states of a step that are kept.
-	firstStates = 16
-	lastStates  = 1024
-)
+// mostFound is how many times as many states as are kept are found before the others go.
+const mostFound = 8
 
 // stepwise is a search of the plans of the root, step by step.
 type stepwise struct {
@@ -42,9 +39,10 @@ type stepwise struct {
 	// the nodes that there are; rest[t] that of all jobs in the steps from t on.
 	room [][][]float64
 	rest []float64
-	// cutoff is the value that a plan must exceed, dropped the most that a state is worth
-	// which was not kept.
-	cutoff, dropped float64
+	// cutoff is the value that a plan must exceed. At most width states of a step are kept, that are
+	// worth more than least; dropped is the most that another one is worth.
+	cutoff, least, dropped float64
+	width                  int
 
 	found []stepwiseState
 	// worth[n][k] is what the n-th job is worth with the k-th size, and after, net of x after
@@ -74,15 +72,16 @@ type stepwiseState struct {
 // served is what a job was served, the size that it had last, and its position in the state
 // before.
 type served struct {
-	share      float64
-	size, from uint8
+	share float64
+	size  uint8
+	from  uint16
 }
 
 // newStepwise prepares the search at the prices set, which have to stay so until it has run.
-// It returns nil if there are too many jobs or nodes for it.
+// It returns nil if there are too many nodes for it.
 func newStepwise(clock *model.Clock, s *sizePrices) *stepwise {
 	in := s.In
-	if len(in.Finishing) > in.Effort.FewJobs || slices.Max(in.Capacity) > mostCells(in)/((len(in.Jobs)+1)*in.Steps) {
+	if slices.Max(in.Capacity) > mostCells(in)/((len(in.Jobs)+1)*in.Steps) {
 		return nil
 	}
 	q := &stepwise{
@@ -141,14 +140,14 @@ func newStepwise(clock *model.Clock, s *sizePrices) *stepwise {
 // value; false if time is up or the clock's work reaches until, 0 for never.
 func (q *stepwise) run(clock *model.Clock, width int, value float64, until int) (best *model.Plan, most float64, ok bool) {
 	// States that are as good but for rounding are dropped, half the precision in all steps.
-	q.cutoff, q.dropped = value+q.in.Precision/2, value
+	q.cutoff, q.dropped, q.width = value+q.in.Precision/2, value, width
 	states := []stepwiseState{{jobs: make([]served, q.few)}}
 	for t := range q.in.Steps {
-		q.found = nil
+		q.found, q.least = nil, q.cutoff
 		for at := range states {
 			q.extend(clock, t, &states[at], until)
 		}
-		states = q.keep(clock, t+1, width, until)
+		states = q.keep(clock, t+1, until)
 		if clock.Ended || clock.Past(until) {
 			return nil, 0, false
 		}
@@ -196,10 +195,13 @@ func (q *stepwise) after(t, n, k int, from *stepwiseState) float64 {
 // they and the steps before bring, and left the nodes that remain.
 func (q *stepwise) choose(clock *model.Clock, t, n int, from *stepwiseState, left int, worth float64, until int) {
 	most := worth + q.behind[n] + q.room[t][n][left] + q.rest[t+1]
-	if !(most > q.cutoff) || clock.Up(20) || clock.Past(until) {
+	if !(most > q.least) || clock.Up(20) || clock.Past(until) {
 		return
 	}
 	if n == q.few {
+		if len(q.found) == mostFound*q.width {
+			q.found = q.keep(clock, t+1, until)
+		}
 		q.emit(clock, t, from, from.value+q.room[t][n][left], most)
 		return
 	}
@@ -232,15 +234,15 @@ func (q *stepwise) emit(clock *model.Clock, t int, from *stepwiseState, value, m
 		for ; at > 0 && q.jobs[at-1].shape == j.shape && to.jobs[at-1].share < share; at-- {
 			to.jobs[at] = to.jobs[at-1]
 		}
-		to.jobs[at] = served{share: share, size: k, from: uint8(n)}
+		to.jobs[at] = served{share: share, size: k, from: uint16(n)}
 	}
 	q.found = append(q.found, to)
 	clock.Up(60 * q.few)
 }
 
-// keep returns the states found at the start of step t, width of those that are worth most, but
-// for those that another one is as good as.
-func (q *stepwise) keep(clock *model.Clock, t, width, until int) []stepwiseState {
+// keep returns the states found so far at the start of step t, the width of them that are worth
+// most, but for those that another one is as good as.
+func (q *stepwise) keep(clock *model.Clock, t, until int) []stepwiseState {
 	if !model.SortFalling(clock, q.found, make([]stepwiseState, len(q.found)), func(s stepwiseState) float64 { return s.most }) {
 		return nil
 	}
@@ -250,8 +252,9 @@ func (q *stepwise) keep(clock *model.Clock, t, width, until int) []stepwiseState
 		if slices.ContainsFunc(kept, func(other stepwiseState) bool { return q.replaces(t, &other, state) }) {
 			continue
 		}
-		if len(kept) == width {
-			q.dropped = max(q.dropped, state.most)
+		if len(kept) == q.width {
+			q.least = kept[q.width-1].most
+			q.dropped = max(q.dropped, q.least)
 			break
 		}
 		kept = append(kept, *state)

@@ -54,13 +54,13 @@ func (w *ways) add(to way) {
 	w.list[n].loss = min(w.list[n].loss, to.loss)
 }
 
-// counts returns the most that a plan on several node types is worth, if that is known. Against what
-// all can be worth at the prices of nodes, a plan loses with each member that has not its best there, and
-// with each node that is left. Type by type, all ways are listed that lose too little to miss the target.
-func (s *search) counts() (known bool, atMost int64) {
+// counts returns the most that a plan on several node types is worth, if that is known, else more. Against
+// what all can be worth at the prices of nodes, a plan loses with each member that has not its best there,
+// and with each node that is left. Type by type, all ways are listed that lose too little to miss the target.
+func (s *search) counts() (atMost int64) {
 	lots := s.lots()
 	if lots == nil {
-		return false, 0
+		return -never
 	}
 	most, last := int64(0), len(s.ends)-1
 	for n := range lots {
@@ -75,7 +75,7 @@ func (s *search) counts() (known bool, atMost int64) {
 			}
 		})
 		if k.best == never {
-			return true, never // It has no plan left, so that no better one is.
+			return never // It has no plan left, so that no better one is.
 		}
 		most += k.best * int64(k.members)
 	}
@@ -84,12 +84,13 @@ func (s *search) counts() (known bool, atMost int64) {
 	}
 	slack := most - s.target
 	if slack <= 0 {
-		return true, most
+		return most
 	}
 	types := make([][]way, len(s.ends))
 	for t := range types {
-		if types[t], known = s.hold(lots, t, slack); !known {
-			return false, 0
+		all := false
+		if types[t], all = s.hold(lots, t, slack); !all {
+			return -never
 		}
 	}
 	rests, now := s.rests(lots, types), []way{{}}
@@ -107,7 +108,7 @@ func (s *search) counts() (known bool, atMost int64) {
 				}
 			}
 			if len(next.list) > mostWays {
-				return false, 0
+				return -never
 			}
 		}
 		now = next.list
@@ -121,7 +122,7 @@ func (s *search) counts() (known bool, atMost int64) {
 		}
 		least = min(least, w.loss)
 	}
-	return true, most - least
+	return most - least
 }
 
 // lots returns the open members by lot, nil where there are no types or many lots.

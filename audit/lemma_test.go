@@ -376,6 +376,9 @@ func TestRounding(t *testing.T) {
 			t.Errorf("%v nodes more below the floor cost %v units; want %v, rounded down", short, cost, exact)
 		}
 	}
+	if m.unit = 80; m.shortCost(0, 0) != -never {
+		t.Errorf("more than there can be is %v units", m.shortCost(0, 0))
+	}
 }
 
 // TestRelate checks that a plan against which others are held rounds nothing, and these as both do.

@@ -239,11 +239,7 @@ func (s *search) reduce() bool {
 		p.paths = p.above(p.most - slack)
 	}
 	s.open = slices.DeleteFunc(s.open, func(p *plans) bool { return p.paths.single() })
-	if !s.merge() {
-		return false
-	}
-	known, most := s.counts()
-	return !known || most > s.target
+	return s.merge() && s.counts() > s.target
 }
 
 // merge makes layers of the members that are not open, and reports whether they fit.

@@ -35,9 +35,6 @@ func (s *search) sweep(rounds int) bool {
 	}
 	known, from := s.known(), s.prices()
 	for round := range rounds {
-		if known <= s.target {
-			return false
-		}
 		for m, p := range s.open {
 			if !s.improve(p, before[m], s.behind[m+1], false) {
 				return false

@@ -20,8 +20,8 @@ type state struct {
 	trace int32 // in the trail
 }
 
-// stand is, of a run member by member, what is left of the nodes of each row and, last, the place of the
-// member; of one row by row, the place of each member and, last, what is left of the nodes of the row.
+// stand is, of a run member by member, how many nodes of each row are used and, last, the place of the
+// member; of one row by row, the place of each member and, last, how many nodes of the row are used.
 type stand [mostSteps + 1]int32
 
 // place is what a plan of a member has come to: a vertex of its paths, and all the work that it has
@@ -38,7 +38,7 @@ type trace struct {
 }
 
 // cell is a row of an open member, and where it is found in a stand.
-type cell struct{ m, t, place, left int }
+type cell struct{ m, t, place, used int }
 
 // run is a dynamic program over the rows of the open members, member by member or row by row. It keeps
 // a limited number of states behind a cell; with more, it goes on with those of which most may be expected
@@ -74,29 +74,17 @@ func (s *search) run(width int, byRow bool) (plan [][]int, complete bool) {
 }
 
 func (s *search) newRun(byRow bool) *run {
-	r := &run{search: s, trail: []trace{{}}}
-	first := state{most: s.known()}
+	r := &run{search: s, states: []state{{most: s.known()}}, trail: []trace{{}}}
 	for range s.open {
 		r.places, r.index = append(r.places, []place{{}}), append(r.index, nil)
 	}
-	if byRow {
-		first.stand[mostSteps] = int32(len(s.ends[0]) - 1)
-		for t := range s.ends {
-			for m := range s.open {
-				r.cells = append(r.cells, cell{m, t, m, mostSteps})
-			}
-		}
-	} else {
-		for t := range s.ends {
-			first.stand[t] = int32(len(s.ends[t]) - 1)
-		}
-		for m := range s.open {
-			for t := range s.ends {
-				r.cells = append(r.cells, cell{m, t, mostSteps, t})
-			}
+	for n := range len(s.open) * len(s.ends) {
+		if byRow {
+			r.cells = append(r.cells, cell{n % len(s.open), n / len(s.open), n % len(s.open), mostSteps})
+		} else {
+			r.cells = append(r.cells, cell{n / len(s.ends), n % len(s.ends), mostSteps, n % len(s.ends)})
 		}
 	}
-	r.states = []state{first}
 	return r
 }
 
@@ -104,6 +92,7 @@ func (s *search) newRun(byRow bool) *run {
 func (r *run) step(n int) {
 	c, s := r.cells[n], r.search
 	o, last := s.open[c.m], c.t == len(s.ends)-1
+	all := int32(len(s.ends[c.t]) - 1)
 	before, rest := r.places[c.m], o.paths.most // As the last pass has gone back.
 	r.places[c.m], r.index[c.m] = nil, make(map[place]int32)
 	var next []state
@@ -117,7 +106,7 @@ func (r *run) step(n int) {
 			if at.served >= done && arc.size > 0 {
 				continue // All but the smallest only take nodes.
 			}
-			left := from.stand[c.left] - int32(o.member.sizes[arc.size])
+			left := all - from.stand[c.used] - int32(o.member.sizes[arc.size])
 			s.spend(perArc)
 			if left < 0 || s.behind[c.m+1][c.t][left] == never || rest[c.t+1][arc.to] == never {
 				continue
@@ -129,18 +118,15 @@ func (r *run) step(n int) {
 				gain = o.gain(then.served)
 			}
 			to.most += gain + rest[c.t+1][arc.to] - rest[c.t][arc.from]
-			if to.most += s.behind[c.m+1][c.t][left] - s.behind[c.m][c.t][from.stand[c.left]]; to.most <= s.target {
+			if to.most += s.behind[c.m+1][c.t][left] - s.behind[c.m][c.t][all-from.stand[c.used]]; to.most <= s.target {
 				continue
 			}
 			if last {
 				then = place{}
 			}
-			to.stand[c.left], to.stand[c.place] = left, r.find(c.m, then)
-			if c.left == mostSteps && c.m == len(s.open)-1 { // The next row begins.
-				to.stand[c.left] = 0
-				if !last {
-					to.stand[c.left] = int32(len(s.ends[c.t+1]) - 1)
-				}
+			to.stand[c.used], to.stand[c.place] = all-left, r.find(c.m, then)
+			if c.m == len(s.open)-1 {
+				to.stand[c.used] = 0 // What is left of the row is the layer's.
 			}
 			s.spend(perState)
 			other, seen := index[to.stand]

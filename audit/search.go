@@ -90,7 +90,7 @@ func (a *answer) better(e *effort, target float64) [][]int {
 	return a.look(a.newSearch(e, target))
 }
 
-// look returns a plan that a search finds, or one that rounds less.
+// look returns a plan that a search finds, or one that rounds less and begins at the prices that it came to.
 func (a *answer) look(s *search) [][]int {
 	for numbers := s.numbers; s.reduce() && s.sweep(mostRounds); {
 		plan, decided := s.solve()
@@ -100,6 +100,9 @@ func (a *answer) look(s *search) [][]int {
 		before := s
 		s = a.newSearch(before.effort, 0)
 		s.target, s.bits, s.numbers = before.target, before.bits+2, numbers
+		for _, p := range before.open {
+			s.sizes[p.position] = p.add
+		}
 	}
 	return nil
 }
@@ -180,7 +183,7 @@ func (a *answer) describe(plan [][]int) string {
 func (s *search) solve() (plan [][]int, decided bool) {
 	for ; s.bits <= mostBits; s.bits += 2 {
 		for _, byRow := range []bool{false, true} {
-			if byRow && len(s.open) > mostSteps { // A stand has no room for them.
+			if byRow && (len(s.open) == 1 || len(s.open) > mostSteps) { // It is the same, or a stand has no room for them.
 				continue
 			}
 			if plan, complete := s.run(1<<s.bits, byRow); plan != nil || complete {

@@ -184,13 +184,21 @@ func TestSearch(t *testing.T) {
 				}
 			}
 			m.scale()
-		} else if m.several() { // The second is worth as much as the first, on fewer nodes.
-			first, second := &m.members[0], &m.members[1]
-			second.waits, second.rows, second.usable, second.sizes = first.waits, first.rows, first.usable, first.sizes
-			first.sizes = slices.Clone(first.sizes)
-			for n := 1; n < len(first.sizes); n++ {
-				first.sizes[n]++
+		} else if m.several() {
+			for i := range m.members {
+				for _, row := range m.members[i].rows {
+					row.fixed[0] += 0.2 // Even waiting is worth something.
+				}
 			}
+			if r.IntN(2) == 0 { // The second is worth as much as the first, on fewer nodes.
+				first, second := &m.members[0], &m.members[1]
+				second.waits, second.rows, second.usable, second.sizes = first.waits, first.rows, first.usable, first.sizes
+				first.sizes = slices.Clone(first.sizes)
+				for n := 1; n < len(first.sizes); n++ {
+					first.sizes[n]++
+				}
+			}
+			m.scale()
 		}
 		if r.IntN(2) == 0 {
 			m.coarsen()
@@ -429,7 +437,7 @@ func TestLots(t *testing.T) {
 	}
 }
 
-// TestWithin checks which numbers the search goes on with.
+// TestWithin checks which numbers the search goes on with, and that a sum of many is not less.
 func TestWithin(t *testing.T) {
 	t.Parallel()
 	for v, want := range map[int64]bool{never: true, never / 4: false, never/4 + 1: true, -never/4 - 1: true, -never / 4: false, 2 * never: false} {
@@ -441,5 +449,12 @@ func TestWithin(t *testing.T) {
 			}()
 			within([]int64{0, v})
 		}()
+	}
+	s := &search{behind: [][][]int64{{{0}}}}
+	for range 64 {
+		s.open = append(s.open, &plans{kept: -never/4 - 1})
+	}
+	if got := s.known(); got != -never {
+		t.Errorf("64 members who are worth the most together are worth %d", got)
 	}
 }

@@ -106,17 +106,21 @@ func (s *search) setPrices(now, from [][][]int64, factor int64) int64 {
 	return s.known()
 }
 
-// known returns the most that any plan is worth.
+// known returns the most that any plan is worth, or what no plan is where that is too much to add up.
 func (s *search) known() int64 {
-	known := int64(0)
+	known, sum := int64(0), 0.0
 	for _, p := range s.open {
-		known += p.kept
+		known, sum = known+p.kept, sum+float64(p.kept)
 	}
 	for _, table := range s.behind[0] {
-		if table[len(table)-1] == never {
+		most := table[len(table)-1]
+		if most == never {
 			return never
 		}
-		known += table[len(table)-1]
+		known, sum = known+most, sum+float64(most)
+	}
+	if sum > -never { // Prices have leapt too far.
+		return -never
 	}
 	return known
 }

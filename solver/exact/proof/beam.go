@@ -3,6 +3,8 @@ package proof
 import (
 	"math"
 	"slices"
+
+	"github.com/elastalloc/elastalloc/solver/exact/model"
 )
 
 // beam is a set of states: vectors of excess nodes with the least loss that leads
@@ -89,65 +91,21 @@ func (b *beam) rehash(slots int) {
 	}
 }
 
-// selectLeast reorders order so that the width states of least total come first, and
-// returns the least total of the others. States of equal total are told apart by their
-// excess nodes.
-func (b *beam) selectLeast(width int) float64 {
-	before := func(x, y int32) bool {
-		if b.total[x] != b.total[y] {
-			return b.total[x] < b.total[y]
-		}
-		return slices.Compare(b.state(int(x)), b.state(int(y))) < 0
-	}
-	from, to := 0, len(b.order)
-	for to-from > 1 {
-		// The median of three goes where it belongs.
-		low, middle, high := from, from+(to-from)/2, to-1
-		if before(b.order[middle], b.order[low]) {
-			low, middle = middle, low
-		}
-		if before(b.order[high], b.order[middle]) {
-			middle = high
-			if before(b.order[middle], b.order[low]) {
-				middle = low
-			}
-		}
-		b.order[from], b.order[middle] = b.order[middle], b.order[from]
-		pivot, at := b.order[from], from
-		for n := from + 1; n < to; n++ {
-			if before(b.order[n], pivot) {
-				at++
-				b.order[n], b.order[at] = b.order[at], b.order[n]
-			}
-		}
-		b.order[from], b.order[at] = b.order[at], b.order[from]
-		switch {
-		case at == width:
-			from, to = at, at
-		case at < width:
-			from = at + 1
-		default:
-			to = at
-		}
-	}
-	least := math.Inf(1)
-	for _, n := range b.order[width:] {
-		least = min(least, b.total[n])
-	}
-	return least
-}
-
-// keep keeps the width states of least total and returns the least total of the
-// others, +Inf if there are none.
-func (b *beam) keep(width int) float64 {
-	if b.size() <= width {
+// keep keeps the width states of least total and returns the least total of the others, +Inf if
+// there are none. If time is up it keeps all.
+func (b *beam) keep(clock *model.Clock, width int) float64 {
+	size := b.size()
+	if size <= width {
 		return math.Inf(1)
 	}
-	b.order = b.order[:0]
-	for n := range b.size() {
-		b.order = append(b.order, int32(n))
+	b.order = slices.Grow(b.order[:0], 2*size)[:2*size]
+	for n := range size {
+		b.order[n] = int32(n)
 	}
-	others := b.selectLeast(width)
+	if !model.SortFalling(clock, b.order[:size], b.order[size:], func(n int32) float64 { return -b.total[n] }) {
+		return slices.Min(b.total)
+	}
+	others := b.total[b.order[width]]
 	kept := b.spare.emptied()
 	for _, n := range b.order[:width] {
 		kept.excess = append(kept.excess, b.state(int(n))...)

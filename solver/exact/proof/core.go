@@ -214,10 +214,10 @@ func (s *coreSearch) run(clock *model.Clock, width int) float64 {
 			}
 			s.expand(n, from, excess)
 			if s.next.size() > 4*width {
-				s.dropped = min(s.dropped, s.next.keep(width))
+				s.dropped = min(s.dropped, s.next.keep(clock, width))
 			}
 		}
-		s.dropped = min(s.dropped, s.next.keep(width))
+		s.dropped = min(s.dropped, s.next.keep(clock, width))
 		s.now, s.next = s.next, s.now
 	}
 	return min(s.dropped, s.best, s.lossLimit)

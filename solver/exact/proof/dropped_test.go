@@ -1,6 +1,7 @@
 package proof
 
 import (
+	"context"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -63,6 +64,22 @@ func TestDropped(t *testing.T) {
 	}
 	if t.Logf("%d optima were dropped", dropped); dropped < 10 {
 		t.Error("too few")
+	}
+}
+
+// TestKeepOutOfTime: where time is up before states are sorted, a beam has lost none of them that
+// does not count.
+func TestKeepOutOfTime(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var b beam
+	b.reset(1)
+	for n := range int32(5000) {
+		b.put(b.find([]int32{n}), []int32{n}, 0, float64(-n), n)
+	}
+	least := slices.Min(b.total)
+	if dropped := b.keep(model.NewClock(ctx, 10_000), 10); min(dropped, slices.Min(b.total)) > least {
+		t.Errorf("of states that lose %g and more those kept lose %g, the others %g", least, slices.Min(b.total), dropped)
 	}
 }
 

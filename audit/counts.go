@@ -88,10 +88,11 @@ func (s *search) counts() (atMost int64) {
 	}
 	types := make([][]way, len(s.ends))
 	for t := range types {
-		all := false
-		if types[t], all = s.hold(lots, t, slack); !all {
+		held, all := s.hold(lots, t, slack)
+		if !all {
 			return -never
 		}
+		types[t] = held
 	}
 	rests, now := s.rests(lots, types), []way{{}}
 	for t, held := range types {

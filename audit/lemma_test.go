@@ -28,14 +28,15 @@ func drawModel(t *testing.T, r *rand.Rand) *model {
 	if kind < 2 {
 		steps, options.Objective = 2, elastallocv1.Objective_OBJECTIVE_TOTAL_TIME
 	}
-	if kind == 0 {
+	switch kind {
+	case 0:
 		snapshot.TotalNodes = 0
 		for n := range 2 + r.IntN(3) {
 			snapshot.NodeTypes = append(snapshot.NodeTypes, &elastallocv1.NodeType{
 				Id: fmt.Sprint(n), Nodes: int32(r.IntN(6)), Speed: new(0.5 + 2*r.Float64()),
 			})
 		}
-	} else if kind == 1 {
+	case 1:
 		for n := range 3 {
 			snapshot.Groups = append(snapshot.Groups, &elastallocv1.Group{Id: fmt.Sprint(n), Quota: r.Int32N(8), Limit: new(2 + r.Int32N(8))})
 		}

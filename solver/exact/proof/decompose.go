@@ -52,7 +52,7 @@ func (s *Search) decompose(clock *model.Clock, part *subproblem) {
 	until := clock.Work + s.in.Effort.SizesWork + bundleWork*before
 	bundle := guess.NewBundle(sizes.SizeIndex)
 	bundle.AddColumns(s.lagrangian.kinds, part.Prices)
-	x, began, next := sizes.At(part.Prices), clock.Work, before
+	x, began, next := sizes.At(part.Prices), clock.Work, 0
 	sizes.kept.note(x, math.Inf(1))
 	bundle.Minimise(clock, sizes, x, until, func(x []float64) (*model.Plan, float64, bool) {
 		if x != nil && !s.closed(part) {

@@ -86,6 +86,12 @@ func classes() []class {
 	}
 }
 
+// draw draws a request of a class from a seed.
+func draw(name string, seed uint64) *elastallocv1.AllocateRequest {
+	of := classes()
+	return of[slices.IndexFunc(of, func(c class) bool { return c.name == name })].draw(newDrawer(seed))
+}
+
 // sweep draws jobs of a few kinds whose ETAs may be off, on up to 8 types of as many nodes each.
 func (d drawer) sweep(nodes, jobs, kinds int) *elastallocv1.AllocateRequest {
 	s := new(elastallocv1.Snapshot)
@@ -168,19 +174,18 @@ func TestDraws(t *testing.T) {
 	if got := audit.Check(t.Context(), sweep, decide(t, sweep), audit.Options{Work: 30_000_000}); got.Verdict != audit.Confirmed {
 		t.Error(got)
 	}
-	for _, class := range classes() {
-		drawn := map[string]struct {
-			work  int
-			seeds []uint64
-		}{
-			sweeps: {30_000_000, []uint64{12, 38, 267}}, long: {2_000_000_000, []uint64{9000068, 9000094, 9000706, 9032434}},
-			"node types": {30_000_000, []uint64{9002954}}, "held jobs": {30_000_000, []uint64{9001766}}, "25 to 44 jobs": {30_000_000, []uint64{1936, 2260}}, "total time": {30_000_000, []uint64{9000997}},
-		}[class.name]
+	for class, drawn := range map[string]struct {
+		work  int
+		seeds []uint64
+	}{
+		sweeps: {30_000_000, []uint64{12, 38, 267}}, long: {2_000_000_000, []uint64{9000068, 9000094, 9000706, 9032434}},
+		"node types": {30_000_000, []uint64{9002954}}, "held jobs": {30_000_000, []uint64{9001766}}, "25 to 44 jobs": {30_000_000, []uint64{1936, 2260}}, "total time": {30_000_000, []uint64{9000997}},
+	} {
 		for _, seed := range drawn.seeds {
-			request := class.draw(newDrawer(seed))
+			request := draw(class, seed)
 			request.Options.TimeBudget = durationpb.New(time.Minute)
 			if got := audit.Check(t.Context(), request, decide(t, request), audit.Options{Work: drawn.work}); got.Verdict != audit.Confirmed {
-				t.Errorf("%s, seed %d: %v", class.name, seed, got)
+				t.Errorf("%s, seed %d: %v", class, seed, got)
 			}
 		}
 	}
@@ -190,41 +195,31 @@ func TestDraws(t *testing.T) {
 // have all nodes that it can use.
 func TestAlone(t *testing.T) {
 	t.Parallel()
-	for _, class := range classes() {
-		if class.name != long {
-			continue
-		}
-		request := class.draw(newDrawer(9002770))
-		request.Options.TimeBudget = durationpb.New(time.Minute)
-		response := decide(t, request)
-		for t := range response.GetReport().GetNodePrices() {
-			response.Report.NodePrices[t] = 1e7
-		}
-		if got := audit.Check(t.Context(), request, response, audit.Options{Work: 1_000_000}); got.Verdict != audit.Confirmed {
-			t.Error(got)
-		}
+	request := draw(long, 9002770)
+	request.Options.TimeBudget = durationpb.New(time.Minute)
+	response := decide(t, request)
+	for n := range response.GetReport().GetNodePrices() {
+		response.Report.NodePrices[n] = 1e7
+	}
+	if got := audit.Check(t.Context(), request, response, audit.Options{Work: 1_000_000}); got.Verdict != audit.Confirmed {
+		t.Error(got)
 	}
 }
 
 // TestWork counts the bytes that a check asks for while it looks for combinations, nearly all of them
 // states and where these are found: a unit of work stands for a few, so that work bounds what it takes.
 func TestWork(t *testing.T) {
-	for _, class := range classes() {
-		if class.name != long {
-			continue
-		}
-		request := class.draw(newDrawer(9000706))
-		request.Options.TimeBudget = durationpb.New(time.Minute)
-		response := decide(t, request)
-		const work = 20_000_000
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		got := audit.Check(t.Context(), request, response, audit.Options{Work: work})
-		runtime.ReadMemStats(&after)
-		used := after.TotalAlloc - before.TotalAlloc
-		if t.Logf("%d bytes", used); got.Verdict != audit.Open || used > 3*work {
-			t.Errorf("%v after %d bytes for %d units of work", got, used, work)
-		}
+	request := draw(long, 9000706)
+	request.Options.TimeBudget = durationpb.New(time.Minute)
+	response := decide(t, request)
+	const work = 20_000_000
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	got := audit.Check(t.Context(), request, response, audit.Options{Work: work})
+	runtime.ReadMemStats(&after)
+	used := after.TotalAlloc - before.TotalAlloc
+	if t.Logf("%d bytes", used); got.Verdict != audit.Open || used > 3*work {
+		t.Errorf("%v after %d bytes for %d units of work", got, used, work)
 	}
 }
 

@@ -1,8 +1,6 @@
 package audit
 
-import (
-	"slices"
-)
+import "slices"
 
 // fewestBits are those that a search begins with, mostBits those that it ends with.
 const fewestBits, mostBits = 10, 18

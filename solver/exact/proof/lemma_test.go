@@ -414,6 +414,16 @@ func TestContradiction(t *testing.T) {
 	if s.Offer(clock, better); !strings.Contains(s.Contradiction, string(lemmaCore)) {
 		t.Errorf("contradiction %q; want one by lemma %q, of a part that was closed", s.Contradiction, lemmaCore)
 	}
+	s = below()
+	s.begin(part)
+	s.lagrangian = newLagrangian(clock, in)
+	_, part.Prices = s.lagrangian.minimise(clock, part, math.Inf(-1))
+	if !s.branch(clock, part) || len(s.parts) != 2 {
+		t.Fatalf("%d parts; want the two that a branch makes", len(s.parts))
+	}
+	if s.Offer(clock, better); !strings.Contains(s.Contradiction, string(lemmaBranch)) {
+		t.Errorf("contradiction %q; want one by lemma %q, with the bound of the part that it split", s.Contradiction, lemmaBranch)
+	}
 	part.allowed[0] = 1 << 1 // Not the incumbent's size.
 	s = below()
 	s.parts = append(s.parts, part)

@@ -58,8 +58,8 @@ type Search struct {
 	// Value is that of the incumbent, in the units of the search, values the sum of |value|
 	// of its jobs.
 	Value, values float64
-	// root is the subproblem of all plans, open are those left to search, parts all there have
-	// been: a plan found later must not be above the bound of one that is closed either.
+	// root is the subproblem of all plans, open are those left to search, parts these and the
+	// closed ones: a plan found later must not be above the bound of one of those either.
 	root        *subproblem
 	open, parts []*subproblem
 	// closedBound is at least the value of every plan of the subproblems that are closed.
@@ -421,6 +421,8 @@ func (s *Search) branch(clock *model.Clock, part *subproblem) bool {
 	}
 	at := f*s.in.Steps + t
 	low, high := part.allowed[at].Split(split)
+	// A plan of it is one of a child, whose bound is no higher.
+	s.parts = slices.DeleteFunc(s.parts, func(p *subproblem) bool { return p == part })
 	for side, allowed := range []model.SizeSet{low, high} {
 		child := &subproblem{
 			allowed: slices.Clone(part.allowed),

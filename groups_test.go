@@ -123,12 +123,11 @@ func TestWaitsAtLimits(t *testing.T) {
 			filled: []string{"3", "0 group-limit", "0 behind a2", "2"},
 		},
 		{
-			// FillIdle takes the nodes of those listed last, more of them than it had to.
-			name: "more given up than the limit asks", nodes: 20, admission: solver.AdmissionFIFO,
+			name: "a running job that the limit leaves room for, behind one that it does not", nodes: 20, admission: solver.AdmissionFIFO,
 			groups: []solver.Group{{ID: "a", Limit: new(4)}},
 			jobs:   []solver.Job{of("a", "a1", 2, 2), of("a", "a2", 4, 4), of("a", "a3", 2, 2)},
-			want:   []string{"2", "0 group-limit", "0 behind a2"},
-			filled: []string{"2", "0 group-limit", "0 group-limit"},
+			want:   []string{"2", "0 group-limit", "2"},
+			filled: []string{"2", "0 group-limit", "2"},
 		},
 		{
 			name: "a limit below what its jobs hold", nodes: 9, admission: solver.AdmissionFIFO,

@@ -49,7 +49,7 @@ func TestWaitReasons(t *testing.T) {
 		{
 			name: "a pool that shrank", nodes: 4,
 			jobs:     []solver.Job{sized("queued", 1, 0), sized("stays", 4, 4), sized("goes", 2, 2), sized("goes too", 1, 1)},
-			want:     []string{"behind goes", "", "no-room", "behind goes"},
+			want:     []string{"behind goes", "", "no-room", "no-room"},
 			warnings: []string{"many-pauses "},
 		},
 		{

@@ -1,6 +1,8 @@
 package audit
 
 import (
+	"cmp"
+	"math"
 	"slices"
 
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
@@ -16,44 +18,68 @@ const (
 )
 
 // admit returns the standing of every job.
-func (s *snapshot) admit() []standing {
-	r := &room{snapshot: s, idle: slices.Clone(s.nodes)}
+func (s *snapshot) admit() ([]standing, error) {
+	r := &room{snapshot: s, idle: slices.Clone(s.nodes), standings: make([]standing, len(s.jobs))}
 	for _, of := range s.groups {
 		r.left = append(r.left, of.limit)
 	}
-	standings := make([]standing, len(s.jobs))
+	r.closed = make([]bool, len(r.left))
 	runs := func(j *job) bool { return j.current > 0 }
 	queues := func(j *job) bool { return j.current == 0 }
-	mayWait := func(*job) bool { return true }
+	mayWait := func(*job) bool { return false }
 	switch s.admission {
 	case elastallocv1.Admission_ADMISSION_PREEMPTIVE:
+		mayWait = func(*job) bool { return true }
 	case elastallocv1.Admission_ADMISSION_START_FIRST:
-		r.give(standings, func(j *job) bool { return !j.trained }, true)
+		mayWait = func(*job) bool { return true }
+		r.give(func(j *job) bool { return j.loads }, running)
+		r.rank()
+		r.give(func(j *job) bool { return !j.trained }, starting)
 	case elastallocv1.Admission_ADMISSION_OPTIMIZED:
-		r.give(standings, runs, false)
+		r.give(runs, running)
 		mayWait = queues
-	default:
-		_ = r.give(standings, runs, false) && r.give(standings, queues, false)
-		mayWait = func(*job) bool { return false }
+	default: // Where a running job loses its nodes, no queued one is let in.
+		if r.give(runs, running) {
+			r.give(queues, queueing)
+		}
 	}
 	for i := range s.jobs {
 		j := &s.jobs[i]
-		if standings[i] == out && !j.held && mayWait(j) {
-			standings[i] = free
+		if r.standings[i] == out && !j.held && mayWait(j) {
+			r.standings[i] = free
 		}
 	}
-	return standings
+	if r.tie {
+		return nil, leaveOpen("which running jobs have no more left than a new one hangs on rounding")
+	}
+	return r.standings, nil
 }
 
 // room is what is left of the pool and of the limits while minimums are given out.
 type room struct {
 	*snapshot
-	idle []int // of each type
-	left []int // of each limit
+	standings []standing
+	idle      []int      // of each type
+	left      []int      // of each limit
+	closed    []bool     // groups in which a job waits for the limit
+	runners   [][]runner // by type, those with least to go first
+	tie       bool       // the standing of a job hangs on rounding
 }
 
-// closed is what is left of a group to jobs behind one that waits for its limit.
-const closed = -1
+// runner is a running job that has not been given its smallest size.
+type runner struct {
+	toGo  float64
+	nodes int // its smallest size, and those of all before it
+}
+
+// turn is whose turn it is.
+type turn int
+
+const (
+	running turn = iota
+	queueing
+	starting
+)
 
 // place returns where there is room for the smallest size of a job: on nodes of the type it
 // holds, else of the one with most idle ones; nil where there is none.
@@ -70,38 +96,89 @@ func (r *room) place(j *job, nodes []int) (best *kind) {
 	return best
 }
 
-// give gives some of the jobs their smallest sizes in order, and reports whether the pool had
-// room for all that it can hold: it ends at the first that does not fit. One that the limit of a
-// group leaves no room for is passed over; unless jobs may pass others, it closes that group to
-// those behind it.
-func (r *room) give(standings []standing, some func(j *job) bool, passing bool) bool {
+// give gives some of the jobs their smallest sizes in order, and reports whether the pool has room for all that
+// it can hold. A running job that does not fit is passed over. So is a job that a limit leaves no room
+// for, which closes its group to those that queue behind it. The first of the others that the pool has no room
+// for ends it.
+func (r *room) give(some func(j *job) bool, whose turn) (all bool) {
+	all = true
 	for i := range r.jobs {
 		j := &r.jobs[i]
 		if j.held || !some(j) || r.place(j, r.nodes) == nil {
 			continue
 		}
-		need, left, limit := j.kinds[0].sizes[0], noLimit, noLimit
+		need, left, limit, behind := j.kinds[0].sizes[0], noLimit, noLimit, false // With groups there is one kind.
 		for g := range r.above(j.group) {
 			left, limit = min(left, r.left[g]), min(limit, r.groups[g].limit)
+			behind = behind || r.closed[g]
 		}
 		on := r.place(j, r.idle)
 		switch {
-		case left == closed || need > limit:
+		case need > limit || behind && whose == queueing:
 		case need > left:
 			for g := range r.above(j.group) {
-				if !passing && r.left[g] < need {
-					r.left[g] = closed
-				}
+				r.closed[g] = r.closed[g] || r.left[g] < need
 			}
-		case on == nil:
+		case on == nil && whose != running:
 			return false
+		case on == nil:
+			all = false
+		case whose == starting && !r.fitsBeside(j, on):
 		default:
 			r.idle[on.on] -= on.sizes[0]
 			for g := range r.above(j.group) {
 				r.left[g] -= need // noLimit, too, is never used up
 			}
-			standings[i] = forced
+			r.standings[i] = forced
 		}
 	}
-	return true
+	return all
+}
+
+// toGo returns what a job has left on a mean node, and some work beside that, by its weight.
+func (r *room) toGo(j *job, beside float64) float64 {
+	return (j.demand + beside) / r.rho(r.roomy(j)) / j.weight
+}
+
+// rank ranks the running jobs that have not been given their smallest sizes.
+func (r *room) rank() {
+	r.runners = make([][]runner, len(r.nodes))
+	for i := range r.jobs {
+		j := &r.jobs[i]
+		if on := r.place(j, r.nodes); j.current > 0 && !j.held && r.standings[i] == out && on != nil {
+			r.runners[on.on] = append(r.runners[on.on], runner{r.toGo(j, 0), on.sizes[0]})
+		}
+	}
+	for _, of := range r.runners {
+		slices.SortFunc(of, func(a, b runner) int { return cmp.Compare(a.toGo, b.toGo) })
+		for n := range of[min(1, len(of)):] {
+			of[n+1].nodes += of[n].nodes
+		}
+	}
+}
+
+// fitsBeside reports whether the smallest size of a new job fits, in all types that the job trains on,
+// beside those of the running jobs that have no more to go than it has with the restart that it would cost.
+func (r *room) fitsBeside(j *job, on *kind) bool {
+	own := r.toGo(j, j.restart*on.speed(float64(on.sizes[0])))
+	below := math.Nextafter(own, math.Inf(-1))
+	atMost, atLeast := -on.sizes[0], -on.sizes[0] // that is left, however toGo is rounded
+	for _, k := range r.roomy(j) {
+		upTo := func(toGo float64) int {
+			n, _ := slices.BinarySearchFunc(r.runners[k.on], toGo, func(of runner, toGo float64) int {
+				if of.toGo <= toGo {
+					return -1
+				}
+				return 1
+			})
+			if n == 0 {
+				return 0
+			}
+			return r.runners[k.on][n-1].nodes
+		}
+		atMost += r.idle[k.on] - upTo(min(below, own*(1-nearTie))) - (upTo(own) - upTo(below))
+		atLeast += r.idle[k.on] - upTo(own*(1+nearTie))
+	}
+	r.tie = r.tie || atMost >= 0 && atLeast < 0
+	return atLeast >= 0
 }

@@ -89,7 +89,7 @@ func check(
 		return "", err
 	}
 	claim := scale(a.report.GetObjective(), a.report.GetBound())
-	if a.model, err = newModel(s, s.admit(), claim, a.report.GetNodePrices(), e); err != nil {
+	if a.model, err = newModel(s, claim, a.report.GetNodePrices(), e); err != nil {
 		return "", err
 	}
 	if err := a.readPlan(); err != nil {

@@ -71,7 +71,7 @@ func drawModel(t *testing.T, r *rand.Rand) *model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := newModel(s, s.admit(), 10, nil, newEffort(t.Context(), Options{}))
+	m, err := newModel(s, 10, nil, newEffort(t.Context(), Options{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,7 +286,7 @@ func TestManyMembers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := newModel(s, s.admit(), 10, nil, newEffort(t.Context(), Options{}))
+		m, err := newModel(s, 10, nil, newEffort(t.Context(), Options{}))
 		if err != nil {
 			t.Fatal(err)
 		}

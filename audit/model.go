@@ -61,7 +61,7 @@ const (
 )
 
 // newModel works out the numbers of the jobs that the admission lets in.
-func newModel(s *snapshot, standings []standing, claim float64, prices []float64, e *effort) (*model, error) {
+func newModel(s *snapshot, claim float64, prices []float64, e *effort) (*model, error) {
 	m := &model{
 		snapshot: s, capacity: slices.Repeat(s.nodes, s.steps), claim: claim, slack: 0x1p-41 + 0x1p-52*float64(len(s.jobs)),
 		floors: make([]int, len(s.groups)), short: make([]int, len(s.groups)),
@@ -76,6 +76,10 @@ func newModel(s *snapshot, standings []standing, claim float64, prices []float64
 		if err := s.totalTime.prepare(s, e); err != nil {
 			return nil, err
 		}
+	}
+	standings, err := s.admit()
+	if err != nil {
+		return nil, err
 	}
 	// What members leave that hold their smallest sizes, of each row and of the limits.
 	spare, limits := slices.Clone(m.capacity), make([]int, len(s.groups))
@@ -202,14 +206,16 @@ func (m *model) newRow(j *member, t int) *row {
 	return r
 }
 
-// work returns the work that a job gets done in a step, in the first one after its restart
-// or beside its rescale delay.
+// work returns the work that a job gets done in a step, in the first one after its restart, to
+// OBJECTIVE_PROGRESS at most a third of it, or beside its rescale delay.
 func (m *model) work(j *job, k *kind, size int, first bool) float64 {
 	moves, restart := j.moveTo(k.on)
 	wait, meanwhile := 0.0, 0.0
 	switch {
 	case first && (moves || size != j.current) && j.trained && restart > 0:
-		wait = restart
+		if wait = restart; m.totalTime == nil {
+			wait = min(wait, m.step/3)
+		}
 	case first && (moves || size > j.current):
 		wait, meanwhile = j.delay, j.here.speed(j.here.used(j.current))
 	}

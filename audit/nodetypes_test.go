@@ -30,11 +30,15 @@ func TestNodeTypes(t *testing.T) {
 		"two swap": {func(jobs []*elastallocv1.Job) {
 			hold(jobs[0], "slow", 2, 60)
 			hold(jobs[1], "fast", 2, 60)
-		}, 4.728853, [][]int{{2, 0}, {0, 2}, {0, 2}}},
-		"a swap does not pay": {func(jobs []*elastallocv1.Job) {
+		}, 4.728831, [][]int{{2, 0}, {0, 2}, {0, 2}}},
+		"two swap whose restarts are long": {func(jobs []*elastallocv1.Job) {
 			hold(jobs[0], "slow", 2, 600)
 			hold(jobs[1], "fast", 2, 600)
-		}, 3.585356, [][]int{{0, 2}, {0, 2}, {2, 0}}},
+		}, 4.079524, [][]int{{2, 0}, {0, 2}, {0, 2}}},
+		"a swap does not pay": {func(jobs []*elastallocv1.Job) {
+			hold(jobs[0], "slow", 2, 1800)
+			hold(jobs[1], "fast", 2, 1800)
+		}, 4.002723, [][]int{{0, 2}, {0, 2}, {2, 0}}},
 		"one does not train on fast nodes": {func(jobs []*elastallocv1.Job) {
 			jobs[1].Speeds = jobs[1].GetSpeeds()[1:]
 		}, 5.308749, [][]int{{2, 0}, {0, 2}, {0, 2}}},
@@ -56,7 +60,7 @@ func TestNodeTypes(t *testing.T) {
 		e := newEffort(t.Context(), Options{})
 		var m *model
 		for range 2 { // As for plans that are held against each other.
-			if m, err = newModel(s, s.admit(), 10, nil, e); err != nil {
+			if m, err = newModel(s, 10, nil, e); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -73,6 +73,7 @@ type job struct {
 	waiting  float64
 	etaError float64 // below 0 where it has none of its own
 	trained  bool    // holds nodes or has trained
+	loads    bool    // holds nodes and has not trained
 }
 
 // kind is a node type as a job uses it: of speed(k) = factor curve(k).
@@ -319,7 +320,9 @@ func (s *snapshot) readJob(from *elastallocv1.Job, ids map[string]int, r reader)
 		etaError: r.number("eta_error", -1, 0, 5),
 	}
 	j.move = r.number("move_time", j.restart, 0, forever)
-	j.trained = r.number("training_time", 0, 0, forever) > 0 || j.current > 0
+	j.trained = r.number("training_time", 0, 0, forever) > 0
+	j.loads = j.current > 0 && !j.trained
+	j.trained = j.trained || j.current > 0
 	r.number("overrun", 0, 0, forever)
 	r.want(j.delay == 0 || j.restart == 0, "restart_time", "set beside rescale_delay")
 	if len(s.groups) > 0 {

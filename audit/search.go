@@ -72,7 +72,7 @@ func (a *answer) prove(e *effort) (reason string, err error) {
 			return "", leaveOpen("a plan reaches the %s up to rounding", what)
 		}
 		// Values of either sign may add up to next to nothing: plans are held against the answer's.
-		if a.model, err = newModel(a.snapshot, a.admit(), a.claim, a.report.GetNodePrices(), e); err != nil {
+		if a.model, err = newModel(a.snapshot, a.claim, a.report.GetNodePrices(), e); err != nil {
 			return "", err
 		}
 		if a.relate(a.plan); !a.scale() {

@@ -71,6 +71,16 @@ func (s *snapshot) mean(kinds []*kind, number func(k *kind) float64) float64 {
 	return sum / nodes
 }
 
+// roomy returns the kinds of a job that have room for it.
+func (s *snapshot) roomy(j *job) []*kind {
+	return slices.DeleteFunc(slices.Clone(j.kinds), func(k *kind) bool { return k.sizes[0] > s.nodes[k.on] })
+}
+
+// rho returns the speed of a mean node of some kinds.
+func (s *snapshot) rho(kinds []*kind) float64 {
+	return s.mean(kinds, func(k *kind) float64 { return k.factor })
+}
+
 // prepare works out what the objective takes from all jobs that are not held.
 func (o *totalTime) prepare(s *snapshot, e *effort) error {
 	o.terms = make([]terms, len(s.jobs))
@@ -165,14 +175,13 @@ func (o *totalTime) prepare(s *snapshot, e *effort) error {
 // setTerms sets what the objective makes of a job by itself. An ETA error below 1e-4 is none.
 func (o *totalTime) setTerms(s *snapshot, of *terms) {
 	j := of.job
-	of.kinds = slices.DeleteFunc(slices.Clone(j.kinds), func(k *kind) bool { return k.sizes[0] > s.nodes[k.on] })
-	if len(of.kinds) == 0 {
+	if of.kinds = s.roomy(j); len(of.kinds) == 0 {
 		of.kinds = j.kinds
 	}
 	if of.weight = j.weight; o.aging > 0 {
-		of.weight *= 1 + j.waiting/o.aging
+		of.weight *= 1 + j.waiting/max(o.aging, 100*j.restart)
 	}
-	of.rho = s.mean(of.kinds, func(k *kind) float64 { return k.factor })
+	of.rho = s.rho(of.kinds)
 	of.demand = j.demand / of.rho
 	for _, k := range of.kinds {
 		of.most, of.fastest = max(of.most, k.most()), max(of.fastest, k.told(k.most()))
@@ -184,9 +193,19 @@ func (o *totalTime) setTerms(s *snapshot, of *terms) {
 	if of.etaError < 1e-4 {
 		of.etaError = 0
 	}
+	of.etaError = max(of.etaError, j.leastError())
 }
 
-// roundErrors rounds ETA errors to quarters, of more than 1,000 jobs with more than 24 different ones.
+// leastError is the ETA error that counts at least: where changes cost something, no rank is sharp.
+func (j *job) leastError() float64 {
+	if j.restart > 0 {
+		return 0.1
+	}
+	return 0
+}
+
+// roundErrors rounds ETA errors to quarters, but for the least, of more than 1,000 jobs with more than 24
+// different ones.
 func roundErrors(jobs []*terms) {
 	different := make(map[float64]bool)
 	for _, of := range jobs {
@@ -194,16 +213,17 @@ func roundErrors(jobs []*terms) {
 	}
 	for _, of := range jobs {
 		if len(jobs) > 1000 && len(different) > 24 {
-			of.etaError = math.Round(4*of.etaError) / 4
+			of.etaError = max(math.Round(4*of.etaError)/4, of.job.leastError())
 		}
 	}
 }
 
 // value returns what some nodes of a kind are worth to job i, and the magnitudes that it is
-// the sum of.
+// the sum of. The restart of a job that is paused and goes on counts with the pause: a queued
+// job has no type that it could move from.
 func (o *totalTime) value(i int, j *job, k *kind, nodes int) (value, magnitude float64) {
 	of, speed, now := &o.terms[i], 0.0, 0.0
-	saved, bonus, cost, moves, restart := 0.0, 0.0, 0.0, false, 0.0
+	saved, bonus, cost, moves, restart := 0.0, 0.0, 0.0, false, j.restart
 	if nodes > 0 {
 		moves, restart = j.moveTo(k.on)
 		speed = told(k.speed(float64(nodes))) / of.rho
@@ -215,19 +235,22 @@ func (o *totalTime) value(i int, j *job, k *kind, nodes int) (value, magnitude f
 	if j.current > 0 {
 		now = j.here.told(float64(j.current)) / of.rho
 	}
-	change := o.price*o.meanWeight + restart*of.gradient*speed
+	price, payback, faster := o.price*o.meanWeight, max(o.payback, 4*restart), max(speed, now)
 	switch {
 	case nodes == j.current && !moves:
 	case !j.trained:
 		bonus = o.bonus * o.meanWeight / o.payback
 	case j.current == 0:
-		cost = min(change/o.payback, saved/2)
+		cost = min(price/payback, saved/2)
 	default:
-		if nodes == 0 {
-			change = o.pause * o.price * o.meanWeight
+		lost := faster // by the second of a restart
+		if moves {
+			lost = speed
 		}
-		left := of.demand / max(speed, now)
-		cost = change / min(max(left, 1), o.payback)
+		if nodes == 0 {
+			price *= o.pause
+		}
+		cost = (price + restart*of.gradient*lost) / min(max(of.demand/faster, 1), payback)
 	}
 	return saved + bonus - cost, saved + bonus + cost
 }

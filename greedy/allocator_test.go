@@ -230,6 +230,12 @@ func TestScalingMoment(t *testing.T) {
 			jobs: []solver.Job{running(2, hour), sized(running(8, hour), 6, 8), queued()},
 			want: []int{4, 0, 0},
 		},
+		{
+			name:  "shrunken pool, preemptive: a job that fits beside those before it keeps its nodes",
+			nodes: 6, admission: solver.AdmissionPreemptive,
+			jobs: []solver.Job{sized(running(3, hour), 3), sized(running(4, hour), 4), sized(running(1, hour), 1), queued()},
+			want: []int{3, 0, 1, 0},
+		},
 
 		{name: "no jobs", nodes: 8, want: []int{}},
 		{name: "zero nodes", jobs: []solver.Job{running(4, hour), queued()}, want: []int{0, 0}},

@@ -10,23 +10,23 @@ import "github.com/elastalloc/elastalloc/solver"
 // whose smallest size exceeds the whole pool or a limit is passed over, since it would block
 // the queue for ever.
 //
-// Where the pool shrank below what the running jobs hold, those listed last lose
-// their nodes until the rest fits, and then no job is started. Where the limit of a group
-// shrank, the same is done to its jobs.
+// Where the pool shrank below what the running jobs hold, one that no longer fits beside those
+// before it loses its nodes, and then no job is started. Where the limit of a group shrank, the
+// same is done to its jobs.
 func FillIdle(s *solver.Snapshot) []int {
 	nodes := make([]int, len(s.Jobs))
 	room, group := solver.SnapshotRoom(s)
-	for i := range s.Jobs {
-		nodes[i] = s.Current(i)
-		room.Take(group(i), nodes[i])
-	}
 	shrunk := false
-	for i := len(nodes) - 1; i >= 0; i-- {
-		if on := solver.OptionType(nodes[i]); nodes[i] > 0 && room.For(group(i), on) < 0 {
-			shrunk = shrunk || room.Of(on) < 0
-			room.CloseFor(group(i), 0)
-			room.GiveBack(group(i), nodes[i])
-			nodes[i] = 0
+	for i := range s.Jobs {
+		held := s.Current(i)
+		switch {
+		case held == 0:
+		case solver.OptionNodes(held) <= room.For(group(i), solver.OptionType(held)):
+			nodes[i] = held
+			room.Take(group(i), held)
+		default:
+			shrunk = shrunk || solver.OptionNodes(held) > room.Of(solver.OptionType(held))
+			room.CloseFor(group(i), solver.OptionNodes(held))
 		}
 	}
 	if shrunk {

@@ -52,9 +52,9 @@ func TestFillIdle(t *testing.T) {
 			want: []int{7, 1, 8},
 		},
 		{
-			name: "shrunken pool: the last running jobs lose theirs and no job starts", nodes: 9,
+			name: "shrunken pool: running jobs that fit keep theirs and no job starts", nodes: 9,
 			jobs: []solver.Job{running(4, hour), queued(), running(2, hour), running(4, hour), running(1, hour)},
-			want: []int{4, 0, 2, 0, 0},
+			want: []int{4, 0, 2, 0, 1},
 		},
 		{name: "no jobs", nodes: 4, want: []int{}},
 		{name: "zero nodes", jobs: []solver.Job{running(4, hour), queued()}, want: []int{0, 0}},
@@ -73,15 +73,21 @@ func TestFillIdleProperties(t *testing.T) {
 		s := snapshots().Draw(t, "snapshot")
 		nodes := FillIdle(s)
 		used, held, waits := 0, 0, false
+		kept := 0 // by the running jobs up to here
 		for i := range s.Jobs {
 			job := &s.Jobs[i]
 			used += nodes[i]
 			held += job.CurrentNodes
 			switch {
 			case !job.Queued():
-				if nodes[i] != job.CurrentNodes && (held <= s.TotalNodes || nodes[i] != 0) {
-					t.Fatalf("running job %d goes from %d to %d", i, job.CurrentNodes, nodes[i])
+				want := 0
+				if kept+job.CurrentNodes <= s.TotalNodes {
+					want = job.CurrentNodes
 				}
+				if nodes[i] != want {
+					t.Fatalf("running job %d goes from %d to %d beside %d before it", i, job.CurrentNodes, nodes[i], kept)
+				}
+				kept += want
 			case nodes[i] == 0:
 				// One that never fits is passed over.
 				waits = waits || job.LegalSizes()[0] <= s.TotalNodes

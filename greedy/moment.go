@@ -49,8 +49,8 @@ func newMoment(p *solver.Problem) *moment {
 // shrink makes the running jobs fit a pool, and limits of groups, below what they hold. The
 // job with the longest training time that can be halved is halved, repeatedly. If that is not
 // enough, the same goes for jobs that can only be brought to their smallest size, such as from
-// 4 to 3 nodes. If that is not enough either, the running jobs listed last lose their nodes,
-// where they may hold none; then the queue, or that of the group, has to wait.
+// 4 to 3 nodes. If that is not enough either, those that may hold none and no longer fit beside
+// the ones before them lose their nodes; then the queue, or that of the group, has to wait.
 func (m *moment) shrink() {
 	if !m.illegal() {
 		return
@@ -63,20 +63,39 @@ func (m *moment) shrink() {
 			}
 		}
 	}
-	for i := len(m.jobs) - 1; i >= 0; i-- {
-		if m.nodes[i] == 0 || !m.over(i) || m.jobs[i].Sizes[0] != 0 {
-			continue
-		}
-		if m.room.Of(solver.OptionType(m.nodes[i])) < 0 {
-			m.queue = nil
-		}
-		m.room.CloseFor(m.jobs[i].Group, 0)
-		m.give(i, 0)
-	}
+	m.pause()
 	if m.start != nil && m.illegal() { // Some job has to move.
 		m.queue = nil
 		for i, option := range m.start {
 			m.give(i, option)
+		}
+	}
+}
+
+// pause takes the nodes of jobs that may hold none where the pool or a limit is too small for
+// all: in order, each keeps its nodes that fits beside those before it.
+func (m *moment) pause() {
+	if !m.room.Exceeded() {
+		return
+	}
+	held := slices.Clone(m.nodes)
+	mayPause := func(i int) bool { return held[i] > 0 && m.jobs[i].Sizes[0] == 0 }
+	for i := range held {
+		if mayPause(i) {
+			m.give(i, 0)
+		}
+	}
+	for i, option := range held {
+		nodes, on := solver.OptionNodes(option), solver.OptionType(option)
+		switch group := m.jobs[i].Group; {
+		case !mayPause(i):
+		case nodes <= m.room.For(group, on):
+			m.give(i, option)
+		default:
+			if nodes > m.room.Of(on) {
+				m.queue = nil
+			}
+			m.room.CloseFor(group, nodes)
 		}
 	}
 }

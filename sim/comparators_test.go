@@ -83,8 +83,10 @@ func TestComparators(t *testing.T) {
 		"hesrpt: more jobs than nodes":      {heSRPT(solver.AdmissionFIFO), pool(1, told(10, 0), told(5, 1)), []int{0, 1}},
 		// A new job has its node; of the two others, the short paused one has a share of
 		// 2.1 nodes and the long running one of 0.1.
-		"hesrpt-event: a pause":          {heSRPT(solver.AdmissionStartFirst), pool(3, told(1000, 1), trained(told(10, 0)), told(100, 0)), []int{0, 2, 1}},
-		"hesrpt-event: the queue starts": {heSRPT(solver.AdmissionStartFirst), pool(2, told(1, 2), told(1000, 0), told(1000, 0)), []int{0, 1, 1}},
+		"hesrpt-event: a pause": {heSRPT(solver.AdmissionStartFirst), pool(3, trained(told(1000, 1)), trained(told(10, 0)), told(100, 0)), []int{0, 2, 1}},
+		// The new jobs displace the running one only where it has more left than they have.
+		"hesrpt-event: the queue starts": {heSRPT(solver.AdmissionStartFirst), pool(2, trained(told(1001, 2)), told(1000, 0), told(1000, 0)), []int{0, 1, 1}},
+		"hesrpt-event: the queue waits":  {heSRPT(solver.AdmissionStartFirst), pool(2, trained(told(1, 2)), told(1000, 0), told(1000, 0)), []int{1, 1, 0}},
 		"hesrpt: no jobs":                {heSRPT(solver.AdmissionFIFO), pool(1), []int{}},
 	} {
 		t.Run(name, func(t *testing.T) {

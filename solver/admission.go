@@ -1,5 +1,12 @@
 package solver
 
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"sort"
+)
+
 // Admission is who gets nodes when the minimums of all jobs do not fit.
 type Admission string
 
@@ -15,9 +22,10 @@ const (
 	// AdmissionPreemptive admits every job and adds size 0 to every job's sizes:
 	// the optimiser may also take a running job to 0.
 	AdmissionPreemptive Admission = "preemptive"
-	// AdmissionStartFirst admits every job. Those that never started get at least
-	// their smallest legal size, in order until the first that no longer fits beside those
-	// before it; every other job may go to 0.
+	// AdmissionStartFirst admits every job. A running job that has not trained yet keeps at
+	// least its smallest legal size, as far as there is room. Then jobs that never started get
+	// at least theirs, in order until the first that no longer fits beside those before it, if
+	// they displace no running job that is as short; every other job may go to 0.
 	AdmissionStartFirst Admission = "start-first"
 )
 
@@ -41,15 +49,11 @@ func (p *Problem) admit(s *Snapshot, who Admission) []admission {
 	switch who {
 	case AdmissionPreemptive:
 	case AdmissionStartFirst:
-		m.passing = true
-		m.fit((*Job).NeverStarted)
+		m.keepLoading()
+		m.startNew()
 	case AdmissionFIFO, AdmissionOptimized:
-		// Where the pool shrank below the running jobs' minimums, the running jobs listed
-		// last are preempted until the others fit; no queued job is then admitted
-		// past them. The same goes for a group and its limit.
-		all := m.fit(func(j *Job) bool { return !j.Queued() })
-		if all && who == AdmissionFIFO {
-			m.fit((*Job).Queued)
+		if m.keepRunning() && who == AdmissionFIFO {
+			m.startQueue()
 		}
 	}
 
@@ -66,47 +70,109 @@ func (p *Problem) admit(s *Snapshot, who Admission) []admission {
 
 // minimums gives jobs at least their smallest sizes, one after the other.
 type minimums struct {
-	s     *Snapshot
-	p     *Problem // has the groups
-	room  *Room
-	holds []int // the option of each job, 0 for none
-	// passing says that a job may pass others of its group that its limit has no room for.
-	passing bool
-	places  []place
+	s      *Snapshot
+	p      *Problem // has the groups
+	room   *Room
+	holds  []int // the option of each job, 0 for none
+	places []place
 }
 
-// fit gives jobs of a kind their smallest sizes, in order up to the first that the pool has no
-// room for; one that exceeds the whole pool is passed over, and one that the limit of a group
-// has no room for blocks those of that group only. It reports whether it came to the end.
-func (m *minimums) fit(kind func(*Job) bool) bool {
-	for i := range m.s.Jobs {
-		job := &m.s.Jobs[i]
-		if !kind(job) {
-			continue
+// fitting yields, in order, the jobs of a kind that the pool could hold at all, each with its
+// group and its smallest size. places are then those of the job.
+func (m *minimums) fitting(kind func(*Job) bool) iter.Seq2[int, need] {
+	return func(yield func(int, need) bool) {
+		for i := range m.s.Jobs {
+			if !kind(&m.s.Jobs[i]) {
+				continue
+			}
+			m.places = m.s.places(i, m.places)
+			if m.places[0].fits() && !yield(i, need{m.p.group(i), m.places[0].smallest()}) {
+				return
+			}
 		}
-		m.places = m.s.places(i, m.places)
-		smallest, group := m.places[0].smallest(), m.p.group(i)
-		if !m.places[0].fits() || m.passing && smallest > m.room.Within(group) || !m.passing && m.room.Limited(group, smallest) {
-			continue
-		}
-		option := m.place(i)
-		if option == 0 {
-			return false
-		}
-		m.room.Take(group, option)
-		m.holds[i] = option
 	}
+}
+
+// need is the group of a job and the nodes that it needs at least.
+type need struct{ group, smallest int }
+
+// take gives job i its smallest size and reports whether the pool has room for it.
+func (m *minimums) take(i, group int) bool {
+	option := m.place(i, m.room)
+	if option == 0 {
+		return false
+	}
+	m.room.Take(group, option)
+	m.holds[i] = option
 	return true
 }
 
-// place returns the smallest size of job i on nodes of the type that it holds or, where those
-// have no room, of the one with most nodes left, the first of equals; 0 where none has room.
-func (m *minimums) place(i int) int {
+// keepRunning has running jobs keep their smallest sizes, where the pool or a limit shrank
+// those that still fit beside the ones before them. It reports whether the pool has room for
+// all: no queued job is admitted past one that lost its nodes, nor one of a group past one
+// that lost them to the limit of the group.
+func (m *minimums) keepRunning() bool {
+	all := true
+	for i, needs := range m.fitting(func(j *Job) bool { return !j.Queued() }) {
+		switch {
+		case m.room.Within(needs.group) < needs.smallest:
+			m.room.Limited(needs.group, needs.smallest) // This closes the group.
+		case !m.take(i, needs.group):
+			all = false
+		}
+	}
+	return all
+}
+
+// startQueue starts the queue in order up to the first job that the pool has no room for. One
+// that the limit of its group has no room for blocks those of that group only.
+func (m *minimums) startQueue() {
+	for i, needs := range m.fitting((*Job).Queued) {
+		if !m.room.Limited(needs.group, needs.smallest) && !m.take(i, needs.group) {
+			return
+		}
+	}
+}
+
+// keepLoading has running jobs that have not trained yet keep their smallest sizes, as far as
+// there is room: a restart that is broken off was for nothing.
+func (m *minimums) keepLoading() {
+	for i, needs := range m.fitting(func(j *Job) bool { return !j.Queued() && j.TrainingTime == 0 }) {
+		if needs.smallest <= m.room.Within(needs.group) {
+			m.take(i, needs.group)
+		}
+	}
+}
+
+// startNew starts jobs that never started in order up to the first that the pool has no room
+// for beside those that got nodes already. It passes over a job that the limit of its group has
+// no room for, and one that would displace a running job with no more left than it has.
+func (m *minimums) startNew() {
+	displaceable := m.displaceable()
+	for i, needs := range m.fitting((*Job).NeverStarted) {
+		if m.room.Within(needs.group) < needs.smallest {
+			continue
+		}
+		option := m.place(i, m.room)
+		if option == 0 {
+			return
+		}
+		if displaceable.leave(m, m.left(i, option)) >= needs.smallest {
+			m.room.Take(needs.group, option)
+			m.holds[i] = option
+		}
+	}
+}
+
+// place returns the smallest size of job i, whose places m has, on nodes of the type that it
+// holds or, where a room has too few of those, of the one with most nodes left, the first of
+// equals; 0 where none has room.
+func (m *minimums) place(i int, room *Room) int {
 	held := OptionType(m.s.Current(i))
 	option, most := 0, 0
 	for n := range m.places {
 		l := &m.places[n]
-		left := m.room.Of(l.nodeType)
+		left := room.Of(l.nodeType)
 		if left < l.smallest() {
 			continue
 		}
@@ -118,4 +184,67 @@ func (m *minimums) place(i int) int {
 		}
 	}
 	return option
+}
+
+// left returns the work that job i, whose places m has, has left by its weight, in seconds on
+// one of its mean nodes: a job that starts with an option restarts first.
+func (m *minimums) left(i, option int) float64 {
+	job, rho := &m.s.Jobs[i], 1.0
+	if len(m.s.NodeTypes) > 0 {
+		on, _ := newOnNodes(m.places, nil)
+		rho = on.rho
+	}
+	return (m.s.Demand(i) + job.RestartTime.Seconds()*m.s.Speed(i, option)) / rho / job.WeightOrDefault()
+}
+
+// displaceable are the running jobs that hold no minimum yet, by what they have left.
+type displaceable struct {
+	left []float64 // of each job, ascending
+	// sizes are, for each node type, the sums of the smallest sizes of the first jobs that run
+	// on it: of none, of the first, and so on.
+	sizes [][]int
+}
+
+// displaceable returns those that fit the pool at all. Jobs that have no minimum when this is
+// called have none later, since only jobs that never started get one.
+func (m *minimums) displaceable() *displaceable {
+	type running struct {
+		left   float64
+		option int // its smallest size
+	}
+	var jobs []running
+	pool := m.p.room(m.s)
+	for i := range m.fitting(func(j *Job) bool { return !j.Queued() }) {
+		if m.holds[i] == 0 {
+			jobs = append(jobs, running{m.left(i, 0), m.place(i, pool)})
+		}
+	}
+	slices.SortFunc(jobs, func(a, b running) int { return cmp.Compare(a.left, b.left) })
+	d := &displaceable{sizes: make([][]int, max(1, len(m.s.NodeTypes)))}
+	for g := range d.sizes {
+		sum := 0
+		d.sizes[g] = append(make([]int, 0, len(jobs)+1), sum)
+		for _, job := range jobs {
+			if OptionType(job.option) == g {
+				sum += OptionNodes(job.option)
+			}
+			d.sizes[g] = append(d.sizes[g], sum)
+		}
+	}
+	for _, job := range jobs {
+		d.left = append(d.left, job.left)
+	}
+	return d
+}
+
+// leave returns the nodes of the types that a job, whose places m has, runs on that remain
+// beside the smallest sizes of the jobs with no more left than it has.
+func (d *displaceable) leave(m *minimums, left float64) int {
+	kept := sort.Search(len(d.left), func(n int) bool { return d.left[n] > left })
+	nodes := 0
+	for n := range m.places {
+		g := m.places[n].nodeType
+		nodes += m.room.Of(g) - d.sizes[g][kept]
+	}
+	return nodes
 }

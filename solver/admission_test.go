@@ -55,9 +55,9 @@ func TestAdmission(t *testing.T) {
 			fifo:     smallest{0: 1, 1: 1, 2: 1}, optimized: smallest{0: 1, 1: 0, 2: 1}, preempted: smallest{0: 0, 1: 0, 2: 0},
 		},
 		{
-			name:     "shrunken pool: the last running jobs go and no job passes them",
+			name:     "shrunken pool: running jobs that fit stay and no queued job passes those that go",
 			snapshot: holding(5, []int{2, 0, 4, 1}, []int{2, 1, 4, 1}),
-			fifo:     smallest{0: 2}, optimized: smallest{0: 2, 1: 0}, preempted: smallest{0: 0, 1: 0, 2: 0, 3: 0},
+			fifo:     smallest{0: 2, 3: 1}, optimized: smallest{0: 2, 1: 0, 3: 1}, preempted: smallest{0: 0, 1: 0, 2: 0, 3: 0},
 		},
 		{
 			name:     "a minimum that is not a legal size counts as the next one",
@@ -116,18 +116,30 @@ func TestAdmissionProperties(t *testing.T) {
 			if err := p.Check(plan); err != nil {
 				t.Fatalf("%s: not even the smallest sizes are a legal plan: %v", admission, err)
 			}
-			// FIFO: no job of the same kind passes one that is left out, unless that one never
-			// fits.
-			leftOut := map[bool]bool{}
-			for i := range s.Jobs {
-				queued := s.Jobs[i].Queued()
-				if s.Jobs[i].LegalSizes()[0] > s.TotalNodes {
-					continue
+			// Running jobs that fit beside those before them are admitted, and of the queue those
+			// before the first that does not fit, jobs that never fit aside.
+			leftOut, room := false, s.TotalNodes
+			expect := func(queued, passing bool) {
+				for i := range s.Jobs {
+					smallest := s.Jobs[i].LegalSizes()[0]
+					if s.Jobs[i].Queued() != queued || smallest > s.TotalNodes {
+						continue
+					}
+					fits := smallest <= room && (passing || !leftOut)
+					if fits {
+						room -= smallest
+					}
+					leftOut = leftOut || !fits
+					if admitted[i] != fits {
+						t.Fatalf("%s: job %d is admitted: %v; want %v", admission, i, admitted, fits)
+					}
 				}
-				if admitted[i] && leftOut[queued] {
-					t.Fatalf("%s: job %d passes one before it: %v", admission, i, admitted)
-				}
-				leftOut[queued] = leftOut[queued] || !admitted[i]
+			}
+			if admission == solver.AdmissionFIFO || admission == solver.AdmissionOptimized {
+				expect(false, true)
+			}
+			if admission == solver.AdmissionFIFO {
+				expect(true, false)
 			}
 			everyJob := admission == solver.AdmissionPreemptive || admission == solver.AdmissionStartFirst
 			if everyJob && slices.Contains(admitted, false) {
@@ -137,30 +149,61 @@ func TestAdmissionProperties(t *testing.T) {
 	})
 }
 
-// TestStartFirst looks at which sizes START_FIRST leaves to whom.
+// TestStartFirst looks at which jobs START_FIRST has hold nodes.
 func TestStartFirst(t *testing.T) {
-	job := func(smallest, current int, trained time.Duration) solver.Job {
-		j := solver.NewJob(fmt.Sprint(smallest, current, trained), time.Hour)
-		j.MinNodes, j.CurrentNodes, j.TrainingTime = smallest, current, trained
+	// Of each job: id, hours left, smallest size, nodes now, hours trained.
+	job := func(id string, left float64, smallest, current int, trained time.Duration) solver.Job {
+		j := solver.NewJob(id, time.Duration(left*float64(time.Hour)))
+		j.MinNodes, j.CurrentNodes, j.TrainingTime, j.RestartTime = smallest, current, trained*time.Hour, 5*time.Minute
 		return j
 	}
-	s := &solver.Snapshot{TotalNodes: 8, Horizon: solver.DefaultHorizon(), Jobs: []solver.Job{
-		job(1, 8, time.Hour), // runs: may be paused
-		job(16, 0, 0),        // never fits: blocks no other
-		job(4, 0, 0),         // starts
-		job(4, 0, time.Hour), // paused: may wait
-		job(8, 0, 0),         // does not fit beside the 4 before it
-		job(1, 0, 0),         // comes after one that does not fit
-		job(2, 4, 0),         // runs, if only just
-	}}
-	p := solver.NewProblem(s, solver.AdmissionStartFirst)
-	mayWait := make(map[int]bool)
-	for i := range p.Jobs {
-		mayWait[p.Jobs[i].Index] = p.Jobs[i].Sizes[0] == 0
+	weighing := func(weight float64, j solver.Job) solver.Job {
+		j.Weight = &weight
+		return j
 	}
-	want := map[int]bool{0: true, 1: true, 2: false, 3: true, 4: true, 5: true, 6: true}
-	if fmt.Sprint(mayWait) != fmt.Sprint(want) {
-		t.Errorf("jobs that may hold no nodes: %v; want %v", mayWait, want)
+	for _, test := range []struct {
+		name  string
+		nodes int
+		jobs  []solver.Job
+		want  string // the jobs that have to hold nodes
+	}{
+		{
+			"in order up to the first that does not fit", 8,
+			[]solver.Job{
+				job("runs", 9, 1, 8, 1), job("never fits", 1, 16, 0, 0), job("starts", 1, 4, 0, 0), job("paused", 1, 4, 0, 1),
+				job("too large beside it", 1, 8, 0, 0), job("behind that", 1, 1, 0, 0), job("barely runs", 9, 2, 4, 1),
+			},
+			"[starts]",
+		},
+		{
+			"a job that loads keeps its smallest size", 8,
+			[]solver.Job{job("new", 1, 4, 0, 0), job("loads", 9, 4, 8, 0), job("too large to keep", 9, 8, 8, 0), job("second", 1, 1, 0, 0)},
+			"[new loads]",
+		},
+		{"an equal job displaces none", 1, []solver.Job{job("old", 1, 1, 1, 1), job("new", 1, 1, 0, 0)}, "[]"},
+		{"nor does one that is longer by its restart alone", 1, []solver.Job{job("old", 1, 1, 1, 1), job("new", 11.0/12, 1, 0, 0)}, "[]"},
+		{"a shorter one does", 1, []solver.Job{job("old", 1, 1, 1, 1), job("new", 0.9, 1, 0, 0)}, "[new]"},
+		{"of twice the weight, one of up to twice the length", 1, []solver.Job{job("old", 1, 1, 1, 1), weighing(2, job("new", 1.9, 1, 0, 0))}, "[new]"},
+		{"a job without weight displaces none", 1, []solver.Job{job("old", 1, 1, 1, 1), weighing(0, job("new", 0.1, 1, 0, 0))}, "[]"},
+		{"a job that never fits keeps none from starting", 1, []solver.Job{job("shrunk", 1, 2, 2, 1), job("new", 2, 1, 0, 0)}, "[new]"},
+		{"one that is passed over does not end the line", 2, []solver.Job{job("old", 1, 2, 2, 1), job("long", 2, 1, 0, 0), job("short", 0.5, 1, 0, 0)}, "[short]"},
+		{
+			"those that start count, and so do the smallest sizes alone of those that run", 4,
+			[]solver.Job{job("old", 1, 2, 4, 1), job("first", 2, 1, 0, 0), job("second", 2, 1, 0, 0), job("third", 2, 1, 0, 0)}, "[first second]",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := &solver.Snapshot{TotalNodes: test.nodes, Horizon: solver.DefaultHorizon(), Jobs: test.jobs}
+			forced := []string{}
+			for _, j := range solver.NewProblem(s, solver.AdmissionStartFirst).Jobs {
+				if j.Sizes[0] > 0 {
+					forced = append(forced, s.Jobs[j.Index].ID)
+				}
+			}
+			if got := fmt.Sprint(forced); got != test.want {
+				t.Errorf("%v have to hold nodes; want %v", got, test.want)
+			}
+		})
 	}
 }
 
@@ -180,27 +223,55 @@ func TestNeverFittingBlocksNoJob(t *testing.T) {
 	}
 }
 
-// TestStartFirstProperties holds of random snapshots: those that must start are new and
-// fit the pool together; no new job is passed over but one that never fits; and the first
-// that may wait does not fit beside those that must start.
+// TestStartFirstProperties compares which jobs of random snapshots have to hold nodes with the
+// rule as it reads, each sum over running jobs anew.
 func TestStartFirstProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := solvertest.SnapshotsWithin(solvertest.Limits{Jobs: 9, Steps: 2, Sizes: 3, Nodes: 20}).Draw(t, "snapshot")
-		mustStart, first := 0, 0 // nodes, and those that the first new job left out needs
-		for _, job := range solver.NewProblem(s, solver.AdmissionStartFirst).Jobs {
-			of := &s.Jobs[job.Index]
-			smallest := of.LegalSizes()[0]
-			switch {
-			case job.Sizes[0] > 0 && (!of.NeverStarted() || first > 0):
-				t.Fatalf("job %d must hold nodes: %+v", job.Index, of)
-			case job.Sizes[0] > 0:
-				mustStart += smallest
-			case of.NeverStarted() && smallest <= s.TotalNodes && first == 0:
-				first = smallest
+		if rapid.Bool().Draw(t, "alike") { // Ties.
+			for i := range s.Jobs {
+				s.Jobs[i].RemainingETA, s.Jobs[i].ETANodes, s.Jobs[i].Weight = time.Hour, 0, nil
 			}
 		}
-		if mustStart > s.TotalNodes || first > 0 && mustStart+first <= s.TotalNodes {
-			t.Fatalf("new jobs must hold %d of %d nodes, and the first left out needs %d", mustStart, s.TotalNodes, first)
+		smallest := func(i int) int { return s.Jobs[i].LegalSizes()[0] }
+		left := func(i int) float64 {
+			job := &s.Jobs[i]
+			work := job.Demand()
+			if job.Queued() {
+				work += job.RestartTime.Seconds() * job.Speed(smallest(i))
+			}
+			return work / job.WeightOrDefault()
+		}
+		want := make([]bool, len(s.Jobs))
+		room := s.TotalNodes
+		for i := range s.Jobs {
+			if job := &s.Jobs[i]; !job.Queued() && job.TrainingTime == 0 && smallest(i) <= room {
+				want[i], room = true, room-smallest(i)
+			}
+		}
+		for i := range s.Jobs {
+			if !s.Jobs[i].NeverStarted() || smallest(i) > s.TotalNodes {
+				continue
+			}
+			if smallest(i) > room {
+				break
+			}
+			running := 0
+			for k := range s.Jobs {
+				if !s.Jobs[k].Queued() && !want[k] && smallest(k) <= s.TotalNodes && left(k) <= left(i) {
+					running += smallest(k)
+				}
+			}
+			if smallest(i)+running <= room {
+				want[i], room = true, room-smallest(i)
+			}
+		}
+		got := make([]bool, len(s.Jobs))
+		for _, job := range solver.NewProblem(s, solver.AdmissionStartFirst).Jobs {
+			got[job.Index] = job.Sizes[0] > 0
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("jobs that have to hold nodes: %v; want %v", got, want)
 		}
 	})
 }

@@ -93,6 +93,10 @@ func NewProblemFor(s *Snapshot, o Options) *Problem {
 	var options, sizes []int
 	var served, work []float64
 	alike := map[int]int{} // the last job of each number of options
+	longestRestart := horizon.Step.Seconds()
+	if spec.Step == nil {
+		longestRestart /= restartsPerStep
+	}
 	for n, a := range admitted {
 		places, options = s.places(a.index, places), options[:0]
 		if a.mayWait {
@@ -107,7 +111,7 @@ func NewProblemFor(s *Snapshot, o Options) *Problem {
 			Index: a.index, Demand: s.Demand(a.index), Current: s.Current(a.index), TrainingTime: s.Jobs[a.index].TrainingTime,
 			Sizes: options, FirstStepWork: served[:len(options):len(options)], StepWork: served[len(options):],
 		}
-		s.work(job, places, horizon.Step)
+		s.work(job, places, horizon.Step, longestRestart)
 		job.Sizes = kept(&sizes, job.Sizes, last.Sizes)
 		job.StepWork = kept(&work, job.StepWork, last.StepWork)
 		job.FirstStepWork = kept(&work, job.FirstStepWork, job.StepWork)
@@ -142,15 +146,21 @@ func kept[Item comparable](block *[]Item, items, others []Item) []Item {
 	return own
 }
 
+// restartsPerStep is how many restarts of the longest that counts a step of an objective with
+// a horizon has. The model changes sizes for nothing one step later, so a longer restart would
+// have every decision put a change off: a doubling at efficiency 0.8 gains 3/8 of a step.
+const restartsPerStep = 3
+
 // work works out what each option of a job serves in the first and in a later step of the
 // given length. In a later step that is p * speed(k), equations (linear 1) and
 // (linear 2) of the paper. In the first step a job that grows from c nodes to k
 // stays on c for the rescale delay r: r * speed(c) + (p - r) * speed(k). One with a
-// restart time r that changes or resumes serves (p - r) * speed(k).
-func (s *Snapshot) work(j *AdmittedJob, places []place, step time.Duration) {
+// restart time r, of which at most the given seconds count, that changes or resumes serves
+// (p - r) * speed(k).
+func (s *Snapshot) work(j *AdmittedJob, places []place, step time.Duration, longestRestart float64) {
 	job, p := &s.Jobs[j.Index], step.Seconds()
 	r := min(job.RescaleDelay, step).Seconds()
-	stay, move := min(job.Restart(false), step).Seconds(), min(job.Restart(true), step).Seconds()
+	stay, move := min(job.Restart(false).Seconds(), longestRestart), min(job.Restart(true).Seconds(), longestRestart)
 	if job.NeverStarted() {
 		stay, move = 0, 0
 	}

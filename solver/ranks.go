@@ -21,6 +21,7 @@ import (
 
 const (
 	leastETAError = 1e-4 // what is less counts as 0: keys have too few digits for it
+	restartError  = 0.1  // the least of a job with a restart time
 	fewJobs       = 1000 // whose errors all count as they are
 	mostETAErrors = 24   // different ones of more jobs; of still more, each counts in quarters
 	mostPairs     = 4096 // of jobs that are summed term by term
@@ -28,17 +29,26 @@ const (
 	farCells      = 10   // between cells that are this far apart Phi is 0 or 1
 )
 
-// etaErrors returns s of every job.
+// etaErrors returns s of every job. It is at least restartError where changes cost
+// something: c_i would jump where jobs that are alike change places in the order, and they
+// would preempt each other for ever.
 func etaErrors(jobs []Job, fallback float64) []float64 {
 	s := make([]float64, len(jobs))
+	raise := func(i int) {
+		if jobs[i].RestartTime > 0 {
+			s[i] = max(s[i], restartError)
+		}
+	}
 	for i := range jobs {
 		if s[i] = valueOr(jobs[i].ETAError, fallback); s[i] < leastETAError {
 			s[i] = 0
 		}
+		raise(i)
 	}
 	if len(jobs) > fewJobs && len(distinct(s)) > mostETAErrors {
 		for i := range s {
 			s[i] = math.Round(4*s[i]) / 4
+			raise(i)
 		}
 	}
 	return s

@@ -60,7 +60,16 @@ func TestAdmissionWithGroups(t *testing.T) {
 			jobs:   []solver.Job{inGroup("a4", "a", 4, 4), inGroup("a2", "a", 2, 2), never("a1", "a", 1), never("b1", "b", 1)},
 			forced: map[solver.Admission][]string{
 				solver.AdmissionFIFO: {"a4", "b1"}, solver.AdmissionOptimized: {"a4"},
-				solver.AdmissionStartFirst: {"a1", "b1"},
+				solver.AdmissionStartFirst: {"a4", "a1", "b1"}, // The first of them loads.
+			},
+		},
+		{
+			name: "a running job that the limit leaves room for stays, whatever stands before it", nodes: 20,
+			groups: []solver.Group{{ID: "a", Limit: new(5)}, {ID: "b"}},
+			jobs:   []solver.Job{inGroup("a3", "a", 3, 3), inGroup("a4", "a", 4, 4), inGroup("a2", "a", 2, 2), never("b1", "b", 1)},
+			forced: map[solver.Admission][]string{
+				solver.AdmissionFIFO: {"a3", "a2", "b1"}, solver.AdmissionOptimized: {"a3", "a2"},
+				solver.AdmissionStartFirst: {"a3", "a2", "b1"},
 			},
 		},
 		{

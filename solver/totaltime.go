@@ -42,12 +42,14 @@ type TotalTimeOptions struct {
 	// Fairness scales the weight of the jobs still to come, F: the larger, the nearer to
 	// equal shares; 0 expects none, as heSRPT does. 0 to MaxFactor.
 	Fairness *float64
-	// Aging is the time without nodes after which a job counts twice, A; 0 is off.
+	// Aging is the time without nodes after which a job counts twice, A; 0 is off. At least
+	// 100 restart times of the job count.
 	Aging *time.Duration
 	// RescalePrice is how many job-seconds of an average job a change of a job's nodes
 	// must save, beta. At least 0.
 	RescalePrice *time.Duration
-	// Payback is the time that a change is paid back over, L. More than 0.
+	// Payback is the time that a change is paid back over, L. More than 0. At least 4 restart
+	// times of the job count.
 	Payback *time.Duration
 	// PausePriceFactor is what taking all nodes from a running job costs, in rescale
 	// prices. 0 to MaxFactor.
@@ -63,7 +65,8 @@ type TotalTimeOptions struct {
 	// QuotaPrice is what each node that a group is short of its quota costs, in
 	// job-seconds per second. 0 to MaxFactor.
 	QuotaPrice *float64
-	// ETAError is that of jobs without their own. 0 to MaxETAError; nil means 0.
+	// ETAError is that of jobs without their own. 0 to MaxETAError; nil means 0. At least 0.1
+	// counts for a job with a restart time.
 	ETAError *float64
 }
 
@@ -237,10 +240,17 @@ func meanSpeed(places []place, nodes float64) float64 {
 func (m *totalTime) weight(job *Job) float64 {
 	weight := job.WeightOrDefault()
 	if m.aging > 0 {
-		weight *= 1 + job.WaitingTime.Seconds()/m.aging
+		weight *= 1 + job.WaitingTime.Seconds()/max(m.aging, agingRestarts*job.RestartTime.Seconds())
 	}
 	return weight
 }
+
+// How many restarts of a job Aging and Payback span at least. With fewer, jobs would be
+// paused and resumed faster than they train; docs/sequences.md derives both.
+const (
+	agingRestarts   = 100
+	paybackRestarts = 4
+)
 
 // saving returns the job-seconds that a job with this demand left saves per second at a speed
 // above 0.
@@ -284,7 +294,6 @@ func (m *totalTime) value(s *Snapshot, by slope, admitted *AdmittedJob) {
 	values, costs := admitted.SizeValue, admitted.ChangeCost
 	neverStarted := job.NeverStarted()
 	bonus := m.startBonus * m.meanWeight / m.payback
-	stay, move := job.Restart(false).Seconds(), job.Restart(true).Seconds()
 	held := s.heldPlace(admitted.Index)
 	now := held.factor * held.curve(float64(job.CurrentNodes)) / by.rho
 	for n, option := range admitted.Sizes {
@@ -293,24 +302,30 @@ func (m *totalTime) value(s *Snapshot, by slope, admitted *AdmittedJob) {
 			speed = max(admitted.StepWork[n]/m.payback, leastSpeed) / by.rho // A step is as long as payback.
 			values[n] = m.saving(job, c, speed, demand)
 		}
-		restart := stay
-		if OptionType(option) != OptionType(admitted.Current) {
-			restart = move
+		if option == admitted.Current {
+			continue
 		}
+		moves := option > 0 && OptionType(option) != OptionType(admitted.Current)
+		restart := job.Restart(moves).Seconds()
+		payback := max(m.payback, paybackRestarts*restart)
 		switch {
-		case option == admitted.Current:
 		case neverStarted:
 			values[n] += bonus
 		case job.Queued():
-			// Capped, so that a paused job comes back to an idle pool.
-			costs[n] = min((m.price*m.meanWeight+restart*c*speed)/m.payback, values[n]/2)
+			// The pause has paid for the restart. Capped, so that a paused job resumes in an
+			// idle pool.
+			costs[n] = min(m.price*m.meanWeight/payback, values[n]/2)
 		default:
-			price := m.price
-			if option == 0 {
+			// At the higher speed, since the job may still restart at the one that it gives up.
+			price, lost := m.price, c*max(speed, now)
+			switch {
+			case option == 0:
 				price *= m.pauseFactor
+			case moves:
+				lost = c * speed
 			}
 			left := demand / max(speed, now)
-			costs[n] = (price*m.meanWeight + restart*c*speed) / min(max(left, 1), m.payback)
+			costs[n] = (price*m.meanWeight + restart*lost) / min(max(left, 1), payback)
 		}
 		values[n] -= costs[n]
 	}

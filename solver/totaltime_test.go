@@ -64,16 +64,20 @@ func (m spec) demand(i int) float64 {
 }
 
 func (m spec) etaError(i int) float64 {
+	told := *m.options.ETAError
 	if own := m.snapshot.Jobs[i].ETAError; own != nil {
-		return *own
+		told = *own
 	}
-	return *m.options.ETAError
+	if m.snapshot.Jobs[i].RestartTime > 0 && told < 0.1 {
+		return 0.1
+	}
+	return told
 }
 
 func (m spec) weight(job *solver.Job) float64 {
 	w := *job.Weight
 	if aging := m.options.Aging.Seconds(); aging > 0 {
-		w *= 1 + job.WaitingTime.Seconds()/aging
+		w *= 1 + job.WaitingTime.Seconds()/max(aging, 100*job.RestartTime.Seconds())
 	}
 	return w
 }
@@ -161,13 +165,13 @@ func (m spec) value(i, k int, c, meanWeight float64) float64 {
 		value += o.StartBonus.Seconds() * meanWeight / payback
 	case k == job.CurrentNodes || !started:
 	case job.CurrentNodes == 0:
-		value -= min((beta*meanWeight+r*c*s)/payback, saved/2)
+		value -= min(beta*meanWeight/max(payback, 4*r), saved/2)
 	default:
 		if k == 0 {
 			beta *= *o.PausePriceFactor
 		}
-		over := m.demand(i) / max(s, m.speed(i, float64(job.CurrentNodes)))
-		value -= (beta*meanWeight + r*c*s) / min(payback, max(1, over))
+		higher := max(s, m.speed(i, float64(job.CurrentNodes)))
+		value -= (beta*meanWeight + r*c*higher) / min(max(payback, 4*r), max(1, m.demand(i)/higher))
 	}
 	return value
 }
@@ -269,10 +273,10 @@ func TestRestartTime(t *testing.T) {
 			t.Errorf("%s: a later step serves %v; want %v", test.name, got, want)
 		}
 	}
-	job.RestartTime = time.Hour // longer than the step
+	job.RestartTime = time.Hour // At most a third of a step counts.
 	job.CurrentNodes = 1
 	s := &solver.Snapshot{TotalNodes: 8, Horizon: solver.DefaultHorizon(), Jobs: []solver.Job{job}}
-	if got, want := solver.NewProblem(s, solver.AdmissionFIFO).Jobs[0].FirstStepWork, []float64{300, 0, 0}; !slices.Equal(got, want) {
+	if got, want := solver.NewProblem(s, solver.AdmissionFIFO).Jobs[0].FirstStepWork, []float64{300, 400, 600}; !slices.Equal(got, want) {
 		t.Errorf("a restart beyond the step: the first step serves %v; want %v", got, want)
 	}
 }

@@ -1,5 +1,7 @@
 package solver
 
+import "cmp"
+
 // WaitReason is why a job holds no nodes; "" where it holds some.
 type WaitReason string
 
@@ -28,9 +30,10 @@ type reach struct {
 	limits int
 }
 
-// explainWaits says of every job without nodes why. Jobs over which an optimiser had no
-// say wait in line: the first, running jobs before the queue, has no room, and the others are
-// behind it; behind one that only the limit of a group stops are only those of that group.
+// explainWaits says of every job without nodes why. Jobs over which an optimiser had no say
+// wait in line: running jobs that lost their nodes have no room, and so has the first of the
+// queue if there are none of these; all others are behind the first that has no room. Behind one
+// that only the limit of a group stops are only those of that group.
 func (d *Decision) explainWaits(s *Snapshot, p *Problem, reaches []reach) {
 	left := d.room(s, p)
 	blocker, blockers := "", make(map[int]string) // of all, and by group
@@ -55,6 +58,8 @@ func (d *Decision) explainWaits(s *Snapshot, p *Problem, reaches []reach) {
 				}
 			case reaches[i].pool >= 0:
 				a.WaitReason = WaitNoRoom
+			case !queued:
+				a.WaitReason, blocker = WaitNoRoom, cmp.Or(blocker, job.ID)
 			default:
 				if a.BehindJobID = left.behind(p.group(i), blockers); a.BehindJobID == "" {
 					a.BehindJobID = blocker

@@ -109,9 +109,9 @@ func TestTables(t *testing.T) {
 
 // startFirst has a job that START_FIRST starts at the price of all others.
 const startFirst = `{"snapshot": {"totalNodes": 8, "jobs": [
-	{"id": "a", "remainingEta": "1h", "currentNodes": 4, "restartTime": "600s"},
-	{"id": "b", "remainingEta": "1h", "currentNodes": 4, "restartTime": "600s"},
-	{"id": "big", "remainingEta": "1000h", "minNodes": 8, "maxNodes": 8}]},
+	{"id": "a", "remainingEta": "1000h", "currentNodes": 4, "trainingTime": "1h", "restartTime": "600s"},
+	{"id": "b", "remainingEta": "1000h", "currentNodes": 4, "trainingTime": "1h", "restartTime": "600s"},
+	{"id": "big", "remainingEta": "900h", "minNodes": 8, "maxNodes": 8}]},
 	"options": {"objective": "OBJECTIVE_TOTAL_TIME", "admission": "ADMISSION_START_FIRST"}}`
 
 // TestStartFirstBehindGreedy checks the words where starting every job that can start costs

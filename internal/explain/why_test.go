@@ -20,7 +20,7 @@ func TestReasons(t *testing.T) {
 		job.GroupID = "team"
 		return job
 	}
-	costly := job("costly", 100*time.Hour, 4, 1, 8)
+	costly := job("costly", 2*time.Hour, 4, 1, 8)
 	costly.RestartTime, costly.TrainingTime = 20*time.Minute, time.Hour
 	lowly := job("lowly", 100*time.Hour, 0, 4, 4)
 	lowly.Weight = new(0.001)

@@ -42,11 +42,15 @@ func TestNodeTypes(t *testing.T) {
 		{"a swap", func(s *solver.Snapshot) {
 			hold(s, 0, "slow", 2, time.Minute)
 			hold(s, 1, "fast", 2, time.Minute)
-		}, 4.728853, []string{"fast 2 move", "slow 2 move", "slow 2"}},
-		{"a swap that does not pay", func(s *solver.Snapshot) {
+		}, 4.728831, []string{"fast 2 move", "slow 2 move", "slow 2"}},
+		{"a swap with long restarts", func(s *solver.Snapshot) {
 			hold(s, 0, "slow", 2, 10*time.Minute)
 			hold(s, 1, "fast", 2, 10*time.Minute)
-		}, 3.585356, []string{"slow 2 keep", "slow 2 move", "fast 2"}},
+		}, 4.079524, []string{"fast 2 move", "slow 2 move", "slow 2"}},
+		{"a swap that does not pay", func(s *solver.Snapshot) {
+			hold(s, 0, "slow", 2, 30*time.Minute)
+			hold(s, 1, "fast", 2, 30*time.Minute)
+		}, 4.002723, []string{"slow 2 keep", "slow 2 move", "fast 2"}},
 		{"a job that does not run on one type", func(s *solver.Snapshot) { s.Jobs[1].Speeds = s.Jobs[1].Speeds[1:] }, 5.308749, []string{"fast 2", "slow 2", "slow 2"}},
 	}
 	for _, test := range tests {

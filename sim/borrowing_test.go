@@ -167,7 +167,7 @@ func TestLimitsHoldAtEveryMoment(t *testing.T) {
 				return nodes
 			}
 		}
-		if _, err := Run(t.Context(), w, p, config, checkedAllocator{newAllocator(), check}); err != nil && !errors.Is(err, errStalled) {
+		if _, err := Run(t.Context(), w, p, config, checkedAllocator{newAllocator(), check}); err != nil && !errors.Is(err, ErrStalled) {
 			t.Fatal(err)
 		}
 	})

@@ -170,7 +170,7 @@ func (s *simulation) forecast(ctx context.Context, from *solver.Snapshot, next f
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := s.step(ctx); errors.Is(err, errStalled) {
+		if err := s.step(ctx); errors.Is(err, ErrStalled) {
 			return nil
 		} else if err != nil {
 			return err

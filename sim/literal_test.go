@@ -324,7 +324,7 @@ func TestEqualsTheLiteralLoop(t *testing.T) {
 			config.Round = time.Duration(rapid.IntRange(1, 40).Draw(t, "round")) * time.Second
 		}
 		got, err := Run(t.Context(), w, p, config, allocator)
-		if errors.Is(err, errStalled) {
+		if errors.Is(err, ErrStalled) {
 			return // The loop would not end either.
 		}
 		if err != nil {
@@ -443,7 +443,7 @@ func TestCourse(t *testing.T) {
 		w := drawWorkload(t)
 		drawContinuation(t, &w, &config)
 		result, err := Run(t.Context(), w, p, config, allocator)
-		if errors.Is(err, errStalled) {
+		if errors.Is(err, ErrStalled) {
 			return
 		}
 		if err != nil {

@@ -220,13 +220,13 @@ func (s *simulation) scalingMoment(ctx context.Context) error {
 		s.fillAt = never
 	}
 	if stalled := s.now - s.servedAt; s.arriving == len(s.jobs) && stalled > mostStalledMoments*s.config.Frequency {
-		return fmt.Errorf("%w for %v under the decisions of the policy", errStalled, stalled)
+		return fmt.Errorf("%w for %v under the decisions of the policy", ErrStalled, stalled)
 	}
 	return nil
 }
 
-// errStalled means that a simulation would not end.
-var errStalled = errors.New("no job has made progress")
+// ErrStalled means that a run would not end, since its policy lets no job make progress.
+var ErrStalled = errors.New("no job has made progress")
 
 // ErrTooManyDecisions means that a run took as many decisions as its Config allows.
 var ErrTooManyDecisions = errors.New("too many decisions")

@@ -187,7 +187,7 @@ func TestPartitionsEqualTheLiteralLoop(t *testing.T) {
 			drawContinuation(t, &w, &config)
 		}
 		got, err := Run(t.Context(), w, p, config, newAllocator())
-		if errors.Is(err, errStalled) {
+		if errors.Is(err, ErrStalled) {
 			return
 		}
 		if err != nil {

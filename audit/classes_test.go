@@ -69,6 +69,13 @@ func classes() []class {
 		{"groups", func(d drawer) *elastallocv1.AllocateRequest { return totalTime(d, d.IntN(40), true, false) }},
 		{"node types", func(d drawer) *elastallocv1.AllocateRequest { return totalTime(d, d.IntN(40), false, true) }},
 		{sweeps, func(d drawer) *elastallocv1.AllocateRequest { return d.sweep(10+d.IntN(90), 2+d.IntN(60), 1+d.IntN(5)) }},
+		{"costly changes", func(d drawer) *elastallocv1.AllocateRequest {
+			n, kind := 2+d.IntN(20), d.IntN(4)
+			if kind == 3 {
+				return d.costly(progress(d, d.IntN(2*n), 1+d.IntN(6), n, 1+d.IntN(5)))
+			}
+			return d.costly(totalTime(d, n, kind == 1, kind == 2))
+		}},
 		{"hostile numbers", func(d drawer) *elastallocv1.AllocateRequest {
 			r := d.request(d.IntN(100), 1+d.IntN(6), d.IntN(12), 1+d.IntN(6))
 			d.makeHostile(r)

@@ -34,6 +34,8 @@ func (d drawer) small() *elastallocv1.AllocateRequest {
 		return d.request(20+d.IntN(30), 1+d.IntN(2), 1+d.IntN(2), 32)
 	case 1: // Every step there can be.
 		return d.request(nodes, 24, 1, 1)
+	case 2, 3:
+		return d.costly(d.request(nodes, 1+d.IntN(3), 1+d.IntN(5), 1+d.IntN(2)))
 	default:
 		return d.request(nodes, 1+d.IntN(4), d.IntN(5), 1+d.IntN(3))
 	}
@@ -64,6 +66,43 @@ func (d drawer) request(nodes, steps, jobs, sizes int) *elastallocv1.AllocateReq
 		s.Jobs = append(s.Jobs, d.job(i, sizes, s))
 	}
 	return &elastallocv1.AllocateRequest{Snapshot: s, Options: o}
+}
+
+// costly makes changes of a request cost something: restarts are long, jobs load, new jobs are equal to
+// running ones, and more run than the pool may have room for.
+func (d drawer) costly(r *elastallocv1.AllocateRequest) *elastallocv1.AllocateRequest {
+	s := r.GetSnapshot()
+	if d.chance(2) {
+		r.Options.Admission = elastallocv1.Admission_ADMISSION_START_FIRST
+	}
+	for i, j := range s.GetJobs() {
+		if i > 0 && d.chance(2) {
+			id, waiting := j.GetId(), j.GetWaitingTime()
+			j = proto.CloneOf(s.GetJobs()[d.IntN(i)])
+			j.Id, j.WaitingTime, s.Jobs[i] = id, waiting, j
+		}
+		for _, speed := range j.GetSpeeds() {
+			if n := len(speed.GetAllowedNodes()); n > 0 && d.chance(2) { // So that the smallest sizes differ.
+				speed.AllowedNodes = j.GetAllowedNodes()[len(j.GetAllowedNodes())-n:]
+			}
+		}
+		if j.RescaleDelay == nil && !d.chance(4) {
+			j.RestartTime = d.span(10, 5000)
+		}
+		if d.chance(2) {
+			j.EtaError = new(d.Float64() / 5)
+		}
+		if d.chance(2) {
+			j.TrainingTime = nil
+		}
+		if j.CurrentNodes = 0; d.chance(2) {
+			j.CurrentNodes = 1 + d.Int32N(8)
+			if types := s.GetNodeTypes(); len(types) > 0 {
+				j.CurrentNodeType = types[d.IntN(len(types))].GetId()
+			}
+		}
+	}
+	return r
 }
 
 func (d drawer) totalTime() *elastallocv1.TotalTimeOptions {

@@ -1,0 +1,212 @@
+package audit
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// parse reads a request in JSON.
+func parse(t *testing.T, text string) *snapshot {
+	t.Helper()
+	request := new(elastallocv1.AllocateRequest)
+	if err := protojson.Unmarshal([]byte(text), request); err != nil {
+		t.Fatal(err)
+	}
+	s, err := read(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestSequences compares the best plans of small snapshots, in each of which keeping on changing would do
+// no work or lose some, with an exhaustive search by other code, to six digits.
+func TestSequences(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		text      string
+		objective float64
+		nodes     []int // now
+	}{
+		"of three equal jobs the one that holds the node keeps it": {`{"snapshot": {"totalNodes": 1, "jobs": [
+			{"id": "s0", "remainingEta": "3600s", "trainingTime": "300s", "waitingTime": "4800s", "restartTime": "300s"},
+			{"id": "s1", "remainingEta": "3600s", "trainingTime": "300s", "waitingTime": "4800s", "restartTime": "300s"},
+			{"id": "s2", "remainingEta": "3600s", "currentNodes": 1, "trainingTime": "600s", "waitingTime": "4500s", "restartTime": "300s"}]},
+			"options": {"admission": "ADMISSION_PREEMPTIVE", "objective": "OBJECTIVE_TOTAL_TIME"}}`, 3.082817, []int{0, 0, 1}},
+		"a job loads": {`{"snapshot": {"totalNodes": 1, "jobs": [
+			{"id": "loads", "remainingEta": "36000s", "currentNodes": 1, "restartTime": "300s"},
+			{"id": "new", "remainingEta": "3600s", "waitingTime": "300s", "restartTime": "300s"}]},
+			"options": {"admission": "ADMISSION_START_FIRST", "objective": "OBJECTIVE_TOTAL_TIME"}}`, 1.926255, []int{1, 0}},
+		"an equal job displaces none": {`{"snapshot": {"totalNodes": 1, "jobs": [
+			{"id": "old", "remainingEta": "3600s", "currentNodes": 1, "trainingTime": "600s", "restartTime": "300s"},
+			{"id": "new", "remainingEta": "3600s", "restartTime": "300s"}]},
+			"options": {"admission": "ADMISSION_START_FIRST", "objective": "OBJECTIVE_TOTAL_TIME"}}`, 2.322407, []int{1, 0}},
+		"a shorter job displaces": {`{"snapshot": {"totalNodes": 1, "jobs": [
+			{"id": "old", "remainingEta": "3600s", "currentNodes": 1, "trainingTime": "600s", "restartTime": "300s"},
+			{"id": "new", "remainingEta": "1800s", "restartTime": "300s"}]},
+			"options": {"admission": "ADMISSION_START_FIRST", "objective": "OBJECTIVE_TOTAL_TIME"}}`, 2.151322, []int{0, 1}},
+		"a long restart is paid back over a long time": {`{"snapshot": {"totalNodes": 16, "jobs": [
+			{"id": "a", "remainingEta": "360000s", "currentNodes": 1, "trainingTime": "3600s", "restartTime": "1000s"}]},
+			"options": {"admission": "ADMISSION_START_FIRST", "objective": "OBJECTIVE_TOTAL_TIME"}}`, 1.422812, []int{16}},
+		"a resume is not charged the restart": {`{"snapshot": {"totalNodes": 8, "jobs": [
+			{"id": "a", "remainingEta": "36000s", "trainingTime": "600s", "waitingTime": "40000s", "restartTime": "500s"},
+			{"id": "b", "remainingEta": "7200s", "currentNodes": 4, "trainingTime": "600s", "restartTime": "500s"}]},
+			"options": {"admission": "ADMISSION_PREEMPTIVE", "objective": "OBJECTIVE_TOTAL_TIME"}}`, 4.087642, []int{4, 4}},
+		"a smaller size is charged the speed before": {`{"snapshot": {"totalNodes": 8, "jobs": [
+			{"id": "a", "remainingEta": "36000s", "currentNodes": 8, "trainingTime": "6000s", "restartTime": "120s"},
+			{"id": "b", "remainingEta": "7200s", "restartTime": "120s"}]},
+			"options": {"admission": "ADMISSION_START_FIRST", "objective": "OBJECTIVE_TOTAL_TIME"}}`, 2.545655, []int{4, 4}},
+		"aging outruns no restart": {`{"snapshot": {"totalNodes": 8, "jobs": [
+			{"id": "a", "remainingEta": "36000s", "trainingTime": "600s", "waitingTime": "40000s", "restartTime": "500s", "weight": 2},
+			{"id": "b", "remainingEta": "7200s", "currentNodes": 4, "trainingTime": "600s", "restartTime": "500s"},
+			{"id": "c", "remainingEta": "7200s", "restartTime": "120s"}]},
+			"options": {"admission": "ADMISSION_PREEMPTIVE", "objective": "OBJECTIVE_TOTAL_TIME"}}`, 7.231371, []int{2, 4, 2}},
+		"ETA errors count where changes cost something": {`{"snapshot": {"totalNodes": 4, "jobs": [
+			{"id": "a", "remainingEta": "7200s", "restartTime": "60s", "etaError": 0.05},
+			{"id": "b", "remainingEta": "7000s"},
+			{"id": "c", "remainingEta": "6800s", "restartTime": "60s", "etaError": 0.4}]},
+			"options": {"admission": "ADMISSION_PREEMPTIVE", "objective": "OBJECTIVE_TOTAL_TIME"}}`, 3.802316, []int{1, 1, 2}},
+		// 4 nodes train at 2.56, for 200 s of the first step; what a step brings counts in all from it on.
+		"a restart takes a third of a step": {`{"snapshot": {"totalNodes": 4, "jobs": [
+			{"id": "a", "remainingEta": "36000s", "trainingTime": "600s", "waitingTime": "600s", "restartTime": "300s"}]},
+			"options": {"admission": "ADMISSION_OPTIMIZED"}}`, 2.56 * (5*200 + 10*300) / 36000, []int{4}},
+		"a running job that fits runs on": {`{"snapshot": {"totalNodes": 6, "jobs": [
+			{"id": "A", "minNodes": 3, "maxNodes": 3, "currentNodes": 3, "remainingEta": "36000s", "etaNodes": 3, "trainingTime": "600s", "restartTime": "300s"},
+			{"id": "B", "minNodes": 4, "maxNodes": 4, "currentNodes": 4, "remainingEta": "36000s", "etaNodes": 4, "trainingTime": "600s", "restartTime": "300s"},
+			{"id": "C", "minNodes": 1, "maxNodes": 1, "currentNodes": 1, "remainingEta": "120s", "trainingTime": "600s", "restartTime": "300s"},
+			{"id": "queued", "remainingEta": "3600s", "maxNodes": 1}]}}`, 5 + 15*300./36000, []int{3, 0, 1, 0}},
+	} {
+		m, err := newModel(parse(t, test.text), 10, nil, newEffort(t.Context(), Options{}))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		a := &answer{model: m, report: &elastallocv1.SolveReport{}}
+		e := newEffort(t.Context(), Options{})
+		if plan := a.better(e, test.objective+1e-6); plan != nil {
+			t.Errorf("%s: %v is said to be better", name, plan)
+		}
+		nodes := make([]int, len(m.jobs))
+		for i, row := range a.better(e, test.objective-1e-6) {
+			nodes[m.members[i].index] = row[0]
+		}
+		if !slices.Equal(nodes, test.nodes) {
+			t.Errorf("%s: the best plan is %v; want %v", name, nodes, test.nodes)
+		}
+	}
+}
+
+// TestStandings lists what the admission makes of jobs: + gets nodes, o may wait, - gets none.
+func TestStandings(t *testing.T) {
+	t.Parallel()
+	const startFirst = `"options": {"admission": "ADMISSION_START_FIRST", "objective": "OBJECTIVE_TOTAL_TIME"}`
+	for name, test := range map[string]struct{ text, want string }{
+		"loading jobs keep their smallest sizes, but for one that there is no room for": {startFirst + `, "snapshot": {"totalNodes": 4, "jobs": [
+			{"id": "a", "remainingEta": "9000s", "currentNodes": 3, "minNodes": 3, "maxNodes": 3}, {"id": "b", "remainingEta": "9000s", "currentNodes": 2, "minNodes": 2},
+			{"id": "c", "remainingEta": "9000s", "currentNodes": 4}, {"id": "d", "remainingEta": "1s"}]}`, "+o+o"},
+		"a new job is passed over, the next is shorter": {startFirst + `, "snapshot": {"totalNodes": 1, "jobs": [
+			{"id": "a", "remainingEta": "3600s", "trainingTime": "1s", "currentNodes": 1}, {"id": "b", "remainingEta": "3600s"}, {"id": "c", "remainingEta": "3599s"}]}`, "oo+"},
+		"a new job of no room is the last": {startFirst + `, "snapshot": {"totalNodes": 2, "jobs": [
+			{"id": "a", "remainingEta": "3600s"}, {"id": "b", "remainingEta": "36s", "minNodes": 2}, {"id": "c", "remainingEta": "36s"}]}`, "+oo"},
+		"weights without aging": {startFirst + `, "snapshot": {"totalNodes": 3, "jobs": [
+			{"id": "a", "remainingEta": "7200s", "weight": 2, "trainingTime": "1s", "currentNodes": 1}, {"id": "b", "remainingEta": "7200s", "weight": 0, "trainingTime": "1s", "currentNodes": 1},
+			{"id": "c", "remainingEta": "3600s", "waitingTime": "99999s", "allowedNodes": [3]}, {"id": "d", "remainingEta": "3500s", "waitingTime": "99999s", "allowedNodes": [3]},
+			{"id": "e", "remainingEta": "1s", "weight": 0}]}`, "ooo+o"},
+		"jobs of weight 0 displace none": {startFirst + `, "snapshot": {"totalNodes": 1, "jobs": [
+			{"id": "a", "remainingEta": "7200s", "weight": 0, "trainingTime": "1s", "currentNodes": 1}, {"id": "b", "remainingEta": "1s", "weight": 0}]}`, "oo"},
+		"beside its restart": {startFirst + `, "snapshot": {"totalNodes": 4, "jobs": [
+			{"id": "a", "remainingEta": "3600s", "trainingTime": "1s", "currentNodes": 1},
+			{"id": "b", "remainingEta": "1600s", "restartTime": "780s", "allowedNodes": [4]},
+			{"id": "c", "remainingEta": "1600s", "restartTime": "785s", "allowedNodes": [4]}]}`, "o+o"},
+		"jobs that limits have no room for, and room of the pool": {startFirst + `, "snapshot": {"totalNodes": 4, "groups": [{"id": "g", "limit": 2}, {"id": "h"}], "jobs": [
+			{"id": "a", "groupId": "g", "remainingEta": "1800s", "trainingTime": "1s", "currentNodes": 2, "minNodes": 2},
+			{"id": "b", "groupId": "g", "remainingEta": "3600s", "minNodes": 2}, {"id": "c", "groupId": "g", "remainingEta": "3600s", "minNodes": 1},
+			{"id": "d", "groupId": "h", "remainingEta": "3600s", "minNodes": 1}]}`, "o+oo"},
+		"types that the new job trains on": {startFirst + `, "snapshot": {"nodeTypes": [{"id": "x", "nodes": 1}, {"id": "y", "nodes": 2}, {"id": "z", "nodes": 9}], "jobs": [
+			{"id": "a", "remainingEta": "60s", "trainingTime": "1s", "currentNodes": 1, "currentNodeType": "x"},
+			{"id": "b", "remainingEta": "60s", "trainingTime": "1s", "currentNodes": 9, "currentNodeType": "z", "minNodes": 9, "maxNodes": 9},
+			{"id": "c", "remainingEta": "3600s", "minNodes": 2, "speeds": [{"nodeType": "x"}, {"nodeType": "y"}]},
+			{"id": "d", "remainingEta": "3600s", "speeds": [{"nodeType": "x"}, {"nodeType": "y"}]},
+			{"id": "e", "remainingEta": "3600s", "speeds": [{"nodeType": "z"}]}]}`, "oo+oo"},
+		"what is left on a mean node": {startFirst + `, "snapshot": {"nodeTypes": [{"id": "x", "nodes": 1}, {"id": "y", "nodes": 1}], "jobs": [
+			{"id": "a", "remainingEta": "3600s", "trainingTime": "1s", "currentNodes": 1, "currentNodeType": "x", "speeds": [{"nodeType": "x", "factor": 3}, {"nodeType": "y", "factor": 1}]},
+			{"id": "b", "remainingEta": "1700s", "minNodes": 1, "speeds": [{"nodeType": "x", "factor": 1}]},
+			{"id": "c", "remainingEta": "1900s", "minNodes": 1, "speeds": [{"nodeType": "x", "factor": 1}]}]}`, "o+o"},
+		"the smallest size of the type that the new job would start on": {startFirst + `, "snapshot": {"nodeTypes": [{"id": "x", "nodes": 4}, {"id": "y", "nodes": 6}], "jobs": [
+			{"id": "a", "remainingEta": "600s", "trainingTime": "1s", "currentNodes": 4, "currentNodeType": "x", "minNodes": 4, "maxNodes": 4},
+			{"id": "b", "remainingEta": "600s", "trainingTime": "1s", "currentNodes": 6, "currentNodeType": "y", "allowedNodes": [4, 6]},
+			{"id": "c", "remainingEta": "3600s", "speeds": [{"nodeType": "x", "allowedNodes": [4]}, {"nodeType": "y", "allowedNodes": [1]}]}]}`, "oo+"},
+		"to the objective of progress, an ETA that has run out is what the work done makes it": {`"options": {"admission": "ADMISSION_START_FIRST"}, "snapshot": {"totalNodes": 1, "jobs": [
+			{"id": "a", "remainingEta": "60s", "workDone": "36000s", "trainingTime": "1s", "currentNodes": 1}, {"id": "b", "remainingEta": "3600s"}]}`, "o+"},
+		"a running job without room, in the queue's turn": {`"options": {"admission": "ADMISSION_FIFO"}, "snapshot": {"totalNodes": 3, "jobs": [
+			{"id": "q", "remainingEta": "1s"}, {"id": "a", "remainingEta": "1s", "currentNodes": 2, "minNodes": 2}, {"id": "b", "remainingEta": "1s", "currentNodes": 2, "minNodes": 2},
+			{"id": "c", "remainingEta": "1s", "currentNodes": 1}]}`, "-+-+"},
+		"a running job that never fits": {`"options": {"admission": "ADMISSION_OPTIMIZED"}, "snapshot": {"totalNodes": 3, "jobs": [
+			{"id": "q", "remainingEta": "1s"}, {"id": "a", "remainingEta": "1s", "currentNodes": 4, "minNodes": 4}, {"id": "c", "remainingEta": "1s", "currentNodes": 1}]}`, "o-+"},
+		"a running job without room in a group, FIFO": {`"options": {"admission": "ADMISSION_FIFO", "objective": "OBJECTIVE_TOTAL_TIME"}, "snapshot": {"totalNodes": 9,
+			"groups": [{"id": "g", "limit": 3}, {"id": "h"}], "jobs": [
+			{"id": "a", "groupId": "g", "remainingEta": "1s", "currentNodes": 2, "minNodes": 2}, {"id": "b", "groupId": "g", "remainingEta": "1s", "currentNodes": 2, "minNodes": 2},
+			{"id": "c", "groupId": "g", "remainingEta": "1s", "currentNodes": 1}, {"id": "p", "groupId": "g", "remainingEta": "1s"}, {"id": "q", "groupId": "h", "remainingEta": "1s"}]}`, "+-+-+"},
+	} {
+		standings, err := parse(t, "{"+test.text+"}").admit()
+		got := ""
+		for _, of := range standings {
+			got += map[standing]string{out: "-", free: "o", forced: "+"}[of]
+		}
+		if got != test.want || err != nil {
+			t.Errorf("%s: %s, %v; want %s", name, got, err, test.want)
+		}
+	}
+}
+
+// TestNearTies: whether a new job may displace another is open where that hangs on rounding.
+func TestNearTies(t *testing.T) {
+	t.Parallel()
+	for weight, want := range map[float64]standing{1: free, math.Nextafter(1, 2): out, math.Nextafter(1, 0): out, 1 + 1e-9: forced} {
+		s := parse(t, fmt.Sprintf(`{"snapshot": {"totalNodes": 1, "jobs": [
+			{"id": "a", "remainingEta": "3600s", "trainingTime": "1s", "currentNodes": 1}, {"id": "b", "remainingEta": "3600s", "weight": %v}]},
+			"options": {"admission": "ADMISSION_START_FIRST", "objective": "OBJECTIVE_TOTAL_TIME"}}`, weight))
+		if standings, err := s.admit(); (err != nil) != (want == out) || err == nil && standings[1] != want {
+			t.Errorf("a weight of %v makes it %v, %v", weight, standings, err)
+		}
+	}
+}
+
+// TestLeastErrors: rounding ETA errors of many jobs leaves those of jobs with a restart at 0.1 at least.
+func TestLeastErrors(t *testing.T) {
+	t.Parallel()
+	request := &elastallocv1.AllocateRequest{
+		Snapshot: &elastallocv1.Snapshot{TotalNodes: 500},
+		Options:  &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME},
+	}
+	for i := range 1001 {
+		j := &elastallocv1.Job{Id: fmt.Sprint(i), RemainingEta: durationpb.New(time.Hour), EtaError: new(float64(i%40) * 0.01)}
+		if i%2 == 0 {
+			j.RestartTime = durationpb.New(time.Minute)
+		}
+		request.Snapshot.Jobs = append(request.Snapshot.Jobs, j)
+	}
+	s, err := read(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.totalTime.prepare(s, newEffort(t.Context(), Options{})); err != nil {
+		t.Fatal(err)
+	}
+	for i, of := range s.totalTime.terms {
+		want := math.Round(4*request.GetSnapshot().GetJobs()[i].GetEtaError()) / 4
+		if i%2 == 0 {
+			want = max(want, 0.1)
+		}
+		if of.etaError != want {
+			t.Fatalf("job %d has the error %v; want %v", i, of.etaError, want)
+		}
+	}
+}

@@ -44,8 +44,9 @@ type admission struct {
 
 // admit returns the jobs of a snapshot, whose groups p has, that are admitted, in the order
 // of the snapshot.
-func (p *Problem) admit(s *Snapshot, who Admission) []admission {
-	m := &minimums{s: s, p: p, room: p.room(s), holds: make([]int, len(s.Jobs))}
+func (p *Problem) admit(s *Snapshot, o *Options) []admission {
+	m := &minimums{s: s, p: p, room: p.room(s), lifts: o.Spec().LiftsETAs, holds: make([]int, len(s.Jobs))}
+	who := o.Admission
 	switch who {
 	case AdmissionPreemptive:
 	case AdmissionStartFirst:
@@ -73,6 +74,7 @@ type minimums struct {
 	s      *Snapshot
 	p      *Problem // has the groups
 	room   *Room
+	lifts  bool  // The work done may lift what a job has left.
 	holds  []int // the option of each job, 0 for none
 	places []place
 }
@@ -157,7 +159,7 @@ func (m *minimums) startNew() {
 		if option == 0 {
 			return
 		}
-		if displaceable.leave(m, m.left(i, option)) >= needs.smallest {
+		if displaceable.leave(m, m.left(i, option)) >= OptionNodes(option) {
 			m.room.Take(needs.group, option)
 			m.holds[i] = option
 		}
@@ -194,7 +196,11 @@ func (m *minimums) left(i, option int) float64 {
 		on, _ := newOnNodes(m.places, nil)
 		rho = on.rho
 	}
-	return (m.s.Demand(i) + job.RestartTime.Seconds()*m.s.Speed(i, option)) / rho / job.WeightOrDefault()
+	demand := m.s.Demand(i)
+	if m.lifts {
+		demand, _ = m.s.progressDemand(i)
+	}
+	return (demand + job.RestartTime.Seconds()*m.s.Speed(i, option)) / rho / job.WeightOrDefault()
 }
 
 // displaceable are the running jobs that hold no minimum yet, by what they have left.

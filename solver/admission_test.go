@@ -207,6 +207,39 @@ func TestStartFirst(t *testing.T) {
 	}
 }
 
+// TestStartFirstWithoutETA: to the objective of progress, a job whose ETA has run out has a quarter of the
+// work done left, and does not keep others from starting.
+func TestStartFirstWithoutETA(t *testing.T) {
+	old, young := solver.NewJob("old", time.Minute), solver.NewJob("young", time.Hour)
+	old.CurrentNodes, old.TrainingTime, old.WorkDone = 1, 10*time.Hour, 10*time.Hour
+	s := &solver.Snapshot{TotalNodes: 1, Horizon: solver.DefaultHorizon(), Jobs: []solver.Job{old, young}}
+	for objective, starts := range map[solver.Objective]bool{solver.ObjectiveProgress: true, solver.ObjectiveTotalTime: false} {
+		p := solver.NewProblemFor(s, solver.Options{Objective: objective, Admission: solver.AdmissionStartFirst}.WithDefaults())
+		if got := p.Jobs[1].Sizes[0] > 0; got != starts {
+			t.Errorf("%s: the new job has to start: %v; want %v", objective, got, starts)
+		}
+	}
+}
+
+// TestStartFirstOnTypes: what a new job needs is the smallest size of the type that it starts on.
+func TestStartFirstOnTypes(t *testing.T) {
+	runs := func(id, on string) solver.Job {
+		j := solver.NewJob(id, 10*time.Minute)
+		j.MinNodes, j.CurrentNodes, j.CurrentNodeType, j.TrainingTime = 4, 4, on, time.Second
+		return j
+	}
+	starts := solver.NewJob("new", time.Hour)
+	starts.Speeds = []solver.TypeSpeed{{NodeType: "x", AllowedNodes: []int{4}}, {NodeType: "y", AllowedNodes: []int{1}}}
+	s := (&solver.Snapshot{
+		NodeTypes: []solver.NodeType{{ID: "x", Nodes: 4}, {ID: "y", Nodes: 6}}, Horizon: solver.DefaultHorizon(),
+		Jobs: []solver.Job{runs("a", "x"), runs("b", "y"), starts},
+	}).WithDefaults()
+	p := solver.NewProblemFor(s, solver.Options{Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionStartFirst}.WithDefaults())
+	if got := p.Jobs[2].Sizes; got[0] == 0 {
+		t.Errorf("the new job has the options %v; want to start beside the others", got)
+	}
+}
+
 // TestNeverFittingBlocksNoJob holds for every admission.
 func TestNeverFittingBlocksNoJob(t *testing.T) {
 	for _, current := range []int{0, 16} {

@@ -87,7 +87,7 @@ func NewProblemFor(s *Snapshot, o Options) *Problem {
 	}
 	p.Capacity, p.Steps = slices.Repeat([]int{s.TotalNodes}, horizon.Steps), horizon.Steps
 	p.TypeNodes = s.typeNodes()
-	admitted := p.admit(s, o.Admission)
+	admitted := p.admit(s, &o)
 	p.Jobs = make([]AdmittedJob, len(admitted))
 	var places []place
 	var options, sizes []int

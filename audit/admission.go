@@ -35,11 +35,11 @@ func (s *snapshot) admit() ([]standing, error) {
 		r.give(func(j *job) bool { return j.loads }, running)
 		r.rank()
 		r.give(func(j *job) bool { return !j.trained }, starting)
-	case elastallocv1.Admission_ADMISSION_OPTIMIZED:
-		r.give(runs, running)
-		mayWait = queues
 	default: // Where a running job loses its nodes, no queued one is let in.
-		if r.give(runs, running) {
+		switch all := r.give(runs, running); {
+		case all && s.admission == elastallocv1.Admission_ADMISSION_OPTIMIZED:
+			mayWait = func(j *job) bool { return queues(j) && !r.shut(j) }
+		case all:
 			r.give(queues, queueing)
 		}
 	}
@@ -81,6 +81,14 @@ const (
 	starting
 )
 
+// shut reports whether a job queues behind one that waits for the limit of a group.
+func (r *room) shut(j *job) (shut bool) {
+	for g := range r.above(j.group) {
+		shut = shut || r.closed[g]
+	}
+	return shut
+}
+
 // place returns where there is room for the smallest size of a job: on nodes of the type it
 // holds, else of the one with most idle ones; nil where there is none.
 func (r *room) place(j *job, nodes []int) (best *kind) {
@@ -107,14 +115,13 @@ func (r *room) give(some func(j *job) bool, whose turn) (all bool) {
 		if j.held || !some(j) || r.place(j, r.nodes) == nil {
 			continue
 		}
-		need, left, limit, behind := j.kinds[0].sizes[0], noLimit, noLimit, false // With groups there is one kind.
+		need, left, limit := j.kinds[0].sizes[0], noLimit, noLimit // With groups there is one kind.
 		for g := range r.above(j.group) {
 			left, limit = min(left, r.left[g]), min(limit, r.groups[g].limit)
-			behind = behind || r.closed[g]
 		}
 		on := r.place(j, r.idle)
 		switch {
-		case need > limit || behind && whose == queueing:
+		case need > limit || whose == queueing && r.shut(j):
 		case need > left:
 			for g := range r.above(j.group) {
 				r.closed[g] = r.closed[g] || r.left[g] < need

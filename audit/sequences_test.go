@@ -148,12 +148,19 @@ func TestStandings(t *testing.T) {
 		"a running job without room, in the queue's turn": {`"options": {"admission": "ADMISSION_FIFO"}, "snapshot": {"totalNodes": 3, "jobs": [
 			{"id": "q", "remainingEta": "1s"}, {"id": "a", "remainingEta": "1s", "currentNodes": 2, "minNodes": 2}, {"id": "b", "remainingEta": "1s", "currentNodes": 2, "minNodes": 2},
 			{"id": "c", "remainingEta": "1s", "currentNodes": 1}]}`, "-+-+"},
+		"a running job without room, of those that may wait": {`"options": {"admission": "ADMISSION_OPTIMIZED"}, "snapshot": {"totalNodes": 3, "jobs": [
+			{"id": "q", "remainingEta": "1s"}, {"id": "a", "remainingEta": "1s", "currentNodes": 2, "minNodes": 2}, {"id": "b", "remainingEta": "1s", "currentNodes": 2, "minNodes": 2},
+			{"id": "c", "remainingEta": "1s", "currentNodes": 1}]}`, "-+-+"},
 		"a running job that never fits": {`"options": {"admission": "ADMISSION_OPTIMIZED"}, "snapshot": {"totalNodes": 3, "jobs": [
 			{"id": "q", "remainingEta": "1s"}, {"id": "a", "remainingEta": "1s", "currentNodes": 4, "minNodes": 4}, {"id": "c", "remainingEta": "1s", "currentNodes": 1}]}`, "o-+"},
 		"a running job without room in a group, FIFO": {`"options": {"admission": "ADMISSION_FIFO", "objective": "OBJECTIVE_TOTAL_TIME"}, "snapshot": {"totalNodes": 9,
 			"groups": [{"id": "g", "limit": 3}, {"id": "h"}], "jobs": [
 			{"id": "a", "groupId": "g", "remainingEta": "1s", "currentNodes": 2, "minNodes": 2}, {"id": "b", "groupId": "g", "remainingEta": "1s", "currentNodes": 2, "minNodes": 2},
 			{"id": "c", "groupId": "g", "remainingEta": "1s", "currentNodes": 1}, {"id": "p", "groupId": "g", "remainingEta": "1s"}, {"id": "q", "groupId": "h", "remainingEta": "1s"}]}`, "+-+-+"},
+		"a running job without room in a group, OPTIMIZED": {`"options": {"admission": "ADMISSION_OPTIMIZED", "objective": "OBJECTIVE_TOTAL_TIME"}, "snapshot": {"totalNodes": 9,
+			"groups": [{"id": "g", "limit": 3}, {"id": "h"}], "jobs": [
+			{"id": "a", "groupId": "g", "remainingEta": "1s", "currentNodes": 2, "minNodes": 2}, {"id": "b", "groupId": "g", "remainingEta": "1s", "currentNodes": 2, "minNodes": 2},
+			{"id": "c", "groupId": "g", "remainingEta": "1s", "currentNodes": 1}, {"id": "p", "groupId": "g", "remainingEta": "1s"}, {"id": "q", "groupId": "h", "remainingEta": "1s"}]}`, "+-+-o"},
 	} {
 		standings, err := parse(t, "{"+test.text+"}").admit()
 		got := ""

@@ -46,14 +46,14 @@ type admission struct {
 // of the snapshot.
 func (p *Problem) admit(s *Snapshot, o *Options) []admission {
 	m := &minimums{s: s, p: p, room: p.room(s), lifts: o.Spec().LiftsETAs, holds: make([]int, len(s.Jobs))}
-	who := o.Admission
+	who, queue := o.Admission, false
 	switch who {
 	case AdmissionPreemptive:
 	case AdmissionStartFirst:
 		m.keepLoading()
 		m.startNew()
 	case AdmissionFIFO, AdmissionOptimized:
-		if m.keepRunning() && who == AdmissionFIFO {
+		if queue = m.keepRunning(); queue && who == AdmissionFIFO {
 			m.startQueue()
 		}
 	}
@@ -61,7 +61,7 @@ func (p *Problem) admit(s *Snapshot, o *Options) []admission {
 	list := make([]admission, 0, len(s.Jobs))
 	for i := range s.Jobs {
 		mayWait := who == AdmissionPreemptive || who == AdmissionStartFirst ||
-			who == AdmissionOptimized && s.Jobs[i].Queued()
+			who == AdmissionOptimized && queue && s.Jobs[i].Queued() && !m.room.Closed(p.group(i))
 		if m.holds[i] > 0 || mayWait {
 			list = append(list, admission{index: i, mayWait: m.holds[i] == 0, holds: m.holds[i]})
 		}

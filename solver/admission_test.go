@@ -57,7 +57,7 @@ func TestAdmission(t *testing.T) {
 		{
 			name:     "shrunken pool: running jobs that fit stay and no queued job passes those that go",
 			snapshot: holding(5, []int{2, 0, 4, 1}, []int{2, 1, 4, 1}),
-			fifo:     smallest{0: 2, 3: 1}, optimized: smallest{0: 2, 1: 0, 3: 1}, preempted: smallest{0: 0, 1: 0, 2: 0, 3: 0},
+			fifo:     smallest{0: 2, 3: 1}, optimized: smallest{0: 2, 3: 1}, preempted: smallest{0: 0, 1: 0, 2: 0, 3: 0},
 		},
 		{
 			name:     "a minimum that is not a legal size counts as the next one",

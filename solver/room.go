@@ -121,14 +121,22 @@ func (r *Room) CloseFor(group, nodes int) {
 	}
 }
 
-// Limited reports whether the limit of a group keeps a job of this smallest size from
-// starting, or one before it that it has kept: it then keeps those of that group behind it,
-// but for a job that never fits.
-func (r *Room) Limited(group, smallest int) bool {
+// Closed reports whether CloseFor has closed a group, or one that it is part of.
+func (r *Room) Closed(group int) bool {
 	for g := r.first(group); g >= 0; g = r.groups[g].Parent {
 		if r.closed[g] {
 			return true
 		}
+	}
+	return false
+}
+
+// Limited reports whether the limit of a group keeps a job of this smallest size from
+// starting, or one before it that it has kept: it then keeps those of that group behind it,
+// but for a job that never fits.
+func (r *Room) Limited(group, smallest int) bool {
+	if r.Closed(group) {
+		return true
 	}
 	if r.Within(group) >= smallest {
 		return false

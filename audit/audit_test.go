@@ -231,10 +231,13 @@ func TestKnowsAllFields(t *testing.T) {
 
 // TestETAErrors audits what hangs on the ETA errors of many jobs: up to 1,000 each counts as
 // it is, of more in quarters where there are more than 24 different ones. Jobs of one error
-// are more than the solver sums term by term.
+// are more than the solver sums term by term. Every so many have a restart, so that their errors are
+// 0.1 at least.
 func TestETAErrors(t *testing.T) {
 	t.Parallel()
-	for _, test := range []struct{ jobs, different int }{{300, 1}, {1000, 25}, {1001, 24}, {1001, 25}} {
+	for _, test := range []struct{ jobs, different, restarts int }{
+		{300, 1, 2}, {1000, 25, 3000}, {1000, 25, 2}, {1001, 24, 3000}, {1001, 25, 3000}, {1001, 25, 2}, {1001, 25, 1}, {1001, 26, 1},
+	} {
 		d := newDrawer(uint64(test.jobs + test.different))
 		request := &elastallocv1.AllocateRequest{
 			Snapshot: &elastallocv1.Snapshot{TotalNodes: 500},
@@ -244,6 +247,9 @@ func TestETAErrors(t *testing.T) {
 			request.Snapshot.Jobs = append(request.Snapshot.Jobs, &elastallocv1.Job{
 				Id: fmt.Sprint(i), RemainingEta: d.span(10, 1e5), Weight: new(1 + d.Float64()), EtaError: new(float64(1+i%test.different) * 0.05),
 			})
+			if i%test.restarts == 0 {
+				request.Snapshot.Jobs[i].RestartTime = d.span(10, 1000)
+			}
 		}
 		response := decide(t, request)
 		if got := audit.Check(t.Context(), request, response, audit.Options{}); got.Verdict != audit.Confirmed {

@@ -123,8 +123,8 @@ func TestStandings(t *testing.T) {
 			{"id": "a", "remainingEta": "7200s", "weight": 0, "trainingTime": "1s", "currentNodes": 1}, {"id": "b", "remainingEta": "1s", "weight": 0}]}`, "oo"},
 		"beside its restart": {startFirst + `, "snapshot": {"totalNodes": 4, "jobs": [
 			{"id": "a", "remainingEta": "3600s", "trainingTime": "1s", "currentNodes": 1},
-			{"id": "b", "remainingEta": "1600s", "restartTime": "780s", "allowedNodes": [4]},
-			{"id": "c", "remainingEta": "1600s", "restartTime": "785s", "allowedNodes": [4]}]}`, "o+o"},
+			{"id": "b", "remainingEta": "1600s", "restartTime": "785s", "allowedNodes": [4]},
+			{"id": "c", "remainingEta": "1600s", "restartTime": "780s", "allowedNodes": [4]}]}`, "oo+"},
 		"jobs that limits have no room for, and room of the pool": {startFirst + `, "snapshot": {"totalNodes": 4, "groups": [{"id": "g", "limit": 2}, {"id": "h"}], "jobs": [
 			{"id": "a", "groupId": "g", "remainingEta": "1800s", "trainingTime": "1s", "currentNodes": 2, "minNodes": 2},
 			{"id": "b", "groupId": "g", "remainingEta": "3600s", "minNodes": 2}, {"id": "c", "groupId": "g", "remainingEta": "3600s", "minNodes": 1},
@@ -135,10 +135,13 @@ func TestStandings(t *testing.T) {
 			{"id": "c", "remainingEta": "3600s", "minNodes": 2, "speeds": [{"nodeType": "x"}, {"nodeType": "y"}]},
 			{"id": "d", "remainingEta": "3600s", "speeds": [{"nodeType": "x"}, {"nodeType": "y"}]},
 			{"id": "e", "remainingEta": "3600s", "speeds": [{"nodeType": "z"}]}]}`, "oo+oo"},
+		"room on another type": {startFirst + `, "snapshot": {"nodeTypes": [{"id": "x", "nodes": 1}, {"id": "y", "nodes": 2}], "jobs": [
+			{"id": "a", "remainingEta": "60s", "trainingTime": "1s", "currentNodes": 2, "currentNodeType": "y", "minNodes": 2, "maxNodes": 2},
+			{"id": "b", "remainingEta": "3600s"}]}`, "o+"},
 		"what is left on a mean node": {startFirst + `, "snapshot": {"nodeTypes": [{"id": "x", "nodes": 1}, {"id": "y", "nodes": 1}], "jobs": [
 			{"id": "a", "remainingEta": "3600s", "trainingTime": "1s", "currentNodes": 1, "currentNodeType": "x", "speeds": [{"nodeType": "x", "factor": 3}, {"nodeType": "y", "factor": 1}]},
-			{"id": "b", "remainingEta": "1700s", "minNodes": 1, "speeds": [{"nodeType": "x", "factor": 1}]},
-			{"id": "c", "remainingEta": "1900s", "minNodes": 1, "speeds": [{"nodeType": "x", "factor": 1}]}]}`, "o+o"},
+			{"id": "b", "remainingEta": "1900s", "speeds": [{"nodeType": "x", "factor": 1}]},
+			{"id": "c", "remainingEta": "1700s", "speeds": [{"nodeType": "x", "factor": 1}]}]}`, "oo+"},
 		"the smallest size of the type that the new job would start on": {startFirst + `, "snapshot": {"nodeTypes": [{"id": "x", "nodes": 4}, {"id": "y", "nodes": 6}], "jobs": [
 			{"id": "a", "remainingEta": "600s", "trainingTime": "1s", "currentNodes": 4, "currentNodeType": "x", "minNodes": 4, "maxNodes": 4},
 			{"id": "b", "remainingEta": "600s", "trainingTime": "1s", "currentNodes": 6, "currentNodeType": "y", "allowedNodes": [4, 6]},

@@ -59,8 +59,8 @@ type simulation struct {
 	// nodes is the size of the pool now, and resized are the changes to come.
 	nodes   int
 	resized []NodesAt
-	// servedAt is the last second in which a job made progress.
-	servedAt time.Duration
+	// stalledSince is the last second in which a job made progress or was submitted.
+	stalledSince time.Duration
 	// estimator knows the jobs that have ended.
 	estimator eta.Estimator
 }
@@ -145,7 +145,7 @@ func (s *simulation) nextEvent() time.Duration {
 func (s *simulation) trainUntil(at time.Duration) {
 	for _, i := range s.active {
 		if s.jobs[i].train(at - s.now) {
-			s.servedAt = at
+			s.stalledSince = at
 		}
 		if s.jobs[i].growsAt == at {
 			s.jobs[i].grown()
@@ -180,6 +180,7 @@ func (s *simulation) submitJobs() bool {
 		s.active = append(s.active, s.arriving)
 		s.jobs[s.arriving].arrive(s.now)
 		s.arriving++
+		s.stalledSince = s.now
 	}
 	return s.arriving > before
 }
@@ -219,7 +220,7 @@ func (s *simulation) scalingMoment(ctx context.Context) error {
 	if s.policy.EveryEvent {
 		s.fillAt = never
 	}
-	if stalled := s.now - s.servedAt; s.arriving == len(s.jobs) && stalled > mostStalledMoments*s.config.Frequency {
+	if stalled := s.now - s.stalledSince; s.arriving == len(s.jobs) && (stalled-1)/s.config.Frequency >= mostStalledMoments {
 		return fmt.Errorf("%w for %v under the decisions of the policy", ErrStalled, stalled)
 	}
 	return nil

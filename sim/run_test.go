@@ -373,6 +373,18 @@ func TestRunFails(t *testing.T) {
 	}
 }
 
+// TestRunAfterAnIdleSpan checks that a job which restarts after a long time without jobs does not
+// count as stalled.
+func TestRunAfterAnIdleSpan(t *testing.T) {
+	config := DefaultConfig(4)
+	config.ScalingDelay, config.RestartTime = 0, 10*time.Minute
+	const late = 10 * 24 * time.Hour
+	result := run(t, policy(t, "fifo"), config, job("a", 0, time.Minute), job("b", late, time.Hour))
+	if got, want := result.Jobs[1].End, late+70*time.Minute; got != want {
+		t.Errorf("b ends after %v; want %v", got, want)
+	}
+}
+
 func TestRunRefusesBadConfigs(t *testing.T) {
 	for want, change := range map[string]func(*Config){
 		"nodes: is 0":            func(c *Config) { c.Nodes = 0 },

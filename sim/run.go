@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/elastalloc/elastalloc/client/eta"
+	"github.com/elastalloc/elastalloc/internal/format"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -221,9 +224,37 @@ func (s *simulation) scalingMoment(ctx context.Context) error {
 		s.fillAt = never
 	}
 	if stalled := s.now - s.stalledSince; s.arriving == len(s.jobs) && (stalled-1)/s.config.Frequency >= mostStalledMoments {
-		return fmt.Errorf("%w for %v under the decisions of the policy", ErrStalled, stalled)
+		return fmt.Errorf("%w for %v under the decisions of the policy%s", ErrStalled, stalled, s.swapping())
 	}
 	return nil
+}
+
+// swapping names the jobs whose nodes changed more than once since no job makes progress; "" if there
+// are none.
+func (s *simulation) swapping() string {
+	const named = 3
+	var ids []string
+	for _, i := range s.active {
+		changes := 0
+		for _, held := range s.jobs[i].held {
+			if held.At > s.stalledSince {
+				changes++
+			}
+		}
+		if changes > 1 {
+			ids = append(ids, strconv.Quote(s.jobs[i].ID))
+		}
+	}
+	if len(ids) > named {
+		ids = append(ids[:named], format.Count(len(ids)-named, "other"))
+	}
+	if len(ids) == 0 {
+		return ""
+	}
+	if last := len(ids) - 1; last > 0 {
+		ids = []string{strings.Join(ids[:last], ", "), ids[last]}
+	}
+	return ", which keeps resizing " + strings.Join(ids, " and ")
 }
 
 // ErrStalled means that a run would not end, since its policy lets no job make progress.

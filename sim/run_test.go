@@ -373,6 +373,45 @@ func TestRunFails(t *testing.T) {
 	}
 }
 
+// TestRunNamesJobsThatSwap checks that a run which stalls names the jobs whose nodes change again
+// and again, and no other.
+func TestRunNamesJobsThatSwap(t *testing.T) {
+	for name, test := range map[string]struct {
+		swap int // the jobs that take turns on the only node, 0 for none
+		want string
+	}{
+		"two":  {2, `no job has made progress for 83h25m0s under the decisions of the policy, which keeps resizing "a" and "b"`},
+		"five": {5, `which keeps resizing "a", "b", "c" and 2 others`},
+		"none": {0, `no job has made progress for 83h25m0s under the decisions of the policy`},
+	} {
+		turn := 0
+		policy := give(func(jobs int) []int {
+			nodes := make([]int, jobs)
+			if test.swap > 0 {
+				nodes[turn%test.swap] = 1
+			}
+			turn++
+			return nodes
+		})
+		config := DefaultConfig(1)
+		config.ScalingDelay, config.RestartTime = 0, config.Frequency
+		w := Workload{Name: "w"}
+		for _, id := range []string{"a", "b", "c", "d", "e", "waits"} {
+			w.Jobs = append(w.Jobs, job(id, 0, time.Hour))
+		}
+		_, err := Run(t.Context(), w, policy, config, allocatorFunc(func(s *solver.Snapshot) (solver.Decision, error) {
+			nodes := make([]int, len(s.Jobs))
+			for i := range s.Jobs {
+				nodes[i] = s.Jobs[i].CurrentNodes
+			}
+			return solver.DecideNow(s, nodes), nil
+		}))
+		if err == nil || !strings.HasSuffix(err.Error(), test.want) {
+			t.Errorf("%s: the error is %v; want one that ends with %q", name, err, test.want)
+		}
+	}
+}
+
 // TestRunAfterAnIdleSpan checks that a job which restarts after a long time without jobs does not
 // count as stalled.
 func TestRunAfterAnIdleSpan(t *testing.T) {

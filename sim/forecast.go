@@ -17,6 +17,9 @@ type Future struct {
 	Decisions int
 	// Cut says that the context, or MaxDecisions, ended the simulation.
 	Cut bool
+	// Stalled reports whether the simulation stopped because no job made progress any more,
+	// although one of the snapshot's that has not ended fits the pool.
+	Stalled bool
 }
 
 // MaxDecisions is after how many decisions a forecast is cut: those of almost two years at one
@@ -57,9 +60,10 @@ const MaxSubmissions = 10_000
 // that holds nodes now trains on all of them. Where there are node types, ETAs are on one
 // reference node. Of a job with an ETA error the allocator is told the estimate of client/eta.
 //
-// The simulation ends with the last job of the snapshot, at the given time, or where no more of
-// its jobs will train. It is cut when ctx ends, the allocator runs out of time or there were too
-// many decisions, and returns what it has simulated by then.
+// The simulation ends with the last job of the snapshot, at the given time, or when the jobs that
+// are left hold no nodes and never fit the pool. It stops if it stalls, as Run does. It is cut when
+// ctx ends, the allocator runs out of time or there were too many decisions, and returns what it has
+// simulated by then.
 func Forecast(
 	ctx context.Context, s *solver.Snapshot, ahead Ahead, policy Policy, frequency, until time.Duration, allocator Allocator,
 ) (Future, error) {
@@ -79,6 +83,9 @@ func Forecast(
 	future := Future{Jobs: make([]JobFuture, len(s.Jobs)), Decisions: sim.decided}
 	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrTooManyDecisions) || errors.Is(err, errTooManySubmissions) {
 		future.Cut, err = true, nil
+	}
+	if errors.Is(err, ErrStalled) {
+		future.Stalled, err = true, nil
 	}
 	for i := range s.Jobs {
 		job := &sim.jobs[i]
@@ -170,9 +177,7 @@ func (s *simulation) forecast(ctx context.Context, from *solver.Snapshot, next f
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := s.step(ctx); errors.Is(err, ErrStalled) {
-			return nil
-		} else if err != nil {
+		if err := s.step(ctx); err != nil {
 			return err
 		}
 	}

@@ -87,9 +87,12 @@ type Forecast struct {
 	MeanTotal, MeanQueue time.Duration
 	// Decisions is the number of those of all samples, the filling of idle nodes apart.
 	Decisions int64
-	// Complete says that all samples came to their end. If not, time was up, and this is of
-	// those that did or, where none did, of the first one up to then.
+	// Complete reports whether all samples came to their end. If time was up before, the forecast
+	// is that of the samples that did or, if none did, of the first one up to then.
 	Complete bool
+	// Stalled reports whether a sample stopped because no job made progress any more, although a
+	// job that has not ended fits the pool. Complete is then false; the sample counts.
+	Stalled bool
 	// Contradiction, where it is not empty, is that of a decision on the way, as in Report.
 	Contradiction string
 }

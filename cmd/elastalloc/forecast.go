@@ -152,11 +152,16 @@ func forecastText(response *elastallocv1.ForecastResponse, screen cli.Screen) st
 	if response.GetIfNothingElse() {
 		text += "holds       if nothing else is submitted (see --arrivals-per-hour)\n"
 	}
-	if !response.GetComplete() {
+	if response.GetStalled() {
+		text += screen.Yellow.Paint("stalled     "+stalled) + "\n"
+	} else if !response.GetComplete() {
 		text += screen.Yellow.Paint("incomplete  the time budget or 200,000 decisions ended the simulation: --budget gives it more time, a longer --cadence takes fewer") + "\n"
 	}
 	return text
 }
+
+// stalled explains a forecast that stalled.
+const stalled = "no job made progress in 1,000 decisions in a row, so the simulation stopped: jobs without an end never complete under these options, or restart for longer than that"
 
 // means returns the mean times to the end and to the first nodes, where there are any.
 func means(f *elastallocv1.ForecastResponse) (total, queue string) {
@@ -210,6 +215,9 @@ func drawForecast(snapshot string, response *elastallocv1.ForecastResponse, page
 	if response.GetIfNothingElse() {
 		summary += "; if nothing else is submitted"
 	}
+	if response.GetStalled() {
+		summary += "; " + stalled
+	}
 	drawn := chart.Bars{Title: title + ": " + summary, Width: 880, Label: 220, Begin: "now", Span: g.span, Parts: 4}
 	for _, job := range g.jobs {
 		bar := chart.Bar{
@@ -233,8 +241,8 @@ func drawForecast(snapshot string, response *elastallocv1.ForecastResponse, page
 	var text strings.Builder
 	err = t.Execute(&text, struct {
 		Title, Summary string
-		Complete       bool
+		Cut            bool
 		SVG            template.HTML
-	}{title, summary, response.GetComplete(), template.HTML(drawn.SVG())}) //nolint:gosec // It escapes what it writes.
+	}{title, summary, !response.GetComplete() && !response.GetStalled(), template.HTML(drawn.SVG())}) //nolint:gosec // It escapes what it writes.
 	return text.String(), err
 }

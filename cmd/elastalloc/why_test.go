@@ -31,6 +31,29 @@ func TestForecastSaysThatItIsCut(t *testing.T) {
 		"incomplete  the time budget or 200,000 decisions ended", "mean        – to the end, – to")
 }
 
+// TestForecastSaysThatItStalls checks that a forecast in which no job makes progress says so in all
+// formats, in this process and at a server.
+func TestForecastSaysThatItStalls(t *testing.T) {
+	request := `{"snapshot": {"totalNodes": 2, "jobs": [{"id": "a", "remainingEta": "400s", "weight": 0}]},
+		"options": {"admission": "ADMISSION_PREEMPTIVE"}}`
+	server := " --budget=1m --server " + startServer(t).Addr
+	for flags, want := range map[string]string{
+		"":                  "stalled     no job made progress in 1,000 decisions in a row, so the simulation stopped",
+		server:              "stalled     no job made progress in 1,000 decisions in a row, so the simulation stopped",
+		" -o svg":           "; no job made progress in 1,000 decisions in a row, so the simulation stopped",
+		" -o html":          "; no job made progress in 1,000 decisions in a row, so the simulation stopped",
+		" -o json":          `"stalled":true`,
+		server + " -o json": `"stalled":true`,
+	} {
+		args := strings.Fields("forecast --every-event -f -" + flags)
+		stdout := strings.ReplaceAll(succeed(t, request, args...), `": `, `":`)
+		clitest.CheckContains(t, "stdout", stdout, want)
+		if strings.Contains(stdout, "budget") || strings.Contains(stdout, `"complete":true`) {
+			t.Errorf("%s:\n%s\nsays that it is complete, or that the budget ended it", args, stdout)
+		}
+	}
+}
+
 // TestForecastIsDrawn checks that the chart is well-formed, with every job, whatever its name.
 func TestForecastIsDrawn(t *testing.T) {
 	request := `{"snapshot": {"id": "<&>", "totalNodes": 2, "jobs": [

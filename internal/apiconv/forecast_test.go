@@ -39,6 +39,17 @@ func TestForecast(t *testing.T) {
 	}
 }
 
+// TestForecastStalls checks that a response says that no job makes progress any more.
+func TestForecastStalls(t *testing.T) {
+	t.Parallel()
+	got, err := forecast(t, `{
+		"snapshot": {"totalNodes": 2, "jobs": [{"id": "a", "remainingEta": "400s", "weight": 0}]},
+		"options": {"admission": "ADMISSION_PREEMPTIVE"}, "everyEvent": true}`)
+	if err != nil || !got.GetStalled() || got.GetComplete() {
+		t.Errorf("response %v, %v; want one that stalled", got, err)
+	}
+}
+
 // TestForecastBadFields checks that what the core cannot express is named beside what it
 // finds itself.
 func TestForecastBadFields(t *testing.T) {

@@ -95,7 +95,7 @@ func (p InProcess) Forecast(ctx context.Context, request *elastallocv1.ForecastR
 	}
 	response := &elastallocv1.ForecastResponse{
 		MeanTotal: durationpb.New(forecast.MeanTotal), MeanQueue: durationpb.New(forecast.MeanQueue),
-		Decisions: forecast.Decisions, Complete: forecast.Complete,
+		Decisions: forecast.Decisions, Complete: forecast.Complete, Stalled: forecast.Stalled,
 		IfNothingElse: request.GetArrivalsPerHour() == 0,
 	}
 	for i := range forecast.Jobs {

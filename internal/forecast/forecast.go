@@ -39,10 +39,12 @@ func Jobs(
 	if err != nil {
 		return solver.Forecast{}, err
 	}
-	forecast := solver.Forecast{Complete: complete, Jobs: make([]solver.JobForecast, len(s.Jobs))}
+	forecast := solver.Forecast{Jobs: make([]solver.JobForecast, len(s.Jobs))}
 	for _, future := range futures {
 		forecast.Decisions += int64(future.Decisions)
+		forecast.Stalled = forecast.Stalled || future.Stalled
 	}
+	forecast.Complete = complete && !forecast.Stalled
 	total, queue := mean{}, mean{}
 	for i := range s.Jobs {
 		forecast.Jobs[i].JobID = s.Jobs[i].ID
@@ -56,7 +58,7 @@ func Jobs(
 var errCut = errors.New("the simulation was cut")
 
 // simulate makes samples of the future of jobs, side by side where that is granted. It
-// returns the complete ones, in order, or else the first one as far as it came.
+// returns those that were not cut, in order, or else the first one as far as it came.
 func simulate(
 	ctx context.Context, lend solver.Lend, jobs, samples int, sample func(context.Context, int) (sim.Future, error),
 ) (futures []sim.Future, complete bool, err error) {

@@ -282,6 +282,29 @@ func TestForecast(t *testing.T) {
 	}
 }
 
+// TestForecastStalls checks that a forecast in which no job makes progress any more says so, of one
+// sample as of several, with what happened before. A job of weight 0 is worth no nodes to
+// PREEMPTIVE, and nothing fills the idle nodes if each event has its decision.
+func TestForecastStalls(t *testing.T) {
+	t.Parallel()
+	s := &solver.Snapshot{TotalNodes: 4, Jobs: []solver.Job{
+		{ID: "runs", RemainingETA: 10 * time.Minute, MaxNodes: 1}, {ID: "worthless", RemainingETA: time.Hour, Weight: new(0.0)},
+	}}
+	a := newAllocator(t, elastalloc.Options{})
+	options := solver.Options{Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionPreemptive}
+	for _, f := range []solver.ForecastOptions{{EveryEvent: true}, {EveryEvent: true, ETAError: 0.2, Samples: 3}} {
+		got, err := a.Forecast(t.Context(), s, options, f)
+		if err != nil || !got.Stalled || got.Complete || got.Jobs[0].End == nil || got.Jobs[1].Start != nil {
+			t.Errorf("%d samples: forecast %+v, %v; want one that stalls after the end of the first job", f.Samples, got, err)
+		}
+	}
+	// Up to then there is nothing to complain about.
+	got, err := a.Forecast(t.Context(), s, options, solver.ForecastOptions{EveryEvent: true, Until: 24 * time.Hour})
+	if err != nil || got.Stalled || !got.Complete {
+		t.Errorf("a day's forecast %+v, %v; want a complete one", got, err)
+	}
+}
+
 // TestForecastWithErrors checks that errors of ETAs widen the forecast around the same
 // middle, and that the seed alone decides what is drawn.
 func TestForecastWithErrors(t *testing.T) {

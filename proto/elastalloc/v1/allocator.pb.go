@@ -3559,12 +3559,17 @@ type ForecastResponse struct {
 	MeanQueue *durationpb.Duration `protobuf:"bytes,3,opt,name=mean_queue,json=meanQueue,proto3" json:"mean_queue,omitempty"`
 	// Decisions of all samples, those of FillIdle apart.
 	Decisions int64 `protobuf:"varint,4,opt,name=decisions,proto3" json:"decisions,omitempty"`
-	// Whether all samples came to their end. If the time budget ended the call, or a sample
-	// had 200,000 decisions, this is what was simulated: the samples that came to their end or,
-	// where none did, the first one up to then.
+	// Whether all samples came to their end: every job has ended, waits for ever because it never fits
+	// the pool, or has its times beyond `until`. If the time budget ended the call, or a sample had
+	// 200,000 decisions, the response contains the samples that came to their end or, if none did, the
+	// first one up to then. A sample that stalled did not come to its end.
 	Complete bool `protobuf:"varint,5,opt,name=complete,proto3" json:"complete,omitempty"`
 	// Whether this holds only if nothing else is submitted: arrivals_per_hour is 0.
 	IfNothingElse bool `protobuf:"varint,6,opt,name=if_nothing_else,json=ifNothingElse,proto3" json:"if_nothing_else,omitempty"`
+	// Whether a sample stopped because no job made progress in 1,000 decisions in a row, although a job
+	// that has not ended fits the pool. `complete` is then false. Jobs without an end never complete
+	// under these options, or restart for longer than 1,000 decisions. The sample counts in the medians.
+	Stalled       bool `protobuf:"varint,7,opt,name=stalled,proto3" json:"stalled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3637,6 +3642,13 @@ func (x *ForecastResponse) GetComplete() bool {
 func (x *ForecastResponse) GetIfNothingElse() bool {
 	if x != nil {
 		return x.IfNothingElse
+	}
+	return false
+}
+
+func (x *ForecastResponse) GetStalled() bool {
+	if x != nil {
+		return x.Stalled
 	}
 	return false
 }
@@ -4062,7 +4074,7 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\asamples\x18\x06 \x01(\x05R\asamples\x12\x12\n" +
 	"\x04seed\x18\a \x01(\x04R\x04seed\x12/\n" +
 	"\x05until\x18\b \x01(\v2\x19.google.protobuf.DurationR\x05until\x12*\n" +
-	"\x11arrivals_per_hour\x18\t \x01(\x01R\x0farrivalsPerHour\"\x98\x02\n" +
+	"\x11arrivals_per_hour\x18\t \x01(\x01R\x0farrivalsPerHour\"\xb2\x02\n" +
 	"\x10ForecastResponse\x12.\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x1a.elastalloc.v1.JobForecastR\x04jobs\x128\n" +
 	"\n" +
@@ -4071,7 +4083,8 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"mean_queue\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\tmeanQueue\x12\x1c\n" +
 	"\tdecisions\x18\x04 \x01(\x03R\tdecisions\x12\x1a\n" +
 	"\bcomplete\x18\x05 \x01(\bR\bcomplete\x12&\n" +
-	"\x0fif_nothing_else\x18\x06 \x01(\bR\rifNothingElse\"\x90\x03\n" +
+	"\x0fif_nothing_else\x18\x06 \x01(\bR\rifNothingElse\x12\x18\n" +
+	"\astalled\x18\a \x01(\bR\astalled\"\x90\x03\n" +
 	"\vJobForecast\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12/\n" +
 	"\x05start\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05start\x12+\n" +

@@ -76,6 +76,7 @@ func (r reporting) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Op
 	}
 	decided := decision
 	event.Decision, event.Report, event.Objective = &decided, &decided.Report, o.WithDefaults().Objective
+	event.Resizes = countResizes(s, &decided)
 	if !certificate {
 		decision.Report.Certificate = nil
 	}
@@ -122,7 +123,8 @@ func (r reporting) WhatIf(
 func (r reporting) FillIdle(ctx context.Context, s *solver.Snapshot) (solver.Decision, error) {
 	decision, err := r.Allocator.FillIdle(ctx, s)
 	if err == nil {
-		ingress.EventOf(ctx).Decision = &decision
+		event := ingress.EventOf(ctx)
+		event.Decision, event.Resizes = &decision, countResizes(s, &decision)
 	}
 	return decision, err
 }

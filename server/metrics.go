@@ -24,6 +24,7 @@ type metrics struct {
 	snapshotJobs  prometheus.Histogram
 	snapshotNodes prometheus.Histogram
 	changes       *prometheus.CounterVec
+	resizes       *prometheus.CounterVec
 	idleNodes     prometheus.Histogram
 	waitingJobs   prometheus.Histogram
 	warnings      *prometheus.CounterVec
@@ -59,6 +60,8 @@ func newMetrics(registry prometheus.Registerer, version string, backends []Backe
 		snapshotNodes: auto.NewHistogram(histogram("elastalloc_snapshot_nodes", "Nodes in the pools of the snapshots decided.", sizes)),
 		changes: counters(registry, "elastalloc_changes_total",
 			"Jobs in decisions, by what the decision means for them.", "change", apiconv.Names[elastallocv1.Change]()...),
+		resizes: counters(registry, "elastalloc_resizes_total",
+			"Running and paused jobs whose nodes a decision changes, by reason. First starts are not resizes.", "reason", resizeReasons()...),
 		idleNodes:   auto.NewHistogram(histogram("elastalloc_idle_nodes", "Nodes that a decision leaves idle.", fromNone)),
 		waitingJobs: auto.NewHistogram(histogram("elastalloc_waiting_jobs", "Jobs that a decision leaves without nodes.", fromNone)),
 		warnings: counters(registry, "elastalloc_warnings_total",
@@ -109,6 +112,9 @@ func (m *metrics) Observe(ctx context.Context, e *ingress.Event) {
 	m.snapshotJobs.Observe(float64(e.Jobs))
 	m.snapshotNodes.Observe(float64(e.Nodes))
 	m.observeOutcome(e.Decision)
+	for reason, count := range e.Resizes {
+		m.resizes.WithLabelValues(reason).Add(float64(count))
+	}
 	r := e.Report
 	if r == nil {
 		return

@@ -40,6 +40,7 @@ func TestMetrics(t *testing.T) {
 		`elastalloc_snapshot_jobs_count`:                                                                          "0",
 		`elastalloc_snapshot_nodes_count`:                                                                         "0",
 		`elastalloc_changes_total{change="scale-down"}`:                                                           "0",
+		`elastalloc_resizes_total{reason="lost-capacity"}`:                                                        "0",
 		`elastalloc_idle_nodes_count`:                                                                             "0",
 		`elastalloc_waiting_jobs_count`:                                                                           "0",
 		`elastalloc_warnings_total{code="load-shed-to-greedy"}`:                                                   "0",
@@ -150,6 +151,8 @@ func TestOutcomesAreCounted(t *testing.T) {
 		`elastalloc_changes_total{change="keep"}`:           "1",
 		`elastalloc_changes_total{change="wait"}`:           "3",
 		`elastalloc_changes_total{change="preempt"}`:        "0",
+		`elastalloc_resizes_total{reason="scale-down"}`:     "1",
+		`elastalloc_resizes_total{reason="resume"}`:         "0",
 		`elastalloc_idle_nodes_count`:                       "2",
 		`elastalloc_idle_nodes_sum`:                         "12",
 		`elastalloc_waiting_jobs_sum`:                       "3",
@@ -160,6 +163,45 @@ func TestOutcomesAreCounted(t *testing.T) {
 	} {
 		if got, _ := h.series(t, name); got != want {
 			t.Errorf("%s is %q; want %q", name, got, want)
+		}
+	}
+}
+
+// TestResizesAreCounted checks that decisions of Allocate and FillIdle count the jobs that they resize,
+// that a first start and a question count nothing, and that the counts are those of the changes.
+func TestResizesAreCounted(t *testing.T) {
+	t.Parallel()
+	h := startReal(t)
+	job := func(id string, current, min int32, trained time.Duration) *elastallocv1.Job {
+		return &elastallocv1.Job{
+			Id: id, RemainingEta: durationpb.New(time.Hour), CurrentNodes: current, MinNodes: &min, MaxNodes: &min, TrainingTime: durationpb.New(trained),
+		}
+	}
+	grown := &elastallocv1.Snapshot{TotalNodes: 8, Jobs: []*elastallocv1.Job{
+		job("keeps", 1, 1, time.Hour), job("grows", 1, 2, time.Hour), job("shrinks", 2, 1, time.Hour), job("resumes", 0, 1, time.Hour), job("starts", 0, 1, 0),
+	}}
+	shrunk := &elastallocv1.Snapshot{TotalNodes: 2, Jobs: []*elastallocv1.Job{job("stays", 2, 2, time.Hour), job("loses", 2, 2, time.Hour)}}
+	h.allocate(t, &elastallocv1.AllocateRequest{Snapshot: grown})
+	if _, err := h.client.Explain(t.Context(), &elastallocv1.ExplainRequest{Snapshot: grown}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.client.FillIdle(t.Context(), &elastallocv1.FillIdleRequest{Snapshot: shrunk}); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		`elastalloc_resizes_total{reason="scale-up"}`:      "1",
+		`elastalloc_resizes_total{reason="scale-down"}`:    "1",
+		`elastalloc_resizes_total{reason="resume"}`:        "1",
+		`elastalloc_resizes_total{reason="move"}`:          "0",
+		`elastalloc_resizes_total{reason="pause"}`:         "0",
+		`elastalloc_resizes_total{reason="lost-capacity"}`: "1",
+		`elastalloc_changes_total{change="scale-up"}`:      "1",
+		`elastalloc_changes_total{change="scale-down"}`:    "1",
+		`elastalloc_changes_total{change="start"}`:         "2",
+		`elastalloc_changes_total{change="preempt"}`:       "1",
+	} {
+		if got, _ := h.series(t, name); got != want {
+			t.Errorf("%s is %q; want %s", name, got, want)
 		}
 	}
 }

@@ -42,6 +42,7 @@ type Event struct {
 	// them any more, so that they alone may be kept.
 	Request, Response proto.Message
 	Decision          *solver.Decision // by FillIdle as well; nil if nothing was decided
+	Resizes           map[string]int   // of the decision, by reason
 	// Objective is what the decision maximised, and Report its report; nil where the rule of
 	// regular times filled idle nodes.
 	Objective solver.Objective

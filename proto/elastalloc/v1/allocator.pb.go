@@ -265,15 +265,20 @@ const (
 	// The default, ADMISSION_FIFO.
 	Admission_ADMISSION_UNSPECIFIED Admission = 0
 	// Running jobs first, then the queue in order, stopping at the first that
-	// does not fit.
+	// does not fit. If the pool is too small for the smallest sizes of the running jobs,
+	// one that does not fit beside those before it loses its nodes, those behind it that
+	// fit keep running, and no queued job is admitted.
 	Admission_ADMISSION_FIFO Admission = 1
-	// The optimiser may leave a queued job waiting.
+	// Running jobs as under ADMISSION_FIFO; the optimiser may leave a queued job waiting.
 	Admission_ADMISSION_OPTIMIZED Admission = 2
 	// The optimiser may leave a queued job waiting and take a running job to 0.
 	Admission_ADMISSION_PREEMPTIVE Admission = 3
-	// Jobs that never started (no current_nodes, no training_time) get at least their
-	// smallest legal size, in order until the first that no longer fits the whole pool
-	// beside those before it; the optimiser may take or leave every other job at 0.
+	// A job that is loading (current_nodes, but no training_time) keeps at least its
+	// smallest legal size, if there is room. Then jobs that never started (neither) get at
+	// least theirs, in order until the first that no longer fits the whole pool beside
+	// those before it. A job is passed over if its smallest size does not fit beside those
+	// of the running jobs with no more work left by weight than it has, its restart
+	// included. The optimiser may take or leave every other job at 0.
 	Admission_ADMISSION_START_FIRST Admission = 4
 )
 
@@ -1358,8 +1363,10 @@ type Job struct {
 	// Nodes held now, 0 = queued. May be a size that is not legal, and the sum
 	// over the jobs may exceed the pool (it shrank).
 	CurrentNodes int32 `protobuf:"varint,5,opt,name=current_nodes,json=currentNodes,proto3" json:"current_nodes,omitempty"`
-	// How long the job has trained so far; the greedy allocator ranks by it.
-	// Unset means 0.
+	// How long the job has trained so far, with or without the time that it spent
+	// loading. The greedy allocator ranks by it. A job with current_nodes above 0 and
+	// training_time 0 is loading, and ADMISSION_START_FIRST keeps it at its smallest size
+	// at least. Unset means 0.
 	TrainingTime *durationpb.Duration `protobuf:"bytes,6,opt,name=training_time,json=trainingTime,proto3" json:"training_time,omitempty"`
 	// Legal sizes in nodes, each at least 1, ascending and unique; only those
 	// within [min_nodes, max_nodes] are used, at most 32 of them. Empty means the
@@ -1376,8 +1383,10 @@ type Job struct {
 	RescaleDelay *durationpb.Duration `protobuf:"bytes,10,opt,name=rescale_delay,json=rescaleDelay,proto3" json:"rescale_delay,omitempty"`
 	// A job that holds nodes or has trained makes no progress for this long when its
 	// nodes change, up or down, or when it resumes: a restart from a checkpoint, as of
-	// torchrun and Ray Train. OBJECTIVE_PROGRESS counts it in the first step and caps
-	// it at the step. At least 0, not together with rescale_delay; unset means 0.
+	// torchrun and Ray Train. OBJECTIVE_PROGRESS counts it in the first step, at most a
+	// third of the step. OBJECTIVE_TOTAL_TIME charges it to the change, and to a pause
+	// for the restart that it will cause; a resume is charged total_time.rescale_price
+	// alone. At least 0, not together with rescale_delay; unset means 0.
 	RestartTime *durationpb.Duration `protobuf:"bytes,11,opt,name=restart_time,json=restartTime,proto3" json:"restart_time,omitempty"`
 	// Time without nodes since the job's submission, queueing and pauses together.
 	// OBJECTIVE_TOTAL_TIME ages by it. At least 0; unset means 0.
@@ -1392,8 +1401,9 @@ type Job struct {
 	GroupId string `protobuf:"bytes,14,opt,name=group_id,json=groupId,proto3" json:"group_id,omitempty"`
 	// How uncertain remaining_eta is: the standard deviation of ln(true / told), 0.7 for
 	// a factor of two. OBJECTIVE_TOTAL_TIME ranks jobs by remaining_eta, and those that
-	// may as well stand in another order share their ranks. 0 to 5, where 0 is exact; unset
-	// means total_time.eta_error.
+	// may as well stand in another order share their ranks. 0 to 5; unset means
+	// total_time.eta_error. If restart_time is above 0, at least 0.1 counts, so that jobs
+	// that are nearly equal do not preempt each other; 0 is exact only if changes are free.
 	EtaError *float64 `protobuf:"fixed64,15,opt,name=eta_error,json=etaError,proto3,oneof" json:"eta_error,omitempty"`
 	// Work done so far, as run time on exactly one node. OBJECTIVE_PROGRESS takes the
 	// remaining ETA to be at least a quarter of it, since one that has run out would hold
@@ -1962,13 +1972,13 @@ type TotalTimeOptions struct {
 	// expects none. 0 to 1e6; unset means 1.
 	Fairness *float64 `protobuf:"fixed64,1,opt,name=fairness,proto3,oneof" json:"fairness,omitempty"`
 	// Time without nodes after which a job counts twice. 0, which is off, or 1 s to
-	// 365 days; unset means 8 h.
+	// 365 days; unset means 8 h. At least 100 restart times of the job count.
 	Aging *durationpb.Duration `protobuf:"bytes,2,opt,name=aging,proto3" json:"aging,omitempty"`
 	// What a change of a job's nodes must save, in job-seconds of a job of mean weight.
 	// 0 to 365 days; unset means 75 s.
 	RescalePrice *durationpb.Duration `protobuf:"bytes,3,opt,name=rescale_price,json=rescalePrice,proto3" json:"rescale_price,omitempty"`
 	// Time that a change is paid back over, or what the job has left if that is less.
-	// 1 s to 365 days; unset means 900 s.
+	// 1 s to 365 days; unset means 900 s. At least 4 restart times of the job count.
 	Payback *durationpb.Duration `protobuf:"bytes,4,opt,name=payback,proto3" json:"payback,omitempty"`
 	// What taking all nodes from a running job costs, in rescale prices. 0 to 1e6;
 	// unset means 1.
@@ -1985,7 +1995,8 @@ type TotalTimeOptions struct {
 	// What each node that a group is short of its quota costs, in job-seconds per second.
 	// 0 to 1e6; unset means 0.3.
 	QuotaPrice *float64 `protobuf:"fixed64,7,opt,name=quota_price,json=quotaPrice,proto3,oneof" json:"quota_price,omitempty"`
-	// Job.eta_error of jobs that do not tell theirs. 0 to 5; unset means 0, which is exact.
+	// Job.eta_error of jobs that do not set it. 0 to 5; unset means 0. If a job's
+	// restart_time is above 0, at least 0.1 counts for it.
 	EtaError      *float64 `protobuf:"fixed64,9,opt,name=eta_error,json=etaError,proto3,oneof" json:"eta_error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -63,9 +63,10 @@ type AllocatorServiceClient interface {
 	// FillIdle applies the paper's rule for regular times, between two decisions:
 	// running jobs keep their nodes, and each queued job in order takes its largest
 	// legal size that the idle nodes allow, stopping at the first that does not fit
-	// now. A job whose smallest size exceeds the pool is passed over. Running jobs lose
-	// nodes only where the pool shrank below what they hold, or the limit of a group:
-	// those listed last lose theirs until the rest fits, and no job is started there.
+	// now. A job whose smallest size exceeds the pool is passed over. If the pool or the
+	// limit of a group is too small for the running jobs, those that still fit beside the
+	// running jobs before them keep their nodes, the others lose theirs, and no job is
+	// started in the pool or the group.
 	FillIdle(ctx context.Context, in *FillIdleRequest, opts ...grpc.CallOption) (*FillIdleResponse, error)
 	// Explain decides as Allocate does and says why each job got its size, what every
 	// other size would cost, and the smallest change that would give it more. All of it
@@ -169,9 +170,10 @@ type AllocatorServiceServer interface {
 	// FillIdle applies the paper's rule for regular times, between two decisions:
 	// running jobs keep their nodes, and each queued job in order takes its largest
 	// legal size that the idle nodes allow, stopping at the first that does not fit
-	// now. A job whose smallest size exceeds the pool is passed over. Running jobs lose
-	// nodes only where the pool shrank below what they hold, or the limit of a group:
-	// those listed last lose theirs until the rest fits, and no job is started there.
+	// now. A job whose smallest size exceeds the pool is passed over. If the pool or the
+	// limit of a group is too small for the running jobs, those that still fit beside the
+	// running jobs before them keep their nodes, the others lose theirs, and no job is
+	// started in the pool or the group.
 	FillIdle(context.Context, *FillIdleRequest) (*FillIdleResponse, error)
 	// Explain decides as Allocate does and says why each job got its size, what every
 	// other size would cost, and the smallest change that would give it more. All of it

@@ -84,9 +84,6 @@ func (l csvLine) job() (TraceJob, error) {
 		ID: strings.Clone(l.text(columnID)), User: strings.Clone(l.text(columnUser)), Group: strings.Clone(l.text(columnGroup)),
 		Application: strings.Clone(l.text(columnApplication)), NodeType: strings.Clone(l.text(columnNodeType)),
 	}
-	if job.ID == "" {
-		return job, fmt.Errorf("%s is empty", columnID)
-	}
 	var err error
 	if job.Submit, err = l.seconds(columnSubmit); err != nil {
 		return job, err
@@ -110,20 +107,13 @@ func (l csvLine) job() (TraceJob, error) {
 		if err != nil {
 			return job, err
 		}
-		if start < job.Submit {
-			return job, fmt.Errorf("%s is %v; want at least %s (%v)", columnStart, start.Seconds(), columnSubmit, job.Submit.Seconds())
-		}
 		job.Start = &start
 	}
 	if job.Shape, err = l.shape(); err != nil {
 		return job, err
 	}
-	// The demand, at most the duration times the nodes, must fit a time.Duration.
-	if most := time.Duration(math.MaxInt64 / max(solver.DefaultMaxNodes, job.MaxNodes)); job.Duration > most {
-		return job, fmt.Errorf("%s is %q; want at most %.0f where %s is %d",
-			columnDuration, l.text(columnDuration), most.Seconds(), columnMaxNodes, job.MaxNodes)
-	}
-	return job, nil
+	err = job.Validate()
+	return job, err
 }
 
 // shape reads the columns on how the job scales and how much it counts.
@@ -149,18 +139,36 @@ func optional[T any](l csvLine, name string, value *T, read func(name string) (T
 	return err
 }
 
-// seconds reads a column of seconds, rounded to whole nanoseconds.
-func (l csvLine) seconds(name string) (time.Duration, error) {
-	seconds, err := strconv.ParseFloat(l.text(name), 64)
+// ParseSeconds parses a number of seconds, at least 0 and at most some 292 years, as traces have
+// it. Decimals up to nanoseconds are exact; others are rounded.
+func ParseSeconds(text string) (time.Duration, error) {
+	const nanosecond = 9 // digits behind the point
+	whole, fraction, _ := strings.Cut(text, ".")
+	if strings.Trim(whole+fraction, "0123456789") == "" && len(fraction) <= nanosecond {
+		return time.ParseDuration(text + "s")
+	}
+	seconds, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return 0, err
+	}
 	// Written so that NaN, which compares false with everything, is refused too.
-	if err != nil || !(seconds >= 0 && seconds <= maxTraceTime.Seconds()) {
+	if !(seconds >= 0 && seconds < math.MaxInt64/float64(time.Second)) {
+		return 0, fmt.Errorf("%q is out of range", text)
+	}
+	return scale(time.Second, seconds), nil
+}
+
+// seconds reads a column of seconds.
+func (l csvLine) seconds(name string) (time.Duration, error) {
+	seconds, err := ParseSeconds(l.text(name))
+	if err != nil || seconds > maxTraceTime {
 		want := fmt.Sprintf("seconds, a number from 0 to %.0f", maxTraceTime.Seconds())
 		if name == columnSubmit || name == columnStart {
 			want += ", counted from the first submission: subtract its time from dates and Unix times"
 		}
 		return 0, fmt.Errorf("%s is %q; want %s", name, l.text(name), want)
 	}
-	return scale(time.Second, seconds), nil
+	return seconds, nil
 }
 
 func (l csvLine) count(name string) (int, error) {

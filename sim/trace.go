@@ -2,11 +2,14 @@ package sim
 
 import (
 	"encoding/csv"
+	"fmt"
 	"io"
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -44,6 +47,56 @@ type TraceJob struct {
 	Start *time.Duration
 	// Shape is how the job scales and how much it counts.
 	Shape
+}
+
+// Validate returns an error for a job that no trace may have: it names the column, the value and
+// what is valid.
+func (j *TraceJob) Validate() error {
+	if j.ID == "" {
+		return fmt.Errorf("%s is empty", columnID)
+	}
+	for _, name := range []struct{ column, value string }{
+		{columnID, j.ID}, {columnUser, j.User}, {columnGroup, j.Group}, {columnApplication, j.Application}, {columnNodeType, j.NodeType},
+	} {
+		if err := validateName(name.column, name.value); err != nil {
+			return err
+		}
+	}
+	for _, seconds := range []struct {
+		column string
+		value  time.Duration
+	}{{columnSubmit, j.Submit}, {columnDuration, j.Duration}, {columnWork, j.Work}} {
+		if seconds.value < 0 || seconds.value > maxTraceTime {
+			return fmt.Errorf("%s is %s; must be from 0 to %.0f", seconds.column, writtenSeconds(seconds.value), maxTraceTime.Seconds())
+		}
+	}
+	if j.GPUs < 1 || j.GPUs > math.MaxInt32 {
+		return fmt.Errorf("%s is %d; must be from 1 to %d", columnGPUs, j.GPUs, math.MaxInt32)
+	}
+	if j.Start != nil && (*j.Start < j.Submit || *j.Start > maxTraceTime) {
+		return fmt.Errorf("%s is %s; must be at least %s (%s) and at most %.0f",
+			columnStart, writtenSeconds(*j.Start), columnSubmit, writtenSeconds(j.Submit), maxTraceTime.Seconds())
+	}
+	// The demand, at most the duration times the nodes, must fit a time.Duration.
+	if most := time.Duration(math.MaxInt64 / max(solver.DefaultMaxNodes, j.MaxNodes)); j.Duration > most {
+		return fmt.Errorf("%s is %s; must be at most %.0f if %s is %d",
+			columnDuration, writtenSeconds(j.Duration), most.Seconds(), columnMaxNodes, j.MaxNodes)
+	}
+	return nil
+}
+
+// validateName returns an error for an id or a name that no request may have, or that would be
+// read otherwise than it was written.
+func validateName(column, name string) error {
+	switch {
+	case len(name) > solver.MaxIDBytes:
+		return fmt.Errorf("%s has %d bytes; must have at most %d", column, len(name), solver.MaxIDBytes)
+	case !utf8.ValidString(name):
+		return fmt.Errorf("%s is %q; must be valid UTF-8", column, name)
+	case strings.Contains(name, "\r\n"):
+		return fmt.Errorf("%s is %q; must not contain a carriage return before a line feed", column, name)
+	}
+	return nil
 }
 
 // Nodes returns the nodes the job asked for, on nodes of the given GPUs.
@@ -129,9 +182,34 @@ func (t Trace) Window(from, length time.Duration) Trace {
 	return window
 }
 
+// Validate returns an error for a trace that could not be read again.
+func (t Trace) Validate() error {
+	seen := make(map[string]bool, len(t))
+	for i := range t {
+		job := &t[i]
+		err := job.Validate()
+		switch {
+		case err != nil:
+		case seen[job.ID]:
+			err = fmt.Errorf("%s %q stands there twice", columnID, job.ID)
+		case i > 0 && job.Submit < t[i-1].Submit:
+			err = fmt.Errorf("%s is %s after %s; must be in the order of submission",
+				columnSubmit, writtenSeconds(job.Submit), writtenSeconds(t[i-1].Submit))
+		}
+		if err != nil {
+			return fmt.Errorf("job %d of the trace: %w", i+1, err)
+		}
+		seen[job.ID] = true
+	}
+	return nil
+}
+
 // Write writes a trace as ReadTrace reads it. Columns that may be missing are there if a
-// job has a value in them.
+// job has a value in them. A trace that is not valid is an error, and nothing is written.
 func (t Trace) Write(w io.Writer) error {
+	if err := t.Validate(); err != nil {
+		return err
+	}
 	columns := []struct {
 		name  string
 		value func(*TraceJob) string
@@ -184,8 +262,14 @@ func (t Trace) Write(w io.Writer) error {
 	return writer.Error()
 }
 
+// writtenSeconds returns seconds as ParseSeconds reads them, exactly.
 func writtenSeconds(d time.Duration) string {
-	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64)
+	sign := ""
+	if d < 0 {
+		sign, d = "-", -d
+	}
+	text := fmt.Sprintf("%s%d.%09d", sign, d/time.Second, d%time.Second)
+	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
 }
 
 // writtenNumber returns a number, nothing for the default.

@@ -4,8 +4,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 func TestReadTrace(t *testing.T) {
@@ -51,7 +54,7 @@ func TestReadTraceOptionalColumns(t *testing.T) {
 
 func TestReadTraceRefusesOptionalColumns(t *testing.T) {
 	for line, want := range map[string]string{
-		"4.9,,,,":        "start_s is 4.9; want at least submit_s (5)",
+		"4.9,,,,":        "start_s is 4.9; must be at least submit_s (5) and at most 576460752",
 		",0,,,":          `min_nodes is "0"`,
 		",,1.5,,":        `max_nodes is "1.5"`,
 		",32,,,":         "min_nodes is 32 and max_nodes is 16; want a range",
@@ -60,7 +63,7 @@ func TestReadTraceRefusesOptionalColumns(t *testing.T) {
 		",,,1.1,":        `doubling_efficiency is "1.1"`,
 		",,,,0":          `weight is "0"`,
 		",,,,NaN":        `weight is "NaN"`,
-		",,2000000000,,": `duration_s is "60"; want at most 5 where max_nodes is 2000000000`,
+		",,2000000000,,": "duration_s is 60; must be at most 5 if max_nodes is 2000000000",
 	} {
 		_, err := ReadTrace(strings.NewReader(
 			"job_id,submit_s,duration_s,gpus,start_s,min_nodes,max_nodes,doubling_efficiency,weight\na,5,60,8," + line + "\n"))
@@ -79,6 +82,10 @@ func TestReadTraceRefuses(t *testing.T) {
 		"a missing column":     {"job_id,submit_s,gpus\na,0,1\n", "line 1: column duration_s is missing"},
 		"a column twice":       {"job_id,submit_s,duration_s,gpus,gpus\n", "line 1: column gpus stands there twice"},
 		"an empty id":          {header + ",0,1,1\n", "line 2: job_id is empty"},
+		"an id too long":       {header + "a,0,1,1\n" + strings.Repeat("x", 257) + ",0,1,1\n", "line 3: job_id has 257 bytes; must have at most 256"},
+		"an id not in UTF-8":   {header + "a\xff,0,1,1\n", `line 2: job_id is "a\xff"; must be valid UTF-8`},
+		"a group too long":     {"job_id,submit_s,duration_s,gpus,group\na,0,1,1," + strings.Repeat("x", 257) + "\n", "line 2: group has 257 bytes"},
+		"a user not in UTF-8":  {"job_id,submit_s,duration_s,gpus,user\na,0,1,1,\xc3\n", `line 2: user is "\xc3"; must be valid UTF-8`},
 		"a duplicate id":       {header + "a,0,1,1\nb,0,1,1\na,0,1,1\n", `line 4: job_id "a" stands in line 2 already`},
 		"text for a number":    {header + "a,soon,1,1\n", `line 2: submit_s is "soon"`},
 		"a negative time":      {header + "a,-1,1,1\n", `line 2: submit_s is "-1"`},
@@ -170,6 +177,9 @@ func FuzzReadTrace(f *testing.F) {
 				t.Errorf("job %d has the id %q", i, job.ID)
 			}
 			seen[job.ID] = true
+			if len(job.ID) > solver.MaxIDBytes || !utf8.ValidString(job.ID) {
+				t.Errorf("job %d has the id %q", i, job.ID)
+			}
 			if job.GPUs < 1 || job.Duration < 0 || job.Submit < 0 {
 				t.Errorf("job %d is %+v", i, job)
 			}

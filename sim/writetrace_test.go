@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -17,10 +18,10 @@ func TestWriteTrace(t *testing.T) {
 		at := time.Duration(0)
 		ids := rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z",;\-0-9]{1,8}`), 1, 10, rapid.ID[string]).Draw(t, "ids")
 		for _, id := range ids {
-			at += time.Duration(rapid.Int64Range(0, 1e9).Draw(t, "pause")) * time.Millisecond
+			at += time.Duration(rapid.Int64Range(0, 1e16).Draw(t, "pause"))
 			job := TraceJob{
 				ID: id, Submit: at, GPUs: rapid.IntRange(1, 500).Draw(t, "gpus"),
-				Duration: time.Duration(rapid.Int64Range(0, 1e9).Draw(t, "duration")) * time.Millisecond,
+				Duration: time.Duration(rapid.Int64Range(0, 1e16).Draw(t, "duration")),
 				User:     rapid.SampledFrom([]string{"", "a user"}).Draw(t, "user"), Group: rapid.SampledFrom([]string{"", "g"}).Draw(t, "group"),
 			}
 			if rapid.Bool().Draw(t, "started") {
@@ -43,6 +44,51 @@ func TestWriteTrace(t *testing.T) {
 			t.Errorf("the trace that is read is another:\n%s\n%s", diff, written.String())
 		}
 	})
+}
+
+// TestWriteTraceRefuses checks that a trace that ReadTrace would refuse, or would read otherwise,
+// is not written.
+func TestWriteTraceRefuses(t *testing.T) {
+	valid := TraceJob{ID: "a", Submit: time.Second, GPUs: 1}
+	for want, change := range map[string]func(*TraceJob){
+		"job_id is empty": func(j *TraceJob) { j.ID = "" },
+		"job_id has 257 bytes; must have at most 256":                    func(j *TraceJob) { j.ID = strings.Repeat("x", 257) },
+		`user is "\xff"; must be valid UTF-8`:                            func(j *TraceJob) { j.User = "\xff" },
+		`group is "a\r\n"; must not contain a carriage return`:           func(j *TraceJob) { j.Group = "a\r\n" },
+		"submit_s is 576460752.303423489; must be from 0":                func(j *TraceJob) { j.Submit = maxTraceTime + 2 },
+		"duration_s is -0.5; must be from 0":                             func(j *TraceJob) { j.Duration = -time.Second / 2 },
+		"work_s is -1; must be from 0":                                   func(j *TraceJob) { j.Work = -time.Second },
+		"gpus is 0; must be from 1 to 2147483647":                        func(j *TraceJob) { j.GPUs = 0 },
+		"start_s is 0; must be at least submit_s (1)":                    func(j *TraceJob) { j.Start = new(time.Duration) },
+		"submit_s is 0 after 1; must be in the order":                    func(j *TraceJob) { j.Submit = 0 },
+		`job_id "first" stands there twice`:                              func(j *TraceJob) { j.ID = "first" },
+		"duration_s is 60; must be at most 4 if max_nodes is 2147483647": func(j *TraceJob) { j.Duration, j.MaxNodes = time.Minute, math.MaxInt32 },
+	} {
+		first, job := valid, valid
+		first.ID = "first"
+		change(&job)
+		var written strings.Builder
+		err := Trace{first, job}.Write(&written)
+		if err == nil || !strings.Contains(err.Error(), "job 2 of the trace: "+want) || written.Len() > 0 {
+			t.Errorf("the error is %v, and %q is written; want %q", err, written.String(), want)
+		}
+	}
+}
+
+func TestParseSeconds(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"0": 0, "1.5": 1500 * time.Millisecond, ".5": time.Second / 2, "1e3": 1000 * time.Second, "268435456.001": 268435456001 * time.Millisecond,
+		"19.4999999999999": 19500 * time.Millisecond, "576460752.303423487": maxTraceTime, "1777885200": 1777885200 * time.Second,
+	} {
+		if got, err := ParseSeconds(text); err != nil || got != want {
+			t.Errorf("ParseSeconds(%q) = %v, %v; want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", ".", "-1", "NaN", "Inf", "1e10", "99999999999", "1h3", "1 ", "1.2.3", "0x", "one"} {
+		if got, err := ParseSeconds(text); err == nil {
+			t.Errorf("ParseSeconds(%q) = %v; want an error", text, got)
+		}
+	}
 }
 
 func TestWindow(t *testing.T) {

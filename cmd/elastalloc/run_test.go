@@ -203,6 +203,33 @@ func TestEnvironment(t *testing.T) {
 }
 
 // TestSnapshot cuts a request and decides it, as a pipe of the two would.
+// TestUTF16 checks that requests and traces are read as PowerShell writes them.
+func TestUTF16(t *testing.T) {
+	dir := t.TempDir()
+	for _, bigEndian := range []bool{false, true} {
+		for file, args := range map[string][]string{
+			"testdata/no_jobs.json": {"allocate", "-o=json", "-f"}, "testdata/trace.csv": {"snapshot", "--nodes=4", "--at=1s", "--trace"},
+		} {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			copied := filepath.Join(dir, filepath.Base(file))
+			if err := os.WriteFile(copied, []byte(clitest.UTF16(string(text), bigEndian)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			want, got := succeed(t, "", append(args, file)...), succeed(t, "", append(args, copied)...)
+			if maskTimes(got) != maskTimes(want) {
+				t.Errorf("%s in UTF-16 is answered\n%s\nwant\n%s", file, got, want)
+			}
+		}
+	}
+	if _, stderr, status := runWith(t, nil, "{\x00}\x00", "allocate", "-f", "-"); status != cli.ExitBadInput ||
+		!strings.Contains(stderr, "the input has NUL bytes; must be text in UTF-8, or in UTF-16 with a byte order mark") {
+		t.Errorf("without a mark: exit status %d, %s", status, stderr)
+	}
+}
+
 func TestSnapshot(t *testing.T) {
 	request := succeed(t, "", "snapshot", "--trace=testdata/trace.csv", "--nodes=12", "--at=10m")
 	clitest.CompareGolden(t, "snapshot.json.golden", request)

@@ -8,6 +8,8 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/text/encoding/unicode"
+	"golang.org/x/text/transform"
 	"google.golang.org/protobuf/proto"
 
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
@@ -65,24 +67,34 @@ func ShareHint(share float64) string {
 	return fmt.Sprintf("; did you mean %v?", share/100)
 }
 
-// openInput opens a file, or standard input for StandardInput, of which reading ends when
-// the command is interrupted.
-func openInput(cmd *cobra.Command, name string) (io.ReadCloser, error) {
-	if name != StandardInput {
-		return os.Open(name)
+// OpenText opens a file of text, or standard input for StandardInput, of which reading ends when
+// the command is interrupted. Text in UTF-16 with a byte order mark, as PowerShell writes it, is
+// read as UTF-8; the mark is left out.
+func OpenText(cmd *cobra.Command, name string) (io.ReadCloser, error) {
+	var file io.ReadCloser
+	if name == StandardInput {
+		input, w := io.Pipe()
+		go func() {
+			_, err := io.Copy(w, cmd.InOrStdin())
+			w.CloseWithError(err)
+		}()
+		context.AfterFunc(cmd.Context(), func() { w.CloseWithError(ErrInterrupted) })
+		file = input
+	} else {
+		var err error
+		if file, err = os.Open(name); err != nil {
+			return nil, err
+		}
 	}
-	input, w := io.Pipe()
-	go func() {
-		_, err := io.Copy(w, cmd.InOrStdin())
-		w.CloseWithError(err)
-	}()
-	context.AfterFunc(cmd.Context(), func() { w.CloseWithError(ErrInterrupted) })
-	return input, nil
+	return struct {
+		io.Reader
+		io.Closer
+	}{transform.NewReader(file, unicode.BOMOverride(transform.Nop)), file}, nil
 }
 
 // ReadFile reads a file by a function, to whose error it adds the name.
 func ReadFile[T any](cmd *cobra.Command, name string, read func(io.Reader) (T, error)) (value T, err error) {
-	input, err := openInput(cmd, name)
+	input, err := OpenText(cmd, name)
 	if err != nil {
 		return value, err
 	}

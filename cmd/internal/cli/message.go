@@ -24,6 +24,8 @@ func ParseMessage(text []byte, message proto.Message) error {
 	switch start := bytes.TrimSpace(text); {
 	case len(start) == 0:
 		return errors.New("the input is empty")
+	case bytes.IndexByte(start, 0) >= 0:
+		return errors.New("the input has NUL bytes; must be text in UTF-8, or in UTF-16 with a byte order mark")
 	case start[0] != '{':
 		return errors.New("the input is not an object in JSON, {…}")
 	}

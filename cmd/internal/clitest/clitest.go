@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -138,4 +139,17 @@ func CheckMan(t *testing.T, main Main, wanted ...string) {
 			t.Errorf("the page has the line %q", line)
 		}
 	}
+}
+
+// UTF16 returns a text as PowerShell writes it: in UTF-16 with a byte order mark.
+func UTF16(text string, bigEndian bool) string {
+	var encoded []byte
+	for _, unit := range utf16.Encode([]rune("\ufeff" + text)) {
+		low, high := byte(unit), byte(unit>>8)
+		if bigEndian {
+			low, high = high, low
+		}
+		encoded = append(encoded, low, high)
+	}
+	return string(encoded)
 }

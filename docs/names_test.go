@@ -37,7 +37,7 @@ func TestDocumentedFlags(t *testing.T) {
 	// In running text a flag stands in backquotes; in a command or a manifest, other programs'
 	// flags may stand, so only what follows the program's name or the subcommand counts.
 	named := regexp.MustCompile("`(--[a-z-]+)|(ELASTALLOC_[A-Z_]*[A-Z])\\b")
-	commandLine := regexp.MustCompile(`(?m)^.*\b(?:elastalloc(?:-lab)? (?:serve|allocate|fill-idle|explain|whatif|forecast|bench|simulate|replay|snapshot|paper)|\[serve,).*$`)
+	commandLine := regexp.MustCompile(`(?m)^.*\b(?:elastalloc(?:-lab)? (?:serve|allocate|fill-idle|explain|whatif|forecast|bench|simulate|replay|snapshot|paper|trace)|\[serve,).*$`)
 	flag := regexp.MustCompile(`--[a-z][a-z-]+`)
 	for _, file := range files {
 		switch base := filepath.Base(file); {

@@ -81,6 +81,18 @@ func TestRefused(t *testing.T) {
 			"--synthetic baseline --seed -1":               `--seed is "-1"; want uint`,
 			"":                                             "[trace synthetic] is required",
 		},
+		"trace convert": {
+			"":                                "no FILE is given; must be at least one, - for standard input",
+			"x.txt":                           `required flag(s) "from" not set`,
+			"--from=sge x.txt":                `--from is "sge"; want one of slurm, philly, helios, pai, itp`,
+			"--from=slurm missing.txt":        "missing.txt: no such file",
+			"--from=slurm - -":                "FILE - is given twice",
+			"--from=pai x.csv":                "1 FILE given; must be two, pai_job_table.csv and pai_task_table.csv",
+			"--from=slurm --time-zone=Mars x": `--time-zone is "Mars"; must be the name of a time zone`,
+			"--from=helios " + trace:          "bad.csv:1: column submit_time is missing, column duration is missing, column gpu_num is missing; must have",
+			"--from=slurm " + trace:           "bad.csv:1: has 1 field; must have 7: JobIDRaw|Submit|",
+			"--from=philly " + trace:          "bad.csv:1: must be a list of jobs in JSON",
+		},
 		"simulate": {
 			"--total-time aging":           `--total-time is "aging"; want name=value`,
 			good + " --out=" + old:         "exists and is not empty",

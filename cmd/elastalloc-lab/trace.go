@@ -51,5 +51,6 @@ window, as a trace in CSV. Times are counted from the first job that is printed.
 	command.MarkFlagsOneRequired("trace", "synthetic")
 	command.MarkFlagsMutuallyExclusive("trace", "synthetic")
 	command.MarkFlagsMutuallyExclusive("trace", "seed")
+	command.AddCommand(newConvertCommand())
 	return command
 }

@@ -65,7 +65,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, streams Stream
 	completeEnums(root)
 	acceptDays(root)
 	describeEnvironment(root)
-	for _, command := range append(root.Commands(), root) {
+	for _, command := range append(commandsOf(root), root) {
 		command.DisableFlagsInUseLine = true
 	}
 	root.SetArgs(args)
@@ -79,6 +79,19 @@ func Run(ctx context.Context, root *cobra.Command, args []string, streams Stream
 		}
 	}
 	return exitStatus(err)
+}
+
+// commandsOf returns the commands below one, each before its own. The commands of completion, which
+// the library adds, are left out.
+func commandsOf(command *cobra.Command) []*cobra.Command {
+	var all []*cobra.Command
+	for _, sub := range command.Commands() {
+		all = append(all, sub)
+		if sub.Name() != "completion" {
+			all = append(all, commandsOf(sub)...)
+		}
+	}
+	return all
 }
 
 // Elsewhere makes commands of another program errors that name it.

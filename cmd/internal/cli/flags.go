@@ -151,7 +151,7 @@ func setFromEnvironment(flags *pflag.FlagSet, env LookupEnv) error {
 // describeEnvironment names the variables that are not called as their flags. Lists get
 // spaces, where a long one may be broken.
 func describeEnvironment(root *cobra.Command) {
-	for _, command := range root.Commands() {
+	for _, command := range commandsOf(root) {
 		command.Flags().VisitAll(func(flag *pflag.Flag) {
 			if flag.Annotations[variableAnnotation] != nil {
 				flag.Usage += " [$" + environmentName(flag) + "]"

@@ -29,7 +29,7 @@ func newReferenceCommand(root *cobra.Command, name, short string, write func(io.
 func writeFlags(w io.Writer, root *cobra.Command) error {
 	var commands []*cobra.Command
 	times, shared := map[string]int{}, map[string]string{}
-	for _, command := range root.Commands() {
+	for _, command := range commandsOf(root) {
 		if command.Hidden || !command.Flags().HasFlags() {
 			continue
 		}
@@ -104,7 +104,7 @@ func writeMan(w io.Writer, root *cobra.Command) error {
 		strings.ToUpper(root.Name()), root.Name(), roff(root.Short), root.Name())
 	page.WriteString(roffText(root.Long))
 	page.WriteString(".SH COMMANDS\n")
-	for _, command := range root.Commands() {
+	for _, command := range commandsOf(root) {
 		if command.Hidden || command.Name() == "help" {
 			continue
 		}

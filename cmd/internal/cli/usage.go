@@ -53,7 +53,7 @@ func (f durationFlag) Set(text string) error {
 }
 
 func acceptDays(root *cobra.Command) {
-	for _, command := range root.Commands() {
+	for _, command := range commandsOf(root) {
 		command.Flags().VisitAll(func(flag *pflag.Flag) {
 			if flag.Value.Type() == "duration" {
 				flag.Value = durationFlag{flag.Value}
@@ -74,9 +74,11 @@ func CompleteFiles(command *cobra.Command, extension string, names ...string) {
 	}
 }
 
-// wrapFlags makes the help break lines about flags that are longer than a screen.
+// wrapFlags makes the help break lines that are longer than a screen.
 func wrapFlags(root *cobra.Command) {
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprint(".FlagUsagesWrapped ", Width)))
+	root.SetUsageTemplate(strings.NewReplacer(
+		".FlagUsages", fmt.Sprint(".FlagUsagesWrapped ", Width), "for more information about a command", "for help on a command",
+	).Replace(root.UsageTemplate()))
 }
 
 // CompleteValues lets the shell complete the values of a flag, or of a list of them.
@@ -97,7 +99,7 @@ func CompleteValues(command *cobra.Command, flag string, values ...string) {
 
 // completeEnums lets the shell complete all flags whose type lists their values.
 func completeEnums(root *cobra.Command) {
-	for _, command := range root.Commands() {
+	for _, command := range commandsOf(root) {
 		command.Flags().VisitAll(func(flag *pflag.Flag) {
 			if values := strings.Split(flag.Value.Type(), "|"); len(values) > 1 {
 				CompleteValues(command, flag.Name, values...)

@@ -1,0 +1,177 @@
+package convert
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The columns of sacct.
+const (
+	slurmID      = "JobIDRaw"
+	slurmSubmit  = "Submit"
+	slurmStart   = "Start"
+	slurmElapsed = "ElapsedRaw"
+	slurmTRES    = "AllocTRES"
+	slurmUser    = "User"
+	slurmAccount = "Account"
+	slurmState   = "State"
+)
+
+//nolint:gochecknoglobals // A constant.
+var slurmLayout = layout{
+	columns: []column{
+		{name: slurmID, alias: "JobID"}, {name: slurmSubmit}, {name: slurmStart}, {name: slurmElapsed}, {name: slurmTRES},
+		{name: slurmUser}, {name: slurmAccount}, {name: slurmState, optional: true},
+	},
+	separator: "|",
+}
+
+// endedStates returns the states of jobs that ran and have ended.
+func endedStates() []string {
+	return []string{
+		"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "LAUNCH_FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED",
+		"RECONFIG_FAIL", "TIMEOUT",
+	}
+}
+
+// readSlurm reads what sacct prints with --parsable2 or --parsable, with a header or without.
+func (c *Converter) readSlurm(name string, r io.Reader) error {
+	lines := bufio.NewReader(r)
+	at := 0
+	return c.readTable(&slurmLayout, name, "job", func() ([]string, int, error) {
+		for {
+			line, err := lines.ReadString('\n')
+			at++
+			line = strings.TrimRight(line, "\r\n")
+			if strings.TrimSpace(line) != "" {
+				// The error, if any, comes again.
+				return strings.Split(line, slurmLayout.separator), at, nil
+			}
+			if err != nil {
+				return nil, at, err
+			}
+		}
+	}, c.addSlurm)
+}
+
+func (c *Converter) addSlurm(r *row) {
+	if strings.Contains(r.text(slurmID), ".") {
+		c.leaveOut("job step", r.place, &refusal{reason: "the resources are those of its job"})
+		return
+	}
+	j := job{place: r.place}
+	c.add(j, c.parseSlurm(r, &j))
+}
+
+func (c *Converter) parseSlurm(r *row, j *job) *refusal {
+	j.ID, j.User, j.Group = r.text(slurmID), r.text(slurmUser), r.text(slurmAccount)
+	if state, _, _ := strings.Cut(r.text(slurmState), " "); state != "" && !slices.Contains(endedStates(), state) {
+		return &refusal{"not ended", quoted(slurmState, state) + "; must be one of " + strings.Join(endedStates(), ", ")}
+	}
+	starts, refused := c.slurmTimes(r, slurmStart)
+	if refused != nil {
+		return refused
+	}
+	if len(starts) == 0 {
+		return &refusal{"never started", quoted(slurmStart, r.text(slurmStart))}
+	}
+	submits, refused := c.slurmTimes(r, slurmSubmit)
+	if refused != nil {
+		return refused
+	}
+	if len(submits) == 0 {
+		return &refusal{"submission unknown", quoted(slurmSubmit, r.text(slurmSubmit))}
+	}
+	elapsed := r.text(slurmElapsed)
+	seconds, err := strconv.ParseInt(elapsed, 10, 64)
+	switch {
+	case elapsed == "":
+		return empty(slurmElapsed)
+	case err != nil || seconds < 0 || seconds > int64(math.MaxInt64/time.Second):
+		return invalid(slurmElapsed, elapsed, "a whole number of seconds, at least 0")
+	case seconds == 0:
+		return &refusal{"ran for 0 seconds", quoted(slurmElapsed, elapsed)}
+	}
+	j.Duration = time.Duration(seconds) * time.Second
+	if j.GPUs, refused = tresGPUs(r.text(slurmTRES)); refused != nil {
+		return refused
+	}
+	j.submit = submits[0]
+	c.resolveStart(r, j, submits, starts)
+	return nil
+}
+
+// resolveStart sets the start of a job: the first of the possible ones that is not before the
+// submission.
+func (c *Converter) resolveStart(r *row, j *job, submits, starts []time.Time) {
+	i := slices.IndexFunc(starts, func(t time.Time) bool { return !t.Before(j.submit) })
+	if i < 0 {
+		c.remark("start", leftOut, "before the submission", j.place,
+			quoted(slurmStart, r.text(slurmStart))+", "+quoted(slurmSubmit, r.text(slurmSubmit)))
+		return
+	}
+	j.start = &starts[i]
+	ambiguous := func(name string) {
+		c.remark("time", "taken as the earlier of two", "the end of daylight saving time repeats the hour", j.place, quoted(name, r.text(name)))
+	}
+	if len(submits) > 1 && !submits[1].After(*j.start) {
+		ambiguous(slurmSubmit)
+	}
+	if i+1 < len(starts) {
+		ambiguous(slurmStart)
+	}
+}
+
+// slurmTimes returns the instants that a time of sacct may mean, none if it is unknown.
+func (c *Converter) slurmTimes(r *row, name string) ([]time.Time, *refusal) {
+	value := r.text(name)
+	switch value {
+	case "", "0", "Unknown", "None", "N/A", "NONE":
+		return nil, nil
+	}
+	if seconds, err := strconv.ParseUint(value, 10, 40); err == nil { // SLURM_TIME_FORMAT=%s
+		return []time.Time{time.Unix(int64(seconds), 0)}, nil
+	}
+	times := parseTime(value, c.zone)
+	if times == nil {
+		return nil, invalid(name, value, dateAndTime+", or Unix seconds")
+	}
+	return times, nil
+}
+
+// tresGPUs returns the GPUs in a list of trackable resources. gres/gpu counts those of all types;
+// without it, the types add up.
+func tresGPUs(tres string) (int, *refusal) {
+	all, typed, untyped := 0, 0, false
+	for entry := range strings.SplitSeq(tres, ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(entry), "=")
+		if name != "gres/gpu" && !strings.HasPrefix(name, "gres/gpu:") {
+			continue
+		}
+		gpus, err := strconv.ParseInt(value, 10, 32)
+		if err == nil && (gpus < 0 || int(gpus) > math.MaxInt32-typed) {
+			err = errors.New("out of range")
+		}
+		if err != nil {
+			return 0, invalid(slurmTRES, tres, "a list with whole numbers of GPUs, such as gres/gpu:a100=4")
+		}
+		if name == "gres/gpu" {
+			all, untyped = int(gpus), true
+		} else {
+			typed += int(gpus)
+		}
+	}
+	if !untyped {
+		all = typed
+	}
+	if all == 0 {
+		return 0, noGPUs(slurmTRES, tres)
+	}
+	return all, nil
+}
